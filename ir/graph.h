@@ -1,0 +1,236 @@
+// The graph: functional SSA over tensors, immutable nodes shared between versions.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/location.h"
+#include "ir/attr.h"
+#include "ir/meta.h"
+
+namespace heddle::ir {
+
+struct OpDef;
+class Node;
+
+/// One output of a node. Cheap to copy; valid while a graph that holds the node lives.
+struct Value {
+  const Node* node = nullptr;
+  std::uint32_t index = 0;
+
+  const TensorMeta& meta() const;
+  explicit operator bool() const { return node != nullptr; }
+  friend auto operator<=>(const Value&, const Value&) = default;
+  /// "%name" of a one-output node, "%name.1" otherwise, or the output's own name.
+  std::string name() const;
+};
+
+/// One operation: op, operands, attributes, what its outputs are. Never changes once made.
+class Node {
+ public:
+  const OpDef& op() const { return *op_; }
+  std::string_view op_name() const;
+  /// Operands in schema order; an absent optional operand is a null Value.
+  std::span<const Value> inputs() const { return inputs_; }
+  const Value& input(std::size_t k) const { return inputs_[k]; }
+  std::span<const TensorMeta> outputs() const { return outputs_; }
+  const TensorMeta& output(std::size_t k = 0) const { return outputs_[k]; }
+  Value value(std::uint32_t k = 0) const { return {this, k}; }
+
+  const Attrs& attrs() const { return attrs_; }
+  bool has(std::string_view name) const { return attrs_.find(name) != attrs_.end(); }
+  /// Attribute `name`; HD_CHECKs presence and kind (the schema guarantees both: defaults are filled in
+  /// when the node is made).
+  const Attr& attr(std::string_view name) const;
+  bool flag(std::string_view name) const;
+  std::int64_t integer(std::string_view name) const;
+  double number(std::string_view name) const;
+  const std::string& string(std::string_view name) const;
+  DType dtype(std::string_view name) const;
+  const std::vector<std::int64_t>& ints(std::string_view name) const;
+  const Dims& symints(std::string_view name) const;
+  const Literal& literal(std::string_view name) const;
+  const Graph& graph(std::string_view name) const;
+
+  const Annotations& annotations() const { return annotations_; }
+  /// Nodes that must run before this one without feeding it (weak order; prints as after(...)).
+  std::span<const Value> after() const { return after_; }
+  /// Names of the outputs, one each, unique in the graph, without '%'.
+  std::span<const std::string> names() const { return names_; }
+  const std::string& name() const { return names_[0]; }
+  const base::Location& location() const { return location_; }
+
+ private:
+  friend class GraphBuilder;
+  const OpDef* op_ = nullptr;
+  std::vector<Value> inputs_;
+  Attrs attrs_;
+  std::vector<TensorMeta> outputs_;
+  Annotations annotations_;
+  std::vector<Value> after_;
+  std::vector<std::string> names_;
+  base::Location location_;
+};
+using NodePtr = std::shared_ptr<const Node>;
+
+/// A condition under which the graph is what its callable would have computed, with its reason.
+struct Assumption {
+  base::Predicate predicate;
+  std::string reason;        ///< "broadcast of dimension 1 in add", "branch in user code"
+  base::Location location;
+};
+
+/// How an input is used: given at each call, a captured parameter, or a state that the graph mutates.
+enum class InputRole : std::uint8_t { Argument, Parameter };
+
+/// An immutable graph; copies share everything. Nodes are in an order in which operands, and what
+/// `after` names, come first. Input and parameter nodes (ops "input", "param") are among them.
+class Graph {
+ public:
+  Graph();
+
+  const std::string& name() const;
+  std::span<const NodePtr> nodes() const;       ///< all, in order, inputs and params included
+  std::span<const Value> inputs() const;        ///< in signature order: arguments, then parameters
+  std::span<const Value> outputs() const;
+  /// Display name of input k ("input_ids"); empty if none.
+  const std::string& input_label(std::size_t k) const;
+  const std::string& output_label(std::size_t k) const;
+  /// Parameter values by input node, where known (params without one are supplied at bind time).
+  const Literal* parameter(const Node* param) const;
+  std::span<const Assumption> assumptions() const;
+
+  /// Input mutations as an epilogue: after everything, `source` is copied into input `target`.
+  struct WriteBack {
+    Value target;
+    Value source;
+  };
+  std::span<const WriteBack> write_backs() const;
+
+  /// The same graph object (not merely an equal one): what a pass that changed nothing returns.
+  bool identical(const Graph& other) const { return data_ == other.data_; }
+  /// Structural key: ops, attributes, types, wiring, annotations; not names or locations.
+  base::Hash128 structural_hash() const;
+  /// Next free number of sN and uN.
+  std::uint32_t next_size_symbol() const;
+  std::uint32_t next_unbacked_symbol() const;
+
+ private:
+  friend class GraphBuilder;
+  struct Data;
+  std::shared_ptr<const Data> data_;
+};
+
+/// Who decides a comparison of sizes while metadata is inferred.
+///
+/// The base class proves what it can; what it can't it assumes, and records: decide() takes the hints
+/// (sizes seen in this trace) when there are any and says false without; require() assumes true.
+class ShapeEnv {
+ public:
+  ShapeEnv();
+  virtual ~ShapeEnv();
+  /// Truth of `predicate` for this graph. Recorded as an assumption unless provable.
+  virtual bool decide(const base::Predicate& predicate, std::string_view reason,
+                      const base::Location& location);
+  /// Makes `predicate` hold. False if it provably cannot (the caller throws its own error).
+  virtual bool require(const base::Predicate& predicate, std::string_view reason,
+                       const base::Location& location);
+  SymExpr fresh_unbacked() { return SymExpr::unbacked(next_unbacked_++); }
+
+  base::SymbolValues hints;             ///< sizes seen at the trace; may be empty
+  base::Facts facts;                    ///< what is known for sure
+  std::vector<Assumption> assumptions;  ///< without repeats
+  std::uint32_t next_unbacked_ = 0;
+};
+
+/// Makes graphs: appends nodes, infers their metadata, then finish(). Also the rewriter of passes.
+class GraphBuilder {
+ public:
+  explicit GraphBuilder(std::string name, std::shared_ptr<ShapeEnv> env = nullptr);
+
+  /// What every node made from here on gets unless told otherwise.
+  struct Context {
+    Annotations annotations;
+    std::vector<Value> after;
+    base::Location location;
+    std::string name;  ///< wanted name of the next node's outputs; made unique
+  };
+  Context context;
+
+  Value input(TensorMeta meta, std::string name = {}, std::string label = {});
+  Value parameter(TensorMeta meta, LiteralPtr value, std::string name = {}, std::string label = {});
+  /// Appends `op`. Fills attribute defaults, checks the schema, infers outputs.
+  /// @throws ShapeError, DTypeError, ArgumentError labelled with the op's constraint.
+  const Node* call(const OpDef& op, std::span<const Value> inputs, Attrs attrs = {});
+  const Node* call(std::string_view op, std::span<const Value> inputs, Attrs attrs = {});
+  const Node* call(std::string_view op, std::initializer_list<Value> inputs, Attrs attrs = {});
+  /// First output of call().
+  Value emit(std::string_view op, std::initializer_list<Value> inputs, Attrs attrs = {});
+  /// A scalar or tensor constant ("const" node).
+  Value constant(Literal literal);
+  Value scalar(DType dtype, double value);
+
+  /// Puts `node`, made for another graph, into this one as it is (shared). Its operands must be here.
+  void share(const NodePtr& node);
+  /// `node` with `inputs` in place of its own: shared when they are equal, else made anew with the
+  /// same attributes, annotations, order, names and location, and re-inferred (counted in
+  /// `reinferred()`).
+  const Node* with_inputs(const NodePtr& node, std::span<const Value> inputs,
+                          std::span<const Value> after);
+
+  void output(Value value, std::string label = {});
+  void write_back(Value target, Value source);
+  void assume(Assumption assumption);
+  ShapeEnv& env() { return *env_; }
+  std::size_t reinferred() const { return reinferred_; }
+
+  Graph finish();
+
+ private:
+  std::string unique_name(std::string wanted);
+  std::shared_ptr<ShapeEnv> env_;
+  std::shared_ptr<Graph::Data> data_;
+  std::map<std::string, std::uint32_t, std::less<>> taken_;
+  std::size_t reinferred_ = 0;
+};
+
+/// Copies a graph node by node with replacements: the tool passes are written with.
+///
+/// rewrite(graph, visit) walks nodes in order. `visit(rewriter, node)` returns the replacement values of
+/// the node's outputs (made with rewriter.builder, reading operands through rewriter.map), or nothing
+/// to keep the node. Nodes whose operands did not change are shared. If no node was replaced, the very
+/// same graph is returned.
+class Rewriter {
+ public:
+  GraphBuilder& builder() { return *builder_; }
+  /// The new value of an old one.
+  Value map(Value old) const;
+  std::vector<Value> map(std::span<const Value> old) const;
+  std::size_t reinferred() const;
+
+  /// Type-erased visitor: a plain function with its state.
+  using Visit = std::optional<std::vector<Value>> (*)(void* state, Rewriter&, const NodePtr&);
+  static Graph run(const Graph& graph, Visit visit, void* state);
+
+ private:
+  GraphBuilder* builder_ = nullptr;
+  std::map<Value, Value> values_;
+};
+
+template <typename F>
+Graph rewrite(const Graph& graph, F&& visit) {
+  return Rewriter::run(
+      graph,
+      [](void* state, Rewriter& rewriter, const NodePtr& node) {
+        return (*static_cast<std::remove_reference_t<F>*>(state))(rewriter, node);
+      },
+      const_cast<void*>(static_cast<const void*>(&visit)));
+}
+
+}  // namespace heddle::ir

@@ -1,0 +1,46 @@
+// The one gate that every pass goes through.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/verifier.h"
+
+namespace heddle::ir {
+
+/// A pass: a function over a graph; returns the same graph when nothing changed.
+struct Pass {
+  std::string_view name;            ///< "merge-slices"
+  Graph (*run)(const Graph& graph);
+  Stage stage = Stage::Functional;  ///< what the graph must satisfy afterwards
+};
+
+/// Every pass by name, sorted.
+std::span<const Pass> all_passes();
+/// The passes a compile runs, in order.
+std::span<const std::string_view> default_pipeline();
+/// @throws OptionError naming the unknown pass and the closest known one.
+const Pass& pass_named(std::string_view name);
+
+struct PassRecord {
+  std::string_view name;
+  double microseconds = 0;
+  bool changed = false;
+  std::size_t nodes_before = 0;
+  std::size_t nodes_after = 0;
+};
+
+struct PipelineOptions {
+  std::vector<std::string> skip;  ///< names of passes to leave out
+  bool verify = true;             ///< verify after each pass
+  std::string dump_dir;           ///< write the graph text after each change when not empty
+};
+
+/// Runs `passes` one after another through the gate.
+Graph run_passes(const Graph& graph, std::span<const std::string_view> passes,
+                 const PipelineOptions& options = {}, std::vector<PassRecord>* records = nullptr);
+
+}  // namespace heddle::ir
