@@ -1,0 +1,48 @@
+# Third-party libraries, each behind one target. None of their headers reaches a public header.
+find_package(Threads REQUIRED)
+find_package(TBB REQUIRED CONFIG)
+find_package(fmt REQUIRED CONFIG)
+
+find_path(HEDDLE_XXHASH_INCLUDE xxhash.h REQUIRED)
+find_library(HEDDLE_XXHASH_LIBRARY xxhash REQUIRED)
+add_library(heddle_xxhash INTERFACE)
+target_include_directories(heddle_xxhash SYSTEM INTERFACE ${HEDDLE_XXHASH_INCLUDE})
+target_link_libraries(heddle_xxhash INTERFACE ${HEDDLE_XXHASH_LIBRARY})
+
+# LLVM's include path is given to single sources (see heddle_use_llvm), never to a target.
+if(HEDDLE_WITH_LLVM)
+  find_package(LLVM 19.1 REQUIRED CONFIG HINTS /usr/lib/llvm-19)
+  llvm_map_components_to_libnames(HEDDLE_LLVM_LIBRARIES
+    core orcjit native passes support target x86)
+endif()
+
+if(HEDDLE_WITH_ONEDNN)
+  find_path(HEDDLE_ONEDNN_INCLUDE oneapi/dnnl/dnnl.hpp REQUIRED)
+  find_library(HEDDLE_ONEDNN_LIBRARY dnnl REQUIRED)
+endif()
+
+if(HEDDLE_WITH_ONNX)
+  find_program(HEDDLE_PROTOC protoc REQUIRED)
+  find_path(HEDDLE_PROTOBUF_INCLUDE google/protobuf/message_lite.h REQUIRED)
+  # The archive keeps protobuf's symbols inside libheddle.so: the host process may carry its own.
+  find_library(HEDDLE_PROTOBUF_LIBRARY NAMES libprotobuf-lite.a protobuf-lite REQUIRED)
+endif()
+
+# Gives `sources` of `target` LLVM's headers. They are compiled without type information, as
+# LLVM itself is, so that classes may derive from LLVM's.
+function(heddle_use_llvm target)
+  if(NOT ARGN)
+    return()
+  endif()
+  separate_arguments(definitions NATIVE_COMMAND "${LLVM_DEFINITIONS}")
+  set_source_files_properties(${ARGN} PROPERTIES
+    COMPILE_OPTIONS "SHELL:-isystem ${LLVM_INCLUDE_DIRS};-fno-rtti;-DNDEBUG;${definitions}")
+  target_link_libraries(${target} PRIVATE ${HEDDLE_LLVM_LIBRARIES})
+endfunction()
+
+function(heddle_use_onednn target)
+  if(NOT ARGN)
+    return()
+  endif()
+  target_link_libraries(${target} PRIVATE ${HEDDLE_ONEDNN_LIBRARY})
+endfunction()

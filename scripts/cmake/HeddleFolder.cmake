@@ -1,0 +1,50 @@
+# Targets made from folders. A source file is found by where it lies; none is listed by hand.
+#
+# The include table is held by include paths: a target's path is a small forest of symbolic links
+# in the build folder that holds the target's own folder only, and what it links adds theirs. So
+# `#include "jit/…"` from ir/ does not compile.
+set(HEDDLE_FOREST ${PROJECT_BINARY_DIR}/include_forest)
+
+# Makes ${HEDDLE_FOREST}/<name>/<path> a link to <source>/<path>; returns the forest's root.
+function(heddle_forest name path result)
+  get_filename_component(parent ${HEDDLE_FOREST}/${name}/${path} DIRECTORY)
+  file(MAKE_DIRECTORY ${parent})
+  file(CREATE_LINK ${PROJECT_SOURCE_DIR}/${path} ${HEDDLE_FOREST}/${name}/${path} SYMBOLIC)
+  set(${result} ${HEDDLE_FOREST}/${name} PARENT_SCOPE)
+endfunction()
+
+# Sources below `folder`, without those whose path matches a pattern after it.
+function(heddle_sources result folder)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/*.cpp)
+  foreach(pattern IN LISTS ARGN)
+    list(FILTER sources EXCLUDE REGEX "^${PROJECT_SOURCE_DIR}/${pattern}")
+  endforeach()
+  set(${result} ${sources} PARENT_SCOPE)
+endfunction()
+
+# A static library heddle_<name> of `SOURCES`, seeing its own folder `PATH` and what it `LINKS`.
+# A folder without sources still has a target, so that others can name it.
+function(heddle_folder name)
+  cmake_parse_arguments(arg "" "PATH" "SOURCES;LINKS;INCLUDES" ${ARGN})
+  heddle_forest(${name} ${arg_PATH} forest)
+  set(target heddle_${name})
+  if(arg_SOURCES)
+    add_library(${target} STATIC ${arg_SOURCES})
+    set(scope PUBLIC)
+    target_link_libraries(${target} PRIVATE heddle_flags)
+    target_compile_options(${target} PRIVATE -fmacro-prefix-map=${forest}/=)
+  else()
+    add_library(${target} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  target_include_directories(${target} ${scope} ${forest} ${arg_INCLUDES})
+  target_link_libraries(${target} ${scope} ${arg_LINKS})
+  target_compile_options(${target} INTERFACE -fmacro-prefix-map=${forest}/=)
+endfunction()
+
+# An executable of `SOURCES` built with the project's flags.
+function(heddle_executable target)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINKS" ${ARGN})
+  add_executable(${target} ${arg_SOURCES})
+  target_link_libraries(${target} PRIVATE heddle_flags ${arg_LINKS})
+endfunction()

@@ -1,0 +1,71 @@
+# Options, compiler flags and where things are built.
+include(GNUInstallDirs)
+
+option(HEDDLE_WITH_LLVM "Compile CPU kernels with LLVM" ON)
+option(HEDDLE_WITH_ONEDNN "Run large convolutions and matmuls on oneDNN" ON)
+option(HEDDLE_WITH_ONNX "Import ONNX models" ON)
+option(HEDDLE_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(HEDDLE_BUILD_BENCH "Build the microbenchmarks" ${PROJECT_IS_TOP_LEVEL})
+option(HEDDLE_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
+option(HEDDLE_GROUP_TESTS "Register each test binary as one test instead of one per case" OFF)
+set(HEDDLE_SANITIZE "" CACHE STRING "Sanitizers to build with: address,undefined or thread")
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+set(CMAKE_CXX_FLAGS_RELEASE "-O2")
+set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g")
+
+find_program(HEDDLE_CCACHE ccache)
+if(HEDDLE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${HEDDLE_CCACHE})
+endif()
+
+# The flags every source of ours is built with.
+add_library(heddle_flags INTERFACE)
+target_compile_options(heddle_flags INTERFACE
+  -Wall -Wextra -Werror
+  # Designated initialisers leave the other members at their defaults on purpose.
+  -Wno-missing-field-initializers
+  # GCC 12 reports these in inlined standard library code that is right.
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict$<SEMICOLON>-Wno-maybe-uninitialized$<SEMICOLON>-Wno-stringop-overflow$<SEMICOLON>-Wno-stringop-overread$<SEMICOLON>-Wno-array-bounds>
+  # Nothing reads errno or floating-point traps; value-changing options stay off.
+  -fno-math-errno -fno-trapping-math
+  -ffunction-sections -fdata-sections
+  # __FILE__ and std::source_location name files from the repository root.
+  -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
+target_compile_definitions(heddle_flags INTERFACE
+  HEDDLE_WITH_LLVM=$<BOOL:${HEDDLE_WITH_LLVM}>
+  HEDDLE_WITH_ONEDNN=$<BOOL:${HEDDLE_WITH_ONEDNN}>
+  HEDDLE_WITH_ONNX=$<BOOL:${HEDDLE_WITH_ONNX}>)
+target_link_options(heddle_flags INTERFACE -Wl,--gc-sections)
+
+# mold links a binary that holds LLVM in a second; lld in a few; GNU ld in many.
+if(NOT CMAKE_EXE_LINKER_FLAGS MATCHES "-fuse-ld")
+  find_program(HEDDLE_MOLD mold)
+  find_program(HEDDLE_LLD NAMES ld.lld)
+  if(HEDDLE_MOLD)
+    target_link_options(heddle_flags INTERFACE -fuse-ld=mold)
+  elseif(HEDDLE_LLD)
+    target_link_options(heddle_flags INTERFACE -fuse-ld=lld)
+  endif()
+endif()
+
+if(HEDDLE_SANITIZE)
+  target_compile_options(heddle_flags INTERFACE
+    -fsanitize=${HEDDLE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1
+    # The vptr check needs type information that LLVM's archives are built without.
+    -fno-sanitize=vptr)
+  target_link_options(heddle_flags INTERFACE -fsanitize=${HEDDLE_SANITIZE})
+endif()
