@@ -1,0 +1,217 @@
+// The loop-nest IR: one kernel as loops over symbolic extents. Lowering makes it, both emitters (LLVM IR
+// for the CPU, CUDA C++ text) translate it, the same nest for both.
+//
+// The machine it describes:
+//   - One parallel axis at the top. Its iterations are independent: threads on the CPU, blocks on CUDA.
+//   - Inside, a block of statements. `Vector` loops have independent iterations too (up to their
+//     reductions): SIMD lanes on the CPU, the threads of the block on CUDA. Vector loops do not nest.
+//   - Everything outside vector loops is uniform: computed once on the CPU, by every thread alike on
+//     CUDA (where stores and atomics at this level are done by one thread).
+//   - `Local` buffers belong to one parallel iteration: stack or scratch on the CPU, shared memory on CUDA.
+//     What one statement at block level writes, later ones see (emitters put the barriers).
+//
+// Scalars are SSA: each has an id, unique in the nest, defined by exactly one statement that precedes
+// its uses in an enclosing block.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/hash.h"
+#include "base/symexpr.h"
+#include "ir/scalar.h"
+
+namespace heddle::jit {
+
+using base::Symbol;
+using base::SymExpr;
+using ScalarId = std::uint32_t;
+using NestBufferId = std::uint32_t;
+inline constexpr std::uint32_t kNoScalar = 0xffffffffu;
+
+/// Memory a nest touches. Global buffers are kernel parameters, in order, before all Local ones.
+struct NestBuffer {
+  enum class Scope : std::uint8_t { Global, Local };
+  std::string name;  ///< "b0", "l0"
+  DType dtype = DType::F32;
+  Scope scope = Scope::Global;
+  bool read = false;
+  bool written = false;
+  SymExpr count;     ///< elements; of a Local one it may depend on size parameters
+  std::int64_t max_count = 0;  ///< Local: constant bound if known (then on the stack), else 0: scratch
+};
+
+struct Stmt;
+using Block = std::vector<Stmt>;
+
+/// result = constant
+struct ConstStmt {
+  ScalarId result;
+  DType dtype;
+  double number = 0;          ///< for floating dtypes
+  std::int64_t integer = 0;   ///< for integers and bool
+};
+
+/// result = op(operands)
+struct ApplyStmt {
+  ScalarId result;
+  ir::ScalarOp op;
+  DType dtype;  ///< of the result
+  std::vector<ScalarId> operands;
+};
+
+/// result = convert(operand); rules of ir::ElementBuilder::convert
+struct ConvertStmt {
+  ScalarId result;
+  DType dtype;
+  ScalarId operand;
+};
+
+/// result = index, as i64
+struct IndexStmt {
+  ScalarId result;
+  SymExpr index;
+};
+
+/// Binds `symbol` (a temp) to an i64 scalar, clamped into [low, high]. When `check` is not 0 and the value
+/// lies outside, the kernel's status word becomes `check` (first one wins), if `mask` holds.
+struct BindStmt {
+  Symbol symbol;
+  ScalarId operand;
+  SymExpr low;
+  SymExpr high;
+  std::int32_t check = 0;
+  ScalarId mask = kNoScalar;
+};
+
+/// result = buffer[index], element index from the buffer's start. With a mask: read only where it is true,
+/// zero elsewhere.
+struct LoadStmt {
+  ScalarId result;
+  DType dtype;
+  NestBufferId buffer;
+  SymExpr index;
+  ScalarId mask = kNoScalar;
+};
+
+/// buffer[index] = operand (where mask holds). Iterations write distinct elements unless `combine` says
+/// how equal ones join (scatter with reduction; atomic on CUDA, plain on the CPU, where such nests have
+/// a serial axis or one parallel iteration).
+struct StoreStmt {
+  NestBufferId buffer;
+  SymExpr index;
+  ScalarId operand;
+  ScalarId mask = kNoScalar;
+  std::optional<ir::ReduceOp> combine;
+  bool streaming = false;  ///< larger than the caches and not read soon: non-temporal stores allowed
+};
+
+/// A reduction carried by a loop: order free within the loop's fixed combination tree.
+/// `contributions` are defined in the body; `results` exist after the loop. Both have width_of(op) entries,
+/// but for contributions of ArgMax/ArgMin: value and i64 index; of Welford: one, the value.
+/// dtype is the accumulator's (of the first component).
+struct LoopReduction {
+  ir::ReduceOp op;
+  DType dtype;
+  std::vector<ScalarId> contributions;
+  std::vector<ScalarId> results;
+  ScalarId mask = kNoScalar;  ///< contributes only where true
+};
+
+/// A value carried from one iteration to the next (Serial loops only): scans, online softmax.
+struct LoopCarried {
+  DType dtype;
+  ScalarId initial;  ///< defined before the loop
+  ScalarId current;  ///< its value inside the body
+  ScalarId next;     ///< defined in the body
+  ScalarId result;   ///< after the loop (initial when there is no iteration)
+};
+
+/// for axis in [0, extent)
+struct ForStmt {
+  enum class Kind : std::uint8_t {
+    Serial,
+    Vector,  ///< independent iterations; see the machine above
+    Unroll,  ///< Serial with a small constant extent, to be unrolled
+  };
+  Symbol axis;
+  SymExpr extent;
+  Kind kind = Kind::Serial;
+  std::vector<LoopReduction> reductions;
+  std::vector<LoopCarried> carried;
+  std::shared_ptr<Block> body;
+};
+
+/// if (condition) body. Uniform (outside vector loops) only.
+struct IfStmt {
+  ScalarId condition;
+  std::shared_ptr<Block> body;
+};
+
+/// One operand of a contraction: element (row, column) is buffer[base + row*row_stride + column*column_stride].
+struct TileOperand {
+  NestBufferId buffer;
+  SymExpr base;
+  SymExpr row_stride;
+  SymExpr column_stride;
+};
+
+/// acc[m, n] = (accumulate ? acc[m, n] : 0) + sum over k of a(m, k) * b(k, n), for m < rows, n < columns.
+/// acc is a Local row-major buffer of tile_rows x tile_columns of `dtype` (the accumulator: f32, f64, i32,
+/// i64). Rows and columns beyond (rows, columns) are neither read from a and b nor meaningful in acc.
+/// Block level only.
+struct ContractStmt {
+  NestBufferId acc;
+  DType dtype;
+  std::int64_t tile_rows;
+  std::int64_t tile_columns;
+  SymExpr rows;     ///< <= tile_rows
+  SymExpr columns;  ///< <= tile_columns
+  SymExpr depth;
+  TileOperand a;    ///< rows x depth
+  TileOperand b;    ///< depth x columns
+  bool accumulate = false;
+};
+
+struct Stmt {
+  std::variant<ConstStmt, ApplyStmt, ConvertStmt, IndexStmt, BindStmt, LoadStmt, StoreStmt, ForStmt, IfStmt,
+               ContractStmt>
+      node;
+};
+
+/// One kernel.
+struct Nest {
+  std::string name;                  ///< stable and readable: "add_gelu", "softmax"; not part of the key
+  std::vector<NestBuffer> buffers;
+  std::uint32_t size_count = 0;      ///< runtime parameters s0 … s(size_count-1), i64
+  Symbol parallel_axis{Symbol::Kind::Axis, 0};
+  SymExpr parallel_extent = 1;       ///< in size parameters
+  Block body;
+  SymExpr work;                      ///< scalar operations of the whole nest, estimated
+  base::Facts facts;                 ///< ranges of the axes, for emitters that simplify
+
+  std::uint32_t global_count() const;
+};
+
+/// The nest as text: readable, stable, and (without the name) the structural key of the kernel cache.
+std::string print(const Nest& nest);
+base::Hash128 structural_key(const Nest& nest);
+/// Every scalar defined once and before use, buffers in range, vector loops not nested, … (N1 …).
+/// HD_CHECK failures: a broken nest is our own mistake.
+void check(const Nest& nest);
+
+/// The entry point of a compiled CPU kernel: iterations [begin, end) of the parallel axis. `scratch` is
+/// this thread's own, of scratch_bytes(nest, sizes) bytes, 64-aligned. `status` receives a BindStmt's check.
+using CpuEntry = void (*)(void* const* buffers, const std::int64_t* sizes, std::int64_t begin,
+                          std::int64_t end, void* scratch, std::int32_t* status);
+
+/// Bytes of scratch that Local buffers without a constant bound need, for these size parameters.
+SymExpr scratch_bytes(const Nest& nest);
+/// Local buffers in scratch lie at these offsets, each 64-aligned (kNoOffset-free: one per local buffer without a bound).
+std::vector<SymExpr> scratch_offsets(const Nest& nest);
+
+}  // namespace heddle::jit

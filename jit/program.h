@@ -1,0 +1,65 @@
+// A lowered graph: kernels as nests or library calls, and how each step calls them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/schedule.h"
+#include "jit/nest.h"
+
+namespace heddle::jit {
+
+/// A call of a library kernel (oneDNN, cuBLASLt, …) or the user's custom op.
+struct LibraryCall {
+  std::string name;             ///< "matmul", "conv"
+  ir::Attrs attrs;              ///< what the factory needs
+  std::vector<ir::TensorMeta> inputs;
+  std::vector<ir::TensorMeta> outputs;
+};
+
+struct ProgramKernel {
+  std::shared_ptr<const Nest> nest;            ///< Jit
+  std::shared_ptr<const LibraryCall> library;  ///< Library
+};
+
+/// How one step calls its kernel.
+struct Launch {
+  std::vector<ir::BufferId> buffers;   ///< one for each global buffer of the nest / operand of the library call
+  std::vector<SymExpr> sizes;          ///< nest parameter k in the graph's symbols
+};
+
+/// What a BindStmt's check code means: the message of the IndexError.
+struct RuntimeCheck {
+  std::string what;   ///< "gather: index out of range"
+  std::string where;  ///< location of the node
+};
+
+struct Program {
+  ir::ScheduleRecord record;
+  std::vector<ProgramKernel> kernels;     ///< parallel to record.kernels
+  std::vector<Launch> launches;           ///< parallel to record.steps
+  std::vector<ir::LiteralPtr> constants;  ///< PlanBuffer::position of Role::Constant
+  std::vector<RuntimeCheck> checks;       ///< BindStmt::check - 1
+  /// Graph outputs, in order: the buffer that holds it.
+  std::vector<ir::BufferId> outputs;
+  /// Write-backs, in order: the (input, source) buffers copied after everything; the record has the steps.
+  std::vector<std::pair<ir::BufferId, ir::BufferId>> write_backs;
+};
+
+/// What lowering is for.
+struct LowerOptions {
+  enum class Target : std::uint8_t { Cpu, Cuda } target = Target::Cpu;
+  bool fuse = true;                ///< false: one kernel a node
+  bool library = true;             ///< library kernels may be used where an op has one and they win
+  std::int64_t vector_bytes = 64;  ///< of the CPU's vectors
+};
+
+/// Lowers a graph after its passes into kernels and steps, in a valid order.
+/// @throws UnsupportedError naming the op that has no way to become code.
+Program lower(const ir::Graph& graph, const LowerOptions& options);
+
+}  // namespace heddle::jit
