@@ -36,7 +36,7 @@ function(heddle_use_llvm target)
   endif()
   separate_arguments(definitions NATIVE_COMMAND "${LLVM_DEFINITIONS}")
   set_source_files_properties(${ARGN} PROPERTIES
-    COMPILE_OPTIONS "SHELL:-isystem ${LLVM_INCLUDE_DIRS};-fno-rtti;-DNDEBUG;${definitions}")
+    COMPILE_OPTIONS "-isystem${LLVM_INCLUDE_DIRS};-fno-rtti;-DNDEBUG;${definitions}")
   target_link_libraries(${target} PRIVATE ${HEDDLE_LLVM_LIBRARIES})
 endfunction()
 

@@ -3,8 +3,6 @@
 # The include table is held by include paths: a target's path is a small forest of symbolic links
 # in the build folder that holds the target's own folder only, and what it links adds theirs. So
 # `#include "jit/…"` from ir/ does not compile.
-set(HEDDLE_FOREST ${PROJECT_BINARY_DIR}/include_forest)
-
 # Makes ${HEDDLE_FOREST}/<name>/<path> a link to <source>/<path>; returns the forest's root.
 function(heddle_forest name path result)
   get_filename_component(parent ${HEDDLE_FOREST}/${name}/${path} DIRECTORY)
@@ -32,14 +30,12 @@ function(heddle_folder name)
     add_library(${target} STATIC ${arg_SOURCES})
     set(scope PUBLIC)
     target_link_libraries(${target} PRIVATE heddle_flags)
-    target_compile_options(${target} PRIVATE -fmacro-prefix-map=${forest}/=)
   else()
     add_library(${target} INTERFACE)
     set(scope INTERFACE)
   endif()
   target_include_directories(${target} ${scope} ${forest} ${arg_INCLUDES})
   target_link_libraries(${target} ${scope} ${arg_LINKS})
-  target_compile_options(${target} INTERFACE -fmacro-prefix-map=${forest}/=)
 endfunction()
 
 # An executable of `SOURCES` built with the project's flags.

@@ -42,9 +42,19 @@ target_compile_options(heddle_flags INTERFACE
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict$<SEMICOLON>-Wno-maybe-uninitialized$<SEMICOLON>-Wno-stringop-overflow$<SEMICOLON>-Wno-stringop-overread$<SEMICOLON>-Wno-array-bounds>
   # Nothing reads errno or floating-point traps; value-changing options stay off.
   -fno-math-errno -fno-trapping-math
-  -ffunction-sections -fdata-sections
-  # __FILE__ and std::source_location name files from the repository root.
-  -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
+  -ffunction-sections -fdata-sections)
+
+# __FILE__ and std::source_location name files from the repository root, whether the compiler was
+# given absolute paths or, by ccache, relative ones. The last map that matches wins.
+set(HEDDLE_FOREST ${PROJECT_BINARY_DIR}/include_forest)
+file(RELATIVE_PATH up ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR})
+target_compile_options(heddle_flags INTERFACE
+  -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/= -fmacro-prefix-map=${up}=)
+foreach(forest base ir device jit scheduler memory engine onnx cli tests bench)
+  target_compile_options(heddle_flags INTERFACE
+    -fmacro-prefix-map=${HEDDLE_FOREST}/${forest}/= -fmacro-prefix-map=include_forest/${forest}/=)
+endforeach()
+
 target_compile_definitions(heddle_flags INTERFACE
   HEDDLE_WITH_LLVM=$<BOOL:${HEDDLE_WITH_LLVM}>
   HEDDLE_WITH_ONEDNN=$<BOOL:${HEDDLE_WITH_ONEDNN}>
