@@ -13,7 +13,7 @@ target_link_libraries(heddle_xxhash INTERFACE ${HEDDLE_XXHASH_LIBRARY})
 if(HEDDLE_WITH_LLVM)
   find_package(LLVM 19.1 REQUIRED CONFIG HINTS /usr/lib/llvm-19)
   llvm_map_components_to_libnames(HEDDLE_LLVM_LIBRARIES
-    core orcjit native passes support target x86)
+    core orcjit native passes support target X86)
 endif()
 
 if(HEDDLE_WITH_ONEDNN)
@@ -24,8 +24,9 @@ endif()
 if(HEDDLE_WITH_ONNX)
   find_program(HEDDLE_PROTOC protoc REQUIRED)
   find_path(HEDDLE_PROTOBUF_INCLUDE google/protobuf/message_lite.h REQUIRED)
-  # The archive keeps protobuf's symbols inside libheddle.so: the host process may carry its own.
-  find_library(HEDDLE_PROTOBUF_LIBRARY NAMES libprotobuf-lite.a protobuf-lite REQUIRED)
+  # Debian's archive is not position-independent, so the lite runtime is linked as a shared library.
+  # It holds no registry of message types; ours have a package of their own and hidden symbols.
+  find_library(HEDDLE_PROTOBUF_LIBRARY protobuf-lite REQUIRED)
 endif()
 
 # Gives `sources` of `target` LLVM's headers. They are compiled without type information, as

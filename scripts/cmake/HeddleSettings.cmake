@@ -59,7 +59,7 @@ target_compile_definitions(heddle_flags INTERFACE
   HEDDLE_WITH_LLVM=$<BOOL:${HEDDLE_WITH_LLVM}>
   HEDDLE_WITH_ONEDNN=$<BOOL:${HEDDLE_WITH_ONEDNN}>
   HEDDLE_WITH_ONNX=$<BOOL:${HEDDLE_WITH_ONNX}>)
-target_link_options(heddle_flags INTERFACE -Wl,--gc-sections)
+target_link_options(heddle_flags INTERFACE -Wl,--gc-sections -Wl,--as-needed)
 
 # mold links a binary that holds LLVM in a second; lld in a few; GNU ld in many.
 if(NOT CMAKE_EXE_LINKER_FLAGS MATCHES "-fuse-ld")
