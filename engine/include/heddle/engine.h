@@ -1,0 +1,233 @@
+// The engine: a traced, compiled callable.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "heddle/device.h"
+#include "heddle/structure.h"
+#include "heddle/tensor.h"
+
+namespace heddle {
+
+/// Settings of an engine. Each may also be given by environment (HEDDLE_THREADS, HEDDLE_CACHE_DIR, …);
+/// what is set here wins.
+struct EngineOptions {
+  Device device = Device::cpu();
+  int threads = 0;                    ///< worker threads of one call; 0: HEDDLE_THREADS or all cores
+  bool disk_cache = true;             ///< keep compiled kernels in cache_dir
+  std::string cache_dir;              ///< empty: HEDDLE_CACHE_DIR, else ~/.cache/heddle
+  bool fuse = true;                   ///< false: one kernel an op
+  bool library = true;                ///< library kernels (oneDNN) may be used
+  std::vector<std::string> skip_passes;
+  std::string dump_dir;               ///< graphs and kernels are written here when not empty
+  std::size_t max_executables = 64;   ///< the least recently used beyond it is dropped
+  std::size_t max_plans = 1024;       ///< bound plans remembered, one for each combination of sizes
+};
+
+/// What an input or output is.
+struct ValueInfo {
+  std::string name;          ///< "input_ids"; "input0" when it has none
+  DType dtype = f32;
+  std::vector<SymInt> sizes;  ///< symbolic where any size is taken
+  std::string to_string() const;
+};
+
+/// Counters of an engine since it was made.
+struct EngineStats {
+  std::uint64_t traces = 0;           ///< how often the callable was called
+  std::uint64_t compiles = 0;         ///< executables made
+  std::uint64_t binds = 0;            ///< plans bound to new sizes
+  std::uint64_t runs = 0;
+  std::uint64_t kernels = 0;          ///< distinct compiled functions in use
+  std::uint64_t kernels_compiled = 0; ///< compiled by this engine (neither memory nor disk had them)
+  std::uint64_t disk_hits = 0;
+  std::uint64_t evaluator_steps = 0;  ///< steps that the reference evaluator ran: 0 but on Device::reference()
+  double load_ms = 0;                 ///< reading and checking a model file
+  double compile_ms = 0;              ///< tracing to executable, in total
+  std::uint64_t arena_peak_bytes = 0; ///< of one request
+  std::vector<std::string> recompiles;  ///< why each compile after the first happened: the failed guard
+};
+
+/// A named input of run().
+struct NamedTensor {
+  std::string_view name;
+  Tensor tensor;
+};
+
+/// The callable as the engine keeps it: symbolic tensors in, flattened results out.
+struct TraceResult {
+  std::vector<Tensor> tensors;
+  std::vector<std::string> names;                ///< of the tensors, may be empty
+  std::shared_ptr<const void> prototype;         ///< the callable's own return value, for Function
+};
+using TraceFunction = std::function<TraceResult(std::span<const Tensor>)>;
+
+/// What is known about inputs before the first call. Engines made from a model file know it all.
+struct Signature {
+  std::vector<ValueInfo> inputs;
+  std::vector<ValueInfo> outputs;
+};
+
+namespace detail {
+
+template <typename F, typename Seq>
+struct CallWith;
+template <typename F, std::size_t... I>
+struct CallWith<F, std::index_sequence<I...>> {
+  static auto call(F& f, std::span<const Tensor> inputs) { return f(inputs[I]...); }
+};
+
+/// Number of Tensor parameters F takes, tried from 0 to 16; npos for one that takes a span.
+template <typename F, std::size_t N, typename = void>
+struct TakesTensors : std::false_type {};
+template <typename F, std::size_t... I>
+constexpr bool takes(std::index_sequence<I...>) {
+  return std::is_invocable_v<F&, decltype((void(I), std::declval<const Tensor&>()))...>;
+}
+template <typename F, std::size_t N = 0>
+constexpr std::size_t arity() {
+  if constexpr (N > 16) {
+    return static_cast<std::size_t>(-1);
+  } else if constexpr (takes<F>(std::make_index_sequence<N>())) {
+    return N;
+  } else {
+    return arity<F, N + 1>();
+  }
+}
+
+[[noreturn]] HEDDLE_API void wrong_input_count(std::size_t expected, std::size_t got);
+
+template <typename R>
+TraceResult flatten(R result) {
+  TraceResult flat;
+  auto kept = std::make_shared<R>(std::move(result));
+  visit_tensors(*kept, [&](Tensor& t) { flat.tensors.push_back(t); });
+  flat.prototype = kept;
+  return flat;
+}
+
+template <typename F>
+TraceFunction erase(F f) {
+  if constexpr (std::is_invocable_v<F&, std::span<const Tensor>>) {
+    return [f = std::move(f)](std::span<const Tensor> inputs) mutable { return flatten(f(inputs)); };
+  } else {
+    constexpr std::size_t kCount = arity<F>();
+    static_assert(kCount != static_cast<std::size_t>(-1),
+                  "the callable must take tensors: f(const Tensor&, …) or f(std::span<const Tensor>)");
+    return [f = std::move(f)](std::span<const Tensor> inputs) mutable {
+      if (inputs.size() != kCount) wrong_input_count(kCount, inputs.size());
+      return flatten(CallWith<F, std::make_index_sequence<kCount>>::call(f, inputs));
+    };
+  }
+}
+
+}  // namespace detail
+
+/// Compiles a callable over tensors at its first call, and runs it.
+///
+/// The callable must be pure: it is traced with symbolic tensors once for every way its guards can fall
+/// (dtype, rank, a branch on a size), never once a size. Tensors it captures are parameters.
+///
+/// Threads: run, run_into, submit and prepare may be called from any number of threads at once.
+/// After an exception the engine is as it was before the call.
+class HEDDLE_API Engine {
+ public:
+  template <typename F>
+    requires(!std::same_as<std::remove_cvref_t<F>, Engine>)
+  explicit Engine(F&& f, EngineOptions options = {})
+      : Engine(FromTrace{}, detail::erase(std::decay_t<F>(std::forward<F>(f))), std::move(options), {}) {}
+
+  /// From an erased callable and what is known of its inputs.
+  struct FromTrace {};
+  Engine(FromTrace, TraceFunction trace, EngineOptions options, Signature signature);
+  Engine(Engine&&) noexcept;
+  Engine& operator=(Engine&&) noexcept;
+  ~Engine();
+
+  /// Runs on `inputs`, in the callable's order. Outputs are the engine's memory, one fresh tensor each.
+  /// @throws ArgumentError (count, name), DTypeError, ShapeError (rank, size), DeviceError, and what tracing
+  ///         and compiling may throw at a first call.
+  std::vector<Tensor> run(std::span<const Tensor> inputs);
+  std::vector<Tensor> run(std::initializer_list<Tensor> inputs) {
+    return run(std::span<const Tensor>(inputs.begin(), inputs.size()));
+  }
+  std::vector<Tensor> run(const std::vector<Tensor>& inputs) {
+    return run(std::span<const Tensor>(inputs));
+  }
+  /// By input name.
+  std::vector<Tensor> run_named(std::span<const NamedTensor> inputs);
+  std::vector<Tensor> run_named(std::initializer_list<NamedTensor> inputs) {
+    return run_named(std::span<const NamedTensor>(inputs.begin(), inputs.size()));
+  }
+  /// Into the caller's row-major tensors. A steady-state call allocates nothing.
+  /// @throws AliasingError when an output overlaps an input or another output.
+  void run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs);
+  /// On another thread.
+  std::future<std::vector<Tensor>> submit(std::vector<Tensor> inputs);
+
+  /// Compiles for inputs such as these (their data is not read) without running.
+  void prepare(std::span<const Tensor> inputs);
+
+  /// Inputs and outputs; known from the start for model files, after the first call otherwise.
+  Signature signature() const;
+  EngineStats stats() const;
+  const EngineOptions& options() const;
+
+  /// The plan for inputs such as these as a JSON document: guards, regions, kernels, steps, buffers,
+  /// events (see the command `heddle plan`).
+  std::string plan_json(std::span<const Tensor> inputs);
+  /// The graph for inputs such as these as IR text, after tracing or after the passes.
+  std::string graph_text(std::span<const Tensor> inputs, bool after_passes = true);
+
+  /// run() and the callable's return value at its trace; what Function is built on.
+  std::pair<std::vector<Tensor>, std::shared_ptr<const void>> run_with_prototype(
+      std::span<const Tensor> inputs);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// An engine over the graph in an IR text file (.hir). @throws ParseError and what the verifier throws.
+HEDDLE_API Engine load_ir(const std::string& path, EngineOptions options = {});
+HEDDLE_API Engine parse_ir(std::string_view text, EngineOptions options = {});
+
+/// An engine typed by its callable: same arguments, same return type.
+template <typename F>
+class Function {
+ public:
+  explicit Function(F f, EngineOptions options = {}) : engine_(std::move(f), std::move(options)) {}
+
+  template <typename... T>
+    requires(std::same_as<std::remove_cvref_t<T>, Tensor> && ...)
+  auto operator()(const T&... inputs) {
+    using R = std::invoke_result_t<F&, const T&...>;
+    const Tensor flat[] = {inputs...};
+    auto [outputs, prototype] = engine_.run_with_prototype(std::span<const Tensor>(flat));
+    R result = *static_cast<const R*>(prototype.get());
+    std::size_t next = 0;
+    visit_tensors(result, [&](Tensor& t) { t = std::move(outputs[next++]); });
+    return result;
+  }
+
+  Engine& engine() { return engine_; }
+
+ private:
+  Engine engine_;
+};
+template <typename R, typename... A>
+Function(R (*)(A...)) -> Function<R (*)(A...)>;
+
+}  // namespace heddle

@@ -1,0 +1,12 @@
+// Heddle: an in-process runtime JIT execution engine for tensor graphs. Everything an embedder needs.
+#pragma once
+
+#include "heddle/annotate.h"
+#include "heddle/device.h"
+#include "heddle/dtype.h"
+#include "heddle/engine.h"
+#include "heddle/error.h"
+#include "heddle/ops.h"
+#include "heddle/structure.h"
+#include "heddle/symint.h"
+#include "heddle/tensor.h"
