@@ -34,8 +34,12 @@ struct AnnotationValue {
 /// scopes (the inner key wins). Leaving restores exactly what was. Without a trace it does nothing.
 class HEDDLE_API Annotate {
  public:
+  struct Entry {
+    std::string key;
+    AnnotationValue value;
+  };
+  Annotate(std::initializer_list<Entry> entries);
   explicit Annotate(AnnotationMap annotations);
-  Annotate(std::string key, AnnotationValue value);
   ~Annotate();
   Annotate(const Annotate&) = delete;
   Annotate& operator=(const Annotate&) = delete;

@@ -27,11 +27,11 @@ struct EngineOptions {
   Device device = Device::cpu();
   int threads = 0;                    ///< worker threads of one call; 0: HEDDLE_THREADS or all cores
   bool disk_cache = true;             ///< keep compiled kernels in cache_dir
-  std::string cache_dir;              ///< empty: HEDDLE_CACHE_DIR, else ~/.cache/heddle
+  std::string cache_dir{};              ///< empty: HEDDLE_CACHE_DIR, else ~/.cache/heddle
   bool fuse = true;                   ///< false: one kernel an op
   bool library = true;                ///< library kernels (oneDNN) may be used
-  std::vector<std::string> skip_passes;
-  std::string dump_dir;               ///< graphs and kernels are written here when not empty
+  std::vector<std::string> skip_passes{};
+  std::string dump_dir{};               ///< graphs and kernels are written here when not empty
   std::size_t max_executables = 64;   ///< the least recently used beyond it is dropped
   std::size_t max_plans = 1024;       ///< bound plans remembered, one for each combination of sizes
 };
