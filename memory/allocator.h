@@ -1,0 +1,38 @@
+// Host memory for arenas and outputs: 64-aligned blocks, cached by size class.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace heddle::memory {
+
+/// A thread-safe caching allocator with exact accounting. Blocks are 64-aligned; sizes are rounded up to
+/// a class (four classes a power of two), freed blocks are kept up to the cache limit.
+class CachingAllocator {
+ public:
+  static CachingAllocator& host();
+
+  /// @throws OutOfMemory naming the bytes, what is in use and the cap.
+  void* allocate(std::size_t bytes);
+  void release(void* block) noexcept;
+  /// Gives cached blocks back to the system.
+  void trim() noexcept;
+  /// Hard cap on bytes in use; 0: none.
+  void set_cap(std::size_t bytes);
+
+  struct Stats {
+    std::size_t in_use_bytes = 0;
+    std::size_t cached_bytes = 0;
+    std::size_t peak_bytes = 0;
+    std::uint64_t allocations = 0;         ///< calls of allocate()
+    std::uint64_t system_allocations = 0;  ///< of those, served by the system
+  };
+  Stats stats() const;
+
+ private:
+  CachingAllocator();
+  struct Impl;
+  Impl* impl_;
+};
+
+}  // namespace heddle::memory

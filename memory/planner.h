@@ -1,0 +1,68 @@
+// Where each buffer lies in the arena.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/symexpr.h"
+#include "ir/schedule.h"
+
+namespace heddle::memory {
+
+inline constexpr std::int64_t kNotInArena = -1;
+inline constexpr std::int64_t kAlignment = 64;
+
+/// Offsets for concrete sizes.
+struct MemoryPlan {
+  std::vector<std::int64_t> offsets;     ///< one a buffer; kNotInArena for inputs, outputs, parameters
+  std::int64_t peak_bytes = 0;           ///< of the arena
+  std::int64_t lower_bound_bytes = 0;    ///< largest sum of bytes of intermediates live in one stage
+};
+
+/// When a buffer's bytes are in use, as inclusive step numbers; of an alias, those of the whole closure.
+struct Lifetime {
+  std::uint32_t first_step = ir::kNone;
+  std::uint32_t last_step = ir::kNone;
+};
+
+/// What does not depend on sizes: lifetimes, which buffers share bytes in place, the conflicts. Made once
+/// an executable; bind() then takes microseconds.
+///
+/// Two buffers share bytes only if every access of one is in an earlier stage than every access of the
+/// other. Weak edges never extend a lifetime.
+class Planner {
+ public:
+  struct Options {
+    bool reuse = true;     ///< false: every buffer has bytes of its own (for tests)
+    bool in_place = true;  ///< let a step's result take the bytes of an operand that dies there
+  };
+  /// `stage_of[k]`: stage of step k.
+  Planner(const ir::ScheduleRecord& record, std::span<const std::uint32_t> stage_of, Options options);
+
+  std::span<const Lifetime> lifetimes() const { return lifetimes_; }
+  /// The buffer whose bytes buffer b uses (itself if its own).
+  std::span<const ir::BufferId> roots() const { return roots_; }
+  /// @throws OutOfMemory when the arena would pass 2^62 bytes.
+  MemoryPlan bind(const base::SymbolValues& sizes) const;
+
+ private:
+  struct Item {
+    ir::BufferId buffer;
+    std::uint32_t first_stage;
+    std::uint32_t last_stage;
+    std::vector<base::SymExpr> bytes;  // the largest of these
+  };
+  std::vector<Lifetime> lifetimes_;
+  std::vector<ir::BufferId> roots_;
+  std::vector<Item> items_;
+  std::size_t stages_ = 0;
+  bool reuse_ = true;
+};
+
+/// Independent check of a plan: no two live buffers overlap. @throws InvariantError naming both.
+void check(const ir::ScheduleRecord& record, std::span<const std::uint32_t> stage_of,
+           const base::SymbolValues& sizes, const MemoryPlan& plan);
+
+}  // namespace heddle::memory

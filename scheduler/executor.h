@@ -1,0 +1,54 @@
+// Runs the stages of a bound plan on the CPU.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+namespace heddle::scheduler {
+
+/// One step with everything put in. Plain data, made once per bound plan and context.
+struct BoundStep {
+  /// Runs iterations [begin, end) of the step. `worker` is this thread's number in [0, threads).
+  /// Must not throw: errors go into *status (0: none; the first one wins).
+  void (*run)(const BoundStep& step, std::int64_t begin, std::int64_t end, int worker,
+              std::int32_t* status);
+  const void* code = nullptr;            ///< for `run`: the kernel
+  void* const* buffers = nullptr;        ///< addresses, in the kernel's order
+  const std::int64_t* sizes = nullptr;   ///< size parameters
+  std::int64_t extent = 1;               ///< iterations that may be split among threads
+  std::int64_t work = 0;                 ///< estimated scalar operations of all iterations
+  std::int64_t scratch_bytes = 0;        ///< of one worker
+  void* scratch = nullptr;               ///< worker w's scratch lies at scratch + w * scratch_stride
+  std::int64_t scratch_stride = 0;
+};
+
+/// Steps of one stage: [first, first + count).
+struct BoundStage {
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;
+};
+
+/// Worker threads with bounded spinning, shared by the plans of an engine. A thread that waits for its own
+/// region never runs another request's work.
+class Executor {
+ public:
+  /// @param threads in [1, 1024]: the caller's thread included.
+  explicit Executor(int threads);
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  int threads() const;
+  /// Runs the stages one after another. A stage whose work is below the cost of a fork runs inline on the
+  /// calling thread. Allocates nothing. Any number of threads may call it at once: a call that finds the
+  /// workers busy runs inline.
+  /// @return the first status word that is not 0, else 0.
+  std::int32_t run(std::span<const BoundStep> steps, std::span<const BoundStage> stages);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace heddle::scheduler

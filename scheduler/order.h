@@ -1,0 +1,37 @@
+// The order of steps, and which of them may run at the same time.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "ir/schedule.h"
+
+namespace heddle::scheduler {
+
+/// Steps that run together: none of them depends on another one of the stage.
+using Stage = std::vector<ir::StepId>;
+
+/// A record's steps, reordered (edges renumbered) and cut into stages; every edge leads from an earlier
+/// stage to a later one. Concatenated, the stages are 0, 1, 2, …: the order of `record.steps`.
+struct Schedule {
+  ir::ScheduleRecord record;
+  std::vector<Stage> stages;
+  /// Step k of `record` was step given[k] before.
+  std::vector<ir::StepId> given;
+};
+
+struct ScheduleOptions {
+  bool parallel_steps = true;   ///< false: one step a stage
+  bool reorder = true;          ///< choose the order with the smallest peak memory among the known methods
+  base::SymbolValues hints;     ///< sizes that the choice is made for
+};
+
+/// @throws CycleError listing the steps of a cycle.
+Schedule schedule(ir::ScheduleRecord record, const ScheduleOptions& options);
+
+/// Independent check: every strong and weak edge holds, every read buffer was written before (or is an
+/// input, parameter or constant), no step of a stage writes what another one of it touches.
+/// @throws InvariantError naming the steps.
+void check(const Schedule& schedule);
+
+}  // namespace heddle::scheduler
