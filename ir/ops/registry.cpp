@@ -1,0 +1,61 @@
+// The table of all ops: the families' definitions, sorted by name.
+#include <algorithm>
+#include <vector>
+
+#include "base/check.h"
+#include "base/closest.h"
+#include "heddle/error.h"
+#include "ir/op.h"
+#include "ir/ops/families.h"
+
+namespace heddle::ir {
+namespace {
+
+using Family = std::span<const OpDef> (*)();
+
+constexpr Family kFamilies[] = {
+    special_ops,
+};
+
+std::vector<const OpDef*> sorted_ops() {
+  std::vector<const OpDef*> ops;
+  for (const Family family : kFamilies)
+    for (const OpDef& op : family()) ops.push_back(&op);
+  std::sort(ops.begin(), ops.end(),
+            [](const OpDef* a, const OpDef* b) { return a->name < b->name; });
+  for (std::size_t k = 1; k < ops.size(); ++k)
+    HD_CHECK(ops[k - 1]->name != ops[k]->name, std::string(ops[k]->name));
+  return ops;
+}
+
+}  // namespace
+
+std::span<const OpDef* const> all_ops() {
+  static const std::vector<const OpDef*> ops = sorted_ops();
+  return ops;
+}
+
+const OpDef* find_op(std::string_view name) {
+  const auto ops = all_ops();
+  const auto at =
+      std::lower_bound(ops.begin(), ops.end(), name,
+                       [](const OpDef* op, std::string_view n) { return op->name < n; });
+  return at != ops.end() && (*at)->name == name ? *at : nullptr;
+}
+
+const OpDef& op_named(std::string_view name) {
+  if (const OpDef* op = find_op(name)) return *op;
+  std::vector<std::string_view> known;
+  for (const OpDef* op : all_ops()) known.push_back(op->name);
+  const std::string_view near = base::closest(name, known);
+  throw UnsupportedError({.what = "unknown op '" + std::string(name) + "'",
+                          .where = {},
+                          .expected = near.empty() ? "" : "'" + std::string(near) + "'",
+                          .got = {}});
+}
+
+Alias alias_of(const Node& node, std::uint32_t output) {
+  return node.op().alias ? node.op().alias(node, output) : Alias{};
+}
+
+}  // namespace heddle::ir
