@@ -58,8 +58,8 @@ class LintTest(unittest.TestCase):
         self.assertEqual(self.lint({
             "jit/cpu/llvm/orc.h": "#include <llvm/IR/Module.h>\n",
             "engine/engine.cpp": "#include <llvm/IR/Module.h>\n"}),
-            ["jit/cpu/llvm/orc.h:1: llvm/IR/Module.h is kept to .cpp files in: jit/cpu/llvm",
-             "engine/engine.cpp:1: llvm/IR/Module.h is kept to .cpp files in: jit/cpu/llvm"])
+            ["engine/engine.cpp:1: llvm/IR/Module.h is kept to .cpp files in: jit/cpu/llvm",
+             "jit/cpu/llvm/orc.h:1: llvm/IR/Module.h is kept to .cpp files in: jit/cpu/llvm"])
 
     def test_cuda_headers_occur_nowhere(self):
         self.assertEqual(self.lint({"device/cuda/driver.cpp": "#include <cuda.h>\n"}),
