@@ -1,0 +1,51 @@
+// convert: every element in another dtype.
+//
+//   x       S[d0 .. dn-1]
+//   dtype   T
+//   result  T[d0 .. dn-1]
+//
+// Float to integer truncates towards zero and saturates, NaN gives 0; integers wrap when narrowed; floats
+// round to nearest even (integers reach f16 and bf16 by way of f32); to bool is "not zero".
+//
+// Constraints: none.
+//
+// Memory: fresh; may take the operand's bytes when S and T are equally wide.
+// Source: WebAssembly's saturating truncation; IEEE 754 for roundings.
+#include "ir/ops/common.h"
+#include "ir/ops/families.h"
+#include "ir/ops/pointwise.h"
+
+namespace heddle::ir {
+namespace {
+
+std::vector<TensorMeta> infer(const InferContext& ctx) {
+  return ops::one(ops::fresh(ctx, ctx.dtype("dtype"), ctx.meta(0).sizes));
+}
+
+std::vector<Literal> evaluate(const EvalContext& ctx) {
+  return ops::evaluate_points(ctx, [](const Node& node, std::span<const ops::HostScalar> operands) {
+    return ops::convert(operands[0], node.dtype("dtype"));
+  });
+}
+
+Scalar element(ElementBuilder& builder, const Node& node, std::uint32_t,
+               std::span<const SymExpr> index) {
+  return ops::operand_as(builder, node, 0, index, node.dtype("dtype"));
+}
+
+}  // namespace
+
+std::span<const OpDef> convert_ops() {
+  static const OpDef ops[] = {{
+      .name = "convert",
+      .operands = {{"x"}},
+      .attrs = {{"dtype", AttrKind::DType}},
+      .infer = infer,
+      .alias = ops::reuse_if_same_layout,
+      .evaluate = evaluate,
+      .lowering = {.element = element},
+  }};
+  return ops;
+}
+
+}  // namespace heddle::ir
