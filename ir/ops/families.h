@@ -13,8 +13,8 @@ std::span<const OpDef> binary_ops();     // add, pow, lt, …
 std::span<const OpDef> select_ops();     // where
 std::span<const OpDef> convert_ops();    // convert
 std::span<const OpDef> composite_ops();  // relu, gelu, clamp, …
-std::span<const OpDef> view_ops();       // reshape, permute, expand, slice, reverse, alias
-std::span<const OpDef> creation_ops();   // iota, clone
+std::span<const OpDef> view_ops();       // reshape, permute, expand, slice, reverse, clone, alias
+std::span<const OpDef> creation_ops();   // iota
 std::span<const OpDef> pad_ops();
 std::span<const OpDef> concat_ops();  // concat, split
 std::span<const OpDef> gather_ops();

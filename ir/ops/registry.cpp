@@ -14,7 +14,7 @@ namespace {
 using Family = std::span<const OpDef> (*)();
 
 constexpr Family kFamilies[] = {
-    special_ops,
+    special_ops, unary_ops, binary_ops, select_ops, convert_ops, view_ops, creation_ops,
 };
 
 std::vector<const OpDef*> sorted_ops() {
