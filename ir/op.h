@@ -117,6 +117,8 @@ using ElementFn = Scalar (*)(ElementBuilder&, const Node&, std::uint32_t output,
 using InferFn = std::vector<TensorMeta> (*)(const InferContext&);
 using AliasFn = Alias (*)(const Node&, std::uint32_t output);
 using EvaluateFn = std::vector<Literal> (*)(const EvalContext&);
+/// The values that replace the node's outputs. Nothing: the node stays, since this call is already in the
+/// form that the op's nest takes (matmul of two matrices of one dtype).
 using DecomposeFn = std::vector<Value> (*)(DecomposeContext&);
 
 /// The ways an op can become code, in the order the compiler tries them: the first that is set and
@@ -128,6 +130,7 @@ struct Lowering {
   DecomposeFn decompose = nullptr;  ///< into other ops
   std::string_view nest;            ///< name of a loop nest builder in jit ("matmul", "conv")
   std::string_view library;         ///< name of a library kernel ("matmul", "conv")
+  bool decompose_last = false;      ///< decompose is a fallback: only where no nest can be built
 };
 
 struct OpDef {

@@ -1,0 +1,81 @@
+// batch_norm: each channel shifted and scaled by given statistics.
+//
+//   x                        a floating T[N, C, ...]
+//   scale, bias, mean, var   floating [C]
+//   epsilon                  added to var under the root
+//   result                   T[N, C, ...] = (x - mean) / sqrt(var + epsilon) * scale + bias
+//
+// Computed as x * a + b with a = scale / sqrt(var + epsilon) and b = bias - mean * a, which constant
+// folding turns into two vectors. In the widest of the operands' dtypes, at least f32; rounded once.
+//
+// Constraints. infer() checks them in this order; tests are named batch_norm_c1 ...
+//   C1  all operands have floating dtypes
+//   C2  x has at least two dimensions
+//   C3  scale, bias, mean and var have sizes [C]
+//
+// Memory: the result is fresh.
+// Source: ONNX BatchNormalization-15 in inference.
+#include <cmath>
+
+#include "ir/ops/common.h"
+#include "ir/ops/norm_ops.h"
+
+namespace heddle::ir::ops {
+namespace {
+
+std::vector<TensorMeta> infer(const InferContext& ctx) {
+  constexpr std::string_view kC3 = "C3 scale, bias, mean and var have sizes [C]";
+  const TensorMeta& x = ctx.meta(0);
+  for (std::size_t k = 0; k < ctx.inputs.size(); ++k) {
+    require_floating(ctx, k, "C1 all operands have floating dtypes");
+  }
+  if (x.rank() < 2) {
+    ctx.fail_shape("C2 x has at least two dimensions", "sizes [N, C, ...]", text_of(x.sizes));
+  }
+  for (std::size_t k = 1; k < ctx.inputs.size(); ++k) {
+    const Dims& sizes = ctx.meta(k).sizes;
+    if (sizes.size() != 1) ctx.fail_shape(kC3, text_of(Dims{x.sizes[1]}), text_of(sizes));
+    ctx.require_equal(x.sizes[1], sizes[0], kC3);
+  }
+  return one(fresh(ctx, x.dtype, x.sizes));
+}
+
+std::vector<Literal> evaluate(const EvalContext& ctx) {
+  const Literal& x = ctx.inputs[0];
+  const AxisCut cut = cut_at(x.sizes(), 1);
+  std::vector<double> values = dense<double>(x);
+  for (std::size_t k = 0; k < values.size(); ++k) {
+    const std::int64_t channel = static_cast<std::int64_t>(k) / cut.inner % cut.length;
+    const double root = std::sqrt(ctx.inputs[4].at(channel) + ctx.node.number("epsilon"));
+    const double standard = (values[k] - ctx.inputs[3].at(channel)) / root;
+    values[k] = standard * ctx.inputs[1].at(channel) + ctx.inputs[2].at(channel);
+  }
+  return {literal_of(x.dtype(), x.sizes(), values)};
+}
+
+std::vector<Value> decompose(DecomposeContext& ctx) {
+  Emitter emit{ctx};
+  const TensorMeta& result = ctx.node.output();
+  DType dtype = statistics_dtype(result.dtype);
+  for (const Value& operand : ctx.inputs) dtype = promote(dtype, operand.meta().dtype);
+  const Value shifted = emit.add_number(emit.operand(4, dtype), ctx.node.number("epsilon"));
+  const Value a = emit.mul(emit.operand(1, dtype), emit.one_operand("rsqrt", shifted));
+  const Value b = emit.sub(emit.operand(2, dtype), emit.mul(emit.operand(3, dtype), a));
+  Dims by_channel(result.sizes.size() - 1, SymExpr(1));
+  by_channel[0] = result.sizes[1];
+  const Value scaled = emit.mul(emit.operand(0, dtype), emit_reshape(ctx, a, by_channel));
+  return {emit_convert(ctx, emit.add(scaled, emit_reshape(ctx, b, by_channel)), result.dtype)};
+}
+
+}  // namespace
+
+OpDef batch_norm_op() {
+  return {.name = "batch_norm",
+          .operands = {{"x"}, {"scale"}, {"bias"}, {"mean"}, {"var"}},
+          .attrs = {{"epsilon", AttrKind::Float, 1e-5}},
+          .infer = infer,
+          .evaluate = evaluate,
+          .lowering = {.decompose = decompose}};
+}
+
+}  // namespace heddle::ir::ops
