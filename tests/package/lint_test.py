@@ -24,7 +24,7 @@ class LintTest(unittest.TestCase):
 
     def test_a_tree_that_keeps_the_table_is_clean(self):
         self.assertEqual(self.lint({
-            "base/check.h": "#include <string>\n",
+            "base/check.h": "#include <memory>\n#include <string>\n",
             "base/include/heddle/error.h": "#include <stdexcept>\n",
             "engine/include/heddle/tensor.h": '#include "heddle/error.h"\n',
             "ir/graph.h": '#include "base/check.h"\n#include "heddle/error.h"\n',
