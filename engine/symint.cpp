@@ -1,0 +1,101 @@
+#include "heddle/symint.h"
+
+#include <string>
+
+#include "engine/tensor_impl.h"
+#include "engine/trace.h"
+#include "heddle/error.h"
+
+namespace heddle {
+
+using base::Predicate;
+using base::SymExpr;
+
+namespace engine {
+
+SymExpr to_expr(const SymInt& size) {
+  return size.is_symbolic() ? size.impl()->expr : SymExpr(size.value());
+}
+
+namespace {
+
+std::shared_ptr<Trace> trace_of(const SymInt& a, const SymInt& b) {
+  if (a.is_symbolic()) return a.impl()->trace;
+  return b.is_symbolic() ? b.impl()->trace : nullptr;
+}
+
+bool compare(Predicate::Op op, const SymIntArg& a, const SymIntArg& b, bool swap) {
+  const SymInt& left = swap ? b.value : a.value;
+  const SymInt& right = swap ? a.value : b.value;
+  const Predicate predicate{op, to_expr(left), to_expr(right)};
+  const auto trace = trace_of(left, right);
+  if (trace == nullptr) return predicate.evaluate({});
+  const auto& where = a.where.line() != 0 ? a.where : b.where;
+  return trace->env().decide(predicate, "branch in user code", location_of(where));
+}
+
+}  // namespace
+}  // namespace engine
+
+SymInt::SymInt(std::shared_ptr<const Impl> expr) : expr_(std::move(expr)) {}
+
+std::int64_t SymInt::value(std::source_location where) const {
+  if (!is_symbolic()) return value_;
+  ir::ShapeEnv& env = expr_->trace->env();
+  std::vector<base::Symbol> symbols;
+  expr_->expr.collect_symbols(symbols);
+  for (const base::Symbol& symbol : symbols) {
+    if (!env.hints.contains(symbol))
+      throw TraceError({.what = "SymInt::value: a size that is known only at run time",
+                        .where = engine::location_of(where).to_string(),
+                        .expected = "a size that follows from the inputs' sizes",
+                        .got = expr_->expr.to_string()});
+  }
+  const std::int64_t number = expr_->expr.evaluate(env.hints);
+  env.require({Predicate::Op::Eq, expr_->expr, SymExpr(number)}, "a size is used as a number",
+              engine::location_of(where));
+  return number;
+}
+
+std::string SymInt::to_string() const {
+  return is_symbolic() ? expr_->expr.to_string() : std::to_string(value_);
+}
+
+namespace {
+template <typename F>
+SymInt binary(const SymInt& a, const SymInt& b, F&& combine) {
+  return engine::from_expr(combine(engine::to_expr(a), engine::to_expr(b)), engine::trace_of(a, b));
+}
+}  // namespace
+
+SymInt operator+(const SymInt& a, const SymInt& b) {
+  return binary(a, b, [](const SymExpr& x, const SymExpr& y) { return x + y; });
+}
+SymInt operator-(const SymInt& a, const SymInt& b) {
+  return binary(a, b, [](const SymExpr& x, const SymExpr& y) { return x - y; });
+}
+SymInt operator*(const SymInt& a, const SymInt& b) {
+  return binary(a, b, [](const SymExpr& x, const SymExpr& y) { return x * y; });
+}
+SymInt operator/(const SymInt& a, const SymInt& b) {
+  return binary(a, b, [](const SymExpr& x, const SymExpr& y) { return floordiv(x, y); });
+}
+SymInt operator%(const SymInt& a, const SymInt& b) {
+  return binary(a, b, [](const SymExpr& x, const SymExpr& y) { return mod(x, y); });
+}
+SymInt min(const SymInt& a, const SymInt& b) {
+  return binary(a, b, [](const SymExpr& x, const SymExpr& y) { return min(x, y); });
+}
+SymInt max(const SymInt& a, const SymInt& b) {
+  return binary(a, b, [](const SymExpr& x, const SymExpr& y) { return max(x, y); });
+}
+
+using Op = Predicate::Op;
+bool operator==(const SymIntArg& a, const SymIntArg& b) { return engine::compare(Op::Eq, a, b, false); }
+bool operator!=(const SymIntArg& a, const SymIntArg& b) { return engine::compare(Op::Ne, a, b, false); }
+bool operator<(const SymIntArg& a, const SymIntArg& b) { return engine::compare(Op::Lt, a, b, false); }
+bool operator<=(const SymIntArg& a, const SymIntArg& b) { return engine::compare(Op::Le, a, b, false); }
+bool operator>(const SymIntArg& a, const SymIntArg& b) { return engine::compare(Op::Lt, a, b, true); }
+bool operator>=(const SymIntArg& a, const SymIntArg& b) { return engine::compare(Op::Le, a, b, true); }
+
+}  // namespace heddle

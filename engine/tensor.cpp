@@ -1,0 +1,259 @@
+#include "heddle/tensor.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstring>
+
+#include "base/check.h"
+#include "engine/tensor_impl.h"
+#include "engine/trace.h"
+#include "heddle/error.h"
+#include "memory/allocator.h"
+
+namespace heddle {
+
+namespace engine {
+
+base::Location location_of(const std::source_location& where) {
+  return {where.file_name(), where.line()};
+}
+
+Tensor make_tensor(DType dtype, const Sizes& sizes) {
+  auto impl = std::make_shared<Tensor::Impl>();
+  impl->dtype = dtype;
+  impl->count = ir::element_count(sizes);
+  impl->strides = ir::row_major_strides(sizes);
+  impl->sizes = sizes;
+  std::int64_t bytes = 0;
+  if (__builtin_mul_overflow(impl->count, static_cast<std::int64_t>(size_of(dtype)), &bytes))
+    throw ShapeError({.what = "tensor: size overflows 64 bits",
+                      .where = {},
+                      .expected = {},
+                      .got = fmt::format("[{}]", fmt::join(sizes, ", "))});
+  impl->allocation = memory::CachingAllocator::host().allocate(static_cast<std::size_t>(bytes));
+  impl->data = impl->allocation;
+  return Tensor(std::move(impl));
+}
+
+ir::Literal to_literal(const Tensor& tensor) {
+  const auto& impl = tensor.impl();
+  return {impl->dtype, impl->sizes, impl->strides, impl->data, impl};
+}
+
+Tensor from_literal(const ir::Literal& literal) {
+  auto kept = std::make_shared<ir::Literal>(literal);
+  auto impl = std::make_shared<Tensor::Impl>();
+  impl->dtype = literal.dtype();
+  impl->sizes = literal.sizes();
+  impl->strides = literal.strides();
+  impl->count = literal.count();
+  impl->row_major = literal.is_row_major();
+  impl->data = kept->data();
+  impl->owner = kept;
+  return Tensor(std::move(impl));
+}
+
+}  // namespace engine
+
+Tensor::Impl::~Impl() {
+  if (allocation != nullptr) memory::CachingAllocator::host().release(allocation);
+  if (deleter) deleter(wrapped);
+}
+
+namespace {
+
+const Tensor::Impl& checked(const std::shared_ptr<Tensor::Impl>& impl, const char* what,
+                            const std::source_location& where) {
+  if (impl == nullptr)
+    throw ArgumentError({.what = fmt::format("Tensor::{}", what),
+                         .where = engine::location_of(where).to_string(),
+                         .expected = "a tensor",
+                         .got = "an empty handle"});
+  return *impl;
+}
+
+const Tensor::Impl& concrete(const std::shared_ptr<Tensor::Impl>& impl, const char* what,
+                             const std::source_location& where) {
+  const Tensor::Impl& tensor = checked(impl, what, where);
+  if (tensor.trace != nullptr)
+    throw TraceError({.what = fmt::format("Tensor::{}: data cannot be read while tracing", what),
+                      .where = engine::location_of(where).to_string(),
+                      .expected = "an operation on the tensor, or a branch on a size",
+                      .got = fmt::format("a read of {} {}", tensor.value.name(),
+                                         tensor.value.meta().to_string())});
+  return tensor;
+}
+
+}  // namespace
+
+Tensor Tensor::empty(DType dtype, Sizes sizes, Device device) {
+  if (device.kind() != Device::Kind::Cpu)
+    throw DeviceError({.what = "Tensor::empty", .where = {}, .expected = "cpu",
+                       .got = device.to_string()});
+  for (const std::int64_t size : sizes) {
+    if (size < 0)
+      throw ShapeError({.what = "Tensor::empty: sizes are not negative",
+                        .where = {},
+                        .expected = ">= 0",
+                        .got = fmt::format("[{}]", fmt::join(sizes, ", "))});
+  }
+  return engine::make_tensor(dtype, sizes);
+}
+
+Tensor Tensor::zeros(DType dtype, Sizes sizes) {
+  Tensor result = empty(dtype, std::move(sizes));
+  std::memset(result.impl_->data, 0,
+              static_cast<std::size_t>(result.impl_->count) * size_of(dtype));
+  return result;
+}
+
+Tensor Tensor::full(DType dtype, Sizes sizes, double value) {
+  Tensor result = empty(dtype, std::move(sizes));
+  ir::Literal literal = engine::to_literal(result);
+  for (std::int64_t k = 0; k < literal.count(); ++k) literal.set(k, value);
+  return result;
+}
+
+Tensor Tensor::copy_of(const void* data, DType dtype, Sizes sizes, std::size_t elements) {
+  Tensor result = empty(dtype, std::move(sizes));
+  if (static_cast<std::size_t>(result.impl_->count) != elements)
+    throw ShapeError({.what = "Tensor::of: number of values",
+                      .where = {},
+                      .expected = fmt::format("{} for sizes [{}]", result.impl_->count,
+                                              fmt::join(result.impl_->sizes, ", ")),
+                      .got = std::to_string(elements)});
+  if (elements != 0) std::memcpy(result.impl_->data, data, elements * size_of(dtype));
+  return result;
+}
+
+Tensor Tensor::scalar(DType dtype, double value) { return full(dtype, {}, value); }
+
+Tensor Tensor::scalar_int(DType dtype, std::int64_t value) {
+  Tensor result = empty(dtype, {});
+  engine::to_literal(result).set_int(0, value);
+  return result;
+}
+
+Tensor Tensor::wrap(void* data, DType dtype, Sizes sizes, std::function<void(void*)> deleter) {
+  Sizes strides = ir::row_major_strides(sizes);
+  return wrap_strided(data, dtype, std::move(sizes), std::move(strides), std::move(deleter));
+}
+
+Tensor Tensor::wrap_strided(void* data, DType dtype, Sizes sizes, Sizes strides,
+                            std::function<void(void*)> deleter) {
+  const auto negative = [](std::int64_t n) { return n < 0; };
+  if (std::any_of(sizes.begin(), sizes.end(), negative) || sizes.size() != strides.size() ||
+      std::any_of(strides.begin(), strides.end(), negative))
+    throw ShapeError({.what = "Tensor::wrap_strided: sizes and strides",
+                      .where = {},
+                      .expected = "as many strides as sizes, none negative",
+                      .got = fmt::format("sizes [{}], strides [{}]", fmt::join(sizes, ", "),
+                                         fmt::join(strides, ", "))});
+  auto impl = std::make_shared<Impl>();
+  impl->dtype = dtype;
+  impl->count = ir::element_count(sizes);
+  if (data == nullptr && impl->count != 0)
+    throw ArgumentError({.what = "Tensor::wrap: data", .where = {}, .expected = "an address",
+                         .got = "null"});
+  impl->data = data;
+  impl->wrapped = data;
+  impl->deleter = std::move(deleter);
+  impl->row_major = ir::Literal(dtype, sizes, strides, data, nullptr).is_row_major();
+  impl->sizes = std::move(sizes);
+  impl->strides = std::move(strides);
+  return Tensor(std::move(impl));
+}
+
+bool Tensor::is_symbolic() const { return impl_ != nullptr && impl_->trace != nullptr; }
+
+DType Tensor::dtype() const { return checked(impl_, "dtype", std::source_location::current()).dtype; }
+
+std::int64_t Tensor::rank() const {
+  const Impl& impl = checked(impl_, "rank", std::source_location::current());
+  return impl.trace ? impl.value.meta().rank() : static_cast<std::int64_t>(impl.sizes.size());
+}
+
+Device Tensor::device() const {
+  return checked(impl_, "device", std::source_location::current()).device;
+}
+
+SymInt Tensor::size(std::int64_t axis, std::source_location where) const {
+  checked(impl_, "size", where);
+  const std::int64_t n = rank();
+  const std::int64_t k = axis < 0 ? axis + n : axis;
+  if (k < 0 || k >= n)
+    throw ShapeError({.what = "Tensor::size: axis",
+                      .where = engine::location_of(where).to_string(),
+                      .expected = fmt::format("an axis of a tensor of rank {}", n),
+                      .got = std::to_string(axis)});
+  return shape()[static_cast<std::size_t>(k)];
+}
+
+std::vector<SymInt> Tensor::shape() const {
+  const Impl& impl = checked(impl_, "shape", std::source_location::current());
+  std::vector<SymInt> result;
+  if (impl.trace == nullptr) {
+    result.assign(impl.sizes.begin(), impl.sizes.end());
+    return result;
+  }
+  for (const base::SymExpr& size : impl.value.meta().sizes)
+    result.push_back(engine::from_expr(size, impl.trace));
+  return result;
+}
+
+std::span<const std::int64_t> Tensor::sizes(std::source_location where) const {
+  return concrete(impl_, "sizes", where).sizes;
+}
+std::span<const std::int64_t> Tensor::strides() const {
+  return concrete(impl_, "strides", std::source_location::current()).strides;
+}
+std::int64_t Tensor::count() const {
+  return concrete(impl_, "count", std::source_location::current()).count;
+}
+bool Tensor::is_row_major() const {
+  return concrete(impl_, "is_row_major", std::source_location::current()).row_major;
+}
+
+void* Tensor::data(std::source_location where) {
+  return concrete(impl_, "data", where).data;
+}
+const void* Tensor::data(std::source_location where) const {
+  return concrete(impl_, "data", where).data;
+}
+
+void Tensor::check_dtype(DType wanted, std::source_location where) const {
+  const DType is = checked(impl_, "data_as", where).dtype;
+  if (is != wanted)
+    throw DTypeError({.what = "Tensor::data_as",
+                      .where = engine::location_of(where).to_string(),
+                      .expected = std::string(name_of(is)),
+                      .got = std::string(name_of(wanted))});
+}
+
+double Tensor::item(std::source_location where) const {
+  const Impl& impl = concrete(impl_, "item", where);
+  if (impl.count != 1)
+    throw ShapeError({.what = "Tensor::item",
+                      .where = engine::location_of(where).to_string(),
+                      .expected = "one element",
+                      .got = fmt::format("sizes [{}]", fmt::join(impl.sizes, ", "))});
+  return engine::to_literal(*this).at(0);
+}
+
+std::vector<double> Tensor::to_doubles() const {
+  concrete(impl_, "to_doubles", std::source_location::current());
+  const ir::Literal literal = engine::to_literal(*this);
+  std::vector<double> values(static_cast<std::size_t>(literal.count()));
+  for (std::size_t k = 0; k < values.size(); ++k) values[k] = literal.at(static_cast<std::int64_t>(k));
+  return values;
+}
+
+Tensor Tensor::clone() const {
+  concrete(impl_, "clone", std::source_location::current());
+  return engine::from_literal(engine::to_literal(*this).clone());
+}
+
+void Tensor::wait() const { concrete(impl_, "wait", std::source_location::current()); }
+
+}  // namespace heddle

@@ -1,0 +1,73 @@
+// Compiles nests for the CPU: each structure once, in this process and, through the disk cache, on this
+// machine.
+#pragma once
+
+#include <cstdint>
+#include <future>
+#include <memory>
+#include <string>
+
+#include "jit/nest.h"
+
+namespace heddle::jit {
+
+/// Machine code of one nest. The code lives as long as this does.
+struct CpuKernel {
+  CpuEntry entry = nullptr;
+  /// Bytes of scratch that one thread needs, in the nest's size parameters.
+  SymExpr scratch_bytes;
+  std::shared_ptr<const void> code;
+};
+using CpuKernelPtr = std::shared_ptr<const CpuKernel>;
+
+struct CompileCounters {
+  std::uint64_t compiled = 0;  ///< nests that went through the compiler
+  std::uint64_t memory_hits =
+      0;  ///< answered by this process, waiting for a running compile included
+  std::uint64_t disk_hits = 0;             ///< loaded from the disk cache
+  std::uint64_t compile_microseconds = 0;  ///< summed over `compiled`
+};
+
+struct CompileOptions {
+  /// Folder of the disk cache; empty: $HEDDLE_CACHE_DIR, $XDG_CACHE_HOME/heddle or ~/.cache/heddle.
+  std::string cache_folder;
+  bool disk_cache = true;
+  /// The disk cache drops its oldest files beyond this.
+  std::uint64_t max_cache_bytes = std::uint64_t{1} << 30;
+  /// Threads that execute submit(); 0: one for each processor, four at most.
+  unsigned threads = 0;
+  /// Bytes of the vectors that code is made for; 0: the host's.
+  std::int64_t vector_bytes = 0;
+  /// Folder for texts of every nest and its code; empty: $HEDDLE_DUMP_DIR, or none. Assembly is
+  /// written too when $HEDDLE_DUMP_ASM is set.
+  std::string dump_folder;
+};
+
+class CompileService {
+ public:
+  explicit CompileService(CompileOptions options = {});
+  ~CompileService();
+  CompileService(const CompileService&) = delete;
+  CompileService& operator=(const CompileService&) = delete;
+
+  /// The process's own, with options from the environment.
+  static CompileService& shared();
+
+  /// The kernel of `nest`; compiles at most once for each structure. A second caller waits for the
+  /// first one's compile.
+  /// @throws CompileError when code generation fails, UnsupportedError when built without LLVM.
+  /// Threads: any. Needs stack; callers on small stacks use submit().
+  CpuKernelPtr compile(const Nest& nest);
+  /// The same on a compile thread with a stack of its own.
+  std::shared_future<CpuKernelPtr> submit(std::shared_ptr<const Nest> nest);
+
+  CompileCounters counters() const;
+  /// Bytes of the vectors that this service makes code for: 64 with AVX-512, else 32 or 16.
+  std::int64_t vector_bytes() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace heddle::jit

@@ -1,0 +1,240 @@
+// What every nest must satisfy before an emitter sees it.
+//
+//   N1   every scalar is defined once
+//   N2   a scalar is used after its definition, in the block of the definition or deeper
+//   N3   global buffers come before local ones; every buffer named exists and is declared as accessed
+//   N4   vector loops do not nest
+//   N5   vector loops carry no values
+//   N6   ifs and contractions lie outside vector loops
+//   N7   operands have the dtypes that the operation takes
+//   N8   an index mentions only sizes, enclosing axes and bound temporaries
+//   N9   a mask is a bool
+//   N10  a reduction and a carried value are defined by the body and have the right widths
+//   N11  loads and stores keep the buffer's dtype
+//   N12  a contraction accumulates into a local buffer of f32, f64, i32 or i64 that holds its tile
+//   N13  the extent of a loop inside a vector loop is the same for all its iterations
+#include <map>
+#include <set>
+#include <string>
+
+#include "base/check.h"
+#include "jit/nest.h"
+
+namespace heddle::jit {
+namespace {
+
+using ir::ReduceOp;
+using ir::ScalarOp;
+
+class Checker {
+ public:
+  explicit Checker(const Nest& nest) : nest_(nest) {}
+
+  void run() {
+    check_buffers();
+    require_sizes_only(nest_.parallel_extent);
+    axes_.insert(nest_.parallel_axis);
+    block(nest_.body);
+  }
+
+  void operator()(const ConstStmt& s) { define(s.result, s.dtype); }
+  void operator()(const IndexStmt& s) {
+    index(s.index);
+    define(s.result, DType::I64);
+  }
+  void operator()(const ApplyStmt& s) {
+    require(s.operands.size() == static_cast<std::size_t>(ir::arity_of(s.op)),
+            "N7 arity of " + name(s.op));
+    std::size_t first = 0;
+    if (s.op == ScalarOp::Select) {
+      require(use(s.operands[0]) == DType::Bool, "N7 select takes a bool");
+      first = 1;
+    }
+    const DType operand = use(s.operands[first]);
+    for (std::size_t k = first; k < s.operands.size(); ++k)
+      require(use(s.operands[k]) == operand, "N7 operands of one dtype: " + name(s.op));
+    require(ir::defined_on(s.op, operand),
+            "N7 " + name(s.op) + " on " + std::string(name_of(operand)));
+    require(ir::result_of(s.op, operand) == s.dtype, "N7 result of " + name(s.op));
+    define(s.result, s.dtype);
+  }
+  void operator()(const ConvertStmt& s) {
+    use(s.operand);
+    define(s.result, s.dtype);
+  }
+  void operator()(const BindStmt& s) {
+    require(use(s.operand) == DType::I64, "N7 bind takes an i64");
+    index(s.low);
+    index(s.high);
+    mask(s.mask);
+    temps_.insert(s.symbol);
+    if (in_vector_) varying_.insert(s.symbol);
+  }
+  void operator()(const LoadStmt& s) {
+    const NestBuffer& source = buffer(s.buffer);
+    require(source.read, "N3 " + source.name + " is declared as read");
+    require(source.dtype == s.dtype, "N11 load from " + source.name);
+    index(s.index);
+    mask(s.mask);
+    define(s.result, s.dtype);
+  }
+  void operator()(const StoreStmt& s) {
+    const NestBuffer& target = buffer(s.buffer);
+    require(target.written, "N3 " + target.name + " is declared as written");
+    require(use(s.operand) == target.dtype, "N11 store to " + target.name);
+    index(s.index);
+    mask(s.mask);
+    if (s.combine)
+      require(*s.combine <= ReduceOp::Or, "N7 a store combines with a plain reduction");
+  }
+  void operator()(const IfStmt& s) {
+    require(!in_vector_, "N6 an if inside a vector loop");
+    require(use(s.condition) == DType::Bool, "N9 condition");
+    scoped([&] { block(*s.body); });
+  }
+  void operator()(const ContractStmt& s) {
+    require(!in_vector_, "N6 a contraction inside a vector loop");
+    const NestBuffer& acc = buffer(s.acc);
+    require(acc.scope == NestBuffer::Scope::Local && acc.dtype == s.dtype, "N12 accumulator");
+    require(s.dtype == DType::F32 || s.dtype == DType::F64 || s.dtype == DType::I32 ||
+                s.dtype == DType::I64,
+            "N12 dtype of the accumulator");
+    require(acc.max_count == 0 || acc.max_count >= s.tile_rows * s.tile_columns, "N12 tile");
+    for (const SymExpr* expr : {&s.rows, &s.columns, &s.depth}) index(*expr);
+    for (const TileOperand* operand : {&s.a, &s.b}) {
+      require(buffer(operand->buffer).read, "N3 operands of a contraction are declared as read");
+      for (const SymExpr* expr : {&operand->base, &operand->row_stride, &operand->column_stride})
+        index(*expr);
+    }
+  }
+  void operator()(const ForStmt& s) {
+    const bool vector = s.kind == ForStmt::Kind::Vector;
+    require(!(vector && in_vector_), "N4 nested vector loops");
+    require(!vector || s.carried.empty(), "N5 a vector loop that carries values");
+    index(s.extent);
+    check_uniform(s.extent);
+    for (const LoopCarried& c : s.carried)
+      require(use(c.initial) == c.dtype, "N10 initial of a carried value");
+    scoped([&] {
+      require(axes_.insert(s.axis).second, "N8 axis " + s.axis.to_string() + " is in use");
+      const bool outer = in_vector_;
+      if (vector) varying_ = {s.axis};
+      in_vector_ = outer || vector;
+      for (const LoopCarried& c : s.carried) define(c.current, c.dtype);
+      block(*s.body);
+      for (const LoopCarried& c : s.carried)
+        require(use(c.next) == c.dtype, "N10 next of a carried value");
+      for (const LoopReduction& r : s.reductions) check_contributions(r);
+      in_vector_ = outer;
+    });
+    for (const LoopReduction& r : s.reductions)
+      for (std::size_t k = 0; k < r.results.size(); ++k)
+        define(r.results[k], is_arg(r.op) && k == 1 ? DType::I64 : r.dtype);
+    for (const LoopCarried& c : s.carried) define(c.result, c.dtype);
+  }
+
+ private:
+  static std::string name(ScalarOp op) { return std::string(ir::name_of(op)); }
+  static bool is_arg(ReduceOp op) { return op == ReduceOp::ArgMax || op == ReduceOp::ArgMin; }
+
+  void require(bool condition, const std::string& what) const {
+    if (!condition) HD_CHECK(false, what + " in\n" + print(nest_));
+  }
+
+  void check_buffers() const {
+    bool local = false;
+    for (const NestBuffer& b : nest_.buffers) {
+      const bool is_local = b.scope == NestBuffer::Scope::Local;
+      require(!local || is_local, "N3 global buffers first");
+      local = local || is_local;
+      require_sizes_only(b.count);
+    }
+  }
+
+  void require_sizes_only(const SymExpr& expr) const {
+    std::vector<Symbol> symbols;
+    expr.collect_symbols(symbols);
+    for (Symbol s : symbols)
+      require(s.kind == Symbol::Kind::Size && s.id < nest_.size_count,
+              "N8 only size parameters: " + expr.to_string());
+  }
+
+  const NestBuffer& buffer(NestBufferId id) const {
+    require(id < nest_.buffers.size(), "N3 buffer " + std::to_string(id));
+    return nest_.buffers[id];
+  }
+
+  void index(const SymExpr& expr) const {
+    std::vector<Symbol> symbols;
+    expr.collect_symbols(symbols);
+    for (Symbol s : symbols) {
+      const bool known = (s.kind == Symbol::Kind::Size && s.id < nest_.size_count) ||
+                         axes_.count(s) != 0 || temps_.count(s) != 0;
+      require(known, "N8 " + s.to_string() + " in " + expr.to_string());
+    }
+  }
+
+  void check_uniform(const SymExpr& extent) const {
+    if (!in_vector_) return;
+    std::vector<Symbol> symbols;
+    extent.collect_symbols(symbols);
+    for (Symbol s : symbols) require(varying_.count(s) == 0, "N13 extent " + extent.to_string());
+  }
+
+  void mask(ScalarId id) const {
+    if (id != kNoScalar) require(use(id) == DType::Bool, "N9 mask %" + std::to_string(id));
+  }
+
+  void check_contributions(const LoopReduction& r) const {
+    const std::size_t width = static_cast<std::size_t>(ir::width_of(r.op));
+    const std::size_t wanted = r.op == ReduceOp::Welford ? 1 : width;
+    require(r.contributions.size() == wanted && r.results.size() == width,
+            "N10 width of " + std::string(ir::name_of(r.op)));
+    require(use(r.contributions[0]) == r.dtype, "N10 dtype of a contribution");
+    if (is_arg(r.op)) require(use(r.contributions[1]) == DType::I64, "N10 index of a contribution");
+    const bool logical = r.op == ReduceOp::And || r.op == ReduceOp::Or;
+    require(logical == (r.dtype == DType::Bool) || r.op == ReduceOp::Max || r.op == ReduceOp::Min ||
+                is_arg(r.op),
+            "N10 dtype of " + std::string(ir::name_of(r.op)));
+    mask(r.mask);
+  }
+
+  void define(ScalarId id, DType dtype) {
+    require(id != kNoScalar && defined_.insert(id).second, "N1 %" + std::to_string(id));
+    visible_[id] = dtype;
+  }
+  DType use(ScalarId id) const {
+    const auto found = visible_.find(id);
+    require(found != visible_.end(), "N2 %" + std::to_string(id));
+    return found->second;
+  }
+
+  void block(const Block& statements) {
+    for (const Stmt& statement : statements) std::visit(*this, statement.node);
+  }
+  /// Runs `body`, then forgets what it defined.
+  template <typename Body>
+  void scoped(Body body) {
+    const auto visible = visible_;
+    const auto axes = axes_;
+    const auto temps = temps_;
+    body();
+    visible_ = visible;
+    axes_ = axes;
+    temps_ = temps;
+  }
+
+  const Nest& nest_;
+  std::set<ScalarId> defined_;
+  std::map<ScalarId, DType> visible_;
+  std::set<Symbol> axes_;
+  std::set<Symbol> temps_;
+  std::set<Symbol> varying_;
+  bool in_vector_ = false;
+};
+
+}  // namespace
+
+void check(const Nest& nest) { Checker(nest).run(); }
+
+}  // namespace heddle::jit
