@@ -1,0 +1,107 @@
+// conv: convolution, as neural networks use the word (the kernel is not flipped).
+//
+//   x                     T[N, C, in...], one to any number of spatial dimensions
+//   w                     U[M, C / groups, kernel...]
+//   bias                  optional, V[M]; absent: 0
+//   strides, pads_low,
+//   pads_high, dilations  one entry a spatial dimension; see window.h
+//   groups                runs of C / groups input channels that make M / groups output channels each
+//   result                promote(T, U, V)[N, M, out...]
+//
+//   out_d = floor((in_d + low_d + high_d - dilation_d * (kernel_d - 1) - 1) / stride_d) + 1
+//   result[n, m, o] = bias[m] + sum over c, tap of w[m, c, tap] * x[n, group(m) * C / groups + c,
+//                     o * stride - low + tap * dilation], taps outside x counting 0
+//
+// Operands are converted to the result's dtype first. Products are summed in accumulator_of(result dtype):
+// f32 for f16 and bf16; integers wrap. Taps in the padding are skipped, so an infinite w makes no NaN there.
+//
+// Constraints. infer() checks them in this order; tests are named conv_c1 ...
+//   C1  x, w and bias are numbers
+//   C2  x and w have the same number of dimensions, at least three
+//   C3  strides, pads_low, pads_high and dilations have one entry a spatial dimension
+//   C4  strides and dilations are at least 1, pads at least 0
+//   C5  groups is at least 1
+//   C6  the channels of x are those of w times groups
+//   C7  the output channels M are a multiple of groups
+//   C8  bias has sizes [M]
+//   C9  the kernel fits into the padded input
+//
+// Memory: the result is fresh.
+// Lowering: nest and library "conv" take operands of the result's dtype; decompose converts the others.
+// Source: ONNX Conv-11.
+#include "ir/ops/common.h"
+#include "ir/ops/conv_ops.h"
+
+namespace heddle::ir::ops {
+namespace {
+
+std::vector<TensorMeta> infer(const InferContext& ctx) {
+  const std::size_t spatial = check_conv_operands(ctx);
+  const std::int64_t groups = check_groups(ctx);
+  const Dims& x = ctx.meta(0).sizes;
+  const Dims& w = ctx.meta(1).sizes;
+  ctx.require_equal(w[1] * groups, x[1], "C6 the channels of x are those of w times groups");
+  require_multiple(ctx, w[0], groups, "C7 the output channels M are a multiple of groups");
+  check_bias(ctx, w[0], "C8 bias has sizes [M]");
+  Dims sizes = {x[0], w[0]};
+  for (std::size_t d = 0; d < spatial; ++d) {
+    sizes.push_back(
+        window_count(ctx, d, x[d + 2], w[d + 2], "C9 the kernel fits into the padded input"));
+  }
+  return one(fresh(ctx, conv_dtype(ctx), std::move(sizes)));
+}
+
+/// Adds to `result`, of `sizes`, what the windows of `x` give.
+template <typename T>
+void convolve(const Window& window, const Literal& x, const Literal& w, std::int64_t groups,
+              const Sizes& sizes, std::vector<T>& result) {
+  const AxisCut in = cut_at(x.sizes(), 1);
+  const AxisCut kernel = cut_at(w.sizes(), 1);
+  const AxisCut out = cut_at(sizes, 1);
+  const std::int64_t channels_out = out.length / groups;
+  const std::vector<T> xs = dense<T>(x);
+  const std::vector<T> ws = dense<T>(w);
+  for_each_index(spatial_of(sizes), [&](std::int64_t position, const Sizes& at) {
+    const std::vector<Tap> taps = taps_inside(window, at, spatial_of(x.sizes()));
+    for (std::int64_t n = 0; n < out.outer; ++n) {
+      for (std::int64_t m = 0; m < out.length; ++m) {
+        T& sum = result[out.at(n, m, position)];
+        for (std::int64_t c = 0; c < kernel.length; ++c) {
+          const std::int64_t channel = m / channels_out * kernel.length + c;
+          for (const Tap& tap : taps) {
+            const T weight = ws[kernel.at(m, c, tap.kernel)];
+            sum = plus(sum, times(weight, xs[in.at(n, channel, tap.input)]));
+          }
+        }
+      }
+    }
+  });
+}
+
+std::vector<Literal> evaluate(const EvalContext& ctx) {
+  const DType dtype = ctx.node.output().dtype;
+  const Literal x = converted(ctx.inputs[0], dtype);
+  const Literal w = converted(ctx.inputs[1], dtype);
+  const Sizes sizes = ctx.output_sizes();
+  const Window window = window_of(ctx.node, spatial_of(w.sizes()));
+  return with_number(dtype, [&]<typename T>() {
+    std::vector<T> result = start_with_bias<T>(ctx, dtype, sizes);
+    convolve(window, x, w, ctx.node.integer("groups"), sizes, result);
+    return std::vector<Literal>{literal_of(dtype, sizes, result)};
+  });
+}
+
+}  // namespace
+
+OpDef conv_op() {
+  std::vector<AttrSpec> attrs = window_attrs();
+  attrs.push_back({"groups", AttrKind::Int, std::int64_t{1}});
+  return {.name = "conv",
+          .operands = {{"x"}, {"w"}, {"bias", OperandSpec::Arity::Optional}},
+          .attrs = std::move(attrs),
+          .infer = infer,
+          .evaluate = evaluate,
+          .lowering = {.decompose = decompose_conv_dtypes, .nest = "conv", .library = "conv"}};
+}
+
+}  // namespace heddle::ir::ops
