@@ -81,7 +81,7 @@ class SymExpr {
   SymExpr& operator*=(const SymExpr& b) { return *this = *this * b; }
 
   friend SymExpr floordiv(const SymExpr& a, const SymExpr& b);
-  friend SymExpr ceildiv(const SymExpr& a, const SymExpr& b);  ///< floordiv(a + b - 1, b)
+  friend SymExpr ceildiv(const SymExpr& a, const SymExpr& b);  ///< floordiv(a + b - 1, b); b > 0
   friend SymExpr mod(const SymExpr& a, const SymExpr& b);
   friend SymExpr min(const SymExpr& a, const SymExpr& b);
   friend SymExpr max(const SymExpr& a, const SymExpr& b);

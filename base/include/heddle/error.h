@@ -14,10 +14,10 @@ namespace heddle {
 class HEDDLE_API Error : public std::runtime_error {
  public:
   struct Parts {
-    std::string what;      ///< the operation and the constraint: "matmul: C2 inner sizes agree"
-    std::string where;     ///< the user's source line or the ONNX node name; may be empty
-    std::string expected;  ///< may be empty
-    std::string got;       ///< may be empty
+    std::string what{};      ///< the operation and the constraint: "matmul: C2 inner sizes agree"
+    std::string where{};     ///< the user's source line or the ONNX node name; may be empty
+    std::string expected{};  ///< may be empty
+    std::string got{};       ///< may be empty
   };
 
   explicit Error(Parts parts);
@@ -35,13 +35,13 @@ class HEDDLE_API Error : public std::runtime_error {
   Parts parts_;
 };
 
-#define HEDDLE_DEFINE_ERROR(Name, Base)          \
-  class HEDDLE_API Name : public Base {          \
-   public:                                       \
-    explicit Name(Parts parts);                  \
-    Name(const Name&) = default;                 \
-    Name& operator=(const Name&) = default;      \
-    ~Name() override;                            \
+#define HEDDLE_DEFINE_ERROR(Name, Base)     \
+  class HEDDLE_API Name : public Base {     \
+   public:                                  \
+    explicit Name(Parts parts);             \
+    Name(const Name&) = default;            \
+    Name& operator=(const Name&) = default; \
+    ~Name() override;                       \
   }
 
 HEDDLE_DEFINE_ERROR(ArgumentError, Error);     ///< wrong count, name or value of an argument

@@ -1,0 +1,121 @@
+// simplify: rebuilds an expression bottom up with the rules that facts allow.
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/symexpr.h"
+#include "base/symexpr_node.h"
+
+namespace heddle::base {
+namespace {
+
+using Kind = SymExpr::Kind;
+
+class Simplifier {
+ public:
+  explicit Simplifier(const Facts& facts) : facts_(facts) {}
+
+  SymExpr run(const SymExpr& expr) {
+    if (expr.is_constant()) return expr;
+    const SymExpr result = with_simple_atoms(expr);
+    return has_mod(result) ? join_divisions(result) : result;
+  }
+
+ private:
+  SymExpr with_simple_atoms(const SymExpr& expr) {
+    const Polynomial polynomial(expr);
+    SumBuilder sum;
+    sum.reserve(polynomial.terms().size());
+    sum.add(polynomial.constant());
+    for (const SymTerm& term : polynomial.terms()) {
+      SymExpr product = term.coefficient;
+      for (const SymNodePtr& factor : factors_of(term.monomial)) product *= atom(factor);
+      sum.add(product);
+    }
+    return sum.finish();
+  }
+
+  SymExpr atom(const SymNodePtr& node) {
+    if (node->kind == Kind::Symbol) return symbol(node);
+    if (node->kind == Kind::Sum) return run(SymExprAccess::make(node));
+    if (const auto found = memo_.find(node.get()); found != memo_.end()) return found->second;
+    SymExpr result = division(node->kind, run(node->left), run(node->right));
+    memo_.emplace(node.get(), result);
+    return result;
+  }
+
+  /// A symbol whose range is a single value is that value.
+  SymExpr symbol(const SymNodePtr& node) const {
+    const auto found = facts_.ranges.find(node->symbol);
+    if (found == facts_.ranges.end()) return SymExprAccess::make(node);
+    const Facts::Range& range = found->second;
+    const bool single = range.low && range.high && *range.low == *range.high;
+    return single && !range.low->mentions(node->symbol) ? *range.low : SymExprAccess::make(node);
+  }
+
+  SymExpr division(Kind kind, const SymExpr& left, const SymExpr& right) const {
+    if (kind == Kind::FloorDiv) return make_floordiv(left, right, &facts_);
+    if (kind == Kind::Mod) return make_mod(left, right, &facts_);
+    return make_extremum(kind, left, right, &facts_);
+  }
+
+  static bool has_mod(const SymExpr& expr) {
+    const Polynomial polynomial(expr);
+    return std::ranges::any_of(polynomial.terms(), [](const SymTerm& term) {
+      return std::ranges::any_of(factors_of(term.monomial),
+                                 [](const SymNodePtr& f) { return f->kind == Kind::Mod; });
+    });
+  }
+
+  /// How many terms have `atom` as a factor.
+  static std::size_t count_terms(const SymExpr& expr, const SymExpr& atom) {
+    if (atom.is_constant()) return 0;
+    const Polynomial polynomial(expr);
+    return static_cast<std::size_t>(
+        std::ranges::count_if(polynomial.terms(), [&atom](const SymTerm& term) {
+          return std::ranges::any_of(factors_of(term.monomial), [&atom](const SymNodePtr& f) {
+            return SymExprAccess::make(f) == atom;
+          });
+        }));
+  }
+
+  /// scale*b*floor(a/b) + scale*mod(a,b) = scale*a.
+  SymExpr join_divisions(SymExpr expr) const {
+    for (bool changed = true; changed;) {
+      changed = false;
+      const SymExpr before = expr;
+      const Polynomial polynomial(before);
+      for (const SymTerm& term : polynomial.terms()) {
+        if (auto joined = join_at(before, term)) {
+          expr = *std::move(joined);
+          changed = true;
+          break;
+        }
+      }
+    }
+    return expr;
+  }
+
+  std::optional<SymExpr> join_at(const SymExpr& expr, const SymTerm& term) const {
+    for (const SymNodePtr& factor : factors_of(term.monomial)) {
+      if (factor->kind != Kind::Mod) continue;
+      const SymExpr modulo = SymExprAccess::make(factor);
+      const SymExpr whole = make_term(term.coefficient, term.monomial);
+      const SymExpr quotient = make_floordiv(factor->left, factor->right, &facts_);
+      const std::size_t floors = count_terms(expr, quotient);
+      if (floors == 0) continue;
+      const SymExpr scale = *divide_exact(whole, modulo);
+      const SymExpr joined = expr - whole + scale * (factor->left - factor->right * quotient);
+      if (count_terms(joined, quotient) < floors) return joined;
+    }
+    return std::nullopt;
+  }
+
+  const Facts& facts_;
+  std::unordered_map<const SymNode*, SymExpr> memo_;
+};
+
+}  // namespace
+
+SymExpr SymExpr::simplify(const Facts& facts) const { return Simplifier(facts).run(*this); }
+
+}  // namespace heddle::base
