@@ -72,6 +72,15 @@ void require_multiple(const InferContext& ctx, const SymExpr& value, std::int64_
   ctx.fail_shape(label, "a multiple of " + std::to_string(divisor), value.to_string());
 }
 
+void require_broadcast_to(const InferContext& ctx, const Dims& part, const Dims& whole,
+                          std::string_view label) {
+  if (part.size() > whole.size()) ctx.fail_shape(label, text_of(whole), text_of(part));
+  const std::size_t skipped = whole.size() - part.size();
+  for (std::size_t d = 0; d < part.size(); ++d) {
+    if (!part[d].is_constant(1)) ctx.require_equal(whole[skipped + d], part[d], label);
+  }
+}
+
 void fail_argument(const InferContext& ctx, std::string_view label, std::string expected,
                    std::string got) {
   throw ArgumentError({.what = std::string(ctx.op.name) + ": " + std::string(label),
@@ -92,6 +101,11 @@ Value emit_convert(DecomposeContext& ctx, Value value, DType dtype) {
 Value emit_reshape(DecomposeContext& ctx, Value value, Dims sizes) {
   if (value.meta().sizes == sizes) return value;
   return ctx.emit("reshape", {value}, {{"sizes", std::move(sizes)}});
+}
+
+Value emit_expand(DecomposeContext& ctx, Value value, Dims sizes) {
+  if (value.meta().sizes == sizes) return value;
+  return ctx.emit("expand", {value}, {{"sizes", std::move(sizes)}});
 }
 
 }  // namespace heddle::ir::ops

@@ -80,6 +80,9 @@ void require_index(const InferContext& ctx, std::size_t k, std::string_view labe
 /// Requires `value` to be a multiple of `divisor`.
 void require_multiple(const InferContext& ctx, const SymExpr& value, std::int64_t divisor,
                       std::string_view label);
+/// Fails unless `part` broadcasts to `whole` without growing it: trailing sizes equal, or 1.
+void require_broadcast_to(const InferContext& ctx, const Dims& part, const Dims& whole,
+                          std::string_view label);
 /// Throws ArgumentError "<op>: <label>": an attribute's value that the op does not take.
 [[noreturn]] void fail_argument(const InferContext& ctx, std::string_view label,
                                 std::string expected, std::string got);
@@ -90,5 +93,7 @@ Alias reuse_first(const Node& node, std::uint32_t output);
 Value emit_convert(DecomposeContext& ctx, Value value, DType dtype);
 /// `value` with other sizes, in the same row-major order.
 Value emit_reshape(DecomposeContext& ctx, Value value, Dims sizes);
+/// `value` broadcast to `sizes`.
+Value emit_expand(DecomposeContext& ctx, Value value, Dims sizes);
 
 }  // namespace heddle::ir::ops

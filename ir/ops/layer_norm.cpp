@@ -29,17 +29,6 @@
 namespace heddle::ir::ops {
 namespace {
 
-constexpr std::string_view kC3 = "C3 scale and bias broadcast to the normalised sizes";
-
-/// `part` has trailing sizes of `whole`, or ones.
-void require_broadcast(const InferContext& ctx, const Dims& part, const Dims& whole) {
-  if (part.size() > whole.size()) ctx.fail_shape(kC3, text_of(whole), text_of(part));
-  const std::size_t skipped = whole.size() - part.size();
-  for (std::size_t d = 0; d < part.size(); ++d) {
-    if (!part[d].is_constant(1)) ctx.require_equal(whole[skipped + d], part[d], kC3);
-  }
-}
-
 std::vector<TensorMeta> infer(const InferContext& ctx) {
   const TensorMeta& x = ctx.meta(0);
   for (std::size_t k = 0; k < ctx.inputs.size(); ++k) {
@@ -49,7 +38,9 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
       ctx.axis(ctx.integer("axis"), x.rank(), "C2 axis lies within the rank of x");
   const Dims normalised(x.sizes.begin() + axis, x.sizes.end());
   for (std::size_t k = 1; k < ctx.inputs.size(); ++k) {
-    if (ctx.has(k)) require_broadcast(ctx, ctx.meta(k).sizes, normalised);
+    if (!ctx.has(k)) continue;
+    require_broadcast_to(ctx, ctx.meta(k).sizes, normalised,
+                         "C3 scale and bias broadcast to the normalised sizes");
   }
   return one(fresh(ctx, x.dtype, x.sizes));
 }
