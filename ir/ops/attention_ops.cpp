@@ -1,0 +1,275 @@
+// attention: softmax(q k^T * scale + mask) v, head by head.
+//
+//   q        T[B, H, Lq, D]
+//   k        U[B, Hk, Lk, D]; heads of q share those of k in runs: head h reads head h / (H / Hk)
+//   v        V[B, Hk, Lk, Dv]
+//   mask     optional, broadcasts to [B, H, Lq, Lk]; bool: true where query i sees key j; floating: added
+//            to the scores, so that -inf hides
+//   causal   query i sees key j only if j <= i + (Lk - Lq)
+//   scale    what scores are multiplied by; 0 means 1 / sqrt(D)
+//   result   promote(T, U, V)[B, H, Lq, Dv]
+//
+// Operands are converted to the result's dtype; scores, softmax and sums are in f32 for f16 and bf16, and the
+// result is rounded once. The largest score of a query is subtracted before exp. A query that sees no key,
+// or whose scores are all -inf, gives 0; a NaN score that it sees makes its result NaN. Hidden keys weigh 0,
+// whatever their score; whether an infinite or NaN v of a hidden key shows in the result is not defined.
+//
+// Constraints. infer() checks them in this order; tests are named attention_c1 ...
+//   C1  q, k and v have floating dtypes
+//   C2  q, k and v have four dimensions
+//   C3  q, k and v agree on the batch size B
+//   C4  k and v agree on the heads Hk and the length Lk
+//   C5  q and k agree on the head size D
+//   C6  the heads H of q are a multiple of those of k
+//   C7  mask is bool or floating
+//   C8  mask broadcasts to [B, H, Lq, Lk]
+//
+// Memory: the result is fresh.
+// Lowering: nest "attention" takes q, k and v of the result's dtype; decompose is the fallback, into matmul
+// and pointwise ops.
+// Source: Vaswani et al., "Attention is all you need", 3.2.1; ONNX Attention-23.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "ir/ops/common.h"
+#include "ir/ops/dense.h"
+#include "ir/ops/families.h"
+#include "ir/ops/norm_ops.h"
+
+namespace heddle::ir {
+namespace ops {
+namespace {
+
+constexpr double kHidden = -std::numeric_limits<double>::infinity();
+
+void check_heads(const InferContext& ctx) {
+  constexpr std::string_view kC6 = "C6 the heads H of q are a multiple of those of k";
+  const SymExpr& heads = ctx.meta(0).sizes[1];
+  const SymExpr& shared = ctx.meta(1).sizes[1];
+  const std::string expected = "a multiple of " + shared.to_string();
+  require_le(ctx, 1, shared, kC6, "at least one head of k", shared.to_string());
+  if (heads == shared) return;
+  const base::Predicate exact{base::Predicate::Op::Eq, mod(heads, shared), 0};
+  const std::string reason = "attention: " + std::string(kC6);
+  if (!ctx.env.require(exact, reason, ctx.location)) {
+    ctx.fail_shape(kC6, expected, heads.to_string());
+  }
+}
+
+void check_mask(const InferContext& ctx) {
+  const DType dtype = ctx.meta(3).dtype;
+  if (dtype != DType::Bool && !is_floating(dtype)) {
+    ctx.fail_dtype("C7 mask is bool or floating", "bool or a floating dtype", text_of(dtype));
+  }
+  const Dims& q = ctx.meta(0).sizes;
+  require_broadcast_to(ctx, ctx.meta(3).sizes, {q[0], q[1], q[2], ctx.meta(1).sizes[2]},
+                       "C8 mask broadcasts to [B, H, Lq, Lk]");
+}
+
+std::vector<TensorMeta> infer(const InferContext& ctx) {
+  for (std::size_t k = 0; k < 3; ++k) {
+    require_floating(ctx, k, "C1 q, k and v have floating dtypes");
+  }
+  for (std::size_t k = 0; k < 3; ++k) {
+    if (ctx.meta(k).rank() == 4) continue;
+    ctx.fail_shape("C2 q, k and v have four dimensions", "[batch, heads, length, size]",
+                   text_of(ctx.meta(k).sizes));
+  }
+  const Dims& q = ctx.meta(0).sizes;
+  const Dims& k = ctx.meta(1).sizes;
+  const Dims& v = ctx.meta(2).sizes;
+  ctx.require_equal(q[0], k[0], "C3 q, k and v agree on the batch size B");
+  ctx.require_equal(q[0], v[0], "C3 q, k and v agree on the batch size B");
+  ctx.require_equal(k[1], v[1], "C4 k and v agree on the heads Hk and the length Lk");
+  ctx.require_equal(k[2], v[2], "C4 k and v agree on the heads Hk and the length Lk");
+  ctx.require_equal(q[3], k[3], "C5 q and k agree on the head size D");
+  check_heads(ctx);
+  if (ctx.has(3)) check_mask(ctx);
+  const DType dtype = promote(promote(ctx.meta(0).dtype, ctx.meta(1).dtype), ctx.meta(2).dtype);
+  return one(fresh(ctx, dtype, {q[0], q[1], q[2], v[3]}));
+}
+
+/// What one evaluation works on.
+struct Problem {
+  std::int64_t batch, heads, shared_heads, queries, keys, size, value_size;
+  double scale;
+  bool causal;
+  std::vector<double> q, k, v;
+  Literal mask;  ///< in full size; null data without a mask
+  bool masked;
+};
+
+Problem problem_of(const EvalContext& ctx) {
+  const DType dtype = ctx.node.output().dtype;
+  const Sizes& q = ctx.inputs[0].sizes();
+  const Sizes& v = ctx.inputs[2].sizes();
+  Problem p{.batch = q[0],
+            .heads = q[1],
+            .shared_heads = v[1],
+            .queries = q[2],
+            .keys = v[2],
+            .size = q[3],
+            .value_size = v[3],
+            .scale = ctx.node.number("scale"),
+            .causal = ctx.node.flag("causal"),
+            .q = dense<double>(converted(ctx.inputs[0], dtype)),
+            .k = dense<double>(converted(ctx.inputs[1], dtype)),
+            .v = dense<double>(converted(ctx.inputs[2], dtype)),
+            .mask = {},
+            .masked = ctx.has(3)};
+  if (p.scale == 0) p.scale = 1.0 / std::sqrt(static_cast<double>(p.size));
+  if (p.masked) p.mask = broadcast_to(ctx.inputs[3], {q[0], q[1], q[2], v[2]});
+  return p;
+}
+
+/// The score of a key for a query; `row` is the query's number among all [B, H, Lq].
+double score(const Problem& p, std::int64_t row, std::int64_t query, const double* q,
+             const double* k, std::int64_t key) {
+  if (p.causal && key > query + p.keys - p.queries) return kHidden;
+  const double added = p.masked ? p.mask.at(row * p.keys + key) : 0.0;
+  const bool chooses = p.masked && p.mask.dtype() == DType::Bool;
+  if (chooses && added == 0.0) return kHidden;
+  double sum = 0;
+  for (std::int64_t d = 0; d < p.size; ++d) sum += q[d] * k[key * p.size + d];
+  return sum * p.scale + (chooses ? 0.0 : added);
+}
+
+/// Scores to weights that sum to 1, or are all 0 when every score is -inf.
+void softmax_or_zero(std::vector<double>& scores) {
+  double largest = kHidden;
+  for (const double s : scores) largest = std::isnan(s) ? s : std::max(largest, s);
+  double sum = 0;
+  for (double& s : scores) sum += s = largest == kHidden ? 0.0 : std::exp(s - largest);
+  for (double& s : scores) s = sum == 0 ? 0.0 : s / sum;
+}
+
+std::vector<Literal> evaluate(const EvalContext& ctx) {
+  const Problem p = problem_of(ctx);
+  std::vector<double> result(static_cast<std::size_t>(element_count(ctx.output_sizes())));
+  std::vector<double> weights(static_cast<std::size_t>(p.keys));
+  for (std::int64_t row = 0; row < p.batch * p.heads * p.queries; ++row) {
+    const std::int64_t head = row / p.queries % p.heads;
+    const std::int64_t block =
+        row / p.queries / p.heads * p.shared_heads + head / (p.heads / p.shared_heads);
+    const double* q = p.q.data() + row * p.size;
+    const double* k = p.k.data() + block * p.keys * p.size;
+    const double* v = p.v.data() + block * p.keys * p.value_size;
+    for (std::int64_t key = 0; key < p.keys; ++key) {
+      weights[static_cast<std::size_t>(key)] = score(p, row, row % p.queries, q, k, key);
+    }
+    softmax_or_zero(weights);
+    double* out = result.data() + row * p.value_size;
+    for (std::int64_t key = 0; key < p.keys; ++key) {
+      for (std::int64_t d = 0; d < p.value_size; ++d) {
+        out[d] += weights[static_cast<std::size_t>(key)] * v[key * p.value_size + d];
+      }
+    }
+  }
+  return {literal_of(ctx.node.output().dtype, ctx.output_sizes(), result)};
+}
+
+// The decomposition. Sizes in it: [B, H, Lq, D] becomes [B, Hk, H / Hk, Lq, D] where heads are shared.
+
+struct Shapes {
+  Dims q, k, v;
+  bool shared() const { return q[1] != k[1]; }
+  Dims grouped(const SymExpr& length, const SymExpr& size) const {
+    return {q[0], k[1], floordiv(q[1], k[1]), length, size};
+  }
+};
+
+Value emit_scale(Emitter& emit, const SymExpr& size, DType dtype) {
+  const double scale = emit.ctx.node.number("scale");
+  if (scale != 0) return emit.ctx.scalar(dtype, scale);
+  if (const auto known = size.as_constant()) {
+    return emit.ctx.scalar(dtype, 1.0 / std::sqrt(static_cast<double>(*known)));
+  }
+  const Value number = emit.ctx.emit("symint", {}, {{"value", size}});
+  return emit.one_operand("rsqrt", emit_convert(emit.ctx, number, dtype));
+}
+
+/// q k^T * scale, of sizes [B, H, Lq, Lk].
+Value emit_scores(Emitter& emit, const Shapes& s, DType dtype) {
+  DecomposeContext& ctx = emit.ctx;
+  Value q = emit.operand(0, dtype);
+  Value k = emit.operand(1, dtype);
+  std::vector<std::int64_t> transposed = {0, 1, 3, 2};
+  if (s.shared()) {
+    q = emit_reshape(ctx, q, s.grouped(s.q[2], s.q[3]));
+    k = emit_reshape(ctx, k, {s.k[0], s.k[1], 1, s.k[2], s.k[3]});
+    transposed = {0, 1, 2, 4, 3};
+  }
+  const Value product = ctx.emit("matmul", {q, ctx.emit("permute", {k}, {{"perm", transposed}})});
+  const Value scores = emit_reshape(ctx, product, {s.q[0], s.q[1], s.q[2], s.k[2]});
+  return emit.mul(scores, emit_scale(emit, s.q[3], dtype));
+}
+
+/// bool[Lq, Lk]: which keys causal attention lets a query see.
+Value emit_causal(DecomposeContext& ctx, const SymExpr& queries, const SymExpr& keys) {
+  const Attrs down = {{"sizes", Dims{queries, 1}}, {"axis", std::int64_t{0}}};
+  const Attrs across = {{"sizes", Dims{1, keys}}, {"axis", std::int64_t{1}}};
+  const Value offset = ctx.emit("symint", {}, {{"value", keys - queries}});
+  const Value last = ctx.emit("add", {ctx.emit("iota", {}, down), offset});
+  return ctx.emit("le", {ctx.emit("iota", {}, across), last});
+}
+
+Value emit_masked(Emitter& emit, Value scores, const Shapes& s) {
+  DecomposeContext& ctx = emit.ctx;
+  const Value hidden = ctx.scalar(scores.meta().dtype, kHidden);
+  if (emit.has(3) && ctx.inputs[3].meta().dtype == DType::Bool) {
+    scores = ctx.emit("where", {ctx.inputs[3], scores, hidden});
+  } else if (emit.has(3)) {
+    scores = emit.add(scores, emit.operand(3, scores.meta().dtype));
+  }
+  if (!ctx.node.flag("causal")) return scores;
+  return ctx.emit("where", {emit_causal(ctx, s.q[2], s.k[2]), scores, hidden});
+}
+
+/// `value`, or `instead` where it equals `special`.
+Value emit_unless(Emitter& emit, Value value, double special, double instead) {
+  DecomposeContext& ctx = emit.ctx;
+  const DType dtype = value.meta().dtype;
+  const Value is_special = ctx.emit("eq", {value, ctx.scalar(dtype, special)});
+  return ctx.emit("where", {is_special, ctx.scalar(dtype, instead), value});
+}
+
+/// weights v, of sizes [B, H, Lq, Dv].
+Value emit_weighted(Emitter& emit, Value weights, const Shapes& s) {
+  DecomposeContext& ctx = emit.ctx;
+  Value v = emit.operand(2, weights.meta().dtype);
+  if (s.shared()) {
+    weights = emit_reshape(ctx, weights, s.grouped(s.q[2], s.k[2]));
+    v = emit_reshape(ctx, v, {s.v[0], s.v[1], 1, s.v[2], s.v[3]});
+  }
+  return emit_reshape(ctx, ctx.emit("matmul", {weights, v}), ctx.node.output().sizes);
+}
+
+std::vector<Value> decompose(DecomposeContext& ctx) {
+  Emitter emit{ctx};
+  const Shapes s{ctx.inputs[0].meta().sizes, ctx.inputs[1].meta().sizes,
+                 ctx.inputs[2].meta().sizes};
+  const DType result = ctx.node.output().dtype;
+  const Value scores = emit_masked(emit, emit_scores(emit, s, statistics_dtype(result)), s);
+  const Value largest = emit_unless(emit, emit.reduce("reduce_max", scores, {3}), kHidden, 0);
+  const Value weights = emit.one_operand("exp", emit.sub(scores, largest));
+  const Value sum = emit_unless(emit, emit.reduce("reduce_sum", weights, {3}), 0, 1);
+  return {emit_convert(ctx, emit.div(emit_weighted(emit, weights, s), sum), result)};
+}
+
+}  // namespace
+}  // namespace ops
+
+std::span<const OpDef> attention_ops() {
+  static const OpDef defs[] = {{
+      .name = "attention",
+      .operands = {{"q"}, {"k"}, {"v"}, {"mask", OperandSpec::Arity::Optional}},
+      .attrs = {{"causal", AttrKind::Bool, false}, {"scale", AttrKind::Float, 0.0}},
+      .infer = ops::infer,
+      .evaluate = ops::evaluate,
+      .lowering = {.decompose = ops::decompose, .nest = "attention", .decompose_last = true},
+  }};
+  return defs;
+}
+
+}  // namespace heddle::ir
