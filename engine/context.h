@@ -1,0 +1,49 @@
+// What one request in flight owns: arena, scratch and the addresses of every kernel argument.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/executable.h"
+
+namespace heddle::engine {
+
+class ExecutionContext {
+ public:
+  ExecutionContext() = default;
+  ~ExecutionContext();
+  ExecutionContext(const ExecutionContext&) = delete;
+  ExecutionContext& operator=(const ExecutionContext&) = delete;
+
+  /// Makes this context ready for `plan`: nothing to do when it ran it last. Grows the arena if needed.
+  /// @throws OutOfMemory.
+  void use(const BoundPlan& plan);
+  /// Puts in the caller's addresses; then steps() can be run.
+  void set_io(const BoundPlan& plan, std::span<const Tensor> inputs, std::span<const Tensor> outputs);
+  std::span<const scheduler::BoundStep> steps() const { return steps_; }
+  std::int64_t arena_bytes() const { return arena_bytes_; }
+
+ private:
+  std::uint64_t plan_id_ = 0;
+  char* arena_ = nullptr;
+  std::int64_t arena_bytes_ = 0;
+  std::vector<void*> table_;
+  std::vector<scheduler::BoundStep> steps_;
+};
+
+/// Contexts that wait for a request. Taking and giving back is one exchange; when none is left a new one
+/// is made.
+class ContextPool {
+ public:
+  ~ContextPool();
+  std::unique_ptr<ExecutionContext> acquire();
+  void release(std::unique_ptr<ExecutionContext> context) noexcept;
+
+ private:
+  std::array<std::atomic<ExecutionContext*>, 64> slots_{};
+};
+
+}  // namespace heddle::engine

@@ -1,0 +1,413 @@
+#include "heddle/engine.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <tbb/task_group.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+#include "base/check.h"
+#include "engine/engine_impl.h"
+#include "engine/tensor_impl.h"
+#include "engine/trace.h"
+#include "heddle/error.h"
+#include "ir/evaluate.h"
+#include "ir/op.h"
+#include "ir/text.h"
+
+namespace heddle {
+
+using base::SymExpr;
+using engine::BoundPlan;
+using engine::Executable;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+int thread_count(const EngineOptions& options) {
+  if (options.threads > 0) return std::min(options.threads, 1024);
+  if (const char* text = std::getenv("HEDDLE_THREADS")) {
+    const int threads = std::atoi(text);
+    if (threads > 0) return std::min(threads, 1024);
+    throw OptionError({.what = "HEDDLE_THREADS", .where = {}, .expected = "a number >= 1", .got = text});
+  }
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+std::unique_ptr<jit::CompileService> make_compiler(const EngineOptions& options) {
+  if (options.cache_dir.empty() && options.disk_cache && options.dump_dir.empty()) return nullptr;
+  jit::CompileOptions compile;
+  compile.cache_folder = options.cache_dir;
+  compile.disk_cache = options.disk_cache;
+  compile.dump_folder = options.dump_dir;
+  return std::make_unique<jit::CompileService>(std::move(compile));
+}
+
+void check_device(const Device& device) {
+  if (device.kind() == Device::Kind::Cpu || device.kind() == Device::Kind::Reference) return;
+  throw DeviceError({.what = "engine: device",
+                     .where = {},
+                     .expected = "a device that this build can execute on: cpu or reference",
+                     .got = device.to_string()});
+}
+
+std::string describe(const Tensor& tensor) {
+  return fmt::format("{}[{}]", name_of(tensor.dtype()), fmt::join(tensor.sizes(), ", "));
+}
+
+/// Sizes seen by this call as values of the symbols that the guards gave out.
+void set_hints(ir::ShapeEnv& env, const engine::Guards& guards, std::span<const Tensor> inputs) {
+  const auto set = [&](const SymExpr& expr, std::int64_t value) {
+    if (expr.is_symbol()) env.hints[expr.symbol()] = value;
+  };
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    const auto& guard = guards.inputs[k];
+    for (std::size_t d = 0; d < guard.sizes.size(); ++d) set(guard.sizes[d], inputs[k].sizes()[d]);
+    for (std::size_t d = 0; d < guard.strides.size(); ++d)
+      set(guard.strides[d], inputs[k].strides()[d]);
+  }
+}
+
+}  // namespace
+
+std::string ValueInfo::to_string() const {
+  std::vector<std::string> texts;
+  for (const SymInt& size : sizes) texts.push_back(size.to_string());
+  return fmt::format("{}[{}]", name_of(dtype), fmt::join(texts, ", "));
+}
+
+void detail::wrong_input_count(std::size_t expected, std::size_t got) {
+  throw ArgumentError({.what = "run: number of inputs",
+                       .where = {},
+                       .expected = std::to_string(expected),
+                       .got = std::to_string(got)});
+}
+
+Engine::Impl::Impl(TraceFunction function, EngineOptions settings, Signature signature)
+    : trace(std::move(function)),
+      options(std::move(settings)),
+      known(std::move(signature)),
+      own_compiler(make_compiler(options)),
+      compiler(own_compiler ? own_compiler.get() : &jit::CompileService::shared()),
+      executor(thread_count(options)),
+      plans(options.max_plans),
+      counters_at_start(compiler->counters()) {
+  check_device(options.device);
+}
+
+std::pair<ir::Graph, engine::Guards> Engine::Impl::trace_graph(
+    std::span<const Tensor> inputs, std::shared_ptr<const void>& prototype) {
+  engine::Guards guards = engine::guards_for(inputs, known);
+  auto env = std::make_shared<ir::ShapeEnv>();
+  set_hints(*env, guards, inputs);
+  auto tracing = std::make_shared<engine::Trace>("main", env);
+  TraceResult result;
+  {
+    const engine::TraceScope scope(tracing);
+    std::vector<Tensor> symbolic;
+    for (std::size_t k = 0; k < inputs.size(); ++k) {
+      const engine::InputGuard& guard = guards.inputs[k];
+      ir::TensorMeta meta = ir::TensorMeta::of(guard.dtype, guard.sizes);
+      if (!guard.row_major) meta.strides = guard.strides;
+      const bool named = k < known.inputs.size();
+      symbolic.push_back(tracing->handle(
+          tracing->builder().input(std::move(meta), {}, named ? guard.name : std::string())));
+    }
+    result = trace(symbolic);
+    for (std::size_t k = 0; k < result.tensors.size(); ++k) {
+      const ir::Value value = tracing->value_of(result.tensors[k], {});
+      if (!value)
+        throw TraceError({.what = fmt::format("output {} of the callable", k),
+                          .where = {},
+                          .expected = "a tensor",
+                          .got = "an empty handle"});
+      tracing->builder().output(value, k < result.names.size() ? result.names[k] : std::string());
+    }
+  }
+  prototype = std::move(result.prototype);
+  guards.assumptions = env->assumptions;
+  ir::Graph graph = tracing->builder().finish();
+  if (known.outputs.empty()) {
+    for (std::size_t k = 0; k < graph.outputs().size(); ++k) {
+      const ir::TensorMeta& meta = graph.outputs()[k].meta();
+      ValueInfo info{fmt::format("output{}", k), meta.dtype, {}};
+      if (k < result.names.size()) info.name = result.names[k];
+      for (const SymExpr& size : meta.sizes) info.sizes.push_back(engine::from_expr(size, nullptr));
+      known.outputs.push_back(std::move(info));
+    }
+  }
+  return {std::move(graph), std::move(guards)};
+}
+
+std::shared_ptr<Executable> Engine::Impl::executable_for(std::span<const Tensor> inputs,
+                                                         base::SymbolValues& sizes) {
+  std::string why;
+  for (auto it = executables.begin(); it != executables.end(); ++it) {
+    engine::Guards::Outcome outcome = (*it)->guards().match(inputs);
+    if (!outcome.holds) {
+      if (why.empty()) why = std::move(outcome.failed);
+      continue;
+    }
+    sizes = std::move(outcome.sizes);
+    std::rotate(executables.begin(), it, it + 1);
+    return executables.front();
+  }
+  const auto start = Clock::now();
+  std::shared_ptr<const void> prototype;
+  ++traces;
+  auto [graph, guards] = trace_graph(inputs, prototype);
+  auto made = std::make_shared<Executable>(std::move(graph), std::move(guards),
+                                           engine::BuildOptions{options, compiler});
+  made->prototype = std::move(prototype);
+  engine::Guards::Outcome outcome = made->guards().match(inputs);
+  HD_CHECK(outcome.holds, outcome.failed);
+  sizes = std::move(outcome.sizes);
+  if (!executables.empty()) recompiles.push_back("guard failed: " + why);
+  executables.insert(executables.begin(), made);
+  ++compiles;
+  compile_ms += milliseconds_since(start);
+  if (executables.size() > options.max_executables) {
+    plans.erase(executables.back().get());
+    executables.pop_back();
+  }
+  return made;
+}
+
+const BoundPlan& Engine::Impl::plan_for(std::span<const Tensor> inputs) {
+  const engine::PackedDescriptors packed(inputs);
+  const std::uint64_t hash = packed.hash();
+  if (const BoundPlan* plan = plans.find(packed.words(), hash)) return *plan;
+  const std::scoped_lock lock(mutex);
+  if (const BoundPlan* plan = plans.find(packed.words(), hash)) return *plan;
+  base::SymbolValues sizes;
+  const std::shared_ptr<Executable> executable = executable_for(inputs, sizes);
+  std::unique_ptr<BoundPlan> plan = executable->bind(sizes, executor.threads());
+  plan->words.assign(packed.words().begin(), packed.words().end());
+  plan->hash = hash;
+  ++binds;
+  return *plans.insert(std::move(plan));
+}
+
+void Engine::Impl::execute(const BoundPlan& plan, std::span<const Tensor> inputs,
+                           std::span<const Tensor> outputs) {
+  std::unique_ptr<engine::ExecutionContext> context = contexts.acquire();
+  context->use(plan);
+  context->set_io(plan, inputs, outputs);
+  const std::int32_t status = executor.run(context->steps(), plan.stages);
+  contexts.release(std::move(context));
+  runs.fetch_add(1, std::memory_order_relaxed);
+  if (plan.memory.peak_bytes > arena_peak.load(std::memory_order_relaxed))
+    arena_peak.store(plan.memory.peak_bytes, std::memory_order_relaxed);
+  if (status != 0) [[unlikely]] {
+    const jit::RuntimeCheck& check =
+        plan.executable->program().checks[static_cast<std::size_t>(status) - 1];
+    throw IndexError({.what = check.what, .where = check.where, .expected = {}, .got = {}});
+  }
+}
+
+std::vector<Tensor> Engine::Impl::make_outputs(const BoundPlan& plan) const {
+  std::vector<Tensor> outputs;
+  const auto values = plan.executable->optimised().outputs();
+  outputs.reserve(values.size());
+  for (std::size_t k = 0; k < values.size(); ++k)
+    outputs.push_back(engine::make_tensor(values[k].meta().dtype, plan.output_sizes[k]));
+  return outputs;
+}
+
+std::vector<Tensor> Engine::Impl::run_reference(std::span<const Tensor> inputs) {
+  const engine::PackedDescriptors checked(inputs);
+  std::shared_ptr<const void> prototype;
+  ir::Graph graph;
+  {
+    const std::scoped_lock lock(mutex);
+    ++traces;
+    graph = trace_graph(inputs, prototype).first;
+  }
+  std::vector<ir::Literal> arguments;
+  for (const Tensor& input : inputs) arguments.push_back(engine::to_literal(input));
+  std::vector<Tensor> outputs;
+  const std::vector<ir::Literal> results = ir::evaluate(graph, arguments);
+  for (std::size_t k = 0; k < graph.outputs().size(); ++k)
+    outputs.push_back(engine::from_literal(results[k].clone()));
+  evaluator_steps += graph.nodes().size();
+  ++runs;
+  return outputs;
+}
+
+Engine::Engine(FromTrace, TraceFunction trace, EngineOptions options, Signature signature)
+    : impl_(std::make_unique<Impl>(std::move(trace), std::move(options), std::move(signature))) {}
+Engine::Engine(Engine&&) noexcept = default;
+Engine& Engine::operator=(Engine&&) noexcept = default;
+Engine::~Engine() = default;
+
+std::pair<std::vector<Tensor>, std::shared_ptr<const void>> Engine::run_with_prototype(
+    std::span<const Tensor> inputs) {
+  if (engine::current_trace() != nullptr) {
+    TraceResult inlined = impl_->trace(inputs);
+    return {std::move(inlined.tensors), std::move(inlined.prototype)};
+  }
+  const engine::Reclaimer::Reader reader(impl_->plans.reclaimer());
+  const BoundPlan& plan = impl_->plan_for(inputs);
+  std::vector<Tensor> outputs = impl_->make_outputs(plan);
+  impl_->execute(plan, inputs, outputs);
+  return {std::move(outputs), plan.executable->prototype};
+}
+
+std::vector<Tensor> Engine::run(std::span<const Tensor> inputs) {
+  if (impl_->options.device.kind() == Device::Kind::Reference) return impl_->run_reference(inputs);
+  return run_with_prototype(inputs).first;
+}
+
+std::vector<Tensor> Engine::run_named(std::span<const NamedTensor> inputs) {
+  const Signature names = signature();
+  std::vector<Tensor> ordered(names.inputs.size());
+  std::vector<std::string> wanted;
+  for (const ValueInfo& info : names.inputs) wanted.push_back(info.name);
+  const auto fail = [&](std::string got) {
+    throw ArgumentError({.what = "run_named: inputs",
+                         .where = {},
+                         .expected = fmt::format("each of {} once", fmt::join(wanted, ", ")),
+                         .got = std::move(got)});
+  };
+  for (const NamedTensor& input : inputs) {
+    const auto found = std::find(wanted.begin(), wanted.end(), input.name);
+    if (found == wanted.end()) fail(std::string(input.name));
+    Tensor& slot = ordered[static_cast<std::size_t>(found - wanted.begin())];
+    if (slot.defined()) fail(fmt::format("{} twice", input.name));
+    slot = input.tensor;
+  }
+  for (std::size_t k = 0; k < ordered.size(); ++k) {
+    if (!ordered[k].defined()) fail("no " + wanted[k]);
+  }
+  return run(ordered);
+}
+
+namespace {
+
+/// Bytes that a tensor spans, as a half-open range of addresses.
+std::pair<std::uintptr_t, std::uintptr_t> extent_of(const Tensor::Impl& tensor) {
+  const auto first = reinterpret_cast<std::uintptr_t>(tensor.data);
+  if (tensor.count == 0) return {first, first};
+  std::int64_t last = 0;
+  for (std::size_t d = 0; d < tensor.sizes.size(); ++d)
+    last += (tensor.sizes[d] - 1) * tensor.strides[d];
+  return {first, first + (static_cast<std::uintptr_t>(last) + 1) * size_of(tensor.dtype)};
+}
+
+bool overlap(const Tensor& a, const Tensor& b) {
+  const auto [a0, a1] = extent_of(*a.impl());
+  const auto [b0, b1] = extent_of(*b.impl());
+  return a0 < b1 && b0 < a1;
+}
+
+void check_output(const BoundPlan& plan, std::span<const Tensor> inputs,
+                  std::span<const Tensor> outputs, std::size_t k) {
+  const ir::TensorMeta& meta = plan.executable->optimised().outputs()[k].meta();
+  const Tensor& output = outputs[k];
+  if (!output.defined() || output.is_symbolic() || !output.is_row_major() ||
+      output.dtype() != meta.dtype || output.impl()->sizes != plan.output_sizes[k])
+    throw ShapeError({.what = fmt::format("run_into: output {}", k),
+                      .where = {},
+                      .expected = fmt::format("row-major {}[{}]", name_of(meta.dtype),
+                                              fmt::join(plan.output_sizes[k], ", ")),
+                      .got = output.defined() && !output.is_symbolic() ? describe(output)
+                                                                       : "no tensor with data"});
+  const auto clash = [&](const char* what, std::size_t other) {
+    throw AliasingError({.what = fmt::format("run_into: output {} overlaps {} {}", k, what, other),
+                         .where = {},
+                         .expected = "memory of its own",
+                         .got = {}});
+  };
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (overlap(output, inputs[i])) clash("input", i);
+  }
+  for (std::size_t o = 0; o < k; ++o) {
+    if (overlap(output, outputs[o])) clash("output", o);
+  }
+}
+
+}  // namespace
+
+void Engine::run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs) {
+  if (impl_->options.device.kind() == Device::Kind::Reference) {
+    std::vector<Tensor> results = impl_->run_reference(inputs);
+    for (std::size_t k = 0; k < results.size() && k < outputs.size(); ++k)
+      std::memcpy(outputs[k].data(), results[k].data(),
+                  static_cast<std::size_t>(results[k].count()) * size_of(results[k].dtype()));
+    return;
+  }
+  const engine::Reclaimer::Reader reader(impl_->plans.reclaimer());
+  const BoundPlan& plan = impl_->plan_for(inputs);
+  if (outputs.size() != plan.output_sizes.size())
+    throw ArgumentError({.what = "run_into: number of outputs",
+                         .where = {},
+                         .expected = std::to_string(plan.output_sizes.size()),
+                         .got = std::to_string(outputs.size())});
+  for (std::size_t k = 0; k < outputs.size(); ++k) check_output(plan, inputs, outputs, k);
+  impl_->execute(plan, inputs, outputs);
+}
+
+std::future<std::vector<Tensor>> Engine::submit(std::vector<Tensor> inputs) {
+  return std::async(std::launch::async,
+                    [this, kept = std::move(inputs)] { return run(std::span<const Tensor>(kept)); });
+}
+
+void Engine::prepare(std::span<const Tensor> inputs) {
+  const engine::Reclaimer::Reader reader(impl_->plans.reclaimer());
+  impl_->plan_for(inputs);
+}
+
+Signature Engine::signature() const {
+  const std::scoped_lock lock(impl_->mutex);
+  Signature result = impl_->known;
+  if (result.inputs.empty() && !impl_->executables.empty()) {
+    for (const engine::InputGuard& guard : impl_->executables.back()->guards().inputs) {
+      ValueInfo info{guard.name, guard.dtype, {}};
+      for (const SymExpr& size : guard.sizes) info.sizes.push_back(engine::from_expr(size, nullptr));
+      result.inputs.push_back(std::move(info));
+    }
+  }
+  return result;
+}
+
+EngineStats Engine::stats() const {
+  const std::scoped_lock lock(impl_->mutex);
+  const jit::CompileCounters counters = impl_->compiler->counters();
+  EngineStats stats;
+  stats.traces = impl_->traces;
+  stats.compiles = impl_->compiles;
+  stats.binds = impl_->binds;
+  stats.runs = impl_->runs.load();
+  for (const auto& executable : impl_->executables) stats.kernels += executable->distinct_kernels();
+  stats.kernels_compiled = counters.compiled - impl_->counters_at_start.compiled;
+  stats.disk_hits = counters.disk_hits - impl_->counters_at_start.disk_hits;
+  stats.evaluator_steps = impl_->evaluator_steps.load();
+  stats.compile_ms = impl_->compile_ms;
+  stats.load_ms = impl_->load_ms;
+  stats.arena_peak_bytes = static_cast<std::uint64_t>(impl_->arena_peak.load());
+  stats.recompiles = impl_->recompiles;
+  return stats;
+}
+
+const EngineOptions& Engine::options() const { return impl_->options; }
+
+std::string Engine::plan_json(std::span<const Tensor> inputs) {
+  const engine::Reclaimer::Reader reader(impl_->plans.reclaimer());
+  return engine::plan_json(impl_->plan_for(inputs));
+}
+
+std::string Engine::graph_text(std::span<const Tensor> inputs, bool after_passes) {
+  const engine::Reclaimer::Reader reader(impl_->plans.reclaimer());
+  const BoundPlan& plan = impl_->plan_for(inputs);
+  return ir::print(after_passes ? plan.executable->optimised() : plan.executable->traced());
+}
+
+}  // namespace heddle

@@ -1,0 +1,68 @@
+// The engine behind the public handle.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/context.h"
+#include "engine/descriptor.h"
+#include "engine/executable.h"
+#include "engine/plan_cache.h"
+#include "heddle/engine.h"
+
+namespace heddle {
+
+struct Engine::Impl {
+  Impl(TraceFunction trace, EngineOptions options, Signature signature);
+
+  /// The plan that serves `inputs`: from the memo, or the slow path (guards, trace, compile, bind).
+  /// Call inside a reader of plans.reclaimer().
+  const engine::BoundPlan& plan_for(std::span<const Tensor> inputs);
+  void execute(const engine::BoundPlan& plan, std::span<const Tensor> inputs,
+               std::span<const Tensor> outputs);
+  /// Fresh tensors for the outputs of `plan`.
+  std::vector<Tensor> make_outputs(const engine::BoundPlan& plan) const;
+  std::vector<Tensor> run_reference(std::span<const Tensor> inputs);
+  std::shared_ptr<engine::Executable> executable_for(std::span<const Tensor> inputs,
+                                                     base::SymbolValues& sizes);
+  /// Traces the callable with symbolic tensors like `inputs`.
+  std::pair<ir::Graph, engine::Guards> trace_graph(std::span<const Tensor> inputs,
+                                                   std::shared_ptr<const void>& prototype);
+
+  TraceFunction trace;
+  EngineOptions options;
+  Signature known;                ///< under `mutex`
+  std::unique_ptr<jit::CompileService> own_compiler;
+  jit::CompileService* compiler = nullptr;
+  scheduler::Executor executor;
+  engine::PlanCache plans;
+  engine::ContextPool contexts;
+
+  std::mutex mutex;               ///< the slow path: executables, known, counters that are not atomic
+  std::vector<std::shared_ptr<engine::Executable>> executables;  ///< most recently used first
+  std::vector<std::string> recompiles;
+  std::uint64_t traces = 0;
+  std::uint64_t compiles = 0;
+  std::uint64_t binds = 0;
+  double compile_ms = 0;
+  double load_ms = 0;
+  std::atomic<std::uint64_t> runs{0};
+  std::atomic<std::uint64_t> evaluator_steps{0};
+  std::atomic<std::int64_t> arena_peak{0};
+  jit::CompileCounters counters_at_start;
+};
+
+namespace engine {
+
+/// The plan as a JSON document (see `heddle plan`).
+std::string plan_json(const BoundPlan& plan);
+
+/// Used by model loaders to record how long reading took.
+void set_load_ms(Engine& engine, double milliseconds);
+
+}  // namespace engine
+}  // namespace heddle

@@ -1,0 +1,188 @@
+#include "engine/executable.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <set>
+
+#include "base/check.h"
+#include "engine/fold.h"
+#include "heddle/error.h"
+
+namespace heddle::engine {
+
+using base::SymbolValues;
+using ir::BufferId;
+using ir::PlanBuffer;
+
+namespace {
+
+std::atomic<std::uint64_t> next_plan_id{1};
+
+jit::LowerOptions lower_options(const BuildOptions& options) {
+  jit::LowerOptions lower;
+  lower.fuse = options.engine.fuse;
+  lower.library = options.engine.library;
+  lower.vector_bytes = options.compiler->vector_bytes();
+  return lower;
+}
+
+/// Bytes of an output that aliases an intermediate belong to the output.
+void let_outputs_own_their_bytes(ir::ScheduleRecord& record) {
+  for (BufferId b = 0; b < record.buffers.size(); ++b) {
+    if (record.buffers[b].role != PlanBuffer::Role::Output) continue;
+    BufferId root = b;
+    while (record.buffers[root].alias_of != ir::kNone) root = record.buffers[root].alias_of;
+    if (root == b || record.buffers[root].role != PlanBuffer::Role::Intermediate) continue;
+    record.buffers[b].alias_of = ir::kNone;
+    record.buffers[root].alias_of = b;
+  }
+}
+
+std::vector<std::uint32_t> stage_numbers(const scheduler::Schedule& schedule) {
+  std::vector<std::uint32_t> numbers(schedule.record.steps.size());
+  for (std::uint32_t stage = 0; stage < schedule.stages.size(); ++stage) {
+    for (const ir::StepId step : schedule.stages[stage]) numbers[step] = stage;
+  }
+  return numbers;
+}
+
+void run_kernel(const scheduler::BoundStep& step, std::int64_t begin, std::int64_t end, int worker,
+                std::int32_t* status) {
+  const auto* kernel = static_cast<const jit::CpuKernel*>(step.code);
+  auto* scratch = static_cast<char*>(step.scratch) + worker * step.scratch_stride;
+  kernel->entry(step.buffers, step.sizes, begin, end, scratch, status);
+}
+
+void run_library(const scheduler::BoundStep& step, std::int64_t begin, std::int64_t end, int worker,
+                 std::int32_t*) {
+  const auto* call = static_cast<const jit::BoundLibraryCall*>(step.code);
+  call->run(step.buffers, begin, end,
+            static_cast<char*>(step.scratch) + worker * step.scratch_stride);
+}
+
+std::vector<std::int64_t> concrete(const ir::Dims& dims, const SymbolValues& sizes) {
+  std::vector<std::int64_t> numbers;
+  for (const ir::SymExpr& dim : dims) numbers.push_back(dim.evaluate(sizes));
+  return numbers;
+}
+
+}  // namespace
+
+Executable::Executable(ir::Graph traced, Guards guards, const BuildOptions& options)
+    : guards_(std::move(guards)), traced_(std::move(traced)) {
+  ir::PipelineOptions pipeline;
+  pipeline.skip = options.engine.skip_passes;
+  pipeline.dump_dir = options.engine.dump_dir;
+  optimised_ = ir::run_passes(traced_, ir::default_pipeline(), pipeline, &passes_);
+  program_ = jit::lower(optimised_, lower_options(options));
+  let_outputs_own_their_bytes(program_.record);
+  fixed_ = fixed_buffers(program_, optimised_);
+  folded_steps_ = fold_fixed_steps(program_, fixed_, *options.compiler);
+
+  scheduler::ScheduleOptions order;
+  order.parallel_steps = options.engine.threads != 1;
+  schedule_ = scheduler::schedule(program_.record, order);
+  planner_ = std::make_unique<memory::Planner>(schedule_.record, stage_numbers(schedule_),
+                                               memory::Planner::Options{});
+  kernels_.resize(program_.kernels.size());
+  std::vector<std::shared_future<jit::CpuKernelPtr>> pending(program_.kernels.size());
+  for (const ir::PlanStep& step : program_.record.steps) {
+    const auto& nest = program_.kernels[step.kernel].nest;
+    if (nest != nullptr) pending[step.kernel] = options.compiler->submit(nest);
+  }
+  for (std::size_t k = 0; k < pending.size(); ++k) {
+    if (pending[k].valid()) kernels_[k] = pending[k].get();
+  }
+}
+
+std::size_t Executable::distinct_kernels() const {
+  std::set<const void*> distinct;
+  for (const auto& kernel : kernels_) {
+    if (kernel != nullptr) distinct.insert(reinterpret_cast<const void*>(kernel->entry));
+  }
+  return distinct.size();
+}
+
+AddressSource Executable::source_of(BufferId buffer, const memory::MemoryPlan& plan) const {
+  const BufferId root = planner_->roots()[buffer];
+  const PlanBuffer& owner = schedule_.record.buffers[root];
+  switch (owner.role) {
+    case PlanBuffer::Role::Input: return {AddressSource::Kind::Input, 0, owner.position, nullptr};
+    case PlanBuffer::Role::Output: return {AddressSource::Kind::Output, 0, owner.position, nullptr};
+    case PlanBuffer::Role::Parameter:
+    case PlanBuffer::Role::Constant:
+      return {AddressSource::Kind::Fixed, 0, 0, const_cast<void*>(fixed_[root].data())};
+    case PlanBuffer::Role::Intermediate:
+    case PlanBuffer::Role::Workspace: break;
+  }
+  return {AddressSource::Kind::Arena, plan.offsets[root], 0, nullptr};
+}
+
+scheduler::BoundStep Executable::bind_step(std::size_t step, const SymbolValues& sizes,
+                                           BoundPlan& plan) const {
+  const ir::PlanStep& planned = schedule_.record.steps[step];
+  const jit::Launch& launch = program_.launches[schedule_.given[step]];
+  const jit::ProgramKernel& kernel = program_.kernels[planned.kernel];
+  scheduler::BoundStep bound{};
+  bound.work = planned.work.evaluate(sizes);
+  std::vector<std::int64_t>& numbers = plan.step_sizes[step];
+  for (const ir::SymExpr& size : launch.sizes) numbers.push_back(size.evaluate(sizes));
+  if (kernel.nest != nullptr) {
+    bound.run = run_kernel;
+    bound.code = kernels_[planned.kernel].get();
+    bound.extent = kernel.nest->parallel_extent.evaluate_sizes(numbers);
+    bound.scratch_bytes = kernels_[planned.kernel]->scratch_bytes.evaluate_sizes(numbers);
+  } else {
+    std::vector<std::vector<std::int64_t>> dims;
+    for (const BufferId buffer : launch.buffers)
+      dims.push_back(concrete(schedule_.record.buffers[buffer].sizes, sizes));
+    const auto inputs = std::span(dims).first(kernel.library->inputs.size());
+    plan.library[step] =
+        jit::bind_library_call(*kernel.library, inputs, std::span(dims).subspan(inputs.size()));
+    bound.run = run_library;
+    bound.code = plan.library[step].get();
+    bound.extent = plan.library[step]->extent();
+    bound.scratch_bytes = plan.library[step]->scratch_bytes();
+  }
+  bound.sizes = numbers.data();
+  plan.table_start.push_back(static_cast<std::uint32_t>(plan.table.size()));
+  for (const BufferId buffer : launch.buffers) {
+    const auto entry = static_cast<std::uint32_t>(plan.table.size());
+    plan.table.push_back(source_of(buffer, plan.memory));
+    const AddressSource& source = plan.table.back();
+    if (source.kind == AddressSource::Kind::Input) plan.input_slots.emplace_back(entry, source.position);
+    if (source.kind == AddressSource::Kind::Output)
+      plan.output_slots.emplace_back(entry, source.position);
+  }
+  return bound;
+}
+
+std::unique_ptr<BoundPlan> Executable::bind(const SymbolValues& sizes, int threads) const {
+  auto plan = std::make_unique<BoundPlan>();
+  plan->executable = shared_from_this();
+  plan->id = next_plan_id.fetch_add(1);
+  plan->sizes = sizes;
+  plan->memory = planner_->bind(sizes);
+  const std::size_t count = schedule_.record.steps.size();
+  plan->step_sizes.resize(count);
+  plan->library.resize(count);
+  std::int64_t scratch = 0;
+  for (std::size_t step = 0; step < count; ++step) {
+    plan->steps.push_back(bind_step(step, sizes, *plan));
+    scratch = std::max(scratch, plan->steps.back().scratch_bytes);
+  }
+  const std::int64_t align = memory::kAlignment;
+  plan->scratch_stride = (scratch + align - 1) / align * align;
+  plan->arena_bytes = plan->memory.peak_bytes + plan->scratch_stride * threads;
+  for (const scheduler::Stage& stage : schedule_.stages) {
+    if (!stage.empty())
+      plan->stages.push_back({stage.front(), static_cast<std::uint32_t>(stage.size())});
+  }
+  for (const ir::Value output : optimised_.outputs())
+    plan->output_sizes.push_back(concrete(output.meta().sizes, sizes));
+  return plan;
+}
+
+}  // namespace heddle::engine

@@ -1,0 +1,153 @@
+#include "engine/fold.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "heddle/error.h"
+
+namespace heddle::engine {
+
+using ir::BufferId;
+using ir::PlanBuffer;
+
+namespace {
+
+ir::Literal allocate(const PlanBuffer& buffer) {
+  ir::Sizes sizes;
+  for (const ir::SymExpr& size : buffer.sizes) sizes.push_back(size.constant());
+  return {buffer.dtype, std::move(sizes)};
+}
+
+bool all_constant(std::span<const ir::SymExpr> exprs) {
+  return std::all_of(exprs.begin(), exprs.end(), [](const auto& e) { return e.is_constant(); });
+}
+
+class Folder {
+ public:
+  Folder(jit::Program& program, std::vector<ir::Literal>& fixed, jit::CompileService& compiler)
+      : program_(program), fixed_(fixed), compiler_(compiler) {}
+
+  std::size_t run() {
+    std::vector<bool> folded(steps().size(), false);
+    for (std::size_t k = 0; k < steps().size(); ++k) {
+      if (!foldable(k)) continue;
+      execute(k);
+      folded[k] = true;
+    }
+    const auto count = static_cast<std::size_t>(std::count(folded.begin(), folded.end(), true));
+    if (count != 0) remove(folded);
+    return count;
+  }
+
+ private:
+  std::vector<ir::PlanStep>& steps() { return program_.record.steps; }
+  PlanBuffer& buffer(BufferId id) { return program_.record.buffers[id]; }
+  BufferId root(BufferId id) {
+    while (buffer(id).alias_of != ir::kNone) id = buffer(id).alias_of;
+    return id;
+  }
+  bool is_fixed(BufferId id) {
+    const PlanBuffer::Role role = buffer(root(id)).role;
+    return role == PlanBuffer::Role::Parameter || role == PlanBuffer::Role::Constant;
+  }
+
+  bool foldable(std::size_t k) {
+    const ir::PlanStep& step = steps()[k];
+    const jit::ProgramKernel& kernel = program_.kernels[step.kernel];
+    if (kernel.nest == nullptr || step.reads.empty() || !all_constant(program_.launches[k].sizes))
+      return false;
+    for (const BufferId id : step.reads) {
+      if (!is_fixed(id)) return false;
+    }
+    return std::all_of(step.writes.begin(), step.writes.end(), [&](BufferId id) {
+      const PlanBuffer& target = buffer(root(id));
+      return target.role == PlanBuffer::Role::Intermediate && all_constant(target.sizes);
+    });
+  }
+
+  void execute(std::size_t k) {
+    const ir::PlanStep& step = steps()[k];
+    for (const BufferId id : step.writes) {
+      const BufferId owner = root(id);
+      fixed_[owner] = allocate(buffer(owner));
+    }
+    const auto& nest = *program_.kernels[step.kernel].nest;
+    const auto kernel = compiler_.submit(program_.kernels[step.kernel].nest).get();
+    std::vector<std::int64_t> sizes;
+    for (const ir::SymExpr& size : program_.launches[k].sizes) sizes.push_back(size.constant());
+    std::vector<void*> addresses;
+    for (const BufferId id : program_.launches[k].buffers) addresses.push_back(fixed_[root(id)].data());
+    const ir::Literal scratch(
+        u8, {kernel->scratch_bytes.evaluate_sizes(sizes) + 64});
+    auto address = reinterpret_cast<std::uintptr_t>(scratch.data());
+    address = (address + 63) / 64 * 64;
+    std::int32_t status = 0;
+    kernel->entry(addresses.data(), sizes.data(), 0, nest.parallel_extent.evaluate_sizes(sizes),
+                  reinterpret_cast<void*>(address), &status);
+    if (status != 0) {
+      const jit::RuntimeCheck& check = program_.checks[static_cast<std::size_t>(status) - 1];
+      throw IndexError({.what = check.what, .where = check.where, .expected = {}, .got = {}});
+    }
+    for (const BufferId id : step.writes) {
+      PlanBuffer& target = buffer(root(id));
+      target.role = PlanBuffer::Role::Constant;
+      target.position = static_cast<std::uint32_t>(program_.constants.size());
+      program_.constants.push_back(std::make_shared<const ir::Literal>(fixed_[root(id)]));
+    }
+  }
+
+  void remove(const std::vector<bool>& folded) {
+    std::vector<ir::StepId> renumbered(folded.size(), ir::kNone);
+    std::vector<ir::PlanStep> kept;
+    std::vector<jit::Launch> launches;
+    for (std::size_t k = 0; k < folded.size(); ++k) {
+      if (folded[k]) continue;
+      renumbered[k] = static_cast<ir::StepId>(kept.size());
+      kept.push_back(std::move(steps()[k]));
+      launches.push_back(std::move(program_.launches[k]));
+    }
+    for (ir::PlanStep& step : kept) {
+      std::erase_if(step.edges,
+                    [&](const ir::PlanEdge& edge) { return renumbered[edge.from] == ir::kNone; });
+      for (ir::PlanEdge& edge : step.edges) edge.from = renumbered[edge.from];
+    }
+    steps() = std::move(kept);
+    program_.launches = std::move(launches);
+  }
+
+  jit::Program& program_;
+  std::vector<ir::Literal>& fixed_;
+  jit::CompileService& compiler_;
+};
+
+}  // namespace
+
+std::vector<ir::Literal> fixed_buffers(const jit::Program& program, const ir::Graph& graph) {
+  std::vector<ir::Literal> fixed(program.record.buffers.size());
+  std::vector<const ir::Node*> parameters;
+  for (const ir::Value input : graph.inputs()) {
+    if (input.node->op_name() == "param") parameters.push_back(input.node);
+  }
+  for (std::size_t b = 0; b < fixed.size(); ++b) {
+    const PlanBuffer& buffer = program.record.buffers[b];
+    if (buffer.role == PlanBuffer::Role::Constant)
+      fixed[b] = program.constants[buffer.position]->contiguous();
+    if (buffer.role != PlanBuffer::Role::Parameter) continue;
+    HD_CHECK(buffer.position < parameters.size());
+    const ir::Literal* value = graph.parameter(parameters[buffer.position]);
+    if (value == nullptr)
+      throw ArgumentError({.what = "parameter without a value",
+                           .where = {},
+                           .expected = "bytes for every parameter",
+                           .got = parameters[buffer.position]->name()});
+    fixed[b] = value->contiguous();
+  }
+  return fixed;
+}
+
+std::size_t fold_fixed_steps(jit::Program& program, std::vector<ir::Literal>& fixed,
+                             jit::CompileService& compiler) {
+  return Folder(program, fixed, compiler).run();
+}
+
+}  // namespace heddle::engine

@@ -1,0 +1,46 @@
+// Guards: when an executable may serve a call.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/symexpr.h"
+#include "heddle/engine.h"
+#include "ir/graph.h"
+
+namespace heddle::engine {
+
+/// What one input must look like. Sizes and strides are constants, or symbols and expressions that the
+/// call's numbers give values to.
+struct InputGuard {
+  std::string name;
+  DType dtype = DType::F32;
+  bool row_major = true;
+  ir::Dims sizes;
+  ir::Dims strides;  ///< only when not row-major
+};
+
+/// The predicate on a call's inputs under which an executable computes what its callable would.
+struct Guards {
+  std::vector<InputGuard> inputs;
+  std::vector<ir::Assumption> assumptions;
+
+  /// Values of the size symbols for `inputs`, or the first guard that fails, in words.
+  struct Outcome {
+    bool holds = false;
+    base::SymbolValues sizes;
+    std::string failed;
+  };
+  Outcome match(std::span<const Tensor> inputs) const;
+  /// Every guard with its reason, one line each.
+  std::vector<std::string> describe() const;
+};
+
+/// Guards for a first trace with `inputs`: a symbol for every size that the signature leaves open, and
+/// for every stride of an input that is not row-major.
+/// @throws ArgumentError (count), DTypeError, ShapeError (rank, fixed size) naming the input.
+Guards guards_for(std::span<const Tensor> inputs, const Signature& signature);
+
+}  // namespace heddle::engine

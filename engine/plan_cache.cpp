@@ -1,0 +1,109 @@
+#include "engine/plan_cache.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace heddle::engine {
+
+namespace {
+
+std::size_t thread_stripe() {
+  static std::atomic<std::size_t> next{0};
+  thread_local const std::size_t stripe = next.fetch_add(1, std::memory_order_relaxed);
+  return stripe;
+}
+
+bool same_words(const BoundPlan& plan, std::span<const std::int64_t> words) {
+  return plan.words.size() == words.size() &&
+         std::memcmp(plan.words.data(), words.data(), words.size_bytes()) == 0;
+}
+
+}  // namespace
+
+Reclaimer::Reader::Reader(Reclaimer& owner) noexcept {
+  const std::uint64_t generation = owner.generation_.load(std::memory_order_seq_cst);
+  counter_ = &owner.stripes_[thread_stripe() % kStripes].readers[generation & 1];
+  counter_->fetch_add(1, std::memory_order_seq_cst);
+}
+
+Reclaimer::Reader::~Reader() { counter_->fetch_sub(1, std::memory_order_release); }
+
+void Reclaimer::advance() {
+  const std::uint64_t next = generation_.load(std::memory_order_seq_cst) + 1;
+  std::int64_t readers = 0;
+  for (Stripe& stripe : stripes_) readers += stripe.readers[next & 1].load(std::memory_order_seq_cst);
+  if (readers == 0) generation_.store(next, std::memory_order_seq_cst);
+}
+
+void Reclaimer::retire(std::unique_ptr<BoundPlan> plan) {
+  retired_.push_back({generation_.load(std::memory_order_seq_cst), std::move(plan)});
+  advance();
+  const std::uint64_t now = generation_.load(std::memory_order_seq_cst);
+  std::erase_if(retired_, [&](const Retired& item) { return item.generation + 2 < now; });
+}
+
+PlanCache::PlanCache(std::size_t capacity)
+    : capacity_(std::max<std::size_t>(capacity, 2)),
+      mask_(std::bit_ceil(capacity_ * 2) - 1),
+      slots_(new Slot[mask_ + 1]()) {}
+
+PlanCache::~PlanCache() = default;
+
+const BoundPlan* PlanCache::find(std::span<const std::int64_t> words,
+                                 std::uint64_t hash) const noexcept {
+  for (std::size_t at = hash & mask_;; at = (at + 1) & mask_) {
+    const BoundPlan* plan = slots_[at].load(std::memory_order_acquire);
+    if (plan == nullptr) return nullptr;
+    if (plan->hash == hash && same_words(*plan, words)) return plan;
+  }
+}
+
+const BoundPlan* PlanCache::insert(std::unique_ptr<BoundPlan> plan) {
+  const std::scoped_lock lock(mutex_);
+  if (const BoundPlan* present = find(plan->words, plan->hash)) {
+    reclaimer_.retire(std::move(plan));
+    return present;
+  }
+  if (plans_.size() == capacity_) {
+    const auto half = plans_.begin() + static_cast<std::ptrdiff_t>(capacity_ / 2);
+    std::vector<std::unique_ptr<BoundPlan>> dropped(std::make_move_iterator(plans_.begin()),
+                                                    std::make_move_iterator(half));
+    plans_.erase(plans_.begin(), half);
+    rebuild();
+    for (auto& old : dropped) reclaimer_.retire(std::move(old));
+  }
+  std::size_t at = plan->hash & mask_;
+  while (slots_[at].load(std::memory_order_relaxed) != nullptr) at = (at + 1) & mask_;
+  plans_.push_back(std::move(plan));
+  slots_[at].store(plans_.back().get(), std::memory_order_release);
+  return plans_.back().get();
+}
+
+void PlanCache::erase(const Executable* executable) {
+  const std::scoped_lock lock(mutex_);
+  std::vector<std::unique_ptr<BoundPlan>> dropped;
+  for (auto& plan : plans_) {
+    if (plan->executable.get() == executable) dropped.push_back(std::move(plan));
+  }
+  std::erase(plans_, nullptr);
+  rebuild();
+  for (auto& old : dropped) reclaimer_.retire(std::move(old));
+}
+
+std::size_t PlanCache::size() const {
+  const std::scoped_lock lock(mutex_);
+  return plans_.size();
+}
+
+/// A reader that meets a slot in between finds nothing and takes the slow path, which is right too.
+void PlanCache::rebuild() {
+  for (std::size_t k = 0; k <= mask_; ++k) slots_[k].store(nullptr, std::memory_order_release);
+  for (const auto& plan : plans_) {
+    std::size_t at = plan->hash & mask_;
+    while (slots_[at].load(std::memory_order_relaxed) != nullptr) at = (at + 1) & mask_;
+    slots_[at].store(plan.get(), std::memory_order_release);
+  }
+}
+
+}  // namespace heddle::engine

@@ -1,0 +1,81 @@
+// The memo in front of the guards: packed descriptors → bound plan, read without a lock.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "engine/executable.h"
+
+namespace heddle::engine {
+
+/// Delays destruction until no reader can hold what is destroyed.
+///
+/// Readers enter and leave; each counts itself under the parity of the generation it saw. A generation
+/// ends when no reader of the one before it is left, so what was retired two generations ago is free
+/// (the scheme of sleepable RCU).
+class Reclaimer {
+ public:
+  class Reader {
+   public:
+    explicit Reader(Reclaimer& owner) noexcept;
+    ~Reader();
+    Reader(const Reader&) = delete;
+    Reader& operator=(const Reader&) = delete;
+
+   private:
+    std::atomic<std::int64_t>* counter_;
+  };
+
+  /// Under the owner's lock: keeps `plan` until it is safe to destroy, and destroys what is.
+  void retire(std::unique_ptr<BoundPlan> plan);
+
+ private:
+  static constexpr std::size_t kStripes = 16;
+  struct alignas(64) Stripe {
+    std::array<std::atomic<std::int64_t>, 2> readers{};
+  };
+  struct Retired {
+    std::uint64_t generation;
+    std::unique_ptr<BoundPlan> plan;
+  };
+  void advance();
+
+  std::array<Stripe, kStripes> stripes_;
+  std::atomic<std::uint64_t> generation_{2};
+  std::vector<Retired> retired_;
+};
+
+/// At most `capacity` plans; when full, the older half is dropped.
+class PlanCache {
+ public:
+  explicit PlanCache(std::size_t capacity);
+  ~PlanCache();
+
+  /// The plan for these words, or null. Call, and use the plan, inside a Reclaimer::Reader.
+  const BoundPlan* find(std::span<const std::int64_t> words, std::uint64_t hash) const noexcept;
+  /// Adds a plan under its words and hash; returns the one that is in the cache (an equal one may have
+  /// been faster).
+  const BoundPlan* insert(std::unique_ptr<BoundPlan> plan);
+  /// Drops every plan of `executable`.
+  void erase(const Executable* executable);
+  std::size_t size() const;
+  Reclaimer& reclaimer() const { return reclaimer_; }
+
+ private:
+  using Slot = std::atomic<const BoundPlan*>;
+  void rebuild();
+
+  std::size_t capacity_;
+  std::size_t mask_;
+  std::unique_ptr<Slot[]> slots_;
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<BoundPlan>> plans_;  // in order of insertion
+  mutable Reclaimer reclaimer_;
+};
+
+}  // namespace heddle::engine
