@@ -123,6 +123,13 @@ class SymExpr {
   std::shared_ptr<const Node> node_;
 };
 
+// The friends again, for calls with a namespace or with constants only.
+SymExpr floordiv(const SymExpr& a, const SymExpr& b);
+SymExpr ceildiv(const SymExpr& a, const SymExpr& b);
+SymExpr mod(const SymExpr& a, const SymExpr& b);
+SymExpr min(const SymExpr& a, const SymExpr& b);
+SymExpr max(const SymExpr& a, const SymExpr& b);
+
 struct SymExpr::Linear {
   SymExpr coefficient;
   SymExpr rest;

@@ -1,0 +1,152 @@
+// What facts allow: kernel indices, bounds, and proofs.
+#include <gtest/gtest.h>
+
+#include "base/symexpr.h"
+
+namespace heddle::base {
+namespace {
+
+const SymExpr s0 = SymExpr::size(0);
+const SymExpr s1 = SymExpr::size(1);
+const SymExpr s2 = SymExpr::size(2);
+const SymExpr i0 = SymExpr::axis(0);
+const SymExpr i1 = SymExpr::axis(1);
+const SymExpr i2 = SymExpr::axis(2);
+const SymExpr t0 = SymExpr::temp(0);
+
+void set_extent(Facts& facts, const SymExpr& axis, const SymExpr& extent) {
+  facts.set_range(axis.symbol(), 0, extent - 1);
+}
+
+/// i0 < s0, i1 < s1, i2 < 64.
+Facts loops() {
+  Facts facts;
+  set_extent(facts, i0, s0);
+  set_extent(facts, i1, s1);
+  set_extent(facts, i2, 64);
+  return facts;
+}
+
+TEST(Simplify, undoes_a_flattened_pair_of_axes) {
+  const SymExpr flat = i0 * s1 + i1;
+  EXPECT_EQ(floordiv(flat, s1).simplify(loops()), i0);
+  EXPECT_EQ(mod(flat, s1).simplify(loops()), i1);
+  EXPECT_EQ(floordiv(flat, s1), i0 + floordiv(i1, s1)) << "unproved without facts";
+}
+
+TEST(Simplify, undoes_constant_extents) {
+  Facts facts = loops();
+  set_extent(facts, i1, 128);
+  EXPECT_EQ(floordiv(i0 * 128 + i1, 128).simplify(facts), i0);
+  EXPECT_EQ(mod(i0 * 128 + i1, 128).simplify(facts), i1);
+  EXPECT_EQ(floordiv(i0 * 128 + i1, 256).simplify(facts), floordiv(i0, 2));
+  EXPECT_EQ(mod(i0 * 128 + i1, 256).simplify(facts), mod(i0, 2) * 128 + i1);
+}
+
+TEST(Simplify, undoes_nested_splits) {
+  const SymExpr flat = i0 * s1 * 64 + i1 * 64 + i2;
+  const SymExpr rows = floordiv(flat, 64).simplify(loops());
+  EXPECT_EQ(rows, i0 * s1 + i1);
+  EXPECT_EQ(mod(rows, s1).simplify(loops()), i1);
+  EXPECT_EQ(floordiv(rows, s1).simplify(loops()), i0);
+  EXPECT_EQ(floordiv(flat, s1 * 64).simplify(loops()), i0);
+  EXPECT_EQ(mod(flat, s1 * 64).simplify(loops()), i1 * 64 + i2);
+  EXPECT_EQ(mod(floordiv(flat, 64), s1).simplify(loops()), i1) << "in one go";
+}
+
+TEST(Simplify, three_symbolic_extents) {
+  Facts facts = loops();
+  set_extent(facts, i2, s2);
+  const SymExpr flat = (i0 * s1 + i1) * s2 + i2;
+  EXPECT_EQ(floordiv(flat, s1 * s2).simplify(facts), i0);
+  EXPECT_EQ(mod(floordiv(flat, s2), s1).simplify(facts), i1);
+  EXPECT_EQ(mod(flat, s2).simplify(facts), i2);
+  EXPECT_EQ(floordiv(mod(flat, s1 * s2), s2).simplify(facts), i1);
+}
+
+TEST(Simplify, joins_quotient_and_remainder) {
+  EXPECT_EQ((4 * floordiv(i0, 4) + mod(i0, 4)).simplify({}), i0);
+  EXPECT_EQ((s1 * floordiv(i0, s1) * 3 + 3 * mod(i0, s1) + 1).simplify({}), 3 * i0 + 1);
+  const SymExpr sum = i0 + i1;
+  EXPECT_EQ((s1 * s0 * floordiv(sum, s1) + s0 * mod(sum, s1)).simplify({}), s0 * i0 + s0 * i1);
+  EXPECT_EQ((4 * floordiv(i0, 8) + mod(i0, 4)).simplify({}), 4 * floordiv(i0, 8) + mod(i0, 4));
+}
+
+TEST(Simplify, drops_min_and_max_that_cannot_bind) {
+  EXPECT_EQ(min(i0, s0).simplify(loops()), i0);
+  EXPECT_EQ(min(i0, s0 - 1).simplify(loops()), i0);
+  EXPECT_EQ(max(i0 - s0, 0).simplify(loops()), SymExpr(0));
+  EXPECT_EQ(min(i0, s1).simplify(loops()), min(i0, s1));
+}
+
+TEST(Simplify, negative_remainders_and_single_values) {
+  Facts facts = loops();
+  facts.sizes_positive = true;
+  EXPECT_EQ(floordiv(s0 * s1 - 1, s1).simplify(facts), s0 - 1);
+  EXPECT_EQ(mod(s0 * s1 - 1, s1).simplify(facts), s1 - 1);
+  set_extent(facts, i2, 1);
+  EXPECT_EQ((i0 * 3 + i2).simplify(facts), i0 * 3);
+}
+
+TEST(Simplify, leaves_what_it_cannot_prove) {
+  Facts facts = loops();
+  facts.set_range(i1.symbol(), 0, s1);
+  EXPECT_EQ(mod(i0 * s1 + i1, s1).simplify(facts), mod(i1, s1));
+  EXPECT_EQ(mod(t0, 4).simplify(facts), mod(t0, 4));
+}
+
+TEST(ProvablyNonnegative, index_stays_inside_its_buffer) {
+  EXPECT_TRUE(provably_nonnegative(s0 * s1 - 1 - (i0 * s1 + i1), loops()));
+  EXPECT_TRUE(provably_nonnegative(s0 * s1 * 64 - 1 - (i0 * s1 * 64 + i1 * 64 + i2), loops()));
+  EXPECT_FALSE(provably_nonnegative(s0 * s1 - 2 - (i0 * s1 + i1), loops()));
+  EXPECT_FALSE(provably_nonnegative(s0 * s1 - 1 - (i1 * s0 + i0) - 1, loops()));
+}
+
+TEST(ProvablyNonnegative, sizes_and_their_lower_ends) {
+  EXPECT_TRUE(provably_nonnegative(s0, {}));
+  EXPECT_FALSE(provably_nonnegative(s0 - 1, {}));
+  Facts positive;
+  positive.sizes_positive = true;
+  EXPECT_TRUE(provably_nonnegative(s0 * s1 - s0, positive));
+  EXPECT_TRUE(provably_nonnegative(s0 * s0 - s0, positive));
+  EXPECT_FALSE(provably_nonnegative(s0 * s1 - s0, {}));
+  EXPECT_FALSE(provably_nonnegative(s0 - 2, positive));
+  Facts ranged;
+  ranged.set_range(s0.symbol(), 4, 8);
+  EXPECT_TRUE(provably_nonnegative(s0 - 4, ranged));
+  EXPECT_TRUE(provably_nonnegative(8 - s0, ranged));
+  EXPECT_FALSE(provably_nonnegative(7 - s0, ranged));
+}
+
+TEST(ProvablyNonnegative, unbounded_symbols_prove_nothing) {
+  EXPECT_FALSE(provably_nonnegative(i0, {}));
+  EXPECT_FALSE(provably_nonnegative(t0 * t0 + 1, {}));
+  EXPECT_TRUE(provably_nonnegative(SymExpr::unbacked(0), {}));
+}
+
+TEST(ProvablyNonnegative, divisions_min_and_max) {
+  Facts facts = loops();
+  facts.sizes_positive = true;
+  EXPECT_TRUE(provably_nonnegative(i0 - 4 * floordiv(i0, 4), facts));
+  EXPECT_TRUE(provably_nonnegative(3 - mod(i0, 4), facts));
+  EXPECT_TRUE(provably_nonnegative(s1 - 1 - mod(t0, s1), facts));
+  EXPECT_TRUE(provably_nonnegative(floordiv(s0 + 3, 4) * 4 - s0, facts));
+  EXPECT_TRUE(provably_nonnegative(s0 - min(s0, s1), facts));
+  EXPECT_TRUE(provably_nonnegative(max(s0, s1) - s1, facts));
+  EXPECT_FALSE(provably_nonnegative(min(s0, s1) - s1, facts));
+  facts.set_range(i0.symbol(), 0, floordiv(s0, 2) - 1);
+  EXPECT_TRUE(provably_nonnegative(floordiv(s0, 2) - 1 - i0, facts));
+  EXPECT_TRUE(provably_nonnegative(s0 - 1 - 2 * i0 - 1, facts));
+}
+
+TEST(ProvablyNonnegative, ranges_that_depend_on_axes) {
+  Facts facts;
+  set_extent(facts, i0, s0);
+  facts.set_range(i1.symbol(), 0, i0);  // the lower triangle
+  EXPECT_TRUE(provably_nonnegative(i0 - i1, facts));
+  EXPECT_TRUE(provably_nonnegative(s0 - 1 - i1, facts));
+  EXPECT_FALSE(provably_nonnegative(i1 - i0, facts));
+}
+
+}  // namespace
+}  // namespace heddle::base
