@@ -1,6 +1,7 @@
 // Where each buffer lies in the arena.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -54,9 +55,15 @@ class Planner {
     std::uint32_t last_stage;
     std::vector<base::SymExpr> bytes;  // the largest of these
   };
+  /// Places items in `order`; fills `offsets` by item and returns the peak.
+  std::int64_t place(std::span<const std::size_t> order, std::span<const std::int64_t> bytes,
+                     std::span<std::int64_t> offsets) const;
+  std::int64_t lower_bound(std::span<const std::int64_t> bytes) const;
+
   std::vector<Lifetime> lifetimes_;
   std::vector<ir::BufferId> roots_;
   std::vector<Item> items_;
+  std::vector<std::ptrdiff_t> item_of_;  // by buffer; -1: not in the arena
   std::size_t stages_ = 0;
   bool reuse_ = true;
 };

@@ -1,0 +1,269 @@
+#include "memory/planner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "base/check.h"
+#include "heddle/error.h"
+
+namespace heddle::memory {
+
+using ir::BufferId;
+using ir::PlanBuffer;
+using ir::ScheduleRecord;
+
+namespace {
+
+bool in_arena(const PlanBuffer& buffer) {
+  return buffer.role == PlanBuffer::Role::Intermediate || buffer.role == PlanBuffer::Role::Workspace;
+}
+
+std::vector<BufferId> alias_roots(const ScheduleRecord& record) {
+  std::vector<BufferId> roots(record.buffers.size());
+  for (BufferId b = 0; b < roots.size(); ++b) {
+    BufferId root = b;
+    while (record.buffers[root].alias_of != ir::kNone) root = record.buffers[root].alias_of;
+    roots[b] = root;
+  }
+  return roots;
+}
+
+/// First and last step that touches each root; data accesses only, so order edges never extend it.
+std::vector<Lifetime> root_lifetimes(const ScheduleRecord& record, std::span<const BufferId> roots) {
+  std::vector<Lifetime> lifetimes(record.buffers.size());
+  const auto touch = [&](BufferId buffer, std::uint32_t step) {
+    Lifetime& life = lifetimes[roots[buffer]];
+    if (life.first_step == ir::kNone) life.first_step = step;
+    life.last_step = step;
+  };
+  for (std::uint32_t step = 0; step < record.steps.size(); ++step) {
+    for (const BufferId buffer : record.steps[step].writes) touch(buffer, step);
+    for (const BufferId buffer : record.steps[step].reads) touch(buffer, step);
+  }
+  return lifetimes;
+}
+
+/// Whether a step of `stage` other than `step` touches bytes of `root`.
+bool touched_beside(const ScheduleRecord& record, std::span<const BufferId> roots,
+                    std::span<const std::uint32_t> stage_of, std::uint32_t step, BufferId root) {
+  const auto touches = [&](std::uint32_t other) {
+    const auto is_root = [&](BufferId b) { return roots[b] == root; };
+    const ir::PlanStep& s = record.steps[other];
+    return std::any_of(s.reads.begin(), s.reads.end(), is_root) ||
+           std::any_of(s.writes.begin(), s.writes.end(), is_root);
+  };
+  for (std::uint32_t k = step; k-- > 0 && stage_of[k] == stage_of[step];)
+    if (touches(k)) return true;
+  for (std::uint32_t k = step + 1; k < record.steps.size() && stage_of[k] == stage_of[step]; ++k)
+    if (touches(k)) return true;
+  return false;
+}
+
+struct Placed {
+  std::uint32_t first_stage;
+  std::uint32_t last_stage;
+  std::int64_t begin;
+  std::int64_t end;
+};
+
+std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+/// The smallest gap among items alive at the same time that holds `bytes`, or the end.
+std::int64_t best_fit(const std::vector<Placed>& by_begin, std::uint32_t first, std::uint32_t last,
+                      std::int64_t bytes) {
+  std::int64_t end = 0;
+  std::int64_t best = -1;
+  std::int64_t best_size = 0;
+  for (const Placed& item : by_begin) {
+    if (item.last_stage < first || item.first_stage > last) continue;
+    const std::int64_t gap = item.begin - end;
+    if (gap >= bytes && (best < 0 || gap < best_size)) {
+      best = end;
+      best_size = gap;
+    }
+    end = std::max(end, item.end);
+  }
+  return best >= 0 ? best : end;
+}
+
+}  // namespace
+
+Planner::Planner(const ScheduleRecord& record, std::span<const std::uint32_t> stage_of,
+                 Options options)
+    : roots_(alias_roots(record)), reuse_(options.reuse) {
+  HD_CHECK(stage_of.size() == record.steps.size());
+  lifetimes_ = root_lifetimes(record, roots_);
+  for (const std::uint32_t stage : stage_of) stages_ = std::max<std::size_t>(stages_, stage + 1);
+  std::vector<BufferId> merged(record.buffers.size());
+  std::iota(merged.begin(), merged.end(), 0);
+  std::vector<std::vector<base::SymExpr>> bytes(record.buffers.size());
+  for (BufferId b = 0; b < record.buffers.size(); ++b) {
+    std::vector<base::SymExpr>& own = bytes[roots_[b]];
+    if (std::find(own.begin(), own.end(), record.buffers[b].bytes) == own.end())
+      own.push_back(record.buffers[b].bytes);
+  }
+  for (std::uint32_t k = 0; options.reuse && options.in_place && k < record.steps.size(); ++k) {
+    const ir::PlanStep& step = record.steps[k];
+    std::set<BufferId> taken;
+    for (const auto& [read, write] : step.may_reuse) {
+      const BufferId from = roots_[step.reads[read]];
+      const BufferId to = roots_[step.writes[write]];
+      if (from == to || merged[to] != to || taken.contains(merged[from])) continue;
+      if (!in_arena(record.buffers[from]) || !in_arena(record.buffers[to])) continue;
+      if (lifetimes_[from].last_step != k || lifetimes_[to].first_step != k) continue;
+      if (record.buffers[from].bytes != record.buffers[to].bytes) continue;
+      if (bytes[from].size() != 1 || bytes[to].size() != 1) continue;
+      if (touched_beside(record, roots_, stage_of, k, from)) continue;
+      merged[to] = merged[from];
+      taken.insert(merged[from]);
+    }
+  }
+  std::vector<std::ptrdiff_t> item_of(record.buffers.size(), -1);
+  for (BufferId b = 0; b < record.buffers.size(); ++b) {
+    if (roots_[b] != b || !in_arena(record.buffers[b]) || lifetimes_[b].first_step == ir::kNone)
+      continue;
+    const BufferId owner = merged[b];
+    if (item_of[owner] < 0) {
+      item_of[owner] = static_cast<std::ptrdiff_t>(items_.size());
+      items_.push_back({owner, static_cast<std::uint32_t>(stages_), 0, bytes[owner]});
+    }
+    item_of[b] = item_of[owner];
+    Item& item = items_[static_cast<std::size_t>(item_of[b])];
+    item.first_stage = std::min(item.first_stage, stage_of[lifetimes_[b].first_step]);
+    item.last_stage = std::max(item.last_stage, stage_of[lifetimes_[b].last_step]);
+  }
+  item_of_ = std::move(item_of);
+  for (BufferId b = 0; b < record.buffers.size(); ++b) {
+    lifetimes_[b] = lifetimes_[roots_[b]];
+    item_of_[b] = item_of_[roots_[b]];
+  }
+}
+
+std::int64_t Planner::place(std::span<const std::size_t> order, std::span<const std::int64_t> bytes,
+                            std::span<std::int64_t> offsets) const {
+  std::vector<Placed> placed;  // sorted by begin
+  std::int64_t peak = 0;
+  for (const std::size_t k : order) {
+    const Item& item = items_[k];
+    const std::int64_t size = aligned(bytes[k]);
+    const std::int64_t begin =
+        reuse_ ? best_fit(placed, item.first_stage, item.last_stage, size) : peak;
+    offsets[k] = begin;
+    peak = std::max(peak, begin + size);
+    if (size == 0) continue;
+    const Placed entry{item.first_stage, item.last_stage, begin, begin + size};
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), entry,
+                                   [](const Placed& a, const Placed& b) { return a.begin < b.begin; }),
+                  entry);
+  }
+  return peak;
+}
+
+std::int64_t Planner::lower_bound(std::span<const std::int64_t> bytes) const {
+  std::vector<std::int64_t> change(stages_ + 1, 0);
+  for (std::size_t k = 0; k < items_.size(); ++k) {
+    change[items_[k].first_stage] += bytes[k];
+    change[items_[k].last_stage + 1] -= bytes[k];
+  }
+  std::int64_t live = 0;
+  std::int64_t bound = 0;
+  for (const std::int64_t delta : change) bound = std::max(bound, live += delta);
+  return bound;
+}
+
+MemoryPlan Planner::bind(const base::SymbolValues& sizes) const {
+  std::vector<std::int64_t> bytes(items_.size(), 0);
+  for (std::size_t k = 0; k < items_.size(); ++k) {
+    for (const base::SymExpr& expr : items_[k].bytes) bytes[k] = std::max(bytes[k], expr.evaluate(sizes));
+    if (bytes[k] > (std::int64_t{1} << 56))
+      throw OutOfMemory({.what = "memory plan",
+                         .where = {},
+                         .expected = "a buffer below 2^56 bytes",
+                         .got = fmt::format("{} bytes", bytes[k])});
+  }
+  MemoryPlan plan;
+  plan.lower_bound_bytes = lower_bound(bytes);
+  std::vector<std::size_t> by_size(items_.size());
+  std::iota(by_size.begin(), by_size.end(), 0);
+  std::vector<std::size_t> by_time = by_size;
+  std::stable_sort(by_size.begin(), by_size.end(),
+                   [&](std::size_t a, std::size_t b) { return bytes[a] > bytes[b]; });
+  std::stable_sort(by_time.begin(), by_time.end(), [&](std::size_t a, std::size_t b) {
+    return items_[a].first_stage < items_[b].first_stage;
+  });
+  std::vector<std::int64_t> offsets(items_.size());
+  plan.peak_bytes = place(by_size, bytes, offsets);
+  if (plan.peak_bytes > plan.lower_bound_bytes + kAlignment) {
+    std::vector<std::int64_t> other(items_.size());
+    const std::int64_t peak = place(by_time, bytes, other);
+    if (peak < plan.peak_bytes) {
+      plan.peak_bytes = peak;
+      offsets = std::move(other);
+    }
+  }
+  plan.offsets.assign(item_of_.size(), kNotInArena);
+  for (std::size_t b = 0; b < item_of_.size(); ++b) {
+    if (item_of_[b] >= 0) plan.offsets[b] = offsets[static_cast<std::size_t>(item_of_[b])];
+  }
+  return plan;
+}
+
+void check(const ScheduleRecord& record, std::span<const std::uint32_t> stage_of,
+           const base::SymbolValues& sizes, const MemoryPlan& plan) {
+  struct Use {
+    BufferId buffer;
+    std::int64_t begin, end;
+    std::uint32_t step;
+    bool write;
+  };
+  std::vector<Use> uses;
+  for (std::uint32_t step = 0; step < record.steps.size(); ++step) {
+    const auto add = [&](BufferId b, bool write) {
+      if (plan.offsets[b] == kNotInArena) return;
+      const std::int64_t bytes = record.buffers[b].bytes.evaluate(sizes);
+      if (bytes > 0) uses.push_back({b, plan.offsets[b], plan.offsets[b] + bytes, step, write});
+    };
+    for (const BufferId b : record.steps[step].reads) add(b, false);
+    for (const BufferId b : record.steps[step].writes) add(b, true);
+  }
+  const std::vector<BufferId> roots = alias_roots(record);
+  const auto fail = [&](const Use& a, const Use& b) {
+    throw InvariantError({.what = fmt::format("memory plan: {} and {} overlap",
+                                              record.buffers[a.buffer].value,
+                                              record.buffers[b.buffer].value),
+                          .where = fmt::format("steps {} and {}", a.step, b.step),
+                          .expected = "bytes of their own while both are in use",
+                          .got = {}});
+  };
+  // A write destroys what overlapping buffers held: none of them may be read at or after it unless it was
+  // written again, except operands that the writing step itself may overwrite.
+  for (const Use& write : uses) {
+    if (!write.write) continue;
+    for (const Use& other : uses) {
+      if (roots[other.buffer] == roots[write.buffer]) continue;
+      if (other.end <= write.begin || write.end <= other.begin) continue;
+      if (stage_of[other.step] == stage_of[write.step]) {
+        const ir::PlanStep& step = record.steps[write.step];
+        const bool allowed =
+            other.step == write.step && !other.write &&
+            std::any_of(step.may_reuse.begin(), step.may_reuse.end(), [&](const auto& pair) {
+              return roots[step.reads[pair.first]] == roots[other.buffer] &&
+                     roots[step.writes[pair.second]] == roots[write.buffer];
+            });
+        if (!allowed) fail(write, other);
+      } else if (!other.write && stage_of[other.step] > stage_of[write.step]) {
+        const bool rewritten = std::any_of(uses.begin(), uses.end(), [&](const Use& again) {
+          return again.write && roots[again.buffer] == roots[other.buffer] &&
+                 stage_of[again.step] > stage_of[write.step] &&
+                 stage_of[again.step] <= stage_of[other.step];
+        });
+        if (!rewritten) fail(write, other);
+      }
+    }
+  }
+}
+
+}  // namespace heddle::memory
