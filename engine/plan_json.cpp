@@ -1,0 +1,191 @@
+// The plan as a document for people and tests.
+
+#include <fmt/format.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "engine/engine_impl.h"
+
+namespace heddle::engine {
+
+namespace {
+
+using nlohmann::ordered_json;
+using ir::PlanBuffer;
+
+const char* name_of(PlanBuffer::Role role) {
+  switch (role) {
+    case PlanBuffer::Role::Input: return "input";
+    case PlanBuffer::Role::Parameter: return "parameter";
+    case PlanBuffer::Role::Constant: return "constant";
+    case PlanBuffer::Role::Output: return "output";
+    case PlanBuffer::Role::Intermediate: return "intermediate";
+    case PlanBuffer::Role::Workspace: break;
+  }
+  return "workspace";
+}
+
+const char* name_of(ir::PlanKernel::Kind kind) {
+  switch (kind) {
+    case ir::PlanKernel::Kind::Jit: return "jit";
+    case ir::PlanKernel::Kind::Library: return "library";
+    case ir::PlanKernel::Kind::Custom: return "custom";
+    case ir::PlanKernel::Kind::Copy: break;
+  }
+  return "copy";
+}
+
+/// Builds the document part by part over one bound plan.
+class PlanDocument {
+ public:
+  explicit PlanDocument(const BoundPlan& plan)
+      : plan_(plan), executable_(*plan.executable), record_(executable_.schedule().record) {
+    std::map<std::string, int> seen;
+    for (const ir::PlanKernel& kernel : record_.kernels) {
+      const int before = seen[kernel.name]++;
+      kernel_names_.push_back(before == 0 ? kernel.name : fmt::format("{}_{}", kernel.name, before));
+    }
+  }
+
+  ordered_json build() const {
+    ordered_json document;
+    document["guards"] = executable_.guards().describe();
+    document["regions"] = regions();
+    document["kernels"] = kernels();
+    document["steps"] = steps();
+    document["buffers"] = buffers();
+    document["peak_bytes"] = plan_.memory.peak_bytes;
+    document["lower_bound_bytes"] = plan_.memory.lower_bound_bytes;
+    document["events"] = events();
+    document["passes"] = passes();
+    document["folded_steps"] = executable_.folded_steps();
+    return document;
+  }
+
+ private:
+  std::vector<std::string> values(const std::vector<ir::BufferId>& buffers) const {
+    std::vector<std::string> names;
+    for (const ir::BufferId buffer : buffers) names.push_back(record_.buffers[buffer].value);
+    return names;
+  }
+
+  ordered_json regions() const {
+    std::map<std::string, std::vector<std::string>> nodes;
+    for (const ir::PlanKernel& kernel : record_.kernels) {
+      if (kernel.region.empty()) continue;
+      auto& list = nodes[kernel.region];
+      list.insert(list.end(), kernel.nodes.begin(), kernel.nodes.end());
+    }
+    ordered_json result = ordered_json::array();
+    for (const auto& [id, names] : nodes)
+      result.push_back({{"id", id}, {"options", ordered_json::object()}, {"nodes", names}});
+    return result;
+  }
+
+  ordered_json kernels() const {
+    std::map<std::uint32_t, const ir::PlanStep*> first_use;
+    for (const ir::PlanStep& step : record_.steps) first_use.emplace(step.kernel, &step);
+    ordered_json result = ordered_json::array();
+    for (const auto& [index, step] : first_use) {
+      const ir::PlanKernel& kernel = record_.kernels[index];
+      const auto& nest = executable_.program().kernels[index].nest;
+      result.push_back({{"name", kernel_names_[index]},
+                        {"region", kernel.region},
+                        {"nodes", kernel.nodes},
+                        {"kind", name_of(kernel.kind)},
+                        {"reads", values(step->reads)},
+                        {"writes", values(step->writes)},
+                        {"key", nest == nullptr ? "" : jit::structural_key(*nest).hex()},
+                        {"source", nest == nullptr ? "" : jit::print(*nest)}});
+    }
+    return result;
+  }
+
+  ordered_json steps() const {
+    ordered_json result = ordered_json::array();
+    for (std::size_t k = 0; k < record_.steps.size(); ++k) {
+      const ir::PlanStep& step = record_.steps[k];
+      ordered_json edges = ordered_json::array();
+      for (const ir::PlanEdge& edge : step.edges)
+        edges.push_back({{"from", edge.from}, {"kind", edge.weak ? "weak" : "strong"}});
+      result.push_back({{"index", k},
+                        {"kernel", kernel_names_[step.kernel]},
+                        {"stream", step.stream},
+                        {"waits_for", ordered_json::array()},
+                        {"edges", std::move(edges)},
+                        {"work", step.work.evaluate(plan_.sizes)}});
+    }
+    return result;
+  }
+
+  ordered_json buffers() const {
+    ordered_json result = ordered_json::array();
+    for (std::size_t b = 0; b < record_.buffers.size(); ++b) {
+      const PlanBuffer& buffer = record_.buffers[b];
+      const memory::Lifetime& life = executable_.planner().lifetimes()[b];
+      ordered_json entry{{"value", buffer.value},
+                         {"role", name_of(buffer.role)},
+                         {"bytes", buffer.bytes.evaluate(plan_.sizes)}};
+      entry["offset"] = plan_.memory.offsets[b] == memory::kNotInArena
+                            ? ordered_json(nullptr)
+                            : ordered_json(plan_.memory.offsets[b]);
+      entry["first_step"] =
+          life.first_step == ir::kNone ? ordered_json(nullptr) : ordered_json(life.first_step);
+      entry["last_step"] =
+          life.last_step == ir::kNone ? ordered_json(nullptr) : ordered_json(life.last_step);
+      entry["alias_of"] = buffer.alias_of == ir::kNone
+                              ? ordered_json(nullptr)
+                              : ordered_json(record_.buffers[buffer.alias_of].value);
+      result.push_back(std::move(entry));
+    }
+    return result;
+  }
+
+  ordered_json event(std::size_t step, const char* kind, const std::string& value,
+                     std::int64_t bytes) const {
+    return {{"step", step}, {"kind", kind}, {"value", value}, {"bytes", bytes}};
+  }
+
+  ordered_json events() const {
+    ordered_json result = ordered_json::array();
+    const auto roots = executable_.planner().roots();
+    const auto lifetimes = executable_.planner().lifetimes();
+    const auto lifetime_events = [&](std::size_t step, const char* kind, bool at_start) {
+      for (std::size_t b = 0; b < record_.buffers.size(); ++b) {
+        if (roots[b] != b || plan_.memory.offsets[b] == memory::kNotInArena) continue;
+        if ((at_start ? lifetimes[b].first_step : lifetimes[b].last_step) != step) continue;
+        result.push_back(
+            event(step, kind, record_.buffers[b].value, record_.buffers[b].bytes.evaluate(plan_.sizes)));
+      }
+    };
+    for (std::size_t step = 0; step < record_.steps.size(); ++step) {
+      lifetime_events(step, "alloc", true);
+      result.push_back(event(step, "launch", kernel_names_[record_.steps[step].kernel], 0));
+      lifetime_events(step, "free", false);
+    }
+    return result;
+  }
+
+  ordered_json passes() const {
+    ordered_json result = ordered_json::array();
+    for (const ir::PassRecord& pass : executable_.passes())
+      result.push_back({{"name", pass.name},
+                        {"microseconds", pass.microseconds},
+                        {"changed", pass.changed},
+                        {"nodes_before", pass.nodes_before},
+                        {"nodes_after", pass.nodes_after}});
+    return result;
+  }
+
+  const BoundPlan& plan_;
+  const Executable& executable_;
+  const ir::ScheduleRecord& record_;
+  std::vector<std::string> kernel_names_;
+};
+
+}  // namespace
+
+std::string plan_json(const BoundPlan& plan) { return PlanDocument(plan).build().dump(1); }
+
+}  // namespace heddle::engine
