@@ -57,13 +57,6 @@ void require_floating(const InferContext& ctx, std::size_t k, std::string_view l
   if (!is_floating(dtype)) ctx.fail_dtype(label, "a floating dtype", text_of(dtype));
 }
 
-void require_index(const InferContext& ctx, std::size_t k, std::string_view label) {
-  const DType dtype = ctx.meta(k).dtype;
-  if (dtype != DType::I32 && dtype != DType::I64) {
-    ctx.fail_dtype(label, "i32 or i64", text_of(dtype));
-  }
-}
-
 void require_multiple(const InferContext& ctx, const SymExpr& value, std::int64_t divisor,
                       std::string_view label) {
   const base::Predicate exact{base::Predicate::Op::Eq, mod(value, divisor), 0};

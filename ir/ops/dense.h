@@ -75,8 +75,6 @@ bool next_index(Sizes& index, const Sizes& sizes);
 void require_number(const InferContext& ctx, std::size_t k, std::string_view label);
 /// Fails unless operand `k` has a floating dtype.
 void require_floating(const InferContext& ctx, std::size_t k, std::string_view label);
-/// Fails unless operand `k` is i32 or i64.
-void require_index(const InferContext& ctx, std::size_t k, std::string_view label);
 /// Requires `value` to be a multiple of `divisor`.
 void require_multiple(const InferContext& ctx, const SymExpr& value, std::int64_t divisor,
                       std::string_view label);

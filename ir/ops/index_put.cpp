@@ -2,7 +2,7 @@
 //
 //   x            T[d0 .. dn-1]
 //   values       T[...] that broadcasts to B + [dk .. dn-1]
-//   indices...   k operands, i32 or i64, that broadcast together to sizes B; index j addresses dimension j
+//   indices...   k operands of integer dtypes that broadcast together to sizes B; index j addresses dimension j
 //                of x, negative ones count from its end
 //   accumulate   add to what is there instead of replacing it
 //   result       T[d0 .. dn-1]
@@ -14,7 +14,7 @@
 //
 // Constraints. infer() checks them in this order; tests are named index_put_c1 ...
 //   C1  values have the dtype of x
-//   C2  indices are i32 or i64
+//   C2  indices are integers
 //   C3  x is a number where accumulate is set
 //   C4  there are between one and rank-of-x index operands
 //   C5  the index operands broadcast together
@@ -26,6 +26,7 @@
 #include <algorithm>
 
 #include "ir/ops/common.h"
+#include "ir/ops/indexing.h"
 #include "ir/ops/scatter_ops.h"
 
 namespace heddle::ir::ops {
@@ -37,7 +38,7 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   const TensorMeta& x = ctx.meta(0);
   check_update_dtype(ctx, 1, "C1 values have the dtype of x");
   for (std::size_t k = kFirstIndex; k < ctx.inputs.size(); ++k) {
-    require_index(ctx, k, "C2 indices are i32 or i64");
+    require_integer_indices(ctx, k, "C2 indices are integers");
   }
   if (ctx.flag("accumulate")) require_number(ctx, 0, "C3 x is a number where accumulate is set");
   const auto count = static_cast<std::int64_t>(ctx.inputs.size() - kFirstIndex);
@@ -75,7 +76,7 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
     std::int64_t to = 0;
     for (std::size_t d = 0; d < indices.size(); ++d) {
       const std::int64_t index = indices[d].at_int(p / slice_count);
-      to = to * x.sizes()[d] + resolved_index(ctx.node, index, x.sizes()[d]);
+      to = to * x.sizes()[d] + wrapped_index(ctx.node, index, x.sizes()[d]);
     }
     destinations.push_back(to * slice_count + p % slice_count);
   }

@@ -1,7 +1,7 @@
 // scatter_elements: a copy of x in which elements named along one axis are replaced or joined.
 //
 //   x           T[d0 .. dn-1]
-//   indices     i32 or i64 [e0 .. en-1]; negative ones count from the end of the axis
+//   indices     any integer dtype [e0 .. en-1]; negative ones count from the end of the axis
 //   updates     T[e0 .. en-1]
 //   axis        the dimension that indices address; negative counts from the end
 //   reduction   none, add, mul, max or min: how an update joins what is there
@@ -17,7 +17,7 @@
 //
 // Constraints. infer() checks them in this order; tests are named scatter_elements_c1 ...
 //   C1  updates have the dtype of x
-//   C2  indices are i32 or i64
+//   C2  indices are integers
 //   C3  reduction is none, add, mul, max or min; none for bool
 //   C4  x, indices and updates have the same number of dimensions, at least one
 //   C5  axis lies within the rank of x
@@ -27,6 +27,7 @@
 // Memory: the result may take the bytes of x.
 // Source: ONNX ScatterElements-18.
 #include "ir/ops/common.h"
+#include "ir/ops/indexing.h"
 #include "ir/ops/scatter_ops.h"
 
 namespace heddle::ir::ops {
@@ -49,7 +50,7 @@ void check_sizes(const InferContext& ctx, std::int64_t axis) {
 std::vector<TensorMeta> infer(const InferContext& ctx) {
   const TensorMeta& x = ctx.meta(0);
   check_update_dtype(ctx, 2, "C1 updates have the dtype of x");
-  require_index(ctx, 1, "C2 indices are i32 or i64");
+  require_integer_indices(ctx, 1, "C2 indices are integers");
   check_reduction(ctx, "C3 reduction is none, add, mul, max or min; none for bool");
   if (x.rank() == 0 || ctx.meta(1).rank() != x.rank() || ctx.meta(2).rank() != x.rank()) {
     ctx.fail_shape("C4 x, indices and updates have the same number of dimensions, at least one",
@@ -68,7 +69,7 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
   std::vector<std::int64_t> destinations;
   for (std::int64_t p = 0; p < indices.count(); ++p) {
     Sizes at = index_at(p, indices.sizes());
-    at[axis] = resolved_index(ctx.node, indices.at_int(p), x.sizes()[axis]);
+    at[axis] = wrapped_index(ctx.node, indices.at_int(p), x.sizes()[axis]);
     destinations.push_back(position_of(at, x.sizes()));
   }
   return {joined(x, ctx.inputs[2], destinations, ctx.node.string("reduction"))};

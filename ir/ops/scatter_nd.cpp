@@ -1,7 +1,7 @@
 // scatter_nd: a copy of x in which slices named by index vectors are replaced or joined.
 //
 //   x           T[d0 .. dn-1]
-//   indices     i32 or i64 [b0 .. bm-1, k]: vectors of k coordinates; negative ones count from the end
+//   indices     any integer dtype [b0 .. bm-1, k]: vectors of k coordinates; negative ones count from the end
 //   updates     T[b0 .. bm-1, dk .. dn-1]
 //   reduction   none, add, mul, max or min: how an update joins what is there
 //   result      T[d0 .. dn-1]
@@ -13,7 +13,7 @@
 //
 // Constraints. infer() checks them in this order; tests are named scatter_nd_c1 ...
 //   C1  updates have the dtype of x
-//   C2  indices are i32 or i64
+//   C2  indices are integers
 //   C3  reduction is none, add, mul, max or min; none for bool
 //   C4  indices have at least one dimension
 //   C5  the last size of indices is known and at most the rank of x
@@ -22,6 +22,7 @@
 // Memory: the result may take the bytes of x.
 // Source: ONNX ScatterND-18.
 #include "ir/ops/common.h"
+#include "ir/ops/indexing.h"
 #include "ir/ops/scatter_ops.h"
 
 namespace heddle::ir::ops {
@@ -47,7 +48,7 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   const TensorMeta& x = ctx.meta(0);
   const Dims& indices = ctx.meta(1).sizes;
   check_update_dtype(ctx, 2, "C1 updates have the dtype of x");
-  require_index(ctx, 1, "C2 indices are i32 or i64");
+  require_integer_indices(ctx, 1, "C2 indices are integers");
   check_reduction(ctx, "C3 reduction is none, add, mul, max or min; none for bool");
   if (indices.empty()) {
     ctx.fail_shape("C4 indices have at least one dimension", "sizes [..., k]", text_of(indices));
@@ -74,7 +75,7 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
     for (std::int64_t d = 0; d < coordinates; ++d) {
       const std::int64_t size = x.sizes()[static_cast<std::size_t>(d)];
       const auto at = static_cast<std::size_t>(p / slice_count * coordinates + d);
-      to = to * size + resolved_index(ctx.node, numbers[at], size);
+      to = to * size + wrapped_index(ctx.node, numbers[at], size);
     }
     destinations.push_back(to * slice_count + p % slice_count);
   }

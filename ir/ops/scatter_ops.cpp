@@ -1,7 +1,6 @@
 #include "ir/ops/scatter_ops.h"
 
 #include "base/check.h"
-#include "heddle/error.h"
 #include "ir/ops/common.h"
 #include "ir/ops/families.h"
 #include "ir/ops/host_scalar.h"
@@ -37,15 +36,6 @@ void check_reduction(const InferContext& ctx, std::string_view label) {
 void check_update_dtype(const InferContext& ctx, std::size_t updates, std::string_view label) {
   if (ctx.meta(updates).dtype == ctx.meta(0).dtype) return;
   ctx.fail_dtype(label, text_of(ctx.meta(0).dtype), text_of(ctx.meta(updates).dtype));
-}
-
-std::int64_t resolved_index(const Node& node, std::int64_t index, std::int64_t size) {
-  if (index >= -size && index < size) return index < 0 ? index + size : index;
-  throw IndexError(
-      {.what = std::string(node.op_name()) + ": index out of range",
-       .where = node.location().to_string(),
-       .expected = "at least " + std::to_string(-size) + " and less than " + std::to_string(size),
-       .got = std::to_string(index)});
 }
 
 Literal joined(const Literal& x, const Literal& updates,

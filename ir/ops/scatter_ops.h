@@ -15,10 +15,6 @@ AttrSpec reduction_attr();
 void check_reduction(const InferContext& ctx, std::string_view label);
 void check_update_dtype(const InferContext& ctx, std::size_t updates, std::string_view label);
 
-/// `index` counted from the front of a dimension of `size` elements.
-/// @throws IndexError naming the node's op when it lies outside.
-std::int64_t resolved_index(const Node& node, std::int64_t index, std::int64_t size);
-
 /// x with update p joined into element destinations[p], for p = 0, 1, …: each join rounds to the dtype.
 Literal joined(const Literal& x, const Literal& updates,
                const std::vector<std::int64_t>& destinations, std::string_view reduction);
