@@ -18,7 +18,8 @@ class BoundLibraryCall {
   virtual ~BoundLibraryCall() = default;
   /// Iterations [begin, end) of extent(): the library works single-threaded on its part.
   /// `buffers`: inputs, then outputs, row-major.
-  virtual void run(void* const* buffers, std::int64_t begin, std::int64_t end, void* scratch) const = 0;
+  virtual void run(void* const* buffers, std::int64_t begin, std::int64_t end,
+                   void* scratch) const = 0;
   virtual std::int64_t extent() const { return 1; }
   virtual std::int64_t scratch_bytes() const { return 0; }
 };

@@ -41,8 +41,9 @@ struct NestBuffer {
   Scope scope = Scope::Global;
   bool read = false;
   bool written = false;
-  SymExpr count;     ///< elements; of a Local one it may depend on size parameters
-  std::int64_t max_count = 0;  ///< Local: constant bound if known (then on the stack), else 0: scratch
+  SymExpr count;  ///< elements; of a Local one it may depend on size parameters
+  std::int64_t max_count =
+      0;  ///< Local: constant bound if known (then on the stack), else 0: scratch
 };
 
 struct Stmt;
@@ -52,8 +53,8 @@ using Block = std::vector<Stmt>;
 struct ConstStmt {
   ScalarId result;
   DType dtype;
-  double number = 0;          ///< for floating dtypes
-  std::int64_t integer = 0;   ///< for integers and bool
+  double number = 0;         ///< for floating dtypes
+  std::int64_t integer = 0;  ///< for integers and bool
 };
 
 /// result = op(operands)
@@ -107,7 +108,8 @@ struct StoreStmt {
   ScalarId operand;
   ScalarId mask = kNoScalar;
   std::optional<ir::ReduceOp> combine;
-  bool streaming = false;  ///< larger than the caches and not read soon: non-temporal stores allowed
+  bool streaming =
+      false;  ///< larger than the caches and not read soon: non-temporal stores allowed
 };
 
 /// A reduction carried by a loop: order free within the loop's fixed combination tree.
@@ -172,33 +174,35 @@ struct ContractStmt {
   SymExpr rows;     ///< <= tile_rows
   SymExpr columns;  ///< <= tile_columns
   SymExpr depth;
-  TileOperand a;    ///< rows x depth
-  TileOperand b;    ///< depth x columns
+  TileOperand a;  ///< rows x depth
+  TileOperand b;  ///< depth x columns
   bool accumulate = false;
 };
 
 struct Stmt {
-  std::variant<ConstStmt, ApplyStmt, ConvertStmt, IndexStmt, BindStmt, LoadStmt, StoreStmt, ForStmt, IfStmt,
-               ContractStmt>
+  std::variant<ConstStmt, ApplyStmt, ConvertStmt, IndexStmt, BindStmt, LoadStmt, StoreStmt, ForStmt,
+               IfStmt, ContractStmt>
       node;
 };
 
 /// One kernel.
 struct Nest {
-  std::string name;                  ///< stable and readable: "add_gelu", "softmax"; not part of the key
+  std::string name;  ///< stable and readable: "add_gelu", "softmax"; not part of the key
   std::vector<NestBuffer> buffers;
-  std::uint32_t size_count = 0;      ///< runtime parameters s0 … s(size_count-1), i64
+  std::uint32_t size_count = 0;  ///< runtime parameters s0 … s(size_count-1), i64
   Symbol parallel_axis{Symbol::Kind::Axis, 0};
-  SymExpr parallel_extent = 1;       ///< in size parameters
+  SymExpr parallel_extent = 1;  ///< in size parameters
   Block body;
-  SymExpr work;                      ///< scalar operations of the whole nest, estimated
-  base::Facts facts;                 ///< ranges of the axes, for emitters that simplify
+  SymExpr work;       ///< scalar operations of the whole nest, estimated
+  base::Facts facts;  ///< ranges of the axes, for emitters that simplify
 
   std::uint32_t global_count() const;
 };
 
 /// The nest as text: readable, stable, and (without the name) the structural key of the kernel cache.
 std::string print(const Nest& nest);
+/// print() without the name: equal texts, equal code.
+std::string structural_text(const Nest& nest);
 base::Hash128 structural_key(const Nest& nest);
 /// Every scalar defined once and before use, buffers in range, vector loops not nested, … (N1 …).
 /// HD_CHECK failures: a broken nest is our own mistake.

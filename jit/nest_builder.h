@@ -37,8 +37,8 @@ class NestBuilder {
   /// Opens a loop; statements go into it until end_for().
   void begin_for(Symbol axis, const SymExpr& extent, ForStmt::Kind kind);
   /// Adds a reduction to the innermost open loop; results are usable after end_for().
-  std::vector<Scalar> reduce(ir::ReduceOp op, DType accumulator, std::span<const Scalar> contributions,
-                             ScalarId mask = kNoScalar);
+  std::vector<Scalar> reduce(ir::ReduceOp op, DType accumulator,
+                             std::span<const Scalar> contributions, ScalarId mask = kNoScalar);
   /// Adds a carried value to the innermost open loop (call right after begin_for): the value inside.
   Scalar carry(Scalar initial);
   /// Gives the carried value `current` its next one; returns the result usable after end_for().

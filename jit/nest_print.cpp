@@ -139,6 +139,8 @@ class Printer {
 
 std::string print(const Nest& nest) { return "nest @" + nest.name + Printer(nest).run(); }
 
-base::Hash128 structural_key(const Nest& nest) { return base::hash128(Printer(nest).run()); }
+std::string structural_text(const Nest& nest) { return Printer(nest).run(); }
+
+base::Hash128 structural_key(const Nest& nest) { return base::hash128(structural_text(nest)); }
 
 }  // namespace heddle::jit

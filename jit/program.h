@@ -15,8 +15,8 @@ namespace heddle::jit {
 
 /// A call of a library kernel (oneDNN, cuBLASLt, …) or the user's custom op.
 struct LibraryCall {
-  std::string name;             ///< "matmul", "conv"
-  ir::Attrs attrs;              ///< what the factory needs
+  std::string name;  ///< "matmul", "conv"
+  ir::Attrs attrs;   ///< what the factory needs
   std::vector<ir::TensorMeta> inputs;
   std::vector<ir::TensorMeta> outputs;
 };
@@ -28,8 +28,9 @@ struct ProgramKernel {
 
 /// How one step calls its kernel.
 struct Launch {
-  std::vector<ir::BufferId> buffers;   ///< one for each global buffer of the nest / operand of the library call
-  std::vector<SymExpr> sizes;          ///< nest parameter k in the graph's symbols
+  std::vector<ir::BufferId>
+      buffers;  ///< one for each global buffer of the nest / operand of the library call
+  std::vector<SymExpr> sizes;  ///< nest parameter k in the graph's symbols
 };
 
 /// What a BindStmt's check code means: the message of the IndexError.

@@ -1,0 +1,260 @@
+#include "jit/compile_service.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <pthread.h>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "base/check.h"
+#include "heddle/error.h"
+#include "jit/kernel_cache.h"
+#if HEDDLE_WITH_LLVM
+#include "jit/cpu/llvm/codegen.h"
+#endif
+
+namespace heddle::jit {
+namespace {
+
+/// LLVM recurses over expressions; threads made for it get room.
+constexpr std::size_t kCompileStackBytes = std::size_t{16} << 20;
+
+using Task = std::packaged_task<CpuKernelPtr()>;
+
+std::string environment(const char* name) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? std::string() : std::string(text);
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  if (!text.empty()) std::ofstream(path) << text;
+}
+
+}  // namespace
+
+struct CompileService::State {
+  explicit State(CompileOptions given) : options(std::move(given)) {
+    if (options.dump_folder.empty()) options.dump_folder = environment("HEDDLE_DUMP_DIR");
+    if (options.disk_cache) cache.emplace(options.cache_folder, options.max_cache_bytes);
+#if HEDDLE_WITH_LLVM
+    target = cpu::host_target(options.vector_bytes);
+    key_prefix = "heddle kernel\n" + cpu::codegen_version() + "\n" + target.key() + "\n";
+#endif
+  }
+
+  CpuKernelPtr make(const Nest& nest, const std::string& key);
+  void enqueue(Task task);
+  void work();
+  void stop();
+
+  CompileOptions options;
+  std::optional<KernelCache> cache;
+#if HEDDLE_WITH_LLVM
+  cpu::CodegenTarget target;
+#endif
+  std::string key_prefix;
+
+  std::mutex kernels_mutex;
+  std::unordered_map<std::string, std::shared_future<CpuKernelPtr>> kernels;
+
+  std::atomic<std::uint64_t> compiled{0};
+  std::atomic<std::uint64_t> memory_hits{0};
+  std::atomic<std::uint64_t> disk_hits{0};
+  std::atomic<std::uint64_t> microseconds{0};
+
+  std::mutex queue_mutex;
+  std::condition_variable wake;
+  std::deque<Task> queue;
+  std::vector<pthread_t> threads;
+  std::size_t idle = 0;
+  bool stopping = false;
+};
+
+#if HEDDLE_WITH_LLVM
+namespace {
+
+/// Writes a nest's text before it is compiled and what came of it afterwards, whether it succeeded or
+/// not.
+class Dump {
+ public:
+  Dump(const std::string& folder, const Nest& nest) {
+    std::error_code ignored;
+    std::filesystem::create_directories(folder, ignored);
+    stem_ = folder + "/" + nest.name + "_" + structural_key(nest).hex().substr(0, 8);
+    texts_.want_assembly = !environment("HEDDLE_DUMP_ASM").empty();
+    write_text(stem_ + ".nest", print(nest));
+  }
+  ~Dump() {
+    write_text(stem_ + ".ll", texts_.ir);
+    write_text(stem_ + ".opt.ll", texts_.optimized);
+    write_text(stem_ + ".s", texts_.assembly);
+  }
+  Dump(const Dump&) = delete;
+  Dump& operator=(const Dump&) = delete;
+
+  cpu::CodegenTexts* texts() { return &texts_; }
+
+ private:
+  std::string stem_;
+  cpu::CodegenTexts texts_;
+};
+
+CpuKernelPtr load(const Nest& nest, const std::string& object) {
+  cpu::LoadedObject loaded = cpu::load_object(object);
+  auto kernel = std::make_shared<CpuKernel>();
+  kernel->entry = loaded.entry;
+  kernel->scratch_bytes = scratch_bytes(nest);
+  kernel->code = std::move(loaded.code);
+  return kernel;
+}
+
+}  // namespace
+
+CpuKernelPtr CompileService::State::make(const Nest& nest, const std::string& key) {
+  if (cache) {
+    if (const auto object = cache->find(key)) {
+      try {
+        CpuKernelPtr kernel = load(nest, *object);
+        disk_hits.fetch_add(1);
+        return kernel;
+      } catch (const CompileError&) {
+        // An object that does not link is as good as none.
+      }
+    }
+  }
+  const auto start = std::chrono::steady_clock::now();
+  std::optional<Dump> dump;
+  if (!options.dump_folder.empty()) dump.emplace(options.dump_folder, nest);
+  const std::string object = cpu::compile_object(nest, target, dump ? dump->texts() : nullptr);
+  CpuKernelPtr kernel = load(nest, object);
+  const auto spent = std::chrono::steady_clock::now() - start;
+  compiled.fetch_add(1);
+  microseconds.fetch_add(static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(spent).count()));
+  if (cache) cache->store(key, object);
+  return kernel;
+}
+#else
+CpuKernelPtr CompileService::State::make(const Nest& nest, const std::string&) {
+  throw UnsupportedError({.what = "compiling kernels for the CPU",
+                          .where = nest.name,
+                          .expected = "a build with HEDDLE_WITH_LLVM",
+                          .got = "one without"});
+}
+#endif
+
+void CompileService::State::enqueue(Task task) {
+  const std::lock_guard lock(queue_mutex);
+  queue.push_back(std::move(task));
+  const unsigned processors = std::max(1u, std::thread::hardware_concurrency());
+  const std::size_t most = options.threads != 0 ? options.threads : std::min(4u, processors);
+  if (idle < queue.size() && threads.size() < most) {
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, kCompileStackBytes);
+    pthread_t thread{};
+    const int failed = pthread_create(
+        &thread, &attributes,
+        [](void* state) -> void* {
+          static_cast<State*>(state)->work();
+          return nullptr;
+        },
+        this);
+    pthread_attr_destroy(&attributes);
+    if (failed == 0) threads.push_back(thread);
+    HD_CHECK(!threads.empty(), "a compile thread could not be started");
+  }
+  wake.notify_one();
+}
+
+void CompileService::State::work() {
+  std::unique_lock lock(queue_mutex);
+  while (true) {
+    ++idle;
+    wake.wait(lock, [this] { return stopping || !queue.empty(); });
+    --idle;
+    if (queue.empty()) return;
+    Task task = std::move(queue.front());
+    queue.pop_front();
+    lock.unlock();
+    task();
+    lock.lock();
+  }
+}
+
+void CompileService::State::stop() {
+  {
+    const std::lock_guard lock(queue_mutex);
+    stopping = true;
+  }
+  wake.notify_all();
+  for (pthread_t thread : threads) pthread_join(thread, nullptr);
+}
+
+CompileService::CompileService(CompileOptions options)
+    : state_(std::make_unique<State>(std::move(options))) {}
+
+CompileService::~CompileService() { state_->stop(); }
+
+CompileService& CompileService::shared() {
+  // Never destroyed: kernels are asked for until the process ends.
+  static CompileService* const service = new CompileService;
+  return *service;
+}
+
+CpuKernelPtr CompileService::compile(const Nest& nest) {
+  const std::string key = state_->key_prefix + structural_text(nest);
+  std::promise<CpuKernelPtr> promise;
+  {
+    std::unique_lock lock(state_->kernels_mutex);
+    const auto found = state_->kernels.find(key);
+    if (found != state_->kernels.end()) {
+      const auto future = found->second;
+      lock.unlock();
+      state_->memory_hits.fetch_add(1);
+      return future.get();
+    }
+    state_->kernels.emplace(key, promise.get_future().share());
+  }
+  try {
+    CpuKernelPtr kernel = state_->make(nest, key);
+    promise.set_value(kernel);
+    return kernel;
+  } catch (...) {
+    // Those who wait see the failure; who comes later tries anew.
+    promise.set_exception(std::current_exception());
+    const std::lock_guard lock(state_->kernels_mutex);
+    state_->kernels.erase(key);
+    throw;
+  }
+}
+
+std::shared_future<CpuKernelPtr> CompileService::submit(std::shared_ptr<const Nest> nest) {
+  Task task([this, nest = std::move(nest)] { return compile(*nest); });
+  std::shared_future<CpuKernelPtr> future = task.get_future().share();
+  state_->enqueue(std::move(task));
+  return future;
+}
+
+CompileCounters CompileService::counters() const {
+  return {state_->compiled.load(), state_->memory_hits.load(), state_->disk_hits.load(),
+          state_->microseconds.load()};
+}
+
+std::int64_t CompileService::vector_bytes() const {
+#if HEDDLE_WITH_LLVM
+  return state_->target.vector_bytes;
+#else
+  return 16;
+#endif
+}
+
+}  // namespace heddle::jit

@@ -1,0 +1,144 @@
+#include "jit/cpu/llvm/codegen.h"
+
+#include <algorithm>
+#include <llvm/Config/llvm-config.h>
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Module.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/SmallVectorMemoryBuffer.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Target/TargetMachine.h>
+#include <llvm/TargetParser/Host.h>
+#include <llvm/Transforms/Utils/Cloning.h>
+#include <mutex>
+
+#include "heddle/error.h"
+#include "jit/cpu/llvm/nest_emitter.h"
+
+namespace heddle::jit::cpu {
+namespace {
+
+/// Raised whenever the code generated for a nest changes.
+constexpr int kEmitterVersion = 1;
+
+[[noreturn]] void fail(const std::string& name, const std::string& what) {
+  throw CompileError({.what = "LLVM: " + what, .where = name, .expected = {}, .got = {}});
+}
+
+void initialize_once() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+  });
+}
+
+std::unique_ptr<llvm::TargetMachine> make_machine(const CodegenTarget& target) {
+  const std::string triple = llvm::sys::getProcessTriple();
+  std::string error;
+  const llvm::Target* found = llvm::TargetRegistry::lookupTarget(triple, error);
+  if (found == nullptr) fail(triple, error);
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Standard;
+  return std::unique_ptr<llvm::TargetMachine>(
+      found->createTargetMachine(triple, target.cpu, target.features, options, llvm::Reloc::PIC_,
+                                 llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
+}
+
+/// What the emitter leaves to clean up. Loops are vectorised already, and values are not hoisted: a
+/// wide splat held across a loop would occupy as many registers as it has parts.
+void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager components;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PassBuilder builder(&machine);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(components);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, components, modules);
+  llvm::ModulePassManager passes;
+  llvm::cantFail(builder.parsePassPipeline(
+      passes, "function(simplifycfg,early-cse<memssa>,instcombine,simplifycfg,early-cse)"));
+  passes.run(module, modules);
+}
+
+std::string text_of(const llvm::Module& module) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  module.print(stream, nullptr);
+  return text;
+}
+
+std::string emit_file(llvm::Module& module, llvm::TargetMachine& machine,
+                      llvm::CodeGenFileType type) {
+  llvm::SmallString<0> bytes;
+  llvm::raw_svector_ostream stream(bytes);
+  llvm::legacy::PassManager passes;
+  if (machine.addPassesToEmitFile(passes, stream, nullptr, type))
+    fail(module.getName().str(), "this target emits no such file");
+  passes.run(module);
+  return std::string(bytes.str());
+}
+
+}  // namespace
+
+std::string CodegenTarget::key() const {
+  return cpu + " " + features + " " + std::to_string(vector_bytes);
+}
+
+CodegenTarget host_target(std::int64_t vector_bytes) {
+  CodegenTarget target;
+  target.cpu = llvm::sys::getHostCPUName().str();
+  std::vector<std::string> features;
+  const auto host = llvm::sys::getHostCPUFeatures();
+  for (const auto& feature : host)
+    features.push_back((feature.second ? "+" : "-") + feature.first().str());
+  std::sort(features.begin(), features.end());
+  for (const std::string& feature : features)
+    target.features += (target.features.empty() ? "" : ",") + feature;
+  const auto has = [&](const char* name) { return host.lookup(name); };
+  std::int64_t widest = 16;
+  if (has("avx2") && has("fma")) widest = 32;
+  if (has("avx512f") && has("avx512vl") && has("avx512bw") && has("avx512dq")) widest = 64;
+  target.vector_bytes = vector_bytes == 0 ? widest : std::min(widest, vector_bytes);
+  return target;
+}
+
+std::string codegen_version() {
+  return std::string("llvm ") + LLVM_VERSION_STRING + " emitter " + std::to_string(kEmitterVersion);
+}
+
+std::string compile_object(const Nest& nest, const CodegenTarget& target, CodegenTexts* texts) {
+  initialize_once();
+  const auto machine = make_machine(target);
+  llvm::LLVMContext context;
+  context.setDiscardValueNames(texts == nullptr);
+  llvm::Module module(nest.name, context);
+  module.setTargetTriple(machine->getTargetTriple().str());
+  module.setDataLayout(machine->createDataLayout());
+  llvm::IRBuilder<> builder(context);
+  llvm::FastMathFlags flags;
+  flags.setAllowContract();
+  builder.setFastMathFlags(flags);
+  NestEmitter(nest, target, builder, module).emit();
+  if (texts != nullptr) texts->ir = text_of(module);
+  std::string problem;
+  llvm::raw_string_ostream stream(problem);
+  if (llvm::verifyModule(module, &stream)) fail(nest.name, problem + "\n" + text_of(module));
+  optimize(module, *machine);
+  if (texts != nullptr) {
+    texts->optimized = text_of(module);
+    if (texts->want_assembly) {
+      const auto copy = llvm::CloneModule(module);
+      texts->assembly = emit_file(*copy, *machine, llvm::CodeGenFileType::AssemblyFile);
+    }
+  }
+  return emit_file(module, *machine, llvm::CodeGenFileType::ObjectFile);
+}
+
+}  // namespace heddle::jit::cpu

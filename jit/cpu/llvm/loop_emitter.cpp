@@ -1,0 +1,398 @@
+// Loops and reductions.
+#include <algorithm>
+#include <limits>
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/DerivedTypes.h>
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/MDBuilder.h>
+#include <llvm/IR/Module.h>
+#include <unordered_set>
+
+#include "base/check.h"
+#include "jit/cpu/llvm/loop_shape.h"
+#include "jit/cpu/llvm/nest_emitter.h"
+
+namespace heddle::jit::cpu {
+namespace {
+
+using ir::ReduceOp;
+using llvm::Value;
+
+/// A loop of this constant extent is written out when it asks to be unrolled.
+constexpr std::int64_t kMostUnrolled = 32;
+
+bool is_arg(ReduceOp op) { return op == ReduceOp::ArgMax || op == ReduceOp::ArgMin; }
+
+std::int64_t lowest_integer(DType dtype) {
+  if (!is_signed(dtype)) return 0;
+  return std::numeric_limits<std::int64_t>::min() >> (64 - 8 * size_of(dtype));
+}
+
+std::int64_t highest_integer(DType dtype) {
+  if (dtype == DType::Bool) return 1;
+  if (dtype == DType::U8) return 255;
+  return ~lowest_integer(dtype);
+}
+
+std::vector<int> lane_range(unsigned first, unsigned count) {
+  std::vector<int> lanes(count);
+  for (unsigned k = 0; k < count; ++k) lanes[k] = static_cast<int>(first + k);
+  return lanes;
+}
+
+bool pure_operands(const Stmt& statement, std::vector<ScalarId>& operands,
+                   std::vector<const SymExpr*>& indices) {
+  if (const auto* apply = std::get_if<ApplyStmt>(&statement.node)) {
+    operands = apply->operands;
+  } else if (const auto* convert = std::get_if<ConvertStmt>(&statement.node)) {
+    operands = {convert->operand};
+  } else if (const auto* index = std::get_if<IndexStmt>(&statement.node)) {
+    indices = {&index->index};
+  } else if (const auto* load = std::get_if<LoadStmt>(&statement.node)) {
+    indices = {&load->index};
+    if (load->mask != kNoScalar) return false;
+  } else {
+    return std::holds_alternative<ConstStmt>(statement.node);
+  }
+  return true;
+}
+
+/// The scalars and temporaries that a statement defines.
+void collect_definitions(const Stmt& statement, std::unordered_set<ScalarId>& scalars,
+                         std::vector<Symbol>& temps) {
+  std::visit(
+      [&](const auto& s) {
+        using T = std::decay_t<decltype(s)>;
+        if constexpr (std::is_same_v<T, BindStmt>) {
+          temps.push_back(s.symbol);
+        } else if constexpr (std::is_same_v<T, ForStmt>) {
+          for (const LoopReduction& r : s.reductions)
+            scalars.insert(r.results.begin(), r.results.end());
+          for (const LoopCarried& c : s.carried) scalars.insert(c.result);
+        } else if constexpr (requires { s.result; }) {
+          scalars.insert(s.result);
+        }
+      },
+      statement.node);
+}
+
+}  // namespace
+
+void NestEmitter::when(Value* condition, const std::function<void()>& body, bool unlikely) {
+  auto* then = llvm::BasicBlock::Create(b_.getContext(), "then", function_);
+  auto* after = llvm::BasicBlock::Create(b_.getContext(), "after", function_);
+  llvm::MDNode* weights =
+      unlikely ? llvm::MDBuilder(b_.getContext()).createBranchWeights(1, 2000) : nullptr;
+  b_.CreateCondBr(condition, then, after, weights);
+  b_.SetInsertPoint(then);
+  body();
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+}
+
+NestEmitter::Values NestEmitter::loop(Value* from, Value* limit, std::int64_t step,
+                                      const Values& initials,
+                                      const std::function<Values(Value*, const Values&)>& body) {
+  const auto* first = llvm::dyn_cast<llvm::ConstantInt>(from);
+  const auto* last = llvm::dyn_cast<llvm::ConstantInt>(limit);
+  if (first != nullptr && last != nullptr && first->getSExtValue() >= last->getSExtValue())
+    return initials;
+
+  llvm::BasicBlock* before = b_.GetInsertBlock();
+  auto* head = llvm::BasicBlock::Create(b_.getContext(), "loop", function_);
+  auto* after = llvm::BasicBlock::Create(b_.getContext(), "loop.end", function_);
+  b_.CreateCondBr(b_.CreateICmpSLT(from, limit), head, after);
+  b_.SetInsertPoint(head);
+  llvm::PHINode* i = b_.CreatePHI(b_.getInt64Ty(), 2);
+  i->addIncoming(from, before);
+  Values currents;
+  for (Value* initial : initials) {
+    llvm::PHINode* phi = b_.CreatePHI(initial->getType(), 2);
+    phi->addIncoming(initial, before);
+    currents.push_back(phi);
+  }
+  const Values nexts = body(i, currents);
+  llvm::BasicBlock* latch = b_.GetInsertBlock();
+  Value* next = b_.CreateNSWAdd(i, b_.getInt64(static_cast<std::uint64_t>(step)));
+  i->addIncoming(next, latch);
+  b_.CreateCondBr(b_.CreateICmpSLT(next, limit), head, after);
+  b_.SetInsertPoint(after);
+  Values results;
+  for (std::size_t k = 0; k < initials.size(); ++k) {
+    llvm::cast<llvm::PHINode>(currents[k])->addIncoming(nexts[k], latch);
+    llvm::PHINode* phi = b_.CreatePHI(initials[k]->getType(), 2);
+    phi->addIncoming(initials[k], before);
+    phi->addIncoming(nexts[k], latch);
+    results.push_back(phi);
+  }
+  return results;
+}
+
+void NestEmitter::operator()(const ForStmt& s) {
+  if (s.kind != ForStmt::Kind::Vector) return serial_loop(s);
+  if (analyse(s).needs_scalar) return serial_loop(s);
+  vector_loop(s);
+}
+
+void NestEmitter::serial_loop(const ForStmt& s) {
+  Values state = initial_state(s, lanes_);
+  const auto extent = s.extent.as_constant();
+  if (s.kind == ForStmt::Kind::Unroll && extent && *extent <= kMostUnrolled) {
+    for (std::int64_t k = 0; k < *extent; ++k)
+      state = run_body(s, b_.getInt64(static_cast<std::uint64_t>(k)), state);
+  } else {
+    state = loop(b_.getInt64(0), scalar_index(s.extent), 1, state,
+                 [&](Value* i, const Values& current) { return run_body(s, i, current); });
+  }
+  define_results(s, state);
+}
+
+void NestEmitter::vector_loop(const ForStmt& s) {
+  const unsigned width = main_width(analyse(s), s, base_lanes_);
+  Value* extent = scalar_index(s.extent);
+  hoist_uniform(s);
+  vector_axis_ = s.axis;
+  const auto run = [&](unsigned lanes, bool masked) {
+    return [this, &s, extent, lanes, masked](Value* i, const Values& current) {
+      lanes_ = lanes;
+      vector_base_ = i;
+      if (masked) {
+        Value* left = b_.CreateTrunc(b_.CreateSub(extent, i), b_.getInt32Ty());
+        llvm::SmallVector<llvm::Constant*, 16> lane;
+        for (unsigned k = 0; k < lanes; ++k) lane.push_back(b_.getInt32(k));
+        active_ = b_.CreateICmpSLT(llvm::ConstantVector::get(lane), widened(left, lanes));
+      }
+      llvm::SmallVector<llvm::Constant*, 128> lane;
+      for (unsigned k = 0; k < lanes; ++k) lane.push_back(b_.getInt64(k));
+      Value* axis = b_.CreateNSWAdd(widened(i, lanes), llvm::ConstantVector::get(lane));
+      Values next = run_body(s, axis, current);
+      lanes_ = 0;
+      active_ = nullptr;
+      return next;
+    };
+  };
+  // What is left over fits 32 bits only below the main width, so the tail starts there.
+  Value* main_limit = b_.CreateAnd(extent, b_.getInt64(~static_cast<std::uint64_t>(width - 1)));
+  Values state = initial_state(s, width);
+  state = loop(b_.getInt64(0), main_limit, width, state, run(width, false));
+  state = narrow_state(s, state, base_lanes_);
+  state = loop(main_limit, extent, base_lanes_, state, run(base_lanes_, true));
+  state = narrow_state(s, state, 0);
+  hoisted_.clear();
+  define_results(s, state);
+}
+
+void NestEmitter::hoist_uniform(const ForStmt& s) {
+  std::unordered_set<ScalarId> inside;
+  std::vector<Symbol> temps{s.axis};
+  Value* runs = nullptr;
+  for (const Stmt& statement : *s.body) {
+    std::vector<ScalarId> operands;
+    std::vector<const SymExpr*> indices;
+    bool uniform = pure_operands(statement, operands, indices);
+    for (ScalarId id : operands) uniform = uniform && inside.count(id) == 0;
+    for (const SymExpr* index : indices)
+      for (Symbol temp : temps) uniform = uniform && !index->mentions(temp);
+    const auto* load = std::get_if<LoadStmt>(&statement.node);
+    if (uniform && load != nullptr && nest_.buffers[load->buffer].written) uniform = false;
+    if (!uniform) {
+      collect_definitions(statement, inside, temps);
+      continue;
+    }
+    if (load == nullptr) {
+      std::visit(*this, statement.node);
+    } else {
+      // Nothing may be read for a loop that does not run.
+      if (runs == nullptr) runs = b_.CreateICmpSGT(scalar_index(s.extent), b_.getInt64(0));
+      Value* address = element_address(load->buffer, index_value(load->index));
+      dtypes_[load->result] = load->dtype;
+      define(load->result, load_scalar(nest_.buffers[load->buffer], address, runs));
+    }
+    hoisted_.push_back(&statement);
+  }
+}
+
+NestEmitter::Values NestEmitter::run_body(const ForStmt& s, Value* axis, const Values& state) {
+  symbols_[s.axis] = axis;
+  std::size_t reduced = 0;
+  for (const LoopReduction& r : s.reductions)
+    reduced += static_cast<std::size_t>(ir::width_of(r.op));
+  for (std::size_t k = 0; k < s.carried.size(); ++k) {
+    dtypes_[s.carried[k].current] = s.carried[k].dtype;
+    define(s.carried[k].current, state[reduced + k]);
+  }
+  block(*s.body);
+  Values next;
+  std::size_t place = 0;
+  const bool vector = s.kind == ForStmt::Kind::Vector && lanes_ != 0;
+  for (const LoopReduction& r : s.reductions) {
+    const auto width = static_cast<std::size_t>(ir::width_of(r.op));
+    Value* mask = nullptr;
+    if (vector) {
+      mask = lane_mask(r.mask);
+    } else if (r.mask != kNoScalar) {
+      mask = widened(value(r.mask), lanes_);
+    }
+    const Values current(state.begin() + static_cast<std::ptrdiff_t>(place),
+                         state.begin() + static_cast<std::ptrdiff_t>(place + width));
+    for (Value* v : accumulate(r, current, mask)) next.push_back(v);
+    place += width;
+  }
+  for (const LoopCarried& c : s.carried)
+    next.push_back(widened(value(c.next), lanes_of(state[place++])));
+  return next;
+}
+
+NestEmitter::Values NestEmitter::initial_state(const ForStmt& s, unsigned lanes) {
+  Values state;
+  for (const LoopReduction& r : s.reductions)
+    for (Value* v : identity(r, lanes)) state.push_back(v);
+  for (const LoopCarried& c : s.carried) state.push_back(widened(value(c.initial), lanes));
+  return state;
+}
+
+NestEmitter::Values NestEmitter::identity(const LoopReduction& r, unsigned lanes) {
+  const auto number = [&](double real, std::int64_t integer) {
+    return scalars_.constant(r.dtype, real, integer, lanes);
+  };
+  const double infinity = std::numeric_limits<double>::infinity();
+  const auto lowest = [&] { return number(-infinity, lowest_integer(r.dtype)); };
+  const auto highest = [&] { return number(infinity, highest_integer(r.dtype)); };
+  const auto no_index = [&] {
+    return scalars_.constant(DType::I64, 0, std::numeric_limits<std::int64_t>::max(), lanes);
+  };
+  switch (r.op) {
+    case ReduceOp::Sum:
+    case ReduceOp::Or:
+      return {number(0, 0)};
+    case ReduceOp::Prod:
+    case ReduceOp::And:
+      return {number(1, 1)};
+    case ReduceOp::Max:
+      return {lowest()};
+    case ReduceOp::Min:
+      return {highest()};
+    case ReduceOp::ArgMax:
+      return {lowest(), no_index()};
+    case ReduceOp::ArgMin:
+      return {highest(), no_index()};
+    case ReduceOp::Welford:
+      // All lanes count alike unless a mask tells them apart.
+      return {number(0, 0), number(0, 0),
+              scalars_.constant(r.dtype, 0, 0, r.mask == kNoScalar ? 0 : lanes)};
+  }
+  return {};
+}
+
+NestEmitter::Values NestEmitter::accumulate(const LoopReduction& r, const Values& state,
+                                            Value* mask) {
+  const unsigned lanes = lanes_of(state[0]);
+  Values given;
+  for (ScalarId id : r.contributions) given.push_back(widened(value(id), lanes));
+  if (r.op == ReduceOp::Welford) return welford_step(state, given[0], mask);
+  if (mask != nullptr) {
+    const Values neutral = identity(r, lanes);
+    for (std::size_t k = 0; k < given.size(); ++k)
+      given[k] = b_.CreateSelect(mask, given[k], neutral[k]);
+  }
+  return combine(r.op, r.dtype, state, given);
+}
+
+NestEmitter::Values NestEmitter::combine(ReduceOp op, DType dtype, const Values& a,
+                                         const Values& b) {
+  const auto apply = [&](ir::ScalarOp scalar) {
+    return Values{scalars_.apply(scalar, dtype, Values{a[0], b[0]})};
+  };
+  if (op == ReduceOp::Sum) return apply(ir::ScalarOp::Add);
+  if (op == ReduceOp::Prod) return apply(ir::ScalarOp::Mul);
+  if (op == ReduceOp::Max) return apply(ir::ScalarOp::Max);
+  if (op == ReduceOp::Min) return apply(ir::ScalarOp::Min);
+  if (op == ReduceOp::And) return apply(ir::ScalarOp::And);
+  if (op == ReduceOp::Or) return apply(ir::ScalarOp::Or);
+  if (is_arg(op)) {
+    const auto better = op == ReduceOp::ArgMax ? ir::ScalarOp::Gt : ir::ScalarOp::Lt;
+    Value* wins = scalars_.apply(better, dtype, Values{b[0], a[0]});
+    Value* ties = scalars_.apply(ir::ScalarOp::Eq, dtype, Values{b[0], a[0]});
+    if (is_floating(dtype)) {
+      Value* a_nan = b_.CreateFCmpUNO(a[0], a[0]);
+      Value* b_nan = b_.CreateFCmpUNO(b[0], b[0]);
+      wins = b_.CreateOr(wins, b_.CreateAnd(b_nan, b_.CreateNot(a_nan)));
+      ties = b_.CreateOr(ties, b_.CreateAnd(a_nan, b_nan));
+    }
+    Value* earlier = b_.CreateICmpSLT(b[1], a[1]);
+    Value* take = b_.CreateOr(wins, b_.CreateAnd(ties, earlier));
+    return {b_.CreateSelect(take, b[0], a[0]), b_.CreateSelect(take, b[1], a[1])};
+  }
+  // Chan's merge of (mean, sum of squared deviations, count).
+  Value* count = b_.CreateFAdd(a[2], b[2]);
+  Value* zero = llvm::Constant::getNullValue(count->getType());
+  Value* share = b_.CreateSelect(b_.CreateFCmpOEQ(count, zero), zero, b_.CreateFDiv(b[2], count));
+  Value* delta = b_.CreateFSub(b[0], a[0]);
+  Value* step = b_.CreateFMul(delta, share);
+  Value* squares =
+      b_.CreateFAdd(b_.CreateFAdd(a[1], b[1]), b_.CreateFMul(b_.CreateFMul(delta, a[2]), step));
+  return {b_.CreateFAdd(a[0], step), squares, count};
+}
+
+NestEmitter::Values NestEmitter::welford_step(const Values& state, Value* x, Value* mask) {
+  const unsigned lanes = lanes_of(x);
+  Value* old_count = mask == nullptr ? state[2] : widened(state[2], lanes);
+  Value* one = llvm::ConstantFP::get(old_count->getType(), 1.0);
+  Value* count = b_.CreateFAdd(old_count, one);
+  Value* part = widened(b_.CreateFDiv(one, count), lanes);
+  Value* delta = b_.CreateFSub(x, state[0]);
+  Value* mean = b_.CreateFAdd(state[0], b_.CreateFMul(delta, part));
+  Value* squares = b_.CreateFAdd(state[1], b_.CreateFMul(delta, b_.CreateFSub(x, mean)));
+  if (mask == nullptr) return {mean, squares, count};
+  return {b_.CreateSelect(mask, mean, state[0]), b_.CreateSelect(mask, squares, state[1]),
+          b_.CreateSelect(mask, count, old_count)};
+}
+
+NestEmitter::Values NestEmitter::narrow(ReduceOp op, DType dtype, Values state, unsigned lanes) {
+  for (Value*& v : state) v = widened(v, lanes_of(state[0]));
+  for (unsigned width = lanes_of(state[0]); width > std::max(lanes, 1u); width /= 2) {
+    Values low;
+    Values high;
+    for (Value* v : state) {
+      if (width == 2) {
+        low.push_back(b_.CreateExtractElement(v, std::uint64_t{0}));
+        high.push_back(b_.CreateExtractElement(v, std::uint64_t{1}));
+      } else {
+        low.push_back(b_.CreateShuffleVector(v, lane_range(0, width / 2)));
+        high.push_back(b_.CreateShuffleVector(v, lane_range(width / 2, width / 2)));
+      }
+    }
+    state = combine(op, dtype, low, high);
+  }
+  return state;
+}
+
+NestEmitter::Values NestEmitter::narrow_state(const ForStmt& s, const Values& state,
+                                              unsigned lanes) {
+  Values result;
+  std::size_t place = 0;
+  for (const LoopReduction& r : s.reductions) {
+    const auto width = static_cast<std::size_t>(ir::width_of(r.op));
+    const Values current(state.begin() + static_cast<std::ptrdiff_t>(place),
+                         state.begin() + static_cast<std::ptrdiff_t>(place + width));
+    for (Value* v : narrow(r.op, r.dtype, current, lanes)) result.push_back(v);
+    place += width;
+  }
+  return result;
+}
+
+void NestEmitter::define_results(const ForStmt& s, const Values& state) {
+  std::size_t place = 0;
+  for (const LoopReduction& r : s.reductions) {
+    for (std::size_t k = 0; k < r.results.size(); ++k) {
+      dtypes_[r.results[k]] = is_arg(r.op) && k == 1 ? DType::I64 : r.dtype;
+      define(r.results[k], state[place++]);
+    }
+  }
+  for (const LoopCarried& c : s.carried) {
+    dtypes_[c.result] = c.dtype;
+    define(c.result, state[place++]);
+  }
+}
+
+}  // namespace heddle::jit::cpu

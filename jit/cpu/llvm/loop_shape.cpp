@@ -1,0 +1,213 @@
+#include "jit/cpu/llvm/loop_shape.h"
+
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+
+namespace heddle::jit::cpu {
+namespace {
+
+using ir::ReduceOp;
+using ir::ScalarOp;
+
+/// Whether `op` on `dtype` is a call for every lane.
+bool calls_lanes(ScalarOp op, DType dtype) {
+  switch (op) {
+    case ScalarOp::Exp:
+    case ScalarOp::Exp2:
+    case ScalarOp::Expm1:
+    case ScalarOp::Log:
+    case ScalarOp::Log2:
+    case ScalarOp::Log1p:
+    case ScalarOp::Sin:
+    case ScalarOp::Cos:
+    case ScalarOp::Tanh:
+    case ScalarOp::Erf:
+    case ScalarOp::Sigmoid:
+      return dtype == DType::F64;
+    case ScalarOp::Tan:
+    case ScalarOp::Asin:
+    case ScalarOp::Acos:
+    case ScalarOp::Atan:
+    case ScalarOp::Sinh:
+    case ScalarOp::Cosh:
+    case ScalarOp::Asinh:
+    case ScalarOp::Acosh:
+    case ScalarOp::Atanh:
+    case ScalarOp::Pow:
+    case ScalarOp::Atan2:
+      return true;
+    case ScalarOp::Rem:
+    case ScalarOp::Mod:
+      return is_floating(dtype) || size_of(dtype) == 8;
+    case ScalarOp::Div:
+      return dtype == DType::I64;
+    default:
+      return false;
+  }
+}
+
+bool is_transcendental(ScalarOp op) { return op >= ScalarOp::Exp && op <= ScalarOp::Sigmoid; }
+
+class Analysis {
+ public:
+  explicit Analysis(const ForStmt& loop) : axis_(loop.axis) {
+    varying_symbols_.insert(loop.axis);
+    block(*loop.body);
+    for (const LoopReduction& r : loop.reductions) reduction(r);
+    finish();
+  }
+
+  LoopShape shape;
+
+  void operator()(const ConstStmt&) {}
+  void operator()(const ApplyStmt& s) {
+    bool varying = false;
+    for (ScalarId id : s.operands) varying = use(id) || varying;
+    if (!varying) return;
+    define(s.result, s.dtype);
+    if (is_transcendental(s.op)) extra_ = std::max(extra_, 1u);
+    shape.calls = shape.calls || calls_lanes(s.op, dtype_of(s));
+  }
+  void operator()(const ConvertStmt& s) {
+    if (use(s.operand)) define(s.result, s.dtype);
+  }
+  void operator()(const IndexStmt& s) {
+    if (varies(s.index)) define(s.result, DType::I64);
+  }
+  void operator()(const BindStmt& s) {
+    if (use(s.operand) || varies(s.low) || varies(s.high)) varying_symbols_.insert(s.symbol);
+    use(s.mask);
+  }
+  void operator()(const LoadStmt& s) {
+    const bool masked = use(s.mask);
+    access(s.index);
+    if (masked || varies(s.index)) define(s.result, s.dtype);
+  }
+  void operator()(const StoreStmt& s) {
+    use(s.operand);
+    use(s.mask);
+    const bool distinct = access(s.index);
+    if (s.combine && !distinct) shape.needs_scalar = true;
+  }
+  void operator()(const ForStmt& s) {
+    shape.nested = true;
+    for (const LoopCarried& c : s.carried) {
+      use(c.initial);
+      define(c.current, c.dtype);
+    }
+    block(*s.body);
+    for (const LoopReduction& r : s.reductions) {
+      reduction(r);
+      for (ScalarId id : r.results) define(id, r.dtype);
+    }
+    for (const LoopCarried& c : s.carried) {
+      use(c.next);
+      define(c.result, c.dtype);
+    }
+  }
+  void operator()(const IfStmt&) {}
+  void operator()(const ContractStmt&) {}
+
+ private:
+  DType dtype_of(const ApplyStmt& s) const {
+    const auto found = values_.find(s.operands.back());
+    return found == values_.end() ? s.dtype : found->second.dtype;
+  }
+
+  void block(const Block& statements) {
+    for (const Stmt& statement : statements) {
+      ++now_;
+      std::visit(*this, statement.node);
+    }
+  }
+
+  bool varies(const SymExpr& expr) const {
+    std::vector<Symbol> symbols;
+    expr.collect_symbols(symbols);
+    return std::any_of(symbols.begin(), symbols.end(),
+                       [&](Symbol s) { return varying_symbols_.count(s) != 0; });
+  }
+
+  /// Notes how lanes address memory; true if every lane has an element of its own for certain.
+  bool access(const SymExpr& index) {
+    if (!varies(index)) return false;
+    const auto linear = index.linear_in(axis_);
+    if (!linear || varies(linear->rest)) {
+      shape.gathers = true;
+      return false;
+    }
+    const auto step = linear->coefficient.as_constant();
+    if (!step || (*step != 1 && *step != -1)) shape.gathers = true;
+    return step && *step != 0;
+  }
+
+  void reduction(const LoopReduction& r) {
+    for (ScalarId id : r.contributions) use(id);
+    use(r.mask);
+    accumulators_ += static_cast<unsigned>(ir::width_of(r.op));
+    const bool arg = r.op == ReduceOp::ArgMax || r.op == ReduceOp::ArgMin;
+    if (arg || size_of(r.dtype) == 8) shape.wide = true;
+  }
+
+  /// Notes a use; whether the value differs between lanes.
+  bool use(ScalarId id) {
+    const auto found = values_.find(id);
+    if (found == values_.end()) return false;
+    found->second.last_use = now_;
+    return true;
+  }
+
+  void define(ScalarId id, DType dtype) {
+    values_[id] = Range{dtype, now_, now_};
+    ++shape.operations;
+    if (size_of(dtype) == 8) shape.wide = true;
+  }
+
+  void finish() {
+    std::vector<int> change(now_ + 2, 0);
+    for (const auto& [id, range] : values_) {
+      ++change[range.defined];
+      --change[range.last_use];
+    }
+    int live = 0;
+    int most = 0;
+    for (int delta : change) most = std::max(most, live += delta);
+    shape.live = static_cast<unsigned>(most) + extra_ + accumulators_;
+  }
+
+  struct Range {
+    DType dtype;
+    unsigned defined;
+    unsigned last_use;
+  };
+  Symbol axis_;
+  std::set<Symbol> varying_symbols_;
+  std::unordered_map<ScalarId, Range> values_;
+  unsigned now_ = 0;
+  unsigned extra_ = 0;
+  unsigned accumulators_ = 0;
+};
+
+}  // namespace
+
+LoopShape analyse(const ForStmt& loop) { return Analysis(loop).shape; }
+
+unsigned main_width(const LoopShape& shape, const ForStmt& loop, unsigned base_lanes) {
+  unsigned vectors = 8;
+  if (shape.live > 4) vectors = 4;
+  if (shape.live > 8) vectors = 2;
+  if (shape.live > 14) vectors = 1;
+  // Little work for each element: memory sets the pace.
+  if (shape.operations <= 3) vectors = std::min(vectors, 4u);
+  if (shape.wide) vectors = std::max(1u, vectors / 2);
+  if (shape.nested) vectors = std::min(vectors, 4u);
+  if (shape.gathers) vectors = std::min(vectors, 2u);
+  if (shape.calls) vectors = 1;
+  if (const auto extent = loop.extent.as_constant()) {
+    while (vectors > 1 && *extent < static_cast<std::int64_t>(vectors * base_lanes)) vectors /= 2;
+  }
+  return vectors * base_lanes;
+}
+
+}  // namespace heddle::jit::cpu

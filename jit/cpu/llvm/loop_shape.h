@@ -1,0 +1,23 @@
+// What a vector loop's body looks like, and the width to emit it with.
+#pragma once
+
+#include "jit/nest.h"
+
+namespace heddle::jit::cpu {
+
+struct LoopShape {
+  unsigned live = 0;          ///< most vector values live at once
+  unsigned operations = 0;    ///< statements whose value differs between lanes
+  bool wide = false;          ///< computes with 64-bit elements
+  bool gathers = false;       ///< addresses memory other than contiguously or uniformly
+  bool calls = false;         ///< calls a function for every lane
+  bool nested = false;        ///< has loops inside
+  bool needs_scalar = false;  ///< lanes may store to one element: to be emitted as a serial loop
+};
+
+LoopShape analyse(const ForStmt& loop);
+
+/// Elements of an iteration of the main loop: `base_lanes` times 1, 2, 4 or 8.
+unsigned main_width(const LoopShape& shape, const ForStmt& loop, unsigned base_lanes);
+
+}  // namespace heddle::jit::cpu

@@ -1,0 +1,126 @@
+// A nest as one LLVM function.
+//
+// A vector loop is emitted as a main loop over `width` elements at a time, each scalar of its body one
+// IR vector of that many lanes (several machine vectors in flight), and a tail of `base_lanes` under a
+// mask. Values that are the same for all lanes stay scalars until an operation mixes them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "jit/cpu/llvm/codegen.h"
+#include "jit/cpu/llvm/scalar_emitter.h"
+#include "jit/nest.h"
+
+namespace llvm {
+class BasicBlock;
+class Function;
+}  // namespace llvm
+
+namespace heddle::jit::cpu {
+
+inline constexpr const char* kEntryName = "heddle_kernel";
+
+class NestEmitter {
+ public:
+  NestEmitter(const Nest& nest, const CodegenTarget& target, llvm::IRBuilderBase& builder,
+              llvm::Module& module);
+  void emit();
+
+  void operator()(const ConstStmt& s);
+  void operator()(const ApplyStmt& s);
+  void operator()(const ConvertStmt& s);
+  void operator()(const IndexStmt& s);
+  void operator()(const BindStmt& s);
+  void operator()(const LoadStmt& s);
+  void operator()(const StoreStmt& s);
+  void operator()(const ForStmt& s);
+  void operator()(const IfStmt& s);
+  void operator()(const ContractStmt& s);
+
+ private:
+  using Values = std::vector<llvm::Value*>;
+
+  /// How the lanes of a vector loop address a buffer.
+  struct Access {
+    enum class Kind : std::uint8_t { Uniform, Contiguous, Reversed, General } kind;
+    llvm::Value* index;  ///< scalar; of lane 0 for Contiguous and Reversed; a vector for General
+  };
+
+  // nest_emitter.cpp: the function around the body, statements, memory.
+  void emit_prologue();
+  void emit_locals();
+  void block(const Block& statements);
+  llvm::Value* value(ScalarId id) const;
+  void define(ScalarId id, llvm::Value* v) { values_[id] = v; }
+  /// The operand as wide as the current vector loop's lanes, if `lanes` is not 0.
+  llvm::Value* widened(llvm::Value* v, unsigned lanes);
+  llvm::Value* index_value(const SymExpr& expr);
+  llvm::Value* scalar_index(const SymExpr& expr);
+  bool varies(const SymExpr& expr) const;
+  Access classify(const SymExpr& index);
+  llvm::Value* element_address(NestBufferId buffer, llvm::Value* index);
+  /// Lanes of the current loop that are within its extent and where `mask` holds; null: all of them.
+  llvm::Value* lane_mask(ScalarId mask);
+  llvm::Value* load_scalar(const NestBuffer& buffer, llvm::Value* address, llvm::Value* mask);
+  llvm::Value* load_lanes(const LoadStmt& s, const Access& access);
+  void store_scalar(const StoreStmt& s);
+  void store_lanes(const StoreStmt& s, const Access& access);
+  void write_lanes(const NestBuffer& buffer, const Access& access, llvm::Value* address,
+                   llvm::Value* stored, llvm::Value* mask);
+  llvm::Value* read_lanes(const NestBuffer& buffer, const Access& access, llvm::Value* address,
+                          llvm::Value* mask);
+  void report(llvm::Value* bad, std::int32_t code, llvm::Value* empty);
+
+  // loop_emitter.cpp: loops and reductions.
+  /// for (i = from; i < limit; i += step): `body` gets i and the carried values, gives the next ones.
+  Values loop(llvm::Value* from, llvm::Value* limit, std::int64_t step, const Values& initials,
+              const std::function<Values(llvm::Value*, const Values&)>& body);
+  void when(llvm::Value* condition, const std::function<void()>& body, bool unlikely);
+  void serial_loop(const ForStmt& s);
+  void vector_loop(const ForStmt& s);
+  void hoist_uniform(const ForStmt& s);
+  Values run_body(const ForStmt& s, llvm::Value* axis, const Values& state);
+  Values initial_state(const ForStmt& s, unsigned lanes);
+  Values identity(const LoopReduction& r, unsigned lanes);
+  Values accumulate(const LoopReduction& r, const Values& state, llvm::Value* mask);
+  Values combine(ir::ReduceOp op, DType dtype, const Values& a, const Values& b);
+  Values welford_step(const Values& state, llvm::Value* x, llvm::Value* mask);
+  Values narrow(ir::ReduceOp op, DType dtype, Values state, unsigned lanes);
+  /// Every reduction of `s` narrowed to `lanes`; 0: to a scalar.
+  Values narrow_state(const ForStmt& s, const Values& state, unsigned lanes);
+  void define_results(const ForStmt& s, const Values& state);
+
+  // contract_emitter.cpp
+  struct Tile;
+  void contract_blocks(Tile& tile);
+  void contract_block(Tile& tile, llvm::Value* row, unsigned rows, llvm::Value* column,
+                      unsigned vectors, llvm::Value* column_count);
+  void contract_plain(Tile& tile);
+
+  const Nest& nest_;
+  const CodegenTarget& target_;
+  llvm::IRBuilderBase& b_;
+  llvm::Module& module_;
+  ScalarEmitter scalars_;
+  llvm::Function* function_ = nullptr;
+  llvm::Value* status_ = nullptr;
+  llvm::Value* scratch_ = nullptr;
+  llvm::Value* zeros_ = nullptr;  ///< readable zeros, for loads whose mask is false
+  Values buffers_;
+  std::unordered_map<ScalarId, llvm::Value*> values_;
+  std::unordered_map<ScalarId, DType> dtypes_;
+  std::map<Symbol, llvm::Value*> symbols_;
+  unsigned base_lanes_;  ///< of 32-bit elements in one machine vector
+  unsigned lanes_ = 0;   ///< of the vector loop being emitted; 0 outside
+  Symbol vector_axis_{};
+  llvm::Value* vector_base_ = nullptr;  ///< the axis's value in lane 0
+  llvm::Value* active_ = nullptr;       ///< of the tail: lanes within the extent
+  std::vector<const Stmt*> hoisted_;    ///< emitted before the current vector loop
+};
+
+}  // namespace heddle::jit::cpu

@@ -1,0 +1,485 @@
+#include "jit/cpu/llvm/scalar_emitter.h"
+
+#include <array>
+#include <cmath>
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/DerivedTypes.h>
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/Module.h>
+
+#include "base/check.h"
+#include "base/half.h"
+
+namespace heddle::jit::cpu {
+namespace {
+
+using ir::ScalarOp;
+using llvm::Value;
+using llvm::Intrinsic::ID;
+
+llvm::Type* with_lanes(llvm::Type* element, unsigned lanes) {
+  return lanes == 0 ? element : llvm::FixedVectorType::get(element, lanes);
+}
+
+unsigned bits_of(Value* value) { return value->getType()->getScalarSizeInBits(); }
+
+llvm::Constant* ints(Value* like, std::int64_t value) {
+  return llvm::ConstantInt::getSigned(like->getType(), value);
+}
+llvm::Constant* reals(Value* like, double value) {
+  return llvm::ConstantFP::get(like->getType(), value);
+}
+
+/// The f32 or f64 that a value of `dtype` is computed with: part of a runtime function's name.
+const char* compute_name(DType dtype) { return dtype == DType::F64 ? "f64" : "f32"; }
+
+}  // namespace
+
+unsigned lanes_of(Value* value) {
+  const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(value->getType());
+  return vector == nullptr ? 0 : vector->getNumElements();
+}
+
+ScalarEmitter::ScalarEmitter(llvm::IRBuilderBase& builder, llvm::Module& module, bool avx512)
+    : b_(builder), module_(module), avx512_(avx512) {}
+
+llvm::Type* ScalarEmitter::compute_type(DType dtype, unsigned lanes) {
+  llvm::Type* type = nullptr;
+  if (dtype == DType::F64) {
+    type = b_.getDoubleTy();
+  } else if (is_floating(dtype)) {
+    type = b_.getFloatTy();
+  } else {
+    type = dtype == DType::Bool ? b_.getInt1Ty()
+                                : b_.getIntNTy(static_cast<unsigned>(8 * size_of(dtype)));
+  }
+  return with_lanes(type, lanes);
+}
+
+llvm::Type* ScalarEmitter::storage_type(DType dtype, unsigned lanes) {
+  if (dtype == DType::F32 || dtype == DType::F64) return compute_type(dtype, lanes);
+  return with_lanes(b_.getIntNTy(static_cast<unsigned>(8 * size_of(dtype))), lanes);
+}
+
+Value* ScalarEmitter::from_storage(DType dtype, Value* stored) {
+  const unsigned lanes = lanes_of(stored);
+  switch (dtype) {
+    case DType::Bool:
+      return b_.CreateICmpNE(stored, ints(stored, 0));
+    case DType::F16:
+      return b_.CreateFPExt(b_.CreateBitCast(stored, with_lanes(b_.getHalfTy(), lanes)),
+                            compute_type(dtype, lanes));
+    case DType::BF16: {
+      Value* wide = b_.CreateZExt(stored, with_lanes(b_.getInt32Ty(), lanes));
+      return b_.CreateBitCast(b_.CreateShl(wide, 16), compute_type(dtype, lanes));
+    }
+    default:
+      return stored;
+  }
+}
+
+Value* ScalarEmitter::to_storage(DType dtype, Value* value) {
+  const unsigned lanes = lanes_of(value);
+  switch (dtype) {
+    case DType::Bool:
+      return b_.CreateZExt(value, storage_type(dtype, lanes));
+    case DType::F16:
+      return b_.CreateBitCast(b_.CreateFPTrunc(value, with_lanes(b_.getHalfTy(), lanes)),
+                              storage_type(dtype, lanes));
+    case DType::BF16: {
+      Value* bits = b_.CreateBitCast(value, with_lanes(b_.getInt32Ty(), lanes));
+      Value* odd = b_.CreateAnd(b_.CreateLShr(bits, 16), 1);
+      Value* even = b_.CreateAdd(bits, b_.CreateAdd(odd, ints(bits, 0x7fff)));
+      Value* quiet = b_.CreateOr(bits, ints(bits, 0x400000));
+      Value* rounded = b_.CreateSelect(b_.CreateFCmpUNO(value, value), quiet, even);
+      return b_.CreateTrunc(b_.CreateLShr(rounded, 16), storage_type(dtype, lanes));
+    }
+    default:
+      return value;
+  }
+}
+
+llvm::Constant* ScalarEmitter::constant(DType dtype, double number, std::int64_t integer,
+                                        unsigned lanes) {
+  llvm::Type* type = compute_type(dtype, lanes);
+  if (!is_floating(dtype))
+    return llvm::ConstantInt::getSigned(type, dtype == DType::Bool ? integer != 0 : integer);
+  auto narrow = static_cast<float>(number);
+  if (dtype == DType::F64) return llvm::ConstantFP::get(type, number);
+  if (dtype == DType::F16) narrow = static_cast<float>(base::Half(narrow));
+  if (dtype == DType::BF16) narrow = static_cast<float>(base::BFloat16(narrow));
+  return llvm::ConstantFP::get(type, llvm::APFloat(narrow));
+}
+
+Value* ScalarEmitter::splat(Value* value, unsigned lanes) {
+  return lanes == 0 || lanes_of(value) != 0 ? value : b_.CreateVectorSplat(lanes, value);
+}
+
+Value* ScalarEmitter::convert(Value* value, DType from, DType to) {
+  if (from == to) return value;
+  const unsigned lanes = lanes_of(value);
+  llvm::Type* type = compute_type(to, lanes);
+  if (to == DType::Bool)
+    return is_floating(from) ? b_.CreateFCmpUNE(value, reals(value, 0))
+                             : b_.CreateICmpNE(value, ints(value, 0));
+  if (!is_floating(from) && !is_floating(to))
+    return is_signed(from) ? b_.CreateSExtOrTrunc(value, type) : b_.CreateZExtOrTrunc(value, type);
+  if (!is_floating(to)) {
+    // Clamped to what `to` holds before the conversion, whose result is undefined beyond.
+    const unsigned width = static_cast<unsigned>(8 * size_of(to));
+    const bool is_unsigned = !is_signed(to);
+    const unsigned value_bits = width - (is_unsigned ? 0 : 1);
+    const double low = is_unsigned ? 0 : -std::ldexp(1.0, static_cast<int>(value_bits));
+    const double beyond = std::ldexp(1.0, static_cast<int>(value_bits));
+    const unsigned mantissa = from == DType::F64 ? 53 : 24;
+    const double high =
+        beyond -
+        (value_bits > mantissa ? std::ldexp(1.0, static_cast<int>(value_bits - mantissa)) : 1.0);
+    Value* bounded =
+        b_.CreateSelect(b_.CreateFCmpOLT(value, reals(value, low)), reals(value, low), value);
+    bounded =
+        b_.CreateSelect(b_.CreateFCmpOGT(bounded, reals(value, high)), reals(value, high), bounded);
+    bounded = b_.CreateSelect(b_.CreateFCmpUNO(value, value), reals(value, 0), bounded);
+    Value* wide =
+        b_.CreateFPToSI(bounded, with_lanes(width > 32 ? b_.getInt64Ty() : b_.getInt32Ty(), lanes));
+    Value* result = b_.CreateTrunc(wide, type);
+    if (value_bits <= mantissa) return result;
+    const std::int64_t largest = width == 64 ? INT64_MAX : INT32_MAX;
+    return b_.CreateSelect(b_.CreateFCmpOGE(value, reals(value, beyond)), ints(result, largest),
+                           result);
+  }
+  Value* real = value;
+  llvm::Type* single = with_lanes(b_.getFloatTy(), lanes);
+  if (!is_floating(from)) {
+    llvm::Type* target = to == DType::F64 ? type : single;
+    real = is_signed(from) ? b_.CreateSIToFP(value, target) : b_.CreateUIToFP(value, target);
+  } else if (from == DType::F64) {
+    real = b_.CreateFPTrunc(value, single);
+  } else if (to == DType::F64) {
+    real = b_.CreateFPExt(value, type);
+  }
+  return to == DType::F16 || to == DType::BF16 ? from_storage(to, to_storage(to, real)) : real;
+}
+
+Value* ScalarEmitter::apply(ScalarOp op, DType operand, std::span<Value* const> v) {
+  if (op == ScalarOp::Select) return b_.CreateSelect(v[0], v[1], v[2]);
+  if (op == ScalarOp::Fma) {
+    if (!is_floating(operand)) return b_.CreateAdd(b_.CreateMul(v[0], v[1]), v[2]);
+    return b_.CreateIntrinsic(llvm::Intrinsic::fma, {v[0]->getType()}, {v[0], v[1], v[2]});
+  }
+  if (v.size() == 1) return unary(op, operand, v[0]);
+  if (op >= ScalarOp::Eq && op <= ScalarOp::Ge) return compare(op, operand, v[0], v[1]);
+  if (operand == DType::Bool) return binary_bool(op, v[0], v[1]);
+  return is_floating(operand) ? binary_float(op, operand, v[0], v[1])
+                              : binary_integer(op, operand, v[0], v[1]);
+}
+
+Value* ScalarEmitter::unary(ScalarOp op, DType dtype, Value* a) {
+  if (op == ScalarOp::IsNan)
+    return is_floating(dtype) ? b_.CreateFCmpUNO(a, a) : splat(b_.getFalse(), lanes_of(a));
+  if (op == ScalarOp::IsInf)
+    return is_floating(dtype) ? b_.CreateFCmpOEQ(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, a),
+                                                 llvm::ConstantFP::getInfinity(a->getType()))
+                              : splat(b_.getFalse(), lanes_of(a));
+  return is_floating(dtype) ? unary_float(op, dtype, a) : unary_integer(op, dtype, a);
+}
+
+Value* ScalarEmitter::unary_integer(ScalarOp op, DType dtype, Value* a) {
+  switch (op) {
+    case ScalarOp::Neg:
+      return b_.CreateNeg(a);
+    case ScalarOp::Abs:
+      return is_signed(dtype) ? b_.CreateBinaryIntrinsic(llvm::Intrinsic::abs, a, b_.getFalse())
+                              : a;
+    case ScalarOp::Sign: {
+      Value* positive = b_.CreateZExt(b_.CreateICmpNE(a, ints(a, 0)), a->getType());
+      if (!is_signed(dtype)) return dtype == DType::Bool ? a : positive;
+      return b_.CreateSelect(b_.CreateICmpSLT(a, ints(a, 0)), ints(a, -1), positive);
+    }
+    case ScalarOp::Ceil:
+    case ScalarOp::Floor:
+    case ScalarOp::Round:
+    case ScalarOp::Trunc:
+      return a;
+    case ScalarOp::Not:
+      return b_.CreateNot(a);
+    default:
+      HD_CHECK(false, "no code for " + std::string(name_of(op)) + " on integers");
+      return nullptr;
+  }
+}
+
+Value* ScalarEmitter::unary_float(ScalarOp op, DType dtype, Value* a) {
+  const auto intrinsic = [&](ID id) { return b_.CreateUnaryIntrinsic(id, a); };
+  switch (op) {
+    case ScalarOp::Neg:
+      return b_.CreateFNeg(a);
+    case ScalarOp::Abs:
+      return intrinsic(llvm::Intrinsic::fabs);
+    case ScalarOp::Sign: {
+      Value* negative = b_.CreateSelect(b_.CreateFCmpOLT(a, reals(a, 0)), reals(a, -1), a);
+      return b_.CreateSelect(b_.CreateFCmpOGT(a, reals(a, 0)), reals(a, 1), negative);
+    }
+    case ScalarOp::Ceil:
+      return intrinsic(llvm::Intrinsic::ceil);
+    case ScalarOp::Floor:
+      return intrinsic(llvm::Intrinsic::floor);
+    case ScalarOp::Round:
+      return intrinsic(llvm::Intrinsic::roundeven);
+    case ScalarOp::Trunc:
+      return intrinsic(llvm::Intrinsic::trunc);
+    case ScalarOp::Sqrt:
+      return intrinsic(llvm::Intrinsic::sqrt);
+    case ScalarOp::Rsqrt:
+      return b_.CreateFDiv(reals(a, 1), intrinsic(llvm::Intrinsic::sqrt));
+    case ScalarOp::Reciprocal:
+      return b_.CreateFDiv(reals(a, 1), a);
+    default:
+      break;
+  }
+  const auto slow = [&](Value* x) {
+    return call_lanes(std::string("heddle_") + compute_name(dtype) + "_" + std::string(name_of(op)),
+                      std::array{x});
+  };
+  if (dtype != DType::F64) {
+    VectorMath math(b_, module_, avx512_);
+    if (Value* result = math.apply(op, a, slow)) return result;
+  }
+  return slow(a);
+}
+
+Value* ScalarEmitter::compare(ScalarOp op, DType dtype, Value* a, Value* b) {
+  using P = llvm::CmpInst::Predicate;
+  static constexpr P kFloat[] = {P::FCMP_OEQ, P::FCMP_UNE, P::FCMP_OLT,
+                                 P::FCMP_OLE, P::FCMP_OGT, P::FCMP_OGE};
+  static constexpr P kSigned[] = {P::ICMP_EQ,  P::ICMP_NE,  P::ICMP_SLT,
+                                  P::ICMP_SLE, P::ICMP_SGT, P::ICMP_SGE};
+  static constexpr P kUnsigned[] = {P::ICMP_EQ,  P::ICMP_NE,  P::ICMP_ULT,
+                                    P::ICMP_ULE, P::ICMP_UGT, P::ICMP_UGE};
+  const auto k = static_cast<std::size_t>(op) - static_cast<std::size_t>(ScalarOp::Eq);
+  if (is_floating(dtype)) return b_.CreateFCmp(kFloat[k], a, b);
+  return b_.CreateICmp(is_signed(dtype) ? kSigned[k] : kUnsigned[k], a, b);
+}
+
+Value* ScalarEmitter::maximum(DType dtype, Value* a, Value* b) {
+  if (!is_floating(dtype))
+    return b_.CreateBinaryIntrinsic(
+        is_signed(dtype) ? llvm::Intrinsic::smax : llvm::Intrinsic::umax, a, b);
+  // a > b ? a : b keeps a NaN in b; one in a needs a test, which folds away for a constant.
+  if (llvm::isa<llvm::Constant>(b)) std::swap(a, b);
+  Value* larger = b_.CreateSelect(b_.CreateFCmpOGT(a, b), a, b);
+  return b_.CreateSelect(b_.CreateFCmpUNO(a, a), a, larger);
+}
+
+Value* ScalarEmitter::minimum(DType dtype, Value* a, Value* b) {
+  if (!is_floating(dtype))
+    return b_.CreateBinaryIntrinsic(
+        is_signed(dtype) ? llvm::Intrinsic::smin : llvm::Intrinsic::umin, a, b);
+  if (llvm::isa<llvm::Constant>(b)) std::swap(a, b);
+  Value* smaller = b_.CreateSelect(b_.CreateFCmpOLT(a, b), a, b);
+  return b_.CreateSelect(b_.CreateFCmpUNO(a, a), a, smaller);
+}
+
+Value* ScalarEmitter::binary_float(ScalarOp op, DType dtype, Value* a, Value* b) {
+  switch (op) {
+    case ScalarOp::Add:
+      return b_.CreateFAdd(a, b);
+    case ScalarOp::Sub:
+      return b_.CreateFSub(a, b);
+    case ScalarOp::Mul:
+      return b_.CreateFMul(a, b);
+    case ScalarOp::Div:
+      return b_.CreateFDiv(a, b);
+    case ScalarOp::Max:
+      return maximum(dtype, a, b);
+    case ScalarOp::Min:
+      return minimum(dtype, a, b);
+    case ScalarOp::Mod:
+      return float_modulo(dtype, a, b);
+    case ScalarOp::Pow:
+      return float_power(dtype, a, b);
+    case ScalarOp::Rem:
+    case ScalarOp::Atan2:
+      return call_lanes(
+          std::string("heddle_") + compute_name(dtype) + "_" + std::string(name_of(op)),
+          std::array{a, b});
+    default:
+      HD_CHECK(false, "no code for " + std::string(name_of(op)) + " on floats");
+      return nullptr;
+  }
+}
+
+Value* ScalarEmitter::float_modulo(DType dtype, Value* a, Value* b) {
+  Value* r = binary_float(ScalarOp::Rem, dtype, a, b);
+  Value* zero = reals(r, 0);
+  Value* signs_differ = b_.CreateXor(b_.CreateFCmpOLT(r, zero), b_.CreateFCmpOLT(b, zero));
+  Value* wrong = b_.CreateAnd(b_.CreateFCmpUNE(r, zero), signs_differ);
+  return b_.CreateSelect(wrong, b_.CreateFAdd(r, b), r);
+}
+
+Value* ScalarEmitter::float_power(DType dtype, Value* a, Value* b) {
+  const auto* exponent = llvm::dyn_cast<llvm::Constant>(b);
+  if (exponent != nullptr && lanes_of(b) != 0) exponent = exponent->getSplatValue();
+  if (const auto* value = llvm::dyn_cast_or_null<llvm::ConstantFP>(exponent)) {
+    if (value->isExactlyValue(1.0)) return a;
+    if (value->isExactlyValue(2.0)) return b_.CreateFMul(a, a);
+    if (value->isExactlyValue(3.0)) return b_.CreateFMul(b_.CreateFMul(a, a), a);
+    if (value->isExactlyValue(-1.0)) return b_.CreateFDiv(reals(a, 1), a);
+  }
+  return call_lanes(std::string("heddle_") + compute_name(dtype) + "_pow", std::array{a, b});
+}
+
+Value* ScalarEmitter::binary_bool(ScalarOp op, Value* a, Value* b) {
+  switch (op) {
+    case ScalarOp::Add:
+    case ScalarOp::Or:
+    case ScalarOp::Max:
+      return b_.CreateOr(a, b);
+    case ScalarOp::Mul:
+    case ScalarOp::And:
+    case ScalarOp::Min:
+      return b_.CreateAnd(a, b);
+    case ScalarOp::Sub:
+    case ScalarOp::Xor:
+      return b_.CreateXor(a, b);
+    default:
+      HD_CHECK(false, "no code for " + std::string(name_of(op)) + " on bools");
+      return nullptr;
+  }
+}
+
+Value* ScalarEmitter::binary_integer(ScalarOp op, DType dtype, Value* a, Value* b) {
+  switch (op) {
+    case ScalarOp::Add:
+      return b_.CreateAdd(a, b);
+    case ScalarOp::Sub:
+      return b_.CreateSub(a, b);
+    case ScalarOp::Mul:
+      return b_.CreateMul(a, b);
+    case ScalarOp::Div:
+    case ScalarOp::Mod:
+    case ScalarOp::Rem:
+      return divide_integer(op, dtype, a, b);
+    case ScalarOp::Max:
+      return maximum(dtype, a, b);
+    case ScalarOp::Min:
+      return minimum(dtype, a, b);
+    case ScalarOp::And:
+      return b_.CreateAnd(a, b);
+    case ScalarOp::Or:
+      return b_.CreateOr(a, b);
+    case ScalarOp::Xor:
+      return b_.CreateXor(a, b);
+    case ScalarOp::Shl:
+    case ScalarOp::Shr:
+      return shift(op, dtype, a, b);
+    case ScalarOp::Pow: {
+      Value* result = call_lanes("heddle_i64_pow", std::array{convert(a, dtype, DType::I64),
+                                                              convert(b, dtype, DType::I64)});
+      return convert(result, DType::I64, dtype);
+    }
+    default:
+      HD_CHECK(false, "no code for " + std::string(name_of(op)) + " on integers");
+      return nullptr;
+  }
+}
+
+Value* ScalarEmitter::divide_integer(ScalarOp op, DType dtype, Value* a, Value* b) {
+  const bool has_sign = is_signed(dtype);
+  Value* zero = ints(a, 0);
+  Value* by_zero = b_.CreateICmpEQ(b, zero);
+  Value* by_minus_one = has_sign ? b_.CreateICmpEQ(b, ints(b, -1)) : nullptr;
+  Value* unsafe = has_sign ? b_.CreateOr(by_zero, by_minus_one) : by_zero;
+  Value* divisor = b_.CreateSelect(unsafe, ints(b, 1), b);
+  Value* quotient = nullptr;
+  const unsigned lanes = lanes_of(a);
+  if (lanes != 0 && bits_of(a) < 64) {
+    // The quotient of two integers of 16 (32) bits, rounded to f32 (f64), never reaches the next
+    // integer: truncating it is exact.
+    const DType real = bits_of(a) <= 16 ? DType::F32 : DType::F64;
+    Value* ratio = b_.CreateFDiv(convert(a, dtype, real), convert(divisor, dtype, real));
+    quotient = b_.CreateTrunc(
+        b_.CreateFPToSI(ratio, llvm::FixedVectorType::get(b_.getInt32Ty(), lanes)), a->getType());
+  } else {
+    quotient = has_sign ? b_.CreateSDiv(a, divisor) : b_.CreateUDiv(a, divisor);
+  }
+  if (has_sign) quotient = b_.CreateSelect(by_minus_one, b_.CreateNeg(a), quotient);
+  if (op == ScalarOp::Div) return b_.CreateSelect(by_zero, zero, quotient);
+  Value* rest = b_.CreateSelect(by_zero, zero, b_.CreateSub(a, b_.CreateMul(quotient, b)));
+  if (op == ScalarOp::Rem || !has_sign) return rest;
+  Value* signs_differ = b_.CreateICmpSLT(b_.CreateXor(rest, b), zero);
+  Value* wrong = b_.CreateAnd(b_.CreateICmpNE(rest, zero), signs_differ);
+  return b_.CreateSelect(wrong, b_.CreateAdd(rest, b), rest);
+}
+
+Value* ScalarEmitter::shift(ScalarOp op, DType dtype, Value* a, Value* b) {
+  const std::int64_t width = bits_of(a);
+  Value* too_far = b_.CreateICmpUGE(b, ints(b, width));
+  Value* zero = ints(a, 0);
+  if (op == ScalarOp::Shr && is_signed(dtype))
+    return b_.CreateAShr(a, b_.CreateSelect(too_far, ints(b, width - 1), b));
+  Value* count = b_.CreateSelect(too_far, zero, b);
+  Value* shifted = op == ScalarOp::Shl ? b_.CreateShl(a, count) : b_.CreateLShr(a, count);
+  return b_.CreateSelect(too_far, zero, shifted);
+}
+
+Value* ScalarEmitter::index_floordiv(Value* a, Value* b, bool simple) {
+  const unsigned lanes = lanes_of(a);
+  const auto* constant = llvm::dyn_cast<llvm::Constant>(b);
+  if (constant != nullptr && lanes != 0) constant = constant->getSplatValue();
+  if (const auto* number = llvm::dyn_cast_or_null<llvm::ConstantInt>(constant);
+      number != nullptr && number->getValue().isPowerOf2())
+    return b_.CreateAShr(a, ints(a, static_cast<std::int64_t>(number->getValue().logBase2())));
+  if (lanes != 0) {
+    // Indices stay below 2^51, where the f64 quotient does not reach the next integer.
+    llvm::Type* real = llvm::FixedVectorType::get(b_.getDoubleTy(), lanes);
+    Value* ratio = b_.CreateFDiv(b_.CreateSIToFP(a, real), b_.CreateSIToFP(b, real));
+    return b_.CreateFPToSI(b_.CreateUnaryIntrinsic(llvm::Intrinsic::floor, ratio), a->getType());
+  }
+  Value* divisor = b_.CreateSelect(b_.CreateICmpEQ(b, ints(b, 0)), ints(b, 1), b);
+  if (simple) return b_.CreateUDiv(a, divisor);
+  Value* quotient = b_.CreateSDiv(a, divisor);
+  Value* rest = b_.CreateSub(a, b_.CreateMul(quotient, divisor));
+  Value* below = b_.CreateAnd(b_.CreateICmpNE(rest, ints(a, 0)),
+                              b_.CreateICmpSLT(b_.CreateXor(rest, divisor), ints(a, 0)));
+  return b_.CreateSub(quotient, b_.CreateZExt(below, a->getType()));
+}
+
+Value* ScalarEmitter::call_lanes(const std::string& name, std::span<Value* const> operands) {
+  llvm::Type* element = operands[0]->getType()->getScalarType();
+  llvm::SmallVector<llvm::Type*, 2> parameters(operands.size(), element);
+  auto callee =
+      module_.getOrInsertFunction(name, llvm::FunctionType::get(element, parameters, false));
+  llvm::cast<llvm::Function>(callee.getCallee())->setDoesNotThrow();
+  const unsigned lanes = lanes_of(operands[0]);
+  if (lanes == 0) return b_.CreateCall(callee, llvm::ArrayRef(operands.data(), operands.size()));
+
+  // Spilled to memory, a loop over the lanes, and back.
+  llvm::Function* function = b_.GetInsertBlock()->getParent();
+  llvm::IRBuilder<> entry(&function->getEntryBlock(), function->getEntryBlock().begin());
+  llvm::Type* whole = operands[0]->getType();
+  llvm::SmallVector<Value*, 2> memory;
+  for (Value* operand : operands) {
+    memory.push_back(entry.CreateAlloca(whole));
+    b_.CreateStore(operand, memory.back());
+  }
+  llvm::BasicBlock* before = b_.GetInsertBlock();
+  auto* body = llvm::BasicBlock::Create(b_.getContext(), "lanes", function);
+  auto* after = llvm::BasicBlock::Create(b_.getContext(), "lanes.end", function);
+  b_.CreateBr(body);
+  b_.SetInsertPoint(body);
+  llvm::PHINode* lane = b_.CreatePHI(b_.getInt64Ty(), 2);
+  lane->addIncoming(b_.getInt64(0), before);
+  llvm::SmallVector<Value*, 2> arguments;
+  for (Value* source : memory)
+    arguments.push_back(b_.CreateLoad(element, b_.CreateGEP(element, source, lane)));
+  b_.CreateStore(b_.CreateCall(callee, arguments), b_.CreateGEP(element, memory[0], lane));
+  Value* next = b_.CreateAdd(lane, b_.getInt64(1));
+  lane->addIncoming(next, body);
+  b_.CreateCondBr(b_.CreateICmpULT(next, b_.getInt64(lanes)), body, after);
+  b_.SetInsertPoint(after);
+  return b_.CreateLoad(whole, memory[0]);
+}
+
+}  // namespace heddle::jit::cpu

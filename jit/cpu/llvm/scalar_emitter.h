@@ -1,0 +1,111 @@
+// Scalar instructions as LLVM IR, on single values and on vectors of any width alike.
+//
+// A value of dtype D is computed with as: f32, f16, bf16: float; f64: double; integers: their width;
+// bool: i1. In memory a bool is an i8 of 0 or 1, f16 and bf16 are i16.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "ir/scalar.h"
+
+namespace llvm {
+class Constant;
+class Function;
+class IRBuilderBase;
+class Module;
+class Type;
+class Value;
+}  // namespace llvm
+
+namespace heddle::jit::cpu {
+
+/// Lanes of a type or value: 0 for a scalar.
+unsigned lanes_of(llvm::Value* value);
+
+class ScalarEmitter {
+ public:
+  ScalarEmitter(llvm::IRBuilderBase& builder, llvm::Module& module, bool avx512);
+
+  llvm::Type* compute_type(DType dtype, unsigned lanes);
+  llvm::Type* storage_type(DType dtype, unsigned lanes);
+  /// What was read from memory as a value, and back.
+  llvm::Value* from_storage(DType dtype, llvm::Value* stored);
+  llvm::Value* to_storage(DType dtype, llvm::Value* value);
+
+  llvm::Constant* constant(DType dtype, double number, std::int64_t integer, unsigned lanes = 0);
+  llvm::Value* splat(llvm::Value* value, unsigned lanes);
+  llvm::Value* convert(llvm::Value* value, DType from, DType to);
+  /// `operand`: dtype of the operands (of the second one for Select).
+  llvm::Value* apply(ir::ScalarOp op, DType operand, std::span<llvm::Value* const> operands);
+  llvm::Value* maximum(DType dtype, llvm::Value* a, llvm::Value* b);
+  llvm::Value* minimum(DType dtype, llvm::Value* a, llvm::Value* b);
+  /// floor(a / b) on i64 indices; b = 0 gives an unspecified value. `simple`: a >= 0 and b > 0 are known.
+  llvm::Value* index_floordiv(llvm::Value* a, llvm::Value* b, bool simple);
+
+ private:
+  llvm::Value* unary(ir::ScalarOp op, DType dtype, llvm::Value* a);
+  llvm::Value* unary_float(ir::ScalarOp op, DType dtype, llvm::Value* a);
+  llvm::Value* unary_integer(ir::ScalarOp op, DType dtype, llvm::Value* a);
+  llvm::Value* binary_float(ir::ScalarOp op, DType dtype, llvm::Value* a, llvm::Value* b);
+  llvm::Value* binary_integer(ir::ScalarOp op, DType dtype, llvm::Value* a, llvm::Value* b);
+  llvm::Value* binary_bool(ir::ScalarOp op, llvm::Value* a, llvm::Value* b);
+  llvm::Value* compare(ir::ScalarOp op, DType dtype, llvm::Value* a, llvm::Value* b);
+  llvm::Value* divide_integer(ir::ScalarOp op, DType dtype, llvm::Value* a, llvm::Value* b);
+  llvm::Value* shift(ir::ScalarOp op, DType dtype, llvm::Value* a, llvm::Value* b);
+  llvm::Value* float_modulo(DType dtype, llvm::Value* a, llvm::Value* b);
+  llvm::Value* float_power(DType dtype, llvm::Value* a, llvm::Value* b);
+  /// Calls `name` of the runtime table for every lane, one after the other.
+  llvm::Value* call_lanes(const std::string& name, std::span<llvm::Value* const> operands);
+
+  llvm::IRBuilderBase& b_;
+  llvm::Module& module_;
+  bool avx512_;
+};
+
+/// Vector math: f32 polynomials with stated error bounds, in units in the last place over all floats.
+/// Null when `op` has none (the runtime table's function is called for each lane then).
+class VectorMath {
+ public:
+  VectorMath(llvm::IRBuilderBase& builder, llvm::Module& module, bool avx512)
+      : b_(builder), module_(module), avx512_(avx512) {}
+
+  /// `slow(x)` computes lanes outside the range of a fast path.
+  llvm::Value* apply(ir::ScalarOp op, llvm::Value* x,
+                     const std::function<llvm::Value*(llvm::Value*)>& slow);
+
+ private:
+  llvm::Value* real(double value, llvm::Value* like);
+  llvm::Value* integer(std::int64_t value, llvm::Value* like);
+  llvm::Value* fma(llvm::Value* a, llvm::Value* b, llvm::Value* c);
+  llvm::Value* polynomial(std::span<const double> coefficients, llvm::Value* x);
+  llvm::Value* absolute(llvm::Value* x);
+  llvm::Value* nearest(llvm::Value* x);
+  llvm::Value* to_bits(llvm::Value* x);
+  llvm::Value* from_bits(llvm::Value* x);
+  llvm::Value* copy_sign(llvm::Value* magnitude, llvm::Value* sign);
+  llvm::Value* scale(llvm::Value* x, llvm::Value* exponent);
+  llvm::Value* clamp(llvm::Value* x, double low, double high);
+
+  llvm::Value* exp(llvm::Value* x);
+  llvm::Value* exp2(llvm::Value* x);
+  llvm::Value* expm1(llvm::Value* x);
+  struct Reduced;
+  Reduced reduce_log(llvm::Value* x);
+  llvm::Value* log(llvm::Value* x);
+  llvm::Value* log2(llvm::Value* x);
+  llvm::Value* log1p(llvm::Value* x);
+  llvm::Value* tanh(llvm::Value* x);
+  llvm::Value* sigmoid(llvm::Value* x);
+  llvm::Value* erf(llvm::Value* x);
+  llvm::Value* sine(llvm::Value* x, bool cosine,
+                    const std::function<llvm::Value*(llvm::Value*)>& slow);
+
+  llvm::IRBuilderBase& b_;
+  llvm::Module& module_;
+  bool avx512_;
+};
+
+}  // namespace heddle::jit::cpu
