@@ -72,6 +72,21 @@ TEST(Simplify, joins_quotient_and_remainder) {
   EXPECT_EQ((4 * floordiv(i0, 8) + mod(i0, 4)).simplify({}), 4 * floordiv(i0, 8) + mod(i0, 4));
 }
 
+TEST(Simplify, joins_only_what_vanishes) {
+  const SymExpr sum = 3 * floordiv(i0, 4) + mod(i0, 4);
+  EXPECT_EQ(sum.simplify({}), sum);
+}
+
+TEST(Simplify, a_divisor_of_unknown_sign_keeps_its_remainder) {
+  Facts facts;
+  set_extent(facts, i0, 8);
+  set_extent(facts, i1, 4);
+  facts.set_range(t0.symbol(), -3, 3);
+  const SymbolValues values = {{i0.symbol(), 2}, {i1.symbol(), 1}, {t0.symbol(), -1}};
+  EXPECT_EQ(floordiv(4 * i0 + i1, 4 * t0).simplify(facts).evaluate(values), -3);
+  EXPECT_EQ(mod(4 * i0 + i1, 4 * t0).simplify(facts).evaluate(values), -3);
+}
+
 TEST(Simplify, drops_min_and_max_that_cannot_bind) {
   EXPECT_EQ(min(i0, s0).simplify(loops()), i0);
   EXPECT_EQ(min(i0, s0 - 1).simplify(loops()), i0);
@@ -134,6 +149,9 @@ TEST(ProvablyNonnegative, divisions_min_and_max) {
   EXPECT_TRUE(provably_nonnegative(s0 - min(s0, s1), facts));
   EXPECT_TRUE(provably_nonnegative(max(s0, s1) - s1, facts));
   EXPECT_FALSE(provably_nonnegative(min(s0, s1) - s1, facts));
+  EXPECT_FALSE(provably_nonnegative(floordiv(s0, 4) * 4 - s0, facts));
+  EXPECT_TRUE(provably_nonnegative(floordiv(s0, 4) * 4 - s0 + 3, facts));
+  EXPECT_FALSE(provably_nonnegative(mod(s0, 4) - 1, facts));
   facts.set_range(i0.symbol(), 0, floordiv(s0, 2) - 1);
   EXPECT_TRUE(provably_nonnegative(floordiv(s0, 2) - 1 - i0, facts));
   EXPECT_TRUE(provably_nonnegative(s0 - 1 - 2 * i0 - 1, facts));
