@@ -50,6 +50,8 @@ class NestBuilder {
 
   base::Facts& facts() { return nest_.facts; }
   SymExpr simplify(const SymExpr& expr) const { return expr.simplify(nest_.facts); }
+  /// An unused scalar id, for statements made by hand.
+  ScalarId fresh_scalar() { return next_scalar_++; }
   /// The block being filled; used to splice.
   Nest& nest() { return nest_; }
   Nest finish();

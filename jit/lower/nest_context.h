@@ -35,7 +35,8 @@ class NestContext {
   virtual SymExpr translate(const SymExpr& graph_expr) = 0;
 
   /// Element of operand k, converted by nothing: inlined producer or load. `mask`: read only where true.
-  virtual Scalar operand(std::size_t k, std::span<const SymExpr> index, ScalarId mask = kNoScalar) = 0;
+  virtual Scalar operand(std::size_t k, std::span<const SymExpr> index,
+                         ScalarId mask = kNoScalar) = 0;
   /// Operand k as memory, if it is a buffer seen through affine views (always true for an operand that
   /// wants_memory() named).
   virtual std::optional<AffineOperand> affine(std::size_t k) = 0;

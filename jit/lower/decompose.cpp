@@ -1,0 +1,90 @@
+#include "jit/lower/decompose.h"
+
+#include "base/check.h"
+#include "heddle/error.h"
+#include "ir/op.h"
+#include "jit/lower/nest_context.h"
+
+namespace heddle::jit {
+namespace {
+
+bool is_source(const ir::Node& node) {
+  const std::string_view name = node.op_name();
+  return name == "input" || name == "param" || name == "const";
+}
+
+bool wants_fallback(const ir::Node& node) {
+  const auto found = node.annotations().find("should_fallback");
+  if (found == node.annotations().end()) return false;
+  const bool* flag = std::get_if<bool>(&found->second.value);
+  return flag != nullptr && *flag;
+}
+
+bool library_serves(const ir::Node& node, const LowerOptions& options) {
+  const std::string_view name = node.op().lowering.library;
+  if (name.empty() || options.library_available == nullptr) return false;
+  return options.library_available(name, node);
+}
+
+[[noreturn]] void fail(const ir::Node& node, const char* what) {
+  throw UnsupportedError(
+      {.what = std::string(node.op_name()) + ": " + what, .where = node.location().to_string()});
+}
+
+/// Whether the op's decomposition is asked before its kernel: it may bring the call into the form that the
+/// kernel takes.
+bool asks_decompose(const ir::Node& node, const LowerOptions& options) {
+  const ir::Lowering& ways = node.op().lowering;
+  if (ways.decompose == nullptr) return false;
+  const NodeClass kind = classify(node, options);
+  if (kind == NodeClass::Composite) return true;
+  return (kind == NodeClass::Nest || kind == NodeClass::Library) && !ways.decompose_last;
+}
+
+ir::Graph decompose_once(const ir::Graph& graph, const LowerOptions& options) {
+  using Values = std::vector<ir::Value>;
+  return ir::rewrite(
+      graph, [&](ir::Rewriter& rewriter, const ir::NodePtr& node) -> std::optional<Values> {
+        if (!asks_decompose(*node, options)) return std::nullopt;
+        ir::DecomposeContext context(rewriter.builder(), node, rewriter.map(node->inputs()));
+        Values values = node->op().lowering.decompose(context);
+        if (values.empty()) return std::nullopt;
+        return values;
+      });
+}
+
+}  // namespace
+
+NodeClass classify(const ir::Node& node, const LowerOptions& options) {
+  if (is_source(node)) return NodeClass::Source;
+  const ir::Lowering& ways = node.op().lowering;
+  const bool fallback = wants_fallback(node);
+  if (fallback || options.library) {
+    if (library_serves(node, options)) return NodeClass::Library;
+    if (fallback) fail(node, "should_fallback is set, but there is no library kernel for it");
+  }
+  if (ways.view != nullptr) return NodeClass::View;
+  if (ways.element != nullptr) return NodeClass::Element;
+  if (ways.reduce) return NodeClass::Reduce;
+  if (!ways.nest.empty() && find_recipe(ways.nest) != nullptr) return NodeClass::Nest;
+  if (ways.decompose != nullptr) return NodeClass::Composite;
+  fail(node, "there is no kernel for this operation");
+}
+
+ir::Graph decompose_all(const ir::Graph& graph, const LowerOptions& options) {
+  // A chain of decompositions is short; a longer one is an op that decomposes into itself.
+  constexpr int kMaxRounds = 16;
+  ir::Graph current = graph;
+  for (int round = 0;; ++round) {
+    HD_CHECK(round < kMaxRounds, "decompositions do not end");
+    ir::Graph next = decompose_once(current, options);
+    if (next.identical(current)) break;
+    current = std::move(next);
+  }
+  for (const ir::NodePtr& node : current.nodes())
+    if (classify(*node, options) == NodeClass::Composite)
+      fail(*node, "there is no kernel for this operation");
+  return current;
+}
+
+}  // namespace heddle::jit

@@ -1,0 +1,223 @@
+#include "jit/lower/domain.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "jit/lower/nest_rewrite.h"
+
+namespace heddle::jit {
+namespace {
+
+/// Elements that one iteration of the parallel axis covers.
+constexpr std::int64_t kCpuChunk = 16384;
+constexpr std::int64_t kCudaChunk = 2048;
+/// A row shorter than this wastes vectors: such rows are walked flat, with divisions.
+constexpr std::int64_t kShortRow = 16;
+/// Lanes of a tile when the loop inside it is serial.
+constexpr std::int64_t kLaneTile = 256;
+
+std::int64_t chunk_for(const LowerOptions& options) {
+  return options.target == LowerOptions::Target::Cuda ? kCudaChunk : kCpuChunk;
+}
+
+SymExpr extent_of(const std::vector<AxisRun>& axes) {
+  SymExpr extent = 1;
+  for (const AxisRun& run : axes) extent *= run.extent;
+  return extent;
+}
+
+ir::Dims extents(const std::vector<AxisRun>& axes) {
+  ir::Dims sizes;
+  for (const AxisRun& run : axes) sizes.push_back(run.extent);
+  return sizes;
+}
+
+/// Whether `expr` steps over a whole run of `inner` for each step of `outer`.
+bool walks_as_one(const SymExpr& expr, const AxisRun& outer, const AxisRun& inner,
+                  const base::Facts& facts) {
+  if (!expr.mentions(outer.axis) && !expr.mentions(inner.axis)) return true;
+  const auto by_outer = expr.linear_in(outer.axis);
+  const auto by_inner = expr.linear_in(inner.axis);
+  if (!by_outer || !by_inner) return false;
+  if (by_outer->coefficient.mentions(inner.axis)) return false;
+  return same(by_outer->coefficient, by_inner->coefficient * inner.extent, facts);
+}
+
+/// Replaces `axes` by expressions: their index at row-major `position`.
+void replace_axes(NestBuilder& builder, Block& body, const std::vector<AxisRun>& axes,
+                  const SymExpr& position) {
+  const Index index = delinearize(position, extents(axes), builder.facts());
+  base::SymbolExprs replacements;
+  for (std::size_t k = 0; k < axes.size(); ++k) replacements.emplace(axes[k].axis, index[k]);
+  substitute(body, replacements, builder.facts());
+}
+
+Stmt loop_of(Symbol axis, const SymExpr& extent, ForStmt::Kind kind, Block body) {
+  ForStmt loop;
+  loop.axis = axis;
+  loop.extent = extent;
+  loop.kind = kind;
+  loop.body = std::make_shared<Block>(std::move(body));
+  return Stmt{std::move(loop)};
+}
+
+/// Parallel blocks of `chunk` positions of the flattened axes, a vector loop over each.
+void wrap_flat(NestBuilder& builder, Block body, const std::vector<AxisRun>& axes,
+               std::int64_t chunk) {
+  const SymExpr count = extent_of(axes);
+  const bool one_block = count.is_constant() && count.constant() <= chunk;
+  const SymExpr blocks = one_block ? SymExpr(1) : ceildiv(count, chunk);
+  const Symbol block = builder.new_axis(blocks);
+  const SymExpr start = one_block ? SymExpr(0) : SymExpr(block) * chunk;
+  const SymExpr extent = one_block ? count : min(chunk, count - start);
+  const Symbol lane = builder.new_axis(one_block ? count : SymExpr(chunk));
+  // Positions stay below the count, which divisions need to know.
+  if (axes.size() == 1 || one_block) {
+    replace_axes(builder, body, axes, start + lane);
+  } else {
+    const Symbol position = builder.new_axis(count);
+    replace_axes(builder, body, axes, position);
+    substitute(body, {{position, start + lane}}, builder.facts());
+  }
+  builder.nest().body.push_back(loop_of(lane, extent, ForStmt::Kind::Vector, std::move(body)));
+  builder.set_parallel(block, blocks);
+}
+
+/// Parallel blocks of rows (and, of long rows, of parts), serial over the rows of a block, vector over the
+/// innermost axis.
+void wrap_rows(NestBuilder& builder, Block body, std::vector<AxisRun> axes, std::int64_t chunk) {
+  const AxisRun inner = axes.back();
+  axes.pop_back();
+  const SymExpr rows = extent_of(axes);
+  const bool whole_rows = inner.extent.is_constant() && inner.extent.constant() <= chunk;
+  const SymExpr parts = whole_rows ? SymExpr(1) : ceildiv(inner.extent, chunk);
+  const SymExpr block_rows = max(1, floordiv(chunk, max(inner.extent, 1)));
+  const SymExpr blocks = ceildiv(rows, block_rows);
+  const Symbol parallel = builder.new_axis(blocks * parts);
+  const SymExpr block = whole_rows ? SymExpr(parallel) : floordiv(parallel, parts);
+  const SymExpr part_start = whole_rows ? SymExpr(0) : mod(parallel, parts) * chunk;
+
+  const Symbol row = builder.new_axis(rows);
+  replace_axes(builder, body, axes, row);
+  const Symbol lane = builder.new_axis(inner.extent);
+  const Symbol step = builder.new_axis(block_rows);
+  substitute(body, {{inner.axis, part_start + lane}, {row, block * block_rows + step}},
+             builder.facts());
+  const SymExpr lanes = whole_rows ? inner.extent : min(chunk, inner.extent - part_start);
+  Block row_body;
+  row_body.push_back(loop_of(lane, lanes, ForStmt::Kind::Vector, std::move(body)));
+  const SymExpr steps = min(block_rows, rows - block * block_rows);
+  builder.nest().body.push_back(loop_of(step, steps, ForStmt::Kind::Serial, std::move(row_body)));
+  builder.set_parallel(parallel, blocks * parts);
+}
+
+struct WorkCounter {
+  SymExpr operator()(const ForStmt& s) const { return s.extent * work_of(*s.body); }
+  SymExpr operator()(const IfStmt& s) const { return work_of(*s.body); }
+  SymExpr operator()(const ContractStmt& s) const { return s.rows * s.columns * s.depth; }
+  SymExpr operator()(const ConstStmt&) const { return 0; }
+  SymExpr operator()(const ApplyStmt& s) const {
+    return s.op >= ir::ScalarOp::Exp && s.op <= ir::ScalarOp::Sigmoid ? 8 : 1;
+  }
+  SymExpr operator()(const auto&) const { return 1; }
+};
+
+}  // namespace
+
+std::vector<AxisRun> make_axes(NestBuilder& builder, const ir::Dims& sizes, Index& index) {
+  std::vector<AxisRun> axes;
+  for (const SymExpr& size : sizes) {
+    if (size.is_constant(1)) {
+      index.push_back(0);
+      continue;
+    }
+    axes.push_back({builder.new_axis(size), size});
+    index.push_back(axes.back().axis);
+  }
+  return axes;
+}
+
+std::vector<AxisRun> collapse(NestBuilder& builder, Block& body, std::vector<AxisRun> axes) {
+  if (axes.size() < 2) return axes;
+  const std::vector<SymExpr> expressions = expressions_of(body);
+  base::Facts& facts = builder.facts();
+  base::SymbolExprs gone;
+  std::vector<AxisRun> runs{axes.back()};
+  for (std::size_t k = axes.size() - 1; k-- > 0;) {
+    AxisRun& inner = runs.back();
+    const bool joins =
+        std::all_of(expressions.begin(), expressions.end(), [&](const SymExpr& expr) {
+          return walks_as_one(expr.substitute(gone), axes[k], inner, facts);
+        });
+    if (!joins) {
+      runs.push_back(axes[k]);
+      continue;
+    }
+    gone.emplace(axes[k].axis, SymExpr(0));
+    inner.extent = inner.extent * axes[k].extent;
+    facts.set_range(inner.axis, 0, inner.extent - 1);
+  }
+  std::reverse(runs.begin(), runs.end());
+  if (!gone.empty()) substitute(body, gone, facts);
+  return runs;
+}
+
+void wrap_points(NestBuilder& builder, Block body, std::vector<AxisRun> axes,
+                 const LowerOptions& options) {
+  const std::int64_t chunk = chunk_for(options);
+  if (axes.empty()) {
+    wrap_parallel(builder, std::move(body), axes);
+    return;
+  }
+  const SymExpr& inner = axes.back().extent;
+  const bool short_rows = inner.is_constant() && inner.constant() < kShortRow;
+  if (axes.size() == 1 || short_rows) {
+    wrap_flat(builder, std::move(body), axes, chunk);
+  } else {
+    wrap_rows(builder, std::move(body), std::move(axes), chunk);
+  }
+}
+
+void wrap_parallel(NestBuilder& builder, Block body, const std::vector<AxisRun>& axes) {
+  if (axes.size() == 1) {
+    builder.set_parallel(axes[0].axis, axes[0].extent);
+  } else {
+    const Symbol parallel = builder.new_axis(extent_of(axes));
+    replace_axes(builder, body, axes, parallel);
+    builder.set_parallel(parallel, extent_of(axes));
+  }
+  builder.nest().body = std::move(body);
+}
+
+void wrap_lanes(NestBuilder& builder, Block body, const std::vector<AxisRun>& axes,
+                const LowerOptions&) {
+  HD_CHECK(!axes.empty());
+  const SymExpr& last = axes.back().extent;
+  const bool flat = axes.size() == 1 || (last.is_constant() && last.constant() < kShortRow);
+  if (flat) {
+    wrap_flat(builder, std::move(body), axes, kLaneTile);
+    return;
+  }
+  const AxisRun inner = axes.back();
+  const std::vector<AxisRun> outer(axes.begin(), axes.end() - 1);
+  const SymExpr tiles = ceildiv(inner.extent, kLaneTile);
+  const Symbol parallel = builder.new_axis(extent_of(outer) * tiles);
+  const Symbol row = builder.new_axis(extent_of(outer));
+  const Symbol lane = builder.new_axis(inner.extent);
+  replace_axes(builder, body, outer, row);
+  const bool one_tile = inner.extent.is_constant() && inner.extent.constant() <= kLaneTile;
+  const SymExpr start = one_tile ? SymExpr(0) : mod(parallel, tiles) * kLaneTile;
+  const SymExpr which = one_tile ? SymExpr(parallel) : floordiv(parallel, tiles);
+  substitute(body, {{inner.axis, start + lane}, {row, which}}, builder.facts());
+  const SymExpr lanes = one_tile ? inner.extent : min(kLaneTile, inner.extent - start);
+  builder.nest().body.push_back(loop_of(lane, lanes, ForStmt::Kind::Vector, std::move(body)));
+  builder.set_parallel(parallel, extent_of(outer) * tiles);
+}
+
+SymExpr work_of(const Block& block) {
+  SymExpr work = 0;
+  for (const Stmt& statement : block) work += std::visit(WorkCounter{}, statement.node);
+  return work;
+}
+
+}  // namespace heddle::jit

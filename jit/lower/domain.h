@@ -1,0 +1,40 @@
+// Iteration spaces: unit axes joined into long ones, and loops put around what was emitted with them.
+#pragma once
+
+#include <vector>
+
+#include "jit/lower/index.h"
+#include "jit/nest_builder.h"
+#include "jit/program.h"
+
+namespace heddle::jit {
+
+/// One axis of an iteration space.
+struct AxisRun {
+  Symbol axis;
+  SymExpr extent;
+};
+
+/// Axes for the dimensions of `sizes` that are not 1. `index` gets one entry a dimension.
+std::vector<AxisRun> make_axes(NestBuilder& builder, const ir::Dims& sizes, Index& index);
+
+/// Joins neighbouring axes (outermost first) wherever every expression in `body` walks over them as over
+/// one: an access a*w + b with a in [0, n), b in [0, w) becomes c in [0, n*w). Rewrites `body`.
+std::vector<AxisRun> collapse(NestBuilder& builder, Block& body, std::vector<AxisRun> axes);
+
+/// Puts loops around `body`, which is emitted for one point of `axes` (outermost first): a parallel axis
+/// over blocks of points, a vector loop inside. Becomes the nest's body.
+void wrap_points(NestBuilder& builder, Block body, std::vector<AxisRun> axes,
+                 const LowerOptions& options);
+
+/// Makes the parallel axis run over all points of `axes`, and `body` the nest's.
+void wrap_parallel(NestBuilder& builder, Block body, const std::vector<AxisRun>& axes);
+
+/// Makes tiles of the points of `axes` parallel, with a vector loop over the points of a tile around `body`.
+void wrap_lanes(NestBuilder& builder, Block body, const std::vector<AxisRun>& axes,
+                const LowerOptions& options);
+
+/// Scalar operations that one run of `block` does, loops inside it counted by their extents.
+SymExpr work_of(const Block& block);
+
+}  // namespace heddle::jit

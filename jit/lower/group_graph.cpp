@@ -1,0 +1,191 @@
+#include "jit/lower/group_graph.h"
+
+#include <algorithm>
+#include <queue>
+
+#include "base/check.h"
+#include "jit/lower/kernel_memory.h"
+
+namespace heddle::jit {
+
+GroupGraph::GroupGraph(const ReadAnalysis& reads) : reads_(reads), graph_(reads.graph()) {
+  const std::size_t count = graph_.nodes().size();
+  for (std::uint32_t k = 0; k < count; ++k) {
+    parent_.push_back(k);
+    first_.push_back(k);
+    last_.push_back(k);
+  }
+  next_.resize(count);
+  before_.resize(count);
+  add_data_edges();
+  add_order_edges();
+}
+
+std::uint32_t GroupGraph::find(std::uint32_t k) const {
+  while (parent_[k] != k) k = parent_[k];
+  return k;
+}
+
+std::uint32_t GroupGraph::group_of(const Node* node) const {
+  return reads_.is_owned(node) ? find(graph_.position(node)) : kNoGroup;
+}
+
+std::vector<const Node*> GroupGraph::owners_behind(Value value) const {
+  std::vector<const Node*> owners;
+  std::vector<const Node*> pending{value.node};
+  std::set<const Node*> seen;
+  while (!pending.empty()) {
+    const Node* node = pending.back();
+    pending.pop_back();
+    if (!seen.insert(node).second || graph_.class_of(node) == NodeClass::Source) continue;
+    if (reads_.is_owned(node)) {
+      owners.push_back(node);
+      continue;
+    }
+    for (const Value& input : node->inputs())
+      if (input) pending.push_back(input.node);
+  }
+  return owners;
+}
+
+void GroupGraph::add_data_edges() {
+  for (const Node* node : graph_.nodes()) {
+    if (!reads_.is_owned(node)) continue;
+    const std::uint32_t to = graph_.position(node);
+    for (const Value& input : node->inputs()) {
+      if (!input) continue;
+      for (const Node* owner : owners_behind(input)) {
+        next_[graph_.position(owner)].insert(to);
+        before_[to].insert(graph_.position(owner));
+      }
+    }
+  }
+}
+
+/// `after` of an inlined node binds every kernel that evaluates it; what it names stands for the kernels
+/// that compute it. An edge that data implies adds nothing.
+void GroupGraph::add_order_edges() {
+  std::vector<std::vector<const Node*>> evaluated_by(graph_.nodes().size());
+  for (std::size_t k = graph_.nodes().size(); k-- > 0;) {
+    const Node* node = graph_.nodes()[k];
+    auto& owners = evaluated_by[k];
+    if (reads_.is_owned(node)) owners = {node};
+    for (const Value& input : node->inputs()) {
+      if (!input || reads_.is_owned(input.node)) continue;
+      auto& behind = evaluated_by[graph_.position(input.node)];
+      behind.insert(behind.end(), owners.begin(), owners.end());
+    }
+  }
+  for (const Node* node : graph_.nodes()) {
+    for (const Value& named : node->after()) {
+      if (!graph_.is_live(named.node)) continue;
+      for (const Node* before : owners_behind(named)) {
+        for (const Node* later : evaluated_by[graph_.position(node)]) {
+          if (before == later || depends_on_data(later, before)) continue;
+          const auto edge = std::pair(graph_.position(before), graph_.position(later));
+          weak_.insert(edge);
+          next_[edge.first].insert(edge.second);
+          before_[edge.second].insert(edge.first);
+        }
+      }
+    }
+  }
+}
+
+bool GroupGraph::depends_on_data(const Node* node, const Node* before) const {
+  const std::uint32_t target = graph_.position(before);
+  std::vector<const Node*> pending{node};
+  std::set<const Node*> seen;
+  while (!pending.empty()) {
+    const Node* next = pending.back();
+    pending.pop_back();
+    if (next == before) return true;
+    if (graph_.position(next) < target || !seen.insert(next).second) continue;
+    for (const Value& input : next->inputs())
+      if (input) pending.push_back(input.node);
+  }
+  return false;
+}
+
+bool GroupGraph::has_detour(std::uint32_t from, std::uint32_t to) const {
+  std::vector<std::uint32_t> pending;
+  std::set<std::uint32_t> seen;
+  const auto push = [&](std::uint32_t group) {
+    if (group == from || first_[group] > last_[to] || !seen.insert(group).second) return;
+    pending.push_back(group);
+  };
+  for (const std::uint32_t group : next_[from])
+    if (group != to) push(group);
+  while (!pending.empty()) {
+    const std::uint32_t group = pending.back();
+    pending.pop_back();
+    if (next_[group].count(to) != 0) return true;
+    for (const std::uint32_t after : next_[group])
+      if (after != to) push(after);
+  }
+  return false;
+}
+
+bool GroupGraph::is_ordered(std::uint32_t a, std::uint32_t b) const {
+  return std::any_of(weak_.begin(), weak_.end(), [&](const auto& edge) {
+    const std::uint32_t from = find(edge.first);
+    const std::uint32_t to = find(edge.second);
+    return (from == a && to == b) || (from == b && to == a);
+  });
+}
+
+void GroupGraph::merge(std::uint32_t a, std::uint32_t b) {
+  HD_CHECK(a != b);
+  parent_[b] = a;
+  first_[a] = std::min(first_[a], first_[b]);
+  last_[a] = std::max(last_[a], last_[b]);
+  for (const std::uint32_t group : next_[b]) {
+    before_[group].erase(b);
+    if (group == a) continue;
+    next_[a].insert(group);
+    before_[group].insert(a);
+  }
+  for (const std::uint32_t group : before_[b]) {
+    next_[group].erase(b);
+    if (group == a) continue;
+    before_[a].insert(group);
+    next_[group].insert(a);
+  }
+  next_[a].erase(b);
+  before_[a].erase(b);
+  next_[b].clear();
+  before_[b].clear();
+}
+
+std::vector<std::uint32_t> GroupGraph::order() const {
+  std::vector<std::size_t> waits(parent_.size(), 0);
+  // Last node first: a fused group runs where its last node stood, so that its operands are there.
+  using Item = std::pair<std::uint32_t, std::uint32_t>;
+  std::priority_queue<Item, std::vector<Item>, std::greater<>> ready;
+  std::size_t groups = 0;
+  for (const Node* node : graph_.nodes()) {
+    const std::uint32_t k = graph_.position(node);
+    if (!reads_.is_owned(node) || find(k) != k) continue;
+    ++groups;
+    waits[k] = before_[k].size();
+    if (waits[k] == 0) ready.emplace(last_[k], k);
+  }
+  std::vector<std::uint32_t> order;
+  while (!ready.empty()) {
+    const std::uint32_t group = ready.top().second;
+    ready.pop();
+    order.push_back(group);
+    for (const std::uint32_t after : next_[group])
+      if (--waits[after] == 0) ready.emplace(last_[after], after);
+  }
+  HD_CHECK(order.size() == groups, "a merge made a cycle of groups");
+  return order;
+}
+
+std::vector<std::pair<std::uint32_t, std::uint32_t>> GroupGraph::weak_edges() const {
+  std::set<std::pair<std::uint32_t, std::uint32_t>> edges;
+  for (const auto& [from, to] : weak_) edges.emplace(find(from), find(to));
+  return {edges.begin(), edges.end()};
+}
+
+}  // namespace heddle::jit

@@ -1,0 +1,304 @@
+#include "jit/lower/groups.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/check.h"
+#include "ir/op.h"
+#include "jit/lower/group_graph.h"
+#include "jit/lower/kernel_memory.h"
+#include "jit/lower/nest_context.h"
+
+namespace heddle::jit {
+namespace {
+
+/// Larger kernels compile slowly and spill.
+constexpr std::size_t kMaxNodes = 256;
+/// A reduction of so few rows of so many elements is split over several kernels instead of being fused.
+constexpr std::int64_t kFewRows = 2;
+constexpr std::int64_t kLongRow = 1 << 17;
+/// Independent kernels of at most so many elements share one.
+constexpr std::int64_t kSmallCount = 4096;
+
+std::string region_of(const Node& node) {
+  const auto found = node.annotations().find("compile");
+  if (found == node.annotations().end()) return {};
+  const auto* text = std::get_if<std::string>(&found->second.value);
+  return text == nullptr ? std::string() : *text;
+}
+
+SymExpr count_of(const ir::Dims& dims) { return base::product(dims); }
+
+bool same_count(const ir::Dims& a, const ir::Dims& b) {
+  return same_dims(a, b) || count_of(a) == count_of(b);
+}
+
+bool is_at_most(const SymExpr& count, std::int64_t limit) {
+  return count.is_constant() && count.constant() <= limit;
+}
+bool is_at_least(const SymExpr& count, std::int64_t limit) {
+  return count.is_constant() && count.constant() >= limit;
+}
+
+class Former {
+ public:
+  explicit Former(const ReadAnalysis& reads)
+      : reads_(reads), graph_(reads.graph()), links_(reads), groups_(graph_.nodes().size()) {
+    for (const Node* node : graph_.nodes())
+      if (reads_.is_owned(node)) groups_[graph_.position(node)] = single(node);
+  }
+
+  Grouping run() {
+    if (graph_.options().fuse) {
+      for (const Node* node : graph_.nodes())
+        if (reads_.is_owned(node)) merge_producers(node);
+      merge_readers_of_one_value();
+      merge_small();
+    }
+    return finish();
+  }
+
+ private:
+  Group single(const Node* node) const {
+    Group group;
+    group.nodes = {node};
+    group.root = node;
+    group.domain = reads_.of(node).domain;
+    switch (graph_.class_of(node)) {
+      case NodeClass::Reduce:
+        group.kind = Group::Kind::Row;
+        group.reduced = graph_.reduced_axes(node);
+        break;
+      case NodeClass::Nest:
+        group.kind = Group::Kind::Nest;
+        break;
+      case NodeClass::Library:
+        group.kind = Group::Kind::Library;
+        break;
+      default:
+        group.kind = Group::Kind::Pointwise;
+        break;
+    }
+    return group;
+  }
+
+  /// Tries the groups that `node` reads: recipes first, since nothing else can join them later.
+  void merge_producers(const Node* node) {
+    std::vector<std::uint32_t> producers;
+    for (const Read& read : reads_.of(node).reads) {
+      if (!reads_.is_owned(read.value.node)) continue;
+      const std::uint32_t group = links_.group_of(read.value.node);
+      if (std::find(producers.begin(), producers.end(), group) == producers.end())
+        producers.push_back(group);
+    }
+    const auto rank = [&](std::uint32_t group) {
+      const Group::Kind kind = groups_[group].kind;
+      const int order = kind == Group::Kind::Nest ? 0 : kind == Group::Kind::Row ? 1 : 2;
+      return std::pair(order, -static_cast<std::int64_t>(group));
+    };
+    std::sort(producers.begin(), producers.end(),
+              [&](std::uint32_t a, std::uint32_t b) { return rank(a) < rank(b); });
+    for (const std::uint32_t producer : producers) {
+      const std::uint32_t from = links_.group_of(graph_.nodes()[producer]);
+      const std::uint32_t to = links_.group_of(node);
+      if (from != to) try_merge(from, to);
+    }
+  }
+
+  /// Siblings: groups over one domain that read the same memory.
+  void merge_readers_of_one_value() {
+    std::map<Value, std::vector<const Node*>> readers;
+    for (const Node* node : graph_.nodes()) {
+      if (!reads_.is_owned(node)) continue;
+      for (const Read& read : reads_.of(node).reads) {
+        if (!is_memory(read.value) || read.value.meta().count().is_constant(1)) continue;
+        auto& list = readers[graph_.storage(read.value)];
+        if (list.empty() || list.back() != node) list.push_back(node);
+      }
+    }
+    for (const auto& [value, nodes] : readers) merge_siblings(nodes);
+  }
+
+  void merge_small() {
+    std::vector<const Node*> small;
+    for (const Node* node : graph_.nodes()) {
+      if (!reads_.is_owned(node)) continue;
+      const Group& group = groups_[links_.group_of(node)];
+      if (group.kind == Group::Kind::Pointwise && is_at_most(count_of(group.domain), kSmallCount))
+        small.push_back(node);
+    }
+    merge_siblings(small);
+  }
+
+  void merge_siblings(const std::vector<const Node*>& nodes) {
+    // Each node is tried with a few before it: enough for what models contain, and linear.
+    constexpr std::size_t kWindow = 8;
+    for (std::size_t k = 1; k < nodes.size(); ++k) {
+      for (std::size_t back = 1; back <= std::min(k, kWindow); ++back) {
+        const std::uint32_t a = links_.group_of(nodes[k - back]);
+        const std::uint32_t b = links_.group_of(nodes[k]);
+        if (a != b && same_dims(groups_[a].domain, groups_[b].domain)) try_merge(a, b);
+      }
+    }
+  }
+
+  bool is_memory(Value value) const {
+    return graph_.class_of(value.node) == NodeClass::Source || reads_.is_owned(value.node);
+  }
+
+  bool try_merge(std::uint32_t a, std::uint32_t b) {
+    const Group& first = groups_[a];
+    const Group& second = groups_[b];
+    if (first.nodes.size() + second.nodes.size() > kMaxNodes) return false;
+    if (region_of(*first.nodes[0]) != region_of(*second.nodes[0])) return false;
+    if (links_.is_ordered(a, b)) return false;
+    std::optional<Group> merged = joined(first, second);
+    if (!merged || !reads_fit(*merged, first, second) || !reads_fit(*merged, second, first))
+      return false;
+    if (links_.has_detour(a, b) || links_.has_detour(b, a)) return false;
+    links_.merge(a, b);
+    groups_[a] = std::move(*merged);
+    groups_[b] = {};
+    return true;
+  }
+
+  /// What the two would be together; nothing when their iteration spaces do not fit.
+  std::optional<Group> joined(const Group& a, const Group& b) const {
+    using Kind = Group::Kind;
+    if (a.kind == Kind::Library || b.kind == Kind::Library) return std::nullopt;
+    if (a.kind == Kind::Nest || b.kind == Kind::Nest) return joined_nest(a, b);
+    if (a.kind == Kind::Row || b.kind == Kind::Row) return joined_row(a, b);
+    if (!same_count(a.domain, b.domain)) return std::nullopt;
+    const bool finer = without_ones(a.domain).size() > without_ones(b.domain).size();
+    return with_nodes(finer ? a : b, a, b);
+  }
+
+  std::optional<Group> joined_nest(const Group& a, const Group& b) const {
+    const Group& nest = a.kind == Group::Kind::Nest ? a : b;
+    const Group& other = a.kind == Group::Kind::Nest ? b : a;
+    if (other.kind != Group::Kind::Pointwise || !same_count(nest.domain, other.domain))
+      return std::nullopt;
+    if (!find_recipe(nest.root->op().lowering.nest)->epilogue) return std::nullopt;
+    // The recipe itself must not read what would become its epilogue.
+    for (const Value& operand : reads_.of(nest.root).opaque)
+      for (const Node* owner : links_.owners_behind(operand))
+        if (std::find(other.nodes.begin(), other.nodes.end(), owner) != other.nodes.end())
+          return std::nullopt;
+    return with_nodes(nest, a, b);
+  }
+
+  std::optional<Group> joined_row(const Group& a, const Group& b) const {
+    const Group& row = a.kind == Group::Kind::Row ? a : b;
+    const Group& other = a.kind == Group::Kind::Row ? b : a;
+    for (const Node* node : other.nodes)
+      if (row_role(row, reads_, node) == RowRole::None) return std::nullopt;
+    const bool few_long_rows = is_at_most(count_of(dims_but(row.domain, row.reduced)), kFewRows) &&
+                               is_at_least(count_of(dims_at(row.domain, row.reduced)), kLongRow);
+    if (few_long_rows && &row == &a) return std::nullopt;
+    return with_nodes(row, a, b);
+  }
+
+  Group with_nodes(const Group& shape, const Group& a, const Group& b) const {
+    Group merged = shape;
+    merged.nodes = a.nodes;
+    merged.nodes.insert(merged.nodes.end(), b.nodes.begin(), b.nodes.end());
+    std::sort(merged.nodes.begin(), merged.nodes.end(), [&](const Node* x, const Node* y) {
+      return graph_.position(x) < graph_.position(y);
+    });
+    return merged;
+  }
+
+  /// Whether `readers` read the values of `producers` where `merged` has them at hand.
+  bool reads_fit(const Group& merged, const Group& producers, const Group& readers) const {
+    const std::uint32_t producer = links_.group_of(producers.nodes[0]);
+    for (const Node* node : readers.nodes) {
+      for (const Read& read : reads_.of(node).reads) {
+        if (!reads_.is_owned(read.value.node)) continue;
+        if (links_.group_of(read.value.node) != producer) continue;
+        if (!read_fits(merged, node, read)) return false;
+      }
+    }
+    return true;
+  }
+
+  bool read_fits(const Group& merged, const Node* node, const Read& read) const {
+    const NodeReads& reads = reads_.of(node);
+    if (merged.kind != Group::Kind::Row) {
+      const bool other_output = read.value.node == merged.root && read.value.index != 0;
+      return !other_output && reads_same(reads, read);
+    }
+    const RowRole reader = row_role(merged, reads_, node);
+    const RowRole value = row_role(merged, reads_, read.value.node);
+    if (value == RowRole::Full) return reader != RowRole::Row && reads_same(reads, read);
+    if (reader == RowRole::Row) return reads_same(reads, read);
+    return reads_own_row(merged, reads, read);
+  }
+
+  bool reads_own_row(const Group& merged, const NodeReads& reads, const Read& read) const {
+    const Index point = index_in(merged.domain, reads.domain, reads.axes, reads.facts);
+    const Index row = dims_but(point, merged.reduced);
+    return same(linear_index(read.index, read.value.meta().sizes),
+                linear_index(row, dims_but(merged.domain, merged.reduced)), reads.facts);
+  }
+
+  Grouping finish() {
+    Grouping result;
+    result.group_of.assign(graph_.nodes().size(), kNoGroup);
+    std::map<std::uint32_t, std::uint32_t> numbers;
+    for (const std::uint32_t group : links_.order()) {
+      const auto number = static_cast<std::uint32_t>(result.groups.size());
+      numbers[group] = number;
+      for (const Node* node : groups_[group].nodes) result.group_of[graph_.position(node)] = number;
+      result.groups.push_back(std::move(groups_[group]));
+    }
+    for (const auto& [before, after] : links_.weak_edges())
+      result.weak_edges.emplace_back(numbers.at(before), numbers.at(after));
+    return result;
+  }
+
+  const ReadAnalysis& reads_;
+  const LiveGraph& graph_;
+  GroupGraph links_;
+  std::vector<Group> groups_;  ///< by the node position that names the group
+};
+
+}  // namespace
+
+RowRole row_role(const Group& group, const ReadAnalysis& reads, const Node* node) {
+  const LiveGraph& graph = reads.graph();
+  const ir::Dims& domain = reads.of(node).domain;
+  switch (graph.class_of(node)) {
+    case NodeClass::Reduce: {
+      const bool fits =
+          same_dims(domain, group.domain) && graph.reduced_axes(node) == group.reduced;
+      return fits ? RowRole::Reduce : RowRole::None;
+    }
+    case NodeClass::View:
+    case NodeClass::Element:
+      if (same_count(domain, group.domain)) return RowRole::Full;
+      return same_count(domain, dims_but(group.domain, group.reduced)) ? RowRole::Row
+                                                                       : RowRole::None;
+    default:
+      return RowRole::None;
+  }
+}
+
+Index index_in(const ir::Dims& sizes, const ir::Dims& domain, const Index& index,
+               const base::Facts& facts) {
+  if (same_dims(sizes, domain)) return index;
+  if (same_dims(without_ones(sizes), without_ones(domain))) {
+    Index mapped(sizes.size(), SymExpr(0));
+    std::size_t from = 0;
+    for (std::size_t d = 0; d < sizes.size(); ++d) {
+      if (sizes[d].is_constant(1)) continue;
+      while (domain[from].is_constant(1)) ++from;
+      mapped[d] = index[from++];
+    }
+    return mapped;
+  }
+  return delinearize(linear_index(index, domain).simplify(facts), sizes, facts);
+}
+
+Grouping form_groups(const ReadAnalysis& reads) { return Former(reads).run(); }
+
+}  // namespace heddle::jit

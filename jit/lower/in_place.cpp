@@ -1,0 +1,96 @@
+#include "jit/lower/in_place.h"
+
+#include <map>
+#include <set>
+
+namespace heddle::jit {
+namespace {
+
+/// An access in the order of the text. Axes are named by the depth of their loop, so that accesses of
+/// different loops of the same extents compare.
+struct Access {
+  std::vector<SymExpr> extents;  ///< of the loops around it, outermost first
+  SymExpr index;
+  std::size_t order;
+};
+
+class Accesses {
+ public:
+  explicit Accesses(const Nest& nest) { walk(nest.body); }
+
+  /// Every read of `read` is at the index of the only store to `written`, in equal loops, and before it.
+  /// Since stores hit distinct elements, no other iteration reads there.
+  bool in_step(NestBufferId read, NestBufferId written) const {
+    const auto loads = loads_.find(read);
+    const auto stores = stores_.find(written);
+    if (loads == loads_.end() || stores == stores_.end()) return false;
+    if (stores->second.size() != 1 || blocked_.count(read) || blocked_.count(written)) return false;
+    if (stores_.count(read) != 0 || loads_.count(written) != 0) return false;
+    const Access& store = stores->second[0];
+    for (const Access& load : loads->second) {
+      if (load.order > store.order || !(load.extents == store.extents)) return false;
+      if (!(load.index == store.index)) return false;
+    }
+    return true;
+  }
+
+ private:
+  void walk(const Block& block) {
+    for (const Stmt& statement : block)
+      std::visit([&](const auto& node) { note(node); }, statement.node);
+  }
+  Access access(const SymExpr& index) { return {extents_, index.substitute(by_depth_), next_++}; }
+  void note(const LoadStmt& s) { loads_[s.buffer].push_back(access(s.index)); }
+  void note(const StoreStmt& s) {
+    if (s.combine || s.mask != kNoScalar) blocked_.insert(s.buffer);
+    stores_[s.buffer].push_back(access(s.index));
+  }
+  void note(const ForStmt& s) {
+    constexpr std::uint32_t kDepthAxis = 1u << 24;
+    const auto depth = static_cast<std::uint32_t>(extents_.size());
+    const SymExpr extent = s.extent.substitute(by_depth_);
+    by_depth_.emplace(s.axis, SymExpr::axis(kDepthAxis + depth));
+    extents_.push_back(extent);
+    walk(*s.body);
+    extents_.pop_back();
+    by_depth_.erase(s.axis);
+  }
+  void note(const IfStmt& s) {
+    // Reads and stores under different conditions do not pair.
+    constexpr std::uint32_t kConditionAxis = 1u << 25;
+    extents_.push_back(SymExpr::axis(kConditionAxis + s.condition));
+    walk(*s.body);
+    extents_.pop_back();
+  }
+  void note(const ContractStmt& s) {
+    for (const NestBufferId id : {s.acc, s.a.buffer, s.b.buffer}) blocked_.insert(id);
+  }
+  void note(const auto&) {}
+
+  std::vector<SymExpr> extents_;
+  base::SymbolExprs by_depth_;
+  std::map<NestBufferId, std::vector<Access>> loads_;
+  std::map<NestBufferId, std::vector<Access>> stores_;
+  std::set<NestBufferId> blocked_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::pair<NestBufferId, NestBufferId>> in_place_pairs(const Nest& nest) {
+  const Accesses accesses(nest);
+  std::vector<std::pair<NestBufferId, NestBufferId>> pairs;
+  const std::uint32_t globals = nest.global_count();
+  for (NestBufferId read = 0; read < globals; ++read) {
+    for (NestBufferId written = 0; written < globals; ++written) {
+      const NestBuffer& from = nest.buffers[read];
+      const NestBuffer& to = nest.buffers[written];
+      if (read == written || size_of(from.dtype) != size_of(to.dtype)) continue;
+      if (from.count == to.count && accesses.in_step(read, written))
+        pairs.emplace_back(read, written);
+    }
+  }
+  return pairs;
+}
+
+}  // namespace heddle::jit

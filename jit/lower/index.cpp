@@ -1,0 +1,93 @@
+#include "jit/lower/index.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace heddle::jit {
+
+SymExpr linear_index(std::span<const SymExpr> index, std::span<const SymExpr> sizes) {
+  HD_CHECK(index.size() == sizes.size());
+  SymExpr position = 0;
+  SymExpr stride = 1;
+  for (std::size_t d = sizes.size(); d-- > 0;) {
+    position += index[d] * stride;
+    stride *= sizes[d];
+  }
+  return position;
+}
+
+SymExpr strided_index(std::span<const SymExpr> index, std::span<const SymExpr> strides) {
+  HD_CHECK(index.size() == strides.size());
+  SymExpr position = 0;
+  for (std::size_t d = 0; d < index.size(); ++d) position += index[d] * strides[d];
+  return position;
+}
+
+Index delinearize(const SymExpr& position, std::span<const SymExpr> sizes,
+                  const base::Facts& facts) {
+  Index index(sizes.size(), SymExpr(0));
+  SymExpr inner = 1;
+  std::size_t outermost = 0;
+  while (outermost < sizes.size() && sizes[outermost].is_constant(1)) ++outermost;
+  for (std::size_t d = sizes.size(); d-- > outermost;) {
+    if (sizes[d].is_constant(1)) continue;
+    const SymExpr quotient = inner.is_constant(1) ? position : floordiv(position, inner);
+    index[d] = (d == outermost ? quotient : mod(quotient, sizes[d])).simplify(facts);
+    inner *= sizes[d];
+  }
+  return index;
+}
+
+Index domain_axes(std::span<const SymExpr> sizes, std::uint32_t first, base::Facts& facts) {
+  Index axes;
+  for (std::size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d].is_constant(1)) {
+      axes.push_back(0);
+      continue;
+    }
+    const Symbol axis{Symbol::Kind::Axis, first + static_cast<std::uint32_t>(d)};
+    facts.set_range(axis, 0, sizes[d] - 1);
+    axes.push_back(axis);
+  }
+  return axes;
+}
+
+bool same(const SymExpr& a, const SymExpr& b, const base::Facts& facts) {
+  return a == b || (a - b).simplify(facts).is_constant(0);
+}
+
+bool same_dims(std::span<const SymExpr> a, std::span<const SymExpr> b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end());
+}
+
+ir::Dims without_ones(std::span<const SymExpr> sizes) {
+  ir::Dims kept;
+  for (const SymExpr& size : sizes)
+    if (!size.is_constant(1)) kept.push_back(size);
+  return kept;
+}
+
+namespace {
+
+ir::Dims dims_where(std::span<const SymExpr> sizes, std::span<const std::int64_t> axes, bool in) {
+  ir::Dims chosen;
+  for (std::size_t d = 0; d < sizes.size(); ++d) {
+    const bool listed =
+        std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(d)) != axes.end();
+    if (listed == in) chosen.push_back(sizes[d]);
+  }
+  return chosen;
+}
+
+}  // namespace
+
+ir::Dims dims_at(std::span<const SymExpr> sizes, std::span<const std::int64_t> axes) {
+  return dims_where(sizes, axes, true);
+}
+
+ir::Dims dims_but(std::span<const SymExpr> sizes, std::span<const std::int64_t> axes) {
+  return dims_where(sizes, axes, false);
+}
+
+}  // namespace heddle::jit

@@ -1,0 +1,77 @@
+#include "base/check.h"
+#include "ir/op.h"
+#include "jit/lower/decompose.h"
+#include "jit/lower/nest_context.h"
+#include "jit/lower/record.h"
+
+namespace heddle::jit {
+namespace {
+
+/// Keeps in memory what a kernel reads that another computes, and what must be there anyway.
+Placement place_values(const ReadAnalysis& reads, const Grouping& grouping) {
+  const LiveGraph& graph = reads.graph();
+  Placement placement(graph);
+  const auto group_of = [&](const Node* node) { return grouping.group_of[graph.position(node)]; };
+  const auto place = [&](Value value) { placement.place(value, group_of(value.node)); };
+  for (const Value& value : reads.pinned()) place(value);
+  for (const Node* node : graph.nodes()) {
+    if (!reads.is_owned(node)) continue;
+    for (const Read& read : reads.of(node).reads) {
+      const Node* producer = read.value.node;
+      if (reads.is_owned(producer) && group_of(producer) != group_of(node)) place(read.value);
+    }
+    std::vector<Value> opaque = reads.of(node).opaque;
+    while (!opaque.empty()) {
+      const Value value = opaque.back();
+      opaque.pop_back();
+      if (reads.is_owned(value.node)) {
+        place(value);
+        continue;
+      }
+      for (const Value& input : value.node->inputs())
+        if (input) opaque.push_back(input);
+    }
+    const NodeClass kind = graph.class_of(node);
+    const bool whole =
+        kind == NodeClass::Library ||
+        (kind == NodeClass::Nest && !find_recipe(node->op().lowering.nest)->epilogue);
+    for (std::uint32_t k = 0; whole && k < node->outputs().size(); ++k) place(node->value(k));
+  }
+  return placement;
+}
+
+}  // namespace
+
+Program lower(const ir::Graph& graph, const LowerOptions& options) {
+  const ir::Graph simple = decompose_all(graph, options);
+  const LiveGraph live(simple, options);
+  const ReadAnalysis reads(live);
+  const Grouping grouping = form_groups(reads);
+  const Placement placement = place_values(reads, grouping);
+  CheckTable checks;
+  const LoweringState state{reads, grouping, placement, checks};
+
+  Program program;
+  Recorder recorder(state, program);
+  for (std::uint32_t k = 0; k < grouping.groups.size(); ++k) {
+    switch (grouping.groups[k].kind) {
+      case Group::Kind::Pointwise:
+        recorder.add_kernel(k, build_pointwise(state, k));
+        break;
+      case Group::Kind::Row:
+        recorder.add_kernel(k, build_row(state, k));
+        break;
+      case Group::Kind::Nest:
+        recorder.add_kernel(k, build_recipe(state, k));
+        break;
+      case Group::Kind::Library:
+        recorder.add_library(k);
+        break;
+    }
+  }
+  recorder.add_copies();
+  program.checks = checks.take();
+  return program;
+}
+
+}  // namespace heddle::jit

@@ -1,0 +1,71 @@
+// Rewrites of nests while they are being made: substitution in indices, loop-invariant code, dead code,
+// canonical numbers.
+#pragma once
+
+#include <vector>
+
+#include "jit/nest.h"
+
+namespace heddle::jit {
+
+/// Calls `visit(SymExpr&)` for every expression in `block`, nested ones included.
+template <typename F>
+void for_each_expr(Block& block, F&& visit);
+
+/// Every expression in `block`, in order.
+std::vector<SymExpr> expressions_of(const Block& block);
+
+/// Replaces symbols in every expression of `block` and simplifies with `facts`.
+void substitute(Block& block, const base::SymbolExprs& replacements, const base::Facts& facts);
+
+/// Moves statements that are the same in every iteration of a loop in front of it. A load moves only when
+/// the nest writes nothing to its buffer and an iteration is certain to run: `loops_run` says that this
+/// holds of every loop.
+void hoist_invariants(Nest& nest, bool loops_run);
+
+/// Removes statements whose results nobody uses.
+void drop_unused(Nest& nest);
+
+/// What canonical numbering did to a nest's parameters.
+struct Renumbering {
+  std::vector<NestBufferId>
+      globals;                 ///< old ids of the global buffers that remain, in their new order
+  std::vector<SymExpr> sizes;  ///< old symbol of each size parameter
+};
+
+/// Numbers buffers, sizes, axes, temporaries and scalars in the order of their first use, and drops unused
+/// buffers: nests that do the same become equal. `sizes_first`: expressions whose symbols are numbered
+/// before all others, in this order.
+Renumbering renumber(Nest& nest, const std::vector<SymExpr>& sizes_first);
+
+// Implementation of the template.
+
+inline void visit_exprs(ConstStmt&, auto&&) {}
+inline void visit_exprs(ApplyStmt&, auto&&) {}
+inline void visit_exprs(ConvertStmt&, auto&&) {}
+inline void visit_exprs(IndexStmt& s, auto&& visit) { visit(s.index); }
+inline void visit_exprs(LoadStmt& s, auto&& visit) { visit(s.index); }
+inline void visit_exprs(StoreStmt& s, auto&& visit) { visit(s.index); }
+inline void visit_exprs(BindStmt& s, auto&& visit) {
+  visit(s.low);
+  visit(s.high);
+}
+inline void visit_exprs(IfStmt& s, auto&& visit) { for_each_expr(*s.body, visit); }
+inline void visit_exprs(ForStmt& s, auto&& visit) {
+  visit(s.extent);
+  for_each_expr(*s.body, visit);
+}
+inline void visit_exprs(ContractStmt& s, auto&& visit) {
+  for (SymExpr* expr : {&s.rows, &s.columns, &s.depth}) visit(*expr);
+  for (TileOperand* operand : {&s.a, &s.b})
+    for (SymExpr* expr : {&operand->base, &operand->row_stride, &operand->column_stride})
+      visit(*expr);
+}
+
+template <typename F>
+void for_each_expr(Block& block, F&& visit) {
+  for (Stmt& statement : block)
+    std::visit([&](auto& node) { visit_exprs(node, visit); }, statement.node);
+}
+
+}  // namespace heddle::jit

@@ -1,0 +1,248 @@
+#include "jit/lower/reads.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "ir/op.h"
+#include "jit/lower/affine.h"
+#include "jit/lower/nest_context.h"
+
+namespace heddle::jit {
+
+using ir::ScalarOp;
+
+namespace {
+
+// An inlined node that several readers evaluate costs at most this.
+constexpr int kCheapOperations = 6;
+constexpr int kCheapLoads = 2;
+/// One element, evaluated once a kernel or so: almost anything is cheaper than a kernel of its own.
+constexpr int kScalarOperations = 64;
+
+bool is_expensive(ScalarOp op) {
+  return (op >= ScalarOp::Exp && op <= ScalarOp::Sigmoid) || op == ScalarOp::Pow ||
+         op == ScalarOp::Atan2;
+}
+
+}  // namespace
+
+/// Runs a node's element lowering to see what it reads, and what it costs.
+class ReadAnalysis::Recorder final : public ir::ElementBuilder {
+ public:
+  Recorder(ReadAnalysis& analysis, const Node* reader, const Node* node)
+      : analysis_(analysis), reader_(reader), node_(node) {}
+
+  Scalar operand(std::size_t k, std::span<const SymExpr> index) override {
+    const Value value = node_->input(k);
+    if (reader_ != nullptr) analysis_.add_read(reader_, value, Index(index.begin(), index.end()));
+    operands.push_back(value);
+    return {0, value.meta().dtype};
+  }
+  Scalar constant(DType dtype, double) override { return {0, dtype}; }
+  Scalar constant_int(DType dtype, std::int64_t) override { return {0, dtype}; }
+  Scalar apply(ScalarOp op, std::span<const Scalar> scalars) override {
+    ++cost.operations;
+    cost.expensive = cost.expensive || is_expensive(op);
+    return {0, ir::result_of(op, scalars[op == ScalarOp::Select ? 1 : 0].dtype)};
+  }
+  Scalar convert(Scalar, DType dtype) override {
+    ++cost.operations;
+    return {0, dtype};
+  }
+  Scalar from_index(const SymExpr&) override { return {0, DType::I64}; }
+  SymExpr to_index(Scalar, const SymExpr& low, const SymExpr& high, bool) override {
+    cost.operations += 2;
+    const Symbol symbol{Symbol::Kind::Temp, analysis_.next_temp_++};
+    if (reader_ != nullptr) {
+      analysis_.reads_[analysis_.graph_.position(reader_)].facts.set_range(symbol, low, high);
+    }
+    return symbol;
+  }
+  Scalar predicate(const base::Predicate&) override {
+    ++cost.operations;
+    return {0, DType::Bool};
+  }
+  void begin_guard(Scalar) override {}
+  void end_guard() override {}
+
+  Cost cost;
+  std::vector<Value> operands;
+
+ private:
+  ReadAnalysis& analysis_;
+  const Node* reader_;
+  const Node* node_;
+};
+
+ReadAnalysis::ReadAnalysis(const LiveGraph& graph)
+    : graph_(graph),
+      owned_(graph.nodes().size(), false),
+      reads_(graph.nodes().size()),
+      readers_(graph.nodes().size()),
+      opaque_readers_(graph.nodes().size(), 0),
+      costs_(graph.nodes().size()),
+      is_pinned_(graph.nodes().size(), false) {
+  const auto nodes = graph.nodes();
+  for (const Value& result : graph.results()) pin(result);
+  for (const Node* node : nodes) pin_operands(node);
+  pin_ordered();
+  for (std::size_t k = 0; k < nodes.size(); ++k) costs_[k] = inlined_cost(nodes[k]);
+  for (std::size_t k = nodes.size(); k-- > 0;) visit(nodes[k]);
+}
+
+void ReadAnalysis::pin(Value value) {
+  const Value storage = graph_.storage(value);
+  if (graph_.class_of(storage.node) == NodeClass::Source) return;
+  if (std::find(pinned_.begin(), pinned_.end(), storage) == pinned_.end())
+    pinned_.push_back(storage);
+  is_pinned_[graph_.position(storage.node)] = true;
+}
+
+void ReadAnalysis::pin_operands(const Node* node) {
+  const NodeClass kind = graph_.class_of(node);
+  if (kind == NodeClass::Library) {
+    for (const Value& input : node->inputs())
+      if (input) pin(input);
+    return;
+  }
+  if (kind != NodeClass::Nest) return;
+  const NestRecipe& recipe = *find_recipe(node->op().lowering.nest);
+  for (std::size_t k = 0; k < node->inputs().size(); ++k) {
+    if (!node->input(k) || (recipe.memory_operands >> k & 1) == 0) continue;
+    pin(affine_base(graph_, node->input(k)).value_or(node->input(k)));
+  }
+}
+
+/// Nodes that order edges name are computed by a kernel, so that there is something to order.
+void ReadAnalysis::pin_ordered() {
+  const auto force = [&](const Node* node) {
+    if (!graph_.is_live(node) || graph_.class_of(node) != NodeClass::Element) return;
+    is_pinned_[graph_.position(node)] = true;
+  };
+  for (const Node* node : graph_.nodes()) {
+    if (!node->after().empty()) force(node);
+    for (const Value& before : node->after()) force(before.node);
+  }
+}
+
+void ReadAnalysis::visit(const Node* node) {
+  const std::uint32_t k = graph_.position(node);
+  const NodeClass kind = graph_.class_of(node);
+  if (kind == NodeClass::Source) return;
+  const bool inlineable = kind == NodeClass::View || kind == NodeClass::Element;
+  owned_[k] = !inlineable || is_pinned_[k] || (kind == NodeClass::Element && !should_inline(node));
+  if (owned_[k]) {
+    open(node);
+    return;
+  }
+  for (const Reader& reader : readers_[k]) record(reader.node, node, reader.index);
+  if (opaque_readers_[k] == 0) return;
+  for (const Value& input : node->inputs())
+    if (input) ++opaque_readers_[graph_.position(input.node)];
+}
+
+bool ReadAnalysis::should_inline(const Node* node) const {
+  const std::uint32_t k = graph_.position(node);
+  if (!graph_.options().fuse && node->inputs().size() > 0) return false;
+  const Cost& cost = costs_[k];
+  if (node->output(0).count().is_constant(1))
+    return cost.operations <= kScalarOperations && cost.loads <= 2 * kCheapLoads;
+  if (cost.operations == 0 && cost.loads == 0) return true;
+  const std::vector<Reader>& readers = readers_[k];
+  const bool own_index = std::all_of(readers.begin(), readers.end(), [&](const Reader& reader) {
+    return reads_same(reads_[graph_.position(reader.node)], {node->value(), reader.index});
+  });
+  if (own_index && opaque_readers_[k] == 0) return false;
+  if (readers.size() == 1 && opaque_readers_[k] == 0 && reads_each_once(node, readers[0]))
+    return true;
+  const bool few_loads = cost.loads <= 1 || (cost.loads <= kCheapLoads && readers.size() <= 2);
+  return !cost.expensive && few_loads && cost.operations <= kCheapOperations;
+}
+
+/// Whether the reader has no more elements than the node.
+bool ReadAnalysis::reads_each_once(const Node* node, const Reader& reader) const {
+  const NodeReads& reads = reads_[graph_.position(reader.node)];
+  const SymExpr spare = node->output(0).count() - base::product(reads.domain);
+  return base::provably_nonnegative(spare, reads.facts);
+}
+
+/// Sets up the domain of an owned node and records its own reads.
+void ReadAnalysis::open(const Node* node) {
+  const NodeClass kind = graph_.class_of(node);
+  NodeReads& reads = reads_[graph_.position(node)];
+  reads.domain = kind == NodeClass::Reduce ? node->input(0).meta().sizes : node->output(0).sizes;
+  reads.facts.sizes_positive = true;
+  reads.axes = domain_axes(reads.domain, 0, reads.facts);
+  if (kind == NodeClass::Reduce) {
+    add_read(node, node->input(0), reads.axes);
+  } else if (kind == NodeClass::Nest || kind == NodeClass::Library) {
+    for (const Value& input : node->inputs()) {
+      if (!input) continue;
+      reads.opaque.push_back(input);
+      ++opaque_readers_[graph_.position(input.node)];
+    }
+  } else {
+    record(node, node, reads.axes);
+  }
+}
+
+/// The reads of `node`, computed as part of `reader` at `index`.
+void ReadAnalysis::record(const Node* reader, const Node* node, const Index& index) {
+  const ir::Lowering& ways = node->op().lowering;
+  if (graph_.class_of(node) == NodeClass::View) {
+    add_read(reader, node->input(0), ways.view(*node, index));
+    return;
+  }
+  Recorder recorder(*this, reader, node);
+  ways.element(recorder, *node, 0, index);
+}
+
+/// Readers of a node that comes before `reader`: it is decided later whether it is inlined.
+void ReadAnalysis::add_read(const Node* reader, Value value, const Index& index) {
+  const std::uint32_t k = graph_.position(value.node);
+  NodeReads& reads = reads_[graph_.position(reader)];
+  Index simple;
+  for (const SymExpr& expr : index) simple.push_back(expr.simplify(reads.facts));
+  const auto& known = readers_[k];
+  const bool repeated = std::any_of(known.begin(), known.end(), [&](const Reader& other) {
+    return other.node == reader && same_dims(other.index, simple);
+  });
+  reads.reads.push_back({value, simple});
+  if (!repeated) readers_[k].push_back({reader, std::move(simple)});
+}
+
+/// Cost of one element with everything up to the next memory inlined.
+ReadAnalysis::Cost ReadAnalysis::inlined_cost(const Node* node) {
+  const NodeClass kind = graph_.class_of(node);
+  const bool inlineable = kind == NodeClass::View || kind == NodeClass::Element;
+  if (kind == NodeClass::Source && splat_of(*node)) return {};
+  if (!inlineable) return {.operations = 0, .loads = 1};
+  Cost cost;
+  std::vector<Value> operands(node->inputs().begin(), node->inputs().end());
+  if (kind == NodeClass::Element) {
+    base::Facts facts;
+    Recorder recorder(*this, nullptr, node);
+    node->op().lowering.element(recorder, *node, 0, domain_axes(node->output(0).sizes, 0, facts));
+    cost = recorder.cost;
+    operands = recorder.operands;
+  }
+  constexpr int kMany = 1 << 20;
+  for (const Value& operand : operands) {
+    if (!operand) continue;
+    const Cost& inner = costs_[graph_.position(operand.node)];
+    cost.operations = std::min(kMany, cost.operations + inner.operations);
+    cost.loads = std::min(kMany, cost.loads + inner.loads);
+    cost.expensive = cost.expensive || inner.expensive;
+  }
+  return cost;
+}
+
+bool reads_same(const NodeReads& reader, const Read& read) {
+  const ir::Dims& sizes = read.value.meta().sizes;
+  if (same_dims(read.index, reader.axes) && same_dims(sizes, reader.domain)) return true;
+  if (!same(base::product(sizes), base::product(reader.domain), reader.facts)) return false;
+  return same(linear_index(read.index, sizes), linear_index(reader.axes, reader.domain),
+              reader.facts);
+}
+
+}  // namespace heddle::jit

@@ -1,0 +1,80 @@
+// What each node that will be computed reads, at which index, once cheap producers are inlined.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "jit/lower/live_graph.h"
+
+namespace heddle::jit {
+
+/// One read of a value's element by a node's element.
+struct Read {
+  Value value;  ///< of a node that is not inlined
+  Index index;  ///< in the reader's axes and in temporaries
+};
+
+/// A node that is computed by some kernel, and not only inlined into others.
+struct NodeReads {
+  ir::Dims domain;  ///< sizes the node iterates over: of its output, of a reduction its operand's
+  Index axes;       ///< its own index
+  base::Facts facts;
+  std::vector<Read> reads;
+  std::vector<Value> opaque;  ///< read somehow by a recipe or as whole memory
+};
+
+/// Decides which nodes are inlined wherever they are read ("inlined") and which are computed once by a
+/// kernel ("owned"), and finds what the owned ones read.
+///
+/// Views are inlined unless they must be in memory. An element node is inlined when it is read at other
+/// indices than its own and that costs less than storing it: when each element is read once at most, or
+/// when it is cheap.
+class ReadAnalysis {
+ public:
+  ReadAnalysis(const LiveGraph& graph);
+
+  bool is_owned(const Node* node) const { return owned_[graph_.position(node)]; }
+  const NodeReads& of(const Node* node) const { return reads_[graph_.position(node)]; }
+  const LiveGraph& graph() const { return graph_; }
+  /// Values that must be in memory whatever is fused: results, operands that recipes or libraries read as
+  /// memory. By storage.
+  const std::vector<Value>& pinned() const { return pinned_; }
+
+ private:
+  struct Reader {
+    const Node* node;
+    Index index;
+  };
+  struct Cost {
+    int operations = 0;
+    int loads = 0;
+    bool expensive = false;
+  };
+  class Recorder;
+
+  void pin(Value value);
+  void pin_operands(const Node* node);
+  void pin_ordered();
+  void visit(const Node* node);
+  bool should_inline(const Node* node) const;
+  bool reads_each_once(const Node* node, const Reader& reader) const;
+  void open(const Node* node);
+  void record(const Node* reader, const Node* node, const Index& index);
+  void add_read(const Node* reader, Value value, const Index& index);
+  Cost inlined_cost(const Node* node);
+
+  const LiveGraph& graph_;
+  std::vector<bool> owned_;
+  std::vector<NodeReads> reads_;
+  std::vector<std::vector<Reader>> readers_;  ///< of node k, by owned nodes, through inlined ones
+  std::vector<int> opaque_readers_;
+  std::vector<Cost> costs_;
+  std::vector<Value> pinned_;
+  std::vector<bool> is_pinned_;
+  std::uint32_t next_temp_ = 0;
+};
+
+/// Whether element k in row-major order of the reader reads element k of the value.
+bool reads_same(const NodeReads& reader, const Read& read);
+
+}  // namespace heddle::jit

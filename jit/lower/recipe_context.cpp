@@ -1,0 +1,109 @@
+// Nest groups: a recipe builds the loops; producers are inlined where it reads, the epilogue where it gives
+// its results.
+#include "base/check.h"
+#include "ir/op.h"
+#include "jit/lower/affine.h"
+#include "jit/lower/kernel.h"
+#include "jit/lower/nest_context.h"
+
+namespace heddle::jit {
+namespace {
+
+class RecipeContext final : public NestContext {
+ public:
+  explicit RecipeContext(Kernel& kernel) : kernel_(kernel), node_(*kernel.group.root) {
+    kernel_.emitter.override_value = [this](Value value, const Index& index) {
+      return given(value, index);
+    };
+  }
+
+  const ir::Node& node() const override { return node_; }
+  const LowerOptions& options() const override { return kernel_.state.options(); }
+  NestBuilder& builder() override { return kernel_.builder; }
+
+  // The nest is built in the graph's symbols, which are numbered when it is finished.
+  std::vector<SymExpr> operand_sizes(std::size_t k) override { return node_.input(k).meta().sizes; }
+  std::vector<SymExpr> output_sizes(std::size_t k) override { return node_.output(k).sizes; }
+  SymExpr translate(const SymExpr& graph_expr) override { return graph_expr; }
+
+  Scalar operand(std::size_t k, std::span<const SymExpr> index, ScalarId mask) override {
+    Scope scope(kernel_.emitter);
+    return kernel_.emitter.request_masked(node_.input(k), Index(index.begin(), index.end()), mask);
+  }
+
+  std::optional<AffineOperand> affine(std::size_t k) override {
+    const LiveGraph& graph = kernel_.state.graph();
+    const Value operand = node_.input(k);
+    const auto view = affine_view(graph, operand);
+    if (view && kernel_.memory.is_loaded(view->base))
+      return AffineOperand{kernel_.memory.buffer(view->base), view->offset, view->strides};
+    const Value storage = graph.storage(operand);
+    if (!kernel_.memory.is_loaded(storage)) return std::nullopt;
+    return AffineOperand{kernel_.memory.buffer(storage), 0, ir::row_major(operand.meta().sizes)};
+  }
+
+  void result(std::size_t k, std::span<const SymExpr> index, Scalar value) override {
+    Scope scope(kernel_.emitter);
+    given_ = node_.value(static_cast<std::uint32_t>(k));
+    given_index_.assign(index.begin(), index.end());
+    given_scalar_ = kernel_.builder.convert(value, given_.meta().dtype);
+    std::vector<std::pair<Value, Scalar>> elements;
+    for (const Value& stored : kernel_.stored) {
+      if (stored.node == &node_ ? stored.index != k : k != 0) continue;
+      elements.emplace_back(stored, kernel_.emitter.request(stored, index_of(stored)));
+    }
+    for (const auto& [stored, scalar] : elements) kernel_.store(stored, index_of(stored), scalar);
+    given_ = {};
+  }
+
+  NestBufferId output_memory(std::size_t k) override {
+    const Value value = node_.value(static_cast<std::uint32_t>(k));
+    HD_CHECK(kernel_.memory.is_stored(value), "a recipe's output in memory is a value of its own");
+    return kernel_.memory.buffer(value);
+  }
+
+  std::int32_t check(std::string_view what) override {
+    return kernel_.state.checks.code(std::string(what), node_.location().to_string());
+  }
+
+ private:
+  /// The recipe opens and closes blocks as it likes, so nothing is remembered from call to call.
+  class Scope {
+   public:
+    explicit Scope(ElementEmitter& emitter) : emitter_(emitter) { emitter_.open_scope(); }
+    ~Scope() { emitter_.close_scope(); }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    ElementEmitter& emitter_;
+  };
+
+  Index index_of(Value stored) const {
+    return index_in(stored.meta().sizes, given_.meta().sizes, given_index_,
+                    kernel_.builder.facts());
+  }
+
+  /// The recipe's own result where its epilogue reads it.
+  std::optional<Scalar> given(Value value, const Index&) const {
+    if (!given_ || value != given_) return std::nullopt;
+    return given_scalar_;
+  }
+
+  Kernel& kernel_;
+  const Node& node_;
+  Value given_;  ///< the output whose element result() was called with
+  Index given_index_;
+  Scalar given_scalar_;
+};
+
+}  // namespace
+
+BuiltKernel build_recipe(const LoweringState& state, std::uint32_t group) {
+  Kernel kernel(state, group);
+  RecipeContext context(kernel);
+  find_recipe(kernel.group.root->op().lowering.nest)->build(context);
+  return kernel.finish(/*loops_run=*/false);
+}
+
+}  // namespace heddle::jit

@@ -1,0 +1,243 @@
+#include "jit/lower/record.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "ir/op.h"
+#include "jit/lower/nest_rewrite.h"
+
+namespace heddle::jit {
+
+using ir::PlanBuffer;
+using ir::PlanKernel;
+using ir::PlanStep;
+
+namespace {
+
+std::string region_of(const Node& node) {
+  const auto found = node.annotations().find("compile");
+  if (found == node.annotations().end()) return {};
+  const auto* text = std::get_if<std::string>(&found->second.value);
+  return text == nullptr ? std::string() : *text;
+}
+
+std::string plain_name(Value value) {
+  const std::string name = value.name();
+  return name.starts_with('%') ? name.substr(1) : name;
+}
+
+/// Position of `id` in `list`, appended if need be.
+std::uint32_t place_in(std::vector<ir::BufferId>& list, ir::BufferId id) {
+  const auto found = std::find(list.begin(), list.end(), id);
+  const auto position = static_cast<std::uint32_t>(found - list.begin());
+  if (found == list.end()) list.push_back(id);
+  return position;
+}
+
+}  // namespace
+
+Recorder::Recorder(const LoweringState& state, Program& program)
+    : state_(state), program_(program), steps_of_group_(state.grouping.groups.size()) {
+  add_inputs();
+  choose_output_buffers();
+}
+
+ir::BufferId Recorder::add_buffer(Value value, PlanBuffer::Role role, std::uint32_t position) {
+  const ir::TensorMeta& meta = value.meta();
+  PlanBuffer buffer;
+  buffer.value = plain_name(value);
+  buffer.dtype = meta.dtype;
+  buffer.sizes = meta.sizes;
+  buffer.bytes = meta.bytes();
+  buffer.role = role;
+  buffer.position = position;
+  program_.record.buffers.push_back(std::move(buffer));
+  writers_.emplace_back();
+  readers_.emplace_back();
+  return static_cast<ir::BufferId>(program_.record.buffers.size() - 1);
+}
+
+/// Every argument and parameter has a buffer, used or not: callers bind them by position.
+void Recorder::add_inputs() {
+  std::uint32_t arguments = 0;
+  std::uint32_t parameters = 0;
+  for (const Value& input : state_.graph().graph().inputs()) {
+    const bool parameter = input.node->op_name() == "param";
+    const auto role = parameter ? PlanBuffer::Role::Parameter : PlanBuffer::Role::Input;
+    buffers_[input] = add_buffer(input, role, parameter ? parameters++ : arguments++);
+  }
+}
+
+/// A graph output is written by the kernel that computes it, unless its memory already has another use.
+void Recorder::choose_output_buffers() {
+  const auto outputs = state_.graph().graph().outputs();
+  program_.outputs.assign(outputs.size(), ir::kNone);
+  for (std::uint32_t k = 0; k < outputs.size(); ++k) {
+    const Value storage = state_.graph().storage(outputs[k]);
+    if (state_.graph().class_of(storage.node) == NodeClass::Source) continue;
+    if (!output_positions_.emplace(storage, k).second) continue;
+    const ir::BufferId buffer = add_buffer(outputs[k], PlanBuffer::Role::Output, k);
+    buffers_[storage] = buffer;
+    program_.outputs[k] = buffer;
+  }
+}
+
+ir::BufferId Recorder::buffer_of(Value storage) {
+  const auto found = buffers_.find(storage);
+  if (found != buffers_.end()) return found->second;
+  ir::BufferId buffer = ir::kNone;
+  if (storage.node->op_name() == "const") {
+    const auto position = static_cast<std::uint32_t>(program_.constants.size());
+    program_.constants.push_back(std::get<ir::LiteralPtr>(storage.node->attr("value")));
+    buffer = add_buffer(storage, PlanBuffer::Role::Constant, position);
+  } else {
+    buffer = add_buffer(storage, PlanBuffer::Role::Intermediate, ir::kNone);
+  }
+  buffers_[storage] = buffer;
+  return buffer;
+}
+
+std::shared_ptr<const Nest> Recorder::shared(std::shared_ptr<const Nest> nest) {
+  const base::Hash128 key = structural_key(*nest);
+  auto& known = nests_[{key.low, key.high}];
+  if (known.empty()) known.push_back(nest);
+  return known.front();
+}
+
+void Recorder::add_kernel(std::uint32_t group, BuiltKernel built) {
+  PlanStep step;
+  Launch launch;
+  std::map<Value, std::uint32_t> read_places;
+  std::map<Value, std::uint32_t> write_places;
+  for (std::size_t k = 0; k < built.buffers.size(); ++k) {
+    const Value value = built.buffers[k];
+    const ir::BufferId buffer = buffer_of(value);
+    launch.buffers.push_back(buffer);
+    const NestBuffer& access = built.nest->buffers[k];
+    if (access.read) read_places[value] = place_in(step.reads, buffer);
+    if (access.written) write_places[value] = place_in(step.writes, buffer);
+  }
+  for (const auto& [read, write] : built.in_place)
+    step.may_reuse.emplace_back(read_places.at(read), write_places.at(write));
+  launch.sizes = built.sizes;
+  base::SymbolExprs sizes;
+  for (std::uint32_t k = 0; k < built.sizes.size(); ++k)
+    sizes.emplace(Symbol{Symbol::Kind::Size, k}, built.sizes[k]);
+  step.work = built.nest->work.substitute(sizes);
+  for (const auto& [before, after] : state_.grouping.weak_edges)
+    if (after == group)
+      for (const ir::StepId from : steps_of_group_[before]) add_edge(step, from, true);
+
+  PlanKernel kernel;
+  kernel.name = built.nest->name;
+  kernel.region = region_of(*state_.grouping.groups[group].nodes[0]);
+  kernel.nodes = std::move(built.nodes);
+  const ir::StepId id = add_step(std::move(kernel), {shared(built.nest), nullptr}, std::move(step),
+                                 std::move(launch));
+  steps_of_group_[group].push_back(id);
+}
+
+void Recorder::add_library(std::uint32_t group) {
+  const Node& node = *state_.grouping.groups[group].root;
+  auto call = std::make_shared<LibraryCall>();
+  call->name = node.op().lowering.library;
+  call->attrs = node.attrs();
+  PlanStep step;
+  Launch launch;
+  for (const Value& input : node.inputs()) {
+    if (!input) continue;
+    call->inputs.push_back(input.meta());
+    const ir::BufferId buffer = buffer_of(state_.graph().storage(input));
+    place_in(step.reads, buffer);
+    launch.buffers.push_back(buffer);
+  }
+  for (std::uint32_t k = 0; k < node.outputs().size(); ++k) {
+    call->outputs.push_back(node.output(k));
+    const ir::BufferId buffer = buffer_of(node.value(k));
+    place_in(step.writes, buffer);
+    launch.buffers.push_back(buffer);
+    step.work += node.output(k).count();
+  }
+  for (const auto& [before, after] : state_.grouping.weak_edges)
+    if (after == group)
+      for (const ir::StepId from : steps_of_group_[before]) add_edge(step, from, true);
+  PlanKernel kernel;
+  kernel.name = call->name;
+  kernel.region = region_of(node);
+  kernel.nodes = {node.name()};
+  kernel.kind = PlanKernel::Kind::Library;
+  steps_of_group_[group].push_back(
+      add_step(std::move(kernel), {nullptr, std::move(call)}, std::move(step), std::move(launch)));
+}
+
+void Recorder::add_edge(PlanStep& step, ir::StepId from, bool weak) {
+  for (ir::PlanEdge& edge : step.edges) {
+    if (edge.from != from) continue;
+    edge.weak = edge.weak && weak;
+    return;
+  }
+  step.edges.push_back({from, weak});
+}
+
+/// After the writers of what the step reads, and after all earlier accesses of what it writes.
+void Recorder::add_data_edges(PlanStep& step) {
+  for (const ir::BufferId buffer : step.reads)
+    for (const ir::StepId from : writers_[buffer]) add_edge(step, from, false);
+  for (const ir::BufferId buffer : step.writes) {
+    for (const ir::StepId from : readers_[buffer]) add_edge(step, from, false);
+    for (const ir::StepId from : writers_[buffer]) add_edge(step, from, false);
+  }
+}
+
+ir::StepId Recorder::add_step(PlanKernel kernel, ProgramKernel code, PlanStep step, Launch launch) {
+  const auto id = static_cast<ir::StepId>(program_.record.steps.size());
+  add_data_edges(step);
+  std::sort(step.edges.begin(), step.edges.end(),
+            [](const ir::PlanEdge& a, const ir::PlanEdge& b) { return a.from < b.from; });
+  for (const ir::BufferId buffer : step.reads) readers_[buffer].push_back(id);
+  for (const ir::BufferId buffer : step.writes) writers_[buffer].push_back(id);
+  step.kernel = static_cast<std::uint32_t>(program_.record.kernels.size());
+  program_.record.kernels.push_back(std::move(kernel));
+  program_.kernels.push_back(std::move(code));
+  program_.record.steps.push_back(std::move(step));
+  program_.launches.push_back(std::move(launch));
+  return id;
+}
+
+void Recorder::add_copies() {
+  const auto& graph = state_.graph();
+  const auto outputs = graph.graph().outputs();
+  for (std::uint32_t k = 0; k < outputs.size(); ++k) {
+    if (program_.outputs[k] != ir::kNone) continue;
+    program_.outputs[k] = add_buffer(outputs[k], PlanBuffer::Role::Output, k);
+    ir::TensorMeta target = outputs[k].meta();
+    target.strides = ir::row_major(target.sizes);
+    add_copy(outputs[k], program_.outputs[k], target);
+  }
+  for (const auto& write : graph.graph().write_backs()) {
+    const ir::BufferId target = buffers_.at(write.target);
+    add_copy(write.source, target, write.target.meta());
+    program_.write_backs.emplace_back(target, buffer_of(graph.storage(write.source)));
+  }
+}
+
+void Recorder::add_copy(Value source, ir::BufferId target, const ir::TensorMeta& target_meta) {
+  const Value storage = state_.graph().storage(source);
+  ir::TensorMeta from = source.meta();
+  from.strides = storage.meta().is_row_major() ? ir::row_major(from.sizes) : storage.meta().strides;
+  FinishedNest finished = build_copy(from, target_meta, state_.options());
+  PlanStep step;
+  Launch launch;
+  const ir::BufferId buffers[] = {buffer_of(storage), target};
+  for (const NestBufferId id : finished.globals) launch.buffers.push_back(buffers[id]);
+  step.reads = {buffers[0]};
+  step.writes = {buffers[1]};
+  step.work = source.meta().count();
+  launch.sizes = finished.sizes;
+  PlanKernel kernel;
+  kernel.name = finished.nest->name;
+  kernel.nodes = {};
+  add_step(std::move(kernel), {shared(finished.nest), nullptr}, std::move(step), std::move(launch));
+}
+
+}  // namespace heddle::jit

@@ -1,0 +1,43 @@
+// The program while it is being put together: buffers, steps, edges.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "jit/lower/kernel.h"
+#include "jit/program.h"
+
+namespace heddle::jit {
+
+class Recorder {
+ public:
+  Recorder(const LoweringState& state, Program& program);
+
+  /// The step of group `group`, computed by `kernel`.
+  void add_kernel(std::uint32_t group, BuiltKernel kernel);
+  void add_library(std::uint32_t group);
+  /// Copies for outputs that no kernel writes directly, then the write-backs. Call after all groups.
+  void add_copies();
+
+ private:
+  ir::BufferId buffer_of(Value storage);
+  ir::BufferId add_buffer(Value value, ir::PlanBuffer::Role role, std::uint32_t position);
+  void add_inputs();
+  void choose_output_buffers();
+  ir::StepId add_step(ir::PlanKernel kernel, ProgramKernel code, ir::PlanStep step, Launch launch);
+  void add_edge(ir::PlanStep& step, ir::StepId from, bool weak);
+  void add_data_edges(ir::PlanStep& step);
+  void add_copy(Value source, ir::BufferId target, const ir::TensorMeta& target_meta);
+  std::shared_ptr<const Nest> shared(std::shared_ptr<const Nest> nest);
+
+  const LoweringState& state_;
+  Program& program_;
+  std::map<Value, ir::BufferId> buffers_;
+  std::map<Value, std::uint32_t> output_positions_;  ///< storages written straight into an output
+  std::vector<std::vector<ir::StepId>> writers_, readers_;  ///< by buffer
+  std::vector<std::vector<ir::StepId>> steps_of_group_;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<std::shared_ptr<const Nest>>>
+      nests_;
+};
+
+}  // namespace heddle::jit

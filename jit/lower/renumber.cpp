@@ -1,0 +1,184 @@
+// Canonical numbers for everything a nest names.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/check.h"
+#include "jit/lower/nest_rewrite.h"
+#include "jit/lower/nest_scalars.h"
+
+namespace heddle::jit {
+namespace {
+
+class Renumberer {
+ public:
+  explicit Renumberer(Nest& nest) : nest_(nest) {}
+
+  Renumbering run(const std::vector<SymExpr>& sizes_first) {
+    number_buffers();
+    for (const SymExpr& size : sizes_first) note_if_used(size);
+    note(nest_.parallel_extent);
+    symbols_.emplace(nest_.parallel_axis, SymExpr::axis(axes_++));
+    for (const NestBuffer& buffer : nest_.buffers) note(buffer.count);
+    number(nest_.body);
+    note(nest_.work);
+    apply();
+    return std::move(result_);
+  }
+
+ private:
+  // Buffers.
+  void number_buffers() {
+    collect_accesses(nest_.body);
+    std::vector<NestBuffer> kept;
+    for (const auto scope : {NestBuffer::Scope::Global, NestBuffer::Scope::Local}) {
+      std::uint32_t count = 0;
+      for (const NestBufferId old : accessed_) {
+        if (nest_.buffers[old].scope != scope) continue;
+        buffers_[old] = static_cast<NestBufferId>(kept.size());
+        if (scope == NestBuffer::Scope::Global) result_.globals.push_back(old);
+        kept.push_back(std::move(nest_.buffers[old]));
+        kept.back().name =
+            (scope == NestBuffer::Scope::Global ? "b" : "l") + std::to_string(count++);
+        kept.back().read = reads_.count(old) != 0;
+        kept.back().written = writes_.count(old) != 0;
+      }
+    }
+    nest_.buffers = std::move(kept);
+  }
+  void access(NestBufferId id, bool read, bool write) {
+    if (read) reads_.insert(id);
+    if (write) writes_.insert(id);
+    if (std::find(accessed_.begin(), accessed_.end(), id) == accessed_.end())
+      accessed_.push_back(id);
+  }
+  void collect(const LoadStmt& s) { access(s.buffer, true, false); }
+  void collect(const StoreStmt& s) { access(s.buffer, s.combine.has_value(), true); }
+  void collect(const ContractStmt& s) {
+    access(s.a.buffer, true, false);
+    access(s.b.buffer, true, false);
+    access(s.acc, s.accumulate, true);
+  }
+  void collect(const IfStmt& s) { collect_accesses(*s.body); }
+  void collect(const ForStmt& s) { collect_accesses(*s.body); }
+  void collect(const auto&) {}
+  void collect_accesses(const Block& block) {
+    for (const Stmt& statement : block)
+      std::visit([&](const auto& node) { collect(node); }, statement.node);
+  }
+  void rename(LoadStmt& s) { s.buffer = buffers_.at(s.buffer); }
+  void rename(StoreStmt& s) { s.buffer = buffers_.at(s.buffer); }
+  void rename(ContractStmt& s) {
+    for (NestBufferId* id : {&s.acc, &s.a.buffer, &s.b.buffer}) *id = buffers_.at(*id);
+  }
+  void rename(auto&) {}
+
+  // Symbols and scalars, in order of appearance.
+  void note_if_used(const SymExpr& expr) {
+    if (used_sizes_.empty()) collect_used_sizes();
+    std::vector<Symbol> found;
+    expr.collect_symbols(found);
+    for (const Symbol& symbol : found)
+      if (used_sizes_.count(symbol) != 0) note(SymExpr(symbol));
+  }
+  void collect_used_sizes() {
+    std::vector<SymExpr> all = expressions_of(nest_.body);
+    all.push_back(nest_.parallel_extent);
+    for (const NestBuffer& buffer : nest_.buffers) all.push_back(buffer.count);
+    for (const SymExpr& expr : all) {
+      std::vector<Symbol> found;
+      expr.collect_symbols(found);
+      used_sizes_.insert(found.begin(), found.end());
+    }
+  }
+  void note(const SymExpr& expr) {
+    std::vector<Symbol> found;
+    expr.collect_symbols(found);
+    for (const Symbol& symbol : found) {
+      if (symbol.kind != Symbol::Kind::Size && symbol.kind != Symbol::Kind::Unbacked) continue;
+      const auto next = static_cast<std::uint32_t>(result_.sizes.size());
+      if (symbols_.emplace(symbol, SymExpr::size(next)).second) result_.sizes.push_back(symbol);
+    }
+  }
+  void define(ScalarId id) { scalars_.emplace(id, next_scalar_++); }
+
+  void number(IfStmt& s) { number(*s.body); }
+  void number(ForStmt& s) {
+    symbols_.emplace(s.axis, SymExpr::axis(axes_++));
+    note(s.extent);
+    for (const LoopCarried& carried : s.carried) define(carried.current);
+    number(*s.body);
+    visit_definitions(s, [&](ScalarId id) { define(id); });
+  }
+  void number(BindStmt& s) {
+    note(s.low);
+    note(s.high);
+    symbols_.emplace(s.symbol, SymExpr::temp(temps_++));
+  }
+  void number(auto& node) {
+    visit_exprs(node, [&](SymExpr& expr) { note(expr); });
+    visit_definitions(node, [&](ScalarId id) { define(id); });
+  }
+  void number(Block& block) {
+    for (Stmt& statement : block) std::visit([&](auto& node) { number(node); }, statement.node);
+  }
+
+  // Applying the numbers.
+  void apply() {
+    apply(nest_.body);
+    for_each_expr(nest_.body, [&](SymExpr& expr) { expr = expr.substitute(symbols_); });
+    nest_.parallel_extent = nest_.parallel_extent.substitute(symbols_);
+    nest_.work = nest_.work.substitute(symbols_);
+    for (NestBuffer& buffer : nest_.buffers) buffer.count = buffer.count.substitute(symbols_);
+    nest_.parallel_axis = symbols_.at(nest_.parallel_axis).symbol();
+    nest_.size_count = static_cast<std::uint32_t>(result_.sizes.size());
+    renumber_facts();
+  }
+  void renumber_facts() {
+    base::Facts facts;
+    facts.sizes_positive = nest_.facts.sizes_positive;
+    for (const auto& [symbol, range] : nest_.facts.ranges) {
+      const auto found = symbols_.find(symbol);
+      if (found == symbols_.end()) continue;
+      base::Facts::Range renamed;
+      if (range.low) renamed.low = range.low->substitute(symbols_);
+      if (range.high) renamed.high = range.high->substitute(symbols_);
+      facts.ranges.emplace(found->second.symbol(), std::move(renamed));
+    }
+    nest_.facts = std::move(facts);
+  }
+  void apply(Block& block) {
+    for (Stmt& statement : block) std::visit([&](auto& node) { apply_to(node); }, statement.node);
+  }
+  void apply_to(auto& node) {
+    const auto translate = [&](ScalarId& id) { id = scalars_.at(id); };
+    visit_uses(node, translate);
+    visit_definitions(node, translate);
+    rename(node);
+    if constexpr (requires { node.symbol; }) node.symbol = symbols_.at(node.symbol).symbol();
+    if constexpr (requires { node.carried; }) {
+      visit_loop_exits(node, translate);
+      for (LoopCarried& carried : node.carried) translate(carried.current);
+      node.axis = symbols_.at(node.axis).symbol();
+    }
+    if constexpr (requires { node.body; }) apply(*node.body);
+  }
+
+  Nest& nest_;
+  Renumbering result_;
+  std::vector<NestBufferId> accessed_;
+  std::set<NestBufferId> reads_, writes_;
+  std::map<NestBufferId, NestBufferId> buffers_;
+  std::set<Symbol> used_sizes_;
+  base::SymbolExprs symbols_;
+  std::map<ScalarId, ScalarId> scalars_;
+  std::uint32_t axes_ = 0, temps_ = 0, next_scalar_ = 0;
+};
+
+}  // namespace
+
+Renumbering renumber(Nest& nest, const std::vector<SymExpr>& sizes_first) {
+  return Renumberer(nest).run(sizes_first);
+}
+
+}  // namespace heddle::jit

@@ -1,0 +1,15 @@
+// The loops of a row kernel over the columns of a row.
+#pragma once
+
+#include "jit/lower/domain.h"
+
+namespace heddle::jit {
+
+/// Turns each loop over the placeholder `column` in `body` into loops over `runs`, outermost first. The
+/// innermost gets `kind`, the others are serial; a reduction of the placeholder becomes one of each loop
+/// that combines the results of the next inner one. A reduction that cannot be combined so makes its loop
+/// a single one over all columns, with divisions.
+void expand_column_loops(NestBuilder& builder, Block& body, Symbol column,
+                         const std::vector<AxisRun>& runs, ForStmt::Kind kind);
+
+}  // namespace heddle::jit
