@@ -25,8 +25,8 @@ namespace base {
 }  // namespace heddle
 
 /// Throws InternalError when `condition` is false. Further arguments: a std::string with detail.
-#define HD_CHECK(condition, ...)                                                              \
-  do {                                                                                        \
-    if (!(condition)) [[unlikely]]                                                            \
+#define HD_CHECK(condition, ...)                                                               \
+  do {                                                                                         \
+    if (!(condition)) [[unlikely]]                                                             \
       ::heddle::base::check_failed(__FILE__, __LINE__, #condition __VA_OPT__(, ) __VA_ARGS__); \
   } while (false)

@@ -4,8 +4,8 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
-#include <map>
 #include <fmt/format.h>
+#include <map>
 
 #include "base/check.h"
 #include "base/closest.h"

@@ -55,10 +55,10 @@ class SymExpr {
   SymExpr(std::int64_t value) : constant_(value) {}  // NOLINT: implicit on purpose
   SymExpr(int value) : constant_(value) {}           // NOLINT: implicit on purpose
   SymExpr(Symbol symbol);                            // NOLINT: implicit on purpose
-  static SymExpr size(std::uint32_t id);      ///< sN
-  static SymExpr unbacked(std::uint32_t id);  ///< uN
-  static SymExpr axis(std::uint32_t id);      ///< iN
-  static SymExpr temp(std::uint32_t id);      ///< tN
+  static SymExpr size(std::uint32_t id);             ///< sN
+  static SymExpr unbacked(std::uint32_t id);         ///< uN
+  static SymExpr axis(std::uint32_t id);             ///< iN
+  static SymExpr temp(std::uint32_t id);             ///< tN
 
   Kind kind() const;
   bool is_constant() const { return node_ == nullptr; }
