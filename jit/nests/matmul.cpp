@@ -1,0 +1,168 @@
+// matmul as a nest: output tiles in parallel, one contraction over the whole depth a tile, then the fused
+// epilogue row by row.
+//
+//   for p in batch x column tiles x row tiles (parallel; row tiles innermost, so that the columns of b
+//                                              stay in the second-level cache)
+//     acc[rows, columns] = a[rows, k] . b[k, columns]
+//     for row in rows: for column in columns (vector): result(row, column, acc[row, column])
+//
+// A right operand whose columns are not contiguous (k transposed, as in q.kT) is first packed, block of
+// depth by block of depth, into a local tile.
+#include "jit/lower/nest_context.h"
+#include "jit/nests/nests.h"
+
+namespace heddle::jit {
+
+namespace {
+
+constexpr std::int64_t kTileRows = 32;
+constexpr std::int64_t kTileColumns = 64;
+constexpr std::int64_t kPackDepth = 128;
+
+class MatmulNest {
+ public:
+  explicit MatmulNest(NestContext& ctx)
+      : ctx_(ctx),
+        b_(ctx.builder()),
+        out_(ctx.output_sizes()),
+        left_(*ctx.affine(0)),
+        right_(*ctx.affine(1)),
+        depth_(ctx.operand_sizes(0).back()),
+        accumulator_(accumulator_of(ctx.node().output().dtype)) {}
+
+  void build() {
+    const std::size_t rank = out_.size();
+    const SymExpr rows = out_[rank - 2];
+    const SymExpr columns = out_[rank - 1];
+    const SymExpr row_tiles = ceildiv(rows, kTileRows);
+    const SymExpr column_tiles = ceildiv(columns, kTileColumns);
+    const SymExpr batch = base::product(std::span(out_).first(rank - 2));
+    const SymExpr extent = batch * column_tiles * row_tiles;
+    const Symbol p = b_.new_axis(extent);
+    b_.set_parallel(p, extent);
+    row_begin_ = b_.simplify(mod(p, row_tiles)) * kTileRows;
+    const SymExpr rest = b_.simplify(floordiv(p, row_tiles));
+    column_begin_ = b_.simplify(mod(rest, column_tiles)) * kTileColumns;
+    split_batch(b_.simplify(floordiv(rest, column_tiles)));
+    rows_ = min(kTileRows, rows - row_begin_);
+    columns_ = min(kTileColumns, columns - column_begin_);
+    acc_ = b_.add_local(accumulator_, kTileRows * kTileColumns, kTileRows * kTileColumns);
+    if (right_.strides.back().is_constant(1) || right_.strides.back().is_constant(0))
+      contract_whole();
+    else
+      contract_packed();
+    write();
+    b_.nest().work = extent * kTileRows * kTileColumns * depth_ * 2;
+  }
+
+ private:
+  void split_batch(SymExpr linear) {
+    index_.resize(out_.size());
+    for (std::size_t d = out_.size() - 2; d-- > 0;) {
+      index_[d] = d == 0 ? linear : b_.simplify(mod(linear, out_[d]));
+      linear = b_.simplify(floordiv(linear, out_[d]));
+    }
+  }
+
+  /// Element offset of the matrix of `operand` that belongs to this batch index; dimensions of size 1 are
+  /// broadcast.
+  SymExpr matrix_offset(const AffineOperand& operand, std::size_t k) {
+    const std::vector<SymExpr> sizes = ctx_.operand_sizes(k);
+    const std::size_t missing = out_.size() - sizes.size();
+    SymExpr offset = operand.offset;
+    for (std::size_t d = 0; d + 2 < sizes.size(); ++d) {
+      if (!sizes[d].is_constant(1)) offset += operand.strides[d] * index_[d + missing];
+    }
+    return offset;
+  }
+
+  TileOperand left_tile(const SymExpr& depth_begin) {
+    const std::size_t rank = left_.strides.size();
+    return {left_.buffer,
+            matrix_offset(left_, 0) + left_.strides[rank - 2] * row_begin_ +
+                left_.strides[rank - 1] * depth_begin,
+            left_.strides[rank - 2], left_.strides[rank - 1]};
+  }
+
+  void contract(const SymExpr& depth, TileOperand a, TileOperand b, bool accumulate) {
+    b_.contract({acc_, accumulator_, kTileRows, kTileColumns, rows_, columns_, depth, std::move(a),
+                 std::move(b), accumulate});
+  }
+
+  void contract_whole() {
+    const std::size_t rank = right_.strides.size();
+    TileOperand b{right_.buffer,
+                  matrix_offset(right_, 1) + right_.strides[rank - 1] * column_begin_,
+                  right_.strides[rank - 2], right_.strides[rank - 1]};
+    contract(depth_, left_tile(0), std::move(b), false);
+  }
+
+  void contract_packed() {
+    const std::size_t rank = right_.strides.size();
+    const DType dtype = ctx_.node().input(1).meta().dtype;
+    const NestBufferId packed =
+        b_.add_local(dtype, kPackDepth * kTileColumns, kPackDepth * kTileColumns);
+    clear();
+    const SymExpr blocks = ceildiv(depth_, kPackDepth);
+    const Symbol block = b_.new_axis(blocks);
+    b_.begin_for(block, blocks, ForStmt::Kind::Serial);
+    const SymExpr begin = SymExpr(block) * kPackDepth;
+    const SymExpr depth = min(kPackDepth, depth_ - begin);
+    const Symbol column = b_.new_axis(columns_);
+    b_.begin_for(column, columns_, ForStmt::Kind::Serial);
+    const Symbol k = b_.new_axis(depth);
+    b_.begin_for(k, depth, ForStmt::Kind::Vector);
+    const SymExpr from = matrix_offset(right_, 1) +
+                         right_.strides[rank - 2] * (begin + SymExpr(k)) +
+                         right_.strides[rank - 1] * (column_begin_ + SymExpr(column));
+    b_.store(packed, SymExpr(k) * kTileColumns + SymExpr(column), b_.load(right_.buffer, from));
+    b_.end_for();
+    b_.end_for();
+    contract(depth, left_tile(begin), {packed, 0, kTileColumns, 1}, true);
+    b_.end_for();
+  }
+
+  void clear() {
+    const SymExpr count = kTileRows * kTileColumns;
+    const Symbol k = b_.new_axis(count);
+    b_.begin_for(k, count, ForStmt::Kind::Vector);
+    b_.store(acc_, k,
+             is_floating(accumulator_) ? b_.constant(accumulator_, 0)
+                                       : b_.constant_int(accumulator_, 0));
+    b_.end_for();
+  }
+
+  void write() {
+    const std::size_t rank = out_.size();
+    const Symbol row = b_.new_axis(rows_);
+    b_.begin_for(row, rows_, ForStmt::Kind::Serial);
+    const Symbol column = b_.new_axis(columns_);
+    b_.begin_for(column, columns_, ForStmt::Kind::Vector);
+    Scalar value = b_.load(acc_, SymExpr(row) * kTileColumns + SymExpr(column));
+    value = b_.convert(value, ctx_.node().output().dtype);
+    index_[rank - 2] = row_begin_ + SymExpr(row);
+    index_[rank - 1] = column_begin_ + SymExpr(column);
+    ctx_.result(0, index_, value);
+    b_.end_for();
+    b_.end_for();
+  }
+
+  NestContext& ctx_;
+  NestBuilder& b_;
+  std::vector<SymExpr> out_;
+  AffineOperand left_;
+  AffineOperand right_;
+  SymExpr depth_;
+  DType accumulator_;
+  NestBufferId acc_ = 0;
+  std::vector<SymExpr> index_;
+  SymExpr row_begin_, column_begin_, rows_, columns_;
+};
+
+void build(NestContext& ctx) { MatmulNest(ctx).build(); }
+
+}  // namespace
+
+const NestRecipe kMatmulRecipe{.name = "matmul", .memory_operands = 0b11, .epilogue = true, .build = build};
+
+}  // namespace heddle::jit
