@@ -1,0 +1,250 @@
+#include "engine/onnx/reader.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <set>
+
+#include "heddle/error.h"
+#include "heddle/onnx.h"
+#include "onnx.pb.h"
+
+namespace heddle::onnx {
+
+using onnx_format::ModelProto;
+using onnx_format::TensorProto;
+
+namespace {
+
+[[noreturn]] void fail(std::string what, const std::string& where, std::string expected,
+                       std::string got) {
+  throw ModelError({.what = std::move(what),
+                    .where = where,
+                    .expected = std::move(expected),
+                    .got = std::move(got)});
+}
+
+constexpr std::int64_t kNewestOpset = 21;
+
+void check_opsets(const ModelProto& model, const std::string& where) {
+  for (const auto& import : model.opset_import()) {
+    if (import.domain().empty() || import.domain() == "ai.onnx") {
+      if (import.version() < 1 || import.version() > kNewestOpset)
+        fail("model: opset", where, "1 to " + std::to_string(kNewestOpset),
+             std::to_string(import.version()));
+    }
+  }
+}
+
+/// Every value is defined once, before its uses.
+void check_order(const onnx_format::GraphProto& graph, std::set<std::string> known,
+                 const std::string& where) {
+  const auto define = [&](const std::string& name, const std::string& by) {
+    if (!name.empty() && !known.insert(name).second)
+      fail("model: value defined twice", where, "one definition of each value", name + by);
+  };
+  for (const auto& input : graph.input()) define(input.name(), " (graph input)");
+  for (const auto& init : graph.initializer()) known.insert(init.name());
+  std::set<std::string> later;
+  for (const auto& node : graph.node()) later.insert(node.output().begin(), node.output().end());
+  for (const auto& node : graph.node()) {
+    for (const std::string& input : node.input()) {
+      if (input.empty() || known.contains(input)) continue;
+      fail("model: node " + node.name() + " (" + node.op_type() + ")", where,
+           later.contains(input) ? "inputs that earlier nodes define (no cycles)"
+                                 : "inputs that the model defines",
+           input);
+    }
+    for (const std::string& output : node.output()) define(output, " (node " + node.name() + ")");
+    for (const auto& attribute : node.attribute()) {
+      if (attribute.has_g()) check_order(attribute.g(), known, where);
+    }
+  }
+  for (const auto& output : graph.output()) {
+    if (!known.contains(output.name()))
+      fail("model: graph output", where, "a value that the model defines", output.name());
+  }
+}
+
+std::int64_t checked_count(const TensorProto& proto, const std::string& where) {
+  std::int64_t count = 1;
+  for (const std::int64_t dim : proto.dims()) {
+    if (dim < 0 || __builtin_mul_overflow(count, dim, &count) || count > (std::int64_t{1} << 48))
+      fail("tensor " + proto.name() + ": size", where, "sizes of 0 to 2^48 elements in all",
+           std::to_string(dim));
+  }
+  return count;
+}
+
+/// The absolute path of an external file, which must lie inside `folder`, links resolved.
+std::string external_path(const std::string& location, const std::string& folder,
+                          const std::string& where) {
+  namespace fs = std::filesystem;
+  if (folder.empty()) fail("external data", where, "a model with a folder", location);
+  std::error_code error;
+  const fs::path root = fs::canonical(folder, error);
+  const fs::path file = fs::weakly_canonical(root / location, error);
+  const fs::path relative = file.lexically_relative(root);
+  if (error || fs::path(location).is_absolute() || relative.empty() || *relative.begin() == "..")
+    fail("external data", where, "a path inside the model's folder", location);
+  return file.string();
+}
+
+std::int64_t parse_number(const std::string& text, const std::string& where) {
+  char* end = nullptr;
+  errno = 0;
+  const long long value = std::strtoll(text.c_str(), &end, 10);
+  if (errno != 0 || end == text.c_str() || *end != 0 || value < 0)
+    fail("external data", where, "a number >= 0", text);
+  return value;
+}
+
+Tensor read_external(const TensorProto& proto, DType dtype, Sizes sizes, std::int64_t bytes,
+                     const std::string& folder, const std::string& where) {
+  std::string location;
+  std::int64_t offset = 0;
+  std::int64_t length = -1;
+  for (const auto& entry : proto.external_data()) {
+    if (entry.key() == "location") location = entry.value();
+    if (entry.key() == "offset") offset = parse_number(entry.value(), where);
+    if (entry.key() == "length") length = parse_number(entry.value(), where);
+  }
+  auto file = std::make_shared<MappedFile>(external_path(location, folder, where));
+  const auto size = static_cast<std::int64_t>(file->size());
+  if (length >= 0 && length != bytes)
+    fail("tensor " + proto.name() + ": external length", where, std::to_string(bytes) + " bytes",
+         std::to_string(length));
+  if (offset > size || bytes > size - offset)
+    fail("tensor " + proto.name() + ": external data", where,
+         std::to_string(bytes) + " bytes at offset " + std::to_string(offset),
+         "a file of " + std::to_string(size) + " bytes");
+  return Tensor::wrap(const_cast<char*>(file->data()) + offset, dtype, std::move(sizes),
+                      [file](void*) {});
+}
+
+template <typename T, typename Field>
+void copy_field(const Field& field, void* data, std::int64_t count, const TensorProto& proto,
+                const std::string& where) {
+  if (field.size() != count)
+    fail("tensor " + proto.name() + ": number of values", where, std::to_string(count),
+         std::to_string(field.size()));
+  for (std::int64_t k = 0; k < count; ++k)
+    static_cast<T*>(data)[k] = static_cast<T>(field.Get(static_cast<int>(k)));
+}
+
+void copy_values(const TensorProto& proto, DType dtype, void* data, std::int64_t count,
+                 const std::string& where) {
+  switch (dtype) {
+    case DType::F32: return copy_field<float>(proto.float_data(), data, count, proto, where);
+    case DType::F64: return copy_field<double>(proto.double_data(), data, count, proto, where);
+    case DType::I64: return copy_field<std::int64_t>(proto.int64_data(), data, count, proto, where);
+    case DType::I32: return copy_field<std::int32_t>(proto.int32_data(), data, count, proto, where);
+    case DType::I16: return copy_field<std::int16_t>(proto.int32_data(), data, count, proto, where);
+    case DType::I8: return copy_field<std::int8_t>(proto.int32_data(), data, count, proto, where);
+    case DType::F16:
+    case DType::BF16:
+      return copy_field<std::uint16_t>(proto.int32_data(), data, count, proto, where);
+    case DType::U8:
+    case DType::Bool: return copy_field<std::uint8_t>(proto.int32_data(), data, count, proto, where);
+  }
+}
+
+}  // namespace
+
+DType dtype_of_onnx(int data_type, const std::string& where) {
+  switch (data_type) {
+    case TensorProto::FLOAT: return f32;
+    case TensorProto::UINT8: return u8;
+    case TensorProto::INT8: return i8;
+    case TensorProto::INT16: return i16;
+    case TensorProto::INT32: return i32;
+    case TensorProto::INT64: return i64;
+    case TensorProto::BOOL: return boolean;
+    case TensorProto::FLOAT16: return f16;
+    case TensorProto::DOUBLE: return f64;
+    case TensorProto::BFLOAT16: return bf16;
+    default: break;
+  }
+  const bool known = TensorProto::DataType_IsValid(data_type);
+  throw UnsupportedError(
+      {.what = "ONNX element type",
+       .where = where,
+       .expected = "float, double, float16, bfloat16, int8, uint8, int16, int32, int64 or bool",
+       .got = known ? TensorProto::DataType_Name(static_cast<TensorProto::DataType>(data_type))
+                    : std::to_string(data_type)});
+}
+
+MappedFile::MappedFile(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat info {};
+  if (file < 0 || ::fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) {
+    const std::string reason = file < 0 ? std::strerror(errno) : "not a regular file";
+    if (file >= 0) ::close(file);
+    fail("read " + path, {}, "a file", reason);
+  }
+  size_ = static_cast<std::size_t>(info.st_size);
+  if (size_ != 0) {
+    void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file, 0);
+    if (mapped == MAP_FAILED) {
+      ::close(file);
+      fail("read " + path, {}, "a file that can be mapped", std::strerror(errno));
+    }
+    data_ = static_cast<const char*>(mapped);
+  }
+  ::close(file);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<char*>(data_), size_);
+}
+
+std::shared_ptr<const ModelProto> parse_model(const void* data, std::size_t size,
+                                              const std::string& where) {
+  auto model = std::make_shared<ModelProto>();
+  if (size > static_cast<std::size_t>(std::numeric_limits<int>::max()))
+    fail("model", where, "at most 2 GiB of protobuf (weights as external data)",
+         std::to_string(size) + " bytes");
+  if (!model->ParseFromArray(data, static_cast<int>(size)) || !model->has_graph())
+    fail("model", where, "an ONNX model", "bytes that do not parse as one");
+  check_opsets(*model, where);
+  check_order(model->graph(), {}, where);
+  return model;
+}
+
+Tensor read_tensor(const TensorProto& proto, const std::string& folder, const std::string& where) {
+  const DType dtype = dtype_of_onnx(proto.data_type(), where);
+  const std::int64_t count = checked_count(proto, where);
+  Sizes sizes(proto.dims().begin(), proto.dims().end());
+  const std::int64_t bytes = count * static_cast<std::int64_t>(size_of(dtype));
+  if (proto.data_location() == TensorProto::EXTERNAL)
+    return read_external(proto, dtype, std::move(sizes), bytes, folder, where);
+  if (proto.has_raw_data()) {
+    if (static_cast<std::int64_t>(proto.raw_data().size()) != bytes)
+      fail("tensor " + proto.name() + ": raw data", where, std::to_string(bytes) + " bytes",
+           std::to_string(proto.raw_data().size()));
+    Tensor tensor = Tensor::empty(dtype, std::move(sizes));
+    if (bytes != 0) std::memcpy(tensor.data(), proto.raw_data().data(), proto.raw_data().size());
+    return tensor;
+  }
+  // Values given one by one bound the allocation by the size of the message.
+  if (count > static_cast<std::int64_t>(proto.ByteSizeLong()) * 8)
+    fail("tensor " + proto.name() + ": number of values", where, std::to_string(count), "fewer");
+  Tensor tensor = Tensor::empty(dtype, std::move(sizes));
+  copy_values(proto, dtype, tensor.data(), count, where);
+  return tensor;
+}
+
+Tensor load_tensor(const std::string& path) {
+  const MappedFile file(path);
+  TensorProto proto;
+  if (!proto.ParseFromArray(file.data(), static_cast<int>(file.size())))
+    fail("read " + path, {}, "an ONNX TensorProto", "bytes that do not parse as one");
+  return read_tensor(proto, {}, path);
+}
+
+}  // namespace heddle::onnx

@@ -1,0 +1,46 @@
+// Reading model files: bytes to checked protobuf messages and tensors.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "heddle/tensor.h"
+
+namespace heddle::onnx_format {
+class ModelProto;
+class TensorProto;
+}  // namespace heddle::onnx_format
+
+namespace heddle::onnx {
+
+/// The dtype of an ONNX TensorProto.DataType. @throws UnsupportedError naming it and `where`.
+DType dtype_of_onnx(int data_type, const std::string& where);
+
+/// A whole file mapped read-only. @throws ModelError naming the path.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::string& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  const char* data() const { return data_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  const char* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// Parses and checks: version, opset, sizes, and that nodes form an order without cycles.
+/// @throws ModelError.
+std::shared_ptr<const onnx_format::ModelProto> parse_model(const void* data, std::size_t size,
+                                                           const std::string& where);
+
+/// The tensor of a TensorProto. External data must lie inside `folder`.
+/// @throws ModelError (wrong byte count, negative or absurd sizes, paths outside the folder),
+///         UnsupportedError (dtype).
+Tensor read_tensor(const onnx_format::TensorProto& proto, const std::string& folder,
+                   const std::string& where);
+
+}  // namespace heddle::onnx
