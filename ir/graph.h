@@ -184,6 +184,9 @@ class GraphBuilder {
   const Node* with_inputs(const NodePtr& node, std::span<const Value> inputs,
                           std::span<const Value> after);
 
+  /// Takes over the inputs, parameters and names of `graph`, whose nodes are going to be shared.
+  void adopt(const Graph& graph);
+
   void output(Value value, std::string label = {});
   void write_back(Value target, Value source);
   void assume(Assumption assumption);

@@ -1,0 +1,109 @@
+#include "ir/evaluate.h"
+
+#include <fmt/format.h>
+
+#include <unordered_map>
+
+#include "base/check.h"
+#include "heddle/error.h"
+#include "ir/op.h"
+
+namespace heddle::ir {
+
+namespace {
+
+void bind_size(const SymExpr& size, std::int64_t value, base::SymbolValues& sizes) {
+  if (size.is_symbol()) sizes.emplace(size.symbol(), value);
+}
+
+/// A size of the form c*s+d gives s a value when nothing else did.
+void solve_size(const SymExpr& size, std::int64_t value, base::SymbolValues& sizes) {
+  std::vector<base::Symbol> symbols;
+  size.collect_symbols(symbols);
+  if (symbols.size() != 1 || sizes.contains(symbols[0])) return;
+  const auto linear = size.linear_in(symbols[0]);
+  if (!linear || !linear->coefficient.is_constant() || !linear->rest.is_constant()) return;
+  const std::int64_t c = linear->coefficient.constant();
+  const std::int64_t rest = value - linear->rest.constant();
+  if (c != 0 && rest % c == 0) sizes.emplace(symbols[0], rest / c);
+}
+
+void check_argument(const Graph& graph, std::size_t k, const Literal& argument,
+                    const base::SymbolValues& sizes) {
+  const TensorMeta& meta = graph.inputs()[k].meta();
+  bool fits = argument.dtype() == meta.dtype && argument.sizes().size() == meta.sizes.size();
+  for (std::size_t d = 0; fits && d < meta.sizes.size(); ++d) {
+    std::vector<base::Symbol> symbols;
+    meta.sizes[d].collect_symbols(symbols);
+    for (const base::Symbol& symbol : symbols) fits = fits && sizes.contains(symbol);
+    fits = fits && meta.sizes[d].evaluate(sizes) == argument.sizes()[d];
+  }
+  if (fits) return;
+  Dims got(argument.sizes().begin(), argument.sizes().end());
+  throw ShapeError({.what = "evaluate: input " + graph.inputs()[k].name(),
+                    .where = {},
+                    .expected = meta.to_string(),
+                    .got = TensorMeta::of(argument.dtype(), std::move(got)).to_string()});
+}
+
+}  // namespace
+
+base::SymbolValues bind_sizes(const Graph& graph, std::span<const Literal> arguments) {
+  base::SymbolValues sizes;
+  for (const auto bind : {bind_size, solve_size}) {
+    for (std::size_t k = 0; k < arguments.size(); ++k) {
+      const TensorMeta& meta = graph.inputs()[k].meta();
+      for (std::size_t d = 0; d < meta.sizes.size() && d < arguments[k].sizes().size(); ++d)
+        bind(meta.sizes[d], arguments[k].sizes()[d], sizes);
+      for (std::size_t d = 0; d < meta.strides.size() && d < arguments[k].strides().size(); ++d)
+        bind(meta.strides[d], arguments[k].strides()[d], sizes);
+    }
+  }
+  for (std::size_t k = 0; k < arguments.size(); ++k) check_argument(graph, k, arguments[k], sizes);
+  return sizes;
+}
+
+std::vector<Literal> evaluate(const Graph& graph, std::span<const Literal> arguments,
+                              std::span<const Literal> parameters) {
+  std::size_t wanted = 0;
+  for (const Value& input : graph.inputs()) wanted += input.node->op_name() == "input" ? 1 : 0;
+  if (wanted != arguments.size())
+    throw ArgumentError({.what = "evaluate: number of inputs",
+                         .where = {},
+                         .expected = std::to_string(wanted),
+                         .got = std::to_string(arguments.size())});
+  base::SymbolValues sizes = bind_sizes(graph, arguments);
+  std::unordered_map<const Node*, std::vector<Literal>> values;
+  std::size_t next_argument = 0;
+  std::size_t next_parameter = 0;
+  for (const Value& input : graph.inputs()) {
+    if (input.node->op_name() == "input") {
+      values[input.node] = {arguments[next_argument++]};
+    } else if (const Literal* literal = graph.parameter(input.node)) {
+      values[input.node] = {*literal};
+    } else {
+      HD_CHECK(next_parameter < parameters.size(), input.name());
+      values[input.node] = {parameters[next_parameter++]};
+    }
+  }
+  for (const NodePtr& node : graph.nodes()) {
+    if (values.contains(node.get())) continue;
+    std::vector<Literal> operands;
+    for (const Value& operand : node->inputs())
+      operands.push_back(operand ? values.at(operand.node)[operand.index] : Literal());
+    std::vector<Literal> results = node->op().evaluate(EvalContext(*node, operands, sizes));
+    HD_CHECK(results.size() == node->outputs().size(), node->name());
+    for (std::size_t k = 0; k < results.size(); ++k) {
+      for (std::size_t d = 0; d < results[k].sizes().size(); ++d)
+        bind_size(node->output(k).sizes[d], results[k].sizes()[d], sizes);
+    }
+    values[node.get()] = std::move(results);
+  }
+  std::vector<Literal> results;
+  for (const Value& output : graph.outputs()) results.push_back(values.at(output.node)[output.index]);
+  for (const Graph::WriteBack& write : graph.write_backs())
+    results.push_back(values.at(write.source.node)[write.source.index]);
+  return results;
+}
+
+}  // namespace heddle::ir

@@ -1,0 +1,152 @@
+#include "ir/graph.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "ir/graph_data.h"
+#include "ir/op.h"
+
+namespace heddle::ir {
+
+const TensorMeta& Value::meta() const { return node->output(index); }
+
+std::string Value::name() const { return "%" + node->names()[index]; }
+
+std::string_view Node::op_name() const { return op_->name; }
+
+const Attr& Node::attr(std::string_view name) const {
+  const auto found = attrs_.find(name);
+  HD_CHECK(found != attrs_.end(), std::string(op_->name) + "." + std::string(name));
+  return found->second;
+}
+
+namespace {
+
+template <typename T>
+const T& typed(const Node& node, std::string_view name) {
+  const T* value = std::get_if<T>(&node.attr(name));
+  HD_CHECK(value != nullptr, std::string(node.op_name()) + "." + std::string(name));
+  return *value;
+}
+
+}  // namespace
+
+bool Node::flag(std::string_view name) const { return typed<bool>(*this, name); }
+std::int64_t Node::integer(std::string_view name) const { return typed<std::int64_t>(*this, name); }
+double Node::number(std::string_view name) const { return typed<double>(*this, name); }
+const std::string& Node::string(std::string_view name) const { return typed<std::string>(*this, name); }
+DType Node::dtype(std::string_view name) const { return typed<DType>(*this, name); }
+const std::vector<std::int64_t>& Node::ints(std::string_view name) const {
+  return typed<std::vector<std::int64_t>>(*this, name);
+}
+const Dims& Node::symints(std::string_view name) const { return typed<Dims>(*this, name); }
+const Literal& Node::literal(std::string_view name) const { return *typed<LiteralPtr>(*this, name); }
+const Graph& Node::graph(std::string_view name) const { return *typed<GraphRef>(*this, name).graph; }
+
+Graph::Graph() {
+  static const auto kEmpty = std::make_shared<const Data>();
+  data_ = kEmpty;
+}
+
+const std::string& Graph::name() const { return data_->name; }
+std::span<const NodePtr> Graph::nodes() const { return data_->nodes; }
+std::span<const Value> Graph::inputs() const { return data_->inputs; }
+std::span<const Value> Graph::outputs() const { return data_->outputs; }
+const std::string& Graph::input_label(std::size_t k) const { return data_->input_labels[k]; }
+const std::string& Graph::output_label(std::size_t k) const { return data_->output_labels[k]; }
+std::span<const Assumption> Graph::assumptions() const { return data_->assumptions; }
+std::span<const Graph::WriteBack> Graph::write_backs() const { return data_->write_backs; }
+
+const Literal* Graph::parameter(const Node* param) const {
+  const auto found = data_->parameters.find(param);
+  return found == data_->parameters.end() ? nullptr : found->second.get();
+}
+
+namespace {
+
+/// Words that say everything about a graph but names and locations.
+class StructuralKey {
+ public:
+  void add(std::uint64_t word) { words_.push_back(word); }
+  void add(std::string_view text) { add(base::hash64(text)); }
+  void add(Value value) {
+    if (!value)
+      add(~std::uint64_t{0});
+    else
+      add(numbers_.at(value.node) << 8 | value.index);
+  }
+  void add(const Node& node) {
+    numbers_.emplace(&node, numbers_.size());
+    add(node.op_name());
+    add(node.inputs().size());
+    for (const Value& input : node.inputs()) add(input);
+    add(hash(node.attrs()));
+    for (const TensorMeta& meta : node.outputs()) add(meta.to_string());
+    add(annotation_hash(node.annotations()));
+    for (const Value& first : node.after()) add(first);
+  }
+  base::Hash128 finish() const {
+    return base::hash128(words_.data(), words_.size() * sizeof(std::uint64_t));
+  }
+
+ private:
+  static std::uint64_t annotation_hash(const Annotations& annotations) {
+    std::uint64_t h = annotations.size();
+    for (const auto& [key, annotation] : annotations) {
+      h = base::combine(h, base::hash64(key));
+      h = base::combine(h, std::visit(
+                               [](const auto& v) -> std::uint64_t {
+                                 using T = std::decay_t<decltype(v)>;
+                                 if constexpr (std::is_same_v<T, std::string>)
+                                   return base::hash64(v);
+                                 else if constexpr (std::is_arithmetic_v<T>)
+                                   return base::hash64(&v, sizeof v);
+                                 else
+                                   return annotation_hash(*v);
+                               },
+                               annotation.value));
+    }
+    return h;
+  }
+
+  std::vector<std::uint64_t> words_;
+  std::unordered_map<const Node*, std::uint64_t> numbers_;
+};
+
+std::uint32_t next_symbol(const Graph& graph, base::Symbol::Kind kind) {
+  std::vector<base::Symbol> symbols;
+  for (const NodePtr& node : graph.nodes()) {
+    for (const TensorMeta& meta : node->outputs()) {
+      for (const SymExpr& size : meta.sizes) size.collect_symbols(symbols);
+      for (const SymExpr& stride : meta.strides) stride.collect_symbols(symbols);
+    }
+  }
+  std::uint32_t next = 0;
+  for (const base::Symbol& symbol : symbols)
+    if (symbol.kind == kind) next = std::max(next, symbol.id + 1);
+  return next;
+}
+
+}  // namespace
+
+base::Hash128 Graph::structural_hash() const {
+  StructuralKey key;
+  for (const NodePtr& node : nodes()) key.add(*node);
+  for (const Value& output : outputs()) key.add(output);
+  for (const WriteBack& write : write_backs()) {
+    key.add(write.target);
+    key.add(write.source);
+  }
+  return key.finish();
+}
+
+std::uint32_t Graph::next_size_symbol() const {
+  return next_symbol(*this, base::Symbol::Kind::Size);
+}
+std::uint32_t Graph::next_unbacked_symbol() const {
+  return next_symbol(*this, base::Symbol::Kind::Unbacked);
+}
+
+}  // namespace heddle::ir

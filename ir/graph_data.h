@@ -1,0 +1,24 @@
+// What graph handles point to.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace heddle::ir {
+
+struct Graph::Data {
+  std::string name;
+  std::vector<NodePtr> nodes;
+  std::vector<Value> inputs;
+  std::vector<std::string> input_labels;
+  std::vector<Value> outputs;
+  std::vector<std::string> output_labels;
+  std::unordered_map<const Node*, LiteralPtr> parameters;
+  std::vector<Assumption> assumptions;
+  std::vector<WriteBack> write_backs;
+};
+
+}  // namespace heddle::ir

@@ -1,0 +1,121 @@
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "heddle/error.h"
+#include "ir/op.h"
+
+namespace heddle::ir {
+
+using base::Predicate;
+
+namespace {
+
+template <typename T>
+const T& typed(const InferContext& ctx, std::string_view name) {
+  const auto found = ctx.attrs.find(name);
+  HD_CHECK(found != ctx.attrs.end(), std::string(ctx.op.name) + "." + std::string(name));
+  const T* value = std::get_if<T>(&found->second);
+  HD_CHECK(value != nullptr, std::string(ctx.op.name) + "." + std::string(name));
+  return *value;
+}
+
+}  // namespace
+
+bool InferContext::flag(std::string_view name) const { return typed<bool>(*this, name); }
+std::int64_t InferContext::integer(std::string_view name) const {
+  return typed<std::int64_t>(*this, name);
+}
+double InferContext::number(std::string_view name) const { return typed<double>(*this, name); }
+const std::string& InferContext::string(std::string_view name) const {
+  return typed<std::string>(*this, name);
+}
+DType InferContext::dtype(std::string_view name) const { return typed<DType>(*this, name); }
+const std::vector<std::int64_t>& InferContext::ints(std::string_view name) const {
+  return typed<std::vector<std::int64_t>>(*this, name);
+}
+const Dims& InferContext::symints(std::string_view name) const { return typed<Dims>(*this, name); }
+const Literal& InferContext::literal(std::string_view name) const {
+  return *typed<LiteralPtr>(*this, name);
+}
+
+Dims InferContext::broadcast(const Dims& a, const Dims& b, std::string_view label) const {
+  const Dims& longer = a.size() >= b.size() ? a : b;
+  const Dims& shorter = a.size() >= b.size() ? b : a;
+  Dims result = longer;
+  const std::size_t lead = longer.size() - shorter.size();
+  for (std::size_t k = 0; k < shorter.size(); ++k) {
+    SymExpr& size = result[lead + k];
+    const SymExpr& other = shorter[k];
+    if (size == other || other.is_constant(1)) continue;
+    if (size.is_constant(1)) {
+      size = other;
+      continue;
+    }
+    const std::string reason = fmt::format("broadcast of dimension {} in {}", lead + k, op.name);
+    const auto is = [&](const SymExpr& left, const SymExpr& right) {
+      return Predicate{Predicate::Op::Eq, left, right};
+    };
+    if (const auto same = is(size, other).decide(env.facts); same && *same) continue;
+    if (!env.hints.empty()) {
+      // With the sizes of a trace at hand, equal ones need only that guard.
+      std::vector<base::Symbol> symbols;
+      size.collect_symbols(symbols);
+      other.collect_symbols(symbols);
+      bool known = true;
+      for (const base::Symbol& symbol : symbols) known = known && env.hints.contains(symbol);
+      if (known && size.evaluate(env.hints) == other.evaluate(env.hints) &&
+          env.require(is(size, other), reason, location))
+        continue;
+    }
+    if (!other.is_constant() && env.decide(is(other, 1), reason, location)) continue;
+    if (!size.is_constant() && env.decide(is(size, 1), reason, location)) {
+      size = other;
+      continue;
+    }
+    if (!env.require(is(size, other), reason, location))
+      fail_shape(label, "sizes that are equal or 1",
+                 fmt::format("{} and {} in dimension {}", size.to_string(), other.to_string(),
+                             lead + k));
+    if (other.is_constant()) size = other;
+  }
+  return result;
+}
+
+std::int64_t InferContext::axis(std::int64_t axis, std::int64_t rank, std::string_view label) const {
+  if (axis < -rank || axis >= rank)
+    fail_shape(label, fmt::format("an axis in [{}, {})", -rank, rank), std::to_string(axis));
+  return axis < 0 ? axis + rank : axis;
+}
+
+void InferContext::require_equal(const SymExpr& a, const SymExpr& b, std::string_view label) const {
+  if (a == b) return;
+  if (!env.require({Predicate::Op::Eq, a, b}, fmt::format("{}: {}", op.name, label), location))
+    fail_shape(label, a.to_string(), b.to_string());
+}
+
+void InferContext::fail_shape(std::string_view label, std::string expected, std::string got) const {
+  throw ShapeError({.what = fmt::format("{}: {}", op.name, label),
+                    .where = location.to_string(),
+                    .expected = std::move(expected),
+                    .got = std::move(got)});
+}
+
+void InferContext::fail_dtype(std::string_view label, std::string expected, std::string got) const {
+  throw DTypeError({.what = fmt::format("{}: {}", op.name, label),
+                    .where = location.to_string(),
+                    .expected = std::move(expected),
+                    .got = std::move(got)});
+}
+
+Sizes EvalContext::concrete(std::span<const SymExpr> dims) const {
+  Sizes result;
+  for (const SymExpr& dim : dims) result.push_back(dim.evaluate(sizes));
+  return result;
+}
+Sizes EvalContext::concrete_attr(std::string_view symints) const {
+  return concrete(node.symints(symints));
+}
+Sizes EvalContext::output_sizes(std::size_t k) const { return concrete(node.output(k).sizes); }
+Literal EvalContext::make(std::size_t k) const { return {node.output(k).dtype, output_sizes(k)}; }
+
+}  // namespace heddle::ir

@@ -1,0 +1,73 @@
+#include <algorithm>
+
+#include "ir/graph.h"
+
+namespace heddle::ir {
+
+using base::Predicate;
+
+ShapeEnv::ShapeEnv() = default;
+ShapeEnv::~ShapeEnv() = default;
+
+namespace {
+
+/// What an assumed predicate says about any expression: s1 is s0 wherever s0 == s1 was assumed.
+base::SymbolExprs equalities(std::span<const Assumption> assumptions) {
+  base::SymbolExprs known;
+  for (const Assumption& assumption : assumptions) {
+    const Predicate& p = assumption.predicate;
+    if (p.op != Predicate::Op::Eq) continue;
+    SymExpr left = p.left.substitute(known);
+    SymExpr right = p.right.substitute(known);
+    if (left == right) continue;
+    if (!left.is_symbol() || (right.is_symbol() && left.symbol() < right.symbol()))
+      std::swap(left, right);
+    if (!left.is_symbol() || right.mentions(left.symbol())) continue;
+    const base::SymbolExprs one{{left.symbol(), right}};
+    for (auto& [symbol, expr] : known) expr = expr.substitute(one);
+    known.emplace(left.symbol(), right);
+  }
+  return known;
+}
+
+std::optional<bool> known_outcome(const ShapeEnv& env, const Predicate& predicate) {
+  if (const auto outcome = predicate.decide(env.facts)) return outcome;
+  for (const Assumption& assumption : env.assumptions) {
+    if (assumption.predicate == predicate) return true;
+    if (assumption.predicate == predicate.negated()) return false;
+  }
+  const base::SymbolExprs known = equalities(env.assumptions);
+  if (known.empty()) return {};
+  const Predicate reduced{predicate.op, predicate.left.substitute(known),
+                          predicate.right.substitute(known)};
+  return reduced.decide(env.facts);
+}
+
+bool hinted(const ShapeEnv& env, const Predicate& predicate) {
+  std::vector<base::Symbol> symbols;
+  predicate.left.collect_symbols(symbols);
+  predicate.right.collect_symbols(symbols);
+  return std::all_of(symbols.begin(), symbols.end(),
+                     [&](const base::Symbol& symbol) { return env.hints.contains(symbol); });
+}
+
+}  // namespace
+
+bool ShapeEnv::decide(const Predicate& predicate, std::string_view reason,
+                      const base::Location& location) {
+  if (const auto outcome = known_outcome(*this, predicate)) return *outcome;
+  const bool outcome = hinted(*this, predicate) && predicate.evaluate(hints);
+  assumptions.push_back(
+      {outcome ? predicate : predicate.negated(), std::string(reason), location});
+  return outcome;
+}
+
+bool ShapeEnv::require(const Predicate& predicate, std::string_view reason,
+                       const base::Location& location) {
+  if (const auto outcome = known_outcome(*this, predicate)) return *outcome;
+  if (hinted(*this, predicate) && !predicate.evaluate(hints)) return false;
+  assumptions.push_back({predicate, std::string(reason), location});
+  return true;
+}
+
+}  // namespace heddle::ir
