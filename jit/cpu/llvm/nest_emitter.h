@@ -97,10 +97,14 @@ class NestEmitter {
 
   // contract_emitter.cpp
   struct Tile;
-  void contract_blocks(Tile& tile);
-  void contract_block(Tile& tile, llvm::Value* row, unsigned rows, llvm::Value* column,
-                      unsigned vectors, llvm::Value* column_count);
-  void contract_plain(Tile& tile);
+  void contract_columns(const Tile& tile, llvm::Value* row, unsigned rows);
+  /// `rows` by `vectors` accumulators over the whole depth; `mask`: columns within the count, if not all.
+  void contract_block(const Tile& tile, llvm::Value* row, unsigned rows, llvm::Value* column,
+                      unsigned vectors, llvm::Value* mask);
+  Values contract_step(const Tile& tile, llvm::Value* k, const Values& a_rows, llvm::Value* column,
+                       const Values& sums, llvm::Value* mask);
+  llvm::Value* contract_load_b(const Tile& tile, llvm::Value* row, llvm::Value* column,
+                               llvm::Value* mask);
 
   const Nest& nest_;
   const CodegenTarget& target_;

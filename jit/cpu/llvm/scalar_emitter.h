@@ -82,7 +82,6 @@ class VectorMath {
   llvm::Value* fma(llvm::Value* a, llvm::Value* b, llvm::Value* c);
   llvm::Value* polynomial(std::span<const double> coefficients, llvm::Value* x);
   llvm::Value* absolute(llvm::Value* x);
-  llvm::Value* nearest(llvm::Value* x);
   llvm::Value* to_bits(llvm::Value* x);
   llvm::Value* from_bits(llvm::Value* x);
   llvm::Value* copy_sign(llvm::Value* magnitude, llvm::Value* sign);

@@ -1,11 +1,339 @@
+// f32 functions as straight-line vector code.
+//
+// Polynomials are minimax fits of the quantity and interval named beside them, relative to the
+// function's value. Bounds are over all floats and stated in units in the last place; a test measures
+// them. Subnormals, signed zeros, infinities and NaN come out as IEEE 754 and C ask.
+#include <array>
+#include <limits>
 #include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/IR/Module.h>
+#include <vector>
 
 #include "jit/cpu/llvm/scalar_emitter.h"
 
 namespace heddle::jit::cpu {
-llvm::Value* VectorMath::apply(ir::ScalarOp, llvm::Value*,
-                               const std::function<llvm::Value*(llvm::Value*)>&) {
-  return nullptr;
+namespace {
+
+using llvm::Value;
+
+constexpr double kLog2E = 0x1.715476p+0;
+// ln 2 and pi/2 in parts of 24 bits.
+constexpr double kLn2High = 0x1.62e43p-1;
+constexpr double kLn2Low = -0x1.05c61p-29;
+constexpr double kHalfPi1 = 0x1.921fb4p+0;
+constexpr double kHalfPi2 = 0x1.4442dp-24;
+constexpr double kHalfPi3 = 0x1.846988p-48;
+constexpr double kTwoByPi = 0x1.45f306p-1;
+/// Added and subtracted, it rounds to an integer, which the low bits of the sum then hold.
+constexpr double kRounder = 0x1.8p23;
+/// Below it, the reduction of sine and cosine keeps its accuracy.
+constexpr double kMostReduced = 1e5;
+
+/// (e^r - 1 - r) / r^2 for |r| <= ln(2)/2: 2^-28 of e^r; five terms more exactly for expm1.
+constexpr std::array<double, 5> kExp = {5.000000095e-01, 1.666651884e-01, 4.166620583e-02,
+                                        8.368889558e-03, 1.395048916e-03};
+constexpr std::array<double, 6> kExpm1 = {5.000000044e-01, 1.666666637e-01, 4.166636091e-02,
+                                          8.333389372e-03, 1.394062765e-03, 1.984587709e-04};
+/// (2^r - 1) / r for |r| <= 1/2: 2^-29 of 2^r.
+constexpr std::array<double, 6> kExp2 = {6.931472063e-01, 2.402265133e-01, 5.550327676e-02,
+                                         9.618005310e-03, 1.340030982e-03, 1.547592746e-04};
+/// (log(1 + f) - f + f^2/2) / f^3 for 1 + f in [sqrt(1/2), sqrt(2)]: 2^-30 of log(1 + f).
+constexpr std::array<double, 9> kLog = {3.333331258e-01,  -2.500000961e-01, 2.000212022e-01,
+                                        -1.666799677e-01, 1.421951817e-01,  -1.240554616e-01,
+                                        1.188839056e-01,  -1.167604120e-01, 6.746596987e-02};
+/// (sin r - r) / r^3 and (cos r - 1 + r^2/2) / r^4 in r^2, |r| <= pi/4: 2^-28 and 2^-33.
+constexpr std::array<double, 3> kSin = {-1.666665454e-01, 8.332156060e-03, -1.951463257e-04};
+constexpr std::array<double, 3> kCos = {4.166664555e-02, -1.388730986e-03, 2.443241222e-05};
+/// erf(x)/x - 1 in x^2 for |x| <= 1: 2^-29; ln(erfc x) on [1, 4]: 2^-29 of erf.
+constexpr std::array<double, 7> kErfSmall = {1.283791657e-01,  -3.761262584e-01, 1.128358526e-01,
+                                             -2.685381563e-02, 5.188333773e-03,  -8.010241894e-04,
+                                             7.854008753e-05};
+constexpr std::array<double, 7> kErfLarge = {-3.415125920e-04, -1.127089234e+00, -6.381447582e-01,
+                                             -1.031068214e-01, 2.183809696e-02,  -2.947666796e-03,
+                                             1.863800842e-04};
+
+std::vector<int> lane_range(unsigned first, unsigned count) {
+  std::vector<int> lanes(count);
+  for (unsigned k = 0; k < count; ++k) lanes[k] = static_cast<int>(first + k);
+  return lanes;
 }
+
+}  // namespace
+
+Value* VectorMath::apply(ir::ScalarOp op, Value* x, const std::function<Value*(Value*)>& slow) {
+  using ir::ScalarOp;
+  switch (op) {
+    case ScalarOp::Exp:
+      return exp(x);
+    case ScalarOp::Exp2:
+      return exp2(x);
+    case ScalarOp::Expm1:
+      return expm1(x);
+    case ScalarOp::Log:
+      return log(x);
+    case ScalarOp::Log2:
+      return log2(x);
+    case ScalarOp::Log1p:
+      return log1p(x);
+    case ScalarOp::Tanh:
+      return tanh(x);
+    case ScalarOp::Sigmoid:
+      return sigmoid(x);
+    case ScalarOp::Erf:
+      return erf(x);
+    case ScalarOp::Sin:
+      return sine(x, false, slow);
+    case ScalarOp::Cos:
+      return sine(x, true, slow);
+    default:
+      return nullptr;
+  }
+}
+
+Value* VectorMath::real(double value, Value* like) {
+  return llvm::ConstantFP::get(like->getType(), value);
+}
+
+Value* VectorMath::integer(std::int64_t value, Value* like) {
+  llvm::Type* type = like->getType();
+  if (type->getScalarType()->isFloatTy())
+    type = type->getWithNewType(llvm::Type::getInt32Ty(type->getContext()));
+  return llvm::ConstantInt::getSigned(type, value);
+}
+
+Value* VectorMath::fma(Value* a, Value* b, Value* c) {
+  return b_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, c});
+}
+
+Value* VectorMath::polynomial(std::span<const double> coefficients, Value* x) {
+  Value* sum = real(coefficients.back(), x);
+  for (std::size_t k = coefficients.size() - 1; k-- > 0;)
+    sum = fma(sum, x, real(coefficients[k], x));
+  return sum;
+}
+
+Value* VectorMath::absolute(Value* x) { return b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x); }
+
+Value* VectorMath::to_bits(Value* x) { return b_.CreateBitCast(x, integer(0, x)->getType()); }
+
+Value* VectorMath::from_bits(Value* x) {
+  return b_.CreateBitCast(x, x->getType()->getWithNewType(b_.getFloatTy()));
+}
+
+Value* VectorMath::copy_sign(Value* magnitude, Value* sign) {
+  return b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, magnitude, sign);
+}
+
+/// Keeps NaN.
+Value* VectorMath::clamp(Value* x, double low, double high) {
+  x = b_.CreateSelect(b_.CreateFCmpOLT(x, real(low, x)), real(low, x), x);
+  return b_.CreateSelect(b_.CreateFCmpOGT(x, real(high, x)), real(high, x), x);
+}
+
+/// x * 2^exponent for an integral exponent in [-300, 254], rounded once.
+Value* VectorMath::scale(Value* x, Value* exponent) {
+  const unsigned lanes = lanes_of(x);
+  if (!avx512_ || lanes < 16) {
+    Value* n = b_.CreateFPToSI(exponent, integer(0, x)->getType());
+    Value* half = b_.CreateAShr(n, integer(1, x));
+    const auto power = [&](Value* e) {
+      return from_bits(b_.CreateShl(b_.CreateAdd(e, integer(127, x)), integer(23, x)));
+    };
+    return b_.CreateFMul(b_.CreateFMul(x, power(half)), power(b_.CreateSub(n, half)));
+  }
+  std::vector<Value*> parts;
+  for (unsigned first = 0; first < lanes; first += 16) {
+    const auto part = [&](Value* v) {
+      return lanes == 16 ? v : b_.CreateShuffleVector(v, lane_range(first, 16));
+    };
+    Value* base = part(x);
+    parts.push_back(
+        b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
+                           {base, part(exponent), base, b_.getInt16(0xffff), b_.getInt32(4)}));
+  }
+  while (parts.size() > 1) {
+    std::vector<Value*> joined;
+    for (std::size_t k = 0; k < parts.size(); k += 2)
+      joined.push_back(
+          b_.CreateShuffleVector(parts[k], parts[k + 1], lane_range(0, 2 * lanes_of(parts[k]))));
+    parts = joined;
+  }
+  return parts[0];
+}
+
+/// 1.1 ulp.
+Value* VectorMath::exp(Value* x) {
+  Value* bounded = clamp(x, -104, 89);
+  Value* rounder = real(kRounder, x);
+  Value* n = b_.CreateFSub(fma(bounded, real(kLog2E, x), rounder), rounder);
+  Value* r = fma(n, real(-kLn2Low, x), fma(n, real(-kLn2High, x), bounded));
+  Value* rest = fma(b_.CreateFMul(r, r), polynomial(kExp, r), r);
+  return scale(b_.CreateFAdd(rest, real(1, x)), n);
+}
+
+/// 1.1 ulp.
+Value* VectorMath::exp2(Value* x) {
+  Value* bounded = clamp(x, -152, 129);
+  Value* rounder = real(kRounder, x);
+  Value* n = b_.CreateFSub(b_.CreateFAdd(bounded, rounder), rounder);
+  Value* r = b_.CreateFSub(bounded, n);
+  return scale(fma(r, polynomial(kExp2, r), real(1, x)), n);
+}
+
+/// 1.5 ulp.
+Value* VectorMath::expm1(Value* x) {
+  Value* bounded = clamp(x, -20, 89);
+  Value* rounder = real(kRounder, x);
+  Value* n = b_.CreateFSub(fma(bounded, real(kLog2E, x), rounder), rounder);
+  Value* r = fma(n, real(-kLn2Low, x), fma(n, real(-kLn2High, x), bounded));
+  Value* p = fma(b_.CreateFMul(r, r), polynomial(kExpm1, r), r);
+  // 2^n (1 + p) - 1 with 2^(n-1), since 2^n itself may overflow.
+  Value* half = scale(real(0.5, x), n);
+  Value* sum = fma(p, half, b_.CreateFSub(half, real(0.5, x)));
+  Value* tiny = b_.CreateFCmpOLT(absolute(x), real(0x1p-60, x));
+  return b_.CreateSelect(tiny, x, b_.CreateFAdd(sum, sum));
+}
+
+struct VectorMath::Reduced {
+  Value* exponent;  ///< e, as a float
+  Value* f;         ///< x = 2^e (1 + f), 1 + f in [sqrt(1/2), sqrt(2))
+  Value* rest;      ///< log(1 + f) = f - f^2/2 + rest
+};
+
+VectorMath::Reduced VectorMath::reduce_log(Value* x) {
+  Value* subnormal = b_.CreateFCmpOLT(x, real(0x1p-126, x));
+  Value* normal = b_.CreateSelect(subnormal, b_.CreateFMul(x, real(0x1p23, x)), x);
+  constexpr std::int64_t kRootHalf = 0x3f3504f3;
+  Value* bits = b_.CreateSub(to_bits(normal), integer(kRootHalf, x));
+  Value* e = b_.CreateSIToFP(b_.CreateAShr(bits, integer(23, x)), x->getType());
+  e = b_.CreateSelect(subnormal, b_.CreateFSub(e, real(23, x)), e);
+  Value* mantissa = b_.CreateAnd(bits, integer(0x7fffff, x));
+  Value* f = b_.CreateFSub(from_bits(b_.CreateAdd(mantissa, integer(kRootHalf, x))), real(1, x));
+  Value* cube = b_.CreateFMul(b_.CreateFMul(f, f), f);
+  return {e, f, b_.CreateFMul(cube, polynomial(kLog, f))};
+}
+
+namespace {
+
+/// `finite` where 0 < x < infinity; the limits elsewhere.
+Value* log_limits(llvm::IRBuilderBase& b, Value* x, Value* finite) {
+  llvm::Type* type = x->getType();
+  Value* zero = llvm::Constant::getNullValue(type);
+  Value* infinity = llvm::ConstantFP::getInfinity(type);
+  Value* inside = b.CreateAnd(b.CreateFCmpOGT(x, zero), b.CreateFCmpOLT(x, infinity));
+  Value* low = b.CreateSelect(b.CreateFCmpOEQ(x, zero), llvm::ConstantFP::getInfinity(type, true),
+                              llvm::ConstantFP::getNaN(type));
+  Value* edge = b.CreateSelect(b.CreateFCmpOEQ(x, infinity), x, low);
+  return b.CreateSelect(inside, finite, edge);
+}
+
+}  // namespace
+
+/// 1 ulp.
+Value* VectorMath::log(Value* x) {
+  const Reduced reduced = reduce_log(x);
+  Value* f = reduced.f;
+  Value* low = fma(reduced.exponent, real(kLn2Low, x), reduced.rest);
+  low = fma(b_.CreateFMul(f, f), real(-0.5, x), low);
+  Value* sum = fma(reduced.exponent, real(kLn2High, x), b_.CreateFAdd(f, low));
+  return log_limits(b_, x, sum);
+}
+
+/// 2 ulp.
+Value* VectorMath::log2(Value* x) {
+  const Reduced reduced = reduce_log(x);
+  Value* f = reduced.f;
+  Value* low = fma(b_.CreateFMul(f, f), real(-0.5, x), reduced.rest);
+  // f log2(e) in two parts: the error of the first is as large as the result's own.
+  constexpr double kLog2ELow = 0x1.4ae0cp-26;
+  Value* scaled = fma(low, real(kLog2E, x), b_.CreateFMul(f, real(kLog2ELow, x)));
+  Value* sum = fma(f, real(kLog2E, x), scaled);
+  return log_limits(b_, x, b_.CreateFAdd(reduced.exponent, sum));
+}
+
+/// 1.5 ulp.
+Value* VectorMath::log1p(Value* x) {
+  Value* u = b_.CreateFAdd(x, real(1, x));
+  Value* lost = b_.CreateFSub(x, b_.CreateFSub(u, real(1, x)));
+  const Reduced reduced = reduce_log(u);
+  Value* f = reduced.f;
+  Value* low = fma(reduced.exponent, real(kLn2Low, x), reduced.rest);
+  low = fma(b_.CreateFMul(f, f), real(-0.5, x), low);
+  low = b_.CreateFAdd(low, b_.CreateFDiv(lost, u));
+  Value* sum = fma(reduced.exponent, real(kLn2High, x), b_.CreateFAdd(f, low));
+  Value* tiny = b_.CreateFCmpOLT(absolute(x), real(0x1p-60, x));
+  return b_.CreateSelect(tiny, x, log_limits(b_, u, sum));
+}
+
+/// 2.5 ulp: -t / (t + 2) with t = expm1(-2|x|).
+Value* VectorMath::tanh(Value* x) {
+  Value* magnitude = absolute(x);
+  Value* t = expm1(b_.CreateFMul(magnitude, real(-2, x)));
+  Value* ratio = b_.CreateFDiv(t, b_.CreateFAdd(t, real(2, x)));
+  return copy_sign(ratio, x);
+}
+
+/// 2.5 ulp. From exp(-|x|), which does not overflow.
+Value* VectorMath::sigmoid(Value* x) {
+  Value* e = exp(b_.CreateFNeg(absolute(x)));
+  Value* one = real(1, x);
+  Value* top = b_.CreateSelect(b_.CreateFCmpOLT(x, real(0, x)), e, one);
+  return b_.CreateFDiv(top, b_.CreateFAdd(e, one));
+}
+
+/// 2 ulp.
+Value* VectorMath::erf(Value* x) {
+  Value* magnitude = absolute(x);
+  Value* small = fma(x, polynomial(kErfSmall, b_.CreateFMul(x, x)), x);
+  Value* bounded = b_.CreateSelect(b_.CreateFCmpOGT(magnitude, real(4, x)), real(4, x), magnitude);
+  Value* large = b_.CreateFSub(real(1, x), exp(polynomial(kErfLarge, bounded)));
+  return b_.CreateSelect(b_.CreateFCmpOLT(magnitude, real(1, x)), small, copy_sign(large, x));
+}
+
+/// 2 ulp; beyond 10^5 the C library's.
+Value* VectorMath::sine(Value* x, bool cosine, const std::function<Value*(Value*)>& slow) {
+  Value* magnitude = absolute(x);
+  Value* rounder = real(kRounder, x);
+  Value* shifted = fma(magnitude, real(kTwoByPi, x), rounder);
+  Value* n = b_.CreateFSub(shifted, rounder);
+  Value* quadrant = to_bits(shifted);
+  if (cosine) quadrant = b_.CreateAdd(quadrant, integer(1, x));
+  Value* r = fma(n, real(-kHalfPi1, x), magnitude);
+  r = fma(n, real(-kHalfPi2, x), r);
+  r = fma(n, real(-kHalfPi3, x), r);
+  Value* square = b_.CreateFMul(r, r);
+  Value* sin = fma(b_.CreateFMul(square, r), polynomial(kSin, square), r);
+  Value* cos = fma(square, real(-0.5, x),
+                   b_.CreateFMul(b_.CreateFMul(square, square), polynomial(kCos, square)));
+  cos = b_.CreateFAdd(cos, real(1, x));
+  Value* odd = b_.CreateICmpNE(b_.CreateAnd(quadrant, integer(1, x)), integer(0, x));
+  Value* sign = b_.CreateShl(b_.CreateAnd(quadrant, integer(2, x)), integer(30, x));
+  if (!cosine) {
+    Value* given = b_.CreateAnd(to_bits(x), integer(std::numeric_limits<std::int32_t>::min(), x));
+    sign = b_.CreateXor(sign, given);
+  }
+  Value* fast = from_bits(b_.CreateXor(to_bits(b_.CreateSelect(odd, cos, sin)), sign));
+
+  Value* beyond =
+      b_.CreateAnd(b_.CreateFCmpOGT(magnitude, real(kMostReduced, x)),
+                   b_.CreateFCmpOLT(magnitude, llvm::ConstantFP::getInfinity(x->getType())));
+  Value* any = lanes_of(x) == 0 ? beyond : b_.CreateOrReduce(beyond);
+  llvm::BasicBlock* before = b_.GetInsertBlock();
+  llvm::Function* function = before->getParent();
+  auto* far = llvm::BasicBlock::Create(b_.getContext(), "far", function);
+  auto* after = llvm::BasicBlock::Create(b_.getContext(), "far.end", function);
+  b_.CreateCondBr(any, far, after);
+  b_.SetInsertPoint(far);
+  Value* exact = b_.CreateSelect(beyond, slow(x), fast);
+  llvm::BasicBlock* far_end = b_.GetInsertBlock();
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+  llvm::PHINode* result = b_.CreatePHI(x->getType(), 2);
+  result->addIncoming(fast, before);
+  result->addIncoming(exact, far_end);
+  return result;
+}
+
 }  // namespace heddle::jit::cpu

@@ -1,0 +1,189 @@
+// Tile contractions of every edge size, dtype and layout, against plain loops.
+#include <cstring>
+#include <gtest/gtest.h>
+#include <vector>
+
+#include "base/half.h"
+#include "jit/nest_builder.h"
+#include "tests/jit/nest_runner.h"
+
+namespace heddle::jit {
+namespace {
+
+using tests::CompiledNest;
+
+enum class Layout { RowMajor, Transposed };
+
+struct Case {
+  DType a = f32;
+  DType b = f32;
+  DType acc = f32;
+  std::int64_t tile_rows = 6;
+  std::int64_t tile_columns = 64;
+  Layout a_layout = Layout::RowMajor;
+  Layout b_layout = Layout::RowMajor;
+};
+
+/// out[m, n] = the contraction of a [rows, depth] and b [depth, columns], in two halves of the depth.
+CompiledNest compile_contraction(const Case& c, std::int64_t vector_bytes) {
+  NestBuilder builder("contract");
+  builder.nest().size_count = 3;
+  const SymExpr rows = SymExpr::size(0);
+  const SymExpr columns = SymExpr::size(1);
+  const SymExpr depth = SymExpr::size(2);
+  const auto a = builder.add_global(c.a, rows * depth);
+  const auto b = builder.add_global(c.b, depth * columns);
+  const auto out = builder.add_global(c.acc, rows * columns);
+  const std::int64_t tile = c.tile_rows * c.tile_columns;
+  const auto acc = builder.add_local(c.acc, tile, tile);
+  builder.set_parallel(builder.new_axis(1), 1);
+  const bool a_plain = c.a_layout == Layout::RowMajor;
+  const bool b_plain = c.b_layout == Layout::RowMajor;
+  const SymExpr half = floordiv(depth, 2);
+  for (bool second : {false, true}) {
+    ContractStmt s;
+    s.acc = acc;
+    s.dtype = c.acc;
+    s.tile_rows = c.tile_rows;
+    s.tile_columns = c.tile_columns;
+    s.rows = rows;
+    s.columns = columns;
+    s.depth = second ? depth - half : half;
+    s.a = {a, 0, a_plain ? depth : SymExpr(1), a_plain ? SymExpr(1) : rows};
+    s.b = {b, 0, b_plain ? columns : SymExpr(1), b_plain ? SymExpr(1) : depth};
+    if (second) {
+      s.a.base = half * s.a.column_stride;
+      s.b.base = half * s.b.row_stride;
+    }
+    s.accumulate = second;
+    builder.contract(s);
+  }
+  builder.nest().buffers[acc].read = true;
+  const Symbol m = builder.new_axis(rows);
+  const Symbol n = builder.new_axis(columns);
+  builder.begin_for(m, rows, ForStmt::Kind::Serial);
+  builder.begin_for(n, columns, ForStmt::Kind::Vector);
+  builder.store(out, SymExpr(m) * columns + SymExpr(n),
+                builder.load(acc, SymExpr(m) * c.tile_columns + SymExpr(n)));
+  builder.end_for();
+  builder.end_for();
+  return CompiledNest(builder.finish(), vector_bytes);
+}
+
+/// Small integers, so that every sum is exact in every dtype.
+std::int64_t element(std::int64_t k, bool is_unsigned) {
+  const std::int64_t value = (k * 7 + k / 5) % 6;
+  return is_unsigned ? value : value - 3;
+}
+
+template <typename T>
+void write(std::vector<std::uint8_t>& bytes, std::int64_t k, T value) {
+  std::memcpy(bytes.data() + static_cast<std::size_t>(k) * sizeof(T), &value, sizeof(T));
+}
+
+void put(DType dtype, std::vector<std::uint8_t>& bytes, std::int64_t k, std::int64_t value) {
+  switch (dtype) {
+    case DType::F32:
+      return write(bytes, k, static_cast<float>(value));
+    case DType::F64:
+      return write(bytes, k, static_cast<double>(value));
+    case DType::F16:
+      return write(bytes, k, base::Half(static_cast<float>(value)).bits);
+    case DType::BF16:
+      return write(bytes, k, base::BFloat16(static_cast<float>(value)).bits);
+    case DType::I64:
+      return write(bytes, k, value);
+    case DType::I32:
+      return write(bytes, k, static_cast<std::int32_t>(value));
+    default:
+      return write(bytes, k, static_cast<std::uint8_t>(value));
+  }
+}
+
+double get(DType dtype, const std::vector<std::uint8_t>& bytes, std::int64_t k) {
+  const std::uint8_t* p = bytes.data() + static_cast<std::size_t>(k) * size_of(dtype);
+  const auto read = [&](auto value) {
+    std::memcpy(&value, p, sizeof value);
+    return static_cast<double>(value);
+  };
+  if (dtype == DType::F32) return read(0.0f);
+  if (dtype == DType::F64) return read(0.0);
+  return dtype == DType::I64 ? read(std::int64_t{0}) : read(std::int32_t{0});
+}
+
+void expect_contraction(const Case& c, const CompiledNest& code, std::int64_t rows,
+                        std::int64_t columns, std::int64_t depth) {
+  const auto make = [](DType dtype, std::int64_t count) {
+    std::vector<std::uint8_t> bytes(static_cast<std::size_t>(count) * size_of(dtype));
+    for (std::int64_t k = 0; k < count; ++k) put(dtype, bytes, k, element(k, !is_signed(dtype)));
+    return bytes;
+  };
+  auto a = make(c.a, rows * depth);
+  auto b = make(c.b, depth * columns);
+  auto out = make(c.acc, rows * columns);
+  code.run({a.data(), b.data(), out.data()}, {rows, columns, depth});
+  for (std::int64_t m = 0; m < rows; ++m) {
+    for (std::int64_t n = 0; n < columns; ++n) {
+      std::int64_t sum = 0;
+      for (std::int64_t k = 0; k < depth; ++k) {
+        const auto i = c.a_layout == Layout::RowMajor ? m * depth + k : k * rows + m;
+        const auto j = c.b_layout == Layout::RowMajor ? k * columns + n : n * depth + k;
+        sum += element(i, !is_signed(c.a)) * element(j, !is_signed(c.b));
+      }
+      ASSERT_EQ(get(c.acc, out, m * columns + n), static_cast<double>(sum))
+          << "row " << m << " column " << n << " of " << rows << "x" << columns << ", depth "
+          << depth;
+    }
+  }
+}
+
+TEST(LlvmContract, EveryEdgeOfATile) {
+  for (std::int64_t vector_bytes : {64, 32}) {
+    const Case c{.tile_rows = 7, .tile_columns = 72};
+    const CompiledNest code = compile_contraction(c, vector_bytes);
+    for (std::int64_t rows = 1; rows <= 7; ++rows)
+      for (std::int64_t columns = 1; columns <= 72; ++columns)
+        expect_contraction(c, code, rows, columns, 5);
+    for (std::int64_t depth : {0, 1, 2, 63, 130}) expect_contraction(c, code, 5, 70, depth);
+  }
+}
+
+TEST(LlvmContract, EveryTileShape) {
+  const std::pair<std::int64_t, std::int64_t> shapes[] = {{1, 16}, {14, 32}, {30, 16}, {4, 128},
+                                                          {6, 64}, {13, 48}, {3, 5},   {1, 1}};
+  for (const auto& [rows, columns] : shapes) {
+    const Case c{.tile_rows = rows, .tile_columns = columns};
+    const CompiledNest code = compile_contraction(c, 0);
+    expect_contraction(c, code, rows, columns, 20);
+    expect_contraction(c, code, (rows + 1) / 2, (columns + 1) / 2, 20);
+  }
+}
+
+TEST(LlvmContract, EveryLayout) {
+  for (Layout a : {Layout::RowMajor, Layout::Transposed}) {
+    for (Layout b : {Layout::RowMajor, Layout::Transposed}) {
+      const Case c{.a_layout = a, .b_layout = b};
+      const CompiledNest code = compile_contraction(c, 0);
+      for (std::int64_t columns : {1, 15, 16, 17, 33, 64})
+        for (std::int64_t rows : {1, 4, 5, 6})
+          for (std::int64_t depth : {1, 16, 37}) expect_contraction(c, code, rows, columns, depth);
+    }
+  }
+}
+
+TEST(LlvmContract, EveryDtype) {
+  const std::tuple<DType, DType, DType> dtypes[] = {
+      {f64, f64, f64}, {f16, f16, f32}, {bf16, bf16, f32}, {f32, bf16, f32}, {i8, i8, i32},
+      {u8, i8, i32},   {u8, u8, i32},   {i32, i32, i32},   {i64, i64, i64},  {i32, i32, i64}};
+  for (const auto& [a, b, acc] : dtypes) {
+    for (Layout layout : {Layout::RowMajor, Layout::Transposed}) {
+      const Case c{.a = a, .b = b, .acc = acc, .tile_columns = 40, .b_layout = layout};
+      const CompiledNest code = compile_contraction(c, 0);
+      for (std::int64_t columns : {1, 8, 23, 40})
+        for (std::int64_t rows : {1, 6}) expect_contraction(c, code, rows, columns, 19);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heddle::jit

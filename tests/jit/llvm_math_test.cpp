@@ -1,0 +1,121 @@
+// Accuracy of vector math over all of f32, against the double functions of the C library.
+#include <bit>
+#include <cmath>
+#include <gtest/gtest.h>
+#include <limits>
+#include <vector>
+
+#include "jit/nest_builder.h"
+#include "tests/jit/nest_runner.h"
+
+namespace heddle::jit {
+namespace {
+
+using ir::ScalarOp;
+using tests::CompiledNest;
+
+struct Function {
+  ScalarOp op;
+  double (*exact)(double);
+  double bound;  ///< in units in the last place
+};
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+const Function kFunctions[] = {
+    {ScalarOp::Exp, [](double x) { return std::exp(x); }, 1.5},
+    {ScalarOp::Exp2, [](double x) { return std::exp2(x); }, 1.5},
+    {ScalarOp::Expm1, [](double x) { return std::expm1(x); }, 2},
+    {ScalarOp::Log, [](double x) { return std::log(x); }, 1.5},
+    {ScalarOp::Log2, [](double x) { return std::log2(x); }, 2},
+    {ScalarOp::Log1p, [](double x) { return std::log1p(x); }, 2},
+    {ScalarOp::Sin, [](double x) { return std::sin(x); }, 2},
+    {ScalarOp::Cos, [](double x) { return std::cos(x); }, 2},
+    {ScalarOp::Tan, [](double x) { return std::tan(x); }, 2},
+    {ScalarOp::Asin, [](double x) { return std::asin(x); }, 2},
+    {ScalarOp::Acos, [](double x) { return std::acos(x); }, 2},
+    {ScalarOp::Atan, [](double x) { return std::atan(x); }, 2},
+    {ScalarOp::Sinh, [](double x) { return std::sinh(x); }, 3},
+    {ScalarOp::Cosh, [](double x) { return std::cosh(x); }, 3},
+    {ScalarOp::Asinh, [](double x) { return std::asinh(x); }, 3},
+    {ScalarOp::Acosh, [](double x) { return std::acosh(x); }, 3},
+    {ScalarOp::Atanh, [](double x) { return std::atanh(x); }, 3},
+    {ScalarOp::Tanh, [](double x) { return std::tanh(x); }, 3},
+    {ScalarOp::Erf, [](double x) { return std::erf(x); }, 3},
+    {ScalarOp::Sigmoid, sigmoid, 3},
+    {ScalarOp::Rsqrt, [](double x) { return 1 / std::sqrt(x); }, 1.5},
+    {ScalarOp::Sqrt, [](double x) { return std::sqrt(x); }, 0.51},
+    {ScalarOp::Reciprocal, [](double x) { return 1 / x; }, 0.51},
+};
+
+/// |got - exact| in units in the last place of f32 at `exact`; 0 where both are the same NaN or
+/// infinity.
+double error_in_ulps(float got, double exact) {
+  const auto rounded = static_cast<float>(exact);
+  if (std::isnan(rounded)) return std::isnan(got) ? 0 : 1e30;
+  if (got == rounded) return std::signbit(got) == std::signbit(rounded) ? 0 : 1e30;
+  if (std::isnan(got)) return 1e30;
+  // An infinity counts as the next float after the largest.
+  const double limit = 0x1p128;
+  const double value = std::isinf(got) ? std::copysign(limit, got) : static_cast<double>(got);
+  const int exponent = std::max(std::ilogb(exact), -126);
+  return std::abs(value - std::clamp(exact, -limit, limit)) / std::ldexp(1.0, exponent - 23);
+}
+
+CompiledNest compile_unary(ScalarOp op, std::int64_t vector_bytes) {
+  NestBuilder b("unary");
+  b.nest().size_count = 1;
+  const SymExpr n = SymExpr::size(0);
+  const auto x = b.add_global(f32, n);
+  const auto y = b.add_global(f32, n);
+  b.set_parallel(b.new_axis(1), 1);
+  const Symbol i = b.new_axis(n);
+  b.begin_for(i, n, ForStmt::Kind::Vector);
+  b.store(y, i, b.apply(op, {b.load(x, i)}));
+  b.end_for();
+  return CompiledNest(b.finish(), vector_bytes);
+}
+
+std::vector<float> all_floats(std::uint32_t step) {
+  std::vector<float> values = {0.0f, -0.0f, 1.0f, -1.0f, 0.5f, -0.5f};
+  for (float special :
+       {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN(),
+        std::numeric_limits<float>::max(), std::numeric_limits<float>::min(),
+        std::numeric_limits<float>::denorm_min(), 88.72283f, 88.8f, 103.9f, 9.01f})
+    values.insert(values.end(), {special, -special});
+  for (std::uint64_t bits = 0; bits < std::uint64_t{1} << 32; bits += step)
+    values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
+  return values;
+}
+
+class LlvmMath : public testing::TestWithParam<Function> {};
+
+TEST_P(LlvmMath, StaysWithinItsBoundOverAllFloats) {
+  const Function& function = GetParam();
+  const std::vector<float> x = all_floats(1601);
+  std::vector<float> y(x.size());
+  for (std::int64_t vector_bytes : {64, 32}) {
+    const CompiledNest code = compile_unary(function.op, vector_bytes);
+    code.run({const_cast<float*>(x.data()), y.data()}, {static_cast<std::int64_t>(x.size())});
+    double worst = 0;
+    float where = 0;
+    float got = 0;
+    for (std::size_t k = 0; k < x.size(); ++k) {
+      const double error = error_in_ulps(y[k], function.exact(x[k]));
+      if (error > worst) {
+        worst = error;
+        where = x[k];
+        got = y[k];
+      }
+    }
+    RecordProperty("ulps", std::to_string(worst));
+    EXPECT_LE(worst, function.bound) << ir::name_of(function.op) << " of " << where << " gives "
+                                     << got << ", not " << function.exact(where);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Functions, LlvmMath, testing::ValuesIn(kFunctions),
+                         [](const auto& info) { return std::string(ir::name_of(info.param.op)); });
+
+}  // namespace
+}  // namespace heddle::jit
