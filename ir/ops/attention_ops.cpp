@@ -3,16 +3,17 @@
 //   q        T[B, H, Lq, D]
 //   k        U[B, Hk, Lk, D]; heads of q share those of k in runs: head h reads head h / (H / Hk)
 //   v        V[B, Hk, Lk, Dv]
-//   mask     optional, broadcasts to [B, H, Lq, Lk]; bool: true where query i sees key j; floating: added
-//            to the scores, so that -inf hides
+//   mask     optional, broadcasts to [B, H, Lq, Lk]; bool: true where query i sees key j;
+//            floating: added to the scores, so that -inf hides
 //   causal   query i sees key j only if j <= i + (Lk - Lq)
 //   scale    what scores are multiplied by; 0 means 1 / sqrt(D)
 //   result   promote(T, U, V)[B, H, Lq, Dv]
 //
-// Operands are converted to the result's dtype; scores, softmax and sums are in f32 for f16 and bf16, and the
-// result is rounded once. The largest score of a query is subtracted before exp. A query that sees no key,
-// or whose scores are all -inf, gives 0; a NaN score that it sees makes its result NaN. Hidden keys weigh 0,
-// whatever their score; whether an infinite or NaN v of a hidden key shows in the result is not defined.
+// Operands are converted to the result's dtype; scores, softmax and sums are in f32 for f16 and
+// bf16, and the result is rounded once. The largest score of a query is subtracted before exp. A
+// query that sees no key, or whose scores are all -inf, gives 0; a NaN score that it sees makes its
+// result NaN. Hidden keys weigh 0, whatever their score; whether an infinite or NaN v of a hidden
+// key shows in the result is not defined.
 //
 // Constraints. infer() checks them in this order; tests are named attention_c1 ...
 //   C1  q, k and v have floating dtypes
@@ -25,8 +26,8 @@
 //   C8  mask broadcasts to [B, H, Lq, Lk]
 //
 // Memory: the result is fresh.
-// Lowering: nest "attention" takes q, k and v of the result's dtype; decompose is the fallback, into matmul
-// and pointwise ops.
+// Lowering: nest "attention" takes q, k and v of the result's dtype; decompose is the fallback,
+// into matmul and pointwise ops.
 // Source: Vaswani et al., "Attention is all you need", 3.2.1; ONNX Attention-23.
 #include <algorithm>
 #include <cmath>
@@ -169,7 +170,8 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
   return {literal_of(ctx.node.output().dtype, ctx.output_sizes(), result)};
 }
 
-// The decomposition. Sizes in it: [B, H, Lq, D] becomes [B, Hk, H / Hk, Lq, D] where heads are shared.
+// The decomposition. Sizes in it: [B, H, Lq, D] becomes [B, Hk, H / Hk, Lq, D] where heads are
+// shared.
 
 struct Shapes {
   Dims q, k, v;

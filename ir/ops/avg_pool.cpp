@@ -5,12 +5,12 @@
 //   pads_low, pads_high,
 //   dilations             one entry a spatial dimension; see window.h
 //   ceil_mode             as in max_pool
-//   count_include_pad     the divisor counts the taps that lie in the padding too (those that ceil_mode
-//                         lets reach past the padding never)
+//   count_include_pad     the divisor counts the taps that lie in the padding too (those that
+//                         ceil_mode lets reach past the padding never)
 //   result                T[N, C, out...], sizes as in max_pool
 //
-// Padding adds 0. Without count_include_pad the divisor counts the taps inside x; a window without one gives
-// NaN. f16 and bf16 are summed and divided in f32 and rounded once.
+// Padding adds 0. Without count_include_pad the divisor counts the taps inside x; a window without
+// one gives NaN. f16 and bf16 are summed and divided in f32 and rounded once.
 //
 // Constraints. infer() checks them in this order; tests are named avg_pool_c1 ...
 //   C1  x has a floating dtype

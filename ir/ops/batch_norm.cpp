@@ -5,8 +5,9 @@
 //   epsilon                  added to var under the root
 //   result                   T[N, C, ...] = (x - mean) / sqrt(var + epsilon) * scale + bias
 //
-// Computed as x * a + b with a = scale / sqrt(var + epsilon) and b = bias - mean * a, which constant
-// folding turns into two vectors. In the widest of the operands' dtypes, at least f32; rounded once.
+// Computed as x * a + b with a = scale / sqrt(var + epsilon) and b = bias - mean * a, which
+// constant folding turns into two vectors. In the widest of the operands' dtypes, at least f32;
+// rounded once.
 //
 // Constraints. infer() checks them in this order; tests are named batch_norm_c1 ...
 //   C1  all operands have floating dtypes
@@ -16,6 +17,7 @@
 // Memory: the result is fresh.
 // Source: ONNX BatchNormalization-15 in inference.
 #include <cmath>
+#include <tuple>
 
 #include "ir/ops/common.h"
 #include "ir/ops/norm_ops.h"
@@ -58,12 +60,16 @@ std::vector<Value> decompose(DecomposeContext& ctx) {
   const TensorMeta& result = ctx.node.output();
   DType dtype = statistics_dtype(result.dtype);
   for (const Value& operand : ctx.inputs) dtype = promote(dtype, operand.meta().dtype);
-  const Value shifted = emit.add_number(emit.operand(4, dtype), ctx.node.number("epsilon"));
-  const Value a = emit.mul(emit.operand(1, dtype), emit.one_operand("rsqrt", shifted));
-  const Value b = emit.sub(emit.operand(2, dtype), emit.mul(emit.operand(3, dtype), a));
+  std::vector<Value> operands;
+  for (std::size_t k = 0; k < ctx.inputs.size(); ++k) operands.push_back(emit.operand(k, dtype));
+  const auto& [x, scale, bias, mean, variance] =
+      std::tie(operands[0], operands[1], operands[2], operands[3], operands[4]);
+  const Value shifted = emit.add_number(variance, ctx.node.number("epsilon"));
+  const Value a = emit.mul(scale, emit.one_operand("rsqrt", shifted));
+  const Value b = emit.sub(bias, emit.mul(mean, a));
   Dims by_channel(result.sizes.size() - 1, SymExpr(1));
   by_channel[0] = result.sizes[1];
-  const Value scaled = emit.mul(emit.operand(0, dtype), emit_reshape(ctx, a, by_channel));
+  const Value scaled = emit.mul(x, emit_reshape(ctx, a, by_channel));
   return {emit_convert(ctx, emit.add(scaled, emit_reshape(ctx, b, by_channel)), result.dtype)};
 }
 

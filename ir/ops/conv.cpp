@@ -5,15 +5,17 @@
 //   bias                  optional, V[M]; absent: 0
 //   strides, pads_low,
 //   pads_high, dilations  one entry a spatial dimension; see window.h
-//   groups                runs of C / groups input channels that make M / groups output channels each
+//   groups                runs of C / groups input channels that make M / groups output channels
+//                         each
 //   result                promote(T, U, V)[N, M, out...]
 //
 //   out_d = floor((in_d + low_d + high_d - dilation_d * (kernel_d - 1) - 1) / stride_d) + 1
 //   result[n, m, o] = bias[m] + sum over c, tap of w[m, c, tap] * x[n, group(m) * C / groups + c,
 //                     o * stride - low + tap * dilation], taps outside x counting 0
 //
-// Operands are converted to the result's dtype first. Products are summed in accumulator_of(result dtype):
-// f32 for f16 and bf16; integers wrap. Taps in the padding are skipped, so an infinite w makes no NaN there.
+// Operands are converted to the result's dtype first. Products are summed in accumulator_of(result
+// dtype): f32 for f16 and bf16; integers wrap. Taps in the padding are skipped, so an infinite w
+// makes no NaN there.
 //
 // Constraints. infer() checks them in this order; tests are named conv_c1 ...
 //   C1  x, w and bias are numbers
@@ -27,7 +29,8 @@
 //   C9  the kernel fits into the padded input
 //
 // Memory: the result is fresh.
-// Lowering: nest and library "conv" take operands of the result's dtype; decompose converts the others.
+// Lowering: nest and library "conv" take operands of the result's dtype; decompose converts the
+// others.
 // Source: ONNX Conv-11.
 #include "ir/ops/common.h"
 #include "ir/ops/conv_ops.h"

@@ -1,5 +1,5 @@
-// conv_transpose: the transpose of conv with the same window: each input element adds a scaled kernel to
-// the result.
+// conv_transpose: the transpose of conv with the same window: each input element adds a scaled
+// kernel to the result.
 //
 //   x                     T[N, C, in...], one to any number of spatial dimensions
 //   w                     U[C, M / groups, kernel...]
@@ -7,15 +7,17 @@
 //   strides, pads_low,
 //   pads_high, dilations  one entry a spatial dimension; of the window that slides over the result
 //   output_padding        rows added at the high end, one entry a spatial dimension
-//   groups                runs of C / groups input channels that make M / groups output channels each
+//   groups                runs of C / groups input channels that make M / groups output channels
+//                         each
 //   result                promote(T, U, V)[N, M, out...]
 //
-//   out_d = (in_d - 1) * stride_d - low_d - high_d + dilation_d * (kernel_d - 1) + output_padding_d + 1
-//   result[n, m, o] = bias[m] + sum of w[c, m mod (M / groups), tap] * x[n, c, i] over all c of m's group,
-//                     i and tap with i * stride - low + tap * dilation = o
+//   out_d = (in_d - 1) * stride_d - low_d - high_d + extent_d + output_padding_d
+//   extent_d = dilation_d * (kernel_d - 1) + 1
+//   result[n, m, o] = bias[m] + sum of w[c, m mod (M / groups), tap] * x[n, c, i] over all c of
+//                     m's group, i and tap with i * stride - low + tap * dilation = o
 //
-// Operands are converted to the result's dtype first. Products are summed in accumulator_of(result dtype):
-// f32 for f16 and bf16; integers wrap.
+// Operands are converted to the result's dtype first. Products are summed in accumulator_of(result
+// dtype): f32 for f16 and bf16; integers wrap.
 //
 // Constraints. infer() checks them in this order; tests are named conv_transpose_c1 ...
 //   C1  x, w and bias are numbers
@@ -30,7 +32,8 @@
 //   C10 every size of the result is at least 0
 //
 // Memory: the result is fresh.
-// Lowering: nest "conv_transpose" takes operands of the result's dtype; decompose converts the others.
+// Lowering: nest "conv_transpose" takes operands of the result's dtype; decompose converts the
+// others.
 // Source: ONNX ConvTranspose-11.
 #include <algorithm>
 
@@ -75,8 +78,8 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   return one(fresh(ctx, conv_dtype(ctx), std::move(sizes)));
 }
 
-/// Adds to `result`, of `sizes`, every element of `x` times its kernel. The window slides over the result:
-/// its taps at position i are where x[i] goes.
+/// Adds to `result`, of `sizes`, every element of `x` times its kernel. The window slides over the
+/// result: its taps at position i are where x[i] goes.
 template <typename T>
 void spread(const Window& window, const Literal& x, const Literal& w, std::int64_t groups,
             const Sizes& sizes, std::vector<T>& result) {

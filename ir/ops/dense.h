@@ -1,4 +1,5 @@
-// Host tensors as plain row-major vectors, in which evaluate functions that mix many elements compute.
+// Host tensors as plain row-major vectors, in which evaluate functions that mix many elements
+// compute.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +36,9 @@ std::vector<T> dense(const Literal& tensor) {
 Literal literal_of(DType dtype, const Sizes& sizes, const std::vector<double>& values);
 Literal literal_of(DType dtype, const Sizes& sizes, const std::vector<std::int64_t>& values);
 
-/// Calls f.template operator()<T>() with the type to compute `dtype` in: double for floats, std::int64_t
-/// for the rest. Sums and products of integers wrap modulo 2^64, so modulo their own width too.
+/// Calls f.template operator()<T>() with the type to compute `dtype` in: double for floats,
+/// std::int64_t for the rest. Sums and products of integers wrap modulo 2^64, so modulo their own
+/// width too.
 template <typename F>
 decltype(auto) with_number(DType dtype, F&& f) {
   if (is_floating(dtype)) return f.template operator()<double>();
@@ -67,8 +69,8 @@ struct AxisCut {
 /// `axis` counts from the front.
 AxisCut cut_at(const Sizes& sizes, std::int64_t axis);
 
-/// Steps `index` through `sizes` in row-major order; false after the last one. Start with all zeros,
-/// and only where no size is 0.
+/// Steps `index` through `sizes` in row-major order; false after the last one. Start with all
+/// zeros, and only where no size is 0.
 bool next_index(Sizes& index, const Sizes& sizes);
 
 /// Fails unless operand `k` has a number dtype: any but bool.

@@ -1,5 +1,5 @@
-// group_norm: the channels of each group, with all their positions, to mean 0 and variance 1, then scaled
-// and shifted by channel. groups = C normalises each channel alone (instance normalisation).
+// group_norm: the channels of each group, with all their positions, to mean 0 and variance 1, then
+// scaled and shifted by channel. groups = C normalises each channel alone (instance normalisation).
 //
 //   x         a floating T[N, C, ...]
 //   scale     optional, a floating U[C]; absent: 1

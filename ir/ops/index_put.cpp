@@ -1,9 +1,10 @@
-// index_put: a copy of x in which the elements that x[i_0, …, i_k-1] names are replaced, or added to.
+// index_put: a copy of x in which the elements that x[i_0, …, i_k-1] names are replaced, or added
+// to.
 //
 //   x            T[d0 .. dn-1]
 //   values       T[...] that broadcasts to B + [dk .. dn-1]
-//   indices...   k operands of integer dtypes that broadcast together to sizes B; index j addresses dimension j
-//                of x, negative ones count from its end
+//   indices...   k operands of integer dtypes that broadcast together to sizes B; index j
+//                addresses dimension j of x, negative ones count from its end
 //   accumulate   add to what is there instead of replacing it
 //   result       T[d0 .. dn-1]
 //

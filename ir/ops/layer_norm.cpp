@@ -2,7 +2,8 @@
 // rms_norm: each block divided by its root mean square, then scaled.
 //
 //   x         a floating T[d0 .. dn-1]
-//   scale     optional, a floating U that broadcasts to the normalised sizes [d_axis .. dn-1]; absent: 1
+//   scale     optional, a floating U that broadcasts to the normalised sizes [d_axis .. dn-1];
+//             absent: 1
 //   bias      optional, likewise; absent: 0. layer_norm only
 //   axis      the first normalised axis; negative counts from the end
 //   epsilon   added to the variance, or to the mean square, under the root
@@ -11,8 +12,8 @@
 //   layer_norm = (x - mean) / sqrt(variance + epsilon) * scale + bias, variance with divisor n
 //   rms_norm   = x / sqrt(mean(x * x) + epsilon) * scale
 //
-// f16 and bf16 are computed in f32 and rounded once, the scale and bias included. The variance is that of
-// the deviations from the mean (two passes). A NaN makes its block NaN.
+// f16 and bf16 are computed in f32 and rounded once, the scale and bias included. The variance is
+// that of the deviations from the mean (two passes). A NaN makes its block NaN.
 //
 // Constraints. infer() checks them in this order; tests are named layer_norm_c1 ...
 //   C1  x, scale and bias have floating dtypes

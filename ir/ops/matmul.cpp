@@ -4,9 +4,9 @@
 //   b        U[..., k, n] or U[k]
 //   result   promote(T, U)[..., m, n]; m is absent when a has one dimension, n when b has one
 //
-// Leading dimensions broadcast. Operands are converted to the result's dtype before they are multiplied.
-// Products are summed in accumulator_of(result dtype): f32 for f16 and bf16; integers wrap. The sum over
-// no products (k = 0) is 0.
+// Leading dimensions broadcast. Operands are converted to the result's dtype before they are
+// multiplied. Products are summed in accumulator_of(result dtype): f32 for f16 and bf16; integers
+// wrap. The sum over no products (k = 0) is 0.
 //
 // Constraints. infer() checks them in this order; tests are named matmul_c1 ...
 //   C1  a and b are numbers
@@ -15,8 +15,8 @@
 //   C4  the leading dimensions broadcast
 //
 // Memory: the result is fresh.
-// Lowering: nest "matmul" takes operands of two or more dimensions and of the result's dtype; decompose
-// brings every other call into that form.
+// Lowering: nest "matmul" takes operands of two or more dimensions and of the result's dtype;
+// decompose brings every other call into that form.
 // Source: NumPy, "matmul"; ONNX MatMul-13.
 #include "ir/ops/common.h"
 #include "ir/ops/dense.h"
@@ -48,7 +48,8 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   return one(fresh(ctx, promote(a.dtype, b.dtype), std::move(sizes)));
 }
 
-/// Sizes of an operand seen as a batch of matrices: a vector is a row on the left, a column on the right.
+/// Sizes of an operand seen as a batch of matrices: a vector is a row on the left, a column on the
+/// right.
 Sizes as_matrices(const Literal& operand, bool left) {
   Sizes sizes = operand.sizes();
   if (sizes.size() == 1) sizes.insert(left ? sizes.begin() : sizes.end(), 1);

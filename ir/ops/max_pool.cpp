@@ -4,18 +4,19 @@
 //   kernel, strides,
 //   pads_low, pads_high,
 //   dilations             one entry a spatial dimension; see window.h
-//   ceil_mode             also a last window that reaches past the padded end, if it starts inside the
-//                         input or its low padding
-//   column_major          max_pool_indices only: spatial dimensions are numbered with the first one fastest
+//   ceil_mode             also a last window that reaches past the padded end, if it starts inside
+//                         the input or its low padding
+//   column_major          max_pool_indices only: spatial dimensions are numbered with the first
+//                         one fastest
 //   result                max_pool: T[N, C, out...]; max_pool_indices: i64[N, C, out...]
 //
 //   out_d = floor((in_d + low_d + high_d - dilation_d * (kernel_d - 1) - 1) / stride_d) + 1
 //   with ceil_mode: min(the same with ceil, ceil((in_d + low_d) / stride_d))
 //
-// Padding never wins: a window without an element gives the lowest value (-inf for floats) and index -1.
-// NaN wins. Of equal elements, and of NaNs, the first in row-major order of the window gives the index. The
-// index counts elements from the start of x: ((n * C + c) * in_0 + i_0) * in_1 + i_1 …; column_major:
-// (n * C + c) * in_0 * in_1 … + i_0 + in_0 * (i_1 + in_1 * …).
+// Padding never wins: a window without an element gives the lowest value (-inf for floats) and
+// index -1. NaN wins. Of equal elements, and of NaNs, the first in row-major order of the window
+// gives the index. The index counts elements from the start of x: ((n * C + c) * in_0 + i_0) * in_1
+// + i_1 …; column_major: (n * C + c) * in_0 * in_1 … + i_0 + in_0 * (i_1 + in_1 * …).
 //
 // Constraints. infer() checks them in this order; tests are named max_pool_c1 ...
 //   C1  x is a number
@@ -45,7 +46,8 @@ std::vector<TensorMeta> infer_indices(const InferContext& ctx) {
   return one(fresh(ctx, DType::I64, pool_sizes(ctx)));
 }
 
-/// For each element of the result, the row-major position of the winner in its plane of x; -1 for none.
+/// For each element of the result, the row-major position of the winner in its plane of x; -1 for
+/// none.
 std::vector<std::int64_t> winners(const EvalContext& ctx) {
   const Literal& x = ctx.inputs[0];
   const Sizes sizes = ctx.output_sizes();

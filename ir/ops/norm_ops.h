@@ -40,8 +40,8 @@ struct Emitter {
 /// Axes first … last - 1.
 std::vector<std::int64_t> axes_between(std::int64_t first, std::int64_t last);
 
-/// value - mean, over `axes`, times 1 / sqrt(variance + epsilon). Mean first, then the mean of squared
-/// deviations: no cancellation however far the mean lies from zero.
+/// value - mean, over `axes`, times 1 / sqrt(variance + epsilon). Mean first, then the mean of
+/// squared deviations: a mean far from zero costs no digits but those of its own rounding.
 Value emit_standardized(Emitter& emit, Value value, const std::vector<std::int64_t>& axes,
                         double epsilon);
 

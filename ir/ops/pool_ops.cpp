@@ -18,8 +18,8 @@ void check_kernel(const InferContext& ctx, std::size_t spatial) {
                 std::to_string(spatial) + " entries of 1 or more", text_of(kernel));
 }
 
-/// Windows with ceil_mode: one more where the last does not reach the padded end, unless it would start
-/// beyond the input and its low padding.
+/// Windows with ceil_mode: one more where the last does not reach the padded end, unless it would
+/// start beyond the input and its low padding.
 SymExpr rounded_up_count(const InferContext& ctx, std::size_t d, const SymExpr& in) {
   const std::int64_t stride = ctx.ints("strides")[d];
   const std::int64_t high = ctx.ints("pads_high")[d];

@@ -7,14 +7,16 @@
 //   mean, stddev    (normal)
 //   result    dtype[sizes]
 //
-// Element p (its row-major position) is made from Philox 4x32-10 with the counter
-// (lo32(c), hi32(c), 0, 0), c = offset + p modulo 2^64, and the key (lo32(seed), hi32(seed)), which gives words
-// w0 … w3. So calls that draw n numbers and then move the offset on by n never repeat one, and every backend
-// draws the same.
+// Element p (its row-major position) is made from Philox 4x32-10 with the counter (lo32(c),
+// hi32(c), 0, 0), c = offset + p modulo 2^64, and the key (lo32(seed), hi32(seed)), which gives
+// words w0 … w3. So calls that draw n numbers and then move the offset on by n never repeat one,
+// and every backend draws the same.
 //
-//   f32, f16, bf16   u = floor(w0 / 2^8) * 2^-24;    f64   u = (floor(w0 / 2^5) * 2^26 + floor(w1 / 2^6)) * 2^-53
+//   f32, f16, bf16   u = floor(w0 / 2^8) * 2^-24
+//   f64              u = (floor(w0 / 2^5) * 2^26 + floor(w1 / 2^6)) * 2^-53
 //   uniform          low + u * (high - low)
-//   normal           mean + stddev * sqrt(-2 ln(1 - u)) * cos(2 pi u'), u' as u from w1 (f64: from w2 and w3)
+//   normal           mean + stddev * sqrt(-2 ln(1 - u)) * cos(2 pi u'), u' as u from w1, for f64
+//                    from w2 and w3
 //
 // Computed in f32, f64 for f64, and rounded once. random_uniform with low 0 and high 1 is exact.
 //

@@ -1,5 +1,5 @@
-// The lowering of resize: positions and weights of one element as scalars. Positions are computed in f64 in
-// the order that resize_ops.cpp states, so that both round alike.
+// The lowering of resize: positions and weights of one element as scalars. Positions are computed
+// in f64 in the order that resize_ops.cpp states, so that both round alike.
 #include "ir/ops/common.h"
 #include "ir/ops/resize_ops.h"
 

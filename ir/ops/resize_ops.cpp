@@ -4,15 +4,16 @@
 //   sizes             symint[n]: sizes of the result
 //   mode              nearest, linear or cubic
 //   coordinate_mode   which position of x element o of the result has (below)
-//   nearest_mode      round_prefer_floor, round_prefer_ceil, floor or ceil: which element nearest takes
-//   scales            one number a dimension, or none: what coordinates are computed with in place of
-//                     sizes / in
+//   nearest_mode      round_prefer_floor, round_prefer_ceil, floor or ceil: which element nearest
+//                     takes
+//   scales            one number a dimension, or none: what coordinates are computed with in place
+//                     of sizes / in
 //   cubic_a           the coefficient a of the cubic kernel
 //   exclude_outside   cubic: taps outside x weigh 0 and the others are scaled to sum to 1
 //   result            T[sizes]
 //
-// A dimension whose size does not change, with no scale or scale 1, is copied. Along each other one, with
-// scale s = out / in and length l = out (given a scale: that s and l = s * in), in f64:
+// A dimension whose size does not change, with no scale or scale 1, is copied. Along each other
+// one, with scale s = out / in and length l = out (given a scale: that s and l = s * in), in f64:
 //
 //   half_pixel              (o + 0.5) / s - 0.5
 //   half_pixel_symmetric    in / 2 * (1 - out / l) + (o + 0.5) / s - 0.5
@@ -21,10 +22,10 @@
 //   align_corners           o * (in - 1) / (l - 1), and 0 where l is 1
 //   tf_half_pixel_for_nn    (o + 0.5) / s
 //
-// nearest takes the element at the rounded position. linear weighs floor(p) by 1 - f and floor(p) + 1 by
-// f = p - floor(p); cubic weighs floor(p) - 1 … floor(p) + 2 by Keys' kernel. Positions outside x read its
-// nearest element. Weights of dimensions multiply; sums are in f32 for f16 and bf16, rounded once. A tap of
-// weight 0 counts, so an infinite neighbour gives NaN.
+// nearest takes the element at the rounded position. linear weighs floor(p) by 1 - f and floor(p) +
+// 1 by f = p - floor(p); cubic weighs floor(p) - 1 … floor(p) + 2 by Keys' kernel. Positions
+// outside x read its nearest element. Weights of dimensions multiply; sums are in f32 for f16 and
+// bf16, rounded once. A tap of weight 0 counts, so an infinite neighbour gives NaN.
 //
 // Constraints. infer() checks them in this order; tests are named resize_c1 ...
 //   C1  sizes has one entry a dimension, each at least 0

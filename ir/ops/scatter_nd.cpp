@@ -1,7 +1,8 @@
 // scatter_nd: a copy of x in which slices named by index vectors are replaced or joined.
 //
 //   x           T[d0 .. dn-1]
-//   indices     any integer dtype [b0 .. bm-1, k]: vectors of k coordinates; negative ones count from the end
+//   indices     any integer dtype [b0 .. bm-1, k]: vectors of k coordinates; negative ones count
+//               from the end
 //   updates     T[b0 .. bm-1, dk .. dn-1]
 //   reduction   none, add, mul, max or min: how an update joins what is there
 //   result      T[d0 .. dn-1]

@@ -4,8 +4,8 @@
 //   axis      the axis that sums to 1; negative counts from the end
 //   result    T[...], the sizes of x
 //
-// The largest x along the axis is subtracted first, so that no finite x overflows; log_softmax is
-// x - max - log(sum(exp(x - max))). f16 and bf16 are computed in f32 and rounded once. A NaN or +inf
+// The largest x along the axis is subtracted first, so that no finite x overflows; log_softmax is x
+// - max - log(sum(exp(x - max))). f16 and bf16 are computed in f32 and rounded once. A NaN or +inf
 // makes its whole row NaN, as does a row of -inf only.
 //
 // Constraints. infer() checks them in this order; tests are named softmax_c1 ...

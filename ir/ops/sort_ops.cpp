@@ -9,8 +9,9 @@
 //   values                 T[...]; topk: size k along axis
 //   indices                i64, as values: positions along axis in x
 //
-// The order is stable: of equal elements the smaller index comes first, descending too. NaN comes after every
-// number in either direction, so topk gives a NaN only when it runs out of numbers. -0 equals 0.
+// The order is stable: of equal elements the smaller index comes first, descending too. NaN comes
+// after every number in either direction, so topk gives a NaN only when it runs out of numbers. -0
+// equals 0.
 //
 // Constraints. infer() checks them in this order; tests are named sort_c1 ... and topk_c1 ...
 //   C1  x is a number

@@ -1,7 +1,7 @@
 // Sliding windows over spatial dimensions: what convolution and pooling share.
 //
-// Dimension d of the input is padded by low_d before and high_d after. The window at output position o has
-// kernel_d taps; tap t reads input position o * stride_d - low_d + t * dilation_d.
+// Dimension d of the input is padded by low_d before and high_d after. The window at output
+// position o has kernel_d taps; tap t reads input position o * stride_d - low_d + t * dilation_d.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ std::vector<AttrSpec> window_attrs();
 /// The window of a node that infer() accepted, with the given kernel sizes.
 Window window_of(const Node& node, Sizes kernel);
 
-/// Fails with `count` unless each window attribute has `spatial` entries, with `range` unless strides
-/// and dilations are at least 1 and pads at least 0.
+/// Fails with `count` unless each window attribute has `spatial` entries, with `range` unless
+/// strides and dilations are at least 1 and pads at least 0.
 void check_window(const InferContext& ctx, std::size_t spatial, std::string_view count,
                   std::string_view range);
 

@@ -21,7 +21,8 @@ struct OneOp {
 
 /// Operands as inputs of their own sizes and strides, the node, all its outputs.
 ir::Graph graph_of(const OneOp& call);
-/// What the op's definition gives. The metadata that was inferred must fit: dtypes and sizes are checked.
+/// What the op's definition gives. The metadata that was inferred must fit: dtypes and sizes are
+/// checked.
 std::vector<ir::Literal> evaluate(const OneOp& call);
 /// The first output.
 ir::Literal value_of(const OneOp& call);
@@ -34,16 +35,16 @@ std::string error_of(std::string_view op, const std::vector<ir::TensorMeta>& ope
 /// what() of the heddle::Error that `f` throws.
 std::string error_of(const std::function<void()>& f);
 
-/// The graph with its node decomposed, and what that gave decomposed in turn where decomposing comes first.
-/// Fails the test if nothing changed.
+/// The graph with its node decomposed, and what that gave decomposed in turn where decomposing
+/// comes first. Fails the test if nothing changed.
 ir::Graph decomposed(const OneOp& call);
 /// Whether its decompose function has anything to do for this call.
 bool can_decompose(const OneOp& call);
 /// Evaluates the op and its decomposition and expects the same numbers within `tolerance`.
 void expect_decomposition_agrees(const OneOp& call, double tolerance);
 
-/// |got - want| <= r * |want| + r * max|want|, element by element; NaN equals NaN and infinities themselves.
-/// Sizes and dtypes must be equal.
+/// |got - want| <= r * |want| + r * max|want|, element by element; NaN equals NaN and infinities
+/// themselves. Sizes and dtypes must be equal.
 void expect_close(const ir::Literal& got, const ir::Literal& want, double r);
 /// Every element equal; NaN equals NaN.
 inline void expect_same(const ir::Literal& got, const ir::Literal& want) {
@@ -52,11 +53,11 @@ inline void expect_same(const ir::Literal& got, const ir::Literal& want) {
 /// A tolerance that fits a short computation in `dtype`: 0 for integers.
 double tolerance_of(DType dtype);
 
-/// Numbers that look random, the same in every run: floats within (-2, 2), integers from -3 to 3 (0 to 6
-/// unsigned), bools.
+/// Numbers that look random, the same in every run: floats within (-2, 2), integers from -3 to 3 (0
+/// to 6 unsigned), bools.
 ir::Literal noise(DType dtype, const ir::Sizes& sizes, std::uint32_t seed = 1);
-/// The same sizes and values, elements spread out in memory: dimensions in opposite order, every second element
-/// used.
+/// The same sizes and values, elements spread out in memory: dimensions in opposite order, every
+/// second element used.
 ir::Literal spread_out(const ir::Literal& tensor);
 /// `tensor` with one element put to NaN.
 ir::Literal with_nan(const ir::Literal& tensor, std::int64_t position);
