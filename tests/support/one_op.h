@@ -38,6 +38,7 @@ std::string error_of(const std::function<void()>& f);
 /// The graph with its node decomposed, and what that gave decomposed in turn where decomposing
 /// comes first. Fails the test if nothing changed.
 ir::Graph decomposed(const OneOp& call);
+ir::Graph decomposed(const ir::Graph& graph);
 /// Whether its decompose function has anything to do for this call.
 bool can_decompose(const OneOp& call);
 /// Evaluates the op and its decomposition and expects the same numbers within `tolerance`.
