@@ -16,8 +16,8 @@
 //   C2  gelu: approximate is "none" or "tanh"
 //
 // Memory: fresh; may take the operand's bytes.
-// Source: Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016) for gelu and its tanh form; Elfwing et
-// al. (2018) for silu; ONNX Relu-14, Gelu-20, Softplus-22.
+// Source: Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016) for gelu and its tanh form;
+// Elfwing et al. (2018) for silu; ONNX Relu-14, Gelu-20, Softplus-22.
 #include <cmath>
 #include <numbers>
 
@@ -58,8 +58,8 @@ Scalar element_relu(ElementBuilder& builder, const Node&, std::uint32_t,
   return builder.apply2(ScalarOp::Max, x, builder.constant(x.dtype, 0.0));
 }
 
-// The floating ones: defined by a function of a double, lowered by a function of a scalar in the dtype
-// that T accumulates in.
+// The floating ones: defined by a function of a double, lowered by a function of a scalar in the
+// dtype that T accumulates in.
 
 template <double (*function)(const Node&, double)>
 std::vector<Literal> evaluate_real(const EvalContext& ctx) {

@@ -4,7 +4,8 @@
 //   axis      int; negative counts from the end
 //   keepdims  bool = false: the reduced dimension stays, with size 1
 //   last      bool = false: of equal elements the last counts instead of the first
-//   result    i64[d without axis]; NaN counts as larger (smaller) than every number, and as equal to NaN
+//   result    i64[d without axis]; NaN counts as larger (smaller) than every number, and as equal
+//             to NaN
 //
 // Constraints. infer() checks them in this order; tests are named <op>_c1 ...
 //   C1  axis lies in [-n, n); so x has at least one dimension
@@ -12,8 +13,8 @@
 //   C3  d_axis >= 1
 //
 // Memory: fresh.
-// Lowering: the reduction finds the first place. For the last, decompose: d_axis - 1 - first place in the
-// reversed operand; it makes nothing when the first is wanted.
+// Lowering: the reduction finds the first place. For the last, decompose: d_axis - 1 - first place
+// in the reversed operand; it makes nothing when the first is wanted.
 // Source: ONNX ArgMax-13 (select_last_index); NumPy argmax for NaN.
 #include <cmath>
 

@@ -1,13 +1,14 @@
 // Binary pointwise ops: one scalar instruction on every pair of elements.
 //
-//   a, b    A[…], B[…], whose sizes broadcast together (NumPy's rule: trailing dimensions aligned, a
-//           dimension of size 1 repeats)
+//   a, b    A[…], B[…], whose sizes broadcast together (NumPy's rule: trailing dimensions aligned,
+//           a dimension of size 1 repeats)
 //   result  T[broadcast sizes] with T = promote(A, B); of eq ne lt le gt ge: bool
 //
-// Both operands are converted to T first. The instructions are those of ir/scalar.h by name. In short:
-// integers wrap; integer div truncates and gives 0 for a divisor of 0; mod has the sign of the divisor, rem
-// that of the dividend; max and min give NaN if either is NaN; integer pow wraps, and truncates the real
-// power for negative exponents; shifts by the width or more, or by a negative count, shift everything out.
+// Both operands are converted to T first. The instructions are those of ir/scalar.h by name. In
+// short: integers wrap; integer div truncates and gives 0 for a divisor of 0; mod has the sign of
+// the divisor, rem that of the dividend; max and min give NaN if either is NaN; integer pow wraps,
+// and truncates the real power for negative exponents; shifts by the width or more, or by a
+// negative count, shift everything out.
 //
 // Constraints. infer() checks them in this order; tests are named <op>_c1 ...
 //   C1  the sizes broadcast

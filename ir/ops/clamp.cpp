@@ -2,8 +2,8 @@
 //
 //   x          X[…]
 //   low, high  L[…], H[…], each optional; the sizes of all operands broadcast together
-//   result     T[broadcast sizes] with T = promote of the operands present; min(max(x, low), high), so
-//              that high wins where low > high, and NaN in any of the three gives NaN
+//   result     T[broadcast sizes] with T = promote of the operands present; min(max(x, low), high),
+//              so that high wins where low > high, and NaN in any of the three gives NaN
 //
 // Constraints. infer() checks them in this order; tests are named clamp_c1 ...
 //   C1  the sizes broadcast

@@ -1,5 +1,5 @@
-// clone: the same elements in bytes of their own. alias: the same elements in the same bytes, as another
-// value.
+// clone: the same elements in bytes of their own. alias: the same elements in the same bytes, as
+// another value.
 //
 //   x       T[d0 .. dn-1]
 //   result  T[d0 .. dn-1]

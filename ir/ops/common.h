@@ -29,13 +29,15 @@ std::vector<std::int64_t> sorted_axes(std::span<const std::int64_t> axes, std::i
 /// The same while inferring: each in range, else `range_label`; no repeats, else `repeat_label`.
 std::vector<std::int64_t> check_axes(const InferContext& ctx, std::int64_t rank,
                                      std::string_view range_label, std::string_view repeat_label);
-/// Requires left <= right; fails with `label`, `expected` and the value of `got` when it cannot hold.
+/// Requires left <= right; fails with `label`, `expected` and the value of `got` when it cannot
+/// hold.
 void require_le(const InferContext& ctx, const SymExpr& left, const SymExpr& right,
                 std::string_view label, const std::string& expected, const std::string& got);
 
 /// Alias of an output that is a view of operand 0.
 Alias view_of_first(const Node& node, std::uint32_t output);
-/// Alias of a pointwise result: it may take the bytes of the first operand of its own size and layout.
+/// Alias of a pointwise result: it may take the bytes of the first operand of its own size and
+/// layout.
 Alias reuse_if_same_layout(const Node& node, std::uint32_t output);
 
 /// The element of an operand of `operand` sizes that broadcasts to the result element `index` of

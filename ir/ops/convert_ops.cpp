@@ -4,8 +4,8 @@
 //   dtype   T
 //   result  T[d0 .. dn-1]
 //
-// Float to integer truncates towards zero and saturates, NaN gives 0; integers wrap when narrowed; floats
-// round to nearest even (integers reach f16 and bf16 by way of f32); to bool is "not zero".
+// Float to integer truncates towards zero and saturates, NaN gives 0; integers wrap when narrowed;
+// floats round to nearest even (integers reach f16 and bf16 by way of f32); to bool is "not zero".
 //
 // Constraints: none.
 //

@@ -1,7 +1,8 @@
 // gather_nd: slices of one operand picked by tuples of positions.
 //
 //   x           T[d0 .. dn-1]
-//   indices     I[b0 .. b_batch-1, q…, t], integers; negative ones count from the end of their dimension
+//   indices     I[b0 .. b_batch-1, q…, t], integers; negative ones count from the end of their
+//               dimension
 //   batch_dims  int = 0: how many leading dimensions x and indices go through together
 //   result      T[b…, q…, d_(batch+t) .. dn-1];
 //               result[b…, i…, r…] = x[b…, indices[b…, i…, 0 .. t-1], r…]

@@ -1,5 +1,5 @@
-// One element on the host: the definition of every scalar instruction, which evaluate functions apply
-// point by point.
+// One element on the host: the definition of every scalar instruction, which evaluate functions
+// apply point by point.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace heddle::ir::ops {
 
-/// A value of one dtype. Floats live in `real`, already rounded to the dtype; integers and bools (0 or
-/// 1) live in `integer`, already wrapped to the dtype.
+/// A value of one dtype. Floats live in `real`, already rounded to the dtype; integers and bools (0
+/// or 1) live in `integer`, already wrapped to the dtype.
 struct HostScalar {
   DType dtype = DType::F32;
   double real = 0.0;
@@ -30,12 +30,12 @@ HostScalar load(const Literal& tensor, std::int64_t position);
 /// Stores `value`, whose dtype is the tensor's.
 void store(Literal& tensor, std::int64_t position, const HostScalar& value);
 
-/// `value` in `dtype`. Float to integer truncates towards zero and saturates, NaN gives 0; integer to
-/// narrower integer wraps; to bool is "not zero"; f16 and bf16 are reached by way of f32.
+/// `value` in `dtype`. Float to integer truncates towards zero and saturates, NaN gives 0; integer
+/// to narrower integer wraps; to bool is "not zero"; f16 and bf16 are reached by way of f32.
 HostScalar convert(const HostScalar& value, DType dtype);
 
-/// What `op` gives. Operands have one dtype (Select: a bool, then two of one dtype) on which `op` is
-/// defined. Floats are computed in double and rounded once.
+/// What `op` gives. Operands have one dtype (Select: a bool, then two of one dtype) on which `op`
+/// is defined. Floats are computed in double and rounded once.
 HostScalar apply(ScalarOp op, std::span<const HostScalar> operands);
 inline HostScalar apply(ScalarOp op, std::initializer_list<HostScalar> operands) {
   return apply(op, std::span<const HostScalar>(operands.begin(), operands.size()));

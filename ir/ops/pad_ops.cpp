@@ -2,9 +2,10 @@
 //
 //   x          T[d0 .. dn-1]
 //   value      V[], optional: what mode "constant" puts in, converted to T; 0 without
-//   low, high  symint[n]: how many elements before and after; negative ones cut (mode "constant" only)
-//   mode       "constant", or from x itself: "edge" repeats the outermost element, "reflect" mirrors
-//              without repeating it, "wrap" goes round
+//   low, high  symint[n]: how many elements before and after; negative ones cut (mode "constant"
+//              only)
+//   mode       "constant", or from x itself: "edge" repeats the outermost element, "reflect"
+//              mirrors without repeating it, "wrap" goes round
 //   result     T[low_k + d_k + high_k]
 //
 // Constraints. infer() checks them in this order; tests are named pad_c1 ...
@@ -12,8 +13,8 @@
 //   C2  mode is one of the four
 //   C3  value is a scalar
 //   C4  no size of the result is negative
-//   C5  in modes other than "constant" no entry is negative, and a padded dimension has at least 1 element;
-//       of "reflect" at least one more than is put on either side
+//   C5  in modes other than "constant" no entry is negative, and a padded dimension has at least 1
+//       element; of "reflect" at least one more than is put on either side
 //
 // Memory: fresh.
 // Source: ONNX Pad-21; NumPy pad.

@@ -20,8 +20,8 @@ DType promoted(const Node& node, std::size_t first = 0);
 Scalar operand_as(ElementBuilder& builder, const Node& node, std::size_t k,
                   std::span<const SymExpr> index, DType dtype);
 
-/// What a pointwise op does with one element of each operand; an absent optional operand is a default
-/// HostScalar.
+/// What a pointwise op does with one element of each operand; an absent optional operand is a
+/// default HostScalar.
 using PointFn = HostScalar (*)(const Node& node, std::span<const HostScalar> operands);
 
 /// Applies `point` to each element of the operands broadcast together.

@@ -24,7 +24,8 @@ std::vector<T> without_axes(const std::vector<T>& sizes, std::span<const std::in
   return kept;
 }
 
-/// Result of a reduction over attribute "axes", as "keepdims" says; constraints C1 (range), C2 (repeats).
+/// Result of a reduction over attribute "axes", as "keepdims" says; constraints C1 (range), C2
+/// (repeats).
 TensorMeta infer_reduction(const InferContext& ctx, DType dtype);
 
 /// For each element of the result of reducing `sizes` over `sorted_axes`, in row-major order, the

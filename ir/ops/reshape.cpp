@@ -8,8 +8,8 @@
 //   C1  no size is negative
 //   C2  the product of sizes is the number of elements of x
 //
-// Memory: a view of the operand where strides can say it (always when x is row-major); a row-major copy
-// otherwise, as of a transposed matrix made flat.
+// Memory: a view of the operand where strides can say it (always when x is row-major); a row-major
+// copy otherwise, as of a transposed matrix made flat.
 // Source: ONNX Reshape-21 once 0 and -1 are resolved; NumPy reshape, order C.
 #include "ir/ops/common.h"
 #include "ir/ops/view_ops.h"

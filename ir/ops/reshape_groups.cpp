@@ -72,7 +72,8 @@ class Matcher {
   Positions to_;
 };
 
-/// Whether the dimensions `dims` can be walked with one stride: each steps over the whole of the next.
+/// Whether the dimensions `dims` can be walked with one stride: each steps over the whole of the
+/// next.
 bool contiguous_run(const Positions& dims, std::span<const SymExpr> sizes,
                     std::span<const SymExpr> strides) {
   for (std::size_t k = 0; k + 1 < dims.size(); ++k) {

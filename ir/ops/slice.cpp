@@ -2,7 +2,8 @@
 //
 //   x                    T[d0 .. dn-1]
 //   start, limit, stride symint[n], in elements
-//   result               T[ceil((limit_k - start_k) / stride_k)]; element i_k is x's start_k + i_k * stride_k
+//   result               T[ceil((limit_k - start_k) / stride_k)];
+//                        element i_k is x's start_k + i_k * stride_k
 //
 // Constraints. infer() checks them in this order; tests are named slice_c1 ...
 //   C1  start, limit and stride have n entries each

@@ -3,12 +3,14 @@
 //   x       T[d0 .. dn-1]
 //   result  T[d0 .. dn-1]; of is_nan and is_inf: bool[d0 .. dn-1]
 //
-// The instructions are those of ir/scalar.h by name. In short: ceil, floor, round and trunc leave integers
-// as they are; round goes to the nearest even; sign of NaN is NaN; neg and abs of the lowest integer wrap;
-// not is bitwise on integers and logical on bool; sigmoid is 1 / (1 + exp(-x)).
+// The instructions are those of ir/scalar.h by name. In short: ceil, floor, round and trunc leave
+// integers as they are; round goes to the nearest even; sign of NaN is NaN; neg and abs of the
+// lowest integer wrap; not is bitwise on integers and logical on bool;
+// sigmoid is 1 / (1 + exp(-x)).
 //
 // Constraints. infer() checks them; tests are named <op>_c1 ...
-//   C1  the instruction is defined on T: exp, sqrt, sin, … on floating dtypes only, not on integers and bool
+//   C1  the instruction is defined on T: exp, sqrt, sin, … on floating dtypes only, not on integers
+//       and bool
 //
 // Memory: fresh; may take the operand's bytes when T and the result's dtype are equally wide.
 // Source: ISO C <math.h>; NumPy ufuncs of the same names.

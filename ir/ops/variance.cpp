@@ -4,8 +4,8 @@
 //   axes        int[]; negative entries count from the end; none reduces nothing
 //   keepdims    bool = false: reduced dimensions stay, with size 1
 //   correction  int = 0: what is taken off the count, 1 for the sample variance
-//   result      T[d without the axes]: sum((x - mean(x))^2) / max(count - correction, 0), so NaN where
-//               count <= correction and all distances are 0
+//   result      T[d without the axes]: sum((x - mean(x))^2) / max(count - correction, 0), so NaN
+//               where count <= correction and all distances are 0
 //
 // f16 and bf16 are computed in f32 and rounded once.
 //
@@ -16,7 +16,8 @@
 //   C4  correction >= 0
 //
 // Memory: fresh.
-// Source: B. P. Welford, Technometrics 4 (1962), for the reduction in one pass; PyTorch var for correction.
+// Source: B. P. Welford, Technometrics 4 (1962), for the reduction in one pass; PyTorch var for
+// correction.
 #include <algorithm>
 
 #include "heddle/error.h"

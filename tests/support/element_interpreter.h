@@ -1,5 +1,5 @@
-// Runs element and view lowerings point by point on host tensors: the other side of the differential
-// test of op definitions.
+// Runs element and view lowerings point by point on host tensors: the other side of the
+// differential test of op definitions.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@
 
 namespace heddle::testing {
 
-/// An element builder that computes at once. Every index it is given is evaluated; outside a guard that does
-/// not hold, one out of range throws std::out_of_range. What is read where a guard does not hold is a
-/// poison value, so that a lowering which forgets its Select shows.
+/// An element builder that computes at once. Every index it is given is evaluated; outside a guard
+/// that does not hold, one out of range throws std::out_of_range. What is read where a guard does
+/// not hold is a poison value, so that a lowering which forgets its Select shows.
 class ElementInterpreter final : public ir::ElementBuilder {
  public:
   /// `values`: size symbols, and the axes that the result index is written with.

@@ -1,4 +1,5 @@
-// Small calls of ops, at least one of each that lowers element by element or as a view, and of the reductions.
+// Small calls of ops, at least one of each that lowers element by element or as a view, and of the
+// reductions.
 #pragma once
 
 #include <vector>

@@ -163,8 +163,9 @@ TEST(Binary, SizesStaySymbolic) {
 }
 
 TEST(Binary, C1RefusesSizesThatDoNotBroadcast) {
-  EXPECT_EQ(error_of("add", {meta(f32, {2, 3}), meta(f32, {2})}),
-            "add: C1 sizes broadcast: expected 3 or 1, got 2");
+  EXPECT_EQ(
+      error_of("add", {meta(f32, {2, 3}), meta(f32, {2})}),
+      "add: C1 sizes broadcast: expected sizes that are equal or 1, got 3 and 2 in dimension 1");
 }
 
 TEST(Binary, C2RefusesADTypeWithoutTheInstruction) {

@@ -81,8 +81,9 @@ TEST(Clamp, HighWinsOverLowAndBoundsBroadcast) {
 }
 
 TEST(Clamp, C1RefusesSizesThatDoNotBroadcast) {
-  EXPECT_EQ(error_of("clamp", {meta(f32, {2}), meta(f32, {3}), meta(f32, {})}),
-            "clamp: C1 sizes broadcast: expected 2 or 1, got 3");
+  EXPECT_EQ(
+      error_of("clamp", {meta(f32, {2}), meta(f32, {3}), meta(f32, {})}),
+      "clamp: C1 sizes broadcast: expected sizes that are equal or 1, got 2 and 3 in dimension 0");
 }
 
 TEST(Clamp, C2RefusesBool) {

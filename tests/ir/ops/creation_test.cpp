@@ -38,7 +38,7 @@ TEST(Iota, C2RefusesAnAxisOutOfRange) {
   EXPECT_EQ(error_of("iota", {}, {{"sizes", Dims{4}}, {"axis", std::int64_t{1}}}),
             "iota: C2 axis: expected an axis in [-1, 1), got 1");
   EXPECT_EQ(error_of("iota", {}, {{"sizes", Dims{}}}),
-            "iota: C2 axis: expected an axis of a tensor with dimensions, got 0");
+            "iota: C2 axis: expected an axis in [0, 0), got 0");
 }
 
 TEST(Iota, C3RefusesBool) {

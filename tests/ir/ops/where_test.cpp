@@ -40,8 +40,9 @@ TEST(Where, TakesEmptyOperands) {
 }
 
 TEST(Where, C1RefusesSizesThatDoNotBroadcast) {
-  EXPECT_EQ(error_of("where", {meta(boolean, {2}), meta(f32, {3}), meta(f32, {3})}),
-            "where: C1 sizes broadcast: expected 2 or 1, got 3");
+  EXPECT_EQ(
+      error_of("where", {meta(boolean, {2}), meta(f32, {3}), meta(f32, {3})}),
+      "where: C1 sizes broadcast: expected sizes that are equal or 1, got 2 and 3 in dimension 0");
 }
 
 TEST(Where, C2RefusesAConditionThatIsNotBool) {
