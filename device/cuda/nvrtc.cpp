@@ -1,0 +1,154 @@
+#include "device/cuda/nvrtc.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+
+#include "device/cuda/dynamic_library.h"
+#include "heddle/error.h"
+
+namespace heddle::device::cuda {
+namespace {
+
+using Program = struct ProgramTag*;
+using Result = int;
+constexpr Result kInvalidOption = 5;
+
+/// Adds <prefix>/lib/python*/site-packages/nvidia/*/lib/libnvrtc.so.N.
+void add_wheels(const std::string& prefix, std::vector<std::string>& paths) {
+  if (prefix.empty()) return;
+  std::error_code error;
+  std::vector<std::string> found;
+  for (const auto& python : std::filesystem::directory_iterator(prefix + "/lib", error)) {
+    const auto packages = python.path() / "site-packages/nvidia";
+    for (const auto& package : std::filesystem::directory_iterator(packages, error))
+      for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12"})
+        if (const auto file = package.path() / "lib" / name; std::filesystem::exists(file, error))
+          found.push_back(file.string());
+  }
+  std::sort(found.begin(), found.end());
+  paths.insert(paths.end(), found.begin(), found.end());
+}
+
+}  // namespace
+
+std::vector<std::string> nvrtc_paths(const std::string& explicit_path) {
+  if (!explicit_path.empty()) return {explicit_path};
+  if (const std::string path = environment("HEDDLE_NVRTC_PATH"); !path.empty()) return {path};
+  std::vector<std::string> paths = {"libnvrtc.so.13", "libnvrtc.so.12",
+                                    "/usr/local/cuda/lib64/libnvrtc.so.13",
+                                    "/usr/local/cuda/lib64/libnvrtc.so.12"};
+  add_wheels(environment("VIRTUAL_ENV"), paths);
+  add_wheels(environment("CONDA_PREFIX"), paths);
+  return paths;
+}
+
+/// The part of the ABI that is used.
+struct Nvrtc::Api {
+  explicit Api(const std::vector<std::string>& paths) : library("NVRTC", paths) {
+    library.load(get_error_string, "nvrtcGetErrorString");
+    library.load(get_version, "nvrtcVersion");
+    library.load(get_arch_count, "nvrtcGetNumSupportedArchs");
+    library.load(get_archs, "nvrtcGetSupportedArchs");
+    library.load(create, "nvrtcCreateProgram");
+    library.load(destroy, "nvrtcDestroyProgram");
+    library.load(compile, "nvrtcCompileProgram");
+    library.load(get_log_size, "nvrtcGetProgramLogSize");
+    library.load(get_log, "nvrtcGetProgramLog");
+    library.load(get_cubin_size, "nvrtcGetCUBINSize");
+    library.load(get_cubin, "nvrtcGetCUBIN");
+    get_version(&major, &minor);
+    int count = 0;
+    get_arch_count(&count);
+    archs.resize(static_cast<std::size_t>(count));
+    if (count > 0) get_archs(archs.data());
+  }
+
+  void check(Result result, const char* function) const {
+    if (result == 0) return;
+    throw CompileError({.what = std::string(function) + " failed",
+                        .where = library.path(),
+                        .expected = {},
+                        .got = get_error_string(result)});
+  }
+  std::string log_of(Program program) const {
+    std::size_t size = 0;
+    check(get_log_size(program, &size), "nvrtcGetProgramLogSize");
+    std::string log(size, '\0');
+    check(get_log(program, log.data()), "nvrtcGetProgramLog");
+    while (!log.empty() && (log.back() == '\0' || log.back() == '\n')) log.pop_back();
+    return log;
+  }
+
+  DynamicLibrary library;
+  int major = 0;
+  int minor = 0;
+  std::vector<int> archs;
+  const char* (*get_error_string)(Result) = nullptr;
+  Result (*get_version)(int*, int*) = nullptr;
+  Result (*get_arch_count)(int*) = nullptr;
+  Result (*get_archs)(int*) = nullptr;
+  Result (*create)(Program*, const char*, const char*, int, const char* const*,
+                   const char* const*) = nullptr;
+  Result (*destroy)(Program*) = nullptr;
+  Result (*compile)(Program, int, const char* const*) = nullptr;
+  Result (*get_log_size)(Program, std::size_t*) = nullptr;
+  Result (*get_log)(Program, char*) = nullptr;
+  Result (*get_cubin_size)(Program, std::size_t*) = nullptr;
+  Result (*get_cubin)(Program, char*) = nullptr;
+};
+
+Nvrtc::Nvrtc(const std::string& explicit_path)
+    : api_(std::make_unique<Api>(nvrtc_paths(explicit_path))) {}
+Nvrtc::~Nvrtc() = default;
+
+const std::string& Nvrtc::path() const { return api_->library.path(); }
+int Nvrtc::major() const { return api_->major; }
+int Nvrtc::minor() const { return api_->minor; }
+
+std::string Nvrtc::version() const {
+  return "nvrtc " + std::to_string(major()) + "." + std::to_string(minor());
+}
+
+bool Nvrtc::supports(int arch) const {
+  return std::find(api_->archs.begin(), api_->archs.end(), arch) != api_->archs.end();
+}
+
+CompiledText Nvrtc::compile_cubin(const std::string& text, const std::string& name,
+                                  const std::string& arch,
+                                  const std::vector<std::string>& options) const {
+  const Api& api = *api_;
+  Program program = nullptr;
+  api.check(api.create(&program, text.c_str(), (name + ".cu").c_str(), 0, nullptr, nullptr),
+            "nvrtcCreateProgram");
+  const auto destroy = [&api](Program* p) { api.destroy(p); };
+  const std::unique_ptr<Program, decltype(destroy)> owner(&program, destroy);
+
+  const std::string target = "-arch=" + arch;
+  std::vector<const char*> given = {target.c_str(), "--std=c++17", "--modify-stack-limit=false"};
+  for (const std::string& option : options) given.push_back(option.c_str());
+  // The built-in headers are not needed, and the cache of NVRTC 12.9 and later is not ours. NVRTC
+  // without these options refuses them before it looks at the text.
+  std::vector<const char*> wished = given;
+  wished.insert(wished.end(), {"--minimal", "--no-cache"});
+  const auto run = [&](const std::vector<const char*>& list) {
+    return api.compile(program, static_cast<int>(list.size()), list.data());
+  };
+  Result result = run(wished);
+  if (result == kInvalidOption) result = run(given);
+
+  CompiledText compiled;
+  compiled.log = api.log_of(program);
+  if (result != 0)
+    throw CompileError({.what = "CUDA text of " + name + " does not compile for " + arch,
+                        .where = version(),
+                        .expected = {},
+                        .got = api.get_error_string(result) + std::string("\n") + compiled.log});
+  std::size_t size = 0;
+  api.check(api.get_cubin_size(program, &size), "nvrtcGetCUBINSize");
+  compiled.image.resize(size);
+  api.check(api.get_cubin(program, compiled.image.data()), "nvrtcGetCUBIN");
+  return compiled;
+}
+
+}  // namespace heddle::device::cuda

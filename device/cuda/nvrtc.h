@@ -1,0 +1,49 @@
+// NVRTC, the CUDA C++ compiler as a library: opened while running, its ABI declared here.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace heddle::device::cuda {
+
+/// Where libnvrtc is looked for: `explicit_path` alone if given; else $HEDDLE_NVRTC_PATH alone if set;
+/// else the loader's path by soname (13, then 12), /usr/local/cuda, and PyPI's nvidia wheels next to
+/// the Python interpreters of $VIRTUAL_ENV and $CONDA_PREFIX.
+std::vector<std::string> nvrtc_paths(const std::string& explicit_path = {});
+
+struct CompiledText {
+  std::vector<char> image;  ///< cubin
+  std::string log;          ///< warnings; may be empty
+};
+
+/// Threads: any; compiles run in parallel as far as NVRTC lets them.
+class Nvrtc {
+ public:
+  /// @throws DeviceError when no library loads or it lacks a function.
+  explicit Nvrtc(const std::string& explicit_path = {});
+  ~Nvrtc();
+  Nvrtc(const Nvrtc&) = delete;
+  Nvrtc& operator=(const Nvrtc&) = delete;
+
+  const std::string& path() const;
+  int major() const;
+  int minor() const;
+  /// "nvrtc 13.0": part of the key of compiled kernels.
+  std::string version() const;
+  /// Whether `arch` (80, 90, 100) is among the architectures this NVRTC makes code for.
+  bool supports(int arch) const;
+
+  /// @param name  for messages
+  /// @param arch  "sm_80", "sm_90a"
+  /// @throws CompileError with NVRTC's log.
+  CompiledText compile_cubin(const std::string& text, const std::string& name,
+                             const std::string& arch,
+                             const std::vector<std::string>& options = {}) const;
+
+ private:
+  struct Api;
+  std::unique_ptr<Api> api_;
+};
+
+}  // namespace heddle::device::cuda

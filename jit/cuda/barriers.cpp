@@ -1,0 +1,139 @@
+#include "jit/cuda/barriers.h"
+
+#include <cstdint>
+#include <map>
+
+namespace heddle::jit::cuda {
+namespace {
+
+/// Ways of touching a buffer, as bits.
+enum Access : std::uint8_t {
+  kRead = 1,       // by any thread
+  kStoreOne = 2,   // by thread 0
+  kStoreMany = 4,  // by the threads of a vector loop
+  kCombine = 8,    // atomically
+};
+
+using Accesses = std::map<NestBufferId, std::uint8_t>;
+
+/// Whether two accesses of one buffer, by statements without a barrier between, may race.
+bool conflict(Access a, Access b) {
+  if (a != b) return true;
+  return a == kStoreMany;
+}
+
+bool conflict(std::uint8_t pending, std::uint8_t next) {
+  for (const Access a : {kRead, kStoreOne, kStoreMany, kCombine})
+    for (const Access b : {kRead, kStoreOne, kStoreMany, kCombine})
+      if ((pending & a) != 0 && (next & b) != 0 && conflict(a, b)) return true;
+  return false;
+}
+
+void merge(Accesses& into, const Accesses& from) {
+  for (const auto& [buffer, how] : from) into[buffer] |= how;
+}
+
+class Analysis {
+ public:
+  explicit Analysis(const Nest& nest) : nest_(nest) {}
+
+  std::set<const Stmt*> run() {
+    // Parallel iterations share nothing but the memory of their local buffers.
+    Accesses pending;
+    for (;;) {
+      Accesses state = pending;
+      block(nest_.body, state);
+      std::erase_if(state, [&](const auto& entry) {
+        return nest_.buffers[entry.first].scope == NestBuffer::Scope::Global;
+      });
+      merge(state, pending);
+      if (state == pending) return std::move(barriers_);
+      pending = std::move(state);
+    }
+  }
+
+ private:
+  bool tracked(NestBufferId id) const { return nest_.buffers[id].written; }
+
+  void block(const Block& statements, Accesses& pending) {
+    for (const Stmt& statement : statements) {
+      if (const auto* loop_stmt = std::get_if<ForStmt>(&statement.node);
+          loop_stmt != nullptr && loop_stmt->kind != ForStmt::Kind::Vector) {
+        loop(*loop_stmt->body, pending);
+      } else if (const auto* branch = std::get_if<IfStmt>(&statement.node)) {
+        Accesses inside = pending;
+        block(*branch->body, inside);
+        merge(pending, inside);
+      } else {
+        simple(statement, pending);
+      }
+    }
+  }
+
+  /// Goes round until the state at the body's start holds what its end leaves.
+  void loop(const Block& body, Accesses& pending) {
+    for (;;) {
+      Accesses state = pending;
+      block(body, state);
+      merge(state, pending);
+      if (state == pending) return;
+      pending = std::move(state);
+    }
+  }
+
+  void simple(const Stmt& statement, Accesses& pending) {
+    Accesses mine;
+    collect(statement, false, mine);
+    bool wait = barriers_.count(&statement) != 0;
+    for (const auto& [buffer, how] : mine) {
+      const auto found = pending.find(buffer);
+      wait = wait || (found != pending.end() && conflict(found->second, how));
+    }
+    if (wait) {
+      barriers_.insert(&statement);
+      pending.clear();
+    }
+    const auto* loop_stmt = std::get_if<ForStmt>(&statement.node);
+    if (loop_stmt != nullptr && !loop_stmt->reductions.empty()) {
+      pending.clear();
+      return;
+    }
+    merge(pending, mine);
+  }
+
+  void collect(const Stmt& statement, bool in_vector, Accesses& out) const {
+    if (const auto* load = std::get_if<LoadStmt>(&statement.node)) {
+      if (tracked(load->buffer)) out[load->buffer] |= kRead;
+    } else if (const auto* store = std::get_if<StoreStmt>(&statement.node)) {
+      out[store->buffer] |= store->combine ? kCombine : in_vector ? kStoreMany : kStoreOne;
+    } else if (const auto* contract = std::get_if<ContractStmt>(&statement.node)) {
+      for (const TileOperand* operand : {&contract->a, &contract->b})
+        if (tracked(operand->buffer)) out[operand->buffer] |= kRead;
+      out[contract->acc] |= kStoreMany;
+    } else if (const auto* loop_stmt = std::get_if<ForStmt>(&statement.node)) {
+      for (const Stmt& inner : *loop_stmt->body) collect(inner, true, out);
+    }
+  }
+
+  const Nest& nest_;
+  std::set<const Stmt*> barriers_;
+};
+
+}  // namespace
+
+std::set<const Stmt*> barriers_of(const Nest& nest) { return Analysis(nest).run(); }
+
+bool uses_block(const Block& block) {
+  for (const Stmt& statement : block) {
+    if (std::holds_alternative<ContractStmt>(statement.node)) return true;
+    if (const auto* loop = std::get_if<ForStmt>(&statement.node);
+        loop != nullptr && (loop->kind == ForStmt::Kind::Vector || uses_block(*loop->body)))
+      return true;
+    if (const auto* branch = std::get_if<IfStmt>(&statement.node);
+        branch != nullptr && uses_block(*branch->body))
+      return true;
+  }
+  return false;
+}
+
+}  // namespace heddle::jit::cuda

@@ -1,0 +1,211 @@
+#include "jit/cuda/emit.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "jit/cuda/barriers.h"
+#include "jit/cuda/prelude.h"
+#include "jit/cuda/scalar_text.h"
+#include "jit/cuda/statement_emitter.h"
+
+namespace heddle::jit::cuda {
+namespace {
+
+constexpr std::int64_t kStaticSharedBytes = 48 * 1024;
+/// For one value of 24 bytes from each of 32 warps.
+constexpr std::int64_t kReduceScratchBytes = 768;
+/// Local buffers that one thread may have for itself.
+constexpr std::int64_t kThreadBytes = 1024;
+
+std::int64_t bound_bytes(const NestBuffer& buffer) {
+  const auto bytes = buffer.max_count * static_cast<std::int64_t>(size_of(buffer.dtype));
+  return (bytes + 15) / 16 * 16;
+}
+
+std::vector<NestBufferId> locals_of(const Nest& nest) {
+  std::vector<NestBufferId> ids;
+  for (NestBufferId id = nest.global_count(); id < nest.buffers.size(); ++id) ids.push_back(id);
+  return ids;
+}
+
+Mapping mapping_of(const Nest& nest) {
+  if (uses_block(nest.body)) return Mapping::Block;
+  std::int64_t bytes = 0;
+  for (const NestBufferId id : locals_of(nest)) {
+    if (nest.buffers[id].max_count == 0) return Mapping::Block;
+    bytes += bound_bytes(nest.buffers[id]);
+  }
+  return bytes <= kThreadBytes ? Mapping::Flat : Mapping::Block;
+}
+
+/// The most iterations that a vector loop has, 0 if some loop has no constant bound.
+std::int64_t widest_loop(const Nest& nest, const Block& block) {
+  std::int64_t widest = 1;
+  const auto take = [&](std::int64_t count) {
+    widest = widest == 0 || count == 0 ? 0 : std::max(widest, count);
+  };
+  for (const Stmt& statement : block) {
+    if (const auto* contract = std::get_if<ContractStmt>(&statement.node))
+      take(contract->tile_rows * contract->tile_columns);
+    if (const auto* branch = std::get_if<IfStmt>(&statement.node))
+      take(widest_loop(nest, *branch->body));
+    if (const auto* loop = std::get_if<ForStmt>(&statement.node))
+      take(loop->kind == ForStmt::Kind::Vector ? loop->extent.as_constant().value_or(0)
+                                               : widest_loop(nest, *loop->body));
+  }
+  return widest;
+}
+
+std::uint32_t threads_for(const Nest& nest, Mapping mapping, const CudaOptions& options) {
+  if (mapping == Mapping::Flat) return std::min(options.block_threads, 128u);
+  const std::int64_t widest = widest_loop(nest, nest.body);
+  if (widest == 0 || widest >= options.block_threads) return options.block_threads;
+  return static_cast<std::uint32_t>((widest + 31) / 32 * 32);
+}
+
+std::string identifier(const std::string& name) {
+  std::string result = "heddle_";
+  for (const char c : name) {
+    const bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    result += word ? c : '_';
+  }
+  return result;
+}
+
+/// Decides where local buffers lie and declares them.
+class Storage {
+ public:
+  Storage(const Nest& nest, Mapping mapping, const CudaOptions& options, bool reduces)
+      : nest_(nest), reduces_(reduces) {
+    std::int64_t total = reduces ? kReduceScratchBytes : 0;
+    for (const NestBufferId id : locals_of(nest)) {
+      const NestBuffer& buffer = nest.buffers[id];
+      if (mapping == Mapping::Flat) {
+        line(storage_type(buffer.dtype) + " " + array(id) + ";");
+      } else if (buffer.max_count != 0 && total + bound_bytes(buffer) <= options.max_shared_bytes) {
+        total += bound_bytes(buffer);
+        shared_.push_back(id);
+      } else {
+        in_scratch(id);
+      }
+    }
+    if (total > kStaticSharedBytes) {
+      declare_dynamic();
+    } else {
+      declare_static();
+    }
+  }
+
+  std::string text() const { return text_; }
+  std::int64_t dynamic_bytes() const { return dynamic_bytes_; }
+  const SymExpr& scratch_bytes() const { return scratch_bytes_; }
+
+ private:
+  void line(const std::string& text) { text_ += "  " + text + "\n"; }
+  std::string array(NestBufferId id) const {
+    return buffer_name(nest_, id) + "[" + std::to_string(nest_.buffers[id].max_count) + "]";
+  }
+  std::string pointer(NestBufferId id, const std::string& address) const {
+    const std::string type = storage_type(nest_.buffers[id].dtype);
+    return type + "* const " + buffer_name(nest_, id) + " = (" + type + "*)(" + address + ");";
+  }
+
+  void in_scratch(NestBufferId id) {
+    const NestBuffer& buffer = nest_.buffers[id];
+    scratch_.emplace_back(id, scratch_bytes_);
+    const auto size = static_cast<std::int64_t>(size_of(buffer.dtype));
+    scratch_bytes_ += ceildiv(buffer.count * size, 256) * 256;
+  }
+  void declare_static() {
+    if (reduces_)
+      line("__shared__ __align__(16) unsigned char reduce_scratch[" +
+           std::to_string(kReduceScratchBytes) + "];");
+    for (const NestBufferId id : shared_)
+      line("__shared__ __align__(16) " + storage_type(nest_.buffers[id].dtype) + " " + array(id) +
+           ";");
+    declare_scratch();
+  }
+  void declare_dynamic() {
+    line("extern __shared__ __align__(16) unsigned char dynamic_shared[];");
+    if (reduces_) {
+      line("unsigned char* const reduce_scratch = dynamic_shared;");
+      dynamic_bytes_ = kReduceScratchBytes;
+    }
+    for (const NestBufferId id : shared_) {
+      line(pointer(id, "dynamic_shared + " + std::to_string(dynamic_bytes_)));
+      dynamic_bytes_ += bound_bytes(nest_.buffers[id]);
+    }
+    declare_scratch();
+  }
+  void declare_scratch() {
+    if (scratch_.empty()) return;
+    const base::Facts& facts = nest_.facts;
+    line("unsigned char* const mine = scratch + blockIdx.x * (" +
+         index_text(scratch_bytes_, facts) + ");");
+    for (const auto& [id, offset] : scratch_)
+      line(pointer(id, "mine + " + index_text(offset, facts)));
+  }
+
+  const Nest& nest_;
+  bool reduces_;
+  std::string text_;
+  std::vector<NestBufferId> shared_;
+  std::vector<std::pair<NestBufferId, SymExpr>> scratch_;
+  std::int64_t dynamic_bytes_ = 0;
+  SymExpr scratch_bytes_ = 0;
+};
+
+std::string parameters(const Nest& nest, bool scratch) {
+  std::string text;
+  for (NestBufferId id = 0; id < nest.global_count(); ++id) {
+    const NestBuffer& buffer = nest.buffers[id];
+    text += (buffer.written ? "" : "const ") + storage_type(buffer.dtype) + "* " +
+            buffer_name(nest, id) + ", ";
+  }
+  for (std::uint32_t k = 0; k < nest.size_count; ++k)
+    text += "long long s" + std::to_string(k) + ", ";
+  if (scratch) text += "unsigned char* scratch, ";
+  return text + "int* status";
+}
+
+std::string parallel_loop(const Nest& nest, Mapping mapping) {
+  const std::string axis = nest.parallel_axis.to_string();
+  const std::string extent = index_text(nest.parallel_extent, nest.facts);
+  const bool flat = mapping == Mapping::Flat;
+  const std::string from = flat ? "(long long)blockIdx.x * blockDim.x + threadIdx.x" : "blockIdx.x";
+  const std::string step = flat ? "(long long)gridDim.x * blockDim.x" : "gridDim.x";
+  return "for (long long " + axis + " = " + from + "; " + axis + " < " + extent + "; " + axis +
+         " += " + step + ") {\n";
+}
+
+}  // namespace
+
+CudaSource emit_cuda(const Nest& nest, const CudaOptions& options) {
+  HD_CHECK(options.block_threads % 32 == 0 && options.block_threads > 0, "full warps");
+  const Mapping mapping = mapping_of(nest);
+  std::set<const Stmt*> barriers;
+  if (mapping == Mapping::Block) barriers = barriers_of(nest);
+  StatementEmitter statements(nest, mapping, std::move(barriers));
+  const std::string body = statements.emit(nest.body, 2);
+  const Storage storage(nest, mapping, options, statements.uses_reduce_scratch());
+
+  CudaSource source;
+  source.entry = identifier(nest.name);
+  source.block_threads = threads_for(nest, mapping, options);
+  source.dynamic_shared_bytes = storage.dynamic_bytes();
+  source.scratch_bytes = storage.scratch_bytes();
+  const bool scratch = !source.scratch_bytes.is_constant(0);
+  const SymExpr blocks = mapping == Mapping::Flat
+                             ? ceildiv(nest.parallel_extent, std::int64_t{source.block_threads})
+                             : nest.parallel_extent;
+  source.blocks = min(blocks, scratch ? options.max_scratch_blocks : options.max_blocks);
+
+  std::string kernel = "extern \"C\" __global__ void __launch_bounds__(" +
+                       std::to_string(source.block_threads) + ")\n" + source.entry + "(" +
+                       parameters(nest, scratch) + ") {\n" + storage.text() + "  " +
+                       parallel_loop(nest, mapping) + body + "  }\n}\n";
+  source.text = prelude_for(kernel) + kernel;
+  return source;
+}
+
+}  // namespace heddle::jit::cuda

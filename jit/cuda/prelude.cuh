@@ -1,0 +1,413 @@
+// Device functions that generated CUDA kernels call. No header is included, here or in a kernel.
+//
+// The file is cut at blank lines. A piece defines the hd_ names that occur in it for the first time;
+// a kernel's text begins with the pieces whose names it uses and those that these use. So: a blank
+// line between definitions, none inside one.
+//
+// HEDDLE_CUDA_SIM is defined where the simulator compiles the text: it has twins of the functions
+// with inline assembly, and of the CUDA built-ins used here.
+
+#ifndef HEDDLE_CUDA_SIM
+static __device__ __forceinline__ float hd_cvt_f32_f16(unsigned short bits) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+}
+static __device__ __forceinline__ unsigned short hd_cvt_f16_f32(float value) {
+  unsigned short bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+#endif
+
+struct hd_f16 {
+  unsigned short bits;
+};
+
+struct hd_bf16 {
+  unsigned short bits;
+};
+
+// Loads widen what is stored to what is computed with.
+static __device__ __forceinline__ float hd_widen(hd_f16 stored) { return hd_cvt_f32_f16(stored.bits); }
+static __device__ __forceinline__ float hd_widen(hd_bf16 stored) {
+  return __int_as_float((int)((unsigned int)stored.bits << 16));
+}
+
+static __device__ __forceinline__ hd_f16 hd_to_f16(float value) {
+  hd_f16 stored;
+  stored.bits = hd_cvt_f16_f32(value);
+  return stored;
+}
+
+// Rounds to nearest even; a NaN stays one.
+static __device__ __forceinline__ hd_bf16 hd_to_bf16(float value) {
+  const unsigned int bits = (unsigned int)__float_as_int(value);
+  const unsigned int rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
+  hd_bf16 stored;
+  stored.bits = (unsigned short)((value == value ? rounded : bits | 0x400000u) >> 16);
+  return stored;
+}
+
+static __device__ __forceinline__ float hd_round_f16(float value) { return hd_widen(hd_to_f16(value)); }
+
+static __device__ __forceinline__ float hd_round_bf16(float value) {
+  return hd_widen(hd_to_bf16(value));
+}
+
+static __device__ __forceinline__ float hd_infinity() { return __int_as_float(0x7f800000); }
+
+static __device__ __forceinline__ float hd_nan() { return __int_as_float(0x7fc00000); }
+
+// Index arithmetic. Division rounds towards minus infinity; by zero it gives 0.
+static __device__ __forceinline__ long long hd_floordiv(long long a, long long b) {
+  if (b == 0) return 0;
+  const long long quotient = a / b;
+  return quotient * b != a && (a < 0) != (b < 0) ? quotient - 1 : quotient;
+}
+
+static __device__ __forceinline__ long long hd_floormod(long long a, long long b) {
+  return a - hd_floordiv(a, b) * b;
+}
+
+static __device__ __forceinline__ long long hd_smaller(long long a, long long b) {
+  return a < b ? a : b;
+}
+
+static __device__ __forceinline__ long long hd_larger(long long a, long long b) {
+  return a > b ? a : b;
+}
+
+static __device__ __forceinline__ long long hd_clamp(long long value, long long low, long long high) {
+  return hd_larger(hd_smaller(value, high), low);
+}
+
+// The first report wins.
+static __device__ __forceinline__ void hd_report(int* status, int code) {
+  atomicCAS((unsigned int*)status, 0u, (unsigned int)code);
+}
+
+// The type that wraps where T would overflow.
+template <class T> struct hd_wrapping { typedef unsigned int type; };
+template <> struct hd_wrapping<long long> { typedef unsigned long long type; };
+template <> struct hd_wrapping<float> { typedef float type; };
+template <> struct hd_wrapping<double> { typedef double type; };
+
+template <class T>
+static __device__ __forceinline__ T hd_add(T a, T b) {
+  typedef typename hd_wrapping<T>::type Wide;
+  return (T)((Wide)a + (Wide)b);
+}
+
+template <class T>
+static __device__ __forceinline__ T hd_sub(T a, T b) {
+  typedef typename hd_wrapping<T>::type Wide;
+  return (T)((Wide)a - (Wide)b);
+}
+
+template <class T>
+static __device__ __forceinline__ T hd_mul(T a, T b) {
+  typedef typename hd_wrapping<T>::type Wide;
+  return (T)((Wide)a * (Wide)b);
+}
+
+template <class T>
+static __device__ __forceinline__ T hd_neg(T a) {
+  return hd_sub((T)0, a);
+}
+
+template <class T>
+static __device__ __forceinline__ T hd_abs(T a) {
+  return a < (T)0 ? hd_neg(a) : a;
+}
+
+// -1, 0 or 1; a NaN or a zero stays itself.
+template <class T>
+static __device__ __forceinline__ T hd_sign(T a) {
+  return a > (T)0 ? (T)1 : a < (T)0 ? (T)-1 : a;
+}
+
+// Towards zero; by zero 0; the smallest integer by -1 wraps.
+template <class T>
+static __device__ __forceinline__ T hd_div(T a, T b) {
+  if (b == (T)0) return (T)0;
+  return (T)-1 < (T)0 && b == (T)-1 ? hd_neg(a) : (T)(a / b);
+}
+
+// The sign of the dividend; 0 by zero.
+template <class T>
+static __device__ __forceinline__ T hd_rem(T a, T b) {
+  if (b == (T)0 || ((T)-1 < (T)0 && b == (T)-1)) return (T)0;
+  return (T)(a % b);
+}
+
+// The sign of the divisor; 0 by zero.
+template <class T>
+static __device__ __forceinline__ T hd_mod(T a, T b) {
+  const T rest = hd_rem(a, b);
+  return rest != (T)0 && (rest < (T)0) != (b < (T)0) ? hd_add(rest, b) : rest;
+}
+
+static __device__ __forceinline__ float hd_float_mod(float a, float b) {
+  const float rest = fmodf(a, b);
+  return rest != 0.0f && (rest < 0.0f) != (b < 0.0f) ? rest + b : rest;
+}
+static __device__ __forceinline__ double hd_float_mod(double a, double b) {
+  const double rest = fmod(a, b);
+  return rest != 0.0 && (rest < 0.0) != (b < 0.0) ? rest + b : rest;
+}
+
+// a^b, wrapping; for b < 0 the real power rounded towards zero, and 0 for a = 0.
+static __device__ __forceinline__ long long hd_power(long long a, long long b) {
+  if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 == 0 ? 1 : -1) : 0;
+  long long result = 1;
+  for (; b != 0; b >>= 1, a = hd_mul(a, a))
+    if ((b & 1) != 0) result = hd_mul(result, a);
+  return result;
+}
+
+// Counts at or beyond the width, negative ones too, shift everything out.
+template <class T>
+static __device__ __forceinline__ T hd_shl(T a, T count) {
+  typedef typename hd_wrapping<T>::type Wide;
+  const unsigned long long width = 8 * sizeof(T);
+  return (unsigned long long)count < width ? (T)((Wide)a << (int)count) : (T)0;
+}
+
+template <class T>
+static __device__ __forceinline__ T hd_shr(T a, T count) {
+  const unsigned long long width = 8 * sizeof(T);
+  if ((unsigned long long)count < width) return (T)(a >> (int)count);
+  return a < (T)0 ? (T)-1 : (T)0;
+}
+
+// NaN if either is NaN.
+template <class T>
+static __device__ __forceinline__ T hd_max(T a, T b) {
+  return a > b || a != a ? a : b;
+}
+
+template <class T>
+static __device__ __forceinline__ T hd_min(T a, T b) {
+  return a < b || a != a ? a : b;
+}
+
+static __device__ __forceinline__ float hd_sigmoid(float x) {
+  const float e = expf(-fabsf(x));
+  return (x < 0.0f ? e : 1.0f) / (1.0f + e);
+}
+static __device__ __forceinline__ double hd_sigmoid(double x) {
+  const double e = exp(-fabs(x));
+  return (x < 0.0 ? e : 1.0) / (1.0 + e);
+}
+
+// The ends of T: infinities for floating types.
+template <class T>
+struct hd_limits {
+  static __device__ __forceinline__ T low() {
+    return (T)-1 < (T)0 ? (T)(1ull << (8 * sizeof(T) - 1)) : (T)0;
+  }
+  static __device__ __forceinline__ T high() { return (T)~low(); }
+};
+template <>
+struct hd_limits<bool> {
+  static __device__ __forceinline__ bool low() { return false; }
+  static __device__ __forceinline__ bool high() { return true; }
+};
+template <>
+struct hd_limits<float> {
+  static __device__ __forceinline__ float low() { return -hd_infinity(); }
+  static __device__ __forceinline__ float high() { return hd_infinity(); }
+};
+template <>
+struct hd_limits<double> {
+  static __device__ __forceinline__ double low() { return -(double)hd_infinity(); }
+  static __device__ __forceinline__ double high() { return (double)hd_infinity(); }
+};
+
+// Float to integer: towards zero, saturating, NaN to 0.
+template <class To, class From>
+static __device__ __forceinline__ To hd_truncate(From value) {
+  if (value != value) return (To)0;
+  if (value <= (From)hd_limits<To>::low()) return hd_limits<To>::low();
+  if (value >= (From)hd_limits<To>::high()) return hd_limits<To>::high();
+  return (To)value;
+}
+
+// How reductions combine two partial results.
+struct hd_sum {
+  template <class T>
+  static __device__ __forceinline__ T combine(T a, T b) { return hd_add(a, b); }
+};
+
+struct hd_product {
+  template <class T>
+  static __device__ __forceinline__ T combine(T a, T b) { return hd_mul(a, b); }
+};
+
+struct hd_maximum {
+  template <class T>
+  static __device__ __forceinline__ T combine(T a, T b) { return hd_max(a, b); }
+};
+
+struct hd_minimum {
+  template <class T>
+  static __device__ __forceinline__ T combine(T a, T b) { return hd_min(a, b); }
+};
+
+struct hd_all {
+  template <class T>
+  static __device__ __forceinline__ T combine(T a, T b) { return (T)(a && b); }
+};
+
+struct hd_any {
+  template <class T>
+  static __device__ __forceinline__ T combine(T a, T b) { return (T)(a || b); }
+};
+
+// A value and the index it stands at. Nothing yet: the worst value at the last index.
+template <class T>
+struct hd_indexed {
+  T value;
+  long long index;
+};
+
+// The larger (smaller) value wins, a NaN over numbers; among equals the smaller index.
+struct hd_argmax {
+  template <class T>
+  static __device__ __forceinline__ hd_indexed<T> combine(hd_indexed<T> a, hd_indexed<T> b) {
+    const bool wins = b.value > a.value || (b.value != b.value && a.value == a.value);
+    const bool ties = b.value == a.value || (b.value != b.value && a.value != a.value);
+    return wins || (ties && b.index < a.index) ? b : a;
+  }
+};
+
+struct hd_argmin {
+  template <class T>
+  static __device__ __forceinline__ hd_indexed<T> combine(hd_indexed<T> a, hd_indexed<T> b) {
+    const bool wins = b.value < a.value || (b.value != b.value && a.value == a.value);
+    const bool ties = b.value == a.value || (b.value != b.value && a.value != a.value);
+    return wins || (ties && b.index < a.index) ? b : a;
+  }
+};
+
+// Mean, sum of squared deviations from it, and count.
+template <class T>
+struct hd_moments {
+  T mean;
+  T squares;
+  T count;
+};
+
+// Chan, Golub and LeVeque's update for two sets.
+struct hd_welford {
+  template <class T>
+  static __device__ __forceinline__ hd_moments<T> combine(hd_moments<T> a, hd_moments<T> b) {
+    hd_moments<T> both;
+    both.count = a.count + b.count;
+    const T share = both.count == (T)0 ? (T)0 : b.count / both.count;
+    const T delta = b.mean - a.mean;
+    both.mean = a.mean + delta * share;
+    both.squares = a.squares + b.squares + delta * a.count * (delta * share);
+    return both;
+  }
+  template <class T>
+  static __device__ __forceinline__ hd_moments<T> add(hd_moments<T> a, T x) {
+    const T delta = x - a.mean;
+    a.count = a.count + (T)1;
+    a.mean = a.mean + delta / a.count;
+    a.squares = a.squares + delta * (x - a.mean);
+    return a;
+  }
+};
+
+// `value` of the lane whose number differs from this one's in the bits of `mask`.
+template <class V>
+static __device__ __forceinline__ V hd_exchange(V value, int mask) {
+  unsigned int words[(sizeof(V) + 3) / 4];
+  words[(sizeof(V) - 1) / 4] = 0;
+  memcpy(words, &value, sizeof(V));
+  for (unsigned int k = 0; k < (sizeof(V) + 3) / 4; ++k)
+    words[k] = __shfl_xor_sync(0xffffffffu, words[k], mask);
+  memcpy(&value, words, sizeof(V));
+  return value;
+}
+
+// Combines one value a thread, in a tree that depends on the number of threads only; every thread gets
+// the result. `scratch` is shared memory for 32 values. All threads of the block, full warps.
+template <class Op, class V>
+static __device__ __forceinline__ V hd_block_reduce(V value, void* scratch) {
+  for (int distance = 16; distance > 0; distance /= 2)
+    value = Op::combine(value, hd_exchange(value, distance));
+  V* partial = (V*)scratch;
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
+  __syncthreads();
+  V total = partial[0];
+  for (unsigned int warp = 1; warp < blockDim.x / 32; ++warp) total = Op::combine(total, partial[warp]);
+  return total;
+}
+
+// Combining on storage types.
+template <class Op, class T>
+static __device__ __forceinline__ T hd_combine_stored(T a, T b) {
+  return Op::combine(a, b);
+}
+template <class Op>
+static __device__ __forceinline__ hd_f16 hd_combine_stored(hd_f16 a, hd_f16 b) {
+  return hd_to_f16(Op::combine(hd_widen(a), hd_widen(b)));
+}
+template <class Op>
+static __device__ __forceinline__ hd_bf16 hd_combine_stored(hd_bf16 a, hd_bf16 b) {
+  return hd_to_bf16(Op::combine(hd_widen(a), hd_widen(b)));
+}
+
+// *target = combination of *target and value, at once. Elements smaller than a word are exchanged with
+// the word around them.
+template <class Op, class T>
+static __device__ __forceinline__ void hd_atomic(T* target, T value) {
+  const unsigned long long address = (unsigned long long)target;
+  const unsigned int offset = sizeof(T) < 4 ? (unsigned int)(address % 4) : 0u;
+  unsigned int* word = (unsigned int*)(address - offset);
+  unsigned int seen = *(volatile unsigned int*)word;
+  for (;;) {
+    unsigned int next = seen;
+    T stored;
+    memcpy(&stored, (char*)&seen + offset, sizeof(T));
+    stored = hd_combine_stored<Op>(stored, value);
+    memcpy((char*)&next + offset, &stored, sizeof(T));
+    const unsigned int before = atomicCAS(word, seen, next);
+    if (before == seen) return;
+    seen = before;
+  }
+}
+
+template <class Op, class T>
+static __device__ __forceinline__ void hd_atomic_wide(T* target, T value) {
+  unsigned long long* word = (unsigned long long*)target;
+  unsigned long long seen = *(volatile unsigned long long*)word;
+  for (;;) {
+    unsigned long long next;
+    T stored;
+    memcpy(&stored, &seen, sizeof(T));
+    stored = hd_combine_stored<Op>(stored, value);
+    memcpy(&next, &stored, sizeof(T));
+    const unsigned long long before = atomicCAS(word, seen, next);
+    if (before == seen) return;
+    seen = before;
+  }
+}
+
+// Sums where the hardware has them.
+static __device__ __forceinline__ void hd_atomic_sum(float* target, float value) {
+  atomicAdd(target, value);
+}
+static __device__ __forceinline__ void hd_atomic_sum(double* target, double value) {
+  atomicAdd(target, value);
+}
+static __device__ __forceinline__ void hd_atomic_sum(int* target, int value) {
+  atomicAdd((unsigned int*)target, (unsigned int)value);
+}
+static __device__ __forceinline__ void hd_atomic_sum(long long* target, long long value) {
+  atomicAdd((unsigned long long*)target, (unsigned long long)value);
+}

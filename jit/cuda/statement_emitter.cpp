@@ -1,0 +1,262 @@
+#include "jit/cuda/statement_emitter.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "jit/cuda/scalar_text.h"
+
+namespace heddle::jit::cuda {
+
+using ir::ReduceOp;
+using ir::ScalarOp;
+
+namespace {
+
+bool is_arg(ReduceOp op) { return op == ReduceOp::ArgMax || op == ReduceOp::ArgMin; }
+
+/// Whether the hardware adds atomically to elements of this dtype.
+bool adds_atomically(DType dtype) {
+  return dtype == DType::F32 || dtype == DType::F64 || dtype == DType::I32 || dtype == DType::I64;
+}
+
+}  // namespace
+
+std::string buffer_name(const Nest& nest, NestBufferId id) {
+  const std::uint32_t globals = nest.global_count();
+  return id < globals ? "b" + std::to_string(id) : "l" + std::to_string(id - globals);
+}
+
+StatementEmitter::StatementEmitter(const Nest& nest, Mapping mapping,
+                                   std::set<const Stmt*> barriers)
+    : nest_(nest), mapping_(mapping), barriers_(std::move(barriers)) {}
+
+std::string StatementEmitter::emit(const Block& block, int depth) {
+  text_.clear();
+  depth_ = depth;
+  statements(block);
+  return std::move(text_);
+}
+
+void StatementEmitter::line(const std::string& text) {
+  text_.append(2 * static_cast<std::size_t>(depth_), ' ');
+  text_ += text;
+  text_ += '\n';
+}
+
+void StatementEmitter::open(const std::string& head) {
+  line(head + " {");
+  ++depth_;
+}
+
+void StatementEmitter::close() {
+  --depth_;
+  line("}");
+}
+
+void StatementEmitter::statements(const Block& block) {
+  for (const Stmt& statement : block) {
+    if (barriers_.count(&statement) != 0) line("__syncthreads();");
+    std::visit(*this, statement.node);
+  }
+}
+
+void StatementEmitter::define(ScalarId id, DType dtype, const std::string& value) {
+  dtypes_[id] = dtype;
+  line("const " + compute_type(dtype) + " " + name(id) + " = " + value + ";");
+}
+
+std::string StatementEmitter::buffer(NestBufferId id) const { return buffer_name(nest_, id); }
+
+std::string StatementEmitter::index(const SymExpr& expr) const {
+  return index_text(expr, nest_.facts);
+}
+
+std::string StatementEmitter::element(NestBufferId id, const SymExpr& expr) const {
+  return buffer(id) + "[" + index(expr) + "]";
+}
+
+std::string StatementEmitter::guard(ScalarId mask) const {
+  return mask == kNoScalar ? std::string() : "if (" + name(mask) + ") ";
+}
+
+void StatementEmitter::operator()(const ConstStmt& s) {
+  define(s.result, s.dtype, constant_text(s.dtype, s.number, s.integer));
+}
+
+void StatementEmitter::operator()(const ApplyStmt& s) {
+  std::vector<std::string> operands;
+  for (const ScalarId id : s.operands) operands.push_back(name(id));
+  const DType operand = dtypes_.at(s.operands[s.op == ScalarOp::Select ? 1 : 0]);
+  define(s.result, s.dtype, apply_text(s.op, operand, operands));
+}
+
+void StatementEmitter::operator()(const ConvertStmt& s) {
+  define(s.result, s.dtype, convert_text(dtypes_.at(s.operand), s.dtype, name(s.operand)));
+}
+
+void StatementEmitter::operator()(const IndexStmt& s) {
+  define(s.result, DType::I64, index(s.index));
+}
+
+void StatementEmitter::operator()(const BindStmt& s) {
+  const std::string symbol = s.symbol.to_string();
+  const std::string value = name(s.operand);
+  line("const long long " + symbol + " = hd_clamp(" + value + ", " + index(s.low) + ", " +
+       index(s.high) + ");");
+  if (s.check == 0) return;
+  const std::string masked = s.mask == kNoScalar ? "" : name(s.mask) + " && ";
+  line("if (" + masked + value + " != " + symbol + ") hd_report(status, " +
+       std::to_string(s.check) + ");");
+}
+
+void StatementEmitter::operator()(const LoadStmt& s) {
+  std::string value = loaded_text(s.dtype, element(s.buffer, s.index));
+  if (s.mask != kNoScalar)
+    value = name(s.mask) + " ? " + value + " : " + constant_text(s.dtype, 0, 0);
+  define(s.result, s.dtype, value);
+}
+
+void StatementEmitter::operator()(const StoreStmt& s) {
+  std::string condition = one_thread() ? "threadIdx.x == 0" : "";
+  if (s.mask != kNoScalar) condition += (condition.empty() ? "" : " && ") + name(s.mask);
+  const std::string target = element(s.buffer, s.index);
+  const std::string value = stored_text(nest_.buffers[s.buffer].dtype, name(s.operand));
+  const std::string action = s.combine ? combined_store(s) : target + " = " + value;
+  line((condition.empty() ? "" : "if (" + condition + ") ") + action + ";");
+}
+
+std::string StatementEmitter::combined_store(const StoreStmt& s) const {
+  const DType dtype = nest_.buffers[s.buffer].dtype;
+  const std::string operands = "(" + buffer(s.buffer) + " + (" + index(s.index) + "), " +
+                               stored_text(dtype, name(s.operand)) + ")";
+  if (*s.combine == ReduceOp::Sum && adds_atomically(dtype)) return "hd_atomic_sum" + operands;
+  const std::string function = size_of(dtype) == 8 ? "hd_atomic_wide" : "hd_atomic";
+  return function + "<" + reduction_text(*s.combine) + ">" + operands;
+}
+
+void StatementEmitter::operator()(const IfStmt& s) {
+  open("if (" + name(s.condition) + ")");
+  statements(*s.body);
+  close();
+}
+
+void StatementEmitter::operator()(const ForStmt& s) {
+  for (const LoopReduction& r : s.reductions) declare_reduction(r);
+  for (const LoopCarried& c : s.carried) {
+    dtypes_[c.current] = dtypes_[c.result] = c.dtype;
+    line(compute_type(c.dtype) + " " + name(c.current) + " = " + name(c.initial) + ";");
+  }
+  const std::string axis = s.axis.to_string();
+  const bool vector = s.kind == ForStmt::Kind::Vector;
+  if (s.kind == ForStmt::Kind::Unroll) line("#pragma unroll");
+  const std::string from = vector ? "threadIdx.x" : "0";
+  const std::string step = vector ? axis + " += blockDim.x" : "++" + axis;
+  open("for (long long " + axis + " = " + from + "; " + axis + " < " + index(s.extent) + "; " +
+       step + ")");
+  const bool outer = std::exchange(in_vector_, in_vector_ || vector);
+  statements(*s.body);
+  for (const LoopReduction& r : s.reductions) accumulate(r);
+  carry_on(s);
+  in_vector_ = outer;
+  close();
+  for (const LoopReduction& r : s.reductions) {
+    if (vector) finish_reduction(r);
+    const std::size_t width = r.results.size();
+    static constexpr const char* kArg[] = {".value", ".index"};
+    static constexpr const char* kMoments[] = {".mean", ".squares", ".count"};
+    for (std::size_t k = 0; width > 1 && k < width; ++k)
+      define(r.results[k], dtypes_.at(r.results[k]),
+             partial(r) + (is_arg(r.op) ? kArg[k] : kMoments[k]));
+  }
+  for (const LoopCarried& c : s.carried) define(c.result, c.dtype, name(c.current));
+}
+
+/// The variable that holds what a reduction has so far.
+std::string StatementEmitter::partial(const LoopReduction& r) const {
+  return r.results.size() == 1 ? name(r.results[0]) : "r" + std::to_string(r.results[0]);
+}
+
+void StatementEmitter::declare_reduction(const LoopReduction& r) {
+  for (std::size_t k = 0; k < r.results.size(); ++k)
+    dtypes_[r.results[k]] = is_arg(r.op) && k == 1 ? DType::I64 : r.dtype;
+  const std::string type = compute_type(r.dtype);
+  const std::string identity = identity_text(r.op, r.dtype);
+  if (is_arg(r.op)) {
+    line("hd_indexed<" + type + "> " + partial(r) + " = {" + identity +
+         ", 9223372036854775807LL};");
+  } else if (r.op == ReduceOp::Welford) {
+    line("hd_moments<" + type + "> " + partial(r) + " = {0, 0, 0};");
+  } else {
+    line(type + " " + partial(r) + " = " + identity + ";");
+  }
+}
+
+void StatementEmitter::accumulate(const LoopReduction& r) {
+  const std::string so_far = partial(r);
+  std::string value = name(r.contributions[0]);
+  if (r.op == ReduceOp::Welford) {
+    line(guard(r.mask) + so_far + " = hd_welford::add(" + so_far + ", " + value + ");");
+    return;
+  }
+  if (is_arg(r.op))
+    value = "hd_indexed<" + compute_type(r.dtype) + ">{" + value + ", " + name(r.contributions[1]) +
+            "}";
+  line(guard(r.mask) + so_far + " = " + reduction_text(r.op) + "::combine(" + so_far + ", " +
+       value + ");");
+}
+
+void StatementEmitter::finish_reduction(const LoopReduction& r) {
+  uses_reduce_scratch_ = true;
+  line(partial(r) + " = hd_block_reduce<" + reduction_text(r.op) + ">(" + partial(r) +
+       ", reduce_scratch);");
+}
+
+/// Carried values take their next ones together: one may be another's current value.
+void StatementEmitter::carry_on(const ForStmt& s) {
+  const auto is_current = [&](ScalarId id) {
+    return std::any_of(s.carried.begin(), s.carried.end(),
+                       [id](const LoopCarried& c) { return c.current == id; });
+  };
+  for (const LoopCarried& c : s.carried)
+    if (is_current(c.next))
+      line("const " + compute_type(c.dtype) + " next" + std::to_string(c.current) + " = " +
+           name(c.next) + ";");
+  for (const LoopCarried& c : s.carried)
+    line(name(c.current) + " = " +
+         (is_current(c.next) ? "next" + std::to_string(c.current) : name(c.next)) + ";");
+}
+
+void StatementEmitter::operator()(const ContractStmt& s) {
+  const std::string type = compute_type(s.dtype);
+  const std::string columns = std::to_string(s.tile_columns);
+  const auto place = [&](const TileOperand& o, const char* row, const char* column) {
+    return buffer(o.buffer) + "[" + index(o.base) + " + " + row + " * (" + index(o.row_stride) +
+           ") + " + column + " * (" + index(o.column_stride) + ")]";
+  };
+  const auto factor = [&](const TileOperand& o, const char* row, const char* column) {
+    const DType dtype = nest_.buffers[o.buffer].dtype;
+    return "(" + type + ")" + (dtype == DType::Bool ? "(" : "") +
+           loaded_text(dtype, place(o, row, column)) + (dtype == DType::Bool ? ")" : "");
+  };
+  line("// contraction: " + buffer(s.acc) + (s.accumulate ? " += " : " = ") + buffer(s.a.buffer) +
+       " x " + buffer(s.b.buffer));
+  open("for (int e = threadIdx.x; e < " + std::to_string(s.tile_rows * s.tile_columns) +
+       "; e += blockDim.x)");
+  line("const long long m = e / " + columns + ";");
+  line("const long long n = e % " + columns + ";");
+  line("if (m >= " + index(s.rows) + " || n >= " + index(s.columns) + ") continue;");
+  line(type + " sum = " + (s.accumulate ? buffer(s.acc) + "[e]" : constant_text(s.dtype, 0, 0)) +
+       ";");
+  open("for (long long k = 0; k < " + index(s.depth) + "; ++k)");
+  line("const " + type + " left = " + factor(s.a, "m", "k") + ";");
+  line("const " + type + " right = " + factor(s.b, "k", "n") + ";");
+  line("sum = " +
+       std::string(is_floating(s.dtype) ? "sum + left * right"
+                                        : "hd_add(sum, hd_mul(left, right))") +
+       ";");
+  close();
+  line(buffer(s.acc) + "[e] = sum;");
+  close();
+}
+
+}  // namespace heddle::jit::cuda

@@ -1,0 +1,70 @@
+// The statements of a nest as lines of CUDA C++.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "jit/nest.h"
+
+namespace heddle::jit::cuda {
+
+/// Threads share a parallel iteration (Block), or each runs its own (Flat: nests without vector
+/// loops and contractions).
+enum class Mapping : std::uint8_t { Block, Flat };
+
+class StatementEmitter {
+ public:
+  StatementEmitter(const Nest& nest, Mapping mapping, std::set<const Stmt*> barriers);
+
+  /// The lines of `block`, indented by `depth` steps.
+  std::string emit(const Block& block, int depth);
+  /// Whether what was emitted uses the reduction scratch `reduce_scratch`.
+  bool uses_reduce_scratch() const { return uses_reduce_scratch_; }
+
+  void operator()(const ConstStmt& s);
+  void operator()(const ApplyStmt& s);
+  void operator()(const ConvertStmt& s);
+  void operator()(const IndexStmt& s);
+  void operator()(const BindStmt& s);
+  void operator()(const LoadStmt& s);
+  void operator()(const StoreStmt& s);
+  void operator()(const ForStmt& s);
+  void operator()(const IfStmt& s);
+  void operator()(const ContractStmt& s);
+
+ private:
+  void line(const std::string& text);
+  void open(const std::string& head);
+  void close();
+  void statements(const Block& block);
+  void define(ScalarId id, DType dtype, const std::string& value);
+
+  std::string name(ScalarId id) const { return "v" + std::to_string(id); }
+  std::string buffer(NestBufferId id) const;
+  std::string index(const SymExpr& expr) const;
+  std::string element(NestBufferId id, const SymExpr& expr) const;
+  std::string guard(ScalarId mask) const;
+  bool one_thread() const { return mapping_ == Mapping::Block && !in_vector_; }
+
+  std::string combined_store(const StoreStmt& s) const;
+  void declare_reduction(const LoopReduction& r);
+  void accumulate(const LoopReduction& r);
+  void finish_reduction(const LoopReduction& r);
+  std::string partial(const LoopReduction& r) const;
+  void carry_on(const ForStmt& s);
+
+  const Nest& nest_;
+  Mapping mapping_;
+  std::set<const Stmt*> barriers_;
+  std::map<ScalarId, DType> dtypes_;
+  std::string text_;
+  int depth_ = 0;
+  bool in_vector_ = false;
+  bool uses_reduce_scratch_ = false;
+};
+
+/// The name of a buffer in the text, by its place: b0, b1, … then l0, l1, …
+std::string buffer_name(const Nest& nest, NestBufferId id);
+
+}  // namespace heddle::jit::cuda
