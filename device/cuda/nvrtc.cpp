@@ -125,7 +125,9 @@ CompiledText Nvrtc::compile_cubin(const std::string& text, const std::string& na
   const std::unique_ptr<Program, decltype(destroy)> owner(&program, destroy);
 
   const std::string target = "-arch=" + arch;
-  std::vector<const char*> given = {target.c_str(), "--std=c++17", "--modify-stack-limit=false"};
+  // Generated text defines values that nothing uses (177) and compares unsigned ones with 0 (186).
+  std::vector<const char*> given = {target.c_str(), "--std=c++17", "--modify-stack-limit=false",
+                                    "--diag-suppress=177,186"};
   for (const std::string& option : options) given.push_back(option.c_str());
   // The built-in headers are not needed, and the cache of NVRTC 12.9 and later is not ours. NVRTC
   // without these options refuses them before it looks at the text.

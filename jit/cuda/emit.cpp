@@ -200,11 +200,11 @@ CudaSource emit_cuda(const Nest& nest, const CudaOptions& options) {
                              : nest.parallel_extent;
   source.blocks = min(blocks, scratch ? options.max_scratch_blocks : options.max_blocks);
 
-  std::string kernel = "extern \"C\" __global__ void __launch_bounds__(" +
-                       std::to_string(source.block_threads) + ")\n" + source.entry + "(" +
-                       parameters(nest, scratch) + ") {\n" + storage.text() + "  " +
-                       parallel_loop(nest, mapping) + body + "  }\n}\n";
-  source.text = prelude_for(kernel) + kernel;
+  source.kernel = "extern \"C\" __global__ void __launch_bounds__(" +
+                  std::to_string(source.block_threads) + ")\n" + source.entry + "(" +
+                  parameters(nest, scratch) + ") {\n" + storage.text() + "  " +
+                  parallel_loop(nest, mapping) + body + "  }\n}\n";
+  source.text = prelude_for(source.kernel) + source.kernel;
   return source;
 }
 

@@ -23,8 +23,9 @@ struct CudaOptions {
 /// blocks * scratch_bytes bytes of global memory, and int* status (0 before the first launch; a
 /// BindStmt's check afterwards if one failed).
 struct CudaSource {
-  std::string text;   ///< prelude and kernel; includes no header
-  std::string entry;  ///< name of the kernel, extern "C"
+  std::string text;    ///< prelude and kernel; includes no header
+  std::string kernel;  ///< the kernel alone; prelude_for() gives several kernels one prelude
+  std::string entry;   ///< name of the kernel, extern "C"
   std::uint32_t block_threads = 0;
   SymExpr blocks;  ///< in size parameters; 0: nothing to launch
   std::int64_t dynamic_shared_bytes = 0;

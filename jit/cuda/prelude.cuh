@@ -334,9 +334,10 @@ static __device__ __forceinline__ V hd_exchange(V value, int mask) {
 }
 
 // Combines one value a thread, in a tree that depends on the number of threads only; every thread gets
-// the result. `scratch` is shared memory for 32 values. All threads of the block, full warps.
+// the result. `scratch` is shared memory for 32 values. All threads of the block, full warps. Not
+// inlined: it is long, and called once a loop.
 template <class Op, class V>
-static __device__ __forceinline__ V hd_block_reduce(V value, void* scratch) {
+static __device__ __noinline__ V hd_block_reduce(V value, void* scratch) {
   for (int distance = 16; distance > 0; distance /= 2)
     value = Op::combine(value, hd_exchange(value, distance));
   V* partial = (V*)scratch;
@@ -344,6 +345,7 @@ static __device__ __forceinline__ V hd_block_reduce(V value, void* scratch) {
   if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
   __syncthreads();
   V total = partial[0];
+#pragma unroll 1
   for (unsigned int warp = 1; warp < blockDim.x / 32; ++warp) total = Op::combine(total, partial[warp]);
   return total;
 }

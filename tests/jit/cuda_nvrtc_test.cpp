@@ -1,0 +1,96 @@
+// Real NVRTC takes every kernel of the corpus.
+#include <gtest/gtest.h>
+#include <map>
+#include <optional>
+
+#include "device/cuda/nvrtc.h"
+#include "heddle/error.h"
+#include "jit/cuda/emit.h"
+#include "jit/cuda/prelude.h"
+#include "tests/jit/cuda_corpus.h"
+
+namespace heddle::tests {
+namespace {
+
+using device::cuda::Nvrtc;
+
+/// NVRTC if this machine has it.
+const Nvrtc* nvrtc() {
+  static const std::unique_ptr<Nvrtc> library = []() -> std::unique_ptr<Nvrtc> {
+    try {
+      return std::make_unique<Nvrtc>();
+    } catch (const DeviceError&) {
+      return nullptr;
+    }
+  }();
+  return library.get();
+}
+
+/// Kernels of the corpus behind one prelude, which saves NVRTC's start for each.
+const std::string& corpus_text() {
+  static const std::string text = [] {
+    std::string kernels;
+    for (const CorpusCase& one : corpus()) kernels += jit::cuda::emit_cuda(one.nest).kernel + "\n";
+    return jit::cuda::prelude_for(kernels) + kernels;
+  }();
+  return text;
+}
+
+class CudaNvrtc : public testing::TestWithParam<const char*> {};
+
+TEST_P(CudaNvrtc, CompilesTheCorpus) {
+  if (nvrtc() == nullptr) GTEST_SKIP() << "libnvrtc is not on this machine";
+  const std::string arch = GetParam();
+  if (!nvrtc()->supports(std::stoi(arch.substr(3))))
+    GTEST_SKIP() << nvrtc()->version() << " makes no code for " << arch;
+  const auto compiled =
+      nvrtc()->compile_cubin(corpus_text(), "corpus", arch, {"--ptxas-options=-O0"});
+  EXPECT_EQ(compiled.log, "");
+  ASSERT_GT(compiled.image.size(), 4u);
+  EXPECT_EQ(std::string(compiled.image.data(), 4), "\177ELF");
+}
+
+INSTANTIATE_TEST_SUITE_P(Arch, CudaNvrtc, testing::Values("sm_80", "sm_90a", "sm_100"),
+                         [](const auto& arch) { return std::string(arch.param); });
+
+TEST(CudaNvrtc, SaysWhatIsWrongInTheText) {
+  if (nvrtc() == nullptr) GTEST_SKIP() << "libnvrtc is not on this machine";
+  try {
+    nvrtc()->compile_cubin("extern \"C\" __global__ void f() { undeclared = 1; }", "f", "sm_80");
+    FAIL() << "compiled";
+  } catch (const CompileError& error) {
+    EXPECT_NE(std::string(error.what()).find("undeclared"), std::string::npos) << error.what();
+  }
+}
+
+TEST(CudaNvrtc, NamesThePathThatDoesNotLoad) {
+  try {
+    const Nvrtc missing("/nonexistent/libnvrtc.so");
+    FAIL() << "loaded";
+  } catch (const DeviceError& error) {
+    EXPECT_NE(std::string(error.what()).find("/nonexistent/libnvrtc.so"), std::string::npos);
+  }
+}
+
+TEST(CudaText, IncludesNothing) {
+  EXPECT_EQ(corpus_text().find("#include"), std::string::npos);
+  EXPECT_EQ(jit::cuda::prelude_text().find("#include"), std::string::npos);
+}
+
+TEST(CudaText, KernelsHaveNoInlineAssembly) {
+  for (const CorpusCase& one : corpus())
+    EXPECT_EQ(jit::cuda::emit_cuda(one.nest).kernel.find("asm"), std::string::npos);
+}
+
+TEST(CudaText, HoldsOnlyTheNeededPrelude) {
+  for (const CorpusCase& one : corpus()) {
+    if (one.nest.name != "indices") continue;
+    const std::string text = jit::cuda::emit_cuda(one.nest).text;
+    EXPECT_NE(text.find("hd_floordiv"), std::string::npos);
+    EXPECT_EQ(text.find("hd_block_reduce"), std::string::npos);
+    EXPECT_EQ(text.find("hd_f16"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace heddle::tests
