@@ -24,6 +24,7 @@ jit::LowerOptions lower_options(const BuildOptions& options) {
   jit::LowerOptions lower;
   lower.fuse = options.engine.fuse;
   lower.library = options.engine.library;
+  lower.library_available = jit::library_serves;
   lower.vector_bytes = options.compiler->vector_bytes();
   return lower;
 }
@@ -120,6 +121,16 @@ AddressSource Executable::source_of(BufferId buffer, const memory::MemoryPlan& p
   return {AddressSource::Kind::Arena, plan.offsets[root], 0, nullptr};
 }
 
+std::vector<jit::LibraryOperand> Executable::library_operands(const jit::Launch& launch,
+                                                              const SymbolValues& sizes) const {
+  std::vector<jit::LibraryOperand> operands;
+  for (const BufferId buffer : launch.buffers) {
+    const ir::Literal& fixed = fixed_[planner_->roots()[buffer]];
+    operands.push_back({concrete(schedule_.record.buffers[buffer].sizes, sizes), fixed.data()});
+  }
+  return operands;
+}
+
 scheduler::BoundStep Executable::bind_step(std::size_t step, const SymbolValues& sizes,
                                            BoundPlan& plan) const {
   const ir::PlanStep& planned = schedule_.record.steps[step];
@@ -135,12 +146,7 @@ scheduler::BoundStep Executable::bind_step(std::size_t step, const SymbolValues&
     bound.extent = kernel.nest->parallel_extent.evaluate_sizes(numbers);
     bound.scratch_bytes = kernels_[planned.kernel]->scratch_bytes.evaluate_sizes(numbers);
   } else {
-    std::vector<std::vector<std::int64_t>> dims;
-    for (const BufferId buffer : launch.buffers)
-      dims.push_back(concrete(schedule_.record.buffers[buffer].sizes, sizes));
-    const auto inputs = std::span(dims).first(kernel.library->inputs.size());
-    plan.library[step] =
-        jit::bind_library_call(*kernel.library, inputs, std::span(dims).subspan(inputs.size()));
+    plan.library[step] = jit::bind_library_call(*kernel.library, library_operands(launch, sizes));
     bound.run = run_library;
     bound.code = plan.library[step].get();
     bound.extent = plan.library[step]->extent();

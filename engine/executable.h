@@ -78,6 +78,8 @@ class Executable : public std::enable_shared_from_this<Executable> {
 
  private:
   AddressSource source_of(ir::BufferId buffer, const memory::MemoryPlan& plan) const;
+  std::vector<jit::LibraryOperand> library_operands(const jit::Launch& launch,
+                                                    const base::SymbolValues& sizes) const;
   scheduler::BoundStep bind_step(std::size_t step, const base::SymbolValues& sizes,
                                  BoundPlan& plan) const;
 

@@ -220,8 +220,22 @@ class Rewriter {
   /// Type-erased visitor: a plain function with its state.
   using Visit = std::optional<std::vector<Value>> (*)(void* state, Rewriter&, const NodePtr&);
   static Graph run(const Graph& graph, Visit visit, void* state);
+  /// The graph without the nodes that `keep` refuses; order edges that lead from them are pruned. No
+  /// kept node may read a removed one.
+  template <typename F>
+  static Graph keep_only(const Graph& graph, F&& keep) {
+    return filter(
+        graph,
+        [](void* state, const Node& node) {
+          return static_cast<bool>((*static_cast<std::remove_reference_t<F>*>(state))(node));
+        },
+        const_cast<void*>(static_cast<const void*>(&keep)));
+  }
 
  private:
+  static Graph filter(const Graph& graph, bool (*keep)(void* state, const Node&), void* state);
+  void finish(const Graph& graph);
+
   GraphBuilder* builder_ = nullptr;
   std::map<Value, Value> values_;
 };

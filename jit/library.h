@@ -17,19 +17,25 @@ class BoundLibraryCall {
  public:
   virtual ~BoundLibraryCall() = default;
   /// Iterations [begin, end) of extent(): the library works single-threaded on its part.
-  /// `buffers`: inputs, then outputs, row-major.
+  /// `buffers`: inputs, then outputs, row-major. `scratch`: 64-aligned, this thread's own.
   virtual void run(void* const* buffers, std::int64_t begin, std::int64_t end,
                    void* scratch) const = 0;
   virtual std::int64_t extent() const { return 1; }
   virtual std::int64_t scratch_bytes() const { return 0; }
 };
 
-/// Whether a library of this build serves `node` through Lowering::library, and is expected to beat the nest.
-bool library_serves(const ir::Node& node);
+/// Concrete sizes and, where it never changes, the address of one operand of a call.
+struct LibraryOperand {
+  std::vector<std::int64_t> sizes;
+  const void* fixed = nullptr;  ///< a parameter or constant: may be packed once, here
+};
 
-/// @throws CompileError when the library refuses the call; DTypeError for dtypes it does not take.
-std::unique_ptr<BoundLibraryCall> bind_library_call(
-    const LibraryCall& call, std::span<const std::vector<std::int64_t>> input_sizes,
-    std::span<const std::vector<std::int64_t>> output_sizes);
+/// Whether a library of this build has the kernel `name` for `node`.
+bool library_serves(std::string_view name, const ir::Node& node);
+
+/// `operands`: inputs, then outputs.
+/// @throws CompileError when the library refuses the call.
+std::unique_ptr<BoundLibraryCall> bind_library_call(const LibraryCall& call,
+                                                    std::span<const LibraryOperand> operands);
 
 }  // namespace heddle::jit

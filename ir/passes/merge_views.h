@@ -1,0 +1,24 @@
+// Chains of views become one view.
+#pragma once
+
+#include "ir/graph.h"
+
+namespace heddle::ir {
+
+/// Replaces a view of a view of the same kind by one view of the first operand.
+///
+///   %1 = slice(%0) {start = [2], limit = [10], stride = [2]}
+///   %2 = slice(%1) {start = [1], limit = [4], stride = [1]}
+///     ==>
+///   %2 = slice(%0) {start = [4], limit = [9], stride = [2]}
+///
+/// reshape of reshape, permute of permute, expand of expand and slice of slice. An empty slice stays empty:
+/// its limit is its start.
+///
+/// Needs:   any verified graph.
+/// Leaves:  no view whose operand is a view of the same kind with the same annotations.
+/// Order:   before regions are formed, so that a boundary never cuts a chain of views.
+/// Cost:    linear in nodes.
+Graph merge_views(const Graph& graph);
+
+}  // namespace heddle::ir

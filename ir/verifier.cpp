@@ -1,0 +1,141 @@
+#include "ir/verifier.h"
+
+#include <fmt/format.h>
+
+#include <unordered_set>
+
+#include "heddle/error.h"
+#include "ir/op.h"
+
+namespace heddle::ir {
+
+namespace {
+
+class Verifier {
+ public:
+  Verifier(const Graph& graph, Stage stage, std::string_view pass)
+      : graph_(graph), stage_(stage), pass_(pass), env_(std::make_shared<ShapeEnv>()) {
+    env_->assumptions.assign(graph.assumptions().begin(), graph.assumptions().end());
+    env_->next_unbacked_ = graph.next_unbacked_symbol();
+  }
+
+  void run() {
+    for (const NodePtr& node : graph_.nodes()) {
+      check_order(*node);
+      check_names(*node);
+      check_schema(*node);
+      check_metadata(*node);
+      check_storage(*node);
+      defined_.insert(node.get());
+    }
+    check_results();
+  }
+
+ private:
+  [[noreturn]] void fail(std::string rule, const Node& node, std::string expected,
+                         std::string got) const {
+    throw InvariantError(
+        {.what = fmt::format("{}{}{}", pass_, pass_.empty() ? "" : ": ", std::move(rule)),
+         .where = fmt::format("%{} = {}{}{}", node.name(), node.op_name(),
+                              node.location().empty() ? "" : " from ", node.location().to_string()),
+         .expected = std::move(expected),
+         .got = std::move(got)});
+  }
+
+  void check_order(const Node& node) const {
+    for (const Value& input : node.inputs()) {
+      if (input && !defined_.contains(input.node))
+        fail("V1 operands are defined before their use", node, "a node above", input.name());
+    }
+    for (const Value& first : node.after()) {
+      if (!defined_.contains(first.node))
+        fail("V2 order edges lead from nodes above", node, "a node above", first.name());
+    }
+  }
+
+  void check_names(const Node& node) {
+    for (const std::string& name : node.names()) {
+      if (!names_.insert(name).second)
+        fail("V3 names are unique", node, "one value of each name", "%" + name + " twice");
+    }
+  }
+
+  void check_schema(const Node& node) const {
+    for (const AttrSpec& spec : node.op().attrs) {
+      const auto found = node.attrs().find(spec.name);
+      if (found == node.attrs().end() || kind_of(found->second) != spec.kind)
+        fail("V4 attributes follow the schema", node,
+             fmt::format("{} of kind {}", spec.name, name_of(spec.kind)),
+             found == node.attrs().end() ? "none"
+                                         : std::string(name_of(kind_of(found->second))));
+    }
+  }
+
+  void check_metadata(const Node& node) {
+    if (node.op_name() == "input" || node.op_name() == "param" || defines_unbacked(node)) return;
+    const std::vector<TensorMeta> inferred =
+        node.op().infer(InferContext(node.op(), node.inputs(), node.attrs(), *env_, node.location()));
+    for (std::size_t k = 0; k < node.outputs().size(); ++k) {
+      const TensorMeta& is = node.output(k);
+      if (k >= inferred.size() || !inferred[k].same_layout(is))
+        fail("V5 metadata is what inference gives", node,
+             k < inferred.size() ? inferred[k].to_string() : "no such output", is.to_string());
+    }
+  }
+
+  static bool defines_unbacked(const Node& node) {
+    std::vector<base::Symbol> symbols;
+    for (const TensorMeta& meta : node.outputs())
+      for (const SymExpr& size : meta.sizes) size.collect_symbols(symbols);
+    for (const base::Symbol& symbol : symbols)
+      if (symbol.kind == base::Symbol::Kind::Unbacked) return true;
+    return false;
+  }
+
+  void check_storage(const Node& node) {
+    for (std::uint32_t k = 0; k < node.outputs().size(); ++k) {
+      const Alias alias = alias_of(node, k);
+      const StorageId storage = node.output(k).storage;
+      if (alias.kind == Alias::Kind::Mutates && stage_ != Stage::Reinplaced)
+        fail("V6 nothing mutates before reinplace", node, "a functional op", "a mutation");
+      if (alias.kind == Alias::Kind::View || alias.kind == Alias::Kind::Mutates) {
+        if (storage != node.input(alias.operand).meta().storage)
+          fail("V7 a view shares its operand's storage", node, "the operand's storage", "another");
+      } else if (!storages_.insert(storage).second || storage == 0) {
+        fail("V7 a fresh result has storage of its own", node, "a storage of its own", "a shared one");
+      }
+    }
+  }
+
+  void check_results() const {
+    for (const Value& output : graph_.outputs()) {
+      if (!defined_.contains(output.node))
+        fail("V8 outputs are defined", *output.node, "a node of the graph", output.name());
+    }
+    for (const Graph::WriteBack& write : graph_.write_backs()) {
+      if (write.target.node->op_name() != "input" || !defined_.contains(write.source.node))
+        fail("V9 write-backs go from nodes of the graph to inputs", *write.target.node, "an input",
+             write.target.name());
+      if (write.target.meta().dtype != write.source.meta().dtype ||
+          write.target.meta().sizes != write.source.meta().sizes)
+        fail("V9 a write-back fits its input", *write.source.node, write.target.meta().to_string(),
+             write.source.meta().to_string());
+    }
+  }
+
+  const Graph& graph_;
+  Stage stage_;
+  std::string_view pass_;
+  std::shared_ptr<ShapeEnv> env_;
+  std::unordered_set<const Node*> defined_;
+  std::unordered_set<std::string> names_;
+  std::unordered_set<StorageId> storages_;
+};
+
+}  // namespace
+
+void verify(const Graph& graph, Stage stage, std::string_view after_pass) {
+  Verifier(graph, stage, after_pass).run();
+}
+
+}  // namespace heddle::ir

@@ -1,0 +1,194 @@
+#include "jit/cpu/onednn/onednn.h"
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "heddle/error.h"
+
+// oneDNN is built on OpenMP; its pool must never start. The setting belongs to the calling thread.
+extern "C" void omp_set_num_threads(int count) __attribute__((weak));
+
+namespace heddle::jit::onednn {
+
+namespace {
+
+using dnnl::memory;
+using Ints = std::vector<std::int64_t>;
+
+void stay_on_this_thread() {
+  thread_local const bool done = [] {
+    if (omp_set_num_threads != nullptr) omp_set_num_threads(1);
+    return true;
+  }();
+  static_cast<void>(done);
+}
+
+dnnl::engine& cpu_engine() {
+  static dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+memory::desc plain(const Ints& sizes) {
+  Ints strides(sizes.size(), 1);
+  for (std::size_t k = sizes.size(); k-- > 1;)
+    strides[k - 1] = strides[k] * std::max<std::int64_t>(1, sizes[k]);
+  return {sizes, memory::data_type::f32, strides};
+}
+
+memory::desc any(const Ints& sizes) {
+  return {sizes, memory::data_type::f32, memory::format_tag::any};
+}
+
+std::int64_t aligned(std::size_t bytes) { return static_cast<std::int64_t>((bytes + 63) / 64 * 64); }
+
+const Ints& ints(const LibraryCall& call, const char* name) {
+  return std::get<Ints>(call.attrs.at(name));
+}
+
+/// Convolution in the layout oneDNN likes best: operands are reordered into scratch where that differs from
+/// row-major, the weights once.
+class Convolution final : public BoundLibraryCall {
+ public:
+  Convolution(const LibraryCall& call, std::span<const LibraryOperand> operands)
+      : has_bias_(operands.size() == 4) {
+    stay_on_this_thread();
+    const Ints& x = operands[0].sizes;
+    const Ints& out = operands.back().sizes;
+    const Ints weights = grouped(operands[1].sizes, std::get<std::int64_t>(call.attrs.at("groups")));
+    source_ = plain(x);
+    result_ = plain(out);
+    weights_ = plain(weights);
+    Ints dilations = ints(call, "dilations");
+    for (std::int64_t& dilation : dilations) --dilation;
+    dnnl::primitive_attr attr;
+    attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    if (has_bias_) bias_ = plain(operands[2].sizes);
+    const dnnl::convolution_forward::desc desc =
+        has_bias_ ? dnnl::convolution_forward::desc(
+                        dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, any(x),
+                        any(weights), bias_, any(out), ints(call, "strides"), dilations,
+                        ints(call, "pads_low"), ints(call, "pads_high"))
+                  : dnnl::convolution_forward::desc(
+                        dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, any(x),
+                        any(weights), any(out), ints(call, "strides"), dilations,
+                        ints(call, "pads_low"), ints(call, "pads_high"));
+    primitive_desc_ = dnnl::convolution_forward::primitive_desc(desc, attr, cpu_engine());
+    primitive_ = dnnl::convolution_forward(primitive_desc_);
+    prepare_reorders(operands[1].fixed);
+    reserve();
+  }
+
+  std::int64_t scratch_bytes() const override { return total_; }
+
+  void run(void* const* buffers, std::int64_t, std::int64_t, void* scratch) const override {
+    stay_on_this_thread();
+    dnnl::stream stream(cpu_engine());
+    char* at = static_cast<char*>(scratch);
+    void* out = buffers[has_bias_ ? 3 : 2];
+    memory source(source_, cpu_engine(), buffers[0]);
+    if (reorder_source_) {
+      memory packed(primitive_desc_.src_desc(), cpu_engine(), at + source_offset_);
+      reorder_source_.execute(stream, source, packed);
+      source = packed;
+    }
+    memory weights = packed_weights_;
+    if (!weights_fixed_) {
+      weights = memory(weights_, cpu_engine(), buffers[1]);
+      if (reorder_weights_) {
+        memory packed(primitive_desc_.weights_desc(), cpu_engine(), at + weights_offset_);
+        reorder_weights_.execute(stream, weights, packed);
+        weights = packed;
+      }
+    }
+    memory target(primitive_desc_.dst_desc(), cpu_engine(), reorder_result_ ? at + result_offset_ : out);
+    memory pad(primitive_desc_.scratchpad_desc(), cpu_engine(), at + pad_offset_);
+    std::unordered_map<int, memory> arguments{{DNNL_ARG_SRC, source},
+                                              {DNNL_ARG_WEIGHTS, weights},
+                                              {DNNL_ARG_DST, target},
+                                              {DNNL_ARG_SCRATCHPAD, pad}};
+    if (has_bias_) arguments.emplace(DNNL_ARG_BIAS, memory(bias_, cpu_engine(), buffers[2]));
+    primitive_.execute(stream, arguments);
+    if (reorder_result_) {
+      memory final_result(result_, cpu_engine(), out);
+      reorder_result_.execute(stream, target, final_result);
+    }
+    stream.wait();
+  }
+
+ private:
+  static Ints grouped(const Ints& sizes, std::int64_t groups) {
+    if (groups == 1) return sizes;
+    Ints result{groups, sizes[0] / groups};
+    result.insert(result.end(), sizes.begin() + 1, sizes.end());
+    return result;
+  }
+
+  void prepare_reorders(const void* fixed_weights) {
+    if (primitive_desc_.src_desc() != source_)
+      reorder_source_ = dnnl::reorder(dnnl::reorder::primitive_desc(
+          cpu_engine(), source_, cpu_engine(), primitive_desc_.src_desc()));
+    if (primitive_desc_.dst_desc() != result_)
+      reorder_result_ = dnnl::reorder(dnnl::reorder::primitive_desc(
+          cpu_engine(), primitive_desc_.dst_desc(), cpu_engine(), result_));
+    if (primitive_desc_.weights_desc() != weights_)
+      reorder_weights_ = dnnl::reorder(dnnl::reorder::primitive_desc(
+          cpu_engine(), weights_, cpu_engine(), primitive_desc_.weights_desc()));
+    if (fixed_weights == nullptr) return;
+    weights_fixed_ = true;
+    packed_weights_ = memory(weights_, cpu_engine(), const_cast<void*>(fixed_weights));
+    if (!reorder_weights_) return;
+    memory packed(primitive_desc_.weights_desc(), cpu_engine());
+    dnnl::stream stream(cpu_engine());
+    reorder_weights_.execute(stream, packed_weights_, packed);
+    stream.wait();
+    packed_weights_ = packed;
+  }
+
+  void reserve() {
+    const auto take = [&](std::size_t bytes) {
+      const std::int64_t at = total_;
+      total_ += aligned(bytes);
+      return at;
+    };
+    if (reorder_source_) source_offset_ = take(primitive_desc_.src_desc().get_size());
+    if (reorder_result_) result_offset_ = take(primitive_desc_.dst_desc().get_size());
+    if (reorder_weights_ && !weights_fixed_)
+      weights_offset_ = take(primitive_desc_.weights_desc().get_size());
+    pad_offset_ = take(primitive_desc_.scratchpad_desc().get_size());
+  }
+
+  bool has_bias_;
+  bool weights_fixed_ = false;
+  memory::desc source_, weights_, bias_, result_;
+  dnnl::convolution_forward::primitive_desc primitive_desc_;
+  dnnl::convolution_forward primitive_;
+  dnnl::reorder reorder_source_, reorder_weights_, reorder_result_;
+  memory packed_weights_;
+  std::int64_t source_offset_ = 0, weights_offset_ = 0, result_offset_ = 0, pad_offset_ = 0;
+  std::int64_t total_ = 0;
+};
+
+}  // namespace
+
+bool serves(std::string_view name, const ir::Node& node) {
+  if (name != "conv" || node.output().dtype != DType::F32) return false;
+  const auto rank = node.output().rank();
+  return rank >= 3 && rank <= 5;
+}
+
+std::unique_ptr<BoundLibraryCall> bind(const LibraryCall& call,
+                                       std::span<const LibraryOperand> operands) {
+  if (call.name != "conv") return nullptr;
+  try {
+    return std::make_unique<Convolution>(call, operands);
+  } catch (const dnnl::error& error) {
+    throw CompileError({.what = "oneDNN " + call.name,
+                        .where = {},
+                        .expected = "a primitive for these sizes",
+                        .got = error.what()});
+  }
+}
+
+}  // namespace heddle::jit::onednn

@@ -1,0 +1,14 @@
+// oneDNN behind the library interface.
+#pragma once
+
+#include "jit/library.h"
+
+namespace heddle::jit::onednn {
+
+/// f32 convolution of one to three spatial dimensions.
+bool serves(std::string_view name, const ir::Node& node);
+/// Null when it has no such kernel.
+std::unique_ptr<BoundLibraryCall> bind(const LibraryCall& call,
+                                       std::span<const LibraryOperand> operands);
+
+}  // namespace heddle::jit::onednn

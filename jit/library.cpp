@@ -1,0 +1,29 @@
+#include "jit/library.h"
+
+#include "heddle/error.h"
+#if HEDDLE_WITH_ONEDNN
+#include "jit/cpu/onednn/onednn.h"
+#endif
+
+namespace heddle::jit {
+
+bool library_serves([[maybe_unused]] std::string_view name, [[maybe_unused]] const ir::Node& node) {
+#if HEDDLE_WITH_ONEDNN
+  return onednn::serves(name, node);
+#else
+  return false;
+#endif
+}
+
+std::unique_ptr<BoundLibraryCall> bind_library_call(
+    const LibraryCall& call, [[maybe_unused]] std::span<const LibraryOperand> operands) {
+#if HEDDLE_WITH_ONEDNN
+  if (auto bound = onednn::bind(call, operands)) return bound;
+#endif
+  throw CompileError({.what = "library call " + call.name,
+                      .where = {},
+                      .expected = "a library that serves it",
+                      .got = "none in this build"});
+}
+
+}  // namespace heddle::jit
