@@ -66,7 +66,7 @@ class Analysis {
     for (ScalarId id : s.operands) varying = use(id) || varying;
     if (!varying) return;
     define(s.result, s.dtype);
-    if (is_transcendental(s.op)) extra_ = std::max(extra_, 1u);
+    shape.heavy = shape.heavy || is_transcendental(s.op);
     shape.calls = shape.calls || calls_lanes(s.op, dtype_of(s));
   }
   void operator()(const ConvertStmt& s) {
@@ -173,7 +173,7 @@ class Analysis {
     int live = 0;
     int most = 0;
     for (int delta : change) most = std::max(most, live += delta);
-    shape.live = static_cast<unsigned>(most) + extra_ + accumulators_;
+    shape.live = static_cast<unsigned>(most) + accumulators_;
   }
 
   struct Range {
@@ -185,7 +185,6 @@ class Analysis {
   std::set<Symbol> varying_symbols_;
   std::unordered_map<ScalarId, Range> values_;
   unsigned now_ = 0;
-  unsigned extra_ = 0;
   unsigned accumulators_ = 0;
 };
 
@@ -198,8 +197,9 @@ unsigned main_width(const LoopShape& shape, const ForStmt& loop, unsigned base_l
   if (shape.live > 4) vectors = 4;
   if (shape.live > 8) vectors = 2;
   if (shape.live > 14) vectors = 1;
-  // Little work for each element: memory sets the pace.
-  if (shape.operations <= 3) vectors = std::min(vectors, 4u);
+  // Little work for each element: memory sets the pace. Polynomials keep several values alive, and
+  // their code grows with the width, which compile time pays for.
+  if (shape.operations <= 3 || shape.heavy) vectors = std::min(vectors, 4u);
   if (shape.wide) vectors = std::max(1u, vectors / 2);
   if (shape.nested) vectors = std::min(vectors, 4u);
   if (shape.gathers) vectors = std::min(vectors, 2u);

@@ -8,6 +8,7 @@ namespace heddle::jit::cpu {
 struct LoopShape {
   unsigned live = 0;          ///< most vector values live at once
   unsigned operations = 0;    ///< statements whose value differs between lanes
+  bool heavy = false;         ///< has a polynomial
   bool wide = false;          ///< computes with 64-bit elements
   bool gathers = false;       ///< addresses memory other than contiguously or uniformly
   bool calls = false;         ///< calls a function for every lane
