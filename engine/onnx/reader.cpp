@@ -1,18 +1,17 @@
 #include "engine/onnx/reader.h"
 
+#include <cstring>
 #include <fcntl.h>
+#include <filesystem>
+#include <limits>
+#include <set>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstring>
-#include <filesystem>
-#include <limits>
-#include <set>
-
+#include "engine/onnx/onnx.pb.h"
 #include "heddle/error.h"
 #include "heddle/onnx.h"
-#include "onnx.pb.h"
 
 namespace heddle::onnx {
 
@@ -140,17 +139,24 @@ void copy_field(const Field& field, void* data, std::int64_t count, const Tensor
 void copy_values(const TensorProto& proto, DType dtype, void* data, std::int64_t count,
                  const std::string& where) {
   switch (dtype) {
-    case DType::F32: return copy_field<float>(proto.float_data(), data, count, proto, where);
-    case DType::F64: return copy_field<double>(proto.double_data(), data, count, proto, where);
-    case DType::I64: return copy_field<std::int64_t>(proto.int64_data(), data, count, proto, where);
-    case DType::I32: return copy_field<std::int32_t>(proto.int32_data(), data, count, proto, where);
-    case DType::I16: return copy_field<std::int16_t>(proto.int32_data(), data, count, proto, where);
-    case DType::I8: return copy_field<std::int8_t>(proto.int32_data(), data, count, proto, where);
+    case DType::F32:
+      return copy_field<float>(proto.float_data(), data, count, proto, where);
+    case DType::F64:
+      return copy_field<double>(proto.double_data(), data, count, proto, where);
+    case DType::I64:
+      return copy_field<std::int64_t>(proto.int64_data(), data, count, proto, where);
+    case DType::I32:
+      return copy_field<std::int32_t>(proto.int32_data(), data, count, proto, where);
+    case DType::I16:
+      return copy_field<std::int16_t>(proto.int32_data(), data, count, proto, where);
+    case DType::I8:
+      return copy_field<std::int8_t>(proto.int32_data(), data, count, proto, where);
     case DType::F16:
     case DType::BF16:
       return copy_field<std::uint16_t>(proto.int32_data(), data, count, proto, where);
     case DType::U8:
-    case DType::Bool: return copy_field<std::uint8_t>(proto.int32_data(), data, count, proto, where);
+    case DType::Bool:
+      return copy_field<std::uint8_t>(proto.int32_data(), data, count, proto, where);
   }
 }
 
@@ -158,17 +164,28 @@ void copy_values(const TensorProto& proto, DType dtype, void* data, std::int64_t
 
 DType dtype_of_onnx(int data_type, const std::string& where) {
   switch (data_type) {
-    case TensorProto::FLOAT: return f32;
-    case TensorProto::UINT8: return u8;
-    case TensorProto::INT8: return i8;
-    case TensorProto::INT16: return i16;
-    case TensorProto::INT32: return i32;
-    case TensorProto::INT64: return i64;
-    case TensorProto::BOOL: return boolean;
-    case TensorProto::FLOAT16: return f16;
-    case TensorProto::DOUBLE: return f64;
-    case TensorProto::BFLOAT16: return bf16;
-    default: break;
+    case TensorProto::FLOAT:
+      return f32;
+    case TensorProto::UINT8:
+      return u8;
+    case TensorProto::INT8:
+      return i8;
+    case TensorProto::INT16:
+      return i16;
+    case TensorProto::INT32:
+      return i32;
+    case TensorProto::INT64:
+      return i64;
+    case TensorProto::BOOL:
+      return boolean;
+    case TensorProto::FLOAT16:
+      return f16;
+    case TensorProto::DOUBLE:
+      return f64;
+    case TensorProto::BFLOAT16:
+      return bf16;
+    default:
+      break;
   }
   const bool known = TensorProto::DataType_IsValid(data_type);
   throw UnsupportedError(
@@ -181,7 +198,7 @@ DType dtype_of_onnx(int data_type, const std::string& where) {
 
 MappedFile::MappedFile(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  struct stat info {};
+  struct stat info{};
   if (file < 0 || ::fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) {
     const std::string reason = file < 0 ? std::strerror(errno) : "not a regular file";
     if (file >= 0) ::close(file);
