@@ -28,10 +28,6 @@ DynamicLibrary::DynamicLibrary(std::string what, const std::vector<std::string>&
                      .got = tried});
 }
 
-DynamicLibrary::~DynamicLibrary() {
-  if (handle_ != nullptr) ::dlclose(handle_);
-}
-
 void* DynamicLibrary::find(const char* symbol) const { return ::dlsym(handle_, symbol); }
 
 void* DynamicLibrary::get(const char* symbol) const {

@@ -6,14 +6,14 @@
 
 namespace heddle::device::cuda {
 
-/// Opens the first of several libraries that loads; stays open as long as this lives.
+/// Opens the first of several libraries that loads. It stays loaded: such libraries keep threads and
+/// hooks of their own in the process.
 class DynamicLibrary {
  public:
   /// @param what   what the library is, for messages: "the CUDA driver"
   /// @param paths  file names or sonames, tried in order
   /// @throws DeviceError naming every path and why it did not load.
   DynamicLibrary(std::string what, const std::vector<std::string>& paths);
-  ~DynamicLibrary();
   DynamicLibrary(const DynamicLibrary&) = delete;
   DynamicLibrary& operator=(const DynamicLibrary&) = delete;
 

@@ -126,7 +126,7 @@ class Storage {
     declare_scratch();
   }
   void declare_dynamic() {
-    line("extern __shared__ __align__(16) unsigned char dynamic_shared[];");
+    line("unsigned char* const dynamic_shared = hd_dynamic_shared();");
     if (reduces_) {
       line("unsigned char* const reduce_scratch = dynamic_shared;");
       dynamic_bytes_ = kReduceScratchBytes;

@@ -20,6 +20,13 @@ static __device__ __forceinline__ unsigned short hd_cvt_f16_f32(float value) {
 }
 #endif
 
+#ifndef HEDDLE_CUDA_SIM
+static __device__ __forceinline__ unsigned char* hd_dynamic_shared() {
+  extern __shared__ __align__(16) unsigned char dynamic_shared[];
+  return dynamic_shared;
+}
+#endif
+
 struct hd_f16 {
   unsigned short bits;
 };

@@ -1,0 +1,260 @@
+#include "device/cuda/cuda_device.h"
+
+#include <array>
+#include <atomic>
+
+#include "device/cuda/driver.h"
+#include "heddle/error.h"
+
+namespace heddle::device::cuda {
+namespace {
+
+// Numbers of the Driver API.
+constexpr int kAttributeMultiprocessors = 16;
+constexpr int kAttributeMajor = 75;
+constexpr int kAttributeMinor = 76;
+constexpr int kAttributeMaxSharedOptin = 97;
+constexpr int kFunctionMaxDynamicShared = 8;
+constexpr unsigned int kStreamNonBlocking = 1;
+constexpr unsigned int kEventDisableTiming = 2;
+constexpr int kNotReady = 600;
+constexpr std::uint32_t kDefaultShared = 48 * 1024;
+
+/// The driver and a primary context, shared by everything made from a device.
+class Context {
+ public:
+  Context(int index, const std::string& driver_path) : driver(driver_path) {
+    int count = 0;
+    driver.check(driver.device_count(&count), "cuDeviceGetCount");
+    if (index < 0 || index >= count)
+      throw DeviceError(
+          {.what = "CUDA device " + std::to_string(index),
+           .where = driver.path(),
+           .expected = count == 0 ? "a device" : "an index below " + std::to_string(count),
+           .got = std::to_string(count) + " devices"});
+    driver.check(driver.device_get(&device_, index), "cuDeviceGet");
+    driver.check(driver.primary_context_retain(&context_, device_), "cuDevicePrimaryCtxRetain");
+  }
+  ~Context() { driver.primary_context_release(device_); }
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  /// Calls `function` with the context current, and throws what its result means.
+  template <typename Function>
+  void call(const char* name, Function function) {
+    check(call_quietly(function), name);
+  }
+  template <typename Function>
+  int call_quietly(Function function) noexcept {
+    if (const int result = driver.context_push(context_); result != 0) return result;
+    const int result = function();
+    void* popped = nullptr;
+    driver.context_pop(&popped);
+    return result;
+  }
+  void check(int result, const char* name) {
+    if (Driver::is_fatal(result)) lost_ = true;
+    if (result != 0 && lost_)
+      throw DeviceLost({.what = std::string(name) + " failed and the CUDA context is lost",
+                        .where = driver.path(),
+                        .expected = {},
+                        .got = driver.describe(result)});
+    driver.check(result, name);
+  }
+
+  int attribute(int which) {
+    int value = 0;
+    driver.check(driver.device_attribute(&value, which, device_), "cuDeviceGetAttribute");
+    return value;
+  }
+  int device() const { return device_; }
+
+  Driver driver;
+
+ private:
+  int device_ = 0;
+  void* context_ = nullptr;
+  std::atomic<bool> lost_{false};
+};
+using ContextPtr = std::shared_ptr<Context>;
+
+class CudaEvent : public Event {
+ public:
+  CudaEvent(ContextPtr context, bool timing) : context_(std::move(context)) {
+    context_->call("cuEventCreate", [&] {
+      return context_->driver.event_create(&handle, timing ? 0 : kEventDisableTiming);
+    });
+  }
+  ~CudaEvent() override {
+    context_->call_quietly([&] { return context_->driver.event_destroy(handle); });
+  }
+  bool done() const override {
+    const int result = context_->call_quietly([&] { return context_->driver.event_query(handle); });
+    if (result == kNotReady) return false;
+    context_->check(result, "cuEventQuery");
+    return true;
+  }
+  void synchronize() const override {
+    context_->call("cuEventSynchronize",
+                   [&] { return context_->driver.event_synchronize(handle); });
+  }
+  double milliseconds_since(const Event& earlier) const override {
+    float result = 0;
+    void* begin = static_cast<const CudaEvent&>(earlier).handle;
+    context_->call("cuEventElapsedTime",
+                   [&] { return context_->driver.event_elapsed(&result, begin, handle); });
+    return result;
+  }
+
+  void* handle = nullptr;
+
+ private:
+  ContextPtr context_;
+};
+
+class CudaStream : public Stream {
+ public:
+  explicit CudaStream(ContextPtr context) : context_(std::move(context)) {
+    context_->call("cuStreamCreate",
+                   [&] { return context_->driver.stream_create(&handle_, kStreamNonBlocking); });
+  }
+  ~CudaStream() override {
+    context_->call_quietly([&] { return context_->driver.stream_destroy(handle_); });
+  }
+  void synchronize() override {
+    context_->call("cuStreamSynchronize",
+                   [&] { return context_->driver.stream_synchronize(handle_); });
+  }
+  void wait(const Event& event) override {
+    void* other = static_cast<const CudaEvent&>(event).handle;
+    context_->call("cuStreamWaitEvent",
+                   [&] { return context_->driver.stream_wait(handle_, other, 0); });
+  }
+  void record(Event& event) override {
+    void* other = static_cast<CudaEvent&>(event).handle;
+    context_->call("cuEventRecord", [&] { return context_->driver.event_record(other, handle_); });
+  }
+  void* native() const override { return handle_; }
+
+ private:
+  ContextPtr context_;
+  void* handle_ = nullptr;
+};
+
+class CudaModule : public Module {
+ public:
+  CudaModule(ContextPtr context, const void* image) : context_(std::move(context)) {
+    context_->call("cuModuleLoadData",
+                   [&] { return context_->driver.module_load(&handle_, image); });
+  }
+  ~CudaModule() override {
+    context_->call_quietly([&] { return context_->driver.module_unload(handle_); });
+  }
+  Kernel kernel(const std::string& name) const override {
+    Kernel result;
+    const std::string what = "cuModuleGetFunction of " + name;
+    context_->call(what.c_str(), [&] {
+      return context_->driver.module_function(&result.handle, handle_, name.c_str());
+    });
+    return result;
+  }
+
+ private:
+  ContextPtr context_;
+  void* handle_ = nullptr;
+};
+
+class CudaDevice : public Device {
+ public:
+  CudaDevice(int index, const std::string& driver_path)
+      : context_(std::make_shared<Context>(index, driver_path)) {
+    Driver& driver = context_->driver;
+    std::array<char, 256> name{};
+    driver.check(driver.device_name(name.data(), static_cast<int>(name.size()), context_->device()),
+                 "cuDeviceGetName");
+    std::size_t bytes = 0;
+    driver.check(driver.device_total_memory(&bytes, context_->device()), "cuDeviceTotalMem");
+    const int arch =
+        10 * context_->attribute(kAttributeMajor) + context_->attribute(kAttributeMinor);
+    // From 9.0 on, instructions of one architecture alone are worth having.
+    properties_ = {.name = name.data(),
+                   .arch = "sm_" + std::to_string(arch) + (arch >= 90 ? "a" : ""),
+                   .index = index,
+                   .multiprocessors = context_->attribute(kAttributeMultiprocessors),
+                   .memory_bytes = static_cast<std::int64_t>(bytes),
+                   .max_shared_bytes = context_->attribute(kAttributeMaxSharedOptin)};
+  }
+
+  const Properties& properties() const override { return properties_; }
+
+  void* allocate(std::size_t bytes) override {
+    void* memory = nullptr;
+    if (bytes != 0)
+      context_->call("cuMemAlloc", [&] { return context_->driver.allocate(&memory, bytes); });
+    return memory;
+  }
+  void release(void* memory) noexcept override {
+    if (memory != nullptr) context_->call_quietly([&] { return context_->driver.release(memory); });
+  }
+
+  std::unique_ptr<Stream> make_stream() override { return std::make_unique<CudaStream>(context_); }
+  std::unique_ptr<Event> make_event(bool timing) override {
+    return std::make_unique<CudaEvent>(context_, timing);
+  }
+
+  void copy(void* to, const void* from, std::size_t bytes, CopyKind kind, Stream& stream) override {
+    if (bytes == 0) return;
+    const Driver& driver = context_->driver;
+    const auto function = kind == CopyKind::HostToDevice   ? driver.copy_to_device
+                          : kind == CopyKind::DeviceToHost ? driver.copy_to_host
+                                                           : driver.copy_on_device;
+    context_->call("cuMemcpyAsync", [&] { return function(to, from, bytes, stream.native()); });
+  }
+  void fill(void* to, unsigned char value, std::size_t bytes, Stream& stream) override {
+    if (bytes == 0) return;
+    context_->call("cuMemsetD8Async",
+                   [&] { return context_->driver.fill(to, value, bytes, stream.native()); });
+  }
+
+  std::unique_ptr<Module> load(std::span<const char> image) override {
+    return std::make_unique<CudaModule>(context_, image.data());
+  }
+  void launch(Kernel kernel, const LaunchShape& shape, std::span<void* const> arguments,
+              Stream& stream) override {
+    context_->call("cuLaunchKernel", [&] {
+      const Driver& driver = context_->driver;
+      if (shape.dynamic_shared_bytes > kDefaultShared)
+        if (const int result = driver.function_set(kernel.handle, kFunctionMaxDynamicShared,
+                                                   static_cast<int>(shape.dynamic_shared_bytes));
+            result != 0)
+          return result;
+      return driver.launch(kernel.handle, shape.blocks, 1, 1, shape.threads, 1, 1,
+                           shape.dynamic_shared_bytes, stream.native(),
+                           const_cast<void**>(arguments.data()), nullptr);
+    });
+  }
+  void synchronize() override {
+    context_->call("cuCtxSynchronize", [&] { return context_->driver.context_synchronize(); });
+  }
+
+ private:
+  ContextPtr context_;
+  Properties properties_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> open_cuda(int index, const std::string& driver_path) {
+  return std::make_unique<CudaDevice>(index, driver_path);
+}
+
+bool cuda_available() {
+  try {
+    const Context context(0, {});
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace heddle::device::cuda

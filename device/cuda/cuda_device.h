@@ -1,0 +1,21 @@
+// A CUDA device through the Driver API.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "device/device.h"
+
+namespace heddle::device::cuda {
+
+/// Opens device `index`. Its primary context is shared with whoever else uses CUDA in the process; it
+/// is current on a thread only while a function of the device runs there.
+///
+/// @param driver_path  the driver to use instead of the system's: a simulated one, for example
+/// @throws DeviceError naming what was looked for and where; also when there is no such device.
+std::unique_ptr<Device> open_cuda(int index, const std::string& driver_path = {});
+
+/// Whether the system's driver loads and has a device. Never throws.
+bool cuda_available();
+
+}  // namespace heddle::device::cuda

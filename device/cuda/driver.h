@@ -1,0 +1,84 @@
+// The CUDA Driver API: opened while running, the part of its ABI that is used declared here.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/cuda/dynamic_library.h"
+
+namespace heddle::device::cuda {
+
+/// The oldest driver whose cubins and functions are what this code expects: CUDA 12.0 (Linux driver
+/// 525.60).
+inline constexpr int kMinimumDriver = 12000;
+
+/// Where libcuda is looked for: `explicit_path` alone if given; else $HEDDLE_CUDA_DRIVER_PATH alone if
+/// set; else libcuda.so.1 by soname.
+std::vector<std::string> driver_paths(const std::string& explicit_path = {});
+
+/// Functions by their names without the prefix cu and the version; a result of 0 is success.
+/// Handles are pointers; device addresses, 64-bit integers in the ABI, are passed as such.
+class Driver {
+ public:
+  /// @throws DeviceError naming what was looked for and where, when no library loads, one lacks a
+  /// function, does not start, or is older than kMinimumDriver.
+  explicit Driver(const std::string& explicit_path = {});
+
+  const std::string& path() const { return library_.path(); }
+  int version() const { return version_; }  ///< 13000 for CUDA 13.0
+
+  /// Throws what `result` means, nothing for 0.
+  /// @throws OutOfMemory, DeviceLost, DeviceError.
+  void check(int result, const char* function) const;
+  /// Whether a context does not survive this error.
+  static bool is_fatal(int result);
+  std::string describe(int result) const;
+
+  int (*device_get)(int* device, int index) = nullptr;
+  int (*device_count)(int* count) = nullptr;
+  int (*device_name)(char* name, int size, int device) = nullptr;
+  int (*device_total_memory)(std::size_t* bytes, int device) = nullptr;
+  int (*device_attribute)(int* value, int attribute, int device) = nullptr;
+  int (*primary_context_retain)(void** context, int device) = nullptr;
+  int (*primary_context_release)(int device) = nullptr;
+  int (*context_push)(void* context) = nullptr;
+  int (*context_pop)(void** context) = nullptr;
+  int (*context_synchronize)() = nullptr;
+  int (*allocate)(void** memory, std::size_t bytes) = nullptr;
+  int (*release)(void* memory) = nullptr;
+  int (*copy_to_device)(void* to, const void* from, std::size_t bytes, void* stream) = nullptr;
+  int (*copy_to_host)(void* to, const void* from, std::size_t bytes, void* stream) = nullptr;
+  int (*copy_on_device)(void* to, const void* from, std::size_t bytes, void* stream) = nullptr;
+  int (*fill)(void* to, unsigned char value, std::size_t bytes, void* stream) = nullptr;
+  int (*stream_create)(void** stream, unsigned int flags) = nullptr;
+  int (*stream_destroy)(void* stream) = nullptr;
+  int (*stream_synchronize)(void* stream) = nullptr;
+  int (*stream_wait)(void* stream, void* event, unsigned int flags) = nullptr;
+  int (*event_create)(void** event, unsigned int flags) = nullptr;
+  int (*event_destroy)(void* event) = nullptr;
+  int (*event_record)(void* event, void* stream) = nullptr;
+  int (*event_synchronize)(void* event) = nullptr;
+  int (*event_query)(void* event) = nullptr;
+  int (*event_elapsed)(float* milliseconds, void* begin, void* end) = nullptr;
+  int (*module_load)(void** module, const void* image) = nullptr;
+  int (*module_unload)(void* module) = nullptr;
+  int (*module_function)(void** function, void* module, const char* name) = nullptr;
+  int (*function_set)(void* function, int attribute, int value) = nullptr;
+  int (*launch)(void* function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+                unsigned int block_x, unsigned int block_y, unsigned int block_z,
+                unsigned int shared_bytes, void* stream, void** arguments, void** extra) = nullptr;
+
+ private:
+  void load_functions();
+
+  DynamicLibrary library_;
+  int version_ = 0;
+  int (*init_)(unsigned int flags) = nullptr;
+  int (*get_version_)(int* version) = nullptr;
+  int (*error_name_)(int error, const char** text) = nullptr;
+  int (*error_string_)(int error, const char** text) = nullptr;
+};
+
+}  // namespace heddle::device::cuda

@@ -1,0 +1,130 @@
+// One interface to what runs kernels: memory, streams, events, modules, launches. The CPU and CUDA
+// implement it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace heddle::device {
+
+struct Properties {
+  std::string name;
+  std::string arch;  ///< "sm_90a"; what a module is compiled for. Empty: takes no modules.
+  int index = 0;
+  int multiprocessors = 1;
+  std::int64_t memory_bytes = 0;
+  std::int64_t max_shared_bytes = 0;  ///< of one block
+};
+
+enum class CopyKind : std::uint8_t { HostToDevice, DeviceToHost, DeviceToDevice };
+
+class Event;
+
+/// Work in order. Work on two streams is unordered but for events.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  /// Waits on the host until all work given so far is done.
+  virtual void synchronize() = 0;
+  /// Work given from now on begins after what `event` recorded last.
+  virtual void wait(const Event& event) = 0;
+  virtual void record(Event& event) = 0;
+  /// The platform's handle (CUstream), null where there is none.
+  virtual void* native() const = 0;
+};
+
+/// A point in a stream.
+class Event {
+ public:
+  virtual ~Event() = default;
+  virtual bool done() const = 0;
+  virtual void synchronize() const = 0;
+  /// Time between two recorded events that are done; both made with timing.
+  virtual double milliseconds_since(const Event& earlier) const = 0;
+};
+
+/// A kernel of a module; valid as long as the module lives.
+struct Kernel {
+  void* handle = nullptr;
+};
+
+/// Compiled kernels, loaded.
+class Module {
+ public:
+  virtual ~Module() = default;
+  /// @throws DeviceError naming the kernel if the module has none of that name.
+  virtual Kernel kernel(const std::string& name) const = 0;
+};
+
+struct LaunchShape {
+  std::uint32_t blocks = 1;
+  std::uint32_t threads = 1;
+  std::uint32_t dynamic_shared_bytes = 0;
+};
+
+/// A device. Threads: any, at once.
+///
+/// Every function throws DeviceError when the platform fails, DeviceLost when its context did not
+/// survive (and from then on always), OutOfMemory when memory is short.
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual const Properties& properties() const = 0;
+
+  /// At least 64-aligned (256 on CUDA); null for 0 bytes.
+  virtual void* allocate(std::size_t bytes) = 0;
+  /// No work may still use the memory.
+  virtual void release(void* memory) noexcept = 0;
+
+  virtual std::unique_ptr<Stream> make_stream() = 0;
+  virtual std::unique_ptr<Event> make_event(bool timing = false) = 0;
+
+  /// Queued; the memory of both sides has to stay until it ran.
+  virtual void copy(void* to, const void* from, std::size_t bytes, CopyKind kind,
+                    Stream& stream) = 0;
+  virtual void fill(void* to, unsigned char value, std::size_t bytes, Stream& stream) = 0;
+
+  /// @throws UnsupportedError on a device that takes no modules.
+  virtual std::unique_ptr<Module> load(std::span<const char> image) = 0;
+  /// Queued. `arguments` point to the parameters, which are copied at once.
+  virtual void launch(Kernel kernel, const LaunchShape& shape, std::span<void* const> arguments,
+                      Stream& stream) = 0;
+  /// Waits for all streams.
+  virtual void synchronize() = 0;
+};
+
+/// Memory of a device, released with its owner.
+class Allocation {
+ public:
+  Allocation() = default;
+  Allocation(Device& device, std::size_t bytes)
+      : device_(&device), memory_(device.allocate(bytes)), bytes_(bytes) {}
+  ~Allocation() {
+    if (device_ != nullptr) device_->release(memory_);
+  }
+  Allocation(Allocation&& other) noexcept
+      : device_(std::exchange(other.device_, nullptr)),
+        memory_(std::exchange(other.memory_, nullptr)),
+        bytes_(std::exchange(other.bytes_, 0)) {}
+  Allocation& operator=(Allocation&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(memory_, other.memory_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+
+  void* get() const { return memory_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  Device* device_ = nullptr;
+  void* memory_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace heddle::device

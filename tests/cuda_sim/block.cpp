@@ -1,0 +1,117 @@
+#include "tests/cuda_sim/block.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace heddle::sim {
+namespace {
+
+constexpr std::uint32_t kWarp = 32;
+/// Floats of these bytes are NaN, integers -1.
+constexpr unsigned char kPoison = 0xff;
+
+}  // namespace
+
+BlockRunner& BlockRunner::instance() {
+  static BlockRunner runner;
+  return runner;
+}
+
+BlockRunner::BlockRunner() {
+  state_.barrier = &barrier;
+  state_.shuffle_xor = &shuffle_xor;
+}
+
+std::string BlockRunner::run(const Call& call) {
+  call_ = &call;
+  const std::uint32_t count = call.block.x;
+  if (call.block.y != 1 || call.block.z != 1 || call.grid.y != 1 || call.grid.z != 1)
+    return "the simulator runs grids and blocks of one dimension";
+  while (threads_.size() < count) threads_.push_back(std::make_unique<Thread>());
+  lanes_.resize(2 * static_cast<std::size_t>(count));
+  dynamic_shared_.resize(call.dynamic_shared_bytes + 16);
+  const auto address = reinterpret_cast<std::uintptr_t>(dynamic_shared_.data());
+  state_.dynamic_shared = dynamic_shared_.data() + (16 - address % 16) % 16;
+  state_.block_size = call.block;
+  state_.grid_size = call.grid;
+  for (std::uint32_t block = 0; block < call.grid.x; ++block) {
+    state_.block = {block, 0, 0};
+    if (std::string problem = run_block(call); !problem.empty())
+      return "block " + std::to_string(block) + ": " + problem;
+  }
+  return {};
+}
+
+std::string BlockRunner::run_block(const Call& call) {
+  const std::uint32_t count = call.block.x;
+  std::fill(call.shared_begin, call.shared_end, kPoison);
+  std::fill(dynamic_shared_.begin(), dynamic_shared_.end(), kPoison);
+  for (std::uint32_t k = 0; k < count; ++k) {
+    threads_[k]->wait = Wait::None;
+    threads_[k]->shuffles = 0;
+    threads_[k]->fiber.prepare(&enter, this);
+  }
+  for (std::uint32_t turn = state_.block.x;; ++turn) {
+    for (std::uint32_t k = 0; k < count; ++k) {
+      current_ = turn % 2 == 0 ? k : count - 1 - k;
+      Thread& thread = *threads_[current_];
+      if (thread.wait != Wait::None) continue;
+      state_.thread = {current_, 0, 0};
+      thread.fiber.resume();
+    }
+    const auto done = [](const auto& t) { return t->wait == Wait::Done; };
+    if (std::all_of(threads_.begin(), threads_.begin() + count, done)) return {};
+    if (!release(count)) return "threads wait for others that never come";
+  }
+}
+
+bool BlockRunner::release(std::uint32_t count) {
+  const auto all_wait = [&](std::uint32_t begin, std::uint32_t end, Wait why) {
+    return std::all_of(threads_.begin() + begin, threads_.begin() + end,
+                       [why](const auto& t) { return t->wait == why; });
+  };
+  const auto go_on = [&](std::uint32_t begin, std::uint32_t end) {
+    for (std::uint32_t k = begin; k < end; ++k) threads_[k]->wait = Wait::None;
+  };
+  if (all_wait(0, count, Wait::Barrier)) {
+    go_on(0, count);
+    return true;
+  }
+  bool any = false;
+  for (std::uint32_t begin = 0; begin < count; begin += kWarp) {
+    const std::uint32_t end = std::min(begin + kWarp, count);
+    if (!all_wait(begin, end, Wait::Shuffle)) continue;
+    go_on(begin, end);
+    any = true;
+  }
+  return any;
+}
+
+void BlockRunner::enter(void* self) {
+  auto* runner = static_cast<BlockRunner*>(self);
+  runner->call_->kernel(runner->call_->arguments);
+  runner->pause(Wait::Done);
+}
+
+void BlockRunner::pause(Wait why) {
+  const std::uint32_t me = current_;
+  threads_[me]->wait = why;
+  threads_[me]->fiber.leave(why == Wait::Done);
+  state_.thread = {me, 0, 0};
+}
+
+void BlockRunner::barrier() { instance().pause(Wait::Barrier); }
+
+unsigned int BlockRunner::shuffle_xor(unsigned int value, int mask) {
+  BlockRunner& runner = instance();
+  const std::uint32_t me = runner.current_;
+  // A lane may be one shuffle ahead of its neighbour, not two.
+  const std::size_t turn = runner.threads_[me]->shuffles++ % 2;
+  runner.lanes_[2 * me + turn] = value;
+  runner.pause(Wait::Shuffle);
+  const std::uint32_t other =
+      me / kWarp * kWarp + ((me % kWarp) ^ static_cast<std::uint32_t>(mask));
+  return other < runner.state_.block_size.x ? runner.lanes_[2 * other + turn] : value;
+}
+
+}  // namespace heddle::sim

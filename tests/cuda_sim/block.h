@@ -1,0 +1,63 @@
+// Runs the threads of a block as fibers: each goes on until it meets a barrier or a shuffle, and they
+// pass when all have come.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/cuda_sim/fiber.h"
+#include "tests/cuda_sim/state.h"
+
+namespace heddle::sim {
+
+/// A kernel made ready: code, and arguments as the driver gets them.
+struct Call {
+  void (*kernel)(void** arguments) = nullptr;
+  void** arguments = nullptr;
+  heddle_sim_uint3 grid{1, 1, 1};
+  heddle_sim_uint3 block{1, 1, 1};
+  std::size_t dynamic_shared_bytes = 0;
+  unsigned char* shared_begin =
+      nullptr;  ///< the kernel's static shared memory, poisoned for each block
+  unsigned char* shared_end = nullptr;
+};
+
+/// The machine: one at a time uses it.
+class BlockRunner {
+ public:
+  static BlockRunner& instance();
+
+  /// Runs all blocks, one after another. Neighbouring threads take turns in changing order.
+  /// @return what went wrong (a barrier that some threads never reach), or an empty text.
+  std::string run(const Call& call);
+
+  heddle_sim_state& state() { return state_; }
+
+ private:
+  enum class Wait : std::uint8_t { None, Barrier, Shuffle, Done };
+  struct Thread {
+    Fiber fiber;
+    Wait wait = Wait::None;
+    unsigned int shuffles = 0;
+  };
+
+  BlockRunner();
+  static void enter(void* self);
+  static void barrier();
+  static unsigned int shuffle_xor(unsigned int value, int mask);
+  void pause(Wait why);
+  std::string run_block(const Call& call);
+  /// Lets go on who may. False: nobody.
+  bool release(std::uint32_t count);
+
+  heddle_sim_state state_{};
+  std::vector<std::unique_ptr<Thread>> threads_;
+  std::vector<unsigned int> lanes_;  ///< values exchanged: two turns of each thread
+  std::vector<unsigned char> dynamic_shared_;
+  const Call* call_ = nullptr;
+  std::uint32_t current_ = 0;
+};
+
+}  // namespace heddle::sim

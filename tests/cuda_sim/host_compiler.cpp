@@ -1,0 +1,139 @@
+#include "tests/cuda_sim/host_compiler.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+
+extern char** environ;
+
+namespace heddle::sim {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFlags[] = {"-std=c++17",
+                                  "-O1",
+                                  "-g0",
+                                  "-w",
+                                  "-fPIC",
+                                  "-shared",
+                                  "-fwrapv",
+                                  "-ffp-contract=off",
+                                  "-fno-strict-aliasing",
+                                  "-fno-math-errno",
+                                  "-fno-trapping-math",
+                                  "-fno-exceptions",
+                                  "-fno-rtti",
+                                  "-nostdlib",
+                                  "-Wl,-Bsymbolic",
+                                  "-x",
+                                  "c++"};
+
+bool is_word(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+std::string read(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+fs::path cache_folder() {
+  const char* chosen = std::getenv("HEDDLE_CUDA_SIM_CACHE");
+  fs::path folder = chosen != nullptr ? fs::path(chosen)
+                                      : fs::temp_directory_path() /
+                                            ("heddle-cuda-sim-" + std::to_string(::getuid()));
+  fs::create_directories(folder);
+  return folder;
+}
+
+/// Runs the compiler; its messages go to `log`. True if it succeeded.
+bool compile(const fs::path& source, const fs::path& output, const fs::path& log) {
+  std::vector<std::string> words = {HEDDLE_CUDA_SIM_COMPILER};
+  words.insert(words.end(), std::begin(kFlags), std::end(kFlags));
+  words.insert(words.end(),
+               {"-include", HEDDLE_CUDA_SIM_SHIM, source.string(), "-o", output.string()});
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_adddup2(&actions, 1, 2);
+  pid_t child = 0;
+  const int failed =
+      ::posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (failed != 0) return false;
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/// What makes kernels callable from outside, after their text.
+std::string exports_of(const std::vector<std::string>& kernels) {
+  std::string text = "\n";
+  for (const std::string& name : kernels)
+    text += "extern \"C\" void heddle_sim_call_" + name + "(void** a) { heddle_sim_call(&" + name +
+            ", a); }\nextern \"C\" const char* heddle_sim_kinds_" + name +
+            "() { return heddle_sim_kinds(&" + name + "); }\n";
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> kernels_in(const std::string& text) {
+  static constexpr std::string_view kWord = "__global__ void";
+  std::vector<std::string> names;
+  for (std::size_t at = text.find(kWord); at != std::string::npos; at = text.find(kWord, at)) {
+    at += kWord.size();
+    // The kernel's name is the word before the first parenthesis that is not of the launch bounds.
+    std::string word;
+    for (;; ++at) {
+      while (at < text.size() && !is_word(text[at])) ++at;
+      word.clear();
+      while (at < text.size() && is_word(text[at])) word += text[at++];
+      if (word != "__launch_bounds__") break;
+      at = text.find(')', at);
+    }
+    names.push_back(word);
+  }
+  return names;
+}
+
+HostImage compile_for_host(const std::string& text) {
+  const std::string whole = text + exports_of(kernels_in(text));
+  const fs::path shim = HEDDLE_CUDA_SIM_SHIM;
+  std::string key = whole + read(shim) + read(shim.parent_path() / "state.h");
+  for (const char* flag : kFlags) key += flag;
+  const fs::path folder = cache_folder();
+  const fs::path kept = folder / (base::hash128(key + HEDDLE_CUDA_SIM_COMPILER).hex() + ".so");
+  HostImage image;
+  if (!fs::exists(kept)) {
+    static std::atomic<int> count{0};
+    const std::string unique =
+        kept.string() + "." + std::to_string(::getpid()) + "." + std::to_string(count++);
+    const fs::path source = unique + ".cu";
+    std::ofstream(source) << whole;
+    const bool good = compile(source, unique + ".so", unique + ".log");
+    image.log = read(unique + ".log");
+    fs::remove(unique + ".log");
+    fs::remove(source);
+    if (!good) return image;
+    fs::rename(unique + ".so", kept);
+  }
+  const std::string bytes = read(kept);
+  image.bytes.assign(bytes.begin(), bytes.end());
+  return image;
+}
+
+}  // namespace heddle::sim

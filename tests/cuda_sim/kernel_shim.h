@@ -1,0 +1,133 @@
+// What stands before a kernel's CUDA text when the host compiler takes it: CUDA's words and built-ins,
+// and twins of the prelude's functions that hold inline assembly. No header is included, so that a
+// kernel compiles in a moment.
+#pragma once
+
+#include "state.h"
+
+#define HEDDLE_CUDA_SIM 1
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __noinline__ __attribute__((noinline))
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __launch_bounds__(...)
+// One block runs at a time, so a block's memory may be static. The section lets the simulator poison it.
+#define __shared__ static __attribute__((section("heddle_shared")))
+
+extern "C" {
+__attribute__((visibility("default"))) heddle_sim_state* heddle_sim;
+extern unsigned char __start_heddle_shared[] __attribute__((weak, visibility("hidden")));
+extern unsigned char __stop_heddle_shared[] __attribute__((weak, visibility("hidden")));
+__attribute__((visibility("default"))) void heddle_sim_shared(unsigned char** begin,
+                                                              unsigned char** end) {
+  *begin = __start_heddle_shared;
+  *end = __stop_heddle_shared;
+}
+}
+
+#define threadIdx (heddle_sim->thread)
+#define blockIdx (heddle_sim->block)
+#define blockDim (heddle_sim->block_size)
+#define gridDim (heddle_sim->grid_size)
+#define __syncthreads() heddle_sim->barrier()
+#define __shfl_xor_sync(lanes, value, mask) heddle_sim->shuffle_xor(value, mask)
+#define memcpy __builtin_memcpy
+#define hd_dynamic_shared() (heddle_sim->dynamic_shared)
+
+static inline float __int_as_float(int bits) {
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+static inline int __float_as_int(float value) {
+  int bits;
+  memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+// Threads change places at barriers and shuffles only, so plain code is atomic.
+template <class T>
+static inline T atomicCAS(T* at, T expected, T wanted) {
+  const T before = *at;
+  if (before == expected) *at = wanted;
+  return before;
+}
+template <class T>
+static inline T atomicAdd(T* at, T value) {
+  const T before = *at;
+  *at = before + value;
+  return before;
+}
+
+// Twins of the PTX conversions: cvt.f32.f16 and cvt.rn.f16.f32, subnormals kept.
+static inline float hd_cvt_f32_f16(unsigned short bits) {
+  const unsigned int sign = (bits & 0x8000u) << 16;
+  const unsigned int exponent = (bits >> 10) & 31u;
+  const unsigned int fraction = bits & 0x3ffu;
+  if (exponent == 31) return __int_as_float((int)(sign | 0x7f800000u | fraction << 13));
+  if (exponent != 0) return __int_as_float((int)(sign | (exponent + 112) << 23 | fraction << 13));
+  const float magnitude = (float)fraction * 0x1p-24f;
+  return sign != 0 ? -magnitude : magnitude;
+}
+static inline unsigned short hd_cvt_f16_f32(float value) {
+  const unsigned int bits = (unsigned int)__float_as_int(value);
+  const unsigned int sign = bits >> 16 & 0x8000u;
+  const unsigned int magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return 0x7fff;
+  if (magnitude >= 0x477ff000u) return (unsigned short)(sign | 0x7c00u);  // rounds to 65536 or more
+  if (magnitude < 0x38800000u) {
+    // Subnormal: the sum puts the last bit of the result at the last bit of a float in [0.5, 1).
+    const float sum = __int_as_float((int)magnitude) + 0.5f;
+    return (unsigned short)(sign | ((unsigned int)__float_as_int(sum) - 0x3f000000u));
+  }
+  const unsigned int rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u);
+  return (unsigned short)(sign | ((rounded - 0x38000000u) >> 13));
+}
+
+extern "C" {
+#define HEDDLE_SIM_UNARY(name)   \
+  float name##f(float) noexcept; \
+  double name(double) noexcept;
+#define HEDDLE_SIM_BINARY(name)         \
+  float name##f(float, float) noexcept; \
+  double name(double, double) noexcept;
+HEDDLE_SIM_UNARY(fabs)
+HEDDLE_SIM_UNARY(ceil)
+HEDDLE_SIM_UNARY(floor) HEDDLE_SIM_UNARY(rint) HEDDLE_SIM_UNARY(trunc) HEDDLE_SIM_UNARY(sqrt)
+    HEDDLE_SIM_UNARY(exp) HEDDLE_SIM_UNARY(exp2) HEDDLE_SIM_UNARY(expm1) HEDDLE_SIM_UNARY(log)
+        HEDDLE_SIM_UNARY(log2) HEDDLE_SIM_UNARY(log1p) HEDDLE_SIM_UNARY(sin) HEDDLE_SIM_UNARY(cos)
+            HEDDLE_SIM_UNARY(tan) HEDDLE_SIM_UNARY(asin) HEDDLE_SIM_UNARY(acos)
+                HEDDLE_SIM_UNARY(atan) HEDDLE_SIM_UNARY(sinh) HEDDLE_SIM_UNARY(cosh)
+                    HEDDLE_SIM_UNARY(asinh) HEDDLE_SIM_UNARY(acosh) HEDDLE_SIM_UNARY(atanh)
+                        HEDDLE_SIM_UNARY(tanh) HEDDLE_SIM_UNARY(erf) HEDDLE_SIM_BINARY(pow)
+                            HEDDLE_SIM_BINARY(atan2)
+                                HEDDLE_SIM_BINARY(fmod) float fmaf(float, float, float) noexcept;
+double fma(double, double, double) noexcept;
+}
+
+// Calls a kernel with its parameters behind pointers, as the driver gets them; and their kinds, for
+// the check of pointers: one character each.
+template <int... k>
+struct heddle_sim_numbers {};
+template <class... A, int... k>
+static inline void heddle_sim_spread(void (*kernel)(A...), void** a, heddle_sim_numbers<k...>) {
+  kernel(*(A*)a[k]...);
+}
+template <class... A>
+static inline void heddle_sim_call(void (*kernel)(A...), void** arguments) {
+  heddle_sim_spread(kernel, arguments, heddle_sim_numbers<__integer_pack(sizeof...(A))...>());
+}
+template <class T>
+struct heddle_sim_kind {
+  static constexpr char value = 'v';
+};
+template <class T>
+struct heddle_sim_kind<T*> {
+  static constexpr char value = 'p';
+};
+template <class... A>
+static inline const char* heddle_sim_kinds(void (*)(A...)) {
+  static const char text[] = {heddle_sim_kind<A>::value..., 0};
+  return text;
+}

@@ -1,0 +1,47 @@
+// A loaded image of kernels.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/cuda_sim/block.h"
+
+namespace heddle::sim {
+
+/// An image is this word, eight bytes with the number of those that follow, and a shared library.
+inline constexpr char kImageMagic[8] = {'H', 'D', 'C', 'U', 'S', 'I', 'M', '1'};
+std::vector<char> wrap_image(const std::vector<char>& library);
+
+class Module;
+
+struct Kernel {
+  Module* module = nullptr;
+  std::string name;
+  void (*entry)(void** arguments) = nullptr;
+  std::string kinds;  ///< of its parameters: 'p' pointer, 'v' value
+  std::size_t max_dynamic_shared = 48 * 1024;
+};
+
+class Module {
+ public:
+  /// Null if the image is none of ours or does not load.
+  static std::unique_ptr<Module> load(const void* image);
+  ~Module();
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  /// Null if there is no such kernel. Lives as long as the module.
+  Kernel* find(const std::string& name);
+  /// Puts the kernel's statics into the call.
+  void fill(Call& call) const;
+
+ private:
+  explicit Module(void* library) : library_(library) {}
+
+  void* library_;
+  std::map<std::string, Kernel> kernels_;
+};
+
+}  // namespace heddle::sim

@@ -1,0 +1,88 @@
+// The NVRTC functions that the engine uses, over the host's compiler.
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "tests/cuda_sim/host_compiler.h"
+#include "tests/cuda_sim/module.h"
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+constexpr int kSuccess = 0;
+constexpr int kInvalidInput = 3;
+constexpr int kCompilation = 6;
+
+struct Program {
+  std::string text;
+  std::string log;
+  std::vector<char> image;
+};
+
+}  // namespace
+
+EXPORT const char* nvrtcGetErrorString(int result) {
+  return result == kSuccess       ? "NVRTC_SUCCESS"
+         : result == kCompilation ? "NVRTC_ERROR_COMPILATION"
+                                  : "NVRTC_ERROR_INVALID_INPUT";
+}
+
+EXPORT int nvrtcVersion(int* major, int* minor) {
+  *major = 13;
+  *minor = 0;
+  return kSuccess;
+}
+
+EXPORT int nvrtcGetNumSupportedArchs(int* count) {
+  *count = 3;
+  return kSuccess;
+}
+
+EXPORT int nvrtcGetSupportedArchs(int* archs) {
+  const int supported[] = {80, 90, 100};
+  std::memcpy(archs, supported, sizeof supported);
+  return kSuccess;
+}
+
+EXPORT int nvrtcCreateProgram(Program** program, const char* text, const char*, int headers,
+                              const char* const*, const char* const*) {
+  if (headers != 0) return kInvalidInput;
+  *program = new Program{text, {}, {}};
+  return kSuccess;
+}
+
+EXPORT int nvrtcDestroyProgram(Program** program) {
+  delete *program;
+  *program = nullptr;
+  return kSuccess;
+}
+
+EXPORT int nvrtcCompileProgram(Program* program, int, const char* const*) {
+  heddle::sim::HostImage image = heddle::sim::compile_for_host(program->text);
+  program->log = image.log;
+  if (image.bytes.empty()) return kCompilation;
+  program->image = heddle::sim::wrap_image(image.bytes);
+  return kSuccess;
+}
+
+EXPORT int nvrtcGetProgramLogSize(Program* program, std::size_t* size) {
+  *size = program->log.size() + 1;
+  return kSuccess;
+}
+
+EXPORT int nvrtcGetProgramLog(Program* program, char* log) {
+  std::memcpy(log, program->log.c_str(), program->log.size() + 1);
+  return kSuccess;
+}
+
+EXPORT int nvrtcGetCUBINSize(Program* program, std::size_t* size) {
+  *size = program->image.size();
+  return kSuccess;
+}
+
+EXPORT int nvrtcGetCUBIN(Program* program, char* image) {
+  if (program->image.empty()) return kInvalidInput;
+  std::memcpy(image, program->image.data(), program->image.size());
+  return kSuccess;
+}

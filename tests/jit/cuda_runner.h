@@ -1,0 +1,79 @@
+// Runs emitted CUDA text on the simulated device, through the same driver layer that a real one has.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/cuda/cuda_device.h"
+#include "device/cuda/nvrtc.h"
+#include "jit/cuda/emit.h"
+#include "jit/cuda/prelude.h"
+#include "tests/jit/cuda_corpus.h"
+
+namespace heddle::tests {
+
+/// Kernels compiled together and loaded.
+class SimulatedKernels {
+ public:
+  explicit SimulatedKernels(std::vector<jit::cuda::CudaSource> sources)
+      : sources_(std::move(sources)), device_(device::cuda::open_cuda(0, HEDDLE_CUDA_SIM_PATH)) {
+    std::string kernels;
+    for (const auto& source : sources_) kernels += source.kernel + "\n";
+    const device::cuda::Nvrtc nvrtc(HEDDLE_CUDA_SIM_PATH);
+    const auto compiled =
+        nvrtc.compile_cubin(jit::cuda::prelude_for(kernels) + kernels, "tests", "sm_90a");
+    module_ = device_->load(compiled.image);
+  }
+
+  device::Device& device() { return *device_; }
+
+  /// Runs kernel `k` and leaves in `buffers` what the device has; the status word.
+  std::int32_t run(std::size_t k, const std::vector<std::int64_t>& sizes,
+                   std::vector<CorpusBuffer>& buffers) {
+    using device::CopyKind;
+    const jit::cuda::CudaSource& source = sources_[k];
+    const auto stream = device_->make_stream();
+    std::vector<device::Allocation> memory;
+    for (CorpusBuffer& buffer : buffers) {
+      memory.emplace_back(*device_, buffer.bytes.size());
+      device_->copy(memory.back().get(), buffer.bytes.data(), buffer.bytes.size(),
+                    CopyKind::HostToDevice, *stream);
+    }
+    const std::int64_t blocks = source.blocks.evaluate_sizes(sizes);
+    const std::int64_t scratch_bytes = source.scratch_bytes.evaluate_sizes(sizes);
+    device::Allocation status(*device_, sizeof(std::int32_t));
+    device::Allocation scratch(*device_, static_cast<std::size_t>(blocks * scratch_bytes));
+    device_->fill(status.get(), 0, sizeof(std::int32_t), *stream);
+
+    std::vector<void*> pointers;
+    for (const device::Allocation& m : memory) pointers.push_back(m.get());
+    std::vector<std::int64_t> values = sizes;
+    void* scratch_pointer = scratch.get();
+    void* status_pointer = status.get();
+    std::vector<void*> arguments;
+    for (void*& pointer : pointers) arguments.push_back(&pointer);
+    for (std::int64_t& value : values) arguments.push_back(&value);
+    if (!source.scratch_bytes.is_constant(0)) arguments.push_back(&scratch_pointer);
+    arguments.push_back(&status_pointer);
+    const device::LaunchShape shape{static_cast<std::uint32_t>(blocks), source.block_threads,
+                                    static_cast<std::uint32_t>(source.dynamic_shared_bytes)};
+    if (blocks != 0) device_->launch(module_->kernel(source.entry), shape, arguments, *stream);
+
+    for (std::size_t b = 0; b < buffers.size(); ++b)
+      device_->copy(buffers[b].bytes.data(), memory[b].get(), buffers[b].bytes.size(),
+                    CopyKind::DeviceToHost, *stream);
+    std::int32_t result = 0;
+    device_->copy(&result, status.get(), sizeof result, CopyKind::DeviceToHost, *stream);
+    stream->synchronize();
+    return result;
+  }
+
+ private:
+  std::vector<jit::cuda::CudaSource> sources_;
+  std::unique_ptr<device::Device> device_;
+  std::unique_ptr<device::Module> module_;
+};
+
+}  // namespace heddle::tests
