@@ -66,19 +66,28 @@ std::string_view name_of(AttrKind kind) {
 bool equal(const Attr& a, const Attr& b) {
   if (a.index() != b.index()) return false;
   switch (kind_of(a)) {
-    case AttrKind::Float: return bits(std::get<double>(a)) == bits(std::get<double>(b));
+    case AttrKind::Float:
+      return bits(std::get<double>(a)) == bits(std::get<double>(b));
     case AttrKind::Floats:
       return same_doubles(std::get<std::vector<double>>(a), std::get<std::vector<double>>(b));
-    case AttrKind::Literal: return same_literal(std::get<LiteralPtr>(a), std::get<LiteralPtr>(b));
-    case AttrKind::Graph: return same_graph(std::get<GraphRef>(a), std::get<GraphRef>(b));
-    case AttrKind::Bool: return std::get<bool>(a) == std::get<bool>(b);
-    case AttrKind::Int: return std::get<std::int64_t>(a) == std::get<std::int64_t>(b);
-    case AttrKind::String: return std::get<std::string>(a) == std::get<std::string>(b);
-    case AttrKind::DType: return std::get<DType>(a) == std::get<DType>(b);
+    case AttrKind::Literal:
+      return same_literal(std::get<LiteralPtr>(a), std::get<LiteralPtr>(b));
+    case AttrKind::Graph:
+      return same_graph(std::get<GraphRef>(a), std::get<GraphRef>(b));
+    case AttrKind::Bool:
+      return std::get<bool>(a) == std::get<bool>(b);
+    case AttrKind::Int:
+      return std::get<std::int64_t>(a) == std::get<std::int64_t>(b);
+    case AttrKind::String:
+      return std::get<std::string>(a) == std::get<std::string>(b);
+    case AttrKind::DType:
+      return std::get<DType>(a) == std::get<DType>(b);
     case AttrKind::Ints:
       return std::get<std::vector<std::int64_t>>(a) == std::get<std::vector<std::int64_t>>(b);
-    case AttrKind::SymInt: return std::get<SymExpr>(a) == std::get<SymExpr>(b);
-    case AttrKind::SymInts: return std::get<Dims>(a) == std::get<Dims>(b);
+    case AttrKind::SymInt:
+      return std::get<SymExpr>(a) == std::get<SymExpr>(b);
+    case AttrKind::SymInts:
+      return std::get<Dims>(a) == std::get<Dims>(b);
   }
   return false;
 }

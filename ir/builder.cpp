@@ -1,7 +1,7 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
+#include <cctype>
+#include <fmt/format.h>
 #include <utility>
 
 #include "base/check.h"
@@ -25,7 +25,8 @@ std::atomic<StorageId> next_storage{1};
                        .got = std::move(got)});
 }
 
-void check_operands(const OpDef& op, std::span<const Value> inputs, const base::Location& location) {
+void check_operands(const OpDef& op, std::span<const Value> inputs,
+                    const base::Location& location) {
   std::size_t required = 0;
   bool variadic = false;
   for (const OperandSpec& operand : op.operands) {
@@ -53,11 +54,22 @@ Attr coerced(Attr attr, AttrKind kind) {
     if (const auto* ints = std::get_if<std::vector<std::int64_t>>(&attr))
       return Dims(ints->begin(), ints->end());
   }
+  if (kind == AttrKind::Ints) {
+    if (const auto* dims = std::get_if<Dims>(&attr)) {
+      std::vector<std::int64_t> ints;
+      for (const SymExpr& dim : *dims) {
+        if (!dim.is_constant()) return attr;
+        ints.push_back(dim.constant());
+      }
+      return ints;
+    }
+  }
   if (kind == AttrKind::SymInt) {
     if (const auto* integer = std::get_if<std::int64_t>(&attr)) return SymExpr(*integer);
   }
   if (kind == AttrKind::Float) {
-    if (const auto* integer = std::get_if<std::int64_t>(&attr)) return static_cast<double>(*integer);
+    if (const auto* integer = std::get_if<std::int64_t>(&attr))
+      return static_cast<double>(*integer);
   }
   return attr;
 }
@@ -85,6 +97,28 @@ Attrs complete(const OpDef& op, Attrs attrs, const base::Location& location) {
   return attrs;
 }
 
+/// What infer says, on the device of the operands.
+std::vector<TensorMeta> infer_outputs(const Node& node, ShapeEnv& env) {
+  const OpDef& op = node.op();
+  std::vector<TensorMeta> outputs =
+      op.infer(InferContext(op, node.inputs(), node.attrs(), env, node.location()));
+  HD_CHECK(op.outputs < 0 || static_cast<std::size_t>(op.outputs) == outputs.size(),
+           std::string(op.name));
+  DeviceTag device;
+  for (const Value& input : node.inputs())
+    if (input && input.meta().device != DeviceTag{}) device = input.meta().device;
+  for (TensorMeta& meta : outputs) {
+    HD_CHECK(meta.strides.size() == meta.sizes.size(), std::string(op.name));
+    if (meta.device == DeviceTag{}) meta.device = device;
+  }
+  return outputs;
+}
+
+bool same_type(const Value& a, const Value& b) {
+  if (a == b) return true;
+  return a && b && a.meta().same_layout(b.meta());
+}
+
 }  // namespace
 
 GraphBuilder::GraphBuilder(std::string name, std::shared_ptr<ShapeEnv> env)
@@ -93,49 +127,69 @@ GraphBuilder::GraphBuilder(std::string name, std::shared_ptr<ShapeEnv> env)
   data_->name = std::move(name);
 }
 
-std::string GraphBuilder::unique_name(std::string wanted) {
+std::string GraphBuilder::unique_name(std::string wanted, std::string_view prefix) {
+  for (char& c : wanted)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '.') c = '_';
   const bool generated = wanted.empty();
-  if (generated) wanted = "v";
-  if (!generated && taken_.emplace(wanted, 0).second) return wanted;
-  std::uint32_t& next = taken_[wanted];
+  if (!generated && taken_.emplace(wanted, 1).second) return wanted;
+  const std::string stem = generated ? std::string(prefix) : wanted + "_";
+  std::uint32_t& next = generated ? generated_[std::string(prefix)] : taken_[wanted];
   for (;;) {
-    std::string candidate = generated ? fmt::format("v{}", next++) : fmt::format("{}_{}", wanted, next++);
-    if (taken_.emplace(candidate, 0).second) return candidate;
+    std::string candidate = stem + std::to_string(next++);
+    if (taken_.emplace(candidate, 1).second) return candidate;
   }
 }
 
-Value GraphBuilder::input(TensorMeta meta, std::string name, std::string label) {
+std::shared_ptr<Node> GraphBuilder::start_input(std::string_view op, TensorMeta meta,
+                                                std::string name) {
   auto node = std::make_shared<Node>();
-  node->op_ = &op_named("input");
+  node->op_ = &op_named(op);
+  HD_CHECK(meta.strides.size() == meta.sizes.size(), name);
   meta.storage = next_storage.fetch_add(1);
   node->outputs_.push_back(std::move(meta));
   node->names_.push_back(unique_name(std::move(name)));
   node->location_ = context.location;
-  const Value value = node->value();
-  const auto at = std::find_if(data_->inputs.begin(), data_->inputs.end(), [](const Value& input) {
-    return input.node->op_name() == "param";
-  });
+  data_->nodes.push_back(node);
+  return node;
+}
+
+Value GraphBuilder::input(TensorMeta meta, std::string name, std::string label) {
+  const Value value = start_input("input", std::move(meta), std::move(name))->value();
+  const auto at = std::find_if(data_->inputs.begin(), data_->inputs.end(),
+                               [](const Value& input) { return input.node->op_name() == "param"; });
   data_->input_labels.insert(data_->input_labels.begin() + (at - data_->inputs.begin()),
                              std::move(label));
   data_->inputs.insert(at, value);
-  data_->nodes.push_back(std::move(node));
   return value;
 }
 
 Value GraphBuilder::parameter(TensorMeta meta, LiteralPtr literal, std::string name,
                               std::string label) {
-  auto node = std::make_shared<Node>();
-  node->op_ = &op_named("param");
-  meta.storage = next_storage.fetch_add(1);
-  node->outputs_.push_back(std::move(meta));
-  node->names_.push_back(unique_name(std::move(name)));
-  node->location_ = context.location;
-  if (literal) data_->parameters.emplace(node.get(), std::move(literal));
-  const Value value = node->value();
+  const Value value = start_input("param", std::move(meta), std::move(name))->value();
+  if (literal) data_->parameters.emplace(value.node, std::move(literal));
   data_->inputs.push_back(value);
   data_->input_labels.push_back(std::move(label));
-  data_->nodes.push_back(std::move(node));
   return value;
+}
+
+void GraphBuilder::name_outputs(Node& node) {
+  const std::string_view prefix = node.op_name() == "const" ? "c" : "v";
+  for (std::size_t k = 0; k < node.outputs_.size(); ++k)
+    node.names_.push_back(
+        unique_name(k < context.names.size() ? context.names[k] : context.name, prefix));
+  context.name.clear();
+  context.names.clear();
+}
+
+void GraphBuilder::assign_storages(Node& node, const Node* like) {
+  for (std::uint32_t k = 0; k < node.outputs_.size(); ++k) {
+    const Alias alias = alias_of(node, k);
+    StorageId& storage = node.outputs_[k].storage;
+    if (alias.kind == Alias::Kind::View || alias.kind == Alias::Kind::Mutates)
+      storage = node.inputs_[alias.operand].meta().storage;
+    else
+      storage = like ? like->output(k).storage : next_storage.fetch_add(1);
+  }
 }
 
 const Node* GraphBuilder::call(const OpDef& op, std::span<const Value> inputs, Attrs attrs) {
@@ -147,19 +201,9 @@ const Node* GraphBuilder::call(const OpDef& op, std::span<const Value> inputs, A
   node->annotations_ = context.annotations;
   node->after_ = context.after;
   node->location_ = context.location;
-  node->outputs_ =
-      op.infer(InferContext(op, node->inputs_, node->attrs_, *env_, node->location_));
-  HD_CHECK(op.outputs < 0 || static_cast<std::size_t>(op.outputs) == node->outputs_.size(),
-           std::string(op.name));
-  for (std::uint32_t k = 0; k < node->outputs_.size(); ++k) {
-    const Alias alias = alias_of(*node, k);
-    const bool shares = alias.kind == Alias::Kind::View || alias.kind == Alias::Kind::Mutates;
-    node->outputs_[k].storage =
-        shares ? node->inputs_[alias.operand].meta().storage : next_storage.fetch_add(1);
-    node->names_.push_back(unique_name(
-        k == 0 || context.name.empty() ? context.name : fmt::format("{}_{}", context.name, k)));
-  }
-  context.name.clear();
+  node->outputs_ = infer_outputs(*node, *env_);
+  assign_storages(*node, nullptr);
+  name_outputs(*node);
   data_->nodes.push_back(node);
   return node.get();
 }
@@ -167,8 +211,10 @@ const Node* GraphBuilder::call(const OpDef& op, std::span<const Value> inputs, A
 const Node* GraphBuilder::call(std::string_view op, std::span<const Value> inputs, Attrs attrs) {
   return call(op_named(op), inputs, std::move(attrs));
 }
-const Node* GraphBuilder::call(std::string_view op, std::initializer_list<Value> inputs, Attrs attrs) {
-  return call(op_named(op), std::span<const Value>(inputs.begin(), inputs.size()), std::move(attrs));
+const Node* GraphBuilder::call(std::string_view op, std::initializer_list<Value> inputs,
+                               Attrs attrs) {
+  return call(op_named(op), std::span<const Value>(inputs.begin(), inputs.size()),
+              std::move(attrs));
 }
 Value GraphBuilder::emit(std::string_view op, std::initializer_list<Value> inputs, Attrs attrs) {
   return call(op, inputs, std::move(attrs))->value();
@@ -177,34 +223,43 @@ Value GraphBuilder::emit(std::string_view op, std::initializer_list<Value> input
 Value GraphBuilder::constant(Literal literal) {
   return emit("const", {}, {{"value", std::make_shared<const Literal>(std::move(literal))}});
 }
-Value GraphBuilder::scalar(DType dtype, double value) { return constant(Literal::scalar(dtype, value)); }
+Value GraphBuilder::scalar(DType dtype, double value) {
+  return constant(Literal::scalar(dtype, value));
+}
 
 void GraphBuilder::share(const NodePtr& node) {
-  for (const std::string& name : node->names()) taken_.emplace(name, 0);
+  for (const std::string& name : node->names()) taken_.emplace(name, 1);
   data_->nodes.push_back(node);
 }
 
 const Node* GraphBuilder::with_inputs(const NodePtr& node, std::span<const Value> inputs,
                                       std::span<const Value> after) {
-  if (std::equal(inputs.begin(), inputs.end(), node->inputs().begin(), node->inputs().end()) &&
-      std::equal(after.begin(), after.end(), node->after().begin(), node->after().end())) {
+  if (std::ranges::equal(inputs, node->inputs()) && std::ranges::equal(after, node->after())) {
     share(node);
     return node.get();
   }
-  const Context kept = std::exchange(
-      context, Context{node->annotations(), {after.begin(), after.end()}, node->location(), {}});
-  const Node* made = call(node->op(), inputs, node->attrs());
-  Node& fresh = *const_cast<Node*>(made);
-  fresh.names_.assign(node->names().begin(), node->names().end());
-  for (const std::string& name : fresh.names_) taken_.emplace(name, 0);
-  for (std::size_t k = 0; k < fresh.outputs_.size(); ++k) {
-    const Alias alias = alias_of(fresh, static_cast<std::uint32_t>(k));
-    if (alias.kind == Alias::Kind::Fresh || alias.kind == Alias::Kind::MayReuse)
-      fresh.outputs_[k].storage = node->output(k).storage;
+  auto made = std::make_shared<Node>(*node);
+  made->inputs_.assign(inputs.begin(), inputs.end());
+  made->after_.assign(after.begin(), after.end());
+  if (!std::ranges::equal(inputs, node->inputs(), same_type)) {
+    made->outputs_ = infer_outputs(*made, *env_);
+    ++reinferred_;
   }
-  context = kept;
-  ++reinferred_;
-  return made;
+  assign_storages(*made, node.get());
+  for (const std::string& name : made->names_) taken_.emplace(name, 1);
+  data_->nodes.push_back(made);
+  return made.get();
+}
+
+void GraphBuilder::take_names(const Node& replaced, std::span<const Value> by, std::size_t first) {
+  for (std::size_t k = 0; k < by.size(); ++k) {
+    for (std::size_t at = first; at < data_->nodes.size(); ++at) {
+      if (data_->nodes[at].get() != by[k].node) continue;
+      std::string& name = const_cast<Node&>(*by[k].node).names_[by[k].index];
+      const bool already = std::ranges::find(replaced.names(), name) != replaced.names().end();
+      if (!already) name = replaced.names()[k];
+    }
+  }
 }
 
 void GraphBuilder::adopt(const Graph& graph) {
@@ -212,7 +267,7 @@ void GraphBuilder::adopt(const Graph& graph) {
   data_->input_labels = graph.data_->input_labels;
   data_->parameters = graph.data_->parameters;
   for (const NodePtr& node : graph.nodes()) {
-    for (const std::string& name : node->names()) taken_.emplace(name, 0);
+    for (const std::string& name : node->names()) taken_.emplace(name, 1);
   }
 }
 
@@ -227,17 +282,13 @@ void GraphBuilder::write_back(Value target, Value source) {
 }
 
 void GraphBuilder::assume(Assumption assumption) {
-  data_->assumptions.push_back(std::move(assumption));
+  const auto same = [&](const Assumption& a) { return a.predicate == assumption.predicate; };
+  if (std::ranges::none_of(env_->assumptions, same))
+    env_->assumptions.push_back(std::move(assumption));
 }
 
 Graph GraphBuilder::finish() {
-  for (const Assumption& assumption : env_->assumptions) {
-    const bool present =
-        std::any_of(data_->assumptions.begin(), data_->assumptions.end(), [&](const Assumption& a) {
-          return a.predicate == assumption.predicate;
-        });
-    if (!present) data_->assumptions.push_back(assumption);
-  }
+  data_->assumptions = env_->assumptions;
   Graph graph;
   graph.data_ = std::move(data_);
   return graph;

@@ -1,7 +1,6 @@
 #include "ir/evaluate.h"
 
 #include <fmt/format.h>
-
 #include <unordered_map>
 
 #include "base/check.h"
@@ -100,7 +99,8 @@ std::vector<Literal> evaluate(const Graph& graph, std::span<const Literal> argum
     values[node.get()] = std::move(results);
   }
   std::vector<Literal> results;
-  for (const Value& output : graph.outputs()) results.push_back(values.at(output.node)[output.index]);
+  for (const Value& output : graph.outputs())
+    results.push_back(values.at(output.node)[output.index]);
   for (const Graph::WriteBack& write : graph.write_backs())
     results.push_back(values.at(write.source.node)[write.source.index]);
   return results;

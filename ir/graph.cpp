@@ -36,14 +36,20 @@ const T& typed(const Node& node, std::string_view name) {
 bool Node::flag(std::string_view name) const { return typed<bool>(*this, name); }
 std::int64_t Node::integer(std::string_view name) const { return typed<std::int64_t>(*this, name); }
 double Node::number(std::string_view name) const { return typed<double>(*this, name); }
-const std::string& Node::string(std::string_view name) const { return typed<std::string>(*this, name); }
+const std::string& Node::string(std::string_view name) const {
+  return typed<std::string>(*this, name);
+}
 DType Node::dtype(std::string_view name) const { return typed<DType>(*this, name); }
 const std::vector<std::int64_t>& Node::ints(std::string_view name) const {
   return typed<std::vector<std::int64_t>>(*this, name);
 }
 const Dims& Node::symints(std::string_view name) const { return typed<Dims>(*this, name); }
-const Literal& Node::literal(std::string_view name) const { return *typed<LiteralPtr>(*this, name); }
-const Graph& Node::graph(std::string_view name) const { return *typed<GraphRef>(*this, name).graph; }
+const Literal& Node::literal(std::string_view name) const {
+  return *typed<LiteralPtr>(*this, name);
+}
+const Graph& Node::graph(std::string_view name) const {
+  return *typed<GraphRef>(*this, name).graph;
+}
 
 Graph::Graph() {
   static const auto kEmpty = std::make_shared<const Data>();

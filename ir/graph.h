@@ -82,7 +82,7 @@ using NodePtr = std::shared_ptr<const Node>;
 /// A condition under which the graph is what its callable would have computed, with its reason.
 struct Assumption {
   base::Predicate predicate;
-  std::string reason;        ///< "broadcast of dimension 1 in add", "branch in user code"
+  std::string reason;  ///< "broadcast of dimension 1 in add", "branch in user code"
   base::Location location;
 };
 
@@ -96,8 +96,8 @@ class Graph {
   Graph();
 
   const std::string& name() const;
-  std::span<const NodePtr> nodes() const;       ///< all, in order, inputs and params included
-  std::span<const Value> inputs() const;        ///< in signature order: arguments, then parameters
+  std::span<const NodePtr> nodes() const;  ///< all, in order, inputs and params included
+  std::span<const Value> inputs() const;   ///< in signature order: arguments, then parameters
   std::span<const Value> outputs() const;
   /// Display name of input k ("input_ids"); empty if none.
   const std::string& input_label(std::size_t k) const;
@@ -141,6 +141,8 @@ class ShapeEnv {
   /// Makes `predicate` hold. False if it provably cannot (the caller throws its own error).
   virtual bool require(const base::Predicate& predicate, std::string_view reason,
                        const base::Location& location);
+  /// What decide() would say, without recording it: as known, else as the hints say, else nothing.
+  std::optional<bool> expect(const base::Predicate& predicate) const;
   SymExpr fresh_unbacked() { return SymExpr::unbacked(next_unbacked_++); }
 
   base::SymbolValues hints;             ///< sizes seen at the trace; may be empty
@@ -159,7 +161,8 @@ class GraphBuilder {
     Annotations annotations;
     std::vector<Value> after;
     base::Location location;
-    std::string name;  ///< wanted name of the next node's outputs; made unique
+    std::string name;                ///< wanted name of the next node's outputs; made unique
+    std::vector<std::string> names;  ///< the same, one an output; goes before `name`
   };
   Context context;
 
@@ -196,10 +199,17 @@ class GraphBuilder {
   Graph finish();
 
  private:
-  std::string unique_name(std::string wanted);
+  std::string unique_name(std::string wanted, std::string_view prefix = "v");
+  friend class Rewriter;
+  /// Gives outputs of nodes made from number `first` on the names of what they replace.
+  void take_names(const Node& replaced, std::span<const Value> by, std::size_t first);
+  std::shared_ptr<Node> start_input(std::string_view op, TensorMeta meta, std::string name);
+  void name_outputs(Node& node);
+  void assign_storages(Node& node, const Node* like);
   std::shared_ptr<ShapeEnv> env_;
   std::shared_ptr<Graph::Data> data_;
-  std::map<std::string, std::uint32_t, std::less<>> taken_;
+  std::map<std::string, std::uint32_t, std::less<>> taken_;      ///< name → next suffix
+  std::map<std::string, std::uint32_t, std::less<>> generated_;  ///< prefix → next number
   std::size_t reinferred_ = 0;
 };
 
@@ -207,12 +217,14 @@ class GraphBuilder {
 ///
 /// rewrite(graph, visit) walks nodes in order. `visit(rewriter, node)` returns the replacement values of
 /// the node's outputs (made with rewriter.builder, reading operands through rewriter.map), or nothing
-/// to keep the node. Nodes whose operands did not change are shared. If no node was replaced, the very
-/// same graph is returned.
+/// to keep the node; an empty vector drops it, when nothing but order reads it. Inputs are not
+/// visited. What the visitor makes has the node's annotations, order and location, and the value that
+/// replaces the node takes its name. Nodes whose operands did not change are shared. If no node was
+/// replaced, the very same graph is returned.
 class Rewriter {
  public:
   GraphBuilder& builder() { return *builder_; }
-  /// The new value of an old one.
+  /// The new value of an old one; null for one that was dropped.
   Value map(Value old) const;
   std::vector<Value> map(std::span<const Value> old) const;
   std::size_t reinferred() const;
@@ -221,20 +233,23 @@ class Rewriter {
   using Visit = std::optional<std::vector<Value>> (*)(void* state, Rewriter&, const NodePtr&);
   static Graph run(const Graph& graph, Visit visit, void* state);
   /// The graph without the nodes that `keep` refuses; order edges that lead from them are pruned. No
-  /// kept node may read a removed one.
+  /// kept node may read a removed one. Inputs stay.
   template <typename F>
   static Graph keep_only(const Graph& graph, F&& keep) {
-    return filter(
+    return run(
         graph,
-        [](void* state, const Node& node) {
-          return static_cast<bool>((*static_cast<std::remove_reference_t<F>*>(state))(node));
+        [](void* state, Rewriter&, const NodePtr& node) -> std::optional<std::vector<Value>> {
+          if ((*static_cast<std::remove_reference_t<F>*>(state))(*node)) return std::nullopt;
+          return std::vector<Value>();
         },
         const_cast<void*>(static_cast<const void*>(&keep)));
   }
 
  private:
-  static Graph filter(const Graph& graph, bool (*keep)(void* state, const Node&), void* state);
-  void finish(const Graph& graph);
+  /// What `node` must come after, in the new graph.
+  std::vector<Value> map_order(const Node& node) const;
+  /// Whether `node` was replaced or dropped.
+  bool visit_node(const NodePtr& node, Visit visit, void* state);
 
   GraphBuilder* builder_ = nullptr;
   std::map<Value, Value> values_;

@@ -38,50 +38,51 @@ const Literal& InferContext::literal(std::string_view name) const {
   return *typed<LiteralPtr>(*this, name);
 }
 
+namespace {
+
+/// The size that `a` and `b` broadcast to; nothing if they cannot. Where nobody knows they are taken to
+/// be equal; a size is only said to be 1 when the result depends on it.
+std::optional<SymExpr> broadcast_size(ShapeEnv& env, const SymExpr& a, const SymExpr& b,
+                                      const std::string& reason, const base::Location& location) {
+  if (a == b || b.is_constant(1)) return a;
+  if (a.is_constant(1)) return b;
+  const Predicate same{Predicate::Op::Eq, a, b};
+  if (env.expect(same).value_or(true)) {
+    if (env.require(same, reason, location)) return b.is_constant() ? b : a;
+  }
+  const auto is_one = [&](const SymExpr& size) {
+    const Predicate one{Predicate::Op::Eq, size, 1};
+    return env.expect(one).value_or(false) && env.decide(one, reason, location);
+  };
+  if (is_one(a)) return b;
+  if (is_one(b)) return a;
+  return {};
+}
+
+}  // namespace
+
 Dims InferContext::broadcast(const Dims& a, const Dims& b, std::string_view label) const {
   const Dims& longer = a.size() >= b.size() ? a : b;
   const Dims& shorter = a.size() >= b.size() ? b : a;
   Dims result = longer;
   const std::size_t lead = longer.size() - shorter.size();
-  for (std::size_t k = 0; k < shorter.size(); ++k) {
-    SymExpr& size = result[lead + k];
-    const SymExpr& other = shorter[k];
-    if (size == other || other.is_constant(1)) continue;
-    if (size.is_constant(1)) {
-      size = other;
-      continue;
-    }
-    const std::string reason = fmt::format("broadcast of dimension {} in {}", lead + k, op.name);
-    const auto is = [&](const SymExpr& left, const SymExpr& right) {
-      return Predicate{Predicate::Op::Eq, left, right};
-    };
-    if (const auto same = is(size, other).decide(env.facts); same && *same) continue;
-    if (!env.hints.empty()) {
-      // With the sizes of a trace at hand, equal ones need only that guard.
-      std::vector<base::Symbol> symbols;
-      size.collect_symbols(symbols);
-      other.collect_symbols(symbols);
-      bool known = true;
-      for (const base::Symbol& symbol : symbols) known = known && env.hints.contains(symbol);
-      if (known && size.evaluate(env.hints) == other.evaluate(env.hints) &&
-          env.require(is(size, other), reason, location))
-        continue;
-    }
-    if (!other.is_constant() && env.decide(is(other, 1), reason, location)) continue;
-    if (!size.is_constant() && env.decide(is(size, 1), reason, location)) {
-      size = other;
-      continue;
-    }
-    if (!env.require(is(size, other), reason, location))
-      fail_shape(label, "sizes that are equal or 1",
-                 fmt::format("{} and {} in dimension {}", size.to_string(), other.to_string(),
-                             lead + k));
-    if (other.is_constant()) size = other;
+  for (std::size_t k = lead; k < longer.size(); ++k) {
+    const SymExpr& other = shorter[k - lead];
+    if (result[k] == other) continue;
+    const auto size =
+        broadcast_size(env, result[k], other,
+                       fmt::format("broadcast of dimension {} in {}", k, op.name), location);
+    if (!size)
+      fail_shape(
+          label, "sizes that are equal or 1",
+          fmt::format("{} and {} in dimension {}", result[k].to_string(), other.to_string(), k));
+    result[k] = *size;
   }
   return result;
 }
 
-std::int64_t InferContext::axis(std::int64_t axis, std::int64_t rank, std::string_view label) const {
+std::int64_t InferContext::axis(std::int64_t axis, std::int64_t rank,
+                                std::string_view label) const {
   if (axis < -rank || axis >= rank)
     fail_shape(label, fmt::format("an axis in [{}, {})", -rank, rank), std::to_string(axis));
   return axis < 0 ? axis + rank : axis;

@@ -46,29 +46,40 @@ std::int64_t to_int64(double value) {
 
 template <typename T>
 T from_double(double value) {
-  if constexpr (std::is_same_v<T, bool>) return value != 0;
-  else if constexpr (kIsSmallFloat<T>) return T(round_to_odd(value));
-  else if constexpr (std::is_floating_point_v<T>) return static_cast<T>(value);
-  else return static_cast<T>(to_int64(value));
+  if constexpr (std::is_same_v<T, bool>)
+    return value != 0;
+  else if constexpr (kIsSmallFloat<T>)
+    return T(round_to_odd(value));
+  else if constexpr (std::is_floating_point_v<T>)
+    return static_cast<T>(value);
+  else
+    return static_cast<T>(to_int64(value));
 }
 
 template <typename T>
 T from_int(std::int64_t value) {
-  if constexpr (std::is_same_v<T, bool>) return value != 0;
-  else if constexpr (kIsSmallFloat<T>) return T(round_to_odd(static_cast<double>(value)));
-  else return static_cast<T>(value);
+  if constexpr (std::is_same_v<T, bool>)
+    return value != 0;
+  else if constexpr (kIsSmallFloat<T>)
+    return T(round_to_odd(static_cast<double>(value)));
+  else
+    return static_cast<T>(value);
 }
 
 template <typename T>
 double to_double(T value) {
-  if constexpr (kIsSmallFloat<T>) return static_cast<double>(static_cast<float>(value));
-  else return static_cast<double>(value);
+  if constexpr (kIsSmallFloat<T>)
+    return static_cast<double>(static_cast<float>(value));
+  else
+    return static_cast<double>(value);
 }
 
 template <typename T>
 std::int64_t to_int(T value) {
-  if constexpr (kIsSmallFloat<T> || std::is_floating_point_v<T>) return to_int64(to_double(value));
-  else return static_cast<std::int64_t>(value);
+  if constexpr (kIsSmallFloat<T> || std::is_floating_point_v<T>)
+    return to_int64(to_double(value));
+  else
+    return static_cast<std::int64_t>(value);
 }
 
 /// Calls `visit(offset)` with the element offset of each position in row-major order.
@@ -124,10 +135,8 @@ Literal::Literal(DType dtype, Sizes sizes)
       count_(element_count(sizes_)) {
   std::int64_t total = 0;
   if (__builtin_mul_overflow(count_, static_cast<std::int64_t>(size_of(dtype)), &total))
-    throw ShapeError({.what = "the number of bytes overflows 64 bits",
-                      .where = {},
-                      .expected = {},
-                      .got = {}});
+    throw ShapeError(
+        {.what = "the number of bytes overflows 64 bits", .where = {}, .expected = {}, .got = {}});
   auto owner = zeroed(bytes());
   data_ = owner.get();
   owner_ = std::move(owner);
@@ -218,17 +227,25 @@ Literal Literal::clone() const {
     return result;
   }
   switch (size_of(dtype_)) {
-    case 1: copy_strided<std::uint8_t>(*this, result.data_); break;
-    case 2: copy_strided<std::uint16_t>(*this, result.data_); break;
-    case 4: copy_strided<std::uint32_t>(*this, result.data_); break;
-    default: copy_strided<std::uint64_t>(*this, result.data_); break;
+    case 1:
+      copy_strided<std::uint8_t>(*this, result.data_);
+      break;
+    case 2:
+      copy_strided<std::uint16_t>(*this, result.data_);
+      break;
+    case 4:
+      copy_strided<std::uint32_t>(*this, result.data_);
+      break;
+    default:
+      copy_strided<std::uint64_t>(*this, result.data_);
+      break;
   }
   return result;
 }
 
 Literal Literal::view(Sizes sizes, Sizes strides, std::int64_t offset_elements) const {
-  char* start = static_cast<char*>(data_) +
-                offset_elements * static_cast<std::int64_t>(size_of(dtype_));
+  char* start =
+      static_cast<char*>(data_) + offset_elements * static_cast<std::int64_t>(size_of(dtype_));
   return {dtype_, std::move(sizes), std::move(strides), start, owner_};
 }
 

@@ -93,11 +93,16 @@ DType result_of(ScalarOp op, DType operand) { return row(op).to_bool ? boolean :
 
 bool defined_on(ScalarOp op, DType dtype) {
   switch (row(op).domain) {
-    case Domain::Any: return true;
-    case Domain::Number: return dtype != boolean;
-    case Domain::Floating: return is_floating(dtype);
-    case Domain::IntegerOrBool: return !is_floating(dtype);
-    case Domain::Integer: return is_integer(dtype);
+    case Domain::Any:
+      return true;
+    case Domain::Number:
+      return dtype != boolean;
+    case Domain::Floating:
+      return is_floating(dtype);
+    case Domain::IntegerOrBool:
+      return !is_floating(dtype);
+    case Domain::Integer:
+      return is_integer(dtype);
   }
   return false;
 }

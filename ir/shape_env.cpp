@@ -53,12 +53,17 @@ bool hinted(const ShapeEnv& env, const Predicate& predicate) {
 
 }  // namespace
 
+std::optional<bool> ShapeEnv::expect(const Predicate& predicate) const {
+  if (const auto outcome = known_outcome(*this, predicate)) return outcome;
+  if (!hints.empty() && hinted(*this, predicate)) return predicate.evaluate(hints);
+  return {};
+}
+
 bool ShapeEnv::decide(const Predicate& predicate, std::string_view reason,
                       const base::Location& location) {
   if (const auto outcome = known_outcome(*this, predicate)) return *outcome;
   const bool outcome = hinted(*this, predicate) && predicate.evaluate(hints);
-  assumptions.push_back(
-      {outcome ? predicate : predicate.negated(), std::string(reason), location});
+  assumptions.push_back({outcome ? predicate : predicate.negated(), std::string(reason), location});
   return outcome;
 }
 

@@ -1,7 +1,23 @@
 // The text form of graphs (.hir): parses and prints to the same text.
+//
+//   file    = graph {graph}                 the first is the entry, the others are named by attributes
+//   graph   = "graph" @name "(" [input {"," input}] ")" "{" {line} "return" [result {"," result}] "}"
+//   input   = %name ":" ["param"] type [label]
+//   result  = %name [label]
+//   line    = "assume" size ("==" | "!=" | "<" | "<=") size [reason]
+//           | %name {"," %name} "=" call ["@{" key "=" value … "}"] ["after(" %name … ")"] [":" type …]
+//           | "write_back" %input "=" %value
+//   call    = op "(" [operand {"," operand}] ")" ["{" name "=" value … "}"] | "const" literal
+//   operand = %name | literal | "none"       a scalar constant that nobody named; an absent operand
+//   literal = number ":" dtype | "[" numbers "]:" dtype [sizes] | "@name #checksum:" dtype sizes
+//   type    = dtype "[" sizes "]" ["{" strides "}"] ["@" device]
+//
+// Lists of a literal are flat, in row-major order; sizes follow unless it has one dimension. Literals of
+// more than 16 elements print by name. Attributes print in schema order, those with their default value
+// only when called "axis". A result type prints where inference would number an unbacked size anew.
+// Labels, reasons and string attributes are quoted. Comments begin with "//".
 #pragma once
 
-#include <iosfwd>
 #include <map>
 #include <string>
 #include <string_view>
@@ -19,10 +35,12 @@ struct PrintOptions {
 /// A file: one or more graphs, the first is the entry; nested ones follow.
 std::string print(const Graph& graph, const PrintOptions& options = {});
 /// @throws ParseError naming line, column, expected and got; ShapeError etc. from inference.
-/// `literals`: bytes of constants that the text names by checksum (side file), may be null.
+/// `literals`: bytes of constants that the text names by checksum, and values of parameters by name
+/// (side file), may be null. `file`: a name for messages.
 using LiteralTable = std::map<std::string, LiteralPtr, std::less<>>;
-Graph parse(std::string_view text, const LiteralTable* literals = nullptr);
-/// Large constants of `graph` by the names print() gives them.
+Graph parse(std::string_view text, const LiteralTable* literals = nullptr,
+            std::string_view file = {});
+/// Large constants of `graph` by the names print() gives them, and the values of its parameters by theirs.
 LiteralTable named_literals(const Graph& graph);
 /// Side file next to `x.hir`: "x.hir.bin". Written and read whole, checked by checksum.
 void save(const Graph& graph, const std::string& path);

@@ -1,0 +1,263 @@
+// Graphs as text. The grammar is in text.h.
+#include <algorithm>
+#include <cctype>
+#include <fmt/format.h>
+#include <map>
+#include <set>
+#include <unordered_map>
+
+#include "ir/op.h"
+#include "ir/text.h"
+#include "ir/text_number.h"
+
+namespace heddle::ir {
+namespace {
+
+constexpr std::int64_t kMaxInlineElements = 16;
+
+template <typename Range, typename F>
+std::string joined(const Range& range, F&& text) {
+  std::string result;
+  for (const auto& item : range) {
+    if (!result.empty()) result += ", ";
+    result += text(item);
+  }
+  return result;
+}
+
+std::string sizes_text(const Sizes& sizes) {
+  return "[" + joined(sizes, [](std::int64_t size) { return std::to_string(size); }) + "]";
+}
+
+/// "1.0: f32", "[1, 2]: i64", "[1, 2, 3, 4]: i64[2, 2]".
+std::string inline_text(const Literal& literal) {
+  const std::string dtype(name_of(literal.dtype()));
+  if (literal.rank() == 0) return element_text(literal, 0) + ": " + dtype;
+  std::string elements;
+  for (std::int64_t k = 0; k < literal.count(); ++k)
+    elements += (k ? ", " : "") + element_text(literal, k);
+  return "[" + elements + "]: " + dtype + (literal.rank() == 1 ? "" : sizes_text(literal.sizes()));
+}
+
+std::string named_text(const Literal& literal, const std::string& name) {
+  return fmt::format("@{} #{}: {}{}", name, literal.checksum().hex(), name_of(literal.dtype()),
+                     sizes_text(literal.sizes()));
+}
+
+bool is_const(const Node& node) { return node.op_name() == "const"; }
+bool is_input(const Node& node) { return node.op_name() == "input" || node.op_name() == "param"; }
+bool is_large(const Literal& literal) { return literal.count() > kMaxInlineElements; }
+
+/// Names that the builder gives to constants nobody named.
+bool is_generated_constant_name(std::string_view name) {
+  return name.size() > 1 && name[0] == 'c' &&
+         std::all_of(name.begin() + 1, name.end(), [](unsigned char c) { return std::isdigit(c); });
+}
+
+std::string graph_name(std::string_view name) {
+  return std::string(name.starts_with('@') ? name.substr(1) : name);
+}
+
+std::string annotations_text(const Annotations& annotations);
+
+std::string annotation_text(const Annotation& annotation) {
+  const auto& value = annotation.value;
+  if (const bool* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
+  if (const auto* number = std::get_if<std::int64_t>(&value)) return std::to_string(*number);
+  if (const double* number = std::get_if<double>(&value)) return float_text(f64, *number);
+  if (const auto* text = std::get_if<std::string>(&value)) return quoted(*text);
+  return annotations_text(*std::get<std::shared_ptr<const Annotations>>(value));
+}
+
+std::string annotations_text(const Annotations& annotations) {
+  return "{" +
+         joined(annotations,
+                [](const auto& entry) {
+                  return entry.first + " = " + annotation_text(entry.second);
+                }) +
+         "}";
+}
+
+/// Scalar constants that print inside the operand lists that read them.
+std::set<const Node*> inlined_constants(const Graph& graph) {
+  std::set<const Node*> used;
+  for (const NodePtr& node : graph.nodes())
+    for (const Value& input : node->inputs())
+      if (input) used.insert(input.node);
+  std::set<const Node*> result;
+  for (const NodePtr& node : graph.nodes())
+    if (is_const(*node) && node->output().rank() == 0 && used.contains(node.get()) &&
+        is_generated_constant_name(node->name()) && node->annotations().empty() &&
+        node->after().empty())
+      result.insert(node.get());
+  for (const NodePtr& node : graph.nodes())
+    for (const Value& first : node->after()) result.erase(first.node);
+  for (const Value& output : graph.outputs()) result.erase(output.node);
+  for (const Graph::WriteBack& write : graph.write_backs()) result.erase(write.source.node);
+  return result;
+}
+
+/// Whether a result has a size that no operand has: inference alone would name it anew.
+bool introduces_unbacked(const Node& node) {
+  std::vector<base::Symbol> known;
+  for (const Value& input : node.inputs())
+    if (input)
+      for (const SymExpr& size : input.meta().sizes) size.collect_symbols(known);
+  std::vector<base::Symbol> symbols;
+  for (const TensorMeta& meta : node.outputs())
+    for (const SymExpr& size : meta.sizes) size.collect_symbols(symbols);
+  return std::any_of(symbols.begin(), symbols.end(), [&](const base::Symbol& symbol) {
+    return symbol.kind == base::Symbol::Kind::Unbacked &&
+           std::find(known.begin(), known.end(), symbol) == known.end();
+  });
+}
+
+class Printer {
+ public:
+  explicit Printer(const PrintOptions& options) : options_(options) {}
+
+  std::string file(const Graph& entry) {
+    names_[graph_name(entry.name())] = nullptr;
+    print_graph(entry, graph_name(entry.name()), "");
+    for (std::size_t k = 0; k < pending_.size(); ++k) {
+      const std::string name = pending_[k].first;
+      const std::shared_ptr<const Graph> graph = pending_[k].second;
+      out_ += "\n";
+      print_graph(*graph, name, name + ".");
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void print_graph(const Graph& graph, const std::string& name, const std::string& prefix) {
+    prefix_ = prefix;
+    inlined_ = inlined_constants(graph);
+    out_ += "graph @" + name + "(" + signature(graph) + ") {\n";
+    for (const Assumption& assumption : graph.assumptions()) {
+      out_ += "  assume " + assumption.predicate.to_string();
+      if (!assumption.reason.empty()) out_ += " " + quoted(assumption.reason);
+      out_ += "\n";
+    }
+    for (const NodePtr& node : graph.nodes())
+      if (!is_input(*node) && !inlined_.contains(node.get())) print_node(*node);
+    for (const Graph::WriteBack& write : graph.write_backs())
+      out_ += fmt::format("  write_back {} = {}\n", write.target.name(), write.source.name());
+    out_ += "  return";
+    for (std::size_t k = 0; k < graph.outputs().size(); ++k) {
+      out_ += (k ? ", " : " ") + graph.outputs()[k].name();
+      if (!graph.output_label(k).empty()) out_ += " " + quoted(graph.output_label(k));
+    }
+    out_ += "\n}\n";
+  }
+
+  static std::string signature(const Graph& graph) {
+    std::string text;
+    for (std::size_t k = 0; k < graph.inputs().size(); ++k) {
+      const Value& input = graph.inputs()[k];
+      if (k) text += ", ";
+      text += input.name() + ": ";
+      if (input.node->op_name() == "param") text += "param ";
+      text += input.meta().to_string();
+      if (!graph.input_label(k).empty()) text += " " + quoted(graph.input_label(k));
+    }
+    return text;
+  }
+
+  void print_node(const Node& node) {
+    out_ += "  " + joined(node.names(), [](const std::string& name) { return "%" + name; }) + " = ";
+    out_ += is_const(node) ? "const " + constant_text(node) : call_text(node);
+    if (!node.annotations().empty()) out_ += " @" + annotations_text(node.annotations());
+    if (!node.after().empty())
+      out_ += " after(" + joined(node.after(), [](const Value& v) { return v.name(); }) + ")";
+    if (!is_const(node) && (options_.types || introduces_unbacked(node)))
+      out_ += " : " + joined(node.outputs(), [](const TensorMeta& m) { return m.to_string(); });
+    if (options_.locations && !node.location().empty())
+      out_ += "  // " + node.location().to_string();
+    out_ += "\n";
+  }
+
+  std::string constant_text(const Node& node) const {
+    const Literal& literal = node.literal("value");
+    return is_large(literal) ? named_text(literal, prefix_ + node.name()) : inline_text(literal);
+  }
+
+  std::string call_text(const Node& node) {
+    std::string text(node.op_name());
+    text += "(" + joined(node.inputs(), [&](const Value& v) { return operand_text(v); }) + ")";
+    std::string attrs;
+    for (const AttrSpec& spec : node.op().attrs) {
+      const Attr& value = node.attr(spec.name);
+      const bool shown = !spec.default_value || spec.name == "axis";
+      if (!shown && equal(value, *spec.default_value)) continue;
+      attrs += (attrs.empty() ? "" : ", ") + std::string(spec.name) + " = " + attr_text(value);
+    }
+    return attrs.empty() ? text : text + " {" + attrs + "}";
+  }
+
+  std::string operand_text(const Value& value) const {
+    if (!value) return "none";
+    return inlined_.contains(value.node) ? inline_text(value.node->literal("value")) : value.name();
+  }
+
+  std::string attr_text(const Attr& attr) {
+    return std::visit([&](const auto& value) { return text_of(value); }, attr);
+  }
+  std::string text_of(bool value) { return value ? "true" : "false"; }
+  std::string text_of(std::int64_t value) { return std::to_string(value); }
+  std::string text_of(double value) { return float_text(f64, value); }
+  std::string text_of(const std::string& value) { return quoted(value); }
+  std::string text_of(DType value) { return std::string(name_of(value)); }
+  std::string text_of(const SymExpr& value) { return value.to_string(); }
+  std::string text_of(const LiteralPtr& value) { return inline_text(*value); }
+  std::string text_of(const GraphRef& value) { return "@" + nested(value); }
+  template <typename T>
+  std::string text_of(const std::vector<T>& values) {
+    return "[" + joined(values, [&](const T& value) { return text_of(value); }) + "]";
+  }
+
+  /// The name that `ref` prints under; its graph follows later in the file.
+  std::string nested(const GraphRef& ref) {
+    const std::string wanted = graph_name(ref.name);
+    std::string name = wanted;
+    for (int k = 1;; ++k) {
+      const auto [at, fresh] = names_.emplace(name, ref.graph.get());
+      if (fresh) pending_.emplace_back(name, ref.graph);
+      if (at->second == ref.graph.get()) return name;
+      name = fmt::format("{}_{}", wanted, k);
+    }
+  }
+
+  const PrintOptions& options_;
+  std::string out_;
+  std::string prefix_;
+  std::set<const Node*> inlined_;
+  std::map<std::string, const Graph*> names_;
+  std::vector<std::pair<std::string, std::shared_ptr<const Graph>>> pending_;
+};
+
+void collect_literals(const Graph& graph, const std::string& prefix, LiteralTable& table) {
+  for (const NodePtr& node : graph.nodes()) {
+    for (const auto& [name, attr] : node->attrs()) {
+      if (const auto* ref = std::get_if<GraphRef>(&attr))
+        collect_literals(*ref->graph, graph_name(ref->name) + ".", table);
+      const auto* literal = std::get_if<LiteralPtr>(&attr);
+      if (literal && is_large(**literal)) table[prefix + node->name()] = *literal;
+    }
+    if (const Literal* value = graph.parameter(node.get()))
+      table[prefix + node->name()] = std::make_shared<const Literal>(*value);
+  }
+}
+
+}  // namespace
+
+std::string print(const Graph& graph, const PrintOptions& options) {
+  return Printer(options).file(graph);
+}
+
+LiteralTable named_literals(const Graph& graph) {
+  LiteralTable table;
+  collect_literals(graph, "", table);
+  return table;
+}
+
+}  // namespace heddle::ir
