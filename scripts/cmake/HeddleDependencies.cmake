@@ -26,7 +26,7 @@ if(HEDDLE_WITH_ONNX)
   find_path(HEDDLE_PROTOBUF_INCLUDE google/protobuf/message_lite.h REQUIRED)
   # Debian's archive is not position-independent, so the lite runtime is linked as a shared library.
   # It holds no registry of message types; ours have a package of their own and hidden symbols.
-  find_library(HEDDLE_PROTOBUF_LIBRARY protobuf-lite REQUIRED)
+  find_library(HEDDLE_PROTOBUF_LITE protobuf-lite REQUIRED)
 endif()
 
 # Gives `sources` of `target` LLVM's headers. They are compiled without type information, as
