@@ -7,8 +7,8 @@
 //
 // f16 and bf16 are accumulated in f32 and integers in i64, rounded or wrapped once at the end; the
 // order of combination is the compiler's. max and min give NaN if any element is NaN. Of no
-// elements: sum 0, prod 1, max the lowest value of T (-inf), min the highest (inf), reduce_and true,
-// reduce_or false.
+// elements: sum 0, prod 1, max the lowest value of T (-inf), min the highest (inf), reduce_and
+// true, reduce_or false.
 //
 // Constraints. infer() checks them in this order; tests are named <op>_c1 ...
 //   C1  each axis lies in [-n, n)
