@@ -19,6 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kShim = "tests/cuda_sim/kernel_shim.h";
+constexpr const char* kState = "tests/cuda_sim/state.h";
 constexpr const char* kFlags[] = {"-std=c++17",
                                   "-O1",
                                   "-g0",
@@ -59,8 +61,9 @@ fs::path cache_folder() {
 bool compile(const fs::path& source, const fs::path& output, const fs::path& log) {
   std::vector<std::string> words = {HEDDLE_CUDA_SIM_COMPILER};
   words.insert(words.end(), std::begin(kFlags), std::end(kFlags));
-  words.insert(words.end(),
-               {"-include", HEDDLE_CUDA_SIM_SHIM, source.string(), "-o", output.string()});
+  words.insert(words.end(), {"-I", HEDDLE_CUDA_SIM_ROOT, "-include",
+                             std::string(HEDDLE_CUDA_SIM_ROOT) + "/" + kShim, source.string(), "-o",
+                             output.string()});
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -112,8 +115,8 @@ std::vector<std::string> kernels_in(const std::string& text) {
 
 HostImage compile_for_host(const std::string& text) {
   const std::string whole = text + exports_of(kernels_in(text));
-  const fs::path shim = HEDDLE_CUDA_SIM_SHIM;
-  std::string key = whole + read(shim) + read(shim.parent_path() / "state.h");
+  const fs::path root = HEDDLE_CUDA_SIM_ROOT;
+  std::string key = whole + read(root / kShim) + read(root / kState);
   for (const char* flag : kFlags) key += flag;
   const fs::path folder = cache_folder();
   const fs::path kept = folder / (base::hash128(key + HEDDLE_CUDA_SIM_COMPILER).hex() + ".so");

@@ -3,7 +3,7 @@
 // kernel compiles in a moment.
 #pragma once
 
-#include "state.h"
+#include "tests/cuda_sim/state.h"
 
 #define HEDDLE_CUDA_SIM 1
 #define __global__
@@ -88,21 +88,39 @@ static inline unsigned short hd_cvt_f16_f32(float value) {
 extern "C" {
 #define HEDDLE_SIM_UNARY(name)   \
   float name##f(float) noexcept; \
-  double name(double) noexcept;
+  double name(double) noexcept
 #define HEDDLE_SIM_BINARY(name)         \
   float name##f(float, float) noexcept; \
-  double name(double, double) noexcept;
-HEDDLE_SIM_UNARY(fabs)
-HEDDLE_SIM_UNARY(ceil)
-HEDDLE_SIM_UNARY(floor) HEDDLE_SIM_UNARY(rint) HEDDLE_SIM_UNARY(trunc) HEDDLE_SIM_UNARY(sqrt)
-    HEDDLE_SIM_UNARY(exp) HEDDLE_SIM_UNARY(exp2) HEDDLE_SIM_UNARY(expm1) HEDDLE_SIM_UNARY(log)
-        HEDDLE_SIM_UNARY(log2) HEDDLE_SIM_UNARY(log1p) HEDDLE_SIM_UNARY(sin) HEDDLE_SIM_UNARY(cos)
-            HEDDLE_SIM_UNARY(tan) HEDDLE_SIM_UNARY(asin) HEDDLE_SIM_UNARY(acos)
-                HEDDLE_SIM_UNARY(atan) HEDDLE_SIM_UNARY(sinh) HEDDLE_SIM_UNARY(cosh)
-                    HEDDLE_SIM_UNARY(asinh) HEDDLE_SIM_UNARY(acosh) HEDDLE_SIM_UNARY(atanh)
-                        HEDDLE_SIM_UNARY(tanh) HEDDLE_SIM_UNARY(erf) HEDDLE_SIM_BINARY(pow)
-                            HEDDLE_SIM_BINARY(atan2)
-                                HEDDLE_SIM_BINARY(fmod) float fmaf(float, float, float) noexcept;
+  double name(double, double) noexcept
+HEDDLE_SIM_UNARY(fabs);
+HEDDLE_SIM_UNARY(ceil);
+HEDDLE_SIM_UNARY(floor);
+HEDDLE_SIM_UNARY(rint);
+HEDDLE_SIM_UNARY(trunc);
+HEDDLE_SIM_UNARY(sqrt);
+HEDDLE_SIM_UNARY(exp);
+HEDDLE_SIM_UNARY(exp2);
+HEDDLE_SIM_UNARY(expm1);
+HEDDLE_SIM_UNARY(log);
+HEDDLE_SIM_UNARY(log2);
+HEDDLE_SIM_UNARY(log1p);
+HEDDLE_SIM_UNARY(sin);
+HEDDLE_SIM_UNARY(cos);
+HEDDLE_SIM_UNARY(tan);
+HEDDLE_SIM_UNARY(asin);
+HEDDLE_SIM_UNARY(acos);
+HEDDLE_SIM_UNARY(atan);
+HEDDLE_SIM_UNARY(sinh);
+HEDDLE_SIM_UNARY(cosh);
+HEDDLE_SIM_UNARY(asinh);
+HEDDLE_SIM_UNARY(acosh);
+HEDDLE_SIM_UNARY(atanh);
+HEDDLE_SIM_UNARY(tanh);
+HEDDLE_SIM_UNARY(erf);
+HEDDLE_SIM_BINARY(pow);
+HEDDLE_SIM_BINARY(atan2);
+HEDDLE_SIM_BINARY(fmod);
+float fmaf(float, float, float) noexcept;
 double fma(double, double, double) noexcept;
 }
 

@@ -1,0 +1,165 @@
+// The CUDA device over the simulated driver, and without any driver.
+#include "device/cuda/cuda_device.h"
+
+#include <cstdint>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <thread>
+#include <vector>
+
+#include "device/cuda/driver.h"
+#include "device/cuda/nvrtc.h"
+#include "heddle/error.h"
+
+namespace heddle::tests {
+namespace {
+
+using device::CopyKind;
+using device::cuda::Nvrtc;
+using device::cuda::open_cuda;
+
+std::unique_ptr<device::Module> compile(device::Device& device, const std::string& text) {
+  const Nvrtc nvrtc(HEDDLE_CUDA_SIM_PATH);
+  const auto compiled = nvrtc.compile_cubin(text, "test", device.properties().arch);
+  return device.load(compiled.image);
+}
+
+/// The text of the error that `call` throws.
+template <typename Expected, typename Call>
+std::string error_of(Call call) {
+  try {
+    call();
+  } catch (const Expected& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "no error of this type";
+  return {};
+}
+
+TEST(CudaDevice, NamesTheDriverItCannotLoad) {
+  const std::string text = error_of<DeviceError>([] { open_cuda(0, "/nonexistent/libcuda.so.1"); });
+  EXPECT_NE(text.find("the CUDA driver cannot be loaded"), std::string::npos) << text;
+  EXPECT_NE(text.find("expected one of /nonexistent/libcuda.so.1"), std::string::npos) << text;
+  EXPECT_NE(text.find("No such file"), std::string::npos) << text;
+}
+
+TEST(CudaDevice, NamesTheFunctionThatALibraryLacks) {
+  const std::string text = error_of<DeviceError>([] { open_cuda(0, "libm.so.6"); });
+  EXPECT_NE(text.find("the function cuInit"), std::string::npos) << text;
+}
+
+TEST(CudaDevice, LooksWhereItIsTold) {
+  EXPECT_EQ(device::cuda::driver_paths("/a/b.so"), std::vector<std::string>{"/a/b.so"});
+  EXPECT_FALSE(device::cuda::nvrtc_paths().empty());
+}
+
+TEST(CudaDevice, HasNoDeviceBeyondTheLast) {
+  const std::string text = error_of<DeviceError>([] { open_cuda(7, HEDDLE_CUDA_SIM_PATH); });
+  EXPECT_NE(text.find("CUDA device 7"), std::string::npos) << text;
+  EXPECT_NE(text.find("an index below 1"), std::string::npos) << text;
+}
+
+TEST(CudaDevice, TellsItsProperties) {
+  const auto cuda = open_cuda(0, HEDDLE_CUDA_SIM_PATH);
+  EXPECT_EQ(cuda->properties().arch, "sm_90a");
+  EXPECT_EQ(cuda->properties().name, "heddle simulated device");
+  EXPECT_GT(cuda->properties().memory_bytes, 0);
+  EXPECT_GT(cuda->properties().max_shared_bytes, 48 * 1024);
+}
+
+TEST(CudaDevice, RunsAKernelAcrossStreamsAndEvents) {
+  const auto cuda = open_cuda(0, HEDDLE_CUDA_SIM_PATH);
+  const auto module = compile(*cuda, R"(
+extern "C" __global__ void scale(float* x, long long n, float by) {
+  const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) x[i] = x[i] * by;
+})");
+  const auto first = cuda->make_stream();
+  const auto second = cuda->make_stream();
+  const auto event = cuda->make_event();
+  std::vector<float> host(100, 2.0f);
+  device::Allocation memory(*cuda, 400);
+  cuda->copy(memory.get(), host.data(), 400, CopyKind::HostToDevice, *first);
+  void* pointer = memory.get();
+  long long count = 100;
+  float by = 1.5f;
+  void* const arguments[] = {&pointer, &count, &by};
+  cuda->launch(module->kernel("scale"), {.blocks = 2, .threads = 64}, arguments, *first);
+  first->record(*event);
+  second->wait(*event);
+  cuda->copy(host.data(), memory.get(), 400, CopyKind::DeviceToHost, *second);
+  second->synchronize();
+  EXPECT_TRUE(event->done());
+  for (const float x : host) ASSERT_EQ(x, 3.0f);
+}
+
+TEST(CudaDevice, WorksOnAnyThread) {
+  const auto cuda = open_cuda(0, HEDDLE_CUDA_SIM_PATH);
+  std::thread([&] { device::Allocation memory(*cuda, 64); }).join();
+}
+
+TEST(CudaDevice, SaysWhichKernelIsMissing) {
+  const auto cuda = open_cuda(0, HEDDLE_CUDA_SIM_PATH);
+  const auto module = compile(*cuda, "extern \"C\" __global__ void here() {}");
+  const std::string text = error_of<DeviceError>([&] { module->kernel("absent"); });
+  EXPECT_NE(text.find("absent"), std::string::npos) << text;
+}
+
+TEST(CudaDevice, RefusesAnImageThatIsNone) {
+  const auto cuda = open_cuda(0, HEDDLE_CUDA_SIM_PATH);
+  const std::vector<char> image(64, 'x');
+  EXPECT_THROW(cuda->load(image), DeviceError);
+}
+
+TEST(CudaDevice, RunsOutOfMemory) {
+  const auto cuda = open_cuda(0, HEDDLE_CUDA_SIM_PATH);
+  EXPECT_THROW(cuda->allocate(std::size_t{1} << 40), OutOfMemory);
+  EXPECT_NE(device::Allocation(*cuda, 16).get(), nullptr);
+}
+
+/// Launches `text`'s kernel f(int*) with one block of 64 threads on 16 bytes.
+void launch_f(device::Device& cuda, const std::string& text) {
+  const auto module = compile(cuda, text);
+  const auto stream = cuda.make_stream();
+  device::Allocation memory(cuda, 16);
+  void* pointer = memory.get();
+  void* const arguments[] = {&pointer};
+  cuda.launch(module->kernel("f"), {.blocks = 1, .threads = 64}, arguments, *stream);
+  stream->synchronize();
+}
+
+TEST(CudaDevice, LosesItsContextToAWildWriteAndStaysLost) {
+  const auto cuda = open_cuda(0, HEDDLE_CUDA_SIM_PATH);
+  EXPECT_THROW(launch_f(*cuda, "extern \"C\" __global__ void f(int* x) { x[4] = 1; }"), DeviceLost);
+  EXPECT_THROW(device::Allocation(*cuda, 16), DeviceLost);
+}
+
+TEST(CudaDevice, StartsAnewAfterALoss) {
+  {
+    const auto cuda = open_cuda(0, HEDDLE_CUDA_SIM_PATH);
+    EXPECT_THROW(launch_f(*cuda, "extern \"C\" __global__ void f(int* x) { x[4] = 1; }"),
+                 DeviceLost);
+  }
+  const auto cuda = open_cuda(0, HEDDLE_CUDA_SIM_PATH);
+  EXPECT_NO_THROW(launch_f(*cuda, "extern \"C\" __global__ void f(int* x) { x[3] = 1; }"));
+}
+
+TEST(CudaDevice, LosesItsContextToABarrierThatNotAllReach) {
+  const auto cuda = open_cuda(0, HEDDLE_CUDA_SIM_PATH);
+  EXPECT_THROW(launch_f(*cuda,
+                        "extern \"C\" __global__ void f(int* x) { if (threadIdx.x < 5) "
+                        "__syncthreads(); }"),
+               DeviceLost);
+}
+
+TEST(CudaDevice, PoisonsFreshMemory) {
+  const auto cuda = open_cuda(0, HEDDLE_CUDA_SIM_PATH);
+  const auto stream = cuda->make_stream();
+  device::Allocation memory(*cuda, 4);
+  float value = 0;
+  cuda->copy(&value, memory.get(), 4, CopyKind::DeviceToHost, *stream);
+  EXPECT_NE(value, value);
+}
+
+}  // namespace
+}  // namespace heddle::tests
