@@ -69,7 +69,7 @@ BENCHMARK_CAPTURE(tile, f32, f32, Layout::Contiguous)
     ->Args({6, 64, 256})
     ->Args({6, 64, 768})
     ->Args({14, 32, 256})
-    ->Args({12, 64, 256})
+    ->Args({32, 64, 768})
     ->Args({1, 64, 256})
     ->Args({5, 60, 256});
 BENCHMARK_CAPTURE(tile, f32_packed, f32, Layout::Packed)->Args({6, 64, 256})->Args({14, 32, 256});

@@ -17,6 +17,16 @@ namespace {
 
 using llvm::Value;
 
+/// Rows of a block, at most `most`: a divisor of the tile's, so that a full tile leaves no rows over, if
+/// that keeps enough sums in flight to cover the latency of a multiply-add; else blocks of like size.
+unsigned block_rows(unsigned tile_rows, unsigned vectors, unsigned most) {
+  constexpr unsigned kEnoughSums = 12;
+  for (unsigned rows = std::min(most, tile_rows); rows * vectors >= kEnoughSums; --rows)
+    if (tile_rows % rows == 0) return rows;
+  const unsigned blocks = (tile_rows + most - 1) / most;
+  return (tile_rows + blocks - 1) / blocks;
+}
+
 llvm::Constant* lane_numbers(llvm::Type* element, unsigned lanes) {
   llvm::SmallVector<llvm::Constant*, 16> numbers;
   for (unsigned k = 0; k < lanes; ++k) numbers.push_back(llvm::ConstantInt::get(element, k));
@@ -44,10 +54,8 @@ void NestEmitter::operator()(const ContractStmt& s) {
   const unsigned registers = target_.vector_bytes == 64 ? 28 : 12;
   const auto columns = static_cast<unsigned>((s.tile_columns + lanes - 1) / lanes);
   const unsigned vectors = std::min(columns, target_.vector_bytes == 64 ? 4u : 2u);
-  const unsigned most = registers / vectors;
-  const auto tile_rows = static_cast<unsigned>(s.tile_rows);
-  const unsigned blocks = (tile_rows + most - 1) / most;
-  const unsigned rows = (tile_rows + blocks - 1) / blocks;
+  const unsigned rows =
+      block_rows(static_cast<unsigned>(s.tile_rows), vectors, registers / vectors);
   Tile tile{s,
             lanes,
             rows,

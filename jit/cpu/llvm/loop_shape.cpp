@@ -49,6 +49,18 @@ bool calls_lanes(ScalarOp op, DType dtype) {
 
 bool is_transcendental(ScalarOp op) { return op >= ScalarOp::Exp && op <= ScalarOp::Sigmoid; }
 
+/// A constant that `extent` does not exceed, where it shows.
+std::optional<std::int64_t> upper_bound(const SymExpr& extent) {
+  if (extent.is_constant()) return extent.constant();
+  if (extent.kind() != SymExpr::Kind::Min) return std::nullopt;
+  std::optional<std::int64_t> least;
+  for (const SymExpr& operand : extent.operands()) {
+    const auto bound = upper_bound(operand);
+    if (bound && (!least || *bound < *least)) least = bound;
+  }
+  return least;
+}
+
 class Analysis {
  public:
   explicit Analysis(const ForStmt& loop) : axis_(loop.axis) {
@@ -204,8 +216,8 @@ unsigned main_width(const LoopShape& shape, const ForStmt& loop, unsigned base_l
   if (shape.nested) vectors = std::min(vectors, 4u);
   if (shape.gathers) vectors = std::min(vectors, 2u);
   if (shape.calls) vectors = 1;
-  if (const auto extent = loop.extent.as_constant()) {
-    while (vectors > 1 && *extent < static_cast<std::int64_t>(vectors * base_lanes)) vectors /= 2;
+  if (const auto most = upper_bound(loop.extent)) {
+    while (vectors > 1 && *most < static_cast<std::int64_t>(vectors * base_lanes)) vectors /= 2;
   }
   return vectors * base_lanes;
 }
