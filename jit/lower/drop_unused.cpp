@@ -22,10 +22,10 @@ class Sweeper {
   }
 
  private:
-  bool is_needed(const StoreStmt&) { return true; }
-  bool is_needed(const ContractStmt&) { return true; }
-  bool is_needed(const IfStmt&) { return true; }
-  bool is_needed(const BindStmt& s) { return s.check != 0 || symbols_.count(s.symbol) != 0; }
+  bool is_needed(StoreStmt&) { return true; }
+  bool is_needed(ContractStmt&) { return true; }
+  bool is_needed(IfStmt&) { return true; }
+  bool is_needed(BindStmt& s) { return s.check != 0 || symbols_.count(s.symbol) != 0; }
   bool is_needed(ForStmt& s) {
     std::erase_if(s.reductions, [&](LoopReduction& reduction) {
       bool used = false;

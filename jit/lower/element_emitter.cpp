@@ -145,9 +145,12 @@ Scalar ElementEmitter::load(Value storage, Value value, const Index& index) {
   const ir::TensorMeta& meta = storage.meta();
   const bool strided = !meta.is_row_major();
   HD_CHECK(!strided || storage == value, "a view of strided memory is no relabelling");
-  const SymExpr position =
-      strided ? strided_index(index, meta.strides) : linear_index(index, value.meta().sizes);
-  return builder_.load(memory_.buffer(storage), position, guard());
+  const SymExpr position = builder_.simplify(
+      strided ? strided_index(index, meta.strides) : linear_index(index, value.meta().sizes));
+  // Views of one memory are values of their own; what they read is not.
+  Key key{storage, {position}, guard(), 4};
+  if (auto known = recall(key)) return *known;
+  return remember(std::move(key), builder_.load(memory_.buffer(storage), position, guard()));
 }
 
 Scalar ElementEmitter::constant(DType dtype, double number, std::int64_t integer) {

@@ -3,6 +3,7 @@
 #include "jit/lower/decompose.h"
 #include "jit/lower/nest_context.h"
 #include "jit/lower/record.h"
+#include "jit/lower/split_reductions.h"
 
 namespace heddle::jit {
 namespace {
@@ -40,10 +41,17 @@ Placement place_values(const ReadAnalysis& reads, const Grouping& grouping) {
   return placement;
 }
 
+/// Only ops that have code, with reductions of whole tensors in blocks.
+ir::Graph simplified(const ir::Graph& graph, const LowerOptions& options) {
+  const ir::Graph simple = decompose_all(graph, options);
+  const ir::Graph summed = decompose_all(decompose_variances(simple), options);
+  return decompose_all(split_reductions(summed), options);
+}
+
 }  // namespace
 
 Program lower(const ir::Graph& graph, const LowerOptions& options) {
-  const ir::Graph simple = decompose_all(graph, options);
+  const ir::Graph simple = simplified(graph, options);
   const LiveGraph live(simple, options);
   const ReadAnalysis reads(live);
   const Grouping grouping = form_groups(reads);

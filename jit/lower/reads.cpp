@@ -159,11 +159,30 @@ bool ReadAnalysis::should_inline(const Node* node) const {
   return !cost.expensive && few_loads && cost.operations <= kCheapOperations;
 }
 
-/// Whether the reader has no more elements than the node.
+/// Whether each axis of the reader moves along a dimension of its own of what it reads.
+bool ReadAnalysis::is_injective(const NodeReads& reads, const Index& index) const {
+  for (const SymExpr& axis : reads.axes) {
+    if (!axis.is_symbol()) continue;
+    const SymExpr* along = nullptr;
+    for (const SymExpr& expr : index) {
+      if (!expr.mentions(axis.symbol())) continue;
+      if (along != nullptr) return false;
+      along = &expr;
+    }
+    const auto linear = along == nullptr ? std::nullopt : along->linear_in(axis.symbol());
+    if (!linear || !linear->coefficient.is_constant() || linear->coefficient.is_constant(0))
+      return false;
+    for (const SymExpr& other : reads.axes)
+      if (other.is_symbol() && linear->rest.mentions(other.symbol())) return false;
+  }
+  return true;
+}
+
+/// Whether the reader evaluates no element twice, or has no more elements than the node.
 bool ReadAnalysis::reads_each_once(const Node* node, const Reader& reader) const {
   const NodeReads& reads = reads_[graph_.position(reader.node)];
   const SymExpr spare = node->output(0).count() - base::product(reads.domain);
-  return base::provably_nonnegative(spare, reads.facts);
+  return base::provably_nonnegative(spare, reads.facts) || is_injective(reads, reader.index);
 }
 
 /// Sets up the domain of an owned node and records its own reads.

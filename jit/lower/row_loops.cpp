@@ -9,9 +9,9 @@ namespace {
 
 class Expander {
  public:
-  Expander(NestBuilder& builder, Symbol column, const std::vector<AxisRun>& runs,
+  Expander(NestBuilder& builder, Symbol column, const std::vector<AxisRun>& columns,
            ForStmt::Kind kind)
-      : builder_(builder), column_(column), runs_(runs), kind_(kind) {}
+      : builder_(builder), column_(column), columns_(columns), kind_(kind) {}
 
   void run(Block& body) {
     for (Stmt& statement : body) {
@@ -22,47 +22,49 @@ class Expander {
 
  private:
   ForStmt expand(ForStmt loop) {
-    if (runs_.empty()) return one_loop(std::move(loop), 1, {});
+    loop.kind = kind_;
+    const std::vector<AxisRun> runs = collapse(builder_, *loop.body, own_axes(*loop.body));
+    if (runs.empty()) {
+      loop.axis = builder_.new_axis(1);
+      loop.extent = 1;
+      return loop;
+    }
     const bool combines = std::none_of(
         loop.reductions.begin(), loop.reductions.end(),
         [](const LoopReduction& reduction) { return reduction.op == ir::ReduceOp::Welford; });
-    if (runs_.size() > 1 && !combines) return flat_loop(std::move(loop));
-    return nested_loops(std::move(loop));
+    return runs.size() > 1 && !combines ? flat_loop(std::move(loop), runs)
+                                        : nested_loops(std::move(loop), runs);
   }
 
-  ForStmt one_loop(ForStmt loop, const SymExpr& extent, const base::SymbolExprs& replacements) {
-    loop.axis = builder_.new_axis(extent);
-    loop.extent = extent;
-    loop.kind = kind_;
-    if (!replacements.empty()) substitute(*loop.body, replacements, builder_.facts());
+  /// Fresh axes for the columns in one loop's body.
+  std::vector<AxisRun> own_axes(Block& body) {
+    base::SymbolExprs replacements;
+    std::vector<AxisRun> own;
+    for (const AxisRun& column : columns_) {
+      own.push_back({builder_.new_axis(column.extent), column.extent});
+      replacements.emplace(column.axis, SymExpr(own.back().axis));
+    }
+    if (!own.empty()) substitute(body, replacements, builder_.facts());
+    return own;
+  }
+
+  ForStmt flat_loop(ForStmt loop, const std::vector<AxisRun>& runs) {
+    ir::Dims sizes;
+    for (const AxisRun& run : runs) sizes.push_back(run.extent);
+    loop.extent = base::product(sizes);
+    loop.axis = builder_.new_axis(loop.extent);
+    const Index index = delinearize(loop.axis, sizes, builder_.facts());
+    base::SymbolExprs replacements;
+    for (std::size_t k = 0; k < runs.size(); ++k) replacements.emplace(runs[k].axis, index[k]);
+    substitute(*loop.body, replacements, builder_.facts());
     return loop;
   }
 
-  ForStmt flat_loop(ForStmt loop) {
-    ir::Dims sizes;
-    for (const AxisRun& run : runs_) sizes.push_back(run.extent);
-    const SymExpr extent = base::product(sizes);
-    ForStmt flat = one_loop(std::move(loop), extent, {});
-    const Index index = delinearize(flat.axis, sizes, builder_.facts());
-    base::SymbolExprs replacements;
-    for (std::size_t k = 0; k < runs_.size(); ++k) replacements.emplace(runs_[k].axis, index[k]);
-    substitute(*flat.body, replacements, builder_.facts());
-    return flat;
-  }
-
-  ForStmt nested_loops(ForStmt loop) {
-    base::SymbolExprs replacements;
-    std::vector<Symbol> axes;
-    for (const AxisRun& run : runs_) {
-      axes.push_back(builder_.new_axis(run.extent));
-      replacements.emplace(run.axis, SymExpr(axes.back()));
-    }
-    substitute(*loop.body, replacements, builder_.facts());
-    loop.axis = axes.back();
-    loop.extent = runs_.back().extent;
-    loop.kind = kind_;
-    for (std::size_t k = runs_.size() - 1; k-- > 0;)
-      loop = around(std::move(loop), axes[k], runs_[k].extent);
+  ForStmt nested_loops(ForStmt loop, const std::vector<AxisRun>& runs) {
+    loop.axis = runs.back().axis;
+    loop.extent = runs.back().extent;
+    for (std::size_t k = runs.size() - 1; k-- > 0;)
+      loop = around(std::move(loop), runs[k].axis, runs[k].extent);
     return loop;
   }
 
@@ -88,15 +90,15 @@ class Expander {
 
   NestBuilder& builder_;
   const Symbol column_;
-  const std::vector<AxisRun>& runs_;
+  const std::vector<AxisRun>& columns_;
   const ForStmt::Kind kind_;
 };
 
 }  // namespace
 
 void expand_column_loops(NestBuilder& builder, Block& body, Symbol column,
-                         const std::vector<AxisRun>& runs, ForStmt::Kind kind) {
-  Expander(builder, column, runs, kind).run(body);
+                         const std::vector<AxisRun>& columns, ForStmt::Kind kind) {
+  Expander(builder, column, columns, kind).run(body);
 }
 
 }  // namespace heddle::jit

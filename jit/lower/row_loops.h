@@ -5,11 +5,12 @@
 
 namespace heddle::jit {
 
-/// Turns each loop over the placeholder `column` in `body` into loops over `runs`, outermost first. The
-/// innermost gets `kind`, the others are serial; a reduction of the placeholder becomes one of each loop
-/// that combines the results of the next inner one. A reduction that cannot be combined so makes its loop
-/// a single one over all columns, with divisions.
+/// Turns each loop over the placeholder `column` in `body` into loops over `columns`, outermost first, after
+/// joining those that the loop's body walks over as over one. The innermost gets `kind`, the others are
+/// serial; a reduction of the placeholder becomes one of each loop that combines the results of the next
+/// inner one. A reduction that cannot be combined so makes its loop a single one over all columns, with
+/// divisions.
 void expand_column_loops(NestBuilder& builder, Block& body, Symbol column,
-                         const std::vector<AxisRun>& runs, ForStmt::Kind kind);
+                         const std::vector<AxisRun>& columns, ForStmt::Kind kind);
 
 }  // namespace heddle::jit

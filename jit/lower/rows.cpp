@@ -200,10 +200,9 @@ class RowBuilder {
 
   void wrap() {
     Block body = kernel_.take_body();
-    const std::vector<AxisRun> columns = collapse(builder_, body, columns_);
     const std::vector<AxisRun> rows = collapse(builder_, body, rows_);
     const auto kind = lanes_ ? ForStmt::Kind::Serial : ForStmt::Kind::Vector;
-    expand_column_loops(builder_, body, placeholder_, columns, kind);
+    expand_column_loops(builder_, body, placeholder_, columns_, kind);
     if (lanes_) {
       wrap_lanes(builder_, std::move(body), rows, kernel_.state.options());
     } else {

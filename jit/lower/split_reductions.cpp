@@ -18,6 +18,8 @@ constexpr std::int64_t kBlock = 16384;
 /// Tensors with fewer elements are reduced at once.
 constexpr std::int64_t kMinCount = 4 * kBlock;
 
+bool is_variance(const Node& node) { return node.op().lowering.reduce == ReduceOp::Welford; }
+
 bool combines(const Node& node) {
   const auto& reduce = node.op().lowering.reduce;
   return reduce && *reduce <= ReduceOp::Or;
@@ -92,20 +94,36 @@ Value split(ir::GraphBuilder& builder, const Node& node, Value x) {
   return builder.emit("reshape", {narrow}, {{"sizes", node.output().sizes}});
 }
 
-}  // namespace
+using Values = std::vector<Value>;
 
-ir::Graph split_reductions(const ir::Graph& graph) {
+/// Nodes that `chosen` picks among the reductions of large whole tensors, replaced by `replace`.
+template <typename Chosen, typename Replace>
+ir::Graph rewrite_large(const ir::Graph& graph, Chosen chosen, Replace replace) {
   const auto tensors = read_by_tensors(graph);
-  using Values = std::vector<Value>;
   return ir::rewrite(
       graph, [&](ir::Rewriter& rewriter, const ir::NodePtr& node) -> std::optional<Values> {
-        if (!combines(*node) || !reduces_everything(*node)) return std::nullopt;
+        if (!chosen(*node) || !reduces_everything(*node)) return std::nullopt;
         const SymExpr count = node->input(0).meta().count();
         const bool large = count.is_constant() ? count.constant() >= kMinCount
                                                : tensors.count(node.get()) == 0;
         if (!large) return std::nullopt;
-        return Values{split(rewriter.builder(), *node, rewriter.map(node->input(0)))};
+        return replace(rewriter, node);
       });
+}
+
+}  // namespace
+
+ir::Graph decompose_variances(const ir::Graph& graph) {
+  return rewrite_large(graph, is_variance, [](ir::Rewriter& rewriter, const ir::NodePtr& node) {
+    ir::DecomposeContext context(rewriter.builder(), node, rewriter.map(node->inputs()));
+    return node->op().lowering.decompose(context);
+  });
+}
+
+ir::Graph split_reductions(const ir::Graph& graph) {
+  return rewrite_large(graph, combines, [](ir::Rewriter& rewriter, const ir::NodePtr& node) {
+    return Values{split(rewriter.builder(), *node, rewriter.map(node->input(0)))};
+  });
 }
 
 }  // namespace heddle::jit

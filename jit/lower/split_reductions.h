@@ -20,4 +20,7 @@ namespace heddle::jit {
 /// Leaves: arg-reductions as they are.
 ir::Graph split_reductions(const ir::Graph& graph);
 
+/// Replaces variances of whole tensors by what they decompose into, for split_reductions() to take up.
+ir::Graph decompose_variances(const ir::Graph& graph);
+
 }  // namespace heddle::jit

@@ -1,0 +1,262 @@
+// Pointwise groups and views.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "heddle/error.h"
+#include "tests/jit/lower_support.h"
+
+namespace heddle::test {
+namespace {
+
+using ir::GraphBuilder;
+using ir::Value;
+using Ints = std::vector<std::int64_t>;
+
+TEST(LowerPointwise, ChainIsOneKernel) {
+  GraphBuilder b("main");
+  Value x = b.input(tensor(f32, {"s0", "128"}));
+  const Value bias = b.input(tensor(f32, {"128"}));
+  for (int k = 0; k < 5; ++k) {
+    x = b.emit("add", {x, bias});
+    x = b.emit("tanh", {x});
+    x = b.emit("mul", {x, b.scalar(f32, 1.5)});
+    x = b.emit("relu", {x});
+  }
+  b.output(x);
+  const ir::Graph graph = b.finish();
+  EXPECT_EQ(kernels(graph).size(), 1u);
+  expect_right_at(graph, {3});
+  expect_right_at(graph, {0});
+}
+
+TEST(LowerPointwise, FlatAccessIsOneLoop) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "s1", "7"}));
+  const Value y = b.input(tensor(f32, {"s0", "s1", "7"}));
+  b.output(b.emit("add", {x, y}));
+  const ir::Graph graph = b.finish();
+  const jit::Program program = lowered(graph);
+  ASSERT_EQ(program.kernels.size(), 1u);
+  const jit::Nest& nest = *program.kernels[0].nest;
+  ASSERT_EQ(nest.body.size(), 1u) << jit::print(nest);
+  EXPECT_EQ(std::get<jit::ForStmt>(nest.body[0].node).kind, jit::ForStmt::Kind::Vector);
+  expect_right_at(graph, {2, 5});
+  expect_right_at(graph, {1, 1});
+}
+
+TEST(LowerPointwise, BroadcastKeepsRows) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "s1"}));
+  const Value row = b.input(tensor(f32, {"s1"}));
+  const Value column = b.input(tensor(f32, {"s0", "1"}));
+  b.output(b.emit("mul", {b.emit("add", {x, row}), column}));
+  const ir::Graph graph = b.finish();
+  EXPECT_EQ(kernels(graph).size(), 1u);
+  expect_right_at(graph, {5, 3});
+  expect_right_at(graph, {300, 70});
+  expect_right_at(graph, {2, 20000});
+}
+
+TEST(LowerPointwise, ShortRowsAreWalkedFlat) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "3"}));
+  const Value row = b.input(tensor(f32, {"3"}));
+  b.output(b.emit("add", {x, row}));
+  expect_right_at(b.finish(), {20});
+}
+
+TEST(LowerPointwise, SiblingsShareAKernel) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "16"}));
+  b.output(b.emit("exp", {x}));
+  b.output(b.emit("neg", {x}));
+  const ir::Graph graph = b.finish();
+  EXPECT_EQ(kernels(graph).size(), 1u);
+  expect_right_at(graph, {4});
+}
+
+TEST(LowerPointwise, ValueUsedTwiceIsStoredInTheSamePass) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "16"}));
+  const Value e = b.emit("exp", {x});
+  b.output(e);
+  b.output(b.emit("add", {e, x}));
+  const ir::Graph graph = b.finish();
+  EXPECT_EQ(kernels(graph).size(), 1u);
+  expect_right_at(graph, {4});
+}
+
+TEST(LowerPointwise, ViewsAreNoKernels) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "8", "6"}));
+  const Value e = b.emit("exp", {x});
+  const Value p = b.emit("permute", {e}, {{"perm", Ints{0, 2, 1}}});
+  const Value s = b.emit("slice", {p},
+                         {{"start", Ints{0, 1, 0}}, {"limit", ir::Dims{base::SymExpr::size(0), 5, 8}},
+                          {"stride", Ints{1, 2, 1}}});
+  const Value r = b.emit("reshape", {s}, {{"sizes", dims({"s0", "16"})}});
+  const Value v = b.emit("reverse", {r}, {{"axes", Ints{1}}});
+  b.output(b.emit("add", {v, b.scalar(f32, 1)}));
+  const ir::Graph graph = b.finish();
+  EXPECT_EQ(kernels(graph).size(), 1u);
+  expect_right_at(graph, {3});
+}
+
+TEST(LowerPointwise, ReshapeOfAResultIsItsMemory) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "8"}));
+  const Value e = b.emit("exp", {x});
+  b.output(b.emit("reshape", {e}, {{"sizes", dims({"8*s0"})}}));
+  const ir::Graph graph = b.finish();
+  EXPECT_THAT(kernels(graph), testing::ElementsAre("exp"));
+  expect_right_at(graph, {3});
+}
+
+TEST(LowerPointwise, ExpensiveValuesAreNotRecomputedForABroadcast) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "64"}));
+  const Value w = b.input(tensor(f32, {"64"}));
+  b.output(b.emit("mul", {x, b.emit("exp", {w})}));
+  const ir::Graph graph = b.finish();
+  EXPECT_THAT(kernels(graph), testing::ElementsAre("exp", "mul"));
+  expect_right_at(graph, {3});
+}
+
+TEST(LowerPointwise, CheapValuesAreInlinedIntoABroadcast) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "64"}));
+  const Value w = b.input(tensor(f32, {"64"}));
+  b.output(b.emit("mul", {x, b.emit("neg", {w})}));
+  const ir::Graph graph = b.finish();
+  EXPECT_THAT(kernels(graph), testing::ElementsAre("mul"));
+  expect_right_at(graph, {3});
+}
+
+TEST(LowerPointwise, ConcatAndPadReadUnderGuards) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "5"}));
+  const Value y = b.input(tensor(f32, {"s0", "3"}));
+  const Value operands[] = {x, y, x};
+  const Value c = b.call("concat", operands, {{"axis", std::int64_t{1}}})->value();
+  b.output(b.emit("pad", {c}, {{"low", Ints{1, 0}}, {"high", Ints{0, 2}}}));
+  const ir::Graph graph = b.finish();
+  EXPECT_EQ(kernels(graph).size(), 1u);
+  expect_right_at(graph, {4});
+}
+
+TEST(LowerPointwise, GatherChecksItsIndices) {
+  GraphBuilder b("main");
+  const Value table = b.input(tensor(f32, {"s0", "4"}));
+  const Value ids = b.input(tensor(i64, {"s1"}));
+  b.output(b.emit("gather", {table, ids}));
+  const ir::Graph graph = b.finish();
+  const std::vector<ir::Literal> good{random_literal(f32, {5, 4}, 1),
+                                      ir::Literal::of_ints(i64, {3}, Ints{4, 0, -1})};
+  expect_right(graph, good);
+  const std::vector<ir::Literal> bad{good[0], ir::Literal::of_ints(i64, {3}, Ints{4, 5, -1})};
+  const jit::Program program = lowered(graph);
+  EXPECT_THROW(run_program(graph, program, bad), IndexError);
+}
+
+TEST(LowerPointwise, StridedInputsAreReadThroughTheirStrides) {
+  GraphBuilder b("main");
+  ir::TensorMeta meta = tensor(f32, {"4", "6"});
+  meta.strides = dims({"1", "4"});
+  const Value x = b.input(meta);
+  b.output(b.emit("add", {x, b.scalar(f32, 1)}));
+  b.output(x);
+  const ir::Literal base = random_literal(f32, {6, 4}, 3);
+  expect_right(b.finish(), {base.view({4, 6}, {1, 4}, 0)});
+}
+
+TEST(LowerPointwise, OutputsThatAreInputsOrRepeatedAreCopied) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0"}));
+  const Value e = b.emit("exp", {x});
+  b.output(x);
+  b.output(e);
+  b.output(e);
+  const ir::Graph graph = b.finish();
+  EXPECT_THAT(kernels(graph), testing::ElementsAre("exp", "copy", "copy"));
+  expect_right_at(graph, {7});
+}
+
+TEST(LowerPointwise, WriteBacksComeLast) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0"}));
+  const Value e = b.emit("exp", {x});
+  b.output(b.emit("add", {e, x}));
+  b.write_back(x, e);
+  const ir::Graph graph = b.finish();
+  expect_right_at(graph, {7});
+}
+
+TEST(LowerPointwise, IdenticalLayersShareANest) {
+  GraphBuilder b("main");
+  Value x = b.input(tensor(f32, {"s0", "16"}));
+  for (int k = 0; k < 3; ++k) {
+    x = b.emit("tanh", {x});
+    // The transposed read needs the value in memory, which ends the kernel.
+    const Value t = b.emit("permute", {x}, {{"perm", Ints{1, 0}}});
+    x = b.emit("add", {x, b.emit("reshape", {t}, {{"sizes", dims({"s0", "16"})}})});
+  }
+  b.output(x);
+  const ir::Graph graph = b.finish();
+  const jit::Program program = lowered(graph);
+  ASSERT_EQ(program.kernels.size(), 4u) << nests_of(program);
+  EXPECT_EQ(program.kernels[1].nest, program.kernels[2].nest);
+  expect_right_at(graph, {16});
+  expect_right_at(graph, {3});
+}
+
+TEST(LowerPointwise, WeakEdgesOrderAndSeparateKernels) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0"}));
+  const Value first = b.emit("exp", {x});
+  b.context.after = {first};
+  const Value second = b.emit("neg", {x});
+  b.context.after.clear();
+  b.output(second);
+  b.output(first);
+  const ir::Graph graph = b.finish();
+  const jit::Program program = lowered(graph);
+  ASSERT_EQ(program.record.steps.size(), 2u);
+  ASSERT_EQ(program.record.steps[1].edges.size(), 1u);
+  EXPECT_TRUE(program.record.steps[1].edges[0].weak);
+  expect_right_at(graph, {5});
+}
+
+TEST(LowerPointwise, ScalarsAndOneElementTensors) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {}));
+  const Value y = b.input(tensor(f32, {"1", "1"}));
+  b.output(b.emit("add", {x, y}));
+  b.output(b.emit("exp", {x}));
+  expect_right_at(b.finish(), {});
+}
+
+TEST(LowerPointwise, MixedDTypes) {
+  for (const DType dtype : kAllDTypes) {
+    GraphBuilder b("main");
+    const Value x = b.input(tensor(dtype, {"s0", "9"}));
+    const Value y = b.input(tensor(f32, {"9"}));
+    b.output(b.emit("mul", {x, y}));
+    b.output(b.emit("convert", {x}, {{"dtype", i32}}));
+    expect_right_at(b.finish(), {3});
+  }
+}
+
+TEST(LowerPointwise, ResultsMayTakeTheirOperandsBytes) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "16"}));
+  const Value y = b.input(tensor(f32, {"16"}));
+  b.output(b.emit("add", {x, y}));
+  const jit::Program program = lowered(b.finish());
+  ASSERT_EQ(program.record.steps.size(), 1u);
+  const ir::PlanStep& step = program.record.steps[0];
+  ASSERT_EQ(step.may_reuse.size(), 1u);
+  EXPECT_EQ(program.record.buffers[step.reads[step.may_reuse[0].first]].position, 0u);
+}
+
+}  // namespace
+}  // namespace heddle::test

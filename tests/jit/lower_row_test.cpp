@@ -1,0 +1,174 @@
+// Row groups: reductions with what surrounds them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/jit/lower_support.h"
+
+namespace heddle::test {
+namespace {
+
+using ir::GraphBuilder;
+using ir::Value;
+using Ints = std::vector<std::int64_t>;
+
+TEST(LowerRow, ReductionsOverEachAxis) {
+  for (const char* op : {"reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_mean"}) {
+    for (const Ints& axes : {Ints{0}, Ints{1}, Ints{2}, Ints{0, 1}, Ints{0, 2}, Ints{1, 2}, Ints{0, 1, 2}, Ints{}}) {
+      for (const bool keepdims : {false, true}) {
+        GraphBuilder b("main");
+        const Value x = b.input(tensor(f32, {"s0", "s1", "20"}));
+        b.output(b.emit(op, {x}, {{"axes", axes}, {"keepdims", keepdims}}));
+        SCOPED_TRACE(std::string(op) + " over " + std::to_string(axes.size()));
+        expect_right_at(b.finish(), {3, 5});
+      }
+    }
+  }
+}
+
+TEST(LowerRow, OfEveryDType) {
+  for (const DType dtype : kAllDTypes) {
+    GraphBuilder b("main");
+    const Value x = b.input(tensor(dtype, {"s0", "20"}));
+    if (dtype == boolean) {
+      b.output(b.emit("reduce_and", {x}, {{"axes", Ints{1}}}));
+      b.output(b.emit("reduce_or", {x}, {{"axes", Ints{0}}}));
+    } else {
+      b.output(b.emit("reduce_sum", {x}, {{"axes", Ints{1}}}));
+      b.output(b.emit("reduce_max", {x}, {{"axes", Ints{0}}}));
+    }
+    expect_right_at(b.finish(), {3});
+  }
+}
+
+TEST(LowerRow, OfNoElements) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "s1"}));
+  b.output(b.emit("reduce_sum", {x}, {{"axes", Ints{1}}}));
+  b.output(b.emit("reduce_max", {x}, {{"axes", Ints{0}}}));
+  const ir::Graph graph = b.finish();
+  expect_right_at(graph, {3, 0});
+  expect_right_at(graph, {0, 3});
+}
+
+TEST(LowerRow, ArgMaxFirstAndLast) {
+  for (const char* op : {"argmax", "argmin"}) {
+    for (const std::int64_t axis : {0, 1}) {
+      for (const bool last : {false, true}) {
+        GraphBuilder b("main");
+        const Value x = b.input(tensor(i32, {"s0", "20"}));
+        b.output(b.emit(op, {x}, {{"axis", axis}, {"last", last}}));
+        expect_right_at(b.finish(), {6});
+      }
+    }
+  }
+}
+
+TEST(LowerRow, SoftmaxIsOneKernel) {
+  for (const char* op : {"softmax", "log_softmax"}) {
+    for (const std::int64_t axis : {0, 1, 2}) {
+      GraphBuilder b("main");
+      const Value x = b.input(tensor(f32, {"s0", "s1", "33"}));
+      const Value scaled = b.emit("mul", {x, b.scalar(f32, 0.5)});
+      b.output(b.emit(op, {scaled}, {{"axis", axis}}));
+      const ir::Graph graph = b.finish();
+      EXPECT_EQ(kernels(graph).size(), 1u) << nests_of(lowered(graph));
+      expect_right_at(graph, {2, 3});
+    }
+  }
+}
+
+TEST(LowerRow, SoftmaxKeepsItsExponentials) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "64"}));
+  b.output(b.emit("softmax", {x}));
+  const jit::Program program = lowered(b.finish());
+  const std::string text = nests_of(program);
+  std::size_t count = 0;
+  for (std::size_t at = text.find("= exp"); at != std::string::npos; at = text.find("= exp", at + 1)) ++count;
+  EXPECT_EQ(count, 1u) << text;
+}
+
+TEST(LowerRow, NormsAreOneKernel) {
+  for (const char* op : {"layer_norm", "rms_norm"}) {
+    for (const DType dtype : {f32, f16, bf16}) {
+      GraphBuilder b("main");
+      const Value x = b.input(tensor(dtype, {"s0", "s1", "24"}));
+      const Value residual = b.input(tensor(dtype, {"s0", "s1", "24"}));
+      const Value scale = b.input(tensor(dtype, {"24"}));
+      const Value bias = b.input(tensor(dtype, {"24"}));
+      const Value sum = b.emit("add", {x, residual});
+      const Value normed = std::string(op) == "layer_norm" ? b.emit(op, {sum, scale, bias}) : b.emit(op, {sum, scale});
+      b.output(b.emit("relu", {normed}));
+      b.output(sum);
+      const ir::Graph graph = b.finish();
+      EXPECT_EQ(kernels(graph).size(), 1u) << nests_of(lowered(graph));
+      expect_right_at(graph, {2, 3}, 1e-4);
+    }
+  }
+}
+
+TEST(LowerRow, GroupAndBatchNorm) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "6", "4", "5"}));
+  const Value c = b.input(tensor(f32, {"6"}));
+  const Value d = b.input(tensor(f32, {"6"}));
+  b.output(b.emit("group_norm", {x, c, d}, {{"groups", std::int64_t{3}}}));
+  const ir::Graph graph = b.finish();
+  EXPECT_EQ(kernels(graph).size(), 1u) << nests_of(lowered(graph));
+  expect_right_at(graph, {2}, 1e-4);
+}
+
+TEST(LowerRow, Variance) {
+  for (const Ints& axes : {Ints{1}, Ints{0}, Ints{0, 1}}) {
+    GraphBuilder b("main");
+    const Value x = b.input(tensor(f32, {"s0", "20"}));
+    b.output(b.emit("variance", {x}, {{"axes", axes}, {"correction", std::int64_t{1}}}));
+    expect_right_at(b.finish(), {6}, 1e-4);
+  }
+}
+
+TEST(LowerRow, WholeTensorsAreReducedInBlocks) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"700", "100"}));
+  b.output(b.emit("reduce_sum", {b.emit("exp", {x})}, {{"axes", Ints{0, 1}}}));
+  b.output(b.emit("reduce_max", {x}, {{"axes", Ints{0, 1}}}));
+  const ir::Graph graph = b.finish();
+  EXPECT_GE(lowered(graph).record.steps.size(), 2u);
+  expect_right_at(graph, {});
+}
+
+TEST(LowerRow, WholeTensorsOfUnknownSize) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "s1"}));
+  b.output(b.emit("reduce_mean", {b.emit("exp", {x})}, {{"axes", Ints{0, 1}}}));
+  b.output(b.emit("variance", {x}, {{"axes", Ints{0, 1}}}));
+  b.output(b.emit("reduce_min", {x}, {{"axes", Ints{0, 1}}}));
+  const ir::Graph graph = b.finish();
+  expect_right_at(graph, {3, 5});
+  expect_right_at(graph, {200, 100});
+  expect_right_at(graph, {0, 5});
+}
+
+TEST(LowerRow, SeveralReductionsOfOneInputShareAKernel) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "40"}));
+  const Value sum = b.emit("reduce_sum", {x}, {{"axes", Ints{1}}});
+  const Value max = b.emit("reduce_max", {x}, {{"axes", Ints{1}}});
+  b.output(b.emit("add", {sum, max}));
+  b.output(b.emit("log", {b.emit("abs", {sum})}));
+  const ir::Graph graph = b.finish();
+  EXPECT_EQ(kernels(graph).size(), 1u) << nests_of(lowered(graph));
+  expect_right_at(graph, {4});
+}
+
+TEST(LowerRow, ReductionsOverDifferentAxesDoNotMerge) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "40"}));
+  const Value a = b.emit("reduce_sum", {x}, {{"axes", Ints{1}}, {"keepdims", true}});
+  const Value c = b.emit("reduce_sum", {x}, {{"axes", Ints{0}}, {"keepdims", true}});
+  b.output(b.emit("add", {b.emit("mul", {x, a}), c}));
+  expect_right_at(b.finish(), {4});
+}
+
+}  // namespace
+}  // namespace heddle::test

@@ -1,0 +1,41 @@
+// Lowered graphs against the reference evaluator.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/literal.h"
+#include "jit/program.h"
+#include "tests/jit/run_program.h"
+
+namespace heddle::test {
+
+/// Sizes as the text of dimensions: dims({"s0", "128"}).
+ir::Dims dims(std::initializer_list<const char*> texts);
+ir::TensorMeta tensor(DType dtype, std::initializer_list<const char*> sizes);
+
+/// Random elements: floats in [-2, 2], integers in [low, high].
+ir::Literal random_literal(DType dtype, ir::Sizes sizes, std::uint32_t seed, std::int64_t low = -3,
+                           std::int64_t high = 3);
+
+/// Random arguments for every input of `graph` that is not a parameter; sN is sizes[N].
+std::vector<ir::Literal> random_arguments(const ir::Graph& graph,
+                                          const std::vector<std::int64_t>& sizes,
+                                          std::uint32_t seed = 1);
+
+/// Runs the lowered program in all modes (fused or not, in place or not, for both targets) and compares
+/// with the evaluator. Failures print the nests.
+void expect_right(const ir::Graph& graph, const std::vector<ir::Literal>& arguments,
+                  double tolerance = 1e-5);
+void expect_right_at(const ir::Graph& graph, const std::vector<std::int64_t>& sizes,
+                  double tolerance = 1e-5);
+
+/// The program fused for the CPU.
+jit::Program lowered(const ir::Graph& graph);
+/// Names of its kernels, in order of steps.
+std::vector<std::string> kernels(const ir::Graph& graph);
+/// All nests as text.
+std::string nests_of(const jit::Program& program);
+
+}  // namespace heddle::test

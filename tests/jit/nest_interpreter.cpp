@@ -1,0 +1,292 @@
+#include "tests/jit/nest_interpreter.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "base/check.h"
+#include "ir/literal.h"
+#include "ir/ops/host_scalar.h"
+
+namespace heddle::test {
+namespace {
+
+using base::SymExpr;
+using ir::ReduceOp;
+using ir::ScalarOp;
+using ir::ops::HostScalar;
+using namespace jit;  // NOLINT: the statements of a nest are many
+
+HostScalar number(DType dtype, double value) {
+  return ir::ops::convert(HostScalar::of_real(DType::F64, value), dtype);
+}
+
+HostScalar identity(ReduceOp op, DType dtype) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  switch (op) {
+    case ReduceOp::Prod:
+      return number(dtype, 1);
+    case ReduceOp::Max:
+    case ReduceOp::ArgMax:
+      return number(dtype, -infinity);
+    case ReduceOp::Min:
+    case ReduceOp::ArgMin:
+      return number(dtype, infinity);
+    case ReduceOp::And:
+      return HostScalar::of_bool(true);
+    default:
+      return number(dtype, 0);
+  }
+}
+
+ScalarOp combiner(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::Prod:
+      return ScalarOp::Mul;
+    case ReduceOp::Max:
+      return ScalarOp::Max;
+    case ReduceOp::Min:
+      return ScalarOp::Min;
+    case ReduceOp::And:
+      return ScalarOp::And;
+    case ReduceOp::Or:
+      return ScalarOp::Or;
+    default:
+      return ScalarOp::Add;
+  }
+}
+
+/// What a reduction carries through its loop.
+class Accumulator {
+ public:
+  explicit Accumulator(const LoopReduction& reduction)
+      : reduction_(reduction), value_(identity(reduction.op, reduction.dtype)) {}
+
+  void add(std::span<const HostScalar> contribution) {
+    switch (reduction_.op) {
+      case ReduceOp::ArgMax:
+      case ReduceOp::ArgMin:
+        add_arg(contribution[0], contribution[1].integer);
+        break;
+      case ReduceOp::Welford:
+        add_welford(contribution[0].real);
+        break;
+      default:
+        value_ = ir::ops::apply(combiner(reduction_.op), {value_, contribution[0]});
+    }
+  }
+
+  std::vector<HostScalar> results() const {
+    switch (reduction_.op) {
+      case ReduceOp::ArgMax:
+      case ReduceOp::ArgMin:
+        return {value_, HostScalar::of_integer(DType::I64, index_)};
+      case ReduceOp::Welford:
+        return {number(reduction_.dtype, mean_), number(reduction_.dtype, squares_),
+                number(reduction_.dtype, count_)};
+      default:
+        return {value_};
+    }
+  }
+
+ private:
+  void add_arg(const HostScalar& value, std::int64_t index) {
+    const bool first = index_ < 0;
+    const bool old_nan = !first && is_nan(value_);
+    const bool better = !old_nan && (is_nan(value) || beats(value));
+    const bool tie = (old_nan && is_nan(value)) || (!old_nan && equals(value));
+    if (first || better || (tie && index < index_)) {
+      value_ = value;
+      index_ = index;
+    }
+  }
+  bool beats(const HostScalar& value) const {
+    const ScalarOp op = reduction_.op == ReduceOp::ArgMax ? ScalarOp::Gt : ScalarOp::Lt;
+    return ir::ops::apply(op, {value, value_}).truth();
+  }
+  bool equals(const HostScalar& value) const {
+    return ir::ops::apply(ScalarOp::Eq, {value, value_}).truth();
+  }
+  static bool is_nan(const HostScalar& value) {
+    return is_floating(value.dtype) && std::isnan(value.real);
+  }
+  void add_welford(double value) {
+    count_ += 1;
+    const double distance = value - mean_;
+    mean_ += distance / count_;
+    squares_ += distance * (value - mean_);
+  }
+
+  const LoopReduction& reduction_;
+  HostScalar value_;
+  std::int64_t index_ = -1;
+  double mean_ = 0, squares_ = 0, count_ = 0;
+};
+
+class Machine {
+ public:
+  Machine(const Nest& nest, std::span<const InterpreterBuffer> buffers,
+          std::span<const std::int64_t> sizes)
+      : nest_(nest), buffers_(buffers.begin(), buffers.end()) {
+    HD_CHECK(buffers.size() == nest.global_count() && sizes.size() == nest.size_count);
+    for (std::uint32_t k = 0; k < sizes.size(); ++k) symbols_[{Symbol::Kind::Size, k}] = sizes[k];
+  }
+
+  std::int32_t run(bool backwards) {
+    const std::int64_t count = value_of(nest_.parallel_extent);
+    for (std::int64_t k = 0; k < count; ++k) {
+      symbols_[nest_.parallel_axis] = backwards ? count - 1 - k : k;
+      make_locals();
+      run(nest_.body);
+    }
+    return status_;
+  }
+
+  void operator()(const ConstStmt& s) {
+    set(s.result, is_floating(s.dtype) ? HostScalar::of_real(s.dtype, s.number)
+                                       : HostScalar::of_integer(s.dtype, s.integer));
+  }
+  void operator()(const ApplyStmt& s) {
+    std::vector<HostScalar> operands;
+    for (const ScalarId id : s.operands) operands.push_back(get(id));
+    set(s.result, ir::ops::apply(s.op, operands));
+  }
+  void operator()(const ConvertStmt& s) {
+    set(s.result, ir::ops::convert(get(s.operand), s.dtype));
+  }
+  void operator()(const IndexStmt& s) {
+    set(s.result, HostScalar::of_integer(DType::I64, value_of(s.index)));
+  }
+  void operator()(const BindStmt& s) {
+    const std::int64_t low = value_of(s.low);
+    const std::int64_t high = value_of(s.high);
+    const std::int64_t value = get(s.operand).integer;
+    const bool outside = value < low || value > high;
+    if (outside && s.check != 0 && status_ == 0 && holds(s.mask)) status_ = s.check;
+    symbols_[s.symbol] = std::max(low, std::min(value, high));
+  }
+  void operator()(const LoadStmt& s) {
+    set(s.result, holds(s.mask) ? *element(s.buffer, value_of(s.index))
+                                : ir::ops::convert(HostScalar::of_bool(false), s.dtype));
+  }
+  void operator()(const StoreStmt& s) {
+    if (!holds(s.mask)) return;
+    const std::int64_t index = value_of(s.index);
+    HostScalar value = get(s.operand);
+    if (s.combine) value = ir::ops::apply(combiner(*s.combine), {*element(s.buffer, index), value});
+    put(s.buffer, index, value);
+  }
+  void operator()(const IfStmt& s) {
+    if (get(s.condition).truth()) run(*s.body);
+  }
+  void operator()(const ForStmt& s) {
+    const std::int64_t extent = value_of(s.extent);
+    std::vector<Accumulator> accumulators;
+    for (const LoopReduction& reduction : s.reductions) accumulators.emplace_back(reduction);
+    for (const LoopCarried& carried : s.carried) set(carried.current, get(carried.initial));
+    for (std::int64_t k = 0; k < extent; ++k) {
+      symbols_[s.axis] = k;
+      run(*s.body);
+      for (std::size_t r = 0; r < accumulators.size(); ++r)
+        contribute(s.reductions[r], accumulators[r]);
+      std::vector<HostScalar> next;
+      for (const LoopCarried& carried : s.carried) next.push_back(get(carried.next));
+      for (std::size_t c = 0; c < next.size(); ++c) set(s.carried[c].current, next[c]);
+    }
+    for (std::size_t r = 0; r < accumulators.size(); ++r) {
+      const std::vector<HostScalar> results = accumulators[r].results();
+      for (std::size_t k = 0; k < results.size(); ++k) set(s.reductions[r].results[k], results[k]);
+    }
+    for (const LoopCarried& carried : s.carried) set(carried.result, get(carried.current));
+  }
+  void operator()(const ContractStmt& s) {
+    const std::int64_t rows = value_of(s.rows);
+    const std::int64_t columns = value_of(s.columns);
+    const std::int64_t depth = value_of(s.depth);
+    HD_CHECK(rows <= s.tile_rows && columns <= s.tile_columns);
+    for (std::int64_t m = 0; m < rows; ++m) {
+      for (std::int64_t n = 0; n < columns; ++n) {
+        const std::int64_t place = m * s.tile_columns + n;
+        HostScalar sum = s.accumulate ? *element(s.acc, place) : number(s.dtype, 0);
+        for (std::int64_t k = 0; k < depth; ++k) {
+          const HostScalar a = ir::ops::convert(operand(s.a, m, k), s.dtype);
+          const HostScalar b = ir::ops::convert(operand(s.b, k, n), s.dtype);
+          sum = ir::ops::apply(ScalarOp::Add, {sum, ir::ops::apply(ScalarOp::Mul, {a, b})});
+        }
+        put(s.acc, place, sum);
+      }
+    }
+  }
+
+ private:
+  void run(const Block& block) {
+    for (const Stmt& statement : block) std::visit(*this, statement.node);
+  }
+
+  void contribute(const LoopReduction& reduction, Accumulator& accumulator) {
+    if (!holds(reduction.mask)) return;
+    std::vector<HostScalar> contribution;
+    for (const ScalarId id : reduction.contributions) contribution.push_back(get(id));
+    accumulator.add(contribution);
+  }
+
+  /// Local buffers begin each parallel iteration with garbage.
+  void make_locals() {
+    buffers_.resize(nest_.global_count());
+    locals_.clear();
+    for (const NestBuffer& buffer : nest_.buffers) {
+      if (buffer.scope != NestBuffer::Scope::Local) continue;
+      const std::int64_t count = value_of(buffer.count);
+      HD_CHECK(buffer.max_count == 0 || count <= buffer.max_count);
+      locals_.emplace_back(static_cast<std::size_t>(count) * size_of(buffer.dtype),
+                           std::byte{0x7e});
+      buffers_.push_back({locals_.back().data(), count});
+    }
+  }
+
+  ir::Literal view(NestBufferId id) {
+    const InterpreterBuffer& buffer = buffers_.at(id);
+    return ir::Literal(nest_.buffers[id].dtype, {buffer.count}, {1}, buffer.data, nullptr);
+  }
+  std::optional<HostScalar> element(NestBufferId id, std::int64_t index) {
+    check_bounds(id, index);
+    return ir::ops::load(view(id), index);
+  }
+  void put(NestBufferId id, std::int64_t index, const HostScalar& value) {
+    check_bounds(id, index);
+    ir::Literal target = view(id);
+    ir::ops::store(target, index, value);
+  }
+  void check_bounds(NestBufferId id, std::int64_t index) const {
+    HD_CHECK(index >= 0 && index < buffers_.at(id).count,
+             nest_.buffers[id].name + "[" + std::to_string(index) + "] of " +
+                 std::to_string(buffers_.at(id).count) + " in\n" + print(nest_));
+  }
+  HostScalar operand(const TileOperand& tile, std::int64_t row, std::int64_t column) {
+    return *element(tile.buffer, value_of(tile.base) + row * value_of(tile.row_stride) +
+                                     column * value_of(tile.column_stride));
+  }
+
+  std::int64_t value_of(const SymExpr& expr) const { return expr.evaluate(symbols_); }
+  bool holds(ScalarId mask) const { return mask == kNoScalar || get(mask).truth(); }
+  const HostScalar& get(ScalarId id) const { return scalars_.at(id); }
+  void set(ScalarId id, const HostScalar& value) {
+    if (scalars_.size() <= id) scalars_.resize(id + 1);
+    scalars_[id] = value;
+  }
+
+  const Nest& nest_;
+  std::vector<InterpreterBuffer> buffers_;
+  std::vector<std::vector<std::byte>> locals_;
+  base::SymbolValues symbols_;
+  std::vector<HostScalar> scalars_;
+  std::int32_t status_ = 0;
+};
+
+}  // namespace
+
+std::int32_t interpret(const Nest& nest, std::span<const InterpreterBuffer> buffers,
+                       std::span<const std::int64_t> sizes, bool backwards) {
+  return Machine(nest, buffers, sizes).run(backwards);
+}
+
+}  // namespace heddle::test
