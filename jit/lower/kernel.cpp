@@ -61,7 +61,8 @@ FinishedNest finish_nest(NestBuilder& builder, const std::vector<SymExpr>& sizes
   Nest& nest = builder.nest();
   drop_unused(nest);
   hoist_invariants(nest, loops_run);
-  nest.work = total_work(nest);
+  // A recipe may know better.
+  if (nest.work.is_constant(0)) nest.work = total_work(nest);
   Renumbering numbers = renumber(nest, sizes_first);
   FinishedNest finished;
   finished.globals = std::move(numbers.globals);
