@@ -55,8 +55,8 @@ struct Program {
 /// What lowering is for.
 struct LowerOptions {
   enum class Target : std::uint8_t { Cpu, Cuda } target = Target::Cpu;
-  bool fuse = true;                ///< false: one kernel a node
-  bool library = true;             ///< library kernels may be used where an op has one and they win
+  bool fuse = true;     ///< false: one kernel a node
+  bool library = true;  ///< library kernels may be used where an op has one and they win
   /// Whether the library kernel called `name` can and should do `node`; null: there are none.
   bool (*library_available)(std::string_view name, const ir::Node& node) = nullptr;
   std::int64_t vector_bytes = 64;  ///< of the CPU's vectors

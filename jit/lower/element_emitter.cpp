@@ -143,10 +143,10 @@ Scalar ElementEmitter::load(Value storage, Value value, const Index& index) {
   if (const auto splat = splat_of(*storage.node))
     return constant(storage.meta().dtype, splat->number, splat->integer);
   const ir::TensorMeta& meta = storage.meta();
-  const bool strided = !meta.is_row_major();
+  const bool strided = graph_.is_strided(storage);
   HD_CHECK(!strided || storage == value, "a view of strided memory is no relabelling");
-  const SymExpr position = builder_.simplify(
-      strided ? strided_index(index, meta.strides) : linear_index(index, value.meta().sizes));
+  const SymExpr position = builder_.simplify(strided ? strided_index(index, meta.strides)
+                                                     : linear_index(index, value.meta().sizes));
   // Views of one memory are values of their own; what they read is not.
   Key key{storage, {position}, guard(), 4};
   if (auto known = recall(key)) return *known;

@@ -49,7 +49,7 @@ bool LiveGraph::relabels(const Node* node) const {
   const Value operand = node->input(0);
   // Arguments may have strides; what is relabelled there is not row-major memory.
   const Value base = storage(operand);
-  if (class_of(base.node) == NodeClass::Source && !base.meta().is_row_major()) return false;
+  if (is_strided(base)) return false;
   const ir::Dims& from = operand.meta().sizes;
   const ir::Dims& to = node->output(0).sizes;
   base::Facts facts;

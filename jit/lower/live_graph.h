@@ -31,6 +31,11 @@ class LiveGraph {
 
   /// The value whose memory holds `value` in row-major order too: itself, or what it is a relabelling of.
   Value storage(Value value) const;
+  /// Whether the memory of `storage` has strides of its own: only arguments have. What kernels store is
+  /// row-major, whatever strides the metadata of a view names.
+  bool is_strided(Value storage) const {
+    return class_of(storage.node) == NodeClass::Source && !storage.meta().is_row_major();
+  }
   /// Whether the view node relabels its operand without moving an element.
   bool is_relabelling(const Node* view) const { return relabels_[position(view)]; }
 

@@ -224,7 +224,8 @@ void Recorder::add_copies() {
 void Recorder::add_copy(Value source, ir::BufferId target, const ir::TensorMeta& target_meta) {
   const Value storage = state_.graph().storage(source);
   ir::TensorMeta from = source.meta();
-  from.strides = storage.meta().is_row_major() ? ir::row_major(from.sizes) : storage.meta().strides;
+  from.strides =
+      state_.graph().is_strided(storage) ? storage.meta().strides : ir::row_major(from.sizes);
   FinishedNest finished = build_copy(from, target_meta, state_.options());
   PlanStep step;
   Launch launch;

@@ -56,10 +56,14 @@ Value identity(ir::GraphBuilder& builder, ReduceOp op, DType dtype) {
   };
   switch (op) {
     case ReduceOp::Prod:
-    case ReduceOp::And: return constant(1, 1);
-    case ReduceOp::Max: return constant(-kInfinity, low);
-    case ReduceOp::Min: return constant(kInfinity, high);
-    default: return constant(0, 0);
+    case ReduceOp::And:
+      return constant(1, 1);
+    case ReduceOp::Max:
+      return constant(-kInfinity, low);
+    case ReduceOp::Min:
+      return constant(kInfinity, high);
+    default:
+      return constant(0, 0);
   }
 }
 
@@ -104,8 +108,8 @@ ir::Graph rewrite_large(const ir::Graph& graph, Chosen chosen, Replace replace) 
       graph, [&](ir::Rewriter& rewriter, const ir::NodePtr& node) -> std::optional<Values> {
         if (!chosen(*node) || !reduces_everything(*node)) return std::nullopt;
         const SymExpr count = node->input(0).meta().count();
-        const bool large = count.is_constant() ? count.constant() >= kMinCount
-                                               : tensors.count(node.get()) == 0;
+        const bool large =
+            count.is_constant() ? count.constant() >= kMinCount : tensors.count(node.get()) == 0;
         if (!large) return std::nullopt;
         return replace(rewriter, node);
       });

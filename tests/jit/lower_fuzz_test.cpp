@@ -1,6 +1,5 @@
 // Random graphs: whatever is fused, the values are the evaluator's.
 #include <gtest/gtest.h>
-
 #include <random>
 
 #include "ir/graph.h"
@@ -44,18 +43,28 @@ class RandomGraph {
   void grow() {
     switch (pick(13)) {
       case 0:
-      case 1: return unary();
+      case 1:
+        return unary();
       case 2:
       case 3:
-      case 4: return binary();
-      case 5: return permute();
-      case 6: return slice();
-      case 7: return flatten();
-      case 8: return reduce();
-      case 9: return softmax();
-      case 10: return concat();
-      case 11: return pad();
-      default: return ordered();
+      case 4:
+        return binary();
+      case 5:
+        return permute();
+      case 6:
+        return slice();
+      case 7:
+        return flatten();
+      case 8:
+        return reduce();
+      case 9:
+        return softmax();
+      case 10:
+        return concat();
+      case 11:
+        return pad();
+      default:
+        return ordered();
     }
   }
 
@@ -63,7 +72,8 @@ class RandomGraph {
     static const char* const kOps[] = {"neg", "tanh", "sigmoid", "abs", "relu", "exp"};
     const Value x = any();
     // Bounded, so that chains stay finite.
-    keep(builder_.emit(kOps[pick(6)], {builder_.emit("clamp", {x, builder_.scalar(f32, -3), builder_.scalar(f32, 3)})}));
+    keep(builder_.emit(kOps[pick(6)], {builder_.emit("clamp", {x, builder_.scalar(f32, -3),
+                                                               builder_.scalar(f32, 3)})}));
   }
 
   void binary() {
@@ -145,7 +155,8 @@ class RandomGraph {
     if (x.meta().rank() == 0) return;
     const Value parts[] = {x, builder_.emit("neg", {x}), x};
     const std::int64_t axis = pick(static_cast<int>(x.meta().rank()));
-    keep(builder_.call("concat", std::span<const Value>(parts, 2 + pick(2)), {{"axis", axis}})->value());
+    keep(builder_.call("concat", std::span<const Value>(parts, 2 + pick(2)), {{"axis", axis}})
+             ->value());
   }
 
   void pad() {
@@ -170,10 +181,24 @@ class RandomGraph {
   std::vector<Value> values_;
 };
 
+/// One line a node: enough to see what a failure is about.
+std::string text_of(const ir::Graph& graph) {
+  std::string text;
+  for (const ir::NodePtr& node : graph.nodes()) {
+    text += node->value().name() + ": " + node->output().to_string() + " = " +
+            std::string(node->op_name()) + "(";
+    for (const Value& input : node->inputs()) text += input.name() + " ";
+    text += ")\n";
+  }
+  for (const Value& output : graph.outputs()) text += "return " + output.name() + "\n";
+  return text;
+}
+
 TEST(LowerFuzz, RandomGraphsAgreeWithTheEvaluator) {
-  for (std::uint32_t seed = 1; seed <= 150; ++seed) {
+  for (std::uint32_t seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const ir::Graph graph = RandomGraph(seed).make();
+    SCOPED_TRACE(text_of(graph));
     expect_right_at(graph, {2 + seed % 2, 3}, 1e-4);
     if (HasFatalFailure() || HasFailure()) return;
   }

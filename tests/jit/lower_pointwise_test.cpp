@@ -92,7 +92,8 @@ TEST(LowerPointwise, ViewsAreNoKernels) {
   const Value e = b.emit("exp", {x});
   const Value p = b.emit("permute", {e}, {{"perm", Ints{0, 2, 1}}});
   const Value s = b.emit("slice", {p},
-                         {{"start", Ints{0, 1, 0}}, {"limit", ir::Dims{base::SymExpr::size(0), 5, 8}},
+                         {{"start", Ints{0, 1, 0}},
+                          {"limit", ir::Dims{base::SymExpr::size(0), 5, 8}},
                           {"stride", Ints{1, 2, 1}}});
   const Value r = b.emit("reshape", {s}, {{"sizes", dims({"s0", "16"})}});
   const Value v = b.emit("reverse", {r}, {{"axes", Ints{1}}});

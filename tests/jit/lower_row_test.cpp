@@ -13,7 +13,8 @@ using Ints = std::vector<std::int64_t>;
 
 TEST(LowerRow, ReductionsOverEachAxis) {
   for (const char* op : {"reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_mean"}) {
-    for (const Ints& axes : {Ints{0}, Ints{1}, Ints{2}, Ints{0, 1}, Ints{0, 2}, Ints{1, 2}, Ints{0, 1, 2}, Ints{}}) {
+    for (const Ints& axes :
+         {Ints{0}, Ints{1}, Ints{2}, Ints{0, 1}, Ints{0, 2}, Ints{1, 2}, Ints{0, 1, 2}, Ints{}}) {
       for (const bool keepdims : {false, true}) {
         GraphBuilder b("main");
         const Value x = b.input(tensor(f32, {"s0", "s1", "20"}));
@@ -84,7 +85,9 @@ TEST(LowerRow, SoftmaxKeepsItsExponentials) {
   const jit::Program program = lowered(b.finish());
   const std::string text = nests_of(program);
   std::size_t count = 0;
-  for (std::size_t at = text.find("= exp"); at != std::string::npos; at = text.find("= exp", at + 1)) ++count;
+  for (std::size_t at = text.find("= exp"); at != std::string::npos;
+       at = text.find("= exp", at + 1))
+    ++count;
   EXPECT_EQ(count, 1u) << text;
 }
 
@@ -97,7 +100,8 @@ TEST(LowerRow, NormsAreOneKernel) {
       const Value scale = b.input(tensor(dtype, {"24"}));
       const Value bias = b.input(tensor(dtype, {"24"}));
       const Value sum = b.emit("add", {x, residual});
-      const Value normed = std::string(op) == "layer_norm" ? b.emit(op, {sum, scale, bias}) : b.emit(op, {sum, scale});
+      const Value normed = std::string(op) == "layer_norm" ? b.emit(op, {sum, scale, bias})
+                                                           : b.emit(op, {sum, scale});
       b.output(b.emit("relu", {normed}));
       b.output(sum);
       const ir::Graph graph = b.finish();

@@ -29,7 +29,7 @@ std::vector<ir::Literal> random_arguments(const ir::Graph& graph,
 void expect_right(const ir::Graph& graph, const std::vector<ir::Literal>& arguments,
                   double tolerance = 1e-5);
 void expect_right_at(const ir::Graph& graph, const std::vector<std::int64_t>& sizes,
-                  double tolerance = 1e-5);
+                     double tolerance = 1e-5);
 
 /// The program fused for the CPU.
 jit::Program lowered(const ir::Graph& graph);
