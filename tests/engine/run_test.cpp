@@ -1,0 +1,116 @@
+// The whole path on the CPU: trace, guard, compile, bind, run.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "heddle/heddle.h"
+
+namespace hd = heddle;
+
+namespace {
+
+hd::Tensor random_tensor(hd::Sizes sizes, unsigned seed = 1) {
+  hd::Tensor tensor = hd::Tensor::empty(hd::f32, std::move(sizes));
+  std::mt19937 engine(seed);
+  std::normal_distribution<float> normal;
+  float* data = tensor.data_as<float>();
+  for (std::int64_t k = 0; k < tensor.count(); ++k) data[k] = normal(engine);
+  return tensor;
+}
+
+/// Runs `f` compiled and by the reference evaluator, and compares.
+template <typename F>
+void expect_agrees(F f, const std::vector<hd::Tensor>& inputs, double tolerance = 1e-5) {
+  hd::Engine compiled(f);
+  hd::Engine reference(f, {.device = hd::Device::reference()});
+  const auto got = compiled.run(inputs);
+  const auto want = reference.run(inputs);
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t k = 0; k < got.size(); ++k) {
+    const auto a = got[k].to_doubles();
+    const auto b = want[k].to_doubles();
+    ASSERT_EQ(a.size(), b.size());
+    double largest = 0;
+    for (const double v : b) largest = std::max(largest, std::abs(v));
+    for (std::size_t i = 0; i < a.size(); ++i)
+      ASSERT_NEAR(a[i], b[i], tolerance * (std::abs(b[i]) + largest)) << "output " << k << " at " << i;
+  }
+  EXPECT_EQ(compiled.stats().evaluator_steps, 0u);
+}
+
+}  // namespace
+
+TEST(Run, AddsOne) {
+  hd::Engine engine([](const hd::Tensor& x) { return x + 1; });
+  const auto out = engine.run({hd::Tensor::of<float>({1, 2, 3}, {3})});
+  EXPECT_EQ(out[0].to_doubles(), (std::vector<double>{2, 3, 4}));
+}
+
+TEST(Run, PointwiseChain) {
+  expect_agrees([](const hd::Tensor& x) { return hd::tanh(x * 2 + 1) / (hd::abs(x) + 1) - hd::exp(-x); },
+                {random_tensor({37, 53})});
+}
+
+TEST(Run, Softmax) {
+  expect_agrees([](const hd::Tensor& x) { return hd::softmax(x * 3, -1); }, {random_tensor({7, 129})});
+}
+
+TEST(Run, LayerNorm) {
+  expect_agrees(
+      [](const hd::Tensor& x, const hd::Tensor& s, const hd::Tensor& b) {
+        return hd::layer_norm(x, s, b, -1);
+      },
+      {random_tensor({5, 3, 77}), random_tensor({77}, 2), random_tensor({77}, 3)});
+}
+
+TEST(Run, MatmulGelu) {
+  const hd::Tensor w = random_tensor({70, 90}, 5);
+  const hd::Tensor b = random_tensor({90}, 6);
+  expect_agrees([=](const hd::Tensor& x) { return hd::gelu(hd::matmul(x, w) + b); },
+                {random_tensor({33, 70})});
+}
+
+TEST(Run, TransposedMatmul) {
+  expect_agrees(
+      [](const hd::Tensor& q, const hd::Tensor& k) {
+        return hd::softmax(hd::matmul(q, hd::transpose(k, -1, -2)) * 0.125, -1);
+      },
+      {random_tensor({2, 3, 40, 64}), random_tensor({2, 3, 50, 64}, 2)});
+}
+
+TEST(Run, SizesAreSymbolic) {
+  hd::Engine engine([](const hd::Tensor& x) { return hd::softmax(x + 1, -1); });
+  for (std::int64_t n = 1; n < 40; ++n) engine.run({random_tensor({n % 5 + 1, n})});
+  EXPECT_EQ(engine.stats().compiles, 1u);
+  EXPECT_EQ(engine.stats().traces, 1u);
+}
+
+TEST(Run, BranchOnASizeIsAGuard) {
+  hd::Engine engine([](const hd::Tensor& x) { return x.size(0) > 4 ? x * 2 : x + 1; });
+  EXPECT_EQ(engine.run({hd::Tensor::full(hd::f32, {3}, 5)})[0].to_doubles()[0], 6);
+  EXPECT_EQ(engine.run({hd::Tensor::full(hd::f32, {5}, 5)})[0].to_doubles()[0], 10);
+  EXPECT_EQ(engine.run({hd::Tensor::full(hd::f32, {4}, 5)})[0].to_doubles()[0], 6);
+  EXPECT_EQ(engine.stats().compiles, 2u);
+  ASSERT_EQ(engine.stats().recompiles.size(), 1u);
+  EXPECT_NE(engine.stats().recompiles[0].find("branch in user code at run_test.cpp"), std::string::npos)
+      << engine.stats().recompiles[0];
+}
+
+TEST(Run, EagerOps) {
+  const hd::Tensor x = hd::Tensor::of<float>({1, 4, 9}, {3});
+  EXPECT_EQ(hd::sqrt(x).to_doubles(), (std::vector<double>{1, 2, 3}));
+  EXPECT_EQ(hd::sum(x).item(), 14);
+}
+
+TEST(Run, ReadingDataWhileTracingIsAnError) {
+  hd::Engine engine([](const hd::Tensor& x) { return x * x.item(); });
+  try {
+    engine.run({hd::Tensor::scalar(hd::f32, 1)});
+    FAIL();
+  } catch (const hd::TraceError& error) {
+    EXPECT_NE(std::string(error.what()).find("data cannot be read while tracing at run_test.cpp"),
+              std::string::npos)
+        << error.what();
+  }
+}
