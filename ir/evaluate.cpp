@@ -81,7 +81,11 @@ std::vector<Literal> evaluate(const Graph& graph, std::span<const Literal> argum
     } else if (const Literal* literal = graph.parameter(input.node)) {
       values[input.node] = {*literal};
     } else {
-      HD_CHECK(next_parameter < parameters.size(), input.name());
+      if (next_parameter == parameters.size())
+        throw ArgumentError({.what = "evaluate: parameter " + input.name(),
+                             .where = {},
+                             .expected = "a value",
+                             .got = "none"});
       values[input.node] = {parameters[next_parameter++]};
     }
   }

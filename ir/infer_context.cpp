@@ -47,15 +47,17 @@ std::optional<SymExpr> broadcast_size(ShapeEnv& env, const SymExpr& a, const Sym
   if (a == b || b.is_constant(1)) return a;
   if (a.is_constant(1)) return b;
   const Predicate same{Predicate::Op::Eq, a, b};
-  if (env.expect(same).value_or(true)) {
-    if (env.require(same, reason, location)) return b.is_constant() ? b : a;
-  }
+  const std::optional<bool> expected = env.expect(same);
+  const auto equal = [&] { return env.require(same, reason, location); };
+  const SymExpr& kept = b.is_constant() ? b : a;
+  if (expected.value_or(false) && equal()) return kept;
   const auto is_one = [&](const SymExpr& size) {
     const Predicate one{Predicate::Op::Eq, size, 1};
     return env.expect(one).value_or(false) && env.decide(one, reason, location);
   };
   if (is_one(a)) return b;
   if (is_one(b)) return a;
+  if (!expected && equal()) return kept;
   return {};
 }
 

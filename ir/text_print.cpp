@@ -6,6 +6,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "ir/analysis/unbacked.h"
 #include "ir/op.h"
 #include "ir/text.h"
 #include "ir/text_number.h"
@@ -97,21 +98,6 @@ std::set<const Node*> inlined_constants(const Graph& graph) {
   return result;
 }
 
-/// Whether a result has a size that no operand has: inference alone would name it anew.
-bool introduces_unbacked(const Node& node) {
-  std::vector<base::Symbol> known;
-  for (const Value& input : node.inputs())
-    if (input)
-      for (const SymExpr& size : input.meta().sizes) size.collect_symbols(known);
-  std::vector<base::Symbol> symbols;
-  for (const TensorMeta& meta : node.outputs())
-    for (const SymExpr& size : meta.sizes) size.collect_symbols(symbols);
-  return std::any_of(symbols.begin(), symbols.end(), [&](const base::Symbol& symbol) {
-    return symbol.kind == base::Symbol::Kind::Unbacked &&
-           std::find(known.begin(), known.end(), symbol) == known.end();
-  });
-}
-
 class Printer {
  public:
   explicit Printer(const PrintOptions& options) : options_(options) {}
@@ -169,7 +155,7 @@ class Printer {
     if (!node.annotations().empty()) out_ += " @" + annotations_text(node.annotations());
     if (!node.after().empty())
       out_ += " after(" + joined(node.after(), [](const Value& v) { return v.name(); }) + ")";
-    if (!is_const(node) && (options_.types || introduces_unbacked(node)))
+    if (!is_const(node) && (options_.types || !unbacked_defined(node).empty()))
       out_ += " : " + joined(node.outputs(), [](const TensorMeta& m) { return m.to_string(); });
     if (options_.locations && !node.location().empty())
       out_ += "  // " + node.location().to_string();

@@ -1,15 +1,17 @@
 #include "ir/verifier.h"
 
 #include <fmt/format.h>
-
 #include <unordered_set>
 
 #include "heddle/error.h"
+#include "ir/analysis/unbacked.h"
 #include "ir/op.h"
 
 namespace heddle::ir {
 
 namespace {
+
+bool is_input(const Node& node) { return node.op_name() == "input" || node.op_name() == "param"; }
 
 class Verifier {
  public:
@@ -61,35 +63,46 @@ class Verifier {
   }
 
   void check_schema(const Node& node) const {
+    for (const auto& [name, attr] : node.attrs()) {
+      const auto* nested = std::get_if<GraphRef>(&attr);
+      if (nested && nested->graph) verify(*nested->graph, stage_, pass_);
+    }
     for (const AttrSpec& spec : node.op().attrs) {
       const auto found = node.attrs().find(spec.name);
       if (found == node.attrs().end() || kind_of(found->second) != spec.kind)
         fail("V4 attributes follow the schema", node,
              fmt::format("{} of kind {}", spec.name, name_of(spec.kind)),
-             found == node.attrs().end() ? "none"
-                                         : std::string(name_of(kind_of(found->second))));
+             found == node.attrs().end() ? "none" : std::string(name_of(kind_of(found->second))));
+    }
+  }
+
+  std::vector<TensorMeta> inferred(const Node& node) {
+    const std::vector<base::Symbol> defined = unbacked_defined(node);
+    if (!defined.empty()) env_->next_unbacked_ = defined.front().id;
+    try {
+      return node.op().infer(
+          InferContext(node.op(), node.inputs(), node.attrs(), *env_, node.location()));
+    } catch (const Error& error) {
+      fail("V5 metadata is what inference gives", node, "no error", error.what());
     }
   }
 
   void check_metadata(const Node& node) {
-    if (node.op_name() == "input" || node.op_name() == "param" || defines_unbacked(node)) return;
-    const std::vector<TensorMeta> inferred =
-        node.op().infer(InferContext(node.op(), node.inputs(), node.attrs(), *env_, node.location()));
-    for (std::size_t k = 0; k < node.outputs().size(); ++k) {
-      const TensorMeta& is = node.output(k);
-      if (k >= inferred.size() || !inferred[k].same_layout(is))
-        fail("V5 metadata is what inference gives", node,
-             k < inferred.size() ? inferred[k].to_string() : "no such output", is.to_string());
+    if (is_input(node)) return;
+    const std::vector<TensorMeta> metas = inferred(node);
+    if (env_->assumptions.size() != graph_.assumptions().size())
+      fail("V10 what inference assumes is recorded", node, "no new assumption",
+           env_->assumptions.back().predicate.to_string());
+    if (metas.size() != node.outputs().size())
+      fail("V5 metadata is what inference gives", node, std::to_string(metas.size()) + " outputs",
+           std::to_string(node.outputs().size()));
+    for (std::size_t k = 0; k < metas.size(); ++k) {
+      TensorMeta expected = metas[k];
+      expected.device = node.output(k).device;
+      if (!expected.same_layout(node.output(k)))
+        fail("V5 metadata is what inference gives", node, expected.to_string(),
+             node.output(k).to_string());
     }
-  }
-
-  static bool defines_unbacked(const Node& node) {
-    std::vector<base::Symbol> symbols;
-    for (const TensorMeta& meta : node.outputs())
-      for (const SymExpr& size : meta.sizes) size.collect_symbols(symbols);
-    for (const base::Symbol& symbol : symbols)
-      if (symbol.kind == base::Symbol::Kind::Unbacked) return true;
-    return false;
   }
 
   void check_storage(const Node& node) {
@@ -102,7 +115,8 @@ class Verifier {
         if (storage != node.input(alias.operand).meta().storage)
           fail("V7 a view shares its operand's storage", node, "the operand's storage", "another");
       } else if (!storages_.insert(storage).second || storage == 0) {
-        fail("V7 a fresh result has storage of its own", node, "a storage of its own", "a shared one");
+        fail("V7 a fresh result has storage of its own", node, "a storage of its own",
+             "a shared one");
       }
     }
   }
@@ -113,7 +127,8 @@ class Verifier {
         fail("V8 outputs are defined", *output.node, "a node of the graph", output.name());
     }
     for (const Graph::WriteBack& write : graph_.write_backs()) {
-      if (write.target.node->op_name() != "input" || !defined_.contains(write.source.node))
+      if (!is_input(*write.target.node) || !defined_.contains(write.target.node) ||
+          !defined_.contains(write.source.node))
         fail("V9 write-backs go from nodes of the graph to inputs", *write.target.node, "an input",
              write.target.name());
       if (write.target.meta().dtype != write.source.meta().dtype ||

@@ -14,9 +14,19 @@ enum class Stage : std::uint8_t {
   Reinplaced,  ///< after reinplace: ops may overwrite dying operands
 };
 
-/// Checks order, schema, metadata (as infer would give), names, order edges without cycles, storage ids
-/// (views share, others do not), and that nothing mutates before Stage::Reinplaced.
-/// @throws InvariantError naming the node and the rule (V1 …); CycleError listing the cycle.
+/// Checks the rules
+///   V1  operands are defined before their use
+///   V2  after(...) names nodes above
+///   V3  names are unique
+///   V4  attributes follow the schema
+///   V5  metadata is what inference gives, under the graph's assumptions
+///   V6  nothing mutates before Stage::Reinplaced
+///   V7  a view has its operand's storage, everything else one of its own
+///   V8  outputs are defined
+///   V9  write-backs go from values of the graph to inputs that they fit
+///   V10 inference assumes nothing that the graph does not record
+/// here and in nested graphs.
+/// @throws InvariantError naming `after_pass`, the node and the rule.
 void verify(const Graph& graph, Stage stage, std::string_view after_pass = {});
 
 }  // namespace heddle::ir

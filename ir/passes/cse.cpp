@@ -5,20 +5,12 @@
 #include <unordered_set>
 
 #include "base/hash.h"
+#include "ir/analysis/unbacked.h"
 #include "ir/op.h"
 
 namespace heddle::ir {
 
 namespace {
-
-bool defines_unbacked(const Node& node) {
-  std::vector<base::Symbol> symbols;
-  for (const TensorMeta& meta : node.outputs())
-    for (const SymExpr& size : meta.sizes) size.collect_symbols(symbols);
-  return std::any_of(symbols.begin(), symbols.end(), [](const base::Symbol& symbol) {
-    return symbol.kind == base::Symbol::Kind::Unbacked;
-  });
-}
 
 std::uint64_t key_of(const Node& node, std::span<const Value> operands) {
   std::uint64_t key = base::hash64(node.op_name());
@@ -40,30 +32,30 @@ Graph cse(const Graph& graph) {
   std::unordered_set<StorageId> visible;
   for (const Value& output : graph.outputs()) visible.insert(output.meta().storage);
   std::unordered_multimap<std::uint64_t, Seen> seen;
-  return rewrite(graph, [&](Rewriter& rewriter,
-                            const NodePtr& node) -> std::optional<std::vector<Value>> {
-    if (!node->op().pure || node->inputs().empty() || defines_unbacked(*node)) return {};
-    for (const TensorMeta& meta : node->outputs())
-      if (visible.contains(meta.storage)) return {};
-    const std::vector<Value> operands = rewriter.map(node->inputs());
-    const std::uint64_t key = key_of(*node, operands);
-    const auto [first, last] = seen.equal_range(key);
-    for (auto it = first; it != last; ++it) {
-      const Node& other = *it->second.original;
-      const bool same = &other.op() == &node->op() && it->second.operands == operands &&
-                        equal(other.attrs(), node->attrs()) &&
-                        other.annotations() == node->annotations() &&
-                        std::equal(other.after().begin(), other.after().end(), node->after().begin(),
-                                   node->after().end());
-      if (!same) continue;
-      std::vector<Value> values;
-      for (std::uint32_t k = 0; k < node->outputs().size(); ++k)
-        values.push_back(rewriter.map(other.value(k)));
-      return values;
-    }
-    seen.emplace(key, Seen{node.get(), operands});
-    return {};
-  });
+  return rewrite(
+      graph, [&](Rewriter& rewriter, const NodePtr& node) -> std::optional<std::vector<Value>> {
+        if (!node->op().pure || !unbacked_defined(*node).empty()) return {};
+        for (const TensorMeta& meta : node->outputs())
+          if (visible.contains(meta.storage)) return {};
+        const std::vector<Value> operands = rewriter.map(node->inputs());
+        const std::uint64_t key = key_of(*node, operands);
+        const auto [first, last] = seen.equal_range(key);
+        for (auto it = first; it != last; ++it) {
+          const Node& other = *it->second.original;
+          const bool same = &other.op() == &node->op() && it->second.operands == operands &&
+                            equal(other.attrs(), node->attrs()) &&
+                            other.annotations() == node->annotations() &&
+                            std::equal(other.after().begin(), other.after().end(),
+                                       node->after().begin(), node->after().end());
+          if (!same) continue;
+          std::vector<Value> values;
+          for (std::uint32_t k = 0; k < node->outputs().size(); ++k)
+            values.push_back(rewriter.map(other.value(k)));
+          return values;
+        }
+        seen.emplace(key, Seen{node.get(), operands});
+        return {};
+      });
 }
 
 }  // namespace heddle::ir
