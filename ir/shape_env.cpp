@@ -30,11 +30,18 @@ base::SymbolExprs equalities(std::span<const Assumption> assumptions) {
   return known;
 }
 
+/// a == b and b == a say the same.
+bool same(const Predicate& a, const Predicate& b) {
+  if (a == b) return true;
+  const bool symmetric = a.op == Predicate::Op::Eq || a.op == Predicate::Op::Ne;
+  return symmetric && a.op == b.op && a.left == b.right && a.right == b.left;
+}
+
 std::optional<bool> known_outcome(const ShapeEnv& env, const Predicate& predicate) {
   if (const auto outcome = predicate.decide(env.facts)) return outcome;
   for (const Assumption& assumption : env.assumptions) {
-    if (assumption.predicate == predicate) return true;
-    if (assumption.predicate == predicate.negated()) return false;
+    if (same(assumption.predicate, predicate)) return true;
+    if (same(assumption.predicate, predicate.negated())) return false;
   }
   const base::SymbolExprs known = equalities(env.assumptions);
   if (known.empty()) return {};
