@@ -8,6 +8,7 @@
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/CommandLine.h>
 #include <llvm/Support/SmallVectorMemoryBuffer.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Target/TargetMachine.h>
@@ -22,7 +23,7 @@ namespace heddle::jit::cpu {
 namespace {
 
 /// Raised whenever the code generated for a nest changes.
-constexpr int kEmitterVersion = 1;
+constexpr int kEmitterVersion = 2;
 
 [[noreturn]] void fail(const std::string& name, const std::string& what) {
   throw CompileError({.what = "LLVM: " + what, .where = name, .expected = {}, .got = {}});
@@ -33,6 +34,12 @@ void initialize_once() {
   std::call_once(once, [] {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
+    // Passes whose time shows and whose effect on this code does not, or is harmful: addresses are
+    // simple already, and the order of instructions is left to the processor. LLVM is our own copy, so
+    // its options are nobody else's.
+    constexpr const char* kOptions[] = {"heddle", "-disable-lsr", "-enable-misched=false",
+                                        "-post-RA-scheduler=false", "-regalloc=basic"};
+    llvm::cl::ParseCommandLineOptions(std::size(kOptions), kOptions, {}, &llvm::nulls());
   });
 }
 

@@ -34,12 +34,6 @@ std::int64_t highest_integer(DType dtype) {
   return ~lowest_integer(dtype);
 }
 
-std::vector<int> lane_range(unsigned first, unsigned count) {
-  std::vector<int> lanes(count);
-  for (unsigned k = 0; k < count; ++k) lanes[k] = static_cast<int>(first + k);
-  return lanes;
-}
-
 bool pure_operands(const Stmt& statement, std::vector<ScalarId>& operands,
                    std::vector<const SymExpr*>& indices) {
   if (const auto* apply = std::get_if<ApplyStmt>(&statement.node)) {

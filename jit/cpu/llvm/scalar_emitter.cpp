@@ -36,6 +36,12 @@ const char* compute_name(DType dtype) { return dtype == DType::F64 ? "f64" : "f3
 
 }  // namespace
 
+std::vector<int> lane_range(unsigned first, unsigned count) {
+  std::vector<int> lanes(count);
+  for (unsigned k = 0; k < count; ++k) lanes[k] = static_cast<int>(first + k);
+  return lanes;
+}
+
 unsigned lanes_of(Value* value) {
   const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(value->getType());
   return vector == nullptr ? 0 : vector->getNumElements();
@@ -242,11 +248,37 @@ Value* ScalarEmitter::unary_float(ScalarOp op, DType dtype, Value* a) {
     return call_lanes(std::string("heddle_") + compute_name(dtype) + "_" + std::string(name_of(op)),
                       std::array{x});
   };
-  if (dtype != DType::F64) {
-    VectorMath math(b_, module_, avx512_);
-    if (Value* result = math.apply(op, a, slow)) return result;
+  Value* result = dtype == DType::F64 ? nullptr : vector_math(op, a, slow);
+  return result != nullptr ? result : slow(a);
+}
+
+/// One machine vector at a time: its constants are small, and what it keeps alive fits the registers.
+Value* ScalarEmitter::vector_math(ScalarOp op, Value* a,
+                                  const std::function<Value*(Value*)>& slow) {
+  VectorMath math(b_, avx512_);
+  const unsigned lanes = lanes_of(a);
+  const unsigned part_lanes = avx512_ ? 16 : 8;
+  // Sine and cosine branch, once for all lanes.
+  if (lanes <= part_lanes || op == ScalarOp::Sin || op == ScalarOp::Cos)
+    return math.apply(op, a, slow);
+  std::vector<Value*> parts;
+  for (unsigned first = 0; first < lanes; first += part_lanes) {
+    Value* part = b_.CreateShuffleVector(a, lane_range(first, part_lanes));
+    parts.push_back(math.apply(op, part, slow));
+    if (parts.back() == nullptr) return nullptr;
   }
-  return slow(a);
+  return concatenate(parts);
+}
+
+Value* ScalarEmitter::concatenate(std::vector<Value*> parts) {
+  while (parts.size() > 1) {
+    std::vector<Value*> joined;
+    for (std::size_t k = 0; k < parts.size(); k += 2)
+      joined.push_back(
+          b_.CreateShuffleVector(parts[k], parts[k + 1], lane_range(0, 2 * lanes_of(parts[k]))));
+    parts = joined;
+  }
+  return parts[0];
 }
 
 Value* ScalarEmitter::compare(ScalarOp op, DType dtype, Value* a, Value* b) {

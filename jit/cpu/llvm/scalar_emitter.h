@@ -8,6 +8,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "ir/scalar.h"
 
@@ -24,6 +25,8 @@ namespace heddle::jit::cpu {
 
 /// Lanes of a type or value: 0 for a scalar.
 unsigned lanes_of(llvm::Value* value);
+/// first, first + 1, …: a shuffle's mask.
+std::vector<int> lane_range(unsigned first, unsigned count);
 
 class ScalarEmitter {
  public:
@@ -48,6 +51,9 @@ class ScalarEmitter {
  private:
   llvm::Value* unary(ir::ScalarOp op, DType dtype, llvm::Value* a);
   llvm::Value* unary_float(ir::ScalarOp op, DType dtype, llvm::Value* a);
+  llvm::Value* vector_math(ir::ScalarOp op, llvm::Value* a,
+                           const std::function<llvm::Value*(llvm::Value*)>& slow);
+  llvm::Value* concatenate(std::vector<llvm::Value*> parts);
   llvm::Value* unary_integer(ir::ScalarOp op, DType dtype, llvm::Value* a);
   llvm::Value* binary_float(ir::ScalarOp op, DType dtype, llvm::Value* a, llvm::Value* b);
   llvm::Value* binary_integer(ir::ScalarOp op, DType dtype, llvm::Value* a, llvm::Value* b);
@@ -69,8 +75,7 @@ class ScalarEmitter {
 /// Null when `op` has none (the runtime table's function is called for each lane then).
 class VectorMath {
  public:
-  VectorMath(llvm::IRBuilderBase& builder, llvm::Module& module, bool avx512)
-      : b_(builder), module_(module), avx512_(avx512) {}
+  VectorMath(llvm::IRBuilderBase& builder, bool avx512) : b_(builder), avx512_(avx512) {}
 
   /// `slow(x)` computes lanes outside the range of a fast path.
   llvm::Value* apply(ir::ScalarOp op, llvm::Value* x,
@@ -103,7 +108,6 @@ class VectorMath {
                     const std::function<llvm::Value*(llvm::Value*)>& slow);
 
   llvm::IRBuilderBase& b_;
-  llvm::Module& module_;
   bool avx512_;
 };
 

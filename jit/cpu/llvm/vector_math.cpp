@@ -54,12 +54,6 @@ constexpr std::array<double, 7> kErfLarge = {-3.415125920e-04, -1.127089234e+00,
                                              -1.031068214e-01, 2.183809696e-02,  -2.947666796e-03,
                                              1.863800842e-04};
 
-std::vector<int> lane_range(unsigned first, unsigned count) {
-  std::vector<int> lanes(count);
-  for (unsigned k = 0; k < count; ++k) lanes[k] = static_cast<int>(first + k);
-  return lanes;
-}
-
 }  // namespace
 
 Value* VectorMath::apply(ir::ScalarOp op, Value* x, const std::function<Value*(Value*)>& slow) {
@@ -134,8 +128,7 @@ Value* VectorMath::clamp(Value* x, double low, double high) {
 
 /// x * 2^exponent for an integral exponent in [-300, 254], rounded once.
 Value* VectorMath::scale(Value* x, Value* exponent) {
-  const unsigned lanes = lanes_of(x);
-  if (!avx512_ || lanes < 16) {
+  if (!avx512_ || lanes_of(x) != 16) {
     Value* n = b_.CreateFPToSI(exponent, integer(0, x)->getType());
     Value* half = b_.CreateAShr(n, integer(1, x));
     const auto power = [&](Value* e) {
@@ -143,24 +136,8 @@ Value* VectorMath::scale(Value* x, Value* exponent) {
     };
     return b_.CreateFMul(b_.CreateFMul(x, power(half)), power(b_.CreateSub(n, half)));
   }
-  std::vector<Value*> parts;
-  for (unsigned first = 0; first < lanes; first += 16) {
-    const auto part = [&](Value* v) {
-      return lanes == 16 ? v : b_.CreateShuffleVector(v, lane_range(first, 16));
-    };
-    Value* base = part(x);
-    parts.push_back(
-        b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
-                           {base, part(exponent), base, b_.getInt16(0xffff), b_.getInt32(4)}));
-  }
-  while (parts.size() > 1) {
-    std::vector<Value*> joined;
-    for (std::size_t k = 0; k < parts.size(); k += 2)
-      joined.push_back(
-          b_.CreateShuffleVector(parts[k], parts[k + 1], lane_range(0, 2 * lanes_of(parts[k]))));
-    parts = joined;
-  }
-  return parts[0];
+  return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
+                            {x, exponent, x, b_.getInt16(0xffff), b_.getInt32(4)});
 }
 
 /// 1.1 ulp.
