@@ -11,21 +11,30 @@ ShapeEnv::~ShapeEnv() = default;
 
 namespace {
 
+/// The symbol that `zero` == 0 gives away and what it is: the last one that stands alone.
+std::optional<std::pair<const base::Symbol, SymExpr>> solve(const SymExpr& zero) {
+  std::vector<base::Symbol> symbols;
+  zero.collect_symbols(symbols);
+  for (std::size_t k = symbols.size(); k-- > 0;) {
+    const auto linear = zero.linear_in(symbols[k]);
+    if (!linear) continue;
+    if (linear->coefficient.is_constant(1)) return std::pair(symbols[k], -linear->rest);
+    if (linear->coefficient.is_constant(-1)) return std::pair(symbols[k], linear->rest);
+  }
+  return {};
+}
+
 /// What an assumed predicate says about any expression: s1 is s0 wherever s0 == s1 was assumed.
 base::SymbolExprs equalities(std::span<const Assumption> assumptions) {
   base::SymbolExprs known;
   for (const Assumption& assumption : assumptions) {
     const Predicate& p = assumption.predicate;
     if (p.op != Predicate::Op::Eq) continue;
-    SymExpr left = p.left.substitute(known);
-    SymExpr right = p.right.substitute(known);
-    if (left == right) continue;
-    if (!left.is_symbol() || (right.is_symbol() && left.symbol() < right.symbol()))
-      std::swap(left, right);
-    if (!left.is_symbol() || right.mentions(left.symbol())) continue;
-    const base::SymbolExprs one{{left.symbol(), right}};
+    const auto solved = solve(p.left.substitute(known) - p.right.substitute(known));
+    if (!solved) continue;
+    const base::SymbolExprs one{*solved};
     for (auto& [symbol, expr] : known) expr = expr.substitute(one);
-    known.emplace(left.symbol(), right);
+    known.insert(*solved);
   }
   return known;
 }

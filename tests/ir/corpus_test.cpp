@@ -8,11 +8,10 @@
 #include <iterator>
 #include <sstream>
 
-#include "support/round_trip.h"
-
 #include "heddle/error.h"
 #include "ir/passes/pipeline.h"
 #include "ir/text.h"
+#include "tests/support/round_trip.h"
 
 namespace heddle::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "support/round_trip.h"
+#include "tests/support/round_trip.h"
 
 #include <gtest/gtest.h>
 
