@@ -30,7 +30,7 @@ class LintTest(unittest.TestCase):
             "ir/graph.h": '#include "base/check.h"\n#include "heddle/error.h"\n',
             "jit/cpu/llvm/orc.cpp": '#include <llvm/IR/Module.h>\n#include "ir/graph.h"\n',
             "engine/cli/main.cpp": '#include "ir/graph.h"\n#include <heddle/tensor.h>\n',
-            "examples/mlp/mlp.h": "", "examples/mlp/main.cpp": '#include "mlp.h"\n',
+            "examples/mlp/mlp.h": "", "examples/mlp/main.cpp": '#include <heddle/tensor.h>\n#include "mlp.h"\n',
             "tests/ir/graph_test.cpp": '#include "ir/graph.h"\n#include <heddle/tensor.h>\n',
         }), [])
 
