@@ -225,13 +225,24 @@ class Former {
     const NodeReads& reads = reads_.of(node);
     if (merged.kind != Group::Kind::Row) {
       const bool other_output = read.value.node == merged.root && read.value.index != 0;
-      return !other_output && reads_same(reads, read);
+      if (other_output || is_permuting(merged, read.value.node)) return false;
+      return reads_same(reads, read) || is_permuting(merged, node);
     }
     const RowRole reader = row_role(merged, reads_, node);
     const RowRole value = row_role(merged, reads_, read.value.node);
     if (value == RowRole::Full) return reader != RowRole::Row && reads_same(reads, read);
     if (reader == RowRole::Row) return reads_same(reads, read);
     return reads_own_row(merged, reads, read);
+  }
+
+  /// Whether the node is a copy of a recipe's result in another order: stored there, and read by no other
+  /// member.
+  bool is_permuting(const Group& merged, const Node* node) const {
+    if (merged.kind != Group::Kind::Nest || graph_.class_of(node) != NodeClass::View) return false;
+    const NodeReads& reads = reads_.of(node);
+    if (reads.reads.size() != 1 || reads_same(reads, reads.reads[0])) return false;
+    const Index anywhere(reads.reads[0].index.size(), SymExpr(0));
+    return permuted_index(reads, reads.reads[0], anywhere).has_value();
   }
 
   bool reads_own_row(const Group& merged, const NodeReads& reads, const Read& read) const {
@@ -297,6 +308,21 @@ Index index_in(const ir::Dims& sizes, const ir::Dims& domain, const Index& index
     return mapped;
   }
   return delinearize(linear_index(index, domain).simplify(facts), sizes, facts);
+}
+
+std::optional<Index> permuted_index(const NodeReads& reads, const Read& read, const Index& point) {
+  const ir::Dims& sizes = read.value.meta().sizes;
+  if (!same(base::product(sizes), base::product(reads.domain), reads.facts)) return std::nullopt;
+  Index index(reads.axes.size(), SymExpr(0));
+  std::size_t found = 0;
+  for (std::size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d].is_constant(1)) continue;
+    const auto axis = std::find(reads.axes.begin(), reads.axes.end(), read.index[d]);
+    if (!read.index[d].is_symbol() || axis == reads.axes.end()) return std::nullopt;
+    index[static_cast<std::size_t>(axis - reads.axes.begin())] = point[d];
+    ++found;
+  }
+  return found == without_ones(reads.domain).size() ? std::optional(index) : std::nullopt;
 }
 
 Grouping form_groups(const ReadAnalysis& reads) { return Former(reads).run(); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "jit/lower/reads.h"
@@ -44,6 +45,10 @@ RowRole row_role(const Group& group, const ReadAnalysis& reads, const Node* node
 /// Index of a member in terms of the group's domain axes `index`: by the same row-major position.
 Index index_in(const ir::Dims& sizes, const ir::Dims& domain, const Index& index,
                const base::Facts& facts);
+
+/// Where a view that only permutes dimensions puts the element of `read.value` at index `point`: its own index
+/// there. Nothing when it does anything else.
+std::optional<Index> permuted_index(const NodeReads& reads, const Read& read, const Index& point);
 
 Grouping form_groups(const ReadAnalysis& reads);
 

@@ -88,6 +88,12 @@ ReadAnalysis::ReadAnalysis(const LiveGraph& graph)
   pin_ordered();
   for (std::size_t k = 0; k < nodes.size(); ++k) costs_[k] = inlined_cost(nodes[k]);
   for (std::size_t k = nodes.size(); k-- > 0;) visit(nodes[k]);
+  // What inlined nodes read stands beside them.
+  for (NodeReads& reads : reads_) {
+    std::erase_if(reads.reads, [&](const Read& read) {
+      return !is_owned(read.value.node) && graph.class_of(read.value.node) != NodeClass::Source;
+    });
+  }
 }
 
 void ReadAnalysis::pin(Value value) {

@@ -93,20 +93,26 @@ void expect_same(const Literal& got, const Literal& want, double tolerance) {
 
 }  // namespace
 
-void expect_right(const ir::Graph& graph, const std::vector<Literal>& arguments, double tolerance) {
+void expect_program_right(const ir::Graph& graph, const jit::Program& program,
+                          const std::vector<Literal>& arguments, const RunOptions& options,
+                          double tolerance) {
+  SCOPED_TRACE(nests_of(program));
   const std::vector<Literal> want = ir::evaluate(graph, arguments);
+  const std::vector<Literal> got = run_program(graph, program, arguments, options);
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t k = 0; k < want.size(); ++k) {
+    SCOPED_TRACE("output " + std::to_string(k));
+    expect_same(got[k], want[k], tolerance);
+  }
+}
+
+void expect_right(const ir::Graph& graph, const std::vector<Literal>& arguments, double tolerance) {
   for (const auto target : {jit::LowerOptions::Target::Cpu, jit::LowerOptions::Target::Cuda}) {
     for (const bool fuse : {true, false}) {
       const jit::Program program = jit::lower(graph, {.target = target, .fuse = fuse});
-      SCOPED_TRACE(nests_of(program));
       for (const bool in_place : {false, true}) {
-        const auto got = run_program(graph, program, arguments, {.in_place = in_place});
-        ASSERT_EQ(got.size(), want.size());
-        for (std::size_t k = 0; k < want.size(); ++k) {
-          SCOPED_TRACE("output " + std::to_string(k) + (fuse ? ", fused" : ", not fused") +
-                       (in_place ? ", in place" : ""));
-          expect_same(got[k], want[k], tolerance);
-        }
+        SCOPED_TRACE(std::string(fuse ? "fused" : "not fused") + (in_place ? ", in place" : ""));
+        expect_program_right(graph, program, arguments, {.in_place = in_place}, tolerance);
       }
     }
   }
@@ -125,6 +131,18 @@ std::vector<std::string> kernels(const ir::Graph& graph) {
   for (const auto& step : program.record.steps)
     names.push_back(program.record.kernels[step.kernel].name);
   return names;
+}
+
+std::string text_of(const ir::Graph& graph) {
+  std::string text;
+  for (const ir::NodePtr& node : graph.nodes()) {
+    text += node->value().name() + ": " + node->output().to_string() + " = " +
+            std::string(node->op_name()) + "(";
+    for (const ir::Value& input : node->inputs()) text += input.name() + " ";
+    text += ")\n";
+  }
+  for (const ir::Value& output : graph.outputs()) text += "return " + output.name() + "\n";
+  return text;
 }
 
 }  // namespace heddle::test

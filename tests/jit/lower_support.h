@@ -24,6 +24,10 @@ std::vector<ir::Literal> random_arguments(const ir::Graph& graph,
                                           const std::vector<std::int64_t>& sizes,
                                           std::uint32_t seed = 1);
 
+/// Compares one program's results with the evaluator's. Failures print the nests.
+void expect_program_right(const ir::Graph& graph, const jit::Program& program,
+                          const std::vector<ir::Literal>& arguments, const RunOptions& options,
+                          double tolerance);
 /// Runs the lowered program in all modes (fused or not, in place or not, for both targets) and compares
 /// with the evaluator. Failures print the nests.
 void expect_right(const ir::Graph& graph, const std::vector<ir::Literal>& arguments,

@@ -1,0 +1,105 @@
+// Nest groups: recipes with inlined producers and fused epilogues.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/jit/lower_support.h"
+
+namespace heddle::test {
+namespace {
+
+using ir::GraphBuilder;
+using ir::Value;
+using Ints = std::vector<std::int64_t>;
+
+TEST(LowerRecipe, MatmulOfEachShape) {
+  struct Case {
+    ir::Dims a, b;
+  };
+  const Case cases[] = {
+      {dims({"s0", "7"}), dims({"7", "5"})},       {dims({"7"}), dims({"7", "5"})},
+      {dims({"s0", "7"}), dims({"7"})},            {dims({"7"}), dims({"7"})},
+      {dims({"2", "s0", "7"}), dims({"7", "5"})},  {dims({"s0", "7"}), dims({"3", "7", "5"})},
+      {dims({"2", "1", "s0", "7"}), dims({"3", "7", "5"})},
+  };
+  for (const Case& shapes : cases) {
+    GraphBuilder b("main");
+    const Value x = b.input(ir::TensorMeta::of(f32, shapes.a));
+    const Value y = b.input(ir::TensorMeta::of(f32, shapes.b));
+    b.output(b.emit("matmul", {x, y}));
+    expect_right_at(b.finish(), {40}, 1e-4);
+  }
+}
+
+TEST(LowerRecipe, MlpIsOneKernelALayer) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "12"}));
+  const Value w1 = b.input(tensor(f32, {"12", "70"}));
+  const Value b1 = b.input(tensor(f32, {"70"}));
+  const Value w2 = b.input(tensor(f32, {"70", "12"}));
+  const Value b2 = b.input(tensor(f32, {"12"}));
+  const Value h = b.emit("gelu", {b.emit("add", {b.emit("matmul", {x, w1}), b1})});
+  const Value y = b.emit("add", {b.emit("matmul", {h, w2}), b2});
+  b.output(b.emit("add", {y, x}));
+  const ir::Graph graph = b.finish();
+  EXPECT_THAT(kernels(graph), testing::ElementsAre("matmul_add_gelu", "matmul_add_add"));
+  expect_right_at(graph, {5}, 1e-4);
+  expect_right_at(graph, {37}, 1e-4);
+}
+
+TEST(LowerRecipe, OperandsAreReadThroughTheirViews) {
+  GraphBuilder b("main");
+  const Value q = b.input(tensor(f32, {"s0", "s1", "2", "8"}));
+  const Value k = b.input(tensor(f32, {"s0", "s1", "2", "8"}));
+  const Value heads = b.emit("permute", {q}, {{"perm", Ints{0, 2, 1, 3}}});
+  const Value turned = b.emit("permute", {k}, {{"perm", Ints{0, 2, 3, 1}}});
+  b.output(b.emit("mul", {b.emit("matmul", {heads, turned}), b.scalar(f32, 0.25)}));
+  const ir::Graph graph = b.finish();
+  EXPECT_THAT(kernels(graph), testing::ElementsAre("matmul_mul"));
+  expect_right_at(graph, {2, 5}, 1e-4);
+}
+
+TEST(LowerRecipe, ValuesThatOthersReadAreStoredOnTheWay) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "6"}));
+  const Value w = b.input(tensor(f32, {"6", "6"}));
+  const Value m = b.emit("matmul", {x, w});
+  const Value t = b.emit("tanh", {m});
+  b.output(t);
+  b.output(b.emit("matmul", {m, w}));
+  b.output(b.emit("neg", {t}));
+  const ir::Graph graph = b.finish();
+  EXPECT_THAT(kernels(graph), testing::ElementsAre("matmul_tanh_neg", "matmul"));
+  expect_right_at(graph, {4}, 1e-4);
+}
+
+TEST(LowerRecipe, TransformerLayer) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "s1", "16"}));
+  const auto weight = [&](std::initializer_list<const char*> sizes) { return b.input(tensor(f32, sizes)); };
+  const auto linear = [&](Value v, Value w, Value bias) { return b.emit("add", {b.emit("matmul", {v, w}), bias}); };
+  const auto split = [&](Value v) {
+    const Value r = b.emit("reshape", {v}, {{"sizes", dims({"s0", "s1", "2", "8"})}});
+    return b.emit("permute", {r}, {{"perm", Ints{0, 2, 1, 3}}});
+  };
+  const Value q = split(linear(x, weight({"16", "16"}), weight({"16"})));
+  const Value k = split(linear(x, weight({"16", "16"}), weight({"16"})));
+  const Value v = split(linear(x, weight({"16", "16"}), weight({"16"})));
+  const Value kt = b.emit("permute", {k}, {{"perm", Ints{0, 1, 3, 2}}});
+  const Value scores = b.emit("mul", {b.emit("matmul", {q, kt}), b.scalar(f32, 0.35)});
+  const Value mixed = b.emit("matmul", {b.emit("softmax", {scores}), v});
+  const Value joined = b.emit("reshape", {b.emit("permute", {mixed}, {{"perm", Ints{0, 2, 1, 3}}})},
+                              {{"sizes", dims({"s0", "s1", "16"})}});
+  const Value first = b.emit("add", {linear(joined, weight({"16", "16"}), weight({"16"})), x});
+  const Value normed = b.emit("layer_norm", {first, weight({"16"}), weight({"16"})});
+  const Value hidden = b.emit("gelu", {linear(normed, weight({"16", "32"}), weight({"32"}))});
+  const Value second = b.emit("add", {linear(hidden, weight({"32", "16"}), weight({"16"})), normed});
+  b.output(b.emit("layer_norm", {second, weight({"16"}), weight({"16"})}));
+  const ir::Graph graph = b.finish();
+  // Three projections, scores, softmax, mix, join and project, norm, two of the MLP, norm.
+  EXPECT_EQ(kernels(graph).size(), 11u) << testing::PrintToString(kernels(graph));
+  expect_right_at(graph, {2, 5}, 1e-3);
+  expect_right_at(graph, {1, 1}, 1e-3);
+}
+
+}  // namespace
+}  // namespace heddle::test
