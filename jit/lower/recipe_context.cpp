@@ -80,8 +80,15 @@ class RecipeContext final : public NestContext {
   };
 
   Index index_of(Value stored) const {
-    return index_in(stored.meta().sizes, given_.meta().sizes, given_index_,
-                    kernel_.builder.facts());
+    if (kernel_.state.graph().class_of(stored.node) == NodeClass::View) {
+      const NodeReads& reads = kernel_.state.reads.of(stored.node);
+      const Read& read = reads.reads.front();
+      if (!reads_same(reads, read)) return *permuted_index(reads, read, point_in(read.value));
+    }
+    return point_in(stored);
+  }
+  Index point_in(Value value) const {
+    return index_in(value.meta().sizes, given_.meta().sizes, given_index_, kernel_.builder.facts());
   }
 
   /// The recipe's own result where its epilogue reads it.

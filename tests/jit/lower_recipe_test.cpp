@@ -16,9 +16,12 @@ TEST(LowerRecipe, MatmulOfEachShape) {
     ir::Dims a, b;
   };
   const Case cases[] = {
-      {dims({"s0", "7"}), dims({"7", "5"})},       {dims({"7"}), dims({"7", "5"})},
-      {dims({"s0", "7"}), dims({"7"})},            {dims({"7"}), dims({"7"})},
-      {dims({"2", "s0", "7"}), dims({"7", "5"})},  {dims({"s0", "7"}), dims({"3", "7", "5"})},
+      {dims({"s0", "7"}), dims({"7", "5"})},
+      {dims({"7"}), dims({"7", "5"})},
+      {dims({"s0", "7"}), dims({"7"})},
+      {dims({"7"}), dims({"7"})},
+      {dims({"2", "s0", "7"}), dims({"7", "5"})},
+      {dims({"s0", "7"}), dims({"3", "7", "5"})},
       {dims({"2", "1", "s0", "7"}), dims({"3", "7", "5"})},
   };
   for (const Case& shapes : cases) {
@@ -75,8 +78,12 @@ TEST(LowerRecipe, ValuesThatOthersReadAreStoredOnTheWay) {
 TEST(LowerRecipe, TransformerLayer) {
   GraphBuilder b("main");
   const Value x = b.input(tensor(f32, {"s0", "s1", "16"}));
-  const auto weight = [&](std::initializer_list<const char*> sizes) { return b.input(tensor(f32, sizes)); };
-  const auto linear = [&](Value v, Value w, Value bias) { return b.emit("add", {b.emit("matmul", {v, w}), bias}); };
+  const auto weight = [&](std::initializer_list<const char*> sizes) {
+    return b.input(tensor(f32, sizes));
+  };
+  const auto linear = [&](Value v, Value w, Value bias) {
+    return b.emit("add", {b.emit("matmul", {v, w}), bias});
+  };
   const auto split = [&](Value v) {
     const Value r = b.emit("reshape", {v}, {{"sizes", dims({"s0", "s1", "2", "8"})}});
     return b.emit("permute", {r}, {{"perm", Ints{0, 2, 1, 3}}});
@@ -92,7 +99,8 @@ TEST(LowerRecipe, TransformerLayer) {
   const Value first = b.emit("add", {linear(joined, weight({"16", "16"}), weight({"16"})), x});
   const Value normed = b.emit("layer_norm", {first, weight({"16"}), weight({"16"})});
   const Value hidden = b.emit("gelu", {linear(normed, weight({"16", "32"}), weight({"32"}))});
-  const Value second = b.emit("add", {linear(hidden, weight({"32", "16"}), weight({"16"})), normed});
+  const Value second =
+      b.emit("add", {linear(hidden, weight({"32", "16"}), weight({"16"})), normed});
   b.output(b.emit("layer_norm", {second, weight({"16"}), weight({"16"})}));
   const ir::Graph graph = b.finish();
   // Three projections, scores, softmax, mix, join and project, norm, two of the MLP, norm.
