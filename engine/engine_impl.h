@@ -61,8 +61,5 @@ namespace engine {
 /// The plan as a JSON document (see `heddle plan`).
 std::string plan_json(const BoundPlan& plan);
 
-/// Used by model loaders to record how long reading took.
-void set_load_ms(Engine& engine, double milliseconds);
-
 }  // namespace engine
 }  // namespace heddle

@@ -15,10 +15,6 @@ namespace heddle {
 
 namespace engine {
 
-base::Location location_of(const std::source_location& where) {
-  return {where.file_name(), where.line()};
-}
-
 Tensor make_tensor(DType dtype, const Sizes& sizes) {
   auto impl = std::make_shared<Tensor::Impl>();
   impl->dtype = dtype;

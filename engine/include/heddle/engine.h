@@ -80,7 +80,11 @@ struct Signature {
   std::vector<ValueInfo> outputs;
 };
 
+class Engine;
+
 namespace detail {
+
+HEDDLE_API void set_load_ms(Engine& engine, double milliseconds);
 
 template <typename F, typename Seq>
 struct CallWith;
@@ -196,6 +200,7 @@ class HEDDLE_API Engine {
       std::span<const Tensor> inputs);
 
  private:
+  friend void detail::set_load_ms(Engine& engine, double milliseconds);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -1,0 +1,39 @@
+#include "heddle/frontend.h"
+
+#include "engine/engine_impl.h"
+#include "engine/tensor_impl.h"
+
+namespace heddle {
+
+namespace {
+thread_local const detail::LocationScope* innermost = nullptr;
+}  // namespace
+
+namespace engine {
+
+base::Location location_of(const std::source_location& where) {
+  if (innermost != nullptr) return {innermost->name(), 0};
+  return {where.file_name(), where.line()};
+}
+
+}  // namespace engine
+
+namespace detail {
+
+SymInt size_symbol(std::uint32_t id) {
+  return SymInt(std::make_shared<const SymInt::Impl>(SymInt::Impl{base::SymExpr::size(id), nullptr}));
+}
+
+void set_load_ms(Engine& engine, double milliseconds) {
+  const std::scoped_lock lock(engine.impl_->mutex);
+  engine.impl_->load_ms = milliseconds;
+}
+
+LocationScope::LocationScope(std::string name) : name_(std::move(name)), outer_(innermost) {
+  innermost = this;
+}
+
+LocationScope::~LocationScope() { innermost = outer_; }
+
+}  // namespace detail
+}  // namespace heddle

@@ -1,0 +1,33 @@
+// For front ends that turn a model into traces: names, sizes and times that only they know.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "heddle/engine.h"
+#include "heddle/symint.h"
+
+namespace heddle::detail {
+
+/// The size symbol sN, for the declared sizes of a Signature. Equal ids mean equal sizes.
+HEDDLE_API SymInt size_symbol(std::uint32_t id);
+
+/// Records how long reading and checking the model took (EngineStats::load_ms).
+HEDDLE_API void set_load_ms(Engine& engine, double milliseconds);
+
+/// While alive, what is traced on this thread comes from `name` (a node of a model) and not from a
+/// source line. Scopes nest; the innermost name counts.
+class HEDDLE_API LocationScope {
+ public:
+  explicit LocationScope(std::string name);
+  ~LocationScope();
+  LocationScope(const LocationScope&) = delete;
+  LocationScope& operator=(const LocationScope&) = delete;
+  const std::string& name() const { return name_; }
+
+ private:
+  std::string name_;
+  const LocationScope* outer_;
+};
+
+}  // namespace heddle::detail

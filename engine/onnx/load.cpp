@@ -1,0 +1,130 @@
+// Model files as engines.
+
+#include <chrono>
+#include <filesystem>
+
+#include "engine/onnx/onnx.pb.h"
+#include "engine/onnx/reader.h"
+#include "engine/onnx/walker.h"
+#include "heddle/error.h"
+#include "heddle/frontend.h"
+#include "heddle/onnx.h"
+
+namespace heddle::onnx {
+
+using onnx_format::TypeProto;
+using onnx_format::ValueInfoProto;
+using Clock = std::chrono::steady_clock;
+
+NeedsValueError::NeedsValueError(Parts parts, std::string input)
+    : UnsupportedError(std::move(parts)), input_(std::move(input)) {}
+NeedsValueError::~NeedsValueError() = default;
+
+namespace {
+
+/// Gives each dim_param one symbol, and each size that is not named one of its own.
+class SizeNames {
+ public:
+  SymInt size_of(const onnx_format::TensorShapeProto::Dimension& dim, const std::string& where) {
+    if (dim.has_dim_value() && dim.dim_value() >= 0) return dim.dim_value();
+    if (dim.has_dim_value())
+      throw ModelError({.what = "model: size of " + where,
+                        .where = {},
+                        .expected = "0 or more",
+                        .got = std::to_string(dim.dim_value())});
+    if (!dim.has_dim_param() || dim.dim_param().empty()) return detail::size_symbol(next_++);
+    const auto [found, added] = ids_.emplace(dim.dim_param(), next_);
+    if (added) ++next_;
+    return detail::size_symbol(found->second);
+  }
+
+ private:
+  std::map<std::string, std::uint32_t> ids_;
+  std::uint32_t next_ = 0;
+};
+
+ValueInfo info_of(const ValueInfoProto& proto, SizeNames& names, bool needs_shape) {
+  if (!proto.type().has_tensor_type())
+    throw UnsupportedError({.what = "model: type of " + proto.name(),
+                            .where = {},
+                            .expected = "a tensor",
+                            .got = "a sequence, map, optional or sparse tensor"});
+  const TypeProto::Tensor& type = proto.type().tensor_type();
+  ValueInfo info{proto.name(), dtype_of_onnx(type.elem_type(), proto.name()), {}};
+  if (!type.has_shape() && needs_shape)
+    throw UnsupportedError({.what = "model: input " + proto.name(),
+                            .where = {},
+                            .expected = "a declared number of dimensions",
+                            .got = "an input of any rank"});
+  for (const auto& dim : type.shape().dim()) info.sizes.push_back(names.size_of(dim, proto.name()));
+  return info;
+}
+
+void read_parameters(Model& model, const Constants& constants) {
+  const auto& graph = model.proto->graph();
+  if (graph.sparse_initializer_size() > 0)
+    throw UnsupportedError({.what = "model: sparse initialisers",
+                            .where = {},
+                            .expected = "dense ones",
+                            .got = {}});
+  for (const auto& initializer : graph.initializer())
+    model.parameters[initializer.name()] =
+        read_tensor(initializer, model.folder, "initialiser " + initializer.name());
+  for (const auto& [name, tensor] : constants) model.parameters[name] = tensor;
+}
+
+Signature read_signature(Model& model, const Constants& constants) {
+  Signature signature;
+  SizeNames names;
+  const auto& graph = model.proto->graph();
+  for (const auto& input : graph.input()) {
+    if (model.parameters.contains(input.name())) continue;
+    signature.inputs.push_back(info_of(input, names, true));
+    model.inputs.push_back(input.name());
+  }
+  for (const auto& [name, tensor] : constants) {
+    bool found = false;
+    for (const auto& input : graph.input()) found = found || input.name() == name;
+    if (!found)
+      throw ArgumentError({.what = "onnx::load: constants",
+                           .where = {},
+                           .expected = "names of inputs",
+                           .got = name});
+  }
+  for (const auto& output : graph.output())
+    signature.outputs.push_back(info_of(output, names, false));
+  return signature;
+}
+
+Engine make_engine(std::shared_ptr<const onnx_format::ModelProto> proto, std::string folder,
+                   EngineOptions options, const Constants& constants, Clock::time_point start) {
+  auto model = std::make_shared<Model>();
+  model->proto = std::move(proto);
+  model->folder = std::move(folder);
+  read_parameters(*model, constants);
+  Signature signature = read_signature(*model, constants);
+  TraceFunction trace = [model](std::span<const Tensor> inputs) { return walk(*model, inputs); };
+  Engine engine(Engine::FromTrace{}, std::move(trace), std::move(options), std::move(signature));
+  detail::set_load_ms(engine,
+                      std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+  return engine;
+}
+
+}  // namespace
+
+Engine load(const std::string& path, EngineOptions options, const Constants& constants) {
+  const auto start = Clock::now();
+  const MappedFile file(path);
+  std::string folder = std::filesystem::path(path).parent_path().string();
+  if (folder.empty()) folder = ".";
+  return make_engine(parse_model(file.data(), file.size(), path), std::move(folder),
+                     std::move(options), constants, start);
+}
+
+Engine load_bytes(const void* data, std::size_t size, EngineOptions options,
+                  const std::string& folder, const Constants& constants) {
+  const auto start = Clock::now();
+  return make_engine(parse_model(data, size, "bytes"), folder, std::move(options), constants, start);
+}
+
+}  // namespace heddle::onnx

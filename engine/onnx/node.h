@@ -1,0 +1,112 @@
+// One node of a model as its converter sees it.
+#pragma once
+
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/onnx/value.h"
+#include "heddle/ops.h"
+
+namespace heddle::onnx_format {
+class AttributeProto;
+class NodeProto;
+}  // namespace heddle::onnx_format
+
+namespace heddle::onnx {
+
+struct Converter;
+using AttributeMap = std::map<std::string, const onnx_format::AttributeProto*, std::less<>>;
+
+/// Inputs, attributes and version of a node, and the errors it may raise. Reads of inputs count from 0;
+/// an absent optional input is undefined.
+class Node {
+ public:
+  Node(const onnx_format::NodeProto& proto, const Converter& row, std::vector<Value> inputs,
+       AttributeMap attributes, std::int64_t opset, const std::string& folder);
+
+  std::int64_t opset() const { return opset_; }
+  /// The IR op named in the converter's row, for rows that map one op to one.
+  std::string_view ir_op() const;
+  std::string_view type() const;
+  /// "conv1 (ai.onnx Conv)": where errors come from.
+  const std::string& where() const { return where_; }
+  std::size_t output_count() const;
+  bool wants_output(std::size_t k) const;
+
+  std::size_t input_count() const { return inputs_.size(); }
+  bool has(std::size_t k) const { return k < inputs_.size() && inputs_[k].defined(); }
+  /// @throws ModelError if input k is absent.
+  const Value& value(std::size_t k) const;
+  Tensor tensor(std::size_t k) const { return value(k).tensor(); }
+  /// Undefined if absent.
+  Tensor optional(std::size_t k) const { return has(k) ? inputs_[k].tensor() : Tensor(); }
+  std::vector<Tensor> tensors() const;
+  /// Whether every input is small integers, at least one of them computed from sizes or a constant.
+  bool is_shape_arithmetic() const;
+
+  /// Values of input k that must be known while tracing; `name` is what the ONNX schema calls it.
+  /// @throws NeedsValueError, UnsupportedError.
+  SymInts known(std::size_t k, std::string_view name) const;
+  Ints known_numbers(std::size_t k, std::string_view name) const;
+  std::int64_t known_number(std::size_t k, std::string_view name) const;
+  std::vector<double> known_reals(std::size_t k, std::string_view name) const;
+
+  bool has_attr(std::string_view name) const;
+  std::int64_t integer(std::string_view name, std::int64_t otherwise) const;
+  double number(std::string_view name, double otherwise) const;
+  std::string string(std::string_view name, std::string otherwise) const;
+  Ints integers(std::string_view name, Ints otherwise = {}) const;
+  std::vector<double> numbers(std::string_view name) const;
+  std::vector<std::string> strings(std::string_view name) const;
+  std::optional<Tensor> tensor_attr(std::string_view name) const;
+  DType dtype(std::string_view name, DType otherwise) const;
+  /// An axis attribute or number in [0, rank). @throws ModelError.
+  std::int64_t axis(std::int64_t axis, std::int64_t rank) const;
+  Ints axes(Ints axes, std::int64_t rank) const;
+
+  [[noreturn]] void unsupported(std::string what) const;
+  [[noreturn]] void malformed(std::string what, std::string expected, std::string got) const;
+
+ private:
+  const onnx_format::AttributeProto* find(std::string_view name) const;
+  [[noreturn]] void unknown_value(std::size_t k, std::string_view name) const;
+
+  const onnx_format::NodeProto& proto_;
+  const Converter& row_;
+  std::vector<Value> inputs_;
+  AttributeMap attributes_;
+  std::int64_t opset_;
+  const std::string& folder_;
+  std::string where_;
+};
+
+/// The values of a node's outputs, in order. Absent trailing ones may be left out.
+using Outputs = std::vector<Value>;
+using ConvertFunction = Outputs (*)(const Node&);
+
+/// One ONNX op: how it is said with the engine's ops.
+struct Converter {
+  std::string_view name;
+  ConvertFunction convert = nullptr;
+  std::string_view ir_op{};  ///< for functions shared by many rows
+};
+
+/// "conv1 (ai.onnx Conv)".
+std::string describe(const onnx_format::NodeProto& node);
+
+/// One op with one result.
+Tensor one(std::string_view op, std::initializer_list<Tensor> operands, OpAttrs attrs = {});
+
+/// Product of sizes.
+SymInt product(std::span<const SymInt> sizes);
+/// `x` with 1-sized dimensions inserted at `axes` (of the result).
+Tensor unsqueeze_all(const Tensor& x, const Ints& axes);
+/// first, first+1, … below last.
+Ints range_of(std::int64_t first, std::int64_t last);
+
+}  // namespace heddle::onnx

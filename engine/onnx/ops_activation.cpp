@@ -1,0 +1,105 @@
+// Activations.
+
+#include "engine/onnx/converters.h"
+
+namespace heddle::onnx {
+
+namespace {
+
+Outputs unary(const Node& node) { return {one(node.ir_op(), {node.tensor(0)})}; }
+
+Tensor exponential_below_zero(const Tensor& x, double alpha) {
+  return where(less(x, 0.0), expm1(x) * alpha, x);
+}
+
+Outputs leaky_relu(const Node& node) {
+  const Tensor x = node.tensor(0);
+  return {where(less(x, 0.0), x * node.number("alpha", 0.01), x)};
+}
+
+Outputs parametric_relu(const Node& node) {
+  const Tensor x = node.tensor(0);
+  return {where(less(x, Tensor::scalar(x.dtype(), 0)), x * node.tensor(1), x)};
+}
+
+Outputs elu(const Node& node) {
+  return {exponential_below_zero(node.tensor(0), node.number("alpha", 1.0))};
+}
+
+Outputs selu(const Node& node) {
+  const double alpha = node.number("alpha", 1.67326319217681884765625);
+  const double gamma = node.number("gamma", 1.05070102214813232421875);
+  return {exponential_below_zero(node.tensor(0), alpha) * gamma};
+}
+
+Outputs celu(const Node& node) {
+  const Tensor x = node.tensor(0);
+  const double alpha = node.number("alpha", 1.0);
+  return {where(less(x, 0.0), expm1(x / alpha) * alpha, x)};
+}
+
+Outputs hard_sigmoid(const Node& node) {
+  const Tensor line = node.tensor(0) * node.number("alpha", 0.2) + node.number("beta", 0.5);
+  return {clamp(line, 0.0, 1.0)};
+}
+
+Outputs hard_swish(const Node& node) {
+  const Tensor x = node.tensor(0);
+  return {x * clamp(x * (1.0 / 6.0) + 0.5, 0.0, 1.0)};
+}
+
+Outputs mish(const Node& node) {
+  const Tensor x = node.tensor(0);
+  return {x * tanh(softplus(x))};
+}
+
+Outputs softsign(const Node& node) {
+  const Tensor x = node.tensor(0);
+  return {x / (abs(x) + 1.0)};
+}
+
+Outputs thresholded_relu(const Node& node) {
+  const Tensor x = node.tensor(0);
+  return {where(greater(x, node.number("alpha", 1.0)), x, 0.0)};
+}
+
+Outputs shrink(const Node& node) {
+  const Tensor x = node.tensor(0);
+  const double bias = node.number("bias", 0.0);
+  const double lambda = node.number("lambd", 0.5);
+  const Tensor above = where(greater(x, lambda), x - bias, Tensor::scalar(x.dtype(), 0));
+  return {where(less(x, -lambda), x + bias, above)};
+}
+
+Outputs convert_gelu(const Node& node) {
+  return {gelu(node.tensor(0), node.string("approximate", "none") == "tanh")};
+}
+
+Outputs swish(const Node& node) {
+  const Tensor x = node.tensor(0);
+  return {x * sigmoid(x * node.number("alpha", 1.0))};
+}
+
+constexpr Converter kConverters[] = {
+    {"Celu", celu},
+    {"Elu", elu},
+    {"Gelu", convert_gelu},
+    {"HardSigmoid", hard_sigmoid},
+    {"HardSwish", hard_swish},
+    {"LeakyRelu", leaky_relu},
+    {"Mish", mish},
+    {"PRelu", parametric_relu},
+    {"Relu", unary, "relu"},
+    {"Selu", selu},
+    {"Shrink", shrink},
+    {"Softplus", unary, "softplus"},
+    {"Softsign", softsign},
+    {"Swish", swish},
+    {"ThresholdedRelu", thresholded_relu},
+};
+
+}  // namespace
+
+std::span<const Converter> activation_converters() { return kConverters; }
+
+}  // namespace heddle::onnx

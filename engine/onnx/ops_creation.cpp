@@ -1,0 +1,123 @@
+// Tensors made from sizes and numbers.
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "engine/onnx/converters.h"
+
+namespace heddle::onnx {
+
+namespace {
+
+template <typename T, typename Numbers>
+Tensor vector_of(const Numbers& numbers) {
+  const std::vector<T> values(numbers.begin(), numbers.end());
+  return Tensor::of(std::span<const T>(values), {static_cast<std::int64_t>(values.size())});
+}
+
+Outputs constant(const Node& node) {
+  if (const auto tensor = node.tensor_attr("value")) return {*tensor};
+  if (node.has_attr("value_float")) return {Tensor::scalar(f32, node.number("value_float", 0))};
+  if (node.has_attr("value_floats")) return {vector_of<float>(node.numbers("value_floats"))};
+  if (node.has_attr("value_int")) return {Tensor::scalar_int(i64, node.integer("value_int", 0))};
+  if (node.has_attr("value_ints")) return {vector_of<std::int64_t>(node.integers("value_ints"))};
+  node.unsupported("a constant of strings or a sparse one");
+}
+
+Outputs constant_of_shape(const Node& node) {
+  SymInts sizes = node.known(0, "input");
+  Tensor value = node.tensor_attr("value").value_or(Tensor::scalar(f32, 0));
+  if (value.count() != 1) node.malformed("value", "one element", std::to_string(value.count()));
+  constexpr std::int64_t kMaxInts = 32;
+  const bool shape_like = sizes.size() == 1 && !sizes[0].is_symbolic() &&
+                          sizes[0].value() <= kMaxInts && Value(value).is_shape_like();
+  if (shape_like) {
+    const SymInt number = Value(value).ints()->at(0);
+    return {Value::of_ints(SymInts(static_cast<std::size_t>(sizes[0].value()), number), false,
+                           value.dtype())};
+  }
+  Tensor scalar = Tensor::empty(value.dtype(), {});
+  std::copy_n(static_cast<const char*>(value.data()), heddle::size_of(value.dtype()),
+              static_cast<char*>(scalar.data()));
+  return {expand(scalar, std::move(sizes))};
+}
+
+/// ceil((limit - start) / step), at least 0.
+SymInt range_count(const Node& node, const SymInt& start, const SymInt& limit, std::int64_t step) {
+  if (step == 0) node.malformed("delta", "a step other than 0", "0");
+  const SymInt span = step > 0 ? limit - start : start - limit;
+  const std::int64_t stride = step > 0 ? step : -step;
+  if (span <= 0) return 0;
+  return (span + (stride - 1)) / stride;
+}
+
+Outputs range(const Node& node) {
+  const DType dtype = node.value(0).dtype();
+  if (!is_floating(dtype)) {
+    const SymInt start = node.known(0, "start").at(0);
+    const SymInt limit = node.known(1, "limit").at(0);
+    const std::int64_t step = node.known_number(2, "delta");
+    const Tensor counted = iota({range_count(node, start, limit, step)}, 0, i64);
+    return {cast(counted * step + size_tensor(start), dtype)};
+  }
+  const double start = node.known_reals(0, "start").at(0);
+  const double limit = node.known_reals(1, "limit").at(0);
+  const double step = node.known_reals(2, "delta").at(0);
+  const double count = std::ceil((limit - start) / step);
+  if (!(count < 1e12)) node.malformed("delta", "a step that reaches the limit", std::to_string(step));
+  const Tensor counted = iota({static_cast<std::int64_t>(std::max(count, 0.0))}, 0, dtype);
+  return {counted * step + start};
+}
+
+Outputs eye_like(const Node& node) {
+  const SymInts sizes = node.value(0).shape();
+  if (sizes.size() != 2) node.malformed("input", "two dimensions", std::to_string(sizes.size()));
+  const Tensor row = iota(sizes, 0) + node.integer("k", 0);
+  return {cast(equal(row, iota(sizes, 1)), node.dtype("dtype", node.value(0).dtype()))};
+}
+
+Outputs trilu(const Node& node) {
+  const Tensor x = node.tensor(0);
+  if (x.rank() < 2) node.malformed("input", "two dimensions or more", std::to_string(x.rank()));
+  const SymInts plane{x.size(-2), x.size(-1)};
+  Tensor row = iota(plane, 0);
+  if (node.has(1)) row = row + reshape(node.tensor(1), {});
+  const Tensor column = iota(plane, 1);
+  const bool upper = node.integer("upper", 1) != 0;
+  const Tensor keep = upper ? greater_equal(column, row) : less_equal(column, row);
+  return {where(keep, x, Tensor::scalar_int(x.dtype(), 0))};
+}
+
+/// a - b cos(2 pi n / N) + c cos(4 pi n / N).
+Outputs cosine_window(const Node& node, double a, double b, double c) {
+  const SymInt size = node.known(0, "size").at(0);
+  const bool periodic = node.integer("periodic", 1) != 0;
+  const Tensor length = cast(size_tensor(periodic ? size : size - 1), f64);
+  const Tensor angle = iota({size}, 0, f64) * (2 * std::numbers::pi) / length;
+  const Tensor window = (cos(angle) * -b + a) + cos(angle * 2.0) * c;
+  return {cast(window, node.dtype("output_datatype", f32))};
+}
+
+Outputs hann_window(const Node& node) { return cosine_window(node, 0.5, 0.5, 0); }
+Outputs hamming_window(const Node& node) {
+  return cosine_window(node, 25.0 / 46.0, 21.0 / 46.0, 0);
+}
+Outputs blackman_window(const Node& node) { return cosine_window(node, 0.42, 0.5, 0.08); }
+
+constexpr Converter kConverters[] = {
+    {"BlackmanWindow", blackman_window},
+    {"Constant", constant},
+    {"ConstantOfShape", constant_of_shape},
+    {"EyeLike", eye_like},
+    {"HammingWindow", hamming_window},
+    {"HannWindow", hann_window},
+    {"Range", range},
+    {"Trilu", trilu},
+};
+
+}  // namespace
+
+std::span<const Converter> creation_converters() { return kConverters; }
+
+}  // namespace heddle::onnx

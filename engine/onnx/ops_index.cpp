@@ -1,0 +1,100 @@
+// Gather, scatter and what is made of them.
+
+#include "engine/onnx/converters.h"
+
+namespace heddle::onnx {
+
+namespace {
+
+Outputs convert_gather(const Node& node) {
+  const Value& x = node.value(0);
+  const std::int64_t axis = node.axis(node.integer("axis", 0), x.rank());
+  const auto indices = node.value(1).ints();
+  if (x.is_shape_like() && x.rank() == 1 && indices) {
+    const SymInts ints = *x.ints();
+    SymInts picked;
+    for (const SymInt& index : *indices) {
+      const std::int64_t at = node.axis(index.value(), static_cast<std::int64_t>(ints.size()));
+      picked.push_back(ints[static_cast<std::size_t>(at)]);
+    }
+    if (node.value(1).rank() <= 1)
+      return {Value::of_ints(std::move(picked), node.value(1).rank() == 0, x.dtype())};
+  }
+  return {gather(x.tensor(), node.tensor(1), axis)};
+}
+
+Outputs gather_elements(const Node& node) {
+  const Tensor x = node.tensor(0);
+  return {one("gather_elements", {x, node.tensor(1)},
+              {{"axis", node.axis(node.integer("axis", 0), x.rank())}})};
+}
+
+Outputs gather_nd(const Node& node) {
+  return {one("gather_nd", {node.tensor(0), node.tensor(1)},
+              {{"batch_dims", node.integer("batch_dims", 0)}})};
+}
+
+Outputs scatter_elements(const Node& node) {
+  const Tensor x = node.tensor(0);
+  return {one("scatter_elements", {x, node.tensor(1), node.tensor(2)},
+              {{"axis", node.axis(node.integer("axis", 0), x.rank())},
+               {"reduction", node.string("reduction", "none")}})};
+}
+
+Outputs scatter_nd(const Node& node) {
+  return {one("scatter_nd", {node.tensor(0), node.tensor(1), node.tensor(2)},
+              {{"reduction", node.string("reduction", "none")}})};
+}
+
+/// values[1] where the index along the new axis is the one named, values[0] elsewhere. Indices out of
+/// [-depth, depth) name none.
+Outputs one_hot(const Node& node) {
+  Tensor indices = cast(node.tensor(0), i64);
+  SymInt depth;
+  if (is_floating(node.value(1).dtype())) {
+    depth = static_cast<std::int64_t>(node.known_reals(1, "depth").at(0));
+  } else {
+    depth = node.known(1, "depth").at(0);
+  }
+  const Tensor values = node.tensor(2);
+  const std::int64_t axis = node.axis(node.integer("axis", -1), indices.rank() + 1);
+  indices = where(less(indices, 0), indices + size_tensor(depth), indices);
+  indices = unsqueeze(indices, axis);
+  SymInts sizes = indices.shape();
+  sizes[static_cast<std::size_t>(axis)] = depth;
+  const Tensor named = equal(iota(sizes, axis), indices);
+  const Tensor off = reshape(slice(values, 0, 0, 1), {});
+  const Tensor on = reshape(slice(values, 0, 1, 2), {});
+  return {where(named, on, off)};
+}
+
+/// Elements before a sequence's length in opposite order, the rest where they are.
+Outputs reverse_sequence(const Node& node) {
+  const Tensor x = node.tensor(0);
+  const std::int64_t time = node.axis(node.integer("time_axis", 0), x.rank());
+  const std::int64_t batch = node.axis(node.integer("batch_axis", 1), x.rank());
+  const SymInts sizes = x.shape();
+  SymInts length_sizes(sizes.size(), SymInt(1));
+  length_sizes[static_cast<std::size_t>(batch)] = sizes[static_cast<std::size_t>(batch)];
+  const Tensor lengths = reshape(cast(node.tensor(1), i64), length_sizes);
+  const Tensor at = iota(sizes, time);
+  const Tensor source = where(less(at, lengths), lengths - 1 - at, at);
+  return {one("gather_elements", {x, source}, {{"axis", time}})};
+}
+
+constexpr Converter kConverters[] = {
+    {"Gather", convert_gather},
+    {"GatherElements", gather_elements},
+    {"GatherND", gather_nd},
+    {"OneHot", one_hot},
+    {"ReverseSequence", reverse_sequence},
+    {"Scatter", scatter_elements},
+    {"ScatterElements", scatter_elements},
+    {"ScatterND", scatter_nd},
+};
+
+}  // namespace
+
+std::span<const Converter> index_converters() { return kConverters; }
+
+}  // namespace heddle::onnx

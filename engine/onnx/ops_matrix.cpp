@@ -1,0 +1,218 @@
+// Products of matrices.
+
+#include <algorithm>
+#include <cctype>
+
+#include "engine/onnx/converters.h"
+
+namespace heddle::onnx {
+
+namespace {
+
+Outputs convert_matmul(const Node& node) { return {matmul(node.tensor(0), node.tensor(1))}; }
+
+Outputs gemm(const Node& node) {
+  Tensor a = node.tensor(0);
+  Tensor b = node.tensor(1);
+  if (a.rank() != 2 || b.rank() != 2)
+    node.malformed("A and B", "two dimensions each",
+                   std::to_string(a.rank()) + " and " + std::to_string(b.rank()));
+  if (node.integer("transA", 0) != 0) a = transpose(a, 0, 1);
+  if (node.integer("transB", 0) != 0) b = transpose(b, 0, 1);
+  Tensor result = matmul(a, b);
+  const double alpha = node.number("alpha", 1.0);
+  const double beta = node.number("beta", 1.0);
+  const auto scaled = [](const Tensor& x, double factor) {
+    if (factor == 1.0) return x;
+    return is_floating(x.dtype()) ? x * factor : cast(x * factor, x.dtype());
+  };
+  result = scaled(result, alpha);
+  return {node.has(2) ? result + scaled(node.tensor(2), beta) : result};
+}
+
+/// Labels of one operand or of the result, one a dimension. Dimensions under "..." take labels that
+/// no letter has: 0x01 for the last one, 0x02 before it, and so on.
+using Labels = std::string;
+
+Labels parse_labels(const Node& node, std::string_view text, std::size_t ellipsis_rank) {
+  Labels labels;
+  for (std::size_t k = 0; k < text.size(); ++k) {
+    if (std::isalpha(static_cast<unsigned char>(text[k])) != 0) {
+      labels += text[k];
+    } else if (text.substr(k, 3) == "...") {
+      for (std::size_t d = ellipsis_rank; d > 0; --d) labels += static_cast<char>(d);
+      k += 2;
+    } else {
+      node.malformed("equation", "letters, commas and ...", std::string(text));
+    }
+  }
+  return labels;
+}
+
+std::size_t letters_in(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(
+      text.begin(), text.end(), [](unsigned char c) { return std::isalpha(c) != 0; }));
+}
+
+/// The sum over repeated labels' off-diagonal elements taken out: "ii" becomes "i".
+void take_diagonals(Tensor& x, Labels& labels) {
+  for (std::size_t k = 0; k < labels.size(); ++k) {
+    const std::size_t again = labels.find(labels[k], k + 1);
+    if (again == Labels::npos) continue;
+    const auto axis = static_cast<std::int64_t>(again);
+    const SymInts sizes = x.shape();
+    const Tensor same =
+        equal(iota(sizes, static_cast<std::int64_t>(k)), iota(sizes, axis));
+    x = sum(where(same, x, Tensor::scalar_int(x.dtype(), 0)), {axis});
+    labels.erase(again, 1);
+    --k;
+  }
+}
+
+/// `x` with its dimensions in the order of `wanted`; labels that it lacks become sizes of 1.
+Tensor arranged(const Tensor& x, const Labels& labels, const Labels& wanted) {
+  Ints order;
+  Ints missing;
+  for (std::size_t k = 0; k < wanted.size(); ++k) {
+    const std::size_t at = labels.find(wanted[k]);
+    if (at == Labels::npos)
+      missing.push_back(static_cast<std::int64_t>(k));
+    else
+      order.push_back(static_cast<std::int64_t>(at));
+  }
+  return unsqueeze_all(permute(x, order), missing);
+}
+
+/// Sums over the labels of `x` that neither the result nor a later operand has.
+void sum_unused(Tensor& x, Labels& labels, const Labels& needed) {
+  Ints axes;
+  Labels left;
+  for (std::size_t k = 0; k < labels.size(); ++k) {
+    if (needed.find(labels[k]) == Labels::npos)
+      axes.push_back(static_cast<std::int64_t>(k));
+    else
+      left += labels[k];
+  }
+  if (axes.empty()) return;
+  x = sum(x, axes);
+  labels = left;
+}
+
+Labels unique_labels(const Labels& a, const Labels& b, auto keep) {
+  Labels result;
+  for (const char label : a + b) {
+    if (result.find(label) == Labels::npos && keep(label)) result += label;
+  }
+  return result;
+}
+
+/// Two operands as one matrix product: shared labels that stay are batches, shared ones that go are summed.
+Tensor contract(const Tensor& a, const Labels& in_a, const Tensor& b, const Labels& in_b,
+                const Labels& needed, Labels& out) {
+  const auto has = [](const Labels& labels, char c) { return labels.find(c) != Labels::npos; };
+  const Labels batch = unique_labels(in_a, in_b, [&](char c) {
+    return has(in_a, c) && has(in_b, c) && has(needed, c);
+  });
+  const Labels summed = unique_labels(in_a, in_b, [&](char c) {
+    return has(in_a, c) && has(in_b, c) && !has(needed, c);
+  });
+  const Labels rows = unique_labels(in_a, {}, [&](char c) { return !has(in_b, c); });
+  const Labels columns = unique_labels(in_b, {}, [&](char c) { return !has(in_a, c); });
+  out = batch + rows + columns;
+  if (summed.empty()) return arranged(a, in_a, out) * arranged(b, in_b, out);
+  const Tensor left = arranged(a, in_a, batch + rows + summed);
+  const Tensor right = arranged(b, in_b, batch + summed + columns);
+  const SymInts left_sizes = left.shape();
+  const SymInts right_sizes = right.shape();
+  const auto part = [](const SymInts& sizes, std::size_t first, std::size_t count) {
+    return std::span<const SymInt>(sizes).subspan(first, count);
+  };
+  SymInts left_matrix(left_sizes.begin(), left_sizes.begin() + static_cast<std::ptrdiff_t>(batch.size()));
+  SymInts right_matrix(right_sizes.begin(),
+                       right_sizes.begin() + static_cast<std::ptrdiff_t>(batch.size()));
+  left_matrix.push_back(product(part(left_sizes, batch.size(), rows.size())));
+  left_matrix.push_back(product(part(left_sizes, batch.size() + rows.size(), summed.size())));
+  right_matrix.push_back(product(part(right_sizes, batch.size(), summed.size())));
+  right_matrix.push_back(product(part(right_sizes, batch.size() + summed.size(), columns.size())));
+  const Tensor result = matmul(reshape(left, left_matrix), reshape(right, right_matrix));
+  SymInts sizes;
+  for (std::size_t k = 0; k < batch.size(); ++k) sizes.push_back(result.size(static_cast<std::int64_t>(k)));
+  for (const SymInt& size : part(left_sizes, batch.size(), rows.size())) sizes.push_back(size);
+  for (const SymInt& size : part(right_sizes, batch.size() + summed.size(), columns.size()))
+    sizes.push_back(size);
+  return reshape(result, sizes);
+}
+
+/// Without "->" the result has the labels that occur once, in alphabetical order, after the ellipsis.
+Labels implied_result(const std::vector<Labels>& operands) {
+  Labels all;
+  for (const Labels& labels : operands) all += labels;
+  Labels result;
+  Labels sorted = all;
+  std::sort(sorted.begin(), sorted.end());
+  for (char c = 16; c > 0; --c) {
+    if (all.find(c) != Labels::npos) result += c;
+  }
+  for (const char c : sorted) {
+    if (c > 16 && std::count(all.begin(), all.end(), c) == 1) result += c;
+  }
+  return result;
+}
+
+Outputs einsum(const Node& node) {
+  std::string equation = node.string("equation", "");
+  std::erase_if(equation, [](unsigned char c) { return std::isspace(c) != 0; });
+  const std::size_t arrow = equation.find("->");
+  const std::string left = equation.substr(0, arrow);
+  std::vector<Tensor> tensors = node.tensors();
+  std::vector<Labels> labels;
+  std::size_t begin = 0;
+  std::size_t ellipsis_rank = 0;
+  for (const Tensor& x : tensors) {
+    if (begin > left.size()) node.malformed("equation", "one term an operand", equation);
+    const std::string term = left.substr(begin, left.find(',', begin) - begin);
+    begin += term.size() + 1;
+    const std::size_t rank = static_cast<std::size_t>(x.rank());
+    const std::size_t letters = letters_in(term);
+    const bool dots = term.find("...") != std::string::npos;
+    if (rank < letters || (!dots && rank != letters) || rank - letters > 16)
+      node.malformed("equation", "a label for each dimension", term);
+    if (dots) ellipsis_rank = std::max(ellipsis_rank, rank - letters);
+    labels.push_back(parse_labels(node, term, dots ? rank - letters : 0));
+  }
+  const Labels result = arrow == std::string::npos
+                            ? implied_result(labels)
+                            : parse_labels(node, equation.substr(arrow + 2), ellipsis_rank);
+  for (std::size_t k = 0; k < tensors.size(); ++k) take_diagonals(tensors[k], labels[k]);
+  Tensor total = tensors.at(0);
+  Labels have = labels[0];
+  for (std::size_t k = 1; k <= tensors.size(); ++k) {
+    Labels needed = result;
+    for (std::size_t later = k; later < tensors.size(); ++later) needed += labels[later];
+    sum_unused(total, have, needed);
+    if (k == tensors.size()) break;
+    Labels after = result;
+    for (std::size_t later = k + 1; later < tensors.size(); ++later) after += labels[later];
+    sum_unused(tensors[k], labels[k], after + have);
+    Labels out;
+    total = contract(total, have, tensors[k], labels[k], after, out);
+    have = out;
+  }
+  for (const char label : result) {
+    if (have.find(label) == Labels::npos)
+      node.malformed("equation", "result labels that an operand has", equation);
+  }
+  return {arranged(total, have, result)};
+}
+
+constexpr Converter kConverters[] = {
+    {"Einsum", einsum},
+    {"Gemm", gemm},
+    {"MatMul", convert_matmul},
+};
+
+}  // namespace
+
+std::span<const Converter> matrix_converters() { return kConverters; }
+
+}  // namespace heddle::onnx

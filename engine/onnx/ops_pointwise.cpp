@@ -1,0 +1,262 @@
+// Arithmetic, comparisons and functions of one element.
+
+#include <algorithm>
+
+#include "engine/onnx/converters.h"
+
+namespace heddle::onnx {
+
+namespace {
+
+using Combine = SymInt (*)(const SymInt&, const SymInt&);
+
+/// ONNX divides towards zero. Sizes are not negative; where a dividend may be, its sign is decided.
+SymInt divide(const SymInt& a, const SymInt& b) {
+  if (!a.is_symbolic() && !b.is_symbolic()) return b.value() == 0 ? 0 : a.value() / b.value();
+  if (a < 0) return SymInt(0) - (SymInt(0) - a) / b;
+  return a / b;
+}
+
+SymInt larger(const SymInt& a, const SymInt& b) {
+  if (!a.is_symbolic() && !b.is_symbolic()) return std::max(a.value(), b.value());
+  return max(a, b);
+}
+
+SymInt smaller(const SymInt& a, const SymInt& b) {
+  if (!a.is_symbolic() && !b.is_symbolic()) return std::min(a.value(), b.value());
+  return min(a, b);
+}
+
+struct ShapeRule {
+  std::string_view op;
+  Combine combine;
+  bool compares = false;  ///< gives bool
+};
+
+constexpr ShapeRule kShapeRules[] = {
+    {"add", [](const SymInt& a, const SymInt& b) { return a + b; }},
+    {"sub", [](const SymInt& a, const SymInt& b) { return a - b; }},
+    {"mul", [](const SymInt& a, const SymInt& b) { return a * b; }},
+    {"div", divide},
+    {"max", larger},
+    {"min", smaller},
+    {"eq", [](const SymInt& a, const SymInt& b) { return SymInt(a == b ? 1 : 0); }, true},
+    {"lt", [](const SymInt& a, const SymInt& b) { return SymInt(a < b ? 1 : 0); }, true},
+    {"gt", [](const SymInt& a, const SymInt& b) { return SymInt(a > b ? 1 : 0); }, true},
+    {"le", [](const SymInt& a, const SymInt& b) { return SymInt(a <= b ? 1 : 0); }, true},
+    {"ge", [](const SymInt& a, const SymInt& b) { return SymInt(a >= b ? 1 : 0); }, true},
+};
+
+/// Element k of known integers, a single one repeating.
+const SymInt& repeated(const SymInts& ints, std::size_t k) { return ints[ints.size() == 1 ? 0 : k]; }
+
+bool fits(const SymInts& a, const SymInts& b) {
+  return a.size() == b.size() || a.size() == 1 || b.size() == 1;
+}
+
+Value combine_ints(const ShapeRule& rule, const Value& a, const Value& b) {
+  const SymInts left = *a.ints();
+  const SymInts right = *b.ints();
+  SymInts result;
+  const std::size_t count = left.size() == 1 ? right.size() : left.size();
+  for (std::size_t k = 0; k < count; ++k)
+    result.push_back(rule.combine(repeated(left, k), repeated(right, k)));
+  return Value::of_ints(std::move(result), a.rank() == 0 && b.rank() == 0,
+                        rule.compares ? boolean : a.dtype());
+}
+
+/// Until version 7 an attribute says with which dimension of `a` the first one of `b` is aligned.
+Tensor aligned(const Node& node, const Tensor& a, const Tensor& b) {
+  if (node.opset() >= 7 || !node.has_attr("axis")) return b;
+  const std::int64_t axis = node.axis(node.integer("axis", 0), a.rank());
+  const std::int64_t missing = a.rank() - axis - b.rank();
+  if (missing < 0) node.malformed("axis", "an axis that leaves room for b", std::to_string(axis));
+  return unsqueeze_all(b, range_of(b.rank(), b.rank() + missing));
+}
+
+const ShapeRule* shape_rule(const Node& node) {
+  if (!node.is_shape_arithmetic()) return nullptr;
+  for (const ShapeRule& rule : kShapeRules) {
+    if (rule.op == node.ir_op()) return &rule;
+  }
+  return nullptr;
+}
+
+Outputs unary(const Node& node) { return {one(node.ir_op(), {node.tensor(0)})}; }
+
+Outputs variadic(const Node& node) {
+  const ShapeRule* rule = shape_rule(node);
+  Value result = node.value(0);
+  for (std::size_t k = 1; k < node.input_count(); ++k) {
+    const Value& next = node.value(k);
+    const bool ints = rule != nullptr && fits(*result.ints(), *next.ints());
+    result = ints ? combine_ints(*rule, result, next)
+                  : Value(one(node.ir_op(), {result.tensor(), next.tensor()}));
+  }
+  return {result};
+}
+
+Outputs mean_of(const Node& node) {
+  const Tensor sum = variadic(node)[0].tensor();
+  return {sum / static_cast<double>(node.input_count())};
+}
+
+/// The result has the dtype of the base, whatever that of the exponent.
+Outputs power(const Node& node) {
+  const Tensor base = node.tensor(0);
+  const Tensor result = one("pow", {base, aligned(node, base, node.tensor(1))});
+  return {result.dtype() == base.dtype() ? result : cast(result, base.dtype())};
+}
+
+Outputs modulo(const Node& node) {
+  return {one(node.integer("fmod", 0) != 0 ? "rem" : "mod", {node.tensor(0), node.tensor(1)})};
+}
+
+Outputs bit_shift(const Node& node) {
+  const std::string direction = node.string("direction", "");
+  if (direction != "LEFT" && direction != "RIGHT")
+    node.malformed("direction", "LEFT or RIGHT", direction);
+  return {one(direction == "LEFT" ? "shl" : "shr", {node.tensor(0), node.tensor(1)})};
+}
+
+Outputs is_inf(const Node& node) {
+  const Tensor x = node.tensor(0);
+  const bool negative = node.integer("detect_negative", 1) != 0;
+  const bool positive = node.integer("detect_positive", 1) != 0;
+  const Tensor infinite = one("is_inf", {x});
+  if (negative && positive) return {infinite};
+  if (positive) return {logical_and(infinite, greater(x, 0.0))};
+  if (negative) return {logical_and(infinite, less(x, 0.0))};
+  return {logical_and(infinite, logical_not(infinite))};
+}
+
+Outputs select(const Node& node) {
+  if (node.is_shape_arithmetic()) {
+    const SymInts condition = *node.value(0).ints();
+    const SymInts a = *node.value(1).ints();
+    const SymInts b = *node.value(2).ints();
+    const std::size_t count = std::max({condition.size(), a.size(), b.size()});
+    if (fits(condition, a) && fits(condition, b) && fits(a, b)) {
+      SymInts result;
+      for (std::size_t k = 0; k < count; ++k)
+        result.push_back(repeated(repeated(condition, k).value() != 0 ? a : b, k));
+      const bool scalar =
+          node.value(0).rank() == 0 && node.value(1).rank() == 0 && node.value(2).rank() == 0;
+      return {Value::of_ints(std::move(result), scalar, node.value(1).dtype())};
+    }
+  }
+  return {where(node.tensor(0), node.tensor(1), node.tensor(2))};
+}
+
+Outputs negate(const Node& node) {
+  if (!node.is_shape_arithmetic()) return unary(node);
+  SymInts result;
+  for (const SymInt& number : *node.value(0).ints()) result.push_back(SymInt(0) - number);
+  return {Value::of_ints(std::move(result), node.value(0).rank() == 0, node.value(0).dtype())};
+}
+
+Outputs clip(const Node& node) {
+  const Tensor x = node.tensor(0);
+  Tensor low = node.optional(1);
+  Tensor high = node.optional(2);
+  if (node.opset() < 11) {
+    if (node.has_attr("min")) low = Tensor::scalar(x.dtype(), node.number("min", 0));
+    if (node.has_attr("max")) high = Tensor::scalar(x.dtype(), node.number("max", 0));
+  }
+  if (!low.defined() && !high.defined()) return {node.value(0)};
+  return {one("clamp", {x, low, high})};
+}
+
+Outputs identity(const Node& node) { return {node.value(0)}; }
+
+Outputs cast_to(const Node& node, DType dtype) {
+  const Value& x = node.value(0);
+  if (x.dtype() == dtype) return {x};
+  if (x.is_shape_like() && (dtype == i64 || dtype == i32 || dtype == boolean)) {
+    SymInts ints = *x.ints();
+    if (dtype == boolean) {
+      for (SymInt& number : ints) number = number != 0 ? 1 : 0;
+    }
+    return {Value::of_ints(std::move(ints), x.rank() == 0, dtype)};
+  }
+  return {cast(x.tensor(), dtype)};
+}
+
+Outputs cast_attr(const Node& node) {
+  if (!node.has_attr("to")) node.malformed("to", "a dtype", "none");
+  return cast_to(node, node.dtype("to", f32));
+}
+
+Outputs cast_like(const Node& node) { return cast_to(node, node.value(1).dtype()); }
+
+constexpr Converter kConverters[] = {
+    {"Abs", unary, "abs"},
+    {"Acos", unary, "acos"},
+    {"Acosh", unary, "acosh"},
+    {"Add", convert_binary, "add"},
+    {"And", convert_binary, "and"},
+    {"Asin", unary, "asin"},
+    {"Asinh", unary, "asinh"},
+    {"Atan", unary, "atan"},
+    {"Atanh", unary, "atanh"},
+    {"BitShift", bit_shift},
+    {"BitwiseAnd", convert_binary, "and"},
+    {"BitwiseNot", unary, "not"},
+    {"BitwiseOr", convert_binary, "or"},
+    {"BitwiseXor", convert_binary, "xor"},
+    {"Cast", cast_attr},
+    {"CastLike", cast_like},
+    {"Ceil", unary, "ceil"},
+    {"Clip", clip},
+    {"Cos", unary, "cos"},
+    {"Cosh", unary, "cosh"},
+    {"Div", convert_binary, "div"},
+    {"Equal", convert_binary, "eq"},
+    {"Erf", unary, "erf"},
+    {"Exp", unary, "exp"},
+    {"Floor", unary, "floor"},
+    {"Greater", convert_binary, "gt"},
+    {"GreaterOrEqual", convert_binary, "ge"},
+    {"Identity", identity},
+    {"IsInf", is_inf},
+    {"IsNaN", unary, "is_nan"},
+    {"Less", convert_binary, "lt"},
+    {"LessOrEqual", convert_binary, "le"},
+    {"Log", unary, "log"},
+    {"Max", variadic, "max"},
+    {"Mean", mean_of, "add"},
+    {"Min", variadic, "min"},
+    {"Mod", modulo},
+    {"Mul", convert_binary, "mul"},
+    {"Neg", negate, "neg"},
+    {"Not", unary, "not"},
+    {"Or", convert_binary, "or"},
+    {"Pow", power},
+    {"Reciprocal", unary, "reciprocal"},
+    {"Round", unary, "round"},
+    {"Sigmoid", unary, "sigmoid"},
+    {"Sign", unary, "sign"},
+    {"Sin", unary, "sin"},
+    {"Sinh", unary, "sinh"},
+    {"Sqrt", unary, "sqrt"},
+    {"Sub", convert_binary, "sub"},
+    {"Sum", variadic, "add"},
+    {"Tan", unary, "tan"},
+    {"Tanh", unary, "tanh"},
+    {"Where", select},
+    {"Xor", convert_binary, "xor"},
+};
+
+}  // namespace
+
+Outputs convert_binary(const Node& node) {
+  const ShapeRule* rule = shape_rule(node);
+  if (rule != nullptr && fits(*node.value(0).ints(), *node.value(1).ints()))
+    return {combine_ints(*rule, node.value(0), node.value(1))};
+  const Tensor a = node.tensor(0);
+  return {one(node.ir_op(), {a, aligned(node, a, node.tensor(1))})};
+}
+
+std::span<const Converter> pointwise_converters() { return kConverters; }
+
+}  // namespace heddle::onnx

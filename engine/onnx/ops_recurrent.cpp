@@ -1,0 +1,207 @@
+// Recurrent layers, one copy of the cell a step.
+
+#include <algorithm>
+#include <cctype>
+
+#include "engine/onnx/converters.h"
+
+namespace heddle::onnx {
+
+namespace {
+
+/// Longer sequences would make graphs too large.
+constexpr std::int64_t kMaxSteps = 512;
+
+/// One direction of a layer: what a cell reads at every step.
+struct Direction {
+  const Node& node;
+  std::int64_t index;      ///< 0, or 1 for the second one of a bidirectional layer
+  bool reversed;
+  std::int64_t hidden;
+  std::int64_t gates;
+  Tensor w;                ///< [gates * hidden, input]
+  Tensor r;                ///< [gates * hidden, hidden]
+  Tensor input_bias;       ///< [gates * hidden] or undefined
+  Tensor hidden_bias;
+  Tensor peepholes;        ///< [3 * hidden] or undefined
+};
+
+struct State {
+  Tensor hidden;  ///< [batch, hidden]
+  Tensor cell;    ///< the same, of an LSTM
+};
+
+Tensor of_direction(const Tensor& x, std::int64_t index) {
+  return squeeze(slice(x, 0, index, index + 1), 0);
+}
+
+Tensor activation(const Direction& d, std::int64_t which, const char* otherwise, const Tensor& x) {
+  const std::vector<std::string> names = d.node.strings("activations");
+  const std::int64_t count = d.gates == 4 ? 3 : d.gates == 3 ? 2 : 1;
+  const auto at = static_cast<std::size_t>(d.index * count + which);
+  std::string name = at < names.size() ? names[at] : otherwise;
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (!d.node.numbers("activation_alpha").empty() || !d.node.numbers("activation_beta").empty())
+    d.node.unsupported("activation_alpha and activation_beta");
+  if (name == "sigmoid") return sigmoid(x);
+  if (name == "tanh") return tanh(x);
+  if (name == "relu") return relu(x);
+  if (name == "softplus") return softplus(x);
+  d.node.unsupported("activation " + name);
+}
+
+Tensor clipped(const Direction& d, const Tensor& x) {
+  const double limit = d.node.number("clip", 0);
+  return limit > 0 ? clamp(x, -limit, limit) : x;
+}
+
+/// Part `k` of the last dimension of `x`, which holds one block of `hidden` a gate.
+Tensor gate(const Direction& d, const Tensor& x, std::int64_t k) {
+  return slice(x, -1, k * d.hidden, (k + 1) * d.hidden);
+}
+
+Tensor affine(const Tensor& x, const Tensor& weights, const Tensor& bias) {
+  const Tensor product = matmul(x, transpose(weights, 0, 1));
+  return bias.defined() ? product + bias : product;
+}
+
+State rnn_cell(const Direction& d, const Tensor& input, const State& state) {
+  const Tensor sum = input + affine(state.hidden, d.r, d.hidden_bias);
+  return {activation(d, 0, "tanh", clipped(d, sum)), {}};
+}
+
+State gru_cell(const Direction& d, const Tensor& input, const State& state) {
+  const bool linear_first = d.node.integer("linear_before_reset", 0) != 0;
+  const Tensor recurrent = affine(state.hidden, d.r, d.hidden_bias);
+  const Tensor update = activation(d, 0, "sigmoid", clipped(d, gate(d, input, 0) + gate(d, recurrent, 0)));
+  const Tensor reset = activation(d, 0, "sigmoid", clipped(d, gate(d, input, 1) + gate(d, recurrent, 1)));
+  Tensor through;
+  if (linear_first) {
+    through = reset * gate(d, recurrent, 2);
+  } else {
+    const Tensor weights = slice(d.r, 0, 2 * d.hidden, 3 * d.hidden);
+    const Tensor bias = d.hidden_bias.defined() ? gate(d, d.hidden_bias, 2) : Tensor();
+    through = affine(reset * state.hidden, weights, bias);
+  }
+  const Tensor candidate = activation(d, 1, "tanh", clipped(d, gate(d, input, 2) + through));
+  return {candidate - update * candidate + update * state.hidden, {}};
+}
+
+State lstm_cell(const Direction& d, const Tensor& input, const State& state) {
+  const Tensor all = input + affine(state.hidden, d.r, d.hidden_bias);
+  const auto peep = [&](const Tensor& x, std::int64_t k, const Tensor& cell) {
+    return d.peepholes.defined() ? x + gate(d, d.peepholes, k) * cell : x;
+  };
+  const Tensor in = activation(d, 0, "sigmoid", clipped(d, peep(gate(d, all, 0), 0, state.cell)));
+  const Tensor forget = d.node.integer("input_forget", 0) != 0
+                            ? 1.0 - in
+                            : activation(d, 0, "sigmoid", clipped(d, peep(gate(d, all, 2), 2, state.cell)));
+  const Tensor candidate = activation(d, 1, "tanh", clipped(d, gate(d, all, 3)));
+  const Tensor cell = forget * state.cell + in * candidate;
+  const Tensor out = activation(d, 0, "sigmoid", clipped(d, peep(gate(d, all, 1), 1, cell)));
+  return {out * activation(d, 2, "tanh", cell), cell};
+}
+
+using Cell = State (*)(const Direction&, const Tensor&, const State&);
+
+Tensor initial(const Direction& d, std::size_t input, const Tensor& x) {
+  if (d.node.has(input)) return of_direction(d.node.tensor(input), d.index);
+  return expand(Tensor::scalar(x.dtype(), 0), {x.size(1), d.hidden});
+}
+
+/// Runs one direction over x [steps, batch, input]; `outputs` gets the hidden state of each step.
+State run_direction(const Direction& d, Cell cell, const Tensor& x, std::int64_t steps,
+                    std::vector<Tensor>& outputs) {
+  State state{initial(d, 5, x), d.gates == 4 ? initial(d, 6, x) : Tensor()};
+  const Tensor inputs = affine(x, d.w, d.input_bias);
+  const Tensor lengths = d.node.has(4) ? unsqueeze(cast(d.node.tensor(4), i64), 1) : Tensor();
+  outputs.resize(static_cast<std::size_t>(steps));
+  for (std::int64_t k = 0; k < steps; ++k) {
+    const std::int64_t at = d.reversed ? steps - 1 - k : k;
+    State next = cell(d, of_direction(inputs, at), state);
+    Tensor shown = next.hidden;
+    if (lengths.defined()) {
+      const Tensor active = greater(lengths, at);
+      shown = where(active, next.hidden, 0.0);
+      next.hidden = where(active, next.hidden, state.hidden);
+      if (next.cell.defined()) next.cell = where(active, next.cell, state.cell);
+    }
+    outputs[static_cast<std::size_t>(at)] = shown;
+    state = next;
+  }
+  return state;
+}
+
+Direction direction_of(const Node& node, std::int64_t index, bool reversed, std::int64_t gates) {
+  const Tensor r = of_direction(node.tensor(2), index);
+  Direction d{.node = node,
+              .index = index,
+              .reversed = reversed,
+              .hidden = node.integer("hidden_size", r.size(1).value()),
+              .gates = gates,
+              .w = of_direction(node.tensor(1), index),
+              .r = r,
+              .input_bias = {},
+              .hidden_bias = {},
+              .peepholes = {}};
+  if (node.has(3)) {
+    const Tensor bias = of_direction(node.tensor(3), index);
+    d.input_bias = slice(bias, 0, 0, gates * d.hidden);
+    d.hidden_bias = slice(bias, 0, gates * d.hidden, 2 * gates * d.hidden);
+  }
+  if (gates == 4 && node.has(7)) d.peepholes = of_direction(node.tensor(7), index);
+  return d;
+}
+
+/// [directions, batch, hidden], batch first with layout 1.
+Tensor joined(const std::vector<Tensor>& states, bool batch_first) {
+  std::vector<Tensor> parts;
+  for (const Tensor& state : states) parts.push_back(unsqueeze(state, batch_first ? 1 : 0));
+  return concat(parts, batch_first ? 1 : 0);
+}
+
+Outputs recurrent(const Node& node, Cell cell, std::int64_t gates) {
+  const bool batch_first = node.integer("layout", 0) != 0;
+  if (batch_first && (node.has(5) || node.has(6))) node.unsupported("initial states with layout 1");
+  const Tensor x = batch_first ? transpose(node.tensor(0), 0, 1) : node.tensor(0);
+  if (x.size(0).is_symbolic()) node.unsupported("a sequence length that is not fixed in the model");
+  const std::int64_t steps = x.size(0).value();
+  if (steps < 1 || steps > kMaxSteps)
+    node.unsupported("a sequence of " + std::to_string(steps) + " steps (1 to 512)");
+  const std::string order = node.string("direction", "forward");
+  const std::int64_t directions = order == "bidirectional" ? 2 : 1;
+  std::vector<Tensor> hidden;
+  std::vector<Tensor> cells;
+  std::vector<std::vector<Tensor>> outputs(static_cast<std::size_t>(directions));
+  for (std::int64_t k = 0; k < directions; ++k) {
+    const Direction d = direction_of(node, k, order == "reverse" || k == 1, gates);
+    const State last = run_direction(d, cell, x, steps, outputs[static_cast<std::size_t>(k)]);
+    hidden.push_back(last.hidden);
+    cells.push_back(last.cell);
+  }
+  std::vector<Tensor> rows;
+  for (std::int64_t t = 0; t < steps; ++t) {
+    std::vector<Tensor> each;
+    for (const auto& direction : outputs) each.push_back(direction[static_cast<std::size_t>(t)]);
+    rows.push_back(unsqueeze(joined(each, batch_first), batch_first ? 1 : 0));
+  }
+  Outputs results{concat(rows, batch_first ? 1 : 0), joined(hidden, batch_first)};
+  if (gates == 4) results.emplace_back(joined(cells, batch_first));
+  return results;
+}
+
+Outputs lstm(const Node& node) { return recurrent(node, lstm_cell, 4); }
+Outputs gru(const Node& node) { return recurrent(node, gru_cell, 3); }
+Outputs rnn(const Node& node) { return recurrent(node, rnn_cell, 1); }
+
+constexpr Converter kConverters[] = {
+    {"GRU", gru},
+    {"LSTM", lstm},
+    {"RNN", rnn},
+};
+
+}  // namespace
+
+std::span<const Converter> recurrent_converters() { return kConverters; }
+
+}  // namespace heddle::onnx

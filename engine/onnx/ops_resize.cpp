@@ -1,0 +1,112 @@
+// Resize and its forerunner Upsample.
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/onnx/converters.h"
+
+namespace heddle::onnx {
+
+namespace {
+
+std::string mode_of(const Node& node) {
+  const std::string mode = node.string("mode", "nearest");
+  return mode == "bilinear" || mode == "trilinear" ? "linear" : mode;
+}
+
+/// floor(size * scale): symbolic for whole scales, else the size is taken as a number.
+SymInt scaled_size(const SymInt& size, double scale) {
+  if (scale == std::floor(scale) && scale >= 1) return size * static_cast<std::int64_t>(scale);
+  return static_cast<std::int64_t>(std::floor(static_cast<double>(size.value()) * scale));
+}
+
+/// One entry a dimension of x; dimensions that `axes` leaves out keep theirs.
+template <typename T>
+std::vector<T> spread(const Node& node, const std::vector<T>& given, std::vector<T> all) {
+  const auto rank = static_cast<std::int64_t>(all.size());
+  const Ints axes = node.axes(node.integers("axes", range_of(0, rank)), rank);
+  if (axes.size() != given.size())
+    node.malformed("scales or sizes", std::to_string(axes.size()) + " numbers",
+                   std::to_string(given.size()));
+  for (std::size_t k = 0; k < axes.size(); ++k) all[static_cast<std::size_t>(axes[k])] = given[k];
+  return all;
+}
+
+/// Sizes and scales so that the aspect ratio stays: the same factor for every resized dimension.
+void keep_aspect(const Node& node, const Tensor& x, SymInts& sizes, std::vector<double>& scales) {
+  const std::string policy = node.string("keep_aspect_ratio_policy", "stretch");
+  if (policy == "stretch") return;
+  const Ints axes = node.axes(node.integers("axes", range_of(0, x.rank())), x.rank());
+  double factor = 0;
+  for (const std::int64_t axis : axes) {
+    const double scale = static_cast<double>(sizes[static_cast<std::size_t>(axis)].value()) /
+                         static_cast<double>(x.size(axis).value());
+    const bool first = axis == axes.front();
+    factor = first ? scale : policy == "not_larger" ? std::min(factor, scale) : std::max(factor, scale);
+  }
+  scales.assign(static_cast<std::size_t>(x.rank()), 1.0);
+  for (const std::int64_t axis : axes) {
+    const auto k = static_cast<std::size_t>(axis);
+    scales[k] = factor;
+    sizes[k] = std::llround(factor * static_cast<double>(x.size(axis).value()));
+  }
+}
+
+Outputs resized(const Node& node, const Tensor& x, SymInts sizes, std::vector<double> scales,
+                const std::string& coordinates, const std::string& nearest) {
+  return {one("resize", {x},
+              {{"sizes", std::move(sizes)},
+               {"mode", mode_of(node)},
+               {"coordinate_mode", coordinates},
+               {"nearest_mode", nearest},
+               {"scales", std::move(scales)},
+               {"cubic_a", node.number("cubic_coeff_a", -0.75)},
+               {"exclude_outside", node.integer("exclude_outside", 0) != 0}})};
+}
+
+SymInts sizes_by(const Tensor& x, const std::vector<double>& scales) {
+  SymInts sizes;
+  for (std::size_t k = 0; k < scales.size(); ++k)
+    sizes.push_back(scaled_size(x.size(static_cast<std::int64_t>(k)), scales[k]));
+  return sizes;
+}
+
+Outputs upsample(const Node& node) {
+  const Tensor x = node.tensor(0);
+  std::vector<double> scales = node.has(1) ? node.known_reals(1, "scales") : node.numbers("scales");
+  if (static_cast<std::int64_t>(scales.size()) != x.rank())
+    node.malformed("scales", std::to_string(x.rank()) + " numbers", std::to_string(scales.size()));
+  SymInts sizes = sizes_by(x, scales);
+  return resized(node, x, std::move(sizes), std::move(scales), "asymmetric", "floor");
+}
+
+Outputs resize(const Node& node) {
+  if (node.opset() < 11) return upsample(node);
+  const Tensor x = node.tensor(0);
+  const std::string coordinates = node.string("coordinate_transformation_mode", "half_pixel");
+  if (coordinates == "tf_crop_and_resize") node.unsupported("tf_crop_and_resize");
+  if (node.integer("antialias", 0) != 0) node.unsupported("antialias");
+  std::vector<double> scales;
+  SymInts sizes;
+  if (node.has(3)) {
+    sizes = spread(node, node.known(3, "sizes"), x.shape());
+    keep_aspect(node, x, sizes, scales);
+  } else {
+    scales = spread(node, node.known_reals(2, "scales"),
+                    std::vector<double>(static_cast<std::size_t>(x.rank()), 1.0));
+    sizes = sizes_by(x, scales);
+  }
+  return resized(node, x, std::move(sizes), std::move(scales), coordinates,
+                 node.string("nearest_mode", "round_prefer_floor"));
+}
+
+constexpr Converter kConverters[] = {
+    {"Resize", resize},
+    {"Upsample", upsample},
+};
+
+}  // namespace
+
+std::span<const Converter> resize_converters() { return kConverters; }
+
+}  // namespace heddle::onnx

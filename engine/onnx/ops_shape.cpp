@@ -1,0 +1,333 @@
+// Views, and arithmetic on sizes.
+
+#include <algorithm>
+#include <limits>
+
+#include "engine/onnx/converters.h"
+
+namespace heddle::onnx {
+
+namespace {
+
+Outputs shape_of(const Node& node) {
+  SymInts sizes = node.value(0).shape();
+  const auto rank = static_cast<std::int64_t>(sizes.size());
+  const auto bound = [&](std::int64_t position) {
+    return std::clamp<std::int64_t>(position < 0 ? position + rank : position, 0, rank);
+  };
+  const std::int64_t begin = bound(node.integer("start", 0));
+  const std::int64_t end = std::max(begin, bound(node.integer("end", rank)));
+  return {Value::of_ints({sizes.begin() + begin, sizes.begin() + end}, false)};
+}
+
+Outputs size_of(const Node& node) {
+  return {Value::of_ints({product(node.value(0).shape())}, true)};
+}
+
+Outputs convert_reshape(const Node& node) {
+  const Value& x = node.value(0);
+  SymInts sizes;
+  if (node.has(1)) {
+    sizes = node.known(1, "shape");
+  } else {
+    for (const std::int64_t size : node.integers("shape")) sizes.push_back(size);
+  }
+  const SymInts old = x.shape();
+  const bool keeps_zero = node.integer("allowzero", 0) != 0;
+  for (std::size_t k = 0; k < sizes.size(); ++k) {
+    if (keeps_zero || sizes[k].is_symbolic() || sizes[k].value() != 0) continue;
+    if (k >= old.size()) node.malformed("shape", "0 for a dimension of data", "dimension " + std::to_string(k));
+    sizes[k] = old[k];
+  }
+  if (x.is_shape_like() && sizes.size() == 1) return {Value::of_ints(*x.ints(), false, x.dtype())};
+  if (x.is_shape_like() && sizes.empty() && x.ints()->size() == 1)
+    return {Value::of_ints(*x.ints(), true, x.dtype())};
+  return {reshape(x.tensor(), std::move(sizes))};
+}
+
+Outputs convert_transpose(const Node& node) {
+  const Tensor x = node.tensor(0);
+  Ints perm = node.integers("perm");
+  if (perm.empty()) {
+    perm = range_of(0, x.rank());
+    std::reverse(perm.begin(), perm.end());
+  }
+  return {permute(x, std::move(perm))};
+}
+
+/// Axes from the second input in later versions, from the attribute before.
+Ints axes_of(const Node& node) {
+  return node.has(1) ? node.known_numbers(1, "axes") : node.integers("axes");
+}
+
+Outputs convert_squeeze(const Node& node) {
+  const Value& x = node.value(0);
+  const SymInts old = x.shape();
+  const auto rank = static_cast<std::int64_t>(old.size());
+  Ints axes = node.axes(axes_of(node), rank);
+  if (!node.has(1) && !node.has_attr("axes")) {
+    for (std::int64_t k = 0; k < rank; ++k)
+      if (old[static_cast<std::size_t>(k)] == 1) axes.push_back(k);
+  }
+  if (x.is_shape_like() && rank == 1 && !axes.empty() && x.ints()->size() == 1)
+    return {Value::of_ints(*x.ints(), true, x.dtype())};
+  SymInts sizes;
+  for (std::int64_t k = 0; k < rank; ++k) {
+    const SymInt& size = old[static_cast<std::size_t>(k)];
+    if (std::find(axes.begin(), axes.end(), k) == axes.end()) {
+      sizes.push_back(size);
+    } else if (size != 1) {
+      node.malformed("axes", "dimensions of size 1", size.to_string());
+    }
+  }
+  return {reshape(x.tensor(), std::move(sizes))};
+}
+
+Outputs convert_unsqueeze(const Node& node) {
+  const Value& x = node.value(0);
+  Ints axes = axes_of(node);
+  axes = node.axes(axes, x.rank() + static_cast<std::int64_t>(axes.size()));
+  if (x.is_shape_like() && x.rank() == 0 && axes.size() == 1)
+    return {Value::of_ints(*x.ints(), false, x.dtype())};
+  return {unsqueeze_all(x.tensor(), axes)};
+}
+
+/// Flattened to two dimensions, the second beginning at `axis`.
+Outputs flatten(const Node& node) {
+  const Tensor x = node.tensor(0);
+  const std::int64_t given = node.integer("axis", 1);
+  const std::int64_t axis = given == x.rank() ? given : node.axis(given, x.rank());
+  const SymInts sizes = x.shape();
+  const std::span<const SymInt> all(sizes);
+  return {reshape(x, {product(all.first(static_cast<std::size_t>(axis))),
+                      product(all.subspan(static_cast<std::size_t>(axis)))})};
+}
+
+/// Both ways of broadcasting: sizes of 1 in the wanted shape take the tensor's.
+Outputs convert_expand(const Node& node) {
+  const Value& x = node.value(0);
+  SymInts sizes = node.known(1, "shape");
+  const SymInts old = x.shape();
+  if (old.size() > sizes.size()) sizes.insert(sizes.begin(), old.size() - sizes.size(), SymInt(1));
+  for (std::size_t k = 0; k < old.size(); ++k) {
+    SymInt& wanted = sizes[sizes.size() - old.size() + k];
+    if (!wanted.is_symbolic() && wanted.value() == 1) wanted = old[k];
+    else if (wanted.is_symbolic() && wanted == 1) wanted = old[k];
+  }
+  return {expand(x.tensor(), std::move(sizes))};
+}
+
+Outputs tile(const Node& node) {
+  const Tensor x = node.tensor(0);
+  SymInts repeats = node.known(1, "repeats");
+  if (node.opset() < 6) node.unsupported("Tile before version 6");
+  if (static_cast<std::int64_t>(repeats.size()) != x.rank())
+    node.malformed("repeats", std::to_string(x.rank()) + " numbers", std::to_string(repeats.size()));
+  SymInts split;
+  SymInts wide;
+  SymInts merged;
+  for (std::size_t k = 0; k < repeats.size(); ++k) {
+    const SymInt size = x.size(static_cast<std::int64_t>(k));
+    split.insert(split.end(), {SymInt(1), size});
+    wide.insert(wide.end(), {repeats[k], size});
+    merged.push_back(repeats[k] * size);
+  }
+  if (repeats.empty()) return {x};
+  return {reshape(expand(reshape(x, split), wide), merged)};
+}
+
+Outputs convert_concat(const Node& node) {
+  const std::int64_t rank = node.value(0).rank();
+  if (node.is_shape_arithmetic() && rank == 1) {
+    SymInts all;
+    for (std::size_t k = 0; k < node.input_count(); ++k) {
+      const SymInts part = *node.value(k).ints();
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    return {Value::of_ints(std::move(all), false, node.value(0).dtype())};
+  }
+  const std::int64_t fallback = node.opset() < 4 ? 1 : 0;
+  return {concat(node.tensors(), node.axis(node.integer("axis", fallback), rank))};
+}
+
+Outputs convert_split(const Node& node) {
+  const Tensor x = node.tensor(0);
+  const std::int64_t axis = node.axis(node.integer("axis", 0), x.rank());
+  SymInts sizes;
+  if (node.has(1)) {
+    sizes = node.known(1, "split");
+  } else if (node.has_attr("split")) {
+    for (const std::int64_t size : node.integers("split")) sizes.push_back(size);
+  } else {
+    const auto count = static_cast<std::int64_t>(node.output_count());
+    const SymInt size = x.size(axis);
+    const SymInt part = (size + (count - 1)) / count;
+    for (std::int64_t k = 0; k + 1 < count; ++k) sizes.push_back(part);
+    sizes.push_back(size - part * (count - 1));
+  }
+  Outputs outputs;
+  for (Tensor& part : split(x, std::move(sizes), axis)) outputs.push_back(std::move(part));
+  return outputs;
+}
+
+constexpr std::int64_t kFar = std::int64_t{1} << 31;
+
+/// Position `at` of a dimension of `size` elements, moved into [low, high]. Numbers that stand for "the
+/// end" do not enter expressions.
+SymInt position(const SymInt& at, const SymInt& size, const SymInt& low, const SymInt& high) {
+  if (!at.is_symbolic()) {
+    if (at.value() >= kFar - 1) return high;
+    if (at.value() <= -kFar) return low;
+  }
+  const SymInt from_start = at < 0 ? at + size : at;
+  if (from_start <= low) return low;
+  if (from_start >= high) return high;
+  return from_start;
+}
+
+struct Window {
+  SymInts starts;
+  SymInts ends;
+  Ints axes;
+  Ints steps;
+};
+
+Window window_of(const Node& node, std::int64_t rank) {
+  Window window;
+  if (node.opset() < 10) {
+    for (const std::int64_t start : node.integers("starts")) window.starts.push_back(start);
+    for (const std::int64_t end : node.integers("ends")) window.ends.push_back(end);
+    window.axes = node.integers("axes");
+  } else {
+    window.starts = node.known(1, "starts");
+    window.ends = node.known(2, "ends");
+    if (node.has(3)) window.axes = node.known_numbers(3, "axes");
+    if (node.has(4)) window.steps = node.known_numbers(4, "steps");
+  }
+  const std::size_t count = window.starts.size();
+  if (window.axes.empty()) window.axes = range_of(0, static_cast<std::int64_t>(count));
+  if (window.steps.empty()) window.steps.assign(count, 1);
+  if (window.ends.size() != count || window.axes.size() != count || window.steps.size() != count)
+    node.malformed("starts, ends, axes and steps", "equally many numbers", std::to_string(count));
+  window.axes = node.axes(window.axes, rank);
+  return window;
+}
+
+Tensor slice_axis(const Node& node, const Tensor& x, std::int64_t axis, const SymInt& start,
+                  const SymInt& end, std::int64_t step) {
+  const SymInt size = x.size(axis);
+  if (step == 0) node.malformed("steps", "steps other than 0", "0");
+  if (step > 0) {
+    const SymInt first = position(start, size, 0, size);
+    const SymInt limit = position(end, size, 0, size);
+    if (limit <= first) return slice(x, axis, first, first);
+    return slice(x, axis, first, limit, step);
+  }
+  const SymInt last = size - 1;
+  const SymInt first = last - position(start, size, -1, last);
+  const SymInt limit = last - position(end, size, -1, last);
+  const Tensor reversed = one("reverse", {x}, {{"axes", Ints{axis}}});
+  if (limit <= first) return slice(reversed, axis, first, first);
+  return slice(reversed, axis, first, limit, -step);
+}
+
+/// A slice of known integers, with numbers for positions.
+std::optional<Value> slice_ints(const Value& x, const Window& window) {
+  if (!x.is_shape_like() || x.rank() != 1 || window.axes.size() != 1) return {};
+  const SymInts ints = *x.ints();
+  const auto size = static_cast<std::int64_t>(ints.size());
+  const std::int64_t step = window.steps[0];
+  if (step == 0) return {};
+  const std::int64_t low = step > 0 ? 0 : -1;
+  const std::int64_t high = step > 0 ? size : size - 1;
+  std::int64_t at = position(window.starts[0], size, low, high).value();
+  const std::int64_t end = position(window.ends[0], size, low, high).value();
+  SymInts result;
+  for (; step > 0 ? at < end : at > end; at += step) result.push_back(ints[static_cast<std::size_t>(at)]);
+  return Value::of_ints(std::move(result), false, x.dtype());
+}
+
+Outputs convert_slice(const Node& node) {
+  const Value& value = node.value(0);
+  const Window window = window_of(node, value.rank());
+  if (const auto ints = slice_ints(value, window)) return {*ints};
+  Tensor x = value.tensor();
+  for (std::size_t k = 0; k < window.axes.size(); ++k)
+    x = slice_axis(node, x, window.axes[k], window.starts[k], window.ends[k], window.steps[k]);
+  return {x};
+}
+
+Outputs convert_pad(const Node& node) {
+  const Tensor x = node.tensor(0);
+  SymInts pads;
+  if (node.opset() < 11) {
+    for (const std::int64_t count : node.integers(node.has_attr("pads") ? "pads" : "paddings"))
+      pads.push_back(count);
+  } else {
+    pads = node.known(1, "pads");
+  }
+  Ints axes = range_of(0, x.rank());
+  if (node.has(3)) axes = node.axes(node.known_numbers(3, "axes"), x.rank());
+  if (pads.size() != 2 * axes.size())
+    node.malformed("pads", std::to_string(2 * axes.size()) + " numbers", std::to_string(pads.size()));
+  SymInts low(static_cast<std::size_t>(x.rank()), SymInt(0));
+  SymInts high = low;
+  for (std::size_t k = 0; k < axes.size(); ++k) {
+    low[static_cast<std::size_t>(axes[k])] = pads[k];
+    high[static_cast<std::size_t>(axes[k])] = pads[axes.size() + k];
+  }
+  Tensor value = node.opset() >= 11 ? node.optional(2) : Tensor();
+  if (node.opset() < 11) value = Tensor::scalar(x.dtype(), node.number("value", 0));
+  if (value.defined() && value.rank() != 0) value = reshape(value, {});
+  OpAttrs attrs{{"low", low}, {"high", high}, {"mode", node.string("mode", "constant")}};
+  return {one("pad", {x, value}, std::move(attrs))};
+}
+
+Outputs depth_to_space(const Node& node) {
+  const Tensor x = node.tensor(0);
+  const std::int64_t block = node.integer("blocksize", 1);
+  if (block < 1) node.malformed("blocksize", "1 or more", std::to_string(block));
+  const SymInt channels = x.size(1) / (block * block);
+  const bool column_first = node.string("mode", "DCR") == "CRD";
+  const SymInts split = column_first
+                            ? SymInts{x.size(0), channels, block, block, x.size(2), x.size(3)}
+                            : SymInts{x.size(0), block, block, channels, x.size(2), x.size(3)};
+  const Ints perm = column_first ? Ints{0, 1, 4, 2, 5, 3} : Ints{0, 3, 4, 1, 5, 2};
+  return {reshape(permute(reshape(x, split), perm),
+                  {x.size(0), channels, x.size(2) * block, x.size(3) * block})};
+}
+
+Outputs space_to_depth(const Node& node) {
+  const Tensor x = node.tensor(0);
+  const std::int64_t block = node.integer("blocksize", 1);
+  if (block < 1) node.malformed("blocksize", "1 or more", std::to_string(block));
+  const SymInt height = x.size(2) / block;
+  const SymInt width = x.size(3) / block;
+  const Tensor split = reshape(x, {x.size(0), x.size(1), height, block, width, block});
+  return {reshape(permute(split, {0, 3, 5, 1, 2, 4}),
+                  {x.size(0), x.size(1) * (block * block), height, width})};
+}
+
+constexpr Converter kConverters[] = {
+    {"Concat", convert_concat},
+    {"DepthToSpace", depth_to_space},
+    {"Expand", convert_expand},
+    {"Flatten", flatten},
+    {"Pad", convert_pad},
+    {"Reshape", convert_reshape},
+    {"Shape", shape_of},
+    {"Size", size_of},
+    {"Slice", convert_slice},
+    {"SpaceToDepth", space_to_depth},
+    {"Split", convert_split},
+    {"Squeeze", convert_squeeze},
+    {"Tile", tile},
+    {"Transpose", convert_transpose},
+    {"Unsqueeze", convert_unsqueeze},
+};
+
+}  // namespace
+
+std::span<const Converter> shape_converters() { return kConverters; }
+
+}  // namespace heddle::onnx

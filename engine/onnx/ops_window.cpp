@@ -1,0 +1,186 @@
+// Convolution and pooling.
+
+#include "engine/onnx/window.h"
+
+#include <algorithm>
+
+#include "engine/onnx/converters.h"
+
+namespace heddle::onnx {
+
+WindowAttrs window_attrs(const Node& node, const Tensor& x, Ints kernel) {
+  const std::size_t spatial = kernel.size();
+  WindowAttrs window{.kernel = std::move(kernel),
+                     .strides = node.integers("strides", Ints(spatial, 1)),
+                     .dilations = node.integers("dilations", Ints(spatial, 1)),
+                     .low = Ints(spatial, 0),
+                     .high = Ints(spatial, 0)};
+  if (x.rank() != static_cast<std::int64_t>(spatial) + 2)
+    node.malformed("kernel", "one size a spatial dimension of X", std::to_string(spatial));
+  if (window.strides.size() != spatial || window.dilations.size() != spatial)
+    node.malformed("strides and dilations", std::to_string(spatial) + " numbers each",
+                   std::to_string(window.strides.size()));
+  for (const std::int64_t stride : window.strides)
+    if (stride < 1) node.malformed("strides", "1 or more", std::to_string(stride));
+  const Ints pads = node.integers("pads");
+  const std::string automatic = node.string("auto_pad", "NOTSET");
+  if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER") {
+    for (std::size_t k = 0; k < spatial; ++k) {
+      const std::int64_t size = x.size(static_cast<std::int64_t>(k) + 2).value();
+      const std::int64_t stride = window.strides[k];
+      const std::int64_t outputs = (size + stride - 1) / stride;
+      const std::int64_t reach = (window.kernel[k] - 1) * window.dilations[k] + 1;
+      const std::int64_t total = std::max<std::int64_t>(0, (outputs - 1) * stride + reach - size);
+      window.low[k] = automatic == "SAME_UPPER" ? total / 2 : total - total / 2;
+      window.high[k] = total - window.low[k];
+    }
+  } else if (automatic != "VALID" && !pads.empty()) {
+    if (pads.size() != 2 * spatial)
+      node.malformed("pads", std::to_string(2 * spatial) + " numbers", std::to_string(pads.size()));
+    std::copy_n(pads.begin(), spatial, window.low.begin());
+    std::copy_n(pads.begin() + static_cast<std::ptrdiff_t>(spatial), spatial, window.high.begin());
+  }
+  return window;
+}
+
+Ints kernel_of(const Node& node, const Tensor& w) {
+  Ints kernel = node.integers("kernel_shape");
+  if (!kernel.empty()) return kernel;
+  for (std::int64_t k = 2; k < w.rank(); ++k) kernel.push_back(w.size(k).value());
+  return kernel;
+}
+
+Tensor convolve(const Node& node, const Tensor& x, const Tensor& w, const Tensor& bias) {
+  const WindowAttrs window = window_attrs(node, x, kernel_of(node, w));
+  return one("conv", {x, w, bias},
+             {{"strides", window.strides},
+              {"pads_low", window.low},
+              {"pads_high", window.high},
+              {"dilations", window.dilations},
+              {"groups", node.integer("group", 1)}});
+}
+
+namespace {
+
+Outputs convert_conv(const Node& node) {
+  return {convolve(node, node.tensor(0), node.tensor(1), node.optional(2))};
+}
+
+/// Pads that make the result as large as output_shape says; where they would be negative, the result
+/// grows at its high end instead.
+void pad_to_output(const Node& node, const Tensor& x, WindowAttrs& window, Ints& output_padding) {
+  Ints wanted = node.integers("output_shape");
+  const std::string automatic = node.string("auto_pad", "NOTSET");
+  const bool same = automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
+  if (wanted.empty() && !same) return;
+  const std::size_t spatial = window.kernel.size();
+  if (wanted.size() > spatial)
+    wanted.erase(wanted.begin(), wanted.end() - static_cast<std::ptrdiff_t>(spatial));
+  for (std::size_t k = 0; k < spatial; ++k) {
+    const std::int64_t size = x.size(static_cast<std::int64_t>(k) + 2).value();
+    const std::int64_t output = wanted.empty() ? size * window.strides[k] : wanted.at(k);
+    const std::int64_t reach = (window.kernel[k] - 1) * window.dilations[k] + 1;
+    const std::int64_t total =
+        window.strides[k] * (size - 1) + output_padding[k] + reach - output;
+    const std::int64_t pads = std::max<std::int64_t>(total, 0);
+    if (total < 0) output_padding[k] -= total;
+    window.low[k] = automatic == "SAME_UPPER" ? pads / 2 : pads - pads / 2;
+    window.high[k] = pads - window.low[k];
+  }
+}
+
+Outputs conv_transpose(const Node& node) {
+  const Tensor x = node.tensor(0);
+  const Tensor w = node.tensor(1);
+  WindowAttrs window = window_attrs(node, x, kernel_of(node, w));
+  Ints output_padding = node.integers("output_padding", Ints(window.kernel.size(), 0));
+  if (output_padding.size() != window.kernel.size())
+    node.malformed("output_padding", "one number a spatial dimension", "another count");
+  pad_to_output(node, x, window, output_padding);
+  return {one("conv_transpose", {x, w, node.optional(2)},
+              {{"strides", window.strides},
+               {"pads_low", window.low},
+               {"pads_high", window.high},
+               {"dilations", window.dilations},
+               {"output_padding", output_padding},
+               {"groups", node.integer("group", 1)}})};
+}
+
+OpAttrs pool_attrs(const Node& node, const WindowAttrs& window) {
+  return {{"kernel", window.kernel},     {"strides", window.strides},
+          {"pads_low", window.low},      {"pads_high", window.high},
+          {"dilations", window.dilations}, {"ceil_mode", node.integer("ceil_mode", 0) != 0}};
+}
+
+Outputs max_pool(const Node& node) {
+  const Tensor x = node.tensor(0);
+  const WindowAttrs window = window_attrs(node, x, node.integers("kernel_shape"));
+  Outputs outputs{one("max_pool", {x}, pool_attrs(node, window))};
+  if (node.wants_output(1)) {
+    OpAttrs attrs = pool_attrs(node, window);
+    attrs["column_major"] = node.integer("storage_order", 0) != 0;
+    outputs.emplace_back(one("max_pool_indices", {x}, std::move(attrs)));
+  }
+  return outputs;
+}
+
+Outputs average_pool(const Node& node) {
+  const Tensor x = node.tensor(0);
+  OpAttrs attrs = pool_attrs(node, window_attrs(node, x, node.integers("kernel_shape")));
+  attrs["count_include_pad"] = node.integer("count_include_pad", 0) != 0;
+  return {one("avg_pool", {x}, std::move(attrs))};
+}
+
+double count_of(const Ints& kernel) {
+  double count = 1;
+  for (const std::int64_t size : kernel) count *= static_cast<double>(size);
+  return count;
+}
+
+Tensor powered(const Tensor& x, double p) { return p == 2 ? x * x : pow(abs(x), p); }
+Tensor root(const Tensor& x, double p) { return p == 2 ? sqrt(x) : pow(x, 1 / p); }
+
+/// The p-norm of each window: the mean over all taps, padding counted, times their number.
+Outputs lp_pool(const Node& node) {
+  const Tensor x = node.tensor(0);
+  const double p = static_cast<double>(node.integer("p", 2));
+  const WindowAttrs window = window_attrs(node, x, node.integers("kernel_shape"));
+  if (node.integer("ceil_mode", 0) != 0) node.unsupported("ceil_mode");
+  OpAttrs attrs = pool_attrs(node, window);
+  attrs["count_include_pad"] = true;
+  const Tensor means = one("avg_pool", {powered(x, p)}, std::move(attrs));
+  return {root(means * count_of(window.kernel), p)};
+}
+
+Outputs global_average_pool(const Node& node) {
+  const Tensor x = node.tensor(0);
+  return {mean(x, range_of(2, x.rank()), true)};
+}
+
+Outputs global_max_pool(const Node& node) {
+  const Tensor x = node.tensor(0);
+  return {amax(x, range_of(2, x.rank()), true)};
+}
+
+Outputs global_lp_pool(const Node& node) {
+  const Tensor x = node.tensor(0);
+  const double p = static_cast<double>(node.integer("p", 2));
+  return {root(sum(powered(x, p), range_of(2, x.rank()), true), p)};
+}
+
+constexpr Converter kConverters[] = {
+    {"AveragePool", average_pool},
+    {"Conv", convert_conv},
+    {"ConvTranspose", conv_transpose},
+    {"GlobalAveragePool", global_average_pool},
+    {"GlobalLpPool", global_lp_pool},
+    {"GlobalMaxPool", global_max_pool},
+    {"LpPool", lp_pool},
+    {"MaxPool", max_pool},
+};
+
+}  // namespace
+
+std::span<const Converter> window_converters() { return kConverters; }
+
+}  // namespace heddle::onnx

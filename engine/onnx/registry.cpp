@@ -1,0 +1,39 @@
+// All rows of the tables by domain and name.
+
+#include <map>
+#include <utility>
+
+#include "engine/onnx/converters.h"
+
+namespace heddle::onnx {
+
+namespace {
+
+using Table = std::map<std::string_view, const Converter*, std::less<>>;
+
+Table table_of(std::initializer_list<std::span<const Converter>> families) {
+  Table table;
+  for (const auto family : families) {
+    for (const Converter& row : family) table.emplace(row.name, &row);
+  }
+  return table;
+}
+
+}  // namespace
+
+const Converter* find_converter(std::string_view domain, std::string_view name) {
+  static const Table standard = table_of(
+      {pointwise_converters(), activation_converters(), reduce_converters(), shape_converters(),
+       creation_converters(), index_converters(), window_converters(), norm_converters(),
+       matrix_converters(), quantize_converters(), resize_converters(), recurrent_converters(),
+       loss_converters()});
+  static const Table contrib = table_of({contrib_converters()});
+  const Table* table = nullptr;
+  if (domain.empty() || domain == "ai.onnx") table = &standard;
+  if (domain == "com.microsoft") table = &contrib;
+  if (table == nullptr) return nullptr;
+  const auto found = table->find(name);
+  return found == table->end() ? nullptr : found->second;
+}
+
+}  // namespace heddle::onnx

@@ -1,0 +1,201 @@
+#include "engine/onnx/walker.h"
+
+#include <fmt/format.h>
+
+#include "engine/onnx/converters.h"
+#include "engine/onnx/onnx.pb.h"
+#include "engine/onnx/reader.h"
+#include "heddle/error.h"
+#include "heddle/frontend.h"
+
+namespace heddle::onnx {
+
+using onnx_format::AttributeProto;
+using onnx_format::FunctionProto;
+using onnx_format::GraphProto;
+using onnx_format::NodeProto;
+
+const Value* Scope::find(std::string_view name) const {
+  for (const Scope* scope = this; scope != nullptr; scope = scope->outer) {
+    if (const auto found = scope->values.find(name); found != scope->values.end())
+      return &found->second;
+  }
+  return nullptr;
+}
+
+namespace {
+
+/// Branches and functions nest no deeper; a function that calls itself ends here.
+constexpr int kMaxDepth = 64;
+
+std::string canonical_domain(const std::string& domain) {
+  return domain == "ai.onnx" ? std::string() : domain;
+}
+
+template <typename Imports>
+std::map<std::string, std::int64_t, std::less<>> opsets_of(const Imports& imports) {
+  std::map<std::string, std::int64_t, std::less<>> opsets;
+  for (const auto& import : imports) opsets[canonical_domain(import.domain())] = import.version();
+  return opsets;
+}
+
+class Walker {
+ public:
+  explicit Walker(const Model& model) : model_(model) {
+    for (const FunctionProto& function : model.proto->functions())
+      functions_.emplace(std::pair(canonical_domain(function.domain()), function.name()), &function);
+  }
+
+  TraceResult run(std::span<const Tensor> inputs) {
+    const GraphProto& graph = model_.proto->graph();
+    Scope scope;
+    scope.opsets = opsets_of(model_.proto->opset_import());
+    if (!scope.opsets.contains("")) scope.opsets.emplace("", 1);
+    for (const auto& [name, tensor] : model_.parameters) scope.values.emplace(name, tensor);
+    for (std::size_t k = 0; k < inputs.size(); ++k)
+      scope.values.emplace(model_.inputs[k], Value::of_input(inputs[k], model_.inputs[k]));
+    run_nodes(graph.node(), scope);
+    TraceResult result;
+    for (const auto& output : graph.output()) {
+      result.tensors.push_back(read(scope, output.name(), "graph output").tensor());
+      result.names.push_back(output.name());
+    }
+    return result;
+  }
+
+ private:
+  const Value& read(const Scope& scope, const std::string& name, const std::string& where) const {
+    const Value* value = scope.find(name);
+    if (value == nullptr || !value->defined())
+      throw ModelError({.what = "model: value",
+                        .where = where,
+                        .expected = "a value that an earlier node computed",
+                        .got = name});
+    return *value;
+  }
+
+  std::vector<Value> operands(const NodeProto& proto, const Scope& scope) const {
+    std::vector<Value> values;
+    for (const std::string& name : proto.input())
+      values.push_back(name.empty() ? Value() : read(scope, name, describe(proto)));
+    while (!values.empty() && !values.back().defined()) values.pop_back();
+    return values;
+  }
+
+  /// The node's attributes, references to the function's arguments resolved.
+  AttributeMap attributes(const NodeProto& proto, const Scope& scope) const {
+    AttributeMap map;
+    for (const AttributeProto& attribute : proto.attribute()) {
+      const AttributeProto* given = &attribute;
+      if (!attribute.ref_attr_name().empty()) {
+        const auto found = scope.arguments.find(attribute.ref_attr_name());
+        if (found == scope.arguments.end()) continue;
+        given = found->second;
+      }
+      map.emplace(attribute.name(), given);
+    }
+    return map;
+  }
+
+  static void bind(const NodeProto& proto, const Outputs& outputs, Scope& scope) {
+    for (int k = 0; k < proto.output_size(); ++k) {
+      if (proto.output(k).empty()) continue;
+      if (static_cast<std::size_t>(k) >= outputs.size() || !outputs[static_cast<std::size_t>(k)].defined())
+        throw UnsupportedError({.what = fmt::format("{}: output {}", proto.op_type(), k),
+                                .where = describe(proto),
+                                .expected = "an output that the importer computes",
+                                .got = proto.output(k)});
+      scope.values[proto.output(k)] = outputs[static_cast<std::size_t>(k)];
+    }
+  }
+
+  template <typename Nodes>
+  void run_nodes(const Nodes& nodes, Scope& scope) {
+    for (const NodeProto& proto : nodes) {
+      const detail::LocationScope location(describe(proto));
+      bind(proto, convert(proto, scope), scope);
+    }
+  }
+
+  Outputs convert(const NodeProto& proto, const Scope& scope) {
+    const std::string domain = canonical_domain(proto.domain());
+    if (const auto found = functions_.find(std::pair(domain, proto.op_type()));
+        found != functions_.end())
+      return call(*found->second, proto, scope);
+    if (domain.empty() && proto.op_type() == "If") return branch(proto, scope);
+    const Converter* row = find_converter(domain, proto.op_type());
+    if (row == nullptr)
+      throw UnsupportedError({.what = fmt::format("op {} of domain {}", proto.op_type(),
+                                                  domain.empty() ? "ai.onnx" : domain),
+                              .where = describe(proto),
+                              .expected = "an op that the importer knows",
+                              .got = {}});
+    const auto opset = scope.opsets.find(domain);
+    const Node node(proto, *row, operands(proto, scope), attributes(proto, scope),
+                    opset == scope.opsets.end() ? 1 : opset->second, model_.folder);
+    return row->convert(node);
+  }
+
+  Scope nested(const Scope& outer, const NodeProto& proto) const {
+    Scope scope;
+    scope.depth = outer.depth + 1;
+    if (scope.depth > kMaxDepth)
+      throw ModelError({.what = "model: nesting of functions and branches",
+                        .where = describe(proto),
+                        .expected = fmt::format("at most {} levels", kMaxDepth),
+                        .got = {}});
+    return scope;
+  }
+
+  Outputs call(const FunctionProto& function, const NodeProto& proto, const Scope& outer) {
+    Scope scope = nested(outer, proto);
+    scope.opsets = opsets_of(function.opset_import());
+    if (!scope.opsets.contains("")) scope.opsets.emplace("", outer.opsets.at(""));
+    scope.arguments = attributes(proto, outer);
+    const std::vector<Value> given = operands(proto, outer);
+    for (int k = 0; k < function.input_size(); ++k) {
+      const auto at = static_cast<std::size_t>(k);
+      scope.values[function.input(k)] = at < given.size() ? given[at] : Value();
+    }
+    run_nodes(function.node(), scope);
+    Outputs outputs;
+    for (const std::string& name : function.output())
+      outputs.push_back(read(scope, name, describe(proto)));
+    return outputs;
+  }
+
+  /// An If whose condition is known: the branch in its place.
+  Outputs branch(const NodeProto& proto, const Scope& outer) {
+    static constexpr Converter kIf{"If"};
+    const Node node(proto, kIf, operands(proto, outer), attributes(proto, outer), 1, model_.folder);
+    const bool taken = node.known_number(0, "cond") != 0;
+    const AttributeMap attributes_of_node = attributes(proto, outer);
+    const auto found = attributes_of_node.find(taken ? "then_branch" : "else_branch");
+    if (found == attributes_of_node.end())
+      node.malformed("branches", "then_branch and else_branch", "one of them");
+    const GraphProto& graph = found->second->g();
+    Scope scope = nested(outer, proto);
+    scope.outer = &outer;
+    scope.opsets = outer.opsets;
+    scope.arguments = outer.arguments;
+    for (const auto& initializer : graph.initializer())
+      scope.values[initializer.name()] =
+          read_tensor(initializer, model_.folder, describe(proto));
+    run_nodes(graph.node(), scope);
+    Outputs outputs;
+    for (const auto& output : graph.output())
+      outputs.push_back(read(scope, output.name(), describe(proto)));
+    return outputs;
+  }
+
+  const Model& model_;
+  std::map<std::pair<std::string, std::string>, const FunctionProto*> functions_;
+};
+
+}  // namespace
+
+TraceResult walk(const Model& model, std::span<const Tensor> inputs) {
+  return Walker(model).run(inputs);
+}
+
+}  // namespace heddle::onnx

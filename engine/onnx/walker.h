@@ -1,0 +1,46 @@
+// Walks the nodes of a model and says each with the engine's ops.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/onnx/node.h"
+#include "engine/onnx/value.h"
+#include "heddle/engine.h"
+
+namespace heddle::onnx_format {
+class FunctionProto;
+class GraphProto;
+class ModelProto;
+}  // namespace heddle::onnx_format
+
+namespace heddle::onnx {
+
+/// A model that has been read: its messages, its initialisers as tensors, and which inputs are left.
+struct Model {
+  std::shared_ptr<const onnx_format::ModelProto> proto;
+  std::string folder;                          ///< where external data lies
+  std::map<std::string, Tensor, std::less<>> parameters;  ///< initialisers and constants given by the user
+  std::vector<std::string> inputs;             ///< names of the engine's inputs, in order
+};
+
+/// Names and versions visible to a list of nodes: a graph, a branch or the body of a function.
+struct Scope {
+  const Scope* outer = nullptr;  ///< whose values are visible too; null for functions
+  std::map<std::string, Value, std::less<>> values;
+  std::map<std::string, std::int64_t, std::less<>> opsets;
+  AttributeMap arguments;  ///< attributes given to the function
+  int depth = 0;
+
+  const Value* find(std::string_view name) const;
+};
+
+/// Traces the model with `inputs`, which follow Model::inputs.
+/// @throws UnsupportedError, NeedsValueError, ModelError, and what the ops throw, naming the node.
+TraceResult walk(const Model& model, std::span<const Tensor> inputs);
+
+}  // namespace heddle::onnx
