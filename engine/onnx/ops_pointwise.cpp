@@ -135,7 +135,7 @@ Outputs select(const Node& node) {
     const SymInts condition = *node.value(0).ints();
     const SymInts a = *node.value(1).ints();
     const SymInts b = *node.value(2).ints();
-    const std::size_t count = std::max({condition.size(), a.size(), b.size()});
+    const std::size_t count = std::max(std::max(condition.size(), a.size()), b.size());
     if (fits(condition, a) && fits(condition, b) && fits(a, b)) {
       SymInts result;
       for (std::size_t k = 0; k < count; ++k)
@@ -150,8 +150,8 @@ Outputs select(const Node& node) {
 
 Outputs negate(const Node& node) {
   if (!node.is_shape_arithmetic()) return unary(node);
-  SymInts result;
-  for (const SymInt& number : *node.value(0).ints()) result.push_back(SymInt(0) - number);
+  SymInts result = *node.value(0).ints();
+  for (SymInt& number : result) number = SymInt(0) - number;
   return {Value::of_ints(std::move(result), node.value(0).rank() == 0, node.value(0).dtype())};
 }
 

@@ -1,0 +1,98 @@
+// heddle bench: times a model.
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <CLI/App.hpp>
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "engine/cli/commands.h"
+
+namespace heddle::cli {
+
+namespace {
+
+struct BenchOptions {
+  ModelOptions model;
+  int iterations = 100;
+  bool json = false;
+};
+
+using Clock = std::chrono::steady_clock;
+
+double microseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
+
+/// The smallest time that `share` of all times do not exceed. `times` are sorted.
+double percentile(const std::vector<double>& times, double share) {
+  const auto last = static_cast<double>(times.size() - 1);
+  return times[static_cast<std::size_t>(last * share + 0.5)];
+}
+
+std::uint64_t rss_peak_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+int bench(const BenchOptions& options) {
+  LoadedModel model = load_model(options.model);
+  const auto first = Clock::now();
+  std::vector<Tensor> outputs = model.engine->run(model.inputs);
+  const double first_call_ms = model.prepare_ms + microseconds_since(first) / 1000;
+  std::vector<double> times;
+  const auto begin = Clock::now();
+  for (int k = 0; k < options.iterations; ++k) {
+    const auto start = Clock::now();
+    model.engine->run_into(model.inputs, outputs);
+    times.push_back(microseconds_since(start));
+  }
+  const double total_us = microseconds_since(begin);
+  std::sort(times.begin(), times.end());
+  const EngineStats stats = model.engine->stats();
+  const nlohmann::ordered_json document{
+      {"p50_us", percentile(times, 0.5)},
+      {"p90_us", percentile(times, 0.9)},
+      {"p99_us", percentile(times, 0.99)},
+      {"per_second", options.iterations * 1e6 / total_us},
+      {"load_ms", stats.load_ms},
+      {"compile_ms", stats.compile_ms},
+      {"first_call_ms", first_call_ms},
+      {"kernels", stats.kernels},
+      {"evaluator_steps", stats.evaluator_steps},
+      {"arena_peak_bytes", stats.arena_peak_bytes},
+      {"rss_peak_bytes", rss_peak_bytes()},
+  };
+  if (options.json) {
+    fmt::print("{}\n", document.dump(1));
+    return 0;
+  }
+  for (const auto& [key, value] : document.items()) {
+    const std::string text =
+        value.is_number_float() ? fmt::format("{:.3f}", value.get<double>()) : value.dump();
+    fmt::print("{:<18} {}\n", key, text);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("bench", "time a model");
+  const auto options = std::make_shared<BenchOptions>();
+  options->model.add_to(*command);
+  command->add_option("--iterations", options->iterations, "timed calls after the first one")
+      ->check([](const std::string& text) {
+        char* end = nullptr;
+        const long number = std::strtol(text.c_str(), &end, 10);
+        const bool fine = end != text.c_str() && *end == 0 && number >= 1 && number <= 1000000000;
+        return fine ? std::string() : "expected a number >= 1, got " + text;
+      });
+  command->add_flag("--json", options->json, "one JSON document on standard output");
+  command->callback([options, &exit_code] { exit_code = bench(*options); });
+}
+
+}  // namespace heddle::cli

@@ -1,0 +1,64 @@
+// The commands of `heddle` and what they share.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "heddle/engine.h"
+#include "heddle/onnx.h"
+
+namespace CLI {
+class App;
+}
+
+namespace heddle::cli {
+
+/// The command line is wrong: exit code 2.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Options of every command that runs a model.
+struct ModelOptions {
+  std::string model;
+  std::string device = "cpu";
+  int threads = 0;
+  std::vector<std::string> shapes;  ///< NAME=1x128
+  std::vector<std::string> inputs;  ///< NAME=FILE
+
+  /// Adds the options to a command. `with_model`: and the positional MODEL.
+  void add_to(CLI::App& command, bool with_model = true);
+  EngineOptions engine_options() const;
+};
+
+using NamedTensors = std::map<std::string, Tensor, std::less<>>;
+
+/// A model ready to run: the engine and one tensor for each of its inputs.
+struct LoadedModel {
+  std::unique_ptr<Engine> engine;
+  std::vector<Tensor> inputs;
+  double prepare_ms = 0;  ///< tracing and compiling for these inputs
+};
+
+/// Loads the model, reads or makes its inputs and compiles for them. Inputs whose value the model needs
+/// while it is traced become constants.
+LoadedModel load_model(const ModelOptions& options);
+
+/// A tensor from a .npy or .pb file. @throws UsageError for another extension.
+Tensor read_tensor_file(const std::string& path);
+
+/// Whether the engine's device is the reference evaluator, which compiles nothing.
+bool is_reference(const Engine& engine);
+
+// Each adds a command; its callback returns through `exit_code`.
+void add_run(CLI::App& app, int& exit_code);
+void add_verify(CLI::App& app, int& exit_code);
+void add_bench(CLI::App& app, int& exit_code);
+void add_plan(CLI::App& app, int& exit_code);
+void add_opt(CLI::App& app, int& exit_code);
+
+}  // namespace heddle::cli

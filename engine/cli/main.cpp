@@ -1,0 +1,59 @@
+// heddle: runs, checks, times and explains models.
+
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cstdio>
+#include <exception>
+
+#include "engine/cli/commands.h"
+#include "heddle/error.h"
+
+namespace {
+
+constexpr int kFailure = 1;
+constexpr int kWrongUsage = 2;
+
+int report(const char* kind, const char* text, int code) {
+  std::fflush(stdout);
+  fmt::print(stderr, "heddle: {}{}\n", kind, text);
+  return code;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Heddle compiles tensor graphs while they run.", "heddle");
+  app.require_subcommand(1);
+  int exit_code = 0;
+  heddle::cli::add_run(app, exit_code);
+  heddle::cli::add_verify(app, exit_code);
+  heddle::cli::add_bench(app, exit_code);
+  heddle::cli::add_plan(app, exit_code);
+  heddle::cli::add_opt(app, exit_code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    return app.exit(success);
+  } catch (const CLI::Error& error) {
+    app.exit(error);
+    return kWrongUsage;
+  }
+  return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const heddle::cli::UsageError& error) {
+    return report("", error.what(), kWrongUsage);
+  } catch (const heddle::OptionError& error) {
+    return report("", error.what(), kWrongUsage);
+  } catch (const heddle::Error& error) {
+    return report("", error.what(), kFailure);
+  } catch (const std::exception& error) {
+    return report("internal error: ", error.what(), kFailure);
+  }
+}

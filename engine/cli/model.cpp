@@ -1,0 +1,218 @@
+// Models and their inputs from the command line.
+
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <charconv>
+#include <chrono>
+#include <random>
+
+#include "base/half.h"
+#include "base/symexpr.h"
+#include "engine/cli/commands.h"
+#include "engine/cli/npy.h"
+#include "heddle/error.h"
+
+namespace heddle::cli {
+
+namespace {
+
+/// "NAME=VALUE" in its parts; names may hold '=' only in FILE.
+std::pair<std::string, std::string> split_pair(const std::string& text, const char* option) {
+  const std::size_t at = text.find('=');
+  if (at == 0 || at == std::string::npos)
+    throw UsageError(fmt::format("{} {}: expected NAME=VALUE", option, text));
+  return {text.substr(0, at), text.substr(at + 1)};
+}
+
+Sizes parse_sizes(const std::string& text) {
+  Sizes sizes;
+  const char* at = text.data();
+  const char* end = at + text.size();
+  while (at != end) {
+    std::int64_t size = 0;
+    const auto [next, error] = std::from_chars(at, end, size);
+    if (error != std::errc() || size < 0 || (next != end && *next != 'x') || next + 1 == end)
+      throw UsageError(fmt::format("--shape: expected sizes such as 1x128, got {}", text));
+    sizes.push_back(size);
+    at = next == end ? end : next + 1;
+  }
+  return sizes;
+}
+
+/// Numbers for missing inputs: the same on every run.
+class RandomInputs {
+ public:
+  Tensor make(DType dtype, const Sizes& sizes) {
+    Tensor tensor = Tensor::empty(dtype, sizes);
+    for (std::int64_t k = 0; k < tensor.count(); ++k) store(tensor, k);
+    return tensor;
+  }
+
+ private:
+  void store(Tensor& tensor, std::int64_t k) {
+    void* data = tensor.data();
+    switch (tensor.dtype()) {
+      case DType::F32: static_cast<float*>(data)[k] = static_cast<float>(normal_(bits_)); return;
+      case DType::F64: static_cast<double*>(data)[k] = normal_(bits_); return;
+      case DType::F16:
+        static_cast<base::Half*>(data)[k] = base::Half(static_cast<float>(normal_(bits_)));
+        return;
+      case DType::BF16:
+        static_cast<base::BFloat16*>(data)[k] = base::BFloat16(static_cast<float>(normal_(bits_)));
+        return;
+      case DType::I64: static_cast<std::int64_t*>(data)[k] = bit(); return;
+      case DType::I32: static_cast<std::int32_t*>(data)[k] = bit(); return;
+      case DType::I16: static_cast<std::int16_t*>(data)[k] = static_cast<std::int16_t>(bit()); return;
+      default: static_cast<std::int8_t*>(data)[k] = static_cast<std::int8_t>(bit()); return;
+    }
+  }
+  int bit() { return static_cast<int>(bits_() & 1); }
+
+  std::mt19937_64 bits_{0};
+  std::normal_distribution<double> normal_;
+};
+
+std::string list_of(const Signature& signature) {
+  std::string names;
+  for (const ValueInfo& info : signature.inputs) names += (names.empty() ? "" : ", ") + info.name;
+  return names;
+}
+
+/// What the command line says about inputs, and the sizes that follow for the others.
+class Inputs {
+ public:
+  Inputs(const ModelOptions& options, const Signature& signature) {
+    for (const std::string& text : options.inputs) {
+      const auto [name, path] = split_pair(text, "--input");
+      check_name(name, signature, "--input");
+      given_[name] = read_tensor_file(path);
+    }
+    for (const std::string& text : options.shapes) {
+      const auto [name, sizes] = split_pair(text, "--shape");
+      check_name(name, signature, "--shape");
+      shapes_[name] = parse_sizes(sizes);
+    }
+    for (const ValueInfo& info : signature.inputs) {
+      if (const auto found = given_.find(info.name); found != given_.end())
+        bind(info, {found->second.sizes().begin(), found->second.sizes().end()});
+      else if (const auto shape = shapes_.find(info.name); shape != shapes_.end())
+        bind(info, shape->second);
+    }
+    for (const ValueInfo& info : signature.inputs) {
+      if (!given_.contains(info.name)) given_[info.name] = random_.make(info.dtype, sizes_of(info));
+    }
+  }
+
+  const Tensor& named(const std::string& name) const { return given_.at(name); }
+
+ private:
+  static void check_name(const std::string& name, const Signature& signature, const char* option) {
+    for (const ValueInfo& info : signature.inputs)
+      if (info.name == name) return;
+    throw UsageError(
+        fmt::format("{}: the model has no input {} (it has {})", option, name, list_of(signature)));
+  }
+
+  void bind(const ValueInfo& info, const Sizes& sizes) {
+    if (sizes.size() != info.sizes.size())
+      throw UsageError(fmt::format("input {}: expected {} dimensions, got {}", info.name,
+                                   info.sizes.size(), sizes.size()));
+    for (std::size_t d = 0; d < sizes.size(); ++d) {
+      if (!info.sizes[d].is_symbolic()) continue;
+      const base::SymExpr expr = base::parse_symexpr(info.sizes[d].to_string());
+      if (expr.is_symbol()) symbols_.emplace(expr.symbol(), sizes[d]);
+    }
+  }
+
+  Sizes sizes_of(const ValueInfo& info) {
+    if (const auto shape = shapes_.find(info.name); shape != shapes_.end()) return shape->second;
+    Sizes sizes;
+    for (const SymInt& size : info.sizes) {
+      const base::SymExpr expr = base::parse_symexpr(size.to_string());
+      std::vector<base::Symbol> symbols;
+      expr.collect_symbols(symbols);
+      for (const base::Symbol& symbol : symbols) symbols_.emplace(symbol, 1);
+      sizes.push_back(expr.evaluate(symbols_));
+    }
+    return sizes;
+  }
+
+  NamedTensors given_;
+  std::map<std::string, Sizes> shapes_;
+  base::SymbolValues symbols_;
+  RandomInputs random_;
+};
+
+bool ends_with(const std::string& text, std::string_view end) { return text.ends_with(end); }
+
+Engine load_engine(const ModelOptions& options, const onnx::Constants& constants) {
+  if (ends_with(options.model, ".hir")) return load_ir(options.model, options.engine_options());
+  if (ends_with(options.model, ".onnx"))
+    return onnx::load(options.model, options.engine_options(), constants);
+  throw UsageError(fmt::format("{}: expected a model called .onnx or .hir", options.model));
+}
+
+/// Compiles for `inputs` and returns the milliseconds. The reference evaluator only traces, by running.
+double prepare(Engine& engine, std::span<const Tensor> inputs) {
+  const auto start = std::chrono::steady_clock::now();
+  if (is_reference(engine))
+    engine.run(inputs);
+  else
+    engine.prepare(inputs);
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+void ModelOptions::add_to(CLI::App& command, bool with_model) {
+  if (with_model) command.add_option("MODEL", model, "an .onnx or .hir file")->required();
+  command.add_option("--device", device, "cpu, cuda, cuda:N, cuda-sim or reference");
+  command.add_option("--threads", threads, "worker threads; 0: all cores")
+      ->check([](const std::string& text) {
+        int number = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+        const bool fine = error == std::errc() && end == text.data() + text.size() && number >= 0;
+        return fine ? std::string() : "expected a number >= 0, got " + text;
+      });
+  if (!with_model) return;
+  command.add_option("--shape", shapes, "NAME=1x128: sizes of an input")->allow_extra_args(false);
+  command.add_option("--input", inputs, "NAME=FILE: a .npy or .pb file")->allow_extra_args(false);
+}
+
+EngineOptions ModelOptions::engine_options() const {
+  EngineOptions result;
+  result.device = Device::parse(device);
+  result.threads = threads;
+  return result;
+}
+
+Tensor read_tensor_file(const std::string& path) {
+  if (ends_with(path, ".npy")) return read_npy(path);
+  if (ends_with(path, ".pb")) return onnx::load_tensor(path);
+  throw UsageError(fmt::format("{}: expected a tensor file called .npy or .pb", path));
+}
+
+bool is_reference(const Engine& engine) {
+  return engine.options().device.kind() == Device::Kind::Reference;
+}
+
+LoadedModel load_model(const ModelOptions& options) {
+  LoadedModel loaded{std::make_unique<Engine>(load_engine(options, {})), {}};
+  const Inputs inputs(options, loaded.engine->signature());
+  onnx::Constants constants;
+  while (true) {
+    loaded.inputs.clear();
+    for (const ValueInfo& info : loaded.engine->signature().inputs)
+      loaded.inputs.push_back(inputs.named(info.name));
+    try {
+      loaded.prepare_ms = prepare(*loaded.engine, loaded.inputs);
+      return loaded;
+    } catch (const onnx::NeedsValueError& error) {
+      constants[error.input()] = inputs.named(error.input());
+      loaded.engine = std::make_unique<Engine>(load_engine(options, constants));
+    }
+  }
+}
+
+}  // namespace heddle::cli

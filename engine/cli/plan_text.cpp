@@ -1,0 +1,134 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "engine/cli/plan_views.h"
+
+namespace heddle::cli {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Row = std::vector<std::string>;
+
+/// Columns as wide as their widest cell; the last one is not padded.
+std::string table(const Row& header, const std::vector<Row>& rows) {
+  std::vector<std::size_t> widths(header.size(), 0);
+  const auto widen = [&](const Row& row) {
+    for (std::size_t k = 0; k < row.size(); ++k) widths[k] = std::max(widths[k], row[k].size());
+  };
+  widen(header);
+  for (const Row& row : rows) widen(row);
+  std::string text;
+  const auto print = [&](const Row& row) {
+    std::string line = " ";
+    for (std::size_t k = 0; k < row.size(); ++k)
+      line += k + 1 == row.size() ? " " + row[k] : fmt::format(" {:<{}}", row[k], widths[k]);
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  };
+  print(header);
+  for (const Row& row : rows) print(row);
+  return text;
+}
+
+std::string joined(const Json& list) {
+  std::string text;
+  for (const Json& item : list)
+    text += (text.empty() ? "" : " ") + (item.is_string() ? item.get<std::string>() : item.dump());
+  return text;
+}
+
+std::string cell(const Json& value) {
+  if (value.is_null()) return "-";
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::string indented(const std::string& text) {
+  std::string result;
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    result += "  " + text.substr(at, end - at) + "\n";
+    at = end + 1;
+  }
+  return result;
+}
+
+std::string guards(const Json& plan) {
+  std::string text = "Guards\n";
+  for (const Json& guard : plan.at("guards")) text += "  " + guard.get<std::string>() + "\n";
+  return text + "\n";
+}
+
+std::string regions(const Json& plan) {
+  std::vector<Row> rows;
+  for (const Json& region : plan.at("regions"))
+    rows.push_back({cell(region.at("id")), region.at("options").dump(), joined(region.at("nodes"))});
+  return rows.empty() ? "" : "Regions\n" + table({"region", "options", "nodes"}, rows) + "\n";
+}
+
+std::string kernels(const Json& plan) {
+  std::vector<Row> rows;
+  for (const Json& kernel : plan.at("kernels"))
+    rows.push_back({cell(kernel.at("name")), cell(kernel.at("kind")), joined(kernel.at("reads")),
+                    joined(kernel.at("writes")), joined(kernel.at("nodes"))});
+  std::string text =
+      "Kernels\n" + table({"kernel", "kind", "reads", "writes", "nodes"}, rows) + "\n";
+  for (const Json& kernel : plan.at("kernels")) {
+    const std::string source = kernel.value("source", std::string());
+    if (!source.empty())
+      text += fmt::format("Source of {}\n{}\n", cell(kernel.at("name")), indented(source));
+  }
+  return text;
+}
+
+std::string order(const Json& plan) {
+  std::vector<Row> rows;
+  for (const Json& step : plan.at("steps")) {
+    std::string strong;
+    std::string weak;
+    for (const Json& edge : step.at("edges")) {
+      std::string& list = edge.at("kind") == "weak" ? weak : strong;
+      list += (list.empty() ? "" : " ") + edge.at("from").dump();
+    }
+    rows.push_back({cell(step.at("index")), cell(step.at("kernel")), cell(step.at("stream")),
+                    joined(step.at("waits_for")), strong, weak});
+  }
+  return "Order\n" +
+         table({"step", "kernel", "stream", "waits for", "after", "after (weak)"}, rows) + "\n";
+}
+
+/// One line a buffer of the arena: '#' where it is live.
+std::string timeline(const Json& plan) {
+  constexpr std::size_t kWidth = 60;
+  const std::size_t steps = std::max<std::size_t>(plan.at("steps").size(), 1);
+  std::vector<Row> rows;
+  for (const Json& buffer : plan.at("buffers")) {
+    Row row{cell(buffer.at("value")), cell(buffer.at("role")), cell(buffer.at("bytes")),
+            cell(buffer.at("offset")), cell(buffer.at("alias_of"))};
+    std::string line;
+    if (!buffer.at("offset").is_null() && !buffer.at("first_step").is_null()) {
+      const std::size_t columns = std::min(steps, kWidth);
+      line.assign(columns, '.');
+      const std::size_t first = buffer.at("first_step").get<std::size_t>() * columns / steps;
+      const std::size_t last = buffer.at("last_step").get<std::size_t>() * columns / steps;
+      for (std::size_t k = first; k <= last && k < columns; ++k) line[k] = '#';
+    }
+    row.push_back(line);
+    rows.push_back(std::move(row));
+  }
+  return fmt::format("Memory: {} bytes at most, {} needed at least\n", cell(plan.at("peak_bytes")),
+                     cell(plan.at("lower_bound_bytes"))) +
+         table({"value", "role", "bytes", "offset", "alias of", "steps"}, rows);
+}
+
+}  // namespace
+
+std::string plan_text(const Json& plan, const std::string& graph) {
+  return "Graph\n" + indented(graph) + "\n" + guards(plan) + regions(plan) + kernels(plan) +
+         order(plan) + timeline(plan);
+}
+
+}  // namespace heddle::cli

@@ -1,0 +1,15 @@
+// Views of a plan document for people.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace heddle::cli {
+
+/// Tables: graph, guards, regions, kernels, order, memory timeline.
+std::string plan_text(const nlohmann::ordered_json& plan, const std::string& graph);
+/// One page that needs nothing else: graph, guards, kernels with source, order, memory map as SVG.
+std::string plan_html(const nlohmann::ordered_json& plan, const std::string& graph,
+                      const std::string& title);
+
+}  // namespace heddle::cli
