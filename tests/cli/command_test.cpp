@@ -1,0 +1,195 @@
+// Each command's output and exit code.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/command.h"
+
+namespace heddle::cli_test {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class Command : public testing::Test {
+ protected:
+  Command() : scratch_(testing::TempDir() + "heddle_cli_" + std::to_string(::getpid())) {
+    std::filesystem::create_directories(scratch_);
+    write_file(model(), kModel);
+  }
+  ~Command() override { std::filesystem::remove_all(scratch_); }
+
+  Ran run(const std::string& arguments) const { return heddle(arguments, scratch_); }
+  std::string model() const { return scratch_ + "/model.hir"; }
+  std::string path(const std::string& name) const { return scratch_ + "/" + name; }
+
+  static constexpr const char* kModel =
+      "graph @main(%x: f32[s0, 4] \"x\") {\n"
+      "  %a = relu(%x)\n"
+      "  %y = add(%a, %x)\n"
+      "  return %y\n"
+      "}\n";
+
+ private:
+  std::string scratch_;
+};
+
+/// A version 1.0 file of f32 values, as NumPy writes it.
+std::string npy(const std::string& shape, const std::vector<float>& values) {
+  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': " + shape + ", }";
+  header.append(117 - header.size(), ' ');
+  header += '\n';
+  std::string bytes("\x93NUMPY\x01\x00", 8);
+  bytes += static_cast<char>(header.size());
+  bytes += '\0';
+  bytes += header;
+  bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+  return bytes;
+}
+
+TEST_F(Command, WithoutACommandIsWrongUsage) {
+  EXPECT_EQ(run("").code, 2);
+  EXPECT_EQ(run("frobnicate").code, 2);
+  EXPECT_EQ(run("run").code, 2);
+  EXPECT_EQ(run("--help").code, 0);
+}
+
+TEST_F(Command, RunPrintsEachOutput) {
+  const Ran ran = run("run " + model() + " --shape x=2x4");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("f32[2, 4] = ["));
+}
+
+TEST_F(Command, RunReadsAndWritesNpy) {
+  write_file(path("in.npy"), npy("(1, 4)", {-1, 2, -3, 4}));
+  const Ran ran = run("run " + model() + " --input x=" + path("in.npy") + " --output-dir " + path("out"));
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const std::string bytes = read_file(path("out/0_y.npy"));
+  ASSERT_EQ(bytes.size() % 64, 16u);
+  EXPECT_THAT(bytes, HasSubstr("'descr': '<f4', 'fortran_order': False, 'shape': (1,4,)"));
+  float values[4];
+  std::memcpy(values, bytes.data() + bytes.size() - sizeof values, sizeof values);
+  EXPECT_THAT(values, testing::ElementsAre(-1, 4, -3, 8));
+}
+
+TEST_F(Command, RunIsTheSameTwice) {
+  const std::string arguments = "run " + model() + " --json --shape x=3x4";
+  const Ran first = run(arguments);
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_EQ(first.out, run(arguments).out);
+  const json document = json::parse(first.out);
+  EXPECT_EQ(document["outputs"][0]["name"], "y");
+  EXPECT_EQ(document["outputs"][0]["sizes"], json({3, 4}));
+}
+
+TEST_F(Command, CpuAndReferenceAgree) {
+  const std::string arguments = "run " + model() + " --json --shape x=3x4 --device ";
+  EXPECT_EQ(run(arguments + "cpu").out, run(arguments + "reference").out);
+}
+
+TEST_F(Command, WrongInputsAreWrongUsage) {
+  EXPECT_EQ(run("run " + model() + " --shape z=1").code, 2);
+  EXPECT_EQ(run("run " + model() + " --shape x=1xx").code, 2);
+  EXPECT_EQ(run("run " + model() + " --shape x").code, 2);
+  EXPECT_EQ(run("run " + model() + " --device toaster").code, 2);
+  EXPECT_EQ(run("run " + model() + " --threads -1").code, 2);
+  EXPECT_EQ(run("run " + path("model.txt")).code, 2);
+}
+
+TEST_F(Command, BrokenModelsAreFailures) {
+  write_file(path("broken.onnx"), "not a model");
+  const Ran broken = run("run " + path("broken.onnx"));
+  EXPECT_EQ(broken.code, 1);
+  EXPECT_THAT(broken.err, StartsWith("heddle: "));
+  EXPECT_EQ(broken.out, "");
+  EXPECT_EQ(run("run " + path("missing.onnx")).code, 1);
+  write_file(path("broken.hir"), "graph @main(%x: f32[4]) {\n  return %z\n}\n");
+  EXPECT_EQ(run("run " + path("broken.hir")).code, 1);
+}
+
+TEST_F(Command, BenchHasEveryKey) {
+  const Ran ran = run("bench " + model() + " --iterations 5 --json");
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const json document = json::parse(ran.out);
+  for (const char* key :
+       {"p50_us", "p90_us", "p99_us", "per_second", "load_ms", "compile_ms", "first_call_ms",
+        "kernels", "evaluator_steps", "arena_peak_bytes", "rss_peak_bytes"})
+    EXPECT_TRUE(document.contains(key)) << key;
+  EXPECT_EQ(document["evaluator_steps"], 0);
+  EXPECT_GE(document["kernels"], 1);
+  EXPECT_GT(document["p50_us"], 0);
+  EXPECT_LE(document["p50_us"], document["p99_us"]);
+  EXPECT_EQ(run("bench " + model() + " --iterations 0").code, 2);
+}
+
+TEST_F(Command, PlanAsText) {
+  const Ran ran = run("plan " + model() + " --shape x=2x4");
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  for (const char* heading : {"Graph\n", "Guards\n", "Kernels\n", "Order\n", "Memory: "})
+    EXPECT_THAT(ran.out, HasSubstr(heading));
+}
+
+TEST_F(Command, PlanAsJsonAndPage) {
+  const Ran ran = run("plan " + model() + " --json --html " + path("plan.html"));
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const json document = json::parse(ran.out);
+  for (const char* key : {"guards", "regions", "kernels", "steps", "buffers", "peak_bytes",
+                          "lower_bound_bytes", "events"})
+    EXPECT_TRUE(document.contains(key)) << key;
+  ASSERT_FALSE(document["kernels"].empty());
+  const std::string page = read_file(path("plan.html"));
+  EXPECT_THAT(page, StartsWith("<!doctype html>"));
+  EXPECT_THAT(page, HasSubstr("</svg>"));
+  EXPECT_THAT(page, HasSubstr(document["kernels"][0]["name"].get<std::string>()));
+  EXPECT_THAT(page, testing::Not(HasSubstr("http")));
+}
+
+TEST_F(Command, OptPrintsWhatItParses) {
+  const Ran parsed = run("opt " + model() + " --passes=");
+  ASSERT_EQ(parsed.code, 0) << parsed.err;
+  write_file(path("again.hir"), parsed.out);
+  EXPECT_EQ(run("opt " + path("again.hir") + " --passes=").out, parsed.out);
+}
+
+TEST_F(Command, OptRunsPasses) {
+  write_file(path("dead.hir"),
+             "graph @main(%x: f32[4] \"x\") {\n  %a = relu(%x)\n  %b = exp(%x)\n  return %a\n}\n");
+  const Ran kept = run("opt " + path("dead.hir") + " --passes=");
+  const Ran removed = run("opt " + path("dead.hir") + " --passes=dce");
+  ASSERT_EQ(removed.code, 0) << removed.err;
+  EXPECT_THAT(kept.out, HasSubstr("exp("));
+  EXPECT_THAT(removed.out, testing::Not(HasSubstr("exp(")));
+}
+
+TEST_F(Command, OptRefusesUnknownPassesAndText) {
+  const Ran unknown = run("opt " + model() + " --passes=frobnicate");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("frobnicate"));
+  write_file(path("broken.hir"), "graph main {");
+  EXPECT_EQ(run("opt " + path("broken.hir") + " --passes=dce").code, 1);
+  EXPECT_EQ(run("opt " + path("missing.hir")).code, 2);
+}
+
+TEST_F(Command, VerifyNeedsCases) {
+  EXPECT_EQ(run("verify " + path("nowhere")).code, 2);
+  EXPECT_EQ(run("verify " + path("")).code, 2);
+}
+
+TEST_F(Command, VerifyReportsBrokenCases) {
+  std::filesystem::create_directories(path("cases/broken/test_data_set_0"));
+  write_file(path("cases/broken/model.onnx"), "not a model");
+  const Ran ran = run("verify " + path("cases"));
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_THAT(ran.out, StartsWith("FAIL broken: "));
+  EXPECT_THAT(ran.out, testing::EndsWith("0 passed, 1 failed, 0 skipped\n"));
+}
+
+}  // namespace
+}  // namespace heddle::cli_test
