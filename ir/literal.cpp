@@ -110,7 +110,9 @@ void copy_strided(const Literal& from, void* to) {
 
 Sizes row_major_strides(std::span<const std::int64_t> sizes) {
   Sizes strides(sizes.size(), 1);
-  for (std::size_t d = sizes.size(); d-- > 1;) strides[d - 1] = strides[d] * sizes[d];
+  // Next to a size of 0 the others may be anything; their product then wraps and is never used.
+  for (std::size_t d = sizes.size(); d-- > 1;)
+    __builtin_mul_overflow(strides[d], sizes[d], &strides[d - 1]);
   return strides;
 }
 
