@@ -110,6 +110,15 @@ void expect_every_addressing(DType dtype) {
   expect_addressing<T>(
       dtype, [](E i, E n) { return max(min(i - 5, n - 9), 0); },
       [](I i, I n) { return std::max(std::min(i - 5, n - 9), I{0}); });
+  // A broadcast dimension that may be 1, and one that ends inside the loop.
+  expect_addressing<T>(
+      dtype, [](E i, E) { return min(SymExpr(0), i) + 2; }, [](I, I) { return I{2}; });
+  expect_addressing<T>(
+      dtype, [](E i, E n) { return min(n - 3, i) + 3; },
+      [](I i, I n) { return std::min(n - 3, i) + 3; });
+  expect_addressing<T>(
+      dtype, [](E i, E n) { return n + min(i, 100); },
+      [](I i, I n) { return n + std::min(i, I{100}); });
   // Negative numerators round down: the axis is at most n - 1, so the sum is not negative.
   expect_addressing<T>(
       dtype, [](E i, E n) { return n + floordiv(-i, 2); },
@@ -144,6 +153,37 @@ TEST(LlvmLoop, MasksKeepMemoryUntouched) {
     for (std::int64_t k = 0; k < count; ++k) {
       const float want = k % 2 != 0 ? -1.0f : k < 3 ? 0.0f : static_cast<float>(k - 2);
       ASSERT_EQ(out[static_cast<std::size_t>(k)], want) << k << " of " << count;
+    }
+  }
+}
+
+TEST(LlvmLoop, IndicesCompareAsTheirValuesDo) {
+  using enum ScalarOp;
+  for (ScalarOp op : {Eq, Ne, Lt, Le, Gt, Ge}) {
+    for (bool swapped : {false, true}) {
+      OneLoop loop;
+      auto& b = loop.builder;
+      const auto limit = b.add_global(i64, 1);
+      const auto o = b.add_global(boolean, loop.n);
+      loop.begin();
+      const Scalar index = b.from_index(SymExpr(loop.i) - 7);
+      const Scalar bound = b.load(limit, 0);
+      b.store(o, loop.i, swapped ? b.apply(op, {bound, index}) : b.apply(op, {index, bound}));
+      const CompiledNest code = loop.compile();
+      for (std::int64_t bound_value :
+           {std::int64_t{-1} << 40, std::int64_t{-8}, std::int64_t{-7}, std::int64_t{0},
+            std::int64_t{9}, std::int64_t{121}, std::int64_t{122}, std::int64_t{1} << 40}) {
+        std::vector<std::uint8_t> out(150);
+        code.run({&bound_value, out.data()}, {150});
+        for (std::int64_t k = 0; k < 150; ++k) {
+          const std::int64_t x = swapped ? bound_value : k - 7;
+          const std::int64_t y = swapped ? k - 7 : bound_value;
+          const bool want[] = {x == y, x != y, x<y, x <= y, x> y, x >= y};
+          ASSERT_EQ(out[static_cast<std::size_t>(k)] != 0,
+                    want[static_cast<int>(op) - static_cast<int>(Eq)])
+              << x << " " << ir::name_of(op) << " " << y;
+        }
+      }
     }
   }
 }

@@ -27,7 +27,7 @@ unsigned block_rows(unsigned tile_rows, unsigned vectors, unsigned most) {
   return (tile_rows + blocks - 1) / blocks;
 }
 
-llvm::Constant* lane_numbers(llvm::Type* element, unsigned lanes) {
+llvm::Constant* column_numbers(llvm::Type* element, unsigned lanes) {
   llvm::SmallVector<llvm::Constant*, 16> numbers;
   for (unsigned k = 0; k < lanes; ++k) numbers.push_back(llvm::ConstantInt::get(element, k));
   return llvm::ConstantVector::get(numbers);
@@ -90,7 +90,7 @@ void NestEmitter::contract_columns(const Tile& tile, Value* row, unsigned rows) 
   });
   loop(full, tile.column_count, tile.lanes, {}, [&](Value* column, const Values&) {
     Value* left = b_.CreateTrunc(b_.CreateSub(tile.column_count, column), b_.getInt32Ty());
-    Value* mask = b_.CreateICmpSLT(lane_numbers(b_.getInt32Ty(), tile.lanes),
+    Value* mask = b_.CreateICmpSLT(column_numbers(b_.getInt32Ty(), tile.lanes),
                                    b_.CreateVectorSplat(tile.lanes, left));
     contract_block(tile, row, rows, column, 1, mask);
     return Values{};
@@ -174,7 +174,7 @@ Value* NestEmitter::contract_load_b(const Tile& tile, Value* row, Value* column,
                              : b_.CreateMaskedLoad(type, address, alignment, mask, zero);
   } else {
     Value* first = b_.CreateNSWAdd(row, b_.CreateNSWMul(column, tile.b_column));
-    Value* offsets = b_.CreateNSWMul(lane_numbers(b_.getInt64Ty(), tile.lanes),
+    Value* offsets = b_.CreateNSWMul(column_numbers(b_.getInt64Ty(), tile.lanes),
                                      b_.CreateVectorSplat(tile.lanes, tile.b_column));
     Value* index = b_.CreateNSWAdd(b_.CreateVectorSplat(tile.lanes, first), offsets);
     stored = b_.CreateMaskedGather(type, element_address(s.b.buffer, index), alignment, mask, zero);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace heddle::jit::cpu {
 namespace {
@@ -75,17 +76,27 @@ class Analysis {
   void operator()(const ConstStmt&) {}
   void operator()(const ApplyStmt& s) {
     bool varying = false;
-    for (ScalarId id : s.operands) varying = use(id) || varying;
+    const bool compares = s.op >= ScalarOp::Eq && s.op <= ScalarOp::Ge;
+    for (ScalarId id : s.operands) {
+      varying = use(id) || varying;
+      if (!compares && indices_.count(id) != 0) shape.wide = true;
+    }
     if (!varying) return;
     define(s.result, s.dtype);
     shape.heavy = shape.heavy || is_transcendental(s.op);
     shape.calls = shape.calls || calls_lanes(s.op, dtype_of(s));
   }
   void operator()(const ConvertStmt& s) {
+    if (indices_.count(s.operand) != 0) shape.wide = true;
     if (use(s.operand)) define(s.result, s.dtype);
   }
   void operator()(const IndexStmt& s) {
-    if (varies(s.index)) define(s.result, DType::I64);
+    if (!varies(s.index)) return;
+    // Comparing one takes 32 bits a lane; all else the whole index.
+    const bool wide = shape.wide || !s.index.linear_in(axis_);
+    define(s.result, DType::I64);
+    shape.wide = wide;
+    indices_.insert(s.result);
   }
   void operator()(const BindStmt& s) {
     if (use(s.operand) || varies(s.low) || varies(s.high)) varying_symbols_.insert(s.symbol);
@@ -146,12 +157,22 @@ class Analysis {
     if (!varies(index)) return false;
     const auto linear = index.linear_in(axis_);
     if (!linear || varies(linear->rest)) {
-      shape.gathers = true;
+      shape.gathers = shape.gathers || !is_bounded(index);
       return false;
     }
     const auto step = linear->coefficient.as_constant();
     if (!step || (*step != 1 && *step != -1)) shape.gathers = true;
     return step && *step != 0;
+  }
+
+  /// min(bound, axis + rest) + more, which needs no gather.
+  bool is_bounded(const SymExpr& index) const {
+    if (index.kind() == SymExpr::Kind::Min) return true;
+    if (index.kind() != SymExpr::Kind::Sum) return false;
+    const auto terms = index.operands();
+    return std::all_of(terms.begin(), terms.end(), [&](const SymExpr& term) {
+      return !varies(term) || term.kind() == SymExpr::Kind::Min;
+    });
   }
 
   void reduction(const LoopReduction& r) {
@@ -196,6 +217,7 @@ class Analysis {
   Symbol axis_;
   std::set<Symbol> varying_symbols_;
   std::unordered_map<ScalarId, Range> values_;
+  std::unordered_set<ScalarId> indices_;  ///< defined by an IndexStmt
   unsigned now_ = 0;
   unsigned accumulators_ = 0;
 };

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -47,22 +48,32 @@ class NestEmitter {
 
   /// How the lanes of a vector loop address a buffer.
   struct Access {
-    enum class Kind : std::uint8_t { Uniform, Contiguous, Reversed, General } kind;
-    llvm::Value* index;  ///< scalar; of lane 0 for Contiguous and Reversed; a vector for General
+    enum class Kind : std::uint8_t { Uniform, Contiguous, Reversed, Bounded, General } kind;
+    /// Scalar; of lane 0 for Contiguous, Reversed and Bounded; a vector for General.
+    llvm::Value* index;
+    llvm::Value* bound = nullptr;  ///< Bounded: contiguous up to here, this element beyond
   };
 
-  // nest_emitter.cpp: the function around the body, statements, memory.
+  // nest_emitter.cpp: the function around the body, statements.
   void emit_prologue();
   void emit_locals();
   void block(const Block& statements);
   llvm::Value* value(ScalarId id) const;
   void define(ScalarId id, llvm::Value* v) { values_[id] = v; }
+  llvm::Value* compare_lane_index(ir::ScalarOp op, ScalarId index, ScalarId uniform);
+  void report(llvm::Value* bad, std::int32_t code, llvm::Value* empty);
   /// The operand as wide as the current vector loop's lanes, if `lanes` is not 0.
   llvm::Value* widened(llvm::Value* v, unsigned lanes);
+
+  // memory_emitter.cpp: index expressions, loads and stores.
   llvm::Value* index_value(const SymExpr& expr);
   llvm::Value* scalar_index(const SymExpr& expr);
   bool varies(const SymExpr& expr) const;
   Access classify(const SymExpr& index);
+  std::optional<Access> classify_bounded(const SymExpr& index);
+  llvm::Value* lane_numbers();
+  llvm::Value* lane_distance(llvm::Value* first, llvm::Value* to);
+  llvm::Value* load_bounded(const LoadStmt& s, const Access& access);
   llvm::Value* element_address(NestBufferId buffer, llvm::Value* index);
   /// Lanes of the current loop that are within its extent and where `mask` holds; null: all of them.
   llvm::Value* lane_mask(ScalarId mask);
@@ -74,7 +85,6 @@ class NestEmitter {
                    llvm::Value* stored, llvm::Value* mask);
   llvm::Value* read_lanes(const NestBuffer& buffer, const Access& access, llvm::Value* address,
                           llvm::Value* mask);
-  void report(llvm::Value* bad, std::int32_t code, llvm::Value* empty);
 
   // loop_emitter.cpp: loops and reductions.
   /// for (i = from; i < limit; i += step): `body` gets i and the carried values, gives the next ones.
@@ -119,6 +129,8 @@ class NestEmitter {
   std::unordered_map<ScalarId, llvm::Value*> values_;
   std::unordered_map<ScalarId, DType> dtypes_;
   std::map<Symbol, llvm::Value*> symbols_;
+  /// Scalars of the vector loop that are this plus the lane's number.
+  std::unordered_map<ScalarId, llvm::Value*> lane_index_;
   unsigned base_lanes_;  ///< of 32-bit elements in one machine vector
   unsigned lanes_ = 0;   ///< of the vector loop being emitted; 0 outside
   Symbol vector_axis_{};

@@ -1,0 +1,304 @@
+// Index expressions and memory.
+#include <algorithm>
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/DerivedTypes.h>
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/Module.h>
+
+#include "base/check.h"
+#include "jit/cpu/llvm/nest_emitter.h"
+
+namespace heddle::jit::cpu {
+namespace {
+
+using ir::ScalarOp;
+using llvm::Value;
+
+ScalarOp scalar_of(ir::ReduceOp op) {
+  switch (op) {
+    case ir::ReduceOp::Sum:
+      return ScalarOp::Add;
+    case ir::ReduceOp::Prod:
+      return ScalarOp::Mul;
+    case ir::ReduceOp::Max:
+      return ScalarOp::Max;
+    case ir::ReduceOp::Min:
+      return ScalarOp::Min;
+    case ir::ReduceOp::And:
+      return ScalarOp::And;
+    case ir::ReduceOp::Or:
+      return ScalarOp::Or;
+    default:
+      HD_CHECK(false, "a store combines with a plain reduction");
+      return ScalarOp::Add;
+  }
+}
+
+std::vector<int> reversed_lanes(unsigned lanes) {
+  std::vector<int> order(lanes);
+  for (unsigned k = 0; k < lanes; ++k) order[k] = static_cast<int>(lanes - 1 - k);
+  return order;
+}
+
+}  // namespace
+
+bool NestEmitter::varies(const SymExpr& expr) const {
+  std::vector<Symbol> symbols;
+  expr.collect_symbols(symbols);
+  for (Symbol s : symbols) {
+    const auto found = symbols_.find(s);
+    if (found != symbols_.end() && lanes_of(found->second) != 0) return true;
+  }
+  return false;
+}
+
+Value* NestEmitter::index_value(const SymExpr& expr) {
+  if (expr.is_constant()) return b_.getInt64(static_cast<std::uint64_t>(expr.constant()));
+  if (expr.is_symbol()) {
+    const auto found = symbols_.find(expr.symbol());
+    HD_CHECK(found != symbols_.end(), expr.symbol().to_string() + " is not bound");
+    return found->second;
+  }
+  const std::vector<SymExpr> operands = expr.operands();
+  Values v;
+  unsigned lanes = 0;
+  for (const SymExpr& operand : operands) {
+    v.push_back(index_value(operand));
+    lanes = std::max(lanes, lanes_of(v.back()));
+  }
+  const auto wide = [&](std::size_t k) { return widened(v[k], lanes); };
+  switch (expr.kind()) {
+    case SymExpr::Kind::Sum:
+    case SymExpr::Kind::Product: {
+      // Uniform operands are joined first, so that one broadcast serves them all.
+      std::stable_sort(v.begin(), v.end(),
+                       [](Value* a, Value* b) { return lanes_of(a) < lanes_of(b); });
+      Value* result = v[0];
+      for (std::size_t k = 1; k < v.size(); ++k) {
+        Value* left = widened(result, lanes_of(v[k]));
+        result = expr.kind() == SymExpr::Kind::Sum ? b_.CreateNSWAdd(left, v[k])
+                                                   : b_.CreateNSWMul(left, v[k]);
+      }
+      return result;
+    }
+    case SymExpr::Kind::FloorDiv:
+    case SymExpr::Kind::Mod: {
+      const bool simple = provably_nonnegative(operands[0], nest_.facts) &&
+                          provably_nonnegative(operands[1], nest_.facts);
+      Value* quotient = scalars_.index_floordiv(wide(0), wide(1), simple);
+      if (expr.kind() == SymExpr::Kind::FloorDiv) return quotient;
+      return b_.CreateSub(wide(0), b_.CreateMul(quotient, wide(1)));
+    }
+    case SymExpr::Kind::Min:
+      return b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, wide(0), wide(1));
+    case SymExpr::Kind::Max:
+      return b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, wide(0), wide(1));
+    default:
+      HD_CHECK(false, "an index expression of unknown kind: " + expr.to_string());
+      return nullptr;
+  }
+}
+
+Value* NestEmitter::scalar_index(const SymExpr& expr) {
+  Value* v = index_value(expr);
+  HD_CHECK(lanes_of(v) == 0, expr.to_string() + " differs between lanes");
+  return v;
+}
+
+NestEmitter::Access NestEmitter::classify(const SymExpr& index) {
+  if (!varies(index)) return {Access::Kind::Uniform, index_value(index)};
+  if (const auto linear = index.linear_in(vector_axis_); linear && !varies(linear->rest)) {
+    const bool forward = linear->coefficient.is_constant(1);
+    if (forward || linear->coefficient.is_constant(-1)) {
+      Value* rest = index_value(linear->rest);
+      if (forward) return {Access::Kind::Contiguous, b_.CreateNSWAdd(rest, vector_base_)};
+      return {Access::Kind::Reversed, b_.CreateNSWSub(rest, vector_base_)};
+    }
+  }
+  if (const auto bounded = classify_bounded(index)) return *bounded;
+  return {Access::Kind::General, index_value(index)};
+}
+
+/// min(bound, axis + rest) + more, as broadcasting a dimension that may be 1 gives it.
+std::optional<NestEmitter::Access> NestEmitter::classify_bounded(const SymExpr& index) {
+  SymExpr outside = 0;
+  std::optional<SymExpr> minimum;
+  const auto terms =
+      index.kind() == SymExpr::Kind::Sum ? index.operands() : std::vector<SymExpr>{index};
+  for (const SymExpr& term : terms) {
+    if (!varies(term)) {
+      outside += term;
+    } else if (term.kind() == SymExpr::Kind::Min && !minimum) {
+      minimum = term;
+    } else {
+      return std::nullopt;
+    }
+  }
+  if (!minimum) return std::nullopt;
+  std::vector<SymExpr> sides = minimum->operands();
+  if (varies(sides[0])) std::swap(sides[0], sides[1]);
+  if (varies(sides[0])) return std::nullopt;
+  const auto linear = sides[1].linear_in(vector_axis_);
+  if (!linear || !linear->coefficient.is_constant(1) || varies(linear->rest)) return std::nullopt;
+  Access access{Access::Kind::Bounded,
+                b_.CreateNSWAdd(index_value(linear->rest + outside), vector_base_)};
+  access.bound = index_value(sides[0] + outside);
+  return access;
+}
+
+/// 0, 1, 2, … as i32.
+Value* NestEmitter::lane_numbers() {
+  llvm::SmallVector<llvm::Constant*, 128> numbers;
+  for (unsigned k = 0; k < lanes_; ++k) numbers.push_back(b_.getInt32(k));
+  return llvm::ConstantVector::get(numbers);
+}
+
+/// to - first, kept within what lane numbers can be compared with, for every lane.
+Value* NestEmitter::lane_distance(Value* first, Value* to) {
+  Value* distance = b_.CreateNSWSub(to, first);
+  distance = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, distance, b_.getInt64(lanes_));
+  distance =
+      b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, distance, b_.getInt64(~std::uint64_t{0}));
+  return widened(b_.CreateTrunc(distance, b_.getInt32Ty()), lanes_);
+}
+
+Value* NestEmitter::element_address(NestBufferId buffer, Value* index) {
+  llvm::Type* element = scalars_.storage_type(nest_.buffers[buffer].dtype, 0);
+  return b_.CreateGEP(element, buffers_[buffer], index);
+}
+
+Value* NestEmitter::lane_mask(ScalarId mask) {
+  if (mask == kNoScalar) return active_;
+  Value* wanted = widened(value(mask), lanes_);
+  return active_ == nullptr ? wanted : b_.CreateAnd(active_, wanted);
+}
+
+Value* NestEmitter::load_scalar(const NestBuffer& buffer, Value* address, Value* mask) {
+  if (mask != nullptr) address = b_.CreateSelect(mask, address, zeros_);
+  const auto alignment = llvm::Align(size_of(buffer.dtype));
+  llvm::Type* type = scalars_.storage_type(buffer.dtype, 0);
+  return scalars_.from_storage(buffer.dtype, b_.CreateAlignedLoad(type, address, alignment));
+}
+
+void NestEmitter::operator()(const LoadStmt& s) {
+  dtypes_[s.result] = s.dtype;
+  const NestBuffer& buffer = nest_.buffers[s.buffer];
+  const Access access = classify(s.index);
+  if (access.kind != Access::Kind::Uniform) {
+    define(s.result, load_lanes(s, access));
+    return;
+  }
+  Value* mask = s.mask == kNoScalar ? nullptr : value(s.mask);
+  if (mask == nullptr || lanes_of(mask) == 0) {
+    define(s.result, load_scalar(buffer, element_address(s.buffer, access.index), mask));
+    return;
+  }
+  // One element for all lanes that want it.
+  Value* wanted = lane_mask(s.mask);
+  Value* element =
+      load_scalar(buffer, element_address(s.buffer, access.index), b_.CreateOrReduce(wanted));
+  Value* wide = widened(element, lanes_);
+  define(s.result, b_.CreateSelect(wanted, wide, llvm::Constant::getNullValue(wide->getType())));
+}
+
+Value* NestEmitter::load_lanes(const LoadStmt& s, const Access& access) {
+  const NestBuffer& buffer = nest_.buffers[s.buffer];
+  if (access.kind == Access::Kind::Bounded) return load_bounded(s, access);
+  Value* stored =
+      read_lanes(buffer, access, element_address(s.buffer, access.index), lane_mask(s.mask));
+  return scalars_.from_storage(buffer.dtype, stored);
+}
+
+/// Lanes up to the bound lie side by side; those beyond share the element at the bound, which is read only
+/// if there are any.
+Value* NestEmitter::load_bounded(const LoadStmt& s, const Access& access) {
+  const NestBuffer& buffer = nest_.buffers[s.buffer];
+  Value* within = b_.CreateICmpSLE(lane_numbers(), lane_distance(access.index, access.bound));
+  Value* wanted = lane_mask(s.mask);
+  Value* beyond = b_.CreateNot(within);
+  if (wanted != nullptr) beyond = b_.CreateAnd(wanted, beyond);
+  Value* edge =
+      load_scalar(buffer, element_address(s.buffer, access.bound), b_.CreateOrReduce(beyond));
+  Value* mask = wanted == nullptr ? within : b_.CreateAnd(wanted, within);
+  Value* stored = read_lanes(buffer, {Access::Kind::Contiguous, access.index},
+                             element_address(s.buffer, access.index), mask);
+  Value* inside = scalars_.from_storage(buffer.dtype, stored);
+  return b_.CreateSelect(beyond, widened(edge, lanes_), inside);
+}
+
+Value* NestEmitter::read_lanes(const NestBuffer& buffer, const Access& access, Value* address,
+                               Value* mask) {
+  llvm::Type* type = scalars_.storage_type(buffer.dtype, lanes_);
+  const auto alignment = llvm::Align(size_of(buffer.dtype));
+  Value* zero = llvm::Constant::getNullValue(type);
+  if (access.kind == Access::Kind::General)
+    return b_.CreateMaskedGather(type, address, alignment, mask, zero);
+  const bool reversed = access.kind == Access::Kind::Reversed;
+  if (reversed) {
+    llvm::Type* element = type->getScalarType();
+    address = b_.CreateGEP(element, address, b_.getInt64(1 - static_cast<std::uint64_t>(lanes_)));
+    if (mask != nullptr) mask = b_.CreateShuffleVector(mask, reversed_lanes(lanes_));
+  }
+  Value* stored = mask == nullptr
+                      ? static_cast<Value*>(b_.CreateAlignedLoad(type, address, alignment))
+                      : b_.CreateMaskedLoad(type, address, alignment, mask, zero);
+  return reversed ? b_.CreateShuffleVector(stored, reversed_lanes(lanes_)) : stored;
+}
+
+void NestEmitter::operator()(const StoreStmt& s) {
+  if (lanes_ == 0) return store_scalar(s);
+  store_lanes(s, classify(s.index));
+}
+
+void NestEmitter::store_scalar(const StoreStmt& s) {
+  const NestBuffer& buffer = nest_.buffers[s.buffer];
+  Value* address = element_address(s.buffer, index_value(s.index));
+  const auto write = [&] {
+    Value* result = value(s.operand);
+    const auto alignment = llvm::Align(size_of(buffer.dtype));
+    if (s.combine)
+      result = scalars_.apply(scalar_of(*s.combine), buffer.dtype,
+                              Values{load_scalar(buffer, address, nullptr), result});
+    b_.CreateAlignedStore(scalars_.to_storage(buffer.dtype, result), address, alignment);
+  };
+  if (s.mask == kNoScalar) return write();
+  when(value(s.mask), write, false);
+}
+
+void NestEmitter::store_lanes(const StoreStmt& s, const Access& uniform) {
+  Access access = uniform;
+  const NestBuffer& buffer = nest_.buffers[s.buffer];
+  if (access.kind == Access::Kind::Uniform || access.kind == Access::Kind::Bounded)
+    access = {Access::Kind::General, widened(index_value(s.index), lanes_)};
+  Value* address = element_address(s.buffer, access.index);
+  Value* mask = lane_mask(s.mask);
+  Value* result = widened(value(s.operand), lanes_);
+  if (s.combine) {
+    Value* old = scalars_.from_storage(buffer.dtype, read_lanes(buffer, access, address, mask));
+    result = scalars_.apply(scalar_of(*s.combine), buffer.dtype, Values{old, result});
+  }
+  write_lanes(buffer, access, address, scalars_.to_storage(buffer.dtype, result), mask);
+}
+
+void NestEmitter::write_lanes(const NestBuffer& buffer, const Access& access, Value* address,
+                              Value* stored, Value* mask) {
+  const auto alignment = llvm::Align(size_of(buffer.dtype));
+  if (access.kind == Access::Kind::General) {
+    b_.CreateMaskedScatter(stored, address, alignment, mask);
+    return;
+  }
+  if (access.kind == Access::Kind::Reversed) {
+    address = b_.CreateGEP(stored->getType()->getScalarType(), address,
+                           b_.getInt64(1 - static_cast<std::uint64_t>(lanes_)));
+    stored = b_.CreateShuffleVector(stored, reversed_lanes(lanes_));
+    if (mask != nullptr) mask = b_.CreateShuffleVector(mask, reversed_lanes(lanes_));
+  }
+  if (mask == nullptr) {
+    b_.CreateAlignedStore(stored, address, alignment);
+  } else {
+    b_.CreateMaskedStore(stored, address, alignment, mask);
+  }
+}
+
+}  // namespace heddle::jit::cpu
