@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,14 +33,20 @@ class SimulatedKernels {
   /// Runs kernel `k` and leaves in `buffers` what the device has; the status word.
   std::int32_t run(std::size_t k, const std::vector<std::int64_t>& sizes,
                    std::vector<CorpusBuffer>& buffers) {
+    std::vector<std::span<unsigned char>> spans(buffers.size());
+    for (std::size_t b = 0; b < buffers.size(); ++b) spans[b] = buffers[b].bytes;
+    return run(k, sizes, spans);
+  }
+  std::int32_t run(std::size_t k, const std::vector<std::int64_t>& sizes,
+                   std::span<const std::span<unsigned char>> buffers) {
     using device::CopyKind;
     const jit::cuda::CudaSource& source = sources_[k];
     const auto stream = device_->make_stream();
     std::vector<device::Allocation> memory;
-    for (CorpusBuffer& buffer : buffers) {
-      memory.emplace_back(*device_, buffer.bytes.size());
-      device_->copy(memory.back().get(), buffer.bytes.data(), buffer.bytes.size(),
-                    CopyKind::HostToDevice, *stream);
+    for (const std::span<unsigned char> buffer : buffers) {
+      memory.emplace_back(*device_, buffer.size());
+      device_->copy(memory.back().get(), buffer.data(), buffer.size(), CopyKind::HostToDevice,
+                    *stream);
     }
     const std::int64_t blocks = source.blocks.evaluate_sizes(sizes);
     const std::int64_t scratch_bytes = source.scratch_bytes.evaluate_sizes(sizes);
@@ -62,8 +69,8 @@ class SimulatedKernels {
     if (blocks != 0) device_->launch(module_->kernel(source.entry), shape, arguments, *stream);
 
     for (std::size_t b = 0; b < buffers.size(); ++b)
-      device_->copy(buffers[b].bytes.data(), memory[b].get(), buffers[b].bytes.size(),
-                    CopyKind::DeviceToHost, *stream);
+      device_->copy(buffers[b].data(), memory[b].get(), buffers[b].size(), CopyKind::DeviceToHost,
+                    *stream);
     std::int32_t result = 0;
     device_->copy(&result, status.get(), sizeof result, CopyKind::DeviceToHost, *stream);
     stream->synchronize();

@@ -1,0 +1,190 @@
+// Whole graphs on CUDA: lowered for it, their kernels emitted, taken by NVRTC, and run on the simulated
+// device against the reference evaluator.
+#include <gtest/gtest.h>
+#include <map>
+
+#include "heddle/error.h"
+#include "ir/evaluate.h"
+#include "ir/text.h"
+#include "tests/jit/cuda_runner.h"
+#include "tests/jit/lower_support.h"
+#include "tests/support/one_op.h"
+
+namespace heddle::tests {
+namespace {
+
+struct GraphCase {
+  const char* text;
+  std::vector<std::vector<std::int64_t>> sizes;  ///< values of s0, s1, … to run at
+  double tolerance = 1e-5;
+};
+
+const std::vector<GraphCase>& graphs() {
+  static const std::vector<GraphCase> cases = {
+      {R"(graph @pointwise(%x: f32[s0, s1], %y: f32[s1], %z: f32[s0, 1]) {
+            %a = mul(%x, %y)
+            %b = tanh(%a)
+            %c = add(%b, %z)
+            %d = lt(%c, %x)
+            %e = where(%d, %c, %x)
+            %f = permute(%e) {perm = [1, 0]}
+            return %e, %f
+          })",
+       {{5, 37}, {1, 1}, {0, 3}}},
+      {R"(graph @mlp(%x: f32[s0, 24], %w: f32[24, 70], %bias: f32[70]) {
+            %m = matmul(%x, %w)
+            %a = add(%m, %bias)
+            %g = gelu(%a)
+            return %g
+          })",
+       {{40}, {1}, {33}}},
+      {R"(graph @mlp_half(%x: f16[s0, 24], %w: f16[24, 40], %bias: f16[40]) {
+            %m = matmul(%x, %w)
+            %a = add(%m, %bias)
+            %g = gelu(%a) {approximate = "tanh"}
+            return %g
+          })",
+       {{9}},
+       4e-3},
+      {R"(graph @attention(%q: f32[s0, 2, s1, 8], %k: f32[s0, 2, s2, 8], %v: f32[s0, 2, s2, 8]) {
+            %o = attention(%q, %k, %v)
+            return %o
+          })",
+       {{2, 5, 11}, {1, 1, 1}, {1, 33, 70}}},
+      {R"(graph @causal(%q: f32[1, 4, s0, 16], %k: f32[1, 2, s0, 16], %v: f32[1, 2, s0, 16]) {
+            %o = attention(%q, %k, %v) {causal = true}
+            return %o
+          })",
+       {{7}, {40}}},
+      {R"(graph @norms(%x: f32[s0, s1], %w: f32[s1], %b: f32[s1]) {
+            %a = layer_norm(%x, %w, %b)
+            %c = softmax(%a)
+            %d = log_softmax(%x) {axis = 0}
+            %e = rms_norm(%x, %w)
+            return %a, %c, %d, %e
+          })",
+       {{3, 100}, {2, 1}, {1, 300}}},
+      {R"(graph @reductions(%x: f32[s0, s1, 6]) {
+            %a = reduce_sum(%x) {axes = [1]}
+            %b = reduce_max(%x) {axes = [0, 2]}
+            %c = variance(%x) {axes = [2]}
+            %d = argmax(%x) {axis = 1}
+            %e = reduce_mean(%x) {axes = [0, 1, 2]}
+            %f = reduce_prod(%x) {axes = [2], keepdims = true}
+            return %a, %b, %c, %d, %e, %f
+          })",
+       {{4, 9}, {1, 1}}},
+      {R"(graph @moves(%x: f32[s0, 6], %i: i64[s1]) {
+            %n = neg(%x)
+            %a = concat(%x, %n) {axis = 0}
+            %b = slice(%a) {start = [0, 1], limit = [2*s0, 6], stride = [1, 2]}
+            %p = pad(%b) {low = [1, 0], high = [0, 2]}
+            %r = reverse(%p) {axes = [1]}
+            return %a, %r
+          })",
+       {{3, 4}, {1, 1}}},
+      {R"(graph @integers(%x: i32[s0, s1], %y: i64[s1], %z: bool[s0, s1]) {
+            %a = add(%x, %y)
+            %b = mod(%a, 3: i64)
+            %c = reduce_sum(%b) {axes = [1]}
+            %d = convert(%x) {dtype = i8}
+            %e = where(%z, %d, 7: i8)
+            %f = reduce_and(%z) {axes = [0]}
+            return %b, %c, %e, %f
+          })",
+       {{5, 9}, {1, 2}}},
+      {R"(graph @lookup(%table: f16[9, s0], %i: i64[s1]) {
+            %j = abs(%i)
+            %g = gather(%table, %j)
+            %s = exp(%g)
+            return %s
+          })",
+       {{5, 6}, {300, 2}},
+       4e-3},
+  };
+  return cases;
+}
+
+/// A graph lowered for CUDA.
+struct LoweredCase {
+  const GraphCase* source;
+  ir::Graph graph;
+  jit::Program program;
+};
+
+/// All graphs, and each nest of theirs once, under a name of its own.
+struct Lowered {
+  std::vector<LoweredCase> cases;
+  std::vector<jit::cuda::CudaSource> kernels;
+  std::map<std::string, std::size_t> position;  ///< of a nest's kernel, by structural key
+
+  Lowered() {
+    for (const GraphCase& source : graphs()) {
+      ir::Graph graph = ir::parse(source.text);
+      jit::Program program =
+          jit::lower(graph, {.target = jit::LowerOptions::Target::Cuda, .library = false});
+      for (const jit::ProgramKernel& kernel : program.kernels) add(*kernel.nest);
+      cases.push_back({&source, std::move(graph), std::move(program)});
+    }
+  }
+  void add(jit::Nest nest) {
+    const std::string key = jit::structural_key(nest).hex();
+    if (!position.try_emplace(key, kernels.size()).second) return;
+    nest.name += "_" + key.substr(0, 8);
+    kernels.push_back(jit::cuda::emit_cuda(nest));
+  }
+};
+
+const Lowered& lowered() {
+  static const Lowered all;
+  return all;
+}
+
+TEST(CudaGraph, RunsLikeTheEvaluator) {
+  SimulatedKernels device(lowered().kernels);
+  const auto runner = [&](const jit::Nest& nest, std::span<const test::InterpreterBuffer> buffers,
+                          std::span<const std::int64_t> sizes) {
+    std::vector<std::span<unsigned char>> spans;
+    for (std::size_t b = 0; b < buffers.size(); ++b)
+      spans.emplace_back(
+          static_cast<unsigned char*>(buffers[b].data),
+          static_cast<std::size_t>(buffers[b].count) * size_of(nest.buffers[b].dtype));
+    const std::size_t k = lowered().position.at(jit::structural_key(nest).hex());
+    return device.run(k, {sizes.begin(), sizes.end()}, spans);
+  };
+  for (const LoweredCase& one : lowered().cases)
+    for (const std::vector<std::int64_t>& sizes : one.source->sizes) {
+      SCOPED_TRACE(one.source->text);
+      SCOPED_TRACE(::testing::PrintToString(sizes));
+      const auto arguments = test::random_arguments(one.graph, sizes);
+      const auto want = ir::evaluate(one.graph, arguments);
+      const auto got = test::run_program(one.graph, one.program, arguments, {.runner = runner});
+      ASSERT_EQ(got.size(), want.size());
+      for (std::size_t k = 0; k < want.size(); ++k)
+        heddle::testing::expect_close(got[k], want[k],
+                                      is_floating(want[k].dtype()) ? one.source->tolerance : 0);
+    }
+}
+
+class CudaGraphNvrtc : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(CudaGraphNvrtc, CompilesTheKernels) {
+  std::unique_ptr<device::cuda::Nvrtc> nvrtc;
+  try {
+    nvrtc = std::make_unique<device::cuda::Nvrtc>();
+  } catch (const DeviceError&) {
+    GTEST_SKIP() << "libnvrtc is not on this machine";
+  }
+  std::string kernels;
+  for (const auto& source : lowered().kernels) kernels += source.kernel + "\n";
+  const auto compiled = nvrtc->compile_cubin(jit::cuda::prelude_for(kernels) + kernels, "graphs",
+                                             GetParam(), {"--ptxas-options=-O0"});
+  EXPECT_EQ(compiled.log, "");
+  EXPECT_FALSE(compiled.image.empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Arch, CudaGraphNvrtc, ::testing::Values("sm_80", "sm_90a", "sm_100"),
+                         [](const auto& arch) { return std::string(arch.param); });
+
+}  // namespace
+}  // namespace heddle::tests
