@@ -14,23 +14,32 @@ enum Access : std::uint8_t {
   kCombine = 8,    // atomically
 };
 
-using Accesses = std::map<NestBufferId, std::uint8_t>;
+/// What happened to one buffer since the last barrier.
+struct Touched {
+  std::uint8_t how = 0;
+  std::set<const Stmt*> stores;  ///< statements at block level behind kStoreMany
+  friend bool operator==(const Touched&, const Touched&) = default;
+};
+using Accesses = std::map<NestBufferId, Touched>;
 
 /// Whether two accesses of one buffer, by statements without a barrier between, may race.
-bool conflict(Access a, Access b) {
+bool may_race(Access a, Access b) {
   if (a != b) return true;
   return a == kStoreMany;
 }
 
-bool conflict(std::uint8_t pending, std::uint8_t next) {
+bool may_race(std::uint8_t pending, std::uint8_t next) {
   for (const Access a : {kRead, kStoreOne, kStoreMany, kCombine})
     for (const Access b : {kRead, kStoreOne, kStoreMany, kCombine})
-      if ((pending & a) != 0 && (next & b) != 0 && conflict(a, b)) return true;
+      if ((pending & a) != 0 && (next & b) != 0 && may_race(a, b)) return true;
   return false;
 }
 
 void merge(Accesses& into, const Accesses& from) {
-  for (const auto& [buffer, how] : from) into[buffer] |= how;
+  for (const auto& [buffer, touched] : from) {
+    into[buffer].how |= touched.how;
+    into[buffer].stores.insert(touched.stores.begin(), touched.stores.end());
+  }
 }
 
 class Analysis {
@@ -85,9 +94,10 @@ class Analysis {
     Accesses mine;
     collect(statement, false, mine);
     bool wait = barriers_.count(&statement) != 0;
-    for (const auto& [buffer, how] : mine) {
+    for (auto& [buffer, touched] : mine) {
+      if ((touched.how & kStoreMany) != 0) touched.stores = {&statement};
       const auto found = pending.find(buffer);
-      wait = wait || (found != pending.end() && conflict(found->second, how));
+      wait = wait || (found != pending.end() && conflict(buffer, found->second, touched));
     }
     if (wait) {
       barriers_.insert(&statement);
@@ -101,15 +111,24 @@ class Analysis {
     merge(pending, mine);
   }
 
+  /// A statement's iterations store to distinct elements of a global buffer, so it does not wait for
+  /// its own stores of an earlier round of the loop around it.
+  bool conflict(NestBufferId id, const Touched& pending, const Touched& next) const {
+    const bool own = nest_.buffers[id].scope == NestBuffer::Scope::Global &&
+                     pending.how == kStoreMany && next.how == kStoreMany &&
+                     pending.stores == next.stores;
+    return !own && may_race(pending.how, next.how);
+  }
+
   void collect(const Stmt& statement, bool in_vector, Accesses& out) const {
     if (const auto* load = std::get_if<LoadStmt>(&statement.node)) {
-      if (tracked(load->buffer)) out[load->buffer] |= kRead;
+      if (tracked(load->buffer)) out[load->buffer].how |= kRead;
     } else if (const auto* store = std::get_if<StoreStmt>(&statement.node)) {
-      out[store->buffer] |= store->combine ? kCombine : in_vector ? kStoreMany : kStoreOne;
+      out[store->buffer].how |= store->combine ? kCombine : in_vector ? kStoreMany : kStoreOne;
     } else if (const auto* contract = std::get_if<ContractStmt>(&statement.node)) {
       for (const TileOperand* operand : {&contract->a, &contract->b})
-        if (tracked(operand->buffer)) out[operand->buffer] |= kRead;
-      out[contract->acc] |= kStoreMany;
+        if (tracked(operand->buffer)) out[operand->buffer].how |= kRead;
+      out[contract->acc].how |= kStoreMany;
     } else if (const auto* loop_stmt = std::get_if<ForStmt>(&statement.node)) {
       for (const Stmt& inner : *loop_stmt->body) collect(inner, true, out);
     }
