@@ -8,7 +8,8 @@
 //           | %name {"," %name} "=" call ["@{" key "=" value … "}"] ["after(" %name … ")"] [":" type …]
 //           | "write_back" %input "=" %value
 //   call    = op "(" [operand {"," operand}] ")" ["{" name "=" value … "}"] | "const" literal
-//   operand = %name | literal | "none"       a scalar constant that nobody named; an absent operand
+//   operand = %name | literal | "none"       a scalar constant that nobody named, with the annotations
+//                                            of the node; an absent operand
 //   literal = number ":" dtype | "[" numbers "]:" dtype [sizes] | "@name #checksum:" dtype sizes
 //   type    = dtype "[" sizes "]" ["{" strides "}"] ["@" device]
 //

@@ -148,11 +148,11 @@ class GraphParser {
     const std::size_t start = here();
     const OpDef& op = parse_op();
     Attrs attrs;
-    std::vector<Value> inputs;
+    std::vector<Operand> operands;
     if (op.name == "const") {
       attrs.emplace("value", parse_literal(cursor_, literals_));
     } else {
-      inputs = parse_operands();
+      operands = parse_operands();
       if (cursor_.peek() == '{') attrs = parse_attrs(op);
     }
     GraphBuilder::Context context;
@@ -162,6 +162,7 @@ class GraphParser {
     for (const auto& [name, at] : names) context.names.push_back(name);
     const std::optional<std::vector<TensorMeta>> types = parse_types();
     if (types) name_unbacked(*types);
+    const std::vector<Value> inputs = make_inputs(operands, context);
     builder_.context = std::move(context);
     const Node* node = builder_.call(op, inputs, std::move(attrs));
     builder_.context = {};
@@ -184,8 +185,14 @@ class GraphParser {
     cursor_.fail_at(start, "'" + name + "' stands in the signature of a graph only", "", "");
   }
 
-  std::vector<Value> parse_operands() {
-    std::vector<Value> operands;
+  /// A value, an absent one, or a constant still to be made.
+  struct Operand {
+    Value value;
+    LiteralPtr constant;
+  };
+
+  std::vector<Operand> parse_operands() {
+    std::vector<Operand> operands;
     cursor_.expect("(");
     if (cursor_.accept(")")) return operands;
     do {
@@ -195,14 +202,23 @@ class GraphParser {
     return operands;
   }
 
-  Value parse_operand() {
-    if (cursor_.peek() == '%') return parse_value();
+  Operand parse_operand() {
+    if (cursor_.peek() == '%') return {parse_value(), nullptr};
     if (cursor_.accept("none")) return {};
-    const std::size_t start = here();
-    const LiteralPtr literal = parse_literal(cursor_, literals_);
-    builder_.context.location = location(start);
-    builder_.context.name = free_constant_name();
-    return builder_.call("const", {}, {{"value", literal}})->value();
+    return {{}, parse_literal(cursor_, literals_)};
+  }
+
+  /// Constants in an operand list have the annotations and the place of the node that reads them.
+  std::vector<Value> make_inputs(const std::vector<Operand>& operands,
+                                 const GraphBuilder::Context& reader) {
+    std::vector<Value> inputs;
+    for (const Operand& operand : operands) {
+      inputs.push_back(operand.value);
+      if (!operand.constant) continue;
+      builder_.context = {reader.annotations, {}, reader.location, free_constant_name(), {}};
+      inputs.back() = builder_.call("const", {}, {{"value", operand.constant}})->value();
+    }
+    return inputs;
   }
 
   std::string free_constant_name() {

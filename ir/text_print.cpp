@@ -79,22 +79,27 @@ std::string annotations_text(const Annotations& annotations) {
          "}";
 }
 
-/// Scalar constants that print inside the operand lists that read them.
+/// Scalar constants that print inside the operand lists that read them: nobody named, ordered or
+/// returned them, and they carry the annotations of all their readers.
 std::set<const Node*> inlined_constants(const Graph& graph) {
   std::set<const Node*> used;
-  for (const NodePtr& node : graph.nodes())
-    for (const Value& input : node->inputs())
-      if (input) used.insert(input.node);
+  std::set<const Node*> lines;
+  for (const NodePtr& node : graph.nodes()) {
+    for (const Value& input : node->inputs()) {
+      if (!input) continue;
+      used.insert(input.node);
+      if (input.node->annotations() != node->annotations()) lines.insert(input.node);
+    }
+    for (const Value& first : node->after()) lines.insert(first.node);
+  }
+  for (const Value& output : graph.outputs()) lines.insert(output.node);
+  for (const Graph::WriteBack& write : graph.write_backs()) lines.insert(write.source.node);
   std::set<const Node*> result;
   for (const NodePtr& node : graph.nodes())
-    if (is_const(*node) && node->output().rank() == 0 && used.contains(node.get()) &&
-        is_generated_constant_name(node->name()) && node->annotations().empty() &&
-        node->after().empty())
+    if (is_const(*node) && node->output().rank() == 0 && node->after().empty() &&
+        is_generated_constant_name(node->name()) && used.contains(node.get()) &&
+        !lines.contains(node.get()))
       result.insert(node.get());
-  for (const NodePtr& node : graph.nodes())
-    for (const Value& first : node->after()) result.erase(first.node);
-  for (const Value& output : graph.outputs()) result.erase(output.node);
-  for (const Graph::WriteBack& write : graph.write_backs()) result.erase(write.source.node);
   return result;
 }
 

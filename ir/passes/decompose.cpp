@@ -19,7 +19,9 @@ Graph decompose_once(const Graph& graph) {
                            const NodePtr& node) -> std::optional<std::vector<Value>> {
     if (!only_decomposes(*node)) return {};
     DecomposeContext context(rewriter.builder(), node, rewriter.map(node->inputs()));
-    return node->op().lowering.decompose(context);
+    std::vector<Value> values = node->op().lowering.decompose(context);
+    if (values.empty()) return {};
+    return values;
   });
 }
 
