@@ -15,6 +15,12 @@ bool is_space(char c) { return std::isspace(static_cast<unsigned char>(c)); }
 
 }  // namespace
 
+TextCursor::TextCursor(std::string_view text, std::string_view file) : text_(text), file_(file) {
+  lines_.push_back(0);
+  for (std::size_t k = 0; k < text.size(); ++k)
+    if (text[k] == '\n') lines_.push_back(k + 1);
+}
+
 void TextCursor::skip_space() {
   while (position_ < text_.size()) {
     if (is_space(text_[position_])) {
@@ -25,12 +31,6 @@ void TextCursor::skip_space() {
       return;
     }
   }
-}
-
-std::uint32_t TextCursor::line() const {
-  const auto begin = text_.begin();
-  return 1 + static_cast<std::uint32_t>(
-                 std::count(begin, begin + static_cast<std::ptrdiff_t>(position_), '\n'));
 }
 
 bool TextCursor::at_end() { return peek() == 0; }
@@ -155,11 +155,9 @@ std::string TextCursor::here() {
 }
 
 std::string TextCursor::where(std::size_t position) const {
-  const std::string_view before = text_.substr(0, position);
-  const std::size_t newline = before.rfind('\n');
-  const std::size_t start = newline == std::string_view::npos ? 0 : newline + 1;
-  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
-  std::string text = std::to_string(line) + ":" + std::to_string(position - start + 1);
+  const auto next = std::ranges::upper_bound(lines_, position);
+  const auto line = next - lines_.begin();
+  std::string text = std::to_string(line) + ":" + std::to_string(position - *(next - 1) + 1);
   return file_.empty() ? text : std::string(file_) + ":" + text;
 }
 

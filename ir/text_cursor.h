@@ -4,18 +4,17 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace heddle::ir {
 
 class TextCursor {
  public:
-  TextCursor(std::string_view text, std::string_view file) : text_(text), file_(file) {}
+  TextCursor(std::string_view text, std::string_view file);
 
   std::size_t position() const { return position_; }
   void seek(std::size_t position) { position_ = position; }
   std::string_view text() const { return text_; }
-  /// Line of the current position, from 1.
-  std::uint32_t line() const;
 
   bool at_end();
   /// The next character after space and comments; 0 at the end.
@@ -51,6 +50,7 @@ class TextCursor {
   std::string_view text_;
   std::string_view file_;
   std::size_t position_ = 0;
+  std::vector<std::size_t> lines_;  ///< where each line starts
 };
 
 }  // namespace heddle::ir
