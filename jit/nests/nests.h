@@ -5,6 +5,10 @@
 
 namespace heddle::jit {
 
+extern const NestRecipe kConvRecipe;
+extern const NestRecipe kConvTransposeRecipe;
 extern const NestRecipe kMatmulRecipe;
+extern const NestRecipe kPoolRecipe;
+extern const NestRecipe kScanRecipe;
 
 }  // namespace heddle::jit

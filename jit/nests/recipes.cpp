@@ -7,7 +7,8 @@
 namespace heddle::jit {
 
 std::span<const NestRecipe> all_recipes() {
-  static const std::vector<NestRecipe> recipes{kMatmulRecipe};
+  static const std::vector<NestRecipe> recipes{kConvRecipe, kConvTransposeRecipe, kMatmulRecipe,
+                                               kPoolRecipe, kScanRecipe};
   return recipes;
 }
 

@@ -269,7 +269,7 @@ class Machine {
   std::int64_t value_of(const SymExpr& expr) const { return expr.evaluate(symbols_); }
   bool holds(ScalarId mask) const { return mask == kNoScalar || get(mask).truth(); }
   const HostScalar& get(ScalarId id) const { return scalars_.at(id); }
-  void set(ScalarId id, const HostScalar& value) {
+  void set(ScalarId id, HostScalar value) {
     if (scalars_.size() <= id) scalars_.resize(id + 1);
     scalars_[id] = value;
   }

@@ -1,0 +1,155 @@
+// conv and conv_transpose as nests: a few output channels and the positions of one output row at a time.
+//
+//   for p in N x blocks of M x leading spatial dimensions of the result (parallel)
+//     for o in the last one (vector)
+//       for c in channels of the group, for taps (serial):
+//         carry sum[m] += w[m, c, tap] * x[c, position] for each m of the block
+//       result(m, p, o) for each m of the block
+//
+// The transpose gathers: for each position of the result it visits the taps that reach it.
+#include "jit/nests/nests.h"
+#include "jit/nests/support.h"
+
+namespace heddle::jit {
+namespace {
+
+using ir::ScalarOp;
+
+/// Output channels that share what is read of x.
+std::int64_t block_of(const SymExpr& channels) {
+  for (const std::int64_t block : {8, 4, 2}) {
+    if (channels.is_constant() && channels.constant() % block == 0) return block;
+  }
+  return 1;
+}
+
+class ConvNest {
+ public:
+  ConvNest(NestContext& ctx, bool transposed)
+      : ctx_(ctx),
+        b_(ctx.builder()),
+        transposed_(transposed),
+        out_(ctx.output_sizes()),
+        accumulator_(accumulator_of(ctx.node().output().dtype)),
+        window_(ctx.node()) {
+    const std::vector<SymExpr> x = ctx.operand_sizes(0);
+    const std::vector<SymExpr> w = ctx.operand_sizes(1);
+    const std::int64_t groups = ctx.node().integer("groups");
+    window_.kernel.assign(w.begin() + 2, w.end());
+    channels_in_ = transposed ? floordiv(x[1], groups) : w[1];
+    channels_out_ = transposed ? w[1] : floordiv(out_[1], groups);
+    block_ = block_of(channels_out_);
+  }
+
+  void build() {
+    std::vector<SymExpr> rows(out_.begin(), out_.end() - 1);
+    rows[1] = floordiv(rows[1], block_);
+    const SymExpr extent = base::product(rows);
+    const Symbol p = b_.new_axis(extent);
+    b_.set_parallel(p, extent);
+    index_ = delinearize(p, rows, b_.facts());
+    first_channel_ = index_[1] * block_;
+    group_ = b_.simplify(floordiv(first_channel_, channels_out_));
+    const Symbol o = b_.new_axis(out_.back());
+    b_.begin_for(o, out_.back(), ForStmt::Kind::Vector);
+    index_.push_back(o);
+    const std::vector<Scalar> sums = sum();
+    for (std::int64_t k = 0; k < block_; ++k) {
+      index_[1] = first_channel_ + k;
+      ctx_.result(0, index_,
+                  b_.convert(sums[static_cast<std::size_t>(k)], ctx_.node().output().dtype));
+    }
+    b_.end_for();
+    const SymExpr taps = base::product(window_.kernel);
+    b_.nest().work = base::product(out_) * channels_in_ * taps * 2;
+  }
+
+ private:
+  std::vector<Scalar> initial() {
+    const bool biased = ctx_.node().inputs().size() > 2 && ctx_.node().input(2);
+    std::vector<Scalar> values;
+    for (std::int64_t k = 0; k < block_; ++k) {
+      const SymExpr index[] = {first_channel_ + k};
+      values.push_back(biased ? b_.convert(ctx_.operand(2, index), accumulator_)
+                              : zero(b_, accumulator_));
+    }
+    return values;
+  }
+
+  std::vector<TapLoop> loops() const {
+    std::vector<TapLoop> loops;
+    const std::size_t spatial = out_.size() - 2;
+    for (std::size_t d = 0; d < spatial; ++d) {
+      loops.push_back(transposed_ ? window_.transposed_taps(d, index_[d + 2])
+                                  : window_.taps(d, index_[d + 2], d + 1 < spatial));
+    }
+    return loops;
+  }
+
+  std::vector<Scalar> sum() {
+    std::vector<Scalar> values = initial();
+    const Symbol c = b_.new_axis(channels_in_);
+    b_.begin_for(c, channels_in_, ForStmt::Kind::Serial);
+    std::vector<Scalar> now;
+    for (const Scalar& value : values) now.push_back(b_.carry(value));
+    const auto body = [&](const Index& position, const Index& tap, const Mask& mask,
+                          std::span<const Scalar> sums) {
+      return add_tap(c, position, tap, mask, sums);
+    };
+    const std::vector<Scalar> next = for_each_tap(b_, loops(), now, body);
+    for (std::size_t k = 0; k < now.size(); ++k) values[k] = b_.set_next(now[k], next[k]);
+    b_.end_for();
+    return values;
+  }
+
+  std::vector<Scalar> add_tap(const SymExpr& c, const Index& position, const Index& tap,
+                              const Mask& mask, std::span<const Scalar> sums) {
+    Index from{index_[0], group_ * channels_in_ + c};
+    from.insert(from.end(), position.begin(), position.end());
+    const Scalar x = b_.convert(ctx_.operand(0, from, id_of(mask)), accumulator_);
+    std::vector<Scalar> next;
+    for (std::int64_t k = 0; k < block_; ++k) {
+      const Scalar w = b_.convert(weight(k, c, tap, mask), accumulator_);
+      const Scalar old = sums[static_cast<std::size_t>(k)];
+      next.push_back(select(b_, mask, multiply_add(w, x, old), old));
+    }
+    return next;
+  }
+
+  Scalar weight(std::int64_t k, const SymExpr& c, const Index& tap, const Mask& mask) {
+    const SymExpr m = first_channel_ + k;
+    Index index{m, c};
+    if (transposed_) index = {group_ * channels_in_ + c, m - group_ * channels_out_};
+    index.insert(index.end(), tap.begin(), tap.end());
+    // The taps of the transpose differ from lane to lane, and may not exist.
+    return ctx_.operand(1, index, transposed_ ? id_of(mask) : kNoScalar);
+  }
+
+  Scalar multiply_add(Scalar a, Scalar b, Scalar sum) {
+    if (is_floating(accumulator_)) return b_.apply(ScalarOp::Fma, {a, b, sum});
+    return b_.apply(ScalarOp::Add, {sum, b_.apply(ScalarOp::Mul, {a, b})});
+  }
+
+  NestContext& ctx_;
+  NestBuilder& b_;
+  const bool transposed_;
+  const std::vector<SymExpr> out_;
+  const DType accumulator_;
+  WindowShape window_;
+  SymExpr channels_in_, channels_out_;  ///< of one group
+  std::int64_t block_ = 1;
+  Index index_;
+  SymExpr first_channel_, group_;
+};
+
+void build_conv(NestContext& ctx) { ConvNest(ctx, false).build(); }
+void build_transpose(NestContext& ctx) { ConvNest(ctx, true).build(); }
+
+}  // namespace
+
+const NestRecipe kConvRecipe{
+    .name = "conv", .memory_operands = 0b11, .epilogue = true, .build = build_conv};
+const NestRecipe kConvTransposeRecipe{
+    .name = "conv_transpose", .memory_operands = 0b11, .epilogue = true, .build = build_transpose};
+
+}  // namespace heddle::jit

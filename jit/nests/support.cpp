@@ -1,0 +1,175 @@
+#include "jit/nests/support.h"
+
+#include <limits>
+#include <string>
+
+namespace heddle::jit {
+
+using base::Predicate;
+using ir::ScalarOp;
+
+Scalar compare(NestBuilder& b, ScalarOp op, const SymExpr& left, const SymExpr& right) {
+  const Scalar a = b.from_index(left);
+  return b.apply(op, {a, b.from_index(right)});
+}
+
+Mask both(NestBuilder& b, const Mask& first, const Mask& second) {
+  if (!first) return second;
+  if (!second) return first;
+  return b.apply(ScalarOp::And, {*first, *second});
+}
+
+Mask where_less(NestBuilder& b, const Mask& mask, const SymExpr& left, const SymExpr& right) {
+  const Predicate less{Predicate::Op::Lt, left, right};
+  if (less.decide(b.facts()).value_or(false)) return mask;
+  return both(b, mask, compare(b, ScalarOp::Lt, left, right));
+}
+
+Scalar select(NestBuilder& b, const Mask& mask, Scalar value, Scalar otherwise) {
+  return mask ? b.apply(ScalarOp::Select, {*mask, value, otherwise}) : value;
+}
+
+Scalar zero(NestBuilder& b, DType dtype) { return b.constant_int(dtype, 0); }
+
+Scalar lowest(NestBuilder& b, DType dtype) {
+  if (is_floating(dtype)) return b.constant(dtype, -std::numeric_limits<double>::infinity());
+  if (!is_signed(dtype)) return b.constant_int(dtype, 0);
+  const auto bits = static_cast<int>(8 * size_of(dtype));
+  return b.constant_int(dtype, std::numeric_limits<std::int64_t>::min() >> (64 - bits));
+}
+
+SymExpr wrapped_index(NestContext& ctx, Scalar value, const SymExpr& size, const Mask& mask) {
+  NestBuilder& b = ctx.builder();
+  Scalar index = b.convert(value, DType::I64);
+  if (is_signed(value.dtype)) {
+    const Scalar negative = b.apply(ScalarOp::Lt, {index, zero(b, DType::I64)});
+    const Scalar from_end = b.apply(ScalarOp::Add, {index, b.from_index(size)});
+    index = b.apply(ScalarOp::Select, {negative, from_end, index});
+  }
+  const std::string what = std::string(ctx.node().op_name()) + ": index out of range";
+  return b.bind(index, 0, size - 1, ctx.check(what), id_of(mask));
+}
+
+namespace {
+
+Mask tap_mask(NestBuilder& b, const TapLoop& loop, const SymExpr& axis, const SymExpr& tap,
+              const SymExpr& position, Mask mask) {
+  if (loop.check_tap) mask = where_less(b, mask, tap, loop.kernel);
+  if (loop.divisor != 1) {
+    const SymExpr rest = mod(loop.position + SymExpr(loop.position_step) * axis, loop.divisor);
+    mask = both(b, mask, compare(b, ScalarOp::Eq, rest, 0));
+  }
+  if (loop.check_low) mask = where_less(b, mask, -1, position);
+  if (loop.check_high) mask = where_less(b, mask, position, loop.size);
+  return mask;
+}
+
+class TapNest {
+ public:
+  TapNest(NestBuilder& b, std::span<const TapLoop> loops, const TapBody& body)
+      : b_(b), loops_(loops), body_(body) {}
+
+  std::vector<Scalar> run(std::size_t d, const Mask& mask, std::vector<Scalar> values) {
+    if (d == loops_.size()) return body_(position_, tap_, mask, values);
+    const TapLoop& loop = loops_[d];
+    if (loop.extent.is_constant(1)) {
+      const Mask inside = enter(loop, 0, mask);
+      values = run(d + 1, inside, std::move(values));
+      leave();
+      return values;
+    }
+    const Symbol axis = b_.new_axis(loop.extent);
+    b_.begin_for(axis, loop.extent, ForStmt::Kind::Serial);
+    std::vector<Scalar> now;
+    for (const Scalar& value : values) now.push_back(b_.carry(value));
+    const Mask inside = enter(loop, axis, mask);
+    const std::vector<Scalar> next = run(d + 1, inside, now);
+    leave();
+    for (std::size_t k = 0; k < now.size(); ++k) values[k] = b_.set_next(now[k], next[k]);
+    b_.end_for();
+    return values;
+  }
+
+ private:
+  Mask enter(const TapLoop& loop, const SymExpr& axis, const Mask& mask) {
+    tap_.push_back(loop.tap + SymExpr(loop.tap_step) * axis);
+    position_.push_back(floordiv(loop.position + SymExpr(loop.position_step) * axis, loop.divisor));
+    return tap_mask(b_, loop, axis, tap_.back(), position_.back(), mask);
+  }
+  void leave() {
+    tap_.pop_back();
+    position_.pop_back();
+  }
+
+  NestBuilder& b_;
+  std::span<const TapLoop> loops_;
+  const TapBody& body_;
+  Index tap_, position_;
+};
+
+}  // namespace
+
+std::vector<Scalar> for_each_tap(NestBuilder& b, std::span<const TapLoop> loops,
+                                 std::vector<Scalar> values, const TapBody& body) {
+  return TapNest(b, loops, body).run(0, std::nullopt, std::move(values));
+}
+
+WindowShape::WindowShape(const ir::Node& node)
+    : strides(node.ints("strides")),
+      pads_low(node.ints("pads_low")),
+      pads_high(node.ints("pads_high")),
+      dilations(node.ints("dilations")) {
+  const ir::Dims& x = node.input(0).meta().sizes;
+  input.assign(x.begin() + 2, x.end());
+}
+
+SymExpr WindowShape::first_tap(std::size_t d, const SymExpr& at) const {
+  if (pads_low[d] == 0) return 0;
+  return max(0, ceildiv(SymExpr(pads_low[d]) - at * strides[d], dilations[d]));
+}
+
+SymExpr WindowShape::end_tap(std::size_t d, const SymExpr& at) const {
+  if (pads_high[d] == 0 && !rounds_up) return kernel[d];
+  return min(kernel[d], ceildiv(input[d] + pads_low[d] - at * strides[d], dilations[d]));
+}
+
+TapLoop WindowShape::taps(std::size_t d, const SymExpr& at, bool uniform) const {
+  TapLoop loop;
+  const SymExpr first = uniform ? first_tap(d, at) : SymExpr(0);
+  loop.extent = uniform ? end_tap(d, at) - first : kernel[d];
+  if (uniform && (pads_low[d] > 0 || pads_high[d] > 0 || rounds_up))
+    loop.extent = max(0, loop.extent);
+  loop.tap = first;
+  loop.position = at * strides[d] - pads_low[d] + first * dilations[d];
+  loop.position_step = dilations[d];
+  loop.kernel = kernel[d];
+  loop.size = input[d];
+  loop.check_low = !uniform && pads_low[d] > 0;
+  loop.check_high = !uniform && (pads_high[d] > 0 || rounds_up);
+  return loop;
+}
+
+TapLoop WindowShape::transposed_taps(std::size_t d, const SymExpr& at) const {
+  TapLoop loop;
+  loop.kernel = kernel[d];
+  loop.size = input[d];
+  loop.check_low = loop.check_high = true;
+  const SymExpr shifted = at + pads_low[d];
+  if (dilations[d] == 1) {
+    // Only every stride-th tap falls on an element.
+    loop.extent = ceildiv(kernel[d], strides[d]);
+    loop.tap = mod(shifted, strides[d]);
+    loop.tap_step = strides[d];
+    loop.position = floordiv(shifted, strides[d]);
+    loop.position_step = -1;
+    loop.check_tap = true;
+    return loop;
+  }
+  loop.extent = kernel[d];
+  loop.position = shifted;
+  loop.position_step = -dilations[d];
+  loop.divisor = strides[d];
+  return loop;
+}
+
+}  // namespace heddle::jit

@@ -1,0 +1,77 @@
+// What several recipes build with: masks, numbers from indices, windows.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "jit/lower/index.h"
+#include "jit/lower/nest_context.h"
+
+namespace heddle::jit {
+
+/// A bool scalar; none holds everywhere.
+using Mask = std::optional<Scalar>;
+inline ScalarId id_of(const Mask& mask) { return mask ? mask->id : kNoScalar; }
+
+/// `left op right` of indices.
+Scalar compare(NestBuilder& b, ir::ScalarOp op, const SymExpr& left, const SymExpr& right);
+/// Where both hold.
+Mask both(NestBuilder& b, const Mask& first, const Mask& second);
+/// `mask` and left < right, without the comparison where it is known to hold.
+Mask where_less(NestBuilder& b, const Mask& mask, const SymExpr& left, const SymExpr& right);
+/// `value` where the mask holds, `otherwise` elsewhere.
+Scalar select(NestBuilder& b, const Mask& mask, Scalar value, Scalar otherwise);
+Scalar zero(NestBuilder& b, DType dtype);
+/// The smallest number of `dtype`: -inf for floats.
+Scalar lowest(NestBuilder& b, DType dtype);
+/// A value of a tensor as a position in a dimension of `size`: negative ones count from the end, others
+/// are reported as errors where `mask` holds.
+SymExpr wrapped_index(NestContext& ctx, Scalar value, const SymExpr& size, const Mask& mask);
+
+/// The taps along one dimension of a window, for one position of the result. Tap number a of `extent` is
+/// kernel element tap + tap_step * a and reads floor((position + position_step * a) / divisor).
+struct TapLoop {
+  SymExpr extent;
+  SymExpr tap;
+  std::int64_t tap_step = 1;
+  SymExpr position;
+  std::int64_t position_step = 1;
+  std::int64_t divisor = 1;  ///< a tap that it does not divide reads nothing
+  SymExpr kernel;            ///< taps from here on do not exist; checked if check_tap
+  SymExpr size;              ///< of the input
+  bool check_tap = false;
+  bool check_low = false;
+  bool check_high = false;
+};
+
+/// What a tap does: the input position, the kernel element, where it exists, the values so far. Gives
+/// the next values.
+using TapBody = std::function<std::vector<Scalar>(const Index& position, const Index& tap,
+                                                  const Mask& mask, std::span<const Scalar> now)>;
+
+/// Serial loops over the taps in row-major order, `values` carried through them.
+std::vector<Scalar> for_each_tap(NestBuilder& b, std::span<const TapLoop> loops,
+                                 std::vector<Scalar> values, const TapBody& body);
+
+/// The attributes of a window that slides over an input of spatial sizes `input`.
+struct WindowShape {
+  explicit WindowShape(const ir::Node& node);
+
+  std::vector<std::int64_t> strides, pads_low, pads_high, dilations;
+  Index kernel;
+  Index input;
+  bool rounds_up = false;  ///< the last window may reach past the padded end
+
+  /// First and last + 1 tap that lies inside the input, for the window at `at`.
+  SymExpr first_tap(std::size_t d, const SymExpr& at) const;
+  SymExpr end_tap(std::size_t d, const SymExpr& at) const;
+  /// The taps of the window at `at`. `uniform`: `at` is the same for a whole vector loop, so that the loop
+  /// can run over the taps inside only.
+  TapLoop taps(std::size_t d, const SymExpr& at, bool uniform) const;
+  /// The taps through which the window, sliding over the result instead, reaches `at`.
+  TapLoop transposed_taps(std::size_t d, const SymExpr& at) const;
+};
+
+}  // namespace heddle::jit

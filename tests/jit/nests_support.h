@@ -1,0 +1,38 @@
+// Checks of ops that are nests of their own: one call, interpreted in all modes and as machine code.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "tests/jit/lower_support.h"
+#include "tests/jit/nest_runner.h"
+#include "tests/support/one_op.h"
+
+namespace heddle::test {
+
+using testing::noise;
+using testing::OneOp;
+using Ints = std::vector<std::int64_t>;
+
+#if HEDDLE_WITH_LLVM
+inline std::int32_t run_as_code(const jit::Nest& nest, std::span<const InterpreterBuffer> buffers,
+                                std::span<const std::int64_t> sizes) {
+  std::vector<void*> addresses;
+  for (const InterpreterBuffer& buffer : buffers) addresses.push_back(buffer.data);
+  return heddle::tests::CompiledNest(nest).run(addresses, {sizes.begin(), sizes.end()});
+}
+#endif
+
+/// The lowered call gives what the op's definition gives.
+inline void expect_nest_right(const OneOp& call, double tolerance = 1e-5) {
+  SCOPED_TRACE(std::string(call.op));
+  const ir::Graph graph = testing::graph_of(call);
+  std::vector<ir::Literal> arguments;
+  for (const ir::Literal& operand : call.operands)
+    if (operand.data() != nullptr || operand.rank() > 0) arguments.push_back(operand);
+  expect_right(graph, arguments, tolerance);
+#if HEDDLE_WITH_LLVM
+  expect_program_right(graph, lowered(graph), arguments, {.runner = run_as_code}, tolerance);
+#endif
+}
+
+}  // namespace heddle::test
