@@ -21,7 +21,8 @@ base::Location location_of(const std::source_location& where) {
 namespace detail {
 
 SymInt size_symbol(std::uint32_t id) {
-  return SymInt(std::make_shared<const SymInt::Impl>(SymInt::Impl{base::SymExpr::size(id), nullptr}));
+  return SymInt(
+      std::make_shared<const SymInt::Impl>(SymInt::Impl{base::SymExpr::size(id), nullptr}));
 }
 
 void set_load_ms(Engine& engine, double milliseconds) {

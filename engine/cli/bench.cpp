@@ -1,12 +1,11 @@
 // heddle bench: times a model.
 
-#include <fmt/format.h>
-#include <sys/resource.h>
-
 #include <CLI/App.hpp>
 #include <algorithm>
 #include <chrono>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <sys/resource.h>
 
 #include "engine/cli/commands.h"
 

@@ -1,12 +1,13 @@
 // heddle: runs, checks, times and explains models.
 
-#include <fmt/format.h>
-
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <cstdio>
 #include <exception>
+#include <fmt/format.h>
+#include <string>
+#include <vector>
 
 #include "engine/cli/commands.h"
 #include "heddle/error.h"
@@ -22,6 +23,17 @@ int report(const char* kind, const char* text, int code) {
   return code;
 }
 
+/// The arguments, last first as CLI11 takes them. It knows no empty values: an empty list of passes becomes
+/// one of a comma.
+std::vector<std::string> arguments(int argc, char** argv) {
+  std::vector<std::string> list;
+  for (int k = argc - 1; k > 0; --k) {
+    const std::string text = argv[k];
+    list.push_back(text == "--passes=" ? "--passes=," : text);
+  }
+  return list;
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Heddle compiles tensor graphs while they run.", "heddle");
   app.require_subcommand(1);
@@ -32,7 +44,7 @@ int run(int argc, char** argv) {
   heddle::cli::add_plan(app, exit_code);
   heddle::cli::add_opt(app, exit_code);
   try {
-    app.parse(argc, argv);
+    app.parse(arguments(argc, argv));
   } catch (const CLI::Success& success) {
     return app.exit(success);
   } catch (const CLI::Error& error) {

@@ -1,10 +1,9 @@
 // Models and their inputs from the command line.
 
-#include <fmt/format.h>
-
 #include <CLI/App.hpp>
 #include <charconv>
 #include <chrono>
+#include <fmt/format.h>
 #include <random>
 
 #include "base/half.h"
@@ -53,18 +52,30 @@ class RandomInputs {
   void store(Tensor& tensor, std::int64_t k) {
     void* data = tensor.data();
     switch (tensor.dtype()) {
-      case DType::F32: static_cast<float*>(data)[k] = static_cast<float>(normal_(bits_)); return;
-      case DType::F64: static_cast<double*>(data)[k] = normal_(bits_); return;
+      case DType::F32:
+        static_cast<float*>(data)[k] = static_cast<float>(normal_(bits_));
+        return;
+      case DType::F64:
+        static_cast<double*>(data)[k] = normal_(bits_);
+        return;
       case DType::F16:
         static_cast<base::Half*>(data)[k] = base::Half(static_cast<float>(normal_(bits_)));
         return;
       case DType::BF16:
         static_cast<base::BFloat16*>(data)[k] = base::BFloat16(static_cast<float>(normal_(bits_)));
         return;
-      case DType::I64: static_cast<std::int64_t*>(data)[k] = bit(); return;
-      case DType::I32: static_cast<std::int32_t*>(data)[k] = bit(); return;
-      case DType::I16: static_cast<std::int16_t*>(data)[k] = static_cast<std::int16_t>(bit()); return;
-      default: static_cast<std::int8_t*>(data)[k] = static_cast<std::int8_t>(bit()); return;
+      case DType::I64:
+        static_cast<std::int64_t*>(data)[k] = bit();
+        return;
+      case DType::I32:
+        static_cast<std::int32_t*>(data)[k] = bit();
+        return;
+      case DType::I16:
+        static_cast<std::int16_t*>(data)[k] = static_cast<std::int16_t>(bit());
+        return;
+      default:
+        static_cast<std::int8_t*>(data)[k] = static_cast<std::int8_t>(bit());
+        return;
     }
   }
   int bit() { return static_cast<int>(bits_() & 1); }
@@ -160,7 +171,8 @@ double prepare(Engine& engine, std::span<const Tensor> inputs) {
     engine.run(inputs);
   else
     engine.prepare(inputs);
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+      .count();
 }
 
 }  // namespace

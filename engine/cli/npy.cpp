@@ -1,8 +1,7 @@
 #include "engine/cli/npy.h"
 
-#include <fmt/format.h>
-
 #include <cstring>
+#include <fmt/format.h>
 #include <fstream>
 #include <iterator>
 #include <string_view>
@@ -20,7 +19,7 @@ struct Code {
   DType dtype;
   std::string_view text;
 };
-constexpr Code kCodes[] = {{f32, "<f4"}, {f64, "<f8"}, {f16, "<f2"}, {i8, "|i1"},  {u8, "|u1"},
+constexpr Code kCodes[] = {{f32, "<f4"}, {f64, "<f8"}, {f16, "<f2"}, {i8, "|i1"},     {u8, "|u1"},
                            {i16, "<i2"}, {i32, "<i4"}, {i64, "<i8"}, {boolean, "|b1"}};
 
 [[noreturn]] void fail(const std::string& path, std::string expected, std::string got) {
@@ -43,7 +42,8 @@ DType dtype_of_header(std::string_view header, const std::string& path) {
   const std::string_view text = entry(header, "'descr'", path);
   const std::string code(text.substr(1, text.find('\'', 1) - 1));
   for (const Code& known : kCodes) {
-    if (code == known.text || (code.size() == 3 && code[0] == '=' && code.substr(1) == known.text.substr(1)))
+    if (code == known.text ||
+        (code.size() == 3 && code[0] == '=' && code.substr(1) == known.text.substr(1)))
       return known.dtype;
   }
   throw UnsupportedError({.what = "read " + path,
@@ -81,7 +81,8 @@ Tensor transposed(const Tensor& columns, const Sizes& sizes) {
     std::int64_t source = 0;
     for (std::size_t d = sizes.size(); d-- > 0;) source = source * sizes[d] + index[d];
     std::memcpy(static_cast<char*>(rows.data()) + static_cast<std::size_t>(position) * width,
-                static_cast<const char*>(columns.data()) + static_cast<std::size_t>(source) * width, width);
+                static_cast<const char*>(columns.data()) + static_cast<std::size_t>(source) * width,
+                width);
     for (std::size_t d = sizes.size(); d-- > 0;) {
       if (++index[d] < sizes[d]) break;
       index[d] = 0;
@@ -115,13 +116,15 @@ Tensor read_npy(const std::string& path) {
     if (__builtin_mul_overflow(count, size, &count)) fail(path, "sizes of 64 bits", "larger ones");
   }
   const std::size_t left = bytes.size() - start - length;
-  if (static_cast<std::size_t>(count) > left || static_cast<std::size_t>(count) * size_of(dtype) > left)
+  if (static_cast<std::size_t>(count) > left ||
+      static_cast<std::size_t>(count) * size_of(dtype) > left)
     fail(path, fmt::format("{} elements", count), fmt::format("{} bytes", left));
   Tensor tensor = Tensor::empty(dtype, sizes);
   if (count != 0)
     std::memcpy(tensor.data(), bytes.data() + start + length,
                 static_cast<std::size_t>(count) * size_of(dtype));
-  return entry(header, "'fortran_order'", path).starts_with("True") ? transposed(tensor, sizes) : tensor;
+  return entry(header, "'fortran_order'", path).starts_with("True") ? transposed(tensor, sizes)
+                                                                    : tensor;
 }
 
 void write_npy(const std::string& path, const Tensor& given) {
@@ -147,9 +150,11 @@ void write_npy(const std::string& path, const Tensor& given) {
   file << kMagic << '\x01' << '\0' << static_cast<char>(header.size() & 0xff)
        << static_cast<char>(header.size() >> 8) << header;
   file.write(static_cast<const char*>(tensor.data()),
-             static_cast<std::streamsize>(static_cast<std::size_t>(tensor.count()) * size_of(tensor.dtype())));
+             static_cast<std::streamsize>(static_cast<std::size_t>(tensor.count()) *
+                                          size_of(tensor.dtype())));
   if (!file.flush())
-    throw ArgumentError({.what = "write " + path, .where = {}, .expected = "a writable file", .got = {}});
+    throw ArgumentError(
+        {.what = "write " + path, .where = {}, .expected = "a writable file", .got = {}});
 }
 
 }  // namespace heddle::cli

@@ -1,9 +1,8 @@
 // heddle opt: runs passes over a graph in text form.
 
-#include <fmt/format.h>
-
 #include <CLI/App.hpp>
 #include <filesystem>
+#include <fmt/format.h>
 #include <iostream>
 #include <iterator>
 

@@ -1,8 +1,7 @@
 // heddle plan: what a model becomes for given sizes.
 
-#include <fmt/format.h>
-
 #include <CLI/App.hpp>
+#include <fmt/format.h>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -24,7 +23,8 @@ void write_text(const std::string& path, const std::string& text) {
   std::ofstream file(path, std::ios::binary);
   file << text;
   if (!file.flush())
-    throw ArgumentError({.what = "write " + path, .where = {}, .expected = "a writable file", .got = {}});
+    throw ArgumentError(
+        {.what = "write " + path, .where = {}, .expected = "a writable file", .got = {}});
 }
 
 int plan(const PlanOptions& options) {

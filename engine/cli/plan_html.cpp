@@ -1,6 +1,5 @@
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "engine/cli/plan_views.h"
@@ -14,11 +13,16 @@ using Json = nlohmann::ordered_json;
 std::string escaped(const std::string& text) {
   std::string result;
   for (const char c : text) {
-    if (c == '&') result += "&amp;";
-    else if (c == '<') result += "&lt;";
-    else if (c == '>') result += "&gt;";
-    else if (c == '"') result += "&quot;";
-    else result += c;
+    if (c == '&')
+      result += "&amp;";
+    else if (c == '<')
+      result += "&lt;";
+    else if (c == '>')
+      result += "&gt;";
+    else if (c == '"')
+      result += "&quot;";
+    else
+      result += c;
   }
   return result;
 }
@@ -63,7 +67,8 @@ std::string memory_map(const Json& plan) {
   const double peak = std::max(plan.at("peak_bytes").get<double>(), 1.0);
   std::string text = fmt::format(
       "<svg viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" role=\"img\" "
-      "aria-label=\"arena bytes against steps\"><rect width=\"{0}\" height=\"{1}\" fill=\"#f4f4f4\"/>\n",
+      "aria-label=\"arena bytes against steps\"><rect width=\"{0}\" height=\"{1}\" "
+      "fill=\"#f4f4f4\"/>\n",
       kWidth, kHeight);
   int shade = 0;
   for (const Json& buffer : plan.at("buffers")) {
@@ -73,7 +78,8 @@ std::string memory_map(const Json& plan) {
     const double bytes = buffer.at("bytes").get<double>();
     const double top = buffer.at("offset").get<double>() + bytes;
     text += fmt::format(
-        "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"hsl({}, 55%, 70%)\" "
+        "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"hsl({}, 55%, "
+        "70%)\" "
         "stroke=\"#444\"><title>{}: {} bytes at {}, steps {} to {}</title></rect>\n",
         first / steps * kWidth, kHeight - top / peak * kHeight, (last - first + 1) / steps * kWidth,
         bytes / peak * kHeight, shade, cell(buffer.at("value")), cell(buffer.at("bytes")),

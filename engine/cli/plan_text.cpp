@@ -1,6 +1,5 @@
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -65,7 +64,8 @@ std::string guards(const Json& plan) {
 std::string regions(const Json& plan) {
   std::vector<Row> rows;
   for (const Json& region : plan.at("regions"))
-    rows.push_back({cell(region.at("id")), region.at("options").dump(), joined(region.at("nodes"))});
+    rows.push_back(
+        {cell(region.at("id")), region.at("options").dump(), joined(region.at("nodes"))});
   return rows.empty() ? "" : "Regions\n" + table({"region", "options", "nodes"}, rows) + "\n";
 }
 

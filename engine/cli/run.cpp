@@ -1,10 +1,9 @@
 // heddle run: runs a model once and shows what comes out.
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <CLI/App.hpp>
 #include <filesystem>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "engine/cli/commands.h"
@@ -45,9 +44,9 @@ std::string name_of_output(const Signature& signature, std::size_t k) {
 void print_text(const Signature& signature, const std::vector<Tensor>& outputs) {
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     const Tensor& output = outputs[k];
-    fmt::print("{}: {}[{}] = [{}{}]\n", name_of_output(signature, k), heddle::name_of(output.dtype()),
-               fmt::join(output.sizes(), ", "), fmt::join(first_values(output), ", "),
-               output.count() > kShownValues ? ", ..." : "");
+    fmt::print("{}: {}[{}] = [{}{}]\n", name_of_output(signature, k),
+               heddle::name_of(output.dtype()), fmt::join(output.sizes(), ", "),
+               fmt::join(first_values(output), ", "), output.count() > kShownValues ? ", ..." : "");
   }
 }
 

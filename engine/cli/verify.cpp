@@ -1,15 +1,14 @@
 // heddle verify: runs cases of the ONNX backend test, each in a process of its own.
 
-#include <fmt/format.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <CLI/App.hpp>
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 #include "engine/cli/commands.h"
 #include "engine/cli/verify_case.h"
@@ -99,7 +98,8 @@ std::string read_all(int file) {
 
 CaseOutcome outcome_of(const Child& child, int status) {
   const std::string text = read_all(child.pipe);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && !text.empty()) return outcome_from_text(text);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && !text.empty())
+    return outcome_from_text(text);
   CaseOutcome outcome;
   outcome.result = CaseOutcome::Result::Fail;
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
@@ -112,7 +112,8 @@ CaseOutcome outcome_of(const Child& child, int status) {
 }
 
 /// Every case's outcome, in order, with up to `jobs` processes at once.
-std::vector<CaseOutcome> run_all(const std::vector<std::string>& cases, const VerifyOptions& options) {
+std::vector<CaseOutcome> run_all(const std::vector<std::string>& cases,
+                                 const VerifyOptions& options) {
   std::size_t jobs = static_cast<std::size_t>(options.jobs);
   if (jobs == 0) jobs = std::max(1u, std::thread::hardware_concurrency());
   std::vector<CaseOutcome> outcomes(cases.size());
@@ -192,7 +193,8 @@ int verify(const VerifyOptions& options) {
   } else {
     for (std::size_t k = 0; k < cases.size(); ++k) {
       if (outcomes[k].result == CaseOutcome::Result::Pass) continue;
-      fmt::print("{} {}: {}\n", name_of(outcomes[k].result), case_name(cases[k]), outcomes[k].reason);
+      fmt::print("{} {}: {}\n", name_of(outcomes[k].result), case_name(cases[k]),
+                 outcomes[k].reason);
     }
     fmt::print("{} passed, {} failed, {} skipped\n", totals.passed, totals.failed, totals.skipped);
   }

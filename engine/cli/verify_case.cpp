@@ -1,11 +1,10 @@
 #include "engine/cli/verify_case.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "heddle/error.h"
@@ -114,7 +113,8 @@ CaseOutcome run_case(const std::string& folder, const ModelOptions& options, Tol
     const std::vector<Tensor> want = read_set(entry.path(), "output");
     const std::vector<Tensor> got = model.run(read_set(entry.path(), "input"), outcome.steps);
     if (want.size() > got.size())
-      return {Result::Fail, fmt::format("expected {} outputs, got {}", want.size(), got.size()), {}};
+      return {
+          Result::Fail, fmt::format("expected {} outputs, got {}", want.size(), got.size()), {}};
     for (std::size_t k = 0; k < want.size(); ++k) {
       const std::string why = difference(got[k], want[k], tolerance);
       if (!why.empty()) return {Result::Fail, fmt::format("output {}: {}", k, why), {}};
@@ -139,7 +139,8 @@ std::string name_of(Result result) {
   return result == Result::Fail ? "FAIL" : "SKIP";
 }
 
-CaseOutcome verify_case(const std::string& folder, const ModelOptions& options, Tolerance tolerance) {
+CaseOutcome verify_case(const std::string& folder, const ModelOptions& options,
+                        Tolerance tolerance) {
   try {
     return run_case(folder, options, tolerance);
   } catch (const UnsupportedError& error) {
@@ -161,7 +162,8 @@ std::string to_text(const CaseOutcome& outcome) {
 CaseOutcome outcome_from_text(const std::string& text) {
   const auto document = nlohmann::json::parse(text);
   const auto& steps = document.at("steps");
-  return {static_cast<Result>(document.at("result").get<int>()), document.at("reason"),
+  return {static_cast<Result>(document.at("result").get<int>()),
+          document.at("reason"),
           {steps[0], steps[1], steps[2], steps[3], steps[4]}};
 }
 

@@ -33,7 +33,8 @@ struct Tolerance {
 std::string name_of(CaseOutcome::Result result);  ///< "PASS", "FAIL", "SKIP"
 
 /// Runs every data set of the case. Never throws: errors are outcomes.
-CaseOutcome verify_case(const std::string& folder, const ModelOptions& options, Tolerance tolerance);
+CaseOutcome verify_case(const std::string& folder, const ModelOptions& options,
+                        Tolerance tolerance);
 
 /// An outcome as it passes between processes.
 std::string to_text(const CaseOutcome& outcome);

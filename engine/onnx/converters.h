@@ -8,20 +8,21 @@
 
 namespace heddle::onnx {
 
-std::span<const Converter> pointwise_converters();   ///< one element from one element of each operand
+std::span<const Converter>
+pointwise_converters();  ///< one element from one element of each operand
 std::span<const Converter> activation_converters();
-std::span<const Converter> reduce_converters();      ///< reductions, scans and selections along an axis
-std::span<const Converter> shape_converters();       ///< views, sizes and their arithmetic
-std::span<const Converter> creation_converters();    ///< tensors made from sizes and numbers
-std::span<const Converter> index_converters();       ///< gather, scatter and what is made of them
-std::span<const Converter> window_converters();      ///< convolution and pooling
-std::span<const Converter> norm_converters();        ///< normalisations and softmax
-std::span<const Converter> matrix_converters();      ///< products of matrices
+std::span<const Converter> reduce_converters();  ///< reductions, scans and selections along an axis
+std::span<const Converter> shape_converters();   ///< views, sizes and their arithmetic
+std::span<const Converter> creation_converters();  ///< tensors made from sizes and numbers
+std::span<const Converter> index_converters();     ///< gather, scatter and what is made of them
+std::span<const Converter> window_converters();    ///< convolution and pooling
+std::span<const Converter> norm_converters();      ///< normalisations and softmax
+std::span<const Converter> matrix_converters();    ///< products of matrices
 std::span<const Converter> quantize_converters();
 std::span<const Converter> resize_converters();
 std::span<const Converter> recurrent_converters();
 std::span<const Converter> loss_converters();
-std::span<const Converter> contrib_converters();     ///< of the domain com.microsoft
+std::span<const Converter> contrib_converters();  ///< of the domain com.microsoft
 
 /// The row for `name` of `domain`; null if there is none.
 const Converter* find_converter(std::string_view domain, std::string_view name);

@@ -63,10 +63,8 @@ ValueInfo info_of(const ValueInfoProto& proto, SizeNames& names, bool needs_shap
 void read_parameters(Model& model, const Constants& constants) {
   const auto& graph = model.proto->graph();
   if (graph.sparse_initializer_size() > 0)
-    throw UnsupportedError({.what = "model: sparse initialisers",
-                            .where = {},
-                            .expected = "dense ones",
-                            .got = {}});
+    throw UnsupportedError(
+        {.what = "model: sparse initialisers", .where = {}, .expected = "dense ones", .got = {}});
   for (const auto& initializer : graph.initializer())
     model.parameters[initializer.name()] =
         read_tensor(initializer, model.folder, "initialiser " + initializer.name());
@@ -124,7 +122,8 @@ Engine load(const std::string& path, EngineOptions options, const Constants& con
 Engine load_bytes(const void* data, std::size_t size, EngineOptions options,
                   const std::string& folder, const Constants& constants) {
   const auto start = Clock::now();
-  return make_engine(parse_model(data, size, "bytes"), folder, std::move(options), constants, start);
+  return make_engine(parse_model(data, size, "bytes"), folder, std::move(options), constants,
+                     start);
 }
 
 }  // namespace heddle::onnx

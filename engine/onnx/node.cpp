@@ -1,13 +1,12 @@
 #include "engine/onnx/node.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
-#include <algorithm>
-
+#include "engine/onnx/onnx.pb.h"
 #include "engine/onnx/reader.h"
 #include "heddle/error.h"
 #include "heddle/onnx.h"
-#include "engine/onnx/onnx.pb.h"
 
 namespace heddle::onnx {
 
@@ -63,9 +62,8 @@ std::vector<Tensor> Node::tensors() const {
 
 bool Node::is_shape_arithmetic() const {
   if (inputs_.empty()) return false;
-  return std::all_of(inputs_.begin(), inputs_.end(), [](const Value& value) {
-    return value.defined() && value.is_shape_like();
-  });
+  return std::all_of(inputs_.begin(), inputs_.end(),
+                     [](const Value& value) { return value.defined() && value.is_shape_like(); });
 }
 
 void Node::unknown_value(std::size_t k, std::string_view name) const {
@@ -150,8 +148,7 @@ std::optional<Tensor> Node::tensor_attr(std::string_view name) const {
 
 DType Node::dtype(std::string_view name, DType otherwise) const {
   const AttributeProto* attribute = find(name);
-  return attribute == nullptr ? otherwise
-                              : dtype_of_onnx(static_cast<int>(attribute->i()), where_);
+  return attribute == nullptr ? otherwise : dtype_of_onnx(static_cast<int>(attribute->i()), where_);
 }
 
 std::int64_t Node::axis(std::int64_t axis, std::int64_t rank) const {
@@ -195,7 +192,8 @@ Tensor unsqueeze_all(const Tensor& x, const Ints& axes) {
   const auto rank = static_cast<std::size_t>(x.rank()) + axes.size();
   std::int64_t next = 0;
   for (std::size_t k = 0; k < rank; ++k) {
-    const bool inserted = std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(k)) != axes.end();
+    const bool inserted =
+        std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(k)) != axes.end();
     sizes.push_back(inserted ? SymInt(1) : x.size(next++));
   }
   return reshape(x, std::move(sizes));

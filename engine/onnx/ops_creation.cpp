@@ -65,7 +65,8 @@ Outputs range(const Node& node) {
   const double limit = node.known_reals(1, "limit").at(0);
   const double step = node.known_reals(2, "delta").at(0);
   const double count = std::ceil((limit - start) / step);
-  if (!(count < 1e12)) node.malformed("delta", "a step that reaches the limit", std::to_string(step));
+  if (!(count < 1e12))
+    node.malformed("delta", "a step that reaches the limit", std::to_string(step));
   const Tensor counted = iota({static_cast<std::int64_t>(std::max(count, 0.0))}, 0, dtype);
   return {counted * step + start};
 }

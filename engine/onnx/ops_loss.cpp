@@ -32,7 +32,9 @@ Tensor likelihood_loss(const Node& node, const Tensor& log_probabilities) {
   return weights.defined() ? sum(loss) / sum(weights) : mean(loss);
 }
 
-Outputs negative_log_likelihood(const Node& node) { return {likelihood_loss(node, node.tensor(0))}; }
+Outputs negative_log_likelihood(const Node& node) {
+  return {likelihood_loss(node, node.tensor(0))};
+}
 
 Outputs softmax_cross_entropy(const Node& node) {
   const Tensor log_probabilities = log_softmax(node.tensor(0), 1);

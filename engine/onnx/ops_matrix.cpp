@@ -61,8 +61,7 @@ void take_diagonals(Tensor& x, Labels& labels) {
     if (again == Labels::npos) continue;
     const auto axis = static_cast<std::int64_t>(again);
     const SymInts sizes = x.shape();
-    const Tensor same =
-        equal(iota(sizes, static_cast<std::int64_t>(k)), iota(sizes, axis));
+    const Tensor same = equal(iota(sizes, static_cast<std::int64_t>(k)), iota(sizes, axis));
     x = sum(where(same, x, Tensor::scalar_int(x.dtype(), 0)), {axis});
     labels.erase(again, 1);
     --k;
@@ -110,12 +109,10 @@ Labels unique_labels(const Labels& a, const Labels& b, auto keep) {
 Tensor contract(const Tensor& a, const Labels& in_a, const Tensor& b, const Labels& in_b,
                 const Labels& needed, Labels& out) {
   const auto has = [](const Labels& labels, char c) { return labels.find(c) != Labels::npos; };
-  const Labels batch = unique_labels(in_a, in_b, [&](char c) {
-    return has(in_a, c) && has(in_b, c) && has(needed, c);
-  });
-  const Labels summed = unique_labels(in_a, in_b, [&](char c) {
-    return has(in_a, c) && has(in_b, c) && !has(needed, c);
-  });
+  const Labels batch = unique_labels(
+      in_a, in_b, [&](char c) { return has(in_a, c) && has(in_b, c) && has(needed, c); });
+  const Labels summed = unique_labels(
+      in_a, in_b, [&](char c) { return has(in_a, c) && has(in_b, c) && !has(needed, c); });
   const Labels rows = unique_labels(in_a, {}, [&](char c) { return !has(in_b, c); });
   const Labels columns = unique_labels(in_b, {}, [&](char c) { return !has(in_a, c); });
   out = batch + rows + columns;
@@ -127,7 +124,8 @@ Tensor contract(const Tensor& a, const Labels& in_a, const Tensor& b, const Labe
   const auto part = [](const SymInts& sizes, std::size_t first, std::size_t count) {
     return std::span<const SymInt>(sizes).subspan(first, count);
   };
-  SymInts left_matrix(left_sizes.begin(), left_sizes.begin() + static_cast<std::ptrdiff_t>(batch.size()));
+  SymInts left_matrix(left_sizes.begin(),
+                      left_sizes.begin() + static_cast<std::ptrdiff_t>(batch.size()));
   SymInts right_matrix(right_sizes.begin(),
                        right_sizes.begin() + static_cast<std::ptrdiff_t>(batch.size()));
   left_matrix.push_back(product(part(left_sizes, batch.size(), rows.size())));
@@ -136,7 +134,8 @@ Tensor contract(const Tensor& a, const Labels& in_a, const Tensor& b, const Labe
   right_matrix.push_back(product(part(right_sizes, batch.size() + summed.size(), columns.size())));
   const Tensor result = matmul(reshape(left, left_matrix), reshape(right, right_matrix));
   SymInts sizes;
-  for (std::size_t k = 0; k < batch.size(); ++k) sizes.push_back(result.size(static_cast<std::int64_t>(k)));
+  for (std::size_t k = 0; k < batch.size(); ++k)
+    sizes.push_back(result.size(static_cast<std::int64_t>(k)));
   for (const SymInt& size : part(left_sizes, batch.size(), rows.size())) sizes.push_back(size);
   for (const SymInt& size : part(right_sizes, batch.size() + summed.size(), columns.size()))
     sizes.push_back(size);

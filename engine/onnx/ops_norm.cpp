@@ -7,7 +7,8 @@ namespace heddle::onnx {
 namespace {
 
 /// Until version 13 the dimensions from `axis` on count as one.
-Tensor over_axis(const Node& node, const Tensor& x, Tensor (*apply_last)(const Tensor&, std::int64_t)) {
+Tensor over_axis(const Node& node, const Tensor& x,
+                 Tensor (*apply_last)(const Tensor&, std::int64_t)) {
   if (node.opset() >= 13) return apply_last(x, node.axis(node.integer("axis", -1), x.rank()));
   const std::int64_t axis = node.axis(node.integer("axis", 1), x.rank());
   const SymInts sizes = x.shape();
@@ -75,8 +76,7 @@ Outputs group_normalization(const Node& node) {
   const std::int64_t groups = node.integer("num_groups", 1);
   if (groups < 1) node.malformed("num_groups", "1 or more", std::to_string(groups));
   const Tensor split = reshape(x, {x.size(0), groups, -1});
-  const Tensor normal =
-      reshape(standardised(split, {2}, node.number("epsilon", 1e-5)), x.shape());
+  const Tensor normal = reshape(standardised(split, {2}, node.number("epsilon", 1e-5)), x.shape());
   const auto widened = [&](const Tensor& vector) {
     if (node.opset() >= 21) return per_channel(vector, x);
     const Tensor each = expand(reshape(vector, {groups, 1}), {groups, x.size(1) / groups});

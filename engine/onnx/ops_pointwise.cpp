@@ -48,7 +48,9 @@ constexpr ShapeRule kShapeRules[] = {
 };
 
 /// Element k of known integers, a single one repeating.
-const SymInt& repeated(const SymInts& ints, std::size_t k) { return ints[ints.size() == 1 ? 0 : k]; }
+const SymInt& repeated(const SymInts& ints, std::size_t k) {
+  return ints[ints.size() == 1 ? 0 : k];
+}
 
 bool fits(const SymInts& a, const SymInts& b) {
   return a.size() == b.size() || a.size() == 1 || b.size() == 1;

@@ -15,15 +15,15 @@ constexpr std::int64_t kMaxSteps = 512;
 /// One direction of a layer: what a cell reads at every step.
 struct Direction {
   const Node& node;
-  std::int64_t index;      ///< 0, or 1 for the second one of a bidirectional layer
+  std::int64_t index;  ///< 0, or 1 for the second one of a bidirectional layer
   bool reversed;
   std::int64_t hidden;
   std::int64_t gates;
-  Tensor w;                ///< [gates * hidden, input]
-  Tensor r;                ///< [gates * hidden, hidden]
-  Tensor input_bias;       ///< [gates * hidden] or undefined
+  Tensor w;           ///< [gates * hidden, input]
+  Tensor r;           ///< [gates * hidden, hidden]
+  Tensor input_bias;  ///< [gates * hidden] or undefined
   Tensor hidden_bias;
-  Tensor peepholes;        ///< [3 * hidden] or undefined
+  Tensor peepholes;  ///< [3 * hidden] or undefined
 };
 
 struct State {
@@ -40,7 +40,8 @@ Tensor activation(const Direction& d, std::int64_t which, const char* otherwise,
   const std::int64_t count = d.gates == 4 ? 3 : d.gates == 3 ? 2 : 1;
   const auto at = static_cast<std::size_t>(d.index * count + which);
   std::string name = at < names.size() ? names[at] : otherwise;
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
   if (!d.node.numbers("activation_alpha").empty() || !d.node.numbers("activation_beta").empty())
     d.node.unsupported("activation_alpha and activation_beta");
   if (name == "sigmoid") return sigmoid(x);
@@ -73,8 +74,10 @@ State rnn_cell(const Direction& d, const Tensor& input, const State& state) {
 State gru_cell(const Direction& d, const Tensor& input, const State& state) {
   const bool linear_first = d.node.integer("linear_before_reset", 0) != 0;
   const Tensor recurrent = affine(state.hidden, d.r, d.hidden_bias);
-  const Tensor update = activation(d, 0, "sigmoid", clipped(d, gate(d, input, 0) + gate(d, recurrent, 0)));
-  const Tensor reset = activation(d, 0, "sigmoid", clipped(d, gate(d, input, 1) + gate(d, recurrent, 1)));
+  const Tensor update =
+      activation(d, 0, "sigmoid", clipped(d, gate(d, input, 0) + gate(d, recurrent, 0)));
+  const Tensor reset =
+      activation(d, 0, "sigmoid", clipped(d, gate(d, input, 1) + gate(d, recurrent, 1)));
   Tensor through;
   if (linear_first) {
     through = reset * gate(d, recurrent, 2);
@@ -93,9 +96,10 @@ State lstm_cell(const Direction& d, const Tensor& input, const State& state) {
     return d.peepholes.defined() ? x + gate(d, d.peepholes, k) * cell : x;
   };
   const Tensor in = activation(d, 0, "sigmoid", clipped(d, peep(gate(d, all, 0), 0, state.cell)));
-  const Tensor forget = d.node.integer("input_forget", 0) != 0
-                            ? 1.0 - in
-                            : activation(d, 0, "sigmoid", clipped(d, peep(gate(d, all, 2), 2, state.cell)));
+  const Tensor forget =
+      d.node.integer("input_forget", 0) != 0
+          ? 1.0 - in
+          : activation(d, 0, "sigmoid", clipped(d, peep(gate(d, all, 2), 2, state.cell)));
   const Tensor candidate = activation(d, 1, "tanh", clipped(d, gate(d, all, 3)));
   const Tensor cell = forget * state.cell + in * candidate;
   const Tensor out = activation(d, 0, "sigmoid", clipped(d, peep(gate(d, all, 1), 1, cell)));

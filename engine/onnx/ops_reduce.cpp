@@ -28,7 +28,9 @@ Tensor sum_of(const Tensor& x, const Ints& axes, bool keep) {
 
 Tensor l1(const Tensor& x, const Ints& axes, bool keep) { return sum_of(abs(x), axes, keep); }
 
-Tensor sum_square(const Tensor& x, const Ints& axes, bool keep) { return sum_of(x * x, axes, keep); }
+Tensor sum_square(const Tensor& x, const Ints& axes, bool keep) {
+  return sum_of(x * x, axes, keep);
+}
 
 Tensor l2(const Tensor& x, const Ints& axes, bool keep) { return sqrt(sum_square(x, axes, keep)); }
 
@@ -94,12 +96,11 @@ Outputs top_k(const Node& node) {
   const Tensor x = node.tensor(0);
   const SymInt k = node.has(1) ? node.known(1, "K").at(0) : SymInt(node.integer("k", 1));
   const Tensor operands[] = {x};
-  std::vector<Tensor> results =
-      apply("topk", operands,
-            {{"k", k},
-             {"axis", node.axis(node.integer("axis", -1), x.rank())},
-             {"largest", node.integer("largest", 1) != 0},
-             {"sorted", node.integer("sorted", 1) != 0}});
+  std::vector<Tensor> results = apply("topk", operands,
+                                      {{"k", k},
+                                       {"axis", node.axis(node.integer("axis", -1), x.rank())},
+                                       {"largest", node.integer("largest", 1) != 0},
+                                       {"sorted", node.integer("sorted", 1) != 0}});
   return {results[0], results[1]};
 }
 

@@ -42,7 +42,9 @@ void keep_aspect(const Node& node, const Tensor& x, SymInts& sizes, std::vector<
     const double scale = static_cast<double>(sizes[static_cast<std::size_t>(axis)].value()) /
                          static_cast<double>(x.size(axis).value());
     const bool first = axis == axes.front();
-    factor = first ? scale : policy == "not_larger" ? std::min(factor, scale) : std::max(factor, scale);
+    factor = first                    ? scale
+             : policy == "not_larger" ? std::min(factor, scale)
+                                      : std::max(factor, scale);
   }
   scales.assign(static_cast<std::size_t>(x.rank()), 1.0);
   for (const std::int64_t axis : axes) {

@@ -36,7 +36,8 @@ Outputs convert_reshape(const Node& node) {
   const bool keeps_zero = node.integer("allowzero", 0) != 0;
   for (std::size_t k = 0; k < sizes.size(); ++k) {
     if (keeps_zero || sizes[k].is_symbolic() || sizes[k].value() != 0) continue;
-    if (k >= old.size()) node.malformed("shape", "0 for a dimension of data", "dimension " + std::to_string(k));
+    if (k >= old.size())
+      node.malformed("shape", "0 for a dimension of data", "dimension " + std::to_string(k));
     sizes[k] = old[k];
   }
   if (x.is_shape_like() && sizes.size() == 1) return {Value::of_ints(*x.ints(), false, x.dtype())};
@@ -111,8 +112,10 @@ Outputs convert_expand(const Node& node) {
   if (old.size() > sizes.size()) sizes.insert(sizes.begin(), old.size() - sizes.size(), SymInt(1));
   for (std::size_t k = 0; k < old.size(); ++k) {
     SymInt& wanted = sizes[sizes.size() - old.size() + k];
-    if (!wanted.is_symbolic() && wanted.value() == 1) wanted = old[k];
-    else if (wanted.is_symbolic() && wanted == 1) wanted = old[k];
+    if (!wanted.is_symbolic() && wanted.value() == 1)
+      wanted = old[k];
+    else if (wanted.is_symbolic() && wanted == 1)
+      wanted = old[k];
   }
   return {expand(x.tensor(), std::move(sizes))};
 }
@@ -122,7 +125,8 @@ Outputs tile(const Node& node) {
   SymInts repeats = node.known(1, "repeats");
   if (node.opset() < 6) node.unsupported("Tile before version 6");
   if (static_cast<std::int64_t>(repeats.size()) != x.rank())
-    node.malformed("repeats", std::to_string(x.rank()) + " numbers", std::to_string(repeats.size()));
+    node.malformed("repeats", std::to_string(x.rank()) + " numbers",
+                   std::to_string(repeats.size()));
   SymInts split;
   SymInts wide;
   SymInts merged;
@@ -243,7 +247,8 @@ std::optional<Value> slice_ints(const Value& x, const Window& window) {
   std::int64_t at = position(window.starts[0], size, low, high).value();
   const std::int64_t end = position(window.ends[0], size, low, high).value();
   SymInts result;
-  for (; step > 0 ? at < end : at > end; at += step) result.push_back(ints[static_cast<std::size_t>(at)]);
+  for (; step > 0 ? at < end : at > end; at += step)
+    result.push_back(ints[static_cast<std::size_t>(at)]);
   return Value::of_ints(std::move(result), false, x.dtype());
 }
 
@@ -269,7 +274,8 @@ Outputs convert_pad(const Node& node) {
   Ints axes = range_of(0, x.rank());
   if (node.has(3)) axes = node.axes(node.known_numbers(3, "axes"), x.rank());
   if (pads.size() != 2 * axes.size())
-    node.malformed("pads", std::to_string(2 * axes.size()) + " numbers", std::to_string(pads.size()));
+    node.malformed("pads", std::to_string(2 * axes.size()) + " numbers",
+                   std::to_string(pads.size()));
   SymInts low(static_cast<std::size_t>(x.rank()), SymInt(0));
   SymInts high = low;
   for (std::size_t k = 0; k < axes.size(); ++k) {

@@ -1,10 +1,9 @@
 // Convolution and pooling.
 
-#include "engine/onnx/window.h"
-
 #include <algorithm>
 
 #include "engine/onnx/converters.h"
+#include "engine/onnx/window.h"
 
 namespace heddle::onnx {
 
@@ -80,8 +79,7 @@ void pad_to_output(const Node& node, const Tensor& x, WindowAttrs& window, Ints&
     const std::int64_t size = x.size(static_cast<std::int64_t>(k) + 2).value();
     const std::int64_t output = wanted.empty() ? size * window.strides[k] : wanted.at(k);
     const std::int64_t reach = (window.kernel[k] - 1) * window.dilations[k] + 1;
-    const std::int64_t total =
-        window.strides[k] * (size - 1) + output_padding[k] + reach - output;
+    const std::int64_t total = window.strides[k] * (size - 1) + output_padding[k] + reach - output;
     const std::int64_t pads = std::max<std::int64_t>(total, 0);
     if (total < 0) output_padding[k] -= total;
     window.low[k] = automatic == "SAME_UPPER" ? pads / 2 : pads - pads / 2;
@@ -107,8 +105,8 @@ Outputs conv_transpose(const Node& node) {
 }
 
 OpAttrs pool_attrs(const Node& node, const WindowAttrs& window) {
-  return {{"kernel", window.kernel},     {"strides", window.strides},
-          {"pads_low", window.low},      {"pads_high", window.high},
+  return {{"kernel", window.kernel},       {"strides", window.strides},
+          {"pads_low", window.low},        {"pads_high", window.high},
           {"dilations", window.dilations}, {"ceil_mode", node.integer("ceil_mode", 0) != 0}};
 }
 

@@ -23,11 +23,16 @@ SymInts read_as(const Tensor& tensor) {
 SymInts read_ints(const Tensor& any) {
   const Tensor tensor = any.is_row_major() ? any : any.clone();
   switch (tensor.dtype()) {
-    case DType::I64: return read_as<std::int64_t>(tensor);
-    case DType::I32: return read_as<std::int32_t>(tensor);
-    case DType::I16: return read_as<std::int16_t>(tensor);
-    case DType::I8: return read_as<std::int8_t>(tensor);
-    default: return read_as<std::uint8_t>(tensor);
+    case DType::I64:
+      return read_as<std::int64_t>(tensor);
+    case DType::I32:
+      return read_as<std::int32_t>(tensor);
+    case DType::I16:
+      return read_as<std::int16_t>(tensor);
+    case DType::I8:
+      return read_as<std::int8_t>(tensor);
+    default:
+      return read_as<std::uint8_t>(tensor);
   }
 }
 
@@ -43,12 +48,18 @@ Tensor write_as(const SymInts& ints, Sizes sizes) {
 
 Tensor write_ints(const SymInts& ints, DType dtype, Sizes sizes) {
   switch (dtype) {
-    case DType::I32: return write_as<std::int32_t>(ints, std::move(sizes));
-    case DType::I16: return write_as<std::int16_t>(ints, std::move(sizes));
-    case DType::I8: return write_as<std::int8_t>(ints, std::move(sizes));
-    case DType::U8: return write_as<std::uint8_t>(ints, std::move(sizes));
-    case DType::Bool: return write_as<bool>(ints, std::move(sizes));
-    default: return write_as<std::int64_t>(ints, std::move(sizes));
+    case DType::I32:
+      return write_as<std::int32_t>(ints, std::move(sizes));
+    case DType::I16:
+      return write_as<std::int16_t>(ints, std::move(sizes));
+    case DType::I8:
+      return write_as<std::int8_t>(ints, std::move(sizes));
+    case DType::U8:
+      return write_as<std::uint8_t>(ints, std::move(sizes));
+    case DType::Bool:
+      return write_as<bool>(ints, std::move(sizes));
+    default:
+      return write_as<std::int64_t>(ints, std::move(sizes));
   }
 }
 

@@ -43,7 +43,8 @@ class Walker {
  public:
   explicit Walker(const Model& model) : model_(model) {
     for (const FunctionProto& function : model.proto->functions())
-      functions_.emplace(std::pair(canonical_domain(function.domain()), function.name()), &function);
+      functions_.emplace(std::pair(canonical_domain(function.domain()), function.name()),
+                         &function);
   }
 
   TraceResult run(std::span<const Tensor> inputs) {
@@ -100,7 +101,8 @@ class Walker {
   static void bind(const NodeProto& proto, const Outputs& outputs, Scope& scope) {
     for (int k = 0; k < proto.output_size(); ++k) {
       if (proto.output(k).empty()) continue;
-      if (static_cast<std::size_t>(k) >= outputs.size() || !outputs[static_cast<std::size_t>(k)].defined())
+      if (static_cast<std::size_t>(k) >= outputs.size() ||
+          !outputs[static_cast<std::size_t>(k)].defined())
         throw UnsupportedError({.what = fmt::format("{}: output {}", proto.op_type(), k),
                                 .where = describe(proto),
                                 .expected = "an output that the importer computes",
@@ -179,8 +181,7 @@ class Walker {
     scope.opsets = outer.opsets;
     scope.arguments = outer.arguments;
     for (const auto& initializer : graph.initializer())
-      scope.values[initializer.name()] =
-          read_tensor(initializer, model_.folder, describe(proto));
+      scope.values[initializer.name()] = read_tensor(initializer, model_.folder, describe(proto));
     run_nodes(graph.node(), scope);
     Outputs outputs;
     for (const auto& output : graph.output())

@@ -23,9 +23,10 @@ namespace heddle::onnx {
 /// A model that has been read: its messages, its initialisers as tensors, and which inputs are left.
 struct Model {
   std::shared_ptr<const onnx_format::ModelProto> proto;
-  std::string folder;                          ///< where external data lies
-  std::map<std::string, Tensor, std::less<>> parameters;  ///< initialisers and constants given by the user
-  std::vector<std::string> inputs;             ///< names of the engine's inputs, in order
+  std::string folder;  ///< where external data lies
+  std::map<std::string, Tensor, std::less<>>
+      parameters;                   ///< initialisers and constants given by the user
+  std::vector<std::string> inputs;  ///< names of the engine's inputs, in order
 };
 
 /// Names and versions visible to a list of nodes: a graph, a branch or the body of a function.

@@ -27,6 +27,9 @@ SymExpr strided_index(std::span<const SymExpr> index, std::span<const SymExpr> s
 Index delinearize(const SymExpr& position, std::span<const SymExpr> sizes,
                   const base::Facts& facts) {
   Index index(sizes.size(), SymExpr(0));
+  // Nothing lies in a domain with an empty axis, and nothing may be divided by its extent.
+  for (const SymExpr& size : sizes)
+    if (size.is_constant(0)) return index;
   SymExpr inner = 1;
   std::size_t outermost = 0;
   while (outermost < sizes.size() && sizes[outermost].is_constant(1)) ++outermost;

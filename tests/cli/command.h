@@ -1,13 +1,12 @@
 // Runs the heddle command and keeps what it printed.
 #pragma once
 
-#include <sys/wait.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <sys/wait.h>
 
 namespace heddle::cli_test {
 

@@ -1,15 +1,13 @@
 // Each command's output and exit code.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <unistd.h>
+#include "tests/cli/command.h"
 
 #include <cstring>
 #include <filesystem>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
-
-#include "tests/cli/command.h"
+#include <unistd.h>
 
 namespace heddle::cli_test {
 namespace {
@@ -69,7 +67,8 @@ TEST_F(Command, RunPrintsEachOutput) {
 
 TEST_F(Command, RunReadsAndWritesNpy) {
   write_file(path("in.npy"), npy("(1, 4)", {-1, 2, -3, 4}));
-  const Ran ran = run("run " + model() + " --input x=" + path("in.npy") + " --output-dir " + path("out"));
+  const Ran ran =
+      run("run " + model() + " --input x=" + path("in.npy") + " --output-dir " + path("out"));
   ASSERT_EQ(ran.code, 0) << ran.err;
   const std::string bytes = read_file(path("out/0_y.npy"));
   ASSERT_EQ(bytes.size() % 64, 16u);

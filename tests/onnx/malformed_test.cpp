@@ -1,10 +1,9 @@
 // Files that are broken or meant to harm end in typed errors.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <random>
 
 #include "heddle/error.h"
@@ -42,9 +41,7 @@ TEST(Malformed, BytesThatAreNoModel) {
   EXPECT_THROW(onnx::load_bytes(nullptr, 0), ModelError);
 }
 
-TEST(Malformed, FileThatIsNotThere) {
-  EXPECT_THROW(onnx::load("/nowhere/model.onnx"), ModelError);
-}
+TEST(Malformed, FileThatIsNotThere) { EXPECT_THROW(onnx::load("/nowhere/model.onnx"), ModelError); }
 
 TEST(Malformed, EveryPrefixAndFlippedByteIsAnErrorOrAModel) {
   const std::string whole = relu_model().proto.SerializeAsString();
@@ -133,8 +130,7 @@ TEST(Unsupported, UnknownOpNamesNodeOpAndDomain) {
   model.input("x", {"4"}).output("y");
   model.node("Frobnicate", {"x"}, {"y"}, "org.example");
   Engine engine = model.load();
-  const std::string text =
-      message_of<UnsupportedError>([&] { engine.run({ones({4})}); });
+  const std::string text = message_of<UnsupportedError>([&] { engine.run({ones({4})}); });
   EXPECT_THAT(text, HasSubstr("the_Frobnicate"));
   EXPECT_THAT(text, HasSubstr("op Frobnicate"));
   EXPECT_THAT(text, HasSubstr("org.example"));

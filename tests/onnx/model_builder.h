@@ -69,7 +69,8 @@ class ModelBuilder {
     attribute.set_type(AttributeProto::INT);
     attribute.set_i(value);
   }
-  TensorProto& initializer(const std::string& name, const std::vector<std::int64_t>& dims, int dtype) {
+  TensorProto& initializer(const std::string& name, const std::vector<std::int64_t>& dims,
+                           int dtype) {
     TensorProto& tensor = *graph().add_initializer();
     tensor.set_name(name);
     tensor.set_data_type(dtype);

@@ -112,8 +112,8 @@ TEST(Model, BranchWithAKnownCondition) {
       attribute.set_name(name);
       attribute.set_type(AttributeProto::GRAPH);
       GraphProto& graph = *attribute.mutable_g();
-      ModelBuilder::fill(*graph.add_node(), attribute.name() == "then_branch" ? "Neg" : "Abs", {"x"},
-                         {"inner"});
+      ModelBuilder::fill(*graph.add_node(), attribute.name() == "then_branch" ? "Neg" : "Abs",
+                         {"x"}, {"inner"});
       graph.add_output()->set_name("inner");
     }
     Engine engine = model.load();
