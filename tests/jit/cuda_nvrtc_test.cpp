@@ -26,29 +26,30 @@ const Nvrtc* nvrtc() {
   return library.get();
 }
 
-/// Kernels of the corpus behind one prelude, which saves NVRTC's start for each.
-const std::string& corpus_text() {
-  static const std::string text = [] {
-    std::string kernels;
-    for (const CorpusCase& one : corpus()) kernels += jit::cuda::emit_cuda(one.nest).kernel + "\n";
-    return jit::cuda::prelude_for(kernels) + kernels;
-  }();
-  return text;
+/// Kernels behind one prelude, which saves NVRTC's start for each.
+std::string text_of(const std::vector<CorpusCase>& cases) {
+  std::string kernels;
+  for (const CorpusCase& one : cases) kernels += jit::cuda::emit_cuda(one.nest).kernel + "\n";
+  return jit::cuda::prelude_for(kernels) + kernels;
 }
 
-class CudaNvrtc : public testing::TestWithParam<const char*> {};
+class CudaNvrtc : public testing::TestWithParam<const char*> {
+ protected:
+  void compile(const std::vector<CorpusCase>& cases) {
+    if (nvrtc() == nullptr) GTEST_SKIP() << "libnvrtc is not on this machine";
+    const std::string arch = GetParam();
+    if (!nvrtc()->supports(std::stoi(arch.substr(3))))
+      GTEST_SKIP() << nvrtc()->version() << " makes no code for " << arch;
+    const auto compiled =
+        nvrtc()->compile_cubin(text_of(cases), "corpus", arch, {"--ptxas-options=-O0"});
+    EXPECT_EQ(compiled.log, "");
+    ASSERT_GT(compiled.image.size(), 4u);
+    EXPECT_EQ(std::string(compiled.image.data(), 4), "\177ELF");
+  }
+};
 
-TEST_P(CudaNvrtc, CompilesTheCorpus) {
-  if (nvrtc() == nullptr) GTEST_SKIP() << "libnvrtc is not on this machine";
-  const std::string arch = GetParam();
-  if (!nvrtc()->supports(std::stoi(arch.substr(3))))
-    GTEST_SKIP() << nvrtc()->version() << " makes no code for " << arch;
-  const auto compiled =
-      nvrtc()->compile_cubin(corpus_text(), "corpus", arch, {"--ptxas-options=-O0"});
-  EXPECT_EQ(compiled.log, "");
-  ASSERT_GT(compiled.image.size(), 4u);
-  EXPECT_EQ(std::string(compiled.image.data(), 4), "\177ELF");
-}
+TEST_P(CudaNvrtc, CompilesScalars) { compile(scalar_corpus()); }
+TEST_P(CudaNvrtc, CompilesLoops) { compile(loop_corpus()); }
 
 INSTANTIATE_TEST_SUITE_P(Arch, CudaNvrtc, testing::Values("sm_80", "sm_90a", "sm_100"),
                          [](const auto& arch) { return std::string(arch.param); });
@@ -73,7 +74,7 @@ TEST(CudaNvrtc, NamesThePathThatDoesNotLoad) {
 }
 
 TEST(CudaText, IncludesNothing) {
-  EXPECT_EQ(corpus_text().find("#include"), std::string::npos);
+  EXPECT_EQ(text_of(corpus()).find("#include"), std::string::npos);
   EXPECT_EQ(jit::cuda::prelude_text().find("#include"), std::string::npos);
 }
 

@@ -1,0 +1,69 @@
+// Nests to loaded kernels of one CUDA device: each structure once in this process.
+#pragma once
+
+#include <cstdint>
+#include <future>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+
+#include "device/cuda/nvrtc.h"
+#include "device/device.h"
+#include "jit/cuda/emit.h"
+
+namespace heddle::jit::cuda {
+
+/// A kernel ready to launch. Its code lives as long as this does.
+class CudaKernel {
+ public:
+  CudaKernel(CudaSource source, std::unique_ptr<device::Module> module);
+
+  const CudaSource& source() const { return source_; }
+  /// Bytes of global memory that a launch with these sizes needs as scratch.
+  std::int64_t scratch_bytes(std::span<const std::int64_t> sizes) const;
+
+  /// Queues one launch; none when there is nothing to do.
+  /// @param buffers  device addresses, in the nest's order
+  /// @param scratch  scratch_bytes(sizes) bytes on the device, 256-aligned; null for 0
+  /// @param status   an int32 on the device
+  void launch(device::Device& device, std::span<void* const> buffers,
+              std::span<const std::int64_t> sizes, void* scratch, void* status,
+              device::Stream& stream) const;
+
+ private:
+  CudaSource source_;
+  std::unique_ptr<device::Module> module_;
+  device::Kernel kernel_;
+};
+using CudaKernelPtr = std::shared_ptr<const CudaKernel>;
+
+struct CudaCompileOptions {
+  std::string nvrtc_path;  ///< empty: where nvrtc_paths() says
+  std::string
+      dump_folder;  ///< the text of every kernel goes there before it is compiled; empty: $HEDDLE_DUMP_DIR, or none
+};
+
+/// Threads: any. Two callers with the same nest share one compile.
+class CudaCompiler {
+ public:
+  /// @throws DeviceError when NVRTC does not load.
+  explicit CudaCompiler(device::Device& device, CudaCompileOptions options = {});
+
+  /// @throws CompileError with NVRTC's log.
+  CudaKernelPtr compile(const Nest& nest);
+  /// Nests that went through NVRTC.
+  std::uint64_t compiled() const;
+
+ private:
+  CudaKernelPtr build(const Nest& nest) const;
+
+  device::Device& device_;
+  CudaCompileOptions options_;
+  device::cuda::Nvrtc nvrtc_;
+  mutable std::mutex mutex_;
+  std::map<std::string, std::shared_future<CudaKernelPtr>> kernels_;  ///< by structural key
+};
+
+}  // namespace heddle::jit::cuda

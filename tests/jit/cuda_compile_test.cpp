@@ -1,0 +1,114 @@
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <thread>
+#include <unistd.h>
+
+#include "device/cuda/cuda_device.h"
+#include "heddle/error.h"
+#include "jit/cuda/compile.h"
+#include "jit/nest_builder.h"
+
+namespace heddle::tests {
+namespace {
+
+using device::CopyKind;
+using jit::cuda::CudaCompiler;
+
+/// y[i] = x[i] + by, through a local buffer in scratch where `scratch`.
+jit::Nest add_constant(const std::string& name, double by, bool scratch = false) {
+  jit::NestBuilder b(name);
+  b.nest().size_count = 1;
+  const auto n = base::SymExpr::size(0);
+  const auto x = b.add_global(DType::F32, n);
+  const auto y = b.add_global(DType::F32, n);
+  const auto axis = b.new_axis(1);
+  b.set_parallel(axis, 1);
+  const auto local = scratch ? b.add_local(DType::F32, n, 0) : y;
+  const auto i = b.new_axis(n);
+  b.begin_for(i, n, jit::ForStmt::Kind::Vector);
+  b.store(local, i, b.apply(ir::ScalarOp::Add, {b.load(x, i), b.constant(DType::F32, by)}));
+  b.end_for();
+  if (scratch) {
+    const auto j = b.new_axis(n);
+    b.begin_for(j, n, jit::ForStmt::Kind::Vector);
+    b.store(y, j, b.load(local, j));
+    b.end_for();
+  }
+  return b.finish();
+}
+
+class CudaCompile : public testing::Test {
+ protected:
+  std::vector<float> run(const jit::cuda::CudaKernel& kernel, std::vector<float> x) {
+    const auto stream = device_->make_stream();
+    const std::int64_t sizes[] = {static_cast<std::int64_t>(x.size())};
+    device::Allocation in(*device_, 4 * x.size());
+    device::Allocation out(*device_, 4 * x.size());
+    device::Allocation status(*device_, 4);
+    device::Allocation scratch(*device_, static_cast<std::size_t>(kernel.scratch_bytes(sizes)));
+    device_->copy(in.get(), x.data(), 4 * x.size(), CopyKind::HostToDevice, *stream);
+    void* const buffers[] = {in.get(), out.get()};
+    kernel.launch(*device_, buffers, sizes, scratch.get(), status.get(), *stream);
+    device_->copy(x.data(), out.get(), 4 * x.size(), CopyKind::DeviceToHost, *stream);
+    stream->synchronize();
+    return x;
+  }
+
+  std::unique_ptr<device::Device> device_ = device::cuda::open_cuda(0, HEDDLE_CUDA_SIM_PATH);
+  jit::cuda::CudaCompileOptions options_{.nvrtc_path = HEDDLE_CUDA_SIM_PATH, .dump_folder = {}};
+};
+
+TEST_F(CudaCompile, CompilesAndLaunches) {
+  CudaCompiler compiler(*device_, options_);
+  EXPECT_EQ(run(*compiler.compile(add_constant("one", 1)), {1, 2, 3}),
+            (std::vector<float>{2, 3, 4}));
+  const auto through_scratch = compiler.compile(add_constant("scratch", 5, true));
+  EXPECT_EQ(run(*through_scratch, std::vector<float>(300, 1)), std::vector<float>(300, 6));
+}
+
+TEST_F(CudaCompile, CompilesAStructureOnceWhateverItsName) {
+  CudaCompiler compiler(*device_, options_);
+  const auto first = compiler.compile(add_constant("first", 2));
+  EXPECT_EQ(compiler.compile(add_constant("second", 2)), first);
+  EXPECT_EQ(compiler.compiled(), 1u);
+  EXPECT_NE(compiler.compile(add_constant("third", 3)), first);
+  EXPECT_EQ(compiler.compiled(), 2u);
+}
+
+TEST_F(CudaCompile, SharesOneCompileAmongThreads) {
+  CudaCompiler compiler(*device_, options_);
+  std::vector<jit::cuda::CudaKernelPtr> kernels(4);
+  std::vector<std::thread> threads;
+  for (auto& kernel : kernels)
+    threads.emplace_back([&] { kernel = compiler.compile(add_constant("shared", 7)); });
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& kernel : kernels) EXPECT_EQ(kernel, kernels[0]);
+  EXPECT_EQ(compiler.compiled(), 1u);
+}
+
+TEST_F(CudaCompile, WritesTheTextBeforeItCompiles) {
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("heddle-cuda-dump-" + std::to_string(::getpid()));
+  options_.dump_folder = folder.string();
+  CudaCompiler compiler(*device_, options_);
+  compiler.compile(add_constant("dumped", 1));
+  std::size_t files = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    ++files;
+    EXPECT_TRUE(file.path().filename().string().starts_with("heddle_dumped_"));
+    std::ifstream stream(file.path());
+    const std::string text{std::istreambuf_iterator<char>(stream), {}};
+    EXPECT_NE(text.find("__global__ void"), std::string::npos);
+  }
+  EXPECT_EQ(files, 1u);
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(CudaCompile, SaysWhereItLookedForNvrtc) {
+  options_.nvrtc_path = "/nonexistent/libnvrtc.so";
+  EXPECT_THROW(CudaCompiler(*device_, options_), DeviceError);
+}
+
+}  // namespace
+}  // namespace heddle::tests
