@@ -14,21 +14,19 @@ Function* function(void* library, const std::string& name) {
   return reinterpret_cast<Function*>(::dlsym(library, name.c_str()));
 }
 
-/// Loads a library from memory.
-void* open_bytes(const char* bytes, std::size_t size) {
+/// A file without a name that holds `bytes`; -1 if the system refuses.
+int file_of(const char* bytes, std::size_t size) {
   const int file = ::memfd_create("heddle-cuda-sim", MFD_CLOEXEC);
-  if (file < 0) return nullptr;
   std::size_t written = 0;
-  while (written < size) {
+  while (file >= 0 && written < size) {
     const ssize_t n = ::write(file, bytes + written, size - written);
-    if (n <= 0) break;
+    if (n <= 0) {
+      ::close(file);
+      return -1;
+    }
     written += static_cast<std::size_t>(n);
   }
-  // The loader knows libraries by path, so each gets one of its own.
-  const std::string path = "/proc/self/fd/" + std::to_string(file);
-  void* library = written == size ? ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
-  ::close(file);
-  return library;
+  return file;
 }
 
 }  // namespace
@@ -47,18 +45,23 @@ std::unique_ptr<Module> Module::load(const void* image) {
   if (std::memcmp(bytes, kImageMagic, 8) != 0) return nullptr;
   std::uint64_t size = 0;
   std::memcpy(&size, bytes + 8, 8);
-  void* library = open_bytes(bytes + 16, size);
-  if (library == nullptr) return nullptr;
-  auto* state = static_cast<heddle_sim_state**>(::dlsym(library, "heddle_sim"));
-  if (state == nullptr) {
-    ::dlclose(library);
-    return nullptr;
-  }
+  // The loader takes two libraries of one path for the same, so the file, whose number is in its
+  // path, stays open as long as the library.
+  const int file = file_of(bytes + 16, size);
+  if (file < 0) return nullptr;
+  const std::string path = "/proc/self/fd/" + std::to_string(file);
+  std::unique_ptr<Module> module(new Module(file, ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)));
+  if (module->library_ == nullptr) return nullptr;
+  auto* state = static_cast<heddle_sim_state**>(::dlsym(module->library_, "heddle_sim"));
+  if (state == nullptr) return nullptr;
   *state = &BlockRunner::instance().state();
-  return std::unique_ptr<Module>(new Module(library));
+  return module;
 }
 
-Module::~Module() { ::dlclose(library_); }
+Module::~Module() {
+  if (library_ != nullptr) ::dlclose(library_);
+  ::close(file_);
+}
 
 Kernel* Module::find(const std::string& name) {
   if (const auto found = kernels_.find(name); found != kernels_.end()) return &found->second;

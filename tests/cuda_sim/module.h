@@ -38,8 +38,9 @@ class Module {
   void fill(Call& call) const;
 
  private:
-  explicit Module(void* library) : library_(library) {}
+  Module(int file, void* library) : file_(file), library_(library) {}
 
+  int file_;
   void* library_;
   std::map<std::string, Kernel> kernels_;
 };

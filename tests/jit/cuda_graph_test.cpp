@@ -8,6 +8,7 @@
 #include "ir/text.h"
 #include "tests/jit/cuda_runner.h"
 #include "tests/jit/lower_support.h"
+#include "tests/jit/random_graph.h"
 #include "tests/support/one_op.h"
 
 namespace heddle::tests {
@@ -105,65 +106,99 @@ const std::vector<GraphCase>& graphs() {
   return cases;
 }
 
-/// A graph lowered for CUDA.
+/// A graph lowered for CUDA, and where it runs.
 struct LoweredCase {
-  const GraphCase* source;
+  std::string what;
   ir::Graph graph;
+  std::vector<std::vector<std::int64_t>> sizes;
+  double tolerance;
   jit::Program program;
 };
 
-/// All graphs, and each nest of theirs once, under a name of its own.
-struct Lowered {
-  std::vector<LoweredCase> cases;
-  std::vector<jit::cuda::CudaSource> kernels;
-  std::map<std::string, std::size_t> position;  ///< of a nest's kernel, by structural key
+/// Lowered graphs, and each nest of theirs once, under a name of its own.
+class Lowered {
+ public:
+  void add(std::string what, ir::Graph graph, std::vector<std::vector<std::int64_t>> sizes,
+           double tolerance, bool fuse = true) {
+    jit::Program program = jit::lower(
+        graph, {.target = jit::LowerOptions::Target::Cuda, .fuse = fuse, .library = false});
+    for (const jit::ProgramKernel& kernel : program.kernels) add_kernel(*kernel.nest);
+    cases_.push_back(
+        {std::move(what), std::move(graph), std::move(sizes), tolerance, std::move(program)});
+  }
 
-  Lowered() {
-    for (const GraphCase& source : graphs()) {
-      ir::Graph graph = ir::parse(source.text);
-      jit::Program program =
-          jit::lower(graph, {.target = jit::LowerOptions::Target::Cuda, .library = false});
-      for (const jit::ProgramKernel& kernel : program.kernels) add(*kernel.nest);
-      cases.push_back({&source, std::move(graph), std::move(program)});
-    }
+  /// Every graph at all its sizes, on the simulated device, against the evaluator.
+  void expect_right() const {
+    SimulatedKernels device(kernels_);
+    const auto runner = [&](const jit::Nest& nest, std::span<const test::InterpreterBuffer> buffers,
+                            std::span<const std::int64_t> sizes) {
+      std::vector<std::span<unsigned char>> spans;
+      for (std::size_t b = 0; b < buffers.size(); ++b)
+        spans.emplace_back(
+            static_cast<unsigned char*>(buffers[b].data),
+            static_cast<std::size_t>(buffers[b].count) * size_of(nest.buffers[b].dtype));
+      const std::size_t k = position_.at(jit::structural_key(nest).hex());
+      return device.run(k, {sizes.begin(), sizes.end()}, spans);
+    };
+    for (const LoweredCase& one : cases_)
+      for (const std::vector<std::int64_t>& sizes : one.sizes) {
+        SCOPED_TRACE(one.what);
+        SCOPED_TRACE(::testing::PrintToString(sizes));
+        expect_right(one, test::random_arguments(one.graph, sizes), runner);
+        if (::testing::Test::HasFailure()) return;
+      }
   }
-  void add(jit::Nest nest) {
+
+  /// All kernels as one text.
+  std::string text() const {
+    std::string kernels;
+    for (const auto& source : kernels_) kernels += source.kernel + "\n";
+    return jit::cuda::prelude_for(kernels) + kernels;
+  }
+
+ private:
+  void add_kernel(jit::Nest nest) {
     const std::string key = jit::structural_key(nest).hex();
-    if (!position.try_emplace(key, kernels.size()).second) return;
+    if (!position_.try_emplace(key, kernels_.size()).second) return;
     nest.name += "_" + key.substr(0, 8);
-    kernels.push_back(jit::cuda::emit_cuda(nest));
+    kernels_.push_back(jit::cuda::emit_cuda(nest));
   }
+
+  static void expect_right(const LoweredCase& one, const std::vector<ir::Literal>& arguments,
+                           const test::NestRunner& runner) {
+    const auto want = ir::evaluate(one.graph, arguments);
+    const auto got = test::run_program(one.graph, one.program, arguments, {.runner = runner});
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t k = 0; k < want.size(); ++k)
+      heddle::testing::expect_close(got[k], want[k],
+                                    is_floating(want[k].dtype()) ? one.tolerance : 0);
+  }
+
+  std::vector<LoweredCase> cases_;
+  std::vector<jit::cuda::CudaSource> kernels_;
+  std::map<std::string, std::size_t> position_;  ///< of a nest's kernel, by structural key
 };
 
 const Lowered& lowered() {
-  static const Lowered all;
+  static const Lowered all = [] {
+    Lowered result;
+    for (const GraphCase& one : graphs())
+      result.add(one.text, ir::parse(one.text), one.sizes, one.tolerance);
+    return result;
+  }();
   return all;
 }
 
-TEST(CudaGraph, RunsLikeTheEvaluator) {
-  SimulatedKernels device(lowered().kernels);
-  const auto runner = [&](const jit::Nest& nest, std::span<const test::InterpreterBuffer> buffers,
-                          std::span<const std::int64_t> sizes) {
-    std::vector<std::span<unsigned char>> spans;
-    for (std::size_t b = 0; b < buffers.size(); ++b)
-      spans.emplace_back(
-          static_cast<unsigned char*>(buffers[b].data),
-          static_cast<std::size_t>(buffers[b].count) * size_of(nest.buffers[b].dtype));
-    const std::size_t k = lowered().position.at(jit::structural_key(nest).hex());
-    return device.run(k, {sizes.begin(), sizes.end()}, spans);
-  };
-  for (const LoweredCase& one : lowered().cases)
-    for (const std::vector<std::int64_t>& sizes : one.source->sizes) {
-      SCOPED_TRACE(one.source->text);
-      SCOPED_TRACE(::testing::PrintToString(sizes));
-      const auto arguments = test::random_arguments(one.graph, sizes);
-      const auto want = ir::evaluate(one.graph, arguments);
-      const auto got = test::run_program(one.graph, one.program, arguments, {.runner = runner});
-      ASSERT_EQ(got.size(), want.size());
-      for (std::size_t k = 0; k < want.size(); ++k)
-        heddle::testing::expect_close(got[k], want[k],
-                                      is_floating(want[k].dtype()) ? one.source->tolerance : 0);
-    }
+TEST(CudaGraph, RunsLikeTheEvaluator) { lowered().expect_right(); }
+
+TEST(CudaGraph, RandomGraphsRunLikeTheEvaluator) {
+  Lowered random;
+  for (std::uint32_t seed = 1; seed <= 30; ++seed) {
+    const ir::Graph graph = test::RandomGraph(seed).make();
+    random.add("seed " + std::to_string(seed) + "\n" + test::text_of(graph), graph,
+               {{2 + seed % 2, 19}}, 1e-4, seed % 4 != 0);
+  }
+  random.expect_right();
 }
 
 class CudaGraphNvrtc : public ::testing::TestWithParam<const char*> {};
@@ -175,10 +210,8 @@ TEST_P(CudaGraphNvrtc, CompilesTheKernels) {
   } catch (const DeviceError&) {
     GTEST_SKIP() << "libnvrtc is not on this machine";
   }
-  std::string kernels;
-  for (const auto& source : lowered().kernels) kernels += source.kernel + "\n";
-  const auto compiled = nvrtc->compile_cubin(jit::cuda::prelude_for(kernels) + kernels, "graphs",
-                                             GetParam(), {"--ptxas-options=-O0"});
+  const auto compiled =
+      nvrtc->compile_cubin(lowered().text(), "graphs", GetParam(), {"--ptxas-options=-O0"});
   EXPECT_EQ(compiled.log, "");
   EXPECT_FALSE(compiled.image.empty());
 }
