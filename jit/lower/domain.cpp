@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "jit/lower/nest_rewrite.h"
+#include "jit/lower/transpose.h"
 
 namespace heddle::jit {
 namespace {
@@ -13,6 +14,8 @@ constexpr std::int64_t kCpuChunk = 16384;
 constexpr std::int64_t kCudaChunk = 2048;
 /// A row shorter than this wastes vectors: such rows are walked flat, with divisions.
 constexpr std::int64_t kShortRow = 16;
+/// Lanes of a tile of rows whose operands lie across the rows: so many cache lines are in use at once.
+constexpr std::int64_t kAcrossLanes = 16;
 /// Lanes of a tile when the loop inside it is serial.
 constexpr std::int64_t kLaneTile = 256;
 
@@ -85,17 +88,19 @@ void wrap_flat(NestBuilder& builder, Block body, const std::vector<AxisRun>& axe
 
 /// Parallel blocks of rows (and, of long rows, of parts), serial over the rows of a block, vector over the
 /// innermost axis.
-void wrap_rows(NestBuilder& builder, Block body, std::vector<AxisRun> axes, std::int64_t chunk) {
+void wrap_rows(NestBuilder& builder, Block body, std::vector<AxisRun> axes, std::int64_t chunk,
+               std::int64_t part) {
   const AxisRun inner = axes.back();
   axes.pop_back();
   const SymExpr rows = extent_of(axes);
-  const bool whole_rows = inner.extent.is_constant() && inner.extent.constant() <= chunk;
-  const SymExpr parts = whole_rows ? SymExpr(1) : ceildiv(inner.extent, chunk);
-  const SymExpr block_rows = max(1, floordiv(chunk, max(inner.extent, 1)));
+  const bool whole_rows = inner.extent.is_constant() && inner.extent.constant() <= part;
+  const SymExpr parts = whole_rows ? SymExpr(1) : ceildiv(inner.extent, part);
+  const SymExpr block_rows =
+      part < chunk ? SymExpr(chunk / part) : max(1, floordiv(chunk, max(inner.extent, 1)));
   const SymExpr blocks = ceildiv(rows, block_rows);
   const Symbol parallel = builder.new_axis(blocks * parts);
   const SymExpr block = whole_rows ? SymExpr(parallel) : floordiv(parallel, parts);
-  const SymExpr part_start = whole_rows ? SymExpr(0) : mod(parallel, parts) * chunk;
+  const SymExpr part_start = whole_rows ? SymExpr(0) : mod(parallel, parts) * part;
 
   const Symbol row = builder.new_axis(rows);
   replace_axes(builder, body, axes, row);
@@ -103,7 +108,7 @@ void wrap_rows(NestBuilder& builder, Block body, std::vector<AxisRun> axes, std:
   const Symbol step = builder.new_axis(block_rows);
   substitute(body, {{inner.axis, part_start + lane}, {row, block * block_rows + step}},
              builder.facts());
-  const SymExpr lanes = whole_rows ? inner.extent : min(chunk, inner.extent - part_start);
+  const SymExpr lanes = whole_rows ? inner.extent : min(part, inner.extent - part_start);
   Block row_body;
   row_body.push_back(loop_of(lane, lanes, ForStmt::Kind::Vector, std::move(body)));
   const SymExpr steps = min(block_rows, rows - block * block_rows);
@@ -173,9 +178,12 @@ void wrap_points(NestBuilder& builder, Block body, std::vector<AxisRun> axes,
   const bool short_rows = inner.is_constant() && inner.constant() < kShortRow;
   if (axes.size() == 1 || short_rows) {
     wrap_flat(builder, std::move(body), axes, chunk);
-  } else {
-    wrap_rows(builder, std::move(body), std::move(axes), chunk);
+    return;
   }
+  const bool cpu = options.target == LowerOptions::Target::Cpu;
+  const bool across = cpu && loads_across(body, axes.back().axis);
+  if (across && wrap_transposed(builder, body, axes)) return;
+  wrap_rows(builder, std::move(body), std::move(axes), chunk, across ? kAcrossLanes : chunk);
 }
 
 void wrap_parallel(NestBuilder& builder, Block body, const std::vector<AxisRun>& axes) {

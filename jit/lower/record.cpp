@@ -212,32 +212,64 @@ void Recorder::add_copies() {
     program_.outputs[k] = add_buffer(outputs[k], PlanBuffer::Role::Output, k);
     ir::TensorMeta target = outputs[k].meta();
     target.strides = ir::row_major(target.sizes);
-    add_copy(outputs[k], program_.outputs[k], target);
+    add_copy(buffer_of(graph.storage(outputs[k])), memory_meta(outputs[k]), program_.outputs[k],
+             target);
   }
-  for (const auto& write : graph.graph().write_backs()) {
-    const ir::BufferId target = buffers_.at(write.target);
-    add_copy(write.source, target, write.target.meta());
-    program_.write_backs.emplace_back(target, buffer_of(graph.storage(write.source)));
+  add_write_backs();
+}
+
+/// A source that is itself a target is copied aside before anything is overwritten.
+void Recorder::add_write_backs() {
+  const LiveGraph& graph = state_.graph();
+  const auto writes = graph.graph().write_backs();
+  std::vector<std::pair<ir::BufferId, ir::TensorMeta>> sources;
+  for (const auto& write : writes) {
+    const Value storage = graph.storage(write.source);
+    ir::TensorMeta meta = memory_meta(write.source);
+    ir::BufferId source = buffer_of(storage);
+    const bool overwritten = std::any_of(writes.begin(), writes.end(), [&](const auto& other) {
+      return buffers_.at(other.target) == source;
+    });
+    if (overwritten) {
+      ir::TensorMeta aside = meta;
+      aside.strides = ir::row_major(aside.sizes);
+      const ir::BufferId copy = add_buffer(write.source, PlanBuffer::Role::Intermediate, ir::kNone);
+      add_copy(source, meta, copy, aside);
+      source = copy;
+      meta = aside;
+    }
+    sources.emplace_back(source, meta);
+  }
+  for (std::size_t k = 0; k < writes.size(); ++k) {
+    const ir::BufferId target = buffers_.at(writes[k].target);
+    add_copy(sources[k].first, sources[k].second, target, writes[k].target.meta());
+    program_.write_backs.emplace_back(target, sources[k].first);
   }
 }
 
-void Recorder::add_copy(Value source, ir::BufferId target, const ir::TensorMeta& target_meta) {
-  const Value storage = state_.graph().storage(source);
-  ir::TensorMeta from = source.meta();
-  from.strides =
-      state_.graph().is_strided(storage) ? storage.meta().strides : ir::row_major(from.sizes);
-  FinishedNest finished = build_copy(from, target_meta, state_.options());
+/// How `value` lies in the memory of its storage.
+ir::TensorMeta Recorder::memory_meta(Value value) const {
+  const Value storage = state_.graph().storage(value);
+  ir::TensorMeta meta = value.meta();
+  meta.strides =
+      state_.graph().is_strided(storage) ? storage.meta().strides : ir::row_major(meta.sizes);
+  return meta;
+}
+
+void Recorder::add_copy(ir::BufferId source, const ir::TensorMeta& source_meta, ir::BufferId target,
+                        const ir::TensorMeta& target_meta) {
+  FinishedNest finished = build_copy(source_meta, target_meta, state_.options());
   PlanStep step;
   Launch launch;
-  const ir::BufferId buffers[] = {buffer_of(storage), target};
+  const ir::BufferId buffers[] = {source, target};
   for (const NestBufferId id : finished.globals) launch.buffers.push_back(buffers[id]);
-  step.reads = {buffers[0]};
-  step.writes = {buffers[1]};
-  step.work = source.meta().count();
+  step.reads = {source};
+  step.writes = {target};
+  step.work = source_meta.count();
   launch.sizes = finished.sizes;
   PlanKernel kernel;
   kernel.name = finished.nest->name;
-  kernel.nodes = {};
+  kernel.kind = PlanKernel::Kind::Copy;
   add_step(std::move(kernel), {shared(finished.nest), nullptr}, std::move(step), std::move(launch));
 }
 

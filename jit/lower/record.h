@@ -27,7 +27,10 @@ class Recorder {
   ir::StepId add_step(ir::PlanKernel kernel, ProgramKernel code, ir::PlanStep step, Launch launch);
   void add_edge(ir::PlanStep& step, ir::StepId from, bool weak);
   void add_data_edges(ir::PlanStep& step);
-  void add_copy(Value source, ir::BufferId target, const ir::TensorMeta& target_meta);
+  void add_write_backs();
+  ir::TensorMeta memory_meta(Value value) const;
+  void add_copy(ir::BufferId source, const ir::TensorMeta& source_meta, ir::BufferId target,
+                const ir::TensorMeta& target_meta);
   std::shared_ptr<const Nest> shared(std::shared_ptr<const Nest> nest);
 
   const LoweringState& state_;

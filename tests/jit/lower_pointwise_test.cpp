@@ -103,6 +103,19 @@ TEST(LowerPointwise, ViewsAreNoKernels) {
   expect_right_at(graph, {3});
 }
 
+TEST(LowerPointwise, TransposesGoThroughTiles) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "s1", "s2"}));
+  const Value y = b.input(tensor(f32, {"s2", "s1"}));
+  const Value p = b.emit("permute", {x}, {{"perm", Ints{0, 2, 1}}});
+  b.output(b.emit("add", {b.emit("exp", {p}), y}));
+  b.output(b.emit("permute", {x}, {{"perm", Ints{2, 0, 1}}}));
+  const ir::Graph graph = b.finish();
+  EXPECT_NE(nests_of(lowered(graph)).find("local l0: f32[1056]"), std::string::npos);
+  expect_right_at(graph, {2, 3, 5});
+  expect_right_at(graph, {2, 40, 70});
+}
+
 TEST(LowerPointwise, ReshapeOfAResultIsItsMemory) {
   GraphBuilder b("main");
   const Value x = b.input(tensor(f32, {"s0", "8"}));
@@ -190,6 +203,16 @@ TEST(LowerPointwise, WriteBacksComeLast) {
   b.write_back(x, e);
   const ir::Graph graph = b.finish();
   expect_right_at(graph, {7});
+}
+
+TEST(LowerPointwise, WriteBacksMaySwap) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0"}));
+  const Value y = b.input(tensor(f32, {"s0"}));
+  b.output(b.emit("add", {x, y}));
+  b.write_back(x, y);
+  b.write_back(y, x);
+  expect_right_at(b.finish(), {7});
 }
 
 TEST(LowerPointwise, IdenticalLayersShareANest) {

@@ -1,0 +1,18 @@
+// Tiles for kernels that read across the order in which they write.
+#pragma once
+
+#include <vector>
+
+#include "jit/lower/domain.h"
+
+namespace heddle::jit {
+
+/// Loops for a body that loads along one of the outer axes what it stores along the innermost: square tiles,
+/// loaded along the one into a local buffer and worked through along the other, so that memory is touched
+/// in whole cache lines both ways. Does nothing and returns false when `body` is no such thing.
+bool wrap_transposed(NestBuilder& builder, Block& body, const std::vector<AxisRun>& axes);
+
+/// Whether some load of `body` steps over more than an element from one index of `lane` to the next.
+bool loads_across(const Block& body, Symbol lane);
+
+}  // namespace heddle::jit
