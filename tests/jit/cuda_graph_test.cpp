@@ -102,6 +102,30 @@ const std::vector<GraphCase>& graphs() {
           })",
        {{5, 6}, {300, 2}},
        4e-3},
+      {R"(graph @conv(%x: f32[s0, 4, s1, 9], %w: f32[6, 2, 3, 3], %bias: f32[6]) {
+            %c = conv(%x, %w, %bias) {strides = [1, 2], pads_low = [1, 1], pads_high = [1, 0], dilations = [1, 1], groups = 2}
+            %r = relu(%c)
+            return %r
+          })",
+       {{2, 7}, {1, 3}}},
+      {R"(graph @conv_transpose(%x: f32[s0, 4, 5], %w: f32[4, 3, 3]) {
+            %c = conv_transpose(%x, %w) {strides = [2], pads_low = [1], pads_high = [1], dilations = [1], output_padding = [1], groups = 1}
+            return %c
+          })",
+       {{2}}},
+      {R"(graph @pools(%x: f32[s0, 3, 8, 9]) {
+            %m = max_pool(%x) {kernel = [3, 2], strides = [2, 2], pads_low = [1, 0], pads_high = [1, 1], dilations = [1, 1]}
+            %i = max_pool_indices(%x) {kernel = [2, 2], strides = [2, 2], pads_low = [0, 0], pads_high = [0, 0], dilations = [1, 1]}
+            %a = avg_pool(%x) {kernel = [2, 2], strides = [1, 2], pads_low = [0, 1], pads_high = [1, 0], dilations = [1, 1]}
+            return %m, %i, %a
+          })",
+       {{2}, {1}}},
+      {R"(graph @scans(%x: f32[s0, s1], %y: i32[s0, s1]) {
+            %a = cumsum(%x) {axis = 1}
+            %b = cumsum(%y) {axis = 0, exclusive = true, reverse = true}
+            return %a, %b
+          })",
+       {{4, 33}, {1, 1}}},
   };
   return cases;
 }
