@@ -14,6 +14,13 @@ using Program = struct ProgramTag*;
 using Result = int;
 constexpr Result kInvalidOption = 5;
 
+/// A library by its path, or those that a folder may hold.
+std::vector<std::string> libraries_at(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) return {path};
+  return {path + "/libnvrtc.so.13", path + "/libnvrtc.so.12"};
+}
+
 /// Adds <prefix>/lib/python*/site-packages/nvidia/*/lib/libnvrtc.so.N.
 void add_wheels(const std::string& prefix, std::vector<std::string>& paths) {
   if (prefix.empty()) return;
@@ -33,8 +40,9 @@ void add_wheels(const std::string& prefix, std::vector<std::string>& paths) {
 }  // namespace
 
 std::vector<std::string> nvrtc_paths(const std::string& explicit_path) {
-  if (!explicit_path.empty()) return {explicit_path};
-  if (const std::string path = environment("HEDDLE_NVRTC_PATH"); !path.empty()) return {path};
+  if (!explicit_path.empty()) return libraries_at(explicit_path);
+  if (const std::string path = environment("HEDDLE_NVRTC_PATH"); !path.empty())
+    return libraries_at(path);
   std::vector<std::string> paths = {"libnvrtc.so.13", "libnvrtc.so.12",
                                     "/usr/local/cuda/lib64/libnvrtc.so.13",
                                     "/usr/local/cuda/lib64/libnvrtc.so.12"};

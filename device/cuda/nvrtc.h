@@ -7,8 +7,8 @@
 
 namespace heddle::device::cuda {
 
-/// Where libnvrtc is looked for: `explicit_path` alone if given; else $HEDDLE_NVRTC_PATH alone if set;
-/// else the loader's path by soname (13, then 12), /usr/local/cuda, and PyPI's nvidia wheels next to
+/// Where libnvrtc is looked for: `explicit_path`, a file or its folder, alone if given; else
+/// $HEDDLE_NVRTC_PATH alone if set, likewise; else the loader's path by soname (13, then 12), /usr/local/cuda, and PyPI's nvidia wheels next to
 /// the Python interpreters of $VIRTUAL_ENV and $CONDA_PREFIX.
 std::vector<std::string> nvrtc_paths(const std::string& explicit_path = {});
 

@@ -50,7 +50,9 @@ TEST(CudaDevice, NamesTheFunctionThatALibraryLacks) {
 
 TEST(CudaDevice, LooksWhereItIsTold) {
   EXPECT_EQ(device::cuda::driver_paths("/a/b.so"), std::vector<std::string>{"/a/b.so"});
-  EXPECT_FALSE(device::cuda::nvrtc_paths().empty());
+  EXPECT_EQ(device::cuda::nvrtc_paths("/a/b.so"), std::vector<std::string>{"/a/b.so"});
+  EXPECT_EQ(device::cuda::nvrtc_paths("/usr"),
+            (std::vector<std::string>{"/usr/libnvrtc.so.13", "/usr/libnvrtc.so.12"}));
 }
 
 TEST(CudaDevice, HasNoDeviceBeyondTheLast) {
