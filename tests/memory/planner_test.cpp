@@ -1,0 +1,157 @@
+// The planner against a checker that knows lifetimes and not the algorithm.
+#include "memory/planner.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "heddle/error.h"
+
+namespace heddle::memory {
+namespace {
+
+using ir::BufferId;
+using ir::PlanBuffer;
+using ir::ScheduleRecord;
+
+BufferId add_buffer(ScheduleRecord& record, std::int64_t bytes,
+                    PlanBuffer::Role role = PlanBuffer::Role::Intermediate) {
+  PlanBuffer buffer;
+  buffer.value = "b" + std::to_string(record.buffers.size());
+  buffer.sizes = {bytes / 4};
+  buffer.bytes = bytes;
+  buffer.role = role;
+  record.buffers.push_back(buffer);
+  return static_cast<BufferId>(record.buffers.size() - 1);
+}
+
+void add_step(ScheduleRecord& record, std::vector<BufferId> reads, std::vector<BufferId> writes,
+              bool may_reuse = false) {
+  ir::PlanStep step;
+  step.kernel = static_cast<std::uint32_t>(record.kernels.size());
+  record.kernels.push_back({.name = "k" + std::to_string(step.kernel)});
+  step.reads = std::move(reads);
+  step.writes = std::move(writes);
+  if (may_reuse) step.may_reuse.emplace_back(0, 0);
+  record.steps.push_back(std::move(step));
+}
+
+std::vector<std::uint32_t> one_step_a_stage(const ScheduleRecord& record) {
+  std::vector<std::uint32_t> stages(record.steps.size());
+  for (std::uint32_t k = 0; k < stages.size(); ++k) stages[k] = k;
+  return stages;
+}
+
+MemoryPlan plan_of(const ScheduleRecord& record, Planner::Options options = {}) {
+  const auto stages = one_step_a_stage(record);
+  const MemoryPlan plan = Planner(record, stages, options).bind({});
+  check(record, stages, {}, plan);
+  return plan;
+}
+
+/// in -> a -> b -> c -> out, 128 bytes each.
+ScheduleRecord chain(bool may_reuse) {
+  ScheduleRecord record;
+  const BufferId in = add_buffer(record, 128, PlanBuffer::Role::Input);
+  const BufferId a = add_buffer(record, 128);
+  const BufferId b = add_buffer(record, 128);
+  const BufferId c = add_buffer(record, 128);
+  const BufferId out = add_buffer(record, 128, PlanBuffer::Role::Output);
+  add_step(record, {in}, {a});
+  add_step(record, {a}, {b}, may_reuse);
+  add_step(record, {b}, {c}, may_reuse);
+  add_step(record, {c}, {out}, may_reuse);
+  return record;
+}
+
+TEST(Planner, AChainTakesTwoBuffers) {
+  //  bytes | step 0  1  2  3
+  //  0     |      a  a  c  c
+  //  128   |         b  b
+  const MemoryPlan plan = plan_of(chain(false));
+  EXPECT_EQ(plan.peak_bytes, 256);
+  EXPECT_EQ(plan.lower_bound_bytes, 256);
+}
+
+TEST(Planner, InPlaceTakesOne) {
+  const MemoryPlan plan = plan_of(chain(true));
+  EXPECT_EQ(plan.peak_bytes, 128);
+  EXPECT_EQ(plan.offsets[1], plan.offsets[3]);
+}
+
+TEST(Planner, WithoutReuseEveryBufferHasItsOwn) {
+  EXPECT_EQ(plan_of(chain(true), {.reuse = false}).peak_bytes, 384);
+}
+
+TEST(Planner, AnOperandThatIsReadLaterIsNotTaken) {
+  ScheduleRecord record = chain(true);
+  record.steps[3].reads.push_back(1);
+  EXPECT_EQ(plan_of(record).peak_bytes, 256);
+}
+
+TEST(Planner, AnAliasKeepsItsRootAlive) {
+  ScheduleRecord record = chain(false);
+  record.buffers[2].alias_of = 1;
+  record.steps[1].writes.clear();
+  record.steps[1].reads = {0};
+  const auto stages = one_step_a_stage(record);
+  const Planner planner(record, stages, {});
+  EXPECT_EQ(planner.roots()[2], 1u);
+  EXPECT_EQ(planner.lifetimes()[1].last_step, 2u);
+  EXPECT_EQ(planner.bind({}).offsets[2], planner.bind({}).offsets[1]);
+}
+
+TEST(Planner, AWeakEdgeDoesNotExtendALifetime) {
+  ScheduleRecord record = chain(false);
+  const MemoryPlan before = plan_of(record);
+  record.steps[3].edges.push_back({0, true});
+  EXPECT_EQ(plan_of(record).peak_bytes, before.peak_bytes);
+}
+
+TEST(Planner, StepsOfOneStageDoNotShareBytes) {
+  ScheduleRecord record;
+  const BufferId in = add_buffer(record, 64, PlanBuffer::Role::Input);
+  const BufferId a = add_buffer(record, 64);
+  const BufferId b = add_buffer(record, 64);
+  const BufferId out = add_buffer(record, 64, PlanBuffer::Role::Output);
+  add_step(record, {in}, {a});
+  add_step(record, {in}, {b});
+  add_step(record, {a, b}, {out});
+  const std::vector<std::uint32_t> stages{0, 0, 1};
+  const MemoryPlan plan = Planner(record, stages, {}).bind({});
+  check(record, stages, {}, plan);
+  EXPECT_NE(plan.offsets[a], plan.offsets[b]);
+}
+
+TEST(Planner, RandomRecords) {
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    std::mt19937 random(seed);
+    ScheduleRecord record;
+    add_buffer(record, 64, PlanBuffer::Role::Input);
+    const int steps = 3 + static_cast<int>(random() % 20);
+    for (int k = 0; k < steps; ++k) {
+      std::vector<BufferId> reads;
+      for (unsigned r = 0; r <= random() % 3; ++r)
+        reads.push_back(static_cast<BufferId>(random() % record.buffers.size()));
+      const bool same = random() % 2 == 0;
+      const std::int64_t bytes =
+          same ? record.buffers[reads[0]].bytes.constant() : 4 * static_cast<std::int64_t>(random() % 200);
+      add_step(record, reads, {add_buffer(record, bytes)}, same);
+    }
+    const MemoryPlan plan = plan_of(record);
+    EXPECT_GE(plan.peak_bytes, plan.lower_bound_bytes) << "seed " << seed;
+    std::int64_t total = 0;
+    for (const PlanBuffer& buffer : record.buffers) total += buffer.bytes.constant() + kAlignment;
+    EXPECT_LE(plan.peak_bytes, total) << "seed " << seed;
+  }
+}
+
+TEST(Planner, TheCheckerFindsAFreeOneStepEarly) {
+  const ScheduleRecord record = chain(false);
+  MemoryPlan plan = plan_of(record);
+  plan.offsets[2] = plan.offsets[1];
+  EXPECT_THROW(check(record, one_step_a_stage(record), {}, plan), InvariantError);
+}
+
+}  // namespace
+}  // namespace heddle::memory

@@ -1,0 +1,87 @@
+#include "scheduler/executor.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+namespace heddle::scheduler {
+namespace {
+
+/// A step over a slice of a vector: adds one to every element.
+struct Slice {
+  std::vector<int>* values;
+  std::int64_t first;
+  std::int32_t fail_at = -1;
+};
+
+void add_one(const BoundStep& step, std::int64_t begin, std::int64_t end, int, std::int32_t* status) {
+  const auto& slice = *static_cast<const Slice*>(step.code);
+  for (std::int64_t k = begin; k < end; ++k) {
+    ++(*slice.values)[static_cast<std::size_t>(slice.first + k)];
+    if (k == slice.fail_at) *status = 7;
+  }
+}
+
+BoundStep step_over(const Slice& slice, std::int64_t extent, std::int64_t work) {
+  BoundStep step{};
+  step.run = add_one;
+  step.code = &slice;
+  step.extent = extent;
+  step.work = work;
+  return step;
+}
+
+constexpr std::int64_t kBig = 10'000'000;
+
+TEST(Executor, EveryIterationRunsOnce) {
+  for (const int threads : {1, 2, 4}) {
+    Executor executor(threads);
+    for (const std::int64_t extent : {0, 1, 3, 1000}) {
+      std::vector<int> values(2000, 0);
+      const Slice a{&values, 0};
+      const Slice b{&values, 1000};
+      const BoundStep steps[] = {step_over(a, extent, kBig), step_over(b, extent, kBig),
+                                 step_over(a, extent, 1)};
+      const BoundStage stages[] = {{0, 2}, {2, 1}};
+      EXPECT_EQ(executor.run(steps, stages), 0);
+      for (std::int64_t k = 0; k < 1000; ++k) {
+        EXPECT_EQ(values[static_cast<std::size_t>(k)], k < extent ? 2 : 0);
+        EXPECT_EQ(values[static_cast<std::size_t>(1000 + k)], k < extent ? 1 : 0);
+      }
+    }
+  }
+}
+
+TEST(Executor, AStatusStopsTheStagesAfterIt) {
+  Executor executor(3);
+  std::vector<int> values(100, 0);
+  const Slice bad{&values, 0, 40};
+  const Slice good{&values, 0};
+  const BoundStep steps[] = {step_over(bad, 100, kBig), step_over(good, 100, kBig)};
+  const BoundStage stages[] = {{0, 1}, {1, 1}};
+  EXPECT_EQ(executor.run(steps, stages), 7);
+  EXPECT_EQ(values[0], 1);
+}
+
+TEST(Executor, ManyCallersAtOnce) {
+  Executor executor(3);
+  std::vector<std::thread> callers;
+  std::atomic<int> wrong{0};
+  for (int caller = 0; caller < 4; ++caller) {
+    callers.emplace_back([&] {
+      std::vector<int> values(64, 0);
+      const Slice slice{&values, 0};
+      const BoundStep steps[] = {step_over(slice, 64, kBig), step_over(slice, 64, kBig)};
+      const BoundStage stages[] = {{0, 1}, {1, 1}};
+      for (int k = 0; k < 200; ++k) executor.run(steps, stages);
+      for (const int value : values) wrong += value != 400;
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(wrong.load(), 0);
+}
+
+}  // namespace
+}  // namespace heddle::scheduler
