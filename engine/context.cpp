@@ -38,7 +38,8 @@ void ExecutionContext::use(const BoundPlan& plan) {
 void ExecutionContext::set_io(const BoundPlan& plan, std::span<const Tensor> inputs,
                               std::span<const Tensor> outputs) {
   for (const auto& [entry, input] : plan.input_slots) table_[entry] = inputs[input].impl()->data;
-  for (const auto& [entry, output] : plan.output_slots) table_[entry] = outputs[output].impl()->data;
+  for (const auto& [entry, output] : plan.output_slots)
+    table_[entry] = outputs[output].impl()->data;
 }
 
 ContextPool::~ContextPool() {

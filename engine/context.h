@@ -22,7 +22,8 @@ class ExecutionContext {
   /// @throws OutOfMemory.
   void use(const BoundPlan& plan);
   /// Puts in the caller's addresses; then steps() can be run.
-  void set_io(const BoundPlan& plan, std::span<const Tensor> inputs, std::span<const Tensor> outputs);
+  void set_io(const BoundPlan& plan, std::span<const Tensor> inputs,
+              std::span<const Tensor> outputs);
   std::span<const scheduler::BoundStep> steps() const { return steps_; }
   std::int64_t arena_bytes() const { return arena_bytes_; }
 

@@ -13,7 +13,8 @@ namespace {
 [[noreturn]] void reject(const Tensor& tensor, std::size_t position) {
   const std::string what = fmt::format("run: input {}", position);
   if (!tensor.defined())
-    throw ArgumentError({.what = what, .where = {}, .expected = "a tensor", .got = "an empty handle"});
+    throw ArgumentError(
+        {.what = what, .where = {}, .expected = "a tensor", .got = "an empty handle"});
   if (tensor.is_symbolic())
     throw TraceError({.what = what,
                       .where = {},

@@ -27,10 +27,14 @@ Device Device::parse(std::string_view text) {
 
 std::string Device::to_string() const {
   switch (kind_) {
-    case Kind::Cpu: return "cpu";
-    case Kind::CudaSim: return "cuda-sim";
-    case Kind::Reference: return "reference";
-    case Kind::Cuda: break;
+    case Kind::Cpu:
+      return "cpu";
+    case Kind::CudaSim:
+      return "cuda-sim";
+    case Kind::Reference:
+      return "reference";
+    case Kind::Cuda:
+      break;
   }
   return index_ == 0 ? "cuda" : "cuda:" + std::to_string(index_);
 }

@@ -1,7 +1,6 @@
 // Ops on concrete tensors outside an engine: compiled once by op and attributes, run at once.
 
 #include <fmt/format.h>
-
 #include <map>
 #include <mutex>
 
@@ -65,15 +64,16 @@ std::shared_ptr<Engine> engine_for(std::string_view op, std::span<const Tensor> 
       for (const bool here : present) all.push_back(here ? inputs[next++] : Tensor());
       return TraceResult{apply(op, all, attrs, where), {}, nullptr};
     };
-    made = std::make_shared<Engine>(Engine::FromTrace{}, std::move(trace), EngineOptions{}, Signature{});
+    made = std::make_shared<Engine>(Engine::FromTrace{}, std::move(trace), EngineOptions{},
+                                    Signature{});
   }
   return made;
 }
 
 }  // namespace
 
-std::vector<Tensor> run_eagerly(std::string_view op, std::span<const Tensor> operands, OpAttrs attrs,
-                                const std::source_location& where) {
+std::vector<Tensor> run_eagerly(std::string_view op, std::span<const Tensor> operands,
+                                OpAttrs attrs, const std::source_location& where) {
   std::vector<Tensor> defined;
   for (const Tensor& operand : operands) {
     if (operand.defined()) defined.push_back(operand);

@@ -1,12 +1,11 @@
 #include "heddle/engine.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <tbb/task_group.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <tbb/task_group.h>
 #include <thread>
 
 #include "base/check.h"
@@ -37,7 +36,8 @@ int thread_count(const EngineOptions& options) {
   if (const char* text = std::getenv("HEDDLE_THREADS")) {
     const int threads = std::atoi(text);
     if (threads > 0) return std::min(threads, 1024);
-    throw OptionError({.what = "HEDDLE_THREADS", .where = {}, .expected = "a number >= 1", .got = text});
+    throw OptionError(
+        {.what = "HEDDLE_THREADS", .where = {}, .expected = "a number >= 1", .got = text});
   }
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
@@ -356,8 +356,9 @@ void Engine::run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs)
 }
 
 std::future<std::vector<Tensor>> Engine::submit(std::vector<Tensor> inputs) {
-  return std::async(std::launch::async,
-                    [this, kept = std::move(inputs)] { return run(std::span<const Tensor>(kept)); });
+  return std::async(std::launch::async, [this, kept = std::move(inputs)] {
+    return run(std::span<const Tensor>(kept));
+  });
 }
 
 void Engine::prepare(std::span<const Tensor> inputs) {
@@ -371,7 +372,8 @@ Signature Engine::signature() const {
   if (result.inputs.empty() && !impl_->executables.empty()) {
     for (const engine::InputGuard& guard : impl_->executables.back()->guards().inputs) {
       ValueInfo info{guard.name, guard.dtype, {}};
-      for (const SymExpr& size : guard.sizes) info.sizes.push_back(engine::from_expr(size, nullptr));
+      for (const SymExpr& size : guard.sizes)
+        info.sizes.push_back(engine::from_expr(size, nullptr));
       result.inputs.push_back(std::move(info));
     }
   }

@@ -35,14 +35,14 @@ struct Engine::Impl {
 
   TraceFunction trace;
   EngineOptions options;
-  Signature known;                ///< under `mutex`
+  Signature known;  ///< under `mutex`
   std::unique_ptr<jit::CompileService> own_compiler;
   jit::CompileService* compiler = nullptr;
   scheduler::Executor executor;
   engine::PlanCache plans;
   engine::ContextPool contexts;
 
-  std::mutex mutex;               ///< the slow path: executables, known, counters that are not atomic
+  std::mutex mutex;  ///< the slow path: executables, known, counters that are not atomic
   std::vector<std::shared_ptr<engine::Executable>> executables;  ///< most recently used first
   std::vector<std::string> recompiles;
   std::uint64_t traces = 0;

@@ -1,9 +1,8 @@
 #include "engine/executable.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
+#include <fmt/format.h>
 #include <set>
 
 #include "base/check.h"
@@ -110,13 +109,16 @@ AddressSource Executable::source_of(BufferId buffer, const memory::MemoryPlan& p
   const BufferId root = planner_->roots()[buffer];
   const PlanBuffer& owner = schedule_.record.buffers[root];
   switch (owner.role) {
-    case PlanBuffer::Role::Input: return {AddressSource::Kind::Input, 0, owner.position, nullptr};
-    case PlanBuffer::Role::Output: return {AddressSource::Kind::Output, 0, owner.position, nullptr};
+    case PlanBuffer::Role::Input:
+      return {AddressSource::Kind::Input, 0, owner.position, nullptr};
+    case PlanBuffer::Role::Output:
+      return {AddressSource::Kind::Output, 0, owner.position, nullptr};
     case PlanBuffer::Role::Parameter:
     case PlanBuffer::Role::Constant:
       return {AddressSource::Kind::Fixed, 0, 0, const_cast<void*>(fixed_[root].data())};
     case PlanBuffer::Role::Intermediate:
-    case PlanBuffer::Role::Workspace: break;
+    case PlanBuffer::Role::Workspace:
+      break;
   }
   return {AddressSource::Kind::Arena, plan.offsets[root], 0, nullptr};
 }
@@ -158,7 +160,8 @@ scheduler::BoundStep Executable::bind_step(std::size_t step, const SymbolValues&
     const auto entry = static_cast<std::uint32_t>(plan.table.size());
     plan.table.push_back(source_of(buffer, plan.memory));
     const AddressSource& source = plan.table.back();
-    if (source.kind == AddressSource::Kind::Input) plan.input_slots.emplace_back(entry, source.position);
+    if (source.kind == AddressSource::Kind::Input)
+      plan.input_slots.emplace_back(entry, source.position);
     if (source.kind == AddressSource::Kind::Output)
       plan.output_slots.emplace_back(entry, source.position);
   }

@@ -22,22 +22,22 @@ namespace heddle::engine {
 struct AddressSource {
   enum class Kind : std::uint8_t { Arena, Input, Output, Fixed };
   Kind kind = Kind::Arena;
-  std::int64_t offset = 0;       ///< Arena: bytes
-  std::uint32_t position = 0;    ///< Input, Output: which
-  void* address = nullptr;       ///< Fixed: parameters and constants
+  std::int64_t offset = 0;     ///< Arena: bytes
+  std::uint32_t position = 0;  ///< Input, Output: which
+  void* address = nullptr;     ///< Fixed: parameters and constants
 };
 
 /// An executable with sizes put in: what a context needs to run. Immutable.
 struct BoundPlan {
   std::shared_ptr<const class Executable> executable;
-  std::uint64_t id = 0;                       ///< unique in the process
-  std::vector<std::int64_t> words;            ///< the packed descriptors it serves
+  std::uint64_t id = 0;             ///< unique in the process
+  std::vector<std::int64_t> words;  ///< the packed descriptors it serves
   std::uint64_t hash = 0;
-  std::vector<AddressSource> table;           ///< of all steps, one after another
-  std::vector<std::uint32_t> table_start;     ///< of each step
+  std::vector<AddressSource> table;        ///< of all steps, one after another
+  std::vector<std::uint32_t> table_start;  ///< of each step
   std::vector<std::vector<std::int64_t>> step_sizes;
   std::vector<std::unique_ptr<jit::BoundLibraryCall>> library;  ///< by step, null for kernels
-  std::vector<scheduler::BoundStep> steps;    ///< without addresses
+  std::vector<scheduler::BoundStep> steps;                      ///< without addresses
   std::vector<scheduler::BoundStage> stages;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> input_slots;   ///< (table entry, input)
   std::vector<std::pair<std::uint32_t, std::uint32_t>> output_slots;  ///< (table entry, output)

@@ -76,9 +76,9 @@ class Folder {
     std::vector<std::int64_t> sizes;
     for (const ir::SymExpr& size : program_.launches[k].sizes) sizes.push_back(size.constant());
     std::vector<void*> addresses;
-    for (const BufferId id : program_.launches[k].buffers) addresses.push_back(fixed_[root(id)].data());
-    const ir::Literal scratch(
-        u8, {kernel->scratch_bytes.evaluate_sizes(sizes) + 64});
+    for (const BufferId id : program_.launches[k].buffers)
+      addresses.push_back(fixed_[root(id)].data());
+    const ir::Literal scratch(u8, {kernel->scratch_bytes.evaluate_sizes(sizes) + 64});
     auto address = reinterpret_cast<std::uintptr_t>(scratch.data());
     address = (address + 63) / 64 * 64;
     std::int32_t status = 0;

@@ -24,9 +24,10 @@ bool bind(const SymExpr& expr, std::int64_t value, SymbolValues& sizes) {
   return sizes.emplace(expr.symbol(), value).first->second == value;
 }
 
-std::string mismatch(const InputGuard& guard, const char* what, std::size_t k, const SymExpr& expected,
-                     std::int64_t got) {
-  return fmt::format("input {}: {} {} is {}, not {}", guard.name, what, k, got, expected.to_string());
+std::string mismatch(const InputGuard& guard, const char* what, std::size_t k,
+                     const SymExpr& expected, std::int64_t got) {
+  return fmt::format("input {}: {} {} is {}, not {}", guard.name, what, k, got,
+                     expected.to_string());
 }
 
 /// The first thing about `tensor` that `guard` does not allow; binds symbols on the way.
@@ -81,11 +82,11 @@ void check_declared(const Signature& signature, std::span<const Tensor> inputs) 
     for (std::size_t d = 0; fits && d < declared.sizes.size(); ++d)
       fits = declared.sizes[d].is_symbolic() || declared.sizes[d].value() == tensor.sizes[d];
     if (!fits)
-      throw ShapeError({.what = fmt::format("run: input {}", declared.name),
-                        .where = {},
-                        .expected = declared.to_string(),
-                        .got = fmt::format("{}[{}]", name_of(tensor.dtype),
-                                           fmt::join(tensor.sizes, ", "))});
+      throw ShapeError(
+          {.what = fmt::format("run: input {}", declared.name),
+           .where = {},
+           .expected = declared.to_string(),
+           .got = fmt::format("{}[{}]", name_of(tensor.dtype), fmt::join(tensor.sizes, ", "))});
   }
 }
 
@@ -104,9 +105,9 @@ Guards::Outcome Guards::match(std::span<const Tensor> tensors) const {
   for (const ir::Assumption& assumption : assumptions) {
     if (!outcome.failed.empty()) break;
     if (!assumption.predicate.evaluate(outcome.sizes))
-      outcome.failed = fmt::format("{} ({}{}{})", assumption.predicate.to_string(), assumption.reason,
-                                   assumption.location.empty() ? "" : " at ",
-                                   assumption.location.to_string());
+      outcome.failed =
+          fmt::format("{} ({}{}{})", assumption.predicate.to_string(), assumption.reason,
+                      assumption.location.empty() ? "" : " at ", assumption.location.to_string());
   }
   outcome.holds = outcome.failed.empty();
   return outcome;

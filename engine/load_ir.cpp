@@ -35,7 +35,8 @@ TraceResult replay(const ir::Graph& graph, std::span<const Tensor> inputs) {
     builder.context = {node->annotations(), {}, node->location(), node->name()};
     for (const ir::Value& first : node->after()) builder.context.after.push_back(values.at(first));
     const ir::Node* made = builder.call(node->op(), operands, node->attrs());
-    for (std::uint32_t k = 0; k < node->outputs().size(); ++k) values[node->value(k)] = made->value(k);
+    for (std::uint32_t k = 0; k < node->outputs().size(); ++k)
+      values[node->value(k)] = made->value(k);
   }
   builder.context = {};
   for (const auto& [target, source] : graph.write_backs())
@@ -44,8 +45,8 @@ TraceResult replay(const ir::Graph& graph, std::span<const Tensor> inputs) {
   for (std::size_t k = 0; k < graph.outputs().size(); ++k) {
     result.tensors.push_back(trace.handle(values.at(graph.outputs()[k])));
     const std::string& label = graph.output_label(k);
-    result.names.push_back(label.empty() ? graph.outputs()[k].node->names()[graph.outputs()[k].index]
-                                         : label);
+    result.names.push_back(
+        label.empty() ? graph.outputs()[k].node->names()[graph.outputs()[k].index] : label);
   }
   return result;
 }

@@ -1,7 +1,6 @@
 #include "heddle/ops.h"
 
 #include <fmt/format.h>
-
 #include <numeric>
 
 #include "engine/tensor_impl.h"
@@ -151,9 +150,10 @@ Tensor any(const Tensor& x, Ints axes, bool keepdims, At where) {
   return reduce("reduce_or", x, std::move(axes), keepdims, where);
 }
 Tensor variance(const Tensor& x, Ints axes, bool keepdims, std::int64_t correction, At where) {
-  return one("variance", {x},
-             {{"axes", all_axes(x, std::move(axes))}, {"keepdims", keepdims}, {"correction", correction}},
-             where);
+  return one(
+      "variance", {x},
+      {{"axes", all_axes(x, std::move(axes))}, {"keepdims", keepdims}, {"correction", correction}},
+      where);
 }
 Tensor argmax(const Tensor& x, std::int64_t axis, bool keepdims, At where) {
   return one("argmax", {x}, {{"axis", axis}, {"keepdims", keepdims}}, where);
@@ -165,7 +165,9 @@ Tensor cumsum(const Tensor& x, std::int64_t axis, At where) {
   return one("cumsum", {x}, {{"axis", axis}}, where);
 }
 
-Tensor matmul(const Tensor& a, const Tensor& b, At where) { return one("matmul", {a, b}, {}, where); }
+Tensor matmul(const Tensor& a, const Tensor& b, At where) {
+  return one("matmul", {a, b}, {}, where);
+}
 Tensor softmax(const Tensor& x, std::int64_t axis, At where) {
   return one("softmax", {x}, {{"axis", axis}}, where);
 }
@@ -236,7 +238,8 @@ Tensor squeeze(const Tensor& x, std::int64_t axis, At where) {
   return one("reshape", {x}, {{"sizes", std::move(sizes)}}, where);
 }
 
-Tensor slice(const Tensor& x, std::int64_t axis, SymInt start, SymInt limit, SymInt stride, At where) {
+Tensor slice(const Tensor& x, std::int64_t axis, SymInt start, SymInt limit, SymInt stride,
+             At where) {
   const auto k = static_cast<std::size_t>(positive_axis(axis, x.rank(), "slice", where));
   std::vector<SymInt> starts(static_cast<std::size_t>(x.rank()), SymInt(0));
   std::vector<SymInt> limits = x.shape();
@@ -244,9 +247,10 @@ Tensor slice(const Tensor& x, std::int64_t axis, SymInt start, SymInt limit, Sym
   starts[k] = std::move(start);
   limits[k] = std::move(limit);
   strides[k] = std::move(stride);
-  return one("slice", {x},
-             {{"start", std::move(starts)}, {"limit", std::move(limits)}, {"stride", std::move(strides)}},
-             where);
+  return one(
+      "slice", {x},
+      {{"start", std::move(starts)}, {"limit", std::move(limits)}, {"stride", std::move(strides)}},
+      where);
 }
 
 Tensor concat(const std::vector<Tensor>& parts, std::int64_t axis, At where) {
@@ -259,14 +263,16 @@ std::vector<Tensor> split(const Tensor& x, std::vector<SymInt> sizes, std::int64
 Tensor gather(const Tensor& x, const Tensor& indices, std::int64_t axis, At where) {
   return one("gather", {x, indices}, {{"axis", axis}}, where);
 }
-std::pair<Tensor, Tensor> topk(const Tensor& x, SymInt k, std::int64_t axis, bool largest, At where) {
+std::pair<Tensor, Tensor> topk(const Tensor& x, SymInt k, std::int64_t axis, bool largest,
+                               At where) {
   const Tensor operands[] = {x};
   auto results =
       apply("topk", operands, {{"k", std::move(k)}, {"axis", axis}, {"largest", largest}}, where);
   return {results[0], results[1]};
 }
 Tensor iota(std::vector<SymInt> sizes, std::int64_t axis, DType dtype, At where) {
-  return apply("iota", {}, {{"sizes", std::move(sizes)}, {"axis", axis}, {"dtype", dtype}}, where)[0];
+  return apply("iota", {}, {{"sizes", std::move(sizes)}, {"axis", axis}, {"dtype", dtype}},
+               where)[0];
 }
 Tensor size_tensor(const SymInt& size, At where) {
   return apply("symint", {}, {{"value", size}}, where)[0];

@@ -32,7 +32,8 @@ Reclaimer::Reader::~Reader() { counter_->fetch_sub(1, std::memory_order_release)
 void Reclaimer::advance() {
   const std::uint64_t next = generation_.load(std::memory_order_seq_cst) + 1;
   std::int64_t readers = 0;
-  for (Stripe& stripe : stripes_) readers += stripe.readers[next & 1].load(std::memory_order_seq_cst);
+  for (Stripe& stripe : stripes_)
+    readers += stripe.readers[next & 1].load(std::memory_order_seq_cst);
   if (readers == 0) generation_.store(next, std::memory_order_seq_cst);
 }
 

@@ -1,7 +1,6 @@
 // The plan as a document for people and tests.
 
 #include <fmt/format.h>
-
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -11,27 +10,37 @@ namespace heddle::engine {
 
 namespace {
 
-using nlohmann::ordered_json;
 using ir::PlanBuffer;
+using nlohmann::ordered_json;
 
 const char* name_of(PlanBuffer::Role role) {
   switch (role) {
-    case PlanBuffer::Role::Input: return "input";
-    case PlanBuffer::Role::Parameter: return "parameter";
-    case PlanBuffer::Role::Constant: return "constant";
-    case PlanBuffer::Role::Output: return "output";
-    case PlanBuffer::Role::Intermediate: return "intermediate";
-    case PlanBuffer::Role::Workspace: break;
+    case PlanBuffer::Role::Input:
+      return "input";
+    case PlanBuffer::Role::Parameter:
+      return "parameter";
+    case PlanBuffer::Role::Constant:
+      return "constant";
+    case PlanBuffer::Role::Output:
+      return "output";
+    case PlanBuffer::Role::Intermediate:
+      return "intermediate";
+    case PlanBuffer::Role::Workspace:
+      break;
   }
   return "workspace";
 }
 
 const char* name_of(ir::PlanKernel::Kind kind) {
   switch (kind) {
-    case ir::PlanKernel::Kind::Jit: return "jit";
-    case ir::PlanKernel::Kind::Library: return "library";
-    case ir::PlanKernel::Kind::Custom: return "custom";
-    case ir::PlanKernel::Kind::Copy: break;
+    case ir::PlanKernel::Kind::Jit:
+      return "jit";
+    case ir::PlanKernel::Kind::Library:
+      return "library";
+    case ir::PlanKernel::Kind::Custom:
+      return "custom";
+    case ir::PlanKernel::Kind::Copy:
+      break;
   }
   return "copy";
 }
@@ -44,7 +53,8 @@ class PlanDocument {
     std::map<std::string, int> seen;
     for (const ir::PlanKernel& kernel : record_.kernels) {
       const int before = seen[kernel.name]++;
-      kernel_names_.push_back(before == 0 ? kernel.name : fmt::format("{}_{}", kernel.name, before));
+      kernel_names_.push_back(before == 0 ? kernel.name
+                                          : fmt::format("{}_{}", kernel.name, before));
     }
   }
 
@@ -155,8 +165,8 @@ class PlanDocument {
       for (std::size_t b = 0; b < record_.buffers.size(); ++b) {
         if (roots[b] != b || plan_.memory.offsets[b] == memory::kNotInArena) continue;
         if ((at_start ? lifetimes[b].first_step : lifetimes[b].last_step) != step) continue;
-        result.push_back(
-            event(step, kind, record_.buffers[b].value, record_.buffers[b].bytes.evaluate(plan_.sizes)));
+        result.push_back(event(step, kind, record_.buffers[b].value,
+                               record_.buffers[b].bytes.evaluate(plan_.sizes)));
       }
     };
     for (std::size_t step = 0; step < record_.steps.size(); ++step) {

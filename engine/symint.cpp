@@ -91,11 +91,23 @@ SymInt max(const SymInt& a, const SymInt& b) {
 }
 
 using Op = Predicate::Op;
-bool operator==(const SymIntArg& a, const SymIntArg& b) { return engine::compare(Op::Eq, a, b, false); }
-bool operator!=(const SymIntArg& a, const SymIntArg& b) { return engine::compare(Op::Ne, a, b, false); }
-bool operator<(const SymIntArg& a, const SymIntArg& b) { return engine::compare(Op::Lt, a, b, false); }
-bool operator<=(const SymIntArg& a, const SymIntArg& b) { return engine::compare(Op::Le, a, b, false); }
-bool operator>(const SymIntArg& a, const SymIntArg& b) { return engine::compare(Op::Lt, a, b, true); }
-bool operator>=(const SymIntArg& a, const SymIntArg& b) { return engine::compare(Op::Le, a, b, true); }
+bool operator==(const SymIntArg& a, const SymIntArg& b) {
+  return engine::compare(Op::Eq, a, b, false);
+}
+bool operator!=(const SymIntArg& a, const SymIntArg& b) {
+  return engine::compare(Op::Ne, a, b, false);
+}
+bool operator<(const SymIntArg& a, const SymIntArg& b) {
+  return engine::compare(Op::Lt, a, b, false);
+}
+bool operator<=(const SymIntArg& a, const SymIntArg& b) {
+  return engine::compare(Op::Le, a, b, false);
+}
+bool operator>(const SymIntArg& a, const SymIntArg& b) {
+  return engine::compare(Op::Lt, a, b, true);
+}
+bool operator>=(const SymIntArg& a, const SymIntArg& b) {
+  return engine::compare(Op::Le, a, b, true);
+}
 
 }  // namespace heddle

@@ -1,9 +1,8 @@
 #include "heddle/tensor.h"
 
+#include <cstring>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include <cstring>
 
 #include "base/check.h"
 #include "engine/tensor_impl.h"
@@ -85,8 +84,8 @@ const Tensor::Impl& concrete(const std::shared_ptr<Tensor::Impl>& impl, const ch
 
 Tensor Tensor::empty(DType dtype, Sizes sizes, Device device) {
   if (device.kind() != Device::Kind::Cpu)
-    throw DeviceError({.what = "Tensor::empty", .where = {}, .expected = "cpu",
-                       .got = device.to_string()});
+    throw DeviceError(
+        {.what = "Tensor::empty", .where = {}, .expected = "cpu", .got = device.to_string()});
   for (const std::int64_t size : sizes) {
     if (size < 0)
       throw ShapeError({.what = "Tensor::empty: sizes are not negative",
@@ -150,8 +149,8 @@ Tensor Tensor::wrap_strided(void* data, DType dtype, Sizes sizes, Sizes strides,
   impl->dtype = dtype;
   impl->count = ir::element_count(sizes);
   if (data == nullptr && impl->count != 0)
-    throw ArgumentError({.what = "Tensor::wrap: data", .where = {}, .expected = "an address",
-                         .got = "null"});
+    throw ArgumentError(
+        {.what = "Tensor::wrap: data", .where = {}, .expected = "an address", .got = "null"});
   impl->data = data;
   impl->wrapped = data;
   impl->deleter = std::move(deleter);
@@ -163,7 +162,9 @@ Tensor Tensor::wrap_strided(void* data, DType dtype, Sizes sizes, Sizes strides,
 
 bool Tensor::is_symbolic() const { return impl_ != nullptr && impl_->trace != nullptr; }
 
-DType Tensor::dtype() const { return checked(impl_, "dtype", std::source_location::current()).dtype; }
+DType Tensor::dtype() const {
+  return checked(impl_, "dtype", std::source_location::current()).dtype;
+}
 
 std::int64_t Tensor::rank() const {
   const Impl& impl = checked(impl_, "rank", std::source_location::current());
@@ -211,9 +212,7 @@ bool Tensor::is_row_major() const {
   return concrete(impl_, "is_row_major", std::source_location::current()).row_major;
 }
 
-void* Tensor::data(std::source_location where) {
-  return concrete(impl_, "data", where).data;
-}
+void* Tensor::data(std::source_location where) { return concrete(impl_, "data", where).data; }
 const void* Tensor::data(std::source_location where) const {
   return concrete(impl_, "data", where).data;
 }
@@ -241,7 +240,8 @@ std::vector<double> Tensor::to_doubles() const {
   concrete(impl_, "to_doubles", std::source_location::current());
   const ir::Literal literal = engine::to_literal(*this);
   std::vector<double> values(static_cast<std::size_t>(literal.count()));
-  for (std::size_t k = 0; k < values.size(); ++k) values[k] = literal.at(static_cast<std::int64_t>(k));
+  for (std::size_t k = 0; k < values.size(); ++k)
+    values[k] = literal.at(static_cast<std::int64_t>(k));
   return values;
 }
 

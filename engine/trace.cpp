@@ -74,7 +74,8 @@ ir::Attr convert(const OpAttr& attr, ir::AttrKind kind, std::string_view op, std
       if (auto* v = std::get_if<Tensor>(&attr))
         return std::make_shared<const ir::Literal>(to_literal(*v).clone());
       break;
-    case AttrKind::Graph: break;
+    case AttrKind::Graph:
+      break;
   }
   return wrong();
 }
@@ -145,7 +146,8 @@ std::vector<Tensor> Trace::apply(std::string_view op_name, std::span<const Tenso
   builder_.context.location = where;
   const ir::Node* node = builder_.call(op, values, convert(std::move(attrs), op, where));
   std::vector<Tensor> results;
-  for (std::uint32_t k = 0; k < node->outputs().size(); ++k) results.push_back(handle(node->value(k)));
+  for (std::uint32_t k = 0; k < node->outputs().size(); ++k)
+    results.push_back(handle(node->value(k)));
   return results;
 }
 

@@ -64,7 +64,7 @@ class TraceScope {
 SymInt from_expr(const base::SymExpr& expr, const std::shared_ptr<Trace>& trace);
 
 /// Runs one op on concrete tensors, compiled and cached by op and attributes.
-std::vector<Tensor> run_eagerly(std::string_view op, std::span<const Tensor> operands, OpAttrs attrs,
-                                const std::source_location& where);
+std::vector<Tensor> run_eagerly(std::string_view op, std::span<const Tensor> operands,
+                                OpAttrs attrs, const std::source_location& where);
 
 }  // namespace heddle::engine

@@ -18,7 +18,17 @@ class Graph;
 
 /// What an attribute may hold; the op's schema says which for each name.
 enum class AttrKind : std::uint8_t {
-  Bool, Int, Float, String, DType, Ints, Floats, SymInt, SymInts, Literal, Graph
+  Bool,
+  Int,
+  Float,
+  String,
+  DType,
+  Ints,
+  Floats,
+  SymInt,
+  SymInts,
+  Literal,
+  Graph
 };
 std::string_view name_of(AttrKind kind);
 

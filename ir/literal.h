@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "base/hash.h"
 #include "base/half.h"
+#include "base/hash.h"
 #include "heddle/dtype.h"
 
 namespace heddle::ir {
@@ -47,9 +47,13 @@ class Literal {
   void* data() { return data_; }  ///< address of element [0, …, 0]
   const void* data() const { return data_; }
   template <typename T>
-  T* data_as() { return static_cast<T*>(data_); }
+  T* data_as() {
+    return static_cast<T*>(data_);
+  }
   template <typename T>
-  const T* data_as() const { return static_cast<const T*>(data_); }
+  const T* data_as() const {
+    return static_cast<const T*>(data_);
+  }
 
   /// The element at row-major position `position`, whatever the strides. Integers convert exactly
   /// where double holds them; use at_int for i64.
@@ -85,16 +89,26 @@ class Literal {
 template <typename F>
 decltype(auto) dispatch(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::F32: return f.template operator()<float>();
-    case DType::F64: return f.template operator()<double>();
-    case DType::F16: return f.template operator()<base::Half>();
-    case DType::BF16: return f.template operator()<base::BFloat16>();
-    case DType::I8: return f.template operator()<std::int8_t>();
-    case DType::U8: return f.template operator()<std::uint8_t>();
-    case DType::I16: return f.template operator()<std::int16_t>();
-    case DType::I32: return f.template operator()<std::int32_t>();
-    case DType::I64: return f.template operator()<std::int64_t>();
-    case DType::Bool: break;
+    case DType::F32:
+      return f.template operator()<float>();
+    case DType::F64:
+      return f.template operator()<double>();
+    case DType::F16:
+      return f.template operator()<base::Half>();
+    case DType::BF16:
+      return f.template operator()<base::BFloat16>();
+    case DType::I8:
+      return f.template operator()<std::int8_t>();
+    case DType::U8:
+      return f.template operator()<std::uint8_t>();
+    case DType::I16:
+      return f.template operator()<std::int16_t>();
+    case DType::I32:
+      return f.template operator()<std::int32_t>();
+    case DType::I64:
+      return f.template operator()<std::int64_t>();
+    case DType::Bool:
+      break;
   }
   return f.template operator()<bool>();
 }

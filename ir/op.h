@@ -124,9 +124,10 @@ using DecomposeFn = std::vector<Value> (*)(DecomposeContext&);
 /// The ways an op can become code, in the order the compiler tries them: the first that is set and
 /// applies, or the user's choice.
 struct Lowering {
-  ViewFn view = nullptr;            ///< a relabelling of one operand (operand 0)
-  ElementFn element = nullptr;      ///< one element as scalars; pointwise, pad, concat, gather, iota
-  std::optional<ReduceOp> reduce;   ///< over attribute "axes" (keepdims in "keepdims"); argmax: "axis"
+  ViewFn view = nullptr;        ///< a relabelling of one operand (operand 0)
+  ElementFn element = nullptr;  ///< one element as scalars; pointwise, pad, concat, gather, iota
+  std::optional<ReduceOp>
+      reduce;  ///< over attribute "axes" (keepdims in "keepdims"); argmax: "axis"
   DecomposeFn decompose = nullptr;  ///< into other ops
   std::string_view nest;            ///< name of a loop nest builder in jit ("matmul", "conv")
   std::string_view library;         ///< name of a library kernel ("matmul", "conv")
@@ -142,8 +143,8 @@ struct OpDef {
   AliasFn alias = nullptr;  ///< null: fresh
   EvaluateFn evaluate = nullptr;
   Lowering lowering;
-  bool pure = true;            ///< may be merged with an equal node and removed when unused
-  bool expensive = false;      ///< element lowering costs much: do not compute twice to save a store
+  bool pure = true;        ///< may be merged with an equal node and removed when unused
+  bool expensive = false;  ///< element lowering costs much: do not compute twice to save a store
   /// For scalar ops: the instruction, so that tests and passes can read it.
   std::optional<ScalarOp> scalar;
 };

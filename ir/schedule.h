@@ -19,11 +19,11 @@ struct PlanBuffer {
   enum class Role : std::uint8_t { Input, Parameter, Constant, Output, Intermediate, Workspace };
   std::string value;  ///< name of the graph value
   DType dtype = DType::F32;
-  Dims sizes;      ///< row-major unless it is an Input with strides
-  SymExpr bytes;   ///< of the allocation
+  Dims sizes;     ///< row-major unless it is an Input with strides
+  SymExpr bytes;  ///< of the allocation
   Role role = Role::Intermediate;
   std::uint32_t position = kNone;  ///< which input, parameter, constant or output
-  BufferId alias_of = kNone;       ///< shares the other's bytes entirely (a view, or an in-place result)
+  BufferId alias_of = kNone;  ///< shares the other's bytes entirely (a view, or an in-place result)
 };
 
 struct PlanKernel {

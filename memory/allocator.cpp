@@ -1,13 +1,12 @@
 #include "memory/allocator.h"
 
-#include <fmt/format.h>
-#include <sys/mman.h>
-
 #include <array>
 #include <atomic>
 #include <bit>
 #include <cstdlib>
+#include <fmt/format.h>
 #include <mutex>
+#include <sys/mman.h>
 #include <vector>
 
 #include "heddle/error.h"
@@ -107,8 +106,8 @@ void CachingAllocator::Impl::fail(std::size_t bytes) const {
   throw OutOfMemory(
       {.what = "allocate",
        .where = "host memory",
-       .expected = limit == 0 ? "memory from the system"
-                              : fmt::format("at most {} bytes in use", limit),
+       .expected =
+           limit == 0 ? "memory from the system" : fmt::format("at most {} bytes in use", limit),
        .got = fmt::format("a request of {} bytes with {} in use", bytes, in_use.load())});
 }
 

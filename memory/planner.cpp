@@ -1,8 +1,7 @@
 #include "memory/planner.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <fmt/format.h>
 #include <numeric>
 #include <set>
 
@@ -18,7 +17,8 @@ using ir::ScheduleRecord;
 namespace {
 
 bool in_arena(const PlanBuffer& buffer) {
-  return buffer.role == PlanBuffer::Role::Intermediate || buffer.role == PlanBuffer::Role::Workspace;
+  return buffer.role == PlanBuffer::Role::Intermediate ||
+         buffer.role == PlanBuffer::Role::Workspace;
 }
 
 std::vector<BufferId> alias_roots(const ScheduleRecord& record) {
@@ -32,7 +32,8 @@ std::vector<BufferId> alias_roots(const ScheduleRecord& record) {
 }
 
 /// First and last step that touches each root; data accesses only, so order edges never extend it.
-std::vector<Lifetime> root_lifetimes(const ScheduleRecord& record, std::span<const BufferId> roots) {
+std::vector<Lifetime> root_lifetimes(const ScheduleRecord& record,
+                                     std::span<const BufferId> roots) {
   std::vector<Lifetime> lifetimes(record.buffers.size());
   const auto touch = [&](BufferId buffer, std::uint32_t step) {
     Lifetime& life = lifetimes[roots[buffer]];
@@ -69,7 +70,9 @@ struct Placed {
   std::int64_t end;
 };
 
-std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+std::int64_t aligned(std::int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 /// The smallest gap among items alive at the same time that holds `bytes`, or the end.
 std::int64_t best_fit(const std::vector<Placed>& by_begin, std::uint32_t first, std::uint32_t last,
@@ -155,9 +158,10 @@ std::int64_t Planner::place(std::span<const std::size_t> order, std::span<const 
     peak = std::max(peak, begin + size);
     if (size == 0) continue;
     const Placed entry{item.first_stage, item.last_stage, begin, begin + size};
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), entry,
-                                   [](const Placed& a, const Placed& b) { return a.begin < b.begin; }),
-                  entry);
+    placed.insert(
+        std::upper_bound(placed.begin(), placed.end(), entry,
+                         [](const Placed& a, const Placed& b) { return a.begin < b.begin; }),
+        entry);
   }
   return peak;
 }
@@ -177,7 +181,8 @@ std::int64_t Planner::lower_bound(std::span<const std::int64_t> bytes) const {
 MemoryPlan Planner::bind(const base::SymbolValues& sizes) const {
   std::vector<std::int64_t> bytes(items_.size(), 0);
   for (std::size_t k = 0; k < items_.size(); ++k) {
-    for (const base::SymExpr& expr : items_[k].bytes) bytes[k] = std::max(bytes[k], expr.evaluate(sizes));
+    for (const base::SymExpr& expr : items_[k].bytes)
+      bytes[k] = std::max(bytes[k], expr.evaluate(sizes));
     if (bytes[k] > (std::int64_t{1} << 56))
       throw OutOfMemory({.what = "memory plan",
                          .where = {},
@@ -231,12 +236,12 @@ void check(const ScheduleRecord& record, std::span<const std::uint32_t> stage_of
   }
   const std::vector<BufferId> roots = alias_roots(record);
   const auto fail = [&](const Use& a, const Use& b) {
-    throw InvariantError({.what = fmt::format("memory plan: {} and {} overlap",
-                                              record.buffers[a.buffer].value,
-                                              record.buffers[b.buffer].value),
-                          .where = fmt::format("steps {} and {}", a.step, b.step),
-                          .expected = "bytes of their own while both are in use",
-                          .got = {}});
+    throw InvariantError(
+        {.what = fmt::format("memory plan: {} and {} overlap", record.buffers[a.buffer].value,
+                             record.buffers[b.buffer].value),
+         .where = fmt::format("steps {} and {}", a.step, b.step),
+         .expected = "bytes of their own while both are in use",
+         .got = {}});
   };
   // A write destroys what overlapping buffers held: none of them may be read at or after it unless it was
   // written again, except operands that the writing step itself may overwrite.

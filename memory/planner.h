@@ -17,9 +17,9 @@ inline constexpr std::int64_t kAlignment = 64;
 
 /// Offsets for concrete sizes.
 struct MemoryPlan {
-  std::vector<std::int64_t> offsets;     ///< one a buffer; kNotInArena for inputs, outputs, parameters
-  std::int64_t peak_bytes = 0;           ///< of the arena
-  std::int64_t lower_bound_bytes = 0;    ///< largest sum of bytes of intermediates live in one stage
+  std::vector<std::int64_t> offsets;  ///< one a buffer; kNotInArena for inputs, outputs, parameters
+  std::int64_t peak_bytes = 0;        ///< of the arena
+  std::int64_t lower_bound_bytes = 0;  ///< largest sum of bytes of intermediates live in one stage
 };
 
 /// When a buffer's bytes are in use, as inclusive step numbers; of an alias, those of the whole closure.
@@ -40,7 +40,8 @@ class Planner {
     bool in_place = true;  ///< let a step's result take the bytes of an operand that dies there
   };
   /// `stage_of[k]`: stage of step k.
-  Planner(const ir::ScheduleRecord& record, std::span<const std::uint32_t> stage_of, Options options);
+  Planner(const ir::ScheduleRecord& record, std::span<const std::uint32_t> stage_of,
+          Options options);
 
   std::span<const Lifetime> lifetimes() const { return lifetimes_; }
   /// The buffer whose bytes buffer b uses (itself if its own).

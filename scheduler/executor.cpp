@@ -75,7 +75,7 @@ struct Executor::Impl {
   const int spin;
   std::vector<std::thread> workers;
   std::atomic<bool> stop{false};
-  std::atomic<bool> busy{false};        ///< a caller owns the workers
+  std::atomic<bool> busy{false};  ///< a caller owns the workers
 
   // The region on offer; written while the gate is closed and no worker is inside.
   const BoundStep* steps = nullptr;
@@ -83,9 +83,10 @@ struct Executor::Impl {
   std::int64_t total_parts = 0;
   std::atomic<std::int32_t>* status = nullptr;
 
-  alignas(64) std::atomic<std::uint32_t> gate{0};   ///< kOpen | workers inside
-  alignas(64) std::atomic<std::int64_t> next{0};    ///< next part to claim
-  alignas(64) std::atomic<std::uint32_t> epoch{0};  ///< counts regions; what sleeping workers wait on
+  alignas(64) std::atomic<std::uint32_t> gate{0};  ///< kOpen | workers inside
+  alignas(64) std::atomic<std::int64_t> next{0};   ///< next part to claim
+  alignas(64) std::atomic<std::uint32_t> epoch{
+      0};  ///< counts regions; what sleeping workers wait on
   std::atomic<int> sleepers{0};
 };
 

@@ -13,13 +13,13 @@ struct BoundStep {
   /// Must not throw: errors go into *status (0: none; the first one wins).
   void (*run)(const BoundStep& step, std::int64_t begin, std::int64_t end, int worker,
               std::int32_t* status);
-  const void* code = nullptr;            ///< for `run`: the kernel
-  void* const* buffers = nullptr;        ///< addresses, in the kernel's order
-  const std::int64_t* sizes = nullptr;   ///< size parameters
-  std::int64_t extent = 1;               ///< iterations that may be split among threads
-  std::int64_t work = 0;                 ///< estimated scalar operations of all iterations
-  std::int64_t scratch_bytes = 0;        ///< of one worker
-  void* scratch = nullptr;               ///< worker w's scratch lies at scratch + w * scratch_stride
+  const void* code = nullptr;           ///< for `run`: the kernel
+  void* const* buffers = nullptr;       ///< addresses, in the kernel's order
+  const std::int64_t* sizes = nullptr;  ///< size parameters
+  std::int64_t extent = 1;              ///< iterations that may be split among threads
+  std::int64_t work = 0;                ///< estimated scalar operations of all iterations
+  std::int64_t scratch_bytes = 0;       ///< of one worker
+  void* scratch = nullptr;              ///< worker w's scratch lies at scratch + w * scratch_stride
   std::int64_t scratch_stride = 0;
 };
 

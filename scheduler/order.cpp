@@ -1,8 +1,7 @@
 #include "scheduler/order.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <fmt/format.h>
 #include <queue>
 
 #include "base/check.h"
@@ -110,12 +109,14 @@ std::vector<Stage> cut_into_stages(const ScheduleRecord& record, bool parallel) 
   for (StepId step = 0; step < record.steps.size(); ++step) {
     const bool joins =
         parallel && !stages.empty() && stages.back().size() < kMaxStageSteps &&
-        std::none_of(stages.back().begin(), stages.back().end(), [&](StepId member) {
-          const auto& edges = record.steps[step].edges;
-          return std::any_of(edges.begin(), edges.end(),
-                             [&](const ir::PlanEdge& edge) { return edge.from == member; }) ||
-                 conflict(record.steps[step], record.steps[member], roots);
-        });
+        std::none_of(
+            stages.back().begin(), stages.back().end(),
+            [&](StepId member) {
+              const auto& edges = record.steps[step].edges;
+              return std::any_of(edges.begin(), edges.end(),
+                                 [&](const ir::PlanEdge& edge) { return edge.from == member; }) ||
+                     conflict(record.steps[step], record.steps[member], roots);
+            });
     if (joins)
       stages.back().push_back(step);
     else
@@ -146,10 +147,11 @@ void check(const Schedule& schedule) {
   const ScheduleRecord& record = schedule.record;
   std::vector<std::uint32_t> stage_of(record.steps.size(), ir::kNone);
   const auto fail = [&](std::string what, StepId a, StepId b) {
-    throw InvariantError({.what = "schedule: " + what,
-                          .where = fmt::format("{} and {}", step_name(record, a), step_name(record, b)),
-                          .expected = {},
-                          .got = {}});
+    throw InvariantError(
+        {.what = "schedule: " + what,
+         .where = fmt::format("{} and {}", step_name(record, a), step_name(record, b)),
+         .expected = {},
+         .got = {}});
   };
   StepId next = 0;
   for (std::uint32_t s = 0; s < schedule.stages.size(); ++s) {
@@ -171,7 +173,8 @@ void check(const Schedule& schedule) {
     for (const StepId step : stage) {
       for (const ir::PlanEdge& edge : record.steps[step].edges) {
         if (stage_of[edge.from] >= stage_of[step])
-          fail(edge.weak ? "a weak edge does not hold" : "a strong edge does not hold", edge.from, step);
+          fail(edge.weak ? "a weak edge does not hold" : "a strong edge does not hold", edge.from,
+               step);
       }
       for (const BufferId b : record.steps[step].reads) {
         if (!written[roots[b]]) fail("reads what nothing wrote", step, step);

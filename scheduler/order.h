@@ -21,9 +21,9 @@ struct Schedule {
 };
 
 struct ScheduleOptions {
-  bool parallel_steps = true;   ///< false: one step a stage
-  bool reorder = true;          ///< choose the order with the smallest peak memory among the known methods
-  base::SymbolValues hints;     ///< sizes that the choice is made for
+  bool parallel_steps = true;  ///< false: one step a stage
+  bool reorder = true;  ///< choose the order with the smallest peak memory among the known methods
+  base::SymbolValues hints;  ///< sizes that the choice is made for
 };
 
 /// @throws CycleError listing the steps of a cycle.

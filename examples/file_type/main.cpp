@@ -1,14 +1,13 @@
 // Tells what kind of file each argument is, with magika's model: bytes in, label and score out.
 //
 //   file_type MODEL.onnx CONFIG.json FILE…
-#include <heddle/heddle.h>
-#include <heddle/onnx.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <exception>
 #include <fstream>
+#include <heddle/heddle.h>
+#include <heddle/onnx.h>
 #include <iterator>
 #include <stdexcept>
 #include <string>
@@ -75,7 +74,8 @@ std::vector<std::int32_t> tokens_of(const std::string& bytes, const Config& conf
   std::vector<std::int32_t> tokens(config.begin_bytes + config.end_bytes, config.padding);
   const auto byte = [](char c) { return static_cast<std::int32_t>(static_cast<unsigned char>(c)); };
   std::transform(begin.begin(), begin.end(), tokens.begin(), byte);
-  std::transform(end.begin(), end.end(), tokens.end() - static_cast<std::ptrdiff_t>(end.size()), byte);
+  std::transform(end.begin(), end.end(), tokens.end() - static_cast<std::ptrdiff_t>(end.size()),
+                 byte);
   return tokens;
 }
 
@@ -89,8 +89,8 @@ int classify(const std::string& model, const std::string& config_path,
   double steady_ms = 1e30;
   for (const std::string& path : paths) {
     const std::vector<std::int32_t> tokens = tokens_of(read_file(path), config);
-    const heddle::Tensor input = heddle::Tensor::of<std::int32_t>(
-        tokens, {1, static_cast<std::int64_t>(tokens.size())});
+    const heddle::Tensor input =
+        heddle::Tensor::of<std::int32_t>(tokens, {1, static_cast<std::int64_t>(tokens.size())});
     std::vector<heddle::Tensor> outputs;
     for (int repeat = 0; repeat < 3; ++repeat) {
       const auto call = Clock::now();
@@ -101,8 +101,8 @@ int classify(const std::string& model, const std::string& config_path,
     }
     const float* scores = outputs[0].data_as<float>();
     const auto best = std::max_element(scores, scores + config.labels.size()) - scores;
-    std::printf("%-40s %-16s %.4f\n", path.c_str(), config.labels[static_cast<std::size_t>(best)].c_str(),
-                scores[best]);
+    std::printf("%-40s %-16s %.4f\n", path.c_str(),
+                config.labels[static_cast<std::size_t>(best)].c_str(), scores[best]);
   }
   std::printf("first call %.1f ms (compiles), steady %.3f ms\n", first_ms, steady_ms);
   return 0;

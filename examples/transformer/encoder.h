@@ -2,10 +2,9 @@
 // tensors that the callable captures.
 #pragma once
 
-#include <heddle/heddle.h>
-
 #include <cmath>
 #include <cstdint>
+#include <heddle/heddle.h>
 #include <vector>
 
 namespace example {
@@ -94,7 +93,8 @@ class Encoder {
     const Tensor k = split_heads(heddle::matmul(x, layer.k) + layer.k_bias);
     const Tensor v = split_heads(heddle::matmul(x, layer.v) + layer.v_bias);
     const double scale = 1 / std::sqrt(static_cast<double>(config_.width / config_.heads));
-    const Tensor weights = heddle::softmax(heddle::matmul(q, heddle::transpose(k, -1, -2)) * scale, -1);
+    const Tensor weights =
+        heddle::softmax(heddle::matmul(q, heddle::transpose(k, -1, -2)) * scale, -1);
     const Tensor joined = heddle::permute(heddle::matmul(weights, v), {0, 2, 1, 3});
     return heddle::matmul(heddle::reshape(joined, {x.size(0), x.size(1), config_.width}), layer.o) +
            layer.o_bias;

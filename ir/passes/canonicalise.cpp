@@ -26,7 +26,8 @@ bool commutes(std::string_view op) {
 bool is_identity(const Node& node) {
   const std::string_view op = node.op_name();
   if (op == "mul" || op == "div") return is_scalar(node.input(1), 1);
-  if (op == "sub") return is_scalar(node.input(1), 0) && !std::signbit(node.input(1).node->literal("value").at(0));
+  if (op == "sub")
+    return is_scalar(node.input(1), 0) && !std::signbit(node.input(1).node->literal("value").at(0));
   return op == "add" && !is_floating(node.output().dtype) && is_scalar(node.input(1), 0);
 }
 
@@ -52,19 +53,20 @@ Value simplified(const Node& node, Rewriter& rewriter) {
 }  // namespace
 
 Graph canonicalise(const Graph& graph) {
-  return rewrite(graph, [&](Rewriter& rewriter,
-                            const NodePtr& node) -> std::optional<std::vector<Value>> {
-    if (node->outputs().size() != 1) return {};
-    if (node->after().empty() && !is_visible(graph, node->value())) {
-      if (const Value value = simplified(*node, rewriter)) return std::vector<Value>{value};
-    }
-    const bool swap = commutes(node->op_name()) && node->input(0).node->op_name() == "const" &&
-                      node->input(1).node->op_name() != "const";
-    if (!swap) return {};
-    rewriter.builder().context.name = node->name();
-    const Value operands[] = {rewriter.map(node->input(1)), rewriter.map(node->input(0))};
-    return std::vector<Value>{rewriter.builder().call(node->op(), operands, node->attrs())->value()};
-  });
+  return rewrite(
+      graph, [&](Rewriter& rewriter, const NodePtr& node) -> std::optional<std::vector<Value>> {
+        if (node->outputs().size() != 1) return {};
+        if (node->after().empty() && !is_visible(graph, node->value())) {
+          if (const Value value = simplified(*node, rewriter)) return std::vector<Value>{value};
+        }
+        const bool swap = commutes(node->op_name()) && node->input(0).node->op_name() == "const" &&
+                          node->input(1).node->op_name() != "const";
+        if (!swap) return {};
+        rewriter.builder().context.name = node->name();
+        const Value operands[] = {rewriter.map(node->input(1)), rewriter.map(node->input(0))};
+        return std::vector<Value>{
+            rewriter.builder().call(node->op(), operands, node->attrs())->value()};
+      });
 }
 
 }  // namespace heddle::ir

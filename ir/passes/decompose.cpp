@@ -15,14 +15,14 @@ bool only_decomposes(const Node& node) {
 }
 
 Graph decompose_once(const Graph& graph) {
-  return rewrite(graph, [](Rewriter& rewriter,
-                           const NodePtr& node) -> std::optional<std::vector<Value>> {
-    if (!only_decomposes(*node)) return {};
-    DecomposeContext context(rewriter.builder(), node, rewriter.map(node->inputs()));
-    std::vector<Value> values = node->op().lowering.decompose(context);
-    if (values.empty()) return {};
-    return values;
-  });
+  return rewrite(graph,
+                 [](Rewriter& rewriter, const NodePtr& node) -> std::optional<std::vector<Value>> {
+                   if (!only_decomposes(*node)) return {};
+                   DecomposeContext context(rewriter.builder(), node, rewriter.map(node->inputs()));
+                   std::vector<Value> values = node->op().lowering.decompose(context);
+                   if (values.empty()) return {};
+                   return values;
+                 });
 }
 
 }  // namespace

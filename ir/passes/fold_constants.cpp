@@ -19,28 +19,28 @@ bool small_and_static(const TensorMeta& meta) {
 
 /// An op without operands is a compact form of its own (iota), not work to be saved.
 bool foldable(const Node& node, std::span<const Value> operands) {
-  return node.op().pure && node.op().evaluate != nullptr && !operands.empty() && node.after().empty() &&
-         std::all_of(operands.begin(), operands.end(), is_constant) &&
+  return node.op().pure && node.op().evaluate != nullptr && !operands.empty() &&
+         node.after().empty() && std::all_of(operands.begin(), operands.end(), is_constant) &&
          std::all_of(node.outputs().begin(), node.outputs().end(), small_and_static);
 }
 
 }  // namespace
 
 Graph fold_constants(const Graph& graph) {
-  return rewrite(graph, [](Rewriter& rewriter,
-                           const NodePtr& node) -> std::optional<std::vector<Value>> {
-    const std::vector<Value> operands = rewriter.map(node->inputs());
-    if (!foldable(*node, operands)) return {};
-    std::vector<Literal> literals;
-    for (const Value& operand : operands)
-      literals.push_back(operand ? operand.node->literal("value") : Literal());
-    std::vector<Value> folded;
-    for (Literal& result : node->op().evaluate(EvalContext(*node, literals, {}))) {
-      rewriter.builder().context.name = node->names()[folded.size()];
-      folded.push_back(rewriter.builder().constant(result.clone()));
-    }
-    return folded;
-  });
+  return rewrite(graph,
+                 [](Rewriter& rewriter, const NodePtr& node) -> std::optional<std::vector<Value>> {
+                   const std::vector<Value> operands = rewriter.map(node->inputs());
+                   if (!foldable(*node, operands)) return {};
+                   std::vector<Literal> literals;
+                   for (const Value& operand : operands)
+                     literals.push_back(operand ? operand.node->literal("value") : Literal());
+                   std::vector<Value> folded;
+                   for (Literal& result : node->op().evaluate(EvalContext(*node, literals, {}))) {
+                     rewriter.builder().context.name = node->names()[folded.size()];
+                     folded.push_back(rewriter.builder().constant(result.clone()));
+                   }
+                   return folded;
+                 });
 }
 
 }  // namespace heddle::ir

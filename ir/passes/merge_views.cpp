@@ -40,19 +40,20 @@ bool same_kind_of_view(const Node& first, const Node& second) {
 }  // namespace
 
 Graph merge_views(const Graph& graph) {
-  return rewrite(graph, [](Rewriter& rewriter,
-                           const NodePtr& node) -> std::optional<std::vector<Value>> {
-    if (node->inputs().empty() || !node->input(0)) return {};
-    const Value operand = rewriter.map(node->input(0));
-    if (!same_kind_of_view(*operand.node, *node)) return {};
-    const Node& first = *operand.node;
-    Attrs attrs = node->attrs();
-    if (node->op_name() == "permute") attrs = merged_permute(first, *node);
-    if (node->op_name() == "slice") attrs = merged_slice(first, *node);
-    rewriter.builder().context.name = node->name();
-    const Node* merged = rewriter.builder().call(node->op(), {&first.inputs()[0], 1}, std::move(attrs));
-    return std::vector<Value>{merged->value()};
-  });
+  return rewrite(
+      graph, [](Rewriter& rewriter, const NodePtr& node) -> std::optional<std::vector<Value>> {
+        if (node->inputs().empty() || !node->input(0)) return {};
+        const Value operand = rewriter.map(node->input(0));
+        if (!same_kind_of_view(*operand.node, *node)) return {};
+        const Node& first = *operand.node;
+        Attrs attrs = node->attrs();
+        if (node->op_name() == "permute") attrs = merged_permute(first, *node);
+        if (node->op_name() == "slice") attrs = merged_slice(first, *node);
+        rewriter.builder().context.name = node->name();
+        const Node* merged =
+            rewriter.builder().call(node->op(), {&first.inputs()[0], 1}, std::move(attrs));
+        return std::vector<Value>{merged->value()};
+      });
 }
 
 }  // namespace heddle::ir

@@ -1,10 +1,9 @@
 #include "ir/passes/pipeline.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <fmt/format.h>
 #include <fstream>
 
 #include "base/closest.h"
@@ -23,18 +22,22 @@ namespace heddle::ir {
 namespace {
 
 constexpr Pass kPasses[] = {
-    {"canonicalise", canonicalise}, {"cse", cse},
-    {"dce", dce},                   {"decompose", decompose},
+    {"canonicalise", canonicalise},
+    {"cse", cse},
+    {"dce", dce},
+    {"decompose", decompose},
     {"fold-constants", fold_constants},
-    {"merge-views", merge_views},   {"remove-noops", remove_noops},
+    {"merge-views", merge_views},
+    {"remove-noops", remove_noops},
 };
 
 constexpr std::string_view kPipeline[] = {
-    "decompose", "fold-constants", "canonicalise", "remove-noops", "merge-views", "remove-noops",
-    "cse",       "dce",
+    "decompose",   "fold-constants", "canonicalise", "remove-noops",
+    "merge-views", "remove-noops",   "cse",          "dce",
 };
 
-void dump(const Graph& graph, const std::string& folder, std::size_t number, std::string_view pass) {
+void dump(const Graph& graph, const std::string& folder, std::size_t number,
+          std::string_view pass) {
   if (folder.empty()) return;
   std::ofstream file(fmt::format("{}/{:02}_{}.hir", folder, number, pass));
   file << print(graph);
@@ -63,7 +66,8 @@ Graph run_passes(const Graph& graph, std::span<const std::string_view> passes,
   Graph current = graph;
   for (std::size_t k = 0; k < passes.size(); ++k) {
     const Pass& pass = pass_named(passes[k]);
-    if (std::find(options.skip.begin(), options.skip.end(), pass.name) != options.skip.end()) continue;
+    if (std::find(options.skip.begin(), options.skip.end(), pass.name) != options.skip.end())
+      continue;
     const auto start = Clock::now();
     Graph next = pass.run(current);
     const std::chrono::duration<double, std::micro> took = Clock::now() - start;

@@ -13,7 +13,7 @@ namespace heddle::ir {
 
 /// A pass: a function over a graph; returns the same graph when nothing changed.
 struct Pass {
-  std::string_view name;            ///< "merge-slices"
+  std::string_view name;  ///< "merge-slices"
   Graph (*run)(const Graph& graph);
   Stage stage = Stage::Functional;  ///< what the graph must satisfy afterwards
 };

@@ -22,7 +22,8 @@ bool is_integer_one(const Value& value) {
 /// Whether `node`, with a result laid out like operand 0, yields operand 0's elements in place.
 bool keeps_elements(const Node& node) {
   const std::string_view op = node.op_name();
-  if (op == "clone" || op == "alias" || op == "convert" || op == "reshape" || op == "expand") return true;
+  if (op == "clone" || op == "alias" || op == "convert" || op == "reshape" || op == "expand")
+    return true;
   if (op == "slice") return all_zero(node.symints("start"));
   if (op == "pad") return all_zero(node.symints("low")) && all_zero(node.symints("high"));
   if (op == "reverse") return node.ints("axes").empty();
@@ -59,7 +60,8 @@ class Visible {
 
   void replaced(const Value& node, const Value& source) {
     if (outputs_.contains(node)) outputs_.insert(source);
-    if (output_storage_.contains(node.meta().storage)) output_storage_.insert(source.meta().storage);
+    if (output_storage_.contains(node.meta().storage))
+      output_storage_.insert(source.meta().storage);
   }
 
  private:
@@ -72,18 +74,20 @@ class Visible {
 Graph remove_noops(const Graph& graph) {
   Visible visible(graph);
   std::map<Value, Value> sources;  // where a removed node's elements come from, in the old graph
-  return rewrite(graph, [&](Rewriter& rewriter,
-                            const NodePtr& node) -> std::optional<std::vector<Value>> {
-    if (node->outputs().size() != 1 || node->inputs().empty() || !node->input(0)) return {};
-    if (!node->after().empty() || !keeps_elements(*node)) return {};
-    Value source = node->input(0);
-    if (!node->output().same_layout(source.meta())) return {};
-    if (const auto known = sources.find(source); known != sources.end()) source = known->second;
-    if (!visible.may_replace(node->value(), source)) return {};
-    visible.replaced(node->value(), source);
-    sources[node->value()] = source;
-    return std::vector<Value>{rewriter.map(node->input(0))};
-  });
+  return rewrite(graph,
+                 [&](Rewriter& rewriter, const NodePtr& node) -> std::optional<std::vector<Value>> {
+                   if (node->outputs().size() != 1 || node->inputs().empty() || !node->input(0))
+                     return {};
+                   if (!node->after().empty() || !keeps_elements(*node)) return {};
+                   Value source = node->input(0);
+                   if (!node->output().same_layout(source.meta())) return {};
+                   if (const auto known = sources.find(source); known != sources.end())
+                     source = known->second;
+                   if (!visible.may_replace(node->value(), source)) return {};
+                   visible.replaced(node->value(), source);
+                   sources[node->value()] = source;
+                   return std::vector<Value>{rewriter.map(node->input(0))};
+                 });
 }
 
 }  // namespace heddle::ir

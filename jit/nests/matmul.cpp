@@ -163,6 +163,7 @@ void build(NestContext& ctx) { MatmulNest(ctx).build(); }
 
 }  // namespace
 
-const NestRecipe kMatmulRecipe{.name = "matmul", .memory_operands = 0b11, .epilogue = true, .build = build};
+const NestRecipe kMatmulRecipe{
+    .name = "matmul", .memory_operands = 0b11, .epilogue = true, .build = build};
 
 }  // namespace heddle::jit

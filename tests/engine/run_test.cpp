@@ -1,7 +1,6 @@
 // The whole path on the CPU: trace, guard, compile, bind, run.
-#include <gtest/gtest.h>
-
 #include <cmath>
+#include <gtest/gtest.h>
 #include <random>
 
 #include "heddle/heddle.h"
@@ -34,7 +33,8 @@ void expect_agrees(F f, const std::vector<hd::Tensor>& inputs, double tolerance 
     double largest = 0;
     for (const double v : b) largest = std::max(largest, std::abs(v));
     for (std::size_t i = 0; i < a.size(); ++i)
-      ASSERT_NEAR(a[i], b[i], tolerance * (std::abs(b[i]) + largest)) << "output " << k << " at " << i;
+      ASSERT_NEAR(a[i], b[i], tolerance * (std::abs(b[i]) + largest))
+          << "output " << k << " at " << i;
   }
   EXPECT_EQ(compiled.stats().evaluator_steps, 0u);
 }
@@ -48,20 +48,20 @@ TEST(Run, AddsOne) {
 }
 
 TEST(Run, PointwiseChain) {
-  expect_agrees([](const hd::Tensor& x) { return hd::tanh(x * 2 + 1) / (hd::abs(x) + 1) - hd::exp(-x); },
-                {random_tensor({37, 53})});
+  expect_agrees(
+      [](const hd::Tensor& x) { return hd::tanh(x * 2 + 1) / (hd::abs(x) + 1) - hd::exp(-x); },
+      {random_tensor({37, 53})});
 }
 
 TEST(Run, Softmax) {
-  expect_agrees([](const hd::Tensor& x) { return hd::softmax(x * 3, -1); }, {random_tensor({7, 129})});
+  expect_agrees([](const hd::Tensor& x) { return hd::softmax(x * 3, -1); },
+                {random_tensor({7, 129})});
 }
 
 TEST(Run, LayerNorm) {
-  expect_agrees(
-      [](const hd::Tensor& x, const hd::Tensor& s, const hd::Tensor& b) {
-        return hd::layer_norm(x, s, b, -1);
-      },
-      {random_tensor({5, 3, 77}), random_tensor({77}, 2), random_tensor({77}, 3)});
+  expect_agrees([](const hd::Tensor& x, const hd::Tensor& s,
+                   const hd::Tensor& b) { return hd::layer_norm(x, s, b, -1); },
+                {random_tensor({5, 3, 77}), random_tensor({77}, 2), random_tensor({77}, 3)});
 }
 
 TEST(Run, MatmulGelu) {
@@ -93,7 +93,8 @@ TEST(Run, BranchOnASizeIsAGuard) {
   EXPECT_EQ(engine.run({hd::Tensor::full(hd::f32, {4}, 5)})[0].to_doubles()[0], 6);
   EXPECT_EQ(engine.stats().compiles, 2u);
   ASSERT_EQ(engine.stats().recompiles.size(), 1u);
-  EXPECT_NE(engine.stats().recompiles[0].find("branch in user code at run_test.cpp"), std::string::npos)
+  EXPECT_NE(engine.stats().recompiles[0].find("branch in user code at run_test.cpp"),
+            std::string::npos)
       << engine.stats().recompiles[0];
 }
 

@@ -1,9 +1,8 @@
 #include "memory/allocator.h"
 
-#include <gtest/gtest.h>
-
 #include <cstdint>
 #include <cstring>
+#include <gtest/gtest.h>
 #include <thread>
 #include <vector>
 

@@ -2,7 +2,6 @@
 #include "memory/planner.h"
 
 #include <gtest/gtest.h>
-
 #include <random>
 
 #include "heddle/error.h"
@@ -134,8 +133,8 @@ TEST(Planner, RandomRecords) {
       for (unsigned r = 0; r <= random() % 3; ++r)
         reads.push_back(static_cast<BufferId>(random() % record.buffers.size()));
       const bool same = random() % 2 == 0;
-      const std::int64_t bytes =
-          same ? record.buffers[reads[0]].bytes.constant() : 4 * static_cast<std::int64_t>(random() % 200);
+      const std::int64_t bytes = same ? record.buffers[reads[0]].bytes.constant()
+                                      : 4 * static_cast<std::int64_t>(random() % 200);
       add_step(record, reads, {add_buffer(record, bytes)}, same);
     }
     const MemoryPlan plan = plan_of(record);

@@ -1,8 +1,7 @@
 #include "scheduler/executor.h"
 
-#include <gtest/gtest.h>
-
 #include <atomic>
+#include <gtest/gtest.h>
 #include <thread>
 #include <vector>
 
@@ -16,7 +15,8 @@ struct Slice {
   std::int32_t fail_at = -1;
 };
 
-void add_one(const BoundStep& step, std::int64_t begin, std::int64_t end, int, std::int32_t* status) {
+void add_one(const BoundStep& step, std::int64_t begin, std::int64_t end, int,
+             std::int32_t* status) {
   const auto& slice = *static_cast<const Slice*>(step.code);
   for (std::int64_t k = begin; k < end; ++k) {
     ++(*slice.values)[static_cast<std::size_t>(slice.first + k)];

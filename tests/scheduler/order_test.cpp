@@ -1,7 +1,6 @@
 #include "scheduler/order.h"
 
 #include <gtest/gtest.h>
-
 #include <random>
 
 #include "heddle/error.h"
@@ -41,7 +40,8 @@ TEST(Order, IndependentStepsShareAStage) {
   const Schedule schedule = scheduler::schedule(record_of({{}, {0}, {0}, {1, 2}}), {});
   ASSERT_EQ(schedule.stages.size(), 3u);
   EXPECT_EQ(schedule.stages[1], (Stage{1, 2}));
-  EXPECT_EQ(scheduler::schedule(record_of({{}, {0}, {0}, {1, 2}}), {.parallel_steps = false}).stages.size(),
+  EXPECT_EQ(scheduler::schedule(record_of({{}, {0}, {0}, {1, 2}}), {.parallel_steps = false})
+                .stages.size(),
             4u);
 }
 

@@ -25,20 +25,20 @@ namespace heddle {
 /// what is set here wins.
 struct EngineOptions {
   Device device = Device::cpu();
-  int threads = 0;                    ///< worker threads of one call; 0: HEDDLE_THREADS or all cores
-  bool disk_cache = true;             ///< keep compiled kernels in cache_dir
-  std::string cache_dir{};              ///< empty: HEDDLE_CACHE_DIR, else ~/.cache/heddle
-  bool fuse = true;                   ///< false: one kernel an op
-  bool library = true;                ///< library kernels (oneDNN) may be used
+  int threads = 0;          ///< worker threads of one call; 0: HEDDLE_THREADS or all cores
+  bool disk_cache = true;   ///< keep compiled kernels in cache_dir
+  std::string cache_dir{};  ///< empty: HEDDLE_CACHE_DIR, else ~/.cache/heddle
+  bool fuse = true;         ///< false: one kernel an op
+  bool library = true;      ///< library kernels (oneDNN) may be used
   std::vector<std::string> skip_passes{};
-  std::string dump_dir{};               ///< graphs and kernels are written here when not empty
-  std::size_t max_executables = 64;   ///< the least recently used beyond it is dropped
-  std::size_t max_plans = 1024;       ///< bound plans remembered, one for each combination of sizes
+  std::string dump_dir{};            ///< graphs and kernels are written here when not empty
+  std::size_t max_executables = 64;  ///< the least recently used beyond it is dropped
+  std::size_t max_plans = 1024;      ///< bound plans remembered, one for each combination of sizes
 };
 
 /// What an input or output is.
 struct ValueInfo {
-  std::string name;          ///< "input_ids"; "input0" when it has none
+  std::string name;  ///< "input_ids"; "input0" when it has none
   DType dtype = f32;
   std::vector<SymInt> sizes;  ///< symbolic where any size is taken
   std::string to_string() const;
@@ -46,18 +46,21 @@ struct ValueInfo {
 
 /// Counters of an engine since it was made.
 struct EngineStats {
-  std::uint64_t traces = 0;           ///< how often the callable was called
-  std::uint64_t compiles = 0;         ///< executables made
-  std::uint64_t binds = 0;            ///< plans bound to new sizes
+  std::uint64_t traces = 0;    ///< how often the callable was called
+  std::uint64_t compiles = 0;  ///< executables made
+  std::uint64_t binds = 0;     ///< plans bound to new sizes
   std::uint64_t runs = 0;
-  std::uint64_t kernels = 0;          ///< distinct compiled functions in use
-  std::uint64_t kernels_compiled = 0; ///< compiled by this engine (neither memory nor disk had them)
+  std::uint64_t kernels = 0;  ///< distinct compiled functions in use
+  std::uint64_t kernels_compiled =
+      0;  ///< compiled by this engine (neither memory nor disk had them)
   std::uint64_t disk_hits = 0;
-  std::uint64_t evaluator_steps = 0;  ///< steps that the reference evaluator ran: 0 but on Device::reference()
-  double load_ms = 0;                 ///< reading and checking a model file
-  double compile_ms = 0;              ///< tracing to executable, in total
-  std::uint64_t arena_peak_bytes = 0; ///< of one request
-  std::vector<std::string> recompiles;  ///< why each compile after the first happened: the failed guard
+  std::uint64_t evaluator_steps =
+      0;                  ///< steps that the reference evaluator ran: 0 but on Device::reference()
+  double load_ms = 0;     ///< reading and checking a model file
+  double compile_ms = 0;  ///< tracing to executable, in total
+  std::uint64_t arena_peak_bytes = 0;  ///< of one request
+  std::vector<std::string>
+      recompiles;  ///< why each compile after the first happened: the failed guard
 };
 
 /// A named input of run().
@@ -69,8 +72,8 @@ struct NamedTensor {
 /// The callable as the engine keeps it: symbolic tensors in, flattened results out.
 struct TraceResult {
   std::vector<Tensor> tensors;
-  std::vector<std::string> names;                ///< of the tensors, may be empty
-  std::shared_ptr<const void> prototype;         ///< the callable's own return value, for Function
+  std::vector<std::string> names;         ///< of the tensors, may be empty
+  std::shared_ptr<const void> prototype;  ///< the callable's own return value, for Function
 };
 using TraceFunction = std::function<TraceResult(std::span<const Tensor>)>;
 
@@ -125,11 +128,13 @@ TraceResult flatten(R result) {
 template <typename F>
 TraceFunction erase(F f) {
   if constexpr (std::is_invocable_v<F&, std::span<const Tensor>>) {
-    return [f = std::move(f)](std::span<const Tensor> inputs) mutable { return flatten(f(inputs)); };
+    return
+        [f = std::move(f)](std::span<const Tensor> inputs) mutable { return flatten(f(inputs)); };
   } else {
     constexpr std::size_t kCount = arity<F>();
-    static_assert(kCount != static_cast<std::size_t>(-1),
-                  "the callable must take tensors: f(const Tensor&, …) or f(std::span<const Tensor>)");
+    static_assert(
+        kCount != static_cast<std::size_t>(-1),
+        "the callable must take tensors: f(const Tensor&, …) or f(std::span<const Tensor>)");
     return [f = std::move(f)](std::span<const Tensor> inputs) mutable {
       if (inputs.size() != kCount) wrong_input_count(kCount, inputs.size());
       return flatten(CallWith<F, std::make_index_sequence<kCount>>::call(f, inputs));
@@ -151,7 +156,8 @@ class HEDDLE_API Engine {
   template <typename F>
     requires(!std::same_as<std::remove_cvref_t<F>, Engine>)
   explicit Engine(F&& f, EngineOptions options = {})
-      : Engine(FromTrace{}, detail::erase(std::decay_t<F>(std::forward<F>(f))), std::move(options), {}) {}
+      : Engine(FromTrace{}, detail::erase(std::decay_t<F>(std::forward<F>(f))), std::move(options),
+               {}) {}
 
   /// From an erased callable and what is known of its inputs.
   struct FromTrace {};

@@ -112,8 +112,9 @@ HEDDLE_API Tensor all(const Tensor& x, std::vector<std::int64_t> axes = {}, bool
                       At where = At::current());
 HEDDLE_API Tensor any(const Tensor& x, std::vector<std::int64_t> axes = {}, bool keepdims = false,
                       At where = At::current());
-HEDDLE_API Tensor variance(const Tensor& x, std::vector<std::int64_t> axes = {}, bool keepdims = false,
-                           std::int64_t correction = 0, At where = At::current());
+HEDDLE_API Tensor variance(const Tensor& x, std::vector<std::int64_t> axes = {},
+                           bool keepdims = false, std::int64_t correction = 0,
+                           At where = At::current());
 HEDDLE_API Tensor argmax(const Tensor& x, std::int64_t axis, bool keepdims = false,
                          At where = At::current());
 HEDDLE_API Tensor argmin(const Tensor& x, std::int64_t axis, bool keepdims = false,
@@ -126,24 +127,29 @@ HEDDLE_API Tensor softmax(const Tensor& x, std::int64_t axis = -1, At where = At
 HEDDLE_API Tensor log_softmax(const Tensor& x, std::int64_t axis = -1, At where = At::current());
 /// Normalises over the dimensions from `axis` on. `scale` and `bias` may be undefined.
 HEDDLE_API Tensor layer_norm(const Tensor& x, const Tensor& scale, const Tensor& bias,
-                             std::int64_t axis = -1, double epsilon = 1e-5, At where = At::current());
+                             std::int64_t axis = -1, double epsilon = 1e-5,
+                             At where = At::current());
 HEDDLE_API Tensor rms_norm(const Tensor& x, const Tensor& scale, std::int64_t axis = -1,
                            double epsilon = 1e-5, At where = At::current());
 /// q [B,H,Lq,D], k [B,Hk,Lk,D], v [B,Hk,Lk,Dv]; mask bool or additive, may be undefined. scale 0: 1/sqrt(D).
-HEDDLE_API Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask = {},
-                            bool causal = false, double scale = 0, At where = At::current());
+HEDDLE_API Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                            const Tensor& mask = {}, bool causal = false, double scale = 0,
+                            At where = At::current());
 
 /// Shape operations; sizes may be symbolic. One entry of reshape may be -1.
 HEDDLE_API Tensor reshape(const Tensor& x, std::vector<SymInt> sizes, At where = At::current());
-HEDDLE_API Tensor permute(const Tensor& x, std::vector<std::int64_t> perm, At where = At::current());
-HEDDLE_API Tensor transpose(const Tensor& x, std::int64_t a, std::int64_t b, At where = At::current());
+HEDDLE_API Tensor permute(const Tensor& x, std::vector<std::int64_t> perm,
+                          At where = At::current());
+HEDDLE_API Tensor transpose(const Tensor& x, std::int64_t a, std::int64_t b,
+                            At where = At::current());
 HEDDLE_API Tensor expand(const Tensor& x, std::vector<SymInt> sizes, At where = At::current());
 HEDDLE_API Tensor unsqueeze(const Tensor& x, std::int64_t axis, At where = At::current());
 HEDDLE_API Tensor squeeze(const Tensor& x, std::int64_t axis, At where = At::current());
 /// Elements start, start+stride, … below limit of one axis.
 HEDDLE_API Tensor slice(const Tensor& x, std::int64_t axis, SymInt start, SymInt limit,
                         SymInt stride = 1, At where = At::current());
-HEDDLE_API Tensor concat(const std::vector<Tensor>& parts, std::int64_t axis, At where = At::current());
+HEDDLE_API Tensor concat(const std::vector<Tensor>& parts, std::int64_t axis,
+                         At where = At::current());
 HEDDLE_API std::vector<Tensor> split(const Tensor& x, std::vector<SymInt> sizes, std::int64_t axis,
                                      At where = At::current());
 /// Rows of `x` along `axis` picked by integer `indices`; negative ones count from the end.
@@ -167,8 +173,9 @@ HEDDLE_API Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias,
                        At where = At::current());
 
 /// An attribute of apply().
-using OpAttr = std::variant<bool, std::int64_t, double, std::string, DType, std::vector<std::int64_t>,
-                            std::vector<double>, SymInt, std::vector<SymInt>, Tensor>;
+using OpAttr =
+    std::variant<bool, std::int64_t, double, std::string, DType, std::vector<std::int64_t>,
+                 std::vector<double>, SymInt, std::vector<SymInt>, Tensor>;
 using OpAttrs = std::map<std::string, OpAttr, std::less<>>;
 
 /// Any op of the engine by its IR name, with operands in schema order (an undefined tensor is an absent

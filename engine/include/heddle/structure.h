@@ -67,8 +67,9 @@ void visit_tensors(T& value, F&& visit) {
   } else if constexpr (detail::IsOptional<T>::value) {
     if (value) visit_tensors(*value, visit);
   } else {
-    static_assert(!std::is_class_v<T> || std::is_convertible_v<T, std::string>,
-                  "a struct returned from a traced callable needs heddle_fields(); see structure.h");
+    static_assert(
+        !std::is_class_v<T> || std::is_convertible_v<T, std::string>,
+        "a struct returned from a traced callable needs heddle_fields(); see structure.h");
   }
 }
 

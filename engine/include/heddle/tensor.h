@@ -54,7 +54,8 @@ class HEDDLE_API Tensor {
   std::int64_t rank() const;
   Device device() const;
   /// Size of dimension `axis` (negative counts from the end); symbolic while tracing.
-  SymInt size(std::int64_t axis, std::source_location where = std::source_location::current()) const;
+  SymInt size(std::int64_t axis,
+              std::source_location where = std::source_location::current()) const;
   std::vector<SymInt> shape() const;
   /// Concrete sizes and strides (elements). @throws TraceError on a symbolic tensor.
   std::span<const std::int64_t> sizes(
@@ -102,14 +103,38 @@ class HEDDLE_API Tensor {
 /// The dtype whose elements are stored as T.
 template <typename T>
 constexpr DType dtype_of();
-template <> constexpr DType dtype_of<float>() { return f32; }
-template <> constexpr DType dtype_of<double>() { return f64; }
-template <> constexpr DType dtype_of<std::int8_t>() { return i8; }
-template <> constexpr DType dtype_of<std::uint8_t>() { return u8; }
-template <> constexpr DType dtype_of<std::int16_t>() { return i16; }
-template <> constexpr DType dtype_of<std::int32_t>() { return i32; }
-template <> constexpr DType dtype_of<std::int64_t>() { return i64; }
-template <> constexpr DType dtype_of<bool>() { return boolean; }
+template <>
+constexpr DType dtype_of<float>() {
+  return f32;
+}
+template <>
+constexpr DType dtype_of<double>() {
+  return f64;
+}
+template <>
+constexpr DType dtype_of<std::int8_t>() {
+  return i8;
+}
+template <>
+constexpr DType dtype_of<std::uint8_t>() {
+  return u8;
+}
+template <>
+constexpr DType dtype_of<std::int16_t>() {
+  return i16;
+}
+template <>
+constexpr DType dtype_of<std::int32_t>() {
+  return i32;
+}
+template <>
+constexpr DType dtype_of<std::int64_t>() {
+  return i64;
+}
+template <>
+constexpr DType dtype_of<bool>() {
+  return boolean;
+}
 
 template <typename T>
 Tensor Tensor::of(std::span<const T> values, Sizes sizes) {

@@ -1,8 +1,7 @@
 #include "jit/cpu/onednn/onednn.h"
 
-#include <oneapi/dnnl/dnnl.hpp>
-
 #include <algorithm>
+#include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
 #include "heddle/error.h"
@@ -41,7 +40,9 @@ memory::desc any(const Ints& sizes) {
   return {sizes, memory::data_type::f32, memory::format_tag::any};
 }
 
-std::int64_t aligned(std::size_t bytes) { return static_cast<std::int64_t>((bytes + 63) / 64 * 64); }
+std::int64_t aligned(std::size_t bytes) {
+  return static_cast<std::int64_t>((bytes + 63) / 64 * 64);
+}
 
 const Ints& ints(const LibraryCall& call, const char* name) {
   return std::get<Ints>(call.attrs.at(name));
@@ -56,7 +57,8 @@ class Convolution final : public BoundLibraryCall {
     stay_on_this_thread();
     const Ints& x = operands[0].sizes;
     const Ints& out = operands.back().sizes;
-    const Ints weights = grouped(operands[1].sizes, std::get<std::int64_t>(call.attrs.at("groups")));
+    const Ints weights =
+        grouped(operands[1].sizes, std::get<std::int64_t>(call.attrs.at("groups")));
     source_ = plain(x);
     result_ = plain(out);
     weights_ = plain(weights);
@@ -67,12 +69,12 @@ class Convolution final : public BoundLibraryCall {
     if (has_bias_) bias_ = plain(operands[2].sizes);
     const dnnl::convolution_forward::desc desc =
         has_bias_ ? dnnl::convolution_forward::desc(
-                        dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, any(x),
-                        any(weights), bias_, any(out), ints(call, "strides"), dilations,
+                        dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
+                        any(x), any(weights), bias_, any(out), ints(call, "strides"), dilations,
                         ints(call, "pads_low"), ints(call, "pads_high"))
                   : dnnl::convolution_forward::desc(
-                        dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, any(x),
-                        any(weights), any(out), ints(call, "strides"), dilations,
+                        dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
+                        any(x), any(weights), any(out), ints(call, "strides"), dilations,
                         ints(call, "pads_low"), ints(call, "pads_high"));
     primitive_desc_ = dnnl::convolution_forward::primitive_desc(desc, attr, cpu_engine());
     primitive_ = dnnl::convolution_forward(primitive_desc_);
@@ -102,7 +104,8 @@ class Convolution final : public BoundLibraryCall {
         weights = packed;
       }
     }
-    memory target(primitive_desc_.dst_desc(), cpu_engine(), reorder_result_ ? at + result_offset_ : out);
+    memory target(primitive_desc_.dst_desc(), cpu_engine(),
+                  reorder_result_ ? at + result_offset_ : out);
     memory pad(primitive_desc_.scratchpad_desc(), cpu_engine(), at + pad_offset_);
     std::unordered_map<int, memory> arguments{{DNNL_ARG_SRC, source},
                                               {DNNL_ARG_WEIGHTS, weights},
