@@ -10,5 +10,7 @@ extern const NestRecipe kConvTransposeRecipe;
 extern const NestRecipe kMatmulRecipe;
 extern const NestRecipe kPoolRecipe;
 extern const NestRecipe kScanRecipe;
+extern const NestRecipe kScatterRecipe;
+extern const NestRecipe kSortRecipe;
 
 }  // namespace heddle::jit

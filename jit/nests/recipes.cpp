@@ -8,7 +8,8 @@ namespace heddle::jit {
 
 std::span<const NestRecipe> all_recipes() {
   static const std::vector<NestRecipe> recipes{kConvRecipe, kConvTransposeRecipe, kMatmulRecipe,
-                                               kPoolRecipe, kScanRecipe};
+                                               kPoolRecipe, kScanRecipe,          kScatterRecipe,
+                                               kSortRecipe};
   return recipes;
 }
 

@@ -22,17 +22,25 @@ inline std::int32_t run_as_code(const jit::Nest& nest, std::span<const Interpret
 }
 #endif
 
-/// The lowered call gives what the op's definition gives.
-inline void expect_nest_right(const OneOp& call, double tolerance = 1e-5) {
-  SCOPED_TRACE(std::string(call.op));
-  const ir::Graph graph = testing::graph_of(call);
-  std::vector<ir::Literal> arguments;
-  for (const ir::Literal& operand : call.operands)
-    if (operand.data() != nullptr || operand.rank() > 0) arguments.push_back(operand);
+/// The lowered graph gives what the evaluator gives: interpreted in all modes, and as machine code.
+inline void expect_code_right(const ir::Graph& graph, const std::vector<ir::Literal>& arguments,
+                              double tolerance = 1e-5) {
   expect_right(graph, arguments, tolerance);
 #if HEDDLE_WITH_LLVM
   expect_program_right(graph, lowered(graph), arguments, {.runner = run_as_code}, tolerance);
 #endif
+}
+inline void expect_code_right_at(const ir::Graph& graph, const Ints& sizes,
+                                 double tolerance = 1e-5) {
+  expect_code_right(graph, random_arguments(graph, sizes), tolerance);
+}
+
+inline void expect_nest_right(const OneOp& call, double tolerance = 1e-5) {
+  SCOPED_TRACE(std::string(call.op));
+  std::vector<ir::Literal> arguments;
+  for (const ir::Literal& operand : call.operands)
+    if (operand.data() != nullptr || operand.rank() > 0) arguments.push_back(operand);
+  expect_code_right(testing::graph_of(call), arguments, tolerance);
 }
 
 }  // namespace heddle::test

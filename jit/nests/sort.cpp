@@ -1,0 +1,202 @@
+// sort and topk as nests: one row a parallel iteration, ordered through the positions of its elements.
+//
+// Short rows: the place of an element is the number of elements that come before it.
+//
+//   for i (vector): place = sum over j (serial) of "j comes before i"; order[place] = i
+//
+// Long rows: runs of 1, 2, 4, … elements are merged in pairs. An element's place in the merged run is its
+// place in its own run and the number of elements of the other run that come before it, found by halving.
+// All elements of a pass are independent.
+//
+//   for pass (serial)
+//     for i (vector): search the other run (serial); merged[place] = order[i]
+//     for i (vector): order[i] = merged[i]
+#include "jit/nests/nests.h"
+#include "jit/nests/support.h"
+
+namespace heddle::jit {
+namespace {
+
+using ir::ScalarOp;
+
+/// Rows up to this length are ordered by counting.
+constexpr std::int64_t kShortRow = 128;
+/// Longer orders do not lie on the stack.
+constexpr std::int64_t kStackCount = 4096;
+/// Passes for rows of unknown length: more than memory has elements for.
+constexpr std::int64_t kMaxPasses = 40;
+
+class SortNest {
+ public:
+  explicit SortNest(NestContext& ctx)
+      : ctx_(ctx), b_(ctx.builder()), x_(ctx.operand_sizes(0)), out_(ctx.output_sizes()) {
+    const std::int64_t axis = ctx.node().integer("axis");
+    axis_ = static_cast<std::size_t>(axis < 0 ? axis + static_cast<std::int64_t>(x_.size()) : axis);
+    length_ = x_[axis_];
+    dtype_ = ctx.node().input(0).meta().dtype;
+    descending_ = ctx.node().flag(ctx.node().op_name() == "topk" ? "largest" : "descending");
+  }
+
+  void build() {
+    std::vector<SymExpr> rows = x_;
+    rows[axis_] = 1;
+    const SymExpr extent = base::product(rows);
+    const Symbol p = b_.new_axis(extent);
+    b_.set_parallel(p, extent);
+    row_ = delinearize(p, rows, b_.facts());
+    order_ = add_order();
+    if (length_.is_constant() && length_.constant() <= kShortRow)
+      count_places();
+    else
+      merge_runs();
+    write();
+  }
+
+ private:
+  NestBufferId add_order() {
+    const NestBufferId id = b_.add_local(DType::I64, length_, 0);
+    NestBuffer& buffer = b_.nest().buffers[id];
+    if (buffer.max_count > kStackCount) buffer.max_count = 0;
+    return id;
+  }
+
+  Index at(const SymExpr& position) const {
+    Index index = row_;
+    index[axis_] = position;
+    return index;
+  }
+  Scalar key(const SymExpr& position) { return ctx_.operand(0, at(position)); }
+
+  Scalar apply(ScalarOp op, Scalar a, Scalar b) { return b_.apply(op, {a, b}); }
+  Scalar number(std::int64_t value) { return b_.constant_int(DType::I64, value); }
+
+  /// Whether key a comes strictly before key b: NaN after all others.
+  Scalar before(Scalar a, Scalar b) {
+    const Scalar less = apply(descending_ ? ScalarOp::Gt : ScalarOp::Lt, a, b);
+    if (!is_floating(dtype_)) return less;
+    const Scalar number_a = b_.apply(ScalarOp::Not, {b_.apply(ScalarOp::IsNan, {a})});
+    const Scalar nan_b = b_.apply(ScalarOp::IsNan, {b});
+    return apply(ScalarOp::Or, less, apply(ScalarOp::And, number_a, nan_b));
+  }
+
+  SymExpr loop(const SymExpr& extent, ForStmt::Kind kind) {
+    const Symbol axis = b_.new_axis(extent);
+    b_.begin_for(axis, extent, kind);
+    return axis;
+  }
+
+  SymExpr bound(Scalar position) { return b_.bind(position, 0, length_ - 1, 0); }
+
+  void count_places() {
+    const SymExpr i = loop(length_, ForStmt::Kind::Vector);
+    const Scalar mine = key(i);
+    const Scalar start = number(0);
+    const SymExpr j = loop(length_, ForStmt::Kind::Serial);
+    const Scalar place = b_.carry(start);
+    const Scalar other = key(j);
+    const Scalar tie = b_.apply(ScalarOp::Not, {before(mine, other)});
+    const Scalar earlier = apply(ScalarOp::And, tie, compare(b_, ScalarOp::Lt, j, i));
+    const Scalar precedes = apply(ScalarOp::Or, before(other, mine), earlier);
+    const Scalar next = apply(ScalarOp::Add, place, b_.convert(precedes, DType::I64));
+    const Scalar result = b_.set_next(place, next);
+    b_.end_for();
+    b_.store(order_, bound(result), b_.from_index(i));
+    b_.end_for();
+  }
+
+  void merge_runs() {
+    const NestBufferId merged = add_order();
+    const SymExpr first = loop(length_, ForStmt::Kind::Vector);
+    b_.store(order_, first, b_.from_index(first));
+    b_.end_for();
+    const SymExpr pass = loop(passes(), ForStmt::Kind::Serial);
+    const Scalar width = apply(ScalarOp::Shl, number(1), b_.from_index(pass));
+    if (!length_.is_constant()) b_.begin_if(apply(ScalarOp::Lt, width, b_.from_index(length_)));
+    const SymExpr i = loop(length_, ForStmt::Kind::Vector);
+    const Scalar from = b_.load(order_, i);
+    const SymExpr to = bound(place_in_pair(i, from, pass, width));
+    b_.store(merged, to, from);
+    b_.end_for();
+    const SymExpr k = loop(length_, ForStmt::Kind::Vector);
+    b_.store(order_, k, b_.load(merged, k));
+    b_.end_for();
+    if (!length_.is_constant()) b_.end_if();
+    b_.end_for();
+  }
+
+  std::int64_t passes() const {
+    if (!length_.is_constant()) return kMaxPasses;
+    std::int64_t count = 0;
+    while ((std::int64_t{1} << count) < length_.constant()) ++count;
+    return count;
+  }
+
+  /// Where position i of this pass goes. Runs are of `width` elements, 2 to the power of `pass`.
+  Scalar place_in_pair(const SymExpr& i, Scalar from, const SymExpr& pass, Scalar width) {
+    const Scalar self = b_.from_index(i);
+    const Scalar length = b_.from_index(length_);
+    const Scalar shift = b_.from_index(pass);
+    const Scalar run = apply(ScalarOp::Shr, self, shift);
+    const Scalar begin = apply(ScalarOp::Shl, run, shift);
+    const Scalar odd = apply(ScalarOp::And, run, number(1));
+    const Scalar is_left = apply(ScalarOp::Eq, odd, number(0));
+    const Scalar after = apply(ScalarOp::Add, begin, width);
+    const Scalar previous = apply(ScalarOp::Sub, begin, width);
+    const Scalar other = b_.apply(ScalarOp::Select, {is_left, after, previous});
+    const Scalar low = apply(ScalarOp::Min, other, length);
+    const Scalar high = apply(ScalarOp::Min, apply(ScalarOp::Add, other, width), length);
+    const Scalar found = search(key(bound(from)), is_left, low, high, pass);
+    // Of a left run: i + found - low. Of a right one, the pair begins at `low`: i - begin + found.
+    const Scalar base = b_.apply(ScalarOp::Select, {is_left, low, begin});
+    return apply(ScalarOp::Add, apply(ScalarOp::Sub, self, base), found);
+  }
+
+  /// The first position in [low, high) of the other run that does not come before `mine`; of equal
+  /// elements those of the left run come first.
+  Scalar search(Scalar mine, Scalar is_left, Scalar low, Scalar high, const SymExpr& pass) {
+    loop(pass + 1, ForStmt::Kind::Serial);
+    const Scalar lo = b_.carry(low);
+    const Scalar hi = b_.carry(high);
+    const Scalar open = apply(ScalarOp::Lt, lo, hi);
+    const Scalar middle = apply(ScalarOp::Shr, apply(ScalarOp::Add, lo, hi), number(1));
+    const Scalar position = b_.load(order_, bound(middle), open.id);
+    const Scalar other = key(bound(position));
+    const Scalar strictly = before(other, mine);
+    const Scalar weakly = b_.apply(ScalarOp::Not, {before(mine, other)});
+    const Scalar precedes = b_.apply(ScalarOp::Select, {is_left, strictly, weakly});
+    const Scalar right = apply(ScalarOp::And, open, precedes);
+    const Scalar left = apply(ScalarOp::And, open, b_.apply(ScalarOp::Not, {precedes}));
+    const Scalar next = apply(ScalarOp::Add, middle, number(1));
+    const Scalar result = b_.set_next(lo, b_.apply(ScalarOp::Select, {right, next, lo}));
+    b_.set_next(hi, b_.apply(ScalarOp::Select, {left, middle, hi}));
+    b_.end_for();
+    return result;
+  }
+
+  void write() {
+    const SymExpr k = loop(out_[axis_], ForStmt::Kind::Vector);
+    const Scalar from = b_.load(order_, k);
+    const Scalar value = key(bound(from));
+    ctx_.result(0, at(k), value);
+    ctx_.result(1, at(k), from);
+    b_.end_for();
+  }
+
+  NestContext& ctx_;
+  NestBuilder& b_;
+  const std::vector<SymExpr> x_, out_;
+  std::size_t axis_ = 0;
+  SymExpr length_;
+  DType dtype_ = DType::F32;
+  bool descending_ = false;
+  Index row_;
+  NestBufferId order_ = 0;
+};
+
+void build(NestContext& ctx) { SortNest(ctx).build(); }
+
+}  // namespace
+
+const NestRecipe kSortRecipe{.name = "sort", .memory_operands = 0b1, .build = build};
+
+}  // namespace heddle::jit

@@ -1,0 +1,155 @@
+// Scatters and sorts as nests, against the definitions of their ops.
+#include <cmath>
+
+#include "heddle/error.h"
+#include "tests/jit/nests_support.h"
+
+namespace heddle::test {
+namespace {
+
+ir::Literal picks(ir::Sizes sizes, std::int64_t low, std::int64_t high, DType dtype = i64) {
+  return random_literal(dtype, std::move(sizes), 5, low, high);
+}
+
+TEST(ScatterNest, ElementsAlongEachAxis) {
+  const ir::Literal x = noise(f32, {4, 5, 6});
+  for (const char* how : {"none", "add", "mul", "max", "min"}) {
+    for (const std::int64_t axis : {0, 1, -1}) {
+      expect_nest_right({"scatter_elements",
+                         {x, picks({3, 4, 6}, -4, 3), noise(f32, {3, 4, 6}, 2)},
+                         {{"axis", axis}, {"reduction", std::string(how)}}});
+    }
+  }
+}
+
+TEST(ScatterNest, ElementsOfEveryDType) {
+  for (const DType dtype : testing::kNumbers) {
+    for (const DType index : {i64, i32, u8}) {
+      const ir::Literal indices = picks({3, 4}, 0, 4, index);
+      expect_nest_right({"scatter_elements",
+                         {noise(dtype, {5, 4}), indices, noise(dtype, {3, 4}, 2)},
+                         {{"reduction", std::string("add")}}});
+    }
+  }
+  expect_nest_right({"scatter_elements",
+                     {noise(boolean, {5, 4}), picks({3, 4}, 0, 4), noise(boolean, {3, 4}, 2)}});
+}
+
+TEST(ScatterNest, ManyColumns) {
+  expect_nest_right({"scatter_elements",
+                     {noise(f32, {3, 600}), picks({7, 600}, 0, 2), noise(f32, {7, 600}, 2)},
+                     {{"reduction", std::string("add")}}});
+  expect_nest_right({"scatter_nd",
+                     {noise(f32, {3, 600}), picks({7, 1}, 0, 2), noise(f32, {7, 600}, 2)},
+                     {{"reduction", std::string("add")}}});
+}
+
+TEST(ScatterNest, Slices) {
+  const ir::Literal x = noise(f32, {4, 3, 5});
+  for (const char* how : {"none", "add", "max"}) {
+    const ir::Attrs attrs{{"reduction", std::string(how)}};
+    expect_nest_right(
+        {"scatter_nd", {x, picks({2, 3, 1}, -3, 2), noise(f32, {2, 3, 3, 5}, 2)}, attrs});
+    expect_nest_right({"scatter_nd", {x, picks({6, 2}, -3, 2), noise(f32, {6, 5}, 2)}, attrs});
+    expect_nest_right({"scatter_nd", {x, picks({9, 3}, -3, 2), noise(f32, {9}, 2)}, attrs});
+  }
+}
+
+TEST(ScatterNest, IndexPut) {
+  const ir::Literal x = noise(f32, {4, 5, 6});
+  for (const bool accumulate : {false, true}) {
+    const ir::Attrs attrs{{"accumulate", accumulate}};
+    expect_nest_right(
+        {"index_put", {x, noise(f32, {6}, 2), picks({3}, -4, 3), picks({1}, 0, 4)}, attrs});
+    expect_nest_right({"index_put", {x, noise(f32, {2, 3, 5, 6}, 2), picks({2, 3}, 0, 3)}, attrs});
+    expect_nest_right(
+        {"index_put",
+         {x, noise(f32, {}, 2), picks({2, 1}, 0, 3), picks({3}, 0, 4), picks({2, 3}, 0, 5)},
+         attrs});
+  }
+}
+
+TEST(ScatterNest, SizesThatAreNotKnownOrZero) {
+  ir::GraphBuilder b("main");
+  const ir::Value x = b.input(tensor(f32, {"s0", "s1"}));
+  const ir::Value i = b.input(tensor(i64, {"s2", "1"}));
+  const ir::Value u = b.input(tensor(f32, {"s2", "s1"}));
+  b.output(b.emit("scatter_nd", {x, i, u}, {{"reduction", std::string("add")}}));
+  const ir::Graph graph = b.finish();
+  const std::vector<Ints> cases{{4, 300, 5}, {4, 0, 5}, {4, 3, 0}};
+  for (const Ints& sizes : cases) expect_code_right_at(graph, sizes);
+}
+
+TEST(ScatterNest, AnIndexOutOfRangeIsReported) {
+  const OneOp call{"scatter_elements",
+                   {noise(f32, {4, 3}), picks({2, 3}, 4, 4), noise(f32, {2, 3})}};
+  const ir::Graph graph = testing::graph_of(call);
+  EXPECT_THROW(run_program(graph, lowered(graph), call.operands), IndexError);
+}
+
+ir::Literal with_ties(DType dtype, const ir::Sizes& sizes) {
+  ir::Literal x = random_literal(dtype, sizes, 9, 0, 5);
+  for (std::int64_t k = 0; k < x.count(); ++k)
+    if (is_floating(dtype)) x.set(k, std::round(4 * x.at(k)));
+  return x;
+}
+
+TEST(SortNest, EveryDType) {
+  for (const DType dtype : testing::kNumbers) {
+    for (const bool descending : {false, true})
+      expect_nest_right({"sort", {with_ties(dtype, {2, 9})}, {{"descending", descending}}});
+  }
+}
+
+TEST(SortNest, EachAxisAndLength) {
+  for (const std::int64_t axis : {0, 1, -1}) {
+    expect_nest_right({"sort", {with_ties(f32, {4, 3, 5})}, {{"axis", axis}}});
+    expect_nest_right(
+        {"topk", {with_ties(f32, {4, 3, 5})}, {{"axis", axis}, {"k", ir::SymExpr(3)}}});
+  }
+  for (const std::int64_t length : {0, 1, 2, 129, 256, 300}) {
+    ir::Literal x = with_ties(f32, {2, length});
+    if (length > 3) x = testing::with_nan(x, 3);
+    for (const bool descending : {false, true}) {
+      expect_nest_right({"sort", {x}, {{"descending", descending}}});
+      expect_nest_right(
+          {"topk",
+           {x},
+           {{"largest", descending}, {"k", ir::SymExpr(std::min<std::int64_t>(length, 5))}}});
+    }
+  }
+}
+
+TEST(SortNest, NanComesLast) {
+  ir::Literal x = with_ties(f32, {1, 20});
+  for (const std::int64_t k : {0, 5, 6}) x.set(k, NAN);
+  x.set(7, INFINITY);
+  x.set(8, -INFINITY);
+  for (const bool descending : {false, true})
+    expect_nest_right({"sort", {x}, {{"descending", descending}}});
+}
+
+TEST(SortNest, SizesThatAreNotKnown) {
+  for (const std::int64_t axis : {0, 1}) {
+    ir::GraphBuilder b("main");
+    const ir::Value x = b.input(tensor(f32, {"s0", "s1"}));
+    const ir::Node* sorted = b.call("sort", {x}, {{"axis", axis}});
+    b.output(sorted->value(0));
+    b.output(sorted->value(1));
+    const ir::Graph graph = b.finish();
+    for (const std::int64_t size : {0, 1, 5, 33}) {
+      expect_code_right(graph, {with_ties(f32, {3, size})});
+      expect_code_right(graph, {with_ties(f32, {size, 3})});
+    }
+  }
+}
+
+TEST(SortNest, OnlyTheIndices) {
+  ir::GraphBuilder b("main");
+  const ir::Value x = b.input(tensor(f32, {"s0", "9"}));
+  b.output(b.call("topk", {x}, {{"k", ir::SymExpr(2)}})->value(1));
+  expect_code_right_at(b.finish(), {4});
+}
+
+}  // namespace
+}  // namespace heddle::test
