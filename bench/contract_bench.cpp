@@ -74,8 +74,8 @@ BENCHMARK_CAPTURE(tile, f32, f32, Layout::Contiguous)
     ->Args({5, 60, 256});
 BENCHMARK_CAPTURE(tile, f32_packed, f32, Layout::Packed)->Args({6, 64, 256})->Args({14, 32, 256});
 BENCHMARK_CAPTURE(tile, f32_transposed, f32, Layout::Transposed)
-    ->Args({6, 64, 64})
-    ->Args({6, 64, 256});
+    ->Args({6, 64, 256})
+    ->Args({32, 64, 256});
 BENCHMARK_CAPTURE(tile, bf16, bf16, Layout::Contiguous)->Args({6, 64, 256});
 BENCHMARK_CAPTURE(tile, f16, f16, Layout::Contiguous)->Args({6, 64, 256});
 

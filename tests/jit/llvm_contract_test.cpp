@@ -163,10 +163,13 @@ TEST(LlvmContract, EveryLayout) {
   for (Layout a : {Layout::RowMajor, Layout::Transposed}) {
     for (Layout b : {Layout::RowMajor, Layout::Transposed}) {
       const Case c{.a_layout = a, .b_layout = b};
-      const CompiledNest code = compile_contraction(c, 0);
-      for (std::int64_t columns : {1, 15, 16, 17, 33, 64})
-        for (std::int64_t rows : {1, 4, 5, 6})
-          for (std::int64_t depth : {1, 16, 37}) expect_contraction(c, code, rows, columns, depth);
+      for (std::int64_t vector_bytes : {64, 32}) {
+        const CompiledNest code = compile_contraction(c, vector_bytes);
+        for (std::int64_t columns : {1, 15, 16, 17, 33, 64})
+          for (std::int64_t rows : {1, 4, 5, 6})
+            for (std::int64_t depth : {0, 1, 16, 37, 128, 300})
+              expect_contraction(c, code, rows, columns, depth);
+      }
     }
   }
 }

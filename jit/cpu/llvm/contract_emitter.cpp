@@ -2,7 +2,7 @@
 //
 // A block is some rows by some vectors of columns. Each step of the depth loads the row of b once and
 // multiplies it with one element of a for every row. Rows left over go one by one, columns left over one
-// masked vector at a time.
+// masked vector at a time. A right operand that lies along the depth (a transposed matrix) is packed first.
 #include <algorithm>
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/DerivedTypes.h>
@@ -45,6 +45,11 @@ struct NestEmitter::Tile {
   Value* depth;
   Value *a_base, *a_row, *a_column;
   Value *b_base, *b_row, *b_column;
+  unsigned columns;          ///< of the tile, in vectors
+  Value* panel = nullptr;    ///< rows of b packed side by side, read in place of b
+  Value* resumes = nullptr;  ///< whether the sums go on from memory; null: as the statement says
+
+  std::int64_t panel_columns() const { return static_cast<std::int64_t>(columns) * lanes; }
 };
 
 void NestEmitter::operator()(const ContractStmt& s) {
@@ -68,7 +73,18 @@ void NestEmitter::operator()(const ContractStmt& s) {
             scalar_index(s.a.column_stride),
             scalar_index(s.b.base),
             scalar_index(s.b.row_stride),
-            scalar_index(s.b.column_stride)};
+            scalar_index(s.b.column_stride),
+            columns};
+  // Gathering costs as much as the arithmetic of several rows; packing what lies along the depth does not.
+  if (s.b.row_stride.is_constant(1) && !s.b.column_stride.is_constant(1)) {
+    contract_packed(tile);
+  } else {
+    contract_rows(tile);
+  }
+}
+
+void NestEmitter::contract_rows(const Tile& tile) {
+  const unsigned rows = tile.rows;
   Value* full_rows = b_.CreateSub(tile.row_count, b_.CreateURem(tile.row_count, b_.getInt64(rows)));
   const auto run = [&](unsigned count) {
     return [this, &tile, count](Value* row, const Values&) {
@@ -78,6 +94,86 @@ void NestEmitter::operator()(const ContractStmt& s) {
   };
   loop(b_.getInt64(0), full_rows, rows, {}, run(rows));
   loop(full_rows, tile.row_count, 1, {}, run(1));
+}
+
+/// Blocks of the depth: each is transposed into a panel on the stack and then multiplied.
+void NestEmitter::contract_packed(Tile& tile) {
+  constexpr std::int64_t kPanelDepth = 64;
+  llvm::IRBuilder<> entry(&function_->getEntryBlock(), function_->getEntryBlock().begin());
+  llvm::Type* element = scalars_.compute_type(tile.s.dtype, 0);
+  auto* memory = entry.CreateAlloca(llvm::ArrayType::get(
+      element, static_cast<std::uint64_t>(kPanelDepth * tile.panel_columns())));
+  memory->setAlignment(llvm::Align(64));
+  Value* whole = tile.depth;
+  Value* a_base = tile.a_base;
+  // At least one block, so that a contraction of no depth gives zeros.
+  Value* end = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, whole, b_.getInt64(1));
+  loop(b_.getInt64(0), end, kPanelDepth, {}, [&](Value* begin, const Values&) {
+    Value* left = b_.CreateNSWSub(whole, begin);
+    tile.depth = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, left, b_.getInt64(kPanelDepth));
+    tile.a_base = b_.CreateNSWAdd(a_base, b_.CreateNSWMul(begin, tile.a_column));
+    if (!tile.s.accumulate) tile.resumes = b_.CreateICmpSGT(begin, b_.getInt64(0));
+    tile.panel = nullptr;
+    pack_panel(tile, memory, begin);
+    tile.panel = memory;
+    contract_rows(tile);
+    return Values{};
+  });
+}
+
+void NestEmitter::pack_panel(const Tile& tile, Value* panel, Value* begin) {
+  const NestBuffer& b = nest_.buffers[tile.s.b.buffer];
+  llvm::Type* type = scalars_.storage_type(b.dtype, tile.lanes);
+  llvm::Type* element = scalars_.compute_type(tile.s.dtype, 0);
+  const auto alignment = llvm::Align(size_of(b.dtype));
+  Value* first = b_.CreateNSWAdd(tile.b_base, begin);
+  loop(b_.getInt64(0), tile.column_count, tile.lanes, {}, [&](Value* column, const Values&) {
+    loop(b_.getInt64(0), tile.depth, tile.lanes, {}, [&](Value* k, const Values&) {
+      Value* left = b_.CreateTrunc(b_.CreateNSWSub(tile.depth, k), b_.getInt32Ty());
+      Value* within = b_.CreateICmpSLT(column_numbers(b_.getInt32Ty(), tile.lanes),
+                                       b_.CreateVectorSplat(tile.lanes, left));
+      Values square;
+      for (unsigned j = 0; j < tile.lanes; ++j) {
+        Value* at = b_.CreateNSWAdd(column, b_.getInt64(j));
+        Value* start = b_.CreateNSWAdd(first, b_.CreateNSWMul(at, tile.b_column));
+        Value* exists = b_.CreateVectorSplat(tile.lanes, b_.CreateICmpSLT(at, tile.column_count));
+        Value* stored = b_.CreateMaskedLoad(
+            type, element_address(tile.s.b.buffer, b_.CreateNSWAdd(start, k)), alignment,
+            b_.CreateAnd(within, exists), llvm::Constant::getNullValue(type));
+        square.push_back(
+            scalars_.convert(scalars_.from_storage(b.dtype, stored), b.dtype, tile.s.dtype));
+      }
+      transpose(square);
+      for (unsigned j = 0; j < tile.lanes; ++j) {
+        Value* row = b_.CreateNSWMul(b_.CreateNSWAdd(k, b_.getInt64(j)),
+                                     b_.getInt64(static_cast<std::uint64_t>(tile.panel_columns())));
+        b_.CreateAlignedStore(square[j], b_.CreateGEP(element, panel, b_.CreateNSWAdd(row, column)),
+                              llvm::Align(size_of(tile.s.dtype)));
+      }
+      return Values{};
+    });
+    return Values{};
+  });
+}
+
+/// Lane j of row i becomes lane i of row j, by exchanging halves, quarters, …
+void NestEmitter::transpose(Values& rows) {
+  const auto lanes = static_cast<unsigned>(rows.size());
+  for (unsigned step = 1; step < lanes; step *= 2) {
+    std::vector<int> low;
+    std::vector<int> high;
+    for (unsigned k = 0; k < lanes; ++k) {
+      low.push_back(static_cast<int>((k & step) == 0 ? k : lanes + k - step));
+      high.push_back(static_cast<int>((k & step) == 0 ? k + step : lanes + k));
+    }
+    for (unsigned k = 0; k < lanes; ++k) {
+      if ((k & step) != 0) continue;
+      Value* upper = rows[k];
+      Value* lower = rows[k + step];
+      rows[k] = b_.CreateShuffleVector(upper, lower, low);
+      rows[k + step] = b_.CreateShuffleVector(upper, lower, high);
+    }
+  }
 }
 
 void NestEmitter::contract_columns(const Tile& tile, Value* row, unsigned rows) {
@@ -113,13 +209,16 @@ void NestEmitter::contract_block(const Tile& tile, Value* row, unsigned rows, Va
     for (unsigned v = 0; v < vectors; ++v) {
       memory.push_back(element_address(s.acc, b_.CreateNSWAdd(start, b_.getInt64(v * tile.lanes))));
       Value* zero = llvm::Constant::getNullValue(vector);
-      if (!s.accumulate) {
+      if (!s.accumulate && tile.resumes == nullptr) {
         sums.push_back(zero);
-      } else if (mask != nullptr) {
+        continue;
+      }
+      if (mask != nullptr) {
         sums.push_back(b_.CreateMaskedLoad(vector, memory.back(), alignment, mask, zero));
       } else {
         sums.push_back(b_.CreateAlignedLoad(vector, memory.back(), alignment));
       }
+      if (tile.resumes != nullptr) sums.back() = b_.CreateSelect(tile.resumes, sums.back(), zero);
     }
   }
   sums = loop(b_.getInt64(0), tile.depth, 1, sums, [&](Value* k, const Values& current) {
@@ -140,7 +239,10 @@ NestEmitter::Values NestEmitter::contract_step(const Tile& tile, Value* k, const
   const NestBuffer& a = nest_.buffers[s.a.buffer];
   const std::size_t vectors = sums.size() / a_rows.size();
   Values row_of_b;
-  Value* b_row = b_.CreateNSWAdd(tile.b_base, b_.CreateNSWMul(k, tile.b_row));
+  Value* b_row =
+      tile.panel == nullptr
+          ? b_.CreateNSWAdd(tile.b_base, b_.CreateNSWMul(k, tile.b_row))
+          : b_.CreateNSWMul(k, b_.getInt64(static_cast<std::uint64_t>(tile.panel_columns())));
   for (unsigned v = 0; v < vectors; ++v)
     row_of_b.push_back(
         contract_load_b(tile, b_row, b_.CreateNSWAdd(column, b_.getInt64(v * tile.lanes)), mask));
@@ -163,6 +265,12 @@ NestEmitter::Values NestEmitter::contract_step(const Tile& tile, Value* k, const
 
 Value* NestEmitter::contract_load_b(const Tile& tile, Value* row, Value* column, Value* mask) {
   const ContractStmt& s = tile.s;
+  if (tile.panel != nullptr) {
+    llvm::Type* element = scalars_.compute_type(s.dtype, 0);
+    return b_.CreateAlignedLoad(scalars_.compute_type(s.dtype, tile.lanes),
+                                b_.CreateGEP(element, tile.panel, b_.CreateNSWAdd(row, column)),
+                                llvm::Align(size_of(s.dtype)));
+  }
   const NestBuffer& b = nest_.buffers[s.b.buffer];
   llvm::Type* type = scalars_.storage_type(b.dtype, tile.lanes);
   Value* zero = llvm::Constant::getNullValue(type);
