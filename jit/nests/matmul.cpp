@@ -6,8 +6,8 @@
 //     acc[rows, columns] = a[rows, k] . b[k, columns]
 //     for row in rows: for column in columns (vector): result(row, column, acc[row, column])
 //
-// A right operand whose columns are not contiguous (k transposed, as in q.kT) is first packed, block of
-// depth by block of depth, into a local tile.
+// A right operand that lies along the depth (k transposed, as in q.kT) is the contraction's own business.
+// One that lies along neither is first packed, block of depth by block of depth, into a local tile.
 #include "jit/lower/nest_context.h"
 #include "jit/nests/nests.h"
 
@@ -47,7 +47,9 @@ class MatmulNest {
     rows_ = min(kTileRows, rows - row_begin_);
     columns_ = min(kTileColumns, columns - column_begin_);
     acc_ = b_.add_local(accumulator_, kTileRows * kTileColumns, kTileRows * kTileColumns);
-    if (right_.strides.back().is_constant(1) || right_.strides.back().is_constant(0))
+    const SymExpr& depth_stride = right_.strides[right_.strides.size() - 2];
+    const SymExpr& column_stride = right_.strides.back();
+    if (column_stride.is_constant(1) || column_stride.is_constant(0) || depth_stride.is_constant(1))
       contract_whole();
     else
       contract_packed();
