@@ -5,6 +5,7 @@
 
 namespace heddle::jit {
 
+extern const NestRecipe kAttentionRecipe;
 extern const NestRecipe kConvRecipe;
 extern const NestRecipe kConvTransposeRecipe;
 extern const NestRecipe kMatmulRecipe;

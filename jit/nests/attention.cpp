@@ -1,0 +1,283 @@
+// attention as a nest: a tile of queries at a time runs over tiles of keys, so that scores never leave the
+// core. The softmax is taken as the keys come: what was summed before is scaled down whenever a larger
+// score appears.
+//
+//   for p in B x heads x tiles of value columns x tiles of queries (parallel)
+//     largest[row] = -inf, total[row] = 0, sums[row, column] = 0
+//     for tile of keys that some query of the tile sees (serial)
+//       scores = q . k^T, with k packed transposed
+//       for row: scale and mask; new largest; scores = exp(scores - largest); rescale total and sums
+//       sums += scores . v
+//     result = sums / total, or 0 where total is 0
+#include <cmath>
+#include <limits>
+
+#include "jit/nests/nests.h"
+#include "jit/nests/support.h"
+
+namespace heddle::jit {
+namespace {
+
+using ir::ReduceOp;
+using ir::ScalarOp;
+
+constexpr std::int64_t kKeys = 64;
+constexpr std::int64_t kMostColumns = 128;
+constexpr std::int64_t kSplitColumns = 64;
+
+/// Tiles for accumulators of `dtype`: together they fit the shared memory of a GPU.
+std::int64_t tile_rows(DType dtype) { return dtype == DType::F64 ? 16 : 32; }
+std::int64_t pack_depth(DType dtype) { return dtype == DType::F64 ? 32 : 64; }
+
+class AttentionNest {
+ public:
+  explicit AttentionNest(NestContext& ctx)
+      : ctx_(ctx),
+        b_(ctx.builder()),
+        out_(ctx.output_sizes()),
+        k_sizes_(ctx.operand_sizes(1)),
+        q_(*ctx.affine(0)),
+        k_(*ctx.affine(1)),
+        v_(*ctx.affine(2)),
+        depth_(ctx.operand_sizes(0)[3]),
+        keys_(k_sizes_[2]),
+        dtype_(accumulator_of(ctx.node().output().dtype)),
+        tile_rows_(tile_rows(dtype_)) {
+    const SymExpr& columns = out_[3];
+    const bool whole = columns.is_constant() && columns.constant() <= kMostColumns;
+    tile_columns_ = whole ? std::max<std::int64_t>(columns.constant(), 1) : kSplitColumns;
+  }
+
+  void build() {
+    split_parallel();
+    add_locals();
+    start();
+    const SymExpr tiles = ceildiv(visible_keys(), kKeys);
+    const SymExpr tile = begin(tiles, ForStmt::Kind::Serial);
+    key_begin_ = tile * kKeys;
+    key_count_ = min(kKeys, visible_keys() - key_begin_);
+    contract_scores();
+    const SymExpr row = begin(rows_, ForStmt::Kind::Serial);
+    update_row(row);
+    b_.end_for();
+    contract_values();
+    b_.end_for();
+    write();
+    b_.nest().work =
+        base::product(out_) * keys_ * 2 + out_[0] * out_[1] * out_[2] * keys_ * (depth_ * 2 + 8);
+  }
+
+ private:
+  SymExpr begin(const SymExpr& extent, ForStmt::Kind kind) {
+    const Symbol axis = b_.new_axis(extent);
+    b_.begin_for(axis, extent, kind);
+    return axis;
+  }
+
+  void split_parallel() {
+    const SymExpr parts[] = {out_[0], out_[1], ceildiv(out_[3], tile_columns_),
+                             ceildiv(out_[2], tile_rows_)};
+    const SymExpr extent = base::product(parts);
+    const Symbol p = b_.new_axis(extent);
+    b_.set_parallel(p, extent);
+    const Index part = delinearize(p, parts, b_.facts());
+    batch_ = part[0];
+    head_ = part[1];
+    shared_head_ = b_.simplify(floordiv(head_, floordiv(out_[1], k_sizes_[1])));
+    column_begin_ = part[2] * tile_columns_;
+    columns_ = b_.simplify(min(tile_columns_, out_[3] - column_begin_));
+    row_begin_ = part[3] * tile_rows_;
+    rows_ = min(tile_rows_, out_[2] - row_begin_);
+  }
+
+  void add_locals() {
+    const auto local = [&](DType dtype, std::int64_t count) {
+      return b_.add_local(dtype, count, count);
+    };
+    scores_ = local(dtype_, tile_rows_ * kKeys);
+    sums_ = local(dtype_, tile_rows_ * tile_columns_);
+    largest_ = local(dtype_, tile_rows_);
+    total_ = local(dtype_, tile_rows_);
+    packed_ = local(ctx_.node().input(1).meta().dtype, pack_depth(dtype_) * kKeys);
+  }
+
+  Scalar number(double value) { return b_.constant(dtype_, value); }
+  Scalar apply(ScalarOp op, Scalar a, Scalar b) { return b_.apply(op, {a, b}); }
+
+  void fill(NestBufferId buffer, std::int64_t count, double value) {
+    const SymExpr k = begin(count, ForStmt::Kind::Vector);
+    b_.store(buffer, k, number(value));
+    b_.end_for();
+  }
+
+  void start() {
+    fill(largest_, tile_rows_, -std::numeric_limits<double>::infinity());
+    fill(total_, tile_rows_, 0);
+    fill(sums_, tile_rows_ * tile_columns_, 0);
+  }
+
+  /// Keys from here on are hidden from every query of the tile.
+  SymExpr visible_keys() const {
+    if (!ctx_.node().flag("causal")) return keys_;
+    return max(0, min(keys_, row_begin_ + rows_ + keys_ - out_[2]));
+  }
+
+  SymExpr place(const AffineOperand& operand, const SymExpr& head, const SymExpr& row,
+                const SymExpr& column) const {
+    const SymExpr index[] = {batch_, head, row, column};
+    return operand.offset + strided_index(index, operand.strides);
+  }
+
+  void contract_scores() {
+    const std::int64_t block = pack_depth(dtype_);
+    if (depth_.is_constant() && depth_.constant() <= block) {
+      contract_block(0, depth_, false);
+      return;
+    }
+    fill(scores_, tile_rows_ * kKeys, 0);
+    const SymExpr number = begin(ceildiv(depth_, block), ForStmt::Kind::Serial);
+    const SymExpr from = number * block;
+    contract_block(from, min(block, depth_ - from), true);
+    b_.end_for();
+  }
+
+  void contract_block(const SymExpr& from, const SymExpr& depth, bool accumulate) {
+    const SymExpr key = begin(key_count_, ForStmt::Kind::Serial);
+    const SymExpr d = begin(depth, ForStmt::Kind::Vector);
+    const SymExpr source = place(k_, shared_head_, key_begin_ + key, from + d);
+    b_.store(packed_, d * kKeys + key, b_.load(k_.buffer, source));
+    b_.end_for();
+    b_.end_for();
+    TileOperand a{q_.buffer, place(q_, head_, row_begin_, from), q_.strides[2], q_.strides[3]};
+    b_.contract({scores_,
+                 dtype_,
+                 tile_rows_,
+                 kKeys,
+                 rows_,
+                 key_count_,
+                 depth,
+                 std::move(a),
+                 {packed_, 0, kKeys, 1},
+                 accumulate});
+  }
+
+  void contract_values() {
+    TileOperand v{v_.buffer, place(v_, shared_head_, key_begin_, column_begin_), v_.strides[2],
+                  v_.strides[3]};
+    b_.contract({sums_,
+                 dtype_,
+                 tile_rows_,
+                 tile_columns_,
+                 rows_,
+                 columns_,
+                 key_count_,
+                 {scores_, 0, kKeys, 1},
+                 std::move(v),
+                 true});
+  }
+
+  Scalar scale() {
+    const double given = ctx_.node().number("scale");
+    if (given != 0) return number(given);
+    if (depth_.is_constant())
+      return number(1.0 / std::sqrt(static_cast<double>(depth_.constant())));
+    return b_.apply(ScalarOp::Rsqrt, {b_.convert(b_.from_index(depth_), dtype_)});
+  }
+
+  /// The score of a key with everything that scales or hides it.
+  Scalar masked(Scalar score, const SymExpr& query, const SymExpr& key) {
+    score = apply(ScalarOp::Mul, score, scale());
+    Mask seen;
+    if (ctx_.node().inputs().size() > 3 && ctx_.node().input(3)) {
+      const Scalar mask = ctx_.operand(3, mask_index(query, key));
+      if (mask.dtype == DType::Bool)
+        seen = mask;
+      else
+        score = apply(ScalarOp::Add, score, b_.convert(mask, dtype_));
+    }
+    if (ctx_.node().flag("causal"))
+      seen = both(b_, seen, compare(b_, ScalarOp::Le, key, query + keys_ - out_[2]));
+    return seen ? select(b_, seen, score, lowest(b_, dtype_)) : score;
+  }
+
+  Index mask_index(const SymExpr& query, const SymExpr& key) {
+    const SymExpr full[] = {batch_, head_, query, key};
+    const std::vector<SymExpr> sizes = ctx_.operand_sizes(3);
+    Index index;
+    for (std::size_t d = 0; d < sizes.size(); ++d)
+      index.push_back(sizes[d].is_constant(1) ? SymExpr(0) : full[4 - sizes.size() + d]);
+    return index;
+  }
+
+  void update_row(const SymExpr& row) {
+    const SymExpr c = begin(key_count_, ForStmt::Kind::Vector);
+    const SymExpr at = row * kKeys + c;
+    const Scalar score = masked(b_.load(scores_, at), row_begin_ + row, key_begin_ + c);
+    b_.store(scores_, at, score);
+    const Scalar most = b_.reduce(ReduceOp::Max, dtype_, {&score, 1})[0];
+    b_.end_for();
+
+    const Scalar before = b_.load(largest_, row);
+    const Scalar now = apply(ScalarOp::Max, before, most);
+    b_.store(largest_, row, now);
+    // Rows that saw nothing yet: exp(-inf - 0) is 0, where -inf - -inf is NaN.
+    const Scalar nothing = apply(ScalarOp::Eq, now, lowest(b_, dtype_));
+    const Scalar shift = b_.apply(ScalarOp::Select, {nothing, number(0), now});
+    const Scalar rescale = b_.apply(ScalarOp::Exp, {apply(ScalarOp::Sub, before, shift)});
+    const Scalar sum = weigh(row, shift);
+    const Scalar old = apply(ScalarOp::Mul, b_.load(total_, row), rescale);
+    b_.store(total_, row, apply(ScalarOp::Add, old, sum));
+
+    const SymExpr column = begin(columns_, ForStmt::Kind::Vector);
+    const SymExpr position = row * tile_columns_ + column;
+    b_.store(sums_, position, apply(ScalarOp::Mul, b_.load(sums_, position), rescale));
+    b_.end_for();
+  }
+
+  /// Turns the scores of a row into weights; gives their sum.
+  Scalar weigh(const SymExpr& row, Scalar shift) {
+    const SymExpr c = begin(key_count_, ForStmt::Kind::Vector);
+    const SymExpr at = row * kKeys + c;
+    const Scalar weight =
+        b_.apply(ScalarOp::Exp, {apply(ScalarOp::Sub, b_.load(scores_, at), shift)});
+    b_.store(scores_, at, weight);
+    const Scalar sum = b_.reduce(ReduceOp::Sum, dtype_, {&weight, 1})[0];
+    b_.end_for();
+    return sum;
+  }
+
+  void write() {
+    const SymExpr row = begin(rows_, ForStmt::Kind::Serial);
+    const Scalar total = b_.load(total_, row);
+    const Scalar none = apply(ScalarOp::Eq, total, number(0));
+    const SymExpr column = begin(columns_, ForStmt::Kind::Vector);
+    const Scalar sum = b_.load(sums_, row * tile_columns_ + column);
+    const Scalar mean = apply(ScalarOp::Div, sum, total);
+    const Scalar value = b_.apply(ScalarOp::Select, {none, number(0), mean});
+    const SymExpr index[] = {batch_, head_, row_begin_ + row, column_begin_ + column};
+    ctx_.result(0, index, b_.convert(value, ctx_.node().output().dtype));
+    b_.end_for();
+    b_.end_for();
+  }
+
+  NestContext& ctx_;
+  NestBuilder& b_;
+  const std::vector<SymExpr> out_, k_sizes_;
+  const AffineOperand q_, k_, v_;
+  const SymExpr depth_, keys_;
+  const DType dtype_;
+  const std::int64_t tile_rows_;
+  std::int64_t tile_columns_ = 1;
+  SymExpr batch_, head_, shared_head_;
+  SymExpr row_begin_, rows_, column_begin_, columns_, key_begin_, key_count_;
+  NestBufferId scores_ = 0, sums_ = 0, largest_ = 0, total_ = 0, packed_ = 0;
+};
+
+void build(NestContext& ctx) { AttentionNest(ctx).build(); }
+
+}  // namespace
+
+const NestRecipe kAttentionRecipe{
+    .name = "attention", .memory_operands = 0b111, .epilogue = true, .build = build};
+
+}  // namespace heddle::jit

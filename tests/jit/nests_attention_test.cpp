@@ -1,0 +1,80 @@
+// Attention as a nest, against the definition of the op.
+#include <cmath>
+
+#include "tests/jit/nests_support.h"
+
+namespace heddle::test {
+namespace {
+
+struct Shape {
+  std::int64_t heads, shared, queries, keys, size, value_size;
+};
+
+std::vector<ir::Literal> operands(const Shape& s, DType dtype = f32) {
+  return {noise(dtype, {2, s.heads, s.queries, s.size}, 1),
+          noise(dtype, {2, s.shared, s.keys, s.size}, 2),
+          noise(dtype, {2, s.shared, s.keys, s.value_size}, 3)};
+}
+
+TEST(AttentionNest, EachShapeCausalOrNot) {
+  for (const Shape& s :
+       {Shape{2, 2, 5, 7, 8, 8}, Shape{4, 2, 33, 70, 3, 5}, Shape{3, 1, 1, 130, 16, 4},
+        Shape{1, 1, 9, 4, 70, 130}, Shape{1, 1, 2, 0, 3, 4}, Shape{2, 2, 65, 65, 8, 1}}) {
+    for (const bool causal : {false, true})
+      expect_nest_right({"attention", operands(s), {{"causal", causal}}}, 1e-4);
+  }
+}
+
+TEST(AttentionNest, EveryDType) {
+  for (const DType dtype : testing::kFloats) {
+    expect_nest_right({"attention", operands({2, 1, 5, 70, 8, 8}, dtype), {{"causal", true}}},
+                      1e-4);
+    expect_nest_right({"attention", operands({1, 1, 17, 5, 33, 8}, dtype), {{"scale", 0.3}}}, 1e-4);
+  }
+}
+
+TEST(AttentionNest, Masks) {
+  for (const DType dtype : {boolean, f32, f16}) {
+    for (const ir::Sizes& sizes : {ir::Sizes{2, 2, 6, 70}, {6, 70}, {2, 1, 1, 70}, {1}}) {
+      for (const bool causal : {false, true}) {
+        std::vector<ir::Literal> all = operands({2, 2, 6, 70, 4, 4});
+        all.push_back(noise(dtype, sizes, 4));
+        expect_nest_right({"attention", all, {{"causal", causal}}}, 1e-4);
+      }
+    }
+  }
+}
+
+TEST(AttentionNest, QueriesThatSeeNothingGiveZero) {
+  std::vector<ir::Literal> all = operands({1, 1, 3, 70, 4, 4});
+  ir::Literal mask = noise(f32, {3, 70});
+  for (std::int64_t k = 0; k < 70; ++k) mask.set(70 + k, -INFINITY);
+  for (std::int64_t k = 0; k < 66; ++k) mask.set(k, -INFINITY);
+  all.push_back(mask);
+  expect_nest_right({"attention", all}, 1e-4);
+}
+
+TEST(AttentionNest, ANaNScoreMakesItsQueryNaN) {
+  std::vector<ir::Literal> all = operands({1, 1, 3, 70, 4, 4});
+  all[0] = testing::with_nan(all[0], 5);
+  expect_nest_right({"attention", all}, 1e-4);
+}
+
+TEST(AttentionNest, SizesThatAreNotKnownAndViews) {
+  ir::GraphBuilder b("main");
+  const ir::Attrs heads_first{{"perm", Ints{0, 2, 1, 3}}};
+  std::vector<ir::Value> turned;
+  for (const char* length : {"s1", "s2", "s2"}) {
+    const ir::Value x = b.input(tensor(f32, {"s0", length, "2", "s3"}));
+    turned.push_back(b.emit("permute", {x}, heads_first));
+  }
+  const ir::Value y = b.call("attention", turned, {{"causal", true}})->value();
+  b.output(b.emit("relu", {y}));
+  const ir::Graph graph = b.finish();
+  EXPECT_EQ(kernels(graph).size(), 1u);
+  expect_code_right_at(graph, {2, 3, 5, 4}, 1e-4);
+  expect_code_right_at(graph, {1, 2, 65, 66}, 1e-4);
+}
+
+}  // namespace
+}  // namespace heddle::test
