@@ -34,10 +34,6 @@ std::string environment(const char* name) {
   return text == nullptr ? std::string() : std::string(text);
 }
 
-void write_text(const std::string& path, const std::string& text) {
-  if (!text.empty()) std::ofstream(path) << text;
-}
-
 }  // namespace
 
 struct CompileService::State {
@@ -80,6 +76,10 @@ struct CompileService::State {
 
 #if HEDDLE_WITH_LLVM
 namespace {
+
+void write_text(const std::string& path, const std::string& text) {
+  if (!text.empty()) std::ofstream(path) << text;
+}
 
 /// Writes a nest's text before it is compiled and what came of it afterwards, whether it succeeded or
 /// not.
