@@ -126,6 +126,21 @@ const std::vector<GraphCase>& graphs() {
             return %a, %b
           })",
        {{4, 33}, {1, 1}}},
+      {R"(graph @scatters(%x: f32[s0, 300], %i: i64[s1, 1], %u: f32[s1, 300], %e: i32[s1, 9], %f: f32[s1, 9]) {
+            %a = scatter_nd(%x, %i, %u) {reduction = "add"}
+            %b = slice(%x) {start = [0, 0], limit = [s0, 9], stride = [1, 1]}
+            %c = scatter_elements(%b, %e, %f) {axis = 0, reduction = "max"}
+            %d = scatter_elements(%b, %e, %f) {axis = 1}
+            return %a, %c, %d
+          })",
+       {{5, 5}}},
+      {R"(graph @sorts(%x: f32[s0, s1], %y: i32[s0, 40]) {
+            %v, %i = sort(%x) {axis = 1, descending = true}
+            %w, %j = sort(%x) {axis = 0}
+            %t, %k = topk(%y) {k = 7}
+            return %v, %i, %w, %j, %t, %k
+          })",
+       {{3, 150}, {1, 1}}},
   };
   return cases;
 }
