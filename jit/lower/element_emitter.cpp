@@ -37,7 +37,10 @@ class NodeElements final : public ir::ElementBuilder {
   Scalar apply(ScalarOp op, std::span<const Scalar> operands) override {
     if (op == ScalarOp::And && emitter_.is_true(operands[0])) return operands[1];
     if (op == ScalarOp::And && emitter_.is_true(operands[1])) return operands[0];
+    if (op == ScalarOp::And && emitter_.is_false(operands[0])) return operands[0];
+    if (op == ScalarOp::And && emitter_.is_false(operands[1])) return operands[1];
     if (op == ScalarOp::Select && emitter_.is_true(operands[0])) return operands[1];
+    if (op == ScalarOp::Select && emitter_.is_false(operands[0])) return operands[2];
     return builder_.apply(op, operands);
   }
   Scalar convert(Scalar value, DType dtype) override { return builder_.convert(value, dtype); }
@@ -160,7 +163,7 @@ Scalar ElementEmitter::constant(DType dtype, double number, std::int64_t integer
   if (auto known = recall(key)) return *known;
   const Scalar made =
       floating ? builder_.constant(dtype, number) : builder_.constant_int(dtype, integer);
-  if (dtype == DType::Bool && integer != 0) true_.insert(made.id);
+  if (dtype == DType::Bool) (integer != 0 ? true_ : false_).insert(made.id);
   return remember(std::move(key), made);
 }
 

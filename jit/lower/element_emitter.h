@@ -70,14 +70,15 @@ class ElementEmitter {
   Scalar predicate(const base::Predicate& predicate);
   ScalarId guard() const { return guards_.empty() ? kNoScalar : guards_.back().id; }
   bool is_true(Scalar scalar) const { return true_.count(scalar.id) != 0; }
+  bool is_false(Scalar scalar) const { return false_.count(scalar.id) != 0; }
 
   const LiveGraph& graph_;
   NestBuilder& builder_;
   KernelMemory& memory_;
   CheckTable& checks_;
   std::vector<std::unordered_map<Key, Scalar, KeyHash>> scopes_;
-  std::vector<Scalar> guards_;  ///< of the guards that are open; no scalar: holds everywhere
-  std::set<ScalarId> true_;     ///< constants that are true
+  std::vector<Scalar> guards_;       ///< of the guards that are open; no scalar: holds everywhere
+  std::set<ScalarId> true_, false_;  ///< constants of dtype bool
   std::set<const Node*> computed_;
 };
 

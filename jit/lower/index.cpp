@@ -56,6 +56,17 @@ Index domain_axes(std::span<const SymExpr> sizes, std::uint32_t first, base::Fac
   return axes;
 }
 
+void assume_elements(std::span<const SymExpr> sizes, base::Facts& facts) {
+  const auto assume = [&](const SymExpr& factor) {
+    if (factor.is_symbol()) facts.ranges[factor.symbol()].low = 1;
+  };
+  for (const SymExpr& size : sizes) {
+    assume(size);
+    if (size.kind() != SymExpr::Kind::Product) continue;
+    for (const SymExpr& factor : size.operands()) assume(factor);
+  }
+}
+
 bool same(const SymExpr& a, const SymExpr& b, const base::Facts& facts) {
   return a == b || (a - b).simplify(facts).is_constant(0);
 }

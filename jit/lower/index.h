@@ -23,6 +23,10 @@ Index delinearize(const SymExpr& position, std::span<const SymExpr> sizes,
 /// A dimension of size 1 gets 0 instead of a symbol.
 Index domain_axes(std::span<const SymExpr> sizes, std::uint32_t first, base::Facts& facts);
 
+/// What follows from a tensor of `sizes` having elements: symbols that are dimensions, or factors of one, are
+/// at least 1.
+void assume_elements(std::span<const SymExpr> sizes, base::Facts& facts);
+
 /// Whether the two are equal after simplification.
 bool same(const SymExpr& a, const SymExpr& b, const base::Facts& facts);
 bool same_dims(std::span<const SymExpr> a, std::span<const SymExpr> b);

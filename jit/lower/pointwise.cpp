@@ -1,35 +1,92 @@
 // Pointwise groups: every member at each point of one domain, stored where others need it.
 #include "jit/lower/domain.h"
 #include "jit/lower/kernel.h"
+#include "jit/lower/pieces.h"
 
 namespace heddle::jit {
 
-BuiltKernel build_pointwise(const LoweringState& state, std::uint32_t group) {
-  Kernel kernel(state, group);
-  kernel.builder.facts().sizes_positive = true;
-  Index point;
-  const std::vector<AxisRun> axes = make_axes(kernel.builder, kernel.group.domain, point);
+namespace {
 
-  std::vector<std::pair<Index, Scalar>> elements;
-  for (const Value& value : kernel.stored) {
-    Index index = index_in(value.meta().sizes, kernel.group.domain, point, kernel.builder.facts());
-    const Scalar element = kernel.emitter.request(value, index);
-    elements.emplace_back(std::move(index), element);
+class PointwiseBuilder {
+ public:
+  PointwiseBuilder(const LoweringState& state, std::uint32_t group)
+      : kernel_(state, group), domain_(kernel_.group.domain) {
+    assume_elements(domain_, kernel_.builder.facts());
   }
-  // Stores come last, so that a result may overwrite an operand.
-  for (std::size_t k = 0; k < kernel.stored.size(); ++k)
-    kernel.store(kernel.stored[k], elements[k].first, elements[k].second);
 
-  Block body = kernel.take_body();
-  std::vector<AxisRun> runs = collapse(kernel.builder, body, axes);
-  wrap_points(kernel.builder, std::move(body), std::move(runs), state.options());
-  return kernel.finish(/*loops_run=*/true);
+  BuiltKernel run() {
+    std::vector<AxisRun> axes = make_axes(kernel_.builder, domain_, point_);
+    Block body = emit();
+    if (const auto cut = find_cut(body, axes, kernel_.builder.facts())) {
+      emit_pieces(axes, *cut);
+    } else {
+      wrap(std::move(body), axes);
+    }
+    return kernel_.finish(/*loops_run=*/true);
+  }
+
+ private:
+  /// The statements for one point. Stores come last, so that a result may overwrite an operand.
+  Block emit() {
+    kernel_.emitter.open_scope();
+    std::vector<std::pair<Index, Scalar>> elements;
+    for (const Value& value : kernel_.stored) {
+      Index index = index_in(value.meta().sizes, domain_, point_, kernel_.builder.facts());
+      const Scalar element = kernel_.emitter.request(value, index);
+      elements.emplace_back(std::move(index), element);
+    }
+    for (std::size_t k = 0; k < kernel_.stored.size(); ++k)
+      kernel_.store(kernel_.stored[k], elements[k].first, elements[k].second);
+    kernel_.emitter.close_scope();
+    return kernel_.take_body();
+  }
+
+  void wrap(Block body, const std::vector<AxisRun>& axes) {
+    std::vector<AxisRun> runs = collapse(kernel_.builder, body, axes);
+    wrap_points(kernel_.builder, std::move(body), std::move(runs), kernel_.state.options());
+  }
+
+  /// Emits again for each piece, where what the bounds decide is known.
+  void emit_pieces(const std::vector<AxisRun>& axes, const Cut& cut) {
+    PieceJoiner joiner(kernel_.builder);
+    std::vector<SymExpr> ends = cut.bounds;
+    ends.push_back(axes[cut.axis].extent);
+    const Index whole = point_;
+    SymExpr begin = 0;
+    for (const SymExpr& end : ends) {
+      std::vector<AxisRun> own;
+      for (std::size_t k = 0; k < axes.size(); ++k) {
+        const SymExpr extent = k == cut.axis ? end - begin : axes[k].extent;
+        own.push_back({kernel_.builder.new_axis(extent), extent});
+      }
+      point_ = whole;
+      for (SymExpr& expr : point_) {
+        for (std::size_t k = 0; k < axes.size(); ++k)
+          if (expr == SymExpr(axes[k].axis))
+            expr = k == cut.axis ? begin + own[k].axis : SymExpr(own[k].axis);
+      }
+      wrap(emit(), own);
+      joiner.take();
+      begin = end;
+    }
+    joiner.join();
+  }
+
+  Kernel kernel_;
+  const ir::Dims& domain_;
+  Index point_;
+};
+
+}  // namespace
+
+BuiltKernel build_pointwise(const LoweringState& state, std::uint32_t group) {
+  return PointwiseBuilder(state, group).run();
 }
 
 FinishedNest build_copy(const ir::TensorMeta& source, const ir::TensorMeta& target,
                         const LowerOptions& options) {
   NestBuilder builder("copy");
-  builder.facts().sizes_positive = true;
+  assume_elements(source.sizes, builder.facts());
   const NestBufferId from = builder.add_global(source.dtype, source.count());
   const NestBufferId to = builder.add_global(target.dtype, target.count());
   Index point;

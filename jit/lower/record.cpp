@@ -146,7 +146,7 @@ void Recorder::add_library(std::uint32_t group) {
   Launch launch;
   for (const Value& input : node.inputs()) {
     if (!input) continue;
-    call->inputs.push_back(input.meta());
+    call->inputs.push_back(memory_meta(input));
     const ir::BufferId buffer = buffer_of(state_.graph().storage(input));
     place_in(step.reads, buffer);
     launch.buffers.push_back(buffer);

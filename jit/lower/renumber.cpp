@@ -138,6 +138,8 @@ class Renumberer {
     base::Facts facts;
     facts.sizes_positive = nest_.facts.sizes_positive;
     for (const auto& [symbol, range] : nest_.facts.ranges) {
+      // What was assumed of sizes has done its work; emitters read the ranges of axes.
+      if (symbol.kind != Symbol::Kind::Axis && symbol.kind != Symbol::Kind::Temp) continue;
       const auto found = symbols_.find(symbol);
       if (found == symbols_.end()) continue;
       base::Facts::Range renamed;

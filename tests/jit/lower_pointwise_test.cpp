@@ -158,6 +158,32 @@ TEST(LowerPointwise, ConcatAndPadReadUnderGuards) {
   expect_right_at(graph, {4});
 }
 
+TEST(LowerPointwise, ConcatIsCutAtItsBounds) {
+  for (const std::int64_t axis : {0, 1, 2}) {
+    GraphBuilder b("main");
+    const Value x = b.input(tensor(f32, {"s0", "s1", "20"}));
+    const Value y = b.emit("exp", {x});
+    const Value operands[] = {x, y, x, b.emit("neg", {x})};
+    const Value c = b.call("concat", operands, {{"axis", axis}})->value();
+    b.output(b.emit("tanh", {c}));
+    const ir::Graph graph = b.finish();
+    EXPECT_EQ(kernels(graph).size(), 1u);
+    EXPECT_EQ(nests_of(lowered(graph)).find("select"), std::string::npos);
+    expect_right_at(graph, {2, 3});
+    expect_right_at(graph, {1, 1});
+    expect_right_at(graph, {0, 3});
+  }
+}
+
+TEST(LowerPointwise, PaddingIsCutFromTheRest) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "s1", "20"}));
+  b.output(b.emit("pad", {x, b.scalar(f32, 7)}, {{"low", Ints{1, 2, 0}}, {"high", Ints{0, 3, 0}}}));
+  const ir::Graph graph = b.finish();
+  expect_right_at(graph, {2, 3});
+  expect_right_at(graph, {1, 0});
+}
+
 TEST(LowerPointwise, GatherChecksItsIndices) {
   GraphBuilder b("main");
   const Value table = b.input(tensor(f32, {"s0", "4"}));

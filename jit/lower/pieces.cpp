@@ -1,0 +1,152 @@
+#include "jit/lower/pieces.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "jit/lower/nest_rewrite.h"
+
+namespace heddle::jit {
+namespace {
+
+using ir::ScalarOp;
+
+constexpr std::size_t kMaxBounds = 16;
+/// Pieces of fewer neighbouring elements are cheaper to read under masks.
+constexpr std::int64_t kMinPiece = 16;
+
+/// Comparisons of index scalars in a block.
+class Comparisons {
+ public:
+  explicit Comparisons(const Block& body) {
+    for (const Stmt& statement : body)
+      std::visit([this](const auto& node) { note(node); }, statement.node);
+  }
+
+  /// The values of `axis` from which on some comparison is different.
+  std::vector<SymExpr> bounds_of(Symbol axis) const {
+    std::vector<SymExpr> bounds;
+    for (const auto& [left, right, strict] : found_) {
+      // left < right or left <= right with the axis on one side: difference is +-axis + rest.
+      const auto linear = (right - left).linear_in(axis);
+      if (!linear || has_axes(linear->rest)) continue;
+      SymExpr bound;
+      if (linear->coefficient.is_constant(1)) {
+        bound = (strict ? SymExpr(1) : SymExpr(0)) - linear->rest;
+      } else if (linear->coefficient.is_constant(-1)) {
+        bound = linear->rest + (strict ? SymExpr(0) : SymExpr(1));
+      } else {
+        continue;
+      }
+      if (std::find(bounds.begin(), bounds.end(), bound) == bounds.end()) bounds.push_back(bound);
+    }
+    return bounds;
+  }
+
+ private:
+  void note(const auto&) {}
+  void note(const IndexStmt& s) { indices_[s.result] = s.index; }
+  void note(const ConstStmt& s) {
+    if (s.dtype == DType::I64) indices_[s.result] = s.integer;
+  }
+  void note(const ApplyStmt& s) {
+    if (s.op != ScalarOp::Lt && s.op != ScalarOp::Le) return;
+    const auto left = indices_.find(s.operands[0]);
+    const auto right = indices_.find(s.operands[1]);
+    if (left == indices_.end() || right == indices_.end()) return;
+    found_.push_back({left->second, right->second, s.op == ScalarOp::Lt});
+  }
+  static bool has_axes(const SymExpr& expr) {
+    std::vector<Symbol> symbols;
+    expr.collect_symbols(symbols);
+    return std::any_of(symbols.begin(), symbols.end(), [](const Symbol& symbol) {
+      return symbol.kind == Symbol::Kind::Axis || symbol.kind == Symbol::Kind::Temp;
+    });
+  }
+
+  struct Comparison {
+    SymExpr left, right;
+    bool strict;
+  };
+  std::map<ScalarId, SymExpr> indices_;
+  std::vector<Comparison> found_;
+};
+
+bool is_at_most(const SymExpr& a, const SymExpr& b, const base::Facts& facts) {
+  return base::provably_nonnegative(b - a, facts);
+}
+
+/// Sorts bounds and drops those outside (0, extent). False when their order is unknown.
+bool arrange(std::vector<SymExpr>& bounds, const SymExpr& extent, const base::Facts& facts) {
+  std::erase_if(bounds, [&](const SymExpr& bound) {
+    return is_at_most(bound, 0, facts) || is_at_most(extent, bound, facts);
+  });
+  // Insertion sort: the order may be partial, which shows in neighbours that do not compare.
+  for (std::size_t k = 1; k < bounds.size(); ++k)
+    for (std::size_t j = k; j > 0 && is_at_most(bounds[j], bounds[j - 1], facts); --j)
+      std::swap(bounds[j], bounds[j - 1]);
+  SymExpr before = 0;
+  for (const SymExpr& bound : bounds) {
+    if (!is_at_most(before, bound, facts)) return false;
+    before = bound;
+  }
+  return is_at_most(before, extent, facts);
+}
+
+bool pays(const std::vector<SymExpr>& bounds, const SymExpr& extent, const SymExpr& inner) {
+  SymExpr begin = 0;
+  std::vector<SymExpr> ends = bounds;
+  ends.push_back(extent);
+  for (const SymExpr& end : ends) {
+    const SymExpr piece = (end - begin) * inner;
+    if (piece.is_constant() && piece.constant() < kMinPiece) return false;
+    begin = end;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<Cut> find_cut(const Block& body, const std::vector<AxisRun>& axes,
+                            const base::Facts& facts) {
+  const Comparisons comparisons(body);
+  std::optional<Cut> best;
+  SymExpr inner = 1;
+  for (std::size_t k = axes.size(); k-- > 0;) {
+    std::vector<SymExpr> bounds = comparisons.bounds_of(axes[k].axis);
+    const SymExpr& extent = axes[k].extent;
+    const bool usable = !bounds.empty() && bounds.size() <= kMaxBounds &&
+                        arrange(bounds, extent, facts) && !bounds.empty() &&
+                        pays(bounds, extent, inner);
+    if (usable && (!best || bounds.size() > best->bounds.size())) best = Cut{k, std::move(bounds)};
+    inner *= extent;
+  }
+  return best;
+}
+
+void PieceJoiner::take() {
+  Nest& nest = builder_.nest();
+  pieces_.push_back({std::exchange(nest.body, Block{}), nest.parallel_axis, nest.parallel_extent});
+}
+
+void PieceJoiner::join() {
+  SymExpr total = 0;
+  for (const Piece& piece : pieces_) total += piece.extent;
+  const Symbol parallel = builder_.new_axis(total);
+  builder_.set_parallel(parallel, total);
+  const Scalar at = builder_.from_index(parallel);
+  SymExpr begin = 0;
+  for (Piece& piece : pieces_) {
+    const SymExpr end = begin + piece.extent;
+    const Scalar from = builder_.apply(ScalarOp::Le, {builder_.from_index(begin), at});
+    const Scalar to = builder_.apply(ScalarOp::Lt, {at, builder_.from_index(end)});
+    substitute(piece.body, {{piece.axis, SymExpr(parallel) - begin}}, builder_.facts());
+    builder_.begin_if(builder_.apply(ScalarOp::And, {from, to}));
+    auto& branch = std::get<IfStmt>(builder_.nest().body.back().node);
+    builder_.end_if();
+    *branch.body = std::move(piece.body);
+    begin = end;
+  }
+}
+
+}  // namespace heddle::jit
