@@ -5,7 +5,7 @@
 //   for p in B x heads x tiles of value columns x tiles of queries (parallel)
 //     largest[row] = -inf, total[row] = 0, sums[row, column] = 0
 //     for tile of keys that some query of the tile sees (serial)
-//       scores = q . k^T, with k packed transposed
+//       scores = q . k^T
 //       for row: scale and mask; new largest; scores = exp(scores - largest); rescale total and sums
 //       sums += scores . v
 //     result = sums / total, or 0 where total is 0
@@ -98,7 +98,6 @@ class AttentionNest {
     sums_ = local(dtype_, tile_rows_ * tile_columns_);
     largest_ = local(dtype_, tile_rows_);
     total_ = local(dtype_, tile_rows_);
-    packed_ = local(ctx_.node().input(1).meta().dtype, pack_depth(dtype_) * kKeys);
   }
 
   Scalar number(double value) { return b_.constant(dtype_, value); }
@@ -129,36 +128,38 @@ class AttentionNest {
   }
 
   void contract_scores() {
-    const std::int64_t block = pack_depth(dtype_);
-    if (depth_.is_constant() && depth_.constant() <= block) {
-      contract_block(0, depth_, false);
+    // What lies along the depth or along the keys is the contraction's own business.
+    if (k_.strides[2].is_constant(1) || k_.strides[3].is_constant(1)) {
+      TileOperand keys{k_.buffer, place(k_, shared_head_, key_begin_, 0), k_.strides[3],
+                       k_.strides[2]};
+      contract_queries(0, depth_, std::move(keys), false);
       return;
     }
+    const std::int64_t block = pack_depth(dtype_);
+    const DType dtype = ctx_.node().input(1).meta().dtype;
+    packed_ = b_.add_local(dtype, block * kKeys, block * kKeys);
     fill(scores_, tile_rows_ * kKeys, 0);
     const SymExpr number = begin(ceildiv(depth_, block), ForStmt::Kind::Serial);
     const SymExpr from = number * block;
-    contract_block(from, min(block, depth_ - from), true);
+    contract_packed(from, min(block, depth_ - from));
     b_.end_for();
   }
 
-  void contract_block(const SymExpr& from, const SymExpr& depth, bool accumulate) {
+  void contract_queries(const SymExpr& from, const SymExpr& depth, TileOperand keys,
+                        bool accumulate) {
+    TileOperand a{q_.buffer, place(q_, head_, row_begin_, from), q_.strides[2], q_.strides[3]};
+    b_.contract({scores_, dtype_, tile_rows_, kKeys, rows_, key_count_, depth, std::move(a),
+                 std::move(keys), accumulate});
+  }
+
+  void contract_packed(const SymExpr& from, const SymExpr& depth) {
     const SymExpr key = begin(key_count_, ForStmt::Kind::Serial);
     const SymExpr d = begin(depth, ForStmt::Kind::Vector);
     const SymExpr source = place(k_, shared_head_, key_begin_ + key, from + d);
     b_.store(packed_, d * kKeys + key, b_.load(k_.buffer, source));
     b_.end_for();
     b_.end_for();
-    TileOperand a{q_.buffer, place(q_, head_, row_begin_, from), q_.strides[2], q_.strides[3]};
-    b_.contract({scores_,
-                 dtype_,
-                 tile_rows_,
-                 kKeys,
-                 rows_,
-                 key_count_,
-                 depth,
-                 std::move(a),
-                 {packed_, 0, kKeys, 1},
-                 accumulate});
+    contract_queries(from, depth, {packed_, 0, kKeys, 1}, true);
   }
 
   void contract_values() {

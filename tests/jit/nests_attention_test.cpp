@@ -76,5 +76,15 @@ TEST(AttentionNest, SizesThatAreNotKnownAndViews) {
   expect_code_right_at(graph, {1, 2, 65, 66}, 1e-4);
 }
 
+TEST(AttentionNest, KeysThatLieAlongNeitherSide) {
+  ir::GraphBuilder b("main");
+  const ir::Value q = b.input(tensor(f32, {"2", "2", "s0", "70"}));
+  const ir::Value k = b.input(tensor(f32, {"70", "66", "2", "2"}));
+  const ir::Value v = b.input(tensor(f32, {"2", "2", "66", "70"}));
+  const ir::Value turned = b.emit("permute", {k}, {{"perm", Ints{2, 3, 1, 0}}});
+  b.output(b.emit("attention", {q, turned, v}));
+  expect_code_right_at(b.finish(), {5}, 1e-4);
+}
+
 }  // namespace
 }  // namespace heddle::test
