@@ -1,0 +1,125 @@
+// Every misuse is a typed error with its exact text, and the engine works afterwards.
+#include <gtest/gtest.h>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "heddle/heddle.h"
+
+namespace hd = heddle;
+
+namespace {
+
+template <typename E, typename F>
+std::string text_of(F&& action) {
+  try {
+    action();
+  } catch (const E& error) {
+    return error.what();
+  } catch (const std::exception& error) {
+    return std::string("another error: ") + error.what();
+  }
+  return "no error";
+}
+
+hd::Tensor ones(hd::Sizes sizes) { return hd::Tensor::full(hd::f32, std::move(sizes), 1); }
+
+hd::Engine declared() {
+  return hd::parse_ir(
+      "graph @main(%x: f32[s0, 4] \"x\", %y: f32[s0, 4] \"y\") {\n"
+      "  %z = add(%x, %y)\n"
+      "  return %z\n"
+      "}\n");
+}
+
+}  // namespace
+
+TEST(Errors, WrongCount) {
+  hd::Engine engine = declared();
+  EXPECT_EQ(text_of<hd::ArgumentError>([&] { engine.run({ones({2, 4})}); }),
+            "run: number of inputs: expected 2, got 1");
+  EXPECT_EQ(engine.run({ones({2, 4}), ones({2, 4})})[0].to_doubles()[0], 2);
+}
+
+TEST(Errors, WrongDType) {
+  hd::Engine engine = declared();
+  EXPECT_EQ(text_of<hd::DTypeError>(
+                [&] { engine.run({ones({2, 4}), hd::Tensor::full(hd::f64, {2, 4}, 1)}); }),
+            "run: input y: expected f32, got f64");
+  EXPECT_EQ(engine.run({ones({2, 4}), ones({2, 4})})[0].to_doubles()[0], 2);
+}
+
+TEST(Errors, WrongRankAndSize) {
+  hd::Engine engine = declared();
+  EXPECT_EQ(text_of<hd::ShapeError>([&] { engine.run({ones({4}), ones({2, 4})}); }),
+            "run: input x: expected f32[s0, 4], got f32[4]");
+  EXPECT_EQ(text_of<hd::ShapeError>([&] { engine.run({ones({2, 4}), ones({2, 5})}); }),
+            "run: input y: expected f32[s0, 4], got f32[2, 5]");
+  EXPECT_EQ(engine.run({ones({2, 4}), ones({2, 4})})[0].to_doubles()[0], 2);
+}
+
+TEST(Errors, EmptyHandle) {
+  hd::Engine engine = declared();
+  EXPECT_EQ(text_of<hd::ArgumentError>([&] { engine.run({hd::Tensor(), ones({2, 4})}); }),
+            "run: input 0: expected a tensor, got an empty handle");
+}
+
+TEST(Errors, UnknownName) {
+  hd::Engine engine = declared();
+  EXPECT_EQ(text_of<hd::ArgumentError>([&] { engine.run_named({{"w", ones({2, 4})}}); }),
+            "run_named: inputs: expected each of x, y once, got w");
+  EXPECT_EQ(text_of<hd::ArgumentError>([&] { engine.run_named({{"x", ones({2, 4})}}); }),
+            "run_named: inputs: expected each of x, y once, got no y");
+}
+
+TEST(Errors, OutputsOfRunInto) {
+  hd::Engine engine = declared();
+  std::vector<hd::Tensor> inputs{ones({2, 4}), ones({2, 4})};
+  std::vector<hd::Tensor> small{ones({2, 3})};
+  EXPECT_EQ(text_of<hd::ShapeError>([&] { engine.run_into(inputs, small); }),
+            "run_into: output 0: expected row-major f32[2, 4], got f32[2, 3]");
+  std::vector<hd::Tensor> same{inputs[0]};
+  EXPECT_EQ(text_of<hd::AliasingError>([&] { engine.run_into(inputs, same); }),
+            "run_into: output 0 overlaps input 0: expected memory of its own");
+  std::vector<hd::Tensor> good{ones({2, 4})};
+  engine.run_into(inputs, good);
+  EXPECT_EQ(good[0].to_doubles()[7], 2);
+}
+
+TEST(Errors, AThrowingCallableLeavesTheEngineUsable) {
+  bool fail = true;
+  hd::Engine engine([&](const hd::Tensor& x) {
+    if (fail) throw std::runtime_error("mine");
+    return x + 1;
+  });
+  EXPECT_EQ(text_of<std::runtime_error>([&] { engine.run({ones({3})}); }), "mine");
+  fail = false;
+  EXPECT_EQ(engine.run({ones({3})})[0].to_doubles()[0], 2);
+}
+
+TEST(Errors, AGatherOutOfRange) {
+  hd::Engine engine([](const hd::Tensor& x, const hd::Tensor& i) { return hd::gather(x, i); });
+  const hd::Tensor x = ones({4, 2});
+  const std::string text =
+      text_of<hd::IndexError>([&] { engine.run({x, hd::Tensor::of<std::int64_t>({1, 9}, {2})}); });
+  EXPECT_NE(text.find("gather"), std::string::npos) << text;
+  EXPECT_NE(text.find("errors_test.cpp:"), std::string::npos) << text;
+  EXPECT_EQ(engine.run({x, hd::Tensor::of<std::int64_t>({1, -1}, {2})})[0].count(), 4);
+}
+
+TEST(Errors, UnknownOpNamesTheClosest) {
+  const hd::Tensor x = ones({2});
+  const std::string text =
+      text_of<hd::UnsupportedError>([&] { hd::apply("tanhh", std::span(&x, 1)); });
+  EXPECT_NE(text.find("tanhh"), std::string::npos) << text;
+  EXPECT_NE(text.find("tanh'"), std::string::npos) << text;
+}
+
+TEST(Errors, CudaIsRefusedByName) {
+  EXPECT_EQ(text_of<hd::DeviceError>([] {
+              hd::Engine engine([](const hd::Tensor& x) { return x; },
+                                {.device = hd::Device::parse("cuda")});
+            }),
+            "engine: device: expected a device that this build can execute on: cpu or reference, "
+            "got cuda");
+}
