@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "ir/op.h"
+#include "ir/passes/visible.h"
 
 namespace heddle::ir {
 
@@ -31,13 +32,6 @@ bool is_identity(const Node& node) {
   return op == "add" && !is_floating(node.output().dtype) && is_scalar(node.input(1), 0);
 }
 
-/// Whether an output shares storage with `value`: it must not come to share an operand's.
-bool is_visible(const Graph& graph, const Value& value) {
-  return std::any_of(graph.outputs().begin(), graph.outputs().end(), [&](const Value& output) {
-    return output.meta().storage == value.meta().storage;
-  });
-}
-
 /// What `node` reduces to, or a null value.
 Value simplified(const Node& node, Rewriter& rewriter) {
   if (is_identity(node) && node.output().same_layout(node.input(0).meta()))
@@ -53,10 +47,11 @@ Value simplified(const Node& node, Rewriter& rewriter) {
 }  // namespace
 
 Graph canonicalise(const Graph& graph) {
+  const std::set<StorageId> visible = visible_storages(graph);
   return rewrite(
       graph, [&](Rewriter& rewriter, const NodePtr& node) -> std::optional<std::vector<Value>> {
         if (node->outputs().size() != 1) return {};
-        if (node->after().empty() && !is_visible(graph, node->value())) {
+        if (node->after().empty() && !visible.contains(node->output().storage)) {
           if (const Value value = simplified(*node, rewriter)) return std::vector<Value>{value};
         }
         const bool swap = commutes(node->op_name()) && node->input(0).node->op_name() == "const" &&

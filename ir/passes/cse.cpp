@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "base/hash.h"
 #include "ir/analysis/unbacked.h"
 #include "ir/op.h"
+#include "ir/passes/visible.h"
 
 namespace heddle::ir {
 
@@ -29,8 +29,7 @@ struct Seen {
 }  // namespace
 
 Graph cse(const Graph& graph) {
-  std::unordered_set<StorageId> visible;
-  for (const Value& output : graph.outputs()) visible.insert(output.meta().storage);
+  const std::set<StorageId> visible = visible_storages(graph);
   std::unordered_multimap<std::uint64_t, Seen> seen;
   return rewrite(
       graph, [&](Rewriter& rewriter, const NodePtr& node) -> std::optional<std::vector<Value>> {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/op.h"
+#include "ir/passes/visible.h"
 
 namespace heddle::ir {
 
@@ -24,13 +25,21 @@ bool foldable(const Node& node, std::span<const Value> operands) {
          std::all_of(node.outputs().begin(), node.outputs().end(), small_and_static);
 }
 
+/// Whether the caller sees strides that a constant, which is row-major, would not have.
+bool seen_strided(const Node& node, const std::set<StorageId>& visible) {
+  return std::any_of(node.outputs().begin(), node.outputs().end(), [&](const TensorMeta& meta) {
+    return visible.contains(meta.storage) && meta.strides != row_major(meta.sizes);
+  });
+}
+
 }  // namespace
 
 Graph fold_constants(const Graph& graph) {
+  const std::set<StorageId> visible = visible_storages(graph);
   return rewrite(graph,
-                 [](Rewriter& rewriter, const NodePtr& node) -> std::optional<std::vector<Value>> {
+                 [&](Rewriter& rewriter, const NodePtr& node) -> std::optional<std::vector<Value>> {
                    const std::vector<Value> operands = rewriter.map(node->inputs());
-                   if (!foldable(*node, operands)) return {};
+                   if (!foldable(*node, operands) || seen_strided(*node, visible)) return {};
                    std::vector<Literal> literals;
                    for (const Value& operand : operands)
                      literals.push_back(operand ? operand.node->literal("value") : Literal());

@@ -12,11 +12,13 @@ namespace heddle::ir {
 ///     ==>
 ///   %2 = slice(%0) {start = [4], limit = [9], stride = [2]}
 ///
-/// reshape of reshape, permute of permute, expand of expand and slice of slice. An empty slice stays empty:
-/// its limit is its start.
+/// reshape of reshape, permute of permute, expand of expand and slice of slice; of slices, dimensions where
+/// one of the two takes all, or where both have constant windows. An empty slice stays empty: its limit is
+/// its start.
 ///
 /// Needs:   any verified graph.
-/// Leaves:  no view whose operand is a view of the same kind with the same annotations.
+/// Leaves:  no view whose operand is a view of the same kind with the same annotations, but those where a
+///          reshape between them copies and the caller sees the result: it must not come to share storage.
 /// Order:   before regions are formed, so that a boundary never cuts a chain of views.
 /// Cost:    linear in nodes.
 Graph merge_views(const Graph& graph);

@@ -47,6 +47,8 @@ class Visible {
       outputs_.insert(output);
       output_storage_.insert(output.meta().storage);
     }
+    for (const Graph::WriteBack& write : graph.write_backs())
+      output_storage_.insert(write.source.meta().storage);
   }
 
   /// Whether `node` may go, so that its users read `source` (both of the old graph).

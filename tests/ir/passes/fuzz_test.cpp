@@ -1,0 +1,106 @@
+// Random graphs: whatever passes run, the values, the types and what the caller sees stay the same.
+#include <gtest/gtest.h>
+#include <map>
+#include <set>
+
+#include "ir/evaluate.h"
+#include "ir/passes/pipeline.h"
+#include "ir/text.h"
+#include "tests/support/one_op.h"
+#include "tests/support/random_ir.h"
+#include "tests/support/round_trip.h"
+
+namespace heddle::testing {
+namespace {
+
+using ir::Graph;
+using ir::Value;
+using Names = std::vector<std::string_view>;
+
+/// Pairs of outputs, and of outputs and inputs, that share storage. What is written back counts as an output.
+std::set<std::pair<int, int>> sharing(const Graph& graph) {
+  std::set<std::pair<int, int>> pairs;
+  const auto storage = [](const Value& value) { return value.meta().storage; };
+  std::vector<Value> results(graph.outputs().begin(), graph.outputs().end());
+  for (const Graph::WriteBack& write : graph.write_backs()) results.push_back(write.source);
+  for (int k = 0; k < static_cast<int>(results.size()); ++k) {
+    for (int j = 0; j < k; ++j)
+      if (storage(results[k]) == storage(results[j])) pairs.insert({k, j});
+    for (int j = 0; j < static_cast<int>(graph.inputs().size()); ++j)
+      if (storage(results[k]) == storage(graph.inputs()[j])) pairs.insert({k, -1 - j});
+  }
+  return pairs;
+}
+
+void expect_equivalent(const Graph& before, const Graph& after, std::uint32_t seed) {
+  SCOPED_TRACE(ir::print(after));
+  EXPECT_EQ(before.inputs().size(), after.inputs().size());
+  ASSERT_EQ(before.outputs().size(), after.outputs().size());
+  for (std::size_t k = 0; k < after.outputs().size(); ++k)
+    EXPECT_EQ(after.outputs()[k].meta().to_string(), before.outputs()[k].meta().to_string());
+  for (const auto& pair : sharing(after))
+    EXPECT_TRUE(sharing(before).contains(pair)) << pair.first << ", " << pair.second;
+  for (const std::int64_t size : {0, 1, 3}) {
+    const auto arguments = random_ir_arguments(size, seed);
+    const auto want = ir::evaluate(before, arguments);
+    const auto got = ir::evaluate(after, arguments);
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t k = 0; k < want.size(); ++k) expect_close(got[k], want[k], 1e-3);
+  }
+}
+
+void run_and_compare(const Graph& graph, const Names& passes, std::uint32_t seed,
+                     std::map<std::string_view, int>* changes = nullptr) {
+  std::string trace;
+  for (const std::string_view pass : passes) trace += std::string(pass) + ",";
+  SCOPED_TRACE("// passes: " + trace + "\n" + ir::print(graph));
+  std::vector<ir::PassRecord> records;
+  expect_equivalent(graph, ir::run_passes(graph, passes, {}, &records), seed);
+  if (changes == nullptr) return;
+  for (const ir::PassRecord& record : records) (*changes)[record.name] += record.changed;
+}
+
+TEST(PassFuzz, EachPassAloneAndEachLeftOut) {
+  std::map<std::string_view, int> changes;
+  const Names pipeline(ir::default_pipeline().begin(), ir::default_pipeline().end());
+  for (std::uint32_t seed = 1; seed <= 300 && !HasFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Graph graph = random_ir(seed);
+    ir::verify(graph, ir::Stage::Traced);
+    expect_round_trip(graph);
+    run_and_compare(graph, pipeline, seed, &changes);
+    for (const ir::Pass& pass : ir::all_passes()) {
+      run_and_compare(graph, {pass.name}, seed, &changes);
+      Names others = pipeline;
+      std::erase(others, pass.name);
+      run_and_compare(graph, others, seed);
+    }
+  }
+  for (const ir::Pass& pass : ir::all_passes()) {
+    std::printf("%-16s changed %d graphs\n", std::string(pass.name).c_str(), changes[pass.name]);
+    EXPECT_GE(changes[pass.name], 30) << pass.name;
+  }
+}
+
+/// A pass that forgets that a clone protects its operand.
+Graph careless(const Graph& graph) {
+  return ir::rewrite(
+      graph,
+      [](ir::Rewriter& rewriter, const ir::NodePtr& node) -> std::optional<std::vector<Value>> {
+        if (node->op_name() != "clone") return {};
+        return std::vector<Value>{rewriter.map(node->input(0))};
+      });
+}
+
+TEST(PassFuzz, FindsAPassThatMakesOutputsShareStorage) {
+  int found = 0;
+  for (std::uint32_t seed = 1; seed <= 300; ++seed) {
+    const Graph graph = random_ir(seed);
+    const auto before = sharing(graph);
+    for (const auto& pair : sharing(careless(graph))) found += !before.contains(pair);
+  }
+  EXPECT_GT(found, 0);
+}
+
+}  // namespace
+}  // namespace heddle::testing
