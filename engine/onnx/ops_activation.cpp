@@ -19,7 +19,11 @@ Outputs leaky_relu(const Node& node) {
 
 Outputs parametric_relu(const Node& node) {
   const Tensor x = node.tensor(0);
-  return {where(less(x, Tensor::scalar(x.dtype(), 0)), x * node.tensor(1), x)};
+  Tensor slope = node.tensor(1);
+  // Until version 7 a vector of slopes runs along the channels.
+  if (node.opset() < 7 && slope.rank() == 1 && x.rank() > 2)
+    slope = unsqueeze_all(slope, range_of(1, x.rank() - 1));
+  return {where(less(x, Tensor::scalar(x.dtype(), 0)), x * slope, x)};
 }
 
 Outputs elu(const Node& node) {

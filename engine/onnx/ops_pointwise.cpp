@@ -171,6 +171,23 @@ Outputs clip(const Node& node) {
 
 Outputs identity(const Node& node) { return {node.value(0)}; }
 
+/// A few known numbers in another dtype, still known: what sizes and scales are computed from.
+std::optional<Tensor> cast_known(const Value& x, DType dtype) {
+  constexpr std::int64_t kMaxNumbers = 64;
+  if (dtype != f32 && dtype != f64) return {};
+  const auto known = x.concrete();
+  if (!known || known->count() > kMaxNumbers) return {};
+  const std::vector<double> numbers = known->to_doubles();
+  Tensor result = Tensor::empty(dtype, Sizes(known->sizes().begin(), known->sizes().end()));
+  for (std::size_t k = 0; k < numbers.size(); ++k) {
+    if (dtype == f64)
+      result.data_as<double>()[k] = numbers[k];
+    else
+      result.data_as<float>()[k] = static_cast<float>(numbers[k]);
+  }
+  return result;
+}
+
 Outputs cast_to(const Node& node, DType dtype) {
   const Value& x = node.value(0);
   if (x.dtype() == dtype) return {x};
@@ -181,6 +198,7 @@ Outputs cast_to(const Node& node, DType dtype) {
     }
     return {Value::of_ints(std::move(ints), x.rank() == 0, dtype)};
   }
+  if (const auto known = cast_known(x, dtype)) return {*known};
   return {cast(x.tensor(), dtype)};
 }
 

@@ -104,6 +104,15 @@ Outputs flatten(const Node& node) {
                       product(all.subspan(static_cast<std::size_t>(axis)))})};
 }
 
+/// The size of a dimension of `size` elements broadcast to `wanted`. A comparison of symbols would tie the
+/// compiled code to its outcome, so it is the last resort.
+SymInt broadcast_size(const SymInt& size, const SymInt& wanted) {
+  if (!size.is_symbolic() && size.value() == 1) return wanted;
+  if (!wanted.is_symbolic() && wanted.value() == 1) return size;
+  if (!wanted.is_symbolic() || wanted.to_string() == size.to_string()) return wanted;
+  return wanted == 1 ? size : wanted;
+}
+
 /// Both ways of broadcasting: sizes of 1 in the wanted shape take the tensor's.
 Outputs convert_expand(const Node& node) {
   const Value& x = node.value(0);
@@ -112,10 +121,7 @@ Outputs convert_expand(const Node& node) {
   if (old.size() > sizes.size()) sizes.insert(sizes.begin(), old.size() - sizes.size(), SymInt(1));
   for (std::size_t k = 0; k < old.size(); ++k) {
     SymInt& wanted = sizes[sizes.size() - old.size() + k];
-    if (!wanted.is_symbolic() && wanted.value() == 1)
-      wanted = old[k];
-    else if (wanted.is_symbolic() && wanted == 1)
-      wanted = old[k];
+    wanted = broadcast_size(old[k], wanted);
   }
   return {expand(x.tensor(), std::move(sizes))};
 }
@@ -184,8 +190,9 @@ SymInt position(const SymInt& at, const SymInt& size, const SymInt& low, const S
     if (at.value() <= -kFar) return low;
   }
   const SymInt from_start = at < 0 ? at + size : at;
-  if (from_start <= low) return low;
-  if (from_start >= high) return high;
+  // Strict comparisons: x[:1] of one element and of many then hold under the same guard.
+  if (from_start < low) return low;
+  if (from_start > high) return high;
   return from_start;
 }
 
@@ -224,14 +231,14 @@ Tensor slice_axis(const Node& node, const Tensor& x, std::int64_t axis, const Sy
   if (step > 0) {
     const SymInt first = position(start, size, 0, size);
     const SymInt limit = position(end, size, 0, size);
-    if (limit <= first) return slice(x, axis, first, first);
+    if (limit < first) return slice(x, axis, first, first);
     return slice(x, axis, first, limit, step);
   }
   const SymInt last = size - 1;
   const SymInt first = last - position(start, size, -1, last);
   const SymInt limit = last - position(end, size, -1, last);
   const Tensor reversed = one("reverse", {x}, {{"axes", Ints{axis}}});
-  if (limit <= first) return slice(reversed, axis, first, first);
+  if (limit < first) return slice(reversed, axis, first, first);
   return slice(reversed, axis, first, limit, -step);
 }
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <random>
 
+#include "engine/onnx/onnx.pb.h"
 #include "heddle/error.h"
 #include "tests/onnx/model_builder.h"
 
@@ -44,7 +45,7 @@ TEST(Malformed, BytesThatAreNoModel) {
 TEST(Malformed, FileThatIsNotThere) { EXPECT_THROW(onnx::load("/nowhere/model.onnx"), ModelError); }
 
 TEST(Malformed, EveryPrefixAndFlippedByteIsAnErrorOrAModel) {
-  const std::string whole = relu_model().proto.SerializeAsString();
+  const std::string whole = relu_model().bytes();
   const auto try_bytes = [](const std::string& bytes) {
     try {
       onnx::load_bytes(bytes.data(), bytes.size());
@@ -62,7 +63,7 @@ TEST(Malformed, EveryPrefixAndFlippedByteIsAnErrorOrAModel) {
 
 TEST(Malformed, OpsetOutOfRange) {
   ModelBuilder model = relu_model();
-  model.proto.mutable_opset_import(0)->set_version(99);
+  model.proto().mutable_opset_import(0)->set_version(99);
   EXPECT_THAT(message_of<ModelError>([&] { model.load(); }), HasSubstr("opset"));
 }
 
@@ -113,7 +114,7 @@ TEST(Malformed, ExternalDataOutsideTheFolder) {
     entry = tensor.add_external_data();
     entry->set_key("offset");
     entry->set_value(offset);
-    const std::string bytes = model.proto.SerializeAsString();
+    const std::string bytes = model.bytes();
     onnx::load_bytes(bytes.data(), bytes.size(), {}, folder.string());
   };
   EXPECT_NO_THROW(load("w.bin", "0"));
@@ -160,7 +161,7 @@ TEST(Malformed, FunctionThatCallsItself) {
   ModelBuilder model;
   model.input("x", {"4"}).output("y");
   model.node("Again", {"x"}, {"y"}, "local");
-  FunctionProto& function = *model.proto.add_functions();
+  FunctionProto& function = *model.proto().add_functions();
   function.set_name("Again");
   function.set_domain("local");
   function.add_input("a");

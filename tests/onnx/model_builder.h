@@ -1,95 +1,53 @@
 // Small ONNX models made in the test.
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "engine/onnx/onnx.pb.h"
 #include "heddle/onnx.h"
+
+namespace heddle::onnx_format {
+class GraphProto;
+class ModelProto;
+class NodeProto;
+class TensorProto;
+}  // namespace heddle::onnx_format
 
 namespace heddle::onnx_test {
 
 using namespace onnx_format;
 
+constexpr int kFloat = 1;  ///< TensorProto::FLOAT
+
 /// A model of domain ai.onnx, version 17, that grows by calls.
 class ModelBuilder {
  public:
-  ModelBuilder() {
-    auto* import = proto.add_opset_import();
-    import->set_domain("");
-    import->set_version(17);
-    graph().set_name("test");
-  }
+  ModelBuilder();
 
-  GraphProto& graph() { return *proto.mutable_graph(); }
+  ModelProto& proto() { return *proto_; }
+  GraphProto& graph();
 
-  /// A dimension is a number, or a name where it is not one.
-  static void set_type(ValueInfoProto& info, const std::string& name,
-                       const std::vector<std::string>& dims, int dtype) {
-    info.set_name(name);
-    auto* tensor = info.mutable_type()->mutable_tensor_type();
-    tensor->set_elem_type(dtype);
-    tensor->mutable_shape();
-    for (const std::string& dim : dims) {
-      auto* made = tensor->mutable_shape()->add_dim();
-      if (dim.empty()) continue;
-      if (std::isdigit(static_cast<unsigned char>(dim[0])) != 0)
-        made->set_dim_value(std::stoll(dim));
-      else
-        made->set_dim_param(dim);
-    }
-  }
-
+  /// A dimension is a number, or a name where it is not one; an empty one has neither.
   ModelBuilder& input(const std::string& name, const std::vector<std::string>& dims,
-                      int dtype = TensorProto::FLOAT) {
-    set_type(*graph().add_input(), name, dims, dtype);
-    return *this;
-  }
-  ModelBuilder& output(const std::string& name) {
-    set_type(*graph().add_output(), name, {}, TensorProto::FLOAT);
-    return *this;
-  }
+                      int dtype = kFloat);
+  ModelBuilder& output(const std::string& name);
   NodeProto& node(const std::string& op, const std::vector<std::string>& inputs,
-                  const std::vector<std::string>& outputs, const std::string& domain = {}) {
-    NodeProto& node = *graph().add_node();
-    fill(node, op, inputs, outputs, domain);
-    return node;
-  }
-  static void fill(NodeProto& node, const std::string& op, const std::vector<std::string>& inputs,
-                   const std::vector<std::string>& outputs, const std::string& domain = {}) {
-    node.set_op_type(op);
-    node.set_domain(domain);
-    node.set_name("the_" + op);
-    for (const std::string& name : inputs) node.add_input(name);
-    for (const std::string& name : outputs) node.add_output(name);
-  }
-  static void set_int(NodeProto& node, const std::string& name, std::int64_t value) {
-    AttributeProto& attribute = *node.add_attribute();
-    attribute.set_name(name);
-    attribute.set_type(AttributeProto::INT);
-    attribute.set_i(value);
-  }
+                  const std::vector<std::string>& outputs, const std::string& domain = {});
   TensorProto& initializer(const std::string& name, const std::vector<std::int64_t>& dims,
-                           int dtype) {
-    TensorProto& tensor = *graph().add_initializer();
-    tensor.set_name(name);
-    tensor.set_data_type(dtype);
-    for (const std::int64_t dim : dims) tensor.add_dims(dim);
-    return tensor;
-  }
-  ModelBuilder& ints(const std::string& name, const std::vector<std::int64_t>& values) {
-    TensorProto& tensor =
-        initializer(name, {static_cast<std::int64_t>(values.size())}, TensorProto::INT64);
-    for (const std::int64_t value : values) tensor.add_int64_data(value);
-    return *this;
-  }
+                           int dtype);
+  ModelBuilder& ints(const std::string& name, const std::vector<std::int64_t>& values);
 
-  Engine load(const onnx::Constants& constants = {}) const {
-    const std::string bytes = proto.SerializeAsString();
-    return onnx::load_bytes(bytes.data(), bytes.size(), {}, {}, constants);
-  }
+  static void fill(NodeProto& node, const std::string& op, const std::vector<std::string>& inputs,
+                   const std::vector<std::string>& outputs, const std::string& domain = {});
+  static void set_int(NodeProto& node, const std::string& name, std::int64_t value);
 
-  ModelProto proto;
+  std::string bytes() const;
+  Engine load(const onnx::Constants& constants = {}) const;
+
+ private:
+  std::shared_ptr<ModelProto> proto_;
 };
 
 }  // namespace heddle::onnx_test

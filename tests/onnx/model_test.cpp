@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/onnx/onnx.pb.h"
 #include "heddle/error.h"
 #include "tests/onnx/model_builder.h"
 
@@ -126,7 +127,7 @@ TEST(Model, FunctionTakesItsAttributeFromTheCall) {
   model.input("x", {"2", "2"}).output("y");
   NodeProto& call = model.node("SumAlong", {"x"}, {"y"}, "local");
   ModelBuilder::set_int(call, "keep", 0);
-  FunctionProto& function = *model.proto.add_functions();
+  FunctionProto& function = *model.proto().add_functions();
   function.set_name("SumAlong");
   function.set_domain("local");
   function.add_input("a");
