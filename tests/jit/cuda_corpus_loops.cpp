@@ -263,6 +263,120 @@ CorpusCase contraction(DType operand, DType accumulator) {
   return c.finish(1e-5);
 }
 
+/// Attention with the softmax carried along blocks of keys: tiles of scores, a running maximum and sum
+/// in local memory, the output rescaled as the maximum grows. q, k, v are [s0, s1 or s2, 8].
+class OnlineAttention {
+ public:
+  CorpusCase build() {
+    q_ = c_.global(DType::F32, heads_ * queries_ * kDepth, 30);
+    k_ = c_.global(DType::F32, heads_ * keys_ * kDepth, 31);
+    v_ = c_.global(DType::F32, heads_ * keys_ * kDepth, 32);
+    out_ = c_.global(DType::F32, heads_ * queries_ * kDepth, 33);
+    scores_ = b_.add_local(DType::F32, kRows * kColumns, kRows * kColumns);
+    acc_ = b_.add_local(DType::F32, kRows * kDepth, kRows * kDepth);
+    largest_ = b_.add_local(DType::F32, kRows, kRows);
+    total_ = b_.add_local(DType::F32, kRows, kRows);
+    const SymExpr tiles = ceildiv(queries_, kRows);
+    const Symbol p = c_.parallel(heads_ * tiles);
+    head_ = floordiv(p, tiles);
+    first_row_ = mod(p, tiles) * kRows;
+    rows_ = min(queries_ - first_row_, kRows);
+    begin();
+    const Symbol block = c_.open(ceildiv(keys_, kColumns), Kind::Serial);
+    first_key_ = SymExpr(block) * kColumns;
+    columns_ = min(keys_ - first_key_, kColumns);
+    take_block();
+    b_.end_for();
+    finish();
+    return c_.finish(1e-5);
+  }
+
+ private:
+  static constexpr std::int64_t kDepth = 8;
+  static constexpr std::int64_t kRows = 4;
+  static constexpr std::int64_t kColumns = 16;
+
+  void begin() {
+    const Symbol e = c_.open(kRows * kDepth, Kind::Vector);
+    b_.store(acc_, e, b_.constant(DType::F32, 0));
+    b_.end_for();
+    const Symbol r = c_.open(kRows, Kind::Vector);
+    b_.store(largest_, r, b_.constant(DType::F32, -1e30));
+    b_.store(total_, r, b_.constant(DType::F32, 0));
+    b_.end_for();
+  }
+
+  void take_block() {
+    const SymExpr keys_at = (head_ * keys_ + first_key_) * kDepth;
+    jit::ContractStmt scores{
+        .acc = scores_, .dtype = DType::F32, .tile_rows = kRows, .tile_columns = kColumns};
+    scores.rows = rows_;
+    scores.columns = columns_;
+    scores.depth = kDepth;
+    scores.a = {q_, (head_ * queries_ + first_row_) * kDepth, kDepth, 1};
+    scores.b = {k_, keys_at, 1, kDepth};
+    b_.contract(scores);
+    const Symbol row = c_.open(rows_, Kind::Serial);
+    rescale(row);
+    b_.end_for();
+    jit::ContractStmt values{
+        .acc = acc_, .dtype = DType::F32, .tile_rows = kRows, .tile_columns = kDepth};
+    values.rows = rows_;
+    values.columns = kDepth;
+    values.depth = columns_;
+    values.a = {scores_, 0, kColumns, 1};
+    values.b = {v_, keys_at, kDepth, 1};
+    values.accumulate = true;
+    b_.contract(values);
+  }
+
+  Scalar inside(Symbol column) {
+    return b_.apply(ScalarOp::Lt, {b_.from_index(column), b_.from_index(columns_)});
+  }
+
+  void rescale(Symbol row) {
+    const Symbol i = c_.open(kColumns, Kind::Vector);
+    const Scalar score = b_.load(scores_, SymExpr(row) * kColumns + i, inside(i).id);
+    const Scalar best = b_.reduce(ReduceOp::Max, DType::F32, std::span(&score, 1), inside(i).id)[0];
+    b_.end_for();
+    const Scalar before = b_.load(largest_, row);
+    const Scalar now = b_.apply(ScalarOp::Max, {before, best});
+    const Scalar factor = b_.apply(ScalarOp::Exp, {b_.apply(ScalarOp::Sub, {before, now})});
+    b_.store(largest_, row, now);
+    const Symbol j = c_.open(kColumns, Kind::Vector);
+    const SymExpr at = SymExpr(row) * kColumns + j;
+    const Scalar e =
+        b_.apply(ScalarOp::Exp, {b_.apply(ScalarOp::Sub, {b_.load(scores_, at), now})});
+    b_.store(scores_, at, e, inside(j).id);
+    const Scalar sum = b_.reduce(ReduceOp::Sum, DType::F32, std::span(&e, 1), inside(j).id)[0];
+    b_.end_for();
+    b_.store(total_, row, b_.apply(ScalarOp::Fma, {b_.load(total_, row), factor, sum}));
+    const Symbol d = c_.open(kDepth, Kind::Vector);
+    const SymExpr place = SymExpr(row) * kDepth + d;
+    b_.store(acc_, place, b_.apply(ScalarOp::Mul, {b_.load(acc_, place), factor}));
+    b_.end_for();
+  }
+
+  void finish() {
+    const Symbol row = c_.open(rows_, Kind::Serial);
+    const Scalar total = b_.load(total_, row);
+    const Symbol d = c_.open(kDepth, Kind::Vector);
+    const Scalar value = b_.load(acc_, SymExpr(row) * kDepth + d);
+    b_.store(out_, (head_ * queries_ + first_row_ + row) * kDepth + d,
+             b_.apply(ScalarOp::Div, {value, total}));
+    b_.end_for();
+    b_.end_for();
+  }
+
+  Case c_{"online_attention", {2, 7, 37}};
+  NestBuilder& b_ = c_.b;
+  SymExpr heads_ = SymExpr::size(0);
+  SymExpr queries_ = SymExpr::size(1);
+  SymExpr keys_ = SymExpr::size(2);
+  SymExpr head_, first_row_, rows_, first_key_, columns_;
+  NestBufferId q_ = 0, k_ = 0, v_ = 0, out_ = 0, scores_ = 0, acc_ = 0, largest_ = 0, total_ = 0;
+};
+
 /// Index arithmetic with every kind of node, on negative numbers too.
 CorpusCase indices() {
   Case c("indices", {50, 4});
@@ -352,6 +466,7 @@ std::vector<CorpusCase> loop_corpus() {
   cases.push_back(contraction(DType::F64, DType::F64));
   cases.push_back(contraction(DType::I8, DType::I32));
   cases.push_back(contraction(DType::U8, DType::I64));
+  cases.push_back(OnlineAttention().build());
   cases.push_back(indices());
   cases.push_back(big_local());
   cases.push_back(empty_loops());

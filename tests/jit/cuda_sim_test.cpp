@@ -96,6 +96,31 @@ TEST(CudaSim, ContractionIsMatmul) {
     }
 }
 
+TEST(CudaSim, OnlineAttentionIsAttention) {
+  const std::vector<CorpusBuffer> b = run_case("online_attention");
+  constexpr std::int64_t kQueries = 7, kKeys = 37, kDepth = 8;
+  for (std::int64_t head = 0; head < 2; ++head)
+    for (std::int64_t i = 0; i < kQueries; ++i) {
+      std::vector<double> weights;
+      double total = 0;
+      for (std::int64_t j = 0; j < kKeys; ++j) {
+        double score = 0;
+        for (std::int64_t d = 0; d < kDepth; ++d)
+          score += b[0].number((head * kQueries + i) * kDepth + d) *
+                   b[1].number((head * kKeys + j) * kDepth + d);
+        weights.push_back(std::exp(score));
+        total += weights.back();
+      }
+      for (std::int64_t d = 0; d < kDepth; ++d) {
+        double want = 0;
+        for (std::int64_t j = 0; j < kKeys; ++j)
+          want += weights[static_cast<std::size_t>(j)] / total *
+                  b[2].number((head * kKeys + j) * kDepth + d);
+        ASSERT_NEAR(b[3].number((head * kQueries + i) * kDepth + d), want, 2e-5);
+      }
+    }
+}
+
 TEST(CudaSim, RotationsWaitForEachOther) {
   const std::vector<CorpusBuffer> b = run_case("rotations");
   for (std::int64_t row = 0; row < 3; ++row) {
