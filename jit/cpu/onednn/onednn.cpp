@@ -44,8 +44,18 @@ std::int64_t aligned(std::size_t bytes) {
   return static_cast<std::int64_t>((bytes + 63) / 64 * 64);
 }
 
-const Ints& ints(const LibraryCall& call, const char* name) {
-  return std::get<Ints>(call.attrs.at(name));
+/// Whether the call runs along its first spatial dimension only, [L, 1]. oneDNN runs along the last one, so it
+/// is shown such a call as one over [1, L]: the same bytes.
+bool is_column(std::span<const LibraryOperand> operands) {
+  const auto ends_in_one = [](const LibraryOperand& operand) {
+    return operand.sizes.size() == 4 && operand.sizes[3] == 1;
+  };
+  return ends_in_one(operands[0]) && ends_in_one(operands[1]) && ends_in_one(operands.back());
+}
+
+Ints turned(Ints sizes, bool turn) {
+  if (turn) std::swap(sizes[sizes.size() - 1], sizes[sizes.size() - 2]);
+  return sizes;
 }
 
 /// Convolution in the layout oneDNN likes best: operands are reordered into scratch where that differs from
@@ -55,10 +65,14 @@ class Convolution final : public BoundLibraryCall {
   Convolution(const LibraryCall& call, std::span<const LibraryOperand> operands)
       : has_bias_(operands.size() == 4) {
     stay_on_this_thread();
-    const Ints& x = operands[0].sizes;
-    const Ints& out = operands.back().sizes;
+    const bool turn = is_column(operands);
+    const Ints x = turned(operands[0].sizes, turn);
+    const Ints out = turned(operands.back().sizes, turn);
+    const auto ints = [&](const LibraryCall& from, const char* name) {
+      return turned(std::get<Ints>(from.attrs.at(name)), turn);
+    };
     const Ints weights =
-        grouped(operands[1].sizes, std::get<std::int64_t>(call.attrs.at("groups")));
+        grouped(turned(operands[1].sizes, turn), std::get<std::int64_t>(call.attrs.at("groups")));
     source_ = plain(x);
     result_ = plain(out);
     weights_ = plain(weights);
