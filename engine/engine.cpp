@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <tbb/task_group.h>
 #include <thread>
 
 #include "base/check.h"

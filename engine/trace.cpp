@@ -22,16 +22,13 @@ ir::Attr convert(const OpAttr& attr, ir::AttrKind kind, std::string_view op, std
                          .expected = std::string(ir::name_of(kind)),
                          .got = "a value of another kind"});
   };
-  const auto integer = [&](const SymInt& size) {
-    return size.is_symbolic() ? size.value() : size.value();
-  };
   switch (kind) {
     case AttrKind::Bool:
       if (auto* v = std::get_if<bool>(&attr)) return *v;
       break;
     case AttrKind::Int:
       if (auto* v = std::get_if<std::int64_t>(&attr)) return *v;
-      if (auto* v = std::get_if<SymInt>(&attr)) return integer(*v);
+      if (auto* v = std::get_if<SymInt>(&attr)) return v->value();
       break;
     case AttrKind::Float:
       if (auto* v = std::get_if<double>(&attr)) return *v;
@@ -47,7 +44,7 @@ ir::Attr convert(const OpAttr& attr, ir::AttrKind kind, std::string_view op, std
       if (auto* v = std::get_if<std::vector<std::int64_t>>(&attr)) return *v;
       if (auto* v = std::get_if<std::vector<SymInt>>(&attr)) {
         std::vector<std::int64_t> values;
-        for (const SymInt& size : *v) values.push_back(integer(size));
+        for (const SymInt& size : *v) values.push_back(size.value());
         return values;
       }
       break;
