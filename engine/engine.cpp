@@ -103,25 +103,24 @@ Engine::Impl::Impl(TraceFunction function, EngineOptions settings, Signature sig
   check_device(options.device);
 }
 
-std::pair<ir::Graph, engine::Guards> Engine::Impl::trace_graph(
-    std::span<const Tensor> inputs, std::shared_ptr<const void>& prototype) {
-  engine::Guards guards = engine::guards_for(inputs, known);
+Engine::Impl::Traced Engine::Impl::trace_graph(std::span<const Tensor> inputs) {
+  Traced traced;
+  traced.guards = engine::guards_for(inputs, known);
   auto env = std::make_shared<ir::ShapeEnv>();
-  set_hints(*env, guards, inputs);
+  set_hints(*env, traced.guards, inputs);
   auto tracing = std::make_shared<engine::Trace>("main", env);
-  TraceResult result;
   {
     const engine::TraceScope scope(tracing);
     std::vector<Tensor> symbolic;
     for (std::size_t k = 0; k < inputs.size(); ++k) {
-      const engine::InputGuard& guard = guards.inputs[k];
+      const engine::InputGuard& guard = traced.guards.inputs[k];
       ir::TensorMeta meta = ir::TensorMeta::of(guard.dtype, guard.sizes);
       if (!guard.row_major) meta.strides = guard.strides;
       const bool named = k < known.inputs.size();
       symbolic.push_back(tracing->handle(
           tracing->builder().input(std::move(meta), {}, named ? guard.name : std::string())));
     }
-    result = trace(symbolic);
+    TraceResult result = trace(symbolic);
     for (std::size_t k = 0; k < result.tensors.size(); ++k) {
       const ir::Value value = tracing->value_of(result.tensors[k], {});
       if (!value)
@@ -131,46 +130,61 @@ std::pair<ir::Graph, engine::Guards> Engine::Impl::trace_graph(
                           .got = "an empty handle"});
       tracing->builder().output(value, k < result.names.size() ? result.names[k] : std::string());
     }
+    traced.prototype = std::move(result.prototype);
+    traced.output_names = std::move(result.names);
   }
-  prototype = std::move(result.prototype);
-  guards.assumptions = env->assumptions;
-  ir::Graph graph = tracing->builder().finish();
-  if (known.outputs.empty()) {
-    for (std::size_t k = 0; k < graph.outputs().size(); ++k) {
-      const ir::TensorMeta& meta = graph.outputs()[k].meta();
-      ValueInfo info{fmt::format("output{}", k), meta.dtype, {}};
-      if (k < result.names.size()) info.name = result.names[k];
-      for (const SymExpr& size : meta.sizes) info.sizes.push_back(engine::from_expr(size, nullptr));
-      known.outputs.push_back(std::move(info));
-    }
-  }
-  return {std::move(graph), std::move(guards)};
+  traced.guards.assumptions = env->assumptions;
+  traced.graph = tracing->builder().finish();
+  return traced;
 }
 
-std::shared_ptr<Executable> Engine::Impl::executable_for(std::span<const Tensor> inputs,
-                                                         base::SymbolValues& sizes) {
-  std::string why;
+void Engine::Impl::describe_outputs(const Traced& traced) {
+  if (!known.outputs.empty()) return;
+  for (std::size_t k = 0; k < traced.graph.outputs().size(); ++k) {
+    const ir::TensorMeta& meta = traced.graph.outputs()[k].meta();
+    ValueInfo info{fmt::format("output{}", k), meta.dtype, {}};
+    if (k < traced.output_names.size()) info.name = traced.output_names[k];
+    for (const SymExpr& size : meta.sizes) info.sizes.push_back(engine::from_expr(size, nullptr));
+    known.outputs.push_back(std::move(info));
+  }
+}
+
+Engine::Impl::Match Engine::Impl::find_executable(std::span<const Tensor> inputs) {
+  const std::scoped_lock lock(mutex);
+  Match match;
   for (auto it = executables.begin(); it != executables.end(); ++it) {
     engine::Guards::Outcome outcome = (*it)->guards().match(inputs);
     if (!outcome.holds) {
-      if (why.empty()) why = std::move(outcome.failed);
+      if (match.failed.empty()) match.failed = std::move(outcome.failed);
       continue;
     }
-    sizes = std::move(outcome.sizes);
     std::rotate(executables.begin(), it, it + 1);
-    return executables.front();
+    return {executables.front(), std::move(outcome.sizes), {}};
   }
+  return match;
+}
+
+Engine::Impl::Match Engine::Impl::compile_for(std::span<const Tensor> inputs) {
+  const std::scoped_lock one_at_a_time(compiling);
+  Match match = find_executable(inputs);
+  if (match.executable) return match;
   const auto start = Clock::now();
-  std::shared_ptr<const void> prototype;
-  ++traces;
-  auto [graph, guards] = trace_graph(inputs, prototype);
-  auto made = std::make_shared<Executable>(std::move(graph), std::move(guards),
+  {
+    const std::scoped_lock lock(mutex);
+    ++traces;
+  }
+  Traced traced = trace_graph(inputs);
+  {
+    const std::scoped_lock lock(mutex);
+    describe_outputs(traced);
+  }
+  auto made = std::make_shared<Executable>(std::move(traced.graph), std::move(traced.guards),
                                            engine::BuildOptions{options, compiler});
-  made->prototype = std::move(prototype);
+  made->prototype = std::move(traced.prototype);
   engine::Guards::Outcome outcome = made->guards().match(inputs);
   HD_CHECK(outcome.holds, outcome.failed);
-  sizes = std::move(outcome.sizes);
-  if (!executables.empty()) recompiles.push_back("guard failed: " + why);
+  const std::scoped_lock lock(mutex);
+  if (!executables.empty()) recompiles.push_back("guard failed: " + match.failed);
   executables.insert(executables.begin(), made);
   ++compiles;
   compile_ms += milliseconds_since(start);
@@ -178,21 +192,22 @@ std::shared_ptr<Executable> Engine::Impl::executable_for(std::span<const Tensor>
     plans.erase(executables.back().get());
     executables.pop_back();
   }
-  return made;
+  return {std::move(made), std::move(outcome.sizes), {}};
 }
 
 const BoundPlan& Engine::Impl::plan_for(std::span<const Tensor> inputs) {
   const engine::PackedDescriptors packed(inputs);
   const std::uint64_t hash = packed.hash();
   if (const BoundPlan* plan = plans.find(packed.words(), hash)) return *plan;
-  const std::scoped_lock lock(mutex);
-  if (const BoundPlan* plan = plans.find(packed.words(), hash)) return *plan;
-  base::SymbolValues sizes;
-  const std::shared_ptr<Executable> executable = executable_for(inputs, sizes);
-  std::unique_ptr<BoundPlan> plan = executable->bind(sizes, executor.threads());
+  Match match = find_executable(inputs);
+  if (!match.executable) match = compile_for(inputs);
+  std::unique_ptr<BoundPlan> plan = match.executable->bind(match.sizes, executor.threads());
   plan->words.assign(packed.words().begin(), packed.words().end());
   plan->hash = hash;
-  ++binds;
+  {
+    const std::scoped_lock lock(mutex);
+    ++binds;
+  }
   return *plans.insert(std::move(plan));
 }
 
@@ -224,12 +239,14 @@ std::vector<Tensor> Engine::Impl::make_outputs(const BoundPlan& plan) const {
 
 std::vector<Tensor> Engine::Impl::run_reference(std::span<const Tensor> inputs) {
   const engine::PackedDescriptors checked(inputs);
-  std::shared_ptr<const void> prototype;
   ir::Graph graph;
   {
+    const std::scoped_lock one_at_a_time(compiling);
+    Traced traced = trace_graph(inputs);
     const std::scoped_lock lock(mutex);
     ++traces;
-    graph = trace_graph(inputs, prototype).first;
+    describe_outputs(traced);
+    graph = std::move(traced.graph);
   }
   std::vector<ir::Literal> arguments;
   for (const Tensor& input : inputs) arguments.push_back(engine::to_literal(input));

@@ -27,23 +27,39 @@ struct Engine::Impl {
   /// Fresh tensors for the outputs of `plan`.
   std::vector<Tensor> make_outputs(const engine::BoundPlan& plan) const;
   std::vector<Tensor> run_reference(std::span<const Tensor> inputs);
-  std::shared_ptr<engine::Executable> executable_for(std::span<const Tensor> inputs,
-                                                     base::SymbolValues& sizes);
-  /// Traces the callable with symbolic tensors like `inputs`.
-  std::pair<ir::Graph, engine::Guards> trace_graph(std::span<const Tensor> inputs,
-                                                   std::shared_ptr<const void>& prototype);
+  /// An executable and the sizes under which its guards hold.
+  struct Match {
+    std::shared_ptr<const engine::Executable> executable;  ///< null: no guards hold
+    base::SymbolValues sizes;
+    std::string failed;  ///< without an executable: the guard that failed, of the most recent one
+  };
+  Match find_executable(std::span<const Tensor> inputs);
+  /// Traces and compiles; waits for another thread's compile, which may turn out to serve.
+  Match compile_for(std::span<const Tensor> inputs);
+
+  struct Traced {
+    ir::Graph graph;
+    engine::Guards guards;
+    std::shared_ptr<const void> prototype;
+    std::vector<std::string> output_names;
+  };
+  /// Traces the callable with symbolic tensors like `inputs`. Under `compiling`.
+  Traced trace_graph(std::span<const Tensor> inputs);
+  /// Names and symbolic sizes of the outputs, from the first trace. Under `mutex`.
+  void describe_outputs(const Traced& traced);
 
   TraceFunction trace;
   EngineOptions options;
-  Signature known;  ///< under `mutex`
+  Signature known;  ///< inputs: constant; outputs: under `mutex`
   std::unique_ptr<jit::CompileService> own_compiler;
   jit::CompileService* compiler = nullptr;
   scheduler::Executor executor;
   engine::PlanCache plans;
   engine::ContextPool contexts;
 
-  std::mutex mutex;  ///< the slow path: executables, known, counters that are not atomic
-  std::vector<std::shared_ptr<engine::Executable>> executables;  ///< most recently used first
+  std::mutex compiling;  ///< held while the callable is traced and compiled; taken before `mutex`
+  std::mutex mutex;      ///< held for microseconds: executables, counters that are not atomic
+  std::vector<std::shared_ptr<const engine::Executable>> executables;  ///< most recently used first
   std::vector<std::string> recompiles;
   std::uint64_t traces = 0;
   std::uint64_t compiles = 0;

@@ -83,3 +83,45 @@ TEST(Concurrent, OutputsThatAreInputsOrTheSameValue) {
   for (std::size_t k = 1; k < 4; ++k) EXPECT_EQ(out[k].to_doubles()[2], 2) << k;
   EXPECT_NE(out[1].data(), out[2].data());
 }
+
+TEST(Concurrent, NewSizesDoNotWaitForAnotherThreadsTrace) {
+  std::atomic<bool> tracing{false};
+  std::atomic<bool> go_on{false};
+  hd::Engine engine([&](const hd::Tensor& x) {
+    if (x.rank() == 2) {
+      tracing = true;
+      tracing.notify_all();
+      go_on.wait(false);
+    }
+    return x + 1;
+  });
+  engine.run({hd::Tensor::full(hd::f32, {3}, 1)});
+  std::thread slow([&] {
+    const auto out = engine.run({hd::Tensor::full(hd::f32, {2, 2}, 1)});
+    EXPECT_EQ(out[0].to_doubles()[3], 2);
+  });
+  tracing.wait(false);
+  // Each of these would wait for ever if the trace held what they need.
+  const auto out = engine.run({hd::Tensor::full(hd::f32, {5}, 1)});
+  EXPECT_EQ(out[0].to_doubles()[4], 2);
+  EXPECT_EQ(engine.stats().compiles, 1u);
+  EXPECT_EQ(engine.signature().inputs.size(), 1u);
+  go_on = true;
+  go_on.notify_all();
+  slow.join();
+  EXPECT_EQ(engine.stats().compiles, 2u);
+}
+
+TEST(Concurrent, ThreadsThatMissTogetherCompileOnce) {
+  std::atomic<int> calls{0};
+  hd::Engine engine([&](const hd::Tensor& x) {
+    ++calls;
+    return x * 3;
+  });
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 6; ++t)
+    threads.emplace_back([&, t] { engine.run({hd::Tensor::full(hd::f32, {4 + t}, 1)}); });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(calls.load(), 1);
+  EXPECT_EQ(engine.stats().compiles, 1u);
+}
