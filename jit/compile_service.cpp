@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdlib>
-#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
 #include <pthread.h>
+#include <tbb/concurrent_queue.h>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -66,12 +65,9 @@ struct CompileService::State {
   std::atomic<std::uint64_t> disk_hits{0};
   std::atomic<std::uint64_t> microseconds{0};
 
-  std::mutex queue_mutex;
-  std::condition_variable wake;
-  std::deque<Task> queue;
+  tbb::concurrent_bounded_queue<Task> queue;  ///< a task without a function ends its thread
+  std::mutex threads_mutex;
   std::vector<pthread_t> threads;
-  std::size_t idle = 0;
-  bool stopping = false;
 };
 
 #if HEDDLE_WITH_LLVM
@@ -151,51 +147,36 @@ CpuKernelPtr CompileService::State::make(const Nest& nest, const std::string&) {
 }
 #endif
 
+/// A thread is started when none waits for a task, up to the number allowed.
 void CompileService::State::enqueue(Task task) {
-  const std::lock_guard lock(queue_mutex);
-  queue.push_back(std::move(task));
+  queue.push(std::move(task));
+  const std::lock_guard lock(threads_mutex);
   const unsigned processors = std::max(1u, std::thread::hardware_concurrency());
   const std::size_t most = options.threads != 0 ? options.threads : std::min(4u, processors);
-  if (idle < queue.size() && threads.size() < most) {
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, kCompileStackBytes);
-    pthread_t thread{};
-    const int failed = pthread_create(
-        &thread, &attributes,
-        [](void* state) -> void* {
-          static_cast<State*>(state)->work();
-          return nullptr;
-        },
-        this);
-    pthread_attr_destroy(&attributes);
-    if (failed == 0) threads.push_back(thread);
-    HD_CHECK(!threads.empty(), "a compile thread could not be started");
-  }
-  wake.notify_one();
+  if (!threads.empty() && (queue.size() <= 0 || threads.size() >= most)) return;
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, kCompileStackBytes);
+  pthread_t thread{};
+  const int failed = pthread_create(
+      &thread, &attributes,
+      [](void* state) -> void* {
+        static_cast<State*>(state)->work();
+        return nullptr;
+      },
+      this);
+  pthread_attr_destroy(&attributes);
+  if (failed == 0) threads.push_back(thread);
+  HD_CHECK(!threads.empty(), "a compile thread could not be started");
 }
 
 void CompileService::State::work() {
-  std::unique_lock lock(queue_mutex);
-  while (true) {
-    ++idle;
-    wake.wait(lock, [this] { return stopping || !queue.empty(); });
-    --idle;
-    if (queue.empty()) return;
-    Task task = std::move(queue.front());
-    queue.pop_front();
-    lock.unlock();
-    task();
-    lock.lock();
-  }
+  Task task;
+  for (queue.pop(task); task.valid(); queue.pop(task)) task();
 }
 
 void CompileService::State::stop() {
-  {
-    const std::lock_guard lock(queue_mutex);
-    stopping = true;
-  }
-  wake.notify_all();
+  for (std::size_t k = 0; k < threads.size(); ++k) queue.push(Task());
   for (pthread_t thread : threads) pthread_join(thread, nullptr);
 }
 

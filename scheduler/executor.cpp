@@ -4,13 +4,18 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <tbb/info.h>
+#include <tbb/task_arena.h>
 #include <thread>
-#include <vector>
-
-#include "base/check.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#endif
+
+#if defined(__SANITIZE_THREAD__)
+#define HEDDLE_NO_TSAN __attribute__((no_sanitize_thread))
+#else
+#define HEDDLE_NO_TSAN
 #endif
 
 namespace heddle::scheduler {
@@ -22,7 +27,8 @@ namespace {
 constexpr std::int64_t kForkWork = 48 * 1024;
 /// Operations of one part: small enough to balance, large enough to hide one atomic add.
 constexpr std::int64_t kPartWork = 16 * 1024;
-/// How long an idle worker spins before it sleeps; waking it costs tens of microseconds.
+/// How long a lent thread waits for the next region before it goes back to TBB; getting one anew costs
+/// microseconds, tens of them when TBB has put it to sleep.
 constexpr int kDefaultSpinMicroseconds = 50;
 constexpr std::uint32_t kOpen = 1u << 31;
 
@@ -39,6 +45,11 @@ int spin_microseconds() {
   return text == nullptr ? kDefaultSpinMicroseconds : std::max(0, std::atoi(text));
 }
 
+/// Threads that TBB is asked for: it lends one for each processor but the caller's, and one at least.
+int helpers_for(int threads) {
+  return std::max(1, std::min(threads, tbb::info::default_concurrency()) - 1);
+}
+
 /// How many parts a step is cut into.
 std::int64_t parts_of(const BoundStep& step, int threads) {
   const std::int64_t by_work = std::max<std::int64_t>(1, step.work / kPartWork);
@@ -52,61 +63,85 @@ void run_part(const BoundStep& step, std::int64_t part, std::int64_t parts, int 
   if (size > 0) step.run(step, begin, begin + size, worker, status);
 }
 
-}  // namespace
+/// What callers and lent threads share. Counted: a thread that TBB lends late may find the executor gone.
+class Crew {
+ public:
+  Crew(int threads, int most_helpers)
+      : threads_(threads),
+        most_helpers_(most_helpers),
+        spin_(spin_microseconds()),
+        taken_(new std::atomic<bool>[static_cast<std::size_t>(threads)]()) {}
 
-struct Executor::Impl {
-  explicit Impl(int count) : threads(count), spin(spin_microseconds()) {
-    for (int worker = 1; worker < threads; ++worker)
-      workers.emplace_back([this, worker] { serve(worker); });
+  void release() {
+    if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }
-  ~Impl() {
-    stop.store(true);
-    epoch.fetch_add(1);
-    epoch.notify_all();
-    for (std::thread& worker : workers) worker.join();
+  void stop() {
+    stop_.store(true);
+    epoch_.fetch_add(1);
   }
+  int threads() const { return threads_; }
+  void run_stage(const BoundStep* first, std::uint32_t count, std::int32_t* shared_status,
+                 tbb::task_arena& arena);
 
-  void serve(int worker);
+ private:
+  ~Crew() = default;
+  void summon(std::int64_t wanted, tbb::task_arena& arena);
+  void serve();
+  std::uint32_t serve_regions();
   bool join();
+  bool wait_for_region(std::uint32_t seen) const;
   void work(int worker);
-  void run_stage(const BoundStep* first, std::uint32_t count, std::int32_t* shared_status);
+  int take_number();
 
-  const int threads;
-  const int spin;
-  std::vector<std::thread> workers;
-  std::atomic<bool> stop{false};
-  std::atomic<bool> busy{false};  ///< a caller owns the workers
+  const int threads_;
+  const int most_helpers_;
+  const int spin_;
+  std::atomic<int> references_{1};
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> busy_{false};  ///< a caller owns the crew
+  std::atomic<int> helpers_{0};    ///< threads that TBB was asked for and has not got back
+  std::unique_ptr<std::atomic<bool>[]> taken_;  ///< by worker number; 0 is the caller
 
-  // The region on offer; written while the gate is closed and no worker is inside.
-  const BoundStep* steps = nullptr;
-  std::uint32_t step_count = 0;
-  std::int64_t total_parts = 0;
-  std::atomic<std::int32_t>* status = nullptr;
+  // The region on offer; written while the gate is closed and no helper is inside.
+  const BoundStep* steps_ = nullptr;
+  std::uint32_t step_count_ = 0;
+  std::int64_t total_parts_ = 0;
+  std::atomic<std::int32_t>* status_ = nullptr;
 
-  alignas(64) std::atomic<std::uint32_t> gate{0};  ///< kOpen | workers inside
-  alignas(64) std::atomic<std::int64_t> next{0};   ///< next part to claim
-  alignas(64) std::atomic<std::uint32_t> epoch{
-      0};  ///< counts regions; what sleeping workers wait on
-  std::atomic<int> sleepers{0};
+  alignas(64) std::atomic<std::uint32_t> gate_{0};   ///< kOpen | helpers inside
+  alignas(64) std::atomic<std::int64_t> next_{0};    ///< next part to claim
+  alignas(64) std::atomic<std::uint32_t> epoch_{0};  ///< counts regions
 };
 
+/// Asks TBB for the threads that are missing. Those that come too late find nothing to do.
+void Crew::summon(std::int64_t wanted, tbb::task_arena& arena) {
+  int present = helpers_.load(std::memory_order_relaxed);
+  while (present < wanted) {
+    if (!helpers_.compare_exchange_weak(present, present + 1, std::memory_order_acq_rel)) continue;
+    references_.fetch_add(1, std::memory_order_relaxed);
+    // TBB hands the task over by means that ThreadSanitizer cannot see; serve() acquires helpers_.
+    arena.enqueue([this]() HEDDLE_NO_TSAN { serve(); });
+    ++present;
+  }
+}
+
 /// Enters the open region, if there is one.
-bool Executor::Impl::join() {
-  std::uint32_t seen = gate.load(std::memory_order_relaxed);
+bool Crew::join() {
+  std::uint32_t seen = gate_.load(std::memory_order_relaxed);
   while ((seen & kOpen) != 0) {
-    if (gate.compare_exchange_weak(seen, seen + 1, std::memory_order_acquire)) return true;
+    if (gate_.compare_exchange_weak(seen, seen + 1, std::memory_order_acquire)) return true;
   }
   return false;
 }
 
-void Executor::Impl::work(int worker) {
+void Crew::work(int worker) {
   std::int32_t mine = 0;
-  for (std::int64_t claimed = next.fetch_add(1, std::memory_order_relaxed); claimed < total_parts;
-       claimed = next.fetch_add(1, std::memory_order_relaxed)) {
-    for (std::uint32_t k = 0; k < step_count; ++k) {
-      const std::int64_t parts = parts_of(steps[k], threads);
+  for (std::int64_t claimed = next_.fetch_add(1, std::memory_order_relaxed); claimed < total_parts_;
+       claimed = next_.fetch_add(1, std::memory_order_relaxed)) {
+    for (std::uint32_t k = 0; k < step_count_; ++k) {
+      const std::int64_t parts = parts_of(steps_[k], threads_);
       if (claimed < parts) {
-        run_part(steps[k], claimed, parts, worker, &mine);
+        run_part(steps_[k], claimed, parts, worker, &mine);
         break;
       }
       claimed -= parts;
@@ -114,74 +149,114 @@ void Executor::Impl::work(int worker) {
   }
   if (mine != 0) {
     std::int32_t none = 0;
-    status->compare_exchange_strong(none, mine);
+    status_->compare_exchange_strong(none, mine);
   }
 }
 
-void Executor::Impl::serve(int worker) {
+/// Spins for a bounded time. @return whether a region came.
+bool Crew::wait_for_region(std::uint32_t seen) const {
   using Clock = std::chrono::steady_clock;
-  std::uint32_t seen = epoch.load();
-  while (!stop.load(std::memory_order_relaxed)) {
+  const auto deadline = Clock::now() + std::chrono::microseconds(spin_);
+  for (int turn = 0;; ++turn) {
+    if (epoch_.load(std::memory_order_acquire) != seen) return true;
+    if (turn % 64 == 63 && Clock::now() > deadline) return false;
+    relax();
+  }
+}
+
+int Crew::take_number() {
+  for (int worker = 1;; worker = worker % (threads_ - 1) + 1) {
+    if (!taken_[static_cast<std::size_t>(worker)].exchange(true, std::memory_order_acquire))
+      return worker;
+  }
+}
+
+/// Works as long as regions keep coming. @return the last region that was looked at.
+std::uint32_t Crew::serve_regions() {
+  const int worker = take_number();
+  std::uint32_t seen = 0;
+  do {
+    seen = epoch_.load(std::memory_order_acquire);
     if (join()) {
       work(worker);
-      gate.fetch_sub(1, std::memory_order_release);
+      gate_.fetch_sub(1, std::memory_order_release);
     }
-    const auto deadline = Clock::now() + std::chrono::microseconds(spin);
-    bool idle = true;
-    for (int turn = 0; idle; ++turn) {
-      if (epoch.load(std::memory_order_acquire) != seen) idle = false;
-      if (idle && turn % 64 == 63 && Clock::now() > deadline) break;
-      relax();
-    }
-    if (idle) {
-      sleepers.fetch_add(1);
-      epoch.wait(seen);
-      sleepers.fetch_sub(1);
-    }
-    seen = epoch.load(std::memory_order_acquire);
-  }
+  } while (!stop_.load(std::memory_order_relaxed) && wait_for_region(seen));
+  taken_[static_cast<std::size_t>(worker)].store(false, std::memory_order_release);
+  return seen;
 }
 
-void Executor::Impl::run_stage(const BoundStep* first, std::uint32_t count,
-                               std::int32_t* shared_status) {
+/// A lent thread's stay. A region that opened while it took its leave did not ask for another thread, so
+/// it looks once more.
+void Crew::serve() {
+  static_cast<void>(helpers_.load(std::memory_order_acquire));
+  bool stay = true;
+  while (stay) {
+    const std::uint32_t seen = serve_regions();
+    const int present = helpers_.fetch_sub(1, std::memory_order_seq_cst) - 1;
+    stay = epoch_.load(std::memory_order_seq_cst) != seen && present < most_helpers_ &&
+           !stop_.load(std::memory_order_relaxed);
+    if (stay && helpers_.fetch_add(1, std::memory_order_seq_cst) >= most_helpers_) {
+      helpers_.fetch_sub(1, std::memory_order_seq_cst);
+      stay = false;
+    }
+  }
+  release();
+}
+
+void Crew::run_stage(const BoundStep* first, std::uint32_t count, std::int32_t* shared_status,
+                     tbb::task_arena& arena) {
   std::int64_t work_total = 0;
   std::int64_t parts = 0;
   for (std::uint32_t k = 0; k < count; ++k) {
     work_total += first[k].work;
-    parts += parts_of(first[k], threads);
+    parts += parts_of(first[k], threads_);
   }
   bool free = false;
-  if (threads == 1 || work_total < kForkWork || parts == 1 ||
-      !busy.compare_exchange_strong(free, true, std::memory_order_acquire)) {
+  if (threads_ == 1 || work_total < kForkWork || parts == 1 ||
+      !busy_.compare_exchange_strong(free, true, std::memory_order_acquire)) {
     for (std::uint32_t k = 0; k < count; ++k)
       if (first[k].extent > 0) first[k].run(first[k], 0, first[k].extent, 0, shared_status);
     return;
   }
   std::atomic<std::int32_t> region_status{0};
-  steps = first;
-  step_count = count;
-  total_parts = parts;
-  status = &region_status;
-  next.store(0, std::memory_order_relaxed);
-  gate.store(kOpen, std::memory_order_release);
-  epoch.fetch_add(1, std::memory_order_seq_cst);
-  if (sleepers.load(std::memory_order_seq_cst) > 0) epoch.notify_all();
+  steps_ = first;
+  step_count_ = count;
+  total_parts_ = parts;
+  status_ = &region_status;
+  next_.store(0, std::memory_order_relaxed);
+  gate_.store(kOpen, std::memory_order_release);
+  epoch_.fetch_add(1, std::memory_order_seq_cst);
+  summon(std::min<std::int64_t>(parts - 1, most_helpers_), arena);
   work(0);
-  gate.fetch_and(~kOpen, std::memory_order_relaxed);
-  while (gate.load(std::memory_order_acquire) != 0) relax();
-  busy.store(false, std::memory_order_release);
+  gate_.fetch_and(~kOpen, std::memory_order_relaxed);
+  while (gate_.load(std::memory_order_acquire) != 0) relax();
+  busy_.store(false, std::memory_order_release);
   if (*shared_status == 0) *shared_status = region_status.load();
 }
+
+}  // namespace
+
+struct Executor::Impl {
+  explicit Impl(int threads)
+      : arena(helpers_for(threads), 0), crew(new Crew(threads, helpers_for(threads))) {}
+  ~Impl() {
+    crew->stop();
+    crew->release();
+  }
+  tbb::task_arena arena;  ///< initialised by the first fork
+  Crew* crew;
+};
 
 Executor::Executor(int threads) : impl_(std::make_unique<Impl>(std::clamp(threads, 1, 1024))) {}
 Executor::~Executor() = default;
 
-int Executor::threads() const { return impl_->threads; }
+int Executor::threads() const { return impl_->crew->threads(); }
 
 std::int32_t Executor::run(std::span<const BoundStep> steps, std::span<const BoundStage> stages) {
   std::int32_t status = 0;
   for (const BoundStage& stage : stages) {
-    impl_->run_stage(steps.data() + stage.first, stage.count, &status);
+    impl_->crew->run_stage(steps.data() + stage.first, stage.count, &status, impl_->arena);
     if (status != 0) return status;
   }
   return status;

@@ -29,11 +29,14 @@ struct BoundStage {
   std::uint32_t count = 0;
 };
 
-/// Worker threads with bounded spinning, shared by the plans of an engine. A thread that waits for its own
-/// region never runs another request's work.
+/// Runs stages on the caller's thread and on threads that TBB lends, so that any number of engines, and
+/// the host's own TBB work, share one pool. A lent thread waits for the next stage with bounded spinning
+/// (HEDDLE_SPIN_US, 50 by default) and then goes back. A caller never waits inside TBB: it cannot be made
+/// to run another request's work or a compile.
 class Executor {
  public:
-  /// @param threads in [1, 1024]: the caller's thread included.
+  /// @param threads in [1, 1024]: the caller's thread included; more than there are processors gain
+  /// nothing.
   explicit Executor(int threads);
   ~Executor();
   Executor(const Executor&) = delete;
