@@ -76,6 +76,24 @@ void set_hints(ir::ShapeEnv& env, const engine::Guards& guards, std::span<const 
   }
 }
 
+/// The evaluator's last results are what the graph writes to its inputs.
+void write_back(const ir::Graph& graph, std::span<const ir::Literal> values,
+                std::span<ir::Literal> inputs) {
+  for (std::size_t w = 0; w < graph.write_backs().size(); ++w) {
+    const ir::Literal& source = values[graph.outputs().size() + w];
+    for (std::size_t k = 0; k < inputs.size(); ++k) {
+      if (graph.inputs()[k] != graph.write_backs()[w].target) continue;
+      for (std::int64_t i = 0; i < source.count(); ++i) {
+        if (is_floating(source.dtype())) {
+          inputs[k].set(i, source.at(i));
+        } else {
+          inputs[k].set_int(i, source.at_int(i));
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::string ValueInfo::to_string() const {
@@ -135,6 +153,7 @@ Engine::Impl::Traced Engine::Impl::trace_graph(std::span<const Tensor> inputs) {
   }
   traced.guards.assumptions = env->assumptions;
   traced.graph = tracing->builder().finish();
+  traced.guards.note_writes(traced.graph);
   return traced;
 }
 
@@ -213,6 +232,7 @@ const BoundPlan& Engine::Impl::plan_for(std::span<const Tensor> inputs) {
 
 void Engine::Impl::execute(const BoundPlan& plan, std::span<const Tensor> inputs,
                            std::span<const Tensor> outputs) {
+  plan.executable->guards().check_overlap(inputs);
   std::unique_ptr<engine::ExecutionContext> context = contexts.acquire();
   context->use(plan);
   context->set_io(plan, inputs, outputs);
@@ -237,26 +257,28 @@ std::vector<Tensor> Engine::Impl::make_outputs(const BoundPlan& plan) const {
   return outputs;
 }
 
-std::vector<Tensor> Engine::Impl::run_reference(std::span<const Tensor> inputs) {
+Engine::Impl::Results Engine::Impl::run_reference(std::span<const Tensor> inputs) {
   const engine::PackedDescriptors checked(inputs);
-  ir::Graph graph;
+  Traced traced;
   {
     const std::scoped_lock one_at_a_time(compiling);
-    Traced traced = trace_graph(inputs);
+    traced = trace_graph(inputs);
     const std::scoped_lock lock(mutex);
     ++traces;
     describe_outputs(traced);
-    graph = std::move(traced.graph);
   }
+  traced.guards.check_overlap(inputs);
   std::vector<ir::Literal> arguments;
   for (const Tensor& input : inputs) arguments.push_back(engine::to_literal(input));
-  std::vector<Tensor> outputs;
-  const std::vector<ir::Literal> results = ir::evaluate(graph, arguments);
+  const ir::Graph& graph = traced.graph;
+  const std::vector<ir::Literal> values = ir::evaluate(graph, arguments);
+  Results results{{}, std::move(traced.prototype)};
   for (std::size_t k = 0; k < graph.outputs().size(); ++k)
-    outputs.push_back(engine::from_literal(results[k].clone()));
+    results.first.push_back(engine::from_literal(values[k].clone()));
+  write_back(graph, values, arguments);
   evaluator_steps += graph.nodes().size();
   ++runs;
-  return outputs;
+  return results;
 }
 
 Engine::Engine(FromTrace, TraceFunction trace, EngineOptions options, Signature signature)
@@ -271,6 +293,7 @@ std::pair<std::vector<Tensor>, std::shared_ptr<const void>> Engine::run_with_pro
     TraceResult inlined = impl_->trace(inputs);
     return {std::move(inlined.tensors), std::move(inlined.prototype)};
   }
+  if (impl_->options.device.kind() == Device::Kind::Reference) return impl_->run_reference(inputs);
   const engine::Reclaimer::Reader reader(impl_->plans.reclaimer());
   const BoundPlan& plan = impl_->plan_for(inputs);
   std::vector<Tensor> outputs = impl_->make_outputs(plan);
@@ -279,7 +302,6 @@ std::pair<std::vector<Tensor>, std::shared_ptr<const void>> Engine::run_with_pro
 }
 
 std::vector<Tensor> Engine::run(std::span<const Tensor> inputs) {
-  if (impl_->options.device.kind() == Device::Kind::Reference) return impl_->run_reference(inputs);
   return run_with_prototype(inputs).first;
 }
 
@@ -309,34 +331,17 @@ std::vector<Tensor> Engine::run_named(std::span<const NamedTensor> inputs) {
 
 namespace {
 
-/// Bytes that a tensor spans, as a half-open range of addresses.
-std::pair<std::uintptr_t, std::uintptr_t> extent_of(const Tensor::Impl& tensor) {
-  const auto first = reinterpret_cast<std::uintptr_t>(tensor.data);
-  if (tensor.count == 0) return {first, first};
-  std::int64_t last = 0;
-  for (std::size_t d = 0; d < tensor.sizes.size(); ++d)
-    last += (tensor.sizes[d] - 1) * tensor.strides[d];
-  return {first, first + (static_cast<std::uintptr_t>(last) + 1) * size_of(tensor.dtype)};
-}
-
-bool overlap(const Tensor& a, const Tensor& b) {
-  const auto [a0, a1] = extent_of(*a.impl());
-  const auto [b0, b1] = extent_of(*b.impl());
-  return a0 < b1 && b0 < a1;
-}
-
-void check_output(const BoundPlan& plan, std::span<const Tensor> inputs,
+void check_output(DType dtype, const Sizes& sizes, std::span<const Tensor> inputs,
                   std::span<const Tensor> outputs, std::size_t k) {
-  const ir::TensorMeta& meta = plan.executable->optimised().outputs()[k].meta();
   const Tensor& output = outputs[k];
   if (!output.defined() || output.is_symbolic() || !output.is_row_major() ||
-      output.dtype() != meta.dtype || output.impl()->sizes != plan.output_sizes[k])
-    throw ShapeError({.what = fmt::format("run_into: output {}", k),
-                      .where = {},
-                      .expected = fmt::format("row-major {}[{}]", name_of(meta.dtype),
-                                              fmt::join(plan.output_sizes[k], ", ")),
-                      .got = output.defined() && !output.is_symbolic() ? describe(output)
-                                                                       : "no tensor with data"});
+      output.dtype() != dtype || output.impl()->sizes != sizes)
+    throw ShapeError(
+        {.what = fmt::format("run_into: output {}", k),
+         .where = {},
+         .expected = fmt::format("row-major {}[{}]", name_of(dtype), fmt::join(sizes, ", ")),
+         .got =
+             output.defined() && !output.is_symbolic() ? describe(output) : "no tensor with data"});
   const auto clash = [&](const char* what, std::size_t other) {
     throw AliasingError({.what = fmt::format("run_into: output {} overlaps {} {}", k, what, other),
                          .where = {},
@@ -344,31 +349,43 @@ void check_output(const BoundPlan& plan, std::span<const Tensor> inputs,
                          .got = {}});
   };
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (overlap(output, inputs[i])) clash("input", i);
+    if (engine::overlap(output, inputs[i])) clash("input", i);
   }
   for (std::size_t o = 0; o < k; ++o) {
-    if (overlap(output, outputs[o])) clash("output", o);
+    if (engine::overlap(output, outputs[o])) clash("output", o);
+  }
+}
+
+void check_output_count(std::size_t expected, std::size_t got) {
+  if (got == expected) return;
+  throw ArgumentError({.what = "run_into: number of outputs",
+                       .where = {},
+                       .expected = std::to_string(expected),
+                       .got = std::to_string(got)});
+}
+
+void copy_into(std::span<const Tensor> results, std::span<const Tensor> inputs,
+               std::span<Tensor> outputs) {
+  check_output_count(results.size(), outputs.size());
+  for (std::size_t k = 0; k < results.size(); ++k)
+    check_output(results[k].dtype(), results[k].impl()->sizes, inputs, outputs, k);
+  for (std::size_t k = 0; k < results.size(); ++k) {
+    const auto bytes = static_cast<std::size_t>(results[k].count()) * size_of(results[k].dtype());
+    if (bytes != 0) std::memcpy(outputs[k].data(), results[k].data(), bytes);
   }
 }
 
 }  // namespace
 
 void Engine::run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs) {
-  if (impl_->options.device.kind() == Device::Kind::Reference) {
-    std::vector<Tensor> results = impl_->run_reference(inputs);
-    for (std::size_t k = 0; k < results.size() && k < outputs.size(); ++k)
-      std::memcpy(outputs[k].data(), results[k].data(),
-                  static_cast<std::size_t>(results[k].count()) * size_of(results[k].dtype()));
-    return;
-  }
+  if (impl_->options.device.kind() == Device::Kind::Reference)
+    return copy_into(impl_->run_reference(inputs).first, inputs, outputs);
   const engine::Reclaimer::Reader reader(impl_->plans.reclaimer());
   const BoundPlan& plan = impl_->plan_for(inputs);
-  if (outputs.size() != plan.output_sizes.size())
-    throw ArgumentError({.what = "run_into: number of outputs",
-                         .where = {},
-                         .expected = std::to_string(plan.output_sizes.size()),
-                         .got = std::to_string(outputs.size())});
-  for (std::size_t k = 0; k < outputs.size(); ++k) check_output(plan, inputs, outputs, k);
+  check_output_count(plan.output_sizes.size(), outputs.size());
+  const auto values = plan.executable->optimised().outputs();
+  for (std::size_t k = 0; k < outputs.size(); ++k)
+    check_output(values[k].meta().dtype, plan.output_sizes[k], inputs, outputs, k);
   impl_->execute(plan, inputs, outputs);
 }
 

@@ -26,7 +26,8 @@ struct Engine::Impl {
                std::span<const Tensor> outputs);
   /// Fresh tensors for the outputs of `plan`.
   std::vector<Tensor> make_outputs(const engine::BoundPlan& plan) const;
-  std::vector<Tensor> run_reference(std::span<const Tensor> inputs);
+  using Results = std::pair<std::vector<Tensor>, std::shared_ptr<const void>>;
+  Results run_reference(std::span<const Tensor> inputs);
   /// An executable and the sizes under which its guards hold.
   struct Match {
     std::shared_ptr<const engine::Executable> executable;  ///< null: no guards hold

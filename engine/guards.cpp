@@ -1,7 +1,9 @@
 #include "engine/guards.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <map>
 
 #include "engine/tensor_impl.h"
 #include "heddle/error.h"
@@ -38,6 +40,9 @@ std::string check_input(const InputGuard& guard, const Tensor::Impl& tensor, Sym
   if (tensor.sizes.size() != guard.sizes.size())
     return fmt::format("input {}: rank is {}, not {}", guard.name, tensor.sizes.size(),
                        guard.sizes.size());
+  if (tensor.device != guard.device)
+    return fmt::format("input {}: device is {}, not {}", guard.name, tensor.device.to_string(),
+                       guard.device.to_string());
   if (tensor.row_major != guard.row_major)
     return fmt::format("input {}: layout is {}", guard.name,
                        tensor.row_major ? "row-major, not strided" : "strided, not row-major");
@@ -90,7 +95,104 @@ void check_declared(const Signature& signature, std::span<const Tensor> inputs) 
   }
 }
 
+std::string text_of(const ir::Assumption& assumption) {
+  return fmt::format("{} ({}{}{})", assumption.predicate.to_string(), assumption.reason,
+                     assumption.location.empty() ? "" : " at ", assumption.location.to_string());
+}
+
+/// "s0 = 5, s1 = 2": the sizes that a predicate speaks of.
+std::string values_in(const base::Predicate& predicate, const SymbolValues& sizes) {
+  std::vector<base::Symbol> symbols;
+  predicate.left.collect_symbols(symbols);
+  predicate.right.collect_symbols(symbols);
+  std::sort(symbols.begin(), symbols.end());
+  symbols.erase(std::unique(symbols.begin(), symbols.end()), symbols.end());
+  std::vector<std::string> texts;
+  for (const base::Symbol& symbol : symbols)
+    texts.push_back(fmt::format("{} = {}", symbol.to_string(), sizes.at(symbol)));
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+/// Guards on the numbers of one input: sizes that are fixed, computed or another input's.
+void describe_numbers(const InputGuard& input, const char* what, const ir::Dims& numbers,
+                      std::map<base::Symbol, std::string>& seen, std::vector<std::string>& lines) {
+  for (std::size_t k = 0; k < numbers.size(); ++k) {
+    const SymExpr& number = numbers[k];
+    const std::string here = fmt::format("{} {} of {}", what, k, input.name);
+    if (number.is_constant()) {
+      lines.push_back(fmt::format("{} is {} (fixed by the model)", here, number.to_string()));
+    } else if (!number.is_symbol()) {
+      lines.push_back(fmt::format("{} is {} (declared by the model)", here, number.to_string()));
+    } else if (const auto [at, first] = seen.emplace(number.symbol(), here); !first) {
+      lines.push_back(fmt::format("{} is {} (declared by the model to equal {})", here,
+                                  number.to_string(), at->second));
+    }
+  }
+}
+
+/// Whether two different indices of `tensor` may reach the same byte. Exact where strides are those of
+/// a permuted dense tensor with gaps; says yes where it cannot tell.
+bool overlaps_itself(const Tensor::Impl& tensor) {
+  if (tensor.row_major || tensor.count <= 1) return false;
+  std::vector<std::pair<std::int64_t, std::int64_t>> dims;
+  for (std::size_t d = 0; d < tensor.sizes.size(); ++d) {
+    if (tensor.sizes[d] > 1) dims.emplace_back(tensor.strides[d], tensor.sizes[d]);
+  }
+  std::sort(dims.begin(), dims.end());
+  std::int64_t reach = 0;
+  for (const auto& [stride, size] : dims) {
+    if (stride <= reach) return true;
+    reach += stride * (size - 1);
+  }
+  return false;
+}
+
 }  // namespace
+
+std::pair<std::uintptr_t, std::uintptr_t> extent_of(const Tensor::Impl& tensor) {
+  const auto first = reinterpret_cast<std::uintptr_t>(tensor.data);
+  if (tensor.count == 0) return {first, first};
+  std::int64_t last = 0;
+  for (std::size_t d = 0; d < tensor.sizes.size(); ++d)
+    last += (tensor.sizes[d] - 1) * tensor.strides[d];
+  return {first, first + (static_cast<std::uintptr_t>(last) + 1) * size_of(tensor.dtype)};
+}
+
+bool overlap(const Tensor& a, const Tensor& b) {
+  const auto [a0, a1] = extent_of(*a.impl());
+  const auto [b0, b1] = extent_of(*b.impl());
+  return a0 < b1 && b0 < a1;
+}
+
+void Guards::note_writes(const ir::Graph& graph) {
+  for (const ir::Graph::WriteBack& write : graph.write_backs()) {
+    for (std::size_t k = 0; k < inputs.size(); ++k) {
+      if (graph.inputs()[k] != write.target) continue;
+      inputs[k].written = true;
+      writes_ = true;
+    }
+  }
+}
+
+void Guards::check_overlap(std::span<const Tensor> tensors) const {
+  if (!writes_) return;
+  const auto clash = [&](std::size_t k, const std::string& with) {
+    throw AliasingError(
+        {.what = fmt::format("run: input {}, which the graph writes to, overlaps {}",
+                             inputs[k].name, with),
+         .where = {},
+         .expected = "memory of its own",
+         .got = {}});
+  };
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    if (!inputs[k].written) continue;
+    if (overlaps_itself(*tensors[k].impl())) clash(k, "itself");
+    for (std::size_t other = 0; other < inputs.size(); ++other) {
+      if (other != k && overlap(tensors[k], tensors[other]))
+        clash(k, "input " + inputs[other].name);
+    }
+  }
+}
 
 Guards::Outcome Guards::match(std::span<const Tensor> tensors) const {
   Outcome outcome;
@@ -105,9 +207,8 @@ Guards::Outcome Guards::match(std::span<const Tensor> tensors) const {
   for (const ir::Assumption& assumption : assumptions) {
     if (!outcome.failed.empty()) break;
     if (!assumption.predicate.evaluate(outcome.sizes))
-      outcome.failed =
-          fmt::format("{} ({}{}{})", assumption.predicate.to_string(), assumption.reason,
-                      assumption.location.empty() ? "" : " at ", assumption.location.to_string());
+      outcome.failed = fmt::format("{}, but {}", text_of(assumption),
+                                   values_in(assumption.predicate, outcome.sizes));
   }
   outcome.holds = outcome.failed.empty();
   return outcome;
@@ -115,16 +216,24 @@ Guards::Outcome Guards::match(std::span<const Tensor> tensors) const {
 
 std::vector<std::string> Guards::describe() const {
   std::vector<std::string> lines;
+  std::map<base::Symbol, std::string> seen;
   for (const InputGuard& input : inputs) {
     ir::TensorMeta meta = ir::TensorMeta::of(input.dtype, input.sizes);
     if (!input.row_major) meta.strides = input.strides;
-    lines.push_back(fmt::format("{} is {}, {}, on cpu (kind of the input at the trace)", input.name,
-                                meta.to_string(), input.row_major ? "row-major" : "strided"));
+    lines.push_back(fmt::format(
+        "{} is {}, {}, on {}, at a multiple of {} bytes (what its kernels were compiled for)",
+        input.name, meta.to_string(), input.row_major ? "row-major" : "strided",
+        input.device.to_string(), size_of(input.dtype)));
+    describe_numbers(input, "size", input.sizes, seen, lines);
+    describe_numbers(input, "stride", input.strides, seen, lines);
   }
-  for (const ir::Assumption& assumption : assumptions)
-    lines.push_back(fmt::format("{} ({}{}{})", assumption.predicate.to_string(), assumption.reason,
-                                assumption.location.empty() ? "" : " at ",
-                                assumption.location.to_string()));
+  for (const ir::Assumption& assumption : assumptions) lines.push_back(text_of(assumption));
+  for (const InputGuard& input : inputs) {
+    if (input.written)
+      lines.push_back(
+          fmt::format("{} overlaps no other input and not itself (it is written to)", input.name));
+  }
+  if (!writes_) lines.push_back("inputs may overlap (none is written to)");
   return lines;
 }
 
@@ -141,7 +250,11 @@ Guards guards_for(std::span<const Tensor> inputs, const Signature& signature) {
   }
   for (std::size_t k = 0; k < inputs.size(); ++k) {
     const Tensor::Impl& tensor = *inputs[k].impl();
-    InputGuard guard{input_name(signature, k), tensor.dtype, tensor.row_major, {}, {}};
+    InputGuard guard;
+    guard.name = input_name(signature, k);
+    guard.dtype = tensor.dtype;
+    guard.row_major = tensor.row_major;
+    guard.device = tensor.device;
     for (std::size_t d = 0; d < tensor.sizes.size(); ++d)
       guard.sizes.push_back(k < signature.inputs.size() ? to_expr(signature.inputs[k].sizes[d])
                                                         : SymExpr::size(next++));

@@ -1,9 +1,11 @@
 // Guards: when an executable may serve a call.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/symexpr.h"
@@ -19,8 +21,15 @@ struct InputGuard {
   DType dtype = DType::F32;
   bool row_major = true;
   ir::Dims sizes;
-  ir::Dims strides;  ///< only when not row-major
+  ir::Dims strides;      ///< only when not row-major
+  Device device = {};    ///< where its data lies
+  bool written = false;  ///< the graph writes to it, so it overlaps no other input and not itself
 };
+
+/// Bytes from the first to the last element of `tensor`, as a half-open range of addresses.
+std::pair<std::uintptr_t, std::uintptr_t> extent_of(const Tensor::Impl& tensor);
+/// Whether the extents of two tensors share a byte.
+bool overlap(const Tensor& a, const Tensor& b);
 
 /// The predicate on a call's inputs under which an executable computes what its callable would.
 struct Guards {
@@ -34,8 +43,16 @@ struct Guards {
     std::string failed;
   };
   Outcome match(std::span<const Tensor> inputs) const;
+  /// Records which inputs `graph` writes to.
+  void note_writes(const ir::Graph& graph);
+  /// The guard that depends on addresses, so it is checked at each call; free where nothing is written.
+  /// @throws AliasingError when an input that is written to overlaps another one, or itself.
+  void check_overlap(std::span<const Tensor> inputs) const;
   /// Every guard with its reason, one line each.
   std::vector<std::string> describe() const;
+
+ private:
+  bool writes_ = false;
 };
 
 /// Guards for a first trace with `inputs`: a symbol for every size that the signature leaves open, and

@@ -151,6 +151,12 @@ Tensor Tensor::wrap_strided(void* data, DType dtype, Sizes sizes, Sizes strides,
   if (data == nullptr && impl->count != 0)
     throw ArgumentError(
         {.what = "Tensor::wrap: data", .where = {}, .expected = "an address", .got = "null"});
+  if (const auto past = reinterpret_cast<std::uintptr_t>(data) % size_of(dtype); past != 0)
+    throw ArgumentError({.what = "Tensor::wrap: data",
+                         .where = {},
+                         .expected = fmt::format("an address that is a multiple of {} bytes for {}",
+                                                 size_of(dtype), name_of(dtype)),
+                         .got = fmt::format("one {} past it", past)});
   impl->data = data;
   impl->wrapped = data;
   impl->deleter = std::move(deleter);

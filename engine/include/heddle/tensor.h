@@ -43,6 +43,7 @@ class HEDDLE_API Tensor {
   static Tensor scalar_int(DType dtype, std::int64_t value);
 
   /// The caller's memory, row-major, no copy. `deleter` is called once when the last handle is gone.
+  /// @throws ArgumentError unless `data` is a multiple of the element's size, as every kernel relies on.
   static Tensor wrap(void* data, DType dtype, Sizes sizes, std::function<void(void*)> deleter = {});
   /// The same with strides in elements.
   static Tensor wrap_strided(void* data, DType dtype, Sizes sizes, Sizes strides,
