@@ -139,7 +139,6 @@ scheduler::BoundStep Executable::bind_step(std::size_t step, const SymbolValues&
   const jit::Launch& launch = program_.launches[schedule_.given[step]];
   const jit::ProgramKernel& kernel = program_.kernels[planned.kernel];
   scheduler::BoundStep bound{};
-  bound.work = planned.work.evaluate(sizes);
   std::vector<std::int64_t>& numbers = plan.step_sizes[step];
   for (const ir::SymExpr& size : launch.sizes) numbers.push_back(size.evaluate(sizes));
   if (kernel.nest != nullptr) {
@@ -154,6 +153,8 @@ scheduler::BoundStep Executable::bind_step(std::size_t step, const SymbolValues&
     bound.extent = plan.library[step]->extent();
     bound.scratch_bytes = plan.library[step]->scratch_bytes();
   }
+  // The work of a kernel that has no iterations may divide by a size of 0.
+  if (bound.extent > 0) bound.work = planned.work.evaluate(sizes);
   bound.sizes = numbers.data();
   plan.table_start.push_back(static_cast<std::uint32_t>(plan.table.size()));
   for (const BufferId buffer : launch.buffers) {

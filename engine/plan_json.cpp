@@ -124,7 +124,7 @@ class PlanDocument {
                         {"stream", step.stream},
                         {"waits_for", ordered_json::array()},
                         {"edges", std::move(edges)},
-                        {"work", step.work.evaluate(plan_.sizes)}});
+                        {"work", plan_.steps[k].work}});
     }
     return result;
   }

@@ -14,8 +14,8 @@
 //                     o * stride - low + tap * dilation], taps outside x counting 0
 //
 // Operands are converted to the result's dtype first. Products are summed in accumulator_of(result
-// dtype): f32 for f16 and bf16; integers wrap. Taps in the padding are skipped, so an infinite w
-// makes no NaN there.
+// dtype): f32 for f16 and bf16; integers wrap. Taps in the padding add 0; whether an
+// infinite or NaN w shows where there are any is not defined.
 //
 // Constraints. infer() checks them in this order; tests are named conv_c1 ...
 //   C1  x, w and bias are numbers

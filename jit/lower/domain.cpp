@@ -69,7 +69,7 @@ void wrap_flat(NestBuilder& builder, Block body, const std::vector<AxisRun>& axe
                std::int64_t chunk) {
   const SymExpr count = extent_of(axes);
   const bool one_block = count.is_constant() && count.constant() <= chunk;
-  const SymExpr blocks = one_block ? SymExpr(1) : ceildiv(count, chunk);
+  const SymExpr blocks = one_block ? SymExpr(count.is_constant(0) ? 0 : 1) : ceildiv(count, chunk);
   const Symbol block = builder.new_axis(blocks);
   const SymExpr start = one_block ? SymExpr(0) : SymExpr(block) * chunk;
   const SymExpr extent = one_block ? count : min(chunk, count - start);

@@ -1,5 +1,7 @@
 #include "jit/lower/kernel.h"
 
+#include <algorithm>
+
 #include "jit/lower/domain.h"
 #include "jit/lower/in_place.h"
 #include "jit/lower/nest_rewrite.h"
@@ -70,6 +72,18 @@ FinishedNest finish_nest(NestBuilder& builder, const std::vector<SymExpr>& sizes
   finished.in_place = in_place_pairs(nest);
   finished.nest = std::make_shared<const Nest>(builder.finish());
   return finished;
+}
+
+bool Kernel::is_empty() const {
+  return std::all_of(stored.begin(), stored.end(),
+                     [](const Value& value) { return value.meta().count().is_constant(0); });
+}
+
+BuiltKernel Kernel::finish_empty() {
+  builder.set_parallel(builder.new_axis(0), 0);
+  for (const Value& value : stored)
+    builder.store(memory.buffer(value), 0, builder.constant(value.meta().dtype, 0));
+  return finish(/*loops_run=*/false);
 }
 
 BuiltKernel Kernel::finish(bool loops_run) {

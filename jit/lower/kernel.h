@@ -60,6 +60,11 @@ class Kernel {
   void store(Value storage, const Index& index, Scalar scalar);
   /// Takes the statements emitted so far.
   Block take_body() { return std::exchange(builder.nest().body, Block{}); }
+  /// Whether no result has an element, whatever the sizes.
+  bool is_empty() const;
+  /// No iterations, in each of which the results would be stored: what is_empty() asks for, since bodies
+  /// divide by sizes of results and read before their loops.
+  BuiltKernel finish_empty();
   /// finish_nest() and what its parameters are.
   BuiltKernel finish(bool loops_run);
 

@@ -15,6 +15,7 @@ class PointwiseBuilder {
   }
 
   BuiltKernel run() {
+    if (kernel_.is_empty()) return kernel_.finish_empty();
     std::vector<AxisRun> axes = make_axes(kernel_.builder, domain_, point_);
     Block body = emit();
     if (const auto cut = find_cut(body, axes, kernel_.builder.facts())) {

@@ -108,6 +108,7 @@ class RecipeContext final : public NestContext {
 
 BuiltKernel build_recipe(const LoweringState& state, std::uint32_t group) {
   Kernel kernel(state, group);
+  if (kernel.is_empty()) return kernel.finish_empty();
   RecipeContext context(kernel);
   find_recipe(kernel.group.root->op().lowering.nest)->build(context);
   return kernel.finish(/*loops_run=*/false);

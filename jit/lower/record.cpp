@@ -146,8 +146,8 @@ void Recorder::add_library(std::uint32_t group) {
   Launch launch;
   for (const Value& input : node.inputs()) {
     if (!input) continue;
-    call->inputs.push_back(memory_meta(input));
-    const ir::BufferId buffer = buffer_of(state_.graph().storage(input));
+    call->inputs.push_back(ir::TensorMeta::of(input.meta().dtype, input.meta().sizes));
+    const ir::BufferId buffer = row_major_buffer(input);
     place_in(step.reads, buffer);
     launch.buffers.push_back(buffer);
   }
@@ -168,6 +168,16 @@ void Recorder::add_library(std::uint32_t group) {
   kernel.kind = PlanKernel::Kind::Library;
   steps_of_group_[group].push_back(
       add_step(std::move(kernel), {nullptr, std::move(call)}, std::move(step), std::move(launch)));
+}
+
+/// Where `value` lies row-major: a copy of an input with strides of its own.
+ir::BufferId Recorder::row_major_buffer(Value value) {
+  const Value storage = state_.graph().storage(value);
+  if (!state_.graph().is_strided(storage)) return buffer_of(storage);
+  const ir::TensorMeta target = ir::TensorMeta::of(value.meta().dtype, value.meta().sizes);
+  const ir::BufferId copy = add_buffer(value, PlanBuffer::Role::Intermediate, ir::kNone);
+  add_copy(buffer_of(storage), memory_meta(value), copy, target);
+  return copy;
 }
 
 void Recorder::add_edge(PlanStep& step, ir::StepId from, bool weak) {

@@ -21,6 +21,7 @@ class Recorder {
 
  private:
   ir::BufferId buffer_of(Value storage);
+  ir::BufferId row_major_buffer(Value value);
   ir::BufferId add_buffer(Value value, ir::PlanBuffer::Role role, std::uint32_t position);
   void add_inputs();
   void choose_output_buffers();

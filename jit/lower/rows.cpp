@@ -50,6 +50,7 @@ class RowBuilder {
         lanes_(uses_lanes(group_, state.options())) {}
 
   BuiltKernel run() {
+    if (kernel_.is_empty()) return kernel_.finish_empty();
     make_domain();
     const RowPlan plan = plan_row(kernel_, may_keep());
     add_keeps(plan);

@@ -1,0 +1,77 @@
+// Random graphs through the whole engine against the reference evaluator.
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "ir/text.h"
+#include "tests/fuzz/check_case.h"
+#include "tests/fuzz/shrink.h"
+
+namespace heddle::fuzz {
+namespace {
+
+std::uint32_t from_environment(const char* name, std::uint32_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : static_cast<std::uint32_t>(std::atoll(text));
+}
+
+std::string running;  // what a crash prints
+
+void print_and_die(int signal) {
+  if (write(STDERR_FILENO, running.data(), running.size()) < 0) _exit(3);
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+void report_crashes() {
+  for (const int signal : {SIGSEGV, SIGFPE, SIGABRT, SIGBUS, SIGILL})
+    std::signal(signal, print_and_die);
+}
+
+std::string describe(const Case& subject) {
+  std::string text = "\n// seed " + std::to_string(subject.seed) + " crashed";
+  for (const Call& call : subject.calls)
+    for (const auto& [symbol, size] : call.sizes)
+      text += "\n// " + symbol.to_string() + " = " + std::to_string(size);
+  return text + "\n" + ir::print(subject.graph);
+}
+
+constexpr std::uint32_t kShards = 8;
+
+/// Seeds of one shard: HEDDLE_FUZZ_COUNT graphs from HEDDLE_FUZZ_SEED on are dealt out to all.
+class Fuzz : public ::testing::TestWithParam<std::uint32_t> {
+ protected:
+  // Kernels of this very build: a cache of their own.
+  static void SetUpTestSuite() {
+    cache() = std::filesystem::temp_directory_path() / ("heddle_fuzz_" + std::to_string(getpid()));
+    setenv("HEDDLE_CACHE_DIR", cache().c_str(), 1);
+  }
+  static void TearDownTestSuite() { std::filesystem::remove_all(cache()); }
+  static std::filesystem::path& cache() {
+    static std::filesystem::path path;
+    return path;
+  }
+};
+
+TEST_P(Fuzz, EngineAgreesWithTheEvaluator) {
+  report_crashes();
+  const bool nightly = from_environment("HEDDLE_NIGHTLY", 0) != 0;
+  const std::uint32_t first = from_environment("HEDDLE_FUZZ_SEED", 1);
+  const std::uint32_t count = from_environment("HEDDLE_FUZZ_COUNT", nightly ? 20000 : 2000);
+  int failures = 0;
+  for (std::uint32_t seed = first; seed < first + count && failures < 5; ++seed) {
+    if (seed % kShards != GetParam()) continue;
+    const Case subject = random_case(seed);
+    running = describe(subject);
+    if (!check_case(subject, compile_with_engine)) continue;
+    ++failures;
+    ADD_FAILURE() << report(subject, compile_with_engine);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shard, Fuzz, ::testing::Range(0u, kShards));
+
+}  // namespace
+}  // namespace heddle::fuzz
