@@ -31,6 +31,7 @@ void ExecutionContext::use(const BoundPlan& plan) {
     steps_[k].buffers = table_.data() + plan.table_start[k];
     steps_[k].scratch = arena_ + plan.memory.peak_bytes;
     steps_[k].scratch_stride = plan.scratch_stride;
+    steps_[k].request = &failure_;
   }
   plan_id_ = plan.id;
 }

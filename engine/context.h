@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/executable.h"
+#include "engine/failure.h"
 
 namespace heddle::engine {
 
@@ -25,6 +26,9 @@ class ExecutionContext {
   void set_io(const BoundPlan& plan, std::span<const Tensor> inputs,
               std::span<const Tensor> outputs);
   std::span<const scheduler::BoundStep> steps() const { return steps_; }
+  /// The exception that a step of the last run stored; null when none did.
+  std::exception_ptr take_failure() { return failure_.take(); }
+  char* arena() { return arena_; }
   std::int64_t arena_bytes() const { return arena_bytes_; }
 
  private:
@@ -33,6 +37,7 @@ class ExecutionContext {
   std::int64_t arena_bytes_ = 0;
   std::vector<void*> table_;
   std::vector<scheduler::BoundStep> steps_;
+  Failure failure_;
 };
 
 /// Contexts that wait for a request. Taking and giving back is one exchange; when none is left a new one

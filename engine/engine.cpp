@@ -148,10 +148,12 @@ Engine::Impl::Traced Engine::Impl::trace_graph(std::span<const Tensor> inputs) {
                           .got = "an empty handle"});
       tracing->builder().output(value, k < result.names.size() ? result.names[k] : std::string());
     }
+    tracing->write_back_inputs();
     traced.prototype = std::move(result.prototype);
     traced.output_names = std::move(result.names);
   }
   traced.guards.assumptions = env->assumptions;
+  traced.hints = env->hints;
   traced.graph = tracing->builder().finish();
   traced.guards.note_writes(traced.graph);
   return traced;
@@ -198,7 +200,7 @@ Engine::Impl::Match Engine::Impl::compile_for(std::span<const Tensor> inputs) {
     describe_outputs(traced);
   }
   auto made = std::make_shared<Executable>(std::move(traced.graph), std::move(traced.guards),
-                                           engine::BuildOptions{options, compiler});
+                                           engine::BuildOptions{options, compiler, traced.hints});
   made->prototype = std::move(traced.prototype);
   engine::Guards::Outcome outcome = made->guards().match(inputs);
   HD_CHECK(outcome.holds, outcome.failed);
@@ -232,15 +234,17 @@ const BoundPlan& Engine::Impl::plan_for(std::span<const Tensor> inputs) {
 
 void Engine::Impl::execute(const BoundPlan& plan, std::span<const Tensor> inputs,
                            std::span<const Tensor> outputs) {
-  plan.executable->guards().check_overlap(inputs);
-  std::unique_ptr<engine::ExecutionContext> context = contexts.acquire();
-  context->use(plan);
-  context->set_io(plan, inputs, outputs);
-  const std::int32_t status = executor.run(context->steps(), plan.stages);
-  contexts.release(std::move(context));
+  execute_with(plan, inputs, outputs, [&](engine::ExecutionContext& context) {
+    return executor.run(context.steps(), plan.stages);
+  });
+}
+
+void Engine::Impl::finish_run(const BoundPlan& plan, std::int32_t status,
+                              const std::exception_ptr& failure) {
   runs.fetch_add(1, std::memory_order_relaxed);
   if (plan.memory.peak_bytes > arena_peak.load(std::memory_order_relaxed))
     arena_peak.store(plan.memory.peak_bytes, std::memory_order_relaxed);
+  if (failure != nullptr) std::rethrow_exception(failure);
   if (status != 0) [[unlikely]] {
     const jit::RuntimeCheck& check =
         plan.executable->program().checks[static_cast<std::size_t>(status) - 1];

@@ -22,8 +22,28 @@ struct Engine::Impl {
   /// The plan that serves `inputs`: from the memo, or the slow path (guards, trace, compile, bind).
   /// Call inside a reader of plans.reclaimer().
   const engine::BoundPlan& plan_for(std::span<const Tensor> inputs);
+  /// Runs the plan by `run`, which takes a context that is ready and gives the first status word that is
+  /// not 0, else 0.
+  template <typename F>
+  void execute_with(const engine::BoundPlan& plan, std::span<const Tensor> inputs,
+                    std::span<const Tensor> outputs, F&& run) {
+    plan.executable->guards().check_overlap(inputs);
+    std::unique_ptr<engine::ExecutionContext> context = contexts.acquire();
+    context->use(plan);
+    context->set_io(plan, inputs, outputs);
+    const std::int32_t status = run(*context);
+    const std::exception_ptr failure = status == 0 ? nullptr : context->take_failure();
+    contexts.release(std::move(context));
+    finish_run(plan, status, failure);
+  }
+  /// Counts a run, and throws what its steps reported.
+  void finish_run(const engine::BoundPlan& plan, std::int32_t status,
+                  const std::exception_ptr& failure);
   void execute(const engine::BoundPlan& plan, std::span<const Tensor> inputs,
                std::span<const Tensor> outputs);
+  /// execute() step by step, with what the memory plan does in between.
+  std::vector<RunEvent> run_traced(const engine::BoundPlan& plan, std::span<const Tensor> inputs,
+                                   std::span<const Tensor> outputs);
   /// Fresh tensors for the outputs of `plan`.
   std::vector<Tensor> make_outputs(const engine::BoundPlan& plan) const;
   using Results = std::pair<std::vector<Tensor>, std::shared_ptr<const void>>;
@@ -41,6 +61,7 @@ struct Engine::Impl {
   struct Traced {
     ir::Graph graph;
     engine::Guards guards;
+    base::SymbolValues hints;  ///< the sizes of this trace
     std::shared_ptr<const void> prototype;
     std::vector<std::string> output_names;
   };
@@ -74,6 +95,9 @@ struct Engine::Impl {
 };
 
 namespace engine {
+
+/// What a run of the plan does to memory, in order.
+std::vector<RunEvent> events_of(const BoundPlan& plan);
 
 /// The plan as a JSON document (see `heddle plan`).
 std::string plan_json(const BoundPlan& plan);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "engine/custom_step.h"
 #include "engine/fold.h"
 #include "heddle/error.h"
 
@@ -48,6 +49,32 @@ std::vector<std::uint32_t> stage_numbers(const scheduler::Schedule& schedule) {
   return numbers;
 }
 
+std::unique_ptr<memory::Planner> plan_memory(const scheduler::Schedule& schedule) {
+  return std::make_unique<memory::Planner>(schedule.record, stage_numbers(schedule),
+                                           memory::Planner::Options{});
+}
+
+scheduler::Method method_of(StepOrder order) {
+  switch (order) {
+    case StepOrder::Lpmf:
+      return scheduler::Method::Lpmf;
+    case StepOrder::Bfs:
+      return scheduler::Method::Bfs;
+    case StepOrder::Dfs:
+      return scheduler::Method::Dfs;
+    default:
+      return scheduler::Method::Given;
+  }
+}
+
+/// `sizes` with 1 for each symbol of the record that it does not tell.
+SymbolValues complete(SymbolValues sizes, const ir::ScheduleRecord& record) {
+  std::vector<base::Symbol> symbols;
+  for (const PlanBuffer& buffer : record.buffers) buffer.bytes.collect_symbols(symbols);
+  for (const base::Symbol& symbol : symbols) sizes.try_emplace(symbol, 1);
+  return sizes;
+}
+
 void run_kernel(const scheduler::BoundStep& step, std::int64_t begin, std::int64_t end, int worker,
                 std::int32_t* status) {
   const auto* kernel = static_cast<const jit::CpuKernel*>(step.code);
@@ -81,11 +108,7 @@ Executable::Executable(ir::Graph traced, Guards guards, const BuildOptions& opti
   fixed_ = fixed_buffers(program_, optimised_);
   folded_steps_ = fold_fixed_steps(program_, fixed_, *options.compiler);
 
-  scheduler::ScheduleOptions order;
-  order.parallel_steps = options.engine.threads != 1;
-  schedule_ = scheduler::schedule(program_.record, order);
-  planner_ = std::make_unique<memory::Planner>(schedule_.record, stage_numbers(schedule_),
-                                               memory::Planner::Options{});
+  make_schedule(options);
   kernels_.resize(program_.kernels.size());
   std::vector<std::shared_future<jit::CpuKernelPtr>> pending(program_.kernels.size());
   for (const ir::PlanStep& step : program_.record.steps) {
@@ -95,6 +118,26 @@ Executable::Executable(ir::Graph traced, Guards guards, const BuildOptions& opti
   for (std::size_t k = 0; k < pending.size(); ++k) {
     if (pending[k].valid()) kernels_[k] = pending[k].get();
   }
+}
+
+/// An order that promises a smaller peak is taken only if the memory planner finds it smaller too.
+void Executable::make_schedule(const BuildOptions& options) {
+  scheduler::ScheduleOptions order;
+  order.parallel_steps = options.engine.threads != 1;
+  order.reorder = options.engine.order == StepOrder::Smallest;
+  order.method = method_of(options.engine.order);
+  order.hints = options.hints;
+  schedule_ = scheduler::schedule(program_.record, order);
+  planner_ = plan_memory(schedule_);
+  if (!order.reorder || schedule_.method == scheduler::Method::Given) return;
+  order.reorder = false;
+  scheduler::Schedule given = scheduler::schedule(program_.record, order);
+  auto given_planner = plan_memory(given);
+  const SymbolValues sizes = complete(options.hints, program_.record);
+  if (given_planner->bind(sizes).peak_bytes > planner_->bind(sizes).peak_bytes) return;
+  given.peaks = std::move(schedule_.peaks);
+  schedule_ = std::move(given);
+  planner_ = std::move(given_planner);
 }
 
 std::size_t Executable::distinct_kernels() const {
@@ -133,7 +176,7 @@ std::vector<jit::LibraryOperand> Executable::library_operands(const jit::Launch&
   return operands;
 }
 
-scheduler::BoundStep Executable::bind_step(std::size_t step, const SymbolValues& sizes,
+scheduler::BoundStep Executable::bind_step(std::size_t step, const SymbolValues& sizes, int threads,
                                            BoundPlan& plan) const {
   const ir::PlanStep& planned = schedule_.record.steps[step];
   const jit::Launch& launch = program_.launches[schedule_.given[step]];
@@ -146,6 +189,12 @@ scheduler::BoundStep Executable::bind_step(std::size_t step, const SymbolValues&
     bound.code = kernels_[planned.kernel].get();
     bound.extent = kernel.nest->parallel_extent.evaluate_sizes(numbers);
     bound.scratch_bytes = kernels_[planned.kernel]->scratch_bytes.evaluate_sizes(numbers);
+  } else if (kernel.custom != nullptr) {
+    plan.custom[step] = std::make_unique<jit::BoundCustomCall>(*kernel.custom, sizes, threads);
+    bound.run = run_custom;
+    bound.code = plan.custom[step].get();
+    bound.extent = plan.custom[step]->extent();
+    bound.scratch_bytes = plan.custom[step]->scratch_bytes();
   } else {
     plan.library[step] = jit::bind_library_call(*kernel.library, library_operands(launch, sizes));
     bound.run = run_library;
@@ -178,9 +227,10 @@ std::unique_ptr<BoundPlan> Executable::bind(const SymbolValues& sizes, int threa
   const std::size_t count = schedule_.record.steps.size();
   plan->step_sizes.resize(count);
   plan->library.resize(count);
+  plan->custom.resize(count);
   std::int64_t scratch = 0;
   for (std::size_t step = 0; step < count; ++step) {
-    plan->steps.push_back(bind_step(step, sizes, *plan));
+    plan->steps.push_back(bind_step(step, sizes, threads, *plan));
     scratch = std::max(scratch, plan->steps.back().scratch_bytes);
   }
   const std::int64_t align = memory::kAlignment;

@@ -10,6 +10,7 @@
 #include "heddle/engine.h"
 #include "ir/passes/pipeline.h"
 #include "jit/compile_service.h"
+#include "jit/custom/custom_call.h"
 #include "jit/library.h"
 #include "jit/program.h"
 #include "memory/planner.h"
@@ -37,6 +38,7 @@ struct BoundPlan {
   std::vector<std::uint32_t> table_start;  ///< of each step
   std::vector<std::vector<std::int64_t>> step_sizes;
   std::vector<std::unique_ptr<jit::BoundLibraryCall>> library;  ///< by step, null for kernels
+  std::vector<std::unique_ptr<jit::BoundCustomCall>> custom;    ///< by step, null for others
   std::vector<scheduler::BoundStep> steps;                      ///< without addresses
   std::vector<scheduler::BoundStage> stages;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> input_slots;   ///< (table entry, input)
@@ -52,6 +54,7 @@ struct BoundPlan {
 struct BuildOptions {
   EngineOptions engine;
   jit::CompileService* compiler = nullptr;
+  base::SymbolValues hints{};  ///< sizes that orders of steps are compared for
 };
 
 class Executable : public std::enable_shared_from_this<Executable> {
@@ -80,7 +83,8 @@ class Executable : public std::enable_shared_from_this<Executable> {
   AddressSource source_of(ir::BufferId buffer, const memory::MemoryPlan& plan) const;
   std::vector<jit::LibraryOperand> library_operands(const jit::Launch& launch,
                                                     const base::SymbolValues& sizes) const;
-  scheduler::BoundStep bind_step(std::size_t step, const base::SymbolValues& sizes,
+  void make_schedule(const BuildOptions& options);
+  scheduler::BoundStep bind_step(std::size_t step, const base::SymbolValues& sizes, int threads,
                                  BoundPlan& plan) const;
 
   Guards guards_;

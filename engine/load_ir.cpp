@@ -32,7 +32,8 @@ TraceResult replay(const ir::Graph& graph, std::span<const Tensor> inputs) {
     std::vector<ir::Value> operands;
     for (const ir::Value& operand : node->inputs())
       operands.push_back(operand ? values.at(operand) : ir::Value{});
-    builder.context = {node->annotations(), {}, node->location(), node->name()};
+    builder.context = {node->annotations(), {}, node->location(), {}, {}};
+    builder.context.names.assign(node->names().begin(), node->names().end());
     for (const ir::Value& first : node->after()) builder.context.after.push_back(values.at(first));
     const ir::Node* made = builder.call(node->op(), operands, node->attrs());
     for (std::uint32_t k = 0; k < node->outputs().size(); ++k)

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/engine_impl.h"
+#include "engine/run_events.h"
 
 namespace heddle::engine {
 
@@ -45,17 +46,24 @@ const char* name_of(ir::PlanKernel::Kind kind) {
   return "copy";
 }
 
+const char* name_of(RunEvent::Kind kind) {
+  switch (kind) {
+    case RunEvent::Kind::Alloc:
+      return "alloc";
+    case RunEvent::Kind::Free:
+      return "free";
+    case RunEvent::Kind::Launch:
+      break;
+  }
+  return "launch";
+}
+
 /// Builds the document part by part over one bound plan.
 class PlanDocument {
  public:
   explicit PlanDocument(const BoundPlan& plan)
       : plan_(plan), executable_(*plan.executable), record_(executable_.schedule().record) {
-    std::map<std::string, int> seen;
-    for (const ir::PlanKernel& kernel : record_.kernels) {
-      const int before = seen[kernel.name]++;
-      kernel_names_.push_back(before == 0 ? kernel.name
-                                          : fmt::format("{}_{}", kernel.name, before));
-    }
+    kernel_names_ = names_of_kernels(record_);
   }
 
   ordered_json build() const {
@@ -68,6 +76,7 @@ class PlanDocument {
     document["peak_bytes"] = plan_.memory.peak_bytes;
     document["lower_bound_bytes"] = plan_.memory.lower_bound_bytes;
     document["events"] = events();
+    document["order"] = order();
     document["passes"] = passes();
     document["folded_steps"] = executable_.folded_steps();
     return document;
@@ -152,29 +161,23 @@ class PlanDocument {
     return result;
   }
 
-  ordered_json event(std::size_t step, const char* kind, const std::string& value,
-                     std::int64_t bytes) const {
-    return {{"step", step}, {"kind", kind}, {"value", value}, {"bytes", bytes}};
-  }
-
   ordered_json events() const {
     ordered_json result = ordered_json::array();
-    const auto roots = executable_.planner().roots();
-    const auto lifetimes = executable_.planner().lifetimes();
-    const auto lifetime_events = [&](std::size_t step, const char* kind, bool at_start) {
-      for (std::size_t b = 0; b < record_.buffers.size(); ++b) {
-        if (roots[b] != b || plan_.memory.offsets[b] == memory::kNotInArena) continue;
-        if ((at_start ? lifetimes[b].first_step : lifetimes[b].last_step) != step) continue;
-        result.push_back(event(step, kind, record_.buffers[b].value,
-                               record_.buffers[b].bytes.evaluate(plan_.sizes)));
-      }
-    };
-    for (std::size_t step = 0; step < record_.steps.size(); ++step) {
-      lifetime_events(step, "alloc", true);
-      result.push_back(event(step, "launch", kernel_names_[record_.steps[step].kernel], 0));
-      lifetime_events(step, "free", false);
-    }
+    for (const RunEvent& event : events_of(plan_))
+      result.push_back({{"step", event.step},
+                        {"kind", name_of(event.kind)},
+                        {"value", event.value},
+                        {"bytes", event.bytes}});
     return result;
+  }
+
+  /// Which order the steps are in, and the peaks of those it was chosen among.
+  ordered_json order() const {
+    ordered_json peaks = ordered_json::object();
+    for (const auto& [method, peak] : executable_.schedule().peaks)
+      peaks[scheduler::name_of(method)] = peak;
+    return {{"method", scheduler::name_of(executable_.schedule().method)},
+            {"peaks", std::move(peaks)}};
   }
 
   ordered_json passes() const {

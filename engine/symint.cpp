@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "base/check.h"
+#include "engine/shape_scope.h"
 #include "engine/tensor_impl.h"
 #include "engine/trace.h"
 #include "heddle/error.h"
@@ -11,7 +13,15 @@ namespace heddle {
 using base::Predicate;
 using base::SymExpr;
 
+namespace {
+thread_local ir::ShapeEnv* shape_env = nullptr;
+}  // namespace
+
 namespace engine {
+
+ShapeScope::ShapeScope(ir::ShapeEnv& env) : outer_(shape_env) { shape_env = &env; }
+ShapeScope::~ShapeScope() { shape_env = outer_; }
+ir::ShapeEnv* current_shape_env() { return shape_env; }
 
 SymExpr to_expr(const SymInt& size) {
   return size.is_symbolic() ? size.impl()->expr : SymExpr(size.value());
@@ -29,9 +39,10 @@ bool compare(Predicate::Op op, const SymIntArg& a, const SymIntArg& b, bool swap
   const SymInt& right = swap ? a.value : b.value;
   const Predicate predicate{op, to_expr(left), to_expr(right)};
   const auto trace = trace_of(left, right);
-  if (trace == nullptr) return predicate.evaluate({});
+  ir::ShapeEnv* env = trace != nullptr ? &trace->env() : shape_env;
+  if (env == nullptr) return predicate.evaluate({});
   const auto& where = a.where.line() != 0 ? a.where : b.where;
-  return trace->env().decide(predicate, "branch in user code", location_of(where));
+  return env->decide(predicate, "branch in user code", location_of(where));
 }
 
 }  // namespace
@@ -41,7 +52,8 @@ SymInt::SymInt(std::shared_ptr<const Impl> expr) : expr_(std::move(expr)) {}
 
 std::int64_t SymInt::value(std::source_location where) const {
   if (!is_symbolic()) return value_;
-  ir::ShapeEnv& env = expr_->trace->env();
+  HD_CHECK(expr_->trace != nullptr || shape_env != nullptr, "a size outside of every trace");
+  ir::ShapeEnv& env = expr_->trace != nullptr ? expr_->trace->env() : *shape_env;
   std::vector<base::Symbol> symbols;
   expr_->expr.collect_symbols(symbols);
   for (const base::Symbol& symbol : symbols) {

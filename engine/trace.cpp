@@ -116,7 +116,7 @@ ir::Value Trace::value_of(const Tensor& tensor, const base::Location& where) {
                         .where = where.to_string(),
                         .expected = "a tensor of this trace, or one with data",
                         .got = tensor.impl()->value.meta().to_string()});
-    return tensor.impl()->value;
+    return current(tensor.impl()->value);
   }
   const auto found = by_tensor_.find(tensor.impl().get());
   if (found != by_tensor_.end()) return found->second;
@@ -140,6 +140,8 @@ std::vector<Tensor> Trace::apply(std::string_view op_name, std::span<const Tenso
   const ir::OpDef& op = ir::op_named(op_name);
   std::vector<ir::Value> values;
   for (const Tensor& operand : operands) values.push_back(value_of(operand, where));
+  if (op.custom != nullptr)
+    return apply_custom(op, std::move(values), convert(std::move(attrs), op, where), where);
   builder_.context.location = where;
   const ir::Node* node = builder_.call(op, values, convert(std::move(attrs), op, where));
   std::vector<Tensor> results;

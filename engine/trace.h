@@ -32,6 +32,12 @@ class Trace : public std::enable_shared_from_this<Trace> {
   std::vector<Tensor> apply(std::string_view op, std::span<const Tensor> operands, OpAttrs attrs,
                             const base::Location& where);
 
+  /// The newest value of `value`, or of the view that it is: what a call of an op that writes its base
+  /// left there.
+  ir::Value current(ir::Value value);
+  /// Makes the newest values of written inputs the graph's write-backs. Call once, at the end.
+  void write_back_inputs();
+
   /// Whether the trace has ended: handles that outlive it are errors when used.
   bool ended() const { return ended_; }
   void end() { ended_ = true; }
@@ -40,7 +46,14 @@ class Trace : public std::enable_shared_from_this<Trace> {
   const std::vector<Tensor>& parameters() const { return captured_; }
 
  private:
+  std::vector<Tensor> apply_custom(const ir::OpDef& op, std::vector<ir::Value> values,
+                                   ir::Attrs attrs, const base::Location& where);
+  ir::Value moved(ir::Value value, ir::Value root, ir::Value by);
+
   ir::GraphBuilder builder_;
+  std::map<ir::Value, ir::Value> written_;  ///< base → its value after the last write
+  std::map<std::pair<ir::Value, ir::Value>, ir::Value> moved_;  ///< (view, new base) → new view
+  ir::Value last_effect_;  ///< of the last call of an op that is not pure
   std::map<const void*, ir::Value> by_tensor_;
   std::vector<Tensor> captured_;
   bool ended_ = false;

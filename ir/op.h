@@ -134,6 +134,8 @@ struct Lowering {
   bool decompose_last = false;      ///< decompose is a fallback: only where no nest can be built
 };
 
+struct CustomOp;
+
 struct OpDef {
   std::string_view name;
   std::vector<OperandSpec> operands;
@@ -147,12 +149,13 @@ struct OpDef {
   bool expensive = false;  ///< element lowering costs much: do not compute twice to save a store
   /// For scalar ops: the instruction, so that tests and passes can read it.
   std::optional<ScalarOp> scalar;
+  const CustomOp* custom = nullptr;  ///< not null: registered by the user (ir/custom_op.h)
 };
 
 /// The op called `name`. @throws UnsupportedError naming it and the closest known name.
 const OpDef& op_named(std::string_view name);
 const OpDef* find_op(std::string_view name);
-/// All ops, sorted by name.
+/// All built-in ops, sorted by name.
 std::span<const OpDef* const> all_ops();
 
 /// Alias of output k of `node` (Fresh when the op has no alias function).

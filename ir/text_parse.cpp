@@ -172,7 +172,8 @@ class GraphParser {
 
   const OpDef& parse_op() {
     const std::size_t start = here();
-    const std::string name(cursor_.word("an op"));
+    std::string name(cursor_.word("an op"));
+    if (cursor_.accept("::")) name.append("::").append(cursor_.word("the op's name behind '::'"));
     const OpDef* op = find_op(name);
     if (op && name != "input" && name != "param") return *op;
     try {

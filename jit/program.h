@@ -14,7 +14,9 @@
 
 namespace heddle::jit {
 
-/// A call of a library kernel (oneDNN, cuBLASLt, …) or the user's custom op.
+struct CustomCall;
+
+/// A call of a library kernel (oneDNN, cuBLASLt, …).
 struct LibraryCall {
   std::string name;  ///< "matmul", "conv"
   ir::Attrs attrs;   ///< what the factory needs
@@ -25,6 +27,7 @@ struct LibraryCall {
 struct ProgramKernel {
   std::shared_ptr<const Nest> nest;            ///< Jit
   std::shared_ptr<const LibraryCall> library;  ///< Library
+  std::shared_ptr<const CustomCall> custom{};  ///< Custom
 };
 
 /// How one step calls its kernel.

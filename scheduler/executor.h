@@ -21,6 +21,7 @@ struct BoundStep {
   std::int64_t scratch_bytes = 0;       ///< of one worker
   void* scratch = nullptr;              ///< worker w's scratch lies at scratch + w * scratch_stride
   std::int64_t scratch_stride = 0;
+  void* request = nullptr;  ///< for `run`: what belongs to the request in flight
 };
 
 /// Steps of one stage: [first, first + count).

@@ -127,9 +127,69 @@ std::vector<Stage> cut_into_stages(const ScheduleRecord& record, bool parallel) 
 
 }  // namespace
 
+namespace {
+
+std::vector<StepId> order_by(Method method, const StepMemory& memory,
+                             const std::vector<StepId>& given) {
+  switch (method) {
+    case Method::Given:
+      return given;
+    case Method::Lpmf:
+      return lpmf_order(memory);
+    case Method::Bfs:
+      return bfs_order(memory);
+    case Method::Dfs:
+      break;
+  }
+  return dfs_order(memory);
+}
+
+/// `record` with its steps in `order`.
+ScheduleRecord in_order(const ScheduleRecord& record, const std::vector<StepId>& order) {
+  std::vector<StepId> position(order.size());
+  for (StepId k = 0; k < order.size(); ++k) position[order[k]] = k;
+  ScheduleRecord result = record;
+  for (StepId k = 0; k < order.size(); ++k) {
+    result.steps[k] = record.steps[order[k]];
+    for (ir::PlanEdge& edge : result.steps[k].edges) edge.from = position[edge.from];
+  }
+  return result;
+}
+
+std::int64_t staged_peak(const StepMemory& memory, const std::vector<StepId>& order) {
+  std::vector<std::uint32_t> sizes;
+  for (const Stage& stage : cut_into_stages(in_order(memory.record(), order), true))
+    sizes.push_back(static_cast<std::uint32_t>(stage.size()));
+  return memory.peak(order, sizes);
+}
+
+/// The first of the methods with the smallest peak.
+void choose_order(Schedule& result, const StepMemory& memory, bool parallel) {
+  const std::vector<StepId> given = result.given;
+  for (const Method method : {Method::Given, Method::Lpmf, Method::Bfs, Method::Dfs}) {
+    std::vector<StepId> order = order_by(method, memory, given);
+    const std::int64_t peak = parallel ? staged_peak(memory, order) : memory.peak(order);
+    const bool best = std::all_of(result.peaks.begin(), result.peaks.end(),
+                                  [&](const auto& other) { return peak < other.second; });
+    result.peaks.emplace_back(method, peak);
+    if (!best) continue;
+    result.method = method;
+    result.given = std::move(order);
+  }
+}
+
+}  // namespace
+
 Schedule schedule(ScheduleRecord record, const ScheduleOptions& options) {
   Schedule result;
   result.given = topological_order(record);
+  const StepMemory memory(record, options.hints);
+  if (options.reorder) {
+    choose_order(result, memory, options.parallel_steps);
+  } else {
+    result.method = options.method;
+    result.given = order_by(options.method, memory, result.given);
+  }
   std::vector<StepId> position(result.given.size());
   for (StepId k = 0; k < result.given.size(); ++k) position[result.given[k]] = k;
   std::vector<PlanStep> steps;

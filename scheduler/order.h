@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ir/schedule.h"
+#include "scheduler/peak_order.h"
 
 namespace heddle::scheduler {
 
@@ -18,11 +19,16 @@ struct Schedule {
   std::vector<Stage> stages;
   /// Step k of `record` was step given[k] before.
   std::vector<ir::StepId> given;
+  Method method = Method::Given;  ///< which order was taken
+  /// The peak of each order that was compared, in bytes; empty when none were.
+  std::vector<std::pair<Method, std::int64_t>> peaks;
 };
 
 struct ScheduleOptions {
   bool parallel_steps = true;  ///< false: one step a stage
-  bool reorder = true;  ///< choose the order with the smallest peak memory among the known methods
+  /// Compare the peak memory of all methods and take the first of the smallest ones; false: `method`.
+  bool reorder = true;
+  Method method = Method::Given;
   base::SymbolValues hints;  ///< sizes that the choice is made for
 };
 

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/closest.h"
 #include "heddle/error.h"
+#include "ir/custom_op.h"
 #include "ir/op.h"
 #include "ir/ops/families.h"
 
@@ -43,13 +44,16 @@ const OpDef* find_op(std::string_view name) {
   const auto at =
       std::lower_bound(ops.begin(), ops.end(), name,
                        [](const OpDef* op, std::string_view n) { return op->name < n; });
-  return at != ops.end() && (*at)->name == name ? *at : nullptr;
+  if (at != ops.end() && (*at)->name == name) return *at;
+  const CustomOp* custom = find_custom_op(name);
+  return custom == nullptr ? nullptr : &custom->def;
 }
 
 const OpDef& op_named(std::string_view name) {
   if (const OpDef* op = find_op(name)) return *op;
   std::vector<std::string_view> known;
   for (const OpDef* op : all_ops()) known.push_back(op->name);
+  for (const std::string_view custom : custom_op_names()) known.push_back(custom);
   const std::string_view near = base::closest(name, known);
   throw UnsupportedError({.what = "unknown op '" + std::string(name) + "'",
                           .where = {},

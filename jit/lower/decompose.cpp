@@ -57,6 +57,7 @@ ir::Graph decompose_once(const ir::Graph& graph, const LowerOptions& options) {
 
 NodeClass classify(const ir::Node& node, const LowerOptions& options) {
   if (is_source(node)) return NodeClass::Source;
+  if (node.op().custom != nullptr) return NodeClass::Library;
   const ir::Lowering& ways = node.op().lowering;
   const bool fallback = wants_fallback(node);
   if (fallback || options.library) {

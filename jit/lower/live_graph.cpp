@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ir/op.h"
+#include "ir/custom_op.h"
 
 namespace heddle::jit {
 namespace {
@@ -23,6 +23,8 @@ LiveGraph::LiveGraph(const ir::Graph& graph, const LowerOptions& options)
     live[order.at(write.source.node)] = true;
     live[order.at(write.target.node)] = true;
   }
+  for (std::size_t k = 0; k < all.size(); ++k)
+    if (all[k]->op().custom != nullptr && !all[k]->op().pure) live[k] = true;
   for (std::size_t k = all.size(); k-- > 0;) {
     if (!live[k]) continue;
     for (const Value& input : all[k]->inputs())
@@ -40,9 +42,16 @@ LiveGraph::LiveGraph(const ir::Graph& graph, const LowerOptions& options)
 }
 
 Value LiveGraph::storage(Value value) const {
-  while (class_of(value.node) == NodeClass::View && is_relabelling(value.node))
-    value = value.node->input(0);
-  return value;
+  for (;;) {
+    if (class_of(value.node) == NodeClass::View && is_relabelling(value.node)) {
+      value = value.node->input(0);
+      continue;
+    }
+    const bool custom = value.node->op().custom != nullptr;
+    const auto viewed = custom ? ir::viewed_operand(*value.node, value.index) : std::nullopt;
+    if (!viewed) return value;
+    value = value.node->input(*viewed);
+  }
 }
 
 bool LiveGraph::relabels(const Node* node) const {

@@ -73,7 +73,10 @@ Program lower(const ir::Graph& graph, const LowerOptions& options) {
         recorder.add_kernel(k, build_recipe(state, k));
         break;
       case Group::Kind::Library:
-        recorder.add_library(k);
+        if (grouping.groups[k].root->op().custom != nullptr)
+          recorder.add_custom(k);
+        else
+          recorder.add_library(k);
         break;
     }
   }

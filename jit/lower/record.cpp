@@ -12,8 +12,6 @@ using ir::PlanBuffer;
 using ir::PlanKernel;
 using ir::PlanStep;
 
-namespace {
-
 std::string region_of(const Node& node) {
   const auto found = node.annotations().find("compile");
   if (found == node.annotations().end()) return {};
@@ -21,20 +19,21 @@ std::string region_of(const Node& node) {
   return text == nullptr ? std::string() : *text;
 }
 
+namespace {
+
 std::string plain_name(Value value) {
   const std::string name = value.name();
   return name.starts_with('%') ? name.substr(1) : name;
 }
 
-/// Position of `id` in `list`, appended if need be.
+}  // namespace
+
 std::uint32_t place_in(std::vector<ir::BufferId>& list, ir::BufferId id) {
   const auto found = std::find(list.begin(), list.end(), id);
   const auto position = static_cast<std::uint32_t>(found - list.begin());
   if (found == list.end()) list.push_back(id);
   return position;
 }
-
-}  // namespace
 
 Recorder::Recorder(const LoweringState& state, Program& program)
     : state_(state), program_(program), steps_of_group_(state.grouping.groups.size()) {
@@ -124,9 +123,7 @@ void Recorder::add_kernel(std::uint32_t group, BuiltKernel built) {
   for (std::uint32_t k = 0; k < built.sizes.size(); ++k)
     sizes.emplace(Symbol{Symbol::Kind::Size, k}, built.sizes[k]);
   step.work = built.nest->work.substitute(sizes);
-  for (const auto& [before, after] : state_.grouping.weak_edges)
-    if (after == group)
-      for (const ir::StepId from : steps_of_group_[before]) add_edge(step, from, true);
+  add_order_edges(group, step);
 
   PlanKernel kernel;
   kernel.name = built.nest->name;
@@ -158,9 +155,7 @@ void Recorder::add_library(std::uint32_t group) {
     launch.buffers.push_back(buffer);
     step.work += node.output(k).count();
   }
-  for (const auto& [before, after] : state_.grouping.weak_edges)
-    if (after == group)
-      for (const ir::StepId from : steps_of_group_[before]) add_edge(step, from, true);
+  add_order_edges(group, step);
   PlanKernel kernel;
   kernel.name = call->name;
   kernel.region = region_of(node);
@@ -178,6 +173,12 @@ ir::BufferId Recorder::row_major_buffer(Value value) {
   const ir::BufferId copy = add_buffer(value, PlanBuffer::Role::Intermediate, ir::kNone);
   add_copy(buffer_of(storage), memory_meta(value), copy, target);
   return copy;
+}
+
+void Recorder::add_order_edges(std::uint32_t group, PlanStep& step) {
+  for (const auto& [before, after] : state_.grouping.weak_edges)
+    if (after == group)
+      for (const ir::StepId from : steps_of_group_[before]) add_edge(step, from, true);
 }
 
 void Recorder::add_edge(PlanStep& step, ir::StepId from, bool weak) {

@@ -9,6 +9,11 @@
 
 namespace heddle::jit {
 
+/// Id of the region that the node was annotated with; empty: none.
+std::string region_of(const Node& node);
+/// Position of `id` in `list`, appended if need be.
+std::uint32_t place_in(std::vector<ir::BufferId>& list, ir::BufferId id);
+
 class Recorder {
  public:
   Recorder(const LoweringState& state, Program& program);
@@ -16,6 +21,8 @@ class Recorder {
   /// The step of group `group`, computed by `kernel`.
   void add_kernel(std::uint32_t group, BuiltKernel kernel);
   void add_library(std::uint32_t group);
+  /// The step of a custom op, after copies of what it writes and may not overwrite.
+  void add_custom(std::uint32_t group);
   /// Copies for outputs that no kernel writes directly, then the write-backs. Call after all groups.
   void add_copies();
 
@@ -29,6 +36,9 @@ class Recorder {
   void add_edge(ir::PlanStep& step, ir::StepId from, bool weak);
   void add_data_edges(ir::PlanStep& step);
   void add_write_backs();
+  std::pair<ir::BufferId, ir::TensorMeta> written_base(const Node& node, std::size_t operand,
+                                                       std::uint32_t output);
+  void add_order_edges(std::uint32_t group, ir::PlanStep& step);
   ir::TensorMeta memory_meta(Value value) const;
   void add_copy(ir::BufferId source, const ir::TensorMeta& source_meta, ir::BufferId target,
                 const ir::TensorMeta& target_meta);

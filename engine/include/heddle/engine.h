@@ -21,6 +21,15 @@
 
 namespace heddle {
 
+/// Which order the steps of a plan run in. Each follows every order edge.
+enum class StepOrder : std::uint8_t {
+  Smallest,  ///< the first of the others with the smallest peak memory
+  Given,     ///< of the callable
+  Lpmf,      ///< least peak memory first
+  Bfs,
+  Dfs,
+};
+
 /// Settings of an engine. Each may also be given by environment (HEDDLE_THREADS, HEDDLE_CACHE_DIR, …);
 /// what is set here wins.
 struct EngineOptions {
@@ -30,6 +39,7 @@ struct EngineOptions {
   std::string cache_dir{};  ///< empty: HEDDLE_CACHE_DIR, else ~/.cache/heddle
   bool fuse = true;         ///< false: one kernel an op
   bool library = true;      ///< library kernels (oneDNN) may be used
+  StepOrder order = StepOrder::Smallest;
   std::vector<std::string> skip_passes{};
   std::string dump_dir{};            ///< graphs and kernels are written here when not empty
   std::size_t max_executables = 64;  ///< the least recently used beyond it is dropped
@@ -61,6 +71,16 @@ struct EngineStats {
   std::uint64_t arena_peak_bytes = 0;  ///< of one request
   std::vector<std::string>
       recompiles;  ///< why each compile after the first happened: the failed guard
+};
+
+/// What happened in a run, in order: memory of a value taken or given back, a step launched.
+struct RunEvent {
+  enum class Kind : std::uint8_t { Alloc, Launch, Free };
+  Kind kind = Kind::Launch;
+  std::size_t step = 0;
+  std::string value;       ///< the value, or the kernel that was launched
+  std::int64_t bytes = 0;  ///< of the value; 0 for launches
+  friend bool operator==(const RunEvent&, const RunEvent&) = default;
 };
 
 /// A named input of run().
@@ -186,6 +206,13 @@ class HEDDLE_API Engine {
   void run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs);
   /// On another thread.
   std::future<std::vector<Tensor>> submit(std::vector<Tensor> inputs);
+
+  /// Runs on `inputs` one step after another and tells what happens to the engine's memory: what the plan
+  /// lists as `events`. Bytes are overwritten when they are given back, so that a step that reads them
+  /// later gives wrong results. Outputs go to `outputs` if not null.
+  /// @throws what run() throws.
+  std::vector<RunEvent> run_trace(std::span<const Tensor> inputs,
+                                  std::vector<Tensor>* outputs = nullptr);
 
   /// Compiles for inputs such as these (their data is not read) without running.
   void prepare(std::span<const Tensor> inputs);

@@ -2,10 +2,12 @@
 #pragma once
 
 #include "heddle/annotate.h"
+#include "heddle/custom_op.h"
 #include "heddle/device.h"
 #include "heddle/dtype.h"
 #include "heddle/engine.h"
 #include "heddle/error.h"
+#include "heddle/kernel_call.h"
 #include "heddle/ops.h"
 #include "heddle/structure.h"
 #include "heddle/symint.h"

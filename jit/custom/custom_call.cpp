@@ -1,0 +1,102 @@
+#include "jit/custom/custom_call.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+#include "heddle/error.h"
+
+namespace heddle::jit {
+
+namespace {
+
+constexpr std::int64_t kAlignment = 64;
+
+std::int64_t aligned(std::int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+std::int64_t table_bytes(std::size_t tensors) {
+  return aligned(static_cast<std::int64_t>(tensors * sizeof(KernelTensor)));
+}
+
+}  // namespace
+
+BoundCustomCall::BoundCustomCall(const CustomCall& call, const base::SymbolValues& sizes,
+                                 int workers)
+    : call_(call),
+      attrs_(ir::kernel_attrs(*call.op, call.attrs, sizes)),
+      workers_(std::max(1, workers)) {
+  for (const CustomTensor& tensor : call.arguments) add(tensor, sizes, arguments_);
+  for (const CustomTensor& tensor : call.results) add(tensor, sizes, results_);
+  const KernelCall asked = prototype();
+  if (call.op->workspace_bytes) {
+    workspace_bytes_ = call.op->workspace_bytes(asked);
+    if (workspace_bytes_ < 0)
+      throw ArgumentError({.what = call.op->schema.name + ": workspace",
+                           .where = call.node,
+                           .expected = "bytes >= 0",
+                           .got = std::to_string(workspace_bytes_)});
+  }
+  if (call.op->extent) extent_ = std::max<std::int64_t>(0, call.op->extent(asked));
+}
+
+void BoundCustomCall::add(const CustomTensor& tensor, const base::SymbolValues& sizes,
+                          std::vector<KernelTensor>& list) {
+  const std::size_t rank = tensor.sizes.size();
+  auto numbers = std::make_unique<std::int64_t[]>(2 * rank + 1);
+  for (std::size_t d = 0; d < rank; ++d) {
+    numbers[d] = tensor.sizes[d].evaluate(sizes);
+    numbers[rank + d] = tensor.strides[d].evaluate(sizes);
+  }
+  list.push_back({.data = nullptr,
+                  .dtype = tensor.dtype,
+                  .present = tensor.buffer != ir::kNone,
+                  .rank = static_cast<std::int32_t>(rank),
+                  .size_data = numbers.get(),
+                  .stride_data = numbers.get() + rank});
+  offsets_.push_back(tensor.offset.evaluate(sizes) *
+                     static_cast<std::int64_t>(size_of(tensor.dtype)));
+  numbers_.push_back(std::move(numbers));
+}
+
+KernelCall BoundCustomCall::prototype() const {
+  KernelCall call;
+  call.op = call_.op->schema.name;
+  call.tensors = arguments_;
+  call.results = results_;
+  call.starts = call_.starts;
+  call.attrs = &attrs_;
+  call.workspace_bytes = workspace_bytes_;
+  call.workers = workers_;
+  return call;
+}
+
+std::int64_t BoundCustomCall::scratch_bytes() const {
+  return table_bytes(arguments_.size() + results_.size()) + aligned(workspace_bytes_);
+}
+
+void BoundCustomCall::run(void* const* buffers, std::int64_t begin, std::int64_t end, int worker,
+                          void* scratch) const {
+  auto* table = static_cast<KernelTensor*>(scratch);
+  KernelTensor* next = table;
+  const auto place = [&](const CustomTensor& tensor, const KernelTensor& like,
+                         std::int64_t offset) {
+    *next = like;
+    if (tensor.buffer != ir::kNone)
+      next->data = static_cast<char*>(buffers[tensor.buffer]) + offset;
+    ++next;
+  };
+  for (std::size_t k = 0; k < arguments_.size(); ++k)
+    place(call_.arguments[k], arguments_[k], offsets_[k]);
+  for (std::size_t k = 0; k < results_.size(); ++k) place(call_.results[k], results_[k], 0);
+  KernelCall call = prototype();
+  call.tensors = {table, arguments_.size()};
+  call.results = {table + arguments_.size(), results_.size()};
+  call.workspace = static_cast<char*>(scratch) + table_bytes(arguments_.size() + results_.size());
+  call.begin = begin;
+  call.end = end;
+  call.worker = worker;
+  call_.op->cpu(call);
+}
+
+}  // namespace heddle::jit

@@ -1,0 +1,61 @@
+// A step that calls the kernel of a custom op.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/custom_op.h"
+#include "ir/schedule.h"
+
+namespace heddle::jit {
+
+/// One tensor of the call and where it lies in the buffers of the launch.
+struct CustomTensor {
+  std::uint32_t buffer = ir::kNone;  ///< position in Launch::buffers; kNone: an absent argument
+  DType dtype = DType::F32;
+  ir::Dims sizes, strides;
+  ir::SymExpr offset = 0;  ///< elements from the buffer's begin
+};
+
+struct CustomCall {
+  const ir::CustomOp* op = nullptr;
+  std::string node;  ///< for messages: "%route at model.cpp:12"
+  ir::Attrs attrs;
+  std::vector<CustomTensor> arguments;
+  std::vector<CustomTensor> results;
+  std::vector<std::uint32_t> starts;
+};
+
+/// A call with sizes put in. Any number of threads may run it at once.
+class BoundCustomCall {
+ public:
+  /// @throws what the op's workspace and extent functions throw.
+  BoundCustomCall(const CustomCall& call, const base::SymbolValues& sizes, int workers);
+
+  /// Iterations [begin, end) of extent(). `scratch`: 64-aligned, this worker's own.
+  /// @throws what the kernel throws.
+  void run(void* const* buffers, std::int64_t begin, std::int64_t end, int worker,
+           void* scratch) const;
+  std::int64_t extent() const { return extent_; }
+  std::int64_t scratch_bytes() const;
+  const CustomCall& call() const { return call_; }
+
+ private:
+  void add(const CustomTensor& tensor, const base::SymbolValues& sizes,
+           std::vector<KernelTensor>& list);
+  KernelCall prototype() const;
+
+  const CustomCall& call_;
+  KernelAttrs attrs_;
+  std::vector<std::unique_ptr<std::int64_t[]>> numbers_;  ///< sizes and strides
+  std::vector<KernelTensor> arguments_, results_;         ///< without addresses
+  std::vector<std::int64_t> offsets_;                     ///< bytes, of arguments
+  std::int64_t workspace_bytes_ = 0;
+  std::int64_t extent_ = 1;
+  int workers_ = 1;
+};
+
+}  // namespace heddle::jit

@@ -1,0 +1,112 @@
+// Steps of custom ops.
+#include "heddle/error.h"
+#include "ir/analysis/unbacked.h"
+#include "jit/custom/custom_call.h"
+#include "jit/lower/record.h"
+
+namespace heddle::jit {
+
+using ir::PlanKernel;
+using ir::PlanStep;
+
+namespace {
+
+void check_sizes(const Node& node) {
+  const auto unknown = ir::unbacked_defined(node);
+  if (unknown.empty()) return;
+  throw UnsupportedError({.what = std::string(node.op_name()) + ": not implemented",
+                          .where = node.location().to_string(),
+                          .expected = "results whose sizes follow from the inputs' sizes",
+                          .got = unknown.front().to_string() + " in %" + node.name()});
+}
+
+std::string described(const Node& node) {
+  return "%" + node.name() + (node.location().empty() ? "" : " at " + node.location().to_string());
+}
+
+CustomTensor tensor_in(std::uint32_t buffer, const ir::TensorMeta& meta) {
+  return {buffer, meta.dtype, meta.sizes, meta.strides, 0};
+}
+
+}  // namespace
+
+void Recorder::add_custom(std::uint32_t group) {
+  const Node& node = *state_.grouping.groups[group].root;
+  check_sizes(node);
+  const ir::CustomLayout layout = ir::layout_of(node);
+  const auto results = static_cast<std::uint32_t>(ir::result_count(node));
+  auto call = std::make_shared<CustomCall>();
+  call->op = node.op().custom;
+  call->node = described(node);
+  call->attrs = node.attrs();
+  call->starts = layout.starts;
+  PlanStep step;
+  Launch launch;
+  const auto bind = [&](ir::BufferId buffer) { return place_in(launch.buffers, buffer); };
+
+  std::vector<std::pair<ir::BufferId, ir::TensorMeta>> bases;
+  for (std::uint32_t k = 0; k < layout.bases.size(); ++k)
+    bases.push_back(written_base(node, layout.bases[k], results + k));
+  for (std::size_t k = 0; k < layout.starts.back(); ++k) {
+    if (k >= node.inputs().size() || !node.input(k)) {
+      call->arguments.emplace_back();
+      continue;
+    }
+    const ir::WrittenOperand* written = layout.written_at(k);
+    if (written == nullptr) {
+      const ir::BufferId buffer = buffer_of(state_.graph().storage(node.input(k)));
+      place_in(step.reads, buffer);
+      call->arguments.push_back(tensor_in(bind(buffer), memory_meta(node.input(k))));
+      continue;
+    }
+    const auto& [buffer, meta] = bases[written->base];
+    place_in(step.reads, buffer);
+    place_in(step.writes, buffer);
+    CustomTensor tensor = tensor_in(bind(buffer), meta);
+    if (!written->view.whole) {
+      tensor.offset = written->view.offset;
+      tensor.sizes = written->view.sizes;
+      tensor.strides = written->view.strides;
+    }
+    call->arguments.push_back(std::move(tensor));
+  }
+  for (std::uint32_t k = 0; k < results; ++k) {
+    step.work += node.output(k).count();
+    if (ir::viewed_operand(node, k)) continue;
+    ir::TensorMeta meta = node.output(k);
+    meta.strides = ir::row_major(meta.sizes);
+    const ir::BufferId buffer = buffer_of(node.value(k));
+    place_in(step.writes, buffer);
+    call->results.push_back(tensor_in(bind(buffer), meta));
+  }
+  for (const auto& [buffer, meta] : bases) step.work += meta.count();
+  if (step.writes.empty() && node.op().pure) return;  // all results are views
+  add_order_edges(group, step);
+  PlanKernel kernel;
+  kernel.name = std::string(node.op_name());
+  kernel.region = region_of(node);
+  kernel.nodes = {node.name()};
+  kernel.kind = PlanKernel::Kind::Custom;
+  steps_of_group_[group].push_back(add_step(std::move(kernel), {nullptr, nullptr, std::move(call)},
+                                            std::move(step), std::move(launch)));
+}
+
+/// The buffer that the op writes for a base, and how it lies there: the operand's own where the op may
+/// overwrite it, else a copy.
+std::pair<ir::BufferId, ir::TensorMeta> Recorder::written_base(const Node& node,
+                                                               std::size_t operand,
+                                                               std::uint32_t output) {
+  const Value base = node.input(operand);
+  const Value storage = state_.graph().storage(base);
+  if (ir::alias_of(node, output).kind == ir::Alias::Kind::Mutates) {
+    buffers_[node.value(output)] = buffer_of(storage);
+    return {buffer_of(storage), memory_meta(base)};
+  }
+  ir::TensorMeta meta = base.meta();
+  meta.strides = ir::row_major(meta.sizes);
+  const ir::BufferId copy = buffer_of(node.value(output));
+  add_copy(buffer_of(storage), memory_meta(base), copy, meta);
+  return {copy, meta};
+}
+
+}  // namespace heddle::jit
