@@ -142,7 +142,7 @@ CpuKernelPtr CompileService::State::make(const Nest& nest, const std::string& ke
 CpuKernelPtr CompileService::State::make(const Nest& nest, const std::string&) {
   throw UnsupportedError({.what = "compiling kernels for the CPU",
                           .where = nest.name,
-                          .expected = "a build with HEDDLE_WITH_LLVM",
+                          .expected = "a build with HEDDLE_WITH_LLVM, or Device::reference()",
                           .got = "one without"});
 }
 #endif

@@ -138,7 +138,7 @@ Scalar ElementEmitter::compute(Value value, const Index& index) {
       return ways.element(elements, node, value.index, index);
     }
     default:
-      HD_CHECK(false, value.name() + " has no element expression here");
+      base::check_failed(__FILE__, __LINE__, "an element expression", value.name());
   }
 }
 

@@ -3,6 +3,7 @@ find_package(Threads REQUIRED)
 find_package(TBB REQUIRED CONFIG)
 find_package(fmt REQUIRED CONFIG)
 
+find_path(HEDDLE_JSON_INCLUDE nlohmann/json.hpp REQUIRED)
 find_path(HEDDLE_XXHASH_INCLUDE xxhash.h REQUIRED)
 find_library(HEDDLE_XXHASH_LIBRARY xxhash REQUIRED)
 add_library(heddle_xxhash INTERFACE)
