@@ -1,12 +1,11 @@
 #include "heddle/annotate.h"
 
+#include "engine/annotations.h"
 #include "engine/trace.h"
 
 namespace heddle {
 
-namespace {
-
-ir::Annotations to_ir(const AnnotationMap& map);
+namespace engine {
 
 ir::Annotation to_ir(const AnnotationValue& value) {
   return std::visit(
@@ -24,6 +23,24 @@ ir::Annotations to_ir(const AnnotationMap& map) {
   for (const auto& [key, value] : map) result.emplace(key, to_ir(value));
   return result;
 }
+
+AnnotationMap from_ir(const ir::Annotations& map) {
+  AnnotationMap result;
+  for (const auto& [key, annotation] : map)
+    std::visit(
+        [&, &key = key](const auto& v) {
+          if constexpr (requires { v->begin(); })
+            result.emplace(key, from_ir(*v));
+          else
+            result.emplace(key, v);
+        },
+        annotation.value);
+  return result;
+}
+
+}  // namespace engine
+
+namespace {
 
 AnnotationMap map_of(std::initializer_list<Annotate::Entry> entries) {
   AnnotationMap map;
@@ -45,7 +62,7 @@ Annotate::Annotate(AnnotationMap annotations) {
   if (trace == nullptr) return;
   ir::Annotations& current = trace->builder().context.annotations;
   state_ = std::make_unique<State>(State{trace->shared_from_this(), current});
-  for (auto& [key, value] : to_ir(annotations)) current.insert_or_assign(key, value);
+  for (auto& [key, value] : engine::to_ir(annotations)) current.insert_or_assign(key, value);
 }
 
 Annotate::~Annotate() {

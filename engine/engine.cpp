@@ -208,6 +208,10 @@ Engine::Impl::Match Engine::Impl::compile_for(std::span<const Tensor> inputs) {
   if (!executables.empty()) recompiles.push_back("guard failed: " + match.failed);
   executables.insert(executables.begin(), made);
   ++compiles;
+  for (const RegionInfo& region : made->regions()) {
+    ++regions_compiled;
+    region_fallbacks += region.fell_back ? 1 : 0;
+  }
   compile_ms += milliseconds_since(start);
   if (executables.size() > options.max_executables) {
     plans.erase(executables.back().get());
@@ -425,6 +429,8 @@ EngineStats Engine::stats() const {
   stats.traces = impl_->traces;
   stats.compiles = impl_->compiles;
   stats.binds = impl_->binds;
+  stats.regions_compiled = impl_->regions_compiled;
+  stats.region_fallbacks = impl_->region_fallbacks;
   stats.runs = impl_->runs.load();
   for (const auto& executable : impl_->executables) stats.kernels += executable->distinct_kernels();
   stats.kernels_compiled = counters.compiled - impl_->counters_at_start.compiled;

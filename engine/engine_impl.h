@@ -86,6 +86,8 @@ struct Engine::Impl {
   std::uint64_t traces = 0;
   std::uint64_t compiles = 0;
   std::uint64_t binds = 0;
+  std::uint64_t regions_compiled = 0;
+  std::uint64_t region_fallbacks = 0;
   double compile_ms = 0;
   double load_ms = 0;
   std::atomic<std::uint64_t> runs{0};

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "engine/compile_scope.h"
 #include "engine/custom_step.h"
 #include "engine/fold.h"
 #include "heddle/error.h"
@@ -20,10 +21,10 @@ namespace {
 
 std::atomic<std::uint64_t> next_plan_id{1};
 
-jit::LowerOptions lower_options(const BuildOptions& options) {
+jit::LowerOptions lower_options(const BuildOptions& options, const OptimisedGraph& graph) {
   jit::LowerOptions lower;
-  lower.fuse = options.engine.fuse;
-  lower.library = options.engine.library;
+  lower.rest = graph.rest;
+  lower.units = graph.units;
   lower.library_available = jit::library_serves;
   lower.vector_bytes = options.compiler->vector_bytes();
   return lower;
@@ -39,6 +40,19 @@ void let_outputs_own_their_bytes(ir::ScheduleRecord& record) {
     record.buffers[b].alias_of = ir::kNone;
     record.buffers[root].alias_of = b;
   }
+}
+
+/// Lets the region run op by op, if its mark allows that and this was not how it was tried.
+bool fall_back(OptimisedGraph& graph, const std::string& region, bool tried_fused, const char* why,
+               const EngineOptions& options) {
+  if (std::ranges::find(graph.may_fall_back, region) == graph.may_fall_back.end()) return false;
+  jit::UnitOptions& unit = graph.units.at(region);
+  const auto info = std::ranges::find(graph.regions, region, &RegionInfo::name);
+  if (info->fell_back) return tried_fused;
+  log_fallback(options, *info, why);
+  info->fell_back = true;
+  unit.fuse = false;
+  return true;
 }
 
 std::vector<std::uint32_t> stage_numbers(const scheduler::Schedule& schedule) {
@@ -99,25 +113,44 @@ std::vector<std::int64_t> concrete(const ir::Dims& dims, const SymbolValues& siz
 
 Executable::Executable(ir::Graph traced, Guards guards, const BuildOptions& options)
     : guards_(std::move(guards)), traced_(std::move(traced)) {
-  ir::PipelineOptions pipeline;
-  pipeline.skip = options.engine.skip_passes;
-  pipeline.dump_dir = options.engine.dump_dir;
-  optimised_ = ir::run_passes(traced_, ir::default_pipeline(), pipeline, &passes_);
-  program_ = jit::lower(optimised_, lower_options(options));
+  OptimisedGraph graph = optimise(traced_, options.engine);
+  optimised_ = graph.graph;
+  while (!build(graph, options)) {
+  }
+  regions_ = std::move(graph.regions);
+  passes_ = std::move(graph.passes);
+}
+
+/// @return false when a region could not be compiled and was set to run op by op.
+bool Executable::build(OptimisedGraph& graph, const BuildOptions& options) {
+  program_ = jit::lower(optimised_, lower_options(options, graph));
   let_outputs_own_their_bytes(program_.record);
   fixed_ = fixed_buffers(program_, optimised_);
   folded_steps_ = fold_fixed_steps(program_, fixed_, *options.compiler);
 
   make_schedule(options);
-  kernels_.resize(program_.kernels.size());
+  kernels_.assign(program_.kernels.size(), nullptr);
   std::vector<std::shared_future<jit::CpuKernelPtr>> pending(program_.kernels.size());
   for (const ir::PlanStep& step : program_.record.steps) {
     const auto& nest = program_.kernels[step.kernel].nest;
     if (nest != nullptr) pending[step.kernel] = options.compiler->submit(nest);
   }
+  std::set<std::string> one_by_one;
+  for (const RegionInfo& region : graph.regions)
+    if (region.fell_back) one_by_one.insert(region.name);
+  bool complete = true;
   for (std::size_t k = 0; k < pending.size(); ++k) {
-    if (pending[k].valid()) kernels_[k] = pending[k].get();
+    if (!pending[k].valid()) continue;
+    try {
+      kernels_[k] = pending[k].get();
+    } catch (const std::exception& error) {
+      const std::string& region = program_.record.kernels[k].region;
+      const bool fused = !one_by_one.contains(region);
+      if (!fall_back(graph, region, fused, error.what(), options.engine)) throw;
+      complete = false;
+    }
   }
+  return complete;
 }
 
 /// An order that promises a smaller peak is taken only if the memory planner finds it smaller too.

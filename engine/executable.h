@@ -50,6 +50,8 @@ struct BoundPlan {
   memory::MemoryPlan memory;
 };
 
+struct OptimisedGraph;
+
 /// Settings that shape an executable.
 struct BuildOptions {
   EngineOptions engine;
@@ -73,6 +75,8 @@ class Executable : public std::enable_shared_from_this<Executable> {
   /// Steps that were run once, when the executable was made: they read parameters and constants only.
   std::size_t folded_steps() const { return folded_steps_; }
   std::size_t distinct_kernels() const;
+  /// The compile units that annotations chose.
+  std::span<const RegionInfo> regions() const { return regions_; }
 
   std::unique_ptr<BoundPlan> bind(const base::SymbolValues& sizes, int threads) const;
 
@@ -80,6 +84,7 @@ class Executable : public std::enable_shared_from_this<Executable> {
   std::shared_ptr<const void> prototype;
 
  private:
+  bool build(OptimisedGraph& graph, const BuildOptions& options);
   AddressSource source_of(ir::BufferId buffer, const memory::MemoryPlan& plan) const;
   std::vector<jit::LibraryOperand> library_operands(const jit::Launch& launch,
                                                     const base::SymbolValues& sizes) const;
@@ -91,6 +96,7 @@ class Executable : public std::enable_shared_from_this<Executable> {
   ir::Graph traced_;
   ir::Graph optimised_;
   std::vector<ir::PassRecord> passes_;
+  std::vector<RegionInfo> regions_;
   jit::Program program_;
   scheduler::Schedule schedule_;
   std::unique_ptr<memory::Planner> planner_;

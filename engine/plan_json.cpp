@@ -90,15 +90,24 @@ class PlanDocument {
   }
 
   ordered_json regions() const {
-    std::map<std::string, std::vector<std::string>> nodes;
-    for (const ir::PlanKernel& kernel : record_.kernels) {
-      if (kernel.region.empty()) continue;
-      auto& list = nodes[kernel.region];
-      list.insert(list.end(), kernel.nodes.begin(), kernel.nodes.end());
-    }
     ordered_json result = ordered_json::array();
-    for (const auto& [id, names] : nodes)
-      result.push_back({{"id", id}, {"options", ordered_json::object()}, {"nodes", names}});
+    for (const RegionInfo& region : executable_.regions())
+      result.push_back({{"id", region.id.empty() ? region.name : region.id},
+                        {"name", region.name},
+                        {"options", options_of(region.options)},
+                        {"nodes", region.nodes},
+                        {"fell_back", region.fell_back}});
+    return result;
+  }
+
+  static ordered_json options_of(const AnnotationMap& options) {
+    ordered_json result = ordered_json::object();
+    for (const auto& [key, option] : options)
+      std::visit(
+          [&, &key = key](const auto& value) {
+            if constexpr (!requires { value->begin(); }) result[key] = value;
+          },
+          option.value);
     return result;
   }
 

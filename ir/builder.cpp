@@ -114,6 +114,14 @@ std::vector<TensorMeta> infer_outputs(const Node& node, ShapeEnv& env) {
   return outputs;
 }
 
+/// What the annotation "name" puts before the names of nodes that have none of their own.
+std::string scope_name(const Annotations& annotations) {
+  const auto found = annotations.find("name");
+  if (found == annotations.end()) return {};
+  const auto* text = std::get_if<std::string>(&found->second.value);
+  return text == nullptr ? std::string() : *text;
+}
+
 bool same_type(const Value& a, const Value& b) {
   if (a == b) return true;
   return a && b && a.meta().same_layout(b.meta());
@@ -173,10 +181,13 @@ Value GraphBuilder::parameter(TensorMeta meta, LiteralPtr literal, std::string n
 }
 
 void GraphBuilder::name_outputs(Node& node) {
-  const std::string_view prefix = node.op_name() == "const" ? "c" : "v";
-  for (std::size_t k = 0; k < node.outputs_.size(); ++k)
-    node.names_.push_back(
-        unique_name(k < context.names.size() ? context.names[k] : context.name, prefix));
+  const bool is_const = node.op_name() == "const";
+  const std::string scope = is_const ? std::string() : scope_name(node.annotations_);
+  for (std::size_t k = 0; k < node.outputs_.size(); ++k) {
+    std::string wanted = k < context.names.size() ? context.names[k] : context.name;
+    if (wanted.empty() && !scope.empty()) wanted = fmt::format("{}.{}", scope, node.op_name());
+    node.names_.push_back(unique_name(std::move(wanted), is_const ? "c" : "v"));
+  }
   context.name.clear();
   context.names.clear();
 }
@@ -187,6 +198,8 @@ void GraphBuilder::assign_storages(Node& node, const Node* like) {
     StorageId& storage = node.outputs_[k].storage;
     if (alias.kind == Alias::Kind::View || alias.kind == Alias::Kind::Mutates)
       storage = node.inputs_[alias.operand].meta().storage;
+    else if (alias.kind == Alias::Kind::SharesResult)
+      storage = node.outputs_[alias.operand].storage;
     else
       storage = like ? like->output(k).storage : next_storage.fetch_add(1);
   }
@@ -247,6 +260,20 @@ const Node* GraphBuilder::with_inputs(const NodePtr& node, std::span<const Value
   }
   assign_storages(*made, node.get());
   for (const std::string& name : made->names_) taken_.emplace(name, 1);
+  data_->nodes.push_back(made);
+  return made.get();
+}
+
+const Node* GraphBuilder::transplant(const NodePtr& node, std::span<const Value> inputs,
+                                     std::span<const Value> after, Annotations annotations) {
+  auto made = std::make_shared<Node>(*node);
+  made->inputs_.assign(inputs.begin(), inputs.end());
+  made->after_.assign(after.begin(), after.end());
+  made->annotations_ = std::move(annotations);
+  if (!std::ranges::equal(inputs, node->inputs(), same_type))
+    made->outputs_ = infer_outputs(*made, *env_);
+  assign_storages(*made, node.get());
+  for (std::string& name : made->names_) name = unique_name(name);
   data_->nodes.push_back(made);
   return made.get();
 }

@@ -47,8 +47,9 @@ void check_argument(const Graph& graph, std::size_t k, const Literal& argument,
 
 }  // namespace
 
-base::SymbolValues bind_sizes(const Graph& graph, std::span<const Literal> arguments) {
-  base::SymbolValues sizes;
+base::SymbolValues bind_sizes(const Graph& graph, std::span<const Literal> arguments,
+                              const base::SymbolValues& known) {
+  base::SymbolValues sizes = known;
   for (const auto bind : {bind_size, solve_size}) {
     for (std::size_t k = 0; k < arguments.size(); ++k) {
       const TensorMeta& meta = graph.inputs()[k].meta();
@@ -63,7 +64,8 @@ base::SymbolValues bind_sizes(const Graph& graph, std::span<const Literal> argum
 }
 
 std::vector<Literal> evaluate(const Graph& graph, std::span<const Literal> arguments,
-                              std::span<const Literal> parameters) {
+                              std::span<const Literal> parameters,
+                              const base::SymbolValues& known) {
   std::size_t wanted = 0;
   for (const Value& input : graph.inputs()) wanted += input.node->op_name() == "input" ? 1 : 0;
   if (wanted != arguments.size())
@@ -71,7 +73,7 @@ std::vector<Literal> evaluate(const Graph& graph, std::span<const Literal> argum
                          .where = {},
                          .expected = std::to_string(wanted),
                          .got = std::to_string(arguments.size())});
-  base::SymbolValues sizes = bind_sizes(graph, arguments);
+  base::SymbolValues sizes = bind_sizes(graph, arguments, known);
   std::unordered_map<const Node*, std::vector<Literal>> values;
   std::size_t next_argument = 0;
   std::size_t next_parameter = 0;

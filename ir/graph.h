@@ -187,6 +187,11 @@ class GraphBuilder {
   const Node* with_inputs(const NodePtr& node, std::span<const Value> inputs,
                           std::span<const Value> after);
 
+  /// `node` of another graph with operands of this one, which are of the same types or make it be inferred
+  /// anew. Its names are made unique.
+  const Node* transplant(const NodePtr& node, std::span<const Value> inputs,
+                         std::span<const Value> after, Annotations annotations);
+
   /// Takes over the inputs, parameters and names of `graph`, whose nodes are going to be shared.
   void adopt(const Graph& graph);
 

@@ -68,7 +68,8 @@ struct Alias {
     Fresh,     ///< bytes of its own
     MayReuse,  ///< fresh, but may take the dying operand's bytes: element k is written after read
     View,      ///< same storage as the operand
-    Mutates,   ///< the operand's storage, overwritten (only in the stage after reinplace)
+    SharesResult,  ///< same storage as the result `operand`, an earlier one
+    Mutates,       ///< the operand's storage, overwritten (only in the stage after reinplace)
   };
   Kind kind = Kind::Fresh;
   std::size_t operand = 0;

@@ -114,6 +114,9 @@ class Verifier {
       if (alias.kind == Alias::Kind::View || alias.kind == Alias::Kind::Mutates) {
         if (storage != node.input(alias.operand).meta().storage)
           fail("V7 a view shares its operand's storage", node, "the operand's storage", "another");
+      } else if (alias.kind == Alias::Kind::SharesResult) {
+        if (storage != node.output(alias.operand).storage)
+          fail("V7 a result shares another's storage", node, "that result's storage", "another");
       } else if (!storages_.insert(storage).second || storage == 0) {
         fail("V7 a fresh result has storage of its own", node, "a storage of its own",
              "a shared one");

@@ -55,11 +55,19 @@ struct Program {
   std::vector<std::pair<ir::BufferId, ir::BufferId>> write_backs;
 };
 
+/// How the nodes of one compile unit become kernels.
+struct UnitOptions {
+  bool fuse = true;             ///< false: one kernel a node
+  bool library = true;          ///< library kernels may be used where an op has one and they win
+  std::size_t max_nodes = 256;  ///< of one kernel: larger ones compile slowly and spill
+};
+
 /// What lowering is for.
 struct LowerOptions {
   enum class Target : std::uint8_t { Cpu, Cuda } target = Target::Cpu;
-  bool fuse = true;     ///< false: one kernel a node
-  bool library = true;  ///< library kernels may be used where an op has one and they win
+  UnitOptions rest;  ///< nodes outside of all units
+  /// By the text of a node's annotation "region". Nodes of different units never share a kernel.
+  std::map<std::string, UnitOptions, std::less<>> units{};
   /// Whether the library kernel called `name` can and should do `node`; null: there are none.
   bool (*library_available)(std::string_view name, const ir::Node& node) = nullptr;
   std::int64_t vector_bytes = 64;  ///< of the CPU's vectors
@@ -68,5 +76,9 @@ struct LowerOptions {
 /// Lowers a graph after its passes into kernels and steps, in a valid order.
 /// @throws UnsupportedError naming the op that has no way to become code.
 Program lower(const ir::Graph& graph, const LowerOptions& options);
+
+/// The unit that a node belongs to; empty: none.
+std::string region_of(const ir::Node& node);
+const UnitOptions& unit_of(const ir::Node& node, const LowerOptions& options);
 
 }  // namespace heddle::jit

@@ -9,6 +9,7 @@ namespace heddle::ir {
 
 std::span<const OpDef> special_ops();    // input, param, const, symint
 std::span<const OpDef> control_ops();    // cond
+std::span<const OpDef> region_ops();     // region
 std::span<const OpDef> unary_ops();      // neg, exp, tanh, …
 std::span<const OpDef> binary_ops();     // add, pow, lt, …
 std::span<const OpDef> select_ops();     // where

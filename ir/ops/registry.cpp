@@ -15,10 +15,10 @@ namespace {
 using Family = std::span<const OpDef> (*)();
 
 constexpr Family kFamilies[] = {
-    special_ops,   control_ops,   unary_ops,    binary_ops, select_ops,    convert_ops,
-    composite_ops, view_ops,      creation_ops, pad_ops,    concat_ops,    gather_ops,
-    reduce_ops,    argreduce_ops, matmul_ops,   conv_ops,   pool_ops,      norm_ops,
-    scatter_ops,   scan_ops,      sort_ops,     resize_ops, attention_ops, random_ops,
+    special_ops,   control_ops, region_ops,    unary_ops,  binary_ops, select_ops,  convert_ops,
+    composite_ops, view_ops,    creation_ops,  pad_ops,    concat_ops, gather_ops,  reduce_ops,
+    argreduce_ops, matmul_ops,  conv_ops,      pool_ops,   norm_ops,   scatter_ops, scan_ops,
+    sort_ops,      resize_ops,  attention_ops, random_ops,
 };
 
 std::vector<const OpDef*> sorted_ops() {

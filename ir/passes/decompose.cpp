@@ -1,6 +1,7 @@
 #include "ir/passes/decompose.h"
 
 #include "ir/op.h"
+#include "ir/passes/form_regions.h"
 
 namespace heddle::ir {
 
@@ -8,8 +9,7 @@ namespace {
 
 bool only_decomposes(const Node& node) {
   const Lowering& lowering = node.op().lowering;
-  const auto fallback = node.annotations().find("should_fallback");
-  if (fallback != node.annotations().end()) return false;
+  if (wants_fallback(node)) return false;
   return lowering.decompose != nullptr && lowering.view == nullptr && lowering.element == nullptr &&
          !lowering.reduce && lowering.nest.empty() && lowering.library.empty();
 }

@@ -13,6 +13,7 @@
 #include "ir/passes/dce.h"
 #include "ir/passes/decompose.h"
 #include "ir/passes/fold_constants.h"
+#include "ir/passes/form_regions.h"
 #include "ir/passes/merge_views.h"
 #include "ir/passes/remove_noops.h"
 #include "ir/text.h"
@@ -27,6 +28,8 @@ constexpr Pass kPasses[] = {
     {"dce", dce},
     {"decompose", decompose},
     {"fold-constants", fold_constants},
+    {"form-regions", [](const Graph& graph) { return form_regions(graph); }},
+    {"inline-regions", inline_regions},
     {"merge-views", merge_views},
     {"remove-noops", remove_noops},
 };

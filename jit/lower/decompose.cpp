@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "heddle/error.h"
 #include "ir/op.h"
+#include "ir/passes/form_regions.h"
 #include "jit/lower/nest_context.h"
 
 namespace heddle::jit {
@@ -11,13 +12,6 @@ namespace {
 bool is_source(const ir::Node& node) {
   const std::string_view name = node.op_name();
   return name == "input" || name == "param" || name == "const";
-}
-
-bool wants_fallback(const ir::Node& node) {
-  const auto found = node.annotations().find("should_fallback");
-  if (found == node.annotations().end()) return false;
-  const bool* flag = std::get_if<bool>(&found->second.value);
-  return flag != nullptr && *flag;
 }
 
 bool library_serves(const ir::Node& node, const LowerOptions& options) {
@@ -55,20 +49,32 @@ ir::Graph decompose_once(const ir::Graph& graph, const LowerOptions& options) {
 
 }  // namespace
 
+std::string region_of(const ir::Node& node) {
+  const auto found = node.annotations().find(ir::kRegionAnnotation);
+  if (found == node.annotations().end()) return {};
+  const auto* text = std::get_if<std::string>(&found->second.value);
+  return text == nullptr ? std::string() : *text;
+}
+
+const UnitOptions& unit_of(const ir::Node& node, const LowerOptions& options) {
+  if (options.units.empty()) return options.rest;
+  const auto unit = options.units.find(region_of(node));
+  return unit == options.units.end() ? options.rest : unit->second;
+}
+
 NodeClass classify(const ir::Node& node, const LowerOptions& options) {
   if (is_source(node)) return NodeClass::Source;
   if (node.op().custom != nullptr) return NodeClass::Library;
   const ir::Lowering& ways = node.op().lowering;
-  const bool fallback = wants_fallback(node);
-  if (fallback || options.library) {
-    if (library_serves(node, options)) return NodeClass::Library;
-    if (fallback) fail(node, "should_fallback is set, but there is no library kernel for it");
-  }
+  const bool fallback = ir::wants_fallback(node);
+  if ((fallback || unit_of(node, options).library) && library_serves(node, options))
+    return NodeClass::Library;
   if (ways.view != nullptr) return NodeClass::View;
   if (ways.element != nullptr) return NodeClass::Element;
   if (ways.reduce) return NodeClass::Reduce;
   if (!ways.nest.empty() && find_recipe(ways.nest) != nullptr) return NodeClass::Nest;
-  if (ways.decompose != nullptr) return NodeClass::Composite;
+  if (ways.decompose != nullptr && !fallback) return NodeClass::Composite;
+  if (fallback) fail(node, "should_fallback is set, but there is no kernel for it alone");
   fail(node, "there is no kernel for this operation");
 }
 

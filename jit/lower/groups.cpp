@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "ir/op.h"
+#include "ir/passes/form_regions.h"
 #include "jit/lower/group_graph.h"
 #include "jit/lower/kernel_memory.h"
 #include "jit/lower/nest_context.h"
@@ -12,20 +13,11 @@
 namespace heddle::jit {
 namespace {
 
-/// Larger kernels compile slowly and spill.
-constexpr std::size_t kMaxNodes = 256;
 /// A reduction of so few rows of so many elements is split over several kernels instead of being fused.
 constexpr std::int64_t kFewRows = 2;
 constexpr std::int64_t kLongRow = 1 << 17;
 /// Independent kernels of at most so many elements share one.
 constexpr std::int64_t kSmallCount = 4096;
-
-std::string region_of(const Node& node) {
-  const auto found = node.annotations().find("compile");
-  if (found == node.annotations().end()) return {};
-  const auto* text = std::get_if<std::string>(&found->second.value);
-  return text == nullptr ? std::string() : *text;
-}
 
 SymExpr count_of(const ir::Dims& dims) { return base::product(dims); }
 
@@ -49,12 +41,10 @@ class Former {
   }
 
   Grouping run() {
-    if (graph_.options().fuse) {
-      for (const Node* node : graph_.nodes())
-        if (reads_.is_owned(node)) merge_producers(node);
-      merge_readers_of_one_value();
-      merge_small();
-    }
+    for (const Node* node : graph_.nodes())
+      if (reads_.is_owned(node)) merge_producers(node);
+    merge_readers_of_one_value();
+    merge_small();
     return finish();
   }
 
@@ -146,11 +136,17 @@ class Former {
     return graph_.class_of(value.node) == NodeClass::Source || reads_.is_owned(value.node);
   }
 
+  bool may_share(const Node& a, const Node& b) const {
+    return unit_of(a, graph_.options()).fuse && region_of(a) == region_of(b) &&
+           !ir::wants_fallback(a) && !ir::wants_fallback(b);
+  }
+
   bool try_merge(std::uint32_t a, std::uint32_t b) {
     const Group& first = groups_[a];
     const Group& second = groups_[b];
-    if (first.nodes.size() + second.nodes.size() > kMaxNodes) return false;
-    if (region_of(*first.nodes[0]) != region_of(*second.nodes[0])) return false;
+    if (!may_share(*first.nodes[0], *second.nodes[0])) return false;
+    const UnitOptions& unit = unit_of(*first.nodes[0], graph_.options());
+    if (first.nodes.size() + second.nodes.size() > unit.max_nodes) return false;
     if (links_.is_ordered(a, b)) return false;
     std::optional<Group> merged = joined(first, second);
     if (!merged || !reads_fit(*merged, first, second) || !reads_fit(*merged, second, first))

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "ir/op.h"
+#include "ir/passes/form_regions.h"
 #include "jit/lower/affine.h"
 #include "jit/lower/nest_context.h"
 
@@ -149,7 +150,10 @@ void ReadAnalysis::visit(const Node* node) {
 
 bool ReadAnalysis::should_inline(const Node* node) const {
   const std::uint32_t k = graph_.position(node);
-  if (!graph_.options().fuse && node->inputs().size() > 0) return false;
+  const bool computes = !node->inputs().empty();
+  if (computes && (!unit_of(*node, graph_.options()).fuse || ir::wants_fallback(*node)))
+    return false;
+  if (computes && leaves_its_region(node)) return false;
   const Cost& cost = costs_[k];
   if (node->output(0).count().is_constant(1))
     return cost.operations <= kScalarOperations && cost.loads <= 2 * kCheapLoads;
@@ -163,6 +167,14 @@ bool ReadAnalysis::should_inline(const Node* node) const {
     return true;
   const bool few_loads = cost.loads <= 1 || (cost.loads <= kCheapLoads && readers.size() <= 2);
   return !cost.expensive && few_loads && cost.operations <= kCheapOperations;
+}
+
+/// Whether a node outside the node's region reads it, or one that shares no kernel.
+bool ReadAnalysis::leaves_its_region(const Node* node) const {
+  const std::string region = region_of(*node);
+  return std::ranges::any_of(readers_[graph_.position(node)], [&](const Reader& reader) {
+    return region_of(*reader.node) != region || ir::wants_fallback(*reader.node);
+  });
 }
 
 /// Whether each axis of the reader moves along a dimension of its own of what it reads.

@@ -57,6 +57,7 @@ class ReadAnalysis {
   void pin_ordered();
   void visit(const Node* node);
   bool should_inline(const Node* node) const;
+  bool leaves_its_region(const Node* node) const;
   bool is_injective(const NodeReads& reads, const Index& index) const;
   bool reads_each_once(const Node* node, const Reader& reader) const;
   void open(const Node* node);

@@ -12,13 +12,6 @@ using ir::PlanBuffer;
 using ir::PlanKernel;
 using ir::PlanStep;
 
-std::string region_of(const Node& node) {
-  const auto found = node.annotations().find("compile");
-  if (found == node.annotations().end()) return {};
-  const auto* text = std::get_if<std::string>(&found->second.value);
-  return text == nullptr ? std::string() : *text;
-}
-
 namespace {
 
 std::string plain_name(Value value) {

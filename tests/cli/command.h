@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <heddle_test_paths.h>
 #include <iterator>
 #include <string>
 #include <sys/wait.h>

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <heddle_test_paths.h>
 #include <thread>
 #include <vector>
 

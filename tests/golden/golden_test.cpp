@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <heddle/heddle.h>
 #include <heddle/onnx.h>
+#include <heddle_test_paths.h>
 #include <iterator>
 #include <stdexcept>
 #include <string>

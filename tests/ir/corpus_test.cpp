@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <heddle_test_paths.h>
 #include <iterator>
 #include <sstream>
 

@@ -1,6 +1,7 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <heddle_test_paths.h>
 #include <thread>
 #include <unistd.h>
 

@@ -159,8 +159,8 @@ class Lowered {
  public:
   void add(std::string what, ir::Graph graph, std::vector<std::vector<std::int64_t>> sizes,
            double tolerance, bool fuse = true) {
-    jit::Program program = jit::lower(
-        graph, {.target = jit::LowerOptions::Target::Cuda, .fuse = fuse, .library = false});
+    jit::Program program = jit::lower(graph, {.target = jit::LowerOptions::Target::Cuda,
+                                              .rest = {.fuse = fuse, .library = false}});
     for (const jit::ProgramKernel& kernel : program.kernels) add_kernel(*kernel.nest);
     cases_.push_back(
         {std::move(what), std::move(graph), std::move(sizes), tolerance, std::move(program)});

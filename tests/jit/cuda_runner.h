@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <heddle_test_paths.h>
 #include <memory>
 #include <span>
 #include <string>

@@ -109,7 +109,7 @@ void expect_program_right(const ir::Graph& graph, const jit::Program& program,
 void expect_right(const ir::Graph& graph, const std::vector<Literal>& arguments, double tolerance) {
   for (const auto target : {jit::LowerOptions::Target::Cpu, jit::LowerOptions::Target::Cuda}) {
     for (const bool fuse : {true, false}) {
-      const jit::Program program = jit::lower(graph, {.target = target, .fuse = fuse});
+      const jit::Program program = jit::lower(graph, {.target = target, .rest = {.fuse = fuse}});
       for (const bool in_place : {false, true}) {
         SCOPED_TRACE(std::string(fuse ? "fused" : "not fused") + (in_place ? ", in place" : ""));
         expect_program_right(graph, program, arguments, {.in_place = in_place}, tolerance);

@@ -43,6 +43,7 @@ class Grower {
   }
   Value emit(std::string_view op, std::initializer_list<Value> inputs, ir::Attrs attrs = {}) {
     if (pick(6) == 0) builder_.context.annotations["stage"] = {std::int64_t{pick(2)}};
+    if (pick(6) == 0) builder_.context.annotations["compile"] = {std::to_string(pick(2))};
     if (pick(6) == 0) builder_.context.after = {any()};
     const Value value = keep(builder_.emit(op, inputs, std::move(attrs)));
     builder_.context = {};

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "heddle/device.h"
+#include "heddle/regions.h"
 #include "heddle/structure.h"
 #include "heddle/tensor.h"
 
@@ -41,9 +42,14 @@ struct EngineOptions {
   bool library = true;      ///< library kernels (oneDNN) may be used
   StepOrder order = StepOrder::Smallest;
   std::vector<std::string> skip_passes{};
-  std::string dump_dir{};            ///< graphs and kernels are written here when not empty
-  std::size_t max_executables = 64;  ///< the least recently used beyond it is dropped
-  std::size_t max_plans = 1024;      ///< bound plans remembered, one for each combination of sizes
+  std::string dump_dir{};                    ///< graphs and kernels are written here when not empty
+  std::size_t max_executables = 64;          ///< the least recently used beyond it is dropped
+  CompileScope scope = CompileScope::Whole;  ///< what annotations choose
+  MarkNode mark{};                           ///< chooses nodes by predicate instead of by scope
+  /// Called before a region is compiled, each time; what it throws counts as a failed compile.
+  std::function<void(const RegionInfo&)> on_region_compile{};
+  std::function<void(std::string_view)> log{};  ///< gets lines of text; standard error when empty
+  std::size_t max_plans = 1024;  ///< bound plans remembered, one for each combination of sizes
 };
 
 /// What an input or output is.
@@ -64,6 +70,9 @@ struct EngineStats {
   std::uint64_t kernels_compiled =
       0;  ///< compiled by this engine (neither memory nor disk had them)
   std::uint64_t disk_hits = 0;
+  std::uint64_t regions_compiled = 0;  ///< compile units that annotations chose
+  std::uint64_t region_fallbacks =
+      0;  ///< of these, units that run op by op since their compile failed
   std::uint64_t evaluator_steps =
       0;                  ///< steps that the reference evaluator ran: 0 but on Device::reference()
   double load_ms = 0;     ///< reading and checking a model file

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <heddle_test_paths.h>
 #include <set>
 
 #include "heddle/error.h"

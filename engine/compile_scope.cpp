@@ -1,0 +1,197 @@
+#include "engine/compile_scope.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <iostream>
+
+#include "base/options.h"
+#include "engine/annotations.h"
+#include "heddle/error.h"
+#include "ir/passes/form_regions.h"
+#include "ir/regions.h"
+
+namespace heddle::engine {
+
+namespace {
+
+using Kind = base::OptionSpec::Kind;
+
+constexpr std::string_view kOnError[] = {"throw", "op_by_op"};
+
+constexpr base::OptionSpec kRegionOptions[] = {
+    {.name = "fuse", .kind = Kind::Bool, .default_text = "true"},
+    {.name = "library", .kind = Kind::Bool, .default_text = "true"},
+    {.name = "passes", .kind = Kind::String, .default_text = ""},
+    {.name = "max_kernel_nodes",
+     .kind = Kind::Int,
+     .default_text = "256",
+     .least = 1,
+     .most = 1 << 20},
+    {.name = "on_error", .kind = Kind::Choice, .default_text = "throw", .choices = kOnError},
+};
+
+base::Options options_of(const ir::RegionMark& mark) {
+  base::Options options(kRegionOptions);
+  for (const auto& [key, value] : mark.options) {
+    std::visit(
+        [&, &key = key](const auto& v) {
+          if constexpr (requires { v->begin(); })
+            throw OptionError({.what = "compile options: " + key,
+                               .where = {},
+                               .expected = "a flag, number or text",
+                               .got = "a map"});
+          else
+            options.set(key, base::OptionValue(v));
+        },
+        value.value);
+  }
+  return options;
+}
+
+jit::UnitOptions unit_of(const base::Options& options, const EngineOptions& engine) {
+  jit::UnitOptions unit;
+  unit.fuse = options.is_set("fuse") ? options.get_bool("fuse") : engine.fuse;
+  unit.library = options.is_set("library") ? options.get_bool("library") : engine.library;
+  unit.max_nodes = static_cast<std::size_t>(options.get_int("max_kernel_nodes"));
+  return unit;
+}
+
+std::vector<std::string_view> pass_names(const base::Options& options) {
+  const std::string& list = options.get_string("passes");
+  if (list.empty()) {
+    const auto usual = ir::default_pipeline();
+    return {usual.begin(), usual.end()};
+  }
+  std::vector<std::string_view> names;
+  std::string_view rest = list;
+  while (!rest.empty()) {
+    const std::size_t comma = std::min(rest.find(','), rest.size());
+    names.push_back(ir::pass_named(rest.substr(0, comma)).name);
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+  return names;
+}
+
+/// The mark that the engine's predicate gives a node, else the node's own.
+ir::MarkFunction mark_function(const EngineOptions& options) {
+  return [&options](const ir::Node& node) -> std::optional<ir::RegionMark> {
+    if (options.mark) {
+      const std::string location = node.location().to_string();
+      const auto value = options.mark({node.name(), node.op_name(), location});
+      if (value) return ir::region_mark({{"compile", to_ir(*value)}}, node.location());
+    }
+    return ir::region_mark(node.annotations(), node.location());
+  };
+}
+
+ir::PipelineOptions pipeline_of(const EngineOptions& options) {
+  ir::PipelineOptions pipeline;
+  pipeline.skip = options.skip_passes;
+  pipeline.dump_dir = options.dump_dir;
+  return pipeline;
+}
+
+/// One graph on its way: its regions' bodies are optimised in place of the old ones.
+class ScopedCompile {
+ public:
+  explicit ScopedCompile(const EngineOptions& options) : options_(options) {}
+
+  OptimisedGraph run(const ir::Graph& traced) {
+    const bool whole = options_.scope != CompileScope::Annotated;
+    result_.rest.fuse = options_.fuse && whole;
+    result_.rest.library = options_.library;
+    if (options_.scope == CompileScope::Unmarked) {
+      result_.graph =
+          ir::run_passes(traced, ir::default_pipeline(), pipeline_of(options_), &result_.passes);
+      return std::move(result_);
+    }
+    const ir::Graph formed = ir::form_regions(traced, mark_function(options_));
+    check_options(formed);
+    const ir::Graph outside =
+        whole
+            ? ir::run_passes(formed, ir::default_pipeline(), pipeline_of(options_), &result_.passes)
+            : ir::run_passes(formed, kOneByOne, pipeline_of(options_), &result_.passes);
+    const ir::Graph inlined = ir::inline_regions(compile_regions(outside));
+    result_.graph = ir::run_passes(inlined, kAtTheEnd, pipeline_of(options_), &result_.passes);
+    return std::move(result_);
+  }
+
+ private:
+  /// What a graph must go through even where nothing is optimised.
+  static constexpr std::string_view kOneByOne[] = {"decompose", "dce"};
+  static constexpr std::string_view kAtTheEnd[] = {"dce"};
+
+  static ir::RegionMark mark_of(const ir::Node& call) {
+    return *ir::region_mark(call.annotations(), call.location());
+  }
+
+  /// All options of all regions, before anything is compiled.
+  static void check_options(const ir::Graph& graph) {
+    for (const ir::NodePtr& node : graph.nodes())
+      if (node->op_name() == "region") pass_names(options_of(mark_of(*node)));
+  }
+
+  ir::Graph compile_regions(const ir::Graph& graph) {
+    return ir::rewrite(
+        graph,
+        [&](ir::Rewriter& rewriter,
+            const ir::NodePtr& node) -> std::optional<std::vector<ir::Value>> {
+          if (node->op_name() != "region") return {};
+          const ir::Graph body = compile_region(*node);
+          ir::Attrs attrs{{"body", ir::GraphRef{node->name(), std::make_shared<ir::Graph>(body)}}};
+          const auto inputs = rewriter.map(node->inputs());
+          const ir::Node* call = rewriter.builder().call(node->op(), inputs, std::move(attrs));
+          std::vector<ir::Value> values;
+          for (std::uint32_t k = 0; k < call->outputs().size(); ++k)
+            values.push_back(call->value(k));
+          return values;
+        });
+  }
+
+  ir::Graph compile_region(const ir::Node& call) {
+    const ir::RegionMark mark = mark_of(call);
+    const base::Options options = options_of(mark);
+    RegionInfo info{call.name(), mark.id, from_ir(mark.options), {}, false};
+    const bool may_fall_back = options.get_string("on_error") == "op_by_op";
+    if (may_fall_back) result_.may_fall_back.push_back(info.name);
+    jit::UnitOptions unit = unit_of(options, options_);
+    ir::Graph body = call.graph("body");
+    try {
+      if (options_.on_region_compile) options_.on_region_compile(info);
+      body = ir::run_passes(body, pass_names(options), pipeline_of(options_), &result_.passes);
+      // Composites that the chosen passes left are no kernels.
+      body = ir::run_passes(body, kOneByOne, pipeline_of(options_), &result_.passes);
+    } catch (const std::exception& error) {
+      if (!may_fall_back) throw;
+      log_fallback(options_, info, error.what());
+      info.fell_back = true;
+      unit.fuse = false;
+      body = ir::run_passes(call.graph("body"), kOneByOne, pipeline_of(options_), &result_.passes);
+    }
+    for (const ir::NodePtr& node : body.nodes())
+      if (ir::may_be_marked(*node)) info.nodes.push_back(node->name());
+    result_.units.insert_or_assign(info.name, unit);
+    result_.regions.push_back(std::move(info));
+    return body;
+  }
+
+  const EngineOptions& options_;
+  OptimisedGraph result_;
+};
+
+}  // namespace
+
+void log_fallback(const EngineOptions& options, const RegionInfo& region, std::string_view why) {
+  const std::string line = fmt::format("heddle: {}{}{} runs op by op: {}", region.name,
+                                       region.id.empty() ? "" : " ", region.id, why);
+  if (options.log)
+    options.log(line);
+  else
+    std::cerr << line << '\n';
+}
+
+OptimisedGraph optimise(const ir::Graph& traced, const EngineOptions& options) {
+  return ScopedCompile(options).run(traced);
+}
+
+}  // namespace heddle::engine

@@ -1,0 +1,35 @@
+// From a traced graph to one that lowering takes: regions formed, each through its own passes, put together
+// again.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "heddle/engine.h"
+#include "ir/graph.h"
+#include "ir/passes/pipeline.h"
+#include "jit/program.h"
+
+namespace heddle::engine {
+
+struct OptimisedGraph {
+  ir::Graph graph;
+  std::vector<RegionInfo> regions;
+  std::vector<ir::PassRecord> passes;
+  /// How each region, and what is outside of all, is lowered.
+  std::map<std::string, jit::UnitOptions, std::less<>> units;
+  jit::UnitOptions rest;
+  /// Names of regions that may run op by op when they cannot be compiled.
+  std::vector<std::string> may_fall_back;
+};
+
+/// @throws OptionError naming an unknown option of a mark, before any pass has run; what the hook
+///         EngineOptions::on_region_compile throws, unless that region may fall back.
+OptimisedGraph optimise(const ir::Graph& traced, const EngineOptions& options);
+
+/// Says once that `region` runs op by op and why: to EngineOptions::log, else to standard error.
+void log_fallback(const EngineOptions& options, const RegionInfo& region, std::string_view why);
+
+}  // namespace heddle::engine
