@@ -9,7 +9,6 @@
 
 namespace heddle::jit {
 
-/// Id of the region that the node was annotated with; empty: none.
 /// Position of `id` in `list`, appended if need be.
 std::uint32_t place_in(std::vector<ir::BufferId>& list, ir::BufferId id);
 
