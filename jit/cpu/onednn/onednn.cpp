@@ -1,6 +1,7 @@
 #include "jit/cpu/onednn/onednn.h"
 
 #include <algorithm>
+#include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
@@ -58,6 +59,55 @@ Ints turned(Ints sizes, bool turn) {
   return sizes;
 }
 
+/// Parameters in the layouts that calls want, packed once for each layout: plans for other sizes share them.
+/// Kept as long as a call uses them; so long its parameter lives, and no other has its address.
+class PackedParameters {
+ public:
+  static PackedParameters& instance() {
+    static auto* const cache = new PackedParameters;
+    return *cache;
+  }
+
+  /// `fixed` is laid out as `reorder` expects; the result as `wanted`.
+  std::shared_ptr<const memory> find_or_pack(const void* fixed, const memory::desc& given,
+                                             const memory::desc& wanted,
+                                             const dnnl::reorder& reorder) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(entries_, [](const auto& entry) { return all_expired(entry.second); });
+    std::vector<Entry>& entries = entries_[fixed];
+    for (const Entry& entry : entries) {
+      std::shared_ptr<const memory> held = entry.packed.lock();
+      if (held && held->get_desc() == wanted) return held;
+    }
+    memory source(given, cpu_engine(), const_cast<void*>(fixed));
+    auto packed = std::make_shared<memory>(wanted, cpu_engine());
+    dnnl::stream stream(cpu_engine());
+    reorder.execute(stream, source, *packed);
+    stream.wait();
+    entries.push_back({packed});
+    return packed;
+  }
+
+  std::size_t live() {
+    const std::lock_guard lock(mutex_);
+    std::size_t count = 0;
+    for (const auto& [fixed, entries] : entries_)
+      for (const Entry& entry : entries) count += entry.packed.expired() ? 0 : 1;
+    return count;
+  }
+
+ private:
+  struct Entry {
+    std::weak_ptr<const memory> packed;
+  };
+  static bool all_expired(const std::vector<Entry>& entries) {
+    return std::ranges::all_of(entries, [](const Entry& entry) { return entry.packed.expired(); });
+  }
+
+  std::mutex mutex_;
+  std::unordered_map<const void*, std::vector<Entry>> entries_;
+};
+
 /// Convolution in the layout oneDNN likes best: operands are reordered into scratch where that differs from
 /// row-major, the weights once.
 class Convolution final : public BoundLibraryCall {
@@ -109,8 +159,10 @@ class Convolution final : public BoundLibraryCall {
       reorder_source_.execute(stream, source, packed);
       source = packed;
     }
-    memory weights = packed_weights_;
-    if (!weights_fixed_) {
+    memory weights;
+    if (weights_fixed_) {
+      weights = *packed_weights_;
+    } else {
       weights = memory(weights_, cpu_engine(), buffers[1]);
       if (reorder_weights_) {
         memory packed(primitive_desc_.weights_desc(), cpu_engine(), at + weights_offset_);
@@ -154,13 +206,11 @@ class Convolution final : public BoundLibraryCall {
           cpu_engine(), weights_, cpu_engine(), primitive_desc_.weights_desc()));
     if (fixed_weights == nullptr) return;
     weights_fixed_ = true;
-    packed_weights_ = memory(weights_, cpu_engine(), const_cast<void*>(fixed_weights));
-    if (!reorder_weights_) return;
-    memory packed(primitive_desc_.weights_desc(), cpu_engine());
-    dnnl::stream stream(cpu_engine());
-    reorder_weights_.execute(stream, packed_weights_, packed);
-    stream.wait();
-    packed_weights_ = packed;
+    packed_weights_ =
+        reorder_weights_
+            ? PackedParameters::instance().find_or_pack(
+                  fixed_weights, weights_, primitive_desc_.weights_desc(), reorder_weights_)
+            : std::make_shared<memory>(weights_, cpu_engine(), const_cast<void*>(fixed_weights));
   }
 
   void reserve() {
@@ -182,12 +232,14 @@ class Convolution final : public BoundLibraryCall {
   dnnl::convolution_forward::primitive_desc primitive_desc_;
   dnnl::convolution_forward primitive_;
   dnnl::reorder reorder_source_, reorder_weights_, reorder_result_;
-  memory packed_weights_;
+  std::shared_ptr<const memory> packed_weights_;
   std::int64_t source_offset_ = 0, weights_offset_ = 0, result_offset_ = 0, pad_offset_ = 0;
   std::int64_t total_ = 0;
 };
 
 }  // namespace
+
+std::size_t packed_parameters() { return PackedParameters::instance().live(); }
 
 bool serves(std::string_view name, const ir::Node& node) {
   if (name != "conv" || node.output().dtype != DType::F32) return false;

@@ -11,4 +11,7 @@ bool serves(std::string_view name, const ir::Node& node);
 std::unique_ptr<BoundLibraryCall> bind(const LibraryCall& call,
                                        std::span<const LibraryOperand> operands);
 
+/// Parameters that are held in another layout than row-major, each layout once.
+std::size_t packed_parameters();
+
 }  // namespace heddle::jit::onednn
