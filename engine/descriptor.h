@@ -10,26 +10,32 @@
 
 namespace heddle::engine {
 
-/// dtype, rank, layout, sizes (and strides where not row-major) of every input, as words. Lives on the
-/// stack up to kInline words.
+/// dtype, rank, layout, sizes (and strides where not row-major) of every input, as words, and their hash.
+/// Lives on the stack up to kInline words.
 class PackedDescriptors {
  public:
   /// @throws ArgumentError on an undefined tensor, DeviceError on one of another device, TraceError on
   ///         a symbolic one; each names the input.
   explicit PackedDescriptors(std::span<const Tensor> inputs);
+  PackedDescriptors(const PackedDescriptors&) = delete;
+  PackedDescriptors& operator=(const PackedDescriptors&) = delete;
 
-  std::span<const std::int64_t> words() const {
-    return {overflow_.empty() ? inline_.data() : overflow_.data(), count_};
-  }
-  std::uint64_t hash() const;
+  std::span<const std::int64_t> words() const { return {words_, count_}; }
+  /// Good enough to find a plan by; whoever finds one compares the words.
+  std::uint64_t hash() const { return hash_; }
 
  private:
   static constexpr std::size_t kInline = 192;
-  void push(std::int64_t word);
+  /// Room for `more` words behind those there are.
+  std::int64_t* room_for(std::size_t more);
+  std::int64_t* grow(std::size_t more);
 
-  std::array<std::int64_t, kInline> inline_;
-  std::vector<std::int64_t> overflow_;
+  std::int64_t* words_ = inline_.data();
+  std::size_t capacity_ = kInline;
   std::size_t count_ = 0;
+  std::uint64_t hash_ = 0;
+  std::vector<std::int64_t> overflow_;
+  std::array<std::int64_t, kInline> inline_;
 };
 
 }  // namespace heddle::engine

@@ -1,19 +1,27 @@
 #include "jit/cpu/llvm/codegen.h"
 
 #include <algorithm>
+#include <llvm/Analysis/AssumptionCache.h>
+#include <llvm/Analysis/TargetLibraryInfo.h>
+#include <llvm/Analysis/TargetTransformInfo.h>
 #include <llvm/Config/llvm-config.h>
+#include <llvm/IR/Dominators.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
+#include <llvm/IR/PassInstrumentation.h>
+#include <llvm/IR/PassManager.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
-#include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/CommandLine.h>
 #include <llvm/Support/SmallVectorMemoryBuffer.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/TargetParser/Host.h>
+#include <llvm/Transforms/Scalar/EarlyCSE.h>
+#include <llvm/Transforms/Scalar/SimplifyCFG.h>
 #include <llvm/Transforms/Utils/Cloning.h>
+#include <map>
 #include <mutex>
 
 #include "heddle/error.h"
@@ -55,23 +63,54 @@ std::unique_ptr<llvm::TargetMachine> make_machine(const CodegenTarget& target) {
                                  llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
 }
 
+/// Target machines that nobody uses now. One takes the best part of a millisecond to make, as it parses
+/// the features, and again for the first function; it serves one compile at a time.
+class MachinePool {
+ public:
+  using Machine = std::unique_ptr<llvm::TargetMachine>;
+
+  /// Never destroyed: kernels may be compiled until the process ends.
+  static MachinePool& shared() {
+    static MachinePool* const pool = new MachinePool;
+    return *pool;
+  }
+  Machine take(const CodegenTarget& target) {
+    {
+      const std::lock_guard lock(mutex_);
+      auto& idle = idle_[target.key()];
+      if (!idle.empty()) {
+        Machine machine = std::move(idle.back());
+        idle.pop_back();
+        return machine;
+      }
+    }
+    return make_machine(target);
+  }
+  void give_back(const CodegenTarget& target, Machine machine) {
+    const std::lock_guard lock(mutex_);
+    idle_[target.key()].push_back(std::move(machine));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::vector<Machine>> idle_;
+};
+
 /// What the emitter leaves to clean up; the rest of an O2 pipeline costs several times as long and
-/// finds nothing. Loops are vectorised already, and values are not hoisted: a wide splat held across a
-/// loop would occupy as many registers as it has parts.
+/// finds nothing. Loops are vectorised already, and values are not hoisted: splats held across a loop
+/// would occupy registers.
 void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager components;
-  llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder builder(&machine);
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(components);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, components, modules);
-  llvm::ModulePassManager passes;
-  llvm::cantFail(builder.parsePassPipeline(passes, "function(early-cse,simplifycfg)"));
-  passes.run(module, modules);
+  llvm::FunctionAnalysisManager analyses;
+  analyses.registerPass([] { return llvm::PassInstrumentationAnalysis(); });
+  analyses.registerPass([] { return llvm::TargetLibraryAnalysis(); });
+  analyses.registerPass([&] { return machine.getTargetIRAnalysis(); });
+  analyses.registerPass([] { return llvm::AssumptionAnalysis(); });
+  analyses.registerPass([] { return llvm::DominatorTreeAnalysis(); });
+  llvm::FunctionPassManager passes;
+  passes.addPass(llvm::EarlyCSEPass());
+  passes.addPass(llvm::SimplifyCFGPass());
+  for (llvm::Function& function : module)
+    if (!function.isDeclaration()) passes.run(function, analyses);
 }
 
 std::string text_of(const llvm::Module& module) {
@@ -122,7 +161,7 @@ std::string codegen_version() {
 
 std::string compile_object(const Nest& nest, const CodegenTarget& target, CodegenTexts* texts) {
   initialize_once();
-  const auto machine = make_machine(target);
+  auto machine = MachinePool::shared().take(target);
   llvm::LLVMContext context;
   context.setDiscardValueNames(texts == nullptr);
   llvm::Module module(nest.name, context);
@@ -145,7 +184,9 @@ std::string compile_object(const Nest& nest, const CodegenTarget& target, Codege
       texts->assembly = emit_file(*copy, *machine, llvm::CodeGenFileType::AssemblyFile);
     }
   }
-  return emit_file(module, *machine, llvm::CodeGenFileType::ObjectFile);
+  std::string object = emit_file(module, *machine, llvm::CodeGenFileType::ObjectFile);
+  MachinePool::shared().give_back(target, std::move(machine));
+  return object;
 }
 
 }  // namespace heddle::jit::cpu
