@@ -2,8 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <ctime>
 #include <immintrin.h>
+#include <vector>
 
 namespace heddle::bench {
 
@@ -66,6 +68,45 @@ inline double measured_fma_gflops() {
     volatile float sink = wide ? fma_chains_512(kSteps) : fma_chains_256(kSteps);
     (void)sink;
     best = std::max(best, flops / (thread_seconds() - start) / 1e9);
+  }
+  return best;
+}
+
+/// Copies floats, four vectors at a time.
+__attribute__((target("avx512f"), noinline)) inline void copy_512(const float* from, float* to,
+                                                                  std::size_t count) {
+  for (std::size_t k = 0; k + 64 <= count; k += 64) {
+#pragma GCC unroll 4
+    for (std::size_t part = 0; part < 64; part += 16)
+      _mm512_storeu_ps(to + k + part, _mm512_loadu_ps(from + k + part));
+  }
+}
+
+__attribute__((target("avx2"), noinline)) inline void copy_256(const float* from, float* to,
+                                                               std::size_t count) {
+  for (std::size_t k = 0; k + 32 <= count; k += 32) {
+#pragma GCC unroll 4
+    for (std::size_t part = 0; part < 32; part += 8)
+      _mm256_storeu_ps(to + k + part, _mm256_loadu_ps(from + k + part));
+  }
+}
+
+/// Bytes a second, read and written together, of copies between arrays of `bytes` in total, one thread, best
+/// of several runs: the rate of the cache that such arrays fit, or of memory.
+inline double measured_bandwidth(std::int64_t bytes) {
+  const bool wide = __builtin_cpu_supports("avx512f");
+  const std::size_t count =
+      std::max<std::size_t>(64, static_cast<std::size_t>(bytes / 8) / 64 * 64);
+  std::vector<float> from(count, 1.0f);
+  std::vector<float> to(count, 0.0f);
+  const std::size_t repeats = 1 + (std::size_t{4} << 20) / count;
+  double best = 0;
+  for (int k = 0; k < 12; ++k) {
+    const double start = thread_seconds();
+    for (std::size_t r = 0; r < repeats; ++r)
+      wide ? copy_512(from.data(), to.data(), count) : copy_256(from.data(), to.data(), count);
+    const double moved = 8.0 * static_cast<double>(count * repeats);
+    best = std::max(best, moved / (thread_seconds() - start));
   }
   return best;
 }

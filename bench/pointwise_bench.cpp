@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bench/machine.h"
+#include "bench/mixed_by_hand.h"
 
 #include "jit/compile_service.h"
 #include "jit/nest_builder.h"
@@ -122,6 +123,40 @@ void pointwise(benchmark::State& state, Chain chain) {
 }
 BENCHMARK_CAPTURE(pointwise, mixed_20, mixed_ops)->Arg(1 << 16)->Arg(1 << 20);
 BENCHMARK_CAPTURE(pointwise, cheap_8, cheap_ops)->Arg(1 << 16)->Arg(1 << 20);
+
+double seconds_by_hand(std::int64_t count, int repeats) {
+  Arrays arrays(count);
+  double best = 1e30;
+  for (int round = 0; round < 5; ++round) {
+    const double start = bench::thread_seconds();
+    for (int k = 0; k < repeats; ++k) {
+      bench::by_hand::mixed_ops(arrays.x.data(), arrays.y.data(), arrays.out.data(), count);
+      benchmark::ClobberMemory();
+    }
+    best = std::min(best, (bench::thread_seconds() - start) / repeats);
+  }
+  return best;
+}
+
+/// The generated kernel's time over that of the same arithmetic with intrinsics in the first-level cache.
+void mixed_20_against_by_hand(benchmark::State& state) {
+  if (!__builtin_cpu_supports("avx512dq")) {
+    state.SkipWithError("written for AVX-512");
+    return;
+  }
+  const std::int64_t count = state.range(0);
+  const CpuKernelPtr kernel = service().compile(pointwise_nest(mixed_ops));
+  Arrays arrays(count);
+  std::int32_t status = 0;
+  const double floor = seconds_by_hand(2048, 400) / 2048 * static_cast<double>(count);
+  for (auto _ : state)
+    kernel->entry(arrays.buffers(), &count, 0, (count + 4095) / 4096, nullptr, &status);
+  // Time an iteration over the floor: an inverted rate of 1 / floor.
+  state.counters["time_over_floor"] = benchmark::Counter(
+      floor, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  state.SetLabel("floor: its arithmetic");
+}
+BENCHMARK(mixed_20_against_by_hand)->Arg(1 << 16)->Arg(1 << 20);
 
 /// softmax over rows: maximum, exponentials and their sum, scaling.
 Nest softmax_nest() {

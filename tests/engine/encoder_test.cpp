@@ -38,3 +38,18 @@ TEST(Encoder, AThousandSizesCompileOnce) {
   EXPECT_EQ(engine.stats().compiles, 1u);
   EXPECT_EQ(engine.stats().traces, 1u);
 }
+
+TEST(Encoder, LayersOfOneStructureShareTheirKernels) {
+  const auto kernels = [](std::int64_t layers) {
+    const example::Encoder encoder(
+        {.layers = layers, .width = 16, .heads = 2, .vocabulary = 50, .positions = 64});
+    hd::Engine engine(encoder, {.disk_cache = false});
+    std::mt19937 random(1);
+    engine.run({random_ids(2, 7, random)});
+    return engine.stats().kernels;
+  };
+  const auto three = kernels(3);
+  EXPECT_GT(three, 3u);
+  // The first and the last layer have neighbours of their own; those between add nothing.
+  EXPECT_EQ(kernels(6), three);
+}

@@ -1,0 +1,94 @@
+// Kernels as the engine makes them, one thread, as a fraction of what limits them: the bandwidth of a copy of as
+// many bytes, or the rate of multiply-adds, each measured in the same run.
+#include <benchmark/benchmark.h>
+#include <vector>
+
+#include "bench/machine.h"
+
+#include "heddle/heddle.h"
+
+namespace heddle::bench {
+namespace {
+
+Tensor filled(Sizes sizes) {
+  Tensor tensor = Tensor::empty(f32, std::move(sizes));
+  for (std::int64_t k = 0; k < tensor.count(); ++k)
+    tensor.data_as<float>()[k] = static_cast<float>(k % 101) * 0.02f - 1;
+  return tensor;
+}
+
+template <typename Callable>
+void run(benchmark::State& state, Callable callable, std::vector<Tensor> inputs) {
+  Engine engine(std::move(callable), {.threads = 1, .disk_cache = false});
+  std::vector<Tensor> outputs = engine.run(inputs);
+  for (auto _ : state) engine.run_into(inputs, outputs);
+  state.counters["kernels"] = static_cast<double>(engine.stats().kernels);
+}
+
+void count_fraction(benchmark::State& state, const char* name, double fraction) {
+  state.counters[name] =
+      benchmark::Counter(fraction, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+/// `bytes` that must be read and written at least.
+void limit_by_bandwidth(benchmark::State& state, std::int64_t bytes) {
+  count_fraction(state, "of_bandwidth", static_cast<double>(bytes) / measured_bandwidth(bytes));
+  state.SetLabel("limit: a copy of as many bytes");
+}
+
+void limit_by_arithmetic(benchmark::State& state, double multiply_adds) {
+  static const double peak = measured_fma_gflops();
+  count_fraction(state, "of_fma_rate", 2e-9 * multiply_adds / peak);
+  count_fraction(state, "gflops", 2e-9 * multiply_adds);
+  state.SetLabel("limit: multiply-adds in registers");
+}
+
+void pointwise_add(benchmark::State& state) {
+  const std::int64_t count = state.range(0);
+  run(state, [](const Tensor& x, const Tensor& y) { return x + y; },
+      {filled({count}), filled({count})});
+  limit_by_bandwidth(state, 12 * count);
+}
+BENCHMARK(pointwise_add)->Arg(1 << 14)->Arg(1 << 16)->Arg(1 << 20)->Arg(1 << 24);
+
+void softmax_rows(benchmark::State& state) {
+  const Tensor x = filled({state.range(0), state.range(1)});
+  run(state, [](const Tensor& t) { return softmax(t, -1); }, {x});
+  limit_by_bandwidth(state, 8 * x.count());
+}
+BENCHMARK(softmax_rows)->Args({32, 1024})->Args({512, 1024})->Args({8192, 1024});
+
+void layer_norm_rows(benchmark::State& state) {
+  const Tensor x = filled({state.range(0), state.range(1)});
+  const Tensor scale = filled({state.range(1)});
+  const Tensor bias = filled({state.range(1)});
+  run(state, [=](const Tensor& t) { return layer_norm(t, scale, bias); }, {x});
+  limit_by_bandwidth(state, 8 * x.count());
+}
+BENCHMARK(layer_norm_rows)->Args({32, 768})->Args({512, 768})->Args({8192, 768});
+
+void matmul_constant_weights(benchmark::State& state) {
+  const std::int64_t m = state.range(0), n = state.range(1), k = state.range(2);
+  const Tensor weights = filled({k, n});
+  run(state, [=](const Tensor& x) { return matmul(x, weights); }, {filled({m, k})});
+  limit_by_arithmetic(state, static_cast<double>(m * n * k));
+}
+BENCHMARK(matmul_constant_weights)
+    ->Args({32, 768, 768})
+    ->Args({128, 768, 768})
+    ->Args({128, 3072, 768})
+    ->Args({512, 512, 512})
+    ->Unit(benchmark::kMicrosecond);
+
+/// Bias and GELU in the same kernel as the product.
+void matmul_bias_gelu(benchmark::State& state) {
+  const std::int64_t m = state.range(0), n = state.range(1), k = state.range(2);
+  const Tensor weights = filled({k, n});
+  const Tensor bias = filled({n});
+  run(state, [=](const Tensor& x) { return gelu(matmul(x, weights) + bias); }, {filled({m, k})});
+  limit_by_arithmetic(state, static_cast<double>(m * n * k));
+}
+BENCHMARK(matmul_bias_gelu)->Args({128, 768, 768})->Unit(benchmark::kMicrosecond);
+
+}  // namespace
+}  // namespace heddle::bench
