@@ -8,6 +8,7 @@
 #include "engine/annotations.h"
 #include "heddle/error.h"
 #include "ir/passes/form_regions.h"
+#include "ir/passes/resolve_sizes.h"
 #include "ir/regions.h"
 
 namespace heddle::engine {
@@ -96,7 +97,8 @@ class ScopedCompile {
  public:
   explicit ScopedCompile(const EngineOptions& options) : options_(options) {}
 
-  OptimisedGraph run(const ir::Graph& traced) {
+  OptimisedGraph run(const ir::Graph& given) {
+    const ir::Graph traced = ir::resolve_sizes(given);
     const bool whole = options_.scope != CompileScope::Annotated;
     result_.rest.fuse = options_.fuse && whole;
     result_.rest.library = options_.library;

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "ir/graph.h"
+#include "ir/known_sizes.h"
 
 namespace heddle::ir {
 
@@ -24,7 +24,8 @@ std::optional<std::pair<const base::Symbol, SymExpr>> solve(const SymExpr& zero)
   return {};
 }
 
-/// What an assumed predicate says about any expression: s1 is s0 wherever s0 == s1 was assumed.
+}  // namespace
+
 base::SymbolExprs equalities(std::span<const Assumption> assumptions) {
   base::SymbolExprs known;
   for (const Assumption& assumption : assumptions) {
@@ -38,6 +39,8 @@ base::SymbolExprs equalities(std::span<const Assumption> assumptions) {
   }
   return known;
 }
+
+namespace {
 
 /// a == b and b == a say the same.
 bool same(const Predicate& a, const Predicate& b) {
@@ -89,6 +92,16 @@ bool ShapeEnv::require(const Predicate& predicate, std::string_view reason,
   if (hinted(*this, predicate) && !predicate.evaluate(hints)) return false;
   assumptions.push_back({predicate, std::string(reason), location});
   return true;
+}
+
+std::optional<std::int64_t> number_of(ShapeEnv& env, const SymExpr& size, std::string_view reason,
+                                      const base::Location& location) {
+  if (const auto known = size.as_constant()) return known;
+  if (const auto known = size.substitute(equalities(env.assumptions)).as_constant()) return known;
+  if (env.hints.empty() || !hinted(env, {Predicate::Op::Eq, size, 0})) return {};
+  const std::int64_t seen = size.evaluate(env.hints);
+  env.decide({Predicate::Op::Eq, size, seen}, reason, location);
+  return seen;
 }
 
 }  // namespace heddle::ir

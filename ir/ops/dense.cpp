@@ -69,8 +69,15 @@ void require_broadcast_to(const InferContext& ctx, const Dims& part, const Dims&
                           std::string_view label) {
   if (part.size() > whole.size()) ctx.fail_shape(label, text_of(whole), text_of(part));
   const std::size_t skipped = whole.size() - part.size();
+  const std::string reason = std::string(ctx.op.name) + ": " + std::string(label);
   for (std::size_t d = 0; d < part.size(); ++d) {
-    if (!part[d].is_constant(1)) ctx.require_equal(whole[skipped + d], part[d], label);
+    if (part[d].is_constant(1)) continue;
+    const base::Predicate same{base::Predicate::Op::Eq, whole[skipped + d], part[d]};
+    const base::Predicate one{base::Predicate::Op::Eq, part[d], 1};
+    const bool repeated = !ctx.env.expect(same).value_or(true) &&
+                          ctx.env.expect(one).value_or(false) &&
+                          ctx.env.decide(one, reason, ctx.location);
+    if (!repeated) ctx.require_equal(whole[skipped + d], part[d], label);
   }
 }
 

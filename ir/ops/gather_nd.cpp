@@ -16,6 +16,7 @@
 //
 // Memory: fresh.
 // Source: ONNX GatherND-13.
+#include "ir/known_sizes.h"
 #include "ir/ops/common.h"
 #include "ir/ops/gather_ops.h"
 #include "ir/ops/host_scalar.h"
@@ -36,12 +37,13 @@ void check_batch(const InferContext& ctx) {
 std::int64_t checked_tuple(const InferContext& ctx) {
   const std::int64_t free = ctx.meta(0).rank() - ctx.integer("batch_dims");
   const SymExpr& last = ctx.meta(1).sizes.back();
-  if (!last.is_constant() || last.constant() > free) {
+  const auto tuple = number_of(ctx.env, last, "gather_nd: C3 tuple length", ctx.location);
+  if (!tuple || *tuple > free) {
     ctx.fail_shape("C3 tuple length",
                    "a last size of indices that is a number of at most " + std::to_string(free),
                    last.to_string());
   }
-  return last.constant();
+  return *tuple;
 }
 
 std::vector<TensorMeta> infer(const InferContext& ctx) {

@@ -34,7 +34,7 @@
 //   C4  nearest_mode is one it knows
 //   C5  linear and cubic take a floating dtype
 //   C6  scales has no entry, or one above 0 a dimension
-//   C7  a resized dimension of x has at least one element
+//   C7  a dimension of x that is resized, and not to 0, has at least one element
 //
 // Memory: the result is fresh.
 // Source: ONNX Resize-19; Keys, "Cubic convolution interpolation", 1981.
@@ -109,7 +109,7 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   }
   check_scales(ctx, x.sizes.size());
   for (std::size_t d = 0; d < sizes.size(); ++d) {
-    if (keeps(x.sizes[d], sizes[d], scales_of(ctx.attrs), d)) continue;
+    if (keeps(x.sizes[d], sizes[d], scales_of(ctx.attrs), d) || sizes[d].is_constant(0)) continue;
     require_le(ctx, 1, x.sizes[d], "C7 a resized dimension of x has at least one element",
                "1 or more", x.sizes[d].to_string());
   }

@@ -22,6 +22,7 @@
 //
 // Memory: the result may take the bytes of x.
 // Source: ONNX ScatterND-18.
+#include "ir/known_sizes.h"
 #include "ir/ops/common.h"
 #include "ir/ops/indexing.h"
 #include "ir/ops/scatter_ops.h"
@@ -54,7 +55,8 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   if (indices.empty()) {
     ctx.fail_shape("C4 indices have at least one dimension", "sizes [..., k]", text_of(indices));
   }
-  const auto coordinates = indices.back().as_constant();
+  const auto coordinates =
+      number_of(ctx.env, indices.back(), "scatter_nd: C5 the last size of indices", ctx.location);
   if (!coordinates || *coordinates > x.rank()) {
     ctx.fail_shape("C5 the last size of indices is known and at most the rank of x",
                    "at most " + std::to_string(x.rank()), indices.back().to_string());

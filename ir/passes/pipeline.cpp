@@ -16,6 +16,7 @@
 #include "ir/passes/form_regions.h"
 #include "ir/passes/merge_views.h"
 #include "ir/passes/remove_noops.h"
+#include "ir/passes/resolve_sizes.h"
 #include "ir/text.h"
 
 namespace heddle::ir {
@@ -32,6 +33,7 @@ constexpr Pass kPasses[] = {
     {"inline-regions", inline_regions},
     {"merge-views", merge_views},
     {"remove-noops", remove_noops},
+    {"resolve-sizes", resolve_sizes},
 };
 
 constexpr std::string_view kPipeline[] = {

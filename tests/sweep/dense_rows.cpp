@@ -1,0 +1,180 @@
+// Reductions, products, normalisations and windows.
+#include "tests/sweep/op_table.h"
+
+namespace heddle::testing {
+
+using ir::Attrs;
+using ir::Literal;
+using Ints = std::vector<std::int64_t>;
+
+namespace {
+
+/// Windows that are as wide in each dimension.
+Attrs window(std::size_t spatial, std::int64_t stride, std::int64_t pad, std::int64_t dilation) {
+  return {{"strides", Ints(spatial, stride)},
+          {"pads_low", Ints(spatial, pad)},
+          {"pads_high", Ints(spatial, pad)},
+          {"dilations", Ints(spatial, dilation)}};
+}
+
+Attrs with(Attrs attrs, const char* name, ir::Attr value) {
+  attrs[name] = std::move(value);
+  return attrs;
+}
+
+void add_reduction(std::vector<OpRow>& rows, std::string_view op,
+                   const std::vector<DType>& dtypes) {
+  const auto add = [&](const char* variant, const Ints& axes, bool keepdims) {
+    rows.push_back({op, variant, dtypes, [op, axes, keepdims](DType t, Extent e) {
+                      return OneOp{op,
+                                   {noise(t, {e.first(5), e.other(2), e.last(37)})},
+                                   {{"axes", axes}, {"keepdims", keepdims}}};
+                    }});
+  };
+  add("last", {-1}, false);
+  add("first", {0}, true);
+  add("all", {0, 1, 2}, false);
+}
+
+}  // namespace
+
+void add_reduction_rows(std::vector<OpRow>& rows) {
+  for (const std::string_view op : {"reduce_sum", "reduce_prod", "reduce_max", "reduce_min"})
+    add_reduction(rows, op, numbers());
+  for (const std::string_view op : {"reduce_mean", "variance"}) add_reduction(rows, op, floats());
+  for (const std::string_view op : {"reduce_and", "reduce_or"}) add_reduction(rows, op, bools());
+  for (const std::string_view op : {"argmax", "argmin"})
+    for (const bool last : {false, true})
+      rows.push_back({op, last ? "last" : "first", numbers(), [op, last](DType t, Extent e) {
+                        return OneOp{op,
+                                     {noise(t, {e.first(5), e.other(37)})},
+                                     {{"axis", std::int64_t{-1}}, {"last", last}}};
+                      }});
+  rows.push_back({"cumsum", "", numbers(), [](DType t, Extent e) {
+                    return OneOp{"cumsum",
+                                 {noise(t, {e.first(5), e.last(37)})},
+                                 {{"axis", std::int64_t{-1}}, {"exclusive", true}}};
+                  }});
+  rows.push_back({"cumsum", "reverse", numbers(), [](DType t, Extent e) {
+                    return OneOp{"cumsum",
+                                 {noise(t, {e.last(5), e.first(7)})},
+                                 {{"axis", std::int64_t{0}}, {"reverse", true}}};
+                  }});
+}
+
+void add_dense_rows(std::vector<OpRow>& rows) {
+  rows.push_back(
+      {"matmul", "", numbers(), [](DType t, Extent e) {
+         return OneOp{"matmul",
+                      {noise(t, {e.first(5), e.last(23)}), noise(t, {e.last(23), e.other(19)}, 2)}};
+       }});
+  rows.push_back({"matmul", "batched", numbers(), [](DType t, Extent e) {
+                    return OneOp{"matmul",
+                                 {noise(t, {e.first(2), 1, e.other(4), e.last(9)}),
+                                  noise(t, {3, e.last(9), e.other(5)}, 2)}};
+                  }});
+  rows.push_back({"matmul", "vector", numbers(), [](DType t, Extent e) {
+                    return OneOp{"matmul",
+                                 {noise(t, {e.first(5), e.last(23)}), noise(t, {e.last(23)}, 2)}};
+                  }});
+  for (const std::string_view op : {"softmax", "log_softmax"})
+    for (const std::int64_t axis : {-1, 0})
+      rows.push_back({op, axis == 0 ? "first" : "last", floats(), [op, axis](DType t, Extent e) {
+                        return OneOp{op, {noise(t, {e.first(5), e.last(37)})}, {{"axis", axis}}};
+                      }});
+  rows.push_back({"layer_norm", "", floats(), [](DType t, Extent e) {
+                    return OneOp{"layer_norm",
+                                 {noise(t, {e.first(5), e.last(37)}), noise(t, {e.last(37)}, 2),
+                                  noise(t, {e.last(37)}, 3)}};
+                  }});
+  rows.push_back({"rms_norm", "", floats(), [](DType t, Extent e) {
+                    return OneOp{"rms_norm",
+                                 {noise(t, {e.first(5), e.last(37)}), noise(t, {e.last(37)}, 2)}};
+                  }});
+  rows.push_back({"group_norm", "", floats(), [](DType t, Extent e) {
+                    const std::int64_t channels = 2 * e.other(3);
+                    return OneOp{"group_norm",
+                                 {noise(t, {e.first(2), channels, e.last(7)}),
+                                  noise(t, {channels}, 2), noise(t, {channels}, 3)},
+                                 {{"groups", std::int64_t{2}}}};
+                  }});
+  rows.push_back({"batch_norm", "", floats(), [](DType t, Extent e) {
+                    const std::int64_t channels = e.other(3);
+                    Literal variance = noise(t, {channels}, 5);
+                    for (std::int64_t k = 0; k < channels; ++k)
+                      variance.set(k, variance.at(k) * variance.at(k));
+                    return OneOp{
+                        "batch_norm",
+                        {noise(t, {e.first(2), channels, e.last(7)}), noise(t, {channels}, 2),
+                         noise(t, {channels}, 3), noise(t, {channels}, 4), variance}};
+                  }});
+  const auto attention = [&](const char* variant, bool causal, bool masked) {
+    rows.push_back({"attention", variant, floats(), [causal, masked](DType t, Extent e) {
+                      const std::int64_t batch = e.first(2);
+                      const std::int64_t keys = e.last(11);
+                      OneOp call{
+                          "attention",
+                          {noise(t, {batch, 4, e.other(5), 8}), noise(t, {batch, 2, keys, 8}, 2),
+                           noise(t, {batch, 2, keys, e.other(6)}, 3)},
+                          {{"causal", causal}}};
+                      if (masked)
+                        call.operands.push_back(noise(boolean, {1, 1, e.other(5), keys}, 4));
+                      return call;
+                    }});
+  };
+  attention("", false, false);
+  attention("causal", true, false);
+  attention("masked", false, true);
+}
+
+void add_window_rows(std::vector<OpRow>& rows) {
+  const auto conv = [&](std::string variant, std::size_t spatial, std::int64_t groups,
+                        std::int64_t stride, std::int64_t dilation) {
+    rows.push_back({"conv", std::move(variant), numbers(), [=](DType t, Extent e) {
+                      ir::Sizes x{e.first(2), 4};
+                      ir::Sizes w{e.other(3) * groups, 4 / groups};
+                      for (std::size_t d = 0; d < spatial; ++d) {
+                        x.push_back(e.other(7));
+                        w.push_back(e.other(3));
+                      }
+                      return OneOp{"conv",
+                                   {noise(t, x), noise(t, w, 2), noise(t, {w[0]}, 3)},
+                                   with(window(spatial, stride, 1, dilation), "groups", groups)};
+                    }});
+    // A NaN or an infinity of w may show where its tap lies in the padding.
+    rows.back().specials = 1;
+  };
+  conv("1d", 1, 1, 1, 2);
+  conv("2d", 2, 1, 2, 1);
+  conv("2d_groups", 2, 2, 1, 1);
+  conv("3d", 3, 1, 1, 1);
+  for (const std::int64_t groups : {1, 2})
+    rows.push_back(
+        {"conv_transpose", groups == 1 ? "" : "groups", numbers(), [groups](DType t, Extent e) {
+           return OneOp{
+               "conv_transpose",
+               {noise(t, {e.first(2), 4, e.other(5), e.other(4)}),
+                noise(t, {4, e.other(3), 3, 3}, 2)},
+               with(with(window(2, 2, 1, 1), "output_padding", Ints{1, 0}), "groups", groups)};
+         }});
+  for (const std::string_view op : {"max_pool", "max_pool_indices", "avg_pool"})
+    rows.push_back({op, "", op == "avg_pool" ? floats() : numbers(), [op](DType t, Extent e) {
+                      return OneOp{op,
+                                   {noise(t, {e.first(2), 3, e.other(9), e.other(8)})},
+                                   with(window(2, 2, 1, 1), "kernel", Ints{3, 2})};
+                    }});
+  const auto resize = [&](const std::string& mode, const std::vector<DType>& dtypes) {
+    rows.push_back({"resize", mode, dtypes, [mode](DType t, Extent e) {
+                      return OneOp{"resize",
+                                   {noise(t, {e.first(2), 2, e.other(5), e.other(4)})},
+                                   {{"sizes", ir::Dims{e.first(2), 2, 7, 6}}, {"mode", mode}}};
+                    }});
+    // Which elements weigh 0 in cubic depends on rounding, and so whose NaN shows.
+    if (mode == "cubic") rows.back().specials = 0;
+  };
+  resize("nearest", all_dtypes());
+  resize("linear", floats());
+  resize("cubic", floats());
+}
+
+}  // namespace heddle::testing

@@ -1,0 +1,91 @@
+// Gathers, scatters and sorts.
+#include "tests/sweep/op_table.h"
+
+namespace heddle::testing {
+
+using ir::Attrs;
+using ir::Literal;
+
+namespace {
+
+/// `indices` of sizes [n] as [n, 1].
+Literal as_column(const Literal& indices) {
+  Literal result(indices.dtype(), {indices.count(), 1});
+  for (std::int64_t k = 0; k < indices.count(); ++k) result.set_int(k, indices.at_int(k));
+  return result;
+}
+
+void add_gather_rows(std::vector<OpRow>& rows) {
+  for (const DType index : {i64, i32, i16, i8, u8}) {
+    const std::string variant(name_of(index));
+    rows.push_back({"gather", variant, all_dtypes(), [index](DType t, Extent e) {
+                      return OneOp{"gather",
+                                   {noise(t, {e.other(2), e.last(7), e.first(5)}),
+                                    positions(index, 4, e.last(7))},
+                                   {{"axis", std::int64_t{1}}}};
+                    }});
+  }
+  rows.push_back(
+      {"gather_elements", "", all_dtypes(), [](DType t, Extent e) {
+         return OneOp{"gather_elements",
+                      {noise(t, {e.last(7), e.other(3)}), as_column(positions(i64, 4, e.last(7)))},
+                      {{"axis", std::int64_t{0}}}};
+       }});
+  rows.push_back(
+      {"gather_nd", "", all_dtypes(), [](DType t, Extent e) {
+         return OneOp{"gather_nd",
+                      {noise(t, {e.last(7), e.first(5)}), as_column(positions(i64, 4, e.last(7)))}};
+       }});
+}
+
+void add_scatter_rows(std::vector<OpRow>& rows) {
+  for (const std::string reduction : {"none", "add", "mul", "max", "min"}) {
+    const std::vector<DType> dtypes = reduction == "none" ? all_dtypes() : numbers();
+    rows.push_back({"scatter_elements", reduction, dtypes, [reduction](DType t, Extent e) {
+                      const Literal at = as_column(positions(i64, 9, e.last(7)));
+                      return OneOp{"scatter_elements",
+                                   {noise(t, {e.last(7), e.other(3)}), at, noise(t, at.sizes(), 2)},
+                                   {{"axis", std::int64_t{0}}, {"reduction", reduction}}};
+                    }});
+    rows.push_back({"scatter_nd", reduction, dtypes, [reduction](DType t, Extent e) {
+                      const Literal at = as_column(positions(i32, 9, e.last(7)));
+                      return OneOp{"scatter_nd",
+                                   {noise(t, {e.last(7), e.first(5)}), at,
+                                    noise(t, {at.sizes()[0], e.first(5)}, 2)},
+                                   {{"reduction", reduction}}};
+                    }});
+  }
+  for (const bool accumulate : {false, true})
+    rows.push_back({"index_put", accumulate ? "add" : "", accumulate ? numbers() : all_dtypes(),
+                    [accumulate](DType t, Extent e) {
+                      const Literal rows = positions(i64, 9, e.last(7));
+                      return OneOp{"index_put",
+                                   {noise(t, {e.last(7), e.last(4)}), noise(t, {1}, 2), rows,
+                                    positions(i64, 9, e.last(4))},
+                                   {{"accumulate", accumulate}}};
+                    }});
+}
+
+}  // namespace
+
+void add_index_rows(std::vector<OpRow>& rows) {
+  add_gather_rows(rows);
+  add_scatter_rows(rows);
+  for (const bool descending : {false, true})
+    rows.push_back(
+        {"sort", descending ? "descending" : "", numbers(), [descending](DType t, Extent e) {
+           return OneOp{"sort",
+                        {noise(t, {e.first(3), e.last(19)})},
+                        {{"axis", std::int64_t{-1}}, {"descending", descending}}};
+         }});
+  for (const bool largest : {true, false})
+    rows.push_back(
+        {"topk", largest ? "largest" : "smallest", numbers(), [largest](DType t, Extent e) {
+           return OneOp{
+               "topk",
+               {noise(t, {e.last(19), e.first(3)})},
+               {{"k", ir::SymExpr(e.last(4))}, {"axis", std::int64_t{0}}, {"largest", largest}}};
+         }});
+}
+
+}  // namespace heddle::testing
