@@ -187,9 +187,11 @@ void ModelOptions::add_to(CLI::App& command, bool with_model) {
         const bool fine = error == std::errc() && end == text.data() + text.size() && number >= 0;
         return fine ? std::string() : "expected a number >= 0, got " + text;
       });
-  if (!with_model) return;
-  command.add_option("--shape", shapes, "NAME=1x128: sizes of an input")->allow_extra_args(false);
-  command.add_option("--input", inputs, "NAME=FILE: a .npy or .pb file")->allow_extra_args(false);
+  const std::string unused = with_model ? "" : " (not used: cases bring their inputs)";
+  command.add_option("--shape", shapes, "NAME=1x128: sizes of an input" + unused)
+      ->allow_extra_args(false);
+  command.add_option("--input", inputs, "NAME=FILE: a .npy or .pb file" + unused)
+      ->allow_extra_args(false);
 }
 
 EngineOptions ModelOptions::engine_options() const {

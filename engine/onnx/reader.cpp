@@ -1,5 +1,6 @@
 #include "engine/onnx/reader.h"
 
+#include <cstdint>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
@@ -122,8 +123,12 @@ Tensor read_external(const TensorProto& proto, DType dtype, Sizes sizes, std::in
     fail("tensor " + proto.name() + ": external data", where,
          std::to_string(bytes) + " bytes at offset " + std::to_string(offset),
          "a file of " + std::to_string(size) + " bytes");
-  return Tensor::wrap(const_cast<char*>(file->data()) + offset, dtype, std::move(sizes),
-                      [file](void*) {});
+  char* data = const_cast<char*>(file->data()) + offset;
+  if (reinterpret_cast<std::uintptr_t>(data) % size_of(dtype) == 0)
+    return Tensor::wrap(data, dtype, std::move(sizes), [file](void*) {});
+  Tensor copy = Tensor::empty(dtype, std::move(sizes));
+  if (bytes != 0) std::memcpy(copy.data(), data, static_cast<std::size_t>(bytes));
+  return copy;
 }
 
 template <typename T, typename Field>

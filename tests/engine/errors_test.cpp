@@ -1,10 +1,12 @@
 // Every misuse is a typed error with its exact text, and the engine works afterwards.
+#include <algorithm>
 #include <gtest/gtest.h>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "heddle/heddle.h"
+#include "memory/allocator.h"
 
 namespace hd = heddle;
 
@@ -122,4 +124,102 @@ TEST(Errors, CudaIsRefusedByName) {
             }),
             "engine: device: expected a device that this build can execute on: cpu or reference, "
             "got cuda");
+}
+
+TEST(Errors, AThrowingCallableLeavesWhatWasCompiled) {
+  hd::Engine engine([](const hd::Tensor& x) {
+    const hd::Tensor y = x + 1;
+    if (x.dtype() != hd::f32) throw std::runtime_error("only f32");
+    return y;
+  });
+  EXPECT_EQ(engine.run({ones({3})})[0].to_doubles()[0], 2);
+  const hd::Tensor doubles = hd::Tensor::full(hd::f64, {3}, 1);
+  std::vector<hd::Tensor> inputs{doubles};
+  std::vector<hd::Tensor> outputs{doubles.clone()};
+  EXPECT_EQ(text_of<std::runtime_error>([&] { engine.run({doubles}); }), "only f32");
+  EXPECT_EQ(text_of<std::runtime_error>([&] { engine.run_into(inputs, outputs); }), "only f32");
+  EXPECT_EQ(text_of<std::runtime_error>([&] { engine.prepare(inputs); }), "only f32");
+  EXPECT_EQ(text_of<std::runtime_error>([&] { engine.submit(inputs).get(); }), "only f32");
+  EXPECT_EQ((doubles + 1).to_doubles()[0], 2) << "no trace is left behind";
+  EXPECT_EQ(engine.run({ones({4})})[0].to_doubles()[0], 2);
+  EXPECT_EQ(engine.stats().compiles, 1u);
+}
+
+TEST(Errors, WrongDevice) {
+  EXPECT_EQ(text_of<hd::DeviceError>([] { hd::Tensor::empty(hd::f32, {2}, hd::Device::cuda(1)); }),
+            "Tensor::empty: expected cpu, got cuda:1");
+}
+
+TEST(Errors, TooLargeASize) {
+  EXPECT_EQ(text_of<hd::ShapeError>(
+                [] { hd::Tensor::empty(hd::f32, {std::int64_t{1} << 31, std::int64_t{1} << 30}); }),
+            "tensor: size overflows 64 bits: got [2147483648, 1073741824]");
+}
+
+namespace {
+
+/// Host memory that runs out: nothing beyond what is in use while alive.
+class NoMemory {
+ public:
+  NoMemory() {
+    hd::memory::CachingAllocator& host = hd::memory::CachingAllocator::host();
+    host.trim();
+    host.set_cap(std::max<std::size_t>(1, host.stats().in_use_bytes));
+  }
+  ~NoMemory() { hd::memory::CachingAllocator::host().set_cap(0); }
+  NoMemory(const NoMemory&) = delete;
+  NoMemory& operator=(const NoMemory&) = delete;
+};
+
+std::string out_of_memory(std::size_t bytes) {
+  const std::size_t in_use = hd::memory::CachingAllocator::host().stats().in_use_bytes;
+  return "allocate at host memory: expected at most " + std::to_string(in_use) +
+         " bytes in use, got a request of " + std::to_string(bytes) + " bytes with " +
+         std::to_string(in_use) + " in use";
+}
+
+}  // namespace
+
+TEST(Errors, OutOfMemoryForAnOutput) {
+  hd::Engine engine([](const hd::Tensor& x) { return x + 1; }, {.threads = 1});
+  const hd::Tensor x = ones({1000});
+  engine.run({x});
+  {
+    const NoMemory none;
+    EXPECT_EQ(text_of<hd::OutOfMemory>([&] { engine.run({x}); }), out_of_memory(4000));
+    EXPECT_EQ(text_of<hd::OutOfMemory>([&] { engine.submit({x}).get(); }), out_of_memory(4000));
+  }
+  EXPECT_EQ(engine.run({x})[0].to_doubles()[999], 2);
+}
+
+TEST(Errors, OutOfMemoryForTheArena) {
+  hd::Engine engine(
+      [](const hd::Tensor& x) { return hd::matmul(hd::matmul(hd::matmul(x, x), x), x); },
+      {.threads = 1});
+  const hd::Tensor x = ones({64, 64});
+  std::vector<hd::Tensor> inputs{x};
+  std::vector<hd::Tensor> outputs{x.clone()};
+  engine.prepare(inputs);
+  {
+    const NoMemory none;
+    const std::string text = text_of<hd::OutOfMemory>([&] { engine.run_into(inputs, outputs); });
+    EXPECT_EQ(text.substr(0, text.find(',')),
+              "allocate at host memory: expected at most " +
+                  std::to_string(hd::memory::CachingAllocator::host().stats().in_use_bytes) +
+                  " bytes in use");
+  }
+  engine.run_into(inputs, outputs);
+  EXPECT_EQ(outputs[0].to_doubles()[0], 64.0 * 64 * 64);
+}
+
+TEST(Errors, OutOfMemoryWhileCompiling) {
+  const hd::Tensor w = ones({64});
+  hd::Engine engine([w](const hd::Tensor& x) { return hd::exp(w) + x; }, {.threads = 1});
+  const hd::Tensor x = ones({64});
+  {
+    const NoMemory none;
+    EXPECT_NE(text_of<hd::OutOfMemory>([&] { engine.run({x}); }).find("allocate at host memory"),
+              std::string::npos);
+  }
+  EXPECT_NEAR(engine.run({x})[0].to_doubles()[0], 3.718281828, 1e-6);
 }

@@ -1,0 +1,313 @@
+// What the architecture page says of the command line, sentence by sentence.
+
+#include <cstring>
+#include <filesystem>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "tests/cli/command.h"
+#include "tests/cli/onnx_bytes.h"
+
+namespace heddle::cli_test {
+namespace {
+
+using nlohmann::json;
+using testing::AnyOf;
+using testing::Each;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+class Contract : public testing::Test {
+ protected:
+  Contract() : scratch_(testing::TempDir() + "heddle_contract_" + std::to_string(::getpid())) {
+    std::filesystem::create_directories(scratch_);
+    write_file(path("relu.onnx"), model_bytes("Relu"));
+    write_file(path("two.hir"),
+               "graph @main(%x: f32[s0, 2] \"x\", %i: i64[s1] \"i\") {\n"
+               "  %y = relu(%x)\n"
+               "  return %y \"a/b c\", %i\n"
+               "}\n");
+  }
+  ~Contract() override { std::filesystem::remove_all(scratch_); }
+
+  Ran run(const std::string& arguments) const { return heddle(arguments, scratch_); }
+  std::string path(const std::string& name) const { return scratch_ + "/" + name; }
+  /// A case in the layout of the ONNX backend test.
+  void write_case(const std::string& name, const std::string& model, const std::string& input,
+                  const std::string& output) const {
+    const std::string set = path("cases/" + name + "/test_data_set_0");
+    std::filesystem::create_directories(set);
+    write_file(path("cases/" + name + "/model.onnx"), model);
+    write_file(set + "/input_0.pb", input);
+    write_file(set + "/output_0.pb", output);
+  }
+  json plan(const std::string& text) const {
+    write_file(path("plan.hir"), text);
+    const Ran ran = run("plan " + path("plan.hir") + " --json");
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    return json::parse(ran.out);
+  }
+
+ private:
+  std::string scratch_;
+};
+
+TEST_F(Contract, OnnxAndHirModelsRun) {
+  EXPECT_EQ(run("run " + path("relu.onnx")).code, 0);
+  EXPECT_EQ(run("run " + path("two.hir")).code, 0);
+}
+
+TEST_F(Contract, RunPrintsNameDTypeSizesAndValues) {
+  write_file(path("x.pb"), tensor_bytes({1, 2}, {-1, 5}));
+  const Ran ran = run("run " + path("relu.onnx") + " --input x=" + path("x.pb"));
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(ran.out, "y: f32[1, 2] = [0, 5]\n");
+  EXPECT_EQ(ran.err, "");
+}
+
+TEST_F(Contract, UnnamedDynamicSizesAreOneAndShapeRepeats) {
+  const auto sizes = [&](const std::string& more) {
+    const Ran ran = run("run " + path("two.hir") + " --json" + more);
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    const json outputs = json::parse(ran.out)["outputs"];
+    return json({outputs[0]["sizes"], outputs[1]["sizes"]});
+  };
+  EXPECT_EQ(sizes(""), json::parse("[[1, 2], [1]]"));
+  EXPECT_EQ(sizes(" --shape i=3"), json::parse("[[1, 2], [3]]"));
+  EXPECT_EQ(sizes(" --shape i=3 --shape x=5x2"), json::parse("[[5, 2], [3]]"));
+}
+
+TEST_F(Contract, MissingIntegersAreZeroOrOneAndFloatsNormal) {
+  write_file(path("echo.hir"),
+             "graph @main(%i: i64[6] \"i\", %x: f32[4000] \"x\") {\n"
+             "  %m = reduce_mean(%x) {axes = [0]}\n"
+             "  %v = variance(%x) {axes = [0]}\n"
+             "  return %i, %m, %v\n"
+             "}\n");
+  const json outputs = json::parse(run("run " + path("echo.hir") + " --json").out)["outputs"];
+  const auto bits = outputs[0]["values"].get<std::vector<double>>();
+  EXPECT_THAT(bits, Each(AnyOf(0, 1)));
+  EXPECT_THAT(bits, testing::Contains(0));
+  EXPECT_THAT(bits, testing::Contains(1));
+  EXPECT_NEAR(outputs[1]["values"][0].get<double>(), 0, 0.1);
+  EXPECT_NEAR(outputs[2]["values"][0].get<double>(), 1, 0.1);
+}
+
+TEST_F(Contract, OutputFilesAreCalledByIndexAndSafeName) {
+  const Ran ran = run("run " + path("two.hir") + " --output-dir " + path("out"));
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_TRUE(std::filesystem::exists(path("out/0_a_b_c.npy")));
+  EXPECT_TRUE(std::filesystem::exists(path("out/1_i.npy")));
+}
+
+TEST_F(Contract, Bf16IsWrittenAsF32) {
+  write_file(path("bf16.hir"),
+             "graph @main(%x: bf16[2] \"x\") {\n"
+             "  %y = relu(%x)\n"
+             "  return %y \"y\"\n"
+             "}\n");
+  const Ran ran = run("run " + path("bf16.hir") + " --output-dir " + path("out"));
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(read_file(path("out/0_y.npy")), HasSubstr("'descr': '<f4'"));
+}
+
+TEST_F(Contract, DevicesAreParsedAndThoseThatCannotExecuteAreFailures) {
+  for (const std::string device : {"cuda", "cuda:1", "cuda-sim"}) {
+    const Ran ran = run("run " + path("relu.onnx") + " --device " + device);
+    EXPECT_EQ(ran.code, 1) << device;
+    EXPECT_EQ(ran.out, "");
+    EXPECT_THAT(ran.err, StartsWith("heddle: "));
+  }
+  for (const std::string command : {"run", "bench", "plan"})
+    EXPECT_EQ(run(command + " " + path("relu.onnx") + " --device gpu").code, 2) << command;
+  EXPECT_EQ(run("verify " + path("") + " --device gpu").code, 2);
+}
+
+TEST_F(Contract, ThreadsMayBeGiven) {
+  EXPECT_EQ(run("run " + path("relu.onnx") + " --threads 2").code, 0);
+  EXPECT_EQ(run("run " + path("relu.onnx") + " --threads two").code, 2);
+}
+
+TEST_F(Contract, UnknownOptionsAreWrongUsage) {
+  for (const std::string command : {"run", "verify", "bench", "plan", "opt"}) {
+    const Ran ran = run(command + " " + path("relu.onnx") + " --frobnicate");
+    EXPECT_EQ(ran.code, 2) << command;
+    EXPECT_EQ(ran.out, "") << command;
+    EXPECT_NE(ran.err, "") << command;
+  }
+}
+
+TEST_F(Contract, EveryCommandButOptTakesTheModelsOptions) {
+  for (const std::string command : {"run", "verify", "bench", "plan"})
+    for (const std::string option : {"--device", "--threads", "--shape", "--input"})
+      EXPECT_THAT(run(command + " --help").out, HasSubstr(option)) << command;
+  EXPECT_THAT(run("opt --help").out, Not(HasSubstr("--device")));
+}
+
+TEST_F(Contract, VerifyReportsEachCaseThatDoesNotPass) {
+  const std::string x = tensor_bytes({1, 2}, {-1, 5});
+  write_case("a_pass", model_bytes("Relu"), x, tensor_bytes({1, 2}, {0, 5}));
+  write_case("b_wrong", model_bytes("Relu"), x, tensor_bytes({1, 2}, {0, 6}));
+  write_case("c_shape", model_bytes("Relu"), x, tensor_bytes({2}, {0, 5}));
+  write_case("d_unknown", model_bytes("Frobnicate"), x, x);
+  write_case("e_string", model_bytes("Relu", kOnnxString), x, x);
+  write_case("f_broken", "not a model", x, x);
+  const Ran ran = run("verify " + path("cases"));
+  EXPECT_EQ(ran.code, 1);
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < ran.out.size(); at = ran.out.find('\n', at) + 1)
+    lines.push_back(ran.out.substr(at, ran.out.find('\n', at) - at));
+  EXPECT_THAT(lines,
+              testing::ElementsAre("FAIL b_wrong: output 0: element 1: expected 6, got 5",
+                                   "FAIL c_shape: output 0: expected f32[2], got f32[1, 2]",
+                                   StartsWith("SKIP d_unknown: "), StartsWith("SKIP e_string: "),
+                                   StartsWith("FAIL f_broken: "), "1 passed, 3 failed, 2 skipped"));
+}
+
+TEST_F(Contract, VerifyTakesCasesAndFoldersOfCasesAndSucceedsWhenNoneFails) {
+  const std::string x = tensor_bytes({1, 2}, {-1, 5});
+  write_case("one", model_bytes("Relu"), x, tensor_bytes({1, 2}, {0, 5}));
+  write_case("two", model_bytes("Frobnicate"), x, x);
+  const Ran folder = run("verify " + path("cases"));
+  EXPECT_EQ(folder.code, 0);
+  EXPECT_THAT(folder.out, testing::EndsWith("1 passed, 0 failed, 1 skipped\n"));
+  const Ran both = run("verify " + path("cases/one") + " " + path("cases"));
+  EXPECT_THAT(both.out, testing::EndsWith("2 passed, 0 failed, 1 skipped\n"));
+  const Ran document = run("verify --json " + path("cases"));
+  EXPECT_EQ(json::parse(document.out)["evaluator_steps"], 0);
+  EXPECT_EQ(json::parse(document.out)["passed"], 1);
+}
+
+TEST_F(Contract, VerifyToleratesAsItIsTold) {
+  const std::string x = tensor_bytes({1, 2}, {1, 1000});
+  write_case("near", model_bytes("Relu"), x, tensor_bytes({1, 2}, {1, 1000.9F}));
+  EXPECT_EQ(run("verify " + path("cases")).code, 0);
+  EXPECT_EQ(run("verify --rtol 1e-4 " + path("cases")).code, 1);
+  EXPECT_EQ(run("verify --rtol 1e-4 --atol 1 " + path("cases")).code, 0);
+  write_case("near", model_bytes("Relu"), x, tensor_bytes({1, 2}, {1, 1001.1F}));
+  EXPECT_EQ(run("verify " + path("cases")).code, 1);
+}
+
+TEST_F(Contract, VerifyTakesNanForNan) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::string x = tensor_bytes({1, 2}, {nan, 1});
+  write_case("nan", model_bytes("Relu"), x, x);
+  EXPECT_EQ(run("verify " + path("cases")).code, 0);
+  write_case("nan", model_bytes("Relu"), x, tensor_bytes({1, 2}, {0, 1}));
+  EXPECT_EQ(run("verify " + path("cases")).code, 1);
+}
+
+TEST_F(Contract, BenchsFirstCallIncludesTheCompile) {
+  const Ran ran = run("bench " + path("relu.onnx") + " --iterations 3 --json");
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const json document = json::parse(ran.out);
+  EXPECT_GE(document["first_call_ms"], document["compile_ms"]);
+  EXPECT_GT(document["load_ms"], 0);
+  EXPECT_EQ(document["kernels"], 1);
+  EXPECT_GT(document["rss_peak_bytes"], 1000000);
+}
+
+TEST_F(Contract, ThePlanSaysWhatRunsWhenAndWhere) {
+  const json document = plan(
+      "graph @main(%x: f32[s0, 64] \"x\", %w: f32[64, 64] \"w\") {\n"
+      "  %a = matmul(%x, %w) @{compile = \"mlp\"}\n"
+      "  %b = softmax(%a) {axis = -1} @{compile = \"mlp\"}\n"
+      "  %c = reduce_max(%w) {axes = [0]} after(%a)\n"
+      "  %d = matmul(%b, %w)\n"
+      "  return %d, %c\n"
+      "}\n");
+  for (const json& guard : document["guards"]) EXPECT_TRUE(guard.is_string());
+  ASSERT_EQ(document["regions"].size(), 1u);
+  EXPECT_EQ(document["regions"][0]["id"], "mlp");
+  EXPECT_TRUE(document["regions"][0]["options"].is_object());
+  EXPECT_THAT(document["regions"][0]["nodes"].get<std::vector<std::string>>(),
+              testing::Contains("a"));
+  bool weak = false;
+  const std::size_t count = document["steps"].size();
+  std::vector<std::string> names;
+  for (const json& kernel : document["kernels"]) {
+    names.push_back(kernel["name"]);
+    EXPECT_THAT(kernel["kind"].get<std::string>(), AnyOf("jit", "library", "custom", "copy"));
+    for (const char* key : {"region", "nodes", "reads", "writes"})
+      EXPECT_TRUE(kernel.contains(key)) << key;
+  }
+  for (std::size_t k = 0; k < count; ++k) {
+    const json& step = document["steps"][k];
+    EXPECT_EQ(step["index"], k);
+    EXPECT_THAT(names, testing::Contains(step["kernel"].get<std::string>()));
+    EXPECT_TRUE(step["waits_for"].is_array());
+    EXPECT_TRUE(step["stream"].is_number());
+    for (const json& edge : step["edges"]) {
+      EXPECT_LT(edge["from"], k);
+      EXPECT_THAT(edge["kind"].get<std::string>(), AnyOf("strong", "weak"));
+      weak = weak || edge["kind"] == "weak";
+    }
+  }
+  EXPECT_TRUE(weak) << document["steps"].dump();
+}
+
+TEST_F(Contract, ThePlansBuffersEventsAndBytesAddUp) {
+  const json document = plan(
+      "graph @main(%x: f32[100, 64] \"x\", %w: f32[64, 64] \"w\") {\n"
+      "  %a = matmul(%x, %w)\n"
+      "  %b = matmul(%a, %w)\n"
+      "  %c = matmul(%b, %w)\n"
+      "  return %c\n"
+      "}\n");
+  std::int64_t peak = 0;
+  for (const json& buffer : document["buffers"]) {
+    for (const char* key :
+         {"value", "role", "bytes", "offset", "first_step", "last_step", "alias_of"})
+      EXPECT_TRUE(buffer.contains(key)) << key;
+    EXPECT_EQ(buffer["role"] == "intermediate", buffer["offset"].is_number()) << buffer.dump();
+    if (!buffer["offset"].is_number()) continue;
+    EXPECT_LE(buffer["first_step"], buffer["last_step"]);
+    peak =
+        std::max(peak, buffer["offset"].get<std::int64_t>() + buffer["bytes"].get<std::int64_t>());
+  }
+  EXPECT_LE(peak, document["peak_bytes"].get<std::int64_t>());
+  EXPECT_LE(document["lower_bound_bytes"], document["peak_bytes"]);
+  EXPECT_EQ(document["lower_bound_bytes"], 2 * 100 * 64 * 4);
+  std::int64_t live = 0;
+  std::int64_t most = 0;
+  std::size_t launches = 0;
+  for (const json& event : document["events"]) {
+    const std::string kind = event["kind"];
+    if (kind == "alloc") live += event["bytes"].get<std::int64_t>();
+    if (kind == "free") live -= event["bytes"].get<std::int64_t>();
+    launches += kind == "launch";
+    most = std::max(most, live);
+  }
+  EXPECT_EQ(live, 0);
+  EXPECT_EQ(most, document["lower_bound_bytes"]);
+  EXPECT_EQ(launches, document["steps"].size());
+}
+
+TEST_F(Contract, OptReadsStandardInput) {
+  const std::string text = read_file(path("two.hir"));
+  const std::string out = path("opt.txt");
+  const std::string line = "cat " + path("two.hir") + " | " + HEDDLE_COMMAND + " opt >" + out;
+  ASSERT_EQ(std::system(line.c_str()), 0);
+  EXPECT_EQ(read_file(out), run("opt " + path("two.hir") + " --passes=").out);
+}
+
+TEST_F(Contract, OptPrintsTypesWhenAsked) {
+  EXPECT_THAT(run("opt " + path("two.hir")).out, HasSubstr("%y = relu(%x)\n"));
+  EXPECT_THAT(run("opt " + path("two.hir") + " --types").out,
+              HasSubstr("%y = relu(%x) : f32[s0, 2]\n"));
+}
+
+TEST_F(Contract, TheEvaluatorWorksOnlyWhenAskedFor) {
+  const auto steps = [&](const std::string& device) {
+    const Ran ran = run("bench " + path("relu.onnx") + " --iterations 1 --json --device " + device);
+    return json::parse(ran.out)["evaluator_steps"].get<int>();
+  };
+  EXPECT_EQ(steps("cpu"), 0);
+  EXPECT_GT(steps("reference"), 0);
+}
+
+}  // namespace
+}  // namespace heddle::cli_test

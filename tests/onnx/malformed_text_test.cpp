@@ -1,0 +1,213 @@
+// The exact text of each error about a model file; after each, a good model loads and runs.
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/onnx/onnx.pb.h"
+#include "heddle/error.h"
+#include "tests/onnx/model_builder.h"
+
+namespace heddle::onnx_test {
+namespace {
+
+using testing::HasSubstr;
+
+Tensor ones(Sizes sizes) { return Tensor::full(f32, std::move(sizes), 1); }
+
+ModelBuilder relu_model() {
+  ModelBuilder model;
+  model.input("x", {"n"}).output("y");
+  model.node("Relu", {"x"}, {"y"});
+  return model;
+}
+
+class ModelText : public testing::Test {
+ protected:
+  ModelText() : folder_(testing::TempDir() + "heddle_model_text_" + std::to_string(::getpid())) {
+    std::filesystem::create_directories(folder_ / "model");
+  }
+  ~ModelText() override { std::filesystem::remove_all(folder_); }
+
+  template <typename E, typename F>
+  static std::string text_of(F&& action) {
+    std::string text = "no error";
+    try {
+      action();
+    } catch (const E& error) {
+      text = error.what();
+    } catch (const std::exception& error) {
+      text = std::string("another error: ") + error.what();
+    }
+    Engine good = relu_model().load();
+    EXPECT_EQ(good.run({ones({2})})[0].to_doubles(), (std::vector<double>{1, 1}));
+    return text;
+  }
+
+  template <typename E>
+  static std::string text_of_load(const ModelBuilder& model) {
+    return text_of<E>([&] { model.load(); });
+  }
+
+  /// A model whose initialiser f32[2] lies in an external file of 9 bytes.
+  std::string external(const std::string& location, const std::string& offset,
+                       const std::string& length = "8") const {
+    std::ofstream(folder_ / "model/w.bin", std::ios::binary) << std::string(9, '\1');
+    std::ofstream(folder_ / "secret.bin", std::ios::binary) << std::string(9, '\2');
+    return text_of<ModelError>([&] {
+      ModelBuilder model = relu_model();
+      TensorProto& tensor = model.initializer("w", {2}, TensorProto::FLOAT);
+      tensor.set_data_location(TensorProto::EXTERNAL);
+      for (const auto& [key, value] :
+           {std::pair{"location", location}, {"offset", offset}, {"length", length}}) {
+        auto* entry = tensor.add_external_data();
+        entry->set_key(key);
+        entry->set_value(value);
+      }
+      const std::string bytes = model.bytes();
+      onnx::load_bytes(bytes.data(), bytes.size(), {}, (folder_ / "model").string());
+    });
+  }
+
+  const std::filesystem::path folder_;
+};
+
+TEST_F(ModelText, NoModel) {
+  const std::string text = "this is not a protobuf message";
+  EXPECT_EQ(text_of<ModelError>([&] { onnx::load_bytes(text.data(), text.size()); }),
+            "model at bytes: expected an ONNX model, got bytes that do not parse as one");
+  EXPECT_EQ(text_of<ModelError>([&] { onnx::load_bytes(nullptr, 0); }),
+            "model at bytes: expected an ONNX model, got bytes that do not parse as one");
+  EXPECT_EQ(text_of<ModelError>([] { onnx::load("/nowhere/model.onnx"); }),
+            "read /nowhere/model.onnx: expected a file, got No such file or directory");
+}
+
+TEST_F(ModelText, ATruncatedModel) {
+  const std::string whole = relu_model().bytes();
+  EXPECT_EQ(text_of<ModelError>([&] { onnx::load_bytes(whole.data(), whole.size() - 3); }),
+            "model at bytes: expected an ONNX model, got bytes that do not parse as one");
+}
+
+TEST_F(ModelText, AnOpsetFromTheFuture) {
+  ModelBuilder model = relu_model();
+  model.proto().mutable_opset_import(0)->set_version(99);
+  EXPECT_EQ(text_of_load<ModelError>(model), "model: opset at bytes: expected 1 to 21, got 99");
+}
+
+TEST_F(ModelText, ACycle) {
+  ModelBuilder model;
+  model.input("x", {"4"}).output("a");
+  model.node("Add", {"x", "b"}, {"a"});
+  model.node("Relu", {"a"}, {"b"});
+  EXPECT_EQ(text_of_load<ModelError>(model),
+            "model: node the_Add (Add) at bytes: expected inputs that earlier nodes define (no "
+            "cycles), got b");
+}
+
+TEST_F(ModelText, UndefinedAndRepeatedValues) {
+  ModelBuilder missing;
+  missing.input("x", {"4"}).output("y");
+  missing.node("Add", {"x", "nothing"}, {"y"});
+  EXPECT_EQ(
+      text_of_load<ModelError>(missing),
+      "model: node the_Add (Add) at bytes: expected inputs that the model defines, got nothing");
+  ModelBuilder twice = relu_model();
+  twice.node("Abs", {"x"}, {"y"});
+  EXPECT_EQ(text_of_load<ModelError>(twice),
+            "model: value defined twice at bytes: expected one definition of each value, got y "
+            "(node the_Abs)");
+}
+
+TEST_F(ModelText, AbsurdSizes) {
+  const auto with = [](const std::vector<std::int64_t>& dims, const std::string& raw) {
+    ModelBuilder model = relu_model();
+    TensorProto& tensor = model.initializer("w", dims, TensorProto::FLOAT);
+    if (!raw.empty()) tensor.set_raw_data(raw);
+    return text_of_load<ModelError>(model);
+  };
+  EXPECT_EQ(with({std::int64_t{1} << 40, std::int64_t{1} << 40}, ""),
+            "tensor w: size at initialiser w: expected sizes of 0 to 2^48 elements in all, got "
+            "1099511627776");
+  EXPECT_EQ(with({-1}, ""),
+            "tensor w: size at initialiser w: expected sizes of 0 to 2^48 elements in all, got -1");
+  EXPECT_EQ(with({std::int64_t{1} << 32}, "1234"),
+            "tensor w: raw data at initialiser w: expected 17179869184 bytes, got 4");
+  EXPECT_EQ(with({std::int64_t{1} << 32}, ""),
+            "tensor w: number of values at initialiser w: expected 4294967296, got fewer");
+}
+
+TEST_F(ModelText, ExternalDataStaysInItsFolder) {
+  EXPECT_EQ(external("w.bin", "0"), "no error");
+  EXPECT_EQ(external("w.bin", "1"), "no error") << "an address that is no multiple of 4 is copied";
+  EXPECT_EQ(external("../secret.bin", "0"),
+            "external data at initialiser w: expected a path inside the model's folder, got "
+            "../secret.bin");
+  EXPECT_EQ(
+      external("/etc/passwd", "0"),
+      "external data at initialiser w: expected a path inside the model's folder, got /etc/passwd");
+  std::filesystem::create_symlink(folder_ / "secret.bin", folder_ / "model/link.bin");
+  EXPECT_EQ(
+      external("link.bin", "0"),
+      "external data at initialiser w: expected a path inside the model's folder, got link.bin");
+}
+
+TEST_F(ModelText, ExternalDataThatIsNotThere) {
+  EXPECT_EQ(external("w.bin", "4"),
+            "tensor w: external data at initialiser w: expected 8 bytes at offset 4, got a file of "
+            "9 bytes");
+  EXPECT_EQ(external("w.bin", "-4"),
+            "external data at initialiser w: expected a number >= 0, got -4");
+  EXPECT_EQ(external("w.bin", "99999999999999999999"),
+            "external data at initialiser w: expected a number >= 0, got 99999999999999999999");
+  EXPECT_EQ(external("w.bin", "0", "4"),
+            "tensor w: external length at initialiser w: expected 8 bytes, got 4");
+  EXPECT_THAT(external("missing.bin", "0"), HasSubstr("missing.bin"));
+}
+
+TEST_F(ModelText, AnUnknownOpIsNamedWithItsNodeAndDomain) {
+  ModelBuilder model;
+  model.input("x", {"4"}).output("y");
+  model.node("Frobnicate", {"x"}, {"y"}, "org.example");
+  Engine engine = model.load();
+  EXPECT_EQ(text_of<UnsupportedError>([&] { engine.run({ones({4})}); }),
+            "op Frobnicate of domain org.example at the_Frobnicate (org.example Frobnicate): "
+            "expected an op that the importer knows");
+  EXPECT_EQ(text_of<UnsupportedError>([&] { engine.run({ones({4})}); }),
+            "op Frobnicate of domain org.example at the_Frobnicate (org.example Frobnicate): "
+            "expected an op that the importer knows")
+      << "the second time";
+}
+
+TEST_F(ModelText, AFunctionThatCallsItself) {
+  ModelBuilder model;
+  model.input("x", {"4"}).output("y");
+  model.node("Again", {"x"}, {"y"}, "local");
+  FunctionProto& function = *model.proto().add_functions();
+  function.set_name("Again");
+  function.set_domain("local");
+  function.add_input("a");
+  function.add_output("b");
+  ModelBuilder::fill(*function.add_node(), "Again", {"a"}, {"b"}, "local");
+  Engine engine = model.load();
+  EXPECT_EQ(text_of<ModelError>([&] { engine.run({ones({4})}); }),
+            "model: nesting of functions and branches at the_Again (local Again): expected at most "
+            "64 levels");
+}
+
+TEST_F(ModelText, TypesThatAreNoTensors) {
+  ModelBuilder model = relu_model();
+  model.graph().mutable_input(0)->mutable_type()->mutable_sequence_type();
+  EXPECT_EQ(text_of_load<UnsupportedError>(model),
+            "model: type of x: expected a tensor, got a sequence, map, optional or sparse tensor");
+  ModelBuilder text = relu_model();
+  text.graph().mutable_input(0)->mutable_type()->mutable_tensor_type()->set_elem_type(
+      TensorProto::STRING);
+  EXPECT_EQ(text_of_load<UnsupportedError>(text),
+            "ONNX element type at x: expected float, double, float16, bfloat16, int8, uint8, "
+            "int16, int32, int64 or bool, got STRING");
+}
+
+}  // namespace
+}  // namespace heddle::onnx_test
