@@ -1,0 +1,102 @@
+/* Custom ops registered from C, or from any language that can call C.
+ *
+ * Functions return a status: HEDDLE_OK, or the kind of error, whose text heddle_last_error() gives on the
+ * same thread. See heddle/custom_op.h for what schemas and flags mean.
+ */
+#ifndef HEDDLE_CUSTOM_OP_C_H
+#define HEDDLE_CUSTOM_OP_C_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+#define HEDDLE_C_API extern "C" __attribute__((visibility("default")))
+#else
+#define HEDDLE_C_API
+#endif
+
+typedef enum heddle_status {
+  HEDDLE_OK = 0,
+  HEDDLE_ERROR_ARGUMENT = 1, /* a name that is taken, a null pointer, a missing function */
+  HEDDLE_ERROR_PARSE = 2,    /* a schema that does not parse; the text names the column */
+  HEDDLE_ERROR_INTERNAL = 3  /* anything else */
+} heddle_status;
+
+/* Element types, in the order of heddle::DType. */
+typedef enum heddle_dtype {
+  HEDDLE_F32 = 0,
+  HEDDLE_F64,
+  HEDDLE_F16,
+  HEDDLE_BF16,
+  HEDDLE_I8,
+  HEDDLE_U8,
+  HEDDLE_I16,
+  HEDDLE_I32,
+  HEDDLE_I64,
+  HEDDLE_BOOL
+} heddle_dtype;
+
+typedef struct heddle_kernel_tensor {
+  void* data;    /* null: an absent optional argument, or only sizes are asked about */
+  int32_t dtype; /* heddle_dtype */
+  int32_t rank;
+  const int64_t* sizes;
+  const int64_t* strides; /* in elements */
+} heddle_kernel_tensor;
+
+/* The attributes of a call; opaque. */
+typedef struct heddle_attributes heddle_attributes;
+
+typedef struct heddle_kernel_call {
+  int32_t tensor_count;
+  const heddle_kernel_tensor* tensors;
+  int32_t result_count;
+  const heddle_kernel_tensor* results;
+  void* workspace; /* 64-aligned, this thread's own */
+  int64_t workspace_bytes;
+  int64_t begin, end; /* the part of [0, extent) to do */
+  int32_t worker, workers;
+  const heddle_attributes* attributes;
+} heddle_kernel_call;
+
+/* An attribute of the call. The schema decides whether there is one of this name and kind; where there is
+ * none the call fails with an error that names it, and 0 is returned. */
+HEDDLE_C_API int64_t heddle_attribute_int(const heddle_attributes* attributes, const char* name);
+HEDDLE_C_API double heddle_attribute_float(const heddle_attributes* attributes, const char* name);
+HEDDLE_C_API int heddle_attribute_bool(const heddle_attributes* attributes, const char* name);
+
+/* Sizes while they are still symbols: opaque handles, valid during the shape function. */
+typedef struct heddle_shape_call heddle_shape_call;
+typedef int32_t heddle_size;
+
+/* Rank of tensor argument `argument`; -1 when it is absent. */
+HEDDLE_C_API int32_t heddle_shape_rank(heddle_shape_call* call, int32_t argument);
+HEDDLE_C_API int32_t heddle_shape_dtype(heddle_shape_call* call, int32_t argument);
+HEDDLE_C_API heddle_size heddle_shape_size(heddle_shape_call* call, int32_t argument,
+                                           int32_t dimension);
+HEDDLE_C_API heddle_size heddle_shape_number(heddle_shape_call* call, int64_t value);
+HEDDLE_C_API int64_t heddle_shape_int(heddle_shape_call* call, const char* attribute);
+HEDDLE_C_API heddle_size heddle_size_add(heddle_shape_call* call, heddle_size a, heddle_size b);
+HEDDLE_C_API heddle_size heddle_size_mul(heddle_shape_call* call, heddle_size a, heddle_size b);
+/* Appends a result of this type. */
+HEDDLE_C_API void heddle_shape_result(heddle_shape_call* call, int32_t dtype, int32_t rank,
+                                      const heddle_size* sizes);
+
+typedef struct heddle_custom_op {
+  const char* schema;
+  /* Calls heddle_shape_result() once a result. Returns null, or the text of an error. May be null. */
+  const char* (*shape)(heddle_shape_call* call, void* user);
+  /* Returns null, or the text of an error, which must stay valid until the next call on the thread. */
+  const char* (*cpu)(const heddle_kernel_call* call, void* user);
+  int64_t (*workspace_bytes)(const heddle_kernel_call* call, void* user); /* may be null */
+  int64_t (*extent)(const heddle_kernel_call* call, void* user);          /* may be null */
+  void* user; /* handed to every function; must live as long as the process */
+  int pure, capturable, collective;
+} heddle_custom_op;
+
+/* Registers `op` for as long as the process lives. */
+HEDDLE_C_API heddle_status heddle_register_op(const heddle_custom_op* op);
+
+/* The text of the last error on this thread; "" if there was none. Valid until the next error. */
+HEDDLE_C_API const char* heddle_last_error(void);
+
+#endif

@@ -1,0 +1,103 @@
+// A mixture-of-experts layer whose routing is an op of our own.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <heddle/heddle.h>
+#include <numeric>
+#include <vector>
+
+namespace example {
+
+/// Each row of `scores` [n, experts] picks its k best experts: their weights (a softmax over the k) and
+/// numbers, best first. `counts` [experts] counts, over all calls, how often each was picked.
+inline void route(const heddle::KernelCall& call) {
+  const heddle::KernelTensor& scores = call.tensor(0);
+  const std::int64_t rows = scores.sizes()[0];
+  const std::int64_t experts = scores.sizes()[1];
+  const std::int64_t k = call.integer("k");
+  auto* order = static_cast<std::int64_t*>(call.workspace);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const float* score = scores.as<const float>() + row * scores.strides()[0];
+    const auto at = [&](std::int64_t e) { return score[e * scores.strides()[1]]; };
+    std::iota(order, order + experts, 0);
+    std::stable_sort(order, order + experts,
+                     [&](std::int64_t a, std::int64_t b) { return at(a) > at(b); });
+    float sum = 0;
+    for (std::int64_t j = 0; j < k; ++j) sum += std::exp(at(order[j]) - at(order[0]));
+    for (std::int64_t j = 0; j < k; ++j) {
+      call.results[0].as<float>()[row * k + j] = std::exp(at(order[j]) - at(order[0])) / sum;
+      call.results[1].as<std::int64_t>()[row * k + j] = order[j];
+      ++call.tensor(1).as<std::int64_t>()[order[j] * call.tensor(1).strides()[0]];
+    }
+  }
+}
+
+inline const heddle::RegisteredOp& routing_op() {
+  static const heddle::RegisteredOp op = heddle::register_op(
+      {.schema = "moe::route(Tensor scores, Tensor(a!) counts, int k=2) -> (Tensor, Tensor)",
+       .shape =
+           [](const heddle::ShapeCall& call) {
+             const heddle::SymInt rows = call.tensor(0).sizes[0];
+             const heddle::SymInt k = call.integer("k");
+             return std::vector{heddle::TensorType{heddle::f32, {rows, k}},
+                                heddle::TensorType{heddle::i64, {rows, k}}};
+           },
+       .cpu = route,
+       .workspace_bytes =
+           [](const heddle::KernelCall& call) { return call.tensor(0).sizes()[1] * 8; }});
+  return op;
+}
+
+/// x [n, width] through the k experts that a gate picks for each row; counts [experts] is written.
+struct MoeLayer {
+  std::int64_t experts = 8;
+  std::int64_t width = 64;
+  std::int64_t hidden = 256;
+  std::int64_t k = 2;
+  heddle::Tensor gate{};               ///< [width, experts]
+  std::vector<heddle::Tensor> up{};    ///< [width, hidden] each
+  std::vector<heddle::Tensor> down{};  ///< [hidden, width] each
+
+  explicit MoeLayer(std::int64_t number = 8) : experts(number) {
+    gate = weights(width, experts, 1);
+    for (std::int64_t e = 0; e < experts; ++e) {
+      up.push_back(weights(width, hidden, 2 + 2 * e));
+      down.push_back(weights(hidden, width, 3 + 2 * e));
+    }
+  }
+
+  heddle::Tensor operator()(const heddle::Tensor& x, const heddle::Tensor& counts) const {
+    const auto picked = routing_op()(heddle::matmul(x, gate), counts, k);
+    // [n, k, experts]: the weight of expert e in row n's choice j, summed over the choices.
+    const heddle::Tensor numbers = heddle::iota({1, 1, experts}, 2);
+    const heddle::Tensor share =
+        heddle::sum(heddle::where(heddle::equal(heddle::unsqueeze(picked[1], 2), numbers),
+                                  heddle::unsqueeze(picked[0], 2), 0.0f),
+                    {1});
+    heddle::Tensor y;
+    for (std::int64_t e = 0; e < experts; ++e) {
+      const auto part = static_cast<std::size_t>(e);
+      const heddle::Tensor hidden_values = heddle::gelu(heddle::matmul(x, up[part]));
+      const heddle::Tensor out =
+          heddle::matmul(hidden_values, down[part]) * heddle::slice(share, 1, e, e + 1);
+      y = y.defined() ? y + out : out;
+    }
+    return y;
+  }
+
+ private:
+  static heddle::Tensor weights(std::int64_t rows, std::int64_t columns, std::int64_t seed) {
+    heddle::Tensor made = heddle::Tensor::empty(heddle::f32, {rows, columns});
+    std::uint64_t state = static_cast<std::uint64_t>(seed) * 0x9e3779b97f4a7c15u;
+    for (std::int64_t k = 0; k < rows * columns; ++k) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      const double unit = static_cast<double>(state >> 40) / static_cast<double>(1 << 24) - 0.5;
+      made.data_as<float>()[k] = static_cast<float>(unit * 2 / std::sqrt(double(rows)));
+    }
+    return made;
+  }
+};
+
+}  // namespace example

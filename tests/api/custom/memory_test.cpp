@@ -1,0 +1,340 @@
+// When the memory of custom ops' operands and results is taken and given back, and the order of steps.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/api/custom/ops.h"
+
+namespace hd = heddle;
+
+namespace {
+
+/// Ops that only have sizes: each result is u8[its bytes], and its bytes hold `tag`.
+///
+///   tm::make(Tensor[] deps, int bytes, int tag=0) -> Tensor
+///   tm::two(Tensor[] deps, int first, int second) -> (Tensor, Tensor)
+///   tm::touch(Tensor dep, Tensor(a!)? x, int first, int second) -> (Tensor, Tensor)   adds 1 to x
+void register_ops() {
+  static const bool done = [] {
+    const auto bytes = [](const hd::ShapeCall& call, const char* name) {
+      return hd::TensorType{hd::u8, {call.integer(name)}};
+    };
+    const auto fill = [](const hd::KernelCall& call) {
+      for (const hd::KernelTensor& result : call.results)
+        std::memset(result.data, 1, static_cast<std::size_t>(result.count()));
+      for (const hd::KernelTensor& tensor : call.tensors)
+        for (std::int64_t k = 0; k < tensor.count() && tensor.present; ++k)
+          if (tensor.as<std::uint8_t>()[k] == 0xff) throw std::runtime_error("reads freed bytes");
+    };
+    hd::register_op(
+        {.schema = "tm::make(Tensor[] deps, int bytes, int tag=0) -> Tensor",
+         .shape = [=](const hd::ShapeCall& call) { return std::vector{bytes(call, "bytes")}; },
+         .cpu = fill});
+    const auto pair = [=](const hd::ShapeCall& call) {
+      return std::vector{bytes(call, "first"), bytes(call, "second")};
+    };
+    hd::register_op({.schema = "tm::two(Tensor[] deps, int first, int second) -> (Tensor, Tensor)",
+                     .shape = pair,
+                     .cpu = fill});
+    hd::register_op(
+        {.schema =
+             "tm::touch(Tensor dep, Tensor(a!)? x, int first, int second) -> (Tensor, Tensor)",
+         .shape = pair,
+         .cpu = [=](const hd::KernelCall& call) {
+           fill(call);
+           if (call.tensor(1).present) ++call.tensor(1).as<std::uint8_t>()[0];
+         }});
+    return true;
+  }();
+  EXPECT_TRUE(done);
+}
+
+/// Runs a graph over one input u8[1] on one thread, and keeps what happened.
+class Traced {
+ public:
+  explicit Traced(const std::string& body, hd::StepOrder order = hd::StepOrder::Given)
+      : engine_(engine(body, order)), inputs_{hd::Tensor::zeros(hd::u8, {1})} {
+    document_ = nlohmann::json::parse(engine_.plan_json(inputs_));
+    events_ = engine_.run_trace(inputs_, &outputs_);
+  }
+
+  /// "+u +v two -u": memory taken, steps by the first node they compute, memory given back.
+  std::string text() const {
+    std::string result;
+    for (const hd::RunEvent& event : events_) {
+      if (!result.empty()) result += ' ';
+      if (event.kind == hd::RunEvent::Kind::Launch)
+        result += nodes().at(event.value);
+      else
+        result += (event.kind == hd::RunEvent::Kind::Alloc ? '+' : '-') + event.value;
+    }
+    return result;
+  }
+  /// Steps by the first node they compute.
+  std::string order() const {
+    std::string result;
+    for (const auto& step : document_["steps"])
+      result += (result.empty() ? "" : ",") + nodes().at(step["kernel"].get<std::string>());
+    return result;
+  }
+  /// Live bytes after each step's allocations.
+  std::vector<std::int64_t> live() const {
+    std::vector<std::int64_t> bytes;
+    std::int64_t sum = 0;
+    for (const hd::RunEvent& event : events_) {
+      if (event.kind == hd::RunEvent::Kind::Launch) bytes.push_back(sum);
+      if (event.kind == hd::RunEvent::Kind::Alloc) sum += event.bytes;
+      if (event.kind == hd::RunEvent::Kind::Free) sum -= event.bytes;
+    }
+    return bytes;
+  }
+  const nlohmann::json& plan() const { return document_; }
+  const std::vector<hd::RunEvent>& events() const { return events_; }
+  const std::vector<hd::Tensor>& outputs() const { return outputs_; }
+  hd::Engine& engine() { return engine_; }
+
+ private:
+  static hd::Engine engine(const std::string& body, hd::StepOrder order) {
+    register_ops();
+    hd::EngineOptions options;
+    options.threads = 1;
+    options.order = order;
+    return hd::parse_ir("graph @main(%in: u8[1]) {\n" + body + "}\n", options);
+  }
+  std::map<std::string, std::string> nodes() const {
+    std::map<std::string, std::string> names;
+    for (const auto& kernel : document_["kernels"])
+      names[kernel["name"]] = kernel["nodes"].empty() ? kernel["name"].get<std::string>()
+                                                      : kernel["nodes"][0].get<std::string>();
+    return names;
+  }
+
+  hd::Engine engine_;
+  std::vector<hd::Tensor> inputs_;
+  std::vector<hd::Tensor> outputs_;
+  std::vector<hd::RunEvent> events_;
+  nlohmann::json document_;
+};
+
+/// A call of tm::make over `deps` that makes `bytes` bytes.
+std::string make(const std::string& name, int bytes, const std::vector<std::string>& deps) {
+  static int tag = 0;
+  std::string text = "  %" + name + " = tm::make(";
+  for (std::size_t k = 0; k < deps.size(); ++k) text += (k ? ", %" : "%") + deps[k];
+  return text + ") {_lists = [" + std::to_string(deps.size()) +
+         "], bytes = " + std::to_string(bytes) + ", tag = " + std::to_string(tag++) + "}\n";
+}
+
+}  // namespace
+
+// A3-02: each result of a step with two is given back after its own last reader.
+TEST(CustomMemory, ResultsAreFreedOneByOne) {
+  const Traced run(make("x", 8, {"in"}) +
+                   "  %u, %v = tm::two(%x) {_lists = [1], first = 10, second = 20}\n" +
+                   make("m", 5, {"u"}) + make("n", 5, {"v", "m"}) + "  return %n\n");
+  EXPECT_EQ(run.text(), "+x x +u +v u -x +m m -u n -v -m");
+}
+
+// A3-11
+TEST(CustomMemory, LiveBytesOfTwoResults) {
+  const Traced run("  %u, %v = tm::two(%in) {_lists = [1], first = 10, second = 20}\n" +
+                   make("a", 5, {"u"}) + make("b", 5, {"v"}) + make("c", 1, {"b", "a"}) +
+                   "  return %c\n");
+  EXPECT_EQ(run.live(), (std::vector<std::int64_t>{30, 35, 30, 10}));
+}
+
+// A3-08: what a later op takes whole lives until then.
+TEST(CustomMemory, ResultsTakenTogetherLiveTogether) {
+  const Traced run("  %u, %v = tm::two(%in) {_lists = [1], first = 10, second = 20}\n" +
+                   make("m", 5, {"u"}) + make("n", 5, {"m", "u", "v"}) + make("o", 1, {"n"}) +
+                   "  return %o\n");
+  EXPECT_EQ(run.text(), "+u +v u +m m +n n -u -v -m o -n");
+}
+
+// A3-09: a result that is an output is never given back.
+TEST(CustomMemory, OutputsStay) {
+  const Traced run("  %u, %v = tm::two(%in) {_lists = [1], first = 10, second = 20}\n" +
+                   make("m", 5, {"v"}) + make("n", 5, {"m"}) + "  return %u, %n\n");
+  EXPECT_EQ(run.text(), "+v u +m m -v n -m");
+  EXPECT_THAT(run.outputs()[0].to_doubles(), testing::Each(1));
+}
+
+// A3-05: an absent written argument changes nothing.
+TEST(CustomMemory, AbsentWrittenArgument) {
+  const Traced run("  %u, %v = tm::touch(%in, none) {first = 10, second = 20}\n" +
+                   make("m", 5, {"u"}) + make("n", 5, {"v", "m"}) + "  return %n\n");
+  EXPECT_EQ(run.text(), "+u +v u +m m -u n -v -m");
+}
+
+// A3-13
+TEST(CustomMemory, SmallResultsBeforeTheNextLargeOne) {
+  const std::string graph = make("A", 100, {"in"}) + make("B", 100, {"in"}) + make("sa", 1, {"A"}) +
+                            make("sb", 1, {"B"}) + make("J", 1, {"sa", "sb"}) +
+                            make("out", 1, {"J"}) + "  return %out\n";
+  const Traced given(graph);
+  EXPECT_EQ(given.order(), "A,B,sa,sb,J,out");
+  EXPECT_EQ(given.plan()["lower_bound_bytes"], 201);
+  const Traced smallest(graph, hd::StepOrder::Smallest);
+  EXPECT_EQ(smallest.order(), "A,sa,B,sb,J,out");
+  EXPECT_EQ(smallest.plan()["lower_bound_bytes"], 102);
+  EXPECT_EQ(smallest.plan()["order"]["method"], "lpmf");
+  EXPECT_LT(smallest.plan()["peak_bytes"], given.plan()["peak_bytes"]);
+}
+
+// A3-14
+TEST(CustomMemory, BranchesOneAfterAnother) {
+  constexpr int kUnit = 64;  // what the arena rounds sizes to
+  std::string graph = make("r", 8 * kUnit, {"in"});
+  for (const char* k : {"1", "2", "3"}) graph += make(std::string("p") + k, 64 * kUnit, {"r"});
+  for (const char* k : {"1", "2", "3"})
+    graph += make(std::string("q") + k, 4 * kUnit, {std::string("p") + k});
+  graph += make("s", 4 * kUnit, {"q1", "q2", "q3"}) + make("out", 1, {"s"}) + "  return %out\n";
+  EXPECT_EQ(Traced(graph).plan()["peak_bytes"], 200 * kUnit);
+  const Traced smallest(graph, hd::StepOrder::Smallest);
+  EXPECT_EQ(smallest.order(), "r,p1,q1,p2,q2,p3,q3,s,out");
+  EXPECT_EQ(smallest.plan()["peak_bytes"], 80 * kUnit);
+}
+
+// A3-15
+TEST(CustomMemory, TiesKeepTheGivenOrder) {
+  const Traced smallest(make("A", 10, {"in"}) + make("B", 10, {"A"}) + make("C", 10, {"B"}) +
+                            make("out", 1, {"C"}) + "  return %out\n",
+                        hd::StepOrder::Smallest);
+  EXPECT_EQ(smallest.plan()["order"]["method"], "given");
+  for (const auto& [method, peak] : smallest.plan()["order"]["peaks"].items())
+    EXPECT_EQ(peak, 20) << method;
+}
+
+// Each method can be asked for, and order edges hold in all of them.
+TEST(CustomMemory, EveryOrderKeepsWeakEdges) {
+  register_ops();
+  std::string graph = make("A", 100, {"in"}) + make("B", 100, {"in"});
+  std::string after = make("sa", 1, {"A"});
+  after.insert(after.size() - 1, " after(%B)");
+  graph += after + make("sb", 1, {"B"}) + make("J", 1, {"sa", "sb"}) + "  return %J\n";
+  for (const hd::StepOrder order : {hd::StepOrder::Given, hd::StepOrder::Lpmf, hd::StepOrder::Bfs,
+                                    hd::StepOrder::Dfs, hd::StepOrder::Smallest}) {
+    const std::string steps = Traced(graph, order).order();
+    EXPECT_LT(steps.find('B'), steps.find("sa")) << steps;
+  }
+}
+
+// The run trace is what the plan lists.
+TEST(CustomMemory, TraceAndPlanAgree) {
+  const Traced run(make("x", 8, {"in"}) + make("y", 16, {"x"}) + make("z", 8, {"y"}) +
+                   "  return %z\n");
+  const auto& planned = run.plan()["events"];
+  ASSERT_EQ(planned.size(), run.events().size());
+  const char* kinds[] = {"alloc", "launch", "free"};
+  for (std::size_t k = 0; k < planned.size(); ++k) {
+    const hd::RunEvent& event = run.events()[k];
+    EXPECT_EQ(planned[k]["kind"], kinds[static_cast<int>(event.kind)]);
+    EXPECT_EQ(planned[k]["step"], event.step);
+    EXPECT_EQ(planned[k]["value"], event.value);
+    EXPECT_EQ(planned[k]["bytes"], event.bytes);
+  }
+}
+
+// A3-06
+TEST(CustomMemory, ResultsThatShareWrittenBytesAreNotImplemented) {
+  hd::register_op({.schema = "tm::second_(Tensor x, Tensor(a!) y) -> Tensor(a!)",
+                   .shape = {},
+                   .cpu = [](const hd::KernelCall&) {}});
+  hd::Engine engine([](const hd::Tensor& x) { return hd::call("tm::second_", {x, x * 2.0f})[0]; });
+  try {
+    engine.run({hd::Tensor::zeros(hd::f32, {2})});
+    FAIL();
+  } catch (const hd::UnsupportedError& error) {
+    EXPECT_THAT(error.what(), testing::StartsWith("tm::second_: not implemented at "));
+    EXPECT_THAT(error.what(), testing::HasSubstr("result 0 shares bytes with a written argument"));
+  }
+}
+
+// A3-07: a collective op that writes its argument is taken as it is.
+TEST(CustomMemory, CollectivesAreAccepted) {
+  static const hd::RegisteredOp all_reduce =
+      hd::register_op({.schema = "tm::all_reduce_(Tensor(a!) x) -> Tensor(a!)",
+                       .shape = {},
+                       .cpu =
+                           [](const hd::KernelCall& call) {
+                             for (std::int64_t k = 0; k < call.tensor(0).count(); ++k)
+                               hd::test::element(call.tensor(0), k) *= 2;
+                           },
+                       .pure = false,
+                       .collective = true});
+  hd::Engine engine([](const hd::Tensor& x) { return all_reduce(x + 1.0f)[0]; });
+  EXPECT_THAT(engine.run({hd::Tensor::of<float>({1, 2}, {2})})[0].to_doubles(),
+              testing::ElementsAre(4, 6));
+}
+
+// A result declared as a view of an argument owns no bytes.
+TEST(CustomMemory, ViewResultsOwnNothing) {
+  static const hd::RegisteredOp flat =
+      hd::register_op({.schema = "tm::flat(Tensor(a) x) -> (Tensor(a), Tensor)",
+                       .shape =
+                           [](const hd::ShapeCall& call) {
+                             const hd::TensorType x = call.tensor(0);
+                             return std::vector{hd::TensorType{x.dtype, {x.sizes[0] * x.sizes[1]}},
+                                                hd::TensorType{x.dtype, {x.sizes[0]}}};
+                           },
+                       .cpu =
+                           [](const hd::KernelCall& call) {
+                             ASSERT_EQ(call.results.size(), 1u);
+                             for (std::int64_t k = 0; k < call.results[0].count(); ++k)
+                               hd::test::element(call.results[0], k) = 7;
+                           }});
+  hd::EngineOptions options;
+  options.threads = 1;
+  hd::Engine engine(
+      [](const hd::Tensor& x) {
+        const auto results = flat(hd::softmax(x));
+        return std::vector{results[0] + 1.0f, results[1] * 2.0f};
+      },
+      options);
+  const std::vector inputs{hd::Tensor::zeros(hd::f32, {2, 2})};
+  const auto outs = engine.run(inputs);
+  EXPECT_THAT(outs[0].to_doubles(), testing::Each(1.5));
+  EXPECT_THAT(outs[0].sizes(), testing::ElementsAre(4));
+  EXPECT_THAT(outs[1].to_doubles(), testing::ElementsAre(14, 14));
+  std::int64_t taken = 0;
+  for (const hd::RunEvent& event : engine.run_trace(inputs))
+    if (event.kind == hd::RunEvent::Kind::Alloc) taken += event.bytes;
+  EXPECT_EQ(taken, 16 + 8);  // the softmax and the second result
+}
+
+// Sizes that only the kernel knows: the evaluator has them, compiled execution says that it has not.
+TEST(CustomMemory, UnbackedSizes) {
+  static const hd::RegisteredOp positive =
+      hd::register_op({.schema = "tm::positive(Tensor x) -> Tensor",
+                       .shape =
+                           [](const hd::ShapeCall& call) {
+                             return std::vector{hd::TensorType{hd::f32, {call.unbacked()}}};
+                           },
+                       .cpu =
+                           [](const hd::KernelCall& call) {
+                             std::int64_t next = 0;
+                             for (std::int64_t k = 0; k < call.tensor(0).count(); ++k)
+                               if (call.tensor(0).as<float>()[k] > 0)
+                                 call.results[0].as<float>()[next++] =
+                                     call.tensor(0).as<float>()[k];
+                           },
+                       .sizes =
+                           [](const hd::KernelCall& call) {
+                             std::int64_t count = 0;
+                             for (std::int64_t k = 0; k < call.tensor(0).count(); ++k)
+                               count += call.tensor(0).as<float>()[k] > 0 ? 1 : 0;
+                             return std::vector<hd::Sizes>{{count}};
+                           }});
+  const auto f = [](const hd::Tensor& x) { return positive(x)[0] * 2.0f; };
+  hd::EngineOptions options;
+  options.device = hd::Device::reference();
+  EXPECT_THAT(hd::Engine(f, options).run({hd::Tensor::of<float>({1, -2, 3}, {3})})[0].to_doubles(),
+              testing::ElementsAre(2, 6));
+  try {
+    hd::Engine(f).run({hd::Tensor::of<float>({1, -2, 3}, {3})});
+    FAIL();
+  } catch (const hd::UnsupportedError& error) {
+    EXPECT_THAT(error.what(), testing::StartsWith("tm::positive: not implemented at "));
+    EXPECT_THAT(error.what(), testing::HasSubstr("u0 in %"));
+  }
+}
