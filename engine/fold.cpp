@@ -28,6 +28,9 @@ class Folder {
       : program_(program), fixed_(fixed), compiler_(compiler) {}
 
   std::size_t run() {
+    writers_.resize(program_.record.buffers.size(), 0);
+    for (const ir::PlanStep& step : steps())
+      for (const BufferId id : step.writes) ++writers_[root(id)];
     std::vector<bool> folded(steps().size(), false);
     for (std::size_t k = 0; k < steps().size(); ++k) {
       if (!foldable(k)) continue;
@@ -61,7 +64,8 @@ class Folder {
     }
     return std::all_of(step.writes.begin(), step.writes.end(), [&](BufferId id) {
       const PlanBuffer& target = buffer(root(id));
-      return target.role == PlanBuffer::Role::Intermediate && all_constant(target.sizes);
+      return target.role == PlanBuffer::Role::Intermediate && all_constant(target.sizes) &&
+             writers_[root(id)] == 1;
     });
   }
 
@@ -116,6 +120,8 @@ class Folder {
   }
 
   jit::Program& program_;
+  std::vector<std::uint32_t>
+      writers_;  ///< steps that write each buffer: more than one may not fold
   std::vector<ir::Literal>& fixed_;
   jit::CompileService& compiler_;
 };

@@ -77,6 +77,7 @@ class PlanDocument {
     document["lower_bound_bytes"] = plan_.memory.lower_bound_bytes;
     document["events"] = events();
     document["order"] = order();
+    document["missed_reinplace"] = missed_reinplace();
     document["passes"] = passes();
     document["folded_steps"] = executable_.folded_steps();
     return document;
@@ -178,6 +179,19 @@ class PlanDocument {
                         {"value", event.value},
                         {"bytes", event.bytes}});
     return result;
+  }
+
+  /// Copies of what a custom op writes and may not overwrite.
+  ordered_json missed_reinplace() const {
+    std::int64_t count = 0;
+    std::int64_t bytes = 0;
+    for (const ir::PlanStep& step : record_.steps) {
+      const ir::PlanKernel& kernel = record_.kernels[step.kernel];
+      if (kernel.kind != ir::PlanKernel::Kind::Copy || kernel.nodes.empty()) continue;
+      ++count;
+      bytes += record_.buffers[step.writes[0]].bytes.evaluate(plan_.sizes);
+    }
+    return {{"count", count}, {"bytes", bytes}};
   }
 
   /// Which order the steps are in, and the peaks of those it was chosen among.

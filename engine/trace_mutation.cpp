@@ -124,6 +124,13 @@ std::vector<Tensor> Trace::apply_custom(const ir::OpDef& op, std::vector<Value> 
     ir::encode_view(view, views);
     values[written.operand] = root;
   }
+  const auto lies_in_base = [&](const Value& value) {
+    return value && std::find(bases.begin(), bases.end(), root_of(value)) != bases.end();
+  };
+  const auto written = ir::layout_of(custom, given, attrs).written;
+  const auto plain =
+      static_cast<std::size_t>(std::count_if(given.begin(), given.end(), lies_in_base));
+  if (plain > written.size()) attrs["_aliases"] = true;
   if (!identity) attrs["_bases"] = numbers;
   if (!whole) attrs["_views"] = views;
   const bool lists = std::any_of(

@@ -140,6 +140,7 @@ OpDef definition(const CustomOp& op) {
   if (lists) def.operands = {{"tensors", OperandSpec::Arity::Variadic}};
   const Attr none = std::vector<std::int64_t>();
   if (lists) def.attrs.push_back({"_lists", AttrKind::Ints, none});
+  def.attrs.push_back({"_aliases", AttrKind::Bool, Attr(false)});
   def.attrs.push_back({"_bases", AttrKind::Ints, none});
   def.attrs.push_back({"_views", AttrKind::SymInts, Attr(Dims())});
   def.attrs.push_back({"in_place", AttrKind::Ints, none});

@@ -7,6 +7,7 @@
 // neither gives a token, u8[0], so that order edges can name it. An op whose only result is its written
 // first argument gives the new value alone. Beside the schema's own attributes:
 //
+//   _aliases   operands that are not written may lie in written bases and see the writes, as in the program
 //   _lists     length of each list argument, in order
 //   _bases     for each written operand given: which base it lies in; empty: each is a base of its own
 //   _views     for each written operand given: -1 when it is the whole base, else its rank, offset, sizes

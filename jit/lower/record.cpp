@@ -219,6 +219,11 @@ void Recorder::add_copies() {
     add_copy(buffer_of(graph.storage(outputs[k])), memory_meta(outputs[k]), program_.outputs[k],
              target);
   }
+  for (const auto& [value, output] : late_outputs_) {
+    ir::TensorMeta target = value.meta();
+    target.strides = ir::row_major(target.sizes);
+    add_copy(buffers_.at(value), target, output, target);
+  }
   add_write_backs();
 }
 
@@ -231,10 +236,11 @@ void Recorder::add_write_backs() {
     const Value storage = graph.storage(write.source);
     ir::TensorMeta meta = memory_meta(write.source);
     ir::BufferId source = buffer_of(storage);
+    const bool in_place = buffers_.at(write.target) == source;
     const bool overwritten = std::any_of(writes.begin(), writes.end(), [&](const auto& other) {
       return buffers_.at(other.target) == source;
     });
-    if (overwritten) {
+    if (overwritten && !in_place) {
       ir::TensorMeta aside = meta;
       aside.strides = ir::row_major(aside.sizes);
       const ir::BufferId copy = add_buffer(write.source, PlanBuffer::Role::Intermediate, ir::kNone);
@@ -246,7 +252,8 @@ void Recorder::add_write_backs() {
   }
   for (std::size_t k = 0; k < writes.size(); ++k) {
     const ir::BufferId target = buffers_.at(writes[k].target);
-    add_copy(sources[k].first, sources[k].second, target, writes[k].target.meta());
+    if (sources[k].first != target)
+      add_copy(sources[k].first, sources[k].second, target, writes[k].target.meta());
     program_.write_backs.emplace_back(target, sources[k].first);
   }
 }

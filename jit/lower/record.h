@@ -34,8 +34,10 @@ class Recorder {
   void add_edge(ir::PlanStep& step, ir::StepId from, bool weak);
   void add_data_edges(ir::PlanStep& step);
   void add_write_backs();
-  std::pair<ir::BufferId, ir::TensorMeta> written_base(const Node& node, std::size_t operand,
-                                                       std::uint32_t output);
+  std::pair<ir::BufferId, ir::TensorMeta> written_base(const Node& node, std::uint32_t group,
+                                                       std::size_t operand, std::uint32_t output);
+  bool may_overwrite(const Node& node, std::uint32_t group, std::size_t operand);
+  void find_last_readers();
   void add_order_edges(std::uint32_t group, ir::PlanStep& step);
   ir::TensorMeta memory_meta(Value value) const;
   void add_copy(ir::BufferId source, const ir::TensorMeta& source_meta, ir::BufferId target,
@@ -48,6 +50,9 @@ class Recorder {
   std::map<Value, std::uint32_t> output_positions_;  ///< storages written straight into an output
   std::vector<std::vector<ir::StepId>> writers_, readers_;  ///< by buffer
   std::vector<std::vector<ir::StepId>> steps_of_group_;
+  std::map<Value, std::uint32_t> last_readers_;  ///< by storage: group
+  /// Outputs that lie in an input that they are written back to: copied out at the end.
+  std::vector<std::pair<Value, ir::BufferId>> late_outputs_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<std::shared_ptr<const Nest>>>
       nests_;
 };

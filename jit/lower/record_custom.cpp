@@ -1,4 +1,6 @@
 // Steps of custom ops.
+#include <algorithm>
+
 #include "heddle/error.h"
 #include "ir/analysis/unbacked.h"
 #include "jit/custom/custom_call.h"
@@ -6,6 +8,7 @@
 
 namespace heddle::jit {
 
+using ir::PlanBuffer;
 using ir::PlanKernel;
 using ir::PlanStep;
 
@@ -46,7 +49,7 @@ void Recorder::add_custom(std::uint32_t group) {
 
   std::vector<std::pair<ir::BufferId, ir::TensorMeta>> bases;
   for (std::uint32_t k = 0; k < layout.bases.size(); ++k)
-    bases.push_back(written_base(node, layout.bases[k], results + k));
+    bases.push_back(written_base(node, group, layout.bases[k], results + k));
   for (std::size_t k = 0; k < layout.starts.back(); ++k) {
     if (k >= node.inputs().size() || !node.input(k)) {
       call->arguments.emplace_back();
@@ -91,21 +94,75 @@ void Recorder::add_custom(std::uint32_t group) {
                                             std::move(step), std::move(launch)));
 }
 
+/// The last group that reads each storage in memory; kNoGroup where the caller reads it at the end.
+void Recorder::find_last_readers() {
+  const LiveGraph& graph = state_.graph();
+  const auto nodes = graph.nodes();
+  std::vector<std::uint32_t> evaluated(nodes.size(), 0);
+  const auto later = [](std::uint32_t& last, std::uint32_t group) { last = std::max(last, group); };
+  for (std::size_t k = nodes.size(); k-- > 0;) {
+    const Node& node = *nodes[k];
+    if (state_.reads.is_owned(&node)) evaluated[k] = state_.grouping.group_of[k];
+    for (const Value& input : node.inputs()) {
+      if (!input) continue;
+      later(evaluated[graph.position(input.node)], evaluated[k]);
+      later(last_readers_[graph.storage(input)], evaluated[k]);
+    }
+  }
+  for (const Value& result : graph.results()) last_readers_[graph.storage(result)] = kNoGroup;
+}
+
+/// Whether nobody can tell that the op writes where `base` lies: no later kernel and no result reads the old
+/// value, and what the caller owns is written back to anyway.
+bool Recorder::may_overwrite(const Node& node, std::uint32_t group, std::size_t operand) {
+  if (last_readers_.empty()) find_last_readers();
+  const Value storage = state_.graph().storage(node.input(operand));
+  const auto last = last_readers_.find(storage);
+  if (last == last_readers_.end() || last->second > group) return false;
+  const ir::BufferId buffer = buffer_of(storage);
+  const PlanBuffer::Role role = program_.record.buffers[buffer].role;
+  const auto writes = state_.graph().graph().write_backs();
+  const bool written_back = std::any_of(writes.begin(), writes.end(), [&](const auto& write) {
+    return buffers_.at(write.target) == buffer;
+  });
+  if (role != PlanBuffer::Role::Intermediate && !(role == PlanBuffer::Role::Input && written_back))
+    return false;
+  // A plain operand would see the writes; an earlier base has taken the bytes.
+  const ir::CustomLayout layout = ir::layout_of(node);
+  const std::size_t base = layout.written_at(operand)->base;
+  if (!memory_meta(node.input(operand)).is_row_major()) return false;
+  for (std::size_t k = 0; k < node.inputs().size(); ++k) {
+    if (!node.input(k)) continue;
+    const ir::WrittenOperand* written = layout.written_at(k);
+    if (written == nullptr ? node.flag("_aliases") : written->base >= base) continue;
+    if (buffer_of(state_.graph().storage(node.input(k))) == buffer) return false;
+  }
+  return true;
+}
+
 /// The buffer that the op writes for a base, and how it lies there: the operand's own where the op may
 /// overwrite it, else a copy.
 std::pair<ir::BufferId, ir::TensorMeta> Recorder::written_base(const Node& node,
+                                                               std::uint32_t group,
                                                                std::size_t operand,
                                                                std::uint32_t output) {
   const Value base = node.input(operand);
   const Value storage = state_.graph().storage(base);
-  if (ir::alias_of(node, output).kind == ir::Alias::Kind::Mutates) {
-    buffers_[node.value(output)] = buffer_of(storage);
+  const Value result = node.value(output);
+  const bool marked = ir::alias_of(node, output).kind == ir::Alias::Kind::Mutates;
+  const auto returned = buffers_.find(result);
+  const bool input = program_.record.buffers[buffer_of(storage)].role == PlanBuffer::Role::Input;
+  if (marked || ((returned == buffers_.end() || input) && may_overwrite(node, group, operand))) {
+    if (returned != buffers_.end()) late_outputs_.emplace_back(result, returned->second);
+    buffers_[result] = buffer_of(storage);
     return {buffer_of(storage), memory_meta(base)};
   }
   ir::TensorMeta meta = base.meta();
   meta.strides = ir::row_major(meta.sizes);
-  const ir::BufferId copy = buffer_of(node.value(output));
+  const ir::BufferId copy = buffer_of(result);
   add_copy(buffer_of(storage), memory_meta(base), copy, meta);
+  program_.record.kernels.back().name = "clone";
+  program_.record.kernels.back().nodes = {node.name()};
   return {copy, meta};
 }
 

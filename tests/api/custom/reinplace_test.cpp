@@ -1,0 +1,272 @@
+// Where custom ops overwrite what they write, and where a copy is made first.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/api/custom/ops.h"
+
+namespace hd = heddle;
+using testing::ElementsAre;
+
+namespace {
+
+hd::Tensor numbers(std::initializer_list<float> values) {
+  return hd::Tensor::of<float>(values, {static_cast<std::int64_t>(values.size())});
+}
+
+struct Missed {
+  std::int64_t count, bytes;
+  friend bool operator==(const Missed&, const Missed&) = default;
+};
+
+Missed missed(hd::Engine& engine, const std::vector<hd::Tensor>& inputs) {
+  const auto plan = nlohmann::json::parse(engine.plan_json(inputs))["missed_reinplace"];
+  return {plan["count"], plan["bytes"]};
+}
+
+std::int64_t steps(hd::Engine& engine, const std::vector<hd::Tensor>& inputs) {
+  return static_cast<std::int64_t>(nlohmann::json::parse(engine.plan_json(inputs))["steps"].size());
+}
+
+hd::Engine graph(const std::string& text) {
+  hd::test::accumulate();
+  hd::test::increment();
+  hd::test::swap();
+  hd::test::scale();
+  hd::EngineOptions options;
+  options.threads = 1;
+  return hd::parse_ir(text, options);
+}
+
+/// tt::fsin(Tensor x, Tensor(a!) out) -> ()   out = x + 1 (whatever out held)
+const hd::RegisteredOp& fsin() {
+  static const hd::RegisteredOp op =
+      hd::register_op({.schema = "tt::fsin(Tensor x, Tensor(a!) out) -> ()",
+                       .shape = {},
+                       .cpu = [](const hd::KernelCall& call) {
+                         for (std::int64_t k = 0; k < call.tensor(0).count(); ++k)
+                           hd::test::element(call.tensor(1), k) =
+                               hd::test::element(call.tensor(0), k) + 1;
+                       }});
+  return op;
+}
+
+}  // namespace
+
+// A dead intermediate is overwritten; A3-01: its bytes go after the op, when nobody reads the new value.
+TEST(CustomReinplace, DeadIntermediate) {
+  hd::Engine engine = graph(
+      "graph @main(%in: f32[4]) {\n"
+      "  %x = add(%in, 1.0: f32)\n"
+      "  %u, %x1 = tt::accumulate(%in, %x)\n"
+      "  %n = tt::scale(%u)\n"
+      "  return %n\n"
+      "}\n");
+  const std::vector inputs{numbers({1, 2, 3, 4})};
+  EXPECT_THAT(engine.run(inputs)[0].to_doubles(), ElementsAre(4, 6, 8, 10));
+  EXPECT_EQ(missed(engine, inputs), (Missed{0, 0}));
+  std::string text;
+  for (const hd::RunEvent& event : engine.run_trace(inputs)) {
+    const char* sign = event.kind == hd::RunEvent::Kind::Alloc  ? "+"
+                       : event.kind == hd::RunEvent::Kind::Free ? "-"
+                                                                : "";
+    text += (text.empty() ? "" : " ") + (sign + event.value);
+  }
+  EXPECT_EQ(text, "+x add +u tt::accumulate -x tt::scale -u");
+}
+
+// A2-13, value semantics: one copy, and the results are independent.
+TEST(CustomReinplace, TwoBasesInTheSameBytes) {
+  hd::Engine engine = graph(
+      "graph @main(%in: f32[2]) {\n"
+      "  %t = add(%in, 1.0: f32)\n"
+      "  %a, %b = tt::swap(%t, %t)\n"
+      "  %c, %d = tt::accumulate(%in, %a)\n"
+      "  %y = sub(%b, %d)\n"
+      "  return %y\n"
+      "}\n");
+  const std::vector inputs{numbers({1, 5})};
+  EXPECT_EQ(missed(engine, inputs), (Missed{1, 8}));
+  EXPECT_THAT(engine.run(inputs)[0].to_doubles(), ElementsAre(-1, -5));
+}
+
+// A2-13, the program's own call: one base, no copy, and both arguments are the same bytes.
+TEST(CustomReinplace, TheSameTensorTwice) {
+  static const hd::RegisteredOp both =
+      hd::register_op({.schema = "tt::both(Tensor(a!) x, Tensor(b!) y) -> ()",
+                       .shape = {},
+                       .cpu = [](const hd::KernelCall& call) {
+                         EXPECT_EQ(call.tensor(0).data, call.tensor(1).data);
+                         for (std::int64_t k = 0; k < call.tensor(0).count(); ++k) {
+                           hd::test::element(call.tensor(0), k) += 1;
+                           hd::test::element(call.tensor(1), k) *= 10;
+                         }
+                       }});
+  hd::Engine engine([](const hd::Tensor& x) {
+    const hd::Tensor t = x + 1.0f;
+    both(t, t);
+    return t * 1.5f;
+  });
+  const std::vector inputs{numbers({1, 2})};
+  EXPECT_THAT(engine.run(inputs)[0].to_doubles(), ElementsAre(45, 60));
+  EXPECT_EQ(missed(engine, inputs), (Missed{0, 0}));
+}
+
+// A2-14: a list of views of one base that is written back.
+TEST(CustomReinplace, ListOfViewsOfAnInput) {
+  static const hd::RegisteredOp each =
+      hd::register_op({.schema = "tt::each_(Tensor(a!)[] parts) -> ()",
+                       .shape = {},
+                       .cpu = [](const hd::KernelCall& call) {
+                         float number = 1;
+                         for (const hd::KernelTensor& part : call.list(0)) {
+                           for (std::int64_t k = 0; k < part.count(); ++k)
+                             hd::test::element(part, k) += number;
+                           number *= 10;
+                         }
+                       }});
+  hd::Engine engine([](const hd::Tensor& b) {
+    each(std::vector{hd::slice(b, 0, 0, 1), hd::slice(b, 0, 1, 2)});
+    return b * 2.0f;
+  });
+  const hd::Tensor b = numbers({1, 2});
+  EXPECT_EQ(missed(engine, {b}), (Missed{0, 0}));
+  EXPECT_THAT(engine.run({b})[0].to_doubles(), ElementsAre(4, 24));
+  EXPECT_THAT(b.to_doubles(), ElementsAre(2, 12));
+}
+
+// A2-15: what repeats its elements is never overwritten.
+TEST(CustomReinplace, ExpandedOperand) {
+  hd::Engine engine = graph(
+      "graph @main(%in: f32[1]) {\n"
+      "  %t = add(%in, 1.0: f32)\n"
+      "  %e = expand(%t) {sizes = [3]}\n"
+      "  %y = tt::increment_(%e)\n"
+      "  %z = add(%y, %t)\n"
+      "  return %z\n"
+      "}\n");
+  EXPECT_THAT(engine.run({numbers({1})})[0].to_doubles(), ElementsAre(5, 5, 5));
+  const auto& increment = hd::test::increment();
+  hd::Engine traced([&](const hd::Tensor& x) { return increment(hd::expand(x + 1.0f, {3}))[0]; });
+  EXPECT_THROW(traced.run({numbers({1})}), hd::MutationError);
+}
+
+// A2-16
+TEST(CustomReinplace, OldValueIsReadLater) {
+  fsin();
+  hd::Engine engine = graph(
+      "graph @main(%x: f32[3]) {\n"
+      "  %out = add(%x, 5.0: f32)\n"
+      "  %n = tt::fsin(%x, %out)\n"
+      "  %y = mul(%out, %n)\n"
+      "  return %n, %y\n"
+      "}\n");
+  const std::vector inputs{numbers({1, 2, 3})};
+  EXPECT_EQ(missed(engine, inputs), (Missed{1, 12}));
+  const auto outs = engine.run(inputs);
+  EXPECT_THAT(outs[0].to_doubles(), ElementsAre(2, 3, 4));
+  EXPECT_THAT(outs[1].to_doubles(), ElementsAre(12, 21, 32));
+}
+
+// A2-17
+TEST(CustomReinplace, ChainOnAnInputThatIsWrittenBackAndReturned) {
+  const auto& op = fsin();
+  hd::Engine engine([&](const hd::Tensor& x, const hd::Tensor& o) {
+    op(x, o);
+    op(o, o);
+    op(o, o);
+    return o;
+  });
+  const hd::Tensor o = numbers({0, 0});
+  const std::vector inputs{numbers({1, 2}), o};
+  EXPECT_EQ(missed(engine, inputs), (Missed{0, 0}));
+  EXPECT_EQ(steps(engine, inputs), 4);  // three calls, and a copy to the result
+  EXPECT_THAT(engine.run(inputs)[0].to_doubles(), ElementsAre(4, 5));
+  EXPECT_THAT(o.to_doubles(), ElementsAre(4, 5));
+}
+
+// A2-20: an absent written argument has no new value; strides of a transposed one are kept.
+TEST(CustomReinplace, AbsentAndTransposed) {
+  static const hd::RegisteredOp op = hd::register_op(
+      {.schema = "tt::maybe(Tensor(a!) x, Tensor(b!)? y) -> Tensor",
+       .shape = [](const hd::ShapeCall& call) { return std::vector{call.tensor(0)}; },
+       .cpu =
+           [](const hd::KernelCall& call) {
+             EXPECT_FALSE(call.tensor(1).present);
+             EXPECT_THAT(call.tensor(0).strides(), ElementsAre(1, 2));
+             for (std::int64_t k = 0; k < call.tensor(0).count(); ++k) {
+               hd::test::element(call.results[0], k) = hd::test::element(call.tensor(0), k);
+               hd::test::element(call.tensor(0), k) = static_cast<float>(k);
+             }
+           }});
+  hd::Engine engine([](const hd::Tensor& x) {
+    const hd::Tensor kept = x + 0.5f;
+    const hd::Tensor old = kept * 1.0f;
+    const hd::Tensor result = op(hd::transpose(kept, 0, 1), nullptr)[0];
+    return std::vector{result, kept, old};
+  });
+  const auto outs = engine.run({hd::Tensor::of<float>({1, 2, 3, 4}, {2, 2})});
+  EXPECT_THAT(outs[0].to_doubles(), ElementsAre(1.5, 3.5, 2.5, 4.5));
+  EXPECT_THAT(outs[1].to_doubles(), ElementsAre(0, 2, 1, 3));
+  EXPECT_THAT(outs[2].to_doubles(), ElementsAre(1.5, 2.5, 3.5, 4.5));
+}
+
+// A3-10: two calls that write the same two inputs: nothing is allocated but results, and nothing copied.
+TEST(CustomReinplace, InputsAreWrittenWithoutTemporaries) {
+  static const hd::RegisteredOp foo = hd::register_op(
+      {.schema = "tt::foo(Tensor q, Tensor(a!) k, Tensor(b!) v) -> Tensor",
+       .shape = [](const hd::ShapeCall& call) { return std::vector{call.tensor(0)}; },
+       .cpu =
+           [](const hd::KernelCall& call) {
+             for (std::int64_t n = 0; n < call.tensor(0).count(); ++n) {
+               hd::test::element(call.tensor(1), n) += 1;
+               hd::test::element(call.tensor(2), n) += 2;
+               hd::test::element(call.results[0], n) =
+                   hd::test::element(call.tensor(1), n) + hd::test::element(call.tensor(2), n);
+             }
+           }});
+  hd::EngineOptions options;
+  options.threads = 1;
+  hd::Engine engine(
+      [](const hd::Tensor& q, const hd::Tensor& k, const hd::Tensor& v) {
+        const hd::Tensor first = foo(q, k, v)[0];
+        return first + foo(q, k, v)[0];
+      },
+      options);
+  const hd::Tensor k = numbers({1, 1});
+  const hd::Tensor v = numbers({10, 10});
+  const std::vector inputs{numbers({0, 0}), k, v};
+  EXPECT_EQ(missed(engine, inputs), (Missed{0, 0}));
+  std::int64_t taken = 0;
+  for (const hd::RunEvent& event : engine.run_trace(inputs))
+    taken += event.kind == hd::RunEvent::Kind::Alloc ? 1 : 0;
+  EXPECT_EQ(taken, 2);  // the results of foo
+  EXPECT_EQ(steps(engine, inputs), 3);
+  EXPECT_THAT(k.to_doubles(), ElementsAre(3, 3));
+  EXPECT_THAT(v.to_doubles(), ElementsAre(14, 14));
+  EXPECT_THAT(engine.run(inputs)[0].to_doubles(), testing::Each(4 + 16 + 5 + 18));
+}
+
+// Constants and parameters are copied in every run, never overwritten.
+TEST(CustomReinplace, ConstantsStay) {
+  hd::Engine engine = graph(
+      "graph @main(%in: f32[2]) {\n"
+      "  %c = const [10.0, 20.0]: f32\n"
+      "  %old, %new = tt::accumulate(%in, %c)\n"
+      "  return %old, %new\n"
+      "}\n");
+  for (int run = 0; run < 3; ++run) {
+    const auto outs = engine.run({numbers({1, 2})});
+    EXPECT_THAT(outs[0].to_doubles(), ElementsAre(10, 20));
+    EXPECT_THAT(outs[1].to_doubles(), ElementsAre(11, 22));
+  }
+  hd::Engine inner = graph(
+      "graph @main(%in: f32[2]) {\n"
+      "  %c = const [10.0, 20.0]: f32\n"
+      "  %old, %new = tt::accumulate(%in, %c)\n"
+      "  %y = add(%old, %new)\n"
+      "  return %y\n"
+      "}\n");
+  for (int run = 0; run < 3; ++run)
+    EXPECT_THAT(inner.run({numbers({1, 2})})[0].to_doubles(), ElementsAre(21, 42));
+}
