@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <vector>
 
 #include "jit/lower/kernel.h"
@@ -36,7 +37,7 @@ class Recorder {
   void add_write_backs();
   std::pair<ir::BufferId, ir::TensorMeta> written_base(const Node& node, std::uint32_t group,
                                                        std::size_t operand, std::uint32_t output);
-  bool may_overwrite(const Node& node, std::uint32_t group, std::size_t operand);
+  bool may_overwrite(const Node& node, std::uint32_t group, std::size_t operand, Value result);
   void find_last_readers();
   void add_order_edges(std::uint32_t group, ir::PlanStep& step);
   ir::TensorMeta memory_meta(Value value) const;
@@ -51,6 +52,7 @@ class Recorder {
   std::vector<std::vector<ir::StepId>> writers_, readers_;  ///< by buffer
   std::vector<std::vector<ir::StepId>> steps_of_group_;
   std::map<Value, std::uint32_t> last_readers_;  ///< by storage: group
+  std::set<Value> overwritten_;  ///< storages that ops other than custom ones overwrite
   /// Outputs that lie in an input that they are written back to: copied out at the end.
   std::vector<std::pair<Value, ir::BufferId>> late_outputs_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<std::shared_ptr<const Nest>>>

@@ -94,7 +94,8 @@ void Recorder::add_custom(std::uint32_t group) {
                                             std::move(step), std::move(launch)));
 }
 
-/// The last group that reads each storage in memory; kNoGroup where the caller reads it at the end.
+/// The last group that reads each storage in memory; kNoGroup where the caller reads it at the end. And the
+/// storages that other ops overwrite.
 void Recorder::find_last_readers() {
   const LiveGraph& graph = state_.graph();
   const auto nodes = graph.nodes();
@@ -103,6 +104,11 @@ void Recorder::find_last_readers() {
   for (std::size_t k = nodes.size(); k-- > 0;) {
     const Node& node = *nodes[k];
     if (state_.reads.is_owned(&node)) evaluated[k] = state_.grouping.group_of[k];
+    for (std::uint32_t output = 0; output < node.outputs().size(); ++output) {
+      const ir::Alias alias = ir::alias_of(node, output);
+      if (node.op().custom == nullptr && alias.kind == ir::Alias::Kind::Mutates)
+        overwritten_.insert(graph.storage(node.input(alias.operand)));
+    }
     for (const Value& input : node.inputs()) {
       if (!input) continue;
       later(evaluated[graph.position(input.node)], evaluated[k]);
@@ -114,12 +120,16 @@ void Recorder::find_last_readers() {
 
 /// Whether nobody can tell that the op writes where `base` lies: no later kernel and no result reads the old
 /// value, and what the caller owns is written back to anyway.
-bool Recorder::may_overwrite(const Node& node, std::uint32_t group, std::size_t operand) {
+bool Recorder::may_overwrite(const Node& node, std::uint32_t group, std::size_t operand,
+                             Value result) {
   if (last_readers_.empty()) find_last_readers();
   const Value storage = state_.graph().storage(node.input(operand));
   const auto last = last_readers_.find(storage);
   if (last == last_readers_.end() || last->second > group) return false;
-  const ir::BufferId buffer = buffer_of(storage);
+  // The memory of an argument may hold an intermediate value that is going to be written back.
+  ir::BufferId buffer = buffer_of(storage);
+  while (program_.record.buffers[buffer].alias_of != ir::kNone)
+    buffer = program_.record.buffers[buffer].alias_of;
   const PlanBuffer::Role role = program_.record.buffers[buffer].role;
   const auto writes = state_.graph().graph().write_backs();
   const bool written_back = std::any_of(writes.begin(), writes.end(), [&](const auto& write) {
@@ -127,6 +137,7 @@ bool Recorder::may_overwrite(const Node& node, std::uint32_t group, std::size_t 
   });
   if (role != PlanBuffer::Role::Intermediate && !(role == PlanBuffer::Role::Input && written_back))
     return false;
+  if (role == PlanBuffer::Role::Input && overwritten_.contains(result)) return false;
   // A plain operand would see the writes; an earlier base has taken the bytes.
   const ir::CustomLayout layout = ir::layout_of(node);
   const std::size_t base = layout.written_at(operand)->base;
@@ -152,7 +163,8 @@ std::pair<ir::BufferId, ir::TensorMeta> Recorder::written_base(const Node& node,
   const bool marked = ir::alias_of(node, output).kind == ir::Alias::Kind::Mutates;
   const auto returned = buffers_.find(result);
   const bool input = program_.record.buffers[buffer_of(storage)].role == PlanBuffer::Role::Input;
-  if (marked || ((returned == buffers_.end() || input) && may_overwrite(node, group, operand))) {
+  if (marked ||
+      ((returned == buffers_.end() || input) && may_overwrite(node, group, operand, result))) {
     if (returned != buffers_.end()) late_outputs_.emplace_back(result, returned->second);
     buffers_[result] = buffer_of(storage);
     return {buffer_of(storage), memory_meta(base)};
