@@ -124,13 +124,18 @@ std::vector<Tensor> Trace::apply_custom(const ir::OpDef& op, std::vector<Value> 
     ir::encode_view(view, views);
     values[written.operand] = root;
   }
-  const auto lies_in_base = [&](const Value& value) {
-    return value && std::find(bases.begin(), bases.end(), root_of(value)) != bases.end();
-  };
-  const auto written = ir::layout_of(custom, given, attrs).written;
-  const auto plain =
-      static_cast<std::size_t>(std::count_if(given.begin(), given.end(), lies_in_base));
-  if (plain > written.size()) attrs["_aliases"] = true;
+  // A plain argument that is the very tensor that is written may see the writes, as in the program; one that
+  // only shares some of its bytes reads the old value.
+  bool same = false;
+  bool overlaps = !whole;
+  const auto layout = ir::layout_of(custom, given, attrs);
+  for (std::size_t k = 0; k < given.size(); ++k) {
+    if (!given[k] || layout.written_at(k) != nullptr) continue;
+    const bool in_base = std::find(bases.begin(), bases.end(), root_of(given[k])) != bases.end();
+    same = same || in_base;
+    overlaps = overlaps || (in_base && root_of(given[k]) != given[k]);
+  }
+  if (same && !overlaps) attrs["_aliases"] = true;
   if (!identity) attrs["_bases"] = numbers;
   if (!whole) attrs["_views"] = views;
   const bool lists = std::any_of(
