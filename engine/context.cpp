@@ -20,27 +20,16 @@ void ExecutionContext::use(const BoundPlan& plan) {
     arena_ = static_cast<char*>(allocator.allocate(static_cast<std::size_t>(plan.arena_bytes)));
     arena_bytes_ = plan.arena_bytes;
   }
-  table_.assign(plan.table.size(), nullptr);
-  for (std::size_t k = 0; k < plan.table.size(); ++k) {
-    const AddressSource& source = plan.table[k];
-    if (source.kind == AddressSource::Kind::Arena) table_[k] = arena_ + source.offset;
-    if (source.kind == AddressSource::Kind::Fixed) table_[k] = source.address;
-  }
-  steps_ = plan.steps;
-  for (std::size_t k = 0; k < steps_.size(); ++k) {
-    steps_[k].buffers = table_.data() + plan.table_start[k];
-    steps_[k].scratch = arena_ + plan.memory.peak_bytes;
-    steps_[k].scratch_stride = plan.scratch_stride;
-    steps_[k].request = &failure_;
-  }
+  frame_.prepare(plan, {arena_, arena_ + plan.memory.peak_bytes, plan.scratch_stride, &failure_});
   plan_id_ = plan.id;
 }
 
 void ExecutionContext::set_io(const BoundPlan& plan, std::span<const Tensor> inputs,
                               std::span<const Tensor> outputs) {
-  for (const auto& [entry, input] : plan.input_slots) table_[entry] = inputs[input].impl()->data;
+  for (const auto& [entry, input] : plan.input_slots)
+    frame_.set(entry, inputs[input].impl()->data);
   for (const auto& [entry, output] : plan.output_slots)
-    table_[entry] = outputs[output].impl()->data;
+    frame_.set(entry, outputs[output].impl()->data);
 }
 
 ContextPool::~ContextPool() {

@@ -9,6 +9,7 @@
 
 #include "engine/executable.h"
 #include "engine/failure.h"
+#include "engine/region_run.h"
 
 namespace heddle::engine {
 
@@ -25,7 +26,7 @@ class ExecutionContext {
   /// Puts in the caller's addresses; then steps() can be run.
   void set_io(const BoundPlan& plan, std::span<const Tensor> inputs,
               std::span<const Tensor> outputs);
-  std::span<const scheduler::BoundStep> steps() const { return steps_; }
+  std::span<const scheduler::BoundStep> steps() const { return frame_.steps(); }
   /// The exception that a step of the last run stored; null when none did.
   std::exception_ptr take_failure() { return failure_.take(); }
   char* arena() { return arena_; }
@@ -35,8 +36,7 @@ class ExecutionContext {
   std::uint64_t plan_id_ = 0;
   char* arena_ = nullptr;
   std::int64_t arena_bytes_ = 0;
-  std::vector<void*> table_;
-  std::vector<scheduler::BoundStep> steps_;
+  Frame frame_;
   Failure failure_;
 };
 

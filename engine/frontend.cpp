@@ -2,6 +2,7 @@
 
 #include "engine/engine_impl.h"
 #include "engine/tensor_impl.h"
+#include "engine/trace.h"
 
 namespace heddle {
 
@@ -19,6 +20,11 @@ base::Location location_of(const std::source_location& where) {
 }  // namespace engine
 
 namespace detail {
+
+bool in_region() {
+  const engine::Trace* trace = engine::current_trace();
+  return trace != nullptr && trace->parent() != nullptr;
+}
 
 SymInt size_symbol(std::uint32_t id) {
   return SymInt(

@@ -40,6 +40,8 @@ const char* name_of(ir::PlanKernel::Kind kind) {
       return "library";
     case ir::PlanKernel::Kind::Custom:
       return "custom";
+    case ir::PlanKernel::Kind::Nested:
+      return "nested";
     case ir::PlanKernel::Kind::Copy:
       break;
   }
@@ -58,29 +60,22 @@ const char* name_of(RunEvent::Kind kind) {
   return "launch";
 }
 
-/// Builds the document part by part over one bound plan.
-class PlanDocument {
+/// Builds the document part by part over the bound steps of one unit.
+class StepsDocument {
  public:
-  explicit PlanDocument(const BoundPlan& plan)
-      : plan_(plan), executable_(*plan.executable), record_(executable_.schedule().record) {
+  StepsDocument(const Unit& unit, const BoundSteps& plan)
+      : plan_(plan), unit_(unit), record_(unit.schedule().record) {
     kernel_names_ = names_of_kernels(record_);
   }
 
-  ordered_json build() const {
-    ordered_json document;
-    document["guards"] = executable_.guards().describe();
-    document["regions"] = regions();
+  void build(ordered_json& document) const {
     document["kernels"] = kernels();
     document["steps"] = steps();
     document["buffers"] = buffers();
     document["peak_bytes"] = plan_.memory.peak_bytes;
     document["lower_bound_bytes"] = plan_.memory.lower_bound_bytes;
-    document["events"] = events();
     document["order"] = order();
     document["missed_reinplace"] = missed_reinplace();
-    document["passes"] = passes();
-    document["folded_steps"] = executable_.folded_steps();
-    return document;
   }
 
  private:
@@ -90,35 +85,13 @@ class PlanDocument {
     return names;
   }
 
-  ordered_json regions() const {
-    ordered_json result = ordered_json::array();
-    for (const RegionInfo& region : executable_.regions())
-      result.push_back({{"id", region.id.empty() ? region.name : region.id},
-                        {"name", region.name},
-                        {"options", options_of(region.options)},
-                        {"nodes", region.nodes},
-                        {"fell_back", region.fell_back}});
-    return result;
-  }
-
-  static ordered_json options_of(const AnnotationMap& options) {
-    ordered_json result = ordered_json::object();
-    for (const auto& [key, option] : options)
-      std::visit(
-          [&, &key = key](const auto& value) {
-            if constexpr (!requires { value->begin(); }) result[key] = value;
-          },
-          option.value);
-    return result;
-  }
-
   ordered_json kernels() const {
     std::map<std::uint32_t, const ir::PlanStep*> first_use;
     for (const ir::PlanStep& step : record_.steps) first_use.emplace(step.kernel, &step);
     ordered_json result = ordered_json::array();
     for (const auto& [index, step] : first_use) {
       const ir::PlanKernel& kernel = record_.kernels[index];
-      const auto& nest = executable_.program().kernels[index].nest;
+      const auto& nest = unit_.program().kernels[index].nest;
       result.push_back({{"name", kernel_names_[index]},
                         {"region", kernel.region},
                         {"nodes", kernel.nodes},
@@ -144,6 +117,20 @@ class PlanDocument {
                         {"waits_for", ordered_json::array()},
                         {"edges", std::move(edges)},
                         {"work", plan_.steps[k].work}});
+      if (plan_.regions[k] != nullptr) result.back()["nested"] = nested(k);
+    }
+    return result;
+  }
+
+  /// The plans that step k runs, each a document like the whole.
+  ordered_json nested(std::size_t k) const {
+    const std::uint32_t kernel = record_.steps[k].kernel;
+    const jit::NestedCall& call = *unit_.program().kernels[kernel].nested;
+    ordered_json result = ordered_json::array();
+    for (std::size_t r = 0; r < call.regions.size(); ++r) {
+      ordered_json document{{"graph", call.regions[r].name}};
+      StepsDocument(*unit_.nested(kernel)[r], *plan_.regions[k]->plans[r]).build(document);
+      result.push_back(std::move(document));
     }
     return result;
   }
@@ -152,7 +139,7 @@ class PlanDocument {
     ordered_json result = ordered_json::array();
     for (std::size_t b = 0; b < record_.buffers.size(); ++b) {
       const PlanBuffer& buffer = record_.buffers[b];
-      const memory::Lifetime& life = executable_.planner().lifetimes()[b];
+      const memory::Lifetime& life = unit_.planner().lifetimes()[b];
       ordered_json entry{{"value", buffer.value},
                          {"role", name_of(buffer.role)},
                          {"bytes", buffer.bytes.evaluate(plan_.sizes)}};
@@ -168,16 +155,6 @@ class PlanDocument {
                               : ordered_json(record_.buffers[buffer.alias_of].value);
       result.push_back(std::move(entry));
     }
-    return result;
-  }
-
-  ordered_json events() const {
-    ordered_json result = ordered_json::array();
-    for (const RunEvent& event : events_of(plan_))
-      result.push_back({{"step", event.step},
-                        {"kind", name_of(event.kind)},
-                        {"value", event.value},
-                        {"bytes", event.bytes}});
     return result;
   }
 
@@ -197,31 +174,72 @@ class PlanDocument {
   /// Which order the steps are in, and the peaks of those it was chosen among.
   ordered_json order() const {
     ordered_json peaks = ordered_json::object();
-    for (const auto& [method, peak] : executable_.schedule().peaks)
+    for (const auto& [method, peak] : unit_.schedule().peaks)
       peaks[scheduler::name_of(method)] = peak;
-    return {{"method", scheduler::name_of(executable_.schedule().method)},
-            {"peaks", std::move(peaks)}};
+    return {{"method", scheduler::name_of(unit_.schedule().method)}, {"peaks", std::move(peaks)}};
   }
 
-  ordered_json passes() const {
-    ordered_json result = ordered_json::array();
-    for (const ir::PassRecord& pass : executable_.passes())
-      result.push_back({{"name", pass.name},
-                        {"microseconds", pass.microseconds},
-                        {"changed", pass.changed},
-                        {"nodes_before", pass.nodes_before},
-                        {"nodes_after", pass.nodes_after}});
-    return result;
-  }
-
-  const BoundPlan& plan_;
-  const Executable& executable_;
+  const BoundSteps& plan_;
+  const Unit& unit_;
   const ir::ScheduleRecord& record_;
   std::vector<std::string> kernel_names_;
 };
 
+ordered_json regions(const Executable& executable) {
+  ordered_json result = ordered_json::array();
+  for (const RegionInfo& region : executable.regions())
+    result.push_back({{"id", region.id.empty() ? region.name : region.id},
+                      {"name", region.name},
+                      {"options", options_of(region.options)},
+                      {"nodes", region.nodes},
+                      {"fell_back", region.fell_back}});
+  return result;
+}
+
+static ordered_json options_of(const AnnotationMap& options) {
+  ordered_json result = ordered_json::object();
+  for (const auto& [key, option] : options)
+    std::visit(
+        [&, &key = key](const auto& value) {
+          if constexpr (!requires { value->begin(); }) result[key] = value;
+        },
+        option.value);
+  return result;
+}
+
+ordered_json events(const BoundPlan& plan) {
+  ordered_json result = ordered_json::array();
+  for (const RunEvent& event : events_of(plan))
+    result.push_back({{"step", event.step},
+                      {"kind", name_of(event.kind)},
+                      {"value", event.value},
+                      {"bytes", event.bytes}});
+  return result;
+}
+
+ordered_json passes(const Executable& executable) {
+  ordered_json result = ordered_json::array();
+  for (const ir::PassRecord& pass : executable.passes())
+    result.push_back({{"name", pass.name},
+                      {"microseconds", pass.microseconds},
+                      {"changed", pass.changed},
+                      {"nodes_before", pass.nodes_before},
+                      {"nodes_after", pass.nodes_after}});
+  return result;
+}
+
 }  // namespace
 
-std::string plan_json(const BoundPlan& plan) { return PlanDocument(plan).build().dump(1); }
+std::string plan_json(const BoundPlan& plan) {
+  const Executable& executable = *plan.executable;
+  ordered_json document;
+  document["guards"] = executable.guards().describe();
+  document["regions"] = regions(executable);
+  StepsDocument(executable.unit(), plan).build(document);
+  document["events"] = events(plan);
+  document["passes"] = passes(executable);
+  document["folded_steps"] = executable.folded_steps();
+  return document.dump(1);
+}
 
 }  // namespace heddle::engine

@@ -95,21 +95,96 @@ ir::Attrs convert(OpAttrs attrs, const ir::OpDef& op, const base::Location& wher
 
 }  // namespace
 
-Trace::Trace(std::string name, std::shared_ptr<ir::ShapeEnv> env)
-    : builder_(std::move(name), std::move(env)) {}
+Trace::Trace(std::string name, std::shared_ptr<ir::ShapeEnv> env, std::shared_ptr<Trace> parent)
+    : builder_(std::move(name), std::move(env)), parent_(std::move(parent)) {}
 
 Tensor Trace::handle(ir::Value value) {
   auto impl = std::make_shared<Tensor::Impl>();
   impl->dtype = value.meta().dtype;
   impl->trace = shared_from_this();
   impl->value = value;
+  if (parent_ != nullptr) handles_.push_back(impl);
   return Tensor(std::move(impl));
+}
+
+std::vector<std::shared_ptr<Tensor::Impl>> Trace::living_handles() const {
+  std::vector<std::shared_ptr<Tensor::Impl>> living;
+  for (const auto& handle : handles_) {
+    std::shared_ptr<Tensor::Impl> alive = handle.lock();
+    if (alive != nullptr && alive->trace.get() == this) living.push_back(std::move(alive));
+  }
+  return living;
+}
+
+void Trace::repoint(const std::shared_ptr<Tensor::Impl>& handle, ir::Value value) {
+  handle->trace = shared_from_this();
+  handle->value = value;
+  if (parent_ != nullptr) handles_.push_back(handle);
+}
+
+bool Trace::is_around(const Trace* inner) const {
+  while (inner != nullptr && inner != this) inner = inner->parent_.get();
+  return inner == this;
+}
+
+ir::Value Trace::capture(ir::Value outer) {
+  const auto found = by_outer_.find(outer);
+  if (found != by_outer_.end()) return found->second;
+  const std::string name = outer.name().substr(1);
+  ir::Value inner;
+  if (outer.node->op_name() == "const") {
+    builder_.context.name = name;
+    inner = builder_.call("const", {}, outer.node->attrs())->value();
+  } else {
+    inner = builder_.input(
+        ir::TensorMeta::of(outer.meta().dtype, outer.meta().sizes, outer.meta().device), name);
+    captures_.push_back({outer, inner});
+  }
+  by_outer_.emplace(outer, inner);
+  return inner;
+}
+
+Trace::Checkpoint Trace::checkpoint() const {
+  Checkpoint now{builder_.checkpoint(), captured_.size(), captures_.size(),
+                 written_,              last_effect_,     nullptr};
+  if (parent_ != nullptr) now.parent = std::make_unique<Checkpoint>(parent_->checkpoint());
+  return now;
+}
+
+void Trace::rollback(const Checkpoint& before) {
+  std::set<const ir::Node*> removed;
+  for (std::size_t k = before.graph.nodes; k < builder_.nodes().size(); ++k)
+    removed.insert(builder_.nodes()[k].get());
+  const auto is_removed = [&](const auto& entry) { return removed.contains(entry.second.node); };
+  std::erase_if(by_tensor_, is_removed);
+  std::erase_if(by_outer_, is_removed);
+  std::erase_if(moved_, is_removed);
+  written_ = before.written;
+  last_effect_ = before.last_effect;
+  captured_.resize(before.captured);
+  captures_.resize(before.captures);
+  builder_.rollback(before.graph);
+  if (parent_ != nullptr) parent_->rollback(*before.parent);
+}
+
+ir::GraphRef Trace::install(const std::string& wanted, ir::Graph graph) {
+  const base::Hash128 key = graph.structural_hash();
+  ir::GraphRef& installed = installed_[{key.low, key.high}];
+  if (installed.graph != nullptr) return installed;
+  std::string name = wanted;
+  for (int k = 0; !installed_names_.insert(name).second; ++k)
+    name = fmt::format("{}_{}", wanted, k);
+  installed = {"@" + name, std::make_shared<const ir::Graph>(std::move(graph))};
+  return installed;
 }
 
 ir::Value Trace::value_of(const Tensor& tensor, const base::Location& where) {
   if (!tensor.defined()) return {};
   if (tensor.is_symbolic()) {
-    if (tensor.impl()->trace.get() != this)
+    const Trace* of = tensor.impl()->trace.get();
+    if (of != this && parent_ != nullptr && of->is_around(parent_.get()) && !of->ended())
+      return capture(parent_->value_of(tensor, where));
+    if (of != this)
       throw TraceError({.what = tensor.impl()->trace->ended()
                                     ? "a symbolic tensor is used after its trace ended"
                                     : "a symbolic tensor of another trace is used",
@@ -122,7 +197,10 @@ ir::Value Trace::value_of(const Tensor& tensor, const base::Location& where) {
   if (found != by_tensor_.end()) return found->second;
   const ir::Literal literal = to_literal(tensor);
   ir::Value value;
-  if (literal.rank() == 0) {
+  if (literal.rank() != 0 && parent_ != nullptr) {
+    captured_.push_back(tensor);
+    value = capture(parent_->value_of(tensor, where));
+  } else if (literal.rank() == 0) {
     value = builder_.constant(literal.clone());
   } else {
     ir::Dims sizes(literal.sizes().begin(), literal.sizes().end());

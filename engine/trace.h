@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <source_location>
 #include <span>
 #include <string_view>
@@ -18,7 +19,9 @@ namespace heddle::engine {
 /// threads are independent.
 class Trace : public std::enable_shared_from_this<Trace> {
  public:
-  Trace(std::string name, std::shared_ptr<ir::ShapeEnv> env);
+  /// `parent`: the trace around a region's; its values may be captured.
+  Trace(std::string name, std::shared_ptr<ir::ShapeEnv> env,
+        std::shared_ptr<Trace> parent = nullptr);
 
   ir::GraphBuilder& builder() { return builder_; }
   ir::ShapeEnv& env() { return builder_.env(); }
@@ -32,11 +35,48 @@ class Trace : public std::enable_shared_from_this<Trace> {
   std::vector<Tensor> apply(std::string_view op, std::span<const Tensor> operands, OpAttrs attrs,
                             const base::Location& where);
 
+  /// A value of the parent that this trace captured, and the input that stands for it.
+  struct Capture {
+    ir::Value outer;
+    ir::Value inner;
+  };
+  /// In order of first use.
+  const std::vector<Capture>& captures() const { return captures_; }
+  /// The input that stands for a value of the parent; made on first use.
+  ir::Value capture(ir::Value outer);
+  Trace* parent() const { return parent_.get(); }
+  Trace& root() { return parent_ ? parent_->root() : *this; }
+
+  /// Handles of a region's values that are still in use, in the order in which they were made.
+  std::vector<std::shared_ptr<Tensor::Impl>> living_handles() const;
+  /// Makes a handle one of this trace, and the name of `value`.
+  void repoint(const std::shared_ptr<Tensor::Impl>& handle, ir::Value value);
+
+  /// `graph` under a name like `wanted`; one that is equal to an earlier one is that one. Of the root.
+  ir::GraphRef install(const std::string& wanted, ir::Graph graph);
+
+  /// What rollback() needs to undo everything that was traced since, in this trace and those around it.
+  struct Checkpoint {
+    ir::GraphBuilder::Checkpoint graph;
+    std::size_t captured = 0;
+    std::size_t captures = 0;
+    std::map<ir::Value, ir::Value> written;
+    ir::Value last_effect;
+    std::unique_ptr<Checkpoint> parent;
+  };
+  Checkpoint checkpoint() const;
+  void rollback(const Checkpoint& before);
+
   /// The newest value of `value`, or of the view that it is: what a call of an op that writes its base
   /// left there.
   ir::Value current(ir::Value value);
   /// Makes the newest values of written inputs the graph's write-backs. Call once, at the end.
   void write_back_inputs();
+  /// Whether an op wrote to an input of this trace.
+  bool writes_inputs() const;
+  /// Appends a node with nested graphs; one with effects stays in order with other effects.
+  const ir::Node* call_regions(std::string_view op, std::span<const ir::Value> operands,
+                               ir::Attrs attrs);
 
   /// Whether the trace has ended: handles that outlive it are errors when used.
   bool ended() const { return ended_; }
@@ -46,16 +86,23 @@ class Trace : public std::enable_shared_from_this<Trace> {
   const std::vector<Tensor>& parameters() const { return captured_; }
 
  private:
+  bool is_around(const Trace* inner) const;
   std::vector<Tensor> apply_custom(const ir::OpDef& op, std::vector<ir::Value> values,
                                    ir::Attrs attrs, const base::Location& where);
   ir::Value moved(ir::Value value, ir::Value root, ir::Value by);
 
   ir::GraphBuilder builder_;
+  std::shared_ptr<Trace> parent_;
   std::map<ir::Value, ir::Value> written_;  ///< base → its value after the last write
   std::map<std::pair<ir::Value, ir::Value>, ir::Value> moved_;  ///< (view, new base) → new view
   ir::Value last_effect_;  ///< of the last call of an op that is not pure
   std::map<const void*, ir::Value> by_tensor_;
+  std::map<ir::Value, ir::Value> by_outer_;
   std::vector<Tensor> captured_;
+  std::vector<Capture> captures_;
+  std::vector<std::weak_ptr<Tensor::Impl>> handles_;  ///< of a region
+  std::map<std::pair<std::uint64_t, std::uint64_t>, ir::GraphRef> installed_;
+  std::set<std::string> installed_names_;
   bool ended_ = false;
 };
 

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "engine/trace.h"
 #include "heddle/error.h"
+#include "ir/analysis/regions.h"
 #include "ir/custom_op.h"
 
 namespace heddle::engine {
@@ -156,6 +157,25 @@ std::vector<Tensor> Trace::apply_custom(const ir::OpDef& op, std::vector<Value> 
   std::vector<Tensor> handles;
   for (std::uint32_t k = 0; k < results; ++k) handles.push_back(handle(node->value(k)));
   return handles;
+}
+
+bool Trace::writes_inputs() const {
+  return std::any_of(written_.begin(), written_.end(), [](const auto& entry) {
+    return entry.first.node->op_name() == "input";
+  });
+}
+
+const ir::Node* Trace::call_regions(std::string_view op, std::span<const Value> operands,
+                                    ir::Attrs attrs) {
+  const std::vector<Value> after = builder_.context.after;
+  bool pure = true;
+  for (const auto& [name, attr] : attrs)
+    if (const auto* ref = std::get_if<ir::GraphRef>(&attr)) pure = pure && ir::is_pure(*ref->graph);
+  if (!pure && last_effect_) builder_.context.after.push_back(last_effect_);
+  const ir::Node* node = builder_.call(op, operands, std::move(attrs));
+  builder_.context.after = after;
+  if (!pure && !node->outputs().empty()) last_effect_ = node->value();
+  return node;
 }
 
 void Trace::write_back_inputs() {

@@ -314,6 +314,53 @@ void GraphBuilder::assume(Assumption assumption) {
     env_->assumptions.push_back(std::move(assumption));
 }
 
+std::size_t GraphBuilder::write_back_count() const { return data_->write_backs.size(); }
+std::span<const NodePtr> GraphBuilder::nodes() const { return data_->nodes; }
+std::span<const Value> GraphBuilder::inputs() const { return data_->inputs; }
+
+void GraphBuilder::order_inputs(std::span<const Value> inputs) {
+  HD_CHECK(inputs.size() == data_->inputs.size());
+  std::vector<std::string> labels;
+  for (const Value& input : inputs) {
+    const auto at = std::ranges::find(data_->inputs, input);
+    HD_CHECK(at != data_->inputs.end(), input.name());
+    labels.push_back(data_->input_labels[static_cast<std::size_t>(at - data_->inputs.begin())]);
+  }
+  data_->inputs.assign(inputs.begin(), inputs.end());
+  data_->input_labels = std::move(labels);
+}
+
+void GraphBuilder::drop_inputs(std::span<const Value> inputs) {
+  for (const Value& input : inputs) {
+    const auto at = std::ranges::find(data_->inputs, input);
+    HD_CHECK(at != data_->inputs.end(), input.name());
+    data_->input_labels.erase(data_->input_labels.begin() + (at - data_->inputs.begin()));
+    data_->inputs.erase(at);
+    taken_.erase(input.node->name());
+    std::erase_if(data_->nodes, [&](const NodePtr& node) { return node.get() == input.node; });
+  }
+}
+
+GraphBuilder::Checkpoint GraphBuilder::checkpoint() const {
+  return {data_->nodes.size(),      data_->inputs, data_->input_labels,  data_->write_backs.size(),
+          env_->assumptions.size(), env_->facts,   env_->next_unbacked_, generated_};
+}
+
+void GraphBuilder::rollback(const Checkpoint& before) {
+  for (std::size_t k = before.nodes; k < data_->nodes.size(); ++k) {
+    for (const std::string& name : data_->nodes[k]->names()) taken_.erase(name);
+    data_->parameters.erase(data_->nodes[k].get());
+  }
+  data_->nodes.resize(before.nodes);
+  data_->inputs = before.inputs;
+  data_->input_labels = before.input_labels;
+  data_->write_backs.resize(before.write_backs);
+  env_->assumptions.resize(before.assumptions);
+  env_->facts = before.facts;
+  env_->next_unbacked_ = before.next_unbacked;
+  generated_ = before.generated;
+}
+
 Graph GraphBuilder::finish() {
   data_->assumptions = env_->assumptions;
   Graph graph;

@@ -16,6 +16,11 @@ std::string Value::name() const { return "%" + node->names()[index]; }
 
 std::string_view Node::op_name() const { return op_->name; }
 
+const std::string& Node::name() const {
+  static const std::string kNone;
+  return names_.empty() ? kNone : names_[0];
+}
+
 const Attr& Node::attr(std::string_view name) const {
   const auto found = attrs_.find(name);
   HD_CHECK(found != attrs_.end(), std::string(op_->name) + "." + std::string(name));
@@ -140,6 +145,7 @@ std::uint32_t next_symbol(const Graph& graph, base::Symbol::Kind kind) {
 base::Hash128 Graph::structural_hash() const {
   StructuralKey key;
   for (const NodePtr& node : nodes()) key.add(*node);
+  for (const Value& input : inputs()) key.add(input);
   for (const Value& output : outputs()) key.add(output);
   for (const WriteBack& write : write_backs()) {
     key.add(write.target);

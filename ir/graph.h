@@ -63,7 +63,8 @@ class Node {
   std::span<const Value> after() const { return after_; }
   /// Names of the outputs, one each, unique in the graph, without '%'.
   std::span<const std::string> names() const { return names_; }
-  const std::string& name() const { return names_[0]; }
+  /// The first name; empty for a node without results.
+  const std::string& name() const;
   const base::Location& location() const { return location_; }
 
  private:
@@ -199,6 +200,30 @@ class GraphBuilder {
   void write_back(Value target, Value source);
   void assume(Assumption assumption);
   ShapeEnv& env() { return *env_; }
+  const std::shared_ptr<ShapeEnv>& shared_env() const { return env_; }
+  std::size_t write_back_count() const;
+  std::span<const NodePtr> nodes() const;
+  std::span<const Value> inputs() const;
+
+  /// Puts the inputs, all of which must be listed, into this order.
+  void order_inputs(std::span<const Value> inputs);
+  /// Removes inputs that nothing reads.
+  void drop_inputs(std::span<const Value> inputs);
+
+  /// What rollback() needs to undo everything since.
+  struct Checkpoint {
+    std::size_t nodes = 0;
+    std::vector<Value> inputs;
+    std::vector<std::string> input_labels;
+    std::size_t write_backs = 0;
+    std::size_t assumptions = 0;
+    base::Facts facts;
+    std::uint32_t next_unbacked = 0;
+    std::map<std::string, std::uint32_t, std::less<>> generated;
+  };
+  Checkpoint checkpoint() const;
+  void rollback(const Checkpoint& before);
+
   std::size_t reinferred() const { return reinferred_; }
 
   Graph finish();

@@ -122,6 +122,12 @@ using EvaluateFn = std::vector<Literal> (*)(const EvalContext&);
 /// form that the op's nest takes (matmul of two matrices of one dtype).
 using DecomposeFn = std::vector<Value> (*)(DecomposeContext&);
 
+/// How often the nested graphs of an op run: one of the two, once, over and over while a condition holds, once
+/// a slice.
+enum class RegionKind : std::uint8_t { Cond, Once, While, Scan };
+/// Metadata of what each nested graph of a call takes.
+using RegionArgumentsFn = std::vector<TensorMeta> (*)(std::span<const Value> inputs, const Attrs&);
+
 /// The ways an op can become code, in the order the compiler tries them: the first that is set and
 /// applies, or the user's choice.
 struct Lowering {
@@ -129,10 +135,11 @@ struct Lowering {
   ElementFn element = nullptr;  ///< one element as scalars; pointwise, pad, concat, gather, iota
   std::optional<ReduceOp>
       reduce;  ///< over attribute "axes" (keepdims in "keepdims"); argmax: "axis"
-  DecomposeFn decompose = nullptr;  ///< into other ops
-  std::string_view nest;            ///< name of a loop nest builder in jit ("matmul", "conv")
-  std::string_view library;         ///< name of a library kernel ("matmul", "conv")
-  bool decompose_last = false;      ///< decompose is a fallback: only where no nest can be built
+  DecomposeFn decompose = nullptr;   ///< into other ops
+  std::string_view nest;             ///< name of a loop nest builder in jit ("matmul", "conv")
+  std::string_view library;          ///< name of a library kernel ("matmul", "conv")
+  std::optional<RegionKind> region;  ///< runs nested graphs, each a plan of its own
+  bool decompose_last = false;       ///< decompose is a fallback: only where no nest can be built
 };
 
 struct CustomOp;
@@ -145,6 +152,7 @@ struct OpDef {
   InferFn infer = nullptr;
   AliasFn alias = nullptr;  ///< null: fresh
   EvaluateFn evaluate = nullptr;
+  RegionArgumentsFn region_arguments = nullptr;  ///< of ops with nested graphs
   Lowering lowering;
   bool pure = true;        ///< may be merged with an equal node and removed when unused
   bool expensive = false;  ///< element lowering costs much: do not compute twice to save a store

@@ -27,7 +27,7 @@ struct PlanBuffer {
 };
 
 struct PlanKernel {
-  enum class Kind : std::uint8_t { Jit, Library, Custom, Copy };
+  enum class Kind : std::uint8_t { Jit, Library, Custom, Copy, Nested };
   std::string name;
   std::string region;              ///< region id, empty outside regions
   std::vector<std::string> nodes;  ///< names of the graph nodes it computes

@@ -5,7 +5,7 @@
 //   input   = %name ":" ["param"] type [label]
 //   result  = %name [label]
 //   line    = "assume" size ("==" | "!=" | "<" | "<=") size [reason]
-//           | %name {"," %name} "=" call ["@{" key "=" value … "}"] ["after(" %name … ")"] [":" type …]
+//           | [%name {"," %name} "="] call ["@{" key "=" value … "}"] ["after(" %name … ")"] [":" type …]
 //           | "write_back" %input "=" %value
 //   call    = op "(" [operand {"," operand}] ")" ["{" name "=" value … "}"] | "const" literal
 //   operand = %name | literal | "none"       a scalar constant that nobody named, with the annotations

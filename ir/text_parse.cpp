@@ -95,6 +95,10 @@ class GraphParser {
     if (cursor_.peek() == '%') return parse_node();
     if (cursor_.accept("assume")) return parse_assumption();
     if (cursor_.accept("write_back")) return parse_write_back();
+    if (find_op(cursor_.peek_word()) != nullptr) {
+      parse_call({});
+      return;
+    }
     cursor_.fail("a node, assume, write_back or return");
   }
 

@@ -155,7 +155,8 @@ class Printer {
   }
 
   void print_node(const Node& node) {
-    out_ += "  " + joined(node.names(), [](const std::string& name) { return "%" + name; }) + " = ";
+    out_ += "  " + joined(node.names(), [](const std::string& name) { return "%" + name; });
+    if (!node.names().empty()) out_ += " = ";
     out_ += is_const(node) ? "const " + constant_text(node) : call_text(node);
     if (!node.annotations().empty()) out_ += " @" + annotations_text(node.annotations());
     if (!node.after().empty())

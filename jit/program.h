@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "ir/op.h"
 #include "ir/schedule.h"
 #include "jit/nest.h"
 
@@ -24,10 +25,35 @@ struct LibraryCall {
   std::vector<ir::TensorMeta> outputs;
 };
 
+struct Program;
+
+/// A step that runs nested graphs, each lowered to a program of its own. Their inputs are the step's
+/// operands (of a scan a slice of those it scans), their outputs its results.
+///
+/// Buffers of the launch: of a cond the predicate; the operands; the results; the workspace, which holds
+/// the programs' arenas, a second copy of what a loop carries and its condition.
+struct NestedCall {
+  struct Region {
+    std::string name;  ///< of the graph
+    std::shared_ptr<const Program> program;
+    base::SymbolExprs sizes;  ///< the program's size symbols in those around it
+  };
+  ir::RegionKind kind = ir::RegionKind::Once;
+  std::vector<Region> regions;  ///< Cond: then, else; While: condition, body; otherwise the body
+  std::uint32_t operands = 0;   ///< without the predicate
+  std::uint32_t carried = 0;    ///< of the operands and of the results, the first
+  std::uint32_t scanned = 0;    ///< of the operands, the next
+  std::uint32_t results = 0;
+  SymExpr length;        ///< Scan: iterations
+  bool reverse = false;  ///< Scan: from the last slice to the first
+  Symbol workspace;      ///< bytes of the workspace: known when the programs are planned
+};
+
 struct ProgramKernel {
-  std::shared_ptr<const Nest> nest;            ///< Jit
+  std::shared_ptr<const Nest> nest;            ///< Jit, Copy
   std::shared_ptr<const LibraryCall> library;  ///< Library
   std::shared_ptr<const CustomCall> custom{};  ///< Custom
+  std::shared_ptr<const NestedCall> nested{};  ///< Nested
 };
 
 /// How one step calls its kernel.

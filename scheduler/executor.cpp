@@ -256,7 +256,11 @@ int Executor::threads() const { return impl_->crew->threads(); }
 std::int32_t Executor::run(std::span<const BoundStep> steps, std::span<const BoundStage> stages) {
   std::int32_t status = 0;
   for (const BoundStage& stage : stages) {
-    impl_->crew->run_stage(steps.data() + stage.first, stage.count, &status, impl_->arena);
+    const BoundStep* first = steps.data() + stage.first;
+    if (first->run_alone != nullptr)
+      first->run_alone(*first, *this, &status);
+    else
+      impl_->crew->run_stage(first, stage.count, &status, impl_->arena);
     if (status != 0) return status;
   }
   return status;

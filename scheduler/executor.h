@@ -7,6 +7,8 @@
 
 namespace heddle::scheduler {
 
+class Executor;
+
 /// One step with everything put in. Plain data, made once per bound plan and context.
 struct BoundStep {
   /// Runs iterations [begin, end) of the step. `worker` is this thread's number in [0, threads).
@@ -22,6 +24,9 @@ struct BoundStep {
   void* scratch = nullptr;              ///< worker w's scratch lies at scratch + w * scratch_stride
   std::int64_t scratch_stride = 0;
   void* request = nullptr;  ///< for `run`: what belongs to the request in flight
+  /// A step that runs plans of its own, on the calling thread and alone in its stage; `run` is null then.
+  void (*run_alone)(const BoundStep& step, Executor& executor, std::int32_t* status) = nullptr;
+  void* state = nullptr;  ///< for `run_alone`
 };
 
 /// Steps of one stage: [first, first + count).

@@ -105,10 +105,14 @@ bool conflict(const PlanStep& a, const PlanStep& b, std::span<const BufferId> ro
 
 std::vector<Stage> cut_into_stages(const ScheduleRecord& record, bool parallel) {
   const std::vector<BufferId> roots = alias_roots(record);
+  const auto nested = [&](StepId step) {
+    return record.kernels[record.steps[step].kernel].kind == ir::PlanKernel::Kind::Nested;
+  };
   std::vector<Stage> stages;
   for (StepId step = 0; step < record.steps.size(); ++step) {
     const bool joins =
-        parallel && !stages.empty() && stages.back().size() < kMaxStageSteps &&
+        parallel && !stages.empty() && stages.back().size() < kMaxStageSteps && !nested(step) &&
+        !nested(stages.back().front()) &&
         std::none_of(
             stages.back().begin(), stages.back().end(),
             [&](StepId member) {

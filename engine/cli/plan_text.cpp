@@ -124,11 +124,24 @@ std::string timeline(const Json& plan) {
          table({"value", "role", "bytes", "offset", "alias of", "steps"}, rows);
 }
 
+/// The plans that steps run, each in full.
+std::string nested(const Json& plan) {
+  std::string text;
+  for (const Json& step : plan.at("steps")) {
+    if (!step.contains("nested")) continue;
+    for (const Json& inner : step.at("nested"))
+      text += fmt::format("\nNested plan {} of step {}\n", cell(inner.at("graph")),
+                          cell(step.at("index"))) +
+              indented(kernels(inner) + order(inner) + timeline(inner) + nested(inner));
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string plan_text(const Json& plan, const std::string& graph) {
   return "Graph\n" + indented(graph) + "\n" + guards(plan) + regions(plan) + kernels(plan) +
-         order(plan) + timeline(plan);
+         order(plan) + timeline(plan) + nested(plan);
 }
 
 }  // namespace heddle::cli

@@ -146,6 +146,12 @@ std::optional<Tensor> Node::tensor_attr(std::string_view name) const {
   return read_tensor(attribute->t(), folder_, where_);
 }
 
+const onnx_format::GraphProto& Node::graph(std::string_view name) const {
+  const AttributeProto* attribute = find(name);
+  if (attribute == nullptr || !attribute->has_g()) malformed(std::string(name), "a graph", "none");
+  return attribute->g();
+}
+
 DType Node::dtype(std::string_view name, DType otherwise) const {
   const AttributeProto* attribute = find(name);
   return attribute == nullptr ? otherwise : dtype_of_onnx(static_cast<int>(attribute->i()), where_);

@@ -14,6 +14,7 @@
 
 namespace heddle::onnx_format {
 class AttributeProto;
+class GraphProto;
 class NodeProto;
 }  // namespace heddle::onnx_format
 
@@ -64,6 +65,9 @@ class Node {
   std::vector<double> numbers(std::string_view name) const;
   std::vector<std::string> strings(std::string_view name) const;
   std::optional<Tensor> tensor_attr(std::string_view name) const;
+  /// A nested graph. @throws ModelError if it is absent.
+  const onnx_format::GraphProto& graph(std::string_view name) const;
+  const std::string& folder() const { return folder_; }
   DType dtype(std::string_view name, DType otherwise) const;
   /// An axis attribute or number in [0, rank). @throws ModelError.
   std::int64_t axis(std::int64_t axis, std::int64_t rank) const;

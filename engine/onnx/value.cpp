@@ -1,5 +1,6 @@
 #include "engine/onnx/value.h"
 
+#include "heddle/frontend.h"
 #include "heddle/ops.h"
 
 namespace heddle::onnx {
@@ -116,14 +117,16 @@ SymInts Value::shape() const {
   return {static_cast<std::int64_t>(state_->ints->size())};
 }
 
-const Tensor& Value::tensor() const {
+Tensor Value::tensor() const {
   State& state = *state_;
   if (state.tensor.defined()) return state.tensor;
   bool symbolic = false;
   for (const SymInt& number : *state.ints) symbolic = symbolic || number.is_symbolic();
   if (symbolic) {
-    state.tensor = size_vector(*state.ints, state.scalar);
-    if (state.dtype != i64) state.tensor = cast(state.tensor, state.dtype);
+    Tensor tensor = size_vector(*state.ints, state.scalar);
+    if (state.dtype != i64) tensor = cast(tensor, state.dtype);
+    if (detail::in_region()) return tensor;
+    state.tensor = std::move(tensor);
   } else {
     Sizes sizes;
     if (!state.scalar) sizes.push_back(static_cast<std::int64_t>(state.ints->size()));

@@ -28,8 +28,8 @@ class Value {
   DType dtype() const;
   std::int64_t rank() const;
   SymInts shape() const;
-  /// The tensor, made from the integers at the first call.
-  const Tensor& tensor() const;
+  /// The tensor, made from the integers at the first call; in a region at each.
+  Tensor tensor() const;
   /// The tensor if it has data already.
   std::optional<Tensor> concrete() const;
   /// The integers, row-major, if they are known: also those of a small integer tensor with data.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "engine/onnx/control_flow.h"
 #include "engine/onnx/converters.h"
 #include "engine/onnx/onnx.pb.h"
 #include "engine/onnx/reader.h"
@@ -124,7 +125,13 @@ class Walker {
     if (const auto found = functions_.find(std::pair(domain, proto.op_type()));
         found != functions_.end())
       return call(*found->second, proto, scope);
-    if (domain.empty() && proto.op_type() == "If") return branch(proto, scope);
+    if (const ControlConverter* row = domain.empty() ? find_control(proto.op_type()) : nullptr) {
+      const Node node(proto, row->row, operands(proto, scope), attributes(proto, scope),
+                      scope.opsets.at(""), model_.folder);
+      return row->convert(node, [&](const GraphProto& graph, std::vector<Value> given) {
+        return run_body(graph, std::move(given), proto, scope);
+      });
+    }
     const Converter* row = find_converter(domain, proto.op_type());
     if (row == nullptr)
       throw UnsupportedError({.what = fmt::format("op {} of domain {}", proto.op_type(),
@@ -166,26 +173,21 @@ class Walker {
     return outputs;
   }
 
-  /// An If whose condition is known: the branch in its place.
-  Outputs branch(const NodeProto& proto, const Scope& outer) {
-    static constexpr Converter kIf{"If"};
-    const Node node(proto, kIf, operands(proto, outer), attributes(proto, outer), 1, model_.folder);
-    const bool taken = node.known_number(0, "cond") != 0;
-    const AttributeMap attributes_of_node = attributes(proto, outer);
-    const auto found = attributes_of_node.find(taken ? "then_branch" : "else_branch");
-    if (found == attributes_of_node.end())
-      node.malformed("branches", "then_branch and else_branch", "one of them");
-    const GraphProto& graph = found->second->g();
+  /// Runs a nested graph, which sees the values around it, on `given`.
+  std::vector<Tensor> run_body(const GraphProto& graph, std::vector<Value> given,
+                               const NodeProto& proto, const Scope& outer) {
     Scope scope = nested(outer, proto);
     scope.outer = &outer;
     scope.opsets = outer.opsets;
     scope.arguments = outer.arguments;
     for (const auto& initializer : graph.initializer())
       scope.values[initializer.name()] = read_tensor(initializer, model_.folder, describe(proto));
+    for (int k = 0; k < graph.input_size() && static_cast<std::size_t>(k) < given.size(); ++k)
+      scope.values[graph.input(k).name()] = std::move(given[static_cast<std::size_t>(k)]);
     run_nodes(graph.node(), scope);
-    Outputs outputs;
+    std::vector<Tensor> outputs;
     for (const auto& output : graph.output())
-      outputs.push_back(read(scope, output.name(), describe(proto)));
+      outputs.push_back(read(scope, output.name(), describe(proto)).tensor());
     return outputs;
   }
 

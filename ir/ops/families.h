@@ -8,7 +8,7 @@
 namespace heddle::ir {
 
 std::span<const OpDef> special_ops();    // input, param, const, symint
-std::span<const OpDef> control_ops();    // cond
+std::span<const OpDef> control_ops();    // cond, while_loop, scan, map, invoke
 std::span<const OpDef> region_ops();     // region
 std::span<const OpDef> unary_ops();      // neg, exp, tanh, …
 std::span<const OpDef> binary_ops();     // add, pow, lt, …

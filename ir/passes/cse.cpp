@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "base/hash.h"
+#include "ir/analysis/regions.h"
 #include "ir/analysis/unbacked.h"
 #include "ir/op.h"
 #include "ir/passes/visible.h"
@@ -33,7 +34,7 @@ Graph cse(const Graph& graph) {
   std::unordered_multimap<std::uint64_t, Seen> seen;
   return rewrite(
       graph, [&](Rewriter& rewriter, const NodePtr& node) -> std::optional<std::vector<Value>> {
-        if (!node->op().pure || !unbacked_defined(*node).empty()) return {};
+        if (!is_pure(*node) || !unbacked_defined(*node).empty()) return {};
         for (const TensorMeta& meta : node->outputs())
           if (visible.contains(meta.storage)) return {};
         const std::vector<Value> operands = rewriter.map(node->inputs());

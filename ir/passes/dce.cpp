@@ -2,6 +2,7 @@
 
 #include <unordered_set>
 
+#include "ir/analysis/regions.h"
 #include "ir/op.h"
 
 namespace heddle::ir {
@@ -23,7 +24,7 @@ NodeSet needed_nodes(const Graph& graph) {
   }
   for (const Value& input : graph.inputs()) need(input);
   for (const NodePtr& node : graph.nodes())
-    if (!node->op().pure && !node->outputs().empty()) need(node->value());
+    if (!is_pure(*node)) need(node->value());
   while (!open.empty()) {
     const Node* node = open.back();
     open.pop_back();

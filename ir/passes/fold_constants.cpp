@@ -18,10 +18,11 @@ bool small_and_static(const TensorMeta& meta) {
   return count.is_constant() && count.constant() <= kMaxElements;
 }
 
-/// An op without operands is a compact form of its own (iota), not work to be saved.
+/// An op without operands is a compact form of its own (iota), not work to be saved; a loop may take long.
 bool foldable(const Node& node, std::span<const Value> operands) {
-  return node.op().pure && node.op().evaluate != nullptr && !operands.empty() &&
-         node.after().empty() && std::all_of(operands.begin(), operands.end(), is_constant) &&
+  return node.op().pure && node.op().evaluate != nullptr && !node.op().lowering.region &&
+         !operands.empty() && node.after().empty() &&
+         std::all_of(operands.begin(), operands.end(), is_constant) &&
          std::all_of(node.outputs().begin(), node.outputs().end(), small_and_static);
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/closest.h"
 #include "heddle/error.h"
+#include "ir/analysis/regions.h"
 #include "ir/passes/canonicalise.h"
 #include "ir/passes/cse.h"
 #include "ir/passes/dce.h"
@@ -74,7 +75,7 @@ Graph run_passes(const Graph& graph, std::span<const std::string_view> passes,
     if (std::find(options.skip.begin(), options.skip.end(), pass.name) != options.skip.end())
       continue;
     const auto start = Clock::now();
-    Graph next = pass.run(current);
+    Graph next = pass.run(change_regions(current, pass.run));
     const std::chrono::duration<double, std::micro> took = Clock::now() - start;
     const bool changed = !next.identical(current);
     if (records != nullptr)

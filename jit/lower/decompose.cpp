@@ -66,6 +66,7 @@ NodeClass classify(const ir::Node& node, const LowerOptions& options) {
   if (is_source(node)) return NodeClass::Source;
   if (node.op().custom != nullptr) return NodeClass::Library;
   const ir::Lowering& ways = node.op().lowering;
+  if (ways.region) return NodeClass::Region;
   const bool fallback = ir::wants_fallback(node);
   if ((fallback || unit_of(node, options).library) && library_serves(node, options))
     return NodeClass::Library;

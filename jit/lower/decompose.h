@@ -14,6 +14,7 @@ enum class NodeClass : std::uint8_t {
   Reduce,     ///< a reduction over axes
   Nest,       ///< a loop nest of its own
   Library,    ///< a library kernel
+  Region,     ///< nested graphs, each with kernels of its own
   Composite,  ///< none of these: has to be decomposed
 };
 

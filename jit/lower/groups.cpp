@@ -65,6 +65,9 @@ class Former {
       case NodeClass::Library:
         group.kind = Group::Kind::Library;
         break;
+      case NodeClass::Region:
+        group.kind = Group::Kind::Region;
+        break;
       default:
         group.kind = Group::Kind::Pointwise;
         break;
@@ -161,7 +164,10 @@ class Former {
   /// What the two would be together; nothing when their iteration spaces do not fit.
   std::optional<Group> joined(const Group& a, const Group& b) const {
     using Kind = Group::Kind;
-    if (a.kind == Kind::Library || b.kind == Kind::Library) return std::nullopt;
+    const auto stands_alone = [](const Group& group) {
+      return group.kind == Kind::Library || group.kind == Kind::Region;
+    };
+    if (stands_alone(a) || stands_alone(b)) return std::nullopt;
     if (a.kind == Kind::Nest || b.kind == Kind::Nest) return joined_nest(a, b);
     if (a.kind == Kind::Row || b.kind == Kind::Row) return joined_row(a, b);
     if (!same_count(a.domain, b.domain)) return std::nullopt;

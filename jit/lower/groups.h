@@ -16,12 +16,14 @@ struct Group {
     Row,        ///< reductions over the same axes of one domain, what they read, what reads them
     Nest,       ///< a recipe and its epilogue
     Library,
+    Region,
   };
   Kind kind = Kind::Pointwise;
   std::vector<const Node*> nodes;     ///< in graph order
   ir::Dims domain;                    ///< sizes of the iteration space
   std::vector<std::int64_t> reduced;  ///< Row: axes of the domain
-  const Node* root = nullptr;         ///< Nest, Library: the node with the recipe; Row: a reduction
+  const Node* root =
+      nullptr;  ///< Nest, Library, Region: the node with the recipe; Row: a reduction
 };
 
 /// The groups in an order in which data and order edges point backwards.

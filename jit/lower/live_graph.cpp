@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/analysis/regions.h"
 #include "ir/custom_op.h"
 
 namespace heddle::jit {
@@ -9,6 +10,11 @@ namespace {
 
 /// Literals with more elements than this are not searched for equal elements.
 constexpr std::int64_t kMaxSplatSearch = 4096;
+
+bool has_effects(const Node& node) {
+  const bool may = node.op().custom != nullptr || node.op().lowering.region;
+  return may && !node.outputs().empty() && !ir::is_pure(node);
+}
 
 }  // namespace
 
@@ -24,7 +30,7 @@ LiveGraph::LiveGraph(const ir::Graph& graph, const LowerOptions& options)
     live[order.at(write.target.node)] = true;
   }
   for (std::size_t k = 0; k < all.size(); ++k)
-    if (all[k]->op().custom != nullptr && !all[k]->op().pure) live[k] = true;
+    if (has_effects(*all[k])) live[k] = true;
   for (std::size_t k = all.size(); k-- > 0;) {
     if (!live[k]) continue;
     for (const Value& input : all[k]->inputs())

@@ -4,6 +4,7 @@
 #include "jit/lower/decompose.h"
 #include "jit/lower/nest_context.h"
 #include "jit/lower/record.h"
+#include "jit/lower/region.h"
 #include "jit/lower/split_reductions.h"
 
 namespace heddle::jit {
@@ -35,7 +36,7 @@ Placement place_values(const ReadAnalysis& reads, const Grouping& grouping) {
     }
     const NodeClass kind = graph.class_of(node);
     const bool whole =
-        kind == NodeClass::Library ||
+        kind == NodeClass::Library || kind == NodeClass::Region ||
         (kind == NodeClass::Nest && !find_recipe(node->op().lowering.nest)->epilogue);
     for (std::uint32_t k = 0; whole && k < node->outputs().size(); ++k) place(node->value(k));
   }
@@ -51,13 +52,12 @@ ir::Graph simplified(const ir::Graph& graph, const LowerOptions& options) {
 
 }  // namespace
 
-Program lower(const ir::Graph& graph, const LowerOptions& options) {
+Program lower_graph(const ir::Graph& graph, const LowerOptions& options, CheckTable& checks) {
   const ir::Graph simple = simplified(graph, options);
   const LiveGraph live(simple, options);
   const ReadAnalysis reads(live);
   const Grouping grouping = form_groups(reads);
   const Placement placement = place_values(reads, grouping);
-  CheckTable checks;
   const LoweringState state{reads, grouping, placement, checks};
 
   Program program;
@@ -79,9 +79,18 @@ Program lower(const ir::Graph& graph, const LowerOptions& options) {
         else
           recorder.add_library(k);
         break;
+      case Group::Kind::Region:
+        recorder.add_region(k);
+        break;
     }
   }
   recorder.add_copies();
+  return program;
+}
+
+Program lower(const ir::Graph& graph, const LowerOptions& options) {
+  CheckTable checks;
+  Program program = lower_graph(graph, options, checks);
   program.checks = checks.take();
   return program;
 }

@@ -107,7 +107,7 @@ void ReadAnalysis::pin(Value value) {
 
 void ReadAnalysis::pin_operands(const Node* node) {
   const NodeClass kind = graph_.class_of(node);
-  if (kind == NodeClass::Library) {
+  if (kind == NodeClass::Library || kind == NodeClass::Region) {
     for (const Value& input : node->inputs())
       if (input) pin(input);
     return;
@@ -212,7 +212,7 @@ void ReadAnalysis::open(const Node* node) {
   reads.axes = domain_axes(reads.domain, 0, reads.facts);
   if (kind == NodeClass::Reduce) {
     add_read(node, node->input(0), reads.axes);
-  } else if (kind == NodeClass::Nest || kind == NodeClass::Library) {
+  } else if (kind == NodeClass::Nest || kind == NodeClass::Library || kind == NodeClass::Region) {
     for (const Value& input : node->inputs()) {
       if (!input) continue;
       reads.opaque.push_back(input);

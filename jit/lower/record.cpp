@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "ir/op.h"
 #include "jit/lower/nest_rewrite.h"
+#include "jit/lower/region.h"
 
 namespace heddle::jit {
 
@@ -156,6 +157,46 @@ void Recorder::add_library(std::uint32_t group) {
   kernel.kind = PlanKernel::Kind::Library;
   steps_of_group_[group].push_back(
       add_step(std::move(kernel), {nullptr, std::move(call)}, std::move(step), std::move(launch)));
+}
+
+void Recorder::add_region(std::uint32_t group) {
+  const Node& node = *state_.grouping.groups[group].root;
+  const auto number = static_cast<std::uint32_t>(program_.record.steps.size());
+  std::shared_ptr<const NestedCall> call = lower_regions(node, state_, number);
+  PlanStep step;
+  Launch launch;
+  for (const Value& input : node.inputs()) {
+    const ir::BufferId buffer = row_major_buffer(input);
+    place_in(step.reads, buffer);
+    launch.buffers.push_back(buffer);
+  }
+  for (std::uint32_t k = 0; k < node.outputs().size(); ++k) {
+    const ir::BufferId buffer = buffer_of(node.value(k));
+    place_in(step.writes, buffer);
+    launch.buffers.push_back(buffer);
+    step.work += node.output(k).count();
+  }
+  PlanBuffer workspace;
+  workspace.value = node.name() + ".workspace";
+  workspace.dtype = DType::U8;
+  workspace.sizes = {SymExpr(call->workspace)};
+  workspace.bytes = workspace.sizes[0];
+  workspace.role = PlanBuffer::Role::Workspace;
+  program_.record.buffers.push_back(std::move(workspace));
+  writers_.emplace_back();
+  readers_.emplace_back();
+  launch.buffers.push_back(static_cast<ir::BufferId>(program_.record.buffers.size() - 1));
+  step.writes.push_back(launch.buffers.back());
+  add_order_edges(group, step);
+  PlanKernel kernel;
+  kernel.name = std::string(node.op_name());
+  kernel.region = region_of(node);
+  kernel.nodes = {node.name()};
+  kernel.kind = PlanKernel::Kind::Nested;
+  ProgramKernel code;
+  code.nested = std::move(call);
+  steps_of_group_[group].push_back(
+      add_step(std::move(kernel), std::move(code), std::move(step), std::move(launch)));
 }
 
 /// Where `value` lies row-major: a copy of an input with strides of its own.

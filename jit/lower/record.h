@@ -22,6 +22,8 @@ class Recorder {
   void add_library(std::uint32_t group);
   /// The step of a custom op, after copies of what it writes and may not overwrite.
   void add_custom(std::uint32_t group);
+  /// The step that runs the nested graphs of a node.
+  void add_region(std::uint32_t group);
   /// Copies for outputs that no kernel writes directly, then the write-backs. Call after all groups.
   void add_copies();
 

@@ -53,8 +53,10 @@ HEDDLE_DEFINE_ERROR(IndexError, Error);        ///< an index value out of range 
 HEDDLE_DEFINE_ERROR(TraceError, Error);        ///< something that a traced callable may not do
 HEDDLE_DEFINE_ERROR(AliasingError, Error);     ///< storage shared where it may not be
 HEDDLE_DEFINE_ERROR(MutationError, Error);     ///< a write where none is allowed
-HEDDLE_DEFINE_ERROR(ParseError, Error);        ///< text or bytes that do not parse
-HEDDLE_DEFINE_ERROR(ModelError, Error);        ///< a malformed or hostile model file
+HEDDLE_DEFINE_ERROR(SideEffectError, Error);   ///< a region's body keeps what it may not
+HEDDLE_DEFINE_ERROR(StructureError, Error);  ///< host values that should be built alike and are not
+HEDDLE_DEFINE_ERROR(ParseError, Error);      ///< text or bytes that do not parse
+HEDDLE_DEFINE_ERROR(ModelError, Error);      ///< a malformed or hostile model file
 HEDDLE_DEFINE_ERROR(UnsupportedError, Error);  ///< an operation, dtype or feature not implemented
 HEDDLE_DEFINE_ERROR(OptionError, Error);       ///< an unknown option or a value it does not take
 HEDDLE_DEFINE_ERROR(CompileError, Error);      ///< code generation or a device compiler failed

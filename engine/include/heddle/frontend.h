@@ -15,6 +15,9 @@ HEDDLE_API SymInt size_symbol(std::uint32_t id);
 /// Records how long reading and checking the model took (EngineStats::load_ms).
 HEDDLE_API void set_load_ms(Engine& engine, double milliseconds);
 
+/// Whether a region is being traced on this thread: symbolic tensors made now are gone when it ends.
+HEDDLE_API bool in_region();
+
 /// While alive, what is traced on this thread comes from `name` (a node of a model) and not from a
 /// source line. Scopes nest; the innermost name counts.
 class HEDDLE_API LocationScope {

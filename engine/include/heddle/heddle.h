@@ -2,6 +2,7 @@
 #pragma once
 
 #include "heddle/annotate.h"
+#include "heddle/control_flow.h"
 #include "heddle/custom_op.h"
 #include "heddle/device.h"
 #include "heddle/dtype.h"

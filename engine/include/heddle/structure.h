@@ -3,12 +3,15 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "heddle/tensor.h"
@@ -16,7 +19,8 @@
 namespace heddle {
 
 /// Visits every tensor in `value`, in structure order, by reference. Knows Tensor, vector, array, map,
-/// tuple, pair, optional and nestings of them. Numbers, strings and other plain values are left alone.
+/// tuple, pair, optional, variant, pointers that own, and nestings of them. Numbers, sizes, strings, functions
+/// and other plain values are left alone.
 ///
 /// A struct of your own takes one line beside it:
 ///
@@ -42,13 +46,31 @@ struct IsSequence<std::vector<T>> : std::true_type {};
 template <typename T, std::size_t N>
 struct IsSequence<std::array<T, N>> : std::true_type {};
 template <typename T>
-struct IsOptional : std::false_type {};
+struct IsPointer : std::false_type {};
 template <typename T>
-struct IsOptional<std::optional<T>> : std::true_type {};
+struct IsPointer<std::optional<T>> : std::true_type {};
+template <typename T>
+struct IsPointer<std::shared_ptr<T>> : std::true_type {};
+template <typename T, typename D>
+struct IsPointer<std::unique_ptr<T, D>> : std::true_type {};
 template <typename T>
 struct IsMap : std::false_type {};
 template <typename K, typename V, typename C>
 struct IsMap<std::map<K, V, C>> : std::true_type {};
+template <typename T>
+struct IsVariant : std::false_type {};
+template <typename... T>
+struct IsVariant<std::variant<T...>> : std::true_type {};
+template <typename T>
+struct IsFunction : std::false_type {};
+template <typename R, typename... A>
+struct IsFunction<std::function<R(A...)>> : std::true_type {};
+
+template <typename T>
+constexpr bool is_plain() {
+  return !std::is_class_v<T> || std::is_same_v<T, SymInt> || std::is_empty_v<T> ||
+         IsFunction<T>::value || std::is_convertible_v<T, std::string>;
+}
 
 }  // namespace detail
 
@@ -64,13 +86,108 @@ void visit_tensors(T& value, F&& visit) {
     for (auto& element : value) visit_tensors(element, visit);
   } else if constexpr (detail::IsMap<T>::value) {
     for (auto& [key, element] : value) visit_tensors(element, visit);
-  } else if constexpr (detail::IsOptional<T>::value) {
+  } else if constexpr (detail::IsPointer<T>::value) {
     if (value) visit_tensors(*value, visit);
+  } else if constexpr (detail::IsVariant<T>::value) {
+    std::visit([&](auto& held) { visit_tensors(held, visit); }, value);
   } else {
     static_assert(
-        !std::is_class_v<T> || std::is_convertible_v<T, std::string>,
+        detail::is_plain<T>(),
         "a struct returned from a traced callable needs heddle_fields(); see structure.h");
   }
 }
 
+namespace detail {
+
+/// The tensors and symbolic sizes of a host value, in structure order, and how it is built.
+struct Leaves {
+  struct Leaf {
+    Tensor* tensor = nullptr;
+    SymInt* size = nullptr;
+  };
+  std::vector<Leaf> leaves;
+  std::string structure;  ///< "(tensor, [tensor], 3)": equal for values that are built alike
+};
+
+template <typename T>
+std::string constant_text(const T& value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return value ? "true" : "false";
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    return std::to_string(value);
+  } else if constexpr (std::is_enum_v<T>) {
+    return std::to_string(static_cast<std::underlying_type_t<T>>(value));
+  } else if constexpr (std::is_same_v<T, std::nullptr_t> || std::is_same_v<T, std::monostate>) {
+    return "none";
+  } else if constexpr (std::is_convertible_v<T, std::string>) {
+    return '"' + std::string(value) + '"';
+  } else {
+    return "constant";
+  }
+}
+
+template <typename T>
+void add_leaves(T& value, Leaves& out);
+
+/// Elements between brackets, each with a comma.
+template <typename F>
+void add_group(Leaves& out, const char* brackets, F&& add_all) {
+  out.structure += brackets[0];
+  const std::size_t start = out.structure.size();
+  add_all();
+  if (out.structure.size() > start) out.structure.resize(out.structure.size() - 2);
+  out.structure += brackets[1];
+}
+template <typename T>
+void add_element(T& value, Leaves& out) {
+  add_leaves(value, out);
+  out.structure += ", ";
+}
+
+template <typename T>
+void add_leaves(T& value, Leaves& out) {
+  if constexpr (std::is_same_v<T, Tensor>) {
+    out.structure += value.defined() ? "tensor" : "none";
+    if (value.defined()) out.leaves.push_back({&value, nullptr});
+  } else if constexpr (std::is_same_v<T, SymInt>) {
+    out.structure += value.is_symbolic() ? std::string("size") : value.to_string();
+    if (value.is_symbolic()) out.leaves.push_back({nullptr, &value});
+  } else if constexpr (HasFields<T>) {
+    const auto each = [&](auto&... field) { (add_element(field, out), ...); };
+    add_group(out, "{}", [&] { std::apply(each, heddle_fields(value)); });
+  } else if constexpr (IsTuple<T>::value) {
+    const auto each = [&](auto&... field) { (add_element(field, out), ...); };
+    add_group(out, "()", [&] { std::apply(each, value); });
+  } else if constexpr (IsSequence<T>::value) {
+    add_group(out, "[]", [&] {
+      for (auto& element : value) add_element(element, out);
+    });
+  } else if constexpr (IsMap<T>::value) {
+    add_group(out, "{}", [&] {
+      for (auto& [key, element] : value) {
+        out.structure += constant_text(key) + ": ";
+        add_element(element, out);
+      }
+    });
+  } else if constexpr (IsPointer<T>::value) {
+    if (value)
+      add_leaves(*value, out);
+    else
+      out.structure += "none";
+  } else if constexpr (IsVariant<T>::value) {
+    std::visit([&](auto& held) { add_leaves(held, out); }, value);
+  } else {
+    static_assert(is_plain<T>(), "a struct that a region returns needs heddle_fields()");
+    out.structure += constant_text(value);
+  }
+}
+
+template <typename T>
+Leaves leaves_of(T& value) {
+  Leaves leaves;
+  add_leaves(value, leaves);
+  return leaves;
+}
+
+}  // namespace detail
 }  // namespace heddle

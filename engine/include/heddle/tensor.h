@@ -83,7 +83,7 @@ class HEDDLE_API Tensor {
   double item(std::source_location where = std::source_location::current()) const;
   /// Row-major elements converted to double. For tests and printing.
   std::vector<double> to_doubles() const;
-  /// Row-major copy on the same device.
+  /// Row-major copy on the same device; of a symbolic tensor one made when the trace runs.
   Tensor clone() const;
   /// Blocks the host until the data is there (CUDA); returns at once on the CPU.
   void wait() const;

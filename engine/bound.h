@@ -1,0 +1,69 @@
+// Plans with sizes put in: what a context needs to run. Immutable.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "heddle/tensor.h"
+#include "ir/op.h"
+#include "jit/custom/custom_call.h"
+#include "jit/library.h"
+#include "memory/planner.h"
+#include "scheduler/executor.h"
+
+namespace heddle::engine {
+
+/// Where the address of a kernel argument comes from.
+struct AddressSource {
+  enum class Kind : std::uint8_t { Arena, Input, Output, Fixed };
+  Kind kind = Kind::Arena;
+  std::int64_t offset = 0;     ///< Arena: bytes
+  std::uint32_t position = 0;  ///< Input, Output: which
+  void* address = nullptr;     ///< Fixed: parameters and constants
+};
+
+struct BoundRegion;
+
+/// The steps of one program with sizes put in; without addresses.
+struct BoundSteps {
+  BoundSteps();
+  ~BoundSteps();
+  BoundSteps(const BoundSteps&) = delete;
+  BoundSteps& operator=(const BoundSteps&) = delete;
+
+  std::vector<AddressSource> table;        ///< of all steps, one after another
+  std::vector<std::uint32_t> table_start;  ///< of each step
+  std::vector<std::vector<std::int64_t>> step_sizes;
+  std::vector<std::unique_ptr<jit::BoundLibraryCall>> library;  ///< by step, null for kernels
+  std::vector<std::unique_ptr<jit::BoundCustomCall>> custom;    ///< by step, null for others
+  std::vector<std::unique_ptr<BoundRegion>> regions;            ///< by step, null for others
+  std::vector<scheduler::BoundStep> steps;
+  std::vector<scheduler::BoundStage> stages;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> input_slots;   ///< (table entry, input)
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> output_slots;  ///< (table entry, output)
+  std::int64_t scratch_bytes = 0;  ///< of one worker, nested plans included
+  base::SymbolValues sizes;        ///< of the graph, and bytes of workspaces
+  memory::MemoryPlan memory;
+};
+
+/// A step that runs nested plans.
+struct BoundRegion {
+  ir::RegionKind kind = ir::RegionKind::Once;
+  std::vector<std::unique_ptr<BoundSteps>> plans;  ///< as in jit::NestedCall::regions
+  std::uint32_t operands = 0;
+  std::uint32_t carried = 0;
+  std::uint32_t scanned = 0;
+  std::uint32_t results = 0;
+  std::int64_t length = 0;  ///< Scan: iterations
+  bool reverse = false;
+  std::vector<std::int64_t> carried_bytes;
+  std::vector<std::int64_t> slice_bytes;    ///< of the scanned operands
+  std::vector<std::int64_t> element_bytes;  ///< of the stacked results
+  // The workspace: the plans' arenas, which follow one another in time, then:
+  std::vector<std::int64_t> spare_offsets;  ///< the second copy of each carried value
+  std::int64_t condition_offset = 0;
+  std::int64_t workspace_bytes = 0;
+};
+
+}  // namespace heddle::engine

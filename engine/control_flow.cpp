@@ -1,0 +1,352 @@
+#include "heddle/control_flow.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+#include "engine/region_trace.h"
+#include "heddle/error.h"
+#include "ir/op.h"
+
+namespace heddle {
+
+namespace engine {
+namespace {
+
+using detail::Leaves;
+
+/// Runs `trace`, which adds a call to the innermost trace; when it throws, everything is as before.
+template <typename F>
+void all_or_nothing(const base::Location& where, F&& trace) {
+  Trace& outer = *current_trace();
+  const Trace::Checkpoint before = outer.checkpoint();
+  outer.builder().context.location = where;
+  try {
+    trace(outer);
+  } catch (...) {
+    outer.rollback(before);
+    throw;
+  }
+}
+
+std::vector<ir::TensorMeta> plain_metas(std::span<const ir::Value> values) {
+  std::vector<ir::TensorMeta> metas;
+  for (const ir::Value& value : values)
+    metas.push_back(
+        ir::TensorMeta::of(value.meta().dtype, value.meta().sizes, value.meta().device));
+  return metas;
+}
+
+std::vector<ir::Value> values_of(Trace& trace, std::span<const Tensor> tensors,
+                                 const base::Location& where) {
+  std::vector<ir::Value> values;
+  for (const Tensor& tensor : tensors) values.push_back(trace.value_of(tensor, where));
+  return values;
+}
+
+std::vector<Tensor> tensors_in(const Leaves& leaves) {
+  std::vector<Tensor> tensors;
+  for (const Leaves::Leaf& leaf : leaves.leaves)
+    if (leaf.tensor != nullptr) tensors.push_back(*leaf.tensor);
+  return tensors;
+}
+
+const ir::Node* call(Trace& outer, std::string_view op, std::vector<ir::Value> operands,
+                     std::span<const ir::Value> captured, ir::Attrs attrs,
+                     const base::Location& where) {
+  operands.insert(operands.end(), captured.begin(), captured.end());
+  outer.builder().context.location = where;
+  return outer.call_regions(op, operands, std::move(attrs));
+}
+
+[[noreturn]] void fail_structure(std::string what, const base::Location& where,
+                                 std::string expected, std::string got) {
+  throw StructureError({.what = std::move(what),
+                        .where = where.to_string(),
+                        .expected = std::move(expected),
+                        .got = std::move(got)});
+}
+
+// Regions that run once.
+
+[[noreturn]] void fail_aliasing(const RegionTrace& region, const base::Location& where,
+                                std::string what) {
+  throw AliasingError({.what = region.label() + ": " + what,
+                       .where = where.to_string(),
+                       .expected = "storage of its own: copy one of them with clone()",
+                       .got = "the same storage"});
+}
+
+void check_operand_storages(const RegionTrace& region, std::span<const ir::Value> operands,
+                            const base::Location& where) {
+  for (std::size_t a = 0; a < operands.size(); ++a)
+    for (std::size_t b = a + 1; b < operands.size(); ++b)
+      if (operands[a] != operands[b] && operands[a].meta().storage == operands[b].meta().storage)
+        fail_aliasing(region, where, fmt::format("operands {} and {} share storage", a, b));
+}
+
+void check_result_storages(RegionTrace& region, std::span<const ir::Value> results,
+                           const base::Location& where) {
+  const auto inputs = region.trace().builder().inputs();
+  for (std::size_t k = 0; k < results.size(); ++k) {
+    for (std::size_t j = 0; j < inputs.size(); ++j)
+      if (results[k].meta().storage == inputs[j].meta().storage)
+        fail_aliasing(region, where, fmt::format("result {} and operand {} share storage", k, j));
+    for (std::size_t j = 0; j < k; ++j)
+      if (results[k].meta().storage == results[j].meta().storage)
+        fail_aliasing(region, where, fmt::format("results {} and {} share storage", j, k));
+  }
+}
+
+/// Values of the leaves, each once.
+std::vector<ir::Value> distinct(std::span<const ir::Value> values) {
+  std::vector<ir::Value> slots;
+  for (const ir::Value& value : values)
+    if (std::ranges::find(slots, value) == slots.end()) slots.push_back(value);
+  return slots;
+}
+
+/// What the body keeps, as further results; in a strict region only the first of each storage.
+std::vector<ir::Value> extra_results(RegionTrace& region, std::span<const ir::Value> slots,
+                                     bool strict) {
+  std::set<ir::StorageId> storages;
+  for (const ir::Value& input : region.trace().builder().inputs())
+    storages.insert(input.meta().storage);
+  for (const ir::Value& slot : slots) storages.insert(slot.meta().storage);
+  std::vector<ir::Value> extra;
+  for (const ir::Value& leak : region.leaks())
+    if (storages.insert(leak.meta().storage).second || !strict) extra.push_back(leak);
+  return extra;
+}
+
+void drop_unused(RegionTrace& region, std::vector<ir::Value>& operands,
+                 std::span<const ir::Value> results) {
+  std::set<ir::Value> used(results.begin(), results.end());
+  for (const ir::NodePtr& node : region.trace().builder().nodes()) {
+    used.insert(node->inputs().begin(), node->inputs().end());
+    used.insert(node->after().begin(), node->after().end());
+  }
+  std::vector<ir::Value> kept;
+  std::vector<ir::Value> dropped;
+  for (std::size_t k = 0; k < operands.size(); ++k) {
+    if (used.contains(region.arguments()[k]))
+      kept.push_back(operands[k]);
+    else
+      dropped.push_back(region.arguments()[k]);
+  }
+  region.trace().builder().drop_inputs(dropped);
+  operands = std::move(kept);
+}
+
+void invoke(Trace& outer, const RegionOptions& options, std::span<const Tensor> tensors,
+            const detail::Body& body, const base::Location& where) {
+  std::vector<ir::Value> operands = values_of(outer, tensors, where);
+  const std::vector<ir::Value> given = operands;
+  RegionTrace region("region " + options.name, options.name, plain_metas(operands), body, where);
+  if (!options.allow_side_effects) region.refuse_leaks();
+  const std::vector<ir::Value> slots = distinct(region.values());
+  std::vector<ir::Value> results = slots;
+  for (const ir::Value& extra : extra_results(region, slots, options.strict))
+    results.push_back(extra);
+  if (options.strict) check_result_storages(region, results, where);
+  if (!options.keep_unused) drop_unused(region, operands, results);
+  std::vector<ir::Value> captured;
+  for (const Trace::Capture& capture : region.captures()) captured.push_back(capture.outer);
+  if (options.strict) {
+    std::vector<ir::Value> all = operands;
+    all.insert(all.end(), captured.begin(), captured.end());
+    check_operand_storages(region, all, where);
+  }
+  for (const ir::Value& result : results) {
+    const bool input = std::ranges::count(region.trace().builder().inputs(), result) != 0;
+    region.add_output(input ? region.trace().builder().emit("alias", {result}) : result);
+  }
+  const ir::Node* node =
+      call(outer, "invoke", std::move(operands), captured, {{"body", region.finish()}}, where);
+  const auto slot_of = [&](ir::Value value) {
+    const auto at = std::ranges::find(results, value) - results.begin();
+    return node->value(static_cast<std::uint32_t>(at));
+  };
+  for (std::size_t k = 0; k < region.leaves().size(); ++k)
+    region.repoint(k, slot_of(region.values()[k]));
+  for (std::size_t k = slots.size(); k < results.size(); ++k)
+    region.repoint_kept(results[k], node->value(static_cast<std::uint32_t>(k)));
+  region.repoint_inputs(given);
+}
+
+// Branches.
+
+void cond(Trace& outer, const Arg& predicate, std::span<const Tensor> tensors,
+          const detail::Body& then_body, const detail::Body& else_body,
+          const base::Location& where) {
+  const ir::Value chosen = outer.value_of(predicate.tensor, where);
+  std::vector<ir::Value> operands = values_of(outer, tensors, where);
+  const std::vector<ir::TensorMeta> metas = plain_metas(operands);
+  RegionTrace yes("cond then", "then", metas, then_body, where);
+  yes.refuse_leaks();
+  RegionTrace no("cond else", "else", metas, else_body, where);
+  no.refuse_leaks();
+  if (yes.structure() != no.structure())
+    fail_structure("cond: the bodies return different structures", where, yes.structure(),
+                   no.structure());
+  const std::vector<ir::Value> captured = share_signature(yes, no);
+  std::vector<std::pair<ir::Value, ir::Value>> slots;
+  std::vector<std::uint32_t> slot_of;
+  for (std::size_t k = 0; k < yes.values().size(); ++k) {
+    const std::pair slot(yes.values()[k], no.values()[k]);
+    const auto at = std::ranges::find(slots, slot) - slots.begin();
+    slot_of.push_back(static_cast<std::uint32_t>(at));
+    if (static_cast<std::size_t>(at) < slots.size()) continue;
+    slots.push_back(slot);
+    yes.add_fresh_output(slot.first);
+    no.add_fresh_output(slot.second);
+  }
+  std::vector<ir::Value> given{chosen};
+  given.insert(given.end(), operands.begin(), operands.end());
+  const ir::Node* node = call(outer, "cond", std::move(given), captured,
+                              {{"then", yes.finish()}, {"else", no.finish()}}, where);
+  for (std::size_t k = 0; k < slot_of.size(); ++k) yes.repoint(k, node->value(slot_of[k]));
+  yes.repoint_inputs(operands);
+  no.repoint_inputs(operands);
+}
+
+// Loops. Each leaf has a slot of its own: two handles of one value part in the next iteration.
+
+void while_loop(Trace& outer, const Leaves& start, const detail::Body& condition,
+                const detail::Body& body, const base::Location& where) {
+  const std::vector<ir::Value> carried = values_of(outer, tensors_in(start), where);
+  const std::vector<ir::TensorMeta> metas = plain_metas(carried);
+  RegionTrace asked("while_loop condition", "condition", metas, condition, where);
+  asked.refuse_leaks();
+  RegionTrace run("while_loop body", "body", metas, body, where);
+  run.refuse_leaks();
+  if (run.structure() != start.structure)
+    fail_structure("while_loop: the body returns another structure than the loop starts with",
+                   where, start.structure, run.structure());
+  const std::vector<ir::Value> captured = share_signature(asked, run);
+  for (const ir::Value& value : asked.values()) asked.add_fresh_output(value);
+  for (std::size_t k = 0; k < run.leaves().size(); ++k)
+    if (run.leaves()[k].tensor != nullptr) run.add_fresh_output(run.values()[k]);
+  const ir::Node* node = call(outer, "while_loop", carried, captured,
+                              {{"condition", asked.finish()},
+                               {"body", run.finish()},
+                               {"carried", static_cast<std::int64_t>(carried.size())}},
+                              where);
+  std::uint32_t slot = 0;
+  for (std::size_t k = 0; k < run.leaves().size(); ++k)
+    if (run.leaves()[k].tensor != nullptr) run.repoint(k, node->value(slot++));
+  run.repoint_inputs(carried);
+  asked.repoint_inputs(carried);
+}
+
+ir::SymExpr length_of(std::span<const ir::Value> scanned, const ScanOptions& options,
+                      std::string_view op, const base::Location& where) {
+  for (const ir::Value& value : scanned)
+    if (value.meta().rank() == 0)
+      throw ShapeError({.what = fmt::format("{}: scanned tensor", op),
+                        .where = where.to_string(),
+                        .expected = "a leading dimension",
+                        .got = value.meta().to_string()});
+  if (options.length) return to_expr(*options.length);
+  if (scanned.empty())
+    throw ArgumentError({.what = fmt::format("{}: number of iterations", op),
+                         .where = where.to_string(),
+                         .expected = "ScanOptions::length, or a tensor to scan",
+                         .got = "neither"});
+  return scanned[0].meta().sizes[0];
+}
+
+void scan(Trace& outer, const Leaves& start, std::span<const Tensor> tensors,
+          const detail::Body& body, const ScanOptions& options, bool is_map,
+          const base::Location& where) {
+  const std::string op = is_map ? "map" : "scan";
+  std::vector<ir::Value> operands = values_of(outer, tensors_in(start), where);
+  const std::size_t carried = operands.size();
+  const std::vector<ir::Value> scanned = values_of(outer, tensors, where);
+  const ir::SymExpr length = length_of(scanned, options, op, where);
+  operands.insert(operands.end(), scanned.begin(), scanned.end());
+  std::vector<ir::TensorMeta> metas = plain_metas(operands);
+  for (std::size_t k = carried; k < metas.size(); ++k)
+    metas[k] = ir::TensorMeta::of(metas[k].dtype,
+                                  ir::Dims(metas[k].sizes.begin() + 1, metas[k].sizes.end()),
+                                  metas[k].device);
+  RegionTrace run(op + " body", "body", metas, body, where);
+  run.refuse_leaks();
+  if (!is_map && !run.structure().starts_with("(" + start.structure + ", "))
+    fail_structure("scan: the body returns another carry than the scan starts with", where,
+                   start.structure, run.structure());
+  for (std::size_t k = 0; k < run.leaves().size(); ++k)
+    if (run.leaves()[k].tensor != nullptr) run.add_fresh_output(run.values()[k]);
+  std::vector<ir::Value> captured;
+  for (const Trace::Capture& capture : run.captures()) captured.push_back(capture.outer);
+  ir::Attrs attrs{{"body", run.finish()}, {"scanned", static_cast<std::int64_t>(scanned.size())}};
+  if (!is_map) {
+    attrs.emplace("carried", static_cast<std::int64_t>(carried));
+    attrs.emplace("length", length);
+    attrs.emplace("reverse", options.reverse);
+  }
+  const ir::Node* node = call(outer, op, operands, captured, std::move(attrs), where);
+  std::uint32_t slot = 0;
+  for (std::size_t k = 0; k < run.leaves().size(); ++k)
+    if (run.leaves()[k].tensor != nullptr) run.repoint(k, node->value(slot++));
+  run.repoint_inputs(std::span(operands).first(carried));
+}
+
+}  // namespace
+}  // namespace engine
+
+namespace detail {
+
+bool tracing() { return engine::current_trace() != nullptr; }
+
+void trace_invoke(const RegionOptions& options, std::span<const Tensor> operands,
+                  const Body& body) {
+  const base::Location where = engine::location_of(options.where);
+  engine::all_or_nothing(
+      where, [&](auto& outer) { engine::invoke(outer, options, operands, body, where); });
+}
+
+void trace_cond(const Arg& predicate, std::span<const Tensor> operands, const Body& then_body,
+                const Body& else_body) {
+  const base::Location where = engine::location_of(predicate.where);
+  engine::all_or_nothing(where, [&](auto& outer) {
+    engine::cond(outer, predicate, operands, then_body, else_body, where);
+  });
+}
+
+void trace_while(const Leaves& start, const Body& condition, const Body& body, At at) {
+  const base::Location where = engine::location_of(at);
+  engine::all_or_nothing(
+      where, [&](auto& outer) { engine::while_loop(outer, start, condition, body, where); });
+}
+
+void trace_scan(const Leaves& start, std::span<const Tensor> scanned, const Body& body,
+                const ScanOptions& options, bool is_map) {
+  const base::Location where = engine::location_of(options.where);
+  engine::all_or_nothing(where, [&](auto& outer) {
+    engine::scan(outer, start, scanned, body, options, is_map, where);
+  });
+}
+
+std::int64_t scan_length(std::span<const Tensor> scanned, const ScanOptions& options) {
+  const std::int64_t length = options.length    ? options.length->value()
+                              : scanned.empty() ? 0
+                                                : scanned[0].sizes()[0];
+  if (length > 0) return length;
+  throw ArgumentError({.what = "scan: number of iterations outside a trace",
+                       .where = engine::location_of(options.where).to_string(),
+                       .expected = "1 or more",
+                       .got = std::to_string(length)});
+}
+
+Tensor slice_at(const Tensor& tensor, std::int64_t at) {
+  return squeeze(slice(tensor, 0, at, at + 1), 0);
+}
+
+Tensor stacked(const std::vector<Tensor>& elements) {
+  std::vector<Tensor> rows;
+  for (const Tensor& element : elements) rows.push_back(unsqueeze(element, 0));
+  return concat(rows, 0);
+}
+
+}  // namespace detail
+}  // namespace heddle

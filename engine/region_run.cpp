@@ -1,0 +1,180 @@
+#include "engine/region_run.h"
+
+#include <cstring>
+
+namespace heddle::engine {
+
+using scheduler::BoundStep;
+using scheduler::Executor;
+
+Frame::Frame() = default;
+Frame::Frame(Frame&&) noexcept = default;
+Frame::~Frame() = default;
+
+void Frame::prepare(const BoundSteps& plan, const Memory& memory) {
+  plan_ = &plan;
+  table_.assign(plan.table.size(), nullptr);
+  for (std::size_t k = 0; k < plan.table.size(); ++k) {
+    const AddressSource& source = plan.table[k];
+    if (source.kind == AddressSource::Kind::Arena) table_[k] = memory.arena + source.offset;
+    if (source.kind == AddressSource::Kind::Fixed) table_[k] = source.address;
+  }
+  steps_ = plan.steps;
+  regions_.clear();
+  for (std::size_t k = 0; k < steps_.size(); ++k) {
+    steps_[k].buffers = table_.data() + plan.table_start[k];
+    steps_[k].scratch = memory.scratch;
+    steps_[k].scratch_stride = memory.scratch_stride;
+    steps_[k].request = memory.request;
+    const BoundRegion* region = plan.regions[k].get();
+    if (region == nullptr) continue;
+    regions_.push_back(std::make_unique<RegionFrame>());
+    RegionFrame& frame = *regions_.back();
+    frame.region = region;
+    const std::size_t end =
+        k + 1 < plan.table_start.size() ? plan.table_start[k + 1] : table_.size();
+    frame.workspace = static_cast<char*>(table_[end - 1]);
+    for (const auto& nested : region->plans) {
+      frame.frames.emplace_back();
+      frame.frames.back().prepare(
+          *nested, {frame.workspace, memory.scratch, memory.scratch_stride, memory.request});
+    }
+    steps_[k].state = &frame;
+  }
+}
+
+void Frame::set_input(std::uint32_t position, void* address) {
+  for (const auto& [entry, input] : plan_->input_slots)
+    if (input == position) table_[entry] = address;
+}
+
+void Frame::set_output(std::uint32_t position, void* address) {
+  for (const auto& [entry, output] : plan_->output_slots)
+    if (output == position) table_[entry] = address;
+}
+
+namespace {
+
+/// Where a carried value is: given by the caller, in the result's own buffer, in the workspace.
+enum class Place : std::uint8_t { Start, Result, Spare };
+
+/// One run of a step with nested plans.
+class RegionRun {
+ public:
+  RegionRun(const BoundStep& step, Executor& executor)
+      : frame_(*static_cast<RegionFrame*>(step.state)),
+        region_(*frame_.region),
+        executor_(executor),
+        operands_(step.buffers + (region_.kind == ir::RegionKind::Cond ? 1 : 0)),
+        results_(operands_ + region_.operands) {}
+
+  std::int32_t cond(bool predicate) { return once(frame_.frames[predicate ? 0 : 1]); }
+  std::int32_t once() { return once(frame_.frames[0]); }
+
+  std::int32_t loop() {
+    Frame& condition = frame_.frames[0];
+    Frame& body = frame_.frames[1];
+    auto* answer = reinterpret_cast<bool*>(frame_.workspace + region_.condition_offset);
+    for (Frame* frame : {&condition, &body})
+      for (std::uint32_t k = region_.carried; k < region_.operands; ++k)
+        frame->set_input(k, operands_[k]);
+    condition.set_output(0, answer);
+    Place place = Place::Start;
+    for (;;) {
+      read_carried(condition, place);
+      if (const std::int32_t status = run(condition)) return status;
+      if (!*answer) break;
+      const Place next = place == Place::Result ? Place::Spare : Place::Result;
+      read_carried(body, place);
+      write_carried(body, next);
+      if (const std::int32_t status = run(body)) return status;
+      place = next;
+    }
+    settle(place);
+    return 0;
+  }
+
+  /// The places alternate so that the last iteration writes the results.
+  std::int32_t scan() {
+    Frame& body = frame_.frames[0];
+    for (std::uint32_t k = region_.carried + region_.scanned; k < region_.operands; ++k)
+      body.set_input(k, operands_[k]);
+    Place place = Place::Start;
+    for (std::int64_t step = 0; step < region_.length; ++step) {
+      const std::int64_t at = region_.reverse ? region_.length - 1 - step : step;
+      for (std::uint32_t k = 0; k < region_.scanned; ++k)
+        body.set_input(region_.carried + k,
+                       moved(operands_[region_.carried + k], at * region_.slice_bytes[k]));
+      for (std::uint32_t k = region_.carried; k < region_.results; ++k)
+        body.set_output(k, moved(results_[k], at * region_.element_bytes[k - region_.carried]));
+      const bool even = (region_.length - 1 - step) % 2 == 0;
+      const Place next = even ? Place::Result : Place::Spare;
+      read_carried(body, place);
+      write_carried(body, next);
+      if (const std::int32_t status = run(body)) return status;
+      place = next;
+    }
+    settle(place);
+    return 0;
+  }
+
+ private:
+  static void* moved(void* address, std::int64_t bytes) {
+    return static_cast<char*>(address) + bytes;
+  }
+
+  std::int32_t run(const Frame& frame) { return executor_.run(frame.steps(), frame.stages()); }
+
+  std::int32_t once(Frame& frame) {
+    for (std::uint32_t k = 0; k < region_.operands; ++k) frame.set_input(k, operands_[k]);
+    for (std::uint32_t k = 0; k < region_.results; ++k) frame.set_output(k, results_[k]);
+    return run(frame);
+  }
+
+  void* carried(std::uint32_t k, Place place) const {
+    if (place == Place::Start) return operands_[k];
+    return place == Place::Result ? results_[k] : frame_.workspace + region_.spare_offsets[k];
+  }
+  void read_carried(Frame& frame, Place place) const {
+    for (std::uint32_t k = 0; k < region_.carried; ++k) frame.set_input(k, carried(k, place));
+  }
+  void write_carried(Frame& frame, Place place) const {
+    for (std::uint32_t k = 0; k < region_.carried; ++k) frame.set_output(k, carried(k, place));
+  }
+  /// Brings the carried values where the results are.
+  void settle(Place place) const {
+    if (place == Place::Result) return;
+    for (std::uint32_t k = 0; k < region_.carried; ++k) {
+      const auto bytes = static_cast<std::size_t>(region_.carried_bytes[k]);
+      if (bytes != 0) std::memcpy(results_[k], carried(k, place), bytes);
+    }
+  }
+
+  RegionFrame& frame_;
+  const BoundRegion& region_;
+  Executor& executor_;
+  void* const* operands_;
+  void* const* results_;
+};
+
+}  // namespace
+
+void run_region(const BoundStep& step, Executor& executor, std::int32_t* status) {
+  RegionRun run(step, executor);
+  switch (static_cast<const RegionFrame*>(step.state)->region->kind) {
+    case ir::RegionKind::Cond:
+      *status = run.cond(*static_cast<const bool*>(step.buffers[0]));
+      break;
+    case ir::RegionKind::Once:
+      *status = run.once();
+      break;
+    case ir::RegionKind::While:
+      *status = run.loop();
+      break;
+    case ir::RegionKind::Scan:
+      *status = run.scan();
+      break;
+  }
+}
+
+}  // namespace heddle::engine

@@ -1,0 +1,350 @@
+#include "engine/unit.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "engine/custom_step.h"
+#include "engine/fold.h"
+#include "engine/region_run.h"
+
+namespace heddle::engine {
+
+using base::SymbolValues;
+using ir::BufferId;
+using ir::PlanBuffer;
+
+BoundSteps::BoundSteps() = default;
+BoundSteps::~BoundSteps() = default;
+
+namespace {
+
+std::int64_t aligned(std::int64_t bytes) {
+  return (bytes + memory::kAlignment - 1) / memory::kAlignment * memory::kAlignment;
+}
+
+/// Bytes of an output that aliases an intermediate belong to the output.
+void let_outputs_own_their_bytes(ir::ScheduleRecord& record) {
+  for (BufferId b = 0; b < record.buffers.size(); ++b) {
+    if (record.buffers[b].role != PlanBuffer::Role::Output) continue;
+    BufferId root = b;
+    while (record.buffers[root].alias_of != ir::kNone) root = record.buffers[root].alias_of;
+    if (root == b || record.buffers[root].role != PlanBuffer::Role::Intermediate) continue;
+    record.buffers[b].alias_of = ir::kNone;
+    record.buffers[root].alias_of = b;
+  }
+}
+
+std::vector<std::uint32_t> stage_numbers(const scheduler::Schedule& schedule) {
+  std::vector<std::uint32_t> numbers(schedule.record.steps.size());
+  for (std::uint32_t stage = 0; stage < schedule.stages.size(); ++stage) {
+    for (const ir::StepId step : schedule.stages[stage]) numbers[step] = stage;
+  }
+  return numbers;
+}
+
+std::unique_ptr<memory::Planner> plan_memory(const scheduler::Schedule& schedule) {
+  return std::make_unique<memory::Planner>(schedule.record, stage_numbers(schedule),
+                                           memory::Planner::Options{});
+}
+
+scheduler::Method method_of(StepOrder order) {
+  switch (order) {
+    case StepOrder::Lpmf:
+      return scheduler::Method::Lpmf;
+    case StepOrder::Bfs:
+      return scheduler::Method::Bfs;
+    case StepOrder::Dfs:
+      return scheduler::Method::Dfs;
+    default:
+      return scheduler::Method::Given;
+  }
+}
+
+/// `sizes` with 1 for each symbol of the record that it does not tell.
+SymbolValues complete(SymbolValues sizes, const ir::ScheduleRecord& record) {
+  std::vector<base::Symbol> symbols;
+  for (const PlanBuffer& buffer : record.buffers) buffer.bytes.collect_symbols(symbols);
+  for (const base::Symbol& symbol : symbols) sizes.try_emplace(symbol, 1);
+  return sizes;
+}
+
+void run_kernel(const scheduler::BoundStep& step, std::int64_t begin, std::int64_t end, int worker,
+                std::int32_t* status) {
+  const auto* kernel = static_cast<const jit::CpuKernel*>(step.code);
+  auto* scratch = static_cast<char*>(step.scratch) + worker * step.scratch_stride;
+  kernel->entry(step.buffers, step.sizes, begin, end, scratch, status);
+}
+
+void run_library(const scheduler::BoundStep& step, std::int64_t begin, std::int64_t end, int worker,
+                 std::int32_t*) {
+  const auto* call = static_cast<const jit::BoundLibraryCall*>(step.code);
+  call->run(step.buffers, begin, end,
+            static_cast<char*>(step.scratch) + worker * step.scratch_stride);
+}
+
+std::vector<std::int64_t> concrete(const ir::Dims& dims, const SymbolValues& sizes) {
+  std::vector<std::int64_t> numbers;
+  for (const ir::SymExpr& dim : dims) numbers.push_back(dim.evaluate(sizes));
+  return numbers;
+}
+
+/// The buffer of argument `position`.
+BufferId argument_buffer(const jit::Program& program, std::uint32_t position) {
+  const auto& buffers = program.record.buffers;
+  for (BufferId b = 0; b < buffers.size(); ++b)
+    if (buffers[b].role == PlanBuffer::Role::Input && buffers[b].position == position) return b;
+  HD_CHECK(false, "a nested program lacks an argument");
+  return 0;
+}
+
+std::int64_t argument_bytes(const jit::Program& program, std::uint32_t position,
+                            const SymbolValues& sizes) {
+  for (const PlanBuffer& buffer : program.record.buffers)
+    if (buffer.role == PlanBuffer::Role::Input && buffer.position == position)
+      return buffer.bytes.evaluate(sizes);
+  return 0;
+}
+
+/// Makes an argument of a nested program a constant.
+void fix_argument(jit::Program& program, std::uint32_t position, const ir::Literal& value) {
+  PlanBuffer& buffer = program.record.buffers[argument_buffer(program, position)];
+  buffer.role = PlanBuffer::Role::Constant;
+  buffer.position = static_cast<std::uint32_t>(program.constants.size());
+  program.constants.push_back(std::make_shared<const ir::Literal>(value));
+}
+
+/// Sizes as a nested program sees them: its own, and those around it.
+SymbolValues nested_sizes(const jit::NestedCall::Region& region, const SymbolValues& sizes) {
+  SymbolValues values = sizes;
+  for (const auto& [symbol, expr] : region.sizes) values[symbol] = expr.evaluate(sizes);
+  return values;
+}
+
+}  // namespace
+
+Unit::Unit(jit::Program program, std::vector<ir::Literal> fixed, const BuildOptions& options)
+    : program_(std::move(program)), fixed_(std::move(fixed)) {
+  let_outputs_own_their_bytes(program_.record);
+  folded_steps_ = fold_fixed_steps(program_, fixed_, *options.compiler);
+  make_schedule(options);
+  compile(options);
+  nested_.resize(program_.kernels.size());
+  for (std::uint32_t step = 0; step < schedule_.record.steps.size(); ++step)
+    if (program_.kernels[schedule_.record.steps[step].kernel].nested) add_nested(step, options);
+}
+
+Unit::~Unit() = default;
+
+/// An order that promises a smaller peak is taken only if the memory planner finds it smaller too.
+void Unit::make_schedule(const BuildOptions& options) {
+  scheduler::ScheduleOptions order;
+  order.parallel_steps = options.engine.threads != 1;
+  order.reorder = options.engine.order == StepOrder::Smallest;
+  order.method = method_of(options.engine.order);
+  order.hints = options.hints;
+  schedule_ = scheduler::schedule(program_.record, order);
+  planner_ = plan_memory(schedule_);
+  if (!order.reorder || schedule_.method == scheduler::Method::Given) return;
+  order.reorder = false;
+  scheduler::Schedule given = scheduler::schedule(program_.record, order);
+  auto given_planner = plan_memory(given);
+  const SymbolValues sizes = complete(options.hints, program_.record);
+  if (given_planner->bind(sizes).peak_bytes > planner_->bind(sizes).peak_bytes) return;
+  given.peaks = std::move(schedule_.peaks);
+  schedule_ = std::move(given);
+  planner_ = std::move(given_planner);
+}
+
+void Unit::compile(const BuildOptions& options) {
+  kernels_.resize(program_.kernels.size());
+  std::vector<std::shared_future<jit::CpuKernelPtr>> pending(program_.kernels.size());
+  for (const ir::PlanStep& step : program_.record.steps) {
+    const auto& nest = program_.kernels[step.kernel].nest;
+    if (nest != nullptr) pending[step.kernel] = options.compiler->submit(nest);
+  }
+  for (std::size_t k = 0; k < pending.size(); ++k) {
+    if (!pending[k].valid()) continue;
+    try {
+      kernels_[k] = pending[k].get();
+    } catch (const std::exception& error) {
+      throw KernelFailure(program_.record.kernels[k].region, error.what());
+    }
+  }
+}
+
+/// Operands that are the same in each run and fixed here are constants there: what reads only them is
+/// folded, and weights are packed once.
+void Unit::add_nested(std::uint32_t step, const BuildOptions& options) {
+  const std::uint32_t kernel = schedule_.record.steps[step].kernel;
+  const jit::NestedCall& call = *program_.kernels[kernel].nested;
+  const jit::Launch& launch = program_.launches[schedule_.given[step]];
+  const std::size_t first = call.kind == ir::RegionKind::Cond ? 1 : 0;
+  for (const jit::NestedCall::Region& region : call.regions) {
+    jit::Program program = *region.program;
+    for (std::uint32_t k = call.carried + call.scanned; k < call.operands; ++k) {
+      const BufferId root = planner_->roots()[launch.buffers[first + k]];
+      const PlanBuffer::Role role = schedule_.record.buffers[root].role;
+      if (role == PlanBuffer::Role::Parameter || role == PlanBuffer::Role::Constant)
+        fix_argument(program, k, fixed_[root]);
+    }
+    std::vector<ir::Literal> fixed = fixed_buffers(program, ir::Graph());
+    nested_[kernel].push_back(
+        std::make_unique<Unit>(std::move(program), std::move(fixed), options));
+  }
+}
+
+std::size_t Unit::folded_steps() const {
+  std::size_t folded = folded_steps_;
+  for (const auto& units : nested_)
+    for (const auto& unit : units) folded += unit->folded_steps();
+  return folded;
+}
+
+void Unit::collect_code(std::vector<const void*>& code) const {
+  for (const auto& kernel : kernels_)
+    if (kernel != nullptr) code.push_back(reinterpret_cast<const void*>(kernel->entry));
+  for (const auto& units : nested_)
+    for (const auto& unit : units) unit->collect_code(code);
+}
+
+AddressSource Unit::source_of(BufferId buffer, const memory::MemoryPlan& plan) const {
+  const BufferId root = planner_->roots()[buffer];
+  const PlanBuffer& owner = schedule_.record.buffers[root];
+  switch (owner.role) {
+    case PlanBuffer::Role::Input:
+      return {AddressSource::Kind::Input, 0, owner.position, nullptr};
+    case PlanBuffer::Role::Output:
+      return {AddressSource::Kind::Output, 0, owner.position, nullptr};
+    case PlanBuffer::Role::Parameter:
+    case PlanBuffer::Role::Constant:
+      return {AddressSource::Kind::Fixed, 0, 0, const_cast<void*>(fixed_[root].data())};
+    case PlanBuffer::Role::Intermediate:
+    case PlanBuffer::Role::Workspace:
+      break;
+  }
+  return {AddressSource::Kind::Arena, plan.offsets[root], 0, nullptr};
+}
+
+std::vector<jit::LibraryOperand> Unit::library_operands(const jit::Launch& launch,
+                                                        const SymbolValues& sizes) const {
+  std::vector<jit::LibraryOperand> operands;
+  for (const BufferId buffer : launch.buffers) {
+    const ir::Literal& fixed = fixed_[planner_->roots()[buffer]];
+    operands.push_back({concrete(schedule_.record.buffers[buffer].sizes, sizes), fixed.data()});
+  }
+  return operands;
+}
+
+std::unique_ptr<BoundRegion> Unit::bind_region(const jit::NestedCall& call, std::uint32_t kernel,
+                                               const SymbolValues& sizes, int threads) const {
+  auto region = std::make_unique<BoundRegion>();
+  region->kind = call.kind;
+  region->operands = call.operands;
+  region->carried = call.carried;
+  region->scanned = call.scanned;
+  region->results = call.results;
+  region->length = call.kind == ir::RegionKind::Scan ? call.length.evaluate(sizes) : 0;
+  region->reverse = call.reverse;
+  std::int64_t arena = 0;
+  for (std::size_t k = 0; k < call.regions.size(); ++k) {
+    region->plans.push_back(std::make_unique<BoundSteps>());
+    nested_[kernel][k]->bind(nested_sizes(call.regions[k], sizes), threads, *region->plans.back());
+    arena = std::max(arena, region->plans.back()->memory.peak_bytes);
+  }
+  const jit::Program& body = *call.regions.back().program;
+  const SymbolValues& body_sizes = region->plans.back()->sizes;
+  std::int64_t end = aligned(arena);
+  for (std::uint32_t k = 0; k < call.carried; ++k) {
+    region->carried_bytes.push_back(argument_bytes(body, k, body_sizes));
+    region->spare_offsets.push_back(end);
+    end += aligned(region->carried_bytes.back());
+  }
+  for (std::uint32_t k = call.carried; k < call.carried + call.scanned; ++k)
+    region->slice_bytes.push_back(argument_bytes(body, k, body_sizes));
+  for (std::uint32_t k = call.carried; call.kind == ir::RegionKind::Scan && k < call.results; ++k)
+    region->element_bytes.push_back(
+        body.record.buffers[body.outputs[k]].bytes.evaluate(body_sizes));
+  region->condition_offset = end;
+  region->workspace_bytes =
+      end + (call.kind == ir::RegionKind::While ? memory::kAlignment : std::int64_t{0});
+  return region;
+}
+
+void Unit::bind_addresses(const jit::Launch& launch, BoundSteps& plan) const {
+  plan.table_start.push_back(static_cast<std::uint32_t>(plan.table.size()));
+  for (const BufferId buffer : launch.buffers) {
+    const auto entry = static_cast<std::uint32_t>(plan.table.size());
+    plan.table.push_back(source_of(buffer, plan.memory));
+    const AddressSource& source = plan.table.back();
+    if (source.kind == AddressSource::Kind::Input)
+      plan.input_slots.emplace_back(entry, source.position);
+    if (source.kind == AddressSource::Kind::Output)
+      plan.output_slots.emplace_back(entry, source.position);
+  }
+}
+
+scheduler::BoundStep Unit::bind_step(std::size_t step, int threads, BoundSteps& plan) const {
+  const ir::PlanStep& planned = schedule_.record.steps[step];
+  const jit::Launch& launch = program_.launches[schedule_.given[step]];
+  const jit::ProgramKernel& kernel = program_.kernels[planned.kernel];
+  scheduler::BoundStep bound{};
+  std::vector<std::int64_t>& numbers = plan.step_sizes[step];
+  for (const ir::SymExpr& size : launch.sizes) numbers.push_back(size.evaluate(plan.sizes));
+  if (kernel.nest != nullptr) {
+    bound.run = run_kernel;
+    bound.code = kernels_[planned.kernel].get();
+    bound.extent = kernel.nest->parallel_extent.evaluate_sizes(numbers);
+    bound.scratch_bytes = kernels_[planned.kernel]->scratch_bytes.evaluate_sizes(numbers);
+  } else if (kernel.custom != nullptr) {
+    plan.custom[step] = std::make_unique<jit::BoundCustomCall>(*kernel.custom, plan.sizes, threads);
+    bound.run = run_custom;
+    bound.code = plan.custom[step].get();
+    bound.extent = plan.custom[step]->extent();
+    bound.scratch_bytes = plan.custom[step]->scratch_bytes();
+  } else if (kernel.nested != nullptr) {
+    bound.run_alone = run_region;
+    bound.code = plan.regions[step].get();
+    for (const auto& nested : plan.regions[step]->plans)
+      bound.scratch_bytes = std::max(bound.scratch_bytes, nested->scratch_bytes);
+  } else {
+    plan.library[step] =
+        jit::bind_library_call(*kernel.library, library_operands(launch, plan.sizes));
+    bound.run = run_library;
+    bound.code = plan.library[step].get();
+    bound.extent = plan.library[step]->extent();
+    bound.scratch_bytes = plan.library[step]->scratch_bytes();
+  }
+  // The work of a kernel that has no iterations may divide by a size of 0.
+  if (bound.extent > 0) bound.work = planned.work.evaluate(plan.sizes);
+  bound.sizes = numbers.data();
+  bind_addresses(launch, plan);
+  return bound;
+}
+
+/// Nested plans first: their arenas are buffers of this one.
+void Unit::bind(const SymbolValues& sizes, int threads, BoundSteps& plan) const {
+  const std::size_t count = schedule_.record.steps.size();
+  plan.sizes = sizes;
+  plan.step_sizes.resize(count);
+  plan.library.resize(count);
+  plan.custom.resize(count);
+  plan.regions.resize(count);
+  for (std::size_t step = 0; step < count; ++step) {
+    const std::uint32_t kernel = schedule_.record.steps[step].kernel;
+    const jit::NestedCall* call = program_.kernels[kernel].nested.get();
+    if (call == nullptr) continue;
+    plan.regions[step] = bind_region(*call, kernel, sizes, threads);
+    plan.sizes[call->workspace] = plan.regions[step]->workspace_bytes;
+  }
+  plan.memory = planner_->bind(plan.sizes);
+  for (std::size_t step = 0; step < count; ++step) {
+    plan.steps.push_back(bind_step(step, threads, plan));
+    plan.scratch_bytes = std::max(plan.scratch_bytes, plan.steps.back().scratch_bytes);
+  }
+  for (const scheduler::Stage& stage : schedule_.stages) {
+    if (!stage.empty())
+      plan.stages.push_back({stage.front(), static_cast<std::uint32_t>(stage.size())});
+  }
+}
+
+}  // namespace heddle::engine

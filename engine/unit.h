@@ -1,0 +1,80 @@
+// One lowered graph with its schedule, memory plan and compiled kernels: that of an engine's callable, or
+// one nested in it.
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "engine/bound.h"
+#include "heddle/engine.h"
+#include "jit/compile_service.h"
+#include "jit/program.h"
+#include "scheduler/order.h"
+
+namespace heddle::engine {
+
+/// Settings that shape an executable.
+struct BuildOptions {
+  EngineOptions engine;
+  jit::CompileService* compiler = nullptr;
+  base::SymbolValues hints{};  ///< sizes that orders of steps are compared for
+};
+
+/// A kernel of an annotated region, or of none, could not be compiled.
+struct KernelFailure : std::runtime_error {
+  KernelFailure(std::string in, const char* why)
+      : std::runtime_error(why), region(std::move(in)), cause(std::current_exception()) {}
+  std::string region;
+  std::exception_ptr cause;
+};
+
+class Unit {
+ public:
+  /// `fixed`: bytes of parameters and constants by buffer, as from fixed_buffers().
+  /// @throws KernelFailure.
+  Unit(jit::Program program, std::vector<ir::Literal> fixed, const BuildOptions& options);
+  ~Unit();
+  Unit(const Unit&) = delete;
+  Unit& operator=(const Unit&) = delete;
+
+  const jit::Program& program() const { return program_; }
+  const scheduler::Schedule& schedule() const { return schedule_; }
+  const memory::Planner& planner() const { return *planner_; }
+  /// Steps that were run once, here: they read parameters and constants only. Nested ones included.
+  std::size_t folded_steps() const;
+  /// The units of a step that runs nested plans, as in jit::NestedCall::regions; empty for other steps.
+  std::span<const std::unique_ptr<Unit>> nested(std::uint32_t kernel) const {
+    return nested_[kernel];
+  }
+  /// Adds the addresses of the machine code in use, nested units included.
+  void collect_code(std::vector<const void*>& code) const;
+
+  /// Fills `plan` for `sizes` and so many workers.
+  void bind(const base::SymbolValues& sizes, int threads, BoundSteps& plan) const;
+
+ private:
+  void add_nested(std::uint32_t step, const BuildOptions& options);
+  void make_schedule(const BuildOptions& options);
+  void compile(const BuildOptions& options);
+  AddressSource source_of(ir::BufferId buffer, const memory::MemoryPlan& plan) const;
+  std::vector<jit::LibraryOperand> library_operands(const jit::Launch& launch,
+                                                    const base::SymbolValues& sizes) const;
+  std::unique_ptr<BoundRegion> bind_region(const jit::NestedCall& call, std::uint32_t kernel,
+                                           const base::SymbolValues& sizes, int threads) const;
+  scheduler::BoundStep bind_step(std::size_t step, int threads, BoundSteps& plan) const;
+  void bind_addresses(const jit::Launch& launch, BoundSteps& plan) const;
+
+  jit::Program program_;
+  std::vector<ir::Literal> fixed_;  ///< by buffer: parameters, constants, folded results
+  std::size_t folded_steps_ = 0;
+  scheduler::Schedule schedule_;
+  std::unique_ptr<memory::Planner> planner_;
+  std::vector<jit::CpuKernelPtr> kernels_;  ///< by PlanStep::kernel; null for library calls
+  std::vector<std::vector<std::unique_ptr<Unit>>> nested_;  ///< by PlanStep::kernel
+};
+
+}  // namespace heddle::engine

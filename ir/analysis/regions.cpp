@@ -1,0 +1,89 @@
+#include "ir/analysis/regions.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/check.h"
+#include "ir/op.h"
+
+namespace heddle::ir {
+
+std::vector<const GraphRef*> regions_of(const Node& node) {
+  std::vector<const GraphRef*> regions;
+  for (const auto& [name, attr] : node.attrs())
+    if (const auto* ref = std::get_if<GraphRef>(&attr)) regions.push_back(ref);
+  return regions;
+}
+
+bool is_pure(const Node& node) {
+  if (!node.op().pure) return false;
+  const auto regions = regions_of(node);
+  return std::all_of(regions.begin(), regions.end(),
+                     [](const GraphRef* ref) { return is_pure(*ref->graph); });
+}
+
+bool is_pure(const Graph& graph) {
+  const auto nodes = graph.nodes();
+  return std::all_of(nodes.begin(), nodes.end(), [](const NodePtr& node) {
+    return node->op_name() == "input" || node->op_name() == "param" || is_pure(*node);
+  });
+}
+
+base::SymbolExprs region_sizes(const Graph& region, std::span<const TensorMeta> arguments) {
+  base::SymbolExprs sizes;
+  for (std::size_t k = 0; k < arguments.size() && k < region.inputs().size(); ++k) {
+    const Dims& wanted = region.inputs()[k].meta().sizes;
+    for (std::size_t d = 0; d < wanted.size() && d < arguments[k].sizes.size(); ++d)
+      if (wanted[d].is_symbol()) sizes.try_emplace(wanted[d].symbol(), arguments[k].sizes[d]);
+  }
+  return sizes;
+}
+
+std::vector<TensorMeta> region_arguments(const Node& node) {
+  HD_CHECK(node.op().region_arguments != nullptr, std::string(node.op_name()));
+  return node.op().region_arguments(node.inputs(), node.attrs());
+}
+
+namespace {
+
+using Changed = std::map<const Graph*, std::shared_ptr<const Graph>>;
+
+Graph changed_regions(const Graph& graph, Graph (*change)(const Graph&), Changed& known) {
+  const auto has_regions = [](const NodePtr& node) {
+    return node->op().lowering.region.has_value();
+  };
+  if (std::none_of(graph.nodes().begin(), graph.nodes().end(), has_regions)) return graph;
+  return rewrite(
+      graph, [&](Rewriter& rewriter, const NodePtr& node) -> std::optional<std::vector<Value>> {
+        if (!node->op().lowering.region) return {};
+        Attrs attrs = node->attrs();
+        bool any = false;
+        for (auto& [name, attr] : attrs) {
+          auto* ref = std::get_if<GraphRef>(&attr);
+          if (ref == nullptr) continue;
+          std::shared_ptr<const Graph>& made = known[ref->graph.get()];
+          if (made == nullptr) {
+            const Graph next = change(changed_regions(*ref->graph, change, known));
+            made = next.identical(*ref->graph) ? ref->graph : std::make_shared<const Graph>(next);
+          }
+          any = any || made != ref->graph;
+          ref->graph = made;
+        }
+        if (!any) return {};
+        rewriter.builder().context.names.assign(node->names().begin(), node->names().end());
+        const Node* call =
+            rewriter.builder().call(node->op(), rewriter.map(node->inputs()), std::move(attrs));
+        std::vector<Value> values;
+        for (std::uint32_t k = 0; k < call->outputs().size(); ++k) values.push_back(call->value(k));
+        return values;
+      });
+}
+
+}  // namespace
+
+Graph change_regions(const Graph& graph, Graph (*change)(const Graph&)) {
+  Changed known;
+  return changed_regions(graph, change, known);
+}
+
+}  // namespace heddle::ir

@@ -1,0 +1,78 @@
+#include "ir/ops/regions.h"
+
+#include <fmt/format.h>
+
+#include "ir/analysis/regions.h"
+#include "ir/evaluate.h"
+
+namespace heddle::ir::ops {
+
+const Graph& region(const InferContext& context, std::string_view name) {
+  return *std::get<GraphRef>(context.attrs.find(name)->second).graph;
+}
+
+base::SymbolExprs check_region(const InferContext& context, const Graph& graph,
+                               std::span<const TensorMeta> arguments, const std::string& label) {
+  if (graph.inputs().size() != arguments.size())
+    context.fail_shape(label + " takes the operands", fmt::format("{} inputs", arguments.size()),
+                       std::to_string(graph.inputs().size()));
+  for (std::size_t k = 0; k < arguments.size(); ++k) {
+    const Value input = graph.inputs()[k];
+    const bool fits = input.node->op_name() == "input" &&
+                      input.meta().dtype == arguments[k].dtype &&
+                      input.meta().rank() == arguments[k].rank();
+    if (!fits)
+      context.fail_shape(label + " takes the operands", arguments[k].to_string(),
+                         input.meta().to_string());
+  }
+  const base::SymbolExprs sizes = region_sizes(graph, arguments);
+  for (std::size_t k = 0; k < arguments.size(); ++k)
+    for (std::size_t d = 0; d < arguments[k].sizes.size(); ++d)
+      context.require_equal(graph.inputs()[k].meta().sizes[d].substitute(sizes),
+                            arguments[k].sizes[d], label + " takes the operands");
+  if (!graph.write_backs().empty())
+    context.fail_shape(label + " writes nothing back", "no write-back",
+                       graph.write_backs()[0].target.name());
+  return sizes;
+}
+
+TensorMeta region_result(const Graph& graph, std::size_t k, const base::SymbolExprs& sizes) {
+  const TensorMeta& meta = graph.outputs()[k].meta();
+  Dims dims;
+  for (const SymExpr& dim : meta.sizes) dims.push_back(dim.substitute(sizes));
+  return TensorMeta::of(meta.dtype, std::move(dims));
+}
+
+void check_carried(const InferContext& context, const TensorMeta& start, const TensorMeta& result,
+                   std::size_t k, const std::string& label) {
+  if (start.dtype != result.dtype || start.rank() != result.rank())
+    context.fail_shape(fmt::format("{} {}", label, k), start.to_string(), result.to_string());
+  for (std::size_t d = 0; d < start.sizes.size(); ++d) {
+    if (start.sizes[d] == result.sizes[d]) continue;
+    const base::Predicate same{base::Predicate::Op::Eq, start.sizes[d], result.sizes[d]};
+    if (context.env.expect(same).value_or(false) &&
+        context.env.require(same, fmt::format("{}: {} {}", context.op.name, label, k),
+                            context.location))
+      continue;
+    context.fail_shape(fmt::format("{} {}", label, k), start.to_string(), result.to_string());
+  }
+}
+
+std::vector<TensorMeta> plain_arguments(std::span<const Value> inputs, std::size_t first) {
+  std::vector<TensorMeta> arguments;
+  for (std::size_t k = first; k < inputs.size(); ++k)
+    arguments.push_back(TensorMeta::of(inputs[k].meta().dtype, inputs[k].meta().sizes));
+  return arguments;
+}
+
+std::vector<Literal> evaluate_region(const EvalContext& context, std::string_view name,
+                                     std::span<const Literal> arguments) {
+  const Graph& graph = context.node.graph(name);
+  base::SymbolValues around = context.sizes;
+  for (const Value& input : graph.inputs())
+    for (const SymExpr& size : input.meta().sizes)
+      if (size.is_symbol()) around.erase(size.symbol());
+  return evaluate(graph, arguments, {}, around);
+}
+
+}  // namespace heddle::ir::ops

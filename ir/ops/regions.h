@@ -1,0 +1,40 @@
+// What the definitions of ops with nested graphs share.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/op.h"
+
+namespace heddle::ir::ops {
+
+OpDef cond_op();
+OpDef while_loop_op();
+OpDef scan_op();
+OpDef map_op();
+OpDef invoke_op();
+
+/// The nested graph in attribute `name`.
+const Graph& region(const InferContext& context, std::string_view name);
+
+/// Checks that `graph` takes `arguments`, has no parameters and writes nothing back; fails with `label`
+/// ("C2 then"). @return what its size symbols are in the surrounding graph.
+base::SymbolExprs check_region(const InferContext& context, const Graph& graph,
+                               std::span<const TensorMeta> arguments, const std::string& label);
+
+/// The metadata of output k of `graph` in the surrounding graph's sizes, row-major.
+TensorMeta region_result(const Graph& graph, std::size_t k, const base::SymbolExprs& sizes);
+
+/// Checks that result k of a loop's body is what the loop starts with: dtype and sizes.
+void check_carried(const InferContext& context, const TensorMeta& start, const TensorMeta& result,
+                   std::size_t k, const std::string& label);
+
+/// Operands `first` and on, as row-major arguments.
+std::vector<TensorMeta> plain_arguments(std::span<const Value> inputs, std::size_t first);
+
+std::vector<Literal> evaluate_region(const EvalContext& context, std::string_view name,
+                                     std::span<const Literal> arguments);
+
+}  // namespace heddle::ir::ops
