@@ -4,6 +4,7 @@
 #include <memory>
 #include <tuple>
 
+#include "tests/api/custom/ops.h"
 #include "tests/control_flow/support.h"
 
 namespace heddle::testing {
@@ -195,6 +196,53 @@ TEST(Region, A0_08_StrictRegionsShareNoStorageAmongResultsOrOperands) {
     return sum(a) + sum(b);
   };
   everywhere(copied, {x});
+}
+
+TEST(Region, A0_09_ABodyThatMutatesAnOperandIsRefusedAndLeavesNoTrace) {
+  test::accumulate();
+  const std::string refused =
+      ": the body mutates what it is given: expected new values, returned from the body, got a "
+      "write to an input of the region";
+  const auto f = [&](const Tensor& x) {
+    EXPECT_EQ(text_of<MutationError>([&] {
+                invoke({.name = "g"}, [](const Tensor& p) {
+                  test::accumulate()(p * 2, p);
+                  return p + 1;
+                }, x);
+              }),
+              "region g" + refused);
+    EXPECT_EQ(text_of<MutationError>([&] {
+                cond(greater(sum(x), 0), [&] {
+                  test::accumulate()(x * 2, x);
+                  return x + 1;
+                }, [&] { return x + 2; });
+              }),
+              "cond then" + refused);
+    return x * 2;
+  };
+  Engine engine(f);
+  const std::vector<Tensor> inputs{numbers({1, 2})};
+  const ir::Graph graph = traced(f, inputs);
+  EXPECT_EQ(nodes_of(graph, "mul").size(), 1u);
+  EXPECT_EQ(nodes_of(graph, "invoke").size() + nodes_of(graph, "cond").size(), 0u);
+  EXPECT_TRUE(graph.write_backs().empty());
+  EXPECT_THAT(engine.run(inputs)[0].to_doubles(), ElementsAre(2, 4));
+}
+
+TEST(Region, ABodyMayMutateWhatItComputed) {
+  test::accumulate();
+  const auto f = [](const Tensor& x, const Tensor& n) {
+    using State = std::pair<Tensor, Tensor>;
+    return while_loop(
+        State(x, n), [](const State& s) { return greater(s.second, 0); },
+        [](const State& s) {
+          const Tensor total = s.first * 2;
+          test::accumulate()(s.first, total);
+          return State(total, s.second - 1);
+        });
+  };
+  EXPECT_THAT(everywhere(f, {numbers({1, 2}), Tensor::scalar_int(i64, 3)})[0].to_doubles(),
+              ElementsAre(27, 54));
 }
 
 TEST(Region, A0_10_WhatTheBodyKeepsIsAFurtherResultWhereThatIsPermitted) {
