@@ -26,8 +26,7 @@ void ExecutionContext::use(const BoundPlan& plan) {
 
 void ExecutionContext::set_io(const BoundPlan& plan, std::span<const Tensor> inputs,
                               std::span<const Tensor> outputs) {
-  for (const auto& [entry, input] : plan.input_slots)
-    frame_.set(entry, inputs[input].impl()->data);
+  for (const auto& [entry, input] : plan.input_slots) frame_.set(entry, inputs[input].impl()->data);
   for (const auto& [entry, output] : plan.output_slots)
     frame_.set(entry, outputs[output].impl()->data);
 }

@@ -145,8 +145,8 @@ ir::Value Trace::capture(ir::Value outer) {
 }
 
 Trace::Checkpoint Trace::checkpoint() const {
-  Checkpoint now{builder_.checkpoint(), captured_.size(), captures_.size(),
-                 written_,              last_effect_,     nullptr};
+  Checkpoint now{builder_.checkpoint(), captured_.size(), captures_.size(), written_,
+                 last_effect_,          nullptr};
   if (parent_ != nullptr) now.parent = std::make_unique<Checkpoint>(parent_->checkpoint());
   return now;
 }

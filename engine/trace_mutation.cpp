@@ -160,9 +160,8 @@ std::vector<Tensor> Trace::apply_custom(const ir::OpDef& op, std::vector<Value> 
 }
 
 bool Trace::writes_inputs() const {
-  return std::any_of(written_.begin(), written_.end(), [](const auto& entry) {
-    return entry.first.node->op_name() == "input";
-  });
+  return std::any_of(written_.begin(), written_.end(),
+                     [](const auto& entry) { return entry.first.node->op_name() == "input"; });
 }
 
 const ir::Node* Trace::call_regions(std::string_view op, std::span<const Value> operands,

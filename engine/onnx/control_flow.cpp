@@ -7,6 +7,7 @@
 #include "engine/onnx/reader.h"
 #include "heddle/control_flow.h"
 #include "heddle/error.h"
+#include "heddle/onnx.h"
 
 namespace heddle::onnx {
 
@@ -102,6 +103,39 @@ Outputs counted_loop(const LoopParts& loop, const SymInt& length, const RunBody&
   return outputs;
 }
 
+/// Iterations that are traced one by one where the body needs its iteration number while tracing.
+constexpr std::int64_t kMostUnrolled = 64;
+
+Outputs unrolled_loop(const LoopParts& loop, std::int64_t length, const RunBody& run) {
+  std::vector<Tensor> carry = loop.start;
+  std::vector<std::vector<Tensor>> elements;
+  for (std::int64_t k = 0; k < length; ++k) {
+    std::vector<Value> given{Value::of_ints({k}, true), Tensor::scalar_int(boolean, 1)};
+    given.insert(given.end(), carry.begin(), carry.end());
+    const std::vector<Tensor> made = run(loop.body, std::move(given));
+    carry.assign(made.begin() + 1, made.begin() + 1 + static_cast<std::ptrdiff_t>(loop.carried));
+    elements.resize(made.size() - 1 - loop.carried);
+    for (std::size_t e = 0; e < elements.size(); ++e)
+      elements[e].push_back(made[1 + loop.carried + e]);
+  }
+  Outputs outputs = outputs_of(carry);
+  for (const auto& list : elements) outputs.emplace_back(detail::stacked(list));
+  return outputs;
+}
+
+/// A loop that runs a known number of times: a region where its body can be one.
+Outputs known_loop(const LoopParts& loop, const SymInt& length, const RunBody& run) {
+  try {
+    return counted_loop(loop, length, run);
+  } catch (const NeedsValueError&) {
+    throw;
+  } catch (const UnsupportedError&) {
+    const bool few = !length.is_symbolic() && length.value() > 0 && length.value() <= kMostUnrolled;
+    if (!few) throw;
+  }
+  return unrolled_loop(loop, length.value(), run);
+}
+
 /// A loop that asks its condition each time.
 Outputs asked_loop(const Node& node, const LoopParts& loop, const RunBody& run) {
   std::vector<Tensor> state{Tensor::scalar_int(i64, 0),
@@ -138,12 +172,12 @@ Outputs convert_loop(const Node& node, const RunBody& run) {
   if (stacks && !node.has(0)) node.unsupported("stacked results of a loop without a trip count");
   if (stacks) {
     const bool runs = !node.has(1) || node.known_number(1, "cond") != 0;
-    return counted_loop(loop, runs ? node.known(0, "M")[0] : SymInt(0), run);
+    return known_loop(loop, runs ? node.known(0, "M")[0] : SymInt(0), run);
   }
   const std::optional<SymInt> length = known_size(node, 0);
   const std::optional<SymInt> starts = known_size(node, 1);
   const bool always = !node.has(1) || (starts && !starts->is_symbolic() && starts->value() != 0);
-  return length && always ? counted_loop(loop, *length, run) : asked_loop(node, loop, run);
+  return length && always ? known_loop(loop, *length, run) : asked_loop(node, loop, run);
 }
 
 // Scan.

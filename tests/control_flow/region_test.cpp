@@ -205,17 +205,23 @@ TEST(Region, A0_09_ABodyThatMutatesAnOperandIsRefusedAndLeavesNoTrace) {
       "write to an input of the region";
   const auto f = [&](const Tensor& x) {
     EXPECT_EQ(text_of<MutationError>([&] {
-                invoke({.name = "g"}, [](const Tensor& p) {
-                  test::accumulate()(p * 2, p);
-                  return p + 1;
-                }, x);
+                invoke(
+                    {.name = "g"},
+                    [](const Tensor& p) {
+                      test::accumulate()(p * 2, p);
+                      return p + 1;
+                    },
+                    x);
               }),
               "region g" + refused);
     EXPECT_EQ(text_of<MutationError>([&] {
-                cond(greater(sum(x), 0), [&] {
-                  test::accumulate()(x * 2, x);
-                  return x + 1;
-                }, [&] { return x + 2; });
+                cond(
+                    greater(sum(x), 0),
+                    [&] {
+                      test::accumulate()(x * 2, x);
+                      return x + 1;
+                    },
+                    [&] { return x + 2; });
               }),
               "cond then" + refused);
     return x * 2;
