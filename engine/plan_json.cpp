@@ -185,6 +185,17 @@ class StepsDocument {
   std::vector<std::string> kernel_names_;
 };
 
+ordered_json options_of(const AnnotationMap& options) {
+  ordered_json result = ordered_json::object();
+  for (const auto& [key, option] : options)
+    std::visit(
+        [&, &key = key](const auto& value) {
+          if constexpr (!requires { value->begin(); }) result[key] = value;
+        },
+        option.value);
+  return result;
+}
+
 ordered_json regions(const Executable& executable) {
   ordered_json result = ordered_json::array();
   for (const RegionInfo& region : executable.regions())
@@ -193,17 +204,6 @@ ordered_json regions(const Executable& executable) {
                       {"options", options_of(region.options)},
                       {"nodes", region.nodes},
                       {"fell_back", region.fell_back}});
-  return result;
-}
-
-static ordered_json options_of(const AnnotationMap& options) {
-  ordered_json result = ordered_json::object();
-  for (const auto& [key, option] : options)
-    std::visit(
-        [&, &key = key](const auto& value) {
-          if constexpr (!requires { value->begin(); }) result[key] = value;
-        },
-        option.value);
   return result;
 }
 
