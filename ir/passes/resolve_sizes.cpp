@@ -5,7 +5,9 @@
 #include <optional>
 #include <set>
 
+#include "ir/analysis/regions.h"
 #include "ir/known_sizes.h"
+#include "ir/op.h"
 
 namespace heddle::ir {
 
@@ -80,8 +82,26 @@ class Resolver {
     }
   }
 
-  Attrs resolved(Attrs attrs) const {
+  /// Nested graphs speak of the symbols around them, but for those that the call binds to something else.
+  std::shared_ptr<const Graph> resolved(const std::shared_ptr<const Graph>& nested,
+                                        const Node& node) {
+    base::SymbolExprs known = known_;
+    for (const auto& [symbol, expr] : region_sizes(*nested, region_arguments(node)))
+      if (expr != SymExpr(symbol)) known.erase(symbol);
+    if (known.empty()) return nested;
+    if (known.size() < known_.size())
+      return std::make_shared<const Graph>(Resolver(*nested, std::move(known)).run());
+    std::shared_ptr<const Graph>& made = nested_[nested.get()];
+    if (made == nullptr) made = std::make_shared<const Graph>(Resolver(*nested, known_).run());
+    return made;
+  }
+
+  Attrs resolved(const Node& node) {
+    Attrs attrs = node.attrs();
     for (auto& [name, attr] : attrs) {
+      auto* ref = std::get_if<GraphRef>(&attr);
+      if (ref != nullptr && node.op().region_arguments != nullptr)
+        ref->graph = resolved(ref->graph, node);
       if (auto* dims = std::get_if<Dims>(&attr)) *dims = resolved(*dims);
       if (auto* size = std::get_if<SymExpr>(&attr)) *size = size->substitute(known_);
     }
@@ -115,7 +135,7 @@ class Resolver {
                         {},
                         {node.names().begin(), node.names().end()}};
     number_unbacked(node);
-    const Node* made = builder_.call(node.op(), operands, resolved(node.attrs()));
+    const Node* made = builder_.call(node.op(), operands, resolved(node));
     for (std::uint32_t k = 0; k < node.outputs().size(); ++k)
       values_[node.value(k)] = made->value(k);
   }
@@ -126,6 +146,7 @@ class Resolver {
   GraphBuilder builder_;
   std::map<Value, Value> values_;
   std::set<std::uint32_t> unbacked_;
+  std::map<const Graph*, std::shared_ptr<const Graph>> nested_;
 };
 
 }  // namespace
