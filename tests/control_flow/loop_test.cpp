@@ -199,7 +199,7 @@ TEST(Nested, WorkOnParametersIsFoldedInsideToo) {
   Engine engine([&](const Tensor& x) {
     return while_loop(
         x, [](const Tensor& s) { return greater(sum(s), 1); },
-        [&](const Tensor& s) { return s * 0.5 - cumsum(weight, 0); });
+        [&](const Tensor& s) { return s * 0.5 - topk(weight, 8, 0).first; });
   });
   const std::vector<Tensor> inputs{ramp({8, 8})};
   EXPECT_GE(Json::parse(engine.plan_json(inputs)).at("folded_steps").get<int>(), 1);
