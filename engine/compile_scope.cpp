@@ -10,6 +10,7 @@
 #include "ir/passes/form_regions.h"
 #include "ir/passes/resolve_sizes.h"
 #include "ir/regions.h"
+#include "ir/text.h"
 
 namespace heddle::engine {
 
@@ -85,6 +86,25 @@ ir::MarkFunction mark_function(const EngineOptions& options) {
   };
 }
 
+/// The embedder's passes of one point as passes over graphs.
+std::vector<ir::UserPass> user_passes(const EngineOptions& options, GraphPass::Point point) {
+  std::vector<ir::UserPass> passes;
+  for (const GraphPass& pass : options.passes) {
+    if (pass.point != point) continue;
+    const auto run = [text_pass = pass.run](const ir::Graph& graph) {
+      const std::string before = ir::print(graph);
+      const std::string after = text_pass(before);
+      if (after == before) return graph;
+      const ir::LiteralTable literals = ir::named_literals(graph);
+      return ir::parse(after, &literals);
+    };
+    const bool first = point == GraphPass::Point::First;
+    passes.push_back(
+        {pass.name, first ? ir::PassPoint::First : ir::PassPoint::BeforeReinplace, run});
+  }
+  return passes;
+}
+
 ir::PipelineOptions pipeline_of(const EngineOptions& options) {
   ir::PipelineOptions pipeline;
   pipeline.skip = options.skip_passes;
@@ -98,13 +118,13 @@ class ScopedCompile {
   explicit ScopedCompile(const EngineOptions& options) : options_(options) {}
 
   OptimisedGraph run(const ir::Graph& given) {
-    const ir::Graph traced = ir::resolve_sizes(given);
+    const ir::Graph traced = user_passes_on(ir::resolve_sizes(given));
     const bool whole = options_.scope != CompileScope::Annotated;
     result_.rest.fuse = options_.fuse && whole;
     result_.rest.library = options_.library;
     if (options_.scope == CompileScope::Unmarked) {
-      result_.graph =
-          ir::run_passes(traced, ir::default_pipeline(), pipeline_of(options_), &result_.passes);
+      finish(
+          ir::run_passes(traced, ir::default_pipeline(), pipeline_of(options_), &result_.passes));
       return std::move(result_);
     }
     const ir::Graph formed = ir::form_regions(traced, mark_function(options_));
@@ -113,8 +133,7 @@ class ScopedCompile {
         whole
             ? ir::run_passes(formed, ir::default_pipeline(), pipeline_of(options_), &result_.passes)
             : ir::run_passes(formed, kOneByOne, pipeline_of(options_), &result_.passes);
-    const ir::Graph inlined = ir::inline_regions(compile_regions(outside));
-    result_.graph = ir::run_passes(inlined, kAtTheEnd, pipeline_of(options_), &result_.passes);
+    finish(ir::inline_regions(compile_regions(outside)));
     return std::move(result_);
   }
 
@@ -122,6 +141,19 @@ class ScopedCompile {
   /// What a graph must go through even where nothing is optimised.
   static constexpr std::string_view kOneByOne[] = {"decompose", "dce"};
   static constexpr std::string_view kAtTheEnd[] = {"dce"};
+
+  ir::Graph user_passes_on(const ir::Graph& traced) {
+    ir::PipelineOptions pipeline = pipeline_of(options_);
+    pipeline.user_passes = user_passes(options_, GraphPass::Point::First);
+    return ir::run_passes(traced, {}, pipeline, &result_.passes);
+  }
+
+  /// The passes over the whole graph, when every region has had its own.
+  void finish(const ir::Graph& graph) {
+    ir::PipelineOptions pipeline = pipeline_of(options_);
+    pipeline.user_passes = user_passes(options_, GraphPass::Point::BeforeReinplace);
+    result_.graph = ir::run_passes(graph, kAtTheEnd, pipeline, &result_.passes);
+  }
 
   static ir::RegionMark mark_of(const ir::Node& call) {
     return *ir::region_mark(call.annotations(), call.location());

@@ -15,6 +15,7 @@
 #include "heddle/error.h"
 #include "ir/evaluate.h"
 #include "ir/op.h"
+#include "ir/passes/reinplace.h"
 #include "ir/text.h"
 
 namespace heddle {
@@ -432,7 +433,13 @@ EngineStats Engine::stats() const {
   stats.regions_compiled = impl_->regions_compiled;
   stats.region_fallbacks = impl_->region_fallbacks;
   stats.runs = impl_->runs.load();
-  for (const auto& executable : impl_->executables) stats.kernels += executable->distinct_kernels();
+  for (const auto& executable : impl_->executables) {
+    stats.kernels += executable->distinct_kernels();
+    const ir::ReinplaceCounts counts = ir::reinplace_counts(executable->optimised());
+    stats.in_place += counts.in_place;
+    stats.missed_in_place += counts.missed;
+    stats.missed_in_place_bytes += static_cast<std::uint64_t>(counts.missed_bytes);
+  }
   stats.kernels_compiled = counters.compiled - impl_->counters_at_start.compiled;
   stats.disk_hits = counters.disk_hits - impl_->counters_at_start.disk_hits;
   stats.evaluator_steps = impl_->evaluator_steps.load();

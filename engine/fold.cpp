@@ -45,10 +45,7 @@ class Folder {
  private:
   std::vector<ir::PlanStep>& steps() { return program_.record.steps; }
   PlanBuffer& buffer(BufferId id) { return program_.record.buffers[id]; }
-  BufferId root(BufferId id) {
-    while (buffer(id).alias_of != ir::kNone) id = buffer(id).alias_of;
-    return id;
-  }
+  BufferId root(BufferId id) { return ir::alias_root(program_.record, id); }
   bool is_fixed(BufferId id) {
     const PlanBuffer::Role role = buffer(root(id)).role;
     return role == PlanBuffer::Role::Parameter || role == PlanBuffer::Role::Constant;

@@ -1,5 +1,6 @@
 #include "engine/trace.h"
 
+#include <cstring>
 #include <fmt/format.h>
 
 #include "base/check.h"
@@ -260,6 +261,20 @@ std::vector<Tensor> apply(std::string_view op, std::span<const Tensor> operands,
                         .got = operand.impl()->value.meta().to_string()});
   }
   return engine::run_eagerly(op, operands, std::move(attrs), where);
+}
+
+void assign(const Tensor& state, const Tensor& value, At where) {
+  const base::Location location = engine::location_of(where);
+  if (engine::Trace* trace = engine::current_trace()) return trace->assign(state, value, location);
+  const bool fits = state.dtype() == value.dtype() && state.impl()->sizes == value.impl()->sizes;
+  if (!fits || !state.is_row_major())
+    throw ShapeError({.what = "assign: state",
+                      .where = location.to_string(),
+                      .expected = "a row-major tensor of the dtype and sizes of the value",
+                      .got = std::string(name_of(state.dtype()))});
+  const Tensor copy = value.clone();
+  const auto bytes = static_cast<std::size_t>(copy.count()) * size_of(copy.dtype());
+  if (bytes != 0) std::memcpy(state.impl()->data, copy.data(), bytes);
 }
 
 }  // namespace heddle

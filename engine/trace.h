@@ -77,6 +77,8 @@ class Trace : public std::enable_shared_from_this<Trace> {
   /// Appends a node with nested graphs; one with effects stays in order with other effects.
   const ir::Node* call_regions(std::string_view op, std::span<const ir::Value> operands,
                                ir::Attrs attrs);
+  /// `state`, an input, holds `value` from here on, and after the call.
+  void assign(const Tensor& state, const Tensor& value, const base::Location& where);
 
   /// Whether the trace has ended: handles that outlive it are errors when used.
   bool ended() const { return ended_; }

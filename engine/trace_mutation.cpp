@@ -177,6 +177,40 @@ const ir::Node* Trace::call_regions(std::string_view op, std::span<const Value> 
   return node;
 }
 
+void Trace::assign(const Tensor& state, const Tensor& value, const base::Location& where) {
+  const bool is_input = state.is_symbolic() && state.impl()->trace.get() == this &&
+                        state.impl()->value.node->op_name() == "input";
+  if (!is_input)
+    throw TraceError(
+        {.what = "assign: state",
+         .where = where.to_string(),
+         .expected = "an input of the callable",
+         .got = state.is_symbolic() ? "another value" : "a tensor that the callable captured"});
+  const Value target = state.impl()->value;
+  Value source = value_of(value, where);
+  const ir::TensorMeta& wanted = target.meta();
+  if (!source || source.meta().dtype != wanted.dtype)
+    throw DTypeError({.what = "assign: value",
+                      .where = where.to_string(),
+                      .expected = std::string(name_of(wanted.dtype)),
+                      .got = source ? std::string(name_of(source.meta().dtype)) : "none"});
+  bool fits = source.meta().sizes.size() == wanted.sizes.size();
+  for (std::size_t d = 0; fits && d < wanted.sizes.size(); ++d)
+    fits = env().require({base::Predicate::Op::Eq, source.meta().sizes[d], wanted.sizes[d]},
+                         "sizes of a state and its value", where);
+  if (!fits)
+    throw ShapeError({.what = "assign: value",
+                      .where = where.to_string(),
+                      .expected = wanted.to_string(),
+                      .got = source.meta().to_string()});
+  builder_.context.location = where;
+  if (source.meta().sizes != wanted.sizes)
+    source = builder_.emit("reshape", {source}, {{"sizes", wanted.sizes}});
+  // A view of an input would follow what is written there.
+  if (root_of(source).node->op_name() == "input") source = builder_.emit("clone", {source});
+  written_[target] = source;
+}
+
 void Trace::write_back_inputs() {
   std::vector<Value> inputs;
   for (const auto& [base, value] : written_)

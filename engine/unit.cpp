@@ -26,8 +26,7 @@ std::int64_t aligned(std::int64_t bytes) {
 void let_outputs_own_their_bytes(ir::ScheduleRecord& record) {
   for (BufferId b = 0; b < record.buffers.size(); ++b) {
     if (record.buffers[b].role != PlanBuffer::Role::Output) continue;
-    BufferId root = b;
-    while (record.buffers[root].alias_of != ir::kNone) root = record.buffers[root].alias_of;
+    const BufferId root = ir::alias_root(record, b);
     if (root == b || record.buffers[root].role != PlanBuffer::Role::Intermediate) continue;
     record.buffers[b].alias_of = ir::kNone;
     record.buffers[root].alias_of = b;

@@ -1,5 +1,6 @@
 #include "ir/evaluate.h"
 
+#include <cstring>
 #include <fmt/format.h>
 #include <unordered_map>
 
@@ -63,6 +64,26 @@ base::SymbolValues bind_sizes(const Graph& graph, std::span<const Literal> argum
   return sizes;
 }
 
+namespace {
+
+/// Puts what a call computed into the operands that it overwrites.
+void overwrite_operands(const Node& node, std::span<Literal> operands, std::span<Literal> results) {
+  for (std::uint32_t k = 0; k < results.size(); ++k) {
+    const Alias alias = alias_of(node, k);
+    if (alias.kind != Alias::Kind::Mutates) continue;
+    Literal& target = operands[alias.operand];
+    if (results[k].data() == target.data()) continue;
+    const Literal source = results[k].contiguous();
+    const auto width = static_cast<std::int64_t>(size_of(target.dtype()));
+    for (std::int64_t p = 0; p < target.count(); ++p)
+      std::memcpy(target.data_as<char>() + target.offset_of(p) * width,
+                  source.data_as<char>() + p * width, size_of(target.dtype()));
+    results[k] = target;
+  }
+}
+
+}  // namespace
+
 std::vector<Literal> evaluate(const Graph& graph, std::span<const Literal> arguments,
                               std::span<const Literal> parameters,
                               const base::SymbolValues& known) {
@@ -98,6 +119,7 @@ std::vector<Literal> evaluate(const Graph& graph, std::span<const Literal> argum
       operands.push_back(operand ? values.at(operand.node)[operand.index] : Literal());
     std::vector<Literal> results = node->op().evaluate(EvalContext(*node, operands, sizes));
     HD_CHECK(results.size() == node->outputs().size(), node->name());
+    overwrite_operands(*node, operands, results);
     for (std::size_t k = 0; k < results.size(); ++k) {
       for (std::size_t d = 0; d < results[k].sizes().size(); ++d)
         bind_size(node->output(k).sizes[d], results[k].sizes()[d], sizes);

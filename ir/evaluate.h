@@ -14,6 +14,7 @@ namespace heddle::ir {
 /// @param arguments  one for each non-parameter input, in order.
 /// @param parameters values for parameters that the graph does not carry itself; may be empty.
 /// @param known      sizes that a body shares with the graph around it.
+///                   After reinplace, calls overwrite the bytes of operands, those of arguments too.
 /// @return           outputs in order, then the values of write-backs in order.
 /// @throws ShapeError when an argument does not fit its declared type; IndexError from ops.
 std::vector<Literal> evaluate(const Graph& graph, std::span<const Literal> arguments,

@@ -258,6 +258,8 @@ class Rewriter {
   Value map(Value old) const;
   std::vector<Value> map(std::span<const Value> old) const;
   std::size_t reinferred() const;
+  /// Leaves out write-back number `k` of the old graph: its target holds the value already.
+  void drop_write_back(std::size_t k) { dropped_.push_back(k); }
 
   /// Type-erased visitor: a plain function with its state.
   using Visit = std::optional<std::vector<Value>> (*)(void* state, Rewriter&, const NodePtr&);
@@ -283,6 +285,7 @@ class Rewriter {
 
   GraphBuilder* builder_ = nullptr;
   std::map<Value, Value> values_;
+  std::vector<std::size_t> dropped_;  ///< write-backs
 };
 
 template <typename F>

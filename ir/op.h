@@ -144,6 +144,28 @@ struct Lowering {
 
 struct CustomOp;
 
+/// A call with the dimensions of its operands in another order.
+struct Reordered {
+  Attrs attrs;  ///< of the call that does the same on reordered operands
+  std::vector<std::int64_t>
+      result;  ///< dimension k of its result is dimension result[k] of the old
+};
+/// The call when dimension k of every operand of the largest rank is what was dimension perm[k]. Operands of
+/// a smaller rank broadcast against trailing dimensions, and are given the missing ones before they are
+/// reordered. Nothing where there is no such call.
+using ReorderFn = std::optional<Reordered> (*)(const Node&, std::span<const std::int64_t> perm);
+
+/// An operand whose bytes a call may overwrite with one of its results. The op then has the attribute
+/// in_place_attr(): the operands that this call does overwrite, none but after the pass reinplace.
+struct InPlace {
+  std::size_t operand = 0;
+  std::uint32_t output = 0;
+};
+AttrSpec in_place_attr();
+/// Whether `node` overwrites operand `operand`; any operand.
+bool overwrites(const Node& node, std::size_t operand);
+bool overwrites_any(const Node& node);
+
 struct OpDef {
   std::string_view name;
   std::vector<OperandSpec> operands;
@@ -159,6 +181,8 @@ struct OpDef {
   /// For scalar ops: the instruction, so that tests and passes can read it.
   std::optional<ScalarOp> scalar;
   const CustomOp* custom = nullptr;  ///< not null: registered by the user (ir/custom_op.h)
+  ReorderFn reorder = nullptr;       ///< null: the order of dimensions is fixed
+  std::vector<InPlace> in_place;     ///< operands that reinplace may let it overwrite
 };
 
 /// The op called `name`. @throws UnsupportedError naming it and the closest known name.

@@ -86,8 +86,11 @@ Graph Rewriter::run(const Graph& graph, Visit visit, void* state) {
   if (!changed) return graph;
   for (std::size_t k = 0; k < graph.outputs().size(); ++k)
     builder.output(rewriter.map(graph.outputs()[k]), graph.output_label(k));
-  for (const Graph::WriteBack& write : graph.write_backs())
-    builder.write_back(rewriter.map(write.target), rewriter.map(write.source));
+  for (std::size_t k = 0; k < graph.write_backs().size(); ++k) {
+    const Graph::WriteBack& write = graph.write_backs()[k];
+    if (std::ranges::find(rewriter.dropped_, k) == rewriter.dropped_.end())
+      builder.write_back(rewriter.map(write.target), rewriter.map(write.source));
+  }
   return builder.finish();
 }
 

@@ -58,4 +58,9 @@ struct ScheduleRecord {
   std::vector<PlanStep> steps;
 };
 
+/// The buffer whose bytes `buffer` uses: itself, or the end of its chain of aliases.
+BufferId alias_root(const ScheduleRecord& record, BufferId buffer);
+/// The same for every buffer.
+std::vector<BufferId> alias_roots(const ScheduleRecord& record);
+
 }  // namespace heddle::ir

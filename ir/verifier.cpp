@@ -1,9 +1,11 @@
 #include "ir/verifier.h"
 
 #include <fmt/format.h>
+#include <map>
 #include <unordered_set>
 
 #include "heddle/error.h"
+#include "ir/analysis/aliases.h"
 #include "ir/analysis/unbacked.h"
 #include "ir/op.h"
 
@@ -28,6 +30,7 @@ class Verifier {
       check_schema(*node);
       check_metadata(*node);
       check_storage(*node);
+      check_versions(*node);
       defined_.insert(node.get());
     }
     check_results();
@@ -124,7 +127,53 @@ class Verifier {
     }
   }
 
+  /// `reader` reads `value`: nothing has overwritten its storage since.
+  void check_current(const Node& reader, const Value& value) const {
+    const auto now = current_.find(value.meta().storage);
+    const auto then = versions_.find(value);
+    if (now == current_.end() || then == versions_.end() || now->second == then->second) return;
+    fail("V11 an overwritten value is not read", reader, "the value that is there now",
+         value.name());
+  }
+
+  void check_versions(const Node& node) {
+    for (const Value& input : node.inputs())
+      if (input) check_current(node, input);
+    for (std::uint32_t k = 0; k < node.outputs().size(); ++k) {
+      const Alias alias = alias_of(node, k);
+      const StorageId storage = node.output(k).storage;
+      std::uint32_t version = 0;
+      if (alias.kind == Alias::Kind::View) {
+        version = versions_[node.input(alias.operand)];
+      } else if (alias.kind == Alias::Kind::Mutates) {
+        check_target(node, alias.operand);
+        version = ++current_[storage];
+      } else {
+        current_[storage] = 0;
+      }
+      versions_[node.value(k)] = version;
+    }
+  }
+
+  void check_target(const Node& node, std::size_t operand) const {
+    const Value target = node.input(operand);
+    const Value base = whole_base(target);
+    if (!base || base.node->op_name() == "param" || base.node->op_name() == "const")
+      fail("V12 what is overwritten is a whole intermediate value or argument", node,
+           "such a value", target.name());
+    for (std::size_t k = 0; k < node.inputs().size(); ++k) {
+      const bool shared =
+          k != operand && node.input(k) && node.input(k).meta().storage == target.meta().storage;
+      if (shared)
+        fail("V12 no other operand shares what is overwritten", node, "a storage of its own",
+             node.input(k).name());
+    }
+  }
+
   void check_results() const {
+    for (const Value& output : graph_.outputs()) check_current(*output.node, output);
+    for (const Graph::WriteBack& write : graph_.write_backs())
+      check_current(*write.source.node, write.source);
     for (const Value& output : graph_.outputs()) {
       if (!defined_.contains(output.node))
         fail("V8 outputs are defined", *output.node, "a node of the graph", output.name());
@@ -148,6 +197,8 @@ class Verifier {
   std::unordered_set<const Node*> defined_;
   std::unordered_set<std::string> names_;
   std::unordered_set<StorageId> storages_;
+  std::map<Value, std::uint32_t> versions_;  ///< how often its storage was overwritten before
+  std::map<StorageId, std::uint32_t> current_;
 };
 
 }  // namespace

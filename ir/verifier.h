@@ -25,6 +25,8 @@ enum class Stage : std::uint8_t {
 ///   V8  outputs are defined
 ///   V9  write-backs go from values of the graph to inputs that they fit
 ///   V10 inference assumes nothing that the graph does not record
+///   V11 a value is not read once its storage was overwritten, but by the call that overwrites it
+///   V12 what is overwritten is an intermediate value or an argument, whole and row-major
 /// here and in nested graphs.
 /// @throws InvariantError naming `after_pass`, the node and the rule.
 void verify(const Graph& graph, Stage stage, std::string_view after_pass = {});

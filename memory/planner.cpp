@@ -21,16 +21,6 @@ bool in_arena(const PlanBuffer& buffer) {
          buffer.role == PlanBuffer::Role::Workspace;
 }
 
-std::vector<BufferId> alias_roots(const ScheduleRecord& record) {
-  std::vector<BufferId> roots(record.buffers.size());
-  for (BufferId b = 0; b < roots.size(); ++b) {
-    BufferId root = b;
-    while (record.buffers[root].alias_of != ir::kNone) root = record.buffers[root].alias_of;
-    roots[b] = root;
-  }
-  return roots;
-}
-
 /// First and last step that touches each root; data accesses only, so order edges never extend it.
 std::vector<Lifetime> root_lifetimes(const ScheduleRecord& record,
                                      std::span<const BufferId> roots) {

@@ -79,16 +79,6 @@ std::vector<StepId> topological_order(const ScheduleRecord& record) {
   return order;
 }
 
-std::vector<BufferId> alias_roots(const ScheduleRecord& record) {
-  std::vector<BufferId> roots(record.buffers.size());
-  for (BufferId b = 0; b < roots.size(); ++b) {
-    BufferId root = b;
-    while (record.buffers[root].alias_of != ir::kNone) root = record.buffers[root].alias_of;
-    roots[b] = root;
-  }
-  return roots;
-}
-
 /// Whether one of the two writes bytes that the other one touches.
 bool conflict(const PlanStep& a, const PlanStep& b, std::span<const BufferId> roots) {
   const auto touches = [&](const PlanStep& step, BufferId root) {

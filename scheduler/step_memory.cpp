@@ -10,11 +10,6 @@ using ir::StepId;
 
 namespace {
 
-BufferId root_of(const ir::ScheduleRecord& record, BufferId buffer) {
-  while (record.buffers[buffer].alias_of != ir::kNone) buffer = record.buffers[buffer].alias_of;
-  return buffer;
-}
-
 std::int64_t bytes_under(const base::SymExpr& bytes, base::SymbolValues& sizes) {
   std::vector<base::Symbol> symbols;
   bytes.collect_symbols(symbols);
@@ -47,7 +42,7 @@ StepMemory::StepMemory(const ir::ScheduleRecord& record, base::SymbolValues size
       touched_(record.steps.size()),
       touching_(record.buffers.size()) {
   for (BufferId b = 0; b < record.buffers.size(); ++b) {
-    roots_.push_back(root_of(record, b));
+    roots_.push_back(ir::alias_root(record, b));
     kinds_[b] = kind_of(record.buffers[b].role);
     if (kinds_[roots_[b]] == Kind::Ignored && roots_[b] != b) continue;
     std::int64_t& bytes = bytes_[roots_[b]];

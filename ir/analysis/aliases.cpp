@@ -1,5 +1,7 @@
 #include "ir/analysis/aliases.h"
 
+#include "ir/op.h"
+
 namespace heddle::ir {
 
 std::span<const Value> AliasSets::closure(const Value& value) const {
@@ -23,6 +25,18 @@ AliasSets alias_sets(const Graph& graph) {
   for (const Value& input : graph.inputs()) sets.inputs_[input.meta().storage] = true;
   for (const Value& output : graph.outputs()) sets.outputs_[output.meta().storage] = true;
   return sets;
+}
+
+Value whole_base(Value value) {
+  for (;;) {
+    if (!value.meta().is_row_major()) return {};
+    const Alias alias = alias_of(*value.node, value.index);
+    const bool overwritten = alias.kind == Alias::Kind::Mutates;
+    if (alias.kind != Alias::Kind::View && !overwritten) return value;
+    const std::string_view op = value.node->op_name();
+    if (!overwritten && op != "reshape" && op != "alias") return {};
+    value = value.node->input(alias.operand);
+  }
 }
 
 }  // namespace heddle::ir

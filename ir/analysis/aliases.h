@@ -29,4 +29,8 @@ class AliasSets {
 
 AliasSets alias_sets(const Graph& graph);
 
+/// The value that owns the memory of `value` when that is the whole of it in row-major order: itself, what it
+/// is a reshape of, what was overwritten with it. Null for parts, and for other orders.
+Value whole_base(Value value);
+
 }  // namespace heddle::ir

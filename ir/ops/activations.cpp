@@ -145,6 +145,7 @@ OpDef relu_op() {
       .alias = reuse_if_same_layout,
       .evaluate = evaluate_relu,
       .lowering = {.element = element_relu},
+      .reorder = reorder_pointwise,
   };
 }
 
@@ -158,6 +159,7 @@ OpDef gelu_op() {
       .evaluate = evaluate_real<gelu>,
       .lowering = {.element = element_wide<gelu_scalar>},
       .expensive = true,
+      .reorder = reorder_pointwise,
   };
 }
 
@@ -170,6 +172,7 @@ OpDef silu_op() {
       .evaluate = evaluate_real<silu>,
       .lowering = {.element = element_wide<silu_scalar>},
       .expensive = true,
+      .reorder = reorder_pointwise,
   };
 }
 
@@ -182,6 +185,7 @@ OpDef softplus_op() {
       .evaluate = evaluate_real<softplus>,
       .lowering = {.element = element_wide<softplus_scalar>},
       .expensive = true,
+      .reorder = reorder_pointwise,
   };
 }
 

@@ -90,6 +90,7 @@ OpDef arg_reduction(std::string_view name, ReduceOp reduce) {
       .infer = infer,
       .evaluate = evaluate,
       .lowering = {.reduce = reduce, .decompose = decompose},
+      .reorder = ops::reorder_reduction,
   };
 }
 

@@ -66,6 +66,7 @@ OpDef binary(ScalarOp op) {
       .lowering = {.element = element},
       .expensive = op == ScalarOp::Pow || op == ScalarOp::Atan2,
       .scalar = op,
+      .reorder = ops::reorder_pointwise,
   };
 }
 

@@ -61,6 +61,7 @@ OpDef clamp_op() {
       .alias = reuse_if_same_layout,
       .evaluate = evaluate,
       .lowering = {.element = element},
+      .reorder = reorder_pointwise,
   };
 }
 

@@ -42,6 +42,7 @@ OpDef clone_op() {
       .infer = infer_clone,
       .evaluate = evaluate_clone,
       .lowering = {.element = element},
+      .reorder = reorder_pointwise,
   };
 }
 

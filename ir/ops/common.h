@@ -40,6 +40,13 @@ Alias view_of_first(const Node& node, std::uint32_t output);
 /// layout.
 Alias reuse_if_same_layout(const Node& node, std::uint32_t output);
 
+/// OpDef::reorder of pointwise ops; of ops that name axes in "axis" or "axes"; the same where these axes
+/// leave the result unless "keepdims" is set; of ops with one entry a dimension in symint lists.
+std::optional<Reordered> reorder_pointwise(const Node& node, std::span<const std::int64_t> perm);
+std::optional<Reordered> reorder_axes(const Node& node, std::span<const std::int64_t> perm);
+std::optional<Reordered> reorder_reduction(const Node& node, std::span<const std::int64_t> perm);
+std::optional<Reordered> reorder_entries(const Node& node, std::span<const std::int64_t> perm);
+
 /// The element of an operand of `operand` sizes that broadcasts to the result element `index` of
 /// `result` sizes: trailing dimensions are aligned, a dimension of size 1 is read at 0.
 std::vector<SymExpr> broadcast_index(std::span<const SymExpr> operand,

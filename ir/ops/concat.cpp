@@ -116,6 +116,7 @@ OpDef concat_op() {
       .infer = infer,
       .evaluate = evaluate,
       .lowering = {.element = element},
+      .reorder = reorder_axes,
   };
 }
 

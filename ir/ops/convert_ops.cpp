@@ -44,6 +44,7 @@ std::span<const OpDef> convert_ops() {
       .alias = ops::reuse_if_same_layout,
       .evaluate = evaluate,
       .lowering = {.element = element},
+      .reorder = ops::reorder_pointwise,
   }};
   return ops;
 }

@@ -73,6 +73,7 @@ OpDef expand_op() {
       .alias = view_of_first,
       .evaluate = evaluate,
       .lowering = {.view = view},
+      .reorder = reorder_entries,
   };
 }
 

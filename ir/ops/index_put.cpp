@@ -21,7 +21,7 @@
 //   C5  the index operands broadcast together
 //   C6  values broadcast to the sizes of x at the indices
 //
-// Memory: the result may take the bytes of x.
+// Memory: the result may take the bytes of x; after reinplace it may overwrite x, updates only.
 // Lowering: nest "scatter"; decompose gives scatter_nd.
 // Source: NumPy, "Integer array indexing"; PyTorch, "index_put".
 #include <algorithm>
@@ -132,11 +132,12 @@ std::vector<Value> decompose(DecomposeContext& ctx) {
 OpDef index_put_op() {
   return {.name = "index_put",
           .operands = {{"x"}, {"values"}, {"indices", OperandSpec::Arity::Variadic}},
-          .attrs = {{"accumulate", AttrKind::Bool, false}},
+          .attrs = {{"accumulate", AttrKind::Bool, false}, in_place_attr()},
           .infer = infer,
           .alias = reuse_first,
           .evaluate = evaluate,
-          .lowering = {.decompose = decompose, .nest = "scatter", .decompose_last = true}};
+          .lowering = {.decompose = decompose, .nest = "scatter", .decompose_last = true},
+          .in_place = {{0, 0}}};
 }
 
 }  // namespace heddle::ir::ops

@@ -178,6 +178,7 @@ std::span<const OpDef> pad_ops() {
       .infer = infer,
       .evaluate = evaluate,
       .lowering = {.element = element},
+      .reorder = ops::reorder_entries,
   }};
   return ops;
 }

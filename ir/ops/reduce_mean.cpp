@@ -61,6 +61,7 @@ OpDef reduce_mean_op() {
       .infer = infer,
       .evaluate = evaluate,
       .lowering = {.decompose = decompose},
+      .reorder = reorder_reduction,
   };
 }
 

@@ -111,6 +111,7 @@ OpDef reduction(const Kind& kind) {
       .infer = infer,
       .evaluate = evaluate,
       .lowering = {.reduce = kind.reduce},
+      .reorder = ops::reorder_reduction,
   };
 }
 

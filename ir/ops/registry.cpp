@@ -61,7 +61,23 @@ const OpDef& op_named(std::string_view name) {
                           .got = {}});
 }
 
+AttrSpec in_place_attr() { return {"in_place", AttrKind::Ints, Attr(std::vector<std::int64_t>())}; }
+
+bool overwrites(const Node& node, std::size_t operand) {
+  if (!overwrites_any(node)) return false;
+  const std::vector<std::int64_t>& operands = node.ints("in_place");
+  return std::ranges::find(operands, static_cast<std::int64_t>(operand)) != operands.end();
+}
+
+bool overwrites_any(const Node& node) {
+  const bool may = !node.op().in_place.empty() || node.op().custom != nullptr;
+  return may && !node.ints("in_place").empty();
+}
+
 Alias alias_of(const Node& node, std::uint32_t output) {
+  for (const InPlace& pair : node.op().in_place)
+    if (pair.output == output && overwrites(node, pair.operand))
+      return {Alias::Kind::Mutates, pair.operand};
   return node.op().alias ? node.op().alias(node, output) : Alias{};
 }
 

@@ -55,6 +55,7 @@ OpDef reverse_op() {
       .alias = view_of_first,
       .evaluate = evaluate,
       .lowering = {.view = view},
+      .reorder = reorder_axes,
   };
 }
 

@@ -68,6 +68,7 @@ std::span<const OpDef> scan_ops() {
       .infer = ops::infer,
       .evaluate = ops::evaluate,
       .lowering = {.nest = "scan"},
+      .reorder = ops::reorder_axes,
   }};
   return defs;
 }

@@ -24,7 +24,7 @@
 //   C6  indices and updates have the same sizes
 //   C7  but along axis, no size of indices exceeds that of x
 //
-// Memory: the result may take the bytes of x.
+// Memory: the result may take the bytes of x; after reinplace it may overwrite x, updates only.
 // Source: ONNX ScatterElements-18.
 #include "ir/ops/common.h"
 #include "ir/ops/indexing.h"
@@ -80,11 +80,12 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
 OpDef scatter_elements_op() {
   return {.name = "scatter_elements",
           .operands = {{"x"}, {"indices"}, {"updates"}},
-          .attrs = {{"axis", AttrKind::Int, std::int64_t{0}}, reduction_attr()},
+          .attrs = {{"axis", AttrKind::Int, std::int64_t{0}}, reduction_attr(), in_place_attr()},
           .infer = infer,
           .alias = reuse_first,
           .evaluate = evaluate,
-          .lowering = {.nest = "scatter"}};
+          .lowering = {.nest = "scatter"},
+          .in_place = {{0, 0}}};
 }
 
 }  // namespace heddle::ir::ops

@@ -20,7 +20,7 @@
 //   C5  the last size of indices is known and at most the rank of x
 //   C6  updates have the leading sizes of indices and the trailing sizes of x
 //
-// Memory: the result may take the bytes of x.
+// Memory: the result may take the bytes of x; after reinplace it may overwrite x, updates only.
 // Source: ONNX ScatterND-18.
 #include "ir/known_sizes.h"
 #include "ir/ops/common.h"
@@ -90,11 +90,12 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
 OpDef scatter_nd_op() {
   return {.name = "scatter_nd",
           .operands = {{"x"}, {"indices"}, {"updates"}},
-          .attrs = {reduction_attr()},
+          .attrs = {reduction_attr(), in_place_attr()},
           .infer = infer,
           .alias = reuse_first,
           .evaluate = evaluate,
-          .lowering = {.nest = "scatter"}};
+          .lowering = {.nest = "scatter"},
+          .in_place = {{0, 0}}};
 }
 
 }  // namespace heddle::ir::ops

@@ -52,6 +52,7 @@ std::span<const OpDef> select_ops() {
       .evaluate = evaluate,
       .lowering = {.element = element},
       .scalar = ScalarOp::Select,
+      .reorder = ops::reorder_pointwise,
   }};
   return ops;
 }

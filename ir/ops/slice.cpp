@@ -89,6 +89,7 @@ OpDef slice_op() {
       .alias = view_of_first,
       .evaluate = evaluate,
       .lowering = {.view = view},
+      .reorder = reorder_entries,
   };
 }
 

@@ -108,7 +108,8 @@ OpDef softmax_op() {
           .attrs = {{"axis", AttrKind::Int, std::int64_t{-1}}},
           .infer = infer,
           .evaluate = evaluate_softmax,
-          .lowering = {.decompose = decompose_softmax}};
+          .lowering = {.decompose = decompose_softmax},
+          .reorder = reorder_axes};
 }
 
 OpDef log_softmax_op() {
@@ -117,7 +118,8 @@ OpDef log_softmax_op() {
           .attrs = {{"axis", AttrKind::Int, std::int64_t{-1}}},
           .infer = infer,
           .evaluate = evaluate_log_softmax,
-          .lowering = {.decompose = decompose_log_softmax}};
+          .lowering = {.decompose = decompose_log_softmax},
+          .reorder = reorder_axes};
 }
 
 }  // namespace heddle::ir::ops

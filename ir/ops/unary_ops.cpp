@@ -65,6 +65,7 @@ OpDef unary(ScalarOp op) {
       .lowering = {.element = element},
       .expensive = is_expensive(op),
       .scalar = op,
+      .reorder = ops::reorder_pointwise,
   };
 }
 

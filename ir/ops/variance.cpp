@@ -88,6 +88,7 @@ OpDef variance_op() {
       .infer = infer,
       .evaluate = evaluate,
       .lowering = {.reduce = ReduceOp::Welford, .decompose = decompose},
+      .reorder = reorder_reduction,
   };
 }
 

@@ -16,6 +16,8 @@
 #include "ir/passes/fold_constants.h"
 #include "ir/passes/form_regions.h"
 #include "ir/passes/merge_views.h"
+#include "ir/passes/push_permutes.h"
+#include "ir/passes/reinplace.h"
 #include "ir/passes/remove_noops.h"
 #include "ir/passes/resolve_sizes.h"
 #include "ir/text.h"
@@ -33,6 +35,8 @@ constexpr Pass kPasses[] = {
     {"form-regions", [](const Graph& graph) { return form_regions(graph); }},
     {"inline-regions", inline_regions},
     {"merge-views", merge_views},
+    {"push-permutes", push_permutes},
+    {"reinplace", reinplace, Stage::Reinplaced},
     {"remove-noops", remove_noops},
     {"resolve-sizes", resolve_sizes},
 };
@@ -65,27 +69,103 @@ const Pass& pass_named(std::string_view name) {
                      .got = std::string(name)});
 }
 
+namespace {
+
+/// What the caller passes and gets: arguments and parameters, then outputs, then what is written back.
+std::vector<Value> visible_values(const Graph& graph) {
+  std::vector<Value> values(graph.inputs().begin(), graph.inputs().end());
+  values.insert(values.end(), graph.outputs().begin(), graph.outputs().end());
+  for (const Graph::WriteBack& write : graph.write_backs()) values.push_back(write.source);
+  return values;
+}
+
+/// A pass of the user keeps the types of what the caller sees, and makes nothing of it share storage.
+void check_contract(const Graph& before, const Graph& after, std::string_view pass) {
+  const auto fail = [&](std::string what, std::string expected, std::string got) {
+    throw InvariantError({.what = fmt::format("{}: {}", pass, what),
+                          .where = {},
+                          .expected = std::move(expected),
+                          .got = std::move(got)});
+  };
+  const std::vector<Value> old = visible_values(before);
+  const std::vector<Value> now = visible_values(after);
+  if (old.size() != now.size() || before.inputs().size() != after.inputs().size() ||
+      before.outputs().size() != after.outputs().size())
+    fail("a pass keeps inputs, outputs and write-backs", std::to_string(old.size()),
+         std::to_string(now.size()));
+  for (std::size_t k = 0; k < now.size(); ++k) {
+    if (!old[k].meta().same_layout(now[k].meta()))
+      fail("a pass keeps the types of inputs and outputs", old[k].meta().to_string(),
+           now[k].name() + " is " + now[k].meta().to_string());
+    for (std::size_t j = 0; j < k; ++j) {
+      const bool shared = now[k].meta().storage == now[j].meta().storage;
+      if (shared && old[k].meta().storage != old[j].meta().storage)
+        fail("a pass makes no input and output share storage, nor two outputs", "a copy",
+             fmt::format("{} and {}", now[j].name(), now[k].name()));
+    }
+  }
+}
+
+/// The gate: runs passes one by one, times, verifies and dumps them.
+class Gate {
+ public:
+  Gate(const Graph& graph, const PipelineOptions& options, std::vector<PassRecord>* records)
+      : current_(graph), options_(options), records_(records) {}
+
+  template <typename Run>
+  void pass(std::string_view name, Stage stage, Run&& run, bool is_users = false) {
+    using Clock = std::chrono::steady_clock;
+    const auto start = Clock::now();
+    Graph next = run(current_);
+    const std::chrono::duration<double, std::micro> took = Clock::now() - start;
+    const bool changed = !next.identical(current_);
+    if (records_ != nullptr)
+      records_->push_back(
+          {std::string(name), took.count(), changed, current_.nodes().size(), next.nodes().size()});
+    if (changed && options_.verify) verify(next, stage, name);
+    if (changed && is_users) check_contract(current_, next, name);
+    if (changed) dump(next, options_.dump_dir, number_, name);
+    ++number_;
+    current_ = std::move(next);
+  }
+
+  void user_passes(PassPoint point) {
+    for (const UserPass& pass : options_.user_passes)
+      if (pass.point == point) this->pass(pass.name, Stage::Functional, pass.run, true);
+  }
+
+  void skip() { ++number_; }
+  Graph take() { return std::move(current_); }
+
+ private:
+  Graph current_;
+  const PipelineOptions& options_;
+  std::vector<PassRecord>* records_;
+  std::size_t number_ = 0;
+};
+
+}  // namespace
+
 Graph run_passes(const Graph& graph, std::span<const std::string_view> passes,
                  const PipelineOptions& options, std::vector<PassRecord>* records) {
-  using Clock = std::chrono::steady_clock;
   for (const std::string& name : options.skip) pass_named(name);
-  Graph current = graph;
-  for (std::size_t k = 0; k < passes.size(); ++k) {
-    const Pass& pass = pass_named(passes[k]);
-    if (std::find(options.skip.begin(), options.skip.end(), pass.name) != options.skip.end())
-      continue;
-    const auto start = Clock::now();
-    Graph next = pass.run(change_regions(current, pass.run));
-    const std::chrono::duration<double, std::micro> took = Clock::now() - start;
-    const bool changed = !next.identical(current);
-    if (records != nullptr)
-      records->push_back(
-          {pass.name, took.count(), changed, current.nodes().size(), next.nodes().size()});
-    if (changed && options.verify) verify(next, pass.stage, pass.name);
-    if (changed) dump(next, options.dump_dir, k, pass.name);
-    current = std::move(next);
+  Gate gate(graph, options, records);
+  gate.user_passes(PassPoint::First);
+  bool functional = true;
+  for (const std::string_view name : passes) {
+    const Pass& pass = pass_named(name);
+    if (functional && pass.stage == Stage::Reinplaced) {
+      gate.user_passes(PassPoint::BeforeReinplace);
+      functional = false;
+    }
+    if (std::ranges::find(options.skip, pass.name) != options.skip.end())
+      gate.skip();
+    else
+      gate.pass(pass.name, pass.stage,
+                [&](const Graph& current) { return pass.run(change_regions(current, pass.run)); });
   }
-  return current;
+  if (functional) gate.user_passes(PassPoint::BeforeReinplace);
+  return gate.take();
 }
 
 }  // namespace heddle::ir

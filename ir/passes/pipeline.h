@@ -1,6 +1,7 @@
 // The one gate that every pass goes through.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,13 +21,27 @@ struct Pass {
 
 /// Every pass by name, sorted.
 std::span<const Pass> all_passes();
-/// The passes a compile runs, in order.
+/// The passes that a compile runs on a graph, and on each region of it, in order.
 std::span<const std::string_view> default_pipeline();
 /// @throws OptionError naming the unknown pass and the closest known one.
 const Pass& pass_named(std::string_view name);
 
+/// Where passes of the user run.
+enum class PassPoint : std::uint8_t {
+  First,            ///< on the graph as traced
+  BeforeReinplace,  ///< on what the other passes leave, while it is still functional
+};
+
+/// A pass of the user: held to the same rules as ours, at Stage::Functional, and checked to keep the types of
+/// inputs and outputs, and to let none of them share storage that did not before.
+struct UserPass {
+  std::string name;
+  PassPoint point = PassPoint::BeforeReinplace;
+  std::function<Graph(const Graph&)> run;
+};
+
 struct PassRecord {
-  std::string_view name;
+  std::string name;
   double microseconds = 0;
   bool changed = false;
   std::size_t nodes_before = 0;
@@ -37,6 +52,9 @@ struct PipelineOptions {
   std::vector<std::string> skip;  ///< names of passes to leave out
   bool verify = true;             ///< verify after each pass
   std::string dump_dir;           ///< write the graph text after each change when not empty
+  /// Run in order at their points: First before the first of the passes, BeforeReinplace before reinplace,
+  /// or after the last pass where it is not among them.
+  std::vector<UserPass> user_passes;
 };
 
 /// Runs `passes` one after another through the gate.

@@ -19,6 +19,7 @@ GroupGraph::GroupGraph(const ReadAnalysis& reads) : reads_(reads), graph_(reads.
   before_.resize(count);
   add_data_edges();
   add_order_edges();
+  add_overwrite_edges();
 }
 
 std::uint32_t GroupGraph::find(std::uint32_t k) const {
@@ -88,6 +89,20 @@ void GroupGraph::add_order_edges() {
           before_[edge.second].insert(edge.first);
         }
       }
+    }
+  }
+}
+
+/// What is overwritten is read before. The readers are owned, or views whose readers are.
+void GroupGraph::add_overwrite_edges() {
+  for (const LiveGraph::Overwrite& overwrite : graph_.overwrites()) {
+    for (const std::uint32_t reader : overwrite.readers) {
+      const Node* before = graph_.nodes()[reader];
+      if (reader == overwrite.writer || !reads_.is_owned(before)) continue;
+      if (!depends_on_data(graph_.nodes()[overwrite.writer], before))
+        weak_.emplace(reader, overwrite.writer);
+      next_[reader].insert(overwrite.writer);
+      before_[overwrite.writer].insert(reader);
     }
   }
 }

@@ -33,6 +33,7 @@ class GroupGraph {
  private:
   void add_data_edges();
   void add_order_edges();
+  void add_overwrite_edges();
   bool depends_on_data(const Node* node, const Node* before) const;
   std::uint32_t find(std::uint32_t k) const;
 

@@ -1,6 +1,7 @@
 #include "jit/lower/live_graph.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "ir/analysis/regions.h"
 #include "ir/custom_op.h"
@@ -14,6 +15,15 @@ constexpr std::int64_t kMaxSplatSearch = 4096;
 bool has_effects(const Node& node) {
   const bool may = node.op().custom != nullptr || node.op().lowering.region;
   return may && !node.outputs().empty() && !ir::is_pure(node);
+}
+
+/// Whether the caller sees what `node` overwrites.
+bool overwrites_argument(const ir::Graph& graph, const Node& node) {
+  if (!ir::overwrites_any(node)) return false;
+  for (const ir::TensorMeta& meta : node.outputs())
+    for (const Value& input : graph.inputs())
+      if (input.meta().storage == meta.storage) return true;
+  return false;
 }
 
 }  // namespace
@@ -30,7 +40,7 @@ LiveGraph::LiveGraph(const ir::Graph& graph, const LowerOptions& options)
     live[order.at(write.target.node)] = true;
   }
   for (std::size_t k = 0; k < all.size(); ++k)
-    if (has_effects(*all[k])) live[k] = true;
+    if (has_effects(*all[k]) || overwrites_argument(graph, *all[k])) live[k] = true;
   for (std::size_t k = all.size(); k-- > 0;) {
     if (!live[k]) continue;
     for (const Value& input : all[k]->inputs())
@@ -58,6 +68,28 @@ Value LiveGraph::storage(Value value) const {
     if (!viewed) return value;
     value = value.node->input(*viewed);
   }
+}
+
+Value LiveGraph::viewed(Value value) const {
+  while (class_of(value.node) == NodeClass::View) value = value.node->input(0);
+  return value;
+}
+
+std::vector<LiveGraph::Overwrite> LiveGraph::overwrites() const {
+  std::vector<Overwrite> result;
+  std::unordered_map<ir::StorageId, std::vector<std::uint32_t>> readers;
+  for (std::uint32_t k = 0; k < nodes_.size(); ++k) {
+    const Node& node = *nodes_[k];
+    for (std::size_t j = 0; j < node.inputs().size(); ++j) {
+      if (!node.input(j) || classes_[k] == NodeClass::View) continue;
+      auto& list = readers[viewed(node.input(j)).meta().storage];
+      if (ir::overwrites(node, j))
+        result.push_back({k, std::exchange(list, {})});
+      else if (list.empty() || list.back() != k)
+        list.push_back(k);
+    }
+  }
+  return result;
 }
 
 bool LiveGraph::relabels(const Node* node) const {

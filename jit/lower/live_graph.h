@@ -15,7 +15,7 @@ namespace heddle::jit {
 using ir::Node;
 using ir::Value;
 
-/// Nodes that outputs, write-backs or impure nodes need, in the graph's order, with their classes.
+/// Nodes that outputs, write-backs, overwritten arguments or impure nodes need, in the graph's order, with their classes.
 class LiveGraph {
  public:
   /// `graph` holds no composite nodes; it must outlive this.
@@ -38,6 +38,16 @@ class LiveGraph {
   }
   /// Whether the view node relabels its operand without moving an element.
   bool is_relabelling(const Node* view) const { return relabels_[position(view)]; }
+
+  /// The value that `value` is a view of, through all views.
+  Value viewed(Value value) const;
+  /// For each node that overwrites an operand: the nodes above it that read the same memory, by position. All
+  /// but views, which read nothing themselves.
+  struct Overwrite {
+    std::uint32_t writer = 0;
+    std::vector<std::uint32_t> readers;
+  };
+  std::vector<Overwrite> overwrites() const;
 
   /// Values that graph outputs and write-backs read, by storage; they must be in memory.
   std::span<const Value> results() const { return results_; }

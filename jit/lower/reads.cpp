@@ -87,6 +87,7 @@ ReadAnalysis::ReadAnalysis(const LiveGraph& graph)
   for (const Value& result : graph.results()) pin(result);
   for (const Node* node : nodes) pin_operands(node);
   pin_ordered();
+  pin_overwritten();
   for (std::size_t k = 0; k < nodes.size(); ++k) costs_[k] = inlined_cost(nodes[k]);
   for (std::size_t k = nodes.size(); k-- > 0;) visit(nodes[k]);
   // What inlined nodes read stands beside them.
@@ -115,7 +116,9 @@ void ReadAnalysis::pin_operands(const Node* node) {
   if (kind != NodeClass::Nest) return;
   const NestRecipe& recipe = *find_recipe(node->op().lowering.nest);
   for (std::size_t k = 0; k < node->inputs().size(); ++k) {
-    if (!node->input(k) || (recipe.memory_operands >> k & 1) == 0) continue;
+    if (!node->input(k)) continue;
+    if (ir::overwrites(*node, k)) pin(node->input(k));
+    if ((recipe.memory_operands >> k & 1) == 0) continue;
     pin(affine_base(graph_, node->input(k)).value_or(node->input(k)));
   }
 }
@@ -130,6 +133,13 @@ void ReadAnalysis::pin_ordered() {
     if (!node->after().empty()) force(node);
     for (const Value& before : node->after()) force(before.node);
   }
+}
+
+/// What reads memory before it is overwritten is computed then, and not where it is used.
+void ReadAnalysis::pin_overwritten() {
+  for (const LiveGraph::Overwrite& overwrite : graph_.overwrites())
+    for (const std::uint32_t reader : overwrite.readers)
+      if (graph_.class_of(graph_.nodes()[reader]) == NodeClass::Element) is_pinned_[reader] = true;
 }
 
 void ReadAnalysis::visit(const Node* node) {

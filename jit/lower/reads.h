@@ -55,6 +55,7 @@ class ReadAnalysis {
   void pin(Value value);
   void pin_operands(const Node* node);
   void pin_ordered();
+  void pin_overwritten();
   void visit(const Node* node);
   bool should_inline(const Node* node) const;
   bool leaves_its_region(const Node* node) const;

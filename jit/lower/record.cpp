@@ -110,6 +110,7 @@ void Recorder::add_kernel(std::uint32_t group, BuiltKernel built) {
     if (access.read) read_places[value] = place_in(step.reads, buffer);
     if (access.written) write_places[value] = place_in(step.writes, buffer);
   }
+  for (const Node* node : state_.grouping.groups[group].nodes) place_overwriting(*node, step);
   for (const auto& [read, write] : built.in_place)
     step.may_reuse.emplace_back(read_places.at(read), write_places.at(write));
   launch.sizes = built.sizes;
@@ -215,6 +216,16 @@ void Recorder::add_order_edges(std::uint32_t group, PlanStep& step) {
       for (const ir::StepId from : steps_of_group_[before]) add_edge(step, from, true);
 }
 
+void Recorder::place_overwriting(const Node& node, PlanStep& step) {
+  for (const ir::InPlace& pair : node.op().in_place) {
+    if (!ir::overwrites(node, pair.operand)) continue;
+    const ir::BufferId target = buffer_of(state_.graph().storage(node.input(pair.operand)));
+    const ir::BufferId result = buffer_of(node.value(pair.output));
+    program_.record.buffers[result].alias_of = target;
+    place_in(step.reads, target);
+  }
+}
+
 void Recorder::add_edge(PlanStep& step, ir::StepId from, bool weak) {
   for (ir::PlanEdge& edge : step.edges) {
     if (edge.from != from) continue;
@@ -227,10 +238,10 @@ void Recorder::add_edge(PlanStep& step, ir::StepId from, bool weak) {
 /// After the writers of what the step reads, and after all earlier accesses of what it writes.
 void Recorder::add_data_edges(PlanStep& step) {
   for (const ir::BufferId buffer : step.reads)
-    for (const ir::StepId from : writers_[buffer]) add_edge(step, from, false);
+    for (const ir::StepId from : writers_[root_of(buffer)]) add_edge(step, from, false);
   for (const ir::BufferId buffer : step.writes) {
-    for (const ir::StepId from : readers_[buffer]) add_edge(step, from, false);
-    for (const ir::StepId from : writers_[buffer]) add_edge(step, from, false);
+    for (const ir::StepId from : readers_[root_of(buffer)]) add_edge(step, from, false);
+    for (const ir::StepId from : writers_[root_of(buffer)]) add_edge(step, from, false);
   }
 }
 
@@ -239,8 +250,8 @@ ir::StepId Recorder::add_step(PlanKernel kernel, ProgramKernel code, PlanStep st
   add_data_edges(step);
   std::sort(step.edges.begin(), step.edges.end(),
             [](const ir::PlanEdge& a, const ir::PlanEdge& b) { return a.from < b.from; });
-  for (const ir::BufferId buffer : step.reads) readers_[buffer].push_back(id);
-  for (const ir::BufferId buffer : step.writes) writers_[buffer].push_back(id);
+  for (const ir::BufferId buffer : step.reads) readers_[root_of(buffer)].push_back(id);
+  for (const ir::BufferId buffer : step.writes) writers_[root_of(buffer)].push_back(id);
   step.kernel = static_cast<std::uint32_t>(program_.record.kernels.size());
   program_.record.kernels.push_back(std::move(kernel));
   program_.kernels.push_back(std::move(code));
@@ -279,7 +290,7 @@ void Recorder::add_write_backs() {
     ir::BufferId source = buffer_of(storage);
     const bool in_place = buffers_.at(write.target) == source;
     const bool overwritten = std::any_of(writes.begin(), writes.end(), [&](const auto& other) {
-      return buffers_.at(other.target) == source;
+      return buffers_.at(other.target) == root_of(source);
     });
     if (overwritten && !in_place) {
       ir::TensorMeta aside = meta;

@@ -36,6 +36,11 @@ class Recorder {
   ir::StepId add_step(ir::PlanKernel kernel, ProgramKernel code, ir::PlanStep step, Launch launch);
   void add_edge(ir::PlanStep& step, ir::StepId from, bool weak);
   void add_data_edges(ir::PlanStep& step);
+  /// Lets results lie in the operands that their nodes overwrite; the step reads these.
+  void place_overwriting(const Node& node, ir::PlanStep& step);
+  ir::BufferId root_of(ir::BufferId buffer) const {
+    return ir::alias_root(program_.record, buffer);
+  }
   void add_write_backs();
   std::pair<ir::BufferId, ir::TensorMeta> written_base(const Node& node, std::uint32_t group,
                                                        std::size_t operand, std::uint32_t output);
@@ -51,7 +56,7 @@ class Recorder {
   Program& program_;
   std::map<Value, ir::BufferId> buffers_;
   std::map<Value, std::uint32_t> output_positions_;  ///< storages written straight into an output
-  std::vector<std::vector<ir::StepId>> writers_, readers_;  ///< by buffer
+  std::vector<std::vector<ir::StepId>> writers_, readers_;  ///< by root buffer
   std::vector<std::vector<ir::StepId>> steps_of_group_;
   std::map<Value, std::uint32_t> last_readers_;  ///< by storage: group
   std::set<Value> overwritten_;  ///< storages that ops other than custom ones overwrite

@@ -127,9 +127,7 @@ bool Recorder::may_overwrite(const Node& node, std::uint32_t group, std::size_t 
   const auto last = last_readers_.find(storage);
   if (last == last_readers_.end() || last->second > group) return false;
   // The memory of an argument may hold an intermediate value that is going to be written back.
-  ir::BufferId buffer = buffer_of(storage);
-  while (program_.record.buffers[buffer].alias_of != ir::kNone)
-    buffer = program_.record.buffers[buffer].alias_of;
+  const ir::BufferId buffer = root_of(buffer_of(storage));
   const PlanBuffer::Role role = program_.record.buffers[buffer].role;
   const auto writes = state_.graph().graph().write_backs();
   const bool written_back = std::any_of(writes.begin(), writes.end(), [&](const auto& write) {

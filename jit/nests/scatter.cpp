@@ -1,5 +1,5 @@
 // scatter_elements, scatter_nd and index_put as nests: a copy of x into which updates go one after the
-// other. Parts that no update can cross are parallel.
+// other. Parts that no update can cross are parallel. A call that overwrites x does without the copy.
 //
 //   for p in independent parts of x (parallel)
 //     copy the part of x
@@ -7,6 +7,7 @@
 //       for column (vector): result[destination, column] = join(result[the same], update)
 #include <string>
 
+#include "ir/op.h"
 #include "jit/nests/nests.h"
 #include "jit/nests/support.h"
 
@@ -65,6 +66,9 @@ class ScatterBase {
     return b_.simplify(floordiv(p, blocks));
   }
 
+  /// Whether x lies in the memory of the result already.
+  bool in_place() const { return ir::overwrites(ctx_.node(), 0); }
+
   void copy(const SymExpr& position) {
     const Index index = delinearize(position, x_, b_.facts());
     b_.store(out_, position, ctx_.operand(0, index));
@@ -100,7 +104,7 @@ class ScatterElements : ScatterBase {
     const auto outer = sizes.first(axis_);
     row_ = begin_parts(base::product(outer), columns, width);
     outer_ = delinearize(row_, outer, b_.facts());
-    copy_part();
+    if (!in_place()) copy_part();
     const Symbol k = b_.new_axis(updates_[axis_]);
     b_.begin_for(k, updates_[axis_], ForStmt::Kind::Serial);
     update(k, begin_columns());
@@ -169,7 +173,7 @@ class ScatterSlices : ScatterBase {
     const SymExpr columns = base::product(slice_);
     const bool small = columns.is_constant() && columns.constant() <= kBlock;
     begin_parts(1, columns, small ? columns : SymExpr(kBlock));
-    copy_part(small);
+    if (!in_place()) copy_part(small);
     const SymExpr count = base::product(batch_);
     const Symbol j = b_.new_axis(count);
     b_.begin_for(j, count, ForStmt::Kind::Serial);

@@ -24,6 +24,8 @@ class Runner {
         sizes_(ir::bind_sizes(graph, arguments)),
         memory_(program.record.buffers.size()) {
     for (BufferId k = 0; k < memory_.size(); ++k) make(k, arguments);
+    for (BufferId k = 0; k < memory_.size(); ++k)
+      memory_[k] = memory_[ir::alias_root(program.record, k)];
   }
 
   std::vector<Literal> run() {
@@ -123,6 +125,8 @@ class Runner {
 
   bool dies_at(BufferId id, std::size_t k) const {
     if (program_.record.buffers[id].role != PlanBuffer::Role::Intermediate) return false;
+    const auto aliases = ir::alias_roots(program_.record);
+    if (std::count(aliases.begin(), aliases.end(), aliases[id]) != 1) return false;
     for (std::size_t later = k + 1; later < program_.record.steps.size(); ++later) {
       const auto& reads = program_.record.steps[later].reads;
       if (std::find(reads.begin(), reads.end(), id) != reads.end()) return false;

@@ -52,9 +52,13 @@ class Grower {
 
   void grow() {
     const Value x = any();
-    switch (pick(10)) {
+    switch (pick(12)) {
+      case 11:
+        return there_and_back(x);
       case 0:
         return unary(x);
+      case 10:
+        return scatter(x);
       case 1:
         return twice(x);
       case 2:
@@ -149,6 +153,19 @@ class Grower {
     emit("permute", {x}, {{"perm", perm}});
   }
 
+  /// Something between a permute and the one that undoes it.
+  void there_and_back(Value x) {
+    permute(x);
+    const auto there = values_.back().node->ints("perm");
+    std::vector<std::int64_t> back(there.size());
+    for (std::size_t d = 0; d < there.size(); ++d)
+      back[static_cast<std::size_t>(there[d])] = static_cast<std::int64_t>(d);
+    unary(values_.back());
+    if (pick(2)) scalar(values_.back());
+    emit("permute", {values_.back()}, {{"perm", back}});
+    unary(values_.back());
+  }
+
   void flatten(Value x) {
     emit("reshape", {x}, {{"sizes", Dims{x.meta().count()}}});
     if (pick(2)) emit("reshape", {values_.back()}, {{"sizes", x.meta().sizes}});
@@ -193,6 +210,35 @@ class Grower {
     else
       emit("reduce_sum", {x},
            {{"axes", std::vector<std::int64_t>(pick(2), x.meta().rank() - 1)}, {"keepdims", true}});
+  }
+
+  /// Something in the third column, or the third element.
+  void scatter(Value x) {
+    const ir::Dims& sizes = x.meta().sizes;
+    if (sizes.empty() || sizes.size() > 2 || !sizes.back().is_constant(4)) return unary(x);
+    const std::int64_t two[] = {2};
+    const Value third = builder_.constant(ir::Literal::of_ints(i64, {1}, two));
+    const Value number = pick(2) ? builder_.scalar(x.meta().dtype, 7) : Value();
+    if (sizes.size() == 1) {
+      const Value one = builder_.scalar(x.meta().dtype, 1);
+      emit("index_put", {x, number ? number : one, third}, {{"accumulate", pick(2) == 0}});
+      return;
+    }
+    const Dims column{sizes[0], 1};
+    const Value at = builder_.emit("expand", {third}, {{"sizes", column}});
+    Value updates = number;
+    if (!number)
+      updates = builder_.emit(
+          "slice", {any_like(x)},
+          {{"start", Dims{0, 1}}, {"limit", Dims{sizes[0], 2}}, {"stride", Dims{1, 1}}});
+    else
+      updates = builder_.emit("expand", {number}, {{"sizes", column}});
+    emit("scatter_elements", {x, at, updates}, {{"axis", std::int64_t{1}}});
+  }
+  Value any_like(Value x) {
+    const Value other = any();
+    const bool fits = other.meta().sizes == x.meta().sizes && other.meta().dtype == x.meta().dtype;
+    return fits ? other : x;
   }
 
   void write_back() {

@@ -31,6 +31,19 @@ enum class StepOrder : std::uint8_t {
   Dfs,
 };
 
+/// A pass of the embedder, over graphs as IR text (.hir): text in, text out. It runs when an executable is made,
+/// and what it gives is verified like what our own passes give: it must stay functional and typed alike, and
+/// no two of inputs and outputs may come to share memory. The same text: nothing changed.
+struct GraphPass {
+  enum class Point : std::uint8_t {
+    First,            ///< on the graph as traced
+    BeforeReinplace,  ///< on what the other passes leave, while it is still functional
+  };
+  std::string name;  ///< errors and plans name it
+  Point point = Point::BeforeReinplace;
+  std::function<std::string(const std::string& graph)> run;
+};
+
 /// Settings of an engine. Each may also be given by environment (HEDDLE_THREADS, HEDDLE_CACHE_DIR, …);
 /// what is set here wins.
 struct EngineOptions {
@@ -49,7 +62,8 @@ struct EngineOptions {
   /// Called before a region is compiled, each time; what it throws counts as a failed compile.
   std::function<void(const RegionInfo&)> on_region_compile{};
   std::function<void(std::string_view)> log{};  ///< gets lines of text; standard error when empty
-  std::size_t max_plans = 1024;  ///< bound plans remembered, one for each combination of sizes
+  std::size_t max_plans = 1024;     ///< bound plans remembered, one for each combination of sizes
+  std::vector<GraphPass> passes{};  ///< run in order at their points
 };
 
 /// What an input or output is.
@@ -74,10 +88,13 @@ struct EngineStats {
   std::uint64_t region_fallbacks =
       0;  ///< of these, units that run op by op since their compile failed
   std::uint64_t evaluator_steps =
-      0;                  ///< steps that the reference evaluator ran: 0 but on Device::reference()
-  double load_ms = 0;     ///< reading and checking a model file
-  double compile_ms = 0;  ///< tracing to executable, in total
-  std::uint64_t arena_peak_bytes = 0;  ///< of one request
+      0;  ///< steps that the reference evaluator ran: 0 but on Device::reference()
+  std::uint64_t in_place = 0;               ///< calls that overwrite an operand, in all executables
+  std::uint64_t missed_in_place = 0;        ///< calls that could, and copy it
+  std::uint64_t missed_in_place_bytes = 0;  ///< of operands with known sizes
+  double load_ms = 0;                       ///< reading and checking a model file
+  double compile_ms = 0;                    ///< tracing to executable, in total
+  std::uint64_t arena_peak_bytes = 0;       ///< of one request
   std::vector<std::string>
       recompiles;  ///< why each compile after the first happened: the failed guard
 };
