@@ -177,7 +177,7 @@ HEDDLE_API Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias,
 ///
 /// While tracing, `state` is an input of the callable: it holds `value` when a call has returned, in the
 /// caller's own memory (a KV cache), and every later use of the handle, or of a view of it, reads `value`.
-/// Where nothing else needs the old elements, updates go straight into that memory. An engine that writes an input takes no other input that overlaps it (AliasingError), and calls
+/// The elements are copied there when everything else has run. An engine that writes an input takes no other input that overlaps it (AliasingError), and calls
 /// that share a state must not run at once. Outside of a trace the elements are copied at once.
 ///
 /// @param state  an input of the traced callable, or a concrete row-major tensor.
