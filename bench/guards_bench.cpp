@@ -60,7 +60,7 @@ Tensor by_columns(const Tensor& x) {
 void run_with_executables(benchmark::State& state) {
   const std::int64_t executables = state.range(0);
   const bool cold = state.range(1) != 0;
-  Engine engine(by_columns, {.threads = 1, .disk_cache = false, .max_plans = cold ? 2u : 4096u});
+  Engine engine(by_columns, {.threads = 1, .max_plans = cold ? 2u : 4096u});
   std::vector<std::vector<Tensor>> inputs, outputs;
   const std::int64_t rows = cold ? 16 : 1;
   for (std::int64_t row = 1; row <= rows; ++row) {

@@ -19,7 +19,7 @@ Tensor filled(Sizes sizes) {
 
 template <typename Callable>
 void run(benchmark::State& state, Callable callable, std::vector<Tensor> inputs) {
-  Engine engine(std::move(callable), {.threads = 1, .disk_cache = false});
+  Engine engine(std::move(callable), {.threads = 1});
   std::vector<Tensor> outputs = engine.run(inputs);
   for (auto _ : state) engine.run_into(inputs, outputs);
   state.counters["kernels"] = static_cast<double>(engine.stats().kernels);
