@@ -55,7 +55,7 @@ bool Executable::build(OptimisedGraph& graph, const BuildOptions& options) {
   std::set<std::string> one_by_one;
   for (const RegionInfo& region : graph.regions)
     if (region.fell_back) one_by_one.insert(region.name);
-  jit::Program program = jit::lower(optimised_, lower_options(options, graph));
+  jit::Program program = options.lower(optimised_, lower_options(options, graph));
   std::vector<ir::Literal> fixed = fixed_buffers(program, optimised_);
   try {
     unit_ = std::make_unique<Unit>(std::move(program), std::move(fixed), options);

@@ -22,6 +22,8 @@ struct BuildOptions {
   EngineOptions engine;
   jit::CompileService* compiler = nullptr;
   base::SymbolValues hints{};  ///< sizes that orders of steps are compared for
+  /// Tests put one here that makes mistakes.
+  jit::Program (*lower)(const ir::Graph&, const jit::LowerOptions&) = jit::lower;
 };
 
 /// A kernel of an annotated region, or of none, could not be compiled.

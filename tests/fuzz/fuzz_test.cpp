@@ -7,6 +7,7 @@
 
 #include "ir/text.h"
 #include "tests/fuzz/check_case.h"
+#include "tests/fuzz/histogram.h"
 #include "tests/fuzz/shrink.h"
 
 namespace heddle::fuzz {
@@ -61,14 +62,18 @@ TEST_P(Fuzz, EngineAgreesWithTheEvaluator) {
   const std::uint32_t first = from_environment("HEDDLE_FUZZ_SEED", 1);
   const std::uint32_t count = from_environment("HEDDLE_FUZZ_COUNT", nightly ? 20000 : 2000);
   int failures = 0;
+  Histogram histogram;
   for (std::uint32_t seed = first; seed < first + count && failures < 5; ++seed) {
     if (seed % kShards != GetParam()) continue;
     const Case subject = random_case(seed);
     running = describe(subject);
+    histogram.add(subject);
     if (!check_case(subject, compile_with_engine)) continue;
     ++failures;
     ADD_FAILURE() << report(subject, compile_with_engine);
   }
+  std::printf("%s", histogram.to_string().c_str());
+  if (count >= 1000 && failures == 0) expect_floors(histogram);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shard, Fuzz, ::testing::Range(0u, kShards));

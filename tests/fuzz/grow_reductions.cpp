@@ -32,7 +32,8 @@ void Grower::reduce() {
     }
     case 2: {
       const double bound = std::pow(std::max(quality.bound, 1.0), count);
-      if (is_floating(item.dtype()) && bound > 1e4) break;
+      // The order of factors decides whether an infinite one meets a product that has become 0.
+      if (is_floating(item.dtype()) && (bound > 1e4 || quality.special)) break;
       quality.error *= count * bound;
       quality.bound = std::min(bound, 1e19);
       emit("reduce_prod", {item}, attrs, rounded(quality, item.dtype()));
@@ -155,6 +156,43 @@ void Grower::cumsum() {
   quality.error *= count;
   emit("cumsum", {item}, {{"axis", axis}, {"exclusive", chance(30)}, {"reverse", chance(30)}},
        rounded(quality, item.dtype()));
+}
+
+/// One op twice on one operand, with other attributes.
+void Grower::twins() {
+  const Item item = exact();
+  if (item.rank() == 0 || item.dtype() == boolean) return;
+  const std::int64_t axis = any_axis(item);
+  switch (pick(3)) {
+    case 0:
+      for (const bool exclusive : {false, true}) {
+        Quality quality = item.quality;
+        quality.bound *= static_cast<double>(most_elements(item.sizes()) + 1);
+        emit("cumsum", {item}, {{"axis", axis}, {"exclusive", exclusive}},
+             rounded(quality, item.dtype()));
+      }
+      return;
+    case 1:
+      for (const std::int64_t other : {std::int64_t{0}, item.rank() - 1})
+        emit("reverse", {item}, {{"axes", Ints{other}}}, item.quality);
+      return;
+    default:
+      if (least(item.sizes()[static_cast<std::size_t>(axis)]) < 1) return;
+      for (const bool last : {false, true})
+        emit("argmax", {item}, {{"axis", axis}, {"last", last}}, {1e4, 0, true, false});
+  }
+}
+
+/// Kernels that nothing fuses with, one after another: each may overwrite what the one before it made.
+void Grower::chain() {
+  const Item item = exact();
+  if (item.rank() == 0 || item.dtype() == boolean) return;
+  ir::Value value = item.value;
+  for (int k = 0; k < 3; ++k) {
+    const ir::Node* node = call("sort", {value}, {{"axis", any_axis(item)}});
+    value = call("neg", {node->value()}, {})->value();
+  }
+  keep(value, item.quality);
 }
 
 void Grower::order() {

@@ -14,8 +14,6 @@ using ir::SymExpr;
 
 namespace {
 
-constexpr std::int64_t kMaxElements = 6000;
-
 /// Two right computations of one element of magnitude 1 differ by less.
 double unit(DType dtype) {
   switch (dtype) {
@@ -81,7 +79,8 @@ Grower::Grower(std::uint32_t seed) : random_(seed * 2654435761u + 17u), builder_
   const int calls = 1 + pick(3);
   static const std::int64_t kFirst[] = {0, 1, 2, 3, 5, 8, 17};
   static const std::int64_t kSecond[] = {1, 2, 3, 4, 7, 16, 33};
-  const bool large = chance(8);
+  const bool large = chance(6);
+  if (large) max_elements_ = 80000;
   for (int k = 0; k < calls; ++k) {
     Call call;
     call.sizes[base::Symbol{base::Symbol::Kind::Size, 0}] = large ? 40 + pick(90) : one_of(kFirst);
@@ -105,7 +104,7 @@ Case Grower::make() {
 }
 
 void Grower::grow() {
-  switch (pick(44)) {
+  switch (pick(46)) {
     case 0:
     case 1:
     case 2:
@@ -177,6 +176,10 @@ void Grower::grow() {
       return gather();
     case 42:
       return scatter();
+    case 43:
+      return twins();
+    case 44:
+      return chain();
     default:
       return chance(40) ? random() : pool();
   }
@@ -197,7 +200,7 @@ Dims Grower::random_sizes(int max_rank) {
   Dims sizes;
   for (int rank = pick(10) == 0 ? 0 : 1 + pick(max_rank); rank > 0; --rank)
     sizes.push_back(random_size());
-  while (most_elements(sizes) > kMaxElements / 4 && most_elements(sizes) != most(SymExpr::size(1)))
+  while (most_elements(sizes) > max_elements_ / 4 && most_elements(sizes) != most(SymExpr::size(1)))
     sizes.erase(sizes.begin());
   return sizes;
 }
@@ -269,7 +272,7 @@ Item Grower::like(const Item& item) {
       const SymExpr& q = b[b.size() - k];
       if (!(p == q) && !p.is_constant(1) && !q.is_constant(1)) return false;
     }
-    return most_elements(a) * most_elements(b) < kMaxElements * 10 || a == b;
+    return most_elements(a) * most_elements(b) < max_elements_ * 10 || a == b;
   };
   return any_such(broadcasts, [&] {
     if (chance(30)) return scalar(item.dtype(), 1 + pick(3));
@@ -306,6 +309,8 @@ Quality Grower::dot(const Quality& a, const Quality& b, double count, DType dtyp
   result.error = count * (a.bound * b.error + b.bound * a.error + a.error * b.error);
   result.integral = a.integral && b.integral;
   result.special = a.special || b.special;
+  // An infinite factor shows whether a rounded one is exactly 0, and its sign: no bound holds.
+  if ((a.error > 0 && b.special) || (b.error > 0 && a.special)) result.bound = HUGE_VAL;
   return rounded(result, dtype);
 }
 
@@ -351,7 +356,7 @@ std::optional<Item> Grower::emit(std::string_view op, std::initializer_list<Item
   const ir::Node* node = call(op, values, std::move(attrs));
   if (node == nullptr) return std::nullopt;
   for (std::uint32_t k = 0; k < node->outputs().size(); ++k) {
-    if (most(node->output(k).count()) <= kMaxElements * 8) keep(node->value(k), quality);
+    if (most(node->output(k).count()) <= max_elements_ * 8) keep(node->value(k), quality);
   }
   return Item{node->value(), items_.back().quality};
 }
@@ -401,6 +406,7 @@ void Grower::finish_outputs() {
     }
   }
   case_.graph = builder_.finish();
+  // A branch on sizes that the graph assumes away.
   std::erase_if(case_.calls, [&](const Call& call) {
     for (const ir::Assumption& assumption : case_.graph.assumptions())
       if (!assumption.predicate.evaluate(call.sizes)) return true;

@@ -109,6 +109,8 @@ class Grower {
   void norm();
   void channel_norm();
   void cumsum();
+  void twins();
+  void chain();
   void order();
   void matmul();
   void convolution();
@@ -126,6 +128,7 @@ class Grower {
   ir::GraphBuilder builder_;
   Case case_;
   std::vector<Item> items_;
+  std::int64_t max_elements_ = 6000;
   DType main_dtype_ = f32;
   bool specials_ = false;
   bool strided_ = false;
