@@ -43,6 +43,27 @@ void run_into_of_64_tiny_ops(benchmark::State& state) {
 }
 BENCHMARK(run_into_of_64_tiny_ops);
 
+/// 100 of 1 M elements of a state change; range(0): whether in the caller's memory (1) or on a copy of it (0).
+void update_of_a_state(benchmark::State& state) {
+  hd::EngineOptions options;
+  if (state.range(0) == 0) options.skip_passes = {"reinplace"};
+  hd::Engine engine(
+      [](const hd::Tensor& cache, const hd::Tensor& values, const hd::Tensor& at) {
+        const hd::Tensor operands[] = {cache, values, at};
+        hd::assign(cache, hd::apply("index_put", operands)[0]);
+        return hd::sum(values, {0});
+      },
+      options);
+  std::vector<std::int64_t> at(100);
+  for (std::size_t k = 0; k < at.size(); ++k) at[k] = static_cast<std::int64_t>(k * 10007);
+  const std::vector<hd::Tensor> inputs{ones({1'000'000}), ones({100}),
+                                       hd::Tensor::of<std::int64_t>(at, {100})};
+  std::vector<hd::Tensor> outputs{hd::Tensor::full(hd::f32, {}, 0)};
+  engine.run_into(inputs, outputs);
+  for (auto _ : state) engine.run_into(inputs, outputs);
+}
+BENCHMARK(update_of_a_state)->Arg(0)->Arg(1);
+
 /// Packing and hashing the descriptors of eight inputs: the look-up but for its one probe and compare.
 void pack_and_hash_eight_inputs(benchmark::State& state) {
   std::vector<hd::Tensor> inputs;

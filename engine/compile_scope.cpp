@@ -140,7 +140,7 @@ class ScopedCompile {
  private:
   /// What a graph must go through even where nothing is optimised.
   static constexpr std::string_view kOneByOne[] = {"decompose", "dce"};
-  static constexpr std::string_view kAtTheEnd[] = {"dce"};
+  static constexpr std::string_view kAtTheEnd[] = {"dce", "reinplace"};
 
   ir::Graph user_passes_on(const ir::Graph& traced) {
     ir::PipelineOptions pipeline = pipeline_of(options_);

@@ -42,8 +42,8 @@ constexpr Pass kPasses[] = {
 };
 
 constexpr std::string_view kPipeline[] = {
-    "decompose",   "fold-constants", "canonicalise", "remove-noops",
-    "merge-views", "remove-noops",   "cse",          "dce",
+    "decompose",   "fold-constants", "canonicalise", "remove-noops", "merge-views", "push-permutes",
+    "merge-views", "fold-constants", "remove-noops", "cse",          "dce",
 };
 
 void dump(const Graph& graph, const std::string& folder, std::size_t number,

@@ -51,6 +51,43 @@ TEST(State, IsUpdatedInTheCallersMemory) {
   EXPECT_EQ(engine.stats().traces, 1u);
 }
 
+/// Kernels of a kind in the plan of a call.
+std::size_t kernels_of(const nlohmann::json& plan, std::string_view kind) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      plan["kernels"], [&](const auto& kernel) { return kernel["kind"] == kind; }));
+}
+
+TEST(State, IsUpdatedWithoutACopy) {
+  hd::Engine engine([](const hd::Tensor& cache, const hd::Tensor& value, const hd::Tensor& at) {
+    hd::assign(cache, put(cache, value, at));
+    return hd::sum(cache * 2.0f, {0});
+  });
+  const std::vector<hd::Tensor> inputs{hd::Tensor::zeros(hd::f32, {1000}), floats({3}), index(7)};
+  EXPECT_EQ(engine.run(inputs)[0].item(), 6);
+  EXPECT_EQ(engine.stats().in_place, 1u);
+  EXPECT_EQ(engine.stats().missed_in_place, 0u);
+  const auto plan = nlohmann::json::parse(engine.plan_json(inputs));
+  EXPECT_EQ(kernels_of(plan, "copy"), 0u);
+  EXPECT_LT(plan["peak_bytes"], 1000);
+  std::vector<std::string> aliases;
+  for (const auto& buffer : plan["buffers"])
+    if (!buffer["alias_of"].is_null()) aliases.push_back(buffer["alias_of"]);
+  EXPECT_THAT(aliases, ElementsAre(plan["buffers"][0]["value"]));
+}
+
+/// The old elements are returned, so the new ones are made beside them; the caller is told what it costs.
+TEST(State, AMissedReuseIsCountedWithItsBytes) {
+  hd::Engine engine([](const hd::Tensor& x, const hd::Tensor& v, const hd::Tensor& at) {
+    const hd::Tensor old = hd::exp(x);
+    return std::vector<hd::Tensor>{put(old, v, at), old};
+  });
+  const auto outputs = engine.run({floats({0, 0}), floats({5}), index(1)});
+  EXPECT_THAT(outputs[0].to_doubles(), ElementsAre(1, 5));
+  EXPECT_THAT(outputs[1].to_doubles(), ElementsAre(1, 1));
+  EXPECT_EQ(engine.stats().in_place, 0u);
+  EXPECT_EQ(engine.stats().missed_in_place, 1u);
+}
+
 TEST(State, TheEvaluatorSaysTheSame) {
   hd::Engine engine(step, {.device = hd::Device::reference()});
   hd::Tensor cache = floats({1, 2, 3, 4});
@@ -111,6 +148,7 @@ TEST(State, AnIntermediateIsOverwrittenToo) {
   for (const float value : {5.0f, 6.0f})
     EXPECT_THAT(engine.run({x, floats({value}), index(1)})[0].to_doubles(),
                 ElementsAre(1, value, 1));
+  EXPECT_EQ(engine.stats().in_place, 1u);
 }
 
 /// Constants are folded once, so what is overwritten may not be one of them.
