@@ -103,17 +103,10 @@ std::shared_ptr<const engine::Executable> encoder_executable() {
   return executable;
 }
 
-std::vector<std::uint32_t> stage_numbers(const scheduler::Schedule& schedule) {
-  std::vector<std::uint32_t> numbers(schedule.record.steps.size());
-  for (std::uint32_t stage = 0; stage < schedule.stages.size(); ++stage)
-    for (const ir::StepId step : schedule.stages[stage]) numbers[step] = stage;
-  return numbers;
-}
-
 /// Lifetimes and what may share bytes, for any sizes.
 void memory_plan(benchmark::State& state) {
   const scheduler::Schedule& schedule = encoder_executable()->schedule();
-  const std::vector<std::uint32_t> stages = stage_numbers(schedule);
+  const std::vector<std::uint32_t> stages = scheduler::stage_numbers(schedule);
   for (auto _ : state)
     benchmark::DoNotOptimize(memory::Planner(schedule.record, stages, memory::Planner::Options{}));
   state.counters["buffers"] = static_cast<double>(schedule.record.buffers.size());

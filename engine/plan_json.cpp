@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/engine_impl.h"
+#include "engine/plan_graph.h"
 #include "engine/run_events.h"
 
 namespace heddle::engine {
@@ -105,6 +106,7 @@ class StepsDocument {
   }
 
   ordered_json steps() const {
+    const std::vector<std::uint32_t> stages = scheduler::stage_numbers(unit_.schedule());
     ordered_json result = ordered_json::array();
     for (std::size_t k = 0; k < record_.steps.size(); ++k) {
       const ir::PlanStep& step = record_.steps[k];
@@ -114,6 +116,7 @@ class StepsDocument {
       result.push_back({{"index", k},
                         {"kernel", kernel_names_[step.kernel]},
                         {"stream", step.stream},
+                        {"stage", stages[k]},
                         {"waits_for", ordered_json::array()},
                         {"edges", std::move(edges)},
                         {"work", plan_.steps[k].work}});
@@ -237,6 +240,7 @@ std::string plan_json(const BoundPlan& plan) {
   document["regions"] = regions(executable);
   StepsDocument(executable.unit(), plan).build(document);
   document["events"] = events(plan);
+  document["graphs"] = graphs_json(executable.optimised());
   document["passes"] = passes(executable);
   document["folded_steps"] = executable.folded_steps();
   return document.dump(1);

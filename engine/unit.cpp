@@ -33,16 +33,8 @@ void let_outputs_own_their_bytes(ir::ScheduleRecord& record) {
   }
 }
 
-std::vector<std::uint32_t> stage_numbers(const scheduler::Schedule& schedule) {
-  std::vector<std::uint32_t> numbers(schedule.record.steps.size());
-  for (std::uint32_t stage = 0; stage < schedule.stages.size(); ++stage) {
-    for (const ir::StepId step : schedule.stages[stage]) numbers[step] = stage;
-  }
-  return numbers;
-}
-
 std::unique_ptr<memory::Planner> plan_memory(const scheduler::Schedule& schedule) {
-  return std::make_unique<memory::Planner>(schedule.record, stage_numbers(schedule),
+  return std::make_unique<memory::Planner>(schedule.record, scheduler::stage_numbers(schedule),
                                            memory::Planner::Options{});
 }
 

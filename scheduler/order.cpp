@@ -197,6 +197,13 @@ Schedule schedule(ScheduleRecord record, const ScheduleOptions& options) {
   return result;
 }
 
+std::vector<std::uint32_t> stage_numbers(const Schedule& schedule) {
+  std::vector<std::uint32_t> numbers(schedule.record.steps.size());
+  for (std::uint32_t stage = 0; stage < schedule.stages.size(); ++stage)
+    for (const StepId step : schedule.stages[stage]) numbers[step] = stage;
+  return numbers;
+}
+
 void check(const Schedule& schedule) {
   const ScheduleRecord& record = schedule.record;
   std::vector<std::uint32_t> stage_of(record.steps.size(), ir::kNone);

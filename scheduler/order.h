@@ -35,6 +35,9 @@ struct ScheduleOptions {
 /// @throws CycleError listing the steps of a cycle.
 Schedule schedule(ir::ScheduleRecord record, const ScheduleOptions& options);
 
+/// The stage of each step.
+std::vector<std::uint32_t> stage_numbers(const Schedule& schedule);
+
 /// Independent check: every strong and weak edge holds, every read buffer was written before (or is an
 /// input, parameter or constant), no step of a stage writes what another one of it touches.
 /// @throws InvariantError naming the steps.

@@ -145,7 +145,7 @@ TEST_F(Command, PlanAsJsonAndPage) {
   ASSERT_FALSE(document["kernels"].empty());
   const std::string page = read_file(path("plan.html"));
   EXPECT_THAT(page, StartsWith("<!doctype html>"));
-  EXPECT_THAT(page, HasSubstr("</svg>"));
+  EXPECT_THAT(page, testing::Not(HasSubstr("{{")));
   EXPECT_THAT(page, HasSubstr(document["kernels"][0]["name"].get<std::string>()));
   EXPECT_THAT(page, testing::Not(HasSubstr("http")));
 }

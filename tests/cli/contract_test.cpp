@@ -286,6 +286,37 @@ TEST_F(Contract, ThePlansBuffersEventsAndBytesAddUp) {
   EXPECT_EQ(launches, document["steps"].size());
 }
 
+TEST_F(Contract, ThePlanHoldsTheGraphsAndTheStagesOfItsSteps) {
+  const json document = plan(
+      "graph @main(%x: f32[s0, 4] \"x\", %p: bool[] \"p\") {\n"
+      "  %a = relu(%x) @{compile = \"front\"}\n"
+      "  %b = exp(%x) after(%a)\n"
+      "  %v, %i = topk(%b) {k = 2}\n"
+      "  %c = cond(%p, %a) {then = @same, else = @negated}\n"
+      "  return %v, %c \"chosen\"\n"
+      "}\n"
+      "graph @same(%x: f32[s0, 4]) {\n  %y = tanh(%x)\n  return %y\n}\n"
+      "graph @negated(%x: f32[s0, 4]) {\n  %y = neg(%x)\n  return %y\n}\n");
+  std::vector<std::string> names;
+  for (const json& graph : document["graphs"]) names.push_back(graph["name"]);
+  EXPECT_THAT(names, testing::ElementsAre("main", "negated", "same"));
+  std::map<std::string, json> nodes;
+  for (const json& node : document["graphs"][0]["nodes"]) nodes[node["name"]] = node;
+  EXPECT_EQ(nodes["a"]["op"], "relu");
+  EXPECT_EQ(nodes["a"]["region"], "region_0");
+  EXPECT_EQ(nodes["b"]["after"], json::array({"%a"}));
+  EXPECT_EQ(nodes["v"]["names"], json::array({"%v", "%i"}));
+  EXPECT_EQ(nodes["v"]["inputs"], json::array({"%b"}));
+  EXPECT_EQ(nodes["v"]["text"], "%v, %i = topk(%b) {k = 2, axis = -1} : f32[s0, 2], i64[s0, 2]");
+  EXPECT_EQ(document["graphs"][0]["outputs"][1], json({{"value", "%c"}, {"label", "chosen"}}));
+  std::size_t stage = 0;
+  for (const json& step : document["steps"]) {
+    EXPECT_GE(step["stage"], stage);
+    stage = step["stage"];
+  }
+  EXPECT_GT(stage, 0u);
+}
+
 TEST_F(Contract, OptReadsStandardInput) {
   const std::string text = read_file(path("two.hir"));
   const std::string out = path("opt.txt");

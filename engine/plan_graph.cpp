@@ -1,0 +1,120 @@
+#include "engine/plan_graph.h"
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "ir/text.h"
+#include "jit/program.h"
+
+namespace heddle::engine {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+/// The lines of one graph in IR text by the name of the first value that each defines.
+using Lines = std::map<std::string, std::string, std::less<>>;
+
+/// "%a" of "  %a, %b = topk(%x)"; empty for other lines.
+std::string_view defined_by(std::string_view line) {
+  if (!line.starts_with("  %")) return {};
+  line.remove_prefix(2);
+  return line.substr(0, line.find_first_of(", "));
+}
+
+/// By the name that each graph prints under.
+std::map<std::string, Lines, std::less<>> lines_by_graph(const std::string& text) {
+  std::map<std::string, Lines, std::less<>> graphs;
+  Lines* lines = nullptr;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line(text.data() + at, end - at);
+    at = end + 1;
+    if (line.starts_with("graph @"))
+      lines = &graphs[std::string(line.substr(7, line.find('(') - 7))];
+    else if (const std::string_view name = defined_by(line); !name.empty() && lines != nullptr)
+      lines->emplace(name, line.substr(2));
+  }
+  return graphs;
+}
+
+ordered_json names_of(std::span<const ir::Value> values) {
+  ordered_json names = ordered_json::array();
+  for (const ir::Value& value : values)
+    if (value) names.push_back(value.name());
+  return names;
+}
+
+std::string text_of(const ir::Node& node, const Lines& lines) {
+  if (const auto found = lines.find("%" + node.name()); found != lines.end()) return found->second;
+  std::string text = std::string(node.op_name());
+  for (const ir::TensorMeta& meta : node.outputs()) text += " " + meta.to_string();
+  return text;
+}
+
+ordered_json node_json(const ir::Node& node, const Lines& lines) {
+  ordered_json names = ordered_json::array();
+  for (std::uint32_t k = 0; k < node.outputs().size(); ++k) names.push_back(node.value(k).name());
+  return {{"name", node.name()},
+          {"names", std::move(names)},
+          {"op", node.op_name()},
+          {"inputs", names_of(node.inputs())},
+          {"after", names_of(node.after())},
+          {"region", jit::region_of(node)},
+          {"text", text_of(node, lines)}};
+}
+
+/// What the caller calls the inputs, by the names of their nodes; those without are left out.
+std::map<std::string, std::string, std::less<>> labels_of_inputs(const ir::Graph& graph) {
+  std::map<std::string, std::string, std::less<>> labels;
+  for (std::size_t k = 0; k < graph.inputs().size(); ++k)
+    if (!graph.input_label(k).empty())
+      labels.emplace(graph.inputs()[k].node->name(), graph.input_label(k));
+  return labels;
+}
+
+ordered_json graph_json(const ir::Graph& graph, const std::string& name, const Lines& lines) {
+  ordered_json outputs = ordered_json::array();
+  for (std::size_t k = 0; k < graph.outputs().size(); ++k)
+    outputs.push_back({{"value", graph.outputs()[k].name()}, {"label", graph.output_label(k)}});
+  ordered_json write_backs = ordered_json::array();
+  for (const ir::Graph::WriteBack& write : graph.write_backs())
+    write_backs.push_back({{"target", write.target.name()}, {"source", write.source.name()}});
+  ordered_json nodes = ordered_json::array();
+  const auto labels = labels_of_inputs(graph);
+  for (const ir::NodePtr& node : graph.nodes()) {
+    nodes.push_back(node_json(*node, lines));
+    if (const auto label = labels.find(node->name()); label != labels.end())
+      nodes.back()["label"] = label->second;
+  }
+  return {{"name", name},
+          {"inputs", names_of(graph.inputs())},
+          {"outputs", std::move(outputs)},
+          {"write_backs", std::move(write_backs)},
+          {"nodes", std::move(nodes)}};
+}
+
+/// Adds `graph` and what is nested in it.
+void add_graphs(const ir::Graph& graph, std::string name,
+                const std::map<std::string, Lines, std::less<>>& lines, ordered_json& result) {
+  static const Lines kNone;
+  if (name.starts_with('@')) name.erase(0, 1);
+  const auto own = lines.find(name);
+  result.push_back(graph_json(graph, name, own == lines.end() ? kNone : own->second));
+  for (const ir::NodePtr& node : graph.nodes())
+    for (const auto& [key, attr] : node->attrs())
+      if (const auto* nested = std::get_if<ir::GraphRef>(&attr))
+        add_graphs(*nested->graph, nested->name, lines, result);
+}
+
+}  // namespace
+
+ordered_json graphs_json(const ir::Graph& graph) {
+  const auto lines = lines_by_graph(ir::print(graph, {.types = true}));
+  ordered_json result = ordered_json::array();
+  add_graphs(graph, graph.name(), lines, result);
+  return result;
+}
+
+}  // namespace heddle::engine
