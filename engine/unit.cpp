@@ -216,12 +216,16 @@ AddressSource Unit::source_of(BufferId buffer, const memory::MemoryPlan& plan) c
   return {AddressSource::Kind::Arena, plan.offsets[root], 0, nullptr};
 }
 
-std::vector<jit::LibraryOperand> Unit::library_operands(const jit::Launch& launch,
+/// Sizes are those that the call sees: a buffer may be seen through a reshape.
+std::vector<jit::LibraryOperand> Unit::library_operands(const jit::LibraryCall& call,
+                                                        const jit::Launch& launch,
                                                         const SymbolValues& sizes) const {
   std::vector<jit::LibraryOperand> operands;
-  for (const BufferId buffer : launch.buffers) {
-    const ir::Literal& fixed = fixed_[planner_->roots()[buffer]];
-    operands.push_back({concrete(schedule_.record.buffers[buffer].sizes, sizes), fixed.data()});
+  for (std::size_t k = 0; k < launch.buffers.size(); ++k) {
+    const ir::TensorMeta& seen =
+        k < call.inputs.size() ? call.inputs[k] : call.outputs[k - call.inputs.size()];
+    const ir::Literal& fixed = fixed_[planner_->roots()[launch.buffers[k]]];
+    operands.push_back({concrete(seen.sizes, sizes), fixed.data()});
   }
   return operands;
 }
@@ -298,8 +302,8 @@ scheduler::BoundStep Unit::bind_step(std::size_t step, int threads, BoundSteps& 
     for (const auto& nested : plan.regions[step]->plans)
       bound.scratch_bytes = std::max(bound.scratch_bytes, nested->scratch_bytes);
   } else {
-    plan.library[step] =
-        jit::bind_library_call(*kernel.library, library_operands(launch, plan.sizes));
+    plan.library[step] = jit::bind_library_call(
+        *kernel.library, library_operands(*kernel.library, launch, plan.sizes));
     bound.run = run_library;
     bound.code = plan.library[step].get();
     bound.extent = plan.library[step]->extent();

@@ -63,7 +63,8 @@ class Unit {
   void make_schedule(const BuildOptions& options);
   void compile(const BuildOptions& options);
   AddressSource source_of(ir::BufferId buffer, const memory::MemoryPlan& plan) const;
-  std::vector<jit::LibraryOperand> library_operands(const jit::Launch& launch,
+  std::vector<jit::LibraryOperand> library_operands(const jit::LibraryCall& call,
+                                                    const jit::Launch& launch,
                                                     const base::SymbolValues& sizes) const;
   std::unique_ptr<BoundRegion> bind_region(const jit::NestedCall& call, std::uint32_t kernel,
                                            const base::SymbolValues& sizes, int threads) const;

@@ -41,6 +41,15 @@ std::optional<SymInt> known_size(const Node& node, std::size_t k) {
 
 // If: the branch in its place when the condition is known, else both as a cond.
 
+/// A branch that does not fit the sizes of the inputs is one that is not meant for them: what chooses must be known.
+NeedsValueError branch_misfit(const Node& node, const std::string& input, const Error& misfit) {
+  return {{.what = "If: input 0 (cond), a branch of which does not fit the inputs",
+           .where = node.where(),
+           .expected = "a value that is known when tracing",
+           .got = fmt::format("one computed from the graph input {} ({})", input, misfit.what())},
+          input};
+}
+
 Outputs convert_if(const Node& node, const RunBody& run) {
   const GraphProto& yes = node.graph("then_branch");
   const GraphProto& no = node.graph("else_branch");
@@ -49,7 +58,13 @@ Outputs convert_if(const Node& node, const RunBody& run) {
   if (const auto known = known_size(node, 0); known && !known->is_symbolic())
     return outputs_of(run(known->value() != 0 ? yes : no, {}));
   const Tensor condition = scalar(node.tensor(0));
-  return outputs_of(cond(condition, [&] { return run(yes, {}); }, [&] { return run(no, {}); }));
+  try {
+    return outputs_of(cond(condition, [&] { return run(yes, {}); }, [&] { return run(no, {}); }));
+  } catch (const ShapeError& misfit) {
+    const std::string& input = node.value(0).source();
+    if (input.empty()) throw;
+    throw branch_misfit(node, input, misfit);
+  }
 }
 
 // Loop.

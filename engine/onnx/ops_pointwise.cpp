@@ -45,6 +45,9 @@ constexpr ShapeRule kShapeRules[] = {
     {"gt", [](const SymInt& a, const SymInt& b) { return SymInt(a > b ? 1 : 0); }, true},
     {"le", [](const SymInt& a, const SymInt& b) { return SymInt(a <= b ? 1 : 0); }, true},
     {"ge", [](const SymInt& a, const SymInt& b) { return SymInt(a >= b ? 1 : 0); }, true},
+    {"and", [](const SymInt& a, const SymInt& b) { return SymInt(a != 0 && b != 0 ? 1 : 0); },
+     true},
+    {"or", [](const SymInt& a, const SymInt& b) { return SymInt(a != 0 || b != 0 ? 1 : 0); }, true},
 };
 
 /// Element k of known integers, a single one repeating.
@@ -157,6 +160,13 @@ Outputs negate(const Node& node) {
   return {Value::of_ints(std::move(result), node.value(0).rank() == 0, node.value(0).dtype())};
 }
 
+Outputs logical_negation(const Node& node) {
+  if (!node.is_shape_arithmetic()) return unary(node);
+  SymInts result = *node.value(0).ints();
+  for (SymInt& number : result) number = number == 0 ? 1 : 0;
+  return {Value::of_ints(std::move(result), node.value(0).rank() == 0, boolean)};
+}
+
 Outputs clip(const Node& node) {
   const Tensor x = node.tensor(0);
   Tensor low = node.optional(1);
@@ -191,12 +201,11 @@ std::optional<Tensor> cast_known(const Value& x, DType dtype) {
 Outputs cast_to(const Node& node, DType dtype) {
   const Value& x = node.value(0);
   if (x.dtype() == dtype) return {x};
-  if (x.is_shape_like() && (dtype == i64 || dtype == i32 || dtype == boolean)) {
-    SymInts ints = *x.ints();
+  if (auto ints = x.known_ints(); ints && (dtype == i64 || dtype == i32 || dtype == boolean)) {
     if (dtype == boolean) {
-      for (SymInt& number : ints) number = number != 0 ? 1 : 0;
+      for (SymInt& number : ints->ints) number = number != 0 ? 1 : 0;
     }
-    return {Value::of_ints(std::move(ints), x.rank() == 0, dtype)};
+    return {Value::of_known(std::move(*ints), dtype)};
   }
   if (const auto known = cast_known(x, dtype)) return {*known};
   return {cast(x.tensor(), dtype)};
@@ -249,7 +258,7 @@ constexpr Converter kConverters[] = {
     {"Mod", modulo},
     {"Mul", convert_binary, "mul"},
     {"Neg", negate, "neg"},
-    {"Not", unary, "not"},
+    {"Not", logical_negation, "not"},
     {"Or", convert_binary, "or"},
     {"Pow", power},
     {"Reciprocal", unary, "reciprocal"},

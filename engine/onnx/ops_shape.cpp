@@ -24,6 +24,25 @@ Outputs size_of(const Node& node) {
   return {Value::of_ints({product(node.value(0).shape())}, true)};
 }
 
+/// Known integers with other sizes, the one that may be -1 found; nothing where a size is a symbol.
+std::optional<Value> reshape_ints(const Value& x, const SymInts& sizes) {
+  std::optional<KnownInts> known = x.known_ints();
+  if (!known) return {};
+  const auto count = static_cast<std::int64_t>(known->ints.size());
+  Ints numbers;
+  std::int64_t others = 1;
+  for (const SymInt& size : sizes) {
+    if (size.is_symbolic()) return {};
+    numbers.push_back(size.value());
+    if (size.value() != -1) others *= size.value();
+  }
+  for (std::int64_t& number : numbers)
+    if (number == -1) others *= number = others == 0 ? 0 : count / others;
+  if (others != count) return {};  // what reshape says of tensors
+  known->sizes = std::move(numbers);
+  return Value::of_known(std::move(*known), x.dtype());
+}
+
 Outputs convert_reshape(const Node& node) {
   const Value& x = node.value(0);
   SymInts sizes;
@@ -40,20 +59,31 @@ Outputs convert_reshape(const Node& node) {
       node.malformed("shape", "0 for a dimension of data", "dimension " + std::to_string(k));
     sizes[k] = old[k];
   }
-  if (x.is_shape_like() && sizes.size() == 1) return {Value::of_ints(*x.ints(), false, x.dtype())};
-  if (x.is_shape_like() && sizes.empty() && x.ints()->size() == 1)
-    return {Value::of_ints(*x.ints(), true, x.dtype())};
+  if (const auto ints = reshape_ints(x, sizes)) return {*ints};
   return {reshape(x.tensor(), std::move(sizes))};
 }
 
+/// Known integers of rank 2 with rows and columns exchanged.
+std::optional<Value> transpose_ints(const Value& x, const Ints& perm) {
+  const std::optional<KnownInts> known = x.known_ints();
+  if (!known || perm != Ints{1, 0} || known->sizes.size() != 2) return {};
+  const auto rows = static_cast<std::size_t>(known->sizes[0]);
+  const auto columns = static_cast<std::size_t>(known->sizes[1]);
+  KnownInts turned{{}, {known->sizes[1], known->sizes[0]}};
+  for (std::size_t c = 0; c < columns; ++c)
+    for (std::size_t r = 0; r < rows; ++r) turned.ints.push_back(known->ints[r * columns + c]);
+  return Value::of_known(std::move(turned), x.dtype());
+}
+
 Outputs convert_transpose(const Node& node) {
-  const Tensor x = node.tensor(0);
+  const Value& x = node.value(0);
   Ints perm = node.integers("perm");
   if (perm.empty()) {
     perm = range_of(0, x.rank());
     std::reverse(perm.begin(), perm.end());
   }
-  return {permute(x, std::move(perm))};
+  if (const auto ints = transpose_ints(x, perm)) return {*ints};
+  return {permute(x.tensor(), std::move(perm))};
 }
 
 /// Axes from the second input in later versions, from the attribute before.
@@ -242,21 +272,24 @@ Tensor slice_axis(const Node& node, const Tensor& x, std::int64_t axis, const Sy
   return slice(reversed, axis, first, limit, -step);
 }
 
-/// A slice of known integers, with numbers for positions.
+/// A slice of known integers, with numbers for positions: of a vector, or whole rows of what has more dimensions.
 std::optional<Value> slice_ints(const Value& x, const Window& window) {
-  if (!x.is_shape_like() || x.rank() != 1 || window.axes.size() != 1) return {};
-  const SymInts ints = *x.ints();
-  const auto size = static_cast<std::int64_t>(ints.size());
+  const std::optional<KnownInts> known = x.known_ints();
+  if (!known || known->sizes.empty() || window.axes != Ints{0}) return {};
+  const std::int64_t size = known->sizes[0];
   const std::int64_t step = window.steps[0];
   if (step == 0) return {};
   const std::int64_t low = step > 0 ? 0 : -1;
   const std::int64_t high = step > 0 ? size : size - 1;
   std::int64_t at = position(window.starts[0], size, low, high).value();
   const std::int64_t end = position(window.ends[0], size, low, high).value();
-  SymInts result;
-  for (; step > 0 ? at < end : at > end; at += step)
-    result.push_back(ints[static_cast<std::size_t>(at)]);
-  return Value::of_ints(std::move(result), false, x.dtype());
+  const auto row = size == 0 ? 0 : static_cast<std::ptrdiff_t>(known->ints.size()) / size;
+  KnownInts result{{}, known->sizes};
+  result.sizes[0] = 0;
+  for (; step > 0 ? at < end : at > end; at += step, ++result.sizes[0])
+    result.ints.insert(result.ints.end(), known->ints.begin() + at * row,
+                       known->ints.begin() + (at + 1) * row);
+  return Value::of_known(std::move(result), x.dtype());
 }
 
 Outputs convert_slice(const Node& node) {

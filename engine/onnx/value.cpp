@@ -65,21 +65,23 @@ Tensor write_ints(const SymInts& ints, DType dtype, Sizes sizes) {
 }
 
 /// Sizes as a tensor computed in the graph.
-Tensor size_vector(const SymInts& ints, bool scalar) {
-  if (scalar) return size_tensor(ints[0]);
+Tensor size_tensors(const KnownInts& known) {
+  if (known.sizes.empty()) return size_tensor(known.ints[0]);
   std::vector<Tensor> parts;
-  for (const SymInt& number : ints) parts.push_back(reshape(size_tensor(number), {1}));
-  return parts.size() == 1 ? parts[0] : concat(parts, 0);
+  for (const SymInt& number : known.ints) parts.push_back(reshape(size_tensor(number), {1}));
+  const Tensor vector = parts.size() == 1 ? parts[0] : concat(parts, 0);
+  if (known.sizes.size() == 1) return vector;
+  return reshape(vector, SymInts(known.sizes.begin(), known.sizes.end()));
 }
 
 }  // namespace
 
 struct Value::State {
   Tensor tensor;
-  std::optional<SymInts> ints;
-  bool scalar = false;
+  std::optional<KnownInts> known;
   DType dtype = f32;
   std::string input;
+  std::string source;
 };
 
 Value::Value(Tensor tensor) {
@@ -90,17 +92,23 @@ Value::Value(Tensor tensor) {
 }
 
 Value Value::of_ints(SymInts ints, bool scalar, DType dtype) {
+  Ints sizes;
+  if (!scalar) sizes.push_back(static_cast<std::int64_t>(ints.size()));
+  return of_known({std::move(ints), std::move(sizes)}, dtype);
+}
+
+Value Value::of_known(KnownInts known, DType dtype) {
   Value value;
   value.state_ = std::make_shared<State>();
-  value.state_->ints = std::move(ints);
-  value.state_->scalar = scalar;
+  value.state_->known = std::move(known);
   value.state_->dtype = dtype;
   return value;
 }
 
 Value Value::of_input(Tensor tensor, std::string name) {
   Value value(std::move(tensor));
-  value.state_->input = std::move(name);
+  value.state_->input = name;
+  value.state_->source = std::move(name);
   return value;
 }
 
@@ -108,54 +116,74 @@ DType Value::dtype() const { return state_->dtype; }
 
 std::int64_t Value::rank() const {
   if (state_->tensor.defined()) return state_->tensor.rank();
-  return state_->scalar ? 0 : 1;
+  return static_cast<std::int64_t>(state_->known->sizes.size());
 }
 
 SymInts Value::shape() const {
   if (state_->tensor.defined()) return state_->tensor.shape();
-  if (state_->scalar) return {};
-  return {static_cast<std::int64_t>(state_->ints->size())};
+  return {state_->known->sizes.begin(), state_->known->sizes.end()};
 }
 
 Tensor Value::tensor() const {
   State& state = *state_;
   if (state.tensor.defined()) return state.tensor;
   bool symbolic = false;
-  for (const SymInt& number : *state.ints) symbolic = symbolic || number.is_symbolic();
+  for (const SymInt& number : state.known->ints) symbolic = symbolic || number.is_symbolic();
   if (symbolic) {
-    Tensor tensor = size_vector(*state.ints, state.scalar);
+    Tensor tensor = size_tensors(*state.known);
     if (state.dtype != i64) tensor = cast(tensor, state.dtype);
     if (detail::in_region()) return tensor;
     state.tensor = std::move(tensor);
   } else {
-    Sizes sizes;
-    if (!state.scalar) sizes.push_back(static_cast<std::int64_t>(state.ints->size()));
-    state.tensor = write_ints(*state.ints, state.dtype, std::move(sizes));
+    state.tensor = write_ints(state.known->ints, state.dtype, state.known->sizes);
   }
   return state.tensor;
 }
 
 std::optional<Tensor> Value::concrete() const {
   if (state_->tensor.defined() && state_->tensor.is_symbolic()) return {};
-  if (state_->ints) {
-    for (const SymInt& number : *state_->ints)
+  if (state_->known) {
+    for (const SymInt& number : state_->known->ints)
       if (number.is_symbolic()) return {};
   }
   return tensor();
 }
 
 std::optional<SymInts> Value::ints() const {
-  if (state_->ints) return state_->ints;
-  if (holds_ints(state_->tensor)) return read_ints(state_->tensor);
+  if (state_->known && state_->known->sizes.size() <= 1) return state_->known->ints;
+  if (!state_->known && holds_ints(state_->tensor)) return read_ints(state_->tensor);
   return {};
 }
 
+std::optional<KnownInts> Value::known_ints() const {
+  if (state_->known) return state_->known;
+  if (!is_shape_like()) return {};
+  return KnownInts{read_ints(state_->tensor),
+                   {state_->tensor.sizes().begin(), state_->tensor.sizes().end()}};
+}
+
 bool Value::is_shape_like() const {
-  if (state_->ints) return true;
+  if (state_->known) return state_->known->sizes.size() <= 1;
   return (state_->dtype == i64 || state_->dtype == i32 || state_->dtype == boolean) &&
          holds_ints(state_->tensor);
 }
 
 const std::string& Value::input_name() const { return state_->input; }
+const std::string& Value::source() const { return state_->source; }
+
+void Value::note_source(std::span<const Value> operands) {
+  if (!defined() || !state_->source.empty() || !is_computed()) return;
+  for (const Value& operand : operands) {
+    if (!operand.defined() || !operand.is_computed()) continue;
+    const bool other = !state_->source.empty() && operand.source() != state_->source;
+    if (operand.source().empty() || other) {
+      state_->source.clear();
+      return;
+    }
+    state_->source = operand.source();
+  }
+}
+
+bool Value::is_computed() const { return state_->tensor.defined() && state_->tensor.is_symbolic(); }
 
 }  // namespace heddle::onnx

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,14 +14,22 @@ namespace heddle::onnx {
 using SymInts = std::vector<SymInt>;
 using Ints = std::vector<std::int64_t>;
 
-/// A tensor, a scalar or short vector of integers known while tracing (symbolic sizes among them), or both.
-/// Shape arithmetic stays on the known integers; an op on tensors gets a tensor made of them.
+/// Integers known while tracing (symbolic sizes among them), row-major, of a value with `sizes`.
+struct KnownInts {
+  SymInts ints;
+  Ints sizes;
+};
+
+/// A tensor, a few integers known while tracing, or both. Shape arithmetic stays on the known integers; an op on
+/// tensors gets a tensor made of them.
 class Value {
  public:
   Value() = default;
   Value(Tensor tensor);  // NOLINT: implicit on purpose
   /// Known integers: a vector, or a scalar when `scalar`.
   static Value of_ints(SymInts ints, bool scalar, DType dtype = i64);
+  /// Known integers of any rank, as the padding of a model is built from pairs.
+  static Value of_known(KnownInts known, DType dtype);
   /// An input of the graph, called `name`.
   static Value of_input(Tensor tensor, std::string name);
 
@@ -32,14 +41,23 @@ class Value {
   Tensor tensor() const;
   /// The tensor if it has data already.
   std::optional<Tensor> concrete() const;
-  /// The integers, row-major, if they are known: also those of a small integer tensor with data.
+  /// The integers of a scalar or vector if they are known: also those of a small integer tensor with data.
   std::optional<SymInts> ints() const;
-  /// Whether arithmetic on the integers takes the place of arithmetic on tensors.
+  /// The integers of any rank, where arithmetic on them takes the place of arithmetic on tensors.
+  std::optional<KnownInts> known_ints() const;
+  /// Whether that is so of a scalar or vector.
   bool is_shape_like() const;
   /// The graph input that this value is; empty if it is computed.
   const std::string& input_name() const;
+  /// The graph input that this value is or that alone, with constants, it is computed from; empty otherwise.
+  const std::string& source() const;
+  /// Says so of a value that was just computed from `operands`.
+  void note_source(std::span<const Value> operands);
 
  private:
+  /// Whether its elements become known at run time only.
+  bool is_computed() const;
+
   struct State;
   std::shared_ptr<State> state_;
 };

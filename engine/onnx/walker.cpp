@@ -140,9 +140,12 @@ class Walker {
                               .expected = "an op that the importer knows",
                               .got = {}});
     const auto opset = scope.opsets.find(domain);
-    const Node node(proto, *row, operands(proto, scope), attributes(proto, scope),
+    const std::vector<Value> given = operands(proto, scope);
+    const Node node(proto, *row, given, attributes(proto, scope),
                     opset == scope.opsets.end() ? 1 : opset->second, model_.folder);
-    return row->convert(node);
+    Outputs outputs = row->convert(node);
+    for (Value& output : outputs) output.note_source(given);
+    return outputs;
   }
 
   Scope nested(const Scope& outer, const NodeProto& proto) const {

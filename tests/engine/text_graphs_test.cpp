@@ -102,4 +102,15 @@ TEST(TextGraphs, LibraryKernelsReadStridedInputs) {
                 {{1, 2, 5}, {3, 2, 3}}, /*transposed=*/true);
 }
 
+TEST(TextGraphs, LibraryKernelsSeeReshapedOperands) {
+  expect_agrees(R"(graph @main(%x: f32[2, 40], %w: f32[6, 4]) {
+  %rows = reshape(%x) {sizes = [1, 2, 40]}
+  %taps = reshape(%w) {sizes = [3, 2, 4]}
+  %y = conv(%rows, %taps) {strides = [4], pads_low = [0], pads_high = [0], dilations = [1]}
+  %z = reshape(%y) {sizes = [30]}
+  return %z
+})",
+                {{2, 40}, {6, 4}});
+}
+
 }  // namespace

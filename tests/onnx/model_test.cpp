@@ -102,24 +102,108 @@ TEST(Model, ConstantThatIsNoInput) {
   EXPECT_THROW(reshape_model().load({{"nothing", counted({2})}}), ArgumentError);
 }
 
+/// Adds a branch of one op on `inputs` to an If.
+void add_branch(NodeProto& node, const std::string& name, const std::string& op,
+                const std::vector<std::string>& inputs) {
+  AttributeProto& attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(AttributeProto::GRAPH);
+  GraphProto& graph = *attribute.mutable_g();
+  ModelBuilder::fill(*graph.add_node(), op, inputs, {"inner"});
+  graph.add_output()->set_name("inner");
+}
+
 TEST(Model, BranchWithAKnownCondition) {
   for (const int taken : {0, 1}) {
     ModelBuilder model;
     model.input("x", {"n"}).output("y");
     model.initializer("flag", {}, TensorProto::BOOL).add_int32_data(taken);
     NodeProto& node = model.node("If", {"flag"}, {"y"});
-    for (const char* name : {"then_branch", "else_branch"}) {
-      AttributeProto& attribute = *node.add_attribute();
-      attribute.set_name(name);
-      attribute.set_type(AttributeProto::GRAPH);
-      GraphProto& graph = *attribute.mutable_g();
-      ModelBuilder::fill(*graph.add_node(), attribute.name() == "then_branch" ? "Neg" : "Abs",
-                         {"x"}, {"inner"});
-      graph.add_output()->set_name("inner");
-    }
+    add_branch(node, "then_branch", "Neg", {"x"});
+    add_branch(node, "else_branch", "Abs", {"x"});
     Engine engine = model.load();
     EXPECT_THAT(engine.run({counted({2})})[0].to_doubles(), ElementsAre(0, taken != 0 ? -1 : 1));
   }
+}
+
+/// The rank of x and nothing else decides: Not, And and Or of what is known while tracing is known too.
+TEST(Model, BranchOnLogicOfKnownSizes) {
+  ModelBuilder model;
+  model.input("x", {"n"}).output("y");
+  model.node("Shape", {"x"}, {"shape"});
+  model.node("Size", {"shape"}, {"rank"});
+  model.initializer("two", {}, TensorProto::INT64).add_int64_data(2);
+  model.node("Equal", {"rank", "two"}, {"is_matrix"});
+  model.node("Not", {"is_matrix"}, {"is_vector"});
+  model.node("And", {"is_vector", "is_matrix"}, {"both"});
+  model.node("Or", {"both", "is_vector"}, {"flag"});
+  NodeProto& node = model.node("If", {"flag"}, {"y"});
+  add_branch(node, "then_branch", "Neg", {"x"});
+  add_branch(node, "else_branch", "Gemm", {"x", "x"});
+  EXPECT_THAT(model.load().run({counted({2})})[0].to_doubles(), ElementsAre(0, -1));
+}
+
+ModelBuilder model_with_a_branch_that_does_not_fit() {
+  ModelBuilder model;
+  model.input("x", {"3"}).input("mode", {}, TensorProto::INT64).output("y");
+  model.initializer("w", {2}, TensorProto::FLOAT).add_float_data(2);
+  model.proto().mutable_graph()->mutable_initializer(0)->add_float_data(3);
+  model.initializer("one", {}, TensorProto::INT64).add_int64_data(1);
+  model.node("Equal", {"mode", "one"}, {"flag"});
+  NodeProto& node = model.node("If", {"flag"}, {"y"});
+  add_branch(node, "then_branch", "Neg", {"x"});
+  add_branch(node, "else_branch", "Add", {"x", "w"});
+  return model;
+}
+
+TEST(Model, BranchThatDoesNotFitNeedsTheValueThatChooses) {
+  const ModelBuilder model = model_with_a_branch_that_does_not_fit();
+  const Tensor mode = Tensor::scalar_int(i64, 1);
+  Engine engine = model.load();
+  try {
+    engine.run({counted({3}), mode});
+    FAIL() << "no error";
+  } catch (const onnx::NeedsValueError& error) {
+    EXPECT_EQ(error.input(), "mode");
+    EXPECT_THAT(error.what(), testing::HasSubstr("a branch of which does not fit the inputs"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("computed from the graph input mode"));
+  }
+  Engine fixed = model.load({{"mode", mode}});
+  EXPECT_THAT(fixed.run({counted({3})})[0].to_doubles(), ElementsAre(0, -1, -2));
+}
+
+/// What exporters write for one pair of pads a dimension, last dimension first: pairs, reversed, turned, flat.
+TEST(Model, PadsComputedFromPairs) {
+  ModelBuilder model;
+  model.input("x", {"2", "n"}).output("y");
+  model.ints("last", {1, 2}).ints("others", {0, 0}).ints("pairs", {-1, 2}).ints("flat", {-1});
+  model.ints("from", {-1}).ints("to", {-9223372036854775807}).ints("axis", {0});
+  model.node("Concat", {"last", "others"}, {"all"});
+  ModelBuilder::set_int(*model.graph().mutable_node(0), "axis", 0);
+  model.node("Reshape", {"all", "pairs"}, {"rows"});
+  model.node("Slice", {"rows", "from", "to", "axis", "from"}, {"reversed"});
+  model.node("Transpose", {"reversed"}, {"turned"});
+  model.node("Reshape", {"turned", "flat"}, {"pads"});
+  ModelBuilder::set_int(model.node("Cast", {"pads"}, {"wide"}), "to", TensorProto::INT64);
+  model.node("Pad", {"x", "wide"}, {"y"});
+  Engine engine = model.load();
+  const Tensor y = engine.run({counted({2, 2})})[0];
+  EXPECT_THAT(y.sizes(), ElementsAre(2, 5));
+  EXPECT_THAT(y.to_doubles(), ElementsAre(0, 0, 1, 0, 0, 0, 2, 3, 0, 0));
+}
+
+TEST(Model, KnownNumbersOfRankTwoAsAResult) {
+  ModelBuilder model;
+  model.input("x", {"n", "3"}).output("y");
+  model.ints("square", {2, -1});
+  model.node("Shape", {"x"}, {"shape"});
+  model.node("Concat", {"shape", "shape"}, {"twice"});
+  ModelBuilder::set_int(*model.graph().mutable_node(1), "axis", 0);
+  model.node("Reshape", {"twice", "square"}, {"rows"});
+  model.node("Transpose", {"rows"}, {"y"});
+  const Tensor y = model.load().run({counted({5, 3})})[0];
+  EXPECT_THAT(y.sizes(), ElementsAre(2, 2));
+  EXPECT_THAT(y.to_doubles(), ElementsAre(5, 5, 3, 3));
 }
 
 TEST(Model, FunctionTakesItsAttributeFromTheCall) {

@@ -1,0 +1,112 @@
+// Heddle as an embedder calls it: onnx::load, then run_into on tensors that wrap the caller's memory.
+//
+// Options: cache_dir (compiled kernels are kept there; none by default).
+
+#include <map>
+#include <optional>
+#include <stdexcept>
+
+#include "bench/peers/protocol.h"
+
+#include "heddle/heddle.h"
+#include "heddle/onnx.h"
+
+namespace hd = heddle;
+using hd::bench::peers::Arguments;
+using hd::bench::peers::Array;
+
+namespace {
+
+const std::map<std::string, hd::DType>& dtypes() {
+  static const std::map<std::string, hd::DType> kDTypes{
+      {"float32", hd::f32}, {"float64", hd::f64}, {"float16", hd::f16}, {"int64", hd::i64},
+      {"int32", hd::i32},   {"int8", hd::i8},     {"uint8", hd::u8},    {"bool", hd::boolean}};
+  return kDTypes;
+}
+
+std::string dtype_name(hd::DType dtype) {
+  for (const auto& [name, value] : dtypes())
+    if (value == dtype) return name;
+  throw std::runtime_error("an output has a dtype that the comparison does not write");
+}
+
+class HeddlePeer final : public hd::bench::peers::Peer {
+ public:
+  void load(const Arguments& arguments) override {
+    const std::string cache = arguments.option("cache_dir", "");
+    path_ = arguments.model;
+    options_ = {.threads = arguments.threads, .disk_cache = !cache.empty(), .cache_dir = cache};
+    engine_.emplace(load_with({}));
+  }
+
+  void first_call(std::vector<Array>& inputs) override {
+    try {
+      bind(inputs);
+      outputs_ = engine_->run(inputs_);
+    } catch (const hd::onnx::NeedsValueError& error) {
+      // An input that decides shapes becomes a constant, as the error tells an embedder to do.
+      for (Array& input : inputs)
+        if (input.name == error.input()) engine_.emplace(load_with({{input.name, wrapped(input)}}));
+      bind(inputs);
+      outputs_ = engine_->run(inputs_);
+    }
+  }
+
+  void call() override { engine_->run_into(inputs_, outputs_); }
+
+  std::vector<Array> outputs() override {
+    const hd::Signature signature = engine_->signature();
+    std::vector<Array> arrays;
+    for (std::size_t k = 0; k < outputs_.size(); ++k) {
+      const hd::Tensor& output = outputs_[k];
+      arrays.push_back(
+          hd::bench::peers::copied(signature.outputs[k].name, dtype_name(output.dtype()),
+                                   {output.sizes().begin(), output.sizes().end()}, output.data()));
+    }
+    return arrays;
+  }
+
+  nlohmann::json facts() override {
+    const hd::EngineStats stats = engine_->stats();
+    return {{"version", "this tree"},
+            {"compile_ms", stats.compile_ms},
+            {"kernels", stats.kernels},
+            {"evaluator_steps", stats.evaluator_steps},
+            {"arena_bytes", stats.arena_peak_bytes}};
+  }
+
+ private:
+  hd::Engine load_with(const hd::onnx::Constants& constants) {
+    return hd::onnx::load(path_, options_, constants);
+  }
+
+  static hd::Tensor wrapped(Array& input) {
+    return hd::Tensor::wrap(input.data.get(), dtypes().at(input.dtype), input.sizes);
+  }
+
+  void bind(std::vector<Array>& inputs) {
+    inputs_.clear();
+    for (const hd::ValueInfo& info : engine_->signature().inputs) {
+      bool found = false;
+      for (Array& input : inputs) {
+        if (input.name != info.name) continue;
+        inputs_.push_back(wrapped(input));
+        found = true;
+      }
+      if (!found) throw std::runtime_error("the case has no input " + info.name);
+    }
+  }
+
+  std::string path_;
+  hd::EngineOptions options_;
+  std::optional<hd::Engine> engine_;
+  std::vector<hd::Tensor> inputs_;
+  std::vector<hd::Tensor> outputs_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  HeddlePeer peer;
+  return hd::bench::peers::serve(argc, argv, peer);
+}

