@@ -89,7 +89,9 @@ std::vector<Value> decompose_softmax(DecomposeContext& ctx) {
   Emitter emit{ctx};
   const Value exponentials = emit.one_operand("exp", emit_shifted(emit));
   const Value sum = emit.reduce("reduce_sum", exponentials, axis_of(ctx));
-  return {emit_convert(ctx, emit.div(exponentials, sum), ctx.node.output().dtype)};
+  // One division a row: the sum is at least 1, so its reciprocal costs half a unit in the last place.
+  const Value scale = emit.div(ctx.scalar(sum.meta().dtype, 1), sum);
+  return {emit_convert(ctx, emit.mul(exponentials, scale), ctx.node.output().dtype)};
 }
 
 std::vector<Value> decompose_log_softmax(DecomposeContext& ctx) {

@@ -251,9 +251,10 @@ class AttentionNest {
     const SymExpr row = begin(rows_, ForStmt::Kind::Serial);
     const Scalar total = b_.load(total_, row);
     const Scalar none = apply(ScalarOp::Eq, total, number(0));
+    const Scalar share = b_.apply(ScalarOp::Reciprocal, {total});
     const SymExpr column = begin(columns_, ForStmt::Kind::Vector);
     const Scalar sum = b_.load(sums_, row * tile_columns_ + column);
-    const Scalar mean = apply(ScalarOp::Div, sum, total);
+    const Scalar mean = apply(ScalarOp::Mul, sum, share);
     const Scalar value = b_.apply(ScalarOp::Select, {none, number(0), mean});
     const SymExpr index[] = {batch_, head_, row_begin_ + row, column_begin_ + column};
     ctx_.result(0, index, b_.convert(value, ctx_.node().output().dtype));

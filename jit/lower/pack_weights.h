@@ -1,0 +1,26 @@
+// Constant weights in the order in which kernels read them.
+#pragma once
+
+#include "ir/graph.h"
+#include "jit/program.h"
+
+namespace heddle::jit {
+
+/// Columns of a panel of packed_matmul: of the tiles that its kernel computes.
+inline constexpr std::int64_t kPanelColumns = 64;
+
+/// Packs matrices on the right of products that are the same in each run into panels of columns, for the CPU.
+///
+///   %y = matmul(%x, %w: param f32[768, 100])
+///     ==>
+///   %p = clone(permute(reshape(pad(%w, 0.0) {high = [0, 28]}) {sizes = [768, 2, 64]}) {perm = [1, 0, 2]})
+///   %y = packed_matmul(%x, %p) {columns = 100}
+///
+/// What computes the panels reads parameters and constants only, so it runs once, when a unit is built. A row
+/// of a tile then continues the one before, where in a row-major matrix each lies in a page of its own.
+///
+/// Needs:  decomposed ops, known sizes put in.
+/// Leaves: small matrices, products of nodes that must not be fused, and all of CUDA's as they are.
+ir::Graph pack_weights(const ir::Graph& graph, const LowerOptions& options);
+
+}  // namespace heddle::jit
