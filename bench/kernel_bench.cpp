@@ -74,6 +74,10 @@ void matmul_constant_weights(benchmark::State& state) {
   limit_by_arithmetic(state, static_cast<double>(m * n * k));
 }
 BENCHMARK(matmul_constant_weights)
+    ->Args({1, 768, 768})
+    ->Args({1, 3072, 768})
+    ->Args({8, 768, 768})
+    ->Args({64, 64, 64})
     ->Args({32, 768, 768})
     ->Args({128, 768, 768})
     ->Args({128, 3072, 768})

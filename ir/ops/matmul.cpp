@@ -21,6 +21,7 @@
 #include "ir/ops/common.h"
 #include "ir/ops/dense.h"
 #include "ir/ops/families.h"
+#include "ir/ops/matmul_ops.h"
 
 namespace heddle::ir {
 namespace ops {
@@ -80,19 +81,8 @@ std::vector<T> products(const std::vector<T>& a, const std::vector<T>& b, std::i
 
 std::vector<Literal> evaluate(const EvalContext& ctx) {
   const DType dtype = ctx.node.output().dtype;
-  const Literal a = converted(ctx.inputs[0], dtype);
-  const Literal b = converted(ctx.inputs[1], dtype);
-  const Sizes left = as_matrices(a, true);
-  const Sizes right = as_matrices(b, false);
-  const Sizes heads[] = {{left.begin(), left.end() - 2}, {right.begin(), right.end() - 2}};
-  const Sizes batch = broadcast_sizes(heads);
-  const Literal as = repeated(a, left, batch);
-  const Literal bs = repeated(b, right, batch);
-  return with_number(dtype, [&]<typename T>() {
-    const std::vector<T> result = products(dense<T>(as), dense<T>(bs), element_count(batch),
-                                           left[left.size() - 2], left.back(), right.back());
-    return std::vector<Literal>{literal_of(dtype, ctx.output_sizes(), result)};
-  });
+  return {matrix_product(converted(ctx.inputs[0], dtype), converted(ctx.inputs[1], dtype),
+                         ctx.output_sizes())};
 }
 
 /// Converts operands to the result's dtype and gives vectors their missing dimension.
@@ -111,16 +101,33 @@ std::vector<Value> decompose(DecomposeContext& ctx) {
 }
 
 }  // namespace
+
+Literal matrix_product(const Literal& a, const Literal& b, const Sizes& result) {
+  const Sizes left = as_matrices(a, true);
+  const Sizes right = as_matrices(b, false);
+  const Sizes heads[] = {{left.begin(), left.end() - 2}, {right.begin(), right.end() - 2}};
+  const Sizes batch = broadcast_sizes(heads);
+  const Literal as = repeated(a, left, batch);
+  const Literal bs = repeated(b, right, batch);
+  return with_number(a.dtype(), [&]<typename T>() {
+    return literal_of(a.dtype(), result,
+                      products(dense<T>(as), dense<T>(bs), element_count(batch),
+                               left[left.size() - 2], left.back(), right.back()));
+  });
+}
+
 }  // namespace ops
 
 std::span<const OpDef> matmul_ops() {
-  static const OpDef defs[] = {{
-      .name = "matmul",
-      .operands = {{"a"}, {"b"}},
-      .infer = ops::infer,
-      .evaluate = ops::evaluate,
-      .lowering = {.decompose = ops::decompose, .nest = "matmul", .library = "matmul"},
-  }};
+  static const OpDef defs[] = {
+      {
+          .name = "matmul",
+          .operands = {{"a"}, {"b"}},
+          .infer = ops::infer,
+          .evaluate = ops::evaluate,
+          .lowering = {.decompose = ops::decompose, .nest = "matmul", .library = "matmul"},
+      },
+      ops::packed_matmul_op()};
   return defs;
 }
 

@@ -38,7 +38,8 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   ctx.require_equal(a.sizes.back(), panels.sizes[1], "C3 the inner sizes agree");
   const SymExpr columns = ctx.integer("columns");
   constexpr std::string_view kC4 = "C4 p panels of w columns hold n columns, and p - 1 do not";
-  require_le(ctx, 1, panels.sizes[2], kC4, "at least 1 column a panel", panels.sizes[2].to_string());
+  require_le(ctx, 1, panels.sizes[2], kC4, "at least 1 column a panel",
+             panels.sizes[2].to_string());
   ctx.require_equal(ceildiv(columns, panels.sizes[2]), panels.sizes[0], kC4);
   Dims sizes(a.sizes.begin(), a.sizes.end() - 1);
   sizes.push_back(columns);
@@ -54,7 +55,8 @@ std::vector<T> unpacked(const Literal& panels, std::int64_t columns) {
   std::vector<T> matrix;
   for (std::int64_t k = 0; k < depth; ++k)
     for (std::int64_t j = 0; j < columns; ++j)
-      matrix.push_back(packed[static_cast<std::size_t>((j / width * depth + k) * width + j % width)]);
+      matrix.push_back(
+          packed[static_cast<std::size_t>((j / width * depth + k) * width + j % width)]);
   return matrix;
 }
 

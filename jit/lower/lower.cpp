@@ -3,6 +3,7 @@
 #include "ir/passes/resolve_sizes.h"
 #include "jit/lower/decompose.h"
 #include "jit/lower/nest_context.h"
+#include "jit/lower/pack_weights.h"
 #include "jit/lower/record.h"
 #include "jit/lower/region.h"
 #include "jit/lower/split_reductions.h"
@@ -43,11 +44,12 @@ Placement place_values(const ReadAnalysis& reads, const Grouping& grouping) {
   return placement;
 }
 
-/// Sizes put in where they are known, only ops that have code, with reductions of whole tensors in blocks.
+/// Sizes put in where they are known, only ops that have code, with reductions of whole tensors in blocks and
+/// constant weights packed.
 ir::Graph simplified(const ir::Graph& graph, const LowerOptions& options) {
   const ir::Graph simple = decompose_all(ir::resolve_sizes(graph), options);
   const ir::Graph summed = decompose_all(decompose_variances(simple), options);
-  return decompose_all(split_reductions(summed), options);
+  return pack_weights(decompose_all(split_reductions(summed), options), options);
 }
 
 }  // namespace

@@ -7,8 +7,13 @@
 //     for row in rows: for column in columns (vector): result(row, column, acc[row, column])
 //
 // A right operand that lies along the depth (k transposed, as in q.kT) is the contraction's own business.
-// One that lies along neither is first packed, block of depth by block of depth, into a local tile.
-#include "jit/lower/nest_context.h"
+// One that lies along neither is first packed, block of depth by block of depth, into a local tile. The panels
+// of packed_matmul are tiles already. Where all matrices on the left are multiplied by one on the right and lie
+// behind each other, they are one matrix with all their rows.
+#include <algorithm>
+
+#include "jit/lower/index.h"
+#include "jit/lower/pack_weights.h"
 #include "jit/nests/nests.h"
 
 namespace heddle::jit {
@@ -16,8 +21,11 @@ namespace heddle::jit {
 namespace {
 
 constexpr std::int64_t kTileRows = 32;
-constexpr std::int64_t kTileColumns = 64;
+constexpr std::int64_t kTileColumns = kPanelColumns;
 constexpr std::int64_t kPackDepth = 128;
+/// Depth of the part of a panel that stays in the first-level cache while all rows of a tile pass over it,
+/// together with the sums and the part of the left matrix: 44 KiB of f32.
+constexpr std::int64_t kPanelDepth = 96;
 
 class MatmulNest {
  public:
@@ -28,28 +36,36 @@ class MatmulNest {
         left_(*ctx.affine(0)),
         right_(*ctx.affine(1)),
         depth_(ctx.operand_sizes(0).back()),
-        accumulator_(accumulator_of(ctx.node().output().dtype)) {}
+        accumulator_(accumulator_of(ctx.node().output().dtype)),
+        panels_(ctx.node().op_name() == "packed_matmul"),
+        flat_((panels_ || right_.strides.size() == 2) && rows_lie_evenly()) {}
 
   void build() {
     const std::size_t rank = out_.size();
-    const SymExpr rows = out_[rank - 2];
+    const std::size_t batch_dims = flat_ ? 0 : rank - 2;
+    const SymExpr rows = base::product(std::span(out_).subspan(batch_dims, rank - 1 - batch_dims));
     const SymExpr columns = out_[rank - 1];
     const SymExpr row_tiles = ceildiv(rows, kTileRows);
     const SymExpr column_tiles = ceildiv(columns, kTileColumns);
-    const SymExpr batch = base::product(std::span(out_).first(rank - 2));
+    const SymExpr batch = base::product(std::span(out_).first(batch_dims));
     const SymExpr extent = batch * column_tiles * row_tiles;
     const Symbol p = b_.new_axis(extent);
     b_.set_parallel(p, extent);
     row_begin_ = b_.simplify(mod(p, row_tiles)) * kTileRows;
     const SymExpr rest = b_.simplify(floordiv(p, row_tiles));
-    column_begin_ = b_.simplify(mod(rest, column_tiles)) * kTileColumns;
-    split_batch(b_.simplify(floordiv(rest, column_tiles)));
+    const SymExpr column_tile = b_.simplify(mod(rest, column_tiles));
+    column_begin_ = column_tile * kTileColumns;
+    index_.resize(rank);
+    if (!flat_) split_batch(b_.simplify(floordiv(rest, column_tiles)));
     rows_ = min(kTileRows, rows - row_begin_);
     columns_ = min(kTileColumns, columns - column_begin_);
     acc_ = b_.add_local(accumulator_, kTileRows * kTileColumns, kTileRows * kTileColumns);
     const SymExpr& depth_stride = right_.strides[right_.strides.size() - 2];
     const SymExpr& column_stride = right_.strides.back();
-    if (column_stride.is_constant(1) || column_stride.is_constant(0) || depth_stride.is_constant(1))
+    if (panels_)
+      contract_panel(column_tile);
+    else if (column_stride.is_constant(1) || column_stride.is_constant(0) ||
+             depth_stride.is_constant(1))
       contract_whole();
     else
       contract_packed();
@@ -59,11 +75,19 @@ class MatmulNest {
 
  private:
   void split_batch(SymExpr linear) {
-    index_.resize(out_.size());
     for (std::size_t d = out_.size() - 2; d-- > 0;) {
       index_[d] = d == 0 ? linear : b_.simplify(mod(linear, out_[d]));
       linear = b_.simplify(floordiv(linear, out_[d]));
     }
+  }
+
+  /// Whether the rows of all matrices on the left are equally far apart.
+  bool rows_lie_evenly() const {
+    for (std::size_t d = 0; d + 2 < left_.strides.size(); ++d) {
+      const SymExpr whole = left_.strides[d + 1] * out_[d + 1];
+      if (!b_.simplify(left_.strides[d] - whole).is_constant(0)) return false;
+    }
+    return true;
   }
 
   /// Element offset of the matrix of `operand` that belongs to this batch index; dimensions of size 1 are
@@ -72,6 +96,7 @@ class MatmulNest {
     const std::vector<SymExpr> sizes = ctx_.operand_sizes(k);
     const std::size_t missing = out_.size() - sizes.size();
     SymExpr offset = operand.offset;
+    if (flat_) return offset;
     for (std::size_t d = 0; d + 2 < sizes.size(); ++d) {
       if (!sizes[d].is_constant(1)) offset += operand.strides[d] * index_[d + missing];
     }
@@ -99,12 +124,32 @@ class MatmulNest {
     contract(depth_, left_tile(0), std::move(b), false);
   }
 
+  void contract_panel(const SymExpr& number) {
+    const SymExpr base = right_.offset + right_.strides[0] * number;
+    if (depth_.is_constant() && depth_.constant() <= kPanelDepth) {
+      contract(depth_, left_tile(0), panel(base), false);
+      return;
+    }
+    clear(rows_ * kTileColumns);
+    const SymExpr blocks = ceildiv(depth_, kPanelDepth);
+    const Symbol block = b_.new_axis(blocks);
+    b_.begin_for(block, blocks, ForStmt::Kind::Serial);
+    const SymExpr begin = SymExpr(block) * kPanelDepth;
+    contract(b_.simplify(min(kPanelDepth, depth_ - begin)), left_tile(begin),
+             panel(base + begin * right_.strides[1]), true);
+    b_.end_for();
+  }
+
+  TileOperand panel(SymExpr base) const {
+    return {right_.buffer, std::move(base), right_.strides[1], right_.strides[2]};
+  }
+
   void contract_packed() {
     const std::size_t rank = right_.strides.size();
     const DType dtype = ctx_.node().input(1).meta().dtype;
     const NestBufferId packed =
         b_.add_local(dtype, kPackDepth * kTileColumns, kPackDepth * kTileColumns);
-    clear();
+    clear(kTileRows * kTileColumns);
     const SymExpr blocks = ceildiv(depth_, kPackDepth);
     const Symbol block = b_.new_axis(blocks);
     b_.begin_for(block, blocks, ForStmt::Kind::Serial);
@@ -124,8 +169,7 @@ class MatmulNest {
     b_.end_for();
   }
 
-  void clear() {
-    const SymExpr count = kTileRows * kTileColumns;
+  void clear(const SymExpr& count) {
     const Symbol k = b_.new_axis(count);
     b_.begin_for(k, count, ForStmt::Kind::Vector);
     b_.store(acc_, k,
@@ -142,7 +186,13 @@ class MatmulNest {
     b_.begin_for(column, columns_, ForStmt::Kind::Vector);
     Scalar value = b_.load(acc_, SymExpr(row) * kTileColumns + SymExpr(column));
     value = b_.convert(value, ctx_.node().output().dtype);
-    index_[rank - 2] = row_begin_ + SymExpr(row);
+    const SymExpr at = row_begin_ + SymExpr(row);
+    if (flat_) {
+      const Index rows = delinearize(at, std::span(out_).first(rank - 1), b_.facts());
+      std::copy(rows.begin(), rows.end(), index_.begin());
+    } else {
+      index_[rank - 2] = at;
+    }
     index_[rank - 1] = column_begin_ + SymExpr(column);
     ctx_.result(0, index_, value);
     b_.end_for();
@@ -156,6 +206,8 @@ class MatmulNest {
   AffineOperand right_;
   SymExpr depth_;
   DType accumulator_;
+  bool panels_;  ///< packed_matmul
+  bool flat_;    ///< all rows of the batch are rows of one matrix
   NestBufferId acc_ = 0;
   std::vector<SymExpr> index_;
   SymExpr row_begin_, column_begin_, rows_, columns_;
@@ -167,5 +219,7 @@ void build(NestContext& ctx) { MatmulNest(ctx).build(); }
 
 const NestRecipe kMatmulRecipe{
     .name = "matmul", .memory_operands = 0b11, .epilogue = true, .build = build};
+const NestRecipe kPackedMatmulRecipe{
+    .name = "packed_matmul", .memory_operands = 0b11, .epilogue = true, .build = build};
 
 }  // namespace heddle::jit

@@ -7,9 +7,9 @@
 namespace heddle::jit {
 
 std::span<const NestRecipe> all_recipes() {
-  static const std::vector<NestRecipe> recipes{kAttentionRecipe, kConvRecipe, kConvTransposeRecipe,
-                                               kMatmulRecipe,    kPoolRecipe, kScanRecipe,
-                                               kScatterRecipe,   kSortRecipe};
+  static const std::vector<NestRecipe> recipes{
+      kAttentionRecipe, kConvRecipe, kConvTransposeRecipe, kMatmulRecipe, kPackedMatmulRecipe,
+      kPoolRecipe,      kScanRecipe, kScatterRecipe,       kSortRecipe};
   return recipes;
 }
 

@@ -77,6 +77,12 @@ void add_dense_rows(std::vector<OpRow>& rows) {
                     return OneOp{"matmul",
                                  {noise(t, {e.first(5), e.last(23)}), noise(t, {e.last(23)}, 2)}};
                   }});
+  rows.push_back({"packed_matmul", "", numbers(), [](DType t, Extent e) {
+                    return OneOp{
+                        "packed_matmul",
+                        {noise(t, {e.first(5), e.last(101)}), noise(t, {2, e.last(101), 64}, 2)},
+                        {{"columns", std::int64_t{70}}}};
+                  }});
   for (const std::string_view op : {"softmax", "log_softmax"})
     for (const std::int64_t axis : {-1, 0})
       rows.push_back({op, axis == 0 ? "first" : "last", floats(), [op, axis](DType t, Extent e) {

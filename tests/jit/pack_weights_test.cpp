@@ -1,0 +1,121 @@
+// Constant weights become panels; what changes from run to run does not.
+#include "jit/lower/pack_weights.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/jit/lower_support.h"
+
+namespace heddle::test {
+namespace {
+
+using ir::GraphBuilder;
+using ir::Value;
+using testing::ElementsAre;
+using Ints = std::vector<std::int64_t>;
+
+Value weights(GraphBuilder& b, DType dtype, ir::Sizes sizes) {
+  return b.constant(random_literal(dtype, std::move(sizes), 7));
+}
+
+std::vector<std::string> ops_of(const ir::Graph& graph) {
+  std::vector<std::string> ops;
+  for (const ir::NodePtr& node : graph.nodes()) ops.emplace_back(node->op_name());
+  return ops;
+}
+
+TEST(PackWeights, PadsToWholePanels) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "s1", "70"}), "x");
+  b.output(b.emit("matmul", {x, weights(b, f32, {70, 100})}));
+  const ir::Graph graph = b.finish();
+  const ir::Graph packed = jit::pack_weights(graph, {});
+  const Value result = packed.outputs()[0];
+  EXPECT_EQ(result.node->op_name(), "packed_matmul");
+  EXPECT_EQ(result.node->integer("columns"), 100);
+  EXPECT_EQ(result.meta().to_string(), "f32[s0, s1, 100]");
+  EXPECT_EQ(result.node->input(1).meta().to_string(), "f32[2, 70, 64]");
+  for (const std::int64_t rows : {1, 2, 3, 32, 45}) expect_right_at(graph, {3, rows}, 1e-4);
+}
+
+TEST(PackWeights, OfEachDType) {
+  for (const DType dtype : {f32, f64, f16, bf16, i32}) {
+    GraphBuilder b("main");
+    const Value x = b.input(tensor(dtype, {"s0", "300"}));
+    b.output(b.emit("matmul", {x, weights(b, dtype, {300, 64})}));
+    const ir::Graph graph = b.finish();
+    EXPECT_EQ(ops_of(jit::pack_weights(graph, {})).back(), "packed_matmul");
+    for (const std::int64_t rows : {1, 7, 33}) expect_right_at(graph, {rows}, 1e-4);
+  }
+}
+
+TEST(PackWeights, ThroughWhatIsComputedFromConstants) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "80"}));
+  const Value turned = b.emit("permute", {weights(b, f16, {90, 80})}, {{"perm", Ints{1, 0}}});
+  const Value wide = b.emit("convert", {turned}, {{"dtype", f32}});
+  b.output(b.emit("relu", {b.emit("matmul", {x, wide})}));
+  const ir::Graph graph = b.finish();
+  EXPECT_THAT(kernels(graph), ElementsAre("clone", "packed_matmul_relu"));
+  expect_right_at(graph, {5}, 1e-4);
+}
+
+TEST(PackWeights, OnceForAllThatReadThem) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "128"}));
+  const Value w = weights(b, f32, {128, 128});
+  b.output(b.emit("matmul", {b.emit("tanh", {b.emit("matmul", {x, w})}), w}));
+  const ir::Graph graph = b.finish();
+  EXPECT_THAT(kernels(graph), ElementsAre("clone", "packed_matmul_tanh", "packed_matmul"));
+  expect_right_at(graph, {5}, 1e-3);
+}
+
+TEST(PackWeights, RowsOfABatchAreRowsOfOneMatrix) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "s1", "128"}));
+  const Value bias = b.input(tensor(f32, {"s1", "128"}));
+  const Value y = b.emit("matmul", {x, weights(b, f32, {128, 128})});
+  b.output(b.emit("add", {y, bias}));
+  const ir::Graph graph = b.finish();
+  const jit::Program program = lowered(graph);
+  const jit::Nest& nest = *program.kernels.back().nest;
+  EXPECT_EQ(nest.parallel_extent.to_string(), "2*floor((s0*s1+31)/32)") << jit::print(nest);
+  expect_right_at(graph, {5, 9}, 1e-4);
+  expect_right_at(graph, {40, 1}, 1e-4);
+}
+
+TEST(PackWeights, RowsThatDoNotLieEvenlyStayABatch) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "9", "128"}));
+  const Value part = b.emit("slice", {x},
+                            {{"start", dims({"0", "2", "0"})},
+                             {"limit", dims({"s0", "7", "128"})},
+                             {"stride", dims({"1", "1", "1"})}});
+  b.output(b.emit("matmul", {part, weights(b, f32, {128, 128})}));
+  const ir::Graph graph = b.finish();
+  const jit::Program program = lowered(graph);
+  EXPECT_EQ(program.kernels.back().nest->parallel_extent.to_string(), "2*s0");
+  expect_right_at(graph, {4}, 1e-4);
+}
+
+TEST(PackWeights, LeavesWhatChangesSmallOnesAndCuda) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "64"}));
+  const Value y = b.input(tensor(f32, {"64", "100"}));
+  b.output(b.emit("matmul", {x, y}));
+  b.output(b.emit("matmul", {x, weights(b, f32, {64, 64})}));
+  const Value large = b.emit("matmul", {x, weights(b, f32, {64, 65})});
+  b.output(large);
+  const ir::Graph graph = b.finish();
+  const ir::Graph packed = jit::pack_weights(graph, {});
+  EXPECT_EQ(packed.outputs()[0].node->op_name(), "matmul");
+  EXPECT_EQ(packed.outputs()[1].node->op_name(), "matmul");
+  EXPECT_EQ(packed.outputs()[2].node->op_name(), "packed_matmul");
+  EXPECT_TRUE(
+      jit::pack_weights(graph, {.target = jit::LowerOptions::Target::Cuda}).identical(graph));
+  EXPECT_TRUE(jit::pack_weights(graph, {.rest = {.fuse = false}}).identical(graph));
+  expect_right_at(graph, {5}, 1e-4);
+}
+
+}  // namespace
+}  // namespace heddle::test
