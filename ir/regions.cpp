@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <unordered_map>
 
 #include "base/check.h"
@@ -41,30 +42,92 @@ RegionMark mark_of_map(const Annotations& map, const base::Location& where) {
 }
 
 using Unit = std::uint32_t;
+constexpr Unit kNoUnit = 0xffffffffu;
+
+/// A total order into which items are put at the end or before another one, and moved.
+class OrderList {
+ public:
+  explicit OrderList(std::size_t items) : links_(items + 1) { links_[end()] = {end(), end(), 0}; }
+
+  bool before(Unit a, Unit b) const { return links_[a].label < links_[b].label; }
+  void append(Unit item) { insert(item, end()); }
+  void move(Unit item, Unit next) {
+    links_[links_[item].previous].next = links_[item].next;
+    links_[links_[item].next].previous = links_[item].previous;
+    insert(item, next);
+  }
+
+ private:
+  struct Link {
+    Unit previous = kNoUnit;
+    Unit next = kNoUnit;
+    std::int64_t label = 0;  ///< grows along the list; the end has none that matters
+  };
+  /// Between labels where there is room, so that many items go before one and the same.
+  static constexpr std::int64_t kStep = std::int64_t{1} << 20;
+  static constexpr std::int64_t kRoom = std::int64_t{1} << 40;
+
+  Unit end() const { return static_cast<Unit>(links_.size() - 1); }
+
+  void insert(Unit item, Unit next) {
+    const Unit previous = links_[next].previous;
+    const std::int64_t low = previous == end() ? 0 : links_[previous].label;
+    const std::int64_t gap = next == end() ? 2 * kRoom : links_[next].label - low;
+    links_[item] = {previous, next, next == end() ? low + kRoom : low + std::min(kStep, gap / 2)};
+    links_[previous].next = item;
+    links_[next].previous = item;
+    if (gap < 2) spread();
+  }
+
+  void spread() {
+    std::int64_t label = 0;
+    for (Unit item = links_[end()].next; item != end(); item = links_[item].next)
+      links_[item].label = label += kRoom;
+  }
+
+  std::vector<Link> links_;
+};
 
 /// Units of the quotient graph: a unit is a region in the making or one unmarked node.
+///
+/// Nodes come in graph order and join the last unit of their pool, if no path leads from that unit through
+/// a third one to the node; else they begin a unit. A topological order of the units so far bounds the
+/// search for such a path: only what is after the unit can be on it, and what is found to come before the
+/// node, but not after the unit, is moved before the unit when the node joins.
+///
+/// The units of one pool form a chain in which paths through third units lead from each to the next. Paths
+/// compose, and those units, of other pools or of none, never join this one: so a node that the last unit
+/// refuses is refused by all, and no two units of the result could be merged.
 class Partitioner {
  public:
   Partitioner(const Graph& graph, const std::vector<std::optional<RegionMark>>& marks)
-      : graph_(graph), marks_(marks), unit_of_(graph.nodes().size()) {
+      : graph_(graph),
+        marks_(marks),
+        unit_of_(graph.nodes().size()),
+        members_(graph.nodes().size()),
+        seen_(graph.nodes().size(), kNoUnit),
+        order_(graph.nodes().size()) {
     const auto nodes = graph.nodes();
     for (std::uint32_t k = 0; k < nodes.size(); ++k) position_.emplace(nodes[k].get(), k);
-    for (std::uint32_t k = 0; k < nodes.size(); ++k) {
-      unit_of_[k] = k;
-      members_.push_back({k});
-      before_.push_back(predecessors(*nodes[k]));
-    }
+    for (const NodePtr& node : nodes) before_.push_back(predecessors(*node));
   }
 
   std::vector<Region> run() {
-    for (std::uint32_t k = 0; k < marks_.size(); ++k)
-      if (marks_[k]) join_one(k);
-    while (merge_pairs()) {
+    std::vector<Unit> units;
+    for (std::uint32_t k = 0; k < marks_.size(); ++k) {
+      Unit* last = marks_[k] ? &last_unit(*marks_[k]) : nullptr;
+      if (last != nullptr && *last != kNoUnit && find_before(*last, k)) {
+        join(*last, k);
+        continue;
+      }
+      begin(k);
+      if (last == nullptr) continue;
+      *last = k;
+      units.push_back(k);
     }
     std::vector<Region> regions;
-    for (const Unit unit : units_) {
+    for (const Unit unit : units) {
       Region region{*marks_[unit], {}};
-      std::sort(members_[unit].begin(), members_[unit].end());
       for (const std::uint32_t k : members_[unit]) region.nodes.push_back(graph_.nodes()[k].get());
       regions.push_back(std::move(region));
     }
@@ -82,70 +145,59 @@ class Partitioner {
     return result;
   }
 
-  bool same_pool(Unit a, Unit b) const { return *marks_[a] == *marks_[b]; }
-
-  /// The latest unit of the pool that takes node k, else one of its own.
-  void join_one(std::uint32_t k) {
-    for (std::size_t u = units_.size(); u-- > 0;) {
-      if (!same_pool(units_[u], k) || returns(units_[u], k) || returns(k, units_[u])) continue;
-      merge(units_[u], k);
-      return;
-    }
-    units_.push_back(k);
+  /// The last unit of a pool; kNoUnit while it has none.
+  Unit& last_unit(const RegionMark& mark) {
+    auto& same_id = pools_[mark.id];
+    for (auto& [options, unit] : same_id)
+      if (options == mark.options) return unit;
+    return same_id.emplace_back(mark.options, kNoUnit).second;
   }
 
-  /// A merge that was refused may be possible once a third unit has joined one of the two.
-  bool merge_pairs() {
-    for (std::size_t a = 0; a < units_.size(); ++a) {
-      for (std::size_t b = a + 1; b < units_.size(); ++b) {
-        if (!same_pool(units_[a], units_[b]) || returns(units_[a], units_[b]) ||
-            returns(units_[b], units_[a]))
-          continue;
-        merge(units_[a], units_[b]);
-        units_.erase(units_.begin() + static_cast<std::ptrdiff_t>(b));
-        return true;
-      }
-    }
-    return false;
+  void begin(std::uint32_t k) {
+    unit_of_[k] = k;
+    members_[k] = {k};
+    order_.append(k);
   }
 
-  void merge(Unit into, Unit from) {
-    for (const std::uint32_t k : members_[from]) unit_of_[k] = into;
-    members_[into].insert(members_[into].end(), members_[from].begin(), members_[from].end());
-    members_[from].clear();
+  void join(Unit unit, std::uint32_t k) {
+    unit_of_[k] = unit;
+    members_[unit].push_back(k);
+    std::ranges::sort(found_, [&](Unit a, Unit b) { return order_.before(a, b); });
+    for (const Unit earlier : found_) order_.move(earlier, unit);
   }
 
-  /// Whether a path leads from `from` to `to` through a third unit.
-  bool returns(Unit from, Unit to) const {
-    std::vector<bool> seen(members_.size(), false);
-    std::vector<Unit> open;
-    const auto look_behind = [&](Unit unit) {
-      for (const std::uint32_t k : members_[unit]) {
-        for (const std::uint32_t p : before_[k]) {
-          const Unit other = unit_of_[p];
-          if (seen[other] || other == to || (unit == to && other == from)) continue;
-          seen[other] = true;
-          open.push_back(other);
+  /// Collects in found_ what is after `unit` and leads to node k. False if a path from `unit` is among it.
+  bool find_before(Unit unit, std::uint32_t k) {
+    found_.clear();
+    const auto look_behind = [&](std::uint32_t member) {
+      for (const std::uint32_t p : before_[member]) {
+        const Unit other = unit_of_[p];
+        if (other == unit) {
+          if (member != k) return false;
+        } else if (seen_[other] != k && order_.before(unit, other)) {
+          seen_[other] = k;
+          found_.push_back(other);
         }
       }
+      return true;
     };
-    look_behind(to);
-    while (!open.empty()) {
-      const Unit unit = open.back();
-      open.pop_back();
-      if (unit == from) return true;
-      look_behind(unit);
-    }
-    return false;
+    if (!look_behind(k)) return false;
+    for (std::size_t at = 0; at < found_.size(); ++at)
+      for (const std::uint32_t member : members_[found_[at]])
+        if (!look_behind(member)) return false;
+    return true;
   }
 
   const Graph& graph_;
   const std::vector<std::optional<RegionMark>>& marks_;
   std::unordered_map<const Node*, std::uint32_t> position_;
   std::vector<Unit> unit_of_;                        ///< by node: named by its first member
-  std::vector<std::vector<std::uint32_t>> members_;  ///< by unit
+  std::vector<std::vector<std::uint32_t>> members_;  ///< by unit, in graph order
   std::vector<std::vector<std::uint32_t>> before_;   ///< by node
-  std::vector<Unit> units_;                          ///< regions so far
+  std::map<std::string, std::vector<std::pair<Annotations, Unit>>> pools_;
+  std::vector<std::uint32_t> seen_;  ///< by unit: the last node whose search found it
+  std::vector<Unit> found_;
+  OrderList order_;  ///< of units
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <map>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -21,10 +22,10 @@ bool contains(const std::vector<Value>& values, const Value& value) {
 }
 
 /// An environment that knows what `graph` assumes.
-std::shared_ptr<ShapeEnv> environment_of(const Graph& graph) {
-  auto env = std::make_shared<ShapeEnv>();
-  env->assumptions.assign(graph.assumptions().begin(), graph.assumptions().end());
-  env->next_unbacked_ = graph.next_unbacked_symbol();
+ShapeEnv environment_of(const Graph& graph) {
+  ShapeEnv env;
+  env.assumptions.assign(graph.assumptions().begin(), graph.assumptions().end());
+  env.next_unbacked_ = graph.next_unbacked_symbol();
   return env;
 }
 
@@ -35,7 +36,8 @@ class Scoop {
       : graph_(graph),
         regions_(std::move(regions)),
         next_name_(next_name),
-        builder_(graph.name(), environment_of(graph)) {
+        env_(environment_of(graph)),
+        builder_(graph.name(), std::make_shared<ShapeEnv>(env_)) {
     for (Unit unit = 0; unit < regions_.size(); ++unit)
       for (const Node* node : regions_[unit].nodes) unit_of_.emplace(node, unit);
     find_results();
@@ -61,11 +63,12 @@ class Scoop {
 
   void find_results() {
     results_.resize(regions_.size());
+    std::set<Value> known;
     const auto read = [&](const Value& value, Unit reader) {
       if (!value) return;
       const Unit unit = unit_of(value.node);
       if (reader == kNoUnit) read_outside_.insert(value.node);
-      if (unit != kNoUnit && unit != reader && !contains(results_[unit], value))
+      if (unit != kNoUnit && unit != reader && known.insert(value).second)
         results_[unit].push_back(value);
     };
     for (const NodePtr& node : graph_.nodes()) {
@@ -85,29 +88,49 @@ class Scoop {
     });
   }
 
+  /// Makes `node`, or the region that it is in, after all that it needs and that is not there yet.
   void emit(const NodePtr& node) {
-    if (done_.contains(node.get())) return;
-    const Unit unit = unit_of(node.get());
-    if (unit != kNoUnit) {
-      emit_region(unit);
-      return;
+    std::vector<NodePtr> open{node};
+    while (!open.empty()) {
+      const NodePtr next = open.back();
+      const std::size_t count = open.size();
+      if (!done_.contains(next.get())) add_missing(*next, open);
+      if (open.size() > count) continue;
+      open.pop_back();
+      if (done_.contains(next.get())) continue;
+      if (const Unit unit = unit_of(next.get()); unit != kNoUnit)
+        emit_region(unit);
+      else
+        emit_node(next);
     }
+  }
+
+  /// Adds to `open` what must be made before `node`, what comes first last.
+  void add_missing(const Node& node, std::vector<NodePtr>& open) const {
+    const Unit unit = unit_of(&node);
+    const std::size_t count = open.size();
+    const Node* const own[] = {&node};
+    const auto add = [&](const Value& value) {
+      if (!value || done_.contains(value.node)) return;
+      const bool inside =
+          unit != kNoUnit && (unit_of(value.node) == unit || value.node->op_name() == "const");
+      if (!inside) open.push_back(pointers_.at(value.node));
+    };
+    const std::span<const Node* const> members =
+        unit == kNoUnit ? std::span<const Node* const>(own) : regions_[unit].nodes;
+    if (unit != kNoUnit && results_[unit].empty()) return;
+    for (const Node* member : members) {
+      for (const Value& input : member->inputs()) add(input);
+      for (const Value& first : member->after()) add(first);
+    }
+    std::reverse(open.begin() + static_cast<std::ptrdiff_t>(count), open.end());
+  }
+
+  void emit_node(const NodePtr& node) {
     done_.insert(node.get());
-    emit_before(*node, kNoUnit);
     const Node* made = builder_.with_inputs(node, mapped(node->inputs()), order_of(*node));
     for (std::uint32_t k = 0; k < node->outputs().size(); ++k)
       values_[node->value(k)] = made->value(k);
-  }
-
-  void emit_before(const Node& node, Unit unit) {
-    const auto before = [&](const Value& value) {
-      if (!value) return;
-      const bool inside =
-          unit != kNoUnit && (unit_of(value.node) == unit || value.node->op_name() == "const");
-      if (!inside) emit(pointers_.at(value.node));
-    };
-    for (const Value& input : node.inputs()) before(input);
-    for (const Value& first : node.after()) before(first);
   }
 
   std::vector<Value> mapped(std::span<const Value> values) const {
@@ -136,7 +159,6 @@ class Scoop {
     const Region& region = regions_[unit];
     for (const Node* node : region.nodes) done_.insert(node);
     if (results_[unit].empty()) return;
-    for (const Node* node : region.nodes) emit_before(*node, unit);
     std::vector<Value> operands;
     std::vector<Value> after;
     std::string name = fmt::format("region_{}", next_name_++);
@@ -169,7 +191,7 @@ class Scoop {
   /// @param operands,after  filled with outside values of the old graph, and of the new one.
   Graph make_body(Unit unit, const std::string& name, std::vector<Value>& operands,
                   std::vector<Value>& after) {
-    GraphBuilder body(name, environment_of(graph_));
+    GraphBuilder body(name, std::make_shared<ShapeEnv>(env_));
     std::map<Value, Value> inside;
     const auto bring_in = [&](const Value& value) {
       if (!value || inside.contains(value) || unit_of(value.node) == unit) return;
@@ -205,6 +227,7 @@ class Scoop {
   const Graph& graph_;
   std::vector<Region> regions_;
   std::uint32_t& next_name_;
+  ShapeEnv env_;  ///< what is known when the builders start
   GraphBuilder builder_;
   std::unordered_map<const Node*, Unit> unit_of_;
   std::unordered_map<const Node*, NodePtr> pointers_;

@@ -8,6 +8,14 @@
 
 namespace heddle::jit {
 
+namespace {
+
+/// Nodes that the search for data behind an order edge looks at. A path that fits into one kernel is found; an
+/// edge that only a longer one implies is kept, which costs nothing.
+constexpr std::size_t kMaxSearch = 1000;
+
+}  // namespace
+
 GroupGraph::GroupGraph(const ReadAnalysis& reads) : reads_(reads), graph_(reads.graph()) {
   const std::size_t count = graph_.nodes().size();
   for (std::uint32_t k = 0; k < count; ++k) {
@@ -17,13 +25,15 @@ GroupGraph::GroupGraph(const ReadAnalysis& reads) : reads_(reads), graph_(reads.
   }
   next_.resize(count);
   before_.resize(count);
+  weak_of_.resize(count);
+  seen_.resize(count, 0);
   add_data_edges();
   add_order_edges();
   add_overwrite_edges();
 }
 
 std::uint32_t GroupGraph::find(std::uint32_t k) const {
-  while (parent_[k] != k) k = parent_[k];
+  while (parent_[k] != k) k = parent_[k] = parent_[parent_[k]];
   return k;
 }
 
@@ -34,11 +44,11 @@ std::uint32_t GroupGraph::group_of(const Node* node) const {
 std::vector<const Node*> GroupGraph::owners_behind(Value value) const {
   std::vector<const Node*> owners;
   std::vector<const Node*> pending{value.node};
-  std::set<const Node*> seen;
+  forget();
   while (!pending.empty()) {
     const Node* node = pending.back();
     pending.pop_back();
-    if (!seen.insert(node).second || graph_.class_of(node) == NodeClass::Source) continue;
+    if (!see(graph_.position(node)) || graph_.class_of(node) == NodeClass::Source) continue;
     if (reads_.is_owned(node)) {
       owners.push_back(node);
       continue;
@@ -83,10 +93,7 @@ void GroupGraph::add_order_edges() {
       for (const Node* before : owners_behind(named)) {
         for (const Node* later : evaluated_by[graph_.position(node)]) {
           if (before == later || depends_on_data(later, before)) continue;
-          const auto edge = std::pair(graph_.position(before), graph_.position(later));
-          weak_.insert(edge);
-          next_[edge.first].insert(edge.second);
-          before_[edge.second].insert(edge.first);
+          add_weak(graph_.position(before), graph_.position(later));
         }
       }
     }
@@ -100,34 +107,41 @@ void GroupGraph::add_overwrite_edges() {
       const Node* before = graph_.nodes()[reader];
       if (reader == overwrite.writer || !reads_.is_owned(before)) continue;
       if (!depends_on_data(graph_.nodes()[overwrite.writer], before))
-        weak_.emplace(reader, overwrite.writer);
+        add_weak(reader, overwrite.writer);
       next_[reader].insert(overwrite.writer);
       before_[overwrite.writer].insert(reader);
     }
   }
 }
 
+void GroupGraph::add_weak(std::uint32_t before, std::uint32_t later) {
+  weak_.emplace_back(before, later);
+  weak_of_[before].insert(later);
+  weak_of_[later].insert(before);
+  next_[before].insert(later);
+  before_[later].insert(before);
+}
+
 bool GroupGraph::depends_on_data(const Node* node, const Node* before) const {
   const std::uint32_t target = graph_.position(before);
-  std::vector<const Node*> pending{node};
-  std::set<const Node*> seen;
-  while (!pending.empty()) {
-    const Node* next = pending.back();
-    pending.pop_back();
-    if (next == before) return true;
-    if (graph_.position(next) < target || !seen.insert(next).second) continue;
-    for (const Value& input : next->inputs())
-      if (input) pending.push_back(input.node);
+  std::vector<const Node*> found{node};
+  forget();
+  for (std::size_t at = 0; at < found.size() && at < kMaxSearch; ++at) {
+    if (found[at] == before) return true;
+    for (const Value& input : found[at]->inputs()) {
+      if (!input) continue;
+      const std::uint32_t position = graph_.position(input.node);
+      if (position >= target && see(position)) found.push_back(input.node);
+    }
   }
   return false;
 }
 
 bool GroupGraph::has_detour(std::uint32_t from, std::uint32_t to) const {
   std::vector<std::uint32_t> pending;
-  std::set<std::uint32_t> seen;
+  forget();
   const auto push = [&](std::uint32_t group) {
-    if (group == from || first_[group] > last_[to] || !seen.insert(group).second) return;
-    pending.push_back(group);
+    if (group != from && first_[group] <= last_[to] && see(group)) pending.push_back(group);
   };
   for (const std::uint32_t group : next_[from])
     if (group != to) push(group);
@@ -139,14 +153,6 @@ bool GroupGraph::has_detour(std::uint32_t from, std::uint32_t to) const {
       if (after != to) push(after);
   }
   return false;
-}
-
-bool GroupGraph::is_ordered(std::uint32_t a, std::uint32_t b) const {
-  return std::any_of(weak_.begin(), weak_.end(), [&](const auto& edge) {
-    const std::uint32_t from = find(edge.first);
-    const std::uint32_t to = find(edge.second);
-    return (from == a && to == b) || (from == b && to == a);
-  });
 }
 
 void GroupGraph::merge(std::uint32_t a, std::uint32_t b) {
@@ -170,6 +176,12 @@ void GroupGraph::merge(std::uint32_t a, std::uint32_t b) {
   before_[a].erase(b);
   next_[b].clear();
   before_[b].clear();
+  for (const std::uint32_t group : weak_of_[b]) {
+    weak_of_[group].erase(b);
+    weak_of_[group].insert(a);
+    weak_of_[a].insert(group);
+  }
+  weak_of_[b].clear();
 }
 
 std::vector<std::uint32_t> GroupGraph::order() const {

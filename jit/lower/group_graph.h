@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "jit/lower/reads.h"
@@ -20,8 +21,8 @@ class GroupGraph {
 
   /// Whether some path leads from `from` to `to` through a third group.
   bool has_detour(std::uint32_t from, std::uint32_t to) const;
-  /// Whether an order edge that no data edge implies lies between the two.
-  bool is_ordered(std::uint32_t a, std::uint32_t b) const;
+  /// Whether an order edge that no data is known to imply lies between the two.
+  bool is_ordered(std::uint32_t a, std::uint32_t b) const { return weak_of_[a].contains(b); }
   bool has_edge(std::uint32_t from, std::uint32_t to) const { return next_[from].count(to) != 0; }
   /// Joins `b` into `a`.
   void merge(std::uint32_t a, std::uint32_t b);
@@ -34,17 +35,26 @@ class GroupGraph {
   void add_data_edges();
   void add_order_edges();
   void add_overwrite_edges();
+  void add_weak(std::uint32_t before, std::uint32_t later);
   bool depends_on_data(const Node* node, const Node* before) const;
   std::uint32_t find(std::uint32_t k) const;
+  /// Begins a search: nothing has been seen.
+  void forget() const { ++search_; }
+  /// Whether `k` had not been seen in this search.
+  bool see(std::uint32_t k) const { return std::exchange(seen_[k], search_) != search_; }
 
   const ReadAnalysis& reads_;
   const LiveGraph& graph_;
-  std::vector<std::uint32_t> parent_;          ///< by node position: union-find
+  mutable std::vector<std::uint32_t> parent_;  ///< by node position: union-find
   std::vector<std::uint32_t> last_;            ///< by group: last node position
   std::vector<std::uint32_t> first_;           ///< by group: first node position
   std::vector<std::set<std::uint32_t>> next_;  ///< by group: groups that must run later
   std::vector<std::set<std::uint32_t>> before_;
-  std::set<std::pair<std::uint32_t, std::uint32_t>> weak_;  ///< node positions (before, after)
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> weak_;  ///< node positions (before, after)
+  std::vector<std::set<std::uint32_t>>
+      weak_of_;                              ///< by group: groups that weak edges lead to or from
+  mutable std::vector<std::uint32_t> seen_;  ///< by node position: the last search that saw it
+  mutable std::uint32_t search_ = 0;
 };
 
 }  // namespace heddle::jit

@@ -136,6 +136,26 @@ TEST(Regions, ARegionThatNothingReadsIsGone) {
   verify(graph, Stage::Functional, "form-regions");
 }
 
+TEST(Regions, WhatARegionWaitsForMayBeLong) {
+  constexpr int kNodes = 100000;
+  GraphBuilder builder("main");
+  const Annotations mark{{"compile", {true}}};
+  const Value x = builder.input(TensorMeta::of(f32, {SymExpr(4)}), "x");
+  builder.context.annotations = mark;
+  const Value first = builder.emit("sin", {x});
+  builder.context.annotations = {};
+  Value last = x;
+  for (int k = 0; k < kNodes; ++k) last = builder.emit("relu", {last});
+  builder.context.annotations = mark;
+  builder.output(builder.emit("add", {first, last}));
+  const Graph graph = builder.finish();
+  ASSERT_EQ(partition_regions(graph, marks_of(graph)).size(), 1u);
+  const Graph formed = form_regions(graph);
+  ASSERT_EQ(formed.nodes().size(), 2u + kNodes);
+  EXPECT_EQ(formed.nodes().back()->op_name(), "region");
+  EXPECT_EQ(formed.nodes().back()->inputs().size(), 2u);
+}
+
 TEST(Regions, AMalformedMarkIsAnErrorThatNamesIt) {
   const auto message = [](const std::string& mark) -> std::string {
     try {
