@@ -7,6 +7,7 @@
 #include "base/options.h"
 #include "engine/annotations.h"
 #include "heddle/error.h"
+#include "ir/passes/control_deps.h"
 #include "ir/passes/form_regions.h"
 #include "ir/passes/resolve_sizes.h"
 #include "ir/regions.h"
@@ -145,6 +146,10 @@ class ScopedCompile {
   ir::Graph user_passes_on(const ir::Graph& traced) {
     ir::PipelineOptions pipeline = pipeline_of(options_);
     pipeline.user_passes = user_passes(options_, GraphPass::Point::First);
+    if (!options_.control_deps.empty())
+      pipeline.user_passes.push_back({"control-deps", ir::PassPoint::First, [&](const auto& graph) {
+                                        return ir::control_deps(graph, options_.control_deps);
+                                      }});
     return ir::run_passes(traced, {}, pipeline, &result_.passes);
   }
 

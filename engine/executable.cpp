@@ -6,6 +6,7 @@
 
 #include "engine/compile_scope.h"
 #include "engine/fold.h"
+#include "engine/plan_check.h"
 #include "jit/library.h"
 
 namespace heddle::engine {
@@ -48,6 +49,7 @@ Executable::Executable(ir::Graph traced, Guards guards, const BuildOptions& opti
   }
   regions_ = std::move(graph.regions);
   passes_ = std::move(graph.passes);
+  if (wants_check(options.engine)) check_orders(*this);
 }
 
 /// @return false when a region could not be compiled and was set to run op by op.

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "engine/custom_step.h"
 #include "engine/fold.h"
+#include "engine/plan_check.h"
 #include "engine/region_run.h"
 
 namespace heddle::engine {
@@ -115,6 +116,7 @@ SymbolValues nested_sizes(const jit::NestedCall::Region& region, const SymbolVal
 
 Unit::Unit(jit::Program program, std::vector<ir::Literal> fixed, const BuildOptions& options)
     : program_(std::move(program)), fixed_(std::move(fixed)) {
+  check_plans_ = wants_check(options.engine);
   let_outputs_own_their_bytes(program_.record);
   folded_steps_ = fold_fixed_steps(program_, fixed_, *options.compiler);
   make_schedule(options);
@@ -332,6 +334,7 @@ void Unit::bind(const SymbolValues& sizes, int threads, BoundSteps& plan) const 
     plan.sizes[call->workspace] = plan.regions[step]->workspace_bytes;
   }
   plan.memory = planner_->bind(plan.sizes);
+  if (check_plans_) check_steps(*this, plan);
   for (std::size_t step = 0; step < count; ++step) {
     plan.steps.push_back(bind_step(step, threads, plan));
     plan.scratch_bytes = std::max(plan.scratch_bytes, plan.steps.back().scratch_bytes);

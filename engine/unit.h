@@ -74,6 +74,7 @@ class Unit {
   jit::Program program_;
   std::vector<ir::Literal> fixed_;  ///< by buffer: parameters, constants, folded results
   std::size_t folded_steps_ = 0;
+  bool check_plans_ = false;
   scheduler::Schedule schedule_;
   std::unique_ptr<memory::Planner> planner_;
   std::vector<jit::CpuKernelPtr> kernels_;  ///< by PlanStep::kernel; null for library calls

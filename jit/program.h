@@ -70,6 +70,7 @@ struct RuntimeCheck {
 };
 
 struct Program {
+  ir::Graph graph;  ///< what the steps compute: the one given, decomposed; kernels name its nodes
   ir::ScheduleRecord record;
   std::vector<ProgramKernel> kernels;     ///< parallel to record.kernels
   std::vector<Launch> launches;           ///< parallel to record.steps

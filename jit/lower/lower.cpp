@@ -63,6 +63,7 @@ Program lower_graph(const ir::Graph& graph, const LowerOptions& options, CheckTa
   const LoweringState state{reads, grouping, placement, checks};
 
   Program program;
+  program.graph = simple;
   Recorder recorder(state, program);
   for (std::uint32_t k = 0; k < grouping.groups.size(); ++k) {
     switch (grouping.groups[k].kind) {

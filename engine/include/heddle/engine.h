@@ -7,7 +7,9 @@
 #include <functional>
 #include <future>
 #include <initializer_list>
+#include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -44,6 +46,11 @@ struct GraphPass {
   std::function<std::string(const std::string& graph)> run;
 };
 
+/// What nodes must wait for: name of a node (of any of its results, without '%') → names of nodes that run
+/// before it. Results are not affected, and nothing is kept alive; a node that is not needed is removed all
+/// the same.
+using ControlDeps = std::map<std::string, std::set<std::string>>;
+
 /// Settings of an engine. Each may also be given by environment (HEDDLE_THREADS, HEDDLE_CACHE_DIR, …);
 /// what is set here wins.
 struct EngineOptions {
@@ -64,6 +71,10 @@ struct EngineOptions {
   std::function<void(std::string_view)> log{};  ///< gets lines of text; standard error when empty
   std::size_t max_plans = 1024;     ///< bound plans remembered, one for each combination of sizes
   std::vector<GraphPass> passes{};  ///< run in order at their points
+  ControlDeps control_deps{};       ///< of the graph as traced, after the passes of its point First
+  /// Prove each plan when it is bound: every order edge holds, no bytes are reused while they are live. Costs
+  /// about as much as lowering. HEDDLE_CHECK_PLANS=1 does the same.
+  bool check_plans = false;
 };
 
 /// What an input or output is.
