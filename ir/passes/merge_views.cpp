@@ -1,5 +1,7 @@
 #include "ir/passes/merge_views.h"
 
+#include <algorithm>
+
 #include "ir/op.h"
 #include "ir/passes/visible.h"
 
@@ -74,6 +76,12 @@ bool same_kind_of_view(const Node& first, const Node& second) {
          (op == "reshape" || op == "permute" || op == "expand" || op == "slice");
 }
 
+/// A view that does the work of two waits for what either waited for.
+void wait_for(std::vector<Value>& after, std::span<const Value> more) {
+  for (const Value& value : more)
+    if (std::ranges::find(after, value) == after.end()) after.push_back(value);
+}
+
 }  // namespace
 
 Graph merge_views(const Graph& graph) {
@@ -89,6 +97,7 @@ Graph merge_views(const Graph& graph) {
         std::optional<Attrs> attrs = merged_attrs(first, *node);
         if (!attrs) return {};
         rewriter.builder().context.name = node->name();
+        wait_for(rewriter.builder().context.after, first.after());
         const Node* merged =
             rewriter.builder().call(node->op(), {&first.inputs()[0], 1}, std::move(*attrs));
         return std::vector<Value>{merged->value()};

@@ -1,7 +1,9 @@
 // Order edges, as the steps that run show them.
+#include <cstring>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "heddle/heddle.h"
 
@@ -33,6 +35,73 @@ std::string steps_of(const nlohmann::json& plan) {
         nodes += (nodes.empty() ? "" : ",") + node.get<std::string>();
       text += (text.empty() ? "" : " | ") + nodes;
     }
+  }
+  return text;
+}
+
+/// Ops that only have sizes, and one that has no results.
+///
+///   to::make(Tensor[] deps, int bytes, int tag=0) -> Tensor   u8[bytes] of ones; reads its operands
+///   to::record(Tensor x) -> ()                                notes the call; is not pure
+///   to::add_one(Tensor(a!) x) -> Tensor                       x += 1; gives the old sum of x
+int recorded = 0;
+void register_ops() {
+  static const bool done = [] {
+    hd::register_op({.schema = "to::make(Tensor[] deps, int bytes, int tag=0) -> Tensor",
+                     .shape =
+                         [](const hd::ShapeCall& call) {
+                           return std::vector{hd::TensorType{hd::u8, {call.integer("bytes")}}};
+                         },
+                     .cpu =
+                         [](const hd::KernelCall& call) {
+                           for (const hd::KernelTensor& tensor : call.tensors)
+                             for (std::int64_t k = 0; k < tensor.count(); ++k)
+                               if (tensor.as<std::uint8_t>()[k] == 0xff)
+                                 throw std::runtime_error("reads freed bytes");
+                           std::memset(call.results[0].data, 1,
+                                       static_cast<std::size_t>(call.results[0].count()));
+                         }});
+    hd::register_op({.schema = "to::record(Tensor x) -> ()",
+                     .shape = [](const hd::ShapeCall&) { return std::vector<hd::TensorType>(); },
+                     .cpu = [](const hd::KernelCall&) { ++recorded; },
+                     .pure = false});
+    hd::register_op(
+        {.schema = "to::add_one(Tensor(a!) x) -> Tensor",
+         .shape = [](const hd::ShapeCall&) { return std::vector{hd::TensorType{hd::f32, {1}}}; },
+         .cpu =
+             [](const hd::KernelCall& call) {
+               float sum = 0;
+               for (std::int64_t k = 0; k < call.tensor(0).count(); ++k)
+                 sum += call.tensor(0).as<float>()[k]++;
+               call.results[0].as<float>()[0] = sum;
+             }});
+    return true;
+  }();
+  EXPECT_TRUE(done);
+}
+
+std::string make(const std::string& name, int bytes, const std::vector<std::string>& deps,
+                 const std::string& after = {}) {
+  static int tag = 0;
+  std::string text = "  %" + name + " = to::make(";
+  for (std::size_t k = 0; k < deps.size(); ++k) text += (k ? ", %" : "%") + deps[k];
+  text += ") {_lists = [" + std::to_string(deps.size()) + "], bytes = " + std::to_string(bytes) +
+          ", tag = " + std::to_string(tag++) + "}";
+  return text + (after.empty() ? "\n" : " after(" + after + ")\n");
+}
+
+/// "+a mm0 -a": memory taken, steps by the first node they compute, memory given back.
+std::string events_of(const nlohmann::json& plan) {
+  std::string text;
+  for (const auto& event : plan["events"]) {
+    text += text.empty() ? "" : " ";
+    const auto value = event["value"].get<std::string>();
+    if (event["kind"] != "launch") {
+      text += (event["kind"] == "alloc" ? "+" : "-") + value;
+      continue;
+    }
+    for (const auto& kernel : plan["kernels"])
+      if (kernel["name"] == value) text += kernel["nodes"][0].get<std::string>();
   }
   return text;
 }
@@ -88,4 +157,223 @@ TEST(ControlDeps, ErrorsLeaveTheEngineUsable) {
   }
   hd::Engine cyclic = hd::parse_ir(kThree, {.control_deps = {{"add", {"mul"}}}});
   EXPECT_THROW(cyclic.run(two_squares()), hd::CycleError);
+}
+
+// A4-07: the edge mm0 => mm3 does not keep mm0's bytes until mm3.
+TEST(Order, EdgesKeepNoBytes) {
+  constexpr const char* kChain = R"(graph @main(%x: f32[4, 4], %w: f32[4, 4]) {
+  %mm0 = matmul(%x, %w)
+  %mm1 = matmul(%mm0, %w)
+  %mm2 = matmul(%mm1, %w)
+  %mm3 = matmul(%mm2, %w) after(%mm0)
+  return %mm3
+}
+)";
+  for (const hd::StepOrder order : kOrders) {
+    const auto x = hd::Tensor::full(hd::f32, {4, 4}, 1);
+    const nlohmann::json plan = plan_of(kChain, {x, x}, {.threads = 1, .order = order});
+    EXPECT_EQ(events_of(plan), "+mm0 mm0 +mm1 mm1 -mm0 +mm2 mm2 -mm1 mm3 -mm2");
+    EXPECT_EQ(plan["peak_bytes"], 128);
+    EXPECT_EQ(plan["lower_bound_bytes"], 128);
+  }
+}
+
+// A4-05: what waits may take a list.
+TEST(Order, OperandsThatAreLists) {
+  constexpr const char* kConcat = R"(graph @main(%x: f32[2], %y: f32[2]) {
+  %d = exp(%y)
+  %c = concat(%x, %y) {axis = 0} after(%d)
+  return %c, %d
+}
+)";
+  const std::vector inputs{hd::Tensor::full(hd::f32, {2}, 1), hd::Tensor::full(hd::f32, {2}, 2)};
+  EXPECT_EQ(steps_of(plan_of(kConcat, inputs)), "d | c");
+  hd::Engine engine = hd::parse_ir(kConcat);
+  EXPECT_EQ(engine.run(inputs)[0].to_doubles(), (std::vector<double>{1, 1, 2, 2}));
+}
+
+// A4-14: a written operand of what waits is written, as without order.
+TEST(Order, WrittenOperandsOfWhatWaits) {
+  register_ops();
+  const auto callable = [](const hd::Tensor& x, const hd::Tensor& y) {
+    const hd::Tensor first = hd::exp(y);
+    const hd::Tensor sum = hd::after({first}, [&] { return hd::call("to::add_one", {x})[0]; });
+    return std::vector<hd::Tensor>{sum, first};
+  };
+  hd::Engine engine(callable, {.threads = 2, .check_plans = true});
+  const hd::Tensor x = hd::Tensor::full(hd::f32, {3}, 2);
+  const hd::Tensor y = hd::Tensor::zeros(hd::f32, {3});
+  EXPECT_EQ(engine.run({x, y})[0].to_doubles(), (std::vector<double>{6}));
+  EXPECT_EQ(x.to_doubles(), (std::vector<double>{3, 3, 3}));
+  EXPECT_EQ(engine.run({x, y})[0].to_doubles(), (std::vector<double>{9}));
+  EXPECT_EQ(x.to_doubles(), (std::vector<double>{4, 4, 4}));
+  const nlohmann::json plan = nlohmann::json::parse(engine.plan_json({{x, y}}));
+  EXPECT_EQ(plan["steps"].back()["edges"].back()["kind"], "weak");
+}
+
+// A4-15: what waits and what is waited for are nodes; the parser says what it found instead.
+TEST(Order, OnlyNodesCanBeWaitedFor) {
+  const auto error = [](const char* after) -> std::string {
+    try {
+      hd::parse_ir("graph @main(%x: f32[4]) {\n  %a = exp(%x)\n  %b = neg(%x) after(" +
+                   std::string(after) + ")\n  return %a, %b\n}\n");
+    } catch (const hd::Error& e) {
+      return e.what();
+    }
+    return {};
+  };
+  EXPECT_EQ(error("%a"), "");
+  EXPECT_THAT(error("3"), HasSubstr("got"));
+  EXPECT_THAT(error("%nosuch"), HasSubstr("nosuch"));
+}
+
+// A4-19: an op without results orders too: what comes after it, and a call of a nested graph.
+TEST(Order, OpsWithoutResults) {
+  register_ops();
+  const std::string text = "graph @main(%in: u8[1]) {\n" + make("a", 64, {"in"}) +
+                           "  %e = to::record(%a)\n" + make("b", 64, {"in"}, "%e") +
+                           "  %c = invoke(%in) {body = @inner} after(%e)\n" +
+                           "  return %b, %c\n}\n"
+                           "graph @inner(%y: u8[1]) {\n  %z = add(%y, %y)\n  return %z\n}\n";
+  const std::vector inputs{hd::Tensor::zeros(hd::u8, {1})};
+  for (const hd::StepOrder order : kOrders) {
+    for (const int threads : {1, 3}) {
+      const auto plan = plan_of(text, inputs, {.threads = threads, .order = order});
+      EXPECT_EQ(steps_of(plan).substr(0, 5), "a | e") << steps_of(plan);
+      for (std::size_t k = 2; k < 4; ++k)
+        EXPECT_THAT(plan["steps"][k]["edges"].dump(), HasSubstr(R"({"from":1,"kind":"weak"})"));
+    }
+  }
+  hd::Engine engine = hd::parse_ir(text, {.threads = 3});
+  recorded = 0;
+  engine.run(inputs);
+  EXPECT_EQ(recorded, 1);
+}
+
+// A node orders by any of its results: after a tuple means after the step that makes it.
+TEST(Order, AfterOneOfSeveralResults) {
+  constexpr const char* kTopk = R"(graph @main(%x: f32[8], %y: f32[8]) {
+  %v, %i = topk(%x) {k = 2}
+  %n = neg(%y) after(%i)
+  return %v, %n
+}
+)";
+  const std::vector inputs{hd::Tensor::zeros(hd::f32, {8}), hd::Tensor::zeros(hd::f32, {8})};
+  const nlohmann::json plan = plan_of(kTopk, inputs, {.threads = 2});
+  EXPECT_EQ(plan["kernels"].back()["nodes"].back(), "n");
+  EXPECT_THAT(plan["steps"].back()["edges"].dump(), HasSubstr("weak"));
+}
+
+// D2, S4-23: order keeps nothing alive, and an edge onto what is gone goes too.
+TEST(Order, WhatIsOnlyWaitedForIsRemoved) {
+  const std::vector inputs{hd::Tensor::zeros(hd::f32, {8})};
+  EXPECT_EQ(steps_of(plan_of(R"(graph @main(%x: f32[8]) {
+  %gone = exp(%x)
+  %kept = neg(%x) after(%gone)
+  return %kept
+}
+)",
+                             inputs)),
+            "kept");
+}
+
+// A4-25: who reads it and waits for it reads it.
+TEST(Order, ReadersThatWaitAreReaders) {
+  const std::vector inputs{hd::Tensor::full(hd::f32, {8}, 0)};
+  constexpr const char* kBoth = R"(graph @main(%x: f32[8]) {
+  %b = exp(%x)
+  %n = cumsum(%b) {axis = 0} after(%b)
+  return %n
+}
+)";
+  const nlohmann::json plan = plan_of(kBoth, inputs);
+  EXPECT_EQ(steps_of(plan), "b | n");
+  EXPECT_EQ(plan["steps"][1]["edges"], nlohmann::json::parse(R"([{"from":0,"kind":"strong"}])"));
+  EXPECT_EQ(hd::parse_ir(kBoth).run(inputs)[0].to_doubles().back(), 8);
+}
+
+// A4-27: %w, which only waits for %b, still runs after %q took the last look at it; bytes of %b are free then.
+TEST(Order, AWaiterKeepsNothing) {
+  register_ops();
+  const std::string text =
+      "graph @main(%x: f32[64], %in: u8[1]) {\n"
+      "  %b = cumsum(%x) {axis = 0}\n  %q = neg(%b)\n"
+      "  %r = cumsum(%q) {axis = 0}\n" +
+      make("w", 256, {"in"}, "%b, %q") +
+      "  %s = cumsum(%r) {axis = 0} after(%w)\n  return %s, %w\n}\n";
+  const std::vector inputs{hd::Tensor::full(hd::f32, {64}, 1), hd::Tensor::zeros(hd::u8, {1})};
+  hd::Engine reference = hd::parse_ir(text, {.device = hd::Device::reference()});
+  const auto want = reference.run(inputs)[0].to_doubles();
+  for (const hd::StepOrder order : kOrders) {
+    hd::Engine engine =
+        hd::parse_ir(text, {.threads = 1, .fuse = false, .order = order, .check_plans = true});
+    std::vector<hd::Tensor> outputs;
+    const auto events = engine.run_trace(inputs, &outputs);
+    EXPECT_EQ(outputs[0].to_doubles(), want);
+    std::size_t freed = 0, read = 0, waited = 0;
+    for (const hd::RunEvent& event : events) {
+      if (event.kind == hd::RunEvent::Kind::Free && event.value == "b") freed = event.step;
+      if (event.kind == hd::RunEvent::Kind::Launch && event.value == "neg") read = event.step;
+      if (event.kind == hd::RunEvent::Kind::Launch && event.value == "to::make")
+        waited = event.step;
+    }
+    EXPECT_EQ(freed, read);
+    EXPECT_LT(freed, waited);
+  }
+}
+
+// A4-28: op by op, and on the evaluator, the same numbers.
+TEST(Order, OpByOpGivesTheSame) {
+  const std::vector<hd::Tensor> inputs = two_squares();
+  const hd::ControlDeps deps{{"mm", {"add"}}, {"mul", {"mm"}}};
+  hd::Engine compiled = hd::parse_ir(kThree, {.control_deps = deps});
+  hd::Engine alone =
+      hd::parse_ir(kThree, {.scope = hd::CompileScope::Annotated, .control_deps = deps});
+  hd::Engine evaluator =
+      hd::parse_ir(kThree, {.device = hd::Device::reference(), .control_deps = deps});
+  const auto want = evaluator.run(inputs);
+  for (hd::Engine* engine : {&compiled, &alone}) {
+    const auto got = engine->run(inputs);
+    for (std::size_t k = 0; k < want.size(); ++k)
+      EXPECT_EQ(got[k].to_doubles(), want[k].to_doubles());
+  }
+}
+
+// AX-01: a marked product that waits, inside a compile unit: one unit, the order kept in it.
+TEST(Order, InsideACompileUnit) {
+  constexpr const char* kUnit = R"(graph @main(%a: f32[64, 64], %b: f32[64, 64]) {
+  %add = add(%a, 1.0: f32) @{compile = "u"}
+  %mm = matmul(%b, %b) @{compile = "u"} after(%add)
+  %mul = mul(%add, 2.0: f32) @{compile = "u"} after(%mm)
+  %out = sub(%mm, %mul) @{compile = "u"}
+  return %out, %mul
+}
+)";
+  for (const hd::CompileScope scope : {hd::CompileScope::Whole, hd::CompileScope::Annotated}) {
+    hd::EngineOptions options{.scope = scope};
+    int compiled = 0;
+    options.on_region_compile = [&](const hd::RegionInfo&) { ++compiled; };
+    const nlohmann::json plan = plan_of(kUnit, two_squares(), options);
+    EXPECT_EQ(compiled, 1);
+    EXPECT_EQ(plan["regions"].size(), 1u);
+    EXPECT_THAT(steps_of(plan), ::testing::StartsWith("add | mm | mul"));
+    for (const auto& kernel : plan["kernels"])
+      EXPECT_EQ(kernel["region"], plan["regions"][0]["name"]);
+  }
+}
+
+// The edges of a view that goes into another one stay with it.
+TEST(Order, ViewsThatWait) {
+  constexpr const char* kViews = R"(graph @main(%x: f32[4, 6], %y: f32[8]) {
+  %d = cumsum(%y) {axis = 0}
+  %a = reshape(%x) {sizes = [24]} after(%d)
+  %b = reshape(%a) {sizes = [12, 2]}
+  %c = exp(%b)
+  return %c, %d
+}
+)";
+  const std::vector inputs{hd::Tensor::zeros(hd::f32, {4, 6}), hd::Tensor::zeros(hd::f32, {8})};
+  const nlohmann::json plan = plan_of(kViews, inputs, {.threads = 2});
+  EXPECT_EQ(plan["steps"].size(), 2u);
+  EXPECT_THAT(plan["steps"][1]["edges"].dump(), HasSubstr(R"({"from":0,"kind":"weak"})"));
 }

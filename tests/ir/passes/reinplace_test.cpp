@@ -40,6 +40,19 @@ TEST(Reinplace, CountsWhatItMissesWithItsBytes) {
   EXPECT_EQ(missed.missed_bytes, 12);
 }
 
+// A4-13: who only waits for a value does not read it; who waits for it and reads it does.
+TEST(Reinplace, WaitingIsNotReading) {
+  const auto in_place = [](const std::string& later) {
+    return counts_of("  %t = cos(%x)\n  %u = index_put(%t, %v, %i)\n  %n = " + later +
+                     "\n  return %u, %n\n")
+        .in_place;
+  };
+  EXPECT_EQ(in_place("neg(%x) after(%t)"), 1u);
+  EXPECT_EQ(in_place("neg(%t) after(%t)"), 0u);
+  EXPECT_EQ(in_place("add(%x, %t) after(%x)"), 0u);
+  EXPECT_EQ(in_place("neg(%t)"), 0u);
+}
+
 TEST(Reinplace, AChainOfUpdatesOfAStateCopiesNothing) {
   const auto counts = counts_of(R"(  %a = index_put(%x, %v, %i)
   %b = index_put(%a, %v, %i) {accumulate = true}
