@@ -3,6 +3,7 @@
 #include <exception>
 #include <string>
 
+#include "engine/c_status.h"
 #include "heddle/custom_op.h"
 
 using heddle::ShapeCall;
@@ -26,7 +27,6 @@ struct heddle_shape_call {
 
 namespace {
 
-thread_local std::string last_error;
 /// What an accessor of the kernel call that this thread is in found wrong.
 thread_local std::exception_ptr attribute_error;
 
@@ -104,11 +104,6 @@ heddle::CustomOp to_cpp(const heddle_custom_op& op) {
   return made;
 }
 
-heddle_status failed(heddle_status status, const char* text) {
-  last_error = text;
-  return status;
-}
-
 }  // namespace
 
 int64_t heddle_attribute_int(const heddle_attributes* attributes, const char* name) {
@@ -169,17 +164,8 @@ void heddle_shape_result(heddle_shape_call* call, int32_t dtype, int32_t rank,
 }
 
 heddle_status heddle_register_op(const heddle_custom_op* op) {
-  if (op == nullptr) return failed(HEDDLE_ERROR_ARGUMENT, "heddle_register_op: a null pointer");
-  try {
+  return heddle::engine::status_of([&] {
+    heddle::engine::check_not_null("heddle_register_op", op);
     heddle::register_op(to_cpp(*op));
-    return HEDDLE_OK;
-  } catch (const heddle::ParseError& error) {
-    return failed(HEDDLE_ERROR_PARSE, error.what());
-  } catch (const heddle::ArgumentError& error) {
-    return failed(HEDDLE_ERROR_ARGUMENT, error.what());
-  } catch (const std::exception& error) {
-    return failed(HEDDLE_ERROR_INTERNAL, error.what());
-  }
+  });
 }
-
-const char* heddle_last_error(void) { return last_error.c_str(); }

@@ -128,6 +128,7 @@ Engine::Impl::Traced Engine::Impl::trace_graph(std::span<const Tensor> inputs) {
   auto env = std::make_shared<ir::ShapeEnv>();
   set_hints(*env, traced.guards, inputs);
   auto tracing = std::make_shared<engine::Trace>("main", env);
+  tracing->use(parameters);
   {
     const engine::TraceScope scope(tracing);
     std::vector<Tensor> symbolic;
@@ -157,6 +158,11 @@ Engine::Impl::Traced Engine::Impl::trace_graph(std::span<const Tensor> inputs) {
   traced.hints = env->hints;
   traced.graph = tracing->builder().finish();
   traced.guards.note_writes(traced.graph);
+  traced.originals = tracing->originals();
+  for (const ir::Value input : traced.graph.inputs()) {
+    const auto original = traced.originals.find(input);
+    if (original != traced.originals.end()) parameters.add(original->second, input.node->name());
+  }
   return traced;
 }
 
@@ -203,6 +209,8 @@ Engine::Impl::Match Engine::Impl::compile_for(std::span<const Tensor> inputs) {
   auto made = std::make_shared<Executable>(std::move(traced.graph), std::move(traced.guards),
                                            engine::BuildOptions{options, compiler, traced.hints});
   made->prototype = std::move(traced.prototype);
+  made->originals = std::move(traced.originals);
+  made->hints = std::move(traced.hints);
   engine::Guards::Outcome outcome = made->guards().match(inputs);
   HD_CHECK(outcome.holds, outcome.failed);
   const std::scoped_lock lock(mutex);
@@ -225,16 +233,17 @@ const BoundPlan& Engine::Impl::plan_for(std::span<const Tensor> inputs) {
   const engine::PackedDescriptors packed(inputs);
   const std::uint64_t hash = packed.hash();
   if (const BoundPlan* plan = plans.find(packed.words(), hash)) return *plan;
-  Match match = find_executable(inputs);
-  if (!match.executable) match = compile_for(inputs);
-  std::unique_ptr<BoundPlan> plan = match.executable->bind(match.sizes, executor.threads());
-  plan->words.assign(packed.words().begin(), packed.words().end());
-  plan->hash = hash;
-  {
+  for (;;) {
+    Match match = find_executable(inputs);
+    if (!match.executable) match = compile_for(inputs);
+    std::unique_ptr<BoundPlan> plan = match.executable->bind(match.sizes, executor.threads());
+    plan->words.assign(packed.words().begin(), packed.words().end());
+    plan->hash = hash;
     const std::scoped_lock lock(mutex);
+    if (match.executable->superseded) continue;
     ++binds;
+    return *plans.insert(std::move(plan));
   }
-  return *plans.insert(std::move(plan));
 }
 
 void Engine::Impl::execute(const BoundPlan& plan, std::span<const Tensor> inputs,

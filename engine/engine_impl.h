@@ -11,6 +11,7 @@
 #include "engine/context.h"
 #include "engine/descriptor.h"
 #include "engine/executable.h"
+#include "engine/parameters.h"
 #include "engine/plan_cache.h"
 #include "heddle/engine.h"
 
@@ -64,9 +65,14 @@ struct Engine::Impl {
     base::SymbolValues hints;  ///< the sizes of this trace
     std::shared_ptr<const void> prototype;
     std::vector<std::string> output_names;
+    std::map<ir::Value, Tensor> originals;  ///< by parameter of the graph
   };
   /// Traces the callable with symbolic tensors like `inputs`. Under `compiling`.
   Traced trace_graph(std::span<const Tensor> inputs);
+  /// New values by original. Checked; all executables are made anew before the first is replaced.
+  void update(const std::vector<std::pair<Tensor, Tensor>>& values);
+  std::shared_ptr<engine::Executable> updated(const engine::Executable& old,
+                                              const std::vector<std::pair<Tensor, Tensor>>& values);
   /// Names and symbolic sizes of the outputs, from the first trace. Under `mutex`.
   void describe_outputs(const Traced& traced);
 
@@ -78,9 +84,10 @@ struct Engine::Impl {
   scheduler::Executor executor;
   engine::PlanCache plans;
   engine::ContextPool contexts;
+  engine::ParameterTable parameters;  ///< values change under `compiling`
 
   std::mutex compiling;  ///< held while the callable is traced and compiled; taken before `mutex`
-  std::mutex mutex;      ///< held for microseconds: executables, counters that are not atomic
+  std::mutex mutex;  ///< held for microseconds: executables, what enters and leaves plans, counters
   std::vector<std::shared_ptr<const engine::Executable>> executables;  ///< most recently used first
   std::vector<std::string> recompiles;
   std::uint64_t traces = 0;

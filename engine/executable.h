@@ -1,6 +1,8 @@
 // A compiled graph: guards, kernels, schedule and symbolic memory plan.
 #pragma once
 
+#include <atomic>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -51,6 +53,11 @@ class Executable : public std::enable_shared_from_this<Executable> {
 
   /// The callable's own return value at its trace.
   std::shared_ptr<const void> prototype;
+  /// The tensors that parameters of traced() stand for, before updates.
+  std::map<ir::Value, Tensor> originals;
+  base::SymbolValues hints;  ///< the sizes of its trace
+  /// Whether another with newer parameters has taken its place.
+  mutable std::atomic<bool> superseded{false};
 
  private:
   bool build(OptimisedGraph& graph, const BuildOptions& options);

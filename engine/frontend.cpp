@@ -36,6 +36,11 @@ void set_load_ms(Engine& engine, double milliseconds) {
   engine.impl_->load_ms = milliseconds;
 }
 
+void name_parameter(Engine& engine, const std::string& name, const Tensor& parameter,
+                    bool is_label) {
+  engine.impl_->parameters.add(parameter, name, is_label);
+}
+
 LocationScope::LocationScope(std::string name) : name_(std::move(name)), outer_(innermost) {
   innermost = this;
 }

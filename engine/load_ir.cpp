@@ -6,6 +6,7 @@
 #include "engine/tensor_impl.h"
 #include "engine/trace.h"
 #include "heddle/engine.h"
+#include "heddle/frontend.h"
 #include "ir/text.h"
 #include "ir/verifier.h"
 
@@ -14,18 +15,17 @@ namespace heddle {
 namespace {
 
 /// Copies the nodes of `graph` into the trace, its inputs replaced by the trace's.
-TraceResult replay(const ir::Graph& graph, std::span<const Tensor> inputs) {
+TraceResult replay(const ir::Graph& graph, const std::map<ir::Value, Tensor>& parameters,
+                   std::span<const Tensor> inputs) {
   engine::Trace& trace = *engine::current_trace();
   ir::GraphBuilder& builder = trace.builder();
   std::map<ir::Value, ir::Value> values;
   std::size_t next = 0;
   for (const ir::Value input : graph.inputs()) {
-    if (const ir::Literal* literal = graph.parameter(input.node)) {
-      values[input] = builder.parameter(input.meta(), std::make_shared<const ir::Literal>(*literal),
-                                        input.node->name());
-    } else {
-      values[input] = trace.value_of(inputs[next++], {});
-    }
+    const auto parameter = parameters.find(input);
+    values[input] = parameter != parameters.end()
+                        ? trace.parameter(parameter->second, input.node->name())
+                        : trace.value_of(inputs[next++], {});
   }
   for (const ir::NodePtr& node : graph.nodes()) {
     if (node->op_name() == "input" || node->op_name() == "param") continue;
@@ -62,17 +62,26 @@ ValueInfo info_of(const std::string& label, ir::Value value) {
 Engine engine_over(ir::Graph graph, EngineOptions options) {
   ir::verify(graph, ir::Stage::Traced);
   Signature signature;
+  std::map<ir::Value, Tensor> parameters;
+  std::vector<std::pair<std::string, Tensor>> names;
   for (std::size_t k = 0; k < graph.inputs().size(); ++k) {
     const ir::Value input = graph.inputs()[k];
-    if (graph.parameter(input.node) == nullptr)
+    if (const ir::Literal* literal = graph.parameter(input.node)) {
+      parameters[input] = engine::from_literal(*literal);
+      names.emplace_back(input.node->name(), parameters[input]);
+    } else {
       signature.inputs.push_back(info_of(graph.input_label(k), input));
+    }
   }
   for (std::size_t k = 0; k < graph.outputs().size(); ++k)
     signature.outputs.push_back(info_of(graph.output_label(k), graph.outputs()[k]));
-  TraceFunction trace = [graph = std::move(graph)](std::span<const Tensor> inputs) {
-    return replay(graph, inputs);
+  TraceFunction trace = [graph = std::move(graph),
+                         parameters = std::move(parameters)](std::span<const Tensor> inputs) {
+    return replay(graph, parameters, inputs);
   };
-  return Engine(Engine::FromTrace{}, std::move(trace), std::move(options), std::move(signature));
+  Engine engine(Engine::FromTrace{}, std::move(trace), std::move(options), std::move(signature));
+  for (const auto& [name, tensor] : names) detail::name_parameter(engine, name, tensor, false);
+  return engine;
 }
 
 }  // namespace

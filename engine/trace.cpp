@@ -159,6 +159,7 @@ void Trace::rollback(const Checkpoint& before) {
   const auto is_removed = [&](const auto& entry) { return removed.contains(entry.second.node); };
   std::erase_if(by_tensor_, is_removed);
   std::erase_if(by_outer_, is_removed);
+  std::erase_if(originals_, [&](const auto& entry) { return removed.contains(entry.first.node); });
   std::erase_if(moved_, is_removed);
   written_ = before.written;
   last_effect_ = before.last_effect;
@@ -204,13 +205,26 @@ ir::Value Trace::value_of(const Tensor& tensor, const base::Location& where) {
   } else if (literal.rank() == 0) {
     value = builder_.constant(literal.clone());
   } else {
-    ir::Dims sizes(literal.sizes().begin(), literal.sizes().end());
-    value = builder_.parameter(ir::TensorMeta::of(literal.dtype(), std::move(sizes)),
-                               std::make_shared<const ir::Literal>(literal.contiguous()));
-    captured_.push_back(tensor);
+    return parameter(tensor, {});
   }
   by_tensor_.emplace(tensor.impl().get(), value);
   if (literal.rank() == 0) captured_.push_back(tensor);  // keeps the address taken
+  return value;
+}
+
+ir::Value Trace::parameter(const Tensor& tensor, std::string name) {
+  const auto found = by_tensor_.find(tensor.impl().get());
+  if (found != by_tensor_.end()) return found->second;
+  const Tensor now = table_ == nullptr ? tensor : table_->value_of(tensor);
+  const std::string label = table_ == nullptr ? std::string() : table_->label_of(tensor);
+  const ir::Literal literal = to_literal(now);
+  ir::Dims sizes(literal.sizes().begin(), literal.sizes().end());
+  const ir::Value value = builder_.parameter(
+      ir::TensorMeta::of(literal.dtype(), std::move(sizes)),
+      std::make_shared<const ir::Literal>(literal.contiguous()), std::move(name), label);
+  captured_.push_back(tensor);
+  originals_.emplace(value, tensor);
+  by_tensor_.emplace(tensor.impl().get(), value);
   return value;
 }
 

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/parameters.h"
 #include "engine/tensor_impl.h"
 #include "heddle/ops.h"
 #include "ir/graph.h"
@@ -31,6 +32,10 @@ class Trace : public std::enable_shared_from_this<Trace> {
   /// The value of an operand: one of this trace, or a concrete tensor captured as a parameter.
   /// @throws TraceError for a value of another trace.
   ir::Value value_of(const Tensor& tensor, const base::Location& where);
+  /// The parameter that `tensor` is, called `name` unless that is empty. Of the root, once for each tensor.
+  ir::Value parameter(const Tensor& tensor, std::string name);
+  /// Takes the values and labels of parameters from `table`, which outlives the trace.
+  void use(const ParameterTable& table) { table_ = &table; }
 
   std::vector<Tensor> apply(std::string_view op, std::span<const Tensor> operands, OpAttrs attrs,
                             const base::Location& where);
@@ -84,8 +89,8 @@ class Trace : public std::enable_shared_from_this<Trace> {
   bool ended() const { return ended_; }
   void end() { ended_ = true; }
 
-  /// The tensors captured as parameters, in order.
-  const std::vector<Tensor>& parameters() const { return captured_; }
+  /// The tensors that the parameters of the root stand for.
+  const std::map<ir::Value, Tensor>& originals() const { return originals_; }
 
  private:
   bool is_around(const Trace* inner) const;
@@ -100,7 +105,9 @@ class Trace : public std::enable_shared_from_this<Trace> {
   ir::Value last_effect_;  ///< of the last call of an op that is not pure
   std::map<const void*, ir::Value> by_tensor_;
   std::map<ir::Value, ir::Value> by_outer_;
-  std::vector<Tensor> captured_;
+  std::map<ir::Value, Tensor> originals_;
+  const ParameterTable* table_ = nullptr;
+  std::vector<Tensor> captured_;  ///< kept, so that by_tensor_ knows them by address
   std::vector<Capture> captures_;
   std::vector<std::weak_ptr<Tensor::Impl>> handles_;  ///< of a region
   std::map<std::pair<std::uint64_t, std::uint64_t>, ir::GraphRef> installed_;

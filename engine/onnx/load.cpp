@@ -103,6 +103,8 @@ Engine make_engine(std::shared_ptr<const onnx_format::ModelProto> proto, std::st
   Signature signature = read_signature(*model, constants);
   TraceFunction trace = [model](std::span<const Tensor> inputs) { return walk(*model, inputs); };
   Engine engine(Engine::FromTrace{}, std::move(trace), std::move(options), std::move(signature));
+  for (const auto& [name, tensor] : model->parameters)
+    if (tensor.rank() > 0) detail::name_parameter(engine, name, tensor, true);
   detail::set_load_ms(engine,
                       std::chrono::duration<double, std::milli>(Clock::now() - start).count());
   return engine;

@@ -179,7 +179,8 @@ void Layouts::collect_edges(const Graph& graph) {
       if (input && source_of(input, *node).root == input) stops.insert(input.node);
   }
   for (const NodePtr& node : graph.nodes()) {
-    const bool is_passed = source_of(node->value(), *node).root != node->value();
+    const bool is_passed =
+        node->op_name() == "permute" && source_of(node->value(), *node).root != node->value();
     if (is_passed && stops.contains(node.get())) add_edge(node->value(), *node, -1);
     for (const Value& input : node->inputs())
       if (input && !is_passed) add_edge(input, *node, widest_rank(*node));

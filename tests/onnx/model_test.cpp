@@ -44,6 +44,22 @@ TEST(Model, OneCompileServesEverySize) {
   EXPECT_GT(engine.stats().load_ms, 0);
 }
 
+TEST(Model, InitialisersAreUpdatedByName) {
+  ModelBuilder model;
+  model.input("x", {"n"}).output("y");
+  model.initializer("block/w:0", {1}, TensorProto::FLOAT).add_float_data(2);
+  model.ints("shape", {-1, 1});
+  model.node("Mul", {"x", "block/w:0"}, {"m"});
+  model.node("Reshape", {"m", "shape"}, {"y"});
+  Engine engine = model.load();
+  EXPECT_THAT(engine.run({counted({3})})[0].to_doubles(), ElementsAre(0, 2, 4));
+  engine.update_parameters({{"block/w:0", Tensor::full(f32, {1}, 5)}});
+  EXPECT_THAT(engine.run({counted({3})})[0].to_doubles(), ElementsAre(0, 5, 10));
+  EXPECT_EQ(engine.stats().traces, 1u);
+  EXPECT_THROW(engine.update_parameters({{"shape", Tensor::of<std::int64_t>({1, -1}, {2})}}),
+               ArgumentError);
+}
+
 TEST(Model, WrongDeclaredSizeIsAShapeError) {
   ModelBuilder model;
   model.input("x", {"n", "3"}).output("y");

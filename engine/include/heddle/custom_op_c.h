@@ -8,32 +8,7 @@
 
 #include <stdint.h>
 
-#ifdef __cplusplus
-#define HEDDLE_C_API extern "C" __attribute__((visibility("default")))
-#else
-#define HEDDLE_C_API
-#endif
-
-typedef enum heddle_status {
-  HEDDLE_OK = 0,
-  HEDDLE_ERROR_ARGUMENT = 1, /* a name that is taken, a null pointer, a missing function */
-  HEDDLE_ERROR_PARSE = 2,    /* a schema that does not parse; the text names the column */
-  HEDDLE_ERROR_INTERNAL = 3  /* anything else */
-} heddle_status;
-
-/* Element types, in the order of heddle::DType. */
-typedef enum heddle_dtype {
-  HEDDLE_F32 = 0,
-  HEDDLE_F64,
-  HEDDLE_F16,
-  HEDDLE_BF16,
-  HEDDLE_I8,
-  HEDDLE_U8,
-  HEDDLE_I16,
-  HEDDLE_I32,
-  HEDDLE_I64,
-  HEDDLE_BOOL
-} heddle_dtype;
+#include "heddle/c_status.h"
 
 typedef struct heddle_kernel_tensor {
   void* data;    /* null: an absent optional argument, or only sizes are asked about */
@@ -95,8 +70,5 @@ typedef struct heddle_custom_op {
 
 /* Registers `op` for as long as the process lives. */
 HEDDLE_C_API heddle_status heddle_register_op(const heddle_custom_op* op);
-
-/* The text of the last error on this thread; "" if there was none. Valid until the next error. */
-HEDDLE_C_API const char* heddle_last_error(void);
 
 #endif

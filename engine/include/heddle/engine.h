@@ -126,6 +126,12 @@ struct NamedTensor {
   Tensor tensor;
 };
 
+/// A tensor that an engine holds: one that its callable captured, or a constant of its model.
+struct Parameter {
+  std::string name;  ///< in the model; "p0" and so on for captured ones
+  Tensor value;      ///< what graphs read now; not to be written to
+};
+
 /// The callable as the engine keeps it: symbolic tensors in, flattened results out.
 struct TraceResult {
   std::vector<Tensor> tensors;
@@ -145,6 +151,8 @@ class Engine;
 namespace detail {
 
 HEDDLE_API void set_load_ms(Engine& engine, double milliseconds);
+HEDDLE_API void name_parameter(Engine& engine, const std::string& name, const Tensor& parameter,
+                               bool is_label);
 
 template <typename F, typename Seq>
 struct CallWith;
@@ -254,6 +262,21 @@ class HEDDLE_API Engine {
   /// Compiles for inputs such as these (their data is not read) without running.
   void prepare(std::span<const Tensor> inputs);
 
+  /// The parameters: tensors of one dimension or more that the callable captured (known after its first trace),
+  /// initialisers of a model file (known from the start), with the values that they have now.
+  std::vector<Parameter> parameters() const;
+  /// Gives parameters new values, of the same types. What was derived from the old ones (folded, packed) is made
+  /// anew, in this thread, with the kernels that are there; calls that run meanwhile see all of the old values, and
+  /// those that start when this has returned all of the new.
+  /// @throws ArgumentError for an unknown name, a name given twice, and a parameter whose elements the trace itself
+  ///         read, such as a shape; DTypeError and ShapeError; nothing is changed then.
+  void update_parameters(std::span<const NamedTensor> values);
+  void update_parameters(std::initializer_list<NamedTensor> values) {
+    update_parameters(std::span<const NamedTensor>(values.begin(), values.size()));
+  }
+  /// The same for the parameter that the callable knows as the handle `captured`.
+  void update_parameter(const Tensor& captured, const Tensor& value);
+
   /// Inputs and outputs; known from the start for model files, after the first call otherwise.
   Signature signature() const;
   EngineStats stats() const;
@@ -271,6 +294,8 @@ class HEDDLE_API Engine {
 
  private:
   friend void detail::set_load_ms(Engine& engine, double milliseconds);
+  friend void detail::name_parameter(Engine& engine, const std::string& name,
+                                     const Tensor& parameter, bool is_label);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -15,6 +15,10 @@ HEDDLE_API SymInt size_symbol(std::uint32_t id);
 /// Records how long reading and checking the model took (EngineStats::load_ms).
 HEDDLE_API void set_load_ms(Engine& engine, double milliseconds);
 
+/// Names a tensor that the trace function captures, before the first trace. `is_label`: graphs shall show the name.
+HEDDLE_API void name_parameter(Engine& engine, const std::string& name, const Tensor& parameter,
+                               bool is_label);
+
 /// Whether a region is being traced on this thread: symbolic tensors made now are gone when it ends.
 HEDDLE_API bool in_region();
 

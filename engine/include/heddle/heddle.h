@@ -5,6 +5,7 @@
 #include "heddle/control_flow.h"
 #include "heddle/custom_op.h"
 #include "heddle/device.h"
+#include "heddle/dlpack.h"
 #include "heddle/dtype.h"
 #include "heddle/engine.h"
 #include "heddle/error.h"

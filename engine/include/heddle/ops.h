@@ -172,19 +172,21 @@ HEDDLE_API Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias,
                        std::vector<std::int64_t> pads_high, std::int64_t groups = 1,
                        At where = At::current());
 
-/// An attribute of apply().
 /// Gives `state` the elements of `value`.
 ///
 /// While tracing, `state` is an input of the callable: it holds `value` when a call has returned, in the
 /// caller's own memory (a KV cache), and every later use of the handle, or of a view of it, reads `value`.
-/// The elements are copied there when everything else has run. An engine that writes an input takes no other input that overlaps it (AliasingError), and calls
-/// that share a state must not run at once. Outside of a trace the elements are copied at once.
+/// The elements are copied there when everything else has run, or written there by the op that makes them where
+/// nothing reads the old ones any more; a call that throws may leave some of each. An engine that writes an input
+/// takes no other input that overlaps it (AliasingError), and calls that share a state must not run at once. Outside
+/// of a trace the elements are copied at once.
 ///
 /// @param state  an input of the traced callable, or a concrete row-major tensor.
 /// @param value  the same dtype and sizes.
 /// @throws TraceError when `state` is no input of the trace; DTypeError, ShapeError.
 HEDDLE_API void assign(const Tensor& state, const Tensor& value, At where = At::current());
 
+/// An attribute of apply().
 using OpAttr =
     std::variant<bool, std::int64_t, double, std::string, DType, std::vector<std::int64_t>,
                  std::vector<double>, SymInt, std::vector<SymInt>, Tensor>;

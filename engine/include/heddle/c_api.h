@@ -1,0 +1,145 @@
+/* Heddle from C, or from any language that can call C: the C++ API (heddle/heddle.h) with status codes.
+ *
+ * Functions that can fail return a status, and heddle_last_error() gives the text on the same thread; what they
+ * were to make is left alone then. Handles are freed by their own functions, which take null too. An engine may be
+ * used by any number of threads at once; a handle of a tensor is freed once.
+ */
+#ifndef HEDDLE_C_API_H
+#define HEDDLE_C_API_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "heddle/c_status.h"
+
+struct DLManagedTensorVersioned; /* <dlpack/dlpack.h> of DLPack 1.x */
+
+typedef struct heddle_tensor heddle_tensor;
+typedef struct heddle_engine heddle_engine;
+
+/* ---- Tensors. A handle shares its memory with every handle that was made from it. ---- */
+
+/* Uninitialised and row-major. */
+HEDDLE_C_API heddle_status heddle_tensor_empty(heddle_dtype dtype, int32_t rank,
+                                               const int64_t* sizes, heddle_tensor** tensor);
+/* The caller's memory. `strides`, in elements, may be null: row-major. `deleter`, unless null, is called once with
+ * `data` and `user` when nothing uses the memory any more. */
+HEDDLE_C_API heddle_status heddle_tensor_wrap(void* data, heddle_dtype dtype, int32_t rank,
+                                              const int64_t* sizes, const int64_t* strides,
+                                              void (*deleter)(void* data, void* user), void* user,
+                                              heddle_tensor** tensor);
+/* Owns `managed` when it succeeds. */
+HEDDLE_C_API heddle_status heddle_tensor_from_dlpack(struct DLManagedTensorVersioned* managed,
+                                                     heddle_tensor** tensor);
+HEDDLE_C_API heddle_status heddle_tensor_to_dlpack(const heddle_tensor* tensor,
+                                                   struct DLManagedTensorVersioned** managed);
+HEDDLE_C_API void heddle_tensor_free(heddle_tensor* tensor);
+
+HEDDLE_C_API heddle_dtype heddle_tensor_dtype(const heddle_tensor* tensor);
+HEDDLE_C_API int32_t heddle_tensor_rank(const heddle_tensor* tensor);
+/* Of a tensor with data; valid as long as the handle. Null for a symbolic tensor. */
+HEDDLE_C_API const int64_t* heddle_tensor_sizes(const heddle_tensor* tensor);
+HEDDLE_C_API const int64_t* heddle_tensor_strides(const heddle_tensor* tensor);
+HEDDLE_C_API void* heddle_tensor_data(const heddle_tensor* tensor);
+
+/* ---- Engines. ---- */
+
+/* What is 0 or null is left to the environment and to defaults. Make it with heddle_options_init(). */
+typedef struct heddle_options {
+  size_t struct_size;
+  const char* device; /* "cpu", "cuda", "cuda:1" */
+  int threads;        /* worker threads of one call */
+  int no_disk_cache;  /* keep no compiled kernels on disk */
+  const char* cache_dir;
+} heddle_options;
+HEDDLE_C_API void heddle_options_init(heddle_options* options);
+
+/* `options` may be null. */
+HEDDLE_C_API heddle_status heddle_engine_load_onnx(const char* path, const heddle_options* options,
+                                                   heddle_engine** engine);
+/* `folder`: where external data lies; null for a model without. The bytes are not used afterwards. */
+HEDDLE_C_API heddle_status heddle_engine_load_onnx_bytes(const void* data, size_t size,
+                                                         const char* folder,
+                                                         const heddle_options* options,
+                                                         heddle_engine** engine);
+HEDDLE_C_API heddle_status heddle_engine_parse_ir(const char* text, const heddle_options* options,
+                                                  heddle_engine** engine);
+
+/* A callable: builds its results from symbolic tensors with heddle_apply(). It puts `result_count` handles, which
+ * the engine frees, into `results`. Returns null, or why it failed, which must stay valid until the thread's next
+ * call. It is pure, and called once for every way in which its guards can fall. */
+typedef const char* (*heddle_callable)(heddle_tensor* const* inputs, size_t input_count,
+                                       heddle_tensor** results, size_t result_count, void* user);
+HEDDLE_C_API heddle_status heddle_engine_trace(heddle_callable callable, void* user,
+                                               size_t result_count, const heddle_options* options,
+                                               heddle_engine** engine);
+HEDDLE_C_API void heddle_engine_free(heddle_engine* engine);
+
+typedef enum heddle_attr_kind {
+  HEDDLE_ATTR_INT,
+  HEDDLE_ATTR_FLOAT,
+  HEDDLE_ATTR_BOOL, /* in integer */
+  HEDDLE_ATTR_STRING,
+  HEDDLE_ATTR_DTYPE, /* in integer */
+  HEDDLE_ATTR_INTS,
+  HEDDLE_ATTR_FLOATS
+} heddle_attr_kind;
+
+typedef struct heddle_attr {
+  const char* name;
+  heddle_attr_kind kind;
+  int64_t integer;
+  double number;
+  const char* string;
+  const int64_t* integers;
+  const double* numbers;
+  size_t count; /* of integers or numbers */
+} heddle_attr;
+
+/* Any op by its IR name: on symbolic tensors inside a callable, on tensors with data at once. A null operand is an
+ * absent optional one. Fills `results`, which must have room for as many as the op gives. */
+HEDDLE_C_API heddle_status heddle_apply(const char* op, heddle_tensor* const* operands,
+                                        size_t operand_count, const heddle_attr* attrs,
+                                        size_t attr_count, heddle_tensor** results,
+                                        size_t result_count);
+
+/* Fills `outputs` with new handles; `output_count` must be what the graph gives. */
+HEDDLE_C_API heddle_status heddle_engine_run(heddle_engine* engine, heddle_tensor* const* inputs,
+                                             size_t input_count, heddle_tensor** outputs,
+                                             size_t output_count);
+/* Into the caller's row-major tensors; allocates nothing once the sizes have been seen. */
+HEDDLE_C_API heddle_status heddle_engine_run_into(heddle_engine* engine,
+                                                  heddle_tensor* const* inputs, size_t input_count,
+                                                  heddle_tensor* const* outputs,
+                                                  size_t output_count);
+/* Compiles for inputs such as these without running. */
+HEDDLE_C_API heddle_status heddle_engine_prepare(heddle_engine* engine,
+                                                 heddle_tensor* const* inputs, size_t input_count);
+/* New elements for a parameter, of the same type; calls may run meanwhile. */
+HEDDLE_C_API heddle_status heddle_engine_update_parameter(heddle_engine* engine, const char* name,
+                                                          const heddle_tensor* value);
+
+/* What is known of an input or output: of a model from the start, of a callable after its first call. */
+typedef struct heddle_value_info {
+  const char* name; /* valid until the next call of a _info function on this thread */
+  heddle_dtype dtype;
+  int32_t rank;
+  const int64_t* sizes; /* as long as the name; -1: any size */
+} heddle_value_info;
+HEDDLE_C_API size_t heddle_engine_input_count(const heddle_engine* engine);
+HEDDLE_C_API size_t heddle_engine_output_count(const heddle_engine* engine);
+HEDDLE_C_API heddle_status heddle_engine_input_info(const heddle_engine* engine, size_t index,
+                                                    heddle_value_info* info);
+HEDDLE_C_API heddle_status heddle_engine_output_info(const heddle_engine* engine, size_t index,
+                                                     heddle_value_info* info);
+
+/* The plan for inputs such as these as a JSON document, to be freed with heddle_string_free(). */
+HEDDLE_C_API heddle_status heddle_engine_plan_json(heddle_engine* engine,
+                                                   heddle_tensor* const* inputs, size_t input_count,
+                                                   char** json);
+HEDDLE_C_API void heddle_string_free(char* string);
+
+/* "0.1.0" */
+HEDDLE_C_API const char* heddle_version(void);
+
+#endif

@@ -1,0 +1,232 @@
+// The engine through its C functions.
+#include "heddle/c_api.h"
+
+#include <array>
+#include <gtest/gtest.h>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/api/dlpack_structs.h"
+
+namespace {
+
+/// Frees what C functions gave.
+struct Free {
+  void operator()(heddle_tensor* tensor) const { heddle_tensor_free(tensor); }
+  void operator()(heddle_engine* engine) const { heddle_engine_free(engine); }
+  void operator()(char* string) const { heddle_string_free(string); }
+};
+template <typename T>
+using Handle = std::unique_ptr<T, Free>;
+
+Handle<heddle_tensor> wrap(std::vector<float>& values) {
+  const auto count = static_cast<int64_t>(values.size());
+  heddle_tensor* tensor = nullptr;
+  EXPECT_EQ(
+      heddle_tensor_wrap(values.data(), HEDDLE_F32, 1, &count, nullptr, nullptr, nullptr, &tensor),
+      HEDDLE_OK)
+      << heddle_last_error();
+  return Handle<heddle_tensor>(tensor);
+}
+
+std::vector<float> values_of(const heddle_tensor* tensor) {
+  int64_t count = 1;
+  for (int32_t d = 0; d < heddle_tensor_rank(tensor); ++d) count *= heddle_tensor_sizes(tensor)[d];
+  const auto* data = static_cast<const float*>(heddle_tensor_data(tensor));
+  return {data, data + count};
+}
+
+Handle<heddle_engine> parse(const char* text) {
+  heddle_engine* engine = nullptr;
+  EXPECT_EQ(heddle_engine_parse_ir(text, nullptr, &engine), HEDDLE_OK) << heddle_last_error();
+  return Handle<heddle_engine>(engine);
+}
+
+constexpr const char* kDouble = R"(graph @main(%x: f32[s0, 2] "rows") {
+  %y = add(%x, %x)
+  return %y
+})";
+
+TEST(CApi, RunsAGraph) {
+  const Handle<heddle_engine> engine = parse(kDouble);
+  std::vector<float> numbers{1, 2, 3, 4};
+  const int64_t sizes[] = {2, 2};
+  heddle_tensor* input = nullptr;
+  ASSERT_EQ(
+      heddle_tensor_wrap(numbers.data(), HEDDLE_F32, 2, sizes, nullptr, nullptr, nullptr, &input),
+      HEDDLE_OK);
+  heddle_tensor* output = nullptr;
+  ASSERT_EQ(heddle_engine_run(engine.get(), &input, 1, &output, 1), HEDDLE_OK)
+      << heddle_last_error();
+  EXPECT_EQ(values_of(output), (std::vector<float>{2, 4, 6, 8}));
+  EXPECT_EQ(heddle_tensor_dtype(output), HEDDLE_F32);
+  EXPECT_EQ(heddle_tensor_strides(output)[0], 2);
+
+  numbers[0] = 10;
+  ASSERT_EQ(heddle_engine_run_into(engine.get(), &input, 1, &output, 1), HEDDLE_OK);
+  EXPECT_EQ(values_of(output)[0], 20);
+  heddle_tensor_free(input);
+  heddle_tensor_free(output);
+}
+
+TEST(CApi, TellsWhatAModelTakes) {
+  const Handle<heddle_engine> engine = parse(kDouble);
+  EXPECT_EQ(heddle_engine_input_count(engine.get()), 1u);
+  EXPECT_EQ(heddle_engine_output_count(engine.get()), 1u);
+  heddle_value_info info{};
+  ASSERT_EQ(heddle_engine_input_info(engine.get(), 0, &info), HEDDLE_OK);
+  EXPECT_STREQ(info.name, "rows");
+  EXPECT_EQ(info.dtype, HEDDLE_F32);
+  ASSERT_EQ(info.rank, 2);
+  EXPECT_EQ(info.sizes[0], -1);
+  EXPECT_EQ(info.sizes[1], 2);
+  EXPECT_EQ(heddle_engine_output_info(engine.get(), 1, &info), HEDDLE_ERROR_ARGUMENT);
+  EXPECT_STREQ(heddle_last_error(),
+               "heddle_engine_output_info: index: expected less than 1, got 1");
+}
+
+/// softmax(x * 2): an op with an attribute, a scalar made outside.
+const char* softmax_of_double(heddle_tensor* const* inputs, size_t input_count,
+                              heddle_tensor** results, size_t result_count, void* user) {
+  ++*static_cast<int*>(user);
+  if (input_count != 1 || result_count != 1) return "one input and one result";
+  heddle_tensor* twice = nullptr;
+  heddle_tensor* const operands[] = {inputs[0], inputs[0]};
+  if (heddle_apply("add", operands, 2, nullptr, 0, &twice, 1) != HEDDLE_OK)
+    return heddle_last_error();
+  heddle_attr axis{};
+  axis.name = "axis";
+  axis.kind = HEDDLE_ATTR_INT;
+  axis.integer = -1;
+  const heddle_status status = heddle_apply("softmax", &twice, 1, &axis, 1, results, 1);
+  heddle_tensor_free(twice);
+  return status == HEDDLE_OK ? nullptr : heddle_last_error();
+}
+
+TEST(CApi, TracesACallableOnce) {
+  int calls = 0;
+  heddle_engine* made = nullptr;
+  ASSERT_EQ(heddle_engine_trace(softmax_of_double, &calls, 1, nullptr, &made), HEDDLE_OK);
+  const Handle<heddle_engine> engine(made);
+  for (const std::size_t size : {2, 5, 9}) {
+    std::vector<float> numbers(size, 1.0f);
+    const Handle<heddle_tensor> input = wrap(numbers);
+    heddle_tensor* const inputs[] = {input.get()};
+    heddle_tensor* output = nullptr;
+    ASSERT_EQ(heddle_engine_run(engine.get(), inputs, 1, &output, 1), HEDDLE_OK)
+        << heddle_last_error();
+    EXPECT_NEAR(values_of(output)[0], 1.0 / static_cast<double>(size), 1e-6);
+    heddle_tensor_free(output);
+  }
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(CApi, WhatACallableSaysIsTheError) {
+  heddle_engine* made = nullptr;
+  const auto refuse = [](heddle_tensor* const*, size_t, heddle_tensor**, size_t, void*) {
+    return "not today";
+  };
+  ASSERT_EQ(heddle_engine_trace(refuse, nullptr, 1, nullptr, &made), HEDDLE_OK);
+  const Handle<heddle_engine> engine(made);
+  std::vector<float> numbers{1};
+  const Handle<heddle_tensor> input = wrap(numbers);
+  heddle_tensor* const inputs[] = {input.get()};
+  heddle_tensor* output = nullptr;
+  EXPECT_EQ(heddle_engine_run(engine.get(), inputs, 1, &output, 1), HEDDLE_ERROR_CALLBACK);
+  EXPECT_STREQ(heddle_last_error(), "not today");
+  EXPECT_EQ(output, nullptr);
+}
+
+TEST(CApi, ACallableMayReturnItsInput) {
+  heddle_engine* made = nullptr;
+  const auto same = [](heddle_tensor* const* inputs, size_t, heddle_tensor** results, size_t,
+                       void*) -> const char* {
+    results[0] = inputs[0];
+    return nullptr;
+  };
+  ASSERT_EQ(heddle_engine_trace(same, nullptr, 1, nullptr, &made), HEDDLE_OK);
+  const Handle<heddle_engine> engine(made);
+  std::vector<float> numbers{1, 2};
+  const Handle<heddle_tensor> input = wrap(numbers);
+  heddle_tensor* const inputs[] = {input.get()};
+  heddle_tensor* output = nullptr;
+  ASSERT_EQ(heddle_engine_run(engine.get(), inputs, 1, &output, 1), HEDDLE_OK)
+      << heddle_last_error();
+  EXPECT_EQ(values_of(output), numbers);
+  EXPECT_NE(heddle_tensor_data(output), numbers.data());
+  heddle_tensor_free(output);
+}
+
+TEST(CApi, ErrorsHaveTheCodeOfTheirClass) {
+  heddle_engine* engine = nullptr;
+  EXPECT_EQ(heddle_engine_parse_ir("graph @main(", nullptr, &engine), HEDDLE_ERROR_PARSE);
+  EXPECT_EQ(heddle_engine_load_onnx("/no/such/file.onnx", nullptr, &engine), HEDDLE_ERROR_MODEL);
+  EXPECT_NE(std::string(heddle_last_error()).find("/no/such/file.onnx"), std::string::npos);
+  EXPECT_EQ(heddle_engine_parse_ir(nullptr, nullptr, &engine), HEDDLE_ERROR_ARGUMENT);
+  EXPECT_STREQ(heddle_last_error(),
+               "heddle_engine_parse_ir: expected an address, got a null pointer");
+  EXPECT_EQ(engine, nullptr);
+
+  heddle_options options;
+  heddle_options_init(&options);
+  options.device = "abacus";
+  EXPECT_EQ(heddle_engine_parse_ir(kDouble, &options, &engine), HEDDLE_ERROR_OPTION);
+  options.struct_size = 3;
+  EXPECT_EQ(heddle_engine_parse_ir(kDouble, &options, &engine), HEDDLE_ERROR_OPTION);
+
+  const Handle<heddle_engine> good = parse(kDouble);
+  std::vector<float> numbers{1, 2, 3};
+  const Handle<heddle_tensor> input = wrap(numbers);
+  heddle_tensor* const inputs[] = {input.get()};
+  heddle_tensor* output = nullptr;
+  EXPECT_EQ(heddle_engine_run(good.get(), inputs, 1, &output, 1), HEDDLE_ERROR_SHAPE);
+  EXPECT_EQ(heddle_engine_run(good.get(), inputs, 0, &output, 1), HEDDLE_ERROR_ARGUMENT);
+  EXPECT_EQ(heddle_apply("no_such_op", inputs, 1, nullptr, 0, &output, 1),
+            HEDDLE_ERROR_UNSUPPORTED);
+  EXPECT_EQ(heddle_apply("add", inputs, 1, nullptr, 0, &output, 1), HEDDLE_ERROR_ARGUMENT);
+  const int64_t size = -1;
+  EXPECT_EQ(heddle_tensor_empty(HEDDLE_F32, 1, &size, &output), HEDDLE_ERROR_SHAPE);
+  EXPECT_EQ(heddle_tensor_empty(static_cast<heddle_dtype>(99), 0, nullptr, &output),
+            HEDDLE_ERROR_DTYPE);
+  EXPECT_EQ(output, nullptr);
+}
+
+TEST(CApi, CallsTheDeleterOnceWhenTheLastUserIsGone) {
+  int deleted = 0;
+  std::vector<float> numbers{1, 2};
+  const int64_t count = 2;
+  heddle_tensor* tensor = nullptr;
+  const auto count_up = [](void*, void* user) { ++*static_cast<int*>(user); };
+  ASSERT_EQ(heddle_tensor_wrap(numbers.data(), HEDDLE_F32, 1, &count, nullptr, count_up, &deleted,
+                               &tensor),
+            HEDDLE_OK);
+  DLManagedTensorVersioned* managed = nullptr;
+  ASSERT_EQ(heddle_tensor_to_dlpack(tensor, &managed), HEDDLE_OK);
+  heddle_tensor_free(tensor);
+  EXPECT_EQ(deleted, 0);
+  EXPECT_EQ(managed->dl_tensor.data, numbers.data());
+  heddle_tensor* back = nullptr;
+  ASSERT_EQ(heddle_tensor_from_dlpack(managed, &back), HEDDLE_OK);
+  EXPECT_EQ(heddle_tensor_data(back), numbers.data());
+  EXPECT_EQ(deleted, 0);
+  heddle_tensor_free(back);
+  EXPECT_EQ(deleted, 1);
+}
+
+TEST(CApi, GivesThePlanAsText) {
+  const Handle<heddle_engine> engine = parse(R"(graph @main(%x: f32[s0]) {
+  %y = exp(%x)
+  return %y
+})");
+  std::vector<float> numbers{1, 2};
+  const Handle<heddle_tensor> input = wrap(numbers);
+  heddle_tensor* const inputs[] = {input.get()};
+  char* json = nullptr;
+  ASSERT_EQ(heddle_engine_plan_json(engine.get(), inputs, 1, &json), HEDDLE_OK);
+  const Handle<char> text(json);
+  EXPECT_NE(std::string(json).find("\"kernels\""), std::string::npos);
+  EXPECT_STREQ(heddle_version(), "0.1.0");
+}
+
+}  // namespace
