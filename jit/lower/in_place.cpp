@@ -1,5 +1,6 @@
 #include "jit/lower/in_place.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -18,19 +19,24 @@ class Accesses {
  public:
   explicit Accesses(const Nest& nest) { walk(nest.body); }
 
-  /// Every read of `read` is at the index of the only store to `written`, in equal loops, and before it.
-  /// Since stores hit distinct elements, no other iteration reads there.
+  /// Every read of `read` is at the index of every access of `written`, in equal loops, and before the first
+  /// store. Since the stores of a loop hit distinct elements, no other iteration reads there.
   bool in_step(NestBufferId read, NestBufferId written) const {
     const auto loads = loads_.find(read);
     const auto stores = stores_.find(written);
     if (loads == loads_.end() || stores == stores_.end()) return false;
-    if (stores->second.size() != 1 || blocked_.count(read) || blocked_.count(written)) return false;
-    if (stores_.count(read) != 0 || loads_.count(written) != 0) return false;
-    const Access& store = stores->second[0];
-    for (const Access& load : loads->second) {
-      if (load.order > store.order || !(load.extents == store.extents)) return false;
-      if (!(load.index == store.index)) return false;
-    }
+    if (blocked_.count(read) || blocked_.count(written) || stores_.count(read) != 0) return false;
+    const Access& first = stores->second[0];
+    const auto pairs = [&](const Access& access) {
+      return access.extents == first.extents && access.index == first.index;
+    };
+    if (!std::all_of(stores->second.begin(), stores->second.end(), pairs)) return false;
+    for (const Access& load : loads->second)
+      if (load.order > first.order || !pairs(load)) return false;
+    const auto again = loads_.find(written);
+    if (again == loads_.end()) return true;
+    for (const Access& load : again->second)
+      if (load.order < first.order || !pairs(load)) return false;
     return true;
   }
 

@@ -97,10 +97,32 @@ class RowBuilder {
   void add_keeps(const RowPlan& plan) {
     const bool bounded =
         column_count_.is_constant() && column_count_.constant() <= kMaxStackElements;
-    for (const RowPass& pass : plan.passes)
-      for (const Value& value : pass.keeps)
-        kept_[value] = builder_.add_local(value.meta().dtype, column_count_,
-                                          bounded ? column_count_.constant() : 0);
+    std::vector<Value> homes = homes_of_keeps(plan);
+    for (const RowPass& pass : plan.passes) {
+      for (const Value& value : pass.keeps) {
+        const auto home = std::find_if(homes.begin(), homes.end(), [&](const Value& stored) {
+          return stored.meta().dtype == value.meta().dtype;
+        });
+        if (home == homes.end()) {
+          kept_[value] = {builder_.add_local(value.meta().dtype, column_count_,
+                                             bounded ? column_count_.constant() : 0),
+                          column_};
+          continue;
+        }
+        const ir::Dims& sizes = home->meta().sizes;
+        const Index index = index_in(sizes, group_.domain, point_, builder_.facts());
+        kept_[value] = {kernel_.memory.buffer(*home), linear_index(index, sizes)};
+        homes.erase(home);
+      }
+    }
+  }
+
+  /// Results that the last pass stores: elements kept for it may lie there until then. The memory is fetched
+  /// while earlier passes compute, and the row is held in the caches once.
+  std::vector<Value> homes_of_keeps(const RowPlan& plan) const {
+    if (kernel_.state.options().target != LowerOptions::Target::Cpu || plan.passes.empty())
+      return {};
+    return plan.passes.back().stores;
   }
 
   /// Values that are at hand: reductions done, elements kept or stored by an earlier pass.
@@ -108,7 +130,7 @@ class RowBuilder {
     if (const auto found = reduced_.find(value); found != reduced_.end()) return found->second;
     if (ready_.count(value) == 0) return std::nullopt;
     if (const auto kept = kept_.find(value); kept != kept_.end())
-      return builder_.load(kept->second, column_);
+      return builder_.load(kept->second.buffer, kept->second.index);
     return builder_.load(kernel_.memory.buffer(value), linear_index(index, value.meta().sizes));
   }
 
@@ -142,7 +164,7 @@ class RowBuilder {
       stored.push_back(kernel_.emitter.request(
           value, index_in(value.meta().sizes, group_.domain, point_, facts)));
     for (std::size_t k = 0; k < kept.size(); ++k)
-      builder_.store(kept_.at(pass.keeps[k]), column_, kept[k]);
+      builder_.store(kept_.at(pass.keeps[k]).buffer, kept_.at(pass.keeps[k]).index, kept[k]);
     for (std::size_t k = 0; k < stored.size(); ++k) {
       const Value value = pass.stores[k];
       kernel_.store(value, index_in(value.meta().sizes, group_.domain, point_, facts), stored[k]);
@@ -223,7 +245,12 @@ class RowBuilder {
   SymExpr column_count_;
   Symbol placeholder_;  ///< axis of the loops over columns until they are made
   std::map<Value, Scalar> reduced_;
-  std::map<Value, NestBufferId> kept_;
+  /// Where the element at this row and column is kept.
+  struct Place {
+    NestBufferId buffer;
+    SymExpr index;
+  };
+  std::map<Value, Place> kept_;
   std::set<Value> ready_;
 };
 

@@ -91,6 +91,32 @@ TEST(LowerRow, SoftmaxKeepsItsExponentials) {
   EXPECT_EQ(count, 1u) << text;
 }
 
+TEST(LowerRow, SoftmaxKeepsItsExponentialsWhereItsResultWillLie) {
+  for (const DType dtype : {f32, f16}) {
+    GraphBuilder b("main");
+    b.output(b.emit("softmax", {b.input(tensor(dtype, {"s0", "s1"}))}));
+    const ir::Graph graph = b.finish();
+    const jit::Program program = lowered(graph);
+    ASSERT_EQ(program.kernels.size(), 1u);
+    const jit::Nest& nest = *program.kernels[0].nest;
+    // Of f16 the exponentials are f32, which do not fit there.
+    EXPECT_EQ(nest.buffers.size() - nest.global_count(), dtype == f32 ? 0u : 1u) << print(nest);
+    EXPECT_EQ(program.record.steps[0].may_reuse.size(), 1u) << "the result may overwrite x";
+    expect_right_at(graph, {3, 70});
+  }
+}
+
+TEST(LowerRow, AResultThatHoldsElementsOverwritesNothingThatIsReadLater) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "s1"}));
+  b.output(b.emit("add", {b.emit("softmax", {x}), x}));
+  const ir::Graph graph = b.finish();
+  const jit::Program program = lowered(graph);
+  ASSERT_EQ(program.kernels.size(), 1u);
+  EXPECT_TRUE(program.record.steps[0].may_reuse.empty());
+  expect_right_at(graph, {3, 70});
+}
+
 TEST(LowerRow, NormsAreOneKernel) {
   for (const char* op : {"layer_norm", "rms_norm"}) {
     for (const DType dtype : {f32, f16, bf16}) {
