@@ -76,6 +76,20 @@ CompiledNest compile_unary(ScalarOp op, std::int64_t vector_bytes) {
   return CompiledNest(b.finish(), vector_bytes);
 }
 
+CompiledNest compile_division(double divisor) {
+  NestBuilder b("divide");
+  b.nest().size_count = 1;
+  const SymExpr n = SymExpr::size(0);
+  const auto x = b.add_global(f32, n);
+  const auto y = b.add_global(f32, n);
+  b.set_parallel(b.new_axis(1), 1);
+  const Symbol i = b.new_axis(n);
+  b.begin_for(i, n, ForStmt::Kind::Vector);
+  b.store(y, i, b.apply(ScalarOp::Div, {b.load(x, i), b.constant(f32, divisor)}));
+  b.end_for();
+  return CompiledNest(b.finish());
+}
+
 std::vector<float> all_floats(std::uint32_t step) {
   std::vector<float> values = {0.0f, -0.0f, 1.0f, -1.0f, 0.5f, -0.5f};
   for (float special :
@@ -86,6 +100,28 @@ std::vector<float> all_floats(std::uint32_t step) {
   for (std::uint64_t bits = 0; bits < std::uint64_t{1} << 32; bits += step)
     values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
   return values;
+}
+
+TEST(LlvmDivision, ByAConstantIsRoundedAsADivisionIs) {
+  const std::vector<float> x = all_floats(4001);
+  std::vector<float> y(x.size());
+  for (const float divisor : {1.7f, 3.0f, -1.4142135f, 768.0f, 8.0f, -0x1p90f, 1e30f, 0.3f, 0.0f,
+                              0x1.fffffep0f, std::numeric_limits<float>::infinity()}) {
+    const CompiledNest code = compile_division(divisor);
+    code.run({const_cast<float*>(x.data()), y.data()}, {static_cast<std::int64_t>(x.size())});
+    for (std::size_t k = 0; k < x.size(); ++k) {
+      const float want = x[k] / divisor;
+      if (std::isnan(want)) {
+        ASSERT_TRUE(std::isnan(y[k])) << x[k] << " / " << divisor << " gives " << y[k];
+      } else if (std::abs(want) >= 0x1p-100f || want == 0) {
+        ASSERT_EQ(y[k], want) << x[k] << " / " << divisor;
+        ASSERT_EQ(std::signbit(y[k]), std::signbit(want)) << x[k] << " / " << divisor;
+      } else {
+        ASSERT_LE(error_in_ulps(y[k], static_cast<double>(x[k]) / divisor), 1)
+            << x[k] << " / " << divisor;
+      }
+    }
+  }
 }
 
 class LlvmMath : public testing::TestWithParam<Function> {};

@@ -322,7 +322,7 @@ Value* ScalarEmitter::binary_float(ScalarOp op, DType dtype, Value* a, Value* b)
     case ScalarOp::Mul:
       return b_.CreateFMul(a, b);
     case ScalarOp::Div:
-      return b_.CreateFDiv(a, b);
+      return divide_float(a, b);
     case ScalarOp::Max:
       return maximum(dtype, a, b);
     case ScalarOp::Min:
@@ -340,6 +340,31 @@ Value* ScalarEmitter::binary_float(ScalarOp op, DType dtype, Value* a, Value* b)
       HD_CHECK(false, "no code for " + std::string(name_of(op)) + " on floats");
       return nullptr;
   }
+}
+
+/// By a constant: multiplied by its reciprocal and corrected by what is left over. The quotient is rounded as a
+/// division rounds it; one below 2^-100, of which too little is left over to be measured, within one unit in the
+/// last place.
+Value* ScalarEmitter::divide_float(Value* a, Value* b) {
+  const auto* splat = llvm::dyn_cast<llvm::Constant>(b);
+  if (splat != nullptr && lanes_of(b) != 0) splat = splat->getSplatValue();
+  const auto* divisor = llvm::dyn_cast_or_null<llvm::ConstantFP>(splat);
+  if (divisor == nullptr || lanes_of(a) == 0 || !divisor->getType()->isFloatTy())
+    return b_.CreateFDiv(a, b);
+  const double value = divisor->getValueAPF().convertToFloat();
+  // Beyond these bounds the quotient may overflow, or the reciprocal be inexact by more than half a unit.
+  if (!(std::abs(value) >= 1 && std::abs(value) <= 0x1p100)) return b_.CreateFDiv(a, b);
+  llvm::Constant* inverse = reals(a, 1 / value);
+  Value* ratio = b_.CreateFMul(a, inverse);
+  int exponent = 0;
+  if (std::abs(std::frexp(value, &exponent)) == 0.5) return ratio;
+  const auto fma = [&](Value* x, Value* y, Value* z) {
+    return b_.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {x, y, z});
+  };
+  Value* left = fma(reals(a, -value), ratio, a);
+  // Infinities leave nothing that could be measured, and an exact -0 would lose its sign.
+  Value* inexact = b_.CreateFCmpONE(left, reals(a, 0));
+  return b_.CreateSelect(inexact, fma(left, inverse, ratio), ratio);
 }
 
 Value* ScalarEmitter::float_modulo(DType dtype, Value* a, Value* b) {

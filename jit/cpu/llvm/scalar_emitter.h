@@ -61,6 +61,7 @@ class ScalarEmitter {
   llvm::Value* compare(ir::ScalarOp op, DType dtype, llvm::Value* a, llvm::Value* b);
   llvm::Value* divide_integer(ir::ScalarOp op, DType dtype, llvm::Value* a, llvm::Value* b);
   llvm::Value* shift(ir::ScalarOp op, DType dtype, llvm::Value* a, llvm::Value* b);
+  llvm::Value* divide_float(llvm::Value* a, llvm::Value* b);
   llvm::Value* float_modulo(DType dtype, llvm::Value* a, llvm::Value* b);
   llvm::Value* float_power(DType dtype, llvm::Value* a, llvm::Value* b);
   /// Calls `name` of the runtime table for every lane, one after the other.
@@ -90,9 +91,12 @@ class VectorMath {
   llvm::Value* to_bits(llvm::Value* x);
   llvm::Value* from_bits(llvm::Value* x);
   llvm::Value* copy_sign(llvm::Value* magnitude, llvm::Value* sign);
+  bool takes_avx512(llvm::Value* x) const;
   llvm::Value* scale(llvm::Value* x, llvm::Value* exponent);
+  llvm::Value* quotient(llvm::Value* numerator, llvm::Value* denominator);
   llvm::Value* clamp(llvm::Value* x, double low, double high);
 
+  llvm::Value* exp_by_table(llvm::Value* bounded);
   llvm::Value* exp(llvm::Value* x);
   llvm::Value* exp2(llvm::Value* x);
   llvm::Value* expm1(llvm::Value* x);
