@@ -7,6 +7,7 @@
 #include "base/options.h"
 #include "engine/annotations.h"
 #include "heddle/error.h"
+#include "ir/analysis/regions.h"
 #include "ir/passes/control_deps.h"
 #include "ir/passes/form_regions.h"
 #include "ir/passes/resolve_sizes.h"
@@ -134,7 +135,7 @@ class ScopedCompile {
         whole
             ? ir::run_passes(formed, ir::default_pipeline(), pipeline_of(options_), &result_.passes)
             : ir::run_passes(formed, kOneByOne, pipeline_of(options_), &result_.passes);
-    finish(ir::inline_regions(compile_regions(outside)));
+    finish(compile_regions(outside));
     return std::move(result_);
   }
 
@@ -166,25 +167,63 @@ class ScopedCompile {
 
   /// All options of all regions, before anything is compiled.
   static void check_options(const ir::Graph& graph) {
-    for (const ir::NodePtr& node : graph.nodes())
-      if (node->op_name() == "region") pass_names(options_of(mark_of(*node)));
+    for (const ir::NodePtr& node : graph.nodes()) {
+      if (node->op_name() == "region")
+        pass_names(options_of(mark_of(*node)));
+      else
+        for (const ir::GraphRef* nested : ir::regions_of(*node)) check_options(*nested->graph);
+    }
   }
 
+  /// `graph` with the regions in it, and in what is nested in it, compiled and put in place of their calls.
   ir::Graph compile_regions(const ir::Graph& graph) {
-    return ir::rewrite(
+    return ir::inline_regions(ir::rewrite(
         graph,
         [&](ir::Rewriter& rewriter,
             const ir::NodePtr& node) -> std::optional<std::vector<ir::Value>> {
-          if (node->op_name() != "region") return {};
-          const ir::Graph body = compile_region(*node);
-          ir::Attrs attrs{{"body", ir::GraphRef{node->name(), std::make_shared<ir::Graph>(body)}}};
+          ir::Attrs attrs = node->attrs();
+          if (!compile_nested(*node, attrs)) return {};
           const auto inputs = rewriter.map(node->inputs());
+          rewriter.builder().context.names.assign(node->names().begin(), node->names().end());
           const ir::Node* call = rewriter.builder().call(node->op(), inputs, std::move(attrs));
           std::vector<ir::Value> values;
           for (std::uint32_t k = 0; k < call->outputs().size(); ++k)
             values.push_back(call->value(k));
           return values;
-        });
+        }));
+  }
+
+  /// Replaces the graphs of a node that have regions in them, or are one.
+  bool compile_nested(const ir::Node& node, ir::Attrs& attrs) {
+    const bool is_region = node.op_name() == "region";
+    bool changed = false;
+    for (auto& [name, attr] : attrs) {
+      auto* ref = std::get_if<ir::GraphRef>(&attr);
+      if (ref == nullptr) continue;
+      std::shared_ptr<const ir::Graph> made = is_region ? body_of(node) : nested_of(ref->graph);
+      changed = changed || made != ref->graph;
+      ref->graph = std::move(made);
+    }
+    return changed;
+  }
+
+  std::shared_ptr<const ir::Graph> nested_of(const std::shared_ptr<const ir::Graph>& graph) {
+    auto [at, fresh] = nested_.try_emplace(graph.get());
+    if (!fresh) return at->second;
+    const ir::Graph made = compile_regions(*graph);
+    return at->second = made.identical(*graph) ? graph : std::make_shared<const ir::Graph>(made);
+  }
+
+  /// The compiled body of a region: made once, however many places hold its call.
+  std::shared_ptr<const ir::Graph> body_of(const ir::Node& call) {
+    auto [at, fresh] = bodies_.try_emplace(&call.graph("body"));
+    if (fresh) {
+      at->second = {call.name(), std::make_shared<const ir::Graph>(compile_region(call))};
+    } else {
+      result_.copies.emplace(call.name(), at->second.first);
+      result_.units.insert_or_assign(call.name(), result_.units.at(at->second.first));
+    }
+    return at->second.second;
   }
 
   ir::Graph compile_region(const ir::Node& call) {
@@ -216,6 +255,9 @@ class ScopedCompile {
 
   const EngineOptions& options_;
   OptimisedGraph result_;
+  std::map<const ir::Graph*, std::shared_ptr<const ir::Graph>> nested_;  ///< by the graph before
+  /// By the body before: the name of the first call, the body.
+  std::map<const ir::Graph*, std::pair<std::string, std::shared_ptr<const ir::Graph>>> bodies_;
 };
 
 }  // namespace

@@ -23,6 +23,15 @@ struct OptimisedGraph {
   jit::UnitOptions rest;
   /// Names of regions that may run op by op when they cannot be compiled.
   std::vector<std::string> may_fall_back;
+  /// Further calls of a region, where what holds it was put in several places: their names in `units`, and
+  /// that of the region in `regions`.
+  std::map<std::string, std::string, std::less<>> copies;
+
+  /// The region that a kernel of the unit `name` belongs to.
+  const std::string& region_of(const std::string& name) const {
+    const auto copy = copies.find(name);
+    return copy == copies.end() ? name : copy->second;
+  }
 };
 
 /// @throws OptionError naming an unknown option of a mark, before any pass has run; what the hook

@@ -30,12 +30,12 @@ jit::LowerOptions lower_options(const BuildOptions& options, const OptimisedGrap
 bool fall_back(OptimisedGraph& graph, const std::string& region, bool tried_fused, const char* why,
                const EngineOptions& options) {
   if (std::ranges::find(graph.may_fall_back, region) == graph.may_fall_back.end()) return false;
-  jit::UnitOptions& unit = graph.units.at(region);
   const auto info = std::ranges::find(graph.regions, region, &RegionInfo::name);
   if (info->fell_back) return tried_fused;
   log_fallback(options, *info, why);
   info->fell_back = true;
-  unit.fuse = false;
+  for (auto& [name, unit] : graph.units)
+    if (graph.region_of(name) == region) unit.fuse = false;
   return true;
 }
 
@@ -62,8 +62,9 @@ bool Executable::build(OptimisedGraph& graph, const BuildOptions& options) {
   try {
     unit_ = std::make_unique<Unit>(std::move(program), std::move(fixed), options);
   } catch (const KernelFailure& failure) {
-    const bool fused = !one_by_one.contains(failure.region);
-    if (!fall_back(graph, failure.region, fused, failure.what(), options.engine))
+    const std::string& region = graph.region_of(failure.region);
+    const bool fused = !one_by_one.contains(region);
+    if (!fall_back(graph, region, fused, failure.what(), options.engine))
       std::rethrow_exception(failure.cause);
     return false;
   }

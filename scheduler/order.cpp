@@ -238,7 +238,8 @@ void check(const Schedule& schedule) {
                step);
       }
       for (const BufferId b : record.steps[step].reads) {
-        if (!written[roots[b]]) fail("reads what nothing wrote", step, step);
+        if (!written[roots[b]])
+          fail("nothing wrote " + record.buffers[b].value + " before its reader", step, step);
       }
       for (const StepId other : stage) {
         if (other < step && conflict(record.steps[step], record.steps[other], roots))

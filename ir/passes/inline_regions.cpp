@@ -2,6 +2,7 @@
 #include <map>
 #include <set>
 
+#include "ir/analysis/regions.h"
 #include "ir/op.h"
 #include "ir/passes/form_regions.h"
 
@@ -15,13 +16,13 @@ class Inliner {
   explicit Inliner(const Graph& graph) : graph_(graph), builder_(graph.name(), environment()) {}
 
   Graph run() {
+    find_needed();
     builder_.adopt(graph_);
     for (const NodePtr& node : graph_.nodes()) {
-      if (node->op_name() == "region") {
+      if (node->op_name() == "region")
         inline_call(*node);
-      } else {
+      else if (is_needed(*node, needed_) || is_argument(*node))
         copy(node);
-      }
     }
     for (std::size_t k = 0; k < graph_.outputs().size(); ++k)
       builder_.output(values_.at(graph_.outputs()[k]), graph_.output_label(k));
@@ -31,6 +32,46 @@ class Inliner {
   }
 
  private:
+  /// Values that outputs, write-backs and effects need.
+  using Needed = std::set<Value>;
+
+  /// Finds what is needed, through the bodies: order that names a call means the nodes of its body that stay,
+  /// and would be lost with those that go.
+  void find_needed() {
+    for (const Value& output : graph_.outputs()) needed_.insert(output);
+    for (const Graph::WriteBack& write : graph_.write_backs()) needed_.insert(write.source);
+    for (std::size_t k = graph_.nodes().size(); k-- > 0;) {
+      const Node& node = *graph_.nodes()[k];
+      if (node.op_name() == "region")
+        find_needed_in(node);
+      else
+        need_operands(node, needed_);
+    }
+  }
+
+  void find_needed_in(const Node& call) {
+    const Graph& body = call.graph("body");
+    Needed& inside = needed_in_[&call];
+    for (std::uint32_t k = 0; k < call.outputs().size(); ++k)
+      if (needed_.contains(call.value(k))) inside.insert(body.outputs()[k]);
+    for (std::size_t k = body.nodes().size(); k-- > 0;) need_operands(*body.nodes()[k], inside);
+    for (std::size_t k = 0; k < body.inputs().size(); ++k)
+      if (inside.contains(body.inputs()[k])) needed_.insert(call.input(k));
+  }
+
+  static bool is_needed(const Node& node, const Needed& needed) {
+    if (!is_pure(node)) return true;
+    for (std::uint32_t k = 0; k < node.outputs().size(); ++k)
+      if (needed.contains(node.value(k))) return true;
+    return false;
+  }
+
+  static void need_operands(const Node& node, Needed& needed) {
+    if (!is_needed(node, needed)) return;
+    for (const Value& input : node.inputs())
+      if (input) needed.insert(input);
+  }
+
   std::shared_ptr<ShapeEnv> environment() const {
     auto env = std::make_shared<ShapeEnv>();
     const auto take = [&](const Graph& graph) {
@@ -49,7 +90,9 @@ class Inliner {
   std::vector<Value> order_of(const Node& node) const {
     std::vector<Value> result;
     for (const Value& first : node.after()) {
-      for (const Value& value : orders_.at(first.node))
+      const auto now = orders_.find(first.node);
+      if (now == orders_.end()) continue;
+      for (const Value& value : now->second)
         if (std::ranges::find(result, value) == result.end()) result.push_back(value);
     }
     return result;
@@ -61,6 +104,10 @@ class Inliner {
     return result;
   }
 
+  static bool is_argument(const Node& node) {
+    return node.op_name() == "input" || node.op_name() == "param";
+  }
+
   void copy(const NodePtr& node) {
     const Node* made = builder_.with_inputs(node, mapped(node->inputs()), order_of(*node));
     for (std::uint32_t k = 0; k < node->outputs().size(); ++k)
@@ -70,14 +117,16 @@ class Inliner {
 
   void inline_call(const Node& call) {
     const Graph& body = call.graph("body");
+    const Needed& needed = needed_in_.at(&call);
     std::map<Value, Value> inside;
     for (std::size_t k = 0; k < body.inputs().size(); ++k)
-      inside[body.inputs()[k]] = values_.at(call.input(k));
+      if (needed.contains(body.inputs()[k])) inside[body.inputs()[k]] = values_.at(call.input(k));
     const std::vector<Value> before = order_of(call);
     std::set<const Node*> made_here;
-    std::vector<Value> last;  // nodes of the body that no other one reads
+    std::set<const Node*> read;
+    std::vector<Value> made_values;
     for (const NodePtr& node : body.nodes()) {
-      if (node->op_name() == "input") continue;
+      if (node->op_name() == "input" || !is_needed(*node, needed)) continue;
       std::vector<Value> inputs;
       for (const Value& input : node->inputs()) inputs.push_back(input ? inside.at(input) : input);
       // What reads a node of the body comes after it anyway.
@@ -86,7 +135,8 @@ class Inliner {
             return v && made_here.contains(v.node);
           });
       std::vector<Value> order = first_of_body ? before : std::vector<Value>();
-      for (const Value& first : node->after()) order.push_back(inside.at(first));
+      for (const Value& first : node->after())
+        if (const auto now = inside.find(first); now != inside.end()) order.push_back(now->second);
       Annotations annotations = node->annotations();
       annotations.insert_or_assign(std::string(kRegionAnnotation), Annotation{call.name()});
       const Node* made = builder_.transplant(node, inputs, order, std::move(annotations));
@@ -94,18 +144,20 @@ class Inliner {
         inside[node->value(k)] = made->value(k);
       if (node->op_name() == "const") continue;
       made_here.insert(made);
-      std::erase_if(last, [&](const Value& value) {
-        return std::ranges::any_of(inputs, [&](const Value& v) { return v.node == value.node; });
-      });
-      last.push_back(made->value());
+      for (const Value& input : inputs) read.insert(input.node);
+      made_values.push_back(made->value());
     }
     for (std::uint32_t k = 0; k < call.outputs().size(); ++k)
-      values_[call.value(k)] = inside.at(body.outputs()[k]);
-    orders_[&call] = last.empty() ? before : std::move(last);
+      if (needed_.contains(call.value(k))) values_[call.value(k)] = inside.at(body.outputs()[k]);
+    // What no other node of the body reads comes last.
+    std::erase_if(made_values, [&](const Value& value) { return read.contains(value.node); });
+    orders_[&call] = made_values.empty() ? before : std::move(made_values);
   }
 
   const Graph& graph_;
   GraphBuilder builder_;
+  Needed needed_;
+  std::map<const Node*, Needed> needed_in_;  ///< the bodies, by call
   std::map<Value, Value> values_;
   std::map<const Node*, std::vector<Value>> orders_;  ///< what `after` an old node means now
 };

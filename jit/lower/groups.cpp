@@ -266,6 +266,8 @@ class Former {
     }
     for (const auto& [before, after] : links_.weak_edges())
       result.weak_edges.emplace_back(numbers.at(before), numbers.at(after));
+    std::ranges::sort(result.weak_edges, {},
+                      [](const auto& edge) { return std::pair(edge.second, edge.first); });
     return result;
   }
 

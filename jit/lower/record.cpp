@@ -107,7 +107,9 @@ void Recorder::add_kernel(std::uint32_t group, BuiltKernel built) {
     const ir::BufferId buffer = buffer_of(value);
     launch.buffers.push_back(buffer);
     const NestBuffer& access = built.nest->buffers[k];
-    if (access.read) read_places[value] = place_in(step.reads, buffer);
+    // What the kernel reads again after it wrote it needs no step before.
+    const bool made_here = state_.grouping.group_of[state_.graph().position(value.node)] == group;
+    if (access.read && !made_here) read_places[value] = place_in(step.reads, buffer);
     if (access.written) write_places[value] = place_in(step.writes, buffer);
   }
   for (const Node* node : state_.grouping.groups[group].nodes) place_overwriting(*node, step);
@@ -211,9 +213,10 @@ ir::BufferId Recorder::row_major_buffer(Value value) {
 }
 
 void Recorder::add_order_edges(std::uint32_t group, PlanStep& step) {
-  for (const auto& [before, after] : state_.grouping.weak_edges)
-    if (after == group)
-      for (const ir::StepId from : steps_of_group_[before]) add_edge(step, from, true);
+  const auto edges = std::ranges::equal_range(state_.grouping.weak_edges, group, {},
+                                              &std::pair<std::uint32_t, std::uint32_t>::second);
+  for (const auto& [before, after] : edges)
+    for (const ir::StepId from : steps_of_group_[before]) add_edge(step, from, true);
 }
 
 void Recorder::place_overwriting(const Node& node, PlanStep& step) {

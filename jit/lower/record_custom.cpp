@@ -173,6 +173,7 @@ std::pair<ir::BufferId, ir::TensorMeta> Recorder::written_base(const Node& node,
   add_copy(buffer_of(storage), memory_meta(base), copy, meta);
   program_.record.kernels.back().name = "clone";
   program_.record.kernels.back().nodes = {node.name()};
+  program_.record.kernels.back().region = region_of(node);
   return {copy, meta};
 }
 

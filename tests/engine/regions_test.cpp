@@ -1,6 +1,8 @@
 // Regional compilation through the engine: what is compiled, under which options, and what a failure does.
+#include <cmath>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -93,6 +95,111 @@ TEST(Regions, TwoBlocksAreTwoRegions) {
       {.disk_cache = false, .scope = hd::CompileScope::Annotated});
   engine.run({ones(8), ones(8)});
   EXPECT_EQ(engine.stats().regions_compiled, 2u);
+}
+
+TEST(Regions, MarksInBranchesAndLoopsAreRegions) {
+  const auto marked = [](const hd::Tensor& t) {
+    const hd::Annotate scope{{"compile", "inner"}};
+    return hd::sin(t * 2) + 1;
+  };
+  const auto f = [&](const hd::Tensor& x, const hd::Tensor& y) {
+    const hd::Tensor chosen = hd::cond(
+        hd::greater(hd::sum(x), 0), [&](const hd::Tensor& t) { return hd::cos(marked(t)); },
+        [](const hd::Tensor& t) { return hd::neg(t); }, y);
+    return hd::scan(chosen, y,
+                    [&](const hd::Tensor& sum, const hd::Tensor& element) {
+                      const hd::Tensor next = hd::tanh(marked(sum) * element);
+                      return std::pair(next, hd::amax(next));
+                    })
+        .second;
+  };
+  const std::vector<hd::Tensor> inputs{ones(8), ones(8)};
+  for (const hd::CompileScope scope : {hd::CompileScope::Whole, hd::CompileScope::Annotated}) {
+    hd::Engine engine(f, {.disk_cache = false, .scope = scope});
+    hd::Engine reference(f, {.device = hd::Device::reference()});
+    EXPECT_EQ(engine.run(inputs)[0].sizes()[0], 8);
+    for (std::size_t k = 0; k < 8; ++k)
+      EXPECT_NEAR(engine.run(inputs)[0].to_doubles()[k], reference.run(inputs)[0].to_doubles()[k],
+                  1e-5);
+    EXPECT_EQ(engine.stats().regions_compiled, 2u);
+    const Json plan = Json::parse(engine.plan_json(inputs));
+    ASSERT_EQ(plan["regions"].size(), 2u);
+    std::set<std::string> marked_kernels;
+    for (const Json& step : plan["steps"])
+      for (const Json& nested : step.value("nested", Json::array()))
+        for (const Json& kernel : nested["kernels"])
+          if (kernel["region"] != "") {
+            marked_kernels.insert(kernel["region"]);
+            EXPECT_EQ(kernel["nodes"].size(), 3u) << kernel.dump(1);  // mul, sin, add: nothing else
+          }
+    EXPECT_EQ(marked_kernels.size(), 2u) << plan.dump(1);
+  }
+}
+
+TEST(Regions, ARegionInABodyThatIsCalledTwiceIsCompiledOnce) {
+  int compiles = 0;
+  hd::EngineOptions options{.disk_cache = false};
+  options.on_region_compile = [&](const hd::RegionInfo& region) {
+    EXPECT_EQ(region.id, "inner");
+    ++compiles;
+  };
+  const auto body = [](const hd::Tensor& t) {
+    hd::Tensor y;
+    {
+      const hd::Annotate scope{{"compile", "inner"}};
+      y = hd::exp(t) * 3;
+    }
+    return hd::sin(y);
+  };
+  const auto f = [&](const hd::Tensor& x) {
+    const hd::Tensor once = hd::invoke({}, body, x);
+    return hd::invoke({}, body, once);
+  };
+  hd::Engine engine(f, options);
+  const double wanted = std::sin(3 * std::exp(std::sin(3 * std::exp(1.0))));
+  EXPECT_NEAR(engine.run({ones(8)})[0].to_doubles()[3], wanted, 1e-5);
+  EXPECT_EQ(compiles, 1);
+  EXPECT_EQ(engine.stats().regions_compiled, 1u);
+  const Json plan = Json::parse(engine.plan_json(std::vector{ones(8)}));
+  ASSERT_EQ(plan["regions"].size(), 1u);
+  std::vector<std::string> units;
+  for (const Json& step : plan["steps"])
+    for (const Json& nested : step.value("nested", Json::array()))
+      for (const Json& kernel : nested["kernels"]) units.push_back(kernel["region"]);
+  EXPECT_EQ(units, (std::vector<std::string>{"region_0", "", "region_0", ""})) << plan.dump(1);
+}
+
+TEST(Regions, AMarkedCallOwnsItsBodyWithTheMarksInIt) {
+  const auto body = [](const hd::Tensor& t) {
+    const hd::Annotate scope{{"compile", "inner"}};
+    return hd::exp(t) * 3;
+  };
+  const auto f = [&](const hd::Tensor& x) {
+    const hd::Annotate scope{{"compile", "outer"}};
+    return hd::invoke({}, body, x + 1);
+  };
+  hd::Engine engine(f, {.disk_cache = false});
+  engine.run({ones(8)});
+  const Json plan = Json::parse(engine.plan_json(std::vector{ones(8)}));
+  ASSERT_EQ(plan["regions"].size(), 1u) << plan["regions"].dump(1);
+  EXPECT_EQ(plan["regions"][0]["id"], "outer");
+}
+
+TEST(Regions, AFailedRegionOfACalledBodyRunsOpByOp) {
+  std::vector<std::string> log;
+  hd::EngineOptions options{.disk_cache = false};
+  options.log = [&](std::string_view line) { log.emplace_back(line); };
+  options.on_region_compile = [](const hd::RegionInfo&) { throw std::runtime_error("no"); };
+  const auto body = [](const hd::Tensor& t) {
+    const hd::Annotate scope{{"compile", with_options({{"on_error", "op_by_op"}})}};
+    return hd::exp(t) * 3;
+  };
+  hd::Engine engine(
+      [&](const hd::Tensor& x) { return hd::invoke({}, body, hd::invoke({}, body, x) - 3); },
+      options);
+  EXPECT_NEAR(engine.run({ones(8)})[0].to_doubles()[0], 3 * std::exp(3 * std::exp(1.0) - 3), 1.0);
+  EXPECT_EQ(log.size(), 1u);
+  EXPECT_EQ(engine.stats().region_fallbacks, 1u);
 }
 
 TEST(Regions, APredicateMarksInsteadOfScopes) {

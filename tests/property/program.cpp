@@ -1,0 +1,313 @@
+#include "tests/property/program.h"
+
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <random>
+
+#include "tests/api/custom/ops.h"
+
+namespace heddle::property {
+
+namespace {
+
+std::mutex notes_mutex;
+std::vector<std::int64_t> notes;
+
+/// One trace of a program.
+class Author {
+ public:
+  Author(std::uint32_t seed, Features& features, std::set<std::string>& twins)
+      : random_(seed * 2654435761u + 99u), features_(features), twins_(twins) {}
+
+  std::vector<Tensor> write(const Tensor& x, const Tensor& y) {
+    pool_ = {x, y, x + y};
+    const int length = 4 + below(11);
+    for (int k = 0; k < length; ++k) scoped([&] { step(); });
+    if (chance(15)) {
+      used("state");
+      assign(below(2) == 0 ? x : y, bounded(like_x(pick())));
+    }
+    std::vector<Tensor> results = std::move(kept_);
+    const int more = 1 + below(3);
+    for (int k = 0; k < more; ++k) results.push_back(pick());
+    return results;
+  }
+
+ private:
+  int below(int n) { return static_cast<int>(random_() % static_cast<unsigned>(n)); }
+  bool chance(int percent) { return below(100) < percent; }
+  void used(const char* feature) { ++features_[feature]; }
+  Tensor pick() { return pool_[static_cast<std::size_t>(below(static_cast<int>(pool_.size())))]; }
+
+  /// Numbers that stay whole and small.
+  static Tensor bounded(const Tensor& x) { return clamp(x, -64.0, 64.0); }
+  /// A view or a copy of `x` with the sizes of the inputs.
+  static Tensor like_x(const Tensor& x) { return x; }
+
+  /// Runs `body` under random scopes.
+  void scoped(const std::function<void()>& body) {
+    std::optional<Annotate> scope;
+    const int kind = below(10);
+    if (kind < 4) {
+      used("region");
+      scope.emplace(mark());
+    } else if (kind == 4) {
+      used("fallback");
+      scope.emplace(AnnotationMap{{"should_fallback", true}});
+    } else if (kind == 5) {
+      used("name");
+      scope.emplace(AnnotationMap{{"name", "block"}, {"stage", below(3)}});
+    }
+    std::optional<AfterScope> after;
+    if (chance(25)) {
+      used("order");
+      std::vector<Tensor> first{pick()};
+      if (chance(30)) first.push_back(pick());
+      after.emplace(first);
+    }
+    body();
+  }
+
+  AnnotationMap mark() {
+    switch (below(6)) {
+      case 0:
+        return {{"compile", true}};
+      case 1:
+        used("region options");
+        return {
+            {"compile", AnnotationMap{{"id", "a"}, {"options", AnnotationMap{{"fuse", false}}}}}};
+      case 2:
+      case 3:
+        return {{"compile", "b"}, {"stage", 1}};
+      default:
+        return {{"compile", "a"}};
+    }
+  }
+
+  void step() {
+    switch (below(20)) {
+      case 0:
+      case 1:
+      case 2:
+      case 3:
+        return pointwise();
+      case 4:
+        used("reduction");
+        pool_.push_back(bounded(pick() + sum(pick(), {1}, true)));
+        return;
+      case 5:
+      case 6:
+        return notice();
+      case 7:
+      case 8:
+        return write_argument();
+      case 9:
+        used("several outputs");
+        pool_.push_back(bounded(test::halves()(pick())[1]));
+        return;
+      case 10:
+        return view();
+      case 11:
+      case 12:
+        return twin();
+      case 13:
+        return branch();
+      case 14:
+        return loop();
+      case 15:
+        return over_rows();
+      case 16:
+        return call_twice();
+      default:
+        return notice();
+    }
+  }
+
+  void pointwise() {
+    used("pointwise");
+    switch (below(6)) {
+      case 0:
+        return pool_.push_back(relu(pick()));
+      case 1:
+        return pool_.push_back(-pick());
+      case 2:
+        return pool_.push_back(maximum(pick(), pick()));
+      case 3:
+        return pool_.push_back(where(less(pick(), 1 + below(3)), pick(), pick()));
+      default:
+        return pool_.push_back(bounded(pick() + pick()));
+    }
+  }
+
+  void notice() {
+    used("note");
+    std::optional<AfterScope> after;
+    if (!noted_.empty() && chance(60)) {
+      used("note after a note");
+      after.emplace(
+          std::vector{noted_[static_cast<std::size_t>(below(static_cast<int>(noted_.size())))]});
+    }
+    const Tensor from = chance(50) ? pool_[static_cast<std::size_t>(below(3))] : pick();
+    noted_.push_back(note()(from, next_note_++)[0]);
+    pool_.push_back(noted_.back());
+    if (chance(50)) kept_.push_back(noted_.back());
+  }
+
+  /// A tensor that a custom op may write: one of the pool, or a part or a permutation of one.
+  Tensor target(bool square) {
+    const Tensor base = pick();
+    const int kind = below(3);
+    if (kind == 0 || square) return base;
+    used("write through a view");
+    return kind == 1 ? slice(base, 1, 1, 3) : transpose(base, 0, 1);
+  }
+
+  void write_argument() {
+    used("write");
+    switch (below(3)) {
+      case 0:
+        test::increment()(target(false));
+        return;
+      case 1:
+        pool_.push_back(bounded(test::accumulate()(pick(), target(true))[0]));
+        return;
+      default:
+        test::swap()(target(true), target(true));
+        return;
+    }
+  }
+
+  void view() {
+    used("view");
+    const Tensor x = pick();
+    switch (below(3)) {
+      case 0: {
+        const Tensor rows = x.size(0) == 1 ? x : x;
+        return pool_.push_back(concat({slice(rows, 1, 2, 4), slice(rows, 1, 0, 2)}, 1));
+      }
+      case 1:
+        return pool_.push_back(transpose(relu(transpose(x, 0, 1)), 0, 1));
+      default:
+        return pool_.push_back(bounded(x + expand(slice(x, 1, 0, 1), {x.size(0), 4})));
+    }
+  }
+
+  /// Equal nodes under different marks, all of them read.
+  void twin() {
+    used("twin");
+    const Tensor a = pick();
+    const Tensor b = pick();
+    const double number = 65 + next_note_++;  // no other node of the program is equal
+    const auto one = [&] { return minimum(a - b, number); };
+    const Annotate none(AnnotationMap{{"compile", false}});
+    std::vector<Tensor> made{one()};
+    for (const char* id : {"a", "b"}) {
+      if (chance(30)) continue;
+      const Annotate region(AnnotationMap{{"compile", id}});
+      made.push_back(one());
+      twins_.insert(id);
+    }
+    for (const Tensor& tensor : made) {
+      kept_.push_back(tensor * 1.0);
+      pool_.push_back(bounded(tensor));
+    }
+  }
+
+  Tensor positive(const Tensor& x) { return greater(sum(x), below(9) - 4); }
+
+  /// What a nested body does with its tensors.
+  Tensor body(const Tensor& a, const Tensor& b) {
+    std::optional<Annotate> scope;
+    if (chance(30)) {
+      used("region in a body");
+      scope.emplace(mark());
+    }
+    const int kind = below(4);
+    if (kind == 0) return bounded(a + b);
+    if (kind == 1) return bounded(relu(a) - b);
+    if (kind == 2) return maximum(-a, b);
+    used("custom op in a body");
+    return bounded(test::scale()(a, 2.0)[0] + b);
+  }
+
+  void branch() {
+    used("cond");
+    const Tensor captured = pick();
+    pool_.push_back(cond(
+        positive(pick()), [&](const Tensor& a) { return body(a, captured); },
+        [&](const Tensor& a) { return body(captured, a); }, pick()));
+  }
+
+  void loop() {
+    used("while");
+    const Tensor limit = pick();
+    const auto [count, result] = while_loop(
+        std::pair<Tensor, Tensor>(cast(iota({1}), f32), pick()),
+        [&](const std::pair<Tensor, Tensor>& s) { return any(less(s.first, 1 + below(4))); },
+        [&](const std::pair<Tensor, Tensor>& s) {
+          return std::pair<Tensor, Tensor>(s.first + 1.0, body(s.second, limit));
+        });
+    pool_.push_back(result);
+  }
+
+  void over_rows() {
+    used("scan");
+    const auto [carry, rows] =
+        scan(sum(pick(), {0}), pick(), [&](const Tensor& sum, const Tensor& row) {
+          const Tensor next = body(sum, row);
+          return std::pair<Tensor, Tensor>(next, next - row);
+        });
+    pool_.push_back(bounded(rows + carry));
+  }
+
+  /// One body, called with two tensors.
+  void call_twice() {
+    used("invoke");
+    const auto state = random_;
+    for (int turn = 0; turn < 2; ++turn) {
+      random_ = state;
+      const Tensor a = turn == 0 ? pool_[0] : pick();
+      random_ = state;
+      pool_.push_back(invoke(
+          RegionOptions{.name = "twice"}, [&](const Tensor& t) { return body(t, relu(t)); }, a));
+    }
+  }
+
+  std::mt19937 random_;
+  Features& features_;
+  std::set<std::string>& twins_;
+  std::vector<Tensor> pool_;
+  std::vector<Tensor> noted_;  ///< results of prop::note
+  std::vector<Tensor> kept_;   ///< results of the program
+  std::int64_t next_note_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::int64_t> take_notes() {
+  const std::scoped_lock lock(notes_mutex);
+  return std::exchange(notes, {});
+}
+
+const RegisteredOp& note() {
+  static const RegisteredOp op =
+      register_op({.schema = "prop::note(Tensor x, int id) -> Tensor",
+                   .shape = [](const ShapeCall& call) { return std::vector{call.tensor(0)}; },
+                   .cpu =
+                       [](const KernelCall& call) {
+                         for (std::int64_t k = 0; k < call.tensor(0).count(); ++k)
+                           test::element(call.results[0], k) = test::element(call.tensor(0), k);
+                         const std::scoped_lock lock(notes_mutex);
+                         notes.push_back(call.integer("id"));
+                       }});
+  return op;
+}
+
+std::vector<Tensor> Program::operator()(const Tensor& x, const Tensor& y) {
+  features_.clear();
+  twins_.clear();
+  return Author(seed_, features_, twins_).write(x, y);
+}
+
+}  // namespace heddle::property
