@@ -216,8 +216,9 @@ jit::Program lower_with_fault(const ir::Graph& graph, const jit::LowerOptions& o
 
 class Run {
  public:
-  Run(Program& program, const Fault& fault)
+  Run(Program& program, const Fault& fault, bool prove)
       : program_(program),
+        prove_(prove),
         rows_(1 + program.seed() % 5),
         arguments_{argument(rows_, 1), argument(rows_, 2)} {
     for (Literal& literal : arguments_)
@@ -251,6 +252,7 @@ class Run {
     engine::BuildOptions options;
     options.engine.threads = static_cast<int>(1 + program_.seed() / 8 % 2);
     options.engine.order = order;
+    options.engine.check_plans = prove_;
     options.engine.scope = program_.seed() % 3 == 0 ? CompileScope::Annotated : CompileScope::Whole;
     options.compiler = &jit::CompileService::shared();
     options.hints = sizes();
@@ -349,6 +351,7 @@ class Run {
   }
 
   Program& program_;
+  bool prove_;
   std::int64_t rows_;
   std::vector<Literal> arguments_;
   std::vector<Tensor> tensors_;
@@ -359,10 +362,10 @@ class Run {
 
 }  // namespace
 
-std::optional<std::string> check_program(Program& program, const Fault& fault) {
+std::optional<std::string> check_program(Program& program, const Fault& fault, bool prove) {
   std::string text;
   try {
-    Run run(program, fault);
+    Run run(program, fault, prove);
     text = run.text();
     run.check();
   } catch (const std::exception& error) {

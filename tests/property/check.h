@@ -24,8 +24,10 @@ struct Fault {
 ///   kernels     no kernel holds nodes of two regions, and a node equal to one of another region stays
 ///   order       kernels run after what their nodes must run after
 ///   schedule    every edge holds and no step reads what was not written
+///   plan        the independent checker proves the plan, and the order of the traced graph (`prove`)
 ///   memory      no two buffers in use share bytes; freed bytes may be overwritten (step by step, filled)
 ///   peak        that of the chosen order is not above that of the given one
-std::optional<std::string> check_program(Program& program, const Fault& fault = {});
+std::optional<std::string> check_program(Program& program, const Fault& fault = {},
+                                         bool prove = true);
 
 }  // namespace heddle::property
