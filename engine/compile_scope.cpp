@@ -13,6 +13,7 @@
 #include "ir/passes/resolve_sizes.h"
 #include "ir/regions.h"
 #include "ir/text.h"
+#include "jit/library.h"
 
 namespace heddle::engine {
 
@@ -110,6 +111,8 @@ std::vector<ir::UserPass> user_passes(const EngineOptions& options, GraphPass::P
 ir::PipelineOptions pipeline_of(const EngineOptions& options) {
   ir::PipelineOptions pipeline;
   pipeline.skip = options.skip_passes;
+  if (!options.library || !jit::library_prefers_channels_last())
+    pipeline.skip.emplace_back("channels-last");
   pipeline.dump_dir = options.dump_dir;
   return pipeline;
 }

@@ -305,7 +305,7 @@ scheduler::BoundStep Unit::bind_step(std::size_t step, int threads, BoundSteps& 
       bound.scratch_bytes = std::max(bound.scratch_bytes, nested->scratch_bytes);
   } else {
     plan.library[step] = jit::bind_library_call(
-        *kernel.library, library_operands(*kernel.library, launch, plan.sizes));
+        *kernel.library, library_operands(*kernel.library, launch, plan.sizes), threads);
     bound.run = run_library;
     bound.code = plan.library[step].get();
     bound.extent = plan.library[step]->extent();

@@ -15,10 +15,13 @@ bool library_serves([[maybe_unused]] std::string_view name, [[maybe_unused]] con
 #endif
 }
 
+bool library_prefers_channels_last() { return HEDDLE_WITH_ONEDNN != 0; }
+
 std::unique_ptr<BoundLibraryCall> bind_library_call(
-    const LibraryCall& call, [[maybe_unused]] std::span<const LibraryOperand> operands) {
+    const LibraryCall& call, [[maybe_unused]] std::span<const LibraryOperand> operands,
+    [[maybe_unused]] int threads) {
 #if HEDDLE_WITH_ONEDNN
-  if (auto bound = onednn::bind(call, operands)) return bound;
+  if (auto bound = onednn::bind(call, operands, threads)) return bound;
 #endif
   throw CompileError({.what = "library call " + call.name,
                       .where = {},

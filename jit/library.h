@@ -16,7 +16,8 @@ namespace heddle::jit {
 class BoundLibraryCall {
  public:
   virtual ~BoundLibraryCall() = default;
-  /// Iterations [begin, end) of extent(): the library works single-threaded on its part.
+  /// Iterations [begin, end) of extent(): the library works single-threaded on its part, and all of them may be
+  /// one call of it.
   /// `buffers`: inputs, then outputs, row-major. `scratch`: 64-aligned, this thread's own.
   virtual void run(void* const* buffers, std::int64_t begin, std::int64_t end,
                    void* scratch) const = 0;
@@ -33,9 +34,13 @@ struct LibraryOperand {
 /// Whether a library of this build has the kernel `name` for `node`.
 bool library_serves(std::string_view name, const ir::Node& node);
 
-/// `operands`: inputs, then outputs.
+/// Whether convolutions with the channels in the last dimension suit the libraries of this build better.
+bool library_prefers_channels_last();
+
+/// `operands`: inputs, then outputs. `threads` may work on it at a time.
 /// @throws CompileError when the library refuses the call.
 std::unique_ptr<BoundLibraryCall> bind_library_call(const LibraryCall& call,
-                                                    std::span<const LibraryOperand> operands);
+                                                    std::span<const LibraryOperand> operands,
+                                                    int threads);
 
 }  // namespace heddle::jit

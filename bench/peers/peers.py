@@ -138,7 +138,7 @@ def measure(row, folder, commands, threads, rounds, seconds):
                 processes[name] = process = Process(command, folder, threads)
                 open_processes.callback(process.close)
                 records[name] = {"cold": cold, "facts": process.facts, "samples_us": [],
-                                 "round_medians_us": []}
+                                 "round_medians_us": [], "round_processor_us": []}
             except RuntimeError as error:
                 records[name] = {"error": str(error)}
         compare_outputs(folder, processes, records)
@@ -168,6 +168,7 @@ def take_turns(processes, records, rounds, seconds):
             turn = processes[name].ask(f"turn {seconds}")
             records[name]["samples_us"] += turn["samples_us"]
             records[name]["round_medians_us"].append(statistics.median(turn["samples_us"]))
+            records[name]["round_processor_us"].append(turn["processor_us"])
             records[name]["calls_per_sample"] = turn["calls_per_sample"]
             time.sleep(SETTLE_SECONDS)
 
@@ -180,6 +181,7 @@ def summary(record):
     return record | {
         "version": facts["version"],
         "median_us": float(np.median(samples)),
+        "processor_us": statistics.median(record["round_processor_us"]),
         "p99_us": float(np.quantile(samples, 0.99)),
         "least_us": float(samples.min()),
         "samples": len(samples),

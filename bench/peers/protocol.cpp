@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -93,6 +94,13 @@ Arguments parse_arguments(int argc, char** argv) {
   return arguments;
 }
 
+/// Processor time of all threads of this process, in microseconds.
+double processor_microseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return 1e6 * static_cast<double>(now.tv_sec) + 1e-3 * static_cast<double>(now.tv_nsec);
+}
+
 /// Puts the model into the page cache, so that loading is timed alike for whoever comes first.
 void read_through(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -115,6 +123,7 @@ nlohmann::json take_turn(Peer& peer, double seconds) {
   }
   const int calls = static_cast<int>(std::clamp(kSampleMicroseconds / shortest, 1.0, 1000.0));
   std::vector<double> samples;
+  const double processor_before = processor_microseconds();
   const auto begin = Clock::now();
   while (samples.size() < kMaxSamples &&
          (samples.empty() || microseconds_since(begin) < 1e6 * seconds)) {
@@ -122,7 +131,10 @@ nlohmann::json take_turn(Peer& peer, double seconds) {
     for (int k = 0; k < calls; ++k) peer.call();
     samples.push_back(microseconds_since(start) / calls);
   }
-  return {{"samples_us", samples}, {"calls_per_sample", calls}};
+  const double processor = processor_microseconds() - processor_before;
+  return {{"samples_us", samples},
+          {"calls_per_sample", calls},
+          {"processor_us", processor / (calls * static_cast<double>(samples.size()))}};
 }
 
 nlohmann::json answer(Peer& peer, const std::string& line) {

@@ -5,7 +5,8 @@
 // Loads the model, makes the first call and prints one JSON line of facts: `version`, `load_ms`, `first_call_ms`,
 // `rss_before_bytes` and what the engine adds. Then it answers lines on standard input, each with one JSON line:
 //
-//   turn SECONDS      calls for so long, the first calls unmeasured: {"samples_us": [...], "calls_per_sample": N}
+//   turn SECONDS      calls for so long, the first calls unmeasured: {"samples_us": [...], "calls_per_sample": N,
+//                     "processor_us": of all threads of the process, a call}
 //   outputs FOLDER    writes the outputs of the last call as a case's tensors: {"outputs": N}
 //   memory            {"peak_bytes": of the process, "anonymous_bytes": now}
 //   end               exits

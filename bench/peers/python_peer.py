@@ -31,13 +31,14 @@ def take_turn(call, seconds):
             break
         k += 1
     calls = int(min(max(20e-6 / shortest, 1), 1000))
-    samples, begin = [], time.perf_counter()
+    samples, begin, processor = [], time.perf_counter(), time.process_time()
     while not samples or (len(samples) < 4000 and time.perf_counter() - begin < seconds):
         start = time.perf_counter()
         for _ in range(calls):
             call()
         samples.append((time.perf_counter() - start) * 1e6 / calls)
-    return {"samples_us": samples, "calls_per_sample": calls}
+    processor = (time.process_time() - processor) * 1e6 / (calls * len(samples))
+    return {"samples_us": samples, "calls_per_sample": calls, "processor_us": processor}
 
 
 def serve(peer):

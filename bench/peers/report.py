@@ -17,18 +17,22 @@ def ran(row, threads):
             if "error" not in record}
 
 
-def ratio(row, threads, peer):
-    """How many times as long as Heddle `peer` takes: the median over rounds of the ratio within a round."""
+def ratio(row, threads, peer, measure="round_medians_us"):
+    """How many times as long as Heddle `peer` takes: the median over rounds of the ratio within a round.
+
+    `measure` may be "round_processor_us" instead: processor time, which other programs lengthen less.
+    """
     records = ran(row, threads)
     if peer not in records or "heddle" not in records:
         return None
-    pairs = zip(records[peer]["round_medians_us"], records["heddle"]["round_medians_us"])
+    pairs = zip(records[peer][measure], records["heddle"][measure])
     return statistics.median(theirs / ours for theirs, ours in pairs)
 
 
-def best_peer(row, threads):
+def best_peer(row, threads, measure="round_medians_us"):
     """Name and ratio of the fastest peer; (None, None) without any."""
-    ratios = {name: ratio(row, threads, name) for name in ran(row, threads) if name != "heddle"}
+    ratios = {name: ratio(row, threads, name, measure) for name in ran(row, threads)
+              if name != "heddle"}
     ratios = {name: value for name, value in ratios.items() if value is not None}
     if not ratios:
         return None, None
@@ -72,7 +76,8 @@ def line(row, threads):
         parts.append(f"{name} {microseconds(record['median_us'])} us{agreement}")
     name, value = best_peer(row, threads)
     if name:
-        parts.append(f"ratio {value:.2f} to {name}")
+        _, processor = best_peer(row, threads, "round_processor_us")
+        parts.append(f"ratio {value:.2f} to {name}, {processor:.2f} in processor time")
     return "  ".join(parts)
 
 
@@ -82,18 +87,19 @@ def steady_table(document, threads):
              if any(name in row["threads"].get(threads, {}) for row in document["rows"])]
     lines = [f"## Steady calls, {threads} thread{'s' if threads != '1' else ''}", "",
              "| graph | " + " | ".join(NAMES[name] for name in peers) +
-             " | p99 of Heddle | best peer over Heddle | floor | floor over Heddle |",
-             "|---|" + "---|" * (len(peers) + 4)]
+             " | p99 of Heddle | best peer over Heddle | the same in processor time | floor | floor over Heddle |",
+             "|---|" + "---|" * (len(peers) + 5)]
     for row in document["rows"]:
         if threads not in row["threads"]:
             continue
         cells = [cell(row["threads"][threads].get(name)) for name in peers]
         ours = row["threads"][threads].get("heddle", {})
         name, value = best_peer(row, threads)
+        _, processor = best_peer(row, threads, "round_processor_us")
         floor = floor_us(row["cost"], document["limits"], int(threads))
         share = f"{100 * floor / ours['median_us']:.0f} %" if floor and "median_us" in ours else ""
         cells += [microseconds(ours.get("p99_us")), f"{value:.2f}" if value else "",
-                  microseconds(floor), share]
+                  f"{processor:.2f}" if processor else "", microseconds(floor), share]
         lines.append(f"| {row['title']} | " + " | ".join(cells) + " |")
     return lines + [""]
 
@@ -147,7 +153,7 @@ def markdown(document):
         f"{document['load_at_start']} at the start and {document['load_at_end']} at the end. {versions(document)}.",
         f"Times are medians in microseconds over {document['rounds']} rounds in which every engine had a turn of "
         f"{document['seconds']} s; a ratio is the median over",
-        "rounds of the ratio within a round. Each engine runs in a process of its own; inputs and outputs are the caller's"
+        "rounds of the ratio within a round. Processor time is that of all threads, those that wait spinning included. Each engine runs in a process of its own; inputs and outputs are the caller's"
         " memory. \"Tuned\" is ONNX",
         "Runtime without its skip-layer-norm fusion. OpenVINO is called from Python, which costs it some microseconds a"
         " call. The floor is the",

@@ -1,16 +1,14 @@
-// Recurrent layers, one copy of the cell a step.
+// Recurrent layers: a scan of the cell over the steps.
 
 #include <algorithm>
 #include <cctype>
 
 #include "engine/onnx/converters.h"
+#include "heddle/control_flow.h"
 
 namespace heddle::onnx {
 
 namespace {
-
-/// Longer sequences would make graphs too large.
-constexpr std::int64_t kMaxSteps = 512;
 
 /// One direction of a layer: what a cell reads at every step.
 struct Direction {
@@ -113,27 +111,50 @@ Tensor initial(const Direction& d, std::size_t input, const Tensor& x) {
   return expand(Tensor::scalar(x.dtype(), 0), {x.size(1), d.hidden});
 }
 
-/// Runs one direction over x [steps, batch, input]; `outputs` gets the hidden state of each step.
-State run_direction(const Direction& d, Cell cell, const Tensor& x, std::int64_t steps,
-                    std::vector<Tensor>& outputs) {
-  State state{initial(d, 5, x), d.gates == 4 ? initial(d, 6, x) : Tensor()};
-  const Tensor inputs = affine(x, d.w, d.input_bias);
+/// What a direction gives: the last state, and the hidden states of all steps [steps, batch, hidden].
+struct Run {
+  State last;
+  Tensor outputs;
+};
+
+State state_of(const std::vector<Tensor>& carry) {
+  return {carry[0], carry.size() > 1 ? carry[1] : Tensor()};
+}
+
+std::vector<Tensor> carry_of(const State& state) {
+  if (!state.cell.defined()) return {state.hidden};
+  return {state.hidden, state.cell};
+}
+
+/// One step; `slices`: its input, and its number where sequences have lengths of their own.
+std::pair<State, Tensor> run_step(const Direction& d, Cell cell, const State& state,
+                                  const std::vector<Tensor>& slices, const Tensor& lengths) {
+  State next = cell(d, slices[0], state);
+  if (!lengths.defined()) return {next, next.hidden};
+  const Tensor active = greater(lengths, slices[1]);
+  const Tensor shown = where(active, next.hidden, 0.0);
+  next.hidden = where(active, next.hidden, state.hidden);
+  if (next.cell.defined()) next.cell = where(active, next.cell, state.cell);
+  return {next, shown};
+}
+
+/// Runs one direction over x [steps, batch, input].
+Run run_direction(const Direction& d, Cell cell, const Tensor& x) {
+  const State start{initial(d, 5, x), d.gates == 4 ? initial(d, 6, x) : Tensor()};
   const Tensor lengths = d.node.has(4) ? unsqueeze(cast(d.node.tensor(4), i64), 1) : Tensor();
-  outputs.resize(static_cast<std::size_t>(steps));
-  for (std::int64_t k = 0; k < steps; ++k) {
-    const std::int64_t at = d.reversed ? steps - 1 - k : k;
-    State next = cell(d, of_direction(inputs, at), state);
-    Tensor shown = next.hidden;
-    if (lengths.defined()) {
-      const Tensor active = greater(lengths, at);
-      shown = where(active, next.hidden, 0.0);
-      next.hidden = where(active, next.hidden, state.hidden);
-      if (next.cell.defined()) next.cell = where(active, next.cell, state.cell);
-    }
-    outputs[static_cast<std::size_t>(at)] = shown;
-    state = next;
+  std::vector<Tensor> scanned{affine(x, d.w, d.input_bias)};
+  if (lengths.defined()) scanned.push_back(iota({x.size(0)}));
+  if (!x.size(0).is_symbolic() && x.size(0).value() == 1) {
+    for (Tensor& slice : scanned) slice = of_direction(slice, 0);
+    const auto [last, shown] = run_step(d, cell, start, scanned, lengths);
+    return {last, unsqueeze(shown, 0)};
   }
-  return state;
+  const auto body = [&](const std::vector<Tensor>& carry, const std::vector<Tensor>& slices) {
+    const auto [next, shown] = run_step(d, cell, state_of(carry), slices, lengths);
+    return std::pair(carry_of(next), std::vector<Tensor>{shown});
+  };
+  auto [carry, stacked] = scan(carry_of(start), scanned, body, {.reverse = d.reversed});
+  return {state_of(carry), stacked[0]};
 }
 
 Direction direction_of(const Node& node, std::int64_t index, bool reversed, std::int64_t gates) {
@@ -168,28 +189,20 @@ Outputs recurrent(const Node& node, Cell cell, std::int64_t gates) {
   const bool batch_first = node.integer("layout", 0) != 0;
   if (batch_first && (node.has(5) || node.has(6))) node.unsupported("initial states with layout 1");
   const Tensor x = batch_first ? transpose(node.tensor(0), 0, 1) : node.tensor(0);
-  if (x.size(0).is_symbolic()) node.unsupported("a sequence length that is not fixed in the model");
-  const std::int64_t steps = x.size(0).value();
-  if (steps < 1 || steps > kMaxSteps)
-    node.unsupported("a sequence of " + std::to_string(steps) + " steps (1 to 512)");
   const std::string order = node.string("direction", "forward");
   const std::int64_t directions = order == "bidirectional" ? 2 : 1;
   std::vector<Tensor> hidden;
   std::vector<Tensor> cells;
-  std::vector<std::vector<Tensor>> outputs(static_cast<std::size_t>(directions));
+  std::vector<Tensor> outputs;
   for (std::int64_t k = 0; k < directions; ++k) {
     const Direction d = direction_of(node, k, order == "reverse" || k == 1, gates);
-    const State last = run_direction(d, cell, x, steps, outputs[static_cast<std::size_t>(k)]);
-    hidden.push_back(last.hidden);
-    cells.push_back(last.cell);
+    const Run run = run_direction(d, cell, x);
+    hidden.push_back(run.last.hidden);
+    cells.push_back(run.last.cell);
+    outputs.push_back(
+        unsqueeze(batch_first ? transpose(run.outputs, 0, 1) : run.outputs, batch_first ? 2 : 1));
   }
-  std::vector<Tensor> rows;
-  for (std::int64_t t = 0; t < steps; ++t) {
-    std::vector<Tensor> each;
-    for (const auto& direction : outputs) each.push_back(direction[static_cast<std::size_t>(t)]);
-    rows.push_back(unsqueeze(joined(each, batch_first), batch_first ? 1 : 0));
-  }
-  Outputs results{concat(rows, batch_first ? 1 : 0), joined(hidden, batch_first)};
+  Outputs results{concat(outputs, batch_first ? 2 : 1), joined(hidden, batch_first)};
   if (gates == 4) results.emplace_back(joined(cells, batch_first));
   return results;
 }

@@ -7,6 +7,7 @@
 //   pads_high, dilations  one entry a spatial dimension; see window.h
 //   groups                runs of C / groups input channels that make M / groups output channels
 //                         each
+//   channels_last         x is [N, in..., C] and the result [N, out..., M]; w stays what it is
 //   result                promote(T, U, V)[N, M, out...]
 //
 //   out_d = floor((in_d + low_d + high_d - dilation_d * (kernel_d - 1) - 1) / stride_d) + 1
@@ -32,16 +33,32 @@
 // Lowering: nest and library "conv" take operands of the result's dtype; decompose converts the
 // others.
 // Source: ONNX Conv-11.
+#include <algorithm>
+
 #include "ir/ops/common.h"
 #include "ir/ops/conv_ops.h"
 
 namespace heddle::ir::ops {
 namespace {
 
+/// Sizes [N, in..., C] as [N, C, in...].
+template <typename T>
+std::vector<T> channels_second(std::vector<T> sizes) {
+  std::rotate(sizes.begin() + 1, sizes.end() - 1, sizes.end());
+  return sizes;
+}
+/// The way back.
+template <typename T>
+std::vector<T> channels_to_the_end(std::vector<T> sizes) {
+  std::rotate(sizes.begin() + 1, sizes.begin() + 2, sizes.end());
+  return sizes;
+}
+
 std::vector<TensorMeta> infer(const InferContext& ctx) {
   const std::size_t spatial = check_conv_operands(ctx);
   const std::int64_t groups = check_groups(ctx);
-  const Dims& x = ctx.meta(0).sizes;
+  const bool last = ctx.flag("channels_last");
+  const Dims x = last ? channels_second(ctx.meta(0).sizes) : ctx.meta(0).sizes;
   const Dims& w = ctx.meta(1).sizes;
   ctx.require_equal(w[1] * groups, x[1], "C6 the channels of x are those of w times groups");
   require_multiple(ctx, w[0], groups, "C7 the output channels M are a multiple of groups");
@@ -51,23 +68,38 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
     sizes.push_back(
         window_count(ctx, d, x[d + 2], w[d + 2], "C9 the kernel fits into the padded input"));
   }
-  return one(fresh(ctx, conv_dtype(ctx), std::move(sizes)));
+  return one(fresh(ctx, conv_dtype(ctx), last ? channels_to_the_end(sizes) : sizes));
 }
 
-/// Adds to `result`, of `sizes`, what the windows of `x` give.
+/// Where the elements of x or of the result lie.
+struct Planes {
+  Sizes sizes;  ///< [N, channels, spatial...]
+  bool last;    ///< channels lie in the last dimension
+  std::size_t at(std::int64_t n, std::int64_t channel, std::int64_t position) const {
+    const std::int64_t positions = element_count(spatial_of(sizes));
+    const std::int64_t k = last ? (n * positions + position) * sizes[1] + channel
+                                : (n * sizes[1] + channel) * positions + position;
+    return static_cast<std::size_t>(k);
+  }
+};
+
+Planes planes_of(const Sizes& sizes, bool last) {
+  return {last ? channels_second(sizes) : sizes, last};
+}
+
+/// Adds to `result` what the windows of `x` give.
 template <typename T>
 void convolve(const Window& window, const Literal& x, const Literal& w, std::int64_t groups,
-              const Sizes& sizes, std::vector<T>& result) {
-  const AxisCut in = cut_at(x.sizes(), 1);
+              const Planes& out, std::vector<T>& result) {
+  const Planes in = planes_of(x.sizes(), out.last);
   const AxisCut kernel = cut_at(w.sizes(), 1);
-  const AxisCut out = cut_at(sizes, 1);
-  const std::int64_t channels_out = out.length / groups;
+  const std::int64_t channels_out = out.sizes[1] / groups;
   const std::vector<T> xs = dense<T>(x);
   const std::vector<T> ws = dense<T>(w);
-  for_each_index(spatial_of(sizes), [&](std::int64_t position, const Sizes& at) {
-    const std::vector<Tap> taps = taps_inside(window, at, spatial_of(x.sizes()));
-    for (std::int64_t n = 0; n < out.outer; ++n) {
-      for (std::int64_t m = 0; m < out.length; ++m) {
+  for_each_index(spatial_of(out.sizes), [&](std::int64_t position, const Sizes& at) {
+    const std::vector<Tap> taps = taps_inside(window, at, spatial_of(in.sizes));
+    for (std::int64_t n = 0; n < out.sizes[0]; ++n) {
+      for (std::int64_t m = 0; m < out.sizes[1]; ++m) {
         T& sum = result[out.at(n, m, position)];
         for (std::int64_t c = 0; c < kernel.length; ++c) {
           const std::int64_t channel = m / channels_out * kernel.length + c;
@@ -86,10 +118,12 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
   const Literal x = converted(ctx.inputs[0], dtype);
   const Literal w = converted(ctx.inputs[1], dtype);
   const Sizes sizes = ctx.output_sizes();
+  const bool last = ctx.node.flag("channels_last");
+  const std::size_t axis = last ? sizes.size() - 1 : 1;
   const Window window = window_of(ctx.node, spatial_of(w.sizes()));
   return with_number(dtype, [&]<typename T>() {
-    std::vector<T> result = start_with_bias<T>(ctx, dtype, sizes);
-    convolve(window, x, w, ctx.node.integer("groups"), sizes, result);
+    std::vector<T> result = start_with_bias<T>(ctx, dtype, sizes, axis);
+    convolve(window, x, w, ctx.node.integer("groups"), planes_of(sizes, last), result);
     return std::vector<Literal>{literal_of(dtype, sizes, result)};
   });
 }
@@ -99,6 +133,7 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
 OpDef conv_op() {
   std::vector<AttrSpec> attrs = window_attrs();
   attrs.push_back({"groups", AttrKind::Int, std::int64_t{1}});
+  attrs.push_back({"channels_last", AttrKind::Bool, false});
   return {.name = "conv",
           .operands = {{"x"}, {"w"}, {"bias", OperandSpec::Arity::Optional}},
           .attrs = std::move(attrs),

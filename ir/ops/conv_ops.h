@@ -20,13 +20,14 @@ DType conv_dtype(const InferContext& ctx);
 /// Converts the operands to the result's dtype, if one is not of it yet, around the same op.
 std::vector<Value> decompose_conv_dtypes(DecomposeContext& ctx);
 
-/// The values of a result that starts as the bias by channel, or as 0 without one.
+/// The values of a result that starts as the bias by channel, which is dimension `axis`, or as 0 without one.
 template <typename T>
-std::vector<T> start_with_bias(const EvalContext& ctx, DType dtype, const Sizes& sizes) {
+std::vector<T> start_with_bias(const EvalContext& ctx, DType dtype, const Sizes& sizes,
+                               std::size_t axis = 1) {
   std::vector<T> result(static_cast<std::size_t>(element_count(sizes)));
   if (!ctx.has(2)) return result;
   const std::vector<T> bias = dense<T>(converted(ctx.inputs[2], dtype));
-  const AxisCut cut = cut_at(sizes, 1);
+  const AxisCut cut = cut_at(sizes, axis);
   for (std::size_t k = 0; k < result.size(); ++k) {
     result[k] =
         bias[static_cast<std::size_t>(static_cast<std::int64_t>(k) / cut.inner % cut.length)];

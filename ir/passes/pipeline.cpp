@@ -10,6 +10,7 @@
 #include "heddle/error.h"
 #include "ir/analysis/regions.h"
 #include "ir/passes/canonicalise.h"
+#include "ir/passes/channels_last.h"
 #include "ir/passes/cse.h"
 #include "ir/passes/dce.h"
 #include "ir/passes/decompose.h"
@@ -28,6 +29,7 @@ namespace {
 
 constexpr Pass kPasses[] = {
     {"canonicalise", canonicalise},
+    {"channels-last", channels_last},
     {"cse", cse},
     {"dce", dce},
     {"decompose", decompose},
@@ -42,8 +44,9 @@ constexpr Pass kPasses[] = {
 };
 
 constexpr std::string_view kPipeline[] = {
-    "decompose",   "fold-constants", "canonicalise", "remove-noops", "merge-views", "push-permutes",
-    "merge-views", "fold-constants", "remove-noops", "cse",          "dce",
+    "decompose",      "fold-constants", "canonicalise",  "remove-noops",
+    "merge-views",    "channels-last",  "push-permutes", "merge-views",
+    "fold-constants", "remove-noops",   "cse",           "dce",
 };
 
 void dump(const Graph& graph, const std::string& folder, std::size_t number,

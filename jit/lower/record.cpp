@@ -20,6 +20,15 @@ std::string plain_name(Value value) {
   return name.starts_with('%') ? name.substr(1) : name;
 }
 
+/// Scalar operations of a library call: of a convolution two for each weight that an element of the result meets.
+SymExpr work_of(const Node& node) {
+  SymExpr work = 0;
+  for (std::uint32_t k = 0; k < node.outputs().size(); ++k) work += node.output(k).count();
+  if (node.op().lowering.library != "conv") return work;
+  const ir::Dims& weights = node.input(1).meta().sizes;
+  return work * base::product(ir::Dims(weights.begin() + 1, weights.end())) * 2;
+}
+
 }  // namespace
 
 std::uint32_t place_in(std::vector<ir::BufferId>& list, ir::BufferId id) {
@@ -150,8 +159,8 @@ void Recorder::add_library(std::uint32_t group) {
     const ir::BufferId buffer = buffer_of(node.value(k));
     place_in(step.writes, buffer);
     launch.buffers.push_back(buffer);
-    step.work += node.output(k).count();
   }
+  step.work = work_of(node);
   add_order_edges(group, step);
   PlanKernel kernel;
   kernel.name = call->name;

@@ -6,7 +6,11 @@
 //         carry sum[m] += w[m, c, tap] * x[c, position] for each m of the block
 //       result(m, p, o) for each m of the block
 //
+// With channels last x and the result are indexed so; the loops are the same.
+//
 // The transpose gathers: for each position of the result it visits the taps that reach it.
+#include <algorithm>
+
 #include "jit/nests/nests.h"
 #include "jit/nests/support.h"
 
@@ -29,13 +33,15 @@ class ConvNest {
       : ctx_(ctx),
         b_(ctx.builder()),
         transposed_(transposed),
-        out_(ctx.output_sizes()),
+        last_(!transposed && ctx.node().flag("channels_last")),
+        out_(channels_second(ctx.output_sizes())),
         accumulator_(accumulator_of(ctx.node().output().dtype)),
         window_(ctx.node()) {
     const std::vector<SymExpr> x = ctx.operand_sizes(0);
     const std::vector<SymExpr> w = ctx.operand_sizes(1);
     const std::int64_t groups = ctx.node().integer("groups");
     window_.kernel.assign(w.begin() + 2, w.end());
+    if (last_) window_.input.assign(x.begin() + 1, x.end() - 1);
     channels_in_ = transposed ? floordiv(x[1], groups) : w[1];
     channels_out_ = transposed ? w[1] : floordiv(out_[1], groups);
     block_ = block_of(channels_out_);
@@ -56,7 +62,7 @@ class ConvNest {
     const std::vector<Scalar> sums = sum();
     for (std::int64_t k = 0; k < block_; ++k) {
       index_[1] = first_channel_ + k;
-      ctx_.result(0, index_,
+      ctx_.result(0, placed(index_),
                   b_.convert(sums[static_cast<std::size_t>(k)], ctx_.node().output().dtype));
     }
     b_.end_for();
@@ -65,6 +71,17 @@ class ConvNest {
   }
 
  private:
+  /// Sizes of the result as [N, M, out...].
+  std::vector<SymExpr> channels_second(std::vector<SymExpr> sizes) const {
+    if (last_) std::rotate(sizes.begin() + 1, sizes.end() - 1, sizes.end());
+    return sizes;
+  }
+  /// The index [n, channel, position...] as x and the result are indexed.
+  Index placed(Index index) const {
+    if (last_) std::rotate(index.begin() + 1, index.begin() + 2, index.end());
+    return index;
+  }
+
   std::vector<Scalar> initial() {
     const bool biased = ctx_.node().inputs().size() > 2 && ctx_.node().input(2);
     std::vector<Scalar> values;
@@ -106,7 +123,7 @@ class ConvNest {
                               const Mask& mask, std::span<const Scalar> sums) {
     Index from{index_[0], group_ * channels_in_ + c};
     from.insert(from.end(), position.begin(), position.end());
-    const Scalar x = b_.convert(ctx_.operand(0, from, id_of(mask)), accumulator_);
+    const Scalar x = b_.convert(ctx_.operand(0, placed(from), id_of(mask)), accumulator_);
     std::vector<Scalar> next;
     for (std::int64_t k = 0; k < block_; ++k) {
       const Scalar w = b_.convert(weight(k, c, tap, mask), accumulator_);
@@ -133,7 +150,8 @@ class ConvNest {
   NestContext& ctx_;
   NestBuilder& b_;
   const bool transposed_;
-  const std::vector<SymExpr> out_;
+  const bool last_;                 ///< channels are the last dimension of x and of the result
+  const std::vector<SymExpr> out_;  ///< [N, M, out...]
   const DType accumulator_;
   WindowShape window_;
   SymExpr channels_in_, channels_out_;  ///< of one group

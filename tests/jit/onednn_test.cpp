@@ -1,7 +1,10 @@
 // Library calls bound to several sizes.
 #include "jit/cpu/onednn/onednn.h"
 
+#include <algorithm>
+#include <cmath>
 #include <gtest/gtest.h>
+#include <limits>
 #include <vector>
 
 namespace heddle::jit {
@@ -23,7 +26,7 @@ LibraryCall conv_call() {
 std::unique_ptr<BoundLibraryCall> bind_for(std::int64_t size, const float* weights) {
   const std::vector<LibraryOperand> operands{
       {{1, 32, size, size}, nullptr}, {{32, 32, 3, 3}, weights}, {{1, 32, size, size}, nullptr}};
-  return onednn::bind(conv_call(), operands);
+  return onednn::bind(conv_call(), operands, 1);
 }
 
 TEST(OneDnn, PlansOfSeveralSizesShareThePackedWeights) {
@@ -52,6 +55,81 @@ TEST(OneDnn, PlansOfSeveralSizesShareThePackedWeights) {
   other.reset();
   EXPECT_EQ(onednn::packed_parameters(), before);
 }
+
+struct Shape {
+  Ints x, weights, result;  ///< channels last but for the weights
+  Ints strides, pads;
+  std::int64_t groups, parts;
+};
+
+std::vector<float> counted(const Ints& sizes, float step) {
+  std::int64_t count = 1;
+  for (const std::int64_t size : sizes) count *= size;
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (std::size_t k = 0; k < values.size(); ++k)
+    values[k] = step * static_cast<float>(static_cast<int>(k % 23) - 11);
+  return values;
+}
+
+class Parts : public testing::TestWithParam<Shape> {};
+
+/// Runs [begin, end) into a result that starts as NaN where nothing was written.
+void run_range(const BoundLibraryCall& call, const std::vector<float>& x,
+               const std::vector<float>& weights, std::vector<float>& y, std::int64_t begin,
+               std::int64_t end) {
+  std::vector<char> scratch(static_cast<std::size_t>(call.scratch_bytes()) + 64);
+  void* const aligned =
+      reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(scratch.data()) + 63) / 64 * 64);
+  void* const buffers[] = {const_cast<float*>(x.data()), const_cast<float*>(weights.data()),
+                           y.data()};
+  call.run(buffers, begin, end, aligned);
+}
+
+/// Each part writes its own slices and no other; together they give what the whole call gives.
+TEST_P(Parts, GiveTheWholeResult) {
+  const Shape& shape = GetParam();
+  const std::size_t spatial = shape.strides.size();
+  LibraryCall call;
+  call.name = "conv";
+  call.attrs = {{"strides", shape.strides}, {"dilations", Ints(spatial, 1)},
+                {"pads_low", shape.pads},   {"pads_high", shape.pads},
+                {"groups", shape.groups},   {"channels_last", true}};
+  const std::vector<float> x = counted(shape.x, 0.25f);
+  const std::vector<float> weights = counted(shape.weights, 0.5f);
+  const std::vector<LibraryOperand> operands{
+      {shape.x, nullptr}, {shape.weights, weights.data()}, {shape.result, nullptr}};
+  const auto bound = onednn::bind(call, operands, 3);
+  ASSERT_EQ(bound->extent(), shape.parts);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> whole(counted(shape.result, 0).size(), nan);
+  run_range(*bound, x, weights, whole, 0, bound->extent());
+  std::vector<float> parts(whole.size(), nan);
+  for (std::int64_t k = bound->extent(); k-- > 0;) {
+    const auto unwritten = [&] {
+      return std::count_if(parts.begin(), parts.end(), [](float y) { return std::isnan(y); });
+    };
+    const auto before = unwritten();
+    run_range(*bound, x, weights, parts, k, k + 1);
+    EXPECT_LT(unwritten(), before);
+  }
+  EXPECT_EQ(parts, whole);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    OneDnn, Parts,
+    testing::Values(
+        // Rows, with padding at both ends and a stride.
+        Shape{{1, 14, 9, 32}, {16, 32, 3, 3}, {1, 14, 9, 16}, {1, 1}, {1, 1}, 1, 3},
+        Shape{{1, 28, 28, 16}, {32, 16, 5, 5}, {1, 14, 14, 32}, {2, 2}, {2, 2}, 1, 3},
+        Shape{{1, 13, 8, 24}, {24, 1, 3, 3}, {1, 13, 8, 24}, {1, 1}, {1, 1}, 24, 3},
+        // A column is a row to oneDNN, and is cut along it.
+        Shape{{1, 64, 1, 8}, {16, 8, 5, 1}, {1, 64, 1, 16}, {1, 1}, {2, 0}, 1, 3},
+        // One dimension.
+        Shape{{1, 40, 8}, {8, 8, 4}, {1, 10, 8}, {4}, {0}, 1, 3},
+        // A batch is cut between its elements.
+        Shape{{2, 9, 9, 8}, {8, 8, 3, 3}, {2, 9, 9, 8}, {1, 1}, {1, 1}, 1, 2},
+        // Too few rows to be worth a cut.
+        Shape{{1, 5, 5, 8}, {8, 8, 3, 3}, {1, 5, 5, 8}, {1, 1}, {1, 1}, 1, 1}));
 
 }  // namespace
 }  // namespace heddle::jit

@@ -1,4 +1,6 @@
 // Reductions, products, normalisations and windows.
+#include <algorithm>
+
 #include "tests/sweep/op_table.h"
 
 namespace heddle::testing {
@@ -135,7 +137,7 @@ void add_dense_rows(std::vector<OpRow>& rows) {
 
 void add_window_rows(std::vector<OpRow>& rows) {
   const auto conv = [&](std::string variant, std::size_t spatial, std::int64_t groups,
-                        std::int64_t stride, std::int64_t dilation) {
+                        std::int64_t stride, std::int64_t dilation, bool channels_last = false) {
     rows.push_back({"conv", std::move(variant), numbers(), [=](DType t, Extent e) {
                       ir::Sizes x{e.first(2), 4};
                       ir::Sizes w{e.other(3) * groups, 4 / groups};
@@ -143,9 +145,12 @@ void add_window_rows(std::vector<OpRow>& rows) {
                         x.push_back(e.other(7));
                         w.push_back(e.other(3));
                       }
-                      return OneOp{"conv",
-                                   {noise(t, x), noise(t, w, 2), noise(t, {w[0]}, 3)},
-                                   with(window(spatial, stride, 1, dilation), "groups", groups)};
+                      if (channels_last) std::rotate(x.begin() + 1, x.begin() + 2, x.end());
+                      return OneOp{
+                          "conv",
+                          {noise(t, x), noise(t, w, 2), noise(t, {w[0]}, 3)},
+                          with(with(window(spatial, stride, 1, dilation), "groups", groups),
+                               "channels_last", channels_last)};
                     }});
     // A NaN or an infinity of w may show where its tap lies in the padding.
     rows.back().specials = 1;
@@ -154,6 +159,8 @@ void add_window_rows(std::vector<OpRow>& rows) {
   conv("2d", 2, 1, 2, 1);
   conv("2d_groups", 2, 2, 1, 1);
   conv("3d", 3, 1, 1, 1);
+  conv("channels_last_1d", 1, 2, 1, 1, true);
+  conv("channels_last_2d", 2, 1, 2, 1, true);
   for (const std::int64_t groups : {1, 2})
     rows.push_back(
         {"conv_transpose", groups == 1 ? "" : "groups", numbers(), [groups](DType t, Extent e) {

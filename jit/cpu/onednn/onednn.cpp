@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <optional>
 #include <unordered_map>
 
 #include "heddle/error.h"
@@ -41,22 +42,131 @@ memory::desc any(const Ints& sizes) {
   return {sizes, memory::data_type::f32, memory::format_tag::any};
 }
 
+/// Sizes [N, C, spatial...] of memory in which the channels lie closest.
+memory::desc channels_last(const Ints& sizes) {
+  Ints strides(sizes.size(), 1);
+  std::int64_t stride = sizes[1];
+  for (std::size_t k = sizes.size(); k-- > 2;) {
+    strides[k] = stride;
+    stride *= std::max<std::int64_t>(1, sizes[k]);
+  }
+  strides[0] = stride;
+  return {sizes, memory::data_type::f32, strides};
+}
+
 std::int64_t aligned(std::size_t bytes) {
   return static_cast<std::int64_t>((bytes + 63) / 64 * 64);
 }
 
-/// Whether the call runs along its first spatial dimension only, [L, 1]. oneDNN runs along the last one, so it
-/// is shown such a call as one over [1, L]: the same bytes.
-bool is_column(std::span<const LibraryOperand> operands) {
-  const auto ends_in_one = [](const LibraryOperand& operand) {
-    return operand.sizes.size() == 4 && operand.sizes[3] == 1;
-  };
-  return ends_in_one(operands[0]) && ends_in_one(operands[1]) && ends_in_one(operands.back());
+/// A convolution as oneDNN counts: sizes [N, C, spatial...], one entry a spatial dimension, dilations from 0.
+struct Problem {
+  Ints x, weights, result;
+  bool has_bias = false;
+  Ints bias;
+  Ints strides, dilations, pads_low, pads_high;
+  bool channels_last = false;
+};
+
+Ints grouped(const Ints& sizes, std::int64_t groups) {
+  if (groups == 1) return sizes;
+  Ints result{groups, sizes[0] / groups};
+  result.insert(result.end(), sizes.begin() + 1, sizes.end());
+  return result;
 }
 
-Ints turned(Ints sizes, bool turn) {
-  if (turn) std::swap(sizes[sizes.size() - 1], sizes[sizes.size() - 2]);
-  return sizes;
+/// Runs along the first of two spatial dimensions only: [L, 1].
+bool is_column(const Problem& problem) {
+  const auto ends_in_one = [](const Ints& sizes) { return sizes.size() == 4 && sizes[3] == 1; };
+  return ends_in_one(problem.x) && ends_in_one(problem.weights) && ends_in_one(problem.result);
+}
+
+/// oneDNN runs along the last dimension, so it is shown a column as a row [1, L]: the same bytes.
+void turn(Problem& problem) {
+  for (Ints* list : {&problem.x, &problem.weights, &problem.result, &problem.strides,
+                     &problem.dilations, &problem.pads_low, &problem.pads_high})
+    std::swap(list->end()[-1], list->end()[-2]);
+}
+
+Problem problem_of(const LibraryCall& call, std::span<const LibraryOperand> operands) {
+  const auto ints = [&](const char* name) { return std::get<Ints>(call.attrs.at(name)); };
+  Problem problem{.x = operands[0].sizes,
+                  .weights = operands[1].sizes,
+                  .result = operands.back().sizes,
+                  .has_bias = operands.size() == 4,
+                  .bias = operands.size() == 4 ? operands[2].sizes : Ints(),
+                  .strides = ints("strides"),
+                  .dilations = ints("dilations"),
+                  .pads_low = ints("pads_low"),
+                  .pads_high = ints("pads_high")};
+  for (std::int64_t& dilation : problem.dilations) --dilation;
+  const auto last = call.attrs.find("channels_last");
+  problem.channels_last = last != call.attrs.end() && std::get<bool>(last->second);
+  if (problem.channels_last) {
+    for (Ints* sizes : {&problem.x, &problem.result})
+      std::rotate(sizes->begin() + 1, sizes->end() - 1, sizes->end());
+  }
+  if (is_column(problem)) turn(problem);
+  problem.weights = grouped(problem.weights, std::get<std::int64_t>(call.attrs.at("groups")));
+  return problem;
+}
+
+/// Parts of a convolution: each gives some slices of the result along one dimension, from the slices of x that
+/// they read, as a convolution of its own.
+struct Cut {
+  std::size_t axis = 0;
+  std::int64_t parts = 1;
+  std::int64_t begin(std::int64_t part, std::int64_t size) const { return size * part / parts; }
+};
+
+/// Where slices are whole runs of memory: along the outermost dimension that is not 1. Channels-last problems only.
+Cut cut_of(const Problem& problem, int threads) {
+  std::size_t axis = 0;
+  while (axis + 1 < problem.result.size() && problem.result[axis] == 1 && problem.x[axis] == 1)
+    axis = axis == 0 ? 2 : axis + 1;
+  const bool divides = problem.channels_last && axis < problem.result.size();
+  // A part too thin has more reading of weights than arithmetic.
+  constexpr std::int64_t kLeastSlices = 3;
+  const std::int64_t most = divides ? problem.result[axis] / (axis == 0 ? 1 : kLeastSlices) : 1;
+  return {axis, std::clamp<std::int64_t>(threads, 1, std::max<std::int64_t>(1, most))};
+}
+
+struct PartOf {
+  Problem problem;
+  std::int64_t x_offset = 0;  ///< elements
+  std::int64_t result_offset = 0;
+};
+
+std::int64_t slice_elements(const Ints& sizes, std::size_t axis) {
+  std::int64_t count = sizes[1];
+  for (std::size_t k = axis == 0 ? 2 : axis + 1; k < sizes.size(); ++k) count *= sizes[k];
+  return count;
+}
+
+/// Part `part`; nothing where it would read padding only.
+std::optional<PartOf> part_of(const Problem& whole, const Cut& cut, std::int64_t part) {
+  PartOf made{whole};
+  const std::size_t axis = cut.axis;
+  const std::int64_t begin = cut.begin(part, whole.result[axis]);
+  const std::int64_t end = cut.begin(part + 1, whole.result[axis]);
+  std::int64_t first = begin;
+  std::int64_t last = end;
+  if (axis >= 2) {
+    const std::size_t d = axis - 2;
+    const std::int64_t kernel = whole.weights[whole.weights.size() - whole.strides.size() + d];
+    first = begin * whole.strides[d] - whole.pads_low[d];
+    last = (end - 1) * whole.strides[d] - whole.pads_low[d] +
+           (kernel - 1) * (whole.dilations[d] + 1) + 1;
+    made.problem.pads_low[d] = std::max<std::int64_t>(0, -first);
+    made.problem.pads_high[d] = std::max<std::int64_t>(0, last - whole.x[axis]);
+    first = std::max<std::int64_t>(0, first);
+    last = std::min(last, whole.x[axis]);
+    if (first >= last) return {};
+  }
+  made.problem.x[axis] = last - first;
+  made.problem.result[axis] = end - begin;
+  made.x_offset = first * slice_elements(whole.x, axis);
+  made.result_offset = begin * slice_elements(whole.result, axis);
+  return made;
 }
 
 /// Parameters in the layouts that calls want, packed once for each layout: plans for other sizes share them.
@@ -108,52 +218,42 @@ class PackedParameters {
   std::unordered_map<const void*, std::vector<Entry>> entries_;
 };
 
-/// Convolution in the layout oneDNN likes best: operands are reordered into scratch where that differs from
-/// row-major, the weights once.
-class Convolution final : public BoundLibraryCall {
+/// One primitive: a convolution in the layout that oneDNN likes best, or with channels last. Operands are reordered
+/// into scratch where that differs from row-major, the weights once.
+class Primitive {
  public:
-  Convolution(const LibraryCall& call, std::span<const LibraryOperand> operands)
-      : has_bias_(operands.size() == 4) {
-    stay_on_this_thread();
-    const bool turn = is_column(operands);
-    const Ints x = turned(operands[0].sizes, turn);
-    const Ints out = turned(operands.back().sizes, turn);
-    const auto ints = [&](const LibraryCall& from, const char* name) {
-      return turned(std::get<Ints>(from.attrs.at(name)), turn);
-    };
-    const Ints weights =
-        grouped(turned(operands[1].sizes, turn), std::get<std::int64_t>(call.attrs.at("groups")));
-    source_ = plain(x);
-    result_ = plain(out);
-    weights_ = plain(weights);
-    Ints dilations = ints(call, "dilations");
-    for (std::int64_t& dilation : dilations) --dilation;
+  Primitive(const Problem& problem, const void* fixed_weights) : has_bias_(problem.has_bias) {
+    const bool last = problem.channels_last;
+    source_ = last ? channels_last(problem.x) : plain(problem.x);
+    result_ = last ? channels_last(problem.result) : plain(problem.result);
+    weights_ = plain(problem.weights);
+    if (has_bias_) bias_ = plain(problem.bias);
     dnnl::primitive_attr attr;
     attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    if (has_bias_) bias_ = plain(operands[2].sizes);
+    const memory::desc x = last ? source_ : any(problem.x);
+    const memory::desc weights = any(problem.weights);
+    const memory::desc out = last ? result_ : any(problem.result);
+    const auto kind = dnnl::prop_kind::forward_inference;
+    const auto algorithm = dnnl::algorithm::convolution_direct;
     const dnnl::convolution_forward::desc desc =
-        has_bias_ ? dnnl::convolution_forward::desc(
-                        dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
-                        any(x), any(weights), bias_, any(out), ints(call, "strides"), dilations,
-                        ints(call, "pads_low"), ints(call, "pads_high"))
-                  : dnnl::convolution_forward::desc(
-                        dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
-                        any(x), any(weights), any(out), ints(call, "strides"), dilations,
-                        ints(call, "pads_low"), ints(call, "pads_high"));
+        has_bias_ ? dnnl::convolution_forward::desc(kind, algorithm, x, weights, bias_, out,
+                                                    problem.strides, problem.dilations,
+                                                    problem.pads_low, problem.pads_high)
+                  : dnnl::convolution_forward::desc(kind, algorithm, x, weights, out,
+                                                    problem.strides, problem.dilations,
+                                                    problem.pads_low, problem.pads_high);
     primitive_desc_ = dnnl::convolution_forward::primitive_desc(desc, attr, cpu_engine());
     primitive_ = dnnl::convolution_forward(primitive_desc_);
-    prepare_reorders(operands[1].fixed);
+    prepare_reorders(fixed_weights);
     reserve();
   }
 
-  std::int64_t scratch_bytes() const override { return total_; }
+  std::int64_t scratch_bytes() const { return total_; }
 
-  void run(void* const* buffers, std::int64_t, std::int64_t, void* scratch) const override {
-    stay_on_this_thread();
+  void run(void* x, void* given_weights, void* bias, void* out, void* scratch) const {
     dnnl::stream stream(cpu_engine());
     char* at = static_cast<char*>(scratch);
-    void* out = buffers[has_bias_ ? 3 : 2];
-    memory source(source_, cpu_engine(), buffers[0]);
+    memory source(source_, cpu_engine(), x);
     if (reorder_source_) {
       memory packed(primitive_desc_.src_desc(), cpu_engine(), at + source_offset_);
       reorder_source_.execute(stream, source, packed);
@@ -163,7 +263,7 @@ class Convolution final : public BoundLibraryCall {
     if (weights_fixed_) {
       weights = *packed_weights_;
     } else {
-      weights = memory(weights_, cpu_engine(), buffers[1]);
+      weights = memory(weights_, cpu_engine(), given_weights);
       if (reorder_weights_) {
         memory packed(primitive_desc_.weights_desc(), cpu_engine(), at + weights_offset_);
         reorder_weights_.execute(stream, weights, packed);
@@ -177,7 +277,7 @@ class Convolution final : public BoundLibraryCall {
                                               {DNNL_ARG_WEIGHTS, weights},
                                               {DNNL_ARG_DST, target},
                                               {DNNL_ARG_SCRATCHPAD, pad}};
-    if (has_bias_) arguments.emplace(DNNL_ARG_BIAS, memory(bias_, cpu_engine(), buffers[2]));
+    if (has_bias_) arguments.emplace(DNNL_ARG_BIAS, memory(bias_, cpu_engine(), bias));
     primitive_.execute(stream, arguments);
     if (reorder_result_) {
       memory final_result(result_, cpu_engine(), out);
@@ -187,13 +287,6 @@ class Convolution final : public BoundLibraryCall {
   }
 
  private:
-  static Ints grouped(const Ints& sizes, std::int64_t groups) {
-    if (groups == 1) return sizes;
-    Ints result{groups, sizes[0] / groups};
-    result.insert(result.end(), sizes.begin() + 1, sizes.end());
-    return result;
-  }
-
   void prepare_reorders(const void* fixed_weights) {
     if (primitive_desc_.src_desc() != source_)
       reorder_source_ = dnnl::reorder(dnnl::reorder::primitive_desc(
@@ -237,6 +330,65 @@ class Convolution final : public BoundLibraryCall {
   std::int64_t total_ = 0;
 };
 
+/// A convolution that runs whole, or in parts that several threads may take.
+class Convolution final : public BoundLibraryCall {
+ public:
+  Convolution(const LibraryCall& call, std::span<const LibraryOperand> operands, int threads)
+      : problem_(problem_of(call, operands)), whole_(prepared(operands[1].fixed)) {
+    const Cut cut = cut_of(problem_, threads);
+    for (std::int64_t k = 0; cut.parts > 1 && k < cut.parts; ++k) {
+      const std::optional<PartOf> part = part_of(problem_, cut, k);
+      if (!part) {
+        parts_.clear();
+        break;
+      }
+      parts_.push_back(
+          {Primitive(part->problem, operands[1].fixed), part->x_offset, part->result_offset});
+    }
+  }
+
+  std::int64_t extent() const override {
+    return std::max<std::int64_t>(1, static_cast<std::int64_t>(parts_.size()));
+  }
+
+  std::int64_t scratch_bytes() const override {
+    std::int64_t bytes = whole_.scratch_bytes();
+    for (const Part& part : parts_) bytes = std::max(bytes, part.primitive.scratch_bytes());
+    return bytes;
+  }
+
+  void run(void* const* buffers, std::int64_t begin, std::int64_t end,
+           void* scratch) const override {
+    stay_on_this_thread();
+    auto* x = static_cast<float*>(buffers[0]);
+    void* bias = problem_.has_bias ? buffers[2] : nullptr;
+    auto* out = static_cast<float*>(buffers[problem_.has_bias ? 3 : 2]);
+    if (begin == 0 && end == extent()) {
+      whole_.run(x, buffers[1], bias, out, scratch);
+      return;
+    }
+    for (std::int64_t k = begin; k < end; ++k) {
+      const Part& part = parts_[static_cast<std::size_t>(k)];
+      part.primitive.run(x + part.x_offset, buffers[1], bias, out + part.result_offset, scratch);
+    }
+  }
+
+ private:
+  struct Part {
+    Primitive primitive;
+    std::int64_t x_offset, result_offset;
+  };
+
+  Primitive prepared(const void* fixed_weights) const {
+    stay_on_this_thread();
+    return {problem_, fixed_weights};
+  }
+
+  Problem problem_;
+  Primitive whole_;
+  std::vector<Part> parts_;
+};
+
 }  // namespace
 
 std::size_t packed_parameters() { return PackedParameters::instance().live(); }
@@ -248,10 +400,10 @@ bool serves(std::string_view name, const ir::Node& node) {
 }
 
 std::unique_ptr<BoundLibraryCall> bind(const LibraryCall& call,
-                                       std::span<const LibraryOperand> operands) {
+                                       std::span<const LibraryOperand> operands, int threads) {
   if (call.name != "conv") return nullptr;
   try {
-    return std::make_unique<Convolution>(call, operands);
+    return std::make_unique<Convolution>(call, operands, threads);
   } catch (const dnnl::error& error) {
     throw CompileError({.what = "oneDNN " + call.name,
                         .where = {},

@@ -9,7 +9,7 @@ namespace heddle::jit::onednn {
 bool serves(std::string_view name, const ir::Node& node);
 /// Null when it has no such kernel.
 std::unique_ptr<BoundLibraryCall> bind(const LibraryCall& call,
-                                       std::span<const LibraryOperand> operands);
+                                       std::span<const LibraryOperand> operands, int threads);
 
 /// Parameters that are held in another layout than row-major, each layout once.
 std::size_t packed_parameters();

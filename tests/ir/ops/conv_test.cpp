@@ -142,6 +142,32 @@ TEST(Conv, PaddingIsSkippedNotMultiplied) {
   expect_same(y, doubles(f32, {1, 1, 1}, {5}));
 }
 
+TEST(Conv, ChannelsLastIsTheSameSumElsewhere) {
+  for (const Case2d& c : kCases) {
+    SCOPED_TRACE(&c - kCases);
+    const Literal x = noise(f32, c.x, 1);
+    const Literal w = noise(f32, c.w, 2);
+    const Literal bias = noise(f32, {c.w[0]}, 3);
+    const Literal last = value_of({"permute", {x}, {{"perm", Ints{0, 2, 3, 1}}}});
+    Attrs attrs = c.attrs();
+    attrs["channels_last"] = true;
+    const Literal got = value_of({"conv", {last, w, bias}, attrs});
+    const Literal first = value_of({"conv", {x, w, bias}, c.attrs()});
+    expect_same(got, value_of({"permute", {first}, {{"perm", Ints{0, 2, 3, 1}}}}));
+  }
+}
+
+TEST(Conv, InfersChannelsLast) {
+  Attrs attrs = window({2}, {1}, {1}, {1});
+  attrs["channels_last"] = true;
+  const auto s0 = base::SymExpr::size(0);
+  const auto s1 = base::SymExpr::size(1);
+  EXPECT_EQ(type_of("conv", {meta(f32, {s0, s1, 3}), meta(f32, {8, 3, 5}), meta(f32, {8})}, attrs),
+            "f32[s0, floor((s1+1)/2)-1, 8]");
+  EXPECT_EQ(error_of("conv", {meta(f32, {1, 3, 4}), meta(f32, {2, 3, 2}), meta(f32, {2})}, attrs),
+            "conv: C6 the channels of x are those of w times groups: expected 3, got 4");
+}
+
 TEST(Conv, InfersSymbolicSizes) {
   const auto s0 = base::SymExpr::size(0);
   const auto s1 = base::SymExpr::size(1);
