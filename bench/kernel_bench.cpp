@@ -84,6 +84,16 @@ BENCHMARK(matmul_constant_weights)
     ->Args({512, 512, 512})
     ->Unit(benchmark::kMicrosecond);
 
+void topk_rows(benchmark::State& state) {
+  const std::int64_t k = state.range(2);
+  Tensor x = filled({state.range(0), state.range(1)});
+  for (std::int64_t i = 0; i < x.count(); ++i)
+    x.data_as<float>()[i] = static_cast<float>((i * 7919) % 10007);
+  run(state, [=](const Tensor& t) { return topk(t, k).first; }, {x});
+  limit_by_bandwidth(state, 4 * x.count());
+}
+BENCHMARK(topk_rows)->Args({1, 32768, 50})->Args({64, 1000, 5});
+
 /// Bias and GELU in the same kernel as the product.
 void matmul_bias_gelu(benchmark::State& state) {
   const std::int64_t m = state.range(0), n = state.range(1), k = state.range(2);

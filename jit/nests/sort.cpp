@@ -8,6 +8,14 @@
 // place in its own run and the number of elements of the other run that come before it, found by halving.
 // All elements of a pass are independent.
 //
+// The first k elements of long rows, k small: a sorted list of the best so far. A block of elements none of which
+// comes before the last of the list is passed over at the speed of a comparison.
+//
+//   for element < k (serial): insert it
+//   for block of the others (serial)
+//     for i (vector): any |= "i comes before the last of the list"
+//     if any: for i (serial): insert it if it does
+//
 //   for pass (serial)
 //     for i (vector): search the other run (serial); merged[place] = order[i]
 //     for i (vector): order[i] = merged[i]
@@ -21,6 +29,10 @@ using ir::ScalarOp;
 
 /// Rows up to this length are ordered by counting.
 constexpr std::int64_t kShortRow = 128;
+/// Lists of up to this length are kept sorted by insertion.
+constexpr std::int64_t kShortList = 64;
+/// Elements compared at once with the last of the list.
+constexpr std::int64_t kBlock = 128;
 /// Longer orders do not lie on the stack.
 constexpr std::int64_t kStackCount = 4096;
 /// Passes for rows of unknown length: more than memory has elements for.
@@ -44,7 +56,11 @@ class SortNest {
     const Symbol p = b_.new_axis(extent);
     b_.set_parallel(p, extent);
     row_ = delinearize(p, rows, b_.facts());
-    order_ = add_order();
+    if (has_short_list()) {
+      collect_best();
+      return write();
+    }
+    order_ = add_order(length_);
     if (length_.is_constant() && length_.constant() <= kShortRow)
       count_places();
     else
@@ -53,8 +69,8 @@ class SortNest {
   }
 
  private:
-  NestBufferId add_order() {
-    const NestBufferId id = b_.add_local(DType::I64, length_, 0);
+  NestBufferId add_order(const SymExpr& count) {
+    const NestBufferId id = b_.add_local(DType::I64, count, 0);
     NestBuffer& buffer = b_.nest().buffers[id];
     if (buffer.max_count > kStackCount) buffer.max_count = 0;
     return id;
@@ -104,8 +120,62 @@ class SortNest {
     b_.end_for();
   }
 
+  bool has_short_list() const {
+    const SymExpr& wanted = out_[axis_];
+    const bool is_long = !length_.is_constant() || length_.constant() > kShortRow;
+    return is_long && wanted.is_constant() && wanted.constant() >= 1 &&
+           wanted.constant() <= kShortList;
+  }
+
+  void collect_best() {
+    wanted_ = out_[axis_].constant();
+    order_ = b_.add_local(DType::I64, wanted_, wanted_);
+    best_ = b_.add_local(dtype_, wanted_, wanted_);
+    const SymExpr first = loop(wanted_, ForStmt::Kind::Serial);
+    insert(first, first);
+    b_.end_for();
+    const SymExpr rest = length_ - wanted_;
+    const SymExpr begin = loop(ceildiv(rest, kBlock), ForStmt::Kind::Serial) * kBlock;
+    const SymExpr count = b_.simplify(min(kBlock, rest - begin));
+    const Scalar last = b_.load(best_, wanted_ - 1);
+    const SymExpr i = loop(count, ForStmt::Kind::Vector);
+    const Scalar better = before(key(begin + wanted_ + i), last);
+    const Scalar any = b_.reduce(ir::ReduceOp::Or, DType::Bool, {&better, 1})[0];
+    b_.end_for();
+    b_.begin_if(any);
+    const SymExpr k = loop(count, ForStmt::Kind::Serial);
+    const SymExpr position = begin + wanted_ + k;
+    b_.begin_if(before(key(position), b_.load(best_, wanted_ - 1)));
+    insert(position, wanted_);
+    b_.end_if();
+    b_.end_for();
+    b_.end_if();
+    b_.end_for();
+  }
+
+  /// Puts the element at `position`, which follows all of the list, into its place among the first `count`
+  /// entries: behind those that do not come after it.
+  void insert(const SymExpr& position, const SymExpr& count) {
+    const Scalar mine = key(position);
+    const SymExpr e = loop(count, ForStmt::Kind::Vector);
+    const Scalar stays = b_.apply(ScalarOp::Not, {before(mine, b_.load(best_, e))});
+    const Scalar one_if = b_.convert(stays, DType::I64);
+    const Scalar place = b_.reduce(ir::ReduceOp::Sum, DType::I64, {&one_if, 1})[0];
+    b_.end_for();
+    b_.begin_if(apply(ScalarOp::Lt, place, number(wanted_)));
+    const SymExpr at = b_.bind(place, 0, wanted_ - 1, 0);
+    const SymExpr last = min(count, wanted_ - 1);
+    const SymExpr step = loop(max(0, last - at), ForStmt::Kind::Serial);
+    b_.store(order_, last - step, b_.load(order_, last - step - 1));
+    b_.store(best_, last - step, b_.load(best_, last - step - 1));
+    b_.end_for();
+    b_.store(order_, at, b_.from_index(position));
+    b_.store(best_, at, mine);
+    b_.end_if();
+  }
+
   void merge_runs() {
-    const NestBufferId merged = add_order();
+    const NestBufferId merged = add_order(length_);
     const SymExpr first = loop(length_, ForStmt::Kind::Vector);
     b_.store(order_, first, b_.from_index(first));
     b_.end_for();
@@ -191,6 +261,8 @@ class SortNest {
   bool descending_ = false;
   Index row_;
   NestBufferId order_ = 0;
+  NestBufferId best_ = 0;    ///< keys of the list
+  std::int64_t wanted_ = 0;  ///< entries of the list
 };
 
 void build(NestContext& ctx) { SortNest(ctx).build(); }

@@ -138,7 +138,10 @@ const std::vector<GraphCase>& graphs() {
             %v, %i = sort(%x) {axis = 1, descending = true}
             %w, %j = sort(%x) {axis = 0}
             %t, %k = topk(%y) {k = 7}
-            return %v, %i, %w, %j, %t, %k
+            %z = expand(%x) {sizes = [200, s0, s1]}
+            %q = reshape(%z) {sizes = [200, s0*s1]}
+            %b, %n = topk(%q) {k = 3, axis = 0, largest = false}
+            return %v, %i, %w, %j, %t, %k, %b, %n
           })",
        {{3, 150}, {1, 1}}},
   };

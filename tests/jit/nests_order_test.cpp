@@ -151,5 +151,58 @@ TEST(SortNest, OnlyTheIndices) {
   expect_code_right_at(b.finish(), {4});
 }
 
+OneOp topk_of(const ir::Literal& x, std::int64_t k, std::int64_t axis, bool largest) {
+  return {"topk", {x}, {{"k", ir::SymExpr(k)}, {"axis", axis}, {"largest", largest}}};
+}
+
+TEST(TopkList, OfEachLengthAndCount) {
+  for (const std::int64_t length : {129, 257, 700}) {
+    for (const std::int64_t k : {1, 5, 63, 64, 65}) {
+      ir::Literal x = with_ties(f32, {2, length});
+      for (const std::int64_t at : {std::int64_t{0}, std::int64_t{4}, length - 1}) x.set(at, NAN);
+      x.set(length, INFINITY);
+      for (const bool largest : {false, true}) {
+        expect_nest_right(topk_of(x, k, -1, largest));
+        expect_nest_right(topk_of(random_literal(f32, {2, length}, 3), k, -1, largest));
+      }
+    }
+  }
+}
+
+TEST(TopkList, OfMoreNanThanNumbers) {
+  ir::Literal x = random_literal(f32, {1, 200}, 3);
+  for (std::int64_t k = 0; k < 200; ++k)
+    if (k % 50 != 7) x.set(k, NAN);
+  for (const bool largest : {false, true}) expect_nest_right(topk_of(x, 9, -1, largest));
+}
+
+TEST(TopkList, OfRowsThatGrowAndShrink) {
+  ir::Literal x(f32, {2, 600});
+  for (std::int64_t k = 0; k < 1200; ++k) x.set(k, static_cast<double>(k < 600 ? k : -k));
+  for (const bool largest : {false, true}) expect_nest_right(topk_of(x, 20, -1, largest));
+}
+
+TEST(TopkList, EveryDTypeAndAxis) {
+  for (const DType dtype : testing::kNumbers) {
+    expect_nest_right(topk_of(with_ties(dtype, {2, 150}), 7, -1, true));
+    expect_nest_right(topk_of(with_ties(dtype, {150, 3}), 7, 0, false));
+  }
+}
+
+TEST(TopkList, HoldsNoMoreThanItsEntries) {
+  ir::GraphBuilder b("main");
+  const ir::Node* best =
+      b.call("topk", {b.input(tensor(f32, {"s0", "s1"}))}, {{"k", ir::SymExpr(8)}});
+  b.output(best->value(0));
+  b.output(best->value(1));
+  const ir::Graph graph = b.finish();
+  const jit::Nest nest = *lowered(graph).kernels[0].nest;
+  ASSERT_EQ(nest.buffers.size(), nest.global_count() + 2u) << print(nest);
+  for (std::size_t k = nest.global_count(); k < nest.buffers.size(); ++k)
+    EXPECT_EQ(nest.buffers[k].max_count, 8);
+  for (const std::int64_t length : {8, 9, 300})
+    expect_code_right(graph, {with_ties(f32, {3, length})});
+}
+
 }  // namespace
 }  // namespace heddle::test
