@@ -89,11 +89,19 @@ ir::MarkFunction mark_function(const EngineOptions& options) {
   };
 }
 
+ir::PassPoint point_of(GraphPass::Point point) {
+  return point == GraphPass::Point::First ? ir::PassPoint::First : ir::PassPoint::BeforeReinplace;
+}
+
 /// The embedder's passes of one point as passes over graphs.
 std::vector<ir::UserPass> user_passes(const EngineOptions& options, GraphPass::Point point) {
   std::vector<ir::UserPass> passes;
   for (const GraphPass& pass : options.passes) {
     if (pass.point != point) continue;
+    if (!pass.run) {
+      passes.push_back({pass.name, point_of(point), ir::pass_named(pass.name).run});
+      continue;
+    }
     const auto run = [text_pass = pass.run](const ir::Graph& graph) {
       const std::string before = ir::print(graph);
       const std::string after = text_pass(before);
@@ -101,9 +109,7 @@ std::vector<ir::UserPass> user_passes(const EngineOptions& options, GraphPass::P
       const ir::LiteralTable literals = ir::named_literals(graph);
       return ir::parse(after, &literals);
     };
-    const bool first = point == GraphPass::Point::First;
-    passes.push_back(
-        {pass.name, first ? ir::PassPoint::First : ir::PassPoint::BeforeReinplace, run});
+    passes.push_back({pass.name, point_of(point), run});
   }
   return passes;
 }

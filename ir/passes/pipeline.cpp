@@ -9,6 +9,7 @@
 #include "base/closest.h"
 #include "heddle/error.h"
 #include "ir/analysis/regions.h"
+#include "ir/passes/bucket_collectives.h"
 #include "ir/passes/canonicalise.h"
 #include "ir/passes/channels_last.h"
 #include "ir/passes/cse.h"
@@ -17,6 +18,7 @@
 #include "ir/passes/fold_constants.h"
 #include "ir/passes/form_regions.h"
 #include "ir/passes/merge_views.h"
+#include "ir/passes/overlap_collectives.h"
 #include "ir/passes/push_permutes.h"
 #include "ir/passes/reinplace.h"
 #include "ir/passes/remove_noops.h"
@@ -28,6 +30,7 @@ namespace heddle::ir {
 namespace {
 
 constexpr Pass kPasses[] = {
+    {"bucket-collectives", bucket_collectives},
     {"canonicalise", canonicalise},
     {"channels-last", channels_last},
     {"cse", cse},
@@ -37,6 +40,7 @@ constexpr Pass kPasses[] = {
     {"form-regions", [](const Graph& graph) { return form_regions(graph); }},
     {"inline-regions", inline_regions},
     {"merge-views", merge_views},
+    {"overlap-collectives", overlap_collectives},
     {"push-permutes", push_permutes},
     {"reinplace", reinplace, Stage::Reinplaced},
     {"remove-noops", remove_noops},

@@ -377,3 +377,38 @@ TEST(Order, ViewsThatWait) {
   EXPECT_EQ(plan["steps"].size(), 2u);
   EXPECT_THAT(plan["steps"][1]["edges"].dump(), HasSubstr(R"({"from":0,"kind":"weak"})"));
 }
+
+// A4-21 as it runs: with the pass the product runs between start and wait, in every order of steps.
+TEST(Order, CollectivesAreHidden) {
+  static const bool done = [] {
+    const auto copy = [](const hd::KernelCall& call) {
+      std::memcpy(call.results[0].data, call.tensor(0).data,
+                  static_cast<std::size_t>(call.tensor(0).count()) * sizeof(float));
+    };
+    const auto same = [](const hd::ShapeCall& call) { return std::vector{call.tensor(0)}; };
+    for (const char* schema : {"to::start(Tensor x) -> Tensor", "to::wait(Tensor x) -> Tensor"})
+      hd::register_op({.schema = schema, .shape = same, .cpu = copy, .collective = true});
+    return true;
+  }();
+  EXPECT_TRUE(done);
+  constexpr const char* kText = R"(graph @main(%x: f32[8], %a: f32[64, 64]) {
+  %c = to::start(%x)
+  %w = to::wait(%c)
+  %m = matmul(%a, %a)
+  return %w, %m
+}
+)";
+  const std::vector inputs{hd::Tensor::full(hd::f32, {8}, 3),
+                           hd::Tensor::full(hd::f32, {64, 64}, 1)};
+  EXPECT_EQ(steps_of(plan_of(kText, inputs)), "c | w | m");
+  for (const hd::StepOrder order : kOrders) {
+    hd::EngineOptions options;
+    options.order = order;
+    options.passes = {{.name = "overlap-collectives"}};
+    EXPECT_EQ(steps_of(plan_of(kText, inputs, options)), "c | m | w");
+    EXPECT_EQ(hd::parse_ir(kText, options).run(inputs)[0].to_doubles(), std::vector<double>(8, 3));
+  }
+  hd::EngineOptions unknown;
+  unknown.passes = {{.name = "overlap-collectivs"}};
+  EXPECT_THROW(hd::parse_ir(kText, unknown).run(inputs), hd::OptionError);
+}

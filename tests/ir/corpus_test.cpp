@@ -12,6 +12,7 @@
 #include "heddle/error.h"
 #include "ir/passes/pipeline.h"
 #include "ir/text.h"
+#include "tests/support/collectives.h"
 #include "tests/support/round_trip.h"
 
 namespace heddle::testing {
@@ -49,6 +50,7 @@ std::vector<Case> cases_of(const std::filesystem::path& path) {
 }
 
 ir::Graph run(const Case& test) {
+  register_collectives();
   const ir::Graph graph = ir::parse(test.input);
   ir::verify(graph, ir::Stage::Traced);
   expect_round_trip(graph);

@@ -41,7 +41,8 @@ struct GraphPass {
     First,            ///< on the graph as traced
     BeforeReinplace,  ///< on what the other passes leave, while it is still functional
   };
-  std::string name;  ///< errors and plans name it
+  std::string
+      name;  ///< errors and plans name it; if `run` is empty: which of our passes runs there
   Point point = Point::BeforeReinplace;
   std::function<std::string(const std::string& graph)> run;
 };
