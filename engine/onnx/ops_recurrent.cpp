@@ -17,8 +17,8 @@ struct Direction {
   bool reversed;
   std::int64_t hidden;
   std::int64_t gates;
-  Tensor w;           ///< [gates * hidden, input]
-  Tensor r;           ///< [gates * hidden, hidden]
+  Tensor w;           ///< [input, gates * hidden]
+  Tensor r;           ///< [hidden, gates * hidden]: turned once, before the steps
   Tensor input_bias;  ///< [gates * hidden] or undefined
   Tensor hidden_bias;
   Tensor peepholes;  ///< [3 * hidden] or undefined
@@ -60,7 +60,7 @@ Tensor gate(const Direction& d, const Tensor& x, std::int64_t k) {
 }
 
 Tensor affine(const Tensor& x, const Tensor& weights, const Tensor& bias) {
-  const Tensor product = matmul(x, transpose(weights, 0, 1));
+  const Tensor product = matmul(x, weights);
   return bias.defined() ? product + bias : product;
 }
 
@@ -80,7 +80,7 @@ State gru_cell(const Direction& d, const Tensor& input, const State& state) {
   if (linear_first) {
     through = reset * gate(d, recurrent, 2);
   } else {
-    const Tensor weights = slice(d.r, 0, 2 * d.hidden, 3 * d.hidden);
+    const Tensor weights = slice(d.r, 1, 2 * d.hidden, 3 * d.hidden);
     const Tensor bias = d.hidden_bias.defined() ? gate(d, d.hidden_bias, 2) : Tensor();
     through = affine(reset * state.hidden, weights, bias);
   }
@@ -158,13 +158,13 @@ Run run_direction(const Direction& d, Cell cell, const Tensor& x) {
 }
 
 Direction direction_of(const Node& node, std::int64_t index, bool reversed, std::int64_t gates) {
-  const Tensor r = of_direction(node.tensor(2), index);
+  const Tensor r = transpose(of_direction(node.tensor(2), index), 0, 1);
   Direction d{.node = node,
               .index = index,
               .reversed = reversed,
-              .hidden = node.integer("hidden_size", r.size(1).value()),
+              .hidden = node.integer("hidden_size", r.size(0).value()),
               .gates = gates,
-              .w = of_direction(node.tensor(1), index),
+              .w = transpose(of_direction(node.tensor(1), index), 0, 1),
               .r = r,
               .input_bias = {},
               .hidden_bias = {},
