@@ -19,6 +19,16 @@ std::uint64_t key_of(const Node& node, std::span<const Value> operands) {
     key = base::combine(key, reinterpret_cast<std::uintptr_t>(operand.node));
     key = base::combine(key, operand.index);
   }
+  // Order and marks keep equal nodes apart: a model has many that differ in nothing else.
+  for (const Value& first : node.after())
+    key = base::combine(key, reinterpret_cast<std::uintptr_t>(first.node));
+  for (const auto& [name, annotation] : node.annotations()) {
+    key = base::combine(key, base::hash64(name));
+    if (const auto* text = std::get_if<std::string>(&annotation.value))
+      key = base::combine(key, base::hash64(*text));
+    if (const auto* number = std::get_if<std::int64_t>(&annotation.value))
+      key = base::combine(key, static_cast<std::uint64_t>(*number));
+  }
   return base::combine(key, hash(node.attrs()));
 }
 

@@ -1,4 +1,5 @@
 // Regions whose results are found in whatever the body returns. Each test is named after its case.
+#include <cmath>
 #include <gmock/gmock.h>
 #include <map>
 #include <memory>
@@ -51,6 +52,33 @@ TEST(Region, A0_01_ResultsAreFoundInAnObjectAndTheHostKeepsIt) {
   const Tensor plain = everywhere(
       [](const Tensor& p, const Tensor& q) { return sin(p) + cos(q) + p * q; }, {x, y})[0];
   EXPECT_EQ(everywhere(region_a0_01, {x, y})[0].to_doubles(), plain.to_doubles());
+}
+
+TEST(Region, AX_04_AMarkedBodyIsCompiledOnceAndTheObjectStays) {
+  const auto f = [](const Tensor& x, const Tensor& y) {
+    const auto body = [](const Tensor& p, const Tensor& q) {
+      const Annotate scope{{"compile", "object"}};
+      return std::pair(Foo{sin(p), cos(q)}, p * q);
+    };
+    const auto [foo, m] = invoke({.name = "g"}, body, x, y);
+    const auto [again, n] = invoke({.name = "g"}, body, m, y);
+    return foo.a + foo.b + again.a + again.b + n;
+  };
+  Engine engine(f, {.threads = 1, .disk_cache = false});
+  const std::vector<Tensor> inputs{numbers({1, 2, 3}), numbers({4, 5, 6})};
+  const std::vector<double> got = engine.run(inputs)[0].to_doubles();
+  for (std::size_t k = 0; k < 3; ++k) {
+    const double x = static_cast<double>(k) + 1;
+    const double y = x + 3;
+    EXPECT_NEAR(got[k], std::sin(x) + 2 * std::cos(y) + std::sin(x * y) + x * y * y, 1e-4);
+  }
+  EXPECT_EQ(engine.stats().regions_compiled, 1u);
+  const ir::Graph graph = ir::parse(engine.graph_text(inputs, false));
+  const auto calls = nodes_of(graph, "invoke");
+  ASSERT_EQ(calls.size(), 2u);
+  EXPECT_EQ(std::get<ir::GraphRef>(calls[0]->attr("body")).graph,
+            std::get<ir::GraphRef>(calls[1]->attr("body")).graph);
+  EXPECT_EQ(output_ops(calls[0]->graph("body")), (Wanted{"sin", "cos", "mul"}));
 }
 
 TEST(Region, A0_01_HandlesKeepTheirIdentity) {

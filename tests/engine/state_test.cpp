@@ -3,6 +3,7 @@
 #include <array>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "heddle/error.h"
@@ -55,6 +56,41 @@ TEST(State, IsUpdatedInTheCallersMemory) {
 std::size_t kernels_of(const nlohmann::json& plan, std::string_view kind) {
   return static_cast<std::size_t>(std::ranges::count_if(
       plan["kernels"], [&](const auto& kernel) { return kernel["kind"] == kind; }));
+}
+
+TEST(State, A2_25_NoOrderMovesAReaderPastTheWriteBack) {
+  const auto f = [](const hd::Tensor& x, const hd::Tensor& y) {
+    const hd::Tensor reversed = hd::concat({hd::slice(x, 0, 4, 8), hd::slice(x, 0, 0, 4)}, 0);
+    hd::Tensor sum = y;
+    for (int k = 1; k < 5; ++k) sum = sum + hd::sum(x * k + y, {0}, true);
+    hd::assign(x, reversed);
+    return sum;
+  };
+  for (const hd::StepOrder order : {hd::StepOrder::Given, hd::StepOrder::Smallest,
+                                    hd::StepOrder::Lpmf, hd::StepOrder::Bfs, hd::StepOrder::Dfs}) {
+    hd::Engine engine(f, {.disk_cache = false, .fuse = false, .order = order});
+    hd::Tensor x = hd::Tensor::of<float>({1, 2, 3, 4, 5, 6, 7, 8}, {8});
+    const std::vector<hd::Tensor> inputs{x, hd::Tensor::zeros(hd::f32, {1})};
+    const auto plan = nlohmann::json::parse(engine.plan_json(inputs));
+    std::string state;
+    for (const auto& buffer : plan["buffers"])
+      if (buffer["role"] == "input" && buffer["bytes"] == 32) state = buffer["value"];
+    std::map<std::string, nlohmann::json> kernels;
+    for (const auto& kernel : plan["kernels"]) kernels[kernel["name"]] = kernel;
+    std::size_t written = 0;
+    std::size_t last_read = 0;
+    const auto has = [&](const nlohmann::json& list) {
+      return std::ranges::find(list, nlohmann::json(state)) != list.end();
+    };
+    for (const auto& step : plan["steps"]) {
+      const auto& kernel = kernels.at(step["kernel"]);
+      if (has(kernel["writes"])) written = step["index"];
+      if (has(kernel["reads"])) last_read = std::max<std::size_t>(last_read, step["index"]);
+    }
+    EXPECT_GT(written, last_read) << plan["steps"].dump(1);
+    EXPECT_EQ(engine.run(inputs)[0].item(), 36 * 10);
+    EXPECT_THAT(x.to_doubles(), ElementsAre(5, 6, 7, 8, 1, 2, 3, 4));
+  }
 }
 
 TEST(State, IsUpdatedWithoutACopy) {
