@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/closest.h"
+#include "base/order_list.h"
 #include "heddle/error.h"
 
 namespace heddle::ir {
@@ -43,50 +44,6 @@ RegionMark mark_of_map(const Annotations& map, const base::Location& where) {
 
 using Unit = std::uint32_t;
 constexpr Unit kNoUnit = 0xffffffffu;
-
-/// A total order into which items are put at the end or before another one, and moved.
-class OrderList {
- public:
-  explicit OrderList(std::size_t items) : links_(items + 1) { links_[end()] = {end(), end(), 0}; }
-
-  bool before(Unit a, Unit b) const { return links_[a].label < links_[b].label; }
-  void append(Unit item) { insert(item, end()); }
-  void move(Unit item, Unit next) {
-    links_[links_[item].previous].next = links_[item].next;
-    links_[links_[item].next].previous = links_[item].previous;
-    insert(item, next);
-  }
-
- private:
-  struct Link {
-    Unit previous = kNoUnit;
-    Unit next = kNoUnit;
-    std::int64_t label = 0;  ///< grows along the list; the end has none that matters
-  };
-  /// Between labels where there is room, so that many items go before one and the same.
-  static constexpr std::int64_t kStep = std::int64_t{1} << 20;
-  static constexpr std::int64_t kRoom = std::int64_t{1} << 40;
-
-  Unit end() const { return static_cast<Unit>(links_.size() - 1); }
-
-  void insert(Unit item, Unit next) {
-    const Unit previous = links_[next].previous;
-    const std::int64_t low = previous == end() ? 0 : links_[previous].label;
-    const std::int64_t gap = next == end() ? 2 * kRoom : links_[next].label - low;
-    links_[item] = {previous, next, next == end() ? low + kRoom : low + std::min(kStep, gap / 2)};
-    links_[previous].next = item;
-    links_[next].previous = item;
-    if (gap < 2) spread();
-  }
-
-  void spread() {
-    std::int64_t label = 0;
-    for (Unit item = links_[end()].next; item != end(); item = links_[item].next)
-      links_[item].label = label += kRoom;
-  }
-
-  std::vector<Link> links_;
-};
 
 /// Units of the quotient graph: a unit is a region in the making or one unmarked node.
 ///
@@ -197,7 +154,7 @@ class Partitioner {
   std::map<std::string, std::vector<std::pair<Annotations, Unit>>> pools_;
   std::vector<std::uint32_t> seen_;  ///< by unit: the last node whose search found it
   std::vector<Unit> found_;
-  OrderList order_;  ///< of units
+  base::OrderList order_;  ///< of units
 };
 
 }  // namespace

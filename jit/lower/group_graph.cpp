@@ -16,11 +16,12 @@ constexpr std::size_t kMaxSearch = 1000;
 
 }  // namespace
 
-GroupGraph::GroupGraph(const ReadAnalysis& reads) : reads_(reads), graph_(reads.graph()) {
+GroupGraph::GroupGraph(const ReadAnalysis& reads)
+    : reads_(reads), graph_(reads.graph()), topological_(reads.graph().nodes().size()) {
   const std::size_t count = graph_.nodes().size();
   for (std::uint32_t k = 0; k < count; ++k) {
     parent_.push_back(k);
-    first_.push_back(k);
+    topological_.append(k);
     last_.push_back(k);
   }
   next_.resize(count);
@@ -137,28 +138,37 @@ bool GroupGraph::depends_on_data(const Node* node, const Node* before) const {
   return false;
 }
 
-bool GroupGraph::has_detour(std::uint32_t from, std::uint32_t to) const {
-  std::vector<std::uint32_t> pending;
+/// Collects in between_ the groups after `first` that lead to `second`, a later one. False if a path from
+/// `first` leads through them.
+bool GroupGraph::find_between(std::uint32_t first, std::uint32_t second) {
+  between_.clear();
   forget();
-  const auto push = [&](std::uint32_t group) {
-    if (group != from && first_[group] <= last_[to] && see(group)) pending.push_back(group);
+  const auto look_behind = [&](std::uint32_t group) {
+    for (const std::uint32_t before : before_[group]) {
+      if (before == first) {
+        if (group != second) return false;
+      } else if (topological_.before(first, before) && see(before)) {
+        between_.push_back(before);
+      }
+    }
+    return true;
   };
-  for (const std::uint32_t group : next_[from])
-    if (group != to) push(group);
-  while (!pending.empty()) {
-    const std::uint32_t group = pending.back();
-    pending.pop_back();
-    if (next_[group].count(to) != 0) return true;
-    for (const std::uint32_t after : next_[group])
-      if (after != to) push(after);
-  }
-  return false;
+  if (!look_behind(second)) return false;
+  for (std::size_t at = 0; at < between_.size(); ++at)
+    if (!look_behind(between_[at])) return false;
+  return true;
 }
 
-void GroupGraph::merge(std::uint32_t a, std::uint32_t b) {
+bool GroupGraph::merge(std::uint32_t a, std::uint32_t b) {
   HD_CHECK(a != b);
+  const std::uint32_t first = topological_.before(a, b) ? a : b;
+  if (!find_between(first, first == a ? b : a)) return false;
+  // The two stand where the first one stood, after what the second one needs.
+  std::ranges::sort(between_, [&](auto x, auto y) { return topological_.before(x, y); });
+  for (const std::uint32_t group : between_) topological_.move(group, first);
+  if (first == b) topological_.move(a, b);
+  topological_.remove(b);
   parent_[b] = a;
-  first_[a] = std::min(first_[a], first_[b]);
   last_[a] = std::max(last_[a], last_[b]);
   for (const std::uint32_t group : next_[b]) {
     before_[group].erase(b);
@@ -182,6 +192,7 @@ void GroupGraph::merge(std::uint32_t a, std::uint32_t b) {
     weak_of_[a].insert(group);
   }
   weak_of_[b].clear();
+  return true;
 }
 
 std::vector<std::uint32_t> GroupGraph::order() const {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/order_list.h"
 #include "jit/lower/reads.h"
 
 namespace heddle::jit {
@@ -19,13 +20,10 @@ class GroupGraph {
   /// Owned nodes that compute something for `node`: itself, or for an inlined node those behind it.
   std::vector<const Node*> owners_behind(Value value) const;
 
-  /// Whether some path leads from `from` to `to` through a third group.
-  bool has_detour(std::uint32_t from, std::uint32_t to) const;
   /// Whether an order edge that no data is known to imply lies between the two.
   bool is_ordered(std::uint32_t a, std::uint32_t b) const { return weak_of_[a].contains(b); }
-  bool has_edge(std::uint32_t from, std::uint32_t to) const { return next_[from].count(to) != 0; }
-  /// Joins `b` into `a`.
-  void merge(std::uint32_t a, std::uint32_t b);
+  /// Joins `b` into `a`, unless a path leads from one to the other through a third group.
+  bool merge(std::uint32_t a, std::uint32_t b);
 
   /// Groups in topological order, first nodes first where free.
   std::vector<std::uint32_t> order() const;
@@ -35,6 +33,7 @@ class GroupGraph {
   void add_data_edges();
   void add_order_edges();
   void add_overwrite_edges();
+  bool find_between(std::uint32_t first, std::uint32_t second);
   void add_weak(std::uint32_t before, std::uint32_t later);
   bool depends_on_data(const Node* node, const Node* before) const;
   std::uint32_t find(std::uint32_t k) const;
@@ -47,12 +46,14 @@ class GroupGraph {
   const LiveGraph& graph_;
   mutable std::vector<std::uint32_t> parent_;  ///< by node position: union-find
   std::vector<std::uint32_t> last_;            ///< by group: last node position
-  std::vector<std::uint32_t> first_;           ///< by group: first node position
   std::vector<std::set<std::uint32_t>> next_;  ///< by group: groups that must run later
   std::vector<std::set<std::uint32_t>> before_;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> weak_;  ///< node positions (before, after)
   std::vector<std::set<std::uint32_t>>
-      weak_of_;                              ///< by group: groups that weak edges lead to or from
+      weak_of_;  ///< by group: groups that weak edges lead to or from
+  /// Of groups, so that edges lead forwards: a path between two runs through groups between them.
+  base::OrderList topological_;
+  std::vector<std::uint32_t> between_;       ///< what the last search found
   mutable std::vector<std::uint32_t> seen_;  ///< by node position: the last search that saw it
   mutable std::uint32_t search_ = 0;
 };

@@ -154,8 +154,7 @@ class Former {
     std::optional<Group> merged = joined(first, second);
     if (!merged || !reads_fit(*merged, first, second) || !reads_fit(*merged, second, first))
       return false;
-    if (links_.has_detour(a, b) || links_.has_detour(b, a)) return false;
-    links_.merge(a, b);
+    if (!links_.merge(a, b)) return false;
     groups_[a] = std::move(*merged);
     groups_[b] = {};
     return true;

@@ -114,3 +114,19 @@ TEST(TextGraphs, LibraryKernelsSeeReshapedOperands) {
 }
 
 }  // namespace
+
+/// The path from %first to %second leads through a kernel after both, which holds a node before %second.
+TEST(TextGraphs, AKernelOfEarlyAndLateNodesLiesBetweenTwoOthers) {
+  expect_agrees(
+      "graph @main(%a: f32[7], %b: f32[5], %c: f32[7]) {\n"
+      "  %first = exp(%a)\n"
+      "  %early = sin(%b)\n"
+      "  %at = slice(%early) {start = [0], limit = [1], stride = [1]}\n"
+      "  %second = add(%c, %at)\n"
+      "  %alone = cos(%first) @{should_fallback = true}\n"
+      "  %part = slice(%alone) {start = [0], limit = [5], stride = [1]}\n"
+      "  %late = mul(%b, %part)\n"
+      "  return %second, %late, %early\n"
+      "}\n",
+      {{7}, {5}, {7}});
+}
