@@ -84,6 +84,28 @@ BENCHMARK(matmul_constant_weights)
     ->Args({512, 512, 512})
     ->Unit(benchmark::kMicrosecond);
 
+/// 12 heads of 64.
+void attention_heads(benchmark::State& state) {
+  const std::int64_t length = state.range(0);
+  const Tensor x = filled({1, 12, length, 64});
+  run(state, [](const Tensor& q, const Tensor& k, const Tensor& v) { return attention(q, k, v); },
+      {x, x, x});
+  limit_by_arithmetic(state, static_cast<double>(2 * 12 * length * length * 64));
+}
+/// The same in primitives: three kernels, and scores in memory.
+void attention_written_out(benchmark::State& state) {
+  const std::int64_t length = state.range(0);
+  const Tensor x = filled({1, 12, length, 64});
+  run(state,
+      [](const Tensor& q, const Tensor& k, const Tensor& v) {
+        return matmul(softmax(matmul(q, permute(k, {0, 1, 3, 2})) * 0.125, -1), v);
+      },
+      {x, x, x});
+  limit_by_arithmetic(state, static_cast<double>(2 * 12 * length * length * 64));
+}
+BENCHMARK(attention_written_out)->Arg(128)->Arg(512)->Unit(benchmark::kMicrosecond);
+BENCHMARK(attention_heads)->Arg(128)->Arg(512)->Unit(benchmark::kMicrosecond);
+
 void topk_rows(benchmark::State& state) {
   const std::int64_t k = state.range(2);
   Tensor x = filled({state.range(0), state.range(1)});

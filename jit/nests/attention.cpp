@@ -6,7 +6,9 @@
 //     largest[row] = -inf, total[row] = 0, sums[row, column] = 0
 //     for tile of keys that some query of the tile sees (serial)
 //       scores = q . k^T
-//       for row: scale and mask; new largest; scores = exp(scores - largest); rescale total and sums
+//       for row (serial): scale and mask; the largest of the tile
+//       for row (vector): the new largest, and what the sums so far are scaled by
+//       for row (serial): scores = exp(scores - largest), their sum; rescale sums
 //       sums += scores . v
 //     result = sums / total, or 0 where total is 0
 #include <cmath>
@@ -25,8 +27,12 @@ constexpr std::int64_t kKeys = 64;
 constexpr std::int64_t kMostColumns = 128;
 constexpr std::int64_t kSplitColumns = 64;
 
-/// Tiles for accumulators of `dtype`: together they fit the shared memory of a GPU.
-std::int64_t tile_rows(DType dtype) { return dtype == DType::F64 ? 16 : 32; }
+/// Rows of a tile for accumulators of `dtype`. On a GPU all tiles together fit its shared memory; on the CPU more
+/// rows share what is done for a tile of keys.
+std::int64_t tile_rows(DType dtype, LowerOptions::Target target) {
+  if (dtype == DType::F64) return 16;
+  return target == LowerOptions::Target::Cpu ? 64 : 32;
+}
 std::int64_t pack_depth(DType dtype) { return dtype == DType::F64 ? 32 : 64; }
 
 class AttentionNest {
@@ -42,7 +48,7 @@ class AttentionNest {
         depth_(ctx.operand_sizes(0)[3]),
         keys_(k_sizes_[2]),
         dtype_(accumulator_of(ctx.node().output().dtype)),
-        tile_rows_(tile_rows(dtype_)) {
+        tile_rows_(tile_rows(dtype_, ctx.options().target)) {
     const SymExpr& columns = out_[3];
     const bool whole = columns.is_constant() && columns.constant() <= kMostColumns;
     tile_columns_ = whole ? std::max<std::int64_t>(columns.constant(), 1) : kSplitColumns;
@@ -57,9 +63,9 @@ class AttentionNest {
     key_begin_ = tile * kKeys;
     key_count_ = min(kKeys, visible_keys() - key_begin_);
     contract_scores();
-    const SymExpr row = begin(rows_, ForStmt::Kind::Serial);
-    update_row(row);
-    b_.end_for();
+    mask_scores();
+    update_largest();
+    weigh_scores();
     contract_values();
     b_.end_for();
     write();
@@ -98,6 +104,8 @@ class AttentionNest {
     sums_ = local(dtype_, tile_rows_ * tile_columns_);
     largest_ = local(dtype_, tile_rows_);
     total_ = local(dtype_, tile_rows_);
+    most_ = local(dtype_, tile_rows_);
+    rescale_ = local(dtype_, tile_rows_);
   }
 
   Scalar number(double value) { return b_.constant(dtype_, value); }
@@ -210,33 +218,39 @@ class AttentionNest {
     return index;
   }
 
-  void update_row(const SymExpr& row) {
+  void mask_scores() {
+    const SymExpr row = begin(rows_, ForStmt::Kind::Serial);
     const SymExpr c = begin(key_count_, ForStmt::Kind::Vector);
     const SymExpr at = row * kKeys + c;
     const Scalar score = masked(b_.load(scores_, at), row_begin_ + row, key_begin_ + c);
     b_.store(scores_, at, score);
     const Scalar most = b_.reduce(ReduceOp::Max, dtype_, {&score, 1})[0];
     b_.end_for();
+    b_.store(most_, row, most);
+    b_.end_for();
+  }
 
+  /// Of all rows side by side: a chain of scalar operations for each would take longer than its scores.
+  void update_largest() {
+    const SymExpr row = begin(rows_, ForStmt::Kind::Vector);
     const Scalar before = b_.load(largest_, row);
-    const Scalar now = apply(ScalarOp::Max, before, most);
-    b_.store(largest_, row, now);
+    const Scalar now = apply(ScalarOp::Max, before, b_.load(most_, row));
     // Rows that saw nothing yet: exp(-inf - 0) is 0, where -inf - -inf is NaN.
     const Scalar nothing = apply(ScalarOp::Eq, now, lowest(b_, dtype_));
     const Scalar shift = b_.apply(ScalarOp::Select, {nothing, number(0), now});
     const Scalar rescale = b_.apply(ScalarOp::Exp, {apply(ScalarOp::Sub, before, shift)});
-    const Scalar sum = weigh(row, shift);
-    const Scalar old = apply(ScalarOp::Mul, b_.load(total_, row), rescale);
-    b_.store(total_, row, apply(ScalarOp::Add, old, sum));
-
-    const SymExpr column = begin(columns_, ForStmt::Kind::Vector);
-    const SymExpr position = row * tile_columns_ + column;
-    b_.store(sums_, position, apply(ScalarOp::Mul, b_.load(sums_, position), rescale));
+    const Scalar total = apply(ScalarOp::Mul, b_.load(total_, row), rescale);
+    b_.store(largest_, row, now);
+    b_.store(most_, row, shift);
+    b_.store(rescale_, row, rescale);
+    b_.store(total_, row, total);
     b_.end_for();
   }
 
-  /// Turns the scores of a row into weights; gives their sum.
-  Scalar weigh(const SymExpr& row, Scalar shift) {
+  /// Turns scores into weights and adds them to the totals.
+  void weigh_scores() {
+    const SymExpr row = begin(rows_, ForStmt::Kind::Serial);
+    const Scalar shift = b_.load(most_, row);
     const SymExpr c = begin(key_count_, ForStmt::Kind::Vector);
     const SymExpr at = row * kKeys + c;
     const Scalar weight =
@@ -244,7 +258,14 @@ class AttentionNest {
     b_.store(scores_, at, weight);
     const Scalar sum = b_.reduce(ReduceOp::Sum, dtype_, {&weight, 1})[0];
     b_.end_for();
-    return sum;
+    b_.store(total_, row, apply(ScalarOp::Add, b_.load(total_, row), sum));
+
+    const Scalar rescale = b_.load(rescale_, row);
+    const SymExpr column = begin(columns_, ForStmt::Kind::Vector);
+    const SymExpr position = row * tile_columns_ + column;
+    b_.store(sums_, position, apply(ScalarOp::Mul, b_.load(sums_, position), rescale));
+    b_.end_for();
+    b_.end_for();
   }
 
   void write() {
@@ -273,6 +294,8 @@ class AttentionNest {
   SymExpr batch_, head_, shared_head_;
   SymExpr row_begin_, rows_, column_begin_, columns_, key_begin_, key_count_;
   NestBufferId scores_ = 0, sums_ = 0, largest_ = 0, total_ = 0, packed_ = 0;
+  NestBufferId most_ = 0;  ///< largest score of each row in this tile, then what all are shifted by
+  NestBufferId rescale_ = 0;
 };
 
 void build(NestContext& ctx) { AttentionNest(ctx).build(); }
