@@ -31,7 +31,7 @@ namespace heddle::jit::cpu {
 namespace {
 
 /// Raised whenever the code generated for a nest changes.
-constexpr int kEmitterVersion = 5;
+constexpr int kEmitterVersion = 6;
 
 [[noreturn]] void fail(const std::string& name, const std::string& what) {
   throw CompileError({.what = "LLVM: " + what, .where = name, .expected = {}, .got = {}});

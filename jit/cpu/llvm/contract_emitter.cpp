@@ -1,8 +1,8 @@
 // Tile contractions: blocks of accumulators in registers over the whole depth.
 //
 // A block is some rows by some vectors of columns. Each step of the depth loads the row of b once and
-// multiplies it with one element of a for every row. Rows left over go one by one, columns left over one
-// masked vector at a time. A right operand that lies along the depth (a transposed matrix) is packed first.
+// multiplies it with one element of a for every row. Rows left over go in pairs and one by one, columns left over
+// one masked vector at a time. A right operand that lies along the depth (a transposed matrix) is packed first.
 #include <algorithm>
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/DerivedTypes.h>
@@ -93,7 +93,13 @@ void NestEmitter::contract_rows(const Tile& tile) {
     };
   };
   loop(b_.getInt64(0), full_rows, rows, {}, run(rows));
-  loop(full_rows, tile.row_count, 1, {}, run(1));
+  Value* pairs = full_rows;
+  if (rows > 2) {
+    Value* left = b_.CreateSub(tile.row_count, full_rows);
+    pairs = b_.CreateSub(tile.row_count, b_.CreateAnd(left, b_.getInt64(1)));
+    loop(full_rows, pairs, 2, {}, run(2));
+  }
+  loop(pairs, tile.row_count, 1, {}, run(1));
 }
 
 /// Blocks of the depth: each is transposed into a panel on the stack and then multiplied.
