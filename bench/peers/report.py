@@ -1,6 +1,7 @@
 """What peers.py measured, as a line on the terminal, a JSON document, a Markdown table and an SVG picture."""
 import html
 import json
+import math
 import pathlib
 import statistics
 
@@ -87,7 +88,7 @@ def steady_table(document, threads):
              if any(name in row["threads"].get(threads, {}) for row in document["rows"])]
     lines = [f"## Steady calls, {threads} thread{'s' if threads != '1' else ''}", "",
              "| graph | " + " | ".join(NAMES[name] for name in peers) +
-             " | p99 of Heddle | best peer over Heddle | the same in processor time | floor | floor over Heddle |",
+             " | p99 of Heddle | best peer over Heddle | the same in processor time | floor | floor over processor time |",
              "|---|" + "---|" * (len(peers) + 5)]
     for row in document["rows"]:
         if threads not in row["threads"]:
@@ -97,7 +98,9 @@ def steady_table(document, threads):
         name, value = best_peer(row, threads)
         _, processor = best_peer(row, threads, "round_processor_us")
         floor = floor_us(row["cost"], document["limits"], int(threads))
-        share = f"{100 * floor / ours['median_us']:.0f} %" if floor and "median_us" in ours else ""
+        share = ""
+        if floor and "processor_us" in ours:
+            share = f"{100 * floor * int(threads) / ours['processor_us']:.0f} %"
         cells += [microseconds(ours.get("p99_us")), f"{value:.2f}" if value else "",
                   f"{processor:.2f}" if processor else "", microseconds(floor), share]
         lines.append(f"| {row['title']} | " + " | ".join(cells) + " |")
@@ -171,7 +174,7 @@ def markdown(document):
     return "\n".join(lines + failures(document))
 
 
-# The picture: one bar a row, as long as the best peer's time over Heddle's.
+# The picture: one bar a row, as long as the best peer's processor time over Heddle's.
 
 BAR_HEIGHT, GAP, LEFT, WIDTH, SCALE_END = 14, 6, 300, 760, 8.0
 
@@ -184,18 +187,18 @@ def bar(top, value, text, shade):
 
 
 def position(value):
-    import math
     return LEFT + (WIDTH - LEFT - 90) * math.log(value / 0.5) / math.log(SCALE_END / 0.5)
 
 
 def svg(document, threads="1"):
+    measure = "round_processor_us"
     rows = [row for row in document["rows"] if threads in row["threads"] and
-            best_peer(row, threads)[0]]
+            best_peer(row, threads, measure)[0]]
     height = 46 + len(rows) * (BAR_HEIGHT + GAP) + 10
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',
              "<style>text{font:12px sans-serif;fill:#333}.n{font-size:11px}.t{text-anchor:end}</style>",
              f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>',
-             f'<text x="10" y="18">Time of the best peer over Heddle\'s, {threads} thread(s), '
+             f'<text x="10" y="18">Processor time of the best peer over Heddle\'s, {threads} thread(s), '
              f'{document["date"]}; right of the line Heddle is faster</text>']
     for value in (0.5, 1, 2, 4, 8):
         x = position(value)
@@ -204,7 +207,7 @@ def svg(document, threads="1"):
                      f'<text x="{x - 6:.1f}" y="34" class="n">{value:g}x</text>')
     for k, row in enumerate(rows):
         top = 44 + k * (BAR_HEIGHT + GAP)
-        name, value = best_peer(row, threads)
+        name, value = best_peer(row, threads, measure)
         parts.append(f'<text x="{LEFT - 8}" y="{top + 11}" class="t">{html.escape(row["title"])}</text>')
         parts.append(bar(top, value, f"{value:.2f} {NAMES[name]}", "#2a7" if value >= 1 else "#c63"))
     return "\n".join(parts + ["</svg>"]) + "\n"

@@ -10,7 +10,7 @@ import report  # noqa: E402
 
 def record(median, rounds, agrees=True):
     return {"version": "1.2", "median_us": median, "round_medians_us": rounds,
-            "round_processor_us": [2 * time for time in rounds], "p99_us": 2 * median,
+            "processor_us": 2 * median, "round_processor_us": [2 * time for time in rounds], "p99_us": 2 * median,
             "agrees": agrees, "disagreement": 1e-6, "load_ms": 1.0, "first_call_ms": 2.0,
             "compile_ms": None, "warm_start_ms": 1.5, "peak_bytes": 5e6}
 
@@ -53,7 +53,7 @@ class ReportTest(unittest.TestCase):
     def test_the_table_has_each_peer_the_ratio_and_the_share_of_the_floor(self):
         text = report.markdown(self.document)
         self.assertIn("| graph | Heddle | ONNX Runtime | ONNX Runtime, tuned | OpenVINO |", text)
-        self.assertIn("| a <row> | 40 | 60 | fails | 50 | 80 | 1.25 | 1.25 | 20 | 50 % |", text)
+        self.assertIn("| a <row> | 40 | 60 | fails | 50 | 80 | 1.25 | 1.25 | 20 | 25 % |", text)
         self.assertIn("- a <row>, ONNX Runtime, tuned, 1 thread(s): exit 1: no such option", text)
 
     def test_a_wrong_answer_is_marked(self):

@@ -1,0 +1,109 @@
+// Recurrent layers over sequences of any length, against the equations of the ONNX LSTM written out.
+
+#include <array>
+#include <cmath>
+#include <gtest/gtest.h>
+#include <string>
+#include <vector>
+
+#include "engine/onnx/onnx.pb.h"
+#include "tests/onnx/model_builder.h"
+
+namespace heddle::onnx_test {
+namespace {
+
+constexpr int kHidden = 2;
+constexpr int kGates = 4 * kHidden;
+using Row = std::array<double, kHidden>;
+
+/// Numbers in [-0.5, 0.5] that repeat after a while.
+float number(std::int64_t k, int salt) {
+  return static_cast<float>((k * 37 + salt * 11) % 101) / 100.0f - 0.5f;
+}
+
+void fill(TensorProto& tensor, std::int64_t count, int salt) {
+  for (std::int64_t k = 0; k < count; ++k) tensor.add_float_data(number(k, salt));
+}
+
+enum Salt : int { kX = 1, kW = 2, kR = 3, kB = 4 };
+
+/// An LSTM of two inputs and two hidden units over `n` steps.
+Engine lstm(const std::string& direction) {
+  ModelBuilder model;
+  model.input("x", {"n", "1", "2"}).output("y").output("h").output("c");
+  fill(model.initializer("w", {1, kGates, 2}, TensorProto::FLOAT), kGates * 2, kW);
+  fill(model.initializer("r", {1, kGates, kHidden}, TensorProto::FLOAT), kGates * kHidden, kR);
+  fill(model.initializer("b", {1, 2 * kGates}, TensorProto::FLOAT), 2 * kGates, kB);
+  NodeProto& node = model.node("LSTM", {"x", "w", "r", "b"}, {"y", "h", "c"});
+  ModelBuilder::set_int(node, "hidden_size", kHidden);
+  AttributeProto& attribute = *node.add_attribute();
+  attribute.set_name("direction");
+  attribute.set_type(AttributeProto::STRING);
+  attribute.set_s(direction);
+  return model.load();
+}
+
+Tensor input(std::int64_t steps) {
+  Tensor x = Tensor::empty(f32, {steps, 1, 2});
+  for (std::int64_t k = 0; k < x.count(); ++k) x.data_as<float>()[k] = number(k, kX);
+  return x;
+}
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+struct State {
+  Row hidden{};
+  Row cell{};
+};
+
+/// Gates lie in the order input, output, forget, cell.
+State step(const State& before, std::int64_t at) {
+  std::array<double, kGates> z{};
+  for (int g = 0; g < kGates; ++g) {
+    z[g] = number(g, kB) + number(kGates + g, kB);
+    for (int k = 0; k < 2; ++k) z[g] += number(2 * g + k, kW) * number(2 * at + k, kX);
+    for (int k = 0; k < kHidden; ++k) z[g] += number(kHidden * g + k, kR) * before.hidden[k];
+  }
+  State after;
+  for (int k = 0; k < kHidden; ++k) {
+    after.cell[k] = sigmoid(z[2 * kHidden + k]) * before.cell[k] +
+                    sigmoid(z[k]) * std::tanh(z[3 * kHidden + k]);
+    after.hidden[k] = sigmoid(z[kHidden + k]) * std::tanh(after.cell[k]);
+  }
+  return after;
+}
+
+void expect_lstm(Engine& engine, std::int64_t steps, bool reverse) {
+  SCOPED_TRACE(std::to_string(steps) + " steps");
+  const std::vector<Tensor> got = engine.run({input(steps)});
+  ASSERT_EQ(std::vector<std::int64_t>(got[0].sizes().begin(), got[0].sizes().end()),
+            (std::vector<std::int64_t>{steps, 1, 1, kHidden}));
+  const std::vector<double> y = got[0].to_doubles();
+  State state;
+  for (std::int64_t k = 0; k < steps; ++k) {
+    const std::int64_t at = reverse ? steps - 1 - k : k;
+    state = step(state, at);
+    for (std::int64_t u = 0; u < kHidden; ++u)
+      EXPECT_NEAR(y[static_cast<std::size_t>(kHidden * at + u)],
+                  state.hidden[static_cast<std::size_t>(u)], 1e-6);
+  }
+  for (std::size_t u = 0; u < kHidden; ++u) {
+    EXPECT_NEAR(got[1].to_doubles()[u], state.hidden[u], 1e-6);
+    EXPECT_NEAR(got[2].to_doubles()[u], state.cell[u], 1e-6);
+  }
+}
+
+TEST(Recurrent, OneCompileServesSequencesOfAnyLength) {
+  Engine engine = lstm("forward");
+  for (const std::int64_t steps : {3, 2, 700, 1}) expect_lstm(engine, steps, false);
+  EXPECT_EQ(engine.stats().compiles, 1u);
+  EXPECT_EQ(engine.stats().evaluator_steps, 0u);
+}
+
+TEST(Recurrent, ReverseStartsAtTheEnd) {
+  Engine engine = lstm("reverse");
+  for (const std::int64_t steps : {4, 5}) expect_lstm(engine, steps, true);
+}
+
+}  // namespace
+}  // namespace heddle::onnx_test
