@@ -90,14 +90,26 @@ std::string order(const Json& plan) {
     std::string strong;
     std::string weak;
     for (const Json& edge : step.at("edges")) {
-      std::string& list = edge.at("kind") == "weak" ? weak : strong;
-      list += (list.empty() ? "" : " ") + edge.at("from").dump();
+      const bool is_weak = edge.at("kind") == "weak";
+      std::string& list = is_weak ? weak : strong;
+      if (!list.empty()) list += ' ';
+      list += (is_weak ? "- -" : "") + edge.at("from").dump();
     }
     rows.push_back({cell(step.at("index")), cell(step.at("kernel")), cell(step.at("stream")),
                     joined(step.at("waits_for")), strong, weak});
   }
   return "Order\n" +
          table({"step", "kernel", "stream", "waits for", "after", "after (weak)"}, rows) + "\n";
+}
+
+/// What happens to memory, and launches, in order.
+std::string events(const Json& plan) {
+  if (!plan.contains("events")) return "";
+  std::vector<Row> rows;
+  for (const Json& event : plan.at("events"))
+    rows.push_back({cell(event.at("step")), cell(event.at("kind")), cell(event.at("value")),
+                    event.at("kind") == "launch" ? "" : cell(event.at("bytes"))});
+  return "Events\n" + table({"step", "event", "value", "bytes"}, rows) + "\n";
 }
 
 /// One line a buffer of the arena: '#' where it is live.
@@ -141,7 +153,7 @@ std::string nested(const Json& plan) {
 
 std::string plan_text(const Json& plan, const std::string& graph) {
   return "Graph\n" + indented(graph) + "\n" + guards(plan) + regions(plan) + kernels(plan) +
-         order(plan) + timeline(plan) + nested(plan);
+         order(plan) + events(plan) + timeline(plan) + nested(plan);
 }
 
 }  // namespace heddle::cli

@@ -6,7 +6,7 @@
 
 namespace heddle::cli {
 
-/// Tables: graph, guards, regions, kernels, order, memory timeline.
+/// Tables: graph, guards, regions, kernels, order (weak edges dashed), events, memory timeline.
 std::string plan_text(const nlohmann::ordered_json& plan, const std::string& graph);
 /// One page that needs nothing else: graph, kernels with source, schedule by stream, memory map against
 /// time, guards; one selection is shown in all of them. Works by mouse and keyboard.

@@ -135,6 +135,25 @@ TEST_F(Command, PlanAsText) {
     EXPECT_THAT(ran.out, HasSubstr(heading));
 }
 
+TEST_F(Command, PlanShowsRegionsWeakEdgesAndEvents) {
+  write_file(path("order.hir"),
+             "graph @main(%x: f32[8] \"x\") {\n"
+             "  %a = exp(%x) @{compile = \"front\"}\n"
+             "  %s = reduce_sum(%a) {axes = [0], keepdims = true}\n"
+             "  %b = sin(%x) after(%s)\n"
+             "  return %b, %s\n"
+             "}\n");
+  const Ran ran = run("plan " + path("order.hir") + " --threads 1");
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("Regions\n  region"));
+  EXPECT_THAT(ran.out, testing::ContainsRegex("front +\\{\\} +a\n"));
+  EXPECT_THAT(ran.out, HasSubstr("Order\n  step"));
+  EXPECT_THAT(ran.out, HasSubstr("- -1"));
+  EXPECT_THAT(ran.out, testing::ContainsRegex("Events\n +step +event +value +bytes\n"
+                                              " +0 +alloc +a +32\n +0 +launch +exp\n"));
+  EXPECT_THAT(ran.out, testing::ContainsRegex(" +1 +free +a +32\n"));
+}
+
 TEST_F(Command, PlanAsJsonAndPage) {
   const Ran ran = run("plan " + model() + " --json --html " + path("plan.html"));
   ASSERT_EQ(ran.code, 0) << ran.err;
