@@ -35,7 +35,7 @@ bool may_be_marked(const Node& node);
 /// Parts the marked nodes of `graph` into regions such that the graph of regions and unmarked nodes has no
 /// cycle, over data and order edges and over all pools jointly, and such that no two regions of one pool
 /// could still be merged. Adjacency does not matter: only a path that leaves and comes back splits a pool.
-/// Deterministic; regions are in the order of their first nodes.
+/// Deterministic; regions are in the order of their first nodes. Cost: as form_regions.
 ///
 /// @param marks  by position in graph.nodes().
 std::vector<Region> partition_regions(const Graph& graph,

@@ -26,7 +26,7 @@ namespace heddle::ir {
 /// Leaves:  no marked node outside a region; the same graph when nothing is marked. The region node carries
 ///          its mark. An order edge across a region's border becomes one of the whole region.
 /// Order:   first; inline-regions is its inverse.
-/// Cost:    nodes times nodes of a region, at worst.
+/// Cost:    nodes and edges, times a logarithm, once for each pool at worst.
 Graph form_regions(const Graph& graph);
 
 /// The same with marks of the caller's choice: by node, overriding annotations.
