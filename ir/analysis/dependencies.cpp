@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "heddle/error.h"
+#include "ir/analysis/collectives.h"
 #include "ir/op.h"
 
 namespace heddle::ir {
@@ -122,6 +123,9 @@ Dependencies dependencies_of(const Graph& graph) {
     for (const TensorMeta& meta : node.outputs())
       versions.try_emplace(meta.storage, Version{k, {}});
   }
+  const std::vector<const Node*> collectives = begun_collectives(graph);
+  for (std::size_t k = 1; k < collectives.size(); ++k)
+    result.add(position.at(collectives[k - 1]), position.at(collectives[k]), true);
   return result;
 }
 

@@ -3,6 +3,7 @@
 //   read        strong, from the last writer of the storage (its node, before any mutation)
 //   after(...)  weak
 //   mutation    strong from the previous writer of the storage, weak from each reader since then
+//   collective  weak from the one that begins before it
 //
 // Between two nodes there is one edge; a strong one wins over a weak one.
 #pragma once

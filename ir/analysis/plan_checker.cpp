@@ -7,6 +7,7 @@
 
 #include "heddle/error.h"
 #include "ir/analysis/byte_history.h"
+#include "ir/analysis/collectives.h"
 #include "ir/analysis/plan_nodes.h"
 #include "ir/op.h"
 
@@ -35,9 +36,9 @@ std::string step_name(const ScheduleRecord& record, StepId step) {
 }
 
 [[noreturn]] void fail_order(const ScheduleRecord& record, StepId from, StepId to,
-                             const Node& first, const Node& then) {
-  fail("P6 order edges hold",
-       fmt::format("{} and {}", step_name(record, from), step_name(record, to)),
+                             const Node& first, const Node& then,
+                             const char* rule = "P6 order edges hold") {
+  fail(rule, fmt::format("{} and {}", step_name(record, from), step_name(record, to)),
        fmt::format("%{} before %{}", first.name(), then.name()),
        from == to ? "one kernel" : "no such order");
 }
@@ -58,6 +59,21 @@ void check_weak_edges(const Graph& graph, const PlanNodes& nodes, const Schedule
       for (const Node* first : nodes.behind(named.node))
         for (const Node* then : nodes.evaluating(node.get()))
           if (!nodes.leads_to(first, then)) check(first, then);
+}
+
+void check_collectives(const Graph& graph, const PlanNodes& nodes, const ScheduleRecord& record,
+                       const HappensBefore& before) {
+  const Node* last = nullptr;
+  for (const Node* node : begun_collectives(graph)) {
+    if (nodes.computing(node).empty()) continue;
+    if (last != nullptr && !nodes.leads_to(last, node))
+      for (const StepId from : nodes.computing(last))
+        for (const StepId to : nodes.computing(node))
+          if (!before(from, to))
+            fail_order(record, from, to, *last, *node,
+                       "P12 collectives begin in the graph's order");
+    last = node;
+  }
 }
 
 class PlanChecker {
@@ -82,6 +98,7 @@ class PlanChecker {
       check_operands(step);
     }
     check_weak_edges(plan_.graph, nodes_, record_, plan_.before);
+    check_collectives(plan_.graph, nodes_, record_, plan_.before);
     check_results();
     check_lifetimes();
   }

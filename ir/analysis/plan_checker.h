@@ -12,6 +12,7 @@
 //   P9  at the end outputs, and arguments that are written back, hold their values
 //   P10 bytes are taken before their first use and given back after the last one
 //   P11 the arena holds every buffer
+//   P12 collectives begin one after another, in the order of the graph
 #pragma once
 
 #include <cstdint>

@@ -13,36 +13,6 @@
 
 namespace heddle::ir {
 
-bool is_collective(const Node& node) {
-  return node.op().custom != nullptr && node.op().custom->collective;
-}
-
-std::vector<Collective> collectives_of(const Graph& graph) {
-  std::unordered_map<const Node*, std::vector<const Node*>> waits;
-  std::unordered_set<const Node*> is_wait;
-  std::vector<const Node*> starts;
-  for (const NodePtr& node : graph.nodes()) {
-    if (!is_collective(*node)) continue;
-    for (const Value& input : node->inputs()) {
-      if (!input || !is_collective(*input.node) || is_wait.contains(input.node)) continue;
-      auto& list = waits[input.node];
-      if (list.empty() || list.back() != node.get()) list.push_back(node.get());
-    }
-    const bool waited = std::ranges::any_of(node->inputs(), [&](const Value& input) {
-      return input && is_collective(*input.node) && !is_wait.contains(input.node);
-    });
-    if (waited)
-      is_wait.insert(node.get());
-    else
-      starts.push_back(node.get());
-  }
-  std::vector<Collective> found;
-  for (const Node* start : starts)
-    if (const auto list = waits.find(start); list != waits.end() && list->second.size() == 1)
-      found.push_back({start, list->second.front()});
-  return found;
-}
-
 namespace {
 
 struct Bucket {

@@ -5,23 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "ir/analysis/collectives.h"
 #include "ir/passes/control_deps.h"
 
 namespace heddle::ir {
-
-/// A collective in two nodes: one that starts it, and one that waits for it and gives the value. Both are calls
-/// of custom ops flagged `collective`; the second reads a result of the first. What the first still reads
-/// while it is under way must be an operand of the second.
-struct Collective {
-  const Node* start = nullptr;
-  const Node* wait = nullptr;
-};
-
-/// In the order of the starts. A collective call that nothing waits for, or more than one, is none of them.
-std::vector<Collective> collectives_of(const Graph& graph);
-
-/// Whether `node` starts a collective, waits for one, or is one.
-bool is_collective(const Node& node);
 
 struct Bucketed {
   Graph graph;

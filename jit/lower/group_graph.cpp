@@ -4,6 +4,7 @@
 #include <queue>
 
 #include "base/check.h"
+#include "ir/analysis/collectives.h"
 #include "jit/lower/kernel_memory.h"
 
 namespace heddle::jit {
@@ -30,6 +31,7 @@ GroupGraph::GroupGraph(const ReadAnalysis& reads)
   seen_.resize(count, 0);
   add_data_edges();
   add_order_edges();
+  add_collective_edges();
   add_overwrite_edges();
 }
 
@@ -98,6 +100,17 @@ void GroupGraph::add_order_edges() {
         }
       }
     }
+  }
+}
+
+/// Collectives begin one after another, in the order of the graph.
+void GroupGraph::add_collective_edges() {
+  const Node* last = nullptr;
+  for (const Node* node : ir::begun_collectives(graph_.graph())) {
+    if (!graph_.is_live(node)) continue;
+    if (last != nullptr && !depends_on_data(node, last))
+      add_weak(graph_.position(last), graph_.position(node));
+    last = node;
   }
 }
 

@@ -32,6 +32,7 @@ class GroupGraph {
  private:
   void add_data_edges();
   void add_order_edges();
+  void add_collective_edges();
   void add_overwrite_edges();
   bool find_between(std::uint32_t first, std::uint32_t second);
   void add_weak(std::uint32_t before, std::uint32_t later);
