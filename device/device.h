@@ -80,6 +80,9 @@ class Device {
   virtual void* allocate(std::size_t bytes) = 0;
   /// No work may still use the memory.
   virtual void release(void* memory) noexcept = 0;
+  /// Memory of the host that the device copies from and to without the host's help.
+  virtual void* allocate_pinned(std::size_t bytes) = 0;
+  virtual void release_pinned(void* memory) noexcept = 0;
 
   virtual std::unique_ptr<Stream> make_stream() = 0;
   virtual std::unique_ptr<Event> make_event(bool timing = false) = 0;
@@ -96,6 +99,8 @@ class Device {
                       Stream& stream) = 0;
   /// Waits for all streams.
   virtual void synchronize() = 0;
+  /// Whether an error was met that the context did not survive.
+  virtual bool lost() const { return false; }
 };
 
 /// Memory of a device, released with its owner.

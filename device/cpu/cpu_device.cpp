@@ -65,6 +65,8 @@ class CpuDevice : public Device {
     return memory;
   }
   void release(void* memory) noexcept override { std::free(memory); }
+  void* allocate_pinned(std::size_t bytes) override { return allocate(bytes); }
+  void release_pinned(void* memory) noexcept override { release(memory); }
 
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<CpuStream>(); }
   std::unique_ptr<Event> make_event(bool) override { return std::make_unique<CpuEvent>(); }

@@ -23,7 +23,7 @@ constexpr std::uint32_t kDefaultShared = 48 * 1024;
 /// The driver and a primary context, shared by everything made from a device.
 class Context {
  public:
-  Context(int index, const std::string& driver_path) : driver(driver_path) {
+  Context(int index, const std::string& driver_path, bool reset) : driver(driver_path) {
     int count = 0;
     driver.check(driver.device_count(&count), "cuDeviceGetCount");
     if (index < 0 || index >= count)
@@ -33,6 +33,7 @@ class Context {
            .expected = count == 0 ? "a device" : "an index below " + std::to_string(count),
            .got = std::to_string(count) + " devices"});
     driver.check(driver.device_get(&device_, index), "cuDeviceGet");
+    if (reset) driver.check(driver.primary_context_reset(device_), "cuDevicePrimaryCtxReset");
     driver.check(driver.primary_context_retain(&context_, device_), "cuDevicePrimaryCtxRetain");
   }
   ~Context() { driver.primary_context_release(device_); }
@@ -44,23 +45,36 @@ class Context {
   void call(const char* name, Function function) {
     check(call_quietly(function), name);
   }
+  /// A lost context is not touched again: its handles may be those of its successor by now.
   template <typename Function>
   int call_quietly(Function function) noexcept {
+    if (const int fatal = lost_; fatal != 0) return fatal;
     if (const int result = driver.context_push(context_); result != 0) return result;
     const int result = function();
     void* popped = nullptr;
     driver.context_pop(&popped);
     return result;
   }
+  /// For what gives something back. A context that cannot be made current gets a second chance: what is
+  /// left behind here is left for good.
+  template <typename Function>
+  void release(Function function) noexcept {
+    if (lost() || (driver.context_push(context_) != 0 && driver.context_push(context_) != 0))
+      return;
+    function();
+    void* popped = nullptr;
+    driver.context_pop(&popped);
+  }
   void check(int result, const char* name) {
-    if (Driver::is_fatal(result)) lost_ = true;
-    if (result != 0 && lost_)
+    if (Driver::is_fatal(result)) lost_ = result;
+    if (result != 0 && lost())
       throw DeviceLost({.what = std::string(name) + " failed and the CUDA context is lost",
                         .where = driver.path(),
                         .expected = {},
                         .got = driver.describe(result)});
     driver.check(result, name);
   }
+  bool lost() const { return lost_ != 0; }
 
   int attribute(int which) {
     int value = 0;
@@ -74,7 +88,7 @@ class Context {
  private:
   int device_ = 0;
   void* context_ = nullptr;
-  std::atomic<bool> lost_{false};
+  std::atomic<int> lost_{0};  ///< the error that the context did not survive
 };
 using ContextPtr = std::shared_ptr<Context>;
 
@@ -86,7 +100,7 @@ class CudaEvent : public Event {
     });
   }
   ~CudaEvent() override {
-    context_->call_quietly([&] { return context_->driver.event_destroy(handle); });
+    context_->release([&] { context_->driver.event_destroy(handle); });
   }
   bool done() const override {
     const int result = context_->call_quietly([&] { return context_->driver.event_query(handle); });
@@ -119,7 +133,7 @@ class CudaStream : public Stream {
                    [&] { return context_->driver.stream_create(&handle_, kStreamNonBlocking); });
   }
   ~CudaStream() override {
-    context_->call_quietly([&] { return context_->driver.stream_destroy(handle_); });
+    context_->release([&] { context_->driver.stream_destroy(handle_); });
   }
   void synchronize() override {
     context_->call("cuStreamSynchronize",
@@ -148,7 +162,7 @@ class CudaModule : public Module {
                    [&] { return context_->driver.module_load(&handle_, image); });
   }
   ~CudaModule() override {
-    context_->call_quietly([&] { return context_->driver.module_unload(handle_); });
+    context_->release([&] { context_->driver.module_unload(handle_); });
   }
   Kernel kernel(const std::string& name) const override {
     Kernel result;
@@ -166,8 +180,8 @@ class CudaModule : public Module {
 
 class CudaDevice : public Device {
  public:
-  CudaDevice(int index, const std::string& driver_path)
-      : context_(std::make_shared<Context>(index, driver_path)) {
+  CudaDevice(int index, const std::string& driver_path, bool reset)
+      : context_(std::make_shared<Context>(index, driver_path, reset)) {
     Driver& driver = context_->driver;
     std::array<char, 256> name{};
     driver.check(driver.device_name(name.data(), static_cast<int>(name.size()), context_->device()),
@@ -194,7 +208,18 @@ class CudaDevice : public Device {
     return memory;
   }
   void release(void* memory) noexcept override {
-    if (memory != nullptr) context_->call_quietly([&] { return context_->driver.release(memory); });
+    if (memory != nullptr) context_->release([&] { context_->driver.release(memory); });
+  }
+
+  void* allocate_pinned(std::size_t bytes) override {
+    void* memory = nullptr;
+    if (bytes != 0)
+      context_->call("cuMemHostAlloc",
+                     [&] { return context_->driver.allocate_pinned(&memory, bytes, 0); });
+    return memory;
+  }
+  void release_pinned(void* memory) noexcept override {
+    if (memory != nullptr) context_->release([&] { context_->driver.release_pinned(memory); });
   }
 
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<CudaStream>(context_); }
@@ -236,6 +261,7 @@ class CudaDevice : public Device {
   void synchronize() override {
     context_->call("cuCtxSynchronize", [&] { return context_->driver.context_synchronize(); });
   }
+  bool lost() const override { return context_->lost(); }
 
  private:
   ContextPtr context_;
@@ -244,13 +270,13 @@ class CudaDevice : public Device {
 
 }  // namespace
 
-std::unique_ptr<Device> open_cuda(int index, const std::string& driver_path) {
-  return std::make_unique<CudaDevice>(index, driver_path);
+std::unique_ptr<Device> open_cuda(int index, const std::string& driver_path, bool reset) {
+  return std::make_unique<CudaDevice>(index, driver_path, reset);
 }
 
 bool cuda_available() {
   try {
-    const Context context(0, {});
+    const Context context(0, {}, false);
     return true;
   } catch (const Error&) {
     return false;

@@ -43,11 +43,14 @@ void Driver::load_functions() {
   library_.load(device_attribute, "cuDeviceGetAttribute");
   library_.load(primary_context_retain, "cuDevicePrimaryCtxRetain");
   library_.load(primary_context_release, "cuDevicePrimaryCtxRelease_v2");
+  library_.load(primary_context_reset, "cuDevicePrimaryCtxReset_v2");
   library_.load(context_push, "cuCtxPushCurrent_v2");
   library_.load(context_pop, "cuCtxPopCurrent_v2");
   library_.load(context_synchronize, "cuCtxSynchronize");
   library_.load(allocate, "cuMemAlloc_v2");
   library_.load(release, "cuMemFree_v2");
+  library_.load(allocate_pinned, "cuMemHostAlloc");
+  library_.load(release_pinned, "cuMemFreeHost");
   library_.load(copy_to_device, "cuMemcpyHtoDAsync_v2");
   library_.load(copy_to_host, "cuMemcpyDtoHAsync_v2");
   library_.load(copy_on_device, "cuMemcpyDtoDAsync_v2");

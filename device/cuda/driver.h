@@ -43,11 +43,14 @@ class Driver {
   int (*device_attribute)(int* value, int attribute, int device) = nullptr;
   int (*primary_context_retain)(void** context, int device) = nullptr;
   int (*primary_context_release)(int device) = nullptr;
+  int (*primary_context_reset)(int device) = nullptr;
   int (*context_push)(void* context) = nullptr;
   int (*context_pop)(void** context) = nullptr;
   int (*context_synchronize)() = nullptr;
   int (*allocate)(void** memory, std::size_t bytes) = nullptr;
   int (*release)(void* memory) = nullptr;
+  int (*allocate_pinned)(void** memory, std::size_t bytes, unsigned int flags) = nullptr;
+  int (*release_pinned)(void* memory) = nullptr;
   int (*copy_to_device)(void* to, const void* from, std::size_t bytes, void* stream) = nullptr;
   int (*copy_to_host)(void* to, const void* from, std::size_t bytes, void* stream) = nullptr;
   int (*copy_on_device)(void* to, const void* from, std::size_t bytes, void* stream) = nullptr;

@@ -65,11 +65,11 @@ struct Nvrtc::Api {
     library.load(get_log, "nvrtcGetProgramLog");
     library.load(get_cubin_size, "nvrtcGetCUBINSize");
     library.load(get_cubin, "nvrtcGetCUBIN");
-    get_version(&major, &minor);
+    check(get_version(&major, &minor), "nvrtcVersion");
     int count = 0;
-    get_arch_count(&count);
+    check(get_arch_count(&count), "nvrtcGetNumSupportedArchs");
     archs.resize(static_cast<std::size_t>(count));
-    if (count > 0) get_archs(archs.data());
+    if (count > 0) check(get_archs(archs.data()), "nvrtcGetSupportedArchs");
   }
 
   void check(Result result, const char* function) const {

@@ -1,21 +1,25 @@
 #include "jit/cuda/compile.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 #include <utility>
-#include <vector>
 
-#include "base/check.h"
+#include "jit/cuda/prelude.h"
 
 namespace heddle::jit::cuda {
 namespace {
 
-void dump(const std::string& folder, const std::string& key, const CudaSource& source) {
+/// Kernels of one program: the prelude is read once, and a program still compiles in a moment.
+constexpr std::size_t kProgramKernels = 12;
+
+void dump(const std::string& folder, const CudaSource& source) {
   if (folder.empty()) return;
   std::filesystem::create_directories(folder);
-  std::ofstream(std::filesystem::path(folder) / (source.entry + "_" + key.substr(0, 8) + ".cu"))
-      << source.text;
+  std::ofstream(std::filesystem::path(folder) / (source.entry + ".cu")) << source.text;
 }
 
 std::string folder_of(std::string given) {
@@ -25,7 +29,7 @@ std::string folder_of(std::string given) {
 
 }  // namespace
 
-CudaKernel::CudaKernel(CudaSource source, std::unique_ptr<device::Module> module)
+CudaKernel::CudaKernel(CudaSource source, std::shared_ptr<const device::Module> module)
     : source_(std::move(source)),
       module_(std::move(module)),
       kernel_(module_->kernel(source_.entry)) {}
@@ -35,19 +39,28 @@ std::int64_t CudaKernel::scratch_bytes(std::span<const std::int64_t> sizes) cons
   return source_.blocks.evaluate_sizes(sizes) * source_.scratch_bytes.evaluate_sizes(sizes);
 }
 
+std::uint32_t CudaKernel::blocks(std::span<const std::int64_t> sizes) const {
+  return static_cast<std::uint32_t>(
+      std::max<std::int64_t>(0, source_.blocks.evaluate_sizes(sizes)));
+}
+
 void CudaKernel::launch(device::Device& device, std::span<void* const> buffers,
                         std::span<const std::int64_t> sizes, void* scratch, void* status,
                         device::Stream& stream) const {
-  const std::int64_t blocks = source_.blocks.evaluate_sizes(sizes);
-  if (blocks <= 0) return;
   std::vector<void*> arguments;
   arguments.reserve(buffers.size() + sizes.size() + 2);
   for (void* const& buffer : buffers) arguments.push_back(const_cast<void**>(&buffer));
   for (const std::int64_t& size : sizes) arguments.push_back(const_cast<std::int64_t*>(&size));
   if (!source_.scratch_bytes.is_constant(0)) arguments.push_back(&scratch);
   arguments.push_back(&status);
+  launch(device, arguments, blocks(sizes), stream);
+}
+
+void CudaKernel::launch(device::Device& device, std::span<void* const> arguments,
+                        std::uint32_t blocks, device::Stream& stream) const {
+  if (blocks == 0) return;
   device.launch(kernel_,
-                {.blocks = static_cast<std::uint32_t>(blocks),
+                {.blocks = blocks,
                  .threads = source_.block_threads,
                  .dynamic_shared_bytes = static_cast<std::uint32_t>(source_.dynamic_shared_bytes)},
                 arguments, stream);
@@ -58,37 +71,84 @@ CudaCompiler::CudaCompiler(device::Device& device, CudaCompileOptions options)
   options_.dump_folder = folder_of(options_.dump_folder);
 }
 
-CudaKernelPtr CudaCompiler::build(const Nest& nest) const {
+struct CudaCompiler::Job {
+  std::string key;
+  const Nest* nest;
+  CudaSource source{};
+  std::promise<CudaKernelPtr> promise{};
+};
+
+/// One program of several kernels.
+std::vector<CudaKernelPtr> CudaCompiler::build(std::span<Job* const> jobs) const {
   CudaOptions emit;
   emit.max_shared_bytes = device_.properties().max_shared_bytes;
-  CudaSource source = emit_cuda(nest, emit);
-  dump(options_.dump_folder, structural_key(nest).hex(), source);
-  const auto compiled = nvrtc_.compile_cubin(source.text, source.entry, device_.properties().arch);
-  return std::make_shared<CudaKernel>(std::move(source), device_.load(compiled.image));
+  std::string kernels;
+  for (Job* job : jobs) {
+    Nest named = *job->nest;
+    named.name += "_" + job->key.substr(0, 12);  // several kernels of one name may share a program
+    job->source = emit_cuda(named, emit);
+    dump(options_.dump_folder, job->source);
+    kernels += job->source.kernel + "\n";
+  }
+  const auto compiled = nvrtc_.compile_cubin(prelude_for(kernels) + kernels,
+                                             jobs.front()->source.entry, device_.properties().arch);
+  const std::shared_ptr<const device::Module> module = device_.load(compiled.image);
+  std::vector<CudaKernelPtr> built;
+  for (const Job* job : jobs) built.push_back(std::make_shared<CudaKernel>(job->source, module));
+  return built;
+}
+
+/// A program that does not compile is tried again kernel by kernel, to find out which it is.
+void CudaCompiler::run(std::span<Job* const> jobs) {
+  try {
+    const std::vector<CudaKernelPtr> built = build(jobs);
+    for (std::size_t k = 0; k < jobs.size(); ++k) jobs[k]->promise.set_value(built[k]);
+  } catch (...) {
+    if (jobs.size() > 1) return run_each(jobs);
+    jobs[0]->promise.set_exception(std::current_exception());
+    const std::lock_guard lock(mutex_);
+    kernels_.erase(jobs[0]->key);
+  }
+}
+
+void CudaCompiler::run_each(std::span<Job* const> jobs) {
+  for (std::size_t k = 0; k < jobs.size(); ++k) run(jobs.subspan(k, 1));
+}
+
+std::vector<std::shared_future<CudaKernelPtr>> CudaCompiler::compile_all(
+    std::span<const Nest* const> nests) {
+  std::vector<std::unique_ptr<Job>> jobs;
+  std::vector<std::shared_future<CudaKernelPtr>> results;
+  for (const Nest* nest : nests) {
+    auto job = std::make_unique<Job>(Job{structural_key(*nest).hex(), nest});
+    const std::lock_guard lock(mutex_);
+    auto [place, inserted] = kernels_.try_emplace(job->key);
+    if (inserted) {
+      place->second = job->promise.get_future().share();
+      jobs.push_back(std::move(job));
+    }
+    results.push_back(place->second);
+  }
+  std::vector<Job*> order;
+  for (const auto& job : jobs) order.push_back(job.get());
+  std::vector<std::span<Job* const>> programs;
+  for (std::size_t k = 0; k < order.size(); k += kProgramKernels)
+    programs.push_back(std::span(order).subspan(k, std::min(kProgramKernels, order.size() - k)));
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t k = next++; k < programs.size(); k = next++) run(programs[k]);
+  };
+  std::vector<std::thread> helpers;
+  const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  for (std::size_t k = 1; k < std::min(cores, programs.size()); ++k) helpers.emplace_back(work);
+  work();
+  for (std::thread& helper : helpers) helper.join();
+  return results;
 }
 
 CudaKernelPtr CudaCompiler::compile(const Nest& nest) {
-  const std::string key = structural_key(nest).hex();
-  std::promise<CudaKernelPtr> mine;
-  std::shared_future<CudaKernelPtr> result;
-  bool first = false;
-  {
-    const std::lock_guard lock(mutex_);
-    auto [place, inserted] = kernels_.try_emplace(key);
-    if (inserted) place->second = mine.get_future().share();
-    first = inserted;
-    result = place->second;
-  }
-  if (first) {
-    try {
-      mine.set_value(build(nest));
-    } catch (...) {
-      mine.set_exception(std::current_exception());
-      const std::lock_guard lock(mutex_);
-      kernels_.erase(key);
-    }
-  }
-  return result.get();
+  const Nest* one = &nest;
+  return compile_all({&one, 1}).front().get();
 }
 
 std::uint64_t CudaCompiler::compiled() const {

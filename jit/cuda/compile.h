@@ -8,6 +8,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "device/cuda/nvrtc.h"
 #include "device/device.h"
@@ -18,11 +19,13 @@ namespace heddle::jit::cuda {
 /// A kernel ready to launch. Its code lives as long as this does.
 class CudaKernel {
  public:
-  CudaKernel(CudaSource source, std::unique_ptr<device::Module> module);
+  CudaKernel(CudaSource source, std::shared_ptr<const device::Module> module);
 
   const CudaSource& source() const { return source_; }
   /// Bytes of global memory that a launch with these sizes needs as scratch.
   std::int64_t scratch_bytes(std::span<const std::int64_t> sizes) const;
+  /// Blocks of a launch with these sizes; 0: nothing to launch.
+  std::uint32_t blocks(std::span<const std::int64_t> sizes) const;
 
   /// Queues one launch; none when there is nothing to do.
   /// @param buffers  device addresses, in the nest's order
@@ -31,10 +34,13 @@ class CudaKernel {
   void launch(device::Device& device, std::span<void* const> buffers,
               std::span<const std::int64_t> sizes, void* scratch, void* status,
               device::Stream& stream) const;
+  /// The same with `arguments` made ready: addresses of the kernel's parameters in order.
+  void launch(device::Device& device, std::span<void* const> arguments, std::uint32_t blocks,
+              device::Stream& stream) const;
 
  private:
   CudaSource source_;
-  std::unique_ptr<device::Module> module_;
+  std::shared_ptr<const device::Module> module_;
   device::Kernel kernel_;
 };
 using CudaKernelPtr = std::shared_ptr<const CudaKernel>;
@@ -53,11 +59,19 @@ class CudaCompiler {
 
   /// @throws CompileError with NVRTC's log.
   CudaKernelPtr compile(const Nest& nest);
+  /// All of them, several new ones to a program and programs in parallel. One that fails does not keep
+  /// the others from being compiled: its future says why.
+  std::vector<std::shared_future<CudaKernelPtr>> compile_all(std::span<const Nest* const> nests);
   /// Nests that went through NVRTC.
   std::uint64_t compiled() const;
+  /// "nvrtc 13.0"
+  std::string version() const { return nvrtc_.version(); }
 
  private:
-  CudaKernelPtr build(const Nest& nest) const;
+  struct Job;
+  std::vector<CudaKernelPtr> build(std::span<Job* const> jobs) const;
+  void run(std::span<Job* const> jobs);
+  void run_each(std::span<Job* const> jobs);
 
   device::Device& device_;
   CudaCompileOptions options_;

@@ -17,13 +17,12 @@ BlockRunner& BlockRunner::instance() {
   return runner;
 }
 
-BlockRunner::BlockRunner() {
-  state_.barrier = &barrier;
-  state_.shuffle_xor = &shuffle_xor;
-}
-
 std::string BlockRunner::run(const Call& call) {
   call_ = &call;
+  problem_.clear();
+  state_ = call.state;
+  state_->barrier = &barrier;
+  state_->shuffle_xor = &shuffle_xor;
   const std::uint32_t count = call.block.x;
   if (call.block.y != 1 || call.block.z != 1 || call.grid.y != 1 || call.grid.z != 1)
     return "the simulator runs grids and blocks of one dimension";
@@ -31,11 +30,11 @@ std::string BlockRunner::run(const Call& call) {
   lanes_.resize(2 * static_cast<std::size_t>(count));
   dynamic_shared_.resize(call.dynamic_shared_bytes + 16);
   const auto address = reinterpret_cast<std::uintptr_t>(dynamic_shared_.data());
-  state_.dynamic_shared = dynamic_shared_.data() + (16 - address % 16) % 16;
-  state_.block_size = call.block;
-  state_.grid_size = call.grid;
+  state_->dynamic_shared = dynamic_shared_.data() + (16 - address % 16) % 16;
+  state_->block_size = call.block;
+  state_->grid_size = call.grid;
   for (std::uint32_t block = 0; block < call.grid.x; ++block) {
-    state_.block = {block, 0, 0};
+    state_->block = {block, 0, 0};
     if (std::string problem = run_block(call); !problem.empty())
       return "block " + std::to_string(block) + ": " + problem;
   }
@@ -51,13 +50,14 @@ std::string BlockRunner::run_block(const Call& call) {
     threads_[k]->shuffles = 0;
     threads_[k]->fiber.prepare(&enter, this);
   }
-  for (std::uint32_t turn = state_.block.x;; ++turn) {
+  for (std::uint32_t turn = state_->block.x;; ++turn) {
     for (std::uint32_t k = 0; k < count; ++k) {
       current_ = turn % 2 == 0 ? k : count - 1 - k;
       Thread& thread = *threads_[current_];
       if (thread.wait != Wait::None) continue;
-      state_.thread = {current_, 0, 0};
+      state_->thread = {current_, 0, 0};
       thread.fiber.resume();
+      if (!problem_.empty()) return problem_;
     }
     const auto done = [](const auto& t) { return t->wait == Wait::Done; };
     if (std::all_of(threads_.begin(), threads_.begin() + count, done)) return {};
@@ -87,6 +87,24 @@ bool BlockRunner::release(std::uint32_t count) {
   return any;
 }
 
+bool BlockRunner::is_local(const void* address) const {
+  const auto* at = static_cast<const unsigned char*>(address);
+  const auto within = [at](const unsigned char* begin, const unsigned char* end) {
+    return at >= begin && at < end;
+  };
+  const auto* state = reinterpret_cast<const unsigned char*>(state_);
+  if (within(state, state + sizeof *state_)) return true;
+  if (within(call_->shared_begin, call_->shared_end)) return true;
+  if (within(dynamic_shared_.data(), dynamic_shared_.data() + dynamic_shared_.size())) return true;
+  const auto [begin, end] = threads_[current_]->fiber.stack();
+  return within(begin, end);
+}
+
+void BlockRunner::abandon(std::string why) {
+  problem_ = "thread " + std::to_string(current_) + " " + std::move(why);
+  pause(Wait::Done);
+}
+
 void BlockRunner::enter(void* self) {
   auto* runner = static_cast<BlockRunner*>(self);
   runner->call_->kernel(runner->call_->arguments);
@@ -97,7 +115,7 @@ void BlockRunner::pause(Wait why) {
   const std::uint32_t me = current_;
   threads_[me]->wait = why;
   threads_[me]->fiber.leave(why == Wait::Done);
-  state_.thread = {me, 0, 0};
+  state_->thread = {me, 0, 0};
 }
 
 void BlockRunner::barrier() { instance().pause(Wait::Barrier); }
@@ -111,7 +129,7 @@ unsigned int BlockRunner::shuffle_xor(unsigned int value, int mask) {
   runner.pause(Wait::Shuffle);
   const std::uint32_t other =
       me / kWarp * kWarp + ((me % kWarp) ^ static_cast<std::uint32_t>(mask));
-  return other < runner.state_.block_size.x ? runner.lanes_[2 * other + turn] : value;
+  return other < runner.state_->block_size.x ? runner.lanes_[2 * other + turn] : value;
 }
 
 }  // namespace heddle::sim

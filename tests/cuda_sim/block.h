@@ -15,6 +15,7 @@ namespace heddle::sim {
 /// A kernel made ready: code, and arguments as the driver gets them.
 struct Call {
   void (*kernel)(void** arguments) = nullptr;
+  heddle_sim_state* state = nullptr;  ///< of the image that the kernel is in
   void** arguments = nullptr;
   heddle_sim_uint3 grid{1, 1, 1};
   heddle_sim_uint3 block{1, 1, 1};
@@ -33,7 +34,10 @@ class BlockRunner {
   /// @return what went wrong (a barrier that some threads never reach), or an empty text.
   std::string run(const Call& call);
 
-  heddle_sim_state& state() { return state_; }
+  /// For kernels that run: whether `address` is on the thread's stack or in the block's shared memory.
+  bool is_local(const void* address) const;
+  /// For kernels that run: ends the thread that asks, and the run with it, which then says `why`.
+  void abandon(std::string why);
 
  private:
   enum class Wait : std::uint8_t { None, Barrier, Shuffle, Done };
@@ -43,7 +47,6 @@ class BlockRunner {
     unsigned int shuffles = 0;
   };
 
-  BlockRunner();
   static void enter(void* self);
   static void barrier();
   static unsigned int shuffle_xor(unsigned int value, int mask);
@@ -52,11 +55,12 @@ class BlockRunner {
   /// Lets go on who may. False: nobody.
   bool release(std::uint32_t count);
 
-  heddle_sim_state state_{};
+  heddle_sim_state* state_ = nullptr;
   std::vector<std::unique_ptr<Thread>> threads_;
   std::vector<unsigned int> lanes_;  ///< values exchanged: two turns of each thread
   std::vector<unsigned char> dynamic_shared_;
   const Call* call_ = nullptr;
+  std::string problem_;
   std::uint32_t current_ = 0;
 };
 

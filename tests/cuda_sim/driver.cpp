@@ -1,23 +1,22 @@
-// The Driver API functions that the engine uses, over the host. Streams do their work when it is
-// given to them.
+// The Driver API functions that the engine uses, over the host. See README.md.
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
+#include <utility>
 
+#include "tests/cuda_sim/inject.h"
+#include "tests/cuda_sim/machine.h"
 #include "tests/cuda_sim/memory.h"
 #include "tests/cuda_sim/module.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-using heddle::sim::BlockRunner;
-using heddle::sim::Call;
-using heddle::sim::Kernel;
-using heddle::sim::Memory;
-using heddle::sim::Module;
+using namespace heddle::sim;
 
 namespace {
 
@@ -28,9 +27,12 @@ enum Result : int {
   kInvalidDevice = 101,
   kInvalidImage = 200,
   kInvalidContext = 201,
+  kInvalidHandle = 400,
   kNotFound = 500,
+  kNotReady = 600,
   kIllegalAddress = 700,
   kLaunchFailed = 719,
+  kUnknown = 999,
 };
 
 const std::map<int, std::pair<const char*, const char*>> kErrors = {
@@ -40,44 +42,127 @@ const std::map<int, std::pair<const char*, const char*>> kErrors = {
     {kInvalidDevice, {"CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"}},
     {kInvalidImage, {"CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"}},
     {kInvalidContext, {"CUDA_ERROR_INVALID_CONTEXT", "invalid device context"}},
+    {kInvalidHandle, {"CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"}},
     {kNotFound, {"CUDA_ERROR_NOT_FOUND", "named symbol not found"}},
+    {kNotReady, {"CUDA_ERROR_NOT_READY", "device not ready"}},
     {kIllegalAddress, {"CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"}},
     {kLaunchFailed, {"CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"}},
-};
-
-struct Event {
-  std::chrono::steady_clock::time_point when;
+    {kUnknown, {"CUDA_ERROR_UNKNOWN", "unknown error"}},
 };
 
 /// Everything below runs under this.
-std::mutex& mutex() {
-  static std::mutex one;
+std::recursive_mutex& mutex() {
+  static std::recursive_mutex one;
   return one;
 }
 
 /// An error that the context does not survive, as on the device: every later call gives it again.
 int lost = kSuccess;
-
+std::string why_lost;
+int holders = 0;
+std::set<Module*> modules;
+unsigned long leaked = 0;
 thread_local int contexts_pushed = 0;
 
+bool is_fatal(int error) {
+  return error == kIllegalAddress || error == 702 || error == 714 || error == kLaunchFailed;
+}
+
+int lose(int error, const std::string& why) {
+  if (lost == kSuccess) std::fprintf(stderr, "cuda-sim: %s\n", why.c_str());
+  if (lost == kSuccess) why_lost = why;
+  return lost = error;
+}
+
+/// The state of the context after what ran.
 int usable() {
+  Machine& machine = Machine::instance();
+  if (lost == kSuccess && !machine.problem().empty()) {
+    why_lost = machine.problem();
+    lost = machine.illegal_address() ? kIllegalAddress : kLaunchFailed;
+  }
+  if (lost == kSuccess)
+    if (const std::string damage = Memory::instance().damage(); !damage.empty())
+      lose(kIllegalAddress, damage);
   if (lost != kSuccess) return lost;
   return contexts_pushed > 0 ? kSuccess : kInvalidContext;
 }
 
-int lose(int error, const std::string& why) {
-  std::fprintf(stderr, "cuda-sim: %s\n", why.c_str());
-  return lost = error;
+/// What an entry point holds while it runs: the lock, and the error it has to give.
+class Entry {
+ public:
+  explicit Entry(const char* function) : error_(Injector::instance().enter(function)) {
+    if (is_fatal(error_) && holders > 0) lose(error_, std::string(function) + " was told to fail");
+  }
+  /// The error to give in place of working; 0: work.
+  int error() const { return error_ != kSuccess ? error_ : lost; }
+  /// The same of what needs a context.
+  int in_context() const { return error_ != kSuccess ? error_ : usable(); }
+  /// What a function gives that has done its work anyway.
+  int after(int result) const { return error_ != kSuccess ? error_ : result; }
+
+ private:
+  std::lock_guard<std::recursive_mutex> lock_{mutex()};
+  int error_;
+};
+
+unsigned long live() {
+  return Memory::instance().live() + Machine::instance().live() + modules.size();
 }
 
-int copy(void* to, const void* from, std::size_t bytes, bool to_device, bool from_device) {
-  const std::lock_guard lock(mutex());
+/// The end of a context: all that was made in it goes.
+void tear_down() {
+  if (lost == kSuccess && Machine::instance().problem().empty()) {
+    Machine::instance().finish_all();
+    leaked += live();
+  }
+  Machine::instance().reset();
+  for (Module* module : modules) delete module;
+  modules.clear();
+  Memory::instance().reset();
+  lost = kSuccess;
+}
+
+Stream* stream_of(void* handle) {
+  auto* stream = static_cast<Stream*>(handle);
+  return Machine::instance().has(stream) ? stream : nullptr;
+}
+
+Event* event_of(void* handle) {
+  auto* event = static_cast<Event*>(handle);
+  return Machine::instance().has(event) ? event : nullptr;
+}
+
+/// Waits for what `finish` waits for. Work that can never run is a hang on a real device.
+int waited(bool finished) {
   if (const int state = usable(); state != kSuccess) return state;
+  return finished ? kSuccess : lose(kLaunchFailed, "streams wait for each other");
+}
+
+int give_copy(void* to, const void* from, std::size_t bytes, void* handle, bool to_device,
+              bool from_device) {
   const Memory& memory = Memory::instance();
+  Stream* stream = stream_of(handle);
+  if (stream == nullptr) return kInvalidHandle;
   if (bytes == 0) return kSuccess;
   if ((to_device && !memory.holds(to, bytes)) || (from_device && !memory.holds(from, bytes)))
     return kInvalidValue;
-  std::memcpy(to, from, bytes);
+  Operation operation;
+  operation.kind = Operation::Kind::Copy;
+  operation.to = to;
+  operation.from = from;
+  operation.bytes = bytes;
+  operation.to_device = to_device;
+  operation.from_device = from_device;
+  const bool pageable = (!to_device && !memory.holds_pinned(to, bytes)) ||
+                        (!from_device && !memory.holds_pinned(from, bytes));
+  // From pageable memory: the driver has read it when the call returns; to it: it has been written.
+  if (pageable && to_device) {
+    const auto* begin = static_cast<const unsigned char*>(from);
+    operation.taken.assign(begin, begin + bytes);
+  }
+  Machine::instance().give(stream, std::move(operation));
+  if (pageable && from_device) return waited(Machine::instance().finish(stream));
   return kSuccess;
 }
 
@@ -91,13 +176,23 @@ int wild_argument(const Kernel& kernel, void** arguments) {
   return -1;
 }
 
+int release(void* pointer, bool pinned) {
+  Memory& memory = Memory::instance();
+  if (pointer == nullptr) return kSuccess;
+  const std::size_t bytes = memory.size_of(pointer);
+  if (lost == kSuccess && Machine::instance().uses(pointer, bytes))
+    return lose(kIllegalAddress, "memory is freed that queued work uses");
+  const bool known = pinned ? memory.release_pinned(pointer) : memory.release(pointer);
+  return known ? kSuccess : kInvalidValue;
+}
+
 }  // namespace
 
-EXPORT int cuInit(unsigned int) { return kSuccess; }
+EXPORT int cuInit(unsigned int) { return Entry("cuInit").after(kSuccess); }
 
 EXPORT int cuDriverGetVersion(int* version) {
   *version = 13000;
-  return kSuccess;
+  return Entry("cuDriverGetVersion").after(kSuccess);
 }
 
 EXPORT int cuGetErrorName(int error, const char** text) {
@@ -114,160 +209,269 @@ EXPORT int cuGetErrorString(int error, const char** text) {
 
 EXPORT int cuDeviceGetCount(int* count) {
   *count = 1;
-  return kSuccess;
+  return Entry("cuDeviceGetCount").after(kSuccess);
 }
 
 EXPORT int cuDeviceGet(int* device, int index) {
   *device = index;
-  return index == 0 ? kSuccess : kInvalidDevice;
+  return Entry("cuDeviceGet").after(index == 0 ? kSuccess : kInvalidDevice);
 }
 
 EXPORT int cuDeviceGetName(char* name, int size, int) {
   std::snprintf(name, static_cast<std::size_t>(size), "heddle simulated device");
-  return kSuccess;
+  return Entry("cuDeviceGetName").after(kSuccess);
 }
 
 EXPORT int cuDeviceTotalMem_v2(std::size_t* bytes, int) {
   *bytes = Memory::kCapacity;
-  return kSuccess;
+  return Entry("cuDeviceTotalMem").after(kSuccess);
 }
 
 EXPORT int cuDeviceGetAttribute(int* value, int attribute, int) {
   static const std::map<int, int> kValues = {{1, 1024}, {8, 49152}, {10, 32},       {16, 2},
                                              {75, 9},   {76, 0},    {97, 99 * 1024}};
   const auto found = kValues.find(attribute);
-  if (found == kValues.end()) return kInvalidValue;
-  *value = found->second;
-  return kSuccess;
+  if (found != kValues.end()) *value = found->second;
+  return Entry("cuDeviceGetAttribute").after(found == kValues.end() ? kInvalidValue : kSuccess);
 }
 
 EXPORT int cuDevicePrimaryCtxRetain(void** context, int) {
   static int primary;
+  const Entry entry("cuDevicePrimaryCtxRetain");
+  if (const int error = entry.after(kSuccess); error != kSuccess) return error;
   *context = &primary;
+  if (++holders == 1) why_lost.clear();
   return kSuccess;
 }
 
 EXPORT int cuDevicePrimaryCtxRelease_v2(int) {
-  // The context of a fresh device: errors do not outlive it.
-  const std::lock_guard lock(mutex());
-  lost = kSuccess;
+  const Entry entry("cuDevicePrimaryCtxRelease");
+  if (holders == 0) return kInvalidContext;
+  if (--holders == 0) tear_down();
+  return entry.after(kSuccess);
+}
+
+EXPORT int cuDevicePrimaryCtxReset_v2(int) {
+  const Entry entry("cuDevicePrimaryCtxReset");
+  if (const int error = entry.after(kSuccess); error != kSuccess) return error;
+  lost = lost == kSuccess ? kUnknown : lost;  // not a leak: who resets means it
+  tear_down();
   return kSuccess;
 }
 
 EXPORT int cuCtxPushCurrent_v2(void*) {
+  const Entry entry("cuCtxPushCurrent");
+  if (const int error = entry.after(kSuccess); error != kSuccess) return error;
   ++contexts_pushed;
   return kSuccess;
 }
 
 EXPORT int cuCtxPopCurrent_v2(void**) {
+  const Entry entry("cuCtxPopCurrent");
   if (contexts_pushed == 0) return kInvalidContext;
   --contexts_pushed;
-  return kSuccess;
+  return entry.after(kSuccess);
 }
 
 EXPORT int cuCtxSynchronize() {
-  const std::lock_guard lock(mutex());
-  return usable();
+  const Entry entry("cuCtxSynchronize");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
+  return waited(Machine::instance().finish_all());
 }
 
 EXPORT int cuMemAlloc_v2(void** pointer, std::size_t bytes) {
-  const std::lock_guard lock(mutex());
-  if (const int state = usable(); state != kSuccess) return state;
+  const Entry entry("cuMemAlloc");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
   if (bytes == 0) return kInvalidValue;
   *pointer = Memory::instance().allocate(bytes);
   return *pointer == nullptr ? kOutOfMemory : kSuccess;
 }
 
 EXPORT int cuMemFree_v2(void* pointer) {
-  const std::lock_guard lock(mutex());
-  return Memory::instance().release(pointer) ? kSuccess : kInvalidValue;
+  const Entry entry("cuMemFree");
+  return entry.after(release(pointer, false));
 }
 
-EXPORT int cuMemcpyHtoDAsync_v2(void* to, const void* from, std::size_t bytes, void*) {
-  return copy(to, from, bytes, true, false);
+EXPORT int cuMemHostAlloc(void** pointer, std::size_t bytes, unsigned int) {
+  const Entry entry("cuMemHostAlloc");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
+  if (bytes == 0) return kInvalidValue;
+  *pointer = Memory::instance().allocate_pinned(bytes);
+  return *pointer == nullptr ? kOutOfMemory : kSuccess;
 }
 
-EXPORT int cuMemcpyDtoHAsync_v2(void* to, const void* from, std::size_t bytes, void*) {
-  return copy(to, from, bytes, false, true);
+EXPORT int cuMemFreeHost(void* pointer) {
+  const Entry entry("cuMemFreeHost");
+  return entry.after(release(pointer, true));
 }
 
-EXPORT int cuMemcpyDtoDAsync_v2(void* to, const void* from, std::size_t bytes, void*) {
-  return copy(to, from, bytes, true, true);
+EXPORT int cuMemcpyHtoDAsync_v2(void* to, const void* from, std::size_t bytes, void* stream) {
+  const Entry entry("cuMemcpyHtoDAsync");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
+  return give_copy(to, from, bytes, stream, true, false);
 }
 
-EXPORT int cuMemsetD8Async(void* to, unsigned char value, std::size_t bytes, void*) {
-  const std::lock_guard lock(mutex());
-  if (const int state = usable(); state != kSuccess) return state;
+EXPORT int cuMemcpyDtoHAsync_v2(void* to, const void* from, std::size_t bytes, void* stream) {
+  const Entry entry("cuMemcpyDtoHAsync");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
+  return give_copy(to, from, bytes, stream, false, true);
+}
+
+EXPORT int cuMemcpyDtoDAsync_v2(void* to, const void* from, std::size_t bytes, void* stream) {
+  const Entry entry("cuMemcpyDtoDAsync");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
+  return give_copy(to, from, bytes, stream, true, true);
+}
+
+EXPORT int cuMemsetD8Async(void* to, unsigned char value, std::size_t bytes, void* handle) {
+  const Entry entry("cuMemsetD8Async");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
+  Stream* stream = stream_of(handle);
+  if (stream == nullptr) return kInvalidHandle;
   if (!Memory::instance().holds(to, bytes)) return kInvalidValue;
-  std::memset(to, value, bytes);
+  Operation operation;
+  operation.kind = Operation::Kind::Fill;
+  operation.to = to;
+  operation.bytes = bytes;
+  operation.to_device = true;
+  operation.value = value;
+  Machine::instance().give(stream, std::move(operation));
   return kSuccess;
 }
 
 EXPORT int cuStreamCreate(void** stream, unsigned int) {
-  *stream = new char;
-  return usable();
-}
-
-EXPORT int cuStreamDestroy_v2(void* stream) {
-  delete static_cast<char*>(stream);
+  const Entry entry("cuStreamCreate");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
+  *stream = Machine::instance().make_stream();
   return kSuccess;
 }
 
-EXPORT int cuStreamSynchronize(void*) {
-  const std::lock_guard lock(mutex());
-  return usable();
+EXPORT int cuStreamDestroy_v2(void* handle) {
+  const Entry entry("cuStreamDestroy");
+  Stream* stream = stream_of(handle);
+  if (stream == nullptr) return kInvalidHandle;
+  Machine::instance().destroy(stream);
+  return entry.after(kSuccess);
 }
 
-EXPORT int cuStreamWaitEvent(void*, void*, unsigned int) { return usable(); }
+EXPORT int cuStreamSynchronize(void* handle) {
+  const Entry entry("cuStreamSynchronize");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
+  Stream* stream = stream_of(handle);
+  if (stream == nullptr) return kInvalidHandle;
+  return waited(Machine::instance().finish(stream));
+}
+
+EXPORT int cuStreamWaitEvent(void* stream_handle, void* event_handle, unsigned int) {
+  const Entry entry("cuStreamWaitEvent");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
+  Stream* stream = stream_of(stream_handle);
+  const Event* event = event_of(event_handle);
+  if (stream == nullptr || event == nullptr) return kInvalidHandle;
+  if (event->latest == nullptr) return kSuccess;
+  Operation operation;
+  operation.kind = Operation::Kind::Wait;
+  operation.firing = event->latest;
+  Machine::instance().give(stream, std::move(operation));
+  return kSuccess;
+}
 
 EXPORT int cuEventCreate(void** event, unsigned int) {
-  *event = new Event{};
-  return usable();
-}
-
-EXPORT int cuEventDestroy_v2(void* event) {
-  delete static_cast<Event*>(event);
+  const Entry entry("cuEventCreate");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
+  *event = Machine::instance().make_event();
   return kSuccess;
 }
 
-EXPORT int cuEventRecord(void* event, void*) {
-  static_cast<Event*>(event)->when = std::chrono::steady_clock::now();
-  return usable();
+EXPORT int cuEventDestroy_v2(void* handle) {
+  const Entry entry("cuEventDestroy");
+  Event* event = event_of(handle);
+  if (event == nullptr) return kInvalidHandle;
+  Machine::instance().destroy(event);
+  return entry.after(kSuccess);
 }
 
-EXPORT int cuEventSynchronize(void*) { return usable(); }
+EXPORT int cuEventRecord(void* event_handle, void* stream_handle) {
+  const Entry entry("cuEventRecord");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
+  Stream* stream = stream_of(stream_handle);
+  Event* event = event_of(event_handle);
+  if (stream == nullptr || event == nullptr) return kInvalidHandle;
+  Operation operation;
+  operation.kind = Operation::Kind::Record;
+  operation.firing = event->latest = std::make_shared<Firing>();
+  Machine::instance().give(stream, std::move(operation));
+  return kSuccess;
+}
 
-EXPORT int cuEventQuery(void*) { return usable(); }
+EXPORT int cuEventSynchronize(void* handle) {
+  const Entry entry("cuEventSynchronize");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
+  const Event* event = event_of(handle);
+  if (event == nullptr) return kInvalidHandle;
+  return waited(Machine::instance().finish(event->latest));
+}
+
+EXPORT int cuEventQuery(void* handle) {
+  const Entry entry("cuEventQuery");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
+  const Event* event = event_of(handle);
+  if (event == nullptr) return kInvalidHandle;
+  // Who asks again and again gets there in the end.
+  if (event->latest != nullptr && !event->latest->fired) Machine::instance().run_one();
+  if (const int state = usable(); state != kSuccess) return state;
+  if (event->latest != nullptr && !event->latest->fired) return kNotReady;
+  Machine::instance().finish(event->latest);
+  return kSuccess;
+}
 
 EXPORT int cuEventElapsedTime(float* milliseconds, void* begin, void* end) {
-  const auto time = static_cast<Event*>(end)->when - static_cast<Event*>(begin)->when;
+  const Entry entry("cuEventElapsedTime");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
+  const Event* first = event_of(begin);
+  const Event* second = event_of(end);
+  if (first == nullptr || second == nullptr || first->latest == nullptr ||
+      second->latest == nullptr)
+    return kInvalidHandle;
+  if (!first->latest->fired || !second->latest->fired) return kNotReady;
+  const auto time = second->latest->when - first->latest->when;
   *milliseconds = std::chrono::duration<float, std::milli>(time).count();
-  return usable();
+  return kSuccess;
 }
 
 EXPORT int cuModuleLoadData(void** module, const void* image) {
-  const std::lock_guard lock(mutex());
-  if (const int state = usable(); state != kSuccess) return state;
+  const Entry entry("cuModuleLoadData");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
   std::unique_ptr<Module> loaded = Module::load(image);
   if (loaded == nullptr) return kInvalidImage;
+  modules.insert(loaded.get());
   *module = loaded.release();
   return kSuccess;
 }
 
-EXPORT int cuModuleUnload(void* module) {
-  const std::lock_guard lock(mutex());
-  delete static_cast<Module*>(module);
-  return kSuccess;
+EXPORT int cuModuleUnload(void* handle) {
+  const Entry entry("cuModuleUnload");
+  auto* module = static_cast<Module*>(handle);
+  if (!modules.contains(module)) return kInvalidHandle;
+  if (Machine::instance().uses(module))
+    return lose(kLaunchFailed, "a module is unloaded that queued work uses");
+  modules.erase(module);
+  delete module;
+  return entry.after(kSuccess);
 }
 
 EXPORT int cuModuleGetFunction(void** function, void* module, const char* name) {
-  const std::lock_guard lock(mutex());
+  const Entry entry("cuModuleGetFunction");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
+  if (!modules.contains(static_cast<Module*>(module))) return kInvalidHandle;
   *function = static_cast<Module*>(module)->find(name);
   return *function == nullptr ? kNotFound : kSuccess;
 }
 
 EXPORT int cuFuncSetAttribute(void* function, int attribute, int value) {
   constexpr int kMaxDynamicShared = 8;
+  const Entry entry("cuFuncSetAttribute");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
   if (attribute != kMaxDynamicShared || value < 0) return kInvalidValue;
   static_cast<Kernel*>(function)->max_dynamic_shared = static_cast<std::size_t>(value);
   return kSuccess;
@@ -275,26 +479,63 @@ EXPORT int cuFuncSetAttribute(void* function, int attribute, int value) {
 
 EXPORT int cuLaunchKernel(void* function, unsigned int grid_x, unsigned int grid_y,
                           unsigned int grid_z, unsigned int block_x, unsigned int block_y,
-                          unsigned int block_z, unsigned int shared_bytes, void*, void** arguments,
-                          void**) {
-  const std::lock_guard lock(mutex());
-  if (const int state = usable(); state != kSuccess) return state;
-  const Kernel& kernel = *static_cast<Kernel*>(function);
+                          unsigned int block_z, unsigned int shared_bytes, void* handle,
+                          void** arguments, void**) {
+  const Entry entry("cuLaunchKernel");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
+  Stream* stream = stream_of(handle);
+  if (stream == nullptr) return kInvalidHandle;
+  auto& kernel = *static_cast<Kernel*>(function);
   if (grid_x == 0 || block_x == 0 || block_x > 1024 || shared_bytes > kernel.max_dynamic_shared)
     return kInvalidValue;
   if (const int wild = wild_argument(kernel, arguments); wild >= 0)
     return lose(kIllegalAddress,
                 kernel.name + ": argument " + std::to_string(wild) + " points to no allocation");
-  Call call;
-  call.kernel = kernel.entry;
-  call.arguments = arguments;
-  call.grid = {grid_x, grid_y, grid_z};
-  call.block = {block_x, block_y, block_z};
-  call.dynamic_shared_bytes = shared_bytes;
-  kernel.module->fill(call);
-  if (const std::string problem = BlockRunner::instance().run(call); !problem.empty())
-    return lose(kLaunchFailed, kernel.name + ": " + problem);
-  if (const std::string damage = Memory::instance().damage(); !damage.empty())
-    return lose(kIllegalAddress, kernel.name + ": " + damage);
+  Operation operation;
+  operation.kernel = &kernel;
+  operation.grid = {grid_x, grid_y, grid_z};
+  operation.block = {block_x, block_y, block_z};
+  operation.shared_bytes = shared_bytes;
+  operation.arguments.assign(kernel.kinds.size(), 0);
+  for (std::size_t k = 0; k < kernel.kinds.size(); ++k) {
+    const std::size_t bytes =
+        kernel.kinds[k] == 'p' ? sizeof(void*) : static_cast<std::size_t>(kernel.kinds[k] - '0');
+    std::memcpy(&operation.arguments[k], arguments[k], bytes);
+  }
+  Machine::instance().give(stream, std::move(operation));
   return kSuccess;
+}
+
+EXPORT void heddle_cuda_sim_seed(unsigned long seed) {
+  const std::lock_guard lock(mutex());
+  Machine::instance().set_seed(seed);
+}
+EXPORT void heddle_cuda_sim_fail(unsigned long n, int error) {
+  Injector::instance().fail(n, error);
+}
+EXPORT const char* heddle_cuda_sim_failed() { return Injector::instance().failed().c_str(); }
+EXPORT unsigned long heddle_cuda_sim_calls() { return Injector::instance().calls(); }
+EXPORT void heddle_cuda_sim_skip_wait(unsigned long n) {
+  const std::lock_guard lock(mutex());
+  Machine::instance().skip_wait(n);
+}
+EXPORT unsigned long heddle_cuda_sim_waits() {
+  const std::lock_guard lock(mutex());
+  return Machine::instance().waits();
+}
+EXPORT const char* heddle_cuda_sim_problem() {
+  const std::lock_guard lock(mutex());
+  return why_lost.c_str();
+}
+EXPORT unsigned long heddle_cuda_sim_live() {
+  const std::lock_guard lock(mutex());
+  return live();
+}
+EXPORT unsigned long heddle_cuda_sim_leaked() {
+  const std::lock_guard lock(mutex());
+  return std::exchange(leaked, 0);
+}
+EXPORT unsigned long heddle_cuda_sim_operations() {
+  const std::lock_guard lock(mutex());
+  return Machine::instance().operations();
 }

@@ -100,6 +100,10 @@ void Fiber::start(Fiber* self) {
   __builtin_trap();
 }
 
+std::pair<const unsigned char*, const unsigned char*> Fiber::stack() const {
+  return {context_->stack, context_->stack + kStackBytes};
+}
+
 void Fiber::prepare(void (*entry)(void*), void* argument) {
   entry_ = entry;
   argument_ = argument;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <utility>
 
 namespace heddle::sim {
 
@@ -20,6 +21,9 @@ class Fiber {
   void resume();
   /// Called on the fiber: back to resume(). The last leave() of a fiber says `done`.
   void leave(bool done);
+
+  /// The memory of its stack: begin and end.
+  std::pair<const unsigned char*, const unsigned char*> stack() const;
 
   static constexpr std::size_t kStackBytes = 256 * 1024;
 

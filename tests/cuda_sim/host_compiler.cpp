@@ -21,24 +21,14 @@ namespace fs = std::filesystem;
 
 constexpr const char* kShim = "tests/cuda_sim/kernel_shim.h";
 constexpr const char* kState = "tests/cuda_sim/state.h";
-constexpr const char* kFlags[] = {"-std=c++17",
-                                  "-O1",
-                                  "-g0",
-                                  "-w",
-                                  "-fPIC",
-                                  "-shared",
-                                  "-fwrapv",
-                                  "-ffp-contract=off",
-                                  "-fno-strict-aliasing",
-                                  "-fno-math-errno",
-                                  "-fno-trapping-math",
-                                  "-fno-exceptions",
-                                  "-fno-rtti",
-                                  "-fno-gnu-unique",
-                                  "-nostdlib",
-                                  "-Wl,-Bsymbolic",
-                                  "-x",
-                                  "c++"};
+constexpr const char* kFlags[] = {
+    "-std=c++17", "-O1", "-g0", "-w", "-fPIC", "-shared", "-fwrapv", "-ffp-contract=off",
+    "-fno-strict-aliasing", "-fno-math-errno", "-fno-trapping-math", "-fno-exceptions", "-fno-rtti",
+    "-fno-gnu-unique", "-nostdlib",
+    // Calls of the shim before each access through a pointer, and no
+    // more of what the sanitizer does.
+    "-fsanitize=kernel-address", "--param=asan-instrumentation-with-call-threshold=0",
+    "--param=asan-stack=0", "--param=asan-globals=0", "-Wl,-Bsymbolic", "-x", "c++"};
 
 bool is_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -85,12 +75,36 @@ bool compile(const fs::path& source, const fs::path& output, const fs::path& log
 
 /// What makes kernels callable from outside, after their text.
 std::string exports_of(const std::vector<std::string>& kernels) {
-  std::string text = "\n";
-  for (const std::string& name : kernels)
-    text += "extern \"C\" void heddle_sim_call_" + name + "(void** a) { heddle_sim_call(&" + name +
-            ", a); }\nextern \"C\" const char* heddle_sim_kinds_" + name +
-            "() { return heddle_sim_kinds(&" + name + "); }\n";
+  std::string text = "\n#define HEDDLE_SIM_HIDDEN __attribute__((weak, visibility(\"hidden\")))\n";
+  for (const std::string& name : kernels) {
+    const std::string section = "heddle_shared_" + name;
+    text += "extern \"C\" {\nvoid heddle_sim_call_" + name + "(void** a) { heddle_sim_call(&" +
+            name + ", a); }\nconst char* heddle_sim_kinds_" + name +
+            "() { return heddle_sim_kinds(&" + name + "); }\nextern unsigned char __start_" +
+            section + "[] HEDDLE_SIM_HIDDEN, __stop_" + section +
+            "[] HEDDLE_SIM_HIDDEN;\n__attribute__((no_sanitize(\"kernel-address\"))) void "
+            "heddle_sim_shared_" +
+            name + "(unsigned char** begin, unsigned char** end) {\n  *begin = __start_" + section +
+            ";\n  *end = __stop_" + section + ";\n}\n}\n";
+  }
   return text;
+}
+
+/// `text` with __shared__ defined before each kernel: statics in a section of the kernel's name.
+std::string with_sections(const std::string& text, const std::vector<std::string>& kernels) {
+  static constexpr std::string_view kBegin = "extern \"C\" __global__ void";
+  std::string result;
+  std::size_t from = 0;
+  for (const std::string& name : kernels) {
+    const std::size_t at = text.find(kBegin, from);
+    if (at == std::string::npos) break;
+    result +=
+        text.substr(from, at - from) +
+        "\n#undef __shared__\n#define __shared__ static __attribute__((section(\"heddle_shared_" +
+        name + "\")))\n" + std::string(kBegin);
+    from = at + kBegin.size();
+  }
+  return result + text.substr(from);
 }
 
 }  // namespace
@@ -115,7 +129,8 @@ std::vector<std::string> kernels_in(const std::string& text) {
 }
 
 HostImage compile_for_host(const std::string& text) {
-  const std::string whole = text + exports_of(kernels_in(text));
+  const std::vector<std::string> kernels = kernels_in(text);
+  const std::string whole = with_sections(text, kernels) + exports_of(kernels);
   const fs::path root = HEDDLE_CUDA_SIM_ROOT;
   std::string key = whole + read(root / kShim) + read(root / kState);
   for (const char* flag : kFlags) key += flag;

@@ -12,28 +12,42 @@
 #define __noinline__ __attribute__((noinline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __launch_bounds__(...)
-// One block runs at a time, so a block's memory may be static. The section lets the simulator poison it.
-#define __shared__ static __attribute__((section("heddle_shared")))
+// One block runs at a time, so a block's memory may be static. It lies in a section of its kernel's, so
+// that the simulator can poison it: host_compiler.cpp defines __shared__ before each kernel.
 
 extern "C" {
-__attribute__((visibility("default"))) heddle_sim_state* heddle_sim;
-extern unsigned char __start_heddle_shared[] __attribute__((weak, visibility("hidden")));
-extern unsigned char __stop_heddle_shared[] __attribute__((weak, visibility("hidden")));
-__attribute__((visibility("default"))) void heddle_sim_shared(unsigned char** begin,
-                                                              unsigned char** end) {
-  *begin = __start_heddle_shared;
-  *end = __stop_heddle_shared;
-}
+__attribute__((visibility("hidden"))) heddle_sim_state heddle_sim;
+__attribute__((visibility("default"))) heddle_sim_state* heddle_sim_state_of_image() {
+  return &heddle_sim;
 }
 
-#define threadIdx (heddle_sim->thread)
-#define blockIdx (heddle_sim->block)
-#define blockDim (heddle_sim->block_size)
-#define gridDim (heddle_sim->grid_size)
-#define __syncthreads() heddle_sim->barrier()
-#define __shfl_xor_sync(lanes, value, mask) heddle_sim->shuffle_xor(value, mask)
+// The compiler calls these before each access through a pointer (see the flags in host_compiler.cpp).
+#define HEDDLE_SIM_HOOK __attribute__((visibility("hidden"), no_sanitize("kernel-address")))
+#define HEDDLE_SIM_ACCESS(name, kind)                                                         \
+  HEDDLE_SIM_HOOK void __asan_##name##N_noabort(unsigned long address, unsigned long bytes) { \
+    heddle_sim.access(address, bytes, kind);                                                  \
+  }                                                                                           \
+  HEDDLE_SIM_ACCESS_OF(name, kind, 1)                                                         \
+  HEDDLE_SIM_ACCESS_OF(name, kind, 2)                                                         \
+  HEDDLE_SIM_ACCESS_OF(name, kind, 4)                                                         \
+  HEDDLE_SIM_ACCESS_OF(name, kind, 8)                                                         \
+  HEDDLE_SIM_ACCESS_OF(name, kind, 16)
+#define HEDDLE_SIM_ACCESS_OF(name, kind, bytes)                                \
+  HEDDLE_SIM_HOOK void __asan_##name##bytes##_noabort(unsigned long address) { \
+    heddle_sim.access(address, bytes, kind);                                   \
+  }
+HEDDLE_SIM_ACCESS(load, 0)
+HEDDLE_SIM_ACCESS(store, 1)
+}
+
+#define threadIdx (heddle_sim.thread)
+#define blockIdx (heddle_sim.block)
+#define blockDim (heddle_sim.block_size)
+#define gridDim (heddle_sim.grid_size)
+#define __syncthreads() heddle_sim.barrier()
+#define __shfl_xor_sync(lanes, value, mask) heddle_sim.shuffle_xor(value, mask)
 #define memcpy __builtin_memcpy
-#define hd_dynamic_shared() (heddle_sim->dynamic_shared)
+#define hd_dynamic_shared() (heddle_sim.dynamic_shared)
 
 static inline float __int_as_float(int bits) {
   float value;
@@ -48,13 +62,15 @@ static inline int __float_as_int(float value) {
 
 // Threads change places at barriers and shuffles only, so plain code is atomic.
 template <class T>
-static inline T atomicCAS(T* at, T expected, T wanted) {
+static __attribute__((no_sanitize("kernel-address"))) T atomicCAS(T* at, T expected, T wanted) {
+  heddle_sim.access((unsigned long)at, sizeof(T), 2);
   const T before = *at;
   if (before == expected) *at = wanted;
   return before;
 }
 template <class T>
-static inline T atomicAdd(T* at, T value) {
+static __attribute__((no_sanitize("kernel-address"))) T atomicAdd(T* at, T value) {
+  heddle_sim.access((unsigned long)at, sizeof(T), 2);
   const T before = *at;
   *at = before + value;
   return before;
@@ -129,16 +145,18 @@ double fma(double, double, double) noexcept;
 template <int... k>
 struct heddle_sim_numbers {};
 template <class... A, int... k>
-static inline void heddle_sim_spread(void (*kernel)(A...), void** a, heddle_sim_numbers<k...>) {
+__attribute__((no_sanitize("kernel-address"))) static void heddle_sim_spread(
+    void (*kernel)(A...), void** a, heddle_sim_numbers<k...>) {
   kernel(*(A*)a[k]...);
 }
 template <class... A>
-static inline void heddle_sim_call(void (*kernel)(A...), void** arguments) {
+__attribute__((no_sanitize("kernel-address"))) static void heddle_sim_call(void (*kernel)(A...),
+                                                                           void** arguments) {
   heddle_sim_spread(kernel, arguments, heddle_sim_numbers<__integer_pack(sizeof...(A))...>());
 }
 template <class T>
 struct heddle_sim_kind {
-  static constexpr char value = 'v';
+  static constexpr char value = '0' + sizeof(T);
 };
 template <class T>
 struct heddle_sim_kind<T*> {

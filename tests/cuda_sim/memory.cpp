@@ -17,6 +17,50 @@ bool intact(const unsigned char* guard) {
   return std::all_of(guard, guard + kGuard, [](unsigned char c) { return c == kGuardByte; });
 }
 
+unsigned char* take(std::size_t bytes) {
+  const std::size_t rounded = (bytes + kGuard - 1) / kGuard * kGuard;
+  auto* block = static_cast<unsigned char*>(std::aligned_alloc(kGuard, rounded + 2 * kGuard));
+  if (block == nullptr) return nullptr;
+  std::memset(block, kGuardByte, kGuard);
+  std::memset(block + kGuard, kFresh, bytes);
+  std::memset(block + kGuard + bytes, kGuardByte, rounded - bytes + kGuard);
+  return block + kGuard;
+}
+
+void give_back(const unsigned char* begin, std::size_t bytes) {
+  auto* memory = const_cast<unsigned char*>(begin);
+  std::memset(memory, kFreed, bytes);
+  std::free(memory - kGuard);
+}
+
+const char* verb(Access kind) {
+  return kind == Access::Read ? "reads" : kind == Access::Write ? "writes" : "updates";
+}
+
+std::string name_of(Stamp stamp) {
+  return "operation " + std::to_string(stamp.time()) + " of stream " + std::to_string(stamp.slot());
+}
+
+/// Puts the toucher into a list, in place of one that it comes after or of the oldest.
+template <std::size_t n>
+void add(std::array<Stamp, n>& list, const Toucher& toucher) {
+  for (Stamp& stamp : list) {
+    if (!stamp || toucher.known->knows(stamp)) {
+      stamp = toucher.stamp;
+      return;
+    }
+  }
+  list[0] = toucher.stamp;
+}
+
+/// The first of a list that the toucher does not come after.
+template <std::size_t n>
+Stamp unordered(const std::array<Stamp, n>& list, const Toucher& toucher) {
+  for (const Stamp stamp : list)
+    if (stamp && stamp != toucher.stamp && !toucher.known->knows(stamp)) return stamp;
+  return {};
+}
+
 }  // namespace
 
 Memory& Memory::instance() {
@@ -26,13 +70,9 @@ Memory& Memory::instance() {
 
 void* Memory::allocate(std::size_t bytes) {
   if (bytes > kCapacity - in_use_) return nullptr;
-  const std::size_t rounded = (bytes + kGuard - 1) / kGuard * kGuard;
-  auto* block = static_cast<unsigned char*>(std::aligned_alloc(kGuard, rounded + 2 * kGuard));
-  if (block == nullptr) return nullptr;
-  unsigned char* begin = block + kGuard;
-  std::memset(block, kGuardByte, rounded + 2 * kGuard);
-  std::memset(begin, kFresh, bytes);
-  allocations_[begin] = bytes;
+  unsigned char* begin = take(bytes);
+  if (begin == nullptr) return nullptr;
+  allocations_[begin].bytes = bytes;
   in_use_ += bytes;
   return begin;
 }
@@ -40,25 +80,122 @@ void* Memory::allocate(std::size_t bytes) {
 bool Memory::release(void* pointer) {
   const auto found = allocations_.find(static_cast<unsigned char*>(pointer));
   if (found == allocations_.end()) return false;
-  std::memset(pointer, kFreed, found->second);
-  in_use_ -= found->second;
+  in_use_ -= found->second.bytes;
+  give_back(found->first, found->second.bytes);
   allocations_.erase(found);
-  std::free(static_cast<unsigned char*>(pointer) - kGuard);
+  last_ = allocations_.end();
   return true;
+}
+
+void* Memory::allocate_pinned(std::size_t bytes) {
+  unsigned char* begin = take(bytes);
+  if (begin != nullptr) pinned_[begin] = bytes;
+  return begin;
+}
+
+bool Memory::release_pinned(void* pointer) {
+  const auto found = pinned_.find(static_cast<unsigned char*>(pointer));
+  if (found == pinned_.end()) return false;
+  give_back(found->first, found->second);
+  pinned_.erase(found);
+  return true;
+}
+
+void Memory::reset() {
+  while (!allocations_.empty()) release(const_cast<unsigned char*>(allocations_.begin()->first));
+  while (!pinned_.empty()) release_pinned(const_cast<unsigned char*>(pinned_.begin()->first));
+}
+
+Memory::Allocation* Memory::find(const unsigned char* at) {
+  if (last_ != allocations_.end() && at >= last_->first && at < last_->first + last_->second.bytes)
+    return &last_->second;
+  auto next = allocations_.upper_bound(at);
+  if (next == allocations_.begin()) return nullptr;
+  --next;
+  if (at >= next->first + next->second.bytes) return nullptr;
+  last_ = next;
+  return &next->second;
 }
 
 bool Memory::holds(const void* pointer, std::size_t bytes) const {
   const auto* at = static_cast<const unsigned char*>(pointer);
   auto next = allocations_.upper_bound(at);
   if (next == allocations_.begin()) return false;
-  const auto& [begin, size] = *--next;
-  return at + bytes <= begin + size;
+  --next;
+  return at + bytes <= next->first + next->second.bytes;
+}
+
+bool Memory::holds_pinned(const void* pointer, std::size_t bytes) const {
+  const auto* at = static_cast<const unsigned char*>(pointer);
+  auto next = pinned_.upper_bound(at);
+  if (next == pinned_.begin()) return false;
+  --next;
+  return at + bytes <= next->first + next->second;
+}
+
+std::size_t Memory::size_of(const void* pointer) const {
+  const auto* at = static_cast<const unsigned char*>(pointer);
+  if (const auto found = allocations_.find(at); found != allocations_.end())
+    return found->second.bytes;
+  const auto found = pinned_.find(at);
+  return found == pinned_.end() ? 0 : found->second;
+}
+
+std::string Memory::describe(const unsigned char* at, std::size_t bytes, Access kind) const {
+  std::string text = std::string(verb(kind)) + " " + std::to_string(bytes) + " bytes ";
+  auto next = allocations_.upper_bound(at);
+  if (next != allocations_.begin()) {
+    const auto& [begin, allocation] = *std::prev(next);
+    const auto past = static_cast<std::size_t>(at - begin) + bytes - allocation.bytes;
+    if (past < (1u << 20))
+      return text + std::to_string(past) + " past the end of an allocation of " +
+             std::to_string(allocation.bytes);
+  }
+  if (next != allocations_.end() && static_cast<std::size_t>(next->first - at) < (1u << 20))
+    return text + std::to_string(next->first - at) + " before an allocation of " +
+           std::to_string(next->second.bytes);
+  return text + "in no allocation";
+}
+
+std::string Memory::access(const void* pointer, std::size_t bytes, Access kind,
+                           const Toucher& toucher) {
+  if (bytes == 0) return {};
+  const auto* at = static_cast<const unsigned char*>(pointer);
+  Allocation* allocation = find(at);
+  if (allocation == nullptr || at + bytes > last_->first + allocation->bytes)
+    return describe(at, bytes, kind);
+  if (allocation->granules.empty())
+    allocation->granules.resize((allocation->bytes + kGranule - 1) / kGranule);
+  const auto offset = static_cast<std::size_t>(at - last_->first);
+  for (std::size_t k = offset / kGranule; k <= (offset + bytes - 1) / kGranule; ++k) {
+    Granule& granule = allocation->granules[k];
+    const bool mine = granule.writer == toucher.stamp;
+    if (mine && kind != Access::Atomic) continue;
+    if (kind == Access::Read && granule.readers[0] == toucher.stamp) continue;
+    Stamp other;
+    if (granule.writer && !mine && !toucher.known->knows(granule.writer)) other = granule.writer;
+    if (!other && kind != Access::Atomic) other = unordered(granule.atomics, toucher);
+    if (!other && kind != Access::Read) other = unordered(granule.readers, toucher);
+    if (other)
+      return std::string(verb(kind)) + " byte " + std::to_string(k * kGranule) +
+             " and on of an allocation of " + std::to_string(allocation->bytes) + ", which " +
+             name_of(other) + " touched: neither waits for the other";
+    if (kind == Access::Read) {
+      add(granule.readers, toucher);
+    } else if (kind == Access::Atomic) {
+      add(granule.atomics, toucher);
+    } else {
+      granule = Granule();
+      granule.writer = toucher.stamp;
+    }
+  }
+  return {};
 }
 
 std::string Memory::damage() const {
-  for (const auto& [begin, bytes] : allocations_) {
-    if (intact(begin - kGuard) && intact(begin + bytes)) continue;
-    return "a write outside an allocation of " + std::to_string(bytes) + " bytes";
+  for (const auto& [begin, allocation] : allocations_) {
+    if (intact(begin - kGuard) && intact(begin + allocation.bytes)) continue;
+    return "a write outside an allocation of " + std::to_string(allocation.bytes) + " bytes";
   }
   return {};
 }

@@ -1,11 +1,25 @@
-// The simulated device's memory: the host's, with guards around each allocation.
+// The simulated device's memory, and pinned memory of the host: the host's, with guards around each
+// allocation, and for the device's a record of who touched what last.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
+
+#include "tests/cuda_sim/clock.h"
 
 namespace heddle::sim {
+
+enum class Access : std::uint8_t { Read, Write, Atomic };
+
+/// The operation that touches memory now.
+struct Toucher {
+  Stamp stamp;
+  const VectorClock* known = nullptr;  ///< what it comes after
+};
 
 class Memory {
  public:
@@ -15,16 +29,50 @@ class Memory {
   void* allocate(std::size_t bytes);
   /// False: no allocation begins there.
   bool release(void* pointer);
-  /// Whether `bytes` from `pointer` on lie in one allocation.
+  void* allocate_pinned(std::size_t bytes);
+  bool release_pinned(void* pointer);
+
+  /// Whether `bytes` from `pointer` on lie in one allocation of the device.
   bool holds(const void* pointer, std::size_t bytes) const;
+  bool holds_pinned(const void* pointer, std::size_t bytes) const;
+  /// The begin and size of the device's or a pinned allocation that begins at `pointer`; 0 bytes: none.
+  std::size_t size_of(const void* pointer) const;
+
+  /// What is wrong with this access, in words; empty if nothing: it lies in one live allocation, and every
+  /// earlier access that it conflicts with is known to be done. Conflicts: a write with anything, an atomic
+  /// update with a read.
+  std::string access(const void* pointer, std::size_t bytes, Access kind, const Toucher& toucher);
   /// What was written around an allocation that should not have been; empty if nothing.
   std::string damage() const;
+
   std::size_t in_use() const { return in_use_; }
+  std::size_t live() const { return allocations_.size() + pinned_.size(); }
+  std::size_t live_pinned() const { return pinned_.size(); }
+  /// Forgets all allocations; those of a context that is gone.
+  void reset();
 
   static constexpr std::size_t kCapacity = std::size_t{8} << 30;
+  /// Bytes that are told apart; buffers of one allocation that are used at the same time lie further apart.
+  static constexpr std::size_t kGranule = 64;
 
  private:
-  std::map<const unsigned char*, std::size_t> allocations_;
+  struct Granule {
+    Stamp writer;
+    std::array<Stamp, 3> readers;
+    std::array<Stamp, 2> atomics;
+  };
+  struct Allocation {
+    std::size_t bytes = 0;
+    std::vector<Granule> granules;  ///< made at the first access
+  };
+  using Allocations = std::map<const unsigned char*, Allocation>;
+
+  Allocation* find(const unsigned char* at);
+  std::string describe(const unsigned char* at, std::size_t bytes, Access kind) const;
+
+  Allocations allocations_;
+  std::map<const unsigned char*, std::size_t> pinned_;
+  Allocations::iterator last_ = allocations_.end();
   std::size_t in_use_ = 0;
 };
 

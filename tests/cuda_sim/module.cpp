@@ -52,9 +52,9 @@ std::unique_ptr<Module> Module::load(const void* image) {
   const std::string path = "/proc/self/fd/" + std::to_string(file);
   std::unique_ptr<Module> module(new Module(file, ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)));
   if (module->library_ == nullptr) return nullptr;
-  auto* state = static_cast<heddle_sim_state**>(::dlsym(module->library_, "heddle_sim"));
+  auto* state = function<heddle_sim_state*()>(module->library_, "heddle_sim_state_of_image");
   if (state == nullptr) return nullptr;
-  *state = &BlockRunner::instance().state();
+  module->state_ = state();
   return module;
 }
 
@@ -68,14 +68,11 @@ Kernel* Module::find(const std::string& name) {
   auto* entry = function<void(void**)>(library_, "heddle_sim_call_" + name);
   auto* kinds = function<const char*()>(library_, "heddle_sim_kinds_" + name);
   if (entry == nullptr || kinds == nullptr) return nullptr;
-  Kernel kernel{this, name, entry, kinds()};
-  return &kernels_.emplace(name, std::move(kernel)).first->second;
-}
-
-void Module::fill(Call& call) const {
+  Kernel kernel{this, name, entry, kinds(), state_};
   if (auto* shared =
-          function<void(unsigned char**, unsigned char**)>(library_, "heddle_sim_shared"))
-    shared(&call.shared_begin, &call.shared_end);
+          function<void(unsigned char**, unsigned char**)>(library_, "heddle_sim_shared_" + name))
+    shared(&kernel.shared_begin, &kernel.shared_end);
+  return &kernels_.emplace(name, std::move(kernel)).first->second;
 }
 
 }  // namespace heddle::sim

@@ -20,8 +20,11 @@ struct Kernel {
   Module* module = nullptr;
   std::string name;
   void (*entry)(void** arguments) = nullptr;
-  std::string kinds;  ///< of its parameters: 'p' pointer, 'v' value
+  std::string kinds;  ///< of its parameters: 'p' pointer, '1', '2', '4', '8' bytes of a value
+  heddle_sim_state* state = nullptr;
   std::size_t max_dynamic_shared = 48 * 1024;
+  unsigned char* shared_begin = nullptr;  ///< its static shared memory
+  unsigned char* shared_end = nullptr;
 };
 
 class Module {
@@ -34,14 +37,13 @@ class Module {
 
   /// Null if there is no such kernel. Lives as long as the module.
   Kernel* find(const std::string& name);
-  /// Puts the kernel's statics into the call.
-  void fill(Call& call) const;
 
  private:
   Module(int file, void* library) : file_(file), library_(library) {}
 
   int file_;
   void* library_;
+  heddle_sim_state* state_ = nullptr;
   std::map<std::string, Kernel> kernels_;
 };
 

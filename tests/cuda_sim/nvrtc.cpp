@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tests/cuda_sim/host_compiler.h"
+#include "tests/cuda_sim/inject.h"
 #include "tests/cuda_sim/module.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -13,6 +14,7 @@ namespace {
 constexpr int kSuccess = 0;
 constexpr int kInvalidInput = 3;
 constexpr int kCompilation = 6;
+constexpr int kInternal = 11;
 
 struct Program {
   std::string text;
@@ -20,26 +22,33 @@ struct Program {
   std::vector<char> image;
 };
 
+/// Counts the call. Whether it is to fail.
+bool fails(const char* function) { return heddle::sim::Injector::instance().enter(function) != 0; }
+
 }  // namespace
 
 EXPORT const char* nvrtcGetErrorString(int result) {
   return result == kSuccess       ? "NVRTC_SUCCESS"
+         : result == kInternal    ? "NVRTC_ERROR_INTERNAL_ERROR"
          : result == kCompilation ? "NVRTC_ERROR_COMPILATION"
                                   : "NVRTC_ERROR_INVALID_INPUT";
 }
 
 EXPORT int nvrtcVersion(int* major, int* minor) {
+  if (fails("nvrtcVersion")) return kInternal;
   *major = 13;
   *minor = 0;
   return kSuccess;
 }
 
 EXPORT int nvrtcGetNumSupportedArchs(int* count) {
+  if (fails("nvrtcGetNumSupportedArchs")) return kInternal;
   *count = 3;
   return kSuccess;
 }
 
 EXPORT int nvrtcGetSupportedArchs(int* archs) {
+  if (fails("nvrtcGetSupportedArchs")) return kInternal;
   const int supported[] = {80, 90, 100};
   std::memcpy(archs, supported, sizeof supported);
   return kSuccess;
@@ -47,6 +56,7 @@ EXPORT int nvrtcGetSupportedArchs(int* archs) {
 
 EXPORT int nvrtcCreateProgram(Program** program, const char* text, const char*, int headers,
                               const char* const*, const char* const*) {
+  if (fails("nvrtcCreateProgram")) return kInternal;
   if (headers != 0) return kInvalidInput;
   *program = new Program{text, {}, {}};
   return kSuccess;
@@ -59,6 +69,7 @@ EXPORT int nvrtcDestroyProgram(Program** program) {
 }
 
 EXPORT int nvrtcCompileProgram(Program* program, int, const char* const*) {
+  if (fails("nvrtcCompileProgram")) return kInternal;
   heddle::sim::HostImage image = heddle::sim::compile_for_host(program->text);
   program->log = image.log;
   if (image.bytes.empty()) return kCompilation;
@@ -67,21 +78,25 @@ EXPORT int nvrtcCompileProgram(Program* program, int, const char* const*) {
 }
 
 EXPORT int nvrtcGetProgramLogSize(Program* program, std::size_t* size) {
+  if (fails("nvrtcGetProgramLogSize")) return kInternal;
   *size = program->log.size() + 1;
   return kSuccess;
 }
 
 EXPORT int nvrtcGetProgramLog(Program* program, char* log) {
+  if (fails("nvrtcGetProgramLog")) return kInternal;
   std::memcpy(log, program->log.c_str(), program->log.size() + 1);
   return kSuccess;
 }
 
 EXPORT int nvrtcGetCUBINSize(Program* program, std::size_t* size) {
+  if (fails("nvrtcGetCUBINSize")) return kInternal;
   *size = program->image.size();
   return kSuccess;
 }
 
 EXPORT int nvrtcGetCUBIN(Program* program, char* image) {
+  if (fails("nvrtcGetCUBIN")) return kInternal;
   if (program->image.empty()) return kInvalidInput;
   std::memcpy(image, program->image.data(), program->image.size());
   return kSuccess;

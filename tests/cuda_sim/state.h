@@ -5,7 +5,7 @@ struct heddle_sim_uint3 {
   unsigned int x, y, z;
 };
 
-/// One for the process: a block runs at a time, and of its threads one.
+/// One for each loaded image: a block runs at a time, and of its threads one.
 struct heddle_sim_state {
   heddle_sim_uint3 thread;
   heddle_sim_uint3 block;
@@ -14,4 +14,6 @@ struct heddle_sim_state {
   void (*barrier)();
   unsigned int (*shuffle_xor)(unsigned int value, int mask);
   unsigned char* dynamic_shared;
+  /// Called before a kernel touches memory through a pointer. Kinds: 0 read, 1 write, 2 atomic update.
+  void (*access)(unsigned long address, unsigned long bytes, int kind);
 };

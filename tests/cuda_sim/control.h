@@ -1,0 +1,67 @@
+// What tests ask of the simulator besides the driver's functions: exported functions of the library, under
+// the names that the loader below gives.
+#pragma once
+
+#include <dlfcn.h>
+#include <stdexcept>
+#include <string>
+
+namespace heddle::sim {
+
+/// The functions of a loaded simulator. Opening the library again by its path gives the one that an engine
+/// uses.
+struct Control {
+  explicit Control(const std::string& path) : library(::dlopen(path.c_str(), RTLD_NOW)) {
+    if (library == nullptr) throw std::runtime_error(::dlerror());
+    load(seed, "heddle_cuda_sim_seed");
+    load(fail, "heddle_cuda_sim_fail");
+    load(failed, "heddle_cuda_sim_failed");
+    load(calls, "heddle_cuda_sim_calls");
+    load(skip_wait, "heddle_cuda_sim_skip_wait");
+    load(waits, "heddle_cuda_sim_waits");
+    load(problem, "heddle_cuda_sim_problem");
+    load(live, "heddle_cuda_sim_live");
+    load(leaked, "heddle_cuda_sim_leaked");
+    load(operations, "heddle_cuda_sim_operations");
+  }
+
+  /// The seed of the next interleavings; 0: work runs in the order in which it was given, but no sooner
+  /// than the host waits for something. At first $HEDDLE_CUDA_SIM_SEED, or 0.
+  void (*seed)(unsigned long seed) = nullptr;
+
+  /// Calls of entry points are counted anew, and the n-th (from 1) gives an error in place of doing its
+  /// work: `error` from cu functions, NVRTC's internal error from nvrtc functions. Functions that release
+  /// something do that all the same. An error that a context does not survive stays. 0: none.
+  void (*fail)(unsigned long n, int error) = nullptr;
+  /// The name of the function that gave the error; empty: none did yet.
+  const char* (*failed)() = nullptr;
+  /// Calls of entry points since `fail`.
+  unsigned long (*calls)() = nullptr;
+
+  /// The n-th wait of a stream for an event from now on is left out, as if nobody had asked for it; 0:
+  /// none. For tests of tests: the simulator must object.
+  void (*skip_wait)(unsigned long n) = nullptr;
+  /// Waits of streams for events since `skip_wait`.
+  unsigned long (*waits)() = nullptr;
+
+  /// What the context was lost by, in words; empty: it lives.
+  const char* (*problem)() = nullptr;
+  /// Allocations, pinned memory, streams, events and modules that are there.
+  unsigned long (*live)() = nullptr;
+  /// Those that were still there when contexts that had met no error were given back by their last
+  /// holders, since this was last asked.
+  unsigned long (*leaked)() = nullptr;
+  /// Operations of streams that have run.
+  unsigned long (*operations)() = nullptr;
+
+  void* library;
+
+ private:
+  template <typename Function>
+  void load(Function*& function, const char* name) {
+    function = reinterpret_cast<Function*>(::dlsym(library, name));
+    if (function == nullptr) throw std::runtime_error(std::string("no ") + name);
+  }
+};
+
+}  // namespace heddle::sim

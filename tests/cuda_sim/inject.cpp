@@ -1,0 +1,35 @@
+#include "tests/cuda_sim/inject.h"
+
+#include <mutex>
+
+namespace heddle::sim {
+namespace {
+
+std::mutex& mutex() {
+  static std::mutex one;
+  return one;
+}
+
+}  // namespace
+
+Injector& Injector::instance() {
+  static Injector injector;
+  return injector;
+}
+
+int Injector::enter(const char* function) {
+  const std::lock_guard lock(mutex());
+  if (++calls_ != fail_at_) return 0;
+  failed_ = function;
+  return error_;
+}
+
+void Injector::fail(unsigned long n, int error) {
+  const std::lock_guard lock(mutex());
+  calls_ = 0;
+  fail_at_ = n;
+  error_ = error;
+  failed_.clear();
+}
+
+}  // namespace heddle::sim

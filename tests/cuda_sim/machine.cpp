@@ -1,0 +1,233 @@
+#include "tests/cuda_sim/machine.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "tests/cuda_sim/block.h"
+
+namespace heddle::sim {
+
+Machine& Machine::instance() {
+  static Machine machine;
+  return machine;
+}
+
+Machine::Machine() {
+  if (const char* seed = std::getenv("HEDDLE_CUDA_SIM_SEED"))
+    set_seed(std::strtoull(seed, nullptr, 10));
+}
+
+void Machine::set_seed(std::uint64_t seed) {
+  seed_ = seed;
+  random_.seed(seed);
+  for (auto& [pointer, stream] : streams_) stream->priority = random_();
+}
+
+Stream* Machine::make_stream() {
+  auto stream = std::make_unique<Stream>();
+  if (free_slots_.empty()) {
+    stream->slot = static_cast<std::uint32_t>(times_.size());
+    times_.push_back(0);
+  } else {
+    stream->slot = free_slots_.back();
+    free_slots_.pop_back();
+  }
+  stream->priority = random_();
+  Stream* pointer = stream.get();
+  streams_.emplace(pointer, std::move(stream));
+  return pointer;
+}
+
+void Machine::destroy(Stream* stream) {
+  finish(stream);
+  free_slots_.push_back(stream->slot);
+  streams_.erase(stream);
+}
+
+Event* Machine::make_event() {
+  auto event = std::make_unique<Event>();
+  Event* pointer = event.get();
+  events_.emplace(pointer, std::move(event));
+  return pointer;
+}
+
+void Machine::reset() {
+  for (auto& [pointer, stream] : streams_) free_slots_.push_back(stream->slot);
+  streams_.clear();
+  events_.clear();
+  problem_.clear();
+  illegal_address_ = false;
+}
+
+void Machine::give(Stream* stream, Operation operation) {
+  if (operation.kind == Operation::Kind::Wait && ++waits_ == skip_wait_) return;
+  operation.host = host_;
+  operation.number = ++numbers_;
+  stream->queue.push_back(std::move(operation));
+}
+
+bool Machine::may_begin(const Stream& stream) {
+  if (stream.queue.empty()) return false;
+  const Operation& first = stream.queue.front();
+  return first.kind != Operation::Kind::Wait || first.firing->fired;
+}
+
+/// The stream of the highest priority among those that can go on; one time in eight its priority is drawn
+/// anew. Seed 0: the stream whose operation was given first.
+Stream* Machine::choose() {
+  Stream* best = nullptr;
+  for (auto& [pointer, stream] : streams_) {
+    if (!may_begin(*stream)) continue;
+    const auto before = [&](const Stream& a, const Stream& b) {
+      return seed_ == 0 ? a.queue.front().number < b.queue.front().number
+                        : std::pair(a.priority, a.slot) > std::pair(b.priority, b.slot);
+    };
+    if (best == nullptr || before(*stream, *best)) best = pointer;
+  }
+  if (best != nullptr && seed_ != 0 && random_() % 8 == 0) best->priority = random_();
+  return best;
+}
+
+bool Machine::run_one() {
+  if (!problem_.empty()) return false;
+  Stream* stream = choose();
+  if (stream == nullptr) return false;
+  run(*stream);
+  return true;
+}
+
+bool Machine::run_until(const std::function<bool()>& done) {
+  while (!done())
+    if (!run_one()) return false;
+  return true;
+}
+
+bool Machine::finish(Stream* stream) {
+  if (!run_until([&] { return stream->queue.empty(); })) return false;
+  host_.join(stream->clock);
+  return true;
+}
+
+bool Machine::finish(const std::shared_ptr<Firing>& firing) {
+  if (firing == nullptr) return true;
+  if (!run_until([&] { return firing->fired; })) return false;
+  host_.join(firing->clock);
+  return true;
+}
+
+bool Machine::finish_all() {
+  for (auto& [pointer, stream] : streams_)
+    if (!finish(pointer)) return false;
+  return true;
+}
+
+bool Machine::uses(const void* begin, std::size_t bytes) const {
+  const auto low = reinterpret_cast<std::uint64_t>(begin);
+  const auto inside = [&](std::uint64_t address) { return address - low < bytes; };
+  for (const auto& [pointer, stream] : streams_) {
+    for (const Operation& operation : stream->queue) {
+      if (inside(reinterpret_cast<std::uint64_t>(operation.to)) ||
+          inside(reinterpret_cast<std::uint64_t>(operation.from)))
+        return true;
+      for (std::size_t k = 0; k < operation.arguments.size(); ++k)
+        if (operation.kernel->kinds[k] == 'p' && inside(operation.arguments[k])) return true;
+    }
+  }
+  return false;
+}
+
+bool Machine::uses(const Module* module) const {
+  for (const auto& [pointer, stream] : streams_)
+    for (const Operation& operation : stream->queue)
+      if (operation.kernel != nullptr && operation.kernel->module == module) return true;
+  return false;
+}
+
+void Machine::run(Stream& stream) {
+  Operation operation = std::move(stream.queue.front());
+  stream.queue.pop_front();
+  ++operations_;
+  stream.clock.join(operation.host);
+  const std::uint64_t time = ++times_[stream.slot];
+  toucher_ = {Stamp(stream.slot, time), &stream.clock};
+  execute(stream, operation);
+  stream.clock.set(stream.slot, time);
+  if (operation.kind == Operation::Kind::Record) operation.firing->clock = stream.clock;
+}
+
+void Machine::execute(Stream& stream, Operation& operation) {
+  std::string wrong;
+  switch (operation.kind) {
+    case Operation::Kind::Launch:
+      wrong = launch(operation);
+      break;
+    case Operation::Kind::Copy:
+    case Operation::Kind::Fill:
+      wrong = copy(operation);
+      break;
+    case Operation::Kind::Record:
+      operation.firing->fired = true;
+      operation.firing->when = std::chrono::steady_clock::now();
+      break;
+    case Operation::Kind::Wait:
+      stream.clock.join(operation.firing->clock);
+      break;
+  }
+  if (wrong.empty()) return;
+  problem_ = wrong;
+  std::fprintf(stderr, "cuda-sim: %s\n", problem_.c_str());
+}
+
+void Machine::kernel_access(unsigned long address, unsigned long bytes, int kind) {
+  Machine& machine = instance();
+  BlockRunner& runner = BlockRunner::instance();
+  const auto* at = reinterpret_cast<const void*>(address);
+  if (runner.is_local(at)) return;
+  const std::string wrong =
+      Memory::instance().access(at, bytes, static_cast<Access>(kind), machine.toucher_);
+  if (wrong.empty()) return;
+  machine.illegal_address_ = true;
+  runner.abandon(wrong);
+}
+
+std::string Machine::launch(Operation& operation) {
+  const Kernel& kernel = *operation.kernel;
+  std::vector<void*> pointers;
+  for (std::uint64_t& argument : operation.arguments) pointers.push_back(&argument);
+  Call call;
+  call.kernel = kernel.entry;
+  call.state = kernel.state;
+  call.arguments = pointers.data();
+  call.grid = operation.grid;
+  call.block = operation.block;
+  call.dynamic_shared_bytes = operation.shared_bytes;
+  call.shared_begin = kernel.shared_begin;
+  call.shared_end = kernel.shared_end;
+  call.state->access = &kernel_access;
+  const std::string problem = BlockRunner::instance().run(call);
+  return problem.empty() ? std::string() : kernel.name + ": " + problem;
+}
+
+std::string Machine::copy(Operation& operation) {
+  Memory& memory = Memory::instance();
+  std::string wrong;
+  if (operation.from_device)
+    wrong = memory.access(operation.from, operation.bytes, Access::Read, toucher_);
+  if (wrong.empty() && operation.to_device)
+    wrong = memory.access(operation.to, operation.bytes, Access::Write, toucher_);
+  if (!wrong.empty()) {
+    illegal_address_ = true;
+    return (operation.kind == Operation::Kind::Fill ? "a fill " : "a copy ") + wrong;
+  }
+  if (operation.kind == Operation::Kind::Fill) {
+    std::memset(operation.to, operation.value, operation.bytes);
+  } else {
+    std::memcpy(operation.to, operation.taken.empty() ? operation.from : operation.taken.data(),
+                operation.bytes);
+  }
+  return {};
+}
+
+}  // namespace heddle::sim
