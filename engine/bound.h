@@ -12,6 +12,13 @@
 #include "memory/planner.h"
 #include "scheduler/executor.h"
 
+namespace heddle::scheduler {
+struct StreamPlan;
+}
+namespace heddle::jit::cuda {
+class CudaKernel;
+}
+
 namespace heddle::engine {
 
 /// Where the address of a kernel argument comes from.
@@ -24,6 +31,13 @@ struct AddressSource {
 };
 
 struct BoundRegion;
+
+/// A step on a CUDA device with sizes put in.
+struct CudaLaunch {
+  const jit::cuda::CudaKernel* kernel = nullptr;  ///< null: the step runs nested plans
+  std::uint32_t blocks = 0;
+  std::uint32_t sizes = 0;  ///< parameters of the kernel that are sizes
+};
 
 /// The steps of one program with sizes put in; without addresses.
 struct BoundSteps {
@@ -40,6 +54,8 @@ struct BoundSteps {
   std::vector<std::unique_ptr<BoundRegion>> regions;            ///< by step, null for others
   std::vector<scheduler::BoundStep> steps;
   std::vector<scheduler::BoundStage> stages;
+  std::vector<CudaLaunch> cuda;                                       ///< by step; empty on the CPU
+  const scheduler::StreamPlan* streams = nullptr;                     ///< CUDA
   std::vector<std::pair<std::uint32_t, std::uint32_t>> input_slots;   ///< (table entry, input)
   std::vector<std::pair<std::uint32_t, std::uint32_t>> output_slots;  ///< (table entry, output)
   std::int64_t scratch_bytes = 0;  ///< of one worker, nested plans included

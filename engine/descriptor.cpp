@@ -11,7 +11,7 @@ namespace heddle::engine {
 
 namespace {
 
-[[noreturn]] void reject(const Tensor& tensor, std::size_t position) {
+[[noreturn]] void reject(const Tensor& tensor, std::size_t position, const Device& device) {
   const std::string what = fmt::format("run: input {}", position);
   if (!tensor.defined())
     throw ArgumentError(
@@ -21,8 +21,10 @@ namespace {
                       .where = {},
                       .expected = "a tensor with data",
                       .got = "a symbolic tensor; call the callable itself to nest traces"});
-  throw DeviceError(
-      {.what = what, .where = {}, .expected = "cpu", .got = tensor.device().to_string()});
+  throw DeviceError({.what = what,
+                     .where = {},
+                     .expected = device.is_cuda() ? "cpu or " + device.to_string() : "cpu",
+                     .got = tensor.device().to_string()});
 }
 
 /// One step of a multiplicative hash: the tensors' own chains are short and independent, so that they
@@ -48,12 +50,12 @@ std::uint64_t append(std::int64_t* words, const Sizes& numbers, std::uint64_t ha
 
 }  // namespace
 
-PackedDescriptors::PackedDescriptors(std::span<const Tensor> inputs) {
+PackedDescriptors::PackedDescriptors(std::span<const Tensor> inputs, const Device& device) {
   for (std::size_t k = 0; k < inputs.size(); ++k) {
     const Tensor::Impl* impl = inputs[k].impl().get();
-    if (impl == nullptr || impl->trace != nullptr || impl->device.kind() != Device::Kind::Cpu)
-        [[unlikely]]
-      reject(inputs[k], k);
+    if (impl == nullptr || impl->trace != nullptr ||
+        (impl->device.kind() != Device::Kind::Cpu && impl->device != device)) [[unlikely]]
+      reject(inputs[k], k, device);
     const std::size_t rank = impl->sizes.size();
     std::int64_t* words = room_for(1 + 2 * rank);
     const std::uint64_t header = static_cast<std::uint64_t>(impl->dtype) | rank << 8 |

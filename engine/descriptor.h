@@ -14,9 +14,10 @@ namespace heddle::engine {
 /// Lives on the stack up to kInline words.
 class PackedDescriptors {
  public:
+  /// @param device  where inputs may lie besides the host's memory
   /// @throws ArgumentError on an undefined tensor, DeviceError on one of another device, TraceError on
   ///         a symbolic one; each names the input.
-  explicit PackedDescriptors(std::span<const Tensor> inputs);
+  PackedDescriptors(std::span<const Tensor> inputs, const Device& device);
   PackedDescriptors(const PackedDescriptors&) = delete;
   PackedDescriptors& operator=(const PackedDescriptors&) = delete;
 

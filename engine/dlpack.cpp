@@ -85,6 +85,11 @@ Managed* export_tensor(const Tensor& tensor) {
   if (!tensor.defined())
     throw ArgumentError(
         {.what = "to_dlpack", .where = {}, .expected = "a tensor", .got = "an empty handle"});
+  if (tensor.device() != Device::cpu())
+    throw DeviceError({.what = "to_dlpack",
+                       .where = {},
+                       .expected = "a tensor on cpu",
+                       .got = tensor.device().to_string()});
   auto made = std::make_unique<Export<Managed>>();
   made->tensor = tensor;
   made->sizes.assign(tensor.sizes().begin(), tensor.sizes().end());

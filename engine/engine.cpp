@@ -52,12 +52,20 @@ std::unique_ptr<jit::CompileService> make_compiler(const EngineOptions& options)
   return std::make_unique<jit::CompileService>(std::move(compile));
 }
 
-void check_device(const Device& device) {
-  if (device.kind() == Device::Kind::Cpu || device.kind() == Device::Kind::Reference) return;
-  throw DeviceError({.what = "engine: device",
-                     .where = {},
-                     .expected = "a device that this build can execute on: cpu or reference",
-                     .got = device.to_string()});
+std::unique_ptr<engine::CudaExecutor> make_cuda(const Device& device) {
+  if (!device.is_cuda()) return nullptr;
+  return std::make_unique<engine::CudaExecutor>(engine::CudaRuntime::get(device));
+}
+
+std::uint32_t stream_count(const EngineOptions& options) {
+  constexpr int kDefault = 4;
+  constexpr int kMost = 64;
+  if (options.streams > 0) return static_cast<std::uint32_t>(std::min(options.streams, kMost));
+  const char* text = std::getenv("HEDDLE_STREAMS");
+  const int streams = text == nullptr ? kDefault : std::atoi(text);
+  if (streams > 0) return static_cast<std::uint32_t>(std::min(streams, kMost));
+  throw OptionError(
+      {.what = "HEDDLE_STREAMS", .where = {}, .expected = "a number >= 1", .got = text});
 }
 
 std::string describe(const Tensor& tensor) {
@@ -116,15 +124,30 @@ Engine::Impl::Impl(TraceFunction function, EngineOptions settings, Signature sig
       known(std::move(signature)),
       own_compiler(make_compiler(options)),
       compiler(own_compiler ? own_compiler.get() : &jit::CompileService::shared()),
+      cuda(make_cuda(options.device)),
       executor(thread_count(options)),
       plans(options.max_plans),
-      counters_at_start(compiler->counters()) {
-  check_device(options.device);
+      counters_at_start(compiler->counters()),
+      cuda_kernels_at_start(cuda == nullptr ? 0 : cuda->runtime().compiler().compiled()) {}
+
+engine::BuildOptions Engine::Impl::build_options(const base::SymbolValues& hints) const {
+  engine::BuildOptions build;
+  build.engine = options;
+  build.compiler = compiler;
+  build.hints = hints;
+  if (cuda != nullptr) {
+    build.engine.library = false;  // they are the CPU's
+    build.cuda = cuda->runtime_pointer();
+    build.streams = stream_count(options);
+  }
+  return build;
 }
 
 Engine::Impl::Traced Engine::Impl::trace_graph(std::span<const Tensor> inputs) {
   Traced traced;
   traced.guards = engine::guards_for(inputs, known);
+  if (cuda != nullptr)
+    for (engine::InputGuard& guard : traced.guards.inputs) guard.device = options.device;
   auto env = std::make_shared<ir::ShapeEnv>();
   set_hints(*env, traced.guards, inputs);
   auto tracing = std::make_shared<engine::Trace>("main", env);
@@ -207,7 +230,7 @@ Engine::Impl::Match Engine::Impl::compile_for(std::span<const Tensor> inputs) {
     describe_outputs(traced);
   }
   auto made = std::make_shared<Executable>(std::move(traced.graph), std::move(traced.guards),
-                                           engine::BuildOptions{options, compiler, traced.hints});
+                                           build_options(traced.hints));
   made->prototype = std::move(traced.prototype);
   made->originals = std::move(traced.originals);
   made->hints = std::move(traced.hints);
@@ -230,7 +253,7 @@ Engine::Impl::Match Engine::Impl::compile_for(std::span<const Tensor> inputs) {
 }
 
 const BoundPlan& Engine::Impl::plan_for(std::span<const Tensor> inputs) {
-  const engine::PackedDescriptors packed(inputs);
+  const engine::PackedDescriptors packed(inputs, options.device);
   const std::uint64_t hash = packed.hash();
   if (const BoundPlan* plan = plans.find(packed.words(), hash)) return *plan;
   for (;;) {
@@ -248,6 +271,10 @@ const BoundPlan& Engine::Impl::plan_for(std::span<const Tensor> inputs) {
 
 void Engine::Impl::execute(const BoundPlan& plan, std::span<const Tensor> inputs,
                            std::span<const Tensor> outputs) {
+  if (cuda != nullptr) [[unlikely]] {
+    plan.executable->guards().check_overlap(inputs);
+    return finish_run(plan, cuda->run(plan, inputs, outputs), nullptr);
+  }
   execute_with(plan, inputs, outputs, [&](engine::ExecutionContext& context) {
     return executor.run(context.steps(), plan.stages);
   });
@@ -270,13 +297,17 @@ std::vector<Tensor> Engine::Impl::make_outputs(const BoundPlan& plan) const {
   std::vector<Tensor> outputs;
   const auto values = plan.executable->optimised().outputs();
   outputs.reserve(values.size());
-  for (std::size_t k = 0; k < values.size(); ++k)
-    outputs.push_back(engine::make_tensor(values[k].meta().dtype, plan.output_sizes[k]));
+  for (std::size_t k = 0; k < values.size(); ++k) {
+    const DType dtype = values[k].meta().dtype;
+    outputs.push_back(
+        cuda == nullptr ? engine::make_tensor(dtype, plan.output_sizes[k])
+                        : engine::make_device_tensor(cuda->runtime(), dtype, plan.output_sizes[k]));
+  }
   return outputs;
 }
 
 Engine::Impl::Results Engine::Impl::run_reference(std::span<const Tensor> inputs) {
-  const engine::PackedDescriptors checked(inputs);
+  const engine::PackedDescriptors checked(inputs, Device::cpu());
   Traced traced;
   {
     const std::scoped_lock one_at_a_time(compiling);
@@ -349,9 +380,15 @@ std::vector<Tensor> Engine::run_named(std::span<const NamedTensor> inputs) {
 
 namespace {
 
-void check_output(DType dtype, const Sizes& sizes, std::span<const Tensor> inputs,
-                  std::span<const Tensor> outputs, std::size_t k) {
+void check_output(DType dtype, const Sizes& sizes, const Device& device,
+                  std::span<const Tensor> inputs, std::span<const Tensor> outputs, std::size_t k) {
   const Tensor& output = outputs[k];
+  if (output.defined() && output.impl()->device.kind() != Device::Kind::Cpu &&
+      output.impl()->device != device)
+    throw DeviceError({.what = fmt::format("run_into: output {}", k),
+                       .where = {},
+                       .expected = device.is_cuda() ? "cpu or " + device.to_string() : "cpu",
+                       .got = output.device().to_string()});
   if (!output.defined() || output.is_symbolic() || !output.is_row_major() ||
       output.dtype() != dtype || output.impl()->sizes != sizes)
     throw ShapeError(
@@ -386,7 +423,7 @@ void copy_into(std::span<const Tensor> results, std::span<const Tensor> inputs,
                std::span<Tensor> outputs) {
   check_output_count(results.size(), outputs.size());
   for (std::size_t k = 0; k < results.size(); ++k)
-    check_output(results[k].dtype(), results[k].impl()->sizes, inputs, outputs, k);
+    check_output(results[k].dtype(), results[k].impl()->sizes, Device::cpu(), inputs, outputs, k);
   for (std::size_t k = 0; k < results.size(); ++k) {
     const auto bytes = static_cast<std::size_t>(results[k].count()) * size_of(results[k].dtype());
     if (bytes != 0) std::memcpy(outputs[k].data(), results[k].data(), bytes);
@@ -403,7 +440,8 @@ void Engine::run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs)
   check_output_count(plan.output_sizes.size(), outputs.size());
   const auto values = plan.executable->optimised().outputs();
   for (std::size_t k = 0; k < outputs.size(); ++k)
-    check_output(values[k].meta().dtype, plan.output_sizes[k], inputs, outputs, k);
+    check_output(values[k].meta().dtype, plan.output_sizes[k], impl_->options.device, inputs,
+                 outputs, k);
   impl_->execute(plan, inputs, outputs);
 }
 
@@ -450,6 +488,9 @@ EngineStats Engine::stats() const {
     stats.missed_in_place_bytes += static_cast<std::uint64_t>(counts.missed_bytes);
   }
   stats.kernels_compiled = counters.compiled - impl_->counters_at_start.compiled;
+  if (impl_->cuda != nullptr)
+    stats.kernels_compiled +=
+        impl_->cuda->runtime().compiler().compiled() - impl_->cuda_kernels_at_start;
   stats.disk_hits = counters.disk_hits - impl_->counters_at_start.disk_hits;
   stats.evaluator_steps = impl_->evaluator_steps.load();
   stats.compile_ms = impl_->compile_ms;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/context.h"
+#include "engine/cuda_context.h"
 #include "engine/descriptor.h"
 #include "engine/executable.h"
 #include "engine/parameters.h"
@@ -67,6 +68,7 @@ struct Engine::Impl {
     std::vector<std::string> output_names;
     std::map<ir::Value, Tensor> originals;  ///< by parameter of the graph
   };
+  engine::BuildOptions build_options(const base::SymbolValues& hints) const;
   /// Traces the callable with symbolic tensors like `inputs`. Under `compiling`.
   Traced trace_graph(std::span<const Tensor> inputs);
   /// New values by original. Checked; all executables are made anew before the first is replaced.
@@ -81,6 +83,7 @@ struct Engine::Impl {
   Signature known;  ///< inputs: constant; outputs: under `mutex`
   std::unique_ptr<jit::CompileService> own_compiler;
   jit::CompileService* compiler = nullptr;
+  std::unique_ptr<engine::CudaExecutor> cuda;  ///< null but on a CUDA device
   scheduler::Executor executor;
   engine::PlanCache plans;
   engine::ContextPool contexts;
@@ -101,6 +104,7 @@ struct Engine::Impl {
   std::atomic<std::uint64_t> evaluator_steps{0};
   std::atomic<std::int64_t> arena_peak{0};
   jit::CompileCounters counters_at_start;
+  std::uint64_t cuda_kernels_at_start;
 };
 
 namespace engine {

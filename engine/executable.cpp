@@ -21,8 +21,12 @@ jit::LowerOptions lower_options(const BuildOptions& options, const OptimisedGrap
   jit::LowerOptions lower;
   lower.rest = graph.rest;
   lower.units = graph.units;
-  lower.library_available = jit::library_serves;
   lower.vector_bytes = options.compiler->vector_bytes();
+  if (options.cuda == nullptr) {
+    lower.library_available = jit::library_serves;
+  } else {
+    lower.target = jit::LowerOptions::Target::Cuda;
+  }
   return lower;
 }
 

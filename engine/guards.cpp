@@ -40,7 +40,8 @@ std::string check_input(const InputGuard& guard, const Tensor::Impl& tensor, Sym
   if (tensor.sizes.size() != guard.sizes.size())
     return fmt::format("input {}: rank is {}, not {}", guard.name, tensor.sizes.size(),
                        guard.sizes.size());
-  if (tensor.device != guard.device)
+  const bool staged = guard.device.is_cuda() && tensor.device.kind() == Device::Kind::Cpu;
+  if (tensor.device != guard.device && !staged)
     return fmt::format("input {}: device is {}, not {}", guard.name, tensor.device.to_string(),
                        guard.device.to_string());
   if (tensor.row_major != guard.row_major)

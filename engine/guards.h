@@ -22,7 +22,7 @@ struct InputGuard {
   bool row_major = true;
   ir::Dims sizes;
   ir::Dims strides;      ///< only when not row-major
-  Device device = {};    ///< where its data lies
+  Device device = {};    ///< where its data lies; inputs on the host are staged there
   bool written = false;  ///< the graph writes to it, so it overlaps no other input and not itself
 };
 

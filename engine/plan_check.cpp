@@ -3,13 +3,17 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "engine/cuda_unit.h"
 #include "ir/analysis/plan_checker.h"
 
 namespace heddle::engine {
 
 namespace {
 
-ir::HappensBefore executed_order(const scheduler::Schedule& schedule) {
+ir::HappensBefore executed_order(const Unit& unit) {
+  const scheduler::Schedule& schedule = unit.schedule();
+  if (unit.cuda() != nullptr)
+    return ir::HappensBefore::on_streams(schedule.record, unit.cuda()->streams().waits_for);
   std::vector<std::uint32_t> stage_of(schedule.record.steps.size());
   for (std::uint32_t stage = 0; stage < schedule.stages.size(); ++stage)
     for (const ir::StepId step : schedule.stages[stage]) stage_of[step] = stage;
@@ -29,7 +33,7 @@ void check_steps(const Unit& unit, const BoundSteps& plan) {
   std::vector<ir::StepRange> lifetimes;
   for (const memory::Lifetime& life : unit.planner().lifetimes())
     lifetimes.push_back({life.first_step, life.last_step});
-  const ir::HappensBefore before = executed_order(schedule);
+  const ir::HappensBefore before = executed_order(unit);
   ir::check_plan({.graph = unit.program().graph,
                   .record = schedule.record,
                   .before = before,
@@ -42,7 +46,7 @@ void check_steps(const Unit& unit, const BoundSteps& plan) {
 
 void check_orders(const Executable& executable) {
   const scheduler::Schedule& schedule = executable.schedule();
-  const ir::HappensBefore before = executed_order(schedule);
+  const ir::HappensBefore before = executed_order(executable.unit());
   for (const ir::Graph* graph : {&executable.traced(), &executable.optimised()})
     ir::check_order(*graph, schedule.record, before);
 }

@@ -7,6 +7,7 @@
 #include "engine/engine_impl.h"
 #include "engine/plan_graph.h"
 #include "engine/run_events.h"
+#include "scheduler/streams.h"
 
 namespace heddle::engine {
 
@@ -117,12 +118,18 @@ class StepsDocument {
                         {"kernel", kernel_names_[step.kernel]},
                         {"stream", step.stream},
                         {"stage", stages[k]},
-                        {"waits_for", ordered_json::array()},
+                        {"waits_for", waits_for(k)},
                         {"edges", std::move(edges)},
                         {"work", plan_.steps[k].work}});
       if (plan_.regions[k] != nullptr) result.back()["nested"] = nested(k);
     }
     return result;
+  }
+
+  /// Steps whose events the step waits for, where there are several streams.
+  ordered_json waits_for(std::size_t k) const {
+    if (plan_.streams == nullptr) return ordered_json::array();
+    return plan_.streams->waits_for[k];
   }
 
   /// The plans that step k runs, each a document like the whole.

@@ -7,6 +7,28 @@ namespace heddle::engine {
 using scheduler::BoundStep;
 using scheduler::Executor;
 
+namespace {
+
+class CpuMachine : public RegionMachine {
+ public:
+  explicit CpuMachine(Executor& executor) : executor_(executor) {}
+  std::int32_t run(const Frame& frame) override {
+    return executor_.run(frame.steps(), frame.stages());
+  }
+  std::int32_t truth(const void* address, bool& answer) override {
+    answer = *static_cast<const bool*>(address);
+    return 0;
+  }
+  void copy(void* to, const void* from, std::size_t bytes) override {
+    std::memcpy(to, from, bytes);
+  }
+
+ private:
+  Executor& executor_;
+};
+
+}  // namespace
+
 Frame::Frame() = default;
 Frame::Frame(Frame&&) noexcept = default;
 Frame::~Frame() = default;
@@ -61,29 +83,36 @@ enum class Place : std::uint8_t { Start, Result, Spare };
 /// One run of a step with nested plans.
 class RegionRun {
  public:
-  RegionRun(const BoundStep& step, Executor& executor)
+  RegionRun(const BoundStep& step, RegionMachine& machine)
       : frame_(*static_cast<RegionFrame*>(step.state)),
         region_(*frame_.region),
-        executor_(executor),
+        machine_(machine),
+        predicate_(step.buffers[0]),
         operands_(step.buffers + (region_.kind == ir::RegionKind::Cond ? 1 : 0)),
         results_(operands_ + region_.operands) {}
 
-  std::int32_t cond(bool predicate) { return once(frame_.frames[predicate ? 0 : 1]); }
+  std::int32_t cond() {
+    bool answer = false;
+    if (const std::int32_t status = machine_.truth(predicate_, answer)) return status;
+    return once(frame_.frames[answer ? 0 : 1]);
+  }
   std::int32_t once() { return once(frame_.frames[0]); }
 
   std::int32_t loop() {
     Frame& condition = frame_.frames[0];
     Frame& body = frame_.frames[1];
-    auto* answer = reinterpret_cast<bool*>(frame_.workspace + region_.condition_offset);
+    char* condition_at = frame_.workspace + region_.condition_offset;
     for (Frame* frame : {&condition, &body})
       for (std::uint32_t k = region_.carried; k < region_.operands; ++k)
         frame->set_input(k, operands_[k]);
-    condition.set_output(0, answer);
+    condition.set_output(0, condition_at);
     Place place = Place::Start;
     for (;;) {
       read_carried(condition, place);
       if (const std::int32_t status = run(condition)) return status;
-      if (!*answer) break;
+      bool go_on = false;
+      if (const std::int32_t status = machine_.truth(condition_at, go_on)) return status;
+      if (!go_on) break;
       const Place next = place == Place::Result ? Place::Spare : Place::Result;
       read_carried(body, place);
       write_carried(body, next);
@@ -123,7 +152,7 @@ class RegionRun {
     return static_cast<char*>(address) + bytes;
   }
 
-  std::int32_t run(const Frame& frame) { return executor_.run(frame.steps(), frame.stages()); }
+  std::int32_t run(const Frame& frame) { return machine_.run(frame); }
 
   std::int32_t once(Frame& frame) {
     for (std::uint32_t k = 0; k < region_.operands; ++k) frame.set_input(k, operands_[k]);
@@ -142,17 +171,18 @@ class RegionRun {
     for (std::uint32_t k = 0; k < region_.carried; ++k) frame.set_output(k, carried(k, place));
   }
   /// Brings the carried values where the results are.
-  void settle(Place place) const {
+  void settle(Place place) {
     if (place == Place::Result) return;
     for (std::uint32_t k = 0; k < region_.carried; ++k) {
       const auto bytes = static_cast<std::size_t>(region_.carried_bytes[k]);
-      if (bytes != 0) std::memcpy(results_[k], carried(k, place), bytes);
+      if (bytes != 0) machine_.copy(results_[k], carried(k, place), bytes);
     }
   }
 
   RegionFrame& frame_;
   const BoundRegion& region_;
-  Executor& executor_;
+  RegionMachine& machine_;
+  const void* predicate_;  ///< of a cond
   void* const* operands_;
   void* const* results_;
 };
@@ -160,10 +190,15 @@ class RegionRun {
 }  // namespace
 
 void run_region(const BoundStep& step, Executor& executor, std::int32_t* status) {
-  RegionRun run(step, executor);
+  CpuMachine machine(executor);
+  run_region(step, machine, status);
+}
+
+void run_region(const BoundStep& step, RegionMachine& machine, std::int32_t* status) {
+  RegionRun run(step, machine);
   switch (static_cast<const RegionFrame*>(step.state)->region->kind) {
     case ir::RegionKind::Cond:
-      *status = run.cond(*static_cast<const bool*>(step.buffers[0]));
+      *status = run.cond();
       break;
     case ir::RegionKind::Once:
       *status = run.once();

@@ -32,6 +32,7 @@ class Frame {
   void set_output(std::uint32_t position, void* address);
   std::span<const scheduler::BoundStep> steps() const { return steps_; }
   std::span<const scheduler::BoundStage> stages() const { return plan_->stages; }
+  const BoundSteps& plan() const { return *plan_; }
 
  private:
   const BoundSteps* plan_ = nullptr;
@@ -47,7 +48,21 @@ struct RegionFrame {
   std::vector<Frame> frames;  ///< as BoundRegion::plans
 };
 
-/// BoundStep::run_alone of a step whose `state` is a RegionFrame.
+/// What runs the plans of a region: the CPU's executor, or a CUDA device. Its memory may be out of the
+/// host's reach.
+class RegionMachine {
+ public:
+  virtual ~RegionMachine() = default;
+  /// Runs all steps. @return the first status word that is not 0, else 0.
+  virtual std::int32_t run(const Frame& frame) = 0;
+  /// Reads a bool that the steps run so far wrote. @return as run().
+  virtual std::int32_t truth(const void* address, bool& answer) = 0;
+  virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
+};
+
+/// Runs a step whose `state` is a RegionFrame.
+void run_region(const scheduler::BoundStep& step, RegionMachine& machine, std::int32_t* status);
+/// BoundStep::run_alone of such a step: on the CPU.
 void run_region(const scheduler::BoundStep& step, scheduler::Executor& executor,
                 std::int32_t* status);
 

@@ -122,10 +122,10 @@ std::vector<RunEvent> Engine::Impl::run_traced(const engine::BoundPlan& plan,
 
 std::vector<RunEvent> Engine::run_trace(std::span<const Tensor> inputs,
                                         std::vector<Tensor>* outputs) {
-  if (impl_->options.device.kind() == Device::Kind::Reference)
+  if (impl_->options.device.kind() != Device::Kind::Cpu)
     throw DeviceError({.what = "run_trace",
                        .where = {},
-                       .expected = "a device with a memory plan",
+                       .expected = "cpu, whose steps run one by one in memory of the host",
                        .got = impl_->options.device.to_string()});
   const engine::Reclaimer::Reader reader(impl_->plans.reclaimer());
   const engine::BoundPlan& plan = impl_->plan_for(inputs);

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "base/check.h"
+#include "engine/cuda_runtime.h"
 #include "engine/tensor_impl.h"
 #include "engine/trace.h"
 #include "heddle/error.h"
@@ -14,24 +15,30 @@ namespace heddle {
 
 namespace engine {
 
-Tensor make_tensor(DType dtype, const Sizes& sizes) {
-  auto impl = std::make_shared<Tensor::Impl>();
-  impl->dtype = dtype;
-  impl->count = ir::element_count(sizes);
-  impl->strides = ir::row_major_strides(sizes);
-  impl->sizes = sizes;
+std::size_t fill_metadata(Tensor::Impl& impl, DType dtype, const Sizes& sizes) {
+  impl.dtype = dtype;
+  impl.count = ir::element_count(sizes);
+  impl.strides = ir::row_major_strides(sizes);
+  impl.sizes = sizes;
   std::int64_t bytes = 0;
-  if (__builtin_mul_overflow(impl->count, static_cast<std::int64_t>(size_of(dtype)), &bytes))
+  if (__builtin_mul_overflow(impl.count, static_cast<std::int64_t>(size_of(dtype)), &bytes))
     throw ShapeError({.what = "tensor: size overflows 64 bits",
                       .where = {},
                       .expected = {},
                       .got = fmt::format("[{}]", fmt::join(sizes, ", "))});
-  impl->allocation = memory::CachingAllocator::host().allocate(static_cast<std::size_t>(bytes));
+  return static_cast<std::size_t>(bytes);
+}
+
+Tensor make_tensor(DType dtype, const Sizes& sizes) {
+  auto impl = std::make_shared<Tensor::Impl>();
+  const std::size_t bytes = fill_metadata(*impl, dtype, sizes);
+  impl->allocation = memory::CachingAllocator::host().allocate(bytes);
   impl->data = impl->allocation;
   return Tensor(std::move(impl));
 }
 
 ir::Literal to_literal(const Tensor& tensor) {
+  if (tensor.impl()->device.is_cuda()) return to_literal(copy_from_device(tensor));
   const auto& impl = tensor.impl();
   return {impl->dtype, impl->sizes, impl->strides, impl->data, impl};
 }
@@ -83,9 +90,11 @@ const Tensor::Impl& concrete(const std::shared_ptr<Tensor::Impl>& impl, const ch
 }  // namespace
 
 Tensor Tensor::empty(DType dtype, Sizes sizes, Device device) {
-  if (device.kind() != Device::Kind::Cpu)
-    throw DeviceError(
-        {.what = "Tensor::empty", .where = {}, .expected = "cpu", .got = device.to_string()});
+  if (device.kind() == Device::Kind::Reference)
+    throw DeviceError({.what = "Tensor::empty",
+                       .where = {},
+                       .expected = "a device that has memory",
+                       .got = device.to_string()});
   for (const std::int64_t size : sizes) {
     if (size < 0)
       throw ShapeError({.what = "Tensor::empty: sizes are not negative",
@@ -93,6 +102,8 @@ Tensor Tensor::empty(DType dtype, Sizes sizes, Device device) {
                         .expected = ">= 0",
                         .got = fmt::format("[{}]", fmt::join(sizes, ", "))});
   }
+  if (device.is_cuda())
+    return engine::make_device_tensor(*engine::CudaRuntime::get(device), dtype, sizes);
   return engine::make_tensor(dtype, sizes);
 }
 
@@ -254,8 +265,22 @@ std::vector<double> Tensor::to_doubles() const {
 Tensor Tensor::clone() const {
   if (impl_ != nullptr && impl_->trace != nullptr)
     return heddle::apply("clone", std::span(this, 1))[0];
-  concrete(impl_, "clone", std::source_location::current());
+  const Impl& impl = concrete(impl_, "clone", std::source_location::current());
+  if (impl.device.is_cuda())
+    return engine::copy_to_device(engine::copy_from_device(*this), impl.device);
   return engine::from_literal(engine::to_literal(*this).clone());
+}
+
+Tensor Tensor::to(Device device) const {
+  const Impl& impl = concrete(impl_, "to", std::source_location::current());
+  if (impl.device == device) return *this;
+  const Tensor host = impl.device.is_cuda() ? engine::copy_from_device(*this) : *this;
+  if (device.is_cuda()) return engine::copy_to_device(host, device);
+  if (device.kind() == Device::Kind::Cpu) return host;
+  throw DeviceError({.what = "Tensor::to",
+                     .where = {},
+                     .expected = "a device that has memory",
+                     .got = device.to_string()});
 }
 
 void Tensor::wait() const { concrete(impl_, "wait", std::source_location::current()); }

@@ -13,8 +13,10 @@
 namespace heddle {
 
 namespace engine {
+class CudaRuntime;
+struct DeviceBytes;
 class Trace;
-}
+}  // namespace engine
 
 /// Concrete: sizes, strides, data and who owns it. Symbolic: a value of a trace in progress.
 struct Tensor::Impl {
@@ -26,6 +28,8 @@ struct Tensor::Impl {
   Sizes strides;
   void* data = nullptr;
   std::shared_ptr<const void> owner;
+
+  std::shared_ptr<engine::DeviceBytes> device_bytes;  ///< of a tensor on a CUDA device
 
   std::shared_ptr<engine::Trace> trace;  ///< not null: symbolic
   ir::Value value;
@@ -46,9 +50,18 @@ namespace engine {
 
 base::Location location_of(const std::source_location& where);
 
+/// Makes `impl` row-major of these sizes. @return bytes. @throws ShapeError when they overflow.
+std::size_t fill_metadata(Tensor::Impl& impl, DType dtype, const Sizes& sizes);
 /// A row-major tensor from the host allocator, uninitialised.
 Tensor make_tensor(DType dtype, const Sizes& sizes);
-/// The tensor as a host literal that shares its bytes.
+/// The same in the memory of a CUDA device.
+Tensor make_device_tensor(CudaRuntime& runtime, DType dtype, const Sizes& sizes);
+/// A row-major copy of a tensor on a device (the host) in the host's memory (on the device).
+Tensor copy_from_device(const Tensor& tensor);
+Tensor copy_to_device(const Tensor& tensor, const Device& device);
+/// @throws DeviceLost naming `what` when a tensor's device was lost and opened anew since.
+void check_alive(const Tensor& tensor, const CudaRuntime& runtime, const std::string& what);
+/// The tensor as a host literal that shares its bytes; of one on a device a copy of them.
 ir::Literal to_literal(const Tensor& tensor);
 Tensor from_literal(const ir::Literal& literal);
 base::SymExpr to_expr(const SymInt& size);

@@ -286,6 +286,11 @@ void assign(const Tensor& state, const Tensor& value, At where) {
                       .where = location.to_string(),
                       .expected = "a row-major tensor of the dtype and sizes of the value",
                       .got = std::string(name_of(state.dtype()))});
+  if (state.impl()->device.is_cuda() || value.impl()->device.is_cuda())
+    throw DeviceError({.what = "assign: outside a traced callable",
+                       .where = location.to_string(),
+                       .expected = "tensors on cpu",
+                       .got = state.device().to_string() + " and " + value.device().to_string()});
   const Tensor copy = value.clone();
   const auto bytes = static_cast<std::size_t>(copy.count()) * size_of(copy.dtype());
   if (bytes != 0) std::memcpy(state.impl()->data, copy.data(), bytes);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "engine/cuda_unit.h"
 #include "engine/custom_step.h"
 #include "engine/fold.h"
 #include "engine/plan_check.h"
@@ -119,8 +120,14 @@ Unit::Unit(jit::Program program, std::vector<ir::Literal> fixed, const BuildOpti
   check_plans_ = wants_check(options.engine);
   let_outputs_own_their_bytes(program_.record);
   folded_steps_ = fold_fixed_steps(program_, fixed_, *options.compiler);
+  if (options.cuda != nullptr) {
+    cuda_ = std::make_unique<CudaUnit>(options.cuda, program_);
+    fixed_.resize(program_.record.buffers.size());  // workspaces came
+  } else {
+    compile(options);
+  }
   make_schedule(options);
-  compile(options);
+  if (cuda_ != nullptr) plan_streams(options);
   nested_.resize(program_.kernels.size());
   for (std::uint32_t step = 0; step < schedule_.record.steps.size(); ++step)
     if (program_.kernels[schedule_.record.steps[step].kernel].nested) add_nested(step, options);
@@ -131,7 +138,7 @@ Unit::~Unit() = default;
 /// An order that promises a smaller peak is taken only if the memory planner finds it smaller too.
 void Unit::make_schedule(const BuildOptions& options) {
   scheduler::ScheduleOptions order;
-  order.parallel_steps = options.engine.threads != 1;
+  order.parallel_steps = options.engine.threads != 1 && cuda_ == nullptr;
   order.reorder = options.engine.order == StepOrder::Smallest;
   order.method = method_of(options.engine.order);
   order.hints = options.hints;
@@ -146,6 +153,17 @@ void Unit::make_schedule(const BuildOptions& options) {
   given.peaks = std::move(schedule_.peaks);
   schedule_ = std::move(given);
   planner_ = std::move(given_planner);
+}
+
+/// Streams need not keep the order of stages: what they do keep says who may share memory.
+void Unit::plan_streams(const BuildOptions& options) {
+  cuda_->assign_streams(schedule_.record, options.streams);
+  const auto ordered = [this](ir::StepId first, ir::StepId second) {
+    return cuda_->streams().ordered(first, second);
+  };
+  planner_ = std::make_unique<memory::Planner>(schedule_.record, stage_numbers(schedule_),
+                                               memory::Planner::Options{.ordered = ordered});
+  cuda_->upload(program_, fixed_, planner_->roots());
 }
 
 void Unit::compile(const BuildOptions& options) {
@@ -196,6 +214,8 @@ std::size_t Unit::folded_steps() const {
 void Unit::collect_code(std::vector<const void*>& code) const {
   for (const auto& kernel : kernels_)
     if (kernel != nullptr) code.push_back(reinterpret_cast<const void*>(kernel->entry));
+  for (std::uint32_t k = 0; cuda_ != nullptr && k < program_.kernels.size(); ++k)
+    if (cuda_->kernel(k) != nullptr) code.push_back(cuda_->kernel(k));
   for (const auto& units : nested_)
     for (const auto& unit : units) unit->collect_code(code);
 }
@@ -210,6 +230,7 @@ AddressSource Unit::source_of(BufferId buffer, const memory::MemoryPlan& plan) c
       return {AddressSource::Kind::Output, 0, owner.position, nullptr};
     case PlanBuffer::Role::Parameter:
     case PlanBuffer::Role::Constant:
+      if (cuda_ != nullptr) return {AddressSource::Kind::Fixed, 0, 0, cuda_->fixed_address(root)};
       return {AddressSource::Kind::Fixed, 0, 0, const_cast<void*>(fixed_[root].data())};
     case PlanBuffer::Role::Intermediate:
     case PlanBuffer::Role::Workspace:
@@ -287,7 +308,10 @@ scheduler::BoundStep Unit::bind_step(std::size_t step, int threads, BoundSteps& 
   scheduler::BoundStep bound{};
   std::vector<std::int64_t>& numbers = plan.step_sizes[step];
   for (const ir::SymExpr& size : launch.sizes) numbers.push_back(size.evaluate(plan.sizes));
-  if (kernel.nest != nullptr) {
+  if (kernel.nest != nullptr && cuda_ != nullptr) {
+    plan.cuda[step] = cuda_->bind(planned.kernel, numbers);
+    bound.extent = kernel.nest->parallel_extent.evaluate_sizes(numbers);
+  } else if (kernel.nest != nullptr) {
     bound.run = run_kernel;
     bound.code = kernels_[planned.kernel].get();
     bound.extent = kernel.nest->parallel_extent.evaluate_sizes(numbers);
@@ -326,6 +350,10 @@ void Unit::bind(const SymbolValues& sizes, int threads, BoundSteps& plan) const 
   plan.library.resize(count);
   plan.custom.resize(count);
   plan.regions.resize(count);
+  if (cuda_ != nullptr) {
+    plan.cuda.resize(count);
+    plan.streams = &cuda_->streams();
+  }
   for (std::size_t step = 0; step < count; ++step) {
     const std::uint32_t kernel = schedule_.record.steps[step].kernel;
     const jit::NestedCall* call = program_.kernels[kernel].nested.get();

@@ -17,11 +17,16 @@
 
 namespace heddle::engine {
 
+class CudaRuntime;
+class CudaUnit;
+
 /// Settings that shape an executable.
 struct BuildOptions {
   EngineOptions engine;
   jit::CompileService* compiler = nullptr;
-  base::SymbolValues hints{};  ///< sizes that orders of steps are compared for
+  std::shared_ptr<CudaRuntime> cuda{};  ///< where steps run; null: on the CPU
+  std::uint32_t streams = 1;            ///< on CUDA, at most
+  base::SymbolValues hints{};           ///< sizes that orders of steps are compared for
   /// Tests put one here that makes mistakes.
   jit::Program (*lower)(const ir::Graph&, const jit::LowerOptions&) = jit::lower;
 };
@@ -46,6 +51,8 @@ class Unit {
   const jit::Program& program() const { return program_; }
   const scheduler::Schedule& schedule() const { return schedule_; }
   const memory::Planner& planner() const { return *planner_; }
+  /// Null on the CPU.
+  const CudaUnit* cuda() const { return cuda_.get(); }
   /// Steps that were run once, here: they read parameters and constants only. Nested ones included.
   std::size_t folded_steps() const;
   /// The units of a step that runs nested plans, as in jit::NestedCall::regions; empty for other steps.
@@ -61,6 +68,7 @@ class Unit {
  private:
   void add_nested(std::uint32_t step, const BuildOptions& options);
   void make_schedule(const BuildOptions& options);
+  void plan_streams(const BuildOptions& options);
   void compile(const BuildOptions& options);
   AddressSource source_of(ir::BufferId buffer, const memory::MemoryPlan& plan) const;
   std::vector<jit::LibraryOperand> library_operands(const jit::LibraryCall& call,
@@ -78,6 +86,7 @@ class Unit {
   scheduler::Schedule schedule_;
   std::unique_ptr<memory::Planner> planner_;
   std::vector<jit::CpuKernelPtr> kernels_;  ///< by PlanStep::kernel; null for library calls
+  std::unique_ptr<CudaUnit> cuda_;
   std::vector<std::vector<std::unique_ptr<Unit>>> nested_;  ///< by PlanStep::kernel
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -53,9 +54,22 @@ bool touched_beside(const ScheduleRecord& record, std::span<const BufferId> root
   return false;
 }
 
+/// Whether every other step that touches bytes of `root` is done before `step` begins.
+bool ends_with(const ScheduleRecord& record, std::span<const BufferId> roots, std::uint32_t step,
+               BufferId root, const Planner::Options& options) {
+  const auto touches = [&](const ir::PlanStep& s) {
+    const auto is_root = [&](BufferId b) { return roots[b] == root; };
+    return std::any_of(s.reads.begin(), s.reads.end(), is_root) ||
+           std::any_of(s.writes.begin(), s.writes.end(), is_root);
+  };
+  for (std::uint32_t other = 0; other < record.steps.size(); ++other)
+    if (other != step && touches(record.steps[other]) && !options.ordered(other, step))
+      return false;
+  return true;
+}
+
 struct Placed {
-  std::uint32_t first_stage;
-  std::uint32_t last_stage;
+  std::size_t item;
   std::int64_t begin;
   std::int64_t end;
 };
@@ -65,13 +79,14 @@ std::int64_t aligned(std::int64_t bytes) {
 }
 
 /// The smallest gap among items alive at the same time that holds `bytes`, or the end.
-std::int64_t best_fit(const std::vector<Placed>& by_begin, std::uint32_t first, std::uint32_t last,
-                      std::int64_t bytes) {
+template <typename Conflict>
+std::int64_t best_fit(const std::vector<Placed>& by_begin, std::int64_t bytes,
+                      Conflict&& conflict) {
   std::int64_t end = 0;
   std::int64_t best = -1;
   std::int64_t best_size = 0;
   for (const Placed& item : by_begin) {
-    if (item.last_stage < first || item.first_stage > last) continue;
+    if (!conflict(item.item)) continue;
     const std::int64_t gap = item.begin - end;
     if (gap >= bytes && (best < 0 || gap < best_size)) {
       best = end;
@@ -109,7 +124,9 @@ Planner::Planner(const ScheduleRecord& record, std::span<const std::uint32_t> st
       if (lifetimes_[from].last_step != k || lifetimes_[to].first_step != k) continue;
       if (record.buffers[from].bytes != record.buffers[to].bytes) continue;
       if (bytes[from].size() != 1 || bytes[to].size() != 1) continue;
-      if (touched_beside(record, roots_, stage_of, k, from)) continue;
+      if (options.ordered ? !ends_with(record, roots_, k, from, options)
+                          : touched_beside(record, roots_, stage_of, k, from))
+        continue;
       merged[to] = merged[from];
       taken.insert(merged[from]);
     }
@@ -133,6 +150,37 @@ Planner::Planner(const ScheduleRecord& record, std::span<const std::uint32_t> st
     lifetimes_[b] = lifetimes_[roots_[b]];
     item_of_[b] = item_of_[roots_[b]];
   }
+  if (options.ordered) find_conflicts(record, options);
+}
+
+/// Two items may share bytes if all accesses of one are done before the first of the other begins.
+void Planner::find_conflicts(const ScheduleRecord& record, const Options& options) {
+  std::vector<std::vector<ir::StepId>> steps_of(items_.size());
+  const auto touch = [&](BufferId buffer, ir::StepId step) {
+    if (item_of_[buffer] < 0) return;
+    auto& steps = steps_of[static_cast<std::size_t>(item_of_[buffer])];
+    if (steps.empty() || steps.back() != step) steps.push_back(step);
+  };
+  for (ir::StepId step = 0; step < record.steps.size(); ++step) {
+    for (const BufferId buffer : record.steps[step].reads) touch(buffer, step);
+    for (const BufferId buffer : record.steps[step].writes) touch(buffer, step);
+  }
+  const auto before = [&](std::size_t a, std::size_t b) {
+    for (const ir::StepId first : steps_of[a])
+      for (const ir::StepId second : steps_of[b])
+        if (!options.ordered(first, second)) return false;
+    return true;
+  };
+  conflicts_.assign(items_.size(), std::vector<bool>(items_.size(), true));
+  for (std::size_t a = 0; a < items_.size(); ++a)
+    for (std::size_t b = 0; b < a; ++b)
+      conflicts_[a][b] = conflicts_[b][a] = !before(a, b) && !before(b, a);
+}
+
+bool Planner::conflict(std::size_t a, std::size_t b) const {
+  if (!conflicts_.empty()) return conflicts_[a][b];
+  return items_[a].last_stage >= items_[b].first_stage &&
+         items_[b].last_stage >= items_[a].first_stage;
 }
 
 std::int64_t Planner::place(std::span<const std::size_t> order, std::span<const std::int64_t> bytes,
@@ -140,14 +188,14 @@ std::int64_t Planner::place(std::span<const std::size_t> order, std::span<const 
   std::vector<Placed> placed;  // sorted by begin
   std::int64_t peak = 0;
   for (const std::size_t k : order) {
-    const Item& item = items_[k];
     const std::int64_t size = aligned(bytes[k]);
     const std::int64_t begin =
-        reuse_ ? best_fit(placed, item.first_stage, item.last_stage, size) : peak;
+        reuse_ ? best_fit(placed, size, [&](std::size_t other) { return conflict(k, other); })
+               : peak;
     offsets[k] = begin;
     peak = std::max(peak, begin + size);
     if (size == 0) continue;
-    const Placed entry{item.first_stage, item.last_stage, begin, begin + size};
+    const Placed entry{k, begin, begin + size};
     placed.insert(
         std::upper_bound(placed.begin(), placed.end(), entry,
                          [](const Placed& a, const Placed& b) { return a.begin < b.begin; }),
@@ -204,6 +252,60 @@ MemoryPlan Planner::bind(const base::SymbolValues& sizes) const {
     if (item_of_[b] >= 0) plan.offsets[b] = offsets[static_cast<std::size_t>(item_of_[b])];
   }
   return plan;
+}
+
+void check_streams(const ScheduleRecord& record, const base::SymbolValues& sizes,
+                   const MemoryPlan& plan,
+                   const std::function<bool(ir::StepId first, ir::StepId second)>& ordered) {
+  struct Use {
+    BufferId buffer;
+    std::int64_t begin, end;
+    ir::StepId step;
+    bool write;
+  };
+  std::vector<Use> uses;
+  for (ir::StepId step = 0; step < record.steps.size(); ++step) {
+    const auto add = [&](BufferId b, bool write) {
+      if (plan.offsets[b] == kNotInArena) return;
+      const std::int64_t bytes = record.buffers[b].bytes.evaluate(sizes);
+      if (bytes > 0) uses.push_back({b, plan.offsets[b], plan.offsets[b] + bytes, step, write});
+    };
+    for (const BufferId b : record.steps[step].reads) add(b, false);
+    for (const BufferId b : record.steps[step].writes) add(b, true);
+  }
+  const std::vector<BufferId> roots = alias_roots(record);
+  const auto fail = [&](const Use& a, const Use& b) {
+    throw InvariantError(
+        {.what = fmt::format("memory plan: {} and {} overlap", record.buffers[a.buffer].value,
+                             record.buffers[b.buffer].value),
+         .where = fmt::format("steps {} and {}", a.step, b.step),
+         .expected = "bytes that are used one after the other, in an order that events keep",
+         .got = {}});
+  };
+  std::map<std::pair<BufferId, BufferId>, bool> first_of;  // which of two roots is used first
+  for (const Use& a : uses) {
+    for (const Use& b : uses) {
+      const BufferId x = roots[a.buffer];
+      const BufferId y = roots[b.buffer];
+      if (x >= y || a.end <= b.begin || b.end <= a.begin) continue;
+      if (a.step == b.step) {
+        const Use& read = a.write ? b : a;
+        const Use& write = a.write ? a : b;
+        const ir::PlanStep& step = record.steps[a.step];
+        const bool allowed =
+            !read.write && write.write &&
+            std::any_of(step.may_reuse.begin(), step.may_reuse.end(), [&](const auto& pair) {
+              return roots[step.reads[pair.first]] == roots[read.buffer] &&
+                     roots[step.writes[pair.second]] == roots[write.buffer];
+            });
+        if (!allowed) fail(a, b);
+        continue;
+      }
+      const bool a_first = ordered(a.step, b.step);
+      if (!a_first && !ordered(b.step, a.step)) fail(a, b);
+      if (first_of.try_emplace({x, y}, a_first).first->second != a_first) fail(a, b);
+    }
+  }
 }
 
 void check(const ScheduleRecord& record, std::span<const std::uint32_t> stage_of,

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,12 +33,15 @@ struct Lifetime {
 /// an executable; bind() then takes microseconds.
 ///
 /// Two buffers share bytes only if every access of one is in an earlier stage than every access of the
-/// other. Weak edges never extend a lifetime.
+/// other (of several streams: is done before). Weak edges never extend a lifetime.
 class Planner {
  public:
   struct Options {
     bool reuse = true;     ///< false: every buffer has bytes of its own (for tests)
     bool in_place = true;  ///< let a step's result take the bytes of an operand that dies there
+    /// Where steps run on several streams: whether the first is done before the second begins. Then this,
+    /// and not stages, says who may share bytes. Must be transitive. Empty: stages.
+    std::function<bool(ir::StepId first, ir::StepId second)> ordered{};
   };
   /// `stage_of[k]`: stage of step k.
   Planner(const ir::ScheduleRecord& record, std::span<const std::uint32_t> stage_of,
@@ -56,6 +60,8 @@ class Planner {
     std::uint32_t last_stage;
     std::vector<base::SymExpr> bytes;  // the largest of these
   };
+  void find_conflicts(const ir::ScheduleRecord& record, const Options& options);
+  bool conflict(std::size_t a, std::size_t b) const;
   /// Places items in `order`; fills `offsets` by item and returns the peak.
   std::int64_t place(std::span<const std::size_t> order, std::span<const std::int64_t> bytes,
                      std::span<std::int64_t> offsets) const;
@@ -64,10 +70,18 @@ class Planner {
   std::vector<Lifetime> lifetimes_;
   std::vector<ir::BufferId> roots_;
   std::vector<Item> items_;
-  std::vector<std::ptrdiff_t> item_of_;  // by buffer; -1: not in the arena
+  std::vector<std::ptrdiff_t> item_of_;       // by buffer; -1: not in the arena
+  std::vector<std::vector<bool>> conflicts_;  // by pair of items; empty: what their stages say
   std::size_t stages_ = 0;
   bool reuse_ = true;
 };
+
+/// The same of steps on several streams: of two accesses to overlapping bytes of different buffers, one of
+/// them a write, one is done before the other begins, and so are all between the same buffers.
+/// @throws InvariantError naming both.
+void check_streams(const ir::ScheduleRecord& record, const base::SymbolValues& sizes,
+                   const MemoryPlan& plan,
+                   const std::function<bool(ir::StepId first, ir::StepId second)>& ordered);
 
 /// Independent check of a plan: no two live buffers overlap. @throws InvariantError naming both.
 void check(const ir::ScheduleRecord& record, std::span<const std::uint32_t> stage_of,

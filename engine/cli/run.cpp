@@ -65,7 +65,8 @@ void print_json(const Signature& signature, const std::vector<Tensor>& outputs) 
 
 int run(const RunOptions& options) {
   LoadedModel model = load_model(options.model);
-  const std::vector<Tensor> outputs = model.engine->run(model.inputs);
+  std::vector<Tensor> outputs = model.engine->run(model.inputs);
+  for (Tensor& output : outputs) output = output.to(Device::cpu());
   const Signature signature = model.engine->signature();
   if (!options.output_dir.empty()) {
     std::filesystem::create_directories(options.output_dir);

@@ -117,13 +117,12 @@ TEST(Errors, UnknownOpNamesTheClosest) {
   EXPECT_NE(text.find("tanh'"), std::string::npos) << text;
 }
 
-TEST(Errors, CudaIsRefusedByName) {
-  EXPECT_EQ(text_of<hd::DeviceError>([] {
+TEST(Errors, ADeviceThatIsNotThereIsRefusedByName) {
+  EXPECT_NE(text_of<hd::DeviceError>([] {
               hd::Engine engine([](const hd::Tensor& x) { return x; },
-                                {.device = hd::Device::parse("cuda")});
-            }),
-            "engine: device: expected a device that this build can execute on: cpu or reference, "
-            "got cuda");
+                                {.device = hd::Device::parse("cuda:77")});
+            }).find("CUDA"),
+            std::string::npos);
 }
 
 TEST(Errors, AThrowingCallableLeavesWhatWasCompiled) {
@@ -146,8 +145,9 @@ TEST(Errors, AThrowingCallableLeavesWhatWasCompiled) {
 }
 
 TEST(Errors, WrongDevice) {
-  EXPECT_EQ(text_of<hd::DeviceError>([] { hd::Tensor::empty(hd::f32, {2}, hd::Device::cuda(1)); }),
-            "Tensor::empty: expected cpu, got cuda:1");
+  EXPECT_EQ(
+      text_of<hd::DeviceError>([] { hd::Tensor::empty(hd::f32, {2}, hd::Device::reference()); }),
+      "Tensor::empty: expected a device that has memory, got reference");
 }
 
 TEST(Errors, TooLargeASize) {

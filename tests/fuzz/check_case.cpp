@@ -31,9 +31,7 @@ Literal literal_of(const Tensor& tensor) {
   return view.clone();
 }
 
-Engine engine_over(const ir::Graph& graph, int threads) {
-  EngineOptions options;
-  options.threads = threads;
+Engine engine_over(const ir::Graph& graph, const EngineOptions& options) {
   if (ir::named_literals(graph).empty()) return parse_ir(ir::print(graph), options);
   static int count = 0;
   const std::string stem = fmt::format("heddle_fuzz_{}_{}.hir", getpid(), count++);
@@ -47,8 +45,8 @@ Engine engine_over(const ir::Graph& graph, int threads) {
 
 class EngineProduct : public Product {
  public:
-  EngineProduct(const ir::Graph& graph, int threads)
-      : engine_(engine_over(graph, threads)), graph_(graph) {}
+  EngineProduct(const ir::Graph& graph, const EngineOptions& options)
+      : engine_(engine_over(graph, options)), graph_(graph) {}
 
   std::vector<Literal> run(const std::vector<Literal>& arguments, bool into) override {
     std::vector<Tensor> inputs;
@@ -61,7 +59,7 @@ class EngineProduct : public Product {
       outputs = engine_.run(inputs);
     }
     std::vector<Literal> results;
-    for (const Tensor& output : outputs) results.push_back(literal_of(output));
+    for (const Tensor& output : outputs) results.push_back(literal_of(output.to(Device::cpu())));
     std::map<ir::Value, std::size_t> position;
     for (const ir::Value input : graph_.inputs())
       if (graph_.parameter(input.node) == nullptr) position.emplace(input, position.size());
@@ -120,7 +118,16 @@ bool same_bits(const Literal& a, const Literal& b) {
 }  // namespace
 
 std::unique_ptr<Product> compile_with_engine(const ir::Graph& graph, int threads) {
-  return std::make_unique<EngineProduct>(graph, threads);
+  EngineOptions options;
+  options.threads = threads;
+  return std::make_unique<EngineProduct>(graph, options);
+}
+
+std::unique_ptr<Product> compile_on_cuda_sim(const ir::Graph& graph, int streams) {
+  EngineOptions options;
+  options.device = Device::cuda_sim();
+  options.streams = streams;
+  return std::make_unique<EngineProduct>(graph, options);
 }
 
 std::optional<Failure> check_case(const Case& subject, const Compile& compile) {

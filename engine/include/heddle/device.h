@@ -22,6 +22,8 @@ class HEDDLE_API Device {
   Device() = default;
   static Device cpu() { return {Kind::Cpu, 0}; }
   static Device cuda(int index = 0) { return {Kind::Cuda, index}; }
+  /// The CUDA device over the simulated driver at $HEDDLE_CUDA_SIM_PATH, or beside the library.
+  static Device cuda_sim() { return {Kind::CudaSim, 0}; }
   static Device reference() { return {Kind::Reference, 0}; }
   /// CUDA device 0 if there is one that the engine can use, else the CPU.
   static Device best_available();
@@ -30,6 +32,8 @@ class HEDDLE_API Device {
 
   Kind kind() const { return kind_; }
   int index() const { return index_; }
+  /// Whether memory of the device is not the host's: CUDA, real or simulated.
+  bool is_cuda() const { return kind_ == Kind::Cuda || kind_ == Kind::CudaSim; }
   std::string to_string() const;
   friend bool operator==(const Device&, const Device&) = default;
 

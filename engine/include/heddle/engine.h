@@ -76,6 +76,7 @@ struct EngineOptions {
   /// Prove each plan when it is bound: every order edge holds, no bytes are reused while they are live. Costs
   /// about as much as lowering. HEDDLE_CHECK_PLANS=1 does the same.
   bool check_plans = false;
+  int streams = 0;  ///< CUDA streams of one call, at most; 0: HEDDLE_STREAMS or 4
 };
 
 /// What an input or output is.

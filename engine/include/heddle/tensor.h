@@ -27,7 +27,8 @@ class HEDDLE_API Tensor {
  public:
   Tensor() = default;
 
-  /// Uninitialised, row-major, in the engine's own memory. @throws OutOfMemory, ShapeError.
+  /// Uninitialised, row-major, in the engine's own memory.
+  /// @throws OutOfMemory, ShapeError; DeviceError when the device cannot be opened.
   static Tensor empty(DType dtype, Sizes sizes, Device device = {});
   static Tensor zeros(DType dtype, Sizes sizes);
   static Tensor full(DType dtype, Sizes sizes, double value);
@@ -85,6 +86,9 @@ class HEDDLE_API Tensor {
   std::vector<double> to_doubles() const;
   /// Row-major copy on the same device; of a symbolic tensor one made when the trace runs.
   Tensor clone() const;
+  /// The same tensor if it lies on `device`, else a row-major copy there; the host waits for it.
+  /// @throws DeviceError, DeviceLost, OutOfMemory; TraceError on a symbolic tensor.
+  Tensor to(Device device) const;
   /// Blocks the host until the data is there (CUDA); returns at once on the CPU.
   void wait() const;
 

@@ -1,0 +1,119 @@
+#include "engine/cuda_runtime.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <filesystem>
+#include <utility>
+
+#include "device/cuda/cuda_device.h"
+#include "heddle/error.h"
+
+namespace heddle::engine {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The folder of the library or program that this function is part of.
+fs::path own_folder() {
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<const void*>(&cuda_sim_path), &info) == 0) return {};
+  std::error_code error;
+  return fs::absolute(info.dli_fname, error).parent_path();
+}
+
+std::string driver_path(const Device& device) {
+  return device.kind() == Device::Kind::CudaSim ? cuda_sim_path() : std::string();
+}
+
+jit::cuda::CudaCompileOptions compile_options(const Device& device) {
+  jit::cuda::CudaCompileOptions options;
+  // The simulated driver brings a compiler of its own.
+  options.nvrtc_path = driver_path(device);
+  return options;
+}
+
+std::size_t memory_cap() {
+  const char* text = std::getenv("HEDDLE_DEVICE_MEMORY_CAP");
+  return text == nullptr ? 0 : static_cast<std::size_t>(std::strtoull(text, nullptr, 10));
+}
+
+}  // namespace
+
+std::string cuda_sim_path() {
+  if (const char* path = std::getenv("HEDDLE_CUDA_SIM_PATH")) return path;
+  const fs::path folder = own_folder();
+  const fs::path places[] = {folder / "libheddle_cuda_sim.so",
+                             folder.parent_path() / "lib" / "libheddle_cuda_sim.so"};
+  std::error_code error;
+  for (const fs::path& place : places)
+    if (fs::exists(place, error)) return place.string();
+  throw DeviceError(
+      {.what = "cuda-sim: the simulated driver was not found",
+       .where = {},
+       .expected = "$HEDDLE_CUDA_SIM_PATH, " + places[0].string() + " or " + places[1].string(),
+       .got = "no such file"});
+}
+
+CudaRuntimePtr CudaRuntime::get(const Device& device) {
+  static std::mutex mutex;
+  static std::map<std::pair<Device::Kind, int>, std::weak_ptr<CudaRuntime>> open;
+  const std::scoped_lock lock(mutex);
+  std::weak_ptr<CudaRuntime>& known = open[{device.kind(), device.index()}];
+  CudaRuntimePtr runtime = known.lock();
+  if (runtime != nullptr && !runtime->device().lost()) return runtime;
+  auto made = std::make_shared<CudaRuntime>(device, runtime != nullptr);
+  known = made;
+  return made;
+}
+
+CudaRuntime::CudaRuntime(const Device& device, bool reset)
+    : name_(device),
+      device_(device::cuda::open_cuda(device.index(), driver_path(device), reset)),
+      compiler_(*device_, compile_options(device)),
+      pool_(*device_, memory::DevicePool::Kind::Device),
+      pinned_(*device_, memory::DevicePool::Kind::Pinned),
+      stream_(device_->make_stream()) {
+  pool_.set_cap(memory_cap());
+}
+
+std::shared_ptr<DeviceBytes> CudaRuntime::allocate(std::size_t bytes) {
+  return std::make_shared<DeviceBytes>(
+      DeviceBytes{shared_from_this(), memory::PoolBlock(pool_, bytes)});
+}
+
+std::shared_ptr<DeviceBytes> CudaRuntime::upload(const ir::Literal& literal) {
+  {
+    const std::scoped_lock lock(mutex_);
+    const auto found = uploads_.find(literal.data());
+    if (found != uploads_.end()) {
+      auto bytes = found->second.lock();
+      if (bytes != nullptr && bytes->source.bytes() == literal.bytes()) return bytes;
+    }
+  }
+  auto bytes = allocate(literal.bytes());
+  bytes->source = literal;
+  copy_in(bytes->block.get(), literal.data(), literal.bytes());
+  const std::scoped_lock lock(mutex_);
+  std::erase_if(uploads_, [](const auto& entry) { return entry.second.expired(); });
+  uploads_[literal.data()] = bytes;
+  return bytes;
+}
+
+void CudaRuntime::copy(void* to, const void* from, std::size_t bytes, device::CopyKind kind) {
+  if (bytes == 0) return;
+  const std::scoped_lock lock(mutex_);
+  device_->copy(to, from, bytes, kind, *stream_);
+  stream_->synchronize();
+}
+
+void CudaRuntime::copy_in(void* to, const void* from, std::size_t bytes) {
+  copy(to, from, bytes, device::CopyKind::HostToDevice);
+}
+
+void CudaRuntime::copy_out(void* to, const void* from, std::size_t bytes) {
+  copy(to, from, bytes, device::CopyKind::DeviceToHost);
+}
+
+}  // namespace heddle::engine

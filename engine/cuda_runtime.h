@@ -1,0 +1,67 @@
+// A CUDA device as engines and tensors share it: driver, compiler, memory.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "device/device.h"
+#include "heddle/device.h"
+#include "ir/literal.h"
+#include "jit/cuda/compile.h"
+#include "memory/device_pool.h"
+
+namespace heddle::engine {
+
+class CudaRuntime;
+using CudaRuntimePtr = std::shared_ptr<CudaRuntime>;
+
+/// Memory of a tensor or parameter on the device.
+struct DeviceBytes {
+  CudaRuntimePtr runtime;
+  memory::PoolBlock block;
+  ir::Literal source{};  ///< of a parameter: keeps the address, its key, taken
+};
+
+class CudaRuntime : public std::enable_shared_from_this<CudaRuntime> {
+ public:
+  /// The one of `device`, opened at first use, and anew after its context was lost.
+  /// @throws DeviceError saying what was looked for and where.
+  static CudaRuntimePtr get(const Device& device);
+
+  CudaRuntime(const Device& device, bool reset);
+
+  const Device& name() const { return name_; }
+  device::Device& device() { return *device_; }
+  jit::cuda::CudaCompiler& compiler() { return compiler_; }
+  memory::DevicePool& pool() { return pool_; }
+  memory::DevicePool& pinned() { return pinned_; }
+
+  std::shared_ptr<DeviceBytes> allocate(std::size_t bytes);
+  /// The bytes of a row-major literal on the device: one copy for all who ask while it is in use.
+  std::shared_ptr<DeviceBytes> upload(const ir::Literal& literal);
+  /// Copies that the host waits for.
+  void copy_in(void* to, const void* from, std::size_t bytes);
+  void copy_out(void* to, const void* from, std::size_t bytes);
+
+ private:
+  void copy(void* to, const void* from, std::size_t bytes, device::CopyKind kind);
+
+  Device name_;
+  std::unique_ptr<device::Device> device_;
+  jit::cuda::CudaCompiler compiler_;
+  memory::DevicePool pool_;
+  memory::DevicePool pinned_;
+  std::mutex mutex_;
+  std::unique_ptr<device::Stream> stream_;                     ///< of copies; under `mutex_`
+  std::map<const void*, std::weak_ptr<DeviceBytes>> uploads_;  ///< under `mutex_`
+};
+
+/// Where the simulated driver is: $HEDDLE_CUDA_SIM_PATH, else libheddle_cuda_sim.so beside this library or
+/// in ../lib.
+/// @throws DeviceError naming the places.
+std::string cuda_sim_path();
+
+}  // namespace heddle::engine

@@ -1,0 +1,42 @@
+// Tensors in the memory of a CUDA device.
+#include "engine/cuda_runtime.h"
+#include "engine/guards.h"
+#include "engine/tensor_impl.h"
+#include "heddle/error.h"
+
+namespace heddle::engine {
+
+Tensor make_device_tensor(CudaRuntime& runtime, DType dtype, const Sizes& sizes) {
+  auto impl = std::make_shared<Tensor::Impl>();
+  const std::size_t bytes = fill_metadata(*impl, dtype, sizes);
+  impl->device = runtime.name();
+  impl->device_bytes = runtime.allocate(bytes);
+  impl->data = impl->device_bytes->block.get();
+  return Tensor(std::move(impl));
+}
+
+Tensor copy_from_device(const Tensor& tensor) {
+  const Tensor::Impl& from = *tensor.impl();
+  Tensor result = make_tensor(from.dtype, from.sizes);
+  from.device_bytes->runtime->copy_out(result.impl()->data, from.data,
+                                       static_cast<std::size_t>(from.count) * size_of(from.dtype));
+  return result;
+}
+
+Tensor copy_to_device(const Tensor& tensor, const Device& device) {
+  const CudaRuntimePtr runtime = CudaRuntime::get(device);
+  const ir::Literal source = to_literal(tensor).contiguous();
+  Tensor result = make_device_tensor(*runtime, source.dtype(), source.sizes());
+  runtime->copy_in(result.impl()->data, source.data(), source.bytes());
+  return result;
+}
+
+void check_alive(const Tensor& tensor, const CudaRuntime& runtime, const std::string& what) {
+  if (tensor.impl()->device_bytes->runtime.get() == &runtime) return;
+  throw DeviceLost({.what = what,
+                    .where = tensor.device().to_string(),
+                    .expected = "a tensor made since the device was opened",
+                    .got = "one of a context that was lost"});
+}
+
+}  // namespace heddle::engine

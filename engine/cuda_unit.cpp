@@ -1,0 +1,91 @@
+#include "engine/cuda_unit.h"
+
+#include "engine/unit.h"
+#include "heddle/error.h"
+#include "jit/custom/custom_call.h"
+
+namespace heddle::engine {
+
+using ir::BufferId;
+using ir::PlanBuffer;
+
+CudaUnit::CudaUnit(CudaRuntimePtr runtime, jit::Program& program) : runtime_(std::move(runtime)) {
+  compile(program);
+  add_workspaces(program);
+}
+
+void CudaUnit::compile(const jit::Program& program) {
+  std::vector<const jit::Nest*> nests;
+  std::vector<std::uint32_t> numbers;
+  for (const ir::PlanStep& step : program.record.steps) {
+    const jit::ProgramKernel& kernel = program.kernels[step.kernel];
+    if (kernel.custom != nullptr)
+      throw UnsupportedError({.what = "custom op " + kernel.custom->op->schema.name,
+                              .where = kernel.custom->node,
+                              .expected = "a device that the op has a kernel for: cpu",
+                              .got = runtime_->name().to_string()});
+    if (kernel.nest == nullptr) continue;
+    nests.push_back(kernel.nest.get());
+    numbers.push_back(step.kernel);
+  }
+  const auto pending = runtime_->compiler().compile_all(nests);
+  kernels_.resize(program.kernels.size());
+  for (std::size_t k = 0; k < pending.size(); ++k) {
+    try {
+      kernels_[numbers[k]] = pending[k].get();
+    } catch (const std::exception& error) {
+      throw KernelFailure(program.record.kernels[numbers[k]].region, error.what());
+    }
+  }
+}
+
+void CudaUnit::add_workspaces(jit::Program& program) const {
+  for (std::size_t k = 0; k < program.record.steps.size(); ++k) {
+    ir::PlanStep& step = program.record.steps[k];
+    const jit::cuda::CudaKernel* kernel = kernels_[step.kernel].get();
+    if (kernel == nullptr || kernel->source().scratch_bytes.is_constant(0)) continue;
+    base::SymbolExprs sizes;
+    for (std::uint32_t s = 0; s < program.launches[k].sizes.size(); ++s)
+      sizes.emplace(base::Symbol{base::Symbol::Kind::Size, s}, program.launches[k].sizes[s]);
+    PlanBuffer workspace;
+    workspace.value = program.record.kernels[step.kernel].name + ".scratch";
+    workspace.dtype = DType::U8;
+    workspace.bytes = (kernel->source().blocks * kernel->source().scratch_bytes).substitute(sizes);
+    workspace.sizes = {workspace.bytes};
+    workspace.role = PlanBuffer::Role::Workspace;
+    const auto id = static_cast<BufferId>(program.record.buffers.size());
+    program.record.buffers.push_back(std::move(workspace));
+    step.writes.push_back(id);
+    program.launches[k].buffers.push_back(id);
+  }
+}
+
+void CudaUnit::upload(const jit::Program& program, const std::vector<ir::Literal>& fixed,
+                      std::span<const BufferId> roots) {
+  fixed_.resize(program.record.buffers.size());
+  for (const jit::Launch& launch : program.launches) {
+    for (const BufferId buffer : launch.buffers) {
+      const BufferId root = roots[buffer];
+      const PlanBuffer::Role role = program.record.buffers[root].role;
+      if (role != PlanBuffer::Role::Parameter && role != PlanBuffer::Role::Constant) continue;
+      if (fixed_[root] == nullptr) fixed_[root] = runtime_->upload(fixed[root]);
+    }
+  }
+}
+
+void* CudaUnit::fixed_address(BufferId root) const {
+  return fixed_[root] == nullptr ? nullptr : fixed_[root]->block.get();
+}
+
+CudaLaunch CudaUnit::bind(std::uint32_t kernel, std::span<const std::int64_t> sizes) const {
+  const jit::cuda::CudaKernel* code = kernels_[kernel].get();
+  return {code, code->blocks(sizes), static_cast<std::uint32_t>(sizes.size())};
+}
+
+void CudaUnit::assign_streams(ir::ScheduleRecord& record, std::uint32_t max_streams) {
+  streams_ = scheduler::assign_streams(record, max_streams);
+  for (std::size_t k = 0; k < record.steps.size(); ++k)
+    record.steps[k].stream = streams_.stream_of[k];
+}
+
+}  // namespace heddle::engine

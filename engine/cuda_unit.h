@@ -1,0 +1,45 @@
+// The part of a compiled graph that lies on a CUDA device: kernels, parameters, streams.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/bound.h"
+#include "engine/cuda_runtime.h"
+#include "jit/program.h"
+#include "scheduler/streams.h"
+
+namespace heddle::engine {
+
+class CudaUnit {
+ public:
+  /// Compiles the kernels of the program's steps, and gives each step whose kernel needs scratch a
+  /// workspace in the program's record: the last buffer of its launch.
+  /// @throws KernelFailure; UnsupportedError naming a custom op, which has code for the CPU only.
+  CudaUnit(CudaRuntimePtr runtime, jit::Program& program);
+
+  /// Puts the parameters and constants that steps use on the device.
+  void upload(const jit::Program& program, const std::vector<ir::Literal>& fixed,
+              std::span<const ir::BufferId> roots);
+  void* fixed_address(ir::BufferId root) const;
+
+  /// @return null for kernels that have no code here.
+  const jit::cuda::CudaKernel* kernel(std::uint32_t k) const { return kernels_[k].get(); }
+  CudaLaunch bind(std::uint32_t kernel, std::span<const std::int64_t> sizes) const;
+
+  /// Decides streams for the steps of `record` and notes them there.
+  void assign_streams(ir::ScheduleRecord& record, std::uint32_t max_streams);
+  const scheduler::StreamPlan& streams() const { return streams_; }
+
+ private:
+  void compile(const jit::Program& program);
+  void add_workspaces(jit::Program& program) const;
+
+  CudaRuntimePtr runtime_;
+  std::vector<jit::cuda::CudaKernelPtr> kernels_;    ///< by kernel of the program
+  std::vector<std::shared_ptr<DeviceBytes>> fixed_;  ///< by buffer
+  scheduler::StreamPlan streams_;
+};
+
+}  // namespace heddle::engine

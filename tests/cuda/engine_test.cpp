@@ -1,0 +1,223 @@
+// Engines on the CUDA device, which is simulated: inputs and outputs in either memory, states, control flow,
+// errors.
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "examples/transformer/encoder.h"
+
+#include "engine/cuda_runtime.h"
+#include "tests/cuda/support.h"
+
+namespace heddle::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Tensor block(const Tensor& x, const Tensor& w) { return softmax(gelu(matmul(x, w)) + 1.0f, -1); }
+
+template <typename E, typename F>
+std::string text_of(F f) {
+  try {
+    f();
+  } catch (const E& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "no error of this type";
+  return {};
+}
+
+TEST(CudaEngine, AgreesWithTheEvaluator) {
+  expect_agrees(block, {counted(f32, {5, 24}), counted(f32, {24, 33}, 3)});
+}
+
+TEST(CudaEngine, SizesAreSymbolicAndOneCompileServesAll) {
+  Engine engine(block, on_sim());
+  Engine reference(block, {.device = Device::reference()});
+  for (const std::int64_t n : {1, 4, 40, 0}) {
+    const std::vector<Tensor> inputs = {counted(f32, {n, 8}), counted(f32, {8, 20}, 1)};
+    expect_near(engine.run(inputs)[0], reference.run(inputs)[0], 1e-5);
+  }
+  EXPECT_EQ(engine.stats().compiles, 1u);
+}
+
+TEST(CudaEngine, OutputsLieOnTheDeviceAndGoWhereTheyAreAskedTo) {
+  Engine engine([](const Tensor& x) { return x * 2.0f; }, on_sim());
+  const Tensor out = engine.run({counted(f32, {4})})[0];
+  EXPECT_EQ(out.device(), Device::cuda_sim());
+  const Tensor host = out.to(Device::cpu());
+  EXPECT_EQ(host.device(), Device::cpu());
+  EXPECT_THAT(host.to_doubles(), ElementsAre(-2, -0.75, 0.5, 1.75));
+  EXPECT_EQ(out.to(Device::cuda_sim()).data(), out.data()) << "it is there already";
+  EXPECT_NE(out.clone().data(), out.data());
+  EXPECT_EQ(out.clone().device(), Device::cuda_sim());
+}
+
+TEST(CudaEngine, TakesTensorsOfTheDeviceAsTheyAre) {
+  Engine engine([](const Tensor& x, const Tensor& y) { return x + y; }, on_sim());
+  const Tensor x = counted(f32, {3}).to(Device::cuda_sim());
+  const Tensor y = counted(f32, {3}, 2);
+  EXPECT_THAT(engine.run({x, y})[0].to_doubles(), ElementsAre(-1.75, -0.5, 0.75));
+  EXPECT_THAT(engine.run({y, x})[0].to_doubles(), ElementsAre(-1.75, -0.5, 0.75));
+  EXPECT_EQ(engine.stats().compiles, 1u);
+}
+
+TEST(CudaEngine, RunsIntoTheCallersTensorsInEitherMemory) {
+  Engine engine([](const Tensor& x) { return std::vector<Tensor>{x + 1.0f, sum(x, {0})}; },
+                on_sim());
+  std::vector<Tensor> outputs = {Tensor::empty(f32, {4}),
+                                 Tensor::empty(f32, {}, Device::cuda_sim())};
+  const void* address = outputs[1].data();
+  engine.run_into(std::vector{counted(f32, {4})}, outputs);
+  EXPECT_THAT(outputs[0].to_doubles(), ElementsAre(0, 0.625, 1.25, 1.875));
+  EXPECT_EQ(outputs[1].item(), -0.25);
+  EXPECT_EQ(outputs[1].data(), address);
+}
+
+TEST(CudaEngine, ReadsStridedInputsOfTheHost) {
+  std::vector<float> data(24);
+  for (std::size_t k = 0; k < data.size(); ++k) data[k] = static_cast<float>(k);
+  const Tensor strided = Tensor::wrap_strided(data.data(), f32, {4, 3}, {1, 8});
+  expect_agrees([](const Tensor& x) { return x * 2.0f + sum(x, {0}); }, {strided});
+}
+
+TEST(CudaEngine, WritesStatesInPlaceWhereverTheyAre) {
+  Engine engine(
+      [](const Tensor& cache, const Tensor& x) {
+        assign(cache, cache + x);
+        return sum(cache, {0});
+      },
+      on_sim());
+  const Tensor x = Tensor::full(f32, {2}, 10);
+  Tensor on_device = Tensor::of<float>({1, 2}, {2}).to(Device::cuda_sim());
+  const void* address = on_device.data();
+  EXPECT_EQ(engine.run({on_device, x})[0].item(), 23);
+  EXPECT_THAT(on_device.to_doubles(), ElementsAre(11, 12));
+  EXPECT_EQ(on_device.data(), address);
+
+  std::vector<float> memory = {1, 100, 2, 200};
+  const Tensor strided = Tensor::wrap_strided(memory.data(), f32, {2}, {2});
+  EXPECT_EQ(engine.run({strided, x})[0].item(), 23);
+  EXPECT_THAT(memory, ElementsAre(11, 100, 12, 200)) << "what lies between is not touched";
+}
+
+TEST(CudaEngine, UploadsParametersOnceForAllExecutables) {
+  const Tensor table = counted(f32, {300, 40});
+  const auto f = [table](const Tensor& x) { return matmul(x, table); };
+  const auto runtime = engine::CudaRuntime::get(Device::cuda_sim());
+  const auto in_use = [&] { return runtime->pool().stats().in_use_bytes; };
+  Engine first(f, on_sim());
+  const std::size_t before = in_use();
+  first.run({counted(f32, {2, 300})});
+  const std::size_t one = in_use() - before;
+  EXPECT_GE(one, 300u * 40 * 4);
+  first.run({counted(f32, {1, 300})});
+  EXPECT_LT(in_use() - before, one + 300 * 40 * 4) << "the second executable shares them";
+}
+
+TEST(CudaEngine, RunsBranchesLoopsAndScans) {
+  const auto branch = [](const Tensor& p, const Tensor& x) {
+    return cond(p, [&] { return sin(x) + 1; }, [&] { return matmul(x, x) - 2; });
+  };
+  for (const bool taken : {true, false})
+    expect_agrees(branch, {Tensor::scalar_int(boolean, taken ? 1 : 0), counted(f32, {4, 4})});
+  const auto halve = [](const Tensor& x, const Tensor& limit) {
+    using State = std::pair<Tensor, Tensor>;
+    return while_loop(
+        State(x, Tensor::scalar_int(i64, 0)),
+        [&](const State& s) { return greater(sum(s.first), limit); },
+        [](const State& s) { return State(s.first * 0.5, s.second + 1); });
+  };
+  for (const double limit : {0.3, 100.0})
+    expect_agrees(halve, {abs(counted(f32, {7})), Tensor::scalar(f32, limit)});
+}
+
+TEST(CudaEngine, ReportsAnIndexOutOfRangeAndGoesOn) {
+  Engine engine([](const Tensor& table, const Tensor& at) { return gather(table, at) * 2.0f; },
+                on_sim());
+  const Tensor table = counted(f32, {3, 2});
+  const auto good = [&] {
+    EXPECT_THAT(engine.run({table, Tensor::of<std::int64_t>({2}, {1})})[0].to_doubles(),
+                ElementsAre(table.to_doubles()[4] * 2, table.to_doubles()[5] * 2));
+  };
+  good();
+  EXPECT_THAT(text_of<IndexError>([&] { engine.run({table, Tensor::of<std::int64_t>({9}, {1})}); }),
+              HasSubstr("gather: index out of range"));
+  good();
+}
+
+TEST(CudaEngine, RefusesCustomOpsByName) {
+  const auto op =
+      register_op({.schema = "cuda_test::twice(Tensor x) -> Tensor",
+                   .shape = [](const ShapeCall& call) { return std::vector{call.tensor(0)}; },
+                   .cpu = [](const KernelCall&) {}});
+  Engine engine([&](const Tensor& x) { return op(x); }, on_sim());
+  const std::string text = text_of<UnsupportedError>([&] { engine.run({counted(f32, {2})}); });
+  EXPECT_THAT(text, HasSubstr("custom op cuda_test::twice"));
+  EXPECT_THAT(text, HasSubstr("got cuda-sim"));
+}
+
+TEST(CudaEngine, TensorsOfADeviceAreRefusedElsewhere) {
+  const Tensor x = counted(f32, {2}).to(Device::cuda_sim());
+  Engine engine([](const Tensor& a) { return a + 1.0f; });
+  EXPECT_EQ(text_of<DeviceError>([&] { engine.run({x}); }),
+            "run: input 0: expected cpu, got cuda-sim");
+  EXPECT_THROW(neg(x), DeviceError) << "eager ops run on the CPU";
+  std::vector<Tensor> outputs = {Tensor::empty(f32, {2}, Device::cuda_sim())};
+  EXPECT_EQ(text_of<DeviceError>([&] { engine.run_into(std::vector{counted(f32, {2})}, outputs); }),
+            "run_into: output 0: expected cpu, got cuda-sim");
+  EXPECT_EQ(text_of<DeviceError>([&] { assign(x, x); }).substr(0, 6), "assign");
+}
+
+TEST(CudaEngine, StaysUnderTheMemoryCap) {
+  const auto runtime = engine::CudaRuntime::get(Device::cuda_sim());
+  Engine engine([](const Tensor& x) { return exp(x); }, on_sim());
+  engine.run({counted(f32, {4})});
+  runtime->pool().trim();
+  runtime->pool().set_cap(runtime->pool().stats().in_use_bytes + (1 << 20));
+  EXPECT_THROW(engine.run({Tensor::zeros(f32, {1 << 20})}), OutOfMemory);
+  EXPECT_EQ(engine.run({counted(f32, {4})})[0].count(), 4);
+  runtime->pool().set_cap(0);
+  EXPECT_EQ(engine.run({Tensor::zeros(f32, {1 << 20})})[0].count(), 1 << 20);
+}
+
+TEST(CudaEngine, ManyThreadsRunAtOnce) {
+  Engine engine(block, on_sim());
+  Engine reference(block, {.device = Device::reference()});
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int k = 0; k < 5; ++k) {
+        const std::vector<Tensor> inputs = {counted(f32, {2 + t, 8}, k), counted(f32, {8, 12}, t)};
+        expect_near(engine.run(inputs)[0], reference.run(inputs)[0], 1e-5);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(CudaEngine, RunsTheEncoder) {
+  example::EncoderConfig config;
+  config.layers = 2;
+  const example::Encoder encoder{config};
+  Tensor ids = Tensor::empty(i64, {2, 5});
+  for (std::int64_t k = 0; k < 10; ++k)
+    ids.data_as<std::int64_t>()[k] = (k * 7919 + 13) % config.vocabulary;
+  expect_agrees(encoder, {ids}, 1e-4);
+}
+
+TEST(CudaEngine, PlansNameStreamsAndWaits) {
+  Engine engine(
+      [](const Tensor& x) {
+        return std::vector<Tensor>{softmax(matmul(x, x), -1), sum(matmul(x, x + 1.0f), {0})};
+      },
+      on_sim(2));
+  const auto plan = nlohmann::json::parse(engine.plan_json(std::vector{counted(f32, {6, 6})}));
+  std::set<int> streams;
+  for (const auto& step : plan["steps"]) streams.insert(step["stream"].get<int>());
+  EXPECT_THAT(streams, ElementsAre(0, 1));
+}
+
+}  // namespace
+}  // namespace heddle::testing

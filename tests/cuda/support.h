@@ -1,0 +1,73 @@
+// What the tests of engines on the simulated CUDA device share.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "heddle/heddle.h"
+#include "tests/support/one_op.h"
+
+namespace heddle::testing {
+
+inline EngineOptions on_sim(int streams = 0) {
+  EngineOptions options;
+  options.device = Device::cuda_sim();
+  options.streams = streams;
+  return options;
+}
+
+/// Small numbers that differ; integers from 0 to 2.
+inline Tensor counted(DType dtype, Sizes sizes, int start = 0) {
+  Tensor tensor = Tensor::empty(dtype, std::move(sizes));
+  const bool floating = is_floating(dtype);
+  for (std::int64_t k = 0; k < tensor.count(); ++k) {
+    const auto number = static_cast<double>((k * 5 + start) % 17);
+    void* at = static_cast<char*>(tensor.data()) + static_cast<std::size_t>(k) * size_of(dtype);
+    if (dtype == f32) *static_cast<float*>(at) = static_cast<float>(number / 8 - 1);
+    if (dtype == f64) *static_cast<double*>(at) = number / 8 - 1;
+    if (!floating) std::memset(at, 0, size_of(dtype));
+    if (!floating)
+      *static_cast<char*>(at) = static_cast<char>((k + start) % (dtype == boolean ? 2 : 3));
+  }
+  return tensor;
+}
+
+inline void expect_near(const Tensor& got, const Tensor& want, double tolerance) {
+  ASSERT_EQ(got.dtype(), want.dtype());
+  ASSERT_TRUE(std::ranges::equal(got.sizes(), want.sizes()));
+  const std::vector<double> a = got.to_doubles();
+  const std::vector<double> b = want.to_doubles();
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (std::isnan(a[i]) && std::isnan(b[i])) continue;
+    if (a[i] == b[i]) continue;
+    ASSERT_NEAR(a[i], b[i], tolerance * (1 + std::abs(b[i]))) << "element " << i;
+  }
+}
+
+/// Runs `f` on the simulated device, twice, and by the evaluator. @return what the device gave.
+template <typename F>
+std::vector<Tensor> expect_agrees(F f, const std::vector<Tensor>& inputs, double tolerance = 1e-5,
+                                  int streams = 0) {
+  Engine reference(f, {.device = Device::reference()});
+  Engine engine(f, on_sim(streams));
+  const std::vector<Tensor> want = reference.run(inputs);
+  std::vector<Tensor> got;
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    got = engine.run(inputs);
+    EXPECT_EQ(got.size(), want.size());
+    for (std::size_t k = 0; k < want.size() && k < got.size(); ++k) {
+      SCOPED_TRACE("output " + std::to_string(k));
+      EXPECT_EQ(got[k].device(), Device::cuda_sim());
+      expect_near(got[k], want[k], tolerance);
+    }
+  }
+  EXPECT_EQ(engine.stats().evaluator_steps, 0u);
+  return got;
+}
+
+}  // namespace heddle::testing

@@ -1,0 +1,55 @@
+// Random graphs on the simulated CUDA device: with one stream and with several, in interleavings of their
+// own, against the reference evaluator.
+#include <cstdlib>
+#include <gtest/gtest.h>
+#include <heddle_test_paths.h>
+
+#include "ir/text.h"
+#include "tests/cuda_sim/control.h"
+#include "tests/fuzz/check_case.h"
+
+namespace heddle::fuzz {
+namespace {
+
+std::uint32_t from_environment(const char* name, std::uint32_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : static_cast<std::uint32_t>(std::atoll(text));
+}
+
+constexpr std::uint32_t kShards = 4;
+
+class CudaFuzz : public ::testing::TestWithParam<std::uint32_t> {};
+
+/// HEDDLE_CUDA_FUZZ_COUNT graphs from HEDDLE_CUDA_FUZZ_SEED on, dealt out to all shards.
+TEST_P(CudaFuzz, EngineAgreesWithTheEvaluator) {
+  const sim::Control control(HEDDLE_CUDA_SIM_PATH);
+  const bool nightly = from_environment("HEDDLE_NIGHTLY", 0) != 0;
+  const std::uint32_t first = from_environment("HEDDLE_CUDA_FUZZ_SEED", 1);
+  const std::uint32_t count = from_environment("HEDDLE_CUDA_FUZZ_COUNT", nightly ? 500 : 24);
+  int failures = 0;
+  for (std::uint32_t seed = first; seed < first + count && failures < 3; ++seed) {
+    if (seed % kShards != GetParam()) continue;
+    const Case subject = random_case(seed);
+    for (const std::uint32_t interleaving : {seed, seed + 1000}) {
+      control.seed(interleaving);
+      // One stream stands for one thread, four for two.
+      const auto compile = [](const ir::Graph& graph, int threads) {
+        return compile_on_cuda_sim(graph, threads == 1 ? 1 : 4);
+      };
+      const std::optional<Failure> failure = check_case(subject, compile);
+      if (!failure) continue;
+      ++failures;
+      ADD_FAILURE() << "seed " << seed << ", interleaving " << interleaving << ", call "
+                    << failure->call << ", output " << failure->output << ": " << failure->what
+                    << "\n"
+                    << ir::print(subject.graph);
+      break;
+    }
+  }
+  control.seed(0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shard, CudaFuzz, ::testing::Range(0u, kShards));
+
+}  // namespace
+}  // namespace heddle::fuzz
