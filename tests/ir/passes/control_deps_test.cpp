@@ -50,6 +50,30 @@ TEST(ControlDeps, AddsTheEdgesAndKeepsNames) {
 )");
 }
 
+// A4-16: types, strides, annotations and storages stay; nothing is inferred anew.
+TEST(ControlDeps, NodesKeepTheirMetadata) {
+  const Graph before = parse(R"(graph @main(%x: f32[4, 6]) {
+  %a = exp(%x)
+  %p = permute(%x) {perm = [1, 0]} @{stage = 2}
+  %m = matmul(%p, %x)
+  return %a, %p, %m
+}
+)");
+  const Graph after = control_deps(before, {{"p", {"a"}}});
+  ASSERT_EQ(after.nodes().size(), before.nodes().size());
+  for (std::size_t k = 0; k < before.nodes().size(); ++k) {
+    const Node& old = *before.nodes()[k];
+    const Node& now = *after.nodes()[k];
+    EXPECT_EQ(now.name(), old.name());
+    EXPECT_EQ(now.output().to_string(), old.output().to_string());
+    EXPECT_EQ(now.annotations(), old.annotations());
+    EXPECT_EQ(now.location().to_string(), old.location().to_string());
+  }
+  const Node& waits = *after.nodes()[2];
+  EXPECT_EQ(waits.output().strides, before.nodes()[2]->output().strides);
+  EXPECT_EQ(waits.output().storage, waits.input(0).meta().storage);
+}
+
 // A4-04: whichever key comes first, in one call or in two.
 TEST(ControlDeps, OrderOfKeysDoesNotMatter) {
   const char* chain = R"(graph @main(%x: f32[4]) {
