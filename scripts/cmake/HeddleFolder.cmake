@@ -44,3 +44,14 @@ function(heddle_executable target)
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE heddle_flags ${arg_LINKS})
 endfunction()
+
+# Compiles `headers` once for all sources of a target, where that costs less than it saves.
+function(heddle_precompile target)
+  get_target_property(sources ${target} SOURCES)
+  list(LENGTH sources count)
+  if(count GREATER 3)
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+    # What ccache needs to see through the precompiled header.
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
+  endif()
+endfunction()

@@ -29,7 +29,9 @@ set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g")
 
 find_program(HEDDLE_CCACHE ccache)
 if(HEDDLE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${HEDDLE_CCACHE})
+  # With this it caches what uses precompiled headers too; none of ours says when it was compiled.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+    ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${HEDDLE_CCACHE})
 endif()
 
 # The flags every source of ours is built with.
