@@ -176,7 +176,7 @@ def markdown(document):
 
 # The picture: one bar a row, as long as the best peer's processor time over Heddle's.
 
-BAR_HEIGHT, GAP, LEFT, WIDTH, SCALE_END = 14, 6, 300, 760, 8.0
+BAR_HEIGHT, GAP, LEFT, RIGHT, WIDTH, SCALE_END = 14, 6, 300, 170, 840, 8.0
 
 
 def bar(top, value, text, shade):
@@ -187,7 +187,7 @@ def bar(top, value, text, shade):
 
 
 def position(value):
-    return LEFT + (WIDTH - LEFT - 90) * math.log(value / 0.5) / math.log(SCALE_END / 0.5)
+    return LEFT + (WIDTH - LEFT - RIGHT) * math.log(value / 0.5) / math.log(SCALE_END / 0.5)
 
 
 def svg(document, threads="1"):
@@ -198,7 +198,7 @@ def svg(document, threads="1"):
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',
              "<style>text{font:12px sans-serif;fill:#333}.n{font-size:11px}.t{text-anchor:end}</style>",
              f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>',
-             f'<text x="10" y="18">Processor time of the best peer over Heddle\'s, {threads} thread(s), '
+             f'<text x="10" y="18">Processor time of the best peer over Heddle\'s, {"one thread" if threads == "1" else threads + " threads"}, '
              f'{document["date"]}; right of the line Heddle is faster</text>']
     for value in (0.5, 1, 2, 4, 8):
         x = position(value)
