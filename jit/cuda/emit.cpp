@@ -114,7 +114,9 @@ class Storage {
     const NestBuffer& buffer = nest_.buffers[id];
     scratch_.emplace_back(id, scratch_bytes_);
     const auto size = static_cast<std::int64_t>(size_of(buffer.dtype));
-    scratch_bytes_ += ceildiv(buffer.count * size, 256) * 256;
+    // One of no elements takes some too: where there is scratch there is a parameter for it.
+    scratch_bytes_ +=
+        buffer.count.is_constant(0) ? SymExpr(256) : ceildiv(buffer.count * size, 256) * 256;
   }
   void declare_static() {
     if (reduces_)

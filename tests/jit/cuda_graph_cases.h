@@ -113,6 +113,15 @@ inline const std::vector<GraphCase>& cuda_graph_cases() {
             return %m, %i, %a
           })",
        {{2}, {1}}},
+      {R"(graph @nothing(%x: f32[s0]) {
+            %i = iota() {sizes = [0], axis = 0, dtype = f16}
+            %c = clamp(%i, 0.0: f16, 2.0: f16)
+            %s = softmax(%c) {axis = 0}
+            %r = reduce_sum(%c) {axes = [0]}
+            %e = relu(%x)
+            return %r, %s, %e
+          })",
+       {{3}}},
       {R"(graph @scans(%x: f32[s0, s1], %y: i32[s0, s1]) {
             %a = cumsum(%x) {axis = 1}
             %b = cumsum(%y) {axis = 0, exclusive = true, reverse = true}
