@@ -236,6 +236,16 @@ void* heddle_tensor_data(const heddle_tensor* tensor) {
   return tensor->tensor.is_symbolic() ? nullptr : const_cast<void*>(tensor->tensor.data());
 }
 
+heddle_status heddle_tensor_to(const heddle_tensor* tensor, const char* device,
+                               heddle_tensor** moved) {
+  return status_of([&] {
+    check_not_null("heddle_tensor_to", tensor);
+    check_not_null("heddle_tensor_to", device);
+    check_not_null("heddle_tensor_to", moved);
+    *moved = to_handle(tensor->tensor.to(hd::Device::parse(device)));
+  });
+}
+
 void heddle_options_init(heddle_options* options) {
   if (options == nullptr) return;
   *options = {};

@@ -214,6 +214,19 @@ TEST(CApi, CallsTheDeleterOnceWhenTheLastUserIsGone) {
   EXPECT_EQ(deleted, 1);
 }
 
+TEST(CApi, MovesTensorsBetweenDevices) {
+  std::vector<float> numbers{1, 2};
+  const Handle<heddle_tensor> tensor = wrap(numbers);
+  heddle_tensor* same = nullptr;
+  ASSERT_EQ(heddle_tensor_to(tensor.get(), "cpu", &same), HEDDLE_OK) << heddle_last_error();
+  EXPECT_EQ(heddle_tensor_data(same), numbers.data());
+  heddle_tensor_free(same);
+  heddle_tensor* none = nullptr;
+  EXPECT_EQ(heddle_tensor_to(tensor.get(), "abacus", &none), HEDDLE_ERROR_OPTION);
+  EXPECT_EQ(heddle_tensor_to(tensor.get(), "reference", &none), HEDDLE_ERROR_DEVICE);
+  EXPECT_EQ(none, nullptr);
+}
+
 TEST(CApi, GivesThePlanAsText) {
   const Handle<heddle_engine> engine = parse(R"(graph @main(%x: f32[s0]) {
   %y = exp(%x)

@@ -54,6 +54,25 @@ TEST(CudaEngine, OutputsLieOnTheDeviceAndGoWhereTheyAreAskedTo) {
   EXPECT_EQ(out.clone().device(), Device::cuda_sim());
 }
 
+TEST(CudaEngine, ParametersAreUpdatedFromEitherMemory) {
+  const Tensor weights = counted(f32, {3});
+  Engine engine([weights](const Tensor& x) { return x * exp(weights * 0.0f) * weights; }, on_sim());
+  const Tensor ones = Tensor::full(f32, {3}, 1);
+  engine.run({ones});
+  const std::uint64_t compiled = engine.stats().kernels_compiled;
+  engine.update_parameter(weights, Tensor::full(f32, {3}, 5));
+  EXPECT_THAT(engine.run({ones})[0].to_doubles(), ElementsAre(5, 5, 5));
+  engine.update_parameter(weights, Tensor::full(f32, {3}, 7).to(Device::cuda_sim()));
+  EXPECT_THAT(engine.run({ones})[0].to_doubles(), ElementsAre(7, 7, 7));
+  EXPECT_EQ(engine.stats().kernels_compiled, compiled);
+}
+
+TEST(CudaEngine, DeviceMemoryIsNotExported) {
+  const Tensor x = counted(f32, {3}).to(Device::cuda_sim());
+  EXPECT_EQ(text_of<DeviceError>([&] { to_dlpack(x); }),
+            "to_dlpack: expected a tensor on cpu, got cuda-sim");
+}
+
 TEST(CudaEngine, TakesTensorsOfTheDeviceAsTheyAre) {
   Engine engine([](const Tensor& x, const Tensor& y) { return x + y; }, on_sim());
   const Tensor x = counted(f32, {3}).to(Device::cuda_sim());

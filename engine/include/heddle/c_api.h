@@ -40,7 +40,11 @@ HEDDLE_C_API int32_t heddle_tensor_rank(const heddle_tensor* tensor);
 /* Of a tensor with data; valid as long as the handle. Null for a symbolic tensor. */
 HEDDLE_C_API const int64_t* heddle_tensor_sizes(const heddle_tensor* tensor);
 HEDDLE_C_API const int64_t* heddle_tensor_strides(const heddle_tensor* tensor);
+/* In the memory of the tensor's device. */
 HEDDLE_C_API void* heddle_tensor_data(const heddle_tensor* tensor);
+/* The same elements on `device`, "cpu" or "cuda:1": another handle, which shares the memory if that is where they are. */
+HEDDLE_C_API heddle_status heddle_tensor_to(const heddle_tensor* tensor, const char* device,
+                                            heddle_tensor** moved);
 
 /* ---- Engines. ---- */
 
