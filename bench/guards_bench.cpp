@@ -19,7 +19,7 @@ std::vector<Tensor> eight_inputs(std::int64_t size) {
 }
 
 std::unique_ptr<engine::BoundPlan> plan_for(std::span<const Tensor> inputs) {
-  const engine::PackedDescriptors packed(inputs);
+  const engine::PackedDescriptors packed(inputs, Device::cpu());
   auto plan = std::make_unique<engine::BoundPlan>();
   plan->words.assign(packed.words().begin(), packed.words().end());
   plan->hash = packed.hash();
@@ -39,7 +39,7 @@ void hot_lookup_with_8_inputs(benchmark::State& state) {
   std::size_t next = 0;
   for (auto _ : state) {
     const engine::Reclaimer::Reader reader(plans.reclaimer());
-    const engine::PackedDescriptors packed(inputs[next]);
+    const engine::PackedDescriptors packed(inputs[next], Device::cpu());
     const engine::BoundPlan* plan = plans.find(packed.words(), packed.hash());
     benchmark::DoNotOptimize(plan);
     if (plan == nullptr) state.SkipWithError("a plan was not found");

@@ -69,7 +69,7 @@ void pack_and_hash_eight_inputs(benchmark::State& state) {
   std::vector<hd::Tensor> inputs;
   for (std::int64_t k = 0; k < 8; ++k) inputs.push_back(ones({4, k + 1, 3}));
   for (auto _ : state) {
-    const heddle::engine::PackedDescriptors packed(inputs);
+    const heddle::engine::PackedDescriptors packed(inputs, hd::Device::cpu());
     benchmark::DoNotOptimize(packed.hash());
   }
 }
