@@ -378,7 +378,7 @@ static __device__ __forceinline__ void hd_atomic(T* target, T value) {
   const unsigned long long address = (unsigned long long)target;
   const unsigned int offset = sizeof(T) < 4 ? (unsigned int)(address % 4) : 0u;
   unsigned int* word = (unsigned int*)(address - offset);
-  unsigned int seen = *(volatile unsigned int*)word;
+  unsigned int seen = sizeof(T) < 4 ? atomicCAS(word, 0u, 0u) : *(volatile unsigned int*)word;
   for (;;) {
     unsigned int next = seen;
     T stored;

@@ -1,6 +1,7 @@
 #include "tests/cuda_sim/memory.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
@@ -162,6 +163,11 @@ std::string Memory::access(const void* pointer, std::size_t bytes, Access kind,
   if (bytes == 0) return {};
   const auto* at = static_cast<const unsigned char*>(pointer);
   Allocation* allocation = find(at);
+  // An atomic update of an element smaller than a word exchanges the word around it, and allocations of a real
+  // driver end at a whole word. What it changes past the end shows up as damage().
+  const bool in_word = kind == Access::Atomic && reinterpret_cast<std::uintptr_t>(at) % 4 == 0;
+  if (allocation != nullptr && in_word && bytes == 4)
+    bytes = std::min(bytes, static_cast<std::size_t>(last_->first + allocation->bytes - at));
   if (allocation == nullptr || at + bytes > last_->first + allocation->bytes)
     return describe(at, bytes, kind);
   if (allocation->granules.empty())
