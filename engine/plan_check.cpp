@@ -14,10 +14,7 @@ ir::HappensBefore executed_order(const Unit& unit) {
   const scheduler::Schedule& schedule = unit.schedule();
   if (unit.cuda() != nullptr)
     return ir::HappensBefore::on_streams(schedule.record, unit.cuda()->streams().waits_for);
-  std::vector<std::uint32_t> stage_of(schedule.record.steps.size());
-  for (std::uint32_t stage = 0; stage < schedule.stages.size(); ++stage)
-    for (const ir::StepId step : schedule.stages[stage]) stage_of[step] = stage;
-  return ir::HappensBefore::in_stages(stage_of);
+  return ir::HappensBefore::in_stages(scheduler::stage_numbers(schedule));
 }
 
 }  // namespace

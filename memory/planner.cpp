@@ -254,15 +254,18 @@ MemoryPlan Planner::bind(const base::SymbolValues& sizes) const {
   return plan;
 }
 
-void check_streams(const ScheduleRecord& record, const base::SymbolValues& sizes,
-                   const MemoryPlan& plan,
-                   const std::function<bool(ir::StepId first, ir::StepId second)>& ordered) {
-  struct Use {
-    BufferId buffer;
-    std::int64_t begin, end;
-    ir::StepId step;
-    bool write;
-  };
+namespace {
+
+/// An access of a step to bytes of the arena.
+struct Use {
+  BufferId buffer;
+  std::int64_t begin, end;
+  ir::StepId step;
+  bool write;
+};
+
+std::vector<Use> arena_uses(const ScheduleRecord& record, const base::SymbolValues& sizes,
+                            const MemoryPlan& plan) {
   std::vector<Use> uses;
   for (ir::StepId step = 0; step < record.steps.size(); ++step) {
     const auto add = [&](BufferId b, bool write) {
@@ -273,14 +276,38 @@ void check_streams(const ScheduleRecord& record, const base::SymbolValues& sizes
     for (const BufferId b : record.steps[step].reads) add(b, false);
     for (const BufferId b : record.steps[step].writes) add(b, true);
   }
+  return uses;
+}
+
+/// Whether `step` may put what it writes where what it reads lies.
+bool may_overwrite(const ir::PlanStep& step, const std::vector<BufferId>& roots, const Use& read,
+                   const Use& write) {
+  return std::any_of(step.may_reuse.begin(), step.may_reuse.end(), [&](const auto& pair) {
+    return roots[step.reads[pair.first]] == roots[read.buffer] &&
+           roots[step.writes[pair.second]] == roots[write.buffer];
+  });
+}
+
+[[noreturn]] void overlap_error(const ScheduleRecord& record, const Use& a, const Use& b,
+                                const char* expected) {
+  throw InvariantError(
+      {.what = fmt::format("memory plan: {} and {} overlap", record.buffers[a.buffer].value,
+                           record.buffers[b.buffer].value),
+       .where = fmt::format("steps {} and {}", a.step, b.step),
+       .expected = expected,
+       .got = {}});
+}
+
+}  // namespace
+
+void check_streams(const ScheduleRecord& record, const base::SymbolValues& sizes,
+                   const MemoryPlan& plan,
+                   const std::function<bool(ir::StepId first, ir::StepId second)>& ordered) {
+  const std::vector<Use> uses = arena_uses(record, sizes, plan);
   const std::vector<BufferId> roots = alias_roots(record);
   const auto fail = [&](const Use& a, const Use& b) {
-    throw InvariantError(
-        {.what = fmt::format("memory plan: {} and {} overlap", record.buffers[a.buffer].value,
-                             record.buffers[b.buffer].value),
-         .where = fmt::format("steps {} and {}", a.step, b.step),
-         .expected = "bytes that are used one after the other, in an order that events keep",
-         .got = {}});
+    overlap_error(record, a, b,
+                  "bytes that are used one after the other, in an order that events keep");
   };
   std::map<std::pair<BufferId, BufferId>, bool> first_of;  // which of two roots is used first
   for (const Use& a : uses) {
@@ -292,12 +319,7 @@ void check_streams(const ScheduleRecord& record, const base::SymbolValues& sizes
         const Use& read = a.write ? b : a;
         const Use& write = a.write ? a : b;
         const ir::PlanStep& step = record.steps[a.step];
-        const bool allowed =
-            !read.write && write.write &&
-            std::any_of(step.may_reuse.begin(), step.may_reuse.end(), [&](const auto& pair) {
-              return roots[step.reads[pair.first]] == roots[read.buffer] &&
-                     roots[step.writes[pair.second]] == roots[write.buffer];
-            });
+        const bool allowed = !read.write && write.write && may_overwrite(step, roots, read, write);
         if (!allowed) fail(a, b);
         continue;
       }
@@ -310,30 +332,10 @@ void check_streams(const ScheduleRecord& record, const base::SymbolValues& sizes
 
 void check(const ScheduleRecord& record, std::span<const std::uint32_t> stage_of,
            const base::SymbolValues& sizes, const MemoryPlan& plan) {
-  struct Use {
-    BufferId buffer;
-    std::int64_t begin, end;
-    std::uint32_t step;
-    bool write;
-  };
-  std::vector<Use> uses;
-  for (std::uint32_t step = 0; step < record.steps.size(); ++step) {
-    const auto add = [&](BufferId b, bool write) {
-      if (plan.offsets[b] == kNotInArena) return;
-      const std::int64_t bytes = record.buffers[b].bytes.evaluate(sizes);
-      if (bytes > 0) uses.push_back({b, plan.offsets[b], plan.offsets[b] + bytes, step, write});
-    };
-    for (const BufferId b : record.steps[step].reads) add(b, false);
-    for (const BufferId b : record.steps[step].writes) add(b, true);
-  }
+  const std::vector<Use> uses = arena_uses(record, sizes, plan);
   const std::vector<BufferId> roots = alias_roots(record);
   const auto fail = [&](const Use& a, const Use& b) {
-    throw InvariantError(
-        {.what = fmt::format("memory plan: {} and {} overlap", record.buffers[a.buffer].value,
-                             record.buffers[b.buffer].value),
-         .where = fmt::format("steps {} and {}", a.step, b.step),
-         .expected = "bytes of their own while both are in use",
-         .got = {}});
+    overlap_error(record, a, b, "bytes of their own while both are in use");
   };
   // A write destroys what overlapping buffers held: none of them may be read at or after it unless it was
   // written again, except operands that the writing step itself may overwrite.
@@ -345,11 +347,7 @@ void check(const ScheduleRecord& record, std::span<const std::uint32_t> stage_of
       if (stage_of[other.step] == stage_of[write.step]) {
         const ir::PlanStep& step = record.steps[write.step];
         const bool allowed =
-            other.step == write.step && !other.write &&
-            std::any_of(step.may_reuse.begin(), step.may_reuse.end(), [&](const auto& pair) {
-              return roots[step.reads[pair.first]] == roots[other.buffer] &&
-                     roots[step.writes[pair.second]] == roots[write.buffer];
-            });
+            other.step == write.step && !other.write && may_overwrite(step, roots, other, write);
         if (!allowed) fail(write, other);
       } else if (!other.write && stage_of[other.step] > stage_of[write.step]) {
         const bool rewritten = std::any_of(uses.begin(), uses.end(), [&](const Use& again) {

@@ -7,21 +7,14 @@
 #include "heddle/error.h"
 #include "heddle/heddle.h"
 #include "tests/api/dlpack_structs.h"
+#include "tests/support/error_text.h"
 
 namespace hd = heddle;
 using testing::ElementsAre;
 
 namespace {
 
-template <typename E, typename F>
-std::string text_of(F&& action) {
-  try {
-    action();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using heddle::testing::text_of;
 
 /// A tensor of another library: 2 by 3 floats that lie column by column, after 8 bytes of something else.
 struct Foreign {

@@ -7,22 +7,13 @@
 
 #include "heddle/heddle.h"
 #include "memory/allocator.h"
+#include "tests/support/error_text.h"
 
 namespace hd = heddle;
 
 namespace {
 
-template <typename E, typename F>
-std::string text_of(F&& action) {
-  try {
-    action();
-  } catch (const E& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    return std::string("another error: ") + error.what();
-  }
-  return "no error";
-}
+using heddle::testing::text_of;
 
 hd::Tensor ones(hd::Sizes sizes) { return hd::Tensor::full(hd::f32, std::move(sizes), 1); }
 

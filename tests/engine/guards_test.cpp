@@ -8,6 +8,7 @@
 
 #include "heddle/error.h"
 #include "heddle/heddle.h"
+#include "tests/support/error_text.h"
 
 namespace hd = heddle;
 using testing::ElementsAre;
@@ -15,22 +16,14 @@ using testing::HasSubstr;
 
 namespace {
 
+using heddle::testing::text_of;
+
 hd::Tensor ones(hd::Sizes sizes, hd::DType dtype = hd::f32) {
   return hd::Tensor::full(dtype, std::move(sizes), 1);
 }
 
 std::vector<std::string> guards_of(hd::Engine& engine, const std::vector<hd::Tensor>& inputs) {
   return nlohmann::json::parse(engine.plan_json(inputs))["guards"];
-}
-
-template <typename E, typename F>
-std::string text_of(F&& action) {
-  try {
-    action();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 /// The one recompile that running on `first` and then on `second` gives.

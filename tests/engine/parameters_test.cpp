@@ -8,6 +8,7 @@
 #include "heddle/error.h"
 #include "heddle/frontend.h"
 #include "heddle/heddle.h"
+#include "tests/support/error_text.h"
 
 namespace hd = heddle;
 using testing::Each;
@@ -15,15 +16,7 @@ using testing::ElementsAre;
 
 namespace {
 
-template <typename E, typename F>
-std::string text_of(F&& action) {
-  try {
-    action();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using heddle::testing::text_of;
 
 hd::Tensor floats(std::initializer_list<float> values) {
   return hd::Tensor::of<float>(values, {static_cast<std::int64_t>(values.size())});

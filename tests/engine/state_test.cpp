@@ -8,6 +8,7 @@
 
 #include "heddle/error.h"
 #include "heddle/heddle.h"
+#include "tests/support/error_text.h"
 
 namespace hd = heddle;
 using testing::ElementsAre;
@@ -15,15 +16,7 @@ using testing::HasSubstr;
 
 namespace {
 
-template <typename E, typename F>
-std::string text_of(F&& action) {
-  try {
-    action();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using heddle::testing::text_of;
 
 hd::Tensor put(const hd::Tensor& x, const hd::Tensor& values, const hd::Tensor& at) {
   const hd::Tensor operands[] = {x, values, at};

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/api/custom/ops.h"
+#include "tests/support/error_text.h"
 
 namespace hd = heddle;
 using hd::test::element;
@@ -10,20 +11,10 @@ using testing::ElementsAre;
 
 namespace {
 
+using heddle::testing::text_of;
+
 hd::Tensor numbers(std::initializer_list<float> values) {
   return hd::Tensor::of<float>(values, {static_cast<std::int64_t>(values.size())});
-}
-
-template <typename E, typename F>
-std::string text_of(F&& action) {
-  try {
-    action();
-  } catch (const E& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    return std::string("another error: ") + error.what();
-  }
-  return "no error";
 }
 
 hd::EngineOptions on(hd::Device device) {
