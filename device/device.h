@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -95,8 +96,15 @@ class Device {
   /// @throws UnsupportedError on a device that takes no modules.
   virtual std::unique_ptr<Module> load(std::span<const char> image) = 0;
   /// Queued. `arguments` point to the parameters, which are copied at once.
-  virtual void launch(Kernel kernel, const LaunchShape& shape, std::span<void* const> arguments,
-                      Stream& stream) = 0;
+  void launch(Kernel kernel, const LaunchShape& shape, std::span<void* const> arguments,
+              Stream& stream) {
+    launch_on(kernel, shape, arguments, stream.native());
+  }
+  /// The same on a stream of the platform's, by its handle.
+  virtual void launch_on(Kernel kernel, const LaunchShape& shape, std::span<void* const> arguments,
+                         void* stream) = 0;
+  /// Calls `work` with the device's context current on this thread.
+  virtual void with_context(const std::function<void()>& work) { work(); }
   /// Waits for all streams.
   virtual void synchronize() = 0;
   /// Whether an error was met that the context did not survive.

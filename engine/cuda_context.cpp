@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/custom_step.h"
 #include "engine/guards.h"
 #include "engine/tensor_impl.h"
 #include "heddle/error.h"
@@ -145,6 +146,8 @@ void CudaContext::deliver() const {
 
 void CudaContext::launch(const BoundSteps& plan, const scheduler::BoundStep& step,
                          std::size_t number) {
+  if (plan.custom[number] != nullptr)
+    return queue_custom(step, *runtime_, *stream_, custom_tensors_);
   const CudaLaunch& launch = plan.cuda[number];
   const auto& source = launch.kernel->source();
   const std::size_t begin = plan.table_start[number];

@@ -78,6 +78,7 @@ class CudaContext : private RegionMachine {
   std::vector<void*> device_inputs_, device_outputs_;
   std::size_t staged_bytes_ = 0;
   std::vector<void*> arguments_;
+  std::vector<KernelTensor> custom_tensors_;
 };
 
 /// The contexts of one engine: as many as there are requests in flight.

@@ -101,6 +101,22 @@ std::shared_ptr<DeviceBytes> CudaRuntime::upload(const ir::Literal& literal) {
   return bytes;
 }
 
+device::Kernel CudaRuntime::kernel_of(std::uint64_t id, const std::string& text,
+                                      const std::string& name) {
+  {
+    const std::shared_lock lock(texts_mutex_);
+    const auto found = texts_.find(id);
+    if (found != texts_.end()) return found->second.kernel;
+  }
+  const std::scoped_lock lock(texts_mutex_);
+  const auto found = texts_.find(id);
+  if (found != texts_.end()) return found->second.kernel;
+  auto module = compiler_.compile_text(text, name);
+  const device::Kernel kernel = module->kernel(name);
+  texts_.emplace(id, TextKernel{std::move(module), kernel});
+  return kernel;
+}
+
 void CudaRuntime::copy(void* to, const void* from, std::size_t bytes, device::CopyKind kind) {
   if (bytes == 0) return;
   const std::scoped_lock lock(mutex_);

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 
 #include "device/device.h"
@@ -42,6 +43,10 @@ class CudaRuntime : public std::enable_shared_from_this<CudaRuntime> {
   std::shared_ptr<DeviceBytes> allocate(std::size_t bytes);
   /// The bytes of a row-major literal on the device: one copy for all who ask while it is in use.
   std::shared_ptr<DeviceBytes> upload(const ir::Literal& literal);
+  /// A kernel of a text of CUDA C++, compiled when it is first asked for.
+  /// @param id  of the text, in this process
+  /// @throws CompileError, DeviceError.
+  device::Kernel kernel_of(std::uint64_t id, const std::string& text, const std::string& name);
   /// Copies that the host waits for.
   void copy_in(void* to, const void* from, std::size_t bytes);
   void copy_out(void* to, const void* from, std::size_t bytes);
@@ -57,6 +62,12 @@ class CudaRuntime : public std::enable_shared_from_this<CudaRuntime> {
   std::mutex mutex_;
   std::unique_ptr<device::Stream> stream_;                     ///< of copies; under `mutex_`
   std::map<const void*, std::weak_ptr<DeviceBytes>> uploads_;  ///< under `mutex_`
+  struct TextKernel {
+    std::unique_ptr<device::Module> module;
+    device::Kernel kernel;
+  };
+  std::shared_mutex texts_mutex_;
+  std::map<std::uint64_t, TextKernel> texts_;  ///< under `texts_mutex_`
 };
 
 /// Where the simulated driver is: $HEDDLE_CUDA_SIM_PATH, else libheddle_cuda_sim.so beside this library or

@@ -14,12 +14,38 @@ CudaUnit::CudaUnit(CudaRuntimePtr runtime, jit::Program& program) : runtime_(std
   add_workspaces(program);
 }
 
+namespace {
+
+/// Numbers of unbacked symbols that stand for workspaces of custom ops begin here, beyond those of regions.
+constexpr std::uint32_t kFirstCustomWorkspace = 3u << 30;
+
+/// Gives step `k` a workspace: the last buffer of its launch.
+void add_workspace(jit::Program& program, std::size_t k, const std::string& name,
+                   ir::SymExpr bytes) {
+  PlanBuffer workspace;
+  workspace.value = name;
+  workspace.dtype = DType::U8;
+  workspace.sizes = {bytes};
+  workspace.bytes = std::move(bytes);
+  workspace.role = PlanBuffer::Role::Workspace;
+  const auto id = static_cast<BufferId>(program.record.buffers.size());
+  program.record.buffers.push_back(std::move(workspace));
+  program.record.steps[k].writes.push_back(id);
+  program.launches[k].buffers.push_back(id);
+}
+
+}  // namespace
+
+base::Symbol custom_workspace(std::uint32_t kernel) {
+  return {base::Symbol::Kind::Unbacked, kFirstCustomWorkspace + kernel};
+}
+
 void CudaUnit::compile(const jit::Program& program) {
   std::vector<const jit::Nest*> nests;
   std::vector<std::uint32_t> numbers;
   for (const ir::PlanStep& step : program.record.steps) {
     const jit::ProgramKernel& kernel = program.kernels[step.kernel];
-    if (kernel.custom != nullptr)
+    if (kernel.custom != nullptr && !kernel.custom->op->cuda)
       throw UnsupportedError({.what = "custom op " + kernel.custom->op->schema.name,
                               .where = kernel.custom->node,
                               .expected = "a device that the op has a kernel for: cpu",
@@ -41,22 +67,18 @@ void CudaUnit::compile(const jit::Program& program) {
 
 void CudaUnit::add_workspaces(jit::Program& program) const {
   for (std::size_t k = 0; k < program.record.steps.size(); ++k) {
-    ir::PlanStep& step = program.record.steps[k];
-    const jit::cuda::CudaKernel* kernel = kernels_[step.kernel].get();
+    const std::uint32_t number = program.record.steps[k].kernel;
+    const jit::CustomCall* custom = program.kernels[number].custom.get();
+    if (custom != nullptr && custom->op->workspace_bytes)
+      add_workspace(program, k, program.record.kernels[number].name + ".workspace",
+                    ir::SymExpr(custom_workspace(number)));
+    const jit::cuda::CudaKernel* kernel = kernels_[number].get();
     if (kernel == nullptr || kernel->source().scratch_bytes.is_constant(0)) continue;
     base::SymbolExprs sizes;
     for (std::uint32_t s = 0; s < program.launches[k].sizes.size(); ++s)
       sizes.emplace(base::Symbol{base::Symbol::Kind::Size, s}, program.launches[k].sizes[s]);
-    PlanBuffer workspace;
-    workspace.value = program.record.kernels[step.kernel].name + ".scratch";
-    workspace.dtype = DType::U8;
-    workspace.bytes = (kernel->source().blocks * kernel->source().scratch_bytes).substitute(sizes);
-    workspace.sizes = {workspace.bytes};
-    workspace.role = PlanBuffer::Role::Workspace;
-    const auto id = static_cast<BufferId>(program.record.buffers.size());
-    program.record.buffers.push_back(std::move(workspace));
-    step.writes.push_back(id);
-    program.launches[k].buffers.push_back(id);
+    add_workspace(program, k, program.record.kernels[number].name + ".scratch",
+                  (kernel->source().blocks * kernel->source().scratch_bytes).substitute(sizes));
   }
 }
 

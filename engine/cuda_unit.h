@@ -12,11 +12,14 @@
 
 namespace heddle::engine {
 
+/// Bytes of the workspace of a custom op's step: known when sizes are.
+base::Symbol custom_workspace(std::uint32_t kernel);
+
 class CudaUnit {
  public:
-  /// Compiles the kernels of the program's steps, and gives each step whose kernel needs scratch a
-  /// workspace in the program's record: the last buffer of its launch.
-  /// @throws KernelFailure; UnsupportedError naming a custom op, which has code for the CPU only.
+  /// Compiles the kernels of the program's steps, and gives each step whose kernel needs scratch, or whose
+  /// custom op asks for it, a workspace in the program's record: the last buffer of its launch.
+  /// @throws KernelFailure; UnsupportedError naming a custom op that has code for the CPU only.
   CudaUnit(CudaRuntimePtr runtime, jit::Program& program);
 
   /// Puts the parameters and constants that steps use on the device.

@@ -88,6 +88,12 @@ heddle::CustomOp to_cpp(const heddle_custom_op& op) {
           with_c_call(call, [&](const heddle_kernel_call* seen) { return op.cpu(seen, op.user); });
       if (message != nullptr) throw std::runtime_error(message);
     };
+  if (op.cuda != nullptr)
+    made.cuda = [op](const heddle::KernelCall& call, void* stream) {
+      const char* message = with_c_call(
+          call, [&](const heddle_kernel_call* seen) { return op.cuda(seen, stream, op.user); });
+      if (message != nullptr) throw std::runtime_error(message);
+    };
   if (op.workspace_bytes != nullptr)
     made.workspace_bytes = [op](const heddle::KernelCall& call) {
       return with_c_call(

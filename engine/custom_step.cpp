@@ -2,6 +2,7 @@
 
 #include "engine/failure.h"
 #include "heddle/custom_op.h"
+#include "heddle/error.h"
 #include "jit/custom/custom_call.h"
 
 namespace heddle::engine {
@@ -16,21 +17,46 @@ std::exception_ptr failure_of(const jit::CustomCall& call, const std::string& me
                      .got = message}));
 }
 
+/// Calls `kernel`. @return what it failed with; null: it did not. What the device is out of stays what it is.
+template <typename F>
+std::exception_ptr failure_in(const jit::CustomCall& call, F&& kernel) {
+  try {
+    kernel();
+    return nullptr;
+  } catch (const DeviceLost&) {
+    return std::current_exception();
+  } catch (const OutOfMemory&) {
+    return std::current_exception();
+  } catch (const std::exception& error) {
+    return failure_of(call, error.what());
+  } catch (...) {
+    return failure_of(call, "an exception that is no std::exception");
+  }
+}
+
 }  // namespace
+
+void queue_custom(const scheduler::BoundStep& step, CudaRuntime& runtime, device::Stream& stream,
+                  std::vector<KernelTensor>& table) {
+  const auto* bound = static_cast<const jit::BoundCustomCall*>(step.code);
+  if (bound->extent() == 0) return;
+  std::exception_ptr failure;
+  runtime.device().with_context([&] {
+    failure = failure_in(bound->call(),
+                         [&] { bound->queue(step.buffers, table, &runtime, stream.native()); });
+  });
+  if (failure != nullptr) std::rethrow_exception(failure);
+}
 
 void run_custom(const scheduler::BoundStep& step, std::int64_t begin, std::int64_t end, int worker,
                 std::int32_t* status) {
   const auto* bound = static_cast<const jit::BoundCustomCall*>(step.code);
-  auto* failure = static_cast<Failure*>(step.request);
-  try {
+  const std::exception_ptr failure = failure_in(bound->call(), [&] {
     bound->run(step.buffers, begin, end, worker,
                static_cast<char*>(step.scratch) + worker * step.scratch_stride);
-    return;
-  } catch (const std::exception& error) {
-    failure->store(failure_of(bound->call(), error.what()));
-  } catch (...) {
-    failure->store(failure_of(bound->call(), "an exception that is no std::exception"));
-  }
+  });
+  if (failure == nullptr) return;
+  static_cast<Failure*>(step.request)->store(failure);
   if (*status == 0) *status = kFailed;
 }
 

@@ -2,10 +2,19 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
+#include "engine/cuda_runtime.h"
+#include "heddle/kernel_call.h"
 #include "scheduler/executor.h"
 
 namespace heddle::engine {
+
+/// Queues a custom op's step on a CUDA stream.
+/// @param table  room for the tensors of the call
+/// @throws CustomOpError when the op's function throws.
+void queue_custom(const scheduler::BoundStep& step, CudaRuntime& runtime, device::Stream& stream,
+                  std::vector<KernelTensor>& table);
 
 /// BoundStep::run of a step whose code is a jit::BoundCustomCall and whose request is a Failure.
 void run_custom(const scheduler::BoundStep& step, std::int64_t begin, std::int64_t end, int worker,

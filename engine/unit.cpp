@@ -316,6 +316,9 @@ scheduler::BoundStep Unit::bind_step(std::size_t step, int threads, BoundSteps& 
     bound.code = kernels_[planned.kernel].get();
     bound.extent = kernel.nest->parallel_extent.evaluate_sizes(numbers);
     bound.scratch_bytes = kernels_[planned.kernel]->scratch_bytes.evaluate_sizes(numbers);
+  } else if (kernel.custom != nullptr && cuda_ != nullptr) {
+    bound.code = plan.custom[step].get();
+    bound.extent = plan.custom[step]->extent();
   } else if (kernel.custom != nullptr) {
     plan.custom[step] = std::make_unique<jit::BoundCustomCall>(*kernel.custom, plan.sizes, threads);
     bound.run = run_custom;
@@ -342,7 +345,7 @@ scheduler::BoundStep Unit::bind_step(std::size_t step, int threads, BoundSteps& 
   return bound;
 }
 
-/// Nested plans first: their arenas are buffers of this one.
+/// Nested plans and the custom ops of a device first: their arenas and workspaces are buffers of this one.
 void Unit::bind(const SymbolValues& sizes, int threads, BoundSteps& plan) const {
   const std::size_t count = schedule_.record.steps.size();
   plan.sizes = sizes;
@@ -356,6 +359,11 @@ void Unit::bind(const SymbolValues& sizes, int threads, BoundSteps& plan) const 
   }
   for (std::size_t step = 0; step < count; ++step) {
     const std::uint32_t kernel = schedule_.record.steps[step].kernel;
+    if (cuda_ != nullptr && program_.kernels[kernel].custom != nullptr) {
+      plan.custom[step] =
+          std::make_unique<jit::BoundCustomCall>(*program_.kernels[kernel].custom, plan.sizes, 1);
+      plan.sizes[custom_workspace(kernel)] = plan.custom[step]->workspace_bytes();
+    }
     const jit::NestedCall* call = program_.kernels[kernel].nested.get();
     if (call == nullptr) continue;
     plan.regions[step] = bind_region(*call, kernel, sizes, threads);

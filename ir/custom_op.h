@@ -44,7 +44,7 @@ struct CustomOp {
   std::function<std::vector<TensorMeta>(const CustomShapes&)> shape;
   Kernel cpu;
   Kernel reference;                                           ///< null: `cpu` serves the evaluator
-  std::function<void(const KernelCall&, void* stream)> cuda;  ///< kept; nothing calls it yet
+  std::function<void(const KernelCall&, void* stream)> cuda;  ///< null: not on CUDA
   Number workspace_bytes;
   Number extent;
   /// Sizes of the results of a call whose sizes depend on values; asked by the evaluator only.

@@ -79,7 +79,7 @@ class CpuDevice : public Device {
   }
 
   std::unique_ptr<Module> load(std::span<const char>) override { refuse("load of a module"); }
-  void launch(Kernel, const LaunchShape&, std::span<void* const>, Stream&) override {
+  void launch_on(Kernel, const LaunchShape&, std::span<void* const>, void*) override {
     refuse("launch of a module's kernel");
   }
   void synchronize() override {}

@@ -55,6 +55,19 @@ class Context {
     driver.context_pop(&popped);
     return result;
   }
+  /// Calls `work`, which may throw, with the context current.
+  void enter(const std::function<void()>& work) {
+    const int fatal = lost_;
+    check(fatal != 0 ? fatal : driver.context_push(context_), "cuCtxPushCurrent");
+    struct Pop {
+      Driver& driver;
+      ~Pop() {
+        void* popped = nullptr;
+        driver.context_pop(&popped);
+      }
+    } const pop{driver};
+    work();
+  }
   /// For what gives something back. A context that cannot be made current gets a second chance: what is
   /// left behind here is left for good.
   template <typename Function>
@@ -244,8 +257,8 @@ class CudaDevice : public Device {
   std::unique_ptr<Module> load(std::span<const char> image) override {
     return std::make_unique<CudaModule>(context_, image.data());
   }
-  void launch(Kernel kernel, const LaunchShape& shape, std::span<void* const> arguments,
-              Stream& stream) override {
+  void launch_on(Kernel kernel, const LaunchShape& shape, std::span<void* const> arguments,
+                 void* stream) override {
     context_->call("cuLaunchKernel", [&] {
       const Driver& driver = context_->driver;
       if (shape.dynamic_shared_bytes > kDefaultShared)
@@ -254,10 +267,11 @@ class CudaDevice : public Device {
             result != 0)
           return result;
       return driver.launch(kernel.handle, shape.blocks, 1, 1, shape.threads, 1, 1,
-                           shape.dynamic_shared_bytes, stream.native(),
-                           const_cast<void**>(arguments.data()), nullptr);
+                           shape.dynamic_shared_bytes, stream, const_cast<void**>(arguments.data()),
+                           nullptr);
     });
   }
+  void with_context(const std::function<void()>& work) override { context_->enter(work); }
   void synchronize() override {
     context_->call("cuCtxSynchronize", [&] { return context_->driver.context_synchronize(); });
   }

@@ -34,6 +34,49 @@ inline void route(const heddle::KernelCall& call) {
   }
 }
 
+/// The same on CUDA, a thread a row. The k picks are found one after another: a row has few experts.
+inline const heddle::CudaText& route_on_cuda() {
+  static const heddle::CudaText text(R"(
+extern "C" __global__ void moe_route(const float* scores, long long row_stride, long long stride,
+                                     long long* counts, long long count_stride, float* weights,
+                                     long long* picks, long long rows, long long experts, long long k) {
+  const long long row = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (row >= rows) return;
+  const float* score = scores + row * row_stride;
+  long long* picked = picks + row * k;
+  float sum = 0.0f;
+  for (long long j = 0; j < k; ++j) {
+    long long best = -1;
+    for (long long e = 0; e < experts; ++e) {
+      bool taken = false;
+      for (long long i = 0; i < j; ++i) taken = taken || picked[i] == e;
+      if (!taken && (best < 0 || score[e * stride] > score[best * stride])) best = e;
+    }
+    picked[j] = best;
+    weights[row * k + j] = expf(score[best * stride] - score[picked[0] * stride]);
+    sum += weights[row * k + j];
+    atomicAdd((unsigned long long*)(counts + best * count_stride), 1ull);
+  }
+  for (long long j = 0; j < k; ++j) weights[row * k + j] /= sum;
+}
+)",
+                                     "moe_route");
+  return text;
+}
+
+inline void route_on_cuda(const heddle::KernelCall& call, void* stream) {
+  const heddle::KernelTensor& scores = call.tensor(0);
+  const heddle::KernelTensor& counts = call.tensor(1);
+  const std::int64_t rows = scores.sizes()[0];
+  // CUDA's long long, which is what std::int64_t is made of elsewhere.
+  using Number = long long;
+  route_on_cuda().launch(
+      call, stream, {.blocks = (rows + 127) / 128, .threads = 128}, scores.as<const float>(),
+      Number{scores.strides()[0]}, Number{scores.strides()[1]}, counts.as<Number>(),
+      Number{counts.strides()[0]}, call.results[0].as<float>(), call.results[1].as<Number>(),
+      Number{rows}, Number{scores.sizes()[1]}, Number{call.integer("k")});
+}
+
 inline const heddle::RegisteredOp& routing_op() {
   static const heddle::RegisteredOp op = heddle::register_op(
       {.schema = "moe::route(Tensor scores, Tensor(a!) counts, int k=2) -> (Tensor, Tensor)",
@@ -46,7 +89,8 @@ inline const heddle::RegisteredOp& routing_op() {
            },
        .cpu = route,
        .workspace_bytes =
-           [](const heddle::KernelCall& call) { return call.tensor(0).sizes()[1] * 8; }});
+           [](const heddle::KernelCall& call) { return call.tensor(0).sizes()[1] * 8; },
+       .cuda = [](const heddle::KernelCall& call, void* stream) { route_on_cuda(call, stream); }});
   return op;
 }
 

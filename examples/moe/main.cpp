@@ -1,4 +1,5 @@
 // Runs a mixture-of-experts layer and shows when the memory of its routing op's results is given back.
+// usage: moe [cpu|cuda|cuda-sim]
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -41,10 +42,11 @@ void print_timeline(const std::vector<heddle::RunEvent>& events) {
   }
 }
 
-void run() {
+void run(const heddle::Device& device) {
   const example::MoeLayer layer(4);
   heddle::EngineOptions options;
   options.threads = 1;
+  options.device = device;
   heddle::Engine engine(
       [&](const heddle::Tensor& x, const heddle::Tensor& counts) { return layer(x, counts); },
       options);
@@ -56,15 +58,17 @@ void run() {
   for (int request = 0; request < 3; ++request) engine.run(inputs);
   std::printf("picked after three requests of %lld rows:", static_cast<long long>(32));
   for (const double count : counts.to_doubles()) std::printf(" %.0f", count);
-  std::printf("\n\nstep, live bytes, kernel, memory taken (+) and given back (-):\n");
+  std::printf("\n");
+  if (device != heddle::Device::cpu()) return;  // steps of other devices do not run one by one
+  std::printf("\nstep, live bytes, kernel, memory taken (+) and given back (-):\n");
   print_timeline(engine.run_trace(inputs));
 }
 
 }  // namespace
 
-int main() {
+int main(int count, char** arguments) {
   try {
-    run();
+    run(heddle::Device::parse(count > 1 ? arguments[1] : "cpu"));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "moe: %s\n", error.what());
     return 1;

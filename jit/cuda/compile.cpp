@@ -146,6 +146,11 @@ std::vector<std::shared_future<CudaKernelPtr>> CudaCompiler::compile_all(
   return results;
 }
 
+std::unique_ptr<device::Module> CudaCompiler::compile_text(const std::string& text,
+                                                           const std::string& name) const {
+  return device_.load(nvrtc_.compile_cubin(text, name, device_.properties().arch).image);
+}
+
 CudaKernelPtr CudaCompiler::compile(const Nest& nest) {
   const Nest* one = &nest;
   return compile_all({&one, 1}).front().get();

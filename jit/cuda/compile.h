@@ -62,6 +62,9 @@ class CudaCompiler {
   /// All of them, several new ones to a program and programs in parallel. One that fails does not keep
   /// the others from being compiled: its future says why.
   std::vector<std::shared_future<CudaKernelPtr>> compile_all(std::span<const Nest* const> nests);
+  /// A program of the caller's own. @throws CompileError, DeviceError.
+  std::unique_ptr<device::Module> compile_text(const std::string& text,
+                                               const std::string& name) const;
   /// Nests that went through NVRTC.
   std::uint64_t compiled() const;
   /// "nvrtc 13.0"

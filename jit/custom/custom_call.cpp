@@ -75,9 +75,8 @@ std::int64_t BoundCustomCall::scratch_bytes() const {
   return table_bytes(arguments_.size() + results_.size()) + aligned(workspace_bytes_);
 }
 
-void BoundCustomCall::run(void* const* buffers, std::int64_t begin, std::int64_t end, int worker,
-                          void* scratch) const {
-  auto* table = static_cast<KernelTensor*>(scratch);
+/// Puts the tensors with their addresses into `table`, which has room for them.
+KernelCall BoundCustomCall::with_addresses(void* const* buffers, KernelTensor* table) const {
   KernelTensor* next = table;
   const auto place = [&](const CustomTensor& tensor, const KernelTensor& like,
                          std::int64_t offset) {
@@ -92,11 +91,28 @@ void BoundCustomCall::run(void* const* buffers, std::int64_t begin, std::int64_t
   KernelCall call = prototype();
   call.tensors = {table, arguments_.size()};
   call.results = {table + arguments_.size(), results_.size()};
+  return call;
+}
+
+void BoundCustomCall::run(void* const* buffers, std::int64_t begin, std::int64_t end, int worker,
+                          void* scratch) const {
+  KernelCall call = with_addresses(buffers, static_cast<KernelTensor*>(scratch));
   call.workspace = static_cast<char*>(scratch) + table_bytes(arguments_.size() + results_.size());
   call.begin = begin;
   call.end = end;
   call.worker = worker;
   call_.op->cpu(call);
+}
+
+void BoundCustomCall::queue(void* const* buffers, std::vector<KernelTensor>& table, void* device,
+                            void* stream) const {
+  table.resize(std::max(table.size(), arguments_.size() + results_.size()));
+  KernelCall call = with_addresses(buffers, table.data());
+  if (workspace_bytes_ > 0) call.workspace = buffers[call_.buffers];
+  call.begin = 0;
+  call.end = extent_;
+  call.device = device;
+  call_.op->cuda(call, stream);
 }
 
 }  // namespace heddle::jit

@@ -27,6 +27,7 @@ struct CustomCall {
   std::vector<CustomTensor> arguments;
   std::vector<CustomTensor> results;
   std::vector<std::uint32_t> starts;
+  std::uint32_t buffers = 0;  ///< of the launch
 };
 
 /// A call with sizes put in. Any number of threads may run it at once.
@@ -39,14 +40,22 @@ class BoundCustomCall {
   /// @throws what the kernel throws.
   void run(void* const* buffers, std::int64_t begin, std::int64_t end, int worker,
            void* scratch) const;
+  /// Queues all iterations on a CUDA stream.
+  /// @param buffers  addresses on the device; after those of the launch the workspace, if there is one
+  /// @param table    room for the call's tensors; grows to what is needed
+  /// @param device   KernelCall::device
+  void queue(void* const* buffers, std::vector<KernelTensor>& table, void* device,
+             void* stream) const;
   std::int64_t extent() const { return extent_; }
   std::int64_t scratch_bytes() const;
+  std::int64_t workspace_bytes() const { return workspace_bytes_; }
   const CustomCall& call() const { return call_; }
 
  private:
   void add(const CustomTensor& tensor, const base::SymbolValues& sizes,
            std::vector<KernelTensor>& list);
   KernelCall prototype() const;
+  KernelCall with_addresses(void* const* buffers, KernelTensor* table) const;
 
   const CustomCall& call_;
   KernelAttrs attrs_;

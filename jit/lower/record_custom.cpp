@@ -84,6 +84,7 @@ void Recorder::add_custom(std::uint32_t group) {
   }
   for (const auto& [buffer, meta] : bases) step.work += meta.count();
   if (step.writes.empty() && node.op().pure) return;  // all results are views
+  call->buffers = static_cast<std::uint32_t>(launch.buffers.size());
   add_order_edges(group, step);
   PlanKernel kernel;
   kernel.name = std::string(node.op_name());

@@ -46,7 +46,8 @@ using KernelAttr = std::variant<bool, std::int64_t, double, std::string, DType,
                                 std::vector<std::int64_t>, std::vector<double>>;
 using KernelAttrs = std::map<std::string, KernelAttr, std::less<>>;
 
-/// One call of a custom op's kernel, workspace, extent or reference function.
+/// One call of a custom op's kernel, workspace, extent or reference function. Addresses are the host's for
+/// kernels of the CPU, the device's for kernels of CUDA; sizes, strides and attributes are the host's.
 class HEDDLE_API KernelCall {
  public:
   std::string_view op;
@@ -55,7 +56,7 @@ class HEDDLE_API KernelCall {
   std::span<const KernelTensor> tensors;
   /// Where the results go: row-major, uninitialised. Results that alias an argument are not among them.
   std::span<const KernelTensor> results;
-  void* workspace = nullptr;  ///< 64-aligned, this thread's own, uninitialised
+  void* workspace = nullptr;  ///< 64-aligned, this call's own, uninitialised
   std::int64_t workspace_bytes = 0;
   /// The part of [0, extent) to do; [0, 1) for an op without an extent function.
   std::int64_t begin = 0;
@@ -81,6 +82,7 @@ class HEDDLE_API KernelCall {
 
   std::span<const std::uint32_t> starts;  ///< first of `tensors` by argument, and their number
   const KernelAttrs* attrs = nullptr;
+  void* device = nullptr;  ///< on CUDA: the engine's, for CudaText
 };
 
 }  // namespace heddle

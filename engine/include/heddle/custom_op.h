@@ -84,7 +84,8 @@ struct CustomOp {
   std::function<void(const KernelCall&)> reference{};
   /// Sizes of the results where they depend on values (see ShapeCall::unbacked).
   std::function<std::vector<Sizes>(const KernelCall&)> sizes{};
-  /// Queues the work on a CUDA stream. Kept; no device of this build calls it.
+  /// Queues the work of all iterations on `stream` (a CUstream) and waits for nothing. Called with the device's
+  /// context current, by one thread a request. What it throws is a CustomOpError. Empty: not on CUDA.
   std::function<void(const KernelCall&, void* stream)> cuda{};
   bool pure = true;         ///< equal calls give equal results, and unused ones may go
   bool capturable = true;   ///< may be part of a captured graph of the device

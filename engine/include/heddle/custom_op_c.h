@@ -66,6 +66,9 @@ typedef struct heddle_custom_op {
   int64_t (*extent)(const heddle_kernel_call* call, void* user);          /* may be null */
   void* user; /* handed to every function; must live as long as the process */
   int pure, capturable, collective;
+  /* As `cpu`, but queues the work on `stream` (a CUstream) and waits for nothing: addresses are the device's. May be
+   * null: the op does not run on CUDA. */
+  const char* (*cuda)(const heddle_kernel_call* call, void* stream, void* user);
 } heddle_custom_op;
 
 /* Registers `op` for as long as the process lives. */

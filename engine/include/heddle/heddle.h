@@ -3,6 +3,7 @@
 
 #include "heddle/annotate.h"
 #include "heddle/control_flow.h"
+#include "heddle/cuda_text.h"
 #include "heddle/custom_op.h"
 #include "heddle/device.h"
 #include "heddle/dlpack.h"

@@ -1,0 +1,252 @@
+// Custom ops on the CUDA device: their function gets addresses of the device, sizes, a workspace and the stream.
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <heddle_test_paths.h>
+
+#include "examples/moe/layer.h"
+
+#include "heddle/custom_op_c.h"
+#include "tests/cuda/support.h"
+#include "tests/cuda_sim/control.h"
+
+namespace heddle::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Number = long long;
+
+sim::Control& control() {
+  static sim::Control one(HEDDLE_CUDA_SIM_PATH);
+  return one;
+}
+
+template <typename E, typename F>
+std::string text_of(F f) {
+  try {
+    f();
+  } catch (const E& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "no error of this type";
+  return {};
+}
+
+std::vector<TensorType> like_first(const ShapeCall& call) { return {call.tensor(0)}; }
+
+/// Running sums: y[i] = x[0] + … + x[i], by way of the workspace, which two kernels use. `seen[0]` counts the
+/// elements, wherever it lies.
+void sums_on_cpu(const KernelCall& call) {
+  float sum = 0;
+  const KernelTensor& x = call.tensor(0);
+  for (std::int64_t k = 0; k < x.count(); ++k)
+    call.results[0].as<float>()[k] = sum += x.as<const float>()[k * x.strides()[0]];
+  *call.tensor(1).as<std::int64_t>() += x.count();
+}
+
+constexpr const char* kCopyText = R"(
+extern "C" __global__ void to_workspace(const float* x, long long stride, float* workspace, long long n) {
+  const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) workspace[i] = x[i * stride];
+})";
+constexpr const char* kSumText = R"(
+extern "C" __global__ void sum_up(const float* workspace, float* y, long long* seen, long long n) {
+  float sum = 0.0f;
+  for (long long i = 0; i < n; ++i) y[i] = sum += workspace[i];
+  *seen += n;
+})";
+
+void sums_on_cuda(const KernelCall& call, void* stream) {
+  static const CudaText copy(kCopyText, "to_workspace");
+  static const CudaText sum(kSumText, "sum_up");
+  const KernelTensor& x = call.tensor(0);
+  EXPECT_EQ(call.workspace_bytes, x.count() * 4);
+  EXPECT_EQ(call.begin, 0);
+  EXPECT_EQ(call.end, 1);
+  EXPECT_EQ(call.workers, 1);
+  auto* workspace = static_cast<float*>(call.workspace);
+  copy.launch(call, stream, {.blocks = (x.count() + 63) / 64, .threads = 64}, x.as<const float>(),
+              Number{x.strides()[0]}, workspace, Number{x.count()});
+  sum.launch(call, stream, {.threads = 1}, static_cast<const float*>(workspace),
+             call.results[0].as<float>(), call.tensor(1).as<Number>(), Number{x.count()});
+}
+
+const RegisteredOp& sums() {
+  static const RegisteredOp op = register_op(
+      {.schema = "cuda_custom::sums(Tensor x, Tensor(a!) seen) -> Tensor",
+       .shape = like_first,
+       .cpu = sums_on_cpu,
+       .workspace_bytes = [](const KernelCall& call) { return call.tensor(0).count() * 4; },
+       .cuda = sums_on_cuda});
+  return op;
+}
+
+/// Two branches with a custom op in each, which streams may run at the same time, and kernels around them.
+std::vector<Tensor> branches(const Tensor& x, const Tensor& y, const Tensor& seen) {
+  const Tensor first = slice(seen, 0, 0, 1);
+  const Tensor second = slice(seen, 0, 1, 2);
+  const Tensor a = sums()(exp(x), first)[0];
+  const Tensor b = sums()(y * 0.5, second)[0];
+  return {softmax(a * 0.01, -1) + sum(b), cumsum(b, 0)};
+}
+
+TEST(CudaCustomOp, RunsInEveryInterleavingWithAWorkspaceOfItsOwn) {
+  Engine engine(branches, on_sim(4));
+  Engine reference(branches, {.device = Device::reference()});
+  const Tensor seen = Tensor::of<std::int64_t>({0, 100}, {2});
+  const Tensor want_seen = Tensor::of<std::int64_t>({0, 100}, {2});
+  for (unsigned long seed = 0; seed < 12; ++seed) {
+    SCOPED_TRACE(seed);
+    control().seed(seed);
+    const std::int64_t n = 40 + static_cast<std::int64_t>(seed);
+    const std::vector<Tensor> got = engine.run({counted(f32, {n}), counted(f32, {n}, 3), seen});
+    const std::vector<Tensor> want =
+        reference.run({counted(f32, {n}), counted(f32, {n}, 3), want_seen});
+    for (std::size_t k = 0; k < want.size(); ++k) expect_near(got[k], want[k], 1e-4);
+    EXPECT_EQ(seen.to_doubles(), want_seen.to_doubles());
+  }
+  control().seed(0);
+  EXPECT_EQ(engine.stats().compiles, 1u) << "workspaces are bound, not compiled in";
+  EXPECT_EQ(engine.stats().evaluator_steps, 0u);
+}
+
+TEST(CudaCustomOp, WritesAStateOfTheDeviceInPlace) {
+  Engine engine([](const Tensor& x, const Tensor& seen) { return sums()(x, seen)[0]; }, on_sim());
+  const Tensor seen = Tensor::of<std::int64_t>({5}, {1}).to(Device::cuda_sim());
+  const Tensor x = Tensor::of<float>({1, 2, 3}, {3}).to(Device::cuda_sim());
+  EXPECT_THAT(engine.run({x, seen})[0].to_doubles(), ElementsAre(1, 3, 6));
+  EXPECT_THAT(seen.to_doubles(), ElementsAre(8));
+}
+
+TEST(CudaCustomOp, RunsInsideALoop) {
+  const auto f = [](const Tensor& x, const Tensor& seen) {
+    using State = std::pair<Tensor, Tensor>;
+    const State end = while_loop(
+        State(x, seen),
+        [](const State& s) { return less(sum(s.second), Tensor::scalar_int(i64, 9)); },
+        [](const State& s) {
+          const Tensor count = s.second + 0;
+          const Tensor next = sums()(s.first, count)[0];
+          return State(next * 0.5, count);
+        });
+    return end.first;
+  };
+  expect_agrees(f, {Tensor::of<float>({1, 2, 3}, {3}), Tensor::of<std::int64_t>({0}, {1})});
+}
+
+TEST(CudaCustomOp, SaysWhatItsFunctionThrewAndGoesOn) {
+  static bool throws = true;
+  static const RegisteredOp op = register_op(
+      {.schema = "cuda_custom::throws(Tensor x) -> Tensor",
+       .shape = like_first,
+       .cpu = [](const KernelCall&) {},
+       .cuda =
+           [](const KernelCall& call, void* stream) {
+             if (throws) throw std::runtime_error("the moon is full");
+             static const CudaText copy(kCopyText, "to_workspace");
+             copy.launch(call, stream, {.threads = 64}, call.tensor(0).as<const float>(), Number{1},
+                         call.results[0].as<float>(), Number{call.tensor(0).count()});
+           }});
+  Engine engine([](const Tensor& x) { return op(x + 1.0f)[0] * 2.0f; }, on_sim());
+  const Tensor x = counted(f32, {3});
+  const std::string text = text_of<CustomOpError>([&] { engine.run({x}); });
+  EXPECT_THAT(text, HasSubstr("cuda_custom::throws: the kernel failed"));
+  EXPECT_THAT(text, HasSubstr("got the moon is full"));
+  throws = false;
+  EXPECT_THAT(engine.run({x})[0].to_doubles(), ElementsAre(0, 1.25, 2.5));
+}
+
+TEST(CudaCustomOp, TextThatDoesNotCompileIsToldWithItsLog) {
+  static const RegisteredOp op =
+      register_op({.schema = "cuda_custom::broken(Tensor x) -> Tensor",
+                   .shape = like_first,
+                   .cpu = [](const KernelCall&) {},
+                   .cuda =
+                       [](const KernelCall& call, void* stream) {
+                         static const CudaText text(
+                             "extern \"C\" __global__ void f() { undeclared = 1; }", "f");
+                         text.launch(call, stream, {});
+                       }});
+  Engine engine([](const Tensor& x) { return op(x)[0]; }, on_sim());
+  const std::string text = text_of<CustomOpError>([&] { engine.run({counted(f32, {3})}); });
+  EXPECT_THAT(text, HasSubstr("CUDA text of f does not compile for sm_90a"));
+  EXPECT_THAT(text, HasSubstr("undeclared"));
+}
+
+TEST(CudaCustomOp, TextIsLaunchedOnCudaOnly) {
+  static const CudaText text(kCopyText, "to_workspace");
+  KernelCall call;
+  call.op = "some::op";
+  EXPECT_EQ(
+      text_of<ArgumentError>([&] { text.launch(call, nullptr, {}); }),
+      "CudaText to_workspace: launch at some::op: expected a call on CUDA, got one on the CPU");
+}
+
+/// A fault in a user's kernel ends like one in ours.
+TEST(CudaCustomOp, AWildAccessLosesTheDevice) {
+  static const RegisteredOp op = register_op(
+      {.schema = "cuda_custom::wild(Tensor x) -> Tensor",
+       .shape = like_first,
+       .cpu = [](const KernelCall&) {},
+       .cuda =
+           [](const KernelCall& call, void* stream) {
+             static const CudaText copy(kCopyText, "to_workspace");
+             copy.launch(call, stream, {.blocks = 100}, call.tensor(0).as<const float>(), Number{1},
+                         call.results[0].as<float>(), Number{25600});
+           }});
+  Engine engine([](const Tensor& x) { return op(x)[0]; }, on_sim());
+  EXPECT_THROW(engine.run({counted(f32, {3})}), DeviceLost);
+  EXPECT_THAT(std::string(control().problem()), HasSubstr("to_workspace: block"));
+}
+
+/// The driver's copy on the stream that a C function is given.
+const char* copy_on_cuda(const heddle_kernel_call* call, void* stream, void* user) {
+  using Copy = int (*)(void*, const void*, std::size_t, void*);
+  void* driver = ::dlopen(HEDDLE_CUDA_SIM_PATH, RTLD_NOW);
+  const auto copy = reinterpret_cast<Copy>(::dlsym(driver, "cuMemcpyDtoDAsync_v2"));
+  ++*static_cast<int*>(user);
+  const heddle_kernel_tensor& x = call->tensors[0];
+  const std::size_t bytes = static_cast<std::size_t>(x.sizes[0]) * 4;
+  return copy(call->results[0].data, x.data, bytes, stream) == 0 ? nullptr : "the copy failed";
+}
+
+TEST(CudaCustomOp, IsRegisteredFromC) {
+  static int calls = 0;
+  heddle_custom_op op{};
+  op.schema = "cuda_custom::from_c(Tensor x) -> Tensor";
+  op.shape = [](heddle_shape_call* call, void*) -> const char* {
+    const heddle_size size = heddle_shape_size(call, 0, 0);
+    heddle_shape_result(call, heddle_shape_dtype(call, 0), 1, &size);
+    return nullptr;
+  };
+  op.cpu = [](const heddle_kernel_call*, void*) -> const char* { return "not on the CPU"; };
+  op.cuda = copy_on_cuda;
+  op.user = &calls;
+  op.pure = op.capturable = 1;
+  ASSERT_EQ(heddle_register_op(&op), HEDDLE_OK) << heddle_last_error();
+  Engine engine([](const Tensor& x) { return call("cuda_custom::from_c", {x * 2.0f})[0] + 1.0f; },
+                on_sim());
+  EXPECT_THAT(engine.run({Tensor::of<float>({1, 2}, {2})})[0].to_doubles(), ElementsAre(3, 5));
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(CudaCustomOp, TheMixtureOfExpertsRoutesAndCountsOnTheDevice) {
+  const auto engine_on = [](const EngineOptions& options) {
+    return Engine([layer = example::MoeLayer(4)](const Tensor& x,
+                                                 const Tensor& counts) { return layer(x, counts); },
+                  options);
+  };
+  Engine engine = engine_on(on_sim());
+  Engine reference = engine_on({.device = Device::reference()});
+  const Tensor counts = Tensor::zeros(i64, {4}).to(Device::cuda_sim());
+  const Tensor want_counts = Tensor::zeros(i64, {4});
+  for (const std::int64_t rows : {3, 5}) {
+    const Tensor x = counted(f32, {rows, 64});
+    expect_near(engine.run({x, counts})[0], reference.run({x, want_counts})[0], 1e-4);
+    EXPECT_EQ(counts.to_doubles(), want_counts.to_doubles());
+  }
+  EXPECT_EQ(engine.stats().evaluator_steps, 0u);
+}
+
+}  // namespace
+}  // namespace heddle::testing
