@@ -103,8 +103,24 @@ class Dump {
   cpu::CodegenTexts texts_;
 };
 
-CpuKernelPtr load(const Nest& nest, const std::string& object) {
-  cpu::LoadedObject loaded = cpu::load_object(object);
+/// The disk cache, for functions that kernels share.
+class CachedObjects final : public cpu::ObjectStore {
+ public:
+  explicit CachedObjects(KernelCache& cache) : cache_(cache) {}
+  std::optional<std::string> find(const std::string& key) override { return cache_.find(key); }
+  void store(const std::string& key, const std::string& object) override {
+    cache_.store(key, object);
+  }
+
+ private:
+  KernelCache& cache_;
+};
+
+CpuKernelPtr load(const Nest& nest, const std::string& object, const cpu::CodegenTarget& target,
+                  std::optional<KernelCache>& cache) {
+  std::optional<CachedObjects> store;
+  if (cache) store.emplace(*cache);
+  cpu::LoadedObject loaded = cpu::load_object(object, target, store ? &*store : nullptr);
   auto kernel = std::make_shared<CpuKernel>();
   kernel->entry = loaded.entry;
   kernel->scratch_bytes = scratch_bytes(nest);
@@ -118,7 +134,7 @@ CpuKernelPtr CompileService::State::make(const Nest& nest, const std::string& ke
   if (cache) {
     if (const auto object = cache->find(key)) {
       try {
-        CpuKernelPtr kernel = load(nest, *object);
+        CpuKernelPtr kernel = load(nest, *object, target, cache);
         disk_hits.fetch_add(1);
         return kernel;
       } catch (const CompileError&) {
@@ -130,7 +146,7 @@ CpuKernelPtr CompileService::State::make(const Nest& nest, const std::string& ke
   std::optional<Dump> dump;
   if (!options.dump_folder.empty()) dump.emplace(options.dump_folder, nest);
   const std::string object = cpu::compile_object(nest, target, dump ? dump->texts() : nullptr);
-  CpuKernelPtr kernel = load(nest, object);
+  CpuKernelPtr kernel = load(nest, object, target, cache);
   const auto spent = std::chrono::steady_clock::now() - start;
   compiled.fetch_add(1);
   microseconds.fetch_add(static_cast<std::uint64_t>(

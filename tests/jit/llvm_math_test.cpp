@@ -124,6 +124,48 @@ TEST(LlvmDivision, ByAConstantIsRoundedAsADivisionIs) {
   }
 }
 
+/// Limits are reached exactly: 1 + tanh(-inf) times infinity is NaN, as it is by definition.
+TEST(LlvmMathLimits, AreExact) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const struct {
+    ScalarOp op;
+    float x;
+    float want;
+  } cases[] = {
+      {ScalarOp::Tanh, infinity, 1},
+      {ScalarOp::Tanh, 10, 1},
+      {ScalarOp::Tanh, 1e30f, 1},
+      {ScalarOp::Tanh, -9.5f, -1},
+      {ScalarOp::Erf, infinity, 1},
+      {ScalarOp::Erf, 4, 1},
+      {ScalarOp::Erf, -5, -1},
+      {ScalarOp::Erf, 1e30f, 1},
+      {ScalarOp::Sigmoid, infinity, 1},
+      {ScalarOp::Sigmoid, 25, 1},
+      {ScalarOp::Sigmoid, -infinity, 0},
+      {ScalarOp::Sigmoid, 0, 0.5f},
+      {ScalarOp::Exp, -infinity, 0},
+      {ScalarOp::Exp, 0, 1},
+      {ScalarOp::Exp, infinity, infinity},
+      {ScalarOp::Log, 1, 0},
+      {ScalarOp::Log, 0, -infinity},
+      {ScalarOp::Log, infinity, infinity},
+      {ScalarOp::Expm1, -infinity, -1},
+  };
+  for (std::int64_t vector_bytes : {64, 32, 16}) {
+    for (const auto& one : cases) {
+      const CompiledNest code = compile_unary(one.op, vector_bytes);
+      // Alone in a vector, and in several.
+      std::vector<float> x(200, one.x);
+      std::vector<float> y(x.size());
+      code.run({x.data(), y.data()}, {static_cast<std::int64_t>(x.size())});
+      for (std::size_t k : {std::size_t{0}, x.size() - 1})
+        EXPECT_EQ(y[k], one.want) << ir::name_of(one.op) << " of " << one.x << ", vectors of "
+                                  << vector_bytes << " bytes";
+    }
+  }
+}
+
 class LlvmMath : public testing::TestWithParam<Function> {};
 
 TEST_P(LlvmMath, StaysWithinItsBoundOverAllFloats) {

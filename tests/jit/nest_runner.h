@@ -17,8 +17,7 @@ class CompiledNest {
   explicit CompiledNest(const jit::Nest& nest, std::int64_t vector_bytes = 0)
       : scratch_(jit::scratch_bytes(nest)),
         extent_(nest.parallel_extent),
-        object_(jit::cpu::load_object(
-            jit::cpu::compile_object(nest, jit::cpu::host_target(vector_bytes)))) {}
+        object_(load(nest, jit::cpu::host_target(vector_bytes))) {}
 
   /// Runs all parallel iterations; the kernel's status word.
   std::int32_t run(const std::vector<void*>& buffers,
@@ -33,6 +32,10 @@ class CompiledNest {
   }
 
  private:
+  static jit::cpu::LoadedObject load(const jit::Nest& nest, const jit::cpu::CodegenTarget& target) {
+    return jit::cpu::load_object(jit::cpu::compile_object(nest, target), target);
+  }
+
   base::SymExpr scratch_;
   base::SymExpr extent_;
   jit::cpu::LoadedObject object_;

@@ -25,13 +25,14 @@
 #include <mutex>
 
 #include "heddle/error.h"
+#include "jit/cpu/llvm/math_library.h"
 #include "jit/cpu/llvm/nest_emitter.h"
 
 namespace heddle::jit::cpu {
 namespace {
 
 /// Raised whenever the code generated for a nest changes.
-constexpr int kEmitterVersion = 6;
+constexpr int kEmitterVersion = 7;
 
 [[noreturn]] void fail(const std::string& name, const std::string& what) {
   throw CompileError({.what = "LLVM: " + what, .where = name, .expected = {}, .got = {}});
@@ -159,34 +160,73 @@ std::string codegen_version() {
   return std::string("llvm ") + LLVM_VERSION_STRING + " emitter " + std::to_string(kEmitterVersion);
 }
 
+namespace {
+
+/// A module for one object, filled by the caller, and what it takes to compile it.
+class ModuleCompile {
+ public:
+  ModuleCompile(const std::string& name, const CodegenTarget& target, CodegenTexts* texts)
+      : target_(target),
+        texts_(texts),
+        machine_(MachinePool::shared().take(target)),
+        module_(name, context_),
+        builder_(context_) {
+    context_.setDiscardValueNames(texts == nullptr);
+    module_.setTargetTriple(machine_->getTargetTriple().str());
+    module_.setDataLayout(machine_->createDataLayout());
+    llvm::FastMathFlags flags;
+    flags.setAllowContract();
+    builder_.setFastMathFlags(flags);
+  }
+
+  llvm::Module& module() { return module_; }
+  llvm::IRBuilderBase& builder() { return builder_; }
+
+  /// Verifies, optimises and compiles what was emitted.
+  std::string object() {
+    if (texts_ != nullptr) texts_->ir = text_of(module_);
+    std::string problem;
+    llvm::raw_string_ostream stream(problem);
+    if (llvm::verifyModule(module_, &stream))
+      fail(module_.getName().str(), problem + "\n" + text_of(module_));
+    optimize(module_, *machine_);
+    if (texts_ != nullptr) {
+      texts_->optimized = text_of(module_);
+      if (texts_->want_assembly) {
+        const auto copy = llvm::CloneModule(module_);
+        texts_->assembly = emit_file(*copy, *machine_, llvm::CodeGenFileType::AssemblyFile);
+      }
+    }
+    std::string object = emit_file(module_, *machine_, llvm::CodeGenFileType::ObjectFile);
+    MachinePool::shared().give_back(target_, std::move(machine_));
+    return object;
+  }
+
+ private:
+  const CodegenTarget& target_;
+  CodegenTexts* texts_;
+  MachinePool::Machine machine_;
+  llvm::LLVMContext context_;
+  llvm::Module module_;
+  llvm::IRBuilder<> builder_;
+};
+
+}  // namespace
+
 std::string compile_object(const Nest& nest, const CodegenTarget& target, CodegenTexts* texts) {
   initialize_once();
-  auto machine = MachinePool::shared().take(target);
-  llvm::LLVMContext context;
-  context.setDiscardValueNames(texts == nullptr);
-  llvm::Module module(nest.name, context);
-  module.setTargetTriple(machine->getTargetTriple().str());
-  module.setDataLayout(machine->createDataLayout());
-  llvm::IRBuilder<> builder(context);
-  llvm::FastMathFlags flags;
-  flags.setAllowContract();
-  builder.setFastMathFlags(flags);
-  NestEmitter(nest, target, builder, module).emit();
-  if (texts != nullptr) texts->ir = text_of(module);
-  std::string problem;
-  llvm::raw_string_ostream stream(problem);
-  if (llvm::verifyModule(module, &stream)) fail(nest.name, problem + "\n" + text_of(module));
-  optimize(module, *machine);
-  if (texts != nullptr) {
-    texts->optimized = text_of(module);
-    if (texts->want_assembly) {
-      const auto copy = llvm::CloneModule(module);
-      texts->assembly = emit_file(*copy, *machine, llvm::CodeGenFileType::AssemblyFile);
-    }
-  }
-  std::string object = emit_file(module, *machine, llvm::CodeGenFileType::ObjectFile);
-  MachinePool::shared().give_back(target, std::move(machine));
-  return object;
+  ModuleCompile compile(nest.name, target, texts);
+  NestEmitter(nest, target, compile.builder(), compile.module()).emit();
+  return compile.object();
+}
+
+std::string compile_math_object(const std::string& symbol, const CodegenTarget& target) {
+  initialize_once();
+  const auto function = MathFunction::of_symbol(symbol);
+  if (!function) fail(symbol, "there is no such function of vector math");
+  ModuleCompile compile(symbol, target, nullptr);
+  define_math(compile.module(), compile.builder(), target, *function);
+  return compile.object();
 }
 
 }  // namespace heddle::jit::cpu

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "jit/nest.h"
@@ -38,14 +39,27 @@ struct CodegenTexts {
 std::string compile_object(const Nest& nest, const CodegenTarget& target,
                            CodegenTexts* texts = nullptr);
 
+/// An object that defines the function `symbol` of the vector math library (math_library.h).
+std::string compile_math_object(const std::string& symbol, const CodegenTarget& target);
+
 /// Loaded machine code: valid while `code` lives.
 struct LoadedObject {
   CpuEntry entry = nullptr;
   std::shared_ptr<const void> code;
 };
 
-/// Links an object from compile_object() into the process.
+/// Where the objects of math functions are kept between processes.
+class ObjectStore {
+ public:
+  virtual ~ObjectStore() = default;
+  virtual std::optional<std::string> find(const std::string& key) = 0;
+  virtual void store(const std::string& key, const std::string& object) = 0;
+};
+
+/// Links an object from compile_object() for `target` into the process, and before it those functions of the vector
+/// math library that it is the first to call: found in `store` if there is one, else compiled and left there.
 /// @throws CompileError when it does not link.
-LoadedObject load_object(const std::string& object);
+LoadedObject load_object(const std::string& object, const CodegenTarget& target,
+                         ObjectStore* store = nullptr);
 
 }  // namespace heddle::jit::cpu

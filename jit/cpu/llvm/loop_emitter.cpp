@@ -142,7 +142,9 @@ void NestEmitter::serial_loop(const ForStmt& s) {
 }
 
 void NestEmitter::vector_loop(const ForStmt& s) {
-  const unsigned width = main_width(analyse(s), s, base_lanes_);
+  const LoopShape shape = analyse(s);
+  const unsigned width = main_width(shape, s, base_lanes_);
+  scalars_.inline_all_math(shape.inlines_math);
   Value* extent = scalar_index(s.extent);
   hoist_uniform(s);
   vector_axis_ = s.axis;

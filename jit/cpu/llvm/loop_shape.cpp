@@ -83,8 +83,11 @@ class Analysis {
     }
     if (!varying) return;
     define(s.result, s.dtype);
-    shape.heavy = shape.heavy || is_transcendental(s.op);
     shape.calls = shape.calls || calls_lanes(s.op, dtype_of(s));
+    if (is_transcendental(s.op)) {
+      ++shape.polynomials;
+      only_exponentials_ = only_exponentials_ && (s.op == ScalarOp::Exp || s.op == ScalarOp::Exp2);
+    }
   }
   void operator()(const ConvertStmt& s) {
     if (indices_.count(s.operand) != 0) shape.wide = true;
@@ -207,6 +210,7 @@ class Analysis {
     int most = 0;
     for (int delta : change) most = std::max(most, live += delta);
     shape.live = static_cast<unsigned>(most) + accumulators_;
+    shape.inlines_math = shape.polynomials == 1 && only_exponentials_;
   }
 
   struct Range {
@@ -220,6 +224,7 @@ class Analysis {
   std::unordered_set<ScalarId> indices_;  ///< defined by an IndexStmt
   unsigned now_ = 0;
   unsigned accumulators_ = 0;
+  bool only_exponentials_ = true;
 };
 
 }  // namespace
@@ -231,9 +236,14 @@ unsigned main_width(const LoopShape& shape, const ForStmt& loop, unsigned base_l
   if (shape.live > 4) vectors = 4;
   if (shape.live > 8) vectors = 2;
   if (shape.live > 14) vectors = 1;
-  // Little work for each element: memory sets the pace. Polynomials keep several values alive, and
-  // their code grows with the width, which compile time pays for.
-  if (shape.operations <= 3 || shape.heavy) vectors = std::min(vectors, 4u);
+  if (shape.polynomials > 0) {
+    // A polynomial keeps several values alive, and its code grows with the width. In a function of its own it
+    // takes any width, and what else is alive waits in memory meanwhile.
+    vectors = shape.inlines_math ? std::min(vectors, 4u) : 8;
+  } else if (shape.operations <= 3) {
+    // Little work for each element: memory sets the pace.
+    vectors = std::min(vectors, 4u);
+  }
   if (shape.wide) vectors = std::max(1u, vectors / 2);
   if (shape.nested) vectors = std::min(vectors, 4u);
   if (shape.gathers) vectors = std::min(vectors, 2u);

@@ -6,9 +6,11 @@
 namespace heddle::jit::cpu {
 
 struct LoopShape {
-  unsigned live = 0;          ///< most vector values live at once
-  unsigned operations = 0;    ///< statements whose value differs between lanes
-  bool heavy = false;         ///< has a polynomial
+  unsigned live = 0;         ///< most vector values live at once
+  unsigned operations = 0;   ///< statements whose value differs between lanes
+  unsigned polynomials = 0;  ///< functions that are computed by one
+  /// One exponential alone: emitted in place, as it is little longer than a call and what surrounds it.
+  bool inlines_math = false;
   bool wide = false;          ///< computes with 64-bit elements
   bool gathers = false;       ///< addresses memory other than contiguously or uniformly
   bool calls = false;         ///< calls a function for every lane

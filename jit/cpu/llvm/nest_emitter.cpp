@@ -35,13 +35,24 @@ ScalarOp mirrored(ScalarOp op) {
 
 }  // namespace
 
+void set_target_attributes(llvm::Function& function, const CodegenTarget& target) {
+  function.addFnAttr("target-cpu", target.cpu);
+  function.addFnAttr("target-features", target.features);
+  const std::string width = std::to_string(8 * target.vector_bytes);
+  function.addFnAttr("prefer-vector-width", width);
+  function.addFnAttr("min-legal-vector-width", width);
+  // Else vectors that do not fit the registers are kept across two cache lines each.
+  function.addFnAttr(llvm::Attribute::getWithStackAlignment(
+      function.getContext(), llvm::Align(static_cast<std::uint64_t>(target.vector_bytes))));
+}
+
 NestEmitter::NestEmitter(const Nest& nest, const CodegenTarget& target,
                          llvm::IRBuilderBase& builder, llvm::Module& module)
     : nest_(nest),
       target_(target),
       b_(builder),
       module_(module),
-      scalars_(builder, module, target.vector_bytes == 64),
+      scalars_(builder, module, target.vector_bytes),
       base_lanes_(static_cast<unsigned>(target.vector_bytes / 4)) {}
 
 void NestEmitter::emit() {
@@ -51,11 +62,7 @@ void NestEmitter::emit() {
                                        {pointer, pointer, index, index, pointer, pointer}, false);
   function_ = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, kEntryName, module_);
   function_->setDoesNotThrow();
-  function_->addFnAttr("target-cpu", target_.cpu);
-  function_->addFnAttr("target-features", target_.features);
-  const std::string width = std::to_string(8 * target_.vector_bytes);
-  function_->addFnAttr("prefer-vector-width", width);
-  function_->addFnAttr("min-legal-vector-width", width);
+  set_target_attributes(*function_, target_);
   // The first two point to memory that the kernel never writes.
   for (unsigned k : {0u, 1u}) {
     function_->addParamAttr(k, llvm::Attribute::ReadOnly);

@@ -26,6 +26,9 @@ namespace heddle::jit::cpu {
 
 inline constexpr const char* kEntryName = "heddle_kernel";
 
+/// What makes the code generator use the target's instructions and widest vectors.
+void set_target_attributes(llvm::Function& function, const CodegenTarget& target);
+
 class NestEmitter {
  public:
   NestEmitter(const Nest& nest, const CodegenTarget& target, llvm::IRBuilderBase& builder,

@@ -5,10 +5,14 @@
 #include <llvm/ExecutionEngine/Orc/ExecutorProcessControl.h>
 #include <llvm/ExecutionEngine/Orc/ObjectLinkingLayer.h>
 #include <llvm/ExecutionEngine/Orc/TaskDispatch.h>
+#include <llvm/Object/ObjectFile.h>
 #include <llvm/Support/MemoryBuffer.h>
+#include <mutex>
+#include <set>
 
 #include "heddle/error.h"
 #include "jit/cpu/llvm/codegen.h"
+#include "jit/cpu/llvm/math_library.h"
 #include "jit/cpu/llvm/nest_emitter.h"
 #include "jit/cpu/llvm/runtime_symbols.h"
 
@@ -30,6 +34,20 @@ T value_of(llvm::Expected<T> expected) {
   return std::move(*expected);
 }
 
+/// The functions of the math library that an object calls.
+std::vector<std::string> math_symbols(const std::string& object) {
+  const auto file =
+      value_of(llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(object, "kernel")));
+  std::vector<std::string> symbols;
+  for (const llvm::object::SymbolRef& symbol : file->symbols()) {
+    const llvm::StringRef name = value_of(symbol.getName());
+    const bool undefined =
+        (value_of(symbol.getFlags()) & llvm::object::SymbolRef::SF_Undefined) != 0;
+    if (undefined && MathFunction::of_symbol(name)) symbols.push_back(name.str());
+  }
+  return symbols;
+}
+
 /// The process's one linking session. It is never destroyed: kernels may outlive any static.
 class Linker {
  public:
@@ -38,7 +56,8 @@ class Linker {
     return *linker;
   }
 
-  LoadedObject load(const std::string& object) {
+  LoadedObject load(const std::string& object, const CodegenTarget& target, ObjectStore* store) {
+    for (const std::string& symbol : math_symbols(object)) require_math(symbol, target, store);
     orc::JITDylib& library =
         session_.createBareJITDylib("kernel" + std::to_string(next_.fetch_add(1)));
     std::shared_ptr<const void> code(&library, [this](const void* p) {
@@ -66,14 +85,36 @@ class Linker {
     llvm::cantFail(runtime_->define(orc::absoluteSymbols(std::move(symbols))));
   }
 
+  /// Makes a function of the math library known to all kernels. Others that need it meanwhile wait.
+  void require_math(const std::string& symbol, const CodegenTarget& target, ObjectStore* store) {
+    const std::lock_guard lock(math_mutex_);
+    if (math_.count(symbol) != 0) return;
+    const std::string key =
+        "heddle math\n" + codegen_version() + "\n" + target.key() + "\n" + symbol + "\n";
+    std::optional<std::string> object;
+    if (store != nullptr) object = store->find(key);
+    if (!object) {
+      object = compile_math_object(symbol, target);
+      if (store != nullptr) store->store(key, *object);
+    }
+    auto bytes = llvm::MemoryBuffer::getMemBufferCopy(*object, symbol);
+    if (auto error = layer_.add(*runtime_, std::move(bytes))) fail(std::move(error));
+    math_.insert(symbol);
+  }
+
   orc::ExecutionSession session_;
   orc::ObjectLinkingLayer layer_;
   orc::JITDylib* runtime_;
   std::atomic<unsigned> next_{0};
+  std::mutex math_mutex_;
+  std::set<std::string> math_;  ///< functions of the math library that are linked
 };
 
 }  // namespace
 
-LoadedObject load_object(const std::string& object) { return Linker::shared().load(object); }
+LoadedObject load_object(const std::string& object, const CodegenTarget& target,
+                         ObjectStore* store) {
+  return Linker::shared().load(object, target, store);
+}
 
 }  // namespace heddle::jit::cpu

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/half.h"
+#include "jit/cpu/llvm/math_library.h"
 
 namespace heddle::jit::cpu {
 namespace {
@@ -31,8 +32,11 @@ llvm::Constant* reals(Value* like, double value) {
   return llvm::ConstantFP::get(like->getType(), value);
 }
 
-/// The f32 or f64 that a value of `dtype` is computed with: part of a runtime function's name.
-const char* compute_name(DType dtype) { return dtype == DType::F64 ? "f64" : "f32"; }
+/// The function of the runtime table that computes `op` on the f32 or f64 that `dtype` is computed with.
+std::string runtime_name(DType dtype, ScalarOp op) {
+  return std::string("heddle_") + (dtype == DType::F64 ? "f64_" : "f32_") +
+         std::string(name_of(op));
+}
 
 }  // namespace
 
@@ -47,8 +51,20 @@ unsigned lanes_of(Value* value) {
   return vector == nullptr ? 0 : vector->getNumElements();
 }
 
-ScalarEmitter::ScalarEmitter(llvm::IRBuilderBase& builder, llvm::Module& module, bool avx512)
-    : b_(builder), module_(module), avx512_(avx512) {}
+Value* concatenate(llvm::IRBuilderBase& builder, std::vector<Value*> parts) {
+  while (parts.size() > 1) {
+    std::vector<Value*> joined;
+    for (std::size_t k = 0; k < parts.size(); k += 2)
+      joined.push_back(builder.CreateShuffleVector(parts[k], parts[k + 1],
+                                                   lane_range(0, 2 * lanes_of(parts[k]))));
+    parts = joined;
+  }
+  return parts[0];
+}
+
+ScalarEmitter::ScalarEmitter(llvm::IRBuilderBase& builder, llvm::Module& module,
+                             std::int64_t vector_bytes)
+    : b_(builder), module_(module), vector_bytes_(vector_bytes) {}
 
 llvm::Type* ScalarEmitter::compute_type(DType dtype, unsigned lanes) {
   llvm::Type* type = nullptr;
@@ -244,41 +260,53 @@ Value* ScalarEmitter::unary_float(ScalarOp op, DType dtype, Value* a) {
     default:
       break;
   }
-  const auto slow = [&](Value* x) {
-    return call_lanes(std::string("heddle_") + compute_name(dtype) + "_" + std::string(name_of(op)),
-                      std::array{x});
-  };
-  Value* result = dtype == DType::F64 ? nullptr : vector_math(op, a, slow);
-  return result != nullptr ? result : slow(a);
+  Value* result = nullptr;
+  if (dtype != DType::F64) {
+    result = call_math(op, a);
+    if (result == nullptr) result = inline_math(op, a);
+  }
+  return result != nullptr ? result : call_lanes(runtime_name(dtype, op), std::array{a});
 }
 
-/// One machine vector at a time: its constants are small, and what it keeps alive fits the registers.
-Value* ScalarEmitter::vector_math(ScalarOp op, Value* a,
-                                  const std::function<Value*(Value*)>& slow) {
-  VectorMath math(b_, avx512_);
+Value* ScalarEmitter::call_math(ScalarOp op, Value* a) {
   const unsigned lanes = lanes_of(a);
-  const unsigned part_lanes = avx512_ ? 16 : 8;
-  // Sine and cosine branch, once for all lanes.
-  if (lanes <= part_lanes || op == ScalarOp::Sin || op == ScalarOp::Cos)
+  const auto machine_lanes = static_cast<unsigned>(vector_bytes_ / 4);
+  if (inline_all_math_ || vector_bytes_ < 32 || lanes == 0 || lanes % machine_lanes != 0)
+    return nullptr;
+  const unsigned vectors = std::min(lanes / machine_lanes, kMostMathVectors);
+  const MathFunction function{op, vectors, static_cast<unsigned>(vector_bytes_)};
+  if (!MathFunction::of_symbol(function.symbol())) return nullptr;
+  llvm::Function* callee = declare_math(module_, function);
+  std::vector<Value*> parts;
+  const unsigned part = vectors * machine_lanes;
+  for (unsigned first = 0; first < lanes; first += part) {
+    Value* given = lanes == part ? a : b_.CreateShuffleVector(a, lane_range(first, part));
+    llvm::CallInst* call = b_.CreateCall(callee, given);
+    call->setCallingConv(callee->getCallingConv());
+    parts.push_back(call);
+  }
+  return concatenate(b_, std::move(parts));
+}
+
+Value* ScalarEmitter::inline_math(ScalarOp op, Value* a) {
+  const auto slow = [&](Value* x) {
+    return call_lanes(runtime_name(DType::F32, op), std::array{x});
+  };
+  const bool avx512 = vector_bytes_ == 64;
+  VectorMath math(b_, avx512);
+  const unsigned lanes = lanes_of(a);
+  constexpr unsigned kPartLanes = 8;
+  // With 16 registers one machine vector at a time: what it keeps alive fits them. Sine and cosine branch, once
+  // for all lanes.
+  if (avx512 || lanes <= kPartLanes || op == ScalarOp::Sin || op == ScalarOp::Cos)
     return math.apply(op, a, slow);
   std::vector<Value*> parts;
-  for (unsigned first = 0; first < lanes; first += part_lanes) {
-    Value* part = b_.CreateShuffleVector(a, lane_range(first, part_lanes));
+  for (unsigned first = 0; first < lanes; first += kPartLanes) {
+    Value* part = b_.CreateShuffleVector(a, lane_range(first, kPartLanes));
     parts.push_back(math.apply(op, part, slow));
     if (parts.back() == nullptr) return nullptr;
   }
-  return concatenate(parts);
-}
-
-Value* ScalarEmitter::concatenate(std::vector<Value*> parts) {
-  while (parts.size() > 1) {
-    std::vector<Value*> joined;
-    for (std::size_t k = 0; k < parts.size(); k += 2)
-      joined.push_back(
-          b_.CreateShuffleVector(parts[k], parts[k + 1], lane_range(0, 2 * lanes_of(parts[k]))));
-    parts = joined;
-  }
-  return parts[0];
+  return concatenate(b_, std::move(parts));
 }
 
 Value* ScalarEmitter::compare(ScalarOp op, DType dtype, Value* a, Value* b) {
@@ -333,9 +361,7 @@ Value* ScalarEmitter::binary_float(ScalarOp op, DType dtype, Value* a, Value* b)
       return float_power(dtype, a, b);
     case ScalarOp::Rem:
     case ScalarOp::Atan2:
-      return call_lanes(
-          std::string("heddle_") + compute_name(dtype) + "_" + std::string(name_of(op)),
-          std::array{a, b});
+      return call_lanes(runtime_name(dtype, op), std::array{a, b});
     default:
       HD_CHECK(false, "no code for " + std::string(name_of(op)) + " on floats");
       return nullptr;
@@ -384,7 +410,7 @@ Value* ScalarEmitter::float_power(DType dtype, Value* a, Value* b) {
     if (value->isExactlyValue(3.0)) return b_.CreateFMul(b_.CreateFMul(a, a), a);
     if (value->isExactlyValue(-1.0)) return b_.CreateFDiv(reals(a, 1), a);
   }
-  return call_lanes(std::string("heddle_") + compute_name(dtype) + "_pow", std::array{a, b});
+  return call_lanes(runtime_name(dtype, ScalarOp::Pow), std::array{a, b});
 }
 
 Value* ScalarEmitter::binary_bool(ScalarOp op, Value* a, Value* b) {

@@ -30,7 +30,7 @@ std::vector<int> lane_range(unsigned first, unsigned count);
 
 class ScalarEmitter {
  public:
-  ScalarEmitter(llvm::IRBuilderBase& builder, llvm::Module& module, bool avx512);
+  ScalarEmitter(llvm::IRBuilderBase& builder, llvm::Module& module, std::int64_t vector_bytes);
 
   llvm::Type* compute_type(DType dtype, unsigned lanes);
   llvm::Type* storage_type(DType dtype, unsigned lanes);
@@ -47,13 +47,16 @@ class ScalarEmitter {
   llvm::Value* minimum(DType dtype, llvm::Value* a, llvm::Value* b);
   /// floor(a / b) on i64 indices; b = 0 gives an unspecified value. `simple`: a >= 0 and b > 0 are known.
   llvm::Value* index_floordiv(llvm::Value* a, llvm::Value* b, bool simple);
+  /// Code of a VectorMath function on floats. Null when there is none.
+  llvm::Value* inline_math(ir::ScalarOp op, llvm::Value* a);
+  /// Whether vector math is emitted in place from here on, not called.
+  void inline_all_math(bool yes) { inline_all_math_ = yes; }
 
  private:
   llvm::Value* unary(ir::ScalarOp op, DType dtype, llvm::Value* a);
   llvm::Value* unary_float(ir::ScalarOp op, DType dtype, llvm::Value* a);
-  llvm::Value* vector_math(ir::ScalarOp op, llvm::Value* a,
-                           const std::function<llvm::Value*(llvm::Value*)>& slow);
-  llvm::Value* concatenate(std::vector<llvm::Value*> parts);
+  /// A call of the math library (math_library.h), or of several; null for ops and widths that are not in it.
+  llvm::Value* call_math(ir::ScalarOp op, llvm::Value* a);
   llvm::Value* unary_integer(ir::ScalarOp op, DType dtype, llvm::Value* a);
   llvm::Value* binary_float(ir::ScalarOp op, DType dtype, llvm::Value* a, llvm::Value* b);
   llvm::Value* binary_integer(ir::ScalarOp op, DType dtype, llvm::Value* a, llvm::Value* b);
@@ -69,8 +72,14 @@ class ScalarEmitter {
 
   llvm::IRBuilderBase& b_;
   llvm::Module& module_;
-  bool avx512_;
+  std::int64_t vector_bytes_;
+  bool inline_all_math_ = false;
 };
+
+struct PiecewiseTable;
+
+/// Vectors of equal width side by side; their count is a power of two.
+llvm::Value* concatenate(llvm::IRBuilderBase& builder, std::vector<llvm::Value*> parts);
 
 /// Vector math: f32 polynomials with stated error bounds, in units in the last place over all floats.
 /// Null when `op` has none (the runtime table's function is called for each lane then).
@@ -91,12 +100,31 @@ class VectorMath {
   llvm::Value* to_bits(llvm::Value* x);
   llvm::Value* from_bits(llvm::Value* x);
   llvm::Value* copy_sign(llvm::Value* magnitude, llvm::Value* sign);
+  /// Whether x is some vectors of AVX-512: what has tables in registers and instructions that take floats apart.
   bool takes_avx512(llvm::Value* x) const;
+  std::vector<llvm::Value*> machine_vectors(llvm::Value* x);
+  /// For instructions that exist on machine vectors only.
+  llvm::Value* each_machine_vector(llvm::Value* x,
+                                   const std::function<llvm::Value*(llvm::Value*)>& compute);
+  llvm::Value* each_machine_vector(
+      llvm::Value* x, llvm::Value* y,
+      const std::function<llvm::Value*(llvm::Value*, llvm::Value*)>& compute);
+  llvm::Constant* table(std::span<const float> values);
+  llvm::Value* look_up(std::span<const float> values, llvm::Value* index);
   llvm::Value* scale(llvm::Value* x, llvm::Value* exponent);
-  llvm::Value* quotient(llvm::Value* numerator, llvm::Value* denominator);
+  llvm::Value* reciprocal(llvm::Value* x);
   llvm::Value* clamp(llvm::Value* x, double low, double high);
 
+  struct Split {
+    llvm::Value* n;
+    llvm::Value* r;
+    llvm::Value* index;
+  };
+  Split split_by_sixteenths(llvm::Value* x);
   llvm::Value* exp_by_table(llvm::Value* bounded);
+  llvm::Value* log_by_table(llvm::Value* x);
+  llvm::Value* sigmoid_by_table(llvm::Value* x);
+  llvm::Value* piecewise(const PiecewiseTable& table, llvm::Value* x);
   llvm::Value* exp(llvm::Value* x);
   llvm::Value* exp2(llvm::Value* x);
   llvm::Value* expm1(llvm::Value* x);
@@ -110,6 +138,8 @@ class VectorMath {
   llvm::Value* erf(llvm::Value* x);
   llvm::Value* sine(llvm::Value* x, bool cosine,
                     const std::function<llvm::Value*(llvm::Value*)>& slow);
+
+  static constexpr unsigned kMachineLanes = 16;  ///< of AVX-512
 
   llvm::IRBuilderBase& b_;
   bool avx512_;

@@ -12,6 +12,7 @@
 #include <llvm/IR/Module.h>
 #include <vector>
 
+#include "jit/cpu/llvm/math_tables.h"
 #include "jit/cpu/llvm/scalar_emitter.h"
 
 namespace heddle::jit::cpu {
@@ -39,6 +40,8 @@ constexpr std::array<double, 6> kExpm1 = {5.000000044e-01, 1.666666637e-01, 4.16
                                           8.333389372e-03, 1.394062765e-03, 1.984587709e-04};
 /// The same for |r| <= ln(2)/32: 2^-29 of e^r.
 constexpr std::array<double, 2> kExpShort = {5.000161955e-01, 1.666666716e-01};
+/// (e^-r - 1 + r) / r^2.
+constexpr std::array<double, 2> kExpShortOfMinus = {kExpShort[0], -kExpShort[1]};
 /// (2^r - 1) / r for |r| <= 1/2: 2^-29 of 2^r.
 constexpr std::array<double, 6> kExp2 = {6.931472063e-01, 2.402265133e-01, 5.550327676e-02,
                                          9.618005310e-03, 1.340030982e-03, 1.547592746e-04};
@@ -129,7 +132,44 @@ Value* VectorMath::clamp(Value* x, double low, double high) {
   return b_.CreateSelect(b_.CreateFCmpOGT(x, real(high, x)), real(high, x), x);
 }
 
-bool VectorMath::takes_avx512(Value* x) const { return avx512_ && lanes_of(x) == 16; }
+bool VectorMath::takes_avx512(Value* x) const {
+  return avx512_ && lanes_of(x) != 0 && lanes_of(x) % kMachineLanes == 0;
+}
+
+std::vector<Value*> VectorMath::machine_vectors(Value* x) {
+  std::vector<Value*> parts;
+  for (unsigned first = 0; first < lanes_of(x); first += kMachineLanes)
+    parts.push_back(b_.CreateShuffleVector(x, lane_range(first, kMachineLanes)));
+  return parts;
+}
+
+Value* VectorMath::each_machine_vector(Value* x, const std::function<Value*(Value*)>& compute) {
+  std::vector<Value*> parts = machine_vectors(x);
+  for (Value*& part : parts) part = compute(part);
+  return concatenate(b_, std::move(parts));
+}
+
+Value* VectorMath::each_machine_vector(Value* x, Value* y,
+                                       const std::function<Value*(Value*, Value*)>& compute) {
+  std::vector<Value*> parts = machine_vectors(x);
+  const std::vector<Value*> others = machine_vectors(y);
+  for (std::size_t k = 0; k < parts.size(); ++k) parts[k] = compute(parts[k], others[k]);
+  return concatenate(b_, std::move(parts));
+}
+
+llvm::Constant* VectorMath::table(std::span<const float> values) {
+  llvm::SmallVector<llvm::Constant*, 16> lanes;
+  for (float value : values) lanes.push_back(llvm::ConstantFP::get(b_.getFloatTy(), value));
+  return llvm::ConstantVector::get(lanes);
+}
+
+/// values[index % 16] for every lane.
+Value* VectorMath::look_up(std::span<const float> values, Value* index) {
+  llvm::Constant* row = table(values);
+  return each_machine_vector(index, [&](Value* part) {
+    return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_permvar_sf_512, {}, {row, part});
+  });
+}
 
 /// x * 2^exponent for an integral exponent in [-300, 254], rounded once.
 Value* VectorMath::scale(Value* x, Value* exponent) {
@@ -141,37 +181,52 @@ Value* VectorMath::scale(Value* x, Value* exponent) {
     };
     return b_.CreateFMul(b_.CreateFMul(x, power(half)), power(b_.CreateSub(n, half)));
   }
-  return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
-                            {x, exponent, x, b_.getInt16(0xffff), b_.getInt32(4)});
+  return each_machine_vector(x, exponent, [&](Value* part, Value* power) {
+    return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
+                              {part, power, part, b_.getInt16(0xffff), b_.getInt32(4)});
+  });
 }
 
-/// numerator / denominator for a denominator in [1, 2] and a finite or NaN numerator: 0.51 ulp. An estimate of
-/// 14 bits, two steps of Newton and Raphson: a vector division of AVX-512 takes as long as thirty additions.
-Value* VectorMath::quotient(Value* numerator, Value* denominator) {
-  if (!takes_avx512(numerator)) return b_.CreateFDiv(numerator, denominator);
-  Value* zero = llvm::Constant::getNullValue(numerator->getType());
-  Value* inverse = b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_rcp14_ps_512, {},
-                                      {denominator, zero, b_.getInt16(0xffff)});
-  Value* negative = b_.CreateFNeg(denominator);
-  inverse = fma(fma(negative, inverse, real(1, numerator)), inverse, inverse);
-  Value* ratio = b_.CreateFMul(numerator, inverse);
-  return fma(fma(negative, ratio, numerator), inverse, ratio);
+/// 1 / x to 1 ulp for an x whose reciprocal is normal: an estimate of 14 bits and a step of Newton and Raphson,
+/// where a vector division of AVX-512 takes as long as thirty additions.
+Value* VectorMath::reciprocal(Value* x) {
+  Value* estimate = each_machine_vector(x, [&](Value* part) {
+    return b_.CreateIntrinsic(
+        llvm::Intrinsic::x86_avx512_rcp14_ps_512, {},
+        {part, llvm::Constant::getNullValue(part->getType()), b_.getInt16(0xffff)});
+  });
+  return fma(fma(b_.CreateFNeg(x), estimate, real(1, x)), estimate, estimate);
 }
 
-/// 1.1 ulp: e^x = 2^floor(n) 2^(n - floor(n)) e^r with n a multiple of 1/16, from a table in a register.
-Value* VectorMath::exp_by_table(Value* bounded) {
-  Value* rounder = real(kRounder / 16, bounded);
-  Value* shifted = fma(bounded, real(kLog2E, bounded), rounder);
+namespace {
+
+/// 2^(k / 16), or its reciprocal.
+std::array<float, 16> roots(double sign) {
+  std::array<float, 16> values{};
+  for (std::size_t k = 0; k < values.size(); ++k)
+    values[k] = static_cast<float>(std::exp2(sign * static_cast<double>(k) / 16));
+  return values;
+}
+
+}  // namespace
+
+/// x as a multiple n of ln(2) / 16, counted in ln(2), and a rest r. The bits of `shifted` end with those of 16 n.
+VectorMath::Split VectorMath::split_by_sixteenths(Value* x) {
+  Value* rounder = real(kRounder / 16, x);
+  Value* shifted = fma(x, real(kLog2E, x), rounder);
   Value* n = b_.CreateFSub(shifted, rounder);
-  Value* r = fma(n, real(-kLn2Low, bounded), fma(n, real(-kLn2High, bounded), bounded));
-  llvm::SmallVector<llvm::Constant*, 16> roots;
-  for (int k = 0; k < 16; ++k)
-    roots.push_back(llvm::ConstantFP::get(b_.getFloatTy(), std::exp2(k / 16.0)));
-  Value* root = b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_permvar_sf_512, {},
-                                   {llvm::ConstantVector::get(roots), to_bits(shifted)});
-  Value* rest = fma(b_.CreateFMul(r, r), polynomial(kExpShort, r), r);
+  Value* r = fma(n, real(-kLn2High, x), x);
+  return {n, fma(n, real(-kLn2Low, x), r), to_bits(shifted)};
+}
+
+/// 1.1 ulp: e^x = 2^floor(n) 2^(n - floor(n)) e^r, the second factor from a table in a register.
+Value* VectorMath::exp_by_table(Value* bounded) {
+  const Split split = split_by_sixteenths(bounded);
+  Value* rest = fma(polynomial(kExpShort, split.r), split.r, real(1, split.r));
+  rest = b_.CreateFMul(rest, split.r);
+  Value* root = look_up(roots(1), split.index);
   // The scaling rounds its exponent down.
-  return scale(fma(root, rest, root), n);
+  return scale(fma(root, rest, root), split.n);
 }
 
 /// 1.1 ulp.
@@ -243,8 +298,34 @@ Value* log_limits(llvm::IRBuilderBase& b, Value* x, Value* finite) {
 
 }  // namespace
 
+/// 1.2 ulp. The instructions that take floats apart give what makes 0, infinities and NaN come out right; ln 2 is
+/// in two parts of one sign, as infinities are multiplied by both.
+Value* VectorMath::log_by_table(Value* x) {
+  constexpr double kHigh = 0x1.62e42ep-1;
+  constexpr double kLow = 0x1.efa39ep-25;
+  constexpr unsigned kMantissaFromThreeQuarters = 3;
+  constexpr unsigned kPositiveElseNan = 3 << 2;
+  const auto exponent = [&](Value* part) {
+    return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_getexp_ps_512, {},
+                              {part, part, b_.getInt16(0xffff), b_.getInt32(4)});
+  };
+  Value* m = each_machine_vector(x, [&](Value* part) {
+    return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_getmant_ps_512, {},
+                              {part, b_.getInt32(kMantissaFromThreeQuarters | kPositiveElseNan),
+                               part, b_.getInt16(0xffff), b_.getInt32(4)});
+  });
+  Value* e = b_.CreateFSub(each_machine_vector(x, exponent), each_machine_vector(m, exponent));
+  const LogTable& table = log_table();
+  Value* index = b_.CreateLShr(to_bits(m), integer(19, x));
+  Value* r = fma(m, look_up(table.reciprocals, index), real(-1, x));
+  Value* low = fma(b_.CreateFMul(r, r), polynomial(table.rest, r), r);
+  low = fma(e, real(kLow, x), low);
+  return fma(e, real(kHigh, x), b_.CreateFAdd(look_up(table.logarithms, index), low));
+}
+
 /// 1 ulp.
 Value* VectorMath::log(Value* x) {
+  if (takes_avx512(x)) return log_by_table(x);
   const Reduced reduced = reduce_log(x);
   Value* f = reduced.f;
   Value* low = fma(reduced.exponent, real(kLn2Low, x), reduced.rest);
@@ -279,24 +360,65 @@ Value* VectorMath::log1p(Value* x) {
   return b_.CreateSelect(tiny, x, log_limits(b_, u, sum));
 }
 
+/// An odd function from its table: 1.2 ulp.
+Value* VectorMath::piecewise(const PiecewiseTable& table, Value* x) {
+  constexpr std::size_t kHalf = PiecewiseTable::kIntervals / 2;
+  Value* magnitude = absolute(x);
+  Value* high = real(table.highest, x);
+  magnitude = b_.CreateSelect(b_.CreateFCmpOGT(magnitude, high), high, magnitude);
+  Value* least = real(std::ldexp(1.0, table.first_exponent), x);
+  Value* inside = b_.CreateSelect(b_.CreateFCmpOLT(magnitude, least), least, magnitude);
+  const std::vector<Value*> indices =
+      machine_vectors(b_.CreateLShr(to_bits(inside), integer(21, x)));
+  const auto find = [&](const std::array<float, 2 * kHalf>& row, std::size_t part) {
+    const std::span<const float> values(row);
+    return b_.CreateIntrinsic(
+        llvm::Intrinsic::x86_avx512_vpermi2var_ps_512, {},
+        {this->table(values.first(kHalf)), indices[part], this->table(values.last(kHalf))});
+  };
+  // Each look-up next to its use: all of one power together would not fit the registers.
+  std::vector<Value*> t = machine_vectors(magnitude);
+  std::vector<Value*> sums;
+  for (std::size_t k = 0; k < t.size(); ++k) t[k] = b_.CreateFSub(t[k], find(table.centers, k));
+  for (std::size_t k = 0; k < t.size(); ++k) sums.push_back(find(table.coefficients.back(), k));
+  for (std::size_t power = PiecewiseTable::kTerms - 1; power-- > 0;)
+    for (std::size_t k = 0; k < t.size(); ++k)
+      sums[k] = fma(sums[k], t[k], find(table.coefficients[power], k));
+  return copy_sign(concatenate(b_, sums), x);
+}
+
 /// 2.5 ulp: -t / (t + 2) with t = expm1(-2|x|).
 Value* VectorMath::tanh(Value* x) {
+  if (takes_avx512(x)) return piecewise(tanh_table(), x);
   Value* magnitude = absolute(x);
   Value* t = expm1(b_.CreateFMul(magnitude, real(-2, x)));
-  Value* ratio = quotient(t, b_.CreateFAdd(t, real(2, x)));
-  return copy_sign(ratio, x);
+  return copy_sign(b_.CreateFDiv(t, b_.CreateFAdd(t, real(2, x))), x);
+}
+
+/// 2.5 ulp: e^x = 2^floor(n) m, and 1 / (1 + e^-x) = s / (s + m) with s a power of two, which overflows nowhere.
+Value* VectorMath::sigmoid_by_table(Value* x) {
+  const Split split = split_by_sixteenths(clamp(x, -104, 30));
+  // e^-x = 2^-n e^-r.
+  Value* rest = fma(polynomial(kExpShortOfMinus, split.r), split.r, real(-1, x));
+  rest = b_.CreateFMul(rest, split.r);
+  Value* root = look_up(roots(-1), split.index);
+  Value* power = scale(real(1, x), split.n);
+  Value* denominator = b_.CreateFAdd(fma(root, rest, root), power);
+  return scale(reciprocal(denominator), split.n);
 }
 
 /// 2.5 ulp. From exp(-|x|), which does not overflow.
 Value* VectorMath::sigmoid(Value* x) {
+  if (takes_avx512(x)) return sigmoid_by_table(x);
   Value* e = exp(b_.CreateFNeg(absolute(x)));
   Value* one = real(1, x);
   Value* top = b_.CreateSelect(b_.CreateFCmpOLT(x, real(0, x)), e, one);
-  return quotient(top, b_.CreateFAdd(e, one));
+  return b_.CreateFDiv(top, b_.CreateFAdd(e, one));
 }
 
 /// 2 ulp.
 Value* VectorMath::erf(Value* x) {
+  if (takes_avx512(x)) return piecewise(erf_table(), x);
   Value* magnitude = absolute(x);
   Value* small = fma(x, polynomial(kErfSmall, b_.CreateFMul(x, x)), x);
   Value* bounded = b_.CreateSelect(b_.CreateFCmpOGT(magnitude, real(4, x)), real(4, x), magnitude);

@@ -1,0 +1,69 @@
+#include "jit/cpu/llvm/math_library.h"
+
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/DerivedTypes.h>
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include "base/check.h"
+#include "jit/cpu/llvm/codegen.h"
+#include "jit/cpu/llvm/nest_emitter.h"
+#include "jit/cpu/llvm/scalar_emitter.h"
+
+namespace heddle::jit::cpu {
+namespace {
+
+using ir::ScalarOp;
+
+constexpr std::string_view kPrefix = "heddle_math_";
+constexpr ScalarOp kFunctions[] = {ScalarOp::Exp,     ScalarOp::Exp2, ScalarOp::Expm1,
+                                   ScalarOp::Log,     ScalarOp::Log2, ScalarOp::Log1p,
+                                   ScalarOp::Sin,     ScalarOp::Cos,  ScalarOp::Tanh,
+                                   ScalarOp::Sigmoid, ScalarOp::Erf};
+
+}  // namespace
+
+std::string MathFunction::symbol() const {
+  return std::string(kPrefix) + std::string(ir::name_of(op)) + "_" + std::to_string(vectors) + "x" +
+         std::to_string(vector_bytes);
+}
+
+std::optional<MathFunction> MathFunction::of_symbol(std::string_view symbol) {
+  if (!symbol.starts_with(kPrefix)) return std::nullopt;
+  for (ScalarOp op : kFunctions) {
+    for (unsigned vectors = 1; vectors <= kMostMathVectors; vectors *= 2) {
+      for (unsigned bytes : {32u, 64u}) {
+        const MathFunction function{op, vectors, bytes};
+        if (function.symbol() == symbol) return function;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+llvm::Function* declare_math(llvm::Module& module, const MathFunction& function) {
+  const std::string name = function.symbol();
+  if (llvm::Function* known = module.getFunction(name)) return known;
+  llvm::Type* vector = llvm::FixedVectorType::get(llvm::Type::getFloatTy(module.getContext()),
+                                                  function.vectors * function.vector_bytes / 4);
+  auto* declared = llvm::Function::Create(llvm::FunctionType::get(vector, {vector}, false),
+                                          llvm::GlobalValue::ExternalLinkage, name, module);
+  declared->setCallingConv(llvm::CallingConv::X86_RegCall);
+  declared->setDoesNotThrow();
+  declared->setDoesNotAccessMemory();
+  declared->setWillReturn();
+  return declared;
+}
+
+void define_math(llvm::Module& module, llvm::IRBuilderBase& builder, const CodegenTarget& target,
+                 const MathFunction& function) {
+  llvm::Function* code = declare_math(module, function);
+  set_target_attributes(*code, target);
+  builder.SetInsertPoint(llvm::BasicBlock::Create(module.getContext(), "entry", code));
+  ScalarEmitter scalars(builder, module, target.vector_bytes);
+  llvm::Value* result = scalars.inline_math(function.op, code->getArg(0));
+  HD_CHECK(result != nullptr, "no vector code for " + std::string(ir::name_of(function.op)));
+  builder.CreateRet(result);
+}
+
+}  // namespace heddle::jit::cpu

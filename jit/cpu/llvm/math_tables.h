@@ -1,0 +1,40 @@
+// Tables of the vector math that looks its coefficients up: one lane of a register an interval.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+namespace heddle::jit::cpu {
+
+/// An odd function that grows to 1, as polynomials in |x| - center over 32 intervals, four to each power of
+/// two from 2^first_exponent on. The first one reaches down to 0, where it is t times a polynomial, so that
+/// the error stays relative.
+struct PiecewiseTable {
+  static constexpr std::size_t kIntervals = 32;
+  static constexpr std::size_t kTerms = 6;
+  int first_exponent = 0;
+  float highest = 0;  ///< beyond it the function is 1
+  /// By bits 21 to 25 of |x| as an integer.
+  std::array<float, kIntervals> centers{};
+  /// By power, then as `centers`.
+  std::array<std::array<float, kIntervals>, kTerms> coefficients{};
+};
+
+/// 2^-26 of tanh from 2^-4 to 9.5.
+const PiecewiseTable& tanh_table();
+/// 2^-25 of erf from 2^-6 to 4.
+const PiecewiseTable& erf_table();
+
+/// log(m) = logarithm + log(1 + r) for m in [0.75, 1.5): m * reciprocal = 1 + r with r in [-1/32, 1/16]. By the
+/// four highest bits of the mantissa. Around 1 the reciprocal is 1; elsewhere it is one whose logarithm is close to a
+/// float, so that its rounding adds nothing.
+struct LogTable {
+  static constexpr std::size_t kIntervals = 16;
+  std::array<float, kIntervals> reciprocals{};
+  std::array<float, kIntervals> logarithms{};
+  /// (log(1 + r) - r) / r^2: 2^-27 of log(1 + r).
+  std::array<double, 4> rest{};
+};
+const LogTable& log_table();
+
+}  // namespace heddle::jit::cpu
