@@ -49,7 +49,7 @@ void ContextPool::release(std::unique_ptr<ExecutionContext> context) noexcept {
     ExecutionContext* empty = nullptr;
     if (slot.load(std::memory_order_relaxed) == nullptr &&
         slot.compare_exchange_strong(empty, context.get(), std::memory_order_release)) {
-      context.release();
+      static_cast<void>(context.release());  // the slot has it
       return;
     }
   }

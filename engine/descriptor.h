@@ -31,12 +31,12 @@ class PackedDescriptors {
   std::int64_t* room_for(std::size_t more);
   std::int64_t* grow(std::size_t more);
 
+  std::array<std::int64_t, kInline> inline_;
   std::int64_t* words_ = inline_.data();
   std::size_t capacity_ = kInline;
   std::size_t count_ = 0;
   std::uint64_t hash_ = 0;
   std::vector<std::int64_t> overflow_;
-  std::array<std::int64_t, kInline> inline_;
 };
 
 }  // namespace heddle::engine

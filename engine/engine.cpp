@@ -321,7 +321,7 @@ Engine::Impl::Results Engine::Impl::run_reference(std::span<const Tensor> inputs
   for (const Tensor& input : inputs) arguments.push_back(engine::to_literal(input));
   const ir::Graph& graph = traced.graph;
   const std::vector<ir::Literal> values = ir::evaluate(graph, arguments);
-  Results results{{}, std::move(traced.prototype)};
+  Results results{std::vector<Tensor>{}, std::move(traced.prototype)};
   for (std::size_t k = 0; k < graph.outputs().size(); ++k)
     results.first.push_back(engine::from_literal(values[k].clone()));
   write_back(graph, values, arguments);

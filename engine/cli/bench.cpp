@@ -3,6 +3,7 @@
 #include <CLI/App.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <sys/resource.h>
@@ -28,7 +29,7 @@ double microseconds_since(Clock::time_point start) {
 /// The smallest time that `share` of all times do not exceed. `times` are sorted.
 double percentile(const std::vector<double>& times, double share) {
   const auto last = static_cast<double>(times.size() - 1);
-  return times[static_cast<std::size_t>(last * share + 0.5)];
+  return times[static_cast<std::size_t>(std::lround(last * share))];
 }
 
 std::uint64_t rss_peak_bytes() {
