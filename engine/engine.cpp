@@ -237,7 +237,10 @@ Engine::Impl::Match Engine::Impl::compile_for(std::span<const Tensor> inputs) {
   engine::Guards::Outcome outcome = made->guards().match(inputs);
   HD_CHECK(outcome.holds, outcome.failed);
   const std::scoped_lock lock(mutex);
-  if (!executables.empty()) recompiles.push_back("guard failed: " + match.failed);
+  if (!executables.empty()) {
+    recompiles.push_back("guard failed: " + match.failed);
+    if (recompiles.size() > kRecompilesTold) recompiles.pop_front();
+  }
   executables.insert(executables.begin(), made);
   ++compiles;
   for (const RegionInfo& region : made->regions()) {
@@ -496,7 +499,7 @@ EngineStats Engine::stats() const {
   stats.compile_ms = impl_->compile_ms;
   stats.load_ms = impl_->load_ms;
   stats.arena_peak_bytes = static_cast<std::uint64_t>(impl_->arena_peak.load());
-  stats.recompiles = impl_->recompiles;
+  stats.recompiles.assign(impl_->recompiles.begin(), impl_->recompiles.end());
   return stats;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -92,7 +93,8 @@ struct Engine::Impl {
   std::mutex compiling;  ///< held while the callable is traced and compiled; taken before `mutex`
   std::mutex mutex;  ///< held for microseconds: executables, what enters and leaves plans, counters
   std::vector<std::shared_ptr<const engine::Executable>> executables;  ///< most recently used first
-  std::vector<std::string> recompiles;
+  static constexpr std::size_t kRecompilesTold = 64;
+  std::deque<std::string> recompiles;  ///< the last kRecompilesTold
   std::uint64_t traces = 0;
   std::uint64_t compiles = 0;
   std::uint64_t binds = 0;

@@ -34,6 +34,16 @@ std::string recompile_of(hd::Engine& engine, const hd::Tensor& first, const hd::
   return recompiles.size() == 1 ? recompiles[0] : std::to_string(recompiles.size());
 }
 
+TEST(Guards, TheLastRecompilesAreTold) {
+  hd::Engine engine([](const hd::Tensor& x) { return x + 1; }, {.max_executables = 1});
+  for (int k = 0; k < 36; ++k)
+    for (const hd::DType dtype : {hd::f32, hd::i32}) engine.run({ones({2}, dtype)});
+  const hd::EngineStats stats = engine.stats();
+  EXPECT_EQ(stats.compiles, 72u);
+  ASSERT_EQ(stats.recompiles.size(), 64u);
+  EXPECT_NE(stats.recompiles.back().find("f32"), std::string::npos) << stats.recompiles.back();
+}
+
 hd::Engine plus_one() {
   return hd::Engine([](const hd::Tensor& x) { return x + 1; });
 }

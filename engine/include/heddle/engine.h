@@ -109,7 +109,7 @@ struct EngineStats {
   double compile_ms = 0;                    ///< tracing to executable, in total
   std::uint64_t arena_peak_bytes = 0;       ///< of one request
   std::vector<std::string>
-      recompiles;  ///< why each compile after the first happened: the failed guard
+      recompiles;  ///< why compiles after the first happened, of the last 64: the failed guard
 };
 
 /// What happened in a run, in order: memory of a value taken or given back, a step launched.
