@@ -119,6 +119,7 @@ ir::PipelineOptions pipeline_of(const EngineOptions& options) {
   pipeline.skip = options.skip_passes;
   if (!options.library || !jit::library_prefers_channels_last())
     pipeline.skip.emplace_back("channels-last");
+  if (!options.fuse) pipeline.skip.emplace_back("form-attention");
   pipeline.dump_dir = options.dump_dir;
   return pipeline;
 }

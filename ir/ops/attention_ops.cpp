@@ -7,11 +7,14 @@
 //            floating: added to the scores, so that -inf hides
 //   causal   query i sees key j only if j <= i + (Lk - Lq)
 //   scale    what scores are multiplied by; 0 means 1 / sqrt(D)
+//   hidden   the score of a key that a bool mask hides: -inf, or the finite number that a model writes there
+//   nan_rows what a query gives whose scores are all -inf, though there are keys: NaN, as a softmax that is
+//            written out does, instead of 0
 //   result   promote(T, U, V)[B, H, Lq, Dv]
 //
 // Operands are converted to the result's dtype; scores, softmax and sums are in f32 for f16 and
 // bf16, and the result is rounded once. The largest score of a query is subtracted before exp. A
-// query that sees no key, or whose scores are all -inf, gives 0; a NaN score that it sees makes its
+// query that sees no key, or whose scores are all -inf, gives 0 (see nan_rows); a NaN score that it sees makes its
 // result NaN. Hidden keys weigh 0, whatever their score; whether an infinite or NaN v of a hidden
 // key shows in the result is not defined.
 //
@@ -96,6 +99,7 @@ struct Problem {
   std::int64_t batch, heads, shared_heads, queries, keys, size, value_size;
   double scale;
   bool causal;
+  double hidden;
   std::vector<double> q, k, v;
   Literal mask;  ///< in full size; null data without a mask
   bool masked;
@@ -114,6 +118,7 @@ Problem problem_of(const EvalContext& ctx) {
             .value_size = v[3],
             .scale = ctx.node.number("scale"),
             .causal = ctx.node.flag("causal"),
+            .hidden = ctx.node.number("hidden"),
             .q = dense<double>(converted(ctx.inputs[0], dtype)),
             .k = dense<double>(converted(ctx.inputs[1], dtype)),
             .v = dense<double>(converted(ctx.inputs[2], dtype)),
@@ -130,25 +135,26 @@ double score(const Problem& p, std::int64_t row, std::int64_t query, const doubl
   if (p.causal && key > query + p.keys - p.queries) return kHidden;
   const double added = p.masked ? p.mask.at(row * p.keys + key) : 0.0;
   const bool chooses = p.masked && p.mask.dtype() == DType::Bool;
-  if (chooses && added == 0.0) return kHidden;
+  if (chooses && added == 0.0) return p.hidden;
   double sum = 0;
   for (std::int64_t d = 0; d < p.size; ++d) sum += q[d] * k[key * p.size + d];
   return sum * p.scale + (chooses ? 0.0 : added);
 }
 
-/// Scores to weights that sum to 1, or are all 0 when every score is -inf.
-void softmax_or_zero(std::vector<double>& scores) {
+/// Scores to weights that sum to 1, or are all `empty` when every score is -inf.
+void softmax_or(double empty, std::vector<double>& scores) {
   double largest = kHidden;
   for (const double s : scores) largest = std::isnan(s) ? s : std::max(largest, s);
   double sum = 0;
   for (double& s : scores) sum += s = largest == kHidden ? 0.0 : std::exp(s - largest);
-  for (double& s : scores) s = sum == 0 ? 0.0 : s / sum;
+  for (double& s : scores) s = sum == 0 ? empty : s / sum;
 }
 
 std::vector<Literal> evaluate(const EvalContext& ctx) {
   const Problem p = problem_of(ctx);
   std::vector<double> result(static_cast<std::size_t>(element_count(ctx.output_sizes())));
   std::vector<double> weights(static_cast<std::size_t>(p.keys));
+  const double empty = ctx.node.flag("nan_rows") ? std::numeric_limits<double>::quiet_NaN() : 0.0;
   for (std::int64_t row = 0; row < p.batch * p.heads * p.queries; ++row) {
     const std::int64_t head = row / p.queries % p.heads;
     const std::int64_t block =
@@ -159,7 +165,7 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
     for (std::int64_t key = 0; key < p.keys; ++key) {
       weights[static_cast<std::size_t>(key)] = score(p, row, row % p.queries, q, k, key);
     }
-    softmax_or_zero(weights);
+    softmax_or(empty, weights);
     double* out = result.data() + row * p.value_size;
     for (std::int64_t key = 0; key < p.keys; ++key) {
       for (std::int64_t d = 0; d < p.value_size; ++d) {
@@ -220,7 +226,8 @@ Value emit_masked(Emitter& emit, Value scores, const Shapes& s) {
   DecomposeContext& ctx = emit.ctx;
   const Value hidden = ctx.scalar(scores.meta().dtype, kHidden);
   if (emit.has(3) && ctx.inputs[3].meta().dtype == DType::Bool) {
-    scores = ctx.emit("where", {ctx.inputs[3], scores, hidden});
+    const Value masked = ctx.scalar(scores.meta().dtype, ctx.node.number("hidden"));
+    scores = ctx.emit("where", {ctx.inputs[3], scores, masked});
   } else if (emit.has(3)) {
     scores = emit.add(scores, emit.operand(3, scores.meta().dtype));
   }
@@ -253,7 +260,13 @@ std::vector<Value> decompose(DecomposeContext& ctx) {
                  ctx.inputs[2].meta().sizes};
   const DType result = ctx.node.output().dtype;
   const Value scores = emit_masked(emit, emit_scores(emit, s, statistics_dtype(result)), s);
-  const Value largest = emit_unless(emit, emit.reduce("reduce_max", scores, {3}), kHidden, 0);
+  Value largest = emit.reduce("reduce_max", scores, {3});
+  if (ctx.node.flag("nan_rows")) {
+    const Value weights = emit.one_operand("exp", emit.sub(scores, largest));
+    const Value shares = emit.div(weights, emit.reduce("reduce_sum", weights, {3}));
+    return {emit_convert(ctx, emit_weighted(emit, shares, s), result)};
+  }
+  largest = emit_unless(emit, largest, kHidden, 0);
   const Value weights = emit.one_operand("exp", emit.sub(scores, largest));
   const Value sum = emit_unless(emit, emit.reduce("reduce_sum", weights, {3}), 0, 1);
   return {emit_convert(ctx, emit.div(emit_weighted(emit, weights, s), sum), result)};
@@ -266,7 +279,10 @@ std::span<const OpDef> attention_ops() {
   static const OpDef defs[] = {{
       .name = "attention",
       .operands = {{"q"}, {"k"}, {"v"}, {"mask", OperandSpec::Arity::Optional}},
-      .attrs = {{"causal", AttrKind::Bool, false}, {"scale", AttrKind::Float, 0.0}},
+      .attrs = {{"causal", AttrKind::Bool, false},
+                {"scale", AttrKind::Float, 0.0},
+                {"hidden", AttrKind::Float, ops::kHidden},
+                {"nan_rows", AttrKind::Bool, false}},
       .infer = ops::infer,
       .evaluate = ops::evaluate,
       .lowering = {.decompose = ops::decompose, .nest = "attention", .decompose_last = true},

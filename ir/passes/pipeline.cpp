@@ -16,6 +16,7 @@
 #include "ir/passes/dce.h"
 #include "ir/passes/decompose.h"
 #include "ir/passes/fold_constants.h"
+#include "ir/passes/form_attention.h"
 #include "ir/passes/form_regions.h"
 #include "ir/passes/merge_views.h"
 #include "ir/passes/overlap_collectives.h"
@@ -37,6 +38,7 @@ constexpr Pass kPasses[] = {
     {"dce", dce},
     {"decompose", decompose},
     {"fold-constants", fold_constants},
+    {"form-attention", form_attention},
     {"form-regions", [](const Graph& graph) { return form_regions(graph); }},
     {"inline-regions", inline_regions},
     {"merge-views", merge_views},
@@ -48,9 +50,19 @@ constexpr Pass kPasses[] = {
 };
 
 constexpr std::string_view kPipeline[] = {
-    "decompose",      "fold-constants", "canonicalise",  "remove-noops",
-    "merge-views",    "channels-last",  "push-permutes", "merge-views",
-    "fold-constants", "remove-noops",   "cse",           "dce",
+    "form-attention",
+    "decompose",
+    "fold-constants",
+    "canonicalise",
+    "remove-noops",
+    "merge-views",
+    "channels-last",
+    "push-permutes",
+    "merge-views",
+    "fold-constants",
+    "remove-noops",
+    "cse",
+    "dce",
 };
 
 void dump(const Graph& graph, const std::string& folder, std::size_t number,

@@ -10,7 +10,7 @@
 //       for row (vector): the new largest, and what the sums so far are scaled by
 //       for row (serial): scores = exp(scores - largest), their sum; rescale sums
 //       sums += scores . v
-//     result = sums / total, or 0 where total is 0
+//     result = sums / total, or 0 where total is 0 (nan_rows: where there are no keys)
 #include <cmath>
 #include <limits>
 
@@ -199,10 +199,13 @@ class AttentionNest {
     Mask seen;
     if (ctx_.node().inputs().size() > 3 && ctx_.node().input(3)) {
       const Scalar mask = ctx_.operand(3, mask_index(query, key));
-      if (mask.dtype == DType::Bool)
+      const double hidden = ctx_.node().number("hidden");
+      if (mask.dtype != DType::Bool)
+        score = apply(ScalarOp::Add, score, b_.convert(mask, dtype_));
+      else if (hidden == -std::numeric_limits<double>::infinity())
         seen = mask;
       else
-        score = apply(ScalarOp::Add, score, b_.convert(mask, dtype_));
+        score = b_.apply(ScalarOp::Select, {mask, score, number(hidden)});
     }
     if (ctx_.node().flag("causal"))
       seen = both(b_, seen, compare(b_, ScalarOp::Le, key, query + keys_ - out_[2]));
@@ -271,7 +274,9 @@ class AttentionNest {
   void write() {
     const SymExpr row = begin(rows_, ForStmt::Kind::Serial);
     const Scalar total = b_.load(total_, row);
-    const Scalar none = apply(ScalarOp::Eq, total, number(0));
+    // Where rows of -inf are to be NaN, 0 times the reciprocal of 0 is; without keys there is nothing to sum.
+    const Scalar none = ctx_.node().flag("nan_rows") ? compare(b_, ScalarOp::Eq, keys_, 0)
+                                                     : apply(ScalarOp::Eq, total, number(0));
     const Scalar share = b_.apply(ScalarOp::Reciprocal, {total});
     const SymExpr column = begin(columns_, ForStmt::Kind::Vector);
     const Scalar sum = b_.load(sums_, row * tile_columns_ + column);

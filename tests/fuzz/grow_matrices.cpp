@@ -1,5 +1,6 @@
 // Matrix products, windows, attention, and ops that index.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "tests/fuzz/grower.h"
@@ -153,8 +154,39 @@ void Grower::attention() {
   Quality quality{v.quality.bound, v.quality.error + v.quality.bound * off, false, false};
   quality.error +=
       rounded({score, 0, false, false}, dtype == f64 ? f64 : f32).error * quality.bound;
+  if (shared == 1 && (dtype == f32 || dtype == f64) && chance(50))
+    return written_attention({q, k, v, mask}, {score, off, false, false}, rounded(quality, dtype));
   emit("attention", {q, k, v, mask}, {{"causal", chance(40)}, {"scale", chance(50) ? 0.0 : 0.5}},
        rounded(quality, dtype));
+}
+
+/// As models write it, which the pass form-attention makes one op of, unless a later node reads what lies between.
+void Grower::written_attention(const std::array<Item, 4>& parts, const Quality& score,
+                               const Quality& result) {
+  const auto& [q, k, v, mask] = parts;
+  const auto number = [&](double value) {
+    const ir::Literal literal = ir::Literal::scalar(parts[0].dtype(), value);
+    return Item{builder_.constant(literal), {std::abs(value), 0, false, false}};
+  };
+  const auto turned = emit("permute", {k}, {{"perm", Ints{0, 1, 3, 2}}}, k.quality);
+  if (!turned) return;
+  const Quality rough = rounded(score, q.dtype());
+  std::optional<Item> scores = emit("matmul", {q, *turned}, {}, rough);
+  if (scores && chance(60))
+    scores = emit(chance(50) ? "mul" : "div", {*scores, number(2)}, {},
+                  {2 * rough.bound, 2 * rough.error, false, false});
+  if (scores && mask.value) {
+    const double bound = std::max(2 * rough.bound + 2, mask.dtype() == boolean ? 1e4 : 0.0);
+    const Quality masked{bound, 2 * rough.error + 1e-6 * rough.bound, false, false};
+    scores = mask.dtype() == boolean ? emit("where", {mask, *scores, number(-1e4)}, {}, masked)
+                                     : emit("add", {*scores, mask}, {}, masked);
+  }
+  if (!scores) return;
+  const auto weights = emit("softmax", {*scores}, {{"axis", std::int64_t{3}}},
+                            {1, 2 * scores->quality.error, false, false});
+  if (!weights) return;
+  emit("matmul", {*weights, v}, {},
+       {result.bound, result.error + 4 * rough.error * result.bound, false, false});
 }
 
 void Grower::resize() {

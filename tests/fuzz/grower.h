@@ -1,6 +1,7 @@
 // Grows a random graph one op at a time, and follows how exact every value is.
 #pragma once
 
+#include <array>
 #include <initializer_list>
 #include <optional>
 #include <random>
@@ -116,6 +117,8 @@ class Grower {
   void convolution();
   void pool();
   void attention();
+  void written_attention(const std::array<Item, 4>& parts, const Quality& score,
+                         const Quality& result);
   void resize();
   void gather();
   void scatter();

@@ -54,6 +54,35 @@ TEST(AttentionNest, QueriesThatSeeNothingGiveZero) {
   expect_nest_right({"attention", all}, 1e-4);
 }
 
+/// As a softmax that is written out: NaN where all scores are -inf, 0 where there are no keys.
+TEST(AttentionNest, NanRows) {
+  std::vector<ir::Literal> all = operands({1, 1, 3, 70, 4, 4});
+  ir::Literal mask = noise(f32, {3, 70});
+  for (std::int64_t k = 0; k < 70; ++k) mask.set(70 + k, -INFINITY);
+  for (std::int64_t k = 0; k < 66; ++k) mask.set(k, -INFINITY);
+  all.push_back(mask);
+  const ir::Attrs nan_rows{{"nan_rows", true}};
+  const testing::OneOp call{"attention", all, nan_rows};
+  const ir::Literal value = testing::value_of(call);
+  EXPECT_FALSE(std::isnan(value.at(0)));
+  EXPECT_TRUE(std::isnan(value.at(4)));
+  EXPECT_FALSE(std::isnan(value.at(8)));
+  expect_nest_right(call, 1e-4);
+  expect_nest_right({"attention", operands({2, 2, 5, 0, 4, 4}), nan_rows}, 1e-4);
+  expect_nest_right({"attention", operands({2, 2, 5, 70, 4, 4}), nan_rows}, 1e-4);
+}
+
+TEST(AttentionNest, AFiniteScoreForWhatIsHidden) {
+  std::vector<ir::Literal> all = operands({2, 2, 6, 70, 4, 4});
+  ir::Literal mask = noise(boolean, {6, 70}, 4);
+  for (std::int64_t k = 0; k < 70; ++k) mask.set(70 + k, 0);
+  all.push_back(mask);
+  for (const double hidden : {-1e4, -3.0, 0.5})
+    for (const bool causal : {false, true})
+      expect_nest_right(
+          {"attention", all, {{"hidden", hidden}, {"causal", causal}, {"nan_rows", true}}}, 1e-4);
+}
+
 TEST(AttentionNest, ANaNScoreMakesItsQueryNaN) {
   std::vector<ir::Literal> all = operands({1, 1, 3, 70, 4, 4});
   all[0] = testing::with_nan(all[0], 5);

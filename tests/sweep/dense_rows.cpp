@@ -116,15 +116,15 @@ void add_dense_rows(std::vector<OpRow>& rows) {
                         {noise(t, {e.first(2), channels, e.last(7)}), noise(t, {channels}, 2),
                          noise(t, {channels}, 3), noise(t, {channels}, 4), variance}};
                   }});
-  const auto attention = [&](const char* variant, bool causal, bool masked) {
-    rows.push_back({"attention", variant, floats(), [causal, masked](DType t, Extent e) {
+  const auto attention = [&](const char* variant, bool causal, bool masked, bool nan_rows = false) {
+    rows.push_back({"attention", variant, floats(), [causal, masked, nan_rows](DType t, Extent e) {
                       const std::int64_t batch = e.first(2);
                       const std::int64_t keys = e.last(11);
                       OneOp call{
                           "attention",
                           {noise(t, {batch, 4, e.other(5), 8}), noise(t, {batch, 2, keys, 8}, 2),
                            noise(t, {batch, 2, keys, e.other(6)}, 3)},
-                          {{"causal", causal}}};
+                          {{"causal", causal}, {"nan_rows", nan_rows}}};
                       if (masked)
                         call.operands.push_back(noise(boolean, {1, 1, e.other(5), keys}, 4));
                       return call;
@@ -133,6 +133,7 @@ void add_dense_rows(std::vector<OpRow>& rows) {
   attention("", false, false);
   attention("causal", true, false);
   attention("masked", false, true);
+  attention("nan_rows", false, true, true);
 }
 
 void add_window_rows(std::vector<OpRow>& rows) {

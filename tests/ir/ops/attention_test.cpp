@@ -106,6 +106,42 @@ TEST(Attention, AQueryThatSeesNothingGivesZero) {
                doubles(f32, {1, 1, 5, 1}, {0, 0, 1, 5.5, 37}), 1e-6);
 }
 
+TEST(Attention, NanRowsAreWhatASoftmaxGives) {
+  const auto call = [](const Literal& mask) {
+    return OneOp{"attention",
+                 {Literal(f32, {1, 1, 1, 1}), Literal(f32, {1, 1, 3, 1}),
+                  doubles(f32, {1, 1, 3, 1}, {1, 10, 100}), mask},
+                 {{"nan_rows", true}}};
+  };
+  const OneOp none = call(ints(boolean, {3}, {0, 0, 0}));
+  EXPECT_TRUE(std::isnan(value_of(none).at(0)));
+  expect_decomposition_agrees(none, 0);
+  const OneOp some = call(ints(boolean, {3}, {1, 0, 1}));
+  expect_close(value_of(some), doubles(f32, {1, 1, 1, 1}, {50.5}), 1e-6);
+  expect_decomposition_agrees(some, 1e-6);
+  const Heads no_keys{1, 2, 2, 3, 0, 2, 4};
+  const OneOp empty{
+      "attention", {no_keys.q(f32), no_keys.k(f32), no_keys.v(f32)}, {{"nan_rows", true}}};
+  expect_same(value_of(empty), Literal(f32, {1, 2, 3, 4}));
+  expect_decomposition_agrees(empty, 0);
+}
+
+TEST(Attention, HiddenIsTheScoreOfWhatABoolMaskHides) {
+  const Literal q = doubles(f64, {1, 1, 1, 1}, {1});
+  const Literal k = doubles(f64, {1, 1, 2, 1}, {5, 7});
+  const Literal v = doubles(f64, {1, 1, 2, 1}, {0, 1});
+  const auto call = [&](std::int64_t first, std::int64_t second, double hidden) {
+    return OneOp{"attention", {q, k, v, ints(boolean, {2}, {first, second})}, {{"hidden", hidden}}};
+  };
+  const OneOp first = call(0, 1, 7 - std::log(3.0));
+  expect_close(value_of(first), doubles(f64, {1, 1, 1, 1}, {0.75}), 1e-14);
+  expect_decomposition_agrees(first, 1e-12);
+  // Where all are hidden they weigh alike.
+  const OneOp both = call(0, 0, -1e9);
+  expect_close(value_of(both), doubles(f64, {1, 1, 1, 1}, {0.5}), 1e-14);
+  expect_decomposition_agrees(both, 1e-12);
+}
+
 TEST(Attention, ScaleMultipliesScores) {
   const Literal q = doubles(f64, {1, 1, 1, 1}, {1});
   const Literal k = doubles(f64, {1, 1, 2, 1}, {0, std::log(2.0)});

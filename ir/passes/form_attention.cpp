@@ -1,0 +1,247 @@
+#include "ir/passes/form_attention.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ir/op.h"
+#include "ir/passes/form_regions.h"
+
+namespace heddle::ir {
+
+namespace {
+
+/// Columns of v that one tile of the kernel holds.
+constexpr std::int64_t kMostColumns = 128;
+
+/// A constant of one element.
+std::optional<double> known_scalar(const Value& value) {
+  if (!value || value.node->op_name() != "const") return std::nullopt;
+  const Literal& literal = value.node->literal("value");
+  if (literal.count() != 1 || !is_floating(literal.dtype())) return std::nullopt;
+  return literal.at(0);
+}
+
+std::span<const SymExpr> leading(const Value& value) {
+  const Dims& sizes = value.meta().sizes;
+  return std::span(sizes).first(sizes.size() - 2);
+}
+
+bool same_sizes(const Value& a, const Value& b) { return a.meta().sizes == b.meta().sizes; }
+
+/// Whether a reshape from `a` to `b` groups leading dimensions only.
+bool same_matrices(const Value& a, const Value& b) {
+  const Dims& from = a.meta().sizes;
+  const Dims& to = b.meta().sizes;
+  return from.size() >= 2 && to.size() >= 2 &&
+         std::equal(from.end() - 2, from.end(), to.end() - 2) &&
+         base::product(leading(a)) == base::product(leading(b));
+}
+
+struct Mask {
+  Value value;
+  bool adds = false;   ///< to the scores; else it chooses
+  bool hides = false;  ///< chooses: where it is true, not where it is false
+  double hidden = 0;   ///< chooses: the score that takes the place of a hidden one
+};
+
+struct Match {
+  const Node* softmax = nullptr;
+  const Node* scores = nullptr;  ///< the product of q and the transposed k
+  double scale = 1;
+  std::optional<Mask> mask;
+};
+
+class AttentionFormer {
+ public:
+  explicit AttentionFormer(const Graph& graph) {
+    for (const NodePtr& node : graph.nodes()) {
+      for (const Value& input : node->inputs())
+        if (input) ++uses_[input.node];
+      for (const Value& before : node->after()) ordered_.insert(before.node);
+    }
+    for (const Value& output : graph.outputs()) ++uses_[output.node];
+    for (const Graph::WriteBack& write : graph.write_backs()) ++uses_[write.source.node];
+  }
+
+  std::optional<std::vector<Value>> visit(Rewriter& rewriter, const NodePtr& node) {
+    const std::optional<Match> match = matched(*node);
+    if (!match) return std::nullopt;
+    return std::vector<Value>{replaced(rewriter, *node, *match)};
+  }
+
+ private:
+  std::optional<Match> matched(const Node& product) {
+    if (product.op_name() != "matmul" || wants_fallback(product)) return std::nullopt;
+    last_ = &product;
+    const Value weights = without_reshapes(product.input(0));
+    if (!weights || !is_inner(weights, "softmax")) return std::nullopt;
+    Match match;
+    match.softmax = weights.node;
+    const std::int64_t rank = weights.meta().rank();
+    const std::int64_t axis = weights.node->integer("axis");
+    if (rank < 3 || rank > 4 || (axis != -1 && axis != rank - 1)) return std::nullopt;
+    const bool found = find_mask(weights.node->input(0), match);
+    if (!found || !sizes_fit(product, match)) return std::nullopt;
+    return match;
+  }
+
+  /// Whether `value` is a result of `op` that nobody but the pattern sees.
+  bool is_inner(const Value& value, std::string_view op) const {
+    const Node* node = value.node;
+    return node->op_name() == op && uses_.at(node) == 1 && node->after().empty() &&
+           !ordered_.contains(node) && node->annotations() == last_->annotations();
+  }
+
+  /// Null when there is a reshape that others see or that takes matrices apart.
+  Value without_reshapes(Value value) const {
+    while (value.node->op_name() == "reshape") {
+      if (!is_inner(value, "reshape") || !same_matrices(value.node->input(0), value)) return {};
+      value = value.node->input(0);
+    }
+    return value;
+  }
+
+  bool find_mask(const Value& scores, Match& match) const {
+    const Node& node = *scores.node;
+    if (is_inner(scores, "add")) {
+      for (std::size_t k : {0u, 1u}) {
+        match.mask = Mask{.value = node.input(1 - k), .adds = true};
+        if (same_sizes(node.input(k), scores) && mask_fits(scores, *match.mask) &&
+            find_product(node.input(k), match))
+          return true;
+      }
+      return false;
+    }
+    if (is_inner(scores, "where")) {
+      for (std::size_t k : {1u, 2u}) {
+        const std::optional<double> hidden = known_scalar(node.input(3 - k));
+        if (!hidden || !same_sizes(node.input(k), scores)) continue;
+        match.mask = Mask{.value = node.input(0), .hides = k == 2, .hidden = *hidden};
+        return mask_fits(scores, *match.mask) && find_product(node.input(k), match);
+      }
+      return false;
+    }
+    return find_product(scores, match);
+  }
+
+  /// Whether the mask's sizes say that it broadcasts to those of the scores.
+  static bool mask_fits(const Value& scores, const Mask& mask) {
+    const Dims& wide = scores.meta().sizes;
+    const Dims& sizes = mask.value.meta().sizes;
+    const DType dtype = mask.value.meta().dtype;
+    if (mask.adds ? dtype != scores.meta().dtype : dtype != DType::Bool) return false;
+    if (sizes.size() > wide.size()) return false;
+    return std::equal(sizes.rbegin(), sizes.rend(), wide.rbegin(),
+                      [](const SymExpr& size, const SymExpr& whole) {
+                        return size.is_constant(1) || size == whole;
+                      });
+  }
+
+  bool find_product(Value value, Match& match) const {
+    match.scale = 1;
+    for (;;) {
+      value = without_reshapes(value);
+      if (!value) return false;
+      if (is_inner(value, "matmul")) break;
+      const bool divides = is_inner(value, "div");
+      if (!divides && !is_inner(value, "mul")) return false;
+      std::size_t scores = 0;
+      std::optional<double> factor = known_scalar(value.node->input(1));
+      if (!factor && !divides) {
+        scores = 1;
+        factor = known_scalar(value.node->input(0));
+      }
+      if (!factor || !same_sizes(value.node->input(scores), value)) return false;
+      if (value.node->input(scores).meta().dtype != value.meta().dtype) return false;
+      match.scale = divides ? match.scale / *factor : match.scale * *factor;
+      value = value.node->input(scores);
+    }
+    match.scores = value.node;
+    // An attribute of 0 has another meaning.
+    return match.scale != 0 && std::isfinite(match.scale);
+  }
+
+  static bool sizes_fit(const Node& product, const Match& match) {
+    const Value q = match.scores->input(0);
+    const Value k = match.scores->input(1);
+    const Value v = product.input(1);
+    const DType dtype = product.output().dtype;
+    if (dtype != DType::F32 && dtype != DType::F64) return false;
+    for (const Value& operand : {q, k, v}) {
+      if (operand.meta().dtype != dtype || operand.meta().rank() < 3) return false;
+    }
+    const SymExpr& columns = v.meta().sizes.back();
+    if (!columns.is_constant() || columns.constant() > kMostColumns) return false;
+    const SymExpr& depth = q.meta().sizes.back();
+    const SymExpr& keys = k.meta().sizes.back();
+    const Dims& v_sizes = v.meta().sizes;
+    if (k.meta().sizes[k.meta().sizes.size() - 2] != depth || v_sizes[v_sizes.size() - 2] != keys)
+      return false;
+    const SymExpr batch = base::product(leading(match.softmax->value()));
+    const bool plain = std::ranges::all_of(std::array{q, k, v}, [&](const Value& operand) {
+      return base::product(leading(operand)) == batch;
+    });
+    // A number of heads that may be 0 would be assumed not to be.
+    const auto heads = leading(match.softmax->value());
+    if (heads.size() == 2 && !(heads[1].is_constant() && heads[1].constant() >= 1)) return false;
+    // Batches of one kind each: none is broadcast.
+    return plain && std::ranges::equal(leading(q), leading(k)) &&
+           std::ranges::equal(leading(product.input(0)), leading(v)) &&
+           match.softmax->output().dtype == dtype;
+  }
+
+  static Value replaced(Rewriter& rewriter, const Node& product, const Match& match) {
+    GraphBuilder& builder = rewriter.builder();
+    const auto batch = leading(match.softmax->value());
+    const auto heads = [&](const Value& old) {
+      Dims sizes(batch.begin(), batch.end());
+      sizes.resize(2, SymExpr(1));
+      sizes.insert(sizes.end(), old.meta().sizes.end() - 2, old.meta().sizes.end());
+      return reshaped(builder, rewriter.map(old), sizes);
+    };
+    const std::vector<std::int64_t> transposed{0, 1, 3, 2};
+    std::vector<Value> operands{heads(match.scores->input(0))};
+    operands.push_back(
+        builder.emit("permute", {heads(match.scores->input(1))}, {{"perm", transposed}}));
+    operands.push_back(heads(product.input(1)));
+    Attrs attrs{{"scale", match.scale}, {"nan_rows", true}};
+    if (match.mask) {
+      Value mask = rewriter.map(match.mask->value);
+      if (batch.size() == 1 && mask.meta().rank() == 3) {
+        Dims sizes = mask.meta().sizes;
+        sizes.insert(sizes.begin() + 1, SymExpr(1));
+        mask = reshaped(builder, mask, sizes);
+      }
+      if (match.mask->hides) mask = builder.emit("not", {mask});
+      operands.push_back(mask);
+      if (!match.mask->adds && match.mask->hidden != -std::numeric_limits<double>::infinity())
+        attrs["hidden"] = match.mask->hidden;
+    }
+    const Value made = builder.call(*find_op("attention"), operands, std::move(attrs))->value();
+    return reshaped(builder, made, product.output().sizes);
+  }
+
+  static Value reshaped(GraphBuilder& builder, const Value& value, const Dims& sizes) {
+    if (value.meta().sizes == sizes) return value;
+    return builder.emit("reshape", {value}, {{"sizes", sizes}});
+  }
+
+  std::unordered_map<const Node*, std::size_t> uses_;
+  std::unordered_set<const Node*> ordered_;  ///< what some node comes after
+  const Node* last_ = nullptr;               ///< the product with v that is looked at
+};
+
+}  // namespace
+
+Graph form_attention(const Graph& graph) {
+  AttentionFormer former(graph);
+  return rewrite(
+      graph, [&](Rewriter& rewriter, const NodePtr& node) { return former.visit(rewriter, node); });
+}
+
+}  // namespace heddle::ir
