@@ -1,6 +1,7 @@
 #include "engine/compile_scope.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <fmt/format.h>
 #include <iostream>
 
@@ -26,6 +27,7 @@ constexpr std::string_view kOnError[] = {"throw", "op_by_op"};
 constexpr base::OptionSpec kRegionOptions[] = {
     {.name = "fuse", .kind = Kind::Bool, .default_text = "true"},
     {.name = "library", .kind = Kind::Bool, .default_text = "true"},
+    {.name = "winograd", .kind = Kind::Bool, .default_text = "true"},
     {.name = "passes", .kind = Kind::String, .default_text = ""},
     {.name = "max_kernel_nodes",
      .kind = Kind::Int,
@@ -53,10 +55,17 @@ base::Options options_of(const ir::RegionMark& mark) {
   return options;
 }
 
+/// HEDDLE_WINOGRAD=0 keeps library convolutions to the direct algorithm.
+bool may_use_winograd() {
+  const char* text = std::getenv("HEDDLE_WINOGRAD");
+  return text == nullptr || std::string_view(text) != "0";
+}
+
 jit::UnitOptions unit_of(const base::Options& options, const EngineOptions& engine) {
   jit::UnitOptions unit;
   unit.fuse = options.is_set("fuse") ? options.get_bool("fuse") : engine.fuse;
   unit.library = options.is_set("library") ? options.get_bool("library") : engine.library;
+  unit.winograd = options.is_set("winograd") ? options.get_bool("winograd") : may_use_winograd();
   unit.max_nodes = static_cast<std::size_t>(options.get_int("max_kernel_nodes"));
   return unit;
 }
@@ -134,6 +143,7 @@ class ScopedCompile {
     const bool whole = options_.scope != CompileScope::Annotated;
     result_.rest.fuse = options_.fuse && whole;
     result_.rest.library = options_.library;
+    result_.rest.winograd = may_use_winograd();
     if (options_.scope == CompileScope::Unmarked) {
       finish(
           ir::run_passes(traced, ir::default_pipeline(), pipeline_of(options_), &result_.passes));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -17,12 +18,37 @@ namespace heddle::jit {
 
 struct CustomCall;
 
+/// An operation on each element v of a library call's result, done while the result is at hand.
+struct EpilogueOp {
+  enum class Kind : std::uint8_t {
+    Scale,   ///< v * operand[channel]
+    Shift,   ///< v + operand[channel]
+    Add,     ///< v + operand[v's index]; the result may lie in the operand's bytes
+    Linear,  ///< v * a + b
+    Clamp,   ///< min(max(v, low), high), NaN stays
+    Gate,    ///< v * min(max(v * a + b, low), high)
+  };
+  Kind kind = Kind::Linear;
+  std::uint32_t operand = ir::kNone;  ///< of Scale, Shift and Add: position among the call's inputs
+  float a = 1;
+  float b = 0;
+  float low = -std::numeric_limits<float>::infinity();
+  float high = std::numeric_limits<float>::infinity();
+  friend bool operator==(const EpilogueOp&, const EpilogueOp&) = default;
+};
+
+/// Operations of one epilogue, at most.
+inline constexpr std::size_t kMaxEpilogue = 12;
+
 /// A call of a library kernel (oneDNN, cuBLASLt, …).
 struct LibraryCall {
-  std::string name;  ///< "matmul", "conv"
-  ir::Attrs attrs;   ///< what the factory needs
-  std::vector<ir::TensorMeta> inputs;
+  std::string name;                    ///< "matmul", "conv"
+  ir::Attrs attrs;                     ///< what the factory needs
+  std::vector<ir::TensorMeta> inputs;  ///< of the node, then of the epilogue
   std::vector<ir::TensorMeta> outputs;
+  std::uint32_t node_inputs = 0;  ///< of the inputs, those of the node
+  std::vector<EpilogueOp> epilogue{};
+  bool winograd = true;  ///< convolutions may be computed by Winograd's algorithm
 };
 
 struct Program;
@@ -86,6 +112,7 @@ struct Program {
 struct UnitOptions {
   bool fuse = true;             ///< false: one kernel a node
   bool library = true;          ///< library kernels may be used where an op has one and they win
+  bool winograd = true;         ///< library convolutions may be computed by Winograd's algorithm
   std::size_t max_nodes = 256;  ///< of one kernel: larger ones compile slowly and spill
 };
 

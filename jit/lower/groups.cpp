@@ -41,6 +41,7 @@ class Former {
   }
 
   Grouping run() {
+    extend_libraries();
     for (const Node* node : graph_.nodes())
       if (reads_.is_owned(node)) merge_producers(node);
     merge_readers_of_one_value();
@@ -73,6 +74,40 @@ class Former {
         break;
     }
     return group;
+  }
+
+  /// Library calls take what they can compute on their results before other kernels do.
+  void extend_libraries() {
+    const EpilogueFinder finder(reads_);
+    for (const Node* node : graph_.nodes()) {
+      if (!reads_.is_owned(node) || graph_.class_of(node) != NodeClass::Library) continue;
+      if (!takes_epilogue(*node)) continue;
+      for (EpilogueStep& step : finder.find(*node))
+        if (!extend(links_.group_of(node), std::move(step))) break;
+    }
+  }
+
+  bool extend(std::uint32_t library, EpilogueStep step) {
+    const auto is_free = [&](const Node* node) {
+      const std::uint32_t group = links_.group_of(node);
+      return groups_[group].nodes.size() == 1 && !links_.is_ordered(library, group);
+    };
+    Group& group = groups_[library];
+    if (!std::ranges::all_of(step.nodes, is_free)) return false;
+    if (group.nodes.size() + step.nodes.size() > unit_of(*group.root, graph_.options()).max_nodes)
+      return false;
+    for (const Node* node : step.nodes) {
+      const std::uint32_t joined = links_.group_of(node);
+      if (!links_.merge(library, joined)) {
+        // What several nodes stand for reads one value only: no path leads around it.
+        HD_CHECK(step.nodes.size() == 1);
+        return false;
+      }
+      group.nodes.push_back(node);
+      groups_[joined] = {};
+    }
+    group.epilogue.push_back(std::move(step));
+    return true;
   }
 
   /// Tries the groups that `node` reads: recipes first, since nothing else can join them later.
@@ -130,9 +165,17 @@ class Former {
       for (std::size_t back = 1; back <= std::min(k, kWindow); ++back) {
         const std::uint32_t a = links_.group_of(nodes[k - back]);
         const std::uint32_t b = links_.group_of(nodes[k]);
-        if (a != b && same_dims(groups_[a].domain, groups_[b].domain)) try_merge(a, b);
+        if (a != b && is_fixed(groups_[a]) == is_fixed(groups_[b]) &&
+            same_dims(groups_[a].domain, groups_[b].domain))
+          try_merge(a, b);
       }
     }
+  }
+
+  /// Whether it runs once, when a unit is built.
+  bool is_fixed(const Group& group) const {
+    return std::ranges::all_of(group.nodes,
+                               [&](const Node* node) { return reads_.is_fixed(node); });
   }
 
   bool is_memory(Value value) const {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "jit/lower/reads.h"
+#include "jit/lower/epilogue.h"
 
 namespace heddle::jit {
 
@@ -24,6 +24,12 @@ struct Group {
   std::vector<std::int64_t> reduced;  ///< Row: axes of the domain
   const Node* root =
       nullptr;  ///< Nest, Library, Region: the node with the recipe; Row: a reduction
+  std::vector<EpilogueStep> epilogue;  ///< of a library call, whose last value is then its result
+
+  /// What a library call stores.
+  Value library_result() const {
+    return epilogue.empty() ? root->value() : epilogue.back().nodes.back()->value();
+  }
 };
 
 /// The groups in an order in which data and order edges point backwards.

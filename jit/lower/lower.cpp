@@ -39,6 +39,10 @@ Placement place_values(const ReadAnalysis& reads, const Grouping& grouping) {
     const bool whole =
         kind == NodeClass::Library || kind == NodeClass::Region ||
         (kind == NodeClass::Nest && !find_recipe(node->op().lowering.nest)->epilogue);
+    if (kind == NodeClass::Library && !grouping.groups[group_of(node)].epilogue.empty()) {
+      place(grouping.groups[group_of(node)].library_result());
+      continue;
+    }
     for (std::uint32_t k = 0; whole && k < node->outputs().size(); ++k) place(node->value(k));
   }
   return placement;

@@ -19,6 +19,8 @@ constexpr int kCheapOperations = 6;
 constexpr int kCheapLoads = 2;
 /// One element, evaluated once a kernel or so: almost anything is cheaper than a kernel of its own.
 constexpr int kScalarOperations = 64;
+/// Elements of what is computed once and kept: larger ones cost more memory than they save time.
+constexpr std::int64_t kMaxKept = 1 << 14;
 
 bool is_expensive(ScalarOp op) {
   return (op >= ScalarOp::Exp && op <= ScalarOp::Sigmoid) || op == ScalarOp::Pow ||
@@ -78,12 +80,14 @@ class ReadAnalysis::Recorder final : public ir::ElementBuilder {
 ReadAnalysis::ReadAnalysis(const LiveGraph& graph)
     : graph_(graph),
       owned_(graph.nodes().size(), false),
+      fixed_(graph.nodes().size(), false),
       reads_(graph.nodes().size()),
       readers_(graph.nodes().size()),
       opaque_readers_(graph.nodes().size(), 0),
       costs_(graph.nodes().size()),
       is_pinned_(graph.nodes().size(), false) {
   const auto nodes = graph.nodes();
+  find_fixed();
   for (const Value& result : graph.results()) pin(result);
   for (const Node* node : nodes) pin_operands(node);
   pin_ordered();
@@ -95,6 +99,19 @@ ReadAnalysis::ReadAnalysis(const LiveGraph& graph)
     std::erase_if(reads.reads, [&](const Read& read) {
       return !is_owned(read.value.node) && graph.class_of(read.value.node) != NodeClass::Source;
     });
+  }
+}
+
+void ReadAnalysis::find_fixed() {
+  for (const Node* node : graph_.nodes()) {
+    const std::string_view name = node->op_name();
+    bool fixed = name == "param" || name == "const";
+    const NodeClass kind = graph_.class_of(node);
+    const bool computes = kind == NodeClass::View || kind == NodeClass::Element;
+    if (computes && node->after().empty() && !node->inputs().empty())
+      fixed = std::ranges::all_of(
+          node->inputs(), [&](const Value& input) { return !input || is_fixed(input.node); });
+    fixed_[graph_.position(node)] = fixed;
   }
 }
 
@@ -164,6 +181,7 @@ bool ReadAnalysis::should_inline(const Node* node) const {
   if (computes && (!unit_of(*node, graph_.options()).fuse || ir::wants_fallback(*node)))
     return false;
   if (computes && leaves_its_region(node)) return false;
+  if (is_computed_once(node)) return false;
   const Cost& cost = costs_[k];
   if (node->output(0).count().is_constant(1))
     return cost.operations <= kScalarOperations && cost.loads <= 2 * kCheapLoads;
@@ -177,6 +195,17 @@ bool ReadAnalysis::should_inline(const Node* node) const {
     return true;
   const bool few_loads = cost.loads <= 1 || (cost.loads <= kCheapLoads && readers.size() <= 2);
   return !cost.expensive && few_loads && cost.operations <= kCheapOperations;
+}
+
+/// Whether it computes something fixed for what is not. One element is cheaper than a kernel at any rate.
+bool ReadAnalysis::is_computed_once(const Node* node) const {
+  if (!is_fixed(node) || graph_.class_of(node) != NodeClass::Element) return false;
+  const SymExpr count = node->output(0).count();
+  if (!count.is_constant() || count.constant() <= 1 || count.constant() > kMaxKept) return false;
+  const auto has_fixed_load = [](const Value& input) { return input && !splat_of(*input.node); };
+  return std::ranges::any_of(node->inputs(), has_fixed_load) &&
+         std::ranges::any_of(readers_[graph_.position(node)],
+                             [&](const Reader& reader) { return !is_fixed(reader.node); });
 }
 
 /// Whether a node outside the node's region reads it, or one that shares no kernel.

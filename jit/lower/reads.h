@@ -28,12 +28,15 @@ struct NodeReads {
 ///
 /// Views are inlined unless they must be in memory. An element node is inlined when it is read at other
 /// indices than its own and that costs less than storing it: when each element is read once at most, or
-/// when it is cheap.
+/// when it is cheap. What is the same in each run is not inlined into what is not: it is computed when a unit is
+/// built.
 class ReadAnalysis {
  public:
   ReadAnalysis(const LiveGraph& graph);
 
   bool is_owned(const Node* node) const { return owned_[graph_.position(node)]; }
+  /// Whether the node's value is the same in each run: made of parameters and constants only.
+  bool is_fixed(const Node* node) const { return fixed_[graph_.position(node)]; }
   const NodeReads& of(const Node* node) const { return reads_[graph_.position(node)]; }
   const LiveGraph& graph() const { return graph_; }
   /// Values that must be in memory whatever is fused: results, operands that recipes or libraries read as
@@ -52,6 +55,7 @@ class ReadAnalysis {
   };
   class Recorder;
 
+  void find_fixed();
   void pin(Value value);
   void pin_operands(const Node* node);
   void pin_ordered();
@@ -59,6 +63,7 @@ class ReadAnalysis {
   void visit(const Node* node);
   bool should_inline(const Node* node) const;
   bool leaves_its_region(const Node* node) const;
+  bool is_computed_once(const Node* node) const;
   bool is_injective(const NodeReads& reads, const Index& index) const;
   bool reads_each_once(const Node* node, const Reader& reader) const;
   void open(const Node* node);
@@ -68,6 +73,7 @@ class ReadAnalysis {
 
   const LiveGraph& graph_;
   std::vector<bool> owned_;
+  std::vector<bool> fixed_;
   std::vector<NodeReads> reads_;
   std::vector<std::vector<Reader>> readers_;  ///< of node k, by owned nodes, through inlined ones
   std::vector<int> opaque_readers_;

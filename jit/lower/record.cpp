@@ -141,34 +141,59 @@ void Recorder::add_kernel(std::uint32_t group, BuiltKernel built) {
 }
 
 void Recorder::add_library(std::uint32_t group) {
-  const Node& node = *state_.grouping.groups[group].root;
+  const Group& members = state_.grouping.groups[group];
+  const Node& node = *members.root;
   auto call = std::make_shared<LibraryCall>();
   call->name = node.op().lowering.library;
   call->attrs = node.attrs();
+  call->winograd = unit_of(node, state_.options()).winograd;
   PlanStep step;
   Launch launch;
-  for (const Value& input : node.inputs()) {
-    if (!input) continue;
+  const auto add_operand = [&](Value input) {
     call->inputs.push_back(ir::TensorMeta::of(input.meta().dtype, input.meta().sizes));
-    const ir::BufferId buffer = row_major_buffer(input);
-    place_in(step.reads, buffer);
-    launch.buffers.push_back(buffer);
+    launch.buffers.push_back(row_major_buffer(input));
+    return place_in(step.reads, launch.buffers.back());
+  };
+  for (const Value& input : node.inputs())
+    if (input) add_operand(input);
+  call->node_inputs = static_cast<std::uint32_t>(call->inputs.size());
+  std::vector<std::uint32_t> added;  // positions in `reads`
+  for (const EpilogueStep& part : members.epilogue) {
+    call->epilogue.push_back(part.op);
+    if (!part.operand) continue;
+    call->epilogue.back().operand = static_cast<std::uint32_t>(call->inputs.size());
+    const std::uint32_t read = add_operand(part.operand);
+    if (part.op.kind == EpilogueOp::Kind::Add) added.push_back(read);
   }
-  for (std::uint32_t k = 0; k < node.outputs().size(); ++k) {
-    call->outputs.push_back(node.output(k));
-    const ir::BufferId buffer = buffer_of(node.value(k));
+  const auto add_result = [&](const ir::TensorMeta& seen, Value result) {
+    call->outputs.push_back(seen);
+    const ir::BufferId buffer = buffer_of(result);
     place_in(step.writes, buffer);
     launch.buffers.push_back(buffer);
+  };
+  if (members.epilogue.empty()) {
+    for (std::uint32_t k = 0; k < node.outputs().size(); ++k)
+      add_result(node.output(k), node.value(k));
+  } else {
+    add_result(node.output(), members.library_result());
   }
+  for (const std::uint32_t read : added)
+    if (is_read_once(step.reads[read], launch)) step.may_reuse.emplace_back(read, 0);
   step.work = work_of(node);
   add_order_edges(group, step);
   PlanKernel kernel;
-  kernel.name = call->name;
+  kernel.name = members.epilogue.empty() ? call->name : kernel_name(members.nodes);
   kernel.region = region_of(node);
-  kernel.nodes = {node.name()};
+  for (const Node* member : members.nodes) kernel.nodes.push_back(member->name());
   kernel.kind = PlanKernel::Kind::Library;
   steps_of_group_[group].push_back(
       add_step(std::move(kernel), {nullptr, std::move(call)}, std::move(step), std::move(launch)));
+}
+
+/// Whether no other operand of the launch has the bytes of `buffer`.
+bool Recorder::is_read_once(ir::BufferId buffer, const Launch& launch) const {
+  const auto shares = [&](ir::BufferId other) { return root_of(other) == root_of(buffer); };
+  return std::ranges::count_if(launch.buffers, shares) == 1;
 }
 
 void Recorder::add_region(std::uint32_t group) {

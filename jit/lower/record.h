@@ -36,6 +36,7 @@ class Recorder {
   ir::StepId add_step(ir::PlanKernel kernel, ProgramKernel code, ir::PlanStep step, Launch launch);
   void add_edge(ir::PlanStep& step, ir::StepId from, bool weak);
   void add_data_edges(ir::PlanStep& step);
+  bool is_read_once(ir::BufferId buffer, const Launch& launch) const;
   /// Lets results lie in the operands that their nodes overwrite; the step reads these.
   void place_overwriting(const Node& node, ir::PlanStep& step);
   ir::BufferId root_of(ir::BufferId buffer) const {

@@ -42,7 +42,7 @@ using MarkNode = std::function<std::optional<AnnotationValue>(const NodeInfo&)>;
 /// Options that a mark may give: {"compile", {{"id", "mlp"}, {"options", {{"fuse", false}}}}}.
 ///
 ///   fuse              bool, true    false: one kernel an op
-///   library           bool, true    library kernels may be used
+///   library, winograd bool, true    library kernels, and of these Winograd convolutions, may be used
 ///   passes            text, ""      comma-separated names of the passes to run; empty: the usual ones
 ///   max_kernel_nodes  int, 256      ops fused into one kernel at most
 ///   on_error          text, throw   "op_by_op": when its compile fails its ops run one by one instead

@@ -1,12 +1,16 @@
 #include "jit/cpu/onednn/onednn.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
 #include <unordered_map>
 
 #include "heddle/error.h"
+#include "jit/cpu/onednn/problem.h"
+#include "jit/cpu/onednn/tail.h"
 
 // oneDNN is built on OpenMP; its pool must never start. The setting belongs to the calling thread.
 extern "C" void omp_set_num_threads(int count) __attribute__((weak));
@@ -16,7 +20,6 @@ namespace heddle::jit::onednn {
 namespace {
 
 using dnnl::memory;
-using Ints = std::vector<std::int64_t>;
 
 void stay_on_this_thread() {
   thread_local const bool done = [] {
@@ -58,116 +61,18 @@ std::int64_t aligned(std::size_t bytes) {
   return static_cast<std::int64_t>((bytes + 63) / 64 * 64);
 }
 
-/// A convolution as oneDNN counts: sizes [N, C, spatial...], one entry a spatial dimension, dilations from 0.
-struct Problem {
-  Ints x, weights, result;
-  bool has_bias = false;
-  Ints bias;
-  Ints strides, dilations, pads_low, pads_high;
-  bool channels_last = false;
+/// Weights that are the same in each run.
+struct FixedWeights {
+  /// What multiplies them: where the vectors of the epilogue's first operations lie, and their numbers.
+  struct Factor {
+    const void* operand = nullptr;
+    float a = 1;
+    friend bool operator==(const Factor&, const Factor&) = default;
+  };
+  const float* data = nullptr;  ///< row-major; null: given at each call
+  std::vector<Factor> factors;
+  std::vector<float> scale;  ///< the factors' product by output channel; empty: 1
 };
-
-Ints grouped(const Ints& sizes, std::int64_t groups) {
-  if (groups == 1) return sizes;
-  Ints result{groups, sizes[0] / groups};
-  result.insert(result.end(), sizes.begin() + 1, sizes.end());
-  return result;
-}
-
-/// Runs along the first of two spatial dimensions only: [L, 1].
-bool is_column(const Problem& problem) {
-  const auto ends_in_one = [](const Ints& sizes) { return sizes.size() == 4 && sizes[3] == 1; };
-  return ends_in_one(problem.x) && ends_in_one(problem.weights) && ends_in_one(problem.result);
-}
-
-/// oneDNN runs along the last dimension, so it is shown a column as a row [1, L]: the same bytes.
-void turn(Problem& problem) {
-  for (Ints* list : {&problem.x, &problem.weights, &problem.result, &problem.strides,
-                     &problem.dilations, &problem.pads_low, &problem.pads_high})
-    std::swap(list->end()[-1], list->end()[-2]);
-}
-
-Problem problem_of(const LibraryCall& call, std::span<const LibraryOperand> operands) {
-  const auto ints = [&](const char* name) { return std::get<Ints>(call.attrs.at(name)); };
-  Problem problem{.x = operands[0].sizes,
-                  .weights = operands[1].sizes,
-                  .result = operands.back().sizes,
-                  .has_bias = operands.size() == 4,
-                  .bias = operands.size() == 4 ? operands[2].sizes : Ints(),
-                  .strides = ints("strides"),
-                  .dilations = ints("dilations"),
-                  .pads_low = ints("pads_low"),
-                  .pads_high = ints("pads_high")};
-  for (std::int64_t& dilation : problem.dilations) --dilation;
-  const auto last = call.attrs.find("channels_last");
-  problem.channels_last = last != call.attrs.end() && std::get<bool>(last->second);
-  if (problem.channels_last) {
-    for (Ints* sizes : {&problem.x, &problem.result})
-      std::rotate(sizes->begin() + 1, sizes->end() - 1, sizes->end());
-  }
-  if (is_column(problem)) turn(problem);
-  problem.weights = grouped(problem.weights, std::get<std::int64_t>(call.attrs.at("groups")));
-  return problem;
-}
-
-/// Parts of a convolution: each gives some slices of the result along one dimension, from the slices of x that
-/// they read, as a convolution of its own.
-struct Cut {
-  std::size_t axis = 0;
-  std::int64_t parts = 1;
-  std::int64_t begin(std::int64_t part, std::int64_t size) const { return size * part / parts; }
-};
-
-/// Where slices are whole runs of memory: along the outermost dimension that is not 1. Channels-last problems only.
-Cut cut_of(const Problem& problem, int threads) {
-  std::size_t axis = 0;
-  while (axis + 1 < problem.result.size() && problem.result[axis] == 1 && problem.x[axis] == 1)
-    axis = axis == 0 ? 2 : axis + 1;
-  const bool divides = problem.channels_last && axis < problem.result.size();
-  // A part too thin has more reading of weights than arithmetic.
-  constexpr std::int64_t kLeastSlices = 3;
-  const std::int64_t most = divides ? problem.result[axis] / (axis == 0 ? 1 : kLeastSlices) : 1;
-  return {axis, std::clamp<std::int64_t>(threads, 1, std::max<std::int64_t>(1, most))};
-}
-
-struct PartOf {
-  Problem problem;
-  std::int64_t x_offset = 0;  ///< elements
-  std::int64_t result_offset = 0;
-};
-
-std::int64_t slice_elements(const Ints& sizes, std::size_t axis) {
-  std::int64_t count = sizes[1];
-  for (std::size_t k = axis == 0 ? 2 : axis + 1; k < sizes.size(); ++k) count *= sizes[k];
-  return count;
-}
-
-/// Part `part`; nothing where it would read padding only.
-std::optional<PartOf> part_of(const Problem& whole, const Cut& cut, std::int64_t part) {
-  PartOf made{whole};
-  const std::size_t axis = cut.axis;
-  const std::int64_t begin = cut.begin(part, whole.result[axis]);
-  const std::int64_t end = cut.begin(part + 1, whole.result[axis]);
-  std::int64_t first = begin;
-  std::int64_t last = end;
-  if (axis >= 2) {
-    const std::size_t d = axis - 2;
-    const std::int64_t kernel = whole.weights[whole.weights.size() - whole.strides.size() + d];
-    first = begin * whole.strides[d] - whole.pads_low[d];
-    last = (end - 1) * whole.strides[d] - whole.pads_low[d] +
-           (kernel - 1) * (whole.dilations[d] + 1) + 1;
-    made.problem.pads_low[d] = std::max<std::int64_t>(0, -first);
-    made.problem.pads_high[d] = std::max<std::int64_t>(0, last - whole.x[axis]);
-    first = std::max<std::int64_t>(0, first);
-    last = std::min(last, whole.x[axis]);
-    if (first >= last) return {};
-  }
-  made.problem.x[axis] = last - first;
-  made.problem.result[axis] = end - begin;
-  made.x_offset = first * slice_elements(whole.x, axis);
-  made.result_offset = begin * slice_elements(whole.result, axis);
-  return made;
-}
 
 /// Parameters in the layouts that calls want, packed once for each layout: plans for other sizes share them.
 /// Kept as long as a call uses them; so long its parameter lives, and no other has its address.
@@ -178,23 +83,25 @@ class PackedParameters {
     return *cache;
   }
 
-  /// `fixed` is laid out as `reorder` expects; the result as `wanted`.
-  std::shared_ptr<const memory> find_or_pack(const void* fixed, const memory::desc& given,
-                                             const memory::desc& wanted,
-                                             const dnnl::reorder& reorder) {
+  /// `weights`, laid out as `given`, in the layout `wanted`.
+  std::shared_ptr<const memory> find_or_pack(const FixedWeights& weights, const memory::desc& given,
+                                             const memory::desc& wanted) {
     const std::lock_guard lock(mutex_);
     std::erase_if(entries_, [](const auto& entry) { return all_expired(entry.second); });
-    std::vector<Entry>& entries = entries_[fixed];
+    std::vector<Entry>& entries = entries_[weights.data];
     for (const Entry& entry : entries) {
       std::shared_ptr<const memory> held = entry.packed.lock();
-      if (held && held->get_desc() == wanted) return held;
+      if (held && entry.factors == weights.factors && held->get_desc() == wanted) return held;
     }
-    memory source(given, cpu_engine(), const_cast<void*>(fixed));
+    std::vector<float> scaled = scaled_copy(weights, given);
+    memory source(given, cpu_engine(),
+                  scaled.empty() ? const_cast<float*>(weights.data) : scaled.data());
     auto packed = std::make_shared<memory>(wanted, cpu_engine());
     dnnl::stream stream(cpu_engine());
-    reorder.execute(stream, source, *packed);
+    dnnl::reorder(dnnl::reorder::primitive_desc(cpu_engine(), given, cpu_engine(), wanted))
+        .execute(stream, source, *packed);
     stream.wait();
-    entries.push_back({packed});
+    entries.push_back({weights.factors, packed});
     return packed;
   }
 
@@ -208,10 +115,19 @@ class PackedParameters {
 
  private:
   struct Entry {
+    std::vector<FixedWeights::Factor> factors;
     std::weak_ptr<const memory> packed;
   };
   static bool all_expired(const std::vector<Entry>& entries) {
     return std::ranges::all_of(entries, [](const Entry& entry) { return entry.packed.expired(); });
+  }
+  static std::vector<float> scaled_copy(const FixedWeights& weights, const memory::desc& given) {
+    if (weights.scale.empty()) return {};
+    const std::size_t count = given.get_size() / sizeof(float);
+    std::vector<float> scaled(weights.data, weights.data + count);
+    const std::size_t each = count / weights.scale.size();
+    for (std::size_t k = 0; k < count; ++k) scaled[k] *= weights.scale[k / each];
+    return scaled;
   }
 
   std::mutex mutex_;
@@ -219,36 +135,36 @@ class PackedParameters {
 };
 
 /// One primitive: a convolution in the layout that oneDNN likes best, or with channels last. Operands are reordered
-/// into scratch where that differs from row-major, the weights once.
+/// into scratch where that differs from row-major, fixed weights once.
 class Primitive {
  public:
-  Primitive(const Problem& problem, const void* fixed_weights) : has_bias_(problem.has_bias) {
+  /// `sums`: adds its result to what lies there; direct ones only.
+  Primitive(const Problem& problem, Algorithm algorithm, bool sums, const FixedWeights& weights)
+      : problem_(problem), algorithm_(algorithm) {
     const bool last = problem.channels_last;
     source_ = last ? channels_last(problem.x) : plain(problem.x);
     result_ = last ? channels_last(problem.result) : plain(problem.result);
     weights_ = plain(problem.weights);
-    if (has_bias_) bias_ = plain(problem.bias);
+    bias_ = plain({problem.result[1]});
     dnnl::primitive_attr attr;
     attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    const memory::desc x = last ? source_ : any(problem.x);
-    const memory::desc weights = any(problem.weights);
-    const memory::desc out = last ? result_ : any(problem.result);
-    const auto kind = dnnl::prop_kind::forward_inference;
-    const auto algorithm = dnnl::algorithm::convolution_direct;
-    const dnnl::convolution_forward::desc desc =
-        has_bias_ ? dnnl::convolution_forward::desc(kind, algorithm, x, weights, bias_, out,
-                                                    problem.strides, problem.dilations,
-                                                    problem.pads_low, problem.pads_high)
-                  : dnnl::convolution_forward::desc(kind, algorithm, x, weights, out,
-                                                    problem.strides, problem.dilations,
-                                                    problem.pads_low, problem.pads_high);
-    primitive_desc_ = dnnl::convolution_forward::primitive_desc(desc, attr, cpu_engine());
+    if (sums) {
+      dnnl::post_ops after;
+      after.append_sum(1.0f);
+      attr.set_post_ops(after);
+    }
+    primitive_desc_ = descriptor(attr);
     primitive_ = dnnl::convolution_forward(primitive_desc_);
-    prepare_reorders(fixed_weights);
+    prepare_reorders(weights);
     reserve();
   }
 
   std::int64_t scratch_bytes() const { return total_; }
+
+  /// What Winograd's algorithm leaves: [N, channels / 16, positions, 16], in `scratch`.
+  const float* blocked(void* scratch) const {
+    return reinterpret_cast<const float*>(static_cast<char*>(scratch) + result_offset_);
+  }
 
   void run(void* x, void* given_weights, void* bias, void* out, void* scratch) const {
     dnnl::stream stream(cpu_engine());
@@ -260,7 +176,7 @@ class Primitive {
       source = packed;
     }
     memory weights;
-    if (weights_fixed_) {
+    if (packed_weights_) {
       weights = *packed_weights_;
     } else {
       weights = memory(weights_, cpu_engine(), given_weights);
@@ -271,13 +187,13 @@ class Primitive {
       }
     }
     memory target(primitive_desc_.dst_desc(), cpu_engine(),
-                  reorder_result_ ? at + result_offset_ : out);
+                  has_other_result() ? at + result_offset_ : out);
     memory pad(primitive_desc_.scratchpad_desc(), cpu_engine(), at + pad_offset_);
     std::unordered_map<int, memory> arguments{{DNNL_ARG_SRC, source},
                                               {DNNL_ARG_WEIGHTS, weights},
                                               {DNNL_ARG_DST, target},
                                               {DNNL_ARG_SCRATCHPAD, pad}};
-    if (has_bias_) arguments.emplace(DNNL_ARG_BIAS, memory(bias_, cpu_engine(), bias));
+    if (problem_.has_bias) arguments.emplace(DNNL_ARG_BIAS, memory(bias_, cpu_engine(), bias));
     primitive_.execute(stream, arguments);
     if (reorder_result_) {
       memory final_result(result_, cpu_engine(), out);
@@ -287,23 +203,60 @@ class Primitive {
   }
 
  private:
-  void prepare_reorders(const void* fixed_weights) {
+  bool is_winograd() const { return algorithm_ == Algorithm::Winograd; }
+  bool has_other_result() const { return is_winograd() || reorder_result_; }
+
+  dnnl::convolution_forward::primitive_desc descriptor(const dnnl::primitive_attr& attr) const {
+    const bool as_given = problem_.channels_last && !is_winograd();
+    const memory::desc x = as_given ? source_ : any(problem_.x);
+    const memory::desc out = as_given ? result_ : any(problem_.result);
+    const memory::desc weights = any(problem_.weights);
+    const auto kind = dnnl::prop_kind::forward_inference;
+    const auto algorithm =
+        is_winograd() ? dnnl::algorithm::convolution_winograd : dnnl::algorithm::convolution_direct;
+    const Problem& p = problem_;
+    const dnnl::convolution_forward::desc desc =
+        p.has_bias
+            ? dnnl::convolution_forward::desc(kind, algorithm, x, weights, bias_, out, p.strides,
+                                              p.dilations, p.pads_low, p.pads_high)
+            : dnnl::convolution_forward::desc(kind, algorithm, x, weights, out, p.strides,
+                                              p.dilations, p.pads_low, p.pads_high);
+    if (is_winograd()) return large_tiles(desc, attr);
+    return {desc, attr, cpu_engine()};
+  }
+
+  /// oneDNN offers F(2x2) first for few tiles; F(4x4), after it, takes a quarter fewer products.
+  dnnl::convolution_forward::primitive_desc large_tiles(const dnnl::convolution_forward::desc& desc,
+                                                        const dnnl::primitive_attr& attr) const {
+    dnnl::convolution_forward::primitive_desc found(desc, attr, cpu_engine());
+    const memory::desc blocked(problem_.result, memory::data_type::f32,
+                               memory::format_tag::nChw16c);
+    do {
+      const std::string_view name = found.impl_info_str();
+      if (name.find("wino_4x3") != std::string_view::npos && found.dst_desc() == blocked)
+        return found;
+    } while (found.next_impl());
+    throw dnnl::error(dnnl_unimplemented, "no Winograd with tiles of 4 x 4");
+  }
+
+  void prepare_reorders(const FixedWeights& weights) {
     if (primitive_desc_.src_desc() != source_)
       reorder_source_ = dnnl::reorder(dnnl::reorder::primitive_desc(
           cpu_engine(), source_, cpu_engine(), primitive_desc_.src_desc()));
-    if (primitive_desc_.dst_desc() != result_)
+    if (primitive_desc_.dst_desc() != result_ && !is_winograd())
       reorder_result_ = dnnl::reorder(dnnl::reorder::primitive_desc(
           cpu_engine(), primitive_desc_.dst_desc(), cpu_engine(), result_));
-    if (primitive_desc_.weights_desc() != weights_)
-      reorder_weights_ = dnnl::reorder(dnnl::reorder::primitive_desc(
-          cpu_engine(), weights_, cpu_engine(), primitive_desc_.weights_desc()));
-    if (fixed_weights == nullptr) return;
-    weights_fixed_ = true;
+    const memory::desc wanted = primitive_desc_.weights_desc();
+    if (weights.data == nullptr) {
+      if (wanted != weights_)
+        reorder_weights_ = dnnl::reorder(
+            dnnl::reorder::primitive_desc(cpu_engine(), weights_, cpu_engine(), wanted));
+      return;
+    }
     packed_weights_ =
-        reorder_weights_
-            ? PackedParameters::instance().find_or_pack(
-                  fixed_weights, weights_, primitive_desc_.weights_desc(), reorder_weights_)
-            : std::make_shared<memory>(weights_, cpu_engine(), const_cast<void*>(fixed_weights));
+        wanted == weights_ && weights.scale.empty()
+            ? std::make_shared<memory>(weights_, cpu_engine(), const_cast<float*>(weights.data))
+            : PackedParameters::instance().find_or_pack(weights, weights_, wanted);
   }
 
   void reserve() {
@@ -313,14 +266,13 @@ class Primitive {
       return at;
     };
     if (reorder_source_) source_offset_ = take(primitive_desc_.src_desc().get_size());
-    if (reorder_result_) result_offset_ = take(primitive_desc_.dst_desc().get_size());
-    if (reorder_weights_ && !weights_fixed_)
-      weights_offset_ = take(primitive_desc_.weights_desc().get_size());
+    if (has_other_result()) result_offset_ = take(primitive_desc_.dst_desc().get_size());
+    if (reorder_weights_) weights_offset_ = take(primitive_desc_.weights_desc().get_size());
     pad_offset_ = take(primitive_desc_.scratchpad_desc().get_size());
   }
 
-  bool has_bias_;
-  bool weights_fixed_ = false;
+  Problem problem_;
+  Algorithm algorithm_;
   memory::desc source_, weights_, bias_, result_;
   dnnl::convolution_forward::primitive_desc primitive_desc_;
   dnnl::convolution_forward primitive_;
@@ -330,63 +282,245 @@ class Primitive {
   std::int64_t total_ = 0;
 };
 
-/// A convolution that runs whole, or in parts that several threads may take.
+/// A convolution and its epilogue, which run whole or in parts that several threads may take.
+///
+/// What scales and shifts channels first by vectors that are the same in each run becomes part of the weights and the
+/// bias. A tensor added next is summed into by the primitive. The rest runs on each part's result while
+/// it lies in the cache: oneDNN's own relu would turn NaN into 0.
 class Convolution final : public BoundLibraryCall {
  public:
   Convolution(const LibraryCall& call, std::span<const LibraryOperand> operands, int threads)
-      : problem_(problem_of(call, operands)), whole_(prepared(operands[1].fixed)) {
-    const Cut cut = cut_of(problem_, threads);
+      : problem_(problem_of(call, operands)), result_buffer_(operands.size() - 1) {
+    stay_on_this_thread();
+    weights_.data = static_cast<const float*>(operands[1].fixed);
+    tail_ = call.epilogue;
+    for (const LibraryOperand& operand : operands) is_one_.push_back(is_one(operand));
+    fold(operands);
+    take_sum();
+    join_lines(operands);
+    const bool may = call.winograd && weights_.data != nullptr;
+    if (may) algorithm_ = algorithm_for(problem_);
+    try {
+      prepare(threads);
+    } catch (const dnnl::error&) {
+      if (algorithm_ == Algorithm::Direct) throw;
+      algorithm_ = Algorithm::Direct;
+      prepare(threads);
+    }
+  }
+
+  std::int64_t extent() const override { return static_cast<std::int64_t>(parts_.size()); }
+
+  std::int64_t scratch_bytes() const override { return saved_offset_ + saves() * saved_bytes_; }
+
+  void run(void* const* buffers, std::int64_t begin, std::int64_t end,
+           void* scratch) const override {
+    stay_on_this_thread();
+    if (whole_ && begin == 0 && end == extent()) {
+      run_part(*whole_, buffers, scratch);
+      return;
+    }
+    for (std::int64_t k = begin; k < end; ++k)
+      run_part(parts_[static_cast<std::size_t>(k)], buffers, scratch);
+  }
+
+ private:
+  struct Part {
+    Primitive primitive;
+    std::int64_t batch, positions;  ///< of the result
+    std::int64_t x_offset, result_offset;
+  };
+
+  /// Takes operations on channels from the front of the epilogue into the weights and the bias.
+  void fold(std::span<const LibraryOperand> operands) {
+    const bool has_bias = problem_.has_bias;
+    if (weights_.data == nullptr || (has_bias && operands[2].fixed == nullptr)) return;
+    std::size_t folded = 0;
+    while (folded < tail_.size() && is_folded(tail_[folded], operands)) ++folded;
+    if (folded == 0) return;
+    const auto channels = static_cast<std::size_t>(problem_.result[1]);
+    weights_.scale.assign(channels, 1.0f);
+    bias_.assign(channels, 0.0f);
+    const auto* given = has_bias ? static_cast<const float*>(operands[2].fixed) : nullptr;
+    if (has_bias) std::copy_n(given, channels, bias_.begin());
+    for (std::size_t k = 0; k < folded; ++k) fold(tail_[k], operands);
+    tail_.erase(tail_.begin(), tail_.begin() + static_cast<std::ptrdiff_t>(folded));
+    problem_.has_bias = true;
+  }
+
+  static bool is_one(const LibraryOperand& operand) {
+    return std::ranges::all_of(operand.sizes, [](std::int64_t size) { return size == 1; });
+  }
+
+  /// The operation with numbers in place of an operand of one element, where that is fixed.
+  static EpilogueOp with_number(const EpilogueOp& op, std::span<const LibraryOperand> operands) {
+    using Kind = EpilogueOp::Kind;
+    const bool by_channel = op.kind == Kind::Scale || op.kind == Kind::Shift;
+    if (!by_channel || !is_one(operands[op.operand]) || operands[op.operand].fixed == nullptr)
+      return op;
+    return line(op.kind, *static_cast<const float*>(operands[op.operand].fixed));
+  }
+  static EpilogueOp line(EpilogueOp::Kind kind, float number) {
+    EpilogueOp op{.kind = EpilogueOp::Kind::Linear};
+    (kind == EpilogueOp::Kind::Scale ? op.a : op.b) = number;
+    return op;
+  }
+
+  /// What multiplies by a number and adds one, several times over, does so once.
+  void join_lines(std::span<const LibraryOperand> operands) {
+    std::vector<EpilogueOp> joined;
+    for (const EpilogueOp& given : tail_) {
+      const EpilogueOp op = with_number(given, operands);
+      const bool is_line = op.kind == EpilogueOp::Kind::Linear;
+      if (is_line && !joined.empty() && joined.back().kind == op.kind) {
+        joined.back().a *= op.a;
+        joined.back().b = joined.back().b * op.a + op.b;
+      } else {
+        joined.push_back(op);
+      }
+    }
+    tail_ = std::move(joined);
+  }
+
+  static bool is_folded(const EpilogueOp& op, std::span<const LibraryOperand> operands) {
+    const bool by_channel =
+        op.kind == EpilogueOp::Kind::Scale || op.kind == EpilogueOp::Kind::Shift;
+    return op.kind == EpilogueOp::Kind::Linear ||
+           (by_channel && operands[op.operand].fixed != nullptr);
+  }
+
+  void fold(const EpilogueOp& op, std::span<const LibraryOperand> operands) {
+    const bool is_linear = op.kind == EpilogueOp::Kind::Linear;
+    const auto* vector =
+        is_linear ? nullptr : static_cast<const float*>(operands[op.operand].fixed);
+    const bool scales = op.kind != EpilogueOp::Kind::Shift;
+    if (scales) weights_.factors.push_back({vector, op.a});
+    const std::size_t step = !is_linear && is_one(operands[op.operand]) ? 0 : 1;
+    for (std::size_t c = 0; c < bias_.size(); ++c) {
+      const float factor = is_linear ? op.a : scales ? vector[c * step] : 1.0f;
+      const float shift = is_linear ? op.b : scales ? 0.0f : vector[c * step];
+      weights_.scale[c] *= factor;
+      bias_[c] = bias_[c] * factor + shift;
+    }
+  }
+
+  void take_sum() {
+    if (tail_.empty() || tail_[0].kind != EpilogueOp::Kind::Add) return;
+    added_ = tail_[0].operand;
+    tail_.erase(tail_.begin());
+  }
+
+  bool sums() const { return added_ && algorithm_ == Algorithm::Direct; }
+
+  void prepare(int threads) {
+    parts_.clear();
+    const bool resident = algorithm_ == Algorithm::Winograd || !tail_.empty();
+    const Cut cut = cut_of(problem_, algorithm_, threads, resident);
     for (std::int64_t k = 0; cut.parts > 1 && k < cut.parts; ++k) {
       const std::optional<PartOf> part = part_of(problem_, cut, k);
       if (!part) {
         parts_.clear();
         break;
       }
-      parts_.push_back(
-          {Primitive(part->problem, operands[1].fixed), part->x_offset, part->result_offset});
+      parts_.push_back(made(part->problem, part->x_offset, part->result_offset));
     }
+    if (parts_.empty())
+      parts_.push_back(made(problem_, 0, 0));
+    else if (!resident)
+      whole_.emplace(made(problem_, 0, 0));
+    reserve();
   }
 
-  std::int64_t extent() const override {
-    return std::max<std::int64_t>(1, static_cast<std::int64_t>(parts_.size()));
+  Part made(const Problem& problem, std::int64_t x_offset, std::int64_t result_offset) const {
+    const std::int64_t batch = problem.result[0];
+    const std::int64_t positions = batch == 0 ? 0 : positions_of(problem) / batch;
+    return {Primitive(problem, algorithm_, sums(), weights_), batch, positions, x_offset,
+            result_offset};
   }
 
-  std::int64_t scratch_bytes() const override {
-    std::int64_t bytes = whole_.scratch_bytes();
-    for (const Part& part : parts_) bytes = std::max(bytes, part.primitive.scratch_bytes());
-    return bytes;
+  void reserve() {
+    saved_offset_ = 0;
+    saved_bytes_ = 0;
+    const auto count = [&](const Part& part) {
+      saved_offset_ = std::max(saved_offset_, part.primitive.scratch_bytes());
+      const std::int64_t elements = part.batch * part.positions * problem_.result[1];
+      saved_bytes_ = std::max(saved_bytes_, aligned(static_cast<std::size_t>(elements) * 4));
+    };
+    for (const Part& part : parts_) count(part);
+    if (whole_) count(*whole_);
   }
 
-  void run(void* const* buffers, std::int64_t begin, std::int64_t end,
-           void* scratch) const override {
-    stay_on_this_thread();
-    auto* x = static_cast<float*>(buffers[0]);
-    void* bias = problem_.has_bias ? buffers[2] : nullptr;
-    auto* out = static_cast<float*>(buffers[problem_.has_bias ? 3 : 2]);
-    if (begin == 0 && end == extent()) {
-      whole_.run(x, buffers[1], bias, out, scratch);
+  /// Operands that the tail adds: they are set aside where the result lies in their bytes.
+  std::int64_t saves() const {
+    return std::ranges::count(tail_, EpilogueOp::Kind::Add, &EpilogueOp::kind);
+  }
+
+  void run_part(const Part& part, void* const* buffers, void* scratch) const {
+    const auto at = [&](std::uint32_t buffer) {
+      return static_cast<float*>(buffers[buffer]) + part.result_offset;
+    };
+    float* x = static_cast<float*>(buffers[0]) + part.x_offset;
+    float* out = at(static_cast<std::uint32_t>(result_buffer_));
+    const std::int64_t channels = problem_.result[1];
+    const auto bytes =
+        static_cast<std::size_t>(part.batch * part.positions * channels) * sizeof(float);
+    std::array<TailOp, kMaxEpilogue> ops;
+    char* saved = static_cast<char*>(scratch) + saved_offset_;
+    for (std::size_t k = 0; k < tail_.size(); ++k) {
+      ops[k].op = tail_[k];
+      if (tail_[k].operand == ir::kNone) continue;
+      const bool moves = tail_[k].kind == EpilogueOp::Kind::Add;
+      const auto* operand = static_cast<const float*>(buffers[tail_[k].operand]);
+      if (!moves && is_one_[tail_[k].operand]) {
+        ops[k].op = line(tail_[k].kind, *operand);
+        continue;
+      }
+      ops[k].operand = moves ? at(tail_[k].operand) : operand;
+      if (!moves || ops[k].operand != out || bytes == 0) continue;
+      std::memcpy(saved, out, bytes);
+      ops[k].operand = reinterpret_cast<const float*>(saved);
+      saved += saved_bytes_;
+    }
+    const std::span<const TailOp> tail(ops.data(), tail_.size());
+    const float* added = added_ ? at(*added_) : nullptr;
+    if (sums() && added != out && bytes != 0) std::memcpy(out, added, bytes);
+    void* bias = !bias_.empty() ? const_cast<float*>(bias_.data()) : buffers[2];
+    part.primitive.run(x, buffers[1], problem_.has_bias ? bias : nullptr, out, scratch);
+    if (algorithm_ == Algorithm::Direct) {
+      run_tail(tail, out, part.batch * part.positions, channels);
       return;
     }
-    for (std::int64_t k = begin; k < end; ++k) {
-      const Part& part = parts_[static_cast<std::size_t>(k)];
-      part.primitive.run(x + part.x_offset, buffers[1], bias, out + part.result_offset, scratch);
-    }
+    finish_blocked(part, added, tail, out, scratch);
   }
 
- private:
-  struct Part {
-    Primitive primitive;
-    std::int64_t x_offset, result_offset;
-  };
-
-  Primitive prepared(const void* fixed_weights) const {
-    stay_on_this_thread();
-    return {problem_, fixed_weights};
+  void finish_blocked(const Part& part, const float* added, std::span<const TailOp> tail,
+                      float* out, void* scratch) const {
+    const std::int64_t channels = problem_.result[1];
+    const std::int64_t blocks = (channels + kChannelBlock - 1) / kChannelBlock;
+    const float* blocked = part.primitive.blocked(scratch);
+    for (std::int64_t n = 0; n < part.batch; ++n) {
+      const std::int64_t image = n * part.positions * channels;
+      std::array<TailOp, kMaxEpilogue> ops;
+      std::ranges::copy(tail, ops.begin());
+      for (std::size_t k = 0; k < tail.size(); ++k)
+        if (ops[k].op.kind == EpilogueOp::Kind::Add) ops[k].operand += image;
+      unblock(blocked + n * blocks * kChannelBlock * part.positions,
+              added == nullptr ? nullptr : added + image, {ops.data(), tail.size()}, out + image,
+              part.positions, channels);
+    }
   }
 
   Problem problem_;
-  Primitive whole_;
+  std::size_t result_buffer_;
+  Algorithm algorithm_ = Algorithm::Direct;
+  FixedWeights weights_;
+  std::vector<float> bias_;             ///< with what was folded into it; empty: the operand's
+  std::optional<std::uint32_t> added_;  ///< the operand that is summed into first
+  std::vector<EpilogueOp> tail_;        ///< what is left of the epilogue
+  std::vector<bool> is_one_;            ///< by buffer: has one element
+  std::optional<Part> whole_;
   std::vector<Part> parts_;
+  std::int64_t saved_offset_ = 0, saved_bytes_ = 0;
 };
 
 }  // namespace

@@ -1,0 +1,60 @@
+// A convolution as oneDNN counts, and the parts it may be computed in.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "jit/library.h"
+
+namespace heddle::jit::onednn {
+
+using Ints = std::vector<std::int64_t>;
+
+/// Sizes [N, C, spatial...], one entry a spatial dimension, dilations from 0.
+struct Problem {
+  Ints x, weights, result;
+  bool has_bias = false;
+  Ints strides, dilations, pads_low, pads_high;
+  bool channels_last = false;
+};
+Problem problem_of(const LibraryCall& call, std::span<const LibraryOperand> operands);
+
+/// How a convolution is computed.
+enum class Algorithm : std::uint8_t { Direct, Winograd };
+
+/// Rows and columns of a tile of Winograd's F(4x4, 3x3).
+inline constexpr std::int64_t kWinogradTile = 4;
+
+/// The faster of the two, by a model of their costs: Winograd's algorithm does 36 products for each 16 x 9 of the
+/// direct one, and pays for its transforms and for larger weights.
+///
+/// Only of 3 x 3 kernels with channels last that move by one element; the weights must be fixed.
+Algorithm algorithm_for(const Problem& problem);
+
+/// Parts of a convolution: each gives some slices of the result along one dimension, from the slices of x that
+/// they read, as a convolution of its own.
+struct Cut {
+  std::size_t axis = 0;
+  std::int64_t parts = 1;
+  std::int64_t unit = 1;  ///< bounds of parts are multiples of it
+  std::int64_t begin(std::int64_t part, std::int64_t size) const;
+};
+
+/// Where slices are whole runs of memory: along the outermost dimension that is not 1. Channels-last problems only.
+/// `resident`: parts that stay in a core's cache, besides one a thread.
+Cut cut_of(const Problem& problem, Algorithm algorithm, int threads, bool resident);
+
+struct PartOf {
+  Problem problem;
+  std::int64_t x_offset = 0;  ///< elements
+  std::int64_t result_offset = 0;
+};
+/// Part `part`; nothing where it would read padding only.
+std::optional<PartOf> part_of(const Problem& whole, const Cut& cut, std::int64_t part);
+
+/// Elements of one channel of the result, over the batch.
+std::int64_t positions_of(const Problem& problem);
+
+}  // namespace heddle::jit::onednn

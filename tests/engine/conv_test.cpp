@@ -1,0 +1,108 @@
+// Convolutions and what follows them, through the whole engine.
+#include <cmath>
+#include <gtest/gtest.h>
+#include <random>
+
+#include "heddle/heddle.h"
+
+namespace hd = heddle;
+
+namespace {
+
+hd::Tensor random_tensor(hd::Sizes sizes, unsigned seed) {
+  hd::Tensor tensor = hd::Tensor::empty(hd::f32, std::move(sizes));
+  std::mt19937 engine(seed);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  float* data = tensor.data_as<float>();
+  for (std::int64_t k = 0; k < tensor.count(); ++k) data[k] = uniform(engine);
+  return tensor;
+}
+
+/// A block of a residual network: two convolutions, each with its channels scaled and shifted.
+struct Block {
+  hd::Tensor first = random_tensor({16, 16, 3, 3}, 1);
+  hd::Tensor second = random_tensor({16, 16, 1, 1}, 2);
+  hd::Tensor scale = random_tensor({16, 1, 1}, 3);
+  hd::Tensor shift = random_tensor({16, 1, 1}, 4);
+  hd::Tensor variance = hd::abs(random_tensor({16, 1, 1}, 5));
+
+  hd::Tensor normed(const hd::Tensor& x) const {
+    return x * (scale / hd::sqrt(variance + 0.1)) + shift;
+  }
+  hd::Tensor operator()(const hd::Tensor& x) const {
+    const hd::Tensor a = hd::relu(normed(hd::conv(x, first, {}, {1, 1}, {1, 1}, {1, 1})));
+    const hd::Tensor b = hd::relu(normed(hd::conv(a, first, {}, {1, 1}, {1, 1}, {1, 1})));
+    return hd::relu(normed(hd::conv(b, second, {}, {1, 1}, {0, 0}, {0, 0})) + a);
+  }
+};
+
+void expect_close(const hd::Tensor& got, const hd::Tensor& want, double tolerance) {
+  const auto a = got.to_doubles();
+  const auto b = want.to_doubles();
+  ASSERT_EQ(a.size(), b.size());
+  double largest = 0;
+  for (const double v : b) largest = std::max(largest, std::abs(v));
+  for (std::size_t i = 0; i < a.size(); ++i)
+    ASSERT_NEAR(a[i], b[i], tolerance * (std::abs(b[i]) + largest)) << i;
+}
+
+std::size_t times_in(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+    ++count;
+  return count;
+}
+
+TEST(Conv, EpiloguesAgreeForAnyBatchAndSize) {
+  const Block block;
+  hd::Engine compiled(block, {.check_plans = true});
+  hd::Engine reference(block, {.device = hd::Device::reference()});
+  for (const auto& [batch, height, width] :
+       {std::tuple{1, 9, 7}, {3, 5, 5}, {2, 32, 20}, {1, 64, 48}, {1, 1, 1}}) {
+    const hd::Tensor x = random_tensor({batch, 16, height, width}, 6);
+    expect_close(compiled.run({x})[0], reference.run({x})[0], 1e-5);
+  }
+  EXPECT_EQ(compiled.stats().evaluator_steps, 0u);
+}
+
+TEST(Conv, BatchNormAndReluAreNoKernelsOfTheirOwn) {
+  hd::Engine engine{Block()};
+  const hd::Tensor x = random_tensor({1, 16, 12, 12}, 6);
+  engine.run({x});
+  const std::string plan = engine.plan_json(std::vector{x});
+  if (times_in(plan, "\"library\"") == 0) GTEST_SKIP() << "built without oneDNN";
+  // Two of the three take what follows them; the last one's result is put into the caller's order on the way.
+  EXPECT_EQ(times_in(plan, "\"kind\": \"library\""), 3u) << plan;
+  EXPECT_EQ(times_in(plan, "\"name\": \"conv_mul_add_relu"), 2u) << plan;
+}
+
+TEST(Conv, FoldedWeightsFollowUpdatesOfWhatTheyAreMadeOf) {
+  Block block;
+  hd::Engine engine(block);
+  const hd::Tensor x = random_tensor({1, 16, 12, 12}, 6);
+  engine.run({x});
+  const hd::Tensor scale = random_tensor({16, 1, 1}, 7);
+  const hd::Tensor weights = random_tensor({16, 16, 3, 3}, 8);
+  engine.update_parameter(block.scale, scale);
+  engine.update_parameter(block.first, weights);
+  block.scale = scale;
+  block.first = weights;
+  hd::Engine reference(block, {.device = hd::Device::reference()});
+  expect_close(engine.run({x})[0], reference.run({x})[0], 1e-5);
+}
+
+TEST(Conv, ManyChannelsGoThroughWinograd) {
+  const hd::Tensor w = random_tensor({64, 64, 3, 3}, 1);
+  const auto layer = [w](const hd::Tensor& x) {
+    return hd::relu(hd::conv(x, w, {}, {1, 1}, {1, 1}, {1, 1}));
+  };
+  hd::Engine one(layer, {.threads = 1});
+  hd::Engine three(layer, {.threads = 3});
+  hd::Engine reference(layer, {.device = hd::Device::reference()});
+  const hd::Tensor x = random_tensor({1, 64, 24, 18}, 2);
+  const hd::Tensor got = one.run({x})[0];
+  expect_close(got, reference.run({x})[0], 1e-5);
+  EXPECT_EQ(got.to_doubles(), three.run({x})[0].to_doubles());
+}
+
+}  // namespace
