@@ -18,8 +18,11 @@ Tensor filled(Sizes sizes) {
 }
 
 template <typename Callable>
-void run(benchmark::State& state, Callable callable, std::vector<Tensor> inputs) {
-  Engine engine(std::move(callable), {.threads = 1});
+void run(benchmark::State& state, Callable callable, std::vector<Tensor> inputs,
+         std::vector<GraphPass> passes = {}) {
+  EngineOptions options{.threads = 1};
+  options.passes = std::move(passes);
+  Engine engine(std::move(callable), options);
   std::vector<Tensor> outputs = engine.run(inputs);
   for (auto _ : state) engine.run_into(inputs, outputs);
   state.counters["kernels"] = static_cast<double>(engine.stats().kernels);
@@ -85,6 +88,23 @@ BENCHMARK(matmul_constant_weights)
     ->Args({128, 768, 768})
     ->Args({128, 3072, 768})
     ->Args({512, 512, 512})
+    ->Unit(benchmark::kMicrosecond);
+
+/// 768 to 3072 to 768: 19 MB of weights, or 9 MB in bf16 (the second argument).
+void mlp(benchmark::State& state) {
+  const std::int64_t rows = state.range(0);
+  const Tensor up = filled({768, 3072});
+  const Tensor down = filled({3072, 768});
+  std::vector<GraphPass> passes;
+  if (state.range(1) != 0) passes.push_back({.name = "bf16-weights"});
+  run(
+      state, [=](const Tensor& x) { return matmul(relu(matmul(x, up)), down); },
+      {filled({rows, 768})}, passes);
+  limit_by_arithmetic(state, static_cast<double>(2 * rows * 768 * 3072));
+}
+BENCHMARK(mlp)
+    ->ArgNames({"rows", "bf16"})
+    ->ArgsProduct({{1, 4, 32, 128}, {0, 1}})
     ->Unit(benchmark::kMicrosecond);
 
 /// 12 heads of 64.

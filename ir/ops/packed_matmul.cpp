@@ -1,15 +1,16 @@
 // packed_matmul: a matrix product whose right operand lies in panels of columns, as kernels read it.
 //
 //   a         T[..., m, k]
-//   panels    T[p, k, w]: column j of the right matrix is column j % w of panel j / w
+//   panels    U[p, k, w]: column j of the right matrix is column j % w of panel j / w; U is T, or f16 or bf16 where
+//             T is f32
 //   columns   n, the columns of the right matrix; what lies beyond them in the last panel is not read
 //   result    T[..., m, n]
 //
-// Sums are those of matmul. The lowering makes such calls from matmul with constant weights; panels are packed
+// Sums are those of matmul with the panels converted to T. The lowering makes such calls from matmul with constant weights; panels are packed
 // once, when the program is built.
 //
 // Constraints. infer() checks them in this order; tests are named packed_matmul_c1 ...
-//   C1  a and panels are numbers of one dtype
+//   C1  a and panels are numbers of one dtype, but for panels of f16 or bf16 with f32
 //   C2  a has at least two dimensions, panels have three
 //   C3  the inner sizes k agree
 //   C4  p panels of w columns hold n columns, and p - 1 do not
@@ -26,9 +27,12 @@ namespace {
 std::vector<TensorMeta> infer(const InferContext& ctx) {
   const TensorMeta& a = ctx.meta(0);
   const TensorMeta& panels = ctx.meta(1);
-  constexpr std::string_view kC1 = "C1 a and panels are numbers of one dtype";
+  constexpr std::string_view kC1 =
+      "C1 a and panels are numbers of one dtype, but for panels of f16 or bf16 with f32";
   require_number(ctx, 0, kC1);
-  if (panels.dtype != a.dtype)
+  const bool narrow =
+      a.dtype == DType::F32 && (panels.dtype == DType::F16 || panels.dtype == DType::BF16);
+  if (panels.dtype != a.dtype && !narrow)
     ctx.fail_dtype(kC1, std::string(name_of(a.dtype)), std::string(name_of(panels.dtype)));
   if (a.rank() < 2 || panels.rank() != 3) {
     ctx.fail_shape("C2 a has at least two dimensions, panels have three",
@@ -67,7 +71,8 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
   const Literal matrix = with_number(panels.dtype(), [&]<typename T>() {
     return literal_of(panels.dtype(), sizes, unpacked<T>(panels, columns));
   });
-  return {matrix_product(ctx.inputs[0], matrix, ctx.output_sizes())};
+  return {
+      matrix_product(ctx.inputs[0], converted(matrix, ctx.inputs[0].dtype()), ctx.output_sizes())};
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "base/closest.h"
 #include "heddle/error.h"
 #include "ir/analysis/regions.h"
+#include "ir/passes/bf16_weights.h"
 #include "ir/passes/bucket_collectives.h"
 #include "ir/passes/canonicalise.h"
 #include "ir/passes/channels_last.h"
@@ -31,6 +32,7 @@ namespace heddle::ir {
 namespace {
 
 constexpr Pass kPasses[] = {
+    {"bf16-weights", bf16_weights},
     {"bucket-collectives", bucket_collectives},
     {"canonicalise", canonicalise},
     {"channels-last", channels_last},

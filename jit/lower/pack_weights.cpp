@@ -26,7 +26,7 @@ class Packer {
     const Value right = node->input(1);
     auto known = panels_.find({right, region_of(*node)});
     if (known == panels_.end()) {
-      const Value packed = pack(rewriter.builder(), rewriter.map(right));
+      const Value packed = pack(rewriter.builder(), rewriter.map(without_widening(right)));
       known = panels_.emplace(std::pair(right, region_of(*node)), packed).first;
     }
     const std::int64_t columns = right.meta().sizes[1].constant();
@@ -56,6 +56,14 @@ class Packer {
       for (const Value& input : node->inputs()) fixed = fixed && input && is_fixed(input.node);
     }
     return fixed_[node] = fixed;
+  }
+
+  /// What a conversion from 16 bits to f32 reads: the kernel widens it again, and reads half the bytes.
+  static Value without_widening(Value matrix) {
+    if (matrix.node->op_name() != "convert" || matrix.meta().dtype != DType::F32) return matrix;
+    const Value narrow = matrix.node->input(0);
+    const DType dtype = narrow.meta().dtype;
+    return dtype == DType::F16 || dtype == DType::BF16 ? narrow : matrix;
   }
 
   static Value pack(ir::GraphBuilder& builder, Value matrix) {

@@ -15,10 +15,13 @@
 #include "jit/lower/index.h"
 #include "jit/lower/pack_weights.h"
 #include "jit/nests/nests.h"
+#include "jit/nests/support.h"
 
 namespace heddle::jit {
 
 namespace {
+
+using ir::ScalarOp;
 
 constexpr std::int64_t kTileRows = 32;
 constexpr std::int64_t kTileColumns = kPanelColumns;
@@ -126,7 +129,9 @@ class MatmulNest {
 
   void contract_panel(const SymExpr& number) {
     const SymExpr base = right_.offset + right_.strides[0] * number;
-    if (depth_.is_constant() && depth_.constant() <= kPanelDepth) {
+    const DType dtype = ctx_.node().input(1).meta().dtype;
+    const bool narrow = dtype == DType::F16 || dtype == DType::BF16;
+    if (!narrow && depth_.is_constant() && depth_.constant() <= kPanelDepth) {
       contract(depth_, left_tile(0), panel(base), false);
       return;
     }
@@ -135,9 +140,41 @@ class MatmulNest {
     const Symbol block = b_.new_axis(blocks);
     b_.begin_for(block, blocks, ForStmt::Kind::Serial);
     const SymExpr begin = SymExpr(block) * kPanelDepth;
-    contract(b_.simplify(min(kPanelDepth, depth_ - begin)), left_tile(begin),
-             panel(base + begin * right_.strides[1]), true);
+    const SymExpr depth = b_.simplify(min(kPanelDepth, depth_ - begin));
+    TileOperand part = panel(base + begin * right_.strides[1]);
+    if (narrow)
+      contract_narrow(std::move(part), left_tile(begin), depth);
+    else
+      contract(depth, left_tile(begin), std::move(part), true);
     b_.end_for();
+  }
+
+  /// A part of a panel of 16 bits: few rows widen it as they go, others share a wide copy.
+  void contract_narrow(TileOperand part, TileOperand a, const SymExpr& depth) {
+    constexpr std::int64_t kFewRows = 2;
+    b_.begin_if(compare(b_, ScalarOp::Gt, rows_, kFewRows));
+    contract(depth, a, widened(part, depth), true);
+    b_.end_if();
+    b_.begin_if(compare(b_, ScalarOp::Le, rows_, kFewRows));
+    contract(depth, std::move(a), std::move(part), true);
+    b_.end_if();
+  }
+
+  /// The part in the accumulator's dtype.
+  TileOperand widened(const TileOperand& part, const SymExpr& depth) {
+    constexpr std::int64_t kCount = kPanelDepth * kTileColumns;
+    const NestBufferId wide = b_.add_local(accumulator_, kCount, kCount);
+    const Symbol row = b_.new_axis(depth);
+    b_.begin_for(row, depth, ForStmt::Kind::Serial);
+    const Symbol column = b_.new_axis(columns_);
+    b_.begin_for(column, columns_, ForStmt::Kind::Vector);
+    const SymExpr from =
+        part.base + SymExpr(row) * part.row_stride + SymExpr(column) * part.column_stride;
+    b_.store(wide, SymExpr(row) * kTileColumns + SymExpr(column),
+             b_.convert(b_.load(part.buffer, from), accumulator_));
+    b_.end_for();
+    b_.end_for();
+    return {wide, 0, kTileColumns, 1};
   }
 
   TileOperand panel(SymExpr base) const {

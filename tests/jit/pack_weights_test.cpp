@@ -49,6 +49,25 @@ TEST(PackWeights, OfEachDType) {
   }
 }
 
+/// Weights that are converted from 16 bits stay so in the panels; the product is that of the converted ones.
+TEST(PackWeights, KeepsSixteenBits) {
+  for (const DType dtype : {f16, bf16}) {
+    for (const auto& [depth, columns] : {std::pair{300, 64}, {70, 130}, {97, 100}}) {
+      GraphBuilder b("main");
+      const Value x = b.input(tensor(f32, {"s0", std::to_string(depth).c_str()}));
+      const Value wide = b.emit("convert", {weights(b, dtype, {depth, columns})}, {{"dtype", f32}});
+      b.output(b.emit("relu", {b.emit("matmul", {x, wide})}));
+      const ir::Graph graph = b.finish();
+      const ir::Graph packed = jit::pack_weights(graph, {});
+      const Value product = packed.outputs()[0].node->input(0);
+      ASSERT_EQ(product.node->op_name(), "packed_matmul");
+      EXPECT_EQ(product.node->input(1).meta().dtype, dtype);
+      EXPECT_EQ(product.meta().dtype, f32);
+      for (const std::int64_t rows : {0, 1, 7, 33}) expect_right_at(graph, {rows}, 1e-4);
+    }
+  }
+}
+
 TEST(PackWeights, ThroughWhatIsComputedFromConstants) {
   GraphBuilder b("main");
   const Value x = b.input(tensor(f32, {"s0", "80"}));

@@ -30,13 +30,28 @@ TEST(PackedMatmul, KeepsLeadingDimensions) {
   expect_same(result, value_of({"matmul", {a, panels.view({5, 8}, {8, 1}, 0)}}));
 }
 
+TEST(PackedMatmul, PanelsOf16BitsAreConverted) {
+  for (const DType dtype : {f16, bf16}) {
+    const Literal panels = noise(dtype, {1, 5, 8});
+    const Literal a = noise(f32, {3, 5}, 2);
+    const Literal result = value_of(packed(a, panels, 8));
+    EXPECT_EQ(result.dtype(), f32);
+    const OneOp wide{"convert", {panels.view({5, 8}, {8, 1}, 0)}, {{"dtype", f32}}};
+    expect_same(result, value_of({"matmul", {a, value_of(wide)}}));
+  }
+}
+
 TEST(PackedMatmul, packed_matmul_c1) {
-  EXPECT_EQ(error_of("packed_matmul", {meta(boolean, {2, 2}), meta(boolean, {1, 2, 8})},
-                     {{"columns", std::int64_t{8}}}),
-            "packed_matmul: C1 a and panels are numbers of one dtype: expected a number, got bool");
-  EXPECT_EQ(error_of("packed_matmul", {meta(f32, {2, 2}), meta(f16, {1, 2, 8})},
-                     {{"columns", std::int64_t{8}}}),
-            "packed_matmul: C1 a and panels are numbers of one dtype: expected f32, got f16");
+  EXPECT_EQ(
+      error_of("packed_matmul", {meta(boolean, {2, 2}), meta(boolean, {1, 2, 8})},
+               {{"columns", std::int64_t{8}}}),
+      "packed_matmul: C1 a and panels are numbers of one dtype, but for panels of f16 or bf16 "
+      "with f32: expected a number, got bool");
+  EXPECT_EQ(
+      error_of("packed_matmul", {meta(bf16, {2, 2}), meta(f16, {1, 2, 8})},
+               {{"columns", std::int64_t{8}}}),
+      "packed_matmul: C1 a and panels are numbers of one dtype, but for panels of f16 or bf16 "
+      "with f32: expected bf16, got f16");
 }
 
 TEST(PackedMatmul, packed_matmul_c2) {

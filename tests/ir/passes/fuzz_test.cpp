@@ -98,6 +98,8 @@ TEST(PassFuzz, EachPassAloneAndEachLeftOut) {
     expect_round_trip(graph);
     run_and_compare(graph, pipeline, seed, &changes);
     for (const ir::Pass& pass : ir::all_passes()) {
+      // It rounds weights: other results are what it is for.
+      if (pass.name == "bf16-weights") continue;
       const bool inverse = pass.name == "inline-regions";
       run_and_compare(inverse ? ir::form_regions(graph) : graph, {pass.name}, seed, &changes);
       Names others = pipeline;
@@ -111,7 +113,8 @@ TEST(PassFuzz, EachPassAloneAndEachLeftOut) {
     // These graphs assume nothing, so there is nothing to resolve, and have no convolutions and no attention
     // (those of tests/fuzz do) and no collectives.
     const bool idle = pass.name == "resolve-sizes" || pass.name == "channels-last" ||
-                      pass.name == "form-attention" || pass.name.ends_with("-collectives");
+                      pass.name == "form-attention" || pass.name == "bf16-weights" ||
+                      pass.name.ends_with("-collectives");
     const int floor = idle ? 0 : 30;
     EXPECT_GE(count, floor) << pass.name;
   }
