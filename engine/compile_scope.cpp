@@ -282,13 +282,16 @@ class ScopedCompile {
 
 }  // namespace
 
-void log_fallback(const EngineOptions& options, const RegionInfo& region, std::string_view why) {
-  const std::string line = fmt::format("heddle: {}{}{} runs op by op: {}", region.name,
-                                       region.id.empty() ? "" : " ", region.id, why);
+void log_line(const EngineOptions& options, const std::string& line) {
   if (options.log)
     options.log(line);
   else
     std::cerr << line << '\n';
+}
+
+void log_fallback(const EngineOptions& options, const RegionInfo& region, std::string_view why) {
+  log_line(options, fmt::format("heddle: {}{}{} runs op by op: {}", region.name,
+                                region.id.empty() ? "" : " ", region.id, why));
 }
 
 OptimisedGraph optimise(const ir::Graph& traced, const EngineOptions& options) {

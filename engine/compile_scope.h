@@ -38,6 +38,9 @@ struct OptimisedGraph {
 ///         EngineOptions::on_region_compile throws, unless that region may fall back.
 OptimisedGraph optimise(const ir::Graph& traced, const EngineOptions& options);
 
+/// Gives `line` to EngineOptions::log, else to standard error.
+void log_line(const EngineOptions& options, const std::string& line);
+
 /// Says once that `region` runs op by op and why: to EngineOptions::log, else to standard error.
 void log_fallback(const EngineOptions& options, const RegionInfo& region, std::string_view why);
 

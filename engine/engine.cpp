@@ -26,21 +26,19 @@ using engine::Executable;
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double milliseconds_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+/// `given` if it is positive, else the environment's, else `otherwise`.
+int positive(int given, const char* variable, int otherwise) {
+  if (given > 0) return given;
+  const char* text = std::getenv(variable);
+  if (text == nullptr) return otherwise;
+  const int number = std::atoi(text);
+  if (number > 0) return number;
+  throw OptionError({.what = variable, .where = {}, .expected = "a number >= 1", .got = text});
 }
 
 int thread_count(const EngineOptions& options) {
-  if (options.threads > 0) return std::min(options.threads, 1024);
-  if (const char* text = std::getenv("HEDDLE_THREADS")) {
-    const int threads = std::atoi(text);
-    if (threads > 0) return std::min(threads, 1024);
-    throw OptionError(
-        {.what = "HEDDLE_THREADS", .where = {}, .expected = "a number >= 1", .got = text});
-  }
-  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return std::min(positive(options.threads, "HEDDLE_THREADS", cores), 1024);
 }
 
 std::unique_ptr<jit::CompileService> make_compiler(const EngineOptions& options) {
@@ -60,12 +58,8 @@ std::unique_ptr<engine::CudaExecutor> make_cuda(const Device& device) {
 std::uint32_t stream_count(const EngineOptions& options) {
   constexpr int kDefault = 4;
   constexpr int kMost = 64;
-  if (options.streams > 0) return static_cast<std::uint32_t>(std::min(options.streams, kMost));
-  const char* text = std::getenv("HEDDLE_STREAMS");
-  const int streams = text == nullptr ? kDefault : std::atoi(text);
-  if (streams > 0) return static_cast<std::uint32_t>(std::min(streams, kMost));
-  throw OptionError(
-      {.what = "HEDDLE_STREAMS", .where = {}, .expected = "a number >= 1", .got = text});
+  return static_cast<std::uint32_t>(
+      std::min(positive(options.streams, "HEDDLE_STREAMS", kDefault), kMost));
 }
 
 std::string describe(const Tensor& tensor) {
@@ -128,7 +122,8 @@ Engine::Impl::Impl(TraceFunction function, EngineOptions settings, Signature sig
       executor(thread_count(options)),
       plans(options.max_plans),
       counters_at_start(compiler->counters()),
-      cuda_kernels_at_start(cuda == nullptr ? 0 : cuda->runtime().compiler().compiled()) {}
+      cuda_kernels_at_start(cuda == nullptr ? 0 : cuda->runtime().compiler().compiled()),
+      specialise_after(positive(options.specialise_after, "HEDDLE_SPECIALISE_AFTER", 0)) {}
 
 engine::BuildOptions Engine::Impl::build_options(const base::SymbolValues& hints) const {
   engine::BuildOptions build;
@@ -203,15 +198,22 @@ void Engine::Impl::describe_outputs(const Traced& traced) {
 Engine::Impl::Match Engine::Impl::find_executable(std::span<const Tensor> inputs) {
   const std::scoped_lock lock(mutex);
   Match match;
-  for (auto it = executables.begin(); it != executables.end(); ++it) {
-    engine::Guards::Outcome outcome = (*it)->guards().match(inputs);
-    if (!outcome.holds) {
-      if (match.failed.empty()) match.failed = std::move(outcome.failed);
-      continue;
+  const auto find_in = [&](Executables& list) {
+    for (auto it = list.begin(); it != list.end(); ++it) {
+      engine::Guards::Outcome outcome = (*it)->guards().match(inputs);
+      if (!outcome.holds) {
+        if (match.failed.empty()) match.failed = std::move(outcome.failed);
+        continue;
+      }
+      std::rotate(list.begin(), it, it + 1);
+      match = {list.front(), std::move(outcome.sizes), {}};
+      return true;
     }
-    std::rotate(executables.begin(), it, it + 1);
-    return {executables.front(), std::move(outcome.sizes), {}};
-  }
+    return false;
+  };
+  if (find_in(exact_executables)) return match;
+  match.failed.clear();  // the guard of a general one is what makes a compile necessary
+  find_in(executables);
   return match;
 }
 
@@ -350,6 +352,7 @@ std::pair<std::vector<Tensor>, std::shared_ptr<const void>> Engine::run_with_pro
   const BoundPlan& plan = impl_->plan_for(inputs);
   std::vector<Tensor> outputs = impl_->make_outputs(plan);
   impl_->execute(plan, inputs, outputs);
+  impl_->count_call(plan);
   return {std::move(outputs), plan.executable->prototype};
 }
 
@@ -446,6 +449,7 @@ void Engine::run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs)
     check_output(values[k].meta().dtype, plan.output_sizes[k], impl_->options.device, inputs,
                  outputs, k);
   impl_->execute(plan, inputs, outputs);
+  impl_->count_call(plan);
 }
 
 std::future<std::vector<Tensor>> Engine::submit(std::vector<Tensor> inputs) {
@@ -480,15 +484,18 @@ EngineStats Engine::stats() const {
   stats.traces = impl_->traces;
   stats.compiles = impl_->compiles;
   stats.binds = impl_->binds;
+  stats.specialisations = impl_->specialisations;
   stats.regions_compiled = impl_->regions_compiled;
   stats.region_fallbacks = impl_->region_fallbacks;
   stats.runs = impl_->runs.load();
-  for (const auto& executable : impl_->executables) {
-    stats.kernels += executable->distinct_kernels();
-    const ir::ReinplaceCounts counts = ir::reinplace_counts(executable->optimised());
-    stats.in_place += counts.in_place;
-    stats.missed_in_place += counts.missed;
-    stats.missed_in_place_bytes += static_cast<std::uint64_t>(counts.missed_bytes);
+  for (const auto* list : {&impl_->executables, &impl_->exact_executables}) {
+    for (const auto& executable : *list) {
+      stats.kernels += executable->distinct_kernels();
+      const ir::ReinplaceCounts counts = ir::reinplace_counts(executable->optimised());
+      stats.in_place += counts.in_place;
+      stats.missed_in_place += counts.missed;
+      stats.missed_in_place_bytes += static_cast<std::uint64_t>(counts.missed_bytes);
+    }
   }
   stats.kernels_compiled = counters.compiled - impl_->counters_at_start.compiled;
   if (impl_->cuda != nullptr)

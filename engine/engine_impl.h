@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <map>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/background.h"
 #include "engine/context.h"
 #include "engine/cuda_context.h"
 #include "engine/descriptor.h"
@@ -20,6 +22,11 @@
 namespace heddle {
 
 struct Engine::Impl {
+  using Clock = std::chrono::steady_clock;
+  static double milliseconds_since(Clock::time_point start) {
+    return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  }
+
   Impl(TraceFunction trace, EngineOptions options, Signature signature);
 
   /// The plan that serves `inputs`: from the memo, or the slow path (guards, trace, compile, bind).
@@ -69,6 +76,18 @@ struct Engine::Impl {
     std::vector<std::string> output_names;
     std::map<ir::Value, Tensor> originals;  ///< by parameter of the graph
   };
+  /// Counts a call; the one that makes it as many as the options say asks for an executable for its sizes.
+  void count_call(const engine::BoundPlan& plan) {
+    if (specialise_after > 0 &&
+        plan.calls.fetch_add(1, std::memory_order_relaxed) + 1 == specialise_after) [[unlikely]]
+      ask_for_specialisation(plan);
+  }
+  void ask_for_specialisation(const engine::BoundPlan& plan);
+  /// Compiles `general` for `exact` sizes, and puts it in place of the plan of `words`. On the thread of
+  /// `background`. @throws what compiling throws.
+  void specialise(const engine::Executable& general, std::span<const ir::Assumption> exact,
+                  const base::SymbolValues& sizes, const std::vector<std::int64_t>& words,
+                  std::uint64_t hash);
   engine::BuildOptions build_options(const base::SymbolValues& hints) const;
   /// Traces the callable with symbolic tensors like `inputs`. Under `compiling`.
   Traced trace_graph(std::span<const Tensor> inputs);
@@ -92,12 +111,15 @@ struct Engine::Impl {
 
   std::mutex compiling;  ///< held while the callable is traced and compiled; taken before `mutex`
   std::mutex mutex;  ///< held for microseconds: executables, what enters and leaves plans, counters
-  std::vector<std::shared_ptr<const engine::Executable>> executables;  ///< most recently used first
+  using Executables = std::vector<std::shared_ptr<const engine::Executable>>;
+  Executables executables;        ///< most recently used first
+  Executables exact_executables;  ///< the same; tried before them
   static constexpr std::size_t kRecompilesTold = 64;
   std::deque<std::string> recompiles;  ///< the last kRecompilesTold
   std::uint64_t traces = 0;
   std::uint64_t compiles = 0;
   std::uint64_t binds = 0;
+  std::uint64_t specialisations = 0;
   std::uint64_t regions_compiled = 0;
   std::uint64_t region_fallbacks = 0;
   double compile_ms = 0;
@@ -107,6 +129,8 @@ struct Engine::Impl {
   std::atomic<std::int64_t> arena_peak{0};
   jit::CompileCounters counters_at_start;
   std::uint64_t cuda_kernels_at_start;
+  int specialise_after;
+  engine::Background background;  ///< last: its thread ends before anything it uses does
 };
 
 namespace engine {

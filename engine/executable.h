@@ -25,6 +25,8 @@ struct BoundPlan : BoundSteps {
   std::vector<Sizes> output_sizes;
   std::int64_t arena_bytes = 0;
   std::int64_t scratch_stride = 0;
+  /// Counted when EngineOptions::specialise_after asks for it.
+  mutable std::atomic<int> calls{0};
 };
 
 struct OptimisedGraph;
@@ -56,6 +58,7 @@ class Executable : public std::enable_shared_from_this<Executable> {
   /// The tensors that parameters of traced() stand for, before updates.
   std::map<ir::Value, Tensor> originals;
   base::SymbolValues hints;  ///< the sizes of its trace
+  bool is_exact = false;     ///< for just one combination of sizes, beside a general one
   /// Whether another with newer parameters has taken its place.
   mutable std::atomic<bool> superseded{false};
 

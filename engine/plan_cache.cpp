@@ -81,15 +81,26 @@ const BoundPlan* PlanCache::insert(std::unique_ptr<BoundPlan> plan) {
   return plans_.back().get();
 }
 
-void PlanCache::erase(const Executable* executable) {
+template <typename F>
+void PlanCache::erase_if(F&& is_dropped) {
   const std::scoped_lock lock(mutex_);
   std::vector<std::unique_ptr<BoundPlan>> dropped;
   for (auto& plan : plans_) {
-    if (plan->executable.get() == executable) dropped.push_back(std::move(plan));
+    if (is_dropped(*plan)) dropped.push_back(std::move(plan));
   }
   std::erase(plans_, nullptr);
   rebuild();
   for (auto& old : dropped) reclaimer_.retire(std::move(old));
+}
+
+void PlanCache::erase(const Executable* executable) {
+  erase_if([&](const BoundPlan& plan) { return plan.executable.get() == executable; });
+}
+
+void PlanCache::replace(std::unique_ptr<BoundPlan> plan) {
+  erase_if(
+      [&](const BoundPlan& old) { return old.hash == plan->hash && old.words == plan->words; });
+  insert(std::move(plan));
 }
 
 std::size_t PlanCache::size() const {

@@ -61,6 +61,8 @@ class PlanCache {
   /// Adds a plan under its words and hash; returns the one that is in the cache (an equal one may have
   /// been faster).
   const BoundPlan* insert(std::unique_ptr<BoundPlan> plan);
+  /// Adds a plan in place of the one with its words, if there is one.
+  void replace(std::unique_ptr<BoundPlan> plan);
   /// Drops every plan of `executable`.
   void erase(const Executable* executable);
   std::size_t size() const;
@@ -69,6 +71,8 @@ class PlanCache {
  private:
   using Slot = std::atomic<const BoundPlan*>;
   void rebuild();
+  template <typename F>
+  void erase_if(F&& is_dropped);
 
   std::size_t capacity_;
   std::size_t mask_;

@@ -64,6 +64,7 @@ std::shared_ptr<engine::Executable> Engine::Impl::updated(const engine::Executab
   made->prototype = old.prototype;
   made->originals = std::move(now);
   made->hints = old.hints;
+  made->is_exact = old.is_exact;
   return made;
 }
 
@@ -73,6 +74,7 @@ void Engine::Impl::update(const Updates& values) {
   {
     const std::scoped_lock lock(mutex);
     old = executables;
+    old.insert(old.end(), exact_executables.begin(), exact_executables.end());
   }
   for (const auto& [original, value] : values) {
     const auto reads = [&](const auto& executable) { return is_read_by(*executable, original); };
@@ -87,8 +89,8 @@ void Engine::Impl::update(const Updates& values) {
   for (const auto& [original, value] : values) parameters.replace(original, value);
   const std::scoped_lock lock(mutex);
   for (std::size_t k = 0; k < old.size(); ++k) {
-    const auto found = std::ranges::find(executables, old[k]);
-    if (found != executables.end()) *found = made[k];
+    for (Executables* list : {&executables, &exact_executables})
+      std::ranges::replace(*list, old[k], made[k]);
     old[k]->superseded = true;
     plans.erase(old[k].get());
   }

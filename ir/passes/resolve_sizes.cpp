@@ -157,4 +157,19 @@ Graph resolve_sizes(const Graph& graph) {
   return Resolver(graph, std::move(known)).run();
 }
 
+Graph assuming(const Graph& graph, std::span<const Assumption> more) {
+  auto env = std::make_shared<ShapeEnv>();
+  env->assumptions.assign(graph.assumptions().begin(), graph.assumptions().end());
+  env->assumptions.insert(env->assumptions.end(), more.begin(), more.end());
+  env->next_unbacked_ = graph.next_unbacked_symbol();
+  GraphBuilder builder(graph.name(), std::move(env));
+  builder.adopt(graph);
+  for (const NodePtr& node : graph.nodes()) builder.share(node);
+  for (std::size_t k = 0; k < graph.outputs().size(); ++k)
+    builder.output(graph.outputs()[k], graph.output_label(k));
+  for (const Graph::WriteBack& write : graph.write_backs())
+    builder.write_back(write.target, write.source);
+  return builder.finish();
+}
+
 }  // namespace heddle::ir

@@ -1,6 +1,8 @@
 // Sizes that are known by what the graph assumes.
 #pragma once
 
+#include <span>
+
 #include "ir/graph.h"
 
 namespace heddle::ir {
@@ -21,5 +23,8 @@ namespace heddle::ir {
 ///          does it again, since nests are wrong for a broadcast that they cannot see.
 /// Cost:    linear in nodes, all of which are inferred anew; nothing without an equality.
 Graph resolve_sizes(const Graph& graph);
+
+/// `graph`, with the same nodes, that assumes more.
+Graph assuming(const Graph& graph, std::span<const Assumption> more);
 
 }  // namespace heddle::ir

@@ -96,6 +96,11 @@ class Server {
     ledger_.add("update", true);
   }
 
+  /// Executables for exact sizes that took the place of general ones.
+  std::uint64_t specialisations() const {
+    return model_.stats().specialisations + sums_.stats().specialisations;
+  }
+
   /// Names of the parameters, known after a first call.
   void start() {
     model_.run({rows_of(1, 1)});
@@ -203,7 +208,7 @@ class Server {
   hd::Tensor divisor_ = hd::Tensor::full(hd::f32, {kWidth}, 1);
   hd::Engine model_{
       [w = weight_, d = divisor_](const hd::Tensor& x) { return hd::matmul(x, w) / d; },
-      {.threads = 2, .max_plans = 16}};
+      {.threads = 2, .max_plans = 16, .specialise_after = 20}};
   hd::Engine decoder_{[](const hd::Tensor& cache, const hd::Tensor& value, const hd::Tensor& at) {
                         const hd::Tensor operands[] = {cache, value,
                                                        at};  // the array, what goes in, where
@@ -227,7 +232,7 @@ class Server {
                      },
                      {.threads = 1}};
   hd::Engine sums_{[](const hd::Tensor& x) { return hd::sum(x, {1}); },
-                   {.threads = 2, .max_plans = 32}};
+                   {.threads = 2, .max_executables = 4, .max_plans = 32, .specialise_after = 2}};
   hd::Engine dtypes_{[](const hd::Tensor& x) { return x * x + x; },
                      {.threads = 1, .max_executables = 2}};
   hd::Engine throwing_{[](const hd::Tensor& x) {
@@ -289,6 +294,7 @@ TEST(Soak, AnswersStayRightAndMemoryStaysLevel) {
         requests, middle.heap >> 10, middle.tensors >> 10, end.heap >> 10, end.tensors >> 10);
     // Room for plans and contexts that the first half happened not to need.
     constexpr std::size_t kSlack = 512u << 10;
+    EXPECT_GT(server.specialisations(), 0u);
     EXPECT_LE(end.heap, middle.heap + kSlack);
     EXPECT_LE(end.tensors, middle.tensors + kSlack);
   }

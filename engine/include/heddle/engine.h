@@ -77,6 +77,10 @@ struct EngineOptions {
   /// about as much as lowering. HEDDLE_CHECK_PLANS=1 does the same.
   bool check_plans = false;
   int streams = 0;  ///< CUDA streams of one call, at most; 0: HEDDLE_STREAMS or 4
+  /// Calls with one combination of sizes after which an executable for just these is compiled in the
+  /// background; calls go on with the general one until it takes its place. The two may round differently.
+  /// 0: HEDDLE_SPECIALISE_AFTER or never.
+  int specialise_after = 0;
 };
 
 /// What an input or output is.
@@ -89,9 +93,10 @@ struct ValueInfo {
 
 /// Counters of an engine since it was made.
 struct EngineStats {
-  std::uint64_t traces = 0;    ///< how often the callable was called
-  std::uint64_t compiles = 0;  ///< executables made
-  std::uint64_t binds = 0;     ///< plans bound to new sizes
+  std::uint64_t traces = 0;           ///< how often the callable was called
+  std::uint64_t compiles = 0;         ///< executables made
+  std::uint64_t binds = 0;            ///< plans bound to new sizes
+  std::uint64_t specialisations = 0;  ///< executables for exact sizes, compiled in the background
   std::uint64_t runs = 0;
   std::uint64_t kernels = 0;  ///< distinct compiled functions in use
   std::uint64_t kernels_compiled =
@@ -263,6 +268,8 @@ class HEDDLE_API Engine {
 
   /// Compiles for inputs such as these (their data is not read) without running.
   void prepare(std::span<const Tensor> inputs);
+  /// Waits until no executable for exact sizes is being compiled (EngineOptions::specialise_after).
+  void wait_for_specialisations();
 
   /// The parameters: tensors of one dimension or more that the callable captured (known after its first trace),
   /// initialisers of a model file (known from the start), with the values that they have now.
