@@ -1,10 +1,13 @@
 #include "tests/cuda_sim/fiber.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <new>
 #include <sys/mman.h>
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 #if defined(__SANITIZE_THREAD__)
@@ -64,6 +67,7 @@ struct Fiber::Context {
   ucontext_t outside;
 #endif
 #if defined(__SANITIZE_ADDRESS__)
+  bool clean = true;  ///< no frames stand on the stack
   void* fake_stack = nullptr;
   const void* caller_bottom = nullptr;
   std::size_t caller_size = 0;
@@ -83,7 +87,21 @@ Fiber::Fiber() : context_(new Context) {
   context_->stack = static_cast<unsigned char*>(memory);
 }
 
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__)
+/// The marks that ASan keeps of frames which never return would be taken for those of what comes next.
+void forget_frames(unsigned char* stack, std::size_t from = 0) {
+  __asan_unpoison_memory_region(stack + from, Fiber::kStackBytes - from);
+}
+#endif
+
+}  // namespace
+
 Fiber::~Fiber() {
+#if defined(__SANITIZE_ADDRESS__)
+  if (!context_->clean) forget_frames(context_->stack);
+#endif
 #if defined(__SANITIZE_THREAD__)
   if (context_->tsan_fiber != nullptr) __tsan_destroy_fiber(context_->tsan_fiber);
 #endif
@@ -109,6 +127,8 @@ void Fiber::prepare(void (*entry)(void*), void* argument) {
   argument_ = argument;
   Context& c = *context_;
 #if defined(__SANITIZE_ADDRESS__)
+  if (!c.clean) forget_frames(c.stack);
+  c.clean = false;
   c.fake_stack = nullptr;
 #endif
 #if defined(__SANITIZE_THREAD__)
@@ -161,6 +181,13 @@ void Fiber::resume() {
 void Fiber::leave([[maybe_unused]] bool done) {
   Context& c = *context_;
 #if defined(__SANITIZE_ADDRESS__)
+  c.clean = done;
+  if (done) {
+    constexpr std::ptrdiff_t kThisFrame = 4096;
+    const auto* frame = static_cast<unsigned char*>(__builtin_frame_address(0));
+    forget_frames(c.stack, static_cast<std::size_t>(
+                               std::max<std::ptrdiff_t>(frame - c.stack - kThisFrame, 0)));
+  }
   __sanitizer_start_switch_fiber(done ? nullptr : &c.fake_stack, c.caller_bottom, c.caller_size);
 #endif
 #if defined(__SANITIZE_THREAD__)

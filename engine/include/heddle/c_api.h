@@ -79,15 +79,10 @@ HEDDLE_C_API heddle_status heddle_engine_trace(heddle_callable callable, void* u
                                                heddle_engine** engine);
 HEDDLE_C_API void heddle_engine_free(heddle_engine* engine);
 
-typedef enum heddle_attr_kind {
-  HEDDLE_ATTR_INT,
-  HEDDLE_ATTR_FLOAT,
-  HEDDLE_ATTR_BOOL, /* in integer */
-  HEDDLE_ATTR_STRING,
-  HEDDLE_ATTR_DTYPE, /* in integer */
-  HEDDLE_ATTR_INTS,
-  HEDDLE_ATTR_FLOATS
-} heddle_attr_kind;
+typedef HEDDLE_C_ENUM(heddle_attr_kind){HEDDLE_ATTR_INT,    HEDDLE_ATTR_FLOAT,
+                                        HEDDLE_ATTR_BOOL,                      /* in integer */
+                                        HEDDLE_ATTR_STRING, HEDDLE_ATTR_DTYPE, /* in integer */
+                                        HEDDLE_ATTR_INTS,   HEDDLE_ATTR_FLOATS} heddle_attr_kind;
 
 typedef struct heddle_attr {
   const char* name;
