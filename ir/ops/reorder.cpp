@@ -28,6 +28,15 @@ Attrs moved_axes(const Node& node, Perm perm) {
   return attrs;
 }
 
+/// A list with one entry a dimension, or none.
+template <typename T>
+void move_entries(std::vector<T>& entries, Perm perm) {
+  if (entries.empty()) return;
+  std::vector<T> moved;
+  for (const std::int64_t axis : perm) moved.push_back(entries[static_cast<std::size_t>(axis)]);
+  entries = std::move(moved);
+}
+
 std::vector<std::int64_t> listed(Perm perm) { return {perm.begin(), perm.end()}; }
 
 }  // namespace
@@ -59,12 +68,8 @@ std::optional<Reordered> reorder_reduction(const Node& node, Perm perm) {
 std::optional<Reordered> reorder_entries(const Node& node, Perm perm) {
   Reordered reordered{node.attrs(), listed(perm)};
   for (auto& [name, attr] : reordered.attrs) {
-    const Dims* entries = std::get_if<Dims>(&attr);
-    if (entries == nullptr) continue;
-    Dims moved;
-    for (const std::int64_t axis : perm)
-      moved.push_back((*entries)[static_cast<std::size_t>(axis)]);
-    attr = std::move(moved);
+    if (auto* sizes = std::get_if<Dims>(&attr)) move_entries(*sizes, perm);
+    if (auto* numbers = std::get_if<std::vector<double>>(&attr)) move_entries(*numbers, perm);
   }
   return reordered;
 }

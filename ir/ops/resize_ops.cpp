@@ -264,6 +264,7 @@ std::span<const OpDef> resize_ops() {
       .evaluate = ops::evaluate,
       .lowering = {.element = ops::resize_element},
       .expensive = true,
+      .reorder = ops::reorder_entries,
   }};
   return defs;
 }

@@ -1,5 +1,6 @@
 #include "jit/lower/pack_weights.h"
 
+#include <algorithm>
 #include <map>
 #include <unordered_map>
 
@@ -22,26 +23,64 @@ class Packer {
   explicit Packer(const LowerOptions& options) : options_(options) {}
 
   std::optional<std::vector<Value>> visit(ir::Rewriter& rewriter, const ir::NodePtr& node) {
-    if (!is_packable(*node)) return std::nullopt;
-    const Value right = node->input(1);
-    auto known = panels_.find({right, region_of(*node)});
-    if (known == panels_.end()) {
-      const Value packed = pack(rewriter.builder(), rewriter.map(without_widening(right)));
-      known = panels_.emplace(std::pair(right, region_of(*node)), packed).first;
-    }
-    const std::int64_t columns = right.meta().sizes[1].constant();
-    return std::vector<Value>{rewriter.builder().emit(
-        "packed_matmul", {rewriter.map(node->input(0)), known->second}, {{"columns", columns}})};
+    if (node->op_name() == "scan") return visit_scan(rewriter, *node);
+    if (!is_packable(*node) || !is_fixed(node->input(1).node)) return std::nullopt;
+    const Value packed = panels(rewriter, node->input(1), region_of(*node));
+    return product(rewriter, *node, packed);
   }
 
  private:
-  bool is_packable(const Node& node) {
+  bool is_packable(const Node& node) const {
     if (node.op_name() != "matmul" || classify(node, options_) != NodeClass::Nest) return false;
     if (!unit_of(node, options_).fuse || ir::wants_fallback(node)) return false;
     const ir::TensorMeta& right = node.input(1).meta();
     const SymExpr count = right.count();
-    return right.rank() == 2 && count.is_constant() && count.constant() >= kMinCount &&
-           is_fixed(node.input(1).node);
+    return right.rank() == 2 && count.is_constant() && count.constant() >= kMinCount;
+  }
+
+  /// The panels of `right`, made once for a unit.
+  Value panels(ir::Rewriter& rewriter, Value right, const std::string& region) {
+    Value& packed = panels_[{right, region}];
+    if (!packed) packed = pack(rewriter.builder(), rewriter.map(without_widening(right)));
+    return packed;
+  }
+
+  static std::vector<Value> product(ir::Rewriter& rewriter, const Node& node, Value packed) {
+    const std::int64_t columns = node.input(1).meta().sizes[1].constant();
+    return {rewriter.builder().emit("packed_matmul", {rewriter.map(node.input(0)), packed},
+                                    {{"columns", columns}})};
+  }
+
+  /// Matrices that are the same in each iteration, and in each run, are packed before the loop: their panels are
+  /// operands after the others.
+  std::optional<std::vector<Value>> visit_scan(ir::Rewriter& rewriter, const Node& node) {
+    const ir::Graph& body = node.graph("body");
+    const auto first = static_cast<std::size_t>(node.integer("carried") + node.integer("scanned"));
+    std::vector<Value> operands = rewriter.map(node.inputs());
+    std::map<std::size_t, Value> inside;  // panels in the body, by operand
+    const ir::Graph packed = ir::rewrite(
+        body,
+        [&](ir::Rewriter& within, const ir::NodePtr& part) -> std::optional<std::vector<Value>> {
+          if (!is_packable(*part)) return std::nullopt;
+          const auto inputs = body.inputs();
+          const auto k =
+              static_cast<std::size_t>(std::ranges::find(inputs, part->input(1)) - inputs.begin());
+          if (k == inputs.size() || k < first || !is_fixed(node.input(k).node)) return std::nullopt;
+          Value& given = inside[k];
+          if (!given) {
+            operands.push_back(panels(rewriter, node.input(k), region_of(node)));
+            const ir::TensorMeta& meta = operands.back().meta();
+            given = within.builder().input(ir::TensorMeta::of(meta.dtype, meta.sizes));
+          }
+          return product(within, *part, given);
+        });
+    if (packed.identical(body)) return std::nullopt;
+    ir::Attrs attrs = node.attrs();
+    std::get<ir::GraphRef>(attrs.at("body")).graph = std::make_shared<const ir::Graph>(packed);
+    const Node* made = rewriter.builder().call(node.op(), operands, std::move(attrs));
+    std::vector<Value> results;
+    for (std::uint32_t k = 0; k < made->outputs().size(); ++k) results.push_back(made->value(k));
+    return results;
   }
 
   /// Whether the node has the same value in each run and pack() may inline it.

@@ -17,7 +17,8 @@ inline constexpr std::int64_t kPanelColumns = 64;
 ///   %y = packed_matmul(%x, %p) {columns = 100}
 ///
 /// What computes the panels reads parameters and constants only, so it runs once, when a unit is built. A row
-/// of a tile then continues the one before, where in a row-major matrix each lies in a page of its own.
+/// of a tile then continues the one before, where in a row-major matrix each lies in a page of its own. Matrices that
+/// the body of a scan reads in each iteration are packed before it.
 ///
 /// Needs:  decomposed ops, known sizes put in.
 /// Leaves: small matrices, products of nodes that must not be fused, and all of CUDA's as they are.

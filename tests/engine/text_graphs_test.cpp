@@ -113,6 +113,30 @@ TEST(TextGraphs, LibraryKernelsSeeReshapedOperands) {
                 {{2, 40}, {6, 4}});
 }
 
+TEST(TextGraphs, TransposedConvolutionsSideBySide) {
+  const char* text = R"(graph @main(%x: f32[s0, 8, s1, 6], %w: f32[8, 3, 2, 4], %b: f32[3]) {
+  %y = conv_transpose(%x, %w, %b) {strides = [2, 4], pads_low = [0, 0], pads_high = [0, 0], dilations = [1, 1], output_padding = [0, 0]}
+  %z = relu(%y)
+  return %z
+})";
+  for (const std::int64_t rows : {1, 5, 0})
+    expect_agrees(text, {{2, 8, rows, 6}, {8, 3, 2, 4}, {3}});
+}
+
+TEST(TextGraphs, ResizedInAnotherOrder) {
+  for (const char* mode : {"nearest", "linear"}) {
+    const std::string text =
+        std::string(R"(graph @main(%x: f32[s0, 8, s1, s2], %w: f32[8, 8, 3, 3]) {
+  %a = conv(%x, %w) {strides = [1, 1], pads_low = [1, 1], pads_high = [1, 1], dilations = [1, 1]}
+  %r = resize(%a) {sizes = [s0, 8, 2*s1, 2*s2], scales = [1.0, 1.0, 2.0, 2.0], mode = ")") +
+        mode + R"("}
+  %b = conv(%r, %w) {strides = [1, 1], pads_low = [1, 1], pads_high = [1, 1], dilations = [1, 1]}
+  return %b
+})";
+    expect_agrees(text.c_str(), {{1, 8, 5, 4}, {8, 8, 3, 3}});
+  }
+}
+
 }  // namespace
 
 /// The path from %first to %second leads through a kernel after both, which holds a node before %second.

@@ -136,5 +136,51 @@ TEST(PackWeights, LeavesWhatChangesSmallOnesAndCuda) {
   expect_right_at(graph, {5}, 1e-4);
 }
 
+ir::Graph recurrent_body() {
+  GraphBuilder b("step");
+  const Value state = b.input(tensor(f32, {"2", "70"}));
+  const Value slice = b.input(tensor(f32, {"2", "70"}));
+  const Value weights = b.input(tensor(f32, {"70", "70"}));
+  const Value turned = b.emit("matmul", {state, weights});
+  const Value next = b.emit("tanh", {b.emit("add", {b.emit("matmul", {turned, weights}), slice})});
+  b.output(next);
+  b.output(next);
+  return b.finish();
+}
+
+ir::Graph recurrent(Value (*matrix)(GraphBuilder&)) {
+  GraphBuilder b("main");
+  const Value state = b.input(tensor(f32, {"2", "70"}));
+  const Value slices = b.input(tensor(f32, {"s0", "2", "70"}));
+  const ir::GraphRef body{"@step", std::make_shared<const ir::Graph>(recurrent_body())};
+  const ir::Node* scan = b.call("scan", {state, slices, matrix(b)},
+                                {{"carried", std::int64_t{1}},
+                                 {"scanned", std::int64_t{1}},
+                                 {"length", base::parse_symexpr("s0")},
+                                 {"body", body}});
+  for (std::uint32_t k = 0; k < 2; ++k) b.output(scan->value(k));
+  return b.finish();
+}
+
+TEST(PackWeights, BeforeTheLoopThatReadsThemInEachIteration) {
+  const ir::Graph graph = recurrent([](GraphBuilder& b) { return weights(b, f32, {70, 70}); });
+  const ir::Graph packed = jit::pack_weights(graph, {});
+  const ir::Node& scan = *packed.outputs()[0].node;
+  ASSERT_EQ(scan.op_name(), "scan");
+  ASSERT_EQ(scan.inputs().size(), 4u);
+  EXPECT_EQ(scan.input(3).node->op_name(), "clone");
+  EXPECT_EQ(scan.input(3).meta().to_string(), "f32[2, 70, 64]");
+  EXPECT_THAT(ops_of(scan.graph("body")),
+              testing::IsSupersetOf({"packed_matmul", "packed_matmul", "tanh"}));
+  EXPECT_THAT(ops_of(scan.graph("body")), testing::Not(testing::Contains("matmul")));
+  EXPECT_EQ(packed.outputs()[1].node, &scan);
+}
+
+TEST(PackWeights, NotBeforeALoopWhereTheyChangeFromRunToRun) {
+  const ir::Graph graph =
+      recurrent([](GraphBuilder& b) { return b.input(tensor(f32, {"70", "70"})); });
+  EXPECT_TRUE(jit::pack_weights(graph, {}).identical(graph));
+}
+
 }  // namespace
 }  // namespace heddle::test
