@@ -188,5 +188,43 @@ TEST(LlvmContract, EveryDtype) {
   }
 }
 
+/// acc += a . b on one tile of 32 by 64, the rows of b `stride` elements apart.
+std::string code_of_tile(const SymExpr& stride, bool accumulate, bool local = false) {
+  NestBuilder builder("tile");
+  builder.nest().size_count = 1;
+  const SymExpr depth = 96;
+  const auto a = builder.add_global(f32, depth * 32);
+  const auto matrix = builder.add_global(f32, depth * stride);
+  const auto out = builder.add_global(f32, 1);
+  const auto b = local ? builder.add_local(f32, 96 * 64, 96 * 64) : matrix;
+  const auto acc = builder.add_local(f32, 32 * 64, 32 * 64);
+  builder.set_parallel(builder.new_axis(1), 1);
+  for (const NestBufferId buffer : {acc, b}) {
+    if (buffer == b && !local) continue;
+    const Symbol k = builder.new_axis(96 * 16);
+    builder.begin_for(k, 96 * 16, ForStmt::Kind::Vector);
+    builder.store(buffer, k, builder.constant(f32, 0));
+    builder.end_for();
+  }
+  builder.contract(
+      {acc, f32, 32, 64, 32, 64, depth, {a, 0, depth, 1}, {b, 0, stride, 1}, accumulate});
+  builder.store(out, 0, builder.load(acc, 0));
+  cpu::CodegenTexts texts;
+  cpu::compile_object(builder.finish(), cpu::host_target(), &texts);
+  return texts.ir;
+}
+
+/// Parts of a panel lie behind each other: the next one is fetched while one is multiplied.
+TEST(LlvmContract, FetchesTheNextPartOfAPanel) {
+  const auto fetches = [](const std::string& code) {
+    return code.find("call void @llvm.prefetch") != std::string::npos;
+  };
+  EXPECT_TRUE(fetches(code_of_tile(64, true)));
+  EXPECT_FALSE(fetches(code_of_tile(64, false))) << "nothing was before it: there are no parts";
+  EXPECT_FALSE(fetches(code_of_tile(128, true))) << "rows of a wider matrix";
+  EXPECT_FALSE(fetches(code_of_tile(SymExpr::size(0), true)));
+  EXPECT_FALSE(fetches(code_of_tile(64, true, true))) << "a local buffer";
+}
+
 }  // namespace
 }  // namespace heddle::jit

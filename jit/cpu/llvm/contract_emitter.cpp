@@ -7,6 +7,7 @@
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/DerivedTypes.h>
 #include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/Module.h>
 
 #include "base/check.h"
@@ -48,6 +49,8 @@ struct NestEmitter::Tile {
   unsigned columns;          ///< of the tile, in vectors
   Value* panel = nullptr;    ///< rows of b packed side by side, read in place of b
   Value* resumes = nullptr;  ///< whether the sums go on from memory; null: as the statement says
+  Value* ahead =
+      nullptr;  ///< elements from a row of b to what is fetched while it is used; null: nothing
 
   std::int64_t panel_columns() const { return static_cast<std::int64_t>(columns) * lanes; }
 };
@@ -83,11 +86,26 @@ void NestEmitter::operator()(const ContractStmt& s) {
   }
 }
 
-void NestEmitter::contract_rows(const Tile& tile) {
+/// Rows of b that lie behind each other go on behind the last one, as the parts of a panel do. While a block of rows of
+/// a is multiplied, one vector of each row of that next part is fetched into the second-level cache, so that all of it is
+/// there when this part is done. Only where all rows of a tile share it: fewer are over before it arrives.
+Value* NestEmitter::fetched_ahead(const Tile& tile, Value* row) {
+  const bool continues = nest_.buffers[tile.s.b.buffer].scope == NestBuffer::Scope::Global &&
+                         tile.panel == nullptr && tile.s.accumulate &&
+                         tile.s.b.column_stride.is_constant(1) &&
+                         tile.s.b.row_stride.is_constant(tile.s.tile_columns);
+  if (!continues) return nullptr;
+  Value* vector = b_.CreateUDiv(row, b_.getInt64(tile.rows));
+  return b_.CreateNSWAdd(b_.CreateNSWMul(tile.depth, tile.b_row),
+                         b_.CreateNSWMul(vector, b_.getInt64(tile.lanes)));
+}
+
+void NestEmitter::contract_rows(Tile& tile) {
   const unsigned rows = tile.rows;
   Value* full_rows = b_.CreateSub(tile.row_count, b_.CreateURem(tile.row_count, b_.getInt64(rows)));
   const auto run = [&](unsigned count) {
     return [this, &tile, count](Value* row, const Values&) {
+      tile.ahead = count == tile.rows ? fetched_ahead(tile, row) : nullptr;
       contract_columns(tile, row, count);
       return Values{};
     };
@@ -249,6 +267,15 @@ NestEmitter::Values NestEmitter::contract_step(const Tile& tile, Value* k, const
       tile.panel == nullptr
           ? b_.CreateNSWAdd(tile.b_base, b_.CreateNSWMul(k, tile.b_row))
           : b_.CreateNSWMul(k, b_.getInt64(static_cast<std::uint64_t>(tile.panel_columns())));
+  if (tile.ahead != nullptr) {
+    constexpr unsigned kRead = 0;
+    constexpr unsigned kSecondLevel = 2;
+    constexpr unsigned kData = 1;
+    Value* address = element_address(s.b.buffer, b_.CreateNSWAdd(b_row, tile.ahead));
+    b_.CreateIntrinsic(
+        llvm::Intrinsic::prefetch, {address->getType()},
+        {address, b_.getInt32(kRead), b_.getInt32(kSecondLevel), b_.getInt32(kData)});
+  }
   for (unsigned v = 0; v < vectors; ++v)
     row_of_b.push_back(
         contract_load_b(tile, b_row, b_.CreateNSWAdd(column, b_.getInt64(v * tile.lanes)), mask));

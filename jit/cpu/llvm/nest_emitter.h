@@ -110,7 +110,8 @@ class NestEmitter {
 
   // contract_emitter.cpp
   struct Tile;
-  void contract_rows(const Tile& tile);
+  void contract_rows(Tile& tile);
+  llvm::Value* fetched_ahead(const Tile& tile, llvm::Value* row);
   void contract_packed(Tile& tile);
   /// Rows [begin, begin + depth) of b into `panel`, every lane of a vector defined.
   void pack_panel(const Tile& tile, llvm::Value* panel, llvm::Value* begin);
