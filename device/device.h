@@ -67,6 +67,34 @@ struct LaunchShape {
   std::uint32_t dynamic_shared_bytes = 0;
 };
 
+/// Launches and copies that one call queues, each after those that it depends on. Made node by node, then made
+/// ready, then launched any number of times; launches follow one another, whatever their streams.
+///
+/// Threads: one at a time.
+class Graph {
+ public:
+  using Node = std::uint32_t;  ///< nodes are numbered from 0 on as they are added
+  virtual ~Graph() = default;
+
+  virtual Node add_launch(Kernel kernel, const LaunchShape& shape, std::span<void* const> arguments,
+                          std::span<const Node> after) = 0;
+  /// @param bytes  > 0; the host's memory is pinned
+  virtual Node add_copy(void* to, const void* from, std::size_t bytes, CopyKind kind,
+                        std::span<const Node> after) = 0;
+  /// Ends the adding of nodes.
+  virtual void instantiate() = 0;
+
+  // What later launches do; those that are queued stay as they are.
+  virtual void set_launch(Node node, Kernel kernel, const LaunchShape& shape,
+                          std::span<void* const> arguments) = 0;
+  virtual void set_copy(Node node, void* to, const void* from, std::size_t bytes,
+                        CopyKind kind) = 0;
+  /// A launch that is not enabled does nothing, between the same others.
+  virtual void set_enabled(Node node, bool enabled) = 0;
+
+  virtual void launch(Stream& stream) = 0;
+};
+
 /// A device. Threads: any, at once.
 ///
 /// Every function throws DeviceError when the platform fails, DeviceLost when its context did not
@@ -103,6 +131,8 @@ class Device {
   /// The same on a stream of the platform's, by its handle.
   virtual void launch_on(Kernel kernel, const LaunchShape& shape, std::span<void* const> arguments,
                          void* stream) = 0;
+  /// @throws UnsupportedError on a device that has none.
+  virtual std::unique_ptr<Graph> make_graph() = 0;
   /// Calls `work` with the device's context current on this thread.
   virtual void with_context(const std::function<void()>& work) { work(); }
   /// Waits for all streams.

@@ -56,6 +56,7 @@ struct BoundSteps {
   std::vector<scheduler::BoundStage> stages;
   std::vector<CudaLaunch> cuda;                                       ///< by step; empty on the CPU
   const scheduler::StreamPlan* streams = nullptr;                     ///< CUDA
+  const std::vector<struct GraphSegment>* graphs = nullptr;           ///< CUDA
   std::vector<std::pair<std::uint32_t, std::uint32_t>> input_slots;   ///< (table entry, input)
   std::vector<std::pair<std::uint32_t, std::uint32_t>> output_slots;  ///< (table entry, output)
   std::int64_t scratch_bytes = 0;  ///< of one worker, nested plans included

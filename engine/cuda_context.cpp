@@ -16,6 +16,7 @@ using device::CopyKind;
 namespace {
 
 constexpr std::size_t kAlignment = 256;
+constexpr std::size_t kMostGraphs = 8;   ///< kinds of calls that a context keeps graphs for
 constexpr std::size_t kStatusAt = 0;     ///< in pinned memory
 constexpr std::size_t kConditionAt = 8;  ///< in pinned memory
 
@@ -50,11 +51,12 @@ void copy_elements(const Tensor::Impl& to, const char* from) {
 
 }  // namespace
 
-CudaContext::CudaContext(CudaRuntimePtr runtime)
+CudaContext::CudaContext(CudaRuntimePtr runtime, GraphCounters& graphs)
     : runtime_(std::move(runtime)),
       pinned_(runtime_->pinned(), kAlignment),
       status_(runtime_->pool(), sizeof(std::int32_t)),
-      status_address_(status_.get()) {
+      status_address_(status_.get()),
+      counters_(graphs) {
   streams_.push_back(runtime_->device().make_stream());
 }
 
@@ -76,9 +78,11 @@ void CudaContext::use(const BoundPlan& plan) {
   plan_id_ = plan.id;
 }
 
-void CudaContext::add_transfer(const Tensor& tensor, bool input, bool output) {
+void CudaContext::add_transfer(const Tensor& tensor, bool input, bool output, std::size_t position,
+                               bool is_input) {
   const std::size_t bytes = extent_bytes(tensor);
-  transfers_.push_back({&tensor, staged_bytes_, bytes, input, output});
+  transfers_.push_back({&tensor, staged_bytes_, bytes, input, output,
+                        static_cast<std::uint32_t>(position), is_input});
   staged_bytes_ += aligned(bytes);
 }
 
@@ -93,9 +97,9 @@ void CudaContext::list_transfers(const BoundPlan& plan, std::span<const Tensor> 
   transfers_.clear();
   staged_bytes_ = 0;
   for (std::size_t k = 0; k < inputs.size(); ++k)
-    if (on_host(inputs[k])) add_transfer(inputs[k], true, guards[k].written);
-  for (const Tensor& output : outputs)
-    if (on_host(output)) add_transfer(output, false, true);
+    if (on_host(inputs[k])) add_transfer(inputs[k], true, guards[k].written, k, true);
+  for (std::size_t k = 0; k < outputs.size(); ++k)
+    if (on_host(outputs[k])) add_transfer(outputs[k], false, true, k, false);
   staging_.reserve(runtime_->pool(), staged_bytes_);
   pinned_.reserve(runtime_->pinned(), kAlignment + staged_bytes_);
 }
@@ -114,14 +118,22 @@ void CudaContext::set_addresses(const BoundPlan& plan, std::span<const Tensor> i
   for (const auto& [entry, output] : plan.output_slots) frame_.set(entry, device_outputs_[output]);
 }
 
+void CudaContext::fill_pinned() {
+  for (const Transfer& transfer : transfers_)
+    if (transfer.input && transfer.bytes != 0)
+      std::memcpy(pinned_.get() + kAlignment + transfer.offset, transfer.tensor->impl()->data,
+                  transfer.bytes);
+}
+
 void CudaContext::bring_in() {
-  for (const Transfer& transfer : transfers_) {
-    if (!transfer.input || transfer.bytes == 0) continue;
-    char* pinned = pinned_.get() + kAlignment + transfer.offset;
-    std::memcpy(pinned, transfer.tensor->impl()->data, transfer.bytes);
-    runtime_->device().copy(staging_.get() + transfer.offset, pinned, transfer.bytes,
-                            CopyKind::HostToDevice, *streams_[0]);
-  }
+  for (const Transfer& transfer : transfers_)
+    if (transfer.input)
+      runtime_->device().copy(staging_.get() + transfer.offset,
+                              pinned_.get() + kAlignment + transfer.offset, transfer.bytes,
+                              CopyKind::HostToDevice, *streams_[0]);
+}
+
+void CudaContext::clear_status() {
   if (!status_is_zero_)
     runtime_->device().fill(status_.get(), 0, sizeof(std::int32_t), *streams_[0]);
   status_is_zero_ = false;
@@ -149,19 +161,7 @@ void CudaContext::launch(const BoundSteps& plan, const scheduler::BoundStep& ste
   if (plan.custom[number] != nullptr)
     return queue_custom(step, *runtime_, *stream_, custom_tensors_);
   const CudaLaunch& launch = plan.cuda[number];
-  const auto& source = launch.kernel->source();
-  const std::size_t begin = plan.table_start[number];
-  const std::size_t end =
-      number + 1 < plan.table_start.size() ? plan.table_start[number + 1] : plan.table.size();
-  const bool scratch = !source.scratch_bytes.is_constant(0);
-  const std::size_t buffers = end - begin - (scratch ? 1 : 0);
-  arguments_.clear();
-  for (std::size_t k = 0; k < buffers; ++k)
-    arguments_.push_back(const_cast<void**>(step.buffers + k));
-  for (std::size_t k = 0; k < launch.sizes; ++k)
-    arguments_.push_back(const_cast<std::int64_t*>(step.sizes + k));
-  if (scratch) arguments_.push_back(const_cast<void**>(step.buffers + buffers));
-  arguments_.push_back(&status_address_);
+  collect_arguments(plan, step, number, &status_address_, arguments_);
   launch.kernel->launch(runtime_->device(), arguments_, launch.blocks, *stream_);
 }
 
@@ -219,16 +219,118 @@ bool CudaContext::queue_steps(const BoundPlan& plan) {
 }
 
 void CudaContext::queue(const BoundPlan& plan) {
+  fill_pinned();
+  clear_status();
+  if (Graphs* graphs = graphs_for(plan)) {
+    queue_graphs(plan, *graphs);
+  } else {
+    queue_streams(plan);
+  }
+  streams_[0]->synchronize();
+}
+
+void CudaContext::queue_streams(const BoundPlan& plan) {
   bring_in();
   const bool all = queue_steps(plan);
   if (!all)
     for (const auto& stream : streams_) stream->synchronize();
   bring_out();
-  streams_[0]->synchronize();
+}
+
+CudaContext::Graphs* CudaContext::graphs_for(const BoundPlan& plan) {
+  if (plan.graphs->empty()) return nullptr;
+  const std::size_t inputs = device_inputs_.size();
+  on_host_.assign(inputs + device_outputs_.size(), false);
+  for (const Transfer& transfer : transfers_)
+    on_host_[transfer.position + (transfer.is_input ? 0 : inputs)] = transfer.bytes != 0;
+  std::erase_if(graphs_, [](const Graphs& kept) { return kept.executable->superseded.load(); });
+  const auto found = std::ranges::find_if(graphs_, [&](const Graphs& kept) {
+    return kept.executable == plan.executable && kept.on_host == on_host_;
+  });
+  if (found != graphs_.end()) {
+    std::rotate(graphs_.begin(), found, found + 1);
+    return &graphs_.front();
+  }
+  if (graphs_.size() == kMostGraphs) graphs_.pop_back();
+  graphs_.insert(graphs_.begin(), Graphs{plan.executable, on_host_, {}});
+  return nullptr;
+}
+
+/// The steps whose kernels take the address of the transfer's tensor.
+std::vector<ir::StepId> CudaContext::steps_of(const BoundPlan& plan,
+                                              const Transfer& transfer) const {
+  std::vector<ir::StepId> steps;
+  for (const auto& [entry, position] : transfer.is_input ? plan.input_slots : plan.output_slots) {
+    if (position != transfer.position) continue;
+    const auto next = std::ranges::upper_bound(plan.table_start, entry);
+    const auto step = static_cast<ir::StepId>(next - plan.table_start.begin() - 1);
+    if (steps.empty() || steps.back() != step) steps.push_back(step);
+  }
+  return steps;
+}
+
+/// @param with_steps  whether the copies name their steps: for graphs that are to be made
+GraphRequest CudaContext::graph_request(const BoundPlan& plan, bool with_steps) {
+  copies_in_.clear();
+  copies_out_.clear();
+  for (const Transfer& transfer : transfers_) {
+    if (transfer.bytes == 0) continue;
+    char* pinned = pinned_.get() + kAlignment + transfer.offset;
+    char* staged = staging_.get() + transfer.offset;
+    std::vector<ir::StepId> steps;
+    if (with_steps) steps = steps_of(plan, transfer);
+    if (transfer.input) copies_in_.push_back({staged, pinned, transfer.bytes, steps});
+    if (transfer.output) copies_out_.push_back({pinned, staged, transfer.bytes, steps});
+  }
+  return {
+      plan,       frame_.steps(), &status_address_,
+      copies_in_, copies_out_,    {pinned_.get() + kStatusAt, status_.get(), sizeof(std::int32_t)}};
+}
+
+bool CudaContext::queue_segment(const BoundPlan& plan, const GraphSegment& segment) {
+  const auto steps = frame_.steps();
+  for (std::size_t k = segment.first; k < segment.end(); ++k) {
+    std::int32_t status = 0;
+    if (steps[k].run_alone == nullptr) {
+      launch(plan, steps[k], k);
+    } else {
+      run_region(steps[k], *this, &status);
+    }
+    if (status != 0) return false;
+  }
+  return true;
+}
+
+/// Segments follow one another on stream 0: graphs, and what stands between them step by step.
+void CudaContext::queue_graphs(const BoundPlan& plan, Graphs& graphs) {
+  const GraphPlan& segments = *plan.graphs;
+  const bool made = !graphs.segments.empty();
+  const GraphRequest request = graph_request(plan, !made);
+  for (std::size_t k = 0; k < segments.size(); ++k) {
+    if (made && graphs.segments[k] != nullptr) graphs.segments[k]->update(request);
+    if (made) continue;
+    const bool last = k + 1 == segments.size();
+    graphs.segments.push_back(segments[k].captured
+                                  ? std::make_unique<SegmentGraph>(runtime_->device(), segments[k],
+                                                                   request, k == 0, last, counters_)
+                                  : nullptr);
+  }
+  stream_ = streams_[0].get();
+  if (!segments.front().captured) bring_in();
+  bool all = true;
+  for (std::size_t k = 0; all && k < segments.size(); ++k) {
+    if (graphs.segments[k] != nullptr) {
+      graphs.segments[k]->launch(*stream_);
+    } else {
+      all = queue_segment(plan, segments[k]);
+    }
+  }
+  if (!all || !segments.back().captured) bring_out();
 }
 
 void CudaContext::settle() noexcept {
   plan_id_ = 0;
+  graphs_.clear();
   for (const auto& stream : streams_) {
     try {
       stream->synchronize();
@@ -265,7 +367,7 @@ std::unique_ptr<CudaContext> CudaExecutor::acquire() {
       return context;
     }
   }
-  return std::make_unique<CudaContext>(runtime_);
+  return std::make_unique<CudaContext>(runtime_, graphs_);
 }
 
 bool CudaExecutor::drop_idle() {

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/cuda_graph.h"
 #include "engine/cuda_runtime.h"
 #include "engine/executable.h"
 #include "engine/region_run.h"
@@ -18,7 +19,8 @@ namespace heddle::engine {
 /// may be used again at once.
 class CudaContext : private RegionMachine {
  public:
-  explicit CudaContext(CudaRuntimePtr runtime);
+  /// @param graphs  counters of the engine's graphs; outlive the context
+  CudaContext(CudaRuntimePtr runtime, GraphCounters& graphs);
   ~CudaContext() override;
   CudaContext(const CudaContext&) = delete;
   CudaContext& operator=(const CudaContext&) = delete;
@@ -37,18 +39,39 @@ class CudaContext : private RegionMachine {
     std::size_t offset;  ///< in staging, pinned and on the device
     std::size_t bytes;
     bool input;
-    bool output;  ///< comes back: an output, or an input that is written
+    bool output;             ///< comes back: an output, or an input that is written
+    std::uint32_t position;  ///< which input or output of the call
+    bool is_input;           ///< of the two
+  };
+
+  /// The graphs of one executable for calls whose tensors lie alike.
+  struct Graphs {
+    std::shared_ptr<const Executable> executable;
+    std::vector<bool> on_host;  ///< by input, then by output: whether it is copied
+    std::vector<std::unique_ptr<SegmentGraph>>
+        segments;  ///< null: not captured; empty: not made yet
   };
 
   void use(const BoundPlan& plan);
-  void add_transfer(const Tensor& tensor, bool input, bool output);
+  void add_transfer(const Tensor& tensor, bool input, bool output, std::size_t position,
+                    bool is_input);
   void list_transfers(const BoundPlan& plan, std::span<const Tensor> inputs,
                       std::span<const Tensor> outputs);
   void set_addresses(const BoundPlan& plan, std::span<const Tensor> inputs,
                      std::span<const Tensor> outputs);
   void queue(const BoundPlan& plan);
+  void queue_streams(const BoundPlan& plan);
+  void queue_graphs(const BoundPlan& plan, Graphs& graphs);
+  /// @return null at the first call of a kind: its steps are queued one by one.
+  Graphs* graphs_for(const BoundPlan& plan);
+  GraphRequest graph_request(const BoundPlan& plan, bool with_steps);
+  std::vector<ir::StepId> steps_of(const BoundPlan& plan, const Transfer& transfer) const;
+  /// Whether all were queued, as queue_steps().
+  bool queue_segment(const BoundPlan& plan, const GraphSegment& segment);
   /// @return whether all were queued: none after a region that met an error.
   bool queue_steps(const BoundPlan& plan);
+  void fill_pinned();
+  void clear_status();
   void bring_in();
   void bring_out();
   void deliver() const;
@@ -75,6 +98,10 @@ class CudaContext : private RegionMachine {
   std::vector<std::uint32_t> event_of_;                 ///< by step
   device::Stream* stream_ = nullptr;                    ///< where launches go
   std::vector<Transfer> transfers_;
+  GraphCounters& counters_;
+  std::vector<Graphs> graphs_;  ///< most recently used first
+  std::vector<bool> on_host_;   ///< of this call, as Graphs::on_host
+  std::vector<GraphCopy> copies_in_, copies_out_;
   std::vector<void*> device_inputs_, device_outputs_;
   std::size_t staged_bytes_ = 0;
   std::vector<void*> arguments_;
@@ -91,6 +118,7 @@ class CudaExecutor {
   /// @throws DeviceLost at once when the device's context is lost; what CudaContext::run throws.
   std::int32_t run(const BoundPlan& plan, std::span<const Tensor> inputs,
                    std::span<const Tensor> outputs);
+  const GraphCounters& graphs() const { return graphs_; }
 
  private:
   std::unique_ptr<CudaContext> acquire();
@@ -99,6 +127,7 @@ class CudaExecutor {
 
   CudaRuntimePtr runtime_;
   std::mutex mutex_;
+  GraphCounters graphs_;
   std::vector<std::unique_ptr<CudaContext>> idle_;
 };
 

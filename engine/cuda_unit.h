@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/bound.h"
+#include "engine/cuda_graph.h"
 #include "engine/cuda_runtime.h"
 #include "jit/program.h"
 #include "scheduler/streams.h"
@@ -34,6 +35,11 @@ class CudaUnit {
   /// Decides streams for the steps of `record` and notes them there.
   void assign_streams(ir::ScheduleRecord& record, std::uint32_t max_streams);
   const scheduler::StreamPlan& streams() const { return streams_; }
+  /// Decides which steps go into graphs. @param partitions  of the steps that streams were assigned to
+  void plan_graphs(const std::vector<scheduler::Partition>& partitions) {
+    graphs_ = engine::plan_graphs(partitions, streams_);
+  }
+  const GraphPlan& graphs() const { return graphs_; }
 
  private:
   void compile(const jit::Program& program);
@@ -43,6 +49,7 @@ class CudaUnit {
   std::vector<jit::cuda::CudaKernelPtr> kernels_;    ///< by kernel of the program
   std::vector<std::shared_ptr<DeviceBytes>> fixed_;  ///< by buffer
   scheduler::StreamPlan streams_;
+  GraphPlan graphs_;
 };
 
 }  // namespace heddle::engine

@@ -62,6 +62,14 @@ std::uint32_t stream_count(const EngineOptions& options) {
       std::min(positive(options.streams, "HEDDLE_STREAMS", kDefault), kMost));
 }
 
+bool wants_graphs(const EngineOptions& options) {
+  if (options.cuda_graphs) return *options.cuda_graphs;
+  const char* text = std::getenv("HEDDLE_CUDA_GRAPHS");
+  const std::string_view value = text == nullptr ? "1" : text;
+  if (value == "0" || value == "1") return value == "1";
+  throw OptionError({.what = "HEDDLE_CUDA_GRAPHS", .where = {}, .expected = "0 or 1", .got = text});
+}
+
 std::string describe(const Tensor& tensor) {
   return fmt::format("{}[{}]", name_of(tensor.dtype()), fmt::join(tensor.sizes(), ", "));
 }
@@ -134,6 +142,7 @@ engine::BuildOptions Engine::Impl::build_options(const base::SymbolValues& hints
     build.engine.library = false;  // they are the CPU's
     build.cuda = cuda->runtime_pointer();
     build.streams = stream_count(options);
+    build.graphs = wants_graphs(options);
   }
   return build;
 }
@@ -501,6 +510,11 @@ EngineStats Engine::stats() const {
   if (impl_->cuda != nullptr)
     stats.kernels_compiled +=
         impl_->cuda->runtime().compiler().compiled() - impl_->cuda_kernels_at_start;
+  if (impl_->cuda != nullptr) {
+    stats.graphs = impl_->cuda->graphs().made.load();
+    stats.graph_launches = impl_->cuda->graphs().launches.load();
+    stats.graph_updates = impl_->cuda->graphs().updates.load();
+  }
   stats.disk_hits = counters.disk_hits - impl_->counters_at_start.disk_hits;
   stats.evaluator_steps = impl_->evaluator_steps.load();
   stats.compile_ms = impl_->compile_ms;

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
+#include "engine/cuda_graph.h"
 #include "engine/engine_impl.h"
 #include "engine/plan_graph.h"
 #include "engine/run_events.h"
@@ -238,6 +240,19 @@ ordered_json passes(const Executable& executable) {
   return result;
 }
 
+/// The parts of a plan on CUDA that are queued as graphs of the device, and those that are not.
+ordered_json captures(const BoundPlan& plan) {
+  ordered_json result = ordered_json::array();
+  if (plan.graphs == nullptr) return result;
+  for (const GraphSegment& segment : *plan.graphs) {
+    std::vector<ir::StepId> steps(segment.after.size());
+    std::iota(steps.begin(), steps.end(), segment.first);
+    result.push_back(
+        {{"steps", std::move(steps)}, {"captured", segment.captured}, {"reason", segment.reason}});
+  }
+  return result;
+}
+
 }  // namespace
 
 std::string plan_json(const BoundPlan& plan) {
@@ -249,6 +264,7 @@ std::string plan_json(const BoundPlan& plan) {
   document["events"] = events(plan);
   document["graphs"] = graphs_json(executable.optimised());
   document["passes"] = passes(executable);
+  document["captures"] = captures(plan);
   document["folded_steps"] = executable.folded_steps();
   return document.dump(1);
 }

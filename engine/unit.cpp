@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "engine/capture_traits.h"
 #include "engine/cuda_unit.h"
 #include "engine/custom_step.h"
 #include "engine/fold.h"
@@ -155,9 +156,29 @@ void Unit::make_schedule(const BuildOptions& options) {
   planner_ = std::move(given_planner);
 }
 
+/// Brings the steps into the order of the partitions that are captured and not.
+std::vector<scheduler::Partition> Unit::order_for_graphs(const BuildOptions& options) {
+  if (!options.graphs) return {};
+  const std::vector<scheduler::StepTraits> given = capture_traits(program_, {});
+  std::vector<scheduler::StepTraits> traits;
+  for (std::size_t k = 0; k < given.size(); ++k) {
+    traits.push_back(given[schedule_.given[k]]);
+    const jit::ProgramKernel& kernel = program_.kernels[schedule_.record.steps[k].kernel];
+    traits.back().own_work = kernel.custom != nullptr || kernel.nested != nullptr;
+  }
+  scheduler::CaptureOptions capture;
+  capture.sizes = complete(options.hints, program_.record);
+  scheduler::CapturePlan plan = scheduler::plan_capture(schedule_.record, traits, capture);
+  if (!std::ranges::is_sorted(plan.order))
+    schedule_ = scheduler::in_order(std::move(schedule_), plan.order);
+  return std::move(plan.partitions);
+}
+
 /// Streams need not keep the order of stages: what they do keep says who may share memory.
 void Unit::plan_streams(const BuildOptions& options) {
+  const std::vector<scheduler::Partition> partitions = order_for_graphs(options);
   cuda_->assign_streams(schedule_.record, options.streams);
+  cuda_->plan_graphs(partitions);
   const auto ordered = [this](ir::StepId first, ir::StepId second) {
     return cuda_->streams().ordered(first, second);
   };
@@ -189,6 +210,8 @@ void Unit::add_nested(std::uint32_t step, const BuildOptions& options) {
   const std::uint32_t kernel = schedule_.record.steps[step].kernel;
   const jit::NestedCall& call = *program_.kernels[kernel].nested;
   const jit::Launch& launch = program_.launches[schedule_.given[step]];
+  BuildOptions inside = options;
+  inside.graphs = false;  // nested plans are queued step by step
   const std::size_t first = call.kind == ir::RegionKind::Cond ? 1 : 0;
   for (const jit::NestedCall::Region& region : call.regions) {
     jit::Program program = *region.program;
@@ -199,8 +222,7 @@ void Unit::add_nested(std::uint32_t step, const BuildOptions& options) {
         fix_argument(program, k, fixed_[root]);
     }
     std::vector<ir::Literal> fixed = fixed_buffers(program, ir::Graph());
-    nested_[kernel].push_back(
-        std::make_unique<Unit>(std::move(program), std::move(fixed), options));
+    nested_[kernel].push_back(std::make_unique<Unit>(std::move(program), std::move(fixed), inside));
   }
 }
 
@@ -356,6 +378,7 @@ void Unit::bind(const SymbolValues& sizes, int threads, BoundSteps& plan) const 
   if (cuda_ != nullptr) {
     plan.cuda.resize(count);
     plan.streams = &cuda_->streams();
+    plan.graphs = &cuda_->graphs();
   }
   for (std::size_t step = 0; step < count; ++step) {
     const std::uint32_t kernel = schedule_.record.steps[step].kernel;

@@ -13,6 +13,7 @@
 #include "heddle/engine.h"
 #include "jit/compile_service.h"
 #include "jit/program.h"
+#include "scheduler/capture.h"
 #include "scheduler/order.h"
 
 namespace heddle::engine {
@@ -26,6 +27,7 @@ struct BuildOptions {
   jit::CompileService* compiler = nullptr;
   std::shared_ptr<CudaRuntime> cuda{};  ///< where steps run; null: on the CPU
   std::uint32_t streams = 1;            ///< on CUDA, at most
+  bool graphs = false;                  ///< on CUDA: steps go into graphs
   base::SymbolValues hints{};           ///< sizes that orders of steps are compared for
   /// Tests put one here that makes mistakes.
   jit::Program (*lower)(const ir::Graph&, const jit::LowerOptions&) = jit::lower;
@@ -69,6 +71,7 @@ class Unit {
   void add_nested(std::uint32_t step, const BuildOptions& options);
   void make_schedule(const BuildOptions& options);
   void plan_streams(const BuildOptions& options);
+  std::vector<scheduler::Partition> order_for_graphs(const BuildOptions& options);
   void compile(const BuildOptions& options);
   AddressSource source_of(ir::BufferId buffer, const memory::MemoryPlan& plan) const;
   std::vector<jit::LibraryOperand> library_operands(const jit::LibraryCall& call,

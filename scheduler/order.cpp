@@ -197,6 +197,15 @@ Schedule schedule(ScheduleRecord record, const ScheduleOptions& options) {
   return result;
 }
 
+Schedule in_order(Schedule schedule, const std::vector<StepId>& order) {
+  schedule.record = in_order(schedule.record, order);
+  std::vector<StepId> given;
+  for (const StepId step : order) given.push_back(schedule.given[step]);
+  schedule.given = std::move(given);
+  schedule.stages = cut_into_stages(schedule.record, false);
+  return schedule;
+}
+
 std::vector<std::uint32_t> stage_numbers(const Schedule& schedule) {
   std::vector<std::uint32_t> numbers(schedule.record.steps.size());
   for (std::uint32_t stage = 0; stage < schedule.stages.size(); ++stage)

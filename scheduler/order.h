@@ -35,6 +35,9 @@ struct ScheduleOptions {
 /// @throws CycleError listing the steps of a cycle.
 Schedule schedule(ir::ScheduleRecord record, const ScheduleOptions& options);
 
+/// `schedule` with its steps in `order`, one a stage. Every edge has to point backwards there.
+Schedule in_order(Schedule schedule, const std::vector<ir::StepId>& order);
+
 /// The stage of each step.
 std::vector<std::uint32_t> stage_numbers(const Schedule& schedule);
 

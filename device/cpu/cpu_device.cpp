@@ -82,6 +82,7 @@ class CpuDevice : public Device {
   void launch_on(Kernel, const LaunchShape&, std::span<void* const>, void*) override {
     refuse("launch of a module's kernel");
   }
+  std::unique_ptr<Graph> make_graph() override { refuse("a graph of launches"); }
   void synchronize() override {}
 
  private:

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <vector>
 
 #include "device/cuda/driver.h"
 #include "heddle/error.h"
@@ -95,6 +96,7 @@ class Context {
     return value;
   }
   int device() const { return device_; }
+  void* handle() const { return context_; }
 
   Driver driver;
 
@@ -191,6 +193,113 @@ class CudaModule : public Module {
   void* handle_ = nullptr;
 };
 
+/// Lets a function use more shared memory than every block may.
+int allow_shared(const Driver& driver, Kernel kernel, const LaunchShape& shape) {
+  if (shape.dynamic_shared_bytes <= kDefaultShared) return 0;
+  return driver.function_set(kernel.handle, kFunctionMaxDynamicShared,
+                             static_cast<int>(shape.dynamic_shared_bytes));
+}
+
+class CudaGraph : public Graph {
+ public:
+  explicit CudaGraph(ContextPtr context) : context_(std::move(context)) {
+    call("cuGraphCreate", [&] { return driver().graph_create(&graph_, 0); });
+  }
+  ~CudaGraph() override {
+    if (exec_ != nullptr) context_->release([&] { driver().graph_exec_destroy(exec_); });
+    context_->release([&] { driver().graph_destroy(graph_); });
+  }
+
+  Node add_launch(Kernel kernel, const LaunchShape& shape, std::span<void* const> arguments,
+                  std::span<const Node> after) override {
+    const KernelNodeParameters parameters = parameters_of(kernel, shape, arguments);
+    return add(after, "cuGraphAddKernelNode", [&](void** node, void* const* before) {
+      if (const int result = allow_shared(driver(), kernel, shape); result != 0) return result;
+      return driver().graph_add_kernel(node, graph_, before, after.size(), &parameters);
+    });
+  }
+  Node add_copy(void* to, const void* from, std::size_t bytes, CopyKind kind,
+                std::span<const Node> after) override {
+    const CopyParameters parameters = parameters_of(to, from, bytes, kind);
+    return add(after, "cuGraphAddMemcpyNode", [&](void** node, void* const* before) {
+      return driver().graph_add_copy(node, graph_, before, after.size(), &parameters,
+                                     context_->handle());
+    });
+  }
+  void instantiate() override {
+    call("cuGraphInstantiate", [&] { return driver().graph_instantiate(&exec_, graph_, 0); });
+  }
+  void set_launch(Node node, Kernel kernel, const LaunchShape& shape,
+                  std::span<void* const> arguments) override {
+    const KernelNodeParameters parameters = parameters_of(kernel, shape, arguments);
+    call("cuGraphExecKernelNodeSetParams",
+         [&] { return driver().graph_set_kernel(exec_, nodes_[node], &parameters); });
+  }
+  void set_copy(Node node, void* to, const void* from, std::size_t bytes, CopyKind kind) override {
+    const CopyParameters parameters = parameters_of(to, from, bytes, kind);
+    call("cuGraphExecMemcpyNodeSetParams", [&] {
+      return driver().graph_set_copy(exec_, nodes_[node], &parameters, context_->handle());
+    });
+  }
+  void set_enabled(Node node, bool enabled) override {
+    call("cuGraphNodeSetEnabled",
+         [&] { return driver().graph_set_enabled(exec_, nodes_[node], enabled ? 1 : 0); });
+  }
+  void launch(Stream& stream) override {
+    call("cuGraphLaunch", [&] { return driver().graph_launch(exec_, stream.native()); });
+  }
+
+ private:
+  const Driver& driver() const { return context_->driver; }
+  template <typename Function>
+  void call(const char* name, Function function) {
+    context_->call(name, function);
+  }
+
+  template <typename Function>
+  Node add(std::span<const Node> after, const char* name, Function function) {
+    std::vector<void*> before;
+    for (const Node node : after) before.push_back(nodes_[node]);
+    void* node = nullptr;
+    call(name, [&] { return function(&node, before.data()); });
+    nodes_.push_back(node);
+    return static_cast<Node>(nodes_.size() - 1);
+  }
+
+  static KernelNodeParameters parameters_of(Kernel kernel, const LaunchShape& shape,
+                                            std::span<void* const> arguments) {
+    KernelNodeParameters parameters;
+    parameters.function = kernel.handle;
+    parameters.grid_x = shape.blocks;
+    parameters.block_x = shape.threads;
+    parameters.shared_bytes = shape.dynamic_shared_bytes;
+    parameters.arguments = const_cast<void**>(arguments.data());
+    return parameters;
+  }
+
+  static CopyParameters parameters_of(void* to, const void* from, std::size_t bytes,
+                                      CopyKind kind) {
+    const auto side = [&](const void* address, bool host) {
+      CopyParameters::Side result;
+      result.type = host ? CopyParameters::kHost : CopyParameters::kDevice;
+      (host ? result.host : result.device) = address;
+      result.pitch = bytes;
+      result.height = 1;
+      return result;
+    };
+    CopyParameters parameters;
+    parameters.from = side(from, kind == CopyKind::HostToDevice);
+    parameters.to = side(to, kind == CopyKind::DeviceToHost);
+    parameters.width_bytes = bytes;
+    return parameters;
+  }
+
+  ContextPtr context_;
+  void* graph_ = nullptr;
+  void* exec_ = nullptr;
+  std::vector<void*> nodes_;
+};
+
 class CudaDevice : public Device {
  public:
   CudaDevice(int index, const std::string& driver_path, bool reset)
@@ -261,16 +370,13 @@ class CudaDevice : public Device {
                  void* stream) override {
     context_->call("cuLaunchKernel", [&] {
       const Driver& driver = context_->driver;
-      if (shape.dynamic_shared_bytes > kDefaultShared)
-        if (const int result = driver.function_set(kernel.handle, kFunctionMaxDynamicShared,
-                                                   static_cast<int>(shape.dynamic_shared_bytes));
-            result != 0)
-          return result;
+      if (const int result = allow_shared(driver, kernel, shape); result != 0) return result;
       return driver.launch(kernel.handle, shape.blocks, 1, 1, shape.threads, 1, 1,
                            shape.dynamic_shared_bytes, stream, const_cast<void**>(arguments.data()),
                            nullptr);
     });
   }
+  std::unique_ptr<Graph> make_graph() override { return std::make_unique<CudaGraph>(context_); }
   void with_context(const std::function<void()>& work) override { context_->enter(work); }
   void synchronize() override {
     context_->call("cuCtxSynchronize", [&] { return context_->driver.context_synchronize(); });

@@ -70,6 +70,16 @@ void Driver::load_functions() {
   library_.load(module_function, "cuModuleGetFunction");
   library_.load(function_set, "cuFuncSetAttribute");
   library_.load(launch, "cuLaunchKernel");
+  library_.load(graph_create, "cuGraphCreate");
+  library_.load(graph_destroy, "cuGraphDestroy");
+  library_.load(graph_add_kernel, "cuGraphAddKernelNode_v2");
+  library_.load(graph_add_copy, "cuGraphAddMemcpyNode");
+  library_.load(graph_instantiate, "cuGraphInstantiateWithFlags");
+  library_.load(graph_exec_destroy, "cuGraphExecDestroy");
+  library_.load(graph_set_kernel, "cuGraphExecKernelNodeSetParams_v2");
+  library_.load(graph_set_copy, "cuGraphExecMemcpyNodeSetParams");
+  library_.load(graph_set_enabled, "cuGraphNodeSetEnabled");
+  library_.load(graph_launch, "cuGraphLaunch");
 }
 
 bool Driver::is_fatal(int result) {

@@ -18,6 +18,35 @@ inline constexpr int kMinimumDriver = 12000;
 /// set; else libcuda.so.1 by soname.
 std::vector<std::string> driver_paths(const std::string& explicit_path = {});
 
+/// CUDA_KERNEL_NODE_PARAMS_v2.
+struct KernelNodeParameters {
+  void* function = nullptr;
+  unsigned int grid_x = 1, grid_y = 1, grid_z = 1;
+  unsigned int block_x = 1, block_y = 1, block_z = 1;
+  unsigned int shared_bytes = 0;
+  void** arguments = nullptr;
+  void** extra = nullptr;
+  void* kernel = nullptr;
+  void* context = nullptr;  ///< that of the function
+};
+
+/// CUDA_MEMCPY3D_v2.
+struct CopyParameters {
+  enum : int { kHost = 1, kDevice = 2 };
+  struct Side {
+    std::size_t x_bytes = 0, y = 0, z = 0, level = 0;
+    int type = kDevice;
+    const void* host = nullptr;
+    const void* device = nullptr;
+    void* array = nullptr;
+    void* reserved = nullptr;
+    std::size_t pitch = 0, height = 0;
+  };
+  Side from, to;
+  std::size_t width_bytes = 0, height = 1, depth = 1;
+};
+static_assert(sizeof(KernelNodeParameters) == 72 && sizeof(CopyParameters) == 200);
+
 /// Functions by their names without the prefix cu and the version; a result of 0 is success.
 /// Handles are pointers; device addresses, 64-bit integers in the ABI, are passed as such.
 class Driver {
@@ -72,6 +101,21 @@ class Driver {
   int (*launch)(void* function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
                 unsigned int block_x, unsigned int block_y, unsigned int block_z,
                 unsigned int shared_bytes, void* stream, void** arguments, void** extra) = nullptr;
+
+  // Graphs. Structures of parameters are CUDA_KERNEL_NODE_PARAMS_v2 and CUDA_MEMCPY3D_v2.
+  int (*graph_create)(void** graph, unsigned int flags) = nullptr;
+  int (*graph_destroy)(void* graph) = nullptr;
+  int (*graph_add_kernel)(void** node, void* graph, void* const* after, std::size_t count,
+                          const KernelNodeParameters* parameters) = nullptr;
+  int (*graph_add_copy)(void** node, void* graph, void* const* after, std::size_t count,
+                        const CopyParameters* parameters, void* context) = nullptr;
+  int (*graph_instantiate)(void** exec, void* graph, unsigned long long flags) = nullptr;
+  int (*graph_exec_destroy)(void* exec) = nullptr;
+  int (*graph_set_kernel)(void* exec, void* node, const KernelNodeParameters* parameters) = nullptr;
+  int (*graph_set_copy)(void* exec, void* node, const CopyParameters* parameters,
+                        void* context) = nullptr;
+  int (*graph_set_enabled)(void* exec, void* node, unsigned int enabled) = nullptr;
+  int (*graph_launch)(void* exec, void* stream) = nullptr;
 
  private:
   void load_functions();

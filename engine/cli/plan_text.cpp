@@ -102,6 +102,16 @@ std::string order(const Json& plan) {
          table({"step", "kernel", "stream", "waits for", "after", "after (weak)"}, rows) + "\n";
 }
 
+/// What is queued as graphs of the device, and what is not.
+std::string captures(const Json& plan) {
+  std::vector<Row> rows;
+  for (const Json& part : plan.value("captures", Json::array()))
+    rows.push_back({joined(part.at("steps")),
+                    part.at("captured") == true ? "graph" : "step by step",
+                    cell(part.at("reason"))});
+  return rows.empty() ? "" : "Captures\n" + table({"steps", "queued", "because it"}, rows) + "\n";
+}
+
 /// What happens to memory, and launches, in order.
 std::string events(const Json& plan) {
   if (!plan.contains("events")) return "";
@@ -153,7 +163,7 @@ std::string nested(const Json& plan) {
 
 std::string plan_text(const Json& plan, const std::string& graph) {
   return "Graph\n" + indented(graph) + "\n" + guards(plan) + regions(plan) + kernels(plan) +
-         order(plan) + events(plan) + timeline(plan) + nested(plan);
+         order(plan) + captures(plan) + events(plan) + timeline(plan) + nested(plan);
 }
 
 }  // namespace heddle::cli

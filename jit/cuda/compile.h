@@ -22,6 +22,7 @@ class CudaKernel {
   CudaKernel(CudaSource source, std::shared_ptr<const device::Module> module);
 
   const CudaSource& source() const { return source_; }
+  device::Kernel handle() const { return kernel_; }
   /// Bytes of global memory that a launch with these sizes needs as scratch.
   std::int64_t scratch_bytes(std::span<const std::int64_t> sizes) const;
   /// Blocks of a launch with these sizes; 0: nothing to launch.

@@ -1,4 +1,5 @@
-// Graphs in text on the simulated device, in several interleavings of streams, against the evaluator.
+// Graphs in text on the simulated device, on streams and as graphs of the device, in several interleavings, against the
+// evaluator.
 #include <heddle_test_paths.h>
 
 #include "engine/tensor_impl.h"
@@ -31,25 +32,30 @@ TEST_P(CudaCorpus, RunsLikeTheEvaluatorInEveryInterleaving) {
   const sim::Control control(HEDDLE_CUDA_SIM_PATH);
   const auto& one = cuda_graph_cases()[GetParam()];
   const ir::Graph graph = ir::parse(one.text);
-  EngineOptions options = on_sim();
+  EngineOptions options = on_sim(0, true);
   options.check_plans = true;
   Engine engine = parse_ir(one.text, options);
+  Engine streams = parse_ir(one.text, on_sim(0, false));
   Engine reference = parse_ir(one.text, {.device = Device::reference()});
   for (const auto& sizes : one.sizes) {
     SCOPED_TRACE(::testing::PrintToString(sizes));
     const std::vector<Tensor> inputs = inputs_of(graph, sizes);
     const std::vector<Tensor> want = reference.run(inputs);
+    const std::vector<Tensor> on_streams = streams.run(inputs);
     for (unsigned long seed = 0; seed < 4; ++seed) {
       SCOPED_TRACE("seed " + std::to_string(seed));
       control.seed(seed);
       const std::vector<Tensor> got = engine.run(inputs);
       ASSERT_EQ(got.size(), want.size());
-      for (std::size_t k = 0; k < want.size(); ++k)
+      for (std::size_t k = 0; k < want.size(); ++k) {
         expect_near(got[k], want[k], is_floating(want[k].dtype()) ? 4 * one.tolerance : 0);
+        expect_near(got[k], on_streams[k], 0);
+      }
     }
     control.seed(0);
   }
   EXPECT_EQ(engine.stats().evaluator_steps, 0u);
+  EXPECT_GT(engine.stats().graph_launches, 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Graphs, CudaCorpus,

@@ -44,7 +44,7 @@ class Scenario {
     const Tensor weight = weight_;
     Engine engine(
         [weight](const Tensor& state, const Tensor& x) { return callable(state, x, weight); },
-        on_sim());
+        on_sim(0, false));
     Tensor state = counted(f32, {6}, 2);
     const std::vector<Tensor> outputs = engine.run({state, counted(f32, {4, 6})});
     std::vector<std::vector<double>> values = {state.to_doubles()};
@@ -138,7 +138,7 @@ TEST(CudaFailure, AFatalErrorAnywhereEndsInDeviceLostAndANewEngineWorks) {
 
 TEST(CudaFailure, ALostDeviceStaysLostUntilTheEngineIsMadeAnew) {
   const auto f = [](const Tensor& x) { return x * 2.0f; };
-  auto old = std::make_unique<Engine>(f, on_sim());
+  auto old = std::make_unique<Engine>(f, on_sim(0, false));
   const Tensor x = counted(f32, {4});
   const Tensor result = old->run({x})[0];
   control().fail(0, 0);

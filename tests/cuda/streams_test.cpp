@@ -30,8 +30,8 @@ std::vector<Tensor> inputs() {
 }
 
 TEST(CudaStreams, EveryInterleavingGivesTheSameBits) {
-  Engine one(branches, on_sim(1));
-  Engine many(branches, on_sim(4));
+  Engine one(branches, on_sim(1, false));
+  Engine many(branches, on_sim(4, false));
   const std::vector<Tensor> want = one.run(inputs());
   Engine reference(branches, {.device = Device::reference()});
   expect_near(want[0], reference.run(inputs())[0], 1e-5);
@@ -46,7 +46,7 @@ TEST(CudaStreams, EveryInterleavingGivesTheSameBits) {
 }
 
 TEST(CudaStreams, OneStreamWaitsForNothing) {
-  Engine engine(branches, on_sim(1));
+  Engine engine(branches, on_sim(1, false));
   control().skip_wait(0);
   engine.run(inputs());
   EXPECT_EQ(control().waits(), 0u);
@@ -56,7 +56,7 @@ TEST(CudaStreams, OneStreamWaitsForNothing) {
 TEST(CudaStreams, AWaitThatIsLeftOutIsNoticed) {
   unsigned long waits = 0;
   {
-    Engine engine(branches, on_sim(4));
+    Engine engine(branches, on_sim(4, false));
     control().skip_wait(0);
     std::vector<Tensor> outputs = {Tensor::empty(f32, {6, 6}), Tensor::empty(f32, {6, 6})};
     engine.run_into(inputs(), outputs);
@@ -67,7 +67,7 @@ TEST(CudaStreams, AWaitThatIsLeftOutIsNoticed) {
     for (const unsigned long seed : {0ul, 1ul, 5ul}) {
       SCOPED_TRACE("wait " + std::to_string(n) + " of " + std::to_string(waits) + ", seed " +
                    std::to_string(seed));
-      Engine engine(branches, on_sim(4));
+      Engine engine(branches, on_sim(4, false));
       std::vector<Tensor> outputs = {Tensor::empty(f32, {6, 6}), Tensor::empty(f32, {6, 6})};
       engine.run_into(inputs(), outputs);
       control().seed(seed);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,8 +15,9 @@
 
 namespace heddle::testing {
 
-inline EngineOptions on_sim(int streams = 0) {
+inline EngineOptions on_sim(int streams = 0, std::optional<bool> graphs = {}) {
   EngineOptions options;
+  options.cuda_graphs = graphs;
   options.device = Device::cuda_sim();
   options.streams = streams;
   return options;

@@ -19,6 +19,8 @@ struct Control {
     load(calls, "heddle_cuda_sim_calls");
     load(skip_wait, "heddle_cuda_sim_skip_wait");
     load(waits, "heddle_cuda_sim_waits");
+    load(skip_edge, "heddle_cuda_sim_skip_edge");
+    load(edges, "heddle_cuda_sim_edges");
     load(problem, "heddle_cuda_sim_problem");
     load(live, "heddle_cuda_sim_live");
     load(leaked, "heddle_cuda_sim_leaked");
@@ -43,6 +45,10 @@ struct Control {
   void (*skip_wait)(unsigned long n) = nullptr;
   /// Waits of streams for events since `skip_wait`.
   unsigned long (*waits)() = nullptr;
+
+  /// The same of the edges that nodes of graphs are given.
+  void (*skip_edge)(unsigned long n) = nullptr;
+  unsigned long (*edges)() = nullptr;
 
   /// What the context was lost by, in words; empty: it lives.
   const char* (*problem)() = nullptr;

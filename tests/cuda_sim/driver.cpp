@@ -4,36 +4,17 @@
 #include <cstring>
 #include <map>
 #include <memory>
-#include <mutex>
-#include <set>
 #include <string>
 #include <utility>
 
+#include "tests/cuda_sim/entry.h"
+#include "tests/cuda_sim/graph.h"
 #include "tests/cuda_sim/inject.h"
-#include "tests/cuda_sim/machine.h"
 #include "tests/cuda_sim/memory.h"
-#include "tests/cuda_sim/module.h"
-
-#define EXPORT extern "C" __attribute__((visibility("default")))
 
 using namespace heddle::sim;
 
 namespace {
-
-enum Result : int {
-  kSuccess = 0,
-  kInvalidValue = 1,
-  kOutOfMemory = 2,
-  kInvalidDevice = 101,
-  kInvalidImage = 200,
-  kInvalidContext = 201,
-  kInvalidHandle = 400,
-  kNotFound = 500,
-  kNotReady = 600,
-  kIllegalAddress = 700,
-  kLaunchFailed = 719,
-  kUnknown = 999,
-};
 
 const std::map<int, std::pair<const char*, const char*>> kErrors = {
     {kSuccess, {"CUDA_SUCCESS", "no error"}},
@@ -50,93 +31,23 @@ const std::map<int, std::pair<const char*, const char*>> kErrors = {
     {kUnknown, {"CUDA_ERROR_UNKNOWN", "unknown error"}},
 };
 
-/// Everything below runs under this.
-std::recursive_mutex& mutex() {
-  static std::recursive_mutex one;
-  return one;
-}
-
-/// An error that the context does not survive, as on the device: every later call gives it again.
-int lost = kSuccess;
-std::string why_lost;
-int holders = 0;
-std::set<Module*> modules;
-unsigned long leaked = 0;
-thread_local int contexts_pushed = 0;
-
-bool is_fatal(int error) {
-  return error == kIllegalAddress || error == 702 || error == 714 || error == kLaunchFailed;
-}
-
-int lose(int error, const std::string& why) {
-  if (lost == kSuccess) std::fprintf(stderr, "cuda-sim: %s\n", why.c_str());
-  if (lost == kSuccess) why_lost = why;
-  return lost = error;
-}
-
-/// The state of the context after what ran.
-int usable() {
-  Machine& machine = Machine::instance();
-  if (lost == kSuccess && !machine.problem().empty()) {
-    why_lost = machine.problem();
-    lost = machine.illegal_address() ? kIllegalAddress : kLaunchFailed;
-  }
-  if (lost == kSuccess)
-    if (const std::string damage = Memory::instance().damage(); !damage.empty())
-      lose(kIllegalAddress, damage);
-  if (lost != kSuccess) return lost;
-  return contexts_pushed > 0 ? kSuccess : kInvalidContext;
-}
-
-/// What an entry point holds while it runs: the lock, and the error it has to give.
-class Entry {
- public:
-  explicit Entry(const char* function) : error_(Injector::instance().enter(function)) {
-    if (is_fatal(error_) && holders > 0) lose(error_, std::string(function) + " was told to fail");
-  }
-  /// The error to give in place of working; 0: work.
-  int error() const { return error_ != kSuccess ? error_ : lost; }
-  /// The same of what needs a context.
-  int in_context() const { return error_ != kSuccess ? error_ : usable(); }
-  /// What a function gives that has done its work anyway.
-  int after(int result) const { return error_ != kSuccess ? error_ : result; }
-
- private:
-  std::lock_guard<std::recursive_mutex> lock_{mutex()};
-  int error_;
-};
-
 unsigned long live() {
-  return Memory::instance().live() + Machine::instance().live() + modules.size();
+  return Memory::instance().live() + Machine::instance().live() + Graphs::instance().live() +
+         context_state().modules.size();
 }
 
 /// The end of a context: all that was made in it goes.
 void tear_down() {
-  if (lost == kSuccess && Machine::instance().problem().empty()) {
+  if (context_state().lost == kSuccess && Machine::instance().problem().empty()) {
     Machine::instance().finish_all();
-    leaked += live();
+    context_state().leaked += live();
   }
+  Graphs::instance().reset();
   Machine::instance().reset();
-  for (Module* module : modules) delete module;
-  modules.clear();
+  for (Module* module : context_state().modules) delete module;
+  context_state().modules.clear();
   Memory::instance().reset();
-  lost = kSuccess;
-}
-
-Stream* stream_of(void* handle) {
-  auto* stream = static_cast<Stream*>(handle);
-  return Machine::instance().has(stream) ? stream : nullptr;
-}
-
-Event* event_of(void* handle) {
-  auto* event = static_cast<Event*>(handle);
-  return Machine::instance().has(event) ? event : nullptr;
-}
-
-/// Waits for what `finish` waits for. Work that can never run is a hang on a real device.
-int waited(bool finished) {
-  if (const int state = usable(); state != kSuccess) return state;
-  return finished ? kSuccess : lose(kLaunchFailed, "streams wait for each other");
+  context_state().lost = kSuccess;
 }
 
 int give_copy(void* to, const void* from, std::size_t bytes, void* handle, bool to_device,
@@ -166,21 +77,11 @@ int give_copy(void* to, const void* from, std::size_t bytes, void* handle, bool 
   return kSuccess;
 }
 
-/// The first pointer argument that points to no live allocation, or -1.
-int wild_argument(const Kernel& kernel, void** arguments) {
-  for (std::size_t k = 0; k < kernel.kinds.size(); ++k) {
-    if (kernel.kinds[k] != 'p') continue;
-    const void* pointer = *static_cast<void**>(arguments[k]);
-    if (pointer != nullptr && !Memory::instance().holds(pointer, 0)) return static_cast<int>(k);
-  }
-  return -1;
-}
-
 int release(void* pointer, bool pinned) {
   Memory& memory = Memory::instance();
   if (pointer == nullptr) return kSuccess;
   const std::size_t bytes = memory.size_of(pointer);
-  if (lost == kSuccess && Machine::instance().uses(pointer, bytes))
+  if (context_state().lost == kSuccess && Machine::instance().uses(pointer, bytes))
     return lose(kIllegalAddress, "memory is freed that queued work uses");
   const bool known = pinned ? memory.release_pinned(pointer) : memory.release(pointer);
   return known ? kSuccess : kInvalidValue;
@@ -240,21 +141,23 @@ EXPORT int cuDevicePrimaryCtxRetain(void** context, int) {
   const Entry entry("cuDevicePrimaryCtxRetain");
   if (const int error = entry.after(kSuccess); error != kSuccess) return error;
   *context = &primary;
-  if (++holders == 1) why_lost.clear();
+  if (++context_state().holders == 1) context_state().why_lost.clear();
   return kSuccess;
 }
 
 EXPORT int cuDevicePrimaryCtxRelease_v2(int) {
   const Entry entry("cuDevicePrimaryCtxRelease");
-  if (holders == 0) return kInvalidContext;
-  if (--holders == 0) tear_down();
+  if (context_state().holders == 0) return kInvalidContext;
+  if (--context_state().holders == 0) tear_down();
   return entry.after(kSuccess);
 }
 
 EXPORT int cuDevicePrimaryCtxReset_v2(int) {
   const Entry entry("cuDevicePrimaryCtxReset");
   if (const int error = entry.after(kSuccess); error != kSuccess) return error;
-  lost = lost == kSuccess ? kUnknown : lost;  // not a leak: who resets means it
+  context_state().lost = context_state().lost == kSuccess
+                             ? kUnknown
+                             : context_state().lost;  // not a leak: who resets means it
   tear_down();
   return kSuccess;
 }
@@ -262,14 +165,14 @@ EXPORT int cuDevicePrimaryCtxReset_v2(int) {
 EXPORT int cuCtxPushCurrent_v2(void*) {
   const Entry entry("cuCtxPushCurrent");
   if (const int error = entry.after(kSuccess); error != kSuccess) return error;
-  ++contexts_pushed;
+  ++contexts_pushed();
   return kSuccess;
 }
 
 EXPORT int cuCtxPopCurrent_v2(void**) {
   const Entry entry("cuCtxPopCurrent");
-  if (contexts_pushed == 0) return kInvalidContext;
-  --contexts_pushed;
+  if (contexts_pushed() == 0) return kInvalidContext;
+  --contexts_pushed();
   return entry.after(kSuccess);
 }
 
@@ -444,7 +347,7 @@ EXPORT int cuModuleLoadData(void** module, const void* image) {
   if (const int error = entry.in_context(); error != kSuccess) return error;
   std::unique_ptr<Module> loaded = Module::load(image);
   if (loaded == nullptr) return kInvalidImage;
-  modules.insert(loaded.get());
+  context_state().modules.insert(loaded.get());
   *module = loaded.release();
   return kSuccess;
 }
@@ -452,10 +355,10 @@ EXPORT int cuModuleLoadData(void** module, const void* image) {
 EXPORT int cuModuleUnload(void* handle) {
   const Entry entry("cuModuleUnload");
   auto* module = static_cast<Module*>(handle);
-  if (!modules.contains(module)) return kInvalidHandle;
+  if (!context_state().modules.contains(module)) return kInvalidHandle;
   if (Machine::instance().uses(module))
     return lose(kLaunchFailed, "a module is unloaded that queued work uses");
-  modules.erase(module);
+  context_state().modules.erase(module);
   delete module;
   return entry.after(kSuccess);
 }
@@ -463,7 +366,7 @@ EXPORT int cuModuleUnload(void* handle) {
 EXPORT int cuModuleGetFunction(void** function, void* module, const char* name) {
   const Entry entry("cuModuleGetFunction");
   if (const int error = entry.in_context(); error != kSuccess) return error;
-  if (!modules.contains(static_cast<Module*>(module))) return kInvalidHandle;
+  if (!context_state().modules.contains(static_cast<Module*>(module))) return kInvalidHandle;
   *function = static_cast<Module*>(module)->find(name);
   return *function == nullptr ? kNotFound : kSuccess;
 }
@@ -486,22 +389,14 @@ EXPORT int cuLaunchKernel(void* function, unsigned int grid_x, unsigned int grid
   Stream* stream = stream_of(handle);
   if (stream == nullptr) return kInvalidHandle;
   auto& kernel = *static_cast<Kernel*>(function);
-  if (grid_x == 0 || block_x == 0 || block_x > 1024 || shared_bytes > kernel.max_dynamic_shared)
-    return kInvalidValue;
-  if (const int wild = wild_argument(kernel, arguments); wild >= 0)
+  Operation operation;
+  if (const int error = set_launch(operation, kernel, {grid_x, grid_y, grid_z},
+                                   {block_x, block_y, block_z}, shared_bytes, arguments);
+      error != kSuccess)
+    return error;
+  if (const int wild = wild_argument(kernel, operation.arguments); wild >= 0)
     return lose(kIllegalAddress,
                 kernel.name + ": argument " + std::to_string(wild) + " points to no allocation");
-  Operation operation;
-  operation.kernel = &kernel;
-  operation.grid = {grid_x, grid_y, grid_z};
-  operation.block = {block_x, block_y, block_z};
-  operation.shared_bytes = shared_bytes;
-  operation.arguments.assign(kernel.kinds.size(), 0);
-  for (std::size_t k = 0; k < kernel.kinds.size(); ++k) {
-    const std::size_t bytes =
-        kernel.kinds[k] == 'p' ? sizeof(void*) : static_cast<std::size_t>(kernel.kinds[k] - '0');
-    std::memcpy(&operation.arguments[k], arguments[k], bytes);
-  }
   Machine::instance().give(stream, std::move(operation));
   return kSuccess;
 }
@@ -525,7 +420,7 @@ EXPORT unsigned long heddle_cuda_sim_waits() {
 }
 EXPORT const char* heddle_cuda_sim_problem() {
   const std::lock_guard lock(mutex());
-  return why_lost.c_str();
+  return context_state().why_lost.c_str();
 }
 EXPORT unsigned long heddle_cuda_sim_live() {
   const std::lock_guard lock(mutex());
@@ -533,7 +428,7 @@ EXPORT unsigned long heddle_cuda_sim_live() {
 }
 EXPORT unsigned long heddle_cuda_sim_leaked() {
   const std::lock_guard lock(mutex());
-  return std::exchange(leaked, 0);
+  return std::exchange(context_state().leaked, 0);
 }
 EXPORT unsigned long heddle_cuda_sim_operations() {
   const std::lock_guard lock(mutex());

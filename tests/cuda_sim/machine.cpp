@@ -25,15 +25,25 @@ void Machine::set_seed(std::uint64_t seed) {
   for (auto& [pointer, stream] : streams_) stream->priority = random_();
 }
 
+std::uint32_t Machine::take_slot() {
+  if (free_slots_.empty()) {
+    times_.push_back(0);
+    return static_cast<std::uint32_t>(times_.size() - 1);
+  }
+  const std::uint32_t slot = free_slots_.back();
+  free_slots_.pop_back();
+  return slot;
+}
+
+std::size_t Machine::live() const {
+  const auto of_caller = [](const auto& entry) { return !entry.second->of_graph; };
+  return static_cast<std::size_t>(std::count_if(streams_.begin(), streams_.end(), of_caller)) +
+         events_.size();
+}
+
 Stream* Machine::make_stream() {
   auto stream = std::make_unique<Stream>();
-  if (free_slots_.empty()) {
-    stream->slot = static_cast<std::uint32_t>(times_.size());
-    times_.push_back(0);
-  } else {
-    stream->slot = free_slots_.back();
-    free_slots_.pop_back();
-  }
+  stream->slot = take_slot();
   stream->priority = random_();
   Stream* pointer = stream.get();
   streams_.emplace(pointer, std::move(stream));
@@ -42,7 +52,7 @@ Stream* Machine::make_stream() {
 
 void Machine::destroy(Stream* stream) {
   finish(stream);
-  free_slots_.push_back(stream->slot);
+  give_slot_back(stream->slot);
   streams_.erase(stream);
 }
 
@@ -54,7 +64,8 @@ Event* Machine::make_event() {
 }
 
 void Machine::reset() {
-  for (auto& [pointer, stream] : streams_) free_slots_.push_back(stream->slot);
+  for (auto& [pointer, stream] : streams_)
+    if (!stream->of_graph) give_slot_back(stream->slot);
   streams_.clear();
   events_.clear();
   problem_.clear();
@@ -71,7 +82,8 @@ void Machine::give(Stream* stream, Operation operation) {
 bool Machine::may_begin(const Stream& stream) {
   if (stream.queue.empty()) return false;
   const Operation& first = stream.queue.front();
-  return first.kind != Operation::Kind::Wait || first.firing->fired;
+  const bool waits = first.kind == Operation::Kind::Wait || first.kind == Operation::Kind::Graph;
+  return !waits || first.firing == nullptr || first.firing->fired;
 }
 
 /// The stream of the highest priority among those that can go on; one time in eight its priority is drawn
@@ -118,31 +130,40 @@ bool Machine::finish(const std::shared_ptr<Firing>& firing) {
 }
 
 bool Machine::finish_all() {
-  for (auto& [pointer, stream] : streams_)
-    if (!finish(pointer)) return false;
+  const auto idle = [](const auto& entry) { return entry.second->queue.empty(); };
+  if (!run_until([&] { return std::all_of(streams_.begin(), streams_.end(), idle); })) return false;
+  for (auto& [pointer, stream] : streams_) host_.join(stream->clock);
   return true;
 }
 
-bool Machine::uses(const void* begin, std::size_t bytes) const {
-  const auto low = reinterpret_cast<std::uint64_t>(begin);
-  const auto inside = [&](std::uint64_t address) { return address - low < bytes; };
+bool Machine::any_waiting(const std::function<bool(const Operation&)>& holds) const {
   for (const auto& [pointer, stream] : streams_) {
     for (const Operation& operation : stream->queue) {
-      if (inside(reinterpret_cast<std::uint64_t>(operation.to)) ||
-          inside(reinterpret_cast<std::uint64_t>(operation.from)))
-        return true;
-      for (std::size_t k = 0; k < operation.arguments.size(); ++k)
-        if (operation.kernel->kinds[k] == 'p' && inside(operation.arguments[k])) return true;
+      if (holds(operation)) return true;
+      for (const GraphNode& node : operation.nodes)
+        if (node.enabled && holds(node.operation)) return true;
     }
   }
   return false;
 }
 
+bool Machine::uses(const void* begin, std::size_t bytes) const {
+  const auto low = reinterpret_cast<std::uint64_t>(begin);
+  const auto inside = [&](std::uint64_t address) { return address - low < bytes; };
+  return any_waiting([&](const Operation& operation) {
+    if (inside(reinterpret_cast<std::uint64_t>(operation.to)) ||
+        inside(reinterpret_cast<std::uint64_t>(operation.from)))
+      return true;
+    for (std::size_t k = 0; k < operation.arguments.size(); ++k)
+      if (operation.kernel->kinds[k] == 'p' && inside(operation.arguments[k])) return true;
+    return false;
+  });
+}
+
 bool Machine::uses(const Module* module) const {
-  for (const auto& [pointer, stream] : streams_)
-    for (const Operation& operation : stream->queue)
-      if (operation.kernel != nullptr && operation.kernel->module == module) return true;
-  return false;
+  return any_waiting([&](const Operation& operation) {
+    return operation.kernel != nullptr && operation.kernel->module == module;
+  });
 }
 
 void Machine::run(Stream& stream) {
@@ -155,6 +176,45 @@ void Machine::run(Stream& stream) {
   execute(stream, operation);
   stream.clock.set(stream.slot, time);
   if (operation.kind == Operation::Kind::Record) operation.firing->clock = stream.clock;
+  if (stream.of_graph && stream.queue.empty()) streams_.erase(&stream);
+}
+
+void Machine::begin_graph(Stream& stream, Operation& operation) {
+  if (operation.firing != nullptr) stream.clock.join(operation.firing->clock);
+  std::vector<std::shared_ptr<Firing>> ends;
+  const auto wait_for = [this](const std::shared_ptr<Firing>& firing) {
+    Operation wait;
+    wait.kind = Operation::Kind::Wait;
+    wait.firing = firing;
+    wait.number = ++numbers_;
+    return wait;
+  };
+  const auto record = [this](const std::shared_ptr<Firing>& firing) {
+    Operation end;
+    end.kind = Operation::Kind::Record;
+    end.firing = firing;
+    end.number = ++numbers_;
+    return end;
+  };
+  for (std::size_t k = 0; k < operation.nodes.size(); ++k) {
+    GraphNode& node = operation.nodes[k];
+    auto own = std::make_unique<Stream>();
+    own->slot = operation.slots[k];
+    own->of_graph = true;
+    own->priority = random_();
+    own->clock = stream.clock;
+    for (const std::size_t before : node.after) own->queue.push_back(wait_for(ends[before]));
+    if (node.enabled) {
+      node.operation.number = ++numbers_;
+      own->queue.push_back(std::move(node.operation));
+    }
+    ends.push_back(std::make_shared<Firing>());
+    own->queue.push_back(record(ends.back()));
+    Stream* pointer = own.get();
+    streams_.emplace(pointer, std::move(own));
+  }
+  stream.queue.push_front(record(operation.end));
+  for (const auto& end : ends) stream.queue.push_front(wait_for(end));
 }
 
 void Machine::execute(Stream& stream, Operation& operation) {
@@ -173,6 +233,9 @@ void Machine::execute(Stream& stream, Operation& operation) {
       break;
     case Operation::Kind::Wait:
       stream.clock.join(operation.firing->clock);
+      break;
+    case Operation::Kind::Graph:
+      begin_graph(stream, operation);
       break;
   }
   if (wrong.empty()) return;

@@ -36,8 +36,10 @@ struct Event {
   std::shared_ptr<Firing> latest;  ///< null: never recorded
 };
 
+struct GraphNode;
+
 struct Operation {
-  enum class Kind : std::uint8_t { Launch, Copy, Fill, Record, Wait } kind = Kind::Launch;
+  enum class Kind : std::uint8_t { Launch, Copy, Fill, Record, Wait, Graph } kind = Kind::Launch;
   // Launch
   Kernel* kernel = nullptr;
   heddle_sim_uint3 grid{1, 1, 1};
@@ -53,15 +55,28 @@ struct Operation {
   unsigned char value = 0;
   std::vector<unsigned char>
       taken{};  ///< bytes of pageable memory, read when the copy was asked for
-  // Record, Wait
+  // Record, Wait; Graph: the end of the launch before, null for the first
   std::shared_ptr<Firing> firing{};
+  // Graph
+  std::vector<GraphNode> nodes{};
+  std::vector<std::uint32_t> slots{};
+  std::shared_ptr<Firing> end{};
   // All
   VectorClock host{};  ///< what the host knew when it gave the operation
   std::uint64_t number = 0;
 };
 
+/// An operation of a graph, after others of it.
+struct GraphNode {
+  Operation operation;
+  std::vector<std::size_t> after;
+  bool enabled = true;
+};
+
+/// Work in order. Each node of a graph that runs has one to itself.
 struct Stream {
   std::uint32_t slot = 0;
+  bool of_graph = false;
   std::deque<Operation> queue{};
   VectorClock clock{};
   std::uint64_t priority = 0;
@@ -78,7 +93,9 @@ class Machine {
   Event* make_event();
   bool has(const Event* event) const { return events_.contains(const_cast<Event*>(event)); }
   void destroy(Event* event) { events_.erase(event); }
-  std::size_t live() const { return streams_.size() + events_.size(); }
+  std::size_t live() const;
+  std::uint32_t take_slot();
+  void give_slot_back(std::uint32_t slot) { free_slots_.push_back(slot); }
 
   void give(Stream* stream, Operation operation);
   /// Each runs until it is done, or an operation failed. False: nothing that could run would help.
@@ -111,10 +128,14 @@ class Machine {
  private:
   Machine();
   bool run_until(const std::function<bool()>& done);
+  /// Whether it holds for an operation that waits, those of graphs included.
+  bool any_waiting(const std::function<bool(const Operation&)>& holds) const;
   static bool may_begin(const Stream& stream);
   Stream* choose();
   void run(Stream& stream);
   void execute(Stream& stream, Operation& operation);
+  /// Gives each node a stream, which waits for those of the nodes before it; `stream` waits for all.
+  void begin_graph(Stream& stream, Operation& operation);
   std::string launch(Operation& operation);
   std::string copy(Operation& operation);
   static void kernel_access(unsigned long address, unsigned long bytes, int kind);

@@ -23,7 +23,7 @@ using Compile = std::function<std::unique_ptr<Product>(const ir::Graph& graph, i
 
 /// The public engine, made from the graph's text.
 std::unique_ptr<Product> compile_with_engine(const ir::Graph& graph, int threads);
-/// The same on the simulated CUDA device, with that many streams.
+/// The same on the simulated CUDA device, with that many streams; with several of them as graphs of the device.
 std::unique_ptr<Product> compile_on_cuda_sim(const ir::Graph& graph, int streams);
 
 struct Failure {

@@ -9,6 +9,7 @@
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -81,6 +82,9 @@ struct EngineOptions {
   /// background; calls go on with the general one until it takes its place. The two may round differently.
   /// 0: HEDDLE_SPECIALISE_AFTER or never.
   int specialise_after = 0;
+  /// CUDA: from the second call of a kind on, its steps are queued as graphs of the device, but for those that
+  /// queue work of their own. Nothing: HEDDLE_CUDA_GRAPHS, 0 or 1, else they are.
+  std::optional<bool> cuda_graphs{};
 };
 
 /// What an input or output is.
@@ -110,9 +114,12 @@ struct EngineStats {
   std::uint64_t in_place = 0;               ///< calls that overwrite an operand, in all executables
   std::uint64_t missed_in_place = 0;        ///< calls that could, and copy it
   std::uint64_t missed_in_place_bytes = 0;  ///< of operands with known sizes
-  double load_ms = 0;                       ///< reading and checking a model file
-  double compile_ms = 0;                    ///< tracing to executable, in total
-  std::uint64_t arena_peak_bytes = 0;       ///< of one request
+  std::uint64_t graphs = 0;                 ///< graphs of the device that were made
+  std::uint64_t graph_launches = 0;
+  std::uint64_t graph_updates = 0;     ///< nodes that were given other addresses or sizes
+  double load_ms = 0;                  ///< reading and checking a model file
+  double compile_ms = 0;               ///< tracing to executable, in total
+  std::uint64_t arena_peak_bytes = 0;  ///< of one request
   std::vector<std::string>
       recompiles;  ///< why compiles after the first happened, of the last 64: the failed guard
 };

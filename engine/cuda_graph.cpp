@@ -1,0 +1,192 @@
+#include "engine/cuda_graph.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "jit/cuda/compile.h"
+
+namespace heddle::engine {
+
+using device::CopyKind;
+using ir::StepId;
+
+GraphPlan plan_graphs(const std::vector<scheduler::Partition>& partitions,
+                      const scheduler::StreamPlan& streams) {
+  GraphPlan plan;
+  StepId next = 0;
+  std::vector<StepId> last(streams.streams, ir::kNone);
+  for (const scheduler::Partition& partition : partitions) {
+    GraphSegment& segment = plan.emplace_back();
+    segment.first = next;
+    segment.captured = partition.captured;
+    segment.reason = partition.reason;
+    for (std::size_t k = 0; k < partition.steps.size(); ++k, ++next) {
+      std::vector<std::uint32_t>& after = segment.after.emplace_back();
+      const auto add = [&](StepId from) {
+        if (from != ir::kNone && from >= segment.first) after.push_back(from - segment.first);
+      };
+      StepId& before = last[streams.stream_of[next]];
+      add(before);
+      for (const StepId from : streams.waits_for[next]) add(from);
+      before = next;
+    }
+  }
+  const bool any = std::ranges::any_of(plan, &GraphSegment::captured);
+  return any ? plan : GraphPlan();
+}
+
+void collect_arguments(const BoundSteps& plan, const scheduler::BoundStep& step, std::size_t number,
+                       void** status, std::vector<void*>& arguments) {
+  const CudaLaunch& launch = plan.cuda[number];
+  const std::size_t begin = plan.table_start[number];
+  const std::size_t end =
+      number + 1 < plan.table_start.size() ? plan.table_start[number + 1] : plan.table.size();
+  const bool scratch = !launch.kernel->source().scratch_bytes.is_constant(0);
+  const std::size_t buffers = end - begin - (scratch ? 1 : 0);
+  arguments.clear();
+  for (std::size_t k = 0; k < buffers; ++k)
+    arguments.push_back(const_cast<void**>(step.buffers + k));
+  for (std::size_t k = 0; k < launch.sizes; ++k)
+    arguments.push_back(const_cast<std::int64_t*>(step.sizes + k));
+  if (scratch) arguments.push_back(const_cast<void**>(step.buffers + buffers));
+  arguments.push_back(status);
+}
+
+namespace {
+
+/// The shape of a launch; of one that has nothing to do, which has to have a block, of its node.
+device::LaunchShape shape_of(const CudaLaunch& launch) {
+  const jit::cuda::CudaSource& source = launch.kernel->source();
+  return {.blocks = std::max(1u, launch.blocks),
+          .threads = source.block_threads,
+          .dynamic_shared_bytes = static_cast<std::uint32_t>(source.dynamic_shared_bytes)};
+}
+
+}  // namespace
+
+SegmentGraph::SegmentGraph(device::Device& device, const GraphSegment& segment,
+                           const GraphRequest& request, bool copies_in, bool copies_out,
+                           GraphCounters& counters)
+    : segment_(segment),
+      copies_in_(copies_in),
+      copies_out_(copies_out),
+      counters_(counters),
+      graph_(device.make_graph()) {
+  build(request);
+  done_before_ = {};
+  graph_->instantiate();
+  counters_.made.fetch_add(1, std::memory_order_relaxed);
+  for (const LaunchNode& launch : launches_)
+    if (launch.blocks == 0) graph_->set_enabled(launch.node, false);
+}
+
+void SegmentGraph::build(const GraphRequest& request) {
+  // Steps are added in order, so a copy comes before the first step that needs it.
+  std::vector<Nodes> after(segment_.after.size());
+  if (copies_in_) {
+    for (const GraphCopy& copy : request.copies_in) {
+      in_.push_back(add_copy(copy, CopyKind::HostToDevice, {}));
+      for (const StepId step : copy.steps)
+        if (step < segment_.end()) after[step - segment_.first].push_back(in_.back().node);
+    }
+  }
+  std::vector<bool> is_last(segment_.after.size(), true);
+  for (std::uint32_t k = 0; k < segment_.after.size(); ++k) {
+    for (const std::uint32_t from : segment_.after[k]) {
+      after[k].push_back(launches_[from].node);
+      is_last[from] = false;
+    }
+    add_step(request, k, std::move(after[k]));
+  }
+  if (!copies_out_) return;
+  for (const GraphCopy& copy : request.copies_out)
+    out_.push_back(add_copy(copy, CopyKind::DeviceToHost, nodes_of(copy.steps)));
+  Nodes ends;
+  for (std::uint32_t k = 0; k < is_last.size(); ++k)
+    if (is_last[k]) ends.push_back(launches_[k].node);
+  status_ = add_copy(request.status_out, CopyKind::DeviceToHost, ends);
+}
+
+SegmentGraph::Nodes SegmentGraph::nodes_of(std::span<const StepId> steps) const {
+  Nodes nodes;
+  for (const StepId step : steps)
+    if (step >= segment_.first) nodes.push_back(launches_[step - segment_.first].node);
+  return nodes;
+}
+
+void SegmentGraph::collect(const GraphRequest& request, std::uint32_t k) {
+  const std::size_t number = segment_.first + k;
+  collect_arguments(request.plan, request.steps[number], number, request.status, arguments_);
+  words_.clear();
+  for (const void* argument : arguments_)
+    words_.push_back(*static_cast<const std::uint64_t*>(argument));
+}
+
+void SegmentGraph::add_step(const GraphRequest& request, std::uint32_t k, Nodes after) {
+  const CudaLaunch& launch = request.plan.cuda[segment_.first + k];
+  collect(request, k);
+  const device::Graph::Node node = graph_->add_launch(launch.kernel->handle(), shape_of(launch),
+                                                      arguments_, reduced(std::move(after)));
+  launches_.push_back({node, launch.blocks, words_});
+}
+
+SegmentGraph::CopyNode SegmentGraph::add_copy(const GraphCopy& copy, CopyKind kind,
+                                              const Nodes& after) {
+  return {graph_->add_copy(copy.to, copy.from, copy.bytes, kind, reduced(after)), copy.to,
+          copy.from, copy.bytes};
+}
+
+/// What of `after` others in it do not imply, and notes what the next node comes after.
+SegmentGraph::Nodes SegmentGraph::reduced(Nodes after) {
+  std::ranges::sort(after, std::greater<>());
+  Nodes kept;
+  std::vector<bool>& done = done_before_.emplace_back(done_before_.size(), false);
+  for (const device::Graph::Node node : after) {
+    if (done[node]) continue;
+    kept.push_back(node);
+    done[node] = true;
+    const std::vector<bool>& before = done_before_[node];
+    for (std::size_t k = 0; k < before.size(); ++k) done[k] = done[k] || before[k];
+  }
+  return kept;
+}
+
+void SegmentGraph::update(const GraphRequest& request) {
+  for (std::uint32_t k = 0; k < launches_.size(); ++k) update(request, k);
+  for (std::size_t k = 0; k < in_.size(); ++k)
+    update(in_[k], request.copies_in[k], CopyKind::HostToDevice);
+  for (std::size_t k = 0; k < out_.size(); ++k)
+    update(out_[k], request.copies_out[k], CopyKind::DeviceToHost);
+  if (copies_out_) update(status_, request.status_out, CopyKind::DeviceToHost);
+}
+
+void SegmentGraph::update(const GraphRequest& request, std::uint32_t k) {
+  LaunchNode& node = launches_[k];
+  const CudaLaunch& launch = request.plan.cuda[segment_.first + k];
+  if (launch.blocks == 0 && node.blocks == 0) return;
+  if (launch.blocks != 0) {
+    collect(request, k);
+    if (launch.blocks != node.blocks || words_ != node.words) {
+      graph_->set_launch(node.node, launch.kernel->handle(), shape_of(launch), arguments_);
+      node.words.swap(words_);
+      counters_.updates.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+  if ((launch.blocks == 0) != (node.blocks == 0))
+    graph_->set_enabled(node.node, launch.blocks != 0);
+  node.blocks = launch.blocks;
+}
+
+void SegmentGraph::update(CopyNode& node, const GraphCopy& copy, CopyKind kind) {
+  if (node.to == copy.to && node.from == copy.from && node.bytes == copy.bytes) return;
+  graph_->set_copy(node.node, copy.to, copy.from, copy.bytes, kind);
+  node = {node.node, copy.to, copy.from, copy.bytes};
+  counters_.updates.fetch_add(1, std::memory_order_relaxed);
+}
+
+void SegmentGraph::launch(device::Stream& stream) {
+  graph_->launch(stream);
+  counters_.launches.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace heddle::engine

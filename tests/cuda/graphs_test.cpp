@@ -1,0 +1,378 @@
+// Steps as graphs of the device: the same bits as on streams in every interleaving that the edges allow, updated in
+// place between requests, cut where a step queues work of its own; and the simulator objects when an edge is
+// left out.
+#include <cstdlib>
+#include <gmock/gmock.h>
+#include <heddle_test_paths.h>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "tests/cuda/support.h"
+#include "tests/cuda_sim/control.h"
+
+namespace heddle::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+sim::Control& control() {
+  static sim::Control one(HEDDLE_CUDA_SIM_PATH);
+  return one;
+}
+
+/// Three branches that read what the host sent, and a result that needs them all: kernels that do not
+/// fuse into one.
+std::vector<Tensor> branches(const Tensor& x, const Tensor& y, const Tensor& z) {
+  const Tensor a = matmul(softmax(matmul(x, y), -1), x);
+  const Tensor b = matmul(softmax(matmul(y, z), -1), y);
+  const Tensor c = matmul(softmax(matmul(z, x), -1), z);
+  return {matmul(matmul(a, b), c), cumsum(b, 0)};
+}
+
+std::vector<Tensor> inputs(std::int64_t n = 6) {
+  return {counted(f32, {n, n}), counted(f32, {n, n}, 1), counted(f32, {n, n}, 2)};
+}
+
+TEST(CudaGraphs, EveryInterleavingGivesTheBitsOfStreams) {
+  Engine streams(branches, on_sim(4, false));
+  Engine graphs(branches, on_sim(4, true));
+  const std::vector<Tensor> want = streams.run(inputs());
+  for (unsigned long seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(seed);
+    control().seed(seed);
+    const std::vector<Tensor> got = graphs.run(inputs());
+    for (std::size_t k = 0; k < want.size(); ++k)
+      ASSERT_EQ(got[k].to_doubles(), want[k].to_doubles());
+  }
+  control().seed(0);
+  EXPECT_EQ(graphs.stats().graphs, 1u);
+  EXPECT_EQ(graphs.stats().graph_launches, 39u) << "the first call is queued step by step";
+  EXPECT_EQ(streams.stats().graph_launches, 0u);
+}
+
+TEST(CudaGraphs, ACachedCallIsFewCallsOfTheDriver) {
+  Engine engine(branches, on_sim(4, true));
+  std::vector<Tensor> on_device;
+  for (const Tensor& input : inputs()) on_device.push_back(input.to(Device::cuda_sim()));
+  std::vector<Tensor> outputs = engine.run(on_device);
+  engine.run_into(on_device, outputs);
+  control().fail(0, 0);
+  engine.run_into(on_device, outputs);
+  // The launch of the graph and the wait, each with a push and a pop of the context.
+  EXPECT_EQ(control().calls(), 6u);
+}
+
+TEST(CudaGraphs, AddressesAndSizesAreUpdatedInPlace) {
+  Engine engine(branches, on_sim(4, true));
+  Engine reference(branches, {.device = Device::reference()});
+  const auto check = [&](std::int64_t n) {
+    SCOPED_TRACE(n);
+    std::vector<Tensor> on_device;
+    for (const Tensor& input : inputs(n)) on_device.push_back(input.to(Device::cuda_sim()));
+    const std::vector<Tensor> got = engine.run(on_device);
+    const std::vector<Tensor> want = reference.run(inputs(n));
+    for (std::size_t k = 0; k < want.size(); ++k) expect_near(got[k], want[k], 1e-4);
+  };
+  check(6);
+  check(6);
+  const std::uint64_t first = engine.stats().graph_updates;
+  for (const std::int64_t n : {7, 40, 0, 6, 0, 3}) check(n);
+  EXPECT_EQ(engine.stats().compiles, 1u);
+  EXPECT_EQ(engine.stats().graphs, 1u) << "one for all sizes, kernels without blocks included";
+  EXPECT_EQ(engine.stats().graph_launches, 7u);
+  EXPECT_GT(engine.stats().graph_updates, first + 6);
+}
+
+TEST(CudaGraphs, TensorsInEitherMemoryAreGraphsOfTheirOwn) {
+  const auto f = [](const Tensor& state, const Tensor& x) {
+    assign(state, state + x);
+    return sum(state * 2.0f, {0});
+  };
+  Engine engine(f, on_sim(2, true));
+  const Tensor x = Tensor::full(f32, {3}, 1);
+  const Tensor device_x = x.to(Device::cuda_sim());
+  const Tensor host = Tensor::of<float>({1, 2, 3}, {3});
+  const Tensor device = Tensor::of<float>({1, 2, 3}, {3}).to(Device::cuda_sim());
+  for (int k = 1; k <= 3; ++k) {
+    EXPECT_EQ(engine.run({host, x})[0].item(), 12 + 6 * k);
+    EXPECT_EQ(engine.run({device, device_x})[0].item(), 12 + 6 * k);
+    EXPECT_THAT(host.to_doubles(), ElementsAre(1 + k, 2 + k, 3 + k));
+    EXPECT_THAT(device.to_doubles(), ElementsAre(1 + k, 2 + k, 3 + k));
+  }
+  EXPECT_EQ(engine.stats().graphs, 2u);
+  EXPECT_EQ(engine.stats().graph_launches, 4u);
+}
+
+TEST(CudaGraphs, NewParametersAreReadBySoonNewGraphs) {
+  const Tensor weights = counted(f32, {3});
+  Engine engine([weights](const Tensor& x) { return x * exp(weights * 0.0f) * weights; },
+                on_sim(1, true));
+  const Tensor ones = Tensor::full(f32, {3}, 1);
+  engine.run({ones});
+  for (const double value : {5.0, 7.0}) {
+    engine.update_parameter(weights, Tensor::full(f32, {3}, value));
+    for (int k = 0; k < 3; ++k)
+      EXPECT_THAT(engine.run({ones})[0].to_doubles(), ElementsAre(value, value, value));
+  }
+}
+
+const RegisteredOp& doubled() {
+  static const CudaText text(
+      R"(extern "C" __global__ void doubled(const float* x, float* y, long long n) {
+    const long long i = threadIdx.x;
+    if (i < n) y[i] = 2 * x[i];
+  })",
+      "doubled");
+  static const RegisteredOp op =
+      register_op({.schema = "cuda_graphs::doubled(Tensor x) -> Tensor",
+                   .shape = [](const ShapeCall& call) { return std::vector{call.tensor(0)}; },
+                   .cpu =
+                       [](const KernelCall& call) {
+                         for (std::int64_t k = 0; k < call.tensor(0).count(); ++k)
+                           call.results[0].as<float>()[k] = 2 * call.tensor(0).as<const float>()[k];
+                       },
+                   .cuda =
+                       [](const KernelCall& call, void* stream) {
+                         text.launch(call, stream, {.threads = 64},
+                                     call.tensor(0).as<const float>(), call.results[0].as<float>(),
+                                     static_cast<long long>(call.tensor(0).count()));
+                       },
+                   .capturable = false});
+  return op;
+}
+
+/// Kernels around a custom op and a loop, which are queued step by step between graphs.
+Tensor cut(const Tensor& x, const Tensor& limit) {
+  const Tensor a = softmax(doubled()(softmax(x, -1) * 3.0f)[0], -1);
+  const Tensor looped = while_loop(
+      std::vector<Tensor>{a},
+      [&](const std::vector<Tensor>& s) { return greater(sum(s[0]), limit); },
+      [](const std::vector<Tensor>& s) { return std::vector<Tensor>{s[0] * 0.5}; })[0];
+  return softmax(looped, -1);
+}
+
+TEST(CudaGraphs, AreCutWhereAStepQueuesWorkOfItsOwn) {
+  Engine engine(cut, on_sim(4, true));
+  Engine reference(cut, {.device = Device::reference()});
+  const Tensor x = counted(f32, {17});
+  for (unsigned long seed = 0; seed < 8; ++seed) {
+    control().seed(seed);
+    const std::vector<Tensor> call = {x, Tensor::scalar(f32, seed % 2 == 0 ? 0.3 : 100)};
+    expect_near(engine.run(call)[0], reference.run(call)[0], 1e-5);
+  }
+  control().seed(0);
+  const std::vector<Tensor> call = {x, Tensor::scalar(f32, 0.3)};
+  const auto plan = nlohmann::json::parse(engine.plan_json(call));
+  std::vector<std::string> parts;
+  std::size_t next = 0;
+  for (const auto& part : plan["captures"]) {
+    std::string text;
+    for (const std::size_t step : part["steps"]) {
+      EXPECT_EQ(step, next++);
+      text += (text.empty() ? "" : " ") + plan["steps"][step]["kernel"].get<std::string>();
+    }
+    parts.push_back(part["captured"].get<bool>() ? "graph"
+                                                 : text + ": " + part["reason"].get<std::string>());
+  }
+  EXPECT_EQ(next, plan["steps"].size());
+  EXPECT_THAT(parts, ElementsAre("graph", "cuda_graphs::doubled: queues work of its own", "graph",
+                                 HasSubstr("is conditional"), "graph"));
+  EXPECT_EQ(engine.stats().graphs, 3u);
+  EXPECT_EQ(engine.stats().graph_launches, 3u * 7);
+}
+
+TEST(CudaGraphs, StepsAreReorderedForFewerOfThem) {
+  const auto f = [](const Tensor& x, const Tensor& y) {
+    const Tensor a = softmax(x, -1);
+    const Tensor b = doubled()(y)[0];
+    const Tensor c = softmax(matmul(a, x), -1);
+    return std::vector<Tensor>{c, b};
+  };
+  Engine engine(f, on_sim(1, true));
+  const std::vector<Tensor> call = {counted(f32, {4, 4}), counted(f32, {5})};
+  Engine reference(f, {.device = Device::reference()});
+  for (int k = 0; k < 2; ++k)
+    for (std::size_t o = 0; o < 2; ++o)
+      expect_near(engine.run(call)[o], reference.run(call)[o], 1e-5);
+  const auto plan = nlohmann::json::parse(engine.plan_json(call));
+  ASSERT_EQ(plan["captures"].size(), 2u);
+  EXPECT_EQ(plan["captures"][0]["captured"], false) << "it waits for nothing, so it goes first";
+  EXPECT_EQ(plan["steps"][0]["kernel"], "cuda_graphs::doubled");
+}
+
+TEST(CudaGraphs, ACheckThatFailsInALoopSkipsTheGraphsBehindIt) {
+  const auto f = [](const Tensor& table, const Tensor& at) {
+    using State = std::pair<Tensor, Tensor>;
+    const State end = while_loop(
+        State(Tensor::zeros(f32, {2}), at),
+        [](const State& s) { return less(sum(s.second), Tensor::scalar_int(i64, 3)); },
+        [&](const State& s) {
+          return State(s.first + sum(gather(table, s.second), {0}), s.second + 1);
+        });
+    return softmax(end.first, -1);
+  };
+  Engine engine(f, on_sim(2, true));
+  Engine reference(f, {.device = Device::reference()});
+  const Tensor table = counted(f32, {3, 2});
+  const auto good = [&] {
+    const std::vector<Tensor> call = {table, Tensor::of<std::int64_t>({1}, {1})};
+    expect_near(engine.run(call)[0], reference.run(call)[0], 1e-5);
+  };
+  for (int k = 0; k < 3; ++k) good();
+  EXPECT_THROW(engine.run({table, Tensor::of<std::int64_t>({-9}, {1})}), IndexError);
+  good();
+}
+
+TEST(CudaGraphs, AreTurnedOffByOptionAndEnvironment) {
+  const auto launches = [](std::optional<bool> option, const char* environment) {
+    environment == nullptr ? ::unsetenv("HEDDLE_CUDA_GRAPHS")
+                           : ::setenv("HEDDLE_CUDA_GRAPHS", environment, 1);
+    EngineOptions options = on_sim(2);
+    options.cuda_graphs = option;
+    Engine engine([](const Tensor& x) { return x + 1.0f; }, options);
+    const std::vector<Tensor> call = {counted(f32, {4})};
+    for (int k = 0; k < 3; ++k) engine.run(call);
+    const auto plan = nlohmann::json::parse(engine.plan_json(call));
+    EXPECT_EQ(plan["captures"].empty(), engine.stats().graph_launches == 0);
+    ::unsetenv("HEDDLE_CUDA_GRAPHS");
+    return engine.stats().graph_launches;
+  };
+  EXPECT_EQ(launches({}, nullptr), 2u);
+  EXPECT_EQ(launches({}, "0"), 0u);
+  EXPECT_EQ(launches({}, "1"), 2u);
+  EXPECT_EQ(launches(true, "0"), 2u) << "the option wins";
+  EXPECT_EQ(launches(false, "1"), 0u);
+  EXPECT_THROW(launches({}, "yes"), OptionError);
+  ::unsetenv("HEDDLE_CUDA_GRAPHS");
+}
+
+TEST(CudaGraphs, EachRequestInFlightHasItsOwn) {
+  Engine engine(branches, on_sim(4, true));
+  Engine reference(branches, {.device = Device::reference()});
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      const std::vector<Tensor> want = reference.run(inputs(3 + t));
+      for (int k = 0; k < 6; ++k) {
+        const std::vector<Tensor> got = engine.run(inputs(3 + t));
+        for (std::size_t o = 0; o < want.size(); ++o) expect_near(got[o], want[o], 1e-4);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GE(engine.stats().graphs, 1u);
+  EXPECT_LE(engine.stats().graphs, 4u);
+  EXPECT_GE(engine.stats().graph_launches, 24u - 2 * 4);
+}
+
+/// Mutation: each edge in turn is left out when the graph is made. Those of the status word are written by
+/// kernels that fail only.
+TEST(CudaGraphs, AnEdgeThatIsLeftOutIsNoticed) {
+  std::vector<Tensor> outputs = {Tensor::empty(f32, {6, 6}), Tensor::empty(f32, {6, 6})};
+  unsigned long edges = 0;
+  unsigned long ends = 0;
+  {
+    Engine engine(branches, on_sim(4, true));
+    engine.run_into(inputs(), outputs);
+    control().skip_edge(0);
+    engine.run_into(inputs(), outputs);
+    edges = control().edges();
+    const auto plan = nlohmann::json::parse(engine.plan_json(inputs()));
+    std::set<int> followed;
+    for (const auto& step : plan["steps"])
+      for (const auto& edge : step["edges"]) followed.insert(edge["from"].get<int>());
+    ends = plan["steps"].size() - followed.size();
+  }
+  ASSERT_GE(edges, 15u);
+  for (unsigned long n = 1; n <= edges - ends; ++n) {
+    for (const unsigned long seed : {0ul, 1ul, 5ul}) {
+      SCOPED_TRACE("edge " + std::to_string(n) + " of " + std::to_string(edges) + ", seed " +
+                   std::to_string(seed));
+      Engine engine(branches, on_sim(4, true));
+      engine.run_into(inputs(), outputs);
+      control().seed(seed);
+      control().skip_edge(n);
+      std::string error;
+      try {
+        engine.run_into(inputs(), outputs);
+        engine.run_into(inputs(), outputs);
+      } catch (const DeviceLost& lost) {
+        error = lost.what();
+      }
+      control().skip_edge(0);
+      control().seed(0);
+      EXPECT_NE(error, "") << "nobody noticed";
+      EXPECT_THAT(std::string(control().problem()), HasSubstr("neither waits for the other"));
+    }
+  }
+}
+
+/// Two calls with sizes of their own after the first: a graph is made, and then updated and a kernel left out.
+std::vector<std::vector<double>> scenario() {
+  Engine engine(
+      [](const Tensor& x, const Tensor& y) { return std::vector<Tensor>{softmax(x, -1), exp(y)}; },
+      on_sim(2, true));
+  std::vector<std::vector<double>> values;
+  for (const auto& [n, m] : {std::pair{4, 4}, {4, 6}, {5, 0}}) {
+    const Tensor y = counted(f32, {m}).to(Device::cuda_sim());
+    for (const Tensor& output : engine.run({counted(f32, {n, n}), y}))
+      values.push_back(output.to_doubles());
+  }
+  return values;
+}
+
+TEST(CudaGraphs, EveryCallFailsOnceAndTheNextRunIsRight) {
+  constexpr int kInvalidValue = 1;
+  const auto want = scenario();
+  control().fail(0, 0);
+  ASSERT_EQ(scenario(), want);
+  const unsigned long calls = control().calls();
+  std::map<std::string, int> failed;
+  control().leaked();
+  for (unsigned long n = 1; n <= calls; ++n) {
+    control().fail(n, kInvalidValue);
+    bool threw = false;
+    try {
+      EXPECT_EQ(scenario(), want) << control().failed();
+    } catch (const DeviceLost& lost) {
+      ADD_FAILURE() << "the context is not lost: " << lost.what();
+    } catch (const Error&) {
+      threw = true;
+    }
+    const std::string function = control().failed();
+    SCOPED_TRACE("call " + std::to_string(n) + ": " + function);
+    if (threw) ++failed[function];
+    control().fail(0, 0);
+    EXPECT_EQ(control().live(), 0u);
+    EXPECT_EQ(control().leaked(), 0u);
+    ASSERT_EQ(scenario(), want);
+  }
+  for (const char* function :
+       {"cuGraphCreate", "cuGraphAddKernelNode", "cuGraphAddMemcpyNode", "cuGraphInstantiate",
+        "cuGraphExecKernelNodeSetParams", "cuGraphExecMemcpyNodeSetParams", "cuGraphNodeSetEnabled",
+        "cuGraphLaunch"})
+    EXPECT_GT(failed[function], 0) << function;
+}
+
+TEST(CudaGraphs, AFatalErrorEndsInDeviceLostAndANewEngineWorks) {
+  constexpr int kLaunchFailed = 719;
+  const auto want = scenario();
+  control().fail(0, 0);
+  scenario();
+  const unsigned long calls = control().calls();
+  for (unsigned long n = 3; n <= calls; n += 7) {
+    SCOPED_TRACE("call " + std::to_string(n));
+    control().fail(n, kLaunchFailed);
+    try {
+      scenario();
+    } catch (const Error&) {
+    }
+    control().fail(0, 0);
+    ASSERT_EQ(scenario(), want) << "a new engine on a fresh context";
+  }
+}
+
+}  // namespace
+}  // namespace heddle::testing

@@ -1,0 +1,102 @@
+#include "tests/cuda_sim/entry.h"
+
+#include <cstdio>
+#include <cstring>
+
+#include "tests/cuda_sim/inject.h"
+#include "tests/cuda_sim/memory.h"
+
+namespace heddle::sim {
+namespace {
+
+bool is_fatal(int error) {
+  return error == kIllegalAddress || error == 702 || error == 714 || error == kLaunchFailed;
+}
+
+}  // namespace
+
+std::recursive_mutex& mutex() {
+  static std::recursive_mutex one;
+  return one;
+}
+
+ContextState& context_state() {
+  static ContextState one;
+  return one;
+}
+
+int& contexts_pushed() {
+  thread_local int pushed = 0;
+  return pushed;
+}
+
+int lose(int error, const std::string& why) {
+  ContextState& context = context_state();
+  if (context.lost == kSuccess) {
+    std::fprintf(stderr, "cuda-sim: %s\n", why.c_str());
+    context.why_lost = why;
+  }
+  return context.lost = error;
+}
+
+int usable() {
+  const Machine& machine = Machine::instance();
+  ContextState& context = context_state();
+  if (context.lost == kSuccess && !machine.problem().empty()) {
+    context.why_lost = machine.problem();
+    context.lost = machine.illegal_address() ? kIllegalAddress : kLaunchFailed;
+  }
+  if (context.lost == kSuccess)
+    if (const std::string damage = Memory::instance().damage(); !damage.empty())
+      lose(kIllegalAddress, damage);
+  if (context.lost != kSuccess) return context.lost;
+  return contexts_pushed() > 0 ? kSuccess : kInvalidContext;
+}
+
+int waited(bool finished) {
+  if (const int state = usable(); state != kSuccess) return state;
+  return finished ? kSuccess : lose(kLaunchFailed, "streams wait for each other");
+}
+
+Stream* stream_of(void* handle) {
+  auto* stream = static_cast<Stream*>(handle);
+  return Machine::instance().has(stream) ? stream : nullptr;
+}
+
+Event* event_of(void* handle) {
+  auto* event = static_cast<Event*>(handle);
+  return Machine::instance().has(event) ? event : nullptr;
+}
+
+int wild_argument(const Kernel& kernel, const std::vector<std::uint64_t>& arguments) {
+  for (std::size_t k = 0; k < kernel.kinds.size(); ++k) {
+    if (kernel.kinds[k] != 'p') continue;
+    const auto* pointer = reinterpret_cast<const void*>(arguments[k]);
+    if (pointer != nullptr && !Memory::instance().holds(pointer, 0)) return static_cast<int>(k);
+  }
+  return -1;
+}
+
+int set_launch(Operation& operation, Kernel& kernel, heddle_sim_uint3 grid, heddle_sim_uint3 block,
+               std::size_t shared_bytes, void** arguments) {
+  if (grid.x == 0 || block.x == 0 || block.x > 1024 || shared_bytes > kernel.max_dynamic_shared)
+    return kInvalidValue;
+  operation.kernel = &kernel;
+  operation.grid = grid;
+  operation.block = block;
+  operation.shared_bytes = shared_bytes;
+  operation.arguments.assign(kernel.kinds.size(), 0);
+  for (std::size_t k = 0; k < kernel.kinds.size(); ++k) {
+    const std::size_t bytes =
+        kernel.kinds[k] == 'p' ? sizeof(void*) : static_cast<std::size_t>(kernel.kinds[k] - '0');
+    std::memcpy(&operation.arguments[k], arguments[k], bytes);
+  }
+  return kSuccess;
+}
+
+Entry::Entry(const char* function) : error_(Injector::instance().enter(function)) {
+  if (is_fatal(error_) && context_state().holders > 0)
+    lose(error_, std::string(function) + " was told to fail");
+}
+
+}  // namespace heddle::sim

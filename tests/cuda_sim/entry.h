@@ -1,0 +1,76 @@
+// What the entry points of the driver share: the lock, the state of the context, handles.
+#pragma once
+
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "tests/cuda_sim/machine.h"
+#include "tests/cuda_sim/module.h"
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace heddle::sim {
+
+enum Result : int {
+  kSuccess = 0,
+  kInvalidValue = 1,
+  kOutOfMemory = 2,
+  kInvalidDevice = 101,
+  kInvalidImage = 200,
+  kInvalidContext = 201,
+  kInvalidHandle = 400,
+  kNotFound = 500,
+  kNotReady = 600,
+  kIllegalAddress = 700,
+  kLaunchFailed = 719,
+  kUnknown = 999,
+};
+
+/// Entry points run one at a time.
+std::recursive_mutex& mutex();
+
+/// The one context there is. Under mutex().
+struct ContextState {
+  int lost = kSuccess;  ///< an error that it does not survive: every later call gives it again
+  std::string why_lost;
+  int holders = 0;
+  std::set<Module*> modules;
+  unsigned long leaked = 0;
+};
+ContextState& context_state();
+/// How often this thread pushed the context and did not pop it.
+int& contexts_pushed();
+
+/// Loses the context. @return `error`.
+int lose(int error, const std::string& why);
+/// The state of the context after what ran: an error, or kSuccess.
+int usable();
+/// Waits for what `finished` tells about. Work that can never run is a hang on a real device.
+int waited(bool finished);
+
+/// Null if the handle is none of ours.
+Stream* stream_of(void* handle);
+Event* event_of(void* handle);
+
+/// The first pointer argument, of values as Operation has them, that points to no live allocation, or -1.
+int wild_argument(const Kernel& kernel, const std::vector<std::uint64_t>& arguments);
+/// Fills the launch of `kernel` into `operation`. @return kInvalidValue for a shape that is none.
+int set_launch(Operation& operation, Kernel& kernel, heddle_sim_uint3 grid, heddle_sim_uint3 block,
+               std::size_t shared_bytes, void** arguments);
+
+/// What an entry point holds while it runs: the lock, and the error it has to give.
+class Entry {
+ public:
+  explicit Entry(const char* function);
+  /// The error to give in place of what needs a context; 0: work.
+  int in_context() const { return error_ != kSuccess ? error_ : usable(); }
+  /// What a function gives that has done its work anyway.
+  int after(int result) const { return error_ != kSuccess ? error_ : result; }
+
+ private:
+  std::lock_guard<std::recursive_mutex> lock_{mutex()};
+  int error_;
+};
+
+}  // namespace heddle::sim
