@@ -114,6 +114,8 @@ class Device {
   virtual void release_pinned(void* memory) noexcept = 0;
 
   virtual std::unique_ptr<Stream> make_stream() = 0;
+  /// The caller's own stream, by the platform's handle; it outlives the result.
+  virtual std::unique_ptr<Stream> wrap_stream(void* native) = 0;
   virtual std::unique_ptr<Event> make_event(bool timing = false) = 0;
 
   /// Queued; the memory of both sides has to stay until it ran.

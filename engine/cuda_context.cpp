@@ -51,16 +51,28 @@ void copy_elements(const Tensor::Impl& to, const char* from) {
 
 }  // namespace
 
-CudaContext::CudaContext(CudaRuntimePtr runtime, GraphCounters& graphs)
+CudaContext::CudaContext(CudaRuntimePtr runtime, GraphCounters& graphs, void* stream)
     : runtime_(std::move(runtime)),
       pinned_(runtime_->pinned(), kAlignment),
       status_(runtime_->pool(), sizeof(std::int32_t)),
       status_address_(status_.get()),
+      on_callers_stream_(stream != nullptr),
       counters_(graphs) {
-  streams_.push_back(runtime_->device().make_stream());
+  device::Device& device = runtime_->device();
+  streams_.push_back(on_callers_stream_ ? device.wrap_stream(stream) : device.make_stream());
+  if (on_callers_stream_) end_ = device.make_event();
 }
 
-CudaContext::~CudaContext() = default;
+CudaContext::~CudaContext() { finish(); }
+
+void CudaContext::finish() noexcept {
+  if (completion_ == nullptr) return;
+  completion_->settle();
+  status_is_zero_ = completion_->status() == 0;
+  completion_.reset();
+  kept_.clear();
+  kept_executable_.reset();
+}
 
 void CudaContext::use(const BoundPlan& plan) {
   if (plan_id_ == plan.id) return;
@@ -226,7 +238,42 @@ void CudaContext::queue(const BoundPlan& plan) {
   } else {
     queue_streams(plan);
   }
-  streams_[0]->synchronize();
+  if (must_wait()) streams_[0]->synchronize();
+}
+
+/// For results that lie on the host.
+bool CudaContext::must_wait() const {
+  return !on_callers_stream_ || std::ranges::any_of(transfers_, &Transfer::output);
+}
+
+void CudaContext::order(const BoundPlan& plan, std::span<const Tensor> inputs,
+                        std::span<const Tensor> outputs) {
+  const auto& guards = plan.executable->guards().inputs;
+  for (std::size_t k = 0; k < inputs.size(); ++k)
+    if (!on_host(inputs[k]))
+      inputs[k].impl()->device_bytes->uses.order(*streams_[0], guards[k].written);
+  for (const Tensor& output : outputs)
+    if (!on_host(output)) output.impl()->device_bytes->uses.order(*streams_[0], true);
+}
+
+void CudaContext::leave(const BoundPlan& plan, std::span<const Tensor> inputs,
+                        std::span<const Tensor> outputs) {
+  static std::atomic<std::uint64_t> tickets{0};
+  kept_.reserve(inputs.size() + outputs.size());
+  streams_[0]->record(*end_);
+  ticket_ = ++tickets;
+  kept_executable_ = plan.executable;
+  completion_ = std::make_shared<Completion>(
+      end_, streams_[0]->native(), reinterpret_cast<const std::int32_t*>(pinned_.get() + kStatusAt),
+      plan.executable);
+  const auto& guards = plan.executable->guards().inputs;
+  const auto keep = [&](const Tensor& tensor, bool writes) {
+    if (on_host(tensor)) return;
+    kept_.push_back(tensor);
+    tensor.impl()->device_bytes->uses.add(completion_, writes);
+  };
+  for (std::size_t k = 0; k < inputs.size(); ++k) keep(inputs[k], guards[k].written);
+  for (const Tensor& output : outputs) keep(output, true);
 }
 
 void CudaContext::queue_streams(const BoundPlan& plan) {
@@ -346,7 +393,12 @@ std::int32_t CudaContext::run(const BoundPlan& plan, std::span<const Tensor> inp
   list_transfers(plan, inputs, outputs);
   set_addresses(plan, inputs, outputs);
   try {
+    order(plan, inputs, outputs);
     queue(plan);
+    if (!must_wait()) {
+      leave(plan, inputs, outputs);
+      return 0;
+    }
   } catch (...) {
     settle();
     throw;
@@ -358,25 +410,44 @@ std::int32_t CudaContext::run(const BoundPlan& plan, std::span<const Tensor> inp
   return status;
 }
 
+std::unique_ptr<CudaContext> CudaExecutor::take(std::atomic<CudaContext*>& slot) {
+  if (slot.load(std::memory_order_relaxed) == nullptr) return nullptr;
+  return std::unique_ptr<CudaContext>(slot.exchange(nullptr, std::memory_order_acquire));
+}
+
 std::unique_ptr<CudaContext> CudaExecutor::acquire() {
-  {
-    const std::scoped_lock lock(mutex_);
-    if (!idle_.empty()) {
-      auto context = std::move(idle_.back());
-      idle_.pop_back();
-      return context;
+  std::unique_ptr<CudaContext> first;  // of those that are busy
+  int busy = 0;
+  for (auto& slot : slots_) {
+    std::unique_ptr<CudaContext> context = take(slot);
+    if (context == nullptr) continue;
+    const bool ready = !context->busy();
+    busy += ready ? 0 : 1;
+    if (ready || first == nullptr || context->ticket() < first->ticket()) std::swap(first, context);
+    if (context != nullptr) release(std::move(context));
+    if (ready) break;
+  }
+  if (first != nullptr && first->busy() && busy < kMostBusy) release(std::move(first));
+  if (first == nullptr) return std::make_unique<CudaContext>(runtime_, graphs_, stream_);
+  first->finish();
+  return first;
+}
+
+void CudaExecutor::release(std::unique_ptr<CudaContext> context) noexcept {
+  for (auto& slot : slots_) {
+    CudaContext* empty = nullptr;
+    if (slot.load(std::memory_order_relaxed) == nullptr &&
+        slot.compare_exchange_strong(empty, context.get(), std::memory_order_release)) {
+      context.release();
+      return;
     }
   }
-  return std::make_unique<CudaContext>(runtime_, graphs_);
 }
 
 bool CudaExecutor::drop_idle() {
-  std::vector<std::unique_ptr<CudaContext>> dropped;
-  {
-    const std::scoped_lock lock(mutex_);
-    dropped.swap(idle_);
-  }
-  return !dropped.empty();
+  bool any = false;
+  for (auto& slot : slots_) any = take(slot) != nullptr || any;
+  return any;
 }
 
 std::int32_t CudaExecutor::run(const BoundPlan& plan, std::span<const Tensor> inputs,
@@ -398,8 +469,7 @@ std::int32_t CudaExecutor::run(const BoundPlan& plan, std::span<const Tensor> in
     context = acquire();
     status = context->run(plan, inputs, outputs);
   }
-  const std::scoped_lock lock(mutex_);
-  idle_.push_back(std::move(context));
+  release(std::move(context));
   return status;
 }
 

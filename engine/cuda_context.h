@@ -1,11 +1,13 @@
 // What one request in flight owns on a CUDA device, and how its steps are launched.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <vector>
 
+#include "engine/completion.h"
 #include "engine/cuda_graph.h"
 #include "engine/cuda_runtime.h"
 #include "engine/executable.h"
@@ -15,22 +17,30 @@ namespace heddle::engine {
 
 /// Arena, streams, events, staging and the addresses of every kernel argument.
 ///
-/// The host waits at the end of each run: when run() returns or throws, no work of it is left, so memory
-/// may be used again at once.
+/// On streams of its own the host waits at the end of each run: when run() returns or throws, no work of it is
+/// left. On a stream of the caller's it waits only for results that lie on the host; else the context is busy until
+/// the work is done, and keeps what that uses.
 class CudaContext : private RegionMachine {
  public:
   /// @param graphs  counters of the engine's graphs; outlive the context
-  CudaContext(CudaRuntimePtr runtime, GraphCounters& graphs);
+  /// @param stream  the caller's, by its handle; null: one of the context's own
+  CudaContext(CudaRuntimePtr runtime, GraphCounters& graphs, void* stream);
   ~CudaContext() override;
   CudaContext(const CudaContext&) = delete;
   CudaContext& operator=(const CudaContext&) = delete;
 
   /// Runs the plan. Host inputs are staged through pinned memory and host outputs back; inputs on the
   /// device are read where they are. What the graph writes to a host input is copied there.
-  /// @return the first status word that is not 0, else 0.
+  /// @return the first status word that is not 0, else 0, also when that is not known yet.
   /// @throws OutOfMemory, DeviceError, DeviceLost.
   std::int32_t run(const BoundPlan& plan, std::span<const Tensor> inputs,
                    std::span<const Tensor> outputs);
+
+  /// Whether work of the last run may still be under way, as far as is known without waiting.
+  bool busy() { return completion_ != nullptr && !completion_->done(); }
+  /// Waits until it is not.
+  void finish() noexcept;
+  std::uint64_t ticket() const { return ticket_; }  ///< of runs that did not wait, in order
 
  private:
   /// Bytes that lie on the host, in pinned memory and on the device.
@@ -76,6 +86,13 @@ class CudaContext : private RegionMachine {
   void bring_out();
   void deliver() const;
   void launch(const BoundSteps& plan, const scheduler::BoundStep& step, std::size_t number);
+  /// Lets the work begin after what others do to the tensors.
+  void order(const BoundPlan& plan, std::span<const Tensor> inputs,
+             std::span<const Tensor> outputs);
+  /// Leaves the work to itself: notes it at the tensors, and keeps them.
+  void leave(const BoundPlan& plan, std::span<const Tensor> inputs,
+             std::span<const Tensor> outputs);
+  bool must_wait() const;
   /// Waits for what a failed run has left behind.
   void settle() noexcept;
 
@@ -94,6 +111,12 @@ class CudaContext : private RegionMachine {
   void* status_address_ = nullptr;
   Frame frame_;
   std::vector<std::unique_ptr<device::Stream>> streams_;
+  const bool on_callers_stream_;
+  std::shared_ptr<device::Event> end_;  ///< of a run that did not wait
+  CompletionPtr completion_;            ///< of the run under way; null: none is
+  std::uint64_t ticket_ = 0;
+  std::vector<Tensor> kept_;  ///< that it uses
+  std::shared_ptr<const Executable> kept_executable_;
   std::vector<std::unique_ptr<device::Event>> events_;  ///< of steps, then the one at the begin
   std::vector<std::uint32_t> event_of_;                 ///< by step
   device::Stream* stream_ = nullptr;                    ///< where launches go
@@ -111,7 +134,12 @@ class CudaContext : private RegionMachine {
 /// The contexts of one engine: as many as there are requests in flight.
 class CudaExecutor {
  public:
-  explicit CudaExecutor(CudaRuntimePtr runtime) : runtime_(std::move(runtime)) {}
+  /// @param stream  the caller's, by its handle; null: streams of its own
+  CudaExecutor(CudaRuntimePtr runtime, void* stream)
+      : runtime_(std::move(runtime)), stream_(stream) {}
+  ~CudaExecutor() { drop_idle(); }
+  CudaExecutor(const CudaExecutor&) = delete;
+  CudaExecutor& operator=(const CudaExecutor&) = delete;
 
   CudaRuntime& runtime() { return *runtime_; }
   const CudaRuntimePtr& runtime_pointer() const { return runtime_; }
@@ -121,14 +149,19 @@ class CudaExecutor {
   const GraphCounters& graphs() const { return graphs_; }
 
  private:
+  /// One that is not busy: without a lock, by an exchange. Waits only when kMostBusy are.
   std::unique_ptr<CudaContext> acquire();
-  /// Gives back what idle contexts hold; false: there were none.
+  void release(std::unique_ptr<CudaContext> context) noexcept;
+  std::unique_ptr<CudaContext> take(std::atomic<CudaContext*>& slot);
+  /// Gives back what contexts of no request hold; false: there were none.
   bool drop_idle();
 
+  static constexpr int kMostBusy = 4;
+
   CudaRuntimePtr runtime_;
-  std::mutex mutex_;
+  void* stream_;
   GraphCounters graphs_;
-  std::vector<std::unique_ptr<CudaContext>> idle_;
+  std::array<std::atomic<CudaContext*>, 64> slots_{};
 };
 
 }  // namespace heddle::engine

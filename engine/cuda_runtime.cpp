@@ -4,6 +4,7 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <filesystem>
+#include <tuple>
 #include <utility>
 
 #include "device/cuda/cuda_device.h"
@@ -31,6 +32,7 @@ jit::cuda::CudaCompileOptions compile_options(const Device& device) {
   jit::cuda::CudaCompileOptions options;
   // The simulated driver brings a compiler of its own.
   options.nvrtc_path = driver_path(device);
+  options.target = device.kind() == Device::Kind::CudaSim ? "cuda-sim" : "cuda";
   return options;
 }
 
@@ -56,21 +58,21 @@ std::string cuda_sim_path() {
        .got = "no such file"});
 }
 
-CudaRuntimePtr CudaRuntime::get(const Device& device) {
+CudaRuntimePtr CudaRuntime::get(const Device& device, void* context) {
   static std::mutex mutex;
-  static std::map<std::pair<Device::Kind, int>, std::weak_ptr<CudaRuntime>> open;
+  static std::map<std::tuple<Device::Kind, int, void*>, std::weak_ptr<CudaRuntime>> open;
   const std::scoped_lock lock(mutex);
-  std::weak_ptr<CudaRuntime>& known = open[{device.kind(), device.index()}];
+  std::weak_ptr<CudaRuntime>& known = open[{device.kind(), device.index(), context}];
   CudaRuntimePtr runtime = known.lock();
   if (runtime != nullptr && !runtime->device().lost()) return runtime;
-  auto made = std::make_shared<CudaRuntime>(device, runtime != nullptr);
+  auto made = std::make_shared<CudaRuntime>(device, runtime != nullptr, context);
   known = made;
   return made;
 }
 
-CudaRuntime::CudaRuntime(const Device& device, bool reset)
+CudaRuntime::CudaRuntime(const Device& device, bool reset, void* context)
     : name_(device),
-      device_(device::cuda::open_cuda(device.index(), driver_path(device), reset)),
+      device_(device::cuda::open_cuda(device.index(), driver_path(device), reset, context)),
       compiler_(*device_, compile_options(device)),
       pool_(*device_, memory::DevicePool::Kind::Device),
       pinned_(*device_, memory::DevicePool::Kind::Pinned),
@@ -79,8 +81,10 @@ CudaRuntime::CudaRuntime(const Device& device, bool reset)
 }
 
 std::shared_ptr<DeviceBytes> CudaRuntime::allocate(std::size_t bytes) {
-  return std::make_shared<DeviceBytes>(
-      DeviceBytes{shared_from_this(), memory::PoolBlock(pool_, bytes)});
+  auto made = std::make_shared<DeviceBytes>();
+  made->runtime = shared_from_this();
+  made->block = memory::PoolBlock(pool_, bytes);
+  return made;
 }
 
 std::shared_ptr<DeviceBytes> CudaRuntime::upload(const ir::Literal& literal) {

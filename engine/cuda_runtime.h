@@ -9,6 +9,7 @@
 #include <string>
 
 #include "device/device.h"
+#include "engine/completion.h"
 #include "heddle/device.h"
 #include "ir/literal.h"
 #include "jit/cuda/compile.h"
@@ -22,17 +23,19 @@ using CudaRuntimePtr = std::shared_ptr<CudaRuntime>;
 /// Memory of a tensor or parameter on the device.
 struct DeviceBytes {
   CudaRuntimePtr runtime;
-  memory::PoolBlock block;
-  ir::Literal source{};  ///< of a parameter: keeps the address, its key, taken
+  memory::PoolBlock block{};  ///< empty: the memory is the caller's
+  ir::Literal source{};       ///< of a parameter: keeps the address, its key, taken
+  PendingUses uses{};
 };
 
 class CudaRuntime : public std::enable_shared_from_this<CudaRuntime> {
  public:
-  /// The one of `device`, opened at first use, and anew after its context was lost.
+  /// The one of `device` and `context`, opened at first use, and anew after its context was lost.
+  /// @param context  the caller's own CUcontext; null: the primary one
   /// @throws DeviceError saying what was looked for and where.
-  static CudaRuntimePtr get(const Device& device);
+  static CudaRuntimePtr get(const Device& device, void* context = nullptr);
 
-  CudaRuntime(const Device& device, bool reset);
+  CudaRuntime(const Device& device, bool reset, void* context);
 
   const Device& name() const { return name_; }
   device::Device& device() { return *device_; }

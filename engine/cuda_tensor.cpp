@@ -15,24 +15,41 @@ Tensor make_device_tensor(CudaRuntime& runtime, DType dtype, const Sizes& sizes)
   return Tensor(std::move(impl));
 }
 
+Tensor wrap_device_memory(CudaRuntime& runtime, void* data, DType dtype, const Sizes& sizes,
+                          std::function<void(void*)> deleter) {
+  Tensor result = Tensor::wrap(data, dtype, sizes);  // checks
+  Tensor::Impl& impl = *result.impl();
+  impl.deleter = std::move(deleter);
+  impl.device = runtime.name();
+  impl.device_bytes = std::make_shared<DeviceBytes>();
+  impl.device_bytes->runtime = runtime.shared_from_this();
+  return result;
+}
+
 Tensor copy_from_device(const Tensor& tensor) {
   const Tensor::Impl& from = *tensor.impl();
+  from.device_bytes->uses.wait();
   Tensor result = make_tensor(from.dtype, from.sizes);
   from.device_bytes->runtime->copy_out(result.impl()->data, from.data,
                                        static_cast<std::size_t>(from.count) * size_of(from.dtype));
   return result;
 }
 
-Tensor copy_to_device(const Tensor& tensor, const Device& device) {
-  const CudaRuntimePtr runtime = CudaRuntime::get(device);
+Tensor copy_to_device(const Tensor& tensor, CudaRuntime& runtime) {
   const ir::Literal source = to_literal(tensor).contiguous();
-  Tensor result = make_device_tensor(*runtime, source.dtype(), source.sizes());
-  runtime->copy_in(result.impl()->data, source.data(), source.bytes());
+  Tensor result = make_device_tensor(runtime, source.dtype(), source.sizes());
+  runtime.copy_in(result.impl()->data, source.data(), source.bytes());
   return result;
 }
 
 void check_alive(const Tensor& tensor, const CudaRuntime& runtime, const std::string& what) {
-  if (tensor.impl()->device_bytes->runtime.get() == &runtime) return;
+  CudaRuntime& own = *tensor.impl()->device_bytes->runtime;
+  if (&own == &runtime) return;
+  if (!own.device().lost())
+    throw DeviceError({.what = what,
+                       .where = tensor.device().to_string(),
+                       .expected = "a tensor in the CUDA context of the engine",
+                       .got = "one in another context"});
   throw DeviceLost({.what = what,
                     .where = tensor.device().to_string(),
                     .expected = "a tensor made since the device was opened",

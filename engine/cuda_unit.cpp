@@ -9,8 +9,9 @@ namespace heddle::engine {
 using ir::BufferId;
 using ir::PlanBuffer;
 
-CudaUnit::CudaUnit(CudaRuntimePtr runtime, jit::Program& program) : runtime_(std::move(runtime)) {
-  compile(program);
+CudaUnit::CudaUnit(CudaRuntimePtr runtime, jit::Program& program, jit::KernelCache* cache)
+    : runtime_(std::move(runtime)) {
+  compile(program, cache);
   add_workspaces(program);
 }
 
@@ -40,7 +41,7 @@ base::Symbol custom_workspace(std::uint32_t kernel) {
   return {base::Symbol::Kind::Unbacked, kFirstCustomWorkspace + kernel};
 }
 
-void CudaUnit::compile(const jit::Program& program) {
+void CudaUnit::compile(const jit::Program& program, jit::KernelCache* cache) {
   std::vector<const jit::Nest*> nests;
   std::vector<std::uint32_t> numbers;
   for (const ir::PlanStep& step : program.record.steps) {
@@ -54,7 +55,7 @@ void CudaUnit::compile(const jit::Program& program) {
     nests.push_back(kernel.nest.get());
     numbers.push_back(step.kernel);
   }
-  const auto pending = runtime_->compiler().compile_all(nests);
+  const auto pending = runtime_->compiler().compile_all(nests, cache);
   kernels_.resize(program.kernels.size());
   for (std::size_t k = 0; k < pending.size(); ++k) {
     try {

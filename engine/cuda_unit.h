@@ -21,7 +21,8 @@ class CudaUnit {
   /// Compiles the kernels of the program's steps, and gives each step whose kernel needs scratch, or whose
   /// custom op asks for it, a workspace in the program's record: the last buffer of its launch.
   /// @throws KernelFailure; UnsupportedError naming a custom op that has code for the CPU only.
-  CudaUnit(CudaRuntimePtr runtime, jit::Program& program);
+  /// @param cache  compiled kernels on disk; may be null
+  CudaUnit(CudaRuntimePtr runtime, jit::Program& program, jit::KernelCache* cache);
 
   /// Puts the parameters and constants that steps use on the device.
   void upload(const jit::Program& program, const std::vector<ir::Literal>& fixed,
@@ -42,7 +43,7 @@ class CudaUnit {
   const GraphPlan& graphs() const { return graphs_; }
 
  private:
-  void compile(const jit::Program& program);
+  void compile(const jit::Program& program, jit::KernelCache* cache);
   void add_workspaces(jit::Program& program) const;
 
   CudaRuntimePtr runtime_;

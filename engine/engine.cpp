@@ -50,9 +50,16 @@ std::unique_ptr<jit::CompileService> make_compiler(const EngineOptions& options)
   return std::make_unique<jit::CompileService>(std::move(compile));
 }
 
-std::unique_ptr<engine::CudaExecutor> make_cuda(const Device& device) {
-  if (!device.is_cuda()) return nullptr;
-  return std::make_unique<engine::CudaExecutor>(engine::CudaRuntime::get(device));
+std::unique_ptr<engine::CudaExecutor> make_cuda(const EngineOptions& options) {
+  const Device& device = options.device;
+  if (device.is_cuda())
+    return std::make_unique<engine::CudaExecutor>(engine::CudaRuntime::get(device, options.context),
+                                                  options.stream);
+  if (options.context == nullptr && options.stream == nullptr) return nullptr;
+  throw OptionError({.what = options.stream != nullptr ? "stream" : "context",
+                     .where = {},
+                     .expected = "a device that is CUDA",
+                     .got = device.to_string()});
 }
 
 std::uint32_t stream_count(const EngineOptions& options) {
@@ -126,11 +133,12 @@ Engine::Impl::Impl(TraceFunction function, EngineOptions settings, Signature sig
       known(std::move(signature)),
       own_compiler(make_compiler(options)),
       compiler(own_compiler ? own_compiler.get() : &jit::CompileService::shared()),
-      cuda(make_cuda(options.device)),
+      cuda(make_cuda(options)),
       executor(thread_count(options)),
       plans(options.max_plans),
       counters_at_start(compiler->counters()),
       cuda_kernels_at_start(cuda == nullptr ? 0 : cuda->runtime().compiler().compiled()),
+      cuda_disk_hits_at_start(cuda == nullptr ? 0 : cuda->runtime().compiler().disk_hits()),
       specialise_after(positive(options.specialise_after, "HEDDLE_SPECIALISE_AFTER", 0)) {}
 
 engine::BuildOptions Engine::Impl::build_options(const base::SymbolValues& hints) const {
@@ -300,11 +308,8 @@ void Engine::Impl::finish_run(const BoundPlan& plan, std::int32_t status,
   if (plan.memory.peak_bytes > arena_peak.load(std::memory_order_relaxed))
     arena_peak.store(plan.memory.peak_bytes, std::memory_order_relaxed);
   if (failure != nullptr) std::rethrow_exception(failure);
-  if (status != 0) [[unlikely]] {
-    const jit::RuntimeCheck& check =
-        plan.executable->program().checks[static_cast<std::size_t>(status) - 1];
-    throw IndexError({.what = check.what, .where = check.where, .expected = {}, .got = {}});
-  }
+  if (status != 0) [[unlikely]]
+    engine::throw_check(*plan.executable, status);
 }
 
 std::vector<Tensor> Engine::Impl::make_outputs(const BoundPlan& plan) const {
@@ -467,6 +472,16 @@ std::future<std::vector<Tensor>> Engine::submit(std::vector<Tensor> inputs) {
   });
 }
 
+Tensor Engine::wrap_device(void* data, DType dtype, Sizes sizes,
+                           std::function<void(void*)> deleter) {
+  if (impl_->cuda == nullptr)
+    throw DeviceError({.what = "wrap_device",
+                       .where = {},
+                       .expected = "an engine on CUDA",
+                       .got = impl_->options.device.to_string()});
+  return engine::wrap_device_memory(impl_->cuda->runtime(), data, dtype, sizes, std::move(deleter));
+}
+
 void Engine::prepare(std::span<const Tensor> inputs) {
   const engine::Reclaimer::Reader reader(impl_->plans.reclaimer());
   impl_->plan_for(inputs);
@@ -516,6 +531,9 @@ EngineStats Engine::stats() const {
     stats.graph_updates = impl_->cuda->graphs().updates.load();
   }
   stats.disk_hits = counters.disk_hits - impl_->counters_at_start.disk_hits;
+  if (impl_->cuda != nullptr)
+    stats.disk_hits +=
+        impl_->cuda->runtime().compiler().disk_hits() - impl_->cuda_disk_hits_at_start;
   stats.evaluator_steps = impl_->evaluator_steps.load();
   stats.compile_ms = impl_->compile_ms;
   stats.load_ms = impl_->load_ms;

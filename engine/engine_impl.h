@@ -129,6 +129,7 @@ struct Engine::Impl {
   std::atomic<std::int64_t> arena_peak{0};
   jit::CompileCounters counters_at_start;
   std::uint64_t cuda_kernels_at_start;
+  std::uint64_t cuda_disk_hits_at_start;
   int specialise_after;
   engine::Background background;  ///< last: its thread ends before anything it uses does
 };

@@ -267,7 +267,7 @@ Tensor Tensor::clone() const {
     return heddle::apply("clone", std::span(this, 1))[0];
   const Impl& impl = concrete(impl_, "clone", std::source_location::current());
   if (impl.device.is_cuda())
-    return engine::copy_to_device(engine::copy_from_device(*this), impl.device);
+    return engine::copy_to_device(engine::copy_from_device(*this), *impl.device_bytes->runtime);
   return engine::from_literal(engine::to_literal(*this).clone());
 }
 
@@ -275,7 +275,7 @@ Tensor Tensor::to(Device device) const {
   const Impl& impl = concrete(impl_, "to", std::source_location::current());
   if (impl.device == device) return *this;
   const Tensor host = impl.device.is_cuda() ? engine::copy_from_device(*this) : *this;
-  if (device.is_cuda()) return engine::copy_to_device(host, device);
+  if (device.is_cuda()) return engine::copy_to_device(host, *engine::CudaRuntime::get(device));
   if (device.kind() == Device::Kind::Cpu) return host;
   throw DeviceError({.what = "Tensor::to",
                      .where = {},
@@ -283,6 +283,9 @@ Tensor Tensor::to(Device device) const {
                      .got = device.to_string()});
 }
 
-void Tensor::wait() const { concrete(impl_, "wait", std::source_location::current()); }
+void Tensor::wait() const {
+  const Impl& impl = concrete(impl_, "wait", std::source_location::current());
+  if (impl.device_bytes != nullptr) impl.device_bytes->uses.wait();
+}
 
 }  // namespace heddle

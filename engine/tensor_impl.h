@@ -58,8 +58,12 @@ Tensor make_tensor(DType dtype, const Sizes& sizes);
 Tensor make_device_tensor(CudaRuntime& runtime, DType dtype, const Sizes& sizes);
 /// A row-major copy of a tensor on a device (the host) in the host's memory (on the device).
 Tensor copy_from_device(const Tensor& tensor);
-Tensor copy_to_device(const Tensor& tensor, const Device& device);
-/// @throws DeviceLost naming `what` when a tensor's device was lost and opened anew since.
+Tensor copy_to_device(const Tensor& tensor, CudaRuntime& runtime);
+/// The caller's memory on a device, row-major.
+Tensor wrap_device_memory(CudaRuntime& runtime, void* data, DType dtype, const Sizes& sizes,
+                          std::function<void(void*)> deleter);
+/// @throws DeviceLost naming `what` when a tensor's device was lost and opened anew since; DeviceError when it
+/// lies in another context.
 void check_alive(const Tensor& tensor, const CudaRuntime& runtime, const std::string& what);
 /// The tensor as a host literal that shares its bytes; of one on a device a copy of them.
 ir::Literal to_literal(const Tensor& tensor);

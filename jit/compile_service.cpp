@@ -246,6 +246,8 @@ CompileCounters CompileService::counters() const {
           state_->microseconds.load()};
 }
 
+KernelCache* CompileService::disk_cache() { return state_->cache ? &*state_->cache : nullptr; }
+
 std::int64_t CompileService::vector_bytes() const {
 #if HEDDLE_WITH_LLVM
   return state_->target.vector_bytes;

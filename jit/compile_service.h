@@ -43,6 +43,8 @@ struct CompileOptions {
   std::string dump_folder;
 };
 
+class KernelCache;
+
 class CompileService {
  public:
   explicit CompileService(CompileOptions options = {});
@@ -62,6 +64,8 @@ class CompileService {
   std::shared_future<CpuKernelPtr> submit(std::shared_ptr<const Nest> nest);
 
   CompileCounters counters() const;
+  /// The disk cache; null: it is off. Other compilers keep their code there too.
+  KernelCache* disk_cache();
   /// Bytes of the vectors that this service makes code for: 64 with AVX-512, else 32 or 16.
   std::int64_t vector_bytes() const;
 

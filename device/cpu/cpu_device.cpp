@@ -69,6 +69,7 @@ class CpuDevice : public Device {
   void release_pinned(void* memory) noexcept override { release(memory); }
 
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<CpuStream>(); }
+  std::unique_ptr<Stream> wrap_stream(void*) override { refuse("a stream of the caller's"); }
   std::unique_ptr<Event> make_event(bool) override { return std::make_unique<CpuEvent>(); }
 
   void copy(void* to, const void* from, std::size_t bytes, CopyKind, Stream&) override {

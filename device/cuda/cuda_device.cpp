@@ -21,10 +21,11 @@ constexpr unsigned int kEventDisableTiming = 2;
 constexpr int kNotReady = 600;
 constexpr std::uint32_t kDefaultShared = 48 * 1024;
 
-/// The driver and a primary context, shared by everything made from a device.
+/// The driver and a context, shared by everything made from a device.
 class Context {
  public:
-  Context(int index, const std::string& driver_path, bool reset) : driver(driver_path) {
+  Context(int index, const std::string& driver_path, bool reset, void* own)
+      : driver(driver_path), context_(own), is_primary_(own == nullptr) {
     int count = 0;
     driver.check(driver.device_count(&count), "cuDeviceGetCount");
     if (index < 0 || index >= count)
@@ -34,10 +35,16 @@ class Context {
            .expected = count == 0 ? "a device" : "an index below " + std::to_string(count),
            .got = std::to_string(count) + " devices"});
     driver.check(driver.device_get(&device_, index), "cuDeviceGet");
+    if (!is_primary_) {
+      check_device(index);
+      return;
+    }
     if (reset) driver.check(driver.primary_context_reset(device_), "cuDevicePrimaryCtxReset");
     driver.check(driver.primary_context_retain(&context_, device_), "cuDevicePrimaryCtxRetain");
   }
-  ~Context() { driver.primary_context_release(device_); }
+  ~Context() {
+    if (is_primary_) driver.primary_context_release(device_);
+  }
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
@@ -101,8 +108,20 @@ class Context {
   Driver driver;
 
  private:
+  /// The caller's context has to be one of the device that was asked for.
+  void check_device(int index) {
+    int device = 0;
+    check(call_quietly([&] { return driver.context_device(&device); }), "cuCtxGetDevice");
+    if (device == device_) return;
+    throw DeviceError({.what = "the caller's CUDA context",
+                       .where = driver.path(),
+                       .expected = "one of device " + std::to_string(index),
+                       .got = "one of another device"});
+  }
+
   int device_ = 0;
   void* context_ = nullptr;
+  bool is_primary_;
   std::atomic<int> lost_{0};  ///< the error that the context did not survive
 };
 using ContextPtr = std::shared_ptr<Context>;
@@ -147,8 +166,11 @@ class CudaStream : public Stream {
     context_->call("cuStreamCreate",
                    [&] { return context_->driver.stream_create(&handle_, kStreamNonBlocking); });
   }
+  /// One of the caller's.
+  CudaStream(ContextPtr context, void* handle)
+      : context_(std::move(context)), handle_(handle), is_ours_(false) {}
   ~CudaStream() override {
-    context_->release([&] { context_->driver.stream_destroy(handle_); });
+    if (is_ours_) context_->release([&] { context_->driver.stream_destroy(handle_); });
   }
   void synchronize() override {
     context_->call("cuStreamSynchronize",
@@ -168,6 +190,7 @@ class CudaStream : public Stream {
  private:
   ContextPtr context_;
   void* handle_ = nullptr;
+  bool is_ours_ = true;
 };
 
 class CudaModule : public Module {
@@ -302,8 +325,8 @@ class CudaGraph : public Graph {
 
 class CudaDevice : public Device {
  public:
-  CudaDevice(int index, const std::string& driver_path, bool reset)
-      : context_(std::make_shared<Context>(index, driver_path, reset)) {
+  CudaDevice(int index, const std::string& driver_path, bool reset, void* context)
+      : context_(std::make_shared<Context>(index, driver_path, reset, context)) {
     Driver& driver = context_->driver;
     std::array<char, 256> name{};
     driver.check(driver.device_name(name.data(), static_cast<int>(name.size()), context_->device()),
@@ -345,6 +368,9 @@ class CudaDevice : public Device {
   }
 
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<CudaStream>(context_); }
+  std::unique_ptr<Stream> wrap_stream(void* native) override {
+    return std::make_unique<CudaStream>(context_, native);
+  }
   std::unique_ptr<Event> make_event(bool timing) override {
     return std::make_unique<CudaEvent>(context_, timing);
   }
@@ -390,13 +416,14 @@ class CudaDevice : public Device {
 
 }  // namespace
 
-std::unique_ptr<Device> open_cuda(int index, const std::string& driver_path, bool reset) {
-  return std::make_unique<CudaDevice>(index, driver_path, reset);
+std::unique_ptr<Device> open_cuda(int index, const std::string& driver_path, bool reset,
+                                  void* context) {
+  return std::make_unique<CudaDevice>(index, driver_path, reset, context);
 }
 
 bool cuda_available() {
   try {
-    const Context context(0, {}, false);
+    const Context context(0, {}, false, nullptr);
     return true;
   } catch (const Error&) {
     return false;

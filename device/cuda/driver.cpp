@@ -46,6 +46,7 @@ void Driver::load_functions() {
   library_.load(primary_context_reset, "cuDevicePrimaryCtxReset_v2");
   library_.load(context_push, "cuCtxPushCurrent_v2");
   library_.load(context_pop, "cuCtxPopCurrent_v2");
+  library_.load(context_device, "cuCtxGetDevice");
   library_.load(context_synchronize, "cuCtxSynchronize");
   library_.load(allocate, "cuMemAlloc_v2");
   library_.load(release, "cuMemFree_v2");

@@ -75,6 +75,7 @@ class Driver {
   int (*primary_context_reset)(int device) = nullptr;
   int (*context_push)(void* context) = nullptr;
   int (*context_pop)(void** context) = nullptr;
+  int (*context_device)(int* device) = nullptr;
   int (*context_synchronize)() = nullptr;
   int (*allocate)(void** memory, std::size_t bytes) = nullptr;
   int (*release)(void* memory) = nullptr;

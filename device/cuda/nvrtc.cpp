@@ -122,6 +122,20 @@ bool Nvrtc::supports(int arch) const {
   return std::find(api_->archs.begin(), api_->archs.end(), arch) != api_->archs.end();
 }
 
+namespace {
+
+// Generated text defines values that nothing uses (177) and compares unsigned ones with 0 (186).
+constexpr const char* kFixedOptions[] = {"--std=c++17", "--modify-stack-limit=false",
+                                         "--diag-suppress=177,186"};
+
+}  // namespace
+
+std::string Nvrtc::fixed_options() {
+  std::string text;
+  for (const char* option : kFixedOptions) text += std::string(option) + " ";
+  return text;
+}
+
 CompiledText Nvrtc::compile_cubin(const std::string& text, const std::string& name,
                                   const std::string& arch,
                                   const std::vector<std::string>& options) const {
@@ -133,9 +147,8 @@ CompiledText Nvrtc::compile_cubin(const std::string& text, const std::string& na
   const std::unique_ptr<Program, decltype(destroy)> owner(&program, destroy);
 
   const std::string target = "-arch=" + arch;
-  // Generated text defines values that nothing uses (177) and compares unsigned ones with 0 (186).
-  std::vector<const char*> given = {target.c_str(), "--std=c++17", "--modify-stack-limit=false",
-                                    "--diag-suppress=177,186"};
+  std::vector<const char*> given = {target.c_str()};
+  given.insert(given.end(), std::begin(kFixedOptions), std::end(kFixedOptions));
   for (const std::string& option : options) given.push_back(option.c_str());
   // The built-in headers are not needed, and the cache of NVRTC 12.9 and later is not ours. NVRTC
   // without these options refuses them before it looks at the text.

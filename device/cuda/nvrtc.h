@@ -31,6 +31,8 @@ class Nvrtc {
   int minor() const;
   /// "nvrtc 13.0": part of the key of compiled kernels.
   std::string version() const;
+  /// What compile_cubin() tells NVRTC besides the architecture: part of the same key.
+  static std::string fixed_options();
   /// Whether `arch` (80, 90, 100) is among the architectures this NVRTC makes code for.
   bool supports(int arch) const;
 

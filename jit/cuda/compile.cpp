@@ -8,6 +8,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/hash.h"
+#include "heddle/error.h"
 #include "jit/cuda/prelude.h"
 
 namespace heddle::jit::cuda {
@@ -20,6 +22,11 @@ void dump(const std::string& folder, const CudaSource& source) {
   if (folder.empty()) return;
   std::filesystem::create_directories(folder);
   std::ofstream(std::filesystem::path(folder) / (source.entry + ".cu")) << source.text;
+}
+
+/// An image is known by its bytes.
+std::string image_key_of(std::string_view image) {
+  return "heddle CUDA image\n" + base::hash128(image).hex() + "\n" + std::to_string(image.size());
 }
 
 std::string folder_of(std::string given) {
@@ -78,45 +85,116 @@ struct CudaCompiler::Job {
   std::promise<CudaKernelPtr> promise{};
 };
 
-/// One program of several kernels.
-std::vector<CudaKernelPtr> CudaCompiler::build(std::span<Job* const> jobs) const {
+void CudaCompiler::emit(Job& job) const {
   CudaOptions emit;
   emit.max_shared_bytes = device_.properties().max_shared_bytes;
+  Nest named = *job.nest;
+  named.name += "_" + job.key.substr(0, 12);  // several kernels of one name may share a program
+  job.source = emit_cuda(named, emit);
+  dump(options_.dump_folder, job.source);
+}
+
+/// One program of several kernels.
+std::vector<CudaKernelPtr> CudaCompiler::build(std::span<Job* const> jobs, KernelCache* cache) {
   std::string kernels;
-  for (Job* job : jobs) {
-    Nest named = *job->nest;
-    named.name += "_" + job->key.substr(0, 12);  // several kernels of one name may share a program
-    job->source = emit_cuda(named, emit);
-    dump(options_.dump_folder, job->source);
-    kernels += job->source.kernel + "\n";
-  }
+  for (const Job* job : jobs) kernels += job->source.kernel + "\n";
   const auto compiled = nvrtc_.compile_cubin(prelude_for(kernels) + kernels,
                                              jobs.front()->source.entry, device_.properties().arch);
-  const std::shared_ptr<const device::Module> module = device_.load(compiled.image);
+  const ModulePtr module = device_.load(compiled.image);
   std::vector<CudaKernelPtr> built;
   for (const Job* job : jobs) built.push_back(std::make_shared<CudaKernel>(job->source, module));
+  compiled_ += jobs.size();
+  if (cache == nullptr) return built;
+  const std::string_view image(compiled.image.data(), compiled.image.size());
+  const std::string image_key = image_key_of(image);
+  if (!cache->store(image_key, image)) return built;
+  for (const Job* job : jobs)
+    cache->store(key_of(job->source), job->source.entry + "\n" + image_key);
   return built;
 }
 
-/// A program that does not compile is tried again kernel by kernel, to find out which it is.
-void CudaCompiler::run(std::span<Job* const> jobs) {
+/// The text as it would be under any other name, and all else that the code depends on.
+std::string CudaCompiler::key_of(const CudaSource& source) const {
+  std::string text = source.kernel;
+  for (std::size_t at = text.find(source.entry); at != std::string::npos;
+       at = text.find(source.entry, at))
+    text.replace(at, source.entry.size(), "@");
+  return "heddle CUDA kernel\n" + options_.target + "\n" + version() + "\n" +
+         device_.properties().arch + "\n" + device::cuda::Nvrtc::fixed_options() + "\n" +
+         base::hash128(prelude_text()).hex() + "\n" + text;
+}
+
+CudaCompiler::ModulePtr CudaCompiler::load(const std::string& image_key, KernelCache& cache) {
+  const std::lock_guard lock(modules_mutex_);
+  std::weak_ptr<const device::Module>& known = modules_[image_key];
+  if (ModulePtr module = known.lock()) return module;
+  const std::optional<std::string> image = cache.find(image_key);
+  if (!image) return nullptr;
+  ModulePtr module = device_.load(*image);
+  known = module;
+  return module;
+}
+
+CudaKernelPtr CudaCompiler::find(const Job& job, KernelCache& cache) {
+  const std::optional<std::string> entry = cache.find(key_of(job.source));
+  const std::size_t end = entry ? entry->find('\n') : std::string::npos;
+  if (end == std::string::npos) return nullptr;
+  CudaSource source = job.source;
+  source.entry = entry->substr(0, end);
   try {
-    const std::vector<CudaKernelPtr> built = build(jobs);
-    for (std::size_t k = 0; k < jobs.size(); ++k) jobs[k]->promise.set_value(built[k]);
-  } catch (...) {
-    if (jobs.size() > 1) return run_each(jobs);
-    jobs[0]->promise.set_exception(std::current_exception());
-    const std::lock_guard lock(mutex_);
-    kernels_.erase(jobs[0]->key);
+    const ModulePtr module = load(entry->substr(end + 1), cache);
+    return module == nullptr ? nullptr : std::make_shared<CudaKernel>(std::move(source), module);
+  } catch (const DeviceLost&) {
+    throw;
+  } catch (const DeviceError&) {
+    return nullptr;
   }
 }
 
-void CudaCompiler::run_each(std::span<Job* const> jobs) {
-  for (std::size_t k = 0; k < jobs.size(); ++k) run(jobs.subspan(k, 1));
+/// A program that does not compile is tried again kernel by kernel, to find out which it is.
+void CudaCompiler::run(std::span<Job* const> jobs, KernelCache* cache) {
+  try {
+    const std::vector<CudaKernelPtr> built = build(jobs, cache);
+    for (std::size_t k = 0; k < jobs.size(); ++k) jobs[k]->promise.set_value(built[k]);
+  } catch (...) {
+    if (jobs.size() > 1) return run_each(jobs, cache);
+    fail(*jobs[0]);
+  }
+}
+
+void CudaCompiler::run_each(std::span<Job* const> jobs, KernelCache* cache) {
+  for (std::size_t k = 0; k < jobs.size(); ++k) run(jobs.subspan(k, 1), cache);
+}
+
+/// Emits the jobs, and takes those from disk that are there. @return the others.
+std::vector<CudaCompiler::Job*> CudaCompiler::take_cached(std::span<Job* const> jobs,
+                                                          KernelCache* cache) {
+  std::vector<Job*> rest;
+  for (Job* job : jobs) {
+    try {
+      emit(*job);
+      CudaKernelPtr kernel = cache == nullptr ? nullptr : find(*job, *cache);
+      if (kernel == nullptr) {
+        rest.push_back(job);
+        continue;
+      }
+      job->promise.set_value(std::move(kernel));
+      ++disk_hits_;
+    } catch (...) {
+      fail(*job);
+    }
+  }
+  return rest;
+}
+
+void CudaCompiler::fail(Job& job) {
+  job.promise.set_exception(std::current_exception());
+  const std::lock_guard lock(mutex_);
+  kernels_.erase(job.key);
 }
 
 std::vector<std::shared_future<CudaKernelPtr>> CudaCompiler::compile_all(
-    std::span<const Nest* const> nests) {
+    std::span<const Nest* const> nests, KernelCache* cache) {
   std::vector<std::unique_ptr<Job>> jobs;
   std::vector<std::shared_future<CudaKernelPtr>> results;
   for (const Nest* nest : nests) {
@@ -136,7 +214,9 @@ std::vector<std::shared_future<CudaKernelPtr>> CudaCompiler::compile_all(
     programs.push_back(std::span(order).subspan(k, std::min(kProgramKernels, order.size() - k)));
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
-    for (std::size_t k = next++; k < programs.size(); k = next++) run(programs[k]);
+    for (std::size_t k = next++; k < programs.size(); k = next++)
+      if (const std::vector<Job*> rest = take_cached(programs[k], cache); !rest.empty())
+        run(rest, cache);
   };
   std::vector<std::thread> helpers;
   const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
@@ -154,11 +234,6 @@ std::unique_ptr<device::Module> CudaCompiler::compile_text(const std::string& te
 CudaKernelPtr CudaCompiler::compile(const Nest& nest) {
   const Nest* one = &nest;
   return compile_all({&one, 1}).front().get();
-}
-
-std::uint64_t CudaCompiler::compiled() const {
-  const std::lock_guard lock(mutex_);
-  return kernels_.size();
 }
 
 }  // namespace heddle::jit::cuda

@@ -1,6 +1,8 @@
-// Nests to loaded kernels of one CUDA device: each structure once in this process.
+// Nests to loaded kernels of one CUDA device: each structure once in this process and, through the disk cache, on this
+// machine.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <future>
 #include <map>
@@ -13,6 +15,7 @@
 #include "device/cuda/nvrtc.h"
 #include "device/device.h"
 #include "jit/cuda/emit.h"
+#include "jit/kernel_cache.h"
 
 namespace heddle::jit::cuda {
 
@@ -50,9 +53,15 @@ struct CudaCompileOptions {
   std::string nvrtc_path;  ///< empty: where nvrtc_paths() says
   std::string
       dump_folder;  ///< the text of every kernel goes there before it is compiled; empty: $HEDDLE_DUMP_DIR, or none
+  std::string
+      target;  ///< of compiled kernels on disk: tells drivers apart that take each other's images for theirs
 };
 
 /// Threads: any. Two callers with the same nest share one compile.
+///
+/// On disk a kernel's text (its name apart), the prelude, and what compiles them are the key; the entry says which
+/// image holds the kernel, since several lie in one, and by what name. Images have entries of their own, by their
+/// bytes. What the driver refuses is compiled anew.
 class CudaCompiler {
  public:
   /// @throws DeviceError when NVRTC does not load.
@@ -62,24 +71,42 @@ class CudaCompiler {
   CudaKernelPtr compile(const Nest& nest);
   /// All of them, several new ones to a program and programs in parallel. One that fails does not keep
   /// the others from being compiled: its future says why.
-  std::vector<std::shared_future<CudaKernelPtr>> compile_all(std::span<const Nest* const> nests);
+  /// @param cache  compiled kernels on disk; null: none are looked for or kept
+  std::vector<std::shared_future<CudaKernelPtr>> compile_all(std::span<const Nest* const> nests,
+                                                             KernelCache* cache = nullptr);
   /// A program of the caller's own. @throws CompileError, DeviceError.
   std::unique_ptr<device::Module> compile_text(const std::string& text,
                                                const std::string& name) const;
   /// Nests that went through NVRTC.
-  std::uint64_t compiled() const;
+  std::uint64_t compiled() const { return compiled_.load(); }
+  /// Nests whose kernels were on disk.
+  std::uint64_t disk_hits() const { return disk_hits_.load(); }
   /// "nvrtc 13.0"
   std::string version() const { return nvrtc_.version(); }
 
  private:
   struct Job;
-  std::vector<CudaKernelPtr> build(std::span<Job* const> jobs) const;
-  void run(std::span<Job* const> jobs);
-  void run_each(std::span<Job* const> jobs);
+  using ModulePtr = std::shared_ptr<const device::Module>;
+  void emit(Job& job) const;
+  std::vector<CudaKernelPtr> build(std::span<Job* const> jobs, KernelCache* cache);
+  void run(std::span<Job* const> jobs, KernelCache* cache);
+  void run_each(std::span<Job* const> jobs, KernelCache* cache);
+  std::vector<Job*> take_cached(std::span<Job* const> jobs, KernelCache* cache);
+  /// The job ends with the exception that is being handled.
+  void fail(Job& job);
+  std::string key_of(const CudaSource& source) const;
+  /// Null: the kernel is not on disk, or not in a form that the driver takes.
+  CudaKernelPtr find(const Job& job, KernelCache& cache);
+  /// An image that is on disk, loaded once.
+  ModulePtr load(const std::string& image_key, KernelCache& cache);
 
   device::Device& device_;
   CudaCompileOptions options_;
   device::cuda::Nvrtc nvrtc_;
+  std::atomic<std::uint64_t> compiled_{0};
+  std::atomic<std::uint64_t> disk_hits_{0};
+  std::mutex modules_mutex_;
+  std::map<std::string, std::weak_ptr<const device::Module>> modules_;  ///< by key of their image
   mutable std::mutex mutex_;
   std::map<std::string, std::shared_future<CudaKernelPtr>> kernels_;  ///< by structural key
 };

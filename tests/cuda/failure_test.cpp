@@ -42,9 +42,11 @@ class Scenario {
 
   std::vector<std::vector<double>> run() const {
     const Tensor weight = weight_;
+    EngineOptions options = on_sim(0, false);
+    options.disk_cache = false;  // NVRTC's functions fail too
     Engine engine(
         [weight](const Tensor& state, const Tensor& x) { return callable(state, x, weight); },
-        on_sim(0, false));
+        options);
     Tensor state = counted(f32, {6}, 2);
     const std::vector<Tensor> outputs = engine.run({state, counted(f32, {4, 6})});
     std::vector<std::vector<double>> values = {state.to_doubles()};

@@ -17,6 +17,7 @@ struct Control {
     load(fail, "heddle_cuda_sim_fail");
     load(failed, "heddle_cuda_sim_failed");
     load(calls, "heddle_cuda_sim_calls");
+    load(calls_of, "heddle_cuda_sim_calls_of");
     load(skip_wait, "heddle_cuda_sim_skip_wait");
     load(waits, "heddle_cuda_sim_waits");
     load(skip_edge, "heddle_cuda_sim_skip_edge");
@@ -39,6 +40,8 @@ struct Control {
   const char* (*failed)() = nullptr;
   /// Calls of entry points since `fail`.
   unsigned long (*calls)() = nullptr;
+  /// The same of one function, by its name without the version: "cuMemAlloc".
+  unsigned long (*calls_of)(const char* function) = nullptr;
 
   /// The n-th wait of a stream for an event from now on is left out, as if nobody had asked for it; 0:
   /// none. For tests of tests: the simulator must object.

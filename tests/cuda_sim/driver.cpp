@@ -31,6 +31,8 @@ const std::map<int, std::pair<const char*, const char*>> kErrors = {
     {kUnknown, {"CUDA_ERROR_UNKNOWN", "unknown error"}},
 };
 
+int primary_context;
+
 unsigned long live() {
   return Memory::instance().live() + Machine::instance().live() + Graphs::instance().live() +
          context_state().modules.size();
@@ -137,18 +139,18 @@ EXPORT int cuDeviceGetAttribute(int* value, int attribute, int) {
 }
 
 EXPORT int cuDevicePrimaryCtxRetain(void** context, int) {
-  static int primary;
   const Entry entry("cuDevicePrimaryCtxRetain");
   if (const int error = entry.after(kSuccess); error != kSuccess) return error;
-  *context = &primary;
-  if (++context_state().holders == 1) context_state().why_lost.clear();
+  *context = &primary_context;
+  if (++context_state().holders == 1 && context_state().contexts.empty())
+    context_state().why_lost.clear();
   return kSuccess;
 }
 
 EXPORT int cuDevicePrimaryCtxRelease_v2(int) {
   const Entry entry("cuDevicePrimaryCtxRelease");
   if (context_state().holders == 0) return kInvalidContext;
-  if (--context_state().holders == 0) tear_down();
+  if (--context_state().holders == 0 && context_state().contexts.empty()) tear_down();
   return entry.after(kSuccess);
 }
 
@@ -162,17 +164,46 @@ EXPORT int cuDevicePrimaryCtxReset_v2(int) {
   return kSuccess;
 }
 
-EXPORT int cuCtxPushCurrent_v2(void*) {
+EXPORT int cuCtxCreate_v2(void** context, unsigned int, int device) {
+  const Entry entry("cuCtxCreate");
+  if (const int error = entry.after(kSuccess); error != kSuccess) return error;
+  if (device != 0) return kInvalidDevice;
+  *context = *context_state().contexts.insert(new int(0)).first;
+  if (context_state().holders == 0) context_state().why_lost.clear();
+  context_stack().push_back(*context);
+  return kSuccess;
+}
+
+/// What was made in the context has to be gone.
+EXPORT int cuCtxDestroy_v2(void* context) {
+  const Entry entry("cuCtxDestroy");
+  if (context_state().contexts.erase(context) == 0) return kInvalidContext;
+  std::erase(context_stack(), context);
+  delete static_cast<int*>(context);
+  if (context_state().holders == 0 && context_state().contexts.empty()) tear_down();
+  return entry.after(kSuccess);
+}
+
+EXPORT int cuCtxGetDevice(int* device) {
+  const Entry entry("cuCtxGetDevice");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
+  *device = 0;
+  return kSuccess;
+}
+
+EXPORT int cuCtxPushCurrent_v2(void* context) {
   const Entry entry("cuCtxPushCurrent");
   if (const int error = entry.after(kSuccess); error != kSuccess) return error;
-  ++contexts_pushed();
+  const bool primary = context == &primary_context && context_state().holders > 0;
+  if (!primary && !context_state().contexts.contains(context)) return kInvalidContext;
+  context_stack().push_back(context);
   return kSuccess;
 }
 
 EXPORT int cuCtxPopCurrent_v2(void**) {
   const Entry entry("cuCtxPopCurrent");
-  if (contexts_pushed() == 0) return kInvalidContext;
-  --contexts_pushed();
+  if (context_stack().empty()) return kInvalidContext;
+  context_stack().pop_back();
   return entry.after(kSuccess);
 }
 
@@ -245,7 +276,7 @@ EXPORT int cuMemsetD8Async(void* to, unsigned char value, std::size_t bytes, voi
 EXPORT int cuStreamCreate(void** stream, unsigned int) {
   const Entry entry("cuStreamCreate");
   if (const int error = entry.in_context(); error != kSuccess) return error;
-  *stream = Machine::instance().make_stream();
+  *stream = Machine::instance().make_stream(context_stack().back());
   return kSuccess;
 }
 
@@ -282,7 +313,7 @@ EXPORT int cuStreamWaitEvent(void* stream_handle, void* event_handle, unsigned i
 EXPORT int cuEventCreate(void** event, unsigned int) {
   const Entry entry("cuEventCreate");
   if (const int error = entry.in_context(); error != kSuccess) return error;
-  *event = Machine::instance().make_event();
+  *event = Machine::instance().make_event(context_stack().back());
   return kSuccess;
 }
 
@@ -410,6 +441,9 @@ EXPORT void heddle_cuda_sim_fail(unsigned long n, int error) {
 }
 EXPORT const char* heddle_cuda_sim_failed() { return Injector::instance().failed().c_str(); }
 EXPORT unsigned long heddle_cuda_sim_calls() { return Injector::instance().calls(); }
+EXPORT unsigned long heddle_cuda_sim_calls_of(const char* function) {
+  return Injector::instance().calls_of(function);
+}
 EXPORT void heddle_cuda_sim_skip_wait(unsigned long n) {
   const std::lock_guard lock(mutex());
   Machine::instance().skip_wait(n);

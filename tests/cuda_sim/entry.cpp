@@ -25,9 +25,9 @@ ContextState& context_state() {
   return one;
 }
 
-int& contexts_pushed() {
-  thread_local int pushed = 0;
-  return pushed;
+std::vector<void*>& context_stack() {
+  thread_local std::vector<void*> stack;
+  return stack;
 }
 
 int lose(int error, const std::string& why) {
@@ -50,7 +50,7 @@ int usable() {
     if (const std::string damage = Memory::instance().damage(); !damage.empty())
       lose(kIllegalAddress, damage);
   if (context.lost != kSuccess) return context.lost;
-  return contexts_pushed() > 0 ? kSuccess : kInvalidContext;
+  return context_stack().empty() ? kInvalidContext : kSuccess;
 }
 
 int waited(bool finished) {
@@ -60,12 +60,14 @@ int waited(bool finished) {
 
 Stream* stream_of(void* handle) {
   auto* stream = static_cast<Stream*>(handle);
-  return Machine::instance().has(stream) ? stream : nullptr;
+  const bool known = Machine::instance().has(stream) && !context_stack().empty();
+  return known && stream->context == context_stack().back() ? stream : nullptr;
 }
 
 Event* event_of(void* handle) {
   auto* event = static_cast<Event*>(handle);
-  return Machine::instance().has(event) ? event : nullptr;
+  const bool known = Machine::instance().has(event) && !context_stack().empty();
+  return known && event->context == context_stack().back() ? event : nullptr;
 }
 
 int wild_argument(const Kernel& kernel, const std::vector<std::uint64_t>& arguments) {
@@ -95,7 +97,8 @@ int set_launch(Operation& operation, Kernel& kernel, heddle_sim_uint3 grid, hedd
 }
 
 Entry::Entry(const char* function) : error_(Injector::instance().enter(function)) {
-  if (is_fatal(error_) && context_state().holders > 0)
+  const ContextState& state = context_state();
+  if (is_fatal(error_) && (state.holders > 0 || !state.contexts.empty()))
     lose(error_, std::string(function) + " was told to fail");
 }
 

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "tests/cuda_sim/machine.h"
 #include "tests/cuda_sim/module.h"
@@ -30,17 +31,19 @@ enum Result : int {
 /// Entry points run one at a time.
 std::recursive_mutex& mutex();
 
-/// The one context there is. Under mutex().
+/// The device's contexts, which share all but their handles: streams and events are used in the one that they were
+/// made in. Under mutex().
 struct ContextState {
   int lost = kSuccess;  ///< an error that it does not survive: every later call gives it again
   std::string why_lost;
-  int holders = 0;
+  int holders = 0;             ///< of the primary context
+  std::set<void*> contexts{};  ///< made by cuCtxCreate
   std::set<Module*> modules;
   unsigned long leaked = 0;
 };
 ContextState& context_state();
-/// How often this thread pushed the context and did not pop it.
-int& contexts_pushed();
+/// Contexts that this thread pushed and did not pop; the last one is current.
+std::vector<void*>& context_stack();
 
 /// Loses the context. @return `error`.
 int lose(int error, const std::string& why);
@@ -49,7 +52,7 @@ int usable();
 /// Waits for what `finished` tells about. Work that can never run is a hang on a real device.
 int waited(bool finished);
 
-/// Null if the handle is none of ours.
+/// Null if the handle is none of ours, or not of the current context.
 Stream* stream_of(void* handle);
 Event* event_of(void* handle);
 

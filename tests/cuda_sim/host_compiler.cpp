@@ -128,14 +128,21 @@ std::vector<std::string> kernels_in(const std::string& text) {
   return names;
 }
 
+const std::string& compiler_stamp() {
+  static const std::string stamp = [] {
+    const fs::path root = HEDDLE_CUDA_SIM_ROOT;
+    std::string all = read(root / kShim) + read(root / kState) + HEDDLE_CUDA_SIM_COMPILER;
+    for (const char* flag : kFlags) all += flag;
+    return base::hash128(all).hex();
+  }();
+  return stamp;
+}
+
 HostImage compile_for_host(const std::string& text) {
   const std::vector<std::string> kernels = kernels_in(text);
   const std::string whole = with_sections(text, kernels) + exports_of(kernels);
-  const fs::path root = HEDDLE_CUDA_SIM_ROOT;
-  std::string key = whole + read(root / kShim) + read(root / kState);
-  for (const char* flag : kFlags) key += flag;
   const fs::path folder = cache_folder();
-  const fs::path kept = folder / (base::hash128(key + HEDDLE_CUDA_SIM_COMPILER).hex() + ".so");
+  const fs::path kept = folder / (base::hash128(whole + compiler_stamp()).hex() + ".so");
   HostImage image;
   if (!fs::exists(kept)) {
     static std::atomic<int> count{0};

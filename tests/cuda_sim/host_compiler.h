@@ -19,4 +19,7 @@ std::vector<std::string> kernels_in(const std::string& text);
 /// Cost: some tenths of a second; a file read if it was compiled before.
 HostImage compile_for_host(const std::string& text);
 
+/// Hash of all that decides what a text is compiled to: images of another one are stale.
+const std::string& compiler_stamp();
+
 }  // namespace heddle::sim

@@ -1,6 +1,8 @@
 // Counting the calls of entry points, and failing one of them.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <string>
 
 namespace heddle::sim {
@@ -13,10 +15,12 @@ class Injector {
   int enter(const char* function);
   void fail(unsigned long n, int error);
   unsigned long calls() const { return calls_; }
+  unsigned long calls_of(const std::string& function) const;
   const std::string& failed() const { return failed_; }
 
  private:
   unsigned long calls_ = 0;
+  std::map<std::string, unsigned long, std::less<>> calls_of_;
   unsigned long fail_at_ = 0;
   int error_ = 0;
   std::string failed_;

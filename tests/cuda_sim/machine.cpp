@@ -41,8 +41,9 @@ std::size_t Machine::live() const {
          events_.size();
 }
 
-Stream* Machine::make_stream() {
+Stream* Machine::make_stream(void* context) {
   auto stream = std::make_unique<Stream>();
+  stream->context = context;
   stream->slot = take_slot();
   stream->priority = random_();
   Stream* pointer = stream.get();
@@ -56,8 +57,9 @@ void Machine::destroy(Stream* stream) {
   streams_.erase(stream);
 }
 
-Event* Machine::make_event() {
+Event* Machine::make_event(void* context) {
   auto event = std::make_unique<Event>();
+  event->context = context;
   Event* pointer = event.get();
   events_.emplace(pointer, std::move(event));
   return pointer;

@@ -33,6 +33,7 @@ struct Firing {
 };
 
 struct Event {
+  void* context = nullptr;
   std::shared_ptr<Firing> latest;  ///< null: never recorded
 };
 
@@ -76,6 +77,7 @@ struct GraphNode {
 /// Work in order. Each node of a graph that runs has one to itself.
 struct Stream {
   std::uint32_t slot = 0;
+  void* context = nullptr;
   bool of_graph = false;
   std::deque<Operation> queue{};
   VectorClock clock{};
@@ -86,11 +88,11 @@ class Machine {
  public:
   static Machine& instance();
 
-  Stream* make_stream();
+  Stream* make_stream(void* context);
   bool has(const Stream* stream) const { return streams_.contains(const_cast<Stream*>(stream)); }
   /// Runs what is in it first.
   void destroy(Stream* stream);
-  Event* make_event();
+  Event* make_event(void* context);
   bool has(const Event* event) const { return events_.contains(const_cast<Event*>(event)); }
   void destroy(Event* event) { events_.erase(event); }
   std::size_t live() const;

@@ -6,8 +6,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "tests/cuda_sim/host_compiler.h"
+
 namespace heddle::sim {
 namespace {
+
+constexpr std::size_t kHeaderBytes = 8 + kStampBytes + 8;
 
 template <typename Function>
 Function* function(void* library, const std::string& name) {
@@ -33,9 +37,10 @@ int file_of(const char* bytes, std::size_t size) {
 
 std::vector<char> wrap_image(const std::vector<char>& library) {
   const std::uint64_t size = library.size();
-  std::vector<char> image(16);
+  std::vector<char> image(kHeaderBytes);
   std::memcpy(image.data(), kImageMagic, 8);
-  std::memcpy(image.data() + 8, &size, 8);
+  std::memcpy(image.data() + 8, compiler_stamp().data(), kStampBytes);
+  std::memcpy(image.data() + 8 + kStampBytes, &size, 8);
   image.insert(image.end(), library.begin(), library.end());
   return image;
 }
@@ -43,11 +48,12 @@ std::vector<char> wrap_image(const std::vector<char>& library) {
 std::unique_ptr<Module> Module::load(const void* image) {
   const char* bytes = static_cast<const char*>(image);
   if (std::memcmp(bytes, kImageMagic, 8) != 0) return nullptr;
+  if (std::memcmp(bytes + 8, compiler_stamp().data(), kStampBytes) != 0) return nullptr;
   std::uint64_t size = 0;
-  std::memcpy(&size, bytes + 8, 8);
+  std::memcpy(&size, bytes + 8 + kStampBytes, 8);
   // The loader takes two libraries of one path for the same, so the file, whose number is in its
   // path, stays open as long as the library.
-  const int file = file_of(bytes + 16, size);
+  const int file = file_of(bytes + kHeaderBytes, size);
   if (file < 0) return nullptr;
   const std::string path = "/proc/self/fd/" + std::to_string(file);
   std::unique_ptr<Module> module(new Module(file, ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)));

@@ -10,8 +10,10 @@
 
 namespace heddle::sim {
 
-/// An image is this word, eight bytes with the number of those that follow, and a shared library.
-inline constexpr char kImageMagic[8] = {'H', 'D', 'C', 'U', 'S', 'I', 'M', '1'};
+/// An image is this word, the compiler's stamp, eight bytes with the number of those that follow, and a shared
+/// library.
+inline constexpr char kImageMagic[8] = {'H', 'D', 'C', 'U', 'S', 'I', 'M', '2'};
+inline constexpr std::size_t kStampBytes = 32;
 std::vector<char> wrap_image(const std::vector<char>& library);
 
 class Module;

@@ -12,7 +12,7 @@
 
 namespace heddle::tests {
 
-class FolderTest : public testing::Test {
+class FolderTest : public ::testing::Test {
  protected:
   FolderTest() {
     static std::atomic<int> counter{0};

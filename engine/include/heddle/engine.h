@@ -85,6 +85,16 @@ struct EngineOptions {
   /// CUDA: from the second call of a kind on, its steps are queued as graphs of the device, but for those that
   /// queue work of their own. Nothing: HEDDLE_CUDA_GRAPHS, 0 or 1, else they are.
   std::optional<bool> cuda_graphs{};
+  /// CUDA: the caller's context (a CUcontext), which outlives the engine and its tensors; null: the primary one.
+  void* context = nullptr;
+  /// CUDA: the caller's stream (a CUstream of that context, not the default stream), which outlives the engine. A
+  /// call's work begins after what was queued there before and ends before what is queued later. Calls whose
+  /// results, written inputs included, lie on the device return when the work is queued: results are ready in the
+  /// stream's order, for other engines by themselves, and for the host after Tensor::wait(), which also throws
+  /// what a check of the call found; inputs are kept until they are used. Up to four such calls of an engine are
+  /// under way at once; the next one waits for the first. Null: streams of the engine's, and calls return when they
+  /// are done.
+  void* stream = nullptr;
 };
 
 /// What an input or output is.
@@ -272,6 +282,11 @@ class HEDDLE_API Engine {
   /// @throws what run() throws.
   std::vector<RunEvent> run_trace(std::span<const Tensor> inputs,
                                   std::vector<Tensor>* outputs = nullptr);
+
+  /// The caller's memory on the engine's CUDA device and in its context, row-major, no copy. `deleter` is called
+  /// once when the last handle is gone and no queued work of an engine uses it.
+  /// @throws DeviceError when the engine runs elsewhere; what Tensor::wrap() throws.
+  Tensor wrap_device(void* data, DType dtype, Sizes sizes, std::function<void(void*)> deleter = {});
 
   /// Compiles for inputs such as these (their data is not read) without running.
   void prepare(std::span<const Tensor> inputs);

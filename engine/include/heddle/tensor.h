@@ -89,7 +89,9 @@ class HEDDLE_API Tensor {
   /// The same tensor if it lies on `device`, else a row-major copy there; the host waits for it.
   /// @throws DeviceError, DeviceLost, OutOfMemory; TraceError on a symbolic tensor.
   Tensor to(Device device) const;
-  /// Blocks the host until the data is there (CUDA); returns at once on the CPU.
+  /// Blocks the host until the data is there: after a call on a stream of the caller's (EngineOptions::stream).
+  /// Reading the data (to, item, to_doubles) waits by itself.
+  /// @throws IndexError when a check of that call failed; DeviceLost.
   void wait() const;
 
   struct Impl;  // defined by the engine

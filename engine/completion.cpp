@@ -1,0 +1,121 @@
+#include "engine/completion.h"
+
+#include <utility>
+
+#include "engine/executable.h"
+#include "heddle/error.h"
+
+namespace heddle::engine {
+
+void throw_check(const Executable& executable, std::int32_t status) {
+  const jit::RuntimeCheck& check =
+      executable.program().checks[static_cast<std::size_t>(status) - 1];
+  throw IndexError({.what = check.what, .where = check.where, .expected = {}, .got = {}});
+}
+
+Completion::Completion(std::shared_ptr<device::Event> event, void* stream,
+                       const std::int32_t* status, std::shared_ptr<const Executable> executable)
+    : event_(std::move(event)),
+      stream_(stream),
+      status_word_(status),
+      executable_(std::move(executable)) {}
+
+void Completion::keep_outcome(std::exception_ptr error) noexcept {
+  if (settled_) return;
+  settled_ = true;
+  error_ = std::move(error);
+  status_ = error_ == nullptr ? *status_word_ : -1;
+  if (status_ > 0) {
+    try {
+      throw_check(*executable_, status_);
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+  }
+  executable_.reset();
+}
+
+bool Completion::done() {
+  const std::scoped_lock lock(mutex_);
+  if (settled_) return true;
+  try {
+    if (!event_->done()) return false;
+  } catch (...) {
+    return false;  // who waits will see
+  }
+  keep_outcome(nullptr);
+  return true;
+}
+
+namespace {
+
+/// What kept the host from waiting for `event`; null: nothing.
+std::exception_ptr wait_for(const device::Event& event) {
+  try {
+    event.synchronize();
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+/// The event may be recorded anew meanwhile: then somebody has kept the outcome. An error that the context
+/// survives tells nothing about the work, so the wait is tried again.
+void Completion::settle() noexcept {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (settled_) return;
+  }
+  std::exception_ptr error = wait_for(*event_);
+  if (error != nullptr) error = wait_for(*event_);
+  const std::scoped_lock lock(mutex_);
+  keep_outcome(std::move(error));
+}
+
+void Completion::wait() {
+  settle();
+  const std::scoped_lock lock(mutex_);
+  if (error_ != nullptr) std::rethrow_exception(error_);
+}
+
+std::int32_t Completion::status() {
+  const std::scoped_lock lock(mutex_);
+  return status_;
+}
+
+void Completion::order_before(device::Stream& stream) {
+  if (stream.native() == stream_) return;
+  const std::scoped_lock lock(mutex_);
+  if (!settled_) stream.wait(*event_);
+}
+
+void PendingUses::order(device::Stream& stream, bool writes) {
+  const std::scoped_lock lock(mutex_);
+  if (writer_ != nullptr) writer_->order_before(stream);
+  if (!writes) return;
+  for (const CompletionPtr& reader : readers_) reader->order_before(stream);
+}
+
+void PendingUses::add(const CompletionPtr& use, bool writes) {
+  const std::scoped_lock lock(mutex_);
+  if (writes) {
+    writer_ = use;
+    readers_.clear();
+    return;
+  }
+  std::erase_if(readers_, [](const CompletionPtr& reader) { return reader->done(); });
+  readers_.push_back(use);
+}
+
+void PendingUses::wait() {
+  CompletionPtr writer;
+  {
+    const std::scoped_lock lock(mutex_);
+    writer = writer_;
+  }
+  if (writer != nullptr) writer->wait();
+}
+
+}  // namespace heddle::engine
