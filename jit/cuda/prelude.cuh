@@ -371,6 +371,16 @@ static __device__ __forceinline__ hd_bf16 hd_combine_stored(hd_bf16 a, hd_bf16 b
   return hd_to_bf16(Op::combine(hd_widen(a), hd_widen(b)));
 }
 
+// A word as it is now, where others may be updating it.
+#ifndef HEDDLE_CUDA_SIM
+static __device__ __forceinline__ unsigned int hd_peek(const unsigned int* word) {
+  return *(const volatile unsigned int*)word;
+}
+static __device__ __forceinline__ unsigned long long hd_peek(const unsigned long long* word) {
+  return *(const volatile unsigned long long*)word;
+}
+#endif
+
 // *target = combination of *target and value, at once. Elements smaller than a word are exchanged with
 // the word around them.
 template <class Op, class T>
@@ -378,7 +388,7 @@ static __device__ __forceinline__ void hd_atomic(T* target, T value) {
   const unsigned long long address = (unsigned long long)target;
   const unsigned int offset = sizeof(T) < 4 ? (unsigned int)(address % 4) : 0u;
   unsigned int* word = (unsigned int*)(address - offset);
-  unsigned int seen = sizeof(T) < 4 ? atomicCAS(word, 0u, 0u) : *(volatile unsigned int*)word;
+  unsigned int seen = sizeof(T) < 4 ? atomicCAS(word, 0u, 0u) : hd_peek(word);
   for (;;) {
     unsigned int next = seen;
     T stored;
@@ -394,7 +404,7 @@ static __device__ __forceinline__ void hd_atomic(T* target, T value) {
 template <class Op, class T>
 static __device__ __forceinline__ void hd_atomic_wide(T* target, T value) {
   unsigned long long* word = (unsigned long long*)target;
-  unsigned long long seen = *(volatile unsigned long long*)word;
+  unsigned long long seen = hd_peek(word);
   for (;;) {
     unsigned long long next;
     T stored;

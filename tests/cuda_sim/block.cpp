@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace heddle::sim {
 namespace {
@@ -33,6 +34,7 @@ std::string BlockRunner::run(const Call& call) {
   state_->dynamic_shared = dynamic_shared_.data() + (16 - address % 16) % 16;
   state_->block_size = call.block;
   state_->grid_size = call.grid;
+  races_.begin(count);
   for (std::uint32_t block = 0; block < call.grid.x; ++block) {
     state_->block = {block, 0, 0};
     if (std::string problem = run_block(call); !problem.empty())
@@ -45,6 +47,10 @@ std::string BlockRunner::run_block(const Call& call) {
   const std::uint32_t count = call.block.x;
   std::fill(call.shared_begin, call.shared_end, kPoison);
   std::fill(dynamic_shared_.begin(), dynamic_shared_.end(), kPoison);
+  races_.begin_block(call.shared_begin,
+                     static_cast<std::size_t>(call.shared_end - call.shared_begin));
+  races_.begin_block(dynamic_shared_.data(), dynamic_shared_.size());
+  epoch_ = 0;
   for (std::uint32_t k = 0; k < count; ++k) {
     threads_[k]->wait = Wait::None;
     threads_[k]->shuffles = 0;
@@ -74,6 +80,7 @@ bool BlockRunner::release(std::uint32_t count) {
     for (std::uint32_t k = begin; k < end; ++k) threads_[k]->wait = Wait::None;
   };
   if (all_wait(0, count, Wait::Barrier)) {
+    if (++barriers_ != skip_barrier_) ++epoch_;
     go_on(0, count);
     return true;
   }
@@ -87,17 +94,30 @@ bool BlockRunner::release(std::uint32_t count) {
   return any;
 }
 
-bool BlockRunner::is_local(const void* address) const {
+namespace {
+
+bool within(const void* address, const unsigned char* begin, const unsigned char* end) {
   const auto* at = static_cast<const unsigned char*>(address);
-  const auto within = [at](const unsigned char* begin, const unsigned char* end) {
-    return at >= begin && at < end;
-  };
+  return at >= begin && at < end;
+}
+
+}  // namespace
+
+bool BlockRunner::is_own(const void* address) const {
   const auto* state = reinterpret_cast<const unsigned char*>(state_);
-  if (within(state, state + sizeof *state_)) return true;
-  if (within(call_->shared_begin, call_->shared_end)) return true;
-  if (within(dynamic_shared_.data(), dynamic_shared_.data() + dynamic_shared_.size())) return true;
+  if (within(address, state, state + sizeof *state_)) return true;
   const auto [begin, end] = threads_[current_]->fiber.stack();
-  return within(begin, end);
+  return within(address, begin, end);
+}
+
+bool BlockRunner::is_shared(const void* address) const {
+  return within(address, call_->shared_begin, call_->shared_end) ||
+         within(address, dynamic_shared_.data(), dynamic_shared_.data() + dynamic_shared_.size());
+}
+
+std::uint64_t BlockRunner::skip_barrier(std::uint64_t n) {
+  skip_barrier_ = n;
+  return std::exchange(barriers_, 0);
 }
 
 void BlockRunner::abandon(std::string why) {

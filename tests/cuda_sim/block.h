@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/cuda_sim/fiber.h"
+#include "tests/cuda_sim/races.h"
 #include "tests/cuda_sim/state.h"
 
 namespace heddle::sim {
@@ -34,8 +35,16 @@ class BlockRunner {
   /// @return what went wrong (a barrier that some threads never reach), or an empty text.
   std::string run(const Call& call);
 
-  /// For kernels that run: whether `address` is on the thread's stack or in the block's shared memory.
-  bool is_local(const void* address) const;
+  /// For kernels that run: whether `address` is the thread's own, such as on its stack; in the block's shared
+  /// memory.
+  bool is_own(const void* address) const;
+  bool is_shared(const void* address) const;
+  /// For kernels that run: who runs, in which epoch.
+  Moment now() const { return {state_->block.x * state_->block_size.x + current_ + 1, epoch_}; }
+  Races& races() { return races_; }
+  /// Barriers that whole blocks have passed since this was last called. The n-th from now on orders nothing, as if
+  /// it were not in the text. For tests of tests: the simulator must object. 0: none.
+  std::uint64_t skip_barrier(std::uint64_t n);
   /// For kernels that run: ends the thread that asks, and the run with it, which then says `why`.
   void abandon(std::string why);
 
@@ -62,6 +71,10 @@ class BlockRunner {
   const Call* call_ = nullptr;
   std::string problem_;
   std::uint32_t current_ = 0;
+  std::uint32_t epoch_ = 0;
+  Races races_;
+  std::uint64_t barriers_ = 0;
+  std::uint64_t skip_barrier_ = 0;
 };
 
 }  // namespace heddle::sim

@@ -22,6 +22,7 @@ struct Control {
     load(waits, "heddle_cuda_sim_waits");
     load(skip_edge, "heddle_cuda_sim_skip_edge");
     load(edges, "heddle_cuda_sim_edges");
+    load(skip_barrier, "heddle_cuda_sim_skip_barrier");
     load(problem, "heddle_cuda_sim_problem");
     load(live, "heddle_cuda_sim_live");
     load(leaked, "heddle_cuda_sim_leaked");
@@ -52,6 +53,9 @@ struct Control {
   /// The same of the edges that nodes of graphs are given.
   void (*skip_edge)(unsigned long n) = nullptr;
   unsigned long (*edges)() = nullptr;
+
+  /// The same of the barriers that whole blocks pass. @return how many they passed since it was last called.
+  unsigned long (*skip_barrier)(unsigned long n) = nullptr;
 
   /// What the context was lost by, in words; empty: it lives.
   const char* (*problem)() = nullptr;

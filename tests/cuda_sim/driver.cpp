@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "tests/cuda_sim/block.h"
 #include "tests/cuda_sim/entry.h"
 #include "tests/cuda_sim/graph.h"
 #include "tests/cuda_sim/inject.h"
@@ -443,6 +444,10 @@ EXPORT const char* heddle_cuda_sim_failed() { return Injector::instance().failed
 EXPORT unsigned long heddle_cuda_sim_calls() { return Injector::instance().calls(); }
 EXPORT unsigned long heddle_cuda_sim_calls_of(const char* function) {
   return Injector::instance().calls_of(function);
+}
+EXPORT unsigned long heddle_cuda_sim_skip_barrier(unsigned long n) {
+  const std::lock_guard lock(mutex());
+  return BlockRunner::instance().skip_barrier(n);
 }
 EXPORT void heddle_cuda_sim_skip_wait(unsigned long n) {
   const std::lock_guard lock(mutex());

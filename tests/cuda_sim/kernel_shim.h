@@ -76,6 +76,12 @@ static __attribute__((no_sanitize("kernel-address"))) T atomicAdd(T* at, T value
   return before;
 }
 
+template <class T>
+static __attribute__((no_sanitize("kernel-address"))) T hd_peek(const T* at) {
+  heddle_sim.access((unsigned long)at, sizeof(T), 2);
+  return *at;
+}
+
 // Twins of the PTX conversions: cvt.f32.f16 and cvt.rn.f16.f32, subnormals kept.
 static inline float hd_cvt_f32_f16(unsigned short bits) {
   const unsigned int sign = (bits & 0x8000u) << 16;

@@ -249,9 +249,11 @@ void Machine::kernel_access(unsigned long address, unsigned long bytes, int kind
   Machine& machine = instance();
   BlockRunner& runner = BlockRunner::instance();
   const auto* at = reinterpret_cast<const void*>(address);
-  if (runner.is_local(at)) return;
-  const std::string wrong =
-      Memory::instance().access(at, bytes, static_cast<Access>(kind), machine.toucher_);
+  if (runner.is_own(at)) return;
+  const auto how = static_cast<Access>(kind);
+  std::string wrong;
+  if (!runner.is_shared(at)) wrong = Memory::instance().access(at, bytes, how, machine.toucher_);
+  if (wrong.empty()) wrong = runner.races().access(at, bytes, how, runner.now());
   if (wrong.empty()) return;
   machine.illegal_address_ = true;
   runner.abandon(wrong);

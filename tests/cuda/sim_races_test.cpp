@@ -1,0 +1,138 @@
+// Races inside a launch: the simulated driver reports accesses of two threads that no barrier orders, in shared and in
+// global memory; and does so when a barrier is left out.
+#include <gmock/gmock.h>
+#include <heddle_test_paths.h>
+
+#include "device/cuda/cuda_device.h"
+#include "device/cuda/nvrtc.h"
+#include "tests/cuda/support.h"
+#include "tests/cuda_sim/control.h"
+
+namespace heddle::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+sim::Control& control() {
+  static sim::Control one(HEDDLE_CUDA_SIM_PATH);
+  return one;
+}
+
+/// Launches the kernel `f(unsigned int* memory)` of a text, on 64 words of zeros.
+/// @return what the simulator objects to; empty: nothing.
+std::string problem_of(const std::string& body, std::uint32_t blocks = 1,
+                       std::uint32_t threads = 64) {
+  const auto device = device::cuda::open_cuda(0, HEDDLE_CUDA_SIM_PATH);
+  const device::cuda::Nvrtc nvrtc(HEDDLE_CUDA_SIM_PATH);
+  const std::string text =
+      "extern \"C\" __global__ void f(unsigned int* memory) {\n  const unsigned int t = "
+      "threadIdx.x;\n" +
+      body + "\n}\n";
+  const auto module = device->load(nvrtc.compile_cubin(text, "f", "sm_90a").image);
+  const auto stream = device->make_stream();
+  const device::Allocation memory(*device, 64 * 4);
+  device->fill(memory.get(), 0, 64 * 4, *stream);
+  void* address = memory.get();
+  void* const arguments[] = {&address};
+  try {
+    device->launch(module->kernel("f"), {.blocks = blocks, .threads = threads}, arguments, *stream);
+    stream->synchronize();
+  } catch (const DeviceLost&) {
+    return control().problem();
+  }
+  return {};
+}
+
+TEST(CudaSimRaces, SharedMemoryWithoutABarrier) {
+  const std::string store = "  __shared__ unsigned int s[64];\n  s[t] = t;\n";
+  const std::string load = "  memory[t] = s[63 - t];";
+  EXPECT_EQ(problem_of(store + "  __syncthreads();\n" + load), "");
+  EXPECT_THAT(problem_of(store + load),
+              ::testing::AllOf(HasSubstr("f: block 0: thread "),
+                               HasSubstr(" of block 0 touched in the same launch: no barrier")));
+  EXPECT_EQ(problem_of(store + "  memory[t] = s[t];"), "") << "each thread its own";
+}
+
+TEST(CudaSimRaces, ABarrierOrdersWhatComesNextOnly) {
+  const std::string twice =
+      "  __shared__ unsigned int s[64];\n  for (int k = 0; k < 2; ++k) {\n    s[t] = t;\n    "
+      "__syncthreads();\n    memory[t] += s[63 - t];\n";
+  EXPECT_THAT(problem_of(twice + "  }"), HasSubstr("no barrier lies between"))
+      << "the second round's stores meet the first one's loads";
+  EXPECT_EQ(problem_of(twice + "    __syncthreads();\n  }"), "");
+}
+
+TEST(CudaSimRaces, GlobalMemoryWithinABlock) {
+  EXPECT_EQ(problem_of("  memory[t] = t;\n  __syncthreads();\n  memory[63 - t] += 1;"), "");
+  EXPECT_THAT(problem_of("  memory[t] = t;\n  memory[63 - t] += 1;"),
+              HasSubstr("no barrier lies between"));
+}
+
+TEST(CudaSimRaces, NoBarrierOrdersBlocks) {
+  EXPECT_EQ(problem_of("  memory[32 * blockIdx.x + t] = t;", 2, 32), "");
+  EXPECT_THAT(
+      problem_of("  __syncthreads();\n  if (t == 0) memory[0] = blockIdx.x;\n  __syncthreads();",
+                 2),
+      HasSubstr("thread 0 of block 0 touched"));
+  EXPECT_EQ(problem_of("  if (memory[0] != 0) memory[t] = 1;", 2), "") << "reads alone are none";
+}
+
+TEST(CudaSimRaces, SharedMemoryIsAnotherOneForEachBlock) {
+  EXPECT_EQ(problem_of("  __shared__ unsigned int s;\n  if (t == 0) s = blockIdx.x;\n  "
+                       "__syncthreads();\n  if (t == 0) memory[blockIdx.x] = s;",
+                       3),
+            "");
+}
+
+TEST(CudaSimRaces, AtomicUpdatesAreNoneButWithPlainAccesses) {
+  EXPECT_EQ(problem_of("  atomicAdd(memory, 1u);", 3), "");
+  EXPECT_THAT(problem_of("  atomicAdd(memory, 1u);\n  if (t == 5) memory[1] = memory[0];"),
+              HasSubstr("no barrier lies between"));
+  EXPECT_EQ(problem_of("  atomicAdd(memory, 1u);\n  __syncthreads();\n  if (t == 5) memory[1] = "
+                       "memory[0];"),
+            "");
+}
+
+TEST(CudaSimRaces, BytesOfAWordAreToldApart) {
+  EXPECT_EQ(problem_of("  ((unsigned char*)memory)[t] = 1;"), "");
+  EXPECT_THAT(problem_of("  ((unsigned char*)memory)[t / 2] = 1;"),
+              HasSubstr("no barrier lies between"));
+  EXPECT_THAT(problem_of("  ((unsigned char*)memory)[t] = 1;\n  if (t == 9) memory[0] = 2;"),
+              HasSubstr("no barrier lies between"));
+}
+
+/// Mutation: each barrier that the kernels of a row-wise softmax, a product and a row sum pass is left out in turn.
+TEST(CudaSimRaces, ABarrierThatIsLeftOutIsNoticed) {
+  const auto rows = [](const Tensor& x) {
+    return std::vector<Tensor>{softmax(x, -1), matmul(x, x), sum(x * x, {1})};
+  };
+  const std::vector<Tensor> inputs = {counted(f32, {3, 3})};
+  std::uint64_t barriers = 0;
+  {
+    Engine engine(rows, on_sim(1, false));
+    engine.run(inputs);
+    control().skip_barrier(0);
+    engine.run(inputs);
+    barriers = control().skip_barrier(0);
+  }
+  ASSERT_GE(barriers, 6u);
+  std::uint64_t noticed = 0;
+  for (std::uint64_t n = 1; n <= barriers; ++n) {
+    Engine engine(rows, on_sim(1, false));
+    control().skip_barrier(n);
+    try {
+      engine.run(inputs);
+    } catch (const DeviceLost&) {
+      EXPECT_THAT(std::string(control().problem()), HasSubstr("no barrier lies between"));
+      ++noticed;
+    }
+    control().skip_barrier(0);
+  }
+  // The first barrier of a block's first reduction guards scratch that nobody has used yet.
+  EXPECT_GE(noticed, barriers / 2);
+  RecordProperty("barriers", static_cast<int>(barriers));
+  RecordProperty("noticed", static_cast<int>(noticed));
+}
+
+}  // namespace
+}  // namespace heddle::testing
