@@ -25,12 +25,12 @@ TEST_P(CudaFuzz, EngineAgreesWithTheEvaluator) {
   const sim::Control control(HEDDLE_CUDA_SIM_PATH);
   const bool nightly = from_environment("HEDDLE_NIGHTLY", 0) != 0;
   const std::uint32_t first = from_environment("HEDDLE_CUDA_FUZZ_SEED", 1);
-  const std::uint32_t count = from_environment("HEDDLE_CUDA_FUZZ_COUNT", nightly ? 500 : 24);
+  const std::uint32_t count = from_environment("HEDDLE_CUDA_FUZZ_COUNT", nightly ? 500 : 50);
   int failures = 0;
   for (std::uint32_t seed = first; seed < first + count && failures < 3; ++seed) {
     if (seed % kShards != GetParam()) continue;
     const Case subject = random_case(seed);
-    for (const std::uint32_t interleaving : {seed, seed + 1000}) {
+    for (const std::uint32_t interleaving : {seed, seed + 1000, seed + 2000}) {
       control.seed(interleaving);
       // One stream stands for one thread, four for two.
       const auto compile = [](const ir::Graph& graph, int threads) {
