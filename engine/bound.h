@@ -7,6 +7,7 @@
 
 #include "heddle/tensor.h"
 #include "ir/op.h"
+#include "ir/schedule.h"
 #include "jit/custom/custom_call.h"
 #include "jit/library.h"
 #include "memory/planner.h"
@@ -26,7 +27,7 @@ struct AddressSource {
   enum class Kind : std::uint8_t { Arena, Input, Output, Fixed };
   Kind kind = Kind::Arena;
   std::int64_t offset = 0;     ///< Arena: bytes
-  std::uint32_t position = 0;  ///< Input, Output: which
+  std::uint32_t position = 0;  ///< Input, Output: which; Arena: of which phase
   void* address = nullptr;     ///< Fixed: parameters and constants
 };
 
@@ -39,7 +40,10 @@ struct CudaLaunch {
   std::uint32_t sizes = 0;  ///< parameters of the kernel that are sizes
 };
 
-/// The steps of one program with sizes put in; without addresses.
+class Unit;
+
+/// The steps of one phase of a program with sizes put in; without addresses. Steps are numbered from the first
+/// of the phase. Most programs have one phase (engine/phases.h).
 struct BoundSteps {
   BoundSteps();
   ~BoundSteps();
@@ -61,7 +65,23 @@ struct BoundSteps {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> output_slots;  ///< (table entry, output)
   std::int64_t scratch_bytes = 0;  ///< of one worker, nested plans included
   base::SymbolValues sizes;        ///< of the graph, and bytes of workspaces
+  /// Of this phase and those before it. Their arenas are apart; in the offsets they follow one another.
   memory::MemoryPlan memory;
+
+  const Unit* unit = nullptr;
+  int threads = 1;
+  std::uint32_t phase = 0;
+  ir::StepId first_step = 0;               ///< number of steps[0] in the schedule
+  std::vector<std::int64_t> arena_begins;  ///< by phase up to this one, in the offsets
+  /// Where the addresses begin in the table that tell the sizes of the next phase; kNone: this is the last.
+  std::uint32_t query = ir::kNone;
+
+  /// Where the addresses of a step end in the table.
+  std::size_t table_end(std::size_t step) const {
+    if (step + 1 < table_start.size()) return table_start[step + 1];
+    return query == ir::kNone ? table.size() : query;
+  }
+  std::int64_t arena_bytes() const { return memory.peak_bytes - arena_begins.back(); }
 };
 
 /// A step that runs nested plans.

@@ -11,6 +11,7 @@
 #include "ir/analysis/regions.h"
 #include "ir/passes/control_deps.h"
 #include "ir/passes/form_regions.h"
+#include "ir/passes/order_sizes.h"
 #include "ir/passes/resolve_sizes.h"
 #include "ir/regions.h"
 #include "ir/text.h"
@@ -139,7 +140,7 @@ class ScopedCompile {
   explicit ScopedCompile(const EngineOptions& options) : options_(options) {}
 
   OptimisedGraph run(const ir::Graph& given) {
-    const ir::Graph traced = user_passes_on(ir::resolve_sizes(given));
+    const ir::Graph traced = user_passes_on(ir::order_sizes(ir::resolve_sizes(given)));
     const bool whole = options_.scope != CompileScope::Annotated;
     result_.rest.fuse = options_.fuse && whole;
     result_.rest.library = options_.library;

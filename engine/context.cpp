@@ -20,12 +20,22 @@ void ExecutionContext::use(const BoundPlan& plan) {
     arena_ = static_cast<char*>(allocator.allocate(static_cast<std::size_t>(plan.arena_bytes)));
     arena_bytes_ = plan.arena_bytes;
   }
-  frame_.prepare(plan, {arena_, arena_ + plan.memory.peak_bytes, plan.scratch_stride, &failure_});
+  frame_.prepare(plan, {{arena_}, arena_ + plan.memory.peak_bytes, plan.scratch_stride, &failure_});
   plan_id_ = plan.id;
 }
 
 void ExecutionContext::set_io(const BoundPlan& plan, std::span<const Tensor> inputs,
-                              std::span<const Tensor> outputs) {
+                              std::span<const Tensor> outputs, OutputSource* source) {
+  if (FrameIo* io = frame_.io()) [[unlikely]] {
+    io->source = source;
+    io->peak_bytes = plan.memory.peak_bytes;
+    io->inputs.clear();
+    io->outputs.clear();
+    for (const Tensor& input : inputs) io->inputs.push_back(input.impl()->data);
+    for (const Tensor& output : outputs)
+      io->outputs.push_back(output.defined() ? output.impl()->data : nullptr);
+    return frame_.take_io();
+  }
   for (const auto& [entry, input] : plan.input_slots) frame_.set(entry, inputs[input].impl()->data);
   for (const auto& [entry, output] : plan.output_slots)
     frame_.set(entry, outputs[output].impl()->data);

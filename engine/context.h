@@ -23,14 +23,25 @@ class ExecutionContext {
   /// Makes this context ready for `plan`: nothing to do when it ran it last. Grows the arena if needed.
   /// @throws OutOfMemory.
   void use(const BoundPlan& plan);
-  /// Puts in the caller's addresses; then steps() can be run.
+  /// Puts in the caller's addresses; then the plan can be run. Outputs whose sizes are not known yet come
+  /// from `source`.
   void set_io(const BoundPlan& plan, std::span<const Tensor> inputs,
-              std::span<const Tensor> outputs);
+              std::span<const Tensor> outputs, OutputSource* source = nullptr);
   std::span<const scheduler::BoundStep> steps() const { return frame_.steps(); }
-  /// The exception that a step of the last run stored; null when none did.
-  std::exception_ptr take_failure() { return failure_.take(); }
+  /// @return the first status word that is not 0, else 0.
+  std::int32_t run(scheduler::Executor& executor) {
+    if (frame_.has_next()) [[unlikely]]
+      return run_phases(frame_, executor);
+    return executor.run(frame_.steps(), frame_.stages());
+  }
+  /// Of the first phase.
+  Frame& frame() { return frame_; }
   char* arena() { return arena_; }
   std::int64_t arena_bytes() const { return arena_bytes_; }
+  /// Of the arenas of the last run.
+  std::int64_t peak_bytes() { return frame_.io() == nullptr ? 0 : frame_.io()->peak_bytes; }
+  /// The exception that a step of the last run stored; null when none did.
+  std::exception_ptr take_failure() { return failure_.take(); }
 
  private:
   std::uint64_t plan_id_ = 0;

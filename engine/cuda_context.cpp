@@ -86,7 +86,7 @@ void CudaContext::use(const BoundPlan& plan) {
   for (std::size_t k = 0; k < plan.steps.size(); ++k)
     if (streams.records[k]) event_of_[k] = events++;
   while (events_.size() < events + 1) events_.push_back(device.make_event());
-  frame_.prepare(plan, {arena_.get(), nullptr, 0, nullptr});
+  frame_.prepare(plan, {{arena_.get()}, nullptr, 0, nullptr});
   plan_id_ = plan.id;
 }
 

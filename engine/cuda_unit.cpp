@@ -1,7 +1,12 @@
 #include "engine/cuda_unit.h"
 
+#include <map>
+#include <optional>
+#include <string_view>
+
 #include "engine/unit.h"
 #include "heddle/error.h"
+#include "ir/analysis/stream_pin.h"
 #include "jit/custom/custom_call.h"
 
 namespace heddle::engine {
@@ -105,8 +110,26 @@ CudaLaunch CudaUnit::bind(std::uint32_t kernel, std::span<const std::int64_t> si
   return {code, code->blocks(sizes), static_cast<std::uint32_t>(sizes.size())};
 }
 
-void CudaUnit::assign_streams(ir::ScheduleRecord& record, std::uint32_t max_streams) {
-  streams_ = scheduler::assign_streams(record, max_streams);
+namespace {
+
+/// By step: the stream that the nodes of its kernel are pinned to.
+std::vector<std::optional<std::uint32_t>> stream_pins(const ir::Graph& graph,
+                                                      const ir::ScheduleRecord& record) {
+  std::map<std::string_view, std::uint32_t> pinned;
+  for (const ir::NodePtr& node : graph.nodes())
+    if (const auto stream = ir::pinned_stream(*node)) pinned.emplace(node->name(), *stream);
+  std::vector<std::optional<std::uint32_t>> pins(record.steps.size());
+  for (std::size_t k = 0; k < pins.size() && !pinned.empty(); ++k)
+    for (const std::string& name : record.kernels[record.steps[k].kernel].nodes)
+      if (const auto found = pinned.find(name); found != pinned.end()) pins[k] = found->second;
+  return pins;
+}
+
+}  // namespace
+
+void CudaUnit::assign_streams(const ir::Graph& graph, ir::ScheduleRecord& record,
+                              std::uint32_t max_streams) {
+  streams_ = scheduler::assign_streams(record, max_streams, stream_pins(graph, record));
   for (std::size_t k = 0; k < record.steps.size(); ++k)
     record.steps[k].stream = streams_.stream_of[k];
 }

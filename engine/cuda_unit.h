@@ -34,7 +34,8 @@ class CudaUnit {
   CudaLaunch bind(std::uint32_t kernel, std::span<const std::int64_t> sizes) const;
 
   /// Decides streams for the steps of `record` and notes them there.
-  void assign_streams(ir::ScheduleRecord& record, std::uint32_t max_streams);
+  void assign_streams(const ir::Graph& graph, ir::ScheduleRecord& record,
+                      std::uint32_t max_streams);
   const scheduler::StreamPlan& streams() const { return streams_; }
   /// Decides which steps go into graphs. @param partitions  of the steps that streams were assigned to
   void plan_graphs(const std::vector<scheduler::Partition>& partitions) {

@@ -25,6 +25,10 @@ struct heddle_shape_call {
   }
 };
 
+struct heddle_told_sizes {
+  std::vector<heddle::Sizes> sizes;
+};
+
 namespace {
 
 /// What an accessor of the kernel call that this thread is in found wrong.
@@ -104,6 +108,14 @@ heddle::CustomOp to_cpp(const heddle_custom_op& op) {
       return with_c_call(call,
                          [&](const heddle_kernel_call* seen) { return op.extent(seen, op.user); });
     };
+  if (op.sizes != nullptr)
+    made.sizes = [op](const heddle::KernelCall& call) {
+      heddle_told_sizes told;
+      const char* message = with_c_call(
+          call, [&](const heddle_kernel_call* seen) { return op.sizes(seen, &told, op.user); });
+      if (message != nullptr) throw std::runtime_error(message);
+      return std::move(told.sizes);
+    };
   made.pure = op.pure != 0;
   made.capturable = op.capturable != 0;
   made.collective = op.collective != 0;
@@ -157,6 +169,12 @@ heddle_size heddle_size_mul(heddle_shape_call* call, heddle_size a, heddle_size 
     return call->handle(call->sizes.at(static_cast<std::size_t>(a)) *
                         call->sizes.at(static_cast<std::size_t>(b)));
   });
+}
+heddle_size heddle_shape_unbacked(heddle_shape_call* call) {
+  return guarded(call->error, [&] { return call->handle(call->call.unbacked()); });
+}
+void heddle_tell_sizes(heddle_told_sizes* told, int32_t rank, const int64_t* sizes) {
+  told->sizes.emplace_back(sizes, sizes + rank);
 }
 void heddle_shape_result(heddle_shape_call* call, int32_t dtype, int32_t rank,
                          const heddle_size* sizes) {

@@ -15,6 +15,7 @@
 #include "heddle/error.h"
 #include "ir/evaluate.h"
 #include "ir/op.h"
+#include "ir/passes/control_deps.h"
 #include "ir/passes/reinplace.h"
 #include "ir/text.h"
 
@@ -292,21 +293,25 @@ const BoundPlan& Engine::Impl::plan_for(std::span<const Tensor> inputs) {
 }
 
 void Engine::Impl::execute(const BoundPlan& plan, std::span<const Tensor> inputs,
-                           std::span<const Tensor> outputs) {
+                           std::span<Tensor> outputs) {
   if (cuda != nullptr) [[unlikely]] {
     plan.executable->guards().check_overlap(inputs);
-    return finish_run(plan, cuda->run(plan, inputs, outputs), nullptr);
+    const std::int32_t status = cuda->run(plan, inputs, outputs);
+    note_peak(plan.memory.peak_bytes);
+    return finish_run(plan, status, nullptr);
   }
-  execute_with(plan, inputs, outputs, [&](engine::ExecutionContext& context) {
-    return executor.run(context.steps(), plan.stages);
-  });
+  execute_with(plan, inputs, outputs,
+               [&](engine::ExecutionContext& context) { return context.run(executor); });
+}
+
+void Engine::Impl::note_peak(std::int64_t arena_bytes) {
+  if (arena_bytes > arena_peak.load(std::memory_order_relaxed))
+    arena_peak.store(arena_bytes, std::memory_order_relaxed);
 }
 
 void Engine::Impl::finish_run(const BoundPlan& plan, std::int32_t status,
                               const std::exception_ptr& failure) {
   runs.fetch_add(1, std::memory_order_relaxed);
-  if (plan.memory.peak_bytes > arena_peak.load(std::memory_order_relaxed))
-    arena_peak.store(plan.memory.peak_bytes, std::memory_order_relaxed);
   if (failure != nullptr) std::rethrow_exception(failure);
   if (status != 0) [[unlikely]]
     engine::throw_check(*plan.executable, status);
@@ -317,12 +322,16 @@ std::vector<Tensor> Engine::Impl::make_outputs(const BoundPlan& plan) const {
   const auto values = plan.executable->optimised().outputs();
   outputs.reserve(values.size());
   for (std::size_t k = 0; k < values.size(); ++k) {
-    const DType dtype = values[k].meta().dtype;
-    outputs.push_back(
-        cuda == nullptr ? engine::make_tensor(dtype, plan.output_sizes[k])
-                        : engine::make_device_tensor(cuda->runtime(), dtype, plan.output_sizes[k]));
+    const Sizes& sizes = plan.output_sizes[k];
+    const bool late = std::ranges::find(sizes, engine::kUnknownSize) != sizes.end();
+    outputs.push_back(late ? Tensor() : make_output(values[k].meta().dtype, sizes));
   }
   return outputs;
+}
+
+Tensor Engine::Impl::make_output(DType dtype, const Sizes& sizes) const {
+  if (cuda == nullptr) return engine::make_tensor(dtype, sizes);
+  return engine::make_device_tensor(cuda->runtime(), dtype, sizes);
 }
 
 Engine::Impl::Results Engine::Impl::run_reference(std::span<const Tensor> inputs) {
@@ -338,7 +347,7 @@ Engine::Impl::Results Engine::Impl::run_reference(std::span<const Tensor> inputs
   traced.guards.check_overlap(inputs);
   std::vector<ir::Literal> arguments;
   for (const Tensor& input : inputs) arguments.push_back(engine::to_literal(input));
-  const ir::Graph& graph = traced.graph;
+  const ir::Graph graph = ir::control_deps(traced.graph, options.control_deps);
   const std::vector<ir::Literal> values = ir::evaluate(graph, arguments);
   Results results{std::vector<Tensor>{}, std::move(traced.prototype)};
   for (std::size_t k = 0; k < graph.outputs().size(); ++k)
@@ -400,6 +409,20 @@ std::vector<Tensor> Engine::run_named(std::span<const NamedTensor> inputs) {
 
 namespace {
 
+/// Whether `sizes` are the wanted ones, as far as these are known.
+bool fits(const Sizes& sizes, const Sizes& wanted) {
+  return std::ranges::equal(sizes, wanted, [](std::int64_t size, std::int64_t want) {
+    return want == engine::kUnknownSize || size == want;
+  });
+}
+
+std::string to_text(const Sizes& sizes) {
+  std::vector<std::string> texts;
+  for (const std::int64_t size : sizes)
+    texts.push_back(size == engine::kUnknownSize ? "?" : std::to_string(size));
+  return fmt::format("[{}]", fmt::join(texts, ", "));
+}
+
 void check_output(DType dtype, const Sizes& sizes, const Device& device,
                   std::span<const Tensor> inputs, std::span<const Tensor> outputs, std::size_t k) {
   const Tensor& output = outputs[k];
@@ -410,13 +433,12 @@ void check_output(DType dtype, const Sizes& sizes, const Device& device,
                        .expected = device.is_cuda() ? "cpu or " + device.to_string() : "cpu",
                        .got = output.device().to_string()});
   if (!output.defined() || output.is_symbolic() || !output.is_row_major() ||
-      output.dtype() != dtype || output.impl()->sizes != sizes)
-    throw ShapeError(
-        {.what = fmt::format("run_into: output {}", k),
-         .where = {},
-         .expected = fmt::format("row-major {}[{}]", name_of(dtype), fmt::join(sizes, ", ")),
-         .got =
-             output.defined() && !output.is_symbolic() ? describe(output) : "no tensor with data"});
+      output.dtype() != dtype || !fits(output.impl()->sizes, sizes))
+    throw ShapeError({.what = fmt::format("run_into: output {}", k),
+                      .where = {},
+                      .expected = fmt::format("row-major {}{}", name_of(dtype), to_text(sizes)),
+                      .got = output.defined() && !output.is_symbolic() ? describe(output)
+                                                                       : "no tensor with data"});
   const auto clash = [&](const char* what, std::size_t other) {
     throw AliasingError({.what = fmt::format("run_into: output {} overlaps {} {}", k, what, other),
                          .where = {},
@@ -451,6 +473,16 @@ void copy_into(std::span<const Tensor> results, std::span<const Tensor> inputs,
 }
 
 }  // namespace
+
+void* Engine::Impl::LateOutputs::output(std::uint32_t position, const Sizes& sizes) {
+  const DType dtype = plan_.executable->optimised().outputs()[position].meta().dtype;
+  Tensor& output = outputs_[position];
+  if (output.defined())
+    check_output(dtype, sizes, impl_.options.device, inputs_, outputs_, position);
+  else
+    output = impl_.make_output(dtype, sizes);
+  return output.impl()->data;
+}
 
 void Engine::run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs) {
   if (impl_->options.device.kind() == Device::Kind::Reference)

@@ -36,26 +36,45 @@ struct Engine::Impl {
   /// not 0, else 0.
   template <typename F>
   void execute_with(const engine::BoundPlan& plan, std::span<const Tensor> inputs,
-                    std::span<const Tensor> outputs, F&& run) {
+                    std::span<Tensor> outputs, F&& run) {
     plan.executable->guards().check_overlap(inputs);
     std::unique_ptr<engine::ExecutionContext> context = contexts.acquire();
+    LateOutputs late(*this, plan, inputs, outputs);
     context->use(plan);
-    context->set_io(plan, inputs, outputs);
+    context->set_io(plan, inputs, outputs, &late);
     const std::int32_t status = run(*context);
     const std::exception_ptr failure = status == 0 ? nullptr : context->take_failure();
+    note_peak(std::max(plan.memory.peak_bytes, context->peak_bytes()));
     contexts.release(std::move(context));
     finish_run(plan, status, failure);
   }
+  void note_peak(std::int64_t arena_bytes);
   /// Counts a run, and throws what its steps reported.
   void finish_run(const engine::BoundPlan& plan, std::int32_t status,
                   const std::exception_ptr& failure);
+  /// Outputs whose sizes only the run tells are made by it where they are undefined.
   void execute(const engine::BoundPlan& plan, std::span<const Tensor> inputs,
-               std::span<const Tensor> outputs);
+               std::span<Tensor> outputs);
   /// execute() step by step, with what the memory plan does in between.
   std::vector<RunEvent> run_traced(const engine::BoundPlan& plan, std::span<const Tensor> inputs,
-                                   std::span<const Tensor> outputs);
-  /// Fresh tensors for the outputs of `plan`.
+                                   std::span<Tensor> outputs);
+  Tensor make_output(DType dtype, const Sizes& sizes) const;
+  /// Fresh tensors for the outputs of `plan`; undefined ones where only the run tells the sizes.
   std::vector<Tensor> make_outputs(const engine::BoundPlan& plan) const;
+  /// Memory of the caller's outputs, or of fresh ones, for sizes that the run tells.
+  class LateOutputs : public engine::OutputSource {
+   public:
+    LateOutputs(const Impl& impl, const engine::BoundPlan& plan, std::span<const Tensor> inputs,
+                std::span<Tensor> outputs)
+        : impl_(impl), plan_(plan), inputs_(inputs), outputs_(outputs) {}
+    void* output(std::uint32_t position, const Sizes& sizes) override;
+
+   private:
+    const Impl& impl_;
+    const engine::BoundPlan& plan_;
+    std::span<const Tensor> inputs_;
+    std::span<Tensor> outputs_;
+  };
   using Results = std::pair<std::vector<Tensor>, std::shared_ptr<const void>>;
   Results run_reference(std::span<const Tensor> inputs);
   /// An executable and the sizes under which its guards hold.
@@ -136,7 +155,7 @@ struct Engine::Impl {
 
 namespace engine {
 
-/// What a run of the plan does to memory, in order.
+/// What a run of the plan does to memory, in order. Bytes that only the run tells are kUnknownSize.
 std::vector<RunEvent> events_of(const BoundPlan& plan);
 
 /// The plan as a JSON document (see `heddle plan`).

@@ -90,9 +90,10 @@ std::unique_ptr<BoundPlan> Executable::bind(const SymbolValues& sizes, int threa
   const std::int64_t align = memory::kAlignment;
   plan->scratch_stride = (plan->scratch_bytes + align - 1) / align * align;
   plan->arena_bytes = plan->memory.peak_bytes + plan->scratch_stride * threads;
-  for (const ir::Value output : optimised_.outputs()) {
+  for (std::size_t k = 0; k < optimised_.outputs().size(); ++k) {
     Sizes& numbers = plan->output_sizes.emplace_back();
-    for (const ir::SymExpr& dim : output.meta().sizes) numbers.push_back(dim.evaluate(sizes));
+    for (const ir::SymExpr& dim : unit_->output_sizes(k))
+      numbers.push_back(unit_->phases().known_in(dim) == 0 ? dim.evaluate(sizes) : kUnknownSize);
   }
   return plan;
 }

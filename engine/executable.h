@@ -16,13 +16,16 @@
 
 namespace heddle::engine {
 
+/// A size of an output that is not known when a plan is bound.
+inline constexpr std::int64_t kUnknownSize = -1;
+
 /// An executable with sizes put in: what a context needs to run. Immutable.
 struct BoundPlan : BoundSteps {
   std::shared_ptr<const class Executable> executable;
   std::uint64_t id = 0;             ///< unique in the process
   std::vector<std::int64_t> words;  ///< the packed descriptors it serves
   std::uint64_t hash = 0;
-  std::vector<Sizes> output_sizes;
+  std::vector<Sizes> output_sizes;  ///< kUnknownSize where only the run tells
   std::int64_t arena_bytes = 0;
   std::int64_t scratch_stride = 0;
   /// Counted when EngineOptions::specialise_after asks for it.

@@ -122,10 +122,19 @@ class StepsDocument {
                         {"stage", stages[k]},
                         {"waits_for", waits_for(k)},
                         {"edges", std::move(edges)},
-                        {"work", plan_.steps[k].work}});
-      if (plan_.regions[k] != nullptr) result.back()["nested"] = nested(k);
+                        {"phase", unit_.phases().phase_of(static_cast<ir::StepId>(k))},
+                        {"work", k < plan_.steps.size() ? ordered_json(plan_.steps[k].work)
+                                                        : ordered_json(nullptr)}});
+      if (unit_.program().kernels[step.kernel].nested != nullptr)
+        result.back()["nested"] = nested(k);
     }
     return result;
+  }
+
+  /// Null where only the run tells the sizes.
+  ordered_json number(const ir::SymExpr& size) const {
+    if (unit_.phases().known_in(size) > plan_.phase) return nullptr;
+    return size.evaluate(plan_.sizes);
   }
 
   /// Steps whose events the step waits for, where there are several streams.
@@ -141,10 +150,25 @@ class StepsDocument {
     ordered_json result = ordered_json::array();
     for (std::size_t r = 0; r < call.regions.size(); ++r) {
       ordered_json document{{"graph", call.regions[r].name}};
-      StepsDocument(*unit_.nested(kernel)[r], *plan_.regions[k]->plans[r]).build(document);
+      const Unit& unit = *unit_.nested(kernel)[r];
+      if (k < plan_.regions.size()) {
+        StepsDocument(unit, *plan_.regions[k]->plans[r]).build(document);
+      } else if (is_told(call.regions[r])) {
+        BoundSteps bound;
+        unit.bind(nested_sizes(call.regions[r], plan_.sizes), plan_.threads, bound);
+        StepsDocument(unit, bound).build(document);
+      } else {
+        continue;
+      }
       result.push_back(std::move(document));
     }
     return result;
+  }
+
+  bool is_told(const jit::NestedCall::Region& region) const {
+    return std::ranges::all_of(region.sizes, [&](const auto& entry) {
+      return unit_.phases().known_in(entry.second) <= plan_.phase;
+    });
   }
 
   ordered_json buffers() const {
@@ -152,9 +176,8 @@ class StepsDocument {
     for (std::size_t b = 0; b < record_.buffers.size(); ++b) {
       const PlanBuffer& buffer = record_.buffers[b];
       const memory::Lifetime& life = unit_.planner().lifetimes()[b];
-      ordered_json entry{{"value", buffer.value},
-                         {"role", name_of(buffer.role)},
-                         {"bytes", buffer.bytes.evaluate(plan_.sizes)}};
+      ordered_json entry{
+          {"value", buffer.value}, {"role", name_of(buffer.role)}, {"bytes", bytes_of(b)}};
       entry["offset"] = plan_.memory.offsets[b] == memory::kNotInArena
                             ? ordered_json(nullptr)
                             : ordered_json(plan_.memory.offsets[b]);
@@ -170,6 +193,11 @@ class StepsDocument {
     return result;
   }
 
+  ordered_json bytes_of(std::size_t buffer) const {
+    if (unit_.phases().arena_of()[buffer] > plan_.phase) return nullptr;
+    return number(record_.buffers[buffer].bytes);
+  }
+
   /// Copies of what a custom op writes and may not overwrite.
   ordered_json missed_reinplace() const {
     std::int64_t count = 0;
@@ -178,7 +206,8 @@ class StepsDocument {
       const ir::PlanKernel& kernel = record_.kernels[step.kernel];
       if (kernel.kind != ir::PlanKernel::Kind::Copy || kernel.nodes.empty()) continue;
       ++count;
-      bytes += record_.buffers[step.writes[0]].bytes.evaluate(plan_.sizes);
+      const ordered_json copied = number(record_.buffers[step.writes[0]].bytes);
+      bytes += copied.is_null() ? 0 : copied.get<std::int64_t>();
     }
     return {{"count", count}, {"bytes", bytes}};
   }
@@ -225,7 +254,8 @@ ordered_json events(const BoundPlan& plan) {
     result.push_back({{"step", event.step},
                       {"kind", name_of(event.kind)},
                       {"value", event.value},
-                      {"bytes", event.bytes}});
+                      {"bytes", event.bytes == kUnknownSize ? ordered_json(nullptr)
+                                                            : ordered_json(event.bytes)}});
   return result;
 }
 

@@ -1,6 +1,12 @@
 #include "engine/region_run.h"
 
+#include <algorithm>
 #include <cstring>
+
+#include "base/check.h"
+#include "engine/failure.h"
+#include "engine/late_phase.h"
+#include "memory/allocator.h"
 
 namespace heddle::engine {
 
@@ -22,6 +28,14 @@ class CpuMachine : public RegionMachine {
   void copy(void* to, const void* from, std::size_t bytes) override {
     std::memcpy(to, from, bytes);
   }
+  const void* bytes_on_host(const void* address, std::size_t, std::vector<char>&) override {
+    return address;
+  }
+  std::shared_ptr<void> allocate(std::size_t bytes) override {
+    auto& host = memory::CachingAllocator::host();
+    return {host.allocate(bytes), [&host](void* block) { host.release(block); }};
+  }
+  void give_back(std::shared_ptr<void> memory) override { memory.reset(); }
 
  private:
   Executor& executor_;
@@ -33,12 +47,20 @@ Frame::Frame() = default;
 Frame::Frame(Frame&&) noexcept = default;
 Frame::~Frame() = default;
 
-void Frame::prepare(const BoundSteps& plan, const Memory& memory) {
+void Frame::prepare(const BoundSteps& plan, Memory memory, FrameIo* io) {
   plan_ = &plan;
+  late_.reset();
+  own_io_.reset();
+  io_ = io;
+  if (io == nullptr && has_next()) {
+    own_io_ = std::make_unique<FrameIo>();
+    io_ = own_io_.get();
+  }
   table_.assign(plan.table.size(), nullptr);
   for (std::size_t k = 0; k < plan.table.size(); ++k) {
     const AddressSource& source = plan.table[k];
-    if (source.kind == AddressSource::Kind::Arena) table_[k] = memory.arena + source.offset;
+    if (source.kind == AddressSource::Kind::Arena)
+      table_[k] = memory.arenas[source.position] + source.offset;
     if (source.kind == AddressSource::Kind::Fixed) table_[k] = source.address;
   }
   steps_ = plan.steps;
@@ -53,26 +75,83 @@ void Frame::prepare(const BoundSteps& plan, const Memory& memory) {
     regions_.push_back(std::make_unique<RegionFrame>());
     RegionFrame& frame = *regions_.back();
     frame.region = region;
-    const std::size_t end =
-        k + 1 < plan.table_start.size() ? plan.table_start[k + 1] : table_.size();
-    frame.workspace = static_cast<char*>(table_[end - 1]);
+    frame.workspace = static_cast<char*>(table_[plan.table_end(k) - 1]);
     for (const auto& nested : region->plans) {
       frame.frames.emplace_back();
       frame.frames.back().prepare(
-          *nested, {frame.workspace, memory.scratch, memory.scratch_stride, memory.request});
+          *nested, {{frame.workspace}, memory.scratch, memory.scratch_stride, memory.request});
     }
     steps_[k].state = &frame;
   }
+  memory_ = std::move(memory);
 }
 
+namespace {
+
+void put(std::vector<void*>& addresses, std::uint32_t position, void* address) {
+  if (position >= addresses.size()) addresses.resize(position + 1, nullptr);
+  addresses[position] = address;
+}
+
+}  // namespace
+
 void Frame::set_input(std::uint32_t position, void* address) {
+  if (io_ != nullptr) put(io_->inputs, position, address);
   for (const auto& [entry, input] : plan_->input_slots)
     if (input == position) table_[entry] = address;
 }
 
 void Frame::set_output(std::uint32_t position, void* address) {
+  if (io_ != nullptr) put(io_->outputs, position, address);
   for (const auto& [entry, output] : plan_->output_slots)
     if (output == position) table_[entry] = address;
+}
+
+void Frame::set_started(StartedRegion* started) {
+  static_cast<RegionFrame*>(steps_[0].state)->started = started;
+}
+
+void Frame::take_io() {
+  for (const auto& [entry, input] : plan_->input_slots) table_[entry] = io_->inputs[input];
+  for (const auto& [entry, output] : plan_->output_slots) table_[entry] = io_->outputs[output];
+}
+
+char* Frame::at(std::int64_t offset) const {
+  const auto& begins = plan_->arena_begins;
+  const auto after = std::upper_bound(begins.begin(), begins.end(), offset) - begins.begin();
+  const auto phase = static_cast<std::size_t>(after - 1);
+  return memory_.arenas[phase] + (offset - begins[phase]);
+}
+
+Frame* Frame::next(RegionMachine& machine, std::int32_t* status) {
+  if (!has_next()) return nullptr;
+  if (late_ == nullptr) late_ = std::make_unique<LatePhase>();
+  return late_->enter(*this, machine, status);
+}
+
+namespace {
+
+template <typename F>
+std::int32_t run_each(Frame& first, RegionMachine& machine, F&& run) {
+  std::int32_t status = 0;
+  for (Frame* frame = &first; frame != nullptr && status == 0;) {
+    status = run(*frame);
+    if (status == 0) frame = frame->next(machine, &status);
+  }
+  return status;
+}
+
+}  // namespace
+
+std::int32_t run_phases(Frame& frame, RegionMachine& machine) {
+  return run_each(frame, machine, [&](Frame& phase) { return machine.run(phase); });
+}
+
+std::int32_t run_phases(Frame& frame, Executor& executor,
+                        const std::function<std::int32_t(Frame&)>& run) {
+  CpuMachine machine(executor);
+  if (!run) return run_phases(frame, machine);
+  return run_each(frame, machine, run);
 }
 
 namespace {
@@ -92,11 +171,15 @@ class RegionRun {
         results_(operands_ + region_.operands) {}
 
   std::int32_t cond() {
+    if (frame_.started != nullptr) return frame_.started->finish(results_, machine_);
     bool answer = false;
     if (const std::int32_t status = machine_.truth(predicate_, answer)) return status;
     return once(frame_.frames[answer ? 0 : 1]);
   }
-  std::int32_t once() { return once(frame_.frames[0]); }
+  std::int32_t once() {
+    if (frame_.started != nullptr) return frame_.started->finish(results_, machine_);
+    return once(frame_.frames[0]);
+  }
 
   std::int32_t loop() {
     Frame& condition = frame_.frames[0];
@@ -152,7 +235,7 @@ class RegionRun {
     return static_cast<char*>(address) + bytes;
   }
 
-  std::int32_t run(const Frame& frame) { return machine_.run(frame); }
+  std::int32_t run(Frame& frame) { return run_phases(frame, machine_); }
 
   std::int32_t once(Frame& frame) {
     for (std::uint32_t k = 0; k < region_.operands; ++k) frame.set_input(k, operands_[k]);
@@ -189,9 +272,26 @@ class RegionRun {
 
 }  // namespace
 
+const void* RegionMachine::bytes_on_host(const void*, std::size_t, std::vector<char>&) {
+  HD_CHECK(false, "a plan of several phases on a device");
+  return nullptr;
+}
+std::shared_ptr<void> RegionMachine::allocate(std::size_t) {
+  HD_CHECK(false, "a plan of several phases on a device");
+  return nullptr;
+}
+void RegionMachine::give_back(std::shared_ptr<void>) {
+  HD_CHECK(false, "a plan of several phases on a device");
+}
+
 void run_region(const BoundStep& step, Executor& executor, std::int32_t* status) {
   CpuMachine machine(executor);
-  run_region(step, machine, status);
+  try {
+    run_region(step, machine, status);
+  } catch (...) {
+    static_cast<Failure*>(step.request)->store(std::current_exception());
+    *status = kFailed;
+  }
 }
 
 void run_region(const BoundStep& step, RegionMachine& machine, std::int32_t* status) {

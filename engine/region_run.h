@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -11,6 +12,24 @@
 namespace heddle::engine {
 
 struct RegionFrame;
+class LatePhase;
+class RegionMachine;
+class StartedRegion;
+
+/// Who has memory for results whose sizes are known only while a request runs.
+class OutputSource {
+ public:
+  virtual ~OutputSource() = default;
+  /// The address for result `position`, which has `sizes`.
+  virtual void* output(std::uint32_t position, const Sizes& sizes) = 0;
+};
+
+/// What the frames of all phases of one program share: the addresses that its caller gave.
+struct FrameIo {
+  std::vector<void*> inputs, outputs;
+  OutputSource* source = nullptr;  ///< null: the caller sets the outputs
+  std::int64_t peak_bytes = 0;     ///< of the arenas of the phases that ran last
+};
 
 /// The addresses of one plan's kernel arguments in one context, and its steps with them put in.
 class Frame {
@@ -21,31 +40,62 @@ class Frame {
 
   /// Memory of a request: stays where it is as long as the frame is used for the plan.
   struct Memory {
-    char* arena = nullptr;
+    std::vector<char*> arenas;  ///< by phase up to the plan's
     void* scratch = nullptr;
     std::int64_t scratch_stride = 0;
     void* request = nullptr;  ///< BoundStep::request
   };
-  void prepare(const BoundSteps& plan, const Memory& memory);
+  /// `io`: of the phase before; null for the first, which has its own.
+  void prepare(const BoundSteps& plan, Memory memory, FrameIo* io = nullptr);
   void set(std::uint32_t entry, void* address) { table_[entry] = address; }
   void set_input(std::uint32_t position, void* address);
   void set_output(std::uint32_t position, void* address);
   std::span<const scheduler::BoundStep> steps() const { return steps_; }
   std::span<const scheduler::BoundStage> stages() const { return plan_->stages; }
   const BoundSteps& plan() const { return *plan_; }
+  const Memory& memory() const { return memory_; }
+
+  /// Whether a phase follows.
+  bool has_next() const { return plan_->query != ir::kNone; }
+  /// The phase that follows, ready to run, when all steps of this one have run; null: there is none, or
+  /// *status says what failed.
+  Frame* next(RegionMachine& machine, std::int32_t* status);
+  /// Lets the first step, one with nested plans, finish what has been started; null: it starts.
+  void set_started(StartedRegion* started);
+  /// Puts in the addresses that io() has.
+  void take_io();
+  /// Null where there is one phase.
+  FrameIo* io() { return io_; }
+  /// The addresses by which the next phase's sizes are found.
+  void* const* query() const { return table_.data() + plan_->query; }
+  /// Where the bytes at `offset` of the plan's memory lie.
+  char* at(std::int64_t offset) const;
 
  private:
   const BoundSteps* plan_ = nullptr;
+  Memory memory_;
   std::vector<void*> table_;
   std::vector<scheduler::BoundStep> steps_;
   std::vector<std::unique_ptr<RegionFrame>> regions_;
+  std::unique_ptr<FrameIo> own_io_;
+  FrameIo* io_ = nullptr;
+  std::unique_ptr<LatePhase> late_;
+};
+
+/// A nested plan that has run as far as the sizes of its results take.
+class StartedRegion {
+ public:
+  virtual ~StartedRegion() = default;
+  /// Runs the rest. @return as RegionMachine::run().
+  virtual std::int32_t finish(void* const* results, RegionMachine& machine) = 0;
 };
 
 /// The frames of a step with nested plans.
 struct RegionFrame {
   const BoundRegion* region = nullptr;
   char* workspace = nullptr;
-  std::vector<Frame> frames;  ///< as BoundRegion::plans
+  std::vector<Frame> frames;         ///< as BoundRegion::plans
+  StartedRegion* started = nullptr;  ///< what runs instead of one of the frames
 };
 
 /// What runs the plans of a region: the CPU's executor, or a CUDA device. Its memory may be out of the
@@ -58,7 +108,21 @@ class RegionMachine {
   /// Reads a bool that the steps run so far wrote. @return as run().
   virtual std::int32_t truth(const void* address, bool& answer) = 0;
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
+  // For plans of several phases, which only machines of the host run.
+  /// Where the host finds `bytes` that the steps run so far wrote: there, or in `kept`.
+  virtual const void* bytes_on_host(const void* address, std::size_t bytes,
+                                    std::vector<char>& kept);
+  /// Memory where the steps can reach it, aligned for an arena. @throws OutOfMemory.
+  virtual std::shared_ptr<void> allocate(std::size_t bytes);
+  /// Takes memory back that steps queued so far may still use.
+  virtual void give_back(std::shared_ptr<void> memory);
 };
+
+/// Runs the phase of `frame` and those that follow. @return as RegionMachine::run().
+std::int32_t run_phases(Frame& frame, RegionMachine& machine);
+/// The same on the CPU. `run`: runs the steps of one phase; empty: as the executor does.
+std::int32_t run_phases(Frame& frame, scheduler::Executor& executor,
+                        const std::function<std::int32_t(Frame&)>& run = {});
 
 /// Runs a step whose `state` is a RegionFrame.
 void run_region(const scheduler::BoundStep& step, RegionMachine& machine, std::int32_t* status);

@@ -17,29 +17,41 @@ namespace {
 /// What freed bytes are overwritten with: a NaN in every floating dtype.
 constexpr int kFreed = 0xff;
 
-/// Buffers of the arena that own their bytes, in the order in which they are numbered.
-std::vector<ir::BufferId> owners(const BoundPlan& plan) {
-  const auto roots = plan.executable->planner().roots();
+/// Buffers of arenas that own their bytes, in the order in which they are numbered.
+std::vector<ir::BufferId> owners(const Unit& unit) {
+  const auto roots = unit.planner().roots();
+  const auto& record = unit.schedule().record;
   std::vector<ir::BufferId> buffers;
-  for (ir::BufferId b = 0; b < roots.size(); ++b)
-    if (roots[b] == b && plan.memory.offsets[b] != memory::kNotInArena) buffers.push_back(b);
+  for (ir::BufferId b = 0; b < roots.size(); ++b) {
+    const ir::PlanBuffer::Role role = record.buffers[b].role;
+    const bool in_arena =
+        role == ir::PlanBuffer::Role::Intermediate || role == ir::PlanBuffer::Role::Workspace;
+    if (roots[b] == b && in_arena && unit.planner().lifetimes()[b].first_step != ir::kNone)
+      buffers.push_back(b);
+  }
   return buffers;
 }
 
-std::int64_t bytes_of(const BoundPlan& plan, ir::BufferId buffer) {
-  return plan.executable->schedule().record.buffers[buffer].bytes.evaluate(plan.sizes);
+bool is_placed(const BoundSteps& plan, ir::BufferId buffer) {
+  return plan.memory.offsets[buffer] != memory::kNotInArena;
+}
+
+std::int64_t bytes_of(const BoundSteps& plan, ir::BufferId buffer) {
+  if (!is_placed(plan, buffer)) return kUnknownSize;
+  return plan.unit->schedule().record.buffers[buffer].bytes.evaluate(plan.sizes);
 }
 
 /// Whether other live buffers lie in the bytes of `freed`: a result took its place in the same step.
-bool in_use(const BoundPlan& plan, ir::BufferId freed, std::size_t step) {
-  const auto lifetimes = plan.executable->planner().lifetimes();
+bool in_use(const BoundSteps& plan, ir::BufferId freed, std::size_t step) {
+  const auto lifetimes = plan.unit->planner().lifetimes();
   const std::int64_t begin = plan.memory.offsets[freed];
   const std::int64_t end = begin + bytes_of(plan, freed);
-  const auto all = owners(plan);
+  const auto all = owners(*plan.unit);
   return std::any_of(all.begin(), all.end(), [&](ir::BufferId other) {
     const bool live = lifetimes[other].first_step <= step && lifetimes[other].last_step > step;
     const std::int64_t offset = plan.memory.offsets[other];
-    return other != freed && live && offset < end && begin < offset + bytes_of(plan, other);
+    return other != freed && live && is_placed(plan, other) && offset < end &&
+           begin < offset + bytes_of(plan, other);
   });
 }
 
@@ -63,12 +75,14 @@ struct PlannedEvent {
   ir::BufferId buffer = ir::kNone;
 };
 
-std::vector<PlannedEvent> planned_events(const BoundPlan& plan) {
-  const ir::ScheduleRecord& record = plan.executable->schedule().record;
-  const auto lifetimes = plan.executable->planner().lifetimes();
+/// Of the steps of `plan` from `begin` to before `end`, which may be of later phases.
+std::vector<PlannedEvent> planned_events(const BoundSteps& plan, std::size_t begin,
+                                         std::size_t end) {
+  const ir::ScheduleRecord& record = plan.unit->schedule().record;
+  const auto lifetimes = plan.unit->planner().lifetimes();
   std::vector<std::vector<ir::BufferId>> taken(record.steps.size());
   std::vector<std::vector<ir::BufferId>> freed(record.steps.size());
-  for (const ir::BufferId b : owners(plan)) {
+  for (const ir::BufferId b : owners(*plan.unit)) {
     taken[lifetimes[b].first_step].push_back(b);
     freed[lifetimes[b].last_step].push_back(b);
   }
@@ -78,7 +92,7 @@ std::vector<PlannedEvent> planned_events(const BoundPlan& plan) {
     for (const ir::BufferId b : buffers)
       events.push_back({{kind, step, record.buffers[b].value, bytes_of(plan, b)}, b});
   };
-  for (std::size_t step = 0; step < record.steps.size(); ++step) {
+  for (std::size_t step = begin; step < end; ++step) {
     add(RunEvent::Kind::Alloc, step, taken[step]);
     events.push_back({{RunEvent::Kind::Launch, step, names[record.steps[step].kernel], 0}});
     add(RunEvent::Kind::Free, step, freed[step]);
@@ -90,32 +104,47 @@ std::vector<PlannedEvent> planned_events(const BoundPlan& plan) {
 
 std::vector<RunEvent> events_of(const BoundPlan& plan) {
   std::vector<RunEvent> events;
-  for (PlannedEvent& planned : planned_events(plan)) events.push_back(std::move(planned.event));
+  const std::size_t steps = plan.unit->schedule().record.steps.size();
+  for (PlannedEvent& planned : planned_events(plan, 0, steps))
+    events.push_back(std::move(planned.event));
   return events;
 }
 
+namespace {
+
+/// Runs the steps of one phase one by one, and overwrites what they give back.
+std::int32_t run_step_by_step(Frame& frame, scheduler::Executor& executor,
+                              std::vector<RunEvent>& events) {
+  const BoundSteps& plan = frame.plan();
+  std::int32_t status = 0;
+  const std::size_t end = plan.first_step + plan.steps.size();
+  for (PlannedEvent& planned : planned_events(plan, plan.first_step, end)) {
+    if (planned.event.kind == RunEvent::Kind::Launch) {
+      const auto step = static_cast<std::uint32_t>(planned.event.step) - plan.first_step;
+      const scheduler::BoundStage alone{step, 1};
+      status = executor.run(frame.steps(), {&alone, 1});
+    } else if (planned.event.kind == RunEvent::Kind::Free &&
+               !in_use(plan, planned.buffer, planned.event.step)) {
+      std::memset(frame.at(plan.memory.offsets[planned.buffer]), kFreed,
+                  static_cast<std::size_t>(planned.event.bytes));
+    }
+    events.push_back(std::move(planned.event));
+    if (status != 0) break;
+  }
+  return status;
+}
+
+}  // namespace
 }  // namespace engine
 
 std::vector<RunEvent> Engine::Impl::run_traced(const engine::BoundPlan& plan,
                                                std::span<const Tensor> inputs,
-                                               std::span<const Tensor> outputs) {
+                                               std::span<Tensor> outputs) {
   std::vector<RunEvent> events;
   execute_with(plan, inputs, outputs, [&](engine::ExecutionContext& context) {
-    std::int32_t status = 0;
-    for (engine::PlannedEvent& planned : engine::planned_events(plan)) {
-      const auto step = static_cast<std::uint32_t>(planned.event.step);
-      if (planned.event.kind == RunEvent::Kind::Launch) {
-        const scheduler::BoundStage alone{step, 1};
-        status = executor.run(context.steps(), {&alone, 1});
-      } else if (planned.event.kind == RunEvent::Kind::Free &&
-                 !engine::in_use(plan, planned.buffer, step)) {
-        std::memset(context.arena() + plan.memory.offsets[planned.buffer], engine::kFreed,
-                    static_cast<std::size_t>(planned.event.bytes));
-      }
-      events.push_back(std::move(planned.event));
-      if (status != 0) break;
-    }
-    return status;
+    return engine::run_phases(context.frame(), executor, [&](engine::Frame& frame) {
+      return engine::run_step_by_step(frame, executor, events);
+    });
   });
   return events;
 }

@@ -9,6 +9,7 @@
 #include "engine/fold.h"
 #include "engine/plan_check.h"
 #include "engine/region_run.h"
+#include "heddle/error.h"
 
 namespace heddle::engine {
 
@@ -34,11 +35,6 @@ void let_outputs_own_their_bytes(ir::ScheduleRecord& record) {
     record.buffers[b].alias_of = ir::kNone;
     record.buffers[root].alias_of = b;
   }
-}
-
-std::unique_ptr<memory::Planner> plan_memory(const scheduler::Schedule& schedule) {
-  return std::make_unique<memory::Planner>(schedule.record, scheduler::stage_numbers(schedule),
-                                           memory::Planner::Options{});
 }
 
 scheduler::Method method_of(StepOrder order) {
@@ -107,14 +103,13 @@ void fix_argument(jit::Program& program, std::uint32_t position, const ir::Liter
   program.constants.push_back(std::make_shared<const ir::Literal>(value));
 }
 
-/// Sizes as a nested program sees them: its own, and those around it.
+}  // namespace
+
 SymbolValues nested_sizes(const jit::NestedCall::Region& region, const SymbolValues& sizes) {
   SymbolValues values = sizes;
   for (const auto& [symbol, expr] : region.sizes) values[symbol] = expr.evaluate(sizes);
   return values;
 }
-
-}  // namespace
 
 Unit::Unit(jit::Program program, std::vector<ir::Literal> fixed, const BuildOptions& options)
     : program_(std::move(program)), fixed_(std::move(fixed)) {
@@ -136,6 +131,19 @@ Unit::Unit(jit::Program program, std::vector<ir::Literal> fixed, const BuildOpti
 
 Unit::~Unit() = default;
 
+std::unique_ptr<memory::Planner> Unit::plan_memory(memory::Planner::Options options) const {
+  options.arena_of.assign(phases_.arena_of().begin(), phases_.arena_of().end());
+  return std::make_unique<memory::Planner>(schedule_.record, scheduler::stage_numbers(schedule_),
+                                           std::move(options));
+}
+
+std::int64_t Unit::peak_bytes(const SymbolValues& sizes) const {
+  std::int64_t sum = 0;
+  for (std::uint32_t phase = 0; phase < phases_.count(); ++phase)
+    sum += planner_->bind(sizes, phase).peak_bytes;
+  return sum;
+}
+
 /// An order that promises a smaller peak is taken only if the memory planner finds it smaller too.
 void Unit::make_schedule(const BuildOptions& options) {
   scheduler::ScheduleOptions order;
@@ -143,17 +151,24 @@ void Unit::make_schedule(const BuildOptions& options) {
   order.reorder = options.engine.order == StepOrder::Smallest;
   order.method = method_of(options.engine.order);
   order.hints = options.hints;
-  schedule_ = scheduler::schedule(program_.record, order);
-  planner_ = plan_memory(schedule_);
+  order.fences = steps_that_make_sizes(program_);
+  const auto take = [&] {
+    schedule_ = scheduler::schedule(program_.record, order);
+    phases_ = Phases(program_, schedule_);
+    planner_ = plan_memory({});
+  };
+  take();
   if (!order.reorder || schedule_.method == scheduler::Method::Given) return;
-  order.reorder = false;
-  scheduler::Schedule given = scheduler::schedule(program_.record, order);
-  auto given_planner = plan_memory(given);
   const SymbolValues sizes = complete(options.hints, program_.record);
-  if (given_planner->bind(sizes).peak_bytes > planner_->bind(sizes).peak_bytes) return;
-  given.peaks = std::move(schedule_.peaks);
-  schedule_ = std::move(given);
-  planner_ = std::move(given_planner);
+  const std::int64_t promised = peak_bytes(sizes);
+  scheduler::Schedule chosen = std::move(schedule_);
+  order.reorder = false;
+  take();
+  schedule_.peaks = chosen.peaks;
+  if (peak_bytes(sizes) <= promised) return;
+  schedule_ = std::move(chosen);
+  phases_ = Phases(program_, schedule_);
+  planner_ = plan_memory({});
 }
 
 /// Brings the steps into the order of the partitions that are captured and not.
@@ -174,16 +189,27 @@ std::vector<scheduler::Partition> Unit::order_for_graphs(const BuildOptions& opt
   return std::move(plan.partitions);
 }
 
+void Unit::check_one_phase() const {
+  if (phases_.count() == 1) return;
+  const ir::PlanStep& step = schedule_.record.steps[phases_.begin(1)];
+  const ir::PlanKernel& kernel = schedule_.record.kernels[step.kernel];
+  throw UnsupportedError({.what = kernel.name + ": sizes of the results",
+                          .where = "%" + kernel.nodes[0],
+                          .expected = "sizes that follow from those of the inputs, on CUDA",
+                          .got = "sizes that only the run tells"});
+}
+
 /// Streams need not keep the order of stages: what they do keep says who may share memory.
 void Unit::plan_streams(const BuildOptions& options) {
+  check_one_phase();
   const std::vector<scheduler::Partition> partitions = order_for_graphs(options);
-  cuda_->assign_streams(schedule_.record, options.streams);
+  cuda_->assign_streams(program_.graph, schedule_.record, options.streams);
   cuda_->plan_graphs(partitions);
-  const auto ordered = [this](ir::StepId first, ir::StepId second) {
+  memory::Planner::Options memory;
+  memory.ordered = [this](ir::StepId first, ir::StepId second) {
     return cuda_->streams().ordered(first, second);
   };
-  planner_ = std::make_unique<memory::Planner>(schedule_.record, stage_numbers(schedule_),
-                                               memory::Planner::Options{.ordered = ordered});
+  planner_ = plan_memory(std::move(memory));
   cuda_->upload(program_, fixed_, planner_->roots());
 }
 
@@ -242,7 +268,7 @@ void Unit::collect_code(std::vector<const void*>& code) const {
     for (const auto& unit : units) unit->collect_code(code);
 }
 
-AddressSource Unit::source_of(BufferId buffer, const memory::MemoryPlan& plan) const {
+AddressSource Unit::source_of(BufferId buffer, const BoundSteps& plan) const {
   const BufferId root = planner_->roots()[buffer];
   const PlanBuffer& owner = schedule_.record.buffers[root];
   switch (owner.role) {
@@ -258,7 +284,11 @@ AddressSource Unit::source_of(BufferId buffer, const memory::MemoryPlan& plan) c
     case PlanBuffer::Role::Workspace:
       break;
   }
-  return {AddressSource::Kind::Arena, plan.offsets[root], 0, nullptr};
+  const std::int64_t offset = plan.memory.offsets[root];
+  const auto& begins = plan.arena_begins;
+  const auto arena = std::upper_bound(begins.begin(), begins.end(), offset) - begins.begin() - 1;
+  const auto phase = static_cast<std::uint32_t>(arena);
+  return {AddressSource::Kind::Arena, offset - begins[phase], phase, nullptr};
 }
 
 /// Sizes are those that the call sees: a buffer may be seen through a reshape.
@@ -310,28 +340,25 @@ std::unique_ptr<BoundRegion> Unit::bind_region(const jit::NestedCall& call, std:
   return region;
 }
 
-void Unit::bind_addresses(const jit::Launch& launch, BoundSteps& plan) const {
-  plan.table_start.push_back(static_cast<std::uint32_t>(plan.table.size()));
-  for (const BufferId buffer : launch.buffers) {
-    const auto entry = static_cast<std::uint32_t>(plan.table.size());
-    plan.table.push_back(source_of(buffer, plan.memory));
-    const AddressSource& source = plan.table.back();
-    if (source.kind == AddressSource::Kind::Input)
-      plan.input_slots.emplace_back(entry, source.position);
-    if (source.kind == AddressSource::Kind::Output)
-      plan.output_slots.emplace_back(entry, source.position);
-  }
+void Unit::bind_address(const AddressSource& source, BoundSteps& plan) const {
+  const auto entry = static_cast<std::uint32_t>(plan.table.size());
+  plan.table.push_back(source);
+  if (source.kind == AddressSource::Kind::Input)
+    plan.input_slots.emplace_back(entry, source.position);
+  if (source.kind == AddressSource::Kind::Output)
+    plan.output_slots.emplace_back(entry, source.position);
 }
 
-scheduler::BoundStep Unit::bind_step(std::size_t step, int threads, BoundSteps& plan) const {
+scheduler::BoundStep Unit::bind_step(ir::StepId step, BoundSteps& plan) const {
   const ir::PlanStep& planned = schedule_.record.steps[step];
   const jit::Launch& launch = program_.launches[schedule_.given[step]];
   const jit::ProgramKernel& kernel = program_.kernels[planned.kernel];
+  const std::size_t at = step - plan.first_step;
   scheduler::BoundStep bound{};
-  std::vector<std::int64_t>& numbers = plan.step_sizes[step];
+  std::vector<std::int64_t>& numbers = plan.step_sizes[at];
   for (const ir::SymExpr& size : launch.sizes) numbers.push_back(size.evaluate(plan.sizes));
   if (kernel.nest != nullptr && cuda_ != nullptr) {
-    plan.cuda[step] = cuda_->bind(planned.kernel, numbers);
+    plan.cuda[at] = cuda_->bind(planned.kernel, numbers);
     bound.extent = kernel.nest->parallel_extent.evaluate_sizes(numbers);
   } else if (kernel.nest != nullptr) {
     bound.run = run_kernel;
@@ -339,38 +366,67 @@ scheduler::BoundStep Unit::bind_step(std::size_t step, int threads, BoundSteps& 
     bound.extent = kernel.nest->parallel_extent.evaluate_sizes(numbers);
     bound.scratch_bytes = kernels_[planned.kernel]->scratch_bytes.evaluate_sizes(numbers);
   } else if (kernel.custom != nullptr && cuda_ != nullptr) {
-    bound.code = plan.custom[step].get();
-    bound.extent = plan.custom[step]->extent();
+    bound.code = plan.custom[at].get();
+    bound.extent = plan.custom[at]->extent();
   } else if (kernel.custom != nullptr) {
-    plan.custom[step] = std::make_unique<jit::BoundCustomCall>(*kernel.custom, plan.sizes, threads);
+    plan.custom[at] =
+        std::make_unique<jit::BoundCustomCall>(*kernel.custom, plan.sizes, plan.threads);
     bound.run = run_custom;
-    bound.code = plan.custom[step].get();
-    bound.extent = plan.custom[step]->extent();
-    bound.scratch_bytes = plan.custom[step]->scratch_bytes();
+    bound.code = plan.custom[at].get();
+    bound.extent = plan.custom[at]->extent();
+    bound.scratch_bytes = plan.custom[at]->scratch_bytes();
   } else if (kernel.nested != nullptr) {
     bound.run_alone = run_region;
-    bound.code = plan.regions[step].get();
-    for (const auto& nested : plan.regions[step]->plans)
+    bound.code = plan.regions[at].get();
+    for (const auto& nested : plan.regions[at]->plans)
       bound.scratch_bytes = std::max(bound.scratch_bytes, nested->scratch_bytes);
   } else {
-    plan.library[step] = jit::bind_library_call(
-        *kernel.library, library_operands(*kernel.library, launch, plan.sizes), threads);
+    plan.library[at] = jit::bind_library_call(
+        *kernel.library, library_operands(*kernel.library, launch, plan.sizes), plan.threads);
     bound.run = run_library;
-    bound.code = plan.library[step].get();
-    bound.extent = plan.library[step]->extent();
-    bound.scratch_bytes = plan.library[step]->scratch_bytes();
+    bound.code = plan.library[at].get();
+    bound.extent = plan.library[at]->extent();
+    bound.scratch_bytes = plan.library[at]->scratch_bytes();
   }
   // The work of a kernel that has no iterations may divide by a size of 0.
   if (bound.extent > 0) bound.work = planned.work.evaluate(plan.sizes);
   bound.sizes = numbers.data();
-  bind_addresses(launch, plan);
+  plan.table_start.push_back(static_cast<std::uint32_t>(plan.table.size()));
+  for (const BufferId buffer : launch.buffers) bind_address(source_of(buffer, plan), plan);
   return bound;
 }
 
+/// The arena of the phase, after those of the phases before it.
+void Unit::bind_memory(BoundSteps& plan) const {
+  memory::MemoryPlan own = planner_->bind(plan.sizes, plan.phase);
+  const std::int64_t begin = aligned(plan.memory.peak_bytes);
+  plan.arena_begins.push_back(begin);
+  plan.memory.peak_bytes = begin + own.peak_bytes;
+  plan.memory.lower_bound_bytes = std::max(plan.memory.lower_bound_bytes, own.lower_bound_bytes);
+  plan.memory.offsets.resize(own.offsets.size(), memory::kNotInArena);
+  for (std::size_t b = 0; b < own.offsets.size(); ++b)
+    if (own.offsets[b] != memory::kNotInArena) plan.memory.offsets[b] = begin + own.offsets[b];
+}
+
+/// What the step that begins the next phase reads, where it is told by now.
+void Unit::bind_query(BoundSteps& plan) const {
+  if (phases_.is_last(plan.phase)) return;
+  const ir::StepId step = phases_.begin(plan.phase + 1);
+  const ir::PlanStep& planned = schedule_.record.steps[step];
+  plan.query = static_cast<std::uint32_t>(plan.table.size());
+  for (const BufferId buffer : program_.launches[schedule_.given[step]].buffers) {
+    const bool read = std::ranges::find(planned.reads, buffer) != planned.reads.end();
+    bind_address(read ? source_of(buffer, plan) : AddressSource{AddressSource::Kind::Fixed}, plan);
+  }
+}
+
 /// Nested plans and the custom ops of a device first: their arenas and workspaces are buffers of this one.
-void Unit::bind(const SymbolValues& sizes, int threads, BoundSteps& plan) const {
-  const std::size_t count = schedule_.record.steps.size();
-  plan.sizes = sizes;
+void Unit::bind_phase(BoundSteps& plan) const {
+  const ir::StepId begin = phases_.begin(plan.phase);
+  const ir::StepId end = phases_.begin(plan.phase + 1);
+  const std::size_t count = end - begin;
+  plan.unit = this;
+  plan.first_step = begin;
   plan.step_sizes.resize(count);
   plan.library.resize(count);
   plan.custom.resize(count);
@@ -380,28 +436,44 @@ void Unit::bind(const SymbolValues& sizes, int threads, BoundSteps& plan) const 
     plan.streams = &cuda_->streams();
     plan.graphs = &cuda_->graphs();
   }
-  for (std::size_t step = 0; step < count; ++step) {
+  for (ir::StepId step = begin; step < end; ++step) {
     const std::uint32_t kernel = schedule_.record.steps[step].kernel;
     if (cuda_ != nullptr && program_.kernels[kernel].custom != nullptr) {
-      plan.custom[step] =
+      auto& custom = plan.custom[step - begin];
+      custom =
           std::make_unique<jit::BoundCustomCall>(*program_.kernels[kernel].custom, plan.sizes, 1);
-      plan.sizes[custom_workspace(kernel)] = plan.custom[step]->workspace_bytes();
+      plan.sizes[custom_workspace(kernel)] = custom->workspace_bytes();
     }
     const jit::NestedCall* call = program_.kernels[kernel].nested.get();
     if (call == nullptr) continue;
-    plan.regions[step] = bind_region(*call, kernel, sizes, threads);
-    plan.sizes[call->workspace] = plan.regions[step]->workspace_bytes;
+    plan.regions[step - begin] = bind_region(*call, kernel, plan.sizes, plan.threads);
+    plan.sizes[call->workspace] = plan.regions[step - begin]->workspace_bytes;
   }
-  plan.memory = planner_->bind(plan.sizes);
-  if (check_plans_) check_steps(*this, plan);
-  for (std::size_t step = 0; step < count; ++step) {
-    plan.steps.push_back(bind_step(step, threads, plan));
+  bind_memory(plan);
+  if (check_plans_ && phases_.is_last(plan.phase)) check_steps(*this, plan);
+  for (ir::StepId step = begin; step < end; ++step) {
+    plan.steps.push_back(bind_step(step, plan));
     plan.scratch_bytes = std::max(plan.scratch_bytes, plan.steps.back().scratch_bytes);
   }
-  for (const scheduler::Stage& stage : schedule_.stages) {
-    if (!stage.empty())
-      plan.stages.push_back({stage.front(), static_cast<std::uint32_t>(stage.size())});
-  }
+  bind_query(plan);
+  for (const scheduler::Stage& stage : schedule_.stages)
+    if (!stage.empty() && stage.front() >= begin && stage.front() < end)
+      plan.stages.push_back({stage.front() - begin, static_cast<std::uint32_t>(stage.size())});
+}
+
+void Unit::bind(const SymbolValues& sizes, int threads, BoundSteps& plan) const {
+  plan.sizes = sizes;
+  plan.threads = threads;
+  bind_phase(plan);
+}
+
+void Unit::bind_next(const BoundSteps& before, const SymbolValues& sizes, BoundSteps& plan) const {
+  plan.sizes = sizes;
+  plan.threads = before.threads;
+  plan.phase = before.phase + 1;
+  plan.memory = before.memory;
+  plan.arena_begins = before.arena_begins;
+  bind_phase(plan);
 }
 
 }  // namespace heddle::engine

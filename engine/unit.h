@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/bound.h"
+#include "engine/phases.h"
 #include "heddle/engine.h"
 #include "jit/compile_service.h"
 #include "jit/program.h"
@@ -41,6 +42,10 @@ struct KernelFailure : std::runtime_error {
   std::exception_ptr cause;
 };
 
+/// Sizes as a nested program sees them: its own, and those around it.
+base::SymbolValues nested_sizes(const jit::NestedCall::Region& region,
+                                const base::SymbolValues& sizes);
+
 class Unit {
  public:
   /// `fixed`: bytes of parameters and constants by buffer, as from fixed_buffers().
@@ -64,29 +69,45 @@ class Unit {
   /// Adds the addresses of the machine code in use, nested units included.
   void collect_code(std::vector<const void*>& code) const;
 
-  /// Fills `plan` for `sizes` and so many workers.
+  const Phases& phases() const { return phases_; }
+
+  /// Fills `plan`, the first phase, for `sizes` and so many workers.
   void bind(const base::SymbolValues& sizes, int threads, BoundSteps& plan) const;
+  /// Fills `plan`, the phase after `before`, for `sizes`: those of `before` and what was found since.
+  void bind_next(const BoundSteps& before, const base::SymbolValues& sizes, BoundSteps& plan) const;
+  /// Sizes of result `k` as the program has them.
+  const ir::Dims& output_sizes(std::size_t k) const {
+    return schedule_.record.buffers[program_.outputs[k]].sizes;
+  }
 
  private:
   void add_nested(std::uint32_t step, const BuildOptions& options);
   void make_schedule(const BuildOptions& options);
   void plan_streams(const BuildOptions& options);
+  /// @throws UnsupportedError when only the run tells some sizes: devices bind a plan whole.
+  void check_one_phase() const;
   std::vector<scheduler::Partition> order_for_graphs(const BuildOptions& options);
   void compile(const BuildOptions& options);
-  AddressSource source_of(ir::BufferId buffer, const memory::MemoryPlan& plan) const;
+  std::unique_ptr<memory::Planner> plan_memory(memory::Planner::Options options) const;
+  std::int64_t peak_bytes(const base::SymbolValues& sizes) const;
+  AddressSource source_of(ir::BufferId buffer, const BoundSteps& plan) const;
   std::vector<jit::LibraryOperand> library_operands(const jit::LibraryCall& call,
                                                     const jit::Launch& launch,
                                                     const base::SymbolValues& sizes) const;
   std::unique_ptr<BoundRegion> bind_region(const jit::NestedCall& call, std::uint32_t kernel,
                                            const base::SymbolValues& sizes, int threads) const;
-  scheduler::BoundStep bind_step(std::size_t step, int threads, BoundSteps& plan) const;
-  void bind_addresses(const jit::Launch& launch, BoundSteps& plan) const;
+  scheduler::BoundStep bind_step(ir::StepId step, BoundSteps& plan) const;
+  void bind_phase(BoundSteps& plan) const;
+  void bind_memory(BoundSteps& plan) const;
+  void bind_address(const AddressSource& source, BoundSteps& plan) const;
+  void bind_query(BoundSteps& plan) const;
 
   jit::Program program_;
   std::vector<ir::Literal> fixed_;  ///< by buffer: parameters, constants, folded results
   std::size_t folded_steps_ = 0;
   bool check_plans_ = false;
   scheduler::Schedule schedule_;
+  Phases phases_;
   std::unique_ptr<memory::Planner> planner_;
   std::vector<jit::CpuKernelPtr> kernels_;  ///< by PlanStep::kernel; null for library calls
   std::unique_ptr<CudaUnit> cuda_;

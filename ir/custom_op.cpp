@@ -91,8 +91,14 @@ std::vector<TensorMeta> infer_custom(const InferContext& context) {
     seen.push_back(seen_by_kernel(layout, context.inputs, k));
   std::vector<TensorMeta> outputs;
   if (!op.schema.returns_first()) {
+    const std::uint32_t known = context.env.next_unbacked_;
     outputs =
         op.shape ? op.shape(CustomShapes{context, seen, layout.starts}) : std::vector<TensorMeta>();
+    if (context.env.next_unbacked_ != known && !op.sizes)
+      throw ArgumentError({.what = op.schema.name + ": sizes known only at run time",
+                           .where = context.location.to_string(),
+                           .expected = "a function `sizes` that tells them",
+                           .got = "none"});
     const bool any = op.schema.returns.size() == 1 && op.schema.returns[0].list;
     if (!any && outputs.size() != op.schema.returns.size())
       context.fail_shape("number of results of the shape function",

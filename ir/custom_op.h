@@ -47,7 +47,7 @@ struct CustomOp {
   std::function<void(const KernelCall&, void* stream)> cuda;  ///< null: not on CUDA
   Number workspace_bytes;
   Number extent;
-  /// Sizes of the results of a call whose sizes depend on values; asked by the evaluator only.
+  /// Sizes of the results of a call whose sizes depend on values.
   std::function<std::vector<Sizes>(const KernelCall&)> sizes;
   bool pure = true;
   bool capturable = true;

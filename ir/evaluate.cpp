@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "heddle/error.h"
+#include "ir/analysis/unbacked.h"
 #include "ir/op.h"
 
 namespace heddle::ir {
@@ -82,6 +83,22 @@ void overwrite_operands(const Node& node, std::span<Literal> operands, std::span
   }
 }
 
+/// Puts what the results tell of sizes that the node defines into `sizes`.
+void note_late_sizes(const Node& node, std::span<const Literal> results,
+                     base::SymbolValues& sizes) {
+  const std::vector<base::Symbol> symbols = unbacked_defined(node);
+  if (symbols.empty()) return;
+  std::vector<Dims> wanted;
+  std::vector<Sizes> got;
+  for (std::uint32_t k = 0; k < results.size(); ++k) {
+    wanted.push_back(node.output(k).sizes);
+    got.push_back(results[k].sizes());
+  }
+  sizes = solve_sizes(wanted, got, symbols, std::move(sizes),
+                      std::string(node.op_name()) + ": sizes of the results",
+                      node.location().to_string());
+}
+
 }  // namespace
 
 std::vector<Literal> evaluate(const Graph& graph, std::span<const Literal> arguments,
@@ -120,10 +137,7 @@ std::vector<Literal> evaluate(const Graph& graph, std::span<const Literal> argum
     std::vector<Literal> results = node->op().evaluate(EvalContext(*node, operands, sizes));
     HD_CHECK(results.size() == node->outputs().size(), node->name());
     overwrite_operands(*node, operands, results);
-    for (std::size_t k = 0; k < results.size(); ++k) {
-      for (std::size_t d = 0; d < results[k].sizes().size(); ++d)
-        bind_size(node->output(k).sizes[d], results[k].sizes()[d], sizes);
-    }
+    note_late_sizes(*node, results, sizes);
     values[node.get()] = std::move(results);
   }
   std::vector<Literal> results;

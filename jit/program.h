@@ -87,6 +87,10 @@ struct Launch {
   std::vector<ir::BufferId>
       buffers;  ///< one for each global buffer of the nest / operand of the library call
   std::vector<SymExpr> sizes;  ///< nest parameter k in the graph's symbols
+  /// Sizes that are known when everything before the step has run, and what it is found from; both are
+  /// empty for most steps. Steps that use these sizes come after.
+  std::vector<Symbol> late_sizes{};
+  std::vector<ir::Dims> late_results{};  ///< of the node's results, in order
 };
 
 /// What a BindStmt's check code means: the message of the IndexError.

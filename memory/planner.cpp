@@ -38,6 +38,16 @@ std::vector<Lifetime> root_lifetimes(const ScheduleRecord& record,
   return lifetimes;
 }
 
+/// By root: the first arena among those of the buffers that share its bytes.
+std::vector<std::uint32_t> arenas_of_roots(const ScheduleRecord& record,
+                                           std::span<const BufferId> roots,
+                                           std::span<const std::uint32_t> arena_of) {
+  std::vector<std::uint32_t> arenas(record.buffers.size(), arena_of.empty() ? 0 : ir::kNone);
+  for (BufferId b = 0; b < arena_of.size(); ++b)
+    arenas[roots[b]] = std::min(arenas[roots[b]], arena_of[b]);
+  return arenas;
+}
+
 /// Whether a step of `stage` other than `step` touches bytes of `root`.
 bool touched_beside(const ScheduleRecord& record, std::span<const BufferId> roots,
                     std::span<const std::uint32_t> stage_of, std::uint32_t step, BufferId root) {
@@ -66,6 +76,24 @@ bool ends_with(const ScheduleRecord& record, std::span<const BufferId> roots, st
     if (other != step && touches(record.steps[other]) && !options.ordered(other, step))
       return false;
   return true;
+}
+
+/// Steps that wait by a weak edge for each step, in order.
+std::vector<std::vector<std::uint32_t>> weak_followers(const ScheduleRecord& record) {
+  std::vector<std::vector<std::uint32_t>> followers(record.steps.size());
+  for (std::uint32_t step = 0; step < record.steps.size(); ++step)
+    for (const ir::PlanEdge& edge : record.steps[step].edges)
+      if (edge.weak) followers[edge.from].push_back(step);
+  return followers;
+}
+
+/// By root: the steps that write it.
+std::vector<std::vector<std::uint32_t>> writers_of_roots(const ScheduleRecord& record,
+                                                         std::span<const BufferId> roots) {
+  std::vector<std::vector<std::uint32_t>> writers(record.buffers.size());
+  for (std::uint32_t step = 0; step < record.steps.size(); ++step)
+    for (const BufferId buffer : record.steps[step].writes) writers[roots[buffer]].push_back(step);
+  return writers;
 }
 
 struct Placed {
@@ -107,12 +135,25 @@ Planner::Planner(const ScheduleRecord& record, std::span<const std::uint32_t> st
   for (const std::uint32_t stage : stage_of) stages_ = std::max<std::size_t>(stages_, stage + 1);
   std::vector<BufferId> merged(record.buffers.size());
   std::iota(merged.begin(), merged.end(), 0);
+  const std::vector<std::uint32_t> arenas = arenas_of_roots(record, roots_, options.arena_of);
   std::vector<std::vector<base::SymExpr>> bytes(record.buffers.size());
   for (BufferId b = 0; b < record.buffers.size(); ++b) {
+    if (!options.arena_of.empty() && options.arena_of[b] != arenas[roots_[b]]) continue;
     std::vector<base::SymExpr>& own = bytes[roots_[b]];
     if (std::find(own.begin(), own.end(), record.buffers[b].bytes) == own.end())
       own.push_back(record.buffers[b].bytes);
   }
+  const auto followers = weak_followers(record);
+  const auto writers = writers_of_roots(record, roots_);
+  const auto is_done = [&](std::uint32_t first, std::uint32_t step) {
+    return options.ordered ? options.ordered(first, step) : stage_of[first] < stage_of[step];
+  };
+  const auto is_awaited = [&](BufferId root, std::uint32_t step) {
+    for (const std::uint32_t writer : writers[root])
+      for (const std::uint32_t waiter : followers[writer])
+        if (waiter != step && !is_done(waiter, step)) return true;
+    return false;
+  };
   for (std::uint32_t k = 0; options.reuse && options.in_place && k < record.steps.size(); ++k) {
     const ir::PlanStep& step = record.steps[k];
     std::set<BufferId> taken;
@@ -124,6 +165,7 @@ Planner::Planner(const ScheduleRecord& record, std::span<const std::uint32_t> st
       if (lifetimes_[from].last_step != k || lifetimes_[to].first_step != k) continue;
       if (record.buffers[from].bytes != record.buffers[to].bytes) continue;
       if (bytes[from].size() != 1 || bytes[to].size() != 1) continue;
+      if (is_awaited(from, k)) continue;
       if (options.ordered ? !ends_with(record, roots_, k, from, options)
                           : touched_beside(record, roots_, stage_of, k, from))
         continue;
@@ -138,7 +180,8 @@ Planner::Planner(const ScheduleRecord& record, std::span<const std::uint32_t> st
     const BufferId owner = merged[b];
     if (item_of[owner] < 0) {
       item_of[owner] = static_cast<std::ptrdiff_t>(items_.size());
-      items_.push_back({owner, static_cast<std::uint32_t>(stages_), 0, bytes[owner]});
+      items_.push_back(
+          {owner, static_cast<std::uint32_t>(stages_), 0, arenas[owner], bytes[owner]});
     }
     item_of[b] = item_of[owner];
     Item& item = items_[static_cast<std::size_t>(item_of[b])];
@@ -216,9 +259,12 @@ std::int64_t Planner::lower_bound(std::span<const std::int64_t> bytes) const {
   return bound;
 }
 
-MemoryPlan Planner::bind(const base::SymbolValues& sizes) const {
+MemoryPlan Planner::bind(const base::SymbolValues& sizes, std::uint32_t arena) const {
   std::vector<std::int64_t> bytes(items_.size(), 0);
+  std::vector<std::size_t> by_size;
   for (std::size_t k = 0; k < items_.size(); ++k) {
+    if (items_[k].arena != arena) continue;
+    by_size.push_back(k);
     for (const base::SymExpr& expr : items_[k].bytes)
       bytes[k] = std::max(bytes[k], expr.evaluate(sizes));
     if (bytes[k] > (std::int64_t{1} << 56))
@@ -229,8 +275,6 @@ MemoryPlan Planner::bind(const base::SymbolValues& sizes) const {
   }
   MemoryPlan plan;
   plan.lower_bound_bytes = lower_bound(bytes);
-  std::vector<std::size_t> by_size(items_.size());
-  std::iota(by_size.begin(), by_size.end(), 0);
   std::vector<std::size_t> by_time = by_size;
   std::stable_sort(by_size.begin(), by_size.end(),
                    [&](std::size_t a, std::size_t b) { return bytes[a] > bytes[b]; });
@@ -249,7 +293,9 @@ MemoryPlan Planner::bind(const base::SymbolValues& sizes) const {
   }
   plan.offsets.assign(item_of_.size(), kNotInArena);
   for (std::size_t b = 0; b < item_of_.size(); ++b) {
-    if (item_of_[b] >= 0) plan.offsets[b] = offsets[static_cast<std::size_t>(item_of_[b])];
+    const std::ptrdiff_t item = item_of_[b];
+    if (item >= 0 && items_[static_cast<std::size_t>(item)].arena == arena)
+      plan.offsets[b] = offsets[static_cast<std::size_t>(item)];
   }
   return plan;
 }

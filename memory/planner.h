@@ -33,7 +33,8 @@ struct Lifetime {
 /// an executable; bind() then takes microseconds.
 ///
 /// Two buffers share bytes only if every access of one is in an earlier stage than every access of the
-/// other (of several streams: is done before). Weak edges never extend a lifetime.
+/// other (of several streams: is done before). Weak edges never extend a lifetime; but a result does not take the
+/// bytes of an operand in place while a step waits for that operand by a weak edge and has not run.
 class Planner {
  public:
   struct Options {
@@ -42,6 +43,9 @@ class Planner {
     /// Where steps run on several streams: whether the first is done before the second begins. Then this,
     /// and not stages, says who may share bytes. Must be transitive. Empty: stages.
     std::function<bool(ir::StepId first, ir::StepId second)> ordered{};
+    /// By buffer: the arena it lies in. Buffers that share bytes lie in the first of theirs, and their
+    /// size is what the buffers of that arena say. Empty: all in arena 0.
+    std::vector<std::uint32_t> arena_of{};
   };
   /// `stage_of[k]`: stage of step k.
   Planner(const ir::ScheduleRecord& record, std::span<const std::uint32_t> stage_of,
@@ -50,14 +54,16 @@ class Planner {
   std::span<const Lifetime> lifetimes() const { return lifetimes_; }
   /// The buffer whose bytes buffer b uses (itself if its own).
   std::span<const ir::BufferId> roots() const { return roots_; }
+  /// The plan of one arena; other arenas' buffers have no offset in it.
   /// @throws OutOfMemory when the arena would pass 2^62 bytes.
-  MemoryPlan bind(const base::SymbolValues& sizes) const;
+  MemoryPlan bind(const base::SymbolValues& sizes, std::uint32_t arena = 0) const;
 
  private:
   struct Item {
     ir::BufferId buffer;
     std::uint32_t first_stage;
     std::uint32_t last_stage;
+    std::uint32_t arena;
     std::vector<base::SymExpr> bytes;  // the largest of these
   };
   void find_conflicts(const ir::ScheduleRecord& record, const Options& options);

@@ -93,7 +93,9 @@ bool conflict(const PlanStep& a, const PlanStep& b, std::span<const BufferId> ro
   return writes_into(a, b) || writes_into(b, a);
 }
 
-std::vector<Stage> cut_into_stages(const ScheduleRecord& record, bool parallel) {
+/// `fences`: by step, whether it begins a stage; may be empty.
+std::vector<Stage> cut_into_stages(const ScheduleRecord& record, bool parallel,
+                                   const std::vector<bool>& fences) {
   const std::vector<BufferId> roots = alias_roots(record);
   const auto nested = [&](StepId step) {
     return record.kernels[record.steps[step].kernel].kind == ir::PlanKernel::Kind::Nested;
@@ -102,7 +104,7 @@ std::vector<Stage> cut_into_stages(const ScheduleRecord& record, bool parallel) 
   for (StepId step = 0; step < record.steps.size(); ++step) {
     const bool joins =
         parallel && !stages.empty() && stages.back().size() < kMaxStageSteps && !nested(step) &&
-        !nested(stages.back().front()) &&
+        !nested(stages.back().front()) && (fences.empty() || !fences[step]) &&
         std::none_of(
             stages.back().begin(), stages.back().end(),
             [&](StepId member) {
@@ -150,19 +152,30 @@ ScheduleRecord in_order(const ScheduleRecord& record, const std::vector<StepId>&
   return result;
 }
 
-std::int64_t staged_peak(const StepMemory& memory, const std::vector<StepId>& order) {
+/// Which steps of `order` begin a stage.
+std::vector<bool> fences_in(const std::vector<StepId>& order, std::span<const StepId> fences) {
+  std::vector<bool> result;
+  for (std::size_t k = 0; !fences.empty() && k < order.size(); ++k)
+    result.push_back(std::find(fences.begin(), fences.end(), order[k]) != fences.end());
+  return result;
+}
+
+std::int64_t staged_peak(const StepMemory& memory, const std::vector<StepId>& order,
+                         std::span<const StepId> fences) {
   std::vector<std::uint32_t> sizes;
-  for (const Stage& stage : cut_into_stages(in_order(memory.record(), order), true))
+  for (const Stage& stage :
+       cut_into_stages(in_order(memory.record(), order), true, fences_in(order, fences)))
     sizes.push_back(static_cast<std::uint32_t>(stage.size()));
   return memory.peak(order, sizes);
 }
 
 /// The first of the methods with the smallest peak.
-void choose_order(Schedule& result, const StepMemory& memory, bool parallel) {
+void choose_order(Schedule& result, const StepMemory& memory, const ScheduleOptions& options) {
   const std::vector<StepId> given = result.given;
   for (const Method method : {Method::Given, Method::Lpmf, Method::Bfs, Method::Dfs}) {
     std::vector<StepId> order = order_by(method, memory, given);
-    const std::int64_t peak = parallel ? staged_peak(memory, order) : memory.peak(order);
+    const std::int64_t peak =
+        options.parallel_steps ? staged_peak(memory, order, options.fences) : memory.peak(order);
     const bool best = std::all_of(result.peaks.begin(), result.peaks.end(),
                                   [&](const auto& other) { return peak < other.second; });
     result.peaks.emplace_back(method, peak);
@@ -179,7 +192,7 @@ Schedule schedule(ScheduleRecord record, const ScheduleOptions& options) {
   result.given = topological_order(record);
   const StepMemory memory(record, options.hints);
   if (options.reorder) {
-    choose_order(result, memory, options.parallel_steps);
+    choose_order(result, memory, options);
   } else {
     result.method = options.method;
     result.given = order_by(options.method, memory, result.given);
@@ -192,7 +205,8 @@ Schedule schedule(ScheduleRecord record, const ScheduleOptions& options) {
     for (ir::PlanEdge& edge : steps.back().edges) edge.from = position[edge.from];
   }
   record.steps = std::move(steps);
-  result.stages = cut_into_stages(record, options.parallel_steps);
+  result.stages =
+      cut_into_stages(record, options.parallel_steps, fences_in(result.given, options.fences));
   result.record = std::move(record);
   return result;
 }
@@ -202,7 +216,7 @@ Schedule in_order(Schedule schedule, const std::vector<StepId>& order) {
   std::vector<StepId> given;
   for (const StepId step : order) given.push_back(schedule.given[step]);
   schedule.given = std::move(given);
-  schedule.stages = cut_into_stages(schedule.record, false);
+  schedule.stages = cut_into_stages(schedule.record, false, {});
   return schedule;
 }
 

@@ -30,6 +30,8 @@ struct ScheduleOptions {
   bool reorder = true;
   Method method = Method::Given;
   base::SymbolValues hints;  ///< sizes that the choice is made for
+  /// Steps of the record given that begin a stage: before them all earlier ones must be done.
+  std::vector<ir::StepId> fences{};
 };
 
 /// @throws CycleError listing the steps of a cycle.

@@ -183,11 +183,15 @@ std::size_t StreamPlan::event_waits() const {
   return waits;
 }
 
-StreamPlan assign_streams(const ScheduleRecord& record, std::uint32_t max_streams) {
+StreamPlan assign_streams(const ScheduleRecord& record, std::uint32_t max_streams,
+                          std::span<const std::optional<std::uint32_t>> pins) {
   const Edges edges = edges_of(record);
+  const std::uint32_t most = std::max(1u, max_streams);
   StreamPlan plan;
-  plan.stream_of = Dealer(edges, std::max(1u, max_streams)).run();
+  plan.stream_of = Dealer(edges, most).run();
   end_on_stream_0(plan.stream_of);
+  for (std::size_t step = 0; step < pins.size(); ++step)
+    if (pins[step]) plan.stream_of[step] = *pins[step] % most;
   for (const std::uint32_t stream : plan.stream_of)
     plan.streams = std::max(plan.streams, stream + 1);
   add_waits(edges.reduced, plan);

@@ -11,6 +11,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "ir/schedule.h"
@@ -37,8 +39,10 @@ struct StreamPlan {
 };
 
 /// @param record  steps in a valid order; all of its edges, weak ones too, are kept
+/// @param pins    by step: the stream it must be on, modulo `max_streams`; may be empty
 /// Cost: steps times edges.
-StreamPlan assign_streams(const ir::ScheduleRecord& record, std::uint32_t max_streams);
+StreamPlan assign_streams(const ir::ScheduleRecord& record, std::uint32_t max_streams,
+                          std::span<const std::optional<std::uint32_t>> pins = {});
 
 /// Independent check: every edge of `record` holds in the order that streams and events give, which it
 /// works out anew. @throws InvariantError naming both steps.

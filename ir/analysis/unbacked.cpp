@@ -1,11 +1,17 @@
 #include "ir/analysis/unbacked.h"
 
 #include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <set>
+
+#include "heddle/error.h"
 
 namespace heddle::ir {
 
 std::vector<base::Symbol> unbacked_defined(const Node& node) {
   std::vector<base::Symbol> symbols;
+  if (node.op_name() == "input" || node.op_name() == "param") return symbols;
   for (const TensorMeta& meta : node.outputs())
     for (const SymExpr& size : meta.sizes) size.collect_symbols(symbols);
   std::erase_if(symbols,
@@ -23,6 +29,118 @@ std::vector<base::Symbol> unbacked_defined(const Node& node) {
   std::erase_if(symbols,
                 [&](const base::Symbol& s) { return std::ranges::binary_search(known, s); });
   return symbols;
+}
+
+std::vector<base::Symbol> unbacked_in(const SymExpr& size) {
+  std::vector<base::Symbol> symbols;
+  size.collect_symbols(symbols);
+  std::erase_if(symbols,
+                [](const base::Symbol& s) { return s.kind != base::Symbol::Kind::Unbacked; });
+  return symbols;
+}
+
+bool is_unbacked(const SymExpr& size) { return !unbacked_in(size).empty(); }
+
+namespace {
+
+bool all_known(const SymExpr& size, const base::SymbolValues& known) {
+  std::vector<base::Symbol> symbols;
+  size.collect_symbols(symbols);
+  return std::ranges::all_of(symbols, [&](const base::Symbol& s) { return known.contains(s); });
+}
+
+/// A size of the form c*s+d gives s its value.
+void solve_size(const SymExpr& size, std::int64_t value, std::span<const base::Symbol> symbols,
+                base::SymbolValues& known) {
+  for (const base::Symbol& symbol : symbols) {
+    if (known.contains(symbol)) continue;
+    const auto linear = size.linear_in(symbol);
+    if (!linear || !all_known(linear->coefficient, known) || !all_known(linear->rest, known))
+      continue;
+    const std::int64_t coefficient = linear->coefficient.evaluate(known);
+    const std::int64_t rest = value - linear->rest.evaluate(known);
+    if (coefficient != 0 && rest % coefficient == 0) known.emplace(symbol, rest / coefficient);
+  }
+}
+
+std::string to_text(const Dims& sizes) {
+  std::vector<std::string> texts;
+  for (const SymExpr& size : sizes) texts.push_back(size.to_string());
+  return fmt::format("[{}]", fmt::join(texts, ", "));
+}
+
+}  // namespace
+
+base::SymbolValues solve_sizes(std::span<const Dims> results, std::span<const Sizes> got,
+                               std::span<const base::Symbol> symbols, base::SymbolValues known,
+                               const std::string& what, const std::string& where) {
+  const auto fail = [&](std::string expected, std::string was) {
+    throw ShapeError(
+        {.what = what, .where = where, .expected = std::move(expected), .got = std::move(was)});
+  };
+  for (const base::Symbol& symbol : symbols) known.erase(symbol);
+  if (got.size() != results.size())
+    fail(fmt::format("those of {} results", results.size()), fmt::format("{}", got.size()));
+  for (std::size_t k = 0; k < results.size(); ++k)
+    for (std::size_t d = 0; d < results[k].size() && got[k].size() == results[k].size(); ++d)
+      solve_size(results[k][d], got[k][d], symbols, known);
+  for (std::size_t k = 0; k < results.size(); ++k) {
+    bool fits = got[k].size() == results[k].size();
+    for (std::size_t d = 0; fits && d < results[k].size(); ++d)
+      fits = got[k][d] >= 0 && all_known(results[k][d], known) &&
+             results[k][d].evaluate(known) == got[k][d];
+    if (!fits)
+      fail(fmt::format("{} of result {}", to_text(results[k]), k),
+           fmt::format("[{}]", fmt::join(got[k], ", ")));
+  }
+  return known;
+}
+
+namespace {
+
+void add_sizes(const Dims& sizes, std::set<base::Symbol>& symbols) {
+  for (const SymExpr& size : sizes)
+    for (const base::Symbol& symbol : unbacked_in(size)) symbols.insert(symbol);
+}
+
+/// What `node` mentions and does not define.
+std::set<base::Symbol> symbols_used(const Node& node) {
+  std::set<base::Symbol> symbols;
+  for (const TensorMeta& meta : node.outputs()) add_sizes(meta.sizes, symbols);
+  for (const base::Symbol& symbol : unbacked_defined(node)) symbols.erase(symbol);
+  for (const auto& [name, attr] : node.attrs()) {
+    if (const auto* size = std::get_if<SymExpr>(&attr)) add_sizes({*size}, symbols);
+    if (const auto* sizes = std::get_if<Dims>(&attr)) add_sizes(*sizes, symbols);
+    const auto* nested = std::get_if<GraphRef>(&attr);
+    if (nested == nullptr) continue;
+    std::set<base::Symbol> inside;
+    for (const NodePtr& inner : nested->graph->nodes()) inside.merge(symbols_used(*inner));
+    for (const NodePtr& inner : nested->graph->nodes())
+      for (const base::Symbol& symbol : unbacked_defined(*inner)) inside.erase(symbol);
+    for (const Value& input : nested->graph->inputs())
+      for (const SymExpr& size : input.meta().sizes)
+        for (const base::Symbol& symbol : unbacked_in(size)) inside.erase(symbol);
+    symbols.merge(inside);
+  }
+  return symbols;
+}
+
+}  // namespace
+
+SizeMakers::SizeMakers(const Graph& graph) {
+  for (const NodePtr& node : graph.nodes())
+    for (const base::Symbol& symbol : unbacked_defined(*node)) makers_.emplace(symbol, node.get());
+}
+
+std::vector<const Node*> SizeMakers::used_by(const Node& node) const {
+  std::vector<const Node*> makers;
+  if (makers_.empty()) return makers;
+  for (const base::Symbol& symbol : symbols_used(node)) {
+    const auto maker = makers_.find(symbol);
+    if (maker != makers_.end() && std::ranges::find(makers, maker->second) == makers.end())
+      makers.push_back(maker->second);
+  }
+  return makers;
 }
 
 }  // namespace heddle::ir

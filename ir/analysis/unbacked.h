@@ -1,14 +1,48 @@
 // Sizes known only at run time.
 #pragma once
 
+#include <map>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "ir/graph.h"
+#include "ir/literal.h"
 
 namespace heddle::ir {
 
-/// Unbacked symbols in the results of `node` that none of its operands mentions: the ones it defines.
-/// Sorted.
+/// Unbacked symbols in the results of `node` that none of its operands mentions: the ones it defines;
+/// none for inputs. Sorted.
 std::vector<base::Symbol> unbacked_defined(const Node& node);
+
+/// The values of `symbols` in the sizes of a node's results, and `known`, which has those of the others.
+///
+/// @param results  sizes of the results by their types.
+/// @param got      sizes that they have now.
+/// @param what     begins the error: "moe::route: sizes of the results".
+/// @throws ShapeError when no values give these sizes: another count or rank, another known size, a negative
+///         one, or a symbol that stands in no result as c*u+d.
+base::SymbolValues solve_sizes(std::span<const Dims> results, std::span<const Sizes> got,
+                               std::span<const base::Symbol> symbols, base::SymbolValues known,
+                               const std::string& what, const std::string& where);
+
+/// The sizes known only at run time that `size` mentions. Sorted.
+std::vector<base::Symbol> unbacked_in(const SymExpr& size);
+/// Whether `size` mentions sizes known only at run time.
+bool is_unbacked(const SymExpr& size);
+
+/// Which nodes of a graph find the sizes known only at run time.
+class SizeMakers {
+ public:
+  explicit SizeMakers(const Graph& graph);
+
+  bool empty() const { return makers_.empty(); }
+  /// The nodes that find sizes which `node` uses without defining them: in its types, its attributes and the
+  /// graphs nested in it. Each once.
+  std::vector<const Node*> used_by(const Node& node) const;
+
+ private:
+  std::map<base::Symbol, const Node*> makers_;
+};
 
 }  // namespace heddle::ir

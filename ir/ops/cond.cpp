@@ -13,34 +13,41 @@
 //
 // Where the sizes of the two results differ, the result has a size known only at run time.
 // Memory: the results are fresh. Only the chosen graph runs.
-#include <algorithm>
 #include <string>
 
+#include "ir/analysis/unbacked.h"
 #include "ir/ops/regions.h"
 
 namespace heddle::ir::ops {
 namespace {
 
-bool is_unbacked(const SymExpr& size) {
-  std::vector<base::Symbol> symbols;
-  size.collect_symbols(symbols);
-  return std::any_of(symbols.begin(), symbols.end(), [](const base::Symbol& symbol) {
-    return symbol.kind == base::Symbol::Kind::Unbacked;
-  });
-}
-
 /// Whether both branches give this size: provably, or in the calls that the trace is for.
 bool is_shared(const InferContext& context, const SymExpr& a, const SymExpr& b) {
+  if (a == b) return true;
   if (is_unbacked(a) || is_unbacked(b)) return false;
   const base::Predicate same{base::Predicate::Op::Eq, a, b};
-  return a == b || (context.env.expect(same).value_or(false) &&
-                    context.env.require(same, "cond: sizes of the results", context.location));
+  return context.env.expect(same).value_or(false) &&
+         context.env.require(same, "cond: sizes of the results", context.location);
 }
 
-Dims merged(const InferContext& context, const Dims& a, const Dims& b) {
+/// One of the two graphs.
+struct Branch {
+  const Graph& graph;
+  base::SymbolExprs sizes;  ///< its symbols in the surrounding graph
+  std::set<base::Symbol> late;
+};
+
+/// Sizes of result k, with a new symbol where only the run tells.
+Dims merged(const InferContext& context, const Branch& yes, const Branch& no, std::size_t k) {
+  const Dims& own_yes = yes.graph.outputs()[k].meta().sizes;
+  const Dims& own_no = no.graph.outputs()[k].meta().sizes;
   Dims sizes;
-  for (std::size_t d = 0; d < a.size(); ++d)
-    sizes.push_back(is_shared(context, a[d], b[d]) ? a[d] : context.env.fresh_unbacked());
+  for (std::size_t d = 0; d < own_yes.size(); ++d) {
+    const SymExpr a = own_yes[d].substitute(yes.sizes);
+    const SymExpr b = own_no[d].substitute(no.sizes);
+    const bool late = mentions(own_yes[d], yes.late) || mentions(own_no[d], no.late);
+    sizes.push_back(!late && is_shared(context, a, b) ? a : context.env.fresh_unbacked());
+  }
   return sizes;
 }
 
@@ -54,18 +61,20 @@ std::vector<TensorMeta> infer(const InferContext& context) {
   const Graph& yes = region(context, "then");
   const Graph& no = region(context, "else");
   const std::vector<TensorMeta> given = arguments(context.inputs, context.attrs);
-  const base::SymbolExprs yes_sizes = check_region(context, yes, given, "C2 then");
-  const base::SymbolExprs no_sizes = check_region(context, no, given, "C2 else");
+  const Branch then_branch{yes, check_region(context, yes, given, "C2 then"),
+                           late_sizes(context, yes)};
+  const Branch else_branch{no, check_region(context, no, given, "C2 else"),
+                           late_sizes(context, no)};
   if (yes.outputs().size() != no.outputs().size())
     context.fail_shape("C3 results", std::to_string(yes.outputs().size()),
                        std::to_string(no.outputs().size()));
   std::vector<TensorMeta> results;
   for (std::size_t k = 0; k < yes.outputs().size(); ++k) {
-    const TensorMeta a = region_result(yes, k, yes_sizes);
-    const TensorMeta b = region_result(no, k, no_sizes);
+    const TensorMeta a = region_result(yes, k, then_branch.sizes);
+    const TensorMeta b = region_result(no, k, else_branch.sizes);
     if (a.dtype != b.dtype || a.rank() != b.rank())
       context.fail_dtype("C3 results", a.to_string(), b.to_string());
-    results.push_back(TensorMeta::of(a.dtype, merged(context, a.sizes, b.sizes)));
+    results.push_back(TensorMeta::of(a.dtype, merged(context, then_branch, else_branch, k)));
   }
   return results;
 }

@@ -7,6 +7,7 @@
 // Constraints. infer() checks them in this order.
 //   C1  the graph takes the operands, has no parameters and writes nothing back
 //
+// A size of a result that the graph finds at run time is a new one at each call.
 // Memory: a result that shares storage with an input of the graph is a view of that operand; the others are
 // fresh.
 #include "ir/ops/regions.h"
@@ -18,10 +19,23 @@ std::vector<TensorMeta> arguments(std::span<const Value> inputs, const Attrs&) {
   return plain_arguments(inputs, 0);
 }
 
+/// Sizes that the body finds at run time are other ones at each call.
+void rename_late_sizes(const InferContext& context, const Graph& body, base::SymbolExprs& sizes) {
+  const std::set<base::Symbol> late = late_sizes(context, body);
+  for (const Value& output : body.outputs()) {
+    std::vector<base::Symbol> symbols;
+    for (const SymExpr& size : output.meta().sizes) size.collect_symbols(symbols);
+    for (const base::Symbol& symbol : symbols)
+      if (late.contains(symbol) && !sizes.contains(symbol))
+        sizes.emplace(symbol, context.env.fresh_unbacked());
+  }
+}
+
 std::vector<TensorMeta> infer(const InferContext& context) {
   const Graph& body = region(context, "body");
-  const base::SymbolExprs sizes =
+  base::SymbolExprs sizes =
       check_region(context, body, arguments(context.inputs, context.attrs), "C1 body");
+  rename_late_sizes(context, body, sizes);
   std::vector<TensorMeta> results;
   for (std::size_t k = 0; k < body.outputs().size(); ++k)
     results.push_back(region_result(body, k, sizes));

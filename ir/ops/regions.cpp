@@ -1,8 +1,10 @@
 #include "ir/ops/regions.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 #include "ir/analysis/regions.h"
+#include "ir/analysis/unbacked.h"
 #include "ir/evaluate.h"
 
 namespace heddle::ir::ops {
@@ -41,6 +43,43 @@ TensorMeta region_result(const Graph& graph, std::size_t k, const base::SymbolEx
   Dims dims;
   for (const SymExpr& dim : meta.sizes) dims.push_back(dim.substitute(sizes));
   return TensorMeta::of(meta.dtype, std::move(dims));
+}
+
+std::set<base::Symbol> late_sizes(const InferContext& context, const Graph& graph) {
+  std::set<base::Symbol> late;
+  for (const Value& output : graph.outputs())
+    for (const SymExpr& size : output.meta().sizes)
+      for (const base::Symbol& symbol : unbacked_in(size)) late.insert(symbol);
+  if (late.empty()) return late;
+  std::set<base::Symbol> told;
+  const auto tell = [&](const Value& value) {
+    if (!value) return;
+    for (const SymExpr& size : value.meta().sizes)
+      for (const base::Symbol& symbol : unbacked_in(size)) told.insert(symbol);
+  };
+  for (const Value& operand : context.inputs) tell(operand);
+  for (const Value& input : graph.inputs()) tell(input);
+  for (const NodePtr& node : graph.nodes())
+    for (const base::Symbol& symbol : unbacked_defined(*node)) told.erase(symbol);
+  std::erase_if(late, [&](const base::Symbol& symbol) { return told.contains(symbol); });
+  return late;
+}
+
+bool mentions(const SymExpr& size, const std::set<base::Symbol>& late) {
+  if (late.empty()) return false;
+  std::vector<base::Symbol> symbols;
+  size.collect_symbols(symbols);
+  return std::ranges::any_of(symbols, [&](const base::Symbol& s) { return late.contains(s); });
+}
+
+void check_same_each_time(const InferContext& context, const Graph& body, std::size_t k,
+                          const std::string& label) {
+  const TensorMeta& meta = body.outputs()[k].meta();
+  const std::set<base::Symbol> late = late_sizes(context, body);
+  for (const SymExpr& size : meta.sizes)
+    if (mentions(size, late))
+      context.fail_shape(fmt::format("{} {}", label, k), "the same sizes in each iteration",
+                         meta.to_string());
 }
 
 void check_carried(const InferContext& context, const TensorMeta& start, const TensorMeta& result,

@@ -1,6 +1,7 @@
 // What the definitions of ops with nested graphs share.
 #pragma once
 
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,6 +27,14 @@ base::SymbolExprs check_region(const InferContext& context, const Graph& graph,
 
 /// The metadata of output k of `graph` in the surrounding graph's sizes, row-major.
 TensorMeta region_result(const Graph& graph, std::size_t k, const base::SymbolExprs& sizes);
+
+/// Sizes of outputs of `graph` that the call's operands do not tell: its nodes find them at run time.
+std::set<base::Symbol> late_sizes(const InferContext& context, const Graph& graph);
+/// Whether `size` mentions one of `late`.
+bool mentions(const SymExpr& size, const std::set<base::Symbol>& late);
+/// Fails with `label` when output k of a loop's body may have another size in each iteration.
+void check_same_each_time(const InferContext& context, const Graph& body, std::size_t k,
+                          const std::string& label);
 
 /// Checks that result k of a loop's body is what the loop starts with: dtype and sizes.
 void check_carried(const InferContext& context, const TensorMeta& start, const TensorMeta& result,

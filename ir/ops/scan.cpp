@@ -15,6 +15,7 @@
 //   C2  scanned operands have `length` slices
 //   C3  the body takes what is said above, has no parameters and writes nothing back
 //   C4  the body gives carried values of the dtypes and sizes that the loop starts with
+//   C5  the other values of the body have the same sizes in each iteration
 //
 // Memory: the results are fresh.
 // Source: ONNX Scan-9 with the scan axis first.
@@ -77,6 +78,7 @@ std::vector<TensorMeta> infer(const InferContext& context) {
                                   given.begin() + static_cast<std::ptrdiff_t>(carried));
   for (std::size_t k = 0; k < body.outputs().size(); ++k) {
     const TensorMeta result = region_result(body, k, sizes);
+    check_same_each_time(context, body, k, k < carried ? "C4 carried value" : "C5 result");
     if (k < carried) {
       check_carried(context, given[k], result, k, "C4 the body keeps the shape of carried value");
       continue;

@@ -42,9 +42,11 @@ std::vector<TensorMeta> infer(const InferContext& context) {
   if (body.outputs().size() != count)
     context.fail_shape("C4 carried values", std::to_string(count),
                        std::to_string(body.outputs().size()));
-  for (std::size_t k = 0; k < count; ++k)
+  for (std::size_t k = 0; k < count; ++k) {
+    check_same_each_time(context, body, k, "C4 carried value");
     check_carried(context, given[k], region_result(body, k, sizes), k,
                   "C4 the body keeps the shape of carried value");
+  }
   given.resize(count);
   return given;
 }

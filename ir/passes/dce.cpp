@@ -3,6 +3,7 @@
 #include <unordered_set>
 
 #include "ir/analysis/regions.h"
+#include "ir/analysis/unbacked.h"
 #include "ir/op.h"
 
 namespace heddle::ir {
@@ -25,10 +26,12 @@ NodeSet needed_nodes(const Graph& graph) {
   for (const Value& input : graph.inputs()) need(input);
   for (const NodePtr& node : graph.nodes())
     if (!is_pure(*node)) need(node->value());
+  const SizeMakers makers(graph);
   while (!open.empty()) {
     const Node* node = open.back();
     open.pop_back();
     for (const Value& input : node->inputs()) need(input);
+    for (const Node* maker : makers.used_by(*node)) need(maker->value());
   }
   return needed;
 }

@@ -5,8 +5,8 @@
 
 namespace heddle::ir {
 
-/// Removes pure nodes that no output, write-back or impure node needs. An order edge is not a need: it is
-/// pruned with the node it leads from.
+/// Removes pure nodes that no output, write-back or impure node needs, for its elements or for a size that
+/// only the run tells. An order edge is not a need: it is pruned with the node it leads from.
 ///
 ///   %1 = exp(%0)
 ///   %2 = neg(%0) after(%1)

@@ -20,6 +20,7 @@
 #include "ir/passes/form_attention.h"
 #include "ir/passes/form_regions.h"
 #include "ir/passes/merge_views.h"
+#include "ir/passes/order_sizes.h"
 #include "ir/passes/overlap_collectives.h"
 #include "ir/passes/push_permutes.h"
 #include "ir/passes/reinplace.h"
@@ -44,6 +45,7 @@ constexpr Pass kPasses[] = {
     {"form-regions", [](const Graph& graph) { return form_regions(graph); }},
     {"inline-regions", inline_regions},
     {"merge-views", merge_views},
+    {"order-sizes", order_sizes},
     {"overlap-collectives", overlap_collectives},
     {"push-permutes", push_permutes},
     {"reinplace", reinplace, Stage::Reinplaced},

@@ -21,12 +21,17 @@ std::int64_t table_bytes(std::size_t tensors) {
 
 }  // namespace
 
-BoundCustomCall::BoundCustomCall(const CustomCall& call, const base::SymbolValues& sizes,
-                                 int workers)
+BoundCustomCall::BoundCustomCall(ArgumentsOnly, const CustomCall& call,
+                                 const base::SymbolValues& sizes, int workers)
     : call_(call),
       attrs_(ir::kernel_attrs(*call.op, call.attrs, sizes)),
       workers_(std::max(1, workers)) {
   for (const CustomTensor& tensor : call.arguments) add(tensor, sizes, arguments_);
+}
+
+BoundCustomCall::BoundCustomCall(const CustomCall& call, const base::SymbolValues& sizes,
+                                 int workers)
+    : BoundCustomCall(ArgumentsOnly(), call, sizes, workers) {
   for (const CustomTensor& tensor : call.results) add(tensor, sizes, results_);
   const KernelCall asked = prototype();
   if (call.op->workspace_bytes) {
@@ -113,6 +118,32 @@ void BoundCustomCall::queue(void* const* buffers, std::vector<KernelTensor>& tab
   call.end = extent_;
   call.device = device;
   call_.op->cuda(call, stream);
+}
+
+namespace {
+
+/// Bytes from the first element to the last.
+std::int64_t extent_bytes(const KernelTensor& tensor) {
+  std::int64_t last = 0;
+  for (std::int32_t d = 0; d < tensor.rank; ++d) {
+    if (tensor.size_data[d] == 0) return 0;
+    last += (tensor.size_data[d] - 1) * tensor.stride_data[d];
+  }
+  return (last + 1) * static_cast<std::int64_t>(size_of(tensor.dtype));
+}
+
+}  // namespace
+
+std::vector<ir::Sizes> ask_sizes(const CustomCall& call, const base::SymbolValues& sizes,
+                                 int workers, void* const* buffers, const OnHost& on_host) {
+  BoundCustomCall bound(BoundCustomCall::ArgumentsOnly(), call, sizes, workers);
+  for (std::size_t k = 0; k < call.arguments.size(); ++k) {
+    if (call.arguments[k].buffer == ir::kNone) continue;
+    KernelTensor& tensor = bound.arguments_[k];
+    auto* address = static_cast<char*>(buffers[call.arguments[k].buffer]) + bound.offsets_[k];
+    tensor.data = on_host(k, address, extent_bytes(tensor));
+  }
+  return call.op->sizes(bound.prototype());
 }
 
 }  // namespace heddle::jit

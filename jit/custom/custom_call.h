@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -30,11 +31,24 @@ struct CustomCall {
   std::uint32_t buffers = 0;  ///< of the launch
 };
 
+/// (argument, address, bytes) → an address of the host.
+using OnHost = std::function<void*(std::size_t, void*, std::int64_t)>;
+
+/// Asks the op for the sizes of its results, which depend on the elements of its arguments.
+/// `buffers`: as in Launch::buffers; those of the results are not looked at. `on_host`: where the host finds an
+/// argument's bytes, from the first element to the last.
+/// @throws what the op's function throws.
+std::vector<ir::Sizes> ask_sizes(const CustomCall& call, const base::SymbolValues& sizes,
+                                 int workers, void* const* buffers, const OnHost& on_host);
+
 /// A call with sizes put in. Any number of threads may run it at once.
 class BoundCustomCall {
  public:
   /// @throws what the op's workspace and extent functions throw.
   BoundCustomCall(const CustomCall& call, const base::SymbolValues& sizes, int workers);
+
+  friend std::vector<ir::Sizes> ask_sizes(const CustomCall& call, const base::SymbolValues& sizes,
+                                          int workers, void* const* buffers, const OnHost& on_host);
 
   /// Iterations [begin, end) of extent(). `scratch`: 64-aligned, this worker's own.
   /// @throws what the kernel throws.
@@ -52,6 +66,10 @@ class BoundCustomCall {
   const CustomCall& call() const { return call_; }
 
  private:
+  /// Without results, whose sizes are not known.
+  struct ArgumentsOnly {};
+  BoundCustomCall(ArgumentsOnly, const CustomCall& call, const base::SymbolValues& sizes,
+                  int workers);
   void add(const CustomTensor& tensor, const base::SymbolValues& sizes,
            std::vector<KernelTensor>& list);
   KernelCall prototype() const;

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "heddle/error.h"
+#include "ir/analysis/stream_pin.h"
 #include "ir/op.h"
 #include "ir/passes/form_regions.h"
 #include "jit/lower/nest_context.h"
@@ -60,6 +61,11 @@ const UnitOptions& unit_of(const ir::Node& node, const LowerOptions& options) {
   if (options.units.empty()) return options.rest;
   const auto unit = options.units.find(region_of(node));
   return unit == options.units.end() ? options.rest : unit->second;
+}
+
+bool same_unit(const ir::Node& a, const ir::Node& b, const LowerOptions& options) {
+  const bool streams = options.target == LowerOptions::Target::Cuda;
+  return region_of(a) == region_of(b) && (!streams || ir::pinned_stream(a) == ir::pinned_stream(b));
 }
 
 NodeClass classify(const ir::Node& node, const LowerOptions& options) {

@@ -22,6 +22,9 @@ enum class NodeClass : std::uint8_t {
 /// @throws UnsupportedError naming an op that has no way, or a fallback without a library kernel.
 NodeClass classify(const ir::Node& node, const LowerOptions& options);
 
+/// Whether two nodes may share a kernel: of one compile unit and, where there are streams, pinned alike.
+bool same_unit(const ir::Node& a, const ir::Node& b, const LowerOptions& options);
+
 /// Replaces composite nodes by what they decompose into, until none is left.
 ///
 ///   %y = softmax(%x) {axis = 1}

@@ -183,7 +183,7 @@ class Former {
   }
 
   bool may_share(const Node& a, const Node& b) const {
-    return unit_of(a, graph_.options()).fuse && region_of(a) == region_of(b) &&
+    return unit_of(a, graph_.options()).fuse && same_unit(a, b, graph_.options()) &&
            !ir::wants_fallback(a) && !ir::wants_fallback(b);
   }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "ir/analysis/regions.h"
+#include "ir/analysis/unbacked.h"
 #include "ir/custom_op.h"
 
 namespace heddle::jit {
@@ -41,10 +42,12 @@ LiveGraph::LiveGraph(const ir::Graph& graph, const LowerOptions& options)
   }
   for (std::size_t k = 0; k < all.size(); ++k)
     if (has_effects(*all[k]) || overwrites_argument(graph, *all[k])) live[k] = true;
+  const ir::SizeMakers makers(graph);
   for (std::size_t k = all.size(); k-- > 0;) {
     if (!live[k]) continue;
     for (const Value& input : all[k]->inputs())
       if (input) live[order.at(input.node)] = true;
+    for (const Node* maker : makers.used_by(*all[k])) live[order.at(maker)] = true;
   }
   for (std::size_t k = 0; k < all.size(); ++k) {
     if (!live[k]) continue;

@@ -1,5 +1,6 @@
 #include "base/check.h"
 #include "ir/op.h"
+#include "ir/passes/order_sizes.h"
 #include "ir/passes/resolve_sizes.h"
 #include "jit/lower/decompose.h"
 #include "jit/lower/nest_context.h"
@@ -51,7 +52,7 @@ Placement place_values(const ReadAnalysis& reads, const Grouping& grouping) {
 /// Sizes put in where they are known, only ops that have code, with reductions of whole tensors in blocks and
 /// constant weights packed.
 ir::Graph simplified(const ir::Graph& graph, const LowerOptions& options) {
-  const ir::Graph simple = decompose_all(ir::resolve_sizes(graph), options);
+  const ir::Graph simple = decompose_all(ir::order_sizes(ir::resolve_sizes(graph)), options);
   const ir::Graph summed = decompose_all(decompose_variances(simple), options);
   return pack_weights(decompose_all(split_reductions(summed), options), options);
 }

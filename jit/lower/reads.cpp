@@ -210,9 +210,8 @@ bool ReadAnalysis::is_computed_once(const Node* node) const {
 
 /// Whether a node outside the node's region reads it, or one that shares no kernel.
 bool ReadAnalysis::leaves_its_region(const Node* node) const {
-  const std::string region = region_of(*node);
   return std::ranges::any_of(readers_[graph_.position(node)], [&](const Reader& reader) {
-    return region_of(*reader.node) != region || ir::wants_fallback(*reader.node);
+    return !same_unit(*node, *reader.node, graph_.options()) || ir::wants_fallback(*reader.node);
   });
 }
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "ir/analysis/unbacked.h"
 #include "ir/op.h"
+#include "jit/lower/late_sizes.h"
 #include "jit/lower/nest_rewrite.h"
 #include "jit/lower/region.h"
 
@@ -225,6 +227,7 @@ void Recorder::add_region(std::uint32_t group) {
   launch.buffers.push_back(static_cast<ir::BufferId>(program_.record.buffers.size() - 1));
   step.writes.push_back(launch.buffers.back());
   add_order_edges(group, step);
+  note_late_sizes(node, call->results, launch);
   PlanKernel kernel;
   kernel.name = std::string(node.op_name());
   kernel.region = region_of(node);
@@ -282,9 +285,26 @@ void Recorder::add_data_edges(PlanStep& step) {
   }
 }
 
+/// What a step that makes sizes of the first `results` results known has to say.
+void Recorder::note_late_sizes(const Node& node, std::uint32_t results, Launch& launch) {
+  launch.late_sizes = ir::unbacked_defined(node);
+  if (launch.late_sizes.empty()) return;
+  for (std::uint32_t k = 0; k < results; ++k) launch.late_results.push_back(node.output(k).sizes);
+}
+
+/// After the steps that make known the sizes which the step uses, though it may read nothing they write.
+void Recorder::add_size_edges(PlanStep& step, const ProgramKernel& code, const Launch& launch) {
+  if (makers_.empty()) return;
+  for (const Symbol& symbol : sizes_of_step(program_.record, step, code, launch))
+    if (const auto maker = makers_.find(symbol); maker != makers_.end())
+      add_edge(step, maker->second, false);
+}
+
 ir::StepId Recorder::add_step(PlanKernel kernel, ProgramKernel code, PlanStep step, Launch launch) {
   const auto id = static_cast<ir::StepId>(program_.record.steps.size());
   add_data_edges(step);
+  add_size_edges(step, code, launch);
+  for (const Symbol& symbol : launch.late_sizes) makers_.emplace(symbol, id);
   std::sort(step.edges.begin(), step.edges.end(),
             [](const ir::PlanEdge& a, const ir::PlanEdge& b) { return a.from < b.from; });
   for (const ir::BufferId buffer : step.reads) readers_[root_of(buffer)].push_back(id);

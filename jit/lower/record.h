@@ -37,6 +37,8 @@ class Recorder {
   void add_edge(ir::PlanStep& step, ir::StepId from, bool weak);
   void add_data_edges(ir::PlanStep& step);
   bool is_read_once(ir::BufferId buffer, const Launch& launch) const;
+  void note_late_sizes(const Node& node, std::uint32_t results, Launch& launch);
+  void add_size_edges(ir::PlanStep& step, const ProgramKernel& code, const Launch& launch);
   /// Lets results lie in the operands that their nodes overwrite; the step reads these.
   void place_overwriting(const Node& node, ir::PlanStep& step);
   ir::BufferId root_of(ir::BufferId buffer) const {
@@ -59,6 +61,7 @@ class Recorder {
   std::map<Value, std::uint32_t> output_positions_;  ///< storages written straight into an output
   std::vector<std::vector<ir::StepId>> writers_, readers_;  ///< by root buffer
   std::vector<std::vector<ir::StepId>> steps_of_group_;
+  std::map<Symbol, ir::StepId> makers_;          ///< of sizes known only at run time
   std::map<Value, std::uint32_t> last_readers_;  ///< by storage: group
   std::set<Value> overwritten_;  ///< storages that ops other than custom ones overwrite
   /// Outputs that lie in an input that they are written back to: copied out at the end.

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "heddle/error.h"
-#include "ir/analysis/unbacked.h"
 #include "jit/custom/custom_call.h"
 #include "jit/lower/record.h"
 
@@ -13,15 +12,6 @@ using ir::PlanKernel;
 using ir::PlanStep;
 
 namespace {
-
-void check_sizes(const Node& node) {
-  const auto unknown = ir::unbacked_defined(node);
-  if (unknown.empty()) return;
-  throw UnsupportedError({.what = std::string(node.op_name()) + ": not implemented",
-                          .where = node.location().to_string(),
-                          .expected = "results whose sizes follow from the inputs' sizes",
-                          .got = unknown.front().to_string() + " in %" + node.name()});
-}
 
 std::string described(const Node& node) {
   return "%" + node.name() + (node.location().empty() ? "" : " at " + node.location().to_string());
@@ -35,7 +25,6 @@ CustomTensor tensor_in(std::uint32_t buffer, const ir::TensorMeta& meta) {
 
 void Recorder::add_custom(std::uint32_t group) {
   const Node& node = *state_.grouping.groups[group].root;
-  check_sizes(node);
   const ir::CustomLayout layout = ir::layout_of(node);
   const auto results = static_cast<std::uint32_t>(ir::result_count(node));
   auto call = std::make_shared<CustomCall>();
@@ -86,6 +75,7 @@ void Recorder::add_custom(std::uint32_t group) {
   if (step.writes.empty() && node.op().pure) return;  // all results are views
   call->buffers = static_cast<std::uint32_t>(launch.buffers.size());
   add_order_edges(group, step);
+  note_late_sizes(node, results, launch);
   PlanKernel kernel;
   kernel.name = std::string(node.op_name());
   kernel.region = region_of(node);

@@ -1,9 +1,6 @@
 #include "jit/lower/region.h"
 
-#include "base/check.h"
-#include "heddle/error.h"
 #include "ir/analysis/regions.h"
-#include "ir/analysis/unbacked.h"
 #include "ir/op.h"
 
 namespace heddle::jit {
@@ -29,22 +26,10 @@ std::uint32_t count(const Node& node, std::string_view name) {
   return node.has(name) ? static_cast<std::uint32_t>(node.integer(name)) : 0;
 }
 
-void check_sizes(const Node& node) {
-  if (ir::unbacked_defined(node).empty()) return;
-  std::string got;
-  for (const ir::TensorMeta& meta : node.outputs())
-    got += (got.empty() ? "" : ", ") + meta.to_string();
-  throw UnsupportedError({.what = std::string(node.op_name()) + ": sizes of the results",
-                          .where = node.location().to_string(),
-                          .expected = "the same sizes whichever graph runs",
-                          .got = got});
-}
-
 }  // namespace
 
 std::shared_ptr<const NestedCall> lower_regions(const Node& node, const LoweringState& state,
                                                 std::uint32_t step) {
-  check_sizes(node);
   auto call = std::make_shared<NestedCall>();
   call->kind = *node.op().lowering.region;
   const std::vector<ir::TensorMeta> arguments = ir::region_arguments(node);

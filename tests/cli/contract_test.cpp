@@ -323,6 +323,39 @@ TEST_F(Contract, ThePlanHoldsTheGraphsAndTheStagesOfItsSteps) {
   EXPECT_GT(stage, 0u);
 }
 
+TEST_F(Contract, SizesThatOnlyTheRunTellsAreShownAsSuch) {
+  const std::string text =
+      "graph @main(%p: bool[] \"p\", %x: f32[s0] \"x\") {\n"
+      "  %a = exp(%x)\n"
+      "  %c = cond(%p, %a) {then = @one, else = @two} : f32[u0]\n"
+      "  %s = cumsum(%c) {axis = 0}\n"
+      "  %o = add(%s, %c)\n"
+      "  return %o \"o\"\n"
+      "}\n"
+      "graph @one(%x: f32[s0]) {\n  %y = neg(%x)\n  return %y\n}\n"
+      "graph @two(%x: f32[s0]) {\n  %y = concat(%x, %x) {axis = 0}\n  return %y\n}\n";
+  const json document = plan(text);
+  EXPECT_EQ(document["steps"][0]["phase"], 0);
+  EXPECT_EQ(document["steps"][1]["phase"], 1);
+  EXPECT_EQ(document["steps"][1]["nested"].size(), 2u);
+  EXPECT_TRUE(document["steps"].back()["work"].is_null());
+  for (const json& buffer : document["buffers"]) {
+    if (buffer["value"] == "a") EXPECT_EQ(buffer["bytes"], 4);
+    if (buffer["value"] == "c" || buffer["value"] == "s") EXPECT_TRUE(buffer["bytes"].is_null());
+  }
+  int unknown = 0;
+  for (const json& event : document["events"]) unknown += event["bytes"].is_null() ? 1 : 0;
+  EXPECT_GE(unknown, 2);
+  const std::string model = path("plan.hir");
+  const std::string shapes = " --shape x=6 ";
+  EXPECT_EQ(run("plan " + model + shapes).code, 0);
+  EXPECT_EQ(run("plan " + model + shapes + "--html " + path("plan.html")).code, 0);
+  EXPECT_THAT(run("run " + model + shapes).out, AnyOf(HasSubstr("f32[6]"), HasSubstr("f32[12]")));
+  EXPECT_EQ(run("run " + model + shapes).out,
+            run("run " + model + shapes + "--device reference").out);
+  EXPECT_EQ(run("bench " + model + shapes + "--iterations 2").code, 0);
+}
+
 TEST_F(Contract, OptReadsStandardInput) {
   const std::string text = read_file(path("two.hir"));
   const std::string out = path("opt.txt");

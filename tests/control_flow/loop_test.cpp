@@ -55,15 +55,6 @@ TEST(Cond, ReturnsWhatItWasGiven) {
   for (const bool taken : {true, false}) everywhere(f, {flag(taken), ramp({5}), ramp({5}, 2)});
 }
 
-TEST(Cond, DifferentSizesAreRefusedWithTheReason) {
-  Engine engine([](const Tensor& p, const Tensor& x) {
-    return cond(p, [&] { return x; }, [&] { return concat({x, x}, 0); });
-  });
-  EXPECT_EQ(text_of<UnsupportedError>([&] { engine.run({flag(true), ramp({5})}); }),
-            "cond: sizes of the results: expected the same sizes whichever graph runs, got "
-            "f32[u0]");
-}
-
 TEST(While, TheNumberOfIterationsFollowsTheData) {
   Engine engine([](const Tensor& x, const Tensor& limit) { return halve(x, limit); });
   for (const double limit : {100.0, 3.0, 1.0, 0.01}) {

@@ -238,5 +238,38 @@ TEST(CudaEngine, PlansNameStreamsAndWaits) {
   EXPECT_THAT(streams, ElementsAre(0, 1));
 }
 
+TEST(CudaEngine, AnAnnotationPinsNodesToAStream) {
+  const auto f = [](const Tensor& x) {
+    Tensor a, b;
+    {
+      const Annotate second{{"stream", 2}, {"name", "second"}};
+      a = exp(x);
+      b = cumsum(a * 2.0f, 0);
+    }
+    const Annotate first{{"stream", 0}};
+    return sin(x) + b;
+  };
+  const std::vector inputs{counted(f32, {6, 6})};
+  expect_agrees(f, inputs, 1e-5, 4);
+  Engine engine(f, on_sim(4));
+  const auto plan = nlohmann::json::parse(engine.plan_json(inputs));
+  std::map<std::string, int> streams;
+  for (const auto& kernel : plan["kernels"])
+    for (const auto& step : plan["steps"])
+      if (step["kernel"] == kernel["name"])
+        for (const auto& node : kernel["nodes"]) streams[node] = step["stream"];
+  for (const auto& [node, stream] : streams)
+    EXPECT_EQ(stream, node.starts_with("second.") ? 2 : 0) << node;
+  EXPECT_TRUE(streams.contains("second.cumsum"));
+  EXPECT_TRUE(std::ranges::any_of(streams, [](const auto& s) { return s.second == 0; }));
+  Engine wrong(
+      [](const Tensor& x) {
+        const Annotate scope{{"stream", "fast"}};
+        return exp(x);
+      },
+      on_sim());
+  EXPECT_THROW(wrong.run(inputs), OptionError);
+}
+
 }  // namespace
 }  // namespace heddle::testing

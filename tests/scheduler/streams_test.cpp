@@ -66,6 +66,17 @@ TEST(Streams, EdgesThatOthersImplyNeedNoEvent) {
   EXPECT_EQ(plan.event_waits(), 1u);
 }
 
+TEST(Streams, PinnedStepsAreWhereTheyArePut) {
+  const ir::ScheduleRecord record = record_of({{}, {0}, {1}, {2}});
+  const std::optional<std::uint32_t> pins[] = {std::nullopt, 2, std::nullopt, 5};
+  const StreamPlan plan = assign_streams(record, 3, pins);
+  EXPECT_THAT(plan.stream_of, ElementsAre(0, 2, 0, 2));  // 5 is 2 of three
+  EXPECT_EQ(plan.streams, 3u);
+  EXPECT_EQ(plan.event_waits(), 3u);
+  EXPECT_THAT(plan.joins, ElementsAre(3));
+  check(record, plan);
+}
+
 TEST(Streams, NoMoreStreamsThanAllowed) {
   for (const std::uint32_t most : {1u, 2u, 3u}) {
     const auto record = record_of({{}, {}, {}, {}, {0}, {1}, {2}, {3}, {4, 5, 6, 7}});

@@ -241,12 +241,13 @@ const views = {
       ["waits for", step.waits_for.length > 0 ? links("step", step.waits_for) : ""],
       ["followed by", links("step", index.plan.steps.filter((other) =>
         other.edges.some((edge) => edge.from === k)).map((other) => other.index))],
-      ["operations", step.work]])];
+      ["phase", step.phase > 0 ? `${step.phase}: bound when its sizes are known` : ""],
+      ["operations", step.work ?? "known when it runs"]])];
   },
   buffer(k) {
     const buffer = index.plan.buffers[k];
     return [make("h2", { class: "mono" }, buffer.value), facts([
-      ["role", buffer.role], ["bytes", `${buffer.bytes} (${bytesText(buffer.bytes)})`],
+      ["role", buffer.role], ["bytes", buffer.bytes === null ? "known when it runs" : `${buffer.bytes} (${bytesText(buffer.bytes)})`],
       ["offset", buffer.offset === null ? "not in the arena" : buffer.offset],
       ["live", buffer.first_step === null ? "" : `steps ${buffer.first_step} to ${buffer.last_step}`],
       ["alias of", buffer.alias_of ?? ""], ["made by", valueLinks([buffer.value])]])];

@@ -51,8 +51,7 @@ class HEDDLE_API ShapeCall {
   std::vector<std::int64_t> integers(std::string_view name) const;
   SymInt size(std::string_view name) const;  ///< of a SymInt argument
   std::vector<SymInt> sizes(std::string_view name) const;
-  /// A size that is known only when the kernel has run. Compiled execution has no such sizes yet: there
-  /// the call is an UnsupportedError that names the op.
+  /// A new size that depends on the elements of the arguments: CustomOp::sizes tells it at run time.
   SymInt unbacked() const;
   /// @throws ShapeError "<op>: <what>: expected …, got …".
   [[noreturn]] void fail(std::string what, std::string expected, std::string got) const;
@@ -82,7 +81,9 @@ struct CustomOp {
   std::function<std::int64_t(const KernelCall&)> extent{};
   /// Slow and obvious, for the reference device. Empty: the CPU kernel.
   std::function<void(const KernelCall&)> reference{};
-  /// Sizes of the results where they depend on values (see ShapeCall::unbacked).
+  /// Sizes of the results, in order, where they depend on values (see ShapeCall::unbacked). Called before the
+  /// kernel, with the elements of the arguments and without results; what it says must be what the shape
+  /// function said of the results.
   std::function<std::vector<Sizes>(const KernelCall&)> sizes{};
   /// Queues the work of all iterations on `stream` (a CUstream) and waits for nothing. Called with the device's
   /// context current, by one thread a request. What it throws is a CustomOpError. Empty: not on CUDA.

@@ -52,9 +52,16 @@ HEDDLE_C_API heddle_size heddle_shape_number(heddle_shape_call* call, int64_t va
 HEDDLE_C_API int64_t heddle_shape_int(heddle_shape_call* call, const char* attribute);
 HEDDLE_C_API heddle_size heddle_size_add(heddle_shape_call* call, heddle_size a, heddle_size b);
 HEDDLE_C_API heddle_size heddle_size_mul(heddle_shape_call* call, heddle_size a, heddle_size b);
+/* A new size that depends on the elements of the arguments: heddle_custom_op::sizes tells it at run time. */
+HEDDLE_C_API heddle_size heddle_shape_unbacked(heddle_shape_call* call);
 /* Appends a result of this type. */
 HEDDLE_C_API void heddle_shape_result(heddle_shape_call* call, int32_t dtype, int32_t rank,
                                       const heddle_size* sizes);
+
+/* Takes the sizes of results that only the run tells; opaque. */
+typedef struct heddle_told_sizes heddle_told_sizes;
+/* Appends the sizes of the next result. */
+HEDDLE_C_API void heddle_tell_sizes(heddle_told_sizes* told, int32_t rank, const int64_t* sizes);
 
 typedef struct heddle_custom_op {
   const char* schema;
@@ -69,6 +76,10 @@ typedef struct heddle_custom_op {
   /* As `cpu`, but queues the work on `stream` (a CUstream) and waits for nothing: addresses are the device's. May be
    * null: the op does not run on CUDA. */
   const char* (*cuda)(const heddle_kernel_call* call, void* stream, void* user);
+  /* Where the shape function gave sizes of heddle_shape_unbacked(): called before the kernel, without results and with
+   * the elements of the arguments in memory of the host; calls heddle_tell_sizes() once a result. Returns null, or the
+   * text of an error. May be null. */
+  const char* (*sizes)(const heddle_kernel_call* call, heddle_told_sizes* told, void* user);
 } heddle_custom_op;
 
 /* Registers `op` for as long as the process lives. */

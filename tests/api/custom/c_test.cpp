@@ -86,6 +86,52 @@ TEST(CustomOpC, ErrorsOfFunctionsNameTheOp) {
   }
 }
 
+/// The elements above 0 of a vector, behind their number.
+const char* above_shape(heddle_shape_call* call, void*) {
+  const heddle_size count = heddle_shape_unbacked(call);
+  const heddle_size one = heddle_shape_number(call, 1);
+  const heddle_size sizes[] = {heddle_size_add(call, count, one)};
+  heddle_shape_result(call, heddle_shape_dtype(call, 0), 1, sizes);
+  return nullptr;
+}
+
+const char* above_sizes(const heddle_kernel_call* call, heddle_told_sizes* told, void*) {
+  const heddle_kernel_tensor& x = call->tensors[0];
+  if (x.sizes[0] == 0) return "nothing to look at";
+  std::int64_t count = 1;
+  for (std::int64_t k = 0; k < x.sizes[0]; ++k)
+    count += static_cast<const float*>(x.data)[k] > 0 ? 1 : 0;
+  heddle_tell_sizes(told, 1, &count);
+  return nullptr;
+}
+
+const char* above_cpu(const heddle_kernel_call* call, void*) {
+  const heddle_kernel_tensor& x = call->tensors[0];
+  auto* to = static_cast<float*>(call->results[0].data);
+  *to++ = static_cast<float>(call->results[0].sizes[0] - 1);
+  for (std::int64_t k = 0; k < x.sizes[0]; ++k)
+    if (static_cast<const float*>(x.data)[k] > 0) *to++ = static_cast<const float*>(x.data)[k];
+  return nullptr;
+}
+
+TEST(CustomOpC, SizesThatDependOnElements) {
+  heddle_custom_op op = repeat_op("tc::above(Tensor x) -> Tensor");
+  op.shape = above_shape;
+  op.sizes = above_sizes;
+  op.cpu = above_cpu;
+  ASSERT_EQ(heddle_register_op(&op), HEDDLE_OK) << heddle_last_error();
+  hd::Engine engine([](const hd::Tensor& x) { return hd::call("tc::above", {x})[0] * 2.0f; });
+  const auto y = engine.run({hd::Tensor::of<float>({1, -1, 3}, {3})})[0];
+  EXPECT_THAT(y.to_doubles(), testing::ElementsAre(4, 2, 6));
+  try {
+    engine.run({hd::Tensor::zeros(hd::f32, {0})});
+    FAIL();
+  } catch (const hd::CustomOpError& error) {
+    EXPECT_THAT(error.what(), testing::StartsWith("tc::above: the function `sizes` failed at %"));
+    EXPECT_THAT(error.what(), testing::EndsWith("nothing to look at"));
+  }
+}
+
 TEST(CustomOpC, StatusCodes) {
   EXPECT_EQ(heddle_register_op(nullptr), HEDDLE_ERROR_ARGUMENT);
   const heddle_custom_op bad = repeat_op("tc::broken(Tensor x -> Tensor");

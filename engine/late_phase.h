@@ -1,0 +1,39 @@
+// Entering a phase: its sizes are found, its steps bound to them and given memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/region_run.h"
+
+namespace heddle::engine {
+
+/// What follows one frame. Remembers the bound steps of the sizes that it met last, so that a request with such
+/// sizes binds nothing.
+class LatePhase {
+ public:
+  /// The frame of the phase after `before`, whose steps have all run. Null when *status says what failed.
+  /// @throws CustomOpError when the op cannot tell its sizes; ShapeError when they contradict its shape
+  ///         function; OutOfMemory; what OutputSource::output() throws.
+  Frame* enter(Frame& before, RegionMachine& machine, std::int32_t* status);
+
+ private:
+  struct Entry {
+    std::vector<std::int64_t> late_sizes;
+    BoundSteps plan;
+    Frame frame;
+    const void* memory = nullptr;  ///< that the frame was prepared for
+  };
+  Entry& entry_for(const BoundSteps& before, std::span<const base::Symbol> symbols,
+                   const base::SymbolValues& sizes);
+  void give_memory(Entry& entry, Frame& before, RegionMachine& machine);
+
+  std::vector<std::unique_ptr<Entry>> entries_;  ///< most recently used first
+  std::unique_ptr<StartedRegion> started_;       ///< what the phase's first step finishes
+  std::shared_ptr<void> memory_;                 ///< of whichever runs
+  std::int64_t memory_bytes_ = 0;
+};
+
+}  // namespace heddle::engine
