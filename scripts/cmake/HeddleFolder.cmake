@@ -45,6 +45,10 @@ function(heddle_executable target)
   target_link_libraries(${target} PRIVATE heddle_flags ${arg_LINKS})
 endfunction()
 
+# What most sources of the product read of the standard library.
+set(HEDDLE_STANDARD_HEADERS <algorithm> <cstdint> <functional> <map> <memory> <optional> <set> <span>
+  <string> <string_view> <unordered_map> <utility> <vector>)
+
 # Compiles `headers` once for all sources of a target, where that costs less than it saves.
 function(heddle_precompile target)
   get_target_property(sources ${target} SOURCES)
