@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
 namespace heddle::engine {
 
@@ -16,7 +15,7 @@ std::size_t thread_stripe() {
 
 bool same_words(const BoundPlan& plan, std::span<const std::int64_t> words) {
   return plan.words.size() == words.size() &&
-         std::memcmp(plan.words.data(), words.data(), words.size_bytes()) == 0;
+         std::equal(words.begin(), words.end(), plan.words.begin());
 }
 
 }  // namespace
