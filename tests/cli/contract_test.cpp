@@ -340,8 +340,11 @@ TEST_F(Contract, SizesThatOnlyTheRunTellsAreShownAsSuch) {
   EXPECT_EQ(document["steps"][1]["nested"].size(), 2u);
   EXPECT_TRUE(document["steps"].back()["work"].is_null());
   for (const json& buffer : document["buffers"]) {
-    if (buffer["value"] == "a") EXPECT_EQ(buffer["bytes"], 4);
-    if (buffer["value"] == "c" || buffer["value"] == "s") EXPECT_TRUE(buffer["bytes"].is_null());
+    if (buffer["value"] == "a") {
+      EXPECT_EQ(buffer["bytes"], 4);
+    } else if (buffer["value"] == "c" || buffer["value"] == "s") {
+      EXPECT_TRUE(buffer["bytes"].is_null());
+    }
   }
   int unknown = 0;
   for (const json& event : document["events"]) unknown += event["bytes"].is_null() ? 1 : 0;
