@@ -16,8 +16,8 @@ Background::~Background() {
 void Background::post(std::function<void()> work) {
   {
     const std::scoped_lock lock(mutex_);
-    queue_.push_back(std::move(work));
     if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+    queue_.push_back(std::move(work));
   }
   changed_.notify_all();
 }

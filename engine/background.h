@@ -19,6 +19,7 @@ class Background {
   Background& operator=(const Background&) = delete;
 
   /// Queues `work`, which must not throw. Threads: any.
+  /// @throws std::system_error when there is no thread to be had; nothing is queued then.
   void post(std::function<void()> work);
   /// Waits until nothing is queued or under way.
   void wait();

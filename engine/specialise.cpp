@@ -34,6 +34,15 @@ std::vector<ir::Assumption> exact_sizes(const engine::Guards& guards, const Symb
   return exact;
 }
 
+/// Tells why `size` gets no executable of its own. What the embedder's log throws has nowhere to go.
+void tell(const EngineOptions& options, const std::string& size, const char* why) noexcept {
+  try {
+    engine::log_line(options,
+                     fmt::format("heddle: {} keeps the general executable: {}", size, why));
+  } catch (...) {
+  }
+}
+
 }  // namespace
 
 void Engine::Impl::ask_for_specialisation(const BoundPlan& plan) {
@@ -41,15 +50,23 @@ void Engine::Impl::ask_for_specialisation(const BoundPlan& plan) {
   std::vector<ir::Assumption> exact =
       exact_sizes(plan.executable->guards(), plan.sizes, specialise_after);
   if (exact.empty()) return;
-  background.post([this, general = plan.executable, exact = std::move(exact), sizes = plan.sizes,
-                   words = plan.words, hash = plan.hash] {
+  const std::string first = exact.front().predicate.to_string();
+  const auto work = [this, first, general = plan.executable, exact = std::move(exact),
+                     sizes = plan.sizes, words = plan.words, hash = plan.hash] {
     try {
       specialise(*general, exact, sizes, words, hash);
     } catch (const std::exception& error) {
-      engine::log_line(options, fmt::format("heddle: {} keeps the general executable: {}",
-                                            exact.front().predicate.to_string(), error.what()));
+      tell(options, first, error.what());
+    } catch (...) {
+      tell(options, first, "an exception that is no std::exception");
     }
-  });
+  };
+  try {
+    background.post(work);
+  } catch (const std::exception&
+               error) {  // no thread to be had: the call's answer is right all the same
+    tell(options, first, error.what());
+  }
 }
 
 void Engine::Impl::specialise(const Executable& general, std::span<const ir::Assumption> exact,

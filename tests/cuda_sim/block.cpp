@@ -120,8 +120,9 @@ std::uint64_t BlockRunner::skip_barrier(std::uint64_t n) {
   return std::exchange(barriers_, 0);
 }
 
-void BlockRunner::abandon(std::string why) {
-  problem_ = "thread " + std::to_string(current_) + " " + std::move(why);
+void BlockRunner::abandon(std::string&& why) {
+  problem_ = "thread " + std::to_string(current_) + " " + why;
+  std::string().swap(why);  // its owner's frame never returns
   pause(Wait::Done);
 }
 

@@ -46,7 +46,7 @@ class BlockRunner {
   /// it were not in the text. For tests of tests: the simulator must object. 0: none.
   std::uint64_t skip_barrier(std::uint64_t n);
   /// For kernels that run: ends the thread that asks, and the run with it, which then says `why`.
-  void abandon(std::string why);
+  void abandon(std::string&& why);
 
  private:
   enum class Wait : std::uint8_t { None, Barrier, Shuffle, Done };

@@ -256,7 +256,7 @@ void Machine::kernel_access(unsigned long address, unsigned long bytes, int kind
   if (wrong.empty()) wrong = runner.races().access(at, bytes, how, runner.now());
   if (wrong.empty()) return;
   machine.illegal_address_ = true;
-  runner.abandon(wrong);
+  runner.abandon(std::move(wrong));
 }
 
 std::string Machine::launch(Operation& operation) {

@@ -105,6 +105,26 @@ TEST(Specialise, AFailureIsToldOnceAndTheGeneralOneGoesOn) {
   EXPECT_THAT(lines[0], HasSubstr("no more compiles"));
 }
 
+/// Neither what a pass throws nor what the log throws about it reaches anybody.
+TEST(Specialise, AFailureThatCannotBeToldEndsNothing) {
+  std::atomic<int> traced{0};
+  std::atomic<int> told{0};
+  hd::EngineOptions options{.threads = 1, .specialise_after = 1};
+  options.log = [&](std::string_view) {
+    ++told;
+    throw std::runtime_error("the log is full");
+  };
+  options.passes.push_back({"refuse", hd::GraphPass::Point::First, [&](const std::string& graph) {
+                              if (++traced > 1) throw 1;
+                              return graph;
+                            }});
+  hd::Engine engine(row_sums, options);
+  for (int k = 0; k < 3; ++k) EXPECT_THAT(engine.run({ones(8)})[0].to_doubles(), Each(24));
+  engine.wait_for_specialisations();
+  EXPECT_EQ(told, 1);
+  EXPECT_EQ(engine.stats().specialisations, 0u);
+}
+
 TEST(Specialise, ReadsUpdatedParameters) {
   const hd::Tensor weights = hd::Tensor::full(hd::f32, {24}, 2);
   hd::Engine engine([weights](const hd::Tensor& x) { return x * hd::exp(weights - 2.0f); },
