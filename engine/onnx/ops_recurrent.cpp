@@ -17,8 +17,10 @@ struct Direction {
   bool reversed;
   std::int64_t hidden;
   std::int64_t gates;
-  Tensor w;           ///< [input, gates * hidden]
-  Tensor r;           ///< [hidden, gates * hidden]: turned once, before the steps
+  Tensor w;  ///< [input, gates * hidden]
+  Tensor r;  ///< [hidden, gates * hidden]: turned once, before the steps
+  Tensor
+      candidate_r;  ///< [hidden, hidden] of a GRU that resets before this product; r has no columns for it then
   Tensor input_bias;  ///< [gates * hidden] or undefined
   Tensor hidden_bias;
   Tensor peepholes;  ///< [3 * hidden] or undefined
@@ -69,9 +71,15 @@ State rnn_cell(const Direction& d, const Tensor& input, const State& state) {
   return {activation(d, 0, "tanh", clipped(d, sum)), {}};
 }
 
+/// The bias of the update and reset gates.
+Tensor gate_bias(const Direction& d) {
+  return d.hidden_bias.defined() ? slice(d.hidden_bias, 0, 0, 2 * d.hidden) : Tensor();
+}
+
 State gru_cell(const Direction& d, const Tensor& input, const State& state) {
-  const bool linear_first = d.node.integer("linear_before_reset", 0) != 0;
-  const Tensor recurrent = affine(state.hidden, d.r, d.hidden_bias);
+  const bool linear_first = !d.candidate_r.defined();
+  const Tensor recurrent = linear_first ? affine(state.hidden, d.r, d.hidden_bias)
+                                        : affine(state.hidden, d.r, gate_bias(d));
   const Tensor update =
       activation(d, 0, "sigmoid", clipped(d, gate(d, input, 0) + gate(d, recurrent, 0)));
   const Tensor reset =
@@ -80,9 +88,8 @@ State gru_cell(const Direction& d, const Tensor& input, const State& state) {
   if (linear_first) {
     through = reset * gate(d, recurrent, 2);
   } else {
-    const Tensor weights = slice(d.r, 1, 2 * d.hidden, 3 * d.hidden);
     const Tensor bias = d.hidden_bias.defined() ? gate(d, d.hidden_bias, 2) : Tensor();
-    through = affine(reset * state.hidden, weights, bias);
+    through = affine(reset * state.hidden, d.candidate_r, bias);
   }
   const Tensor candidate = activation(d, 1, "tanh", clipped(d, gate(d, input, 2) + through));
   return {candidate - update * candidate + update * state.hidden, {}};
@@ -166,9 +173,14 @@ Direction direction_of(const Node& node, std::int64_t index, bool reversed, std:
               .gates = gates,
               .w = transpose(of_direction(node.tensor(1), index), 0, 1),
               .r = r,
+              .candidate_r = {},
               .input_bias = {},
               .hidden_bias = {},
               .peepholes = {}};
+  if (gates == 3 && node.integer("linear_before_reset", 0) == 0) {
+    d.candidate_r = slice(r, 1, 2 * d.hidden, 3 * d.hidden);
+    d.r = slice(r, 1, 0, 2 * d.hidden);
+  }
   if (node.has(3)) {
     const Tensor bias = of_direction(node.tensor(3), index);
     d.input_bias = slice(bias, 0, 0, gates * d.hidden);

@@ -41,7 +41,13 @@ class MatmulNest {
         depth_(ctx.operand_sizes(0).back()),
         accumulator_(accumulator_of(ctx.node().output().dtype)),
         panels_(ctx.node().op_name() == "packed_matmul"),
-        flat_((panels_ || right_.strides.size() == 2) && rows_lie_evenly()) {}
+        row_stride_(left_.strides[left_.strides.size() - 2]) {
+    if (!panels_ && right_.strides.size() != 2) return;
+    if (const auto even = even_row_stride()) {
+      flat_ = true;
+      row_stride_ = *even;
+    }
+  }
 
   void build() {
     const std::size_t rank = out_.size();
@@ -84,13 +90,20 @@ class MatmulNest {
     }
   }
 
-  /// Whether the rows of all matrices on the left are equally far apart.
-  bool rows_lie_evenly() const {
-    for (std::size_t d = 0; d + 2 < left_.strides.size(); ++d) {
-      const SymExpr whole = left_.strides[d + 1] * out_[d + 1];
-      if (!b_.simplify(left_.strides[d] - whole).is_constant(0)) return false;
+  /// How far apart the rows of all matrices on the left are, if equally: with dimensions of size 1 passed over, each
+  /// dimension begins where the one inside it ends.
+  std::optional<SymExpr> even_row_stride() const {
+    std::optional<SymExpr> rows;
+    SymExpr whole;
+    for (std::size_t d = left_.strides.size() - 1; d-- > 0;) {
+      if (out_[d].is_constant(1)) continue;
+      if (!rows)
+        rows = left_.strides[d];
+      else if (!b_.simplify(left_.strides[d] - whole).is_constant(0))
+        return std::nullopt;
+      whole = left_.strides[d] * out_[d];
     }
-    return true;
+    return rows ? rows : left_.strides[left_.strides.size() - 2];
   }
 
   /// Element offset of the matrix of `operand` that belongs to this batch index; dimensions of size 1 are
@@ -108,10 +121,10 @@ class MatmulNest {
 
   TileOperand left_tile(const SymExpr& depth_begin) {
     const std::size_t rank = left_.strides.size();
-    return {left_.buffer,
-            matrix_offset(left_, 0) + left_.strides[rank - 2] * row_begin_ +
-                left_.strides[rank - 1] * depth_begin,
-            left_.strides[rank - 2], left_.strides[rank - 1]};
+    return {
+        left_.buffer,
+        matrix_offset(left_, 0) + row_stride_ * row_begin_ + left_.strides[rank - 1] * depth_begin,
+        row_stride_, left_.strides[rank - 1]};
   }
 
   void contract(const SymExpr& depth, TileOperand a, TileOperand b, bool accumulate) {
@@ -243,8 +256,9 @@ class MatmulNest {
   AffineOperand right_;
   SymExpr depth_;
   DType accumulator_;
-  bool panels_;  ///< packed_matmul
-  bool flat_;    ///< all rows of the batch are rows of one matrix
+  bool panels_;        ///< packed_matmul
+  bool flat_ = false;  ///< all rows of the batch are rows of one matrix
+  SymExpr row_stride_;
   NestBufferId acc_ = 0;
   std::vector<SymExpr> index_;
   SymExpr row_begin_, column_begin_, rows_, columns_;

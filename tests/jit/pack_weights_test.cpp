@@ -103,6 +103,23 @@ TEST(PackWeights, RowsOfABatchAreRowsOfOneMatrix) {
   expect_right_at(graph, {40, 1}, 1e-4);
 }
 
+/// Dimensions of size 1 lie anywhere: the input of a recurrent layer with a batch of one is one matrix of all steps.
+TEST(PackWeights, RowsWithDimensionsOfSizeOneAmongThemAreOneMatrix) {
+  GraphBuilder b("main");
+  const Value steps = b.input(tensor(f32, {"s0", "1", "72"}));
+  const Value apart = b.input(tensor(f32, {"3", "1", "s1", "1", "72"}));
+  const Value w = weights(b, f32, {72, 64});
+  b.output(b.emit("matmul", {steps, w}));
+  b.output(b.emit("matmul", {apart, w}));
+  const ir::Graph graph = b.finish();
+  const jit::Program program = lowered(graph);
+  ASSERT_EQ(program.kernels.size(), 3u);
+  EXPECT_EQ(program.kernels[1].nest->parallel_extent.to_string(), "floor((s0+31)/32)");
+  EXPECT_EQ(program.kernels[2].nest->parallel_extent.to_string(), "floor((3*s0+31)/32)");
+  expect_right_at(graph, {40, 1}, 1e-4);
+  expect_right_at(graph, {1, 23}, 1e-4);
+}
+
 TEST(PackWeights, RowsThatDoNotLieEvenlyStayABatch) {
   GraphBuilder b("main");
   const Value x = b.input(tensor(f32, {"s0", "9", "128"}));

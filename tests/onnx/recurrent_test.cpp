@@ -105,5 +105,63 @@ TEST(Recurrent, ReverseStartsAtTheEnd) {
   for (const std::int64_t steps : {4, 5}) expect_lstm(engine, steps, true);
 }
 
+constexpr int kWide = 72;  // its weights are packed
+
+/// A GRU of one input over five steps; its weights are small, so that no gate saturates.
+Engine gru(bool linear_before_reset) {
+  ModelBuilder model;
+  model.input("x", {"5", "1", "1"}).output("y");
+  fill(model.initializer("w", {1, 3 * kWide, 1}, TensorProto::FLOAT), 3 * kWide, kW);
+  fill(model.initializer("r", {1, 3 * kWide, kWide}, TensorProto::FLOAT), 3 * kWide * kWide, kR);
+  fill(model.initializer("b", {1, 6 * kWide}, TensorProto::FLOAT), 6 * kWide, kB);
+  NodeProto& node = model.node("GRU", {"x", "w", "r", "b"}, {"y"});
+  ModelBuilder::set_int(node, "hidden_size", kWide);
+  ModelBuilder::set_int(node, "linear_before_reset", linear_before_reset ? 1 : 0);
+  return model.load();
+}
+
+/// One step of the ONNX equations; gates lie in the order update, reset, candidate.
+std::vector<double> gru_step(const std::vector<double>& hidden, double x, bool linear_first) {
+  const auto input = [&](int g) { return number(g, kW) * x + number(g, kB); };
+  const auto recurrent = [&](int g, const std::vector<double>& state) {
+    double sum = number(3 * kWide + g, kB);
+    for (int k = 0; k < kWide; ++k)
+      sum += number(kWide * g + k, kR) * state[static_cast<std::size_t>(k)];
+    return sum;
+  };
+  std::vector<double> reset;
+  std::vector<double> reset_hidden;
+  for (int u = 0; u < kWide; ++u) {
+    reset.push_back(sigmoid(input(kWide + u) + recurrent(kWide + u, hidden)));
+    reset_hidden.push_back(reset.back() * hidden[static_cast<std::size_t>(u)]);
+  }
+  std::vector<double> next;
+  for (int u = 0; u < kWide; ++u) {
+    const auto k = static_cast<std::size_t>(u);
+    const double update = sigmoid(input(u) + recurrent(u, hidden));
+    const int g = 2 * kWide + u;
+    const double through =
+        linear_first ? reset[k] * recurrent(g, hidden) : recurrent(g, reset_hidden);
+    next.push_back((1 - update) * std::tanh(input(g) + through) + update * hidden[k]);
+  }
+  return next;
+}
+
+TEST(Recurrent, GruResetsBeforeOrAfterTheProduct) {
+  for (const bool linear_first : {false, true}) {
+    SCOPED_TRACE(linear_first);
+    Engine engine = gru(linear_first);
+    Tensor x = Tensor::empty(f32, {5, 1, 1});
+    for (std::int64_t k = 0; k < 5; ++k) x.data_as<float>()[k] = number(k, kX);
+    const std::vector<double> y = engine.run({x})[0].to_doubles();
+    ASSERT_EQ(y.size(), 5u * kWide);
+    std::vector<double> hidden(kWide);
+    for (std::size_t step = 0; step < 5; ++step) {
+      hidden = gru_step(hidden, number(static_cast<std::int64_t>(step), kX), linear_first);
+      for (std::size_t u = 0; u < kWide; ++u) EXPECT_NEAR(y[step * kWide + u], hidden[u], 1e-5);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace heddle::onnx_test
