@@ -1,11 +1,9 @@
 // Engines on the caller's stream and in the caller's context: calls that do not wait.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
-#include <heddle_test_paths.h>
 #include <thread>
 
 #include "tests/cuda/support.h"
-#include "tests/cuda_sim/control.h"
 
 namespace heddle::testing {
 namespace {
@@ -13,14 +11,9 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-sim::Control& control() {
-  static sim::Control one(HEDDLE_CUDA_SIM_PATH);
-  return one;
-}
-
 /// The driver as a caller that uses CUDA by itself has it.
 struct Driver {
-  void* library = ::dlopen(HEDDLE_CUDA_SIM_PATH, RTLD_NOW);
+  void* library = ::dlopen(test::driver_library().c_str(), RTLD_NOW);
   template <typename Function>
   void load(Function*& function, const char* name) const {
     function = reinterpret_cast<Function*>(::dlsym(library, name));
@@ -83,7 +76,7 @@ class Caller {
   Caller& operator=(const Caller&) = delete;
 
   EngineOptions options(bool graphs = true) const {
-    EngineOptions options = on_sim(3, graphs);
+    EngineOptions options = on_cuda(3, graphs);
     options.stream = stream;
     if (own_) options.context = context;
     return options;
@@ -102,9 +95,10 @@ Tensor wide(const Tensor& x) {
   return matmul(softmax(matmul(x, x), -1), softmax(x * 0.5f, -1)) + sum(exp(x), {0});
 }
 
-Tensor on_device(const Tensor& tensor) { return tensor.to(Device::cuda_sim()); }
+Tensor on_device(const Tensor& tensor) { return tensor.to(cuda_device()); }
 
 TEST(CallersStream, ACallReturnsBeforeItsWorkRan) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   const Caller caller;
   for (const bool graphs : {false, true}) {
     Engine engine(wide, caller.options(graphs));
@@ -133,12 +127,12 @@ TEST(CallersStream, CallsThatFeedEachOtherNeedNoWait) {
     Tensor want = counted(f32, {4, 4});
     for (int k = 0; k < 12; ++k) want = reference.run({want})[0];
     for (unsigned long seed = 0; seed < 4; ++seed) {
-      control().seed(seed);
+      interleave(seed);
       Tensor x = on_device(counted(f32, {4, 4}));
       for (int k = 0; k < 12; ++k) x = engine.run({x})[0];
       expect_near(x, want, 1e-5);
     }
-    control().seed(0);
+    interleave(0);
   }
 }
 
@@ -149,7 +143,7 @@ TEST(CallersStream, InputsAndOutputsAreKeptUntilTheyAreUsed) {
   Engine reference(wide, {.device = Device::reference()});
   const Tensor want = reference.run({counted(f32, {8, 8})})[0];
   for (unsigned long seed = 0; seed < 6; ++seed) {
-    control().seed(seed);
+    interleave(seed);
     std::vector<Tensor> outputs;
     for (int k = 0; k < 5; ++k) {
       const Tensor out = engine.run({on_device(counted(f32, {8, 8}))})[0];
@@ -158,7 +152,7 @@ TEST(CallersStream, InputsAndOutputsAreKeptUntilTheyAreUsed) {
     }
     for (const Tensor& output : outputs) expect_near(output, want, 1e-5);
   }
-  control().seed(0);
+  interleave(0);
 }
 
 TEST(CallersStream, TheCallersOwnWorkIsBeforeAndAfter) {
@@ -197,13 +191,13 @@ TEST(CallersStream, TheCallersOwnWorkIsBeforeAndAfter) {
 TEST(CallersStream, OtherEnginesWaitForWhatTheyRead) {
   const Caller caller;
   Engine producer(wide, caller.options());
-  Engine consumer([](const Tensor& x) { return softmax(x, -1); }, on_sim(2));
-  Engine writer([](const Tensor& x) { return x * 0.0f; }, on_sim(2));
+  Engine consumer([](const Tensor& x) { return softmax(x, -1); }, on_cuda(2));
+  Engine writer([](const Tensor& x) { return x * 0.0f; }, on_cuda(2));
   Engine reference([](const Tensor& x) { return softmax(wide(x), -1); },
                    {.device = Device::reference()});
   const Tensor want = reference.run({counted(f32, {6, 6})})[0];
   for (unsigned long seed = 0; seed < 12; ++seed) {
-    control().seed(seed);
+    interleave(seed);
     const Tensor x = on_device(counted(f32, {6, 6}));
     const Tensor made = producer.run({x})[0];
     // Overwrites what the producer reads: that has to wait too.
@@ -213,7 +207,7 @@ TEST(CallersStream, OtherEnginesWaitForWhatTheyRead) {
     expect_near(consumer.run({made})[0], want, 1e-5);
     EXPECT_EQ(x.to_doubles()[5], 0);
   }
-  control().seed(0);
+  interleave(0);
 }
 
 TEST(CallersStream, ResultsOnTheHostAreThereWhenACallReturns) {
@@ -321,6 +315,7 @@ TEST(CallersStream, IsForCudaOnly) {
 }
 
 TEST(CallersContext, NothingOfThePrimaryOneIsUsed) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   control().fail(0, 0);
   {
     const Caller caller(true);
@@ -350,8 +345,8 @@ TEST(CallersContext, TensorsOfAnotherContextAreRefusedByName) {
   } catch (const DeviceError& error) {
     EXPECT_EQ(
         std::string(error.what()),
-        "run: input input0 at cuda-sim: expected a tensor in the CUDA context of the engine, got "
-        "one in another context");
+        "run: input input0 at " + cuda_device().to_string() +
+            ": expected a tensor in the CUDA context of the engine, got one in another context");
   }
 }
 
@@ -366,6 +361,7 @@ TEST(CallersContext, AStreamOfAnotherContextIsAnError) {
 }
 
 TEST(CallersStream, EveryCallFailsOnceAndTheNextRunIsRight) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   const Caller caller;
   const auto scenario = [&] {
     Engine engine([](const Tensor& x) { return cumsum(softmax(x, -1), 0); }, caller.options());

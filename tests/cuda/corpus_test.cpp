@@ -1,12 +1,10 @@
-// Graphs in text on the simulated device, on streams and as graphs of the device, in several interleavings, against the
+// Graphs in text on the CUDA device, on streams and as graphs of the device, in several interleavings, against the
 // evaluator.
-#include <heddle_test_paths.h>
 
 #include "engine/tensor_impl.h"
 #include "ir/evaluate.h"
 #include "ir/text.h"
 #include "tests/cuda/support.h"
-#include "tests/cuda_sim/control.h"
 #include "tests/jit/cuda_graph_cases.h"
 
 namespace heddle::testing {
@@ -29,13 +27,12 @@ std::vector<Tensor> inputs_of(const ir::Graph& graph, const std::vector<std::int
 class CudaCorpus : public ::testing::TestWithParam<std::size_t> {};
 
 TEST_P(CudaCorpus, RunsLikeTheEvaluatorInEveryInterleaving) {
-  const sim::Control control(HEDDLE_CUDA_SIM_PATH);
   const auto& one = cuda_graph_cases()[GetParam()];
   const ir::Graph graph = ir::parse(one.text);
-  EngineOptions options = on_sim(0, true);
+  EngineOptions options = on_cuda(0, true);
   options.check_plans = true;
   Engine engine = parse_ir(one.text, options);
-  Engine streams = parse_ir(one.text, on_sim(0, false));
+  Engine streams = parse_ir(one.text, on_cuda(0, false));
   Engine reference = parse_ir(one.text, {.device = Device::reference()});
   for (const auto& sizes : one.sizes) {
     SCOPED_TRACE(::testing::PrintToString(sizes));
@@ -44,7 +41,7 @@ TEST_P(CudaCorpus, RunsLikeTheEvaluatorInEveryInterleaving) {
     const std::vector<Tensor> on_streams = streams.run(inputs);
     for (unsigned long seed = 0; seed < 4; ++seed) {
       SCOPED_TRACE("seed " + std::to_string(seed));
-      control.seed(seed);
+      interleave(seed);
       const std::vector<Tensor> got = engine.run(inputs);
       ASSERT_EQ(got.size(), want.size());
       for (std::size_t k = 0; k < want.size(); ++k) {
@@ -52,7 +49,7 @@ TEST_P(CudaCorpus, RunsLikeTheEvaluatorInEveryInterleaving) {
         expect_near(got[k], on_streams[k], 0);
       }
     }
-    control.seed(0);
+    interleave(0);
   }
   EXPECT_EQ(engine.stats().evaluator_steps, 0u);
   EXPECT_GT(engine.stats().graph_launches, 0u);

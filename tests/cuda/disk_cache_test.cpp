@@ -3,11 +3,9 @@
 #include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
-#include <heddle_test_paths.h>
 
 #include "jit/kernel_cache.h"
 #include "tests/cuda/support.h"
-#include "tests/cuda_sim/control.h"
 #include "tests/jit/folder_test.h"
 
 namespace heddle::testing {
@@ -29,7 +27,7 @@ class CudaDiskCache : public tests::FolderTest {
   /// An engine on a device that is opened for it, so that no kernel is in memory.
   Outcome run(bool disk_cache = true) const { return run_in(folder_, disk_cache); }
   static Outcome run_in(const std::string& folder, bool disk_cache) {
-    EngineOptions options = on_sim();
+    EngineOptions options = on_cuda();
     options.cache_dir = folder;
     options.disk_cache = disk_cache;
     Engine engine(callable, options);
@@ -83,7 +81,7 @@ TEST_F(CudaDiskCache, ASecondProcessCompilesNothing) {
 
 TEST_F(CudaDiskCache, KernelsOfAnotherNameAreTheSame) {
   const auto run_text = [&](const std::string& value) {
-    EngineOptions options = on_sim();
+    EngineOptions options = on_cuda();
     options.cache_dir = folder_;
     Engine engine = parse_ir(
         "graph @main(%x: f32[s0]) {\n  %" + value + " = tanh(%x)\n  return %" + value + "\n}\n",
@@ -140,21 +138,21 @@ TEST_F(CudaDiskCache, AnImageThatTheDriverRefusesIsCompiledAnew) {
 }
 
 TEST_F(CudaDiskCache, ACallThatFailsDoesNotLeaveWhatIsWrong) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   const Outcome want = run(false);
   run();
-  sim::Control control(HEDDLE_CUDA_SIM_PATH);
-  control.fail(0, 0);
+  control().fail(0, 0);
   run();
-  const unsigned long calls = control.calls();
+  const unsigned long calls = control().calls();
   for (unsigned long n = 1; n <= calls; ++n) {
-    control.fail(n, 1);
+    control().fail(n, 1);
     try {
       EXPECT_EQ(run().values, want.values);
     } catch (const Error&) {
     }
-    SCOPED_TRACE(control.failed());
-    control.fail(0, 0);
-    EXPECT_EQ(control.live(), 0u);
+    SCOPED_TRACE(control().failed());
+    control().fail(0, 0);
+    EXPECT_EQ(control().live(), 0u);
     ASSERT_EQ(run().values, want.values);
   }
   EXPECT_EQ(run().stats.kernels_compiled, 0u);

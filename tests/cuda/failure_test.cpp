@@ -1,12 +1,10 @@
 // Every entry point of the driver and of NVRTC fails once, at each of its call sites of a run; and what
 // comes of errors that a context does not survive.
 #include <gmock/gmock.h>
-#include <heddle_test_paths.h>
 #include <map>
 
 #include "engine/cuda_runtime.h"
 #include "tests/cuda/support.h"
-#include "tests/cuda_sim/control.h"
 
 namespace heddle::testing {
 namespace {
@@ -17,11 +15,6 @@ using ::testing::Not;
 constexpr int kInvalidValue = 1;
 constexpr int kOutOfMemory = 2;
 constexpr int kLaunchFailed = 719;
-
-sim::Control& control() {
-  static sim::Control one(HEDDLE_CUDA_SIM_PATH);
-  return one;
-}
 
 /// Two streams, a parameter, a state and a loop: every kind of step.
 std::vector<Tensor> callable(const Tensor& state, const Tensor& x, const Tensor& weight) {
@@ -42,7 +35,7 @@ class Scenario {
 
   std::vector<std::vector<double>> run() const {
     const Tensor weight = weight_;
-    EngineOptions options = on_sim(0, false);
+    EngineOptions options = on_cuda(0, false);
     options.disk_cache = false;  // NVRTC's functions fail too
     Engine engine(
         [weight](const Tensor& state, const Tensor& x) { return callable(state, x, weight); },
@@ -59,6 +52,7 @@ class Scenario {
 };
 
 TEST(CudaFailure, EveryCallFailsOnceAndTheNextRunIsRight) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   const Scenario scenario;
   const auto want = scenario.run();
   control().fail(0, 0);
@@ -121,6 +115,7 @@ TEST(CudaFailure, EveryCallFailsOnceAndTheNextRunIsRight) {
 }
 
 TEST(CudaFailure, AFatalErrorAnywhereEndsInDeviceLostAndANewEngineWorks) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   const Scenario scenario;
   const auto want = scenario.run();
   control().fail(0, 0);
@@ -139,8 +134,9 @@ TEST(CudaFailure, AFatalErrorAnywhereEndsInDeviceLostAndANewEngineWorks) {
 }
 
 TEST(CudaFailure, ALostDeviceStaysLostUntilTheEngineIsMadeAnew) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   const auto f = [](const Tensor& x) { return x * 2.0f; };
-  auto old = std::make_unique<Engine>(f, on_sim(0, false));
+  auto old = std::make_unique<Engine>(f, on_cuda(0, false));
   const Tensor x = counted(f32, {4});
   const Tensor result = old->run({x})[0];
   control().fail(0, 0);
@@ -154,7 +150,7 @@ TEST(CudaFailure, ALostDeviceStaysLostUntilTheEngineIsMadeAnew) {
   EXPECT_THROW(old->run({result}), DeviceLost);
   EXPECT_EQ(control().calls(), 0u) << "a lost context is not touched";
 
-  Engine fresh(f, on_sim());
+  Engine fresh(f, on_cuda());
   EXPECT_EQ(fresh.run({x})[0].to_doubles(), (std::vector<double>{-2, -0.75, 0.5, 1.75}));
   EXPECT_THROW(old->run({x}), DeviceLost) << "the old engine is not revived";
   EXPECT_THROW(fresh.run({result}), DeviceLost) << "nor are its tensors";
@@ -163,12 +159,13 @@ TEST(CudaFailure, ALostDeviceStaysLostUntilTheEngineIsMadeAnew) {
 }
 
 TEST(CudaFailure, LeavesStatesAsTheyWereWhenARunFails) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   Engine engine(
       [](const Tensor& state) {
         assign(state, state + 1.0f);
         return sum(state, {0});
       },
-      on_sim());
+      on_cuda());
   const std::vector<double> before = {1, 2, 3};
   const auto make = [] { return Tensor::of<double>({1, 2, 3}, {3}); };
   engine.run({make()});

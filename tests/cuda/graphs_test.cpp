@@ -3,24 +3,17 @@
 // left out.
 #include <cstdlib>
 #include <gmock/gmock.h>
-#include <heddle_test_paths.h>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "tests/cuda/support.h"
-#include "tests/cuda_sim/control.h"
 
 namespace heddle::testing {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-sim::Control& control() {
-  static sim::Control one(HEDDLE_CUDA_SIM_PATH);
-  return one;
-}
 
 /// Three branches that read what the host sent, and a result that needs them all: kernels that do not
 /// fuse into one.
@@ -36,26 +29,27 @@ std::vector<Tensor> inputs(std::int64_t n = 6) {
 }
 
 TEST(CudaGraphs, EveryInterleavingGivesTheBitsOfStreams) {
-  Engine streams(branches, on_sim(4, false));
-  Engine graphs(branches, on_sim(4, true));
+  Engine streams(branches, on_cuda(4, false));
+  Engine graphs(branches, on_cuda(4, true));
   const std::vector<Tensor> want = streams.run(inputs());
   for (unsigned long seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE(seed);
-    control().seed(seed);
+    interleave(seed);
     const std::vector<Tensor> got = graphs.run(inputs());
     for (std::size_t k = 0; k < want.size(); ++k)
       ASSERT_EQ(got[k].to_doubles(), want[k].to_doubles());
   }
-  control().seed(0);
+  interleave(0);
   EXPECT_EQ(graphs.stats().graphs, 1u);
   EXPECT_EQ(graphs.stats().graph_launches, 39u) << "the first call is queued step by step";
   EXPECT_EQ(streams.stats().graph_launches, 0u);
 }
 
 TEST(CudaGraphs, ACachedCallIsFewCallsOfTheDriver) {
-  Engine engine(branches, on_sim(4, true));
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+  Engine engine(branches, on_cuda(4, true));
   std::vector<Tensor> on_device;
-  for (const Tensor& input : inputs()) on_device.push_back(input.to(Device::cuda_sim()));
+  for (const Tensor& input : inputs()) on_device.push_back(input.to(cuda_device()));
   std::vector<Tensor> outputs = engine.run(on_device);
   engine.run_into(on_device, outputs);
   control().fail(0, 0);
@@ -65,12 +59,12 @@ TEST(CudaGraphs, ACachedCallIsFewCallsOfTheDriver) {
 }
 
 TEST(CudaGraphs, AddressesAndSizesAreUpdatedInPlace) {
-  Engine engine(branches, on_sim(4, true));
+  Engine engine(branches, on_cuda(4, true));
   Engine reference(branches, {.device = Device::reference()});
   const auto check = [&](std::int64_t n) {
     SCOPED_TRACE(n);
     std::vector<Tensor> on_device;
-    for (const Tensor& input : inputs(n)) on_device.push_back(input.to(Device::cuda_sim()));
+    for (const Tensor& input : inputs(n)) on_device.push_back(input.to(cuda_device()));
     const std::vector<Tensor> got = engine.run(on_device);
     const std::vector<Tensor> want = reference.run(inputs(n));
     for (std::size_t k = 0; k < want.size(); ++k) expect_near(got[k], want[k], 1e-4);
@@ -90,11 +84,11 @@ TEST(CudaGraphs, TensorsInEitherMemoryAreGraphsOfTheirOwn) {
     assign(state, state + x);
     return sum(state * 2.0f, {0});
   };
-  Engine engine(f, on_sim(2, true));
+  Engine engine(f, on_cuda(2, true));
   const Tensor x = Tensor::full(f32, {3}, 1);
-  const Tensor device_x = x.to(Device::cuda_sim());
+  const Tensor device_x = x.to(cuda_device());
   const Tensor host = Tensor::of<float>({1, 2, 3}, {3});
-  const Tensor device = Tensor::of<float>({1, 2, 3}, {3}).to(Device::cuda_sim());
+  const Tensor device = Tensor::of<float>({1, 2, 3}, {3}).to(cuda_device());
   for (int k = 1; k <= 3; ++k) {
     EXPECT_EQ(engine.run({host, x})[0].item(), 12 + 6 * k);
     EXPECT_EQ(engine.run({device, device_x})[0].item(), 12 + 6 * k);
@@ -108,7 +102,7 @@ TEST(CudaGraphs, TensorsInEitherMemoryAreGraphsOfTheirOwn) {
 TEST(CudaGraphs, NewParametersAreReadBySoonNewGraphs) {
   const Tensor weights = counted(f32, {3});
   Engine engine([weights](const Tensor& x) { return x * exp(weights * 0.0f) * weights; },
-                on_sim(1, true));
+                on_cuda(1, true));
   const Tensor ones = Tensor::full(f32, {3}, 1);
   engine.run({ones});
   for (const double value : {5.0, 7.0}) {
@@ -154,15 +148,15 @@ Tensor cut(const Tensor& x, const Tensor& limit) {
 }
 
 TEST(CudaGraphs, AreCutWhereAStepQueuesWorkOfItsOwn) {
-  Engine engine(cut, on_sim(4, true));
+  Engine engine(cut, on_cuda(4, true));
   Engine reference(cut, {.device = Device::reference()});
   const Tensor x = counted(f32, {17});
   for (unsigned long seed = 0; seed < 8; ++seed) {
-    control().seed(seed);
+    interleave(seed);
     const std::vector<Tensor> call = {x, Tensor::scalar(f32, seed % 2 == 0 ? 0.3 : 100)};
     expect_near(engine.run(call)[0], reference.run(call)[0], 1e-5);
   }
-  control().seed(0);
+  interleave(0);
   const std::vector<Tensor> call = {x, Tensor::scalar(f32, 0.3)};
   const auto plan = nlohmann::json::parse(engine.plan_json(call));
   std::vector<std::string> parts;
@@ -190,7 +184,7 @@ TEST(CudaGraphs, StepsAreReorderedForFewerOfThem) {
     const Tensor c = softmax(matmul(a, x), -1);
     return std::vector<Tensor>{c, b};
   };
-  Engine engine(f, on_sim(1, true));
+  Engine engine(f, on_cuda(1, true));
   const std::vector<Tensor> call = {counted(f32, {4, 4}), counted(f32, {5})};
   Engine reference(f, {.device = Device::reference()});
   for (int k = 0; k < 2; ++k)
@@ -213,7 +207,7 @@ TEST(CudaGraphs, ACheckThatFailsInALoopSkipsTheGraphsBehindIt) {
         });
     return softmax(end.first, -1);
   };
-  Engine engine(f, on_sim(2, true));
+  Engine engine(f, on_cuda(2, true));
   Engine reference(f, {.device = Device::reference()});
   const Tensor table = counted(f32, {3, 2});
   const auto good = [&] {
@@ -229,7 +223,7 @@ TEST(CudaGraphs, AreTurnedOffByOptionAndEnvironment) {
   const auto launches = [](std::optional<bool> option, const char* environment) {
     environment == nullptr ? ::unsetenv("HEDDLE_CUDA_GRAPHS")
                            : ::setenv("HEDDLE_CUDA_GRAPHS", environment, 1);
-    EngineOptions options = on_sim(2);
+    EngineOptions options = on_cuda(2);
     options.cuda_graphs = option;
     Engine engine([](const Tensor& x) { return x + 1.0f; }, options);
     const std::vector<Tensor> call = {counted(f32, {4})};
@@ -249,7 +243,7 @@ TEST(CudaGraphs, AreTurnedOffByOptionAndEnvironment) {
 }
 
 TEST(CudaGraphs, EachRequestInFlightHasItsOwn) {
-  Engine engine(branches, on_sim(4, true));
+  Engine engine(branches, on_cuda(4, true));
   Engine reference(branches, {.device = Device::reference()});
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
@@ -270,11 +264,12 @@ TEST(CudaGraphs, EachRequestInFlightHasItsOwn) {
 /// Mutation: each edge in turn is left out when the graph is made. Those of the status word are written by
 /// kernels that fail only.
 TEST(CudaGraphs, AnEdgeThatIsLeftOutIsNoticed) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   std::vector<Tensor> outputs = {Tensor::empty(f32, {6, 6}), Tensor::empty(f32, {6, 6})};
   unsigned long edges = 0;
   unsigned long ends = 0;
   {
-    Engine engine(branches, on_sim(4, true));
+    Engine engine(branches, on_cuda(4, true));
     engine.run_into(inputs(), outputs);
     control().skip_edge(0);
     engine.run_into(inputs(), outputs);
@@ -290,9 +285,9 @@ TEST(CudaGraphs, AnEdgeThatIsLeftOutIsNoticed) {
     for (const unsigned long seed : {0ul, 1ul, 5ul}) {
       SCOPED_TRACE("edge " + std::to_string(n) + " of " + std::to_string(edges) + ", seed " +
                    std::to_string(seed));
-      Engine engine(branches, on_sim(4, true));
+      Engine engine(branches, on_cuda(4, true));
       engine.run_into(inputs(), outputs);
-      control().seed(seed);
+      interleave(seed);
       control().skip_edge(n);
       std::string error;
       try {
@@ -302,7 +297,7 @@ TEST(CudaGraphs, AnEdgeThatIsLeftOutIsNoticed) {
         error = lost.what();
       }
       control().skip_edge(0);
-      control().seed(0);
+      interleave(0);
       EXPECT_NE(error, "") << "nobody noticed";
       EXPECT_THAT(std::string(control().problem()), HasSubstr("neither waits for the other"));
     }
@@ -313,10 +308,10 @@ TEST(CudaGraphs, AnEdgeThatIsLeftOutIsNoticed) {
 std::vector<std::vector<double>> scenario() {
   Engine engine(
       [](const Tensor& x, const Tensor& y) { return std::vector<Tensor>{softmax(x, -1), exp(y)}; },
-      on_sim(2, true));
+      on_cuda(2, true));
   std::vector<std::vector<double>> values;
   for (const auto& [n, m] : {std::pair{4, 4}, {4, 6}, {5, 0}}) {
-    const Tensor y = counted(f32, {m}).to(Device::cuda_sim());
+    const Tensor y = counted(f32, {m}).to(cuda_device());
     for (const Tensor& output : engine.run({counted(f32, {n, n}), y}))
       values.push_back(output.to_doubles());
   }
@@ -324,6 +319,7 @@ std::vector<std::vector<double>> scenario() {
 }
 
 TEST(CudaGraphs, EveryCallFailsOnceAndTheNextRunIsRight) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   constexpr int kInvalidValue = 1;
   const auto want = scenario();
   control().fail(0, 0);
@@ -357,6 +353,7 @@ TEST(CudaGraphs, EveryCallFailsOnceAndTheNextRunIsRight) {
 }
 
 TEST(CudaGraphs, AFatalErrorEndsInDeviceLostAndANewEngineWorks) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   constexpr int kLaunchFailed = 719;
   const auto want = scenario();
   control().fail(0, 0);

@@ -11,7 +11,7 @@ TEST(CudaLateSizes, AreRefusedByName) {
       [](const Tensor& p, const Tensor& x) {
         return cond(p, [&] { return x * 3.0f; }, [&] { return concat({x, x}, 0); });
       },
-      on_sim());
+      on_cuda());
   for (int repeat = 0; repeat < 2; ++repeat) {
     try {
       engine.run({Tensor::scalar_int(boolean, 1), counted(f32, {5, 3})});

@@ -1,29 +1,22 @@
 // Races inside a launch: the simulated driver reports accesses of two threads that no barrier orders, in shared and in
 // global memory; and does so when a barrier is left out.
 #include <gmock/gmock.h>
-#include <heddle_test_paths.h>
 
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/nvrtc.h"
 #include "tests/cuda/support.h"
-#include "tests/cuda_sim/control.h"
 
 namespace heddle::testing {
 namespace {
 
 using ::testing::HasSubstr;
 
-sim::Control& control() {
-  static sim::Control one(HEDDLE_CUDA_SIM_PATH);
-  return one;
-}
-
 /// Launches the kernel `f(unsigned int* memory)` of a text, on 64 words of zeros.
 /// @return what the simulator objects to; empty: nothing.
 std::string problem_of(const std::string& body, std::uint32_t blocks = 1,
                        std::uint32_t threads = 64) {
-  const auto device = device::cuda::open_cuda(0, HEDDLE_CUDA_SIM_PATH);
-  const device::cuda::Nvrtc nvrtc(HEDDLE_CUDA_SIM_PATH);
+  const auto device = device::cuda::open_cuda(0, test::simulator_path());
+  const device::cuda::Nvrtc nvrtc(test::simulator_path());
   const std::string text =
       "extern \"C\" __global__ void f(unsigned int* memory) {\n  const unsigned int t = "
       "threadIdx.x;\n" +
@@ -44,6 +37,7 @@ std::string problem_of(const std::string& body, std::uint32_t blocks = 1,
 }
 
 TEST(CudaSimRaces, SharedMemoryWithoutABarrier) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   const std::string store = "  __shared__ unsigned int s[64];\n  s[t] = t;\n";
   const std::string load = "  memory[t] = s[63 - t];";
   EXPECT_EQ(problem_of(store + "  __syncthreads();\n" + load), "");
@@ -54,6 +48,7 @@ TEST(CudaSimRaces, SharedMemoryWithoutABarrier) {
 }
 
 TEST(CudaSimRaces, ABarrierOrdersWhatComesNextOnly) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   const std::string twice =
       "  __shared__ unsigned int s[64];\n  for (int k = 0; k < 2; ++k) {\n    s[t] = t;\n    "
       "__syncthreads();\n    memory[t] += s[63 - t];\n";
@@ -63,12 +58,14 @@ TEST(CudaSimRaces, ABarrierOrdersWhatComesNextOnly) {
 }
 
 TEST(CudaSimRaces, GlobalMemoryWithinABlock) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   EXPECT_EQ(problem_of("  memory[t] = t;\n  __syncthreads();\n  memory[63 - t] += 1;"), "");
   EXPECT_THAT(problem_of("  memory[t] = t;\n  memory[63 - t] += 1;"),
               HasSubstr("no barrier lies between"));
 }
 
 TEST(CudaSimRaces, NoBarrierOrdersBlocks) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   EXPECT_EQ(problem_of("  memory[32 * blockIdx.x + t] = t;", 2, 32), "");
   EXPECT_THAT(
       problem_of("  __syncthreads();\n  if (t == 0) memory[0] = blockIdx.x;\n  __syncthreads();",
@@ -78,6 +75,7 @@ TEST(CudaSimRaces, NoBarrierOrdersBlocks) {
 }
 
 TEST(CudaSimRaces, SharedMemoryIsAnotherOneForEachBlock) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   EXPECT_EQ(problem_of("  __shared__ unsigned int s;\n  if (t == 0) s = blockIdx.x;\n  "
                        "__syncthreads();\n  if (t == 0) memory[blockIdx.x] = s;",
                        3),
@@ -85,6 +83,7 @@ TEST(CudaSimRaces, SharedMemoryIsAnotherOneForEachBlock) {
 }
 
 TEST(CudaSimRaces, AtomicUpdatesAreNoneButWithPlainAccesses) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   EXPECT_EQ(problem_of("  atomicAdd(memory, 1u);", 3), "");
   EXPECT_THAT(problem_of("  atomicAdd(memory, 1u);\n  if (t == 5) memory[1] = memory[0];"),
               HasSubstr("no barrier lies between"));
@@ -94,6 +93,7 @@ TEST(CudaSimRaces, AtomicUpdatesAreNoneButWithPlainAccesses) {
 }
 
 TEST(CudaSimRaces, BytesOfAWordAreToldApart) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   EXPECT_EQ(problem_of("  ((unsigned char*)memory)[t] = 1;"), "");
   EXPECT_THAT(problem_of("  ((unsigned char*)memory)[t / 2] = 1;"),
               HasSubstr("no barrier lies between"));
@@ -103,13 +103,14 @@ TEST(CudaSimRaces, BytesOfAWordAreToldApart) {
 
 /// Mutation: each barrier that the kernels of a row-wise softmax, a product and a row sum pass is left out in turn.
 TEST(CudaSimRaces, ABarrierThatIsLeftOutIsNoticed) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   const auto rows = [](const Tensor& x) {
     return std::vector<Tensor>{softmax(x, -1), matmul(x, x), sum(x * x, {1})};
   };
   const std::vector<Tensor> inputs = {counted(f32, {3, 3})};
   std::uint64_t barriers = 0;
   {
-    Engine engine(rows, on_sim(1, false));
+    Engine engine(rows, on_cuda(1, false));
     engine.run(inputs);
     control().skip_barrier(0);
     engine.run(inputs);
@@ -118,7 +119,7 @@ TEST(CudaSimRaces, ABarrierThatIsLeftOutIsNoticed) {
   ASSERT_GE(barriers, 6u);
   std::uint64_t noticed = 0;
   for (std::uint64_t n = 1; n <= barriers; ++n) {
-    Engine engine(rows, on_sim(1, false));
+    Engine engine(rows, on_cuda(1, false));
     control().skip_barrier(n);
     try {
       engine.run(inputs);

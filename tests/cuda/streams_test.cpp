@@ -1,20 +1,13 @@
 // Work on several streams: right in every interleaving, and the simulator objects when a wait for an event
 // is left out.
 #include <gmock/gmock.h>
-#include <heddle_test_paths.h>
 
 #include "tests/cuda/support.h"
-#include "tests/cuda_sim/control.h"
 
 namespace heddle::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-sim::Control& control() {
-  static sim::Control one(HEDDLE_CUDA_SIM_PATH);
-  return one;
-}
 
 /// Three branches that read what the host sent, and a result that needs them all: kernels that do not
 /// fuse into one.
@@ -30,23 +23,24 @@ std::vector<Tensor> inputs() {
 }
 
 TEST(CudaStreams, EveryInterleavingGivesTheSameBits) {
-  Engine one(branches, on_sim(1, false));
-  Engine many(branches, on_sim(4, false));
+  Engine one(branches, on_cuda(1, false));
+  Engine many(branches, on_cuda(4, false));
   const std::vector<Tensor> want = one.run(inputs());
   Engine reference(branches, {.device = Device::reference()});
   expect_near(want[0], reference.run(inputs())[0], 1e-5);
   for (unsigned long seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE(seed);
-    control().seed(seed);
+    interleave(seed);
     const std::vector<Tensor> got = many.run(inputs());
     for (std::size_t k = 0; k < want.size(); ++k)
       ASSERT_EQ(got[k].to_doubles(), want[k].to_doubles());
   }
-  control().seed(0);
+  interleave(0);
 }
 
 TEST(CudaStreams, OneStreamWaitsForNothing) {
-  Engine engine(branches, on_sim(1, false));
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+  Engine engine(branches, on_cuda(1, false));
   control().skip_wait(0);
   engine.run(inputs());
   EXPECT_EQ(control().waits(), 0u);
@@ -54,9 +48,10 @@ TEST(CudaStreams, OneStreamWaitsForNothing) {
 
 /// Mutation: each wait in turn is left out; every interleaving but those of one stream notices.
 TEST(CudaStreams, AWaitThatIsLeftOutIsNoticed) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   unsigned long waits = 0;
   {
-    Engine engine(branches, on_sim(4, false));
+    Engine engine(branches, on_cuda(4, false));
     control().skip_wait(0);
     std::vector<Tensor> outputs = {Tensor::empty(f32, {6, 6}), Tensor::empty(f32, {6, 6})};
     engine.run_into(inputs(), outputs);
@@ -67,10 +62,10 @@ TEST(CudaStreams, AWaitThatIsLeftOutIsNoticed) {
     for (const unsigned long seed : {0ul, 1ul, 5ul}) {
       SCOPED_TRACE("wait " + std::to_string(n) + " of " + std::to_string(waits) + ", seed " +
                    std::to_string(seed));
-      Engine engine(branches, on_sim(4, false));
+      Engine engine(branches, on_cuda(4, false));
       std::vector<Tensor> outputs = {Tensor::empty(f32, {6, 6}), Tensor::empty(f32, {6, 6})};
       engine.run_into(inputs(), outputs);
-      control().seed(seed);
+      interleave(seed);
       control().skip_wait(n);
       std::string error;
       try {
@@ -80,7 +75,7 @@ TEST(CudaStreams, AWaitThatIsLeftOutIsNoticed) {
         error = lost.what();
       }
       control().skip_wait(0);
-      control().seed(0);
+      interleave(0);
       EXPECT_NE(error, "") << "nobody noticed";
       EXPECT_THAT(std::string(control().problem()), HasSubstr("neither waits for the other"));
     }

@@ -1,4 +1,5 @@
-// What the tests of engines on the simulated CUDA device share.
+// What the tests of engines on the CUDA device share. It is the simulated one, or with HEDDLE_TEST_DEVICE=cuda the
+// machine's own; tests that need the simulator's controls then skip themselves.
 #pragma once
 
 #include <algorithm>
@@ -6,19 +7,39 @@
 #include <cstring>
 #include <gtest/gtest.h>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "heddle/heddle.h"
+#include "tests/cuda_sim/control.h"
+#include "tests/support/cuda_driver.h"
 #include "tests/support/one_op.h"
 
 namespace heddle::testing {
 
-inline EngineOptions on_sim(int streams = 0, std::optional<bool> graphs = {}) {
+using test::kNeedsSimulator;
+using test::on_simulator;
+
+inline Device cuda_device() { return on_simulator() ? Device::cuda_sim() : Device::cuda(); }
+
+/// @throws std::runtime_error on the machine's own driver: ask on_simulator() first.
+inline sim::Control& control() {
+  if (!on_simulator()) throw std::runtime_error(kNeedsSimulator);
+  static sim::Control one(test::simulator_path());
+  return one;
+}
+
+/// The order in which the simulator runs what streams leave open; the machine's own driver has its own.
+inline void interleave(unsigned long seed) {
+  if (on_simulator()) control().seed(seed);
+}
+
+inline EngineOptions on_cuda(int streams = 0, std::optional<bool> graphs = {}) {
   EngineOptions options;
   options.cuda_graphs = graphs;
-  options.device = Device::cuda_sim();
+  options.device = cuda_device();
   options.streams = streams;
   return options;
 }
@@ -51,12 +72,12 @@ inline void expect_near(const Tensor& got, const Tensor& want, double tolerance)
   }
 }
 
-/// Runs `f` on the simulated device, twice, and by the evaluator. @return what the device gave.
+/// Runs `f` on the CUDA device, twice, and by the evaluator. @return what the device gave.
 template <typename F>
 std::vector<Tensor> expect_agrees(F f, const std::vector<Tensor>& inputs, double tolerance = 1e-5,
                                   int streams = 0) {
   Engine reference(f, {.device = Device::reference()});
-  Engine engine(f, on_sim(streams));
+  Engine engine(f, on_cuda(streams));
   const std::vector<Tensor> want = reference.run(inputs);
   std::vector<Tensor> got;
   for (int repeat = 0; repeat < 2; ++repeat) {
@@ -64,7 +85,7 @@ std::vector<Tensor> expect_agrees(F f, const std::vector<Tensor>& inputs, double
     EXPECT_EQ(got.size(), want.size());
     for (std::size_t k = 0; k < want.size() && k < got.size(); ++k) {
       SCOPED_TRACE("output " + std::to_string(k));
-      EXPECT_EQ(got[k].device(), Device::cuda_sim());
+      EXPECT_EQ(got[k].device(), cuda_device());
       expect_near(got[k], want[k], tolerance);
     }
   }

@@ -30,6 +30,17 @@ constexpr const char* kFlags[] = {
     "-fsanitize=kernel-address", "--param=asan-instrumentation-with-call-threshold=0",
     "--param=asan-stack=0", "--param=asan-globals=0", "-Wl,-Bsymbolic", "-x", "c++"};
 
+std::string environment_or(const char* variable, const char* otherwise) {
+  const char* value = std::getenv(variable);
+  return value == nullptr ? otherwise : value;
+}
+
+/// The folder that holds tests/cuda_sim: of the tree that the simulator was built from, if nobody says otherwise.
+std::string root() { return environment_or("HEDDLE_CUDA_SIM_ROOT", HEDDLE_CUDA_SIM_ROOT); }
+std::string compiler() {
+  return environment_or("HEDDLE_CUDA_SIM_COMPILER", HEDDLE_CUDA_SIM_COMPILER);
+}
+
 bool is_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
@@ -50,10 +61,9 @@ fs::path cache_folder() {
 
 /// Runs the compiler; its messages go to `log`. True if it succeeded.
 bool compile(const fs::path& source, const fs::path& output, const fs::path& log) {
-  std::vector<std::string> words = {HEDDLE_CUDA_SIM_COMPILER};
+  std::vector<std::string> words = {compiler()};
   words.insert(words.end(), std::begin(kFlags), std::end(kFlags));
-  words.insert(words.end(), {"-I", HEDDLE_CUDA_SIM_ROOT, "-include",
-                             std::string(HEDDLE_CUDA_SIM_ROOT) + "/" + kShim, source.string(), "-o",
+  words.insert(words.end(), {"-I", root(), "-include", root() + "/" + kShim, source.string(), "-o",
                              output.string()});
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
@@ -130,8 +140,8 @@ std::vector<std::string> kernels_in(const std::string& text) {
 
 const std::string& compiler_stamp() {
   static const std::string stamp = [] {
-    const fs::path root = HEDDLE_CUDA_SIM_ROOT;
-    std::string all = read(root / kShim) + read(root / kState) + HEDDLE_CUDA_SIM_COMPILER;
+    const fs::path folder = root();
+    std::string all = read(folder / kShim) + read(folder / kState) + compiler();
     for (const char* flag : kFlags) all += flag;
     return base::hash128(all).hex();
   }();

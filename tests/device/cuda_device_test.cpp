@@ -1,16 +1,16 @@
-// The CUDA device over the simulated driver, and without any driver.
+// The CUDA device over a driver (tests/support/cuda_driver.h), and without any.
 #include "device/cuda/cuda_device.h"
 
 #include <cstdint>
 #include <cstring>
 #include <gtest/gtest.h>
-#include <heddle_test_paths.h>
 #include <thread>
 #include <vector>
 
 #include "device/cuda/driver.h"
 #include "device/cuda/nvrtc.h"
 #include "heddle/error.h"
+#include "tests/support/cuda_driver.h"
 
 namespace heddle::tests {
 namespace {
@@ -18,9 +18,12 @@ namespace {
 using device::CopyKind;
 using device::cuda::Nvrtc;
 using device::cuda::open_cuda;
+using test::driver_path;
+using test::kNeedsSimulator;
+using test::on_simulator;
 
 std::unique_ptr<device::Module> compile(device::Device& device, const std::string& text) {
-  const Nvrtc nvrtc(HEDDLE_CUDA_SIM_PATH);
+  const Nvrtc nvrtc(driver_path());
   const auto compiled = nvrtc.compile_cubin(text, "test", device.properties().arch);
   return device.load(compiled.image);
 }
@@ -57,13 +60,15 @@ TEST(CudaDevice, LooksWhereItIsTold) {
 }
 
 TEST(CudaDevice, HasNoDeviceBeyondTheLast) {
-  const std::string text = error_of<DeviceError>([] { open_cuda(7, HEDDLE_CUDA_SIM_PATH); });
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+  const std::string text = error_of<DeviceError>([] { open_cuda(7, driver_path()); });
   EXPECT_NE(text.find("CUDA device 7"), std::string::npos) << text;
   EXPECT_NE(text.find("an index below 1"), std::string::npos) << text;
 }
 
 TEST(CudaDevice, TellsItsProperties) {
-  const auto cuda = open_cuda(0, HEDDLE_CUDA_SIM_PATH);
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+  const auto cuda = open_cuda(0, driver_path());
   EXPECT_EQ(cuda->properties().arch, "sm_90a");
   EXPECT_EQ(cuda->properties().name, "heddle simulated device");
   EXPECT_GT(cuda->properties().memory_bytes, 0);
@@ -71,7 +76,7 @@ TEST(CudaDevice, TellsItsProperties) {
 }
 
 TEST(CudaDevice, RunsAKernelAcrossStreamsAndEvents) {
-  const auto cuda = open_cuda(0, HEDDLE_CUDA_SIM_PATH);
+  const auto cuda = open_cuda(0, driver_path());
   const auto module = compile(*cuda, R"(
 extern "C" __global__ void scale(float* x, long long n, float by) {
   const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
@@ -97,25 +102,25 @@ extern "C" __global__ void scale(float* x, long long n, float by) {
 }
 
 TEST(CudaDevice, WorksOnAnyThread) {
-  const auto cuda = open_cuda(0, HEDDLE_CUDA_SIM_PATH);
+  const auto cuda = open_cuda(0, driver_path());
   std::thread([&] { device::Allocation memory(*cuda, 64); }).join();
 }
 
 TEST(CudaDevice, SaysWhichKernelIsMissing) {
-  const auto cuda = open_cuda(0, HEDDLE_CUDA_SIM_PATH);
+  const auto cuda = open_cuda(0, driver_path());
   const auto module = compile(*cuda, "extern \"C\" __global__ void here() {}");
   const std::string text = error_of<DeviceError>([&] { module->kernel("absent"); });
   EXPECT_NE(text.find("absent"), std::string::npos) << text;
 }
 
 TEST(CudaDevice, RefusesAnImageThatIsNone) {
-  const auto cuda = open_cuda(0, HEDDLE_CUDA_SIM_PATH);
+  const auto cuda = open_cuda(0, driver_path());
   const std::vector<char> image(64, 'x');
   EXPECT_THROW(cuda->load(image), DeviceError);
 }
 
 TEST(CudaDevice, RunsOutOfMemory) {
-  const auto cuda = open_cuda(0, HEDDLE_CUDA_SIM_PATH);
+  const auto cuda = open_cuda(0, driver_path());
   EXPECT_THROW(cuda->allocate(std::size_t{1} << 40), OutOfMemory);
   EXPECT_NE(device::Allocation(*cuda, 16).get(), nullptr);
 }
@@ -132,24 +137,27 @@ void launch_f(device::Device& cuda, const std::string& text) {
 }
 
 TEST(CudaDevice, LosesItsContextToAWildWriteAndStaysLost) {
-  const auto cuda = open_cuda(0, HEDDLE_CUDA_SIM_PATH);
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+  const auto cuda = open_cuda(0, driver_path());
   EXPECT_THROW(launch_f(*cuda, "extern \"C\" __global__ void f(int* x) { x[4] = 1; }"), DeviceLost);
   EXPECT_THROW(device::Allocation(*cuda, 16), DeviceLost);
 }
 
 TEST(CudaDevice, StartsAnewAfterALoss) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   {
-    const auto cuda = open_cuda(0, HEDDLE_CUDA_SIM_PATH);
+    const auto cuda = open_cuda(0, driver_path());
     EXPECT_THROW(launch_f(*cuda, "extern \"C\" __global__ void f(int* x) { x[4] = 1; }"),
                  DeviceLost);
   }
-  const auto cuda = open_cuda(0, HEDDLE_CUDA_SIM_PATH);
+  const auto cuda = open_cuda(0, driver_path());
   EXPECT_NO_THROW(launch_f(
       *cuda, "extern \"C\" __global__ void f(int* x) { if (threadIdx.x == 0) x[3] = 1; }"));
 }
 
 TEST(CudaDevice, LosesItsContextToABarrierThatNotAllReach) {
-  const auto cuda = open_cuda(0, HEDDLE_CUDA_SIM_PATH);
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+  const auto cuda = open_cuda(0, driver_path());
   EXPECT_THROW(launch_f(*cuda,
                         "extern \"C\" __global__ void f(int* x) { if (threadIdx.x < 5) "
                         "__syncthreads(); }"),
@@ -157,7 +165,8 @@ TEST(CudaDevice, LosesItsContextToABarrierThatNotAllReach) {
 }
 
 TEST(CudaDevice, PoisonsFreshMemory) {
-  const auto cuda = open_cuda(0, HEDDLE_CUDA_SIM_PATH);
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+  const auto cuda = open_cuda(0, driver_path());
   const auto stream = cuda->make_stream();
   device::Allocation memory(*cuda, 4);
   float value = 0;

@@ -12,6 +12,7 @@
 #include "ir/evaluate.h"
 #include "ir/op.h"
 #include "ir/text.h"
+#include "tests/support/cuda_driver.h"
 
 namespace heddle::fuzz {
 
@@ -142,9 +143,9 @@ class TwiceProduct : public Product {
 
 }  // namespace
 
-std::unique_ptr<Product> compile_on_cuda_sim(const ir::Graph& graph, int streams) {
+std::unique_ptr<Product> compile_on_cuda(const ir::Graph& graph, int streams) {
   EngineOptions options;
-  options.device = Device::cuda_sim();
+  options.device = test::on_simulator() ? Device::cuda_sim() : Device::cuda();
   options.streams = streams;
   options.cuda_graphs = streams > 1;
   auto product = std::make_unique<EngineProduct>(graph, options);

@@ -23,8 +23,8 @@ using Compile = std::function<std::unique_ptr<Product>(const ir::Graph& graph, i
 
 /// The public engine, made from the graph's text.
 std::unique_ptr<Product> compile_with_engine(const ir::Graph& graph, int threads);
-/// The same on the simulated CUDA device, with that many streams; with several of them as graphs of the device.
-std::unique_ptr<Product> compile_on_cuda_sim(const ir::Graph& graph, int streams);
+/// The same on the CUDA device of tests/support/cuda_driver.h, with that many streams; with several of them as graphs of the device.
+std::unique_ptr<Product> compile_on_cuda(const ir::Graph& graph, int streams);
 
 struct Failure {
   enum class Kind : std::uint8_t { Wrong, Threads, Thrown, Type } kind = Kind::Wrong;

@@ -1,12 +1,13 @@
-// Random graphs on the simulated CUDA device: with one stream and with several, in interleavings of their
+// Random graphs on the CUDA device, simulated or not: with one stream and with several, in interleavings of their
 // own, against the reference evaluator.
 #include <cstdlib>
 #include <gtest/gtest.h>
-#include <heddle_test_paths.h>
+#include <optional>
 
 #include "ir/text.h"
 #include "tests/cuda_sim/control.h"
 #include "tests/fuzz/check_case.h"
+#include "tests/support/cuda_driver.h"
 
 namespace heddle::fuzz {
 namespace {
@@ -22,7 +23,8 @@ class CudaFuzz : public ::testing::TestWithParam<std::uint32_t> {};
 
 /// HEDDLE_CUDA_FUZZ_COUNT graphs from HEDDLE_CUDA_FUZZ_SEED on, dealt out to all shards.
 TEST_P(CudaFuzz, EngineAgreesWithTheEvaluator) {
-  const sim::Control control(HEDDLE_CUDA_SIM_PATH);
+  std::optional<sim::Control> control;
+  if (test::on_simulator()) control.emplace(test::simulator_path());
   const bool nightly = from_environment("HEDDLE_NIGHTLY", 0) != 0;
   const std::uint32_t first = from_environment("HEDDLE_CUDA_FUZZ_SEED", 1);
   const std::uint32_t count = from_environment("HEDDLE_CUDA_FUZZ_COUNT", nightly ? 500 : 50);
@@ -31,10 +33,10 @@ TEST_P(CudaFuzz, EngineAgreesWithTheEvaluator) {
     if (seed % kShards != GetParam()) continue;
     const Case subject = random_case(seed);
     for (const std::uint32_t interleaving : {seed, seed + 1000, seed + 2000}) {
-      control.seed(interleaving);
+      if (control) control->seed(interleaving);
       // One stream stands for one thread, four for two.
       const auto compile = [](const ir::Graph& graph, int threads) {
-        return compile_on_cuda_sim(graph, threads == 1 ? 1 : 4);
+        return compile_on_cuda(graph, threads == 1 ? 1 : 4);
       };
       const std::optional<Failure> failure = check_case(subject, compile);
       if (!failure) continue;
@@ -46,7 +48,7 @@ TEST_P(CudaFuzz, EngineAgreesWithTheEvaluator) {
       break;
     }
   }
-  control.seed(0);
+  if (control) control->seed(0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shard, CudaFuzz, ::testing::Range(0u, kShards));

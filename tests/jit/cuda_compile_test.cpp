@@ -1,7 +1,6 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
-#include <heddle_test_paths.h>
 #include <thread>
 #include <unistd.h>
 
@@ -9,6 +8,7 @@
 #include "heddle/error.h"
 #include "jit/cuda/compile.h"
 #include "jit/nest_builder.h"
+#include "tests/support/cuda_driver.h"
 
 namespace heddle::tests {
 namespace {
@@ -56,8 +56,8 @@ class CudaCompile : public testing::Test {
     return x;
   }
 
-  std::unique_ptr<device::Device> device_ = device::cuda::open_cuda(0, HEDDLE_CUDA_SIM_PATH);
-  jit::cuda::CudaCompileOptions options_{.nvrtc_path = HEDDLE_CUDA_SIM_PATH, .dump_folder = {}};
+  std::unique_ptr<device::Device> device_ = device::cuda::open_cuda(0, test::driver_path());
+  jit::cuda::CudaCompileOptions options_{.nvrtc_path = test::driver_path(), .dump_folder = {}};
 };
 
 TEST_F(CudaCompile, CompilesAndLaunches) {

@@ -1,8 +1,7 @@
-// Runs emitted CUDA text on the simulated device, through the same driver layer that a real one has.
+// Runs emitted CUDA text on the CUDA device of tests/support/cuda_driver.h, through the driver layer.
 #pragma once
 
 #include <cstdint>
-#include <heddle_test_paths.h>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,6 +12,7 @@
 #include "jit/cuda/emit.h"
 #include "jit/cuda/prelude.h"
 #include "tests/jit/cuda_corpus.h"
+#include "tests/support/cuda_driver.h"
 
 namespace heddle::tests {
 
@@ -20,12 +20,12 @@ namespace heddle::tests {
 class SimulatedKernels {
  public:
   explicit SimulatedKernels(std::vector<jit::cuda::CudaSource> sources)
-      : sources_(std::move(sources)), device_(device::cuda::open_cuda(0, HEDDLE_CUDA_SIM_PATH)) {
+      : sources_(std::move(sources)), device_(device::cuda::open_cuda(0, test::driver_path())) {
     std::string kernels;
     for (const auto& source : sources_) kernels += source.kernel + "\n";
-    const device::cuda::Nvrtc nvrtc(HEDDLE_CUDA_SIM_PATH);
-    const auto compiled =
-        nvrtc.compile_cubin(jit::cuda::prelude_for(kernels) + kernels, "tests", "sm_90a");
+    const device::cuda::Nvrtc nvrtc(test::driver_path());
+    const auto compiled = nvrtc.compile_cubin(jit::cuda::prelude_for(kernels) + kernels, "tests",
+                                              device_->properties().arch);
     module_ = device_->load(compiled.image);
   }
 

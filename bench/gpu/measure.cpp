@@ -1,0 +1,273 @@
+// Heddle's part of the GPU suite (bench/gpu/README.md).
+//
+//   heddle_gpu_measure facts --device D              what the device and its libraries are
+//   heddle_gpu_measure inputs --case FOLDER          writes the inputs of a case
+//   heddle_gpu_measure copy --device D --bytes N --seconds S
+//                                                    the bandwidth of a copy on the device, read and written bytes
+//   heddle_gpu_measure run --device D --case FOLDER --out FOLDER [--seconds S] [--cache FOLDER]
+//                                                    times a case and writes what is compared
+//
+// One JSON line on standard output. Exit codes: 0 done, 1 an error, told on standard error, 2 wrong usage.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "bench/gpu/case.h"
+
+#include "engine/cuda_runtime.h"
+
+namespace heddle::bench::gpu {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Arguments = std::map<std::string, std::string>;
+using nlohmann::json;
+
+/// Bytes that tensors of a case which rotates have together at least: several times any cache.
+constexpr std::int64_t kRotatedBytes = std::int64_t{256} << 20;
+constexpr std::int64_t kMostSets = 64;
+/// Calls between waits when the host's time is taken: fewer than an engine leaves under way.
+constexpr int kCallsUnwaited = 3;
+
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+double median(std::vector<double> numbers) {
+  if (numbers.empty()) return 0;
+  const auto middle = numbers.begin() + static_cast<std::ptrdiff_t>(numbers.size() / 2);
+  std::nth_element(numbers.begin(), middle, numbers.end());
+  return *middle;
+}
+
+/// The engine, what it runs on, and sets of tensors that calls go round.
+class Runner {
+ public:
+  Runner(const Case& one, const Device& device, const std::string& cache)
+      : runtime_(engine::CudaRuntime::get(device)),
+        stream_(runtime_->device().make_stream()),
+        host_(read_inputs(one)) {
+    EngineOptions options;
+    options.device = device;
+    options.stream = stream_->native();
+    options.disk_cache = !cache.empty();
+    options.cache_dir = cache;
+    const auto start = Clock::now();
+    engine_ = std::make_unique<Engine>(parse_ir(one.graph, options));
+    load_ms_ = milliseconds_since(start);
+    add_set(device);
+    const auto first = Clock::now();
+    outputs_.push_back(engine_->run(inputs_[0]));
+    stream_->synchronize();
+    first_call_ms_ = milliseconds_since(first);
+    if (!one.rotate) return;
+    const std::int64_t sets = std::clamp<std::int64_t>(
+        (kRotatedBytes + set_bytes() - 1) / std::max<std::int64_t>(set_bytes(), 1), 1, kMostSets);
+    const bool small = set_bytes() * sets < runtime_->device().properties().memory_bytes / 3;
+    for (std::int64_t k = 1; small && k < sets; ++k) {
+      add_set(device);
+      outputs_.push_back(engine_->run(inputs_.back()));
+      stream_->synchronize();
+    }
+  }
+
+  /// The device's time of a call, in microseconds, and how many of its medians that is from.
+  json device_time(double seconds) {
+    const auto begin = runtime_->device().make_event(true);
+    const auto end = runtime_->device().make_event(true);
+    const auto batch = [&](std::int64_t calls) {
+      stream_->record(*begin);
+      for (std::int64_t k = 0; k < calls; ++k) call(static_cast<std::size_t>(k));
+      stream_->record(*end);
+      end->synchronize();
+      return end->milliseconds_since(*begin) * 1000 / static_cast<double>(calls);
+    };
+    const auto sets = static_cast<std::int64_t>(inputs_.size());
+    batch(3 * sets);
+    const double once = std::max(batch(sets), 0.1);
+    // Samples of about two milliseconds.
+    const std::int64_t rounds = std::clamp<std::int64_t>(
+        static_cast<std::int64_t>(2000 / (once * static_cast<double>(sets))), 1, 1000);
+    std::vector<double> samples;
+    const auto start = Clock::now();
+    do {
+      samples.push_back(batch(rounds * sets));
+    } while (milliseconds_since(start) < 1000 * seconds && samples.size() < 1000);
+    const auto [fastest, slowest] = std::ranges::minmax(samples);
+    return {{"device_us", median(samples)},
+            {"fastest_us", fastest},
+            {"slowest_us", slowest},
+            {"samples", samples.size()},
+            {"calls_per_sample", rounds * sets},
+            {"sets", sets}};
+  }
+
+  /// How long a call keeps the host, in microseconds.
+  double host_us(int samples) {
+    std::vector<double> times;
+    for (int k = 0; k < samples; ++k) {
+      if (k % kCallsUnwaited == 0) stream_->synchronize();
+      const auto start = Clock::now();
+      call(0);
+      times.push_back(milliseconds_since(start) * 1000);
+    }
+    stream_->synchronize();
+    return median(times);
+  }
+
+  json facts() const {
+    const EngineStats stats = engine_->stats();
+    return {{"load_ms", load_ms_},
+            {"first_call_ms", first_call_ms_},
+            {"compile_ms", stats.compile_ms},
+            {"kernels", stats.kernels},
+            {"kernels_compiled", stats.kernels_compiled},
+            {"disk_hits", stats.disk_hits},
+            {"graph_launches", stats.graph_launches},
+            {"arena_bytes", stats.arena_peak_bytes},
+            {"evaluator_steps", stats.evaluator_steps}};
+  }
+
+  /// One more call on the first set, after which its outputs and states are those of the case.
+  void write_outputs(const Case& one, const std::string& folder) {
+    call(0);
+    stream_->synchronize();
+    for (std::size_t k = 0; k < outputs_[0].size(); ++k)
+      write_samples(folder, "output" + std::to_string(k), outputs_[0][k]);
+    for (std::size_t k = 0; k < one.inputs.size(); ++k)
+      if (one.inputs[k].state) write_samples(folder, "state" + std::to_string(k), inputs_[0][k]);
+  }
+
+ private:
+  void add_set(const Device& device) {
+    std::vector<Tensor>& set = inputs_.emplace_back();
+    for (const Tensor& input : host_) set.push_back(input.to(device));
+  }
+  void call(std::size_t k) {
+    engine_->run_into(inputs_[k % inputs_.size()], outputs_[k % outputs_.size()]);
+  }
+  std::int64_t set_bytes() const {
+    std::int64_t bytes = 0;
+    for (const auto* list : {&inputs_[0], &outputs_[0]})
+      for (const Tensor& tensor : *list)
+        bytes += tensor.count() * static_cast<std::int64_t>(size_of(tensor.dtype()));
+    return bytes;
+  }
+
+  engine::CudaRuntimePtr runtime_;
+  std::unique_ptr<device::Stream> stream_;
+  std::vector<Tensor> host_;
+  std::unique_ptr<Engine> engine_;
+  std::vector<std::vector<Tensor>> inputs_;
+  std::vector<std::vector<Tensor>> outputs_;
+  double load_ms_ = 0;
+  double first_call_ms_ = 0;
+};
+
+/// The definition, on the host, for machines without a peer to compare with.
+json run_reference(const Case& one, const std::string& folder) {
+  Engine engine = parse_ir(one.graph, {.device = Device::reference()});
+  const std::vector<Tensor> inputs = read_inputs(one);
+  const std::vector<Tensor> outputs = engine.run(inputs);
+  for (std::size_t k = 0; k < outputs.size(); ++k)
+    write_samples(folder, "output" + std::to_string(k), outputs[k]);
+  for (std::size_t k = 0; k < one.inputs.size(); ++k)
+    if (one.inputs[k].state) write_samples(folder, "state" + std::to_string(k), inputs[k]);
+  return {{"evaluator_steps", engine.stats().evaluator_steps}};
+}
+
+json run(const Arguments& arguments) {
+  const Case one = read_case(arguments.at("case"));
+  const std::string& folder = arguments.at("out");
+  std::filesystem::create_directories(folder);
+  const Device device = Device::parse(arguments.at("device"));
+  if (device == Device::reference()) return run_reference(one, folder);
+  const double seconds = arguments.contains("seconds") ? std::stod(arguments.at("seconds")) : 0.2;
+  Runner runner(one, device, arguments.contains("cache") ? arguments.at("cache") : std::string());
+  json result = runner.device_time(seconds);
+  result["host_us"] = runner.host_us(seconds < 0.1 ? 10 : 301);
+  runner.write_outputs(one, folder);
+  result.update(runner.facts());
+  return result;
+}
+
+json copy(const Arguments& arguments) {
+  const auto runtime = engine::CudaRuntime::get(Device::parse(arguments.at("device")));
+  device::Device& device = runtime->device();
+  const std::size_t bytes = std::stoull(arguments.at("bytes"));
+  const double seconds = std::stod(arguments.at("seconds"));
+  const device::Allocation from(device, bytes);
+  const device::Allocation to(device, bytes);
+  const auto stream = device.make_stream();
+  const auto begin = device.make_event(true);
+  const auto end = device.make_event(true);
+  device.fill(from.get(), 1, bytes, *stream);
+  std::vector<double> rates;
+  const auto start = Clock::now();
+  do {
+    stream->record(*begin);
+    constexpr int kCopies = 5;
+    for (int k = 0; k < kCopies; ++k)
+      device.copy(to.get(), from.get(), bytes, device::CopyKind::DeviceToDevice, *stream);
+    stream->record(*end);
+    end->synchronize();
+    const double moved = 2.0 * kCopies * static_cast<double>(bytes);
+    rates.push_back(moved / (std::max(end->milliseconds_since(*begin), 1e-6) / 1000));
+  } while (milliseconds_since(start) < 1000 * seconds && rates.size() < 1000);
+  return {{"bytes", bytes}, {"bytes_per_second", median(rates)}, {"samples", rates.size()}};
+}
+
+json facts(const Arguments& arguments) {
+  const auto runtime = engine::CudaRuntime::get(Device::parse(arguments.at("device")));
+  const device::Properties& properties = runtime->device().properties();
+  return {{"device", properties.name},
+          {"arch", properties.arch},
+          {"multiprocessors", properties.multiprocessors},
+          {"memory_bytes", properties.memory_bytes},
+          {"compiler", runtime->compiler().version()}};
+}
+
+json inputs(const Arguments& arguments) {
+  const Case one = read_case(arguments.at("case"));
+  write_inputs(one);
+  return {{"inputs", one.inputs.size()}};
+}
+
+using Command = json (*)(const Arguments&);
+const std::map<std::string, Command> kCommands = {
+    {"facts", facts}, {"inputs", inputs}, {"copy", copy}, {"run", run}};
+
+Arguments parse(int argc, char** argv) {
+  Arguments arguments;
+  for (int k = 2; k + 1 < argc; k += 2) {
+    const std::string key = argv[k];
+    if (!key.starts_with("--")) throw std::out_of_range(key);
+    arguments[key.substr(2)] = argv[k + 1];
+  }
+  return arguments;
+}
+
+}  // namespace
+}  // namespace heddle::bench::gpu
+
+int main(int argc, char** argv) {
+  using namespace heddle::bench::gpu;
+  try {
+    const Command command = kCommands.at(argc > 1 ? argv[1] : "");
+    std::puts(command(parse(argc, argv)).dump().c_str());
+    return 0;
+  } catch (const std::out_of_range&) {
+    std::fputs("usage: heddle_gpu_measure facts|inputs|copy|run --KEY VALUE...; see measure.cpp\n",
+               stderr);
+    return 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "heddle_gpu_measure: %s\n", error.what());
+    return 1;
+  }
+}

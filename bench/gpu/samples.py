@@ -1,0 +1,35 @@
+"""The elements of outputs that are compared, in files of little-endian f32, and the comparison."""
+import array
+import math
+
+SAMPLES = 1 << 17  # as kSamples in case.h
+
+
+def sample_step(count):
+    """Every so many elements of a tensor of `count` are compared, from the first on: SAMPLES of them at most."""
+    return max(count // SAMPLES, 1) if count > SAMPLES else 1
+
+
+def write_floats(path, numbers):
+    path.write_bytes(array.array("f", numbers[:SAMPLES]).tobytes())
+
+
+def read_floats(path):
+    numbers = array.array("f")
+    numbers.frombytes(path.read_bytes())
+    return numbers
+
+
+def disagreement(got, want):
+    """The least r with |got - want| <= r |want| + r max |want| for each element; infinite where one is NaN alone."""
+    if len(got) != len(want):
+        return math.inf
+    largest = max((abs(x) for x in want if math.isfinite(x)), default=0.0)
+    worst = 0.0
+    for a, b in zip(got, want):
+        if a == b or (math.isnan(a) and math.isnan(b)):
+            continue
+        if not (math.isfinite(a) and math.isfinite(b)):
+            return math.inf
+        worst = max(worst, abs(a - b) / max(abs(b) + largest, 1e-30))
+    return worst

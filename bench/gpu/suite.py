@@ -1,0 +1,429 @@
+"""The GPU suite: tests on the machine's own driver, compute-sanitizer, figures beside those of peers on the same graphs.
+
+usage: run_gpu_suite --out DIR [--device cuda|cuda-sim] [--budget SECONDS] [--parts NAME,...] [--peers NAME,...]
+                     [--peer-device cuda|cpu] [--suites REGEX] [--tiny] [--merge FILE]...
+
+Needs Python 3.8 and, for figures, a CUDA driver with NVRTC; takes of PyTorch, JAX and compute-sanitizer what is there.
+Writes DIR/<date>_gpu_<device>.json and .md, anew after each case, so that what was measured is kept whatever comes; and
+DIR/log.txt. Each part has its share of the budget, and what it leaves goes to those behind it.
+
+--merge takes a table of an earlier run on the same device: its rows stand where this run has none.
+
+Exit codes: 0 all was run and is right; 1 something failed, and the table says what; 2 wrong usage; 3 nothing failed, but
+time ran out before all was run.
+"""
+import argparse
+import datetime
+import glob
+import json
+import os
+import pathlib
+import re
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import cases
+import report
+import samples
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+#: Shares of the budget, by part.
+SHARES = {"copy": 1, "tests": 20, "sanitizer": 8, "memory": 25, "matmul": 12, "attention": 6, "models": 22,
+          "host": 3, "start": 3}
+#: Binaries of tests and the test suites of theirs that are about CUDA.
+TESTS = {"tests_device": ".", "tests_cuda": ".", "tests_jit": "Cuda", "tests_fuzz": "CudaFuzz"}
+#: What compute-sanitizer, which makes a program tens of times slower, looks at.
+SANITIZED = {"memcheck": "CudaEngine.AgreesWithTheEvaluator:CudaEngine.RunsTheEncoder:*CudaCorpus*",
+             "racecheck": "CudaEngine.AgreesWithTheEvaluator:*CudaCorpus*/5:*CudaCorpus*/6"}
+SECONDS_A_CASE = 0.3
+TINY_SECONDS = 0.01
+
+
+class Timeout(Exception):
+    pass
+
+
+class Suite:
+    def __init__(self, args, out, work):
+        self.args, self.out, self.work = args, out, work
+        self.tiny = args.tiny or args.device == "cuda-sim"
+        self.seconds = TINY_SECONDS if self.tiny else SECONDS_A_CASE
+        self.end = time.monotonic() + args.budget
+        self.deadline = self.end
+        self.log = open(out / "log.txt", "w")
+        self.peers = {}
+        self.environment = self.make_environment()
+        self.results = {"date": datetime.date.today().isoformat(), "device_kind": args.device, "tiny": self.tiny,
+                        "budget_seconds": args.budget, "bundle": manifest(), "facts": {}, "peers": {},
+                        "parts": {}, "failures": [], "unfinished": []}
+
+    def make_environment(self):
+        """The same for every process, whatever the caller's is."""
+        environment = dict(os.environ)
+        environment.update({"HEDDLE_TEST_DEVICE": self.args.device, "HEDDLE_CHECK_PLANS": "1",
+                            "HEDDLE_CACHE_DIR": str(self.work / "cache"), "TMPDIR": str(self.work),
+                            "HEDDLE_CUDA_SIM_PATH": str(ROOT / "lib/libheddle_cuda_sim.so"),
+                            "HEDDLE_CUDA_SIM_ROOT": str(ROOT / "cuda_sim"),
+                            "HEDDLE_CUDA_SIM_CACHE": str(self.work / "sim_cache")})
+        nvrtc = find_nvrtc()
+        if "HEDDLE_NVRTC_PATH" not in environment and nvrtc:
+            environment["HEDDLE_NVRTC_PATH"] = nvrtc
+        return environment
+
+    # Processes.
+
+    def say(self, text):
+        print(text, flush=True)
+        self.log.write(text + "\n")
+        self.log.flush()
+
+    def left(self):
+        return self.deadline - time.monotonic()
+
+    def run(self, command, limit=600.0):
+        """@return exit code and output. @raises Timeout: the part's time is up, or the limit."""
+        limit = min(limit, self.left())
+        if limit <= 0:
+            raise Timeout("no time is left")
+        try:
+            ran = subprocess.run([str(word) for word in command], env=self.environment, stdout=subprocess.PIPE,
+                                 stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, timeout=limit, cwd=self.work)
+        except subprocess.TimeoutExpired:
+            raise Timeout(f"{pathlib.Path(command[0]).name}: not done after {limit:.0f} s") from None
+        text = ran.stdout.decode(errors="replace")
+        self.log.write(f"$ {' '.join(map(str, command))}\n{text}\nexit {ran.returncode}\n")
+        return ran.returncode, text
+
+    def measure(self, command, **options):
+        """A line of heddle_gpu_measure. @raises RuntimeError with what it says went wrong."""
+        words = [ROOT / "bin/heddle_gpu_measure", command]
+        for key, value in options.items():
+            words += [f"--{key}", value]
+        code, text = self.run(words)
+        if code != 0:
+            raise RuntimeError(text.strip()[-500:] or f"exit {code}")
+        return json.loads(text.strip().splitlines()[-1])
+
+    def failed(self, what):
+        self.results["failures"].append(what)
+        self.say(f"FAILED {what}")
+
+    def unfinished(self, what):
+        self.results["unfinished"].append(what)
+        self.say(f"not run for want of time: {what}")
+
+    def save(self):
+        name = f"{self.results['date']}_gpu_{slug(self.results['facts'].get('device', self.args.device))}"
+        results = report.merged(self.results, [json.loads(pathlib.Path(p).read_text()) for p in self.args.merge])
+        for suffix, text in ((".json", json.dumps(results, indent=1) + "\n"), (".md", report.markdown(results))):
+            (self.out / "unfinished.tmp").write_text(text)
+            os.replace(self.out / "unfinished.tmp", self.out / (name + suffix))
+
+    # Parts.
+
+    def run_all(self, parts):
+        try:
+            self.results["facts"] = self.measure("facts", device=self.args.device)
+        except (RuntimeError, Timeout) as error:
+            self.failed(f"the device: {error}")
+            self.save()
+            return
+        self.say(json.dumps(self.results["facts"]))
+        for k, part in enumerate(parts):
+            share = SHARES[part] / sum(SHARES[name] for name in parts[k:])
+            self.deadline = time.monotonic() + share * (self.end - time.monotonic())
+            begin = time.monotonic()
+            self.say(f"== {part}, {self.left():.0f} s")
+            try:
+                getattr(self, part, lambda: self.case_part(part))()
+            except Timeout as error:
+                self.unfinished(f"{part}: {error}")
+            except Exception as error:  # the parts behind it run all the same
+                self.failed(f"{part}: {type(error).__name__}: {error}")
+            self.results["parts"].setdefault(part, {})["seconds"] = round(time.monotonic() - begin, 1)
+            self.save()
+        for peer in self.peers.values():
+            peer.stop()
+
+    def copy(self):
+        """The bandwidth that kernels bound by memory are held to: the best of a few sizes beyond any cache."""
+        sizes = [1 << 16] if self.tiny else [1 << 28, 1 << 30, 1 << 32]
+        rows = [self.measure("copy", device=self.args.device, bytes=size, seconds=self.seconds) for size in sizes]
+        best = max(row["bytes_per_second"] for row in rows)
+        self.results["parts"]["copy"] = {"rows": rows, "bytes_per_second": best}
+
+    def tests(self):
+        rows = self.results["parts"]["tests"] = {"rows": []}
+        for binary in self.results["bundle"]["programs"]:
+            path, wanted = ROOT / "bin" / binary, TESTS.get(binary)
+            if wanted is None:
+                continue
+            for suite in test_suites(self.run([path, "--gtest_list_tests"])[1]):
+                if re.search(wanted, suite) and re.search(self.args.suites, suite):
+                    rows["rows"].append(self.test_suite(path, suite))
+                    self.save()
+
+    def test_suite(self, path, suite):
+        """One process a test suite: a crash costs no more than that."""
+        name = f"{path.name} {suite}"
+        row = {"name": name, "passed": 0, "failed": [], "skipped": []}
+        output = self.work / "tests.json"
+        if output.exists():
+            output.unlink()
+        try:
+            code, text = self.run([path, f"--gtest_filter={suite}.*", f"--gtest_output=json:{output}"])
+        except Timeout as error:
+            self.unfinished(f"{name}: {error}")
+            return {**row, "error": str(error)}
+        if not output.exists():
+            self.failed(f"{name}: exit {code}: {text.strip()[-300:]}")
+            return {**row, "failed": ["the process"], "error": f"exit {code}"}
+        for group in json.loads(output.read_text())["testsuites"]:
+            for test in group["testsuite"]:
+                if test.get("failures"):
+                    row["failed"].append(test["name"])
+                elif test["result"] == "SKIPPED":
+                    row["skipped"].append(test["name"])
+                else:
+                    row["passed"] += 1
+        for test in row["failed"]:
+            self.failed(f"{name}.{test}")
+        return row
+
+    def sanitizer(self):
+        tool = shutil.which("compute-sanitizer") or next(
+            iter(glob.glob("/usr/local/cuda*/bin/compute-sanitizer")), None)
+        part = self.results["parts"]["sanitizer"] = {"rows": []}
+        if tool is None or self.args.device == "cuda-sim":
+            part["absent"] = "compute-sanitizer is not on this machine" if tool is None else "no device to look at"
+            return
+        begin, whole = time.monotonic(), self.left()
+        for k, (kind, tests) in enumerate(SANITIZED.items(), 1):
+            self.deadline = begin + whole * k / len(SANITIZED)
+            try:
+                code, text = self.run([tool, "--tool", kind, "--error-exitcode", "99", ROOT / "bin/tests_cuda",
+                                       f"--gtest_filter={tests}"])
+            except Timeout as error:
+                self.unfinished(f"{kind}: {error}")
+                continue
+            summary = re.findall(r"=+ ((?:ERROR|RACECHECK) SUMMARY.*)", text)
+            part["rows"].append({"name": kind, "exit": code, "summary": summary[-1] if summary else "no summary"})
+            if code != 0:
+                self.failed(f"{kind}: exit {code}: {part['rows'][-1]['summary']}")
+
+    def case_part(self, part):
+        rows = self.results["parts"].setdefault(part, {"rows": []})["rows"]
+        for case in cases.PARTS[part](self.tiny):
+            if self.left() <= 0:
+                self.unfinished(f"{part}: {case.name}")
+                continue
+            folder = self.work / "case"
+            try:
+                case.graph.write(folder, case.name, case.rotate)
+                rows.append(self.measure_case(case, folder))
+            except Timeout as error:
+                self.unfinished(f"{case.name}: {error}")
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+                self.save()
+
+    def start(self):
+        """Twice in processes of their own: no kernel is on disk, then all are."""
+        rows = self.results["parts"].setdefault("start", {"rows": []})["rows"]
+        for case in cases.PARTS["start"](self.tiny):
+            folder, cache = self.work / "case", self.work / "start_cache"
+            case.graph.write(folder, case.name, False)
+            self.measure("inputs", case=folder)
+            options = {"device": self.args.device, "case": folder, "out": folder / "heddle", "cache": cache,
+                       "seconds": TINY_SECONDS}
+            cold, warm = self.measure("run", **options), self.measure("run", **options)
+            row = {"name": case.name, "cold_ms": cold["load_ms"] + cold["first_call_ms"],
+                   "warm_ms": warm["load_ms"] + warm["first_call_ms"], "kernels": cold["kernels"], "peers": {}}
+            if warm["kernels_compiled"] != 0:
+                self.failed(f"{case.name}: {warm['kernels_compiled']} kernels were compiled again")
+            for name, mode in self.peer_runs(case):
+                row["peers"][f"{name} {mode}"] = self.ask(name, mode, folder)
+            rows.append(row)
+            shutil.rmtree(folder, ignore_errors=True)
+
+    # Cases.
+
+    def measure_case(self, case, folder):
+        row = {"name": case.name, "bytes": case.graph.bytes, "flops": case.graph.flops,
+               "tolerance": case.tolerance, "peers": {}}
+        self.measure("inputs", case=folder)
+        try:
+            row["heddle"] = self.measure("run", device=self.args.device, case=folder, out=folder / "heddle",
+                                         seconds=self.seconds)
+            if row["heddle"]["evaluator_steps"] != 0:
+                self.failed(f"{case.name}: the evaluator ran {row['heddle']['evaluator_steps']} steps")
+        except RuntimeError as error:
+            row["heddle"] = {"error": str(error)}
+            self.failed(f"{case.name}: {error}")
+        for name, mode in self.peer_runs(case):
+            row["peers"][f"{name} {mode}"] = self.ask(name, mode, folder)
+        self.compare(case, folder, row)
+        self.say(report.line(row))
+        return row
+
+    def peer_runs(self, case):
+        for mode in case.modes:
+            yield "torch", mode
+        if case.jax:
+            yield "jax", "jit"
+
+    def ask(self, name, mode, folder):
+        """What a peer says of the case; an `error` where it cannot run it, is not there, or takes too long."""
+        if name not in self.args.peers:
+            return {"error": "not asked for"}
+        peer = self.peers.get(name)
+        if peer is None or peer.process is None:
+            if peer is not None and peer.missing:
+                return {"error": peer.missing}
+            peer = self.peers[name] = Peer(name, self)
+            self.results["peers"][name] = peer.facts
+            if peer.missing:
+                return {"error": peer.missing}
+        return peer.ask({"case": str(folder), "out": str(folder / f"{name}_{mode}"), "mode": mode,
+                         "seconds": self.seconds}, self.left())
+
+    def compare(self, case, folder, row):
+        """All against PyTorch's eager mode; without it, tiny cases against the definition."""
+        judge, by = folder / "torch_eager", "torch eager"
+        if "error" in row["peers"].get(by, {"error": ""}):
+            judge, by = folder / "reference", "reference"
+            if not self.tiny:
+                row["compared_with"] = None
+                return
+            self.measure("run", device="reference", case=folder, out=judge)
+        row["compared_with"] = by
+        answers = [("heddle", row["heddle"], folder / "heddle")]
+        answers += [(f"{key}", value, folder / key.replace(" ", "_")) for key, value in row["peers"].items()]
+        for name, answer, place in answers:
+            if "error" in answer or place == judge:
+                continue
+            answer["disagreement"] = max(
+                samples.disagreement(samples.read_floats(place / want.name), samples.read_floats(want))
+                if (place / want.name).exists() else float("inf") for want in sorted(judge.glob("*.f32")))
+            if name == "heddle" and not answer["disagreement"] <= case.tolerance:
+                self.failed(f"{case.name}: {answer['disagreement']:.2g} off {by}, {case.tolerance} allowed")
+
+
+class Peer:
+    """A peer in a process of its own, started at its first case; one that is stuck is ended and started anew."""
+
+    START_SECONDS = 120
+
+    def __init__(self, name, suite):
+        self.name, self.missing, self.facts = name, None, {}
+        script = pathlib.Path(__file__).with_name(f"peer_{name}.py")
+        self.process = subprocess.Popen([sys.executable, "-u", str(script), "--device", suite.args.peer_device],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=suite.log,
+                                        env=suite.environment, cwd=suite.work)
+        reply = self.reply(min(self.START_SECONDS, max(suite.left(), 1)))
+        if "error" in reply:
+            self.missing = f"{name} is not here, or does not start: {reply['error']}"
+            self.facts = {"missing": self.missing}
+        else:
+            self.facts = reply
+
+    def reply(self, seconds):
+        """A line of JSON; other lines are what libraries print."""
+        end = time.monotonic() + seconds
+        while True:
+            ready = select.select([self.process.stdout], [], [], max(end - time.monotonic(), 0))[0]
+            if not ready:
+                self.stop()
+                return {"error": f"no answer in {seconds:.0f} s"}
+            line = self.process.stdout.readline().decode(errors="replace")
+            if not line:
+                self.stop()
+                return {"error": "the process ended; see log.txt"}
+            if line.startswith("{"):
+                return json.loads(line)
+
+    def ask(self, request, seconds):
+        if seconds <= 0:
+            return {"error": "no time is left"}
+        try:
+            self.process.stdin.write((json.dumps(request) + "\n").encode())
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            self.stop()
+            return {"error": "the process ended; see log.txt"}
+        return self.reply(seconds)
+
+    def stop(self):
+        if self.process is None:
+            return
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process = None
+
+
+def test_suites(listing):
+    """Names in what --gtest_list_tests prints, which begins with a line of GoogleTest's own."""
+    return [line.split(".")[0] for line in listing.splitlines()
+            if line and not line.startswith((" ", "Running main"))]
+
+
+def find_nvrtc():
+    """The folder of libnvrtc in this Python's packages or a toolkit; None leaves it to the engine."""
+    for place in sys.path:
+        for found in sorted(glob.glob(f"{place}/nvidia/*/lib/libnvrtc.so.1[23]"), reverse=True):
+            return str(pathlib.Path(found).parent)
+    for found in sorted(glob.glob("/usr/local/cuda*/lib*/libnvrtc.so.1[23]"), reverse=True):
+        return str(pathlib.Path(found).parent)
+    return None
+
+
+def manifest():
+    path = ROOT / "MANIFEST.json"
+    return {key: value for key, value in json.loads(path.read_text()).items() if key != "files"}
+
+
+def slug(text):
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(prog="run_gpu_suite", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=pathlib.Path, required=True)
+    parser.add_argument("--device", choices=["cuda", "cuda-sim"], default="cuda")
+    parser.add_argument("--budget", type=float, default=540)
+    parser.add_argument("--parts", default=",".join(SHARES))
+    parser.add_argument("--peers", default=None, help="torch,jax by default; with cuda-sim none")
+    parser.add_argument("--peer-device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--suites", default=".", help="test suites whose name matches")
+    parser.add_argument("--tiny", action="store_true", help="cases of a few elements, to try the suite out")
+    parser.add_argument("--merge", action="append", default=[])
+    args = parser.parse_args()
+    args.parts = [name for name in args.parts.split(",") if name]
+    for name in args.parts:
+        if name not in SHARES:
+            parser.error(f"no part {name}; there are {', '.join(SHARES)}")
+    given = args.peers if args.peers is not None else "" if args.device == "cuda-sim" else "torch,jax"
+    args.peers = [name for name in given.split(",") if name]
+    return args
+
+
+def main():
+    args = parse_arguments()
+    args.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="heddle-gpu-") as work:
+        suite = Suite(args, args.out.resolve(), pathlib.Path(work))
+        suite.run_all(args.parts)
+    results = suite.results
+    suite.say(f"{len(results['failures'])} failures, {len(results['unfinished'])} left for want of time")
+    return 1 if results["failures"] else 3 if results["unfinished"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

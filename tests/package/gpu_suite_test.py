@@ -1,0 +1,165 @@
+"""The bundle of the GPU suite: that it holds what it needs, and runs on the simulated device from a bare folder.
+
+usage: gpu_suite_test.py BUILD      (a build folder of the preset minimal; a skip, 77, where its programs are not built)
+"""
+import json
+import math
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench/gpu"))
+import report  # noqa: E402
+import samples  # noqa: E402
+
+BUILD = pathlib.Path(sys.argv.pop(1)) if len(sys.argv) > 1 else ROOT / "build/minimal"
+PROGRAMS = ["heddle_gpu_measure", "tests_device"]
+BARE = {"PATH": "/usr/bin:/bin"}
+
+
+def results_of(out):
+    (path,) = out.glob("*_gpu_*.json")
+    return json.loads(path.read_text()), path.with_suffix(".md").read_text(), path
+
+
+class BundleTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="heddle-gpu-bundle-"))
+        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
+        packed = cls.folder / "packed"
+        subprocess.run([sys.executable, ROOT / "scripts/pack_gpu_bundle.py", BUILD, packed, *PROGRAMS], check=True)
+        cls.bundle = cls.folder / "elsewhere"
+        packed.rename(cls.bundle)
+
+    def run_suite(self, name, *arguments, bundle=None):
+        out = self.folder / name
+        ran = subprocess.run([(bundle or self.bundle) / "run_gpu_suite", "--out", out, "--device", "cuda-sim", *arguments],
+                             env={**BARE, "TMPDIR": str(self.folder)}, cwd="/", stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, text=True)
+        return ran.returncode, out, ran.stdout
+
+    def test_lists_its_files(self):
+        manifest = json.loads((self.bundle / "MANIFEST.json").read_text())
+        files = {str(path.relative_to(self.bundle)) for path in self.bundle.rglob("*") if path.is_file()}
+        self.assertEqual(set(manifest["files"]) | {"MANIFEST.json"}, files)
+        for name in ["run_gpu_suite", "LICENSE", "suite/suite.py", "suite/peer_torch.py", "suite/peer_jax.py",
+                     "lib/libheddle_cuda_sim.so", "cuda_sim/tests/cuda_sim/kernel_shim.h",
+                     *(f"bin/{program}" for program in PROGRAMS)]:
+            self.assertIn(name, files)
+        self.assertLess(manifest["bytes"], 64 << 20)
+        self.assertRegex(manifest["glibc"], r"^2\.\d+$")
+
+    def test_needs_only_glibc_of_the_machine(self):
+        hosts_own = ("linux-vdso", "libc.so", "libm.so", "libdl.so", "librt.so", "libpthread.so", "/lib64/ld-linux")
+        for program in PROGRAMS:
+            loaded = subprocess.run([self.bundle / "bin" / program], stdout=subprocess.PIPE, text=True,
+                                    env={"LD_TRACE_LOADED_OBJECTS": "1"}).stdout.splitlines()
+            self.assertGreater(len(loaded), 4)
+            for line in loaded:
+                name, _, path = line.strip().partition(" => ")
+                if not name.startswith(hosts_own):
+                    self.assertTrue(path.startswith(str(self.bundle)), line)
+
+    def test_runs_end_to_end(self):
+        code, out, text = self.run_suite("all", "--parts", "copy,tests,matmul,attention,host,start", "--suites",
+                                         "^CudaDevice$", "--budget", "200")
+        self.assertEqual(code, 0, text)
+        results, markdown, _ = results_of(out)
+        self.assertEqual((results["failures"], results["unfinished"]), ([], []))
+        self.assertEqual(results["facts"]["device"], "heddle simulated device")
+        names = [row["name"] for row in results["parts"]["matmul"]["rows"]]
+        self.assertEqual(names, ["matmul_1x32x48", "matmul_20x33x40"])
+        for part in ("matmul", "attention", "host"):
+            for row in results["parts"][part]["rows"]:
+                self.assertEqual(row["heddle"]["evaluator_steps"], 0)
+                self.assertEqual(row["compared_with"], "reference")
+                self.assertLessEqual(row["heddle"]["disagreement"], row["tolerance"])
+                self.assertEqual(row["peers"]["torch eager"], {"error": "not asked for"})
+        (tests,) = results["parts"]["tests"]["rows"]
+        self.assertEqual((tests["name"], tests["failed"], tests["skipped"]), ("tests_device CudaDevice", [], []))
+        self.assertGreater(tests["passed"], 8)
+        self.assertGreater(results["parts"]["start"]["rows"][0]["kernels"], 3)
+        self.assertIn("that the suite runs, and no figure of any device", markdown)
+        self.assertNotIn("| yes |", markdown)
+
+    def test_a_part_that_fails_does_not_stop_the_others(self):
+        broken = self.folder / "broken"
+        shutil.copytree(self.bundle, broken)
+        program = broken / "bin/tests_device"
+        program.write_text("#!/bin/sh\nif [ $1 = --gtest_list_tests ]; then echo Suite.; else echo bad luck; exit 3; fi\n")
+        code, out, text = self.run_suite("broken_out", "--parts", "tests,copy", "--suites", "Suite", bundle=broken)
+        self.assertEqual(code, 1, text)
+        results, markdown, _ = results_of(out)
+        self.assertIn("tests_device Suite: exit 3: bad luck", results["failures"])
+        self.assertEqual(len(results["failures"]), 1)
+        self.assertGreater(results["parts"]["copy"]["bytes_per_second"], 0)
+        self.assertIn("tests_device Suite: exit 3: bad luck", markdown)
+
+    def test_want_of_time_is_told_and_what_was_measured_is_kept(self):
+        code, out, text = self.run_suite("short", "--parts", "copy,models", "--budget", "3")
+        self.assertEqual(code, 3, text)
+        results, _, path = results_of(out)
+        self.assertTrue(any("resnet50" in name for name in results["unfinished"]), results["unfinished"])
+        self.assertEqual(results["failures"], [])
+        code, out, text = self.run_suite("merged", "--parts", "attention", "--merge", path)
+        self.assertEqual(code, 0, text)
+        self.assertEqual(results_of(out)[0]["parts"]["copy"], results["parts"]["copy"])
+
+    def test_wrong_usage(self):
+        self.assertEqual(self.run_suite("usage", "--parts", "everything")[0], 2)
+
+
+def row(name, ours, peers, tolerance=1e-2, off=1e-3):
+    return {"name": name, "bytes": 1000, "flops": 2000, "tolerance": tolerance,
+            "heddle": {"device_us": ours, "host_us": 3.0, "disagreement": off},
+            "peers": {name: {"device_us": us} if us else {"error": "no"} for name, us in peers.items()}}
+
+
+class ReportTest(unittest.TestCase):
+    def document(self, **parts):
+        return {"date": "2001-02-03", "tiny": False, "facts": {"device": "D"}, "bundle": {}, "peers": {},
+                "parts": parts, "failures": [], "unfinished": []}
+
+    def test_ratios_and_shares(self):
+        one = row("a", 2.0, {"torch eager": 3.0, "jax jit": None})
+        self.assertEqual(report.ratio(one, "torch eager"), 1.5)
+        self.assertIsNone(report.ratio(one, "jax jit"))
+        self.assertAlmostEqual(report.copy_share(one, 1e9), 0.5)
+        self.assertAlmostEqual(report.geomean([2.0, None, 8.0]), 4.0)
+
+    def test_targets_are_met_missed_or_not_measured(self):
+        text = report.markdown(self.document(
+            copy={"bytes_per_second": 1e9}, memory={"rows": [row("a", 1.05, {}), row("b", 2.0, {})]},
+            models={"rows": [row("m", 1.0, {"torch max-autotune": 1.2})]}))
+        self.assertIn("least of all | at least 0.92 | 0.5 | no |", text)
+        self.assertIn("speed over max-autotune, geometric mean | at least 1.0 | 1.2 | yes |", text)
+        self.assertIn("| host time of a cached call, us | at most 5 |  | not measured |", text)
+
+    def test_a_wrong_answer_is_marked(self):
+        text = report.markdown(self.document(host={"rows": [row("a", 1.0, {}, 1e-3, 0.5)]}))
+        self.assertIn("0.5 WRONG", text)
+
+    def test_tables_of_two_devices_are_not_merged(self):
+        other = self.document()
+        other["facts"] = {"device": "E"}
+        with self.assertRaises(ValueError):
+            report.merged(self.document(), [other])
+
+    def test_disagreement(self):
+        self.assertEqual(samples.disagreement([1.0, math.nan], [1.0, math.nan]), 0)
+        self.assertEqual(samples.disagreement([1.0, 2.0], [1.0, math.nan]), math.inf)
+        self.assertEqual(samples.disagreement([1.0], [1.0, 2.0]), math.inf)
+        self.assertAlmostEqual(samples.disagreement([1.0, 4.1], [1.0, 4.0]), 0.1 / 8)
+
+
+if __name__ == "__main__":
+    if not all((BUILD / "bin" / name).exists() for name in PROGRAMS):
+        print(f"{BUILD} has not {' and '.join(PROGRAMS)}")
+        sys.exit(77)
+    unittest.main()
