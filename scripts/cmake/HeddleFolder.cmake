@@ -55,7 +55,17 @@ function(heddle_precompile target)
   list(LENGTH sources count)
   if(count GREATER 3)
     target_precompile_headers(${target} PRIVATE ${ARGN})
-    # What ccache needs to see through the precompiled header.
-    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
+    heddle_let_ccache_see(${target})
   endif()
+endfunction()
+
+# Gives `target` the headers that `other`, with the same flags, compiled.
+function(heddle_reuse_precompiled target other)
+  target_precompile_headers(${target} REUSE_FROM ${other})
+  heddle_let_ccache_see(${target})
+endfunction()
+
+# What ccache needs to see through a precompiled header.
+function(heddle_let_ccache_see target)
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
 endfunction()
