@@ -16,15 +16,17 @@ using device::CopyKind;
 namespace {
 
 constexpr std::size_t kAlignment = 256;
-constexpr std::size_t kMostGraphs = 8;   ///< kinds of calls that a context keeps graphs for
-constexpr std::size_t kStatusAt = 0;     ///< in pinned memory
-constexpr std::size_t kConditionAt = 8;  ///< in pinned memory
+constexpr std::size_t kMostGraphs = 8;  ///< kinds of calls that a context keeps graphs for
+constexpr std::size_t kStatusAt = 0;    ///< in pinned memory
 
 std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-bool on_host(const Tensor& tensor) { return tensor.impl()->device.kind() == Device::Kind::Cpu; }
+/// An output whose size is not known yet will be made on the device.
+bool on_host(const Tensor& tensor) {
+  return tensor.defined() && tensor.impl()->device.kind() == Device::Kind::Cpu;
+}
 
 /// Bytes from the first to the last element.
 std::size_t extent_bytes(const Tensor& tensor) {
@@ -51,8 +53,10 @@ void copy_elements(const Tensor::Impl& to, const char* from) {
 
 }  // namespace
 
-CudaContext::CudaContext(CudaRuntimePtr runtime, GraphCounters& graphs, void* stream)
+CudaContext::CudaContext(CudaRuntimePtr runtime, GraphCounters& graphs, void* stream,
+                         std::function<bool()> make_room)
     : runtime_(std::move(runtime)),
+      make_room_(std::move(make_room)),
       pinned_(runtime_->pinned(), kAlignment),
       status_(runtime_->pool(), sizeof(std::int32_t)),
       status_address_(status_.get()),
@@ -81,9 +85,9 @@ void CudaContext::use(const BoundPlan& plan) {
   arena_.reserve(runtime_->pool(), static_cast<std::size_t>(plan.arena_bytes));
   const scheduler::StreamPlan& streams = *plan.streams;
   while (streams_.size() < streams.streams) streams_.push_back(device.make_stream());
-  event_of_.assign(plan.steps.size(), 0);
+  event_of_.assign(streams.records.size(), 0);
   std::uint32_t events = 0;
-  for (std::size_t k = 0; k < plan.steps.size(); ++k)
+  for (std::size_t k = 0; k < event_of_.size(); ++k)
     if (streams.records[k]) event_of_[k] = events++;
   while (events_.size() < events + 1) events_.push_back(device.make_event());
   frame_.prepare(plan, {{arena_.get()}, nullptr, 0, nullptr});
@@ -104,7 +108,7 @@ void CudaContext::list_transfers(const BoundPlan& plan, std::span<const Tensor> 
   for (std::size_t k = 0; k < inputs.size(); ++k)
     if (!on_host(inputs[k])) check_alive(inputs[k], *runtime_, "run: input " + guards[k].name);
   for (std::size_t k = 0; k < outputs.size(); ++k)
-    if (!on_host(outputs[k]))
+    if (outputs[k].defined() && !on_host(outputs[k]))
       check_alive(outputs[k], *runtime_, "run: output " + std::to_string(k));
   transfers_.clear();
   staged_bytes_ = 0;
@@ -116,16 +120,24 @@ void CudaContext::list_transfers(const BoundPlan& plan, std::span<const Tensor> 
   pinned_.reserve(runtime_->pinned(), kAlignment + staged_bytes_);
 }
 
-void CudaContext::set_addresses(const BoundPlan& plan, std::span<const Tensor> inputs,
-                                std::span<const Tensor> outputs) {
+void CudaContext::set_addresses(const CudaCall& call) {
+  const BoundPlan& plan = call.plan;
   auto staged = transfers_.begin();
   const auto address_of = [&](const Tensor& tensor) -> void* {
+    if (!tensor.defined()) return nullptr;
     return on_host(tensor) ? staging_.get() + staged++->offset : tensor.impl()->data;
   };
   device_inputs_.clear();
   device_outputs_.clear();
-  for (const Tensor& input : inputs) device_inputs_.push_back(address_of(input));
-  for (const Tensor& output : outputs) device_outputs_.push_back(address_of(output));
+  for (const Tensor& input : call.inputs) device_inputs_.push_back(address_of(input));
+  for (const Tensor& output : call.outputs) device_outputs_.push_back(address_of(output));
+  if (FrameIo* io = frame_.io()) {
+    io->inputs = device_inputs_;
+    io->outputs = device_outputs_;
+    io->source = &call.late;
+    io->peak_bytes = plan.memory.peak_bytes;
+    return frame_.take_io();
+  }
   for (const auto& [entry, input] : plan.input_slots) frame_.set(entry, device_inputs_[input]);
   for (const auto& [entry, output] : plan.output_slots) frame_.set(entry, device_outputs_[output]);
 }
@@ -177,68 +189,128 @@ void CudaContext::launch(const BoundSteps& plan, const scheduler::BoundStep& ste
   launch.kernel->launch(runtime_->device(), arguments_, launch.blocks, *stream_);
 }
 
-std::int32_t CudaContext::run(const Frame& frame) {
-  const auto steps = frame.steps();
-  for (std::size_t k = 0; k < steps.size(); ++k) {
-    if (steps[k].run_alone == nullptr) {
-      launch(frame.plan(), steps[k], k);
-      continue;
-    }
-    std::int32_t status = 0;
-    run_region(steps[k], *this, &status);
-    if (status != 0) return status;
-  }
-  return 0;
+std::int32_t CudaContext::run_step(Frame& frame, std::size_t step) {
+  const scheduler::BoundStep& bound = frame.steps()[step];
+  std::int32_t status = 0;
+  if (bound.run_alone == nullptr)
+    launch(frame.plan(), bound, step);
+  else
+    run_region(bound, *this, &status);
+  return status;
 }
 
-std::int32_t CudaContext::truth(const void* address, bool& answer) {
+std::int32_t CudaContext::run(Frame& frame) {
+  std::int32_t status = 0;
+  for (std::size_t k = 0; status == 0 && k < frame.steps().size(); ++k) status = run_step(frame, k);
+  return status;
+}
+
+std::int32_t CudaContext::bring_to_host(std::span<Bytes> bytes) {
   device::Device& device = runtime_->device();
-  device.copy(pinned_.get() + kConditionAt, address, 1, CopyKind::DeviceToHost, *stream_);
+  std::size_t total = 0;
+  for (const Bytes& wanted : bytes) total += aligned(wanted.count);
+  told_.reserve(runtime_->pinned(), total);
+  char* to = told_.get();
+  for (Bytes& wanted : bytes) {
+    if (wanted.address == nullptr || wanted.count == 0) {
+      wanted.address = nullptr;
+      continue;
+    }
+    device.copy(to, wanted.address, wanted.count, CopyKind::DeviceToHost, *stream_);
+    wanted.address = to;
+    to += aligned(wanted.count);
+  }
   device.copy(pinned_.get() + kStatusAt, status_.get(), sizeof(std::int32_t),
               CopyKind::DeviceToHost, *stream_);
   stream_->synchronize();
-  answer = pinned_.get()[kConditionAt] != 0;
+  std::erase_if(released_, [&](const Released& old) { return old.stream == stream_; });
   std::int32_t status = 0;
   std::memcpy(&status, pinned_.get() + kStatusAt, sizeof status);
   return status;
+}
+
+std::shared_ptr<void> CudaContext::allocate(std::size_t bytes) {
+  released_.reserve(released_.size() + lent_ + 1);  // letting go must not fail
+  auto block = std::make_shared<memory::PoolBlock>();
+  try {
+    *block = memory::PoolBlock(runtime_->pool(), bytes);
+  } catch (const OutOfMemory&) {
+    if (!make_room_()) throw;
+    *block = memory::PoolBlock(runtime_->pool(), bytes);
+  }
+  ++lent_;
+  return {block->get(), [this, block](void*) {
+            --lent_;
+            released_.push_back({stream_, std::move(*block)});
+          }};
+}
+
+void CudaContext::queue_sizes(const jit::CustomCall& call, const base::SymbolValues& sizes,
+                              void* const* buffers, void* told) {
+  engine::queue_sizes(call, sizes, buffers, static_cast<std::int64_t*>(told), *runtime_, *stream_);
+}
+
+void CudaContext::overwrite(void* memory, unsigned char value, std::size_t bytes) {
+  if (bytes != 0) runtime_->device().fill(memory, value, bytes, *stream_);
 }
 
 void CudaContext::copy(void* to, const void* from, std::size_t bytes) {
   runtime_->device().copy(to, from, bytes, CopyKind::DeviceToDevice, *stream_);
 }
 
-/// Every step on its stream, between the events that its plan asks for.
-bool CudaContext::queue_steps(const BoundPlan& plan) {
-  const scheduler::StreamPlan& streams = *plan.streams;
+bool CudaContext::reach(ir::StepId step) {
+  const BoundSteps& plan = phase_->plan();
+  if (step < plan.first_step + plan.steps.size()) return true;
+  std::int32_t status = 0;
+  phase_ = phase_->next(*this, &status);
+  return phase_ != nullptr;
+}
+
+/// Every step on its stream, between the events that its plan asks for. What a phase waits for is brought on
+/// the stream of its first step, behind what that waits for.
+bool CudaContext::queue_steps() {
+  const scheduler::StreamPlan& streams = *frame_.plan().streams;
   device::Event& begin = *events_.back();
   if (streams.streams > 1) streams_[0]->record(begin);
   for (std::uint32_t k = 1; k < streams.streams; ++k) streams_[k]->wait(begin);
-  const auto steps = frame_.steps();
-  for (std::size_t k = 0; k < steps.size(); ++k) {
-    stream_ = streams_[streams.stream_of[k]].get();
-    for (const ir::StepId from : streams.waits_for[k]) stream_->wait(*events_[event_of_[from]]);
-    std::int32_t status = 0;
-    if (steps[k].run_alone == nullptr) {
-      launch(plan, steps[k], k);
-    } else {
-      run_region(steps[k], *this, &status);
-    }
-    if (streams.records[k]) stream_->record(*events_[event_of_[k]]);
-    if (status != 0) return false;
+  for (ir::StepId step = 0; step < streams.stream_of.size(); ++step) {
+    stream_ = streams_[streams.stream_of[step]].get();
+    for (const ir::StepId from : streams.waits_for[step]) stream_->wait(*events_[event_of_[from]]);
+    if (!reach(step)) return false;
+    if (run_step(*phase_, step - phase_->plan().first_step) != 0) return false;
+    if (streams.records[step]) stream_->record(*events_[event_of_[step]]);
   }
   for (const ir::StepId end : streams.joins) streams_[0]->wait(*events_[event_of_[end]]);
   return true;
 }
 
-void CudaContext::queue(const BoundPlan& plan) {
+/// One by one, on one stream.
+bool CudaContext::queue_traced(std::vector<RunEvent>& events) {
+  stream_ = streams_[0].get();
+  std::int32_t status = 0;
+  for (Frame* frame = &frame_; frame != nullptr && status == 0;) {
+    status = run_step_by_step(*frame, *this, events);
+    if (status == 0) frame = frame->next(*this, &status);
+  }
+  return status == 0;
+}
+
+bool CudaContext::queue(const CudaCall& call) {
+  phase_ = &frame_;
   fill_pinned();
   clear_status();
-  if (Graphs* graphs = graphs_for(plan)) {
-    queue_graphs(plan, *graphs);
+  bool all = false;
+  if (call.events != nullptr) {
+    bring_in();
+    all = queue_traced(*call.events);
+    bring_out();
+  } else if (Graphs* graphs = graphs_for(call.plan)) {
+    all = queue_graphs(*graphs);
   } else {
-    queue_streams(plan);
+    all = queue_streams();
   }
-  if (must_wait()) streams_[0]->synchronize();
+  if (must_wait() || !all) streams_[0]->synchronize();
+  return all;
 }
 
 /// For results that lie on the host.
@@ -253,7 +325,8 @@ void CudaContext::order(const BoundPlan& plan, std::span<const Tensor> inputs,
     if (!on_host(inputs[k]))
       inputs[k].impl()->device_bytes->uses.order(*streams_[0], guards[k].written);
   for (const Tensor& output : outputs)
-    if (!on_host(output)) output.impl()->device_bytes->uses.order(*streams_[0], true);
+    if (output.defined() && !on_host(output))
+      output.impl()->device_bytes->uses.order(*streams_[0], true);
 }
 
 void CudaContext::leave(const BoundPlan& plan, std::span<const Tensor> inputs,
@@ -276,12 +349,13 @@ void CudaContext::leave(const BoundPlan& plan, std::span<const Tensor> inputs,
   for (const Tensor& output : outputs) keep(output, true);
 }
 
-void CudaContext::queue_streams(const BoundPlan& plan) {
+bool CudaContext::queue_streams() {
   bring_in();
-  const bool all = queue_steps(plan);
+  const bool all = queue_steps();
   if (!all)
     for (const auto& stream : streams_) stream->synchronize();
   bring_out();
+  return all;
 }
 
 CudaContext::Graphs* CudaContext::graphs_for(const BoundPlan& plan) {
@@ -303,21 +377,24 @@ CudaContext::Graphs* CudaContext::graphs_for(const BoundPlan& plan) {
   return nullptr;
 }
 
-/// The steps whose kernels take the address of the transfer's tensor.
-std::vector<ir::StepId> CudaContext::steps_of(const BoundPlan& plan,
+/// The steps of a phase whose kernels take the address of the transfer's tensor.
+std::vector<ir::StepId> CudaContext::steps_of(const BoundSteps& plan,
                                               const Transfer& transfer) const {
   std::vector<ir::StepId> steps;
   for (const auto& [entry, position] : transfer.is_input ? plan.input_slots : plan.output_slots) {
-    if (position != transfer.position) continue;
+    if (position != transfer.position || entry >= plan.query) continue;
     const auto next = std::ranges::upper_bound(plan.table_start, entry);
-    const auto step = static_cast<ir::StepId>(next - plan.table_start.begin() - 1);
+    const auto step =
+        plan.first_step + static_cast<ir::StepId>(next - plan.table_start.begin() - 1);
     if (steps.empty() || steps.back() != step) steps.push_back(step);
   }
   return steps;
 }
 
+/// Of the phase whose steps are being queued.
 /// @param with_steps  whether the copies name their steps: for graphs that are to be made
-GraphRequest CudaContext::graph_request(const BoundPlan& plan, bool with_steps) {
+GraphRequest CudaContext::graph_request(bool with_steps) {
+  const BoundSteps& plan = phase_->plan();
   copies_in_.clear();
   copies_out_.clear();
   for (const Transfer& transfer : transfers_) {
@@ -329,50 +406,51 @@ GraphRequest CudaContext::graph_request(const BoundPlan& plan, bool with_steps) 
     if (transfer.input) copies_in_.push_back({staged, pinned, transfer.bytes, steps});
     if (transfer.output) copies_out_.push_back({pinned, staged, transfer.bytes, steps});
   }
-  return {
-      plan,       frame_.steps(), &status_address_,
-      copies_in_, copies_out_,    {pinned_.get() + kStatusAt, status_.get(), sizeof(std::int32_t)}};
+  return {plan,
+          phase_->steps(),
+          &status_address_,
+          copies_in_,
+          copies_out_,
+          {pinned_.get() + kStatusAt, status_.get(), sizeof(std::int32_t)}};
 }
 
-bool CudaContext::queue_segment(const BoundPlan& plan, const GraphSegment& segment) {
-  const auto steps = frame_.steps();
-  for (std::size_t k = segment.first; k < segment.end(); ++k) {
-    std::int32_t status = 0;
-    if (steps[k].run_alone == nullptr) {
-      launch(plan, steps[k], k);
-    } else {
-      run_region(steps[k], *this, &status);
-    }
-    if (status != 0) return false;
+bool CudaContext::queue_segment(const GraphSegment& segment) {
+  for (ir::StepId step = segment.first; step < segment.end(); ++step) {
+    if (!reach(step)) return false;
+    if (run_step(*phase_, step - phase_->plan().first_step) != 0) return false;
   }
   return true;
 }
 
-/// Segments follow one another on stream 0: graphs, and what stands between them step by step.
-void CudaContext::queue_graphs(const BoundPlan& plan, Graphs& graphs) {
-  const GraphPlan& segments = *plan.graphs;
-  const bool made = !graphs.segments.empty();
-  const GraphRequest request = graph_request(plan, !made);
-  for (std::size_t k = 0; k < segments.size(); ++k) {
-    if (made && graphs.segments[k] != nullptr) graphs.segments[k]->update(request);
-    if (made) continue;
-    const bool last = k + 1 == segments.size();
-    graphs.segments.push_back(segments[k].captured
-                                  ? std::make_unique<SegmentGraph>(runtime_->device(), segments[k],
-                                                                   request, k == 0, last, counters_)
-                                  : nullptr);
+/// Steps that begin a phase are in no graph, so that all steps of a graph are of one phase.
+void CudaContext::queue_graph(Graphs& graphs, std::size_t number) {
+  const GraphPlan& segments = *frame_.plan().graphs;
+  std::unique_ptr<SegmentGraph>& graph = graphs.segments[number];
+  const GraphRequest request = graph_request(graph == nullptr);
+  if (graph != nullptr) {
+    graph->update(request);
+  } else {
+    graph = std::make_unique<SegmentGraph>(runtime_->device(), segments[number], request,
+                                           number == 0, number + 1 == segments.size(), counters_);
   }
+  graph->launch(*stream_);
+}
+
+/// Segments follow one another on stream 0: graphs, and what stands between them step by step.
+bool CudaContext::queue_graphs(Graphs& graphs) {
+  const GraphPlan& segments = *frame_.plan().graphs;
+  graphs.segments.resize(segments.size());
   stream_ = streams_[0].get();
   if (!segments.front().captured) bring_in();
   bool all = true;
   for (std::size_t k = 0; all && k < segments.size(); ++k) {
-    if (graphs.segments[k] != nullptr) {
-      graphs.segments[k]->launch(*stream_);
-    } else {
-      all = queue_segment(plan, segments[k]);
-    }
+    if (segments[k].captured)
+      queue_graph(graphs, k);
+    else
+      all = queue_segment(segments[k]);
   }
   if (!all || !segments.back().captured) bring_out();
+  return all;
 }
 
 void CudaContext::settle() noexcept {
@@ -387,27 +465,32 @@ void CudaContext::settle() noexcept {
   }
 }
 
-std::int32_t CudaContext::run(const BoundPlan& plan, std::span<const Tensor> inputs,
-                              std::span<const Tensor> outputs) {
-  use(plan);
-  list_transfers(plan, inputs, outputs);
-  set_addresses(plan, inputs, outputs);
+CudaOutcome CudaContext::run(const CudaCall& call) {
+  has_begun_ = false;
+  released_.clear();
+  use(call.plan);
+  list_transfers(call.plan, call.inputs, call.outputs);
+  set_addresses(call);
+  CudaOutcome outcome;
   try {
-    order(plan, inputs, outputs);
-    queue(plan);
-    if (!must_wait()) {
-      leave(plan, inputs, outputs);
-      return 0;
+    has_begun_ = true;
+    order(call.plan, call.inputs, call.outputs);
+    const bool all = queue(call);
+    const FrameIo* io = frame_.io();
+    outcome.peak_bytes = io != nullptr ? io->peak_bytes : call.plan.memory.peak_bytes;
+    if (all && !must_wait()) {
+      leave(call.plan, call.inputs, call.outputs);
+      return outcome;
     }
   } catch (...) {
     settle();
     throw;
   }
-  std::int32_t status = 0;
-  std::memcpy(&status, pinned_.get() + kStatusAt, sizeof status);
-  status_is_zero_ = status == 0;
-  if (status == 0) deliver();
-  return status;
+  released_.clear();
+  std::memcpy(&outcome.status, pinned_.get() + kStatusAt, sizeof outcome.status);
+  status_is_zero_ = outcome.status == 0;
+  if (outcome.status == 0) deliver();
+  return outcome;
 }
 
 std::unique_ptr<CudaContext> CudaExecutor::take(std::atomic<CudaContext*>& slot) {
@@ -428,7 +511,9 @@ std::unique_ptr<CudaContext> CudaExecutor::acquire() {
     if (ready) break;
   }
   if (first != nullptr && first->busy() && busy < kMostBusy) release(std::move(first));
-  if (first == nullptr) return std::make_unique<CudaContext>(runtime_, graphs_, stream_);
+  if (first == nullptr)
+    return std::make_unique<CudaContext>(runtime_, graphs_, stream_,
+                                         [this] { return drop_idle(); });
   first->finish();
   return first;
 }
@@ -450,27 +535,27 @@ bool CudaExecutor::drop_idle() {
   return any;
 }
 
-std::int32_t CudaExecutor::run(const BoundPlan& plan, std::span<const Tensor> inputs,
-                               std::span<const Tensor> outputs) {
+CudaOutcome CudaExecutor::run(const CudaCall& call) {
   if (runtime_->device().lost())
     throw DeviceLost({.what = "run",
                       .where = runtime_->name().to_string(),
                       .expected = "an engine made since the device was lost",
                       .got = "one whose CUDA context is lost"});
   std::unique_ptr<CudaContext> context;
-  std::int32_t status = 0;
+  CudaOutcome outcome;
   try {
     context = acquire();
-    status = context->run(plan, inputs, outputs);
+    outcome = context->run(call);
   } catch (const OutOfMemory&) {
+    const bool begun = context != nullptr && context->has_begun();
     // What idle contexts hold may be enough.
     context.reset();
-    if (!drop_idle()) throw;
+    if (begun || !drop_idle()) throw;
     context = acquire();
-    status = context->run(plan, inputs, outputs);
+    outcome = context->run(call);
   }
   release(std::move(context));
-  return status;
+  return outcome;
 }
 
 }  // namespace heddle::engine

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -12,29 +13,52 @@
 #include "engine/cuda_runtime.h"
 #include "engine/executable.h"
 #include "engine/region_run.h"
+#include "engine/run_events.h"
 
 namespace heddle::engine {
+
+/// A call of an engine on CUDA.
+struct CudaCall {
+  const BoundPlan& plan;
+  std::span<const Tensor> inputs;
+  std::span<const Tensor> outputs;  ///< those that `late` makes are undefined before
+  OutputSource& late;
+  std::vector<RunEvent>* events =
+      nullptr;  ///< not null: steps run one by one, and it gets what happened
+};
+
+/// How a call ended.
+struct CudaOutcome {
+  std::int32_t status =
+      0;  ///< the first status word that is not 0; 0 also when that is not known yet
+  std::int64_t peak_bytes = 0;  ///< of arenas
+};
 
 /// Arena, streams, events, staging and the addresses of every kernel argument.
 ///
 /// On streams of its own the host waits at the end of each run: when run() returns or throws, no work of it is
 /// left. On a stream of the caller's it waits only for results that lie on the host; else the context is busy until
 /// the work is done, and keeps what that uses.
-class CudaContext : private RegionMachine {
+///
+/// Where sizes or conditions depend on values the host waits for these in the middle of a run: for the one stream
+/// that brings them.
+class CudaContext : private RegionMachine, private StepRunner {
  public:
-  /// @param graphs  counters of the engine's graphs; outlive the context
-  /// @param stream  the caller's, by its handle; null: one of the context's own
-  CudaContext(CudaRuntimePtr runtime, GraphCounters& graphs, void* stream);
+  /// @param graphs     counters of the engine's graphs; outlive the context
+  /// @param stream     the caller's, by its handle; null: one of the context's own
+  /// @param make_room  gives memory of others back to the pool; false: there was none
+  CudaContext(CudaRuntimePtr runtime, GraphCounters& graphs, void* stream,
+              std::function<bool()> make_room);
   ~CudaContext() override;
   CudaContext(const CudaContext&) = delete;
   CudaContext& operator=(const CudaContext&) = delete;
 
   /// Runs the plan. Host inputs are staged through pinned memory and host outputs back; inputs on the
   /// device are read where they are. What the graph writes to a host input is copied there.
-  /// @return the first status word that is not 0, else 0, also when that is not known yet.
-  /// @throws OutOfMemory, DeviceError, DeviceLost.
-  std::int32_t run(const BoundPlan& plan, std::span<const Tensor> inputs,
-                   std::span<const Tensor> outputs);
+  /// @throws OutOfMemory, DeviceError, DeviceLost; where only the run tells sizes, what Frame::next() throws.
+  CudaOutcome run(const CudaCall& call);
+  /// Whether the last run got as far as queueing work.
+  bool has_begun() const { return has_begun_; }
 
   /// Whether work of the last run may still be under way, as far as is known without waiting.
   bool busy() { return completion_ != nullptr && !completion_->done(); }
@@ -67,19 +91,21 @@ class CudaContext : private RegionMachine {
                     bool is_input);
   void list_transfers(const BoundPlan& plan, std::span<const Tensor> inputs,
                       std::span<const Tensor> outputs);
-  void set_addresses(const BoundPlan& plan, std::span<const Tensor> inputs,
-                     std::span<const Tensor> outputs);
-  void queue(const BoundPlan& plan);
-  void queue_streams(const BoundPlan& plan);
-  void queue_graphs(const BoundPlan& plan, Graphs& graphs);
+  void set_addresses(const CudaCall& call);
+  // These give false when a phase or region met an error: what comes after was not queued.
+  bool queue(const CudaCall& call);
+  bool queue_streams();
+  bool queue_graphs(Graphs& graphs);
+  bool queue_segment(const GraphSegment& segment);
+  bool queue_steps();
+  bool queue_traced(std::vector<RunEvent>& events);
+  /// Makes `phase_` that of a step, whose turn it is.
+  bool reach(ir::StepId step);
+  void queue_graph(Graphs& graphs, std::size_t number);
   /// @return null at the first call of a kind: its steps are queued one by one.
   Graphs* graphs_for(const BoundPlan& plan);
-  GraphRequest graph_request(const BoundPlan& plan, bool with_steps);
-  std::vector<ir::StepId> steps_of(const BoundPlan& plan, const Transfer& transfer) const;
-  /// Whether all were queued, as queue_steps().
-  bool queue_segment(const BoundPlan& plan, const GraphSegment& segment);
-  /// @return whether all were queued: none after a region that met an error.
-  bool queue_steps(const BoundPlan& plan);
+  GraphRequest graph_request(bool with_steps);
+  std::vector<ir::StepId> steps_of(const BoundSteps& plan, const Transfer& transfer) const;
   void fill_pinned();
   void clear_status();
   void bring_in();
@@ -97,19 +123,37 @@ class CudaContext : private RegionMachine {
   void settle() noexcept;
 
   // What regions need of the machine that runs them.
-  std::int32_t run(const Frame& frame) override;
-  std::int32_t truth(const void* address, bool& answer) override;
+  std::int32_t run(Frame& frame) override;
+  std::int32_t bring_to_host(std::span<Bytes> bytes) override;
   void copy(void* to, const void* from, std::size_t bytes) override;
+  std::shared_ptr<void> allocate(std::size_t bytes) override;
+  bool asks_on_device() const override { return true; }
+  void queue_sizes(const jit::CustomCall& call, const base::SymbolValues& sizes,
+                   void* const* buffers, void* told) override;
+  // What a traced run needs.
+  std::int32_t run_step(Frame& frame, std::size_t step) override;
+  void overwrite(void* memory, unsigned char value, std::size_t bytes) override;
 
   CudaRuntimePtr runtime_;
   std::uint64_t plan_id_ = 0;
+  std::function<bool()> make_room_;
   memory::PoolBlock arena_;
   memory::PoolBlock staging_;  ///< on the device
-  memory::PoolBlock pinned_;   ///< begins with the status word and a condition
+  memory::PoolBlock pinned_;   ///< begins with the status word
+  memory::PoolBlock told_;     ///< pinned: what the host asked for in the middle of a run
   memory::PoolBlock status_;
+  /// Memory whose owner let go of it while work of a stream may use it.
+  struct Released {
+    const device::Stream* stream;
+    memory::PoolBlock block;
+  };
+  std::vector<Released> released_;
+  std::size_t lent_ = 0;  ///< blocks of allocate() with an owner
+  bool has_begun_ = false;
   bool status_is_zero_ = false;
   void* status_address_ = nullptr;
   Frame frame_;
+  Frame* phase_ = nullptr;  ///< whose steps are being queued
   std::vector<std::unique_ptr<device::Stream>> streams_;
   const bool on_callers_stream_;
   std::shared_ptr<device::Event> end_;  ///< of a run that did not wait
@@ -144,8 +188,7 @@ class CudaExecutor {
   CudaRuntime& runtime() { return *runtime_; }
   const CudaRuntimePtr& runtime_pointer() const { return runtime_; }
   /// @throws DeviceLost at once when the device's context is lost; what CudaContext::run throws.
-  std::int32_t run(const BoundPlan& plan, std::span<const Tensor> inputs,
-                   std::span<const Tensor> outputs);
+  CudaOutcome run(const CudaCall& call);
   const GraphCounters& graphs() const { return graphs_; }
 
  private:

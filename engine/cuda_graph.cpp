@@ -38,11 +38,8 @@ GraphPlan plan_graphs(const std::vector<scheduler::Partition>& partitions,
 void collect_arguments(const BoundSteps& plan, const scheduler::BoundStep& step, std::size_t number,
                        void** status, std::vector<void*>& arguments) {
   const CudaLaunch& launch = plan.cuda[number];
-  const std::size_t begin = plan.table_start[number];
-  const std::size_t end =
-      number + 1 < plan.table_start.size() ? plan.table_start[number + 1] : plan.table.size();
   const bool scratch = !launch.kernel->source().scratch_bytes.is_constant(0);
-  const std::size_t buffers = end - begin - (scratch ? 1 : 0);
+  const std::size_t buffers = plan.table_end(number) - plan.table_start[number] - (scratch ? 1 : 0);
   arguments.clear();
   for (std::size_t k = 0; k < buffers; ++k)
     arguments.push_back(const_cast<void**>(step.buffers + k));
@@ -115,7 +112,7 @@ SegmentGraph::Nodes SegmentGraph::nodes_of(std::span<const StepId> steps) const 
 }
 
 void SegmentGraph::collect(const GraphRequest& request, std::uint32_t k) {
-  const std::size_t number = segment_.first + k;
+  const std::size_t number = number_of(request, k);
   collect_arguments(request.plan, request.steps[number], number, request.status, arguments_);
   words_.clear();
   for (const void* argument : arguments_)
@@ -123,7 +120,7 @@ void SegmentGraph::collect(const GraphRequest& request, std::uint32_t k) {
 }
 
 void SegmentGraph::add_step(const GraphRequest& request, std::uint32_t k, Nodes after) {
-  const CudaLaunch& launch = request.plan.cuda[segment_.first + k];
+  const CudaLaunch& launch = request.plan.cuda[number_of(request, k)];
   collect(request, k);
   const device::Graph::Node node = graph_->add_launch(launch.kernel->handle(), shape_of(launch),
                                                       arguments_, reduced(std::move(after)));
@@ -162,7 +159,7 @@ void SegmentGraph::update(const GraphRequest& request) {
 
 void SegmentGraph::update(const GraphRequest& request, std::uint32_t k) {
   LaunchNode& node = launches_[k];
-  const CudaLaunch& launch = request.plan.cuda[segment_.first + k];
+  const CudaLaunch& launch = request.plan.cuda[number_of(request, k)];
   if (launch.blocks == 0 && node.blocks == 0) return;
   if (launch.blocks != 0) {
     collect(request, k);

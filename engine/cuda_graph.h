@@ -59,7 +59,7 @@ struct GraphCopy {
 
 /// A request in a context: addresses are those of its tensors.
 struct GraphRequest {
-  const BoundSteps& plan;
+  const BoundSteps& plan;  ///< the phase that the segment lies in
   std::span<const scheduler::BoundStep> steps;
   void** status;                          ///< where the address of the status word is
   std::span<const GraphCopy> copies_in;   ///< part of the first segment, if that is captured
@@ -98,6 +98,10 @@ class SegmentGraph {
   Nodes nodes_of(std::span<const ir::StepId> steps) const;
   void update(const GraphRequest& request, std::uint32_t k);
   void update(CopyNode& node, const GraphCopy& copy, device::CopyKind kind);
+  /// Of step `k` of the segment in the steps of the request.
+  std::size_t number_of(const GraphRequest& request, std::uint32_t k) const {
+    return segment_.first + k - request.plan.first_step;
+  }
   /// Collects the arguments of step `k` of the segment, and their values as words.
   void collect(const GraphRequest& request, std::uint32_t k);
 

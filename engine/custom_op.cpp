@@ -194,6 +194,7 @@ RegisteredOp register_op(CustomOp op) {
   made->workspace_bytes = std::move(op.workspace_bytes);
   made->extent = std::move(op.extent);
   made->sizes = std::move(op.sizes);
+  made->cuda_sizes = std::move(op.cuda_sizes);
   made->cuda = std::move(op.cuda);
   made->pure = op.pure;
   made->capturable = op.capturable;

@@ -116,6 +116,13 @@ heddle::CustomOp to_cpp(const heddle_custom_op& op) {
       if (message != nullptr) throw std::runtime_error(message);
       return std::move(told.sizes);
     };
+  if (op.cuda_sizes != nullptr)
+    made.cuda_sizes = [op](const heddle::KernelCall& call, std::int64_t* told, void* stream) {
+      const char* message = with_c_call(call, [&](const heddle_kernel_call* seen) {
+        return op.cuda_sizes(seen, told, stream, op.user);
+      });
+      if (message != nullptr) throw std::runtime_error(message);
+    };
   made.pure = op.pure != 0;
   made.capturable = op.capturable != 0;
   made.collective = op.collective != 0;

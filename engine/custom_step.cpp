@@ -9,28 +9,28 @@ namespace heddle::engine {
 
 namespace {
 
-std::exception_ptr failure_of(const jit::CustomCall& call, const std::string& message) {
-  return std::make_exception_ptr(
-      CustomOpError({.what = call.op->schema.name + ": the kernel failed",
-                     .where = call.node,
-                     .expected = {},
-                     .got = message}));
+std::exception_ptr failure_of(const jit::CustomCall& call, const char* what,
+                              const std::string& message) {
+  return std::make_exception_ptr(CustomOpError(
+      {.what = call.op->schema.name + what, .where = call.node, .expected = {}, .got = message}));
 }
 
-/// Calls `kernel`. @return what it failed with; null: it did not. What the device is out of stays what it is.
+constexpr const char* kKernel = ": the kernel failed";
+
+/// Calls `function`. @return what it failed with; null: it did not. What the device is out of stays what it is.
 template <typename F>
-std::exception_ptr failure_in(const jit::CustomCall& call, F&& kernel) {
+std::exception_ptr failure_in(const jit::CustomCall& call, const char* what, F&& function) {
   try {
-    kernel();
+    function();
     return nullptr;
   } catch (const DeviceLost&) {
     return std::current_exception();
   } catch (const OutOfMemory&) {
     return std::current_exception();
   } catch (const std::exception& error) {
-    return failure_of(call, error.what());
+    return failure_of(call, what, error.what());
   } catch (...) {
-    return failure_of(call, "an exception that is no std::exception");
+    return failure_of(call, what, "an exception that is no std::exception");
   }
 }
 
@@ -42,8 +42,19 @@ void queue_custom(const scheduler::BoundStep& step, CudaRuntime& runtime, device
   if (bound->extent() == 0) return;
   std::exception_ptr failure;
   runtime.device().with_context([&] {
-    failure = failure_in(bound->call(),
+    failure = failure_in(bound->call(), kKernel,
                          [&] { bound->queue(step.buffers, table, &runtime, stream.native()); });
+  });
+  if (failure != nullptr) std::rethrow_exception(failure);
+}
+
+void queue_sizes(const jit::CustomCall& call, const base::SymbolValues& sizes, void* const* buffers,
+                 std::int64_t* told, CudaRuntime& runtime, device::Stream& stream) {
+  std::exception_ptr failure;
+  runtime.device().with_context([&] {
+    failure = failure_in(call, ": the function `cuda_sizes` failed", [&] {
+      jit::queue_sizes(call, sizes, buffers, told, &runtime, stream.native());
+    });
   });
   if (failure != nullptr) std::rethrow_exception(failure);
 }
@@ -51,7 +62,7 @@ void queue_custom(const scheduler::BoundStep& step, CudaRuntime& runtime, device
 void run_custom(const scheduler::BoundStep& step, std::int64_t begin, std::int64_t end, int worker,
                 std::int32_t* status) {
   const auto* bound = static_cast<const jit::BoundCustomCall*>(step.code);
-  const std::exception_ptr failure = failure_in(bound->call(), [&] {
+  const std::exception_ptr failure = failure_in(bound->call(), kKernel, [&] {
     bound->run(step.buffers, begin, end, worker,
                static_cast<char*>(step.scratch) + worker * step.scratch_stride);
   });

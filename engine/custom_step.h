@@ -6,6 +6,7 @@
 
 #include "engine/cuda_runtime.h"
 #include "heddle/kernel_call.h"
+#include "jit/custom/custom_call.h"
 #include "scheduler/executor.h"
 
 namespace heddle::engine {
@@ -15,6 +16,11 @@ namespace heddle::engine {
 /// @throws CustomOpError when the op's function throws.
 void queue_custom(const scheduler::BoundStep& step, CudaRuntime& runtime, device::Stream& stream,
                   std::vector<KernelTensor>& table);
+
+/// Queues what a custom op says of the sizes of its results on a CUDA stream: jit::queue_sizes().
+/// @throws CustomOpError when the op's function throws.
+void queue_sizes(const jit::CustomCall& call, const base::SymbolValues& sizes, void* const* buffers,
+                 std::int64_t* told, CudaRuntime& runtime, device::Stream& stream);
 
 /// BoundStep::run of a step whose code is a jit::BoundCustomCall and whose request is a Failure.
 void run_custom(const scheduler::BoundStep& step, std::int64_t begin, std::int64_t end, int worker,

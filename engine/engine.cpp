@@ -294,14 +294,19 @@ const BoundPlan& Engine::Impl::plan_for(std::span<const Tensor> inputs) {
 
 void Engine::Impl::execute(const BoundPlan& plan, std::span<const Tensor> inputs,
                            std::span<Tensor> outputs) {
-  if (cuda != nullptr) [[unlikely]] {
-    plan.executable->guards().check_overlap(inputs);
-    const std::int32_t status = cuda->run(plan, inputs, outputs);
-    note_peak(plan.memory.peak_bytes);
-    return finish_run(plan, status, nullptr);
-  }
+  if (cuda != nullptr) [[unlikely]]
+    return execute_on_device(plan, inputs, outputs, nullptr);
   execute_with(plan, inputs, outputs,
                [&](engine::ExecutionContext& context) { return context.run(executor); });
+}
+
+void Engine::Impl::execute_on_device(const BoundPlan& plan, std::span<const Tensor> inputs,
+                                     std::span<Tensor> outputs, std::vector<RunEvent>* events) {
+  plan.executable->guards().check_overlap(inputs);
+  LateOutputs late(*this, plan, inputs, outputs);
+  const engine::CudaOutcome outcome = cuda->run({plan, inputs, outputs, late, events});
+  note_peak(outcome.peak_bytes);
+  finish_run(plan, outcome.status, nullptr);
 }
 
 void Engine::Impl::note_peak(std::int64_t arena_bytes) {

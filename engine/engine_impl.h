@@ -55,6 +55,9 @@ struct Engine::Impl {
   /// Outputs whose sizes only the run tells are made by it where they are undefined.
   void execute(const engine::BoundPlan& plan, std::span<const Tensor> inputs,
                std::span<Tensor> outputs);
+  /// execute() on CUDA. `events`: not null: as run_traced().
+  void execute_on_device(const engine::BoundPlan& plan, std::span<const Tensor> inputs,
+                         std::span<Tensor> outputs, std::vector<RunEvent>* events);
   /// execute() step by step, with what the memory plan does in between.
   std::vector<RunEvent> run_traced(const engine::BoundPlan& plan, std::span<const Tensor> inputs,
                                    std::span<Tensor> outputs);

@@ -144,39 +144,67 @@ class SizeQuery {
 
   const std::vector<base::Symbol>& late_sizes() const { return launch_.late_sizes; }
 
-  /// All sizes that are known now. Nothing when *status says what failed. `started`: what had to run for it.
-  SymbolValues ask(std::int32_t* status, std::unique_ptr<StartedRegion>& started) const {
+  /// What of nested plans had to be decided and run to tell sizes.
+  struct Begun {
+    std::size_t plan = 0;
+    std::unique_ptr<StartedRegion> started;
+  };
+
+  /// All sizes that are known now. Nothing when *status says what failed.
+  SymbolValues ask(std::int32_t* status, Begun& begun) const {
     const jit::ProgramKernel& kernel = unit_.program().kernels[kernel_];
     const ir::PlanKernel& named = unit_.schedule().record.kernels[kernel_];
     const std::vector<Sizes> got = kernel.custom != nullptr
-                                       ? ask_op(*kernel.custom)
-                                       : ask_graph(*kernel.nested, status, started);
+                                       ? ask_op(*kernel.custom, status)
+                                       : ask_graph(*kernel.nested, status, begun);
     if (*status != 0) return {};
     return ir::solve_sizes(launch_.late_results, got, launch_.late_sizes, plan_.sizes,
                            named.name + ": sizes of the results", "%" + named.nodes[0]);
   }
 
  private:
-  std::vector<Sizes> ask_op(const jit::CustomCall& call) const {
+  std::vector<Sizes> ask_op(const jit::CustomCall& call, std::int32_t* status) const {
+    if (machine_.asks_on_device() && call.op->cuda_sizes) return ask_on_device(call, status);
     const auto fail = [&](std::string why) {
       throw CustomOpError({.what = call.op->schema.name + ": the function `sizes` failed",
                            .where = call.node,
                            .expected = {},
                            .got = std::move(why)});
     };
-    std::vector<std::vector<char>> kept(call.arguments.size());
-    const auto on_host = [&](std::size_t argument, void* address, std::int64_t bytes) {
-      const auto size = static_cast<std::size_t>(bytes);
-      return const_cast<void*>(machine_.bytes_on_host(address, size, kept[argument]));
-    };
+    std::vector<RegionMachine::Bytes> arguments;
+    for (const auto& [address, bytes] : jit::argument_bytes(call, plan_.sizes, frame_.query()))
+      arguments.push_back({address, static_cast<std::size_t>(bytes)});
+    *status = machine_.bring_to_host(arguments);
+    if (*status != 0) return {};
+    std::vector<const void*> on_host;
+    for (const RegionMachine::Bytes& argument : arguments) on_host.push_back(argument.address);
     try {
-      return jit::ask_sizes(call, plan_.sizes, plan_.threads, frame_.query(), on_host);
+      return jit::ask_sizes(call, plan_.sizes, plan_.threads, on_host);
     } catch (const std::exception& error) {
       fail(error.what());
     } catch (...) {
       fail("an exception that is no std::exception");
     }
     return {};
+  }
+
+  /// The op's work on the device tells the sizes of the results, one after another.
+  std::vector<Sizes> ask_on_device(const jit::CustomCall& call, std::int32_t* status) const {
+    std::size_t count = 0;
+    for (const ir::Dims& result : launch_.late_results) count += result.size();
+    const std::size_t bytes = count * sizeof(std::int64_t);
+    const std::shared_ptr<void> told = machine_.allocate(bytes);
+    machine_.queue_sizes(call, plan_.sizes, frame_.query(), told.get());
+    RegionMachine::Bytes answer{told.get(), bytes};
+    *status = machine_.bring_to_host({&answer, 1});
+    if (*status != 0) return {};
+    const auto* next = static_cast<const std::int64_t*>(answer.address);
+    std::vector<Sizes> sizes;
+    for (const ir::Dims& result : launch_.late_results) {
+      sizes.emplace_back(next, next + result.size());
+      next += result.size();
+    }
+    return sizes;
   }
 
   /// Which nested graph is going to run.
@@ -188,11 +216,11 @@ class SizeQuery {
   }
 
   std::vector<Sizes> ask_graph(const jit::NestedCall& call, std::int32_t* status,
-                               std::unique_ptr<StartedRegion>& started) const {
-    const std::size_t region = chosen(call, status);
+                               Begun& begun) const {
+    begun.plan = chosen(call, status);
     if (*status != 0) return {};
-    const Unit& nested = *unit_.nested(kernel_)[region];
-    const SymbolValues sizes = nested_sizes(call.regions[region], plan_.sizes);
+    const Unit& nested = *unit_.nested(kernel_)[begun.plan];
+    const SymbolValues sizes = nested_sizes(call.regions[begun.plan], plan_.sizes);
     const std::uint32_t phase = phase_of_results(nested);
     if (phase == 0) return output_sizes(nested, sizes);
     auto run = std::make_unique<Started>(nested, sizes, plan_, frame_.memory(), machine_);
@@ -201,7 +229,7 @@ class SizeQuery {
     *status = run->run_until(phase);
     if (*status != 0) return {};
     std::vector<Sizes> result = run->result_sizes();
-    started = std::move(run);
+    begun.started = std::move(run);
     return result;
   }
 
@@ -239,7 +267,7 @@ LatePhase::Entry& LatePhase::entry_for(const BoundSteps& before,
 void LatePhase::give_memory(Entry& entry, Frame& before, RegionMachine& machine) {
   const Needs needs = needs_of(entry.plan);
   if (needs.bytes > memory_bytes_) {
-    if (memory_ != nullptr) machine.give_back(std::move(memory_));
+    memory_.reset();
     memory_bytes_ = 0;
     memory_ = machine.allocate(static_cast<std::size_t>(needs.bytes));
     memory_bytes_ = needs.bytes;
@@ -257,13 +285,13 @@ void LatePhase::give_memory(Entry& entry, Frame& before, RegionMachine& machine)
 
 Frame* LatePhase::enter(Frame& before, RegionMachine& machine, std::int32_t* status) {
   const SizeQuery query(before, machine);
-  std::unique_ptr<StartedRegion> started;
-  const SymbolValues sizes = query.ask(status, started);
+  SizeQuery::Begun begun;
+  const SymbolValues sizes = query.ask(status, begun);
   if (*status != 0) return nullptr;
   Entry& entry = entry_for(before.plan(), query.late_sizes(), sizes);
   give_memory(entry, before, machine);
-  started_ = std::move(started);
-  if (entry.plan.regions[0] != nullptr) entry.frame.set_started(started_.get());
+  started_ = std::move(begun.started);
+  if (entry.plan.regions[0] != nullptr) entry.frame.set_decided(begun.plan, started_.get());
   FrameIo& io = *before.io();
   take_outputs(entry.plan, io);
   io.peak_bytes = entry.plan.memory.peak_bytes;

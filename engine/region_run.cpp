@@ -18,24 +18,15 @@ namespace {
 class CpuMachine : public RegionMachine {
  public:
   explicit CpuMachine(Executor& executor) : executor_(executor) {}
-  std::int32_t run(const Frame& frame) override {
-    return executor_.run(frame.steps(), frame.stages());
-  }
-  std::int32_t truth(const void* address, bool& answer) override {
-    answer = *static_cast<const bool*>(address);
-    return 0;
-  }
+  std::int32_t run(Frame& frame) override { return executor_.run(frame.steps(), frame.stages()); }
+  std::int32_t bring_to_host(std::span<Bytes>) override { return 0; }
   void copy(void* to, const void* from, std::size_t bytes) override {
     std::memcpy(to, from, bytes);
-  }
-  const void* bytes_on_host(const void* address, std::size_t, std::vector<char>&) override {
-    return address;
   }
   std::shared_ptr<void> allocate(std::size_t bytes) override {
     auto& host = memory::CachingAllocator::host();
     return {host.allocate(bytes), [&host](void* block) { host.release(block); }};
   }
-  void give_back(std::shared_ptr<void> memory) override { memory.reset(); }
 
  private:
   Executor& executor_;
@@ -107,8 +98,10 @@ void Frame::set_output(std::uint32_t position, void* address) {
     if (output == position) table_[entry] = address;
 }
 
-void Frame::set_started(StartedRegion* started) {
-  static_cast<RegionFrame*>(steps_[0].state)->started = started;
+void Frame::set_decided(std::size_t plan, StartedRegion* started) {
+  auto& region = *static_cast<RegionFrame*>(steps_[0].state);
+  region.decided = plan;
+  region.started = started;
 }
 
 void Frame::take_io() {
@@ -172,6 +165,7 @@ class RegionRun {
 
   std::int32_t cond() {
     if (frame_.started != nullptr) return frame_.started->finish(results_, machine_);
+    if (frame_.decided) return once(frame_.frames[*frame_.decided]);
     bool answer = false;
     if (const std::int32_t status = machine_.truth(predicate_, answer)) return status;
     return once(frame_.frames[answer ? 0 : 1]);
@@ -272,16 +266,16 @@ class RegionRun {
 
 }  // namespace
 
-const void* RegionMachine::bytes_on_host(const void*, std::size_t, std::vector<char>&) {
-  HD_CHECK(false, "a plan of several phases on a device");
-  return nullptr;
+std::int32_t RegionMachine::truth(const void* address, bool& answer) {
+  Bytes bytes{address, 1};
+  const std::int32_t status = bring_to_host({&bytes, 1});
+  answer = *static_cast<const bool*>(bytes.address);
+  return status;
 }
-std::shared_ptr<void> RegionMachine::allocate(std::size_t) {
-  HD_CHECK(false, "a plan of several phases on a device");
-  return nullptr;
-}
-void RegionMachine::give_back(std::shared_ptr<void>) {
-  HD_CHECK(false, "a plan of several phases on a device");
+
+void RegionMachine::queue_sizes(const jit::CustomCall&, const base::SymbolValues&, void* const*,
+                                void*) {
+  HD_CHECK(false, "a machine of the host has no function for devices");
 }
 
 void run_region(const BoundStep& step, Executor& executor, std::int32_t* status) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -60,8 +61,9 @@ class Frame {
   /// The phase that follows, ready to run, when all steps of this one have run; null: there is none, or
   /// *status says what failed.
   Frame* next(RegionMachine& machine, std::int32_t* status);
-  /// Lets the first step, one with nested plans, finish what has been started; null: it starts.
-  void set_started(StartedRegion* started);
+  /// Tells the first step, one with nested plans, which of them runs, and lets it finish what has been started of
+  /// that; null: it starts.
+  void set_decided(std::size_t plan, StartedRegion* started);
   /// Puts in the addresses that io() has.
   void take_io();
   /// Null where there is one phase.
@@ -94,8 +96,9 @@ class StartedRegion {
 struct RegionFrame {
   const BoundRegion* region = nullptr;
   char* workspace = nullptr;
-  std::vector<Frame> frames;         ///< as BoundRegion::plans
-  StartedRegion* started = nullptr;  ///< what runs instead of one of the frames
+  std::vector<Frame> frames;           ///< as BoundRegion::plans
+  std::optional<std::size_t> decided;  ///< of a cond: which of them runs; nothing: its operand says
+  StartedRegion* started = nullptr;    ///< what runs instead of one of the frames
 };
 
 /// What runs the plans of a region: the CPU's executor, or a CUDA device. Its memory may be out of the
@@ -104,18 +107,28 @@ class RegionMachine {
  public:
   virtual ~RegionMachine() = default;
   /// Runs all steps. @return the first status word that is not 0, else 0.
-  virtual std::int32_t run(const Frame& frame) = 0;
+  virtual std::int32_t run(Frame& frame) = 0;
+  /// Bytes that the steps run so far wrote.
+  struct Bytes {
+    const void* address = nullptr;
+    std::size_t count = 0;
+  };
+  /// Waits for those bytes, and no more than that, and puts addresses of the host in place of theirs, good until
+  /// the next call. @return as run().
+  virtual std::int32_t bring_to_host(std::span<Bytes> bytes) = 0;
   /// Reads a bool that the steps run so far wrote. @return as run().
-  virtual std::int32_t truth(const void* address, bool& answer) = 0;
+  std::int32_t truth(const void* address, bool& answer);
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
-  // For plans of several phases, which only machines of the host run.
-  /// Where the host finds `bytes` that the steps run so far wrote: there, or in `kept`.
-  virtual const void* bytes_on_host(const void* address, std::size_t bytes,
-                                    std::vector<char>& kept);
-  /// Memory where the steps can reach it, aligned for an arena. @throws OutOfMemory.
-  virtual std::shared_ptr<void> allocate(std::size_t bytes);
-  /// Takes memory back that steps queued so far may still use.
-  virtual void give_back(std::shared_ptr<void> memory);
+  // For plans of several phases.
+  /// Memory where the steps can reach it, aligned for an arena; the last owner may give it back while steps queued
+  /// so far still use it. @throws OutOfMemory.
+  virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
+  /// Whether custom ops are asked for sizes by CustomOp::cuda_sizes where they have it.
+  virtual bool asks_on_device() const { return false; }
+  /// Queues the op's cuda_sizes function, which writes to `told`, memory of allocate().
+  /// @throws CustomOpError when the function throws.
+  virtual void queue_sizes(const jit::CustomCall& call, const base::SymbolValues& sizes,
+                           void* const* buffers, void* told);
 };
 
 /// Runs the phase of `frame` and those that follow. @return as RegionMachine::run().

@@ -15,7 +15,7 @@ namespace engine {
 namespace {
 
 /// What freed bytes are overwritten with: a NaN in every floating dtype.
-constexpr int kFreed = 0xff;
+constexpr unsigned char kFreed = 0xff;
 
 /// Buffers of arenas that own their bytes, in the order in which they are numbered.
 std::vector<ir::BufferId> owners(const Unit& unit) {
@@ -110,29 +110,40 @@ std::vector<RunEvent> events_of(const BoundPlan& plan) {
   return events;
 }
 
-namespace {
-
-/// Runs the steps of one phase one by one, and overwrites what they give back.
-std::int32_t run_step_by_step(Frame& frame, scheduler::Executor& executor,
-                              std::vector<RunEvent>& events) {
+std::int32_t run_step_by_step(Frame& frame, StepRunner& runner, std::vector<RunEvent>& events) {
   const BoundSteps& plan = frame.plan();
   std::int32_t status = 0;
   const std::size_t end = plan.first_step + plan.steps.size();
   for (PlannedEvent& planned : planned_events(plan, plan.first_step, end)) {
     if (planned.event.kind == RunEvent::Kind::Launch) {
-      const auto step = static_cast<std::uint32_t>(planned.event.step) - plan.first_step;
-      const scheduler::BoundStage alone{step, 1};
-      status = executor.run(frame.steps(), {&alone, 1});
+      status = runner.run_step(frame, planned.event.step - plan.first_step);
     } else if (planned.event.kind == RunEvent::Kind::Free &&
                !in_use(plan, planned.buffer, planned.event.step)) {
-      std::memset(frame.at(plan.memory.offsets[planned.buffer]), kFreed,
-                  static_cast<std::size_t>(planned.event.bytes));
+      runner.overwrite(frame.at(plan.memory.offsets[planned.buffer]), kFreed,
+                       static_cast<std::size_t>(planned.event.bytes));
     }
     events.push_back(std::move(planned.event));
     if (status != 0) break;
   }
   return status;
 }
+
+namespace {
+
+class HostRunner : public StepRunner {
+ public:
+  explicit HostRunner(scheduler::Executor& executor) : executor_(executor) {}
+  std::int32_t run_step(Frame& frame, std::size_t step) override {
+    const scheduler::BoundStage alone{static_cast<std::uint32_t>(step), 1};
+    return executor_.run(frame.steps(), {&alone, 1});
+  }
+  void overwrite(void* memory, unsigned char value, std::size_t bytes) override {
+    std::memset(memory, value, bytes);
+  }
+
+ private:
+  scheduler::Executor& executor_;
+};
 
 }  // namespace
 }  // namespace engine
@@ -141,9 +152,14 @@ std::vector<RunEvent> Engine::Impl::run_traced(const engine::BoundPlan& plan,
                                                std::span<const Tensor> inputs,
                                                std::span<Tensor> outputs) {
   std::vector<RunEvent> events;
+  if (cuda != nullptr) {
+    execute_on_device(plan, inputs, outputs, &events);
+    return events;
+  }
+  engine::HostRunner runner(executor);
   execute_with(plan, inputs, outputs, [&](engine::ExecutionContext& context) {
     return engine::run_phases(context.frame(), executor, [&](engine::Frame& frame) {
-      return engine::run_step_by_step(frame, executor, events);
+      return engine::run_step_by_step(frame, runner, events);
     });
   });
   return events;
@@ -151,10 +167,10 @@ std::vector<RunEvent> Engine::Impl::run_traced(const engine::BoundPlan& plan,
 
 std::vector<RunEvent> Engine::run_trace(std::span<const Tensor> inputs,
                                         std::vector<Tensor>* outputs) {
-  if (impl_->options.device.kind() != Device::Kind::Cpu)
+  if (impl_->options.device.kind() == Device::Kind::Reference)
     throw DeviceError({.what = "run_trace",
                        .where = {},
-                       .expected = "cpu, whose steps run one by one in memory of the host",
+                       .expected = "a device whose steps are compiled: cpu or cuda",
                        .got = impl_->options.device.to_string()});
   const engine::Reclaimer::Reader reader(impl_->plans.reclaimer());
   const engine::BoundPlan& plan = impl_->plan_for(inputs);

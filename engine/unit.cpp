@@ -184,24 +184,15 @@ std::vector<scheduler::Partition> Unit::order_for_graphs(const BuildOptions& opt
   scheduler::CaptureOptions capture;
   capture.sizes = complete(options.hints, program_.record);
   scheduler::CapturePlan plan = scheduler::plan_capture(schedule_.record, traits, capture);
-  if (!std::ranges::is_sorted(plan.order))
+  if (!std::ranges::is_sorted(plan.order)) {
     schedule_ = scheduler::in_order(std::move(schedule_), plan.order);
+    phases_ = Phases(program_, schedule_);
+  }
   return std::move(plan.partitions);
-}
-
-void Unit::check_one_phase() const {
-  if (phases_.count() == 1) return;
-  const ir::PlanStep& step = schedule_.record.steps[phases_.begin(1)];
-  const ir::PlanKernel& kernel = schedule_.record.kernels[step.kernel];
-  throw UnsupportedError({.what = kernel.name + ": sizes of the results",
-                          .where = "%" + kernel.nodes[0],
-                          .expected = "sizes that follow from those of the inputs, on CUDA",
-                          .got = "sizes that only the run tells"});
 }
 
 /// Streams need not keep the order of stages: what they do keep says who may share memory.
 void Unit::plan_streams(const BuildOptions& options) {
-  check_one_phase();
   const std::vector<scheduler::Partition> partitions = order_for_graphs(options);
   cuda_->assign_streams(program_.graph, schedule_.record, options.streams);
   cuda_->plan_graphs(partitions);

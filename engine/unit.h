@@ -84,8 +84,6 @@ class Unit {
   void add_nested(std::uint32_t step, const BuildOptions& options);
   void make_schedule(const BuildOptions& options);
   void plan_streams(const BuildOptions& options);
-  /// @throws UnsupportedError when only the run tells some sizes: devices bind a plan whole.
-  void check_one_phase() const;
   std::vector<scheduler::Partition> order_for_graphs(const BuildOptions& options);
   void compile(const BuildOptions& options);
   std::unique_ptr<memory::Planner> plan_memory(memory::Planner::Options options) const;

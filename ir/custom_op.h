@@ -49,6 +49,7 @@ struct CustomOp {
   Number extent;
   /// Sizes of the results of a call whose sizes depend on values.
   std::function<std::vector<Sizes>(const KernelCall&)> sizes;
+  std::function<void(const KernelCall&, std::int64_t* told, void* stream)> cuda_sizes;
   bool pure = true;
   bool capturable = true;
   bool collective = false;

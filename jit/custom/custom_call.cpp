@@ -134,16 +134,46 @@ std::int64_t extent_bytes(const KernelTensor& tensor) {
 
 }  // namespace
 
-std::vector<ir::Sizes> ask_sizes(const CustomCall& call, const base::SymbolValues& sizes,
-                                 int workers, void* const* buffers, const OnHost& on_host) {
-  BoundCustomCall bound(BoundCustomCall::ArgumentsOnly(), call, sizes, workers);
-  for (std::size_t k = 0; k < call.arguments.size(); ++k) {
-    if (call.arguments[k].buffer == ir::kNone) continue;
-    KernelTensor& tensor = bound.arguments_[k];
-    auto* address = static_cast<char*>(buffers[call.arguments[k].buffer]) + bound.offsets_[k];
-    tensor.data = on_host(k, address, extent_bytes(tensor));
+std::vector<std::pair<std::int64_t, std::int64_t>> BoundCustomCall::argument_ranges() const {
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
+  for (std::size_t k = 0; k < arguments_.size(); ++k)
+    ranges.emplace_back(offsets_[k], extent_bytes(arguments_[k]));
+  return ranges;
+}
+
+std::vector<std::pair<const void*, std::int64_t>> argument_bytes(const CustomCall& call,
+                                                                 const base::SymbolValues& sizes,
+                                                                 void* const* buffers) {
+  const BoundCustomCall bound(BoundCustomCall::ArgumentsOnly(), call, sizes, 1);
+  std::vector<std::pair<const void*, std::int64_t>> result;
+  std::size_t k = 0;
+  for (const auto& [offset, bytes] : bound.argument_ranges()) {
+    const std::uint32_t buffer = call.arguments[k++].buffer;
+    const bool present = buffer != ir::kNone;
+    result.emplace_back(present ? static_cast<const char*>(buffers[buffer]) + offset : nullptr,
+                        present ? bytes : 0);
   }
-  return call.op->sizes(bound.prototype());
+  return result;
+}
+
+std::vector<ir::Sizes> ask_sizes(const CustomCall& call, const base::SymbolValues& sizes,
+                                 int workers, std::span<const void* const> arguments) {
+  const BoundCustomCall bound(BoundCustomCall::ArgumentsOnly(), call, sizes, workers);
+  KernelCall asked = bound.prototype();
+  std::vector<KernelTensor> tensors(asked.tensors.begin(), asked.tensors.end());
+  for (std::size_t k = 0; k < tensors.size(); ++k)
+    tensors[k].data = const_cast<void*>(arguments[k]);
+  asked.tensors = tensors;
+  return call.op->sizes(asked);
+}
+
+void queue_sizes(const CustomCall& call, const base::SymbolValues& sizes, void* const* buffers,
+                 std::int64_t* told, void* device, void* stream) {
+  const BoundCustomCall bound(BoundCustomCall::ArgumentsOnly(), call, sizes, 1);
+  std::vector<KernelTensor> table(call.arguments.size());
+  KernelCall asked = bound.with_addresses(buffers, table.data());
+  asked.device = device;
+  call.op->cuda_sizes(asked, told, stream);
 }
 
 }  // namespace heddle::jit

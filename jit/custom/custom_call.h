@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ir/custom_op.h"
@@ -31,24 +31,29 @@ struct CustomCall {
   std::uint32_t buffers = 0;  ///< of the launch
 };
 
-/// (argument, address, bytes) → an address of the host.
-using OnHost = std::function<void*(std::size_t, void*, std::int64_t)>;
+// The sizes of results that depend on the elements of the arguments. `buffers`: as in Launch::buffers; those of
+// the results are not looked at.
 
-/// Asks the op for the sizes of its results, which depend on the elements of its arguments.
-/// `buffers`: as in Launch::buffers; those of the results are not looked at. `on_host`: where the host finds an
-/// argument's bytes, from the first element to the last.
-/// @throws what the op's function throws.
+/// By argument: where its first element lies, and the bytes from there to the end of the last; null for an absent
+/// one.
+std::vector<std::pair<const void*, std::int64_t>> argument_bytes(const CustomCall& call,
+                                                                 const base::SymbolValues& sizes,
+                                                                 void* const* buffers);
+/// What the op's function `sizes` says. `arguments`: where the host finds their first elements.
+/// @throws what the function throws.
 std::vector<ir::Sizes> ask_sizes(const CustomCall& call, const base::SymbolValues& sizes,
-                                 int workers, void* const* buffers, const OnHost& on_host);
+                                 int workers, std::span<const void* const> arguments);
+/// Queues the op's function `cuda_sizes`, which writes to `told`, on a CUDA stream.
+/// @param device  KernelCall::device
+/// @throws what the function throws.
+void queue_sizes(const CustomCall& call, const base::SymbolValues& sizes, void* const* buffers,
+                 std::int64_t* told, void* device, void* stream);
 
 /// A call with sizes put in. Any number of threads may run it at once.
 class BoundCustomCall {
  public:
   /// @throws what the op's workspace and extent functions throw.
   BoundCustomCall(const CustomCall& call, const base::SymbolValues& sizes, int workers);
-
-  friend std::vector<ir::Sizes> ask_sizes(const CustomCall& call, const base::SymbolValues& sizes,
-                                          int workers, void* const* buffers, const OnHost& on_host);
 
   /// Iterations [begin, end) of extent(). `scratch`: 64-aligned, this worker's own.
   /// @throws what the kernel throws.
@@ -65,15 +70,19 @@ class BoundCustomCall {
   std::int64_t workspace_bytes() const { return workspace_bytes_; }
   const CustomCall& call() const { return call_; }
 
- private:
   /// Without results, whose sizes are not known.
   struct ArgumentsOnly {};
   BoundCustomCall(ArgumentsOnly, const CustomCall& call, const base::SymbolValues& sizes,
                   int workers);
+  /// By argument: bytes from its buffer's begin to its first element, and from there to the end of the last.
+  std::vector<std::pair<std::int64_t, std::int64_t>> argument_ranges() const;
+  /// The call, with `table` for its tensors, which has room for them.
+  KernelCall with_addresses(void* const* buffers, KernelTensor* table) const;
+  KernelCall prototype() const;
+
+ private:
   void add(const CustomTensor& tensor, const base::SymbolValues& sizes,
            std::vector<KernelTensor>& list);
-  KernelCall prototype() const;
-  KernelCall with_addresses(void* const* buffers, KernelTensor* table) const;
 
   const CustomCall& call_;
   KernelAttrs attrs_;

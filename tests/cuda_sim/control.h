@@ -27,6 +27,8 @@ struct Control {
     load(live, "heddle_cuda_sim_live");
     load(leaked, "heddle_cuda_sim_leaked");
     load(operations, "heddle_cuda_sim_operations");
+    load(listen, "heddle_cuda_sim_listen");
+    load(recorded, "heddle_cuda_sim_recorded");
   }
 
   /// The seed of the next interleavings; 0: work runs in the order in which it was given, but no sooner
@@ -66,6 +68,11 @@ struct Control {
   unsigned long (*leaked)() = nullptr;
   /// Operations of streams that have run.
   unsigned long (*operations)() = nullptr;
+
+  /// Forgets what was recorded, and begins (or ends) to record what the host asks of the device.
+  void (*listen)(int on) = nullptr;
+  /// The record: lines of text, see record.h.
+  const char* (*recorded)() = nullptr;
 
   void* library;
 

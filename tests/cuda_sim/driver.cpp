@@ -12,6 +12,7 @@
 #include "tests/cuda_sim/graph.h"
 #include "tests/cuda_sim/inject.h"
 #include "tests/cuda_sim/memory.h"
+#include "tests/cuda_sim/record.h"
 
 using namespace heddle::sim;
 
@@ -211,6 +212,7 @@ EXPORT int cuCtxPopCurrent_v2(void**) {
 EXPORT int cuCtxSynchronize() {
   const Entry entry("cuCtxSynchronize");
   if (const int error = entry.in_context(); error != kSuccess) return error;
+  Record::instance().synchronize_all();
   return waited(Machine::instance().finish_all());
 }
 
@@ -294,6 +296,7 @@ EXPORT int cuStreamSynchronize(void* handle) {
   if (const int error = entry.in_context(); error != kSuccess) return error;
   Stream* stream = stream_of(handle);
   if (stream == nullptr) return kInvalidHandle;
+  Record::instance().synchronize(stream);
   return waited(Machine::instance().finish(stream));
 }
 
@@ -344,6 +347,7 @@ EXPORT int cuEventSynchronize(void* handle) {
   if (const int error = entry.in_context(); error != kSuccess) return error;
   const Event* event = event_of(handle);
   if (event == nullptr) return kInvalidHandle;
+  Record::instance().synchronize(event->latest.get());
   return waited(Machine::instance().finish(event->latest));
 }
 

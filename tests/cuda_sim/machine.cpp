@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "tests/cuda_sim/block.h"
+#include "tests/cuda_sim/record.h"
 
 namespace heddle::sim {
 
@@ -75,6 +76,7 @@ void Machine::reset() {
 }
 
 void Machine::give(Stream* stream, Operation operation) {
+  Record::instance().given(stream, operation);
   if (operation.kind == Operation::Kind::Wait && ++waits_ == skip_wait_) return;
   operation.host = host_;
   operation.number = ++numbers_;

@@ -88,6 +88,10 @@ struct CustomOp {
   /// Queues the work of all iterations on `stream` (a CUstream) and waits for nothing. Called with the device's
   /// context current, by one thread a request. What it throws is a CustomOpError. Empty: not on CUDA.
   std::function<void(const KernelCall&, void* stream)> cuda{};
+  /// On CUDA in place of `sizes`, which needs copies of all arguments on the host: queues on `stream` work that
+  /// writes the sizes of the results, one after another, to `told`, on the device. The engine copies these few
+  /// numbers and waits for that one stream.
+  std::function<void(const KernelCall&, std::int64_t* told, void* stream)> cuda_sizes{};
   bool pure = true;         ///< equal calls give equal results, and unused ones may go
   bool capturable = true;   ///< may be part of a captured graph of the device
   bool collective = false;  ///< talks to other processes: writes are not analysed

@@ -80,6 +80,10 @@ typedef struct heddle_custom_op {
    * the elements of the arguments in memory of the host; calls heddle_tell_sizes() once a result. Returns null, or the
    * text of an error. May be null. */
   const char* (*sizes)(const heddle_kernel_call* call, heddle_told_sizes* told, void* user);
+  /* On CUDA in place of `sizes`, which needs copies of all arguments on the host: queues on `stream` work that writes the
+   * sizes of the results, one after another, to `told`, on the device. May be null. */
+  const char* (*cuda_sizes)(const heddle_kernel_call* call, int64_t* told, void* stream,
+                            void* user);
 } heddle_custom_op;
 
 /* Registers `op` for as long as the process lives. */

@@ -92,7 +92,8 @@ struct EngineOptions {
   /// results, written inputs included, lie on the device return when the work is queued: results are ready in the
   /// stream's order, for other engines by themselves, and for the host after Tensor::wait(), which also throws
   /// what a check of the call found; inputs are kept until they are used. Up to four such calls of an engine are
-  /// under way at once; the next one waits for the first. Null: streams of the engine's, and calls return when they
+  /// under way at once; the next one waits for the first. Where a branch, a loop or a size depends on values the
+  /// call waits on the host for what was queued before it on the stream that brings them. Null: streams of the engine's, and calls return when they
   /// are done.
   void* stream = nullptr;
 };
