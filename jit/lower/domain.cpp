@@ -90,7 +90,7 @@ void wrap_flat(NestBuilder& builder, Block body, const std::vector<AxisRun>& axe
 /// innermost axis.
 void wrap_rows(NestBuilder& builder, Block body, std::vector<AxisRun> axes, std::int64_t chunk,
                std::int64_t part) {
-  const AxisRun inner = axes.back();
+  const AxisRun& inner = axes.back();
   axes.pop_back();
   const SymExpr rows = extent_of(axes);
   const bool whole_rows = inner.extent.is_constant() && inner.extent.constant() <= part;
@@ -206,7 +206,7 @@ void wrap_lanes(NestBuilder& builder, Block body, const std::vector<AxisRun>& ax
     wrap_flat(builder, std::move(body), axes, kLaneTile);
     return;
   }
-  const AxisRun inner = axes.back();
+  const AxisRun& inner = axes.back();
   const std::vector<AxisRun> outer(axes.begin(), axes.end() - 1);
   const SymExpr tiles = ceildiv(inner.extent, kLaneTile);
   const Symbol parallel = builder.new_axis(extent_of(outer) * tiles);
