@@ -83,7 +83,8 @@ class RecipeContext final : public NestContext {
     if (kernel_.state.graph().class_of(stored.node) == NodeClass::View) {
       const NodeReads& reads = kernel_.state.reads.of(stored.node);
       const Read& read = reads.reads.front();
-      if (!reads_same(reads, read)) return *permuted_index(reads, read, point_in(read.value));
+      if (!reads_same(reads, read))
+        if (auto index = permuted_index(reads, read, point_in(read.value))) return *index;
     }
     return point_in(stored);
   }

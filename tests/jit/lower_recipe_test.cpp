@@ -75,6 +75,25 @@ TEST(LowerRecipe, ValuesThatOthersReadAreStoredOnTheWay) {
   expect_right_at(graph, {4}, 1e-4);
 }
 
+TEST(LowerRecipe, ViewsOfWhatItReadsJoinInTheirOwnOrder) {
+  for (const Ints& perm : {Ints{}, Ints{1, 0}}) {
+    GraphBuilder b("main");
+    const Value x = b.input(tensor(f32, {"s0", "s0"}));
+    const Value sum = b.emit("cumsum", {x}, {{"axis", std::int64_t{0}}});
+    if (perm.empty())
+      for (const std::int64_t axis : {0, 1})
+        b.output(b.emit("reverse", {x}, {{"axes", Ints{axis}}}));
+    else
+      b.output(b.emit("permute", {b.emit("neg", {x})}, {{"perm", perm}}));
+    b.output(sum);
+    b.output(b.emit("lt", {sum, x}));
+    const ir::Graph graph = b.finish();
+    EXPECT_THAT(kernels(graph), testing::ElementsAre(testing::HasSubstr("cumsum"))) << perm.size();
+    expect_right_at(graph, {5});
+    expect_right_at(graph, {0});
+  }
+}
+
 TEST(LowerRecipe, TransformerLayer) {
   GraphBuilder b("main");
   const Value x = b.input(tensor(f32, {"s0", "s1", "16"}));
