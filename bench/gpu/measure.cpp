@@ -7,6 +7,9 @@
 //   heddle_gpu_measure run --device D --case FOLDER --out FOLDER [--seconds S] [--cache FOLDER]
 //                                                    times a case and writes what is compared
 //
+//   heddle_gpu_measure texts --device D --case FOLDER
+//                                                    compiles a case and runs nothing; $HEDDLE_DUMP_DIR gets the texts
+//
 // One JSON line on standard output. Exit codes: 0 done, 1 an error, told on standard error, 2 wrong usage.
 #include <algorithm>
 #include <array>
@@ -233,6 +236,16 @@ json facts(const Arguments& arguments) {
           {"compiler", runtime->compiler().version()}};
 }
 
+json texts(const Arguments& arguments) {
+  const Case one = read_case(arguments.at("case"));
+  Engine engine = parse_ir(one.graph, {.device = Device::parse(arguments.at("device"))});
+  std::vector<Tensor> inputs;
+  for (const CaseInput& input : one.inputs)
+    inputs.push_back(Tensor::empty(input.dtype, input.sizes));
+  engine.prepare(inputs);
+  return {{"kernels", engine.stats().kernels}};
+}
+
 json inputs(const Arguments& arguments) {
   const Case one = read_case(arguments.at("case"));
   write_inputs(one);
@@ -241,7 +254,7 @@ json inputs(const Arguments& arguments) {
 
 using Command = json (*)(const Arguments&);
 const std::map<std::string, Command> kCommands = {
-    {"facts", facts}, {"inputs", inputs}, {"copy", copy}, {"run", run}};
+    {"facts", facts}, {"inputs", inputs}, {"copy", copy}, {"run", run}, {"texts", texts}};
 
 Arguments parse(int argc, char** argv) {
   Arguments arguments;
@@ -263,8 +276,9 @@ int main(int argc, char** argv) {
     std::puts(command(parse(argc, argv)).dump().c_str());
     return 0;
   } catch (const std::out_of_range&) {
-    std::fputs("usage: heddle_gpu_measure facts|inputs|copy|run --KEY VALUE...; see measure.cpp\n",
-               stderr);
+    std::fputs(
+        "usage: heddle_gpu_measure facts|inputs|copy|run|texts --KEY VALUE...; see measure.cpp\n",
+        stderr);
     return 2;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "heddle_gpu_measure: %s\n", error.what());

@@ -96,6 +96,14 @@ def write_samples(folder, name, tensor):
 
 
 def run(request, device):
+    try:
+        return measured(request, device)
+    finally:
+        if device == "cuda":
+            torch.cuda.empty_cache()
+
+
+def measured(request, device):
     folder, out = pathlib.Path(request["case"]), pathlib.Path(request["out"])
     out.mkdir(parents=True, exist_ok=True)
     case = json.loads((folder / "case.json").read_text())

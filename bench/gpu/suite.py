@@ -21,6 +21,7 @@ import pathlib
 import re
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -41,6 +42,8 @@ SANITIZED = {"memcheck": "CudaEngine.AgreesWithTheEvaluator:CudaEngine.RunsTheEn
              "racecheck": "CudaEngine.AgreesWithTheEvaluator:*CudaCorpus*/5:*CudaCorpus*/6"}
 SECONDS_A_CASE = 0.3
 TINY_SECONDS = 0.01
+#: What a peer has for a case at least, and else three tenths of its part: a compile that takes long is not all there is.
+LEAST_ANSWER_SECONDS = 20
 
 
 class Timeout(Exception):
@@ -133,9 +136,11 @@ class Suite:
             self.save()
             return
         self.say(json.dumps(self.results["facts"]))
+        self.peers = {name: Peer(name, self) for name in self.args.peers}
         for k, part in enumerate(parts):
             share = SHARES[part] / sum(SHARES[name] for name in parts[k:])
             self.deadline = time.monotonic() + share * (self.end - time.monotonic())
+            self.answer_seconds = max(0.3 * self.left(), LEAST_ANSWER_SECONDS)
             begin = time.monotonic()
             self.say(f"== {part}, {self.left():.0f} s")
             try:
@@ -278,18 +283,16 @@ class Suite:
 
     def ask(self, name, mode, folder):
         """What a peer says of the case; an `error` where it cannot run it, is not there, or takes too long."""
-        if name not in self.args.peers:
+        if name not in self.peers:
             return {"error": "not asked for"}
-        peer = self.peers.get(name)
-        if peer is None or peer.process is None:
-            if peer is not None and peer.missing:
-                return {"error": peer.missing}
-            peer = self.peers[name] = Peer(name, self)
-            self.results["peers"][name] = peer.facts
-            if peer.missing:
-                return {"error": peer.missing}
-        return peer.ask({"case": str(folder), "out": str(folder / f"{name}_{mode}"), "mode": mode,
-                         "seconds": self.seconds}, self.left())
+        try:
+            answer = self.peers[name].ask({"case": str(folder), "out": str(folder / f"{name}_{mode}"), "mode": mode,
+                                           "seconds": self.seconds}, min(self.left(), self.answer_seconds))
+        except Timeout as error:
+            self.unfinished(f"{json.loads((folder / 'case.json').read_text())['name']}: {name} {mode}: {error}")
+            answer = {"error": str(error)}
+        self.results["peers"][name] = self.peers[name].facts
+        return answer
 
     def compare(self, case, folder, row):
         """All against PyTorch's eager mode; without it, tiny cases against the definition."""
@@ -314,41 +317,38 @@ class Suite:
 
 
 class Peer:
-    """A peer in a process of its own, started at its first case; one that is stuck is ended and started anew."""
+    """A peer in a process of its own, which starts while others work; one that is stuck is ended, and started anew for
+    the next case."""
 
     START_SECONDS = 120
 
     def __init__(self, name, suite):
-        self.name, self.missing, self.facts = name, None, {}
-        script = pathlib.Path(__file__).with_name(f"peer_{name}.py")
-        self.process = subprocess.Popen([sys.executable, "-u", str(script), "--device", suite.args.peer_device],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=suite.log,
-                                        env=suite.environment, cwd=suite.work)
-        reply = self.reply(min(self.START_SECONDS, max(suite.left(), 1)))
-        if "error" in reply:
-            self.missing = f"{name} is not here, or does not start: {reply['error']}"
-            self.facts = {"missing": self.missing}
-        else:
-            self.facts = reply
+        self.name, self.suite, self.missing, self.facts, self.process = name, suite, None, {}, None
+        self.start()
 
-    def reply(self, seconds):
-        """A line of JSON; other lines are what libraries print."""
-        end = time.monotonic() + seconds
-        while True:
-            ready = select.select([self.process.stdout], [], [], max(end - time.monotonic(), 0))[0]
-            if not ready:
-                self.stop()
-                return {"error": f"no answer in {seconds:.0f} s"}
-            line = self.process.stdout.readline().decode(errors="replace")
-            if not line:
-                self.stop()
-                return {"error": "the process ended; see log.txt"}
-            if line.startswith("{"):
-                return json.loads(line)
+    def start(self):
+        script = pathlib.Path(__file__).with_name(f"peer_{self.name}.py")
+        self.process = subprocess.Popen([sys.executable, "-u", str(script), "--device", self.suite.args.peer_device],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.suite.log,
+                                        env=self.suite.environment, cwd=self.suite.work,
+                                        start_new_session=True)
+        self.greeted = False
 
     def ask(self, request, seconds):
+        """@raises Timeout"""
+        if self.missing:
+            return {"error": self.missing}
         if seconds <= 0:
-            return {"error": "no time is left"}
+            raise Timeout("no time is left")
+        if self.process is None:
+            self.start()
+        if not self.greeted:
+            reply = self.reply(min(self.START_SECONDS, self.suite.left()))
+            if "error" in reply:
+                self.missing = f"{self.name} is not here, or does not start: {reply['error']}"
+                self.facts = {"missing": self.missing}
+                return {"error": self.missing}
+            self.facts, self.greeted = reply, True
         try:
             self.process.stdin.write((json.dumps(request) + "\n").encode())
             self.process.stdin.flush()
@@ -357,10 +357,25 @@ class Peer:
             return {"error": "the process ended; see log.txt"}
         return self.reply(seconds)
 
+    def reply(self, seconds):
+        """A line of JSON; other lines are what libraries print. @raises Timeout"""
+        end = time.monotonic() + seconds
+        while True:
+            ready = select.select([self.process.stdout], [], [], max(end - time.monotonic(), 0))[0]
+            if not ready:
+                self.stop()
+                raise Timeout(f"no answer in {seconds:.0f} s")
+            line = self.process.stdout.readline().decode(errors="replace")
+            if not line:
+                self.stop()
+                return {"error": "the process ended; see log.txt"}
+            if line.startswith("{"):
+                return json.loads(line)
+
     def stop(self):
         if self.process is None:
             return
-        self.process.kill()
+        os.killpg(self.process.pid, signal.SIGKILL)  # and what it started to compile with
         self.process.wait()
         self.process.stdin.close()
         self.process.stdout.close()

@@ -19,6 +19,7 @@ constexpr int kFunctionMaxDynamicShared = 8;
 constexpr unsigned int kStreamNonBlocking = 1;
 constexpr unsigned int kEventDisableTiming = 2;
 constexpr int kNotReady = 600;
+constexpr int kNotSupported = 801;
 constexpr std::uint32_t kDefaultShared = 48 * 1024;
 
 /// The driver and a context, shared by everything made from a device.
@@ -193,27 +194,58 @@ class CudaStream : public Stream {
   bool is_ours_ = true;
 };
 
+/// A library where the driver has them, which no context but ours has to know of; else a module of the context.
 class CudaModule : public Module {
  public:
   CudaModule(ContextPtr context, const void* image) : context_(std::move(context)) {
-    context_->call("cuModuleLoadData",
-                   [&] { return context_->driver.module_load(&handle_, image); });
+    const Driver& driver = context_->driver;
+    is_library_ = driver.has_libraries() && load_library(image);
+    if (!is_library_)
+      context_->call("cuModuleLoadData", [&] { return driver.module_load(&handle_, image); });
   }
   ~CudaModule() override {
-    context_->release([&] { context_->driver.module_unload(handle_); });
-  }
-  Kernel kernel(const std::string& name) const override {
-    Kernel result;
-    const std::string what = "cuModuleGetFunction of " + name;
-    context_->call(what.c_str(), [&] {
-      return context_->driver.module_function(&result.handle, handle_, name.c_str());
+    context_->release([&] {
+      const Driver& driver = context_->driver;
+      is_library_ ? driver.library_unload(handle_) : driver.module_unload(handle_);
     });
+  }
+  /// The code is loaded when this returns: a function that loads at its first launch would stop every other thread of the
+  /// context there.
+  Kernel kernel(const std::string& name) const override {
+    const Driver& driver = context_->driver;
+    Kernel result;
+    void* kernel = nullptr;
+    const auto call = [&](const char* function, auto body) {
+      context_->call((function + (" of " + name)).c_str(), body);
+    };
+    if (is_library_) {
+      call("cuLibraryGetKernel",
+           [&] { return driver.library_kernel(&kernel, handle_, name.c_str()); });
+      call("cuKernelGetFunction", [&] { return driver.kernel_function(&result.handle, kernel); });
+    } else {
+      call("cuModuleGetFunction",
+           [&] { return driver.module_function(&result.handle, handle_, name.c_str()); });
+    }
+    if (driver.function_load != nullptr)
+      call("cuFuncLoad", [&] { return driver.function_load(result.handle); });
     return result;
   }
 
  private:
+  /// @return false where the driver has the functions but not for this device.
+  bool load_library(const void* image) {
+    const int result = context_->call_quietly([&] {
+      return context_->driver.library_load(&handle_, image, nullptr, nullptr, 0, nullptr, nullptr,
+                                           0);
+    });
+    if (result == kNotSupported) return false;
+    context_->check(result, "cuLibraryLoadData");
+    return true;
+  }
+
   ContextPtr context_;
   void* handle_ = nullptr;
+  bool is_library_ = false;
 };
 
 /// Lets a function use more shared memory than every block may.

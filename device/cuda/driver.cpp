@@ -71,6 +71,11 @@ void Driver::load_functions() {
   library_.load(module_function, "cuModuleGetFunction");
   library_.load(function_set, "cuFuncSetAttribute");
   library_.load(launch, "cuLaunchKernel");
+  find(library_load, "cuLibraryLoadData");
+  find(library_unload, "cuLibraryUnload");
+  find(library_kernel, "cuLibraryGetKernel");
+  find(kernel_function, "cuKernelGetFunction");
+  find(function_load, "cuFuncLoad");
   library_.load(graph_create, "cuGraphCreate");
   library_.load(graph_destroy, "cuGraphDestroy");
   library_.load(graph_add_kernel, "cuGraphAddKernelNode_v2");
@@ -81,6 +86,11 @@ void Driver::load_functions() {
   library_.load(graph_set_copy, "cuGraphExecMemcpyNodeSetParams");
   library_.load(graph_set_enabled, "cuGraphNodeSetEnabled");
   library_.load(graph_launch, "cuGraphLaunch");
+}
+
+bool Driver::has_libraries() const {
+  return library_load != nullptr && library_unload != nullptr && library_kernel != nullptr &&
+         kernel_function != nullptr;
 }
 
 bool Driver::is_fatal(int result) {

@@ -61,6 +61,8 @@ class Driver {
   /// Throws what `result` means, nothing for 0.
   /// @throws OutOfMemory, DeviceLost, DeviceError.
   void check(int result, const char* function) const;
+  /// Whether code can be loaded as a library (library_load and so on).
+  bool has_libraries() const;
   /// Whether a context does not survive this error.
   static bool is_fatal(int result);
   std::string describe(int result) const;
@@ -99,6 +101,17 @@ class Driver {
   int (*module_unload)(void* module) = nullptr;
   int (*module_function)(void** function, void* module, const char* name) = nullptr;
   int (*function_set)(void* function, int attribute, int value) = nullptr;
+
+  // Code that is loaded once for all contexts; null where the driver has none of that.
+  int (*library_load)(void** library, const void* image, int* jit_options, void** jit_values,
+                      unsigned int jit_count, int* options, void** values,
+                      unsigned int count) = nullptr;
+  int (*library_unload)(void* library) = nullptr;
+  int (*library_kernel)(void** kernel, void* library, const char* name) = nullptr;
+  int (*kernel_function)(void** function, void* kernel) = nullptr;
+  /// Loads a function's code now; null before CUDA 12.4, where asking for the function has done so.
+  int (*function_load)(void* function) = nullptr;
+
   int (*launch)(void* function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
                 unsigned int block_x, unsigned int block_y, unsigned int block_z,
                 unsigned int shared_bytes, void* stream, void** arguments, void** extra) = nullptr;
@@ -120,6 +133,11 @@ class Driver {
 
  private:
   void load_functions();
+  /// A function that not every driver has.
+  template <typename Function>
+  void find(Function*& function, const char* symbol) {
+    function = reinterpret_cast<Function*>(library_.find(symbol));
+  }
 
   DynamicLibrary library_;
   int version_ = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <dlfcn.h>
 #include <filesystem>
 
 #include "device/cuda/dynamic_library.h"
@@ -13,6 +14,7 @@ namespace {
 using Program = struct ProgramTag*;
 using Result = int;
 constexpr Result kInvalidOption = 5;
+constexpr Result kBuiltinFailure = 7;
 
 /// A library by its path, or those that a folder may hold.
 std::vector<std::string> libraries_at(const std::string& path) {
@@ -66,10 +68,29 @@ struct Nvrtc::Api {
     library.load(get_cubin_size, "nvrtcGetCUBINSize");
     library.load(get_cubin, "nvrtcGetCUBIN");
     check(get_version(&major, &minor), "nvrtcVersion");
+    load_builtins();
     int count = 0;
     check(get_arch_count(&count), "nvrtcGetNumSupportedArchs");
     archs.resize(static_cast<std::size_t>(count));
     if (count > 0) check(get_archs(archs.data()), "nvrtcGetSupportedArchs");
+  }
+
+  /// NVRTC opens its built-ins by name at the first compile, which finds what is loaded already: those beside it,
+  /// wherever the loader looks. Without a file there it is left to the loader.
+  void load_builtins() {
+    Dl_info info{};
+    std::error_code error;
+    if (::dladdr(reinterpret_cast<const void*>(get_version), &info) != 0)
+      builtins = std::filesystem::canonical(info.dli_fname, error).parent_path() /
+                 ("libnvrtc-builtins.so." + std::to_string(major) + "." + std::to_string(minor));
+    if (std::filesystem::exists(builtins, error)) ::dlopen(builtins.c_str(), RTLD_NOW | RTLD_LOCAL);
+  }
+  [[noreturn]] void fail_builtins(const std::string& log) const {
+    throw DeviceError({.what = "NVRTC cannot load its built-ins",
+                       .where = library.path(),
+                       .expected = builtins.string() + ", or " + builtins.filename().string() +
+                                   " where the loader looks",
+                       .got = log});
   }
 
   void check(Result result, const char* function) const {
@@ -89,6 +110,7 @@ struct Nvrtc::Api {
   }
 
   DynamicLibrary library;
+  std::filesystem::path builtins;  ///< where they are looked for first
   int major = 0;
   int minor = 0;
   std::vector<int> archs;
@@ -162,6 +184,7 @@ CompiledText Nvrtc::compile_cubin(const std::string& text, const std::string& na
 
   CompiledText compiled;
   compiled.log = api.log_of(program);
+  if (result == kBuiltinFailure) api.fail_builtins(compiled.log);
   if (result != 0)
     throw CompileError({.what = "CUDA text of " + name + " does not compile for " + arch,
                         .where = version(),

@@ -17,6 +17,9 @@ struct CompiledText {
   std::string log;          ///< warnings; may be empty
 };
 
+/// Its built-ins (libnvrtc-builtins.so.13.0 for version 13.0), without which nothing compiles, are looked for in its own
+/// folder, and then by the loader.
+///
 /// Threads: any; compiles run in parallel as far as NVRTC lets them.
 class Nvrtc {
  public:
@@ -38,7 +41,8 @@ class Nvrtc {
 
   /// @param name  for messages
   /// @param arch  "sm_80", "sm_90a"
-  /// @throws CompileError with NVRTC's log.
+  /// @throws CompileError with NVRTC's log; DeviceError when its built-ins are not found, saying where they were looked
+  ///         for.
   CompiledText compile_cubin(const std::string& text, const std::string& name,
                              const std::string& arch,
                              const std::vector<std::string>& options = {}) const;

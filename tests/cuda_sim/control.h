@@ -36,7 +36,8 @@ struct Control {
   void (*seed)(unsigned long seed) = nullptr;
 
   /// Calls of entry points are counted anew, and the n-th (from 1) gives an error in place of doing its
-  /// work: `error` from cu functions, NVRTC's internal error from nvrtc functions. Functions that release
+  /// work: `error` from cu functions, NVRTC's internal error from nvrtc functions (from a compile that of missing
+  /// built-ins, if `error` is 7). Functions that release
   /// something do that all the same. An error that a context does not survive stays. 0: none.
   void (*fail)(unsigned long n, int error) = nullptr;
   /// The name of the function that gave the error; empty: none did yet.

@@ -28,6 +28,7 @@ const std::map<int, std::pair<const char*, const char*>> kErrors = {
     {kInvalidHandle, {"CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"}},
     {kNotFound, {"CUDA_ERROR_NOT_FOUND", "named symbol not found"}},
     {kNotReady, {"CUDA_ERROR_NOT_READY", "device not ready"}},
+    {kNotSupported, {"CUDA_ERROR_NOT_SUPPORTED", "operation not supported"}},
     {kIllegalAddress, {"CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"}},
     {kLaunchFailed, {"CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"}},
     {kUnknown, {"CUDA_ERROR_UNKNOWN", "unknown error"}},
@@ -79,6 +80,31 @@ int give_copy(void* to, const void* from, std::size_t bytes, void* handle, bool 
   Machine::instance().give(stream, std::move(operation));
   if (pageable && from_device) return waited(Machine::instance().finish(stream));
   return kSuccess;
+}
+
+int load_image(void** handle, const void* image) {
+  std::unique_ptr<Module> loaded = Module::load(image);
+  if (loaded == nullptr) return kInvalidImage;
+  context_state().modules.insert(loaded.get());
+  *handle = loaded.release();
+  return kSuccess;
+}
+
+int unload_image(const Entry& entry, void* handle) {
+  auto* module = static_cast<Module*>(handle);
+  if (!context_state().modules.contains(module)) return kInvalidHandle;
+  if (Machine::instance().uses(module))
+    return lose(kLaunchFailed, "a module is unloaded that queued work uses");
+  context_state().modules.erase(module);
+  delete module;
+  return entry.after(kSuccess);
+}
+
+int find_kernel(void** kernel, void* handle, const char* name) {
+  auto* module = static_cast<Module*>(handle);
+  if (!context_state().modules.contains(module)) return kInvalidHandle;
+  *kernel = module->find(name);
+  return *kernel == nullptr ? kNotFound : kSuccess;
 }
 
 int release(void* pointer, bool pinned) {
@@ -381,30 +407,52 @@ EXPORT int cuEventElapsedTime(float* milliseconds, void* begin, void* end) {
 EXPORT int cuModuleLoadData(void** module, const void* image) {
   const Entry entry("cuModuleLoadData");
   if (const int error = entry.in_context(); error != kSuccess) return error;
-  std::unique_ptr<Module> loaded = Module::load(image);
-  if (loaded == nullptr) return kInvalidImage;
-  context_state().modules.insert(loaded.get());
-  *module = loaded.release();
-  return kSuccess;
+  return load_image(module, image);
 }
 
 EXPORT int cuModuleUnload(void* handle) {
   const Entry entry("cuModuleUnload");
-  auto* module = static_cast<Module*>(handle);
-  if (!context_state().modules.contains(module)) return kInvalidHandle;
-  if (Machine::instance().uses(module))
-    return lose(kLaunchFailed, "a module is unloaded that queued work uses");
-  context_state().modules.erase(module);
-  delete module;
-  return entry.after(kSuccess);
+  return unload_image(entry, handle);
+}
+
+// Libraries are modules here: there is one device, and kernels are functions.
+EXPORT int cuLibraryLoadData(void** library, const void* image, int*, void**,
+                             unsigned int jit_count, int*, void**, unsigned int count) {
+  const Entry entry("cuLibraryLoadData");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
+  if (jit_count != 0 || count != 0) return kInvalidValue;
+  return load_image(library, image);
+}
+
+EXPORT int cuLibraryUnload(void* handle) {
+  const Entry entry("cuLibraryUnload");
+  return unload_image(entry, handle);
+}
+
+EXPORT int cuLibraryGetKernel(void** kernel, void* library, const char* name) {
+  const Entry entry("cuLibraryGetKernel");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
+  return find_kernel(kernel, library, name);
+}
+
+EXPORT int cuKernelGetFunction(void** function, void* kernel) {
+  const Entry entry("cuKernelGetFunction");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
+  if (kernel == nullptr) return kInvalidHandle;
+  *function = kernel;
+  return kSuccess;
+}
+
+EXPORT int cuFuncLoad(void* function) {
+  const Entry entry("cuFuncLoad");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
+  return function == nullptr ? kInvalidHandle : kSuccess;
 }
 
 EXPORT int cuModuleGetFunction(void** function, void* module, const char* name) {
   const Entry entry("cuModuleGetFunction");
   if (const int error = entry.in_context(); error != kSuccess) return error;
-  if (!context_state().modules.contains(static_cast<Module*>(module))) return kInvalidHandle;
-  *function = static_cast<Module*>(module)->find(name);
-  return *function == nullptr ? kNotFound : kSuccess;
+  return find_kernel(function, module, name);
 }
 
 EXPORT int cuFuncSetAttribute(void* function, int attribute, int value) {

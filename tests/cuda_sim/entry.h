@@ -25,6 +25,7 @@ enum Result : int {
   kNotReady = 600,
   kIllegalAddress = 700,
   kLaunchFailed = 719,
+  kNotSupported = 801,
   kUnknown = 999,
 };
 

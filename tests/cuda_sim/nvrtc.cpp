@@ -14,6 +14,7 @@ namespace {
 constexpr int kSuccess = 0;
 constexpr int kInvalidInput = 3;
 constexpr int kCompilation = 6;
+constexpr int kBuiltinFailure = 7;
 constexpr int kInternal = 11;
 
 struct Program {
@@ -28,10 +29,11 @@ bool fails(const char* function) { return heddle::sim::Injector::instance().ente
 }  // namespace
 
 EXPORT const char* nvrtcGetErrorString(int result) {
-  return result == kSuccess       ? "NVRTC_SUCCESS"
-         : result == kInternal    ? "NVRTC_ERROR_INTERNAL_ERROR"
-         : result == kCompilation ? "NVRTC_ERROR_COMPILATION"
-                                  : "NVRTC_ERROR_INVALID_INPUT";
+  return result == kSuccess          ? "NVRTC_SUCCESS"
+         : result == kInternal       ? "NVRTC_ERROR_INTERNAL_ERROR"
+         : result == kCompilation    ? "NVRTC_ERROR_COMPILATION"
+         : result == kBuiltinFailure ? "NVRTC_ERROR_BUILTIN_OPERATION_FAILURE"
+                                     : "NVRTC_ERROR_INVALID_INPUT";
 }
 
 EXPORT int nvrtcVersion(int* major, int* minor) {
@@ -69,7 +71,9 @@ EXPORT int nvrtcDestroyProgram(Program** program) {
 }
 
 EXPORT int nvrtcCompileProgram(Program* program, int, const char* const*) {
-  if (fails("nvrtcCompileProgram")) return kInternal;
+  const int told = heddle::sim::Injector::instance().enter("nvrtcCompileProgram");
+  if (told == kBuiltinFailure) program->log = "nvrtc: error: failed to open the built-ins";
+  if (told != 0) return told == kBuiltinFailure ? told : kInternal;
   heddle::sim::HostImage image = heddle::sim::compile_for_host(program->text);
   program->log = image.log;
   if (image.bytes.empty()) return kCompilation;

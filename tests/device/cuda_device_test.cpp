@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <gtest/gtest.h>
 #include <thread>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "device/cuda/driver.h"
 #include "device/cuda/nvrtc.h"
 #include "heddle/error.h"
+#include "tests/cuda_sim/control.h"
 #include "tests/support/cuda_driver.h"
 
 namespace heddle::tests {
@@ -104,6 +106,78 @@ extern "C" __global__ void scale(float* x, long long n, float by) {
 TEST(CudaDevice, WorksOnAnyThread) {
   const auto cuda = open_cuda(0, driver_path());
   std::thread([&] { device::Allocation memory(*cuda, 64); }).join();
+}
+
+/// What the simulator counts while `kernel` is loaded from `image`, the n-th call of the driver given `error`.
+struct Loading {
+  unsigned long libraries = 0, modules = 0, loaded = 0;
+  std::string failed;
+};
+Loading load_counting(unsigned long n, int error) {
+  const auto cuda = open_cuda(0, driver_path());
+  const Nvrtc nvrtc(driver_path());
+  const auto compiled = nvrtc.compile_cubin("extern \"C\" __global__ void here(int* x) { *x = 7; }",
+                                            "here", cuda->properties().arch);
+  const sim::Control control(driver_path());
+  control.fail(n, error);
+  const auto module = cuda->load(compiled.image);
+  const device::Kernel kernel = module->kernel("here");
+  const Loading loading{control.calls_of("cuLibraryLoadData"), control.calls_of("cuModuleLoadData"),
+                        control.calls_of("cuFuncLoad"), control.failed()};
+  control.fail(0, 0);
+  const auto stream = cuda->make_stream();
+  device::Allocation memory(*cuda, 4);
+  void* pointer = memory.get();
+  void* const arguments[] = {&pointer};
+  cuda->launch(kernel, {}, arguments, *stream);
+  int value = 0;
+  cuda->copy(&value, memory.get(), 4, CopyKind::DeviceToHost, *stream);
+  stream->synchronize();
+  EXPECT_EQ(value, 7);
+  return loading;
+}
+
+TEST(CudaDevice, LoadsCodeAsALibraryAndAtOnce) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+  const Loading loading = load_counting(0, 0);
+  EXPECT_EQ(loading.libraries, 1u);
+  EXPECT_EQ(loading.modules, 0u);
+  EXPECT_EQ(loading.loaded, 1u) << "before a launch";
+}
+
+TEST(CudaDevice, LoadsCodeAsAModuleWhereTheDriverRefusesLibraries) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+  constexpr int kNotSupported = 801;
+  const Loading loading =
+      load_counting(2, kNotSupported);  // behind the context's being made current
+  EXPECT_EQ(loading.failed, "cuLibraryLoadData");
+  EXPECT_EQ(loading.modules, 1u);
+  EXPECT_EQ(loading.loaded, 1u);
+}
+
+TEST(CudaDevice, SaysWhatALibraryDoesNotLoadBy) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+  constexpr int kInvalidImage = 200;
+  EXPECT_NE(error_of<DeviceError>([] {
+              load_counting(2, kInvalidImage);
+            }).find("cuLibraryLoadData failed"),
+            std::string::npos);
+  sim::Control(driver_path()).fail(0, 0);
+}
+
+TEST(CudaDevice, SaysWhereNvrtcsBuiltinsWereLookedFor) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+  constexpr int kBuiltinFailure = 7;
+  const Nvrtc nvrtc(driver_path());
+  const sim::Control control(driver_path());
+  control.fail(2, kBuiltinFailure);  // a program is made first
+  const std::string text = error_of<DeviceError>([&] { nvrtc.compile_cubin("", "f", "sm_90a"); });
+  control.fail(0, 0);
+  EXPECT_NE(text.find("NVRTC cannot load its built-ins"), std::string::npos) << text;
+  const std::string name = "libnvrtc-builtins.so.13.0";
+  const auto folder = std::filesystem::canonical(driver_path()).parent_path();
+  EXPECT_NE(text.find((folder / name).string() + ", or " + name), std::string::npos) << text;
+  EXPECT_NE(text.find("failed to open the built-ins"), std::string::npos) << text;
 }
 
 TEST(CudaDevice, SaysWhichKernelIsMissing) {

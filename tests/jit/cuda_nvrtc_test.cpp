@@ -1,4 +1,7 @@
 // Real NVRTC takes every kernel of the corpus.
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <map>
 #include <optional>
@@ -73,9 +76,41 @@ TEST(CudaNvrtc, NamesThePathThatDoesNotLoad) {
   }
 }
 
+/// Whatever the loader would have found: they are there before a compile asks for them.
+TEST(CudaNvrtc, LoadsTheBuiltinsBesideIt) {
+  if (nvrtc() == nullptr) GTEST_SKIP() << "libnvrtc is not on this machine";
+  const std::string version =
+      std::to_string(nvrtc()->major()) + "." + std::to_string(nvrtc()->minor());
+  std::ifstream maps("/proc/self/maps");
+  std::string line;
+  std::filesystem::path own;
+  std::string builtins;
+  while (std::getline(maps, line)) {
+    const std::size_t at = line.find('/');
+    if (at == std::string::npos) continue;
+    const std::filesystem::path file = line.substr(at);
+    if (file.filename().string().starts_with("libnvrtc.so")) own = file;
+    if (file.filename() == "libnvrtc-builtins.so." + version) builtins = file.string();
+  }
+  ASSERT_FALSE(own.empty());
+  const auto beside = own.parent_path() / ("libnvrtc-builtins.so." + version);
+  if (!std::filesystem::exists(beside)) GTEST_SKIP() << beside << " is not there";
+  EXPECT_EQ(builtins, std::filesystem::canonical(beside).string());
+}
+
 TEST(CudaText, IncludesNothing) {
   EXPECT_EQ(text_of(corpus()).find("#include"), std::string::npos);
   EXPECT_EQ(jit::cuda::prelude_text().find("#include"), std::string::npos);
+}
+
+/// For scripts/cuda_report, which tells what they take of a device.
+TEST(CudaText, GoesToTheDumpFolder) {
+  const char* folder = std::getenv("HEDDLE_DUMP_DIR");
+  if (folder == nullptr) GTEST_SKIP() << "HEDDLE_DUMP_DIR says where to";
+  for (const CorpusCase& one : corpus()) {
+    std::ofstream file(std::filesystem::path(folder) / (one.nest.name + ".cu"));
+    EXPECT_TRUE(file << jit::cuda::emit_cuda(one.nest).text);
+  }
 }
 
 TEST(CudaText, KernelsHaveNoInlineAssembly) {
