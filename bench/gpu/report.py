@@ -135,7 +135,7 @@ def markdown(results):
         lines += ["At tiny sizes: that the suite runs, and no figure of any device.", ""]
     peers = "; ".join(value.get("version") or value.get("missing", name) for name, value in results["peers"].items())
     lines += [f"{facts.get('arch', '?')}, {facts.get('multiprocessors', '?')} multiprocessors, "
-              f"{facts.get('compiler', '?')}; peers: {peers or 'none'}; tree {results['bundle'].get('commit', '?')}. "
+              f"{facts.get('compiler', '?')}, driver {facts.get('nvidia_smi', '?')}; peers: {peers or 'none'}; tree {results['bundle'].get('commit', '?')}. "
               "Times are the device's, medians; ratios are a peer's time over Heddle's in this run, so more than 1 is "
               "ahead. `scripts/gpu_bundle` and `run_gpu_suite` make this table.", ""]
     if bandwidth:

@@ -67,7 +67,7 @@ class Suite:
     def make_environment(self):
         """The same for every process, whatever the caller's is."""
         environment = dict(os.environ)
-        environment.update({"HEDDLE_TEST_DEVICE": self.args.device, "HEDDLE_CHECK_PLANS": "1",
+        environment.update({"HEDDLE_TEST_DEVICE": self.args.device,
                             "HEDDLE_CACHE_DIR": str(self.work / "cache"), "TMPDIR": str(self.work),
                             "HEDDLE_CUDA_SIM_PATH": str(ROOT / "lib/libheddle_cuda_sim.so"),
                             "HEDDLE_CUDA_SIM_ROOT": str(ROOT / "cuda_sim"),
@@ -87,13 +87,13 @@ class Suite:
     def left(self):
         return self.deadline - time.monotonic()
 
-    def run(self, command, limit=600.0):
-        """@return exit code and output. @raises Timeout: the part's time is up, or the limit."""
-        limit = min(limit, self.left())
+    def run(self, command, **variables):
+        """@return exit code and output. @raises Timeout: the part's time is up."""
+        limit = self.left()
         if limit <= 0:
             raise Timeout("no time is left")
         try:
-            ran = subprocess.run([str(word) for word in command], env=self.environment, stdout=subprocess.PIPE,
+            ran = subprocess.run([str(word) for word in command], env={**self.environment, **variables}, stdout=subprocess.PIPE,
                                  stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, timeout=limit, cwd=self.work)
         except subprocess.TimeoutExpired:
             raise Timeout(f"{pathlib.Path(command[0]).name}: not done after {limit:.0f} s") from None
@@ -130,7 +130,7 @@ class Suite:
 
     def run_all(self, parts):
         try:
-            self.results["facts"] = self.measure("facts", device=self.args.device)
+            self.results["facts"] = {**self.measure("facts", device=self.args.device), **self.driver_facts()}
         except (RuntimeError, Timeout) as error:
             self.failed(f"the device: {error}")
             self.save()
@@ -153,6 +153,14 @@ class Suite:
             self.save()
         for peer in self.peers.values():
             peer.stop()
+
+    def driver_facts(self):
+        tool = shutil.which("nvidia-smi")
+        if tool is None or self.args.device != "cuda":
+            return {}
+        fields = "driver_version,power.limit,clocks.sm,clocks.mem"
+        code, text = self.run([tool, f"--query-gpu={fields}", "--format=csv,noheader"])
+        return {"nvidia_smi": text.strip().splitlines()[0]} if code == 0 and text.strip() else {}
 
     def copy(self):
         """The bandwidth that kernels bound by memory are held to: the best of a few sizes beyond any cache."""
@@ -180,7 +188,8 @@ class Suite:
         if output.exists():
             output.unlink()
         try:
-            code, text = self.run([path, f"--gtest_filter={suite}.*", f"--gtest_output=json:{output}"])
+            code, text = self.run([path, f"--gtest_filter={suite}.*", f"--gtest_output=json:{output}"],
+                                  HEDDLE_CHECK_PLANS="1")
         except Timeout as error:
             self.unfinished(f"{name}: {error}")
             return {**row, "error": str(error)}

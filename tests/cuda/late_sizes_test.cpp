@@ -23,6 +23,7 @@ std::vector<std::string> sizes_of(const std::vector<Tensor>& tensors) {
 class CudaLateSizes : public ::testing::TestWithParam<LateProgram> {};
 
 TEST_P(CudaLateSizes, AreThoseOfTheCpu) {
+  if (HEDDLE_WITH_LLVM == 0) GTEST_SKIP() << "this build compiles nothing for the CPU";
   const LateProgram& program = GetParam();
   Engine cpu(program.function, {.threads = 1});
   Engine on_streams(program.function, on_cuda(4, false));
@@ -66,6 +67,7 @@ Summary summary_of(const std::vector<RunEvent>& events) {
 }
 
 TEST_P(CudaLateSizes, AreTracedWithTheirBytes) {
+  if (HEDDLE_WITH_LLVM == 0) GTEST_SKIP() << "this build compiles nothing for the CPU";
   const LateProgram& program = GetParam();
   Engine cpu(program.function, {.threads = 1});
   Engine cuda(program.function, on_cuda(4));
@@ -202,6 +204,7 @@ TEST(CudaLateSizesSchedule, GraphsServeEverySize) {
 }
 
 TEST(CudaLateSizes, GoIntoTheCallersTensors) {
+  if (HEDDLE_WITH_LLVM == 0) GTEST_SKIP() << "this build compiles nothing for the CPU";
   const auto f = [](const Tensor& p, const Tensor& x) { return once_or_twice(p, x); };
   Engine cpu(f, {.threads = 1});
   for (const bool graphs : {false, true}) {
@@ -242,6 +245,7 @@ const RegisteredOp& contrary() {
 }
 
 TEST(CudaLateSizes, ThatCannotBeToldAreTheErrorsOfTheCpu) {
+  if (HEDDLE_WITH_LLVM == 0) GTEST_SKIP() << "this build compiles nothing for the CPU";
   for (const std::int64_t mode : {0, 1, 2}) {
     SCOPED_TRACE(mode);
     const auto f = [mode](const Tensor& x) { return contrary()(x + 1.0f, mode)[0] * 2.0f; };

@@ -27,6 +27,8 @@ struct Control {
     load(live, "heddle_cuda_sim_live");
     load(leaked, "heddle_cuda_sim_leaked");
     load(operations, "heddle_cuda_sim_operations");
+    load(memory, "heddle_cuda_sim_memory");
+    load(memory_peak, "heddle_cuda_sim_memory_peak");
     load(listen, "heddle_cuda_sim_listen");
     load(recorded, "heddle_cuda_sim_recorded");
   }
@@ -69,6 +71,10 @@ struct Control {
   unsigned long (*leaked)() = nullptr;
   /// Operations of streams that have run.
   unsigned long (*operations)() = nullptr;
+  /// Bytes of the device's memory that are allocated.
+  unsigned long (*memory)() = nullptr;
+  /// The most there were at a time since this was last asked.
+  unsigned long (*memory_peak)() = nullptr;
 
   /// Forgets what was recorded, and begins (or ends) to record what the host asks of the device.
   void (*listen)(int on) = nullptr;

@@ -521,6 +521,14 @@ EXPORT unsigned long heddle_cuda_sim_leaked() {
   const std::lock_guard lock(mutex());
   return std::exchange(context_state().leaked, 0);
 }
+EXPORT unsigned long heddle_cuda_sim_memory() {
+  const std::lock_guard lock(mutex());
+  return Memory::instance().in_use();
+}
+EXPORT unsigned long heddle_cuda_sim_memory_peak() {
+  const std::lock_guard lock(mutex());
+  return Memory::instance().take_peak();
+}
 EXPORT unsigned long heddle_cuda_sim_operations() {
   const std::lock_guard lock(mutex());
   return Machine::instance().operations();

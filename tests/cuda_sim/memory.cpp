@@ -75,6 +75,7 @@ void* Memory::allocate(std::size_t bytes) {
   if (begin == nullptr) return nullptr;
   allocations_[begin].bytes = bytes;
   in_use_ += bytes;
+  peak_ = std::max(peak_, in_use_);
   return begin;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/cuda_sim/clock.h"
@@ -46,6 +47,8 @@ class Memory {
   std::string damage() const;
 
   std::size_t in_use() const { return in_use_; }
+  /// The most in use at a time since this was last called.
+  std::size_t take_peak() { return std::exchange(peak_, in_use_); }
   std::size_t live() const { return allocations_.size() + pinned_.size(); }
   std::size_t live_pinned() const { return pinned_.size(); }
   /// Forgets all allocations; those of a context that is gone.
@@ -74,6 +77,7 @@ class Memory {
   std::map<const unsigned char*, std::size_t> pinned_;
   Allocations::iterator last_ = allocations_.end();
   std::size_t in_use_ = 0;
+  std::size_t peak_ = 0;
 };
 
 }  // namespace heddle::sim
