@@ -183,7 +183,11 @@ class ScopedCompile {
   }
 
   static ir::RegionMark mark_of(const ir::Node& call) {
-    return *ir::region_mark(call.annotations(), call.location());
+    if (auto mark = ir::region_mark(call.annotations(), call.location())) return *std::move(mark);
+    throw OptionError({.what = "a region's call",
+                       .where = "%" + call.name(),
+                       .expected = "the annotation compile",
+                       .got = "none"});
   }
 
   /// All options of all regions, before anything is compiled.

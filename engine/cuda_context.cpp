@@ -359,7 +359,7 @@ bool CudaContext::queue_streams() {
 }
 
 CudaContext::Graphs* CudaContext::graphs_for(const BoundPlan& plan) {
-  if (plan.graphs->empty()) return nullptr;
+  if (std::ranges::none_of(*plan.graphs, &GraphSegment::captured)) return nullptr;
   const std::size_t inputs = device_inputs_.size();
   on_host_.assign(inputs + device_outputs_.size(), false);
   for (const Transfer& transfer : transfers_)

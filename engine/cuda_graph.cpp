@@ -10,16 +10,17 @@ namespace heddle::engine {
 using device::CopyKind;
 using ir::StepId;
 
-GraphPlan plan_graphs(const std::vector<scheduler::Partition>& partitions,
-                      const scheduler::StreamPlan& streams) {
+GraphPlan plan_graphs(const scheduler::CapturePlan& capture, const scheduler::StreamPlan& streams) {
   GraphPlan plan;
   StepId next = 0;
   std::vector<StepId> last(streams.streams, ir::kNone);
-  for (const scheduler::Partition& partition : partitions) {
+  for (const scheduler::Partition& partition : capture.partitions) {
     GraphSegment& segment = plan.emplace_back();
     segment.first = next;
     segment.captured = partition.captured;
     segment.reason = partition.reason;
+    segment.inputs = partition.inputs;
+    segment.outputs = partition.outputs;
     for (std::size_t k = 0; k < partition.steps.size(); ++k, ++next) {
       std::vector<std::uint32_t>& after = segment.after.emplace_back();
       const auto add = [&](StepId from) {
@@ -31,8 +32,11 @@ GraphPlan plan_graphs(const std::vector<scheduler::Partition>& partitions,
       before = next;
     }
   }
-  const bool any = std::ranges::any_of(plan, &GraphSegment::captured);
-  return any ? plan : GraphPlan();
+  for (const scheduler::IndexMap& map : capture.maps) {
+    plan[map.partition].arguments = map.inputs;
+    plan[map.partition].results = map.outputs;
+  }
+  return plan;
 }
 
 void collect_arguments(const BoundSteps& plan, const scheduler::BoundStep& step, std::size_t number,

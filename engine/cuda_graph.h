@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -25,16 +26,19 @@ struct GraphSegment {
   std::vector<std::vector<std::uint32_t>> after;
   bool captured = false;
   std::string reason;  ///< why not; empty: it is, or is too small
+  // What goes in and out (see scheduler/capture.h), and for captured ones which argument and output of the program
+  // each is.
+  std::vector<ir::BufferId> inputs, outputs;
+  std::vector<std::optional<std::uint32_t>> arguments, results;
 
   ir::StepId end() const { return first + static_cast<ir::StepId>(after.size()); }
 };
 
-/// The segments of a unit, in order. Empty: no step is in a graph.
+/// The segments of a unit, in order.
 using GraphPlan = std::vector<GraphSegment>;
 
-/// @param partitions  of steps that are in that order
-GraphPlan plan_graphs(const std::vector<scheduler::Partition>& partitions,
-                      const scheduler::StreamPlan& streams);
+/// @param capture  of steps that are in its order
+GraphPlan plan_graphs(const scheduler::CapturePlan& capture, const scheduler::StreamPlan& streams);
 
 /// What graphs of one engine did; written by its contexts.
 struct GraphCounters {

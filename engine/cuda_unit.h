@@ -37,9 +37,9 @@ class CudaUnit {
   void assign_streams(const ir::Graph& graph, ir::ScheduleRecord& record,
                       std::uint32_t max_streams);
   const scheduler::StreamPlan& streams() const { return streams_; }
-  /// Decides which steps go into graphs. @param partitions  of the steps that streams were assigned to
-  void plan_graphs(const std::vector<scheduler::Partition>& partitions) {
-    graphs_ = engine::plan_graphs(partitions, streams_);
+  /// Decides which steps go into graphs. @param capture  of the steps that streams were assigned to
+  void plan_graphs(const scheduler::CapturePlan& capture) {
+    graphs_ = engine::plan_graphs(capture, streams_);
   }
   const GraphPlan& graphs() const { return graphs_; }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sstream>
 #include <thread>
 
 #include "base/check.h"
@@ -76,6 +77,17 @@ bool wants_graphs(const EngineOptions& options) {
   const std::string_view value = text == nullptr ? "1" : text;
   if (value == "0" || value == "1") return value == "1";
   throw OptionError({.what = "HEDDLE_CUDA_GRAPHS", .where = {}, .expected = "0 or 1", .got = text});
+}
+
+/// Ops whose steps go into no graph: $HEDDLE_GRAPH_SPLIT_OPS, names with commas between.
+std::vector<std::string> ops_outside_graphs() {
+  const char* text = std::getenv("HEDDLE_GRAPH_SPLIT_OPS");
+  std::vector<std::string> ops;
+  for (std::stringstream rest(text == nullptr ? "" : text);
+       std::getline(rest, ops.emplace_back(), ',');)
+    ir::op_named(ops.back());  // throws for an unknown one
+  ops.pop_back();
+  return ops;
 }
 
 std::string describe(const Tensor& tensor) {
@@ -152,6 +164,9 @@ engine::BuildOptions Engine::Impl::build_options(const base::SymbolValues& hints
     build.cuda = cuda->runtime_pointer();
     build.streams = stream_count(options);
     build.graphs = wants_graphs(options);
+    build.capture.min_kernels =
+        static_cast<std::size_t>(positive(0, "HEDDLE_GRAPH_MIN_KERNELS", 1));
+    build.capture.split_ops = ops_outside_graphs();
   }
   return build;
 }

@@ -274,11 +274,29 @@ ordered_json passes(const Executable& executable) {
 ordered_json captures(const BoundPlan& plan) {
   ordered_json result = ordered_json::array();
   if (plan.graphs == nullptr) return result;
+  const ir::ScheduleRecord& record = plan.unit->schedule().record;
+  const auto names = [&](const std::vector<ir::BufferId>& buffers) {
+    ordered_json list = ordered_json::array();
+    for (const ir::BufferId buffer : buffers) list.push_back(record.buffers[buffer].value);
+    return list;
+  };
+  const auto positions = [](const std::vector<std::optional<std::uint32_t>>& map) {
+    ordered_json list = ordered_json::array();
+    for (const auto& position : map)
+      list.push_back(position ? ordered_json(*position) : ordered_json(nullptr));
+    return list;
+  };
   for (const GraphSegment& segment : *plan.graphs) {
     std::vector<ir::StepId> steps(segment.after.size());
     std::iota(steps.begin(), steps.end(), segment.first);
-    result.push_back(
-        {{"steps", std::move(steps)}, {"captured", segment.captured}, {"reason", segment.reason}});
+    result.push_back({{"steps", std::move(steps)},
+                      {"captured", segment.captured},
+                      {"reason", segment.reason},
+                      {"inputs", names(segment.inputs)},
+                      {"outputs", names(segment.outputs)}});
+    if (!segment.captured) continue;
+    result.back()["arguments"] = positions(segment.arguments);
+    result.back()["results"] = positions(segment.results);
   }
   return result;
 }

@@ -172,8 +172,7 @@ void Unit::make_schedule(const BuildOptions& options) {
 }
 
 /// Brings the steps into the order of the partitions that are captured and not.
-std::vector<scheduler::Partition> Unit::order_for_graphs(const BuildOptions& options) {
-  if (!options.graphs) return {};
+scheduler::CapturePlan Unit::order_for_graphs(const BuildOptions& options) {
   const std::vector<scheduler::StepTraits> given = capture_traits(program_, {});
   std::vector<scheduler::StepTraits> traits;
   for (std::size_t k = 0; k < given.size(); ++k) {
@@ -181,21 +180,22 @@ std::vector<scheduler::Partition> Unit::order_for_graphs(const BuildOptions& opt
     const jit::ProgramKernel& kernel = program_.kernels[schedule_.record.steps[k].kernel];
     traits.back().own_work = kernel.custom != nullptr || kernel.nested != nullptr;
   }
-  scheduler::CaptureOptions capture;
+  scheduler::CaptureOptions capture = options.capture;
+  capture.enabled = options.graphs;
   capture.sizes = complete(options.hints, program_.record);
   scheduler::CapturePlan plan = scheduler::plan_capture(schedule_.record, traits, capture);
   if (!std::ranges::is_sorted(plan.order)) {
     schedule_ = scheduler::in_order(std::move(schedule_), plan.order);
     phases_ = Phases(program_, schedule_);
   }
-  return std::move(plan.partitions);
+  return plan;
 }
 
 /// Streams need not keep the order of stages: what they do keep says who may share memory.
 void Unit::plan_streams(const BuildOptions& options) {
-  const std::vector<scheduler::Partition> partitions = order_for_graphs(options);
+  const scheduler::CapturePlan capture = order_for_graphs(options);
   cuda_->assign_streams(program_.graph, schedule_.record, options.streams);
-  cuda_->plan_graphs(partitions);
+  cuda_->plan_graphs(capture);
   memory::Planner::Options memory;
   memory.ordered = [this](ir::StepId first, ir::StepId second) {
     return cuda_->streams().ordered(first, second);

@@ -29,6 +29,7 @@ struct BuildOptions {
   std::shared_ptr<CudaRuntime> cuda{};  ///< where steps run; null: on the CPU
   std::uint32_t streams = 1;            ///< on CUDA, at most
   bool graphs = false;                  ///< on CUDA: steps go into graphs
+  scheduler::CaptureOptions capture{};  ///< which of them; `enabled` and `sizes` are not looked at
   base::SymbolValues hints{};           ///< sizes that orders of steps are compared for
   /// Tests put one here that makes mistakes.
   jit::Program (*lower)(const ir::Graph&, const jit::LowerOptions&) = jit::lower;
@@ -84,7 +85,7 @@ class Unit {
   void add_nested(std::uint32_t step, const BuildOptions& options);
   void make_schedule(const BuildOptions& options);
   void plan_streams(const BuildOptions& options);
-  std::vector<scheduler::Partition> order_for_graphs(const BuildOptions& options);
+  scheduler::CapturePlan order_for_graphs(const BuildOptions& options);
   void compile(const BuildOptions& options);
   std::unique_ptr<memory::Planner> plan_memory(memory::Planner::Options options) const;
   std::int64_t peak_bytes(const base::SymbolValues& sizes) const;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <thread>
 
+#include "tests/control_flow/late_programs.h"
 #include "tests/cuda/support.h"
 
 namespace heddle::testing {
@@ -133,6 +134,36 @@ TEST(CallersStream, CallsThatFeedEachOtherNeedNoWait) {
       expect_near(x, want, 1e-5);
     }
     interleave(0);
+  }
+}
+
+/// A call waits on the host for the sizes that it cannot know, and for nothing behind them.
+TEST(CallersStream, WaitsForSizesAndLeavesTheRest) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+  const Caller caller;
+  const auto f = [](const Tensor& x) {
+    const Tensor kept = positive_counted_there()(x * 2.0f)[0];
+    return concat({cumsum(kept, 0), kept}, 0) - 1.0f;
+  };
+  Engine reference(f, {.device = Device::reference()});
+  const Tensor first = numbers({1, -2, 3, 4, -5});
+  const Tensor want = reference.run({reference.run({first})[0]})[0];
+  for (const bool graphs : {false, true}) {
+    Engine engine(f, caller.options(graphs));
+    for (unsigned long seed = 0; seed < 6; ++seed) {
+      control().seed(seed);
+      const Tensor middle = engine.run({on_device(first)})[0];
+      control().fail(0, 0);
+      const Tensor out = engine.run({middle})[0];
+      EXPECT_EQ(control().calls_of("cuStreamSynchronize"), 1u) << "for the sizes";
+      EXPECT_EQ(control().calls_of("cuCtxSynchronize"), 0u);
+      const unsigned long before = control().operations();
+      out.wait();
+      EXPECT_GT(control().operations(), before) << "what follows the sizes ran later";
+      ASSERT_TRUE(std::ranges::equal(out.sizes(), want.sizes()));
+      expect_near(out, want, 1e-5);
+    }
+    control().seed(0);
   }
 }
 

@@ -235,11 +235,14 @@ class Run {
                                             StepOrder::Lpmf, StepOrder::Given};
     const StepOrder order = kOrders[program_.seed() % std::size(kOrders)];
     const auto executable = build(order);
+    // A fault may keep from the run what tells sizes.
+    const bool all_known = executable->unit().phases().count() == 1;
+    if (planted->name[0] != '\0' && !all_known) return;
     check_kernels(*executable, program_);
     const std::unique_ptr<engine::BoundPlan> plan = executable->bind(sizes(), executor_.threads());
     check_plan(*executable, *plan);
     execute(*plan);
-    if (order == StepOrder::Smallest) check_peak(*executable, *plan);
+    if (order == StepOrder::Smallest && all_known) check_peak(*executable, *plan);
     if (planted->name[0] == '\0' && program_.seed() % 4 == 0) check_step_by_step();
   }
 
@@ -260,10 +263,44 @@ class Run {
     return std::make_shared<engine::Executable>(given_, engine::Guards{}, options);
   }
 
-  void check_plan(const engine::Executable& executable, const engine::BoundPlan& plan) const {
+  /// @param plan  the last phase
+  static void check_memory(const engine::BoundSteps& plan) {
+    const scheduler::Schedule& schedule = plan.unit->schedule();
+    memory::check(schedule.record, scheduler::stage_numbers(schedule), plan.sizes, plan.memory);
+  }
+
+  static void check_plan(const engine::Executable& executable, const engine::BoundPlan& plan) {
     scheduler::check(executable.schedule());
-    memory::check(executable.schedule().record, scheduler::stage_numbers(executable.schedule()),
-                  plan.sizes, plan.memory);
+    if (executable.unit().phases().count() == 1) check_memory(plan);
+  }
+
+  /// Memory for outputs whose sizes the run tells.
+  class LateOutputs : public engine::OutputSource {
+   public:
+    LateOutputs(const ir::Graph& graph, std::vector<Literal>& outputs)
+        : graph_(graph), outputs_(outputs) {}
+    void* output(std::uint32_t position, const Sizes& sizes) override {
+      outputs_[position] = Literal(graph_.outputs()[position].meta().dtype, sizes);
+      return outputs_[position].data();
+    }
+
+   private:
+    const ir::Graph& graph_;
+    std::vector<Literal>& outputs_;
+  };
+
+  /// Runs phase after phase; what a phase's memory holds before is not a number.
+  void run_phases(engine::ExecutionContext& context) {
+    const std::int32_t status =
+        engine::run_phases(context.frame(), executor_, [&](engine::Frame& frame) {
+          const engine::BoundSteps& bound = frame.plan();
+          if (bound.phase > 0 && bound.arena_bytes() > 0)
+            std::memset(frame.memory().arenas.back(), 0xff,
+                        static_cast<std::size_t>(bound.arena_bytes()));
+          if (!frame.has_next() && bound.phase > 0) check_memory(bound);
+          return executor_.run(frame.steps(), frame.stages());
+        });
+    expect(status == 0, "values: a step failed");
   }
 
   void check_peak(const engine::Executable& executable, const engine::BoundPlan& plan) const {
@@ -292,15 +329,19 @@ class Run {
       inputs.push_back(Tensor::wrap(literal.data(), f32, {rows_, 4}));
     std::vector<Literal> got;
     for (std::size_t k = 0; k < plan.output_sizes.size(); ++k) {
-      got.emplace_back(graph_.outputs()[k].meta().dtype, plan.output_sizes[k]);
-      outputs.push_back(Tensor::wrap(got[k].data(), got[k].dtype(), got[k].sizes()));
+      const Sizes& sizes = plan.output_sizes[k];
+      const bool late = std::ranges::find(sizes, engine::kUnknownSize) != sizes.end();
+      got.emplace_back(graph_.outputs()[k].meta().dtype, late ? Sizes{0} : sizes);
+      outputs.push_back(late ? Tensor()
+                             : Tensor::wrap(got[k].data(), got[k].dtype(), got[k].sizes()));
     }
     engine::ExecutionContext context;
     context.use(plan);
     // What a kernel reads and nobody wrote is a NaN.
     std::memset(context.arena(), 0xff, static_cast<std::size_t>(context.arena_bytes()));
-    context.set_io(plan, inputs, outputs);
-    expect(executor_.run(context.steps(), plan.stages) == 0, "values: a step failed");
+    LateOutputs late(graph_, got);
+    context.set_io(plan, inputs, outputs, &late);
+    run_phases(context);
     for (const ir::Graph::WriteBack& write : graph_.write_backs())
       got.push_back(std::move(arguments[write.target == graph_.inputs()[0] ? 0 : 1]));
     compare(got, want, "values");

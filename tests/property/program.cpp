@@ -119,6 +119,8 @@ class Author {
         return over_rows();
       case 16:
         return call_twice();
+      case 17:
+        return late();
       default:
         return notice();
     }
@@ -223,10 +225,14 @@ class Author {
       used("region in a body");
       scope.emplace(mark());
     }
-    const int kind = below(4);
+    const int kind = below(5);
     if (kind == 0) return bounded(a + b);
     if (kind == 1) return bounded(relu(a) - b);
     if (kind == 2) return maximum(-a, b);
+    if (kind == 3) {
+      used("late size in a body");
+      return bounded(b + sum(keep()(flatten(a))[0]));
+    }
     used("custom op in a body");
     return bounded(test::scale()(a, 2.0)[0] + b);
   }
@@ -238,6 +244,32 @@ class Author {
         positive(pick()), [&](const Tensor& a) { return body(a, captured); },
         [&](const Tensor& a) { return body(captured, a); }, pick()));
   }
+
+  /// Tensors whose sizes only the run tells: of an op's result or of a branch, used by one another.
+  void late() {
+    used("late size");
+    const Tensor x = pick();
+    Tensor kept = keep()(flatten(x))[0];
+    if (chance(40)) {
+      used("late size of a late size");
+      kept = keep()(bounded(kept - 1.0 * below(3)))[0];
+    }
+    if (chance(40)) {
+      used("late branch");
+      const Tensor other = flatten(pick());
+      kept = cond(
+          positive(pick()), [&] { return concat({kept, other}, 0); },
+          [&] { return chance_in_body_ ? keep()(other)[0] : other * 2.0; });
+      kept = bounded(kept);
+    }
+    if (chance(40)) {
+      used("late output");
+      kept_.push_back(concat({kept, flatten(x)}, 0) * 1.0);
+    }
+    pool_.push_back(bounded(pick() + sum(kept)));
+  }
+
+  static Tensor flatten(const Tensor& x) { return x.rank() == 1 ? x : reshape(x, {x.size(0) * 4}); }
 
   void loop() {
     used("while");
@@ -281,6 +313,7 @@ class Author {
   std::vector<Tensor> noted_;  ///< results of prop::note
   std::vector<Tensor> kept_;   ///< results of the program
   std::int64_t next_note_ = 0;
+  bool chance_in_body_ = random_() % 2 == 0;  ///< whether a branch finds its sizes itself
 };
 
 }  // namespace
@@ -300,6 +333,31 @@ const RegisteredOp& note() {
                            test::element(call.results[0], k) = test::element(call.tensor(0), k);
                          const std::scoped_lock lock(notes_mutex);
                          notes.push_back(call.integer("id"));
+                       }});
+  return op;
+}
+
+const RegisteredOp& keep() {
+  static const RegisteredOp op =
+      register_op({.schema = "prop::keep(Tensor x) -> Tensor",
+                   .shape =
+                       [](const ShapeCall& call) {
+                         return std::vector{TensorType{call.tensor(0).dtype, {call.unbacked()}}};
+                       },
+                   .cpu =
+                       [](const KernelCall& call) {
+                         std::int64_t next = 0;
+                         for (std::int64_t k = 0; k < call.tensor(0).count(); ++k)
+                           if (test::element(call.tensor(0), k) > 0)
+                             test::element(call.results[0], next++) =
+                                 test::element(call.tensor(0), k);
+                       },
+                   .sizes =
+                       [](const KernelCall& call) {
+                         std::int64_t count = 0;
+                         for (std::int64_t k = 0; k < call.tensor(0).count(); ++k)
+                           count += test::element(call.tensor(0), k) > 0 ? 1 : 0;
+                         return std::vector<Sizes>{{count}};
                        }});
   return op;
 }

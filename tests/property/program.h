@@ -38,6 +38,9 @@ class Program {
 /// Ids that prop::note kernels have logged since the last call, in the order in which they ran.
 std::vector<std::int64_t> take_notes();
 
+/// prop::keep(Tensor x) -> Tensor: the positive elements of a vector, in order.
+const RegisteredOp& keep();
+
 /// prop::note(Tensor x, int id) -> Tensor: gives x, and logs its id when it runs.
 const RegisteredOp& note();
 

@@ -40,7 +40,12 @@ constexpr std::pair<const char*, int> kFloors[] = {
     {"invoke", 400},
     {"region in a body", 300},
     {"pointwise", 700},
-    {"custom op in a body", 250},
+    {"custom op in a body", 200},
+    {"late size", 250},
+    {"late size of a late size", 90},
+    {"late branch", 90},
+    {"late output", 90},
+    {"late size in a body", 150},
 };
 
 class Programs : public testing::TestWithParam<std::uint32_t> {};

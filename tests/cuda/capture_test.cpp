@@ -1,0 +1,463 @@
+// Acceptance cases of the capture partitioner on a device that records: what is queued, in which order, in which graphs
+// with which nodes and edges, and what goes in and out of each part.
+#include <cstdlib>
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "heddle/cuda_text.h"
+#include "heddle/custom_op.h"
+#include "tests/cuda/recorded.h"
+
+namespace heddle::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+std::vector<TensorType> like_first(const ShapeCall& call) { return {call.tensor(0)}; }
+
+void host_on_cpu(const KernelCall& call) {
+  for (std::int64_t k = 0; k < call.tensor(0).count(); ++k)
+    call.results[0].as<float>()[k] = call.tensor(0).as<float>()[k] + 1;
+}
+
+/// cuda_ct::host(Tensor x) -> Tensor, x + 1, whose work may be in no graph: what stands for work of the host.
+void register_host() {
+  static const CudaText text(
+      R"(extern "C" __global__ void host(const float* x, float* y, long long n) {
+    for (long long k = threadIdx.x; k < n; k += blockDim.x) y[k] = x[k] + 1;
+  })",
+      "host");
+  static const RegisteredOp op =
+      register_op({.schema = "cuda_ct::host(Tensor x) -> Tensor",
+                   .shape = like_first,
+                   .cpu = host_on_cpu,
+                   .cuda =
+                       [](const KernelCall& call, void* stream) {
+                         text.launch(call, stream, {.threads = 64},
+                                     call.tensor(0).as<const float>(), call.results[0].as<float>(),
+                                     static_cast<long long>(call.tensor(0).count()));
+                       },
+                   .capturable = false});
+}
+
+void route_on_cpu(const KernelCall& call) {
+  for (std::int64_t k = 0; k < call.tensor(0).count(); ++k) {
+    const float x = call.tensor(0).as<float>()[k];
+    call.results[0].as<float>()[k] = 2 * x;
+    call.results[1].as<float>()[k] = 3 * x;
+    call.tensor(1).as<float>()[k] += x;
+  }
+}
+
+/// cuda_ct::route(Tensor x, Tensor(a!) counts) -> (Tensor, Tensor), 2x and 3x; counts += x.
+void register_route() {
+  static const CudaText text(
+      R"(extern "C" __global__ void route(const float* x, float* counts, float* u, float* v, long long n) {
+    for (long long k = threadIdx.x; k < n; k += blockDim.x) {
+      const float value = x[k];
+      u[k] = 2 * value;
+      v[k] = 3 * value;
+      counts[k] = counts[k] + value;
+    }
+  })",
+      "route");
+  static const RegisteredOp op = register_op(
+      {.schema = "cuda_ct::route(Tensor x, Tensor(a!) counts) -> (Tensor, Tensor)",
+       .shape = [](const ShapeCall& call) { return std::vector{call.tensor(0), call.tensor(0)}; },
+       .cpu = route_on_cpu,
+       .cuda =
+           [](const KernelCall& call, void* stream) {
+             text.launch(call, stream, {.threads = 64}, call.tensor(0).as<const float>(),
+                         call.tensor(1).as<float>(), call.results[0].as<float>(),
+                         call.results[1].as<float>(),
+                         static_cast<long long>(call.tensor(0).count()));
+           }});
+}
+
+/// A variable of the environment for as long as it lives.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
+  ~Variable() { ::unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
+
+/// A graph in an engine on the device, with a kernel for each node unless it is to fuse.
+class Captured {
+ public:
+  explicit Captured(const std::string& text, EngineOptions options = on_cuda(1, true),
+                    bool fuse = false) {
+    register_host();
+    register_route();
+    options.fuse = fuse;
+    options.order = StepOrder::Given;
+    engine_.emplace(parse_ir(text, options));
+    reference_.emplace(parse_ir(text, {.device = Device::reference()}));
+    int start = 0;
+    for (const ValueInfo& info : engine_->signature().inputs) {
+      Sizes sizes;
+      for (const SymInt& size : info.sizes) sizes.push_back(size.is_symbolic() ? 8 : size.value());
+      host_inputs_.push_back(counted(info.dtype, sizes, start++));
+      inputs_.push_back(host_inputs_.back().to(cuda_device()));
+    }
+    plan_ = Json::parse(engine_->plan_json(inputs_));
+  }
+
+  /// "[x1,y1] [c]!": parts by the nodes of their steps; those that are in no graph have a mark.
+  std::string parts() const {
+    std::string text;
+    for (const Json& part : plan_["captures"]) {
+      text += text.empty() ? "[" : " [";
+      for (std::size_t k = 0; k < part["steps"].size(); ++k)
+        text += (k == 0 ? "" : ",") + nodes_of(part["steps"][k]);
+      text += part["captured"].get<bool>() ? "]" : "]!";
+    }
+    return text;
+  }
+  const Json& part(std::size_t k) const { return plan_["captures"][k]; }
+  EngineStats stats() const { return engine_->stats(); }
+
+  /// The record of a call of a kind that the engine has met twice, whose values are right.
+  std::string steady() {
+    std::vector<Tensor> want = reference_->run(host_inputs_);
+    for (int repeat = 0; repeat < 2; ++repeat) engine_->run(inputs_);
+    // States that the calls before have written are as at the beginning again.
+    for (std::size_t k = 0; k < inputs_.size(); ++k)
+      inputs_[k] = counted(host_inputs_[k].dtype(),
+                           {host_inputs_[k].sizes().begin(), host_inputs_[k].sizes().end()},
+                           static_cast<int>(k))
+                       .to(cuda_device());
+    std::vector<Tensor> got;
+    const std::string record = recorded([&] { got = engine_->run(inputs_); });
+    for (std::size_t k = 0; k < want.size(); ++k) expect_near(got[k], want[k], 1e-5);
+    for (std::size_t k = 0; k < inputs_.size(); ++k)  // what was written back to them
+      expect_near(inputs_[k], host_inputs_[k], 1e-5);
+    return record;
+  }
+
+ private:
+  std::string nodes_of(std::size_t step) const {
+    const std::string kernel = plan_["steps"][step]["kernel"];
+    for (const Json& entry : plan_["kernels"]) {
+      if (entry["name"] != kernel) continue;
+      std::string text;
+      for (const std::string node : entry["nodes"]) text += (text.empty() ? "" : "+") + node;
+      return text;
+    }
+    return "?";
+  }
+
+  std::optional<Engine> engine_, reference_;
+  std::vector<Tensor> host_inputs_, inputs_;
+  Json plan_;
+};
+
+class CudaCapture : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+  }
+};
+
+TEST_F(CudaCapture, A3_18_ReordersToTheFewestGraphs) {
+  Captured captured(
+      "graph @main(%x: f32[8, 8], %y: f32[8, 8]) {\n"
+      "  %x1 = exp(%x)\n"
+      "  %y1 = sin(%y)\n"
+      "  %c = cuda_ct::host(%y1)\n"
+      "  %c1 = cuda_ct::host(%c)\n"
+      "  %z = matmul(%x, %y)\n"
+      "  %g = cuda_ct::host(%c1)\n"
+      "  %a = add(%x1, %y1)\n"
+      "  %b = add(%a, %z)\n"
+      "  %o = add(%b, %g)\n"
+      "  return %o\n"
+      "}\n");
+  EXPECT_EQ(captured.parts(), "[x1,y1,z,a,b] [c,c1,g]! [o]");
+  EXPECT_EQ(captured.part(1)["reason"], "queues work of its own");
+  EXPECT_EQ(captured.steady(), R"(
+s0 graph
+  0 launch exp
+  1 launch sin after 0
+  2 launch matmul after 1
+  3 launch add after 2
+  4 launch add after 3
+s0 launch host
+s0 launch host
+s0 launch host
+s0 graph
+  0 launch add
+  1 out 4 after 0
+s0 synchronize
+)");
+  EXPECT_EQ(captured.stats().graphs, 2u);
+}
+
+TEST_F(CudaCapture, A3_19_TwoDeviceChainsAroundAHostChain) {
+  Captured captured(
+      "graph @main(%h: f32[8], %x: f32[8], %z: f32[8], %w: param f32[8]) {\n"
+      "  %a1 = exp(%x)\n"
+      "  %h1 = cuda_ct::host(%h)\n"
+      "  %h2 = cuda_ct::host(%h1)\n"
+      "  %b1 = sin(%z)\n"
+      "  %b2 = add(%b1, %a1)\n"
+      "  return %h2, %b2\n"
+      "}\n",
+      on_cuda(2, true));
+  EXPECT_EQ(captured.parts(), "[h1,h2]! [a1,b1,b2]");
+  EXPECT_EQ(captured.part(1)["inputs"], Json({"v1", "v2"}));
+  EXPECT_EQ(captured.part(1)["arguments"], Json({1, 2}));
+  EXPECT_EQ(captured.steady(), R"(
+s0 launch host
+s0 launch host
+s0 graph
+  0 launch exp
+  1 launch sin
+  2 launch add after 1,0
+  3 out 4 after 2
+s0 synchronize
+)");
+  EXPECT_EQ(captured.stats().graphs, 1u);
+}
+
+TEST_F(CudaCapture, A3_20_UnsafeOpsSplit) {
+  const std::string text =
+      "graph @main(%in: f32[8, 4]) {\n"
+      "  %x = exp(%in)\n"
+      "  %mv = cuda_ct::host(%x)\n"
+      "  %z = sin(%mv)\n"
+      "  %v = reduce_sum(%z) {axes = [1]}\n"
+      "  %md = cuda_ct::host(%v)\n"
+      "  %o = cos(%md)\n"
+      "  return %o\n"
+      "}\n";
+  Captured captured(text);
+  EXPECT_EQ(captured.parts(), "[x] [mv]! [z,v] [md]! [o]");
+  EXPECT_EQ(captured.steady(), R"(
+s0 graph
+  0 launch exp
+s0 launch host
+s0 graph
+  0 launch sin
+  1 launch reduce_sum after 0
+s0 launch host
+s0 graph
+  0 launch cos
+  1 out 4 after 0
+s0 synchronize
+)");
+  EXPECT_EQ(captured.stats().graphs, 3u);
+  // Ops that the user lists split as well.
+  const Variable listed("HEDDLE_GRAPH_SPLIT_OPS", "reduce_sum,cos");
+  Captured fewer(text);
+  EXPECT_EQ(fewer.parts(), "[x] [mv]! [z] [v,md,o]!");
+  EXPECT_EQ(fewer.part(3)["reason"], "reduce_sum is listed by the user");
+  EXPECT_EQ(fewer.steady(), R"(
+s0 graph
+  0 launch exp
+s0 launch host
+s0 graph
+  0 launch sin
+s0 launch reduce_sum
+s0 launch host
+s0 launch cos
+s0 out 4
+s0 synchronize
+)");
+}
+
+TEST_F(CudaCapture, A3_22_SplitStepsMoveToTheEnds) {
+  Captured captured(
+      "graph @main(%x: f32[8], %m: f32[8]) {\n"
+      "  %a = exp(%x)\n"
+      "  %mask = cuda_ct::host(%m)\n"
+      "  %b = mul(%a, %mask)\n"
+      "  %log = cuda_ct::host(%b)\n"
+      "  %c = sin(%b)\n"
+      "  return %log, %c\n"
+      "}\n");
+  EXPECT_EQ(captured.parts(), "[mask]! [a,b,c] [log]!");
+  EXPECT_EQ(captured.steady(), R"(
+s0 launch host
+s0 graph
+  0 launch exp
+  1 launch mul after 0
+  2 launch sin after 1
+s0 launch host
+s0 out 4
+s0 synchronize
+)");
+  EXPECT_EQ(captured.stats().graphs, 1u);
+}
+
+TEST_F(CudaCapture, A3_24_AllCapturableIsOneGraphInTheGivenOrder) {
+  Captured captured(
+      "graph @main(%x: f32[8]) {\n"
+      "  %n1 = exp(%x)\n"
+      "  %n2 = sin(%x)\n"
+      "  %n3 = cos(%n2)\n"
+      "  %n4 = tanh(%n1)\n"
+      "  return %n3, %n4\n"
+      "}\n",
+      on_cuda(2, true));
+  EXPECT_EQ(captured.parts(), "[n1,n2,n3,n4]");
+  EXPECT_EQ(captured.steady(), R"(
+s0 graph
+  0 launch exp
+  1 launch sin
+  2 launch cos after 1
+  3 launch tanh after 0
+  4 out 4 after 3,2
+s0 synchronize
+)");
+}
+
+TEST_F(CudaCapture, A3_29_30_SmallPartsAreQueuedWithoutAGraphAndMapsNameArguments) {
+  const std::string text =
+      "graph @main(%x: f32[s0], %y: f32[s0]) {\n"
+      "  %a = exp(%x)\n"
+      "  %b = add(%a, %y)\n"
+      "  %h = cuda_ct::host(%b)\n"
+      "  %o = sin(%h)\n"
+      "  return %o, %a\n"
+      "}\n";
+  Captured captured(text);
+  EXPECT_EQ(captured.parts(), "[a,b] [h]! [o]");
+  EXPECT_EQ(captured.part(0)["arguments"], Json({0, 1}));
+  EXPECT_EQ(captured.part(2)["arguments"], Json({nullptr}));
+  EXPECT_EQ(captured.part(2)["results"], Json({0}));
+  EXPECT_FALSE(captured.part(1).contains("arguments")) << "a part in no graph has no map";
+  EXPECT_EQ(captured.steady(), R"(
+s0 graph
+  0 launch exp
+  1 launch add after 0
+s0 launch host
+s0 graph
+  0 launch sin
+  1 out 4 after 0
+s0 synchronize
+)");
+  const Variable least("HEDDLE_GRAPH_MIN_KERNELS", "2");
+  Captured larger(text);
+  EXPECT_EQ(larger.parts(), "[a,b] [h]! [o]!") << "as many parts, fewer graphs";
+  EXPECT_EQ(larger.part(2)["reason"], "");
+  EXPECT_EQ(larger.steady(), R"(
+s0 graph
+  0 launch exp
+  1 launch add after 0
+s0 launch host
+s0 launch sin
+s0 out 4
+s0 synchronize
+)");
+  EXPECT_EQ(larger.stats().graphs, 1u);
+}
+
+TEST_F(CudaCapture, A3_31_OneMemberSplitsAFusedStepAndNoCaptureIsOnePart) {
+  const std::string text =
+      "graph @main(%x: f32[8, 8]) {\n"
+      "  %a = exp(%x)\n"
+      "  %b = sin(%a)\n"
+      "  %c = matmul(%b, %b)\n"
+      "  return %c\n"
+      "}\n";
+  {
+    const Variable listed("HEDDLE_GRAPH_SPLIT_OPS", "exp");
+    Captured captured(text, on_cuda(1, true), true);
+    EXPECT_EQ(captured.parts(), "[a+b]! [c]");
+    EXPECT_EQ(captured.part(0)["reason"], "exp is listed by the user");
+    EXPECT_EQ(captured.steady(), R"(
+s0 launch exp_sin
+s0 graph
+  0 launch matmul
+  1 out 4 after 0
+s0 synchronize
+)");
+  }
+  Captured off(text, on_cuda(1, false), true);
+  EXPECT_EQ(off.stats().graphs, 0u);
+  EXPECT_EQ(off.parts(), "[a+b,c]!");
+  EXPECT_EQ(off.part(0)["reason"], "capture is off");
+  EXPECT_EQ(off.steady(), R"(
+s0 launch exp_sin
+s0 launch matmul
+s0 out 4
+s0 synchronize
+)");
+}
+
+TEST_F(CudaCapture, AnUnknownOpOfTheListIsAnError) {
+  const Variable listed("HEDDLE_GRAPH_SPLIT_OPS", "sinn");
+  const std::string text = "graph @main(%x: f32[8]) {\n  %a = exp(%x)\n  return %a\n}\n";
+  EXPECT_THROW(Captured{text}, Error);
+}
+
+// A region's result feeds an op that writes; its results are taken in two parts.
+TEST_F(CudaCapture, AX_03_ARegionIntoAWritingOpWhoseResultsArePartedByASplit) {
+  Captured captured(
+      "graph @main(%x: f32[8], %counts: f32[8]) {\n"
+      "  %m = mul(%x, %x) @{compile = \"r\"}\n"
+      "  %s = sin(%m) @{compile = \"r\"}\n"
+      "  %u, %v, %new = cuda_ct::route(%s, %counts)\n"
+      "  %a = exp(%u)\n"
+      "  %h = cuda_ct::host(%a)\n"
+      "  %b = add(%h, %v)\n"
+      "  write_back %counts = %new\n"
+      "  return %b\n"
+      "}\n",
+      on_cuda(1, true), true);
+  EXPECT_EQ(captured.parts(), "[m+s] [u]! [a] [h]! [b]");
+  EXPECT_EQ(captured.part(0)["outputs"], Json({"v0", "s"}));
+  EXPECT_EQ(captured.part(2)["inputs"], Json({"u"}));
+  EXPECT_EQ(captured.part(4)["inputs"], Json({"v", "h"}));
+  EXPECT_EQ(captured.steady(), R"(
+s0 graph
+  0 launch mul_sin
+s0 launch route
+s0 graph
+  0 launch exp
+s0 launch host
+s0 graph
+  0 launch add
+  1 out 4 after 0
+s0 synchronize
+)");
+  EXPECT_EQ(captured.stats().graphs, 3u);
+}
+
+// Two streams: each wait for an event is an edge of the graph, and a wait where there is none.
+TEST_F(CudaCapture, EventsOfStreamsAreEdgesOfGraphs) {
+  const std::string text =
+      "graph @main(%x: f32[8], %y: f32[8]) {\n"
+      "  %a = exp(%x)\n"
+      "  %b = sin(%y)\n"
+      "  %c = add(%a, %b)\n"
+      "  return %c\n"
+      "}\n";
+  EXPECT_EQ(Captured(text, on_cuda(2, true)).steady(), R"(
+s0 graph
+  0 launch exp
+  1 launch sin
+  2 launch add after 1,0
+  3 out 4 after 2
+s0 synchronize
+)");
+  EXPECT_EQ(Captured(text, on_cuda(2, false)).steady(), R"(
+s0 record e0
+s1 wait e0
+s1 launch exp
+s1 record e1
+s0 launch sin
+s0 wait e1
+s0 launch add
+s0 out 4
+s0 synchronize
+)");
+}
+
+}  // namespace
+}  // namespace heddle::testing

@@ -1,0 +1,332 @@
+// Acceptance cases of regional compilation: what is one unit, what is launched, how often something is compiled.
+#include <gmock/gmock.h>
+#include <stdexcept>
+
+#include "tests/engine/case_graph.h"
+
+namespace heddle::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+const EngineOptions kAnnotated{.scope = CompileScope::Annotated};
+
+std::string graph(const std::string& body, const std::string& inputs = "%x: f32[8], %y: f32[8]") {
+  return "graph @main(" + inputs + ") {\n" + body + "}\n";
+}
+
+std::uint64_t regions_of(CaseGraph& made) {
+  made.launched();
+  EXPECT_EQ(made.plan()["regions"].size(), made.engine().stats().regions_compiled);
+  return made.engine().stats().regions_compiled;
+}
+
+TEST(RegionCases, A1_01_TheMarkedMiddleIsOneUnit) {
+  CaseGraph made(graph("  %s = sin(%x)\n"
+                       "  %m = mul(%s, %y) @{compile = true}\n"
+                       "  %a = add(%m, 1.0: f32) @{compile = true}\n"
+                       "  %o = sin(%a)\n"
+                       "  return %o\n"),
+                 kAnnotated);
+  EXPECT_EQ(made.launched(), "s | region_0: m a | o");
+  EXPECT_EQ(made.engine().stats().regions_compiled, 1u);
+  const auto plan = made.plan();
+  EXPECT_EQ(plan["kernels"][1]["reads"], nlohmann::json({"s", "v1"}) /* the second input */);
+  EXPECT_EQ(plan["kernels"][1]["writes"], nlohmann::json({"a"}));
+}
+
+TEST(RegionCases, A1_02_WithoutMarksThereIsNoUnit) {
+  CaseGraph made(graph("  %s = sin(%x)\n  %o = mul(%s, %y)\n  return %o\n"), kAnnotated);
+  EXPECT_EQ(made.launched(), "s | o");
+  EXPECT_EQ(made.engine().stats().regions_compiled, 0u);
+}
+
+TEST(RegionCases, A1_03_TheBlockTwiceIsTwoUnits) {
+  CaseGraph made(graph("  %s = sin(%x)\n"
+                       "  %m = mul(%s, %y) @{compile = true}\n"
+                       "  %a = add(%m, 1.0: f32) @{compile = true}\n"
+                       "  %o = sin(%a)\n"
+                       "  %t = sin(%o)\n"
+                       "  %n = mul(%t, %y) @{compile = true}\n"
+                       "  %b = add(%n, 1.0: f32) @{compile = true}\n"
+                       "  %p = sin(%b)\n"
+                       "  return %p\n"),
+                 kAnnotated);
+  EXPECT_EQ(made.launched(), "s | region_0: m a | o | t | region_1: n b | p");
+  EXPECT_EQ(made.engine().stats().regions_compiled, 2u);
+}
+
+TEST(RegionCases, A1_04_ChainsAreCutWhereAPathLeavesThem) {
+  const auto count = [](std::string_view marks) {
+    std::string body;
+    std::string last = "x";
+    for (std::size_t k = 0; k < marks.size(); ++k) {
+      const std::string name = "n" + std::to_string(k);
+      body += "  %" + name + " = sin(%" + last + ")" +
+              (marks[k] == 'T' ? " @{compile = true}\n" : "\n");
+      last = name;
+    }
+    CaseGraph made(graph(body + "  return %" + last + "\n"), kAnnotated);
+    return regions_of(made);
+  };
+  EXPECT_EQ(count("FTTTF"), 1u);
+  EXPECT_EQ(count("TTFTT"), 2u);
+  EXPECT_EQ(count("TFTFT"), 3u);
+  EXPECT_EQ(count("TFTFTFT"), 4u);
+  EXPECT_EQ(count("FFF"), 0u);
+}
+
+const std::string kBeside =
+    "  %a = mul(%x, 2.0: f32) @{compile = \"0\"}\n"
+    "  %s = sin(%x)\n"
+    "  %b = mul(%x, 3.0: f32) @{compile = \"ID\"}\n"
+    "  %o = add(%a, %b)\n"
+    "  return %o, %s\n";
+const std::string kAfterAGap =
+    "  %a = mul(%x, 2.0: f32) @{compile = \"0\"}\n"
+    "  %s = sin(%x)\n"
+    "  %b = mul(%a, 3.0: f32) @{compile = \"ID\"}\n"
+    "  return %b, %s\n";
+
+std::string with_id(std::string text, const std::string& id) {
+  return text.replace(text.find("ID"), 2, id);
+}
+
+TEST(RegionCases, A1_05_NodesBesideEachOtherAreOneUnit) {
+  CaseGraph made(graph(with_id(kBeside, "0")), kAnnotated);
+  EXPECT_EQ(regions_of(made), 1u);
+  const auto kernel = made.plan()["kernels"];
+  std::size_t writes = 0;
+  for (const auto& entry : kernel)
+    if (entry["region"] != "") writes += entry["writes"].size();
+  EXPECT_EQ(writes, 2u) << kernel.dump(1);
+}
+
+TEST(RegionCases, A1_06_AGapBetweenThemDoesNotPart) {
+  CaseGraph made(graph(with_id(kAfterAGap, "0")), kAnnotated);
+  EXPECT_EQ(regions_of(made), 1u);
+}
+
+TEST(RegionCases, A1_07_APathThatLeavesAndComesBackParts) {
+  CaseGraph made(graph("  %a = mul(%x, 2.0: f32) @{compile = true}\n"
+                       "  %u = sin(%a)\n"
+                       "  %b = add(%u, %a) @{compile = true}\n"
+                       "  return %b\n"),
+                 kAnnotated);
+  EXPECT_EQ(made.launched(), "region_0: a | u | region_1: b");
+}
+
+TEST(RegionCases, A1_08_DifferentIdsAreNeverOneUnit) {
+  for (const std::string& body : {kBeside, kAfterAGap}) {
+    CaseGraph made(graph(with_id(body, "1")), kAnnotated);
+    EXPECT_EQ(regions_of(made), 2u);
+  }
+  CaseGraph runs(graph("  %a1 = sin(%x) @{compile = \"0\"}\n"
+                       "  %a2 = cos(%a1) @{compile = \"0\"}\n"
+                       "  %b1 = sin(%a2) @{compile = \"1\"}\n"
+                       "  %b2 = cos(%b1) @{compile = \"1\"}\n"
+                       "  return %b2\n"),
+                 kAnnotated);
+  EXPECT_EQ(runs.launched(), "region_0: a1 a2 | region_1: b1 b2");
+}
+
+TEST(RegionCases, A1_11_AnAlternatingChainIsCutAtEachChange) {
+  CaseGraph made(graph("  %a1 = sin(%x) @{compile = \"p\"}\n"
+                       "  %b1 = cos(%a1) @{compile = \"q\"}\n"
+                       "  %a2 = sin(%b1) @{compile = \"p\"}\n"
+                       "  %b2 = cos(%a2) @{compile = \"q\"}\n"
+                       "  return %b2\n"),
+                 kAnnotated);
+  EXPECT_EQ(made.launched(), "region_0: a1 | region_1: b1 | region_2: a2 | region_3: b2");
+}
+
+TEST(RegionCases, A1_12_ScopesNestMergeAndEnd) {
+  Engine engine([](const Tensor& x) {
+    Tensor t = x;
+    {
+      const Annotate stage{{"stage", 0}};
+      {
+        const Annotate bucket{{"bucket", 0}};
+        t = sin(t);
+      }
+      t = t - 1;
+      {
+        const Annotate both{{"stream", 2}, {"bucket", 1}};
+        t = t * 3;
+      }
+    }
+    return t / 2;
+  });
+  const std::vector<Tensor> inputs{Tensor::full(f32, {4}, 1)};
+  const std::string text = engine.graph_text(inputs, false);
+  EXPECT_THAT(text, HasSubstr("sin(%v0) @{bucket = 0, stage = 0}\n"));
+  EXPECT_THAT(text, HasSubstr("1.0: f32) @{stage = 0}\n"));
+  EXPECT_THAT(text, HasSubstr("3.0: f32) @{bucket = 1, stage = 0, stream = 2}\n"));
+  EXPECT_THAT(text, HasSubstr("2.0: f32)\n"));
+}
+
+// In a text inputs carry no annotations; what is traced inside of a scope does, and is not marked by it.
+TEST(RegionCases, A1_15_AScopeAroundNoNodeIsNoUnit) {
+  Engine engine(
+      [](const Tensor& x) {
+        Tensor same;
+        {
+          const Annotate scope{{"compile", "r"}};
+          same = x;
+        }
+        return sin(same);
+      },
+      {.disk_cache = false, .scope = CompileScope::Annotated});
+  engine.run({Tensor::full(f32, {4}, 1)});
+  EXPECT_EQ(engine.stats().regions_compiled, 0u);
+}
+
+const std::string kOptions =
+    "  %a = mul(%x, 2.0: f32) @{compile = {id = \"m\", options = {OPTION}}}\n"
+    "  %b = sin(%a) @{compile = {id = \"m\", options = {OPTION}}}\n"
+    "  return %b\n";
+
+std::string with_option(const std::string& option) {
+  std::string text = kOptions;
+  for (std::size_t at; (at = text.find("OPTION")) != std::string::npos;)
+    text.replace(at, 6, option);
+  return text;
+}
+
+TEST(RegionCases, A1_16_AnUnknownOptionIsNamedBeforeAnythingIsCompiled) {
+  int compiles = 0;
+  EngineOptions options = kAnnotated;
+  options.on_region_compile = [&](const RegionInfo&) { ++compiles; };
+  CaseGraph made(graph(with_option("bogus = 1")), options);
+  const EngineOptions before = made.engine().options();
+  try {
+    made.plan();
+    FAIL();
+  } catch (const OptionError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("bogus"));
+  }
+  EXPECT_EQ(compiles, 0);
+  EXPECT_EQ(made.engine().stats().kernels_compiled, 0u);
+  EXPECT_EQ(made.engine().options().fuse, before.fuse);
+}
+
+TEST(RegionCases, A1_17_OptionsAreThoseOfTheirUnitAndEndWithIt) {
+  bool fails = true;
+  std::vector<std::string> seen;
+  EngineOptions options = kAnnotated;
+  options.on_region_compile = [&](const RegionInfo& region) {
+    seen.push_back(region.id + (std::get<bool>(region.options.at("fuse").value) ? "+" : "-"));
+    if (fails) throw std::runtime_error("injected");
+  };
+  CaseGraph made(graph(with_option("fuse = false")), options);
+  EXPECT_THROW(made.plan(), std::runtime_error);
+  EXPECT_TRUE(made.engine().options().fuse);
+  fails = false;
+  EXPECT_EQ(made.launched(), "region_0: a | region_0: b") << "a kernel for each node, as it asks";
+  EXPECT_EQ(seen, (std::vector<std::string>{"m-", "m-"}));
+  EXPECT_TRUE(made.engine().options().fuse);
+}
+
+TEST(RegionCases, A1_20_ConstantsAreInsideAndStillSeenOutside) {
+  CaseGraph made(graph("  %c = const [1, 2, 3, 4, 5, 6, 7, 8]: f32\n"
+                       "  %m = mul(%x, %c) @{compile = true}\n"
+                       "  %o = sub(%m, %c)\n"
+                       "  return %o\n"),
+                 kAnnotated);
+  EXPECT_EQ(made.launched(), "region_0: m | o");
+  for (const auto& event : made.events()) EXPECT_NE(event.value, "c");
+  CaseGraph text(graph("  %c = const [1, 2, 3, 4, 5, 6, 7, 8]: f32\n"
+                       "  %m = mul(%x, %c) @{compile = true}\n"
+                       "  return %m\n"),
+                 kAnnotated);
+  EXPECT_EQ(text.plan()["regions"][0]["nodes"], nlohmann::json({"m"}));
+}
+
+TEST(RegionCases, A1_21_AMarkedNodeOfABodyThatIsCalledTwiceIsCompiledOnce) {
+  CaseGraph made(
+      "graph @main(%x: f32[8]) {\n"
+      "  %a = invoke(%x) {body = @block}\n"
+      "  %b = invoke(%a) {body = @block}\n"
+      "  return %b\n"
+      "}\n"
+      "graph @block(%t: f32[8]) {\n"
+      "  %e = exp(%t) @{compile = \"in\"}\n"
+      "  %f = mul(%e, 0.5: f32) @{compile = \"in\"}\n"
+      "  %g = sin(%f)\n"
+      "  return %g\n"
+      "}\n",
+      kAnnotated);
+  made.launched();
+  EXPECT_EQ(made.engine().stats().regions_compiled, 1u);
+}
+
+// What form-regions leaves may be read back; a call of it without its mark is an error.
+TEST(RegionCases, ACallOfAUnitWithoutItsMarkIsNamed) {
+  CaseGraph made(
+      "graph @main(%x: f32[8]) {\n"
+      "  %a = region(%x) {body = @block}\n"
+      "  return %a\n"
+      "}\n"
+      "graph @block(%t: f32[8]) {\n"
+      "  %e = exp(%t)\n"
+      "  return %e\n"
+      "}\n");
+  try {
+    made.plan();
+    FAIL();
+  } catch (const OptionError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("a region's call at %a"));
+    EXPECT_THAT(error.what(), HasSubstr("expected the annotation compile"));
+  }
+}
+
+TEST(RegionCases, A1_27_AMarkedNodeIsAKernelAloneAndLeavesNoTrace) {
+  const std::string rest = "  %b = mul(%a, 2.0: f32)\n  %c = add(%b, %y)\n  return %c\n";
+  CaseGraph marked(graph("  %a = add(%x, %y) @{should_fallback = true}\n" + rest));
+  EXPECT_EQ(marked.launched(), "a | b c");
+  CaseGraph unmarked(graph("  %a = add(%x, %y)\n" + rest));
+  EXPECT_EQ(unmarked.launched(), "a b c");
+  CaseGraph no(graph("  %a = add(%x, %y) @{should_fallback = false}\n" + rest));
+  EXPECT_EQ(no.launched(), "a b c") << "only a true value counts";
+}
+
+TEST(RegionCases, A1_29_TheMarkHoldsUnderOrderAndInsideAUnit) {
+  CaseGraph made(
+      graph("  %e = exp(%y)\n"
+            "  %a = add(%x, %y) @{compile = \"r\", should_fallback = true} after(%e)\n"
+            "  %b = mul(%a, 2.0: f32) @{compile = \"r\"}\n"
+            "  return %b, %e\n"));
+  EXPECT_EQ(made.launched(), "e | region_0: a | region_0: b");
+}
+
+TEST(RegionCases, A1_30_AMarkedOpWithoutAKernelOfItsOwnIsNamed) {
+  CaseGraph made(graph("  %a = softmax(%x) {axis = -1} @{should_fallback = true}\n  return %a\n",
+                       "%x: f32[2, 3]"));
+  try {
+    made.plan();
+    FAIL();
+  } catch (const UnsupportedError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("softmax: should_fallback"));
+  }
+}
+
+TEST(RegionCases, A1_31_AMarkedNodeThatNobodyReadsGoes) {
+  CaseGraph made(graph("  %a = mul(%x, %y) @{compile = true}\n"
+                       "  %b = sin(%x)\n"
+                       "  return %b\n"),
+                 kAnnotated);
+  EXPECT_EQ(made.launched(), "b");
+  EXPECT_EQ(made.engine().stats().regions_compiled, 0u);
+}
+
+// D6: options are part of what makes nodes one unit.
+TEST(RegionCases, S1_20_DifferentlyConfiguredNodesAreUnitsOfTheirOwn) {
+  CaseGraph made(graph("  %a = sin(%x) @{compile = {options = {fuse = false}}}\n"
+                       "  %b = cos(%a) @{compile = {options = {fuse = true}}}\n"
+                       "  return %b\n"),
+                 kAnnotated);
+  EXPECT_EQ(made.launched(), "region_0: a | region_1: b");
+}
+
+}  // namespace
+}  // namespace heddle::testing
