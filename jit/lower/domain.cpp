@@ -90,7 +90,7 @@ void wrap_flat(NestBuilder& builder, Block body, const std::vector<AxisRun>& axe
 /// innermost axis.
 void wrap_rows(NestBuilder& builder, Block body, std::vector<AxisRun> axes, std::int64_t chunk,
                std::int64_t part) {
-  const AxisRun& inner = axes.back();
+  const AxisRun inner = std::move(axes.back());
   axes.pop_back();
   const SymExpr rows = extent_of(axes);
   const bool whole_rows = inner.extent.is_constant() && inner.extent.constant() <= part;
