@@ -163,6 +163,8 @@ struct TileOperand {
 };
 
 /// acc[m, n] = (accumulate ? acc[m, n] : 0) + sum over k of a(m, k) * b(k, n), for m < rows, n < columns.
+/// An element of a and b may stand for `group` neighbouring ones of the buffers, multiplied pair by pair and added up;
+/// strides count the buffers' elements all the same.
 /// acc is a Local row-major buffer of tile_rows x tile_columns of `dtype` (the accumulator: f32, f64, i32,
 /// i64). Rows and columns beyond (rows, columns) are neither read from a and b nor meaningful in acc.
 /// Block level only.
@@ -177,6 +179,7 @@ struct ContractStmt {
   TileOperand a;  ///< rows x depth
   TileOperand b;  ///< depth x columns
   bool accumulate = false;
+  std::int64_t group = 1;  ///< 4: of u8 in a, of i8 in b, in an i32 accumulator
 };
 
 struct Stmt {

@@ -80,7 +80,8 @@ class Printer {
     line("contract " + buffer_name(s.acc) + (s.accumulate ? " += " : " = ") + operand(s.a) + " x " +
          operand(s.b) + ": " + dtype(s.dtype) + " tile " + std::to_string(s.tile_rows) + "x" +
          std::to_string(s.tile_columns) + " rows " + s.rows.to_string() + " columns " +
-         s.columns.to_string() + " depth " + s.depth.to_string());
+         s.columns.to_string() + " depth " + s.depth.to_string() +
+         (s.group == 1 ? "" : " group " + std::to_string(s.group)));
   }
 
  private:

@@ -175,6 +175,21 @@ def cast(x, *, to):
     return x.astype(np.float64 if to == TensorProto.FLOAT else np.int64)
 
 
+def dynamic_quantize(x):
+    """In f32, as the operator says: another rounding would be another integer."""
+    x = x.astype(np.float32)
+    low, high = min(x.min(), np.float32(0)), max(x.max(), np.float32(0))
+    scale = (high - low) / np.float32(255)
+    zero = np.clip(np.rint(-low / scale), 0, 255)
+    quantised = np.clip(np.rint(x / scale) + zero, 0, 255)
+    return [quantised.astype(np.uint8), scale.astype(np.float64), zero.astype(np.uint8)]
+
+
+def integer_product(a, b, a_zero, b_zero):
+    """Sums of less than 2^53 in float64: exact."""
+    return (a.astype(np.float64) - a_zero) @ (b.astype(np.float64) - b_zero)
+
+
 REFERENCE = {
     "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide, "Pow": np.power,
     "Abs": np.abs, "Neg": np.negative, "Exp": np.exp, "Sqrt": np.sqrt, "Tanh": np.tanh,
@@ -188,7 +203,8 @@ REFERENCE = {
     "GlobalAveragePool": lambda x: x.mean((2, 3), keepdims=True),
     "Conv": convolution, "MaxPool": max_pool, "LayerNormalization": layer_norm,
     "BatchNormalization": batch_norm, "Softmax": softmax, "LSTM": lstm, "Gather": gather,
-    "Reshape": reshape, "Cast": cast,
+    "Reshape": reshape, "Cast": cast, "DynamicQuantizeLinear": dynamic_quantize,
+    "MatMulInteger": integer_product,
 }
 TRANSCENDENTAL = {"Exp", "Tanh", "Sigmoid", "Erf", "Softmax"}
 MOVES = {"Reshape", "Transpose", "Unsqueeze", "Flatten", "Cast", "Gather"}
@@ -198,6 +214,8 @@ def product_flops(op, operands, results):
     """Floating operations of what runs on multiply-add units; 0 for all other ops."""
     if op == "MatMul":
         return 2 * results[0].size * operands[0].shape[-1]
+    if op == "MatMulInteger":  # one instruction multiplies four times as many bytes as floats
+        return results[0].size * operands[0].shape[-1] // 2
     if op == "Gemm":
         return 2 * results[0].size * operands[0].shape[-1]
     if op == "Conv":
@@ -372,6 +390,27 @@ def mlp(rows):
     return g
 
 
+def quantised_linear(g, x, inner, outer):
+    """What dynamic quantisation makes of linear(): weights in i8 with one scale, activations in u8."""
+    weights = g.random.standard_normal((inner, outer)) / math.sqrt(inner)
+    scale = np.abs(weights).max() / 127
+    bytes_ = g.constant(np.rint(weights / scale).astype(np.int8), "weight")
+    x, x_scale, x_zero = g.op("DynamicQuantizeLinear", x, results=3)
+    product = g.op("MatMulInteger", x, bytes_, x_zero, g.constant(np.int8(0)))
+    product = g.op("Cast", product, to=TensorProto.FLOAT)
+    product = g.op("Mul", product, g.op("Mul", x_scale, g.scalar(scale)))
+    return g.op("Add", product, g.normal(outer, 0.02))
+
+
+def quantised_mlp(rows):
+    # An element on the edge between two integers may be rounded to either.
+    g = Graph(seed=7, tolerance=2e-2)
+    x = g.input("x", normal(7, rows, 768))
+    inner = gelu(g, quantised_linear(g, x, 768, 3072))
+    g.outputs = [normed(g, g.op("Add", quantised_linear(g, inner, 3072, 768), x), 768)]
+    return g
+
+
 def encoder(layers, width, length):
     g = Graph(seed=8, tolerance=5e-4)
     x = g.input("x", normal(8 + length, 1, length, width))
@@ -429,6 +468,8 @@ GRAPHS = {
     "rms_norm": ("rms norm from primitives 512x768", rms_norm_rows),
     "mlp_m32": ("MLP 768-3072-768, 32 rows", lambda: mlp(32)),
     "mlp_m1": ("MLP 768-3072-768, 1 row", lambda: mlp(1)),
+    "mlp_int8_m32": ("the same MLP in 8 bits, 32 rows", lambda: quantised_mlp(32)),
+    "mlp_int8_m1": ("the same MLP in 8 bits, 1 row", lambda: quantised_mlp(1)),
     "bert_layer": ("BERT-base layer, 128 tokens", lambda: encoder(1, 768, 128)),
     "minilm_random": ("6 layers of 384, 128 tokens", lambda: encoder(6, 384, 128)),
     "conv_block": ("two 3x3 convolutions 64-64 at 56x56, residual", conv_block),

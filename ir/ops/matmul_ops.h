@@ -5,6 +5,7 @@
 
 namespace heddle::ir::ops {
 
+OpDef packed_int8_matmul_op();
 OpDef packed_matmul_op();
 
 /// a times b, both of `dtype`, as the contract of matmul says.

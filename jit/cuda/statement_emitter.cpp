@@ -231,7 +231,8 @@ void StatementEmitter::operator()(const ContractStmt& s) {
   const std::string columns = std::to_string(s.tile_columns);
   const auto place = [&](const TileOperand& o, const char* row, const char* column) {
     return buffer(o.buffer) + "[" + index(o.base) + " + " + row + " * (" + index(o.row_stride) +
-           ") + " + column + " * (" + index(o.column_stride) + ")]";
+           ") + " + column + " * (" + index(o.column_stride) + ")" + (s.group == 1 ? "" : " + g") +
+           "]";
   };
   const auto factor = [&](const TileOperand& o, const char* row, const char* column) {
     const DType dtype = nest_.buffers[o.buffer].dtype;
@@ -248,12 +249,14 @@ void StatementEmitter::operator()(const ContractStmt& s) {
   line(type + " sum = " + (s.accumulate ? buffer(s.acc) + "[e]" : constant_text(s.dtype, 0, 0)) +
        ";");
   open("for (long long k = 0; k < " + index(s.depth) + "; ++k)");
+  if (s.group != 1) open("for (int g = 0; g < " + std::to_string(s.group) + "; ++g)");
   line("const " + type + " left = " + factor(s.a, "m", "k") + ";");
   line("const " + type + " right = " + factor(s.b, "k", "n") + ";");
   line("sum = " +
        std::string(is_floating(s.dtype) ? "sum + left * right"
                                         : "hd_add(sum, hd_mul(left, right))") +
        ";");
+  if (s.group != 1) close();
   close();
   line(buffer(s.acc) + "[e] = sum;");
   close();

@@ -178,6 +178,12 @@ class Former {
                                [&](const Node* node) { return reads_.is_fixed(node); });
   }
 
+  /// Whether one reduces what never changes, once and for all, and the other does not.
+  bool runs_once_alone(const Group& a, const Group& b) const {
+    const bool reduces = a.kind == Group::Kind::Row || b.kind == Group::Kind::Row;
+    return reduces && is_fixed(a) != is_fixed(b);
+  }
+
   bool is_memory(Value value) const {
     return graph_.class_of(value.node) == NodeClass::Source || reads_.is_owned(value.node);
   }
@@ -193,7 +199,7 @@ class Former {
     if (!may_share(*first.nodes[0], *second.nodes[0])) return false;
     const UnitOptions& unit = unit_of(*first.nodes[0], graph_.options());
     if (first.nodes.size() + second.nodes.size() > unit.max_nodes) return false;
-    if (links_.is_ordered(a, b)) return false;
+    if (links_.is_ordered(a, b) || runs_once_alone(first, second)) return false;
     std::optional<Group> merged = joined(first, second);
     if (!merged || !reads_fit(*merged, first, second) || !reads_fit(*merged, second, first))
       return false;

@@ -6,6 +6,7 @@
 
 #include "ir/op.h"
 #include "ir/passes/form_regions.h"
+#include "jit/lower/byte_products.h"
 #include "jit/lower/decompose.h"
 
 namespace heddle::jit {
@@ -25,6 +26,7 @@ class Packer {
   std::optional<std::vector<Value>> visit(ir::Rewriter& rewriter, const ir::NodePtr& node) {
     if (node->op_name() == "scan") return visit_scan(rewriter, *node);
     if (!is_packable(*node) || !is_fixed(node->input(1).node)) return std::nullopt;
+    if (const auto bytes = byte_product_of(*node)) return byte_product(rewriter, *bytes);
     const Value packed = panels(rewriter, node->input(1), region_of(*node));
     return product(rewriter, *node, packed);
   }
@@ -49,6 +51,14 @@ class Packer {
     const std::int64_t columns = node.input(1).meta().sizes[1].constant();
     return {rewriter.builder().emit("packed_matmul", {rewriter.map(node.input(0)), packed},
                                     {{"columns", columns}})};
+  }
+
+  static std::vector<Value> byte_product(ir::Rewriter& rewriter, ByteProduct product) {
+    for (ByteOperand* operand : {&product.left, &product.right}) {
+      operand->bytes = rewriter.map(operand->bytes);
+      if (operand->zero) operand->zero = rewriter.map(operand->zero);
+    }
+    return {emit_byte_product(rewriter.builder(), product)};
   }
 
   /// Matrices that are the same in each iteration, and in each run, are packed before the loop: their panels are

@@ -20,6 +20,8 @@ inline constexpr std::int64_t kPanelColumns = 64;
 /// of a tile then continues the one before, where in a row-major matrix each lies in a page of its own. Matrices that
 /// the body of a scan reads in each iteration are packed before it.
 ///
+/// Products of bytes, as of quantised tensors, become products of packed bytes (byte_products.h).
+///
 /// Needs:  decomposed ops, known sizes put in.
 /// Leaves: small matrices, products of nodes that must not be fused, and all of CUDA's as they are.
 ir::Graph pack_weights(const ir::Graph& graph, const LowerOptions& options);

@@ -107,7 +107,8 @@ void ReadAnalysis::find_fixed() {
     const std::string_view name = node->op_name();
     bool fixed = name == "param" || name == "const";
     const NodeClass kind = graph_.class_of(node);
-    const bool computes = kind == NodeClass::View || kind == NodeClass::Element;
+    const bool computes =
+        kind == NodeClass::View || kind == NodeClass::Element || kind == NodeClass::Reduce;
     if (computes && node->after().empty() && !node->inputs().empty())
       fixed = std::ranges::all_of(
           node->inputs(), [&](const Value& input) { return !input || is_fixed(input.node); });

@@ -8,7 +8,7 @@
 //
 // A right operand that lies along the depth (k transposed, as in q.kT) is the contraction's own business.
 // One that lies along neither is first packed, block of depth by block of depth, into a local tile. The panels
-// of packed_matmul are tiles already. Where all matrices on the left are multiplied by one on the right and lie
+// of packed_matmul are tiles already, and so are those of packed_int8_matmul, which multiplies four bytes at a time. Where all matrices on the left are multiplied by one on the right and lie
 // behind each other, they are one matrix with all their rows.
 #include <algorithm>
 
@@ -29,6 +29,7 @@ constexpr std::int64_t kPackDepth = 128;
 /// Depth of the part of a panel that stays in the first-level cache while all rows of a tile pass over it,
 /// together with the sums and the part of the left matrix: 44 KiB of f32.
 constexpr std::int64_t kPanelDepth = 96;
+constexpr std::int64_t kByteGroup = 4;
 
 class MatmulNest {
  public:
@@ -39,8 +40,9 @@ class MatmulNest {
         left_(*ctx.affine(0)),
         right_(*ctx.affine(1)),
         depth_(ctx.operand_sizes(0).back()),
-        accumulator_(accumulator_of(ctx.node().output().dtype)),
-        panels_(ctx.node().op_name() == "packed_matmul"),
+        bytes_(ctx.node().op_name() == "packed_int8_matmul"),
+        accumulator_(bytes_ ? DType::I32 : accumulator_of(ctx.node().output().dtype)),
+        panels_(bytes_ || ctx.node().op_name() == "packed_matmul"),
         row_stride_(left_.strides[left_.strides.size() - 2]) {
     if (!panels_ && right_.strides.size() != 2) return;
     if (const auto even = even_row_stride()) {
@@ -71,7 +73,9 @@ class MatmulNest {
     acc_ = b_.add_local(accumulator_, kTileRows * kTileColumns, kTileRows * kTileColumns);
     const SymExpr& depth_stride = right_.strides[right_.strides.size() - 2];
     const SymExpr& column_stride = right_.strides.back();
-    if (panels_)
+    if (bytes_)
+      contract_bytes(column_tile);
+    else if (panels_)
       contract_panel(column_tile);
     else if (column_stride.is_constant(1) || column_stride.is_constant(0) ||
              depth_stride.is_constant(1))
@@ -79,7 +83,8 @@ class MatmulNest {
     else
       contract_packed();
     write();
-    b_.nest().work = extent * kTileRows * kTileColumns * depth_ * 2;
+    const SymExpr products = extent * kTileRows * kTileColumns * depth_;
+    b_.nest().work = bytes_ ? products : products * 2;
   }
 
  private:
@@ -194,6 +199,69 @@ class MatmulNest {
     return {right_.buffer, std::move(base), right_.strides[1], right_.strides[2]};
   }
 
+  /// Groups of four bytes: part of the depth by part, like the panels of floats.
+  void contract_bytes(const SymExpr& number) {
+    const SymExpr groups = ctx_.operand_sizes(1)[1];
+    const SymExpr base = right_.offset + right_.strides[0] * number;
+    clear(rows_ * kTileColumns);
+    const SymExpr blocks = ceildiv(groups, kPanelDepth);
+    const Symbol block = b_.new_axis(blocks);
+    b_.begin_for(block, blocks, ForStmt::Kind::Serial);
+    const SymExpr begin = SymExpr(block) * kPanelDepth;
+    const SymExpr depth = b_.simplify(min(kPanelDepth, groups - begin));
+    const SymExpr part = base + begin * right_.strides[1];
+    TileOperand b = right_.strides[3].is_constant(1)
+                        ? TileOperand{right_.buffer, part, right_.strides[1], right_.strides[2]}
+                        : gathered_groups(part, depth);
+    const bool whole =
+        b_.simplify(mod(depth_, kByteGroup)).is_constant(0) && left_.strides.back().is_constant(1);
+    const SymExpr first = begin * kByteGroup;
+    TileOperand a = whole ? left_tile(first) : whole_groups(first, depth);
+    a.column_stride = kByteGroup;
+    b_.contract({acc_, accumulator_, kTileRows, kTileColumns, rows_, columns_, depth, std::move(a),
+                 std::move(b), true, kByteGroup});
+    b_.end_for();
+  }
+
+  /// `groups` rows of a panel whose bytes do not lie side by side, so that they do.
+  TileOperand gathered_groups(const SymExpr& base, const SymExpr& groups) {
+    constexpr std::int64_t kPitch = kTileColumns * kByteGroup;
+    constexpr std::int64_t kCount = kPanelDepth * kPitch;
+    const NestBufferId copy = b_.add_local(DType::I8, kCount, kCount);
+    const Symbol row = b_.new_axis(groups);
+    b_.begin_for(row, groups, ForStmt::Kind::Serial);
+    const SymExpr width = columns_ * kByteGroup;
+    const Symbol byte = b_.new_axis(width);
+    b_.begin_for(byte, width, ForStmt::Kind::Vector);
+    const SymExpr at = base + SymExpr(row) * right_.strides[1] +
+                       floordiv(byte, kByteGroup) * right_.strides[2] +
+                       mod(byte, kByteGroup) * right_.strides[3];
+    b_.store(copy, SymExpr(row) * kPitch + SymExpr(byte), b_.load(right_.buffer, at));
+    b_.end_for();
+    b_.end_for();
+    return {copy, 0, kPitch, kByteGroup};
+  }
+
+  /// `groups` groups of the left matrix from column `first` on, what lies beyond its last column as zeros.
+  TileOperand whole_groups(const SymExpr& first, const SymExpr& groups) {
+    constexpr std::int64_t kPitch = kPanelDepth * kByteGroup;
+    const NestBufferId copy = b_.add_local(DType::U8, kTileRows * kPitch, kTileRows * kPitch);
+    const TileOperand from = left_tile(first);
+    const Symbol row = b_.new_axis(rows_);
+    b_.begin_for(row, rows_, ForStmt::Kind::Serial);
+    const SymExpr width = groups * kByteGroup;
+    const Symbol column = b_.new_axis(width);
+    b_.begin_for(column, width, ForStmt::Kind::Vector);
+    const Mask inside = where_less(b_, {}, first + SymExpr(column), depth_);
+    const SymExpr at =
+        from.base + SymExpr(row) * from.row_stride + SymExpr(column) * from.column_stride;
+    b_.store(copy, SymExpr(row) * kPitch + SymExpr(column),
+             b_.load(from.buffer, at, id_of(inside)));
+    b_.end_for();
+    b_.end_for();
+    return {copy, 0, kPitch, 1};
+  }
+
   void contract_packed() {
     const std::size_t rank = right_.strides.size();
     const DType dtype = ctx_.node().input(1).meta().dtype;
@@ -255,8 +323,9 @@ class MatmulNest {
   AffineOperand left_;
   AffineOperand right_;
   SymExpr depth_;
+  bool bytes_;  ///< packed_int8_matmul
   DType accumulator_;
-  bool panels_;        ///< packed_matmul
+  bool panels_;        ///< packed_matmul or packed_int8_matmul
   bool flat_ = false;  ///< all rows of the batch are rows of one matrix
   SymExpr row_stride_;
   NestBufferId acc_ = 0;
@@ -270,6 +339,8 @@ void build(NestContext& ctx) { MatmulNest(ctx).build(); }
 
 const NestRecipe kMatmulRecipe{
     .name = "matmul", .memory_operands = 0b11, .epilogue = true, .build = build};
+const NestRecipe kPackedInt8MatmulRecipe{
+    .name = "packed_int8_matmul", .memory_operands = 0b11, .epilogue = true, .build = build};
 const NestRecipe kPackedMatmulRecipe{
     .name = "packed_matmul", .memory_operands = 0b11, .epilogue = true, .build = build};
 

@@ -9,6 +9,7 @@ extern const NestRecipe kAttentionRecipe;
 extern const NestRecipe kConvRecipe;
 extern const NestRecipe kConvTransposeRecipe;
 extern const NestRecipe kMatmulRecipe;
+extern const NestRecipe kPackedInt8MatmulRecipe;
 extern const NestRecipe kPackedMatmulRecipe;
 extern const NestRecipe kPoolRecipe;
 extern const NestRecipe kScanRecipe;

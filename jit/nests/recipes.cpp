@@ -8,8 +8,9 @@ namespace heddle::jit {
 
 std::span<const NestRecipe> all_recipes() {
   static const std::vector<NestRecipe> recipes{
-      kAttentionRecipe, kConvRecipe, kConvTransposeRecipe, kMatmulRecipe, kPackedMatmulRecipe,
-      kPoolRecipe,      kScanRecipe, kScatterRecipe,       kSortRecipe};
+      kAttentionRecipe,        kConvRecipe,         kConvTransposeRecipe, kMatmulRecipe,
+      kPackedInt8MatmulRecipe, kPackedMatmulRecipe, kPoolRecipe,          kScanRecipe,
+      kScatterRecipe,          kSortRecipe};
   return recipes;
 }
 

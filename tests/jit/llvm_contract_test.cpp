@@ -188,6 +188,92 @@ TEST(LlvmContract, EveryDtype) {
   }
 }
 
+/// out[m, n] = the sum of products of groups of four bytes: a lies by rows, b by groups of columns.
+Nest group_nest(std::int64_t groups) {
+  NestBuilder builder("groups");
+  builder.nest().size_count = 2;
+  const SymExpr rows = SymExpr::size(0);
+  const SymExpr columns = SymExpr::size(1);
+  constexpr std::int64_t kRows = 7;
+  constexpr std::int64_t kColumns = 64;
+  const auto a = builder.add_global(u8, rows * groups * 4);
+  const auto b = builder.add_global(i8, groups * kColumns * 4);
+  const auto out = builder.add_global(i32, rows * columns);
+  const auto acc = builder.add_local(i32, kRows * kColumns, kRows * kColumns);
+  builder.set_parallel(builder.new_axis(1), 1);
+  builder.contract({acc,
+                    i32,
+                    kRows,
+                    kColumns,
+                    rows,
+                    columns,
+                    groups,
+                    {a, 0, 4 * groups, 4},
+                    {b, 0, 4 * kColumns, 4},
+                    false,
+                    4});
+  builder.nest().buffers[acc].read = true;
+  const Symbol m = builder.new_axis(rows);
+  const Symbol n = builder.new_axis(columns);
+  builder.begin_for(m, rows, ForStmt::Kind::Serial);
+  builder.begin_for(n, columns, ForStmt::Kind::Vector);
+  builder.store(out, SymExpr(m) * columns + SymExpr(n),
+                builder.load(acc, SymExpr(m) * kColumns + SymExpr(n)));
+  builder.end_for();
+  builder.end_for();
+  return builder.finish();
+}
+
+void expect_groups(const cpu::CodegenTarget& target, std::int64_t rows, std::int64_t columns) {
+  constexpr std::int64_t kGroups = 5;
+  std::vector<std::uint8_t> a;
+  std::vector<std::int8_t> b;
+  // The ends of both ranges are among them: sums of two products would not fit 16 bits.
+  for (std::int64_t k = 0; k < rows * kGroups * 4; ++k)
+    a.push_back(k % 3 == 0 ? 255 : static_cast<std::uint8_t>(k * 37));
+  for (std::int64_t k = 0; k < kGroups * 64 * 4; ++k)
+    b.push_back(k % 2 == 0 ? -128 : static_cast<std::int8_t>(k * 11 % 256 - 128));
+  std::vector<std::int32_t> out(static_cast<std::size_t>(rows * columns), 7);
+  const auto code = cpu::load_object(cpu::compile_object(group_nest(kGroups), target), target);
+  void* buffers[] = {a.data(), b.data(), out.data()};
+  const std::int64_t sizes[] = {rows, columns};
+  std::int32_t status = 0;
+  code.entry(buffers, sizes, 0, 1, nullptr, &status);
+  for (std::int64_t m = 0; m < rows; ++m) {
+    for (std::int64_t n = 0; n < columns; ++n) {
+      std::int32_t sum = 0;
+      for (std::int64_t k = 0; k < 4 * kGroups; ++k)
+        sum += a[static_cast<std::size_t>(m * 4 * kGroups + k)] *
+               b[static_cast<std::size_t>((k / 4 * 64 + n) * 4 + k % 4)];
+      ASSERT_EQ(out[static_cast<std::size_t>(m * columns + n)], sum) << m << ", " << n;
+    }
+  }
+}
+
+std::string without(std::string features, const std::string& feature) {
+  const auto at = features.find("+" + feature);
+  if (at != std::string::npos) features[at] = '-';
+  return features;
+}
+
+/// With the instruction, where the processor has it, and by products of 16 bits.
+TEST(LlvmContract, GroupsOfBytesAreExactOnEveryTarget) {
+  for (const std::int64_t vector_bytes : {64, 32, 16}) {
+    for (const bool plain : {false, true}) {
+      cpu::CodegenTarget target = cpu::host_target(vector_bytes);
+      if (plain) {
+        target.features = without(target.features, "avx512vnni");
+        target.features = without(target.features, "avxvnni");
+        cpu::CodegenTexts texts;
+        cpu::compile_object(group_nest(5), target, &texts);
+        EXPECT_EQ(texts.ir.find("vpdpbusd"), std::string::npos);
+      }
+      for (const std::int64_t rows : {1, 2, 4, 7})
+        for (const std::int64_t columns : {1, 16, 33, 64}) expect_groups(target, rows, columns);
+    }
+  }
+}
+
 /// acc += a . b on one tile of 32 by 64, the rows of b `stride` elements apart.
 std::string code_of_tile(const SymExpr& stride, bool accumulate, bool local = false) {
   NestBuilder builder("tile");

@@ -208,9 +208,11 @@ class Machine {
         const std::int64_t place = m * s.tile_columns + n;
         HostScalar sum = s.accumulate ? *element(s.acc, place) : number(s.dtype, 0);
         for (std::int64_t k = 0; k < depth; ++k) {
-          const HostScalar a = ir::ops::convert(operand(s.a, m, k), s.dtype);
-          const HostScalar b = ir::ops::convert(operand(s.b, k, n), s.dtype);
-          sum = ir::ops::apply(ScalarOp::Add, {sum, ir::ops::apply(ScalarOp::Mul, {a, b})});
+          for (std::int64_t g = 0; g < s.group; ++g) {
+            const HostScalar a = ir::ops::convert(operand(s.a, m, k, g), s.dtype);
+            const HostScalar b = ir::ops::convert(operand(s.b, k, n, g), s.dtype);
+            sum = ir::ops::apply(ScalarOp::Add, {sum, ir::ops::apply(ScalarOp::Mul, {a, b})});
+          }
         }
         put(s.acc, place, sum);
       }
@@ -261,9 +263,10 @@ class Machine {
              nest_.buffers[id].name + "[" + std::to_string(index) + "] of " +
                  std::to_string(buffers_.at(id).count) + " in\n" + print(nest_));
   }
-  HostScalar operand(const TileOperand& tile, std::int64_t row, std::int64_t column) {
+  HostScalar operand(const TileOperand& tile, std::int64_t row, std::int64_t column,
+                     std::int64_t member) {
     return *element(tile.buffer, value_of(tile.base) + row * value_of(tile.row_stride) +
-                                     column * value_of(tile.column_stride));
+                                     column * value_of(tile.column_stride) + member);
   }
 
   std::int64_t value_of(const SymExpr& expr) const { return expr.evaluate(symbols_); }

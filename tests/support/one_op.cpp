@@ -201,6 +201,15 @@ Literal noise(DType dtype, const Sizes& sizes, std::uint32_t seed) {
   return result;
 }
 
+Literal any_bytes(DType dtype, const Sizes& sizes, std::uint32_t seed) {
+  Literal result(dtype, sizes);
+  std::uint32_t state = seed * 2654435761u + 12345u;
+  for (std::int64_t k = 0; k < result.count(); ++k)
+    result.set_int(k, static_cast<std::int64_t>(next_random(state) >> 12 & 255) -
+                          (is_signed(dtype) ? 128 : 0));
+  return result;
+}
+
 Literal spread_out(const Literal& tensor) {
   const Sizes& sizes = tensor.sizes();
   Sizes strides(sizes.size());

@@ -57,6 +57,8 @@ double tolerance_of(DType dtype);
 /// Numbers that look random, the same in every run: floats within (-2, 2), integers from -3 to 3 (0
 /// to 6 unsigned), bools.
 ir::Literal noise(DType dtype, const ir::Sizes& sizes, std::uint32_t seed = 1);
+/// The same of u8 or i8 over their whole range.
+ir::Literal any_bytes(DType dtype, const ir::Sizes& sizes, std::uint32_t seed = 1);
 /// The same sizes and values, elements spread out in memory: dimensions in opposite order, every
 /// second element used.
 ir::Literal spread_out(const ir::Literal& tensor);

@@ -85,6 +85,14 @@ void add_dense_rows(std::vector<OpRow>& rows) {
                         {noise(t, {e.first(5), e.last(101)}), noise(t, {2, e.last(101), 64}, 2)},
                         {{"columns", std::int64_t{70}}}};
                   }});
+  rows.push_back({"packed_int8_matmul", "", {u8}, [](DType t, Extent e) {
+                    const std::int64_t depth = e.last(101);
+                    const ir::Sizes sizes{e.first(5), depth};
+                    return OneOp{"packed_int8_matmul",
+                                 {t == u8 ? any_bytes(t, sizes) : noise(t, sizes),
+                                  any_bytes(i8, {2, (depth + 3) / 4, 64, 4}, 2)},
+                                 {{"columns", std::int64_t{70}}}};
+                  }});
   for (const std::string_view op : {"softmax", "log_softmax"})
     for (const std::int64_t axis : {-1, 0})
       rows.push_back({op, axis == 0 ? "first" : "last", floats(), [op, axis](DType t, Extent e) {

@@ -11,6 +11,7 @@
 #include <llvm/IR/Module.h>
 
 #include "base/check.h"
+#include "jit/cpu/llvm/byte_dot.h"
 #include "jit/cpu/llvm/nest_emitter.h"
 
 namespace heddle::jit::cpu {
@@ -79,7 +80,7 @@ void NestEmitter::operator()(const ContractStmt& s) {
             scalar_index(s.b.column_stride),
             columns};
   // Gathering costs as much as the arithmetic of several rows; packing what lies along the depth does not.
-  if (s.b.row_stride.is_constant(1) && !s.b.column_stride.is_constant(1)) {
+  if (s.group == 1 && s.b.row_stride.is_constant(1) && !s.b.column_stride.is_constant(1)) {
     contract_packed(tile);
   } else {
     contract_rows(tile);
@@ -92,12 +93,13 @@ void NestEmitter::operator()(const ContractStmt& s) {
 Value* NestEmitter::fetched_ahead(const Tile& tile, Value* row) {
   const bool continues = nest_.buffers[tile.s.b.buffer].scope == NestBuffer::Scope::Global &&
                          tile.panel == nullptr && tile.s.accumulate &&
-                         tile.s.b.column_stride.is_constant(1) &&
-                         tile.s.b.row_stride.is_constant(tile.s.tile_columns);
+                         tile.s.b.column_stride.is_constant(tile.s.group) &&
+                         tile.s.b.row_stride.is_constant(tile.s.tile_columns * tile.s.group);
   if (!continues) return nullptr;
   Value* vector = b_.CreateUDiv(row, b_.getInt64(tile.rows));
-  return b_.CreateNSWAdd(b_.CreateNSWMul(tile.depth, tile.b_row),
-                         b_.CreateNSWMul(vector, b_.getInt64(tile.lanes)));
+  return b_.CreateNSWAdd(
+      b_.CreateNSWMul(tile.depth, tile.b_row),
+      b_.CreateNSWMul(vector, b_.getInt64(tile.lanes * static_cast<std::uint64_t>(tile.s.group))));
 }
 
 void NestEmitter::contract_rows(Tile& tile) {
@@ -283,17 +285,22 @@ NestEmitter::Values NestEmitter::contract_step(const Tile& tile, Value* k, const
   Values next;
   for (std::size_t r = 0; r < a_rows.size(); ++r) {
     Value* address = element_address(s.a.buffer, b_.CreateNSWAdd(a_rows[r], step));
-    Value* element = scalars_.convert(load_scalar(a, address, nullptr), a.dtype, s.dtype);
+    Value* element =
+        s.group == 1
+            ? scalars_.convert(load_scalar(a, address, nullptr), a.dtype, s.dtype)
+            : b_.CreateAlignedLoad(scalars_.compute_type(s.dtype, 0), address, llvm::Align(1));
     Value* wide = b_.CreateVectorSplat(tile.lanes, element);
-    for (std::size_t v = 0; v < vectors; ++v) {
-      Value* sum = sums[r * vectors + v];
-      next.push_back(
-          is_floating(s.dtype)
-              ? b_.CreateIntrinsic(llvm::Intrinsic::fma, {sum->getType()}, {wide, row_of_b[v], sum})
-              : b_.CreateAdd(b_.CreateMul(wide, row_of_b[v]), sum));
-    }
+    for (std::size_t v = 0; v < vectors; ++v)
+      next.push_back(contract_add(s, sums[r * vectors + v], wide, row_of_b[v]));
   }
   return next;
+}
+
+Value* NestEmitter::contract_add(const ContractStmt& s, Value* sum, Value* left, Value* right) {
+  if (s.group != 1) return dot_of_bytes(b_, module_.getTargetTriple(), target_, sum, left, right);
+  if (is_floating(s.dtype))
+    return b_.CreateIntrinsic(llvm::Intrinsic::fma, {sum->getType()}, {left, right, sum});
+  return b_.CreateAdd(b_.CreateMul(left, right), sum);
 }
 
 Value* NestEmitter::contract_load_b(const Tile& tile, Value* row, Value* column, Value* mask) {
@@ -303,6 +310,14 @@ Value* NestEmitter::contract_load_b(const Tile& tile, Value* row, Value* column,
     return b_.CreateAlignedLoad(scalars_.compute_type(s.dtype, tile.lanes),
                                 b_.CreateGEP(element, tile.panel, b_.CreateNSWAdd(row, column)),
                                 llvm::Align(size_of(s.dtype)));
+  }
+  if (s.group != 1) {
+    llvm::Type* groups = scalars_.compute_type(s.dtype, tile.lanes);
+    Value* address =
+        element_address(s.b.buffer, b_.CreateNSWAdd(row, b_.CreateNSWMul(column, tile.b_column)));
+    if (mask == nullptr) return b_.CreateAlignedLoad(groups, address, llvm::Align(1));
+    return b_.CreateMaskedLoad(groups, address, llvm::Align(1), mask,
+                               llvm::Constant::getNullValue(groups));
   }
   const NestBuffer& b = nest_.buffers[s.b.buffer];
   llvm::Type* type = scalars_.storage_type(b.dtype, tile.lanes);

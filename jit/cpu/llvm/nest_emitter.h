@@ -122,6 +122,9 @@ class NestEmitter {
                       unsigned vectors, llvm::Value* mask);
   Values contract_step(const Tile& tile, llvm::Value* k, const Values& a_rows, llvm::Value* column,
                        const Values& sums, llvm::Value* mask);
+  /// sum + left * right, lane by lane; of groups the sum of their products.
+  llvm::Value* contract_add(const ContractStmt& s, llvm::Value* sum, llvm::Value* left,
+                            llvm::Value* right);
   llvm::Value* contract_load_b(const Tile& tile, llvm::Value* row, llvm::Value* column,
                                llvm::Value* mask);
 

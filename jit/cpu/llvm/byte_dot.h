@@ -1,0 +1,22 @@
+// Products of bytes, four at a time.
+#pragma once
+
+#include <string>
+
+#include "jit/cpu/llvm/codegen.h"
+
+namespace llvm {
+class IRBuilderBase;
+class Value;
+}  // namespace llvm
+
+namespace heddle::jit::cpu {
+
+/// Each lane of `sum`, plus the products of the four bytes of that lane of `a`, without a sign, with those of `b`, with one.
+/// Exact but for wrapping modulo 2^32: one instruction where the target has one, products of 16 bits elsewhere.
+/// All three are vectors of i32 as wide as the target's.
+llvm::Value* dot_of_bytes(llvm::IRBuilderBase& b, const std::string& triple,
+                          const CodegenTarget& target, llvm::Value* sum, llvm::Value* left,
+                          llvm::Value* right);
+
+}  // namespace heddle::jit::cpu

@@ -1,0 +1,144 @@
+#include "jit/lower/byte_products.h"
+
+#include <algorithm>
+
+#include "ir/op.h"
+#include "jit/lower/pack_weights.h"
+
+namespace heddle::jit {
+namespace {
+
+using ir::GraphBuilder;
+using ir::Node;
+using ir::Value;
+using Ints = std::vector<std::int64_t>;
+
+constexpr std::int64_t kGroup = 4;  ///< bytes that one instruction multiplies
+/// Bytes with a sign and without one differ by it.
+constexpr std::int64_t kMiddle = 128;
+
+bool is_byte(DType dtype) { return dtype == DType::U8 || dtype == DType::I8; }
+
+/// The bytes that `value` widens to i32.
+Value bytes_behind(Value value) {
+  const bool widens = value.node->op_name() == "convert" && value.meta().dtype == DType::I32 &&
+                      is_byte(value.node->input(0).meta().dtype);
+  return widens ? value.node->input(0) : Value();
+}
+
+std::optional<ByteOperand> operand_of(Value value) {
+  if (const Value bytes = bytes_behind(value)) return ByteOperand{bytes, {}};
+  if (value.node->op_name() != "sub" || value.meta().dtype != DType::I32) return std::nullopt;
+  const Value bytes = bytes_behind(value.node->input(0));
+  const Value zero = value.node->input(1);
+  if (!bytes || zero.meta().dtype != DType::I32 || bytes.meta().sizes != value.meta().sizes)
+    return std::nullopt;
+  return ByteOperand{bytes, zero};
+}
+
+bool is_one_a_row(Value zero) {
+  return !zero || zero.meta().rank() == 0 || zero.meta().sizes.back().is_constant(1);
+}
+bool is_one_a_column(Value zero) {
+  if (!zero || zero.meta().rank() < 2) return true;
+  return zero.meta().rank() == 2 && zero.meta().sizes[0].is_constant(1);
+}
+
+/// Whether it is known to be 0 everywhere.
+bool is_zero(Value value) {
+  if (!value) return true;
+  while (value.node->op_name() == "convert" || value.node->op_name() == "reshape")
+    value = value.node->input(0);
+  if (value.node->op_name() != "const") return false;
+  const ir::Literal bytes = value.node->literal("value").contiguous();
+  const auto* first = static_cast<const char*>(bytes.data());
+  return !is_floating(bytes.dtype()) &&
+         std::all_of(first, first + bytes.bytes(), [](char byte) { return byte == 0; });
+}
+
+class Emitter {
+ public:
+  explicit Emitter(GraphBuilder& builder) : b_(builder) {}
+
+  Value run(const ByteProduct& given) {
+    const ByteOperand left = without_sign(given.left);
+    const ByteOperand right = with_sign(given.right);
+    const SymExpr depth = right.bytes.meta().sizes[0];
+    const std::int64_t columns = right.bytes.meta().sizes[1].constant();
+    Value result =
+        b_.emit("packed_int8_matmul", {left.bytes, panels(right.bytes)}, {{"columns", columns}});
+    if (!is_zero(left.zero)) {
+      Value sums = sum(right.bytes, 0, false);
+      if (!is_zero(right.zero))
+        sums = b_.emit("sub",
+                       {sums, b_.emit("mul", {right.zero, number(DType::I32, depth.constant())})});
+      result = b_.emit("sub", {result, b_.emit("mul", {left.zero, sums})});
+    }
+    if (!is_zero(right.zero))
+      result = b_.emit("sub", {result, b_.emit("mul", {sum(left.bytes, -1, true), right.zero})});
+    return result;
+  }
+
+ private:
+  Value number(DType dtype, std::int64_t value) {
+    return b_.constant(ir::Literal::scalar_int(dtype, value));
+  }
+  Value converted(Value value, DType dtype) {
+    return b_.emit("convert", {value}, {{"dtype", dtype}});
+  }
+  Value sum(Value bytes, std::int64_t axis, bool keepdims) {
+    return b_.emit("reduce_sum", {converted(bytes, DType::I32)},
+                   {{"axes", Ints{axis}}, {"keepdims", keepdims}});
+  }
+  /// Zero points that move with their bytes.
+  Value moved(Value zero, std::int64_t by) {
+    const Value distance = number(DType::I32, by);
+    return zero ? b_.emit("add", {zero, distance}) : distance;
+  }
+
+  ByteOperand without_sign(const ByteOperand& operand) {
+    if (operand.bytes.meta().dtype == DType::U8) return operand;
+    const Value wrapped = b_.emit("add", {operand.bytes, number(DType::I8, -kMiddle)});
+    return {converted(wrapped, DType::U8), moved(operand.zero, kMiddle)};
+  }
+  ByteOperand with_sign(const ByteOperand& operand) {
+    if (operand.bytes.meta().dtype == DType::I8) return operand;
+    const Value wrapped = b_.emit("add", {operand.bytes, number(DType::U8, kMiddle)});
+    return {converted(wrapped, DType::I8), moved(operand.zero, -kMiddle)};
+  }
+
+  /// [depth, columns] ==> [panels, groups, columns of a panel, 4]
+  Value panels(Value matrix) {
+    const SymExpr depth = matrix.meta().sizes[0];
+    const SymExpr columns = matrix.meta().sizes[1];
+    const SymExpr groups = ceildiv(depth, kGroup);
+    const SymExpr count = ceildiv(columns, kPanelColumns);
+    const ir::Dims missing{groups * kGroup - depth, count * kPanelColumns - columns};
+    if (!missing[0].is_constant(0) || !missing[1].is_constant(0))
+      matrix = b_.emit("pad", {matrix, number(DType::I8, 0)},
+                       {{"low", ir::Dims{0, 0}}, {"high", missing}});
+    const ir::Dims split{groups, SymExpr(kGroup), count, SymExpr(kPanelColumns)};
+    const Value parts = b_.emit("reshape", {matrix}, {{"sizes", split}});
+    const Value turned = b_.emit("permute", {parts}, {{"perm", Ints{2, 0, 3, 1}}});
+    return b_.emit("clone", {turned});
+  }
+
+  GraphBuilder& b_;
+};
+
+}  // namespace
+
+std::optional<ByteProduct> byte_product_of(const Node& matmul) {
+  if (matmul.output().dtype != DType::I32) return std::nullopt;
+  const auto left = operand_of(matmul.input(0));
+  const auto right = operand_of(matmul.input(1));
+  if (!left || !right || right->bytes.meta().rank() != 2) return std::nullopt;
+  if (!is_one_a_row(left->zero) || !is_one_a_column(right->zero)) return std::nullopt;
+  return ByteProduct{*left, *right};
+}
+
+Value emit_byte_product(GraphBuilder& builder, const ByteProduct& product) {
+  return Emitter(builder).run(product);
+}
+
+}  // namespace heddle::jit

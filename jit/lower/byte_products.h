@@ -1,0 +1,37 @@
+// Products of bytes that a graph writes with wide integers.
+#pragma once
+
+#include <optional>
+
+#include "ir/graph.h"
+
+namespace heddle::jit {
+
+/// An i32 matrix as bytes less a zero point.
+struct ByteOperand {
+  ir::Value bytes;  ///< u8 or i8
+  ir::Value
+      zero;  ///< i32; none: 0. On the left one for all or for each row, on the right for all or for each column
+};
+
+/// matmul of two such operands, the right one a single matrix.
+struct ByteProduct {
+  ByteOperand left;
+  ByteOperand right;
+};
+
+/// The bytes behind the operands of `matmul`; nothing where an operand is anything else.
+///
+///   %r = matmul(sub(convert(%x: u8[m, k]), %p), convert(%w: i8[k, n]))
+std::optional<ByteProduct> byte_product_of(const ir::Node& matmul);
+
+/// The same product of packed bytes: exact, as all sums wrap modulo 2^32. With x and w as above, p and q their zero points:
+///
+///   packed_int8_matmul(x, panels of w) - p * (sum of w's columns - k * q) - q * sum of x's rows
+///
+/// where a term whose zero point is known to be 0 is left out. Bytes with a sign on the left, and without one on the
+/// right, are moved by 128 with their zero points.
+/// `product`: what byte_product_of() gave, its values in the graph that `builder` makes.
+ir::Value emit_byte_product(ir::GraphBuilder& builder, const ByteProduct& product);
+
+}  // namespace heddle::jit

@@ -1,0 +1,130 @@
+// Products of bytes converted to i32, with constant weights, run as packed bytes with the same results.
+#include "jit/lower/byte_products.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "jit/lower/pack_weights.h"
+#include "tests/jit/nests_support.h"
+
+namespace heddle::test {
+namespace {
+
+using ir::GraphBuilder;
+using ir::Value;
+using testing::any_bytes;
+using ::testing::ElementsAre;
+
+struct Quantised {
+  DType left = u8;
+  DType right = i8;
+  std::optional<ir::Literal> left_zero;  ///< given at run time
+  std::optional<ir::Literal> right_zero;
+  std::int64_t depth = 96;
+  std::int64_t columns = 70;
+};
+
+Value centred(GraphBuilder& b, Value bytes, Value zero) {
+  const Value wide = b.emit("convert", {bytes}, {{"dtype", i32}});
+  if (!zero) return wide;
+  return b.emit("sub", {wide, b.emit("convert", {zero}, {{"dtype", i32}})});
+}
+
+/// x [s0, depth] times weights; the zero point of x is an input.
+ir::Graph product(const Quantised& q) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(q.left, {"s0", std::to_string(q.depth).c_str()}), "x");
+  Value left_zero;
+  if (q.left_zero)
+    left_zero = b.input(ir::TensorMeta::of(
+        q.left, ir::Dims(q.left_zero->sizes().begin(), q.left_zero->sizes().end())));
+  Value right_zero;
+  if (q.right_zero) right_zero = b.constant(*q.right_zero);
+  const Value w = b.constant(any_bytes(q.right, {q.depth, q.columns}, 7));
+  b.output(b.emit("matmul", {centred(b, x, left_zero), centred(b, w, right_zero)}));
+  return b.finish();
+}
+
+void expect_exact(const Quantised& q, std::int64_t rows) {
+  SCOPED_TRACE(std::string(name_of(q.left)) + " x " + std::string(name_of(q.right)) + ", rows " +
+               std::to_string(rows) + ", depth " + std::to_string(q.depth));
+  const ir::Graph graph = product(q);
+  std::vector<ir::Literal> arguments{any_bytes(q.left, {rows, q.depth}, 3)};
+  if (q.left_zero) arguments.push_back(*q.left_zero);
+  expect_program_right(graph, lowered(graph), arguments, {}, 0);
+#if HEDDLE_WITH_LLVM
+  expect_program_right(graph, lowered(graph), arguments, {.runner = run_as_code}, 0);
+#endif
+}
+
+std::vector<std::string> ops_of(const ir::Graph& graph) {
+  std::vector<std::string> ops;
+  for (const ir::NodePtr& node : graph.nodes())
+    if (!node->inputs().empty()) ops.emplace_back(node->op_name());
+  return ops;
+}
+
+TEST(ByteProducts, AreExactForAllDTypesAndZeroPoints) {
+  for (const DType left : {u8, i8}) {
+    for (const DType right : {i8, u8}) {
+      Quantised q{.left = left, .right = right};
+      expect_exact(q, 5);
+      q.left_zero = ir::Literal::scalar_int(left, 101);
+      expect_exact(q, 5);
+      q.right_zero = ir::Literal::scalar_int(right, 77);
+      expect_exact(q, 5);
+      q.right_zero = any_bytes(right, {q.columns}, 5);
+      expect_exact(q, 5);
+      q.left_zero = any_bytes(left, {5, 1}, 5);
+      expect_exact(q, 5);
+      q.left_zero = std::nullopt;
+      expect_exact(q, 5);
+    }
+  }
+}
+
+TEST(ByteProducts, OfAnyShape) {
+  for (const std::int64_t depth : {1, 95, 97, 384, 390, 1031}) {
+    for (const std::int64_t rows : {0, 1, 33}) {
+      Quantised q{.depth = depth, .columns = depth == 1 ? 4200 : 129};
+      q.left_zero = ir::Literal::scalar_int(u8, 128);
+      expect_exact(q, rows);
+    }
+  }
+}
+
+/// Nothing is summed for a zero point that is known to be 0, and what depends on the weights only is computed once.
+TEST(ByteProducts, LeaveOutWhatIsZero) {
+  Quantised q{};
+  EXPECT_THAT(ops_of(jit::pack_weights(product(q), {})),
+              ElementsAre("convert", "convert", "pad", "reshape", "permute", "clone",
+                          "packed_int8_matmul"));
+  q.right_zero = ir::Literal::scalar_int(i8, 0);
+  EXPECT_EQ(ops_of(jit::pack_weights(product(q), {})).back(), "packed_int8_matmul");
+  EXPECT_THAT(kernels(product(q)), ElementsAre("clone", "packed_int8_matmul"));
+  q.left_zero = ir::Literal::scalar_int(u8, 3);
+  EXPECT_THAT(kernels(product(q)),
+              ElementsAre("clone", "convert_reduce_sum", "packed_int8_matmul_sub"));
+}
+
+TEST(ByteProducts, LeaveOtherOperandsAsTheyAre) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(u8, {"s0", "96"}), "x");
+  const Value varying = b.input(tensor(i8, {"96", "70"}), "w");
+  const Value w = b.constant(any_bytes(i8, {96, 70}));
+  const Value wide = b.input(tensor(i32, {"s0", "96"}));
+  const Value by_column = b.input(tensor(u8, {"96"}));
+  b.output(b.emit("matmul", {centred(b, x, {}), centred(b, varying, {})}));
+  b.output(b.emit("matmul", {wide, centred(b, w, {})}));
+  b.output(b.emit("matmul", {centred(b, x, by_column), centred(b, w, {})}));
+  const ir::Graph graph = b.finish();
+  EXPECT_THAT(ops_of(jit::pack_weights(graph, {})),
+              ::testing::Not(::testing::Contains(std::string("packed_int8_matmul"))));
+  const ir::Graph bytes = product({});
+  EXPECT_TRUE(
+      jit::pack_weights(bytes, {.target = jit::LowerOptions::Target::Cuda}).identical(bytes));
+  expect_right_at(graph, {4}, 0);
+}
+
+}  // namespace
+}  // namespace heddle::test
