@@ -94,8 +94,9 @@ void* CachingAllocator::Impl::from_system(std::size_t bytes) {
   void* raw = nullptr;
   const std::size_t lead = align == kHugePage ? kHugePage : kHeader;
   if (posix_memalign(&raw, align, bytes + lead) != 0) return nullptr;
-  if (align == kHugePage) madvise(raw, bytes + lead, MADV_HUGEPAGE);
   char* block = static_cast<char*>(raw) + lead;
+  // Not the leading unit: a huge page, cleared and resident, for the header alone.
+  if (align == kHugePage) madvise(block, bytes, MADV_HUGEPAGE);
   reinterpret_cast<std::size_t*>(block)[-1] = class_of(bytes);
   reinterpret_cast<void**>(block)[-2] = raw;
   return block;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
@@ -93,9 +94,9 @@ class PackedParameters {
       std::shared_ptr<const memory> held = entry.packed.lock();
       if (held && entry.factors == weights.factors && held->get_desc() == wanted) return held;
     }
-    std::vector<float> scaled = scaled_copy(weights, given);
+    const std::unique_ptr<float[]> scaled = scaled_copy(weights, given);
     memory source(given, cpu_engine(),
-                  scaled.empty() ? const_cast<float*>(weights.data) : scaled.data());
+                  scaled == nullptr ? const_cast<float*>(weights.data) : scaled.get());
     auto packed = std::make_shared<memory>(wanted, cpu_engine());
     dnnl::stream stream(cpu_engine());
     dnnl::reorder(dnnl::reorder::primitive_desc(cpu_engine(), given, cpu_engine(), wanted))
@@ -121,12 +122,17 @@ class PackedParameters {
   static bool all_expired(const std::vector<Entry>& entries) {
     return std::ranges::all_of(entries, [](const Entry& entry) { return entry.packed.expired(); });
   }
-  static std::vector<float> scaled_copy(const FixedWeights& weights, const memory::desc& given) {
-    if (weights.scale.empty()) return {};
+  static std::unique_ptr<float[]> scaled_copy(const FixedWeights& weights,
+                                              const memory::desc& given) {
+    if (weights.scale.empty()) return nullptr;
     const std::size_t count = given.get_size() / sizeof(float);
-    std::vector<float> scaled(weights.data, weights.data + count);
     const std::size_t each = count / weights.scale.size();
-    for (std::size_t k = 0; k < count; ++k) scaled[k] *= weights.scale[k / each];
+    auto scaled = std::make_unique_for_overwrite<float[]>(count);
+    for (std::size_t channel = 0; channel < weights.scale.size(); ++channel) {
+      const float scale = weights.scale[channel];
+      for (std::size_t k = channel * each; k < (channel + 1) * each; ++k)
+        scaled[k] = weights.data[k] * scale;
+    }
     return scaled;
   }
 
