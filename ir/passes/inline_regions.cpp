@@ -151,7 +151,8 @@ class Inliner {
       if (needed_.contains(call.value(k))) values_[call.value(k)] = inside.at(body.outputs()[k]);
     // What no other node of the body reads comes last.
     std::erase_if(made_values, [&](const Value& value) { return read.contains(value.node); });
-    orders_[&call] = made_values.empty() ? before : std::move(made_values);
+    if (made_values.empty()) made_values = before;
+    orders_[&call] = std::move(made_values);
   }
 
   const Graph& graph_;
