@@ -64,6 +64,34 @@ TEST(CudaSimRaces, GlobalMemoryWithinABlock) {
               HasSubstr("no barrier lies between"));
 }
 
+/// What is read and written at once is written.
+TEST(CudaSimRaces, AnUpdateWithoutABarrier) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+  EXPECT_EQ(problem_of("  memory[t] += 1;"), "");
+  for (const char* update : {"memory[0] += 1;", "memory[0] = memory[0] + t;", "++memory[0];"})
+    EXPECT_THAT(problem_of(std::string("  ") + update), HasSubstr("no barrier lies between"));
+  const std::string shared = "  __shared__ unsigned int s[64];\n  s[t] = t;\n  __syncthreads();\n";
+  EXPECT_EQ(problem_of(shared + "  s[t] *= 2;"), "");
+  EXPECT_THAT(problem_of(shared + "  s[t / 2] *= 2;"), HasSubstr("no barrier lies between"));
+}
+
+TEST(CudaSim, SaysWhereAKernelIsUndefined) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+  EXPECT_EQ(problem_of("  memory[t] = 1u << (t % 32);"), "");
+  EXPECT_THAT(problem_of("  memory[t] = 1u << t;"),
+              HasSubstr("f: block 0: thread 32 shifts by too much in line "));
+  EXPECT_THAT(problem_of("  memory[t] = 7u / (40 - t);"),
+              HasSubstr("thread 40 divides an integer by 0"));
+  EXPECT_THAT(problem_of("  __shared__ unsigned int s[8];\n  s[t] = t;"),
+              HasSubstr("thread 8 has an index beyond its array"));
+  EXPECT_THAT(problem_of("  if (t == 3) *(double*)(memory + 1) = 1;"),
+              HasSubstr("thread 3 uses an address that is null or not aligned"));
+  EXPECT_THAT(problem_of("  if (t == 5) *(unsigned int*)(t - 5) = 1;"),
+              HasSubstr("thread 5 uses an address that is null or not aligned"));
+  EXPECT_EQ(problem_of("  memory[t] = (unsigned int)(2147483647 + (int)t);"), "")
+      << "integers wrap";
+}
+
 TEST(CudaSimRaces, NoBarrierOrdersBlocks) {
   if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   EXPECT_EQ(problem_of("  memory[32 * blockIdx.x + t] = t;", 2, 32), "");

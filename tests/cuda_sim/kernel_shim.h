@@ -21,23 +21,50 @@ __attribute__((visibility("default"))) heddle_sim_state* heddle_sim_state_of_ima
   return &heddle_sim;
 }
 
-// The compiler calls these before each access through a pointer (see the flags in host_compiler.cpp).
-#define HEDDLE_SIM_HOOK __attribute__((visibility("hidden"), no_sanitize("kernel-address")))
-#define HEDDLE_SIM_ACCESS(name, kind)                                                         \
-  HEDDLE_SIM_HOOK void __asan_##name##N_noabort(unsigned long address, unsigned long bytes) { \
-    heddle_sim.access(address, bytes, kind);                                                  \
-  }                                                                                           \
-  HEDDLE_SIM_ACCESS_OF(name, kind, 1)                                                         \
-  HEDDLE_SIM_ACCESS_OF(name, kind, 2)                                                         \
-  HEDDLE_SIM_ACCESS_OF(name, kind, 4)                                                         \
-  HEDDLE_SIM_ACCESS_OF(name, kind, 8)                                                         \
-  HEDDLE_SIM_ACCESS_OF(name, kind, 16)
-#define HEDDLE_SIM_ACCESS_OF(name, kind, bytes)                                \
-  HEDDLE_SIM_HOOK void __asan_##name##bytes##_noabort(unsigned long address) { \
-    heddle_sim.access(address, bytes, kind);                                   \
+// The compiler calls these before each access through a pointer, and where what the text does is undefined (see the
+// flags in host_compiler.cpp).
+// Twins that see to their accesses themselves say no_sanitize, of whichever: it means both that are in use.
+#define no_sanitize(sanitizer) no_sanitize("thread", "undefined")
+#define HEDDLE_SIM_PLAIN __attribute__((no_sanitize("thread")))
+#define HEDDLE_SIM_HOOK __attribute__((visibility("hidden"), no_sanitize("thread")))
+#define HEDDLE_SIM_ACCESS(name, kind)                                         \
+  HEDDLE_SIM_HOOK void __tsan_##name##_range(void* at, unsigned long bytes) { \
+    heddle_sim.access((unsigned long)at, bytes, kind);                        \
+  }                                                                           \
+  HEDDLE_SIM_ACCESS_OF(name##1, kind, 1)                                      \
+  HEDDLE_SIM_ACCESS_OF(name##2, kind, 2)                                      \
+  HEDDLE_SIM_ACCESS_OF(name##4, kind, 4)                                      \
+  HEDDLE_SIM_ACCESS_OF(name##8, kind, 8)                                      \
+  HEDDLE_SIM_ACCESS_OF(name##16, kind, 16)                                    \
+  HEDDLE_SIM_ACCESS_OF(unaligned_##name##2, kind, 2)                          \
+  HEDDLE_SIM_ACCESS_OF(unaligned_##name##4, kind, 4)                          \
+  HEDDLE_SIM_ACCESS_OF(unaligned_##name##8, kind, 8)                          \
+  HEDDLE_SIM_ACCESS_OF(unaligned_##name##16, kind, 16)
+#define HEDDLE_SIM_ACCESS_OF(name, kind, bytes)        \
+  HEDDLE_SIM_HOOK void __tsan_##name(void* at) {       \
+    heddle_sim.access((unsigned long)at, bytes, kind); \
   }
-HEDDLE_SIM_ACCESS(load, 0)
-HEDDLE_SIM_ACCESS(store, 1)
+HEDDLE_SIM_ACCESS(read, 0)
+HEDDLE_SIM_ACCESS(write, 1)
+HEDDLE_SIM_HOOK void __tsan_init() {}
+
+struct heddle_sim_place {
+  const char* file;
+  unsigned int line, column;
+};
+#define HEDDLE_SIM_UNDEFINED(name, what, ...)                                       \
+  HEDDLE_SIM_HOOK void __ubsan_handle_##name(heddle_sim_place* place __VA_ARGS__) { \
+    heddle_sim.undefined(what, place->line);                                        \
+  }
+HEDDLE_SIM_UNDEFINED(shift_out_of_bounds_abort, "shifts by too much", , unsigned long,
+                     unsigned long)
+HEDDLE_SIM_UNDEFINED(divrem_overflow_abort, "divides an integer by 0", , unsigned long,
+                     unsigned long)
+HEDDLE_SIM_UNDEFINED(out_of_bounds_abort, "has an index beyond its array", , unsigned long)
+HEDDLE_SIM_UNDEFINED(type_mismatch_v1_abort, "uses an address that is null or not aligned", ,
+                     unsigned long)
+HEDDLE_SIM_UNDEFINED(load_invalid_value_abort, "reads a bool that is neither true nor false", ,
+                     unsigned long)
 }
 
 #define threadIdx (heddle_sim.thread)
@@ -62,14 +89,14 @@ static inline int __float_as_int(float value) {
 
 // Threads change places at barriers and shuffles only, so plain code is atomic.
 template <class T>
-static __attribute__((no_sanitize("kernel-address"))) T atomicCAS(T* at, T expected, T wanted) {
+static HEDDLE_SIM_PLAIN T atomicCAS(T* at, T expected, T wanted) {
   heddle_sim.access((unsigned long)at, sizeof(T), 2);
   const T before = *at;
   if (before == expected) *at = wanted;
   return before;
 }
 template <class T>
-static __attribute__((no_sanitize("kernel-address"))) T atomicAdd(T* at, T value) {
+static HEDDLE_SIM_PLAIN T atomicAdd(T* at, T value) {
   heddle_sim.access((unsigned long)at, sizeof(T), 2);
   const T before = *at;
   *at = before + value;
@@ -77,7 +104,7 @@ static __attribute__((no_sanitize("kernel-address"))) T atomicAdd(T* at, T value
 }
 
 template <class T>
-static __attribute__((no_sanitize("kernel-address"))) T hd_peek(const T* at) {
+static HEDDLE_SIM_PLAIN T hd_peek(const T* at) {
   heddle_sim.access((unsigned long)at, sizeof(T), 2);
   return *at;
 }
@@ -151,13 +178,12 @@ double fma(double, double, double) noexcept;
 template <int... k>
 struct heddle_sim_numbers {};
 template <class... A, int... k>
-__attribute__((no_sanitize("kernel-address"))) static void heddle_sim_spread(
-    void (*kernel)(A...), void** a, heddle_sim_numbers<k...>) {
+HEDDLE_SIM_PLAIN static void heddle_sim_spread(void (*kernel)(A...), void** a,
+                                               heddle_sim_numbers<k...>) {
   kernel(*(A*)a[k]...);
 }
 template <class... A>
-__attribute__((no_sanitize("kernel-address"))) static void heddle_sim_call(void (*kernel)(A...),
-                                                                           void** arguments) {
+HEDDLE_SIM_PLAIN static void heddle_sim_call(void (*kernel)(A...), void** arguments) {
   heddle_sim_spread(kernel, arguments, heddle_sim_numbers<__integer_pack(sizeof...(A))...>());
 }
 template <class T>

@@ -261,6 +261,11 @@ void Machine::kernel_access(unsigned long address, unsigned long bytes, int kind
   runner.abandon(std::move(wrong));
 }
 
+void Machine::kernel_undefined(const char* what, unsigned int line) {
+  BlockRunner::instance().abandon(std::string(what) + " in line " + std::to_string(line) +
+                                  " of the text");
+}
+
 std::string Machine::launch(Operation& operation) {
   const Kernel& kernel = *operation.kernel;
   std::vector<void*> pointers;
@@ -275,6 +280,7 @@ std::string Machine::launch(Operation& operation) {
   call.shared_begin = kernel.shared_begin;
   call.shared_end = kernel.shared_end;
   call.state->access = &kernel_access;
+  call.state->undefined = &kernel_undefined;
   const std::string problem = BlockRunner::instance().run(call);
   return problem.empty() ? std::string() : kernel.name + ": " + problem;
 }

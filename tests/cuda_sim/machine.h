@@ -141,6 +141,7 @@ class Machine {
   std::string launch(Operation& operation);
   std::string copy(Operation& operation);
   static void kernel_access(unsigned long address, unsigned long bytes, int kind);
+  static void kernel_undefined(const char* what, unsigned int line);
 
   std::map<Stream*, std::unique_ptr<Stream>> streams_;
   std::map<Event*, std::unique_ptr<Event>> events_;

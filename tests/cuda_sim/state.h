@@ -16,4 +16,6 @@ struct heddle_sim_state {
   unsigned char* dynamic_shared;
   /// Called before a kernel touches memory through a pointer. Kinds: 0 read, 1 write, 2 atomic update.
   void (*access)(unsigned long address, unsigned long bytes, int kind);
+  /// Called where what the kernel does has no meaning; `line` of its text. Does not return.
+  void (*undefined)(const char* what, unsigned int line);
 };
