@@ -36,7 +36,7 @@ void push_inputs(const Node* node, std::vector<const Node*>& open) {
 }  // namespace
 
 PlanNodes::PlanNodes(const Graph& graph, const ScheduleRecord& record)
-    : graph_(graph), record_(record), nodes_(record.steps.size()) {
+    : record_(record), nodes_(record.steps.size()) {
   for (const NodePtr& node : graph.nodes()) {
     positions_.emplace(node.get(), positions_.size());
     for (const std::string& name : node->names()) names_.emplace(name, node.get());

@@ -35,7 +35,6 @@ class PlanNodes {
  private:
   bool lies_in_memory(const Node* view) const;
 
-  const Graph& graph_;
   const ScheduleRecord& record_;
   std::unordered_map<std::string_view, const Node*> names_;
   std::unordered_map<const Node*, StepSet> steps_;
