@@ -36,6 +36,7 @@ struct BoundRegion;
 /// A step on a CUDA device with sizes put in.
 struct CudaLaunch {
   const jit::cuda::CudaKernel* kernel = nullptr;  ///< null: the step runs nested plans
+  std::uint32_t variant = 0;                      ///< of the kernel
   std::uint32_t blocks = 0;
   std::uint32_t sizes = 0;  ///< parameters of the kernel that are sizes
 };

@@ -186,7 +186,7 @@ void CudaContext::launch(const BoundSteps& plan, const scheduler::BoundStep& ste
     return queue_custom(step, *runtime_, *stream_, custom_tensors_);
   const CudaLaunch& launch = plan.cuda[number];
   collect_arguments(plan, step, number, &status_address_, arguments_);
-  launch.kernel->launch(runtime_->device(), arguments_, launch.blocks, *stream_);
+  launch.kernel->launch(runtime_->device(), launch.variant, arguments_, launch.blocks, *stream_);
 }
 
 std::int32_t CudaContext::run_step(Frame& frame, std::size_t step) {

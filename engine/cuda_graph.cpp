@@ -57,7 +57,7 @@ namespace {
 
 /// The shape of a launch; of one that has nothing to do, which has to have a block, of its node.
 device::LaunchShape shape_of(const CudaLaunch& launch) {
-  const jit::cuda::CudaSource& source = launch.kernel->source();
+  const jit::cuda::CudaSource& source = launch.kernel->source(launch.variant);
   return {.blocks = std::max(1u, launch.blocks),
           .threads = source.block_threads,
           .dynamic_shared_bytes = static_cast<std::uint32_t>(source.dynamic_shared_bytes)};
@@ -126,9 +126,10 @@ void SegmentGraph::collect(const GraphRequest& request, std::uint32_t k) {
 void SegmentGraph::add_step(const GraphRequest& request, std::uint32_t k, Nodes after) {
   const CudaLaunch& launch = request.plan.cuda[number_of(request, k)];
   collect(request, k);
-  const device::Graph::Node node = graph_->add_launch(launch.kernel->handle(), shape_of(launch),
-                                                      arguments_, reduced(std::move(after)));
-  launches_.push_back({node, launch.blocks, words_});
+  const device::Graph::Node node =
+      graph_->add_launch(launch.kernel->handle(launch.variant), shape_of(launch), arguments_,
+                         reduced(std::move(after)));
+  launches_.push_back({node, launch.variant, launch.blocks, words_});
 }
 
 SegmentGraph::CopyNode SegmentGraph::add_copy(const GraphCopy& copy, CopyKind kind,
@@ -167,8 +168,10 @@ void SegmentGraph::update(const GraphRequest& request, std::uint32_t k) {
   if (launch.blocks == 0 && node.blocks == 0) return;
   if (launch.blocks != 0) {
     collect(request, k);
-    if (launch.blocks != node.blocks || words_ != node.words) {
-      graph_->set_launch(node.node, launch.kernel->handle(), shape_of(launch), arguments_);
+    if (launch.variant != node.variant || launch.blocks != node.blocks || words_ != node.words) {
+      graph_->set_launch(node.node, launch.kernel->handle(launch.variant), shape_of(launch),
+                         arguments_);
+      node.variant = launch.variant;
       node.words.swap(words_);
       counters_.updates.fetch_add(1, std::memory_order_relaxed);
     }

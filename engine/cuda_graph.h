@@ -84,6 +84,7 @@ class SegmentGraph {
  private:
   struct LaunchNode {
     device::Graph::Node node = 0;
+    std::uint32_t variant = 0;
     std::uint32_t blocks = 0;  ///< 0: not enabled
     std::vector<std::uint64_t> words;
   };

@@ -107,7 +107,8 @@ void* CudaUnit::fixed_address(BufferId root) const {
 
 CudaLaunch CudaUnit::bind(std::uint32_t kernel, std::span<const std::int64_t> sizes) const {
   const jit::cuda::CudaKernel* code = kernels_[kernel].get();
-  return {code, code->blocks(sizes), static_cast<std::uint32_t>(sizes.size())};
+  const std::uint32_t variant = code->choose(sizes);
+  return {code, variant, code->blocks(variant, sizes), static_cast<std::uint32_t>(sizes.size())};
 }
 
 namespace {

@@ -9,6 +9,7 @@
 #include "engine/engine_impl.h"
 #include "engine/plan_graph.h"
 #include "engine/run_events.h"
+#include "jit/cuda/compile.h"
 #include "scheduler/streams.h"
 
 namespace heddle::engine {
@@ -125,10 +126,18 @@ class StepsDocument {
                         {"phase", unit_.phases().phase_of(static_cast<ir::StepId>(k))},
                         {"work", k < plan_.steps.size() ? ordered_json(plan_.steps[k].work)
                                                         : ordered_json(nullptr)}});
+      if (const std::string variant = variant_of(k); !variant.empty())
+        result.back()["variant"] = variant;
       if (unit_.program().kernels[step.kernel].nested != nullptr)
         result.back()["nested"] = nested(k);
     }
     return result;
+  }
+
+  /// Which of its kernel's variants the step launches; empty where there is one, or sizes are not known yet.
+  std::string variant_of(std::size_t k) const {
+    if (k >= plan_.cuda.size() || plan_.cuda[k].kernel == nullptr) return {};
+    return plan_.cuda[k].kernel->source(plan_.cuda[k].variant).variant;
   }
 
   /// Null where only the run tells the sizes.

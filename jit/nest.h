@@ -188,6 +188,19 @@ struct Stmt {
       node;
 };
 
+/// Says of a nest that it is one matrix product, so that an emitter may choose tiles of its own. The body then is, at
+/// block level: scalars; binds of the three symbols to where a tile of the body begins; one contraction, not
+/// accumulating; a serial loop over its rows and in it a vector loop over its columns, which read the sum of their
+/// element and do all the rest. All but the binds speak of the place by the symbols only, not by the parallel axis.
+struct ProductForm {
+  Symbol batch;         ///< number of the matrix
+  Symbol row_begin;     ///< first row of the tile
+  Symbol column_begin;  ///< first column
+  SymExpr batches;      ///< in size parameters, as are the others
+  SymExpr rows;
+  SymExpr columns;
+};
+
 /// One kernel.
 struct Nest {
   std::string name;  ///< stable and readable: "add_gelu", "softmax"; not part of the key
@@ -198,6 +211,7 @@ struct Nest {
   Block body;
   SymExpr work;       ///< scalar operations of the whole nest, estimated
   base::Facts facts;  ///< ranges of the axes, for emitters that simplify
+  std::optional<ProductForm> product{};
 
   std::uint32_t global_count() const;
 };

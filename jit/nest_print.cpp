@@ -31,6 +31,7 @@ class Printer {
     for (const NestBuffer& buffer : nest_.buffers) line(describe(buffer));
     for (const auto& [symbol, range] : nest_.facts.ranges) line(describe(symbol, range));
     if (nest_.facts.sizes_positive) line("fact sizes are positive");
+    if (nest_.product) line(describe(*nest_.product));
     line("parallel " + nest_.parallel_axis.to_string() + " < " + nest_.parallel_extent.to_string());
     block(nest_.body);
     text_ += "}\n";
@@ -112,6 +113,12 @@ class Printer {
   static std::string describe(Symbol symbol, const base::Facts::Range& range) {
     return "fact " + symbol.to_string() + " in [" + (range.low ? range.low->to_string() : "") +
            ", " + (range.high ? range.high->to_string() : "") + "]";
+  }
+
+  static std::string describe(const ProductForm& p) {
+    return "product of " + p.batches.to_string() + " x [" + p.rows.to_string() + ", " +
+           p.columns.to_string() + "] at " + p.batch.to_string() + ", " + p.row_begin.to_string() +
+           ", " + p.column_begin.to_string();
   }
 
   void line(const std::string& content) {

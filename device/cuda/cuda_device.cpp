@@ -287,8 +287,10 @@ class CudaGraph : public Graph {
   void set_launch(Node node, Kernel kernel, const LaunchShape& shape,
                   std::span<void* const> arguments) override {
     const KernelNodeParameters parameters = parameters_of(kernel, shape, arguments);
-    call("cuGraphExecKernelNodeSetParams",
-         [&] { return driver().graph_set_kernel(exec_, nodes_[node], &parameters); });
+    call("cuGraphExecKernelNodeSetParams", [&] {
+      if (const int result = allow_shared(driver(), kernel, shape); result != 0) return result;
+      return driver().graph_set_kernel(exec_, nodes_[node], &parameters);
+    });
   }
   void set_copy(Node node, void* to, const void* from, std::size_t bytes, CopyKind kind) override {
     const CopyParameters parameters = parameters_of(to, from, bytes, kind);

@@ -15,7 +15,7 @@
 namespace heddle::jit::cuda {
 namespace {
 
-/// Kernels of one program: the prelude is read once, and a program still compiles in a moment.
+/// Nests of one program: the prelude is read once, and a program still compiles in a moment.
 constexpr std::size_t kProgramKernels = 12;
 
 void dump(const std::string& folder, const CudaSource& source) {
@@ -29,6 +29,11 @@ std::string image_key_of(std::string_view image) {
   return "heddle CUDA image\n" + base::hash128(image).hex() + "\n" + std::to_string(image.size());
 }
 
+/// Whether code for "sm_80" or later is asked for.
+bool has_tensor_cores(const std::string& arch) {
+  return arch.starts_with("sm_") && std::atoi(arch.c_str() + 3) >= 80;
+}
+
 std::string folder_of(std::string given) {
   const char* variable = std::getenv("HEDDLE_DUMP_DIR");
   return given.empty() && variable != nullptr ? std::string(variable) : given;
@@ -36,19 +41,20 @@ std::string folder_of(std::string given) {
 
 }  // namespace
 
-CudaKernel::CudaKernel(CudaSource source, std::shared_ptr<const device::Module> module)
-    : source_(std::move(source)),
-      module_(std::move(module)),
-      kernel_(module_->kernel(source_.entry)) {}
-
-std::int64_t CudaKernel::scratch_bytes(std::span<const std::int64_t> sizes) const {
-  if (source_.scratch_bytes.is_constant(0)) return 0;
-  return source_.blocks.evaluate_sizes(sizes) * source_.scratch_bytes.evaluate_sizes(sizes);
+CudaKernel::CudaKernel(CudaCode code, std::vector<ModulePtr> modules)
+    : code_(std::move(code)), modules_(std::move(modules)) {
+  for (std::size_t k = 0; k < modules_.size(); ++k)
+    handles_.push_back(modules_[k]->kernel(code_.variants[k].entry));
 }
 
-std::uint32_t CudaKernel::blocks(std::span<const std::int64_t> sizes) const {
+std::int64_t CudaKernel::scratch_bytes(std::span<const std::int64_t> sizes) const {
+  if (source().scratch_bytes.is_constant(0)) return 0;
+  return source().blocks.evaluate_sizes(sizes) * source().scratch_bytes.evaluate_sizes(sizes);
+}
+
+std::uint32_t CudaKernel::blocks(std::uint32_t variant, std::span<const std::int64_t> sizes) const {
   return static_cast<std::uint32_t>(
-      std::max<std::int64_t>(0, source_.blocks.evaluate_sizes(sizes)));
+      std::max<std::int64_t>(0, source(variant).blocks.evaluate_sizes(sizes)));
 }
 
 void CudaKernel::launch(device::Device& device, std::span<void* const> buffers,
@@ -58,18 +64,21 @@ void CudaKernel::launch(device::Device& device, std::span<void* const> buffers,
   arguments.reserve(buffers.size() + sizes.size() + 2);
   for (void* const& buffer : buffers) arguments.push_back(const_cast<void**>(&buffer));
   for (const std::int64_t& size : sizes) arguments.push_back(const_cast<std::int64_t*>(&size));
-  if (!source_.scratch_bytes.is_constant(0)) arguments.push_back(&scratch);
+  if (!source().scratch_bytes.is_constant(0)) arguments.push_back(&scratch);
   arguments.push_back(&status);
-  launch(device, arguments, blocks(sizes), stream);
+  const std::uint32_t variant = choose(sizes);
+  launch(device, variant, arguments, blocks(variant, sizes), stream);
 }
 
-void CudaKernel::launch(device::Device& device, std::span<void* const> arguments,
-                        std::uint32_t blocks, device::Stream& stream) const {
+void CudaKernel::launch(device::Device& device, std::uint32_t variant,
+                        std::span<void* const> arguments, std::uint32_t blocks,
+                        device::Stream& stream) const {
   if (blocks == 0) return;
-  device.launch(kernel_,
+  const CudaSource& code = source(variant);
+  device.launch(handles_[variant],
                 {.blocks = blocks,
-                 .threads = source_.block_threads,
-                 .dynamic_shared_bytes = static_cast<std::uint32_t>(source_.dynamic_shared_bytes)},
+                 .threads = code.block_threads,
+                 .dynamic_shared_bytes = static_cast<std::uint32_t>(code.dynamic_shared_bytes)},
                 arguments, stream);
 }
 
@@ -81,35 +90,42 @@ CudaCompiler::CudaCompiler(device::Device& device, CudaCompileOptions options)
 struct CudaCompiler::Job {
   std::string key;
   const Nest* nest;
-  CudaSource source{};
+  CudaCode code{};
   std::promise<CudaKernelPtr> promise{};
 };
 
 void CudaCompiler::emit(Job& job) const {
   CudaOptions emit;
   emit.max_shared_bytes = device_.properties().max_shared_bytes;
+  emit.multiprocessors = device_.properties().multiprocessors;
+  emit.tensor_cores = has_tensor_cores(device_.properties().arch);
   Nest named = *job.nest;
   named.name += "_" + job.key.substr(0, 12);  // several kernels of one name may share a program
-  job.source = emit_cuda(named, emit);
-  dump(options_.dump_folder, job.source);
+  job.code = emit_code(named, emit);
+  for (const CudaSource& source : job.code.variants) dump(options_.dump_folder, source);
 }
 
 /// One program of several kernels.
 std::vector<CudaKernelPtr> CudaCompiler::build(std::span<Job* const> jobs, KernelCache* cache) {
   std::string kernels;
-  for (const Job* job : jobs) kernels += job->source.kernel + "\n";
-  const auto compiled = nvrtc_.compile_cubin(prelude_for(kernels) + kernels,
-                                             jobs.front()->source.entry, device_.properties().arch);
+  for (const Job* job : jobs)
+    for (const CudaSource& source : job->code.variants) kernels += source.kernel + "\n";
+  const auto compiled =
+      nvrtc_.compile_cubin(prelude_for(kernels) + kernels, jobs.front()->code.variants[0].entry,
+                           device_.properties().arch);
   const ModulePtr module = device_.load(compiled.image);
   std::vector<CudaKernelPtr> built;
-  for (const Job* job : jobs) built.push_back(std::make_shared<CudaKernel>(job->source, module));
+  for (const Job* job : jobs)
+    built.push_back(std::make_shared<CudaKernel>(
+        job->code, std::vector<ModulePtr>(job->code.variants.size(), module)));
   compiled_ += jobs.size();
   if (cache == nullptr) return built;
   const std::string_view image(compiled.image.data(), compiled.image.size());
   const std::string image_key = image_key_of(image);
   if (!cache->store(image_key, image)) return built;
   for (const Job* job : jobs)
-    cache->store(key_of(job->source), job->source.entry + "\n" + image_key);
+    for (const CudaSource& source : job->code.variants)
+      cache->store(key_of(source), source.entry + "\n" + image_key);
   return built;
 }
 
@@ -136,14 +152,18 @@ CudaCompiler::ModulePtr CudaCompiler::load(const std::string& image_key, KernelC
 }
 
 CudaKernelPtr CudaCompiler::find(const Job& job, KernelCache& cache) {
-  const std::optional<std::string> entry = cache.find(key_of(job.source));
-  const std::size_t end = entry ? entry->find('\n') : std::string::npos;
-  if (end == std::string::npos) return nullptr;
-  CudaSource source = job.source;
-  source.entry = entry->substr(0, end);
+  CudaCode code = job.code;
+  std::vector<ModulePtr> modules;
   try {
-    const ModulePtr module = load(entry->substr(end + 1), cache);
-    return module == nullptr ? nullptr : std::make_shared<CudaKernel>(std::move(source), module);
+    for (CudaSource& source : code.variants) {
+      const std::optional<std::string> entry = cache.find(key_of(source));
+      const std::size_t end = entry ? entry->find('\n') : std::string::npos;
+      if (end == std::string::npos) return nullptr;
+      source.entry = entry->substr(0, end);
+      modules.push_back(load(entry->substr(end + 1), cache));
+      if (modules.back() == nullptr) return nullptr;
+    }
+    return std::make_shared<CudaKernel>(std::move(code), std::move(modules));
   } catch (const DeviceLost&) {
     throw;
   } catch (const DeviceError&) {

@@ -19,17 +19,23 @@
 
 namespace heddle::jit::cuda {
 
-/// A kernel ready to launch. Its code lives as long as this does.
+/// A kernel ready to launch, in all its variants. Its code lives as long as this does.
 class CudaKernel {
  public:
-  CudaKernel(CudaSource source, std::shared_ptr<const device::Module> module);
+  using ModulePtr = std::shared_ptr<const device::Module>;
+  /// @param modules  of each variant of `code`
+  CudaKernel(CudaCode code, std::vector<ModulePtr> modules);
 
-  const CudaSource& source() const { return source_; }
-  device::Kernel handle() const { return kernel_; }
+  /// The variant for these sizes.
+  std::uint32_t choose(std::span<const std::int64_t> sizes) const {
+    return static_cast<std::uint32_t>(code_.choose(sizes));
+  }
+  const CudaSource& source(std::uint32_t variant = 0) const { return code_.variants[variant]; }
+  device::Kernel handle(std::uint32_t variant = 0) const { return handles_[variant]; }
   /// Bytes of global memory that a launch with these sizes needs as scratch.
   std::int64_t scratch_bytes(std::span<const std::int64_t> sizes) const;
-  /// Blocks of a launch with these sizes; 0: nothing to launch.
-  std::uint32_t blocks(std::span<const std::int64_t> sizes) const;
+  /// Blocks of a launch of a variant with these sizes; 0: nothing to launch.
+  std::uint32_t blocks(std::uint32_t variant, std::span<const std::int64_t> sizes) const;
 
   /// Queues one launch; none when there is nothing to do.
   /// @param buffers  device addresses, in the nest's order
@@ -38,14 +44,14 @@ class CudaKernel {
   void launch(device::Device& device, std::span<void* const> buffers,
               std::span<const std::int64_t> sizes, void* scratch, void* status,
               device::Stream& stream) const;
-  /// The same with `arguments` made ready: addresses of the kernel's parameters in order.
-  void launch(device::Device& device, std::span<void* const> arguments, std::uint32_t blocks,
-              device::Stream& stream) const;
+  /// The same of a variant with `arguments` made ready: addresses of the kernel's parameters in order.
+  void launch(device::Device& device, std::uint32_t variant, std::span<void* const> arguments,
+              std::uint32_t blocks, device::Stream& stream) const;
 
  private:
-  CudaSource source_;
-  std::shared_ptr<const device::Module> module_;
-  device::Kernel kernel_;
+  CudaCode code_;
+  std::vector<ModulePtr> modules_;
+  std::vector<device::Kernel> handles_;
 };
 using CudaKernelPtr = std::shared_ptr<const CudaKernel>;
 
@@ -86,7 +92,7 @@ class CudaCompiler {
 
  private:
   struct Job;
-  using ModulePtr = std::shared_ptr<const device::Module>;
+  using ModulePtr = CudaKernel::ModulePtr;
   void emit(Job& job) const;
   std::vector<CudaKernelPtr> build(std::span<Job* const> jobs, KernelCache* cache);
   void run(std::span<Job* const> jobs, KernelCache* cache);

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "jit/cuda/barriers.h"
 #include "jit/cuda/prelude.h"
+#include "jit/cuda/product_text.h"
 #include "jit/cuda/scalar_text.h"
 #include "jit/cuda/statement_emitter.h"
 
@@ -61,15 +62,6 @@ std::uint32_t threads_for(const Nest& nest, Mapping mapping, const CudaOptions& 
   const std::int64_t widest = widest_loop(nest, nest.body);
   if (widest == 0 || widest >= options.block_threads) return options.block_threads;
   return static_cast<std::uint32_t>((widest + 31) / 32 * 32);
-}
-
-std::string identifier(const std::string& name) {
-  std::string result = "heddle_";
-  for (const char c : name) {
-    const bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    result += word ? c : '_';
-  }
-  return result;
 }
 
 /// Decides where local buffers lie and declares them.
@@ -157,19 +149,6 @@ class Storage {
   SymExpr scratch_bytes_ = 0;
 };
 
-std::string parameters(const Nest& nest, bool scratch) {
-  std::string text;
-  for (NestBufferId id = 0; id < nest.global_count(); ++id) {
-    const NestBuffer& buffer = nest.buffers[id];
-    text += (buffer.written ? "" : "const ") + storage_type(buffer.dtype) + "* " +
-            buffer_name(nest, id) + ", ";
-  }
-  for (std::uint32_t k = 0; k < nest.size_count; ++k)
-    text += "long long s" + std::to_string(k) + ", ";
-  if (scratch) text += "unsigned char* scratch, ";
-  return text + "int* status";
-}
-
 std::string parallel_loop(const Nest& nest, Mapping mapping) {
   const std::string axis = nest.parallel_axis.to_string();
   const std::string extent = index_text(nest.parallel_extent, nest.facts);
@@ -182,6 +161,28 @@ std::string parallel_loop(const Nest& nest, Mapping mapping) {
 
 }  // namespace
 
+std::string entry_name(const std::string& name) {
+  std::string result = "heddle_";
+  for (const char c : name) {
+    const bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    result += word ? c : '_';
+  }
+  return result;
+}
+
+std::string parameters_text(const Nest& nest, bool scratch) {
+  std::string text;
+  for (NestBufferId id = 0; id < nest.global_count(); ++id) {
+    const NestBuffer& buffer = nest.buffers[id];
+    text += (buffer.written ? "" : "const ") + storage_type(buffer.dtype) + "* " +
+            buffer_name(nest, id) + ", ";
+  }
+  for (std::uint32_t k = 0; k < nest.size_count; ++k)
+    text += "long long s" + std::to_string(k) + ", ";
+  if (scratch) text += "unsigned char* scratch, ";
+  return text + "int* status";
+}
+
 CudaSource emit_cuda(const Nest& nest, const CudaOptions& options) {
   HD_CHECK(options.block_threads % 32 == 0 && options.block_threads > 0, "full warps");
   const Mapping mapping = mapping_of(nest);
@@ -192,7 +193,7 @@ CudaSource emit_cuda(const Nest& nest, const CudaOptions& options) {
   const Storage storage(nest, mapping, options, statements.uses_reduce_scratch());
 
   CudaSource source;
-  source.entry = identifier(nest.name);
+  source.entry = entry_name(nest.name);
   source.block_threads = threads_for(nest, mapping, options);
   source.dynamic_shared_bytes = storage.dynamic_bytes();
   source.scratch_bytes = storage.scratch_bytes();
@@ -204,10 +205,39 @@ CudaSource emit_cuda(const Nest& nest, const CudaOptions& options) {
 
   source.kernel = "extern \"C\" __global__ void __launch_bounds__(" +
                   std::to_string(source.block_threads) + ")\n" + source.entry + "(" +
-                  parameters(nest, scratch) + ") {\n" + storage.text() + "  " +
+                  parameters_text(nest, scratch) + ") {\n" + storage.text() + "  " +
                   parallel_loop(nest, mapping) + body + "  }\n}\n";
   source.text = prelude_for(source.kernel) + source.kernel;
   return source;
+}
+
+CudaCode emit_code(const Nest& nest, const CudaOptions& options) {
+  CudaCode code;
+  const auto parts = product_parts(nest);
+  if (!parts) {
+    code.variants.push_back(emit_cuda(nest, options));
+    return code;
+  }
+  code.device = {options.multiprocessors, options.max_shared_bytes, options.tensor_cores};
+  code.dtype = parts->dtype();
+  code.batches = nest.product->batches;
+  code.rows = nest.product->rows;
+  code.columns = nest.product->columns;
+  code.depth = parts->contract->depth;
+  for (const ProductTile& tile :
+       product_tiles(code.dtype, parts->left(), parts->right(), code.device)) {
+    code.variants.push_back(emit_product(*parts, tile, options));
+    code.tiles.push_back(tile);
+  }
+  return code;
+}
+
+std::size_t CudaCode::choose(std::span<const std::int64_t> sizes) const {
+  if (tiles.empty()) return 0;
+  const ProductShape shape{batches.evaluate_sizes(sizes), rows.evaluate_sizes(sizes),
+                           columns.evaluate_sizes(sizes), depth.evaluate_sizes(sizes),
+                           static_cast<std::int64_t>(size_of(dtype))};
+  return cheapest_tile(tiles, shape, device);
 }
 
 }  // namespace heddle::jit::cuda

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "jit/cuda/product_tile.h"
 #include "jit/nest.h"
 
 namespace heddle::jit::cuda {
@@ -14,6 +17,8 @@ struct CudaOptions {
   std::int64_t max_scratch_blocks =
       1024;  ///< the same where each block has scratch in global memory
   std::int64_t max_shared_bytes = 99 * 1024;  ///< of a block; dynamic beyond 48 KiB
+  int multiprocessors = 132;
+  bool tensor_cores = true;  ///< those of sm_80 and later
 };
 
 /// One kernel as text, and how to launch it.
@@ -30,9 +35,33 @@ struct CudaSource {
   SymExpr blocks;  ///< in size parameters; 0: nothing to launch
   std::int64_t dynamic_shared_bytes = 0;
   SymExpr scratch_bytes;  ///< of one block
+  std::string variant{};  ///< of several kernels for one nest, which: "tensor_64x64x64"
 };
 
+/// The kernels of a nest: one, or for a product one for each way to multiply, between which sizes decide.
+struct CudaCode {
+  std::vector<CudaSource> variants;  ///< not empty
+  std::vector<ProductTile> tiles{};  ///< of the variants; empty: there is one
+  ProductDevice device{};
+  DType dtype = DType::F32;  ///< of the operands
+  SymExpr batches = 0, rows = 0, columns = 0, depth = 0;
+
+  /// The variant for these sizes, by product_cycles(). Threads: any.
+  std::size_t choose(std::span<const std::int64_t> sizes) const;
+};
+
+/// The kernel that any nest can be.
 /// @pre check(nest) passes.
 CudaSource emit_cuda(const Nest& nest, const CudaOptions& options = {});
+
+/// All that the nest should be.
+/// @pre check(nest) passes.
+CudaCode emit_code(const Nest& nest, const CudaOptions& options = {});
+
+/// The name of a kernel, "heddle_" and the characters of `name` that names may have.
+std::string entry_name(const std::string& name);
+/// The kernel's parameters.
+/// @param scratch  whether there is global scratch
+std::string parameters_text(const Nest& nest, bool scratch);
 
 }  // namespace heddle::jit::cuda

@@ -110,7 +110,8 @@ void StatementEmitter::operator()(const BindStmt& s) {
 }
 
 void StatementEmitter::operator()(const LoadStmt& s) {
-  std::string value = loaded_text(s.dtype, element(s.buffer, s.index));
+  const std::string place = replaced_ == s.buffer ? place_ : element(s.buffer, s.index);
+  std::string value = loaded_text(s.dtype, place);
   if (s.mask != kNoScalar)
     value = name(s.mask) + " ? " + value + " : " + constant_text(s.dtype, 0, 0);
   define(s.result, s.dtype, value);

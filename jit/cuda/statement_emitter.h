@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -17,6 +18,11 @@ class StatementEmitter {
  public:
   StatementEmitter(const Nest& nest, Mapping mapping, std::set<const Stmt*> barriers);
 
+  /// Loads from `buffer` give the lvalue `place` from now on, whatever their index.
+  void replace_loads(NestBufferId buffer, std::string place) {
+    replaced_ = buffer;
+    place_ = std::move(place);
+  }
   /// The lines of `block`, indented by `depth` steps.
   std::string emit(const Block& block, int depth);
   /// Whether what was emitted uses the reduction scratch `reduce_scratch`.
@@ -62,6 +68,8 @@ class StatementEmitter {
   int depth_ = 0;
   bool in_vector_ = false;
   bool uses_reduce_scratch_ = false;
+  std::optional<NestBufferId> replaced_;
+  std::string place_;
 };
 
 /// The name of a buffer in the text, by its place: b0, b1, … then l0, l1, …

@@ -22,6 +22,7 @@ class Renumberer {
     for (const NestBuffer& buffer : nest_.buffers) note(buffer.count);
     number(nest_.body);
     note(nest_.work);
+    number_product();
     apply();
     return std::move(result_);
   }
@@ -123,6 +124,14 @@ class Renumberer {
     for (Stmt& statement : block) std::visit([&](auto& node) { number(node); }, statement.node);
   }
 
+  void number_product() {
+    if (!nest_.product) return;
+    ProductForm& form = *nest_.product;
+    for (SymExpr* expr : {&form.batches, &form.rows, &form.columns}) note(*expr);
+    for (const Symbol& symbol : {form.batch, form.row_begin, form.column_begin})
+      if (symbols_.emplace(symbol, SymExpr::temp(temps_)).second) ++temps_;  // nothing asks for it
+  }
+
   // Applying the numbers.
   void apply() {
     apply(nest_.body);
@@ -131,8 +140,15 @@ class Renumberer {
     nest_.work = nest_.work.substitute(symbols_);
     for (NestBuffer& buffer : nest_.buffers) buffer.count = buffer.count.substitute(symbols_);
     nest_.parallel_axis = symbols_.at(nest_.parallel_axis).symbol();
+    if (nest_.product) apply_to_form(*nest_.product);
     nest_.size_count = static_cast<std::uint32_t>(result_.sizes.size());
     renumber_facts();
+  }
+  void apply_to_form(ProductForm& form) const {
+    for (SymExpr* expr : {&form.batches, &form.rows, &form.columns})
+      *expr = expr->substitute(symbols_);
+    for (Symbol* symbol : {&form.batch, &form.row_begin, &form.column_begin})
+      *symbol = symbols_.at(*symbol).symbol();
   }
   void renumber_facts() {
     base::Facts facts;

@@ -15,6 +15,7 @@
 #include "jit/lower/index.h"
 #include "jit/lower/pack_weights.h"
 #include "jit/nests/nests.h"
+#include "jit/nests/product.h"
 #include "jit/nests/support.h"
 
 namespace heddle::jit {
@@ -333,7 +334,12 @@ class MatmulNest {
   SymExpr row_begin_, column_begin_, rows_, columns_;
 };
 
-void build(NestContext& ctx) { MatmulNest(ctx).build(); }
+void build(NestContext& ctx) {
+  if (is_product(ctx))
+    build_product(ctx);
+  else
+    MatmulNest(ctx).build();
+}
 
 }  // namespace
 

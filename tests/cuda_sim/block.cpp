@@ -24,11 +24,15 @@ std::string BlockRunner::run(const Call& call) {
   state_ = call.state;
   state_->barrier = &barrier;
   state_->shuffle_xor = &shuffle_xor;
+  state_->exchange = &exchange;
+  state_->copy = &copy;
+  state_->commit_copies = &commit_copies;
+  state_->wait_copies = &wait_copies;
   const std::uint32_t count = call.block.x;
   if (call.block.y != 1 || call.block.z != 1 || call.grid.y != 1 || call.grid.z != 1)
     return "the simulator runs grids and blocks of one dimension";
   while (threads_.size() < count) threads_.push_back(std::make_unique<Thread>());
-  lanes_.resize(2 * static_cast<std::size_t>(count));
+  warps_.resize(std::max<std::size_t>(warps_.size(), (count + kWarp - 1) / kWarp));
   dynamic_shared_.resize(call.dynamic_shared_bytes + 16);
   const auto address = reinterpret_cast<std::uintptr_t>(dynamic_shared_.data());
   state_->dynamic_shared = dynamic_shared_.data() + (16 - address % 16) % 16;
@@ -54,6 +58,8 @@ std::string BlockRunner::run_block(const Call& call) {
   for (std::uint32_t k = 0; k < count; ++k) {
     threads_[k]->wait = Wait::None;
     threads_[k]->shuffles = 0;
+    threads_[k]->copies.clear();
+    threads_[k]->groups = 0;
     threads_[k]->fiber.prepare(&enter, this);
   }
   for (std::uint32_t turn = state_->block.x;; ++turn) {
@@ -142,15 +148,60 @@ void BlockRunner::pause(Wait why) {
 void BlockRunner::barrier() { instance().pause(Wait::Barrier); }
 
 unsigned int BlockRunner::shuffle_xor(unsigned int value, int mask) {
+  const std::uint32_t me = instance().current_;
+  const unsigned int* const all = exchange(&value, 1);
+  const std::uint32_t other = (me % kWarp) ^ static_cast<std::uint32_t>(mask);
+  const bool exists = me / kWarp * kWarp + other < instance().state_->block_size.x;
+  return exists ? all[other] : value;
+}
+
+const unsigned int* BlockRunner::exchange(const unsigned int* words, unsigned int count) {
   BlockRunner& runner = instance();
   const std::uint32_t me = runner.current_;
-  // A lane may be one shuffle ahead of its neighbour, not two.
-  const std::size_t turn = runner.threads_[me]->shuffles++ % 2;
-  runner.lanes_[2 * me + turn] = value;
+  Thread& thread = *runner.threads_[me];
+  Turn& turn = runner.warps_[me / kWarp][thread.shuffles++ % 2];
+  const bool first = std::none_of(
+      runner.threads_.begin() + me / kWarp * kWarp,
+      runner.threads_.begin() +
+          std::min<std::ptrdiff_t>(me / kWarp * kWarp + kWarp, runner.state_->block_size.x),
+      [&](const auto& t) { return t->wait == Wait::Shuffle && t->shuffles == thread.shuffles; });
+  if (first) turn.count = count;
+  if (turn.count != count) runner.abandon("meets other lanes of its warp at another instruction");
+  std::copy_n(words, count, turn.words.begin() + me % kWarp * count);
   runner.pause(Wait::Shuffle);
-  const std::uint32_t other =
-      me / kWarp * kWarp + ((me % kWarp) ^ static_cast<std::uint32_t>(mask));
-  return other < runner.state_->block_size.x ? runner.lanes_[2 * other + turn] : value;
+  return turn.words.data();
+}
+
+void BlockRunner::copy(void* to, const void* from, unsigned int bytes, unsigned int valid) {
+  BlockRunner& runner = instance();
+  Thread& thread = *runner.threads_[runner.current_];
+  const auto address = [](const void* at) { return reinterpret_cast<std::uintptr_t>(at); };
+  if (address(to) % bytes != 0 || (valid != 0 && address(from) % bytes != 0))
+    runner.abandon("copies from or to an address that is not aligned");
+  if (valid > bytes) runner.abandon("copies more than there is room for");
+  // What others still read must not be overwritten from now on.
+  if (valid != 0) runner.state_->access(address(from), valid, 0);
+  runner.state_->access(address(to), bytes, 1);
+  Copy copy{static_cast<unsigned char*>(to), {}, bytes, thread.groups};
+  if (valid != 0) std::memcpy(copy.bytes.data(), from, valid);
+  std::memset(to, kPoison, bytes);
+  thread.copies.push_back(copy);
+}
+
+void BlockRunner::commit_copies() {
+  BlockRunner& runner = instance();
+  ++runner.threads_[runner.current_]->groups;
+}
+
+void BlockRunner::wait_copies(unsigned int pending) {
+  BlockRunner& runner = instance();
+  Thread& thread = *runner.threads_[runner.current_];
+  while (!thread.copies.empty() && thread.copies.front().group + pending < thread.groups) {
+    const Copy& copy = thread.copies.front();
+    runner.state_->access(reinterpret_cast<std::uintptr_t>(copy.to), copy.count, 1);
+    std::memcpy(copy.to, copy.bytes.data(), copy.count);
+    thread.copies.pop_front();
+  }
 }
 
 }  // namespace heddle::sim

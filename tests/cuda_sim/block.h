@@ -2,7 +2,9 @@
 // pass when all have come.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -50,15 +52,35 @@ class BlockRunner {
 
  private:
   enum class Wait : std::uint8_t { None, Barrier, Shuffle, Done };
+  /// An asynchronous copy that has begun.
+  struct Copy {
+    unsigned char* to = nullptr;
+    std::array<unsigned char, 16> bytes{};
+    std::uint32_t count = 0;
+    std::uint32_t group = 0;
+  };
   struct Thread {
     Fiber fiber;
     Wait wait = Wait::None;
     unsigned int shuffles = 0;
+    std::deque<Copy> copies;   ///< not written yet, in order
+    std::uint32_t groups = 0;  ///< that were committed
+  };
+  /// What a lane brings to an exchange of its warp: two turns of it, since a lane may be one exchange ahead of its
+  /// neighbour, not two.
+  static constexpr unsigned int kMostWords = 8;
+  struct Turn {
+    std::uint32_t count = 0;
+    std::array<unsigned int, 32 * kMostWords> words{};
   };
 
   static void enter(void* self);
   static void barrier();
   static unsigned int shuffle_xor(unsigned int value, int mask);
+  static const unsigned int* exchange(const unsigned int* words, unsigned int count);
+  static void copy(void* to, const void* from, unsigned int bytes, unsigned int valid);
+  static void commit_copies();
+  static void wait_copies(unsigned int pending);
   void pause(Wait why);
   std::string run_block(const Call& call);
   /// Lets go on who may. False: nobody.
@@ -66,7 +88,7 @@ class BlockRunner {
 
   heddle_sim_state* state_ = nullptr;
   std::vector<std::unique_ptr<Thread>> threads_;
-  std::vector<unsigned int> lanes_;  ///< values exchanged: two turns of each thread
+  std::vector<std::array<Turn, 2>> warps_;  ///< values exchanged
   std::vector<unsigned char> dynamic_shared_;
   const Call* call_ = nullptr;
   std::string problem_;

@@ -134,6 +134,75 @@ static inline unsigned short hd_cvt_f16_f32(float value) {
   return (unsigned short)(sign | ((rounded - 0x38000000u) >> 13));
 }
 
+// Twins of ldmatrix: what lane k gets comes from the rows that other lanes point to.
+#define HEDDLE_SIM_OWN __attribute__((noinline, no_sanitize("kernel-address")))
+HEDDLE_SIM_OWN static void heddle_sim_load_matrices(unsigned int* out, const void* row,
+                                                    bool transposed) {
+  const unsigned long mine = (unsigned long)row;
+  if (mine % 16 != 0) heddle_sim.access(1, 16, 0);  // not aligned: an access to nowhere
+  const unsigned int words[2] = {(unsigned int)mine, (unsigned int)(mine >> 32)};
+  const unsigned int* const all = heddle_sim.exchange(words, 2);
+  const unsigned int lane = threadIdx.x % 32;
+  for (unsigned int matrix = 0; matrix < 4; ++matrix) {
+    out[matrix] = 0;
+    for (unsigned int half = 0; half < 2; ++half) {
+      const unsigned int near = lane / 4;
+      const unsigned int far = lane % 4 * 2 + half;
+      const unsigned int line = 8 * matrix + (transposed ? far : near);
+      const unsigned long from =
+          (all[2 * line] | (unsigned long)all[2 * line + 1] << 32) + 2 * (transposed ? near : far);
+      heddle_sim.access(from, 2, 0);
+      out[matrix] |= (unsigned int)*(const unsigned short*)from << 16 * half;
+    }
+  }
+}
+static inline void hd_load_matrices(unsigned int* out, const void* row) {
+  heddle_sim_load_matrices(out, row, false);
+}
+static inline void hd_load_transposed(unsigned int* out, const void* row) {
+  heddle_sim_load_matrices(out, row, true);
+}
+
+// Twins of cp.async: the memory is written when the thread waits for the copy.
+static inline void hd_copy_async(void* to, const void* from, unsigned int valid) {
+  heddle_sim.copy(to, from, 16, valid);
+}
+static inline void hd_copy_commit() { heddle_sim.commit_copies(); }
+template <int pending>
+static inline void hd_copy_wait() {
+  heddle_sim.wait_copies(pending);
+}
+
+// Twins of mma.sync m16n8k16. Register r of lane (g, t) holds of a: elements (g + 8 * (r % 2), 2 * t + 8 * (r / 2))
+// and the one right of it; of b: (2 * t + 8 * r, g) and the one below it; of the sums: (g + 8 * (r / 2), 2 * t + r % 2).
+static inline float heddle_sim_widen_bf16(unsigned short bits) {
+  return __int_as_float((int)((unsigned int)bits << 16));
+}
+HEDDLE_SIM_OWN static void heddle_sim_mma(float* sums, const unsigned int* a, const unsigned int* b,
+                                          float (*widen)(unsigned short)) {
+  const unsigned int words[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+  const unsigned int* const all = heddle_sim.exchange(words, 6);
+  const unsigned int lane = threadIdx.x % 32;
+  for (unsigned int r = 0; r < 4; ++r) {
+    const unsigned int row = lane / 4 + r / 2 * 8;
+    const unsigned int column = lane % 4 * 2 + r % 2;
+    double sum = 0;  // products are exact, so the order of 16 of them hardly shows
+    for (unsigned int k = 0; k < 16; ++k) {
+      const unsigned int left = all[6 * (row % 8 * 4 + k % 8 / 2) + row / 8 + k / 8 * 2];
+      const unsigned int right = all[6 * (column * 4 + k % 8 / 2) + 4 + k / 8];
+      sum += (double)widen((unsigned short)(left >> 16 * (k % 2))) *
+             (double)widen((unsigned short)(right >> 16 * (k % 2)));
+    }
+    sums[r] = (float)(sums[r] + sum);
+  }
+}
+static inline void hd_mma_f16(float* sums, const unsigned int* a, const unsigned int* b) {
+  heddle_sim_mma(sums, a, b, hd_cvt_f32_f16);
+}
+static inline void hd_mma_bf16(float* sums, const unsigned int* a, const unsigned int* b) {
+  heddle_sim_mma(sums, a, b, heddle_sim_widen_bf16);
+}
+
 extern "C" {
 #define HEDDLE_SIM_UNARY(name)   \
   float name##f(float) noexcept; \

@@ -13,6 +13,13 @@ struct heddle_sim_state {
   heddle_sim_uint3 grid_size;
   void (*barrier)();
   unsigned int (*shuffle_xor)(unsigned int value, int mask);
+  /// What the lanes of the warp bring: `count` words of lane k from word k * count on, until its next exchange. At
+  /// most 8 words; all lanes of a warp bring as many.
+  const unsigned int* (*exchange)(const unsigned int* words, unsigned int count);
+  /// Asynchronous copies of the thread, in groups. The memory is written when they are waited for.
+  void (*copy)(void* to, const void* from, unsigned int bytes, unsigned int valid);
+  void (*commit_copies)();
+  void (*wait_copies)(unsigned int pending);
   unsigned char* dynamic_shared;
   /// Called before a kernel touches memory through a pointer. Kinds: 0 read, 1 write, 2 atomic update.
   void (*access)(unsigned long address, unsigned long bytes, int kind);

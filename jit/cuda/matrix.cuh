@@ -1,0 +1,462 @@
+// Device functions of matrix products: fragments of the tensor cores, asynchronous copies, tiles in shared
+// memory. The rules of prelude.cuh hold, whose continuation this is.
+//
+// Source of fragment layouts: PTX ISA, "Matrix multiply-accumulate operation using mma instruction".
+
+// What is moved at once.
+struct __align__(16) hd_sixteen {
+  unsigned int words[4];
+};
+
+#ifndef HEDDLE_CUDA_SIM
+static __device__ __forceinline__ unsigned int hd_shared_address(const void* at) {
+  unsigned int address;
+  asm("{ .reg .u64 wide; cvta.to.shared.u64 wide, %1; cvt.u32.u64 %0, wide; }"
+      : "=r"(address) : "l"(at));
+  return address;
+}
+#endif
+
+// Four 8 x 8 matrices of 16 bits: lane k gives the address of row k % 8 of matrix k / 8, and gets of each
+// matrix elements (k / 4, 2 * (k % 4)) and the one right of it.
+#ifndef HEDDLE_CUDA_SIM
+static __device__ __forceinline__ void hd_load_matrices(unsigned int* out, const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+               : "r"(hd_shared_address(row)) : "memory");
+}
+#endif
+
+// The same of the transposed matrices.
+#ifndef HEDDLE_CUDA_SIM
+static __device__ __forceinline__ void hd_load_transposed(unsigned int* out, const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+               : "r"(hd_shared_address(row)) : "memory");
+}
+#endif
+
+// Copies of 16 bytes of global into shared memory that go on while the thread does other things: `valid` bytes
+// from an address that is 16-aligned, zeros for the rest. A thread waits for all of its groups of copies but
+// the last `pending`; others see them after a barrier.
+#ifndef HEDDLE_CUDA_SIM
+static __device__ __forceinline__ void hd_copy_async(void* to, const void* from, unsigned int valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               :: "r"(hd_shared_address(to)), "l"(from), "r"(valid) : "memory");
+}
+static __device__ __forceinline__ void hd_copy_commit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int pending>
+static __device__ __forceinline__ void hd_copy_wait() {
+  asm volatile("cp.async.wait_group %0;" :: "n"(pending) : "memory");
+}
+#endif
+
+// sums += a . b of a warp: a is 16 x 16, b 16 x 8, sums 16 x 8.
+#ifndef HEDDLE_CUDA_SIM
+static __device__ __forceinline__ void hd_mma_f16(float* sums, const unsigned int* a,
+                                                  const unsigned int* b) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+static __device__ __forceinline__ void hd_mma_bf16(float* sums, const unsigned int* a,
+                                                   const unsigned int* b) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+#endif
+
+static __device__ __forceinline__ void hd_mma(float* sums, const unsigned int* a, const unsigned int* b,
+                                              hd_f16) {
+  hd_mma_f16(sums, a, b);
+}
+static __device__ __forceinline__ void hd_mma(float* sums, const unsigned int* a, const unsigned int* b,
+                                              hd_bf16) {
+  hd_mma_bf16(sums, a, b);
+}
+
+// Where piece `piece` of 16 bytes of row `row` lies in a tile with `pieces` of them a row (a power of two):
+// eight rows' pieces of one column lie in all 32 banks.
+template <int pieces>
+static __device__ __forceinline__ int hd_swizzled(int row, int piece) {
+  const int turn = pieces >= 8 ? row : pieces == 4 ? row / 2 : row / 4;
+  return row * pieces + (piece ^ (turn & (pieces >= 8 ? 7 : pieces - 1)));
+}
+
+// Whether lines that are `stride` elements apart begin at multiples of 16 bytes.
+template <class T>
+static __device__ __forceinline__ bool hd_is_wide(const T* at, long long stride) {
+  return (((unsigned long long)at | (unsigned long long)(stride * (long long)sizeof(T))) & 15ull) == 0;
+}
+
+// Puts `count` elements, of which `valid` are there, and zeros for the rest.
+template <class T, int count>
+static __device__ __forceinline__ void hd_fill_piece(hd_sixteen* to, const T* from, int valid) {
+  T* const elements = (T*)to;
+#pragma unroll 1
+  for (int k = 0; k < count; ++k) elements[k] = k < valid ? from[k] : T();
+}
+
+// Puts lines x (8 * pieces) elements of 16 bits into a tile, zeros where there are none: `lines_left` lines
+// of `count_left` elements. `wide`: hd_is_wide; then the copies are asynchronous.
+template <class T, int lines, int pieces, int threads>
+static __device__ __forceinline__ void hd_fetch_tile(hd_sixteen* tile, const T* from, long long stride,
+                                                     long long lines_left, long long count_left, bool wide) {
+#pragma unroll
+  for (int k = threadIdx.x; k < lines * pieces; k += threads) {
+    const int line = k / pieces;
+    const int piece = k % pieces;
+    const long long left = line < lines_left ? count_left - 8 * piece : 0;
+    const int valid = left <= 0 ? 0 : left >= 8 ? 8 : (int)left;
+    const T* const at = valid == 0 ? from : from + line * stride + 8 * piece;
+    hd_sixteen* const to = tile + hd_swizzled<pieces>(line, piece);
+    if (wide) {
+      hd_copy_async(to, at, 2 * valid);
+    } else {
+      hd_fill_piece<T, 8>(to, at, valid);
+    }
+  }
+}
+
+// How a block multiplies: a tile of `rows` x `columns` sums, `depth` products at a time, in `stages` buffers
+// that are filled ahead; warps lie side by side as warp_rows x warp_columns. left_along (right_along): elements
+// of a row of the left (right) matrix are neighbours in memory; otherwise those of a column are.
+template <class T, int rows, int columns, int depth, int warp_rows, int warp_columns, int stages,
+          bool left_along, bool right_along>
+struct hd_tensor_tile {
+  static constexpr int threads = 32 * warp_rows * warp_columns;
+  static constexpr int row_tiles = rows / warp_rows / 16;
+  static constexpr int column_pairs = columns / warp_columns / 16;
+  static constexpr int left_pieces = (left_along ? depth : rows) / 8;
+  static constexpr int right_pieces = (right_along ? columns : depth) / 8;
+  static constexpr int left_size = rows * depth / 8;
+  static constexpr int stage_size = left_size + columns * depth / 8;
+  static constexpr int line = columns + 8;  // of the sums: rows of a fragment lie in different banks
+  // The 16 x 16 fragment of the left matrix at (row, k).
+  static __device__ __forceinline__ void left_fragment(unsigned int* a, const hd_sixteen* tile, int row,
+                                                       int k) {
+    const int lane = threadIdx.x % 32;
+    if (left_along) {
+      hd_load_matrices(a, tile + hd_swizzled<left_pieces>(row + lane % 16, k / 8 + lane / 16));
+    } else {
+      hd_load_transposed(a, tile + hd_swizzled<left_pieces>(k + lane % 8 + lane / 16 * 8,
+                                                            row / 8 + lane / 8 % 2));
+    }
+  }
+  // Two 16 x 8 fragments of the right matrix, at (k, column) and (k, column + 8).
+  static __device__ __forceinline__ void right_fragments(unsigned int* b, const hd_sixteen* tile, int k,
+                                                         int column) {
+    const int lane = threadIdx.x % 32;
+    if (right_along) {
+      hd_load_transposed(b, tile + hd_swizzled<right_pieces>(k + lane % 16, column / 8 + lane / 16));
+    } else {
+      hd_load_matrices(b, tile + hd_swizzled<right_pieces>(column + lane % 8 + lane / 16 * 8,
+                                                           k / 8 + lane / 8 % 2));
+    }
+  }
+  static __device__ __forceinline__ void fetch(hd_sixteen* stage, const T* left, long long left_stride,
+                                               const T* right, long long right_stride, long long rows_left,
+                                               long long columns_left, long long depth_left, bool left_wide,
+                                               bool right_wide) {
+    if (left_along) {
+      hd_fetch_tile<T, rows, left_pieces, threads>(stage, left, left_stride, rows_left, depth_left,
+                                                   left_wide);
+    } else {
+      hd_fetch_tile<T, depth, left_pieces, threads>(stage, left, left_stride, depth_left, rows_left,
+                                                    left_wide);
+    }
+    if (right_along) {
+      hd_fetch_tile<T, depth, right_pieces, threads>(stage + left_size, right, right_stride, depth_left,
+                                                     columns_left, right_wide);
+    } else {
+      hd_fetch_tile<T, columns, right_pieces, threads>(stage + left_size, right, right_stride, columns_left,
+                                                       depth_left, right_wide);
+    }
+  }
+  // Leaves in `shared` the sums of left . right as floats, element (m, n) at m * line + n, for all threads.
+  // `left` and `right` are where the tile's matrices begin, which have rows_left rows, columns_left columns
+  // and depth_left products a sum; left_row is the distance of two rows of the left one, left_step that of two
+  // columns, right_step and right_column the same of the right one.
+  static __device__ __forceinline__ float* multiply(unsigned char* shared, const T* left, long long left_row,
+                                                    long long left_step, const T* right,
+                                                    long long right_step, long long right_column,
+                                                    long long rows_left, long long columns_left,
+                                                    long long depth_left) {
+    hd_sixteen* const tiles = (hd_sixteen*)shared;
+    const long long left_stride = left_along ? left_row : left_step;
+    const long long right_stride = right_along ? right_step : right_column;
+    const bool left_wide = hd_is_wide(left, left_stride);
+    const bool right_wide = hd_is_wide(right, right_stride);
+    const long long left_move = left_along ? depth : depth * left_stride;
+    const long long right_move = right_along ? depth * right_stride : depth;
+    const long long steps = (depth_left + depth - 1) / depth;
+    const int warp = threadIdx.x / 32;
+    const int row = warp / warp_columns * (rows / warp_rows);
+    const int column = warp % warp_columns * (columns / warp_columns);
+    float sums[row_tiles][2 * column_pairs][4] = {};
+#pragma unroll 1
+    for (int k = 0; k < stages - 1; ++k) {
+      if (k < steps)
+        fetch(tiles + k * stage_size, left + k * left_move, left_stride, right + k * right_move, right_stride,
+              rows_left, columns_left, depth_left - k * depth, left_wide, right_wide);
+      hd_copy_commit();
+    }
+    int filled = stages - 1;
+    int used = 0;
+#pragma unroll 1
+    for (long long step = 0; step < steps; ++step) {
+      hd_copy_wait<stages - 2>();
+      __syncthreads();
+      const long long next = step + stages - 1;
+      if (next < steps)
+        fetch(tiles + filled * stage_size, left + next * left_move, left_stride, right + next * right_move,
+              right_stride, rows_left, columns_left, depth_left - next * depth, left_wide, right_wide);
+      hd_copy_commit();
+      const hd_sixteen* const tile = tiles + used * stage_size;
+#pragma unroll
+      for (int k = 0; k < depth; k += 16) {
+        unsigned int a[row_tiles][4];
+        unsigned int b[column_pairs][4];
+#pragma unroll
+        for (int m = 0; m < row_tiles; ++m) left_fragment(a[m], tile, row + 16 * m, k);
+#pragma unroll
+        for (int n = 0; n < column_pairs; ++n) right_fragments(b[n], tile + left_size, k, column + 16 * n);
+#pragma unroll
+        for (int m = 0; m < row_tiles; ++m) {
+#pragma unroll
+          for (int n = 0; n < 2 * column_pairs; ++n) hd_mma(sums[m][n], a[m], b[n / 2] + n % 2 * 2, T());
+        }
+      }
+      filled = filled + 1 == stages ? 0 : filled + 1;
+      used = used + 1 == stages ? 0 : used + 1;
+    }
+    hd_copy_wait<0>();
+    __syncthreads();
+    float* const out = (float*)shared;
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int m = 0; m < row_tiles; ++m) {
+#pragma unroll
+      for (int n = 0; n < 2 * column_pairs; ++n) {
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+          out[(row + 16 * m + lane / 4 + k / 2 * 8) * line + column + 8 * n + lane % 4 * 2 + k % 2] =
+              sums[m][n][k];
+      }
+    }
+    __syncthreads();
+    return out;
+  }
+};
+
+// A stored element as a float.
+static __device__ __forceinline__ float hd_as_float(hd_f16 stored) { return hd_widen(stored); }
+static __device__ __forceinline__ float hd_as_float(hd_bf16 stored) { return hd_widen(stored); }
+static __device__ __forceinline__ float hd_as_float(float stored) { return stored; }
+
+// The elements of 16 bytes as floats, zeros from `left` on. `wide`: `at` is 16-aligned.
+template <class T>
+static __device__ __forceinline__ void hd_read_piece(float* out, const T* at, long long left, bool wide) {
+  constexpr int count = 16 / (int)sizeof(T);
+  if (wide && left >= count) {
+    const hd_sixteen all = *(const hd_sixteen*)at;
+    T elements[count];
+    memcpy(elements, &all, 16);
+#pragma unroll
+    for (int k = 0; k < count; ++k) out[k] = hd_as_float(elements[k]);
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < count; ++k) out[k] = k < left ? hd_as_float(at[k]) : 0.0f;
+}
+
+// How a block multiplies a few rows by a matrix that is read once, 16 bytes a thread at a time: `columns` sums
+// of at most `rows` rows. The sum of an element is the sum of the threads' sums, in a fixed tree.
+template <class T, int rows, int columns, int threads, bool right_along>
+struct hd_row_tile {
+  static constexpr int count = 16 / (int)sizeof(T);
+  static constexpr int warps = threads / 32;
+  static constexpr int line = columns;
+  // right_along: a thread has some rows of the right matrix, and `count` columns of them.
+  static __device__ __forceinline__ void along_columns(float* out, float* partial, const T* left,
+                                                       long long left_row, long long left_step,
+                                                       const T* right, long long right_stride,
+                                                       long long rows_left, long long columns_left,
+                                                       long long depth) {
+    constexpr int pieces = columns / count;
+    const bool wide = hd_is_wide(right, right_stride);
+    const int column = threadIdx.x % pieces * count;
+    float sums[rows][count] = {};
+#pragma unroll 4
+    for (long long k = threadIdx.x / pieces; k < depth; k += threads / pieces) {
+      float b[count];
+      hd_read_piece(b, right + k * right_stride + column, columns_left - column, wide);
+#pragma unroll
+      for (int m = 0; m < rows; ++m) {
+        const float a = m < rows_left ? hd_as_float(left[m * left_row + k * left_step]) : 0.0f;
+#pragma unroll
+        for (int n = 0; n < count; ++n) sums[m][n] += a * b[n];
+      }
+    }
+#pragma unroll
+    for (int m = 0; m < rows; ++m) {
+#pragma unroll
+      for (int n = 0; n < count; ++n) {
+#pragma unroll
+        for (int distance = 16; distance >= pieces; distance /= 2)
+          sums[m][n] += hd_exchange(sums[m][n], distance);
+        if (threadIdx.x % 32 < pieces)
+          partial[(threadIdx.x / 32 * rows + m) * columns + column + n] = sums[m][n];
+      }
+    }
+    __syncthreads();
+    for (int k = threadIdx.x; k < rows * columns; k += threads) {
+      float sum = partial[k];
+      for (int warp = 1; warp < warps; ++warp) sum += partial[warp * rows * columns + k];
+      out[k] = sum;
+    }
+  }
+  // Otherwise a warp has some columns, and its lanes pieces of them.
+  static __device__ __forceinline__ void along_depth(float* out, const T* left, long long left_row,
+                                                     long long left_step, const T* right,
+                                                     long long right_stride, long long rows_left,
+                                                     long long columns_left, long long depth) {
+    constexpr int mine = columns / warps;
+    const bool wide = hd_is_wide(right, right_stride);
+    const bool left_wide = left_step == 1 && hd_is_wide(left, left_row);
+    const int column = threadIdx.x / 32 * mine;
+    const int lane = threadIdx.x % 32;
+    float sums[rows][mine] = {};
+#pragma unroll 2
+    for (long long k = lane * count; k < depth; k += 32 * count) {
+      float b[mine][count];
+#pragma unroll
+      for (int n = 0; n < mine; ++n)
+        hd_read_piece(b[n], right + (column + n) * right_stride + k,
+                      column + n < columns_left ? depth - k : 0, wide);
+#pragma unroll
+      for (int m = 0; m < rows; ++m) {
+        if (m >= rows_left) break;
+        float a[count];
+        if (left_step == 1) {
+          hd_read_piece(a, left + m * left_row + k, depth - k, left_wide);
+        } else {
+#pragma unroll
+          for (int e = 0; e < count; ++e)
+            a[e] = e < depth - k ? hd_as_float(left[m * left_row + (k + e) * left_step]) : 0.0f;
+        }
+#pragma unroll
+        for (int n = 0; n < mine; ++n) {
+#pragma unroll
+          for (int e = 0; e < count; ++e) sums[m][n] += a[e] * b[n][e];
+        }
+      }
+    }
+#pragma unroll
+    for (int m = 0; m < rows; ++m) {
+#pragma unroll
+      for (int n = 0; n < mine; ++n) {
+#pragma unroll
+        for (int distance = 16; distance > 0; distance /= 2)
+          sums[m][n] += hd_exchange(sums[m][n], distance);
+        if (lane == 0) out[m * columns + column + n] = sums[m][n];
+      }
+    }
+  }
+  // As hd_tensor_tile's.
+  static __device__ __forceinline__ float* multiply(unsigned char* shared, const T* left, long long left_row,
+                                                    long long left_step, const T* right,
+                                                    long long right_step, long long right_column,
+                                                    long long rows_left, long long columns_left,
+                                                    long long depth) {
+    float* const out = (float*)shared;
+    if (right_along) {
+      along_columns(out, out + rows * columns, left, left_row, left_step, right, right_step, rows_left,
+                    columns_left, depth);
+    } else {
+      along_depth(out, left, left_row, left_step, right, right_column, rows_left, columns_left, depth);
+    }
+    __syncthreads();
+    return out;
+  }
+};
+
+// How a block multiplies by fused multiply-adds, operands of any strides through shared memory: a thread has
+// every 16th row and column of the tile. left_along, right_along: as in hd_tensor_tile, of what is read at once.
+template <class T, int rows, int columns, int depth, bool left_along, bool right_along>
+struct hd_plain_tile {
+  static constexpr int threads = 256;
+  static constexpr int line = columns + 1;
+  static constexpr int left_line = rows + 1;
+  // As hd_tensor_tile's.
+  static __device__ __forceinline__ float* multiply(unsigned char* shared, const T* left, long long left_row,
+                                                    long long left_step, const T* right,
+                                                    long long right_step, long long right_column,
+                                                    long long rows_left, long long columns_left,
+                                                    long long depth_left) {
+    float* const left_tile = (float*)shared;
+    float* const right_tile = left_tile + depth * left_line;
+    const int row = threadIdx.x / 16;
+    const int column = threadIdx.x % 16;
+    float sums[rows / 16][columns / 16] = {};
+#pragma unroll 1
+    for (long long begin = 0; begin < depth_left; begin += depth) {
+#pragma unroll
+      for (int e = threadIdx.x; e < rows * depth; e += threads) {
+        const int m = left_along ? e / depth : e % rows;
+        const int k = left_along ? e % depth : e / rows;
+        const bool exists = m < rows_left && begin + k < depth_left;
+        left_tile[k * left_line + m] =
+            exists ? hd_as_float(left[m * left_row + (begin + k) * left_step]) : 0.0f;
+      }
+#pragma unroll
+      for (int e = threadIdx.x; e < columns * depth; e += threads) {
+        const int n = right_along ? e % columns : e / depth;
+        const int k = right_along ? e / columns : e % depth;
+        const bool exists = n < columns_left && begin + k < depth_left;
+        right_tile[k * line + n] =
+            exists ? hd_as_float(right[(begin + k) * right_step + n * right_column]) : 0.0f;
+      }
+      __syncthreads();
+#pragma unroll
+      for (int k = 0; k < depth; ++k) {
+        float b[columns / 16];
+#pragma unroll
+        for (int n = 0; n < columns / 16; ++n) b[n] = right_tile[k * line + column + 16 * n];
+#pragma unroll
+        for (int m = 0; m < rows / 16; ++m) {
+          const float a = left_tile[k * left_line + row + 16 * m];
+#pragma unroll
+          for (int n = 0; n < columns / 16; ++n) sums[m][n] += a * b[n];
+        }
+      }
+      __syncthreads();
+    }
+    float* const out = (float*)shared;
+#pragma unroll
+    for (int m = 0; m < rows / 16; ++m) {
+#pragma unroll
+      for (int n = 0; n < columns / 16; ++n)
+        out[(row + 16 * m) * line + column + 16 * n] = sums[m][n];
+    }
+    __syncthreads();
+    return out;
+  }
+};
+
+// Where tile `number` of a matrix of tiles is: down columns of 8 tiles, so that neighbours share operands in
+// the second-level cache.
+static __device__ __forceinline__ void hd_place_tile(long long number, long long row_tiles,
+                                                     long long column_tiles, long long& row,
+                                                     long long& column) {
+  const long long band = number / (8 * column_tiles) * 8;
+  const long long height = hd_smaller(8, row_tiles - band);
+  const long long rest = number % (8 * column_tiles);
+  row = band + rest % height;
+  column = rest / height;
+}

@@ -1,0 +1,274 @@
+#include "jit/cuda/product_text.h"
+
+#include <set>
+
+#include "jit/cuda/prelude.h"
+#include "jit/cuda/scalar_text.h"
+#include "jit/cuda/statement_emitter.h"
+#include "jit/lower/nest_rewrite.h"
+#include "jit/lower/nest_scalars.h"
+
+namespace heddle::jit::cuda {
+namespace {
+
+/// Collects the parts of a nest; `fits` becomes false where it has another form.
+class Finder {
+ public:
+  explicit Finder(const Nest& nest) : nest_(nest) { parts_.nest = &nest; }
+
+  std::optional<ProductParts> run() {
+    for (const Stmt& statement : nest_.body) at_block_level(statement);
+    fits_ = fits_ && parts_.contract != nullptr && parts_.columns != nullptr && is_supported();
+    return fits_ ? std::optional(parts_) : std::nullopt;
+  }
+
+ private:
+  void require(bool condition) { fits_ = fits_ && condition; }
+
+  void at_block_level(const Stmt& statement) {
+    if (const auto* bind = std::get_if<BindStmt>(&statement.node); bind != nullptr && is_own(*bind))
+      return;
+    if (const auto* index = std::get_if<IndexStmt>(&statement.node);
+        index != nullptr && index->index.mentions(nest_.parallel_axis)) {
+      places_.insert(index->result);
+      return;
+    }
+    if (const auto* contract = std::get_if<ContractStmt>(&statement.node)) {
+      require(parts_.contract == nullptr && !contract->accumulate);
+      parts_.contract = contract;
+      return;
+    }
+    if (const auto* loop = std::get_if<ForStmt>(&statement.node)) return rows(*loop);
+    scalar(statement, parts_.before);
+  }
+
+  /// The bind of one of the three places.
+  bool is_own(const BindStmt& bind) const {
+    const ProductForm& form = *nest_.product;
+    return bind.check == 0 && (bind.symbol == form.batch || bind.symbol == form.row_begin ||
+                               bind.symbol == form.column_begin);
+  }
+
+  void scalar(const Stmt& statement, std::vector<const Stmt*>& list) {
+    require(is_scalar(statement) && parts_.rows == nullptr);
+    independent(statement);
+    list.push_back(&statement);
+  }
+  static bool is_scalar(const Stmt& statement) {
+    return !std::holds_alternative<StoreStmt>(statement.node) &&
+           !std::holds_alternative<ForStmt>(statement.node) &&
+           !std::holds_alternative<IfStmt>(statement.node) &&
+           !std::holds_alternative<ContractStmt>(statement.node);
+  }
+
+  /// Nothing but the places may know the parallel axis.
+  void independent(const Stmt& statement) {
+    Block one = {statement};
+    for (const SymExpr& expr : expressions_of(one)) require(!expr.mentions(nest_.parallel_axis));
+    std::visit(
+        [&](auto& node) { visit_uses(node, [&](ScalarId id) { require(!places_.contains(id)); }); },
+        one[0].node);
+  }
+
+  void rows(const ForStmt& loop) {
+    require(parts_.contract != nullptr && parts_.rows == nullptr &&
+            loop.kind == ForStmt::Kind::Serial && is_plain(loop));
+    if (!fits_) return;
+    require(loop.extent == parts_.contract->rows);
+    for (const Stmt& statement : *loop.body) {
+      if (const auto* inner = std::get_if<ForStmt>(&statement.node)) {
+        columns(*inner);
+        continue;
+      }
+      require(parts_.columns == nullptr);
+      scalar(statement, parts_.of_row);
+    }
+    parts_.rows = &loop;
+  }
+  static bool is_plain(const ForStmt& loop) {
+    return loop.reductions.empty() && loop.carried.empty();
+  }
+
+  void columns(const ForStmt& loop) {
+    require(parts_.columns == nullptr && loop.kind == ForStmt::Kind::Vector && is_plain(loop) &&
+            loop.extent == parts_.contract->columns);
+    for (const Stmt& statement : *loop.body) {
+      independent(statement);
+      require(!std::holds_alternative<ContractStmt>(statement.node));
+    }
+    parts_.columns = &loop;
+  }
+
+  bool is_supported() const {
+    const ContractStmt& contract = *parts_.contract;
+    const DType left = nest_.buffers[contract.a.buffer].dtype;
+    const bool known = left == DType::F16 || left == DType::BF16 || left == DType::F32;
+    if (!known || left != nest_.buffers[contract.b.buffer].dtype) return false;
+    if (contract.dtype != DType::F32 || nest_.buffers.size() != nest_.global_count() + 1)
+      return false;
+    // The sums are read where the loops are.
+    const SymExpr at =
+        SymExpr(parts_.rows->axis) * contract.tile_columns + SymExpr(parts_.columns->axis);
+    for (const Stmt& statement : *parts_.columns->body) {
+      const auto* load = std::get_if<LoadStmt>(&statement.node);
+      if (load != nullptr && load->buffer == contract.acc && load->index != at) return false;
+    }
+    return true;
+  }
+
+  const Nest& nest_;
+  ProductParts parts_;
+  std::set<ScalarId> places_;
+  bool fits_ = true;
+};
+
+Along along(const TileOperand& operand) {
+  if (operand.column_stride.is_constant(1)) return Along::Rows;
+  return operand.row_stride.is_constant(1) ? Along::Columns : Along::Neither;
+}
+
+const char* truth(bool value) { return value ? "true" : "false"; }
+
+/// Writes one kernel.
+class Writer {
+ public:
+  Writer(const ProductParts& parts, const ProductTile& tile)
+      : parts_(parts), nest_(*parts.nest), form_(*parts.nest->product), tile_(tile) {}
+
+  std::string body() {
+    line("unsigned char* const shared = hd_dynamic_shared();");
+    line("typedef " + tile_type() + " Tile;");
+    line("const long long rows = " + index(form_.rows) + ";");
+    line("const long long columns = " + index(form_.columns) + ";");
+    line("const long long row_tiles = (rows + " + number(tile_.rows - 1) + ") / " +
+         number(tile_.rows) + ";");
+    line("const long long column_tiles = (columns + " + number(tile_.columns - 1) + ") / " +
+         number(tile_.columns) + ";");
+    line("const long long tiles = row_tiles * column_tiles;");
+    open("for (long long tile = blockIdx.x; tile < tiles * (" + index(form_.batches) +
+         "); tile += gridDim.x)");
+    place();
+    multiply();
+    elements();
+    line("__syncthreads();");
+    close();
+    return std::move(text_);
+  }
+
+ private:
+  static std::string number(std::int64_t value) { return std::to_string(value); }
+  std::string index(const SymExpr& expr) const { return index_text(expr, nest_.facts); }
+  void line(const std::string& text) {
+    text_.append(2 * static_cast<std::size_t>(depth_), ' ');
+    text_ += text + "\n";
+  }
+  void open(const std::string& head) {
+    line(head + " {");
+    ++depth_;
+  }
+  void close() {
+    --depth_;
+    line("}");
+  }
+
+  std::string tile_type() const {
+    const std::string type = storage_type(parts_.dtype());
+    const std::string tile = number(tile_.rows) + ", " + number(tile_.columns) + ", ";
+    const bool left = parts_.left() == Along::Rows;
+    const bool right = parts_.right() == Along::Rows;
+    switch (tile_.kind) {
+      case ProductTile::Kind::Rows:
+        return "hd_row_tile<" + type + ", " + tile + number(tile_.threads()) + ", " + truth(right) +
+               ">";
+      case ProductTile::Kind::Plain:
+        return "hd_plain_tile<" + type + ", " + tile + number(tile_.depth) + ", " + truth(left) +
+               ", " + truth(right) + ">";
+      case ProductTile::Kind::Tensor:
+        break;
+    }
+    return "hd_tensor_tile<" + type + ", " + tile + number(tile_.depth) + ", " +
+           number(tile_.warp_rows) + ", " + number(tile_.warp_columns) + ", " +
+           number(tile_.stages) + ", " + truth(left) + ", " + truth(right) + ">";
+  }
+
+  void place() {
+    const std::string row = form_.row_begin.to_string();
+    const std::string column = form_.column_begin.to_string();
+    line("const long long " + form_.batch.to_string() + " = tile / tiles;");
+    line("long long " + row + ", " + column + ";");
+    line("hd_place_tile(tile % tiles, row_tiles, column_tiles, " + row + ", " + column + ");");
+    line(row + " *= " + number(tile_.rows) + ";");
+    line(column + " *= " + number(tile_.columns) + ";");
+  }
+
+  std::string operand(const TileOperand& o) const {
+    return buffer_name(nest_, o.buffer) + " + (" + index(o.base) + "), " + index(o.row_stride) +
+           ", " + index(o.column_stride);
+  }
+
+  void multiply() {
+    const ContractStmt& contract = *parts_.contract;
+    line("const float* const sums = Tile::multiply(shared, " + operand(contract.a) + ", " +
+         operand(contract.b) + ", rows - " + form_.row_begin.to_string() + ", columns - " +
+         form_.column_begin.to_string() + ", " + index(contract.depth) + ");");
+  }
+
+  void elements() {
+    const std::string row = parts_.rows->axis.to_string();
+    const std::string column = parts_.columns->axis.to_string();
+    const std::string columns = number(tile_.columns);
+    open("for (int e = threadIdx.x; e < " + number(std::int64_t{tile_.rows} * tile_.columns) +
+         "; e += " + number(tile_.threads()) + ")");
+    line("const long long " + row + " = e / " + columns + ";");
+    line("const long long " + column + " = e % " + columns + ";");
+    line("if (" + row + " >= rows - " + form_.row_begin.to_string() + " || " + column +
+         " >= columns - " + form_.column_begin.to_string() + ") continue;");
+    StatementEmitter statements(nest_, Mapping::Flat, {});
+    statements.replace_loads(parts_.contract->acc,
+                             "sums[" + row + " * Tile::line + " + column + "]");
+    Block block;
+    for (const auto* list : {&parts_.before, &parts_.of_row})
+      for (const Stmt* statement : *list) block.push_back(*statement);
+    block.insert(block.end(), parts_.columns->body->begin(), parts_.columns->body->end());
+    text_ += statements.emit(block, depth_);
+    close();
+  }
+
+  const ProductParts& parts_;
+  const Nest& nest_;
+  const ProductForm& form_;
+  const ProductTile& tile_;
+  std::string text_;
+  int depth_ = 1;
+};
+
+}  // namespace
+
+Along ProductParts::left() const { return along(contract->a); }
+Along ProductParts::right() const { return along(contract->b); }
+
+std::optional<ProductParts> product_parts(const Nest& nest) {
+  return nest.product ? Finder(nest).run() : std::nullopt;
+}
+
+CudaSource emit_product(const ProductParts& parts, const ProductTile& tile,
+                        const CudaOptions& options) {
+  const Nest& nest = *parts.nest;
+  const ProductForm& form = *nest.product;
+  CudaSource source;
+  source.variant = tile.name();
+  source.entry = entry_name(nest.name + "_" + source.variant);
+  source.block_threads = static_cast<std::uint32_t>(tile.threads());
+  source.dynamic_shared_bytes =
+      tile.shared_bytes(static_cast<std::int64_t>(size_of(parts.dtype())));
+  source.blocks =
+      min(form.batches * ceildiv(form.rows, tile.rows) * ceildiv(form.columns, tile.columns),
+          options.max_blocks);
+  source.kernel = "extern \"C\" __global__ void __launch_bounds__(" +
+                  std::to_string(tile.threads()) + ")\n" + source.entry + "(" +
+                  parameters_text(nest, false) + ") {\n" + Writer(parts, tile).body() + "}\n";
+  source.text = prelude_for(source.kernel) + source.kernel;
+  return source;
+}
+
+}  // namespace heddle::jit::cuda

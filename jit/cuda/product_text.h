@@ -1,0 +1,33 @@
+// CUDA C++ text of nests in product form (jit/nest.h): a kernel for each way to multiply, whose text is the place of
+// a tile, a call of the prelude's multiply() and the nest's own expressions on each sum.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "jit/cuda/emit.h"
+#include "jit/cuda/product_tile.h"
+
+namespace heddle::jit::cuda {
+
+/// The parts of a nest in product form. Points into the nest.
+struct ProductParts {
+  const Nest* nest = nullptr;
+  std::vector<const Stmt*> before;  ///< scalars at block level
+  const ContractStmt* contract = nullptr;
+  const ForStmt* rows = nullptr;
+  std::vector<const Stmt*> of_row;  ///< scalars in the loop over rows
+  const ForStmt* columns = nullptr;
+
+  DType dtype() const { return nest->buffers[contract->a.buffer].dtype; }
+  Along left() const;
+  Along right() const;
+};
+
+/// The parts, if `nest` is in product form with operands of f16, bf16 or f32 of one dtype.
+std::optional<ProductParts> product_parts(const Nest& nest);
+
+CudaSource emit_product(const ProductParts& parts, const ProductTile& tile,
+                        const CudaOptions& options);
+
+}  // namespace heddle::jit::cuda

@@ -1,0 +1,80 @@
+// How a block of threads multiplies matrices, and which way is taken: plain numbers and a cost model.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "heddle/dtype.h"
+
+namespace heddle::jit::cuda {
+
+/// A way to compute a product: the sums that one block keeps, and how it gets at them.
+struct ProductTile {
+  enum class Kind : std::uint8_t {
+    Rows,    ///< hd_row_tile: a few rows, the right matrix straight from memory
+    Tensor,  ///< hd_tensor_tile: tensor cores (mma.sync), operands through shared memory
+    Plain,   ///< hd_plain_tile: fused multiply-adds, operands through shared memory
+  };
+  Kind kind = Kind::Tensor;
+  int rows = 0;
+  int columns = 0;
+  int depth = 0;  ///< Tensor, Plain: products of a sum at a time; of Tensor a multiple of 16
+  int warp_rows = 1;
+  int warp_columns = 8;  ///< Rows: warps
+  int stages = 0;        ///< Tensor: buffers of operands, filled ahead
+
+  int threads() const { return 32 * warp_rows * warp_columns; }
+  /// Elements of a row of sums in shared memory.
+  int line() const;
+  std::int64_t shared_bytes(std::int64_t element_bytes) const;
+  /// "tensor_128x128x32", "rows_8x16"
+  std::string name() const;
+
+  friend bool operator==(const ProductTile&, const ProductTile&) = default;
+};
+
+/// The sizes of a product.
+struct ProductShape {
+  std::int64_t batches = 1;
+  std::int64_t rows = 1;
+  std::int64_t columns = 1;
+  std::int64_t depth = 1;
+  std::int64_t element_bytes = 2;
+};
+
+/// What the cost model knows of a device.
+struct ProductDevice {
+  int multiprocessors = 132;
+  std::int64_t max_shared_bytes = 99 * 1024;  ///< of one block
+  bool tensor_cores = true;                   ///< sm_80 or later
+};
+
+/// How an operand lies in memory.
+enum class Along : std::uint8_t {
+  Rows,     ///< the elements of a row are neighbours
+  Columns,  ///< those of a column are
+  Neither,
+};
+
+/// The ways there are for operands of this dtype on such a device; at least one. f32 is multiplied exactly: none
+/// of its ways uses tensor cores.
+std::vector<ProductTile> product_tiles(DType dtype, Along left, Along right,
+                                       const ProductDevice& device);
+
+/// Cycles that the product is expected to take: the most of two,
+///   - all bytes of the operands and the result at the device's memory bandwidth;
+///   - the blocks in waves, as many at a time as fit on the multiprocessors. In a wave, those that share a
+///     multiprocessor take as long as its arithmetic or its reads of the second-level cache last, but no block
+///     is faster than its chain of steps allows.
+///
+/// The rates are those of datasheets for A100 and H100, taken alike for both; none has been measured on a device.
+double product_cycles(const ProductTile& tile, const ProductShape& shape,
+                      const ProductDevice& device);
+
+/// The cheapest of `tiles` (not empty) by product_cycles(); the first of equals.
+std::size_t cheapest_tile(std::span<const ProductTile> tiles, const ProductShape& shape,
+                          const ProductDevice& device);
+
+}  // namespace heddle::jit::cuda

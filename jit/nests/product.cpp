@@ -1,0 +1,135 @@
+#include "jit/nests/product.h"
+
+#include <algorithm>
+
+#include "jit/lower/index.h"
+
+namespace heddle::jit {
+
+namespace {
+
+constexpr std::int64_t kTileRows = 32;
+constexpr std::int64_t kTileColumns = 64;
+
+class ProductNest {
+ public:
+  explicit ProductNest(NestContext& ctx)
+      : ctx_(ctx),
+        b_(ctx.builder()),
+        out_(ctx.output_sizes()),
+        left_(*ctx.affine(0)),
+        right_(*ctx.affine(1)),
+        batch_dims_(right_.strides.size() == 2 && rows_lie_evenly() ? 0 : out_.size() - 2) {}
+
+  void build() {
+    const std::size_t rank = out_.size();
+    ProductForm form;
+    form.rows = base::product(std::span(out_).subspan(batch_dims_, rank - 1 - batch_dims_));
+    form.columns = out_[rank - 1];
+    form.batches = base::product(std::span(out_).first(batch_dims_));
+    const SymExpr row_tiles = ceildiv(form.rows, kTileRows);
+    const SymExpr column_tiles = ceildiv(form.columns, kTileColumns);
+    const SymExpr extent = form.batches * column_tiles * row_tiles;
+    const Symbol p = b_.new_axis(extent);
+    b_.set_parallel(p, extent);
+    const SymExpr rest = floordiv(p, row_tiles);
+    const SymExpr batch = place(floordiv(rest, column_tiles), form.batches);
+    row_begin_ = place(mod(p, row_tiles) * kTileRows, form.rows);
+    column_begin_ = place(mod(rest, column_tiles) * kTileColumns, form.columns);
+    form.batch = batch.symbol();
+    form.row_begin = row_begin_.symbol();
+    form.column_begin = column_begin_.symbol();
+    index_ = delinearize(batch, std::span(out_).first(batch_dims_), b_.facts());
+    index_.resize(rank);
+    contract(form);
+    write();
+    b_.nest().work = form.batches * form.rows * form.columns * depth() * 2;
+    b_.nest().product = std::move(form);
+  }
+
+ private:
+  SymExpr depth() { return ctx_.operand_sizes(0).back(); }
+
+  SymExpr place(const SymExpr& at, const SymExpr& size) {
+    return b_.bind(b_.from_index(at), 0, size - 1, 0);
+  }
+
+  /// Whether the rows of all matrices on the left are equally far apart, so that they are those of one matrix.
+  bool rows_lie_evenly() const {
+    for (std::size_t d = 0; d + 2 < left_.strides.size(); ++d) {
+      const SymExpr whole = left_.strides[d + 1] * out_[d + 1];
+      if (!b_.simplify(left_.strides[d] - whole).is_constant(0)) return false;
+    }
+    return true;
+  }
+
+  /// Where the matrix of operand `k` begins that belongs to this batch index; dimensions of size 1 are broadcast.
+  SymExpr matrix_offset(const AffineOperand& operand, std::size_t k) {
+    const std::vector<SymExpr> sizes = ctx_.operand_sizes(k);
+    const std::size_t missing = out_.size() - sizes.size();
+    SymExpr offset = operand.offset;
+    for (std::size_t d = 0; d + 2 < sizes.size() && batch_dims_ != 0; ++d)
+      if (!sizes[d].is_constant(1)) offset += operand.strides[d] * index_[d + missing];
+    return offset;
+  }
+
+  void contract(const ProductForm& form) {
+    rows_ = min(kTileRows, form.rows - row_begin_);
+    columns_ = min(kTileColumns, form.columns - column_begin_);
+    const DType dtype = accumulator_of(ctx_.node().output().dtype);
+    acc_ = b_.add_local(dtype, kTileRows * kTileColumns, kTileRows * kTileColumns);
+    const SymExpr& left_row = left_.strides[left_.strides.size() - 2];
+    const SymExpr& right_row = right_.strides[right_.strides.size() - 2];
+    b_.contract({acc_,
+                 dtype,
+                 kTileRows,
+                 kTileColumns,
+                 rows_,
+                 columns_,
+                 depth(),
+                 {left_.buffer, matrix_offset(left_, 0) + left_row * row_begin_, left_row,
+                  left_.strides.back()},
+                 {right_.buffer, matrix_offset(right_, 1) + right_.strides.back() * column_begin_,
+                  right_row, right_.strides.back()},
+                 false});
+  }
+
+  void write() {
+    const std::size_t rank = out_.size();
+    const Symbol row = b_.new_axis(rows_);
+    b_.begin_for(row, rows_, ForStmt::Kind::Serial);
+    const Symbol column = b_.new_axis(columns_);
+    b_.begin_for(column, columns_, ForStmt::Kind::Vector);
+    const Scalar sum = b_.load(acc_, SymExpr(row) * kTileColumns + SymExpr(column));
+    const SymExpr at = row_begin_ + SymExpr(row);
+    const Index rows =
+        delinearize(at, std::span(out_).subspan(batch_dims_, rank - 1 - batch_dims_), b_.facts());
+    std::copy(rows.begin(), rows.end(), index_.begin() + static_cast<std::ptrdiff_t>(batch_dims_));
+    index_[rank - 1] = column_begin_ + SymExpr(column);
+    ctx_.result(0, index_, b_.convert(sum, ctx_.node().output().dtype));
+    b_.end_for();
+    b_.end_for();
+  }
+
+  NestContext& ctx_;
+  NestBuilder& b_;
+  std::vector<SymExpr> out_;
+  AffineOperand left_;
+  AffineOperand right_;
+  std::size_t batch_dims_;  ///< 0: all rows of the batch are rows of one matrix
+  NestBufferId acc_ = 0;
+  Index index_;
+  SymExpr row_begin_, column_begin_, rows_, columns_;
+};
+
+}  // namespace
+
+bool is_product(const NestContext& ctx) {
+  const DType dtype = ctx.node().output().dtype;
+  return ctx.options().target == LowerOptions::Target::Cuda && ctx.node().op_name() == "matmul" &&
+         (dtype == DType::F16 || dtype == DType::BF16 || dtype == DType::F32);
+}
+
+void build_product(NestContext& ctx) { ProductNest(ctx).build(); }
+
+}  // namespace heddle::jit

@@ -1,0 +1,104 @@
+// Products of engines on the simulated CUDA device: which kernel a plan takes, one compile for all sizes, and the
+// evaluator's results.
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "base/half.h"
+#include "tests/cuda/support.h"
+
+namespace heddle::testing {
+namespace {
+
+/// Numbers of f16 or bf16 in (-1, 1) that differ.
+Tensor narrow(DType dtype, Sizes sizes, int start = 0) {
+  Tensor tensor = Tensor::empty(dtype, std::move(sizes));
+  for (std::int64_t k = 0; k < tensor.count(); ++k) {
+    const float number = static_cast<float>((k * 7 + start) % 23) / 12 - 0.9f;
+    auto* at = static_cast<std::uint16_t*>(tensor.data()) + k;
+    *at = dtype == f16 ? base::Half(number).bits : base::BFloat16(number).bits;
+  }
+  return tensor;
+}
+
+Tensor dense_gelu(const Tensor& x, const Tensor& w, const Tensor& bias) {
+  return gelu(matmul(x, w) + bias);
+}
+
+/// The variants that the steps of the plan for `inputs` take; empty ones left out.
+std::vector<std::string> variants(Engine& engine, const std::vector<Tensor>& inputs) {
+  std::vector<std::string> found;
+  const auto plan = nlohmann::json::parse(engine.plan_json(inputs));
+  for (const auto& step : plan.at("steps"))
+    if (step.contains("variant")) found.push_back(step.at("variant"));
+  return found;
+}
+
+struct ProductCase {
+  std::int64_t rows, depth, columns;
+  const char* variant;
+};
+
+class CudaProductEngine : public ::testing::TestWithParam<DType> {};
+
+TEST_P(CudaProductEngine, OneCompileServesAllSizesWithTheKernelThatFitsThem) {
+  const DType dtype = GetParam();
+  const double tolerance = dtype == f16 ? 4e-3 : 3e-2;
+  Engine engine(dense_gelu, on_sim());
+  Engine reference(dense_gelu, {.device = Device::reference()});
+  for (const ProductCase& one :
+       {ProductCase{64, 128, 192, "tensor_64x64x64"}, ProductCase{65, 77, 131, "tensor_128x128x32"},
+        ProductCase{16, 512, 256, "tensor_16x64x64"}, ProductCase{7, 200, 33, "rows_8x32"},
+        ProductCase{1, 96, 136, "rows_1x32"}, ProductCase{0, 8, 8, ""}, ProductCase{4, 8, 0, ""},
+        ProductCase{4, 0, 8, ""}, ProductCase{300, 40, 520, ""}}) {
+    SCOPED_TRACE(std::to_string(one.rows) + " x " + std::to_string(one.depth) + " x " +
+                 std::to_string(one.columns));
+    const std::vector<Tensor> inputs = {narrow(dtype, {one.rows, one.depth}),
+                                        narrow(dtype, {one.depth, one.columns}, 3),
+                                        narrow(dtype, {one.columns}, 5)};
+    const Tensor want = reference.run(inputs)[0];
+    expect_near(engine.run(inputs)[0], want, tolerance);
+    expect_near(engine.run(inputs)[0], want, tolerance);
+    if (*one.variant != 0) {
+      EXPECT_THAT(variants(engine, inputs), ::testing::ElementsAre(one.variant));
+    }
+  }
+  EXPECT_EQ(engine.stats().compiles, 1u);
+}
+
+INSTANTIATE_TEST_SUITE_P(DTypes, CudaProductEngine, ::testing::Values(f16, bf16),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+TEST(CudaProducts, StridedInputsAndWeightsThatAreGivenTransposed) {
+  const Tensor w = narrow(bf16, {72, 40}, 2);
+  const auto f = [w](const Tensor& x) { return relu(matmul(x, transpose(w, 0, 1))); };
+  std::vector<std::uint16_t> memory(20 * 64);
+  for (std::size_t k = 0; k < memory.size(); ++k)
+    memory[k] = base::BFloat16(static_cast<float>(k % 19) / 10 - 0.9f).bits;
+  // A window of a wider matrix; and one whose first column is not aligned.
+  expect_agrees(f, {Tensor::wrap_strided(memory.data(), bf16, {20, 40}, {64, 1})}, 3e-2);
+  expect_agrees(f, {Tensor::wrap_strided(memory.data() + 3, bf16, {20, 40}, {64, 1})}, 3e-2);
+}
+
+TEST(CudaProducts, ResidualsThatLieWhereTheResultGoes) {
+  const auto f = [](const Tensor& x, const Tensor& w) {
+    const Tensor h = x * 2.0f;
+    return matmul(x, w) + h;
+  };
+  expect_agrees(f, {narrow(f16, {70, 70}), narrow(f16, {70, 70}, 4)}, 8e-3);
+}
+
+TEST(CudaProducts, PlansOfOtherSizesUpdateTheGraphOfTheDevice) {
+  Engine engine([](const Tensor& x, const Tensor& w) { return matmul(x, w) + 1.0f; },
+                on_sim(0, true));
+  Engine reference([](const Tensor& x, const Tensor& w) { return matmul(x, w) + 1.0f; },
+                   {.device = Device::reference()});
+  const Tensor w = narrow(f16, {64, 128}, 1);
+  for (const std::int64_t rows : {64, 1, 64, 8, 0, 1, 16})
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      const std::vector<Tensor> inputs = {narrow(f16, {rows, 64}, repeat), w};
+      expect_near(engine.run(inputs)[0], reference.run(inputs)[0], 4e-3);
+    }
+}
+
+}  // namespace
+}  // namespace heddle::testing

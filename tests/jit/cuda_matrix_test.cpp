@@ -1,0 +1,241 @@
+// The prelude's matrix instructions, simulated, against the fragment layouts of the PTX specification; asynchronous
+// copies; and that tiles in shared memory have no bank conflicts.
+#include <cmath>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <set>
+
+#include "base/half.h"
+#include "heddle/error.h"
+#include "tests/jit/cuda_runner.h"
+
+namespace heddle::tests {
+namespace {
+
+constexpr int kLanes = 32;
+
+/// A kernel `f` of one warp with buffers of 32-bit words.
+jit::cuda::CudaSource warp_kernel(const std::string& parameters, const std::string& body,
+                                  std::uint32_t threads = kLanes) {
+  jit::cuda::CudaSource source;
+  source.kernel =
+      "extern \"C\" __global__ void f(" + parameters + ", int* status) {\n" + body + "}\n";
+  source.entry = "f";
+  source.block_threads = threads;
+  source.blocks = 1;
+  return source;
+}
+
+using Words = std::vector<std::uint32_t>;
+
+/// Runs the kernel on `buffers`, and leaves there what the device has.
+void run(const jit::cuda::CudaSource& source, std::vector<Words*> buffers) {
+  SimulatedKernels kernels({source});
+  std::vector<std::span<unsigned char>> spans;
+  for (Words* words : buffers)
+    spans.emplace_back(reinterpret_cast<unsigned char*>(words->data()), 4 * words->size());
+  kernels.run(0, {}, spans);
+}
+
+// The layouts below are those of the PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type", with its
+// names: groupID = lane >> 2, threadID_in_group = lane % 4, and a_i, b_i, c_i the i-th element of a lane, two to a
+// register, the lower half first.
+
+struct Place {
+  int row;
+  int column;
+};
+
+Place place_of_a(int lane, int i) {
+  const int group = lane >> 2;
+  const int thread = lane % 4;
+  const int row = (i >= 0 && i < 2) || (i >= 4 && i < 6) ? group : group + 8;
+  const int column = i < 4 ? thread * 2 + (i & 1) : thread * 2 + (i & 1) + 8;
+  return {row, column};
+}
+
+Place place_of_b(int lane, int i) {
+  const int group = lane >> 2;
+  const int thread = lane % 4;
+  return {i < 2 ? thread * 2 + (i & 1) : thread * 2 + (i & 1) + 8, group};
+}
+
+Place place_of_c(int lane, int i) {
+  const int group = lane >> 2;
+  const int thread = lane % 4;
+  return {i < 2 ? group : group + 8, thread * 2 + (i & 1)};
+}
+
+template <typename Number>
+std::uint32_t bits_of(float value) {
+  return Number(value).bits;
+}
+
+/// a (16 x 16) times b (16 x 8) plus c through the instruction, each given and taken by its layout.
+template <typename Number>
+std::vector<float> multiplied(SimulatedKernels& kernel, const std::vector<float>& a,
+                              const std::vector<float>& b, const std::vector<float>& c) {
+  Words left(4 * kLanes), right(2 * kLanes), sums(4 * kLanes);
+  for (int lane = 0; lane < kLanes; ++lane) {
+    for (int i = 0; i < 8; ++i) {
+      const Place p = place_of_a(lane, i);
+      left[static_cast<std::size_t>(4 * lane + i / 2)] |=
+          bits_of<Number>(a[static_cast<std::size_t>(16 * p.row + p.column)]) << 16 * (i % 2);
+    }
+    for (int i = 0; i < 4; ++i) {
+      const Place p = place_of_b(lane, i);
+      right[static_cast<std::size_t>(2 * lane + i / 2)] |=
+          bits_of<Number>(b[static_cast<std::size_t>(8 * p.row + p.column)]) << 16 * (i % 2);
+      const Place q = place_of_c(lane, i);
+      std::memcpy(&sums[static_cast<std::size_t>(4 * lane + i)],
+                  &c[static_cast<std::size_t>(8 * q.row + q.column)], 4);
+    }
+  }
+  std::vector<std::span<unsigned char>> spans;
+  for (Words* words : {&left, &right, &sums})
+    spans.emplace_back(reinterpret_cast<unsigned char*>(words->data()), 4 * words->size());
+  kernel.run(0, {}, spans);
+  std::vector<float> result(16 * 8);
+  for (int lane = 0; lane < kLanes; ++lane)
+    for (int i = 0; i < 4; ++i) {
+      const Place p = place_of_c(lane, i);
+      std::memcpy(&result[static_cast<std::size_t>(8 * p.row + p.column)],
+                  &sums[static_cast<std::size_t>(4 * lane + i)], 4);
+    }
+  return result;
+}
+
+/// Each element of a alone meets a b whose elements all differ: what comes out names the element and where it met.
+template <typename Number>
+void check_layout(const std::string& function) {
+  SimulatedKernels kernel({warp_kernel("const unsigned int* a, const unsigned int* b, float* c",
+                                       "  const int lane = threadIdx.x;\n  " + function +
+                                           "(c + 4 * lane, a + 4 * lane, b + 2 * lane);\n")});
+  std::vector<float> b(16 * 8), c(16 * 8);
+  for (std::size_t k = 0; k < b.size(); ++k) b[k] = static_cast<float>(k) + 1;
+  for (std::size_t k = 0; k < c.size(); ++k) c[k] = 1000.0f * static_cast<float>(k);
+  for (int element = 0; element < 16 * 16; ++element) {
+    std::vector<float> a(16 * 16);
+    a[static_cast<std::size_t>(element)] = 2;
+    const std::vector<float> got = multiplied<Number>(kernel, a, b, c);
+    for (int row = 0; row < 16; ++row)
+      for (int column = 0; column < 8; ++column) {
+        const auto at = static_cast<std::size_t>(8 * row + column);
+        const float met =
+            row == element / 16 ? 2 * b[static_cast<std::size_t>(8 * (element % 16) + column)] : 0;
+        ASSERT_EQ(got[at], c[at] + met) << "a(" << element / 16 << ", " << element % 16
+                                        << "), sum (" << row << ", " << column << ")";
+      }
+  }
+}
+
+TEST(CudaMatrix, MmaOfF16HasTheLayoutOfTheSpecification) { check_layout<base::Half>("hd_mma_f16"); }
+TEST(CudaMatrix, MmaOfBf16HasTheLayoutOfTheSpecification) {
+  check_layout<base::BFloat16>("hd_mma_bf16");
+}
+
+/// ldmatrix: row r of matrix m is what lane 8 * m + r points to; register m of a lane has of matrix m elements
+/// (lane / 4, 2 * (lane % 4)) and the next, or those of the transposed matrix.
+void check_load(const std::string& function, bool transposed) {
+  Words memory(4 * 8 * 4), offsets(kLanes), out(4 * kLanes);
+  for (std::size_t k = 0; k < memory.size(); ++k)
+    memory[k] = static_cast<std::uint32_t>(2 * k | (2 * k + 1) << 16);
+  // Rows lie in an order of their own, so that an address of the wrong lane shows.
+  for (std::uint32_t lane = 0; lane < kLanes; ++lane) offsets[lane] = lane * 13 % 32;
+  run(warp_kernel("const unsigned int* memory, const unsigned int* offsets, unsigned int* out",
+                  "  __shared__ __align__(16) unsigned int rows[128];\n"
+                  "  for (int k = threadIdx.x; k < 128; k += 32) rows[k] = memory[k];\n"
+                  "  __syncthreads();\n"
+                  "  " +
+                      function + "(out + 4 * threadIdx.x, rows + 4 * offsets[threadIdx.x]);\n"),
+      {&memory, &offsets, &out});
+  for (std::uint32_t lane = 0; lane < kLanes; ++lane)
+    for (std::uint32_t matrix = 0; matrix < 4; ++matrix)
+      for (std::uint32_t half = 0; half < 2; ++half) {
+        const std::uint32_t first = lane / 4;
+        const std::uint32_t second = 2 * (lane % 4) + half;
+        const std::uint32_t row = transposed ? second : first;
+        const std::uint32_t column = transposed ? first : second;
+        const std::uint32_t want = 8 * offsets[8 * matrix + row] + column;
+        ASSERT_EQ(out[4 * lane + matrix] >> 16 * half & 0xffffu, want)
+            << "lane " << lane << ", matrix " << matrix << ", half " << half;
+      }
+}
+
+TEST(CudaMatrix, LdmatrixHasTheLayoutOfTheSpecification) { check_load("hd_load_matrices", false); }
+TEST(CudaMatrix, TransposingLdmatrixHasTheLayoutOfTheSpecification) {
+  check_load("hd_load_transposed", true);
+}
+
+TEST(CudaMatrix, AsynchronousCopiesFillWithZerosWhatIsNotThere) {
+  Words from(4 * kLanes), out(4 * kLanes);
+  for (std::size_t k = 0; k < from.size(); ++k) from[k] = static_cast<std::uint32_t>(k) + 1;
+  run(warp_kernel(
+          "const unsigned int* from, unsigned int* out",
+          "  __shared__ __align__(16) unsigned int tile[128];\n"
+          "  const int t = threadIdx.x;\n"
+          "  hd_copy_async(tile + 4 * t, from + 4 * t, t % 9 * 2 <= 16 ? t % 9 * 2 : 0);\n"
+          "  hd_copy_commit();\n  hd_copy_wait<0>();\n  __syncthreads();\n"
+          "  for (int k = 0; k < 4; ++k) out[4 * (31 - t) + k] = tile[4 * (31 - t) + k];\n"),
+      {&from, &out});
+  for (std::uint32_t k = 0; k < out.size(); ++k) {
+    const std::uint32_t valid = k / 4 % 9 * 2;  // bytes
+    const std::uint32_t mine = valid <= k % 4 * 4 ? 0 : std::min(4u, valid - k % 4 * 4);
+    const std::uint32_t mask = mine == 4 ? 0xffffffffu : (1u << 8 * mine) - 1;
+    ASSERT_EQ(out[k], from[k] & mask) << k;
+  }
+}
+
+TEST(CudaMatrix, ACopyIsThereOnlyOnceItsGroupIsWaitedFor) {
+  Words from(8, 7), out(2);
+  run(warp_kernel("const unsigned int* from, unsigned int* out",
+                  "  __shared__ __align__(16) unsigned int tile[8];\n"
+                  "  if (threadIdx.x == 0) {\n"
+                  "    hd_copy_async(tile, from, 16);\n    hd_copy_commit();\n"
+                  "    hd_copy_async(tile + 4, from + 4, 16);\n    hd_copy_commit();\n"
+                  "    hd_copy_wait<1>();\n    out[0] = tile[0];\n    out[1] = tile[4];\n  }\n"),
+      {&from, &out});
+  EXPECT_EQ(out[0], 7u);
+  EXPECT_EQ(out[1], 0xffffffffu) << "the second group is under way";
+}
+
+TEST(CudaMatrix, LanesThatMeetAtDifferentInstructionsAreAnError) {
+  Words a(4), b(4), c(4 * kLanes);
+  EXPECT_THROW(run(warp_kernel("const unsigned int* a, const unsigned int* b, float* c",
+                               "  if (threadIdx.x < 16) hd_mma_f16(c + 4 * threadIdx.x, a, b);\n"
+                               "  else c[threadIdx.x] = hd_exchange(c[threadIdx.x], 1);\n"),
+                   {&a, &b, &c}),
+               Error);
+}
+
+/// Eight rows that ldmatrix reads at once, and eight pieces of a row that neighbours fill, lie in all 32 banks.
+TEST(CudaMatrix, SwizzledTilesHaveNoBankConflicts) {
+  for (const int pieces : {1, 2, 4, 8, 16, 32}) {
+    constexpr int kRows = 64;
+    Words out(static_cast<std::size_t>(kRows * pieces));
+    run(warp_kernel("unsigned int* out",
+                    "  for (int k = threadIdx.x; k < " + std::to_string(kRows * pieces) +
+                        "; k += 32)\n    out[k] = hd_swizzled<" + std::to_string(pieces) +
+                        ">(k / " + std::to_string(pieces) + ", k % " + std::to_string(pieces) +
+                        ");\n"),
+        {&out});
+    EXPECT_EQ(std::set<std::uint32_t>(out.begin(), out.end()).size(), out.size())
+        << "every place once, " << pieces << " pieces";
+    EXPECT_EQ(*std::max_element(out.begin(), out.end()), out.size() - 1);
+    const auto banks = [&](auto place) {
+      std::set<std::uint32_t> found;
+      for (int k = 0; k < 8; ++k) found.insert(out[static_cast<std::size_t>(place(k))] % 8);
+      return found.size();
+    };
+    for (int row = 0; row < kRows; row += 8)
+      for (int piece = 0; piece < pieces; ++piece)
+        ASSERT_EQ(banks([&](int k) { return (row + k) * pieces + piece; }), 8u)
+            << pieces << " pieces, rows from " << row << ", piece " << piece;
+    for (int first = 0; first + 8 <= kRows * pieces; first += 8)
+      ASSERT_EQ(banks([&](int k) { return first + k; }), 8u)
+          << pieces << " pieces, filled from " << first;
+  }
+}
+
+}  // namespace
+}  // namespace heddle::tests

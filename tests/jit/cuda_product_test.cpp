@@ -1,0 +1,273 @@
+// Products on CUDA: every way to multiply, on operands that lie in every way, on the simulated device against the
+// reference evaluator; what NVRTC makes of the texts; and which way the cost model takes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "device/cuda/nvrtc.h"
+#include "heddle/error.h"
+#include "ir/text.h"
+#include "jit/cuda/product_text.h"
+#include "tests/jit/cuda_runner.h"
+#include "tests/jit/lower_support.h"
+
+namespace heddle::tests {
+namespace {
+
+using jit::cuda::Along;
+using jit::cuda::ProductDevice;
+using jit::cuda::ProductShape;
+using jit::cuda::ProductTile;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr ProductDevice kH200{132, 227 * 1024, true};
+
+/// gelu(a . b + bias) + residual of s0 x s1 and s1 x s2 matrices; operands are transposed where asked.
+std::string product_text(const std::string& dtype, bool left_transposed, bool right_transposed) {
+  const auto input = [&](const std::string& name, bool transposed, const std::string& rows,
+                         const std::string& columns) {
+    return "%" + name + ": " + dtype + "[" +
+           (transposed ? columns + ", " + rows : rows + ", " + columns) + "]";
+  };
+  std::string text = "graph @product(" + input("a", left_transposed, "s0", "s1") + ", " +
+                     input("b", right_transposed, "s1", "s2") + ", %bias: " + dtype +
+                     "[s2], %r: " + dtype + "[s0, s2]) {\n";
+  if (left_transposed) text += "  %at = permute(%a) {perm = [1, 0]}\n";
+  if (right_transposed) text += "  %bt = permute(%b) {perm = [1, 0]}\n";
+  text += std::string("  %m = matmul(") + (left_transposed ? "%at" : "%a") + ", " +
+          (right_transposed ? "%bt" : "%b") + ")\n";
+  return text +
+         "  %x = add(%m, %bias)\n  %g = gelu(%x) {approximate = \"tanh\"}\n  %y = add(%g, %r)\n"
+         "  return %y\n}\n";
+}
+
+jit::Program lowered_for_cuda(const ir::Graph& graph) {
+  return jit::lower(graph, {.target = jit::LowerOptions::Target::Cuda, .rest = {.library = false}});
+}
+
+/// A graph whose program is one product, and all its kernels.
+class OneProduct {
+ public:
+  explicit OneProduct(const std::string& text)
+      : graph_(ir::parse(text)), program_(lowered_for_cuda(graph_)) {
+    const auto parts = jit::cuda::product_parts(nest());
+    EXPECT_TRUE(parts) << jit::print(nest());
+    if (!parts) return;
+    left_ = parts->left();
+    right_ = parts->right();
+    tiles_ = jit::cuda::product_tiles(parts->dtype(), left_, right_, kH200);
+    for (const ProductTile& tile : tiles_)
+      sources_.push_back(jit::cuda::emit_product(*parts, tile, {}));
+  }
+
+  const jit::Nest& nest() const { return *program_.kernels.at(0).nest; }
+  const std::vector<ProductTile>& tiles() const { return tiles_; }
+  Along left() const { return left_; }
+  Along right() const { return right_; }
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const ProductTile& tile : tiles_) names.push_back(tile.name());
+    return names;
+  }
+  std::string text() const {
+    std::string kernels;
+    for (const auto& source : sources_) kernels += source.kernel + "\n";
+    return jit::cuda::prelude_for(kernels) + kernels;
+  }
+
+  /// Each kernel in turn, at all sizes.
+  void expect_right(const std::vector<std::vector<std::int64_t>>& sizes, double tolerance) const {
+    ASSERT_EQ(program_.record.steps.size(), 1u) << test::nests_of(program_);
+    SimulatedKernels device(sources_);
+    for (std::size_t k = 0; k < sources_.size(); ++k) {
+      const auto runner = [&](const jit::Nest& nest,
+                              std::span<const test::InterpreterBuffer> buffers,
+                              std::span<const std::int64_t> values) {
+        std::vector<std::span<unsigned char>> spans;
+        for (std::size_t b = 0; b < buffers.size(); ++b)
+          spans.emplace_back(
+              static_cast<unsigned char*>(buffers[b].data),
+              static_cast<std::size_t>(buffers[b].count) * size_of(nest.buffers[b].dtype));
+        return device.run(k, {values.begin(), values.end()}, spans);
+      };
+      for (const std::vector<std::int64_t>& one : sizes) {
+        SCOPED_TRACE(tiles_[k].name());
+        SCOPED_TRACE(::testing::PrintToString(one));
+        test::expect_program_right(graph_, program_, test::random_arguments(graph_, one),
+                                   {.runner = runner}, tolerance);
+        if (::testing::Test::HasFailure()) return;
+      }
+    }
+  }
+
+ private:
+  ir::Graph graph_;
+  jit::Program program_;
+  Along left_ = Along::Neither;
+  Along right_ = Along::Neither;
+  std::vector<ProductTile> tiles_;
+  std::vector<jit::cuda::CudaSource> sources_;
+};
+
+double tolerance_of(const std::string& dtype) {
+  return dtype == "f32" ? 1e-5 : dtype == "f16" ? 4e-3 : 3e-2;
+}
+
+class CudaProduct : public ::testing::TestWithParam<std::tuple<const char*, bool, bool>> {
+ protected:
+  std::string dtype() const { return std::get<0>(GetParam()); }
+  std::string text() const {
+    return product_text(dtype(), std::get<1>(GetParam()), std::get<2>(GetParam()));
+  }
+};
+
+// s0, s1, s2: rows, depth, columns. Multiples of 8 let copies be wide, others not; depths end inside a step and at
+// its end, take fewer steps than there are stages and more, and tiles are full, cut and several.
+TEST_P(CudaProduct, EveryWayAgreesWithTheEvaluator) {
+  OneProduct product(text());
+  product.expect_right({{1, 1, 1},
+                        {1, 40, 24},
+                        {7, 19, 33},
+                        {8, 264, 16},
+                        {16, 64, 64},
+                        {64, 72, 8},
+                        {65, 200, 70},
+                        {3, 0, 5},
+                        {0, 4, 5},
+                        {130, 104, 136}},
+                       tolerance_of(dtype()));
+}
+
+TEST_P(CudaProduct, OperandsLieAsTheyAreGiven) {
+  const OneProduct product(text());
+  EXPECT_EQ(product.left(), std::get<1>(GetParam()) ? Along::Columns : Along::Rows);
+  EXPECT_EQ(product.right(), std::get<2>(GetParam()) ? Along::Columns : Along::Rows);
+  const std::string rows = product.right() == Along::Rows ? "x32" : "x16";
+  if (dtype() == "f32")
+    EXPECT_THAT(product.names(), ElementsAre("rows_1" + rows, "rows_8" + rows, "plain_64x64x16"));
+  else
+    EXPECT_THAT(product.names(), ElementsAre("rows_1" + rows, "rows_8" + rows, "tensor_16x64x64",
+                                             "tensor_64x64x64", "tensor_128x128x32"));
+}
+
+TEST_P(CudaProduct, NvrtcTakesEveryText) {
+  std::unique_ptr<device::cuda::Nvrtc> nvrtc;
+  try {
+    nvrtc = std::make_unique<device::cuda::Nvrtc>();
+  } catch (const DeviceError&) {
+    GTEST_SKIP() << "libnvrtc is not on this machine";
+  }
+  const OneProduct product(text());
+  EXPECT_EQ(product.text().find("#include"), std::string::npos);
+  for (const char* arch : {"sm_80", "sm_90a", "sm_100"}) {
+    if (!nvrtc->supports(std::stoi(std::string(arch).substr(3)))) continue;
+    const auto compiled = nvrtc->compile_cubin(product.text(), "product", arch);
+    EXPECT_EQ(compiled.log, "") << arch;
+    EXPECT_EQ(std::string(compiled.image.data(), 4), "\177ELF");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Operands, CudaProduct,
+                         ::testing::Combine(::testing::Values("f32", "f16", "bf16"),
+                                            ::testing::Bool(), ::testing::Bool()),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param)) +
+                                  (std::get<1>(info.param) ? "_left_transposed" : "") +
+                                  (std::get<2>(info.param) ? "_right_transposed" : "");
+                         });
+
+TEST(CudaProducts, BatchesAreBroadcastAndTransposed) {
+  // q . kT of heads that lie side by side: neither operand is contiguous.
+  OneProduct scores(R"(graph @scores(%q: f16[s0, s1, 2, 24], %k: f16[s0, s2, 2, 24]) {
+    %a = permute(%q) {perm = [0, 2, 1, 3]}
+    %b = permute(%k) {perm = [0, 2, 3, 1]}
+    %m = matmul(%a, %b)
+    %y = mul(%m, 0.25: f16)
+    return %y
+  })");
+  scores.expect_right({{2, 17, 5}, {1, 1, 1}, {1, 65, 66}}, 4e-3);
+  OneProduct shared(R"(graph @shared(%a: bf16[s0, 1, s1, s2], %b: bf16[3, s2, 40]) {
+    %m = matmul(%a, %b)
+    return %m
+  })");
+  shared.expect_right({{2, 5, 16}, {1, 20, 9}}, 3e-2);
+}
+
+TEST(CudaProducts, RowsOfABatchAreRowsOfOneMatrix) {
+  OneProduct flat(R"(graph @flat(%a: f16[s0, s1, 32], %b: f16[32, 48]) {
+    %m = matmul(%a, %b)
+    %r = relu(%m)
+    return %r
+  })");
+  EXPECT_EQ(flat.nest().product->batches, base::SymExpr(1));
+  EXPECT_EQ(flat.nest().product->rows.to_string(), "s0*s1");
+  flat.expect_right({{3, 7}, {2, 40}}, 4e-3);
+}
+
+TEST(CudaProducts, OperandsWithoutNeighboursAreMultipliedWithoutTensorCores) {
+  OneProduct strided(R"(graph @strided(%a: f16[s0, 20], %b: f16[20, 30, 2]) {
+    %s = slice(%b) {start = [0, 0, 1], limit = [20, 30, 2], stride = [1, 1, 1]}
+    %r = reshape(%s) {sizes = [20, 30]}
+    %m = matmul(%a, %r)
+    return %m
+  })");
+  EXPECT_EQ(strided.right(), Along::Neither);
+  EXPECT_THAT(strided.names(), ElementsAre("plain_64x64x16"));
+  strided.expect_right({{9}, {70}}, 4e-3);
+}
+
+TEST(CudaProducts, SeveralResultsOfOneProduct) {
+  OneProduct two(R"(graph @two(%a: f16[s0, 16], %b: f16[16, s1], %scale: f32[]) {
+    %m = matmul(%a, %b)
+    %w = convert(%m) {dtype = f32}
+    %s = mul(%w, %scale)
+    return %m, %s
+  })");
+  two.expect_right({{5, 12}, {66, 70}}, 4e-3);
+}
+
+TEST(CudaProducts, OtherNestsAreNotProducts) {
+  const auto parts = [](const char* text) {
+    const ir::Graph graph = ir::parse(text);
+    return jit::cuda::product_parts(*lowered_for_cuda(graph).kernels.at(0).nest);
+  };
+  EXPECT_FALSE(parts("graph @g(%a: i32[4, 4]) {\n  %m = matmul(%a, %a)\n  return %m\n}\n"));
+  EXPECT_FALSE(parts("graph @g(%a: f32[4, 4]) {\n  %m = exp(%a)\n  return %m\n}\n"));
+}
+
+/// The tile for a product of f16 on an H200.
+std::string chosen(std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+  const auto tiles = jit::cuda::product_tiles(f16, Along::Rows, Along::Columns, kH200);
+  const ProductShape shape{1, rows, columns, depth, 2};
+  return tiles[jit::cuda::cheapest_tile(tiles, shape, kH200)].name();
+}
+
+TEST(CudaProducts, TheCostModelTakesRowsForFewRowsAndTilesThatFillTheDevice) {
+  EXPECT_EQ(chosen(1, 4096, 4096), "rows_1x16");
+  EXPECT_EQ(chosen(4, 4096, 4096), "rows_8x16");
+  EXPECT_EQ(chosen(16, 4096, 4096), "tensor_16x64x64");
+  EXPECT_EQ(chosen(64, 4096, 4096), "tensor_64x64x64");
+  EXPECT_EQ(chosen(512, 512, 512), "tensor_64x64x64") << "large tiles would leave most of it idle";
+  EXPECT_EQ(chosen(8192, 8192, 8192), "tensor_128x128x32");
+}
+
+TEST(CudaProducts, WithoutTensorCoresOrSharedMemoryNothingAsksForThem) {
+  for (const ProductDevice& device :
+       {ProductDevice{80, 96 * 1024, false}, ProductDevice{80, 20 * 1024, true}})
+    for (const ProductTile& tile :
+         jit::cuda::product_tiles(f16, Along::Rows, Along::Rows, device)) {
+      EXPECT_NE(tile.kind, ProductTile::Kind::Tensor);
+      EXPECT_LE(tile.shared_bytes(2), device.max_shared_bytes);
+    }
+}
+
+TEST(CudaProducts, TextIsThePlaceTheProductAndTheExpressions) {
+  const OneProduct product(product_text("bf16", false, true));
+  EXPECT_THAT(product.text(),
+              HasSubstr("typedef hd_tensor_tile<hd_bf16, 64, 64, 64, 2, 2, 3, true, "
+                        "false> Tile;"));
+  EXPECT_THAT(product.text(), HasSubstr("heddle_matmul_add_gelu_add_tensor_64x64x64("));
+}
+
+}  // namespace
+}  // namespace heddle::tests
