@@ -282,6 +282,7 @@ struct hd_row_tile {
   static constexpr int count = 16 / (int)sizeof(T);
   static constexpr int warps = threads / 32;
   static constexpr int line = columns;
+  static constexpr int ahead = rows == 1 ? 4 : 1;  // reads under way: registers bound them
   // right_along: a thread has some rows of the right matrix, and `count` columns of them.
   static __device__ __forceinline__ void along_columns(float* out, float* partial, const T* left,
                                                        long long left_row, long long left_step,
@@ -292,7 +293,7 @@ struct hd_row_tile {
     const bool wide = hd_is_wide(right, right_stride);
     const int column = threadIdx.x % pieces * count;
     float sums[rows][count] = {};
-#pragma unroll 4
+#pragma unroll ahead
     for (long long k = threadIdx.x / pieces; k < depth; k += threads / pieces) {
       float b[count];
       hd_read_piece(b, right + k * right_stride + column, columns_left - column, wide);
@@ -332,7 +333,7 @@ struct hd_row_tile {
     const int column = threadIdx.x / 32 * mine;
     const int lane = threadIdx.x % 32;
     float sums[rows][mine] = {};
-#pragma unroll 2
+#pragma unroll ahead
     for (long long k = lane * count; k < depth; k += 32 * count) {
       float b[mine][count];
 #pragma unroll

@@ -187,6 +187,7 @@ TEST(CudaMatrix, AsynchronousCopiesFillWithZerosWhatIsNotThere) {
 }
 
 TEST(CudaMatrix, ACopyIsThereOnlyOnceItsGroupIsWaitedFor) {
+  if (!test::on_simulator()) GTEST_SKIP() << test::kNeedsSimulator;
   Words from(8, 7), out(2);
   run(warp_kernel("const unsigned int* from, unsigned int* out",
                   "  __shared__ __align__(16) unsigned int tile[8];\n"
@@ -200,6 +201,7 @@ TEST(CudaMatrix, ACopyIsThereOnlyOnceItsGroupIsWaitedFor) {
 }
 
 TEST(CudaMatrix, LanesThatMeetAtDifferentInstructionsAreAnError) {
+  if (!test::on_simulator()) GTEST_SKIP() << test::kNeedsSimulator;
   Words a(4), b(4), c(4 * kLanes);
   EXPECT_THROW(run(warp_kernel("const unsigned int* a, const unsigned int* b, float* c",
                                "  if (threadIdx.x < 16) hd_mma_f16(c + 4 * threadIdx.x, a, b);\n"
