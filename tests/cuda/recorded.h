@@ -15,7 +15,7 @@ std::string recorded(F&& action) {
   action();
   const std::string text = control().recorded();
   control().listen(0);
-  static const std::regex name("heddle_([a-z0-9_]*)_[0-9a-f]{12}");
+  static const std::regex name("heddle_([a-z0-9_]*)_[0-9a-f]{12}(_(rows|plain|tensor)_[0-9x]+)?");
   return "\n" + std::regex_replace(text, name, "$1");
 }
 
