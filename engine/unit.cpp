@@ -1,6 +1,7 @@
 #include "engine/unit.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/check.h"
 #include "engine/capture_traits.h"
@@ -122,11 +123,9 @@ Unit::Unit(jit::Program program, std::vector<ir::Literal> fixed, const BuildOpti
   } else {
     compile(options);
   }
+  add_nested(options);
   make_schedule(options);
   if (cuda_ != nullptr) plan_streams(options);
-  nested_.resize(program_.kernels.size());
-  for (std::uint32_t step = 0; step < schedule_.record.steps.size(); ++step)
-    if (program_.kernels[schedule_.record.steps[step].kernel].nested) add_nested(step, options);
 }
 
 Unit::~Unit() = default;
@@ -144,13 +143,29 @@ std::int64_t Unit::peak_bytes(const SymbolValues& sizes) const {
   return sum;
 }
 
+/// The hints and, where they tell all sizes, what nested plans take at these.
+SymbolValues Unit::sizes_to_plan_for(SymbolValues hints) const {
+  std::set<base::Symbol> workspaces;
+  for (const jit::ProgramKernel& kernel : program_.kernels)
+    if (kernel.nested != nullptr) workspaces.insert(kernel.nested->workspace);
+  std::vector<base::Symbol> symbols;
+  for (const PlanBuffer& buffer : program_.record.buffers) buffer.bytes.collect_symbols(symbols);
+  const bool all_known = std::ranges::all_of(symbols, [&](const base::Symbol& symbol) {
+    return hints.contains(symbol) || workspaces.contains(symbol);
+  });
+  for (std::uint32_t k = 0; all_known && k < program_.kernels.size(); ++k)
+    if (const jit::NestedCall* call = program_.kernels[k].nested.get(); call != nullptr)
+      hints[call->workspace] = bind_region(*call, k, hints, 1)->workspace_bytes;
+  return hints;
+}
+
 /// An order that promises a smaller peak is taken only if the memory planner finds it smaller too.
 void Unit::make_schedule(const BuildOptions& options) {
   scheduler::ScheduleOptions order;
   order.parallel_steps = options.engine.threads != 1 && cuda_ == nullptr;
   order.reorder = options.engine.order == StepOrder::Smallest;
   order.method = method_of(options.engine.order);
-  order.hints = options.hints;
+  order.hints = sizes_to_plan_for(options.hints);
   order.fences = steps_that_make_sizes(program_);
   const auto take = [&] {
     schedule_ = scheduler::schedule(program_.record, order);
@@ -159,7 +174,7 @@ void Unit::make_schedule(const BuildOptions& options) {
   };
   take();
   if (!order.reorder || schedule_.method == scheduler::Method::Given) return;
-  const SymbolValues sizes = complete(options.hints, program_.record);
+  const SymbolValues sizes = complete(order.hints, program_.record);
   const std::int64_t promised = peak_bytes(sizes);
   scheduler::Schedule chosen = std::move(schedule_);
   order.reorder = false;
@@ -221,20 +236,29 @@ void Unit::compile(const BuildOptions& options) {
   }
 }
 
+void Unit::add_nested(const BuildOptions& options) {
+  nested_.resize(program_.kernels.size());
+  const std::vector<BufferId> roots = ir::alias_roots(program_.record);
+  for (std::uint32_t step = 0; step < program_.record.steps.size(); ++step)
+    if (program_.kernels[program_.record.steps[step].kernel].nested)
+      add_nested(step, roots, options);
+}
+
 /// Operands that are the same in each run and fixed here are constants there: what reads only them is
 /// folded, and weights are packed once.
-void Unit::add_nested(std::uint32_t step, const BuildOptions& options) {
-  const std::uint32_t kernel = schedule_.record.steps[step].kernel;
+void Unit::add_nested(std::uint32_t step, std::span<const BufferId> roots,
+                      const BuildOptions& options) {
+  const std::uint32_t kernel = program_.record.steps[step].kernel;
   const jit::NestedCall& call = *program_.kernels[kernel].nested;
-  const jit::Launch& launch = program_.launches[schedule_.given[step]];
+  const jit::Launch& launch = program_.launches[step];
   BuildOptions inside = options;
   inside.graphs = false;  // nested plans are queued step by step
   const std::size_t first = call.kind == ir::RegionKind::Cond ? 1 : 0;
   for (const jit::NestedCall::Region& region : call.regions) {
     jit::Program program = *region.program;
     for (std::uint32_t k = call.carried + call.scanned; k < call.operands; ++k) {
-      const BufferId root = planner_->roots()[launch.buffers[first + k]];
-      const PlanBuffer::Role role = schedule_.record.buffers[root].role;
+      const BufferId root = roots[launch.buffers[first + k]];
+      const PlanBuffer::Role role = program_.record.buffers[root].role;
       if (role == PlanBuffer::Role::Parameter || role == PlanBuffer::Role::Constant)
         fix_argument(program, k, fixed_[root]);
     }

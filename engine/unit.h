@@ -82,7 +82,10 @@ class Unit {
   }
 
  private:
-  void add_nested(std::uint32_t step, const BuildOptions& options);
+  void add_nested(const BuildOptions& options);
+  void add_nested(std::uint32_t step, std::span<const ir::BufferId> roots,
+                  const BuildOptions& options);
+  base::SymbolValues sizes_to_plan_for(base::SymbolValues hints) const;
   void make_schedule(const BuildOptions& options);
   void plan_streams(const BuildOptions& options);
   scheduler::CapturePlan order_for_graphs(const BuildOptions& options);

@@ -178,6 +178,33 @@ TEST(Order, EdgesKeepNoBytes) {
   }
 }
 
+// What a branch needs inside counts where an order is chosen.
+TEST(Order, CountsTheMemoryOfNestedPlans) {
+  constexpr const char* kBranch = R"(graph @main(%p: bool[], %x: f32[64, 64]) {
+  %c = cond(%p, %x) {then = @then, else = @else}
+  return %c
+}
+
+graph @then(%x: f32[64, 64]) {
+  %a = matmul(%x, %x)
+  %b = matmul(%a, %x)
+  return %b
+}
+
+graph @else(%x: f32[64, 64]) {
+  %n = neg(%x)
+  return %n
+}
+)";
+  const std::vector inputs{hd::Tensor::full(hd::boolean, {}, 1),
+                           hd::Tensor::full(hd::f32, {64, 64}, 1)};
+  const nlohmann::json plan = plan_of(kBranch, inputs, {.threads = 1});
+  EXPECT_EQ(plan["peak_bytes"], 64 * 64 * 4);
+  for (const auto& [method, peak] : plan["order"]["peaks"].items())
+    EXPECT_EQ(peak, 2 * 64 * 64 * 4) << method << ": the result, and a product inside";
+  EXPECT_EQ(plan["order"]["peaks"].size(), 4u);
+}
+
 // A4-05: what waits may take a list.
 TEST(Order, OperandsThatAreLists) {
   constexpr const char* kConcat = R"(graph @main(%x: f32[2], %y: f32[2]) {
