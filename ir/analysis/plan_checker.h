@@ -49,7 +49,7 @@ struct PlanUnderCheck {
 void check_plan(const PlanUnderCheck& plan);
 
 /// P6 of another version of the graph, from before some pass: between the nodes whose names kernels still bear.
-/// Names that end in a digit are skipped, since passes may have given them to other nodes.
+/// Names that end in a digit are skipped, since passes may have given them to other nodes, and so are views.
 /// @throws InvariantError.
 void check_order(const Graph& graph, const ScheduleRecord& record, const HappensBefore& before);
 

@@ -1,6 +1,7 @@
 #include "jit/lower/reads.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/check.h"
 #include "ir/op.h"
@@ -141,15 +142,27 @@ void ReadAnalysis::pin_operands(const Node* node) {
   }
 }
 
-/// Nodes that order edges name are computed by a kernel, so that there is something to order.
+/// Nodes that order edges name, and what views named by them look at, are computed by a kernel, so that there is
+/// something to order.
 void ReadAnalysis::pin_ordered() {
   const auto force = [&](const Node* node) {
     if (!graph_.is_live(node) || graph_.class_of(node) != NodeClass::Element) return;
     is_pinned_[graph_.position(node)] = true;
   };
+  std::vector<const Node*> named;
   for (const Node* node : graph_.nodes()) {
     if (!node->after().empty()) force(node);
-    for (const Value& before : node->after()) force(before.node);
+    for (const Value& before : node->after()) named.push_back(before.node);
+  }
+  std::set<const Node*> seen;
+  while (!named.empty()) {
+    const Node* node = named.back();
+    named.pop_back();
+    force(node);
+    if (!graph_.is_live(node) || graph_.class_of(node) != NodeClass::View) continue;
+    if (!seen.insert(node).second) continue;
+    for (const Value& input : node->inputs())
+      if (input) named.push_back(input.node);
   }
 }
 

@@ -454,6 +454,27 @@ TEST(Order, ViewsThatWait) {
   EXPECT_THAT(plan["steps"][1]["edges"].dump(), HasSubstr(R"({"from":0,"kind":"weak"})"));
 }
 
+TEST(Order, WhatAViewLooksAtIsWaitedFor) {
+  constexpr const char* kViews = R"(graph @main(%x: u8[8], %y: i16[3, 8], %z: f32[8]) {
+  %c = convert(%x) {dtype = i16}
+  %e = eq(%c, %x)
+  %v = slice(%e) {start = [0], limit = [1], stride = [1]}
+  %d = cumsum(%z) {axis = 0} after(%v)
+  %r = eq(%y, %v)
+  return %r, %d
+}
+)";
+  const std::vector inputs{hd::Tensor::zeros(hd::u8, {8}), hd::Tensor::zeros(hd::i16, {3, 8}),
+                           hd::Tensor::zeros(hd::f32, {8})};
+  for (const hd::StepOrder order : kOrders) {
+    const nlohmann::json plan =
+        plan_of(kViews, inputs, {.threads = 1, .order = order, .check_plans = true});
+    const std::string steps = steps_of(plan);
+    EXPECT_LT(steps.find('e'), steps.find('d')) << steps;
+    EXPECT_EQ(plan["steps"].size(), 3u) << steps;
+  }
+}
+
 /// to::start(Tensor x) -> Tensor and to::wait(Tensor x) -> Tensor, which copy.
 void register_collectives() {
   static const bool done = [] {
