@@ -65,12 +65,17 @@ TEST_P(Fuzz, EngineAgreesWithTheEvaluator) {
   Histogram histogram;
   for (std::uint32_t seed = first; seed < first + count && failures < 5; ++seed) {
     if (seed % kShards != GetParam()) continue;
-    const Case subject = random_case(seed);
-    running = describe(subject);
-    histogram.add(subject);
-    if (!check_case(subject, compile_with_engine)) continue;
-    ++failures;
-    ADD_FAILURE() << report(subject, compile_with_engine);
+    try {
+      const Case subject = random_case(seed);
+      running = describe(subject);
+      histogram.add(subject);
+      if (!check_case(subject, compile_with_engine)) continue;
+      ++failures;
+      ADD_FAILURE() << report(subject, compile_with_engine);
+    } catch (const std::exception& error) {
+      ++failures;
+      ADD_FAILURE() << "// seed " << seed << ": " << error.what();
+    }
   }
   std::printf("%s", histogram.to_string().c_str());
   if (count >= 1000 && failures == 0) expect_floors(histogram);
