@@ -46,7 +46,7 @@ class MatmulNest {
         panels_(bytes_ || ctx.node().op_name() == "packed_matmul"),
         row_stride_(left_.strides[left_.strides.size() - 2]) {
     if (!panels_ && right_.strides.size() != 2) return;
-    if (const auto even = even_row_stride()) {
+    if (const auto even = even_row_stride(b_, left_, out_)) {
       flat_ = true;
       row_stride_ = *even;
     }
@@ -94,22 +94,6 @@ class MatmulNest {
       index_[d] = d == 0 ? linear : b_.simplify(mod(linear, out_[d]));
       linear = b_.simplify(floordiv(linear, out_[d]));
     }
-  }
-
-  /// How far apart the rows of all matrices on the left are, if equally: with dimensions of size 1 passed over, each
-  /// dimension begins where the one inside it ends.
-  std::optional<SymExpr> even_row_stride() const {
-    std::optional<SymExpr> rows;
-    SymExpr whole;
-    for (std::size_t d = left_.strides.size() - 1; d-- > 0;) {
-      if (out_[d].is_constant(1)) continue;
-      if (!rows)
-        rows = left_.strides[d];
-      else if (!b_.simplify(left_.strides[d] - whole).is_constant(0))
-        return std::nullopt;
-      whole = left_.strides[d] * out_[d];
-    }
-    return rows ? rows : left_.strides[left_.strides.size() - 2];
   }
 
   /// Element offset of the matrix of `operand` that belongs to this batch index; dimensions of size 1 are

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "jit/lower/index.h"
+#include "jit/nests/support.h"
 
 namespace heddle::jit {
 
@@ -19,7 +20,14 @@ class ProductNest {
         out_(ctx.output_sizes()),
         left_(*ctx.affine(0)),
         right_(*ctx.affine(1)),
-        batch_dims_(right_.strides.size() == 2 && rows_lie_evenly() ? 0 : out_.size() - 2) {}
+        row_stride_(left_.strides[left_.strides.size() - 2]),
+        batch_dims_(out_.size() - 2) {
+    if (right_.strides.size() != 2) return;
+    if (const auto even = even_row_stride(b_, left_, out_)) {
+      row_stride_ = *even;
+      batch_dims_ = 0;
+    }
+  }
 
   void build() {
     const std::size_t rank = out_.size();
@@ -54,15 +62,6 @@ class ProductNest {
     return b_.bind(b_.from_index(at), 0, size - 1, 0);
   }
 
-  /// Whether the rows of all matrices on the left are equally far apart, so that they are those of one matrix.
-  bool rows_lie_evenly() const {
-    for (std::size_t d = 0; d + 2 < left_.strides.size(); ++d) {
-      const SymExpr whole = left_.strides[d + 1] * out_[d + 1];
-      if (!b_.simplify(left_.strides[d] - whole).is_constant(0)) return false;
-    }
-    return true;
-  }
-
   /// Where the matrix of operand `k` begins that belongs to this batch index; dimensions of size 1 are broadcast.
   SymExpr matrix_offset(const AffineOperand& operand, std::size_t k) {
     const std::vector<SymExpr> sizes = ctx_.operand_sizes(k);
@@ -78,7 +77,6 @@ class ProductNest {
     columns_ = min(kTileColumns, form.columns - column_begin_);
     const DType dtype = accumulator_of(ctx_.node().output().dtype);
     acc_ = b_.add_local(dtype, kTileRows * kTileColumns, kTileRows * kTileColumns);
-    const SymExpr& left_row = left_.strides[left_.strides.size() - 2];
     const SymExpr& right_row = right_.strides[right_.strides.size() - 2];
     b_.contract({acc_,
                  dtype,
@@ -87,7 +85,7 @@ class ProductNest {
                  rows_,
                  columns_,
                  depth(),
-                 {left_.buffer, matrix_offset(left_, 0) + left_row * row_begin_, left_row,
+                 {left_.buffer, matrix_offset(left_, 0) + row_stride_ * row_begin_, row_stride_,
                   left_.strides.back()},
                  {right_.buffer, matrix_offset(right_, 1) + right_.strides.back() * column_begin_,
                   right_row, right_.strides.back()},
@@ -116,6 +114,7 @@ class ProductNest {
   std::vector<SymExpr> out_;
   AffineOperand left_;
   AffineOperand right_;
+  SymExpr row_stride_;      ///< of the left matrix
   std::size_t batch_dims_;  ///< 0: all rows of the batch are rows of one matrix
   NestBufferId acc_ = 0;
   Index index_;

@@ -172,4 +172,19 @@ TapLoop WindowShape::transposed_taps(std::size_t d, const SymExpr& at) const {
   return loop;
 }
 
+std::optional<SymExpr> even_row_stride(const NestBuilder& b, const AffineOperand& left,
+                                       std::span<const SymExpr> out) {
+  std::optional<SymExpr> rows;
+  SymExpr whole;
+  for (std::size_t d = left.strides.size() - 1; d-- > 0;) {
+    if (out[d].is_constant(1)) continue;
+    if (!rows)
+      rows = left.strides[d];
+    else if (!b.simplify(left.strides[d] - whole).is_constant(0))
+      return std::nullopt;
+    whole = left.strides[d] * out[d];
+  }
+  return rows ? rows : left.strides[left.strides.size() - 2];
+}
+
 }  // namespace heddle::jit

@@ -74,4 +74,9 @@ struct WindowShape {
   TapLoop transposed_taps(std::size_t d, const SymExpr& at) const;
 };
 
+/// How far apart the rows of all matrices of `left` are, if equally, so that a product of sizes `out` reads them as those
+/// of one: with dimensions of size 1 passed over, each dimension begins where the one inside it ends.
+std::optional<SymExpr> even_row_stride(const NestBuilder& b, const AffineOperand& left,
+                                       std::span<const SymExpr> out);
+
 }  // namespace heddle::jit
