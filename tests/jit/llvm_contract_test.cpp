@@ -275,7 +275,8 @@ TEST(LlvmContract, GroupsOfBytesAreExactOnEveryTarget) {
 }
 
 /// acc += a . b on one tile of 32 by 64, the rows of b `stride` elements apart.
-std::string code_of_tile(const SymExpr& stride, bool accumulate, bool local = false) {
+std::string code_of_tile(const SymExpr& stride, bool accumulate, bool local = false,
+                         std::int64_t vector_bytes = 0) {
   NestBuilder builder("tile");
   builder.nest().size_count = 1;
   const SymExpr depth = 96;
@@ -296,7 +297,7 @@ std::string code_of_tile(const SymExpr& stride, bool accumulate, bool local = fa
       {acc, f32, 32, 64, 32, 64, depth, {a, 0, depth, 1}, {b, 0, stride, 1}, accumulate});
   builder.store(out, 0, builder.load(acc, 0));
   cpu::CodegenTexts texts;
-  cpu::compile_object(builder.finish(), cpu::host_target(), &texts);
+  cpu::compile_object(builder.finish(), cpu::host_target(vector_bytes), &texts);
   return texts.ir;
 }
 
@@ -310,6 +311,30 @@ TEST(LlvmContract, FetchesTheNextPartOfAPanel) {
   EXPECT_FALSE(fetches(code_of_tile(128, true))) << "rows of a wider matrix";
   EXPECT_FALSE(fetches(code_of_tile(SymExpr::size(0), true)));
   EXPECT_FALSE(fetches(code_of_tile(64, true, true))) << "a local buffer";
+}
+
+/// All passes over a tile of 32 x 64 together fetch the 4 lines of each row of the next part once: a pass asks for a line
+/// and then multiplies as much as it takes for one.
+TEST(LlvmContract, FetchesAsFastAsItMultiplies) {
+  struct Expected {
+    std::int64_t vector_bytes;
+    std::ptrdiff_t products;  ///< of vectors, for a line
+  };
+  // 8 passes of 4 x 4 vectors, 5 x 4 passes of 6 x 2, 5 x 8 of 6 x 2.
+  for (const Expected& e : {Expected{64, 2 * 16}, Expected{32, 5 * 12}, Expected{16, 10 * 12}}) {
+    if (cpu::host_target(e.vector_bytes).vector_bytes != e.vector_bytes) continue;
+    const std::string code = code_of_tile(64, true, false, e.vector_bytes);
+    const std::string fetch = "call void @llvm.prefetch";
+    const std::size_t at = code.find(fetch);
+    ASSERT_NE(at, std::string::npos);
+    EXPECT_EQ(code.find(fetch, at + 1), std::string::npos);
+    const std::string step = code.substr(at, code.find("br i1", at) - at);
+    std::ptrdiff_t products = 0;
+    for (std::size_t k = step.find("@llvm.fma"); k != std::string::npos;
+         k = step.find("@llvm.fma", k + 1))
+      ++products;
+    EXPECT_EQ(products, e.products) << e.vector_bytes << "-byte vectors";
+  }
 }
 
 }  // namespace

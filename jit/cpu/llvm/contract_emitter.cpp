@@ -3,6 +3,12 @@
 // A block is some rows by some vectors of columns. Each step of the depth loads the row of b once and
 // multiplies it with one element of a for every row. Rows left over go in pairs and one by one, columns left over
 // one masked vector at a time. A right operand that lies along the depth (a transposed matrix) is packed first.
+//
+// Of a part of a panel, each pass of a block over the depth fetches its share of the lines of the next part:
+//
+//   pass        0         1         2     …        the blocks of a tile, 8 of 4 x 64 in one of 32 x 64
+//   lines   0 .. n-1  n .. 2n-1  2n .. 3n-1        one every other step: as fast as they are multiplied, in the order
+//                                                  in which they lie, and no faster, or loads wait behind them
 #include <algorithm>
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/DerivedTypes.h>
@@ -18,6 +24,8 @@ namespace heddle::jit::cpu {
 namespace {
 
 using llvm::Value;
+
+constexpr std::int64_t kLineBytes = 64;
 
 /// Rows of a block, at most `most`: a divisor of the tile's, so that a full tile leaves no rows over, if
 /// that keeps enough sums in flight to cover the latency of a multiply-add; else blocks of like size.
@@ -35,6 +43,15 @@ llvm::Constant* column_numbers(llvm::Type* element, unsigned lanes) {
   return llvm::ConstantVector::get(numbers);
 }
 
+/// Asks for the line at `address`, in the second-level cache.
+void fetch(llvm::IRBuilderBase& b, Value* address) {
+  constexpr unsigned kRead = 0;
+  constexpr unsigned kSecondLevel = 2;
+  constexpr unsigned kData = 1;
+  b.CreateIntrinsic(llvm::Intrinsic::prefetch, {address->getType()},
+                    {address, b.getInt32(kRead), b.getInt32(kSecondLevel), b.getInt32(kData)});
+}
+
 }  // namespace
 
 struct NestEmitter::Tile {
@@ -48,12 +65,25 @@ struct NestEmitter::Tile {
   Value *a_base, *a_row, *a_column;
   Value *b_base, *b_row, *b_column;
   unsigned columns;          ///< of the tile, in vectors
+  std::int64_t line;         ///< elements of b in a line of the caches
   Value* panel = nullptr;    ///< rows of b packed side by side, read in place of b
   Value* resumes = nullptr;  ///< whether the sums go on from memory; null: as the statement says
-  Value* ahead =
-      nullptr;  ///< elements from a row of b to what is fetched while it is used; null: nothing
+  Value* ahead = nullptr;  ///< element of b that the first pass over these rows fetches; null: none
 
   std::int64_t panel_columns() const { return static_cast<std::int64_t>(columns) * lanes; }
+  unsigned passes_a_row() const { return columns / vectors; }
+  /// Steps of the depth in which a pass fetches one line, so that all passes of a full tile fetch as much as
+  /// they multiply.
+  unsigned steps_a_line() const {
+    const std::int64_t passes = s.tile_rows / rows * passes_a_row();
+    const std::int64_t lines = std::max<std::int64_t>(1, s.tile_columns * s.group / line);
+    return static_cast<unsigned>(std::max<std::int64_t>(1, passes / lines));
+  }
+  /// Elements of b that one pass fetches.
+  Value* fetched(llvm::IRBuilderBase& b) const {
+    return b.CreateNSWMul(b.CreateUDiv(depth, b.getInt64(steps_a_line())),
+                          b.getInt64(static_cast<std::uint64_t>(line)));
+  }
 };
 
 void NestEmitter::operator()(const ContractStmt& s) {
@@ -78,7 +108,8 @@ void NestEmitter::operator()(const ContractStmt& s) {
             scalar_index(s.b.base),
             scalar_index(s.b.row_stride),
             scalar_index(s.b.column_stride),
-            columns};
+            columns,
+            kLineBytes / static_cast<std::int64_t>(size_of(nest_.buffers[s.b.buffer].dtype))};
   // Gathering costs as much as the arithmetic of several rows; packing what lies along the depth does not.
   if (s.group == 1 && s.b.row_stride.is_constant(1) && !s.b.column_stride.is_constant(1)) {
     contract_packed(tile);
@@ -87,19 +118,19 @@ void NestEmitter::operator()(const ContractStmt& s) {
   }
 }
 
-/// Rows of b that lie behind each other go on behind the last one, as the parts of a panel do. While a block of rows of
-/// a is multiplied, one vector of each row of that next part is fetched into the second-level cache, so that all of it is
-/// there when this part is done. Only where all rows of a tile share it: fewer are over before it arrives.
+/// Rows of b that lie behind each other go on behind the last one, as the parts of a panel do. That next part is fetched
+/// into the second-level cache: lines that are asked for faster than they come keep loads waiting. Only blocks of all rows
+/// do so: fewer are over before it arrives.
 Value* NestEmitter::fetched_ahead(const Tile& tile, Value* row) {
   const bool continues = nest_.buffers[tile.s.b.buffer].scope == NestBuffer::Scope::Global &&
                          tile.panel == nullptr && tile.s.accumulate &&
                          tile.s.b.column_stride.is_constant(tile.s.group) &&
                          tile.s.b.row_stride.is_constant(tile.s.tile_columns * tile.s.group);
   if (!continues) return nullptr;
-  Value* vector = b_.CreateUDiv(row, b_.getInt64(tile.rows));
-  return b_.CreateNSWAdd(
-      b_.CreateNSWMul(tile.depth, tile.b_row),
-      b_.CreateNSWMul(vector, b_.getInt64(tile.lanes * static_cast<std::uint64_t>(tile.s.group))));
+  Value* pass =
+      b_.CreateNSWMul(b_.CreateUDiv(row, b_.getInt64(tile.rows)), b_.getInt64(tile.passes_a_row()));
+  Value* next = b_.CreateNSWAdd(tile.b_base, b_.CreateNSWMul(tile.depth, tile.b_row));
+  return b_.CreateNSWAdd(next, b_.CreateNSWMul(pass, tile.fetched(b_)));
 }
 
 void NestEmitter::contract_rows(Tile& tile) {
@@ -247,9 +278,25 @@ void NestEmitter::contract_block(const Tile& tile, Value* row, unsigned rows, Va
       if (tile.resumes != nullptr) sums.back() = b_.CreateSelect(tile.resumes, sums.back(), zero);
     }
   }
-  sums = loop(b_.getInt64(0), tile.depth, 1, sums, [&](Value* k, const Values& current) {
+  const auto step = [&](Value* k, const Values& current) {
     return contract_step(tile, k, a_rows, column, current, mask);
-  });
+  };
+  Value* done = b_.getInt64(0);
+  if (tile.ahead != nullptr && mask == nullptr) {
+    const unsigned steps = tile.steps_a_line();
+    Value* pass = b_.CreateUDiv(column, b_.getInt64(vectors * tile.lanes));
+    Value* first = b_.CreateNSWAdd(tile.ahead, b_.CreateNSWMul(pass, tile.fetched(b_)));
+    done = b_.CreateNSWSub(tile.depth, b_.CreateURem(tile.depth, b_.getInt64(steps)));
+    sums = loop(b_.getInt64(0), done, steps, sums, [&](Value* k, const Values& current) {
+      Value* line = b_.CreateNSWMul(b_.CreateUDiv(k, b_.getInt64(steps)),
+                                    b_.getInt64(static_cast<std::uint64_t>(tile.line)));
+      fetch(b_, element_address(s.b.buffer, b_.CreateNSWAdd(first, line)));
+      Values next = current;
+      for (unsigned n = 0; n < steps; ++n) next = step(b_.CreateNSWAdd(k, b_.getInt64(n)), next);
+      return next;
+    });
+  }
+  sums = loop(done, tile.depth, 1, sums, step);
   for (std::size_t n = 0; n < sums.size(); ++n) {
     if (mask != nullptr) {
       b_.CreateMaskedStore(sums[n], memory[n], alignment, mask);
@@ -269,15 +316,6 @@ NestEmitter::Values NestEmitter::contract_step(const Tile& tile, Value* k, const
       tile.panel == nullptr
           ? b_.CreateNSWAdd(tile.b_base, b_.CreateNSWMul(k, tile.b_row))
           : b_.CreateNSWMul(k, b_.getInt64(static_cast<std::uint64_t>(tile.panel_columns())));
-  if (tile.ahead != nullptr) {
-    constexpr unsigned kRead = 0;
-    constexpr unsigned kSecondLevel = 2;
-    constexpr unsigned kData = 1;
-    Value* address = element_address(s.b.buffer, b_.CreateNSWAdd(b_row, tile.ahead));
-    b_.CreateIntrinsic(
-        llvm::Intrinsic::prefetch, {address->getType()},
-        {address, b_.getInt32(kRead), b_.getInt32(kSecondLevel), b_.getInt32(kData)});
-  }
   for (unsigned v = 0; v < vectors; ++v)
     row_of_b.push_back(
         contract_load_b(tile, b_row, b_.CreateNSWAdd(column, b_.getInt64(v * tile.lanes)), mask));
