@@ -18,7 +18,7 @@ std::uint32_t from_environment(const char* name, std::uint32_t otherwise) {
   return text == nullptr ? otherwise : static_cast<std::uint32_t>(std::atoll(text));
 }
 
-std::string running;  // what a crash prints
+std::string running;  // what a crash or an exception prints
 
 void print_and_die(int signal) {
   if (write(STDERR_FILENO, running.data(), running.size()) < 0) _exit(3);
@@ -32,7 +32,7 @@ void report_crashes() {
 }
 
 std::string describe(const Case& subject) {
-  std::string text = "\n// seed " + std::to_string(subject.seed) + " crashed";
+  std::string text = "\n// seed " + std::to_string(subject.seed);
   for (const Call& call : subject.calls)
     for (const auto& [symbol, size] : call.sizes)
       text += "\n// " + symbol.to_string() + " = " + std::to_string(size);
@@ -65,6 +65,7 @@ TEST_P(Fuzz, EngineAgreesWithTheEvaluator) {
   Histogram histogram;
   for (std::uint32_t seed = first; seed < first + count && failures < 5; ++seed) {
     if (seed % kShards != GetParam()) continue;
+    running.clear();
     try {
       const Case subject = random_case(seed);
       running = describe(subject);
@@ -74,7 +75,7 @@ TEST_P(Fuzz, EngineAgreesWithTheEvaluator) {
       ADD_FAILURE() << report(subject, compile_with_engine);
     } catch (const std::exception& error) {
       ++failures;
-      ADD_FAILURE() << "// seed " << seed << ": " << error.what();
+      ADD_FAILURE() << "// seed " << seed << ": " << error.what() << running;
     }
   }
   std::printf("%s", histogram.to_string().c_str());

@@ -98,12 +98,13 @@ void Grower::norm() {
   const double count = static_cast<double>(most(base::product(inner)));
   // Divided by at least sqrt(0.1); deviations are at most sqrt(count) standard deviations.
   const double largest = std::min(3.2 * 2 * item.quality.bound, std::sqrt(count) + 1);
+  // What is scaled is rounded: whether an element beside the mean is 0 or next to it, an infinity tells.
+  if (scale.value && scale.quality.special) return;
   const double factor = scale.value ? scale.quality.bound : 1;
   Quality quality{largest * factor + (bias.value ? bias.quality.bound : 0),
                   item.quality.error * 7 * (1 + largest) * factor, false,
                   item.quality.special || count == 0};
-  const auto special = [](const Item& part) { return part.value && part.quality.special; };
-  quality.special |= special(scale) || special(bias);
+  quality.special |= bias.value && bias.quality.special;
   if (rms)
     emit("rms_norm", {item, scale}, {{"axis", axis}, {"epsilon", 0.1}},
          rounded(quality, item.dtype()));
@@ -124,7 +125,8 @@ void Grower::channel_norm() {
   const Dims channels = {item.sizes()[1]};
   const Item scale = weight(item.dtype(), channels);
   const Item bias = weight(item.dtype(), channels);
-  const bool special = item.quality.special || scale.quality.special || bias.quality.special;
+  if (scale.quality.special) return;
+  const bool special = item.quality.special || bias.quality.special;
   if (chance(50)) {
     const Item mean = weight(item.dtype(), channels);
     const Item raw = input(item.dtype(), channels, Fill{Fill::Kind::Noise, 0.5, 2, 1});
