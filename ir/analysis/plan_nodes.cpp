@@ -66,6 +66,8 @@ const StepSet& PlanNodes::computing(const Node* node) const {
 
 bool PlanNodes::lies_in_memory(const Node* view) const {
   return std::ranges::any_of(computing(view), [&](StepId step) {
+    // The kernel may store what it computes under the name of a view of it.
+    if (nodes_[step].contains(view->input(0).node)) return false;
     return std::ranges::any_of(record_.steps[step].writes, [&](BufferId buffer) {
       return named(record_.buffers[buffer].value) == view;
     });

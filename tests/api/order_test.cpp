@@ -490,6 +490,25 @@ void register_collectives() {
   EXPECT_TRUE(done);
 }
 
+// A kernel may store what it computes under the name of a view that is asked for; the edge from that view says no
+// more than the data does, and the readers stay in one kernel with it.
+TEST(Order, AViewThatNamesAResultIsThatResult) {
+  constexpr const char* kViews = R"(graph @main(%x: f32[1, 4, 3, 2], %y: f32[1, 4, 3, 1]) {
+  %m = reduce_max(%x) {axes = [3], keepdims = true}
+  %p = permute(%m) {perm = [3, 1, 0, 2]}
+  %a = relu(%m)
+  %b = silu(%p)
+  %c = add(%a, %y) after(%p)
+  return %c, %p, %b
+}
+)";
+  const std::vector inputs{hd::Tensor::full(hd::f32, {1, 4, 3, 2}, 2),
+                           hd::Tensor::full(hd::f32, {1, 4, 3, 1}, 1)};
+  const nlohmann::json plan = plan_of(kViews, inputs, {.threads = 1, .check_plans = true});
+  EXPECT_EQ(plan["steps"].size(), 1u) << steps_of(plan);
+  EXPECT_EQ(hd::parse_ir(kViews).run(inputs)[0].to_doubles(), std::vector<double>(12, 3));
+}
+
 // S4-21: collectives that do not need each other begin in the order of the graph all the same, and never
 // together, even where another order takes less memory.
 TEST(Order, CollectivesBeginInTheOrderOfTheGraph) {
