@@ -45,6 +45,17 @@ function(heddle_executable target)
   target_link_libraries(${target} PRIVATE heddle_flags ${arg_LINKS})
 endfunction()
 
+# What works when a graph is compiled, not when it runs: the first level of optimisation builds it in three quarters
+# of the time.
+set(HEDDLE_RUNS_ONCE $<$<CONFIG:Release>:-O1>)
+
+# The same for sources of this directory whose paths match `pattern`.
+function(heddle_runs_once pattern)
+  set(once ${ARGN})
+  list(FILTER once INCLUDE REGEX ${pattern})
+  set_property(SOURCE ${once} APPEND PROPERTY COMPILE_OPTIONS ${HEDDLE_RUNS_ONCE})
+endfunction()
+
 # What most sources of the product read of the standard library.
 set(HEDDLE_STANDARD_HEADERS <algorithm> <cstdint> <functional> <map> <memory> <optional> <set> <span>
   <string> <string_view> <unordered_map> <utility> <vector>)
