@@ -2,12 +2,13 @@
 #include <cstring>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "heddle/heddle.h"
+#include "tests/support/json.h"
 
 namespace hd = heddle;
+using hd::test::Json;
 
 namespace {
 
@@ -17,15 +18,15 @@ constexpr hd::StepOrder kOrders[] = {hd::StepOrder::Given, hd::StepOrder::Lpmf, 
                                      hd::StepOrder::Dfs, hd::StepOrder::Smallest};
 
 /// The plan of `text` for inputs such as these, and how often it was run.
-nlohmann::json plan_of(const std::string& text, const std::vector<hd::Tensor>& inputs,
-                       hd::EngineOptions options = {}) {
+Json plan_of(const std::string& text, const std::vector<hd::Tensor>& inputs,
+             hd::EngineOptions options = {}) {
   options.check_plans = true;
   hd::Engine engine = hd::parse_ir(text, std::move(options));
-  return nlohmann::json::parse(engine.plan_json(inputs));
+  return Json::parse(engine.plan_json(inputs));
 }
 
 /// The nodes of each step in order, as "add,mul | mm".
-std::string steps_of(const nlohmann::json& plan) {
+std::string steps_of(const Json& plan) {
   std::string text;
   for (const auto& step : plan["steps"]) {
     for (const auto& kernel : plan["kernels"]) {
@@ -91,7 +92,7 @@ std::string make(const std::string& name, int bytes, const std::vector<std::stri
 }
 
 /// "+a mm0 -a": memory taken, steps by the first node they compute, memory given back.
-std::string events_of(const nlohmann::json& plan) {
+std::string events_of(const Json& plan) {
   std::string text;
   for (const auto& event : plan["events"]) {
     text += text.empty() ? "" : " ";
@@ -127,11 +128,11 @@ TEST(ControlDeps, ScheduleFollowsTheMap) {
     hd::EngineOptions options;
     options.order = order;
     options.control_deps = {{"mm", {"add"}}, {"mul", {"mm"}}};
-    const nlohmann::json plan = plan_of(kThree, two_squares(), options);
+    const Json plan = plan_of(kThree, two_squares(), options);
     EXPECT_EQ(steps_of(plan), "add | mm | mul");
-    EXPECT_EQ(plan["steps"][1]["edges"], nlohmann::json::parse(R"([{"from":0,"kind":"weak"}])"));
+    EXPECT_EQ(plan["steps"][1]["edges"], Json::parse(R"([{"from":0,"kind":"weak"}])"));
     EXPECT_EQ(plan["steps"][2]["edges"],
-              nlohmann::json::parse(R"([{"from":0,"kind":"strong"},{"from":1,"kind":"weak"}])"));
+              Json::parse(R"([{"from":0,"kind":"strong"},{"from":1,"kind":"weak"}])"));
   }
 }
 
@@ -171,7 +172,7 @@ TEST(Order, EdgesKeepNoBytes) {
 )";
   for (const hd::StepOrder order : kOrders) {
     const auto x = hd::Tensor::full(hd::f32, {4, 4}, 1);
-    const nlohmann::json plan = plan_of(kChain, {x, x}, {.threads = 1, .order = order});
+    const Json plan = plan_of(kChain, {x, x}, {.threads = 1, .order = order});
     EXPECT_EQ(events_of(plan), "+mm0 mm0 +mm1 mm1 -mm0 +mm2 mm2 -mm1 mm3 -mm2");
     EXPECT_EQ(plan["peak_bytes"], 128);
     EXPECT_EQ(plan["lower_bound_bytes"], 128);
@@ -198,7 +199,7 @@ graph @else(%x: f32[64, 64]) {
 )";
   const std::vector inputs{hd::Tensor::full(hd::boolean, {}, 1),
                            hd::Tensor::full(hd::f32, {64, 64}, 1)};
-  const nlohmann::json plan = plan_of(kBranch, inputs, {.threads = 1});
+  const Json plan = plan_of(kBranch, inputs, {.threads = 1});
   EXPECT_EQ(plan["peak_bytes"], 64 * 64 * 4);
   for (const auto& [method, peak] : plan["order"]["peaks"].items())
     EXPECT_EQ(peak, 2 * 64 * 64 * 4) << method << ": the result, and a product inside";
@@ -234,7 +235,7 @@ TEST(Order, WrittenOperandsOfWhatWaits) {
   EXPECT_EQ(x.to_doubles(), (std::vector<double>{3, 3, 3}));
   EXPECT_EQ(engine.run({x, y})[0].to_doubles(), (std::vector<double>{9}));
   EXPECT_EQ(x.to_doubles(), (std::vector<double>{4, 4, 4}));
-  const nlohmann::json plan = nlohmann::json::parse(engine.plan_json({{x, y}}));
+  const Json plan = Json::parse(engine.plan_json({{x, y}}));
   EXPECT_EQ(plan["steps"].back()["edges"].back()["kind"], "weak");
 }
 
@@ -286,7 +287,7 @@ TEST(Order, AfterOneOfSeveralResults) {
 }
 )";
   const std::vector inputs{hd::Tensor::zeros(hd::f32, {8}), hd::Tensor::zeros(hd::f32, {8})};
-  const nlohmann::json plan = plan_of(kTopk, inputs, {.threads = 2});
+  const Json plan = plan_of(kTopk, inputs, {.threads = 2});
   EXPECT_EQ(plan["kernels"].back()["nodes"].back(), "n");
   EXPECT_THAT(plan["steps"].back()["edges"].dump(), HasSubstr("weak"));
 }
@@ -313,9 +314,9 @@ TEST(Order, ReadersThatWaitAreReaders) {
   return %n
 }
 )";
-  const nlohmann::json plan = plan_of(kBoth, inputs);
+  const Json plan = plan_of(kBoth, inputs);
   EXPECT_EQ(steps_of(plan), "b | n");
-  EXPECT_EQ(plan["steps"][1]["edges"], nlohmann::json::parse(R"([{"from":0,"kind":"strong"}])"));
+  EXPECT_EQ(plan["steps"][1]["edges"], Json::parse(R"([{"from":0,"kind":"strong"}])"));
   EXPECT_EQ(hd::parse_ir(kBoth).run(inputs)[0].to_doubles().back(), 8);
 }
 
@@ -352,7 +353,7 @@ TEST(Order, AWaiterKeepsNothing) {
     const auto places = [&](const std::string& waits_for) {
       hd::Engine one = hd::parse_ir(text(waits_for), options);
       std::map<std::string, std::int64_t> offsets;
-      const nlohmann::json plan = nlohmann::json::parse(one.plan_json(inputs));
+      const Json plan = Json::parse(one.plan_json(inputs));
       for (const auto& buffer : plan["buffers"])
         if (!buffer["offset"].is_null()) offsets[buffer["value"]] = buffer["offset"];
       return offsets;
@@ -429,7 +430,7 @@ TEST(Order, InsideACompileUnit) {
     hd::EngineOptions options{.scope = scope};
     int compiled = 0;
     options.on_region_compile = [&](const hd::RegionInfo&) { ++compiled; };
-    const nlohmann::json plan = plan_of(kUnit, two_squares(), options);
+    const Json plan = plan_of(kUnit, two_squares(), options);
     EXPECT_EQ(compiled, 1);
     EXPECT_EQ(plan["regions"].size(), 1u);
     EXPECT_THAT(steps_of(plan), ::testing::StartsWith("add | mm | mul"));
@@ -449,7 +450,7 @@ TEST(Order, ViewsThatWait) {
 }
 )";
   const std::vector inputs{hd::Tensor::zeros(hd::f32, {4, 6}), hd::Tensor::zeros(hd::f32, {8})};
-  const nlohmann::json plan = plan_of(kViews, inputs, {.threads = 2});
+  const Json plan = plan_of(kViews, inputs, {.threads = 2});
   EXPECT_EQ(plan["steps"].size(), 2u);
   EXPECT_THAT(plan["steps"][1]["edges"].dump(), HasSubstr(R"({"from":0,"kind":"weak"})"));
 }
@@ -467,8 +468,7 @@ TEST(Order, WhatAViewLooksAtIsWaitedFor) {
   const std::vector inputs{hd::Tensor::zeros(hd::u8, {8}), hd::Tensor::zeros(hd::i16, {3, 8}),
                            hd::Tensor::zeros(hd::f32, {8})};
   for (const hd::StepOrder order : kOrders) {
-    const nlohmann::json plan =
-        plan_of(kViews, inputs, {.threads = 1, .order = order, .check_plans = true});
+    const Json plan = plan_of(kViews, inputs, {.threads = 1, .order = order, .check_plans = true});
     const std::string steps = steps_of(plan);
     EXPECT_LT(steps.find('e'), steps.find('d')) << steps;
     EXPECT_EQ(plan["steps"].size(), 3u) << steps;
@@ -504,7 +504,7 @@ TEST(Order, AViewThatNamesAResultIsThatResult) {
 )";
   const std::vector inputs{hd::Tensor::full(hd::f32, {1, 4, 3, 2}, 2),
                            hd::Tensor::full(hd::f32, {1, 4, 3, 1}, 1)};
-  const nlohmann::json plan = plan_of(kViews, inputs, {.threads = 1, .check_plans = true});
+  const Json plan = plan_of(kViews, inputs, {.threads = 1, .check_plans = true});
   EXPECT_EQ(plan["steps"].size(), 1u) << steps_of(plan);
   EXPECT_EQ(hd::parse_ir(kViews).run(inputs)[0].to_doubles(), std::vector<double>(12, 3));
 }
@@ -529,7 +529,7 @@ TEST(Order, CollectivesBeginInTheOrderOfTheGraph) {
                            hd::Tensor::full(hd::f32, {4096}, 1)};
   for (const hd::StepOrder order : kOrders) {
     for (const int threads : {1, 4}) {
-      const nlohmann::json plan = plan_of(text, inputs, {.threads = threads, .order = order});
+      const Json plan = plan_of(text, inputs, {.threads = threads, .order = order});
       const std::string steps = steps_of(plan);
       EXPECT_LT(steps.find("sa"), steps.find("sb")) << steps;
       EXPECT_LT(steps.find("sb"), steps.find("sc")) << steps;

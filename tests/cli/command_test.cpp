@@ -6,13 +6,14 @@
 #include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 #include <unistd.h>
+
+#include "tests/support/json.h"
 
 namespace heddle::cli_test {
 namespace {
 
-using nlohmann::json;
+using test::Json;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -83,9 +84,9 @@ TEST_F(Command, RunIsTheSameTwice) {
   const Ran first = run(arguments);
   ASSERT_EQ(first.code, 0) << first.err;
   EXPECT_EQ(first.out, run(arguments).out);
-  const json document = json::parse(first.out);
+  const Json document = Json::parse(first.out);
   EXPECT_EQ(document["outputs"][0]["name"], "y");
-  EXPECT_EQ(document["outputs"][0]["sizes"], json({3, 4}));
+  EXPECT_EQ(document["outputs"][0]["sizes"], Json::array({3, 4}));
 }
 
 TEST_F(Command, CpuAndReferenceAgree) {
@@ -116,7 +117,7 @@ TEST_F(Command, BrokenModelsAreFailures) {
 TEST_F(Command, BenchHasEveryKey) {
   const Ran ran = run("bench " + model() + " --iterations 5 --json");
   ASSERT_EQ(ran.code, 0) << ran.err;
-  const json document = json::parse(ran.out);
+  const Json document = Json::parse(ran.out);
   for (const char* key :
        {"p50_us", "p90_us", "p99_us", "per_second", "load_ms", "compile_ms", "first_call_ms",
         "kernels", "evaluator_steps", "arena_peak_bytes", "rss_peak_bytes"})
@@ -157,7 +158,7 @@ TEST_F(Command, PlanShowsRegionsWeakEdgesAndEvents) {
 TEST_F(Command, PlanAsJsonAndPage) {
   const Ran ran = run("plan " + model() + " --json --html " + path("plan.html"));
   ASSERT_EQ(ran.code, 0) << ran.err;
-  const json document = json::parse(ran.out);
+  const Json document = Json::parse(ran.out);
   for (const char* key : {"guards", "regions", "kernels", "steps", "buffers", "peak_bytes",
                           "lower_bound_bytes", "events"})
     EXPECT_TRUE(document.contains(key)) << key;

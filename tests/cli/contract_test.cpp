@@ -4,16 +4,16 @@
 #include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include "tests/cli/command.h"
 #include "tests/cli/onnx_bytes.h"
+#include "tests/support/json.h"
 
 namespace heddle::cli_test {
 namespace {
 
-using nlohmann::json;
+using test::Json;
 using testing::AnyOf;
 using testing::Each;
 using testing::HasSubstr;
@@ -44,11 +44,11 @@ class Contract : public testing::Test {
     write_file(set + "/input_0.pb", input);
     write_file(set + "/output_0.pb", output);
   }
-  json plan(const std::string& text) const {
+  Json plan(const std::string& text) const {
     write_file(path("plan.hir"), text);
     const Ran ran = run("plan " + path("plan.hir") + " --json");
     EXPECT_EQ(ran.code, 0) << ran.err;
-    return json::parse(ran.out);
+    return Json::parse(ran.out);
   }
 
  private:
@@ -72,12 +72,12 @@ TEST_F(Contract, UnnamedDynamicSizesAreOneAndShapeRepeats) {
   const auto sizes = [&](const std::string& more) {
     const Ran ran = run("run " + path("two.hir") + " --json" + more);
     EXPECT_EQ(ran.code, 0) << ran.err;
-    const json outputs = json::parse(ran.out)["outputs"];
-    return json({outputs[0]["sizes"], outputs[1]["sizes"]});
+    const Json outputs = Json::parse(ran.out)["outputs"];
+    return Json::array({outputs[0]["sizes"], outputs[1]["sizes"]});
   };
-  EXPECT_EQ(sizes(""), json::parse("[[1, 2], [1]]"));
-  EXPECT_EQ(sizes(" --shape i=3"), json::parse("[[1, 2], [3]]"));
-  EXPECT_EQ(sizes(" --shape i=3 --shape x=5x2"), json::parse("[[5, 2], [3]]"));
+  EXPECT_EQ(sizes(""), Json::parse("[[1, 2], [1]]"));
+  EXPECT_EQ(sizes(" --shape i=3"), Json::parse("[[1, 2], [3]]"));
+  EXPECT_EQ(sizes(" --shape i=3 --shape x=5x2"), Json::parse("[[5, 2], [3]]"));
 }
 
 TEST_F(Contract, MissingIntegersAreZeroOrOneAndFloatsNormal) {
@@ -87,7 +87,7 @@ TEST_F(Contract, MissingIntegersAreZeroOrOneAndFloatsNormal) {
              "  %v = variance(%x) {axes = [0]}\n"
              "  return %i, %m, %v\n"
              "}\n");
-  const json outputs = json::parse(run("run " + path("echo.hir") + " --json").out)["outputs"];
+  const Json outputs = Json::parse(run("run " + path("echo.hir") + " --json").out)["outputs"];
   const auto bits = outputs[0]["values"].get<std::vector<double>>();
   EXPECT_THAT(bits, Each(AnyOf(0, 1)));
   EXPECT_THAT(bits, testing::Contains(0));
@@ -183,8 +183,8 @@ TEST_F(Contract, VerifyTakesCasesAndFoldersOfCasesAndSucceedsWhenNoneFails) {
   const Ran both = run("verify " + path("cases/one") + " " + path("cases"));
   EXPECT_THAT(both.out, testing::EndsWith("2 passed, 0 failed, 1 skipped\n"));
   const Ran document = run("verify --json " + path("cases"));
-  EXPECT_EQ(json::parse(document.out)["evaluator_steps"], 0);
-  EXPECT_EQ(json::parse(document.out)["passed"], 1);
+  EXPECT_EQ(Json::parse(document.out)["evaluator_steps"], 0);
+  EXPECT_EQ(Json::parse(document.out)["passed"], 1);
 }
 
 TEST_F(Contract, VerifyToleratesAsItIsTold) {
@@ -209,7 +209,7 @@ TEST_F(Contract, VerifyTakesNanForNan) {
 TEST_F(Contract, BenchsFirstCallIncludesTheCompile) {
   const Ran ran = run("bench " + path("relu.onnx") + " --iterations 3 --json");
   ASSERT_EQ(ran.code, 0) << ran.err;
-  const json document = json::parse(ran.out);
+  const Json document = Json::parse(ran.out);
   EXPECT_GE(document["first_call_ms"], document["compile_ms"]);
   EXPECT_GT(document["load_ms"], 0);
   EXPECT_EQ(document["kernels"], 1);
@@ -217,7 +217,7 @@ TEST_F(Contract, BenchsFirstCallIncludesTheCompile) {
 }
 
 TEST_F(Contract, ThePlanSaysWhatRunsWhenAndWhere) {
-  const json document = plan(
+  const Json document = plan(
       "graph @main(%x: f32[s0, 64] \"x\", %w: f32[64, 64] \"w\") {\n"
       "  %a = matmul(%x, %w) @{compile = \"mlp\"}\n"
       "  %b = softmax(%a) {axis = -1} @{compile = \"mlp\"}\n"
@@ -225,7 +225,7 @@ TEST_F(Contract, ThePlanSaysWhatRunsWhenAndWhere) {
       "  %d = matmul(%b, %w)\n"
       "  return %d, %c\n"
       "}\n");
-  for (const json& guard : document["guards"]) EXPECT_TRUE(guard.is_string());
+  for (const Json& guard : document["guards"]) EXPECT_TRUE(guard.is_string());
   ASSERT_EQ(document["regions"].size(), 1u);
   EXPECT_EQ(document["regions"][0]["id"], "mlp");
   EXPECT_TRUE(document["regions"][0]["options"].is_object());
@@ -234,19 +234,19 @@ TEST_F(Contract, ThePlanSaysWhatRunsWhenAndWhere) {
   bool weak = false;
   const std::size_t count = document["steps"].size();
   std::vector<std::string> names;
-  for (const json& kernel : document["kernels"]) {
+  for (const Json& kernel : document["kernels"]) {
     names.push_back(kernel["name"]);
     EXPECT_THAT(kernel["kind"].get<std::string>(), AnyOf("jit", "library", "custom", "copy"));
     for (const char* key : {"region", "nodes", "reads", "writes"})
       EXPECT_TRUE(kernel.contains(key)) << key;
   }
   for (std::size_t k = 0; k < count; ++k) {
-    const json& step = document["steps"][k];
+    const Json& step = document["steps"][k];
     EXPECT_EQ(step["index"], k);
     EXPECT_THAT(names, testing::Contains(step["kernel"].get<std::string>()));
     EXPECT_TRUE(step["waits_for"].is_array());
     EXPECT_TRUE(step["stream"].is_number());
-    for (const json& edge : step["edges"]) {
+    for (const Json& edge : step["edges"]) {
       EXPECT_LT(edge["from"], k);
       EXPECT_THAT(edge["kind"].get<std::string>(), AnyOf("strong", "weak"));
       weak = weak || edge["kind"] == "weak";
@@ -256,7 +256,7 @@ TEST_F(Contract, ThePlanSaysWhatRunsWhenAndWhere) {
 }
 
 TEST_F(Contract, ThePlansBuffersEventsAndBytesAddUp) {
-  const json document = plan(
+  const Json document = plan(
       "graph @main(%x: f32[100, 64] \"x\", %w: f32[64, 64] \"w\") {\n"
       "  %a = matmul(%x, %w)\n"
       "  %b = matmul(%a, %w)\n"
@@ -264,7 +264,7 @@ TEST_F(Contract, ThePlansBuffersEventsAndBytesAddUp) {
       "  return %c\n"
       "}\n");
   std::int64_t peak = 0;
-  for (const json& buffer : document["buffers"]) {
+  for (const Json& buffer : document["buffers"]) {
     for (const char* key :
          {"value", "role", "bytes", "offset", "first_step", "last_step", "alias_of"})
       EXPECT_TRUE(buffer.contains(key)) << key;
@@ -280,7 +280,7 @@ TEST_F(Contract, ThePlansBuffersEventsAndBytesAddUp) {
   std::int64_t live = 0;
   std::int64_t most = 0;
   std::size_t launches = 0;
-  for (const json& event : document["events"]) {
+  for (const Json& event : document["events"]) {
     const std::string kind = event["kind"];
     if (kind == "alloc") live += event["bytes"].get<std::int64_t>();
     if (kind == "free") live -= event["bytes"].get<std::int64_t>();
@@ -293,7 +293,7 @@ TEST_F(Contract, ThePlansBuffersEventsAndBytesAddUp) {
 }
 
 TEST_F(Contract, ThePlanHoldsTheGraphsAndTheStagesOfItsSteps) {
-  const json document = plan(
+  const Json document = plan(
       "graph @main(%x: f32[s0, 4] \"x\", %p: bool[] \"p\") {\n"
       "  %a = relu(%x) @{compile = \"front\"}\n"
       "  %b = exp(%x) after(%a)\n"
@@ -304,19 +304,19 @@ TEST_F(Contract, ThePlanHoldsTheGraphsAndTheStagesOfItsSteps) {
       "graph @same(%x: f32[s0, 4]) {\n  %y = tanh(%x)\n  return %y\n}\n"
       "graph @negated(%x: f32[s0, 4]) {\n  %y = neg(%x)\n  return %y\n}\n");
   std::vector<std::string> names;
-  for (const json& graph : document["graphs"]) names.push_back(graph["name"]);
+  for (const Json& graph : document["graphs"]) names.push_back(graph["name"]);
   EXPECT_THAT(names, testing::ElementsAre("main", "negated", "same"));
-  std::map<std::string, json> nodes;
-  for (const json& node : document["graphs"][0]["nodes"]) nodes[node["name"]] = node;
+  std::map<std::string, Json> nodes;
+  for (const Json& node : document["graphs"][0]["nodes"]) nodes[node["name"]] = node;
   EXPECT_EQ(nodes["a"]["op"], "relu");
   EXPECT_EQ(nodes["a"]["region"], "region_0");
-  EXPECT_EQ(nodes["b"]["after"], json::array({"%a"}));
-  EXPECT_EQ(nodes["v"]["names"], json::array({"%v", "%i"}));
-  EXPECT_EQ(nodes["v"]["inputs"], json::array({"%b"}));
+  EXPECT_EQ(nodes["b"]["after"], Json::array({"%a"}));
+  EXPECT_EQ(nodes["v"]["names"], Json::array({"%v", "%i"}));
+  EXPECT_EQ(nodes["v"]["inputs"], Json::array({"%b"}));
   EXPECT_EQ(nodes["v"]["text"], "%v, %i = topk(%b) {k = 2, axis = -1} : f32[s0, 2], i64[s0, 2]");
-  EXPECT_EQ(document["graphs"][0]["outputs"][1], json({{"value", "%c"}, {"label", "chosen"}}));
+  EXPECT_EQ(document["graphs"][0]["outputs"][1], Json::parse(R"({"value":"%c","label":"chosen"})"));
   std::size_t stage = 0;
-  for (const json& step : document["steps"]) {
+  for (const Json& step : document["steps"]) {
     EXPECT_GE(step["stage"], stage);
     stage = step["stage"];
   }
@@ -334,12 +334,12 @@ TEST_F(Contract, SizesThatOnlyTheRunTellsAreShownAsSuch) {
       "}\n"
       "graph @one(%x: f32[s0]) {\n  %y = neg(%x)\n  return %y\n}\n"
       "graph @two(%x: f32[s0]) {\n  %y = concat(%x, %x) {axis = 0}\n  return %y\n}\n";
-  const json document = plan(text);
+  const Json document = plan(text);
   EXPECT_EQ(document["steps"][0]["phase"], 0);
   EXPECT_EQ(document["steps"][1]["phase"], 1);
   EXPECT_EQ(document["steps"][1]["nested"].size(), 2u);
   EXPECT_TRUE(document["steps"].back()["work"].is_null());
-  for (const json& buffer : document["buffers"]) {
+  for (const Json& buffer : document["buffers"]) {
     if (buffer["value"] == "a") {
       EXPECT_EQ(buffer["bytes"], 4);
     } else if (buffer["value"] == "c" || buffer["value"] == "s") {
@@ -347,7 +347,7 @@ TEST_F(Contract, SizesThatOnlyTheRunTellsAreShownAsSuch) {
     }
   }
   int unknown = 0;
-  for (const json& event : document["events"]) unknown += event["bytes"].is_null() ? 1 : 0;
+  for (const Json& event : document["events"]) unknown += event["bytes"].is_null() ? 1 : 0;
   EXPECT_GE(unknown, 2);
   const std::string model = path("plan.hir");
   const std::string shapes = " --shape x=6 ";
@@ -379,7 +379,7 @@ TEST_F(Contract, OptPrintsTypesWhenAsked) {
 TEST_F(Contract, TheEvaluatorWorksOnlyWhenAskedFor) {
   const auto steps = [&](const std::string& device) {
     const Ran ran = run("bench " + path("relu.onnx") + " --iterations 1 --json --device " + device);
-    return json::parse(ran.out)["evaluator_steps"].get<int>();
+    return Json::parse(ran.out)["evaluator_steps"].get<int>();
   };
   EXPECT_EQ(steps("cpu"), 0);
   EXPECT_GT(steps("reference"), 0);

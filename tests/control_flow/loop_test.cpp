@@ -1,16 +1,17 @@
 // Branches and loops, executed: compiled steps against the evaluator.
 #include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "memory/allocator.h"
 #include "tests/control_flow/support.h"
+#include "tests/support/json.h"
 
 namespace heddle::testing {
 namespace {
 
+using test::Json;
+
 using ::testing::ElementsAre;
-using Json = nlohmann::json;
 
 Tensor scalar(double value) { return Tensor::scalar(f32, value); }
 

@@ -2,18 +2,19 @@
 // with which nodes and edges, and what goes in and out of each part.
 #include <cstdlib>
 #include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
 
 #include "heddle/cuda_text.h"
 #include "heddle/custom_op.h"
 #include "tests/cuda/recorded.h"
+#include "tests/support/json.h"
 
 namespace heddle::testing {
 namespace {
 
+using test::Json;
+
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using Json = nlohmann::json;
 
 std::vector<TensorType> like_first(const ShapeCall& call) { return {call.tensor(0)}; }
 
@@ -209,8 +210,8 @@ TEST_F(CudaCapture, A3_19_TwoDeviceChainsAroundAHostChain) {
       "}\n",
       on_cuda(2, true));
   EXPECT_EQ(captured.parts(), "[h1,h2]! [a1,b1,b2]");
-  EXPECT_EQ(captured.part(1)["inputs"], Json({"v1", "v2"}));
-  EXPECT_EQ(captured.part(1)["arguments"], Json({1, 2}));
+  EXPECT_EQ(captured.part(1)["inputs"], Json::array({"v1", "v2"}));
+  EXPECT_EQ(captured.part(1)["arguments"], Json::array({1, 2}));
   EXPECT_EQ(captured.steady(), R"(
 s0 launch host
 s0 launch host
@@ -327,9 +328,9 @@ TEST_F(CudaCapture, A3_29_30_SmallPartsAreQueuedWithoutAGraphAndMapsNameArgument
       "}\n";
   Captured captured(text);
   EXPECT_EQ(captured.parts(), "[a,b] [h]! [o]");
-  EXPECT_EQ(captured.part(0)["arguments"], Json({0, 1}));
-  EXPECT_EQ(captured.part(2)["arguments"], Json({nullptr}));
-  EXPECT_EQ(captured.part(2)["results"], Json({0}));
+  EXPECT_EQ(captured.part(0)["arguments"], Json::array({0, 1}));
+  EXPECT_EQ(captured.part(2)["arguments"], Json::array({Json()}));
+  EXPECT_EQ(captured.part(2)["results"], Json::array({0}));
   EXPECT_FALSE(captured.part(1).contains("arguments")) << "a part in no graph has no map";
   EXPECT_EQ(captured.steady(), R"(
 s0 graph
@@ -411,9 +412,9 @@ TEST_F(CudaCapture, AX_03_ARegionIntoAWritingOpWhoseResultsArePartedByASplit) {
       "}\n",
       on_cuda(1, true), true);
   EXPECT_EQ(captured.parts(), "[m+s] [u]! [a] [h]! [b]");
-  EXPECT_EQ(captured.part(0)["outputs"], Json({"v0", "s"}));
-  EXPECT_EQ(captured.part(2)["inputs"], Json({"u"}));
-  EXPECT_EQ(captured.part(4)["inputs"], Json({"v", "h"}));
+  EXPECT_EQ(captured.part(0)["outputs"], Json::array({"v0", "s"}));
+  EXPECT_EQ(captured.part(2)["inputs"], Json::array({"u"}));
+  EXPECT_EQ(captured.part(4)["inputs"], Json::array({"v", "h"}));
   EXPECT_EQ(captured.steady(), R"(
 s0 graph
   0 launch mul_sin

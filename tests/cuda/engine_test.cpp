@@ -1,16 +1,18 @@
 // Engines on the CUDA device: inputs and outputs in either memory, states, control flow,
 // errors.
 #include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "examples/transformer/encoder.h"
 
 #include "engine/cuda_runtime.h"
 #include "tests/cuda/support.h"
+#include "tests/support/json.h"
 
 namespace heddle::testing {
 namespace {
+
+using test::Json;
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -233,7 +235,7 @@ TEST(CudaEngine, PlansNameStreamsAndWaits) {
         return std::vector<Tensor>{softmax(matmul(x, x), -1), sum(matmul(x, x + 1.0f), {0})};
       },
       on_cuda(2));
-  const auto plan = nlohmann::json::parse(engine.plan_json(std::vector{counted(f32, {6, 6})}));
+  const auto plan = Json::parse(engine.plan_json(std::vector{counted(f32, {6, 6})}));
   std::set<int> streams;
   for (const auto& step : plan["steps"]) streams.insert(step["stream"].get<int>());
   EXPECT_THAT(streams, ElementsAre(0, 1));
@@ -253,7 +255,7 @@ TEST(CudaEngine, AnAnnotationPinsNodesToAStream) {
   const std::vector inputs{counted(f32, {6, 6})};
   expect_agrees(f, inputs, 1e-5, 4);
   Engine engine(f, on_cuda(4));
-  const auto plan = nlohmann::json::parse(engine.plan_json(inputs));
+  const auto plan = Json::parse(engine.plan_json(inputs));
   std::map<std::string, int> streams;
   for (const auto& kernel : plan["kernels"])
     for (const auto& step : plan["steps"])

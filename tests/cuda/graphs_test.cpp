@@ -4,13 +4,15 @@
 #include <cstdlib>
 #include <gmock/gmock.h>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "tests/cuda/support.h"
+#include "tests/support/json.h"
 
 namespace heddle::testing {
 namespace {
+
+using test::Json;
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -158,7 +160,7 @@ TEST(CudaGraphs, AreCutWhereAStepQueuesWorkOfItsOwn) {
   }
   interleave(0);
   const std::vector<Tensor> call = {x, Tensor::scalar(f32, 0.3)};
-  const auto plan = nlohmann::json::parse(engine.plan_json(call));
+  const auto plan = Json::parse(engine.plan_json(call));
   std::vector<std::string> parts;
   std::size_t next = 0;
   for (const auto& part : plan["captures"]) {
@@ -190,7 +192,7 @@ TEST(CudaGraphs, StepsAreReorderedForFewerOfThem) {
   for (int k = 0; k < 2; ++k)
     for (std::size_t o = 0; o < 2; ++o)
       expect_near(engine.run(call)[o], reference.run(call)[o], 1e-5);
-  const auto plan = nlohmann::json::parse(engine.plan_json(call));
+  const auto plan = Json::parse(engine.plan_json(call));
   ASSERT_EQ(plan["captures"].size(), 2u);
   EXPECT_EQ(plan["captures"][0]["captured"], false) << "it waits for nothing, so it goes first";
   EXPECT_EQ(plan["steps"][0]["kernel"], "cuda_graphs::doubled");
@@ -228,7 +230,7 @@ TEST(CudaGraphs, AreTurnedOffByOptionAndEnvironment) {
     Engine engine([](const Tensor& x) { return x + 1.0f; }, options);
     const std::vector<Tensor> call = {counted(f32, {4})};
     for (int k = 0; k < 3; ++k) engine.run(call);
-    const auto plan = nlohmann::json::parse(engine.plan_json(call));
+    const auto plan = Json::parse(engine.plan_json(call));
     EXPECT_EQ(plan["captures"].size(), 1u);
     EXPECT_EQ(plan["captures"][0]["captured"], engine.stats().graph_launches != 0);
     ::unsetenv("HEDDLE_CUDA_GRAPHS");
@@ -275,7 +277,7 @@ TEST(CudaGraphs, AnEdgeThatIsLeftOutIsNoticed) {
     control().skip_edge(0);
     engine.run_into(inputs(), outputs);
     edges = control().edges();
-    const auto plan = nlohmann::json::parse(engine.plan_json(inputs()));
+    const auto plan = Json::parse(engine.plan_json(inputs()));
     std::set<int> followed;
     for (const auto& step : plan["steps"])
       for (const auto& edge : step["edges"]) followed.insert(edge["from"].get<int>());

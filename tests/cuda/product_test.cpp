@@ -1,13 +1,15 @@
 // Products of engines on the simulated CUDA device: which kernel a plan takes, one compile for all sizes, and the
 // evaluator's results.
 #include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
 
 #include "base/half.h"
 #include "tests/cuda/support.h"
+#include "tests/support/json.h"
 
 namespace heddle::testing {
 namespace {
+
+using test::Json;
 
 /// Numbers of f16 or bf16 in (-1, 1) that differ.
 Tensor narrow(DType dtype, Sizes sizes, int start = 0) {
@@ -27,7 +29,7 @@ Tensor dense_gelu(const Tensor& x, const Tensor& w, const Tensor& bias) {
 /// The variants that the steps of the plan for `inputs` take; empty ones left out.
 std::vector<std::string> variants(Engine& engine, const std::vector<Tensor>& inputs) {
   std::vector<std::string> found;
-  const auto plan = nlohmann::json::parse(engine.plan_json(inputs));
+  const auto plan = Json::parse(engine.plan_json(inputs));
   for (const auto& step : plan.at("steps"))
     if (step.contains("variant")) found.push_back(step.at("variant"));
   return found;

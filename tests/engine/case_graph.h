@@ -2,18 +2,18 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "heddle/heddle.h"
+#include "tests/support/json.h"
 
 namespace heddle::testing {
 
 /// Inputs are small numbers that differ; symbolic sizes are 8.
 class CaseGraph {
  public:
-  using Json = nlohmann::json;
+  using Json = test::Json;
 
   explicit CaseGraph(const std::string& text, EngineOptions options = {})
       : engine_(parse_ir(text, disk_free(std::move(options)))),

@@ -2,15 +2,16 @@
 #include <array>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "heddle/error.h"
 #include "heddle/heddle.h"
 #include "tests/support/error_text.h"
+#include "tests/support/json.h"
 
 namespace hd = heddle;
+using hd::test::Json;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -23,7 +24,7 @@ hd::Tensor ones(hd::Sizes sizes, hd::DType dtype = hd::f32) {
 }
 
 std::vector<std::string> guards_of(hd::Engine& engine, const std::vector<hd::Tensor>& inputs) {
-  return nlohmann::json::parse(engine.plan_json(inputs))["guards"];
+  return Json::parse(engine.plan_json(inputs))["guards"].get<std::vector<std::string>>();
 }
 
 /// The one recompile that running on `first` and then on `second` gives.

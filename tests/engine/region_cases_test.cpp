@@ -7,6 +7,8 @@
 namespace heddle::testing {
 namespace {
 
+using test::Json;
+
 using ::testing::HasSubstr;
 
 const EngineOptions kAnnotated{.scope = CompileScope::Annotated};
@@ -31,8 +33,8 @@ TEST(RegionCases, A1_01_TheMarkedMiddleIsOneUnit) {
   EXPECT_EQ(made.launched(), "s | region_0: m a | o");
   EXPECT_EQ(made.engine().stats().regions_compiled, 1u);
   const auto plan = made.plan();
-  EXPECT_EQ(plan["kernels"][1]["reads"], nlohmann::json({"s", "v1"}) /* the second input */);
-  EXPECT_EQ(plan["kernels"][1]["writes"], nlohmann::json({"a"}));
+  EXPECT_EQ(plan["kernels"][1]["reads"], Json::array({"s", "v1"}) /* the second input */);
+  EXPECT_EQ(plan["kernels"][1]["writes"], Json::array({"a"}));
 }
 
 TEST(RegionCases, A1_02_WithoutMarksThereIsNoUnit) {
@@ -239,7 +241,7 @@ TEST(RegionCases, A1_20_ConstantsAreInsideAndStillSeenOutside) {
                        "  %m = mul(%x, %c) @{compile = true}\n"
                        "  return %m\n"),
                  kAnnotated);
-  EXPECT_EQ(text.plan()["regions"][0]["nodes"], nlohmann::json({"m"}));
+  EXPECT_EQ(text.plan()["regions"][0]["nodes"], Json::array({"m"}));
 }
 
 TEST(RegionCases, A1_21_AMarkedNodeOfABodyThatIsCalledTwiceIsCompiledOnce) {

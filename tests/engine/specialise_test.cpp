@@ -3,12 +3,13 @@
 #include <chrono>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "heddle/heddle.h"
+#include "tests/support/json.h"
 
 namespace hd = heddle;
+using hd::test::Json;
 using testing::Contains;
 using testing::Each;
 using testing::HasSubstr;
@@ -21,7 +22,8 @@ hd::Tensor ones(std::int64_t rows) { return hd::Tensor::full(hd::f32, {rows, 24}
 hd::Tensor row_sums(const hd::Tensor& x) { return hd::sum(hd::exp(x - 1.0f), {1}); }
 
 std::vector<std::string> guards_of(hd::Engine& engine, const hd::Tensor& input) {
-  return nlohmann::json::parse(engine.plan_json(std::vector{input}))["guards"];
+  return Json::parse(engine.plan_json(std::vector{input}))["guards"]
+      .get<std::vector<std::string>>();
 }
 
 TEST(Specialise, TakesThePlaceOfTheGeneralOneForJustItsSizes) {

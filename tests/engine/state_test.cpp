@@ -4,13 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "heddle/error.h"
 #include "heddle/heddle.h"
 #include "tests/support/error_text.h"
+#include "tests/support/json.h"
 
 namespace hd = heddle;
+using hd::test::Json;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -46,7 +47,7 @@ TEST(State, IsUpdatedInTheCallersMemory) {
 }
 
 /// Kernels of a kind in the plan of a call.
-std::size_t kernels_of(const nlohmann::json& plan, std::string_view kind) {
+std::size_t kernels_of(const Json& plan, std::string_view kind) {
   return static_cast<std::size_t>(std::ranges::count_if(
       plan["kernels"], [&](const auto& kernel) { return kernel["kind"] == kind; }));
 }
@@ -64,16 +65,16 @@ TEST(State, A2_25_NoOrderMovesAReaderPastTheWriteBack) {
     hd::Engine engine(f, {.disk_cache = false, .fuse = false, .order = order});
     hd::Tensor x = hd::Tensor::of<float>({1, 2, 3, 4, 5, 6, 7, 8}, {8});
     const std::vector<hd::Tensor> inputs{x, hd::Tensor::zeros(hd::f32, {1})};
-    const auto plan = nlohmann::json::parse(engine.plan_json(inputs));
+    const auto plan = Json::parse(engine.plan_json(inputs));
     std::string state;
     for (const auto& buffer : plan["buffers"])
       if (buffer["role"] == "input" && buffer["bytes"] == 32) state = buffer["value"];
-    std::map<std::string, nlohmann::json> kernels;
+    std::map<std::string, Json> kernels;
     for (const auto& kernel : plan["kernels"]) kernels[kernel["name"]] = kernel;
     std::size_t written = 0;
     std::size_t last_read = 0;
-    const auto has = [&](const nlohmann::json& list) {
-      return std::ranges::find(list, nlohmann::json(state)) != list.end();
+    const auto has = [&](const Json& list) {
+      return std::ranges::find(list, Json(state)) != list.end();
     };
     for (const auto& step : plan["steps"]) {
       const auto& kernel = kernels.at(step["kernel"]);
@@ -95,7 +96,7 @@ TEST(State, IsUpdatedWithoutACopy) {
   EXPECT_EQ(engine.run(inputs)[0].item(), 6);
   EXPECT_EQ(engine.stats().in_place, 1u);
   EXPECT_EQ(engine.stats().missed_in_place, 0u);
-  const auto plan = nlohmann::json::parse(engine.plan_json(inputs));
+  const auto plan = Json::parse(engine.plan_json(inputs));
   EXPECT_EQ(kernels_of(plan, "copy"), 0u);
   EXPECT_LT(plan["peak_bytes"], 1000);
   std::vector<std::string> aliases;
@@ -197,7 +198,7 @@ TEST(State, NothingThatReadsTheOldElementsMovesPastTheWriteBack) {
   });
   hd::Tensor x = floats({1, 2});
   const std::vector<hd::Tensor> inputs{x, floats({3, 4})};
-  const auto plan = nlohmann::json::parse(engine.plan_json(inputs));
+  const auto plan = Json::parse(engine.plan_json(inputs));
   std::vector<std::string> order;
   for (const auto& step : plan["steps"]) order.push_back(step["kernel"]);
   ASSERT_FALSE(order.empty());
@@ -266,8 +267,7 @@ TEST(GraphPass, RewritesTheTextOfTheGraph) {
   const hd::Tensor weights = floats({1, -2});
   hd::Engine engine([weights](const hd::Tensor& x) { return hd::relu(x) + weights; }, options);
   EXPECT_THAT(engine.run({floats({-3, 4})})[0].to_doubles(), ElementsAre(4, 2));
-  const auto passes =
-      nlohmann::json::parse(engine.plan_json(std::vector{floats({-3, 4})}))["passes"];
+  const auto passes = Json::parse(engine.plan_json(std::vector{floats({-3, 4})}))["passes"];
   EXPECT_THAT(passes.dump(), HasSubstr("relu-to-abs"));
 }
 

@@ -1,11 +1,12 @@
 // Results of custom ops whose sizes depend on values: memory, events, errors.
 #include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "heddle/heddle.h"
+#include "tests/support/json.h"
 
 namespace hd = heddle;
+using hd::test::Json;
 
 namespace {
 
@@ -193,7 +194,7 @@ TEST_F(LateSizes, ThreadsRunDifferentSizesAtOnce) {
 
 TEST_F(LateSizes, ThePlanSaysWhatOnlyTheRunTells) {
   hd::Engine engine(kept);
-  const auto plan = nlohmann::json::parse(engine.plan_json(std::vector{numbers({1, 2}), kCalls}));
+  const auto plan = Json::parse(engine.plan_json(std::vector{numbers({1, 2}), kCalls}));
   std::vector<int> phases;
   for (const auto& step : plan["steps"]) phases.push_back(step["phase"]);
   EXPECT_TRUE(std::is_sorted(phases.begin(), phases.end()));

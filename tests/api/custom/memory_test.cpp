@@ -1,11 +1,12 @@
 // When the memory of custom ops' operands and results is taken and given back, and the order of steps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 #include "tests/api/custom/ops.h"
+#include "tests/support/json.h"
 
 namespace hd = heddle;
+using hd::test::Json;
 
 namespace {
 
@@ -54,7 +55,7 @@ class Traced {
  public:
   explicit Traced(const std::string& body, hd::StepOrder order = hd::StepOrder::Given)
       : engine_(engine(body, order)), inputs_{hd::Tensor::zeros(hd::u8, {1})} {
-    document_ = nlohmann::json::parse(engine_.plan_json(inputs_));
+    document_ = Json::parse(engine_.plan_json(inputs_));
     events_ = engine_.run_trace(inputs_, &outputs_);
   }
 
@@ -88,7 +89,7 @@ class Traced {
     }
     return bytes;
   }
-  const nlohmann::json& plan() const { return document_; }
+  const Json& plan() const { return document_; }
   const std::vector<hd::RunEvent>& events() const { return events_; }
   const std::vector<hd::Tensor>& outputs() const { return outputs_; }
   hd::Engine& engine() { return engine_; }
@@ -113,7 +114,7 @@ class Traced {
   std::vector<hd::Tensor> inputs_;
   std::vector<hd::Tensor> outputs_;
   std::vector<hd::RunEvent> events_;
-  nlohmann::json document_;
+  Json document_;
 };
 
 /// A call of tm::make over `deps` that makes `bytes` bytes.

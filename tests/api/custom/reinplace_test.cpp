@@ -1,11 +1,12 @@
 // Where custom ops overwrite what they write, and where a copy is made first.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 #include "tests/api/custom/ops.h"
+#include "tests/support/json.h"
 
 namespace hd = heddle;
+using hd::test::Json;
 using testing::ElementsAre;
 
 namespace {
@@ -20,12 +21,12 @@ struct Missed {
 };
 
 Missed missed(hd::Engine& engine, const std::vector<hd::Tensor>& inputs) {
-  const auto plan = nlohmann::json::parse(engine.plan_json(inputs))["missed_reinplace"];
+  const auto plan = Json::parse(engine.plan_json(inputs))["missed_reinplace"];
   return {plan["count"], plan["bytes"]};
 }
 
 std::int64_t steps(hd::Engine& engine, const std::vector<hd::Tensor>& inputs) {
-  return static_cast<std::int64_t>(nlohmann::json::parse(engine.plan_json(inputs))["steps"].size());
+  return static_cast<std::int64_t>(Json::parse(engine.plan_json(inputs))["steps"].size());
 }
 
 hd::Engine graph(const std::string& text) {
