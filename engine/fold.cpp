@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/lasting.h"
 #include "heddle/error.h"
 
 namespace heddle::engine {
@@ -12,10 +13,18 @@ using ir::PlanBuffer;
 
 namespace {
 
+/// Zeroed. Packed weights are most of what is folded: those that are not small share huge pages.
 ir::Literal allocate(const PlanBuffer& buffer) {
+  constexpr std::size_t kSmallBytes = std::size_t{16} << 10;
   ir::Sizes sizes;
   for (const ir::SymExpr& size : buffer.sizes) sizes.push_back(size.constant());
-  return {buffer.dtype, std::move(sizes)};
+  const std::size_t bytes =
+      static_cast<std::size_t>(ir::element_count(sizes)) * size_of(buffer.dtype);
+  if (bytes < kSmallBytes) return {buffer.dtype, std::move(sizes)};
+  std::shared_ptr<void> memory = base::lasting_memory(bytes);
+  void* data = memory.get();
+  ir::Sizes strides = ir::row_major_strides(sizes);
+  return {buffer.dtype, std::move(sizes), std::move(strides), data, std::move(memory)};
 }
 
 bool all_constant(std::span<const ir::SymExpr> exprs) {

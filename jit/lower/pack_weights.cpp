@@ -15,10 +15,6 @@ namespace {
 using ir::Node;
 using ir::Value;
 
-/// Smaller matrices stay in the caches in any order. Kernels of so few elements may also be joined with others,
-/// which do not run once.
-constexpr std::int64_t kMinCount = 4097;
-
 class Packer {
  public:
   explicit Packer(const LowerOptions& options) : options_(options) {}
@@ -37,7 +33,7 @@ class Packer {
     if (!unit_of(node, options_).fuse || ir::wants_fallback(node)) return false;
     const ir::TensorMeta& right = node.input(1).meta();
     const SymExpr count = right.count();
-    return right.rank() == 2 && count.is_constant() && count.constant() >= kMinCount;
+    return right.rank() == 2 && count.is_constant() && count.constant() >= kLeastPackedCount;
   }
 
   /// The panels of `right`, made once for a unit.

@@ -8,6 +8,9 @@ namespace heddle::jit {
 
 /// Columns of a panel of packed_matmul: of the tiles that its kernel computes.
 inline constexpr std::int64_t kPanelColumns = 64;
+/// Elements of the smallest matrix that is packed. Smaller ones stay in the caches in any order, and kernels of so few
+/// elements may also be joined with others, which do not run once.
+inline constexpr std::int64_t kLeastPackedCount = 4097;
 
 /// Packs matrices on the right of products that are the same in each run into panels of columns, for the CPU.
 ///

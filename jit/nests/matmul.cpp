@@ -2,7 +2,8 @@
 // epilogue row by row.
 //
 //   for p in batch x column tiles x row tiles (parallel; row tiles innermost, so that the columns of b
-//                                              stay in the second-level cache)
+//                                              stay in the second-level cache, or column tiles innermost, so that
+//                                              the rows of a do, where all of b stays there)
 //     acc[rows, columns] = a[rows, k] . b[k, columns]
 //     for row in rows: for column in columns (vector): result(row, column, acc[row, column])
 //
@@ -31,6 +32,9 @@ constexpr std::int64_t kPackDepth = 128;
 /// together with the sums and the part of the left matrix: 44 KiB of f32.
 constexpr std::int64_t kPanelDepth = 96;
 constexpr std::int64_t kByteGroup = 4;
+/// Panels of so many bytes stay in a second-level cache beside the rows of a: 3136 rows by 256 x 64 take 0.85 times as long
+/// as where all rows come again for each panel. 1 MB of panels takes longer so, with rows that all stay there.
+constexpr std::int64_t kResidentBytes = 512 * 1024;
 
 class MatmulNest {
  public:
@@ -63,12 +67,17 @@ class MatmulNest {
     const SymExpr extent = batch * column_tiles * row_tiles;
     const Symbol p = b_.new_axis(extent);
     b_.set_parallel(p, extent);
-    row_begin_ = b_.simplify(mod(p, row_tiles)) * kTileRows;
-    const SymExpr rest = b_.simplify(floordiv(p, row_tiles));
-    const SymExpr column_tile = b_.simplify(mod(rest, column_tiles));
+    const bool columns_first = is_resident();
+    const SymExpr& inner = columns_first ? column_tiles : row_tiles;
+    const SymExpr& outer = columns_first ? row_tiles : column_tiles;
+    const SymExpr rest = b_.simplify(floordiv(p, inner));
+    const SymExpr first = b_.simplify(mod(p, inner));
+    const SymExpr second = b_.simplify(mod(rest, outer));
+    const SymExpr& column_tile = columns_first ? first : second;
+    row_begin_ = (columns_first ? second : first) * kTileRows;
     column_begin_ = column_tile * kTileColumns;
     index_.resize(rank);
-    if (!flat_) split_batch(b_.simplify(floordiv(rest, column_tiles)));
+    if (!flat_) split_batch(b_.simplify(floordiv(rest, outer)));
     rows_ = min(kTileRows, rows - row_begin_);
     columns_ = min(kTileColumns, columns - column_begin_);
     acc_ = b_.add_local(accumulator_, kTileRows * kTileColumns, kTileRows * kTileColumns);
@@ -89,6 +98,14 @@ class MatmulNest {
   }
 
  private:
+  /// Whether panels, all of them, stay in a second-level cache.
+  bool is_resident() {
+    if (!panels_) return false;
+    const SymExpr count = base::product(ctx_.operand_sizes(1));
+    const auto each = static_cast<std::int64_t>(size_of(ctx_.node().input(1).meta().dtype));
+    return count.is_constant() && count.constant() * each <= kResidentBytes;
+  }
+
   void split_batch(SymExpr linear) {
     for (std::size_t d = out_.size() - 2; d-- > 0;) {
       index_[d] = d == 0 ? linear : b_.simplify(mod(linear, out_[d]));

@@ -312,17 +312,19 @@ NestEmitter::Values NestEmitter::contract_step(const Tile& tile, Value* k, const
   const NestBuffer& a = nest_.buffers[s.a.buffer];
   const std::size_t vectors = sums.size() / a_rows.size();
   Values row_of_b;
+  // Distances from where the block begins: what is the same in each step is added first, once.
   Value* b_row =
       tile.panel == nullptr
-          ? b_.CreateNSWAdd(tile.b_base, b_.CreateNSWMul(k, tile.b_row))
+          ? b_.CreateNSWMul(k, tile.b_row)
           : b_.CreateNSWMul(k, b_.getInt64(static_cast<std::uint64_t>(tile.panel_columns())));
   for (unsigned v = 0; v < vectors; ++v)
     row_of_b.push_back(
         contract_load_b(tile, b_row, b_.CreateNSWAdd(column, b_.getInt64(v * tile.lanes)), mask));
   Value* step = b_.CreateNSWMul(k, tile.a_column);
+  llvm::Type* element_of_a = scalars_.storage_type(a.dtype, 0);
   Values next;
   for (std::size_t r = 0; r < a_rows.size(); ++r) {
-    Value* address = element_address(s.a.buffer, b_.CreateNSWAdd(a_rows[r], step));
+    Value* address = b_.CreateGEP(element_of_a, element_address(s.a.buffer, a_rows[r]), step);
     Value* element =
         s.group == 1
             ? scalars_.convert(load_scalar(a, address, nullptr), a.dtype, s.dtype)
@@ -345,14 +347,16 @@ Value* NestEmitter::contract_load_b(const Tile& tile, Value* row, Value* column,
   const ContractStmt& s = tile.s;
   if (tile.panel != nullptr) {
     llvm::Type* element = scalars_.compute_type(s.dtype, 0);
-    return b_.CreateAlignedLoad(scalars_.compute_type(s.dtype, tile.lanes),
-                                b_.CreateGEP(element, tile.panel, b_.CreateNSWAdd(row, column)),
-                                llvm::Align(size_of(s.dtype)));
+    return b_.CreateAlignedLoad(
+        scalars_.compute_type(s.dtype, tile.lanes),
+        b_.CreateGEP(element, b_.CreateGEP(element, tile.panel, column), row),
+        llvm::Align(size_of(s.dtype)));
   }
   if (s.group != 1) {
     llvm::Type* groups = scalars_.compute_type(s.dtype, tile.lanes);
-    Value* address =
-        element_address(s.b.buffer, b_.CreateNSWAdd(row, b_.CreateNSWMul(column, tile.b_column)));
+    Value* first = b_.CreateNSWAdd(tile.b_base, b_.CreateNSWMul(column, tile.b_column));
+    Value* address = b_.CreateGEP(scalars_.storage_type(nest_.buffers[s.b.buffer].dtype, 0),
+                                  element_address(s.b.buffer, first), row);
     if (mask == nullptr) return b_.CreateAlignedLoad(groups, address, llvm::Align(1));
     return b_.CreateMaskedLoad(groups, address, llvm::Align(1), mask,
                                llvm::Constant::getNullValue(groups));
@@ -363,11 +367,13 @@ Value* NestEmitter::contract_load_b(const Tile& tile, Value* row, Value* column,
   const auto alignment = llvm::Align(size_of(b.dtype));
   Value* stored = nullptr;
   if (s.b.column_stride.is_constant(1)) {
-    Value* address = element_address(s.b.buffer, b_.CreateNSWAdd(row, column));
+    Value* first = element_address(s.b.buffer, b_.CreateNSWAdd(tile.b_base, column));
+    Value* address = b_.CreateGEP(scalars_.storage_type(b.dtype, 0), first, row);
     stored = mask == nullptr ? static_cast<Value*>(b_.CreateAlignedLoad(type, address, alignment))
                              : b_.CreateMaskedLoad(type, address, alignment, mask, zero);
   } else {
-    Value* first = b_.CreateNSWAdd(row, b_.CreateNSWMul(column, tile.b_column));
+    Value* first =
+        b_.CreateNSWAdd(b_.CreateNSWAdd(tile.b_base, row), b_.CreateNSWMul(column, tile.b_column));
     Value* offsets = b_.CreateNSWMul(column_numbers(b_.getInt64Ty(), tile.lanes),
                                      b_.CreateVectorSplat(tile.lanes, tile.b_column));
     Value* index = b_.CreateNSWAdd(b_.CreateVectorSplat(tile.lanes, first), offsets);

@@ -9,6 +9,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "base/lasting.h"
 #include "heddle/error.h"
 #include "jit/cpu/onednn/problem.h"
 #include "jit/cpu/onednn/tail.h"
@@ -97,7 +98,7 @@ class PackedParameters {
     const std::unique_ptr<float[]> scaled = scaled_copy(weights, given);
     memory source(given, cpu_engine(),
                   scaled == nullptr ? const_cast<float*>(weights.data) : scaled.get());
-    auto packed = std::make_shared<memory>(wanted, cpu_engine());
+    const std::shared_ptr<memory> packed = lasting(wanted);
     dnnl::stream stream(cpu_engine());
     dnnl::reorder(dnnl::reorder::primitive_desc(cpu_engine(), given, cpu_engine(), wanted))
         .execute(stream, source, *packed);
@@ -119,6 +120,16 @@ class PackedParameters {
     std::vector<FixedWeights::Factor> factors;
     std::weak_ptr<const memory> packed;
   };
+  static std::shared_ptr<memory> lasting(const memory::desc& wanted) {
+    struct Held {
+      std::shared_ptr<void> bytes;
+      memory view;
+    };
+    std::shared_ptr<void> bytes = base::lasting_memory(wanted.get_size());
+    const auto held =
+        std::make_shared<Held>(Held{bytes, memory(wanted, cpu_engine(), bytes.get())});
+    return {held, &held->view};
+  }
   static bool all_expired(const std::vector<Entry>& entries) {
     return std::ranges::all_of(entries, [](const Entry& entry) { return entry.packed.expired(); });
   }

@@ -1,0 +1,74 @@
+#include "base/lasting.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <sys/mman.h>
+
+#include "heddle/error.h"
+
+namespace heddle::base {
+
+namespace {
+
+constexpr std::size_t kAlign = 64;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kChunk = std::size_t{16} << 20;
+
+std::size_t rounded_up(std::size_t value, std::size_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+/// Pages that begin at a multiple of kHugePage. The system makes one resident when it is first written.
+class Chunk {
+ public:
+  explicit Chunk(std::size_t bytes) : bytes_(bytes), mapped_(bytes + kHugePage) {
+    map_ = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map_ == MAP_FAILED)
+      throw OutOfMemory({.what = "allocate",
+                         .where = "host memory",
+                         .expected = "memory from the system",
+                         .got = "a request of " + std::to_string(mapped_) + " bytes"});
+    const auto address = reinterpret_cast<std::uintptr_t>(map_);
+    begin_ = static_cast<char*>(map_) + (rounded_up(address, kHugePage) - address);
+    madvise(begin_, bytes_, MADV_HUGEPAGE);
+  }
+  Chunk(const Chunk&) = delete;
+  Chunk& operator=(const Chunk&) = delete;
+  ~Chunk() { munmap(map_, mapped_); }
+
+  /// The next `bytes`, or null when fewer are left.
+  void* take(std::size_t bytes) {
+    if (bytes > bytes_ - taken_) return nullptr;
+    void* piece = begin_ + taken_;
+    taken_ += bytes;
+    return piece;
+  }
+
+ private:
+  std::size_t bytes_;
+  std::size_t mapped_;
+  std::size_t taken_ = 0;
+  void* map_ = nullptr;
+  char* begin_ = nullptr;
+};
+
+}  // namespace
+
+std::shared_ptr<void> lasting_memory(std::size_t bytes) {
+  static std::mutex mutex;
+  static std::weak_ptr<Chunk> current;
+  const std::size_t room = rounded_up(std::max<std::size_t>(bytes, 1), kAlign);
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<Chunk> chunk = current.lock();
+  void* piece = chunk == nullptr ? nullptr : chunk->take(room);
+  if (piece == nullptr) {
+    chunk = std::make_shared<Chunk>(rounded_up(std::max(room, kChunk), kHugePage));
+    current = chunk;
+    piece = chunk->take(room);
+  }
+  return {std::move(chunk), piece};
+}
+
+}  // namespace heddle::base

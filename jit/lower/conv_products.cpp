@@ -1,0 +1,105 @@
+#include "jit/lower/conv_products.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "ir/op.h"
+#include "ir/passes/form_regions.h"
+#include "jit/lower/decompose.h"
+#include "jit/lower/pack_weights.h"
+
+namespace heddle::jit {
+namespace {
+
+using ir::Dims;
+using ir::Node;
+using ir::Value;
+
+/// Channels of x from which on a product takes longer than what surrounds it.
+constexpr std::int64_t kLeastDepth = 64;
+
+bool all(const Node& node, const char* name, std::int64_t value) {
+  return std::ranges::all_of(node.ints(name), [&](std::int64_t v) { return v == value; });
+}
+
+bool is_fixed_data(const Node& node) {
+  return node.op_name() == "const" || node.op_name() == "param";
+}
+
+/// Whether weights [m, c, 1, …] fill panels.
+bool suits(const ir::TensorMeta& weights) {
+  for (std::size_t d = 2; d < weights.sizes.size(); ++d)
+    if (!weights.sizes[d].is_constant(1)) return false;
+  const SymExpr& columns = weights.sizes[0];
+  const SymExpr& depth = weights.sizes[1];
+  return columns.is_constant() && depth.is_constant() && columns.constant() % kPanelColumns == 0 &&
+         depth.constant() >= kLeastDepth &&
+         columns.constant() * depth.constant() >= kLeastPackedCount;
+}
+
+class Converter {
+ public:
+  explicit Converter(const LowerOptions& options) : options_(options) {}
+
+  std::optional<std::vector<Value>> visit(ir::Rewriter& rewriter, const Node& node) {
+    if (!is_product(node)) return std::nullopt;
+    ir::GraphBuilder& builder = rewriter.builder();
+    const Value x = rows(builder, rewriter.map(node.input(0)), node);
+    Value result = builder.emit("matmul", {x, matrix(builder, rewriter.map(node.input(1)))});
+    if (node.inputs().size() > 2 && node.input(2))
+      result = builder.emit("add", {result, rewriter.map(node.input(2))});
+    return std::vector<Value>{result};
+  }
+
+ private:
+  bool is_product(const Node& node) const {
+    return node.op_name() == "conv" && node.flag("channels_last") &&
+           node.output().dtype == DType::F32 && node.integer("groups") == 1 &&
+           all(node, "pads_low", 0) && all(node, "pads_high", 0) &&
+           is_fixed_data(*node.input(1).node) && suits(node.input(1).meta()) &&
+           classify(node, options_) == NodeClass::Library && unit_of(node, options_).fuse &&
+           !ir::wants_fallback(node);
+  }
+
+  /// The positions of x that windows begin at, row-major.
+  Value rows(ir::GraphBuilder& builder, Value x, const Node& node) {
+    const bool strided = !all(node, "strides", 1);
+    if (!strided && x.node->op_name() != "permute") return x;
+    Value& made = rows_[{x, node.ints("strides")}];
+    if (!made) made = builder.emit("clone", {strided ? every(builder, x, node) : x});
+    return made;
+  }
+
+  static Value every(ir::GraphBuilder& builder, Value x, const Node& node) {
+    const Dims& sizes = x.meta().sizes;
+    Dims stride(sizes.size(), SymExpr(1));
+    for (std::size_t d = 0; d < node.ints("strides").size(); ++d)
+      stride[d + 1] = node.ints("strides")[d];
+    return builder.emit(
+        "slice", {x},
+        {{"start", Dims(sizes.size(), SymExpr(0))}, {"limit", sizes}, {"stride", stride}});
+  }
+
+  /// [m, c, 1, …] as [c, m].
+  static Value matrix(ir::GraphBuilder& builder, Value weights) {
+    const Dims& sizes = weights.meta().sizes;
+    const Value flat = builder.emit("reshape", {weights}, {{"sizes", Dims{sizes[0], sizes[1]}}});
+    return builder.emit("permute", {flat}, {{"perm", std::vector<std::int64_t>{1, 0}}});
+  }
+
+  const LowerOptions& options_;
+  std::map<std::pair<Value, std::vector<std::int64_t>>, Value> rows_;  ///< by x and strides
+};
+
+}  // namespace
+
+ir::Graph convs_as_products(const ir::Graph& graph, const LowerOptions& options) {
+  if (options.target != LowerOptions::Target::Cpu) return graph;
+  Converter converter(options);
+  return ir::rewrite(graph, [&](ir::Rewriter& rewriter, const ir::NodePtr& node) {
+    return converter.visit(rewriter, *node);
+  });
+}
+
+}  // namespace heddle::jit

@@ -1,0 +1,139 @@
+// Convolutions of one element become products; others do not.
+#include "jit/lower/conv_products.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/jit/lower_support.h"
+
+namespace heddle::test {
+namespace {
+
+using ir::GraphBuilder;
+using ir::Value;
+using testing::ElementsAre;
+using Ints = std::vector<std::int64_t>;
+
+jit::LowerOptions with_library() {
+  jit::LowerOptions options;
+  options.library_available = [](std::string_view name, const ir::Node&) { return name == "conv"; };
+  return options;
+}
+
+/// What differs from a convolution of one element that moves by one.
+struct Conv {
+  Ints sizes{128, 64, 1, 1};  ///< of the weights
+  Ints strides{1, 1}, pads{0, 0};
+  std::int64_t groups = 1;
+  DType dtype = f32;
+  bool biased = true, fixed = true, channels_last = true;
+};
+
+Value emit(GraphBuilder& b, Value x, const Conv& c) {
+  const ir::Literal weights = random_literal(c.dtype, c.sizes, 7);
+  std::vector<Value> operands{
+      x, c.fixed ? b.constant(weights) : b.input(ir::TensorMeta::of(c.dtype, {128, 64, 1, 1}))};
+  if (c.biased) operands.push_back(b.constant(random_literal(c.dtype, {c.sizes[0]}, 8)));
+  return b
+      .call("conv", operands,
+            {{"strides", c.strides},
+             {"pads_low", c.pads},
+             {"pads_high", c.pads},
+             {"dilations", Ints{1, 1}},
+             {"groups", c.groups},
+             {"channels_last", c.channels_last}})
+      ->value();
+}
+
+std::vector<std::string> ops_of(const ir::Graph& graph) {
+  std::vector<std::string> ops;
+  for (const ir::NodePtr& node : graph.nodes()) ops.emplace_back(node->op_name());
+  return ops;
+}
+
+void expect_right_with_products(const ir::Graph& graph, const std::vector<std::string>& names,
+                                const std::vector<std::int64_t>& sizes) {
+  const jit::Program program = jit::lower(graph, with_library());
+  std::vector<std::string> kernels;
+  for (const ir::PlanStep& step : program.record.steps)
+    kernels.push_back(program.record.kernels[step.kernel].name);
+  EXPECT_EQ(kernels, names);
+  expect_program_right(graph, program, random_arguments(graph, sizes), {}, 1e-4);
+}
+
+TEST(ConvProducts, OnePositionAtATime) {
+  GraphBuilder b("main");
+  b.output(emit(b, b.input(tensor(f32, {"s0", "s1", "s2", "64"}), "x"), {}));
+  const ir::Graph graph = b.finish();
+  const ir::Graph products = jit::convs_as_products(graph, with_library());
+  EXPECT_THAT(ops_of(products),
+              ElementsAre("input", "const", "const", "reshape", "permute", "matmul", "add"));
+  EXPECT_EQ(products.outputs()[0].meta().to_string(), "f32[s0, s1, s2, 128]");
+  for (const auto& [h, w] : {std::pair{1, 1}, {7, 7}, {5, 13}})
+    expect_right_with_products(graph, {"clone", "packed_matmul_add"}, {2, h, w});
+}
+
+TEST(ConvProducts, WithWhatFollows) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"1", "s0", "6", "64"}), "x");
+  const Value other = b.input(tensor(f32, {"1", "s0", "6", "128"}), "other");
+  b.output(b.emit("relu", {b.emit("add", {emit(b, x, {.biased = false}), other})}));
+  const ir::Graph graph = b.finish();
+  for (const std::int64_t rows : {1, 5, 11})
+    expect_right_with_products(graph, {"clone", "packed_matmul_add_relu"}, {rows});
+}
+
+/// Only the positions that count are read, from a copy in which they are the rows of one matrix.
+TEST(ConvProducts, OfEveryOtherPosition) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"2", "s0", "9", "64"}), "x");
+  b.output(emit(b, x, {.strides = {2, 3}}));
+  b.output(emit(b, x, {.strides = {2, 3}, .biased = false}));
+  const ir::Graph graph = b.finish();
+  const ir::Graph products = jit::convs_as_products(graph, with_library());
+  EXPECT_EQ(std::ranges::count(ops_of(products), "clone"), 1) << "two read the same positions";
+  for (const std::int64_t rows : {1, 2, 7, 8}) {
+    const jit::Program program = jit::lower(graph, with_library());
+    expect_program_right(graph, program, random_arguments(graph, {rows}), {}, 1e-4);
+  }
+}
+
+/// A permuted operand is put in order once: its rows would be a matrix of columns.
+TEST(ConvProducts, OfAnOperandInAnotherOrder) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"1", "64", "s0", "6"}), "x");
+  const Value last = b.emit("permute", {x}, {{"perm", Ints{0, 2, 3, 1}}});
+  b.output(emit(b, last, {}));
+  const ir::Graph graph = b.finish();
+  const ir::Graph products = jit::convs_as_products(graph, with_library());
+  EXPECT_EQ(products.outputs()[0].node->input(0).node->input(0).node->op_name(), "clone");
+  const jit::Program program = jit::lower(graph, with_library());
+  expect_program_right(graph, program, random_arguments(graph, {9}), {}, 1e-4);
+}
+
+TEST(ConvProducts, LeavesOthers) {
+  const Conv others[] = {{.sizes = {128, 64, 1, 3}, .pads = {0, 1}},
+                         {.sizes = {128, 64, 3, 3}},
+                         {.pads = {1, 1}},
+                         {.sizes = {128, 32, 1, 1}, .groups = 2},
+                         {.sizes = {96, 64, 1, 1}},
+                         {.sizes = {64, 64, 1, 1}},
+                         {.fixed = false},
+                         {.dtype = f64}};
+  for (const Conv& other : others) {
+    GraphBuilder b("main");
+    b.output(emit(b, b.input(tensor(other.dtype, {"1", "s0", "6", "64"}), "x"), other));
+    const ir::Graph graph = b.finish();
+    EXPECT_TRUE(jit::convs_as_products(graph, with_library()).identical(graph));
+  }
+  GraphBuilder b("main");
+  b.output(emit(b, b.input(tensor(f32, {"1", "s0", "6", "64"}), "x"), {}));
+  const ir::Graph graph = b.finish();
+  EXPECT_TRUE(jit::convs_as_products(graph, {}).identical(graph)) << "without a library";
+  jit::LowerOptions cuda = with_library();
+  cuda.target = jit::LowerOptions::Target::Cuda;
+  EXPECT_TRUE(jit::convs_as_products(graph, cuda).identical(graph));
+}
+
+}  // namespace
+}  // namespace heddle::test
