@@ -8,11 +8,13 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
 #include <unordered_map>
+#include <variant>
 
 #include "base/lasting.h"
 #include "heddle/error.h"
 #include "jit/cpu/onednn/problem.h"
 #include "jit/cpu/onednn/tail.h"
+#include "jit/cpu/onednn/winograd.h"
 
 // oneDNN is built on OpenMP; its pool must never start. The setting belongs to the calling thread.
 extern "C" void omp_set_num_threads(int count) __attribute__((weak));
@@ -88,6 +90,19 @@ class PackedParameters {
   /// `weights`, laid out as `given`, in the layout `wanted`.
   std::shared_ptr<const memory> find_or_pack(const FixedWeights& weights, const memory::desc& given,
                                              const memory::desc& wanted) {
+    return find_or_make(weights, given, wanted, [&](float* from, memory& packed) {
+      memory source(given, cpu_engine(), from);
+      dnnl::stream stream(cpu_engine());
+      dnnl::reorder(dnnl::reorder::primitive_desc(cpu_engine(), given, cpu_engine(), wanted))
+          .execute(stream, source, packed);
+      stream.wait();
+    });
+  }
+
+  /// What `make(weights, packed)` puts into memory of the layout `wanted`.
+  template <typename Make>
+  std::shared_ptr<const memory> find_or_make(const FixedWeights& weights, const memory::desc& given,
+                                             const memory::desc& wanted, Make make) {
     const std::lock_guard lock(mutex_);
     std::erase_if(entries_, [](const auto& entry) { return all_expired(entry.second); });
     std::vector<Entry>& entries = entries_[weights.data];
@@ -96,13 +111,8 @@ class PackedParameters {
       if (held && entry.factors == weights.factors && held->get_desc() == wanted) return held;
     }
     const std::unique_ptr<float[]> scaled = scaled_copy(weights, given);
-    memory source(given, cpu_engine(),
-                  scaled == nullptr ? const_cast<float*>(weights.data) : scaled.get());
     const std::shared_ptr<memory> packed = lasting(wanted);
-    dnnl::stream stream(cpu_engine());
-    dnnl::reorder(dnnl::reorder::primitive_desc(cpu_engine(), given, cpu_engine(), wanted))
-        .execute(stream, source, *packed);
-    stream.wait();
+    make(scaled == nullptr ? const_cast<float*>(weights.data) : scaled.get(), *packed);
     entries.push_back({weights.factors, packed});
     return packed;
   }
@@ -299,6 +309,32 @@ class Primitive {
   std::int64_t total_ = 0;
 };
 
+/// Winograd's algorithm by a kernel of ours, with all that follows it.
+class Tiles {
+ public:
+  Tiles(const Problem& problem, const FixedWeights& weights)
+      : problem_(problem),
+        weights_(PackedParameters::instance().find_or_make(
+            weights, plain(problem.weights), plain(winograd_weights(problem)),
+            [&](const float* from, memory& packed) {
+              transform_weights(problem, from, static_cast<float*>(packed.get_data_handle()));
+            })) {}
+
+  std::int64_t scratch_bytes() const {
+    return aligned(static_cast<std::size_t>(winograd_scratch(problem_)));
+  }
+
+  void run(const float* x, const float* bias, const float* added, std::span<const TailOp> tail,
+           float* out, void* scratch) const {
+    run_winograd(problem_, x, static_cast<const float*>(weights_->get_data_handle()), bias, added,
+                 tail, out, scratch);
+  }
+
+ private:
+  Problem problem_;
+  std::shared_ptr<const memory> weights_;
+};
+
 /// A convolution and its epilogue, which run whole or in parts that several threads may take.
 ///
 /// What scales and shifts channels first by vectors that are the same in each run becomes part of the weights and the
@@ -343,7 +379,7 @@ class Convolution final : public BoundLibraryCall {
 
  private:
   struct Part {
-    Primitive primitive;
+    std::variant<Primitive, Tiles> kernel;
     std::int64_t batch, positions;  ///< of the result
     std::int64_t x_offset, result_offset;
   };
@@ -451,15 +487,19 @@ class Convolution final : public BoundLibraryCall {
   Part made(const Problem& problem, std::int64_t x_offset, std::int64_t result_offset) const {
     const std::int64_t batch = problem.result[0];
     const std::int64_t positions = batch == 0 ? 0 : positions_of(problem) / batch;
-    return {Primitive(problem, algorithm_, sums(), weights_), batch, positions, x_offset,
-            result_offset};
+    using Kernel = std::variant<Primitive, Tiles>;
+    Kernel kernel = algorithm_ == Algorithm::Winograd && has_winograd(problem)
+                        ? Kernel(Tiles(problem, weights_))
+                        : Kernel(Primitive(problem, algorithm_, sums(), weights_));
+    return {std::move(kernel), batch, positions, x_offset, result_offset};
   }
 
   void reserve() {
     saved_offset_ = 0;
     saved_bytes_ = 0;
     const auto count = [&](const Part& part) {
-      saved_offset_ = std::max(saved_offset_, part.primitive.scratch_bytes());
+      const auto bytes = [](const auto& kernel) { return kernel.scratch_bytes(); };
+      saved_offset_ = std::max(saved_offset_, std::visit(bytes, part.kernel));
       const std::int64_t elements = part.batch * part.positions * problem_.result[1];
       saved_bytes_ = std::max(saved_bytes_, aligned(static_cast<std::size_t>(elements) * 4));
     };
@@ -502,19 +542,24 @@ class Convolution final : public BoundLibraryCall {
     const float* added = added_ ? at(*added_) : nullptr;
     if (sums() && added != out && bytes != 0) std::memcpy(out, added, bytes);
     void* bias = !bias_.empty() ? const_cast<float*>(bias_.data()) : buffers[2];
-    part.primitive.run(x, buffers[1], problem_.has_bias ? bias : nullptr, out, scratch);
+    if (!problem_.has_bias) bias = nullptr;
+    if (const auto* tiles = std::get_if<Tiles>(&part.kernel)) {
+      tiles->run(x, static_cast<const float*>(bias), added, tail, out, scratch);
+      return;
+    }
+    const auto& primitive = std::get<Primitive>(part.kernel);
+    primitive.run(x, buffers[1], bias, out, scratch);
     if (algorithm_ == Algorithm::Direct) {
       run_tail(tail, out, part.batch * part.positions, channels);
       return;
     }
-    finish_blocked(part, added, tail, out, scratch);
+    finish_blocked(part, primitive.blocked(scratch), added, tail, out);
   }
 
-  void finish_blocked(const Part& part, const float* added, std::span<const TailOp> tail,
-                      float* out, void* scratch) const {
+  void finish_blocked(const Part& part, const float* blocked, const float* added,
+                      std::span<const TailOp> tail, float* out) const {
     const std::int64_t channels = problem_.result[1];
     const std::int64_t blocks = (channels + kChannelBlock - 1) / kChannelBlock;
-    const float* blocked = part.primitive.blocked(scratch);
     for (std::int64_t n = 0; n < part.batch; ++n) {
       const std::int64_t image = n * part.positions * channels;
       std::array<TailOp, kMaxEpilogue> ops;

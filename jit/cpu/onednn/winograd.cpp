@@ -1,0 +1,326 @@
+#include "jit/cpu/onednn/winograd.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace heddle::jit::onednn {
+
+namespace {
+
+using Vector = float __attribute__((vector_size(64), aligned(4)));
+constexpr std::int64_t kLanes = 16;
+constexpr std::int64_t kIn = kWinogradTile + 2;  ///< rows and columns of x that a tile reads
+constexpr std::int64_t kPoints = kIn * kIn;
+/// Tiles that are multiplied at a time by one row of a panel.
+constexpr std::int64_t kRows = 4;
+/// Channels of a part of a panel: 32 KiB.
+constexpr std::int64_t kPartDepth = 128;
+constexpr std::int64_t kLine = 64;
+/// Of what a block of tiles becomes: it stays in a second-level cache beside the panels.
+constexpr std::int64_t kBlockBytes = std::int64_t{1200} << 10;
+
+// Everything is inlined into functions for AVX-512: nothing else runs them.
+#define HEDDLE_INLINE [[gnu::always_inline]] inline
+#define HEDDLE_AVX512 [[gnu::target("avx512f,avx512vl,avx512dq,avx512bw,prefer-vector-width=512")]]
+
+HEDDLE_INLINE void load(Vector& v, const float* at) { std::memcpy(&v, at, sizeof v); }
+HEDDLE_INLINE void store(float* at, const Vector& v) { std::memcpy(at, &v, sizeof v); }
+
+struct Shape {
+  std::int64_t batch, height, width, channels;  ///< of x
+  std::int64_t rows, columns, results;          ///< of the result
+  std::int64_t top, left;                       ///< padding
+  std::int64_t tiles_down, tiles_across, panel, panels;
+
+  explicit Shape(const Problem& p)
+      : batch(p.x[0]),
+        height(p.x[2]),
+        width(p.x[3]),
+        channels(p.x[1]),
+        rows(p.result[2]),
+        columns(p.result[3]),
+        results(p.result[1]),
+        top(p.pads_low[0]),
+        left(p.pads_low[1]),
+        tiles_down((rows + kWinogradTile - 1) / kWinogradTile),
+        tiles_across((columns + kWinogradTile - 1) / kWinogradTile),
+        panel(widest_panel(results)),
+        panels(results / panel) {}
+
+  /// Columns of a panel: the most whole vectors, at most 4, that divide all.
+  static std::int64_t widest_panel(std::int64_t results) {
+    std::int64_t vectors = 4;
+    while (results % (vectors * kLanes) != 0) --vectors;
+    return vectors * kLanes;
+  }
+
+  std::int64_t tiles() const { return tiles_down * tiles_across; }
+  /// Of a block, a multiple of kRows.
+  std::int64_t block() const {
+    const std::int64_t each = kPoints * (channels + results) * 4;
+    const std::int64_t most = std::max<std::int64_t>(kRows, kBlockBytes / each / kRows * kRows);
+    return std::min(most, (tiles() + kRows - 1) / kRows * kRows);
+  }
+};
+
+/// Six rows of B^T times `v`, elements `step` apart.
+HEDDLE_INLINE void transform_in(Vector* v, std::int64_t step) {
+  const Vector v0 = v[0];
+  const Vector v1 = v[step];
+  const Vector v2 = v[2 * step];
+  const Vector v3 = v[3 * step];
+  const Vector v4 = v[4 * step];
+  const Vector v5 = v[5 * step];
+  const Vector even = v4 - 4.0f * v2;
+  const Vector odd = v3 - 4.0f * v1;
+  const Vector even2 = v4 - v2;
+  const Vector odd2 = 2.0f * (v3 - v1);
+  v[0] = 4.0f * v0 - 5.0f * v2 + v4;
+  v[step] = even + odd;
+  v[2 * step] = even - odd;
+  v[3 * step] = even2 + odd2;
+  v[4 * step] = even2 - odd2;
+  v[5 * step] = 4.0f * v1 - 5.0f * v3 + v5;
+}
+
+/// Four rows of A^T times the six elements of `v`, into its first four.
+HEDDLE_INLINE void transform_out(Vector* v, std::int64_t step) {
+  const Vector sum = v[step] + v[2 * step];
+  const Vector difference = v[step] - v[2 * step];
+  const Vector sum2 = v[3 * step] + v[4 * step];
+  const Vector difference2 = v[3 * step] - v[4 * step];
+  v[0] = v[0] + sum + sum2;
+  v[step] = difference + 2.0f * difference2;
+  v[2 * step] = sum + 4.0f * sum2;
+  v[3 * step] = difference + 8.0f * difference2 + v[5 * step];
+}
+
+/// Tile `tile` of the image `x` to `points` [36, block, channels] at tile `slot`.
+HEDDLE_INLINE void bring(const Shape& s, const float* x, const float* zeros, std::int64_t tile,
+                         std::int64_t slot, std::int64_t block, float* points) {
+  const std::int64_t y = tile / s.tiles_across * kWinogradTile - s.top;
+  const std::int64_t z = tile % s.tiles_across * kWinogradTile - s.left;
+  std::array<const float*, kPoints> from;
+  for (std::int64_t i = 0; i < kIn; ++i)
+    for (std::int64_t j = 0; j < kIn; ++j) {
+      const bool inside = y + i >= 0 && y + i < s.height && z + j >= 0 && z + j < s.width;
+      from[static_cast<std::size_t>(i * kIn + j)] =
+          inside ? x + ((y + i) * s.width + z + j) * s.channels : zeros;
+    }
+  for (std::int64_t c = 0; c < s.channels; c += kLanes) {
+    Vector v[kPoints];
+    for (std::int64_t k = 0; k < kPoints; ++k) load(v[k], from[static_cast<std::size_t>(k)] + c);
+    for (std::int64_t j = 0; j < kIn; ++j) transform_in(v + j, kIn);
+    for (std::int64_t i = 0; i < kIn; ++i) transform_in(v + i * kIn, 1);
+    for (std::int64_t k = 0; k < kPoints; ++k)
+      store(points + (k * block + slot) * s.channels + c, v[k]);
+  }
+}
+
+/// Adds `depth` channels of kRows tiles times those rows of a panel [depth, 16 * Vectors] to `sums`, or begins with 0.
+/// `ahead`: lines to fetch meanwhile, one every other step, or each step where `often`.
+template <int Vectors>
+HEDDLE_INLINE void multiply_rows(const Shape& s, const float* a, std::int64_t depth,
+                                 const float* panel, const char* ahead, bool often, bool begins,
+                                 float* sums) {
+  Vector acc[kRows][Vectors] = {};
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows && !begins; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < Vectors; ++v) load(acc[r][v], sums + r * s.results + v * kLanes);
+  for (std::int64_t k = 0; k < depth; k += 2) {
+    __builtin_prefetch(ahead, 0, 2);
+    if (often) __builtin_prefetch(ahead + kLine, 0, 2);
+    ahead += often ? 2 * kLine : kLine;
+#pragma GCC unroll 2
+    for (std::int64_t step = 0; step < 2; ++step) {
+      Vector b[Vectors];
+#pragma GCC unroll 4
+      for (int v = 0; v < Vectors; ++v) load(b[v], panel + v * kLanes);
+      panel += Vectors * kLanes;
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) {
+        const Vector wide = a[r * s.channels + k + step] - Vector{};
+#pragma GCC unroll 4
+        for (int v = 0; v < Vectors; ++v) acc[r][v] += wide * b[v];
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < Vectors; ++v) store(sums + r * s.results + v * kLanes, acc[r][v]);
+}
+
+/// `count` tiles of one point times one panel: part of the depth by part, which stays in the first-level cache while all
+/// tiles pass over it.
+template <int Vectors>
+HEDDLE_INLINE void multiply_panel(const Shape& s, const float* points, const float* panel,
+                                  std::int64_t count, float* sums) {
+  const bool often = count <= kRows * 4;
+  for (std::int64_t k = 0; k < s.channels; k += kPartDepth) {
+    const std::int64_t depth = std::min(kPartDepth, s.channels - k);
+    const float* part = panel + k * s.panel;
+    const char* ahead = reinterpret_cast<const char*>(part + depth * s.panel);
+    for (std::int64_t r = 0; r < count; r += kRows) {
+      multiply_rows<Vectors>(s, points + r * s.channels + k, depth, part, ahead, often, k == 0,
+                             sums + r * s.results);
+      ahead += depth / 2 * (often ? 2 * kLine : kLine);
+    }
+  }
+}
+
+template <int Vectors>
+HEDDLE_INLINE void multiply_panels(const Shape& s, const float* points, const float* weights,
+                                   std::int64_t count, std::int64_t block, float* sums) {
+  for (std::int64_t k = 0; k < kPoints; ++k)
+    for (std::int64_t n = 0; n < s.panels; ++n)
+      multiply_panel<Vectors>(s, points + k * block * s.channels,
+                              weights + (k * s.panels + n) * s.channels * s.panel, count,
+                              sums + k * block * s.results + n * s.panel);
+}
+
+/// Tile `slot` of `sums` [36, block, columns] to its place in the image `out`.
+HEDDLE_INLINE void put(const Shape& s, const float* sums, std::int64_t tile, std::int64_t slot,
+                       std::int64_t block, const float* bias, const float* added, float* out) {
+  const std::int64_t y = tile / s.tiles_across * kWinogradTile;
+  const std::int64_t z = tile % s.tiles_across * kWinogradTile;
+  const std::int64_t down = std::min(kWinogradTile, s.rows - y);
+  const std::int64_t across = std::min(kWinogradTile, s.columns - z);
+  for (std::int64_t c = 0; c < s.results; c += kLanes) {
+    Vector v[kPoints];
+    for (std::int64_t k = 0; k < kPoints; ++k)
+      load(v[k], sums + (k * block + slot) * s.results + c);
+    for (std::int64_t j = 0; j < kIn; ++j) transform_out(v + j, kIn);
+    for (std::int64_t i = 0; i < kWinogradTile; ++i) transform_out(v + i * kIn, 1);
+    Vector shift{};
+    if (bias != nullptr) load(shift, bias + c);
+    for (std::int64_t i = 0; i < down; ++i)
+      for (std::int64_t j = 0; j < across; ++j) {
+        const std::int64_t at = ((y + i) * s.columns + z + j) * s.results + c;
+        Vector value = v[i * kIn + j] + shift;
+        Vector other{};
+        if (added != nullptr) load(other, added + at);
+        value += other;
+        store(out + at, value);
+      }
+  }
+}
+
+/// What follows, on rows [begin, end) of an image of `out`.
+HEDDLE_INLINE void follow(const Shape& s, std::int64_t image, std::int64_t begin, std::int64_t end,
+                          std::span<const TailOp> tail, float* out) {
+  if (begin >= end) return;
+  const std::int64_t first = image + begin * s.columns * s.results;
+  std::array<TailOp, kMaxEpilogue> ops;
+  std::ranges::copy(tail, ops.begin());
+  for (std::size_t k = 0; k < tail.size(); ++k)
+    if (ops[k].op.kind == EpilogueOp::Kind::Add) ops[k].operand += first;
+  run_tail({ops.data(), tail.size()}, out + first, (end - begin) * s.columns, s.results);
+}
+
+struct Buffers {
+  float* points;
+  float* sums;
+  float* zeros;
+};
+
+HEDDLE_AVX512 void run_image(const Shape& s, const float* x, const float* weights,
+                             const float* bias, const float* added, float* out,
+                             const Buffers& buffers, std::int64_t first, std::int64_t count) {
+  const std::int64_t block = s.block();
+  for (std::int64_t k = 0; k < count; ++k)
+    bring(s, x, buffers.zeros, first + k, k, block, buffers.points);
+  const std::int64_t whole = (count + kRows - 1) / kRows * kRows;
+  switch (s.panel / kLanes) {
+    case 1:
+      multiply_panels<1>(s, buffers.points, weights, whole, block, buffers.sums);
+      break;
+    case 2:
+      multiply_panels<2>(s, buffers.points, weights, whole, block, buffers.sums);
+      break;
+    case 3:
+      multiply_panels<3>(s, buffers.points, weights, whole, block, buffers.sums);
+      break;
+    default:
+      multiply_panels<4>(s, buffers.points, weights, whole, block, buffers.sums);
+      break;
+  }
+  for (std::int64_t k = 0; k < count; ++k)
+    put(s, buffers.sums, first + k, k, block, bias, added, out);
+}
+
+#undef HEDDLE_INLINE
+#undef HEDDLE_AVX512
+
+}  // namespace
+
+bool has_winograd(const Problem& problem) {
+  static const bool wide = __builtin_cpu_supports("avx512f") &&
+                           __builtin_cpu_supports("avx512vl") &&
+                           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
+  return wide && problem.x[1] % kLanes == 0 && problem.result[1] % kLanes == 0;
+}
+
+Ints winograd_weights(const Problem& problem) {
+  const Shape s(problem);
+  return {kPoints, s.panels, s.channels, s.panel};
+}
+
+void transform_weights(const Problem& problem, const float* weights, float* transformed) {
+  constexpr double kMatrix[kIn][3] = {{1. / 4, 0, 0},
+                                      {-1. / 6, -1. / 6, -1. / 6},
+                                      {-1. / 6, 1. / 6, -1. / 6},
+                                      {1. / 24, 1. / 12, 1. / 6},
+                                      {1. / 24, -1. / 12, 1. / 6},
+                                      {0, 0, 1}};
+  const Shape s(problem);
+  for (std::int64_t m = 0; m < s.results; ++m)
+    for (std::int64_t c = 0; c < s.channels; ++c) {
+      const float* w = weights + (m * s.channels + c) * 9;
+      double half[kIn][3];
+      for (std::int64_t i = 0; i < kIn; ++i)
+        for (std::int64_t j = 0; j < 3; ++j)
+          half[i][j] = kMatrix[i][0] * w[j] + kMatrix[i][1] * w[3 + j] + kMatrix[i][2] * w[6 + j];
+      for (std::int64_t i = 0; i < kIn; ++i)
+        for (std::int64_t j = 0; j < kIn; ++j) {
+          const double point =
+              half[i][0] * kMatrix[j][0] + half[i][1] * kMatrix[j][1] + half[i][2] * kMatrix[j][2];
+          const std::int64_t panel = (i * kIn + j) * s.panels + m / s.panel;
+          transformed[(panel * s.channels + c) * s.panel + m % s.panel] = static_cast<float>(point);
+        }
+    }
+}
+
+std::int64_t winograd_scratch(const Problem& problem) {
+  const Shape s(problem);
+  return (kPoints * s.block() * (s.channels + s.results) + s.channels) * 4;
+}
+
+void run_winograd(const Problem& problem, const float* x, const float* transformed,
+                  const float* bias, const float* added, std::span<const TailOp> tail, float* out,
+                  void* scratch) {
+  const Shape s(problem);
+  const std::int64_t block = s.block();
+  Buffers buffers{static_cast<float*>(scratch), nullptr, nullptr};
+  buffers.sums = buffers.points + kPoints * block * s.channels;
+  buffers.zeros = buffers.sums + kPoints * block * s.results;
+  std::fill_n(buffers.zeros, s.channels, 0.0f);
+  for (std::int64_t n = 0; n < s.batch; ++n) {
+    const std::int64_t image = n * s.rows * s.columns * s.results;
+    const float* from = x + n * s.height * s.width * s.channels;
+    std::int64_t complete = 0;
+    for (std::int64_t first = 0; first < s.tiles(); first += block) {
+      const std::int64_t count = std::min(block, s.tiles() - first);
+      run_image(s, from, transformed, bias, added == nullptr ? nullptr : added + image, out + image,
+                buffers, first, count);
+      const std::int64_t now = std::min(s.rows, (first + count) / s.tiles_across * kWinogradTile);
+      const std::int64_t end = first + count == s.tiles() ? s.rows : now;
+      follow(s, image, complete, end, tail, out);
+      complete = end;
+    }
+  }
+}
+
+}  // namespace heddle::jit::onednn

@@ -1,0 +1,37 @@
+// Winograd's F(4x4, 3x3) on memory with the channels last.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "jit/cpu/onednn/problem.h"
+#include "jit/cpu/onednn/tail.h"
+
+namespace heddle::jit::onednn {
+
+/// Whether the kernel below runs `problem` here: a 3 x 3 convolution as algorithm_for() takes it, of whole vectors
+/// of channels, on a processor with AVX-512.
+bool has_winograd(const Problem& problem);
+
+/// Sizes of the transformed weights: [36, panels, channels of x, columns of a panel].
+Ints winograd_weights(const Problem& problem);
+/// `weights`: [m, c, 3, 3].
+void transform_weights(const Problem& problem, const float* weights, float* transformed);
+
+/// Bytes of scratch of a run.
+std::int64_t winograd_scratch(const Problem& problem);
+
+/// x [n, h, w, c] to out [n, h', w', m]; then `added`, laid out like out and maybe the same memory, where it is not null,
+/// and `tail`, whose operands are those of the whole result.
+///
+/// A block of tiles at a time: their elements are transformed, multiplied by each panel of weights, which is fetched while
+/// the one before is used, and transformed back. What follows runs on rows of tiles as they are complete.
+///
+/// @param bias     by channel, or null.
+/// @param scratch  64-aligned.
+/// Source: Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015, section 4.
+void run_winograd(const Problem& problem, const float* x, const float* transformed,
+                  const float* bias, const float* added, std::span<const TailOp> tail, float* out,
+                  void* scratch);
+
+}  // namespace heddle::jit::onednn

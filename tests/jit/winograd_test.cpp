@@ -1,0 +1,172 @@
+// F(4x4, 3x3) of each edge, against sums in double precision.
+#include "jit/cpu/onednn/winograd.h"
+
+#include <algorithm>
+#include <cmath>
+#include <gtest/gtest.h>
+#include <limits>
+#include <random>
+#include <vector>
+
+namespace heddle::jit::onednn {
+namespace {
+
+using Floats = std::vector<float>;
+using Kind = EpilogueOp::Kind;
+
+Floats random_floats(std::size_t count, unsigned seed) {
+  std::mt19937 engine(seed);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  Floats values(count);
+  for (float& value : values) value = uniform(engine);
+  return values;
+}
+
+struct Case {
+  std::int64_t batch, height, width, channels, results;
+  Ints low{1, 1}, high{1, 1};
+  bool biased = true, adds = false, in_place = false;
+
+  Problem problem() const {
+    const std::int64_t rows = height + low[0] + high[0] - 2;
+    const std::int64_t columns = width + low[1] + high[1] - 2;
+    return {.x = {batch, channels, height, width},
+            .weights = {results, channels, 3, 3},
+            .result = {batch, results, rows, columns},
+            .has_bias = biased,
+            .strides = {1, 1},
+            .dilations = {0, 0},
+            .pads_low = low,
+            .pads_high = high,
+            .channels_last = true};
+  }
+};
+
+std::size_t count_of(const Ints& sizes) {
+  std::size_t count = 1;
+  for (const std::int64_t size : sizes) count *= static_cast<std::size_t>(size);
+  return count;
+}
+
+struct Data {
+  Floats x, weights, bias, added;
+
+  explicit Data(const Problem& p)
+      : x(random_floats(count_of(p.x), 1)),
+        weights(random_floats(count_of(p.weights), 2)),
+        bias(random_floats(static_cast<std::size_t>(p.result[1]), 3)),
+        added(random_floats(count_of(p.result), 4)) {}
+};
+
+double element(const Problem& p, const Data& d, std::int64_t n, std::int64_t i, std::int64_t j,
+               std::int64_t m) {
+  double sum = p.has_bias ? d.bias[static_cast<std::size_t>(m)] : 0;
+  for (std::int64_t tap = 0; tap < 9; ++tap) {
+    const std::int64_t y = i + tap / 3 - p.pads_low[0];
+    const std::int64_t z = j + tap % 3 - p.pads_low[1];
+    if (y < 0 || y >= p.x[2] || z < 0 || z >= p.x[3]) continue;
+    for (std::int64_t c = 0; c < p.x[1]; ++c)
+      sum += static_cast<double>(
+                 d.x[static_cast<std::size_t>(((n * p.x[2] + y) * p.x[3] + z) * p.x[1] + c)]) *
+             d.weights[static_cast<std::size_t>((m * p.x[1] + c) * 9 + tap)];
+  }
+  return sum;
+}
+
+/// The kernel's result with relu behind it; `added` in the order of Case.
+Floats computed(const Case& c, const Data& data) {
+  const Problem p = c.problem();
+  Floats transformed(count_of(winograd_weights(p)), std::numeric_limits<float>::quiet_NaN());
+  transform_weights(p, data.weights.data(), transformed.data());
+  std::vector<float> scratch(static_cast<std::size_t>(winograd_scratch(p)) / 4 + 16,
+                             std::numeric_limits<float>::quiet_NaN());
+  Floats out(data.added.size(), std::numeric_limits<float>::quiet_NaN());
+  if (c.in_place) out = data.added;
+  const TailOp relu{{.kind = Kind::Clamp, .low = 0}};
+  const float* added = c.in_place ? out.data() : data.added.data();
+  run_winograd(p, data.x.data(), transformed.data(), c.biased ? data.bias.data() : nullptr,
+               c.adds ? added : nullptr, {&relu, 1}, out.data(), scratch.data());
+  return out;
+}
+
+void expect_right(const Case& c) {
+  const Problem p = c.problem();
+  ASSERT_TRUE(has_winograd(p));
+  const Data data(p);
+  const Floats got = computed(c, data);
+  std::size_t at = 0;
+  double worst = 0;
+  double most = 0;
+  for (std::int64_t n = 0; n < p.result[0]; ++n)
+    for (std::int64_t i = 0; i < p.result[2]; ++i)
+      for (std::int64_t j = 0; j < p.result[3]; ++j)
+        for (std::int64_t m = 0; m < p.result[1]; ++m, ++at) {
+          const double want =
+              std::max(0.0, element(p, data, n, i, j, m) + (c.adds ? data.added[at] : 0));
+          const double error = std::abs(want - got[at]);
+          worst =
+              std::isnan(error) ? std::numeric_limits<double>::infinity() : std::max(worst, error);
+          most = std::max(most, std::abs(want));
+        }
+  EXPECT_LE(worst, 1e-5 * most) << c.height << " x " << c.width << ", " << c.channels << " to "
+                                << c.results;
+}
+
+bool is_wide() { return has_winograd(Case{1, 4, 4, 16, 16}.problem()); }
+
+TEST(Winograd, OfEveryEdge) {
+  if (!is_wide()) GTEST_SKIP() << "the processor has no AVX-512";
+  for (std::int64_t height = 1; height <= 9; ++height)
+    for (const std::int64_t width : {1, 3, 4, 5, 8, 10}) expect_right({1, height, width, 16, 32});
+}
+
+TEST(Winograd, OfEveryPadding) {
+  if (!is_wide()) GTEST_SKIP() << "the processor has no AVX-512";
+  for (const Ints& low : {Ints{0, 0}, {0, 1}, {1, 0}, {1, 1}})
+    for (const Ints& high : {Ints{0, 0}, {0, 1}, {1, 0}, {1, 1}})
+      expect_right({.batch = 1,
+                    .height = 6,
+                    .width = 7,
+                    .channels = 16,
+                    .results = 16,
+                    .low = low,
+                    .high = high});
+}
+
+/// Panels of 4, 3, 2 and 1 vectors, several of them, and a depth in one part and in several.
+TEST(Winograd, OfManyChannels) {
+  if (!is_wide()) GTEST_SKIP() << "the processor has no AVX-512";
+  for (const std::int64_t channels : {16, 128, 144, 272})
+    for (const std::int64_t results : {16, 32, 48, 64, 80, 96, 128, 160})
+      expect_right({1, 5, 6, channels, results});
+}
+
+/// Blocks that end within a row of tiles, so that what follows waits for the rest of it.
+TEST(Winograd, OfManyTilesAndImages) {
+  if (!is_wide()) GTEST_SKIP() << "the processor has no AVX-512";
+  expect_right({3, 10, 9, 16, 16});
+  expect_right({2, 21, 90, 64, 64});
+  expect_right({1, 50, 23, 48, 80});
+}
+
+TEST(Winograd, AddsWhatIsThere) {
+  if (!is_wide()) GTEST_SKIP() << "the processor has no AVX-512";
+  for (const bool in_place : {false, true})
+    for (const bool biased : {false, true})
+      expect_right({.batch = 2,
+                    .height = 9,
+                    .width = 30,
+                    .channels = 32,
+                    .results = 48,
+                    .biased = biased,
+                    .adds = true,
+                    .in_place = in_place});
+}
+
+TEST(Winograd, NeedsWholeVectorsOfChannels) {
+  EXPECT_FALSE(has_winograd(Case{1, 4, 4, 24, 16}.problem()));
+  EXPECT_FALSE(has_winograd(Case{1, 4, 4, 16, 24}.problem()));
+}
+
+}  // namespace
+}  // namespace heddle::jit::onednn
