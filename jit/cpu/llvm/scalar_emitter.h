@@ -121,7 +121,10 @@ class VectorMath {
     llvm::Value* index;
   };
   Split split_by_sixteenths(llvm::Value* x);
+  llvm::Value* vanishing(llvm::Value* x, double low, double high,
+                         const std::function<llvm::Value*(llvm::Value*)>& compute);
   llvm::Value* exp_by_table(llvm::Value* bounded);
+  llvm::Value* exp_by_polynomial(llvm::Value* x);
   llvm::Value* log_by_table(llvm::Value* x);
   llvm::Value* sigmoid_by_table(llvm::Value* x);
   llvm::Value* piecewise(const PiecewiseTable& table, llvm::Value* x);

@@ -229,24 +229,41 @@ Value* VectorMath::exp_by_table(Value* bounded) {
   return scale(fma(root, rest, root), split.n);
 }
 
+/// `compute` of x below `high`, and 0 where x is below `low`, so that the result would be rounded to it. A scaling that
+/// underflows takes some 100 ns, and hidden scores of attention are all so small: such lanes compute that of 0.
+Value* VectorMath::vanishing(Value* x, double low, double high,
+                             const std::function<Value*(Value*)>& compute) {
+  Value* vanishes = b_.CreateFCmpOLT(x, real(low, x));
+  Value* bounded = b_.CreateSelect(vanishes, real(0, x), x);
+  bounded = b_.CreateSelect(b_.CreateFCmpOGT(bounded, real(high, x)), real(high, x), bounded);
+  return b_.CreateSelect(vanishes, real(0, x), compute(bounded));
+}
+
 /// 1.1 ulp.
 Value* VectorMath::exp(Value* x) {
-  Value* bounded = clamp(x, -104, 89);
-  if (takes_avx512(x)) return exp_by_table(bounded);
+  constexpr double kLow = -103.97207708399179;  // of half the least subnormal
+  return vanishing(x, kLow, 89, [this](Value* bounded) {
+    return takes_avx512(bounded) ? exp_by_table(bounded) : exp_by_polynomial(bounded);
+  });
+}
+
+/// 1.1 ulp.
+Value* VectorMath::exp_by_polynomial(Value* x) {
   Value* rounder = real(kRounder, x);
-  Value* n = b_.CreateFSub(fma(bounded, real(kLog2E, x), rounder), rounder);
-  Value* r = fma(n, real(-kLn2Low, x), fma(n, real(-kLn2High, x), bounded));
+  Value* n = b_.CreateFSub(fma(x, real(kLog2E, x), rounder), rounder);
+  Value* r = fma(n, real(-kLn2Low, x), fma(n, real(-kLn2High, x), x));
   Value* rest = fma(b_.CreateFMul(r, r), polynomial(kExp, r), r);
   return scale(b_.CreateFAdd(rest, real(1, x)), n);
 }
 
 /// 1.1 ulp.
 Value* VectorMath::exp2(Value* x) {
-  Value* bounded = clamp(x, -152, 129);
-  Value* rounder = real(kRounder, x);
-  Value* n = b_.CreateFSub(b_.CreateFAdd(bounded, rounder), rounder);
-  Value* r = b_.CreateFSub(bounded, n);
-  return scale(fma(r, polynomial(kExp2, r), real(1, x)), n);
+  return vanishing(x, -150, 129, [this](Value* bounded) {
+    Value* rounder = real(kRounder, bounded);
+    Value* n = b_.CreateFSub(b_.CreateFAdd(bounded, rounder), rounder);
+    Value* r = b_.CreateFSub(bounded, n);
+    return scale(fma(r, polynomial(kExp2, r), real(1, bounded)), n);
+  });
 }
 
 /// 1.5 ulp.

@@ -1,12 +1,12 @@
 // F(4x4, 3x3) of each edge, against sums in double precision.
-#include "jit/cpu/onednn/winograd.h"
-
 #include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <limits>
 #include <random>
 #include <vector>
+
+#include "jit/cpu/onednn/winograd.h"
 
 namespace heddle::jit::onednn {
 namespace {
