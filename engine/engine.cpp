@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "engine/engine_impl.h"
+#include "engine/graph_replay.h"
 #include "engine/tensor_impl.h"
 #include "engine/trace.h"
 #include "heddle/error.h"
@@ -107,6 +108,16 @@ void set_hints(ir::ShapeEnv& env, const engine::Guards& guards, std::span<const 
   }
 }
 
+/// What the graph calls input k, and the label that it shows with it: a graph's own words where one is traced, else
+/// those of the signature and the guards.
+std::pair<std::string, std::string> name_of_input(std::size_t k, const TraceFunction& trace,
+                                                  const Signature& known,
+                                                  const engine::InputGuard& guard) {
+  if (const auto* replay = trace.target<engine::GraphReplay>())
+    return {replay->name(k), replay->label(k)};
+  return {guard.name, k < known.inputs.size() ? guard.name : std::string()};
+}
+
 /// The evaluator's last results are what the graph writes to its inputs.
 void write_back(const ir::Graph& graph, std::span<const ir::Literal> values,
                 std::span<ir::Literal> inputs) {
@@ -187,9 +198,9 @@ Engine::Impl::Traced Engine::Impl::trace_graph(std::span<const Tensor> inputs) {
       const engine::InputGuard& guard = traced.guards.inputs[k];
       ir::TensorMeta meta = ir::TensorMeta::of(guard.dtype, guard.sizes);
       if (!guard.row_major) meta.strides = guard.strides;
-      const bool named = k < known.inputs.size();
+      auto [name, label] = name_of_input(k, trace, known, guard);
       symbolic.push_back(tracing->handle(
-          tracing->builder().input(std::move(meta), {}, named ? guard.name : std::string())));
+          tracing->builder().input(std::move(meta), std::move(name), std::move(label))));
     }
     TraceResult result = trace(symbolic);
     for (std::size_t k = 0; k < result.tensors.size(); ++k) {

@@ -17,6 +17,8 @@ base::Location location_of(const std::source_location& where) {
   return {where.file_name(), where.line()};
 }
 
+std::string wanted_name() { return innermost == nullptr ? std::string() : innermost->values(); }
+
 }  // namespace engine
 
 namespace detail {
@@ -41,7 +43,8 @@ void name_parameter(Engine& engine, const std::string& name, const Tensor& param
   engine.impl_->parameters.add(parameter, name, is_label);
 }
 
-LocationScope::LocationScope(std::string name) : name_(std::move(name)), outer_(innermost) {
+LocationScope::LocationScope(std::string name, std::string values)
+    : name_(std::move(name)), values_(std::move(values)), outer_(innermost) {
   innermost = this;
 }
 

@@ -55,9 +55,14 @@ std::string text_of(const ir::Node& node, const Lines& lines) {
 
 ordered_json node_json(const ir::Node& node, const Lines& lines) {
   ordered_json names = ordered_json::array();
-  for (std::uint32_t k = 0; k < node.outputs().size(); ++k) names.push_back(node.value(k).name());
+  ordered_json types = ordered_json::array();
+  for (std::uint32_t k = 0; k < node.outputs().size(); ++k) {
+    names.push_back(node.value(k).name());
+    types.push_back(node.output(k).to_string());
+  }
   return {{"name", node.name()},
           {"names", std::move(names)},
+          {"types", std::move(types)},
           {"op", node.op_name()},
           {"inputs", names_of(node.inputs())},
           {"after", names_of(node.after())},

@@ -105,6 +105,8 @@ class StepsDocument {
                         {"writes", values(step->writes)},
                         {"key", nest == nullptr ? "" : jit::structural_key(*nest).hex()},
                         {"source", nest == nullptr ? "" : jit::print(*nest)}});
+      if (const auto* code = cuda_source_of(static_cast<std::size_t>(step - record_.steps.data())))
+        result.back()["cuda"] = code->kernel;
     }
     return result;
   }
@@ -134,10 +136,16 @@ class StepsDocument {
     return result;
   }
 
-  /// Which of its kernel's variants the step launches; empty where there is one, or sizes are not known yet.
+  /// What step k launches on CUDA; null for what is no kernel of ours, or where sizes are not known yet.
+  const jit::cuda::CudaSource* cuda_source_of(std::size_t k) const {
+    if (k >= plan_.cuda.size() || plan_.cuda[k].kernel == nullptr) return nullptr;
+    return &plan_.cuda[k].kernel->source(plan_.cuda[k].variant);
+  }
+
+  /// Which of its kernel's variants the step launches; empty where there is one.
   std::string variant_of(std::size_t k) const {
-    if (k >= plan_.cuda.size() || plan_.cuda[k].kernel == nullptr) return {};
-    return plan_.cuda[k].kernel->source(plan_.cuda[k].variant).variant;
+    const jit::cuda::CudaSource* code = cuda_source_of(k);
+    return code == nullptr ? std::string() : code->variant;
   }
 
   /// Null where only the run tells the sizes.
@@ -275,7 +283,8 @@ ordered_json passes(const Executable& executable) {
                       {"microseconds", pass.microseconds},
                       {"changed", pass.changed},
                       {"nodes_before", pass.nodes_before},
-                      {"nodes_after", pass.nodes_after}});
+                      {"nodes_after", pass.nodes_after},
+                      {"inferred", pass.inferred}});
   return result;
 }
 

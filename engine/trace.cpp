@@ -217,6 +217,7 @@ ir::Value Trace::parameter(const Tensor& tensor, std::string name) {
   if (found != by_tensor_.end()) return found->second;
   const Tensor now = table_ == nullptr ? tensor : table_->value_of(tensor);
   const std::string label = table_ == nullptr ? std::string() : table_->label_of(tensor);
+  if (name.empty()) name = label;
   const ir::Literal literal = to_literal(now);
   ir::Dims sizes(literal.sizes().begin(), literal.sizes().end());
   const ir::Value value = builder_.parameter(
@@ -235,8 +236,10 @@ std::vector<Tensor> Trace::apply(std::string_view op_name, std::span<const Tenso
   for (const Tensor& operand : operands) values.push_back(value_of(operand, where));
   if (op.custom != nullptr)
     return apply_custom(op, std::move(values), convert(std::move(attrs), op, where), where);
+  ir::Attrs converted = convert(std::move(attrs), op, where);
   builder_.context.location = where;
-  const ir::Node* node = builder_.call(op, values, convert(std::move(attrs), op, where));
+  builder_.context.name = wanted_name();
+  const ir::Node* node = builder_.call(op, values, std::move(converted));
   std::vector<Tensor> results;
   for (std::uint32_t k = 0; k < node->outputs().size(); ++k)
     results.push_back(handle(node->value(k)));

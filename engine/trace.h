@@ -130,6 +130,9 @@ class TraceScope {
   std::shared_ptr<Trace> trace_;
 };
 
+/// What a front end wants values traced now to be called; empty: nothing.
+std::string wanted_name();
+
 SymInt from_expr(const base::SymExpr& expr, const std::shared_ptr<Trace>& trace);
 
 /// Runs one op on concrete tensors, compiled and cached by op and attributes.

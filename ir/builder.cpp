@@ -9,6 +9,7 @@
 #include "heddle/error.h"
 #include "ir/graph.h"
 #include "ir/graph_data.h"
+#include "ir/infer_count.h"
 #include "ir/op.h"
 
 namespace heddle::ir {
@@ -97,8 +98,11 @@ Attrs complete(const OpDef& op, Attrs attrs, const base::Location& location) {
   return attrs;
 }
 
+thread_local std::uint64_t inferred = 0;
+
 /// What infer says, on the device of the operands.
 std::vector<TensorMeta> infer_outputs(const Node& node, ShapeEnv& env) {
+  ++inferred;
   const OpDef& op = node.op();
   std::vector<TensorMeta> outputs =
       op.infer(InferContext(op, node.inputs(), node.attrs(), env, node.location()));
@@ -128,6 +132,8 @@ bool same_type(const Value& a, const Value& b) {
 }
 
 }  // namespace
+
+std::uint64_t inferred_nodes() { return inferred; }
 
 GraphBuilder::GraphBuilder(std::string name, std::shared_ptr<ShapeEnv> env)
     : env_(env ? std::move(env) : std::make_shared<ShapeEnv>()),

@@ -68,7 +68,8 @@ class GraphParser {
   void parse_input() {
     const std::size_t start = here();
     const std::string name(cursor_.name('%', "an input"));
-    cursor_.expect(":");
+    if (!cursor_.accept(":"))
+      cursor_.fail_at(start, "type of input %" + name, "a type, such as f32[s0, 4]", "none");
     const bool is_parameter = cursor_.peek_word() == "param" && cursor_.accept("param");
     const TensorMeta meta = parse_type(cursor_);
     std::string label = cursor_.peek() == '"' ? cursor_.string() : "";

@@ -31,6 +31,13 @@ std::string describe(const onnx_format::NodeProto& node) {
   return fmt::format("{} ({} {})", shown(name), shown(domain), shown(node.op_type()));
 }
 
+std::string values_of(const onnx_format::NodeProto& node) {
+  std::string name = node.name().empty() && node.output_size() > 0 ? node.output(0) : node.name();
+  name = shown(name.substr(std::min(name.find_first_not_of('/'), name.size())));
+  std::ranges::replace(name, '/', '.');
+  return name;
+}
+
 Node::Node(const onnx_format::NodeProto& proto, const Converter& row, std::vector<Value> inputs,
            AttributeMap attributes, std::int64_t opset, const std::string& folder)
     : proto_(proto),

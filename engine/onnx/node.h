@@ -103,6 +103,10 @@ struct Converter {
 /// "conv1 (ai.onnx Conv)".
 std::string describe(const onnx_format::NodeProto& node);
 
+/// What the values of a node are called: "layer.0.MatMul" of a node "/layer.0/MatMul"; one without a name goes by its
+/// first output.
+std::string values_of(const onnx_format::NodeProto& node);
+
 /// One op with one result.
 Tensor one(std::string_view op, std::initializer_list<Tensor> operands, OpAttrs attrs = {});
 

@@ -115,7 +115,7 @@ class Walker {
   template <typename Nodes>
   void run_nodes(const Nodes& nodes, Scope& scope) {
     for (const NodeProto& proto : nodes) {
-      const detail::LocationScope location(describe(proto));
+      const detail::LocationScope location(describe(proto), values_of(proto));
       bind(proto, convert(proto, scope), scope);
     }
   }

@@ -29,13 +29,50 @@ ShapeEnv environment_of(const Graph& graph) {
   return env;
 }
 
+/// Names for regions: region_0, region_1, … without those that a value or a nested graph has already.
+class RegionNames {
+ public:
+  explicit RegionNames(const Graph& graph) { collect(graph); }
+
+  std::string next() {
+    std::string name;
+    do {
+      name = fmt::format("{}{}", kStem, next_++);
+    } while (taken_.contains(name));
+    return name;
+  }
+
+ private:
+  static constexpr std::string_view kStem = "region_";
+
+  void take(std::string_view name) {
+    if (name.starts_with('@')) name.remove_prefix(1);
+    if (name.starts_with(kStem)) taken_.emplace(name);
+  }
+  void collect(const Graph& graph) {
+    for (const NodePtr& node : graph.nodes()) {
+      for (const std::string& name : node->names()) take(name);
+      for (const auto& [key, attr] : node->attrs()) {
+        const auto* ref = std::get_if<GraphRef>(&attr);
+        if (ref == nullptr) continue;
+        take(ref->name);
+        if (seen_.insert(ref->graph.get()).second) collect(*ref->graph);
+      }
+    }
+  }
+
+  std::uint32_t next_ = 0;
+  std::set<std::string, std::less<>> taken_;
+  std::set<const Graph*> seen_;
+};
+
 /// Builds the graph with calls from the regions of one graph.
 class Scoop {
  public:
-  Scoop(const Graph& graph, std::vector<Region> regions, std::uint32_t& next_name)
+  Scoop(const Graph& graph, std::vector<Region> regions, RegionNames& names)
       : graph_(graph),
         regions_(std::move(regions)),
-        next_name_(next_name),
+        names_(names),
         env_(environment_of(graph)),
         builder_(graph.name(), std::make_shared<ShapeEnv>(env_)) {
     for (Unit unit = 0; unit < regions_.size(); ++unit)
@@ -161,7 +198,7 @@ class Scoop {
     if (results_[unit].empty()) return;
     std::vector<Value> operands;
     std::vector<Value> after;
-    std::string name = fmt::format("region_{}", next_name_++);
+    std::string name = names_.next();
     Graph body = make_body(unit, name, operands, after);
     builder_.context = {};
     builder_.context.annotations = {{"compile", annotation_of(region.mark)}};
@@ -226,7 +263,7 @@ class Scoop {
 
   const Graph& graph_;
   std::vector<Region> regions_;
-  std::uint32_t& next_name_;
+  RegionNames& names_;
   ShapeEnv env_;  ///< what is known when the builders start
   GraphBuilder builder_;
   std::unordered_map<const Node*, Unit> unit_of_;
@@ -241,7 +278,7 @@ class Scoop {
 /// Names and nested graphs that one run of the pass has dealt with.
 struct Search {
   const MarkFunction& mark;
-  std::uint32_t next_name = 0;
+  RegionNames names;
   std::map<const void*, std::shared_ptr<const Graph>> nested;  ///< by the graph before
 };
 
@@ -287,13 +324,13 @@ Graph search(const Graph& graph, Search& state) {
     any = any || marks.back();
   }
   if (!any) return current;
-  return Scoop(current, partition_regions(current, marks), state.next_name).run();
+  return Scoop(current, partition_regions(current, marks), state.names).run();
 }
 
 }  // namespace
 
 Graph form_regions(const Graph& graph, const MarkFunction& mark) {
-  Search state{mark, 0, {}};
+  Search state{mark, RegionNames(graph), {}};
   return search(graph, state);
 }
 

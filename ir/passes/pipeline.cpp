@@ -9,6 +9,7 @@
 #include "base/closest.h"
 #include "heddle/error.h"
 #include "ir/analysis/regions.h"
+#include "ir/infer_count.h"
 #include "ir/passes/bf16_weights.h"
 #include "ir/passes/bucket_collectives.h"
 #include "ir/passes/canonicalise.h"
@@ -138,13 +139,14 @@ class Gate {
   template <typename Run>
   void pass(std::string_view name, Stage stage, Run&& run, bool is_users = false) {
     using Clock = std::chrono::steady_clock;
+    const std::uint64_t inferred = inferred_nodes();
     const auto start = Clock::now();
     Graph next = run(current_);
     const std::chrono::duration<double, std::micro> took = Clock::now() - start;
     const bool changed = !next.identical(current_);
     if (records_ != nullptr)
-      records_->push_back(
-          {std::string(name), took.count(), changed, current_.nodes().size(), next.nodes().size()});
+      records_->push_back({std::string(name), took.count(), changed, current_.nodes().size(),
+                           next.nodes().size(), inferred_nodes() - inferred});
     if (changed && options_.verify) verify(next, stage, name);
     if (changed && is_users) check_contract(current_, next, name);
     if (changed) dump(next, options_.dump_dir, number_, name);

@@ -46,6 +46,7 @@ struct PassRecord {
   bool changed = false;
   std::size_t nodes_before = 0;
   std::size_t nodes_after = 0;
+  std::uint64_t inferred = 0;  ///< nodes whose metadata it had inferred
 };
 
 struct PipelineOptions {

@@ -130,6 +130,8 @@ TEST(ControlDeps, ScheduleFollowsTheMap) {
     options.control_deps = {{"mm", {"add"}}, {"mul", {"mm"}}};
     const Json plan = plan_of(kThree, two_squares(), options);
     EXPECT_EQ(steps_of(plan), "add | mm | mul");
+    EXPECT_EQ(plan["kernels"][0]["kind"], "jit");
+    EXPECT_EQ(plan["kernels"][2]["kind"], "jit");
     EXPECT_EQ(plan["steps"][1]["edges"], Json::parse(R"([{"from":0,"kind":"weak"}])"));
     EXPECT_EQ(plan["steps"][2]["edges"],
               Json::parse(R"([{"from":0,"kind":"strong"},{"from":1,"kind":"weak"}])"));
@@ -158,6 +160,31 @@ TEST(ControlDeps, ErrorsLeaveTheEngineUsable) {
   }
   hd::Engine cyclic = hd::parse_ir(kThree, {.control_deps = {{"add", {"mul"}}}});
   EXPECT_THROW(cyclic.run(two_squares()), hd::CycleError);
+}
+
+// A3-17: order edges that go round are an error that lists who would wait for whom, each once.
+TEST(Order, A3_17_ACycleOfEdgesIsListed) {
+  constexpr const char* kBranches = R"(graph @main(%x: f32[8]) {
+  %a = cumsum(%x) {axis = 0}
+  %b = cumsum(%a) {axis = 0}
+  %c = reduce_sum(%x) {axes = [0]}
+  %d = neg(%c)
+  %e = exp(%x)
+  return %b, %d, %e
+}
+)";
+  const std::vector inputs{hd::Tensor::zeros(hd::f32, {8})};
+  for (const hd::StepOrder order : kOrders) {
+    hd::Engine engine = hd::parse_ir(
+        kBranches, {.order = order, .control_deps = {{"c", {"b"}}, {"a", {"d"}}, {"e", {"a"}}}});
+    try {
+      engine.run(inputs);
+      FAIL();
+    } catch (const hd::CycleError& error) {
+      EXPECT_STREQ(error.what(),
+                   "order: expected no cycle, got %a before %b before %c before %d before %a");
+    }
+  }
 }
 
 // A4-07: the edge mm0 => mm3 does not keep mm0's bytes until mm3.
@@ -251,8 +278,9 @@ TEST(Order, OnlyNodesCanBeWaitedFor) {
     return {};
   };
   EXPECT_EQ(error("%a"), "");
-  EXPECT_THAT(error("3"), HasSubstr("got"));
-  EXPECT_THAT(error("%nosuch"), HasSubstr("nosuch"));
+  EXPECT_THAT(error("3"), HasSubstr("at 3:22: expected a value, got '3'"));
+  EXPECT_THAT(error("[%a]"), HasSubstr("at 3:22: expected a value, got '['"));
+  EXPECT_THAT(error("%nosuch"), HasSubstr("undefined value %nosuch at 3:22"));
 }
 
 // A4-19: an op without results orders too: what comes after it, and a call of a nested graph.

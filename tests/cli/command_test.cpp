@@ -155,6 +155,33 @@ TEST_F(Command, PlanShowsRegionsWeakEdgesAndEvents) {
   EXPECT_THAT(ran.out, testing::ContainsRegex(" +1 +free +a +32\n"));
 }
 
+// What the user's text calls a value, the plan does, though the names are such as the engine gives.
+TEST_F(Command, PlanSpeaksTheNamesOfTheText) {
+  write_file(path("names.hir"),
+             "graph @main(%rows: f32[s0, 4], %v1: f32[s0, 4] \"second\", %w: f32[4]) {\n"
+             "  %v0 = mul(%rows, %v1)\n"
+             "  %total = reduce_sum(%v0) {axes = [1], keepdims = true}\n"
+             "  %v2 = add(%total, %w)\n"
+             "  return %v2\n"
+             "}\n");
+  const Ran text = run("plan " + path("names.hir") + " --shape second=2x4");
+  ASSERT_EQ(text.code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("graph @main(%rows: f32[s0, 4], %v1: f32[s0, 4] \"second\", "
+                                  "%w: f32[4]) {\n"));
+  EXPECT_THAT(text.out, HasSubstr("%v0 = mul(%rows, %v1)"));
+  const Json plan = Json::parse(run("plan " + path("names.hir") + " --json").out);
+  EXPECT_EQ(plan["kernels"][0]["nodes"], Json::array({"v0", "total", "v2"}));
+  EXPECT_EQ(plan["kernels"][0]["reads"], Json::array({"rows", "v1", "w"}));
+  EXPECT_EQ(plan["kernels"][0]["writes"], Json::array({"v2"}));
+  std::vector<std::string> inputs;
+  for (const Json& buffer : plan["buffers"])
+    if (buffer["role"] == "input") inputs.push_back(buffer["value"]);
+  EXPECT_THAT(inputs, testing::ElementsAre("rows", "v1", "w"));
+  const Ran wrong = run("run " + path("names.hir") + " --shape rows=2x4 --shape w=5");
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_THAT(wrong.err, HasSubstr("input w: expected f32[4], got f32[5]"));
+}
+
 TEST_F(Command, PlanAsJsonAndPage) {
   const Ran ran = run("plan " + model() + " --json --html " + path("plan.html"));
   ASSERT_EQ(ran.code, 0) << ran.err;

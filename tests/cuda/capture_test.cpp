@@ -210,7 +210,7 @@ TEST_F(CudaCapture, A3_19_TwoDeviceChainsAroundAHostChain) {
       "}\n",
       on_cuda(2, true));
   EXPECT_EQ(captured.parts(), "[h1,h2]! [a1,b1,b2]");
-  EXPECT_EQ(captured.part(1)["inputs"], Json::array({"v1", "v2"}));
+  EXPECT_EQ(captured.part(1)["inputs"], Json::array({"x", "z"}));
   EXPECT_EQ(captured.part(1)["arguments"], Json::array({1, 2}));
   EXPECT_EQ(captured.steady(), R"(
 s0 launch host
@@ -412,7 +412,7 @@ TEST_F(CudaCapture, AX_03_ARegionIntoAWritingOpWhoseResultsArePartedByASplit) {
       "}\n",
       on_cuda(1, true), true);
   EXPECT_EQ(captured.parts(), "[m+s] [u]! [a] [h]! [b]");
-  EXPECT_EQ(captured.part(0)["outputs"], Json::array({"v0", "s"}));
+  EXPECT_EQ(captured.part(0)["outputs"], Json::array({"x", "s"}));
   EXPECT_EQ(captured.part(2)["inputs"], Json::array({"u"}));
   EXPECT_EQ(captured.part(4)["inputs"], Json::array({"v", "h"}));
   EXPECT_EQ(captured.steady(), R"(

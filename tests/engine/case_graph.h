@@ -57,6 +57,7 @@ class CaseGraph {
   /// Of the last launched().
   const std::vector<RunEvent>& events() const { return events_; }
   const std::vector<Tensor>& outputs() const { return outputs_; }
+  const std::vector<Tensor>& inputs() const { return inputs_; }
 
  private:
   static EngineOptions disk_free(EngineOptions options) {

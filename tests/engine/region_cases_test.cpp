@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <stdexcept>
 
+#include "heddle/custom_op.h"
 #include "tests/engine/case_graph.h"
 
 namespace heddle::testing {
@@ -33,7 +34,7 @@ TEST(RegionCases, A1_01_TheMarkedMiddleIsOneUnit) {
   EXPECT_EQ(made.launched(), "s | region_0: m a | o");
   EXPECT_EQ(made.engine().stats().regions_compiled, 1u);
   const auto plan = made.plan();
-  EXPECT_EQ(plan["kernels"][1]["reads"], Json::array({"s", "v1"}) /* the second input */);
+  EXPECT_EQ(plan["kernels"][1]["reads"], Json::array({"s", "y"}));
   EXPECT_EQ(plan["kernels"][1]["writes"], Json::array({"a"}));
 }
 
@@ -161,7 +162,7 @@ TEST(RegionCases, A1_12_ScopesNestMergeAndEnd) {
   });
   const std::vector<Tensor> inputs{Tensor::full(f32, {4}, 1)};
   const std::string text = engine.graph_text(inputs, false);
-  EXPECT_THAT(text, HasSubstr("sin(%v0) @{bucket = 0, stage = 0}\n"));
+  EXPECT_THAT(text, HasSubstr("sin(%input0) @{bucket = 0, stage = 0}\n"));
   EXPECT_THAT(text, HasSubstr("1.0: f32) @{stage = 0}\n"));
   EXPECT_THAT(text, HasSubstr("3.0: f32) @{bucket = 1, stage = 0, stream = 2}\n"));
   EXPECT_THAT(text, HasSubstr("2.0: f32)\n"));
@@ -282,6 +283,32 @@ TEST(RegionCases, ACallOfAUnitWithoutItsMarkIsNamed) {
   }
 }
 
+std::string error_of(const std::string& text) {
+  try {
+    CaseGraph(text, kAnnotated).plan();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "no error";
+  return {};
+}
+
+// What goes into a unit has a type: an input says it, a node infers it.
+TEST(RegionCases, A1_26_AnInputOfAUnitWithoutATypeIsNamed) {
+  const std::string marked = "  %m = mul(%s, %y) @{compile = true}\n  return %m\n";
+  EXPECT_EQ(error_of(graph("  %s = sin(%x)\n" + marked, "%x: f32[8], %y")),
+            "type of input %y at 1:25: expected a type, such as f32[s0, 4], got none");
+  register_op({.schema = "rc::silent(Tensor x) -> Tensor",
+               .shape = [](const ShapeCall&) { return std::vector<TensorType>(); },
+               .cpu = [](const KernelCall&) {}});
+  EXPECT_EQ(error_of(graph("  %s = rc::silent(%x)\n" + marked)),
+            "rc::silent: number of results of the shape function at 2:8: expected 1, got 0");
+  EXPECT_EQ(error_of("graph @main(%x: f32[8], %y: f32[8]) {\n"
+                     "  %m = region(%x) {body = @unit} @{compile = true}\n  return %m\n}\n"
+                     "graph @unit(%s) {\n  %r = sin(%s)\n  return %r\n}\n"),
+            "type of input %s at 5:13: expected a type, such as f32[s0, 4], got none");
+}
+
 TEST(RegionCases, A1_27_AMarkedNodeIsAKernelAloneAndLeavesNoTrace) {
   const std::string rest = "  %b = mul(%a, 2.0: f32)\n  %c = add(%b, %y)\n  return %c\n";
   CaseGraph marked(graph("  %a = add(%x, %y) @{should_fallback = true}\n" + rest));
@@ -319,6 +346,37 @@ TEST(RegionCases, A1_31_AMarkedNodeThatNobodyReadsGoes) {
                  kAnnotated);
   EXPECT_EQ(made.launched(), "b");
   EXPECT_EQ(made.engine().stats().regions_compiled, 0u);
+}
+
+// A4-03: a unit takes no name that something has, here or in a nested graph, and what has it stays as it is.
+TEST(RegionCases, A4_03_UnitsTakeNamesThatNothingHas) {
+  CaseGraph made(
+      "graph @main(%x: f32[8], %y: f32[8]) {\n"
+      "  %region_0 = invoke(%x) {body = @region_1}\n"
+      "  %m = mul(%region_0, %y) @{compile = {id = \"m\", options = {fuse = true}}}\n"
+      "  %a = add(%m, 1.0: f32) @{compile = {id = \"m\", options = {fuse = true}}}\n"
+      "  return %a\n"
+      "}\n"
+      "graph @region_1(%t: f32[8]) {\n"
+      "  %region_2 = region(%t) {body = @inner} @{compile = {id = \"in\", options = {fuse = "
+      "false}}}\n"
+      "  return %region_2\n"
+      "}\n"
+      "graph @inner(%t: f32[8]) {\n"
+      "  %e = exp(%t)\n"
+      "  %f = sin(%e)\n"
+      "  return %f\n"
+      "}\n",
+      kAnnotated);
+  EXPECT_EQ(made.launched(), "region_0 | region_3: m a") << "the call of @region_1, and the unit";
+  const auto regions = made.plan()["regions"];
+  ASSERT_EQ(regions.size(), 2u);
+  for (const auto& region : regions) {
+    const bool inner = region["id"] == "in";
+    EXPECT_EQ(region["name"], inner ? "region_2" : "region_3");
+    EXPECT_EQ(region["options"]["fuse"], !inner);
+    EXPECT_EQ(region["nodes"], inner ? Json::array({"e", "f"}) : Json::array({"m", "a"}));
+  }
 }
 
 // D6: options are part of what makes nodes one unit.

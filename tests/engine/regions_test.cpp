@@ -343,7 +343,7 @@ TEST(Regions, SnapshotsOfNestedScopes) {
     return t / 2;
   });
   const std::string text = engine.graph_text(std::vector<hd::Tensor>{ones(4)}, false);
-  EXPECT_NE(text.find("sin(%v0) @{bucket = 0, stage = 0}"), std::string::npos) << text;
+  EXPECT_NE(text.find("sin(%input0) @{bucket = 0, stage = 0}"), std::string::npos) << text;
   EXPECT_NE(text.find("1.0: f32) @{stage = 0}"), std::string::npos) << text;
   EXPECT_NE(text.find("3.0: f32) @{bucket = 1, stage = 0, stream = 2}"), std::string::npos) << text;
   EXPECT_NE(text.find("2.0: f32)\n"), std::string::npos) << text;

@@ -60,6 +60,24 @@ TEST(Model, InitialisersAreUpdatedByName) {
                ArgumentError);
 }
 
+// Inputs and parameters keep their names; values go by their node, or by its output where it has no name.
+TEST(Model, GraphsSpeakTheNamesOfTheModel) {
+  ModelBuilder model;
+  model.input("input:ids", {"n"}).output("y");
+  model.initializer("block/w", {1}, TensorProto::FLOAT).add_float_data(2);
+  model.node("Mul", {"input:ids", "block/w"}, {"m"});
+  model.graph().mutable_node(0)->set_name("/block/Mul");
+  model.node("Sigmoid", {"m"}, {"y"});
+  model.graph().mutable_node(1)->clear_name();
+  Engine engine = model.load();
+  EXPECT_EQ(engine.graph_text(std::vector{counted({3})}, false),
+            "graph @main(%input_ids: f32[s0] \"input:ids\", %block_w: param f32[1] \"block/w\") {\n"
+            "  %block.Mul = mul(%input_ids, %block_w)\n"
+            "  %y = sigmoid(%block.Mul)\n"
+            "  return %y \"y\"\n"
+            "}\n");
+}
+
 TEST(Model, WrongDeclaredSizeIsAShapeError) {
   ModelBuilder model;
   model.input("x", {"n", "3"}).output("y");

@@ -8,7 +8,7 @@
 // The stages are those of Sugiyama, Tagawa and Toda (1981): rows by longest path, an order in each
 // row by barycentres, then x by least squares under that order (pool adjacent violators).
 function layoutGraph(nodes, edges) {
-  const ROW = 74;
+  const ROW = 88;
   const GAP = 16;
   const layer = rowsOf(nodes.length, edges);
   const items = nodes.map((node, k) => ({ width: node.width, row: layer[k], up: [], down: [] }));

@@ -221,13 +221,16 @@ const views = {
       ["kind", kernel.kind], ["region", regionLinks(kernel.region)],
       ["steps", links("step", index.stepsOf.get(name))],
       ["reads", valueLinks(kernel.reads)], ["writes", valueLinks(kernel.writes)],
-      ["nodes", valueLinks(kernel.nodes)]]), make("h3", {}, "Source"), sourceOf(kernel)];
+      ["nodes", valueLinks(kernel.nodes)]]),
+    make("h3", {}, kernel.source ? "Source: its loops, for any target" : "Source"), sourceOf(kernel),
+    ...(kernel.cuda ? [make("h3", {}, "As CUDA C++"),
+      make("pre", { tabindex: "0", "aria-label": `CUDA C++ of ${name}` }, kernel.cuda)] : [])];
   },
   node(name) {
     const node = index.nodes.get(name);
     const kernel = index.kernelOf.get(name);
     return [make("h2", { class: "mono" }, `%${name}`), make("pre", { tabindex: "0" }, node.text), facts([
-      ["op", node.op], ["region", regionLinks(node.region)],
+      ["op", node.op], ["type", node.types.join(", ")], ["region", regionLinks(node.region)],
       ["kernel", kernel ? links("kernel", [kernel]) : "none of its own"],
       ["reads", valueLinks(node.inputs)], ["used by", links("node", index.users.get(name) ?? [], (n) => "%" + n)],
       ["runs after (weak)", node.after.length > 0 ? valueLinks(node.after) : ""]])];
@@ -242,6 +245,7 @@ const views = {
       ["followed by", links("step", index.plan.steps.filter((other) =>
         other.edges.some((edge) => edge.from === k)).map((other) => other.index))],
       ["phase", step.phase > 0 ? `${step.phase}: bound when its sizes are known` : ""],
+      ["arena in use", bytesText(bytesInUse(index.plan, k))],
       ["operations", step.work ?? "known when it runs"]])];
   },
   buffer(k) {

@@ -21,16 +21,25 @@ function drawnNodes() {
   const nodes = index.graph.nodes
     .filter((node) => fixed || (node.op !== "param" && node.op !== "const"))
     .map((node) => ({ key: node.name, kind: "node", title: node.text,
-      label: node.label ? `${node.op} ${node.label}` : node.op, below: node.name, node, reads: node.inputs.map((value) => index.maker.get(value)),
+      label: node.label && node.label !== node.name ? `${node.op} ${node.label}` : node.op, below: node.name, type: node.types.join(" "), node,
+      reads: node.inputs.map((value) => index.maker.get(value)),
       after: node.after.map((value) => index.maker.get(value)) }));
   const pill = (label, value) => nodes.push({ key: index.maker.get(value), pill: true, kind: "node", title: label,
     label, below: plain(value), reads: [index.maker.get(value)], after: [] });
   index.graph.outputs.forEach((output, k) => pill(output.label ? `output ${output.label}` : `output ${k}`, output.value));
   for (const write of index.graph.write_backs) pill(`write back ${plain(write.target)}`, write.source);
   for (const node of nodes)
-    node.width = Math.min(Math.max(clipped(node.label, 24).length, clipped(node.below, 24).length) * 7 + 22, 200);
+    node.width = Math.max(...linesOf(node).map((line) => line.length)) * 7 + 22;
   return nodes;
 }
+
+/// What a box says: the op, what its result is called, what that is. Of a long name the end tells most.
+function linesOf(node) {
+  const name = node.below.length > 24 ? "…" + node.below.slice(-23) : node.below;
+  return [clipped(node.label, 24), name, ...(node.type ? [clipped(node.type, 24)] : [])];
+}
+
+const HALF = 26;  // of the height of a node
 
 function drawGraph() {
   const nodes = drawnNodes();
@@ -66,15 +75,14 @@ function arrow(id, colour) {
 
 /// Bends between the rows, straight down through them.
 function edgePath(points) {
-  const half = 19;
-  let path = `M${points[0].x},${points[0].y + half}`;
+  let path = `M${points[0].x},${points[0].y + HALF}`;
   points.slice(1).forEach((to, k) => {
     const from = points[k];
-    const top = from.y + half;
-    const bottom = to.y - half;
+    const top = from.y + HALF;
+    const bottom = to.y - HALF;
     const middle = (top + bottom) / 2;
     path += `C${from.x},${middle} ${to.x},${middle} ${to.x},${bottom}`;
-    if (k < points.length - 2) path += `V${to.y + half}`;
+    if (k < points.length - 2) path += `V${to.y + HALF}`;
   });
   return path;
 }
@@ -83,15 +91,16 @@ function drawNode(svg, node, at) {
   const kernel = node.node ? index.kernels.get(index.kernelOf.get(node.key)) : undefined;
   const region = node.node ? index.regions.indexOf(node.node.region) : -1;
   const tint = region < 0 ? undefined : `fill: hsl(${hueOf(region)} var(--tint))`;
-  const box = make("svg:rect", { class: "box", x: at.x - node.width / 2, y: at.y - 19, width: node.width, height: 38,
-    rx: node.pill ? 19 : 5, style: tint });
+  const lines = linesOf(node);
+  const box = make("svg:rect", { class: "box", x: at.x - node.width / 2, y: at.y - HALF, width: node.width,
+    height: 2 * HALF, rx: node.pill ? HALF : 5, style: tint });
   const group = make("svg:g", { class: `thing ${kernel ? "kind-" + kernel.kind : node.node?.op ?? ""}`, role: "button", "data-find": `${node.label} ${node.below}`,
     "aria-label": `${node.label} ${node.below}${kernel ? ", kernel " + kernel.name : ""}` },
     make("svg:title", {}, node.title), box,
-    make("svg:text", { x: at.x, y: at.y - 3, "text-anchor": "middle", "font-weight": "bold" }, clipped(node.label, 24)),
-    make("svg:text", { x: at.x, y: at.y + 11, "text-anchor": "middle", class: "small" }, clipped(node.below, 24)));
+    ...lines.map((line, k) => make("svg:text", { x: at.x, y: at.y + 4 + 15 * (k - (lines.length - 1) / 2),
+      "text-anchor": "middle", class: k > 0 && "small", "font-weight": k === 0 && "bold" }, line)));
   if (region >= 0 && kernel)
-    group.append(make("svg:rect", { x: at.x - node.width / 2 + 1, y: at.y - 18, width: 6, height: 36, rx: 3,
+    group.append(make("svg:rect", { x: at.x - node.width / 2 + 1, y: at.y - HALF + 1, width: 6, height: 2 * HALF - 2, rx: 3,
       style: `fill: var(--${kernel.kind})`, "pointer-events": "none" }));
   svg.append(group);
   return selectable(node.kind, node.key, group);
@@ -184,9 +193,29 @@ const MAP = 300;
 let stepWidth = 24;
 let stepEdges = [];  // {from, to, weak, element}
 
+function streamsOf(plan) { return plan.steps.reduce((most, step) => Math.max(most, step.stream + 1), 1); }
+
+/// Bytes of the arena that are in use at a step; buffers in place of each other count once.
+function bytesInUse(plan, step) {
+  const ranges = plan.buffers
+    .filter((buffer) => buffer.offset !== null && buffer.first_step !== null &&
+      buffer.first_step <= step && step <= buffer.last_step)
+    .map((buffer) => [buffer.offset, buffer.offset + buffer.bytes]).sort((a, b) => a[0] - b[0]);
+  let bytes = 0;
+  let end = 0;
+  for (const [from, to] of ranges) {
+    bytes += Math.max(to - Math.max(from, end), 0);
+    end = Math.max(end, to);
+  }
+  return bytes;
+}
+
 function drawTime() {
   const plan = index.plan;
-  const streams = Math.max(...plan.steps.map((step) => step.stream + 1), 1);
+  const streams = streamsOf(plan);
+  byId("time-hint").textContent = "Steps run to the right; " + (streams > 1
+    ? "a stream waits for another one only where an edge leads there"
+    : "those on one band of ground may run together") + ". Addresses of the arena run upwards.";
   const top = ARCS + streams * LANE + 24;
   const width = Math.max(plan.steps.length * stepWidth, 1);
   const attributes = { width, height: top + MAP + 20, role: "group", "aria-label": "Steps, and the arena below them" };
@@ -204,8 +233,9 @@ function drawTime() {
 }
 
 function drawBands(svg, plan, top) {
+  const inStages = streamsOf(plan) === 1;
   for (const step of plan.steps)
-    if (step.stage % 2 === 0)
+    if (inStages && step.stage % 2 === 0)
       svg.append(make("svg:rect", { class: "band", x: step.index * stepWidth, y: 0, width: stepWidth, height: top + MAP }));
   for (let part = 0; part <= 4; ++part) {
     const y = top + MAP * (1 - part / 4);
@@ -317,7 +347,7 @@ function drawTables() {
     tableOf("Buffers", ["value", "role", "bytes", "offset", "first_step", "last_step", "alias_of"], plan.buffers)];
   if (plan.guards) tables.unshift(tableOf("Guards", ["guard"], guards), tableOf("Regions", ["id", "options", "nodes"], plan.regions));
   if (plan.events) tables.push(tableOf("Events", ["step", "kind", "value", "bytes"], plan.events));
-  if (plan.passes) tables.push(tableOf("Passes", ["name", "microseconds", "changed", "nodes_before", "nodes_after"], plan.passes));
+  if (plan.passes) tables.push(tableOf("Passes", ["name", "microseconds", "changed", "nodes_before", "nodes_after", "inferred"], plan.passes));
   byId("tables").replaceChildren(...tables);
 }
 
@@ -336,7 +366,8 @@ function showPlan(number) {
   drawTime();
   drawTables();
   byId("summary").textContent = `${index.graph.nodes.length} nodes, ${plan.kernels.length} kernels, ` +
-    `${plan.steps.length} steps, ${plan.steps.length === 0 ? 0 : plan.steps[plan.steps.length - 1].stage + 1} stages`;
+    `${plan.steps.length} steps, ` + (streamsOf(plan) > 1 ? `${streamsOf(plan)} streams`
+      : `${plan.steps.length === 0 ? 0 : plan.steps[plan.steps.length - 1].stage + 1} stages`);
   byId("memory-summary").textContent = `Arena: ${bytesText(plan.peak_bytes)} (${plan.peak_bytes} bytes) at most, ` +
     `${plan.lower_bound_bytes} bytes needed at least. Order: ${plan.order.method}.`;
   byId("details").replaceChildren(make("h2", {}, "Details"), make("p", {},

@@ -23,17 +23,20 @@ HEDDLE_API void name_parameter(Engine& engine, const std::string& name, const Te
 HEDDLE_API bool in_region();
 
 /// While alive, what is traced on this thread comes from `name` (a node of a model) and not from a
-/// source line. Scopes nest; the innermost name counts.
+/// source line, and its values are called `values`, with numbers where they are several; empty: numbers
+/// alone. Scopes nest; the innermost one counts.
 class HEDDLE_API LocationScope {
  public:
-  explicit LocationScope(std::string name);
+  explicit LocationScope(std::string name, std::string values = {});
   ~LocationScope();
   LocationScope(const LocationScope&) = delete;
   LocationScope& operator=(const LocationScope&) = delete;
   const std::string& name() const { return name_; }
+  const std::string& values() const { return values_; }
 
  private:
   std::string name_;
+  std::string values_;
   const LocationScope* outer_;
 };
 

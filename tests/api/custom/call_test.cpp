@@ -58,10 +58,10 @@ TEST(CustomOp, FromText) {
   EXPECT_THAT(engine.run({numbers({1, 2}), total})[0].to_doubles(), ElementsAre(21, 42));
   EXPECT_THAT(total.to_doubles(), ElementsAre(11, 22));
   EXPECT_EQ(engine.graph_text(std::vector{numbers({1, 2}), total}, false),
-            "graph @main(%v0: f32[s0] \"x\", %v1: f32[s0] \"t\") {\n"
-            "  %old, %new = tt::accumulate(%v0, %v1)\n"
+            "graph @main(%x: f32[s0] \"x\", %t: f32[s0] \"t\") {\n"
+            "  %old, %new = tt::accumulate(%x, %t)\n"
             "  %y = add(%old, %new)\n"
-            "  write_back %v1 = %new\n"
+            "  write_back %t = %new\n"
             "  return %y \"y\"\n"
             "}\n");
 }
@@ -126,9 +126,10 @@ TEST(CustomOp, TwoViewsOfOneBase) {
     return base;
   });
   EXPECT_THAT(engine.run({numbers({1, 2, 3, 4})})[0].to_doubles(), ElementsAre(3, 4, 1, 2));
-  EXPECT_THAT(engine.graph_text(std::vector{numbers({1, 2, 3, 4})}),
-              testing::HasSubstr("= tt::swap(%v0, %v0) {_bases = [0, 0], _views = [1, 0, 2, 1, 1, "
-                                 "2, 2, 1]}"));
+  EXPECT_THAT(
+      engine.graph_text(std::vector{numbers({1, 2, 3, 4})}),
+      testing::HasSubstr("= tt::swap(%input0, %input0) {_bases = [0, 0], _views = [1, 0, 2, 1, 1, "
+                         "2, 2, 1]}"));
 }
 
 TEST(CustomOp, Eagerly) {

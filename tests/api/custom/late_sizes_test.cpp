@@ -90,10 +90,10 @@ TEST_F(LateSizes, TheRunTraceTellsTheBytesOfThisRun) {
     const std::string values = bytes(4 * count);
     const std::string places = bytes(16 * count);
     EXPECT_THAT(events,
-                ElementsAre("alloc v2" + given, "launch mul", "alloc v3 4", "launch add",
-                            "launch clone", "free v3 4", "alloc v4" + values, "alloc v5" + places,
-                            "launch tl::positive", "free v2" + given, "launch exp",
-                            "free v4" + values, "launch add_1", "free v5" + places));
+                ElementsAre("alloc v0" + given, "launch mul", "alloc v1 4", "launch add",
+                            "launch clone", "free v1 4", "alloc v2" + values, "alloc v3" + places,
+                            "launch tl::positive", "free v0" + given, "launch exp",
+                            "free v2" + values, "launch add_1", "free v3" + places));
     EXPECT_THAT(outputs[0].sizes(), ElementsAre(count));
     EXPECT_THAT(outputs[1].sizes(), ElementsAre(count, 2));
     EXPECT_THAT(outputs[2].to_doubles(), ElementsAre(6));

@@ -128,6 +128,15 @@ std::string make(const std::string& name, int bytes, const std::vector<std::stri
 
 }  // namespace
 
+// A3-01: what a step overwrites goes right after it, each of its results after its own last reader.
+TEST(CustomMemory, WhatIsOverwrittenIsFreedAtOnce) {
+  const Traced run(make("x", 8, {"in"}) +
+                   "  %u, %v, %x1 = tm::touch(%in, %x) {first = 10, second = 20}\n" +
+                   make("m", 5, {"u"}) + make("n", 5, {"v", "m"}) + "  return %n\n");
+  EXPECT_EQ(run.text(), "+x x +u +v u -x +m m -u n -v -m");
+  EXPECT_EQ(run.plan()["missed_reinplace"]["count"], 0);
+}
+
 // A3-02: each result of a step with two is given back after its own last reader.
 TEST(CustomMemory, ResultsAreFreedOneByOne) {
   const Traced run(make("x", 8, {"in"}) +
@@ -142,6 +151,7 @@ TEST(CustomMemory, LiveBytesOfTwoResults) {
                    make("a", 5, {"u"}) + make("b", 5, {"v"}) + make("c", 1, {"b", "a"}) +
                    "  return %c\n");
   EXPECT_EQ(run.live(), (std::vector<std::int64_t>{30, 35, 30, 10}));
+  EXPECT_EQ(run.plan()["lower_bound_bytes"], 35);
 }
 
 // A3-08: what a later op takes whole lives until then.

@@ -113,9 +113,11 @@ TEST(CustomReinplace, TheSameTensorTwice) {
   EXPECT_EQ(missed(engine, inputs), (Missed{0, 0}));
 }
 
-// A2-14: a list of views of one base that is written back.
-TEST(CustomReinplace, ListOfViewsOfAnInput) {
-  static const hd::RegisteredOp each =
+namespace {
+
+/// tt::each_(Tensor(a!)[] parts) -> ()   part k += 10^k
+const hd::RegisteredOp& each() {
+  static const hd::RegisteredOp op =
       hd::register_op({.schema = "tt::each_(Tensor(a!)[] parts) -> ()",
                        .shape = {},
                        .cpu = [](const hd::KernelCall& call) {
@@ -126,14 +128,52 @@ TEST(CustomReinplace, ListOfViewsOfAnInput) {
                            number *= 10;
                          }
                        }});
-  hd::Engine engine([](const hd::Tensor& b) {
-    each(std::vector{hd::slice(b, 0, 0, 1), hd::slice(b, 0, 1, 2)});
+  return op;
+}
+
+}  // namespace
+
+// A2-14: a list of views of one base that is written back.
+TEST(CustomReinplace, ListOfViewsOfAnInput) {
+  const hd::RegisteredOp& write_each = each();
+  hd::Engine engine([&](const hd::Tensor& b) {
+    write_each(std::vector{hd::slice(b, 0, 0, 1), hd::slice(b, 0, 1, 2)});
     return b * 2.0f;
   });
   const hd::Tensor b = numbers({1, 2});
   EXPECT_EQ(missed(engine, {b}), (Missed{0, 0}));
   EXPECT_THAT(engine.run({b})[0].to_doubles(), ElementsAre(4, 24));
   EXPECT_THAT(b.to_doubles(), ElementsAre(2, 12));
+}
+
+// A2-14, value semantics: members of a list that share bytes are copied, 8 bytes in all, which is what makes the views
+// of them values of their own; these are overwritten.
+TEST(CustomReinplace, ListOfViewsInValueSemantics) {
+  each();
+  const auto text = [](const std::string& write_back) {
+    return "graph @main(%b: f32[2]) {\n"
+           "  %p = slice(%b) {start = [0], limit = [1], stride = [1]}\n"
+           "  %q = slice(%b) {start = [1], limit = [2], stride = [1]}\n"
+           "  %m, %n = tt::each_(%p, %q) {_lists = [2]}\n"
+           "  %c = concat(%m, %n) {axis = 0}\n" +
+           write_back + "  return %c\n}\n";
+  };
+  for (const bool is_state : {false, true}) {
+    hd::Engine engine = graph(text(is_state ? "  write_back %b = %c\n" : ""));
+    const hd::Tensor b = numbers({1, 2});
+    EXPECT_EQ(missed(engine, {b}), (Missed{0, 0}));
+    std::string copies;
+    for (const hd::RunEvent& event : engine.run_trace(std::vector{b}))
+      if (event.kind == hd::RunEvent::Kind::Alloc)
+        copies += event.value + " " + std::to_string(event.bytes) + " ";
+    EXPECT_EQ(copies, "p 4 q 4 ");
+    const hd::Tensor fresh = numbers({1, 2});
+    EXPECT_THAT(engine.run({fresh})[0].to_doubles(), ElementsAre(2, 12));
+    if (is_state)
+      EXPECT_THAT(fresh.to_doubles(), ElementsAre(2, 12));
+    else
+      EXPECT_THAT(fresh.to_doubles(), ElementsAre(1, 2));
+  }
 }
 
 // A2-15: what repeats its elements is never overwritten.

@@ -42,6 +42,50 @@ TEST(Pipeline, RecordsWhatEachPassDid) {
   EXPECT_EQ(after.nodes().size(), 3u);
 }
 
+// A2-08: of a chain of 1000 nodes the one that changes and those below it are inferred, down to where types are the
+// same again.
+TEST(Pipeline, A2_08_OnlyWhatAChangeReachesIsInferred) {
+  std::string text = "graph @main(%x: f32[8]) {\n  %n0 = exp(%x)\n";
+  const auto line = [&](int k, const std::string& call) {
+    text += "  %n" + std::to_string(k) + " = " + call + "\n";
+  };
+  for (int k = 1; k < 1000; ++k) {
+    const std::string operand = "%n" + std::to_string(k - 1);
+    if (k == 985)
+      line(k, "slice(" + operand + ") {start = [0], limit = [8], stride = [1]}");
+    else if (k == 995)
+      line(k, "reduce_sum(" + operand + ") {axes = [0]}");
+    else
+      line(k, "neg(" + operand + ")");
+  }
+  const Graph graph = ir::parse(text + "  return %n999\n}\n");
+  ir::PipelineOptions options;
+  options.user_passes.push_back(
+      {"shorten", ir::PassPoint::First, [](const Graph& before) {
+         return ir::rewrite(before,
+                            [](ir::Rewriter& rewriter,
+                               const ir::NodePtr& node) -> std::optional<std::vector<ir::Value>> {
+                              if (node->name() != "n985") return {};
+                              ir::Attrs attrs = node->attrs();
+                              attrs["limit"] = ir::Dims{4};
+                              return std::vector{rewriter.builder().emit(
+                                  "slice", {rewriter.map(node->input(0))}, std::move(attrs))};
+                            });
+       }});
+  std::vector<PassRecord> records;
+  const Graph after = ir::run_passes(graph, {}, options, &records);
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].inferred, 11u) << "n985, n986 to n994 and the sum n995";
+  std::size_t shared = 0;
+  while (shared < graph.nodes().size() && after.nodes()[shared] == graph.nodes()[shared]) ++shared;
+  EXPECT_EQ(graph.nodes()[shared]->name(), "n985");
+  for (std::size_t k = 0; k < graph.nodes().size(); ++k) {
+    const bool below = k >= shared && k < shared + 10;
+    EXPECT_EQ(after.nodes()[k]->output().to_string(),
+              below ? "f32[4]" : graph.nodes()[k]->output().to_string());
+  }
+}
+
 TEST(Pipeline, SkipsWhatItIsToldTo) {
   std::vector<PassRecord> records;
   EXPECT_TRUE(ir::run_passes(sample(), kCseDce, {.skip = {"cse"}}, &records).identical(sample()));
