@@ -96,15 +96,20 @@ Tensor ordered(const Tensor& x, std::int64_t nodes) {
   return sum_of(std::move(beside));
 }
 
+/// Branches of a size of their own that no kernel joins: as many buffers as nodes, of many sizes.
+Tensor uneven(const Tensor& x, std::int64_t nodes) {
+  std::vector<Tensor> branches;
+  for (std::int64_t k = 0; k < nodes; k += 4)
+    branches.push_back(sum(cumsum(pad(x, {0, 0}, {0, k % 997}), 1), {1}, true));
+  return sum_of(std::move(branches));
+}
+
 struct NamedShape {
   const char* name;
   Shape build;
 };
-const NamedShape kShapes[] = {{"chain", chain},
-                              {"wide", wide},
-                              {"layered", layered},
-                              {"marked", marked},
-                              {"ordered", ordered}};
+const NamedShape kShapes[] = {{"chain", chain},   {"wide", wide},       {"layered", layered},
+                              {"marked", marked}, {"ordered", ordered}, {"uneven", uneven}};
 
 /// What each stage leaves for the next, of one shape and size.
 struct Pipeline {

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <map>
 #include <numeric>
+#include <queue>
 #include <set>
+#include <utility>
 
 #include "base/check.h"
 #include "heddle/error.h"
@@ -64,18 +66,19 @@ bool touched_beside(const ScheduleRecord& record, std::span<const BufferId> root
   return false;
 }
 
-/// Whether every other step that touches bytes of `root` is done before `step` begins.
-bool ends_with(const ScheduleRecord& record, std::span<const BufferId> roots, std::uint32_t step,
-               BufferId root, const Planner::Options& options) {
-  const auto touches = [&](const ir::PlanStep& s) {
-    const auto is_root = [&](BufferId b) { return roots[b] == root; };
-    return std::any_of(s.reads.begin(), s.reads.end(), is_root) ||
-           std::any_of(s.writes.begin(), s.writes.end(), is_root);
+/// By root: the steps that touch it, in order.
+std::vector<std::vector<std::uint32_t>> steps_of_roots(const ScheduleRecord& record,
+                                                       std::span<const BufferId> roots) {
+  std::vector<std::vector<std::uint32_t>> steps(record.buffers.size());
+  const auto touch = [&](BufferId buffer, std::uint32_t step) {
+    auto& own = steps[roots[buffer]];
+    if (own.empty() || own.back() != step) own.push_back(step);
   };
-  for (std::uint32_t other = 0; other < record.steps.size(); ++other)
-    if (other != step && touches(record.steps[other]) && !options.ordered(other, step))
-      return false;
-  return true;
+  for (std::uint32_t step = 0; step < record.steps.size(); ++step) {
+    for (const BufferId buffer : record.steps[step].reads) touch(buffer, step);
+    for (const BufferId buffer : record.steps[step].writes) touch(buffer, step);
+  }
+  return steps;
 }
 
 /// Steps that wait by a weak edge for each step, in order.
@@ -101,6 +104,55 @@ struct Placed {
   std::int64_t begin;
   std::int64_t end;
 };
+
+/// Bytes that are free below the end of what is taken, by address and by size.
+class FreeRanges {
+ public:
+  /// The smallest range that holds `bytes`, the lowest of several, else what begins at the end.
+  std::int64_t take(std::int64_t bytes) {
+    const auto fit = by_size_.lower_bound({bytes, 0});
+    if (fit == by_size_.end()) return std::exchange(end_, end_ + bytes);
+    const auto [size, begin] = *fit;
+    erase(begin, begin + size);
+    if (size > bytes) insert(begin + bytes, begin + size);
+    return begin;
+  }
+
+  void give_back(std::int64_t begin, std::int64_t end) {
+    if (const auto above = by_begin_.find(end); above != by_begin_.end()) {
+      const std::int64_t top = above->second;
+      erase(end, top);
+      end = top;
+    }
+    if (auto below = by_begin_.lower_bound(begin);
+        below != by_begin_.begin() && (--below)->second == begin) {
+      const std::int64_t bottom = below->first;
+      erase(bottom, begin);
+      begin = bottom;
+    }
+    if (end == end_)
+      end_ = begin;
+    else
+      insert(begin, end);
+  }
+
+ private:
+  void insert(std::int64_t begin, std::int64_t end) {
+    by_begin_.emplace(begin, end);
+    by_size_.emplace(end - begin, begin);
+  }
+  void erase(std::int64_t begin, std::int64_t end) {
+    by_begin_.erase(begin);
+    by_size_.erase({end - begin, begin});
+  }
+
+  std::map<std::int64_t, std::int64_t> by_begin_;            ///< begin to end; no two touch
+  std::set<std::pair<std::int64_t, std::int64_t>> by_size_;  ///< size, begin
+  std::int64_t end_ = 0;
+};
+
+/// Placing items by size compares every two of them: so many at most, or time would grow with the square.
+constexpr std::size_t kMostCompared = 4096;
 
 std::int64_t aligned(std::int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -145,6 +197,13 @@ Planner::Planner(const ScheduleRecord& record, std::span<const std::uint32_t> st
   }
   const auto followers = weak_followers(record);
   const auto writers = writers_of_roots(record, roots_);
+  const auto touching = steps_of_roots(record, roots_);
+  // Whether every other step that touches bytes of `root` is done before `step` begins.
+  const auto ends_with = [&](BufferId root, std::uint32_t step) {
+    return std::ranges::all_of(touching[root], [&](std::uint32_t other) {
+      return other == step || options.ordered(other, step);
+    });
+  };
   const auto is_done = [&](std::uint32_t first, std::uint32_t step) {
     return options.ordered ? options.ordered(first, step) : stage_of[first] < stage_of[step];
   };
@@ -166,8 +225,7 @@ Planner::Planner(const ScheduleRecord& record, std::span<const std::uint32_t> st
       if (record.buffers[from].bytes != record.buffers[to].bytes) continue;
       if (bytes[from].size() != 1 || bytes[to].size() != 1) continue;
       if (is_awaited(from, k)) continue;
-      if (options.ordered ? !ends_with(record, roots_, k, from, options)
-                          : touched_beside(record, roots_, stage_of, k, from))
+      if (options.ordered ? !ends_with(from, k) : touched_beside(record, roots_, stage_of, k, from))
         continue;
       merged[to] = merged[from];
       taken.insert(merged[from]);
@@ -247,6 +305,26 @@ std::int64_t Planner::place(std::span<const std::size_t> order, std::span<const 
   return peak;
 }
 
+std::int64_t Planner::place_in_time(std::span<const std::size_t> order,
+                                    std::span<const std::int64_t> bytes,
+                                    std::span<std::int64_t> offsets) const {
+  using LastUse = std::pair<std::uint32_t, std::size_t>;  // stage, item
+  std::priority_queue<LastUse, std::vector<LastUse>, std::greater<>> live;
+  FreeRanges ranges;
+  std::int64_t peak = 0;
+  for (const std::size_t k : order) {
+    for (; !live.empty() && live.top().first < items_[k].first_stage; live.pop()) {
+      const std::size_t dead = live.top().second;
+      ranges.give_back(offsets[dead], offsets[dead] + aligned(bytes[dead]));
+    }
+    const std::int64_t size = aligned(bytes[k]);
+    offsets[k] = size == 0 ? 0 : ranges.take(size);
+    peak = std::max(peak, offsets[k] + size);
+    if (size != 0) live.emplace(items_[k].last_stage, k);
+  }
+  return peak;
+}
+
 std::int64_t Planner::lower_bound(std::span<const std::int64_t> bytes) const {
   std::vector<std::int64_t> change(stages_ + 1, 0);
   for (std::size_t k = 0; k < items_.size(); ++k) {
@@ -282,11 +360,14 @@ MemoryPlan Planner::bind(const base::SymbolValues& sizes, std::uint32_t arena) c
     return items_[a].first_stage < items_[b].first_stage;
   });
   std::vector<std::int64_t> offsets(items_.size());
-  plan.peak_bytes = place(by_size, bytes, offsets);
-  if (plan.peak_bytes > plan.lower_bound_bytes + kAlignment) {
+  const bool in_stages = reuse_ && conflicts_.empty();
+  const bool every_pair = !in_stages || by_size.size() <= kMostCompared;
+  if (every_pair) plan.peak_bytes = place(by_size, bytes, offsets);
+  if (!every_pair || plan.peak_bytes > plan.lower_bound_bytes + kAlignment) {
     std::vector<std::int64_t> other(items_.size());
-    const std::int64_t peak = place(by_time, bytes, other);
-    if (peak < plan.peak_bytes) {
+    const std::int64_t peak =
+        in_stages ? place_in_time(by_time, bytes, other) : place(by_time, bytes, other);
+    if (!every_pair || peak < plan.peak_bytes) {
       plan.peak_bytes = peak;
       offsets = std::move(other);
     }

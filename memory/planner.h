@@ -68,9 +68,14 @@ class Planner {
   };
   void find_conflicts(const ir::ScheduleRecord& record, const Options& options);
   bool conflict(std::size_t a, std::size_t b) const;
-  /// Places items in `order`; fills `offsets` by item and returns the peak.
+  /// Places items in `order`; fills `offsets` by item and returns the peak. Compares every two.
   std::int64_t place(std::span<const std::size_t> order, std::span<const std::int64_t> bytes,
                      std::span<std::int64_t> offsets) const;
+  /// The same for items in the order of their first stages, where stages say what conflicts: takes and gives back
+  /// ranges as the stages go by. n log n.
+  std::int64_t place_in_time(std::span<const std::size_t> order,
+                             std::span<const std::int64_t> bytes,
+                             std::span<std::int64_t> offsets) const;
   std::int64_t lower_bound(std::span<const std::int64_t> bytes) const;
 
   std::vector<Lifetime> lifetimes_;

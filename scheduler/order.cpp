@@ -154,9 +154,11 @@ ScheduleRecord in_order(const ScheduleRecord& record, const std::vector<StepId>&
 
 /// Which steps of `order` begin a stage.
 std::vector<bool> fences_in(const std::vector<StepId>& order, std::span<const StepId> fences) {
+  if (fences.empty()) return {};
+  std::vector<bool> is_fence(order.size(), false);
+  for (const StepId fence : fences) is_fence[fence] = true;
   std::vector<bool> result;
-  for (std::size_t k = 0; !fences.empty() && k < order.size(); ++k)
-    result.push_back(std::find(fences.begin(), fences.end(), order[k]) != fences.end());
+  for (const StepId step : order) result.push_back(is_fence[step]);
   return result;
 }
 

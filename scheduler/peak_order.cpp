@@ -56,16 +56,12 @@ class ReadySteps {
 
   /// The ready step with the least allocation above `bytes`, then the least growth.
   Key best_above(std::int64_t bytes) const {
-    auto from = static_cast<std::size_t>(std::upper_bound(sorted_.begin(), sorted_.end(), bytes) -
-                                         sorted_.begin());
-    while (from < sorted_.size()) {
-      const auto to = static_cast<std::size_t>(
-          std::upper_bound(sorted_.begin(), sorted_.end(), sorted_[from]) - sorted_.begin());
-      const Key found = best(from, to);
-      if (found != kNone) return found;
-      from = to;
-    }
-    return kNone;
+    const auto end_of = [&](std::int64_t value) {
+      return static_cast<std::size_t>(std::upper_bound(sorted_.begin(), sorted_.end(), value) -
+                                      sorted_.begin());
+    };
+    const std::size_t first = first_ready(end_of(bytes));
+    return first == sorted_.size() ? kNone : best(first, end_of(sorted_[first]));
   }
 
  private:
@@ -76,6 +72,18 @@ class ReadySteps {
       at /= 2;
       tree_[at] = std::min(tree_[2 * at], tree_[2 * at + 1]);
     }
+  }
+  /// The first rank from `from` on with a ready step; the number of ranks if there is none.
+  std::size_t first_ready(std::size_t from) const {
+    if (from >= sorted_.size()) return sorted_.size();
+    std::size_t at = leaves_ + from;
+    while (tree_[at] == kNone) {
+      while (at % 2 == 1 && at > 1) at /= 2;  // the last of its siblings: go on beside its parent
+      if (at == 1) return sorted_.size();
+      ++at;
+    }
+    while (at < leaves_) at = tree_[2 * at] != kNone ? 2 * at : 2 * at + 1;
+    return at - leaves_;
   }
   Key best(std::size_t from, std::size_t to) const {
     Key found = kNone;

@@ -1,7 +1,9 @@
 // The planner against a checker that knows lifetimes and not the algorithm.
 #include "memory/planner.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
+#include <map>
 #include <random>
 
 #include "heddle/error.h"
@@ -142,6 +144,58 @@ TEST(Planner, RandomRecords) {
     std::int64_t total = 0;
     for (const PlanBuffer& buffer : record.buffers) total += buffer.bytes.constant() + kAlignment;
     EXPECT_LE(plan.peak_bytes, total) << "seed " << seed;
+  }
+}
+
+/// Walks the steps with the ranges that are in use; no two may meet. @return the end of the highest one.
+std::int64_t walk(const ScheduleRecord& record, const Planner& planner, const MemoryPlan& plan) {
+  std::vector<std::vector<BufferId>> begin(record.steps.size());
+  std::vector<std::vector<BufferId>> end(record.steps.size());
+  for (BufferId b = 0; b < record.buffers.size(); ++b) {
+    if (plan.offsets[b] == kNotInArena || record.buffers[b].bytes.constant() == 0) continue;
+    begin[planner.lifetimes()[b].first_step].push_back(b);
+    end[planner.lifetimes()[b].last_step].push_back(b);
+  }
+  std::map<std::int64_t, std::int64_t> used;  // begin, end
+  std::int64_t peak = 0;
+  for (std::size_t step = 0; step < record.steps.size(); ++step) {
+    for (const BufferId b : begin[step]) {
+      const std::int64_t low = plan.offsets[b];
+      const std::int64_t high = low + record.buffers[b].bytes.constant();
+      const auto above = used.lower_bound(low);
+      EXPECT_TRUE(above == used.end() || above->first >= high) << "b" << b;
+      EXPECT_TRUE(above == used.begin() || std::prev(above)->second <= low) << "b" << b;
+      used.emplace(low, high);
+      peak = std::max(peak, high);
+    }
+    for (const BufferId b : end[step]) used.erase(plan.offsets[b]);
+  }
+  return peak;
+}
+
+// More buffers than are compared with one another: they are placed as time goes by.
+TEST(Planner, ManyBuffersAreDisjointAndNearTheBound) {
+  for (const std::size_t steps : {4000u, 20000u}) {
+    std::mt19937 random(7);
+    ScheduleRecord record;
+    add_buffer(record, 64, PlanBuffer::Role::Input);
+    for (std::size_t k = 0; k < steps; ++k) {
+      std::vector<BufferId> reads;
+      for (int r = 0; r < 2; ++r) {
+        const std::size_t back = 1 + random() % std::min<std::size_t>(record.buffers.size(), 100);
+        reads.push_back(static_cast<BufferId>(record.buffers.size() - back));
+      }
+      const BufferId made = add_buffer(record, 4 * static_cast<std::int64_t>(random() % 5000));
+      add_step(record, reads, {made});
+    }
+    const auto stages = one_step_a_stage(record);
+    const Planner planner(record, stages, {});
+    const MemoryPlan plan = planner.bind({});
+    EXPECT_LE(walk(record, planner, plan), plan.peak_bytes);
+    EXPECT_GE(plan.peak_bytes, plan.lower_bound_bytes);
+    EXPECT_LE(static_cast<double>(plan.peak_bytes),
+              1.2 * static_cast<double>(plan.lower_bound_bytes))
+        << steps;
   }
 }
 
