@@ -336,7 +336,8 @@ TEST(Region, A0_14_UnusedArgumentsAreInputsOnlyWhereTheyAreForced) {
   const std::vector<Tensor> inputs{numbers({1}), numbers({2}), numbers({3}), numbers({4})};
   const auto operands_of = [&](bool keep) {
     Wanted names;
-    for (const ir::Value& operand : nodes_of(traced(with(keep), inputs), "invoke")[0]->inputs())
+    const ir::Graph graph = traced(with(keep), inputs);
+    for (const ir::Value& operand : nodes_of(graph, "invoke")[0]->inputs())
       names.push_back(operand.name());
     return names;
   };
