@@ -48,6 +48,7 @@ constexpr std::pair<const char*, int> kFloors[] = {
     {"late size in a body", 150},
 };
 
+// AX-06.
 class Programs : public testing::TestWithParam<std::uint32_t> {};
 
 TEST_P(Programs, KeepEveryProperty) {

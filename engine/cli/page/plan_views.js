@@ -173,7 +173,7 @@ function drawKernels() {
     buttons.push(button);
     const region = index.plan.regions?.find((other) => other.name === kernel.region)?.id ?? kernel.region;
     list.append(make("li", {}, button, make("span", {}, kernel.kind), make("span", {}, region ? `region ${region}` : ""),
-      make("span", {}, `${steps.length === 1 ? "step" : "steps"} ${steps.join(" ")} · ${kernel.nodes.length} nodes`)));
+      make("span", {}, `${steps.length === 1 ? "step" : "steps"} ${steps.join(" ")} · ${kernel.nodes.length} ${kernel.nodes.length === 1 ? "node" : "nodes"}`)));
   }
   const keys = along(buttons);
   for (const button of buttons)

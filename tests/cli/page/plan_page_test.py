@@ -50,6 +50,17 @@ def large(blocks):
     return "\n".join(lines + [f"  return %h{blocks}", "}", ""])
 
 
+STREAMS = """graph @main(%x: f32[s0, 64], %y: f32[s0, 64]) {
+  %a = exp(%x) @{stream = 0}
+  %s = cumsum(%a) {axis = 1} @{stream = 0}
+  %b = sin(%y) @{stream = 1}
+  %t = cumsum(%b) {axis = 1} @{stream = 1}
+  %r = add(%s, %t)
+  return %r
+}
+"""
+
+
 CONTROLS = 'a[href], button, input, select, summary, [tabindex="0"]'
 # Numbers the controls that can be seen, in a property that survives no change of the page's state.
 NUMBER_CONTROLS = """(() => { let n = 0;
@@ -181,8 +192,14 @@ class PlanPage(unittest.TestCase):
     def test_click_on_a_node_step_and_buffer_shows_it(self):
         self.page.click("#graph [aria-label^='matmul m']")
         self.assertIn("%m = matmul(%b", self.details())
+        self.assertIn("f32[s0, 64]", self.page.evaluate(
+            "[...document.querySelectorAll('#graph [aria-label^=\"matmul m\"] text')].map((t) => t.textContent)"))
         self.page.click("#time [aria-label^='Step 1,']")
         self.assertTrue(self.details().startswith("Step 1\n"))
+        used = {(b["offset"], b["bytes"]) for b in self.plan["buffers"]
+                if b["offset"] is not None and b["first_step"] is not None
+                and b["first_step"] <= 1 <= b["last_step"]}
+        self.assertIn(f"arena in use\n{sum(size for _, size in used) / 1024:.1f} KiB", self.details())
         buffer = next(b for b in self.plan["buffers"] if b["offset"] is not None)
         self.page.click(f"#time [aria-label^='Buffer {buffer['value']}:']")
         self.assertIn(f"{buffer['bytes']} (", self.details())
@@ -295,6 +312,31 @@ class PlanPage(unittest.TestCase):
             self.page.press("Enter")
             self.assertEqual(self.focused()["label"], everything[0])
             self.assertNotIn("Choose a node", self.details())
+
+    def test_streams_have_lanes_and_kernels_their_cuda_text(self):
+        model = os.path.join(self.scratch.name, "streams.hir")
+        with open(model, "w") as file:
+            file.write(STREAMS)
+        ran = subprocess.run(
+            [self.command, "plan", model, "--shape", "x=8x64", "--device", "cuda-sim", "--json",
+             "--html", self.path("streams")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if "the simulated driver was not found" in ran.stderr:
+            self.skipTest("the simulated driver is not built")
+        plan = json.loads(ran.stdout)
+        self.assertEqual({step["stream"] for step in plan["steps"]}, {0, 1})
+        self.page.open(self.path("streams"))
+        self.assertIn("2 streams", self.page.evaluate("document.getElementById('summary').textContent"))
+        lanes = self.page.evaluate(
+            "[...document.querySelectorAll('#time .thing[aria-label^=Step] .box')].map((e) => +e.getAttribute('y'))")
+        self.assertEqual([lane == min(lanes) for lane in lanes],
+                         [step["stream"] == 0 for step in plan["steps"]])
+        self.assertEqual(self.page.evaluate("document.querySelectorAll('#time .band').length"), 0)
+        for k, kernel in enumerate(plan["kernels"]):
+            self.page.click(f"#kernels li:nth-child({k + 1}) button")
+            text = self.page.evaluate(
+                "document.querySelector('#details pre[aria-label^=CUDA]')?.textContent ?? ''")
+            self.assertEqual(text, kernel.get("cuda", ""))
+            self.assertEqual("__global__" in text, kernel["kind"] == "jit")
 
     def test_nested_plans_are_chosen_by_keyboard(self):
         nested = [inner for step in self.plan["steps"] for inner in step.get("nested", [])]
