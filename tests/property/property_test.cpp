@@ -1,7 +1,7 @@
 // Random programs with annotations, regions, writing custom ops, views, order, states and nested bodies: what
 // must hold for all of them, and faults that break it.
 //
-// HEDDLE_NIGHTLY=1 runs 10,000 programs, else 600; HEDDLE_PROPERTY_COUNT and HEDDLE_PROPERTY_SEED choose
+// HEDDLE_NIGHTLY=1 runs 10,000 programs, else 1000; HEDDLE_PROPERTY_COUNT and HEDDLE_PROPERTY_SEED choose
 // others.
 #include <cstdlib>
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ class Programs : public testing::TestWithParam<std::uint32_t> {};
 TEST_P(Programs, KeepEveryProperty) {
   const bool nightly = from_environment("HEDDLE_NIGHTLY", 0) != 0;
   const std::uint32_t first = from_environment("HEDDLE_PROPERTY_SEED", 1);
-  const std::uint32_t count = from_environment("HEDDLE_PROPERTY_COUNT", nightly ? 10000 : 600);
+  const std::uint32_t count = from_environment("HEDDLE_PROPERTY_COUNT", nightly ? 10000 : 1000);
   Features programs;
   int checked = 0;
   int failures = 0;
