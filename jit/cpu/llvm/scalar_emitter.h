@@ -112,6 +112,7 @@ class VectorMath {
   llvm::Constant* table(std::span<const float> values);
   llvm::Value* look_up(std::span<const float> values, llvm::Value* index);
   llvm::Value* scale(llvm::Value* x, llvm::Value* exponent);
+  llvm::Value* scale_kept(llvm::Value* kept, llvm::Value* x, llvm::Value* exponent);
   llvm::Value* reciprocal(llvm::Value* x);
   llvm::Value* clamp(llvm::Value* x, double low, double high);
 
@@ -123,8 +124,7 @@ class VectorMath {
   Split split_by_sixteenths(llvm::Value* x);
   llvm::Value* vanishing(llvm::Value* x, double low, double high,
                          const std::function<llvm::Value*(llvm::Value*)>& compute);
-  llvm::Value* exp_by_table(llvm::Value* bounded);
-  llvm::Value* exp_by_polynomial(llvm::Value* x);
+  llvm::Value* exp_by_table(llvm::Value* x);
   llvm::Value* log_by_table(llvm::Value* x);
   llvm::Value* sigmoid_by_table(llvm::Value* x);
   llvm::Value* piecewise(const PiecewiseTable& table, llvm::Value* x);

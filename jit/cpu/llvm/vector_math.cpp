@@ -171,6 +171,19 @@ Value* VectorMath::look_up(std::span<const float> values, Value* index) {
   });
 }
 
+/// scale() of the lanes where `kept`, 0 in the others, which do not underflow: on AVX-512.
+Value* VectorMath::scale_kept(Value* kept, Value* x, Value* exponent) {
+  const std::vector<Value*> masks = machine_vectors(kept);
+  const std::vector<Value*> powers = machine_vectors(exponent);
+  std::vector<Value*> parts = machine_vectors(x);
+  for (std::size_t k = 0; k < parts.size(); ++k)
+    parts[k] =
+        b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
+                           {parts[k], powers[k], llvm::Constant::getNullValue(parts[k]->getType()),
+                            b_.CreateBitCast(masks[k], b_.getInt16Ty()), b_.getInt32(4)});
+  return concatenate(b_, std::move(parts));
+}
+
 /// x * 2^exponent for an integral exponent in [-300, 254], rounded once.
 Value* VectorMath::scale(Value* x, Value* exponent) {
   if (!takes_avx512(x)) {
@@ -219,14 +232,23 @@ VectorMath::Split VectorMath::split_by_sixteenths(Value* x) {
   return {n, fma(n, real(-kLn2Low, x), r), to_bits(shifted)};
 }
 
+namespace {
+
+/// Logarithm of half the least subnormal: exponentials of less are 0.
+constexpr double kVanishing = -103.97207708399179;
+
+}  // namespace
+
 /// 1.1 ulp: e^x = 2^floor(n) 2^(n - floor(n)) e^r, the second factor from a table in a register.
-Value* VectorMath::exp_by_table(Value* bounded) {
+Value* VectorMath::exp_by_table(Value* x) {
+  Value* kept = b_.CreateFCmpUGE(x, real(kVanishing, x));
+  Value* bounded = b_.CreateSelect(b_.CreateFCmpOGT(x, real(89, x)), real(89, x), x);
   const Split split = split_by_sixteenths(bounded);
   Value* rest = fma(polynomial(kExpShort, split.r), split.r, real(1, split.r));
   rest = b_.CreateFMul(rest, split.r);
   Value* root = look_up(roots(1), split.index);
   // The scaling rounds its exponent down.
-  return scale(fma(root, rest, root), split.n);
+  return scale_kept(kept, fma(root, rest, root), split.n);
 }
 
 /// `compute` of x below `high`, and 0 where x is below `low`, so that the result would be rounded to it. A scaling that
@@ -241,19 +263,14 @@ Value* VectorMath::vanishing(Value* x, double low, double high,
 
 /// 1.1 ulp.
 Value* VectorMath::exp(Value* x) {
-  constexpr double kLow = -103.97207708399179;  // of half the least subnormal
-  return vanishing(x, kLow, 89, [this](Value* bounded) {
-    return takes_avx512(bounded) ? exp_by_table(bounded) : exp_by_polynomial(bounded);
+  if (takes_avx512(x)) return exp_by_table(x);
+  return vanishing(x, kVanishing, 89, [this](Value* bounded) {
+    Value* rounder = real(kRounder, bounded);
+    Value* n = b_.CreateFSub(fma(bounded, real(kLog2E, bounded), rounder), rounder);
+    Value* r = fma(n, real(-kLn2Low, bounded), fma(n, real(-kLn2High, bounded), bounded));
+    Value* rest = fma(b_.CreateFMul(r, r), polynomial(kExp, r), r);
+    return scale(b_.CreateFAdd(rest, real(1, bounded)), n);
   });
-}
-
-/// 1.1 ulp.
-Value* VectorMath::exp_by_polynomial(Value* x) {
-  Value* rounder = real(kRounder, x);
-  Value* n = b_.CreateFSub(fma(x, real(kLog2E, x), rounder), rounder);
-  Value* r = fma(n, real(-kLn2Low, x), fma(n, real(-kLn2High, x), x));
-  Value* rest = fma(b_.CreateFMul(r, r), polynomial(kExp, r), r);
-  return scale(b_.CreateFAdd(rest, real(1, x)), n);
 }
 
 /// 1.1 ulp.
