@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <numeric>
 #include <queue>
 
 #include "base/check.h"
@@ -93,15 +94,16 @@ bool conflict(const PlanStep& a, const PlanStep& b, std::span<const BufferId> ro
   return writes_into(a, b) || writes_into(b, a);
 }
 
+/// Stages of the steps of `record` as they come in `order`, which all edges agree with.
 /// `fences`: by step, whether it begins a stage; may be empty.
-std::vector<Stage> cut_into_stages(const ScheduleRecord& record, bool parallel,
-                                   const std::vector<bool>& fences) {
+std::vector<Stage> cut_into_stages(const ScheduleRecord& record, std::span<const StepId> order,
+                                   bool parallel, const std::vector<bool>& fences) {
   const std::vector<BufferId> roots = alias_roots(record);
   const auto nested = [&](StepId step) {
     return record.kernels[record.steps[step].kernel].kind == ir::PlanKernel::Kind::Nested;
   };
   std::vector<Stage> stages;
-  for (StepId step = 0; step < record.steps.size(); ++step) {
+  for (const StepId step : order) {
     const bool joins =
         parallel && !stages.empty() && stages.back().size() < kMaxStageSteps && !nested(step) &&
         !nested(stages.back().front()) && (fences.empty() || !fences[step]) &&
@@ -119,6 +121,14 @@ std::vector<Stage> cut_into_stages(const ScheduleRecord& record, bool parallel,
       stages.push_back({step});
   }
   return stages;
+}
+
+/// The same for steps in the order of the record.
+std::vector<Stage> cut_into_stages(const ScheduleRecord& record, bool parallel,
+                                   const std::vector<bool>& fences) {
+  std::vector<StepId> order(record.steps.size());
+  std::iota(order.begin(), order.end(), 0);
+  return cut_into_stages(record, order, parallel, fences);
 }
 
 }  // namespace
@@ -152,7 +162,7 @@ ScheduleRecord in_order(const ScheduleRecord& record, const std::vector<StepId>&
   return result;
 }
 
-/// Which steps of `order` begin a stage.
+/// Which places in `order` begin a stage.
 std::vector<bool> fences_in(const std::vector<StepId>& order, std::span<const StepId> fences) {
   if (fences.empty()) return {};
   std::vector<bool> is_fence(order.size(), false);
@@ -164,9 +174,10 @@ std::vector<bool> fences_in(const std::vector<StepId>& order, std::span<const St
 
 std::int64_t staged_peak(const StepMemory& memory, const std::vector<StepId>& order,
                          std::span<const StepId> fences) {
+  std::vector<bool> is_fence(fences.empty() ? 0 : order.size(), false);
+  for (const StepId fence : fences) is_fence[fence] = true;
   std::vector<std::uint32_t> sizes;
-  for (const Stage& stage :
-       cut_into_stages(in_order(memory.record(), order), true, fences_in(order, fences)))
+  for (const Stage& stage : cut_into_stages(memory.record(), order, true, is_fence))
     sizes.push_back(static_cast<std::uint32_t>(stage.size()));
   return memory.peak(order, sizes);
 }
