@@ -16,8 +16,6 @@ using test::Json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::vector<TensorType> like_first(const ShapeCall& call) { return {call.tensor(0)}; }
-
 void host_on_cpu(const KernelCall& call) {
   for (std::int64_t k = 0; k < call.tensor(0).count(); ++k)
     call.results[0].as<float>()[k] = call.tensor(0).as<float>()[k] + 1;

@@ -25,8 +25,6 @@ std::string text_of(F f) {
   return {};
 }
 
-std::vector<TensorType> like_first(const ShapeCall& call) { return {call.tensor(0)}; }
-
 /// Running sums: y[i] = x[0] + … + x[i], by way of the workspace, which two kernels use. `seen[0]` counts the
 /// elements, wherever it lies.
 void sums_on_cpu(const KernelCall& call) {

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "heddle/custom_op.h"
 #include "heddle/heddle.h"
 #include "tests/cuda_sim/control.h"
 #include "tests/support/cuda_driver.h"
@@ -35,6 +36,9 @@ inline sim::Control& control() {
 inline void interleave(unsigned long seed) {
   if (on_simulator()) control().seed(seed);
 }
+
+/// The shape function of a custom op with one result, which is like its first operand.
+inline std::vector<TensorType> like_first(const ShapeCall& call) { return {call.tensor(0)}; }
 
 inline EngineOptions on_cuda(int streams = 0, std::optional<bool> graphs = {}) {
   EngineOptions options;

@@ -19,7 +19,7 @@ namespace {
 
 using heddle::testing::text_of;
 
-hd::Tensor ones(hd::Sizes sizes, hd::DType dtype = hd::f32) {
+hd::Tensor ones_of(hd::Sizes sizes, hd::DType dtype = hd::f32) {
   return hd::Tensor::full(dtype, std::move(sizes), 1);
 }
 
@@ -38,7 +38,7 @@ std::string recompile_of(hd::Engine& engine, const hd::Tensor& first, const hd::
 TEST(Guards, TheLastRecompilesAreTold) {
   hd::Engine engine([](const hd::Tensor& x) { return x + 1; }, {.max_executables = 1});
   for (int k = 0; k < 36; ++k)
-    for (const hd::DType dtype : {hd::f32, hd::i32}) engine.run({ones({2}, dtype)});
+    for (const hd::DType dtype : {hd::f32, hd::i32}) engine.run({ones_of({2}, dtype)});
   const hd::EngineStats stats = engine.stats();
   EXPECT_EQ(stats.compiles, 72u);
   ASSERT_EQ(stats.recompiles.size(), 64u);
@@ -64,7 +64,7 @@ TEST(Guards, ThePlanListsEachWithItsReason) {
   hd::Engine engine(
       [](const hd::Tensor& x, const hd::Tensor& y) { return x.size(0) > 4 ? x + y : x - y; });
   EXPECT_THAT(
-      guards_of(engine, {ones({3, 8}), ones({8}, hd::f64)}),
+      guards_of(engine, {ones_of({3, 8}), ones_of({8}, hd::f64)}),
       ElementsAre("input0 is f32[s0, s1], row-major, on cpu, at a multiple of 4 bytes (what its "
                   "kernels were compiled for)",
                   "input1 is f64[s2], row-major, on cpu, at a multiple of 8 bytes (what its "
@@ -79,7 +79,7 @@ TEST(Guards, ThePlanSaysWhatTheModelFixes) {
       "graph @main(%x: f32[s0, 4] \"x\", %y: f32[2*s0, s0] \"y\") {\n"
       "  return %x, %y\n"
       "}\n");
-  EXPECT_THAT(guards_of(engine, {ones({3, 4}), ones({6, 3})}),
+  EXPECT_THAT(guards_of(engine, {ones_of({3, 4}), ones_of({6, 3})}),
               ElementsAre("x is f32[s0, 4], row-major, on cpu, at a multiple of 4 bytes (what its "
                           "kernels were compiled for)",
                           "size 1 of x is 4 (fixed by the model)",
@@ -92,26 +92,26 @@ TEST(Guards, ThePlanSaysWhatTheModelFixes) {
 
 TEST(Guards, ThePlanSaysWhatIsWritten) {
   hd::Engine engine = hd::parse_ir(kAccumulate);
-  EXPECT_EQ(guards_of(engine, {ones({3}), ones({3})}).back(),
+  EXPECT_EQ(guards_of(engine, {ones_of({3}), ones_of({3})}).back(),
             "state overlaps no other input and not itself (it is written to)");
 }
 
 TEST(Guards, ARecompileSaysThatTheDTypeFailed) {
   hd::Engine engine = plus_one();
-  EXPECT_EQ(recompile_of(engine, ones({3}), ones({3}, hd::f64)),
+  EXPECT_EQ(recompile_of(engine, ones_of({3}), ones_of({3}, hd::f64)),
             "guard failed: input input0: dtype is f64, not f32");
 }
 
 TEST(Guards, ARecompileSaysThatTheRankFailed) {
   hd::Engine engine = plus_one();
-  EXPECT_EQ(recompile_of(engine, ones({3}), ones({3, 1})),
+  EXPECT_EQ(recompile_of(engine, ones_of({3}), ones_of({3, 1})),
             "guard failed: input input0: rank is 2, not 1");
 }
 
 TEST(Guards, ARecompileSaysThatTheLayoutFailed) {
   hd::Engine engine = plus_one();
   std::array<float, 6> room{1, 2, 3, 4, 5, 6};
-  EXPECT_EQ(recompile_of(engine, ones({3, 2}),
+  EXPECT_EQ(recompile_of(engine, ones_of({3, 2}),
                          hd::Tensor::wrap_strided(room.data(), hd::f32, {3, 2}, {1, 3})),
             "guard failed: input input0: layout is strided, not row-major");
 }
@@ -120,15 +120,15 @@ TEST(Guards, ARecompileSaysWhichBranchFailed) {
   const std::string line = std::to_string(__LINE__ + 1);
   hd::Engine engine([](const hd::Tensor& x) { return x.size(0) > 4 ? x * 2 : x + 1; });
   EXPECT_EQ(
-      recompile_of(engine, ones({3}), ones({5})),
+      recompile_of(engine, ones_of({3}), ones_of({5})),
       "guard failed: s0 <= 4 (branch in user code at guards_test.cpp:" + line + "), but s0 = 5");
 }
 
 TEST(Guards, ARecompileSaysWhichBroadcastFailed) {
-  const hd::Tensor row = ones({6});
+  const hd::Tensor row = ones_of({6});
   const std::string line = std::to_string(__LINE__ + 1);
   hd::Engine engine([row](const hd::Tensor& x) { return x + row; });
-  EXPECT_EQ(recompile_of(engine, ones({6}), ones({1})),
+  EXPECT_EQ(recompile_of(engine, ones_of({6}), ones_of({1})),
             "guard failed: s0 == 6 (broadcast of dimension 0 in add at guards_test.cpp:" + line +
                 "), but s0 = 1");
 }
@@ -146,28 +146,28 @@ TEST(Guards, OneIsAnySizeWhereNoBroadcastDependsOnIt) {
     return hd::softmax(hd::matmul(hd::gelu(x * 2), w) + 1, -1);
   });
   for (const std::int64_t n : {1, 7, 2, 1, 30}) {
-    for (const std::int64_t k : {1, 5}) engine.run({ones({n, k}), ones({k, n})});
+    for (const std::int64_t k : {1, 5}) engine.run({ones_of({n, k}), ones_of({k, n})});
   }
   EXPECT_EQ(engine.stats().compiles, 1u);
 }
 
 TEST(Guards, TwoSizesOfOneAreEqualNotSpecial) {
   hd::Engine engine([](const hd::Tensor& x, const hd::Tensor& y) { return x + y; });
-  engine.run({ones({1, 4}), ones({1, 4})});
-  EXPECT_EQ(engine.run({ones({5, 4}), ones({5, 4})})[0].count(), 20);
+  engine.run({ones_of({1, 4}), ones_of({1, 4})});
+  EXPECT_EQ(engine.run({ones_of({5, 4}), ones_of({5, 4})})[0].count(), 20);
   EXPECT_EQ(engine.stats().compiles, 1u);
 }
 
 TEST(Guards, OneIsSpecialWhereABroadcastDependsOnIt) {
   const std::string line = std::to_string(__LINE__ + 1);
   hd::Engine engine([](const hd::Tensor& x, const hd::Tensor& y) { return x + y; });
-  engine.run({ones({5, 4}), ones({1, 4})});
-  engine.run({ones({6, 9}), ones({1, 9})});
+  engine.run({ones_of({5, 4}), ones_of({1, 4})});
+  engine.run({ones_of({6, 9}), ones_of({1, 9})});
   EXPECT_EQ(engine.stats().compiles, 1u);
-  EXPECT_THAT(guards_of(engine, {ones({5, 4}), ones({1, 4})}),
+  EXPECT_THAT(guards_of(engine, {ones_of({5, 4}), ones_of({1, 4})}),
               testing::Contains(
                   "s2 == 1 (broadcast of dimension 0 in add at guards_test.cpp:" + line + ")"));
-  EXPECT_EQ(engine.run({ones({5, 4}), ones({5, 4})})[0].count(), 20);
+  EXPECT_EQ(engine.run({ones_of({5, 4}), ones_of({5, 4})})[0].count(), 20);
   EXPECT_EQ(engine.stats().compiles, 2u);
   EXPECT_EQ(engine.stats().recompiles.at(0),
             "guard failed: s2 == 1 (broadcast of dimension 0 in add at guards_test.cpp:" + line +
@@ -223,7 +223,7 @@ INSTANTIATE_TEST_SUITE_P(Guards, Written, testing::Values("cpu", "reference"));
 
 TEST_P(Written, AnInputOfItsOwnIsUpdated) {
   hd::Engine engine = this->engine();
-  hd::Tensor state = ones({3});
+  hd::Tensor state = ones_of({3});
   const hd::Tensor x = hd::Tensor::of<float>({1, 2, 3}, {3});
   EXPECT_THAT(engine.run({state, x})[0].to_doubles(), ElementsAre(2, 6, 12));
   EXPECT_THAT(state.to_doubles(), ElementsAre(2, 3, 4));
@@ -247,7 +247,7 @@ TEST_P(Written, AnInputThatOverlapsItselfIsRefused) {
   hd::Engine engine = this->engine();
   float one = 1;
   const hd::Tensor repeated = hd::Tensor::wrap_strided(&one, hd::f32, {4}, {0});
-  EXPECT_EQ(text_of<hd::AliasingError>([&] { engine.run({repeated, ones({4})}); }),
+  EXPECT_EQ(text_of<hd::AliasingError>([&] { engine.run({repeated, ones_of({4})}); }),
             "run: input state, which the graph writes to, overlaps itself: expected memory of its "
             "own");
   EXPECT_EQ(one, 1);

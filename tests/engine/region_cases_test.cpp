@@ -14,7 +14,8 @@ using ::testing::HasSubstr;
 
 const EngineOptions kAnnotated{.scope = CompileScope::Annotated};
 
-std::string graph(const std::string& body, const std::string& inputs = "%x: f32[8], %y: f32[8]") {
+std::string region_graph(const std::string& body,
+                         const std::string& inputs = "%x: f32[8], %y: f32[8]") {
   return "graph @main(" + inputs + ") {\n" + body + "}\n";
 }
 
@@ -25,11 +26,11 @@ std::uint64_t regions_of(CaseGraph& made) {
 }
 
 TEST(RegionCases, A1_01_TheMarkedMiddleIsOneUnit) {
-  CaseGraph made(graph("  %s = sin(%x)\n"
-                       "  %m = mul(%s, %y) @{compile = true}\n"
-                       "  %a = add(%m, 1.0: f32) @{compile = true}\n"
-                       "  %o = sin(%a)\n"
-                       "  return %o\n"),
+  CaseGraph made(region_graph("  %s = sin(%x)\n"
+                              "  %m = mul(%s, %y) @{compile = true}\n"
+                              "  %a = add(%m, 1.0: f32) @{compile = true}\n"
+                              "  %o = sin(%a)\n"
+                              "  return %o\n"),
                  kAnnotated);
   EXPECT_EQ(made.launched(), "s | region_0: m a | o");
   EXPECT_EQ(made.engine().stats().regions_compiled, 1u);
@@ -39,21 +40,21 @@ TEST(RegionCases, A1_01_TheMarkedMiddleIsOneUnit) {
 }
 
 TEST(RegionCases, A1_02_WithoutMarksThereIsNoUnit) {
-  CaseGraph made(graph("  %s = sin(%x)\n  %o = mul(%s, %y)\n  return %o\n"), kAnnotated);
+  CaseGraph made(region_graph("  %s = sin(%x)\n  %o = mul(%s, %y)\n  return %o\n"), kAnnotated);
   EXPECT_EQ(made.launched(), "s | o");
   EXPECT_EQ(made.engine().stats().regions_compiled, 0u);
 }
 
 TEST(RegionCases, A1_03_TheBlockTwiceIsTwoUnits) {
-  CaseGraph made(graph("  %s = sin(%x)\n"
-                       "  %m = mul(%s, %y) @{compile = true}\n"
-                       "  %a = add(%m, 1.0: f32) @{compile = true}\n"
-                       "  %o = sin(%a)\n"
-                       "  %t = sin(%o)\n"
-                       "  %n = mul(%t, %y) @{compile = true}\n"
-                       "  %b = add(%n, 1.0: f32) @{compile = true}\n"
-                       "  %p = sin(%b)\n"
-                       "  return %p\n"),
+  CaseGraph made(region_graph("  %s = sin(%x)\n"
+                              "  %m = mul(%s, %y) @{compile = true}\n"
+                              "  %a = add(%m, 1.0: f32) @{compile = true}\n"
+                              "  %o = sin(%a)\n"
+                              "  %t = sin(%o)\n"
+                              "  %n = mul(%t, %y) @{compile = true}\n"
+                              "  %b = add(%n, 1.0: f32) @{compile = true}\n"
+                              "  %p = sin(%b)\n"
+                              "  return %p\n"),
                  kAnnotated);
   EXPECT_EQ(made.launched(), "s | region_0: m a | o | t | region_1: n b | p");
   EXPECT_EQ(made.engine().stats().regions_compiled, 2u);
@@ -69,7 +70,7 @@ TEST(RegionCases, A1_04_ChainsAreCutWhereAPathLeavesThem) {
               (marks[k] == 'T' ? " @{compile = true}\n" : "\n");
       last = name;
     }
-    CaseGraph made(graph(body + "  return %" + last + "\n"), kAnnotated);
+    CaseGraph made(region_graph(body + "  return %" + last + "\n"), kAnnotated);
     return regions_of(made);
   };
   EXPECT_EQ(count("FTTTF"), 1u);
@@ -96,7 +97,7 @@ std::string with_id(std::string text, const std::string& id) {
 }
 
 TEST(RegionCases, A1_05_NodesBesideEachOtherAreOneUnit) {
-  CaseGraph made(graph(with_id(kBeside, "0")), kAnnotated);
+  CaseGraph made(region_graph(with_id(kBeside, "0")), kAnnotated);
   EXPECT_EQ(regions_of(made), 1u);
   const auto kernel = made.plan()["kernels"];
   std::size_t writes = 0;
@@ -106,39 +107,39 @@ TEST(RegionCases, A1_05_NodesBesideEachOtherAreOneUnit) {
 }
 
 TEST(RegionCases, A1_06_AGapBetweenThemDoesNotPart) {
-  CaseGraph made(graph(with_id(kAfterAGap, "0")), kAnnotated);
+  CaseGraph made(region_graph(with_id(kAfterAGap, "0")), kAnnotated);
   EXPECT_EQ(regions_of(made), 1u);
 }
 
 TEST(RegionCases, A1_07_APathThatLeavesAndComesBackParts) {
-  CaseGraph made(graph("  %a = mul(%x, 2.0: f32) @{compile = true}\n"
-                       "  %u = sin(%a)\n"
-                       "  %b = add(%u, %a) @{compile = true}\n"
-                       "  return %b\n"),
+  CaseGraph made(region_graph("  %a = mul(%x, 2.0: f32) @{compile = true}\n"
+                              "  %u = sin(%a)\n"
+                              "  %b = add(%u, %a) @{compile = true}\n"
+                              "  return %b\n"),
                  kAnnotated);
   EXPECT_EQ(made.launched(), "region_0: a | u | region_1: b");
 }
 
 TEST(RegionCases, A1_08_DifferentIdsAreNeverOneUnit) {
   for (const std::string& body : {kBeside, kAfterAGap}) {
-    CaseGraph made(graph(with_id(body, "1")), kAnnotated);
+    CaseGraph made(region_graph(with_id(body, "1")), kAnnotated);
     EXPECT_EQ(regions_of(made), 2u);
   }
-  CaseGraph runs(graph("  %a1 = sin(%x) @{compile = \"0\"}\n"
-                       "  %a2 = cos(%a1) @{compile = \"0\"}\n"
-                       "  %b1 = sin(%a2) @{compile = \"1\"}\n"
-                       "  %b2 = cos(%b1) @{compile = \"1\"}\n"
-                       "  return %b2\n"),
+  CaseGraph runs(region_graph("  %a1 = sin(%x) @{compile = \"0\"}\n"
+                              "  %a2 = cos(%a1) @{compile = \"0\"}\n"
+                              "  %b1 = sin(%a2) @{compile = \"1\"}\n"
+                              "  %b2 = cos(%b1) @{compile = \"1\"}\n"
+                              "  return %b2\n"),
                  kAnnotated);
   EXPECT_EQ(runs.launched(), "region_0: a1 a2 | region_1: b1 b2");
 }
 
 TEST(RegionCases, A1_11_AnAlternatingChainIsCutAtEachChange) {
-  CaseGraph made(graph("  %a1 = sin(%x) @{compile = \"p\"}\n"
-                       "  %b1 = cos(%a1) @{compile = \"q\"}\n"
-                       "  %a2 = sin(%b1) @{compile = \"p\"}\n"
-                       "  %b2 = cos(%a2) @{compile = \"q\"}\n"
-                       "  return %b2\n"),
+  CaseGraph made(region_graph("  %a1 = sin(%x) @{compile = \"p\"}\n"
+                              "  %b1 = cos(%a1) @{compile = \"q\"}\n"
+                              "  %a2 = sin(%b1) @{compile = \"p\"}\n"
+                              "  %b2 = cos(%a2) @{compile = \"q\"}\n"
+                              "  return %b2\n"),
                  kAnnotated);
   EXPECT_EQ(made.launched(), "region_0: a1 | region_1: b1 | region_2: a2 | region_3: b2");
 }
@@ -200,7 +201,7 @@ TEST(RegionCases, A1_16_AnUnknownOptionIsNamedBeforeAnythingIsCompiled) {
   int compiles = 0;
   EngineOptions options = kAnnotated;
   options.on_region_compile = [&](const RegionInfo&) { ++compiles; };
-  CaseGraph made(graph(with_option("bogus = 1")), options);
+  CaseGraph made(region_graph(with_option("bogus = 1")), options);
   const EngineOptions before = made.engine().options();
   try {
     made.plan();
@@ -221,7 +222,7 @@ TEST(RegionCases, A1_17_OptionsAreThoseOfTheirUnitAndEndWithIt) {
     seen.push_back(region.id + (std::get<bool>(region.options.at("fuse").value) ? "+" : "-"));
     if (fails) throw std::runtime_error("injected");
   };
-  CaseGraph made(graph(with_option("fuse = false")), options);
+  CaseGraph made(region_graph(with_option("fuse = false")), options);
   EXPECT_THROW(made.plan(), std::runtime_error);
   EXPECT_TRUE(made.engine().options().fuse);
   fails = false;
@@ -231,16 +232,16 @@ TEST(RegionCases, A1_17_OptionsAreThoseOfTheirUnitAndEndWithIt) {
 }
 
 TEST(RegionCases, A1_20_ConstantsAreInsideAndStillSeenOutside) {
-  CaseGraph made(graph("  %c = const [1, 2, 3, 4, 5, 6, 7, 8]: f32\n"
-                       "  %m = mul(%x, %c) @{compile = true}\n"
-                       "  %o = sub(%m, %c)\n"
-                       "  return %o\n"),
+  CaseGraph made(region_graph("  %c = const [1, 2, 3, 4, 5, 6, 7, 8]: f32\n"
+                              "  %m = mul(%x, %c) @{compile = true}\n"
+                              "  %o = sub(%m, %c)\n"
+                              "  return %o\n"),
                  kAnnotated);
   EXPECT_EQ(made.launched(), "region_0: m | o");
   for (const auto& event : made.events()) EXPECT_NE(event.value, "c");
-  CaseGraph text(graph("  %c = const [1, 2, 3, 4, 5, 6, 7, 8]: f32\n"
-                       "  %m = mul(%x, %c) @{compile = true}\n"
-                       "  return %m\n"),
+  CaseGraph text(region_graph("  %c = const [1, 2, 3, 4, 5, 6, 7, 8]: f32\n"
+                              "  %m = mul(%x, %c) @{compile = true}\n"
+                              "  return %m\n"),
                  kAnnotated);
   EXPECT_EQ(text.plan()["regions"][0]["nodes"], Json::array({"m"}));
 }
@@ -311,26 +312,26 @@ TEST(RegionCases, A1_26_AnInputOfAUnitWithoutATypeIsNamed) {
 
 TEST(RegionCases, A1_27_AMarkedNodeIsAKernelAloneAndLeavesNoTrace) {
   const std::string rest = "  %b = mul(%a, 2.0: f32)\n  %c = add(%b, %y)\n  return %c\n";
-  CaseGraph marked(graph("  %a = add(%x, %y) @{should_fallback = true}\n" + rest));
+  CaseGraph marked(region_graph("  %a = add(%x, %y) @{should_fallback = true}\n" + rest));
   EXPECT_EQ(marked.launched(), "a | b c");
-  CaseGraph unmarked(graph("  %a = add(%x, %y)\n" + rest));
+  CaseGraph unmarked(region_graph("  %a = add(%x, %y)\n" + rest));
   EXPECT_EQ(unmarked.launched(), "a b c");
-  CaseGraph no(graph("  %a = add(%x, %y) @{should_fallback = false}\n" + rest));
+  CaseGraph no(region_graph("  %a = add(%x, %y) @{should_fallback = false}\n" + rest));
   EXPECT_EQ(no.launched(), "a b c") << "only a true value counts";
 }
 
 TEST(RegionCases, A1_29_TheMarkHoldsUnderOrderAndInsideAUnit) {
   CaseGraph made(
-      graph("  %e = exp(%y)\n"
-            "  %a = add(%x, %y) @{compile = \"r\", should_fallback = true} after(%e)\n"
-            "  %b = mul(%a, 2.0: f32) @{compile = \"r\"}\n"
-            "  return %b, %e\n"));
+      region_graph("  %e = exp(%y)\n"
+                   "  %a = add(%x, %y) @{compile = \"r\", should_fallback = true} after(%e)\n"
+                   "  %b = mul(%a, 2.0: f32) @{compile = \"r\"}\n"
+                   "  return %b, %e\n"));
   EXPECT_EQ(made.launched(), "e | region_0: a | region_0: b");
 }
 
 TEST(RegionCases, A1_30_AMarkedOpWithoutAKernelOfItsOwnIsNamed) {
-  CaseGraph made(graph("  %a = softmax(%x) {axis = -1} @{should_fallback = true}\n  return %a\n",
-                       "%x: f32[2, 3]"));
+  CaseGraph made(region_graph(
+      "  %a = softmax(%x) {axis = -1} @{should_fallback = true}\n  return %a\n", "%x: f32[2, 3]"));
   try {
     made.plan();
     FAIL();
@@ -340,9 +341,9 @@ TEST(RegionCases, A1_30_AMarkedOpWithoutAKernelOfItsOwnIsNamed) {
 }
 
 TEST(RegionCases, A1_31_AMarkedNodeThatNobodyReadsGoes) {
-  CaseGraph made(graph("  %a = mul(%x, %y) @{compile = true}\n"
-                       "  %b = sin(%x)\n"
-                       "  return %b\n"),
+  CaseGraph made(region_graph("  %a = mul(%x, %y) @{compile = true}\n"
+                              "  %b = sin(%x)\n"
+                              "  return %b\n"),
                  kAnnotated);
   EXPECT_EQ(made.launched(), "b");
   EXPECT_EQ(made.engine().stats().regions_compiled, 0u);
@@ -381,9 +382,9 @@ TEST(RegionCases, A4_03_UnitsTakeNamesThatNothingHas) {
 
 // D6: options are part of what makes nodes one unit.
 TEST(RegionCases, S1_20_DifferentlyConfiguredNodesAreUnitsOfTheirOwn) {
-  CaseGraph made(graph("  %a = sin(%x) @{compile = {options = {fuse = false}}}\n"
-                       "  %b = cos(%a) @{compile = {options = {fuse = true}}}\n"
-                       "  return %b\n"),
+  CaseGraph made(region_graph("  %a = sin(%x) @{compile = {options = {fuse = false}}}\n"
+                              "  %b = cos(%a) @{compile = {options = {fuse = true}}}\n"
+                              "  return %b\n"),
                  kAnnotated);
   EXPECT_EQ(made.launched(), "region_0: a | region_1: b");
 }

@@ -17,7 +17,7 @@ using testing::Not;
 
 namespace {
 
-hd::Tensor ones(std::int64_t rows) { return hd::Tensor::full(hd::f32, {rows, 24}, 1); }
+hd::Tensor rows_of_ones(std::int64_t rows) { return hd::Tensor::full(hd::f32, {rows, 24}, 1); }
 
 hd::Tensor row_sums(const hd::Tensor& x) { return hd::sum(hd::exp(x - 1.0f), {1}); }
 
@@ -28,17 +28,18 @@ std::vector<std::string> guards_of(hd::Engine& engine, const hd::Tensor& input) 
 
 TEST(Specialise, TakesThePlaceOfTheGeneralOneForJustItsSizes) {
   hd::Engine engine(row_sums, {.threads = 1, .disk_cache = false, .specialise_after = 3});
-  for (int k = 0; k < 2; ++k) engine.run({ones(8)});
+  for (int k = 0; k < 2; ++k) engine.run({rows_of_ones(8)});
   engine.wait_for_specialisations();
   EXPECT_EQ(engine.stats().specialisations, 0u);
-  EXPECT_THAT(guards_of(engine, ones(8)), Each(Not(HasSubstr("just this size"))));
-  engine.run({ones(8)});
+  EXPECT_THAT(guards_of(engine, rows_of_ones(8)), Each(Not(HasSubstr("just this size"))));
+  engine.run({rows_of_ones(8)});
   engine.wait_for_specialisations();
-  EXPECT_THAT(engine.run({ones(8)})[0].to_doubles(), Each(24));
-  EXPECT_THAT(guards_of(engine, ones(8)),
+  EXPECT_THAT(engine.run({rows_of_ones(8)})[0].to_doubles(), Each(24));
+  EXPECT_THAT(guards_of(engine, rows_of_ones(8)),
               Contains(HasSubstr("s0 == 8 (compiled for just this size after 3 calls)")));
-  EXPECT_THAT(engine.run({ones(5)})[0].to_doubles(), testing::AllOf(testing::SizeIs(5), Each(24)));
-  EXPECT_THAT(guards_of(engine, ones(5)), Each(Not(HasSubstr("just this size"))));
+  EXPECT_THAT(engine.run({rows_of_ones(5)})[0].to_doubles(),
+              testing::AllOf(testing::SizeIs(5), Each(24)));
+  EXPECT_THAT(guards_of(engine, rows_of_ones(5)), Each(Not(HasSubstr("just this size"))));
   const hd::EngineStats stats = engine.stats();
   EXPECT_EQ(stats.specialisations, 1u);
   EXPECT_EQ(stats.traces, 1u);
@@ -52,7 +53,7 @@ TEST(Specialise, IsNotDoneWhereNobodyAsksOrNoSizeIsOpen) {
   hd::Engine fixed([](const hd::Tensor& x) { return x + 1; },
                    {.threads = 1, .specialise_after = 2});
   for (int k = 0; k < 5; ++k) {
-    never.run({ones(8)});
+    never.run({rows_of_ones(8)});
     fixed.run({hd::Tensor::scalar(hd::f32, 1)});
   }
   never.wait_for_specialisations();
@@ -76,12 +77,12 @@ TEST(Specialise, NoCallWaitsForIt) {
                               return graph;
                             }});
   hd::Engine engine(row_sums, options);
-  engine.run({ones(8)});
+  engine.run({rows_of_ones(8)});
   armed = true;
-  engine.run({ones(8)});
+  engine.run({rows_of_ones(8)});
   compiling.wait(false);
-  EXPECT_THAT(engine.run({ones(8)})[0].to_doubles(), Each(24));
-  EXPECT_THAT(engine.run({ones(3)})[0].to_doubles(), Each(24));
+  EXPECT_THAT(engine.run({rows_of_ones(8)})[0].to_doubles(), Each(24));
+  EXPECT_THAT(engine.run({rows_of_ones(3)})[0].to_doubles(), Each(24));
   EXPECT_EQ(engine.stats().specialisations, 0u);
   go_on = true;
   go_on.notify_all();
@@ -99,7 +100,7 @@ TEST(Specialise, AFailureIsToldOnceAndTheGeneralOneGoesOn) {
                               return graph;
                             }});
   hd::Engine engine(row_sums, options);
-  for (int k = 0; k < 6; ++k) EXPECT_THAT(engine.run({ones(8)})[0].to_doubles(), Each(24));
+  for (int k = 0; k < 6; ++k) EXPECT_THAT(engine.run({rows_of_ones(8)})[0].to_doubles(), Each(24));
   engine.wait_for_specialisations();
   EXPECT_EQ(engine.stats().specialisations, 0u);
   ASSERT_EQ(lines.size(), 1u);
@@ -121,7 +122,7 @@ TEST(Specialise, AFailureThatCannotBeToldEndsNothing) {
                               return graph;
                             }});
   hd::Engine engine(row_sums, options);
-  for (int k = 0; k < 3; ++k) EXPECT_THAT(engine.run({ones(8)})[0].to_doubles(), Each(24));
+  for (int k = 0; k < 3; ++k) EXPECT_THAT(engine.run({rows_of_ones(8)})[0].to_doubles(), Each(24));
   engine.wait_for_specialisations();
   EXPECT_EQ(told, 1);
   EXPECT_EQ(engine.stats().specialisations, 0u);
@@ -131,26 +132,27 @@ TEST(Specialise, ReadsUpdatedParameters) {
   const hd::Tensor weights = hd::Tensor::full(hd::f32, {24}, 2);
   hd::Engine engine([weights](const hd::Tensor& x) { return x * hd::exp(weights - 2.0f); },
                     {.threads = 1, .specialise_after = 1});
-  engine.run({ones(4)});
+  engine.run({rows_of_ones(4)});
   engine.wait_for_specialisations();
   ASSERT_EQ(engine.stats().specialisations, 1u);
-  EXPECT_THAT(engine.run({ones(4)})[0].to_doubles(), Each(1));
+  EXPECT_THAT(engine.run({rows_of_ones(4)})[0].to_doubles(), Each(1));
   engine.update_parameter(weights, hd::Tensor::full(hd::f32, {24}, 3));
   for (const std::int64_t rows : {4, 7})
-    EXPECT_THAT(engine.run({ones(rows)})[0].to_doubles(), Each(testing::DoubleNear(2.71828, 1e-4)));
-  EXPECT_THAT(guards_of(engine, ones(4)), Contains(HasSubstr("just this size")));
+    EXPECT_THAT(engine.run({rows_of_ones(rows)})[0].to_doubles(),
+                Each(testing::DoubleNear(2.71828, 1e-4)));
+  EXPECT_THAT(guards_of(engine, rows_of_ones(4)), Contains(HasSubstr("just this size")));
 }
 
 TEST(Specialise, KeepsAsManyAsExecutables) {
   hd::Engine engine(row_sums, {.threads = 1, .max_executables = 2, .specialise_after = 1});
   for (std::int64_t rows = 1; rows < 6; ++rows) {
-    engine.run({ones(rows)});
+    engine.run({rows_of_ones(rows)});
     engine.wait_for_specialisations();
   }
   EXPECT_EQ(engine.stats().specialisations, 5u);
   EXPECT_EQ(engine.stats().compiles, 1u);
   for (std::int64_t rows = 1; rows < 6; ++rows)
-    EXPECT_THAT(engine.run({ones(rows)})[0].to_doubles(), Each(24));
+    EXPECT_THAT(engine.run({rows_of_ones(rows)})[0].to_doubles(), Each(24));
 }
 
 /// Sizes in nested graphs and states are exact too.
@@ -166,7 +168,7 @@ TEST(Specialise, BranchesAndStates) {
       {.threads = 1, .specialise_after = 1});
   hd::Tensor state = hd::Tensor::zeros(hd::f32, {2, 24});
   for (int k = 1; k < 4; ++k) {
-    EXPECT_EQ(engine.run({state, ones(2)})[0].item(), 48 * k);
+    EXPECT_EQ(engine.run({state, rows_of_ones(2)})[0].item(), 48 * k);
     engine.wait_for_specialisations();
   }
   EXPECT_EQ(engine.stats().specialisations, 1u);
@@ -176,7 +178,7 @@ TEST(Specialise, BranchesAndStates) {
 TEST(Specialise, AnEngineMayGoWhileItCompiles) {
   for (int k = 0; k < 5; ++k) {
     hd::Engine engine(row_sums, {.threads = 1, .specialise_after = 1});
-    for (std::int64_t rows = 1; rows < 5; ++rows) engine.run({ones(rows)});
+    for (std::int64_t rows = 1; rows < 5; ++rows) engine.run({rows_of_ones(rows)});
   }
 }
 

@@ -43,8 +43,6 @@ class Returns : public testing::TestWithParam<const char*> {
 };
 INSTANTIATE_TEST_SUITE_P(Structure, Returns, testing::Values("cpu", "reference"));
 
-}  // namespace
-
 TEST_P(Returns, ATensor) {
   hd::Function f([](const hd::Tensor& x) { return x + 1; }, options());
   EXPECT_THAT(f(x_).to_doubles(), ElementsAre(2, 3));
@@ -152,3 +150,5 @@ TEST_P(Returns, AResultOutlivesItsFunction) {
   }
   EXPECT_THAT(kept.to_doubles(), ElementsAre(2, 3));
 }
+
+}  // namespace

@@ -7,17 +7,13 @@
 #include "ir/text.h"
 #include "tests/cuda_sim/control.h"
 #include "tests/fuzz/check_case.h"
+#include "tests/fuzz/environment.h"
 #include "tests/support/cuda_driver.h"
 
 namespace heddle::fuzz {
 namespace {
 
-std::uint32_t from_environment(const char* name, std::uint32_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : static_cast<std::uint32_t>(std::atoll(text));
-}
-
-constexpr std::uint32_t kShards = 4;
+constexpr std::uint32_t kCudaShards = 4;
 
 class CudaFuzz : public ::testing::TestWithParam<std::uint32_t> {};
 
@@ -30,7 +26,7 @@ TEST_P(CudaFuzz, EngineAgreesWithTheEvaluator) {
   const std::uint32_t count = from_environment("HEDDLE_CUDA_FUZZ_COUNT", nightly ? 500 : 50);
   int failures = 0;
   for (std::uint32_t seed = first; seed < first + count && failures < 3; ++seed) {
-    if (seed % kShards != GetParam()) continue;
+    if (seed % kCudaShards != GetParam()) continue;
     const Case subject = random_case(seed);
     for (const std::uint32_t interleaving : {seed, seed + 1000, seed + 2000}) {
       if (control) control->seed(interleaving);
@@ -51,7 +47,7 @@ TEST_P(CudaFuzz, EngineAgreesWithTheEvaluator) {
   if (control) control->seed(0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Shard, CudaFuzz, ::testing::Range(0u, kShards));
+INSTANTIATE_TEST_SUITE_P(Shard, CudaFuzz, ::testing::Range(0u, kCudaShards));
 
 }  // namespace
 }  // namespace heddle::fuzz

@@ -7,16 +7,12 @@
 
 #include "ir/text.h"
 #include "tests/fuzz/check_case.h"
+#include "tests/fuzz/environment.h"
 #include "tests/fuzz/histogram.h"
 #include "tests/fuzz/shrink.h"
 
 namespace heddle::fuzz {
 namespace {
-
-std::uint32_t from_environment(const char* name, std::uint32_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : static_cast<std::uint32_t>(std::atoll(text));
-}
 
 std::string running;  // what a crash or an exception prints
 

@@ -39,7 +39,7 @@ jit::Nest add_constant(const std::string& name, double by, bool scratch = false)
   return b.finish();
 }
 
-class CudaCompile : public testing::Test {
+class CudaCompile : public ::testing::Test {
  protected:
   std::vector<float> run(const jit::cuda::CudaKernel& kernel, std::vector<float> x) {
     const auto stream = device_->make_stream();

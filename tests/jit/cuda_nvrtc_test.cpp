@@ -36,7 +36,7 @@ std::string text_of(const std::vector<CorpusCase>& cases) {
   return jit::cuda::prelude_for(kernels) + kernels;
 }
 
-class CudaNvrtc : public testing::TestWithParam<const char*> {
+class CudaNvrtc : public ::testing::TestWithParam<const char*> {
  protected:
   void compile(const std::vector<CorpusCase>& cases) {
     if (nvrtc() == nullptr) GTEST_SKIP() << "libnvrtc is not on this machine";
@@ -54,7 +54,7 @@ class CudaNvrtc : public testing::TestWithParam<const char*> {
 TEST_P(CudaNvrtc, CompilesScalars) { compile(scalar_corpus()); }
 TEST_P(CudaNvrtc, CompilesLoops) { compile(loop_corpus()); }
 
-INSTANTIATE_TEST_SUITE_P(Arch, CudaNvrtc, testing::Values("sm_80", "sm_90a", "sm_100"),
+INSTANTIATE_TEST_SUITE_P(Arch, CudaNvrtc, ::testing::Values("sm_80", "sm_90a", "sm_100"),
                          [](const auto& arch) { return std::string(arch.param); });
 
 TEST(CudaNvrtc, SaysWhatIsWrongInTheText) {

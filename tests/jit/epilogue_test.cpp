@@ -12,7 +12,7 @@ namespace {
 using ir::GraphBuilder;
 using ir::Value;
 using jit::EpilogueOp;
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 using Ints = std::vector<std::int64_t>;
 using Kind = EpilogueOp::Kind;
 using Pairs = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
@@ -24,7 +24,7 @@ jit::LowerOptions with_library() {
 }
 
 /// Graphs around one 3 x 3 convolution of 8 channels, [n, h, w, 8].
-class EpilogueTest : public testing::Test {
+class EpilogueTest : public ::testing::Test {
  protected:
   GraphBuilder b{"main"};
   Value x = b.input(tensor(f32, {"s0", "s1", "s2", "8"}), "x");
@@ -131,7 +131,7 @@ TEST_F(EpilogueTest, StopsAtOrderEdges) {
   b.output(r);
   b.output(before);
   const std::vector<std::string> names = names_of(lowered_with_library());
-  EXPECT_THAT(names, testing::UnorderedElementsAre("conv", "tanh", "relu"));
+  EXPECT_THAT(names, ::testing::UnorderedElementsAre("conv", "tanh", "relu"));
   EXPECT_EQ(names.back(), "relu");
 }
 

@@ -194,7 +194,7 @@ TEST(LlvmMathLimits, VanishWithoutUnderflow) {
   }
 }
 
-class LlvmMath : public testing::TestWithParam<Function> {};
+class LlvmMath : public ::testing::TestWithParam<Function> {};
 
 TEST_P(LlvmMath, StaysWithinItsBoundOverAllFloats) {
   const Function& function = GetParam();
@@ -220,7 +220,7 @@ TEST_P(LlvmMath, StaysWithinItsBoundOverAllFloats) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Functions, LlvmMath, testing::ValuesIn(kFunctions),
+INSTANTIATE_TEST_SUITE_P(Functions, LlvmMath, ::testing::ValuesIn(kFunctions),
                          [](const auto& info) { return std::string(ir::name_of(info.param.op)); });
 
 }  // namespace

@@ -214,7 +214,7 @@ void expect_op(std::optional<ScalarOp> op, const std::vector<DType>& operands, D
   }
 }
 
-class LlvmScalar : public testing::TestWithParam<ScalarOp> {};
+class LlvmScalar : public ::testing::TestWithParam<ScalarOp> {};
 
 TEST_P(LlvmScalar, AgreesWithItsDefinitionOnEveryDtype) {
   const ScalarOp op = GetParam();
@@ -233,17 +233,17 @@ std::vector<ScalarOp> all_ops() {
   return ops;
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, LlvmScalar, testing::ValuesIn(all_ops()),
+INSTANTIATE_TEST_SUITE_P(Ops, LlvmScalar, ::testing::ValuesIn(all_ops()),
                          [](const auto& info) { return std::string(ir::name_of(info.param)); });
 
-class LlvmConvert : public testing::TestWithParam<DType> {};
+class LlvmConvert : public ::testing::TestWithParam<DType> {};
 
 TEST_P(LlvmConvert, AgreesWithItsDefinitionToEveryDtype) {
   for (DType to : kAllDTypes)
     if (to != GetParam()) expect_op(std::nullopt, {GetParam()}, to, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(DTypes, LlvmConvert, testing::ValuesIn(kAllDTypes),
+INSTANTIATE_TEST_SUITE_P(DTypes, LlvmConvert, ::testing::ValuesIn(kAllDTypes),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 }  // namespace

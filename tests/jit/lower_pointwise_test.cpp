@@ -122,7 +122,7 @@ TEST(LowerPointwise, ReshapeOfAResultIsItsMemory) {
   const Value e = b.emit("exp", {x});
   b.output(b.emit("reshape", {e}, {{"sizes", dims({"8*s0"})}}));
   const ir::Graph graph = b.finish();
-  EXPECT_THAT(kernels(graph), testing::ElementsAre("exp"));
+  EXPECT_THAT(kernels(graph), ::testing::ElementsAre("exp"));
   expect_right_at(graph, {3});
 }
 
@@ -132,7 +132,7 @@ TEST(LowerPointwise, ExpensiveValuesAreNotRecomputedForABroadcast) {
   const Value w = b.input(tensor(f32, {"64"}));
   b.output(b.emit("mul", {x, b.emit("exp", {w})}));
   const ir::Graph graph = b.finish();
-  EXPECT_THAT(kernels(graph), testing::ElementsAre("exp", "mul"));
+  EXPECT_THAT(kernels(graph), ::testing::ElementsAre("exp", "mul"));
   expect_right_at(graph, {3});
 }
 
@@ -142,7 +142,7 @@ TEST(LowerPointwise, CheapValuesAreInlinedIntoABroadcast) {
   const Value w = b.input(tensor(f32, {"64"}));
   b.output(b.emit("mul", {x, b.emit("neg", {w})}));
   const ir::Graph graph = b.finish();
-  EXPECT_THAT(kernels(graph), testing::ElementsAre("mul"));
+  EXPECT_THAT(kernels(graph), ::testing::ElementsAre("mul"));
   expect_right_at(graph, {3});
 }
 
@@ -217,7 +217,7 @@ TEST(LowerPointwise, OutputsThatAreInputsOrRepeatedAreCopied) {
   b.output(e);
   b.output(e);
   const ir::Graph graph = b.finish();
-  EXPECT_THAT(kernels(graph), testing::ElementsAre("exp", "copy", "copy"));
+  EXPECT_THAT(kernels(graph), ::testing::ElementsAre("exp", "copy", "copy"));
   expect_right_at(graph, {7});
 }
 

@@ -44,7 +44,7 @@ TEST(LowerRecipe, MlpIsOneKernelALayer) {
   const Value y = b.emit("add", {b.emit("matmul", {h, w2}), b2});
   b.output(b.emit("add", {y, x}));
   const ir::Graph graph = b.finish();
-  EXPECT_THAT(kernels(graph), testing::ElementsAre("matmul_add_gelu", "matmul_add_add"));
+  EXPECT_THAT(kernels(graph), ::testing::ElementsAre("matmul_add_gelu", "matmul_add_add"));
   expect_right_at(graph, {5}, 1e-4);
   expect_right_at(graph, {37}, 1e-4);
 }
@@ -57,7 +57,7 @@ TEST(LowerRecipe, OperandsAreReadThroughTheirViews) {
   const Value turned = b.emit("permute", {k}, {{"perm", Ints{0, 2, 3, 1}}});
   b.output(b.emit("mul", {b.emit("matmul", {heads, turned}), b.scalar(f32, 0.25)}));
   const ir::Graph graph = b.finish();
-  EXPECT_THAT(kernels(graph), testing::ElementsAre("matmul_mul"));
+  EXPECT_THAT(kernels(graph), ::testing::ElementsAre("matmul_mul"));
   expect_right_at(graph, {2, 5}, 1e-4);
 }
 
@@ -71,7 +71,7 @@ TEST(LowerRecipe, ValuesThatOthersReadAreStoredOnTheWay) {
   b.output(b.emit("matmul", {m, w}));
   b.output(b.emit("neg", {t}));
   const ir::Graph graph = b.finish();
-  EXPECT_THAT(kernels(graph), testing::ElementsAre("matmul_tanh_neg", "matmul"));
+  EXPECT_THAT(kernels(graph), ::testing::ElementsAre("matmul_tanh_neg", "matmul"));
   expect_right_at(graph, {4}, 1e-4);
 }
 
@@ -88,7 +88,8 @@ TEST(LowerRecipe, ViewsOfWhatItReadsJoinInTheirOwnOrder) {
     b.output(sum);
     b.output(b.emit("lt", {sum, x}));
     const ir::Graph graph = b.finish();
-    EXPECT_THAT(kernels(graph), testing::ElementsAre(testing::HasSubstr("cumsum"))) << perm.size();
+    EXPECT_THAT(kernels(graph), ::testing::ElementsAre(::testing::HasSubstr("cumsum")))
+        << perm.size();
     expect_right_at(graph, {5});
     expect_right_at(graph, {0});
   }
@@ -123,7 +124,7 @@ TEST(LowerRecipe, TransformerLayer) {
   b.output(b.emit("layer_norm", {second, weight({"16"}), weight({"16"})}));
   const ir::Graph graph = b.finish();
   // Three projections, scores, softmax, mix, join and project, norm, two of the MLP, norm.
-  EXPECT_EQ(kernels(graph).size(), 11u) << testing::PrintToString(kernels(graph));
+  EXPECT_EQ(kernels(graph).size(), 11u) << ::testing::PrintToString(kernels(graph));
   expect_right_at(graph, {2, 5}, 1e-3);
   expect_right_at(graph, {1, 1}, 1e-3);
 }

@@ -139,7 +139,7 @@ void expect_broken(const std::string& rule, void (*change)(Nest&)) {
     check(nest);
     ADD_FAILURE() << "no failure of " << rule;
   } catch (const InternalError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr(rule));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr(rule));
   }
 }
 

@@ -163,8 +163,9 @@ TEST(OneDnnEpilogue, EveryOperationInEveryWay) {
         for (const int threads : {1, 3}) {
           Case c{.epilogue = epilogue, .fixed = fixed, .in_place = in_place, .threads = threads};
           c.fill();
-          SCOPED_TRACE(testing::Message() << epilogue.size() << " operations, fixed " << fixed
-                                          << ", in place " << in_place << ", threads " << threads);
+          SCOPED_TRACE(::testing::Message()
+                       << epilogue.size() << " operations, fixed " << fixed << ", in place "
+                       << in_place << ", threads " << threads);
           ASSERT_LT(error_of(c.run(), c.wanted()), 2e-6);
         }
       }

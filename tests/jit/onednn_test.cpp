@@ -71,7 +71,7 @@ std::vector<float> counted(const Ints& sizes, float step) {
   return values;
 }
 
-class Parts : public testing::TestWithParam<Shape> {};
+class Parts : public ::testing::TestWithParam<Shape> {};
 
 /// Runs [begin, end) into a result that starts as NaN where nothing was written.
 void run_range(const BoundLibraryCall& call, const std::vector<float>& x,
@@ -117,7 +117,7 @@ TEST_P(Parts, GiveTheWholeResult) {
 
 INSTANTIATE_TEST_SUITE_P(
     OneDnn, Parts,
-    testing::Values(
+    ::testing::Values(
         // Rows, with padding at both ends and a stride.
         Shape{{1, 14, 9, 32}, {16, 32, 3, 3}, {1, 14, 9, 16}, {1, 1}, {1, 1}, 1, 3},
         Shape{{1, 28, 28, 16}, {32, 16, 5, 5}, {1, 14, 14, 32}, {2, 2}, {2, 2}, 1, 3},

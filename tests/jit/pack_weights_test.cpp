@@ -11,7 +11,7 @@ namespace {
 
 using ir::GraphBuilder;
 using ir::Value;
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 using Ints = std::vector<std::int64_t>;
 
 Value weights(GraphBuilder& b, DType dtype, ir::Sizes sizes) {
@@ -188,8 +188,8 @@ TEST(PackWeights, BeforeTheLoopThatReadsThemInEachIteration) {
   EXPECT_EQ(scan.input(3).node->op_name(), "clone");
   EXPECT_EQ(scan.input(3).meta().to_string(), "f32[2, 70, 64]");
   EXPECT_THAT(ops_of(scan.graph("body")),
-              testing::IsSupersetOf({"packed_matmul", "packed_matmul", "tanh"}));
-  EXPECT_THAT(ops_of(scan.graph("body")), testing::Not(testing::Contains("matmul")));
+              ::testing::IsSupersetOf({"packed_matmul", "packed_matmul", "tanh"}));
+  EXPECT_THAT(ops_of(scan.graph("body")), ::testing::Not(::testing::Contains("matmul")));
   EXPECT_EQ(packed.outputs()[1].node, &scan);
 }
 

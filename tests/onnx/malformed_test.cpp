@@ -27,15 +27,6 @@ std::string message_of(F&& call) {
   return {};
 }
 
-Tensor ones(Sizes sizes) { return Tensor::full(f32, std::move(sizes), 1); }
-
-ModelBuilder relu_model() {
-  ModelBuilder model;
-  model.input("x", {"n"}).output("y");
-  model.node("Relu", {"x"}, {"y"});
-  return model;
-}
-
 TEST(Malformed, BytesThatAreNoModel) {
   const std::string text = "this is not a protobuf message";
   EXPECT_THROW(onnx::load_bytes(text.data(), text.size()), ModelError);

@@ -15,15 +15,6 @@ namespace {
 
 using testing::HasSubstr;
 
-Tensor ones(Sizes sizes) { return Tensor::full(f32, std::move(sizes), 1); }
-
-ModelBuilder relu_model() {
-  ModelBuilder model;
-  model.input("x", {"n"}).output("y");
-  model.node("Relu", {"x"}, {"y"});
-  return model;
-}
-
 class ModelText : public testing::Test {
  protected:
   ModelText() : folder_(testing::TempDir() + "heddle_model_text_" + std::to_string(::getpid())) {

@@ -50,4 +50,14 @@ class ModelBuilder {
   std::shared_ptr<ModelProto> proto_;
 };
 
+inline Tensor ones(Sizes sizes) { return Tensor::full(f32, std::move(sizes), 1); }
+
+/// y = relu(x), x of any one size.
+inline ModelBuilder relu_model() {
+  ModelBuilder model;
+  model.input("x", {"n"}).output("y");
+  model.node("Relu", {"x"}, {"y"});
+  return model;
+}
+
 }  // namespace heddle::onnx_test

@@ -13,8 +13,8 @@ using ir::PlanBuffer;
 using ir::StepId;
 using testing::ElementsAre;
 
-/// Steps by name, each writing one buffer of its name.
-class Steps {
+/// CaptureSteps by name, each writing one buffer of its name.
+class CaptureSteps {
  public:
   void input(const std::string& name) {
     ids_[name] = add_buffer(name, PlanBuffer::Role::Input, inputs_++);
@@ -85,7 +85,7 @@ CaptureOptions without_reorder() {
 
 // A3-18
 TEST(Capture, ReordersToTheFewestPartitions) {
-  Steps s;
+  CaptureSteps s;
   s.input("x");
   s.input("y");
   s.add("x1", {"x"});
@@ -104,7 +104,7 @@ TEST(Capture, ReordersToTheFewestPartitions) {
 
 // A3-19
 TEST(Capture, TwoDeviceChainsAroundAHostChain) {
-  Steps s;
+  CaptureSteps s;
   s.input("h");
   s.input("x");
   s.input("z");
@@ -121,7 +121,7 @@ TEST(Capture, TwoDeviceChainsAroundAHostChain) {
 
 // A3-20
 TEST(Capture, UnsafeOpsSplit) {
-  Steps s;
+  CaptureSteps s;
   s.input("in");
   s.add("x", {"in"});
   s.add("mv", {"x"}).capture_unsafe = true;
@@ -138,7 +138,7 @@ TEST(Capture, UnsafeOpsSplit) {
 
 // A3-22
 TEST(Capture, SplitStepsMoveToTheEnds) {
-  Steps s;
+  CaptureSteps s;
   s.input("in");
   s.add("a", {"in"});
   s.add("mask", {}).on_device = false;
@@ -150,7 +150,7 @@ TEST(Capture, SplitStepsMoveToTheEnds) {
 
 // A3-24
 TEST(Capture, AllCapturableStaysAsItIs) {
-  Steps s;
+  CaptureSteps s;
   s.input("in");
   s.add("n1", {"in"});
   s.add("n2", {"in"});
@@ -163,7 +163,7 @@ TEST(Capture, AllCapturableStaysAsItIs) {
 
 // A3-29
 TEST(Capture, SmallPartitionsRunUncaptured) {
-  Steps s;
+  CaptureSteps s;
   s.input("in");
   s.add("a", {"in"});
   s.add("u", {"a"}).on_device = false;
@@ -181,7 +181,7 @@ TEST(Capture, SmallPartitionsRunUncaptured) {
 
 // A3-30
 TEST(Capture, IndexMapsNameArgumentsOrNone) {
-  Steps s;
+  CaptureSteps s;
   s.input("in");
   s.input("w");
   s.add("a", {"in"});
@@ -198,7 +198,7 @@ TEST(Capture, IndexMapsNameArgumentsOrNone) {
 
 // A3-31
 TEST(Capture, OneUnsafeMemberSplitsTheStep) {
-  Steps s;
+  CaptureSteps s;
   s.input("in");
   s.add("fused", {"in"}).ops = {"add", "mul", "unsafe"};
   s.add("b", {"fused"}, true);
@@ -217,7 +217,7 @@ TEST(Capture, OneUnsafeMemberSplitsTheStep) {
 
 // S3-26: what is freed inside is no output; what crosses is, and comes in where it is read.
 TEST(Capture, Signatures) {
-  Steps s;
+  CaptureSteps s;
   s.input("in");
   s.add("a", {"in"});
   s.add("b", {"a"});
@@ -235,7 +235,7 @@ TEST(Capture, Signatures) {
 
 // S3-23: a reorder that would cost a tenth more memory is not taken.
 TEST(Capture, ReordersAreBoundedByMemory) {
-  Steps s;
+  CaptureSteps s;
   s.input("in");
   std::vector<std::string> results;
   for (int k = 0; k < 4; ++k) {
@@ -257,7 +257,7 @@ TEST(Capture, EdgesHoldInRandomGraphs) {
   for (std::uint32_t seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);
     const auto below = [&](std::uint32_t n) { return static_cast<std::uint32_t>(random() % n); };
-    Steps s;
+    CaptureSteps s;
     s.input("in");
     const std::uint32_t count = 2 + below(12);
     for (std::uint32_t k = 0; k < count; ++k) {

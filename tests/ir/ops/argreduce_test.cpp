@@ -9,8 +9,6 @@ namespace {
 using ir::Literal;
 using ir::Sizes;
 
-const double kNan = std::nan("");
-
 ir::Attrs along(std::int64_t axis, bool last = false, bool keepdims = false) {
   return {{"axis", axis}, {"last", last}, {"keepdims", keepdims}};
 }

@@ -14,7 +14,6 @@ using ir::Sizes;
 using ir::SymExpr;
 
 constexpr std::int64_t kLowest = std::numeric_limits<std::int64_t>::min();
-const double kNan = std::nan("");
 
 struct RealRow {
   std::string_view op;

@@ -9,9 +9,6 @@ namespace {
 
 using ir::Literal;
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-const double kNan = std::nan("");
-
 double at(std::string_view op, double x, ir::Attrs attrs = {}) {
   return value_of({op, {doubles(f64, {1}, {x})}, std::move(attrs)}).at(0);
 }

@@ -10,9 +10,6 @@ namespace {
 using ir::Literal;
 using ir::Sizes;
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-const double kNan = std::nan("");
-
 Literal to(DType dtype, const Literal& x) { return value_of({"convert", {x}, {{"dtype", dtype}}}); }
 
 TEST(Convert, FloatToIntegerTruncatesAndSaturates) {

@@ -8,7 +8,7 @@ namespace {
 
 using ir::Literal;
 
-OneOp packed(const Literal& a, const Literal& panels, std::int64_t columns) {
+OneOp packed_int8(const Literal& a, const Literal& panels, std::int64_t columns) {
   return {"packed_int8_matmul", {a, panels}, {{"columns", columns}}};
 }
 
@@ -23,7 +23,8 @@ TEST(PackedInt8Matmul, IsMatmulOfWhatThePanelsHold) {
                               {1, 3, 6, 77, 2, 4, 7, 77,  //
                                -128, 5, 8, 77, 77, 77, 77, 77});
   const Literal a = ints(u8, {2, 3}, {1, 0, 0, 255, 1, 2});
-  expect_same(value_of(packed(a, panels, 3)), ints(i32, {2, 3}, {1, 2, -128, 270, 528, -32619}));
+  expect_same(value_of(packed_int8(a, panels, 3)),
+              ints(i32, {2, 3}, {1, 2, -128, 270, 528, -32619}));
 }
 
 TEST(PackedInt8Matmul, KeepsLeadingDimensionsAndTheWholeRange) {
@@ -33,7 +34,7 @@ TEST(PackedInt8Matmul, KeepsLeadingDimensionsAndTheWholeRange) {
     for (std::int64_t j = 0; j < 3; ++j)
       panels.set_int((k / 4 * 3 + j) * 4 + k % 4, matrix.at_int(k * 3 + j));
   const Literal a = any_bytes(u8, {2, 3, 4, 8}, 2);
-  const Literal result = value_of(packed(a, panels, 3));
+  const Literal result = value_of(packed_int8(a, panels, 3));
   EXPECT_EQ(result.sizes(), (ir::Sizes{2, 3, 4, 3}));
   expect_same(result, value_of({"matmul", {widened(a), widened(matrix)}}));
 }

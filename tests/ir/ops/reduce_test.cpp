@@ -12,8 +12,6 @@ using ir::Sizes;
 using ir::SymExpr;
 using Ints = std::vector<std::int64_t>;
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-const double kNan = std::nan("");
 const std::string_view kNumeric[] = {"reduce_sum", "reduce_prod", "reduce_max", "reduce_min"};
 
 ir::Attrs over(Ints axes, bool keepdims = false) {

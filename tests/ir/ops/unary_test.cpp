@@ -12,9 +12,6 @@ namespace {
 using ir::Literal;
 using ir::Sizes;
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-const double kNan = std::nan("");
-
 /// Value of a unary op at one f64 number.
 double at(std::string_view op, double x) { return value_of({op, {doubles(f64, {1}, {x})}}).at(0); }
 
