@@ -57,7 +57,7 @@ void expect_exact(const Quantised& q, std::int64_t rows) {
 #endif
 }
 
-std::vector<std::string> ops_of(const ir::Graph& graph) {
+std::vector<std::string> calls_of(const ir::Graph& graph) {
   std::vector<std::string> ops;
   for (const ir::NodePtr& node : graph.nodes())
     if (!node->inputs().empty()) ops.emplace_back(node->op_name());
@@ -96,11 +96,11 @@ TEST(ByteProducts, OfAnyShape) {
 /// Nothing is summed for a zero point that is known to be 0, and what depends on the weights only is computed once.
 TEST(ByteProducts, LeaveOutWhatIsZero) {
   Quantised q{};
-  EXPECT_THAT(ops_of(jit::pack_weights(product(q), {})),
+  EXPECT_THAT(calls_of(jit::pack_weights(product(q), {})),
               ElementsAre("convert", "convert", "pad", "reshape", "permute", "clone",
                           "packed_int8_matmul"));
   q.right_zero = ir::Literal::scalar_int(i8, 0);
-  EXPECT_EQ(ops_of(jit::pack_weights(product(q), {})).back(), "packed_int8_matmul");
+  EXPECT_EQ(calls_of(jit::pack_weights(product(q), {})).back(), "packed_int8_matmul");
   EXPECT_THAT(kernels(product(q)), ElementsAre("clone", "packed_int8_matmul"));
   q.left_zero = ir::Literal::scalar_int(u8, 3);
   EXPECT_THAT(kernels(product(q)),
@@ -118,7 +118,7 @@ TEST(ByteProducts, LeaveOtherOperandsAsTheyAre) {
   b.output(b.emit("matmul", {wide, centred(b, w, {})}));
   b.output(b.emit("matmul", {centred(b, x, by_column), centred(b, w, {})}));
   const ir::Graph graph = b.finish();
-  EXPECT_THAT(ops_of(jit::pack_weights(graph, {})),
+  EXPECT_THAT(calls_of(jit::pack_weights(graph, {})),
               ::testing::Not(::testing::Contains(std::string("packed_int8_matmul"))));
   const ir::Graph bytes = product({});
   EXPECT_TRUE(

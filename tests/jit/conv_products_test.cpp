@@ -5,13 +5,15 @@
 #include <gtest/gtest.h>
 
 #include "tests/jit/lower_support.h"
+#include "tests/support/one_op.h"
 
 namespace heddle::test {
 namespace {
 
 using ir::GraphBuilder;
 using ir::Value;
-using testing::ElementsAre;
+using ::testing::ElementsAre;
+using testing::ops_of;
 using Ints = std::vector<std::int64_t>;
 
 jit::LowerOptions with_library() {
@@ -43,12 +45,6 @@ Value emit(GraphBuilder& b, Value x, const Conv& c) {
              {"groups", c.groups},
              {"channels_last", c.channels_last}})
       ->value();
-}
-
-std::vector<std::string> ops_of(const ir::Graph& graph) {
-  std::vector<std::string> ops;
-  for (const ir::NodePtr& node : graph.nodes()) ops.emplace_back(node->op_name());
-  return ops;
 }
 
 void expect_right_with_products(const ir::Graph& graph, const std::vector<std::string>& names,

@@ -30,8 +30,6 @@ void put(unsigned char* at, T value) {
   std::memcpy(at, &value, sizeof value);
 }
 
-std::string dtype_name(DType d) { return std::string(name_of(d)); }
-
 /// A nest over [rows, columns] = [s0, s1]: the parallel axis takes rows, a vector loop columns.
 class GridCase {
  public:

@@ -26,6 +26,8 @@ struct CorpusCase {
   double tolerance = 2e-6;            ///< relative, of floating results
 };
 
+inline std::string dtype_name(DType dtype) { return std::string(name_of(dtype)); }
+
 /// A buffer of `count` elements: numbers of a few magnitudes, with zeros, infinities, NaNs and the
 /// ends of integer ranges among them where `special`.
 CorpusBuffer make_buffer(DType dtype, std::int64_t count, std::uint64_t seed, bool special);

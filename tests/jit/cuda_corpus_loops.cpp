@@ -15,8 +15,6 @@ using jit::NestBuilder;
 using jit::Scalar;
 using Kind = ForStmt::Kind;
 
-std::string dtype_name(DType d) { return std::string(name_of(d)); }
-
 /// A builder with its data.
 struct Case {
   explicit Case(const std::string& name, std::vector<std::int64_t> sizes = {}) : b(name) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/jit/lower_support.h"
+#include "tests/support/one_op.h"
 
 namespace heddle::test {
 namespace {
@@ -12,16 +13,11 @@ namespace {
 using ir::GraphBuilder;
 using ir::Value;
 using ::testing::ElementsAre;
+using testing::ops_of;
 using Ints = std::vector<std::int64_t>;
 
 Value weights(GraphBuilder& b, DType dtype, ir::Sizes sizes) {
   return b.constant(random_literal(dtype, std::move(sizes), 7));
-}
-
-std::vector<std::string> ops_of(const ir::Graph& graph) {
-  std::vector<std::string> ops;
-  for (const ir::NodePtr& node : graph.nodes()) ops.emplace_back(node->op_name());
-  return ops;
 }
 
 TEST(PackWeights, PadsToWholePanels) {

@@ -109,6 +109,12 @@ std::vector<Literal> evaluate(const OneOp& call) {
 
 Literal value_of(const OneOp& call) { return evaluate(call)[0]; }
 
+std::vector<std::string> ops_of(const ir::Graph& graph) {
+  std::vector<std::string> ops;
+  for (const ir::NodePtr& node : graph.nodes()) ops.emplace_back(node->op_name());
+  return ops;
+}
+
 std::string type_of(std::string_view op, const std::vector<ir::TensorMeta>& operands,
                     ir::Attrs attrs) {
   ir::GraphBuilder builder("main");

@@ -30,6 +30,8 @@ ir::Graph graph_of(const OneOp& call);
 std::vector<ir::Literal> evaluate(const OneOp& call);
 /// The first output.
 ir::Literal value_of(const OneOp& call);
+/// The op of each node, in order.
+std::vector<std::string> ops_of(const ir::Graph& graph);
 /// The inferred sizes and dtype of the first output of a call on operands of these types, as text.
 std::string type_of(std::string_view op, const std::vector<ir::TensorMeta>& operands,
                     ir::Attrs attrs = {});
