@@ -58,6 +58,37 @@ TEST(LastingMemory, GoesBackWithTheLastPieceOfAChunk) {
   EXPECT_FALSE(is_mapped(address));
 }
 
+std::size_t resident_pages(std::uintptr_t begin, std::size_t bytes) {
+  std::vector<unsigned char> pages(bytes / 4096);
+  EXPECT_EQ(mincore(reinterpret_cast<void*>(begin), bytes, pages.data()), 0);
+  return static_cast<std::size_t>(
+      std::ranges::count_if(pages, [](unsigned char page) { return (page & 1) != 0; }));
+}
+
+/// A model that stays does not hold the memory of those that came and went beside it.
+TEST(LastingMemory, APageGoesBackWithItsLastPiece) {
+  const auto full = lasting_memory(40 * kMiB);
+  auto before = lasting_memory(3 * kMiB);
+  const auto stays = lasting_memory(kMiB / 2);
+  auto half = lasting_memory(kMiB / 2);
+  auto after = lasting_memory(4 * kMiB);
+  const std::uintptr_t begin = address_of(before);
+  for (const auto& piece : {before, half, after}) std::memset(piece.get(), 1, kMiB / 2);
+  std::memset(before.get(), 1, 3 * kMiB);
+  std::memset(stays.get(), 7, kMiB / 2);
+  std::memset(after.get(), 1, 4 * kMiB);
+  EXPECT_EQ(resident_pages(begin, 8 * kMiB), 2048u);
+  before.reset();
+  EXPECT_EQ(resident_pages(begin, 2 * kMiB), 0u);
+  EXPECT_EQ(resident_pages(begin + 2 * kMiB, 2 * kMiB), 512u) << "another piece lies in it";
+  half.reset();
+  EXPECT_EQ(resident_pages(begin + 2 * kMiB, 2 * kMiB), 512u) << "and it stays";
+  after.reset();
+  EXPECT_EQ(resident_pages(begin + 4 * kMiB, 4 * kMiB), 0u);
+  const std::span<std::uint8_t> all(static_cast<std::uint8_t*>(stays.get()), kMiB / 2);
+  EXPECT_TRUE(std::ranges::all_of(all, [](std::uint8_t byte) { return byte == 7; }));
+}
+
 TEST(LastingMemory, ThreadsGetPiecesOfTheirOwn) {
   constexpr std::size_t kThreads = 4;
   constexpr std::size_t kPieces = 200;
