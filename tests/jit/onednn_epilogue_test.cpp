@@ -3,28 +3,21 @@
 #include <cmath>
 #include <gtest/gtest.h>
 #include <limits>
-#include <random>
 #include <vector>
 
 #include "jit/cpu/onednn/onednn.h"
 #include "jit/cpu/onednn/problem.h"
+#include "tests/jit/random_floats.h"
 
 namespace heddle::jit {
 namespace {
 
 using onednn::Ints;
 using Kind = EpilogueOp::Kind;
+using tests::random_floats;
 using Floats = std::vector<float>;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
-
-Floats random_floats(std::size_t count, unsigned seed) {
-  std::mt19937 engine(seed);
-  std::uniform_real_distribution<float> uniform(-1, 1);
-  Floats values(count);
-  for (float& value : values) value = uniform(engine);
-  return values;
-}
 
 /// A 3 x 3 convolution with channels last, padded to keep its sizes, and all that it reads.
 struct Case {

@@ -3,24 +3,17 @@
 #include <cmath>
 #include <gtest/gtest.h>
 #include <limits>
-#include <random>
 #include <vector>
 
 #include "jit/cpu/onednn/winograd.h"
+#include "tests/jit/random_floats.h"
 
 namespace heddle::jit::onednn {
 namespace {
 
 using Floats = std::vector<float>;
 using Kind = EpilogueOp::Kind;
-
-Floats random_floats(std::size_t count, unsigned seed) {
-  std::mt19937 engine(seed);
-  std::uniform_real_distribution<float> uniform(-1, 1);
-  Floats values(count);
-  for (float& value : values) value = uniform(engine);
-  return values;
-}
+using tests::random_floats;
 
 struct Case {
   std::int64_t batch, height, width, channels, results;
