@@ -5,6 +5,7 @@
 
 namespace heddle::ir::ops {
 
+OpDef int8_matmul_op();
 OpDef packed_int8_matmul_op();
 OpDef packed_matmul_op();
 

@@ -219,7 +219,7 @@ CudaCode emit_code(const Nest& nest, const CudaOptions& options) {
     return code;
   }
   code.device = {options.multiprocessors, options.max_shared_bytes, options.tensor_cores};
-  code.dtype = parts->dtype();
+  code.dtype = parts->left_dtype();
   code.batches = nest.product->batches;
   code.rows = nest.product->rows;
   code.columns = nest.product->columns;

@@ -43,7 +43,7 @@ struct CudaCode {
   std::vector<CudaSource> variants;  ///< not empty
   std::vector<ProductTile> tiles{};  ///< of the variants; empty: there is one
   ProductDevice device{};
-  DType dtype = DType::F32;  ///< of the operands
+  DType dtype = DType::F32;  ///< of the left operand
   SymExpr batches = 0, rows = 0, columns = 0, depth = 0;
 
   /// The variant for these sizes, by product_cycles(). Threads: any.

@@ -71,14 +71,75 @@ static __device__ __forceinline__ void hd_mma_bf16(float* sums, const unsigned i
 }
 #endif
 
+// The same of bytes, with a sign or without, a being 16 x 32 and b 32 x 8; sums wrap.
+#ifndef HEDDLE_CUDA_SIM
+template <bool left_signed, bool right_signed>
+static __device__ __forceinline__ void hd_mma_bytes(unsigned int* sums, const unsigned int* a,
+                                                    const unsigned int* b) {
+  if constexpr (left_signed && right_signed) {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  } else if constexpr (left_signed) {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  } else if constexpr (right_signed) {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  } else {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  }
+}
+#endif
+
 static __device__ __forceinline__ void hd_mma(float* sums, const unsigned int* a, const unsigned int* b,
-                                              hd_f16) {
+                                              hd_f16, hd_f16) {
   hd_mma_f16(sums, a, b);
 }
 static __device__ __forceinline__ void hd_mma(float* sums, const unsigned int* a, const unsigned int* b,
-                                              hd_bf16) {
+                                              hd_bf16, hd_bf16) {
   hd_mma_bf16(sums, a, b);
 }
+template <class L, class R>
+static __device__ __forceinline__ void hd_mma(unsigned int* sums, const unsigned int* a,
+                                              const unsigned int* b, L, R) {
+  hd_mma_bytes<((L)-1 < 0), ((R)-1 < 0)>(sums, a, b);
+}
+
+// Byte k of the result is byte `selector >> 4 * k & 7` of the eight that low and high are.
+#ifndef HEDDLE_CUDA_SIM
+static __device__ __forceinline__ unsigned int hd_permute_bytes(unsigned int low, unsigned int high,
+                                                                unsigned int selector) {
+  unsigned int result;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(result) : "r"(low), "r"(high), "r"(selector));
+  return result;
+}
+#endif
+
+// Four words as a matrix of bytes, transposed: byte i of word k becomes byte k of word i.
+static __device__ __forceinline__ void hd_transpose_bytes(unsigned int* words) {
+  const unsigned int low_of_first = hd_permute_bytes(words[0], words[1], 0x5140);
+  const unsigned int high_of_first = hd_permute_bytes(words[0], words[1], 0x7362);
+  const unsigned int low_of_last = hd_permute_bytes(words[2], words[3], 0x5140);
+  const unsigned int high_of_last = hd_permute_bytes(words[2], words[3], 0x7362);
+  words[0] = hd_permute_bytes(low_of_first, low_of_last, 0x5410);
+  words[1] = hd_permute_bytes(low_of_first, low_of_last, 0x7632);
+  words[2] = hd_permute_bytes(high_of_first, high_of_last, 0x5410);
+  words[3] = hd_permute_bytes(high_of_first, high_of_last, 0x7632);
+}
+
+// What products of T are summed in. Sums of bytes wrap.
+template <class T> struct hd_sum_of { typedef float type; };
+template <> struct hd_sum_of<signed char> { typedef unsigned int type; };
+template <> struct hd_sum_of<unsigned char> { typedef unsigned int type; };
 
 // Where piece `piece` of 16 bytes of row `row` lies in a tile with `pieces` of them a row (a power of two):
 // eight rows' pieces of one column lie in all 32 banks.
@@ -86,6 +147,15 @@ template <int pieces>
 static __device__ __forceinline__ int hd_swizzled(int row, int piece) {
   const int turn = pieces >= 8 ? row : pieces == 4 ? row / 2 : row / 4;
   return row * pieces + (piece ^ (turn & (pieces >= 8 ? 7 : pieces - 1)));
+}
+
+// The same of a tile of `rows` rows of bytes that a warp reads word by word (four pieces a row, or more): eight
+// neighbouring words of rows k, k + 4, k + 8 and k + 12, k being less than 4 from a multiple of 16, lie in all 32 banks.
+template <int rows, int pieces>
+static __device__ __forceinline__ int hd_swizzled_words(int row, int piece) {
+  const int place = row % 4 * (rows / 4) + row / 4;
+  const int turn = pieces >= 8 ? 2 * place : place / 2 * 2;
+  return place * pieces + (piece ^ (turn & (pieces >= 8 ? 7 : 3)));
 }
 
 // Whether lines that are `stride` elements apart begin at multiples of 16 bytes.
@@ -102,91 +172,123 @@ static __device__ __forceinline__ void hd_fill_piece(hd_sixteen* to, const T* fr
   for (int k = 0; k < count; ++k) elements[k] = k < valid ? from[k] : T();
 }
 
-// Puts lines x (8 * pieces) elements of 16 bits into a tile, zeros where there are none: `lines_left` lines
-// of `count_left` elements. `wide`: hd_is_wide; then the copies are asynchronous.
-template <class T, int lines, int pieces, int threads>
+// Puts lines x pieces pieces of 16 bytes into a tile, zeros where there is nothing: `lines_left` lines of
+// `count_left` elements. `wide`: hd_is_wide; then the copies are asynchronous. by_word: the tile is one of
+// hd_swizzled_words.
+template <class T, int lines, int pieces, int threads, bool by_word>
 static __device__ __forceinline__ void hd_fetch_tile(hd_sixteen* tile, const T* from, long long stride,
                                                      long long lines_left, long long count_left, bool wide) {
+  constexpr int count = 16 / (int)sizeof(T);
 #pragma unroll
   for (int k = threadIdx.x; k < lines * pieces; k += threads) {
     const int line = k / pieces;
     const int piece = k % pieces;
-    const long long left = line < lines_left ? count_left - 8 * piece : 0;
-    const int valid = left <= 0 ? 0 : left >= 8 ? 8 : (int)left;
-    const T* const at = valid == 0 ? from : from + line * stride + 8 * piece;
-    hd_sixteen* const to = tile + hd_swizzled<pieces>(line, piece);
+    const long long left = line < lines_left ? count_left - count * piece : 0;
+    const int valid = left <= 0 ? 0 : left >= count ? count : (int)left;
+    const T* const at = valid == 0 ? from : from + line * stride + count * piece;
+    hd_sixteen* const to =
+        tile + (by_word ? hd_swizzled_words<lines, pieces>(line, piece) : hd_swizzled<pieces>(line, piece));
     if (wide) {
-      hd_copy_async(to, at, 2 * valid);
+      hd_copy_async(to, at, (int)sizeof(T) * valid);
     } else {
-      hd_fill_piece<T, 8>(to, at, valid);
+      hd_fill_piece<T, count>(to, at, valid);
     }
   }
 }
 
 // How a block multiplies: a tile of `rows` x `columns` sums, `depth` products at a time, in `stages` buffers
-// that are filled ahead; warps lie side by side as warp_rows x warp_columns. left_along (right_along): elements
-// of a row of the left (right) matrix are neighbours in memory; otherwise those of a column are.
-template <class T, int rows, int columns, int depth, int warp_rows, int warp_columns, int stages,
+// that are filled ahead; warps lie side by side as warp_rows x warp_columns. L and R, of one size, are what the left
+// and the right matrix hold. left_along (right_along): elements of a row of the left (right) matrix are neighbours
+// in memory; otherwise those of a column are. Of bytes the left matrix has to be along its rows.
+//
+// Instructions take 32 bytes of the depth, neighbours of which share a register. ldmatrix turns a matrix of 16 bits
+// round, but none of bytes: where the right one is along its rows, a lane reads words, four columns of one row each,
+// and turns four of them. These are columns of four fragments, whose columns therefore lie four apart.
+template <class L, class R, int rows, int columns, int depth, int warp_rows, int warp_columns, int stages,
           bool left_along, bool right_along>
 struct hd_tensor_tile {
+  typedef typename hd_sum_of<L>::type Sum;
+  static constexpr int count = 16 / (int)sizeof(L);  // elements of a piece
+  static constexpr bool by_word = right_along && sizeof(R) == 1;
   static constexpr int threads = 32 * warp_rows * warp_columns;
   static constexpr int row_tiles = rows / warp_rows / 16;
   static constexpr int column_pairs = columns / warp_columns / 16;
-  static constexpr int left_pieces = (left_along ? depth : rows) / 8;
-  static constexpr int right_pieces = (right_along ? columns : depth) / 8;
-  static constexpr int left_size = rows * depth / 8;
-  static constexpr int stage_size = left_size + columns * depth / 8;
-  static constexpr int line = columns + 8;  // of the sums: rows of a fragment lie in different banks
-  // The 16 x 16 fragment of the left matrix at (row, k).
+  static constexpr int left_pieces = (left_along ? depth : rows) / count;
+  static constexpr int right_pieces = (right_along ? columns : depth) / count;
+  static constexpr int left_size = rows * depth / count;
+  static constexpr int stage_size = left_size + columns * depth / count;
+  // Of the sums: what a warp writes at once lies in different banks.
+  static constexpr int line = columns + (by_word ? 1 : 8);
+  // The fragment of the left matrix at (row, k), of 16 rows.
   static __device__ __forceinline__ void left_fragment(unsigned int* a, const hd_sixteen* tile, int row,
                                                        int k) {
     const int lane = threadIdx.x % 32;
     if (left_along) {
-      hd_load_matrices(a, tile + hd_swizzled<left_pieces>(row + lane % 16, k / 8 + lane / 16));
+      hd_load_matrices(a, tile + hd_swizzled<left_pieces>(row + lane % 16, k / count + lane / 16));
     } else {
       hd_load_transposed(a, tile + hd_swizzled<left_pieces>(k + lane % 8 + lane / 16 * 8,
-                                                            row / 8 + lane / 8 % 2));
+                                                            row / count + lane / 8 % 2));
     }
   }
-  // Two 16 x 8 fragments of the right matrix, at (k, column) and (k, column + 8).
+  // Two fragments of the right matrix, of 8 columns each: at (k, column) and (k, column + 8).
   static __device__ __forceinline__ void right_fragments(unsigned int* b, const hd_sixteen* tile, int k,
                                                          int column) {
     const int lane = threadIdx.x % 32;
     if (right_along) {
-      hd_load_transposed(b, tile + hd_swizzled<right_pieces>(k + lane % 16, column / 8 + lane / 16));
+      hd_load_transposed(b, tile + hd_swizzled<right_pieces>(k + lane % 16, column / count + lane / 16));
     } else {
       hd_load_matrices(b, tile + hd_swizzled<right_pieces>(column + lane % 8 + lane / 16 * 8,
-                                                           k / 8 + lane / 8 % 2));
+                                                           k / count + lane / 8 % 2));
     }
   }
-  static __device__ __forceinline__ void fetch(hd_sixteen* stage, const T* left, long long left_stride,
-                                               const T* right, long long right_stride, long long rows_left,
+  // Four fragments of a matrix of bytes, in two pairs: of number n the columns column + n, column + n + 4, ...
+  static __device__ __forceinline__ void right_fragments_by_word(unsigned int (*b)[4], const hd_sixteen* tile,
+                                                                 int k, int column) {
+    const int lane = threadIdx.x % 32;
+    const int first = column + lane / 4 * 4;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      unsigned int words[4];
+#pragma unroll
+      for (int n = 0; n < 4; ++n)
+        words[n] = tile[hd_swizzled_words<depth, right_pieces>(k + 16 * half + lane % 4 * 4 + n, first / 16)]
+                       .words[first / 4 % 4];
+      hd_transpose_bytes(words);
+#pragma unroll
+      for (int n = 0; n < 4; ++n) b[n / 2][n % 2 * 2 + half] = words[n];
+    }
+  }
+  // The column of the tile that column `at` of a warp's fragment n is, which begins at `column`.
+  static __device__ __forceinline__ int column_of(int column, int n, int at) {
+    return column + (by_word ? n / 4 * 32 + 4 * at + n % 4 : 8 * n + at);
+  }
+  static __device__ __forceinline__ void fetch(hd_sixteen* stage, const L* left, long long left_stride,
+                                               const R* right, long long right_stride, long long rows_left,
                                                long long columns_left, long long depth_left, bool left_wide,
                                                bool right_wide) {
     if (left_along) {
-      hd_fetch_tile<T, rows, left_pieces, threads>(stage, left, left_stride, rows_left, depth_left,
-                                                   left_wide);
+      hd_fetch_tile<L, rows, left_pieces, threads, false>(stage, left, left_stride, rows_left, depth_left,
+                                                          left_wide);
     } else {
-      hd_fetch_tile<T, depth, left_pieces, threads>(stage, left, left_stride, depth_left, rows_left,
-                                                    left_wide);
+      hd_fetch_tile<L, depth, left_pieces, threads, false>(stage, left, left_stride, depth_left, rows_left,
+                                                           left_wide);
     }
     if (right_along) {
-      hd_fetch_tile<T, depth, right_pieces, threads>(stage + left_size, right, right_stride, depth_left,
-                                                     columns_left, right_wide);
+      hd_fetch_tile<R, depth, right_pieces, threads, by_word>(stage + left_size, right, right_stride,
+                                                              depth_left, columns_left, right_wide);
     } else {
-      hd_fetch_tile<T, columns, right_pieces, threads>(stage + left_size, right, right_stride, columns_left,
-                                                       depth_left, right_wide);
+      hd_fetch_tile<R, columns, right_pieces, threads, false>(stage + left_size, right, right_stride,
+                                                              columns_left, depth_left, right_wide);
     }
   }
-  // Leaves in `shared` the sums of left . right as floats, element (m, n) at m * line + n, for all threads.
+  // Leaves in `shared` the sums of left . right, element (m, n) at m * line + n, for all threads.
   // `left` and `right` are where the tile's matrices begin, which have rows_left rows, columns_left columns
   // and depth_left products a sum; left_row is the distance of two rows of the left one, left_step that of two
   // columns, right_step and right_column the same of the right one.
-  static __device__ __forceinline__ float* multiply(unsigned char* shared, const T* left, long long left_row,
-                                                    long long left_step, const T* right,
-                                                    long long right_step, long long right_column,
-                                                    long long rows_left, long long columns_left,
-                                                    long long depth_left) {
+  static __device__ __forceinline__ Sum* multiply(unsigned char* shared, const L* left, long long left_row,
+                                                  long long left_step, const R* right, long long right_step,
+                                                  long long right_column, long long rows_left,
+                                                  long long columns_left, long long depth_left) {
     hd_sixteen* const tiles = (hd_sixteen*)shared;
     const long long left_stride = left_along ? left_row : left_step;
     const long long right_stride = right_along ? right_step : right_column;
@@ -198,7 +300,7 @@ struct hd_tensor_tile {
     const int warp = threadIdx.x / 32;
     const int row = warp / warp_columns * (rows / warp_rows);
     const int column = warp % warp_columns * (columns / warp_columns);
-    float sums[row_tiles][2 * column_pairs][4] = {};
+    Sum sums[row_tiles][2 * column_pairs][4] = {};
 #pragma unroll 1
     for (int k = 0; k < stages - 1; ++k) {
       if (k < steps)
@@ -219,17 +321,23 @@ struct hd_tensor_tile {
       hd_copy_commit();
       const hd_sixteen* const tile = tiles + used * stage_size;
 #pragma unroll
-      for (int k = 0; k < depth; k += 16) {
+      for (int k = 0; k < depth; k += 2 * count) {
         unsigned int a[row_tiles][4];
         unsigned int b[column_pairs][4];
 #pragma unroll
         for (int m = 0; m < row_tiles; ++m) left_fragment(a[m], tile, row + 16 * m, k);
+        if constexpr (by_word) {
 #pragma unroll
-        for (int n = 0; n < column_pairs; ++n) right_fragments(b[n], tile + left_size, k, column + 16 * n);
+          for (int n = 0; n < column_pairs; n += 2)
+            right_fragments_by_word(b + n, tile + left_size, k, column + 16 * n);
+        } else {
+#pragma unroll
+          for (int n = 0; n < column_pairs; ++n) right_fragments(b[n], tile + left_size, k, column + 16 * n);
+        }
 #pragma unroll
         for (int m = 0; m < row_tiles; ++m) {
 #pragma unroll
-          for (int n = 0; n < 2 * column_pairs; ++n) hd_mma(sums[m][n], a[m], b[n / 2] + n % 2 * 2, T());
+          for (int n = 0; n < 2 * column_pairs; ++n) hd_mma(sums[m][n], a[m], b[n / 2] + n % 2 * 2, L(), R());
         }
       }
       filled = filled + 1 == stages ? 0 : filled + 1;
@@ -237,7 +345,7 @@ struct hd_tensor_tile {
     }
     hd_copy_wait<0>();
     __syncthreads();
-    float* const out = (float*)shared;
+    Sum* const out = (Sum*)shared;
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int m = 0; m < row_tiles; ++m) {
@@ -245,7 +353,7 @@ struct hd_tensor_tile {
       for (int n = 0; n < 2 * column_pairs; ++n) {
 #pragma unroll
         for (int k = 0; k < 4; ++k)
-          out[(row + 16 * m + lane / 4 + k / 2 * 8) * line + column + 8 * n + lane % 4 * 2 + k % 2] =
+          out[(row + 16 * m + lane / 4 + k / 2 * 8) * line + column_of(column, n, lane % 4 * 2 + k % 2)] =
               sums[m][n][k];
       }
     }
@@ -254,52 +362,58 @@ struct hd_tensor_tile {
   }
 };
 
-// A stored element as a float.
-static __device__ __forceinline__ float hd_as_float(hd_f16 stored) { return hd_widen(stored); }
-static __device__ __forceinline__ float hd_as_float(hd_bf16 stored) { return hd_widen(stored); }
-static __device__ __forceinline__ float hd_as_float(float stored) { return stored; }
+// A stored element as what its products are summed in.
+static __device__ __forceinline__ float hd_as_sum(hd_f16 stored) { return hd_widen(stored); }
+static __device__ __forceinline__ float hd_as_sum(hd_bf16 stored) { return hd_widen(stored); }
+static __device__ __forceinline__ float hd_as_sum(float stored) { return stored; }
+static __device__ __forceinline__ unsigned int hd_as_sum(signed char stored) {
+  return (unsigned int)(int)stored;
+}
+static __device__ __forceinline__ unsigned int hd_as_sum(unsigned char stored) { return stored; }
 
-// The elements of 16 bytes as floats, zeros from `left` on. `wide`: `at` is 16-aligned.
+// The elements of 16 bytes so, zeros from `left` on. `wide`: `at` is 16-aligned.
 template <class T>
-static __device__ __forceinline__ void hd_read_piece(float* out, const T* at, long long left, bool wide) {
+static __device__ __forceinline__ void hd_read_piece(typename hd_sum_of<T>::type* out, const T* at,
+                                                     long long left, bool wide) {
   constexpr int count = 16 / (int)sizeof(T);
   if (wide && left >= count) {
     const hd_sixteen all = *(const hd_sixteen*)at;
     T elements[count];
     memcpy(elements, &all, 16);
 #pragma unroll
-    for (int k = 0; k < count; ++k) out[k] = hd_as_float(elements[k]);
+    for (int k = 0; k < count; ++k) out[k] = hd_as_sum(elements[k]);
     return;
   }
 #pragma unroll
-  for (int k = 0; k < count; ++k) out[k] = k < left ? hd_as_float(at[k]) : 0.0f;
+  for (int k = 0; k < count; ++k) out[k] = k < left ? hd_as_sum(at[k]) : 0;
 }
 
 // How a block multiplies a few rows by a matrix that is read once, 16 bytes a thread at a time: `columns` sums
 // of at most `rows` rows. The sum of an element is the sum of the threads' sums, in a fixed tree.
-template <class T, int rows, int columns, int threads, bool right_along>
+template <class L, class R, int rows, int columns, int threads, bool right_along>
 struct hd_row_tile {
-  static constexpr int count = 16 / (int)sizeof(T);
+  typedef typename hd_sum_of<L>::type Sum;
+  static constexpr int count = 16 / (int)sizeof(L);
   static constexpr int warps = threads / 32;
   static constexpr int line = columns;
   static constexpr int ahead = rows == 1 ? 4 : 1;  // reads under way: registers bound them
   // right_along: a thread has some rows of the right matrix, and `count` columns of them.
-  static __device__ __forceinline__ void along_columns(float* out, float* partial, const T* left,
+  static __device__ __forceinline__ void along_columns(Sum* out, Sum* partial, const L* left,
                                                        long long left_row, long long left_step,
-                                                       const T* right, long long right_stride,
+                                                       const R* right, long long right_stride,
                                                        long long rows_left, long long columns_left,
                                                        long long depth) {
     constexpr int pieces = columns / count;
     const bool wide = hd_is_wide(right, right_stride);
     const int column = threadIdx.x % pieces * count;
-    float sums[rows][count] = {};
+    Sum sums[rows][count] = {};
 #pragma unroll ahead
     for (long long k = threadIdx.x / pieces; k < depth; k += threads / pieces) {
-      float b[count];
+      Sum b[count];
       hd_read_piece(b, right + k * right_stride + column, columns_left - column, wide);
 #pragma unroll
       for (int m = 0; m < rows; ++m) {
-        const float a = m < rows_left ? hd_as_float(left[m * left_row + k * left_step]) : 0.0f;
+        const Sum a = m < rows_left ? hd_as_sum(left[m * left_row + k * left_step]) : 0;
 #pragma unroll
         for (int n = 0; n < count; ++n) sums[m][n] += a * b[n];
       }
@@ -317,14 +431,14 @@ struct hd_row_tile {
     }
     __syncthreads();
     for (int k = threadIdx.x; k < rows * columns; k += threads) {
-      float sum = partial[k];
+      Sum sum = partial[k];
       for (int warp = 1; warp < warps; ++warp) sum += partial[warp * rows * columns + k];
       out[k] = sum;
     }
   }
   // Otherwise a warp has some columns, and its lanes pieces of them.
-  static __device__ __forceinline__ void along_depth(float* out, const T* left, long long left_row,
-                                                     long long left_step, const T* right,
+  static __device__ __forceinline__ void along_depth(Sum* out, const L* left, long long left_row,
+                                                     long long left_step, const R* right,
                                                      long long right_stride, long long rows_left,
                                                      long long columns_left, long long depth) {
     constexpr int mine = columns / warps;
@@ -332,10 +446,10 @@ struct hd_row_tile {
     const bool left_wide = left_step == 1 && hd_is_wide(left, left_row);
     const int column = threadIdx.x / 32 * mine;
     const int lane = threadIdx.x % 32;
-    float sums[rows][mine] = {};
+    Sum sums[rows][mine] = {};
 #pragma unroll ahead
     for (long long k = lane * count; k < depth; k += 32 * count) {
-      float b[mine][count];
+      Sum b[mine][count];
 #pragma unroll
       for (int n = 0; n < mine; ++n)
         hd_read_piece(b[n], right + (column + n) * right_stride + k,
@@ -343,13 +457,13 @@ struct hd_row_tile {
 #pragma unroll
       for (int m = 0; m < rows; ++m) {
         if (m >= rows_left) break;
-        float a[count];
+        Sum a[count];
         if (left_step == 1) {
           hd_read_piece(a, left + m * left_row + k, depth - k, left_wide);
         } else {
 #pragma unroll
           for (int e = 0; e < count; ++e)
-            a[e] = e < depth - k ? hd_as_float(left[m * left_row + (k + e) * left_step]) : 0.0f;
+            a[e] = e < depth - k ? hd_as_sum(left[m * left_row + (k + e) * left_step]) : 0;
         }
 #pragma unroll
         for (int n = 0; n < mine; ++n) {
@@ -370,12 +484,11 @@ struct hd_row_tile {
     }
   }
   // As hd_tensor_tile's.
-  static __device__ __forceinline__ float* multiply(unsigned char* shared, const T* left, long long left_row,
-                                                    long long left_step, const T* right,
-                                                    long long right_step, long long right_column,
-                                                    long long rows_left, long long columns_left,
-                                                    long long depth) {
-    float* const out = (float*)shared;
+  static __device__ __forceinline__ Sum* multiply(unsigned char* shared, const L* left, long long left_row,
+                                                  long long left_step, const R* right, long long right_step,
+                                                  long long right_column, long long rows_left,
+                                                  long long columns_left, long long depth) {
+    Sum* const out = (Sum*)shared;
     if (right_along) {
       along_columns(out, out + rows * columns, left, left_row, left_step, right, right_step, rows_left,
                     columns_left, depth);
@@ -387,24 +500,24 @@ struct hd_row_tile {
   }
 };
 
-// How a block multiplies by fused multiply-adds, operands of any strides through shared memory: a thread has
+// How a block multiplies without tensor cores, operands of any strides through shared memory: a thread has
 // every 16th row and column of the tile. left_along, right_along: as in hd_tensor_tile, of what is read at once.
-template <class T, int rows, int columns, int depth, bool left_along, bool right_along>
+template <class L, class R, int rows, int columns, int depth, bool left_along, bool right_along>
 struct hd_plain_tile {
+  typedef typename hd_sum_of<L>::type Sum;
   static constexpr int threads = 256;
   static constexpr int line = columns + 1;
   static constexpr int left_line = rows + 1;
   // As hd_tensor_tile's.
-  static __device__ __forceinline__ float* multiply(unsigned char* shared, const T* left, long long left_row,
-                                                    long long left_step, const T* right,
-                                                    long long right_step, long long right_column,
-                                                    long long rows_left, long long columns_left,
-                                                    long long depth_left) {
-    float* const left_tile = (float*)shared;
-    float* const right_tile = left_tile + depth * left_line;
+  static __device__ __forceinline__ Sum* multiply(unsigned char* shared, const L* left, long long left_row,
+                                                  long long left_step, const R* right, long long right_step,
+                                                  long long right_column, long long rows_left,
+                                                  long long columns_left, long long depth_left) {
+    Sum* const left_tile = (Sum*)shared;
+    Sum* const right_tile = left_tile + depth * left_line;
     const int row = threadIdx.x / 16;
     const int column = threadIdx.x % 16;
-    float sums[rows / 16][columns / 16] = {};
+    Sum sums[rows / 16][columns / 16] = {};
 #pragma unroll 1
     for (long long begin = 0; begin < depth_left; begin += depth) {
 #pragma unroll
@@ -413,7 +526,7 @@ struct hd_plain_tile {
         const int k = left_along ? e % depth : e / rows;
         const bool exists = m < rows_left && begin + k < depth_left;
         left_tile[k * left_line + m] =
-            exists ? hd_as_float(left[m * left_row + (begin + k) * left_step]) : 0.0f;
+            exists ? hd_as_sum(left[m * left_row + (begin + k) * left_step]) : 0;
       }
 #pragma unroll
       for (int e = threadIdx.x; e < columns * depth; e += threads) {
@@ -421,24 +534,24 @@ struct hd_plain_tile {
         const int k = right_along ? e / columns : e % depth;
         const bool exists = n < columns_left && begin + k < depth_left;
         right_tile[k * line + n] =
-            exists ? hd_as_float(right[(begin + k) * right_step + n * right_column]) : 0.0f;
+            exists ? hd_as_sum(right[(begin + k) * right_step + n * right_column]) : 0;
       }
       __syncthreads();
 #pragma unroll
       for (int k = 0; k < depth; ++k) {
-        float b[columns / 16];
+        Sum b[columns / 16];
 #pragma unroll
         for (int n = 0; n < columns / 16; ++n) b[n] = right_tile[k * line + column + 16 * n];
 #pragma unroll
         for (int m = 0; m < rows / 16; ++m) {
-          const float a = left_tile[k * left_line + row + 16 * m];
+          const Sum a = left_tile[k * left_line + row + 16 * m];
 #pragma unroll
           for (int n = 0; n < columns / 16; ++n) sums[m][n] += a * b[n];
         }
       }
       __syncthreads();
     }
-    float* const out = (float*)shared;
+    Sum* const out = (Sum*)shared;
 #pragma unroll
     for (int m = 0; m < rows / 16; ++m) {
 #pragma unroll

@@ -11,6 +11,8 @@
 namespace heddle::jit::cuda {
 namespace {
 
+bool is_byte(DType dtype) { return dtype == DType::U8 || dtype == DType::I8; }
+
 /// Collects the parts of a nest; `fits` becomes false where it has another form.
 class Finder {
  public:
@@ -101,11 +103,13 @@ class Finder {
 
   bool is_supported() const {
     const ContractStmt& contract = *parts_.contract;
-    const DType left = nest_.buffers[contract.a.buffer].dtype;
-    const bool known = left == DType::F16 || left == DType::BF16 || left == DType::F32;
-    if (!known || left != nest_.buffers[contract.b.buffer].dtype) return false;
-    if (contract.dtype != DType::F32 || nest_.buffers.size() != nest_.global_count() + 1)
-      return false;
+    const DType left = parts_.left_dtype();
+    const DType right = parts_.right_dtype();
+    const bool bytes = is_byte(left) && is_byte(right) && contract.dtype == DType::I32;
+    const bool floats = left == right && contract.dtype == DType::F32 &&
+                        (left == DType::F16 || left == DType::BF16 || left == DType::F32);
+    if ((!bytes && !floats) || contract.group != 1) return false;
+    if (nest_.buffers.size() != nest_.global_count() + 1) return false;
     // The sums are read where the loops are.
     const SymExpr at =
         SymExpr(parts_.rows->axis) * contract.tile_columns + SymExpr(parts_.columns->axis);
@@ -172,23 +176,23 @@ class Writer {
   }
 
   std::string tile_type() const {
-    const std::string type = storage_type(parts_.dtype());
+    const std::string types =
+        storage_type(parts_.left_dtype()) + ", " + storage_type(parts_.right_dtype()) + ", ";
     const std::string tile = number(tile_.rows) + ", " + number(tile_.columns) + ", ";
     const bool left = parts_.left() == Along::Rows;
     const bool right = parts_.right() == Along::Rows;
     switch (tile_.kind) {
       case ProductTile::Kind::Rows:
-        return "hd_row_tile<" + type + ", " + tile + number(tile_.threads()) + ", " + truth(right) +
-               ">";
+        return "hd_row_tile<" + types + tile + number(tile_.threads()) + ", " + truth(right) + ">";
       case ProductTile::Kind::Plain:
-        return "hd_plain_tile<" + type + ", " + tile + number(tile_.depth) + ", " + truth(left) +
-               ", " + truth(right) + ">";
+        return "hd_plain_tile<" + types + tile + number(tile_.depth) + ", " + truth(left) + ", " +
+               truth(right) + ">";
       case ProductTile::Kind::Tensor:
         break;
     }
-    return "hd_tensor_tile<" + type + ", " + tile + number(tile_.depth) + ", " +
-           number(tile_.warp_rows) + ", " + number(tile_.warp_columns) + ", " +
-           number(tile_.stages) + ", " + truth(left) + ", " + truth(right) + ">";
+    return "hd_tensor_tile<" + types + tile + number(tile_.depth) + ", " + number(tile_.warp_rows) +
+           ", " + number(tile_.warp_columns) + ", " + number(tile_.stages) + ", " + truth(left) +
+           ", " + truth(right) + ">";
   }
 
   void place() {
@@ -208,7 +212,7 @@ class Writer {
 
   void multiply() {
     const ContractStmt& contract = *parts_.contract;
-    line("const float* const sums = Tile::multiply(shared, " + operand(contract.a) + ", " +
+    line("const Tile::Sum* const sums = Tile::multiply(shared, " + operand(contract.a) + ", " +
          operand(contract.b) + ", rows - " + form_.row_begin.to_string() + ", columns - " +
          form_.column_begin.to_string() + ", " + index(contract.depth) + ");");
   }
@@ -224,8 +228,9 @@ class Writer {
     line("if (" + row + " >= rows - " + form_.row_begin.to_string() + " || " + column +
          " >= columns - " + form_.column_begin.to_string() + ") continue;");
     StatementEmitter statements(nest_, Mapping::Flat, {});
-    statements.replace_loads(parts_.contract->acc,
-                             "sums[" + row + " * Tile::line + " + column + "]");
+    statements.replace_loads(parts_.contract->acc, "(" + compute_type(parts_.contract->dtype) +
+                                                       ")sums[" + row + " * Tile::line + " +
+                                                       column + "]");
     Block block;
     for (const auto* list : {&parts_.before, &parts_.of_row})
       for (const Stmt* statement : *list) block.push_back(*statement);
@@ -260,7 +265,7 @@ CudaSource emit_product(const ProductParts& parts, const ProductTile& tile,
   source.entry = entry_name(nest.name + "_" + source.variant);
   source.block_threads = static_cast<std::uint32_t>(tile.threads());
   source.dynamic_shared_bytes =
-      tile.shared_bytes(static_cast<std::int64_t>(size_of(parts.dtype())));
+      tile.shared_bytes(static_cast<std::int64_t>(size_of(parts.left_dtype())));
   source.blocks =
       min(form.batches * ceildiv(form.rows, tile.rows) * ceildiv(form.columns, tile.columns),
           options.max_blocks);

@@ -19,12 +19,13 @@ struct ProductParts {
   std::vector<const Stmt*> of_row;  ///< scalars in the loop over rows
   const ForStmt* columns = nullptr;
 
-  DType dtype() const { return nest->buffers[contract->a.buffer].dtype; }
+  DType left_dtype() const { return nest->buffers[contract->a.buffer].dtype; }
+  DType right_dtype() const { return nest->buffers[contract->b.buffer].dtype; }
   Along left() const;
   Along right() const;
 };
 
-/// The parts, if `nest` is in product form with operands of f16, bf16 or f32 of one dtype.
+/// The parts, if `nest` is in product form with operands of f16, bf16 or f32 of one dtype, or of bytes.
 std::optional<ProductParts> product_parts(const Nest& nest);
 
 CudaSource emit_product(const ProductParts& parts, const ProductTile& tile,

@@ -6,12 +6,14 @@ namespace heddle::jit::cuda {
 namespace {
 
 // Rates of one multiprocessor, in a cycle.
-constexpr double kTensorProducts = 1024;  ///< of 16 bits, by mma.sync
-constexpr double kPlainProducts = 128;    ///< by fused multiply-adds
-constexpr double kWidened = 64;           ///< elements from 16 bits to 32
-constexpr double kSharedBytes = 128;      ///< from and to shared memory
-constexpr double kCacheBytes = 64;        ///< from the second-level cache
-constexpr double kMemoryBytes = 20;       ///< its share of the device's memory
+constexpr double kTensorBytes =
+    2048;  ///< of factors, by mma.sync: half as many products of 16 bits
+constexpr double kPlainProducts = 128;  ///< by fused multiply-adds
+constexpr double kPlainIntegers = 64;   ///< the same of integers
+constexpr double kWidened = 64;         ///< elements from 8 or 16 bits to 32
+constexpr double kSharedBytes = 128;    ///< from and to shared memory
+constexpr double kCacheBytes = 64;      ///< from the second-level cache
+constexpr double kMemoryBytes = 20;     ///< its share of the device's memory
 // Cycles that nothing hides.
 constexpr double kMemoryLatency = 800;  ///< from a block's start to its first products
 constexpr double kStepLatency = 60;     ///< of a step's barrier and first fragments
@@ -28,21 +30,22 @@ double busy_cycles(const ProductTile& tile, const ProductShape& shape, double de
   const double rows = tile.rows;
   const double columns = tile.columns;
   const double cache = (rows + columns) * depth * size / kCacheBytes;
+  const double plain = shape.element_bytes == 1 ? kPlainIntegers : kPlainProducts;
   switch (tile.kind) {
     case ProductTile::Kind::Rows: {
       const double used = std::min(rows, static_cast<double>(shape.rows));
-      return std::max((used / kPlainProducts + 1 / kWidened) * columns * depth, cache);
+      return std::max((used / plain + 1 / kWidened) * columns * depth, cache);
     }
     case ProductTile::Kind::Plain:
       // A thread reads as many floats from shared memory for its 4 x 4 sums as it has rows and columns.
-      return std::max(rows * columns * depth / kPlainProducts * 2, cache);
+      return std::max(rows * columns * depth / plain * 2, cache);
     case ProductTile::Kind::Tensor:
       break;
   }
   // Each warp reads its rows and columns, after they were written once.
   const double lines = rows * (tile.warp_columns + 1) + columns * (tile.warp_rows + 1);
   return std::max(
-      {rows * columns * depth / kTensorProducts, lines * depth * size / kSharedBytes, cache});
+      {rows * columns * depth * size / kTensorBytes, lines * depth * size / kSharedBytes, cache});
 }
 
 }  // namespace
@@ -68,19 +71,26 @@ std::string ProductTile::name() const {
 std::vector<ProductTile> product_tiles(DType dtype, Along left, Along right,
                                        const ProductDevice& device) {
   using Kind = ProductTile::Kind;
+  const auto bytes = static_cast<std::int64_t>(size_of(dtype));
   std::vector<ProductTile> tiles;
   if (right != Along::Neither) {
-    const int width = right == Along::Rows ? 32 : 16;
+    // Segments of 64 bytes, but that a thread's sums stay in registers.
+    const int width = right == Along::Columns ? 16 : bytes == 1 ? 64 : 32;
+    const int rows = right == Along::Rows && bytes == 1 ? 4 : 8;
     tiles.push_back({Kind::Rows, 1, width, 0, 1, 8, 0});
-    tiles.push_back({Kind::Rows, 8, width, 0, 1, 8, 0});
+    tiles.push_back({Kind::Rows, rows, width, 0, 1, 8, 0});
   }
-  const bool narrow = dtype == DType::F16 || dtype == DType::BF16;
-  if (narrow && device.tensor_cores && left != Along::Neither && right != Along::Neither) {
+  const bool tensor = device.tensor_cores && left != Along::Neither && right != Along::Neither;
+  if (tensor && bytes == 2) {
     tiles.push_back({Kind::Tensor, 16, 64, 64, 1, 4, 4});
     tiles.push_back({Kind::Tensor, 64, 64, 64, 2, 2, 3});
     tiles.push_back({Kind::Tensor, 128, 128, 32, 2, 4, 4});
   }
-  const auto bytes = static_cast<std::int64_t>(size_of(dtype));
+  if (tensor && bytes == 1 && left == Along::Rows) {
+    tiles.push_back({Kind::Tensor, 16, 128, 128, 1, 4, 3});
+    tiles.push_back({Kind::Tensor, 64, 64, 128, 2, 2, 3});
+    tiles.push_back({Kind::Tensor, 128, 128, 64, 2, 4, 4});
+  }
   std::erase_if(tiles, [&](const ProductTile& tile) {
     return tile.shared_bytes(bytes) > device.max_shared_bytes;
   });

@@ -15,18 +15,18 @@ struct ProductTile {
   enum class Kind : std::uint8_t {
     Rows,    ///< hd_row_tile: a few rows, the right matrix straight from memory
     Tensor,  ///< hd_tensor_tile: tensor cores (mma.sync), operands through shared memory
-    Plain,   ///< hd_plain_tile: fused multiply-adds, operands through shared memory
+    Plain,   ///< hd_plain_tile: without tensor cores, operands through shared memory
   };
   Kind kind = Kind::Tensor;
   int rows = 0;
   int columns = 0;
-  int depth = 0;  ///< Tensor, Plain: products of a sum at a time; of Tensor a multiple of 16
+  int depth = 0;  ///< Tensor, Plain: products of a sum at a time; of Tensor a multiple of 32 bytes
   int warp_rows = 1;
   int warp_columns = 8;  ///< Rows: warps
   int stages = 0;        ///< Tensor: buffers of operands, filled ahead
 
   int threads() const { return 32 * warp_rows * warp_columns; }
-  /// Elements of a row of sums in shared memory.
+  /// Elements of a row of sums in shared memory, at most.
   int line() const;
   std::int64_t shared_bytes(std::int64_t element_bytes) const;
   /// "tensor_128x128x32", "rows_8x16"
@@ -41,7 +41,7 @@ struct ProductShape {
   std::int64_t rows = 1;
   std::int64_t columns = 1;
   std::int64_t depth = 1;
-  std::int64_t element_bytes = 2;
+  std::int64_t element_bytes = 2;  ///< of an operand; 1: integers
 };
 
 /// What the cost model knows of a device.
@@ -58,8 +58,9 @@ enum class Along : std::uint8_t {
   Neither,
 };
 
-/// The ways there are for operands of this dtype on such a device; at least one. f32 is multiplied exactly: none
-/// of its ways uses tensor cores.
+/// The ways there are for operands of this dtype, or of this and another of bytes, on such a device; at least one.
+/// f32 is multiplied exactly: none of its ways uses tensor cores. Nor does any of bytes whose left matrix has columns
+/// of neighbours.
 std::vector<ProductTile> product_tiles(DType dtype, Along left, Along right,
                                        const ProductDevice& device);
 

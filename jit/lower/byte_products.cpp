@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "ir/op.h"
+#include "ir/passes/form_regions.h"
+#include "jit/lower/decompose.h"
 #include "jit/lower/pack_weights.h"
 
 namespace heddle::jit {
@@ -60,15 +62,25 @@ class Emitter {
  public:
   explicit Emitter(GraphBuilder& builder) : b_(builder) {}
 
-  Value run(const ByteProduct& given) {
+  Value packed(const ByteProduct& given) {
     const ByteOperand left = without_sign(given.left);
     const ByteOperand right = with_sign(given.right);
-    const SymExpr depth = right.bytes.meta().sizes[0];
     const std::int64_t columns = right.bytes.meta().sizes[1].constant();
-    Value result =
-        b_.emit("packed_int8_matmul", {left.bytes, panels(right.bytes)}, {{"columns", columns}});
+    return corrected(
+        left, right,
+        b_.emit("packed_int8_matmul", {left.bytes, panels(right.bytes)}, {{"columns", columns}}));
+  }
+  Value plain(const ByteProduct& given) {
+    return corrected(given.left, given.right,
+                     b_.emit("int8_matmul", {given.left.bytes, given.right.bytes}));
+  }
+
+ private:
+  /// `result` with the terms of the zero points.
+  Value corrected(const ByteOperand& left, const ByteOperand& right, Value result) {
     if (!is_zero(left.zero)) {
       Value sums = sum(right.bytes, 0, false);
+      const SymExpr depth = right.bytes.meta().sizes[0];
       if (!is_zero(right.zero))
         sums = b_.emit("sub",
                        {sums, b_.emit("mul", {right.zero, number(DType::I32, depth.constant())})});
@@ -79,7 +91,6 @@ class Emitter {
     return result;
   }
 
- private:
   Value number(DType dtype, std::int64_t value) {
     return b_.constant(ir::Literal::scalar_int(dtype, value));
   }
@@ -132,13 +143,47 @@ std::optional<ByteProduct> byte_product_of(const Node& matmul) {
   if (matmul.output().dtype != DType::I32) return std::nullopt;
   const auto left = operand_of(matmul.input(0));
   const auto right = operand_of(matmul.input(1));
-  if (!left || !right || right->bytes.meta().rank() != 2) return std::nullopt;
+  if (!left || !right) return std::nullopt;
+  if (right->bytes.meta().rank() != 2 && (left->zero || right->zero)) return std::nullopt;
   if (!is_one_a_row(left->zero) || !is_one_a_column(right->zero)) return std::nullopt;
   return ByteProduct{*left, *right};
 }
 
 Value emit_byte_product(GraphBuilder& builder, const ByteProduct& product) {
-  return Emitter(builder).run(product);
+  return Emitter(builder).packed(product);
+}
+
+namespace {
+
+/// What byte_products() takes a node for.
+std::optional<ByteProduct> plain_product_of(const Node& node, const LowerOptions& options) {
+  if (node.op_name() != "matmul" || classify(node, options) != NodeClass::Nest) return std::nullopt;
+  if (!unit_of(node, options).fuse || ir::wants_fallback(node)) return std::nullopt;
+  if (is_byte(node.output().dtype)) return ByteProduct{{node.input(0), {}}, {node.input(1), {}}};
+  const auto found = byte_product_of(node);
+  const bool both = found && !is_zero(found->left.zero) && !is_zero(found->right.zero);
+  if (both && !found->right.bytes.meta().sizes[0].is_constant()) return std::nullopt;
+  return found;
+}
+
+}  // namespace
+
+ir::Graph byte_products(const ir::Graph& graph, const LowerOptions& options) {
+  if (options.target != LowerOptions::Target::Cuda) return graph;
+  using Values = std::vector<Value>;
+  return ir::rewrite(
+      graph, [&](ir::Rewriter& rewriter, const ir::NodePtr& node) -> std::optional<Values> {
+        std::optional<ByteProduct> product = plain_product_of(*node, options);
+        if (!product) return std::nullopt;
+        for (ByteOperand* operand : {&product->left, &product->right}) {
+          operand->bytes = rewriter.map(operand->bytes);
+          if (operand->zero) operand->zero = rewriter.map(operand->zero);
+        }
+        const Value result = Emitter(rewriter.builder()).plain(*product);
+        const DType dtype = node->output().dtype;
+        if (dtype == DType::I32) return Values{result};
+        return Values{rewriter.builder().emit("convert", {result}, {{"dtype", dtype}})};
+      });
 }
 
 }  // namespace heddle::jit

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "ir/graph.h"
+#include "jit/program.h"
 
 namespace heddle::jit {
 
@@ -14,7 +15,7 @@ struct ByteOperand {
       zero;  ///< i32; none: 0. On the left one for all or for each row, on the right for all or for each column
 };
 
-/// matmul of two such operands, the right one a single matrix.
+/// matmul of two such operands, the right one a single matrix unless neither has zero points.
 struct ByteProduct {
   ByteOperand left;
   ByteOperand right;
@@ -33,5 +34,19 @@ std::optional<ByteProduct> byte_product_of(const ir::Node& matmul);
 /// right, are moved by 128 with their zero points.
 /// `product`: what byte_product_of() gave, its values in the graph that `builder` makes.
 ir::Value emit_byte_product(ir::GraphBuilder& builder, const ByteProduct& product);
+
+/// Multiplies bytes as such on CUDA, whose tensor cores do.
+///
+///   %r = matmul(sub(convert(%x: u8[m, k]), %p), convert(%w: i8[k, n]))
+///     ==>
+///   %r = sub(int8_matmul(%x, %w), mul(%p, reduce_sum(convert(%w)) {axes = [0]}))
+///
+/// and a product of bytes with sums of bytes becomes one with wide sums, cut to the bytes that they end in. The terms are
+/// those of emit_byte_product().
+///
+/// Needs:  decomposed ops, known sizes put in.
+/// Leaves: products of other integers, products of nodes that must not be fused, those of two operands with zero points
+///         whose depth is not known, and all of the CPU's as they are.
+ir::Graph byte_products(const ir::Graph& graph, const LowerOptions& options);
 
 }  // namespace heddle::jit

@@ -2,6 +2,7 @@
 #include "ir/op.h"
 #include "ir/passes/order_sizes.h"
 #include "ir/passes/resolve_sizes.h"
+#include "jit/lower/byte_products.h"
 #include "jit/lower/conv_products.h"
 #include "jit/lower/decompose.h"
 #include "jit/lower/nest_context.h"
@@ -51,12 +52,12 @@ Placement place_values(const ReadAnalysis& reads, const Grouping& grouping) {
 }
 
 /// Sizes put in where they are known, only ops that have code, with reductions of whole tensors in blocks,
-/// convolutions of one element as products and constant weights packed.
+/// convolutions of one element as products, constant weights packed and bytes multiplied as such.
 ir::Graph simplified(const ir::Graph& graph, const LowerOptions& options) {
   const ir::Graph simple = decompose_all(ir::order_sizes(ir::resolve_sizes(graph)), options);
   const ir::Graph summed = decompose_all(decompose_variances(simple), options);
   const ir::Graph split = decompose_all(split_reductions(summed), options);
-  return pack_weights(convs_as_products(split, options), options);
+  return byte_products(pack_weights(convs_as_products(split, options), options), options);
 }
 
 }  // namespace

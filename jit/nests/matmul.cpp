@@ -48,7 +48,9 @@ class MatmulNest {
         right_(*ctx.affine(1)),
         depth_(ctx.operand_sizes(0).back()),
         bytes_(ctx.node().op_name() == "packed_int8_matmul"),
-        accumulator_(bytes_ ? DType::I32 : accumulator_of(ctx.node().output().dtype)),
+        accumulator_(bytes_ || ctx.node().op_name() == "int8_matmul"
+                         ? DType::I32
+                         : accumulator_of(ctx.node().output().dtype)),
         panels_(bytes_ || ctx.node().op_name() == "packed_matmul"),
         row_stride_(left_.strides[left_.strides.size() - 2]) {
     if (!panels_ && right_.strides.size() != 2) return;
@@ -346,6 +348,8 @@ void build(NestContext& ctx) {
 
 }  // namespace
 
+const NestRecipe kInt8MatmulRecipe{
+    .name = "int8_matmul", .memory_operands = 0b11, .epilogue = true, .build = build};
 const NestRecipe kMatmulRecipe{
     .name = "matmul", .memory_operands = 0b11, .epilogue = true, .build = build};
 const NestRecipe kPackedInt8MatmulRecipe{

@@ -8,6 +8,7 @@ namespace heddle::jit {
 extern const NestRecipe kAttentionRecipe;
 extern const NestRecipe kConvRecipe;
 extern const NestRecipe kConvTransposeRecipe;
+extern const NestRecipe kInt8MatmulRecipe;
 extern const NestRecipe kMatmulRecipe;
 extern const NestRecipe kPackedInt8MatmulRecipe;
 extern const NestRecipe kPackedMatmulRecipe;

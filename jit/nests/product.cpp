@@ -75,7 +75,8 @@ class ProductNest {
   void contract(const ProductForm& form) {
     rows_ = min(kTileRows, form.rows - row_begin_);
     columns_ = min(kTileColumns, form.columns - column_begin_);
-    const DType dtype = accumulator_of(ctx_.node().output().dtype);
+    const DType result = ctx_.node().output().dtype;
+    const DType dtype = is_floating(result) ? accumulator_of(result) : result;  // bytes: sums wrap
     acc_ = b_.add_local(dtype, kTileRows * kTileColumns, kTileRows * kTileColumns);
     const SymExpr& right_row = right_.strides[right_.strides.size() - 2];
     b_.contract({acc_,
@@ -124,9 +125,10 @@ class ProductNest {
 }  // namespace
 
 bool is_product(const NestContext& ctx) {
+  if (ctx.options().target != LowerOptions::Target::Cuda) return false;
   const DType dtype = ctx.node().output().dtype;
-  return ctx.options().target == LowerOptions::Target::Cuda && ctx.node().op_name() == "matmul" &&
-         (dtype == DType::F16 || dtype == DType::BF16 || dtype == DType::F32);
+  const bool floats = dtype == DType::F16 || dtype == DType::BF16 || dtype == DType::F32;
+  return ctx.node().op_name() == "int8_matmul" || (ctx.node().op_name() == "matmul" && floats);
 }
 
 void build_product(NestContext& ctx) { ProductNest(ctx).build(); }

@@ -5,7 +5,7 @@
 
 namespace heddle::jit {
 
-/// Whether the node's product is built in this form: products of f16, bf16 and f32 on CUDA.
+/// Whether the node's product is built in this form: products of f16, bf16, f32 and bytes on CUDA.
 bool is_product(const NestContext& ctx);
 
 ///   for p in batches x column tiles x row tiles (parallel)

@@ -8,9 +8,10 @@ namespace heddle::jit {
 
 std::span<const NestRecipe> all_recipes() {
   static const std::vector<NestRecipe> recipes{
-      kAttentionRecipe,        kConvRecipe,         kConvTransposeRecipe, kMatmulRecipe,
-      kPackedInt8MatmulRecipe, kPackedMatmulRecipe, kPoolRecipe,          kScanRecipe,
-      kScatterRecipe,          kSortRecipe};
+      kAttentionRecipe,    kConvRecipe,   kConvTransposeRecipe,
+      kInt8MatmulRecipe,   kMatmulRecipe, kPackedInt8MatmulRecipe,
+      kPackedMatmulRecipe, kPoolRecipe,   kScanRecipe,
+      kScatterRecipe,      kSortRecipe};
   return recipes;
 }
 

@@ -70,6 +70,41 @@ TEST_P(CudaProductEngine, OneCompileServesAllSizesWithTheKernelThatFitsThem) {
 INSTANTIATE_TEST_SUITE_P(DTypes, CudaProductEngine, ::testing::Values(f16, bf16),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
+/// Bytes over most of their range.
+Tensor quantised_bytes(DType dtype, Sizes sizes, int start = 0) {
+  Tensor tensor = Tensor::empty(dtype, std::move(sizes));
+  for (std::int64_t k = 0; k < tensor.count(); ++k)
+    static_cast<unsigned char*>(tensor.data())[k] = static_cast<unsigned char>(k * 37 + start);
+  return tensor;
+}
+
+/// As a quantised model has it: bytes less their zero points, scaled back, with constant weights.
+TEST(CudaProducts, QuantisedLayersMultiplyBytesExactly) {
+  const Tensor weights = quantised_bytes(i8, {300, 136}, 11);
+  const auto layer = [weights](const Tensor& x, const Tensor& zero, const Tensor& scale) {
+    const Tensor wide = cast(x, i32) - cast(zero, i32);
+    const Tensor sums = matmul(wide, cast(weights, i32));
+    return std::vector<Tensor>{sums, relu(cast(sums, f32) * scale)};
+  };
+  Engine engine(layer, on_cuda());
+  Engine reference(layer, {.device = Device::reference()});
+  for (const auto& [rows, variant] :
+       {std::pair{1, "rows_1x64"}, {16, "tensor_16x128x128"}, {100, "tensor_128x128x64"}}) {
+    SCOPED_TRACE(rows);
+    const std::vector<Tensor> inputs = {quantised_bytes(u8, {rows, 300}, rows),
+                                        Tensor::scalar_int(u8, 117),
+                                        Tensor::full(f32, {136}, 0.03)};
+    const std::vector<Tensor> want = reference.run(inputs);
+    const std::vector<Tensor> got = engine.run(inputs);
+    expect_near(got[0], want[0], 0);
+    expect_near(got[1], want[1], 1e-6);
+    if (on_simulator()) {
+      EXPECT_THAT(variants(engine, inputs), ::testing::ElementsAre(variant));
+    }
+  }
+  EXPECT_EQ(engine.stats().compiles, 1u);
+}
+
 TEST(CudaProducts, StridedInputsAndWeightsThatAreGivenTransposed) {
   const Tensor w = narrow(bf16, {72, 40}, 2);
   const auto f = [w](const Tensor& x) { return relu(matmul(x, transpose(w, 0, 1))); };

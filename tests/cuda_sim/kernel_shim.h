@@ -203,6 +203,40 @@ static inline void hd_mma_bf16(float* sums, const unsigned int* a, const unsigne
   heddle_sim_mma(sums, a, b, heddle_sim_widen_bf16);
 }
 
+// Twin of mma.sync m16n8k32 of bytes. Register r of lane (g, t) holds of a: elements (g + 8 * (r % 2),
+// 4 * t + 16 * (r / 2)) and the three right of it; of b: (4 * t + 16 * r, g) and the three below it; sums as above.
+static inline unsigned int heddle_sim_byte(unsigned int word, unsigned int k, bool is_signed) {
+  const unsigned int byte = word >> 8 * k & 0xffu;
+  return is_signed ? (byte ^ 0x80u) - 0x80u : byte;
+}
+template <bool left_signed, bool right_signed>
+HEDDLE_SIM_OWN static void hd_mma_bytes(unsigned int* sums, const unsigned int* a,
+                                        const unsigned int* b) {
+  const unsigned int words[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+  const unsigned int* const all = heddle_sim.exchange(words, 6);
+  const unsigned int lane = threadIdx.x % 32;
+  for (unsigned int r = 0; r < 4; ++r) {
+    const unsigned int row = lane / 4 + r / 2 * 8;
+    const unsigned int column = lane % 4 * 2 + r % 2;
+    for (unsigned int k = 0; k < 32; ++k) {
+      const unsigned int left = all[6 * (row % 8 * 4 + k % 16 / 4) + row / 8 + k / 16 * 2];
+      const unsigned int right = all[6 * (column * 4 + k % 16 / 4) + 4 + k / 16];
+      sums[r] +=
+          heddle_sim_byte(left, k % 4, left_signed) * heddle_sim_byte(right, k % 4, right_signed);
+    }
+  }
+}
+
+// Twin of prmt.b32 without a mode; the selector's bits for signs are not used.
+static inline unsigned int hd_permute_bytes(unsigned int low, unsigned int high,
+                                            unsigned int selector) {
+  const unsigned long both = low | (unsigned long)high << 32;
+  unsigned int result = 0;
+  for (unsigned int k = 0; k < 4; ++k)
+    result |= (unsigned int)(both >> 8 * (selector >> 4 * k & 7u) & 0xffu) << 8 * k;
+  return result;
+}
+
 extern "C" {
 #define HEDDLE_SIM_UNARY(name)   \
   float name##f(float) noexcept; \

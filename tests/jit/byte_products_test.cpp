@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "ir/text.h"
 #include "jit/lower/pack_weights.h"
 #include "tests/jit/nests_support.h"
 
@@ -14,6 +15,8 @@ using ir::GraphBuilder;
 using ir::Value;
 using testing::any_bytes;
 using ::testing::ElementsAre;
+
+const jit::LowerOptions kCuda{.target = jit::LowerOptions::Target::Cuda};
 
 struct Quantised {
   DType left = u8;
@@ -121,9 +124,62 @@ TEST(ByteProducts, LeaveOtherOperandsAsTheyAre) {
   EXPECT_THAT(calls_of(jit::pack_weights(graph, {})),
               ::testing::Not(::testing::Contains(std::string("packed_int8_matmul"))));
   const ir::Graph bytes = product({});
-  EXPECT_TRUE(
-      jit::pack_weights(bytes, {.target = jit::LowerOptions::Target::Cuda}).identical(bytes));
+  EXPECT_TRUE(jit::pack_weights(bytes, kCuda).identical(bytes));
+  EXPECT_TRUE(jit::byte_products(bytes, {}).identical(bytes));
   expect_right_at(graph, {4}, 0);
+}
+
+TEST(ByteProducts, OnCudaAreProductsOfTheBytesAsTheyAre) {
+  Quantised q{.left = i8, .right = u8};
+  EXPECT_THAT(calls_of(jit::byte_products(product(q), kCuda)),
+              ElementsAre("convert", "convert", "int8_matmul"));
+  q.left_zero = ir::Literal::scalar_int(i8, 3);
+  EXPECT_EQ(calls_of(jit::byte_products(product(q), kCuda)),
+            (std::vector<std::string>{"convert", "convert", "sub", "convert", "int8_matmul",
+                                      "convert", "reduce_sum", "mul", "sub"}));
+  for (const DType left : {u8, i8}) {
+    for (const DType right : {i8, u8}) {
+      Quantised both{.left = left, .right = right};
+      both.left_zero = ir::Literal::scalar_int(left, 101);
+      both.right_zero = any_bytes(right, {both.columns}, 5);
+      const ir::Graph graph = product(both);
+      EXPECT_THAT(calls_of(jit::byte_products(graph, kCuda)),
+                  ::testing::Contains(std::string("int8_matmul")));
+      const std::vector<ir::Literal> arguments{any_bytes(left, {5, both.depth}, 3),
+                                               *both.left_zero};
+      expect_program_right(graph, jit::lower(graph, kCuda), arguments, {}, 0);
+    }
+  }
+}
+
+TEST(ByteProducts, OnCudaNeedNoConstantWeights) {
+  const auto formed = [](const char* text) {
+    const ir::Graph graph = ir::parse(text);
+    const std::vector<std::string> calls = calls_of(jit::byte_products(graph, kCuda));
+    return std::ranges::count(calls, "int8_matmul") == 1;
+  };
+  EXPECT_TRUE(formed(R"(graph @g(%a: i8[2, s0, s1], %b: u8[2, s1, s2]) {
+    %c = convert(%a) {dtype = i32}
+    %d = convert(%b) {dtype = i32}
+    %m = matmul(%c, %d)
+    return %m
+  })"));
+  EXPECT_TRUE(
+      formed("graph @g(%a: i8[s0, s1], %b: i8[s1, s2]) {\n  %m = matmul(%a, %b)\n  "
+             "return %m\n}\n"));
+  // Zero points of a batch's columns, of both operands of unknown depth, and integers that are no bytes.
+  const auto centred_text = [](const std::string& a, const std::string& b) {
+    return "graph @g(%a: i8[" + a + "], %b: u8[" + b +
+           "], %p: i32[], %q: i32[]) {\n  %c = convert(%a) {dtype = i32}\n  %d = convert(%b) "
+           "{dtype = "
+           "i32}\n  %e = sub(%c, %p)\n  %f = sub(%d, %q)\n  %m = matmul(%e, %f)\n  return %m\n}\n";
+  };
+  EXPECT_FALSE(formed(centred_text("2, s0, 8", "2, 8, s2").c_str()));
+  EXPECT_FALSE(formed(centred_text("s0, s1", "s1, s2").c_str()));
+  EXPECT_TRUE(formed(centred_text("s0, 8", "8, s2").c_str()));
+  EXPECT_FALSE(
+      formed("graph @g(%a: i16[s0, s1], %b: i16[s1, s2]) {\n  %m = matmul(%a, %b)\n  "
+             "return %m\n}\n"));
 }
 
 }  // namespace

@@ -40,6 +40,17 @@ inline const std::vector<GraphCase>& cuda_graph_cases() {
           })",
        {{9}},
        4e-3},
+      {R"(graph @mlp_bytes(%x: u8[s0, 48], %zero: i32[], %w: i8[48, 40], %scale: f32[40]) {
+            %a = convert(%x) {dtype = i32}
+            %b = sub(%a, %zero)
+            %c = convert(%w) {dtype = i32}
+            %m = matmul(%b, %c)
+            %f = convert(%m) {dtype = f32}
+            %s = mul(%f, %scale)
+            %r = relu(%s)
+            return %r
+          })",
+       {{9}, {70}}},
       {R"(graph @attention(%q: f32[s0, 2, s1, 8], %k: f32[s0, 2, s2, 8], %v: f32[s0, 2, s2, 8]) {
             %o = attention(%q, %k, %v)
             return %o

@@ -134,6 +134,123 @@ TEST(CudaMatrix, MmaOfBf16HasTheLayoutOfTheSpecification) {
   check_layout<base::BFloat16>("hd_mma_bf16");
 }
 
+// "Matrix Fragments for mma.m16n8k32" with .u8 or .s8 of the PTX ISA: four elements to a register, the lowest byte first.
+
+Place place_of_byte_a(int lane, int i) {
+  const int group = lane >> 2;
+  const int thread = lane % 4;
+  const int row = (i >= 0 && i < 4) || (i >= 8 && i < 12) ? group : group + 8;
+  return {row, i < 8 ? thread * 4 + (i & 3) : thread * 4 + (i & 3) + 16};
+}
+
+Place place_of_byte_b(int lane, int i) {
+  const int group = lane >> 2;
+  const int thread = lane % 4;
+  return {i < 4 ? thread * 4 + (i & 3) : thread * 4 + (i & 3) + 16, group};
+}
+
+/// a (16 x 32) times b (32 x 8) plus c, of bytes as they are given: each is cut to 8 bits.
+std::vector<std::uint32_t> multiplied_bytes(SimulatedKernels& kernel, const std::vector<int>& a,
+                                            const std::vector<int>& b,
+                                            const std::vector<std::uint32_t>& c) {
+  Words left(4 * kLanes), right(2 * kLanes), sums(4 * kLanes);
+  const auto put = [](Words& words, int byte, int value) {
+    words[static_cast<std::size_t>(byte / 4)] |= (static_cast<std::uint32_t>(value) & 0xffu)
+                                                 << 8 * (byte % 4);
+  };
+  for (int lane = 0; lane < kLanes; ++lane) {
+    for (int i = 0; i < 16; ++i) {
+      const Place p = place_of_byte_a(lane, i);
+      put(left, 16 * lane + i, a[static_cast<std::size_t>(32 * p.row + p.column)]);
+    }
+    for (int i = 0; i < 8; ++i) {
+      const Place p = place_of_byte_b(lane, i);
+      put(right, 8 * lane + i, b[static_cast<std::size_t>(8 * p.row + p.column)]);
+    }
+    for (int i = 0; i < 4; ++i) {
+      const Place p = place_of_c(lane, i);
+      sums[static_cast<std::size_t>(4 * lane + i)] =
+          c[static_cast<std::size_t>(8 * p.row + p.column)];
+    }
+  }
+  std::vector<std::span<unsigned char>> spans;
+  for (Words* words : {&left, &right, &sums})
+    spans.emplace_back(reinterpret_cast<unsigned char*>(words->data()), 4 * words->size());
+  kernel.run(0, {}, spans);
+  std::vector<std::uint32_t> result(16 * 8);
+  for (int lane = 0; lane < kLanes; ++lane)
+    for (int i = 0; i < 4; ++i) {
+      const Place p = place_of_c(lane, i);
+      result[static_cast<std::size_t>(8 * p.row + p.column)] =
+          sums[static_cast<std::size_t>(4 * lane + i)];
+    }
+  return result;
+}
+
+/// Like check_layout(); the elements of b are all 256 bytes, and the one of a takes values at the ends of its range.
+void check_byte_layout(bool left_signed, bool right_signed) {
+  const auto truth = [](bool value) { return value ? std::string("true") : std::string("false"); };
+  SimulatedKernels kernel(
+      {warp_kernel("const unsigned int* a, const unsigned int* b, unsigned int* c",
+                   "  const int lane = threadIdx.x;\n  hd_mma_bytes<" + truth(left_signed) + ", " +
+                       truth(right_signed) + ">(c + 4 * lane, a + 4 * lane, b + 2 * lane);\n")});
+  const auto read = [](int byte, bool is_signed) {
+    return static_cast<std::uint32_t>(is_signed && byte >= 128 ? byte - 256 : byte);
+  };
+  std::vector<int> b(32 * 8);
+  std::vector<std::uint32_t> c(16 * 8);
+  for (std::size_t k = 0; k < b.size(); ++k) b[k] = static_cast<int>(k);
+  for (std::size_t k = 0; k < c.size(); ++k)
+    c[k] = 0xffffff00u + 100000u * static_cast<std::uint32_t>(k);
+  constexpr int kValues[] = {1, 127, 128, 255};
+  for (int element = 0; element < 16 * 32; ++element) {
+    const int value = kValues[element % 4];
+    std::vector<int> a(16 * 32);
+    a[static_cast<std::size_t>(element)] = value;
+    const std::vector<std::uint32_t> got = multiplied_bytes(kernel, a, b, c);
+    for (int row = 0; row < 16; ++row)
+      for (int column = 0; column < 8; ++column) {
+        const auto at = static_cast<std::size_t>(8 * row + column);
+        const std::uint32_t met =
+            row != element / 32
+                ? 0
+                : read(value, left_signed) *
+                      read(b[static_cast<std::size_t>(8 * (element % 32) + column)], right_signed);
+        ASSERT_EQ(got[at], c[at] + met) << "a(" << element / 32 << ", " << element % 32
+                                        << "), sum (" << row << ", " << column << ")";
+      }
+  }
+}
+
+TEST(CudaMatrix, MmaOfBytesHasTheLayoutOfTheSpecification) {
+  for (const bool left : {false, true})
+    for (const bool right : {false, true}) check_byte_layout(left, right);
+}
+
+TEST(CudaMatrix, PermutedBytesAreThoseTheSelectorNames) {
+  Words selectors, out(8 * 8 * 8 * 8);
+  for (std::uint32_t k = 0; k < out.size(); ++k)
+    selectors.push_back((k & 7u) | (k >> 3 & 7u) << 4 | (k >> 6 & 7u) << 8 | (k >> 9) << 12);
+  run(warp_kernel("const unsigned int* selectors, unsigned int* out",
+                  "  for (int k = threadIdx.x; k < 4096; k += 32)\n"
+                  "    out[k] = hd_permute_bytes(0x13121110u, 0x17161514u, selectors[k]);\n"),
+      {&selectors, &out});
+  for (std::uint32_t k = 0; k < out.size(); ++k)
+    for (std::uint32_t byte = 0; byte < 4; ++byte)
+      ASSERT_EQ(out[k] >> 8 * byte & 0xffu, 0x10u + (selectors[k] >> 4 * byte & 7u)) << k;
+}
+
+TEST(CudaMatrix, BytesOfFourWordsAreTransposed) {
+  Words out(4);
+  run(warp_kernel(
+          "unsigned int* out",
+          "  unsigned int words[4] = {0x03020100u, 0x13121110u, 0x23222120u, 0x33323130u};\n"
+          "  hd_transpose_bytes(words);\n"
+          "  if (threadIdx.x < 4) out[threadIdx.x] = words[threadIdx.x];\n"),
+      {&out});
+  EXPECT_EQ(out, (Words{0x30201000u, 0x31211101u, 0x32221202u, 0x33231303u}));
+}
+
 /// ldmatrix: row r of matrix m is what lane 8 * m + r points to; register m of a lane has of matrix m elements
 /// (lane / 4, 2 * (lane % 4)) and the next, or those of the transposed matrix.
 void check_load(const std::string& function, bool transposed) {
@@ -236,6 +353,34 @@ TEST(CudaMatrix, SwizzledTilesHaveNoBankConflicts) {
     for (int first = 0; first + 8 <= kRows * pieces; first += 8)
       ASSERT_EQ(banks([&](int k) { return first + k; }), 8u)
           << pieces << " pieces, filled from " << first;
+  }
+}
+
+/// Words that a warp reads of a matrix of bytes lie in as many banks, for each of its reads; all places are used once.
+TEST(CudaMatrix, TilesReadWordByWordHaveNoBankConflicts) {
+  for (const auto& [rows, pieces] : {std::pair{64, 8}, {128, 8}, {128, 4}, {32, 16}}) {
+    Words out(static_cast<std::size_t>(rows * pieces));
+    const std::string size = std::to_string(rows) + ", " + std::to_string(pieces);
+    run(warp_kernel("unsigned int* out",
+                    "  for (int k = threadIdx.x; k < " + std::to_string(rows * pieces) +
+                        "; k += 32)\n    out[k] = hd_swizzled_words<" + size + ">(k / " +
+                        std::to_string(pieces) + ", k % " + std::to_string(pieces) + ");\n"),
+        {&out});
+    EXPECT_EQ(std::set<std::uint32_t>(out.begin(), out.end()).size(), out.size()) << size;
+    EXPECT_EQ(*std::max_element(out.begin(), out.end()), out.size() - 1) << size;
+    for (int first = 0; first < rows; first += 16)
+      for (int n = 0; n < 4; ++n)
+        for (int column = 0; column < 16 * pieces; column += 32) {
+          std::set<std::uint32_t> banks;
+          for (int lane = 0; lane < kLanes; ++lane) {
+            const int row = first + lane % 4 * 4 + n;
+            const int at = column + lane / 4 * 4;
+            banks.insert((4 * out[static_cast<std::size_t>(row * pieces + at / 16)] +
+                          static_cast<std::uint32_t>(at / 4 % 4)) %
+                         32);
+          }
+          ASSERT_EQ(banks.size(), 32u) << size << ": row " << first + n << ", column " << column;
+        }
   }
 }
 

@@ -9,6 +9,7 @@
 #include "jit/cuda/product_text.h"
 #include "tests/jit/cuda_runner.h"
 #include "tests/jit/lower_support.h"
+#include "tests/support/one_op.h"
 
 namespace heddle::tests {
 namespace {
@@ -41,6 +42,18 @@ std::string product_text(const std::string& dtype, bool left_transposed, bool ri
          "  return %y\n}\n";
 }
 
+/// The same of bytes, whose sums are scaled back before gelu; the residual is f32.
+std::string byte_product_text(const std::string& left, const std::string& right,
+                              bool right_transposed) {
+  return "graph @bytes(%a: " + left + "[s0, s1], %b: " + right +
+         (right_transposed ? "[s2, s1]" : "[s1, s2]") +
+         ", %scale: f32[s2], %bias: f32[s2], %r: f32[s0, s2]) {\n" +
+         (right_transposed ? "  %bt = permute(%b) {perm = [1, 0]}\n" : "") +
+         "  %m = int8_matmul(%a, " + (right_transposed ? "%bt" : "%b") +
+         ")\n  %f = convert(%m) {dtype = f32}\n  %d = mul(%f, %scale)\n  %x = add(%d, %bias)\n"
+         "  %g = gelu(%x) {approximate = \"tanh\"}\n  %y = add(%g, %r)\n  return %y, %m\n}\n";
+}
+
 jit::Program lowered_for_cuda(const ir::Graph& graph) {
   return jit::lower(graph, {.target = jit::LowerOptions::Target::Cuda, .rest = {.library = false}});
 }
@@ -55,7 +68,7 @@ class OneProduct {
     if (!parts) return;
     left_ = parts->left();
     right_ = parts->right();
-    tiles_ = jit::cuda::product_tiles(parts->dtype(), left_, right_, kH200);
+    tiles_ = jit::cuda::product_tiles(parts->left_dtype(), left_, right_, kH200);
     for (const ProductTile& tile : tiles_)
       sources_.push_back(jit::cuda::emit_product(*parts, tile, {}));
   }
@@ -93,14 +106,22 @@ class OneProduct {
       for (const std::vector<std::int64_t>& one : sizes) {
         SCOPED_TRACE(tiles_[k].name());
         SCOPED_TRACE(::testing::PrintToString(one));
-        test::expect_program_right(graph_, program_, test::random_arguments(graph_, one),
-                                   {.runner = runner}, tolerance);
+        test::expect_program_right(graph_, program_, arguments(one), {.runner = runner}, tolerance);
         if (::testing::Test::HasFailure()) return;
       }
     }
   }
 
  private:
+  /// Random ones; bytes over their whole range.
+  std::vector<ir::Literal> arguments(const std::vector<std::int64_t>& sizes) const {
+    std::vector<ir::Literal> all = test::random_arguments(graph_, sizes);
+    for (std::uint32_t k = 0; k < all.size(); ++k)
+      if (all[k].dtype() == u8 || all[k].dtype() == i8)
+        all[k] = heddle::testing::any_bytes(all[k].dtype(), all[k].sizes(), k + 1);
+    return all;
+  }
+
   ir::Graph graph_;
   jit::Program program_;
   Along left_ = Along::Neither;
@@ -121,21 +142,15 @@ class CudaProduct : public ::testing::TestWithParam<std::tuple<const char*, bool
   }
 };
 
-// s0, s1, s2: rows, depth, columns. Multiples of 8 let copies be wide, others not; depths end inside a step and at
-// its end, take fewer steps than there are stages and more, and tiles are full, cut and several.
+/// s0, s1, s2: rows, depth, columns. Multiples of 8 (of 16 for bytes) let copies be wide, others not; depths end inside a
+/// step and at its end, take fewer steps than there are stages and more, and tiles are full, cut and several.
+const std::vector<std::vector<std::int64_t>> kSizes = {
+    {1, 1, 1},   {1, 40, 24},   {7, 19, 33}, {8, 264, 16}, {16, 64, 64},
+    {64, 72, 8}, {65, 200, 70}, {3, 0, 5},   {0, 4, 5},    {130, 104, 136}};
+
 TEST_P(CudaProduct, EveryWayAgreesWithTheEvaluator) {
   OneProduct product(text());
-  product.expect_right({{1, 1, 1},
-                        {1, 40, 24},
-                        {7, 19, 33},
-                        {8, 264, 16},
-                        {16, 64, 64},
-                        {64, 72, 8},
-                        {65, 200, 70},
-                        {3, 0, 5},
-                        {0, 4, 5},
-                        {130, 104, 136}},
-                       tolerance_of(dtype()));
+  product.expect_right(kSizes, tolerance_of(dtype()));
 }
 
 TEST_P(CudaProduct, OperandsLieAsTheyAreGiven) {
@@ -150,14 +165,13 @@ TEST_P(CudaProduct, OperandsLieAsTheyAreGiven) {
                                              "tensor_64x64x64", "tensor_128x128x32"));
 }
 
-TEST_P(CudaProduct, NvrtcTakesEveryText) {
+void expect_nvrtc_takes(const OneProduct& product) {
   std::unique_ptr<device::cuda::Nvrtc> nvrtc;
   try {
     nvrtc = std::make_unique<device::cuda::Nvrtc>();
   } catch (const DeviceError&) {
     GTEST_SKIP() << "libnvrtc is not on this machine";
   }
-  const OneProduct product(text());
   EXPECT_EQ(product.text().find("#include"), std::string::npos);
   for (const char* arch : {"sm_80", "sm_90a", "sm_100"}) {
     if (!nvrtc->supports(std::stoi(std::string(arch).substr(3)))) continue;
@@ -171,6 +185,8 @@ TEST_P(CudaProduct, NvrtcTakesEveryText) {
   }
 }
 
+TEST_P(CudaProduct, NvrtcTakesEveryText) { expect_nvrtc_takes(OneProduct(text())); }
+
 INSTANTIATE_TEST_SUITE_P(Operands, CudaProduct,
                          ::testing::Combine(::testing::Values("f32", "f16", "bf16"),
                                             ::testing::Bool(), ::testing::Bool()),
@@ -179,6 +195,67 @@ INSTANTIATE_TEST_SUITE_P(Operands, CudaProduct,
                                   (std::get<1>(info.param) ? "_left_transposed" : "") +
                                   (std::get<2>(info.param) ? "_right_transposed" : "");
                          });
+
+using ByteOperands = std::tuple<const char*, const char*, bool>;
+
+class CudaByteProduct : public ::testing::TestWithParam<ByteOperands> {
+ protected:
+  std::string text() const {
+    return byte_product_text(std::get<0>(GetParam()), std::get<1>(GetParam()),
+                             std::get<2>(GetParam()));
+  }
+};
+
+TEST_P(CudaByteProduct, EveryWayIsExact) {
+  OneProduct product(text());
+  EXPECT_THAT(product.names(), std::get<2>(GetParam())
+                                   ? ElementsAre("rows_1x16", "rows_8x16", "tensor_16x128x128",
+                                                 "tensor_64x64x128", "tensor_128x128x64")
+                                   : ElementsAre("rows_1x64", "rows_4x64", "tensor_16x128x128",
+                                                 "tensor_64x64x128", "tensor_128x128x64"));
+  std::vector<std::vector<std::int64_t>> sizes = kSizes;
+  sizes.push_back({130, 400, 144});  // copies are wide, more steps than stages
+  product.expect_right(sizes, 1e-5);
+}
+
+TEST_P(CudaByteProduct, NvrtcTakesEveryText) { expect_nvrtc_takes(OneProduct(text())); }
+
+INSTANTIATE_TEST_SUITE_P(Operands, CudaByteProduct,
+                         ::testing::Values(ByteOperands{"i8", "i8", true},
+                                           ByteOperands{"u8", "i8", false},
+                                           ByteOperands{"i8", "u8", true},
+                                           ByteOperands{"u8", "u8", false}),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param)) + "_" +
+                                  std::get<1>(info.param) +
+                                  (std::get<2>(info.param) ? "_right_transposed" : "");
+                         });
+
+/// Sums are integers: nothing is rounded.
+TEST(CudaProducts, SumsOfBytesAreExact) {
+  OneProduct product(
+      "graph @exact(%a: u8[s0, s1], %b: u8[s1, s2]) {\n  %m = int8_matmul(%a, %b)\n  "
+      "return %m\n}\n");
+  product.expect_right({{17, 300, 40}}, 0);
+}
+
+/// Neither instruction turns bytes round in the left operand: rows read it as it lies, tiles without tensor cores.
+TEST(CudaProducts, BytesWhoseLeftMatrixIsTransposedAreMultipliedWithoutTensorCores) {
+  OneProduct product(
+      "graph @g(%a: i8[s1, s0], %b: i8[s1, s2]) {\n  %at = permute(%a) {perm = [1, "
+      "0]}\n  %m = int8_matmul(%at, %b)\n  return %m\n}\n");
+  EXPECT_EQ(product.left(), Along::Columns);
+  EXPECT_THAT(product.names(), ElementsAre("rows_1x64", "rows_4x64", "plain_64x64x16"));
+  product.expect_right({{7, 19, 33}, {65, 200, 70}}, 0);
+  OneProduct strided(R"(graph @strided(%a: i8[s0, 20], %b: u8[20, 30, 2]) {
+    %s = slice(%b) {start = [0, 0, 1], limit = [20, 30, 2], stride = [1, 1, 1]}
+    %r = reshape(%s) {sizes = [20, 30]}
+    %m = int8_matmul(%a, %r)
+    return %m
+  })");
+  EXPECT_THAT(strided.names(), ElementsAre("plain_64x64x16"));
+  strided.expect_right({{9}, {70}}, 0);
+}
 
 TEST(CudaProducts, BatchesAreBroadcastAndTransposed) {
   // q . kT of heads that lie side by side: neither operand is contiguous.
@@ -239,10 +316,10 @@ TEST(CudaProducts, OtherNestsAreNotProducts) {
   EXPECT_FALSE(parts("graph @g(%a: f32[4, 4]) {\n  %m = exp(%a)\n  return %m\n}\n"));
 }
 
-/// The tile for a product of f16 on an H200.
-std::string chosen(std::int64_t rows, std::int64_t columns, std::int64_t depth) {
-  const auto tiles = jit::cuda::product_tiles(f16, Along::Rows, Along::Columns, kH200);
-  const ProductShape shape{1, rows, columns, depth, 2};
+/// The tile for a product on an H200.
+std::string chosen(std::int64_t rows, std::int64_t columns, std::int64_t depth, DType dtype = f16) {
+  const auto tiles = jit::cuda::product_tiles(dtype, Along::Rows, Along::Columns, kH200);
+  const ProductShape shape{1, rows, columns, depth, static_cast<std::int64_t>(size_of(dtype))};
   return tiles[jit::cuda::cheapest_tile(tiles, shape, kH200)].name();
 }
 
@@ -253,22 +330,28 @@ TEST(CudaProducts, TheCostModelTakesRowsForFewRowsAndTilesThatFillTheDevice) {
   EXPECT_EQ(chosen(64, 4096, 4096), "tensor_64x64x64");
   EXPECT_EQ(chosen(512, 512, 512), "tensor_64x64x64") << "large tiles would leave most of it idle";
   EXPECT_EQ(chosen(8192, 8192, 8192), "tensor_128x128x32");
+  EXPECT_EQ(chosen(1, 4096, 4096, i8), "rows_1x16");
+  EXPECT_EQ(chosen(16, 4096, 4096, i8), "tensor_16x128x128");
+  EXPECT_EQ(chosen(128, 8192, 8192, i8), "tensor_64x64x128");
+  EXPECT_EQ(chosen(8192, 8192, 8192, i8), "tensor_128x128x64");
 }
 
 TEST(CudaProducts, WithoutTensorCoresOrSharedMemoryNothingAsksForThem) {
-  for (const ProductDevice& device :
-       {ProductDevice{80, 96 * 1024, false}, ProductDevice{80, 20 * 1024, true}})
-    for (const ProductTile& tile :
-         jit::cuda::product_tiles(f16, Along::Rows, Along::Rows, device)) {
-      EXPECT_NE(tile.kind, ProductTile::Kind::Tensor);
-      EXPECT_LE(tile.shared_bytes(2), device.max_shared_bytes);
-    }
+  for (const DType dtype : {f16, i8})
+    for (const ProductDevice& device :
+         {ProductDevice{80, 96 * 1024, false}, ProductDevice{80, 20 * 1024, true}})
+      for (const ProductTile& tile :
+           jit::cuda::product_tiles(dtype, Along::Rows, Along::Rows, device)) {
+        EXPECT_NE(tile.kind, ProductTile::Kind::Tensor);
+        EXPECT_LE(tile.shared_bytes(static_cast<std::int64_t>(size_of(dtype))),
+                  device.max_shared_bytes);
+      }
 }
 
 TEST(CudaProducts, TextIsThePlaceTheProductAndTheExpressions) {
   const OneProduct product(product_text("bf16", false, true));
   EXPECT_THAT(product.text(),
-              HasSubstr("typedef hd_tensor_tile<hd_bf16, 64, 64, 64, 2, 2, 3, true, "
+              HasSubstr("typedef hd_tensor_tile<hd_bf16, hd_bf16, 64, 64, 64, 2, 2, 3, true, "
                         "false> Tile;"));
   EXPECT_THAT(product.text(), HasSubstr("heddle_matmul_add_gelu_add_tensor_64x64x64("));
 }

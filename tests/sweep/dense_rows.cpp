@@ -93,6 +93,12 @@ void add_dense_rows(std::vector<OpRow>& rows) {
                                   any_bytes(i8, {2, (depth + 3) / 4, 64, 4}, 2)},
                                  {{"columns", std::int64_t{70}}}};
                   }});
+  rows.push_back({"int8_matmul", "", {u8, i8}, [](DType t, Extent e) {
+                    const std::int64_t depth = e.last(101);
+                    return OneOp{"int8_matmul",
+                                 {any_bytes(t, {2, e.first(5), depth}),
+                                  any_bytes(t == u8 ? i8 : u8, {depth, e.other(70)}, 2)}};
+                  }});
   for (const std::string_view op : {"softmax", "log_softmax"})
     for (const std::int64_t axis : {-1, 0})
       rows.push_back({op, axis == 0 ? "first" : "last", floats(), [op, axis](DType t, Extent e) {
