@@ -188,7 +188,8 @@ Value GraphBuilder::parameter(TensorMeta meta, LiteralPtr literal, std::string n
 
 void GraphBuilder::name_outputs(Node& node) {
   const bool is_const = node.op_name() == "const";
-  const std::string scope = is_const ? std::string() : scope_name(node.annotations_);
+  std::string scope;
+  if (!is_const) scope = context.origin.empty() ? scope_name(node.annotations_) : context.origin;
   for (std::size_t k = 0; k < node.outputs_.size(); ++k) {
     std::string wanted = k < context.names.size() ? context.names[k] : context.name;
     if (wanted.empty() && !scope.empty()) wanted = fmt::format("{}.{}", scope, node.op_name());

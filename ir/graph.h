@@ -164,6 +164,8 @@ class GraphBuilder {
     base::Location location;
     std::string name;                ///< wanted name of the next node's outputs; made unique
     std::vector<std::string> names;  ///< the same, one an output; goes before `name`
+    std::string
+        origin{};  ///< "softmax": nodes without a wanted name are "softmax.exp", by their op
   };
   Context context;
 
@@ -248,8 +250,8 @@ class GraphBuilder {
 /// rewrite(graph, visit) walks nodes in order. `visit(rewriter, node)` returns the replacement values of
 /// the node's outputs (made with rewriter.builder, reading operands through rewriter.map), or nothing
 /// to keep the node; an empty vector drops it, when nothing but order reads it. Inputs are not
-/// visited. What the visitor makes has the node's annotations, order and location, and the value that
-/// replaces the node takes its name. Nodes whose operands did not change are shared. If no node was
+/// visited. What the visitor makes has the node's annotations, order and location, and names that begin with its
+/// name; the value that replaces the node takes its name. Nodes whose operands did not change are shared. If no node was
 /// replaced, the very same graph is returned.
 class Rewriter {
  public:

@@ -50,7 +50,7 @@ std::vector<Value> Rewriter::map_order(const Node& node) const {
 bool Rewriter::visit_node(const NodePtr& node, Visit visit, void* state) {
   const std::size_t first = builder_->data_->nodes.size();
   const std::vector<Value> order = map_order(*node);
-  builder_->context = {node->annotations(), order, node->location(), {}, {}};
+  builder_->context = {node->annotations(), order, node->location(), {}, {}, node->name()};
   std::optional<std::vector<Value>> replaced = visit(state, *this, node);
   builder_->context = {};
   if (replaced && replaced->empty()) {

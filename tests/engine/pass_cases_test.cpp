@@ -155,6 +155,32 @@ TEST(PassCases, A2_11_AWriteBackOfAnUpdateInPlaceIsNoCopy) {
   EXPECT_EQ(made.engine().stats().in_place, 1u);
 }
 
+// Names of what an op is made of begin with the op's own, in the user's words, are unique, and are the same each time.
+TEST(PassCases, NodesOfADecompositionAreNamedAfterWhatTheyComeFrom) {
+  const auto engine = [] {
+    return Engine(
+        [](const Tensor& x) {
+          const Annotate scope{{"name", "head"}};
+          return softmax(softmax(x, 0), -1);
+        },
+        {.disk_cache = false, .threads = 1});
+  };
+  Engine one = engine();
+  Engine two = engine();
+  const std::vector<Tensor> inputs{Tensor::full(f32, {2, 3}, 1)};
+  const std::string text = one.graph_text(inputs, true);
+  EXPECT_EQ(text, two.graph_text(inputs, true));
+  const Json plan = Json::parse(one.plan_json(inputs));
+  std::vector<std::string> names;
+  for (const Json& kernel : plan["kernels"])
+    for (const Json& node : kernel["nodes"]) names.push_back(node);
+  for (const char* stem : {"head.softmax", "head.softmax_1"})
+    for (const char* part : {"", ".reduce_max", ".exp", ".reduce_sum", ".div"})
+      EXPECT_EQ(std::ranges::count(names, std::string(stem) + part), 1) << stem << part << "\n"
+                                                                        << text;
+  for (const std::string& name : names) EXPECT_THAT(name, testing::StartsWith("head.softmax"));
+}
+
 TEST(PassCases, A2_22_AMutationBeforeTheLastStageIsNamed) {
   GraphPass mutates{.name = "my-pass"};
   mutates.run = [](const std::string& text) {
