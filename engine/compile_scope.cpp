@@ -124,12 +124,13 @@ std::vector<ir::UserPass> user_passes(const EngineOptions& options, GraphPass::P
   return passes;
 }
 
-ir::PipelineOptions pipeline_of(const EngineOptions& options) {
+/// Without the passes that are of no use to what is compiled as `unit` says.
+ir::PipelineOptions pipeline_of(const EngineOptions& options, const jit::UnitOptions& unit) {
   ir::PipelineOptions pipeline;
   pipeline.skip = options.skip_passes;
-  if (!options.library || !jit::library_prefers_channels_last())
+  if (!unit.library || !jit::library_prefers_channels_last())
     pipeline.skip.emplace_back("channels-last");
-  if (!options.fuse) pipeline.skip.emplace_back("form-attention");
+  if (!unit.fuse) pipeline.skip.emplace_back("form-attention");
   pipeline.dump_dir = options.dump_dir;
   return pipeline;
 }
@@ -140,22 +141,23 @@ class ScopedCompile {
   explicit ScopedCompile(const EngineOptions& options) : options_(options) {}
 
   OptimisedGraph run(const ir::Graph& given) {
-    const ir::Graph traced = user_passes_on(ir::order_sizes(ir::resolve_sizes(given)));
     const bool whole = options_.scope != CompileScope::Annotated;
     result_.rest.fuse = options_.fuse && whole;
     result_.rest.library = options_.library;
     result_.rest.winograd = may_use_winograd();
+    const ir::Graph traced = user_passes_on(ir::order_sizes(ir::resolve_sizes(given)));
     if (options_.scope == CompileScope::Unmarked) {
-      finish(
-          ir::run_passes(traced, ir::default_pipeline(), pipeline_of(options_), &result_.passes));
+      finish(ir::run_passes(traced, ir::default_pipeline(), pipeline_of(options_, result_.rest),
+                            &result_.passes));
       return std::move(result_);
     }
     const ir::Graph formed = ir::form_regions(traced, mark_function(options_));
     check_options(formed);
     const ir::Graph outside =
-        whole
-            ? ir::run_passes(formed, ir::default_pipeline(), pipeline_of(options_), &result_.passes)
-            : ir::run_passes(formed, kOneByOne, pipeline_of(options_), &result_.passes);
+        whole ? ir::run_passes(formed, ir::default_pipeline(), pipeline_of(options_, result_.rest),
+                               &result_.passes)
+              : ir::run_passes(formed, kOneByOne, pipeline_of(options_, result_.rest),
+                               &result_.passes);
     finish(compile_regions(outside));
     return std::move(result_);
   }
@@ -166,7 +168,7 @@ class ScopedCompile {
   static constexpr std::string_view kAtTheEnd[] = {"dce", "reinplace"};
 
   ir::Graph user_passes_on(const ir::Graph& traced) {
-    ir::PipelineOptions pipeline = pipeline_of(options_);
+    ir::PipelineOptions pipeline = pipeline_of(options_, result_.rest);
     pipeline.user_passes = user_passes(options_, GraphPass::Point::First);
     if (!options_.control_deps.empty())
       pipeline.user_passes.push_back({"control-deps", ir::PassPoint::First, [&](const auto& graph) {
@@ -177,7 +179,7 @@ class ScopedCompile {
 
   /// The passes over the whole graph, when every region has had its own.
   void finish(const ir::Graph& graph) {
-    ir::PipelineOptions pipeline = pipeline_of(options_);
+    ir::PipelineOptions pipeline = pipeline_of(options_, result_.rest);
     pipeline.user_passes = user_passes(options_, GraphPass::Point::BeforeReinplace);
     result_.graph = ir::run_passes(graph, kAtTheEnd, pipeline, &result_.passes);
   }
@@ -261,15 +263,17 @@ class ScopedCompile {
     ir::Graph body = call.graph("body");
     try {
       if (options_.on_region_compile) options_.on_region_compile(info);
-      body = ir::run_passes(body, pass_names(options), pipeline_of(options_), &result_.passes);
+      body =
+          ir::run_passes(body, pass_names(options), pipeline_of(options_, unit), &result_.passes);
       // Composites that the chosen passes left are no kernels.
-      body = ir::run_passes(body, kOneByOne, pipeline_of(options_), &result_.passes);
+      body = ir::run_passes(body, kOneByOne, pipeline_of(options_, unit), &result_.passes);
     } catch (const std::exception& error) {
       if (!may_fall_back) throw;
       log_fallback(options_, info, error.what());
       info.fell_back = true;
       unit.fuse = false;
-      body = ir::run_passes(call.graph("body"), kOneByOne, pipeline_of(options_), &result_.passes);
+      body = ir::run_passes(call.graph("body"), kOneByOne, pipeline_of(options_, unit),
+                            &result_.passes);
     }
     for (const ir::NodePtr& node : body.nodes())
       if (ir::may_be_marked(*node)) info.nodes.push_back(node->name());

@@ -18,7 +18,6 @@
 #include "ir/evaluate.h"
 #include "ir/op.h"
 #include "ir/passes/control_deps.h"
-#include "ir/passes/reinplace.h"
 #include "ir/text.h"
 
 namespace heddle {
@@ -578,10 +577,7 @@ EngineStats Engine::stats() const {
   for (const auto* list : {&impl_->executables, &impl_->exact_executables}) {
     for (const auto& executable : *list) {
       stats.kernels += executable->distinct_kernels();
-      const ir::ReinplaceCounts counts = ir::reinplace_counts(executable->optimised());
-      stats.in_place += counts.in_place;
-      stats.missed_in_place += counts.missed;
-      stats.missed_in_place_bytes += static_cast<std::uint64_t>(counts.missed_bytes);
+      executable->unit().count_updates(stats);
     }
   }
   stats.kernels_compiled = counters.compiled - impl_->counters_at_start.compiled;

@@ -215,18 +215,16 @@ class StepsDocument {
     return number(record_.buffers[buffer].bytes);
   }
 
-  /// Copies of what a custom op writes and may not overwrite.
+  /// Arguments that were copied for a step that writes them.
   ordered_json missed_reinplace() const {
-    std::int64_t count = 0;
     std::int64_t bytes = 0;
-    for (const ir::PlanStep& step : record_.steps) {
-      const ir::PlanKernel& kernel = record_.kernels[step.kernel];
-      if (kernel.kind != ir::PlanKernel::Kind::Copy || kernel.nodes.empty()) continue;
-      ++count;
-      const ordered_json copied = number(record_.buffers[step.writes[0]].bytes);
-      bytes += copied.is_null() ? 0 : copied.get<std::int64_t>();
+    for (const std::vector<ir::SymExpr>& argument : unit_.program().copied_arguments) {
+      for (const ir::SymExpr& tensor : argument) {
+        const ordered_json copied = number(tensor);
+        bytes += copied.is_null() ? 0 : copied.get<std::int64_t>();
+      }
     }
-    return {{"count", count}, {"bytes", bytes}};
+    return {{"count", unit_.program().copied_arguments.size()}, {"bytes", bytes}};
   }
 
   /// Which order the steps are in, and the peaks of those it was chosen among.

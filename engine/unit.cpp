@@ -274,6 +274,17 @@ std::size_t Unit::folded_steps() const {
   return folded;
 }
 
+void Unit::count_updates(EngineStats& stats) const {
+  stats.in_place += program_.in_place;
+  stats.missed_in_place += program_.copied_arguments.size();
+  for (const std::vector<ir::SymExpr>& argument : program_.copied_arguments)
+    for (const ir::SymExpr& bytes : argument)
+      if (bytes.is_constant())
+        stats.missed_in_place_bytes += static_cast<std::uint64_t>(bytes.constant());
+  for (const auto& units : nested_)
+    for (const auto& unit : units) unit->count_updates(stats);
+}
+
 void Unit::collect_code(std::vector<const void*>& code) const {
   for (const auto& kernel : kernels_)
     if (kernel != nullptr) code.push_back(reinterpret_cast<const void*>(kernel->entry));

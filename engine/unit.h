@@ -67,6 +67,8 @@ class Unit {
   std::span<const std::unique_ptr<Unit>> nested(std::uint32_t kernel) const {
     return nested_[kernel];
   }
+  /// Adds what is overwritten and what is copied to be written, nested units included.
+  void count_updates(EngineStats& stats) const;
   /// Adds the addresses of the machine code in use, nested units included.
   void collect_code(std::vector<const void*>& code) const;
 

@@ -110,6 +110,10 @@ struct Program {
   std::vector<ir::BufferId> outputs;
   /// Write-backs, in order: the (input, source) buffers copied after everything; the record has the steps.
   std::vector<std::pair<ir::BufferId, ir::BufferId>> write_backs;
+  std::size_t in_place = 0;  ///< operands that steps overwrite with a result
+  /// Arguments that could have been overwritten and were copied, each as the bytes of its tensors (a list has several):
+  /// the old value is needed, or it is a part of other memory and was copied from there.
+  std::vector<std::vector<SymExpr>> copied_arguments;
 };
 
 /// How the nodes of one compile unit become kernels.

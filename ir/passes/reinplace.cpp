@@ -160,22 +160,4 @@ Graph reinplace(const Graph& graph) {
   });
 }
 
-ReinplaceCounts reinplace_counts(const Graph& graph) {
-  ReinplaceCounts counts;
-  for (const NodePtr& node : graph.nodes()) {
-    for (const InPlace& pair : node->op().in_place) {
-      const Value& operand = node->input(pair.operand);
-      if (!operand) continue;
-      if (overwrites(*node, pair.operand)) {
-        ++counts.in_place;
-        continue;
-      }
-      ++counts.missed;
-      const SymExpr bytes = operand.meta().bytes();
-      if (bytes.is_constant()) counts.missed_bytes += bytes.constant();
-    }
-  }
-  return counts;
-}
-
 }  // namespace heddle::ir

@@ -1,9 +1,6 @@
 // Updates overwrite what they update.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
 #include "ir/graph.h"
 
 namespace heddle::ir {
@@ -33,17 +30,9 @@ namespace heddle::ir {
 /// written back must be this result.
 ///
 /// Needs:   functional ops; what is unused is gone.
-/// Leaves:  Stage::Reinplaced. Calls that could not be let are counted by reinplace_counts().
+/// Leaves:  Stage::Reinplaced. Calls that could not be let are counted when they are lowered.
 /// Order:   last.
 /// Cost:    linear in nodes and uses of what is overwritten.
 Graph reinplace(const Graph& graph);
-
-/// Calls of a graph after reinplace that overwrite an operand, and those that may not and copy it.
-struct ReinplaceCounts {
-  std::size_t in_place = 0;
-  std::size_t missed = 0;
-  std::int64_t missed_bytes = 0;  ///< of operands with known sizes
-};
-ReinplaceCounts reinplace_counts(const Graph& graph);
 
 }  // namespace heddle::ir

@@ -258,7 +258,12 @@ void Recorder::add_order_edges(std::uint32_t group, PlanStep& step) {
 
 void Recorder::place_overwriting(const Node& node, PlanStep& step) {
   for (const ir::InPlace& pair : node.op().in_place) {
-    if (!ir::overwrites(node, pair.operand)) continue;
+    if (!node.input(pair.operand)) continue;
+    if (!ir::overwrites(node, pair.operand)) {
+      program_.copied_arguments.push_back({node.input(pair.operand).meta().bytes()});
+      continue;
+    }
+    ++program_.in_place;
     const ir::BufferId target = buffer_of(state_.graph().storage(node.input(pair.operand)));
     const ir::BufferId result = buffer_of(node.value(pair.output));
     program_.record.buffers[result].alias_of = target;

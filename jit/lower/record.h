@@ -39,14 +39,21 @@ class Recorder {
   bool is_read_once(ir::BufferId buffer, const Launch& launch) const;
   void note_late_sizes(const Node& node, std::uint32_t results, Launch& launch);
   void add_size_edges(ir::PlanStep& step, const ProgramKernel& code, const Launch& launch);
-  /// Lets results lie in the operands that their nodes overwrite; the step reads these.
+  /// Lets results lie in the operands that their nodes overwrite; the step reads these. Counts those that are copied.
   void place_overwriting(const Node& node, ir::PlanStep& step);
   ir::BufferId root_of(ir::BufferId buffer) const {
     return ir::alias_root(program_.record, buffer);
   }
   void add_write_backs();
-  std::pair<ir::BufferId, ir::TensorMeta> written_base(const Node& node, std::uint32_t group,
-                                                       std::size_t operand, std::uint32_t output);
+  /// What a custom op writes for a base.
+  struct WrittenBase {
+    ir::BufferId buffer;
+    ir::TensorMeta meta;
+    bool copied;  ///< from where the operand was
+  };
+  WrittenBase written_base(const Node& node, std::uint32_t group, std::size_t operand,
+                           std::uint32_t output);
+  void count_copied(const Node& node, const std::vector<WrittenBase>& bases);
   bool may_overwrite(const Node& node, std::uint32_t group, std::size_t operand, Value result);
   void find_last_readers();
   void add_order_edges(std::uint32_t group, ir::PlanStep& step);

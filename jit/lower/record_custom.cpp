@@ -36,9 +36,10 @@ void Recorder::add_custom(std::uint32_t group) {
   Launch launch;
   const auto bind = [&](ir::BufferId buffer) { return place_in(launch.buffers, buffer); };
 
-  std::vector<std::pair<ir::BufferId, ir::TensorMeta>> bases;
+  std::vector<WrittenBase> bases;
   for (std::uint32_t k = 0; k < layout.bases.size(); ++k)
     bases.push_back(written_base(node, group, layout.bases[k], results + k));
+  count_copied(node, bases);
   for (std::size_t k = 0; k < layout.starts.back(); ++k) {
     if (k >= node.inputs().size() || !node.input(k)) {
       call->arguments.emplace_back();
@@ -51,7 +52,7 @@ void Recorder::add_custom(std::uint32_t group) {
       call->arguments.push_back(tensor_in(bind(buffer), memory_meta(node.input(k))));
       continue;
     }
-    const auto& [buffer, meta] = bases[written->base];
+    const auto& [buffer, meta, copied] = bases[written->base];
     place_in(step.reads, buffer);
     place_in(step.writes, buffer);
     CustomTensor tensor = tensor_in(bind(buffer), meta);
@@ -71,7 +72,7 @@ void Recorder::add_custom(std::uint32_t group) {
     place_in(step.writes, buffer);
     call->results.push_back(tensor_in(bind(buffer), meta));
   }
-  for (const auto& [buffer, meta] : bases) step.work += meta.count();
+  for (const WrittenBase& base : bases) step.work += base.meta.count();
   if (step.writes.empty() && node.op().pure) return;  // all results are views
   call->buffers = static_cast<std::uint32_t>(launch.buffers.size());
   add_order_edges(group, step);
@@ -142,10 +143,8 @@ bool Recorder::may_overwrite(const Node& node, std::uint32_t group, std::size_t 
 
 /// The buffer that the op writes for a base, and how it lies there: the operand's own where the op may
 /// overwrite it, else a copy.
-std::pair<ir::BufferId, ir::TensorMeta> Recorder::written_base(const Node& node,
-                                                               std::uint32_t group,
-                                                               std::size_t operand,
-                                                               std::uint32_t output) {
+Recorder::WrittenBase Recorder::written_base(const Node& node, std::uint32_t group,
+                                             std::size_t operand, std::uint32_t output) {
   const Value base = node.input(operand);
   const Value storage = state_.graph().storage(base);
   const Value result = node.value(output);
@@ -156,7 +155,8 @@ std::pair<ir::BufferId, ir::TensorMeta> Recorder::written_base(const Node& node,
       ((returned == buffers_.end() || input) && may_overwrite(node, group, operand, result))) {
     if (returned != buffers_.end()) late_outputs_.emplace_back(result, returned->second);
     buffers_[result] = buffer_of(storage);
-    return {buffer_of(storage), memory_meta(base)};
+    const bool is_part = state_.graph().class_of(storage.node) == NodeClass::View;
+    return {buffer_of(storage), memory_meta(base), is_part};
   }
   ir::TensorMeta meta = base.meta();
   meta.strides = ir::row_major(meta.sizes);
@@ -165,7 +165,22 @@ std::pair<ir::BufferId, ir::TensorMeta> Recorder::written_base(const Node& node,
   program_.record.kernels.back().name = "clone";
   program_.record.kernels.back().nodes = {node.name()};
   program_.record.kernels.back().region = region_of(node);
-  return {copy, meta};
+  return {copy, meta, true};
+}
+
+/// By argument: members of a list are copied together.
+void Recorder::count_copied(const Node& node, const std::vector<WrittenBase>& bases) {
+  const ir::CustomLayout layout = ir::layout_of(node);
+  std::map<std::size_t, std::vector<SymExpr>> copied;
+  for (std::size_t k = 0; k < bases.size(); ++k) {
+    const auto after = std::ranges::upper_bound(layout.starts, layout.bases[k]);
+    const auto argument = static_cast<std::size_t>(after - layout.starts.begin());
+    if (bases[k].copied)
+      copied[argument].push_back(node.input(layout.bases[k]).meta().bytes());
+    else
+      ++program_.in_place;
+  }
+  for (auto& [argument, bytes] : copied) program_.copied_arguments.push_back(std::move(bytes));
 }
 
 }  // namespace heddle::jit

@@ -261,21 +261,48 @@ TEST(CustomMemory, ResultsThatShareWrittenBytesAreNotImplemented) {
   }
 }
 
-// A3-07: a collective op that writes its argument is taken as it is.
-TEST(CustomMemory, CollectivesAreAccepted) {
-  static const hd::RegisteredOp all_reduce =
-      hd::register_op({.schema = "tm::all_reduce_(Tensor(a!) x) -> Tensor(a!)",
-                       .shape = {},
-                       .cpu =
-                           [](const hd::KernelCall& call) {
-                             for (std::int64_t k = 0; k < call.tensor(0).count(); ++k)
-                               hd::test::element(call.tensor(0), k) *= 2;
-                           },
-                       .pure = false,
-                       .collective = true});
-  hd::Engine engine([](const hd::Tensor& x) { return all_reduce(x + 1.0f)[0]; });
-  EXPECT_THAT(engine.run({hd::Tensor::of<float>({1, 2}, {2})})[0].to_doubles(),
-              testing::ElementsAre(4, 6));
+// A3-07: a collective op that writes its argument, and a call of nested graphs, are taken as they are: no result of
+// theirs is a view of an argument, and no argument of a nested graph is written.
+TEST(CustomMemory, CollectivesAndCallsOfNestedGraphsAreAccepted) {
+  hd::register_op({.schema = "tm::all_reduce_(Tensor(a!) x) -> Tensor(a!)",
+                   .shape = {},
+                   .cpu =
+                       [](const hd::KernelCall& call) {
+                         for (std::int64_t k = 0; k < call.tensor(0).count(); ++k)
+                           hd::test::element(call.tensor(0), k) *= 2;
+                       },
+                   .pure = false,
+                   .collective = true});
+  hd::Engine engine = hd::parse_ir(
+      "graph @main(%p: bool[], %x: f32[2]) {\n"
+      "  %a = add(%x, 1.0: f32)\n"
+      "  %r = tm::all_reduce_(%a)\n"
+      "  %i = invoke(%r) {body = @twice}\n"
+      "  %c = cond(%p, %i) {then = @twice, else = @same}\n"
+      "  return %c\n}\n"
+      "graph @twice(%t: f32[2]) {\n  %u = tm::all_reduce_(%t)\n  return %u\n}\n"
+      "graph @same(%t: f32[2]) {\n  %n = neg(%t)\n  return %n\n}\n",
+      {.threads = 1, .check_plans = true});
+  const hd::Tensor x = hd::Tensor::of<float>({1, 2}, {2});
+  const std::vector inputs{hd::Tensor::full(hd::boolean, {}, 1), x};
+  EXPECT_THAT(engine.run(inputs)[0].to_doubles(), testing::ElementsAre(16, 24));
+  EXPECT_THAT(x.to_doubles(), testing::ElementsAre(1, 2)) << "the caller's, which nobody may write";
+  const Json plan = Json::parse(engine.plan_json(inputs));
+  for (const auto& buffer : plan["buffers"])
+    EXPECT_TRUE(buffer["alias_of"].is_null() || buffer["value"] == "r") << buffer.dump();
+  const auto kind_of = [&](const char* node) -> std::string {
+    for (const auto& kernel : plan["kernels"])
+      if (kernel["nodes"] == Json::array({node})) return kernel["kind"];
+    return "none";
+  };
+  EXPECT_EQ(kind_of("r"), "custom");
+  EXPECT_EQ(kind_of("i"), "nested");
+  EXPECT_EQ(kind_of("c"), "nested");
+  EXPECT_EQ(plan["missed_reinplace"]["count"], 0) << "%a is dead when it is overwritten";
+  for (const auto& step : plan["steps"])
+    for (const auto& nested : step.value("nested", Json::array()))
+      EXPECT_EQ(nested["missed_reinplace"]["count"], nested["graph"] == "twice" ? 1 : 0)
+          << "an argument of the body is copied";
 }
 
 // A result declared as a view of an argument owns no bytes.
