@@ -9,6 +9,7 @@ namespace {
 using test::Json;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 std::string graph(const std::string& body, const std::string& inputs = "%x: f32[8]") {
   return "graph @main(" + inputs + ") {\n" + body + "}\n";
@@ -163,7 +164,7 @@ TEST(PassCases, NodesOfADecompositionAreNamedAfterWhatTheyComeFrom) {
           const Annotate scope{{"name", "head"}};
           return softmax(softmax(x, 0), -1);
         },
-        {.disk_cache = false, .threads = 1});
+        {.threads = 1, .disk_cache = false});
   };
   Engine one = engine();
   Engine two = engine();
@@ -178,7 +179,7 @@ TEST(PassCases, NodesOfADecompositionAreNamedAfterWhatTheyComeFrom) {
     for (const char* part : {"", ".reduce_max", ".exp", ".reduce_sum", ".div"})
       EXPECT_EQ(std::ranges::count(names, std::string(stem) + part), 1) << stem << part << "\n"
                                                                         << text;
-  for (const std::string& name : names) EXPECT_THAT(name, testing::StartsWith("head.softmax"));
+  for (const std::string& name : names) EXPECT_THAT(name, StartsWith("head.softmax"));
 }
 
 TEST(PassCases, A2_22_AMutationBeforeTheLastStageIsNamed) {
