@@ -19,6 +19,7 @@ struct Properties {
   int multiprocessors = 1;
   std::int64_t memory_bytes = 0;
   std::int64_t max_shared_bytes = 0;  ///< of one block
+  std::int64_t cache_bytes = 0;       ///< of the second-level cache
 };
 
 enum class CopyKind : std::uint8_t { HostToDevice, DeviceToHost, DeviceToDevice };

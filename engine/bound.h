@@ -39,6 +39,7 @@ struct CudaLaunch {
   std::uint32_t variant = 0;                      ///< of the kernel
   std::uint32_t blocks = 0;
   std::uint32_t sizes = 0;  ///< parameters of the kernel that are sizes
+  bool measured = false;    ///< the variant was found to be the fastest, not just expected to be
 };
 
 class Unit;

@@ -42,6 +42,8 @@ class CudaRuntime : public std::enable_shared_from_this<CudaRuntime> {
   jit::cuda::CudaCompiler& compiler() { return compiler_; }
   memory::DevicePool& pool() { return pool_; }
   memory::DevicePool& pinned() { return pinned_; }
+  /// Held while kernels are timed: one at a time.
+  std::mutex& measuring() { return measuring_; }
 
   std::shared_ptr<DeviceBytes> allocate(std::size_t bytes);
   /// The bytes of a row-major literal on the device: one copy for all who ask while it is in use.
@@ -69,6 +71,7 @@ class CudaRuntime : public std::enable_shared_from_this<CudaRuntime> {
     std::unique_ptr<device::Module> module;
     device::Kernel kernel;
   };
+  std::mutex measuring_;
   std::shared_mutex texts_mutex_;
   std::map<std::uint64_t, TextKernel> texts_;  ///< under `texts_mutex_`
 };

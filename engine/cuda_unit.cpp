@@ -14,8 +14,9 @@ namespace heddle::engine {
 using ir::BufferId;
 using ir::PlanBuffer;
 
-CudaUnit::CudaUnit(CudaRuntimePtr runtime, jit::Program& program, jit::KernelCache* cache)
-    : runtime_(std::move(runtime)) {
+CudaUnit::CudaUnit(CudaRuntimePtr runtime, jit::Program& program, jit::KernelCache* cache,
+                   bool tuned)
+    : runtime_(std::move(runtime)), tuned_(tuned) {
   compile(program, cache);
   add_workspaces(program);
 }
@@ -107,8 +108,10 @@ void* CudaUnit::fixed_address(BufferId root) const {
 
 CudaLaunch CudaUnit::bind(std::uint32_t kernel, std::span<const std::int64_t> sizes) const {
   const jit::cuda::CudaKernel* code = kernels_[kernel].get();
-  const std::uint32_t variant = code->choose(sizes);
-  return {code, variant, code->blocks(variant, sizes), static_cast<std::uint32_t>(sizes.size())};
+  const auto verdict = tuned_ ? code->verdicts().find(sizes) : std::nullopt;
+  const std::uint32_t variant = verdict.value_or(code->expected(sizes));
+  return {code, variant, code->blocks(variant, sizes), static_cast<std::uint32_t>(sizes.size()),
+          verdict.has_value()};
 }
 
 namespace {

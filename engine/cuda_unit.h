@@ -22,7 +22,8 @@ class CudaUnit {
   /// custom op asks for it, a workspace in the program's record: the last buffer of its launch.
   /// @throws KernelFailure; UnsupportedError naming a custom op that has code for the CPU only.
   /// @param cache  compiled kernels on disk; may be null
-  CudaUnit(CudaRuntimePtr runtime, jit::Program& program, jit::KernelCache* cache);
+  /// @param tuned  whether kernels with several variants are launched in the one that was measured to be the fastest
+  CudaUnit(CudaRuntimePtr runtime, jit::Program& program, jit::KernelCache* cache, bool tuned);
 
   /// Puts the parameters and constants that steps use on the device.
   void upload(const jit::Program& program, const std::vector<ir::Literal>& fixed,
@@ -48,6 +49,7 @@ class CudaUnit {
   void add_workspaces(jit::Program& program) const;
 
   CudaRuntimePtr runtime_;
+  const bool tuned_;
   std::vector<jit::cuda::CudaKernelPtr> kernels_;    ///< by kernel of the program
   std::vector<std::shared_ptr<DeviceBytes>> fixed_;  ///< by buffer
   scheduler::StreamPlan streams_;

@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "engine/engine_impl.h"
 #include "engine/graph_replay.h"
+#include "engine/settings.h"
 #include "engine/tensor_impl.h"
 #include "engine/trace.h"
 #include "heddle/error.h"
@@ -27,21 +28,6 @@ using engine::BoundPlan;
 using engine::Executable;
 
 namespace {
-
-/// `given` if it is positive, else the environment's, else `otherwise`.
-int positive(int given, const char* variable, int otherwise) {
-  if (given > 0) return given;
-  const char* text = std::getenv(variable);
-  if (text == nullptr) return otherwise;
-  const int number = std::atoi(text);
-  if (number > 0) return number;
-  throw OptionError({.what = variable, .where = {}, .expected = "a number >= 1", .got = text});
-}
-
-int thread_count(const EngineOptions& options) {
-  const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  return std::min(positive(options.threads, "HEDDLE_THREADS", cores), 1024);
-}
 
 std::unique_ptr<jit::CompileService> make_compiler(const EngineOptions& options) {
   if (options.cache_dir.empty() && options.disk_cache && options.dump_dir.empty()) return nullptr;
@@ -62,32 +48,6 @@ std::unique_ptr<engine::CudaExecutor> make_cuda(const EngineOptions& options) {
                      .where = {},
                      .expected = "a device that is CUDA",
                      .got = device.to_string()});
-}
-
-std::uint32_t stream_count(const EngineOptions& options) {
-  constexpr int kDefault = 4;
-  constexpr int kMost = 64;
-  return static_cast<std::uint32_t>(
-      std::min(positive(options.streams, "HEDDLE_STREAMS", kDefault), kMost));
-}
-
-bool wants_graphs(const EngineOptions& options) {
-  if (options.cuda_graphs) return *options.cuda_graphs;
-  const char* text = std::getenv("HEDDLE_CUDA_GRAPHS");
-  const std::string_view value = text == nullptr ? "1" : text;
-  if (value == "0" || value == "1") return value == "1";
-  throw OptionError({.what = "HEDDLE_CUDA_GRAPHS", .where = {}, .expected = "0 or 1", .got = text});
-}
-
-/// Ops whose steps go into no graph: $HEDDLE_GRAPH_SPLIT_OPS, names with commas between.
-std::vector<std::string> ops_outside_graphs() {
-  const char* text = std::getenv("HEDDLE_GRAPH_SPLIT_OPS");
-  std::vector<std::string> ops;
-  for (std::stringstream rest(text == nullptr ? "" : text);
-       std::getline(rest, ops.emplace_back(), ',');)
-    ir::op_named(ops.back());  // throws for an unknown one
-  ops.pop_back();
-  return ops;
 }
 
 std::string describe(const Tensor& tensor) {
@@ -157,12 +117,13 @@ Engine::Impl::Impl(TraceFunction function, EngineOptions settings, Signature sig
       own_compiler(make_compiler(options)),
       compiler(own_compiler ? own_compiler.get() : &jit::CompileService::shared()),
       cuda(make_cuda(options)),
-      executor(thread_count(options)),
+      executor(engine::thread_count(options)),
       plans(options.max_plans),
       counters_at_start(compiler->counters()),
       cuda_kernels_at_start(cuda == nullptr ? 0 : cuda->runtime().compiler().compiled()),
       cuda_disk_hits_at_start(cuda == nullptr ? 0 : cuda->runtime().compiler().disk_hits()),
-      specialise_after(positive(options.specialise_after, "HEDDLE_SPECIALISE_AFTER", 0)) {}
+      specialise_after(engine::calls_before_specialising(options)),
+      autotune(cuda != nullptr && engine::wants_autotune(options)) {}
 
 engine::BuildOptions Engine::Impl::build_options(const base::SymbolValues& hints) const {
   engine::BuildOptions build;
@@ -172,11 +133,10 @@ engine::BuildOptions Engine::Impl::build_options(const base::SymbolValues& hints
   if (cuda != nullptr) {
     build.engine.library = false;  // they are the CPU's
     build.cuda = cuda->runtime_pointer();
-    build.streams = stream_count(options);
-    build.graphs = wants_graphs(options);
-    build.capture.min_kernels =
-        static_cast<std::size_t>(positive(0, "HEDDLE_GRAPH_MIN_KERNELS", 1));
-    build.capture.split_ops = ops_outside_graphs();
+    build.streams = engine::stream_count(options);
+    build.graphs = engine::wants_graphs(options);
+    build.autotune = autotune;
+    build.capture = engine::capture_options();
   }
   return build;
 }
@@ -310,10 +270,15 @@ const BoundPlan& Engine::Impl::plan_for(std::span<const Tensor> inputs) {
     std::unique_ptr<BoundPlan> plan = match.executable->bind(match.sizes, executor.threads());
     plan->words.assign(packed.words().begin(), packed.words().end());
     plan->hash = hash;
-    const std::scoped_lock lock(mutex);
-    if (match.executable->superseded) continue;
-    ++binds;
-    return *plans.insert(std::move(plan));
+    const BoundPlan* bound = nullptr;
+    {
+      const std::scoped_lock lock(mutex);
+      if (match.executable->superseded) continue;
+      ++binds;
+      bound = plans.insert(std::move(plan));
+    }
+    if (autotune) ask_for_measurements(*bound);
+    return *bound;
   }
 }
 
@@ -584,6 +549,7 @@ EngineStats Engine::stats() const {
   if (impl_->cuda != nullptr)
     stats.kernels_compiled +=
         impl_->cuda->runtime().compiler().compiled() - impl_->cuda_kernels_at_start;
+  stats.measurements = impl_->measurements.load();
   if (impl_->cuda != nullptr) {
     stats.graphs = impl_->cuda->graphs().made.load();
     stats.graph_launches = impl_->cuda->graphs().launches.load();

@@ -110,6 +110,13 @@ struct Engine::Impl {
   void specialise(const engine::Executable& general, std::span<const ir::Assumption> exact,
                   const base::SymbolValues& sizes, const std::vector<std::int64_t>& words,
                   std::uint64_t hash);
+  /// Asks for measurements of the kernels of a new plan, on the thread of `background`, that have several variants.
+  /// Where another turns out to be the fastest, one with it takes the plan's place.
+  void ask_for_measurements(const engine::BoundPlan& plan);
+  /// Binds the executable's plan of `words` anew, and puts it in the place of the old one.
+  void rebind(const std::shared_ptr<const engine::Executable>& executable,
+              const base::SymbolValues& sizes, const std::vector<std::int64_t>& words,
+              std::uint64_t hash);
   engine::BuildOptions build_options(const base::SymbolValues& hints) const;
   /// Traces the callable with symbolic tensors like `inputs`. Under `compiling`.
   Traced trace_graph(std::span<const Tensor> inputs);
@@ -148,11 +155,13 @@ struct Engine::Impl {
   double load_ms = 0;
   std::atomic<std::uint64_t> runs{0};
   std::atomic<std::uint64_t> evaluator_steps{0};
+  std::atomic<std::uint64_t> measurements{0};
   std::atomic<std::int64_t> arena_peak{0};
   jit::CompileCounters counters_at_start;
   std::uint64_t cuda_kernels_at_start;
   std::uint64_t cuda_disk_hits_at_start;
   int specialise_after;
+  bool autotune;                  ///< on CUDA
   engine::Background background;  ///< last: its thread ends before anything it uses does
 };
 

@@ -130,6 +130,7 @@ class StepsDocument {
                                                         : ordered_json(nullptr)}});
       if (const std::string variant = variant_of(k); !variant.empty())
         result.back()["variant"] = variant;
+      if (is_measured(k)) result.back()["measured"] = true;
       if (unit_.program().kernels[step.kernel].nested != nullptr)
         result.back()["nested"] = nested(k);
     }
@@ -147,6 +148,8 @@ class StepsDocument {
     const jit::cuda::CudaSource* code = cuda_source_of(k);
     return code == nullptr ? std::string() : code->variant;
   }
+
+  bool is_measured(std::size_t k) const { return k < plan_.cuda.size() && plan_.cuda[k].measured; }
 
   /// Null where only the run tells the sizes.
   ordered_json number(const ir::SymExpr& size) const {

@@ -84,6 +84,7 @@ void Engine::Impl::specialise(const Executable& general, std::span<const ir::Ass
   std::unique_ptr<BoundPlan> plan = made->bind(sizes, executor.threads());
   plan->words = words;
   plan->hash = hash;
+  if (autotune) ask_for_measurements(*plan);  // comes after this on the same thread
   const std::scoped_lock lock(mutex);
   const auto is_general = [&](const auto& other) { return other.get() == &general; };
   if (std::ranges::none_of(executables, is_general)) return;  // dropped, or its parameters updated

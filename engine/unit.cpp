@@ -118,7 +118,8 @@ Unit::Unit(jit::Program program, std::vector<ir::Literal> fixed, const BuildOpti
   let_outputs_own_their_bytes(program_.record);
   folded_steps_ = fold_fixed_steps(program_, fixed_, *options.compiler);
   if (options.cuda != nullptr) {
-    cuda_ = std::make_unique<CudaUnit>(options.cuda, program_, options.compiler->disk_cache());
+    cuda_ = std::make_unique<CudaUnit>(options.cuda, program_, options.compiler->disk_cache(),
+                                       options.autotune);
     fixed_.resize(program_.record.buffers.size());  // workspaces came
   } else {
     compile(options);

@@ -29,6 +29,7 @@ struct BuildOptions {
   std::shared_ptr<CudaRuntime> cuda{};  ///< where steps run; null: on the CPU
   std::uint32_t streams = 1;            ///< on CUDA, at most
   bool graphs = false;                  ///< on CUDA: steps go into graphs
+  bool autotune = false;                ///< on CUDA: variants of kernels are those measured
   scheduler::CaptureOptions capture{};  ///< which of them; `enabled` and `sizes` are not looked at
   base::SymbolValues hints{};           ///< sizes that orders of steps are compared for
   /// Tests put one here that makes mistakes.

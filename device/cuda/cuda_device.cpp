@@ -12,6 +12,7 @@ namespace {
 
 // Numbers of the Driver API.
 constexpr int kAttributeMultiprocessors = 16;
+constexpr int kAttributeCacheBytes = 38;
 constexpr int kAttributeMajor = 75;
 constexpr int kAttributeMinor = 76;
 constexpr int kAttributeMaxSharedOptin = 97;
@@ -375,7 +376,8 @@ class CudaDevice : public Device {
                    .index = index,
                    .multiprocessors = context_->attribute(kAttributeMultiprocessors),
                    .memory_bytes = static_cast<std::int64_t>(bytes),
-                   .max_shared_bytes = context_->attribute(kAttributeMaxSharedOptin)};
+                   .max_shared_bytes = context_->attribute(kAttributeMaxSharedOptin),
+                   .cache_bytes = context_->attribute(kAttributeCacheBytes)};
   }
 
   const Properties& properties() const override { return properties_; }

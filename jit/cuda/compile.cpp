@@ -41,10 +41,25 @@ std::string folder_of(std::string given) {
 
 }  // namespace
 
-CudaKernel::CudaKernel(CudaCode code, std::vector<ModulePtr> modules)
-    : code_(std::move(code)), modules_(std::move(modules)) {
-  for (std::size_t k = 0; k < modules_.size(); ++k)
+CudaKernel::CudaKernel(CudaCode code, std::vector<ModulePtr> modules, std::string verdict_key)
+    : code_(std::move(code)),
+      modules_(std::move(modules)),
+      verdict_key_(std::move(verdict_key)),
+      verdicts_(std::make_unique<Verdicts>()) {
+  for (std::size_t k = 0; k < modules_.size(); ++k) {
     handles_.push_back(modules_[k]->kernel(code_.variants[k].entry));
+    names_.push_back(code_.variants[k].variant);
+  }
+}
+
+void CudaKernel::load_verdicts(KernelCache& cache) const {
+  if (variants() < 2) return;
+  if (const auto text = cache.find(verdict_key_)) verdicts_->add_text(*text, names_);
+}
+
+void CudaKernel::store_verdicts(KernelCache& cache) const {
+  load_verdicts(cache);  // of other processes
+  cache.store(verdict_key_, verdicts_->to_text(names_));
 }
 
 std::int64_t CudaKernel::scratch_bytes(std::span<const std::int64_t> sizes) const {
@@ -60,13 +75,18 @@ std::uint32_t CudaKernel::blocks(std::uint32_t variant, std::span<const std::int
 void CudaKernel::launch(device::Device& device, std::span<void* const> buffers,
                         std::span<const std::int64_t> sizes, void* scratch, void* status,
                         device::Stream& stream) const {
+  launch(device, expected(sizes), buffers, sizes, scratch, status, stream);
+}
+
+void CudaKernel::launch(device::Device& device, std::uint32_t variant,
+                        std::span<void* const> buffers, std::span<const std::int64_t> sizes,
+                        void* scratch, void* status, device::Stream& stream) const {
   std::vector<void*> arguments;
   arguments.reserve(buffers.size() + sizes.size() + 2);
   for (void* const& buffer : buffers) arguments.push_back(const_cast<void**>(&buffer));
   for (const std::int64_t& size : sizes) arguments.push_back(const_cast<std::int64_t*>(&size));
   if (!source().scratch_bytes.is_constant(0)) arguments.push_back(&scratch);
   arguments.push_back(&status);
-  const std::uint32_t variant = choose(sizes);
   launch(device, variant, arguments, blocks(variant, sizes), stream);
 }
 
@@ -117,7 +137,8 @@ std::vector<CudaKernelPtr> CudaCompiler::build(std::span<Job* const> jobs, Kerne
   std::vector<CudaKernelPtr> built;
   for (const Job* job : jobs)
     built.push_back(std::make_shared<CudaKernel>(
-        job->code, std::vector<ModulePtr>(job->code.variants.size(), module)));
+        job->code, std::vector<ModulePtr>(job->code.variants.size(), module),
+        verdict_key_of(job->code)));
   compiled_ += jobs.size();
   if (cache == nullptr) return built;
   const std::string_view image(compiled.image.data(), compiled.image.size());
@@ -126,6 +147,7 @@ std::vector<CudaKernelPtr> CudaCompiler::build(std::span<Job* const> jobs, Kerne
   for (const Job* job : jobs)
     for (const CudaSource& source : job->code.variants)
       cache->store(key_of(source), source.entry + "\n" + image_key);
+  for (const CudaKernelPtr& kernel : built) kernel->load_verdicts(*cache);
   return built;
 }
 
@@ -138,6 +160,14 @@ std::string CudaCompiler::key_of(const CudaSource& source) const {
   return "heddle CUDA kernel\n" + options_.target + "\n" + version() + "\n" +
          device_.properties().arch + "\n" + device::cuda::Nvrtc::fixed_options() + "\n" +
          base::hash128(prelude_text()).hex() + "\n" + text;
+}
+
+/// Of all variants, on a device of this kind.
+std::string CudaCompiler::verdict_key_of(const CudaCode& code) const {
+  std::string key = "heddle CUDA verdicts\n" + device_.properties().name + "\n" +
+                    std::to_string(device_.properties().multiprocessors) + "\n";
+  for (const CudaSource& source : code.variants) key += base::hash128(key_of(source)).hex() + "\n";
+  return key;
 }
 
 CudaCompiler::ModulePtr CudaCompiler::load(const std::string& image_key, KernelCache& cache) {
@@ -163,7 +193,10 @@ CudaKernelPtr CudaCompiler::find(const Job& job, KernelCache& cache) {
       modules.push_back(load(entry->substr(end + 1), cache));
       if (modules.back() == nullptr) return nullptr;
     }
-    return std::make_shared<CudaKernel>(std::move(code), std::move(modules));
+    const auto kernel =
+        std::make_shared<CudaKernel>(std::move(code), std::move(modules), verdict_key_of(job.code));
+    kernel->load_verdicts(cache);
+    return kernel;
   } catch (const DeviceLost&) {
     throw;
   } catch (const DeviceError&) {

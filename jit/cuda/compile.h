@@ -15,6 +15,7 @@
 #include "device/cuda/nvrtc.h"
 #include "device/device.h"
 #include "jit/cuda/emit.h"
+#include "jit/cuda/verdicts.h"
 #include "jit/kernel_cache.h"
 
 namespace heddle::jit::cuda {
@@ -23,13 +24,29 @@ namespace heddle::jit::cuda {
 class CudaKernel {
  public:
   using ModulePtr = std::shared_ptr<const device::Module>;
-  /// @param modules  of each variant of `code`
-  CudaKernel(CudaCode code, std::vector<ModulePtr> modules);
+  /// @param modules      of each variant of `code`
+  /// @param verdict_key  what the verdicts are kept under on disk
+  CudaKernel(CudaCode code, std::vector<ModulePtr> modules, std::string verdict_key = {});
 
-  /// The variant for these sizes.
-  std::uint32_t choose(std::span<const std::int64_t> sizes) const {
+  /// The variant for these sizes that the cost model expects to be the fastest.
+  std::uint32_t expected(std::span<const std::int64_t> sizes) const {
     return static_cast<std::uint32_t>(code_.choose(sizes));
   }
+  std::vector<std::uint32_t> plausible(std::span<const std::int64_t> sizes, double factor) const {
+    return code_.plausible(sizes, factor);
+  }
+  std::uint32_t variants() const { return static_cast<std::uint32_t>(handles_.size()); }
+  std::span<const CudaBuffer> buffers() const { return code_.buffers; }
+
+  /// What was measured of the variants; shared by all who use the kernel.
+  const Verdicts& verdicts() const { return *verdicts_; }
+  void add_verdict(std::span<const std::int64_t> sizes, std::uint32_t variant) const {
+    verdicts_->set(sizes, variant);
+  }
+  /// Takes the verdicts that are on disk, or puts those there that there are.
+  void load_verdicts(KernelCache& cache) const;
+  void store_verdicts(KernelCache& cache) const;
+
   const CudaSource& source(std::uint32_t variant = 0) const { return code_.variants[variant]; }
   device::Kernel handle(std::uint32_t variant = 0) const { return handles_[variant]; }
   /// Bytes of global memory that a launch with these sizes needs as scratch.
@@ -44,6 +61,9 @@ class CudaKernel {
   void launch(device::Device& device, std::span<void* const> buffers,
               std::span<const std::int64_t> sizes, void* scratch, void* status,
               device::Stream& stream) const;
+  void launch(device::Device& device, std::uint32_t variant, std::span<void* const> buffers,
+              std::span<const std::int64_t> sizes, void* scratch, void* status,
+              device::Stream& stream) const;
   /// The same of a variant with `arguments` made ready: addresses of the kernel's parameters in order.
   void launch(device::Device& device, std::uint32_t variant, std::span<void* const> arguments,
               std::uint32_t blocks, device::Stream& stream) const;
@@ -52,6 +72,9 @@ class CudaKernel {
   CudaCode code_;
   std::vector<ModulePtr> modules_;
   std::vector<device::Kernel> handles_;
+  std::string verdict_key_;
+  std::vector<std::string> names_;  ///< of the variants
+  std::unique_ptr<Verdicts> verdicts_;
 };
 using CudaKernelPtr = std::shared_ptr<const CudaKernel>;
 
@@ -101,6 +124,7 @@ class CudaCompiler {
   /// The job ends with the exception that is being handled.
   void fail(Job& job);
   std::string key_of(const CudaSource& source) const;
+  std::string verdict_key_of(const CudaCode& code) const;
   /// Null: the kernel is not on disk, or not in a form that the driver takes.
   CudaKernelPtr find(const Job& job, KernelCache& cache);
   /// An image that is on disk, loaded once.

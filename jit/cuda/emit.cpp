@@ -213,6 +213,8 @@ CudaSource emit_cuda(const Nest& nest, const CudaOptions& options) {
 
 CudaCode emit_code(const Nest& nest, const CudaOptions& options) {
   CudaCode code;
+  for (NestBufferId id = 0; id < nest.global_count(); ++id)
+    code.buffers.push_back({nest.buffers[id].dtype, nest.buffers[id].count});
   const auto parts = product_parts(nest);
   if (!parts) {
     code.variants.push_back(emit_cuda(nest, options));
@@ -232,12 +234,24 @@ CudaCode emit_code(const Nest& nest, const CudaOptions& options) {
   return code;
 }
 
+ProductShape CudaCode::shape(std::span<const std::int64_t> sizes) const {
+  return {batches.evaluate_sizes(sizes), rows.evaluate_sizes(sizes), columns.evaluate_sizes(sizes),
+          depth.evaluate_sizes(sizes), static_cast<std::int64_t>(size_of(dtype))};
+}
+
 std::size_t CudaCode::choose(std::span<const std::int64_t> sizes) const {
-  if (tiles.empty()) return 0;
-  const ProductShape shape{batches.evaluate_sizes(sizes), rows.evaluate_sizes(sizes),
-                           columns.evaluate_sizes(sizes), depth.evaluate_sizes(sizes),
-                           static_cast<std::int64_t>(size_of(dtype))};
-  return cheapest_tile(tiles, shape, device);
+  return tiles.empty() ? 0 : cheapest_tile(tiles, shape(sizes), device);
+}
+
+std::vector<std::uint32_t> CudaCode::plausible(std::span<const std::int64_t> sizes,
+                                               double factor) const {
+  if (tiles.empty()) return {0};
+  std::vector<std::uint32_t> found;
+  const ProductShape product = shape(sizes);
+  const double least = product_cycles(tiles[choose(sizes)], product, device);
+  for (std::uint32_t k = 0; k < tiles.size(); ++k)
+    if (product_cycles(tiles[k], product, device) <= factor * least) found.push_back(k);
+  return found;
 }
 
 }  // namespace heddle::jit::cuda

@@ -38,6 +38,12 @@ struct CudaSource {
   std::string variant{};  ///< of several kernels for one nest, which: "tensor_64x64x64"
 };
 
+/// A global buffer of a kernel.
+struct CudaBuffer {
+  DType dtype = DType::F32;
+  SymExpr count;  ///< elements, in size parameters
+};
+
 /// The kernels of a nest: one, or for a product one for each way to multiply, between which sizes decide.
 struct CudaCode {
   std::vector<CudaSource> variants;  ///< not empty
@@ -45,9 +51,15 @@ struct CudaCode {
   ProductDevice device{};
   DType dtype = DType::F32;  ///< of the left operand
   SymExpr batches = 0, rows = 0, columns = 0, depth = 0;
+  std::vector<CudaBuffer> buffers{};  ///< in the nest's order
 
   /// The variant for these sizes, by product_cycles(). Threads: any.
   std::size_t choose(std::span<const std::int64_t> sizes) const;
+  /// The variants that are expected to take at most `factor` times as long as that one. Threads: any.
+  std::vector<std::uint32_t> plausible(std::span<const std::int64_t> sizes, double factor) const;
+
+ private:
+  ProductShape shape(std::span<const std::int64_t> sizes) const;
 };
 
 /// The kernel that any nest can be.

@@ -6,6 +6,7 @@
 
 #include "heddle/custom_op_c.h"
 #include "tests/cuda/support.h"
+#include "tests/support/error_text.h"
 
 namespace heddle::testing {
 namespace {
@@ -13,17 +14,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Number = long long;
-
-template <typename E, typename F>
-std::string text_of(F f) {
-  try {
-    f();
-  } catch (const E& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no error of this type";
-  return {};
-}
 
 /// Running sums: y[i] = x[0] + … + x[i], by way of the workspace, which two kernels use. `seen[0]` counts the
 /// elements, wherever it lies.

@@ -7,6 +7,7 @@
 
 #include "engine/cuda_runtime.h"
 #include "tests/cuda/support.h"
+#include "tests/support/error_text.h"
 #include "tests/support/json.h"
 
 namespace heddle::testing {
@@ -18,17 +19,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 Tensor block(const Tensor& x, const Tensor& w) { return softmax(gelu(matmul(x, w)) + 1.0f, -1); }
-
-template <typename E, typename F>
-std::string text_of(F f) {
-  try {
-    f();
-  } catch (const E& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no error of this type";
-  return {};
-}
 
 TEST(CudaEngine, AgreesWithTheEvaluator) {
   expect_agrees(block, {counted(f32, {5, 24}), counted(f32, {24, 33}, 3)});

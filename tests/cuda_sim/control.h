@@ -23,6 +23,7 @@ struct Control {
     load(skip_edge, "heddle_cuda_sim_skip_edge");
     load(edges, "heddle_cuda_sim_edges");
     load(skip_barrier, "heddle_cuda_sim_skip_barrier");
+    load(slow, "heddle_cuda_sim_slow");
     load(problem, "heddle_cuda_sim_problem");
     load(live, "heddle_cuda_sim_live");
     load(leaked, "heddle_cuda_sim_leaked");
@@ -61,6 +62,10 @@ struct Control {
 
   /// The same of the barriers that whole blocks pass. @return how many they passed since it was last called.
   unsigned long (*skip_barrier)(unsigned long n) = nullptr;
+
+  /// Launches of kernels whose name has `part` in it take so many milliseconds more on the clock that events show;
+  /// nobody waits for them. Null: of none.
+  void (*slow)(const char* part, double milliseconds) = nullptr;
 
   /// What the context was lost by, in words; empty: it lives.
   const char* (*problem)() = nullptr;

@@ -159,8 +159,8 @@ EXPORT int cuDeviceTotalMem_v2(std::size_t* bytes, int) {
 }
 
 EXPORT int cuDeviceGetAttribute(int* value, int attribute, int) {
-  static const std::map<int, int> kValues = {{1, 1024}, {8, 49152}, {10, 32},       {16, 2},
-                                             {75, 9},   {76, 0},    {97, 99 * 1024}};
+  static const std::map<int, int> kValues = {{1, 1024},  {8, 49152}, {10, 32}, {16, 2},
+                                             {38, 4096}, {75, 9},    {76, 0},  {97, 99 * 1024}};
   const auto found = kValues.find(attribute);
   if (found != kValues.end()) *value = found->second;
   return Entry("cuDeviceGetAttribute").after(found == kValues.end() ? kInvalidValue : kSuccess);
@@ -504,6 +504,10 @@ EXPORT unsigned long heddle_cuda_sim_skip_barrier(unsigned long n) {
 EXPORT void heddle_cuda_sim_skip_wait(unsigned long n) {
   const std::lock_guard lock(mutex());
   Machine::instance().skip_wait(n);
+}
+EXPORT void heddle_cuda_sim_slow(const char* part, double milliseconds) {
+  const std::lock_guard lock(mutex());
+  Machine::instance().slow(part == nullptr ? "" : part, milliseconds);
 }
 EXPORT unsigned long heddle_cuda_sim_waits() {
   const std::lock_guard lock(mutex());

@@ -1,6 +1,5 @@
 #include "tests/cuda_sim/fiber.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -185,8 +184,9 @@ void Fiber::leave([[maybe_unused]] bool done) {
   if (done) {
     constexpr std::ptrdiff_t kThisFrame = 4096;
     const auto* frame = static_cast<unsigned char*>(__builtin_frame_address(0));
-    forget_frames(c.stack, static_cast<std::size_t>(
-                               std::max<std::ptrdiff_t>(frame - c.stack - kThisFrame, 0)));
+    // No temporaries from here on: where they end they are marked as dead, and this frame never returns.
+    const std::ptrdiff_t above = frame - c.stack - kThisFrame;
+    forget_frames(c.stack, above > 0 ? static_cast<std::size_t>(above) : 0);
   }
   __sanitizer_start_switch_fiber(done ? nullptr : &c.fake_stack, c.caller_bottom, c.caller_size);
 #endif

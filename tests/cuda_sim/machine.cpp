@@ -226,6 +226,8 @@ void Machine::execute(Stream& stream, Operation& operation) {
   switch (operation.kind) {
     case Operation::Kind::Launch:
       wrong = launch(operation);
+      if (!slow_part_.empty() && operation.kernel->name.find(slow_part_) != std::string::npos)
+        lag_ += slow_by_;
       break;
     case Operation::Kind::Copy:
     case Operation::Kind::Fill:
@@ -233,7 +235,8 @@ void Machine::execute(Stream& stream, Operation& operation) {
       break;
     case Operation::Kind::Record:
       operation.firing->fired = true;
-      operation.firing->when = std::chrono::steady_clock::now();
+      operation.firing->when = std::chrono::steady_clock::now() +
+                               std::chrono::duration_cast<std::chrono::nanoseconds>(lag_);
       break;
     case Operation::Kind::Wait:
       stream.clock.join(operation.firing->clock);

@@ -125,6 +125,11 @@ class Machine {
     skip_wait_ = n;
   }
   std::uint64_t waits() const { return waits_; }
+  /// Launches of kernels whose name has `part` in it take so much longer on the clock of events; empty: of none.
+  void slow(std::string part, double milliseconds) {
+    slow_part_ = std::move(part);
+    slow_by_ = std::chrono::duration<double, std::milli>(milliseconds);
+  }
   std::uint64_t operations() const { return operations_; }
 
  private:
@@ -156,6 +161,9 @@ class Machine {
   std::uint64_t operations_ = 0;
   std::uint64_t waits_ = 0;
   std::uint64_t skip_wait_ = 0;
+  std::string slow_part_;
+  std::chrono::duration<double, std::milli> slow_by_{};
+  std::chrono::duration<double, std::milli> lag_{};  ///< of the host's clock behind that of events
   std::string problem_;
   bool illegal_address_ = false;
 };

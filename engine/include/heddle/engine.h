@@ -85,6 +85,11 @@ struct EngineOptions {
   /// CUDA: from the second call of a kind on, its steps are queued as graphs of the device, but for those that
   /// queue work of their own. Nothing: HEDDLE_CUDA_GRAPHS, 0 or 1, else they are.
   std::optional<bool> cuda_graphs{};
+  /// CUDA: kernels of matrix products exist in several variants. The first call of a class of sizes takes the one that a
+  /// cost model expects to be the fastest; meanwhile those that may be are timed on the device in the background, and
+  /// calls then take the fastest. What was measured is kept in cache_dir. The variants round differently. Nothing:
+  /// HEDDLE_AUTOTUNE, 0 or 1, else they are timed on a real device and not on a simulated one.
+  std::optional<bool> autotune{};
   /// CUDA: the caller's context (a CUcontext), which outlives the engine and its tensors; null: the primary one.
   void* context = nullptr;
   /// CUDA: the caller's stream (a CUstream of that context, not the default stream), which outlives the engine. A
@@ -125,7 +130,8 @@ struct EngineStats {
   std::uint64_t in_place = 0;               ///< calls that overwrite an operand, in all executables
   std::uint64_t missed_in_place = 0;        ///< calls that could, and copy it
   std::uint64_t missed_in_place_bytes = 0;  ///< of operands with known sizes
-  std::uint64_t graphs = 0;                 ///< graphs of the device that were made
+  std::uint64_t measurements = 0;  ///< kernels whose variants were timed for a class of sizes
+  std::uint64_t graphs = 0;        ///< graphs of the device that were made
   std::uint64_t graph_launches = 0;
   std::uint64_t graph_updates = 0;     ///< nodes that were given other addresses or sizes
   double load_ms = 0;                  ///< reading and checking a model file
@@ -291,7 +297,8 @@ class HEDDLE_API Engine {
 
   /// Compiles for inputs such as these (their data is not read) without running.
   void prepare(std::span<const Tensor> inputs);
-  /// Waits until no executable for exact sizes is being compiled (EngineOptions::specialise_after).
+  /// Waits until no executable for exact sizes is being compiled (EngineOptions::specialise_after) and no kernel is
+  /// being measured (EngineOptions::autotune).
   void wait_for_specialisations();
 
   /// The parameters: tensors of one dimension or more that the callable captured (known after its first trace),

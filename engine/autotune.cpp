@@ -1,0 +1,105 @@
+// Which variant of a kernel is the fastest on the device, found out while calls run on the one that a cost model expects
+// to be.
+#include <exception>
+#include <fmt/format.h>
+#include <utility>
+
+#include "engine/compile_scope.h"
+#include "engine/engine_impl.h"
+#include "jit/compile_service.h"
+#include "jit/cuda/measure.h"
+
+namespace heddle {
+
+using engine::BoundPlan;
+using engine::BoundSteps;
+using engine::CudaLaunch;
+using engine::Executable;
+
+namespace {
+
+/// A launch of a plan whose variant was not measured.
+struct Wanted {
+  const jit::cuda::CudaKernel* kernel;
+  std::uint32_t variant;
+  std::vector<std::int64_t> sizes;
+};
+
+void collect(const BoundSteps& plan, std::vector<Wanted>& wanted) {
+  for (std::size_t k = 0; k < plan.cuda.size(); ++k) {
+    const CudaLaunch& launch = plan.cuda[k];
+    if (launch.kernel == nullptr || launch.kernel->variants() < 2 || launch.measured ||
+        launch.blocks == 0)
+      continue;
+    wanted.push_back({launch.kernel, launch.variant, plan.step_sizes[k]});
+  }
+  for (const auto& region : plan.regions)
+    if (region != nullptr)
+      for (const auto& nested : region->plans) collect(*nested, wanted);
+}
+
+/// @return whether it had to be measured.
+bool measure(const Wanted& wanted, engine::CudaRuntime& runtime, jit::KernelCache* cache) {
+  const std::scoped_lock one_at_a_time(runtime.measuring());
+  if (wanted.kernel->verdicts().find(wanted.sizes)) return false;
+  const auto memory = [&](std::size_t bytes) -> std::shared_ptr<void> {
+    const auto block = std::make_shared<memory::PoolBlock>(runtime.pool(), bytes);
+    return {block, block->get()};
+  };
+  wanted.kernel->add_verdict(
+      wanted.sizes,
+      jit::cuda::fastest_variant(*wanted.kernel, runtime.device(), wanted.sizes, memory));
+  if (cache != nullptr) wanted.kernel->store_verdicts(*cache);
+  return true;
+}
+
+/// Tells why variants stay those that are expected to be the fastest. What the embedder's log throws has nowhere to go.
+void tell(const EngineOptions& options, const char* why) noexcept {
+  try {
+    engine::log_line(options, fmt::format("heddle: kernels were not measured: {}", why));
+  } catch (...) {
+  }
+}
+
+}  // namespace
+
+void Engine::Impl::ask_for_measurements(const BoundPlan& plan) {
+  std::vector<Wanted> wanted;
+  collect(plan, wanted);
+  if (wanted.empty()) return;
+  const auto work = [this, wanted = std::move(wanted), executable = plan.executable,
+                     sizes = plan.sizes, words = plan.words, hash = plan.hash] {
+    try {
+      bool better = false;
+      for (const Wanted& one : wanted) {
+        if (measure(one, cuda->runtime(), compiler->disk_cache())) ++measurements;
+        better = better || one.kernel->verdicts().find(one.sizes) != one.variant;
+      }
+      if (better) rebind(executable, sizes, words, hash);
+    } catch (const std::exception& error) {
+      tell(options, error.what());
+    } catch (...) {
+      tell(options, "an exception that is no std::exception");
+    }
+  };
+  try {
+    background.post(work);
+  } catch (const std::exception& error) {  // no thread to be had: the variants are right ones too
+    tell(options, error.what());
+  }
+}
+
+void Engine::Impl::rebind(const std::shared_ptr<const Executable>& executable,
+                          const base::SymbolValues& sizes, const std::vector<std::int64_t>& words,
+                          std::uint64_t hash) {
+  std::unique_ptr<BoundPlan> plan = executable->bind(sizes, executor.threads());
+  plan->words = words;
+  plan->hash = hash;
+  const std::scoped_lock lock(mutex);
+  // Nothing enters or leaves the memo now. The old plan is not there any more where the executable was dropped, its
+  // parameters were updated, or one for just these sizes has the place.
+  const BoundPlan* old = plans.find(words, hash);
+  if (old != nullptr && old->executable == executable) plans.replace(std::move(plan));
+}
+
+}  // namespace heddle

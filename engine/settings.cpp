@@ -1,0 +1,83 @@
+#include "engine/settings.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "heddle/error.h"
+#include "ir/op.h"
+
+namespace heddle::engine {
+namespace {
+
+/// `given` if it is positive, else the environment's, else `otherwise`.
+int positive(int given, const char* variable, int otherwise) {
+  if (given > 0) return given;
+  const char* text = std::getenv(variable);
+  if (text == nullptr) return otherwise;
+  const int number = std::atoi(text);
+  if (number > 0) return number;
+  throw OptionError({.what = variable, .where = {}, .expected = "a number >= 1", .got = text});
+}
+
+/// What was given, else the environment's 0 or 1, else `otherwise`.
+bool is_wanted(std::optional<bool> given, const char* variable, bool otherwise) {
+  if (given) return *given;
+  const char* text = std::getenv(variable);
+  if (text == nullptr) return otherwise;
+  const std::string_view value = text;
+  if (value == "0" || value == "1") return value == "1";
+  throw OptionError({.what = variable, .where = {}, .expected = "0 or 1", .got = text});
+}
+
+/// Ops whose steps go into no graph.
+std::vector<std::string> ops_outside_graphs() {
+  const char* text = std::getenv("HEDDLE_GRAPH_SPLIT_OPS");
+  std::vector<std::string> ops;
+  for (std::stringstream rest(text == nullptr ? "" : text);
+       std::getline(rest, ops.emplace_back(), ',');)
+    ir::op_named(ops.back());  // throws for an unknown one
+  ops.pop_back();
+  return ops;
+}
+
+}  // namespace
+
+int thread_count(const EngineOptions& options) {
+  const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return std::min(positive(options.threads, "HEDDLE_THREADS", cores), 1024);
+}
+
+int calls_before_specialising(const EngineOptions& options) {
+  return positive(options.specialise_after, "HEDDLE_SPECIALISE_AFTER", 0);
+}
+
+std::uint32_t stream_count(const EngineOptions& options) {
+  constexpr int kDefault = 4;
+  constexpr int kMost = 64;
+  return static_cast<std::uint32_t>(
+      std::min(positive(options.streams, "HEDDLE_STREAMS", kDefault), kMost));
+}
+
+bool wants_graphs(const EngineOptions& options) {
+  return is_wanted(options.cuda_graphs, "HEDDLE_CUDA_GRAPHS", true);
+}
+
+bool wants_autotune(const EngineOptions& options) {
+  return is_wanted(options.autotune, "HEDDLE_AUTOTUNE",
+                   options.device.kind() == Device::Kind::Cuda);
+}
+
+scheduler::CaptureOptions capture_options() {
+  scheduler::CaptureOptions capture;
+  capture.min_kernels = static_cast<std::size_t>(positive(0, "HEDDLE_GRAPH_MIN_KERNELS", 1));
+  capture.split_ops = ops_outside_graphs();
+  return capture;
+}
+
+}  // namespace heddle::engine

@@ -1,0 +1,27 @@
+// What an engine's options mean where they leave something to the environment.
+#pragma once
+
+#include <cstdint>
+
+#include "heddle/engine.h"
+#include "scheduler/capture.h"
+
+namespace heddle::engine {
+
+// Each throws OptionError naming the variable whose text is none of those it may have.
+
+/// EngineOptions::threads, HEDDLE_THREADS or all cores.
+int thread_count(const EngineOptions& options);
+/// EngineOptions::specialise_after, HEDDLE_SPECIALISE_AFTER or 0.
+int calls_before_specialising(const EngineOptions& options);
+/// EngineOptions::streams, HEDDLE_STREAMS or 4.
+std::uint32_t stream_count(const EngineOptions& options);
+/// EngineOptions::cuda_graphs, HEDDLE_CUDA_GRAPHS or yes.
+bool wants_graphs(const EngineOptions& options);
+/// EngineOptions::autotune, HEDDLE_AUTOTUNE or whether the device is a real one.
+bool wants_autotune(const EngineOptions& options);
+/// Which steps go into graphs: HEDDLE_GRAPH_MIN_KERNELS, and no ops of HEDDLE_GRAPH_SPLIT_OPS, names with commas
+/// between.
+scheduler::CaptureOptions capture_options();
+
+}  // namespace heddle::engine

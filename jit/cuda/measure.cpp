@@ -1,0 +1,117 @@
+#include "jit/cuda/measure.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace heddle::jit::cuda {
+namespace {
+
+constexpr int kRounds = 9;                 ///< launches of a variant whose median counts
+constexpr double kHopeless = 4;            ///< times the least
+constexpr double kMostMilliseconds = 200;  ///< of all launches; three rounds are made in any case
+constexpr unsigned char kSmallFloat =
+    0x3c;  ///< all bytes of a float of any width: 1.06 in f16, 0.01 in bf16 and f32
+
+class Measurement {
+ public:
+  Measurement(const CudaKernel& kernel, device::Device& device, std::span<const std::int64_t> sizes,
+              const DeviceMemory& memory)
+      : kernel_(kernel),
+        device_(device),
+        sizes_(sizes),
+        stream_(device.make_stream()),
+        begin_(device.make_event(true)),
+        end_(device.make_event(true)) {
+    // All of the memory before the first work that uses it.
+    for (const CudaBuffer& buffer : kernel.buffers())
+      buffers_.push_back(
+          add(memory, bytes_of(buffer), is_floating(buffer.dtype) ? kSmallFloat : 0));
+    scratch_ = add(memory, kernel.scratch_bytes(sizes), 0);
+    status_ = add(memory, sizeof(std::int32_t), 0);
+    add(memory, 2 * device.properties().cache_bytes, 0);
+  }
+  /// No work may use the memory when it is given back.
+  ~Measurement() {
+    try {
+      stream_->synchronize();
+    } catch (...) {  // the context is lost, and its memory with it
+    }
+  }
+  Measurement(const Measurement&) = delete;
+  Measurement& operator=(const Measurement&) = delete;
+
+  std::uint32_t run() {
+    for (const Block& block : blocks_) fill(block);
+    std::vector<Candidate> candidates;
+    for (const std::uint32_t variant : kernel_.plausible(sizes_, kHopeless))
+      candidates.push_back({variant, launch(variant), {}});
+    const double least = std::ranges::min(candidates, {}, &Candidate::first).first;
+    std::erase_if(candidates, [&](const Candidate& one) { return one.first > kHopeless * least; });
+    for (int round = 0; round < kRounds && (round < 3 || spent_ < kMostMilliseconds); ++round)
+      for (Candidate& one : candidates) one.times.push_back(launch(one.variant));
+    return std::ranges::min(candidates, {}, median).variant;
+  }
+
+ private:
+  struct Candidate {
+    std::uint32_t variant;
+    double first;  ///< with the code's own way to the device
+    std::vector<double> times;
+  };
+  struct Block {
+    std::shared_ptr<void> memory;
+    std::size_t bytes;
+    unsigned char value;
+  };
+  static double median(const Candidate& one) {
+    std::vector<double> times = one.times;
+    const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+    std::ranges::nth_element(times, middle);
+    return *middle;
+  }
+
+  std::int64_t bytes_of(const CudaBuffer& buffer) const {
+    return buffer.count.evaluate_sizes(sizes_) * static_cast<std::int64_t>(size_of(buffer.dtype));
+  }
+
+  void* add(const DeviceMemory& memory, std::int64_t bytes, unsigned char value) {
+    const auto count = static_cast<std::size_t>(bytes);
+    blocks_.push_back({memory(count), count, value});
+    return blocks_.back().memory.get();
+  }
+  void fill(const Block& block) {
+    device_.fill(block.memory.get(), block.value, block.bytes, *stream_);
+  }
+
+  /// Milliseconds.
+  double launch(std::uint32_t variant) {
+    fill(blocks_.back());
+    stream_->record(*begin_);
+    kernel_.launch(device_, variant, buffers_, sizes_, scratch_, status_, *stream_);
+    stream_->record(*end_);
+    end_->synchronize();
+    const double time = end_->milliseconds_since(*begin_);
+    spent_ += time;
+    return time;
+  }
+
+  const CudaKernel& kernel_;
+  device::Device& device_;
+  std::span<const std::int64_t> sizes_;
+  std::vector<Block> blocks_;  ///< the last one is there to be overwritten
+  std::unique_ptr<device::Stream> stream_;
+  std::unique_ptr<device::Event> begin_, end_;
+  std::vector<void*> buffers_;
+  void* scratch_ = nullptr;
+  void* status_ = nullptr;
+  double spent_ = 0;
+};
+
+}  // namespace
+
+std::uint32_t fastest_variant(const CudaKernel& kernel, device::Device& device,
+                              std::span<const std::int64_t> sizes, const DeviceMemory& memory) {
+  return Measurement(kernel, device, sizes, memory).run();
+}
+
+}  // namespace heddle::jit::cuda

@@ -1,0 +1,219 @@
+// Kernels with several variants are timed in the background, the fastest takes its place in plans, and what was measured
+// is kept on disk.
+#include <gmock/gmock.h>
+#include <mutex>
+
+#include "base/half.h"
+#include "tests/cuda/support.h"
+#include "tests/jit/folder_test.h"
+#include "tests/support/json.h"
+
+namespace heddle::testing {
+namespace {
+
+using test::Json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr int kInvalidValue = 1;
+constexpr int kOutOfMemory = 2;
+constexpr double kLong = 1e6;  ///< milliseconds on the clock of events
+
+Tensor halves(Sizes sizes, int start = 0) {
+  Tensor tensor = Tensor::empty(f16, std::move(sizes));
+  for (std::int64_t k = 0; k < tensor.count(); ++k)
+    static_cast<std::uint16_t*>(tensor.data())[k] =
+        base::Half(static_cast<float>((k * 7 + start) % 23) / 12 - 0.9f).bits;
+  return tensor;
+}
+
+Tensor scaled_product(const Tensor& x, const Tensor& w) { return matmul(x, w) * 0.5f; }
+
+class CudaAutotune : public tests::FolderTest {
+ protected:
+  void SetUp() override {
+    FolderTest::SetUp();
+    if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+  }
+  void TearDown() override {
+    if (on_simulator()) control().slow(nullptr, 0);
+    FolderTest::TearDown();
+  }
+
+  EngineOptions options(bool autotune = true) {
+    EngineOptions options = on_cuda();
+    options.cache_dir = folder_;
+    options.autotune = autotune;
+    options.log = [this](std::string_view line) {
+      const std::scoped_lock lock(mutex_);
+      lines_.emplace_back(line);
+    };
+    return options;
+  }
+  static std::vector<Tensor> inputs(std::int64_t rows, std::int64_t depth = 96) {
+    return {halves({rows, depth}), halves({depth, 64}, 3)};
+  }
+  struct Choice {
+    std::string variant;
+    bool measured;
+    friend bool operator==(const Choice&, const Choice&) = default;
+  };
+  static Choice choice(Engine& engine, std::int64_t rows) {
+    const auto plan = Json::parse(engine.plan_json(inputs(rows)));
+    for (const auto& step : plan.at("steps"))
+      if (step.contains("variant")) return {step.at("variant"), step.contains("measured")};
+    return {};
+  }
+  static void expect_right(Engine& engine, std::int64_t rows, std::int64_t depth = 96) {
+    Engine reference(scaled_product, {.device = Device::reference()});
+    const std::vector<Tensor> given = inputs(rows, depth);
+    expect_near(engine.run(given)[0], reference.run(given)[0], 4e-3);
+  }
+
+  std::mutex mutex_;
+  std::vector<std::string> lines_;  ///< under `mutex_`
+};
+
+TEST_F(CudaAutotune, TheFastestVariantTakesThePlaceOfTheExpectedOne) {
+  Engine expected(scaled_product, options(false));
+  const std::string first = choice(expected, 16).variant;
+  ASSERT_NE(first, "");
+  control().slow(first.c_str(), kLong);
+  Engine engine(scaled_product, options());
+  expect_right(engine, 16);
+  engine.wait_for_specialisations();
+  const Choice after = choice(engine, 16);
+  EXPECT_TRUE(after.measured);
+  EXPECT_NE(after.variant, first);
+  EXPECT_EQ(engine.stats().measurements, 1u);
+  for (int repeat = 0; repeat < 3; ++repeat) expect_right(engine, 16);  // the graph is updated
+  EXPECT_EQ(engine.stats().compiles, 1u);
+  EXPECT_THAT(lines_, IsEmpty());
+  // What was measured is not for those who did not ask.
+  expect_right(expected, 16);
+  EXPECT_EQ(choice(expected, 16), (Choice{first, false}));
+}
+
+TEST_F(CudaAutotune, SizesOfOneClassAreMeasuredOnce) {
+  Engine engine(scaled_product, options());
+  for (const std::int64_t rows : {17, 24, 20, 25, 32}) {
+    expect_right(engine, rows);
+    engine.wait_for_specialisations();
+    EXPECT_TRUE(choice(engine, rows).measured) << rows;
+  }
+  EXPECT_EQ(engine.stats().measurements, 2u);
+}
+
+TEST_F(CudaAutotune, WhatWasMeasuredIsOnDisk) {
+  Choice measured;
+  {
+    Engine expected(scaled_product, options(false));
+    control().slow(choice(expected, 16).variant.c_str(), kLong);
+    Engine engine(scaled_product, options());
+    expect_right(engine, 16);
+    engine.wait_for_specialisations();
+    measured = choice(engine, 16);
+    EXPECT_NE(measured.variant, choice(expected, 16).variant);
+  }
+  control().slow(nullptr, 0);
+  Engine second(scaled_product, options());  // on a device that is opened for it
+  EXPECT_EQ(choice(second, 16), measured);
+  expect_right(second, 16);
+  second.wait_for_specialisations();
+  EXPECT_EQ(second.stats().measurements, 0u);
+  EXPECT_EQ(second.stats().kernels_compiled, 0u);
+}
+
+TEST_F(CudaAutotune, ASimulatedDeviceIsNotMeasuredUnlessAsked) {
+  EngineOptions plain = on_cuda();
+  plain.cache_dir = folder_;
+  Engine engine(scaled_product, plain);
+  expect_right(engine, 16);
+  engine.wait_for_specialisations();
+  EXPECT_EQ(engine.stats().measurements, 0u);
+  EXPECT_FALSE(choice(engine, 16).measured);
+}
+
+TEST_F(CudaAutotune, ProductsInLoopsAreMeasuredToo) {
+  const auto power = [](const Tensor& x, const Tensor& w) {
+    return while_loop(
+        std::vector<Tensor>{x, Tensor::scalar(i64, 0)},
+        [](const std::vector<Tensor>& s) { return less(s[1], Tensor::scalar(i64, 3)); },
+        [w](const std::vector<Tensor>& s) {
+          return std::vector<Tensor>{matmul(s[0], w) * 0.1f, s[1] + Tensor::scalar(i64, 1)};
+        })[0];
+  };
+  const std::vector<Tensor> inputs = {halves({16, 64}), halves({64, 64}, 3)};
+  Engine reference(power, {.device = Device::reference()});
+  Engine engine(power, options());
+  const Tensor want = reference.run(inputs)[0];
+  control().slow("rows_", kLong);
+  expect_near(engine.run(inputs)[0], want, 1e-2);
+  engine.wait_for_specialisations();
+  EXPECT_EQ(engine.stats().measurements, 1u);
+  const std::string plan = engine.plan_json(inputs);
+  EXPECT_THAT(plan, HasSubstr("\"measured\": true"));
+  EXPECT_THAT(plan, Not(HasSubstr("\"variant\": \"rows_")));
+  expect_near(engine.run(inputs)[0], want, 1e-2);
+}
+
+TEST_F(CudaAutotune, ExecutablesForExactSizesAreMeasuredToo) {
+  EngineOptions exact = options();
+  exact.specialise_after = 1;
+  Engine engine(scaled_product, exact);
+  expect_right(engine, 16);
+  engine.wait_for_specialisations();
+  EXPECT_EQ(engine.stats().specialisations, 1u);
+  EXPECT_TRUE(choice(engine, 16).measured);
+  expect_right(engine, 16);
+}
+
+TEST_F(CudaAutotune, AMeasurementThatFailsLeavesTheExpectedVariant) {
+  // Each in a class of its own, which nothing is known of; kernels are on disk from the first on. Every seventh call
+  // fails: a round of launches makes six.
+  const auto run = [&](std::int64_t n) {
+    Engine engine(scaled_product, options());
+    expect_right(engine, 2 + n % 15, 2 + n / 15);
+    engine.wait_for_specialisations();
+    expect_right(engine, 2 + n % 15, 2 + n / 15);
+  };
+  run(0);
+  control().leaked();
+  int told = 0;
+  std::string failed = "any";
+  for (std::int64_t n = 1; !failed.empty(); n += 7) {
+    SCOPED_TRACE("call " + std::to_string(n));
+    lines_.clear();
+    control().fail(static_cast<unsigned long>(n), n % 2 == 0 ? kOutOfMemory : kInvalidValue);
+    try {
+      run(n);
+    } catch (const Error& typed) {
+      EXPECT_THAT(std::string(typed.what()), Not(IsEmpty()));
+    }
+    failed = control().failed();
+    told += lines_.empty() ? 0 : 1;
+    for (const std::string& line : lines_)
+      EXPECT_THAT(line, StartsWith("heddle: kernels were not measured: "));
+    EXPECT_EQ(control().leaked(), 0u) << failed;
+    ASSERT_LT(n, 2000) << "calls end";
+  }
+  control().fail(0, 0);
+  EXPECT_GT(told, 10);
+}
+
+TEST_F(CudaAutotune, TheEnvironmentSaysZeroOrOne) {
+  ::setenv("HEDDLE_AUTOTUNE", "yes", 1);
+  try {
+    const Engine engine(scaled_product, on_cuda());
+    ADD_FAILURE() << "no error";
+  } catch (const OptionError& error) {
+    EXPECT_STREQ(error.what(), "HEDDLE_AUTOTUNE: expected 0 or 1, got yes");
+  }
+  ::unsetenv("HEDDLE_AUTOTUNE");
+}
+
+}  // namespace
+}  // namespace heddle::testing
