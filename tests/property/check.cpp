@@ -338,7 +338,8 @@ class Run {
     engine::ExecutionContext context;
     context.use(plan);
     // What a kernel reads and nobody wrote is a NaN.
-    std::memset(context.arena(), 0xff, static_cast<std::size_t>(context.arena_bytes()));
+    const auto arena_bytes = static_cast<std::size_t>(context.arena_bytes());
+    if (arena_bytes != 0) std::memset(context.arena(), 0xff, arena_bytes);
     LateOutputs late(graph_, got);
     context.set_io(plan, inputs, outputs, &late);
     run_phases(context);
