@@ -21,7 +21,7 @@ class CpuMachine : public RegionMachine {
   std::int32_t run(Frame& frame) override { return executor_.run(frame.steps(), frame.stages()); }
   std::int32_t bring_to_host(std::span<Bytes>) override { return 0; }
   void copy(void* to, const void* from, std::size_t bytes) override {
-    std::memcpy(to, from, bytes);
+    if (bytes != 0) std::memcpy(to, from, bytes);
   }
   std::shared_ptr<void> allocate(std::size_t bytes) override {
     auto& host = memory::CachingAllocator::host();

@@ -138,7 +138,7 @@ class HostRunner : public StepRunner {
     return executor_.run(frame.steps(), {&alone, 1});
   }
   void overwrite(void* memory, unsigned char value, std::size_t bytes) override {
-    std::memset(memory, value, bytes);
+    if (bytes != 0) std::memset(memory, value, bytes);
   }
 
  private:

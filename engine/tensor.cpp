@@ -109,8 +109,8 @@ Tensor Tensor::empty(DType dtype, Sizes sizes, Device device) {
 
 Tensor Tensor::zeros(DType dtype, Sizes sizes) {
   Tensor result = empty(dtype, std::move(sizes));
-  std::memset(result.impl_->data, 0,
-              static_cast<std::size_t>(result.impl_->count) * size_of(dtype));
+  const std::size_t bytes = static_cast<std::size_t>(result.impl_->count) * size_of(dtype);
+  if (bytes != 0) std::memset(result.impl_->data, 0, bytes);
   return result;
 }
 
