@@ -1,9 +1,9 @@
 // How the time of each stage grows with the graph: 1,000 to 100,000 nodes of several shapes through trace,
-// passes, partition into regions, lowering, schedule and memory plan.
+// passes, partition into regions, lowering, schedule, memory plan, and the same on four CUDA streams.
 //
-// After the benchmarks a table says for each shape and stage the a of the fit t = a n log2 n, how far the fit
-// is off (root mean square, relative), and the exponent of t = c n^e between the two largest graphs: 1 is
-// linear; n log n is 1.07 there. HEDDLE_BENCH_NODES: the largest graph (100000).
+// After the benchmarks a table says for each shape and stage of the three largest graphs: the a of the fit
+// t = a n log2 n, how far that fit is off (root mean square, relative), the exponent e of the fit t = c n^e, and the
+// exponent that n log n has there. HEDDLE_BENCH_NODES: the largest graph (100000).
 #include <benchmark/benchmark.h>
 #include <cmath>
 #include <cstdlib>
@@ -21,6 +21,7 @@
 #include "jit/program.h"
 #include "memory/planner.h"
 #include "scheduler/order.h"
+#include "scheduler/streams.h"
 
 namespace heddle::bench {
 namespace {
@@ -106,12 +107,43 @@ Tensor uneven(const Tensor& x, std::int64_t nodes) {
   return sum_of(std::move(branches));
 }
 
+/// The partition's worst case: as many regions as nodes can make, each with a node before and after a path that none of
+/// them is on.
+Tensor pools(const Tensor& x, std::int64_t nodes) {
+  const auto in_pool = [](std::int64_t pool, const Tensor& t) {
+    const Annotate region{{"compile", "r" + std::to_string(pool)}};
+    return tanh(t);
+  };
+  const std::int64_t count = nodes / 6;
+  Tensor path = x;
+  for (std::int64_t k = 0; k < count; ++k) path = path + in_pool(k, x * static_cast<double>(k));
+  for (std::int64_t k = 0; k < count; ++k) path = sin(path);
+  std::vector<Tensor> ends;
+  for (std::int64_t k = 0; k < count; ++k) ends.push_back(in_pool(k, path));
+  return sum_of(std::move(ends));
+}
+
+/// The worst case of streams: rows of steps that no kernel joins, each of which reads two of the row before, so that bytes
+/// are given from stream to stream.
+Tensor lattice(const Tensor& x, std::int64_t nodes) {
+  std::vector<Tensor> row;
+  for (int k = 0; k < 16; ++k) row.push_back(cumsum(x * static_cast<double>(k), 1));
+  for (std::int64_t made = 32; made < nodes; made += 32) {
+    std::vector<Tensor> next;
+    for (std::size_t k = 0; k < row.size(); ++k)
+      next.push_back(cumsum(row[k] + row[(k * 5 + 3) % row.size()], 1));
+    row = std::move(next);
+  }
+  return sum_of(std::move(row));
+}
+
 struct NamedShape {
   const char* name;
   Shape build;
 };
 const NamedShape kShapes[] = {{"chain", chain},   {"wide", wide},       {"layered", layered},
-                              {"marked", marked}, {"ordered", ordered}, {"uneven", uneven}};
+                              {"marked", marked}, {"ordered", ordered}, {"uneven", uneven},
+                              {"pools", pools},   {"lattice", lattice}};
 
 /// What each stage leaves for the next, of one shape and size.
 struct Pipeline {
@@ -122,6 +154,7 @@ struct Pipeline {
   engine::OptimisedGraph optimised;
   jit::Program program;
   scheduler::Schedule schedule;
+  scheduler::StreamPlan streams;
 
   void trace_it() {
     const Tensor x = Tensor::full(f32, {4, 16}, 0.5);
@@ -141,9 +174,10 @@ struct Pipeline {
     program = jit::lower(optimised.graph, options);
   }
   void order() { schedule = scheduler::schedule(program.record, {}); }
-  void plan() const {
+  void deal_out() { streams = scheduler::assign_streams(schedule.record, 4); }
+  void plan(const ir::StepClocks* clocks) const {
     const memory::Planner planner(schedule.record, scheduler::stage_numbers(schedule),
-                                  memory::Planner::Options{});
+                                  memory::Planner::Options{.clocks = clocks});
     base::SymbolValues sizes;
     std::vector<base::Symbol> symbols;
     for (const ir::PlanBuffer& buffer : schedule.record.buffers)
@@ -157,10 +191,14 @@ struct Stage {
   const char* name;
   void (*run)(Pipeline&);
 };
-const Stage kStages[] = {
-    {"trace", [](Pipeline& p) { p.trace_it(); }}, {"partition", [](Pipeline& p) { p.partition(); }},
-    {"passes", [](Pipeline& p) { p.passes(); }},  {"lower", [](Pipeline& p) { p.lower(); }},
-    {"schedule", [](Pipeline& p) { p.order(); }}, {"memory", [](Pipeline& p) { p.plan(); }}};
+const Stage kStages[] = {{"trace", [](Pipeline& p) { p.trace_it(); }},
+                         {"partition", [](Pipeline& p) { p.partition(); }},
+                         {"passes", [](Pipeline& p) { p.passes(); }},
+                         {"lower", [](Pipeline& p) { p.lower(); }},
+                         {"schedule", [](Pipeline& p) { p.order(); }},
+                         {"memory", [](Pipeline& p) { p.plan(nullptr); }},
+                         {"streams", [](Pipeline& p) { p.deal_out(); }},
+                         {"stream memory", [](Pipeline& p) { p.plan(&p.streams.clocks); }}};
 
 /// The pipeline of one shape and size, run up to before `stage`; benchmarks come in the order of stages.
 Pipeline& before(const NamedShape& shape, std::int64_t nodes, std::size_t stage) {
@@ -200,37 +238,49 @@ class FitReporter : public benchmark::ConsoleReporter {
     }
   }
   void Finalize() override {
-    std::printf("\n%-22s %14s %8s %9s\n", "shape/stage", "a, ns/(n lg n)", "off by", "exponent");
+    std::printf("\n%-22s %14s %8s %9s %9s\n", "shape/stage", "a, ns/(n lg n)", "off by", "exponent",
+                "n lg n's");
     for (const auto& [name, points] : points_) print_fit(name, points);
   }
 
  private:
   using Points = std::map<double, double>;  ///< seconds by nodes
 
-  static void print_fit(const std::string& name, const Points& points) {
+  static double n_log_n(double nodes) { return nodes * std::log2(nodes); }
+
+  /// The slope of the line through the logarithms.
+  template <typename Y>
+  static double exponent(const Points& points, Y&& value) {
+    double x = 0, y = 0, xx = 0, xy = 0;
+    for (const auto& [nodes, seconds] : points) {
+      const double log_n = std::log(nodes);
+      const double log_t = std::log(value(nodes, seconds));
+      x += log_n, y += log_t, xx += log_n * log_n, xy += log_n * log_t;
+    }
+    const auto count = static_cast<double>(points.size());
+    return (count * xy - x * y) / (count * xx - x * x);
+  }
+
+  static void print_fit(const std::string& name, Points points) {
+    while (points.size() > 3) points.erase(points.begin());
     // Relative errors count alike at all sizes: a minimises the sum of (a f(n)/t - 1)^2.
     double square = 0;
     double sum = 0;
-    const auto ratio = [](const auto& point) {
-      return point.first * std::log2(point.first) / point.second;
-    };
-    for (const auto& point : points) {
-      square += ratio(point) * ratio(point);
-      sum += ratio(point);
+    for (const auto& [nodes, seconds] : points) {
+      const double ratio = n_log_n(nodes) / seconds;
+      square += ratio * ratio;
+      sum += ratio;
     }
     const double a = sum / square;
     double off = 0;
-    for (const auto& point : points) off += std::pow(a * ratio(point) - 1, 2);
+    for (const auto& [nodes, seconds] : points)
+      off += std::pow(a * n_log_n(nodes) / seconds - 1, 2);
     off = std::sqrt(off / static_cast<double>(points.size()));
     std::printf("%-22s %14.1f %7.0f%%", name.c_str(), a * 1e9, off * 100);
-    if (points.size() < 2) {
-      std::printf("\n");
-      return;
-    }
-    const auto last = std::prev(points.end());
-    const auto before = std::prev(last);
-    std::printf(" %9.2f\n",
-                std::log(last->second / before->second) / std::log(last->first / before->first));
+    if (points.size() > 1)
+      std::printf(" %9.2f %9.2f", exponent(points, [](double, double t) { return t; }),
+                  exponent(points, [](double n, double) { return n_log_n(n); }));
+    std::printf("\n");
   }
 
   std::map<std::string, Points> points_;

@@ -63,6 +63,8 @@ device::LaunchShape shape_of(const CudaLaunch& launch) {
           .dynamic_shared_bytes = static_cast<std::uint32_t>(source.dynamic_shared_bytes)};
 }
 
+constexpr std::size_t kMostReduced = 4096;
+
 }  // namespace
 
 SegmentGraph::SegmentGraph(device::Device& device, const GraphSegment& segment,
@@ -138,9 +140,14 @@ SegmentGraph::CopyNode SegmentGraph::add_copy(const GraphCopy& copy, CopyKind ki
           copy.from, copy.bytes};
 }
 
-/// What of `after` others in it do not imply, and notes what the next node comes after.
+/// What of `after` others in it do not imply, and notes what the next node comes after. Of more nodes than kMostReduced,
+/// since these notes grow with the square: each once.
 SegmentGraph::Nodes SegmentGraph::reduced(Nodes after) {
   std::ranges::sort(after, std::greater<>());
+  if (done_before_.size() >= kMostReduced) {
+    after.erase(std::unique(after.begin(), after.end()), after.end());
+    return after;
+  }
   Nodes kept;
   std::vector<bool>& done = done_before_.emplace_back(done_before_.size(), false);
   for (const device::Graph::Node node : after) {

@@ -213,9 +213,7 @@ void Unit::plan_streams(const BuildOptions& options) {
   cuda_->assign_streams(program_.graph, schedule_.record, options.streams);
   cuda_->plan_graphs(capture);
   memory::Planner::Options memory;
-  memory.ordered = [this](ir::StepId first, ir::StepId second) {
-    return cuda_->streams().ordered(first, second);
-  };
+  memory.clocks = &cuda_->streams().clocks;
   planner_ = plan_memory(std::move(memory));
   cuda_->upload(program_, fixed_, planner_->roots());
 }

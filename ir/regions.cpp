@@ -1,6 +1,7 @@
 #include "ir/regions.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <map>
 #include <unordered_map>
@@ -52,9 +53,12 @@ constexpr Unit kNoUnit = 0xffffffffu;
 /// search for such a path: only what is after the unit can be on it, and what is found to come before the
 /// node, but not after the unit, is moved before the unit when the node joins.
 ///
+/// Of many pools that all have nodes before and after a long path, each would look along all of it. What all searches
+/// together look at is bounded by n log n; beyond that nodes begin units of their own, which is always right.
+///
 /// The units of one pool form a chain in which paths through third units lead from each to the next. Paths
 /// compose, and those units, of other pools or of none, never join this one: so a node that the last unit
-/// refuses is refused by all, and no two units of the result could be merged.
+/// refuses is refused by all, and no two units of the result could be merged, unless the bound was met.
 class Partitioner {
  public:
   Partitioner(const Graph& graph, const std::vector<std::optional<RegionMark>>& marks)
@@ -65,6 +69,7 @@ class Partitioner {
         seen_(graph.nodes().size(), kNoUnit),
         order_(graph.nodes().size()) {
     const auto nodes = graph.nodes();
+    looks_left_ = kLooks * nodes.size() * std::bit_width(nodes.size());
     for (std::uint32_t k = 0; k < nodes.size(); ++k) position_.emplace(nodes[k].get(), k);
     for (const NodePtr& node : nodes) before_.push_back(predecessors(*node));
   }
@@ -123,10 +128,12 @@ class Partitioner {
     for (const Unit earlier : found_) order_.move(earlier, unit);
   }
 
-  /// Collects in found_ what is after `unit` and leads to node k. False if a path from `unit` is among it.
+  /// Collects in found_ what is after `unit` and leads to node k. False if a path from `unit` is among it, or may be.
   bool find_before(Unit unit, std::uint32_t k) {
     found_.clear();
     const auto look_behind = [&](std::uint32_t member) {
+      if (looks_left_ == 0) return false;
+      --looks_left_;
       for (const std::uint32_t p : before_[member]) {
         const Unit other = unit_of_[p];
         if (other == unit) {
@@ -145,6 +152,8 @@ class Partitioner {
     return true;
   }
 
+  static constexpr std::size_t kLooks = 32;
+
   const Graph& graph_;
   const std::vector<std::optional<RegionMark>>& marks_;
   std::unordered_map<const Node*, std::uint32_t> position_;
@@ -154,7 +163,8 @@ class Partitioner {
   std::map<std::string, std::vector<std::pair<Annotations, Unit>>> pools_;
   std::vector<std::uint32_t> seen_;  ///< by unit: the last node whose search found it
   std::vector<Unit> found_;
-  base::OrderList order_;  ///< of units
+  base::OrderList order_;       ///< of units
+  std::size_t looks_left_ = 0;  ///< nodes whose predecessors may still be looked at
 };
 
 }  // namespace

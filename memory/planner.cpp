@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <functional>
+#include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <queue>
 #include <set>
 #include <utility>
@@ -50,22 +53,6 @@ std::vector<std::uint32_t> arenas_of_roots(const ScheduleRecord& record,
   return arenas;
 }
 
-/// Whether a step of `stage` other than `step` touches bytes of `root`.
-bool touched_beside(const ScheduleRecord& record, std::span<const BufferId> roots,
-                    std::span<const std::uint32_t> stage_of, std::uint32_t step, BufferId root) {
-  const auto touches = [&](std::uint32_t other) {
-    const auto is_root = [&](BufferId b) { return roots[b] == root; };
-    const ir::PlanStep& s = record.steps[other];
-    return std::any_of(s.reads.begin(), s.reads.end(), is_root) ||
-           std::any_of(s.writes.begin(), s.writes.end(), is_root);
-  };
-  for (std::uint32_t k = step; k-- > 0 && stage_of[k] == stage_of[step];)
-    if (touches(k)) return true;
-  for (std::uint32_t k = step + 1; k < record.steps.size() && stage_of[k] == stage_of[step]; ++k)
-    if (touches(k)) return true;
-  return false;
-}
-
 /// By root: the steps that touch it, in order.
 std::vector<std::vector<std::uint32_t>> steps_of_roots(const ScheduleRecord& record,
                                                        std::span<const BufferId> roots) {
@@ -99,15 +86,36 @@ std::vector<std::vector<std::uint32_t>> writers_of_roots(const ScheduleRecord& r
   return writers;
 }
 
+/// Stages run one after another: one lane, whose places they are.
+ir::StepClocks clocks_of_stages(std::span<const std::uint32_t> stage_of) {
+  ir::StepClocks clocks;
+  clocks.lane_of.assign(stage_of.size(), 0);
+  clocks.place_of.assign(stage_of.begin(), stage_of.end());
+  clocks.counts = clocks.place_of;
+  return clocks;
+}
+
 struct Placed {
   std::size_t item;
   std::int64_t begin;
   std::int64_t end;
 };
 
+using Clock = std::span<const std::uint32_t>;  ///< by lane: how many places are done
+
+bool reached(Clock wanted, Clock now) {
+  return std::ranges::equal(wanted, now, std::less_equal<>());
+}
+
 /// Bytes that are free below the end of what is taken, by address and by size.
 class FreeRanges {
  public:
+  /// The size of the smallest range that holds `bytes`, if there is one.
+  std::optional<std::int64_t> fit(std::int64_t bytes) const {
+    const auto fit = by_size_.lower_bound({bytes, 0});
+    if (fit == by_size_.end()) return std::nullopt;
+    return fit->first;
+  }
   /// The smallest range that holds `bytes`, the lowest of several, else what begins at the end.
   std::int64_t take(std::int64_t bytes) {
     const auto fit = by_size_.lower_bound({bytes, 0});
@@ -151,6 +159,55 @@ class FreeRanges {
   std::int64_t end_ = 0;
 };
 
+/// Bytes that are free for some streams and not yet for all.
+class PartlyFree {
+ public:
+  struct Range {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+    Clock clock;             ///< from which on it is free
+    std::uint32_t time = 0;  ///< when it is free for all
+  };
+
+  void add(Range range) {
+    by_size_.emplace(range.end - range.begin, ranges_.size());
+    by_time_.emplace(range.time, ranges_.size());
+    ranges_.push_back(range);
+  }
+  /// Gives what is free for all by `time` to `visit(range)`.
+  template <typename F>
+  void leave(std::uint32_t time, F&& visit) {
+    for (; !by_time_.empty() && by_time_.top().first <= time; by_time_.pop()) {
+      const std::size_t place = by_time_.top().second;
+      const Range& range = ranges_[place];
+      if (by_size_.erase({range.end - range.begin, place}) != 0) visit(range);
+    }
+  }
+  /// A range below `most` bytes that holds `bytes` and is free at `now`: the smallest of those that are looked at, which are
+  /// so many at most that time stays n log n.
+  std::optional<std::int64_t> take(std::int64_t bytes, std::int64_t most, Clock now) {
+    auto fit = by_size_.lower_bound({bytes, 0});
+    for (int looks = 0; fit != by_size_.end() && fit->first < most && looks < kMostLooks;
+         ++fit, ++looks) {
+      Range range = ranges_[fit->second];
+      if (!reached(range.clock, now)) continue;
+      by_size_.erase(fit);
+      const std::int64_t begin = std::exchange(range.begin, range.begin + bytes);
+      if (range.begin < range.end) add(range);
+      return begin;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  static constexpr int kMostLooks = 64;
+  using At = std::pair<std::uint32_t, std::size_t>;
+
+  std::vector<Range> ranges_;
+  std::set<std::pair<std::int64_t, std::size_t>> by_size_;            ///< those that are left
+  std::priority_queue<At, std::vector<At>, std::greater<>> by_time_;  ///< all
+};
+
 /// Placing items by size compares every two of them: so many at most, or time would grow with the square.
 constexpr std::size_t kMostCompared = 4096;
 
@@ -181,7 +238,7 @@ std::int64_t best_fit(const std::vector<Placed>& by_begin, std::int64_t bytes,
 
 Planner::Planner(const ScheduleRecord& record, std::span<const std::uint32_t> stage_of,
                  Options options)
-    : roots_(alias_roots(record)), reuse_(options.reuse) {
+    : roots_(alias_roots(record)), in_stages_(options.clocks == nullptr), reuse_(options.reuse) {
   HD_CHECK(stage_of.size() == record.steps.size());
   lifetimes_ = root_lifetimes(record, roots_);
   for (const std::uint32_t stage : stage_of) stages_ = std::max<std::size_t>(stages_, stage + 1);
@@ -198,19 +255,18 @@ Planner::Planner(const ScheduleRecord& record, std::span<const std::uint32_t> st
   const auto followers = weak_followers(record);
   const auto writers = writers_of_roots(record, roots_);
   const auto touching = steps_of_roots(record, roots_);
+  const ir::StepClocks by_stage = clocks_of_stages(stage_of);
+  const ir::StepClocks& clocks = options.clocks == nullptr ? by_stage : *options.clocks;
   // Whether every other step that touches bytes of `root` is done before `step` begins.
   const auto ends_with = [&](BufferId root, std::uint32_t step) {
     return std::ranges::all_of(touching[root], [&](std::uint32_t other) {
-      return other == step || options.ordered(other, step);
+      return other == step || clocks.ordered(other, step);
     });
-  };
-  const auto is_done = [&](std::uint32_t first, std::uint32_t step) {
-    return options.ordered ? options.ordered(first, step) : stage_of[first] < stage_of[step];
   };
   const auto is_awaited = [&](BufferId root, std::uint32_t step) {
     for (const std::uint32_t writer : writers[root])
       for (const std::uint32_t waiter : followers[writer])
-        if (waiter != step && !is_done(waiter, step)) return true;
+        if (waiter != step && !clocks.ordered(waiter, step)) return true;
     return false;
   };
   for (std::uint32_t k = 0; options.reuse && options.in_place && k < record.steps.size(); ++k) {
@@ -224,9 +280,7 @@ Planner::Planner(const ScheduleRecord& record, std::span<const std::uint32_t> st
       if (lifetimes_[from].last_step != k || lifetimes_[to].first_step != k) continue;
       if (record.buffers[from].bytes != record.buffers[to].bytes) continue;
       if (bytes[from].size() != 1 || bytes[to].size() != 1) continue;
-      if (is_awaited(from, k)) continue;
-      if (options.ordered ? !ends_with(from, k) : touched_beside(record, roots_, stage_of, k, from))
-        continue;
+      if (is_awaited(from, k) || !ends_with(from, k)) continue;
       merged[to] = merged[from];
       taken.insert(merged[from]);
     }
@@ -245,43 +299,70 @@ Planner::Planner(const ScheduleRecord& record, std::span<const std::uint32_t> st
     Item& item = items_[static_cast<std::size_t>(item_of[b])];
     item.first_stage = std::min(item.first_stage, stage_of[lifetimes_[b].first_step]);
     item.last_stage = std::max(item.last_stage, stage_of[lifetimes_[b].last_step]);
+    item.first_step = std::min(item.first_step, lifetimes_[b].first_step);
+    item.last_step = std::max(item.last_step, lifetimes_[b].last_step);
   }
   item_of_ = std::move(item_of);
   for (BufferId b = 0; b < record.buffers.size(); ++b) {
     lifetimes_[b] = lifetimes_[roots_[b]];
     item_of_[b] = item_of_[roots_[b]];
   }
-  if (options.ordered) find_conflicts(record, options);
+  set_clocks(record, clocks);
 }
 
-/// Two items may share bytes if all accesses of one are done before the first of the other begins.
-void Planner::find_conflicts(const ScheduleRecord& record, const Options& options) {
-  std::vector<std::vector<ir::StepId>> steps_of(items_.size());
+void Planner::set_clocks(const ScheduleRecord& record, const ir::StepClocks& clocks) {
+  lanes_ = clocks.lanes;
+  until_.assign(items_.size() * lanes_, 0);
+  from_.assign(items_.size() * lanes_, std::numeric_limits<std::uint32_t>::max());
   const auto touch = [&](BufferId buffer, ir::StepId step) {
     if (item_of_[buffer] < 0) return;
-    auto& steps = steps_of[static_cast<std::size_t>(item_of_[buffer])];
-    if (steps.empty() || steps.back() != step) steps.push_back(step);
+    const std::size_t at = static_cast<std::size_t>(item_of_[buffer]) * lanes_;
+    std::uint32_t& until = until_[at + clocks.lane_of[step]];
+    until = std::max(until, clocks.place_of[step] + 1);
+    const auto done = clocks.done(step);
+    for (std::size_t lane = 0; lane < lanes_; ++lane)
+      from_[at + lane] = std::min(from_[at + lane], done[lane]);
   };
   for (ir::StepId step = 0; step < record.steps.size(); ++step) {
     for (const BufferId buffer : record.steps[step].reads) touch(buffer, step);
     for (const BufferId buffer : record.steps[step].writes) touch(buffer, step);
   }
-  const auto before = [&](std::size_t a, std::size_t b) {
-    for (const ir::StepId first : steps_of[a])
-      for (const ir::StepId second : steps_of[b])
-        if (!options.ordered(first, second)) return false;
-    return true;
-  };
-  conflicts_.assign(items_.size(), std::vector<bool>(items_.size(), true));
-  for (std::size_t a = 0; a < items_.size(); ++a)
-    for (std::size_t b = 0; b < a; ++b)
-      conflicts_[a][b] = conflicts_[b][a] = !before(a, b) && !before(b, a);
+  if (in_stages_)
+    for (Item& item : items_) item.free_for_all = item.last_stage + 1;
+  else
+    set_free_for_all(clocks);
 }
 
+/// By item: the first step from which on every step of every lane begins after all accesses of the item.
+void Planner::set_free_for_all(const ir::StepClocks& clocks) {
+  const auto steps = static_cast<std::uint32_t>(clocks.lane_of.size());
+  std::vector<std::uint32_t> last_of(lanes_, 0);  // by lane: its last step
+  for (std::uint32_t step = 0; step < steps; ++step) last_of[clocks.lane_of[step]] = step;
+  std::vector<std::size_t> dead(items_.size());
+  std::iota(dead.begin(), dead.end(), 0);
+  std::ranges::stable_sort(dead, {}, [&](std::size_t k) { return items_[k].last_step; });
+  // What each lane knows, and all of those that go on.
+  std::vector<std::uint32_t> known(lanes_ * lanes_, 0);
+  std::vector<std::uint32_t> all(lanes_, 0);
+  auto next = dead.begin();
+  for (std::uint32_t step = 0; step < steps && next != dead.end(); ++step) {
+    const std::uint32_t lane = clocks.lane_of[step];
+    std::ranges::copy(clocks.done(step),
+                      known.begin() + static_cast<std::ptrdiff_t>(lane * lanes_));
+    known[lane * lanes_ + lane] = clocks.place_of[step] + 1;
+    std::ranges::fill(all, std::numeric_limits<std::uint32_t>::max());
+    for (std::size_t other = 0; other < lanes_; ++other)
+      for (std::size_t of = 0; of < lanes_ && last_of[other] > step; ++of)
+        all[of] = std::min(all[of], known[other * lanes_ + of]);
+    for (; next != dead.end() && items_[*next].last_step <= step && reached(until(*next), all);
+         ++next)
+      items_[*next].free_for_all = step + 1;
+  }
+}
+
+/// Two items may share bytes if all accesses of one are done before the first of the other begins.
 bool Planner::conflict(std::size_t a, std::size_t b) const {
-  if (!conflicts_.empty()) return conflicts_[a][b];
-  return items_[a].last_stage >= items_[b].first_stage &&
-         items_[b].last_stage >= items_[a].first_stage;
+  return !reached(until(a), from(b)) && !reached(until(b), from(a));
 }
 
 std::int64_t Planner::place(std::span<const std::size_t> order, std::span<const std::int64_t> bytes,
@@ -308,19 +389,29 @@ std::int64_t Planner::place(std::span<const std::size_t> order, std::span<const 
 std::int64_t Planner::place_in_time(std::span<const std::size_t> order,
                                     std::span<const std::int64_t> bytes,
                                     std::span<std::int64_t> offsets) const {
-  using LastUse = std::pair<std::uint32_t, std::size_t>;  // stage, item
+  using LastUse = std::pair<std::uint32_t, std::size_t>;  // time, item
   std::priority_queue<LastUse, std::vector<LastUse>, std::greater<>> live;
   FreeRanges ranges;
+  PartlyFree partly;
   std::int64_t peak = 0;
   for (const std::size_t k : order) {
-    for (; !live.empty() && live.top().first < items_[k].first_stage; live.pop()) {
+    const std::uint32_t now = begin_of(items_[k]);
+    for (; !live.empty() && live.top().first < now; live.pop()) {
       const std::size_t dead = live.top().second;
-      ranges.give_back(offsets[dead], offsets[dead] + aligned(bytes[dead]));
+      const std::int64_t end = offsets[dead] + aligned(bytes[dead]);
+      partly.add({offsets[dead], end, until(dead), items_[dead].free_for_all});
     }
+    partly.leave(now, [&](const auto& range) { ranges.give_back(range.begin, range.end); });
     const std::int64_t size = aligned(bytes[k]);
-    offsets[k] = size == 0 ? 0 : ranges.take(size);
+    if (size == 0) {
+      offsets[k] = 0;
+      continue;
+    }
+    const auto most = ranges.fit(size).value_or(std::numeric_limits<std::int64_t>::max());
+    const auto shared = partly.take(size, most, from(k));
+    offsets[k] = shared ? *shared : ranges.take(size);
     peak = std::max(peak, offsets[k] + size);
-    if (size != 0) live.emplace(items_[k].last_stage, k);
+    live.emplace(end_of(items_[k]), k);
   }
   return peak;
 }
@@ -357,16 +448,16 @@ MemoryPlan Planner::bind(const base::SymbolValues& sizes, std::uint32_t arena) c
   std::stable_sort(by_size.begin(), by_size.end(),
                    [&](std::size_t a, std::size_t b) { return bytes[a] > bytes[b]; });
   std::stable_sort(by_time.begin(), by_time.end(), [&](std::size_t a, std::size_t b) {
-    return items_[a].first_stage < items_[b].first_stage;
+    return begin_of(items_[a]) < begin_of(items_[b]);
   });
   std::vector<std::int64_t> offsets(items_.size());
-  const bool in_stages = reuse_ && conflicts_.empty();
-  const bool every_pair = !in_stages || by_size.size() <= kMostCompared;
+  const bool every_pair = !reuse_ || by_size.size() <= kMostCompared;
   if (every_pair) plan.peak_bytes = place(by_size, bytes, offsets);
   if (!every_pair || plan.peak_bytes > plan.lower_bound_bytes + kAlignment) {
     std::vector<std::int64_t> other(items_.size());
+    const bool in_time = reuse_ && (in_stages_ || !every_pair);
     const std::int64_t peak =
-        in_stages ? place_in_time(by_time, bytes, other) : place(by_time, bytes, other);
+        in_time ? place_in_time(by_time, bytes, other) : place(by_time, bytes, other);
     if (!every_pair || peak < plan.peak_bytes) {
       plan.peak_bytes = peak;
       offsets = std::move(other);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/symexpr.h"
+#include "ir/analysis/step_clocks.h"
 #include "ir/schedule.h"
 
 namespace heddle::memory {
@@ -40,9 +41,9 @@ class Planner {
   struct Options {
     bool reuse = true;     ///< false: every buffer has bytes of its own (for tests)
     bool in_place = true;  ///< let a step's result take the bytes of an operand that dies there
-    /// Where steps run on several streams: whether the first is done before the second begins. Then this,
-    /// and not stages, says who may share bytes. Must be transitive. Empty: stages.
-    std::function<bool(ir::StepId first, ir::StepId second)> ordered{};
+    /// Where steps run on several streams: which are done when another begins. Then this, and not stages, says
+    /// who may share bytes. Null: stages.
+    const ir::StepClocks* clocks = nullptr;
     /// By buffer: the arena it lies in. Buffers that share bytes lie in the first of theirs, and their
     /// size is what the buffers of that arena say. Empty: all in arena 0.
     std::vector<std::uint32_t> arena_of{};
@@ -65,14 +66,33 @@ class Planner {
     std::uint32_t last_stage;
     std::uint32_t arena;
     std::vector<base::SymExpr> bytes;  // the largest of these
+    std::uint32_t first_step = ir::kNone;
+    std::uint32_t last_step = 0;
+    std::uint32_t free_for_all =
+        ir::kNone;  // when its bytes are: a stage, or a step of several streams
   };
-  void find_conflicts(const ir::ScheduleRecord& record, const Options& options);
+  /// Stages, or steps of several streams.
+  std::uint32_t begin_of(const Item& item) const {
+    return in_stages_ ? item.first_stage : item.first_step;
+  }
+  std::uint32_t end_of(const Item& item) const {
+    return in_stages_ ? item.last_stage : item.last_step;
+  }
+  void set_clocks(const ir::ScheduleRecord& record, const ir::StepClocks& clocks);
+  void set_free_for_all(const ir::StepClocks& clocks);
   bool conflict(std::size_t a, std::size_t b) const;
+  /// By lane: how many places must be done before other items may lie where item k lies, and how many are done
+  /// when it is first used.
+  std::span<const std::uint32_t> until(std::size_t k) const {
+    return std::span(until_).subspan(k * lanes_, lanes_);
+  }
+  std::span<const std::uint32_t> from(std::size_t k) const {
+    return std::span(from_).subspan(k * lanes_, lanes_);
+  }
   /// Places items in `order`; fills `offsets` by item and returns the peak. Compares every two.
   std::int64_t place(std::span<const std::size_t> order, std::span<const std::int64_t> bytes,
                      std::span<std::int64_t> offsets) const;
-  /// The same for items in the order of their first stages, where stages say what conflicts: takes and gives back
-  /// ranges as the stages go by. n log n.
+  /// The same for items in the order of their first uses: takes and gives back ranges as steps go by. n log n.
   std::int64_t place_in_time(std::span<const std::size_t> order,
                              std::span<const std::int64_t> bytes,
                              std::span<std::int64_t> offsets) const;
@@ -81,9 +101,11 @@ class Planner {
   std::vector<Lifetime> lifetimes_;
   std::vector<ir::BufferId> roots_;
   std::vector<Item> items_;
-  std::vector<std::ptrdiff_t> item_of_;       // by buffer; -1: not in the arena
-  std::vector<std::vector<bool>> conflicts_;  // by pair of items; empty: what their stages say
+  std::vector<std::ptrdiff_t> item_of_;  // by buffer; -1: not in the arena
+  std::size_t lanes_ = 1;
+  std::vector<std::uint32_t> until_, from_;  // by item and lane
   std::size_t stages_ = 0;
+  bool in_stages_ = true;
   bool reuse_ = true;
 };
 

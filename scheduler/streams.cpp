@@ -12,43 +12,66 @@ using ir::StepId;
 
 namespace {
 
+/// A set of steps.
+using StepSet = std::vector<bool>;
+
 void add_all(StepSet& to, const StepSet& from) {
   for (std::size_t k = 0; k < to.size(); ++k) to[k] = to[k] || from[k];
 }
 
-struct Edges {
-  std::vector<std::vector<StepId>>
-      reduced;                  ///< direct predecessors, without those that others imply
-  std::vector<StepSet> before;  ///< all predecessors
-};
-
-Edges edges_of(const ScheduleRecord& record) {
-  const std::size_t count = record.steps.size();
-  Edges edges{std::vector<std::vector<StepId>>(count),
-              std::vector<StepSet>(count, StepSet(count, false))};
-  auto& [reduced, before] = edges;
-  for (StepId step = 0; step < count; ++step) {
-    std::vector<StepId> from;
-    for (const ir::PlanEdge& edge : record.steps[step].edges) from.push_back(edge.from);
-    std::sort(from.begin(), from.end(), std::greater<>());
-    for (const StepId edge : from) {
-      if (before[step][edge]) continue;
-      reduced[step].push_back(edge);
-      add_all(before[step], before[edge]);
-      before[step][edge] = true;
+/// The edges of a record. Of up to kMostMatched steps, with all that they imply; of more, as they are.
+class Edges {
+ public:
+  explicit Edges(const ScheduleRecord& record) : direct_(record.steps.size()) {
+    const std::size_t count = record.steps.size();
+    if (count <= kMostMatched) before_.assign(count, StepSet(count, false));
+    for (StepId step = 0; step < count; ++step) {
+      std::vector<StepId> from;
+      for (const ir::PlanEdge& edge : record.steps[step].edges) from.push_back(edge.from);
+      std::sort(from.begin(), from.end(), std::greater<>());
+      from.erase(std::unique(from.begin(), from.end()), from.end());
+      direct_[step] = before_.empty() ? std::move(from) : reduced(step, from);
     }
   }
-  return edges;
-}
 
-/// Matches steps with one successor each at most, each successor once; Kuhn's augmenting paths.
+  bool are_reduced() const { return !before_.empty(); }
+  /// By step: its direct predecessors, the last first, without those that others imply if reduced.
+  const std::vector<std::vector<StepId>>& direct() const { return direct_; }
+  /// Whether `first` comes before `second`; unless reduced, whether by an edge of its own.
+  bool ordered(StepId first, StepId second) const {
+    if (are_reduced()) return before_[second][first];
+    return std::ranges::binary_search(direct_[second], first, std::greater<>());
+  }
+
+ private:
+  std::vector<StepId> reduced(StepId step, const std::vector<StepId>& from) {
+    std::vector<StepId> kept;
+    for (const StepId edge : from) {
+      if (before_[step][edge]) continue;
+      kept.push_back(edge);
+      add_all(before_[step], before_[edge]);
+      before_[step][edge] = true;
+    }
+    return kept;
+  }
+
+  std::vector<std::vector<StepId>> direct_;
+  std::vector<StepSet> before_;  ///< all predecessors
+};
+
+/// Matches steps with one successor each at most, each successor once: by Kuhn's augmenting paths where edges
+/// are reduced, else each step with the last predecessor that is left.
 class Matching {
  public:
-  explicit Matching(const std::vector<std::vector<StepId>>& predecessors)
-      : predecessors_(predecessors), successor_(predecessors.size(), ir::kNone) {
-    for (StepId step = 0; step < predecessors.size(); ++step) {
-      StepSet seen(predecessors.size(), false);
-      augment(step, seen);
+  explicit Matching(const Edges& edges)
+      : predecessors_(edges.direct()), successor_(predecessors_.size(), ir::kNone) {
+    for (StepId step = 0; step < predecessors_.size(); ++step) {
+      if (edges.are_reduced()) {
+        StepSet seen(predecessors_.size(), false);
+        augment(step, seen);
+      } else {
+        take_last(step);
+      }
     }
   }
 
@@ -72,6 +95,13 @@ class Matching {
     return false;
   }
 
+  void take_last(StepId step) {
+    const auto& from = predecessors_[step];
+    const auto left = std::ranges::find_if(
+        from, [&](StepId candidate) { return successor_[candidate] == ir::kNone; });
+    if (left != from.end()) successor_[*left] = step;
+  }
+
   const std::vector<std::vector<StepId>>& predecessors_;
   std::vector<StepId> successor_;
 };
@@ -81,7 +111,7 @@ class Matching {
 class Dealer {
  public:
   Dealer(const Edges& edges, std::uint32_t max_streams)
-      : edges_(edges), followed_(Matching(edges.reduced).followed()) {
+      : edges_(edges), followed_(Matching(edges).followed()) {
     last_.assign(max_streams, ir::kNone);
     chain_end_.resize(followed_.size());
     for (StepId step = static_cast<StepId>(followed_.size()); step-- > 0;) {
@@ -106,11 +136,11 @@ class Dealer {
 
  private:
   bool is_free(std::uint32_t stream, StepId step) const {
-    return last_[stream] != ir::kNone && edges_.before[step][last_[stream]];
+    return last_[stream] != ir::kNone && edges_.ordered(last_[stream], step);
   }
 
   std::uint32_t choose(StepId step, const std::vector<std::uint32_t>& stream_of) const {
-    for (const StepId from : edges_.reduced[step])
+    for (const StepId from : edges_.direct()[step])
       if (is_free(stream_of[from], step)) return stream_of[from];
     for (std::uint32_t stream = 0; stream < last_.size(); ++stream)
       if (is_free(stream, step)) return stream;
@@ -137,11 +167,18 @@ void end_on_stream_0(std::vector<std::uint32_t>& stream_of) {
   }
 }
 
-/// What the end of a stream knows to be done.
-StepSet done_after(const StreamPlan& plan, StepId step) {
-  StepSet done = plan.done_before[step];
-  done[step] = true;
-  return done;
+using Clock = std::vector<std::uint32_t>;  ///< by stream: how many of its steps are done
+
+void join(Clock& to, std::span<const std::uint32_t> from) {
+  for (std::size_t k = 0; k < to.size(); ++k) to[k] = std::max(to[k], from[k]);
+}
+
+/// What is done once `step` is.
+Clock done_after(const ir::StepClocks& clocks, StepId step) {
+  const auto done = clocks.done(step);
+  Clock clock(done.begin(), done.end());
+  clock[clocks.lane_of[step]] = clocks.place_of[step] + 1;
+  return clock;
 }
 
 void add_waits(const std::vector<std::vector<StepId>>& predecessors, StreamPlan& plan) {
@@ -149,29 +186,37 @@ void add_waits(const std::vector<std::vector<StepId>>& predecessors, StreamPlan&
   std::vector<StepId> last(plan.streams, ir::kNone);
   plan.waits_for.resize(count);
   plan.records.assign(count, false);
-  plan.done_before.assign(count, StepSet(count, false));
+  ir::StepClocks& clocks = plan.clocks;
+  clocks.lanes = plan.streams;
+  clocks.lane_of = plan.stream_of;
+  clocks.place_of.assign(count, 0);
+  const auto is_done = [&](const Clock& clock, StepId step) {
+    return clocks.place_of[step] < clock[clocks.lane_of[step]];
+  };
   for (StepId step = 0; step < count; ++step) {
-    StepSet& done = plan.done_before[step];
+    Clock done(plan.streams, 0);
     StepId& before = last[plan.stream_of[step]];
-    if (before != ir::kNone) done = done_after(plan, before);
+    if (before != ir::kNone) done = done_after(clocks, before);
+    clocks.place_of[step] = done[plan.stream_of[step]];
     // Later steps first: they may imply the earlier ones.
     for (const StepId from : predecessors[step]) {
-      if (done[from]) continue;
+      if (is_done(done, from)) continue;
       plan.waits_for[step].push_back(from);
       plan.records[from] = true;
-      add_all(done, done_after(plan, from));
+      join(done, done_after(clocks, from));
     }
+    clocks.counts.insert(clocks.counts.end(), done.begin(), done.end());
     before = step;
   }
-  StepSet done(count, false);
-  if (last[0] != ir::kNone) done = done_after(plan, last[0]);
+  Clock done(plan.streams, 0);
+  if (last[0] != ir::kNone) done = done_after(clocks, last[0]);
   std::vector<StepId> ends(last.begin() + 1, last.end());
   std::sort(ends.begin(), ends.end(), std::greater<>());
   for (const StepId end : ends) {
-    if (end == ir::kNone || done[end]) continue;
+    if (end == ir::kNone || is_done(done, end)) continue;
     plan.joins.push_back(end);
     plan.records[end] = true;
-    add_all(done, done_after(plan, end));
+    join(done, done_after(clocks, end));
   }
 }
 
@@ -185,7 +230,7 @@ std::size_t StreamPlan::event_waits() const {
 
 StreamPlan assign_streams(const ScheduleRecord& record, std::uint32_t max_streams,
                           std::span<const std::optional<std::uint32_t>> pins) {
-  const Edges edges = edges_of(record);
+  const Edges edges(record);
   const std::uint32_t most = std::max(1u, max_streams);
   StreamPlan plan;
   plan.stream_of = Dealer(edges, most).run();
@@ -194,7 +239,7 @@ StreamPlan assign_streams(const ScheduleRecord& record, std::uint32_t max_stream
     if (pins[step]) plan.stream_of[step] = *pins[step] % most;
   for (const std::uint32_t stream : plan.stream_of)
     plan.streams = std::max(plan.streams, stream + 1);
-  add_waits(edges.reduced, plan);
+  add_waits(edges.direct(), plan);
   return plan;
 }
 

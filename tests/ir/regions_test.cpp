@@ -156,6 +156,48 @@ TEST(Regions, WhatARegionWaitsForMayBeLong) {
   EXPECT_EQ(formed.nodes().back()->inputs().size(), 2u);
 }
 
+/// Pools with a node before and one after a long path, which those of every second pool lead to.
+Graph pools_around_a_path(unsigned pools, unsigned length) {
+  GraphBuilder builder("main");
+  const Value x = builder.input(TensorMeta::of(DType::F32, {SymExpr(2)}), "x");
+  const auto in_pool = [&](unsigned pool, const Value& value) {
+    builder.context.annotations = {{"compile", {std::to_string(pool)}}};
+    const Value made = builder.emit("sin", {value});
+    builder.context = {};
+    return made;
+  };
+  std::vector<Value> first;
+  Value path = x;
+  for (unsigned k = 0; k < pools; ++k) {
+    first.push_back(in_pool(k, x));
+    if (k % 2 == 0) path = builder.emit("add", {path, first.back()});
+  }
+  for (unsigned k = 0; k < length; ++k) path = builder.emit("cos", {path});
+  for (unsigned k = 0; k < pools; ++k) {
+    builder.output(in_pool(k, path));
+    builder.output(first[k]);
+  }
+  return builder.finish();
+}
+
+// Pools whose first node leads to the path are two regions each, the others one. Where that would take too long to find
+// out, some of the others are two as well, and there is still no cycle.
+TEST(Regions, ManyPoolsAroundALongPath) {
+  const auto regions = [](unsigned pools, unsigned length) {
+    const Graph graph = pools_around_a_path(pools, length);
+    const std::vector<Region> found = partition_regions(graph, marks_of(graph));
+    std::set<const Node*> members;
+    for (const Region& region : found) members.insert(region.nodes.begin(), region.nodes.end());
+    EXPECT_EQ(members.size(), 2 * pools);
+    verify(form_regions(graph), Stage::Functional, "form-regions");
+    return found.size();
+  };
+  EXPECT_EQ(regions(100, 3000), 150u);
+  const std::size_t bounded = regions(1500, 3000);
+  EXPECT_GT(bounded, 2250u) << "if all were found, the bound is not what this test is for";
+  EXPECT_LE(bounded, 3000u);
+}
+
 TEST(Regions, AMalformedMarkIsAnErrorThatNamesIt) {
   const auto message = [](const std::string& mark) -> std::string {
     try {

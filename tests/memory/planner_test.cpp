@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <map>
 #include <random>
+#include <tuple>
+#include <utility>
 
 #include "heddle/error.h"
 
@@ -196,6 +198,71 @@ TEST(Planner, ManyBuffersAreDisjointAndNearTheBound) {
     EXPECT_LE(static_cast<double>(plan.peak_bytes),
               1.2 * static_cast<double>(plan.lower_bound_bytes))
         << steps;
+  }
+}
+
+/// `lanes` streams side by side, which wait for one another now and then, as clocks.
+ir::StepClocks clocks_of(const ScheduleRecord& record, std::uint32_t lanes, std::mt19937& random) {
+  ir::StepClocks clocks;
+  clocks.lanes = lanes;
+  std::vector<std::vector<std::uint32_t>> now(lanes, std::vector<std::uint32_t>(lanes, 0));
+  std::vector<std::vector<std::uint32_t>> after;
+  for (std::size_t k = 0; k < record.steps.size(); ++k) {
+    const auto lane = static_cast<std::uint32_t>(random() % lanes);
+    std::vector<std::uint32_t>& clock = now[lane];
+    for (const ir::PlanEdge& edge : record.steps[k].edges)
+      for (std::uint32_t l = 0; l < lanes; ++l) clock[l] = std::max(clock[l], after[edge.from][l]);
+    clocks.lane_of.push_back(lane);
+    clocks.place_of.push_back(clock[lane]);
+    clocks.counts.insert(clocks.counts.end(), clock.begin(), clock.end());
+    ++clock[lane];
+    after.push_back(clock);
+  }
+  return clocks;
+}
+
+// More buffers than are compared, on streams: whoever takes bytes begins after all that used them are done, as the clocks
+// say; and little more memory is taken than where each is compared with all.
+TEST(Planner, ManyBuffersOnStreamsAreUsedInTurn) {
+  for (const auto& [steps, lanes, most] :
+       {std::tuple(4000u, 4u, 1.0), std::tuple(4200u, 4u, 1.5), std::tuple(20000u, 3u, 1.5)}) {
+    SCOPED_TRACE(steps);
+    std::mt19937 random(11);
+    ScheduleRecord record;
+    std::vector<ir::StepId> maker{ir::kNone};
+    add_buffer(record, 64, PlanBuffer::Role::Input);
+    for (std::size_t k = 0; k < steps; ++k) {
+      std::vector<BufferId> reads;
+      for (int r = 0; r < 2; ++r) {
+        const std::size_t back = 1 + random() % std::min<std::size_t>(record.buffers.size(), 60);
+        reads.push_back(static_cast<BufferId>(record.buffers.size() - back));
+      }
+      add_step(record, reads, {add_buffer(record, 64 * (1 + random() % 50))});
+      for (const BufferId read : reads)
+        if (maker[read] != ir::kNone) record.steps.back().edges.push_back({maker[read], false});
+      maker.push_back(static_cast<ir::StepId>(k));
+    }
+    const ir::StepClocks clocks = clocks_of(record, lanes, random);
+    const Planner planner(record, one_step_a_stage(record), {.clocks = &clocks});
+    const MemoryPlan plan = planner.bind({});
+    std::map<std::int64_t, BufferId> users;  // by 64 bytes: who used them last
+    std::size_t taken_again = 0;
+    for (ir::StepId step = 0; step < record.steps.size(); ++step) {
+      const BufferId made = record.steps[step].writes[0];
+      const std::int64_t begin = plan.offsets[made];
+      for (std::int64_t at = begin; at < begin + record.buffers[made].bytes.constant(); at += 64) {
+        const auto [user, fresh] = users.try_emplace(at, made);
+        if (fresh) continue;
+        ++taken_again;
+        const BufferId old = std::exchange(user->second, made);
+        ASSERT_TRUE(clocks.ordered(maker[old], step)) << "b" << old << " and b" << made;
+        const std::uint32_t last = planner.lifetimes()[old].last_step;
+        ASSERT_TRUE(clocks.ordered(last, step)) << "b" << old << " is read at " << last;
+      }
+    }
+    EXPECT_GT(taken_again, steps);
+    EXPECT_LE(static_cast<double>(plan.peak_bytes),
+              most * 4 * static_cast<double>(plan.lower_bound_bytes));
   }
 }
 

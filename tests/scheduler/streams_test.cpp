@@ -129,12 +129,34 @@ TEST(Streams, MemoryIsSharedOnlyWhereAnEventOrdersIt) {
     const auto ordered = [&](ir::StepId a, ir::StepId b) { return plan.ordered(a, b); };
     std::vector<std::uint32_t> stages(record.steps.size());
     for (std::uint32_t k = 0; k < stages.size(); ++k) stages[k] = k;
-    const memory::Planner planner(record, stages, {.ordered = ordered});
+    const memory::Planner planner(record, stages, {.clocks = &plan.clocks});
     const memory::MemoryPlan memory = planner.bind({});
     ASSERT_NO_THROW(memory::check_streams(record, {}, memory, ordered));
     shared += static_cast<std::int64_t>(record.steps.size()) * 64 - memory.peak_bytes;
   }
   EXPECT_GT(shared, 0);
+}
+
+// More steps than are matched by augmenting paths: every edge is kept, by far fewer waits than edges.
+TEST(Streams, ManyStepsKeepEveryEdge) {
+  std::mt19937 random(3);
+  std::vector<std::vector<ir::StepId>> predecessors(kMostMatched + 1000);
+  std::size_t edges = 0;
+  for (ir::StepId k = 1; k < predecessors.size(); ++k)
+    for (int n = 0; n < 3; ++n, ++edges)
+      predecessors[k].push_back(k - 1 - static_cast<ir::StepId>(random() % std::min(k, 40u)));
+  const ir::ScheduleRecord record = record_of(predecessors);
+  const StreamPlan plan = assign_streams(record, 4);
+  ASSERT_NO_THROW(check(record, plan));
+  EXPECT_EQ(plan.streams, 4u);
+  EXPECT_LT(plan.event_waits(), edges / 2);
+  for (ir::StepId step = 0; step < record.steps.size(); step += 97) {
+    for (const ir::StepId from : plan.waits_for[step]) {
+      StreamPlan broken = plan;
+      std::erase(broken.waits_for[step], from);
+      EXPECT_THROW(check(record, broken), InvariantError) << from << " before " << step;
+    }
+  }
 }
 
 // Two chains side by side: what a single order would let share bytes, streams do not.
@@ -147,7 +169,7 @@ TEST(Streams, APlanForOneStreamDoesNotServeTwo) {
   EXPECT_LT(one.peak_bytes, 4 * 64);
   EXPECT_THROW(memory::check_streams(record, {}, one, ordered), InvariantError);
   EXPECT_NO_THROW(memory::check_streams(
-      record, {}, memory::Planner(record, stages, {.ordered = ordered}).bind({}), ordered));
+      record, {}, memory::Planner(record, stages, {.clocks = &plan.clocks}).bind({}), ordered));
 }
 
 }  // namespace

@@ -1,0 +1,206 @@
+// Regions beyond the listed cases: sizes that a body returns, handles that share storage, bodies with many callers.
+#include <gmock/gmock.h>
+
+#include "tests/control_flow/support.h"
+#include "tests/support/json.h"
+
+namespace heddle::testing {
+namespace {
+
+using test::Json;
+using ::testing::ElementsAre;
+
+// S1-8: a body has many callers, so that it carries the annotations of none: it is installed and compiled once.
+TEST(RegionVariations, S1_8_ABodyDoesNotCarryTheAnnotationsOfItsCaller) {
+  int compiles = 0;
+  EngineOptions options{.threads = 1, .disk_cache = false};
+  options.on_region_compile = [&](const RegionInfo&) { ++compiles; };
+  Engine engine(
+      [](const Tensor& x) {
+        const auto body = [](const Tensor& p) {
+          Tensor y;
+          {
+            const Annotate own{{"compile", "inside"}, {"stage", 3}};
+            y = sin(p) * 2;
+          }
+          return cos(y);
+        };
+        Tensor y = x;
+        for (const char* caller : {"first", "second"}) {
+          const Annotate scope{{"name", caller}, {"stage", 7}};
+          y = invoke({.name = "g"}, body, y + 1);
+        }
+        return y;
+      },
+      options);
+  const std::vector<Tensor> inputs{ramp({4})};
+  const ir::Graph graph = ir::parse(engine.graph_text(inputs, false));
+  const auto calls = nodes_of(graph, "invoke");
+  ASSERT_EQ(calls.size(), 2u);
+  EXPECT_EQ(calls[0]->name(), "first.invoke");
+  EXPECT_EQ(calls[1]->name(), "second.invoke");
+  const auto body = [&](int k) { return std::get<ir::GraphRef>(calls[k]->attr("body")).graph; };
+  EXPECT_EQ(body(0), body(1));
+  for (const ir::NodePtr& node : body(0)->nodes()) {
+    const auto stage = node->annotations().find("stage");
+    const bool is_own = node->op_name() == "sin" || node->op_name() == "mul";
+    EXPECT_EQ(stage != node->annotations().end(), is_own) << node->name();
+    EXPECT_TRUE(!is_own || std::get<std::int64_t>(stage->second.value) == 3);
+  }
+  engine.run(inputs);
+  EXPECT_EQ(compiles, 1);
+  EXPECT_EQ(engine.stats().regions_compiled, 1u);
+}
+
+// What is marked outside owns the body: its options hold there.
+TEST(RegionVariations, AMarkedCallsOptionsHoldInItsBody) {
+  const auto kernels = [](bool fuse) {
+    Engine engine(
+        [fuse](const Tensor& x) {
+          const Annotate scope{
+              {"compile",
+               AnnotationMap{{"id", "outer"}, {"options", AnnotationMap{{"fuse", fuse}}}}}};
+          return invoke({}, [](const Tensor& p) { return tanh(sin(p) * 2); }, x + 1);
+        },
+        {.threads = 1, .disk_cache = false});
+    const std::vector<Tensor> inputs{ramp({4})};
+    engine.run(inputs);
+    const Json plan = Json::parse(engine.plan_json(inputs));
+    std::vector<std::string> regions;
+    for (const Json& step : plan["steps"])
+      for (const Json& nested : step.value("nested", Json::array()))
+        for (const Json& kernel : nested["kernels"]) regions.push_back(kernel["region"]);
+    return regions;
+  };
+  EXPECT_THAT(kernels(true), ElementsAre("region_0"));
+  EXPECT_THAT(kernels(false), ElementsAre("region_0", "region_0", "region_0"));
+}
+
+// A size that a loop carries stays what it was, or the loop is refused: it is no number that the run tells.
+TEST(RegionVariations, ASizeThatALoopCarriesDoesNotChange) {
+  const auto loop = [](std::int64_t more) {
+    return [more](const Tensor& x, const Tensor& n) {
+      using State = std::tuple<Tensor, SymInt, Tensor>;
+      const auto [y, size, left] = while_loop(
+          State(x, x.size(0), n), [](const State& s) { return greater(std::get<2>(s), 0); },
+          [more](const State& s) {
+            return State(std::get<0>(s) * 2, std::get<1>(s) + more, std::get<2>(s) - 1);
+          });
+      return y * expand(cast(size_tensor(size), f32), {x.size(0)});
+    };
+  };
+  const std::vector<Tensor> inputs{numbers({1, 2, 3}), Tensor::scalar_int(i64, 2)};
+  EXPECT_THAT(everywhere(loop(0), inputs)[0].to_doubles(), ElementsAre(12, 24, 36));
+  Engine grows(loop(1));
+  EXPECT_EQ(text_of<StructureError>([&] { grows.run(inputs); }),
+            "while_loop: a size that it carries: expected s0, got s0 + 1");
+  const auto scanned = [](const Tensor& x) {
+    using Carry = std::pair<Tensor, SymInt>;
+    const auto [carry, ys] =
+        scan(Carry(sum(x), x.size(0)), x, [](const Carry& c, const Tensor& element) {
+          return std::pair(Carry(c.first + element, c.second * 2), element);
+        });
+    return ys * carry.first;
+  };
+  Engine doubles(scanned);
+  EXPECT_EQ(text_of<StructureError>([&] { doubles.run({numbers({1, 2})}); }),
+            "scan: a size that it carries: expected s0, got 2*s0");
+}
+
+// A size that depends on the branch is refused too.
+TEST(RegionVariations, ASizeThatBranchesReturnIsTheSameInBoth) {
+  const auto with = [](std::int64_t times) {
+    return [times](const Tensor& p, const Tensor& x) {
+      const auto [y, size] = cond(
+          p, [](const Tensor& t) { return std::pair(t * 2, t.size(0) * 2); },
+          [times](const Tensor& t) { return std::pair(t * 3, t.size(0) * times); }, x);
+      return y * cast(size_tensor(size), f32);
+    };
+  };
+  EXPECT_THAT(everywhere(with(2), {flag(true), numbers({1, 2})})[0].to_doubles(),
+              ElementsAre(8, 16));
+  EXPECT_THAT(everywhere(with(2), {flag(false), numbers({1, 2})})[0].to_doubles(),
+              ElementsAre(12, 24));
+  Engine other(with(3));
+  EXPECT_EQ(text_of<StructureError>([&] { other.run({flag(true), numbers({1, 2})}); }),
+            "cond: a size that the bodies return: expected 2*s0, got 3*s0");
+}
+
+// S0-15, S0-16: what a body keeps beyond its results becomes results too, nested bodies included; what shares storage with
+// a result is not one of them in a strict region, and its handle says so when it is used.
+TEST(RegionVariations, KeptHandlesOfNestedBodiesAreResultsOfAll) {
+  const auto f = [](const Tensor& x) {
+    std::vector<Tensor> kept;
+    const Tensor result = invoke(
+        {.name = "outer", .allow_side_effects = true},
+        [&](const Tensor& p) {
+          const Tensor inner = invoke(
+              {.name = "inner", .allow_side_effects = true},
+              [&](const Tensor& q) {
+                kept.push_back(sin(q));
+                return cos(q);
+              },
+              p);
+          kept.push_back(inner + 1);
+          return inner * kept[0];
+        },
+        x);
+    return result + kept[0] * kept[1];
+  };
+  const ir::Graph graph = traced(f, {numbers({1, 2})});
+  const auto calls = nodes_of(graph, "invoke");
+  ASSERT_EQ(calls.size(), 1u);
+  EXPECT_EQ(calls[0]->outputs().size(), 3u);
+  everywhere(f, {numbers({1, 2})});
+}
+
+TEST(RegionVariations, S0_16_AKeptViewOfAResultIsNoResultOfAStrictRegion) {
+  const auto with = [](bool strict) {
+    return [strict](const Tensor& x) {
+      Tensor kept;
+      const Tensor result = invoke(
+          {.name = "g", .strict = strict, .allow_side_effects = true},
+          [&](const Tensor& p) {
+            const Tensor s = sin(p);
+            kept = permute(s, {1, 0});
+            return s;
+          },
+          x);
+      return sum(result) + sum(kept);
+    };
+  };
+  const std::vector<Tensor> inputs{ramp({2, 3})};
+  EXPECT_EQ(nodes_of(traced(with(false), inputs), "invoke")[0]->outputs().size(), 2u);
+  everywhere(with(false), inputs);
+  Engine strict(with(true));
+  EXPECT_NE(text_of<TraceError>([&] { strict.run(inputs); }).find("a symbolic tensor"),
+            std::string::npos);
+}
+
+// Captures of every kind through every kind of body: outer values, a parameter, sizes, and one that is only returned.
+TEST(RegionVariations, CapturesThroughBranchesInLoopsInRegions) {
+  const Tensor weight = ramp({3});
+  const auto f = [&](const Tensor& x, const Tensor& limit) {
+    return invoke(
+        {.strict = false},
+        [&](const Tensor& p) {
+          const auto [last, all] = scan(sum(p), p, [&](const Tensor& carry, const Tensor& row) {
+            const Tensor next = cond(
+                greater(carry, limit), [&] { return carry - sum(row * weight); },
+                [&] { return carry + sum(x) * cast(size_tensor(x.size(0)), f32); });
+            return std::pair(next, row + next);
+          });
+          return std::tuple(all * last, limit, last);
+        },
+        x);
+  };
+  const auto first = [&](const Tensor& x, const Tensor& limit) {
+    const auto [a, b, c] = f(x, limit);
+    return a + b * c;
+  };
+  everywhere(first, {ramp({5, 3}), Tensor::full(f32, {}, 4)});
+  everywhere(first, {ramp({1, 3}), Tensor::full(f32, {}, -4)});
+}
+
+}  // namespace
+}  // namespace heddle::testing
