@@ -66,6 +66,17 @@ const ir::Node* call(Trace& outer, std::string_view op, std::vector<ir::Value> o
                         .got = std::move(got)});
 }
 
+/// A size that bodies return is no result of the call: it is the same in all of them, or before and after a loop.
+void check_sizes(std::string_view what, std::span<const Leaves::Leaf> expected,
+                 std::span<const Leaves::Leaf> got, const base::Location& where) {
+  for (std::size_t k = 0; k < expected.size() && k < got.size(); ++k) {
+    if (expected[k].size == nullptr || got[k].size == nullptr) continue;
+    const ir::SymExpr a = to_expr(*expected[k].size);
+    const ir::SymExpr b = to_expr(*got[k].size);
+    if (a != b) fail_structure(std::string(what), where, a.to_string(), b.to_string());
+  }
+}
+
 // Regions that run once.
 
 [[noreturn]] void fail_aliasing(const RegionTrace& region, const base::Location& where,
@@ -141,7 +152,8 @@ void invoke(Trace& outer, const RegionOptions& options, std::span<const Tensor> 
             const detail::Body& body, const base::Location& where) {
   std::vector<ir::Value> operands = values_of(outer, tensors, where);
   const std::vector<ir::Value> given = operands;
-  RegionTrace region("region " + options.name, options.name, plain_metas(operands), body, where);
+  RegionTrace region("region " + options.name, options.name, plain_metas(operands), body, where,
+                     RegionTrace::Scope::Own);
   if (!options.allow_side_effects) region.refuse_leaks();
   const std::vector<ir::Value> slots = distinct(region.values());
   std::vector<ir::Value> results = slots;
@@ -188,6 +200,7 @@ void cond(Trace& outer, const Arg& predicate, std::span<const Tensor> tensors,
   if (yes.structure() != no.structure())
     fail_structure("cond: the bodies return different structures", where, yes.structure(),
                    no.structure());
+  check_sizes("cond: a size that the bodies return", yes.leaves(), no.leaves(), where);
   const std::vector<ir::Value> captured = share_signature(yes, no);
   std::vector<std::pair<ir::Value, ir::Value>> slots;
   std::vector<std::uint32_t> slot_of;
@@ -222,6 +235,7 @@ void while_loop(Trace& outer, const Leaves& start, const detail::Body& condition
   if (run.structure() != start.structure)
     fail_structure("while_loop: the body returns another structure than the loop starts with",
                    where, start.structure, run.structure());
+  check_sizes("while_loop: a size that it carries", start.leaves, run.leaves(), where);
   const std::vector<ir::Value> captured = share_signature(asked, run);
   for (const ir::Value& value : asked.values()) asked.add_fresh_output(value);
   for (std::size_t k = 0; k < run.leaves().size(); ++k)
@@ -274,6 +288,7 @@ void scan(Trace& outer, const Leaves& start, std::span<const Tensor> tensors,
   if (!is_map && !run.structure().starts_with("(" + start.structure + ", "))
     fail_structure("scan: the body returns another carry than the scan starts with", where,
                    start.structure, run.structure());
+  check_sizes("scan: a size that it carries", start.leaves, run.leaves(), where);
   for (std::size_t k = 0; k < run.leaves().size(); ++k)
     if (run.leaves()[k].tensor != nullptr) run.add_fresh_output(run.values()[k]);
   std::vector<ir::Value> captured;

@@ -51,13 +51,14 @@ bool is_input(ir::Value value) { return value.node->op_name() == "input"; }
 
 RegionTrace::RegionTrace(std::string label, std::string graph_name,
                          std::span<const ir::TensorMeta> arguments, const detail::Body& body,
-                         const base::Location& where)
+                         const base::Location& where, Scope scope)
     : label_(std::move(label)), graph_name_(std::move(graph_name)), where_(where) {
   Trace& outer = *current_trace();
   trace_ =
       std::make_shared<Trace>(graph_name_, outer.builder().shared_env(), outer.shared_from_this());
-  trace_->builder().context.annotations = outer.builder().context.annotations;
-  const TraceScope scope(trace_);
+  if (scope == Scope::OfTheCall)
+    trace_->builder().context.annotations = outer.builder().context.annotations;
+  const TraceScope tracing(trace_);
   std::vector<Tensor> given;
   for (const ir::TensorMeta& meta : arguments) {
     arguments_.push_back(trace_->builder().input(meta));

@@ -14,10 +14,13 @@ namespace heddle::engine {
 
 class RegionTrace {
  public:
+  /// Whether nodes of the body carry the annotations of the call. Not those of a body that others may call too.
+  enum class Scope : std::uint8_t { OfTheCall, Own };
   /// Traces `body` on `arguments`. `label` names it in errors: "cond then".
   /// @throws MutationError, and what the body throws with the label before it.
   RegionTrace(std::string label, std::string graph_name, std::span<const ir::TensorMeta> arguments,
-              const detail::Body& body, const base::Location& where);
+              const detail::Body& body, const base::Location& where,
+              Scope scope = Scope::OfTheCall);
 
   const std::string& label() const { return label_; }
   const std::vector<detail::Leaves::Leaf>& leaves() const { return leaves_.leaves; }

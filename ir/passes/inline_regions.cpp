@@ -10,10 +10,52 @@ namespace heddle::ir {
 
 namespace {
 
+Annotations in_region(const Node& node, const std::string& region) {
+  Annotations annotations = node.annotations();
+  annotations.insert_or_assign(std::string(kRegionAnnotation), Annotation{region});
+  return annotations;
+}
+
+/// Graphs whose nodes say which region they are of, by the graph before.
+using Marked = std::map<const Graph*, std::shared_ptr<const Graph>>;
+
+/// `graph`, and where `whole` is false only what is nested in it, with all nodes in `region`.
+Graph marked(const Graph& graph, const std::string& region, bool whole, Marked& known) {
+  return rewrite(
+      graph, [&](Rewriter& rewriter, const NodePtr& node) -> std::optional<std::vector<Value>> {
+        GraphBuilder& builder = rewriter.builder();
+        const auto inputs = rewriter.map(node->inputs());
+        const std::vector<Value> after = builder.context.after;
+        const bool has_graphs = node->op_name() != "region" && !regions_of(*node).empty();
+        if (!has_graphs && (!whole || node->op_name() == "const")) return {};
+        const Node* made = nullptr;
+        if (has_graphs) {
+          Attrs attrs = node->attrs();
+          for (auto& [name, attr] : attrs) {
+            auto* ref = std::get_if<GraphRef>(&attr);
+            if (ref == nullptr) continue;
+            auto& nested = known[ref->graph.get()];
+            if (nested == nullptr)
+              nested = std::make_shared<const Graph>(marked(*ref->graph, region, true, known));
+            ref->graph = nested;
+          }
+          if (whole) builder.context.annotations = in_region(*node, region);
+          builder.context.names.assign(node->names().begin(), node->names().end());
+          made = builder.call(node->op(), inputs, std::move(attrs));
+        } else {
+          made = builder.transplant(node, inputs, after, in_region(*node, region));
+        }
+        std::vector<Value> values;
+        for (std::uint32_t k = 0; k < made->outputs().size(); ++k) values.push_back(made->value(k));
+        return values;
+      });
+}
+
 /// Copies a graph with the bodies of its regions in place of their calls.
 class Inliner {
  public:
-  explicit Inliner(const Graph& graph) : graph_(graph), builder_(graph.name(), environment()) {}
+  explicit Inliner(const Graph& graph)
+      : graph_(graph), bodies_(bodies()), builder_(graph.name(), environment()) {}
 
   Graph run() {
     find_needed();
@@ -32,6 +74,18 @@ class Inliner {
   }
 
  private:
+  /// By call of a region: its body, with what is nested in it marked as the region's.
+  std::map<const Node*, Graph> bodies() const {
+    std::map<const Node*, Graph> bodies;
+    for (const NodePtr& node : graph_.nodes()) {
+      if (node->op_name() != "region") continue;
+      Marked known;
+      bodies.emplace(node.get(), marked(node->graph("body"), node->name(), false, known));
+    }
+    return bodies;
+  }
+  const Graph& body_of(const Node& call) const { return bodies_.at(&call); }
+
   /// Values that outputs, write-backs and effects need.
   using Needed = std::set<Value>;
 
@@ -50,7 +104,7 @@ class Inliner {
   }
 
   void find_needed_in(const Node& call) {
-    const Graph& body = call.graph("body");
+    const Graph& body = body_of(call);
     Needed& inside = needed_in_[&call];
     for (std::uint32_t k = 0; k < call.outputs().size(); ++k)
       if (needed_.contains(call.value(k))) inside.insert(body.outputs()[k]);
@@ -83,7 +137,7 @@ class Inliner {
     };
     take(graph_);
     for (const NodePtr& node : graph_.nodes())
-      if (node->op_name() == "region") take(node->graph("body"));
+      if (node->op_name() == "region") take(body_of(*node));
     return env;
   }
 
@@ -116,7 +170,7 @@ class Inliner {
   }
 
   void inline_call(const Node& call) {
-    const Graph& body = call.graph("body");
+    const Graph& body = body_of(call);
     const Needed& needed = needed_in_.at(&call);
     std::map<Value, Value> inside;
     for (std::size_t k = 0; k < body.inputs().size(); ++k)
@@ -137,9 +191,7 @@ class Inliner {
       std::vector<Value> order = first_of_body ? before : std::vector<Value>();
       for (const Value& first : node->after())
         if (const auto now = inside.find(first); now != inside.end()) order.push_back(now->second);
-      Annotations annotations = node->annotations();
-      annotations.insert_or_assign(std::string(kRegionAnnotation), Annotation{call.name()});
-      const Node* made = builder_.transplant(node, inputs, order, std::move(annotations));
+      const Node* made = builder_.transplant(node, inputs, order, in_region(*node, call.name()));
       for (std::uint32_t k = 0; k < node->outputs().size(); ++k)
         inside[node->value(k)] = made->value(k);
       if (node->op_name() == "const") continue;
@@ -156,6 +208,7 @@ class Inliner {
   }
 
   const Graph& graph_;
+  const std::map<const Node*, Graph> bodies_;
   GraphBuilder builder_;
   Needed needed_;
   std::map<const Node*, Needed> needed_in_;  ///< the bodies, by call

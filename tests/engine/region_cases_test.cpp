@@ -1,4 +1,5 @@
 // Acceptance cases of regional compilation: what is one unit, what is launched, how often something is compiled.
+#include <functional>
 #include <gmock/gmock.h>
 #include <stdexcept>
 
@@ -262,6 +263,72 @@ TEST(RegionCases, A1_21_AMarkedNodeOfABodyThatIsCalledTwiceIsCompiledOnce) {
       kAnnotated);
   made.launched();
   EXPECT_EQ(made.engine().stats().regions_compiled, 1u);
+}
+
+// As it runs: the hook is called once, one kernel is compiled for each of the unit and the rest, and what is in the unit runs
+// twice, also where a third call comes from the body of a branch.
+TEST(RegionCases, A1_21_AUnitOfASharedBodyIsCompiledOnceAndLaunchedAtEachCall) {
+  static int calls = 0;
+  register_op({.schema = "rc::noted(Tensor x) -> Tensor",
+               .shape = [](const ShapeCall& call) { return std::vector{call.tensor(0)}; },
+               .cpu =
+                   [](const KernelCall& call) {
+                     ++calls;
+                     for (std::int64_t k = 0; k < call.tensor(0).count(); ++k)
+                       call.results[0].as<float>()[k] = call.tensor(0).as<float>()[k] + 1;
+                   }});
+  int compiles = 0;
+  EngineOptions options = kAnnotated;
+  options.on_region_compile = [&](const RegionInfo& region) {
+    EXPECT_EQ(region.id, "in");
+    ++compiles;
+  };
+  CaseGraph made(
+      "graph @main(%x: f32[8], %p: f32[8]) {\n"
+      "  %a = invoke(%x) {body = @block}\n"
+      "  %b = invoke(%a) {body = @block}\n"
+      "  %s = reduce_sum(%p) {axes = [0]}\n"
+      "  %yes = gt(%s, -100.0: f32)\n"
+      "  %c = cond(%yes, %b) {then = @more, else = @less}\n"
+      "  return %c\n"
+      "}\n"
+      "graph @block(%t: f32[8]) {\n"
+      "  %e = exp(%t) @{compile = \"in\"}\n"
+      "  %n = rc::noted(%e) @{compile = \"in\"}\n"
+      "  %f = mul(%n, 0.1: f32) @{compile = \"in\"}\n"
+      "  %g = sin(%f)\n"
+      "  return %g\n"
+      "}\n"
+      "graph @more(%t: f32[8]) {\n"
+      "  %d = invoke(%t) {body = @block}\n"
+      "  return %d\n"
+      "}\n"
+      "graph @less(%t: f32[8]) {\n"
+      "  %d = neg(%t)\n"
+      "  return %d\n"
+      "}\n",
+      options);
+  made.plan();
+  calls = 0;
+  made.engine().run(made.inputs());
+  EXPECT_EQ(calls, 3);
+  EXPECT_EQ(compiles, 1);
+  EXPECT_EQ(made.engine().stats().regions_compiled, 1u);
+  EXPECT_EQ(made.plan()["regions"].size(), 1u);
+  std::vector<std::string> launched;
+  const std::function<void(const Json&)> collect = [&](const Json& plan) {
+    for (const Json& step : plan["steps"])
+      for (const Json& nested : step.value("nested", Json::array())) {
+        for (const Json& kernel : nested["kernels"])
+          if (kernel["region"] == "region_0") launched.push_back(kernel["nodes"].dump());
+        collect(nested);
+      }
+  };
+  collect(made.plan());
+  const std::vector<std::string> once{R"(["e"])", R"(["n"])", R"(["f"])"};
+  std::vector<std::string> thrice;
+  for (int k = 0; k < 3; ++k) thrice.insert(thrice.end(), once.begin(), once.end());
+  EXPECT_EQ(launched, thrice);
 }
 
 // What form-regions leaves may be read back; a call of it without its mark is an error.
