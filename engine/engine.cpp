@@ -80,8 +80,12 @@ std::pair<std::string, std::string> name_of_input(std::size_t k, const TraceFunc
 /// The evaluator's last results are what the graph writes to its inputs.
 void write_back(const ir::Graph& graph, std::span<const ir::Literal> values,
                 std::span<ir::Literal> inputs) {
+  // A source may be an input that another write-back has as its target.
+  std::vector<ir::Literal> sources;
+  for (std::size_t w = 0; w < graph.write_backs().size(); ++w)
+    sources.push_back(values[graph.outputs().size() + w].clone());
   for (std::size_t w = 0; w < graph.write_backs().size(); ++w) {
-    const ir::Literal& source = values[graph.outputs().size() + w];
+    const ir::Literal& source = sources[w];
     for (std::size_t k = 0; k < inputs.size(); ++k) {
       if (graph.inputs()[k] != graph.write_backs()[w].target) continue;
       for (std::int64_t i = 0; i < source.count(); ++i) {

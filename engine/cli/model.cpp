@@ -164,11 +164,15 @@ Engine load_engine(const ModelOptions& options, const onnx::Constants& constants
   throw UsageError(fmt::format("{}: expected a model called .onnx or .hir", options.model));
 }
 
-/// Compiles for `inputs` and returns the milliseconds. The reference evaluator only traces, by running.
+/// Compiles for `inputs` and returns the milliseconds. The reference evaluator only traces, by running; on copies, since
+/// a run may write states.
 double prepare(Engine& engine, std::span<const Tensor> inputs) {
+  std::vector<Tensor> copies;
+  if (is_reference(engine))
+    for (const Tensor& input : inputs) copies.push_back(input.clone());
   const auto start = std::chrono::steady_clock::now();
   if (is_reference(engine))
-    engine.run(inputs);
+    engine.run(copies);
   else
     engine.prepare(inputs);
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)

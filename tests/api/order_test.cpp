@@ -283,6 +283,57 @@ TEST(Order, OnlyNodesCanBeWaitedFor) {
   EXPECT_THAT(error("%nosuch"), HasSubstr("undefined value %nosuch at 3:22"));
 }
 
+// A4-16: what waits is called with the strides that it is called with without order, and its result is what the graph said.
+TEST(Order, A4_16_WhatWaitsKeepsItsStridesAndTypes) {
+  static std::vector<std::vector<std::int64_t>> seen;
+  static const hd::RegisteredOp note = hd::register_op(
+      {.schema = "to::note_strides(Tensor(a!) x) -> Tensor",
+       .shape = [](const hd::ShapeCall& call) { return std::vector{call.tensor(0)}; },
+       .cpu =
+           [](const hd::KernelCall& call) {
+             const hd::KernelTensor& x = call.tensor(0);
+             seen.emplace_back(x.strides().begin(), x.strides().end());
+             for (std::int64_t i = 0; i < x.sizes()[0]; ++i) {
+               for (std::int64_t j = 0; j < x.sizes()[1]; ++j) {
+                 float& element = x.as<float>()[i * x.strides()[0] + j * x.strides()[1]];
+                 call.results[0].as<float>()[i * x.sizes()[1] + j] = element;
+                 element = -element;
+               }
+             }
+           }});
+  const auto run = [](bool waits, Json& plan) {
+    hd::Engine engine(
+        [waits](const hd::Tensor& x, const hd::Tensor& y) {
+          const hd::Tensor kept = x + 0.5f;
+          const hd::Tensor first = hd::cumsum(y, 0);
+          const auto call = [&] { return note(hd::transpose(kept, 0, 1))[0]; };
+          const hd::Tensor result = waits ? hd::after({first}, call) : call();
+          return std::vector{result, kept, first};
+        },
+        {.threads = 1, .check_plans = true});
+    const std::vector inputs{hd::Tensor::of<float>({1, 2, 3, 4, 5, 6}, {2, 3}),
+                             hd::Tensor::full(hd::f32, {4}, 1)};
+    plan = Json::parse(engine.plan_json(inputs));
+    std::vector<std::vector<double>> values;
+    for (const hd::Tensor& output : engine.run(inputs)) values.push_back(output.to_doubles());
+    return values;
+  };
+  seen.clear();
+  Json plain, ordered;
+  const auto want = run(false, plain);
+  const auto got = run(true, ordered);
+  EXPECT_EQ(got, want);
+  EXPECT_EQ(got[0], (std::vector<double>{1.5, 4.5, 2.5, 5.5, 3.5, 6.5}));
+  EXPECT_EQ(got[1], (std::vector<double>{-1.5, -2.5, -3.5, -4.5, -5.5, -6.5}));
+  EXPECT_EQ(seen, (std::vector<std::vector<std::int64_t>>{{1, 3}, {1, 3}}));
+  EXPECT_EQ(ordered["missed_reinplace"], plain["missed_reinplace"]);
+  EXPECT_EQ(ordered["buffers"], plain["buffers"]);
+  std::size_t weak = 0;
+  for (const auto& step : ordered["steps"])
+    for (const auto& edge : step["edges"]) weak += edge["kind"] == "weak" ? 1 : 0;
+  EXPECT_EQ(weak, 1u);
+}
+
 // A4-19: an op without results orders too: what comes after it, and a call of a nested graph.
 TEST(Order, OpsWithoutResults) {
   register_ops();
@@ -346,6 +397,59 @@ TEST(Order, ReadersThatWaitAreReaders) {
   EXPECT_EQ(steps_of(plan), "b | n");
   EXPECT_EQ(plan["steps"][1]["edges"], Json::parse(R"([{"from":0,"kind":"strong"}])"));
   EXPECT_EQ(hd::parse_ir(kBoth).run(inputs)[0].to_doubles().back(), 8);
+}
+
+// S4-28: an edge onto what is read anyway, itself or by a chain, says nothing more: all are one kernel.
+TEST(Order, S4_28_EdgesThatDataImpliesDoNotStopFusion) {
+  const std::vector inputs{hd::Tensor::full(hd::f32, {8}, 0.5)};
+  for (const char* last : {"neg(%b) after(%b)", "neg(%b) after(%a)", "add(%b, %a) after(%a, %b)"}) {
+    const Json plan = plan_of("graph @main(%x: f32[8]) {\n  %a = exp(%x)\n  %b = sin(%a)\n  %c = " +
+                                  std::string(last) + "\n  return %c\n}\n",
+                              inputs);
+    EXPECT_EQ(steps_of(plan), "a,b,c") << last;
+    EXPECT_EQ(plan["peak_bytes"], 0) << last;
+  }
+}
+
+// S4-30: what vanishes in a kernel is waited for all the same, and has no memory for it.
+TEST(Order, S4_30_WhatIsWaitedForMayVanishInAKernel) {
+  constexpr const char* kText = R"(graph @main(%x: f32[64], %y: f32[64]) {
+  %a = exp(%x)
+  %b = neg(%a)
+  %d = cumsum(%y) {axis = 0} after(%a)
+  return %b, %d
+}
+)";
+  const std::vector inputs{hd::Tensor::full(hd::f32, {64}, 1), hd::Tensor::full(hd::f32, {64}, 1)};
+  for (const hd::StepOrder order : kOrders) {
+    const Json plan = plan_of(kText, inputs, {.order = order});
+    EXPECT_EQ(steps_of(plan), "a,b | d");
+    EXPECT_EQ(plan["steps"][1]["edges"], Json::parse(R"([{"from":0,"kind":"weak"}])"));
+    for (const auto& buffer : plan["buffers"]) EXPECT_NE(buffer["value"], "a");
+  }
+}
+
+// S4-29: two that could be one kernel are two where what lies between them waits and is waited for, however far around.
+TEST(Order, S4_29_NoKernelGoesAroundAnEdge) {
+  constexpr const char* kText = R"(graph @main(%x: f32[64], %y: f32[64]) {
+  %a = exp(%x)
+  %d = cumsum(%y) {axis = 0} after(%a)
+  %e = cumsum(%y) {axis = 0, reverse = true}
+  %f = cumsum(%e) {axis = 0} after(%d)
+  %b = neg(%a) after(%f)
+  %g = sin(%a)
+  return %b, %d, %f, %g
+}
+)";
+  const std::vector inputs{hd::Tensor::full(hd::f32, {64}, 1), hd::Tensor::full(hd::f32, {64}, 1)};
+  for (const hd::StepOrder order : kOrders) {
+    const Json plan = plan_of(kText, inputs, {.order = order});
+    const std::string steps = steps_of(plan);
+    EXPECT_THAT(steps, HasSubstr("a,g")) << "no edge stands between these";
+    EXPECT_LT(steps.find('a'), steps.find('d')) << steps;
+    EXPECT_LT(steps.find('d'), steps.find('f')) << steps;
+    EXPECT_LT(steps.find('f'), steps.find('b')) << steps;
+  }
 }
 
 // A4-27: while %w, which only waits for %b, has not run, %q does not take the bytes of %b, though it is the last to

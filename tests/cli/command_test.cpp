@@ -94,6 +94,16 @@ TEST_F(Command, CpuAndReferenceAgree) {
   EXPECT_EQ(run(arguments + "cpu").out, run(arguments + "reference").out);
 }
 
+TEST_F(Command, ReferenceWritesAStateOnce) {
+  write_file(path("state.hir"),
+             "graph @main(%x: f32[4]) {\n"
+             "  %n = mul(%x, 2.0: f32)\n  write_back %x = %n\n  return %x, %n\n}\n");
+  const std::string arguments = "run " + path("state.hir") + " --json --device ";
+  const Ran reference = run(arguments + "reference");
+  EXPECT_EQ(reference.code, 0) << reference.err;
+  EXPECT_EQ(reference.out, run(arguments + "cpu").out);
+}
+
 TEST_F(Command, WrongInputsAreWrongUsage) {
   EXPECT_EQ(run("run " + model() + " --shape z=1").code, 2);
   EXPECT_EQ(run("run " + model() + " --shape x=1xx").code, 2);

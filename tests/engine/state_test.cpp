@@ -46,6 +46,22 @@ TEST(State, IsUpdatedInTheCallersMemory) {
   EXPECT_EQ(engine.stats().traces, 1u);
 }
 
+// All write-backs copy what was there before any of them, on the evaluator too.
+TEST(State, TwoStatesChangePlaces) {
+  for (const hd::Device& device : {hd::Device::cpu(), hd::Device::reference()}) {
+    SCOPED_TRACE(device.to_string());
+    hd::Engine engine = hd::parse_ir(
+        "graph @main(%x: f32[2], %y: f32[2]) {\n"
+        "  write_back %x = %y\n  write_back %y = %x\n  return %x\n}\n",
+        {.device = device});
+    const hd::Tensor x = floats({1, 2});
+    const hd::Tensor y = floats({3, 4});
+    EXPECT_THAT(engine.run({x, y})[0].to_doubles(), ElementsAre(1, 2));
+    EXPECT_THAT(x.to_doubles(), ElementsAre(3, 4));
+    EXPECT_THAT(y.to_doubles(), ElementsAre(1, 2));
+  }
+}
+
 /// Kernels of a kind in the plan of a call.
 std::size_t kernels_of(const Json& plan, std::string_view kind) {
   return static_cast<std::size_t>(std::ranges::count_if(
