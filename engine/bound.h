@@ -38,6 +38,7 @@ struct CudaLaunch {
   const jit::cuda::CudaKernel* kernel = nullptr;  ///< null: the step runs nested plans
   std::uint32_t variant = 0;                      ///< of the kernel
   std::uint32_t blocks = 0;
+  std::uint32_t parts = 1;  ///< blocks that share a tile of a product
   std::uint32_t sizes = 0;  ///< parameters of the kernel that are sizes
   bool measured = false;    ///< the variant was found to be the fastest, not just expected to be
 };

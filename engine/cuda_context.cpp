@@ -7,6 +7,7 @@
 #include "engine/guards.h"
 #include "engine/tensor_impl.h"
 #include "heddle/error.h"
+#include "jit/cuda/product_tile.h"
 #include "scheduler/streams.h"
 
 namespace heddle::engine {
@@ -18,6 +19,8 @@ namespace {
 constexpr std::size_t kAlignment = 256;
 constexpr std::size_t kMostGraphs = 8;  ///< kinds of calls that a context keeps graphs for
 constexpr std::size_t kStatusAt = 0;    ///< in pinned memory
+/// Of the counters of a stream.
+constexpr std::size_t kCounterBytes = jit::cuda::kMostSharedTiles * sizeof(std::uint32_t);
 
 std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -90,8 +93,22 @@ void CudaContext::use(const BoundPlan& plan) {
   for (std::size_t k = 0; k < event_of_.size(); ++k)
     if (streams.records[k]) event_of_[k] = events++;
   while (events_.size() < events + 1) events_.push_back(device.make_event());
+  make_counters(plan);
   frame_.prepare(plan, {{arena_.get()}, nullptr, 0, nullptr});
   plan_id_ = plan.id;
+}
+
+void CudaContext::make_counters(const BoundPlan& plan) {
+  const bool needed = plan.unit->shares_tiles();
+  if (counters_of_.size() == streams_.size() && (tile_counters_.get() != nullptr || !needed))
+    return;
+  counters_of_.assign(streams_.size(), nullptr);
+  counters_are_zero_ = false;
+  tile_counters_ = {};
+  if (!needed) return;
+  tile_counters_ = memory::PoolBlock(runtime_->pool(), kCounterBytes * streams_.size());
+  for (std::size_t k = 0; k < counters_of_.size(); ++k)
+    counters_of_[k] = tile_counters_.get() + k * kCounterBytes;
 }
 
 void CudaContext::add_transfer(const Tensor& tensor, bool input, bool output, std::size_t position,
@@ -163,6 +180,13 @@ void CudaContext::clear_status() {
   status_is_zero_ = false;
 }
 
+void CudaContext::clear_counters() {
+  if (counters_are_zero_ || tile_counters_.get() == nullptr) return;
+  runtime_->device().fill(tile_counters_.get(), 0, kCounterBytes * counters_of_.size(),
+                          *streams_[0]);
+  counters_are_zero_ = true;
+}
+
 void CudaContext::bring_out() {
   device::Device& device = runtime_->device();
   for (const Transfer& transfer : transfers_) {
@@ -185,7 +209,9 @@ void CudaContext::launch(const BoundSteps& plan, const scheduler::BoundStep& ste
   if (plan.custom[number] != nullptr)
     return queue_custom(step, *runtime_, *stream_, custom_tensors_);
   const CudaLaunch& launch = plan.cuda[number];
-  collect_arguments(plan, step, number, &status_address_, arguments_);
+  const auto stream = std::ranges::find(streams_, stream_, &std::unique_ptr<device::Stream>::get);
+  void** counters = counters_of_.data() + (stream - streams_.begin());
+  collect_arguments(plan, step, number, &status_address_, counters, arguments_);
   launch.kernel->launch(runtime_->device(), launch.variant, arguments_, launch.blocks, *stream_);
 }
 
@@ -299,6 +325,7 @@ bool CudaContext::queue(const CudaCall& call) {
   phase_ = &frame_;
   fill_pinned();
   clear_status();
+  clear_counters();
   bool all = false;
   if (call.events != nullptr) {
     bring_in();
@@ -409,6 +436,7 @@ GraphRequest CudaContext::graph_request(bool with_steps) {
   return {plan,
           phase_->steps(),
           &status_address_,
+          counters_of_,
           copies_in_,
           copies_out_,
           {pinned_.get() + kStatusAt, status_.get(), sizeof(std::int32_t)}};
@@ -455,6 +483,7 @@ bool CudaContext::queue_graphs(Graphs& graphs) {
 
 void CudaContext::settle() noexcept {
   plan_id_ = 0;
+  counters_are_zero_ = false;
   graphs_.clear();
   for (const auto& stream : streams_) {
     try {

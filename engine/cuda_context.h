@@ -87,6 +87,7 @@ class CudaContext : private RegionMachine, private StepRunner {
   };
 
   void use(const BoundPlan& plan);
+  void make_counters(const BoundPlan& plan);
   void add_transfer(const Tensor& tensor, bool input, bool output, std::size_t position,
                     bool is_input);
   void list_transfers(const BoundPlan& plan, std::span<const Tensor> inputs,
@@ -108,6 +109,7 @@ class CudaContext : private RegionMachine, private StepRunner {
   std::vector<ir::StepId> steps_of(const BoundSteps& plan, const Transfer& transfer) const;
   void fill_pinned();
   void clear_status();
+  void clear_counters();
   void bring_in();
   void bring_out();
   void deliver() const;
@@ -152,6 +154,11 @@ class CudaContext : private RegionMachine, private StepRunner {
   bool has_begun_ = false;
   bool status_is_zero_ = false;
   void* status_address_ = nullptr;
+  /// Counters of blocks that share tiles, for each stream: kernels of one stream follow one another. A kernel leaves
+  /// them at 0.
+  memory::PoolBlock tile_counters_;
+  std::vector<void*> counters_of_;  ///< by stream
+  bool counters_are_zero_ = false;
   Frame frame_;
   Frame* phase_ = nullptr;  ///< whose steps are being queued
   std::vector<std::unique_ptr<device::Stream>> streams_;

@@ -40,9 +40,9 @@ GraphPlan plan_graphs(const scheduler::CapturePlan& capture, const scheduler::St
 }
 
 void collect_arguments(const BoundSteps& plan, const scheduler::BoundStep& step, std::size_t number,
-                       void** status, std::vector<void*>& arguments) {
+                       void** status, void** counters, std::vector<void*>& arguments) {
   const CudaLaunch& launch = plan.cuda[number];
-  const bool scratch = !launch.kernel->source().scratch_bytes.is_constant(0);
+  const bool scratch = launch.kernel->source().takes_scratch();
   const std::size_t buffers = plan.table_end(number) - plan.table_start[number] - (scratch ? 1 : 0);
   arguments.clear();
   for (std::size_t k = 0; k < buffers; ++k)
@@ -50,6 +50,7 @@ void collect_arguments(const BoundSteps& plan, const scheduler::BoundStep& step,
   for (std::size_t k = 0; k < launch.sizes; ++k)
     arguments.push_back(const_cast<std::int64_t*>(step.sizes + k));
   if (scratch) arguments.push_back(const_cast<void**>(step.buffers + buffers));
+  if (launch.kernel->source().takes_counters()) arguments.push_back(counters);
   arguments.push_back(status);
 }
 
@@ -119,7 +120,9 @@ SegmentGraph::Nodes SegmentGraph::nodes_of(std::span<const StepId> steps) const 
 
 void SegmentGraph::collect(const GraphRequest& request, std::uint32_t k) {
   const std::size_t number = number_of(request, k);
-  collect_arguments(request.plan, request.steps[number], number, request.status, arguments_);
+  const std::uint32_t stream = request.plan.streams->stream_of[segment_.first + k];
+  collect_arguments(request.plan, request.steps[number], number, request.status,
+                    &request.counters[stream], arguments_);
   words_.clear();
   for (const void* argument : arguments_)
     words_.push_back(*static_cast<const std::uint64_t*>(argument));

@@ -49,9 +49,10 @@ struct GraphCounters {
 
 /// The parameters of a kernel's launch: their addresses, in order.
 ///
-/// @param status  where the address of the status word is
+/// @param status    where the address of the status word is
+/// @param counters  where that of the counters of the step's stream is
 void collect_arguments(const BoundSteps& plan, const scheduler::BoundStep& step, std::size_t number,
-                       void** status, std::vector<void*>& arguments);
+                       void** status, void** counters, std::vector<void*>& arguments);
 
 /// A copy between pinned memory and the device that is part of a graph.
 struct GraphCopy {
@@ -66,6 +67,7 @@ struct GraphRequest {
   const BoundSteps& plan;  ///< the phase that the segment lies in
   std::span<const scheduler::BoundStep> steps;
   void** status;                          ///< where the address of the status word is
+  std::span<void*> counters;              ///< addresses, by stream
   std::span<const GraphCopy> copies_in;   ///< part of the first segment, if that is captured
   std::span<const GraphCopy> copies_out;  ///< part of the last one
   GraphCopy status_out;                   ///< the same, after everything

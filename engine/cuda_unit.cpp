@@ -1,5 +1,6 @@
 #include "engine/cuda_unit.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -25,6 +26,8 @@ namespace {
 
 /// Numbers of unbacked symbols that stand for workspaces of custom ops begin here, beyond those of regions.
 constexpr std::uint32_t kFirstCustomWorkspace = 3u << 30;
+/// The same of steps whose blocks may share tiles.
+constexpr std::uint32_t kFirstSharesWorkspace = 7u << 29;
 
 /// Gives step `k` a workspace: the last buffer of its launch.
 void add_workspace(jit::Program& program, std::size_t k, const std::string& name,
@@ -45,6 +48,16 @@ void add_workspace(jit::Program& program, std::size_t k, const std::string& name
 
 base::Symbol custom_workspace(std::uint32_t kernel) {
   return {base::Symbol::Kind::Unbacked, kFirstCustomWorkspace + kernel};
+}
+
+base::Symbol shares_workspace(std::uint32_t step) {
+  return {base::Symbol::Kind::Unbacked, kFirstSharesWorkspace + step};
+}
+
+bool CudaUnit::shares_tiles() const {
+  for (std::uint32_t k = 0; k < kernels_.size(); ++k)
+    if (shares_tiles(k)) return true;
+  return false;
 }
 
 void CudaUnit::compile(const jit::Program& program, jit::KernelCache* cache) {
@@ -79,6 +92,9 @@ void CudaUnit::add_workspaces(jit::Program& program) const {
     if (custom != nullptr && custom->op->workspace_bytes)
       add_workspace(program, k, program.record.kernels[number].name + ".workspace",
                     ir::SymExpr(custom_workspace(number)));
+    if (shares_tiles(number))
+      add_workspace(program, k, program.record.kernels[number].name + ".shares",
+                    ir::SymExpr(shares_workspace(static_cast<std::uint32_t>(k))));
     const jit::cuda::CudaKernel* kernel = kernels_[number].get();
     if (kernel == nullptr || kernel->source().scratch_bytes.is_constant(0)) continue;
     base::SymbolExprs sizes;
@@ -106,11 +122,18 @@ void* CudaUnit::fixed_address(BufferId root) const {
   return fixed_[root] == nullptr ? nullptr : fixed_[root]->block.get();
 }
 
-CudaLaunch CudaUnit::bind(std::uint32_t kernel, std::span<const std::int64_t> sizes) const {
+CudaLaunch CudaUnit::bind(std::uint32_t kernel, std::span<const std::int64_t> sizes,
+                          std::int64_t& scratch_bytes) const {
   const jit::cuda::CudaKernel* code = kernels_[kernel].get();
   const auto verdict = tuned_ ? code->verdicts().find(sizes) : std::nullopt;
-  const std::uint32_t variant = verdict.value_or(code->expected(sizes));
-  return {code, variant, code->blocks(variant, sizes), static_cast<std::uint32_t>(sizes.size()),
+  const jit::cuda::CudaChoice choice =
+      verdict ? code->choice_of(*verdict, sizes) : code->expected(sizes);
+  scratch_bytes = choice.scratch_bytes;
+  return {code,
+          choice.variant,
+          choice.blocks,
+          choice.parts,
+          static_cast<std::uint32_t>(sizes.size()),
           verdict.has_value()};
 }
 

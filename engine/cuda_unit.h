@@ -8,6 +8,7 @@
 #include "engine/bound.h"
 #include "engine/cuda_graph.h"
 #include "engine/cuda_runtime.h"
+#include "jit/cuda/compile.h"
 #include "jit/program.h"
 #include "scheduler/streams.h"
 
@@ -15,6 +16,8 @@ namespace heddle::engine {
 
 /// Bytes of the workspace of a custom op's step: known when sizes are.
 base::Symbol custom_workspace(std::uint32_t kernel);
+/// The same of a step whose blocks may share tiles, by its number in the program that CudaUnit was given.
+base::Symbol shares_workspace(std::uint32_t step);
 
 class CudaUnit {
  public:
@@ -32,7 +35,15 @@ class CudaUnit {
 
   /// @return null for kernels that have no code here.
   const jit::cuda::CudaKernel* kernel(std::uint32_t k) const { return kernels_[k].get(); }
-  CudaLaunch bind(std::uint32_t kernel, std::span<const std::int64_t> sizes) const;
+  /// How a kernel that has code here is launched.
+  /// @param scratch_bytes  gets those of the launch
+  CudaLaunch bind(std::uint32_t kernel, std::span<const std::int64_t> sizes,
+                  std::int64_t& scratch_bytes) const;
+  /// Whether blocks of any kernel may share tiles.
+  bool shares_tiles() const;
+  bool shares_tiles(std::uint32_t kernel) const {
+    return kernels_[kernel] != nullptr && kernels_[kernel]->source().takes_counters();
+  }
 
   /// Decides streams for the steps of `record` and notes them there.
   void assign_streams(const ir::Graph& graph, ir::ScheduleRecord& record,

@@ -131,6 +131,8 @@ class StepsDocument {
       if (const std::string variant = variant_of(k); !variant.empty())
         result.back()["variant"] = variant;
       if (is_measured(k)) result.back()["measured"] = true;
+      if (cuda_source_of(k) != nullptr && plan_.cuda[k].parts != 1)
+        result.back()["parts"] = plan_.cuda[k].parts;
       if (unit_.program().kernels[step.kernel].nested != nullptr)
         result.back()["nested"] = nested(k);
     }

@@ -131,6 +131,13 @@ Unit::Unit(jit::Program program, std::vector<ir::Literal> fixed, const BuildOpti
 
 Unit::~Unit() = default;
 
+bool Unit::shares_tiles() const {
+  if (cuda_ != nullptr && cuda_->shares_tiles()) return true;
+  return std::ranges::any_of(nested_, [](const auto& units) {
+    return std::ranges::any_of(units, [](const auto& unit) { return unit->shares_tiles(); });
+  });
+}
+
 std::unique_ptr<memory::Planner> Unit::plan_memory(memory::Planner::Options options) const {
   options.arena_of.assign(phases_.arena_of().begin(), phases_.arena_of().end());
   return std::make_unique<memory::Planner>(schedule_.record, scheduler::stage_numbers(schedule_),
@@ -144,11 +151,27 @@ std::int64_t Unit::peak_bytes(const SymbolValues& sizes) const {
   return sum;
 }
 
-/// The hints and, where they tell all sizes, what nested plans take at these.
+/// What blocks of step `k` that share tiles take, where the sizes tell.
+void Unit::plan_for_shares(std::uint32_t k, SymbolValues& sizes) const {
+  std::vector<base::Symbol> symbols;
+  for (const ir::SymExpr& size : program_.launches[k].sizes) size.collect_symbols(symbols);
+  if (!std::ranges::all_of(symbols, [&](const auto& symbol) { return sizes.contains(symbol); }))
+    return;
+  std::vector<std::int64_t> numbers;
+  for (const ir::SymExpr& size : program_.launches[k].sizes)
+    numbers.push_back(size.evaluate(sizes));
+  std::int64_t bytes = 0;
+  cuda_->bind(program_.record.steps[k].kernel, numbers, bytes);
+  sizes[shares_workspace(k)] = bytes;
+}
+
+/// The hints and, where they tell all sizes, what nested plans and shared tiles take at these.
 SymbolValues Unit::sizes_to_plan_for(SymbolValues hints) const {
   std::set<base::Symbol> workspaces;
   for (const jit::ProgramKernel& kernel : program_.kernels)
     if (kernel.nested != nullptr) workspaces.insert(kernel.nested->workspace);
+  for (std::uint32_t k = 0; cuda_ != nullptr && k < program_.launches.size(); ++k)
+    workspaces.insert(shares_workspace(k));
   std::vector<base::Symbol> symbols;
   for (const PlanBuffer& buffer : program_.record.buffers) buffer.bytes.collect_symbols(symbols);
   const bool all_known = std::ranges::all_of(symbols, [&](const base::Symbol& symbol) {
@@ -157,6 +180,8 @@ SymbolValues Unit::sizes_to_plan_for(SymbolValues hints) const {
   for (std::uint32_t k = 0; all_known && k < program_.kernels.size(); ++k)
     if (const jit::NestedCall* call = program_.kernels[k].nested.get(); call != nullptr)
       hints[call->workspace] = bind_region(*call, k, hints, 1)->workspace_bytes;
+  for (std::uint32_t k = 0; all_known && cuda_ != nullptr && k < program_.launches.size(); ++k)
+    if (cuda_->shares_tiles(program_.record.steps[k].kernel)) plan_for_shares(k, hints);
   return hints;
 }
 
@@ -381,9 +406,10 @@ scheduler::BoundStep Unit::bind_step(ir::StepId step, BoundSteps& plan) const {
   const std::size_t at = step - plan.first_step;
   scheduler::BoundStep bound{};
   std::vector<std::int64_t>& numbers = plan.step_sizes[at];
-  for (const ir::SymExpr& size : launch.sizes) numbers.push_back(size.evaluate(plan.sizes));
-  if (kernel.nest != nullptr && cuda_ != nullptr) {
-    plan.cuda[at] = cuda_->bind(planned.kernel, numbers);
+  const bool launches = kernel.nest != nullptr && cuda_ != nullptr;  // bind_launch() was there
+  for (const ir::SymExpr& size : launch.sizes)
+    if (!launches) numbers.push_back(size.evaluate(plan.sizes));
+  if (launches) {
     bound.extent = kernel.nest->parallel_extent.evaluate_sizes(numbers);
   } else if (kernel.nest != nullptr) {
     bound.run = run_kernel;
@@ -445,7 +471,19 @@ void Unit::bind_query(BoundSteps& plan) const {
   }
 }
 
-/// Nested plans and the custom ops of a device first: their arenas and workspaces are buffers of this one.
+/// How a step is launched on CUDA, and how much memory its blocks share.
+void Unit::bind_launch(ir::StepId step, BoundSteps& plan) const {
+  const std::uint32_t kernel = schedule_.record.steps[step].kernel;
+  const std::uint32_t given = schedule_.given[step];
+  std::vector<std::int64_t>& numbers = plan.step_sizes[step - plan.first_step];
+  for (const ir::SymExpr& size : program_.launches[given].sizes)
+    numbers.push_back(size.evaluate(plan.sizes));
+  std::int64_t scratch_bytes = 0;
+  plan.cuda[step - plan.first_step] = cuda_->bind(kernel, numbers, scratch_bytes);
+  if (cuda_->shares_tiles(kernel)) plan.sizes[shares_workspace(given)] = scratch_bytes;
+}
+
+/// Nested plans, and the custom ops and launches of a device first: their arenas and workspaces are buffers of this one.
 void Unit::bind_phase(BoundSteps& plan) const {
   const ir::StepId begin = phases_.begin(plan.phase);
   const ir::StepId end = phases_.begin(plan.phase + 1);
@@ -463,6 +501,7 @@ void Unit::bind_phase(BoundSteps& plan) const {
   }
   for (ir::StepId step = begin; step < end; ++step) {
     const std::uint32_t kernel = schedule_.record.steps[step].kernel;
+    if (cuda_ != nullptr && program_.kernels[kernel].nest != nullptr) bind_launch(step, plan);
     if (cuda_ != nullptr && program_.kernels[kernel].custom != nullptr) {
       auto& custom = plan.custom[step - begin];
       custom =

@@ -62,6 +62,8 @@ class Unit {
   const memory::Planner& planner() const { return *planner_; }
   /// Null on the CPU.
   const CudaUnit* cuda() const { return cuda_.get(); }
+  /// Whether blocks of any CUDA kernel may share tiles, nested units included.
+  bool shares_tiles() const;
   /// Steps that were run once, here: they read parameters and constants only. Nested ones included.
   std::size_t folded_steps() const;
   /// The units of a step that runs nested plans, as in jit::NestedCall::regions; empty for other steps.
@@ -88,6 +90,7 @@ class Unit {
   void add_nested(const BuildOptions& options);
   void add_nested(std::uint32_t step, std::span<const ir::BufferId> roots,
                   const BuildOptions& options);
+  void plan_for_shares(std::uint32_t k, base::SymbolValues& sizes) const;
   base::SymbolValues sizes_to_plan_for(base::SymbolValues hints) const;
   void make_schedule(const BuildOptions& options);
   void plan_streams(const BuildOptions& options);
@@ -101,6 +104,7 @@ class Unit {
                                                     const base::SymbolValues& sizes) const;
   std::unique_ptr<BoundRegion> bind_region(const jit::NestedCall& call, std::uint32_t kernel,
                                            const base::SymbolValues& sizes, int threads) const;
+  void bind_launch(ir::StepId step, BoundSteps& plan) const;
   scheduler::BoundStep bind_step(ir::StepId step, BoundSteps& plan) const;
   void bind_phase(BoundSteps& plan) const;
   void bind_memory(BoundSteps& plan) const;

@@ -62,32 +62,17 @@ void CudaKernel::store_verdicts(KernelCache& cache) const {
   cache.store(verdict_key_, verdicts_->to_text(names_));
 }
 
-std::int64_t CudaKernel::scratch_bytes(std::span<const std::int64_t> sizes) const {
-  if (source().scratch_bytes.is_constant(0)) return 0;
-  return source().blocks.evaluate_sizes(sizes) * source().scratch_bytes.evaluate_sizes(sizes);
-}
-
-std::uint32_t CudaKernel::blocks(std::uint32_t variant, std::span<const std::int64_t> sizes) const {
-  return static_cast<std::uint32_t>(
-      std::max<std::int64_t>(0, source(variant).blocks.evaluate_sizes(sizes)));
-}
-
-void CudaKernel::launch(device::Device& device, std::span<void* const> buffers,
-                        std::span<const std::int64_t> sizes, void* scratch, void* status,
-                        device::Stream& stream) const {
-  launch(device, expected(sizes), buffers, sizes, scratch, status, stream);
-}
-
-void CudaKernel::launch(device::Device& device, std::uint32_t variant,
+void CudaKernel::launch(device::Device& device, const CudaChoice& choice,
                         std::span<void* const> buffers, std::span<const std::int64_t> sizes,
-                        void* scratch, void* status, device::Stream& stream) const {
+                        void* scratch, void* counters, void* status, device::Stream& stream) const {
   std::vector<void*> arguments;
-  arguments.reserve(buffers.size() + sizes.size() + 2);
+  arguments.reserve(buffers.size() + sizes.size() + 3);
   for (void* const& buffer : buffers) arguments.push_back(const_cast<void**>(&buffer));
   for (const std::int64_t& size : sizes) arguments.push_back(const_cast<std::int64_t*>(&size));
-  if (!source().scratch_bytes.is_constant(0)) arguments.push_back(&scratch);
+  if (source().takes_scratch()) arguments.push_back(&scratch);
+  if (source().takes_counters()) arguments.push_back(&counters);
   arguments.push_back(&status);
-  launch(device, variant, arguments, blocks(variant, sizes), stream);
+  launch(device, choice.variant, arguments, choice.blocks, stream);
 }
 
 void CudaKernel::launch(device::Device& device, std::uint32_t variant,

@@ -28,9 +28,11 @@ class CudaKernel {
   /// @param verdict_key  what the verdicts are kept under on disk
   CudaKernel(CudaCode code, std::vector<ModulePtr> modules, std::string verdict_key = {});
 
-  /// The variant for these sizes that the cost model expects to be the fastest.
-  std::uint32_t expected(std::span<const std::int64_t> sizes) const {
-    return static_cast<std::uint32_t>(code_.choose(sizes));
+  /// How it is launched at these sizes, as the cost model expects it to be the fastest.
+  CudaChoice expected(std::span<const std::int64_t> sizes) const { return code_.choose(sizes); }
+  /// The same of one variant.
+  CudaChoice choice_of(std::uint32_t variant, std::span<const std::int64_t> sizes) const {
+    return code_.choice_of(variant, sizes);
   }
   std::vector<std::uint32_t> plausible(std::span<const std::int64_t> sizes, double factor) const {
     return code_.plausible(sizes, factor);
@@ -49,20 +51,15 @@ class CudaKernel {
 
   const CudaSource& source(std::uint32_t variant = 0) const { return code_.variants[variant]; }
   device::Kernel handle(std::uint32_t variant = 0) const { return handles_[variant]; }
-  /// Bytes of global memory that a launch with these sizes needs as scratch.
-  std::int64_t scratch_bytes(std::span<const std::int64_t> sizes) const;
-  /// Blocks of a launch of a variant with these sizes; 0: nothing to launch.
-  std::uint32_t blocks(std::uint32_t variant, std::span<const std::int64_t> sizes) const;
 
   /// Queues one launch; none when there is nothing to do.
-  /// @param buffers  device addresses, in the nest's order
-  /// @param scratch  scratch_bytes(sizes) bytes on the device, 256-aligned; null for 0
-  /// @param status   an int32 on the device
-  void launch(device::Device& device, std::span<void* const> buffers,
-              std::span<const std::int64_t> sizes, void* scratch, void* status,
-              device::Stream& stream) const;
-  void launch(device::Device& device, std::uint32_t variant, std::span<void* const> buffers,
-              std::span<const std::int64_t> sizes, void* scratch, void* status,
+  /// @param choice    for these sizes
+  /// @param buffers   device addresses, in the nest's order
+  /// @param scratch   as many bytes on the device as the choice says, 256-aligned; null for 0
+  /// @param counters  kMostSharedTiles on the device, all 0, where the kernel takes counters
+  /// @param status    an int32 on the device
+  void launch(device::Device& device, const CudaChoice& choice, std::span<void* const> buffers,
+              std::span<const std::int64_t> sizes, void* scratch, void* counters, void* status,
               device::Stream& stream) const;
   /// The same of a variant with `arguments` made ready: addresses of the kernel's parameters in order.
   void launch(device::Device& device, std::uint32_t variant, std::span<void* const> arguments,

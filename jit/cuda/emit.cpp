@@ -170,7 +170,7 @@ std::string entry_name(const std::string& name) {
   return result;
 }
 
-std::string parameters_text(const Nest& nest, bool scratch) {
+std::string parameters_text(const Nest& nest, bool scratch, bool counters) {
   std::string text;
   for (NestBufferId id = 0; id < nest.global_count(); ++id) {
     const NestBuffer& buffer = nest.buffers[id];
@@ -180,6 +180,7 @@ std::string parameters_text(const Nest& nest, bool scratch) {
   for (std::uint32_t k = 0; k < nest.size_count; ++k)
     text += "long long s" + std::to_string(k) + ", ";
   if (scratch) text += "unsigned char* scratch, ";
+  if (counters) text += "unsigned int* counters, ";
   return text + "int* status";
 }
 
@@ -239,18 +240,42 @@ ProductShape CudaCode::shape(std::span<const std::int64_t> sizes) const {
           depth.evaluate_sizes(sizes), static_cast<std::int64_t>(size_of(dtype))};
 }
 
-std::size_t CudaCode::choose(std::span<const std::int64_t> sizes) const {
-  return tiles.empty() ? 0 : cheapest_tile(tiles, shape(sizes), device);
+CudaChoice CudaCode::choose(std::span<const std::int64_t> sizes) const {
+  if (tiles.empty()) return choice_of({}, sizes);
+  return choice_of(cheapest_tile(tiles, shape(sizes), device), sizes);
+}
+
+CudaChoice CudaCode::choice_of(std::uint32_t variant, std::span<const std::int64_t> sizes) const {
+  if (tiles.empty()) return choice_of(ProductChoice{}, sizes);
+  return choice_of({variant, cheapest_parts(tiles[variant], shape(sizes), device)}, sizes);
+}
+
+CudaChoice CudaCode::choice_of(const ProductChoice& way,
+                               std::span<const std::int64_t> sizes) const {
+  const CudaSource& source = variants[way.tile];
+  CudaChoice choice;
+  choice.variant = static_cast<std::uint32_t>(way.tile);
+  choice.parts = static_cast<std::uint32_t>(way.parts);
+  choice.blocks = choice.parts * static_cast<std::uint32_t>(std::max<std::int64_t>(
+                                     0, source.blocks.evaluate_sizes(sizes)));
+  if (choice.parts != 1)
+    choice.scratch_bytes = choice.blocks * source.part_bytes;
+  else if (!source.scratch_bytes.is_constant(0))
+    choice.scratch_bytes = choice.blocks * source.scratch_bytes.evaluate_sizes(sizes);
+  return choice;
 }
 
 std::vector<std::uint32_t> CudaCode::plausible(std::span<const std::int64_t> sizes,
                                                double factor) const {
   if (tiles.empty()) return {0};
-  std::vector<std::uint32_t> found;
   const ProductShape product = shape(sizes);
-  const double least = product_cycles(tiles[choose(sizes)], product, device);
+  std::vector<double> cycles;
+  for (const ProductTile& tile : tiles)
+    cycles.push_back(product_cycles(tile, product, device, cheapest_parts(tile, product, device)));
+  const double least = *std::ranges::min_element(cycles);
+  std::vector<std::uint32_t> found;
   for (std::uint32_t k = 0; k < tiles.size(); ++k)
-    if (product_cycles(tiles[k], product, device) <= factor * least) found.push_back(k);
+    if (cycles[k] <= factor * least) found.push_back(k);
   return found;
 }
 

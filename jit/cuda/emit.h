@@ -27,6 +27,10 @@ struct CudaOptions {
 /// for each size parameter, where scratch_bytes is not 0 an unsigned char* to
 /// blocks * scratch_bytes bytes of global memory, and int* status (0 before the first launch; a
 /// BindStmt's check afterwards if one failed).
+///
+/// Where part_bytes is not 0, `blocks` times any number may be launched: so many blocks then share each tile of a
+/// product. The unsigned char* is one to launched blocks * part_bytes bytes, not read where none are shared, and before
+/// the status comes an unsigned int* to a counter for each of `blocks`, which are 0 before and after each launch.
 struct CudaSource {
   std::string text;    ///< prelude and kernel; includes no header
   std::string kernel;  ///< the kernel alone; prelude_for() gives several kernels one prelude
@@ -34,8 +38,12 @@ struct CudaSource {
   std::uint32_t block_threads = 0;
   SymExpr blocks;  ///< in size parameters; 0: nothing to launch
   std::int64_t dynamic_shared_bytes = 0;
-  SymExpr scratch_bytes;  ///< of one block
-  std::string variant{};  ///< of several kernels for one nest, which: "tensor_64x64x64"
+  SymExpr scratch_bytes = 0;    ///< of one block
+  std::int64_t part_bytes = 0;  ///< of a block that shares a tile
+  std::string variant{};        ///< of several kernels for one nest, which: "tensor_64x64x64"
+
+  bool takes_scratch() const { return part_bytes != 0 || !scratch_bytes.is_constant(0); }
+  bool takes_counters() const { return part_bytes != 0; }
 };
 
 /// A global buffer of a kernel.
@@ -44,7 +52,16 @@ struct CudaBuffer {
   SymExpr count;  ///< elements, in size parameters
 };
 
-/// The kernels of a nest: one, or for a product one for each way to multiply, between which sizes decide.
+/// How a nest is launched at some sizes.
+struct CudaChoice {
+  std::uint32_t variant = 0;
+  std::uint32_t blocks = 0;        ///< 0: nothing to launch
+  std::uint32_t parts = 1;         ///< blocks that share a tile
+  std::int64_t scratch_bytes = 0;  ///< of all blocks
+};
+
+/// The kernels of a nest: one, or for a product one for each way to multiply, between which sizes decide. All take the
+/// same parameters.
 struct CudaCode {
   std::vector<CudaSource> variants;  ///< not empty
   std::vector<ProductTile> tiles{};  ///< of the variants; empty: there is one
@@ -53,13 +70,16 @@ struct CudaCode {
   SymExpr batches = 0, rows = 0, columns = 0, depth = 0;
   std::vector<CudaBuffer> buffers{};  ///< in the nest's order
 
-  /// The variant for these sizes, by product_cycles(). Threads: any.
-  std::size_t choose(std::span<const std::int64_t> sizes) const;
+  /// The variant for these sizes and how many blocks share its tiles, by product_cycles(). Threads: any.
+  CudaChoice choose(std::span<const std::int64_t> sizes) const;
+  /// The same of one variant.
+  CudaChoice choice_of(std::uint32_t variant, std::span<const std::int64_t> sizes) const;
   /// The variants that are expected to take at most `factor` times as long as that one. Threads: any.
   std::vector<std::uint32_t> plausible(std::span<const std::int64_t> sizes, double factor) const;
 
  private:
   ProductShape shape(std::span<const std::int64_t> sizes) const;
+  CudaChoice choice_of(const ProductChoice& way, std::span<const std::int64_t> sizes) const;
 };
 
 /// The kernel that any nest can be.
@@ -73,7 +93,8 @@ CudaCode emit_code(const Nest& nest, const CudaOptions& options = {});
 /// The name of a kernel, "heddle_" and the characters of `name` that names may have.
 std::string entry_name(const std::string& name);
 /// The kernel's parameters.
-/// @param scratch  whether there is global scratch
-std::string parameters_text(const Nest& nest, bool scratch);
+/// @param scratch   whether there is global scratch
+/// @param counters  whether there are counters
+std::string parameters_text(const Nest& nest, bool scratch, bool counters = false);
 
 }  // namespace heddle::jit::cuda

@@ -563,6 +563,36 @@ struct hd_plain_tile {
   }
 };
 
+// Adds up the sums of the `parts` blocks that share a tile, in the order of their numbers, whichever comes last: that one
+// gets true, and the totals in `sums`. Of these `rows` rows are there. `shares` has room for the sums of all parts, with
+// nothing between rows; `arrived` is 0 before and after.
+template <class Sum, int columns, int line, int threads>
+static __device__ __forceinline__ bool hd_join_parts(Sum* sums, Sum* shares, unsigned int* arrived,
+                                                     unsigned int part, unsigned int parts, int rows) {
+  const int count = rows * columns;
+  for (int e = threadIdx.x; e < count; e += threads)
+    shares[(long long)part * count + e] = sums[e / columns * line + e % columns];
+  __syncthreads();
+  unsigned int* const before = (unsigned int*)sums;
+  if (threadIdx.x == 0) {
+    __threadfence();
+    *before = atomicInc(arrived, parts - 1);
+    __threadfence();
+  }
+  __syncthreads();
+  const bool is_last = *before == parts - 1;
+  __syncthreads();
+  if (!is_last) return false;
+  for (int e = threadIdx.x; e < count; e += threads) {
+    Sum total = shares[e];
+#pragma unroll 4
+    for (unsigned int k = 1; k < parts; ++k) total += shares[(long long)k * count + e];
+    sums[e / columns * line + e % columns] = total;
+  }
+  __syncthreads();
+  return true;
+}
+
 // Where tile `number` of a matrix of tiles is: down columns of 8 tiles, so that neighbours share operands in
 // the second-level cache.
 static __device__ __forceinline__ void hd_place_tile(long long number, long long row_tiles,

@@ -26,7 +26,13 @@ class Measurement {
     for (const CudaBuffer& buffer : kernel.buffers())
       buffers_.push_back(
           add(memory, bytes_of(buffer), is_floating(buffer.dtype) ? kSmallFloat : 0));
-    scratch_ = add(memory, kernel.scratch_bytes(sizes), 0);
+    std::int64_t scratch_bytes = 0;
+    for (const std::uint32_t variant : kernel.plausible(sizes, kHopeless)) {
+      candidates_.push_back({kernel.choice_of(variant, sizes), 0, {}});
+      scratch_bytes = std::max(scratch_bytes, candidates_.back().choice.scratch_bytes);
+    }
+    scratch_ = add(memory, scratch_bytes, 0);
+    counters_ = add(memory, kMostSharedTiles * sizeof(std::uint32_t), 0);
     status_ = add(memory, sizeof(std::int32_t), 0);
     add(memory, 2 * device.properties().cache_bytes, 0);
   }
@@ -42,19 +48,17 @@ class Measurement {
 
   std::uint32_t run() {
     for (const Block& block : blocks_) fill(block);
-    std::vector<Candidate> candidates;
-    for (const std::uint32_t variant : kernel_.plausible(sizes_, kHopeless))
-      candidates.push_back({variant, launch(variant), {}});
-    const double least = std::ranges::min(candidates, {}, &Candidate::first).first;
-    std::erase_if(candidates, [&](const Candidate& one) { return one.first > kHopeless * least; });
+    for (Candidate& one : candidates_) one.first = launch(one.choice);
+    const double least = std::ranges::min(candidates_, {}, &Candidate::first).first;
+    std::erase_if(candidates_, [&](const Candidate& one) { return one.first > kHopeless * least; });
     for (int round = 0; round < kRounds && (round < 3 || spent_ < kMostMilliseconds); ++round)
-      for (Candidate& one : candidates) one.times.push_back(launch(one.variant));
-    return std::ranges::min(candidates, {}, median).variant;
+      for (Candidate& one : candidates_) one.times.push_back(launch(one.choice));
+    return std::ranges::min(candidates_, {}, median).choice.variant;
   }
 
  private:
   struct Candidate {
-    std::uint32_t variant;
+    CudaChoice choice;
     double first;  ///< with the code's own way to the device
     std::vector<double> times;
   };
@@ -84,10 +88,10 @@ class Measurement {
   }
 
   /// Milliseconds.
-  double launch(std::uint32_t variant) {
+  double launch(const CudaChoice& choice) {
     fill(blocks_.back());
     stream_->record(*begin_);
-    kernel_.launch(device_, variant, buffers_, sizes_, scratch_, status_, *stream_);
+    kernel_.launch(device_, choice, buffers_, sizes_, scratch_, counters_, status_, *stream_);
     stream_->record(*end_);
     end_->synchronize();
     const double time = end_->milliseconds_since(*begin_);
@@ -102,7 +106,9 @@ class Measurement {
   std::unique_ptr<device::Stream> stream_;
   std::unique_ptr<device::Event> begin_, end_;
   std::vector<void*> buffers_;
+  std::vector<Candidate> candidates_;
   void* scratch_ = nullptr;
+  void* counters_ = nullptr;
   void* status_ = nullptr;
   double spent_ = 0;
 };

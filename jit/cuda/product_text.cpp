@@ -149,10 +149,14 @@ class Writer {
     line("const long long column_tiles = (columns + " + number(tile_.columns - 1) + ") / " +
          number(tile_.columns) + ";");
     line("const long long tiles = row_tiles * column_tiles;");
-    open("for (long long tile = blockIdx.x; tile < tiles * (" + index(form_.batches) +
-         "); tile += gridDim.x)");
+    line("const long long all = tiles * (" + index(form_.batches) + ");");
+    // Of as many blocks as there are tiles, or fewer, each has tiles of its own.
+    line("const unsigned int parts = all == 0 ? 1u : (unsigned int)hd_larger(1, gridDim.x / all);");
+    line("const unsigned int part = parts == 1 ? 0u : (unsigned int)(blockIdx.x / all);");
+    open("for (long long tile = blockIdx.x - part * all; tile < all; tile += gridDim.x)");
     place();
     multiply();
+    join();
     elements();
     line("__syncthreads();");
     close();
@@ -205,16 +209,36 @@ class Writer {
     line(column + " *= " + number(tile_.columns) + ";");
   }
 
-  std::string operand(const TileOperand& o) const {
-    return buffer_name(nest_, o.buffer) + " + (" + index(o.base) + "), " + index(o.row_stride) +
-           ", " + index(o.column_stride);
+  /// @param from  where the depth begins, which runs along the operand's rows or columns
+  std::string operand(const TileOperand& o, const std::string& from, bool along_rows) const {
+    return buffer_name(nest_, o.buffer) + " + (" + index(o.base) + ") + " + from + " * (" +
+           index(along_rows ? o.row_stride : o.column_stride) + "), " + index(o.row_stride) + ", " +
+           index(o.column_stride);
   }
 
+  /// The part of the depth that is this block's.
   void multiply() {
     const ContractStmt& contract = *parts_.contract;
-    line("const Tile::Sum* const sums = Tile::multiply(shared, " + operand(contract.a) + ", " +
-         operand(contract.b) + ", rows - " + form_.row_begin.to_string() + ", columns - " +
-         form_.column_begin.to_string() + ", " + index(contract.depth) + ");");
+    const std::string step = number(tile_.part_depth());
+    line("const long long depth = " + index(contract.depth) + ";");
+    line("const long long steps = (depth + " + number(tile_.part_depth() - 1) + ") / " + step +
+         ";");
+    line("const long long begin = steps * part / parts * " + step + ";");
+    line("const long long end = hd_smaller(depth, steps * (part + 1) / parts * " + step + ");");
+    line("Tile::Sum* const sums = Tile::multiply(shared, " + operand(contract.a, "begin", false) +
+         ", " + operand(contract.b, "begin", true) + ", rows - " + form_.row_begin.to_string() +
+         ", columns - " + form_.column_begin.to_string() + ", end - begin);");
+  }
+
+  void join() {
+    open("if (parts != 1)");
+    line("Tile::Sum* const shares = (Tile::Sum*)scratch + tile * parts * " +
+         number(std::int64_t{tile_.rows} * tile_.columns) + ";");
+    line("const int count = (int)hd_smaller(" + number(tile_.rows) + ", rows - " +
+         form_.row_begin.to_string() + ");");
+    line("if (!hd_join_parts<Tile::Sum, " + number(tile_.columns) + ", Tile::line, " +
+         number(tile_.threads()) + ">(sums, shares, counters + tile, part, parts, count)) return;");
+    close();
   }
 
   void elements() {
@@ -266,12 +290,13 @@ CudaSource emit_product(const ProductParts& parts, const ProductTile& tile,
   source.block_threads = static_cast<std::uint32_t>(tile.threads());
   source.dynamic_shared_bytes =
       tile.shared_bytes(static_cast<std::int64_t>(size_of(parts.left_dtype())));
+  source.part_bytes = tile.part_bytes();
   source.blocks =
       min(form.batches * ceildiv(form.rows, tile.rows) * ceildiv(form.columns, tile.columns),
           options.max_blocks);
   source.kernel = "extern \"C\" __global__ void __launch_bounds__(" +
                   std::to_string(tile.threads()) + ")\n" + source.entry + "(" +
-                  parameters_text(nest, false) + ") {\n" + Writer(parts, tile).body() + "}\n";
+                  parameters_text(nest, true, true) + ") {\n" + Writer(parts, tile).body() + "}\n";
   source.text = prelude_for(source.kernel) + source.kernel;
   return source;
 }

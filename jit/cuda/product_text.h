@@ -1,5 +1,6 @@
 // CUDA C++ text of nests in product form (jit/nest.h): a kernel for each way to multiply, whose text is the place of
-// a tile, a call of the prelude's multiply() and the nest's own expressions on each sum.
+// a tile, a call of the prelude's multiply() and the nest's own expressions on each sum. Where more blocks are launched than
+// there are tiles, each tile's multiply a part of the depth, and the last of them to come has the total.
 #pragma once
 
 #include <optional>

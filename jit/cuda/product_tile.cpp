@@ -18,6 +18,11 @@ constexpr double kMemoryBytes = 20;     ///< its share of the device's memory
 constexpr double kMemoryLatency = 800;  ///< from a block's start to its first products
 constexpr double kStepLatency = 60;     ///< of a step's barrier and first fragments
 constexpr double kElementLatency = 20;  ///< of a thread's element on its way out
+/// From the last sum of a block that shares a tile to its totals: out to memory, the counter, and back.
+constexpr double kJoinLatency = 2400;
+/// Steps of a part, at least.
+constexpr std::int64_t kLeastPartSteps = 2;
+constexpr std::int64_t kMostParts = 64;
 constexpr std::int64_t kResidentThreads = 1536;
 /// Shared memory of a multiprocessor beyond what one block may have.
 constexpr std::int64_t kReservedBytes = 1024;
@@ -61,6 +66,8 @@ std::int64_t ProductTile::shared_bytes(std::int64_t element_bytes) const {
   return std::max(sums, std::int64_t{stages} * (rows + columns) * depth * element_bytes);
 }
 
+int ProductTile::part_depth() const { return kind == Kind::Rows ? 256 : depth; }
+
 std::string ProductTile::name() const {
   static constexpr const char* kKinds[] = {"rows_", "tensor_", "plain_"};
   const std::string tile = std::to_string(rows) + "x" + std::to_string(columns);
@@ -100,50 +107,98 @@ std::vector<ProductTile> product_tiles(DType dtype, Along left, Along right,
   return tiles;
 }
 
+std::int64_t tiles_of(const ProductTile& tile, const ProductShape& shape) {
+  return shape.batches * ceil_of(shape.rows, tile.rows) * ceil_of(shape.columns, tile.columns);
+}
+
+namespace {
+
+/// Blocks of a multiprocessor at a time.
+std::int64_t resident_blocks(const ProductTile& tile, const ProductShape& shape,
+                             const ProductDevice& device) {
+  return std::max<std::int64_t>(
+      1, std::min(
+             kResidentThreads / tile.threads(),
+             device.max_shared_bytes / (tile.shared_bytes(shape.element_bytes) + kReservedBytes)));
+}
+
+/// What a block goes through of the depth where `parts` share it: whole steps.
+std::int64_t part_of_depth(const ProductTile& tile, const ProductShape& shape, std::int64_t parts) {
+  const std::int64_t whole = tile.depth != 0 ? tile.depth : 1;
+  const std::int64_t step = parts == 1 ? whole : tile.part_depth();
+  return ceil_of(ceil_of(shape.depth, step), parts) * step;
+}
+
+}  // namespace
+
 double product_cycles(const ProductTile& tile, const ProductShape& shape,
-                      const ProductDevice& device) {
+                      const ProductDevice& device, std::int64_t parts) {
   const double bytes =
       static_cast<double>(shape.batches) * static_cast<double>(shape.element_bytes) *
       (static_cast<double>(shape.rows) * static_cast<double>(shape.depth) +
        static_cast<double>(shape.columns) * static_cast<double>(shape.depth + shape.rows));
   const double memory = bytes / (device.multiprocessors * kMemoryBytes);
-  const std::int64_t blocks =
-      shape.batches * ceil_of(shape.rows, tile.rows) * ceil_of(shape.columns, tile.columns);
-  const std::int64_t resident = std::max<std::int64_t>(
-      1, std::min(
-             kResidentThreads / tile.threads(),
-             device.max_shared_bytes / (tile.shared_bytes(shape.element_bytes) + kReservedBytes)));
-  const double depth = tile.depth != 0
-                           ? static_cast<double>(ceil_of(shape.depth, tile.depth) * tile.depth)
-                           : static_cast<double>(shape.depth);
+  const std::int64_t blocks = tiles_of(tile, shape) * parts;
+  const auto depth = static_cast<double>(part_of_depth(tile, shape, parts));
   const double area = static_cast<double>(tile.rows) * tile.columns;
   const double steps = tile.depth != 0
                            ? depth / tile.depth
                            : depth * tile.columns * static_cast<double>(shape.element_bytes) /
                                  (16.0 * tile.threads());
-  const double busy = busy_cycles(tile, shape, depth);
-  const double alone =
-      kMemoryLatency + steps * kStepLatency + area / tile.threads() * kElementLatency;
+  double busy = busy_cycles(tile, shape, depth);
+  double alone = kMemoryLatency + steps * kStepLatency + area / tile.threads() * kElementLatency;
+  double joined = 0;
+  if (parts != 1) {
+    const double rows = static_cast<double>(std::min<std::int64_t>(tile.rows, shape.rows));
+    const double share = rows * tile.columns * 4 / kCacheBytes;
+    busy += share;
+    alone += share;
+    joined = kJoinLatency + share * static_cast<double>(parts);
+  }
   double waves = 0;
+  const std::int64_t resident = resident_blocks(tile, shape, device);
   const std::int64_t at_once = resident * device.multiprocessors;
   if (blocks >= at_once)
     waves = static_cast<double>(blocks / at_once) *
             std::max(static_cast<double>(resident) * busy, alone);
   if (const std::int64_t rest = blocks % at_once; rest != 0)
     waves += std::max(static_cast<double>(ceil_of(rest, device.multiprocessors)) * busy, alone);
-  return std::max(memory, waves);
+  return std::max(memory, waves) + joined;
 }
 
-std::size_t cheapest_tile(std::span<const ProductTile> tiles, const ProductShape& shape,
-                          const ProductDevice& device) {
-  std::size_t best = 0;
-  double least = product_cycles(tiles[0], shape, device);
-  for (std::size_t k = 1; k < tiles.size(); ++k) {
-    const double cycles = product_cycles(tiles[k], shape, device);
+std::int64_t cheapest_parts(const ProductTile& tile, const ProductShape& shape,
+                            const ProductDevice& device) {
+  const std::int64_t count = tiles_of(tile, shape);
+  if (count == 0 || count >= device.multiprocessors || count > kMostSharedTiles) return 1;
+  const std::int64_t most =
+      std::min(kMostParts, ceil_of(shape.depth, tile.part_depth()) / kLeastPartSteps);
+  const std::int64_t resident = resident_blocks(tile, shape, device);
+  std::int64_t best = 1;
+  double least = product_cycles(tile, shape, device);
+  // As many as fill the multiprocessors once, twice, …
+  for (std::int64_t each = 1; each <= resident; each *= 2) {
+    const std::int64_t parts = std::min(most, each * device.multiprocessors / count);
+    if (parts <= 1) break;
+    const double cycles = product_cycles(tile, shape, device, parts);
     if (cycles < least) {
       least = cycles;
-      best = k;
+      best = parts;
     }
+    if (parts == most) break;
+  }
+  return best;
+}
+
+ProductChoice cheapest_tile(std::span<const ProductTile> tiles, const ProductShape& shape,
+                            const ProductDevice& device) {
+  ProductChoice best;
+  double least = 0;
+  for (std::size_t k = 0; k < tiles.size(); ++k) {
+    const std::int64_t parts = cheapest_parts(tiles[k], shape, device);
+    const double cycles = product_cycles(tiles[k], shape, device, parts);
+    if (k != 0 && cycles >= least) continue;
+    least = cycles;
+    best = {k, parts};
   }
   return best;
 }

@@ -29,6 +29,10 @@ struct ProductTile {
   /// Elements of a row of sums in shared memory, at most.
   int line() const;
   std::int64_t shared_bytes(std::int64_t element_bytes) const;
+  /// Where blocks share a tile, each takes a multiple of this of its depth.
+  int part_depth() const;
+  /// Of the sums of one block that shares a tile.
+  std::int64_t part_bytes() const { return std::int64_t{rows} * columns * 4; }
   /// "tensor_128x128x32", "rows_8x16"
   std::string name() const;
 
@@ -64,18 +68,39 @@ enum class Along : std::uint8_t {
 std::vector<ProductTile> product_tiles(DType dtype, Along left, Along right,
                                        const ProductDevice& device);
 
+/// Tiles that blocks may share, at most: each has a counter.
+inline constexpr std::int64_t kMostSharedTiles = 1024;
+
+/// A way, and how many blocks share a tile: each takes a part of the depth.
+struct ProductChoice {
+  std::size_t tile = 0;
+  std::int64_t parts = 1;
+  friend bool operator==(const ProductChoice&, const ProductChoice&) = default;
+};
+
+/// Tiles of all matrices.
+std::int64_t tiles_of(const ProductTile& tile, const ProductShape& shape);
+
 /// Cycles that the product is expected to take: the most of two,
 ///   - all bytes of the operands and the result at the device's memory bandwidth;
 ///   - the blocks in waves, as many at a time as fit on the multiprocessors. In a wave, those that share a
 ///     multiprocessor take as long as its arithmetic or its reads of the second-level cache last, but no block
 ///     is faster than its chain of steps allows.
 ///
+/// Where blocks share a tile, each has its part of the depth to go through, all bring their sums to memory, and the last
+/// one reads those of its tile.
+///
 /// The rates are those of datasheets for A100 and H100, taken alike for both; none has been measured on a device.
 double product_cycles(const ProductTile& tile, const ProductShape& shape,
-                      const ProductDevice& device);
+                      const ProductDevice& device, std::int64_t parts = 1);
 
-/// The cheapest of `tiles` (not empty) by product_cycles(); the first of equals.
-std::size_t cheapest_tile(std::span<const ProductTile> tiles, const ProductShape& shape,
-                          const ProductDevice& device);
+/// Into how many parts the tile is best split, by product_cycles().
+std::int64_t cheapest_parts(const ProductTile& tile, const ProductShape& shape,
+                            const ProductDevice& device);
+
+/// The cheapest of `tiles` (not empty) by product_cycles(), the first of equals. Blocks share tiles only where there are
+/// fewer of these than multiprocessors, and each part is a few steps long.
+ProductChoice cheapest_tile(std::span<const ProductTile> tiles, const ProductShape& shape,
+                            const ProductDevice& device);
 
 }  // namespace heddle::jit::cuda

@@ -129,6 +129,95 @@ TEST(CudaSimRaces, BytesOfAWordAreToldApart) {
               HasSubstr("no barrier lies between"));
 }
 
+/// Blocks hand words on: each writes its own, and the one that comes last to the counter reads all of them.
+std::string handing_over(const std::string& release, const std::string& acquire) {
+  return "  __shared__ unsigned int last;\n  memory[32 + 2 * blockIdx.x + t % 2] = t;\n  "
+         "__syncthreads();\n"
+         "  if (t == 0) {\n" +
+         release + "    last = atomicInc(memory, gridDim.x - 1) == gridDim.x - 1;\n" + acquire +
+         "  }\n  __syncthreads();\n"
+         "  if (last != 0) memory[t + 1] = memory[32 + 2 * t] + memory[33 + 2 * t];";
+}
+
+TEST(CudaSimRaces, AFenceAndACounterHandMemoryFromBlockToBlock) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+  const std::string fence = "    __threadfence();\n";
+  for (const unsigned long seed : {0ul, 1ul, 2ul, 3ul}) {
+    interleave(seed);
+    EXPECT_EQ(problem_of(handing_over(fence, fence), 4, 2), "") << seed;
+    for (const auto& [release, acquire] : {std::pair{fence, std::string()}, {"", fence}, {"", ""}})
+      EXPECT_THAT(problem_of(handing_over(release, acquire), 4, 2),
+                  HasSubstr("touched in the same launch: no barrier lies between"))
+          << seed;
+  }
+  interleave(0);
+}
+
+/// What the thread writes after its fence, and what its neighbours write without a barrier, is not handed on.
+TEST(CudaSimRaces, AFenceHandsOnWhatComesBeforeIt) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+  const auto told = [](const std::string& before, const std::string& after) {
+    return problem_of(before + "  if (t == 0) {\n    __threadfence();\n" + after +
+                          "    const bool last = atomicInc(memory, 1) == 1;\n    __threadfence();\n"
+                          "    if (last) memory[1] = memory[8] + memory[9];\n  }",
+                      2, 2);
+  };
+  EXPECT_EQ(told("  if (t == 0) memory[8 + blockIdx.x] = 1;\n", ""), "") << "its own";
+  EXPECT_EQ(told("  if (t == 1) memory[8 + blockIdx.x] = 1;\n  __syncthreads();\n", ""), "");
+  EXPECT_THAT(told("  if (t == 1) memory[8 + blockIdx.x] = 1;\n", ""),
+              HasSubstr("no barrier lies between"));
+  EXPECT_THAT(told("", "    memory[8 + blockIdx.x] = 1;\n"), HasSubstr("no barrier lies between"));
+}
+
+/// Another word's update hands nothing on.
+TEST(CudaSimRaces, OnlyTheSameCounterOrdersBlocks) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+  EXPECT_THAT(
+      problem_of(
+          "  memory[8] = memory[8] + 1;\n  __threadfence();\n  atomicInc(memory + blockIdx.x, "
+          "1);\n  __threadfence();",
+          2, 1),
+      HasSubstr("no barrier lies between"));
+  EXPECT_EQ(problem_of(
+                "  if (atomicInc(memory, 1) == 0) {\n    memory[8] = 1;\n    __threadfence();\n    "
+                "atomicInc(memory, 3);\n  } else {\n    __threadfence();\n    memory[8] = 2;\n  }",
+                2, 1),
+            "")
+      << "in turn";
+}
+
+/// A counter that wraps means something only to launches in order: two streams that nothing orders may not share one.
+TEST(CudaSimRaces, ACounterBelongsToLaunchesInOrder) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+  for (const auto& [update, ordered, objects] : {std::tuple{"atomicInc(memory, 3)", false, true},
+                                                 {"atomicInc(memory, 3)", true, false},
+                                                 {"atomicAdd(memory, 1u)", false, false}}) {
+    const auto device = device::cuda::open_cuda(0, test::simulator_path());
+    const device::cuda::Nvrtc nvrtc(test::simulator_path());
+    const std::string text =
+        std::string("extern \"C\" __global__ void f(unsigned int* memory) { ") + update + "; }\n";
+    const auto module = device->load(nvrtc.compile_cubin(text, "f", "sm_90a").image);
+    const auto first = device->make_stream();
+    const auto second = device->make_stream();
+    const device::Allocation memory(*device, 4);
+    device->fill(memory.get(), 0, 4, *first);
+    first->synchronize();
+    void* address = memory.get();
+    void* const arguments[] = {&address};
+    bool objected = false;
+    try {
+      device->launch(module->kernel("f"), {.blocks = 2, .threads = 1}, arguments, *first);
+      if (ordered) first->synchronize();
+      device->launch(module->kernel("f"), {.blocks = 2, .threads = 1}, arguments, *second);
+      first->synchronize();
+      second->synchronize();
+    } catch (const DeviceLost&) {
+      objected = true;
+    }
+    EXPECT_EQ(objected, objects) << update << (ordered ? ", in order" : "");
+  }
+}
+
 /// Mutation: each barrier that the kernels of a row-wise softmax, a product and a row sum pass is left out in turn.
 TEST(CudaSimRaces, ABarrierThatIsLeftOutIsNoticed) {
   if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <random>
 #include <utility>
 
 namespace heddle::sim {
@@ -10,6 +12,13 @@ namespace {
 constexpr std::uint32_t kWarp = 32;
 /// Floats of these bytes are NaN, integers -1.
 constexpr unsigned char kPoison = 0xff;
+
+std::vector<std::uint32_t> order_of_blocks(std::uint32_t count, std::uint64_t order) {
+  std::vector<std::uint32_t> blocks(count);
+  std::iota(blocks.begin(), blocks.end(), 0u);
+  if (order != 0) std::shuffle(blocks.begin(), blocks.end(), std::mt19937_64(order));
+  return blocks;
+}
 
 }  // namespace
 
@@ -23,6 +32,7 @@ std::string BlockRunner::run(const Call& call) {
   problem_.clear();
   state_ = call.state;
   state_->barrier = &barrier;
+  state_->fence = &fence;
   state_->shuffle_xor = &shuffle_xor;
   state_->exchange = &exchange;
   state_->copy = &copy;
@@ -39,7 +49,7 @@ std::string BlockRunner::run(const Call& call) {
   state_->block_size = call.block;
   state_->grid_size = call.grid;
   races_.begin(count);
-  for (std::uint32_t block = 0; block < call.grid.x; ++block) {
+  for (const std::uint32_t block : order_of_blocks(call.grid.x, call.order)) {
     state_->block = {block, 0, 0};
     if (std::string problem = run_block(call); !problem.empty())
       return "block " + std::to_string(block) + ": " + problem;
@@ -51,6 +61,7 @@ std::string BlockRunner::run_block(const Call& call) {
   const std::uint32_t count = call.block.x;
   std::fill(call.shared_begin, call.shared_end, kPoison);
   std::fill(dynamic_shared_.begin(), dynamic_shared_.end(), kPoison);
+  races_.begin_block();
   races_.begin_block(call.shared_begin,
                      static_cast<std::size_t>(call.shared_end - call.shared_begin));
   races_.begin_block(dynamic_shared_.data(), dynamic_shared_.size());
@@ -58,6 +69,7 @@ std::string BlockRunner::run_block(const Call& call) {
   for (std::uint32_t k = 0; k < count; ++k) {
     threads_[k]->wait = Wait::None;
     threads_[k]->shuffles = 0;
+    threads_[k]->fences = 0;
     threads_[k]->copies.clear();
     threads_[k]->groups = 0;
     threads_[k]->fiber.prepare(&enter, this);
@@ -86,7 +98,10 @@ bool BlockRunner::release(std::uint32_t count) {
     for (std::uint32_t k = begin; k < end; ++k) threads_[k]->wait = Wait::None;
   };
   if (all_wait(0, count, Wait::Barrier)) {
-    if (++barriers_ != skip_barrier_) ++epoch_;
+    if (++barriers_ != skip_barrier_) {
+      ++epoch_;
+      races_.barrier();
+    }
     go_on(0, count);
     return true;
   }
@@ -126,6 +141,11 @@ std::uint64_t BlockRunner::skip_barrier(std::uint64_t n) {
   return std::exchange(barriers_, 0);
 }
 
+std::uint64_t BlockRunner::skip_fence(std::uint64_t n) {
+  skip_fence_ = n;
+  return std::exchange(fences_, 0);
+}
+
 void BlockRunner::abandon(std::string&& why) {
   problem_ = "thread " + std::to_string(current_) + " " + why;
   std::string().swap(why);  // its owner's frame never returns
@@ -146,6 +166,13 @@ void BlockRunner::pause(Wait why) {
 }
 
 void BlockRunner::barrier() { instance().pause(Wait::Barrier); }
+
+void BlockRunner::fence() {
+  BlockRunner& runner = instance();
+  if (++runner.fences_ == runner.skip_fence_) return;
+  ++runner.threads_[runner.current_]->fences;
+  runner.races_.fence(runner.now());
+}
 
 unsigned int BlockRunner::shuffle_xor(unsigned int value, int mask) {
   const std::uint32_t me = instance().current_;

@@ -26,6 +26,7 @@ struct Call {
   unsigned char* shared_begin =
       nullptr;  ///< the kernel's static shared memory, poisoned for each block
   unsigned char* shared_end = nullptr;
+  std::uint64_t order = 0;  ///< of blocks: another one for each number; 0: that of their numbers
 };
 
 /// The machine: one at a time uses it.
@@ -33,7 +34,7 @@ class BlockRunner {
  public:
   static BlockRunner& instance();
 
-  /// Runs all blocks, one after another. Neighbouring threads take turns in changing order.
+  /// Runs all blocks, one after another in the call's order. Neighbouring threads take turns in changing order.
   /// @return what went wrong (a barrier that some threads never reach), or an empty text.
   std::string run(const Call& call);
 
@@ -42,11 +43,16 @@ class BlockRunner {
   bool is_own(const void* address) const;
   bool is_shared(const void* address) const;
   /// For kernels that run: who runs, in which epoch.
-  Moment now() const { return {state_->block.x * state_->block_size.x + current_ + 1, epoch_}; }
+  Moment now() const {
+    return {state_->block.x * state_->block_size.x + current_ + 1, epoch_,
+            threads_[current_]->fences};
+  }
   Races& races() { return races_; }
   /// Barriers that whole blocks have passed since this was last called. The n-th from now on orders nothing, as if
   /// it were not in the text. For tests of tests: the simulator must object. 0: none.
   std::uint64_t skip_barrier(std::uint64_t n);
+  /// The same of the fences of threads.
+  std::uint64_t skip_fence(std::uint64_t n);
   /// For kernels that run: ends the thread that asks, and the run with it, which then says `why`.
   void abandon(std::string&& why);
 
@@ -63,6 +69,7 @@ class BlockRunner {
     Fiber fiber;
     Wait wait = Wait::None;
     unsigned int shuffles = 0;
+    std::uint32_t fences = 0;
     std::deque<Copy> copies;   ///< not written yet, in order
     std::uint32_t groups = 0;  ///< that were committed
   };
@@ -76,6 +83,7 @@ class BlockRunner {
 
   static void enter(void* self);
   static void barrier();
+  static void fence();
   static unsigned int shuffle_xor(unsigned int value, int mask);
   static const unsigned int* exchange(const unsigned int* words, unsigned int count);
   static void copy(void* to, const void* from, unsigned int bytes, unsigned int valid);
@@ -97,6 +105,8 @@ class BlockRunner {
   Races races_;
   std::uint64_t barriers_ = 0;
   std::uint64_t skip_barrier_ = 0;
+  std::uint64_t fences_ = 0;
+  std::uint64_t skip_fence_ = 0;
 };
 
 }  // namespace heddle::sim

@@ -14,6 +14,7 @@ struct Control {
   explicit Control(const std::string& path) : library(::dlopen(path.c_str(), RTLD_NOW)) {
     if (library == nullptr) throw std::runtime_error(::dlerror());
     load(seed, "heddle_cuda_sim_seed");
+    load(multiprocessors, "heddle_cuda_sim_multiprocessors");
     load(fail, "heddle_cuda_sim_fail");
     load(failed, "heddle_cuda_sim_failed");
     load(calls, "heddle_cuda_sim_calls");
@@ -23,6 +24,7 @@ struct Control {
     load(skip_edge, "heddle_cuda_sim_skip_edge");
     load(edges, "heddle_cuda_sim_edges");
     load(skip_barrier, "heddle_cuda_sim_skip_barrier");
+    load(skip_fence, "heddle_cuda_sim_skip_fence");
     load(slow, "heddle_cuda_sim_slow");
     load(problem, "heddle_cuda_sim_problem");
     load(live, "heddle_cuda_sim_live");
@@ -37,6 +39,9 @@ struct Control {
   /// The seed of the next interleavings; 0: work runs in the order in which it was given, but no sooner
   /// than the host waits for something. At first $HEDDLE_CUDA_SIM_SEED, or 0.
   void (*seed)(unsigned long seed) = nullptr;
+
+  /// How many multiprocessors the device says that it has, to those who ask from now on; 0: two, as at first.
+  void (*multiprocessors)(unsigned int count) = nullptr;
 
   /// Calls of entry points are counted anew, and the n-th (from 1) gives an error in place of doing its
   /// work: `error` from cu functions, NVRTC's internal error from nvrtc functions (from a compile that of missing
@@ -62,6 +67,8 @@ struct Control {
 
   /// The same of the barriers that whole blocks pass. @return how many they passed since it was last called.
   unsigned long (*skip_barrier)(unsigned long n) = nullptr;
+  /// The same of the fences of threads.
+  unsigned long (*skip_fence)(unsigned long n) = nullptr;
 
   /// Launches of kernels whose name has `part` in it take so many milliseconds more on the clock that events show;
   /// nobody waits for them. Null: of none.

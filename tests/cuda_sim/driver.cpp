@@ -1,4 +1,5 @@
 // The Driver API functions that the engine uses, over the host. See README.md.
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -158,12 +159,19 @@ EXPORT int cuDeviceTotalMem_v2(std::size_t* bytes, int) {
   return Entry("cuDeviceTotalMem").after(kSuccess);
 }
 
+namespace {
+
+constexpr int kMultiprocessors = 2;
+std::atomic<int> multiprocessors = kMultiprocessors;
+
+}  // namespace
+
 EXPORT int cuDeviceGetAttribute(int* value, int attribute, int) {
-  static const std::map<int, int> kValues = {{1, 1024},  {8, 49152}, {10, 32}, {16, 2},
-                                             {38, 4096}, {75, 9},    {76, 0},  {97, 99 * 1024}};
-  const auto found = kValues.find(attribute);
-  if (found != kValues.end()) *value = found->second;
-  return Entry("cuDeviceGetAttribute").after(found == kValues.end() ? kInvalidValue : kSuccess);
+  const std::map<int, int> values = {{1, 1024},  {8, 49152}, {10, 32}, {16, multiprocessors},
+                                     {38, 4096}, {75, 9},    {76, 0},  {97, 99 * 1024}};
+  const auto found = values.find(attribute);
+  if (found != values.end()) *value = found->second;
+  return Entry("cuDeviceGetAttribute").after(found == values.end() ? kInvalidValue : kSuccess);
 }
 
 EXPORT int cuDevicePrimaryCtxRetain(void** context, int) {
@@ -489,6 +497,9 @@ EXPORT void heddle_cuda_sim_seed(unsigned long seed) {
   const std::lock_guard lock(mutex());
   Machine::instance().set_seed(seed);
 }
+EXPORT void heddle_cuda_sim_multiprocessors(unsigned int count) {
+  multiprocessors = count == 0 ? kMultiprocessors : static_cast<int>(count);
+}
 EXPORT void heddle_cuda_sim_fail(unsigned long n, int error) {
   Injector::instance().fail(n, error);
 }
@@ -500,6 +511,10 @@ EXPORT unsigned long heddle_cuda_sim_calls_of(const char* function) {
 EXPORT unsigned long heddle_cuda_sim_skip_barrier(unsigned long n) {
   const std::lock_guard lock(mutex());
   return BlockRunner::instance().skip_barrier(n);
+}
+EXPORT unsigned long heddle_cuda_sim_skip_fence(unsigned long n) {
+  const std::lock_guard lock(mutex());
+  return BlockRunner::instance().skip_fence(n);
 }
 EXPORT void heddle_cuda_sim_skip_wait(unsigned long n) {
   const std::lock_guard lock(mutex());

@@ -72,6 +72,7 @@ HEDDLE_SIM_UNDEFINED(load_invalid_value_abort, "reads a bool that is neither tru
 #define blockDim (heddle_sim.block_size)
 #define gridDim (heddle_sim.grid_size)
 #define __syncthreads() heddle_sim.barrier()
+#define __threadfence() heddle_sim.fence()
 #define __shfl_xor_sync(lanes, value, mask) heddle_sim.shuffle_xor(value, mask)
 #define memcpy __builtin_memcpy
 #define hd_dynamic_shared() (heddle_sim.dynamic_shared)
@@ -100,6 +101,13 @@ static HEDDLE_SIM_PLAIN T atomicAdd(T* at, T value) {
   heddle_sim.access((unsigned long)at, sizeof(T), 2);
   const T before = *at;
   *at = before + value;
+  return before;
+}
+
+static HEDDLE_SIM_PLAIN unsigned int atomicInc(unsigned int* at, unsigned int most) {
+  heddle_sim.access((unsigned long)at, sizeof *at, 3);
+  const unsigned int before = *at;
+  *at = before >= most ? 0 : before + 1;
   return before;
 }
 

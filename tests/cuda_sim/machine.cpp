@@ -255,9 +255,12 @@ void Machine::kernel_access(unsigned long address, unsigned long bytes, int kind
   BlockRunner& runner = BlockRunner::instance();
   const auto* at = reinterpret_cast<const void*>(address);
   if (runner.is_own(at)) return;
-  const auto how = static_cast<Access>(kind);
+  constexpr int kCounter = 3;
+  const Access how = kind == kCounter ? Access::Atomic : static_cast<Access>(kind);
+  const Access of_launch = kind == kCounter ? Access::Write : how;
   std::string wrong;
-  if (!runner.is_shared(at)) wrong = Memory::instance().access(at, bytes, how, machine.toucher_);
+  if (!runner.is_shared(at))
+    wrong = Memory::instance().access(at, bytes, of_launch, machine.toucher_);
   if (wrong.empty()) wrong = runner.races().access(at, bytes, how, runner.now());
   if (wrong.empty()) return;
   machine.illegal_address_ = true;
@@ -282,6 +285,7 @@ std::string Machine::launch(Operation& operation) {
   call.dynamic_shared_bytes = operation.shared_bytes;
   call.shared_begin = kernel.shared_begin;
   call.shared_end = kernel.shared_end;
+  if (seed_ != 0) call.order = seed_ * 0x9e3779b97f4a7c15ull + ++launches_;
   call.state->access = &kernel_access;
   call.state->undefined = &kernel_undefined;
   const std::string problem = BlockRunner::instance().run(call);

@@ -157,6 +157,7 @@ class Machine {
   const Operation* running_ = nullptr;
   std::mt19937_64 random_{1};
   std::uint64_t seed_ = 0;
+  std::uint64_t launches_ = 0;  ///< that ran
   std::uint64_t numbers_ = 0;
   std::uint64_t operations_ = 0;
   std::uint64_t waits_ = 0;

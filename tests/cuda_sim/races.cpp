@@ -19,9 +19,18 @@ bool conflicts(Access a, Access b) {
 void Races::begin(std::uint32_t threads) {
   threads_ = std::max(1u, threads);
   ++launch_;
+  handed_.clear();
+  begin_block();
   if (chunks_.size() <= kMostChunks) return;
   chunks_.clear();
   last_ = nullptr;
+}
+
+void Races::begin_block() {
+  known_.clear();
+  acquired_.clear();
+  pending_.clear();
+  released_.clear();
 }
 
 void Races::begin_block(const unsigned char* shared, std::size_t bytes) {
@@ -59,22 +68,80 @@ std::uint32_t Races::conflict(const Cell& cell, Access kind, Moment now) const {
   for (const Access other : {Access::Read, Access::Write, Access::Atomic}) {
     if (!conflicts(kind, other)) continue;
     const Touches& touches = cell[static_cast<std::size_t>(other)];
-    if (touches.earlier_block != 0 && block_of(touches.earlier_block) != block_of(now.thread))
-      return touches.earlier_block;
-    for (const std::uint32_t thread : {touches.first.thread, touches.second}) {
-      if (thread == 0 || thread == now.thread) continue;
-      if (block_of(thread) != block_of(now.thread) || touches.first.epoch == now.epoch)
-        return thread;
-    }
+    if (touches.earlier.thread != 0 && (touches.several || !is_ordered(touches.earlier, now)))
+      return touches.earlier.thread;
+    // Of the second thread's fences nothing is known.
+    const Moment second{touches.second, touches.first.epoch, ~0u};
+    for (const Moment& touch : {touches.first, second})
+      if (touch.thread != 0 && !is_ordered(touch, now)) return touch.thread;
   }
   return 0;
 }
 
-/// Blocks run one after another, so one thread stands for all earlier blocks.
+bool Races::is_ordered(const Moment& earlier, const Moment& now) const {
+  if (earlier.thread == now.thread) return true;
+  if (block_of(earlier.thread) == block_of(now.thread)) return earlier.epoch != now.epoch;
+  if (is_known(known_, earlier)) return true;
+  const auto own = acquired_.find(now.thread);
+  return own != acquired_.end() && is_known(own->second, earlier);
+}
+
+bool Races::is_known(const Known& known, const Moment& earlier) const {
+  const std::uint32_t first = block_of(earlier.thread) * threads_ + 1;
+  for (auto at = known.lower_bound(first); at != known.end() && at->first < first + threads_;
+       ++at) {
+    const Moment& until = at->second;
+    if (earlier.epoch < until.epoch) return true;
+    if (earlier.thread == until.thread && earlier.fences < until.fences) return true;
+  }
+  return false;
+}
+
+namespace {
+
+void merge(std::map<std::uint32_t, Moment>& into, const std::map<std::uint32_t, Moment>& more) {
+  for (const auto& [thread, until] : more) {
+    Moment& known = into.try_emplace(thread, until).first->second;
+    known.epoch = std::max(known.epoch, until.epoch);
+    known.fences = std::max(known.fences, until.fences);
+  }
+}
+
+}  // namespace
+
+void Races::fence(Moment now) {
+  Known& acquired = acquired_[now.thread];
+  merge(acquired, pending_[now.thread]);
+  Known& released = released_[now.thread];
+  released = known_;
+  merge(released, acquired);
+  merge(released, {{now.thread, now}});
+}
+
+void Races::barrier() {
+  for (const auto& [thread, known] : acquired_) merge(known_, known);
+  acquired_.clear();
+}
+
+void Races::hand_over(std::uintptr_t word, std::uint32_t thread) {
+  Known& handed = handed_[word];
+  if (!handed.empty()) merge(pending_[thread], handed);
+  if (const auto mine = released_.find(thread); mine != released_.end())
+    merge(handed, mine->second);
+}
+
+/// Blocks run one after another. Of an earlier one nothing is kept that comes before what is noted now.
 void Races::note(Touches& touches, Moment now) const {
   Moment& first = touches.first;
   const bool other_block = first.thread != 0 && block_of(first.thread) != block_of(now.thread);
-  if (other_block) touches.earlier_block = first.thread;
+  const Moment second{touches.second, first.epoch, ~0u};
+  for (const Moment& touch : {first, second}) {
+    if (!other_block || touch.thread == 0 || is_ordered(touch, now)) continue;
+    touches.several =
+        touches.several ||
+        (touches.earlier.thread != 0 && block_of(touches.earlier.thread) != block_of(touch.thread));
+    touches.earlier = touch;
+  }
   if (first.thread == 0 || other_block || first.epoch != now.epoch) {
     first = now;
     touches.second = 0;
@@ -104,6 +171,7 @@ std::string Races::access(const void* address, std::size_t bytes, Access kind, M
              " touched in the same launch: no barrier lies between";
     }
     note(cell[static_cast<std::size_t>(kind)], now);
+    if (kind == Access::Atomic && at % kWord == 0) hand_over(at, now.thread);
     at += chunk.bytes != nullptr ? 1 : kWord;
   }
   return {};

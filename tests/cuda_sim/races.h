@@ -1,8 +1,10 @@
-// Races inside a launch: who touched each word of memory last, and in which epoch of its block.
+// Races inside a launch: who touched each word of memory last, and in which epoch of its block; what fences and atomic
+// updates order.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -11,35 +13,52 @@
 
 namespace heddle::sim {
 
-/// A thread of a launch at a time: how many barriers of its block it has passed.
+/// A thread of a launch at a time: how many barriers of its block it has passed, and how many fences of its own.
 struct Moment {
   std::uint32_t thread = 0;  ///< of the launch, from 1 on; 0: nobody
   std::uint32_t epoch = 0;
+  std::uint32_t fences = 0;
 };
 
 /// The accesses of one launch, word by word; byte by byte where narrower ones were seen.
 ///
 /// Two accesses conflict when one is a write, or when one is atomic and the other is not. Conflicting accesses of
-/// two threads have to be in different epochs of one block: blocks of a launch are not ordered.
+/// two threads have to be in different epochs of one block.
+///
+/// Blocks of a launch are ordered by what one hands to another (PTX ISA, "Memory Consistency Model", release and acquire
+/// patterns): a thread's fence, then its atomic update of a word; a thread of the other block updates the word later,
+/// and then has a fence. What comes before the first fence (in that thread, and in its block before the last barrier that
+/// it passed) comes before what follows the second one (in that thread, and in its block after the next barrier).
 class Races {
  public:
   /// A launch begins, with blocks of so many threads.
   void begin(std::uint32_t threads);
+  /// A block begins.
+  void begin_block();
   /// Shared memory is another one for each block.
   void begin_block(const unsigned char* shared, std::size_t bytes);
 
   /// Notes an access. @return what it races with, in words; empty: nothing.
   std::string access(const void* address, std::size_t bytes, Access kind, Moment now);
+  /// The thread's fence, the `now.fences`-th (from 1 on).
+  void fence(Moment now);
+  /// The block that runs passes a barrier.
+  void barrier();
 
   static constexpr std::size_t kChunk = 64;
 
  private:
-  /// Two threads of one block that touched the memory last, in the same epoch, and one of an earlier block.
+  /// Two threads of one block that touched the memory last, in the same epoch; and one of an earlier block, which is
+  /// not known to be ordered before these, or several.
   struct Touches {
     Moment first;
     std::uint32_t second = 0;
-    std::uint32_t earlier_block = 0;
+    Moment earlier;
+    bool several = false;
   };
+  /// What is known to have happened, by thread of another block: all of its block before that moment's epoch, and
+  /// its own before that fence.
+  using Known = std::map<std::uint32_t, Moment>;
   using Cell = std::array<Touches, 3>;  ///< by Access
   struct Chunk {
     std::uint32_t launch = 0;
@@ -54,6 +73,10 @@ class Races {
   /// The thread that the access conflicts with; 0: none.
   std::uint32_t conflict(const Cell& cell, Access kind, Moment now) const;
   void note(Touches& touches, Moment now) const;
+  bool is_ordered(const Moment& earlier, const Moment& now) const;
+  bool is_known(const Known& known, const Moment& earlier) const;
+  /// An atomic update hands on what the thread has released, and gets what others have.
+  void hand_over(std::uintptr_t word, std::uint32_t thread);
   std::uint32_t block_of(std::uint32_t thread) const { return (thread - 1) / threads_; }
   std::string name_of(std::uint32_t thread) const;
 
@@ -62,6 +85,11 @@ class Races {
   Chunk* last_ = nullptr;
   std::uint32_t launch_ = 0;
   std::uint32_t threads_ = 1;
+  std::unordered_map<std::uintptr_t, Known> handed_;   ///< by word that is updated atomically
+  Known known_;                                        ///< to the block that runs
+  std::unordered_map<std::uint32_t, Known> acquired_;  ///< by thread, since the last barrier
+  std::unordered_map<std::uint32_t, Known> pending_;   ///< by thread, until its next fence
+  std::unordered_map<std::uint32_t, Known> released_;  ///< by thread, at its last fence
 };
 
 }  // namespace heddle::sim

@@ -12,6 +12,7 @@ struct heddle_sim_state {
   heddle_sim_uint3 block_size;
   heddle_sim_uint3 grid_size;
   void (*barrier)();
+  void (*fence)();  ///< of the thread, for the whole device
   unsigned int (*shuffle_xor)(unsigned int value, int mask);
   /// What the lanes of the warp bring: `count` words of lane k from word k * count on, until its next exchange. At
   /// most 8 words; all lanes of a warp bring as many.
@@ -21,7 +22,8 @@ struct heddle_sim_state {
   void (*commit_copies)();
   void (*wait_copies)(unsigned int pending);
   unsigned char* dynamic_shared;
-  /// Called before a kernel touches memory through a pointer. Kinds: 0 read, 1 write, 2 atomic update.
+  /// Called before a kernel touches memory through a pointer. Kinds: 0 read, 1 write, 2 atomic update, 3 the same of a
+  /// counter that wraps, which only launches in order may share.
   void (*access)(unsigned long address, unsigned long bytes, int kind);
   /// Called where what the kernel does has no meaning; `line` of its text. Does not return.
   void (*undefined)(const char* what, unsigned int line);

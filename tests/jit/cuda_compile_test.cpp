@@ -47,10 +47,11 @@ class CudaCompile : public ::testing::Test {
     device::Allocation in(*device_, 4 * x.size());
     device::Allocation out(*device_, 4 * x.size());
     device::Allocation status(*device_, 4);
-    device::Allocation scratch(*device_, static_cast<std::size_t>(kernel.scratch_bytes(sizes)));
+    const jit::cuda::CudaChoice choice = kernel.expected(sizes);
+    device::Allocation scratch(*device_, static_cast<std::size_t>(choice.scratch_bytes));
     device_->copy(in.get(), x.data(), 4 * x.size(), CopyKind::HostToDevice, *stream);
     void* const buffers[] = {in.get(), out.get()};
-    kernel.launch(*device_, buffers, sizes, scratch.get(), status.get(), *stream);
+    kernel.launch(*device_, choice, buffers, sizes, scratch.get(), nullptr, status.get(), *stream);
     device_->copy(x.data(), out.get(), 4 * x.size(), CopyKind::DeviceToHost, *stream);
     stream->synchronize();
     return x;

@@ -89,7 +89,9 @@ class OneProduct {
   }
 
   /// Each kernel in turn, at all sizes.
-  void expect_right(const std::vector<std::vector<std::int64_t>>& sizes, double tolerance) const {
+  /// @param parts  blocks that share a tile
+  void expect_right(const std::vector<std::vector<std::int64_t>>& sizes, double tolerance,
+                    std::int64_t parts = 1) const {
     ASSERT_EQ(program_.record.steps.size(), 1u) << test::nests_of(program_);
     SimulatedKernels device(sources_);
     for (std::size_t k = 0; k < sources_.size(); ++k) {
@@ -101,7 +103,7 @@ class OneProduct {
           spans.emplace_back(
               static_cast<unsigned char*>(buffers[b].data),
               static_cast<std::size_t>(buffers[b].count) * size_of(nest.buffers[b].dtype));
-        return device.run(k, {values.begin(), values.end()}, spans);
+        return device.run(k, {values.begin(), values.end()}, spans, parts);
       };
       for (const std::vector<std::int64_t>& one : sizes) {
         SCOPED_TRACE(tiles_[k].name());
@@ -151,6 +153,15 @@ const std::vector<std::vector<std::int64_t>> kSizes = {
 TEST_P(CudaProduct, EveryWayAgreesWithTheEvaluator) {
   OneProduct product(text());
   product.expect_right(kSizes, tolerance_of(dtype()));
+}
+
+/// Parts of whole steps, of one short and of none; more tiles than one, cut ones too.
+const std::vector<std::vector<std::int64_t>> kSharedSizes = {
+    {1, 700, 24}, {65, 200, 70}, {3, 0, 5}};
+
+TEST_P(CudaProduct, BlocksThatShareATileAgreeWithTheEvaluator) {
+  OneProduct product(text());
+  product.expect_right(kSharedSizes, tolerance_of(dtype()), 3);
 }
 
 TEST_P(CudaProduct, OperandsLieAsTheyAreGiven) {
@@ -216,6 +227,10 @@ TEST_P(CudaByteProduct, EveryWayIsExact) {
   std::vector<std::vector<std::int64_t>> sizes = kSizes;
   sizes.push_back({130, 400, 144});  // copies are wide, more steps than stages
   product.expect_right(sizes, 1e-5);
+}
+
+TEST_P(CudaByteProduct, BlocksThatShareATileAreExact) {
+  OneProduct(text()).expect_right(kSharedSizes, 1e-5, 3);
 }
 
 TEST_P(CudaByteProduct, NvrtcTakesEveryText) { expect_nvrtc_takes(OneProduct(text())); }
@@ -320,20 +335,45 @@ TEST(CudaProducts, OtherNestsAreNotProducts) {
 std::string chosen(std::int64_t rows, std::int64_t columns, std::int64_t depth, DType dtype = f16) {
   const auto tiles = jit::cuda::product_tiles(dtype, Along::Rows, Along::Columns, kH200);
   const ProductShape shape{1, rows, columns, depth, static_cast<std::int64_t>(size_of(dtype))};
-  return tiles[jit::cuda::cheapest_tile(tiles, shape, kH200)].name();
+  const jit::cuda::ProductChoice choice = jit::cuda::cheapest_tile(tiles, shape, kH200);
+  return tiles[choice.tile].name() +
+         (choice.parts == 1 ? "" : " / " + std::to_string(choice.parts));
 }
 
 TEST(CudaProducts, TheCostModelTakesRowsForFewRowsAndTilesThatFillTheDevice) {
   EXPECT_EQ(chosen(1, 4096, 4096), "rows_1x16");
   EXPECT_EQ(chosen(4, 4096, 4096), "rows_8x16");
   EXPECT_EQ(chosen(16, 4096, 4096), "tensor_16x64x64");
-  EXPECT_EQ(chosen(64, 4096, 4096), "tensor_64x64x64");
+  EXPECT_EQ(chosen(128, 8192, 4096), "tensor_128x128x32 / 2");
   EXPECT_EQ(chosen(512, 512, 512), "tensor_64x64x64") << "large tiles would leave most of it idle";
   EXPECT_EQ(chosen(8192, 8192, 8192), "tensor_128x128x32");
   EXPECT_EQ(chosen(1, 4096, 4096, i8), "rows_1x16");
-  EXPECT_EQ(chosen(16, 4096, 4096, i8), "tensor_16x128x128");
-  EXPECT_EQ(chosen(128, 8192, 8192, i8), "tensor_64x64x128");
+  EXPECT_EQ(chosen(512, 512, 512, i8), "tensor_16x128x128");
+  EXPECT_EQ(chosen(1024, 1024, 1024, i8), "tensor_64x64x128");
   EXPECT_EQ(chosen(8192, 8192, 8192, i8), "tensor_128x128x64");
+}
+
+TEST(CudaProducts, TheCostModelSharesTilesWhereFewOfThemAreDeep) {
+  EXPECT_EQ(chosen(1, 512, 16384, i8), "rows_1x16 / 4");
+  EXPECT_EQ(chosen(16, 512, 16384), "tensor_16x64x64 / 16");
+  EXPECT_EQ(chosen(64, 512, 16384), "tensor_64x64x64 / 16");
+  EXPECT_EQ(chosen(64, 4096, 4096), "tensor_64x64x64 / 2");
+  EXPECT_EQ(chosen(16, 4096, 4096), "tensor_16x64x64") << "the tiles fill half of the device";
+  // Neither more parts than fill the device nor than have steps, nor tiles beyond the counters.
+  const auto tiles = jit::cuda::product_tiles(f16, Along::Rows, Along::Columns, kH200);
+  for (const std::int64_t depth : {1, 64, 300, 5000, 1 << 20})
+    for (const std::int64_t rows : {0, 1, 16, 100, 3000})
+      for (const ProductDevice& device :
+           {kH200, ProductDevice{2, 99 * 1024, true}, ProductDevice{5000, 99 * 1024, true}}) {
+        const ProductShape shape{1, rows, 4096, depth, 2};
+        const auto choice = jit::cuda::cheapest_tile(tiles, shape, device);
+        const ProductTile& tile = tiles[choice.tile];
+        ASSERT_GE(choice.parts, 1);
+        if (choice.parts == 1) continue;
+        EXPECT_LT(jit::cuda::tiles_of(tile, shape), device.multiprocessors);
+        EXPECT_LE(jit::cuda::tiles_of(tile, shape), jit::cuda::kMostSharedTiles);
+        EXPECT_GE(depth, choice.parts * tile.part_depth());
+      }
 }
 
 TEST(CudaProducts, WithoutTensorCoresOrSharedMemoryNothingAsksForThem) {

@@ -32,6 +32,7 @@ class SimulatedKernels {
   device::Device& device() { return *device_; }
 
   /// Runs kernel `k` and leaves in `buffers` what the device has; the status word.
+  /// @param parts  blocks that share a tile, of kernels whose blocks may
   std::int32_t run(std::size_t k, const std::vector<std::int64_t>& sizes,
                    std::vector<CorpusBuffer>& buffers) {
     std::vector<std::span<unsigned char>> spans(buffers.size());
@@ -39,7 +40,7 @@ class SimulatedKernels {
     return run(k, sizes, spans);
   }
   std::int32_t run(std::size_t k, const std::vector<std::int64_t>& sizes,
-                   std::span<const std::span<unsigned char>> buffers) {
+                   std::span<const std::span<unsigned char>> buffers, std::int64_t parts = 1) {
     using device::CopyKind;
     const jit::cuda::CudaSource& source = sources_[k];
     const auto stream = device_->make_stream();
@@ -49,8 +50,13 @@ class SimulatedKernels {
       device_->copy(memory.back().get(), buffer.data(), buffer.size(), CopyKind::HostToDevice,
                     *stream);
     }
-    const std::int64_t blocks = source.blocks.evaluate_sizes(sizes);
-    const std::int64_t scratch_bytes = source.scratch_bytes.evaluate_sizes(sizes);
+    const std::int64_t tiles = source.blocks.evaluate_sizes(sizes);
+    const std::int64_t blocks = tiles * parts;
+    const std::int64_t scratch_bytes =
+        parts == 1 ? source.scratch_bytes.evaluate_sizes(sizes) : source.part_bytes;
+    std::vector<std::uint32_t> counts(static_cast<std::size_t>(tiles), 0);
+    device::Allocation counters(*device_, 4 * counts.size());
+    device_->fill(counters.get(), 0, 4 * counts.size(), *stream);
     device::Allocation status(*device_, sizeof(std::int32_t));
     device::Allocation scratch(*device_, static_cast<std::size_t>(blocks * scratch_bytes));
     device_->fill(status.get(), 0, sizeof(std::int32_t), *stream);
@@ -59,11 +65,13 @@ class SimulatedKernels {
     for (const device::Allocation& m : memory) pointers.push_back(m.get());
     std::vector<std::int64_t> values = sizes;
     void* scratch_pointer = scratch.get();
+    void* counters_pointer = counters.get();
     void* status_pointer = status.get();
     std::vector<void*> arguments;
     for (void*& pointer : pointers) arguments.push_back(&pointer);
     for (std::int64_t& value : values) arguments.push_back(&value);
-    if (!source.scratch_bytes.is_constant(0)) arguments.push_back(&scratch_pointer);
+    if (source.takes_scratch()) arguments.push_back(&scratch_pointer);
+    if (source.takes_counters()) arguments.push_back(&counters_pointer);
     arguments.push_back(&status_pointer);
     const device::LaunchShape shape{static_cast<std::uint32_t>(blocks), source.block_threads,
                                     static_cast<std::uint32_t>(source.dynamic_shared_bytes)};
@@ -74,7 +82,10 @@ class SimulatedKernels {
                     *stream);
     std::int32_t result = 0;
     device_->copy(&result, status.get(), sizeof result, CopyKind::DeviceToHost, *stream);
+    device_->copy(counts.data(), counters.get(), 4 * counts.size(), CopyKind::DeviceToHost,
+                  *stream);
     stream->synchronize();
+    EXPECT_EQ(counts, std::vector<std::uint32_t>(counts.size(), 0)) << "counters after a launch";
     return result;
   }
 
