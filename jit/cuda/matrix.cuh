@@ -563,6 +563,17 @@ struct hd_plain_tile {
   }
 };
 
+// Of `parts` blocks that share a tile, where part number `part` begins in the depth: multiples of `step`, `depth` for
+// the end of the last one. Divisions of 64 bits are long: none where there is one part.
+template <int step>
+static __device__ __forceinline__ long long hd_part_begin(long long depth, unsigned int part,
+                                                          unsigned int parts) {
+  if (part == 0) return 0;
+  if (part == parts) return depth;
+  const unsigned int steps = (unsigned int)((depth + step - 1) / step);
+  return hd_smaller(depth, (long long)((steps + parts - 1) / parts) * part * step);
+}
+
 // Adds up the sums of the `parts` blocks that share a tile, in the order of their numbers, whichever comes last: that one
 // gets true, and the totals in `sums`. Of these `rows` rows are there. `shares` has room for the sums of all parts, with
 // nothing between rows; `arrived` is 0 before and after.

@@ -151,8 +151,9 @@ class Writer {
     line("const long long tiles = row_tiles * column_tiles;");
     line("const long long all = tiles * (" + index(form_.batches) + ");");
     // Of as many blocks as there are tiles, or fewer, each has tiles of its own.
-    line("const unsigned int parts = all == 0 ? 1u : (unsigned int)hd_larger(1, gridDim.x / all);");
-    line("const unsigned int part = parts == 1 ? 0u : (unsigned int)(blockIdx.x / all);");
+    line("const bool shares = gridDim.x > all && all != 0;");
+    line("const unsigned int parts = shares ? gridDim.x / (unsigned int)all : 1u;");
+    line("const unsigned int part = shares ? blockIdx.x / (unsigned int)all : 0u;");
     open("for (long long tile = blockIdx.x - part * all; tile < all; tile += gridDim.x)");
     place();
     multiply();
@@ -219,12 +220,10 @@ class Writer {
   /// The part of the depth that is this block's.
   void multiply() {
     const ContractStmt& contract = *parts_.contract;
-    const std::string step = number(tile_.part_depth());
+    const std::string step = "hd_part_begin<" + number(tile_.part_depth()) + ">(";
     line("const long long depth = " + index(contract.depth) + ";");
-    line("const long long steps = (depth + " + number(tile_.part_depth() - 1) + ") / " + step +
-         ";");
-    line("const long long begin = steps * part / parts * " + step + ";");
-    line("const long long end = hd_smaller(depth, steps * (part + 1) / parts * " + step + ");");
+    line("const long long begin = " + step + "depth, part, parts);");
+    line("const long long end = " + step + "depth, part + 1, parts);");
     line("Tile::Sum* const sums = Tile::multiply(shared, " + operand(contract.a, "begin", false) +
          ", " + operand(contract.b, "begin", true) + ", rows - " + form_.row_begin.to_string() +
          ", columns - " + form_.column_begin.to_string() + ", end - begin);");
@@ -232,12 +231,13 @@ class Writer {
 
   void join() {
     open("if (parts != 1)");
-    line("Tile::Sum* const shares = (Tile::Sum*)scratch + tile * parts * " +
+    line("Tile::Sum* const of_tile = (Tile::Sum*)scratch + tile * parts * " +
          number(std::int64_t{tile_.rows} * tile_.columns) + ";");
     line("const int count = (int)hd_smaller(" + number(tile_.rows) + ", rows - " +
          form_.row_begin.to_string() + ");");
     line("if (!hd_join_parts<Tile::Sum, " + number(tile_.columns) + ", Tile::line, " +
-         number(tile_.threads()) + ">(sums, shares, counters + tile, part, parts, count)) return;");
+         number(tile_.threads()) +
+         ">(sums, of_tile, counters + tile, part, parts, count)) return;");
     close();
   }
 
