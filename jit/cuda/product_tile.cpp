@@ -178,7 +178,7 @@ std::int64_t cheapest_parts(const ProductTile& tile, const ProductShape& shape,
   // As many as fill the multiprocessors once, twice, …
   for (std::int64_t each = 1; each <= resident; each *= 2) {
     const std::int64_t parts = std::min(most, each * device.multiprocessors / count);
-    if (parts <= 1) break;
+    if (parts <= 1) continue;
     const double cycles = product_cycles(tile, shape, device, parts);
     if (cycles < least) {
       least = cycles;
