@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <unordered_map>
 
 #include "base/check.h"
@@ -65,13 +66,18 @@ class Partitioner {
       : graph_(graph),
         marks_(marks),
         unit_of_(graph.nodes().size()),
-        members_(graph.nodes().size()),
+        next_(graph.nodes().size(), kNoUnit),
+        last_(graph.nodes().size()),
         seen_(graph.nodes().size(), kNoUnit),
         order_(graph.nodes().size()) {
     const auto nodes = graph.nodes();
     looks_left_ = kLooks * nodes.size() * std::bit_width(nodes.size());
     for (std::uint32_t k = 0; k < nodes.size(); ++k) position_.emplace(nodes[k].get(), k);
-    for (const NodePtr& node : nodes) before_.push_back(predecessors(*node));
+    for (const NodePtr& node : nodes) {
+      before_start_.push_back(before_.size());
+      add_predecessors(*node);
+    }
+    before_start_.push_back(before_.size());
   }
 
   std::vector<Region> run() {
@@ -90,21 +96,23 @@ class Partitioner {
     std::vector<Region> regions;
     for (const Unit unit : units) {
       Region region{*marks_[unit], {}};
-      for (const std::uint32_t k : members_[unit]) region.nodes.push_back(graph_.nodes()[k].get());
+      for (std::uint32_t k = unit; k != kNoUnit; k = next_[k])
+        region.nodes.push_back(graph_.nodes()[k].get());
       regions.push_back(std::move(region));
     }
     return regions;
   }
 
  private:
-  std::vector<std::uint32_t> predecessors(const Node& node) const {
-    std::vector<std::uint32_t> result;
+  void add_predecessors(const Node& node) {
     const auto add = [&](const Value& value) {
-      if (value) result.push_back(position_.at(value.node));
+      if (value) before_.push_back(position_.at(value.node));
     };
     for (const Value& input : node.inputs()) add(input);
     for (const Value& first : node.after()) add(first);
-    return result;
+  }
+  std::span<const std::uint32_t> before(std::uint32_t k) const {
+    return std::span(before_).subspan(before_start_[k], before_start_[k + 1] - before_start_[k]);
   }
 
   /// The last unit of a pool; kNoUnit while it has none.
@@ -117,13 +125,14 @@ class Partitioner {
 
   void begin(std::uint32_t k) {
     unit_of_[k] = k;
-    members_[k] = {k};
+    last_[k] = k;
     order_.append(k);
   }
 
   void join(Unit unit, std::uint32_t k) {
     unit_of_[k] = unit;
-    members_[unit].push_back(k);
+    next_[last_[unit]] = k;
+    last_[unit] = k;
     std::ranges::sort(found_, [&](Unit a, Unit b) { return order_.before(a, b); });
     for (const Unit earlier : found_) order_.move(earlier, unit);
   }
@@ -134,7 +143,7 @@ class Partitioner {
     const auto look_behind = [&](std::uint32_t member) {
       if (looks_left_ == 0) return false;
       --looks_left_;
-      for (const std::uint32_t p : before_[member]) {
+      for (const std::uint32_t p : before(member)) {
         const Unit other = unit_of_[p];
         if (other == unit) {
           if (member != k) return false;
@@ -147,19 +156,21 @@ class Partitioner {
     };
     if (!look_behind(k)) return false;
     for (std::size_t at = 0; at < found_.size(); ++at)
-      for (const std::uint32_t member : members_[found_[at]])
+      for (std::uint32_t member = found_[at]; member != kNoUnit; member = next_[member])
         if (!look_behind(member)) return false;
     return true;
   }
 
-  static constexpr std::size_t kLooks = 32;
+  static constexpr std::size_t kLooks = 16;
 
   const Graph& graph_;
   const std::vector<std::optional<RegionMark>>& marks_;
   std::unordered_map<const Node*, std::uint32_t> position_;
-  std::vector<Unit> unit_of_;                        ///< by node: named by its first member
-  std::vector<std::vector<std::uint32_t>> members_;  ///< by unit, in graph order
-  std::vector<std::vector<std::uint32_t>> before_;   ///< by node
+  std::vector<Unit> unit_of_;              ///< by node: named by its first member
+  std::vector<std::uint32_t> next_;        ///< by node: the next member of its unit, in graph order
+  std::vector<std::uint32_t> last_;        ///< by unit: its last member
+  std::vector<std::uint32_t> before_;      ///< predecessors of all nodes, one node after another
+  std::vector<std::size_t> before_start_;  ///< by node, and the end
   std::map<std::string, std::vector<std::pair<Annotations, Unit>>> pools_;
   std::vector<std::uint32_t> seen_;  ///< by unit: the last node whose search found it
   std::vector<Unit> found_;
