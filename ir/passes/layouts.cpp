@@ -193,7 +193,11 @@ void Layouts::collect_edges(const Graph& graph) {
   for (const Graph::WriteBack& write : graph.write_backs()) result(write.source);
 }
 
-/// The cost of a group depends on all readings of each root that it gives or reads.
+/// Readings of one root times groups that it concerns, at most, that each group weighs all of them.
+constexpr std::size_t kMostWeighed = 1 << 16;
+
+/// The cost of a group depends on all readings of each root that it gives or reads. Of a root that very many groups read
+/// they weigh their own only, as if no other read it: else time would grow with the square.
 void Layouts::link_edges() {
   std::map<Value, std::vector<std::size_t>> by_root;
   for (std::size_t k = 0; k < edges_.size(); ++k) by_root[edges_[k].source.root].push_back(k);
@@ -201,9 +205,16 @@ void Layouts::link_edges() {
     std::set<std::int32_t> touched{group_of(root.node)};
     for (const std::size_t k : edges) touched.insert(edges_[k].reader);
     touched.erase(-1);
+    const bool all = edges.size() * touched.size() <= kMostWeighed;
     for (const std::int32_t group : touched) {
+      if (!all && group != group_of(root.node)) continue;
       auto& list = all_[static_cast<std::size_t>(group)].edges;
       list.insert(list.end(), edges.begin(), edges.end());
+    }
+    for (const std::size_t k : edges) {
+      const std::int32_t reader = edges_[k].reader;
+      if (!all && reader >= 0 && reader != group_of(root.node))
+        all_[static_cast<std::size_t>(reader)].edges.push_back(k);
     }
   }
 }
