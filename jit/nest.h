@@ -201,6 +201,29 @@ struct ProductForm {
   SymExpr columns;
 };
 
+/// Says of a nest that it is attention, so that an emitter may choose tiles of its own. The body then is, at block
+/// level: scalars; binds of the three symbols to where a tile of the body begins; vector loops that fill local
+/// buffers; a serial loop over tiles of kKeys keys; and a serial loop over the tile's rows and in it a vector loop over
+/// columns, which read the sum of their element and the total of their row and do all the rest. In the loop over
+/// keys: scalars; a contraction that makes scores, rows x keys; a serial loop over rows and in it a vector loop over
+/// keys, which reads each score, scales and hides it, and stores it; loops that turn scores into weights; and a
+/// contraction that adds weights times values to the sums.
+/// All but the binds speak of the place by the symbols only, not by the parallel axis.
+struct AttentionForm {
+  static constexpr std::int64_t kKeys = 64;
+  Symbol batch;
+  Symbol head;
+  Symbol row_begin;     ///< first query of the tile
+  SymExpr batches;      ///< in size parameters, as are the others
+  SymExpr heads;        ///< of queries
+  SymExpr queries;      ///< of a head
+  SymExpr keys;         ///< of a head
+  NestBufferId totals;  ///< of the weights of each row
+  double scale;         ///< what scores are multiplied by
+  bool causal;          ///< query i sees no key beyond i + keys - queries
+  bool masked;          ///< there is more to a score than scale and causal
+};
+
 /// One kernel.
 struct Nest {
   std::string name;  ///< stable and readable: "add_gelu", "softmax"; not part of the key
@@ -212,6 +235,7 @@ struct Nest {
   SymExpr work;       ///< scalar operations of the whole nest, estimated
   base::Facts facts;  ///< ranges of the axes, for emitters that simplify
   std::optional<ProductForm> product{};
+  std::optional<AttentionForm> attention{};
 
   std::uint32_t global_count() const;
 };

@@ -32,6 +32,7 @@ class Printer {
     for (const auto& [symbol, range] : nest_.facts.ranges) line(describe(symbol, range));
     if (nest_.facts.sizes_positive) line("fact sizes are positive");
     if (nest_.product) line(describe(*nest_.product));
+    if (nest_.attention) line(describe(*nest_.attention));
     line("parallel " + nest_.parallel_axis.to_string() + " < " + nest_.parallel_extent.to_string());
     block(nest_.body);
     text_ += "}\n";
@@ -119,6 +120,14 @@ class Printer {
     return "product of " + p.batches.to_string() + " x [" + p.rows.to_string() + ", " +
            p.columns.to_string() + "] at " + p.batch.to_string() + ", " + p.row_begin.to_string() +
            ", " + p.column_begin.to_string();
+  }
+
+  std::string describe(const AttentionForm& a) const {
+    return "attention of " + a.batches.to_string() + " x " + a.heads.to_string() + " x [" +
+           a.queries.to_string() + ", " + a.keys.to_string() + "] at " + a.batch.to_string() +
+           ", " + a.head.to_string() + ", " + a.row_begin.to_string() + " totals " +
+           buffer_name(a.totals) + " scale " + number(a.scale) + (a.causal ? " causal" : "") +
+           (a.masked ? " masked" : "");
   }
 
   void line(const std::string& content) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "jit/cuda/attention_text.h"
 #include "jit/cuda/barriers.h"
 #include "jit/cuda/prelude.h"
 #include "jit/cuda/product_text.h"
@@ -212,10 +213,38 @@ CudaSource emit_cuda(const Nest& nest, const CudaOptions& options) {
   return source;
 }
 
-CudaCode emit_code(const Nest& nest, const CudaOptions& options) {
-  CudaCode code;
+namespace {
+
+std::vector<CudaBuffer> buffers_of(const Nest& nest) {
+  std::vector<CudaBuffer> buffers;
   for (NestBufferId id = 0; id < nest.global_count(); ++id)
-    code.buffers.push_back({nest.buffers[id].dtype, nest.buffers[id].count});
+    buffers.push_back({nest.buffers[id].dtype, nest.buffers[id].count});
+  return buffers;
+}
+
+/// No variants where the device has none for it.
+CudaCode attention_code(const AttentionParts& parts, const CudaOptions& options) {
+  CudaCode code;
+  code.buffers = buffers_of(*parts.nest);
+  code.device = {options.multiprocessors, options.max_shared_bytes, options.tensor_cores};
+  const AttentionForm& form = *parts.nest->attention;
+  const auto tiles =
+      attention_tiles(parts.depth(), parts.value_columns(), form.masked, code.device);
+  for (const AttentionTile& tile : tiles)
+    code.variants.push_back(emit_attention(parts, tile, options));
+  code.attention = {tiles, form.batches * form.heads, form.queries, form.keys, form.causal};
+  return code;
+}
+
+}  // namespace
+
+CudaCode emit_code(const Nest& nest, const CudaOptions& options) {
+  if (const auto attention = attention_parts(nest)) {
+    CudaCode code = attention_code(*attention, options);
+    if (!code.variants.empty()) return code;
+  }
+  CudaCode code;
+  code.buffers = buffers_of(nest);
   const auto parts = product_parts(nest);
   if (!parts) {
     code.variants.push_back(emit_cuda(nest, options));
@@ -240,13 +269,22 @@ ProductShape CudaCode::shape(std::span<const std::int64_t> sizes) const {
           depth.evaluate_sizes(sizes), static_cast<std::int64_t>(size_of(dtype))};
 }
 
+AttentionShape AttentionCode::shape(std::span<const std::int64_t> sizes) const {
+  return {heads.evaluate_sizes(sizes), queries.evaluate_sizes(sizes), keys.evaluate_sizes(sizes),
+          causal};
+}
+
 CudaChoice CudaCode::choose(std::span<const std::int64_t> sizes) const {
+  if (attention) {
+    const AttentionShape shape = attention->shape(sizes);
+    return choice_of({cheapest_tile(attention->tiles, shape, device), 1}, sizes);
+  }
   if (tiles.empty()) return choice_of({}, sizes);
   return choice_of(cheapest_tile(tiles, shape(sizes), device), sizes);
 }
 
 CudaChoice CudaCode::choice_of(std::uint32_t variant, std::span<const std::int64_t> sizes) const {
-  if (tiles.empty()) return choice_of(ProductChoice{}, sizes);
+  if (tiles.empty()) return choice_of(ProductChoice{variant, 1}, sizes);
   return choice_of({variant, cheapest_parts(tiles[variant], shape(sizes), device)}, sizes);
 }
 
@@ -267,14 +305,20 @@ CudaChoice CudaCode::choice_of(const ProductChoice& way,
 
 std::vector<std::uint32_t> CudaCode::plausible(std::span<const std::int64_t> sizes,
                                                double factor) const {
-  if (tiles.empty()) return {0};
-  const ProductShape product = shape(sizes);
+  if (variants.size() == 1) return {0};
   std::vector<double> cycles;
-  for (const ProductTile& tile : tiles)
-    cycles.push_back(product_cycles(tile, product, device, cheapest_parts(tile, product, device)));
+  if (attention) {
+    for (const AttentionTile& tile : attention->tiles)
+      cycles.push_back(attention_cycles(tile, attention->shape(sizes), device));
+  } else {
+    const ProductShape product = shape(sizes);
+    for (const ProductTile& tile : tiles)
+      cycles.push_back(
+          product_cycles(tile, product, device, cheapest_parts(tile, product, device)));
+  }
   const double least = *std::ranges::min_element(cycles);
   std::vector<std::uint32_t> found;
-  for (std::uint32_t k = 0; k < tiles.size(); ++k)
+  for (std::uint32_t k = 0; k < cycles.size(); ++k)
     if (cycles[k] <= factor * least) found.push_back(k);
   return found;
 }

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "jit/cuda/attention_tile.h"
 #include "jit/cuda/product_tile.h"
 #include "jit/nest.h"
 
@@ -46,6 +48,15 @@ struct CudaSource {
   bool takes_counters() const { return part_bytes != 0; }
 };
 
+/// What decides among the kernels of attention: a tile of each, and its sizes in size parameters.
+struct AttentionCode {
+  std::vector<AttentionTile> tiles;
+  SymExpr heads, queries, keys;  ///< heads of all batches
+  bool causal = false;
+
+  AttentionShape shape(std::span<const std::int64_t> sizes) const;
+};
+
 /// A global buffer of a kernel.
 struct CudaBuffer {
   DType dtype = DType::F32;
@@ -60,17 +71,19 @@ struct CudaChoice {
   std::int64_t scratch_bytes = 0;  ///< of all blocks
 };
 
-/// The kernels of a nest: one, or for a product one for each way to multiply, between which sizes decide. All take the
-/// same parameters.
+/// The kernels of a nest: one, or for a product or attention one for each way to do it, between which sizes decide. All
+/// take the same parameters.
 struct CudaCode {
   std::vector<CudaSource> variants;  ///< not empty
   std::vector<ProductTile> tiles{};  ///< of the variants; empty: there is one
   ProductDevice device{};
   DType dtype = DType::F32;  ///< of the left operand
   SymExpr batches = 0, rows = 0, columns = 0, depth = 0;
+  std::optional<AttentionCode> attention{};
   std::vector<CudaBuffer> buffers{};  ///< in the nest's order
 
-  /// The variant for these sizes and how many blocks share its tiles, by product_cycles(). Threads: any.
+  /// The variant for these sizes and how many blocks share its tiles, by product_cycles() or attention_cycles().
+  /// Threads: any.
   CudaChoice choose(std::span<const std::int64_t> sizes) const;
   /// The same of one variant.
   CudaChoice choice_of(std::uint32_t variant, std::span<const std::int64_t> sizes) const;

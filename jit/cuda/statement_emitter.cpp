@@ -110,7 +110,9 @@ void StatementEmitter::operator()(const BindStmt& s) {
 }
 
 void StatementEmitter::operator()(const LoadStmt& s) {
-  const std::string place = replaced_ == s.buffer ? place_ : element(s.buffer, s.index);
+  const auto replaced = replaced_.find(s.buffer);
+  const std::string place =
+      replaced == replaced_.end() ? element(s.buffer, s.index) : replaced->second;
   std::string value = loaded_text(s.dtype, place);
   if (s.mask != kNoScalar)
     value = name(s.mask) + " ? " + value + " : " + constant_text(s.dtype, 0, 0);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 
@@ -20,8 +19,7 @@ class StatementEmitter {
 
   /// Loads from `buffer` give the lvalue `place` from now on, whatever their index.
   void replace_loads(NestBufferId buffer, std::string place) {
-    replaced_ = buffer;
-    place_ = std::move(place);
+    replaced_[buffer] = std::move(place);
   }
   /// The lines of `block`, indented by `depth` steps.
   std::string emit(const Block& block, int depth);
@@ -68,8 +66,7 @@ class StatementEmitter {
   int depth_ = 0;
   bool in_vector_ = false;
   bool uses_reduce_scratch_ = false;
-  std::optional<NestBufferId> replaced_;
-  std::string place_;
+  std::map<NestBufferId, std::string> replaced_;  ///< lvalues by buffer
 };
 
 /// The name of a buffer in the text, by its place: b0, b1, … then l0, l1, …

@@ -22,7 +22,7 @@ class Renumberer {
     for (const NestBuffer& buffer : nest_.buffers) note(buffer.count);
     number(nest_.body);
     note(nest_.work);
-    number_product();
+    number_forms();
     apply();
     return std::move(result_);
   }
@@ -124,12 +124,26 @@ class Renumberer {
     for (Stmt& statement : block) std::visit([&](auto& node) { number(node); }, statement.node);
   }
 
-  void number_product() {
-    if (!nest_.product) return;
-    ProductForm& form = *nest_.product;
-    for (SymExpr* expr : {&form.batches, &form.rows, &form.columns}) note(*expr);
-    for (const Symbol& symbol : {form.batch, form.row_begin, form.column_begin})
-      if (symbols_.emplace(symbol, SymExpr::temp(temps_)).second) ++temps_;  // nothing asks for it
+  static std::vector<SymExpr*> sizes_of(ProductForm& form) {
+    return {&form.batches, &form.rows, &form.columns};
+  }
+  static std::vector<SymExpr*> sizes_of(AttentionForm& form) {
+    return {&form.batches, &form.heads, &form.queries, &form.keys};
+  }
+  static std::vector<Symbol*> places_of(ProductForm& form) {
+    return {&form.batch, &form.row_begin, &form.column_begin};
+  }
+  static std::vector<Symbol*> places_of(AttentionForm& form) {
+    return {&form.batch, &form.head, &form.row_begin};
+  }
+  void number_forms() {
+    if (nest_.product) number_form(*nest_.product);
+    if (nest_.attention) number_form(*nest_.attention);
+  }
+  void number_form(auto& form) {
+    for (const SymExpr* expr : sizes_of(form)) note(*expr);
+    for (const Symbol* symbol : places_of(form))
+      if (symbols_.emplace(*symbol, SymExpr::temp(temps_)).second) ++temps_;  // nothing asks for it
   }
 
   // Applying the numbers.
@@ -141,14 +155,16 @@ class Renumberer {
     for (NestBuffer& buffer : nest_.buffers) buffer.count = buffer.count.substitute(symbols_);
     nest_.parallel_axis = symbols_.at(nest_.parallel_axis).symbol();
     if (nest_.product) apply_to_form(*nest_.product);
+    if (nest_.attention) {
+      apply_to_form(*nest_.attention);
+      nest_.attention->totals = buffers_.at(nest_.attention->totals);
+    }
     nest_.size_count = static_cast<std::uint32_t>(result_.sizes.size());
     renumber_facts();
   }
-  void apply_to_form(ProductForm& form) const {
-    for (SymExpr* expr : {&form.batches, &form.rows, &form.columns})
-      *expr = expr->substitute(symbols_);
-    for (Symbol* symbol : {&form.batch, &form.row_begin, &form.column_begin})
-      *symbol = symbols_.at(*symbol).symbol();
+  void apply_to_form(auto& form) const {
+    for (SymExpr* expr : sizes_of(form)) *expr = expr->substitute(symbols_);
+    for (Symbol* symbol : places_of(form)) *symbol = symbols_.at(*symbol).symbol();
   }
   void renumber_facts() {
     base::Facts facts;

@@ -11,6 +11,8 @@
 //       for row (serial): scores = exp(scores - largest), their sum; rescale sums
 //       sums += scores . v
 //     result = sums / total, or 0 where total is 0 (nan_rows: where there are no keys)
+//
+// On CUDA the nest of f16 or bf16 operands is in attention form (jit/nest.h), whose tiles the emitter chooses.
 #include <cmath>
 #include <limits>
 
@@ -23,7 +25,7 @@ namespace {
 using ir::ReduceOp;
 using ir::ScalarOp;
 
-constexpr std::int64_t kKeys = 64;
+constexpr std::int64_t kKeys = AttentionForm::kKeys;
 constexpr std::int64_t kMostColumns = 128;
 constexpr std::int64_t kSplitColumns = 64;
 
@@ -52,6 +54,7 @@ class AttentionNest {
     const SymExpr& columns = out_[3];
     const bool whole = columns.is_constant() && columns.constant() <= kMostColumns;
     tile_columns_ = whole ? std::max<std::int64_t>(columns.constant(), 1) : kSplitColumns;
+    has_form_ = whole && fits_form();
   }
 
   void build() {
@@ -69,11 +72,47 @@ class AttentionNest {
     contract_values();
     b_.end_for();
     write();
+    if (has_form_) set_form();
     b_.nest().work =
         base::product(out_) * keys_ * 2 + out_[0] * out_[1] * out_[2] * keys_ * (depth_ * 2 + 8);
   }
 
  private:
+  bool is_masked() const { return ctx_.node().inputs().size() > 3 && ctx_.node().input(3); }
+
+  /// Whether an emitter's own tiles may take the place of these: neighbours in memory lie along heads of known sizes.
+  bool fits_form() const {
+    const DType dtype = ctx_.node().output().dtype;
+    bool fits = ctx_.options().target == LowerOptions::Target::Cuda &&
+                (dtype == DType::F16 || dtype == DType::BF16) && depth_.is_constant() &&
+                depth_.constant() >= 1 && depth_.constant() <= kMostColumns;
+    for (const AffineOperand* operand : {&q_, &k_, &v_})
+      fits = fits && b_.nest().buffers[operand->buffer].dtype == dtype &&
+             operand->strides[3].is_constant(1);
+    return fits;
+  }
+
+  void set_form() {
+    const double given = ctx_.node().number("scale");
+    b_.nest().attention = AttentionForm{
+        .batch = batch_.symbol(),
+        .head = head_.symbol(),
+        .row_begin = row_begin_.symbol(),
+        .batches = out_[0],
+        .heads = out_[1],
+        .queries = out_[2],
+        .keys = keys_,
+        .totals = total_,
+        .scale = given != 0 ? given : 1.0 / std::sqrt(static_cast<double>(depth_.constant())),
+        .causal = ctx_.node().flag("causal"),
+        .masked = is_masked()};
+  }
+
+  /// Where the tile begins: a symbol of its own for the form.
+  SymExpr place(const SymExpr& at, const SymExpr& size) {
+    return has_form_ ? b_.bind(b_.from_index(at), 0, size - 1, 0) : at;
+  }
+
   SymExpr begin(const SymExpr& extent, ForStmt::Kind kind) {
     const Symbol axis = b_.new_axis(extent);
     b_.begin_for(axis, extent, kind);
@@ -87,12 +126,12 @@ class AttentionNest {
     const Symbol p = b_.new_axis(extent);
     b_.set_parallel(p, extent);
     const Index part = delinearize(p, parts, b_.facts());
-    batch_ = part[0];
-    head_ = part[1];
+    batch_ = place(part[0], out_[0]);
+    head_ = place(part[1], out_[1]);
     shared_head_ = b_.simplify(floordiv(head_, floordiv(out_[1], k_sizes_[1])));
     column_begin_ = part[2] * tile_columns_;
     columns_ = b_.simplify(min(tile_columns_, out_[3] - column_begin_));
-    row_begin_ = part[3] * tile_rows_;
+    row_begin_ = place(part[3] * tile_rows_, out_[2]);
     rows_ = min(tile_rows_, out_[2] - row_begin_);
   }
 
@@ -197,7 +236,7 @@ class AttentionNest {
   Scalar masked(Scalar score, const SymExpr& query, const SymExpr& key) {
     score = apply(ScalarOp::Mul, score, scale());
     Mask seen;
-    if (ctx_.node().inputs().size() > 3 && ctx_.node().input(3)) {
+    if (is_masked()) {
       const Scalar mask = ctx_.operand(3, mask_index(query, key));
       const double hidden = ctx_.node().number("hidden");
       if (mask.dtype != DType::Bool)
@@ -296,6 +335,7 @@ class AttentionNest {
   const DType dtype_;
   const std::int64_t tile_rows_;
   std::int64_t tile_columns_ = 1;
+  bool has_form_ = false;
   SymExpr batch_, head_, shared_head_;
   SymExpr row_begin_, rows_, column_begin_, columns_, key_begin_, key_count_;
   NestBufferId scores_ = 0, sums_ = 0, largest_ = 0, total_ = 0, packed_ = 0;

@@ -142,6 +142,23 @@ static inline unsigned short hd_cvt_f16_f32(float value) {
   return (unsigned short)(sign | ((rounded - 0x38000000u) >> 13));
 }
 
+// Twins of ex2.approx.ftz and of the conversions of pairs: cvt.rn.f16x2.f32 and cvt.rn.bf16x2.f32, whose NaN is 0x7fff.
+extern "C" float exp2f(float) noexcept;
+static inline float hd_exp2(float x) {
+  const float power = exp2f(x);
+  return power < 0x1p-126f ? 0.0f : power;
+}
+static inline unsigned int hd_pack_f16(float low, float high) {
+  return hd_cvt_f16_f32(low) | (unsigned int)hd_cvt_f16_f32(high) << 16;
+}
+static inline unsigned int heddle_sim_cvt_bf16(float value) {
+  const unsigned int bits = (unsigned int)__float_as_int(value);
+  return value == value ? (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16 : 0x7fffu;
+}
+static inline unsigned int hd_pack_bf16(float low, float high) {
+  return heddle_sim_cvt_bf16(low) | heddle_sim_cvt_bf16(high) << 16;
+}
+
 // Twins of ldmatrix: what lane k gets comes from the rows that other lanes point to.
 #define HEDDLE_SIM_OWN __attribute__((noinline, no_sanitize("kernel-address")))
 HEDDLE_SIM_OWN static void heddle_sim_load_matrices(unsigned int* out, const void* row,
@@ -280,6 +297,7 @@ HEDDLE_SIM_UNARY(erf);
 HEDDLE_SIM_BINARY(pow);
 HEDDLE_SIM_BINARY(atan2);
 HEDDLE_SIM_BINARY(fmod);
+HEDDLE_SIM_BINARY(fmax);
 float fmaf(float, float, float) noexcept;
 double fma(double, double, double) noexcept;
 }

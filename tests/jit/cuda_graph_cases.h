@@ -61,6 +61,19 @@ inline const std::vector<GraphCase>& cuda_graph_cases() {
             return %o
           })",
        {{7}, {40}}},
+      {R"(graph @flash(%q: f16[s0, 4, s1, 16], %k: f16[s0, 2, s2, 16], %v: f16[s0, 2, s2, 16], %m: bool[s0, 1, 1, s2], %r: f16[s0, 4, s1, 16]) {
+            %o = attention(%q, %k, %v, %m) {nan_rows = true}
+            %y = add(%o, %r)
+            return %y
+          })",
+       {{2, 5, 70}, {1, 1, 1}, {1, 130, 9}},
+       4e-3},
+      {R"(graph @flash_causal(%q: bf16[s0, 2, s1, 40], %k: bf16[s0, 2, s1, 40], %v: bf16[s0, 2, s1, 40]) {
+            %o = attention(%q, %k, %v) {causal = true}
+            return %o
+          })",
+       {{2, 5}, {1, 67}},
+       1.6e-2},
       {R"(graph @norms(%x: f32[s0, s1], %w: f32[s1], %b: f32[s1]) {
             %a = layer_norm(%x, %w, %b)
             %c = softmax(%a)

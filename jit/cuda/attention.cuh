@@ -1,0 +1,286 @@
+// Device functions of attention on the tensor cores. The rules of prelude.cuh hold, whose continuation this is.
+//
+// Source of the way: Dao, "FlashAttention-2", 2023. That sums of one mma are, rounded, the left operand of the next:
+// PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type".
+
+// 2^x to 2^-22 of itself; 0 where that is smaller than any normal number.
+#ifndef HEDDLE_CUDA_SIM
+static __device__ __forceinline__ float hd_exp2(float x) {
+  float value;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
+  return value;
+}
+#endif
+
+// Two numbers rounded to 16 bits each, the first in the lower half of the word.
+#ifndef HEDDLE_CUDA_SIM
+static __device__ __forceinline__ unsigned int hd_pack_f16(float low, float high) {
+  unsigned int word;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+}
+static __device__ __forceinline__ unsigned int hd_pack_bf16(float low, float high) {
+  unsigned int word;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+}
+#endif
+
+static __device__ __forceinline__ unsigned int hd_pack(float low, float high, hd_f16) {
+  return hd_pack_f16(low, high);
+}
+static __device__ __forceinline__ unsigned int hd_pack(float low, float high, hd_bf16) {
+  return hd_pack_bf16(low, high);
+}
+
+// Puts lines x (8 * pieces) elements of 16 bits into memory where lines are `pitch` pieces apart, an odd number:
+// eight lines' pieces of one column then lie in all 32 banks. Zeros where there are none: `lines_left` lines of
+// `count` elements. `wide`: hd_is_wide; then the copies are asynchronous.
+template <class T, int lines, int pieces, int pitch, int threads>
+static __device__ __forceinline__ void hd_fetch_lines(hd_sixteen* to, const T* from, long long stride,
+                                                      long long lines_left, int count, bool wide) {
+  const int there = lines_left >= lines ? lines : (int)lines_left;
+#pragma unroll
+  for (int k = threadIdx.x; k < lines * pieces; k += threads) {
+    const int line = k / pieces;
+    const int piece = k % pieces;
+    const int left = line < there ? count - 8 * piece : 0;
+    const int valid = left <= 0 ? 0 : left >= 8 ? 8 : left;
+    const T* const at = valid == 0 ? from : from + line * stride + 8 * piece;
+    if (wide) {
+      hd_copy_async(to + line * pitch + piece, at, 2 * valid);
+    } else {
+      hd_fill_piece<T, 8>(to + line * pitch + piece, at, valid);
+    }
+  }
+}
+
+// How a block attends: a tile of queries meets 64 keys at a time. Keys and values come through shared memory, the
+// next ones while these are used; queries, scores and sums stay in registers. `depth` is the head size of queries
+// and keys and `columns` that of values, multiples of 16. A warp has 16 * row_tiles queries; warp_keys of them share
+// the queries and part the keys.
+//
+// Scores are exponents of 2. A thread has those of rows row(r) and keys key(c) of the tile.
+template <class T, int depth, int columns, int row_tiles, int warp_rows, int warp_keys>
+struct hd_attention_tile {
+  static constexpr int rows = 16 * row_tiles * warp_rows;
+  static constexpr int keys = 64;
+  static constexpr int threads = 32 * warp_rows * warp_keys;
+  static constexpr int key_pitch = depth / 8 + 1;
+  static constexpr int value_pitch = columns / 8 + 1;
+  static constexpr int stage_size = keys * (key_pitch + value_pitch);
+  static constexpr int warp_columns = keys / warp_keys;
+  static constexpr int thread_rows = 2 * row_tiles;
+  static constexpr int thread_keys = warp_columns / 4;
+  static constexpr int line = columns + 8;  // of the sums: rows of a fragment lie in different banks
+  static constexpr int total_at = warp_keys * rows * line;
+  unsigned int queries[row_tiles][depth / 16][4];
+  float scores[row_tiles][warp_columns / 8][4];
+  float sums[row_tiles][columns / 8][4];
+  float largest[row_tiles][2];
+  float totals[row_tiles][2];  // of the thread's own keys
+  static __device__ __forceinline__ int first_row() {
+    return (int)threadIdx.x / 32 / warp_keys * 16 * row_tiles;
+  }
+  static __device__ __forceinline__ int first_key() {
+    return (int)threadIdx.x / 32 % warp_keys * warp_columns;
+  }
+  static __device__ __forceinline__ int row(int r) {
+    return first_row() + r / 2 * 16 + (int)threadIdx.x % 32 / 4 + r % 2 * 8;
+  }
+  static __device__ __forceinline__ int key(int c) {
+    return first_key() + c / 2 * 8 + (int)threadIdx.x % 4 * 2 + c % 2;
+  }
+  __device__ __forceinline__ float& score(int r, int c) { return scores[r / 2][c / 2][r % 2 * 2 + c % 2]; }
+  __device__ __forceinline__ void scale(float factor) {
+#pragma unroll
+    for (int r = 0; r < thread_rows; ++r) {
+#pragma unroll
+      for (int c = 0; c < thread_keys; ++c) score(r, c) *= factor;
+    }
+  }
+  // Begins to fetch tile `number` of the keys and values, of which keys_left are there.
+  static __device__ __forceinline__ void fetch(unsigned char* shared, long long number, const T* key, long long key_stride,
+                                               int key_count, const T* value, long long value_stride,
+                                               int value_count, long long keys_left) {
+    hd_sixteen* const stage = (hd_sixteen*)shared + (int)(number & 1) * stage_size;
+    hd_fetch_lines<T, keys, depth / 8, key_pitch, threads>(stage, key, key_stride, keys_left, key_count,
+                                                           hd_is_wide(key, key_stride));
+    hd_fetch_lines<T, keys, columns / 8, value_pitch, threads>(stage + keys * key_pitch, value, value_stride,
+                                                               keys_left, value_count,
+                                                               hd_is_wide(value, value_stride));
+    hd_copy_commit();
+  }
+  // Begins to fetch the queries, of which rows_left are there, to where the second tile will be.
+  static __device__ __forceinline__ void fetch_queries(unsigned char* shared, const T* query, long long stride,
+                                                       int count, long long rows_left) {
+    hd_fetch_lines<T, rows, depth / 8, key_pitch, threads>((hd_sixteen*)shared + stage_size, query, stride,
+                                                           rows_left, count, hd_is_wide(query, stride));
+    hd_copy_commit();
+  }
+  // Takes the queries, after which one tile is being fetched.
+  __device__ __forceinline__ void start(const unsigned char* shared) {
+    hd_copy_wait<1>();
+    __syncthreads();
+    const hd_sixteen* const lines = (const hd_sixteen*)shared + stage_size;
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int m = 0; m < row_tiles; ++m) {
+      largest[m][0] = largest[m][1] = -hd_infinity();
+      totals[m][0] = totals[m][1] = 0.0f;
+#pragma unroll
+      for (int n = 0; n < columns / 8; ++n) {
+#pragma unroll
+        for (int k = 0; k < 4; ++k) sums[m][n][k] = 0.0f;
+      }
+#pragma unroll
+      for (int k = 0; k < depth / 16; ++k)
+        hd_load_matrices(queries[m][k],
+                         lines + (first_row() + 16 * m + lane % 16) * key_pitch + 2 * k + lane / 16);
+    }
+  }
+  // Waits for what was fetched, and until no thread needs the other stage.
+  static __device__ __forceinline__ void arrive() {
+    hd_copy_wait<0>();
+    __syncthreads();
+  }
+  // scores = queries . keys of tile `number`
+  __device__ __forceinline__ void multiply_keys(const unsigned char* shared, long long number) {
+    const hd_sixteen* const lines = (const hd_sixteen*)shared + (int)(number & 1) * stage_size;
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int n = 0; n < warp_columns / 8; n += 2) {
+#pragma unroll
+      for (int m = 0; m < row_tiles; ++m) {
+#pragma unroll
+        for (int k = 0; k < 4; ++k) scores[m][n][k] = scores[m][n + 1][k] = 0.0f;
+      }
+#pragma unroll
+      for (int k = 0; k < depth / 16; ++k) {
+        unsigned int b[4];
+        hd_load_matrices(b, lines + (first_key() + 8 * n + lane % 8 + lane / 16 * 8) * key_pitch + 2 * k +
+                                lane / 8 % 2);
+#pragma unroll
+        for (int m = 0; m < row_tiles; ++m) {
+          hd_mma(scores[m][n], queries[m][k], b, T(), T());
+          hd_mma(scores[m][n + 1], queries[m][k], b + 2, T(), T());
+        }
+      }
+    }
+  }
+  // Turns scores into weights: 2^(score - the largest so far). What was summed with a smaller one is scaled down.
+  __device__ __forceinline__ void weigh() {
+#pragma unroll
+    for (int r = 0; r < thread_rows; ++r) {
+      float most = score(r, 0);
+#pragma unroll
+      for (int c = 1; c < thread_keys; ++c) most = fmaxf(most, score(r, c));
+      most = fmaxf(most, hd_exchange(most, 1));
+      most = fmaxf(most, hd_exchange(most, 2));
+      const float before = largest[r / 2][r % 2];
+      const float now = fmaxf(before, most);
+      // Rows that saw nothing yet: -inf - -inf would be NaN.
+      const float shift = now == -hd_infinity() ? 0.0f : now;
+      const float rescale = hd_exp2(before - shift);
+      float total = 0.0f;
+#pragma unroll
+      for (int c = 0; c < thread_keys; ++c) {
+        score(r, c) = hd_exp2(score(r, c) - shift);
+        total += score(r, c);
+      }
+      largest[r / 2][r % 2] = now;
+      totals[r / 2][r % 2] = totals[r / 2][r % 2] * rescale + total;
+#pragma unroll
+      for (int n = 0; n < columns / 8; ++n) {
+        sums[r / 2][n][r % 2 * 2] *= rescale;
+        sums[r / 2][n][r % 2 * 2 + 1] *= rescale;
+      }
+    }
+  }
+  // sums += weights . values of tile `number`; the weights are rounded to T.
+  __device__ __forceinline__ void multiply_values(const unsigned char* shared, long long number) {
+    const hd_sixteen* const lines =
+        (const hd_sixteen*)shared + (int)(number & 1) * stage_size + keys * key_pitch;
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int k = 0; k < warp_columns / 16; ++k) {
+      unsigned int a[row_tiles][4];
+#pragma unroll
+      for (int m = 0; m < row_tiles; ++m) {
+#pragma unroll
+        for (int p = 0; p < 4; ++p)
+          a[m][p] = hd_pack(scores[m][2 * k + p / 2][p % 2 * 2], scores[m][2 * k + p / 2][p % 2 * 2 + 1], T());
+      }
+#pragma unroll
+      for (int n = 0; n < columns / 8; n += 2) {
+        unsigned int b[4];
+        hd_load_transposed(b, lines + (first_key() + 16 * k + lane % 16) * value_pitch + n + lane / 16);
+#pragma unroll
+        for (int m = 0; m < row_tiles; ++m) {
+          hd_mma(sums[m][n], a[m], b, T(), T());
+          hd_mma(sums[m][n + 1], a[m], b + 2, T(), T());
+        }
+      }
+    }
+  }
+  // Makes what the warps have that share queries relative to one largest score. `all`: room for theirs.
+  __device__ __forceinline__ void agree(float* all, int part) {
+#pragma unroll
+    for (int r = 0; r < thread_rows; ++r)
+      if (threadIdx.x % 4 == 0) all[part * rows + row(r)] = largest[r / 2][r % 2];
+    __syncthreads();
+#pragma unroll
+    for (int r = 0; r < thread_rows; ++r) {
+      float now = all[row(r)];
+#pragma unroll
+      for (int p = 1; p < warp_keys; ++p) now = fmaxf(now, all[p * rows + row(r)]);
+      const float rescale = hd_exp2(largest[r / 2][r % 2] - (now == -hd_infinity() ? 0.0f : now));
+      totals[r / 2][r % 2] *= rescale;
+#pragma unroll
+      for (int n = 0; n < columns / 8; ++n) {
+        sums[r / 2][n][r % 2 * 2] *= rescale;
+        sums[r / 2][n][r % 2 * 2 + 1] *= rescale;
+      }
+    }
+    __syncthreads();
+  }
+  // Adds up what the warps left that share queries.
+  static __device__ __forceinline__ void join(float* out, float* all) {
+    __syncthreads();
+#pragma unroll 1
+    for (int e = threadIdx.x; e < rows * columns; e += threads) {
+      float* const sum = out + e / columns * line + e % columns;
+#pragma unroll
+      for (int p = 1; p < warp_keys; ++p) *sum += sum[p * rows * line];
+    }
+    if ((int)threadIdx.x < rows) {
+#pragma unroll
+      for (int p = 1; p < warp_keys; ++p) all[threadIdx.x] += all[p * rows + threadIdx.x];
+    }
+  }
+  // Leaves in `shared` the sums, element (row, column) at row * line + column, and from total_at on the rows' totals,
+  // for all threads.
+  __device__ __forceinline__ float* finish(unsigned char* shared) {
+    arrive();
+    float* const out = (float*)shared;
+    float* const all = out + total_at;
+    const int part = (int)threadIdx.x / 32 % warp_keys;
+    if (warp_keys > 1) agree(all, part);
+#pragma unroll
+    for (int r = 0; r < thread_rows; ++r) {
+      float total = totals[r / 2][r % 2];
+      total += hd_exchange(total, 1);
+      total += hd_exchange(total, 2);
+      if (threadIdx.x % 4 == 0) all[part * rows + row(r)] = total;
+#pragma unroll
+      for (int n = 0; n < columns / 8; ++n) {
+#pragma unroll
+        for (int k = 0; k < 2; ++k)
+          out[(part * rows + row(r)) * line + 8 * n + (int)threadIdx.x % 4 * 2 + k] = sums[r / 2][n][r % 2 * 2 + k];
+      }
+    }
+    if (warp_keys > 1) join(out, all);
+    __syncthreads();
+    return out;
+  }
+};

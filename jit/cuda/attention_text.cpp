@@ -1,0 +1,390 @@
+#include "jit/cuda/attention_text.h"
+
+#include <numbers>
+#include <set>
+
+#include "jit/cuda/prelude.h"
+#include "jit/cuda/scalar_text.h"
+#include "jit/cuda/statement_emitter.h"
+#include "jit/lower/nest_rewrite.h"
+#include "jit/lower/nest_scalars.h"
+
+namespace heddle::jit::cuda {
+namespace {
+
+constexpr std::int64_t kKeys = AttentionForm::kKeys;
+constexpr std::int64_t kMostColumns = 128;
+
+bool is_loop(const Stmt& statement, ForStmt::Kind kind) {
+  const auto* loop = std::get_if<ForStmt>(&statement.node);
+  return loop != nullptr && loop->kind == kind && loop->carried.empty();
+}
+
+/// Collects the parts of a nest; `fits` becomes false where it has another form.
+class Finder {
+ public:
+  explicit Finder(const Nest& nest) : nest_(nest) { parts_.nest = &nest; }
+
+  std::optional<AttentionParts> run() {
+    for (const Stmt& statement : nest_.body) at_block_level(statement);
+    require(parts_.score != nullptr && parts_.sums != nullptr && parts_.columns != nullptr);
+    if (fits_) contractions();
+    return fits_ ? std::optional(parts_) : std::nullopt;
+  }
+
+ private:
+  void require(bool condition) { fits_ = fits_ && condition; }
+
+  void at_block_level(const Stmt& statement) {
+    if (const auto* bind = std::get_if<BindStmt>(&statement.node); bind != nullptr && is_own(*bind))
+      return;
+    if (const auto* index = std::get_if<IndexStmt>(&statement.node);
+        index != nullptr && index->index.mentions(nest_.parallel_axis)) {
+      places_.insert(index->result);
+      return;
+    }
+    if (!std::holds_alternative<ForStmt>(statement.node)) return scalar(statement, parts_.before);
+    // What the sums begin with is the emitter's own business.
+    if (is_loop(statement, ForStmt::Kind::Vector)) return require(parts_.tiles == nullptr);
+    require(is_loop(statement, ForStmt::Kind::Serial));
+    const auto& loop = std::get<ForStmt>(statement.node);
+    if (parts_.tiles == nullptr) return tiles(loop);
+    require(parts_.rows == nullptr);
+    rows(loop);
+  }
+
+  /// The bind of one of the three places.
+  bool is_own(const BindStmt& bind) const {
+    const AttentionForm& form = *nest_.attention;
+    return bind.check == 0 &&
+           (bind.symbol == form.batch || bind.symbol == form.head || bind.symbol == form.row_begin);
+  }
+
+  void scalar(const Stmt& statement, std::vector<const Stmt*>& list) {
+    require(!std::holds_alternative<StoreStmt>(statement.node) &&
+            !std::holds_alternative<IfStmt>(statement.node) &&
+            !std::holds_alternative<ForStmt>(statement.node) &&
+            !std::holds_alternative<ContractStmt>(statement.node));
+    independent(statement);
+    list.push_back(&statement);
+  }
+
+  /// Nothing but the places may know the parallel axis, and of local buffers only what loads() allows is read.
+  void independent(const Stmt& statement) {
+    Block one = {statement};
+    for (const SymExpr& expr : expressions_of(one)) require(!expr.mentions(nest_.parallel_axis));
+    std::visit(
+        [&](auto& node) { visit_uses(node, [&](ScalarId id) { require(!places_.contains(id)); }); },
+        one[0].node);
+    if (const auto* load = std::get_if<LoadStmt>(&statement.node);
+        load != nullptr && load->buffer >= nest_.global_count())
+      require(readable_ == load->buffer && load->index == at_);
+  }
+  /// From now on `buffer` may be read at `index`.
+  void loads(NestBufferId buffer, SymExpr index) {
+    readable_ = buffer;
+    at_ = std::move(index);
+  }
+
+  void tiles(const ForStmt& loop) {
+    require(loop.reductions.empty());
+    parts_.tiles = &loop;
+    for (const Stmt& statement : *loop.body) {
+      if (const auto* contract = std::get_if<ContractStmt>(&statement.node)) {
+        const bool first = parts_.scores == nullptr;
+        require(first || (parts_.score_rows != nullptr && parts_.sums == nullptr));
+        (first ? parts_.scores : parts_.sums) = contract;
+      } else if (parts_.score_rows != nullptr) {
+        continue;  // scores become weights
+      } else if (is_loop(statement, ForStmt::Kind::Serial)) {
+        require(parts_.scores != nullptr);
+        if (fits_) score_rows(std::get<ForStmt>(statement.node));
+      } else {
+        scalar(statement, parts_.of_tile);
+      }
+    }
+  }
+
+  void score_rows(const ForStmt& loop) {
+    require(loop.reductions.empty() && loop.extent == parts_.scores->rows);
+    parts_.score_rows = &loop;
+    for (const Stmt& statement : *loop.body) {
+      if (parts_.score_columns != nullptr) continue;  // the row's largest score
+      if (is_loop(statement, ForStmt::Kind::Vector))
+        score_columns(std::get<ForStmt>(statement.node));
+      else
+        scalar(statement, parts_.of_score_row);
+    }
+  }
+
+  void score_columns(const ForStmt& loop) {
+    require(loop.extent == parts_.scores->columns);
+    parts_.score_columns = &loop;
+    loads(parts_.scores->acc, SymExpr(parts_.score_rows->axis) * kKeys + SymExpr(loop.axis));
+    for (const Stmt& statement : *loop.body) {
+      if (const auto* store = std::get_if<StoreStmt>(&statement.node)) {
+        require(parts_.score == nullptr && store->buffer == readable_ && store->index == at_ &&
+                store->mask == kNoScalar && !store->combine);
+        parts_.score = store;
+        continue;
+      }
+      std::vector<const Stmt*> ignored;
+      require(parts_.score == nullptr);
+      scalar(statement, ignored);
+    }
+    readable_.reset();
+  }
+
+  void rows(const ForStmt& loop) {
+    require(loop.reductions.empty() && parts_.sums != nullptr);
+    if (!fits_) return;
+    require(loop.extent == parts_.sums->rows);
+    parts_.rows = &loop;
+    loads(nest_.attention->totals, loop.axis);
+    for (const Stmt& statement : *loop.body) {
+      require(parts_.columns == nullptr);
+      if (is_loop(statement, ForStmt::Kind::Vector))
+        columns(std::get<ForStmt>(statement.node));
+      else
+        scalar(statement, parts_.of_row);
+    }
+  }
+
+  void columns(const ForStmt& loop) {
+    require(loop.reductions.empty() && loop.extent == parts_.sums->columns);
+    parts_.columns = &loop;
+    loads(parts_.sums->acc,
+          SymExpr(parts_.rows->axis) * parts_.sums->tile_columns + SymExpr(loop.axis));
+    for (const Stmt& statement : *loop.body) {
+      independent(statement);
+      require(!std::holds_alternative<ContractStmt>(statement.node));
+    }
+  }
+
+  void contractions() {
+    const ContractStmt& scores = *parts_.scores;
+    const ContractStmt& sums = *parts_.sums;
+    const DType dtype = parts_.dtype();
+    require(dtype == DType::F16 || dtype == DType::BF16);
+    require(nest_.buffers[scores.b.buffer].dtype == dtype &&
+            nest_.buffers[sums.b.buffer].dtype == dtype);
+    require(scores.dtype == DType::F32 && sums.dtype == DType::F32 && !scores.accumulate &&
+            sums.accumulate && sums.a.buffer == scores.acc);
+    require(scores.tile_columns == kKeys && scores.depth.is_constant() &&
+            scores.depth.constant() <= kMostColumns && sums.tile_columns <= kMostColumns &&
+            sums.columns.is_constant(sums.tile_columns));
+    require(scores.a.column_stride.is_constant(1) && scores.b.row_stride.is_constant(1) &&
+            sums.b.column_stride.is_constant(1));
+  }
+
+  const Nest& nest_;
+  AttentionParts parts_;
+  std::set<ScalarId> places_;
+  std::optional<NestBufferId> readable_;
+  SymExpr at_;
+  bool fits_ = true;
+};
+
+/// Writes one kernel.
+class Writer {
+ public:
+  Writer(const AttentionParts& parts, const AttentionTile& tile)
+      : parts_(parts),
+        nest_(*parts.nest),
+        form_(*parts.nest->attention),
+        tile_(tile),
+        statements_(nest_, Mapping::Flat, {}) {
+    statements_.replace_loads(parts.scores->acc, "score");
+    statements_.replace_loads(form_.totals,
+                              "sums[Tile::total_at + " + parts.rows->axis.to_string() + "]");
+    statements_.replace_loads(parts.sums->acc, "sums[" + parts.rows->axis.to_string() +
+                                                   " * Tile::line + " +
+                                                   parts.columns->axis.to_string() + "]");
+  }
+
+  std::string body() {
+    line("unsigned char* const shared = hd_dynamic_shared();");
+    line("typedef hd_attention_tile<" + storage_type(parts_.dtype()) + ", " + number(tile_.depth) +
+         ", " + number(tile_.columns) + ", " + number(tile_.row_tiles) + ", " +
+         number(tile_.warp_rows) + ", " + number(tile_.warp_keys) + "> Tile;");
+    line("const long long queries = " + index(form_.queries) + ";");
+    line("const long long keys = " + index(form_.keys) + ";");
+    line("const long long heads = " + index(form_.heads) + ";");
+    line("const long long row_tiles = (queries + " + number(tile_.rows() - 1) + ") / " +
+         number(tile_.rows()) + ";");
+    open("for (long long place = blockIdx.x; place < row_tiles * heads * (" + index(form_.batches) +
+         "); place += gridDim.x)");
+    begin();
+    tiles();
+    line("const float* const sums = tile.finish(shared);");
+    elements();
+    line("__syncthreads();");
+    close();
+    return std::move(text_);
+  }
+
+ private:
+  static std::string number(std::int64_t value) { return std::to_string(value); }
+  std::string index(const SymExpr& expr) const { return index_text(expr, nest_.facts); }
+  void line(const std::string& text) {
+    text_.append(2 * static_cast<std::size_t>(depth_), ' ');
+    text_ += text + "\n";
+  }
+  void open(const std::string& head) {
+    line(head + " {");
+    ++depth_;
+  }
+  void close() {
+    --depth_;
+    line("}");
+  }
+  void unrolled(const std::string& head) {
+    line("#pragma unroll");
+    open(head);
+  }
+  void scalars(const std::vector<const Stmt*>& list) {
+    Block block;
+    for (const Stmt* statement : list) block.push_back(*statement);
+    text_ += statements_.emit(block, depth_);
+  }
+  /// Where the matrix of a contraction begins at tile `tile` of the keys.
+  std::string matrix(const TileOperand& operand, const SymExpr& tile) const {
+    return buffer_name(nest_, operand.buffer) + " + (" +
+           index(operand.base.substitute({{parts_.tiles->axis, tile}})) + ")";
+  }
+
+  /// The place, the queries and the first keys.
+  void begin() {
+    const std::string row = form_.row_begin.to_string();
+    line("const long long " + form_.batch.to_string() + " = place / row_tiles / heads;");
+    line("const long long " + form_.head.to_string() + " = place / row_tiles % heads;");
+    // Under a causal mask later queries see more keys: their blocks begin first.
+    line("const long long " + row + " = " +
+         (form_.causal ? "(row_tiles - 1 - place % row_tiles)" : "place % row_tiles") + " * " +
+         number(tile_.rows()) + ";");
+    scalars(parts_.before);
+    line("const long long rows_left = queries - " + row + ";");
+    line("const long long seen = " +
+         (form_.causal ? "hd_clamp(" + row +
+                             " + hd_smaller(rows_left, Tile::rows) + keys - queries, 0, keys)"
+                       : std::string("keys")) +
+         ";");
+    line("const long long tiles = (seen + " + number(kKeys - 1) + ") / " + number(kKeys) + ";");
+    line("Tile::fetch_queries(shared, " + matrix(parts_.scores->a, 0) + ", " +
+         index(parts_.scores->a.row_stride) + ", " + number(parts_.depth()) + ", rows_left);");
+    fetch("0", 0);
+    line("Tile tile;");
+    line("tile.start(shared);");
+  }
+
+  void fetch(const std::string& text, const SymExpr& tile) {
+    const TileOperand& key = parts_.scores->b;
+    const TileOperand& value = parts_.sums->b;
+    line("Tile::fetch(shared, " + text + ", " + matrix(key, tile) + ", " +
+         index(key.column_stride) + ", " + number(parts_.depth()) + ", " + matrix(value, tile) +
+         ", " + index(value.row_stride) + ", " + number(parts_.value_columns()) + ", keys - " +
+         number(kKeys) + " * (" + text + "));");
+  }
+
+  void tiles() {
+    const std::string at = parts_.tiles->axis.to_string();
+    line("#pragma unroll 1");
+    open("for (long long " + at + " = 0; " + at + " < tiles; ++" + at + ")");
+    line("Tile::arrive();");
+    open("if (" + at + " + 1 < tiles)");
+    fetch(at + " + 1", SymExpr(parts_.tiles->axis) + 1);
+    close();
+    line("tile.multiply_keys(shared, " + at + ");");
+    line("const int left = (int)hd_smaller(seen - " + number(kKeys) + " * " + at + ", " +
+         number(kKeys) + ");");
+    if (form_.masked) {
+      scores();
+    } else {
+      open("if (left == " + number(kKeys) +
+           (form_.causal ? " && " + number(kKeys) + " * " + at + " + " + number(kKeys - 1) +
+                               " <= " + form_.row_begin.to_string() + " + keys - queries"
+                         : std::string()) +
+           ")");
+      line("tile.scale(" + constant_text(DType::F32, form_.scale * std::numbers::log2e, 0) + ");");
+      close();
+      open("else");
+      scores();
+      close();
+    }
+    line("tile.weigh();");
+    line("tile.multiply_values(shared, " + at + ");");
+    close();
+  }
+
+  /// The nest's expressions on each score of a tile. Rows that do not exist do as the last one.
+  void scores() {
+    scalars(parts_.of_tile);
+    unrolled("for (int r = 0; r < Tile::thread_rows; ++r)");
+    line("const long long " + parts_.score_rows->axis.to_string() +
+         " = hd_smaller(Tile::row(r), rows_left - 1);");
+    scalars(parts_.of_score_row);
+    unrolled("for (int c = 0; c < Tile::thread_keys; ++c)");
+    const std::string key = parts_.score_columns->axis.to_string();
+    line("const long long " + key + " = Tile::key(c);");
+    line("float& score = tile.score(r, c);");
+    open("if (" + key + " < left)");
+    Block block;
+    for (const Stmt& statement : *parts_.score_columns->body)
+      if (!std::holds_alternative<StoreStmt>(statement.node)) block.push_back(statement);
+    text_ += statements_.emit(block, depth_);
+    line("score = v" + std::to_string(parts_.score->operand) + " * " +
+         constant_text(DType::F32, std::numbers::log2e, 0) + ";");
+    close();
+    open("else");
+    line("score = -hd_infinity();");
+    close();
+    close();
+    close();
+  }
+
+  void elements() {
+    const std::string columns = number(parts_.value_columns());
+    const std::string row = parts_.rows->axis.to_string();
+    open("for (int e = threadIdx.x; e < (int)hd_smaller(rows_left, Tile::rows) * " + columns +
+         "; e += " + number(tile_.threads()) + ")");
+    line("const long long " + row + " = e / " + columns + ";");
+    line("const long long " + parts_.columns->axis.to_string() + " = e % " + columns + ";");
+    scalars(parts_.of_row);
+    text_ += statements_.emit(*parts_.columns->body, depth_);
+    close();
+  }
+
+  const AttentionParts& parts_;
+  const Nest& nest_;
+  const AttentionForm& form_;
+  const AttentionTile& tile_;
+  StatementEmitter statements_;
+  std::string text_;
+  int depth_ = 1;
+};
+
+}  // namespace
+
+std::optional<AttentionParts> attention_parts(const Nest& nest) {
+  return nest.attention ? Finder(nest).run() : std::nullopt;
+}
+
+CudaSource emit_attention(const AttentionParts& parts, const AttentionTile& tile,
+                          const CudaOptions& options) {
+  const Nest& nest = *parts.nest;
+  const AttentionForm& form = *nest.attention;
+  CudaSource source;
+  source.variant = tile.name();
+  source.entry = entry_name(nest.name + "_" + source.variant);
+  source.block_threads = static_cast<std::uint32_t>(tile.threads());
+  source.dynamic_shared_bytes = tile.shared_bytes();
+  source.blocks =
+      min(form.batches * form.heads * ceildiv(form.queries, tile.rows()), options.max_blocks);
+  source.kernel = "extern \"C\" __global__ void __launch_bounds__(" +
+                  std::to_string(tile.threads()) + ")\n" + source.entry + "(" +
+                  parameters_text(nest, false) + ") {\n" + Writer(parts, tile).body() + "}\n";
+  source.text = prelude_for(source.kernel) + source.kernel;
+  return source;
+}
+
+}  // namespace heddle::jit::cuda

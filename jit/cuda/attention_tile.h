@@ -1,0 +1,57 @@
+// How a block of threads attends, and which way is taken: plain numbers and a cost model.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "jit/cuda/product_tile.h"
+
+namespace heddle::jit::cuda {
+
+/// A way to attend with hd_attention_tile: the queries that one block has, and how its warps share them.
+struct AttentionTile {
+  int depth = 0;      ///< of queries and keys, a multiple of 16
+  int columns = 0;    ///< of values, a multiple of 16
+  int row_tiles = 1;  ///< of 16 queries, a warp
+  int warp_rows = 4;
+  int warp_keys = 1;  ///< warps that share queries and part the keys of a tile
+
+  int rows() const { return 16 * row_tiles * warp_rows; }
+  int threads() const { return 32 * warp_rows * warp_keys; }
+  std::int64_t shared_bytes() const;
+  /// "flash_64x64": queries and keys of a tile
+  std::string name() const;
+
+  friend bool operator==(const AttentionTile&, const AttentionTile&) = default;
+};
+
+/// The sizes of attention.
+struct AttentionShape {
+  std::int64_t heads = 1;  ///< of all batches
+  std::int64_t queries = 1;
+  std::int64_t keys = 1;
+  bool causal = false;
+};
+
+/// The ways there are for head sizes `depth` of queries and keys and `columns` of values, each from 1 to 128; none
+/// on a device without tensor cores, or with too little shared memory.
+/// @param masked  whether there is a mask, whose expressions take registers
+std::vector<AttentionTile> attention_tiles(std::int64_t depth, std::int64_t columns, bool masked,
+                                           const ProductDevice& device);
+
+/// Cycles that attention is expected to take: its blocks in waves, as many at a time as fit on the multiprocessors.
+/// In a wave, those that share a multiprocessor take as long as its tensor cores, its reads of shared memory or its
+/// exponentials last, but no block is faster than its chain of steps allows. Keys that causality hides from a whole
+/// block take no time.
+///
+/// The rates are those of product_cycles(), datasheets'; none has been measured on a device.
+double attention_cycles(const AttentionTile& tile, const AttentionShape& shape,
+                        const ProductDevice& device);
+
+/// The cheapest of `tiles` (not empty) by attention_cycles(); the first of equals.
+std::size_t cheapest_tile(std::span<const AttentionTile> tiles, const AttentionShape& shape,
+                          const ProductDevice& device);
+
+}  // namespace heddle::jit::cuda

@@ -1,0 +1,473 @@
+// Attention on the tensor cores: every way to attend, on the simulated device against the reference evaluator; what
+// NVRTC makes of the texts; and which way the cost model takes.
+//
+// Tolerances: scores and sums are f32, weights are rounded to the operands' 16 bits before they meet the values, and
+// the result is rounded once more.
+#include <cmath>
+#include <cstring>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/half.h"
+#include "device/cuda/nvrtc.h"
+#include "heddle/error.h"
+#include "ir/text.h"
+#include "jit/cuda/attention_text.h"
+#include "tests/cuda_sim/control.h"
+#include "tests/jit/cuda_runner.h"
+#include "tests/jit/lower_support.h"
+
+namespace heddle::tests {
+namespace {
+
+using jit::cuda::AttentionShape;
+using jit::cuda::AttentionTile;
+using jit::cuda::ProductDevice;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr ProductDevice kH200{132, 227 * 1024, true};
+
+double tolerance_of(const std::string& dtype) { return dtype == "f16" ? 2e-3 : 1.6e-2; }
+
+/// A graph whose program is attention in one kernel, and all its variants.
+class OneAttention {
+ public:
+  explicit OneAttention(const std::string& text)
+      : graph_(ir::parse(text)),
+        program_(jit::lower(
+            graph_, {.target = jit::LowerOptions::Target::Cuda, .rest = {.library = false}})) {
+    const auto parts = jit::cuda::attention_parts(nest());
+    EXPECT_TRUE(parts) << jit::print(nest());
+    if (!parts) return;
+    tiles_ = jit::cuda::attention_tiles(parts->depth(), parts->value_columns(),
+                                        nest().attention->masked, kH200);
+    for (const AttentionTile& tile : tiles_)
+      sources_.push_back(jit::cuda::emit_attention(*parts, tile, {}));
+  }
+
+  const ir::Graph& graph() const { return graph_; }
+  const jit::Nest& nest() const { return *program_.kernels.at(0).nest; }
+  const std::vector<jit::cuda::CudaSource>& sources() const { return sources_; }
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const AttentionTile& tile : tiles_) names.push_back(tile.name());
+    return names;
+  }
+  std::string text() const {
+    std::string kernels;
+    for (const auto& source : sources_) kernels += source.kernel + "\n";
+    return jit::cuda::prelude_for(kernels) + kernels;
+  }
+
+  void expect_right(const std::vector<std::vector<std::int64_t>>& sizes, double tolerance) {
+    for (const std::vector<std::int64_t>& one : sizes) {
+      SCOPED_TRACE(::testing::PrintToString(one));
+      expect_right(test::random_arguments(graph_, one), tolerance);
+    }
+  }
+  /// Each kernel in turn.
+  void expect_right(const std::vector<ir::Literal>& arguments, double tolerance) {
+    ASSERT_EQ(program_.record.steps.size(), 1u) << test::nests_of(program_);
+    if (device_ == nullptr) device_ = std::make_unique<SimulatedKernels>(sources_);
+    for (std::size_t k = 0; k < sources_.size() && !::testing::Test::HasFailure(); ++k) {
+      SCOPED_TRACE(tiles_[k].name());
+      const auto runner = [&](const jit::Nest& nest,
+                              std::span<const test::InterpreterBuffer> buffers,
+                              std::span<const std::int64_t> values) {
+        std::vector<std::span<unsigned char>> spans;
+        for (std::size_t b = 0; b < buffers.size(); ++b)
+          spans.emplace_back(
+              static_cast<unsigned char*>(buffers[b].data),
+              static_cast<std::size_t>(buffers[b].count) * size_of(nest.buffers[b].dtype));
+        return device_->run(k, {values.begin(), values.end()}, spans);
+      };
+      test::expect_program_right(graph_, program_, arguments, {.runner = runner}, tolerance);
+    }
+  }
+
+ private:
+  ir::Graph graph_;
+  jit::Program program_;
+  std::vector<AttentionTile> tiles_;
+  std::vector<jit::cuda::CudaSource> sources_;
+  std::unique_ptr<SimulatedKernels> device_;
+};
+
+/// s0 queries and s1 keys; `heads` of the queries and `shared` of the keys.
+std::string attention_text(const std::string& dtype, int size, int value_size,
+                           const std::string& attrs = "", const std::string& mask = "",
+                           int heads = 2, int shared = 2) {
+  const auto input = [&](const std::string& name, int count, const std::string& length, int d) {
+    return "%" + name + ": " + dtype + "[1, " + std::to_string(count) + ", " + length + ", " +
+           std::to_string(d) + "]";
+  };
+  return "graph @attention(" + input("q", heads, "s0", size) + ", " +
+         input("k", shared, "s1", size) + ", " + input("v", shared, "s1", value_size) +
+         (mask.empty() ? "" : ", %mask: " + mask) + ") {\n  %o = attention(%q, %k, %v" +
+         (mask.empty() ? ")" : ", %mask)") + (attrs.empty() ? "" : " {" + attrs + "}") +
+         "\n  return %o\n}\n";
+}
+
+class CudaAttention : public ::testing::TestWithParam<std::tuple<const char*, int>> {
+ protected:
+  std::string dtype() const { return std::get<0>(GetParam()); }
+  int size() const { return std::get<1>(GetParam()); }
+};
+
+TEST_P(CudaAttention, EveryWayAgreesWithTheEvaluator) {
+  OneAttention all(attention_text(dtype(), size(), size(), "", "", size() > 64 ? 1 : 2, 1));
+  all.expect_right({{1, 1}, {17, 64}, {65, 70}, {3, 0}, {0, 5}, {129, 131}}, tolerance_of(dtype()));
+}
+
+TEST_P(CudaAttention, CausalQueriesSeeNoLaterKeys) {
+  OneAttention causal(attention_text(dtype(), size(), size(), "causal = true", "", 1, 1));
+  causal.expect_right({{1, 130}, {70, 70}, {129, 64}, {20, 5}}, tolerance_of(dtype()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, CudaAttention,
+                         ::testing::Combine(::testing::Values("f16", "bf16"),
+                                            ::testing::Values(32, 64, 96, 128)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param)) + "_" +
+                                  std::to_string(std::get<1>(info.param));
+                         });
+
+class CudaAttentionNvrtc : public ::testing::TestWithParam<const char*> {
+ protected:
+  /// NVRTC's log for the kernels; none where there is no NVRTC that makes code for the architecture.
+  static std::optional<std::string> log_of(const OneAttention& one, const std::string& option) {
+    try {
+      const device::cuda::Nvrtc nvrtc;
+      if (!nvrtc.supports(std::stoi(std::string(GetParam()).substr(3)))) return std::nullopt;
+      const auto compiled = nvrtc.compile_cubin(one.text(), "attention", GetParam(), {option});
+      EXPECT_EQ(std::string(compiled.image.data(), 4), "\177ELF");
+      return compiled.log;
+    } catch (const DeviceError&) {
+      return std::nullopt;
+    }
+  }
+};
+
+TEST_P(CudaAttentionNvrtc, TakesEveryText) {
+  for (const auto& [dtype, size] : {std::pair{"f16", 32}, {"bf16", 128}}) {
+    const OneAttention one(attention_text(dtype, size, size, "causal = true", "f32[s0, s1]"));
+    EXPECT_EQ(one.text().find("#include"), std::string::npos);
+    const auto log = log_of(one, "--ptxas-options=-O0");
+    if (!log) GTEST_SKIP() << "libnvrtc is not on this machine, or makes no such code";
+    EXPECT_EQ(*log, "");
+  }
+}
+
+/// The assembler's report: what of a thread's does not fit into registers goes to memory and back.
+TEST_P(CudaAttentionNvrtc, HoldsHeadsOf64InRegisters) {
+  const OneAttention plain(attention_text("bf16", 64, 64, "causal = true"));
+  const OneAttention masked(attention_text("bf16", 64, 64, "", "bf16[1, 2, s0, s1]"));
+  for (const OneAttention* one : {&plain, &masked}) {
+    const auto found = log_of(*one, "--ptxas-options=-v");
+    if (!found) GTEST_SKIP() << "libnvrtc is not on this machine, or makes no such code";
+    const std::string& log = *found;
+    std::size_t reports = 0;
+    for (std::size_t at = log.find("bytes spill stores"); at != std::string::npos;
+         at = log.find("bytes spill stores", at + 1)) {
+      const std::size_t line = log.rfind('\n', at) + 1;
+      EXPECT_THAT(log.substr(line, log.find('\n', at) - line),
+                  HasSubstr(" 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"));
+      ++reports;
+    }
+    EXPECT_EQ(reports, one->sources().size()) << log;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Arch, CudaAttentionNvrtc, ::testing::Values("sm_80", "sm_90a", "sm_100"),
+                         [](const auto& info) { return std::string(info.param); });
+
+class CudaAttentionMask : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(CudaAttentionMask, AgreesWithTheEvaluator) {
+  for (const char* attrs : {"", "causal = true, scale = 0.3"}) {
+    OneAttention one(attention_text("f16", 32, 32, attrs, GetParam()));
+    one.expect_right({{5, 70}, {66, 64}, {2, 0}}, 2e-3);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, CudaAttentionMask,
+                         ::testing::Values("bool[1, 1, 1, s1]", "f16[1, 2, s0, s1]", "f32[s0, s1]",
+                                           "bool[s0, s1]", "f16[1]"));
+
+TEST(CudaAttentions, AFiniteScoreForWhatIsHidden) {
+  for (const char* attrs : {"hidden = -10000.0, nan_rows = true", "hidden = 0.5, causal = true"}) {
+    OneAttention one(attention_text("f16", 16, 16, attrs, "bool[s0, s1]"));
+    one.expect_right({{5, 70}}, 2e-3);
+  }
+}
+
+/// Queries 0 to 3 with 70 keys: the first sees the last keys only, the second none, the third all.
+std::vector<ir::Literal> with_hidden_rows(const ir::Graph& graph) {
+  std::vector<ir::Literal> all = test::random_arguments(graph, {3, 70});
+  ir::Literal& mask = all.at(3);
+  const bool chooses = mask.dtype() == boolean;
+  for (std::int64_t key = 0; key < 70; ++key) {
+    mask.set(key, chooses ? key >= 66 : key >= 66 ? 0.25 : -INFINITY);
+    mask.set(70 + key, chooses ? 0 : -INFINITY);
+    mask.set(140 + key, chooses ? 1 : 0.5);
+  }
+  return all;
+}
+
+TEST(CudaAttentions, QueriesThatSeeNothing) {
+  for (const char* mask : {"f16[s0, s1]", "f32[s0, s1]", "bool[s0, s1]"})
+    for (const char* attrs : {"", "nan_rows = true"}) {
+      SCOPED_TRACE(std::string(mask) + " " + attrs);
+      OneAttention one(attention_text("f16", 16, 16, attrs, mask, 1, 1));
+      one.expect_right(with_hidden_rows(one.graph()), 2e-3);
+      one.expect_right({{4, 0}}, 0);
+    }
+}
+
+TEST(CudaAttentions, ANaNScoreMakesItsQueryNaN) {
+  for (const char* attrs : {"", "causal = true"}) {
+    OneAttention one(attention_text("bf16", 16, 16, attrs, "", 1, 1));
+    std::vector<ir::Literal> all = test::random_arguments(one.graph(), {70, 70});
+    all[0].set(3 * 16 + 5, NAN);        // query 3
+    all[1].set(66 * 16 + 2, INFINITY);  // key 66: scores of both infinities
+    all[1].set(69 * 16 + 2, NAN);       // the last key, which causality hides but from the last
+    one.expect_right(all, 1.6e-2);
+  }
+}
+
+TEST(CudaAttentions, LargeScoresDoNotOverflow) {
+  OneAttention one(attention_text("f16", 16, 16, "scale = 100.0", "", 1, 1));
+  std::vector<ir::Literal> all = test::random_arguments(one.graph(), {20, 130});
+  for (std::int64_t k = 0; k < all[0].count(); ++k) all[0].set(k, all[0].at(k) * 1000);
+  one.expect_right(all, 2e-3);
+}
+
+// Copies are wide where lines begin at multiples of 16 bytes, and element by element elsewhere; sizes are filled up
+// to multiples of 16 with zeros.
+TEST(CudaAttentions, HeadSizesThatAreNoMultiples) {
+  for (const auto& [size, value_size] : {std::pair{40, 24}, {72, 8}, {33, 128}, {2, 3}, {128, 5}}) {
+    SCOPED_TRACE(std::to_string(size) + ", " + std::to_string(value_size));
+    OneAttention one(attention_text("f16", size, value_size));
+    one.expect_right({{18, 67}}, 2e-3);
+  }
+}
+
+TEST(CudaAttentions, HeadsThatLieSideBySideAndAreSharedAndWhatFollows) {
+  OneAttention one(
+      R"(graph @layer(%q: f16[s0, s1, 4, 32], %k: f16[s0, s2, 2, 32], %v: f16[s0, s2, 2, 32], %r: f16[s0, 4, s1, 32], %gain: f32[]) {
+    %a = permute(%q) {perm = [0, 2, 1, 3]}
+    %b = permute(%k) {perm = [0, 2, 1, 3]}
+    %c = permute(%v) {perm = [0, 2, 1, 3]}
+    %o = attention(%a, %b, %c) {causal = true}
+    %x = add(%o, %r)
+    %w = convert(%x) {dtype = f32}
+    %y = mul(%w, %gain)
+    return %y
+  })");
+  EXPECT_EQ(one.nest().name, "attention_add_convert_mul");
+  one.expect_right({{2, 20, 70}, {3, 1, 9}, {1, 66, 66}}, 4e-3);
+}
+
+TEST(CudaAttentions, MasksThatAreComputedOnTheWay) {
+  OneAttention one(
+      R"(graph @padded(%q: bf16[s0, 2, s1, 16], %k: bf16[s0, 2, s2, 16], %v: bf16[s0, 2, s2, 16], %length: i64[s0, 1, 1, 1]) {
+    %key = iota() {sizes = [1, 1, 1, s2], axis = 3, dtype = i64}
+    %seen = lt(%key, %length)
+    %o = attention(%q, %k, %v, %seen)
+    return %o
+  })");
+  std::vector<ir::Literal> all = test::random_arguments(one.graph(), {3, 17, 70});
+  all[3].set_int(0, 70);
+  all[3].set_int(1, 65);
+  all[3].set_int(2, 0);
+  one.expect_right(all, 1.6e-2);
+}
+
+std::optional<jit::cuda::AttentionParts> parts_of(const std::string& text, ir::Graph& graph,
+                                                  jit::Program& program) {
+  graph = ir::parse(text);
+  program =
+      jit::lower(graph, {.target = jit::LowerOptions::Target::Cuda, .rest = {.library = false}});
+  return jit::cuda::attention_parts(*program.kernels.at(0).nest);
+}
+
+TEST(CudaAttentions, WhatDoesNotFitTakesTheNestsOwnTiles) {
+  ir::Graph graph;
+  jit::Program program;
+  EXPECT_FALSE(parts_of(attention_text("f32", 64, 64), graph, program)) << "f32 stays exact";
+  EXPECT_FALSE(parts_of(attention_text("f16", 130, 64), graph, program));
+  EXPECT_FALSE(parts_of(attention_text("f16", 64, 160), graph, program));
+  EXPECT_FALSE(parts_of(attention_text("f16", 1, 1), graph, program));
+  EXPECT_FALSE(parts_of(
+      R"(graph @turned(%q: f16[1, 1, s0, 16], %k: f16[1, 1, 16, s1], %v: f16[1, 1, s1, 16]) {
+    %b = permute(%k) {perm = [0, 1, 3, 2]}
+    %o = attention(%q, %b, %v)
+    return %o
+  })",
+      graph, program))
+      << "keys lie along the length";
+  ASSERT_TRUE(parts_of(attention_text("f16", 64, 64), graph, program));
+  const jit::Nest& nest = *program.kernels.at(0).nest;
+  EXPECT_EQ(jit::cuda::emit_code(nest, {.tensor_cores = false}).variants.size(), 1u);
+  EXPECT_EQ(jit::cuda::emit_code(nest, {.tensor_cores = false}).variants[0].variant, "");
+  EXPECT_EQ(jit::cuda::emit_code(nest, {.max_shared_bytes = 30 * 1024}).variants[0].variant, "");
+  const auto code = jit::cuda::emit_code(nest);
+  EXPECT_EQ(code.variants.size(), 3u);
+  EXPECT_EQ(code.choose(std::vector<std::int64_t>{1, 1000}).variant, 0u);
+  EXPECT_EQ(code.choose(std::vector<std::int64_t>{4000, 4000}).variant, 1u) << "of two heads";
+}
+
+TEST(CudaAttentions, ScalesOfTheNestAreThoseOfItsKey) {
+  const auto key = [](const char* attrs) {
+    const OneAttention one(attention_text("f16", 64, 64, attrs));
+    return jit::structural_key(one.nest()).hex();
+  };
+  EXPECT_NE(key(""), key("scale = 0.25"));
+  EXPECT_EQ(key(""), key("scale = 0.125"));
+  EXPECT_NE(key(""), key("causal = true"));
+}
+
+/// The variant for so many heads of 64 or `size` on an H200.
+std::string chosen(std::int64_t heads, std::int64_t queries, std::int64_t keys,
+                   std::int64_t size = 64, bool causal = false) {
+  const auto tiles = jit::cuda::attention_tiles(size, size, false, kH200);
+  const AttentionShape shape{heads, queries, keys, causal};
+  return tiles[jit::cuda::cheapest_tile(tiles, shape, kH200)].name();
+}
+
+TEST(CudaAttentions, TheCostModelTakesTilesThatFillTheDevice) {
+  EXPECT_EQ(chosen(32, 1, 4096), "flash_16x64") << "one query: warps part the keys";
+  EXPECT_EQ(chosen(8, 100, 1000), "flash_16x64") << "larger tiles would leave most of it idle";
+  EXPECT_EQ(chosen(256, 4096, 4096), "flash_128x64");
+  EXPECT_EQ(chosen(256, 4096, 4096, 128, true), "flash_128x64");
+  EXPECT_EQ(chosen(512, 64, 512), "flash_64x64");
+}
+
+TEST(CudaAttentions, VariantsAreTilesOfQueries) {
+  EXPECT_THAT(OneAttention(attention_text("f16", 64, 64)).names(),
+              ElementsAre("flash_16x64", "flash_64x64", "flash_128x64"));
+  EXPECT_TRUE(jit::cuda::attention_tiles(64, 64, false, {80, 96 * 1024, false}).empty());
+  for (const AttentionTile& tile :
+       jit::cuda::attention_tiles(128, 128, true, {80, 80 * 1024, true}))
+    EXPECT_LE(tile.shared_bytes(), 80 * 1024);
+}
+
+TEST(CudaAttentions, TextIsThePlaceTheTilesAndTheExpressions) {
+  const OneAttention one(attention_text("bf16", 80, 64, "causal = true", "", 4, 2));
+  const std::string text = one.text();
+  EXPECT_THAT(text, HasSubstr("typedef hd_attention_tile<hd_bf16, 80, 64, 1, 4, 1> Tile;"));
+  EXPECT_THAT(text, HasSubstr("heddle_attention_flash_64x64("));
+  EXPECT_THAT(text, HasSubstr("Tile::fetch(shared, 0, b1"));
+  EXPECT_THAT(text, HasSubstr("tile.scale("));
+}
+
+/// What the simulator objects to when barrier `skipped` of a launch is left out; empty: nothing.
+std::string problem_without(std::uint64_t skipped, std::uint64_t& barriers) {
+  static const sim::Control control(test::simulator_path());
+  const OneAttention one(attention_text("f16", 16, 16, "", "", 1, 1));
+  std::vector<ir::Literal> arguments = test::random_arguments(one.graph(), {20, 200});
+  ir::Literal result(f16, {1, 1, 20, 16});
+  std::vector<std::span<unsigned char>> spans;
+  arguments.push_back(result);
+  for (ir::Literal& literal : arguments)
+    spans.emplace_back(static_cast<unsigned char*>(literal.data()), literal.bytes());
+  try {
+    SimulatedKernels device(one.sources());
+    control.skip_barrier(skipped);
+    device.run(1, {20, 200}, spans);
+  } catch (const DeviceLost&) {
+    const std::string problem = control.problem();
+    control.skip_barrier(0);
+    return problem;
+  }
+  barriers = control.skip_barrier(0);
+  return {};
+}
+
+TEST(CudaAttentions, EveryBarrierIsNeeded) {
+  if (!test::on_simulator()) GTEST_SKIP() << test::kNeedsSimulator;
+  std::uint64_t barriers = 0;
+  ASSERT_EQ(problem_without(0, barriers), "");
+  // One for the queries, one for each of four tiles of keys, two around the sums on their way out, and the last,
+  // after which a block would go on to another tile of queries.
+  ASSERT_EQ(barriers, 8u);
+  for (std::uint64_t k = 1; k < barriers; ++k)
+    EXPECT_THAT(problem_without(k, barriers), HasSubstr("no barrier lies between"))
+        << "barrier " << k;
+}
+
+// The prelude's instructions of attention, simulated.
+
+template <typename Number>
+void check_pairs(const std::string& function) {
+  std::vector<float> numbers;
+  for (std::uint32_t k = 0; k < 65536; ++k) {
+    Number low, high;
+    low.bits = static_cast<std::uint16_t>(k);
+    high.bits = static_cast<std::uint16_t>(k + 1);
+    const float middle = (static_cast<float>(low) + static_cast<float>(high)) / 2;
+    for (const float f : {static_cast<float>(low), middle, std::nextafter(middle, 1e38f)})
+      numbers.push_back(f);
+  }
+  const std::size_t count = numbers.size();
+  jit::cuda::CudaSource source;
+  source.kernel =
+      "extern \"C\" __global__ void f(const float* in, unsigned int* out, int* status) {\n"
+      "  for (int k = threadIdx.x; k < " +
+      std::to_string(count) + "; k += 256)\n    out[k] = " + function + "(in[k], -in[k]);\n}\n";
+  source.entry = "f";
+  source.block_threads = 256;
+  source.blocks = 1;
+  std::vector<std::uint32_t> words(count);
+  const std::vector<std::span<unsigned char>> spans = {
+      {reinterpret_cast<unsigned char*>(numbers.data()), 4 * count},
+      {reinterpret_cast<unsigned char*>(words.data()), 4 * count}};
+  SimulatedKernels({source}).run(0, {}, spans);
+  for (std::size_t k = 0; k < count; ++k) {
+    const float both[] = {numbers[k], -numbers[k]};
+    for (std::size_t half = 0; half < 2; ++half) {
+      Number got;
+      got.bits = static_cast<std::uint16_t>(words[k] >> 16 * half);
+      if (std::isnan(both[half]))
+        ASSERT_TRUE(std::isnan(static_cast<float>(got))) << both[half];
+      else
+        ASSERT_EQ(got.bits, Number(both[half]).bits) << both[half];
+    }
+  }
+}
+
+TEST(CudaAttentions, PairsOfF16AreRounded) { check_pairs<base::Half>("hd_pack_f16"); }
+TEST(CudaAttentions, PairsOfBf16AreRounded) { check_pairs<base::BFloat16>("hd_pack_bf16"); }
+
+TEST(CudaAttentions, PowersOfTwo) {
+  std::vector<float> in = {0, 1, -1, 10, -126, -127, -1e30f, 128, -INFINITY, INFINITY, NAN};
+  for (int k = 0; k < 1000; ++k) in.push_back(static_cast<float>(k) / -7.3f);
+  std::vector<float> out(in.size());
+  jit::cuda::CudaSource source;
+  source.kernel =
+      "extern \"C\" __global__ void f(const float* in, float* out, int* status) {\n"
+      "  for (int k = threadIdx.x; k < " +
+      std::to_string(in.size()) + "; k += 32)\n    out[k] = hd_exp2(in[k]);\n}\n";
+  source.entry = "f";
+  source.block_threads = 32;
+  source.blocks = 1;
+  const std::vector<std::span<unsigned char>> spans = {
+      {reinterpret_cast<unsigned char*>(in.data()), 4 * in.size()},
+      {reinterpret_cast<unsigned char*>(out.data()), 4 * in.size()}};
+  SimulatedKernels({source}).run(0, {}, spans);
+  for (std::size_t k = 0; k < in.size(); ++k) {
+    const double want = std::exp2(static_cast<double>(in[k]));
+    if (std::isnan(want))
+      EXPECT_TRUE(std::isnan(out[k]));
+    else if (want < 0x1p-126)
+      EXPECT_EQ(out[k], 0) << in[k];
+    else if (std::isinf(want) || want > 3.4e38)
+      EXPECT_EQ(out[k], INFINITY) << in[k];
+    else
+      EXPECT_NEAR(out[k], want, want * 0x1p-22) << in[k];
+  }
+}
+
+}  // namespace
+}  // namespace heddle::tests
