@@ -180,6 +180,7 @@ struct ContractStmt {
   TileOperand b;  ///< depth x columns
   bool accumulate = false;
   std::int64_t group = 1;  ///< 4: of u8 in a, of i8 in b, in an i32 accumulator
+  bool tf32 = false;       ///< elements of f32 may be rounded to tf32
 };
 
 struct Stmt {

@@ -83,7 +83,7 @@ class Printer {
          operand(s.b) + ": " + dtype(s.dtype) + " tile " + std::to_string(s.tile_rows) + "x" +
          std::to_string(s.tile_columns) + " rows " + s.rows.to_string() + " columns " +
          s.columns.to_string() + " depth " + s.depth.to_string() +
-         (s.group == 1 ? "" : " group " + std::to_string(s.group)));
+         (s.group == 1 ? "" : " group " + std::to_string(s.group)) + (s.tf32 ? " tf32" : ""));
   }
 
  private:

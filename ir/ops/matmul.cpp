@@ -8,11 +8,15 @@
 // multiplied. Products are summed in accumulator_of(result dtype): f32 for f16 and bf16; integers
 // wrap. The sum over no products (k = 0) is 0.
 //
+// With tf32 = true operands of f32 may be rounded to tf32 (10 bits of fraction) before they are multiplied; the definition
+// does not.
+//
 // Constraints. infer() checks them in this order; tests are named matmul_c1 ...
 //   C1  a and b are numbers
 //   C2  a and b have at least one dimension
 //   C3  the inner sizes k agree
 //   C4  the leading dimensions broadcast
+//   C5  tf32 is for a result of f32
 //
 // Memory: the result is fresh.
 // Lowering: nest "matmul" takes operands of two or more dimensions and of the result's dtype;
@@ -44,9 +48,12 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   const SymExpr& inner = b.rank() == 1 ? b.sizes[0] : b.sizes[b.sizes.size() - 2];
   ctx.require_equal(a.sizes.back(), inner, "C3 the inner sizes agree");
   Dims sizes = ctx.broadcast(leading(a), leading(b), "C4 the leading dimensions broadcast");
+  const DType dtype = promote(a.dtype, b.dtype);
+  if (ctx.flag("tf32") && dtype != DType::F32)
+    ctx.fail_dtype("C5 tf32 is for a result of f32", "f32", std::string(name_of(dtype)));
   if (a.rank() > 1) sizes.push_back(a.sizes[a.sizes.size() - 2]);
   if (b.rank() > 1) sizes.push_back(b.sizes.back());
-  return one(fresh(ctx, promote(a.dtype, b.dtype), std::move(sizes)));
+  return one(fresh(ctx, dtype, std::move(sizes)));
 }
 
 /// Sizes of an operand seen as a batch of matrices: a vector is a row on the left, a column on the
@@ -97,7 +104,7 @@ std::vector<Value> decompose(DecomposeContext& ctx) {
   if (a.meta().rank() == 1) a = emit_reshape(ctx, a, {1, a.meta().sizes[0]});
   if (b.meta().rank() == 1) b = emit_reshape(ctx, b, {b.meta().sizes[0], 1});
   if (a == ctx.inputs[0] && b == ctx.inputs[1]) return {};
-  return {emit_reshape(ctx, ctx.emit("matmul", {a, b}), result.sizes)};
+  return {emit_reshape(ctx, ctx.emit("matmul", {a, b}, ctx.node.attrs()), result.sizes)};
 }
 
 }  // namespace
@@ -123,6 +130,7 @@ std::span<const OpDef> matmul_ops() {
       {
           .name = "matmul",
           .operands = {{"a"}, {"b"}},
+          .attrs = {{"tf32", AttrKind::Bool, false}},
           .infer = ops::infer,
           .evaluate = ops::evaluate,
           .lowering = {.decompose = ops::decompose, .nest = "matmul", .library = "matmul"},

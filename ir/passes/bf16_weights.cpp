@@ -39,7 +39,7 @@ Graph bf16_weights(const Graph& graph) {
           builder.emit("convert", {rewriter.map(node->input(1))}, {{"dtype", DType::BF16}});
       weights = builder.emit("convert", {narrow}, {{"dtype", DType::F32}});
     }
-    return Values{builder.emit("matmul", {rewriter.map(node->input(0)), weights})};
+    return Values{builder.emit("matmul", {rewriter.map(node->input(0)), weights}, node->attrs())};
   });
 }
 

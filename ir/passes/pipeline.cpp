@@ -27,6 +27,7 @@
 #include "ir/passes/reinplace.h"
 #include "ir/passes/remove_noops.h"
 #include "ir/passes/resolve_sizes.h"
+#include "ir/passes/tf32_products.h"
 #include "ir/text.h"
 
 namespace heddle::ir {
@@ -52,6 +53,7 @@ constexpr Pass kPasses[] = {
     {"reinplace", reinplace, Stage::Reinplaced},
     {"remove-noops", remove_noops},
     {"resolve-sizes", resolve_sizes},
+    {"tf32-products", tf32_products},
 };
 
 constexpr std::string_view kPipeline[] = {

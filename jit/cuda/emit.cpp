@@ -256,8 +256,8 @@ CudaCode emit_code(const Nest& nest, const CudaOptions& options) {
   code.rows = nest.product->rows;
   code.columns = nest.product->columns;
   code.depth = parts->contract->depth;
-  for (const ProductTile& tile :
-       product_tiles(code.dtype, parts->left(), parts->right(), code.device)) {
+  for (const ProductTile& tile : product_tiles(code.dtype, parts->left(), parts->right(),
+                                               code.device, parts->contract->tf32)) {
     code.variants.push_back(emit_product(*parts, tile, options));
     code.tiles.push_back(tile);
   }

@@ -100,6 +100,30 @@ static __device__ __forceinline__ void hd_mma_bytes(unsigned int* sums, const un
 }
 #endif
 
+// To the nearest float with 10 bits of fraction, ties away from zero.
+#ifndef HEDDLE_CUDA_SIM
+static __device__ __forceinline__ unsigned int hd_to_tf32(unsigned int bits) {
+  unsigned int rounded;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(__int_as_float((int)bits)));
+  return rounded;
+}
+#endif
+
+// The same as hd_mma_f16 of tf32, a being 16 x 8 and b 8 x 8.
+#ifndef HEDDLE_CUDA_SIM
+static __device__ __forceinline__ void hd_mma_tf32(float* sums, const unsigned int* a,
+                                                   const unsigned int* b) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+#endif
+
+static __device__ __forceinline__ void hd_mma(float* sums, const unsigned int* a, const unsigned int* b,
+                                              float, float) {
+  hd_mma_tf32(sums, a, b);
+}
 static __device__ __forceinline__ void hd_mma(float* sums, const unsigned int* a, const unsigned int* b,
                                               hd_f16, hd_f16) {
   hd_mma_f16(sums, a, b);
@@ -149,11 +173,12 @@ static __device__ __forceinline__ int hd_swizzled(int row, int piece) {
   return row * pieces + (piece ^ (turn & (pieces >= 8 ? 7 : pieces - 1)));
 }
 
-// The same of a tile of `rows` rows of bytes that a warp reads word by word (four pieces a row, or more): eight
-// neighbouring words of rows k, k + 4, k + 8 and k + 12, k being less than 4 from a multiple of 16, lie in all 32 banks.
-template <int rows, int pieces>
+// The same of a tile of `rows` rows that a warp reads word by word (four pieces a row, or more): eight neighbouring words
+// of rows k, k + apart, k + 2 * apart and k + 3 * apart, k being less than `apart` from a multiple of 4 * apart, lie in all
+// 32 banks.
+template <int rows, int pieces, int apart>
 static __device__ __forceinline__ int hd_swizzled_words(int row, int piece) {
-  const int place = row % 4 * (rows / 4) + row / 4;
+  const int place = row % apart * (rows / apart) + row / apart;
   const int turn = pieces >= 8 ? 2 * place : place / 2 * 2;
   return place * pieces + (piece ^ (turn & (pieces >= 8 ? 7 : 3)));
 }
@@ -186,8 +211,8 @@ static __device__ __forceinline__ void hd_fetch_tile(hd_sixteen* tile, const T* 
     const long long left = line < lines_left ? count_left - count * piece : 0;
     const int valid = left <= 0 ? 0 : left >= count ? count : (int)left;
     const T* const at = valid == 0 ? from : from + line * stride + count * piece;
-    hd_sixteen* const to =
-        tile + (by_word ? hd_swizzled_words<lines, pieces>(line, piece) : hd_swizzled<pieces>(line, piece));
+    hd_sixteen* const to = tile + (by_word ? hd_swizzled_words<lines, pieces, 4 / (int)sizeof(T)>(line, piece)
+                                           : hd_swizzled<pieces>(line, piece));
     if (wide) {
       hd_copy_async(to, at, (int)sizeof(T) * valid);
     } else {
@@ -202,14 +227,16 @@ static __device__ __forceinline__ void hd_fetch_tile(hd_sixteen* tile, const T* 
 // in memory; otherwise those of a column are. Of bytes the left matrix has to be along its rows.
 //
 // Instructions take 32 bytes of the depth, neighbours of which share a register. ldmatrix turns a matrix of 16 bits
-// round, but none of bytes: where the right one is along its rows, a lane reads words, four columns of one row each,
-// and turns four of them. These are columns of four fragments, whose columns therefore lie four apart.
+// round, but no other: floats are read one by one there. Of bytes, where the right one is along its rows, a lane reads
+// words, four columns of one row each, and turns four of them. These are columns of four fragments, whose columns
+// therefore lie four apart. Floats are rounded to tf32 once they are in registers.
 template <class L, class R, int rows, int columns, int depth, int warp_rows, int warp_columns, int stages,
           bool left_along, bool right_along>
 struct hd_tensor_tile {
   typedef typename hd_sum_of<L>::type Sum;
   static constexpr int count = 16 / (int)sizeof(L);  // elements of a piece
   static constexpr bool by_word = right_along && sizeof(R) == 1;
+  static constexpr bool is_float = sizeof(L) == 4;
   static constexpr int threads = 32 * warp_rows * warp_columns;
   static constexpr int row_tiles = rows / warp_rows / 16;
   static constexpr int column_pairs = columns / warp_columns / 16;
@@ -225,21 +252,42 @@ struct hd_tensor_tile {
     const int lane = threadIdx.x % 32;
     if (left_along) {
       hd_load_matrices(a, tile + hd_swizzled<left_pieces>(row + lane % 16, k / count + lane / 16));
+    } else if constexpr (is_float) {
+#pragma unroll
+      for (int n = 0; n < 4; ++n) a[n] = word<left_pieces>(tile, k + n / 2 * 4, row + n % 2 * 8);
     } else {
       hd_load_transposed(a, tile + hd_swizzled<left_pieces>(k + lane % 8 + lane / 16 * 8,
                                                             row / count + lane / 8 % 2));
+    }
+    round(a);
+  }
+  // Of a tile of floats whose rows are the depth, the lane's own of the 4 x 8 from (k, at) on.
+  template <int pieces>
+  static __device__ __forceinline__ unsigned int word(const hd_sixteen* tile, int k, int at) {
+    const int lane = threadIdx.x % 32;
+    const int column = at + lane / 4;
+    return tile[hd_swizzled_words<depth, pieces, 1>(k + lane % 4, column / 4)].words[column % 4];
+  }
+  static __device__ __forceinline__ void round(unsigned int* fragment) {
+    if constexpr (is_float) {
+#pragma unroll
+      for (int n = 0; n < 4; ++n) fragment[n] = hd_to_tf32(fragment[n]);
     }
   }
   // Two fragments of the right matrix, of 8 columns each: at (k, column) and (k, column + 8).
   static __device__ __forceinline__ void right_fragments(unsigned int* b, const hd_sixteen* tile, int k,
                                                          int column) {
     const int lane = threadIdx.x % 32;
-    if (right_along) {
+    if constexpr (right_along && is_float) {
+#pragma unroll
+      for (int n = 0; n < 4; ++n) b[n] = word<right_pieces>(tile, k + n % 2 * 4, column + n / 2 * 8);
+    } else if (right_along) {
       hd_load_transposed(b, tile + hd_swizzled<right_pieces>(k + lane % 16, column / count + lane / 16));
     } else {
       hd_load_matrices(b, tile + hd_swizzled<right_pieces>(column + lane % 8 + lane / 16 * 8,
                                                            k / count + lane / 8 % 2));
     }
+    round(b);
   }
   // Four fragments of a matrix of bytes, in two pairs: of number n the columns column + n, column + n + 4, ...
   static __device__ __forceinline__ void right_fragments_by_word(unsigned int (*b)[4], const hd_sixteen* tile,
@@ -251,7 +299,7 @@ struct hd_tensor_tile {
       unsigned int words[4];
 #pragma unroll
       for (int n = 0; n < 4; ++n)
-        words[n] = tile[hd_swizzled_words<depth, right_pieces>(k + 16 * half + lane % 4 * 4 + n, first / 16)]
+        words[n] = tile[hd_swizzled_words<depth, right_pieces, 4>(k + 16 * half + lane % 4 * 4 + n, first / 16)]
                        .words[first / 4 % 4];
       hd_transpose_bytes(words);
 #pragma unroll
@@ -270,12 +318,12 @@ struct hd_tensor_tile {
       hd_fetch_tile<L, rows, left_pieces, threads, false>(stage, left, left_stride, rows_left, depth_left,
                                                           left_wide);
     } else {
-      hd_fetch_tile<L, depth, left_pieces, threads, false>(stage, left, left_stride, depth_left, rows_left,
-                                                           left_wide);
+      hd_fetch_tile<L, depth, left_pieces, threads, is_float>(stage, left, left_stride, depth_left, rows_left,
+                                                              left_wide);
     }
     if (right_along) {
-      hd_fetch_tile<R, depth, right_pieces, threads, by_word>(stage + left_size, right, right_stride,
-                                                              depth_left, columns_left, right_wide);
+      hd_fetch_tile<R, depth, right_pieces, threads, by_word || is_float>(
+          stage + left_size, right, right_stride, depth_left, columns_left, right_wide);
     } else {
       hd_fetch_tile<R, columns, right_pieces, threads, false>(stage + left_size, right, right_stride,
                                                               columns_left, depth_left, right_wide);

@@ -76,7 +76,7 @@ std::string ProductTile::name() const {
 }
 
 std::vector<ProductTile> product_tiles(DType dtype, Along left, Along right,
-                                       const ProductDevice& device) {
+                                       const ProductDevice& device, bool tf32) {
   using Kind = ProductTile::Kind;
   const auto bytes = static_cast<std::int64_t>(size_of(dtype));
   std::vector<ProductTile> tiles;
@@ -92,6 +92,11 @@ std::vector<ProductTile> product_tiles(DType dtype, Along left, Along right,
     tiles.push_back({Kind::Tensor, 16, 64, 64, 1, 4, 4});
     tiles.push_back({Kind::Tensor, 64, 64, 64, 2, 2, 3});
     tiles.push_back({Kind::Tensor, 128, 128, 32, 2, 4, 4});
+  }
+  if (tensor && tf32 && bytes == 4) {
+    tiles.push_back({Kind::Tensor, 16, 64, 32, 1, 4, 4});
+    tiles.push_back({Kind::Tensor, 64, 64, 32, 2, 2, 3});
+    tiles.push_back({Kind::Tensor, 128, 128, 16, 2, 4, 4});
   }
   if (tensor && bytes == 1 && left == Along::Rows) {
     tiles.push_back({Kind::Tensor, 16, 128, 128, 1, 4, 3});

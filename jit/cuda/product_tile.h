@@ -63,10 +63,10 @@ enum class Along : std::uint8_t {
 };
 
 /// The ways there are for operands of this dtype, or of this and another of bytes, on such a device; at least one.
-/// f32 is multiplied exactly: none of its ways uses tensor cores. Nor does any of bytes whose left matrix has columns
-/// of neighbours.
+/// f32 is multiplied exactly, by none of the ways that use tensor cores, unless it may be rounded to tf32. Nor does any of
+/// bytes use them whose left matrix has columns of neighbours.
 std::vector<ProductTile> product_tiles(DType dtype, Along left, Along right,
-                                       const ProductDevice& device);
+                                       const ProductDevice& device, bool tf32 = false);
 
 /// Tiles that blocks may share, at most: each has a counter.
 inline constexpr std::int64_t kMostSharedTiles = 1024;

@@ -79,18 +79,19 @@ class ProductNest {
     const DType dtype = is_floating(result) ? accumulator_of(result) : result;  // bytes: sums wrap
     acc_ = b_.add_local(dtype, kTileRows * kTileColumns, kTileRows * kTileColumns);
     const SymExpr& right_row = right_.strides[right_.strides.size() - 2];
-    b_.contract({acc_,
-                 dtype,
-                 kTileRows,
-                 kTileColumns,
-                 rows_,
-                 columns_,
-                 depth(),
-                 {left_.buffer, matrix_offset(left_, 0) + row_stride_ * row_begin_, row_stride_,
-                  left_.strides.back()},
-                 {right_.buffer, matrix_offset(right_, 1) + right_.strides.back() * column_begin_,
-                  right_row, right_.strides.back()},
-                 false});
+    b_.contract(
+        {.acc = acc_,
+         .dtype = dtype,
+         .tile_rows = kTileRows,
+         .tile_columns = kTileColumns,
+         .rows = rows_,
+         .columns = columns_,
+         .depth = depth(),
+         .a = {left_.buffer, matrix_offset(left_, 0) + row_stride_ * row_begin_, row_stride_,
+               left_.strides.back()},
+         .b = {right_.buffer, matrix_offset(right_, 1) + right_.strides.back() * column_begin_,
+               right_row, right_.strides.back()},
+         .tf32 = ctx_.node().op_name() == "matmul" && ctx_.node().flag("tf32")});
   }
 
   void write() {

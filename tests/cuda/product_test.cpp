@@ -105,6 +105,53 @@ TEST(CudaProducts, QuantisedLayersMultiplyBytesExactly) {
   EXPECT_EQ(engine.stats().compiles, 1u);
 }
 
+/// f32 is exact unless the pass allows tf32; then a result is off by what its operands may be.
+TEST(CudaProducts, Tf32IsAskedForAndStaysWithinItsError) {
+  const auto product = [](const Tensor& x, const Tensor& w) { return matmul(x, w); };
+  constexpr std::int64_t kRows = 64, kDepth = 200, kColumns = 72;
+  Tensor x = Tensor::empty(f32, {kRows, kDepth});
+  Tensor w = Tensor::empty(f32, {kDepth, kColumns});
+  std::uint32_t state = 7;
+  for (Tensor* tensor : {&x, &w})
+    for (std::int64_t k = 0; k < tensor->count(); ++k) {
+      state = state * 1664525u + 1013904223u;
+      static_cast<float*>(tensor->data())[k] = static_cast<float>(state >> 8) / 8388608.0f - 1.0f;
+    }
+  const auto largest_share = [&](const Tensor& got) {
+    const std::vector<double> values = got.to_doubles();
+    double largest = 0;
+    for (std::int64_t m = 0; m < kRows; ++m)
+      for (std::int64_t n = 0; n < kColumns; ++n) {
+        double want = 0;
+        double magnitude = 0;
+        for (std::int64_t k = 0; k < kDepth; ++k) {
+          const double one =
+              static_cast<double>(static_cast<const float*>(x.data())[m * kDepth + k]) *
+              static_cast<const float*>(w.data())[k * kColumns + n];
+          want += one;
+          magnitude += std::abs(one);
+        }
+        const double off = std::abs(values[static_cast<std::size_t>(m * kColumns + n)] - want);
+        largest = std::max(largest, off / magnitude);
+      }
+    return largest;
+  };
+  Engine exact(product, on_cuda());
+  EXPECT_LT(largest_share(exact.run({x, w})[0]), 0x1p-20);
+  EngineOptions options = on_cuda();
+  options.passes = {{.name = "tf32-products"}};
+  Engine rounded(product, options);
+  const double share = largest_share(rounded.run({x, w})[0]);
+  EXPECT_LT(share, 0x1.01p-10);
+  EXPECT_GT(share, 0x1p-17) << "nothing was rounded";
+  if (on_simulator()) {
+    EXPECT_THAT(variants(rounded, {x, w}),
+                ::testing::ElementsAre(::testing::StartsWith("tensor_")));
+    EXPECT_THAT(variants(exact, {x, w}),
+                ::testing::ElementsAre(::testing::Not(::testing::StartsWith("tensor_"))));
+  }
+}
+
 TEST(CudaProducts, StridedInputsAndWeightsThatAreGivenTransposed) {
   const Tensor w = narrow(bf16, {72, 40}, 2);
   const auto f = [w](const Tensor& x) { return relu(matmul(x, transpose(w, 0, 1))); };

@@ -252,6 +252,33 @@ HEDDLE_SIM_OWN static void hd_mma_bytes(unsigned int* sums, const unsigned int* 
   }
 }
 
+// Twin of cvt.rna.tf32.f32.
+static inline unsigned int hd_to_tf32(unsigned int bits) {
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fffffffu;
+  if ((bits & 0x7fffffffu) == 0x7f800000u) return bits;
+  return (bits + 0x1000u) & ~0x1fffu;
+}
+
+// Twin of mma.sync m16n8k8 of tf32, which does not look at the last 13 bits. Register r of lane (g, t) holds of a: element
+// (g + 8 * (r % 2), t + 4 * (r / 2)); of b: (t + 4 * r, g); sums as above.
+HEDDLE_SIM_OWN static void hd_mma_tf32(float* sums, const unsigned int* a, const unsigned int* b) {
+  const unsigned int words[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+  const unsigned int* const all = heddle_sim.exchange(words, 6);
+  const unsigned int lane = threadIdx.x % 32;
+  for (unsigned int r = 0; r < 4; ++r) {
+    const unsigned int row = lane / 4 + r / 2 * 8;
+    const unsigned int column = lane % 4 * 2 + r % 2;
+    double sum = 0;
+    for (unsigned int k = 0; k < 8; ++k) {
+      const unsigned int left = all[6 * (row % 8 * 4 + k % 4) + row / 8 + k / 4 * 2];
+      const unsigned int right = all[6 * (column * 4 + k % 4) + 4 + k / 4];
+      sum += (double)__int_as_float((int)(left & ~0x1fffu)) *
+             (double)__int_as_float((int)(right & ~0x1fffu));
+    }
+    sums[r] = (float)(sums[r] + sum);
+  }
+}
+
 // Twin of prmt.b32 without a mode; the selector's bits for signs are not used.
 static inline unsigned int hd_permute_bytes(unsigned int low, unsigned int high,
                                             unsigned int selector) {

@@ -227,6 +227,82 @@ TEST(CudaMatrix, MmaOfBytesHasTheLayoutOfTheSpecification) {
     for (const bool right : {false, true}) check_byte_layout(left, right);
 }
 
+// "Matrix Fragments for mma.m16n8k8" with .tf32 of the PTX ISA: one element to a register.
+
+Place place_of_tf32_a(int lane, int i) {
+  const int group = lane >> 2;
+  const int thread = lane % 4;
+  return {i == 0 || i == 2 ? group : group + 8, i == 0 || i == 1 ? thread : thread + 4};
+}
+
+Place place_of_tf32_b(int lane, int i) { return {i == 0 ? lane % 4 : lane % 4 + 4, lane >> 2}; }
+
+TEST(CudaMatrix, MmaOfTf32HasTheLayoutOfTheSpecification) {
+  SimulatedKernels kernel(
+      {warp_kernel("const float* a, const float* b, float* c",
+                   "  const int lane = threadIdx.x;\n  hd_mma_tf32(c + 4 * lane, "
+                   "(const unsigned int*)a + 4 * lane, "
+                   "(const unsigned int*)b + 2 * lane);\n")});
+  for (int element = 0; element < 16 * 8; ++element) {
+    std::vector<float> a(4 * kLanes), b(2 * kLanes), c(4 * kLanes);
+    for (int lane = 0; lane < kLanes; ++lane) {
+      for (int i = 0; i < 4; ++i) {
+        const Place p = place_of_tf32_a(lane, i);
+        if (8 * p.row + p.column == element) a[static_cast<std::size_t>(4 * lane + i)] = 2;
+        const Place q = place_of_c(lane, i);
+        c[static_cast<std::size_t>(4 * lane + i)] =
+            1000.0f * static_cast<float>(8 * q.row + q.column);
+      }
+      for (int i = 0; i < 2; ++i) {
+        const Place p = place_of_tf32_b(lane, i);
+        b[static_cast<std::size_t>(2 * lane + i)] = static_cast<float>(8 * p.row + p.column) + 1;
+      }
+    }
+    std::vector<std::span<unsigned char>> spans;
+    for (std::vector<float>* floats : {&a, &b, &c})
+      spans.emplace_back(reinterpret_cast<unsigned char*>(floats->data()), 4 * floats->size());
+    kernel.run(0, {}, spans);
+    for (int lane = 0; lane < kLanes; ++lane)
+      for (int i = 0; i < 4; ++i) {
+        const Place p = place_of_c(lane, i);
+        const float met =
+            p.row == element / 8 ? 2.0f * static_cast<float>(8 * (element % 8) + p.column + 1) : 0;
+        ASSERT_EQ(c[static_cast<std::size_t>(4 * lane + i)],
+                  1000.0f * static_cast<float>(8 * p.row + p.column) + met)
+            << "a(" << element / 8 << ", " << element % 8 << "), lane " << lane << ", " << i;
+      }
+  }
+}
+
+/// To nearest, ties away from zero, of 13 bits: all that they can be, at exponents from the smallest to the largest.
+TEST(CudaMatrix, Tf32IsTheNearestWithTenBits) {
+  Words given;
+  for (const std::uint32_t above :
+       {0x0u, 0x800000u, 0x3f800000u, 0x3fffe000u, 0x7f7fe000u, 0x4b123000u})
+    for (std::uint32_t low = 0; low < 0x2000; ++low)
+      for (const std::uint32_t sign : {0u, 0x80000000u}) given.push_back(above | low | sign);
+  const std::size_t finite = given.size();
+  given.insert(given.end(), {0x7f800000u, 0xff800000u, 0x7fc00000u, 0x7f800001u});
+  Words out(given.size());
+  run(warp_kernel("const unsigned int* given, unsigned int* out",
+                  "  for (int k = threadIdx.x; k < " + std::to_string(given.size()) +
+                      "; k += 32) out[k] = hd_to_tf32(given[k]);\n"),
+      {&given, &out});
+  for (std::size_t k = 0; k < finite; ++k) {
+    const std::uint32_t below = given[k] & ~0x1fffu;
+    // Neighbours by their bits: of the same sign, one tf32 apart, infinity beyond the largest.
+    const std::uint32_t want = (given[k] & 0x1fffu) < 0x1000u ? below : below + 0x2000u;
+    ASSERT_EQ(out[k], want) << std::hex << given[k];
+  }
+  EXPECT_EQ(out[finite], 0x7f800000u);
+  EXPECT_EQ(out[finite + 1], 0xff800000u);
+  for (std::size_t k = finite + 2; k < out.size(); ++k) {
+    float value = 0;
+    std::memcpy(&value, &out[k], 4);
+    EXPECT_TRUE(std::isnan(value));
+  }
+}
+
 TEST(CudaMatrix, PermutedBytesAreThoseTheSelectorNames) {
   Words selectors, out(8 * 8 * 8 * 8);
   for (std::uint32_t k = 0; k < out.size(); ++k)
@@ -358,9 +434,16 @@ TEST(CudaMatrix, SwizzledTilesHaveNoBankConflicts) {
 
 /// Words that a warp reads of a matrix of bytes lie in as many banks, for each of its reads; all places are used once.
 TEST(CudaMatrix, TilesReadWordByWordHaveNoBankConflicts) {
-  for (const auto& [rows, pieces] : {std::pair{64, 8}, {128, 8}, {128, 4}, {32, 16}}) {
+  for (const auto& [rows, pieces, apart] : {std::tuple{64, 8, 4},
+                                            {128, 8, 4},
+                                            {128, 4, 4},
+                                            {32, 16, 4},
+                                            {32, 16, 1},
+                                            {16, 32, 1},
+                                            {32, 4, 1}}) {
     Words out(static_cast<std::size_t>(rows * pieces));
-    const std::string size = std::to_string(rows) + ", " + std::to_string(pieces);
+    const std::string size =
+        std::to_string(rows) + ", " + std::to_string(pieces) + ", " + std::to_string(apart);
     run(warp_kernel("unsigned int* out",
                     "  for (int k = threadIdx.x; k < " + std::to_string(rows * pieces) +
                         "; k += 32)\n    out[k] = hd_swizzled_words<" + size + ">(k / " +
@@ -368,12 +451,12 @@ TEST(CudaMatrix, TilesReadWordByWordHaveNoBankConflicts) {
         {&out});
     EXPECT_EQ(std::set<std::uint32_t>(out.begin(), out.end()).size(), out.size()) << size;
     EXPECT_EQ(*std::max_element(out.begin(), out.end()), out.size() - 1) << size;
-    for (int first = 0; first < rows; first += 16)
-      for (int n = 0; n < 4; ++n)
+    for (int first = 0; first < rows; first += 4 * apart)
+      for (int n = 0; n < apart; ++n)
         for (int column = 0; column < 16 * pieces; column += 32) {
           std::set<std::uint32_t> banks;
           for (int lane = 0; lane < kLanes; ++lane) {
-            const int row = first + lane % 4 * 4 + n;
+            const int row = first + lane % 4 * apart + n;
             const int at = column + lane / 4 * 4;
             banks.insert((4 * out[static_cast<std::size_t>(row * pieces + at / 16)] +
                           static_cast<std::uint32_t>(at / 4 % 4)) %

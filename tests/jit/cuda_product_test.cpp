@@ -24,7 +24,8 @@ using ::testing::HasSubstr;
 constexpr ProductDevice kH200{132, 227 * 1024, true};
 
 /// gelu(a . b + bias) + residual of s0 x s1 and s1 x s2 matrices; operands are transposed where asked.
-std::string product_text(const std::string& dtype, bool left_transposed, bool right_transposed) {
+std::string product_text(const std::string& dtype, bool left_transposed, bool right_transposed,
+                         bool tf32 = false) {
   const auto input = [&](const std::string& name, bool transposed, const std::string& rows,
                          const std::string& columns) {
     return "%" + name + ": " + dtype + "[" +
@@ -36,7 +37,7 @@ std::string product_text(const std::string& dtype, bool left_transposed, bool ri
   if (left_transposed) text += "  %at = permute(%a) {perm = [1, 0]}\n";
   if (right_transposed) text += "  %bt = permute(%b) {perm = [1, 0]}\n";
   text += std::string("  %m = matmul(") + (left_transposed ? "%at" : "%a") + ", " +
-          (right_transposed ? "%bt" : "%b") + ")\n";
+          (right_transposed ? "%bt" : "%b") + ")" + (tf32 ? " {tf32 = true}" : "") + "\n";
   return text +
          "  %x = add(%m, %bias)\n  %g = gelu(%x) {approximate = \"tanh\"}\n  %y = add(%g, %r)\n"
          "  return %y\n}\n";
@@ -68,7 +69,8 @@ class OneProduct {
     if (!parts) return;
     left_ = parts->left();
     right_ = parts->right();
-    tiles_ = jit::cuda::product_tiles(parts->left_dtype(), left_, right_, kH200);
+    tiles_ =
+        jit::cuda::product_tiles(parts->left_dtype(), left_, right_, kH200, parts->contract->tf32);
     for (const ProductTile& tile : tiles_)
       sources_.push_back(jit::cuda::emit_product(*parts, tile, {}));
   }
@@ -205,6 +207,34 @@ INSTANTIATE_TEST_SUITE_P(Operands, CudaProduct,
                            return std::string(std::get<0>(info.param)) +
                                   (std::get<1>(info.param) ? "_left_transposed" : "") +
                                   (std::get<2>(info.param) ? "_right_transposed" : "");
+                         });
+
+class CudaTf32Product : public ::testing::TestWithParam<std::tuple<bool, bool>> {
+ protected:
+  std::string text() const {
+    return product_text("f32", std::get<0>(GetParam()), std::get<1>(GetParam()), true);
+  }
+};
+
+TEST_P(CudaTf32Product, EveryWayAgreesWithTheEvaluator) {
+  OneProduct product(text());
+  const std::string rows = std::get<1>(GetParam()) ? "x16" : "x32";
+  EXPECT_THAT(product.names(), ElementsAre("rows_1" + rows, "rows_8" + rows, "tensor_16x64x32",
+                                           "tensor_64x64x32", "tensor_128x128x16"));
+  product.expect_right(kSizes, 1e-3);
+  product.expect_right({{65, 200, 70}}, 1e-3, 3);
+}
+
+TEST_P(CudaTf32Product, NvrtcTakesEveryText) { expect_nvrtc_takes(OneProduct(text())); }
+
+INSTANTIATE_TEST_SUITE_P(Operands, CudaTf32Product,
+                         ::testing::Values(std::tuple{false, false}, std::tuple{false, true},
+                                           std::tuple{true, false}),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param) ? "left_transposed" : "") +
+                                  (std::get<1>(info.param) ? "right_transposed" : "") +
+                                  (std::get<0>(info.param) || std::get<1>(info.param) ? ""
+                                                                                      : "plain");
                          });
 
 using ByteOperands = std::tuple<const char*, const char*, bool>;

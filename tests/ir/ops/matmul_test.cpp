@@ -166,5 +166,10 @@ TEST(Matmul, KeepsMatricesOfOneDType) {
   EXPECT_FALSE(can_decompose(call));
 }
 
+TEST(Matmul, matmul_c5) {
+  EXPECT_EQ(error_of("matmul", {meta(f16, {2, 4}), meta(f16, {4, 2})}, {{"tf32", true}}),
+            "matmul: C5 tf32 is for a result of f32: expected f32, got f16");
+}
+
 }  // namespace
 }  // namespace heddle::testing
