@@ -6,6 +6,7 @@
 #include "jit/cuda/prelude.h"
 #include "jit/cuda/scalar_text.h"
 #include "jit/cuda/statement_emitter.h"
+#include "jit/cuda/text_writer.h"
 #include "jit/lower/nest_rewrite.h"
 #include "jit/lower/nest_scalars.h"
 
@@ -186,7 +187,7 @@ class Finder {
 };
 
 /// Writes one kernel.
-class Writer {
+class Writer : private TextWriter {
  public:
   Writer(const AttentionParts& parts, const AttentionTile& tile)
       : parts_(parts),
@@ -224,20 +225,7 @@ class Writer {
   }
 
  private:
-  static std::string number(std::int64_t value) { return std::to_string(value); }
   std::string index(const SymExpr& expr) const { return index_text(expr, nest_.facts); }
-  void line(const std::string& text) {
-    text_.append(2 * static_cast<std::size_t>(depth_), ' ');
-    text_ += text + "\n";
-  }
-  void open(const std::string& head) {
-    line(head + " {");
-    ++depth_;
-  }
-  void close() {
-    --depth_;
-    line("}");
-  }
   void unrolled(const std::string& head) {
     line("#pragma unroll");
     open(head);
@@ -359,8 +347,6 @@ class Writer {
   const AttentionForm& form_;
   const AttentionTile& tile_;
   StatementEmitter statements_;
-  std::string text_;
-  int depth_ = 1;
 };
 
 }  // namespace

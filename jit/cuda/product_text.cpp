@@ -5,6 +5,7 @@
 #include "jit/cuda/prelude.h"
 #include "jit/cuda/scalar_text.h"
 #include "jit/cuda/statement_emitter.h"
+#include "jit/cuda/text_writer.h"
 #include "jit/lower/nest_rewrite.h"
 #include "jit/lower/nest_scalars.h"
 
@@ -134,7 +135,7 @@ Along along(const TileOperand& operand) {
 const char* truth(bool value) { return value ? "true" : "false"; }
 
 /// Writes one kernel.
-class Writer {
+class Writer : private TextWriter {
  public:
   Writer(const ProductParts& parts, const ProductTile& tile)
       : parts_(parts), nest_(*parts.nest), form_(*parts.nest->product), tile_(tile) {}
@@ -165,20 +166,7 @@ class Writer {
   }
 
  private:
-  static std::string number(std::int64_t value) { return std::to_string(value); }
   std::string index(const SymExpr& expr) const { return index_text(expr, nest_.facts); }
-  void line(const std::string& text) {
-    text_.append(2 * static_cast<std::size_t>(depth_), ' ');
-    text_ += text + "\n";
-  }
-  void open(const std::string& head) {
-    line(head + " {");
-    ++depth_;
-  }
-  void close() {
-    --depth_;
-    line("}");
-  }
 
   std::string tile_type() const {
     const std::string types =
@@ -267,8 +255,6 @@ class Writer {
   const Nest& nest_;
   const ProductForm& form_;
   const ProductTile& tile_;
-  std::string text_;
-  int depth_ = 1;
 };
 
 }  // namespace

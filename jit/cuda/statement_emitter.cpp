@@ -37,22 +37,6 @@ std::string StatementEmitter::emit(const Block& block, int depth) {
   return std::move(text_);
 }
 
-void StatementEmitter::line(const std::string& text) {
-  text_.append(2 * static_cast<std::size_t>(depth_), ' ');
-  text_ += text;
-  text_ += '\n';
-}
-
-void StatementEmitter::open(const std::string& head) {
-  line(head + " {");
-  ++depth_;
-}
-
-void StatementEmitter::close() {
-  --depth_;
-  line("}");
-}
-
 void StatementEmitter::statements(const Block& block) {
   for (const Stmt& statement : block) {
     if (barriers_.count(&statement) != 0) line("__syncthreads();");

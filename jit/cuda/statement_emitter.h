@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "jit/cuda/text_writer.h"
 #include "jit/nest.h"
 
 namespace heddle::jit::cuda {
@@ -13,7 +14,7 @@ namespace heddle::jit::cuda {
 /// loops and contractions).
 enum class Mapping : std::uint8_t { Block, Flat };
 
-class StatementEmitter {
+class StatementEmitter : private TextWriter {
  public:
   StatementEmitter(const Nest& nest, Mapping mapping, std::set<const Stmt*> barriers);
 
@@ -38,9 +39,6 @@ class StatementEmitter {
   void operator()(const ContractStmt& s);
 
  private:
-  void line(const std::string& text);
-  void open(const std::string& head);
-  void close();
   void statements(const Block& block);
   void define(ScalarId id, DType dtype, const std::string& value);
 
@@ -62,8 +60,6 @@ class StatementEmitter {
   Mapping mapping_;
   std::set<const Stmt*> barriers_;
   std::map<ScalarId, DType> dtypes_;
-  std::string text_;
-  int depth_ = 0;
   bool in_vector_ = false;
   bool uses_reduce_scratch_ = false;
   std::map<NestBufferId, std::string> replaced_;  ///< lvalues by buffer

@@ -85,7 +85,7 @@ struct EngineOptions {
   /// CUDA: from the second call of a kind on, its steps are queued as graphs of the device, but for those that
   /// queue work of their own. Nothing: HEDDLE_CUDA_GRAPHS, 0 or 1, else they are.
   std::optional<bool> cuda_graphs{};
-  /// CUDA: kernels of matrix products exist in several variants. The first call of a class of sizes takes the one that a
+  /// CUDA: kernels of products and attention exist in several variants. The first call of a class of sizes takes the one that a
   /// cost model expects to be the fastest; meanwhile those that may be are timed on the device in the background, and
   /// calls then take the fastest. What was measured is kept in cache_dir. The variants round differently. Nothing:
   /// HEDDLE_AUTOTUNE, 0 or 1, else they are timed on a real device and not on a simulated one.

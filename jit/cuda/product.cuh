@@ -1,0 +1,445 @@
+// Device functions of matrix products: the ways in which a block multiplies, and how blocks share a tile. The rules of
+// prelude.cuh hold, whose continuation this is.
+
+// How a block multiplies: a tile of `rows` x `columns` sums, `depth` products at a time, in `stages` buffers
+// that are filled ahead; warps lie side by side as warp_rows x warp_columns. L and R, of one size, are what the left
+// and the right matrix hold. left_along (right_along): elements of a row of the left (right) matrix are neighbours
+// in memory; otherwise those of a column are. Of bytes the left matrix has to be along its rows.
+//
+// Instructions take 32 bytes of the depth, neighbours of which share a register. ldmatrix turns a matrix of 16 bits
+// round, but no other: floats are read one by one there. Of bytes, where the right one is along its rows, a lane reads
+// words, four columns of one row each, and turns four of them. These are columns of four fragments, whose columns
+// therefore lie four apart. Floats are rounded to tf32 once they are in registers.
+template <class L, class R, int rows, int columns, int depth, int warp_rows, int warp_columns, int stages,
+          bool left_along, bool right_along>
+struct hd_tensor_tile {
+  typedef typename hd_sum_of<L>::type Sum;
+  static constexpr int count = 16 / (int)sizeof(L);  // elements of a piece
+  static constexpr bool by_word = right_along && sizeof(R) == 1;
+  static constexpr bool is_float = sizeof(L) == 4;
+  static constexpr int threads = 32 * warp_rows * warp_columns;
+  static constexpr int row_tiles = rows / warp_rows / 16;
+  static constexpr int column_pairs = columns / warp_columns / 16;
+  static constexpr int left_pieces = (left_along ? depth : rows) / count;
+  static constexpr int right_pieces = (right_along ? columns : depth) / count;
+  static constexpr int left_size = rows * depth / count;
+  static constexpr int stage_size = left_size + columns * depth / count;
+  // Of the sums: what a warp writes at once lies in different banks.
+  static constexpr int line = columns + (by_word ? 1 : 8);
+  // The fragment of the left matrix at (row, k), of 16 rows.
+  static __device__ __forceinline__ void left_fragment(unsigned int* a, const hd_sixteen* tile, int row,
+                                                       int k) {
+    const int lane = threadIdx.x % 32;
+    if (left_along) {
+      hd_load_matrices(a, tile + hd_swizzled<left_pieces>(row + lane % 16, k / count + lane / 16));
+    } else if constexpr (is_float) {
+#pragma unroll
+      for (int n = 0; n < 4; ++n) a[n] = word<left_pieces>(tile, k + n / 2 * 4, row + n % 2 * 8);
+    } else {
+      hd_load_transposed(a, tile + hd_swizzled<left_pieces>(k + lane % 8 + lane / 16 * 8,
+                                                            row / count + lane / 8 % 2));
+    }
+    round(a);
+  }
+  // Of a tile of floats whose rows are the depth, the lane's own of the 4 x 8 from (k, at) on.
+  template <int pieces>
+  static __device__ __forceinline__ unsigned int word(const hd_sixteen* tile, int k, int at) {
+    const int lane = threadIdx.x % 32;
+    const int column = at + lane / 4;
+    return tile[hd_swizzled_words<depth, pieces, 1>(k + lane % 4, column / 4)].words[column % 4];
+  }
+  static __device__ __forceinline__ void round(unsigned int* fragment) {
+    if constexpr (is_float) {
+#pragma unroll
+      for (int n = 0; n < 4; ++n) fragment[n] = hd_to_tf32(fragment[n]);
+    }
+  }
+  // Two fragments of the right matrix, of 8 columns each: at (k, column) and (k, column + 8).
+  static __device__ __forceinline__ void right_fragments(unsigned int* b, const hd_sixteen* tile, int k,
+                                                         int column) {
+    const int lane = threadIdx.x % 32;
+    if constexpr (right_along && is_float) {
+#pragma unroll
+      for (int n = 0; n < 4; ++n) b[n] = word<right_pieces>(tile, k + n % 2 * 4, column + n / 2 * 8);
+    } else if (right_along) {
+      hd_load_transposed(b, tile + hd_swizzled<right_pieces>(k + lane % 16, column / count + lane / 16));
+    } else {
+      hd_load_matrices(b, tile + hd_swizzled<right_pieces>(column + lane % 8 + lane / 16 * 8,
+                                                           k / count + lane / 8 % 2));
+    }
+    round(b);
+  }
+  // Four fragments of a matrix of bytes, in two pairs: of number n the columns column + n, column + n + 4, ...
+  static __device__ __forceinline__ void right_fragments_by_word(unsigned int (*b)[4], const hd_sixteen* tile,
+                                                                 int k, int column) {
+    const int lane = threadIdx.x % 32;
+    const int first = column + lane / 4 * 4;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      unsigned int words[4];
+#pragma unroll
+      for (int n = 0; n < 4; ++n)
+        words[n] = tile[hd_swizzled_words<depth, right_pieces, 4>(k + 16 * half + lane % 4 * 4 + n, first / 16)]
+                       .words[first / 4 % 4];
+      hd_transpose_bytes(words);
+#pragma unroll
+      for (int n = 0; n < 4; ++n) b[n / 2][n % 2 * 2 + half] = words[n];
+    }
+  }
+  // The column of the tile that column `at` of a warp's fragment n is, which begins at `column`.
+  static __device__ __forceinline__ int column_of(int column, int n, int at) {
+    return column + (by_word ? n / 4 * 32 + 4 * at + n % 4 : 8 * n + at);
+  }
+  static __device__ __forceinline__ void fetch(hd_sixteen* stage, const L* left, long long left_stride,
+                                               const R* right, long long right_stride, long long rows_left,
+                                               long long columns_left, long long depth_left, bool left_wide,
+                                               bool right_wide) {
+    if (left_along) {
+      hd_fetch_tile<L, rows, left_pieces, threads, false>(stage, left, left_stride, rows_left, depth_left,
+                                                          left_wide);
+    } else {
+      hd_fetch_tile<L, depth, left_pieces, threads, is_float>(stage, left, left_stride, depth_left, rows_left,
+                                                              left_wide);
+    }
+    if (right_along) {
+      hd_fetch_tile<R, depth, right_pieces, threads, by_word || is_float>(
+          stage + left_size, right, right_stride, depth_left, columns_left, right_wide);
+    } else {
+      hd_fetch_tile<R, columns, right_pieces, threads, false>(stage + left_size, right, right_stride,
+                                                              columns_left, depth_left, right_wide);
+    }
+  }
+  // Leaves in `shared` the sums of left . right, element (m, n) at m * line + n, for all threads.
+  // `left` and `right` are where the tile's matrices begin, which have rows_left rows, columns_left columns
+  // and depth_left products a sum; left_row is the distance of two rows of the left one, left_step that of two
+  // columns, right_step and right_column the same of the right one.
+  static __device__ __forceinline__ Sum* multiply(unsigned char* shared, const L* left, long long left_row,
+                                                  long long left_step, const R* right, long long right_step,
+                                                  long long right_column, long long rows_left,
+                                                  long long columns_left, long long depth_left) {
+    hd_sixteen* const tiles = (hd_sixteen*)shared;
+    const long long left_stride = left_along ? left_row : left_step;
+    const long long right_stride = right_along ? right_step : right_column;
+    const bool left_wide = hd_is_wide(left, left_stride);
+    const bool right_wide = hd_is_wide(right, right_stride);
+    const long long left_move = left_along ? depth : depth * left_stride;
+    const long long right_move = right_along ? depth * right_stride : depth;
+    const long long steps = (depth_left + depth - 1) / depth;
+    const int warp = threadIdx.x / 32;
+    const int row = warp / warp_columns * (rows / warp_rows);
+    const int column = warp % warp_columns * (columns / warp_columns);
+    Sum sums[row_tiles][2 * column_pairs][4] = {};
+#pragma unroll 1
+    for (int k = 0; k < stages - 1; ++k) {
+      if (k < steps)
+        fetch(tiles + k * stage_size, left + k * left_move, left_stride, right + k * right_move, right_stride,
+              rows_left, columns_left, depth_left - k * depth, left_wide, right_wide);
+      hd_copy_commit();
+    }
+    int filled = stages - 1;
+    int used = 0;
+#pragma unroll 1
+    for (long long step = 0; step < steps; ++step) {
+      hd_copy_wait<stages - 2>();
+      __syncthreads();
+      const long long next = step + stages - 1;
+      if (next < steps)
+        fetch(tiles + filled * stage_size, left + next * left_move, left_stride, right + next * right_move,
+              right_stride, rows_left, columns_left, depth_left - next * depth, left_wide, right_wide);
+      hd_copy_commit();
+      const hd_sixteen* const tile = tiles + used * stage_size;
+#pragma unroll
+      for (int k = 0; k < depth; k += 2 * count) {
+        unsigned int a[row_tiles][4];
+        unsigned int b[column_pairs][4];
+#pragma unroll
+        for (int m = 0; m < row_tiles; ++m) left_fragment(a[m], tile, row + 16 * m, k);
+        if constexpr (by_word) {
+#pragma unroll
+          for (int n = 0; n < column_pairs; n += 2)
+            right_fragments_by_word(b + n, tile + left_size, k, column + 16 * n);
+        } else {
+#pragma unroll
+          for (int n = 0; n < column_pairs; ++n) right_fragments(b[n], tile + left_size, k, column + 16 * n);
+        }
+#pragma unroll
+        for (int m = 0; m < row_tiles; ++m) {
+#pragma unroll
+          for (int n = 0; n < 2 * column_pairs; ++n) hd_mma(sums[m][n], a[m], b[n / 2] + n % 2 * 2, L(), R());
+        }
+      }
+      filled = filled + 1 == stages ? 0 : filled + 1;
+      used = used + 1 == stages ? 0 : used + 1;
+    }
+    hd_copy_wait<0>();
+    __syncthreads();
+    Sum* const out = (Sum*)shared;
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int m = 0; m < row_tiles; ++m) {
+#pragma unroll
+      for (int n = 0; n < 2 * column_pairs; ++n) {
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+          out[(row + 16 * m + lane / 4 + k / 2 * 8) * line + column_of(column, n, lane % 4 * 2 + k % 2)] =
+              sums[m][n][k];
+      }
+    }
+    __syncthreads();
+    return out;
+  }
+};
+
+// A stored element as what its products are summed in.
+static __device__ __forceinline__ float hd_as_sum(hd_f16 stored) { return hd_widen(stored); }
+static __device__ __forceinline__ float hd_as_sum(hd_bf16 stored) { return hd_widen(stored); }
+static __device__ __forceinline__ float hd_as_sum(float stored) { return stored; }
+static __device__ __forceinline__ unsigned int hd_as_sum(signed char stored) {
+  return (unsigned int)(int)stored;
+}
+static __device__ __forceinline__ unsigned int hd_as_sum(unsigned char stored) { return stored; }
+
+// The elements of 16 bytes so, zeros from `left` on. `wide`: `at` is 16-aligned.
+template <class T>
+static __device__ __forceinline__ void hd_read_piece(typename hd_sum_of<T>::type* out, const T* at,
+                                                     long long left, bool wide) {
+  constexpr int count = 16 / (int)sizeof(T);
+  if (wide && left >= count) {
+    const hd_sixteen all = *(const hd_sixteen*)at;
+    T elements[count];
+    memcpy(elements, &all, 16);
+#pragma unroll
+    for (int k = 0; k < count; ++k) out[k] = hd_as_sum(elements[k]);
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < count; ++k) out[k] = k < left ? hd_as_sum(at[k]) : 0;
+}
+
+// How a block multiplies a few rows by a matrix that is read once, 16 bytes a thread at a time: `columns` sums
+// of at most `rows` rows. The sum of an element is the sum of the threads' sums, in a fixed tree.
+template <class L, class R, int rows, int columns, int threads, bool right_along>
+struct hd_row_tile {
+  typedef typename hd_sum_of<L>::type Sum;
+  static constexpr int count = 16 / (int)sizeof(L);
+  static constexpr int warps = threads / 32;
+  static constexpr int line = columns;
+  static constexpr int ahead = rows == 1 ? 4 : 1;  // reads under way: registers bound them
+  // right_along: a thread has some rows of the right matrix, and `count` columns of them.
+  static __device__ __forceinline__ void along_columns(Sum* out, Sum* partial, const L* left,
+                                                       long long left_row, long long left_step,
+                                                       const R* right, long long right_stride,
+                                                       long long rows_left, long long columns_left,
+                                                       long long depth) {
+    constexpr int pieces = columns / count;
+    const bool wide = hd_is_wide(right, right_stride);
+    const int column = threadIdx.x % pieces * count;
+    Sum sums[rows][count] = {};
+#pragma unroll ahead
+    for (long long k = threadIdx.x / pieces; k < depth; k += threads / pieces) {
+      Sum b[count];
+      hd_read_piece(b, right + k * right_stride + column, columns_left - column, wide);
+#pragma unroll
+      for (int m = 0; m < rows; ++m) {
+        const Sum a = m < rows_left ? hd_as_sum(left[m * left_row + k * left_step]) : 0;
+#pragma unroll
+        for (int n = 0; n < count; ++n) sums[m][n] += a * b[n];
+      }
+    }
+#pragma unroll
+    for (int m = 0; m < rows; ++m) {
+#pragma unroll
+      for (int n = 0; n < count; ++n) {
+#pragma unroll
+        for (int distance = 16; distance >= pieces; distance /= 2)
+          sums[m][n] += hd_exchange(sums[m][n], distance);
+        if (threadIdx.x % 32 < pieces)
+          partial[(threadIdx.x / 32 * rows + m) * columns + column + n] = sums[m][n];
+      }
+    }
+    __syncthreads();
+    for (int k = threadIdx.x; k < rows * columns; k += threads) {
+      Sum sum = partial[k];
+      for (int warp = 1; warp < warps; ++warp) sum += partial[warp * rows * columns + k];
+      out[k] = sum;
+    }
+  }
+  // Otherwise a warp has some columns, and its lanes pieces of them.
+  static __device__ __forceinline__ void along_depth(Sum* out, const L* left, long long left_row,
+                                                     long long left_step, const R* right,
+                                                     long long right_stride, long long rows_left,
+                                                     long long columns_left, long long depth) {
+    constexpr int mine = columns / warps;
+    const bool wide = hd_is_wide(right, right_stride);
+    const bool left_wide = left_step == 1 && hd_is_wide(left, left_row);
+    const int column = threadIdx.x / 32 * mine;
+    const int lane = threadIdx.x % 32;
+    Sum sums[rows][mine] = {};
+#pragma unroll ahead
+    for (long long k = lane * count; k < depth; k += 32 * count) {
+      Sum b[mine][count];
+#pragma unroll
+      for (int n = 0; n < mine; ++n)
+        hd_read_piece(b[n], right + (column + n) * right_stride + k,
+                      column + n < columns_left ? depth - k : 0, wide);
+#pragma unroll
+      for (int m = 0; m < rows; ++m) {
+        if (m >= rows_left) break;
+        Sum a[count];
+        if (left_step == 1) {
+          hd_read_piece(a, left + m * left_row + k, depth - k, left_wide);
+        } else {
+#pragma unroll
+          for (int e = 0; e < count; ++e)
+            a[e] = e < depth - k ? hd_as_sum(left[m * left_row + (k + e) * left_step]) : 0;
+        }
+#pragma unroll
+        for (int n = 0; n < mine; ++n) {
+#pragma unroll
+          for (int e = 0; e < count; ++e) sums[m][n] += a[e] * b[n][e];
+        }
+      }
+    }
+#pragma unroll
+    for (int m = 0; m < rows; ++m) {
+#pragma unroll
+      for (int n = 0; n < mine; ++n) {
+#pragma unroll
+        for (int distance = 16; distance > 0; distance /= 2)
+          sums[m][n] += hd_exchange(sums[m][n], distance);
+        if (lane == 0) out[m * columns + column + n] = sums[m][n];
+      }
+    }
+  }
+  // As hd_tensor_tile's.
+  static __device__ __forceinline__ Sum* multiply(unsigned char* shared, const L* left, long long left_row,
+                                                  long long left_step, const R* right, long long right_step,
+                                                  long long right_column, long long rows_left,
+                                                  long long columns_left, long long depth) {
+    Sum* const out = (Sum*)shared;
+    if (right_along) {
+      along_columns(out, out + rows * columns, left, left_row, left_step, right, right_step, rows_left,
+                    columns_left, depth);
+    } else {
+      along_depth(out, left, left_row, left_step, right, right_column, rows_left, columns_left, depth);
+    }
+    __syncthreads();
+    return out;
+  }
+};
+
+// How a block multiplies without tensor cores, operands of any strides through shared memory: a thread has
+// every 16th row and column of the tile. left_along, right_along: as in hd_tensor_tile, of what is read at once.
+template <class L, class R, int rows, int columns, int depth, bool left_along, bool right_along>
+struct hd_plain_tile {
+  typedef typename hd_sum_of<L>::type Sum;
+  static constexpr int threads = 256;
+  static constexpr int line = columns + 1;
+  static constexpr int left_line = rows + 1;
+  // As hd_tensor_tile's.
+  static __device__ __forceinline__ Sum* multiply(unsigned char* shared, const L* left, long long left_row,
+                                                  long long left_step, const R* right, long long right_step,
+                                                  long long right_column, long long rows_left,
+                                                  long long columns_left, long long depth_left) {
+    Sum* const left_tile = (Sum*)shared;
+    Sum* const right_tile = left_tile + depth * left_line;
+    const int row = threadIdx.x / 16;
+    const int column = threadIdx.x % 16;
+    Sum sums[rows / 16][columns / 16] = {};
+#pragma unroll 1
+    for (long long begin = 0; begin < depth_left; begin += depth) {
+#pragma unroll
+      for (int e = threadIdx.x; e < rows * depth; e += threads) {
+        const int m = left_along ? e / depth : e % rows;
+        const int k = left_along ? e % depth : e / rows;
+        const bool exists = m < rows_left && begin + k < depth_left;
+        left_tile[k * left_line + m] =
+            exists ? hd_as_sum(left[m * left_row + (begin + k) * left_step]) : 0;
+      }
+#pragma unroll
+      for (int e = threadIdx.x; e < columns * depth; e += threads) {
+        const int n = right_along ? e % columns : e / depth;
+        const int k = right_along ? e / columns : e % depth;
+        const bool exists = n < columns_left && begin + k < depth_left;
+        right_tile[k * line + n] =
+            exists ? hd_as_sum(right[(begin + k) * right_step + n * right_column]) : 0;
+      }
+      __syncthreads();
+#pragma unroll
+      for (int k = 0; k < depth; ++k) {
+        Sum b[columns / 16];
+#pragma unroll
+        for (int n = 0; n < columns / 16; ++n) b[n] = right_tile[k * line + column + 16 * n];
+#pragma unroll
+        for (int m = 0; m < rows / 16; ++m) {
+          const Sum a = left_tile[k * left_line + row + 16 * m];
+#pragma unroll
+          for (int n = 0; n < columns / 16; ++n) sums[m][n] += a * b[n];
+        }
+      }
+      __syncthreads();
+    }
+    Sum* const out = (Sum*)shared;
+#pragma unroll
+    for (int m = 0; m < rows / 16; ++m) {
+#pragma unroll
+      for (int n = 0; n < columns / 16; ++n)
+        out[(row + 16 * m) * line + column + 16 * n] = sums[m][n];
+    }
+    __syncthreads();
+    return out;
+  }
+};
+
+// Of `parts` blocks that share a tile, where part number `part` begins in the depth: multiples of `step`, `depth` for
+// the end of the last one. Divisions of 64 bits are long: none where there is one part.
+template <int step>
+static __device__ __forceinline__ long long hd_part_begin(long long depth, unsigned int part,
+                                                          unsigned int parts) {
+  if (part == 0) return 0;
+  if (part == parts) return depth;
+  const unsigned int steps = (unsigned int)((depth + step - 1) / step);
+  return hd_smaller(depth, (long long)((steps + parts - 1) / parts) * part * step);
+}
+
+// Adds up the sums of the `parts` blocks that share a tile, in the order of their numbers, whichever comes last: that one
+// gets true, and the totals in `sums`. Of these `rows` rows are there. `shares` has room for the sums of all parts, with
+// nothing between rows; `arrived` is 0 before and after.
+template <class Sum, int columns, int line, int threads>
+static __device__ __forceinline__ bool hd_join_parts(Sum* sums, Sum* shares, unsigned int* arrived,
+                                                     unsigned int part, unsigned int parts, int rows) {
+  const int count = rows * columns;
+  for (int e = threadIdx.x; e < count; e += threads)
+    shares[(long long)part * count + e] = sums[e / columns * line + e % columns];
+  __syncthreads();
+  unsigned int* const before = (unsigned int*)sums;
+  if (threadIdx.x == 0) {
+    __threadfence();
+    *before = atomicInc(arrived, parts - 1);
+    __threadfence();
+  }
+  __syncthreads();
+  const bool is_last = *before == parts - 1;
+  __syncthreads();
+  if (!is_last) return false;
+  for (int e = threadIdx.x; e < count; e += threads) {
+    Sum total = shares[e];
+#pragma unroll 4
+    for (unsigned int k = 1; k < parts; ++k) total += shares[(long long)k * count + e];
+    sums[e / columns * line + e % columns] = total;
+  }
+  __syncthreads();
+  return true;
+}
+
+// Where tile `number` of a matrix of tiles is: down columns of 8 tiles, so that neighbours share operands in
+// the second-level cache.
+static __device__ __forceinline__ void hd_place_tile(long long number, long long row_tiles,
+                                                     long long column_tiles, long long& row,
+                                                     long long& column) {
+  const long long band = number / (8 * column_tiles) * 8;
+  const long long height = hd_smaller(8, row_tiles - band);
+  const long long rest = number % (8 * column_tiles);
+  row = band + rest % height;
+  column = rest / height;
+}
