@@ -1,5 +1,7 @@
 #include "engine/onnx/value.h"
 
+#include <cstring>
+
 #include "heddle/frontend.h"
 #include "heddle/ops.h"
 
@@ -78,6 +80,8 @@ Tensor size_tensors(const KnownInts& known) {
 
 struct Value::State {
   Tensor tensor;
+  bool is_number = false;  ///< `tensor` holds one float, which the graph shall know
+  Tensor in_graph;         ///< of a number: what stands for it
   std::optional<KnownInts> known;
   DType dtype = f32;
   std::string input;
@@ -105,6 +109,14 @@ Value Value::of_known(KnownInts known, DType dtype) {
   return value;
 }
 
+Value Value::of_constant(Tensor tensor) {
+  Value value(std::move(tensor));
+  if (!value.defined()) return value;
+  const Tensor& given = value.state_->tensor;
+  value.state_->is_number = is_floating(given.dtype()) && given.rank() != 0 && given.count() == 1;
+  return value;
+}
+
 Value Value::of_input(Tensor tensor, std::string name) {
   Value value(std::move(tensor));
   value.state_->input = name;
@@ -126,6 +138,7 @@ SymInts Value::shape() const {
 
 Tensor Value::tensor() const {
   State& state = *state_;
+  if (state.is_number) return number_tensor();
   if (state.tensor.defined()) return state.tensor;
   bool symbolic = false;
   for (const SymInt& number : state.known->ints) symbolic = symbolic || number.is_symbolic();
@@ -140,7 +153,19 @@ Tensor Value::tensor() const {
   return state.tensor;
 }
 
+Tensor Value::number_tensor() const {
+  State& state = *state_;
+  if (state.in_graph.defined()) return state.in_graph;
+  const Tensor& given = state.tensor;
+  Tensor scalar = Tensor::empty(given.dtype(), {});
+  std::memcpy(scalar.data(), given.data(), heddle::size_of(given.dtype()));
+  Tensor shown = reshape(scalar, shape());
+  if (!detail::in_region()) state.in_graph = shown;
+  return shown;
+}
+
 std::optional<Tensor> Value::concrete() const {
+  if (state_->is_number) return state_->tensor;
   if (state_->tensor.defined() && state_->tensor.is_symbolic()) return {};
   if (state_->known) {
     for (const SymInt& number : state_->known->ints)

@@ -30,6 +30,9 @@ class Value {
   static Value of_ints(SymInts ints, bool scalar, DType dtype = i64);
   /// Known integers of any rank, as the padding of a model is built from pairs.
   static Value of_known(KnownInts known, DType dtype);
+  /// A constant of the model, with data: one float is a number to the graph and no parameter, so that kernels have it
+  /// in their code.
+  static Value of_constant(Tensor tensor);
   /// An input of the graph, called `name`.
   static Value of_input(Tensor tensor, std::string name);
 
@@ -37,7 +40,7 @@ class Value {
   DType dtype() const;
   std::int64_t rank() const;
   SymInts shape() const;
-  /// The tensor, made from the integers at the first call; in a region at each.
+  /// The tensor, made from the integers or the number at the first call; in a region at each.
   Tensor tensor() const;
   /// The tensor if it has data already.
   std::optional<Tensor> concrete() const;
@@ -57,6 +60,8 @@ class Value {
  private:
   /// Whether its elements become known at run time only.
   bool is_computed() const;
+  /// The number of one element as a tensor of the graph.
+  Tensor number_tensor() const;
 
   struct State;
   std::shared_ptr<State> state_;

@@ -19,6 +19,9 @@ constexpr std::int64_t kAcrossLanes = 16;
 /// Lanes of a tile when the loop inside it is serial.
 constexpr std::int64_t kLaneTile = 256;
 
+/// Positions of a part of planes that are interleaved: what is written stays in the first-level cache.
+constexpr std::int64_t kInterleaved = 1024;
+
 std::int64_t chunk_for(const LowerOptions& options) {
   return options.target == LowerOptions::Target::Cuda ? kCudaChunk : kCpuChunk;
 }
@@ -116,6 +119,26 @@ void wrap_rows(NestBuilder& builder, Block body, std::vector<AxisRun> axes, std:
   builder.set_parallel(parallel, blocks * parts);
 }
 
+/// Whether all that is read along the last axis but one lies contiguous along it, as of planes whose elements are brought
+/// together: lanes along it need no divisions, and only stores are far apart.
+bool interleaves(const Block& body, const std::vector<AxisRun>& axes) {
+  if (axes.size() < 2) return false;
+  const AxisRun& along = axes[axes.size() - 2];
+  if (along.extent.is_constant() && along.extent.constant() < kShortRow) return false;
+  bool reads = false;
+  for (const Stmt& statement : body) {
+    if (std::holds_alternative<ForStmt>(statement.node) ||
+        std::holds_alternative<IfStmt>(statement.node))
+      return false;
+    const auto* load = std::get_if<LoadStmt>(&statement.node);
+    if (load == nullptr || !load->index.mentions(along.axis)) continue;
+    const auto linear = load->index.linear_in(along.axis);
+    if (!linear || !linear->coefficient.is_constant(1)) return false;
+    reads = true;
+  }
+  return reads;
+}
+
 struct WorkCounter {
   SymExpr operator()(const ForStmt& s) const { return s.extent * work_of(*s.body); }
   SymExpr operator()(const IfStmt& s) const { return work_of(*s.body); }
@@ -176,11 +199,17 @@ void wrap_points(NestBuilder& builder, Block body, std::vector<AxisRun> axes,
   }
   const SymExpr& inner = axes.back().extent;
   const bool short_rows = inner.is_constant() && inner.constant() < kShortRow;
+  const bool cpu = options.target == LowerOptions::Target::Cpu;
+  if (cpu && short_rows && interleaves(body, axes)) {
+    const std::int64_t rows = inner.constant();
+    std::swap(axes[axes.size() - 2], axes.back());
+    wrap_rows(builder, std::move(body), std::move(axes), rows * kInterleaved, kInterleaved);
+    return;
+  }
   if (axes.size() == 1 || short_rows) {
     wrap_flat(builder, std::move(body), axes, chunk);
     return;
   }
-  const bool cpu = options.target == LowerOptions::Target::Cpu;
   const bool across = cpu && loads_across(body, axes.back().axis);
   if (across && wrap_transposed(builder, body, axes)) return;
   wrap_rows(builder, std::move(body), std::move(axes), chunk, across ? kAcrossLanes : chunk);

@@ -236,6 +236,30 @@ TEST(OneDnnEpilogue, NanStaysNan) {
   }
 }
 
+/// Weights that decayed: they are multiplied as normal numbers, and count as what they are.
+TEST(OneDnnEpilogue, SubnormalWeights) {
+  const std::vector<std::vector<EpilogueOp>> epilogues{
+      {}, {kGate}, {kRelu, kGate}, {kScale, kShift, kGate, kLinear}, {kAdd, kRelu}};
+  for (const bool all : {false, true}) {
+    for (const auto& epilogue : epilogues) {
+      for (const bool winograd : {false, true}) {
+        Case c{.height = 28,
+               .width = 28,
+               .channels = 64,
+               .results = 64,
+               .epilogue = epilogue,
+               .winograd = winograd};
+        c.fill();
+        for (std::size_t k = 0; k < c.weights.size(); ++k)
+          if (all || k % 7 == 0) c.weights[k] *= 1e-39f;
+        for (float& x : c.x) x *= all ? 1e36f : 1.0f;
+        SCOPED_TRACE(::testing::Message() << epilogue.size() << " operations, all " << all);
+        ASSERT_LT(error_of(c.run(), c.wanted()), all ? 2e-5 : 1e-5);
+      }
+    }
+  }
+}
+
 TEST(OneDnnEpilogue, FoldedWeightsArePackedOnceForEachScale) {
   const std::size_t before = onednn::packed_parameters();
   Case c{.epilogue = {kScale}, .winograd = false};

@@ -11,6 +11,7 @@ namespace heddle::onnx_test {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 
 Tensor counted(Sizes sizes) {
   Tensor tensor = Tensor::empty(f32, std::move(sizes));
@@ -76,6 +77,30 @@ TEST(Model, GraphsSpeakTheNamesOfTheModel) {
             "  %y = sigmoid(%block.Mul)\n"
             "  return %y \"y\"\n"
             "}\n");
+}
+
+/// A constant that an exporter wrote as a vector of one float is a number: kernels have it in their code. An initialiser
+/// may be updated and is a parameter.
+TEST(Model, ConstantOfOneElementIsANumber) {
+  ModelBuilder model;
+  model.input("x", {"n"}).output("y").output("alone");
+  model.node("Constant", {}, {"three"});
+  auto& value = *model.graph().mutable_node(0)->add_attribute();
+  value.set_name("value");
+  value.set_type(onnx_format::AttributeProto::TENSOR);
+  value.mutable_t()->set_data_type(TensorProto::FLOAT);
+  value.mutable_t()->add_dims(1);
+  value.mutable_t()->add_float_data(3);
+  model.node("Mul", {"three", "x"}, {"y"});
+  model.node("Identity", {"three"}, {"alone"});
+  Engine engine = model.load();
+  const std::vector<Tensor> results = engine.run({counted({3})});
+  EXPECT_THAT(results[0].to_doubles(), ElementsAre(0, 3, 6));
+  EXPECT_THAT(results[1].to_doubles(), ElementsAre(3));
+  EXPECT_THAT(results[1].sizes(), ElementsAre(1));
+  EXPECT_TRUE(engine.parameters().empty());
+  const std::string plan = engine.plan_json(std::vector{counted({3})});
+  EXPECT_THAT(plan, HasSubstr("const 3: f32"));
 }
 
 TEST(Model, WrongDeclaredSizeIsAShapeError) {

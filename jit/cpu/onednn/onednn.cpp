@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
 #include <unordered_map>
@@ -59,6 +61,28 @@ memory::desc channels_last(const Ints& sizes) {
   }
   strides[0] = stride;
   return {sizes, memory::data_type::f32, strides};
+}
+
+std::int64_t elements_of(const Ints& sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+bool has_subnormals(const float* values, std::int64_t count) {
+  using Bits = std::uint32_t __attribute__((vector_size(64), aligned(4)));
+  constexpr std::uint32_t kLeastNormal = 0x00800000;
+  constexpr std::int64_t kLanes = sizeof(Bits) / sizeof(float);
+  Bits found{};
+  Bits bits{};
+  for (std::int64_t k = 0; k < count; k += kLanes) {
+    bits = Bits{};
+    std::memcpy(&bits, values + k,
+                static_cast<std::size_t>(std::min(kLanes, count - k)) * sizeof(float));
+    // Without its sign bit; zero wraps to the largest number.
+    found |= ((bits << 1) >> 1) - 1 < kLeastNormal - 1;
+  }
+  for (std::int64_t lane = 0; lane < kLanes; ++lane)
+    if (found[lane] != 0) return true;
+  return false;
 }
 
 std::int64_t aligned(std::size_t bytes) {
@@ -338,7 +362,7 @@ class Tiles {
 /// A convolution and its epilogue, which run whole or in parts that several threads may take.
 ///
 /// What scales and shifts channels first by vectors that are the same in each run becomes part of the weights and the
-/// bias. A tensor added next is summed into by the primitive. The rest runs on each part's result while
+/// bias, and weights are kept from being subnormal. A tensor added next is summed into by the primitive. The rest runs on each part's result while
 /// it lies in the cache: oneDNN's own relu would turn NaN into 0.
 class Convolution final : public BoundLibraryCall {
  public:
@@ -350,6 +374,7 @@ class Convolution final : public BoundLibraryCall {
     for (const LibraryOperand& operand : operands) is_one_.push_back(is_one(operand));
     fold(operands);
     take_sum();
+    lift_subnormals(operands);
     join_lines(operands);
     const bool may = call.winograd && weights_.data != nullptr;
     if (may) algorithm_ = algorithm_for(problem_);
@@ -461,6 +486,29 @@ class Convolution final : public BoundLibraryCall {
     if (tail_.empty() || tail_[0].kind != EpilogueOp::Kind::Add) return;
     added_ = tail_[0].operand;
     tail_.erase(tail_.begin());
+  }
+
+  /// Multiplies fixed weights among which are subnormal ones by a power of two and their sums by its inverse, exactly but
+  /// for results above 2^103: a multiply-add with a subnormal operand takes 130 cycles, and weights that training let
+  /// decay are full of them.
+  void lift_subnormals(std::span<const LibraryOperand> operands) {
+    constexpr float kLift = 1 << 24;
+    if (weights_.data == nullptr || added_ || tail_.size() == kMaxEpilogue) return;
+    const bool varies = problem_.has_bias && bias_.empty() && operands[2].fixed == nullptr;
+    if (varies || !has_subnormals(weights_.data, elements_of(problem_.weights))) return;
+    const auto channels = static_cast<std::size_t>(problem_.result[1]);
+    if (problem_.has_bias && bias_.empty()) {
+      const auto* given = static_cast<const float*>(operands[2].fixed);
+      bias_.assign(given, given + channels);
+    }
+    if (weights_.scale.empty()) weights_.scale.assign(channels, 1.0f);
+    weights_.factors.push_back({nullptr, kLift});
+    for (float& scale : weights_.scale) scale *= kLift;
+    for (float& bias : bias_) bias *= kLift;
+    // A gate passes the factor on to what follows.
+    const bool gated = !tail_.empty() && tail_[0].kind == EpilogueOp::Kind::Gate;
+    if (gated) tail_[0].a /= kLift;
+    tail_.insert(tail_.begin() + (gated ? 1 : 0), line(EpilogueOp::Kind::Scale, 1 / kLift));
   }
 
   bool sums() const { return added_ && algorithm_ == Algorithm::Direct; }

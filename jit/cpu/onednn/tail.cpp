@@ -86,10 +86,33 @@ template <typename F>
   }
 }
 
+/// A gate and the line after it in one pass, as of a hard swish whose result is scaled.
+[[gnu::always_inline]] inline void run_gated_line(const EpilogueOp& gate, const EpilogueOp& line,
+                                                  float* values, std::int64_t count) {
+  const float a = gate.a;
+  const float b = gate.b;
+  const float low = gate.low;
+  const float high = gate.high;
+  const float scale = line.a;
+  const float shift = line.b;
+  each(values, nullptr, count, [=](Vector& v, Vector&) __attribute__((always_inline)) {
+    Vector factor = v * a + b;
+    clamp(factor, low, high);
+    v = v * factor * scale + shift;
+  });
+}
+
 [[gnu::always_inline]] inline void run_chunk(std::span<const TailOp> ops, std::int64_t begin,
                                              float* values, std::int64_t positions,
                                              std::int64_t channels) {
-  for (const TailOp& tail : ops) {
+  for (std::size_t k = 0; k < ops.size(); ++k) {
+    const TailOp& tail = ops[k];
+    const bool gated_line =
+        tail.op.kind == Kind::Gate && k + 1 < ops.size() && ops[k + 1].op.kind == Kind::Linear;
+    if (gated_line) {
+      run_gated_line(tail.op, ops[++k].op, values + begin * channels, positions * channels);
+      continue;
+    }
     const bool moves = tail.op.kind == Kind::Add;
     run_op(tail.op, moves ? tail.operand + begin * channels : tail.operand,
            values + begin * channels, positions, channels);
