@@ -78,7 +78,8 @@ class Simplifier {
         }));
   }
 
-  /// scale*b*floor(a/b) + scale*mod(a,b) = scale*a.
+  /// scale*b*floor(a/b) + scale*mod(a,b) = scale*a, and
+  /// scale*b*mod(floor(a/b),c) + scale*mod(a,b) = scale*mod(a,b*c) where c is positive.
   SymExpr join_divisions(SymExpr expr) const {
     for (bool changed = true; changed;) {
       changed = false;
@@ -101,11 +102,29 @@ class Simplifier {
       const SymExpr modulo = SymExprAccess::make(factor);
       const SymExpr whole = make_term(term.coefficient, term.monomial);
       const SymExpr quotient = make_floordiv(factor->left, factor->right, &facts_);
+      const SymExpr scale = *divide_exact(whole, modulo);
+      if (auto joined = join_mods(expr, whole, *factor, scale, quotient)) return joined;
       const std::size_t floors = count_terms(expr, quotient);
       if (floors == 0) continue;
-      const SymExpr scale = *divide_exact(whole, modulo);
       const SymExpr joined = expr - whole + scale * (factor->left - factor->right * quotient);
       if (count_terms(joined, quotient) < floors) return joined;
+    }
+    return std::nullopt;
+  }
+
+  /// `whole` is scale * inner, `inner` a mod and `quotient` what it is the rest of.
+  std::optional<SymExpr> join_mods(const SymExpr& expr, const SymExpr& whole, const SymNode& inner,
+                                   const SymExpr& scale, const SymExpr& quotient) const {
+    const Polynomial polynomial(expr);
+    for (const SymTerm& term : polynomial.terms()) {
+      for (const SymNodePtr& factor : factors_of(term.monomial)) {
+        if (factor->kind != Kind::Mod || factor->left != quotient) continue;
+        const SymExpr other = make_term(term.coefficient, term.monomial);
+        if (divide_exact(other, SymExprAccess::make(factor)) != scale * inner.right) continue;
+        if (!provably_nonnegative(factor->right - 1, facts_)) continue;
+        return expr - whole - other +
+               scale * make_mod(inner.left, inner.right * factor->right, &facts_);
+      }
     }
     return std::nullopt;
   }

@@ -8,6 +8,7 @@
 //   groups                runs of C / groups input channels that make M / groups output channels
 //                         each
 //   channels_last         x is [N, in..., C] and the result [N, out..., M]; w stays what it is
+//   tf32                  elements of f32 may be rounded to tf32 first
 //   result                promote(T, U, V)[N, M, out...]
 //
 //   out_d = floor((in_d + low_d + high_d - dilation_d * (kernel_d - 1) - 1) / stride_d) + 1
@@ -28,6 +29,7 @@
 //   C7  the output channels M are a multiple of groups
 //   C8  bias has sizes [M]
 //   C9  the kernel fits into the padded input
+//   C10 tf32 is for a result of f32
 //
 // Memory: the result is fresh.
 // Lowering: nest and library "conv" take operands of the result's dtype; decompose converts the
@@ -68,7 +70,10 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
     sizes.push_back(
         window_count(ctx, d, x[d + 2], w[d + 2], "C9 the kernel fits into the padded input"));
   }
-  return one(fresh(ctx, conv_dtype(ctx), last ? channels_to_the_end(sizes) : sizes));
+  const DType dtype = conv_dtype(ctx);
+  if (ctx.flag("tf32") && dtype != DType::F32)
+    ctx.fail_dtype("C10 tf32 is for a result of f32", "f32", std::string(name_of(dtype)));
+  return one(fresh(ctx, dtype, last ? channels_to_the_end(sizes) : sizes));
 }
 
 /// Where the elements of x or of the result lie.
@@ -134,6 +139,7 @@ OpDef conv_op() {
   std::vector<AttrSpec> attrs = window_attrs();
   attrs.push_back({"groups", AttrKind::Int, std::int64_t{1}});
   attrs.push_back({"channels_last", AttrKind::Bool, false});
+  attrs.push_back({"tf32", AttrKind::Bool, false});
   return {.name = "conv",
           .operands = {{"x"}, {"w"}, {"bias", OperandSpec::Arity::Optional}},
           .attrs = std::move(attrs),

@@ -8,11 +8,13 @@ namespace heddle::ir {
 Graph tf32_products(const Graph& graph) {
   using Values = std::vector<Value>;
   return rewrite(graph, [&](Rewriter& rewriter, const NodePtr& node) -> std::optional<Values> {
-    if (node->op_name() != "matmul" || wants_fallback(*node)) return {};
-    if (node->output().dtype != DType::F32 || node->flag("tf32")) return {};
-    const Value a = rewriter.map(node->input(0));
-    const Value b = rewriter.map(node->input(1));
-    return Values{rewriter.builder().emit("matmul", {a, b}, {{"tf32", true}})};
+    if (node->op_name() != "matmul" && node->op_name() != "conv") return {};
+    if (wants_fallback(*node) || node->output().dtype != DType::F32 || node->flag("tf32"))
+      return {};
+    Attrs attrs = node->attrs();
+    attrs.insert_or_assign("tf32", true);
+    const Values operands = rewriter.map(node->inputs());
+    return Values{rewriter.builder().call(node->op(), operands, std::move(attrs))->value()};
   });
 }
 

@@ -43,6 +43,7 @@ class Converter {
   explicit Converter(const LowerOptions& options) : options_(options) {}
 
   std::optional<std::vector<Value>> visit(ir::Rewriter& rewriter, const Node& node) {
+    if (options_.target == LowerOptions::Target::Cuda) return visit_for_cuda(rewriter, node);
     if (!is_product(node)) return std::nullopt;
     ir::GraphBuilder& builder = rewriter.builder();
     const Value x = rows(builder, rewriter.map(node.input(0)), node);
@@ -59,6 +60,41 @@ class Converter {
            all(node, "pads_low", 0) && all(node, "pads_high", 0) &&
            is_fixed_data(*node.input(1).node) && suits(node.input(1).meta()) &&
            classify(node, options_) == NodeClass::Library && unit_of(node, options_).fuse &&
+           !ir::wants_fallback(node);
+  }
+
+  std::optional<std::vector<Value>> visit_for_cuda(ir::Rewriter& rewriter, const Node& node) const {
+    if (!is_product_on_cuda(node)) return std::nullopt;
+    ir::GraphBuilder& builder = rewriter.builder();
+    const Value x = rewriter.map(node.input(0));
+    const Value weights = rewriter.map(node.input(1));
+    const Dims& sizes = x.meta().sizes;
+    const ir::Attrs attrs{{"tf32", node.flag("tf32")}};
+    Value bias;
+    if (node.inputs().size() > 2) bias = rewriter.map(node.input(2));
+    Value result;
+    if (node.flag("channels_last")) {
+      result = builder.emit("matmul", {x, matrix(builder, weights)}, attrs);
+    } else {
+      const Dims flat{sizes[0], sizes[1], base::product(std::span(sizes).subspan(2))};
+      const Value positions = builder.emit("reshape", {x}, {{"sizes", flat}});
+      const Value made = builder.emit("matmul", {rows_of(builder, weights), positions}, attrs);
+      result = builder.emit("reshape", {made}, {{"sizes", node.output().sizes}});
+      if (bias) bias = by_channel(builder, bias, node.output().rank());
+    }
+    if (bias) result = builder.emit("add", {result, bias});
+    return std::vector<Value>{result};
+  }
+
+  bool is_product_on_cuda(const Node& node) const {
+    if (node.op_name() != "conv" || node.integer("groups") != 1) return false;
+    const DType dtype = node.output().dtype;
+    const Dims& weights = node.input(1).meta().sizes;
+    const auto is_one = [](const SymExpr& size) { return size.is_constant(1); };
+    return (dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16) &&
+           std::all_of(weights.begin() + 2, weights.end(), is_one) && all(node, "strides", 1) &&
+           all(node, "pads_low", 0) && all(node, "pads_high", 0) &&
+           classify(node, options_) == NodeClass::Nest && unit_of(node, options_).fuse &&
            !ir::wants_fallback(node);
   }
 
@@ -81,11 +117,23 @@ class Converter {
         {{"start", Dims(sizes.size(), SymExpr(0))}, {"limit", sizes}, {"stride", stride}});
   }
 
+  /// [m, c, 1, …] as [m, c].
+  static Value rows_of(ir::GraphBuilder& builder, Value weights) {
+    const Dims& sizes = weights.meta().sizes;
+    return builder.emit("reshape", {weights}, {{"sizes", Dims{sizes[0], sizes[1]}}});
+  }
+
   /// [m, c, 1, …] as [c, m].
   static Value matrix(ir::GraphBuilder& builder, Value weights) {
-    const Dims& sizes = weights.meta().sizes;
-    const Value flat = builder.emit("reshape", {weights}, {{"sizes", Dims{sizes[0], sizes[1]}}});
+    const Value flat = rows_of(builder, weights);
     return builder.emit("permute", {flat}, {{"perm", std::vector<std::int64_t>{1, 0}}});
+  }
+
+  /// [m] as [m, 1, …], what a result of this rank adds to each of its images.
+  static Value by_channel(ir::GraphBuilder& builder, Value bias, std::int64_t rank) {
+    Dims sizes(static_cast<std::size_t>(rank - 1), SymExpr(1));
+    sizes[0] = bias.meta().sizes[0];
+    return builder.emit("reshape", {bias}, {{"sizes", sizes}});
   }
 
   const LowerOptions& options_;
@@ -95,7 +143,6 @@ class Converter {
 }  // namespace
 
 ir::Graph convs_as_products(const ir::Graph& graph, const LowerOptions& options) {
-  if (options.target != LowerOptions::Target::Cpu) return graph;
   Converter converter(options);
   return ir::rewrite(graph, [&](ir::Rewriter& rewriter, const ir::NodePtr& node) {
     return converter.visit(rewriter, *node);

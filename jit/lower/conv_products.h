@@ -6,7 +6,9 @@
 
 namespace heddle::jit {
 
-/// Makes products of convolutions whose kernel is one element and whose weights are the same in each run, for the CPU.
+/// Makes products of convolutions whose kernel is one element.
+///
+/// For the CPU, of those whose weights are the same in each run:
 ///
 ///   %y = conv(%x, %w: param f32[128, 256, 1, 1], %b) {channels_last = true, strides = [2, 2], …}
 ///     ==>
@@ -18,8 +20,18 @@ namespace heddle::jit {
 /// the first-level cache: the library's took 1.4 times as long where weights come from memory (2048 to 512 channels at
 /// 7 x 7), and as long where they do not.
 ///
+/// For CUDA, of those of f32, f16 and bf16 that move by one element and have one group: a product for each image, whose
+/// rows are channels, since these are what lies apart.
+///
+///   %y = conv(%x: f16[s0, 256, s1, s2], %w: f16[128, 256, 1, 1], %b)
+///     ==>
+///   %p = reshape(%x) {sizes = [s0, 256, s1*s2]}
+///   %m = matmul(reshape(%w) {sizes = [128, 256]}, %p)                [s0, 128, s1*s2]
+///   %y = add(reshape(%m) {sizes = [s0, 128, s1, s2]}, reshape(%b) {sizes = [128, 1, 1]})
+///
 /// Needs:  decomposed ops, known sizes put in; pack_weights after it.
-/// Leaves: channels that do not fill whole panels, few of them, and what no library would compute.
+/// Leaves: on the CPU channels that do not fill whole panels, few of them, and what no library would compute; on CUDA
+///         windows that move or are padded, which are products of patches (jit/nests/conv.cpp).
 ir::Graph convs_as_products(const ir::Graph& graph, const LowerOptions& options);
 
 }  // namespace heddle::jit

@@ -40,6 +40,7 @@ class ProductNest {
     const SymExpr extent = form.batches * column_tiles * row_tiles;
     const Symbol p = b_.new_axis(extent);
     b_.set_parallel(p, extent);
+    assume_elements(out_, b_.facts());
     const SymExpr rest = floordiv(p, row_tiles);
     const SymExpr batch = place(floordiv(rest, column_tiles), form.batches);
     row_begin_ = place(mod(p, row_tiles) * kTileRows, form.rows);

@@ -72,6 +72,23 @@ TEST(Simplify, joins_quotient_and_remainder) {
   EXPECT_EQ((4 * floordiv(i0, 8) + mod(i0, 4)).simplify({}), 4 * floordiv(i0, 8) + mod(i0, 4));
 }
 
+/// As a position in a block of a larger tensor: of no use are its rows and columns.
+TEST(Simplify, joins_the_parts_of_a_position) {
+  Facts facts = loops();
+  facts.sizes_positive = true;
+  const SymExpr flat = i0 + t0;
+  EXPECT_EQ((s1 * mod(floordiv(flat, s1), s0) + mod(flat, s1)).simplify(facts), mod(flat, s0 * s1));
+  EXPECT_EQ((6 * mod(floordiv(flat, 3), 4) + 2 * mod(flat, 3) + s2).simplify({}),
+            2 * mod(flat, 12) + s2);
+  const SymExpr three =
+      s1 * s2 * mod(floordiv(flat, s1 * s2), s0) + s2 * mod(floordiv(flat, s2), s1) + mod(flat, s2);
+  EXPECT_EQ(three.simplify(facts), mod(flat, s0 * s1 * s2));
+  facts.set_range(t0.symbol(), 0, s0 * s1 - 1 - i0);
+  EXPECT_EQ((s1 * mod(floordiv(flat, s1), s0) + mod(flat, s1)).simplify(facts), flat);
+  const SymExpr other = s2 * mod(floordiv(flat, s1), s0) + mod(flat, s1);
+  EXPECT_EQ(other.simplify(facts), other) << "rows lie apart";
+}
+
 TEST(Simplify, joins_only_what_vanishes) {
   const SymExpr sum = 3 * floordiv(i0, 4) + mod(i0, 4);
   EXPECT_EQ(sum.simplify({}), sum);

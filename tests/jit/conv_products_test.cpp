@@ -126,9 +126,45 @@ TEST(ConvProducts, LeavesOthers) {
   b.output(emit(b, b.input(tensor(f32, {"1", "s0", "6", "64"}), "x"), {}));
   const ir::Graph graph = b.finish();
   EXPECT_TRUE(jit::convs_as_products(graph, {}).identical(graph)) << "without a library";
-  jit::LowerOptions cuda = with_library();
-  cuda.target = jit::LowerOptions::Target::Cuda;
-  EXPECT_TRUE(jit::convs_as_products(graph, cuda).identical(graph));
+}
+
+jit::LowerOptions for_cuda() {
+  return {.target = jit::LowerOptions::Target::Cuda, .rest = {.library = false}};
+}
+
+/// Channels are rows of the weights and of each image, wherever weights come from.
+TEST(ConvProducts, OfEachImageOnCuda) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f16, {"s0", "64", "s1", "s2"}), "x");
+  b.output(emit(b, x, {.dtype = f16, .fixed = false, .channels_last = false}));
+  b.output(
+      emit(b, x, {.sizes = {96, 64, 1, 1}, .dtype = f16, .biased = false, .channels_last = false}));
+  const ir::Graph products = jit::convs_as_products(b.finish(), for_cuda());
+  EXPECT_THAT(ops_of(products),
+              ElementsAre("input", "input", "const", "reshape", "reshape", "matmul", "reshape",
+                          "reshape", "add", "const", "reshape", "reshape", "matmul", "reshape"));
+  EXPECT_EQ(products.outputs()[0].meta().to_string(), "f16[s0, 128, s1, s2]");
+  EXPECT_EQ(products.outputs()[1].node->input(0).meta().to_string(), "f16[s0, 96, s1*s2]");
+}
+
+TEST(ConvProducts, LeavesOthersOnCuda) {
+  const Conv others[] = {{.sizes = {128, 64, 1, 3}, .pads = {0, 1}, .channels_last = false},
+                         {.strides = {1, 2}, .channels_last = false},
+                         {.pads = {1, 0}, .channels_last = false},
+                         {.sizes = {128, 32, 1, 1}, .groups = 2, .channels_last = false},
+                         {.dtype = f64, .channels_last = false}};
+  for (const Conv& other : others) {
+    GraphBuilder b("main");
+    b.output(emit(b, b.input(tensor(other.dtype, {"1", "64", "s0", "6"}), "x"), other));
+    const ir::Graph graph = b.finish();
+    EXPECT_TRUE(jit::convs_as_products(graph, for_cuda()).identical(graph));
+  }
+  GraphBuilder b("main");
+  b.output(emit(b, b.input(tensor(f32, {"1", "64", "s0", "6"}), "x"), {.channels_last = false}));
+  const ir::Graph graph = b.finish();
+  jit::LowerOptions alone = for_cuda();
+  alone.rest.fuse = false;
+  EXPECT_TRUE(jit::convs_as_products(graph, alone).identical(graph)) << "one kernel a node";
 }
 
 }  // namespace

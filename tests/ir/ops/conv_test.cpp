@@ -248,6 +248,13 @@ TEST(Conv, conv_c9) {
             "5, got 4");
 }
 
+TEST(Conv, conv_c10) {
+  ir::Attrs attrs = plain(1);
+  attrs.insert_or_assign("tf32", true);
+  EXPECT_EQ(error_of("conv", {meta(f16, {1, 1, 4}), meta(f16, {2, 1, 2})}, attrs),
+            "conv: C10 tf32 is for a result of f32: expected f32, got f16");
+}
+
 TEST(ConvTranspose, IsTheTransposeOfConv) {
   // <conv(x, w), y> = <x, conv_transpose(y, w)> for every x and y, where sizes divide evenly.
   for (const Case2d& c : kCases) {

@@ -1,0 +1,130 @@
+// Graphs that are one product on CUDA: all ways to multiply, on the simulated device against the reference evaluator.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/cuda/nvrtc.h"
+#include "heddle/error.h"
+#include "ir/text.h"
+#include "jit/cuda/product_text.h"
+#include "tests/jit/cuda_runner.h"
+#include "tests/jit/lower_support.h"
+#include "tests/support/one_op.h"
+
+namespace heddle::tests {
+
+using jit::cuda::Along;
+using jit::cuda::ProductDevice;
+using jit::cuda::ProductTile;
+
+/// An H200.
+inline constexpr ProductDevice kProductDevice{132, 227 * 1024, true};
+
+inline jit::Program lowered_for_cuda(const ir::Graph& graph) {
+  return jit::lower(graph, {.target = jit::LowerOptions::Target::Cuda, .rest = {.library = false}});
+}
+
+/// A graph whose program is one product, and all its kernels.
+class OneProduct {
+ public:
+  explicit OneProduct(const std::string& text)
+      : graph_(ir::parse(text)), program_(lowered_for_cuda(graph_)) {
+    const auto parts = jit::cuda::product_parts(nest());
+    EXPECT_TRUE(parts) << jit::print(nest());
+    if (!parts) return;
+    left_ = parts->left();
+    right_ = parts->right();
+    tiles_ = jit::cuda::product_tiles(parts->left_dtype(), left_, right_, kProductDevice,
+                                      parts->contract->tf32);
+    for (const ProductTile& tile : tiles_)
+      sources_.push_back(jit::cuda::emit_product(*parts, tile, {}));
+  }
+
+  const jit::Nest& nest() const { return *program_.kernels.at(0).nest; }
+  const std::vector<ProductTile>& tiles() const { return tiles_; }
+  Along left() const { return left_; }
+  Along right() const { return right_; }
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const ProductTile& tile : tiles_) names.push_back(tile.name());
+    return names;
+  }
+  std::string text() const {
+    std::string kernels;
+    for (const auto& source : sources_) kernels += source.kernel + "\n";
+    return jit::cuda::prelude_for(kernels) + kernels;
+  }
+
+  /// Each kernel in turn, at all sizes.
+  /// @param parts  blocks that share a tile
+  void expect_right(const std::vector<std::vector<std::int64_t>>& sizes, double tolerance,
+                    std::int64_t parts = 1) const {
+    ASSERT_EQ(program_.record.steps.size(), 1u) << test::nests_of(program_);
+    SimulatedKernels device(sources_);
+    for (std::size_t k = 0; k < sources_.size(); ++k) {
+      const auto runner = [&](const jit::Nest& nest,
+                              std::span<const test::InterpreterBuffer> buffers,
+                              std::span<const std::int64_t> values) {
+        std::vector<std::span<unsigned char>> spans;
+        for (std::size_t b = 0; b < buffers.size(); ++b)
+          spans.emplace_back(
+              static_cast<unsigned char*>(buffers[b].data),
+              static_cast<std::size_t>(buffers[b].count) * size_of(nest.buffers[b].dtype));
+        return device.run(k, {values.begin(), values.end()}, spans, parts);
+      };
+      for (const std::vector<std::int64_t>& one : sizes) {
+        SCOPED_TRACE(tiles_[k].name());
+        SCOPED_TRACE(::testing::PrintToString(one));
+        test::expect_program_right(graph_, program_, arguments(one), {.runner = runner}, tolerance);
+        if (::testing::Test::HasFailure()) return;
+      }
+    }
+  }
+
+ private:
+  /// Random ones; bytes over their whole range.
+  std::vector<ir::Literal> arguments(const std::vector<std::int64_t>& sizes) const {
+    std::vector<ir::Literal> all = test::random_arguments(graph_, sizes);
+    for (std::uint32_t k = 0; k < all.size(); ++k)
+      if (all[k].dtype() == u8 || all[k].dtype() == i8)
+        all[k] = heddle::testing::any_bytes(all[k].dtype(), all[k].sizes(), k + 1);
+    return all;
+  }
+
+  ir::Graph graph_;
+  jit::Program program_;
+  Along left_ = Along::Neither;
+  Along right_ = Along::Neither;
+  std::vector<ProductTile> tiles_;
+  std::vector<jit::cuda::CudaSource> sources_;
+};
+
+inline double tolerance_of(const std::string& dtype) {
+  return dtype == "f32" ? 1e-5 : dtype == "f16" ? 4e-3 : 3e-2;
+}
+
+/// Each architecture, without a word in the log.
+inline void expect_nvrtc_takes(const OneProduct& product) {
+  std::unique_ptr<device::cuda::Nvrtc> nvrtc;
+  try {
+    nvrtc = std::make_unique<device::cuda::Nvrtc>();
+  } catch (const DeviceError&) {
+    GTEST_SKIP() << "libnvrtc is not on this machine";
+  }
+  EXPECT_EQ(product.text().find("#include"), std::string::npos);
+  for (const char* arch : {"sm_80", "sm_90a", "sm_100"}) {
+    if (!nvrtc->supports(std::stoi(std::string(arch).substr(3)))) continue;
+    // Code for one of them is what an engine would make; the others are taken without optimising it.
+    const std::vector<std::string> options = arch == std::string("sm_90a")
+                                                 ? std::vector<std::string>()
+                                                 : std::vector<std::string>{"--ptxas-options=-O0"};
+    const auto compiled = nvrtc->compile_cubin(product.text(), "product", arch, options);
+    EXPECT_EQ(compiled.log, "") << arch;
+    EXPECT_EQ(std::string(compiled.image.data(), 4), "\177ELF");
+  }
+}
+
+}  // namespace heddle::tests
