@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/closest.h"
 #include "heddle/error.h"
+#include "ir/analysis/unbacked.h"
 #include "ir/graph.h"
 #include "ir/graph_data.h"
 #include "ir/infer_count.h"
@@ -116,6 +117,12 @@ std::vector<TensorMeta> infer_outputs(const Node& node, ShapeEnv& env) {
     if (meta.device == DeviceTag{}) meta.device = device;
   }
   return outputs;
+}
+
+/// The same for a node that takes the place of `like`.
+std::vector<TensorMeta> infer_in_place_of(const Node& like, const Node& node, ShapeEnv& env) {
+  const SameNumbers numbers(like, env);
+  return infer_outputs(node, env);
 }
 
 /// What the annotation "name" puts before the names of nodes that have none of their own.
@@ -262,7 +269,7 @@ const Node* GraphBuilder::with_inputs(const NodePtr& node, std::span<const Value
   made->inputs_.assign(inputs.begin(), inputs.end());
   made->after_.assign(after.begin(), after.end());
   if (!std::ranges::equal(inputs, node->inputs(), same_type)) {
-    made->outputs_ = infer_outputs(*made, *env_);
+    made->outputs_ = infer_in_place_of(*node, *made, *env_);
     ++reinferred_;
   }
   assign_storages(*made, node.get());
@@ -278,7 +285,7 @@ const Node* GraphBuilder::transplant(const NodePtr& node, std::span<const Value>
   made->after_.assign(after.begin(), after.end());
   made->annotations_ = std::move(annotations);
   if (!std::ranges::equal(inputs, node->inputs(), same_type))
-    made->outputs_ = infer_outputs(*made, *env_);
+    made->outputs_ = infer_in_place_of(*node, *made, *env_);
   assign_storages(*made, node.get());
   for (std::string& name : made->names_) name = unique_name(name);
   data_->nodes.push_back(made);

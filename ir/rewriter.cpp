@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "ir/analysis/unbacked.h"
 #include "ir/graph.h"
 #include "ir/graph_data.h"
 #include "ir/op.h"
@@ -51,7 +52,11 @@ bool Rewriter::visit_node(const NodePtr& node, Visit visit, void* state) {
   const std::size_t first = builder_->data_->nodes.size();
   const std::vector<Value> order = map_order(*node);
   builder_->context = {node->annotations(), order, node->location(), {}, {}, node->name()};
-  std::optional<std::vector<Value>> replaced = visit(state, *this, node);
+  std::optional<std::vector<Value>> replaced;
+  {
+    const SameNumbers numbers(*node, builder_->env());
+    replaced = visit(state, *this, node);
+  }
   builder_->context = {};
   if (replaced && replaced->empty()) {
     for (std::uint32_t k = 0; k < node->outputs().size(); ++k) values_[node->value(k)] = {};

@@ -31,6 +31,12 @@ std::vector<base::Symbol> unbacked_defined(const Node& node) {
   return symbols;
 }
 
+SameNumbers::SameNumbers(const Node& node, ShapeEnv& env) : env_(env), next_(env.next_unbacked_) {
+  if (next_ == 0) return;
+  const std::vector<base::Symbol> defined = unbacked_defined(node);
+  if (!defined.empty()) env.next_unbacked_ = defined.front().id;
+}
+
 std::vector<base::Symbol> unbacked_in(const SymExpr& size) {
   std::vector<base::Symbol> symbols;
   size.collect_symbols(symbols);

@@ -1,6 +1,8 @@
 // Sizes known only at run time.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <map>
 #include <span>
 #include <string>
@@ -30,6 +32,20 @@ base::SymbolValues solve_sizes(std::span<const Dims> results, std::span<const Si
 std::vector<base::Symbol> unbacked_in(const SymExpr& size);
 /// Whether `size` mentions sizes known only at run time.
 bool is_unbacked(const SymExpr& size);
+
+/// While it lives, what is inferred in `env` in place of `node` numbers the sizes that only the run tells as `node` did, so
+/// that what speaks of them further down still does: attributes, and nested graphs.
+class SameNumbers {
+ public:
+  SameNumbers(const Node& node, ShapeEnv& env);
+  ~SameNumbers() { env_.next_unbacked_ = std::max(next_, env_.next_unbacked_); }
+  SameNumbers(const SameNumbers&) = delete;
+  SameNumbers& operator=(const SameNumbers&) = delete;
+
+ private:
+  ShapeEnv& env_;
+  std::uint32_t next_;  ///< that nothing has yet
+};
 
 /// Which nodes of a graph find the sizes known only at run time.
 class SizeMakers {

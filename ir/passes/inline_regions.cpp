@@ -3,7 +3,6 @@
 #include <set>
 
 #include "ir/analysis/regions.h"
-#include "ir/analysis/unbacked.h"
 #include "ir/op.h"
 #include "ir/passes/form_regions.h"
 
@@ -27,9 +26,7 @@ Graph marked(const Graph& graph, const std::string& region, bool whole, Marked& 
         GraphBuilder& builder = rewriter.builder();
         const auto inputs = rewriter.map(node->inputs());
         const std::vector<Value> after = builder.context.after;
-        // A call that makes sizes would make others anew, and keeps its graphs as they are.
-        const bool has_graphs = node->op_name() != "region" && !regions_of(*node).empty() &&
-                                unbacked_defined(*node).empty();
+        const bool has_graphs = node->op_name() != "region" && !regions_of(*node).empty();
         if (!has_graphs && (!whole || node->op_name() == "const")) return {};
         const Node* made = nullptr;
         if (has_graphs) {

@@ -1,7 +1,7 @@
 // Regions beyond the listed cases: sizes that a body returns, handles that share storage, bodies with many callers.
 #include <gmock/gmock.h>
 
-#include "tests/control_flow/support.h"
+#include "tests/control_flow/late_programs.h"
 #include "tests/support/json.h"
 
 namespace heddle::testing {
@@ -9,6 +9,15 @@ namespace {
 
 using test::Json;
 using ::testing::ElementsAre;
+
+/// Regions of the kernels in the graphs nested in a plan.
+std::vector<std::string> nested_regions(const Json& plan) {
+  std::vector<std::string> regions;
+  for (const Json& step : plan["steps"])
+    for (const Json& nested : step.value("nested", Json::array()))
+      for (const Json& kernel : nested["kernels"]) regions.push_back(kernel["region"]);
+  return regions;
+}
 
 // S1-8: a body has many callers, so that it carries the annotations of none: it is installed and compiled once.
 TEST(RegionVariations, S1_8_ABodyDoesNotCarryTheAnnotationsOfItsCaller) {
@@ -66,15 +75,81 @@ TEST(RegionVariations, AMarkedCallsOptionsHoldInItsBody) {
         {.threads = 1, .disk_cache = false});
     const std::vector<Tensor> inputs{ramp({4})};
     engine.run(inputs);
-    const Json plan = Json::parse(engine.plan_json(inputs));
-    std::vector<std::string> regions;
-    for (const Json& step : plan["steps"])
-      for (const Json& nested : step.value("nested", Json::array()))
-        for (const Json& kernel : nested["kernels"]) regions.push_back(kernel["region"]);
-    return regions;
+    return nested_regions(Json::parse(engine.plan_json(inputs)));
   };
   EXPECT_THAT(kernels(true), ElementsAre("region_0"));
   EXPECT_THAT(kernels(false), ElementsAre("region_0", "region_0", "region_0"));
+}
+
+// Also where only the run tells the sizes of its results, of branches that differ and of a body that tells them itself;
+// what speaks of these sizes further down does so still.
+TEST(RegionVariations, AMarkedCallsOptionsHoldWhereItTellsSizes) {
+  const auto branch = [](const Tensor& p, const Tensor& x) {
+    return cond(
+        p, [](const Tensor& t) { return tanh(sin(t) * 2); },
+        [](const Tensor& t) { return pad(cos(exp(t) + 1), {0}, {2}); }, x);
+  };
+  const auto body = [](const Tensor&, const Tensor& x) {
+    return invoke(
+        {.name = "kept"}, [](const Tensor& t) { return tanh(positive()(sin(t) * 2)[0]) + 1; }, x);
+  };
+  const auto with = [](auto call, bool fuse) {
+    return [call, fuse](const Tensor& p, const Tensor& x) {
+      Tensor y;
+      {
+        const AnnotationMap options{{"fuse", fuse}};
+        const Annotate scope{{"compile", AnnotationMap{{"id", "own"}, {"options", options}}}};
+        y = call(p, x);
+      }
+      return std::pair(exp(y) * 0.5f, iota({y.size(0) * 2}, 0, f32) * 3);
+    };
+  };
+  const auto kernels = [&](auto call, bool fuse) {
+    Engine engine(with(call, fuse), {.threads = 1, .disk_cache = false});
+    return nested_regions(Json::parse(engine.plan_json(std::vector{flag(true), numbers({1, 2})})));
+  };
+  EXPECT_EQ(kernels(branch, true), std::vector<std::string>(2, "region_0"));
+  EXPECT_EQ(kernels(branch, false), std::vector<std::string>(7, "region_0"));
+  EXPECT_EQ(kernels(body, true), std::vector<std::string>(3, "region_0"));
+  EXPECT_EQ(kernels(body, false), std::vector<std::string>(5, "region_0"));
+  for (const bool taken : {true, false}) {
+    for (const bool fuse : {true, false}) {
+      everywhere(with(branch, fuse), {flag(taken), numbers({1, -2, 3})});
+      everywhere(with(body, fuse), {flag(taken), numbers({1, -2, 3})});
+    }
+  }
+}
+
+// S2-4: passes change the graphs of a call that tells sizes, twice over; its sizes keep their names, also where two calls
+// follow each other, and what is made of a size alone has that size.
+TEST(RegionVariations, S2_4_SizesOfTheRunKeepTheirNames) {
+  const auto f = [](const Tensor& p, const Tensor& x) {
+    const auto grown = [&](const Tensor& given) {
+      return cond(
+          p, [](const Tensor& t) { return exp(t) + exp(t); },
+          [](const Tensor& t) {
+            const Annotate scope{{"compile", "inside"}};
+            return pad(cos(t * 1), {0}, {3});
+          },
+          given);
+    };
+    const Tensor a = grown(x);
+    const Tensor b = grown(a);
+    return std::tuple(b, iota({a.size(0)}, 0, f32), iota({b.size(0) * 2 + a.size(0)}, 0, f32));
+  };
+  for (const bool taken : {true, false}) everywhere(f, {flag(taken), numbers({0.5, -1})});
+  Engine engine(f);
+  const std::vector<Tensor> inputs{flag(false), numbers({1, 2})};
+  const auto got = engine.run(inputs);
+  EXPECT_THAT(got[1].sizes(), ElementsAre(5));
+  EXPECT_THAT(got[2].sizes(), ElementsAre(2 * 8 + 5));
+  const ir::Graph graph = ir::parse(engine.graph_text(inputs, true));
+  const auto calls = nodes_of(graph, "cond");
+  ASSERT_EQ(calls.size(), 2u);
+  EXPECT_EQ(calls[0]->output().to_string(), "f32[u0]");
+  EXPECT_EQ(calls[1]->output().to_string(), "f32[u1]");
+  EXPECT_EQ(graph.outputs()[1].meta().to_string(), "f32[u0]");
+  EXPECT_EQ(graph.outputs()[2].meta().to_string(), "f32[u0+2*u1]");
 }
 
 // A size that a loop carries stays what it was, or the loop is refused: it is no number that the run tells.

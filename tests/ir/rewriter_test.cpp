@@ -126,5 +126,65 @@ TEST(Rewriter, AViewOfWhatWasReplacedFollowsItsStorage) {
   ir::verify(after, ir::Stage::Functional);
 }
 
+// S2-4: a node that tells sizes and is made anew tells them under the same names; also where it
+// is inferred anew since an operand has another type.
+TEST(Rewriter, SizesOfTheRunKeepTheirNumbers) {
+  const Graph graph = ir::parse(R"(graph @main(%p: bool[], %x: f32[8]) {
+  %a = cond(%p, %x) {then = @yes, else = @no} : f32[u0]
+  %b = cond(%p, %x) {then = @yes, else = @no} : f32[u1]
+  %i = iota() {sizes = [u0], axis = 0, dtype = f32}
+  %c = add(%a, %i)
+  return %b, %c
+}
+
+graph @yes(%x: f32[8]) {
+  %y = exp(%x)
+  return %y
+}
+
+graph @no(%x: f32[8]) {
+  %y = concat(%x, %x) {axis = 0}
+  return %y
+}
+)");
+  const auto again = [](Rewriter& rewriter, const ir::Node& node) {
+    return rewriter.builder()
+        .call(node.op(), rewriter.map(node.inputs()), ir::Attrs(node.attrs()))
+        ->value();
+  };
+  for (const char* name : {"a", "b"}) {
+    const Graph after = replace(graph, name, again);
+    EXPECT_EQ(ir::print(after), ir::print(graph)) << name;
+    ir::verify(after, ir::Stage::Functional);
+  }
+  const Graph wider = ir::parse(R"(graph @main(%p: bool[], %x: f32[s0], %y: f32[s1]) {
+  %n = neg(%x)
+  %a = cond(%p, %n) {then = @yes, else = @no} : f32[u0]
+  %b = cond(%p, %x) {then = @yes, else = @no} : f32[u1]
+  %i = iota() {sizes = [u0+u1], axis = 0, dtype = f32}
+  return %a, %b, %i
+}
+
+graph @yes(%x: f32[s0]) {
+  %y = exp(%x)
+  return %y
+}
+
+graph @no(%x: f32[s0]) {
+  %y = concat(%x, %x) {axis = 0}
+  return %y
+}
+)");
+  const Graph other = replace(wider, "n", [](Rewriter& rewriter, const ir::Node&) {
+    for (const Value& input : rewriter.builder().inputs())
+      if (input.node->name() == "y") return rewriter.builder().emit("neg", {input});
+    return Value{};
+  });
+  EXPECT_EQ(other.outputs()[0].meta().to_string(), "f32[u0]");
+  EXPECT_EQ(other.outputs()[1].meta().to_string(), "f32[u1]");
+  EXPECT_EQ(other.next_unbacked_symbol(), 2u);
+  ir::verify(other, ir::Stage::Functional);
+}
+
 }  // namespace
 }  // namespace heddle::testing
