@@ -89,7 +89,7 @@ Layouts::Layouts(const Graph& graph) : visible_(visible_storages(graph)) {
   bool again = true;
   for (int round = 0; again && round < kMaxRounds; ++round) {
     again = false;
-    for (std::int32_t k = 0; k < static_cast<std::int32_t>(all_.size()); ++k) again |= improve(k);
+    for (Group& group : all_) again |= improve(group);
     changed_ |= again;
   }
 }
@@ -148,7 +148,7 @@ void Layouts::form_groups(const Graph& graph) {
     const auto found = groups_.find(node.get());
     if (found == groups_.end()) continue;
     const auto [number, fresh] = numbers.emplace(find(parents, found->second), all_.size());
-    if (fresh) all_.push_back({identity_perm(widest_rank(*node)), false, {}, {}});
+    if (fresh) all_.push_back({identity_perm(widest_rank(*node)), false, {}, {}, {}});
     found->second = number->second;
   }
 }
@@ -193,30 +193,29 @@ void Layouts::collect_edges(const Graph& graph) {
   for (const Graph::WriteBack& write : graph.write_backs()) result(write.source);
 }
 
-/// Readings of one root times groups that it concerns, at most, that each group weighs all of them.
-constexpr std::size_t kMostWeighed = 1 << 16;
-
-/// The cost of a group depends on all readings of each root that it gives or reads. Of a root that very many groups read
-/// they weigh their own only, as if no other read it: else time would grow with the square.
 void Layouts::link_edges() {
-  std::map<Value, std::vector<std::size_t>> by_root;
-  for (std::size_t k = 0; k < edges_.size(); ++k) by_root[edges_[k].source.root].push_back(k);
-  for (const auto& [root, edges] : by_root) {
-    std::set<std::int32_t> touched{group_of(root.node)};
-    for (const std::size_t k : edges) touched.insert(edges_[k].reader);
-    touched.erase(-1);
-    const bool all = edges.size() * touched.size() <= kMostWeighed;
-    for (const std::int32_t group : touched) {
-      if (!all && group != group_of(root.node)) continue;
-      auto& list = all_[static_cast<std::size_t>(group)].edges;
-      list.insert(list.end(), edges.begin(), edges.end());
-    }
-    for (const std::size_t k : edges) {
-      const std::int32_t reader = edges_[k].reader;
-      if (!all && reader >= 0 && reader != group_of(root.node))
-        all_[static_cast<std::size_t>(reader)].edges.push_back(k);
-    }
+  for (std::size_t k = 0; k < edges_.size(); ++k) {
+    const std::int32_t from = group_of(edges_[k].source.root.node);
+    const std::int32_t reader = edges_[k].reader;
+    if (from >= 0) all_[static_cast<std::size_t>(from)].given.push_back(k);
+    if (reader >= 0 && reader != from) all_[static_cast<std::size_t>(reader)].read.push_back(k);
+    count(k, 1);
   }
+}
+
+/// The permute that a reading needs as things are.
+std::optional<Perm> Layouts::permute_of(const Edge& edge) const {
+  const Perm wanted = edge.reader < 0 ? identity_perm(edge.rank)
+                                      : all_[static_cast<std::size_t>(edge.reader)].order;
+  Perm perm = needed(edge.source, wanted);
+  if (is_free(edge, perm)) return std::nullopt;
+  return perm;
+}
+
+/// Notes that there is one reading more, or less, that needs its permute.
+void Layouts::count(std::size_t edge, int change) {
+  const auto perm = permute_of(edges_[edge]);
+  if (perm) readings_[{edges_[edge].source.root, *perm}] += change;
 }
 
 bool Layouts::is_free(const Edge& edge, const Perm& perm) const {
@@ -228,14 +227,19 @@ bool Layouts::is_free(const Edge& edge, const Perm& perm) const {
   return edge.absorbs && keeps_matrix(perm);
 }
 
+/// The permutes of what the group gives, and those of what it reads that no other reading needs: what others read of the
+/// values of others is the same in every order of this group, so it is not weighed.
 std::size_t Layouts::cost(const Group& group) const {
   std::set<std::pair<Value, Perm>> permutes;
-  for (const std::size_t k : group.edges) {
-    const Edge& edge = edges_[k];
-    const Perm wanted = edge.reader < 0 ? identity_perm(edge.rank)
-                                        : all_[static_cast<std::size_t>(edge.reader)].order;
-    Perm perm = needed(edge.source, wanted);
-    if (!is_free(edge, perm)) permutes.emplace(edge.source.root, std::move(perm));
+  for (const std::size_t k : group.given)
+    if (auto perm = permute_of(edges_[k]))
+      permutes.emplace(edges_[k].source.root, std::move(*perm));
+  for (const std::size_t k : group.read) {
+    auto perm = permute_of(edges_[k]);
+    if (!perm) continue;
+    std::pair permute(edges_[k].source.root, std::move(*perm));
+    const auto others = readings_.find(permute);
+    if (others == readings_.end() || others->second == 0) permutes.insert(std::move(permute));
   }
   for (const Value& value : group.narrow) {
     Dims sizes(group.order.size() - value.meta().sizes.size(), SymExpr(1));
@@ -247,33 +251,37 @@ std::size_t Layouts::cost(const Group& group) const {
 }
 
 /// The orders in which some reading needs no permute.
-std::vector<Perm> Layouts::candidates(std::int32_t group) const {
-  const Group& own = all_[static_cast<std::size_t>(group)];
-  std::set<Perm> orders{identity_perm(static_cast<std::int64_t>(own.order.size()))};
-  for (const std::size_t k : own.edges) {
+std::vector<Perm> Layouts::candidates(const Group& group) const {
+  std::set<Perm> orders{identity_perm(static_cast<std::int64_t>(group.order.size()))};
+  const auto fits = [&](const Source& source) {
+    return source.through.size() == group.order.size();
+  };
+  for (const std::size_t k : group.read) {
+    const Source& source = edges_[k].source;
+    if (fits(source)) orders.insert(composed(inverse(source.through), order_of(source.root)));
+  }
+  for (const std::size_t k : group.given) {
     const Edge& edge = edges_[k];
-    const Source& source = edge.source;
-    const std::int32_t from = group_of(source.root.node);
-    const bool same_rank = source.through.size() == own.order.size();
-    if (!same_rank) continue;
-    if (edge.reader == group && from != group)
-      orders.insert(composed(inverse(source.through), order_of(source.root)));
-    if (from == group && edge.reader != group && order_of(source.root) == own.order) {
-      const Perm wanted = edge.reader < 0 ? identity_perm(edge.rank)
-                                          : all_[static_cast<std::size_t>(edge.reader)].order;
-      orders.insert(composed(source.through, wanted));
-    }
+    const bool is_own = edge.reader >= 0 && &all_[static_cast<std::size_t>(edge.reader)] == &group;
+    if (is_own || !fits(edge.source) || order_of(edge.source.root) != group.order) continue;
+    const Perm wanted = edge.reader < 0 ? identity_perm(edge.rank)
+                                        : all_[static_cast<std::size_t>(edge.reader)].order;
+    orders.insert(composed(edge.source.through, wanted));
   }
   return {orders.begin(), orders.end()};
 }
 
-bool Layouts::improve(std::int32_t number) {
-  Group& group = all_[static_cast<std::size_t>(number)];
+bool Layouts::improve(Group& group) {
   if (group.pinned) return false;
+  const auto count_all = [&](int change) {
+    for (const auto* list : {&group.read, &group.given})
+      for (const std::size_t k : *list) count(k, change);
+  };
+  count_all(-1);
   Perm best = group.order;
   std::size_t least = cost(group);
   const std::size_t before = least;
-  for (Perm& order : candidates(number)) {
+  for (Perm& order : candidates(group)) {
     group.order = order;
     const std::size_t now = cost(group);
     if (now >= least) continue;
@@ -281,6 +289,7 @@ bool Layouts::improve(std::int32_t number) {
     best = std::move(order);
   }
   group.order = best;
+  count_all(1);
   return least < before;
 }
 

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "ir/graph.h"
@@ -71,7 +73,8 @@ class Layouts {
   struct Group {
     Perm order;
     bool pinned = false;
-    std::vector<std::size_t> edges;  ///< that the cost of this group depends on
+    std::vector<std::size_t> given;  ///< readings of its values
+    std::vector<std::size_t> read;   ///< its readings of values of others
     std::vector<Value> narrow;       ///< operands of smaller rank
   };
 
@@ -82,15 +85,19 @@ class Layouts {
   void collect_edges(const Graph& graph);
   void add_edge(Value value, const Node& reader, std::int64_t rank);
   void link_edges();
-  std::size_t cost(const Group& group) const;
   bool is_free(const Edge& edge, const Perm& perm) const;
-  std::vector<Perm> candidates(std::int32_t group) const;
-  bool improve(std::int32_t group);
+  std::optional<Perm> permute_of(const Edge& edge) const;
+  void count(std::size_t edge, int change);
+  std::size_t cost(const Group& group) const;
+  std::vector<Perm> candidates(const Group& group) const;
+  bool improve(Group& group);
 
   std::set<StorageId> visible_;
   std::unordered_map<const Node*, std::int32_t> groups_;
   std::vector<Group> all_;
   std::vector<Edge> edges_;
+  /// How many readings need each permute of a root, but for those of the group that is being improved.
+  std::map<std::pair<Value, Perm>, int> readings_;
   std::set<Value> plain_;
   bool changed_ = false;
 };
