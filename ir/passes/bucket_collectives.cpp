@@ -10,6 +10,7 @@
 #include "ir/analysis/users.h"
 #include "ir/custom_op.h"
 #include "ir/op.h"
+#include "ir/passes/visible.h"
 
 namespace heddle::ir {
 
@@ -100,7 +101,10 @@ std::vector<Bucket> buckets_of(const Graph& graph) {
 class Joiner {
  public:
   Joiner(const Graph& graph, std::vector<Bucket> buckets)
-      : graph_(graph), buckets_(std::move(buckets)), builder_(graph.name(), environment(graph)) {
+      : graph_(graph),
+        buckets_(std::move(buckets)),
+        visible_(visible_storages(graph)),
+        builder_(graph.name(), environment(graph)) {
     builder_.adopt(graph);
     for (Bucket& bucket : buckets_) {
       for (const Collective& member : bucket.members) {
@@ -230,10 +234,12 @@ class Joiner {
       const Value part = builder_.emit(
           "slice", {bucket.wait},
           {{"start", Dims{begin}}, {"limit", Dims{end}}, {"stride", Dims{SymExpr(1)}}});
-      values_[wait->value()] =
-          wait->output().rank() == 1
-              ? part
-              : builder_.emit("reshape", {part}, {{"sizes", wait->output().sizes}});
+      Value& value = values_[wait->value()];
+      value = wait->output().rank() == 1
+                  ? part
+                  : builder_.emit("reshape", {part}, {{"sizes", wait->output().sizes}});
+      // The caller's results share no bytes.
+      if (visible_.contains(wait->output().storage)) value = builder_.emit("clone", {value});
       begin = end;
     }
     builder_.context = {};
@@ -241,6 +247,7 @@ class Joiner {
 
   const Graph& graph_;
   std::vector<Bucket> buckets_;
+  const std::set<StorageId> visible_;
   GraphBuilder builder_;
   std::unordered_map<const Node*, Bucket*> starts_, waits_;
   std::map<Value, Value> values_;

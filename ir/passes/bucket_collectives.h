@@ -31,7 +31,8 @@ struct Bucketed {
 ///   %w1 = slice and reshape of %b_wait
 ///   %w2 = slice and reshape of %b_wait
 ///
-/// Order edges of what is joined move to the new start and wait; never from a node to itself.
+/// Order edges of what is joined move to the new start and wait; never from a node to itself. What the caller sees of the
+/// waits is a clone of its part.
 ///
 /// Needs:   starts and waits with one operand and one result of its type; ops, attributes and dtypes alike.
 /// Leaves:  one start and one wait a bucket.

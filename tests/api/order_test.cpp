@@ -693,3 +693,38 @@ TEST(Order, CollectivesAreHidden) {
   unknown.passes = {{.name = "overlap-collectivs"}};
   EXPECT_THROW(hd::parse_ir(kText, unknown).run(inputs), hd::OptionError);
 }
+
+// A4-22 as it runs: two collectives are one, the product between its start and its wait, and the values those of two.
+TEST(Order, A4_22_BucketsAreHidden) {
+  register_collectives();
+  constexpr const char* kText = R"(graph @main(%x: f32[2, 4], %y: f32[4], %a: f32[64, 64]) {
+  %c1 = to::start(%x) @{bucket = "B"}
+  %w1 = to::wait(%c1)
+  %c2 = to::start(%y) @{bucket = "B"}
+  %w2 = to::wait(%c2)
+  %m = matmul(%a, %a)
+  %n = neg(%m)
+  return %w1, %w2, %n
+}
+)";
+  const std::vector inputs{hd::Tensor::full(hd::f32, {2, 4}, 3), hd::Tensor::full(hd::f32, {4}, 5),
+                           hd::Tensor::full(hd::f32, {64, 64}, 1)};
+  for (const hd::StepOrder order : kOrders) {
+    hd::EngineOptions options;
+    options.order = order;
+    options.passes = {{.name = "bucket-collectives"}, {.name = "overlap-collectives"}};
+    const Json plan = plan_of(kText, inputs, options);
+    const std::string steps = steps_of(plan);
+    EXPECT_THAT(steps, HasSubstr("B_start | m"));
+    EXPECT_LT(steps.find("| m"), steps.find("B_wait")) << steps;
+    for (const char* gone : {"c1", "c2"}) EXPECT_EQ(steps.find(gone), std::string::npos) << steps;
+    std::size_t weak = 0;
+    for (const auto& step : plan["steps"])
+      for (const auto& edge : step["edges"]) weak += edge["kind"] == "weak" ? 1 : 0;
+    EXPECT_EQ(weak, 2u) << "the product after the start, the wait after the product";
+    const auto outputs = hd::parse_ir(kText, options).run(inputs);
+    EXPECT_EQ(outputs[0].to_doubles(), std::vector<double>(8, 3));
+    EXPECT_EQ(outputs[1].to_doubles(), std::vector<double>(4, 5));
+    EXPECT_EQ(outputs[2].to_doubles()[0], -64);
+  }
+}
