@@ -15,6 +15,7 @@
 #include "ir/passes/resolve_sizes.h"
 #include "ir/regions.h"
 #include "ir/text.h"
+#include "ir/text_order.h"
 #include "jit/library.h"
 
 namespace heddle::engine {
@@ -103,6 +104,17 @@ ir::PassPoint point_of(GraphPass::Point point) {
   return point == GraphPass::Point::First ? ir::PassPoint::First : ir::PassPoint::BeforeReinplace;
 }
 
+/// What a pass gave as text, whose calls may stand before those that they read and wait for.
+ir::Graph parsed_in_any_order(const std::string& text, const ir::LiteralTable& literals) {
+  try {
+    return ir::parse(text, &literals);
+  } catch (const ParseError&) {
+    const std::string sorted = ir::in_order(text);
+    if (sorted == text) throw;
+    return ir::parse(sorted, &literals);
+  }
+}
+
 /// The embedder's passes of one point as passes over graphs.
 std::vector<ir::UserPass> user_passes(const EngineOptions& options, GraphPass::Point point) {
   std::vector<ir::UserPass> passes;
@@ -117,7 +129,7 @@ std::vector<ir::UserPass> user_passes(const EngineOptions& options, GraphPass::P
       const std::string after = text_pass(before);
       if (after == before) return graph;
       const ir::LiteralTable literals = ir::named_literals(graph);
-      return ir::parse(after, &literals);
+      return parsed_in_any_order(after, literals);
     };
     passes.push_back({pass.name, point_of(point), run});
   }

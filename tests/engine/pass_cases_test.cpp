@@ -182,6 +182,51 @@ TEST(PassCases, NodesOfADecompositionAreNamedAfterWhatTheyComeFrom) {
   for (const std::string& name : names) EXPECT_THAT(name, StartsWith("head.softmax"));
 }
 
+/// Puts `after` behind the line that has `line` in it, and `more` in front of that line.
+GraphPass inserting(const std::string& line, const std::string& after, const std::string& more) {
+  GraphPass pass{.name = "mine", .point = GraphPass::Point::First};
+  pass.run = [=](std::string text) {
+    const std::size_t at = text.find(line);
+    text.insert(text.find('\n', at), after);
+    return text.insert(text.rfind('\n', at) + 1, more);
+  };
+  return pass;
+}
+
+// S2-11, S4-8: a pass may put what waits before what it waits for, and readers before what they read: all is sorted, and
+// what was in order stays as it was. What goes round is named.
+TEST(PassCases, S2_11_CallsThatAPassPutOutOfOrderAreSorted) {
+  const std::string text = graph(
+      "  %a = cumsum(%x) {axis = 0}\n"
+      "  %b = cumsum(%x) {axis = 0, reverse = true}\n"
+      "  %c = reduce_sum(%b) {axes = [0]} @{name = \"%d // (\"}\n"
+      "  %d = neg(%x)\n"
+      "  return %a, %c, %d\n");
+  const auto launched = [&](const GraphPass& pass) {
+    EngineOptions options;
+    options.order = StepOrder::Given;
+    options.passes = {pass};
+    return CaseGraph(text, options).launched();
+  };
+  EXPECT_EQ(launched(inserting("%a =", "", "")), "a | b | c | d");
+  EXPECT_EQ(launched(inserting("%a =", " after(%d)", "")), "b | c | d | a");
+  EXPECT_EQ(launched(inserting("%a =", " after(%late)", "  %late = exp(%b) after(%d)\n")),
+            "b | c | d | a")
+      << "what is only waited for is gone";
+  try {
+    launched(inserting("%b =", " after(%c)", ""));
+    FAIL();
+  } catch (const CycleError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("expected no cycle, got %b before %c before %b"));
+  }
+  try {
+    launched(inserting("%b =", " after(%nosuch)", ""));
+    FAIL();
+  } catch (const ParseError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("undefined value %nosuch"));
+  }
+}
+
 TEST(PassCases, A2_22_AMutationBeforeTheLastStageIsNamed) {
   GraphPass mutates{.name = "my-pass"};
   mutates.run = [](const std::string& text) {
