@@ -30,9 +30,12 @@ void add_node(const ir::Node& node, ir::DeviceTag device, scheduler::StepTraits&
 
 void add_sizes(const jit::Program& program, std::size_t k, scheduler::StepTraits& step) {
   for (const ir::SymExpr& size : program.launches[k].sizes) size.collect_symbols(step.symbols);
-  for (const ir::BufferId buffer : program.launches[k].buffers)
-    for (const ir::SymExpr& size : program.record.buffers[buffer].sizes)
-      size.collect_symbols(step.symbols);
+  for (const ir::BufferId number : program.launches[k].buffers) {
+    const ir::PlanBuffer& buffer = program.record.buffers[number];
+    if (buffer.role == ir::PlanBuffer::Role::Workspace)
+      continue;  // its size follows from the others
+    for (const ir::SymExpr& size : buffer.sizes) size.collect_symbols(step.symbols);
+  }
   std::ranges::sort(step.symbols);
   step.symbols.erase(std::unique(step.symbols.begin(), step.symbols.end()), step.symbols.end());
 }

@@ -1,11 +1,13 @@
 #include "engine/settings.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <optional>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -35,15 +37,39 @@ bool is_wanted(std::optional<bool> given, const char* variable, bool otherwise) 
   throw OptionError({.what = variable, .where = {}, .expected = "0 or 1", .got = text});
 }
 
+/// What stands between commas.
+std::vector<std::string> list_of(const char* variable) {
+  const char* text = std::getenv(variable);
+  std::vector<std::string> list;
+  for (std::stringstream rest(text == nullptr ? "" : text);
+       std::getline(rest, list.emplace_back(), ',');) {
+  }
+  list.pop_back();
+  return list;
+}
+
 /// Ops whose steps go into no graph.
 std::vector<std::string> ops_outside_graphs() {
-  const char* text = std::getenv("HEDDLE_GRAPH_SPLIT_OPS");
-  std::vector<std::string> ops;
-  for (std::stringstream rest(text == nullptr ? "" : text);
-       std::getline(rest, ops.emplace_back(), ',');)
-    ir::op_named(ops.back());  // throws for an unknown one
-  ops.pop_back();
+  std::vector<std::string> ops = list_of("HEDDLE_GRAPH_SPLIT_OPS");
+  for (const std::string& op : ops) ir::op_named(op);  // throws for an unknown one
   return ops;
+}
+
+/// Sizes, as plans name them, whose users go into no graph.
+std::vector<base::Symbol> sizes_outside_graphs() {
+  constexpr const char* kVariable = "HEDDLE_GRAPH_UNSAFE_SIZES";
+  std::vector<base::Symbol> symbols;
+  for (const std::string& name : list_of(kVariable)) {
+    base::Symbol& symbol = symbols.emplace_back();
+    if (name.starts_with('u')) symbol.kind = base::Symbol::Kind::Unbacked;
+    const char* end = name.data() + name.size();
+    const auto [rest, failure] =
+        std::from_chars(name.data() + std::min<std::size_t>(1, name.size()), end, symbol.id);
+    if (failure == std::errc() && rest == end && symbol.to_string() == name) continue;
+    throw OptionError(
+        {.what = kVariable, .where = {}, .expected = "sizes such as s0 and u1", .got = name});
+  }
+  return symbols;
 }
 
 }  // namespace
@@ -77,6 +103,8 @@ scheduler::CaptureOptions capture_options() {
   scheduler::CaptureOptions capture;
   capture.min_kernels = static_cast<std::size_t>(positive(0, "HEDDLE_GRAPH_MIN_KERNELS", 1));
   capture.split_ops = ops_outside_graphs();
+  capture.unsafe_symbols = sizes_outside_graphs();
+  capture.split_dynamic = is_wanted({}, "HEDDLE_GRAPH_SPLIT_DYNAMIC", false);
   return capture;
 }
 

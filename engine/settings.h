@@ -20,8 +20,8 @@ std::uint32_t stream_count(const EngineOptions& options);
 bool wants_graphs(const EngineOptions& options);
 /// EngineOptions::autotune, HEDDLE_AUTOTUNE or whether the device is a real one.
 bool wants_autotune(const EngineOptions& options);
-/// Which steps go into graphs: HEDDLE_GRAPH_MIN_KERNELS, and no ops of HEDDLE_GRAPH_SPLIT_OPS, names with commas
-/// between.
+/// Which steps go into graphs: HEDDLE_GRAPH_MIN_KERNELS, and none of those of ops in HEDDLE_GRAPH_SPLIT_OPS or with sizes in
+/// HEDDLE_GRAPH_UNSAFE_SIZES, names with commas between, nor with any symbolic size if HEDDLE_GRAPH_SPLIT_DYNAMIC is 1.
 scheduler::CaptureOptions capture_options();
 
 }  // namespace heddle::engine

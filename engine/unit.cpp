@@ -1,6 +1,8 @@
 #include "engine/unit.h"
 
 #include <algorithm>
+#include <fmt/format.h>
+#include <map>
 #include <set>
 
 #include "base/check.h"
@@ -212,6 +214,19 @@ void Unit::make_schedule(const BuildOptions& options) {
   planner_ = plan_memory({});
 }
 
+/// Tells the embedder who listens why steps go into no graph: each reason once.
+void Unit::log_split_steps(const scheduler::CapturePlan& plan, const BuildOptions& options) const {
+  if (!options.engine.log || !options.graphs) return;
+  std::map<std::string, std::vector<ir::StepId>> by_reason;
+  for (const ir::StepId step : plan.order) by_reason[plan.reasons[step]].push_back(step);
+  by_reason.erase(std::string());
+  for (const auto& [reason, steps] : by_reason) {
+    const ir::PlanKernel& first = schedule_.record.kernels[schedule_.record.steps[steps[0]].kernel];
+    options.engine.log(fmt::format("heddle: in no graph of the device: {} step{}, the first {}: {}",
+                                   steps.size(), steps.size() == 1 ? "" : "s", first.name, reason));
+  }
+}
+
 /// Brings the steps into the order of the partitions that are captured and not.
 scheduler::CapturePlan Unit::order_for_graphs(const BuildOptions& options) {
   const std::vector<scheduler::StepTraits> given = capture_traits(program_, {});
@@ -225,6 +240,7 @@ scheduler::CapturePlan Unit::order_for_graphs(const BuildOptions& options) {
   capture.enabled = options.graphs;
   capture.sizes = complete(options.hints, program_.record);
   scheduler::CapturePlan plan = scheduler::plan_capture(schedule_.record, traits, capture);
+  log_split_steps(plan, options);
   if (!std::ranges::is_sorted(plan.order)) {
     schedule_ = scheduler::in_order(std::move(schedule_), plan.order);
     phases_ = Phases(program_, schedule_);

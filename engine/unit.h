@@ -94,6 +94,7 @@ class Unit {
   base::SymbolValues sizes_to_plan_for(base::SymbolValues hints) const;
   void make_schedule(const BuildOptions& options);
   void plan_streams(const BuildOptions& options);
+  void log_split_steps(const scheduler::CapturePlan& plan, const BuildOptions& options) const;
   scheduler::CapturePlan order_for_graphs(const BuildOptions& options);
   void compile(const BuildOptions& options);
   std::unique_ptr<memory::Planner> plan_memory(memory::Planner::Options options) const;

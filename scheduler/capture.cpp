@@ -197,13 +197,12 @@ std::string split_reason(const StepTraits& step, const CaptureOptions& options) 
 CapturePlan plan_capture(const ir::ScheduleRecord& record, const std::vector<StepTraits>& traits,
                          const CaptureOptions& options) {
   HD_CHECK(traits.size() == record.steps.size());
-  std::vector<std::string> reasons;
+  CapturePlan plan;
   std::vector<bool> split;
   for (const StepTraits& step : traits) {
-    reasons.push_back(split_reason(step, options));
-    split.push_back(!reasons.back().empty());
+    plan.reasons.push_back(split_reason(step, options));
+    split.push_back(!plan.reasons.back().empty());
   }
-  CapturePlan plan;
   plan.order.resize(record.steps.size());
   std::iota(plan.order.begin(), plan.order.end(), 0);
   const bool mixed = std::find(split.begin(), split.end(), true) != split.end() &&
@@ -221,7 +220,8 @@ CapturePlan plan_capture(const ir::ScheduleRecord& record, const std::vector<Ste
   }
   for (const StepId step : plan.order) {
     if (plan.partitions.empty() || plan.partitions.back().capturable == split[step])
-      plan.partitions.push_back({.steps = {}, .capturable = !split[step], .reason = reasons[step]});
+      plan.partitions.push_back(
+          {.steps = {}, .capturable = !split[step], .reason = plan.reasons[step]});
     plan.partitions.back().steps.push_back(step);
   }
   add_signatures(record, traits, plan.partitions);

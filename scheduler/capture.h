@@ -64,6 +64,7 @@ struct IndexMap {
 
 struct CapturePlan {
   std::vector<ir::StepId> order;
+  std::vector<std::string> reasons;  ///< by step of the record that was given: split_reason()
   std::vector<Partition> partitions;
   std::vector<IndexMap> maps;
   bool reordered = false;

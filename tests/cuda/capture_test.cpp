@@ -395,6 +395,104 @@ TEST_F(CudaCapture, AnUnknownOpOfTheListIsAnError) {
   EXPECT_THROW(Captured{text}, Error);
 }
 
+// S3-20: kernels of sizes that the user calls unsafe, or of any symbolic size, are in no graph.
+TEST_F(CudaCapture, S3_20_SizesThatChangeKeepTheirKernelsOut) {
+  const std::string text =
+      "graph @main(%x: f32[s0], %y: f32[s1], %z: f32[4]) {\n"
+      "  %a = exp(%x)\n"
+      "  %b = sin(%y)\n"
+      "  %c = cos(%z)\n"
+      "  return %a, %b, %c\n"
+      "}\n";
+  EXPECT_EQ(Captured(text).parts(), "[a,b,c]");
+  {
+    const Variable unsafe("HEDDLE_GRAPH_UNSAFE_SIZES", "s1,u3");
+    Captured captured(text);
+    EXPECT_EQ(captured.parts(), "[b]! [a,c]");
+    EXPECT_EQ(captured.part(0)["reason"], "uses a size declared unsafe");
+    EXPECT_EQ(captured.steady(), R"(
+s0 launch sin
+s0 graph
+  0 launch exp
+  1 launch cos after 0
+  2 out 4 after 1
+s0 synchronize
+)");
+  }
+  {
+    const Variable dynamic("HEDDLE_GRAPH_SPLIT_DYNAMIC", "1");
+    Captured captured(text);
+    EXPECT_EQ(captured.parts(), "[a,b]! [c]");
+    EXPECT_EQ(captured.part(0)["reason"], "uses symbolic sizes");
+    EXPECT_EQ(captured.stats().graphs, 0u);
+    captured.steady();
+    EXPECT_EQ(captured.stats().graphs, 1u);
+  }
+  for (const char* wrong : {"t1", "s", "1", "s1x", "s01", "s1,,s2"}) {
+    const Variable unsafe("HEDDLE_GRAPH_UNSAFE_SIZES", wrong);
+    EXPECT_THROW(Captured{text}, OptionError) << wrong;
+  }
+}
+
+// S3-20: who listens is told each reason once, with what it is about; who asked for no graphs is told nothing.
+TEST_F(CudaCapture, S3_20_EachReasonIsToldOnce) {
+  const std::string text =
+      "graph @main(%p: bool[], %x: f32[8]) {\n"
+      "  %a = cuda_ct::host(%x)\n"
+      "  %b = cond(%p, %a) {then = @twice, else = @half}\n"
+      "  %c = exp(%b)\n"
+      "  %d = cuda_ct::host(%c)\n"
+      "  return %d\n"
+      "}\n"
+      "graph @twice(%t: f32[8]) {\n  %u = cuda_ct::host(%t)\n  return %u\n}\n"
+      "graph @half(%t: f32[8]) {\n  %n = neg(%t)\n  return %n\n}\n";
+  for (const bool graphs : {true, false}) {
+    std::vector<std::string> lines;
+    EngineOptions options = on_cuda(1, graphs);
+    options.log = [&](std::string_view line) { lines.emplace_back(line); };
+    Captured captured(text, options);
+    captured.steady();
+    if (graphs)
+      EXPECT_THAT(lines,
+                  ElementsAre("heddle: in no graph of the device: 1 step, the first cond: is "
+                              "conditional",
+                              "heddle: in no graph of the device: 2 steps, the first "
+                              "cuda_ct::host: queues work of its own"));
+    else
+      EXPECT_TRUE(lines.empty()) << lines[0];
+  }
+}
+
+// S3-26, S4-31: who is only waited for is nothing that a part takes; the wait holds all the same.
+TEST_F(CudaCapture, S4_31_WeakEdgesAreNoInputsOfParts) {
+  for (const int streams : {1, 3}) {
+    Captured captured(
+        "graph @main(%x: f32[8], %y: f32[8]) {\n"
+        "  %a = exp(%x)\n"
+        "  %h = cuda_ct::host(%y) after(%a)\n"
+        "  %o = sin(%y) after(%h)\n"
+        "  %r = cos(%o) after(%a)\n"
+        "  return %r, %a, %h\n"
+        "}\n",
+        on_cuda(streams, true));
+    EXPECT_EQ(captured.parts(), "[a] [h]! [o,r]");
+    EXPECT_EQ(captured.part(0)["inputs"], Json::array({"x"}));
+    EXPECT_EQ(captured.part(1)["inputs"], Json::array({"y"}));
+    EXPECT_EQ(captured.part(2)["inputs"], Json::array({"y"}));
+    EXPECT_EQ(captured.part(2)["arguments"], Json::array({1}));
+    EXPECT_EQ(captured.steady(), R"(
+s0 graph
+  0 launch exp
+s0 launch host
+s0 graph
+  0 launch sin
+  1 launch cos after 0
+  2 out 4 after 1
+s0 synchronize
+)");
+  }
+}
+
 // A region's result feeds an op that writes; its results are taken in two parts.
 TEST_F(CudaCapture, AX_03_ARegionIntoAWritingOpWhoseResultsArePartedByASplit) {
   Captured captured(
