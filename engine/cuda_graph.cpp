@@ -21,6 +21,7 @@ GraphPlan plan_graphs(const scheduler::CapturePlan& capture, const scheduler::St
     segment.reason = partition.reason;
     segment.inputs = partition.inputs;
     segment.outputs = partition.outputs;
+    segment.sizes = partition.symbols;
     for (std::size_t k = 0; k < partition.steps.size(); ++k, ++next) {
       std::vector<std::uint32_t>& after = segment.after.emplace_back();
       const auto add = [&](StepId from) {

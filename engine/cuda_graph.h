@@ -30,6 +30,7 @@ struct GraphSegment {
   // each is.
   std::vector<ir::BufferId> inputs, outputs;
   std::vector<std::optional<std::uint32_t>> arguments, results;
+  std::vector<base::Symbol> sizes;  ///< that steps and inputs need, sorted
 
   ir::StepId end() const { return first + static_cast<ir::StepId>(after.size()); }
 };

@@ -310,11 +310,14 @@ ordered_json captures(const BoundPlan& plan) {
   for (const GraphSegment& segment : *plan.graphs) {
     std::vector<ir::StepId> steps(segment.after.size());
     std::iota(steps.begin(), steps.end(), segment.first);
+    ordered_json sizes = ordered_json::array();
+    for (const base::Symbol& size : segment.sizes) sizes.push_back(size.to_string());
     result.push_back({{"steps", std::move(steps)},
                       {"captured", segment.captured},
                       {"reason", segment.reason},
                       {"inputs", names(segment.inputs)},
-                      {"outputs", names(segment.outputs)}});
+                      {"outputs", names(segment.outputs)},
+                      {"sizes", std::move(sizes)}});
     if (!segment.captured) continue;
     result.back()["arguments"] = positions(segment.arguments);
     result.back()["results"] = positions(segment.results);

@@ -119,6 +119,7 @@ class Captured {
   }
   const Json& part(std::size_t k) const { return plan_["captures"][k]; }
   EngineStats stats() const { return engine_->stats(); }
+  std::int64_t peak_bytes() const { return plan_["peak_bytes"]; }
 
   /// The record of a call of a kind that the engine has met twice, whose values are right.
   std::string steady() {
@@ -432,6 +433,88 @@ s0 synchronize
     const Variable unsafe("HEDDLE_GRAPH_UNSAFE_SIZES", wrong);
     EXPECT_THROW(Captured{text}, OptionError) << wrong;
   }
+}
+
+// S3-29: a part takes the sizes that its kernels and inputs have, by name.
+TEST_F(CudaCapture, S3_29_SizesOfAPartAreSorted) {
+  Captured captured(
+      "graph @main(%x: f32[s2, 4], %y: f32[s0], %z: f32[4]) {\n"
+      "  %a = reduce_sum(%x) {axes = [1]}\n"
+      "  %b = exp(%y)\n"
+      "  %h = cuda_ct::host(%z)\n"
+      "  %c = add(%h, %z)\n"
+      "  return %a, %b, %c\n"
+      "}\n");
+  EXPECT_EQ(captured.parts(), "[h]! [a,b,c]");
+  EXPECT_EQ(captured.part(0)["sizes"], Json::array());
+  EXPECT_EQ(captured.part(1)["sizes"], Json::array({"s0", "s2"}));
+}
+
+// S3-23: three large values that host ops read one by one would lie there at once if all were made first. Beside a larger
+// one that lies there all the time the same is worth it.
+TEST_F(CudaCapture, S3_23_NoReorderTakesATenthMoreMemory) {
+  const auto text = [](const std::string& first, const std::string& last) {
+    return "graph @main(%x: f32[64], %y: f32[64], %z: f32[64], %w: f32[4096]) {\n" + first +
+           "  %a1 = exp(%x)\n"
+           "  %h1 = cuda_ct::host(%a1)\n"
+           "  %r1 = reduce_sum(%h1) {axes = [0]}\n"
+           "  %a2 = sin(%y)\n"
+           "  %h2 = cuda_ct::host(%a2)\n"
+           "  %r2 = reduce_sum(%h2) {axes = [0]}\n"
+           "  %a3 = cos(%z)\n"
+           "  %h3 = cuda_ct::host(%a3)\n"
+           "  %r3 = reduce_sum(%h3) {axes = [0]}\n" +
+           last + "}\n";
+  };
+  Captured kept(text("", "  return %r1, %r2, %r3\n"));
+  EXPECT_EQ(kept.parts(), "[a1] [h1]! [r1,a2] [h2]! [r2,a3] [h3]! [r3]");
+  kept.steady();
+  EXPECT_EQ(kept.stats().graphs, 4u);
+  Captured reordered(text("  %big = tanh(%w)\n",
+                          "  %s = reduce_sum(%big) {axes = [0]}\n"
+                          "  %t = add(%s, %r3)\n"
+                          "  return %r1, %r2, %t\n"));
+  EXPECT_EQ(reordered.parts(), "[big,a1,a2,a3,s] [h1,h2,h3]! [r1,r2,r3,t]");
+  reordered.steady();
+  EXPECT_EQ(reordered.stats().graphs, 2u);
+}
+
+// S3-24: what another step waits for, by order alone too, stays in front of it.
+TEST_F(CudaCapture, S3_24_OnlyWhatNobodyWaitsForGoesLast) {
+  const auto text = [](const std::string& order) {
+    return "graph @main(%x: f32[8]) {\n"
+           "  %b = exp(%x)\n"
+           "  %log = cuda_ct::host(%b)\n"
+           "  %c = sin(%b)" +
+           order + "\n  return %log, %c\n}\n";
+  };
+  EXPECT_EQ(Captured(text("")).parts(), "[b,c] [log]!");
+  Captured waits(text(" after(%log)"));
+  EXPECT_EQ(waits.parts(), "[b] [log]! [c]");
+  waits.steady();
+}
+
+// S3-32: bytes that one part is the last to read are taken by the next; graphs take no more memory than streams.
+TEST_F(CudaCapture, S3_32_InputsOfAPartDieInIt) {
+  const std::string text =
+      "graph @main(%x: f32[512]) {\n"
+      "  %a = cumsum(%x) {axis = 0}\n"
+      "  %h = cuda_ct::host(%a)\n"
+      "  %b = cumsum(%h) {axis = 0}\n"
+      "  %c = cumsum(%b) {axis = 0, reverse = true}\n"
+      "  %g = cuda_ct::host(%c)\n"
+      "  %d = cumsum(%g) {axis = 0}\n"
+      "  return %d\n"
+      "}\n";
+  Captured graphs(text);
+  Captured streams(text, on_cuda(1, false));
+  EXPECT_EQ(graphs.parts(), "[a] [h]! [b,c] [g]! [d]");
+  EXPECT_EQ(graphs.part(2)["inputs"], Json::array({"h"}));
+  EXPECT_EQ(graphs.part(2)["outputs"], Json::array({"c"})) << "%h has died there";
+  EXPECT_EQ(graphs.peak_bytes(), 2 * 512 * 4);
+  EXPECT_EQ(streams.peak_bytes(), graphs.peak_bytes());
+  graphs.steady();
+  EXPECT_EQ(graphs.stats().arena_peak_bytes, static_cast<std::uint64_t>(graphs.peak_bytes()));
 }
 
 // S3-20: who listens is told each reason once, with what it is about; who asked for no graphs is told nothing.

@@ -1,6 +1,7 @@
 // What passes may rely on: metadata follows a change and nothing else does.
 #include <gtest/gtest.h>
 
+#include "heddle/error.h"
 #include "ir/graph.h"
 #include "ir/op.h"
 #include "ir/text.h"
@@ -58,6 +59,35 @@ TEST(Metadata, OfANodeWithOrderFollowsItsOperands) {
   EXPECT_EQ(ordered.output().to_string(), "f64[8]");
   ASSERT_EQ(ordered.after().size(), 1u);
   EXPECT_EQ(ordered.after()[0], after.outputs()[1]);
+}
+
+// S2-5: what calls a graph follows its operands as what computes itself does, through the sizes that the graph speaks of; a
+// graph for one size refuses another.
+TEST(Metadata, OfACallFollowsItsOperands) {
+  const auto after = [](const std::string& size) {
+    const Graph graph = ir::parse("graph @main(%p: bool[], %x: f32[8], %y: f32[6]) {\n"
+                                  "  %n = neg(%x)\n"
+                                  "  %i = invoke(%n) {body = @twice}\n"
+                                  "  %c = cond(%p, %i) {then = @half, else = @half}\n"
+                                  "  %r = tanh(%c)\n"
+                                  "  return %r\n}\n"
+                                  "graph @twice(%t: f32[" +
+                                  size +
+                                  "]) {\n  %u = concat(%t, %t) {axis = 0}\n  return %u\n}\n"
+                                  "graph @half(%t: f32[s0]) {\n  %u = exp(%t)\n  return %u\n}\n");
+    return ir::rewrite(
+               graph,
+               [](ir::Rewriter& rewriter,
+                  const ir::NodePtr& node) -> std::optional<std::vector<Value>> {
+                 if (node->op_name() != "neg") return {};
+                 return std::vector{rewriter.builder().emit("neg", {rewriter.builder().inputs()[2]})};
+               })
+        .outputs()[0]
+        .meta()
+        .to_string();
+  };
+  EXPECT_EQ(after("s0"), "f32[12]");
+  EXPECT_THROW(after("8"), ShapeError);
 }
 
 }  // namespace
