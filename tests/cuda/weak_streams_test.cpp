@@ -163,7 +163,7 @@ class OnStreams {
     for (const ValueInfo& info : reference.signature().inputs) {
       Sizes sizes;
       for (const SymInt& size : info.sizes) sizes.push_back(size.value());
-      inputs.push_back(counted(f32, sizes, static_cast<int>(inputs.size())));
+      inputs.push_back(counted(info.dtype, sizes, static_cast<int>(inputs.size())));
     }
     return inputs;
   }
@@ -343,6 +343,42 @@ s0 graph
 s0 synchronize
 )");
   EXPECT_EQ(graph.stats().graphs, 2u);
+}
+
+// Branches whose results have other sizes, calls and loops are waited for, and wait, as a whole: what runs in them lies
+// between. The branch's size parts the steps into two phases, over which edges hold as well.
+TEST_F(WeakStreams, NestedGraphsAreOrderedAsAWhole) {
+  const std::string text =
+      "graph @main(%p: bool[], %x: f32[8], %k: f32[1]) {\n"
+      "  %n1 = weak::note(%x) {tag = 1} @{stream = 1}\n"
+      "  %c = cond(%p, %x) {then = @yes, else = @no} @{stream = 0} after(%n1) : f32[u0]\n"
+      "  %n3 = weak::note(%x) {tag = 3} @{stream = 2} after(%c)\n"
+      "  %i = invoke(%x) {body = @yes} @{stream = 1} after(%n3)\n"
+      "  %w = while_loop(%k) {condition = @more, body = @step, carried = 1} @{stream = 2} "
+      "after(%i)\n"
+      "  %n9 = weak::note(%c) {tag = 9} @{stream = 1} after(%w)\n"
+      "  return %n1, %c, %n3, %i, %w, %n9\n"
+      "}\n"
+      "graph @yes(%t: f32[8]) {\n  %u = weak::note(%t) {tag = 2}\n  return %u\n}\n"
+      "graph @no(%t: f32[8]) {\n"
+      "  %u = weak::note(%t) {tag = 4}\n"
+      "  %v = concat(%u, %t) {axis = 0}\n"
+      "  return %v\n}\n"
+      "graph @more(%t: f32[1]) {\n"
+      "  %s = reduce_sum(%t) {axes = [0]}\n"
+      "  %m = lt(%s, 14.0: f32)\n"
+      "  return %m\n}\n"
+      "graph @step(%t: f32[1]) {\n  %u = weak::note(%t) {tag = 6}\n  return %u\n}\n";
+  for (const int streams : {1, 2, 3}) {
+    for (const bool graphs : {false, true}) {
+      OnStreams nested(text, streams, graphs);
+      for (unsigned long seed = 0; seed < 6; ++seed) {
+        interleave(seed);
+        EXPECT_THAT(nested.run(), ElementsAre(1, 4, 3, 2, 6, 6, 6, 9)) << streams << ", " << seed;
+      }
+      interleave(0);
+    }
+  }
 }
 
 constexpr const char* kBuckets =

@@ -65,23 +65,24 @@ TEST(Metadata, OfANodeWithOrderFollowsItsOperands) {
 // graph for one size refuses another.
 TEST(Metadata, OfACallFollowsItsOperands) {
   const auto after = [](const std::string& size) {
-    const Graph graph = ir::parse("graph @main(%p: bool[], %x: f32[8], %y: f32[6]) {\n"
-                                  "  %n = neg(%x)\n"
-                                  "  %i = invoke(%n) {body = @twice}\n"
-                                  "  %c = cond(%p, %i) {then = @half, else = @half}\n"
-                                  "  %r = tanh(%c)\n"
-                                  "  return %r\n}\n"
-                                  "graph @twice(%t: f32[" +
-                                  size +
-                                  "]) {\n  %u = concat(%t, %t) {axis = 0}\n  return %u\n}\n"
-                                  "graph @half(%t: f32[s0]) {\n  %u = exp(%t)\n  return %u\n}\n");
-    return ir::rewrite(
-               graph,
-               [](ir::Rewriter& rewriter,
-                  const ir::NodePtr& node) -> std::optional<std::vector<Value>> {
-                 if (node->op_name() != "neg") return {};
-                 return std::vector{rewriter.builder().emit("neg", {rewriter.builder().inputs()[2]})};
-               })
+    const Graph graph = ir::parse(
+        "graph @main(%p: bool[], %x: f32[8], %y: f32[6]) {\n"
+        "  %n = neg(%x)\n"
+        "  %i = invoke(%n) {body = @twice}\n"
+        "  %c = cond(%p, %i) {then = @half, else = @half}\n"
+        "  %r = tanh(%c)\n"
+        "  return %r\n}\n"
+        "graph @twice(%t: f32[" +
+        size +
+        "]) {\n  %u = concat(%t, %t) {axis = 0}\n  return %u\n}\n"
+        "graph @half(%t: f32[s0]) {\n  %u = exp(%t)\n  return %u\n}\n");
+    return ir::rewrite(graph,
+                       [](ir::Rewriter& rewriter,
+                          const ir::NodePtr& node) -> std::optional<std::vector<Value>> {
+                         if (node->op_name() != "neg") return {};
+                         return std::vector{
+                             rewriter.builder().emit("neg", {rewriter.builder().inputs()[2]})};
+                       })
         .outputs()[0]
         .meta()
         .to_string();
