@@ -82,6 +82,9 @@ class Graph {
   /// @param bytes  > 0; the host's memory is pinned
   virtual Node add_copy(void* to, const void* from, std::size_t bytes, CopyKind kind,
                         std::span<const Node> after) = 0;
+  /// What `queue` gives to the stream that it gets, as one node: launches, copies and fills, at least one.
+  using Queue = std::function<void(Stream&)>;
+  virtual Node add_queued(const Queue& queue, std::span<const Node> after) = 0;
   /// Ends the adding of nodes.
   virtual void instantiate() = 0;
 
@@ -90,6 +93,8 @@ class Graph {
                           std::span<void* const> arguments) = 0;
   virtual void set_copy(Node node, void* to, const void* from, std::size_t bytes,
                         CopyKind kind) = 0;
+  /// @return false: what is queued has another form than what was, and the graph has to be made anew.
+  virtual bool set_queued(Node node, const Queue& queue) = 0;
   /// A launch that is not enabled does nothing, between the same others.
   virtual void set_enabled(Node node, bool enabled) = 0;
 

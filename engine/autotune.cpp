@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <utility>
 
+#include "device/cuda/cublaslt.h"
 #include "engine/compile_scope.h"
 #include "engine/engine_impl.h"
 #include "jit/compile_service.h"
@@ -29,7 +30,7 @@ void collect(const BoundSteps& plan, std::vector<Wanted>& wanted) {
   for (std::size_t k = 0; k < plan.cuda.size(); ++k) {
     const CudaLaunch& launch = plan.cuda[k];
     if (launch.kernel == nullptr || launch.kernel->variants() < 2 || launch.measured ||
-        launch.blocks == 0)
+        launch.is_empty())
       continue;
     wanted.push_back({launch.kernel, launch.variant, plan.step_sizes[k]});
   }
@@ -41,7 +42,9 @@ void collect(const BoundSteps& plan, std::vector<Wanted>& wanted) {
 /// @return whether it had to be measured.
 bool measure(const Wanted& wanted, engine::CudaRuntime& runtime, jit::KernelCache* cache) {
   const std::scoped_lock one_at_a_time(runtime.measuring());
-  if (wanted.kernel->verdicts().find(wanted.sizes)) return false;
+  if (const auto verdict = wanted.kernel->verdicts().find(wanted.sizes);
+      verdict && wanted.kernel->is_ready(*verdict))
+    return false;
   const auto memory = [&](std::size_t bytes) -> std::shared_ptr<void> {
     const auto block = std::make_shared<memory::PoolBlock>(runtime.pool(), bytes);
     return {block, block->get()};
@@ -63,6 +66,13 @@ void tell(const EngineOptions& options, const char* why) noexcept {
 
 }  // namespace
 
+/// It may take long, so that it is opened where nobody waits.
+void Engine::Impl::open_library(const jit::cuda::CudaKernel& kernel) {
+  device::cuda::CublasLt* library = kernel.library();
+  if (library == nullptr || library->open() || told_of_library.exchange(true)) return;
+  engine::log_line(options, fmt::format("heddle: cuBLASLt is not used: {}", library->why()));
+}
+
 void Engine::Impl::ask_for_measurements(const BoundPlan& plan) {
   std::vector<Wanted> wanted;
   collect(plan, wanted);
@@ -72,6 +82,7 @@ void Engine::Impl::ask_for_measurements(const BoundPlan& plan) {
     try {
       bool better = false;
       for (const Wanted& one : wanted) {
+        open_library(*one.kernel);
         if (measure(one, cuda->runtime(), compiler->disk_cache())) ++measurements;
         better = better || one.kernel->verdicts().find(one.sizes) != one.variant;
       }

@@ -18,7 +18,8 @@ struct StreamPlan;
 }
 namespace heddle::jit::cuda {
 class CudaKernel;
-}
+class LibraryCall;
+}  // namespace heddle::jit::cuda
 
 namespace heddle::engine {
 
@@ -41,6 +42,10 @@ struct CudaLaunch {
   std::uint32_t parts = 1;  ///< blocks that share a tile of a product
   std::uint32_t sizes = 0;  ///< parameters of the kernel that are sizes
   bool measured = false;    ///< the variant was found to be the fastest, not just expected to be
+  /// Not null: a library's call comes first, and `blocks` go over what it leaves; 0: nothing is left to do.
+  std::shared_ptr<const jit::cuda::LibraryCall> library{};
+
+  bool is_empty() const { return blocks == 0 && library == nullptr; }
 };
 
 class Unit;

@@ -212,7 +212,8 @@ void CudaContext::launch(const BoundSteps& plan, const scheduler::BoundStep& ste
   const auto stream = std::ranges::find(streams_, stream_, &std::unique_ptr<device::Stream>::get);
   void** counters = counters_of_.data() + (stream - streams_.begin());
   collect_arguments(plan, step, number, &status_address_, counters, arguments_);
-  launch.kernel->launch(runtime_->device(), launch.variant, arguments_, launch.blocks, *stream_);
+  launch.kernel->launch(runtime_->device(), launch.variant, launch.blocks, launch.library.get(),
+                        arguments_, *stream_);
 }
 
 std::int32_t CudaContext::run_step(Frame& frame, std::size_t step) {
@@ -454,13 +455,11 @@ bool CudaContext::queue_segment(const GraphSegment& segment) {
 void CudaContext::queue_graph(Graphs& graphs, std::size_t number) {
   const GraphPlan& segments = *frame_.plan().graphs;
   std::unique_ptr<SegmentGraph>& graph = graphs.segments[number];
-  const GraphRequest request = graph_request(graph == nullptr);
-  if (graph != nullptr) {
-    graph->update(request);
-  } else {
-    graph = std::make_unique<SegmentGraph>(runtime_->device(), segments[number], request,
-                                           number == 0, number + 1 == segments.size(), counters_);
-  }
+  if (graph != nullptr && !graph->update(graph_request(false))) graph = nullptr;
+  if (graph == nullptr)
+    graph =
+        std::make_unique<SegmentGraph>(runtime_->device(), segments[number], graph_request(true),
+                                       number == 0, number + 1 == segments.size(), counters_);
   graph->launch(*stream_);
 }
 

@@ -72,7 +72,8 @@ constexpr std::size_t kMostReduced = 4096;
 SegmentGraph::SegmentGraph(device::Device& device, const GraphSegment& segment,
                            const GraphRequest& request, bool copies_in, bool copies_out,
                            GraphCounters& counters)
-    : segment_(segment),
+    : device_(device),
+      segment_(segment),
       copies_in_(copies_in),
       copies_out_(copies_out),
       counters_(counters),
@@ -82,7 +83,7 @@ SegmentGraph::SegmentGraph(device::Device& device, const GraphSegment& segment,
   graph_->instantiate();
   counters_.made.fetch_add(1, std::memory_order_relaxed);
   for (const LaunchNode& launch : launches_)
-    if (launch.blocks == 0) graph_->set_enabled(launch.node, false);
+    if (!launch.enabled) graph_->set_enabled(launch.node, false);
 }
 
 void SegmentGraph::build(const GraphRequest& request) {
@@ -132,10 +133,21 @@ void SegmentGraph::collect(const GraphRequest& request, std::uint32_t k) {
 void SegmentGraph::add_step(const GraphRequest& request, std::uint32_t k, Nodes after) {
   const CudaLaunch& launch = request.plan.cuda[number_of(request, k)];
   collect(request, k);
-  const device::Graph::Node node =
-      graph_->add_launch(launch.kernel->handle(launch.variant), shape_of(launch), arguments_,
-                         reduced(std::move(after)));
-  launches_.push_back({node, launch.variant, launch.blocks, words_});
+  const Nodes before = reduced(std::move(after));
+  const bool by_library = launch.library != nullptr;
+  const device::Graph::Node node = by_library
+                                       ? graph_->add_queued(queue_of(launch), before)
+                                       : graph_->add_launch(launch.kernel->handle(launch.variant),
+                                                            shape_of(launch), arguments_, before);
+  launches_.push_back(
+      {node, launch.variant, !launch.is_empty(), launch.blocks, by_library, words_});
+}
+
+device::Graph::Queue SegmentGraph::queue_of(const CudaLaunch& launch) {
+  return [this, &launch](device::Stream& stream) {
+    launch.kernel->launch(device_, launch.variant, launch.blocks, launch.library.get(), arguments_,
+                          stream);
+  };
 }
 
 SegmentGraph::CopyNode SegmentGraph::add_copy(const GraphCopy& copy, CopyKind kind,
@@ -164,32 +176,40 @@ SegmentGraph::Nodes SegmentGraph::reduced(Nodes after) {
   return kept;
 }
 
-void SegmentGraph::update(const GraphRequest& request) {
-  for (std::uint32_t k = 0; k < launches_.size(); ++k) update(request, k);
+bool SegmentGraph::update(const GraphRequest& request) {
+  for (std::uint32_t k = 0; k < launches_.size(); ++k)
+    if (!update(request, k)) return false;
   for (std::size_t k = 0; k < in_.size(); ++k)
     update(in_[k], request.copies_in[k], CopyKind::HostToDevice);
   for (std::size_t k = 0; k < out_.size(); ++k)
     update(out_[k], request.copies_out[k], CopyKind::DeviceToHost);
   if (copies_out_) update(status_, request.status_out, CopyKind::DeviceToHost);
+  return true;
 }
 
-void SegmentGraph::update(const GraphRequest& request, std::uint32_t k) {
+bool SegmentGraph::update(const GraphRequest& request, std::uint32_t k) {
   LaunchNode& node = launches_[k];
   const CudaLaunch& launch = request.plan.cuda[number_of(request, k)];
-  if (launch.blocks == 0 && node.blocks == 0) return;
-  if (launch.blocks != 0) {
+  if (node.by_library != (launch.library != nullptr)) return false;
+  if (launch.is_empty() && !node.enabled) return true;
+  if (!launch.is_empty()) {
     collect(request, k);
     if (launch.variant != node.variant || launch.blocks != node.blocks || words_ != node.words) {
-      graph_->set_launch(node.node, launch.kernel->handle(launch.variant), shape_of(launch),
-                         arguments_);
+      if (node.by_library) {
+        if (!graph_->set_queued(node.node, queue_of(launch))) return false;
+      } else {
+        graph_->set_launch(node.node, launch.kernel->handle(launch.variant), shape_of(launch),
+                           arguments_);
+      }
       node.variant = launch.variant;
+      node.blocks = launch.blocks;
       node.words.swap(words_);
       counters_.updates.fetch_add(1, std::memory_order_relaxed);
     }
   }
-  if ((launch.blocks == 0) != (node.blocks == 0))
-    graph_->set_enabled(node.node, launch.blocks != 0);
-  node.blocks = launch.blocks;
+  if (launch.is_empty() == node.enabled) graph_->set_enabled(node.node, !launch.is_empty());
+  node.enabled = !launch.is_empty();
+  return true;
 }
 
 void SegmentGraph::update(CopyNode& node, const GraphCopy& copy, CopyKind kind) {

@@ -81,14 +81,17 @@ class SegmentGraph {
                bool copies_in, bool copies_out, GraphCounters& counters);
 
   /// Makes the next launch that of `request`, whose plan has the same steps, and whose copies are as many.
-  void update(const GraphRequest& request);
+  /// @return false: what a library queues has another form, and the graph has to be made anew.
+  bool update(const GraphRequest& request);
   void launch(device::Stream& stream);
 
  private:
   struct LaunchNode {
     device::Graph::Node node = 0;
     std::uint32_t variant = 0;
-    std::uint32_t blocks = 0;  ///< 0: not enabled
+    bool enabled = true;
+    std::uint32_t blocks = 0;
+    bool by_library = false;  ///< what a library and a kernel after it queue
     std::vector<std::uint64_t> words;
   };
   struct CopyNode {
@@ -104,7 +107,9 @@ class SegmentGraph {
   CopyNode add_copy(const GraphCopy& copy, device::CopyKind kind, const Nodes& after);
   Nodes reduced(Nodes after);
   Nodes nodes_of(std::span<const ir::StepId> steps) const;
-  void update(const GraphRequest& request, std::uint32_t k);
+  bool update(const GraphRequest& request, std::uint32_t k);
+  /// What a library's step does.
+  device::Graph::Queue queue_of(const CudaLaunch& launch);
   void update(CopyNode& node, const GraphCopy& copy, device::CopyKind kind);
   /// Of step `k` of the segment in the steps of the request.
   std::size_t number_of(const GraphRequest& request, std::uint32_t k) const {
@@ -113,6 +118,7 @@ class SegmentGraph {
   /// Collects the arguments of step `k` of the segment, and their values as words.
   void collect(const GraphRequest& request, std::uint32_t k);
 
+  device::Device& device_;
   const GraphSegment& segment_;
   const bool copies_in_;
   const bool copies_out_;

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "device/cuda/cublaslt.h"
 #include "device/cuda/cuda_device.h"
 #include "heddle/error.h"
 
@@ -32,6 +33,9 @@ jit::cuda::CudaCompileOptions compile_options(const Device& device) {
   jit::cuda::CudaCompileOptions options;
   // The simulated driver brings a compiler of its own.
   options.nvrtc_path = driver_path(device);
+  // On the simulated one only the simulator's own makes sense, which has to be asked for.
+  if (device.kind() != Device::Kind::CudaSim || std::getenv("HEDDLE_CUBLASLT_PATH") != nullptr)
+    options.cublaslt_paths = device::cuda::cublaslt_paths();
   options.target = device.kind() == Device::Kind::CudaSim ? "cuda-sim" : "cuda";
   return options;
 }

@@ -126,15 +126,18 @@ CudaLaunch CudaUnit::bind(std::uint32_t kernel, std::span<const std::int64_t> si
                           std::int64_t& scratch_bytes) const {
   const jit::cuda::CudaKernel* code = kernels_[kernel].get();
   const auto verdict = tuned_ ? code->verdicts().find(sizes) : std::nullopt;
-  const jit::cuda::CudaChoice choice =
-      verdict ? code->choice_of(*verdict, sizes) : code->expected(sizes);
-  scratch_bytes = choice.scratch_bytes;
+  const bool measured = verdict && code->is_ready(*verdict);
+  std::optional<jit::cuda::CudaChoice> choice;
+  if (measured) choice = code->choice_of(*verdict, sizes);
+  if (!choice) choice = code->expected(sizes);
+  scratch_bytes = choice->scratch_bytes;
   return {code,
-          choice.variant,
-          choice.blocks,
-          choice.parts,
+          choice->variant,
+          choice->blocks,
+          choice->parts,
           static_cast<std::uint32_t>(sizes.size()),
-          verdict.has_value()};
+          measured,
+          std::move(choice->library)};
 }
 
 namespace {

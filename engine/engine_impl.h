@@ -113,6 +113,7 @@ struct Engine::Impl {
   /// Asks for measurements of the kernels of a new plan, on the thread of `background`, that have several variants.
   /// Where another turns out to be the fastest, one with it takes the plan's place.
   void ask_for_measurements(const engine::BoundPlan& plan);
+  void open_library(const jit::cuda::CudaKernel& kernel);
   /// Binds the executable's plan of `words` anew, and puts it in the place of the old one.
   void rebind(const std::shared_ptr<const engine::Executable>& executable,
               const base::SymbolValues& sizes, const std::vector<std::int64_t>& words,
@@ -156,6 +157,7 @@ struct Engine::Impl {
   std::atomic<std::uint64_t> runs{0};
   std::atomic<std::uint64_t> evaluator_steps{0};
   std::atomic<std::uint64_t> measurements{0};
+  std::atomic<bool> told_of_library{false};  ///< that cuBLASLt could not be opened
   std::atomic<std::int64_t> arena_peak{0};
   jit::CompileCounters counters_at_start;
   std::uint64_t cuda_kernels_at_start;

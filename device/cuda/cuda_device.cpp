@@ -21,6 +21,8 @@ constexpr unsigned int kStreamNonBlocking = 1;
 constexpr unsigned int kEventDisableTiming = 2;
 constexpr int kNotReady = 600;
 constexpr int kNotSupported = 801;
+/// Of captures: what this and other threads do meanwhile is none of its business.
+constexpr int kCaptureRelaxed = 2;
 constexpr std::uint32_t kDefaultShared = 48 * 1024;
 
 /// The driver and a context, shared by everything made from a device.
@@ -282,6 +284,12 @@ class CudaGraph : public Graph {
                                      context_->handle());
     });
   }
+  Node add_queued(const Queue& queue, std::span<const Node> after) override {
+    const Captured child(*this, queue);
+    return add(after, "cuGraphAddChildGraphNode", [&](void** node, void* const* before) {
+      return driver().graph_add_child(node, graph_, before, after.size(), child.graph);
+    });
+  }
   void instantiate() override {
     call("cuGraphInstantiate", [&] { return driver().graph_instantiate(&exec_, graph_, 0); });
   }
@@ -299,6 +307,13 @@ class CudaGraph : public Graph {
       return driver().graph_set_copy(exec_, nodes_[node], &parameters, context_->handle());
     });
   }
+  bool set_queued(Node node, const Queue& queue) override {
+    const Captured child(*this, queue);
+    const int result = context_->call_quietly(
+        [&] { return driver().graph_set_child(exec_, nodes_[node], child.graph); });
+    if (Driver::is_fatal(result)) context_->check(result, "cuGraphExecChildGraphNodeSetParams");
+    return result == 0;
+  }
   void set_enabled(Node node, bool enabled) override {
     call("cuGraphNodeSetEnabled",
          [&] { return driver().graph_set_enabled(exec_, nodes_[node], enabled ? 1 : 0); });
@@ -313,6 +328,40 @@ class CudaGraph : public Graph {
   void call(const char* name, Function function) {
     context_->call(name, function);
   }
+
+  /// What is queued, as a graph; on a stream of its own, so that it is no part of anybody else's work.
+  struct Captured {
+    Captured(CudaGraph& owner, const Queue& queue) : context(owner.context_) {
+      if (owner.capture_ == nullptr) owner.capture_ = std::make_unique<CudaStream>(context);
+      void* stream = owner.capture_->native();
+      const Driver& driver = context->driver;
+      context->call("cuStreamBeginCapture",
+                    [&] { return driver.stream_begin_capture(stream, kCaptureRelaxed); });
+      try {
+        queue(*owner.capture_);
+      } catch (...) {
+        end(stream);
+        destroy();
+        throw;
+      }
+      context->check(end(stream), "cuStreamEndCapture");
+    }
+    ~Captured() { destroy(); }
+    Captured(const Captured&) = delete;
+    Captured& operator=(const Captured&) = delete;
+
+    ContextPtr context;
+    void* graph = nullptr;
+
+   private:
+    int end(void* stream) {
+      return context->call_quietly(
+          [&] { return context->driver.stream_end_capture(stream, &graph); });
+    }
+    void destroy() {
+      if (graph != nullptr) context->release([&] { context->driver.graph_destroy(graph); });
+    }
+  };
 
   template <typename Function>
   Node add(std::span<const Node> after, const char* name, Function function) {
@@ -356,6 +405,7 @@ class CudaGraph : public Graph {
   void* graph_ = nullptr;
   void* exec_ = nullptr;
   std::vector<void*> nodes_;
+  std::unique_ptr<CudaStream> capture_;  ///< where what is queued is captured
 };
 
 class CudaDevice : public Device {

@@ -60,6 +60,8 @@ void Driver::load_functions() {
   library_.load(stream_destroy, "cuStreamDestroy_v2");
   library_.load(stream_synchronize, "cuStreamSynchronize");
   library_.load(stream_wait, "cuStreamWaitEvent");
+  library_.load(stream_begin_capture, "cuStreamBeginCapture_v2");
+  library_.load(stream_end_capture, "cuStreamEndCapture");
   library_.load(event_create, "cuEventCreate");
   library_.load(event_destroy, "cuEventDestroy_v2");
   library_.load(event_record, "cuEventRecord");
@@ -80,10 +82,12 @@ void Driver::load_functions() {
   library_.load(graph_destroy, "cuGraphDestroy");
   library_.load(graph_add_kernel, "cuGraphAddKernelNode_v2");
   library_.load(graph_add_copy, "cuGraphAddMemcpyNode");
+  library_.load(graph_add_child, "cuGraphAddChildGraphNode");
   library_.load(graph_instantiate, "cuGraphInstantiateWithFlags");
   library_.load(graph_exec_destroy, "cuGraphExecDestroy");
   library_.load(graph_set_kernel, "cuGraphExecKernelNodeSetParams_v2");
   library_.load(graph_set_copy, "cuGraphExecMemcpyNodeSetParams");
+  library_.load(graph_set_child, "cuGraphExecChildGraphNodeSetParams");
   library_.load(graph_set_enabled, "cuGraphNodeSetEnabled");
   library_.load(graph_launch, "cuGraphLaunch");
 }

@@ -91,6 +91,8 @@ class Driver {
   int (*stream_destroy)(void* stream) = nullptr;
   int (*stream_synchronize)(void* stream) = nullptr;
   int (*stream_wait)(void* stream, void* event, unsigned int flags) = nullptr;
+  int (*stream_begin_capture)(void* stream, int mode) = nullptr;
+  int (*stream_end_capture)(void* stream, void** graph) = nullptr;
   int (*event_create)(void** event, unsigned int flags) = nullptr;
   int (*event_destroy)(void* event) = nullptr;
   int (*event_record)(void* event, void* stream) = nullptr;
@@ -123,11 +125,14 @@ class Driver {
                           const KernelNodeParameters* parameters) = nullptr;
   int (*graph_add_copy)(void** node, void* graph, void* const* after, std::size_t count,
                         const CopyParameters* parameters, void* context) = nullptr;
+  int (*graph_add_child)(void** node, void* graph, void* const* after, std::size_t count,
+                         void* child) = nullptr;
   int (*graph_instantiate)(void** exec, void* graph, unsigned long long flags) = nullptr;
   int (*graph_exec_destroy)(void* exec) = nullptr;
   int (*graph_set_kernel)(void* exec, void* node, const KernelNodeParameters* parameters) = nullptr;
   int (*graph_set_copy)(void* exec, void* node, const CopyParameters* parameters,
                         void* context) = nullptr;
+  int (*graph_set_child)(void* exec, void* node, void* child) = nullptr;
   int (*graph_set_enabled)(void* exec, void* node, unsigned int enabled) = nullptr;
   int (*graph_launch)(void* exec, void* stream) = nullptr;
 

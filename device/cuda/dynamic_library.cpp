@@ -1,7 +1,9 @@
 #include "device/cuda/dynamic_library.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <dlfcn.h>
+#include <filesystem>
 #include <utility>
 
 #include "heddle/error.h"
@@ -38,6 +40,35 @@ void* DynamicLibrary::get(const char* symbol) const {
                        .expected = std::string("the function ") + symbol,
                        .got = "none"});
   return address;
+}
+
+namespace {
+
+/// <prefix>/lib/python*/site-packages/nvidia/*/lib/<soname>
+void add_packages(const std::string& prefix, const std::vector<std::string>& sonames,
+                  std::vector<std::string>& paths) {
+  if (prefix.empty()) return;
+  std::error_code error;
+  std::vector<std::string> found;
+  for (const auto& python : std::filesystem::directory_iterator(prefix + "/lib", error)) {
+    const auto packages = python.path() / "site-packages/nvidia";
+    for (const auto& package : std::filesystem::directory_iterator(packages, error))
+      for (const std::string& name : sonames)
+        if (const auto file = package.path() / "lib" / name; std::filesystem::exists(file, error))
+          found.push_back(file.string());
+  }
+  std::ranges::sort(found);
+  paths.insert(paths.end(), found.begin(), found.end());
+}
+
+}  // namespace
+
+std::vector<std::string> toolkit_paths(const std::vector<std::string>& sonames) {
+  std::vector<std::string> paths = sonames;
+  for (const std::string& name : sonames) paths.push_back("/usr/local/cuda/lib64/" + name);
+  add_packages(environment("VIRTUAL_ENV"), sonames, paths);
+  add_packages(environment("CONDA_PREFIX"), sonames, paths);
+  return paths;
 }
 
 std::string environment(const char* name) {

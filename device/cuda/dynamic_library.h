@@ -34,6 +34,10 @@ class DynamicLibrary {
   void* handle_ = nullptr;
 };
 
+/// Where a library of the CUDA toolkit may be: by its sonames, in the toolkit's folder, in Python packages of
+/// $VIRTUAL_ENV and $CONDA_PREFIX.
+std::vector<std::string> toolkit_paths(const std::vector<std::string>& sonames);
+
 /// The value of an environment variable, or an empty string.
 std::string environment(const char* name);
 

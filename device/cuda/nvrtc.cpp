@@ -23,34 +23,13 @@ std::vector<std::string> libraries_at(const std::string& path) {
   return {path + "/libnvrtc.so.13", path + "/libnvrtc.so.12"};
 }
 
-/// Adds <prefix>/lib/python*/site-packages/nvidia/*/lib/libnvrtc.so.N.
-void add_wheels(const std::string& prefix, std::vector<std::string>& paths) {
-  if (prefix.empty()) return;
-  std::error_code error;
-  std::vector<std::string> found;
-  for (const auto& python : std::filesystem::directory_iterator(prefix + "/lib", error)) {
-    const auto packages = python.path() / "site-packages/nvidia";
-    for (const auto& package : std::filesystem::directory_iterator(packages, error))
-      for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12"})
-        if (const auto file = package.path() / "lib" / name; std::filesystem::exists(file, error))
-          found.push_back(file.string());
-  }
-  std::sort(found.begin(), found.end());
-  paths.insert(paths.end(), found.begin(), found.end());
-}
-
 }  // namespace
 
 std::vector<std::string> nvrtc_paths(const std::string& explicit_path) {
   if (!explicit_path.empty()) return libraries_at(explicit_path);
   if (const std::string path = environment("HEDDLE_NVRTC_PATH"); !path.empty())
     return libraries_at(path);
-  std::vector<std::string> paths = {"libnvrtc.so.13", "libnvrtc.so.12",
-                                    "/usr/local/cuda/lib64/libnvrtc.so.13",
-                                    "/usr/local/cuda/lib64/libnvrtc.so.12"};
-  add_wheels(environment("VIRTUAL_ENV"), paths);
-  add_wheels(environment("CONDA_PREFIX"), paths);
-  return paths;
+  return toolkit_paths({"libnvrtc.so.13", "libnvrtc.so.12"});
 }
 
 /// The part of the ABI that is used.

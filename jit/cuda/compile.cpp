@@ -10,6 +10,7 @@
 
 #include "base/hash.h"
 #include "heddle/error.h"
+#include "jit/cuda/library_product.h"
 #include "jit/cuda/prelude.h"
 
 namespace heddle::jit::cuda {
@@ -41,15 +42,47 @@ std::string folder_of(std::string given) {
 
 }  // namespace
 
-CudaKernel::CudaKernel(CudaCode code, std::vector<ModulePtr> modules, std::string verdict_key)
+CudaKernel::CudaKernel(CudaCode code, std::vector<ModulePtr> modules, std::string verdict_key,
+                       device::cuda::CublasLt* library)
     : code_(std::move(code)),
       modules_(std::move(modules)),
       verdict_key_(std::move(verdict_key)),
-      verdicts_(std::make_unique<Verdicts>()) {
+      verdicts_(std::make_unique<Verdicts>()),
+      library_(library) {
   for (std::size_t k = 0; k < modules_.size(); ++k) {
     handles_.push_back(modules_[k]->kernel(code_.variants[k].entry));
     names_.push_back(code_.variants[k].variant);
   }
+}
+
+bool CudaKernel::is_ready(std::uint32_t variant) const {
+  return !code_.is_library(variant) || (library_ != nullptr && library_->is_open());
+}
+
+std::optional<CudaChoice> CudaKernel::choice_of(std::uint32_t variant,
+                                                std::span<const std::int64_t> sizes) const {
+  if (!code_.is_library(variant)) return code_.choice_of(variant, sizes);
+  if (!is_ready(variant)) return std::nullopt;
+  CudaChoice choice;
+  choice.variant = variant;
+  try {
+    choice.library = LibraryCall::make(*library_, code_, sizes);
+  } catch (const DeviceLost&) {
+    throw;
+  } catch (const DeviceError&) {  // there are variants of ours
+  }
+  if (choice.library == nullptr) return std::nullopt;
+  choice.scratch_bytes = choice.library->scratch_bytes();
+  if (choice.library->is_followed())
+    choice.blocks = static_cast<std::uint32_t>(source(variant).blocks.evaluate_sizes(sizes));
+  return choice;
+}
+
+std::vector<std::uint32_t> CudaKernel::plausible(std::span<const std::int64_t> sizes,
+                                                 double factor) const {
+  std::vector<std::uint32_t> found = code_.plausible(sizes, factor);
+  if (code_.library && is_ready(variants() - 1)) found.push_back(variants() - 1);
+  return found;
 }
 
 void CudaKernel::load_verdicts(KernelCache& cache) const {
@@ -72,12 +105,16 @@ void CudaKernel::launch(device::Device& device, const CudaChoice& choice,
   if (source().takes_scratch()) arguments.push_back(&scratch);
   if (source().takes_counters()) arguments.push_back(&counters);
   arguments.push_back(&status);
-  launch(device, choice.variant, arguments, choice.blocks, stream);
+  launch(device, choice.variant, choice.blocks, choice.library.get(), arguments, stream);
 }
 
-void CudaKernel::launch(device::Device& device, std::uint32_t variant,
-                        std::span<void* const> arguments, std::uint32_t blocks,
+void CudaKernel::launch(device::Device& device, std::uint32_t variant, std::uint32_t blocks,
+                        const LibraryCall* library, std::span<void* const> arguments,
                         device::Stream& stream) const {
+  if (library != nullptr) {
+    if (!library->takes(arguments)) return launch_instead(device, arguments, stream);
+    library->run(arguments, scratch_of(arguments), stream.native());
+  }
   if (blocks == 0) return;
   const CudaSource& code = source(variant);
   device.launch(handles_[variant],
@@ -87,8 +124,26 @@ void CudaKernel::launch(device::Device& device, std::uint32_t variant,
                 arguments, stream);
 }
 
+/// The variant of ours that is expected to be the fastest, without scratch.
+void CudaKernel::launch_instead(device::Device& device, std::span<void* const> arguments,
+                                device::Stream& stream) const {
+  std::vector<std::int64_t> sizes;
+  for (std::size_t k = code_.buffers.size(); k + kAfterSizes < arguments.size(); ++k)
+    sizes.push_back(*static_cast<const std::int64_t*>(arguments[k]));
+  const std::uint32_t variant = code_.choose(sizes).variant;
+  const auto blocks = static_cast<std::uint32_t>(source(variant).blocks.evaluate_sizes(sizes));
+  launch(device, variant, blocks, nullptr, arguments, stream);
+}
+
+void* CudaKernel::scratch_of(std::span<void* const> arguments) {
+  return *static_cast<void* const*>(arguments[arguments.size() - kAfterSizes]);
+}
+
 CudaCompiler::CudaCompiler(device::Device& device, CudaCompileOptions options)
-    : device_(device), options_(std::move(options)), nvrtc_(options_.nvrtc_path) {
+    : device_(device),
+      options_(std::move(options)),
+      nvrtc_(options_.nvrtc_path),
+      library_(device, options_.cublaslt_paths) {
   options_.dump_folder = folder_of(options_.dump_folder);
 }
 
@@ -104,6 +159,7 @@ void CudaCompiler::emit(Job& job) const {
   emit.max_shared_bytes = device_.properties().max_shared_bytes;
   emit.multiprocessors = device_.properties().multiprocessors;
   emit.tensor_cores = has_tensor_cores(device_.properties().arch);
+  emit.library = library_.is_wanted();
   Nest named = *job.nest;
   named.name += "_" + job.key.substr(0, 12);  // several kernels of one name may share a program
   job.code = emit_code(named, emit);
@@ -123,7 +179,7 @@ std::vector<CudaKernelPtr> CudaCompiler::build(std::span<Job* const> jobs, Kerne
   for (const Job* job : jobs)
     built.push_back(std::make_shared<CudaKernel>(
         job->code, std::vector<ModulePtr>(job->code.variants.size(), module),
-        verdict_key_of(job->code)));
+        verdict_key_of(job->code), &library_));
   compiled_ += jobs.size();
   if (cache == nullptr) return built;
   const std::string_view image(compiled.image.data(), compiled.image.size());
@@ -178,8 +234,8 @@ CudaKernelPtr CudaCompiler::find(const Job& job, KernelCache& cache) {
       modules.push_back(load(entry->substr(end + 1), cache));
       if (modules.back() == nullptr) return nullptr;
     }
-    const auto kernel =
-        std::make_shared<CudaKernel>(std::move(code), std::move(modules), verdict_key_of(job.code));
+    const auto kernel = std::make_shared<CudaKernel>(std::move(code), std::move(modules),
+                                                     verdict_key_of(job.code), &library_);
     kernel->load_verdicts(cache);
     return kernel;
   } catch (const DeviceLost&) {

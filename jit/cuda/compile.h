@@ -8,10 +8,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "device/cuda/cublaslt.h"
 #include "device/cuda/nvrtc.h"
 #include "device/device.h"
 #include "jit/cuda/emit.h"
@@ -26,17 +28,21 @@ class CudaKernel {
   using ModulePtr = std::shared_ptr<const device::Module>;
   /// @param modules      of each variant of `code`
   /// @param verdict_key  what the verdicts are kept under on disk
-  CudaKernel(CudaCode code, std::vector<ModulePtr> modules, std::string verdict_key = {});
+  /// @param library      of the code's library variant; may be null where it has none
+  CudaKernel(CudaCode code, std::vector<ModulePtr> modules, std::string verdict_key = {},
+             device::cuda::CublasLt* library = nullptr);
 
   /// How it is launched at these sizes, as the cost model expects it to be the fastest.
   CudaChoice expected(std::span<const std::int64_t> sizes) const { return code_.choose(sizes); }
-  /// The same of one variant.
-  CudaChoice choice_of(std::uint32_t variant, std::span<const std::int64_t> sizes) const {
-    return code_.choice_of(variant, sizes);
-  }
-  std::vector<std::uint32_t> plausible(std::span<const std::int64_t> sizes, double factor) const {
-    return code_.plausible(sizes, factor);
-  }
+  /// The same of one variant. Nothing where that is the library's and the library has no way, or is not open.
+  std::optional<CudaChoice> choice_of(std::uint32_t variant,
+                                      std::span<const std::int64_t> sizes) const;
+  /// Whether the variant is one that can be launched: not the library's while that is not open.
+  bool is_ready(std::uint32_t variant) const;
+  /// The library of the kernel's library variant; null: it has none.
+  device::cuda::CublasLt* library() const { return code_.library ? library_ : nullptr; }
+  /// The variants that are expected to take at most `factor` times as long as that one, and the library's if that is open.
+  std::vector<std::uint32_t> plausible(std::span<const std::int64_t> sizes, double factor) const;
   std::uint32_t variants() const { return static_cast<std::uint32_t>(handles_.size()); }
   std::span<const CudaBuffer> buffers() const { return code_.buffers; }
 
@@ -62,21 +68,31 @@ class CudaKernel {
               std::span<const std::int64_t> sizes, void* scratch, void* counters, void* status,
               device::Stream& stream) const;
   /// The same of a variant with `arguments` made ready: addresses of the kernel's parameters in order.
-  void launch(device::Device& device, std::uint32_t variant, std::span<void* const> arguments,
-              std::uint32_t blocks, device::Stream& stream) const;
+  /// @param library  CudaChoice::library. Where it does not take the addresses, a variant of ours is launched.
+  void launch(device::Device& device, std::uint32_t variant, std::uint32_t blocks,
+              const LibraryCall* library, std::span<void* const> arguments,
+              device::Stream& stream) const;
 
  private:
+  /// Parameters of a product's kernel after its sizes: scratch, counters, status.
+  static constexpr std::size_t kAfterSizes = 3;
+  static void* scratch_of(std::span<void* const> arguments);
+  void launch_instead(device::Device& device, std::span<void* const> arguments,
+                      device::Stream& stream) const;
+
   CudaCode code_;
   std::vector<ModulePtr> modules_;
   std::vector<device::Kernel> handles_;
   std::string verdict_key_;
   std::vector<std::string> names_;  ///< of the variants
   std::unique_ptr<Verdicts> verdicts_;
+  device::cuda::CublasLt* library_;
 };
 using CudaKernelPtr = std::shared_ptr<const CudaKernel>;
 
 struct CudaCompileOptions {
-  std::string nvrtc_path;  ///< empty: where nvrtc_paths() says
+  std::string nvrtc_path;                     ///< empty: where nvrtc_paths() says
+  std::vector<std::string> cublaslt_paths{};  ///< where cuBLASLt may be; empty: it is not wanted
   std::string
       dump_folder;  ///< the text of every kernel goes there before it is compiled; empty: $HEDDLE_DUMP_DIR, or none
   std::string
@@ -130,6 +146,7 @@ class CudaCompiler {
   device::Device& device_;
   CudaCompileOptions options_;
   device::cuda::Nvrtc nvrtc_;
+  device::cuda::CublasLt library_;
   std::atomic<std::uint64_t> compiled_{0};
   std::atomic<std::uint64_t> disk_hits_{0};
   std::mutex modules_mutex_;

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "jit/cuda/attention_text.h"
 #include "jit/cuda/barriers.h"
+#include "jit/cuda/library_product.h"
 #include "jit/cuda/prelude.h"
 #include "jit/cuda/product_text.h"
 #include "jit/cuda/scalar_text.h"
@@ -261,6 +262,8 @@ CudaCode emit_code(const Nest& nest, const CudaOptions& options) {
     code.variants.push_back(emit_product(*parts, tile, options));
     code.tiles.push_back(tile);
   }
+  if (options.library) code.library = library_form(*parts);
+  if (code.library) code.variants.push_back(emit_after_library(*parts, options));
   return code;
 }
 
@@ -305,7 +308,7 @@ CudaChoice CudaCode::choice_of(const ProductChoice& way,
 
 std::vector<std::uint32_t> CudaCode::plausible(std::span<const std::int64_t> sizes,
                                                double factor) const {
-  if (variants.size() == 1) return {0};
+  if (tiles.empty() && !attention) return {0};
   std::vector<double> cycles;
   if (attention) {
     for (const AttentionTile& tile : attention->tiles)

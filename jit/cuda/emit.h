@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,6 +14,8 @@
 
 namespace heddle::jit::cuda {
 
+class LibraryCall;
+
 struct CudaOptions {
   std::uint32_t block_threads = 256;  ///< at most; a multiple of 32
   std::int64_t max_blocks = 1 << 20;  ///< kernels go round for more iterations than this
@@ -21,6 +24,7 @@ struct CudaOptions {
   std::int64_t max_shared_bytes = 99 * 1024;  ///< of a block; dynamic beyond 48 KiB
   int multiprocessors = 132;
   bool tensor_cores = true;  ///< those of sm_80 and later
+  bool library = false;      ///< products get a variant by cuBLASLt
 };
 
 /// One kernel as text, and how to launch it.
@@ -57,6 +61,21 @@ struct AttentionCode {
   AttentionShape shape(std::span<const std::int64_t> sizes) const;
 };
 
+/// A product as a library takes it (jit/cuda/library_product.h). Expressions are in size parameters.
+struct LibraryForm {
+  struct Matrix {
+    NestBufferId buffer = 0;
+    bool along_rows = true;  ///< else neighbours are those of a column
+    SymExpr offset = 0;      ///< elements, of the first matrix
+    SymExpr stride = 0;      ///< from one row, or one column, to the next
+    SymExpr batch_stride = 0;
+  };
+  Matrix left, right;
+  bool tf32 = false;
+  /// Where the product goes, if it is stored as it is; its dtype is the buffer's.
+  std::optional<Matrix> result{};
+};
+
 /// A global buffer of a kernel.
 struct CudaBuffer {
   DType dtype = DType::F32;
@@ -69,29 +88,38 @@ struct CudaChoice {
   std::uint32_t blocks = 0;        ///< 0: nothing to launch
   std::uint32_t parts = 1;         ///< blocks that share a tile
   std::int64_t scratch_bytes = 0;  ///< of all blocks
+  /// Not null: this call comes first, and `blocks` go over what it leaves in scratch; 0: nothing is left to do.
+  std::shared_ptr<const LibraryCall> library{};
 };
 
 /// The kernels of a nest: one, or for a product or attention one for each way to do it, between which sizes decide. All
 /// take the same parameters.
 struct CudaCode {
   std::vector<CudaSource> variants;  ///< not empty
-  std::vector<ProductTile> tiles{};  ///< of the variants; empty: there is one
+  std::vector<ProductTile>
+      tiles{};  ///< of the variants, but for the library's; empty: there is one
   ProductDevice device{};
   DType dtype = DType::F32;  ///< of the left operand
   SymExpr batches = 0, rows = 0, columns = 0, depth = 0;
   std::optional<AttentionCode> attention{};
-  std::vector<CudaBuffer> buffers{};  ///< in the nest's order
+  std::vector<CudaBuffer> buffers{};     ///< in the nest's order
+  std::optional<LibraryForm> library{};  ///< the last variant is the library's
 
   /// The variant for these sizes and how many blocks share its tiles, by product_cycles() or attention_cycles().
   /// Threads: any.
   CudaChoice choose(std::span<const std::int64_t> sizes) const;
-  /// The same of one variant.
+  /// The same of one variant that is not the library's.
   CudaChoice choice_of(std::uint32_t variant, std::span<const std::int64_t> sizes) const;
-  /// The variants that are expected to take at most `factor` times as long as that one. Threads: any.
+  bool is_library(std::uint32_t variant) const {
+    return library.has_value() && variant + 1 == variants.size();
+  }
+  /// The variants of ours that are expected to take at most `factor` times as long as that one. Threads: any.
   std::vector<std::uint32_t> plausible(std::span<const std::int64_t> sizes, double factor) const;
 
- private:
+  /// Of a product.
   ProductShape shape(std::span<const std::int64_t> sizes) const;
+
+ private:
   CudaChoice choice_of(const ProductChoice& way, std::span<const std::int64_t> sizes) const;
 };
 

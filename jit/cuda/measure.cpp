@@ -1,7 +1,10 @@
 #include "jit/cuda/measure.h"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
+
+#include "heddle/error.h"
 
 namespace heddle::jit::cuda {
 namespace {
@@ -28,8 +31,10 @@ class Measurement {
           add(memory, bytes_of(buffer), is_floating(buffer.dtype) ? kSmallFloat : 0));
     std::int64_t scratch_bytes = 0;
     for (const std::uint32_t variant : kernel.plausible(sizes, kHopeless)) {
-      candidates_.push_back({kernel.choice_of(variant, sizes), 0, {}});
-      scratch_bytes = std::max(scratch_bytes, candidates_.back().choice.scratch_bytes);
+      const std::optional<CudaChoice> choice = kernel.choice_of(variant, sizes);
+      if (!choice) continue;
+      candidates_.push_back({*choice, 0, {}});
+      scratch_bytes = std::max(scratch_bytes, choice->scratch_bytes);
     }
     scratch_ = add(memory, scratch_bytes, 0);
     counters_ = add(memory, kMostSharedTiles * sizeof(std::uint32_t), 0);
@@ -48,7 +53,7 @@ class Measurement {
 
   std::uint32_t run() {
     for (const Block& block : blocks_) fill(block);
-    for (Candidate& one : candidates_) one.first = launch(one.choice);
+    std::erase_if(candidates_, [&](Candidate& one) { return !try_first(one); });
     const double least = std::ranges::min(candidates_, {}, &Candidate::first).first;
     std::erase_if(candidates_, [&](const Candidate& one) { return one.first > kHopeless * least; });
     for (int round = 0; round < kRounds && (round < 3 || spent_ < kMostMilliseconds); ++round)
@@ -85,6 +90,19 @@ class Measurement {
   }
   void fill(const Block& block) {
     device_.fill(block.memory.get(), block.value, block.bytes, *stream_);
+  }
+
+  /// False where the library refuses what it said it could do.
+  bool try_first(Candidate& one) {
+    try {
+      one.first = launch(one.choice);
+      return true;
+    } catch (const DeviceLost&) {
+      throw;
+    } catch (const DeviceError&) {
+      if (one.choice.library == nullptr) throw;
+      return false;
+    }
   }
 
   /// Milliseconds.

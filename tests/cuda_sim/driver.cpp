@@ -330,6 +330,7 @@ EXPORT int cuStreamSynchronize(void* handle) {
   if (const int error = entry.in_context(); error != kSuccess) return error;
   Stream* stream = stream_of(handle);
   if (stream == nullptr) return kInvalidHandle;
+  if (const int error = not_captured(*stream); error != kSuccess) return error;
   Record::instance().synchronize(stream);
   return waited(Machine::instance().finish(stream));
 }
@@ -340,6 +341,7 @@ EXPORT int cuStreamWaitEvent(void* stream_handle, void* event_handle, unsigned i
   Stream* stream = stream_of(stream_handle);
   const Event* event = event_of(event_handle);
   if (stream == nullptr || event == nullptr) return kInvalidHandle;
+  if (const int error = not_captured(*stream); error != kSuccess) return error;
   if (event->latest == nullptr) return kSuccess;
   Operation operation;
   operation.kind = Operation::Kind::Wait;
@@ -369,6 +371,7 @@ EXPORT int cuEventRecord(void* event_handle, void* stream_handle) {
   Stream* stream = stream_of(stream_handle);
   Event* event = event_of(event_handle);
   if (stream == nullptr || event == nullptr) return kInvalidHandle;
+  if (const int error = not_captured(*stream); error != kSuccess) return error;
   Operation operation;
   operation.kind = Operation::Kind::Record;
   operation.firing = event->latest = std::make_shared<Firing>();

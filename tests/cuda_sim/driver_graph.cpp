@@ -119,6 +119,36 @@ std::string wild_node(const GraphExec& exec) {
 
 }  // namespace
 
+/// What one stream is given, in any mode: nothing here depends on what other threads do.
+EXPORT int cuStreamBeginCapture_v2(void* handle, int) {
+  const Entry entry("cuStreamBeginCapture");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
+  Stream* stream = stream_of(handle);
+  if (stream == nullptr) return kInvalidHandle;
+  if (stream->capture != nullptr || !stream->queue.empty()) return kInvalidValue;
+  stream->capture = std::make_unique<Capture>();
+  return kSuccess;
+}
+
+EXPORT int cuStreamEndCapture(void* handle, void** graph) {
+  const Entry entry("cuStreamEndCapture");
+  Stream* stream = stream_of(handle);
+  if (stream == nullptr || stream->capture == nullptr) return kInvalidHandle;
+  const std::unique_ptr<Capture> capture = std::move(stream->capture);
+  *graph = nullptr;
+  if (const int error = entry.in_context(); error != kSuccess) return error;
+  if (capture->broken) return kCaptureInvalidated;
+  Graph* made = Graphs::instance().make();
+  for (Operation& operation : capture->operations) {
+    auto node = std::make_unique<GraphNode>();
+    if (!made->nodes.empty()) node->after.push_back(made->nodes.size() - 1);
+    node->operation = std::move(operation);
+    made->nodes.push_back(std::move(node));
+  }
+  *graph = made;
+  return kSuccess;
+}
+
 EXPORT int cuGraphCreate(void** graph, unsigned int) {
   const Entry entry("cuGraphCreate");
   if (const int error = entry.in_context(); error != kSuccess) return error;
@@ -149,6 +179,23 @@ EXPORT int cuGraphAddMemcpyNode(void** node, void* graph, void* const* after, st
   return add_node(node, graph, after, count, std::move(operation));
 }
 
+EXPORT int cuGraphAddChildGraphNode(void** node, void* handle, void* const* after,
+                                    std::size_t count, void* child_handle) {
+  const Entry entry("cuGraphAddChildGraphNode");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
+  const Graph* child = Graphs::instance().find(child_handle);
+  if (child == nullptr || child == handle || child->nodes.empty() || !child->is_chain())
+    return kInvalidValue;
+  for (std::size_t k = 0; k < child->nodes.size(); ++k) {
+    void* before = k == 0 ? nullptr : *node;
+    const int error = k == 0 ? add_node(node, handle, after, count, child->nodes[k]->operation)
+                             : add_node(node, handle, &before, 1, child->nodes[k]->operation);
+    if (error != kSuccess) return error;
+  }
+  Graphs::instance().find(handle)->nodes.back()->chain = child->nodes.size();
+  return kSuccess;
+}
+
 EXPORT int cuGraphInstantiateWithFlags(void** exec, void* handle, unsigned long long) {
   const Entry entry("cuGraphInstantiate");
   if (const int error = entry.in_context(); error != kSuccess) return error;
@@ -175,6 +222,27 @@ EXPORT int cuGraphExecMemcpyNodeSetParams(void* exec, void* node, const CopyPara
   const Entry entry("cuGraphExecMemcpyNodeSetParams");
   if (const int error = entry.in_context(); error != kSuccess) return error;
   return set_node(exec, node, Operation::Kind::Copy, *parameters);
+}
+
+/// The child has to have the nodes that the first one had, kind by kind.
+EXPORT int cuGraphExecChildGraphNodeSetParams(void* exec_handle, void* node, void* child_handle) {
+  const Entry entry("cuGraphExecChildGraphNodeSetParams");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
+  GraphExec* exec = Graphs::instance().find_exec(exec_handle);
+  const Graph* child = Graphs::instance().find(child_handle);
+  if (exec == nullptr || child == nullptr) return kInvalidHandle;
+  const auto place = exec->places.find(node);
+  if (place == exec->places.end()) return kInvalidHandle;
+  const std::size_t count = exec->nodes[place->second].chain;
+  if (count == 0) return kInvalidHandle;
+  if (child->nodes.size() != count || !child->is_chain()) return kUpdateFailed;
+  const auto first = exec->nodes.begin() + static_cast<std::ptrdiff_t>(place->second + 1 - count);
+  for (std::size_t k = 0; k < count; ++k)
+    if (child->nodes[k]->operation.kind != first[static_cast<std::ptrdiff_t>(k)].operation.kind)
+      return kUpdateFailed;
+  for (std::size_t k = 0; k < count; ++k)
+    first[static_cast<std::ptrdiff_t>(k)].operation = child->nodes[k]->operation;
+  return kSuccess;
 }
 
 EXPORT int cuGraphNodeSetEnabled(void* exec, void* node, unsigned int enabled) {

@@ -96,6 +96,12 @@ int set_launch(Operation& operation, Kernel& kernel, heddle_sim_uint3 grid, hedd
   return kSuccess;
 }
 
+int not_captured(Stream& stream) {
+  if (stream.capture == nullptr) return kSuccess;
+  stream.capture->broken = true;
+  return kCaptureUnsupported;
+}
+
 Entry::Entry(const char* function) : error_(Injector::instance().enter(function)) {
   const ContextState& state = context_state();
   if (is_fatal(error_) && (state.holders > 0 || !state.contexts.empty()))

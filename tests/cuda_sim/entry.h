@@ -26,6 +26,9 @@ enum Result : int {
   kIllegalAddress = 700,
   kLaunchFailed = 719,
   kNotSupported = 801,
+  kCaptureUnsupported = 900,
+  kCaptureInvalidated = 901,
+  kUpdateFailed = 910,
   kUnknown = 999,
 };
 
@@ -56,6 +59,9 @@ int waited(bool finished);
 /// Null if the handle is none of ours, or not of the current context.
 Stream* stream_of(void* handle);
 Event* event_of(void* handle);
+/// What waiting for a stream that is captured, or an event there, is: kCaptureUnsupported, and the capture is lost.
+/// kSuccess: it is not captured.
+int not_captured(Stream& stream);
 
 /// The first pointer argument, of values as Operation has them, that points to no live allocation, or -1.
 int wild_argument(const Kernel& kernel, const std::vector<std::uint64_t>& arguments);

@@ -10,6 +10,12 @@ std::size_t Graph::place_of(const void* handle) const {
   return static_cast<std::size_t>(found - nodes.begin());
 }
 
+bool Graph::is_chain() const {
+  for (std::size_t k = 0; k < nodes.size(); ++k)
+    if (nodes[k]->after != (k == 0 ? std::vector<std::size_t>{} : std::vector{k - 1})) return false;
+  return true;
+}
+
 Graphs& Graphs::instance() {
   static Graphs graphs;
   return graphs;

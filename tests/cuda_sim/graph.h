@@ -16,6 +16,8 @@ struct Graph {
 
   /// The place of the node of this handle; nodes.size() if there is none.
   std::size_t place_of(const void* handle) const;
+  /// Whether each node comes after the one before it alone.
+  bool is_chain() const;
 };
 
 /// A graph made ready. Each node has a slot of its own, so that work of its launches, which follow one

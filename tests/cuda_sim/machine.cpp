@@ -76,6 +76,8 @@ void Machine::reset() {
 }
 
 void Machine::give(Stream* stream, Operation operation) {
+  if (stream->capture != nullptr)
+    return stream->capture->operations.push_back(std::move(operation));
   Record::instance().given(stream, operation);
   if (operation.kind == Operation::Kind::Wait && ++waits_ == skip_wait_) return;
   operation.host = host_;

@@ -72,6 +72,14 @@ struct GraphNode {
   Operation operation;
   std::vector<std::size_t> after;
   bool enabled = true;
+  std::size_t chain =
+      0;  ///< the last of so many that came from one graph, each after the one before; 0: of none
+};
+
+/// What a stream is given while it is captured.
+struct Capture {
+  std::vector<Operation> operations{};
+  bool broken = false;  ///< by something that cannot be captured
 };
 
 /// Work in order. Each node of a graph that runs has one to itself.
@@ -82,6 +90,7 @@ struct Stream {
   std::deque<Operation> queue{};
   VectorClock clock{};
   std::uint64_t priority = 0;
+  std::unique_ptr<Capture> capture{};  ///< null: it is not captured
 };
 
 class Machine {

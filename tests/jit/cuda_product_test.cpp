@@ -88,6 +88,51 @@ TEST_P(CudaProduct, OperandsLieAsTheyAreGiven) {
 
 TEST_P(CudaProduct, NvrtcTakesEveryText) { expect_nvrtc_takes(OneProduct(text())); }
 
+TEST_P(CudaProduct, ALibraryTakesThemAsTheyLie) {
+  const OneProduct product(text());
+  const auto form = product.library();
+  ASSERT_TRUE(form);
+  EXPECT_EQ(form->left.along_rows, !std::get<1>(GetParam()));
+  EXPECT_EQ(form->right.along_rows, !std::get<2>(GetParam()));
+  const std::vector<std::int64_t> sizes = product.parameters({3, 5, 7});
+  EXPECT_EQ(form->left.stride.evaluate_sizes(sizes), std::get<1>(GetParam()) ? 3 : 5);
+  EXPECT_EQ(form->right.stride.evaluate_sizes(sizes), std::get<2>(GetParam()) ? 5 : 7);
+  EXPECT_FALSE(form->tf32);
+  EXPECT_FALSE(form->result) << "more follows than a store";
+}
+
+TEST(CudaProductLibrary, AProductThatIsStoredAsItIsGoesStraightToItsPlace) {
+  const OneProduct one(
+      "graph @plain(%a: bf16[s0, 2, s1], %b: bf16[s1, s2]) {\n"
+      "  %w = slice(%a) {start = [0, 1, 0], limit = [s0, 2, s1], stride = [1, 1, 1]}\n  %x = "
+      "reshape(%w) {sizes = [s0, s1]}\n"
+      "  %y = matmul(%x, %b)\n  return %y\n}\n");
+  const auto form = one.library();
+  ASSERT_TRUE(form && form->result);
+  const std::vector<std::int64_t> sizes = one.parameters({3, 5, 7});
+  EXPECT_EQ(form->left.offset.evaluate_sizes(sizes), 5);
+  EXPECT_EQ(form->left.stride.evaluate_sizes(sizes), 10);
+  EXPECT_EQ(form->result->stride.evaluate_sizes(sizes), 7);
+}
+
+TEST(CudaProductLibrary, BatchesHaveStridesAndOneMatrixForAllHasNone) {
+  const OneProduct batched(
+      "graph @batched(%a: f16[s3, s0, s1], %b: f16[s1, s2]) {\n"
+      "  %w = expand(%b) {sizes = [s3, s1, s2]}\n  %y = matmul(%a, %w)\n  %z = neg(%y)\n"
+      "  return %z\n}\n");
+  const auto form = batched.library();
+  ASSERT_TRUE(form);
+  EXPECT_EQ(form->left.batch_stride.is_constant(0), false);
+  EXPECT_TRUE(form->right.batch_stride.is_constant(0));
+}
+
+TEST(CudaProductLibrary, HeadsInsideRowsAreNoEvenBatches) {
+  const OneProduct heads(
+      "graph @heads(%a: f16[s0, s1, 4, 16], %b: f16[s0, 4, 16, s2]) {\n"
+      "  %h = permute(%a) {perm = [0, 2, 1, 3]}\n  %y = matmul(%h, %b)\n  return %y\n}\n");
+  EXPECT_FALSE(heads.library());
+}
+
 INSTANTIATE_TEST_SUITE_P(Operands, CudaProduct,
                          ::testing::Combine(::testing::Values("f32", "f16", "bf16"),
                                             ::testing::Bool(), ::testing::Bool()),

@@ -9,6 +9,7 @@
 #include "device/cuda/nvrtc.h"
 #include "heddle/error.h"
 #include "ir/text.h"
+#include "jit/cuda/library_product.h"
 #include "jit/cuda/product_text.h"
 #include "tests/jit/cuda_runner.h"
 #include "tests/jit/lower_support.h"
@@ -44,6 +45,16 @@ class OneProduct {
   }
 
   const jit::Nest& nest() const { return *program_.kernels.at(0).nest; }
+  /// The nest's size parameters where the graph's are these.
+  std::vector<std::int64_t> parameters(const std::vector<std::int64_t>& sizes) const {
+    std::vector<std::int64_t> values;
+    for (const ir::SymExpr& size : program_.launches.at(0).sizes)
+      values.push_back(size.evaluate_sizes(sizes));
+    return values;
+  }
+  std::optional<jit::cuda::LibraryForm> library() const {
+    return jit::cuda::library_form(*jit::cuda::product_parts(nest()));
+  }
   const std::vector<ProductTile>& tiles() const { return tiles_; }
   Along left() const { return left_; }
   Along right() const { return right_; }
@@ -55,6 +66,8 @@ class OneProduct {
   std::string text() const {
     std::string kernels;
     for (const auto& source : sources_) kernels += source.kernel + "\n";
+    if (library())
+      kernels += jit::cuda::emit_after_library(*jit::cuda::product_parts(nest()), {}).kernel;
     return jit::cuda::prelude_for(kernels) + kernels;
   }
 

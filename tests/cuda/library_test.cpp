@@ -1,0 +1,275 @@
+// Products by cuBLASLt, which the simulator brings too: measured in the background, taken by plans, captured into graphs.
+#include <cstdlib>
+#include <gmock/gmock.h>
+#include <mutex>
+
+#include "base/half.h"
+#include "tests/cuda/support.h"
+#include "tests/jit/folder_test.h"
+#include "tests/support/json.h"
+
+namespace heddle::testing {
+namespace {
+
+using test::Json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+constexpr double kForAges = 1e6;  ///< milliseconds on the clock of events
+constexpr int kRefused = 1;
+/// Part of the names of our variants, tensor_64x64x64 and so on, and of none of the library's.
+constexpr const char* kOurs = "x";
+
+/// Of f32, f16 or bf16.
+Tensor fractions(DType dtype, Sizes sizes, int start = 0) {
+  Tensor tensor = Tensor::empty(dtype, std::move(sizes));
+  for (std::int64_t k = 0; k < tensor.count(); ++k) {
+    const float value = static_cast<float>((k * 7 + start) % 23) / 12 - 0.9f;
+    if (dtype == f32) {
+      static_cast<float*>(tensor.data())[k] = value;
+    } else {
+      static_cast<std::uint16_t*>(tensor.data())[k] =
+          dtype == f16 ? base::Half(value).bits : base::BFloat16(value).bits;
+    }
+  }
+  return tensor;
+}
+
+Tensor plain_product(const Tensor& x, const Tensor& w) { return matmul(x, w); }
+Tensor product_and_more(const Tensor& x, const Tensor& w) { return gelu(matmul(x, w)) * 0.5f; }
+Tensor product_of_transposed(const Tensor& x, const Tensor& w) {
+  return matmul(x, permute(w, {1, 0}));
+}
+
+class CudaLibrary : public tests::FolderTest {
+ protected:
+  void SetUp() override {
+    FolderTest::SetUp();
+    if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+    ::setenv("HEDDLE_CUBLASLT_PATH", test::simulator_path().c_str(), 1);
+  }
+  void TearDown() override {
+    if (on_simulator()) {
+      control().slow(nullptr, 0);
+      control().fail(0, 0);
+      control().seed(0);
+    }
+    ::unsetenv("HEDDLE_CUBLASLT_PATH");
+    FolderTest::TearDown();
+  }
+
+  EngineOptions options() {
+    EngineOptions options = on_cuda();
+    options.cache_dir = folder_;
+    options.autotune = true;
+    options.log = [this](std::string_view line) {
+      const std::scoped_lock lock(mutex_);
+      lines_.emplace_back(line);
+    };
+    return options;
+  }
+  static std::string variant_of(Engine& engine, const std::vector<Tensor>& inputs) {
+    const auto plan = Json::parse(engine.plan_json(inputs));
+    for (const auto& step : plan.at("steps"))
+      if (step.contains("variant")) return step.at("variant");
+    return {};
+  }
+  /// Runs until the library has taken the product over, and again.
+  template <typename F>
+  void expect_taken_over(F f, const std::vector<Tensor>& inputs, double tolerance) {
+    Engine reference(f, {.device = Device::reference()});
+    const Tensor want = reference.run(inputs)[0];
+    control().slow(kOurs, kForAges);
+    Engine engine(f, options());
+    EXPECT_NE(variant_of(engine, inputs), "cublaslt");
+    expect_near(engine.run(inputs)[0], want, tolerance);
+    engine.wait_for_specialisations();
+    EXPECT_EQ(variant_of(engine, inputs), "cublaslt");
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      interleave(static_cast<unsigned long>(repeat));
+      expect_near(engine.run(inputs)[0], want, tolerance);
+    }
+    EXPECT_EQ(engine.stats().compiles, 1u);
+    EXPECT_THAT(lines_, IsEmpty());
+  }
+
+  std::mutex mutex_;
+  std::vector<std::string> lines_;  ///< under `mutex_`
+};
+
+TEST_F(CudaLibrary, TakesTheProductsThatItIsFasterAt) {
+  for (const DType dtype : {f16, bf16}) {
+    SCOPED_TRACE(std::string(name_of(dtype)));
+    expect_taken_over(plain_product, {fractions(dtype, {48, 64}), fractions(dtype, {64, 80}, 3)},
+                      2e-2);
+  }
+  expect_taken_over(plain_product, {fractions(f32, {48, 64}), fractions(f32, {64, 80}, 3)}, 1e-5);
+}
+
+TEST_F(CudaLibrary, AKernelDoesWhatFollowsTheProduct) {
+  for (const DType dtype : {f16, bf16}) {
+    SCOPED_TRACE(std::string(name_of(dtype)));
+    expect_taken_over(product_and_more, {fractions(dtype, {48, 64}), fractions(dtype, {64, 80}, 3)},
+                      2e-2);
+  }
+}
+
+TEST_F(CudaLibrary, OperandsMayHaveNeighboursInColumnsAndBeBatches) {
+  expect_taken_over(product_of_transposed, {fractions(f16, {48, 64}), fractions(f16, {80, 64}, 3)},
+                    4e-3);
+  expect_taken_over(plain_product, {fractions(f16, {3, 48, 64}), fractions(f16, {3, 64, 80}, 3)},
+                    4e-3);
+  // One right matrix for all.
+  expect_taken_over(plain_product, {fractions(f16, {3, 48, 64}), fractions(f16, {64, 80}, 3)},
+                    4e-3);
+  expect_taken_over(product_and_more, {fractions(f16, {3, 48, 64}), fractions(f16, {3, 64, 80}, 3)},
+                    4e-3);
+}
+
+/// The simulator's library queues one operation for products of less than 128, two from there on.
+TEST_F(CudaLibrary, AGraphIsMadeAnewWhereTheLibraryQueuesSomethingElse) {
+  control().slow(kOurs, kForAges);
+  Engine reference(product_and_more, {.device = Device::reference()});
+  Engine engine(product_and_more, options());
+  const auto inputs = [](std::int64_t rows, std::int64_t depth) {
+    return std::vector<Tensor>{fractions(f16, {rows, depth}), fractions(f16, {depth, 80}, 3)};
+  };
+  const auto expect_right = [&](std::int64_t rows, std::int64_t depth) {
+    expect_near(engine.run(inputs(rows, depth))[0], reference.run(inputs(rows, depth))[0], 8e-3);
+  };
+  for (const std::int64_t depth : {64, 96, 192}) {
+    expect_right(48, depth);
+    engine.wait_for_specialisations();
+    expect_right(48, depth);
+    EXPECT_EQ(variant_of(engine, inputs(48, depth)), "cublaslt");
+  }
+  expect_right(48, 192);
+  const EngineStats before = engine.stats();
+  expect_right(47, 192);  // of one class, so nothing is measured
+  expect_right(48, 192);
+  EXPECT_EQ(engine.stats().graphs, before.graphs);
+  EXPECT_GE(engine.stats().graph_updates, before.graph_updates + 2);
+  expect_right(48, 96);
+  EXPECT_EQ(engine.stats().graphs, before.graphs + 1);
+  EXPECT_EQ(engine.stats().measurements, 3u);
+}
+
+TEST_F(CudaLibrary, OperandsThatBeginAtOddPlacesAreOurs) {
+  const auto from_the_second_column = [](const Tensor& x, const Tensor& w) {
+    return matmul(slice(x, 1, 1, 65), w);
+  };
+  const std::vector<Tensor> inputs = {fractions(f16, {48, 72}), fractions(f16, {64, 80}, 3)};
+  Engine reference(from_the_second_column, {.device = Device::reference()});
+  control().fail(0, 0);
+  Engine engine(from_the_second_column, options());
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    expect_near(engine.run(inputs)[0], reference.run(inputs)[0], 4e-3);
+    engine.wait_for_specialisations();
+  }
+  EXPECT_THAT(variant_of(engine, inputs), HasSubstr("tensor_"));
+  EXPECT_EQ(control().calls_of("cublasLtMatmul"), 0u);
+}
+
+TEST_F(CudaLibrary, AddressesThatItDoesNotTakeAreOurs) {
+  const Tensor x = fractions(f16, {48, 64}, 7);  // those of `shifted` from the second on
+  const Tensor w = fractions(f16, {64, 80}, 3);
+  expect_taken_over(plain_product, {x, w}, 4e-3);
+  Engine reference(plain_product, {.device = Device::reference()});
+  Engine engine(plain_product, options());
+  engine.run({x, w});
+  engine.wait_for_specialisations();
+  const Tensor shifted = fractions(f16, {48 * 64 + 1}).to(cuda_device());
+  const Tensor odd =
+      engine.wrap_device(static_cast<char*>(const_cast<void*>(shifted.data())) + 2, f16, {48, 64});
+  control().fail(0, 0);
+  expect_near(engine.run({odd, w})[0], reference.run({x, w})[0], 4e-3);
+  EXPECT_EQ(variant_of(engine, {odd, w}), "cublaslt");
+  EXPECT_EQ(control().calls_of("cublasLtMatmul"), 0u);
+  expect_near(engine.run({x, w})[0], reference.run({x, w})[0], 4e-3);
+}
+
+TEST_F(CudaLibrary, ALibraryThatDoesNotLoadIsToldOfOnce) {
+  ::setenv("HEDDLE_CUBLASLT_PATH", "/nonexistent/libcublasLt.so", 1);
+  Engine engine(plain_product, options());
+  for (const std::int64_t rows : {48, 96}) {
+    const std::vector<Tensor> inputs = {fractions(f16, {rows, 64}), fractions(f16, {64, 80}, 3)};
+    engine.run(inputs);
+    engine.wait_for_specialisations();
+    EXPECT_NE(variant_of(engine, inputs), "cublaslt");
+  }
+  EXPECT_EQ(engine.stats().measurements, 2u);
+  ASSERT_THAT(lines_, SizeIs(1));
+  EXPECT_THAT(lines_[0], HasSubstr("heddle: cuBLASLt is not used: cuBLASLt cannot be loaded: "
+                                   "expected one of /nonexistent/libcublasLt.so, got "));
+}
+
+TEST_F(CudaLibrary, AVerdictOnDiskWaitsUntilTheLibraryIsOpen) {
+  const std::vector<Tensor> inputs = {fractions(f16, {48, 64}), fractions(f16, {64, 80}, 3)};
+  expect_taken_over(plain_product, inputs, 4e-3);
+  Engine second(plain_product, options());  // on a device that is opened for it
+  EXPECT_NE(variant_of(second, inputs), "cublaslt");
+  second.run(inputs);
+  second.wait_for_specialisations();
+  EXPECT_EQ(variant_of(second, inputs), "cublaslt");
+  EXPECT_EQ(second.stats().measurements, 0u);
+  EXPECT_EQ(second.stats().kernels_compiled, 0u);
+}
+
+TEST_F(CudaLibrary, ProductsInLoopsAreItsToo) {
+  const auto power = [](const Tensor& x, const Tensor& w) {
+    return while_loop(
+        std::vector<Tensor>{x, Tensor::scalar(i64, 0)},
+        [](const std::vector<Tensor>& s) { return less(s[1], Tensor::scalar(i64, 3)); },
+        [w](const std::vector<Tensor>& s) {
+          return std::vector<Tensor>{matmul(s[0], w) * 0.1f, s[1] + Tensor::scalar(i64, 1)};
+        })[0];
+  };
+  const std::vector<Tensor> inputs = {fractions(f16, {48, 64}), fractions(f16, {64, 64}, 3)};
+  Engine reference(power, {.device = Device::reference()});
+  control().slow(kOurs, kForAges);
+  Engine engine(power, options());
+  engine.run(inputs);
+  engine.wait_for_specialisations();
+  EXPECT_THAT(engine.plan_json(inputs), HasSubstr("\"variant\": \"cublaslt\""));
+  expect_near(engine.run(inputs)[0], reference.run(inputs)[0], 1e-2);
+}
+
+TEST_F(CudaLibrary, EveryFailureIsTypedAndLeaksNothing) {
+  const auto run = [&](std::int64_t n) {
+    control().slow(kOurs, kForAges);
+    const std::vector<Tensor> inputs = {fractions(f16, {34 + n % 15, 64}),
+                                        fractions(f16, {64, 80}, 3)};
+    Engine engine(product_and_more, options());
+    engine.run(inputs);
+    engine.wait_for_specialisations();
+    engine.run(inputs);
+    return variant_of(engine, inputs) == "cublaslt";
+  };
+  EXPECT_TRUE(run(0));
+  control().leaked();
+  int taken_over = 0;
+  int refused = 0;
+  std::string failed = "any";
+  for (std::int64_t n = 1; !failed.empty(); n += 5) {
+    SCOPED_TRACE("call " + std::to_string(n));
+    std::filesystem::remove_all(folder_);
+    control().fail(static_cast<unsigned long>(n), kRefused);
+    try {
+      taken_over += run(n) ? 1 : 0;
+    } catch (const Error& typed) {
+      EXPECT_THAT(std::string(typed.what()), Not(IsEmpty()));
+      ++refused;
+    }
+    failed = control().failed();
+    EXPECT_EQ(control().leaked(), 0u) << failed;
+    ASSERT_LT(n, 4000) << "calls end";
+  }
+  EXPECT_GT(refused, 5);
+  EXPECT_GT(taken_over, 5);
+}
+
+}  // namespace
+}  // namespace heddle::testing
