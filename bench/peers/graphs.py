@@ -185,6 +185,23 @@ def dynamic_quantize(x):
     return [quantised.astype(np.uint8), scale.astype(np.float64), zero.astype(np.uint8)]
 
 
+def along(vector, x, axis):
+    """A scale or zero point as it is broadcast to x: a vector runs along `axis`."""
+    return vector.reshape([-1 if d == axis % x.ndim else 1 for d in range(x.ndim)]) if vector.ndim else vector
+
+
+def quantize(x, scale, zero, *, axis=1):
+    """In f32, as above."""
+    scaled = x.astype(np.float32) / along(scale.astype(np.float32), x, axis)
+    limits = np.iinfo(zero.dtype)
+    moved = np.rint(scaled) + along(zero, x, axis).astype(np.float32)
+    return np.clip(moved, limits.min, limits.max).astype(zero.dtype)
+
+
+def dequantize(x, scale, zero, *, axis=1):
+    return (x.astype(np.float64) - along(zero, x, axis)) * along(scale, x, axis)
+
+
 def integer_product(a, b, a_zero, b_zero):
     """Sums of less than 2^53 in float64: exact."""
     return (a.astype(np.float64) - a_zero) @ (b.astype(np.float64) - b_zero)
@@ -204,7 +221,7 @@ REFERENCE = {
     "Conv": convolution, "MaxPool": max_pool, "LayerNormalization": layer_norm,
     "BatchNormalization": batch_norm, "Softmax": softmax, "LSTM": lstm, "Gather": gather,
     "Reshape": reshape, "Cast": cast, "DynamicQuantizeLinear": dynamic_quantize,
-    "MatMulInteger": integer_product,
+    "MatMulInteger": integer_product, "QuantizeLinear": quantize, "DequantizeLinear": dequantize,
 }
 TRANSCENDENTAL = {"Exp", "Tanh", "Sigmoid", "Erf", "Softmax"}
 MOVES = {"Reshape", "Transpose", "Unsqueeze", "Flatten", "Cast", "Gather"}
@@ -411,6 +428,61 @@ def quantised_mlp(rows):
     return g
 
 
+def through_bytes(g, x, scale, zero):
+    """x as what u8 can hold of it, as quantisation ahead of time writes each activation."""
+    scale, zero = g.scalar(scale), g.constant(np.uint8(zero))
+    return g.op("DequantizeLinear", g.op("QuantizeLinear", x, scale, zero), scale, zero)
+
+
+def weights_of_bytes(g, shape, axis, deviation):
+    """Weights in i8 with a scale for each output along `axis`, dequantised."""
+    weights = g.random.standard_normal(shape) * deviation
+    others = tuple(d for d in range(len(shape)) if d != axis)
+    scale = np.abs(weights).max(others) / 127
+    bytes_ = np.clip(np.rint(weights / along(scale, weights, axis)), -127, 127).astype(np.int8)
+    return g.op("DequantizeLinear", g.constant(bytes_, "weight"),
+                g.constant(scale.astype(np.float32)), g.constant(np.zeros(shape[axis], np.int8)),
+                axis=axis)
+
+
+def bytes_linear(g, x, inner, outer):
+    product = g.op("MatMul", x, weights_of_bytes(g, (inner, outer), 1, 1 / math.sqrt(inner)))
+    return g.op("Add", through_bytes(g, product, 8 / 255, 128), g.normal(outer, 0.02))
+
+
+def mlp_of_bytes(rows):
+    # An element on the edge between two integers may be rounded to either.
+    g = Graph(seed=7, tolerance=2e-2)
+    x = g.input("x", normal(7, rows, 768))
+    inner = gelu(g, bytes_linear(g, through_bytes(g, x, 8 / 255, 128), 768, 3072))
+    inner = through_bytes(g, inner, 4.2 / 255, 10)
+    g.outputs = [normed(g, g.op("Add", bytes_linear(g, inner, 3072, 768), x), 768)]
+    return g
+
+
+def bytes_convolved(g, x, x_scale, channels, size, scale):
+    """A convolution of dequantised tensors; its bias is in i32, with the scale of its sums."""
+    weights = weights_of_bytes(g, (channels, channels, size, size), 0,
+                               math.sqrt(2 / (channels * size * size)))
+    sums_scale = (np.float32(x_scale) * g.constants[g.nodes[-1][1][1]]).astype(np.float32)
+    bias = np.rint(g.random.standard_normal(channels) * 0.02 / sums_scale).astype(np.int32)
+    bias = g.op("DequantizeLinear", g.constant(bias), g.constant(sums_scale),
+                g.constant(np.zeros(channels, np.int32)), axis=0)
+    y = g.op("Conv", x, weights, bias, strides=[1, 1], pads=[size // 2] * 4,
+             kernel_shape=[size, size])
+    return through_bytes(g, g.op("Relu", y), scale, 0)
+
+
+def conv_block_of_bytes():
+    g = Graph(seed=9, tolerance=2e-2)
+    x = through_bytes(g, g.input("x", normal(9, 1, 128, 28, 28)), 8 / 255, 128)
+    y = bytes_convolved(g, x, 8 / 255, 128, 3, 6 / 255)
+    for size in (3, 1):
+        y = bytes_convolved(g, y, 6 / 255, 128, size, 6 / 255)
+    g.outputs = [through_bytes(g, g.op("Relu", g.op("Add", y, x)), 6 / 255, 0)]
+    return g
+
+
 def encoder(layers, width, length):
     g = Graph(seed=8, tolerance=5e-4)
     x = g.input("x", normal(8 + length, 1, length, width))
@@ -470,9 +542,13 @@ GRAPHS = {
     "mlp_m1": ("MLP 768-3072-768, 1 row", lambda: mlp(1)),
     "mlp_int8_m32": ("the same MLP in 8 bits, 32 rows", lambda: quantised_mlp(32)),
     "mlp_int8_m1": ("the same MLP in 8 bits, 1 row", lambda: quantised_mlp(1)),
+    "mlp_qdq_m32": ("the same MLP quantised ahead, 32 rows", lambda: mlp_of_bytes(32)),
+    "mlp_qdq_m1": ("the same MLP quantised ahead, 1 row", lambda: mlp_of_bytes(1)),
     "bert_layer": ("BERT-base layer, 128 tokens", lambda: encoder(1, 768, 128)),
     "minilm_random": ("6 layers of 384, 128 tokens", lambda: encoder(6, 384, 128)),
     "conv_block": ("two 3x3 convolutions 64-64 at 56x56, residual", conv_block),
+    "conv_block_qdq": ("3x3, 3x3, 1x1 convolutions 128-128 at 28x28 quantised ahead",
+                       conv_block_of_bytes),
     "resnet50": ("ResNet-50, one image", resnet50),
     "lstm": ("LSTM 256, 32 steps", lstm256),
 }

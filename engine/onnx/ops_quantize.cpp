@@ -1,5 +1,7 @@
 // Quantised tensors and arithmetic on them.
 
+#include <algorithm>
+
 #include "engine/onnx/converters.h"
 #include "engine/onnx/window.h"
 
@@ -13,6 +15,17 @@ Tensor beside(const Node& node, const Tensor& vector, const Tensor& x, std::int6
   if (vector.rank() != 1) node.unsupported("scales of blocks");
   if (!vector.size(0).is_symbolic() && vector.size(0).value() == 1) return reshape(vector, {});
   return unsqueeze_all(vector, range_of(1, x.rank() - node.axis(axis, x.rank())));
+}
+
+/// Whether the node has a zero point `k` that is not known to be 0: that of symmetric weights is a vector of zeros. It
+/// is read while tracing and cannot be updated.
+bool has_zero_point(const Node& node, std::size_t k) {
+  if (!node.has(k)) return false;
+  const auto known = node.value(k).concrete();
+  if (!known || is_floating(known->dtype()) || !known->is_row_major()) return true;
+  const auto* first = static_cast<const char*>(known->data());
+  const auto bytes = known->count() * static_cast<std::int64_t>(heddle::size_of(known->dtype()));
+  return !std::all_of(first, first + bytes, [](char byte) { return byte == 0; });
 }
 
 /// Rounded, moved by the zero point and cut to the range of its dtype.
@@ -42,7 +55,7 @@ Outputs dequantize_linear(const Node& node) {
   const std::int64_t axis = node.integer("axis", 1);
   const Tensor scale = beside(node, node.tensor(1), x, axis);
   Tensor wide = cast(x, i32);
-  if (node.has(2)) wide = wide - cast(beside(node, node.tensor(2), x, axis), i32);
+  if (has_zero_point(node, 2)) wide = wide - cast(beside(node, node.tensor(2), x, axis), i32);
   return {cast(wide, scale.dtype()) * scale};
 }
 
@@ -58,7 +71,7 @@ Outputs dynamic_quantize_linear(const Node& node) {
 /// x less its zero point, in i32. A vector of zero points runs along the rows of a matrix.
 Tensor centred(const Node& node, std::size_t operand, std::size_t zero, bool rows) {
   const Tensor wide = cast(node.tensor(operand), i32);
-  if (!node.has(zero)) return wide;
+  if (!has_zero_point(node, zero)) return wide;
   Tensor point = cast(node.tensor(zero), i32);
   if (point.rank() == 1 && !(point.size(0) == 1) && rows) point = unsqueeze(point, 1);
   return wide - point;
@@ -80,7 +93,7 @@ Outputs qlinear_matmul(const Node& node) {
 /// Zero points of weights run along the output channels, the first dimension.
 Tensor centred_weights(const Node& node, std::size_t operand, std::size_t zero) {
   const Tensor w = cast(node.tensor(operand), i32);
-  if (!node.has(zero)) return w;
+  if (!has_zero_point(node, zero)) return w;
   const Tensor point = cast(node.tensor(zero), i32);
   return w - beside(node, point, w, 0);
 }

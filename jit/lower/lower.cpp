@@ -7,6 +7,7 @@
 #include "jit/lower/decompose.h"
 #include "jit/lower/nest_context.h"
 #include "jit/lower/pack_weights.h"
+#include "jit/lower/quantised_products.h"
 #include "jit/lower/record.h"
 #include "jit/lower/region.h"
 #include "jit/lower/split_reductions.h"
@@ -52,12 +53,13 @@ Placement place_values(const ReadAnalysis& reads, const Grouping& grouping) {
 }
 
 /// Sizes put in where they are known, only ops that have code, with reductions of whole tensors in blocks,
-/// convolutions of one element as products, constant weights packed and bytes multiplied as such.
+/// quantised products and convolutions of one element as products, constant weights packed and bytes multiplied as such.
 ir::Graph simplified(const ir::Graph& graph, const LowerOptions& options) {
   const ir::Graph simple = decompose_all(ir::order_sizes(ir::resolve_sizes(graph)), options);
   const ir::Graph summed = decompose_all(decompose_variances(simple), options);
-  const ir::Graph split = decompose_all(split_reductions(summed), options);
-  return byte_products(pack_weights(convs_as_products(split, options), options), options);
+  const ir::Graph split = decompose_all(split_across(split_reductions(summed), options), options);
+  const ir::Graph products = convs_as_products(quantised_products(split, options), options);
+  return byte_products(pack_weights(products, options), options);
 }
 
 }  // namespace

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <map>
-#include <unordered_map>
 
 #include "ir/op.h"
 #include "ir/passes/form_regions.h"
 #include "jit/lower/byte_products.h"
 #include "jit/lower/decompose.h"
+#include "jit/lower/fixed_values.h"
 
 namespace heddle::jit {
 namespace {
@@ -17,11 +17,11 @@ using ir::Value;
 
 class Packer {
  public:
-  explicit Packer(const LowerOptions& options) : options_(options) {}
+  explicit Packer(const LowerOptions& options) : options_(options), fixed_(options) {}
 
   std::optional<std::vector<Value>> visit(ir::Rewriter& rewriter, const ir::NodePtr& node) {
     if (node->op_name() == "scan") return visit_scan(rewriter, *node);
-    if (!is_packable(*node) || !is_fixed(node->input(1).node)) return std::nullopt;
+    if (!is_packable(*node) || !fixed_.contains(node->input(1).node)) return std::nullopt;
     if (const auto bytes = byte_product_of(*node)) return byte_product(rewriter, *bytes);
     const Value packed = panels(rewriter, node->input(1), region_of(*node));
     return product(rewriter, *node, packed);
@@ -71,7 +71,8 @@ class Packer {
           const auto inputs = body.inputs();
           const auto k =
               static_cast<std::size_t>(std::ranges::find(inputs, part->input(1)) - inputs.begin());
-          if (k == inputs.size() || k < first || !is_fixed(node.input(k).node)) return std::nullopt;
+          if (k == inputs.size() || k < first || !fixed_.contains(node.input(k).node))
+            return std::nullopt;
           Value& given = inside[k];
           if (!given) {
             operands.push_back(panels(rewriter, node.input(k), region_of(node)));
@@ -87,20 +88,6 @@ class Packer {
     std::vector<Value> results;
     for (std::uint32_t k = 0; k < made->outputs().size(); ++k) results.push_back(made->value(k));
     return results;
-  }
-
-  /// Whether the node has the same value in each run and pack() may inline it.
-  bool is_fixed(const Node* node) {
-    const auto [found, is_new] = fixed_.emplace(node, false);
-    if (!is_new) return found->second;
-    const std::string_view name = node->op_name();
-    bool fixed = name == "param" || name == "const";
-    if (!fixed && node->after().empty() && !node->inputs().empty()) {
-      const NodeClass kind = classify(*node, options_);
-      fixed = kind == NodeClass::View || kind == NodeClass::Element;
-      for (const Value& input : node->inputs()) fixed = fixed && input && is_fixed(input.node);
-    }
-    return fixed_[node] = fixed;
   }
 
   /// What a conversion from 16 bits to f32 reads: the kernel widens it again, and reads half the bytes.
@@ -130,7 +117,7 @@ class Packer {
   }
 
   const LowerOptions& options_;
-  std::unordered_map<const Node*, bool> fixed_;
+  FixedValues fixed_;
   /// By the matrix and the unit that reads it: units share no kernel.
   std::map<std::pair<Value, std::string>, Value> panels_;
 };

@@ -1,9 +1,13 @@
 #include "jit/lower/split_reductions.h"
 
+#include <algorithm>
 #include <limits>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "ir/op.h"
+#include "ir/passes/form_regions.h"
+#include "jit/lower/decompose.h"
 
 namespace heddle::jit {
 namespace {
@@ -115,6 +119,102 @@ ir::Graph rewrite_large(const ir::Graph& graph, Chosen chosen, Replace replace) 
       });
 }
 
+/// A reduction over dimensions behind which others are kept: neighbouring results are the lanes of one serial loop.
+class Across {
+ public:
+  explicit Across(const Node& node) : node_(node), sizes_(node.input(0).meta().sizes) {
+    std::vector<bool> reduced(sizes_.size(), false);
+    for (const std::int64_t axis : node.ints("axes"))
+      reduced[static_cast<std::size_t>(axis < 0 ? axis + node.input(0).meta().rank() : axis)] =
+          true;
+    for (std::size_t d = 0; d < sizes_.size(); ++d) {
+      if (sizes_[d].is_constant(1)) continue;
+      if (reduced[d])
+        reduced_.push_back(d);
+      else
+        (reduced_.empty() ? outer_ : inner_) *= sizes_[d];
+      is_one_run_ = is_one_run_ && !(reduced[d] && !inner_.is_constant(1));
+    }
+  }
+
+  /// Whether few parallel iterations would read much.
+  bool is_long() const {
+    const SymExpr count = base::product(sizes_);
+    const bool few = outer_.is_constant() ? outer_.constant() <= kFewRows : true;
+    const bool lanes =
+        inner_.is_constant() && inner_.constant() > 1 && inner_.constant() <= kMaxLanes;
+    if (reduced_.empty() || !is_one_run_ || !few || !lanes) return false;
+    if (count.is_constant() && count.constant() < kMinCount) return false;
+    return reduced_.size() > 1 || block() != 0;
+  }
+
+  /// The last dimensions first, each index of the first by itself; of one dimension blocks of it.
+  Value split(ir::GraphBuilder& builder, Value x) const {
+    const DType dtype = x.meta().dtype;
+    const ReduceOp op = *node_.op().lowering.reduce;
+    const bool widens = op == ReduceOp::Sum || op == ReduceOp::Prod;
+    x = converted(builder, x, widens ? accumulator_of(dtype) : dtype);
+    std::vector<std::int64_t> last(reduced_.begin() + 1, reduced_.end());
+    const auto first = static_cast<std::int64_t>(reduced_[0]);
+    if (last.empty()) {
+      ir::Dims blocks = sizes_;
+      blocks[reduced_[0]] = block();
+      blocks.insert(blocks.begin() + first, sizes_[reduced_[0]].constant() / block());
+      x = builder.emit("reshape", {x}, {{"sizes", blocks}});
+      last.push_back(first + 1);
+    }
+    x = reduced(builder, reduced(builder, x, last), {first});
+    return builder.emit("reshape", {converted(builder, x, dtype)},
+                        {{"sizes", node_.output().sizes}});
+  }
+
+ private:
+  static constexpr std::int64_t kFewRows = 4;
+  static constexpr std::int64_t kMaxLanes = 1024;
+
+  /// Of one reduced dimension: indices that are reduced together; 0: none divides it well.
+  std::int64_t block() const {
+    const SymExpr& size = sizes_[reduced_[0]];
+    if (!size.is_constant()) return 0;
+    for (std::int64_t wanted = 256; wanted >= 16; --wanted)
+      if (size.constant() % wanted == 0 && size.constant() / wanted >= 8) return wanted;
+    return 0;
+  }
+
+  Value reduced(ir::GraphBuilder& builder, Value x, std::vector<std::int64_t> axes) const {
+    const Value operands[] = {x};
+    return builder.call(node_.op(), operands, {{"axes", std::move(axes)}, {"keepdims", true}})
+        ->value();
+  }
+
+  const Node& node_;
+  const ir::Dims& sizes_;
+  std::vector<std::size_t> reduced_;  ///< dimensions that are not 1
+  SymExpr outer_ = 1, inner_ = 1;     ///< elements of those kept, before and behind
+  bool is_one_run_ = true;
+};
+
+/// Nodes from which elements of what they reduce are computed: one kernel reads each row again while it is at hand.
+std::unordered_set<const Node*> read_by_their_rows(const ir::Graph& graph,
+                                                   const LowerOptions& options) {
+  std::unordered_map<const Node*, std::vector<const Node*>>
+      behind;  // reductions, by what reads them
+  std::unordered_set<const Node*> found;
+  for (const ir::NodePtr& node : graph.nodes()) {
+    std::vector<const Node*>& mine = behind[node.get()];
+    if (combines(*node)) mine.push_back(node.get());
+    const NodeClass kind = classify(*node, options);
+    if (kind != NodeClass::Element && kind != NodeClass::View) continue;
+    for (const Value& input : node->inputs())
+      if (input) mine.insert(mine.end(), behind[input.node].begin(), behind[input.node].end());
+    std::ranges::sort(mine);
+    mine.erase(std::ranges::unique(mine).begin(), mine.end());
+    for (const Node* reduction : mine)
+      if (node->output().count() == reduction->input(0).meta().count()) found.insert(reduction);
+  }
+  return found;
+}
+
 }  // namespace
 
 ir::Graph decompose_variances(const ir::Graph& graph) {
@@ -128,6 +228,18 @@ ir::Graph split_reductions(const ir::Graph& graph) {
   return rewrite_large(graph, combines, [](ir::Rewriter& rewriter, const ir::NodePtr& node) {
     return Values{split(rewriter.builder(), *node, rewriter.map(node->input(0)))};
   });
+}
+
+ir::Graph split_across(const ir::Graph& graph, const LowerOptions& options) {
+  if (options.target != LowerOptions::Target::Cpu) return graph;
+  const auto rows = read_by_their_rows(graph, options);
+  return ir::rewrite(
+      graph, [&](ir::Rewriter& rewriter, const ir::NodePtr& node) -> std::optional<Values> {
+        if (!combines(*node) || rows.contains(node.get()) || ir::wants_fallback(*node)) return {};
+        const Across across(*node);
+        if (!across.is_long()) return {};
+        return Values{across.split(rewriter.builder(), rewriter.map(node->input(0)))};
+      });
 }
 
 }  // namespace heddle::jit

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ir/graph.h"
+#include "jit/program.h"
 
 namespace heddle::jit {
 
@@ -19,6 +20,20 @@ namespace heddle::jit {
 /// Needs:  nothing.
 /// Leaves: arg-reductions as they are.
 ir::Graph split_reductions(const ir::Graph& graph);
+
+/// Does the same for few results of a long reduction over dimensions in front of those that are kept, for the CPU.
+///
+///   %s = reduce_sum(%x: f32[1, 120, 160, 96]) {axes = [1, 2]}
+///     ==>
+///   %p = reduce_sum(%x) {axes = [2], keepdims = true}
+///   %s = reshape(reduce_sum(%p) {axes = [1], keepdims = true}) {sizes = [1, 96]}
+///
+/// One long dimension is taken apart where a divisor of it makes blocks of 16 to 256. Of unknown sizes only what runs over
+/// several dimensions.
+///
+/// Needs:  nothing.
+/// Leaves: reductions that something of the operand's size is computed from, as in a norm: one kernel does it all.
+ir::Graph split_across(const ir::Graph& graph, const LowerOptions& options);
 
 /// Replaces variances of whole tensors by what they decompose into, for split_reductions() to take up.
 ir::Graph decompose_variances(const ir::Graph& graph);

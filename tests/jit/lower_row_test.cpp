@@ -26,6 +26,50 @@ TEST(LowerRow, ReductionsOverEachAxis) {
   }
 }
 
+/// Few results of long reductions: first those of each row, in parallel, then over the rows.
+TEST(LowerRow, LongReductionsAcrossRunInTwoSteps) {
+  for (const char* op : {"reduce_sum", "reduce_max", "reduce_mean"}) {
+    for (const bool keepdims : {false, true}) {
+      GraphBuilder b("main");
+      const Value image = b.input(tensor(f32, {"s0", "s1", "s2", "24"}));
+      const Value rows = b.input(tensor(f32, {"8192", "20"}));
+      b.output(b.emit(op, {image}, {{"axes", Ints{1, 2}}, {"keepdims", keepdims}}));
+      b.output(b.emit(op, {rows}, {{"axes", Ints{0}}, {"keepdims", keepdims}}));
+      const ir::Graph graph = b.finish();
+      const jit::Program program = lowered(graph);
+      EXPECT_EQ(program.kernels.size(), 4u) << nests_of(program);
+      expect_right_at(graph, {2, 3, 5});
+      expect_right_at(graph, {1, 40, 33});
+    }
+  }
+}
+
+/// f16 is not rounded on the way.
+TEST(LowerRow, LongReductionsAcrossKeepTheirPrecision) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f16, {"16384", "8"}));
+  b.output(b.emit("reduce_sum", {x}, {{"axes", Ints{0}}}));
+  expect_right_at(b.finish(), {}, 1e-3);
+}
+
+/// A norm, a short reduction, one of many rows and one whose results lie apart stay one kernel each.
+TEST(LowerRow, OtherReductionsAcrossStayWhole) {
+  const auto kernels_of = [](const ir::Dims& sizes, Ints axes, bool normalises) {
+    GraphBuilder b("main");
+    const Value x = b.input(ir::TensorMeta::of(f32, sizes));
+    const Value sum = b.emit("reduce_sum", {x}, {{"axes", std::move(axes)}, {"keepdims", true}});
+    b.output(normalises ? b.emit("sub", {x, b.emit("mul", {sum, b.scalar(f32, 0.01)})}) : sum);
+    return kernels(b.finish()).size();
+  };
+  EXPECT_EQ(kernels_of({1, 64, 64, 32}, {1, 2}, false), 2u);
+  EXPECT_EQ(kernels_of({1, 64, 64, 32}, {1, 2}, true), 1u);
+  EXPECT_EQ(kernels_of({1, 16, 16, 32}, {1, 2}, false), 1u);
+  EXPECT_EQ(kernels_of({8, 64, 64, 32}, {1, 2}, false), 1u);
+  EXPECT_EQ(kernels_of({1, 64, 64, 2048}, {1, 2}, false), 1u);
+  EXPECT_EQ(kernels_of({64, 2, 64, 32}, {0, 2}, false), 1u);
+  EXPECT_EQ(kernels_of({8191, 32}, {0}, false), 1u);
+}
+
 TEST(LowerRow, OfEveryDType) {
   for (const DType dtype : kAllDTypes) {
     GraphBuilder b("main");

@@ -103,6 +103,28 @@ TEST(Model, ConstantOfOneElementIsANumber) {
   EXPECT_THAT(plan, HasSubstr("const 3: f32"));
 }
 
+/// Symmetric weights come with a vector of zeros, which nothing is subtracted for; other zero points stay parameters.
+TEST(Model, ZeroPointsOfZeroAreLeftOut) {
+  for (const int point : {0, 3}) {
+    ModelBuilder model;
+    model.input("x", {"2"}).output("y");
+    auto& weights = model.initializer("w", {2}, TensorProto::INT8);
+    for (const int value : {5, -7}) weights.add_int32_data(value);
+    auto& scale = model.initializer("s", {2}, TensorProto::FLOAT);
+    for (const float value : {0.5f, 2.0f}) scale.add_float_data(value);
+    auto& zero = model.initializer("z", {2}, TensorProto::INT8);
+    for (const int value : {0, point}) zero.add_int32_data(value);
+    model.node("DequantizeLinear", {"w", "s", "z"}, {"real"});
+    ModelBuilder::set_int(*model.graph().mutable_node(0), "axis", 0);
+    model.node("Mul", {"x", "real"}, {"y"});
+    Engine engine = model.load();
+    const std::vector<Tensor> x{Tensor::full(f32, {2}, 1)};
+    EXPECT_THAT(engine.run(x)[0].to_doubles(), ElementsAre(2.5, 2.0 * (-7 - point)));
+    const std::string text = engine.graph_text(x, false);
+    EXPECT_EQ(text.find("sub(") == std::string::npos, point == 0) << text;
+  }
+}
+
 TEST(Model, WrongDeclaredSizeIsAShapeError) {
   ModelBuilder model;
   model.input("x", {"n", "3"}).output("y");

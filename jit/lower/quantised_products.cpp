@@ -1,0 +1,382 @@
+#include "jit/lower/quantised_products.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <numeric>
+
+#include "ir/op.h"
+#include "ir/passes/form_regions.h"
+#include "jit/lower/decompose.h"
+#include "jit/lower/fixed_values.h"
+#include "jit/lower/pack_weights.h"
+
+namespace heddle::jit {
+namespace {
+
+using ir::Dims;
+using ir::GraphBuilder;
+using ir::Node;
+using ir::Value;
+using Ints = std::vector<std::int64_t>;
+
+/// Bytes less their zero points lie in [-255, 255]: sums of so many products fit into i32.
+constexpr std::int64_t kMaxDepth = std::numeric_limits<std::int32_t>::max() / (255 * 255);
+/// Channels from which on windows are worth being put behind each other, and the most elements of a kernel.
+constexpr std::int64_t kLeastChannels = 16;
+constexpr std::int64_t kMaxTaps = 25;
+
+bool is_byte(DType dtype) { return dtype == DType::U8 || dtype == DType::I8; }
+bool is_single(Value value) { return value.meta().count().is_constant(1); }
+bool converts(Value value, DType dtype) {
+  return value.node->op_name() == "convert" && value.meta().dtype == dtype;
+}
+
+/// Bytes less zero points, times scales, and the views through which that is read.
+struct Quantised {
+  Value bytes, zero, scale;        ///< i32 and f32; none: 0 and 1
+  std::vector<const Node*> views;  ///< the outermost first
+  std::size_t zero_views = 0;      ///< of these, those outside of the subtraction
+  std::size_t scale_views = 0;     ///< and of the multiplication
+};
+
+/// Takes apart what is read.
+class Reader {
+ public:
+  /// An f32 tensor that was dequantised.
+  static std::optional<Quantised> dequantised(Value value) {
+    Reader reader;
+    value = reader.behind_views(value);
+    if (value.node->op_name() != "mul" || value.meta().dtype != DType::F32) return {};
+    reader.made_.scale_views = reader.made_.views.size();
+    for (const std::size_t k : {std::size_t{0}, std::size_t{1}}) {
+      Reader inner = reader;
+      inner.made_.scale = value.node->input(1 - k);
+      if (inner.take_wide(value.node->input(k), value)) return inner.made_;
+    }
+    return {};
+  }
+
+  /// Bytes widened to i32.
+  static std::optional<Quantised> widened(Value value) {
+    Reader reader;
+    value = reader.behind_views(value);
+    return reader.take_centred(value) ? std::optional(reader.made_) : std::nullopt;
+  }
+
+ private:
+  Value behind_views(Value value) {
+    while (value.node->op_name() == "permute" || value.node->op_name() == "reshape") {
+      made_.views.push_back(value.node);
+      value = value.node->input(0);
+    }
+    return value;
+  }
+
+  /// What `product` multiplies: integers as f32.
+  bool take_wide(Value value, Value product) {
+    if (value.meta().sizes != product.meta().sizes) return false;
+    value = behind_views(value);
+    if (!converts(value, DType::F32)) return false;
+    if (!is_byte(value.node->input(0).meta().dtype))
+      return take_centred(behind_views(value.node->input(0)));
+    made_.bytes = value.node->input(0);
+    return true;
+  }
+
+  bool take_centred(Value value) {
+    if (value.meta().dtype != DType::I32) return false;
+    if (value.node->op_name() == "sub") {
+      made_.zero = value.node->input(1);
+      made_.zero_views = made_.views.size();
+      const Value wide = value.node->input(0);
+      if (wide.meta().sizes != value.meta().sizes || !is_of_bytes(made_.zero)) return false;
+      value = behind_views(wide);
+    }
+    if (!converts(value, DType::I32) || !is_byte(value.node->input(0).meta().dtype)) return false;
+    made_.bytes = value.node->input(0);
+    return true;
+  }
+
+  /// Whether zero points are bytes too.
+  static bool is_of_bytes(Value zero) {
+    while (zero.node->op_name() == "permute" || zero.node->op_name() == "reshape")
+      zero = zero.node->input(0);
+    if (converts(zero, DType::I32)) return is_byte(zero.node->input(0).meta().dtype);
+    if (zero.node->op_name() != "const" || zero.meta().dtype != DType::I32) return false;
+    const ir::Literal& literal = zero.node->literal("value");
+    for (std::int64_t k = 0; k < literal.count(); ++k)
+      if (literal.at_int(k) < -128 || literal.at_int(k) > 255) return false;
+    return true;
+  }
+
+  Quantised made_;
+};
+
+/// The parts of a Quantised in the new graph, with its views done on each of them.
+struct Parts {
+  Value bytes, zero, scale;
+};
+
+class Converter {
+ public:
+  explicit Converter(const LowerOptions& options) : options_(options), fixed_(options) {}
+
+  std::optional<std::vector<Value>> visit(ir::Rewriter& rewriter, const Node& node) {
+    const bool is_matmul = node.op_name() == "matmul";
+    if (!is_matmul && node.op_name() != "conv") return {};
+    if (!unit_of(node, options_).fuse || ir::wants_fallback(node)) return {};
+    const DType dtype = node.output().dtype;
+    const bool integers = !is_matmul && dtype == DType::I32;
+    if (!integers && dtype != DType::F32) return {};
+    const auto read = integers ? Reader::widened : Reader::dequantised;
+    const auto left = read(node.input(0));
+    const auto right = left ? read(node.input(1)) : std::nullopt;
+    if (!right || !fixed_.contains(node.input(1).node)) return {};
+    if (!(is_matmul ? is_product(node, *left, *right) : is_window(node, *left, *right))) return {};
+    const Builder make(rewriter, node);
+    return std::vector<Value>{is_matmul ? make.product(*left, *right) : make.conv(*left, *right)};
+  }
+
+ private:
+  /// Whether what `part` holds stays as it is along dimension `d` of what is read through its views.
+  static bool is_even(const Quantised& q, Value part, std::size_t views, Value read,
+                      std::size_t d) {
+    if (!part || is_single(part)) return true;
+    const std::optional<Dims> sizes = sizes_seen(q, part, views, read);
+    return sizes && (*sizes)[d].is_constant(1);
+  }
+
+  /// Sizes of `part` as it is broadcast to what is read; nothing where views are no permutes.
+  static std::optional<Dims> sizes_seen(const Quantised& q, Value part, std::size_t views,
+                                        Value read) {
+    const auto rank = static_cast<std::size_t>(read.meta().rank());
+    Dims sizes = part.meta().sizes;
+    if (sizes.size() > rank) return {};
+    sizes.insert(sizes.begin(), rank - sizes.size(), SymExpr(1));
+    for (std::size_t k = views; k-- > 0;) {
+      if (q.views[k]->op_name() != "permute") return {};
+      Dims turned;
+      for (const std::int64_t axis : q.views[k]->ints("perm"))
+        turned.push_back(sizes[static_cast<std::size_t>(axis)]);
+      sizes = std::move(turned);
+    }
+    return sizes;
+  }
+
+  static bool is_even(const Quantised& q, Value read, std::size_t d) {
+    return is_even(q, q.zero, q.zero_views, read, d) && is_even(q, q.scale, q.scale_views, read, d);
+  }
+
+  static bool is_deep_enough(const SymExpr& depth, const SymExpr& columns) {
+    return depth.is_constant() && columns.is_constant() && depth.constant() <= kMaxDepth &&
+           depth.constant() * columns.constant() >= kLeastPackedCount;
+  }
+
+  bool is_product(const Node& node, const Quantised& left, const Quantised& right) const {
+    const Value x = node.input(0);
+    const Value w = node.input(1);
+    if (x.meta().rank() < 2 || w.meta().rank() != 2 || classify(node, options_) != NodeClass::Nest)
+      return false;
+    const auto last = static_cast<std::size_t>(x.meta().rank()) - 1;
+    return is_even(left, x, last) && is_even(right, w, 0) &&
+           is_deep_enough(w.meta().sizes[0], w.meta().sizes[1]);
+  }
+
+  static bool is_window(const Node& node, const Quantised& left, const Quantised& right) {
+    const Value w = node.input(1);
+    const Dims& sizes = w.meta().sizes;
+    if (node.integer("groups") != 1 || (left.zero && !is_single(left.zero)) ||
+        (left.scale && !is_single(left.scale)))
+      return false;
+    for (std::size_t d = 1; d < sizes.size(); ++d)
+      if (!sizes[d].is_constant() || !is_even(right, w, d)) return false;
+    const SymExpr taps = base::product(std::span(sizes).subspan(2));
+    return sizes[1].constant() >= kLeastChannels && taps.constant() <= kMaxTaps &&
+           is_deep_enough(sizes[1] * taps, sizes[0]);
+  }
+
+  class Builder {
+   public:
+    Builder(ir::Rewriter& rewriter, const Node& node)
+        : rewriter_(rewriter), b_(rewriter.builder()), node_(node) {}
+
+    Value product(const Quantised& left, const Quantised& right) const {
+      const Parts x = parts(left, node_.input(0));
+      const Parts w = parts(right, node_.input(1));
+      return scaled(multiplied(x, w), x.scale, w.scale);
+    }
+
+    Value conv(const Quantised& left, const Quantised& right) const {
+      Parts x = parts(left, node_.input(0));
+      Parts w = parts(right, node_.input(1));
+      const auto rank = static_cast<std::int64_t>(w.bytes.meta().rank());
+      const bool last = node_.flag("channels_last");
+      if (!last) x.bytes = emit("permute", {x.bytes}, {{"perm", channels_to_the_end(rank)}});
+      x.bytes = windows(x);
+      w.bytes = filters(w.bytes);
+      const Dims channels{node_.input(1).meta().sizes[0]};
+      for (Value* part : {&w.zero, &w.scale})
+        if (*part && !is_single(*part)) *part = emit("reshape", {*part}, {{"sizes", channels}});
+      Value made = scaled(multiplied(x, w), x.scale, w.scale);
+      if (node_.inputs().size() > 2 && node_.input(2))
+        made = emit("add", {made, rewriter_.map(node_.input(2))});
+      return last ? made : emit("permute", {made}, {{"perm", channels_from_the_end(rank)}});
+    }
+
+   private:
+    Value emit(std::string_view op, std::initializer_list<Value> operands,
+               ir::Attrs attrs = {}) const {
+      return b_.emit(op, operands, std::move(attrs));
+    }
+    Value converted(Value value, DType dtype) const {
+      return emit("convert", {value}, {{"dtype", dtype}});
+    }
+
+    Parts parts(const Quantised& q, Value read) const {
+      return {
+          viewed(q, q.bytes, q.views.size(), q.bytes.meta().rank()),
+          q.zero ? viewed(q, q.zero, q.zero_views, rank_inside(q, q.zero_views, read)) : Value(),
+          q.scale ? viewed(q, q.scale, q.scale_views, rank_inside(q, q.scale_views, read))
+                  : Value()};
+    }
+
+    /// Dimensions of what the innermost of the first `views` reads.
+    static std::int64_t rank_inside(const Quantised& q, std::size_t views, Value read) {
+      return views == 0 ? read.meta().rank() : q.views[views - 1]->input(0).meta().rank();
+    }
+
+    /// `part` through the first `views` views: of one element none is needed.
+    Value viewed(const Quantised& q, Value part, std::size_t views, std::int64_t rank) const {
+      Value value = rewriter_.map(part);
+      if (is_single(part) && part != q.bytes) return emit("reshape", {value}, {{"sizes", Dims{}}});
+      if (views == 0) return value;
+      Dims sizes = part.meta().sizes;
+      const auto missing = static_cast<std::size_t>(rank) - sizes.size();
+      if (missing != 0) {
+        sizes.insert(sizes.begin(), missing, SymExpr(1));
+        value = emit("reshape", {value}, {{"sizes", sizes}});
+      }
+      for (std::size_t k = views; k-- > 0;)
+        value = b_.call(q.views[k]->op(), std::array{value}, q.views[k]->attrs())->value();
+      return value;
+    }
+
+    static Value centred(GraphBuilder& b, const Parts& part) {
+      const Value wide = b.emit("convert", {part.bytes}, {{"dtype", DType::I32}});
+      return part.zero ? b.emit("sub", {wide, part.zero}) : wide;
+    }
+    Value multiplied(const Parts& x, const Parts& w) const {
+      return emit("matmul", {centred(b_, x), centred(b_, w)});
+    }
+
+    Value scaled(Value sums, Value left, Value right) const {
+      if (!left || !right) return sums;
+      const Value real = converted(sums, DType::F32);
+      if (left.meta().rank() == 0) return emit("mul", {real, emit("mul", {left, right})});
+      return emit("mul", {emit("mul", {real, left}), right});
+    }
+
+    static Ints channels_to_the_end(std::int64_t rank) {
+      Ints perm(static_cast<std::size_t>(rank));
+      std::iota(perm.begin(), perm.end(), 0);
+      std::rotate(perm.begin() + 1, perm.begin() + 2, perm.end());
+      return perm;
+    }
+    static Ints channels_from_the_end(std::int64_t rank) {
+      Ints perm(static_cast<std::size_t>(rank));
+      std::iota(perm.begin(), perm.end(), 0);
+      std::rotate(perm.begin() + 1, perm.end() - 1, perm.end());
+      return perm;
+    }
+
+    /// [n, in…, c] with the zero point around it.
+    Value padded(const Parts& x) const {
+      const Ints& low = node_.ints("pads_low");
+      const Ints& high = node_.ints("pads_high");
+      const auto none = [](std::int64_t pad) { return pad == 0; };
+      if (std::ranges::all_of(low, none) && std::ranges::all_of(high, none)) return x.bytes;
+      const DType dtype = x.bytes.meta().dtype;
+      const Value zero =
+          x.zero ? converted(x.zero, dtype) : b_.constant(ir::Literal::scalar_int(dtype, 0));
+      return emit("pad", {x.bytes, zero}, {{"low", around(low)}, {"high", around(high)}});
+    }
+    static Dims around(const Ints& pads) {
+      Dims sizes{SymExpr(0)};
+      sizes.insert(sizes.end(), pads.begin(), pads.end());
+      sizes.emplace_back(0);
+      return sizes;
+    }
+
+    /// [n, out…, taps * c]: the bytes of each window.
+    Value windows(const Parts& x) const {
+      const Value from = padded(x);
+      const Dims& kernel = node_.input(1).meta().sizes;
+      const SymExpr taps = base::product(std::span(kernel).subspan(2));
+      std::vector<Value> slices;
+      Ints tap(kernel.size() - 2, 0);
+      for (std::int64_t k = 0; k < taps.constant(); ++k) {
+        std::int64_t rest = k;
+        for (std::size_t d = tap.size(); d-- > 0;) {
+          tap[d] = rest % kernel[d + 2].constant();
+          rest /= kernel[d + 2].constant();
+        }
+        slices.push_back(slice(from, tap));
+      }
+      if (slices.size() > 1)
+        return b_.call("concat", slices, {{"axis", std::int64_t{-1}}})->value();
+      const bool moves = from.node->op_name() == "permute" || slices[0] != from;
+      return moves ? emit("clone", {slices[0]}) : from;
+    }
+
+    /// What `tap` reads, by window.
+    Value slice(Value from, const Ints& tap) const {
+      const Ints& strides = node_.ints("strides");
+      const Ints& dilations = node_.ints("dilations");
+      const Dims& kernel = node_.input(1).meta().sizes;
+      Dims start(kernel.size(), SymExpr(0));
+      Dims limit = from.meta().sizes;
+      Dims stride(kernel.size(), SymExpr(1));
+      bool moves = false;
+      for (std::size_t d = 0; d < tap.size(); ++d) {
+        const std::int64_t after = (kernel[d + 2].constant() - 1 - tap[d]) * dilations[d];
+        start[d + 1] = tap[d] * dilations[d];
+        limit[d + 1] = limit[d + 1] - after;
+        stride[d + 1] = strides[d];
+        moves = moves || tap[d] != 0 || after != 0 || strides[d] != 1;
+      }
+      if (!moves) return from;
+      return emit("slice", {from}, {{"start", start}, {"limit", limit}, {"stride", stride}});
+    }
+
+    /// [m, c, k…] as [k… * c, m].
+    Value filters(Value weights) const {
+      const Dims& sizes = weights.meta().sizes;
+      Ints perm;
+      for (std::int64_t d = 2; d < static_cast<std::int64_t>(sizes.size()); ++d) perm.push_back(d);
+      perm.insert(perm.end(), {1, 0});
+      const Value turned = emit("permute", {weights}, {{"perm", perm}});
+      const SymExpr depth = base::product(std::span(sizes).subspan(1));
+      return emit("reshape", {turned}, {{"sizes", Dims{depth, sizes[0]}}});
+    }
+
+    ir::Rewriter& rewriter_;
+    GraphBuilder& b_;
+    const Node& node_;
+  };
+
+  const LowerOptions& options_;
+  FixedValues fixed_;
+};
+
+}  // namespace
+
+ir::Graph quantised_products(const ir::Graph& graph, const LowerOptions& options) {
+  if (options.target != LowerOptions::Target::Cpu) return graph;
+  Converter converter(options);
+  return ir::rewrite(graph, [&](ir::Rewriter& rewriter, const ir::NodePtr& node) {
+    return converter.visit(rewriter, *node);
+  });
+}
+
+}  // namespace heddle::jit

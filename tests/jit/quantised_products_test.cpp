@@ -1,0 +1,233 @@
+// Products and convolutions of dequantised tensors run as products of bytes, within the rounding that is stated.
+#include "jit/lower/quantised_products.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/jit/nests_support.h"
+
+namespace heddle::test {
+namespace {
+
+using ir::Dims;
+using ir::GraphBuilder;
+using ir::Value;
+using testing::any_bytes;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// Of each product a rounding of the exact sum, of the scales and of the result.
+constexpr double kTolerance = 1e-6;
+
+/// What DequantizeLinear is. Parts that are undefined are left out.
+Value dequantised(GraphBuilder& b, Value bytes, Value zero, Value scale) {
+  Value wide = b.emit("convert", {bytes}, {{"dtype", i32}});
+  if (zero) wide = b.emit("sub", {wide, b.emit("convert", {zero}, {{"dtype", i32}})});
+  return b.emit("mul", {b.emit("convert", {wide}, {{"dtype", f32}}), scale});
+}
+
+/// Positive numbers below 1/64.
+ir::Literal scales(const Ints& sizes) {
+  ir::Literal literal(f32, sizes);
+  for (std::int64_t k = 0; k < literal.count(); ++k)
+    literal.set(k, static_cast<float>(k % 7 + 1) / 512);
+  return literal;
+}
+
+struct Quantised {
+  DType left = u8;
+  DType right = i8;
+  std::optional<ir::Literal> left_zero = ir::Literal::scalar_int(u8, 117);
+  std::optional<ir::Literal> right_zero{};
+  ir::Literal left_scale = ir::Literal::scalar(f32, 0.03);
+  ir::Literal right_scale = scales({70});
+  std::int64_t depth = 96;
+  std::int64_t columns = 70;
+  bool fixed = true;
+};
+
+Value optional_constant(GraphBuilder& b, const std::optional<ir::Literal>& literal) {
+  return literal ? b.constant(*literal) : Value();
+}
+
+ir::Graph product(const Quantised& q) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(q.left, {"s0", std::to_string(q.depth).c_str()}), "x");
+  const Value left = dequantised(b, x, optional_constant(b, q.left_zero), b.constant(q.left_scale));
+  const ir::Literal weights = any_bytes(q.right, {q.depth, q.columns}, 7);
+  const Value w = q.fixed ? b.constant(weights)
+                          : b.input(ir::TensorMeta::of(q.right, {q.depth, q.columns}), "w");
+  const Value right =
+      dequantised(b, w, optional_constant(b, q.right_zero), b.constant(q.right_scale));
+  b.output(b.emit("relu", {b.emit("matmul", {left, right})}));
+  return b.finish();
+}
+
+void expect_bytes_right(const ir::Graph& graph, const std::vector<ir::Literal>& arguments,
+                        double tolerance = kTolerance) {
+  EXPECT_THAT(kernels(graph), Contains(HasSubstr("packed_int8_matmul")));
+  expect_program_right(graph, lowered(graph), arguments, {}, tolerance);
+#if HEDDLE_WITH_LLVM
+  expect_program_right(graph, lowered(graph), arguments, {.runner = run_as_code}, tolerance);
+#endif
+}
+
+TEST(QuantisedProducts, AreProductsOfBytesForAllDTypesScalesAndZeroPoints) {
+  for (const DType left : {u8, i8}) {
+    for (const DType right : {i8, u8}) {
+      for (const bool by_column : {true, false}) {
+        Quantised q{.left = left, .right = right, .left_zero = {}};
+        if (!by_column) q.right_scale = ir::Literal::scalar(f32, 0.02);
+        SCOPED_TRACE(std::string(name_of(left)) + " x " + std::string(name_of(right)));
+        const std::vector<ir::Literal> arguments{any_bytes(left, {5, q.depth}, 3)};
+        expect_bytes_right(product(q), arguments);
+        q.left_zero = ir::Literal::scalar_int(left, 101);
+        expect_bytes_right(product(q), arguments);
+        q.right_zero = by_column ? any_bytes(right, {q.columns}, 5) : any_bytes(right, {1}, 5);
+        expect_bytes_right(product(q), arguments);
+      }
+    }
+  }
+}
+
+TEST(QuantisedProducts, OfRowsThatAreScaledEachByItself) {
+  Quantised q{.left_scale = scales({5, 1})};
+  q.left_zero = any_bytes(u8, {5, 1}, 5);
+  expect_bytes_right(product(q), {any_bytes(u8, {5, q.depth}, 3)});
+}
+
+/// Everything between two products is one kernel: the sums become bytes again before they reach memory.
+TEST(QuantisedProducts, GoOnAsBytes) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(u8, {"s0", "96"}), "x");
+  const Value zero = b.constant(ir::Literal::scalar_int(u8, 128));
+  const Value scale = b.constant(ir::Literal::scalar(f32, 0.04));
+  Value bytes = x;
+  for (const std::uint64_t seed : {1u, 2u}) {
+    const Value w =
+        dequantised(b, b.constant(any_bytes(i8, {96, 96}, seed)), {}, b.constant(scales({96})));
+    const Value sums = b.emit("matmul", {dequantised(b, bytes, zero, scale), w});
+    const Value steps = b.emit("round", {b.emit("div", {sums, scale})});
+    const Value moved = b.emit("add", {steps, b.emit("convert", {zero}, {{"dtype", f32}})});
+    const Value cut = b.emit("clamp", {moved, b.scalar(f32, 0), b.scalar(f32, 255)});
+    bytes = b.emit("convert", {cut}, {{"dtype", u8}});
+  }
+  b.output(bytes);
+  const ir::Graph graph = b.finish();
+  const std::vector<std::string> names = kernels(graph);
+  EXPECT_EQ(
+      std::ranges::count_if(
+          names, [](const std::string& name) { return name.starts_with("packed_int8_matmul"); }),
+      2);
+  const jit::Program program = lowered(graph);
+  for (std::size_t k = 0; k < names.size(); ++k) {
+    if (!names[k].starts_with("packed_int8_matmul")) continue;
+    for (const ir::BufferId buffer : program.record.steps[k].writes)
+      EXPECT_EQ(program.record.buffers[buffer].dtype, u8);
+  }
+  // A sum on the edge between two steps may go either way, and the second product spreads it.
+  expect_program_right(graph, program, {any_bytes(u8, {5, 96}, 3)}, {}, 1.01 / 255);
+}
+
+/// As a layer keeps its weights whose inputs run along the last dimension.
+TEST(QuantisedProducts, OfWeightsThatAreTurned) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(u8, {"2", "s0", "96"}), "x");
+  const Value left = dequantised(b, x, b.constant(ir::Literal::scalar_int(u8, 3)),
+                                 b.constant(ir::Literal::scalar(f32, 0.03)));
+  const Value w = dequantised(b, b.constant(any_bytes(i8, {70, 96}, 7)),
+                              b.constant(any_bytes(i8, {70, 1}, 8)), b.constant(scales({70, 1})));
+  const Value turned = b.emit("permute", {w}, {{"perm", Ints{1, 0}}});
+  b.output(b.emit("matmul", {left, turned}));
+  expect_bytes_right(b.finish(), {any_bytes(u8, {2, 5, 96}, 3)});
+}
+
+struct Conv {
+  Ints weights{72, 32, 3, 3}, strides{1, 1}, low{1, 1}, high{1, 1}, dilations{1, 1};
+  bool channels_last = true, biased = true, integers = false, zeros = true;
+  std::int64_t groups = 1;
+};
+
+ir::Graph convolution(const Conv& c) {
+  GraphBuilder b("main");
+  const std::string channels = std::to_string(c.weights[1] * c.groups);
+  const Value x = c.channels_last ? b.input(tensor(u8, {"2", "s0", "s1", channels.c_str()}), "x")
+                                  : b.input(tensor(u8, {"2", channels.c_str(), "s0", "s1"}), "x");
+  const Value w = b.constant(any_bytes(i8, c.weights, 7));
+  const Value x_zero = c.zeros ? b.constant(ir::Literal::scalar_int(u8, 117)) : Value();
+  const Value w_zero = c.zeros ? b.constant(any_bytes(i8, {c.weights[0], 1, 1, 1}, 9)) : Value();
+  const auto operand = [&](Value bytes, Value zero, const ir::Literal& scale) {
+    if (!c.integers) return dequantised(b, bytes, zero, b.constant(scale));
+    const Value wide = b.emit("convert", {bytes}, {{"dtype", i32}});
+    return zero ? b.emit("sub", {wide, b.emit("convert", {zero}, {{"dtype", i32}})}) : wide;
+  };
+  std::vector<Value> operands{operand(x, x_zero, ir::Literal::scalar(f32, 0.03)),
+                              operand(w, w_zero, scales({c.weights[0], 1, 1, 1}))};
+  if (c.biased) operands.push_back(b.constant(random_literal(f32, {c.weights[0]}, 8)));
+  b.output(b.call("conv", operands,
+                  {{"strides", c.strides},
+                   {"pads_low", c.low},
+                   {"pads_high", c.high},
+                   {"dilations", c.dilations},
+                   {"groups", c.groups},
+                   {"channels_last", c.channels_last}})
+               ->value());
+  return b.finish();
+}
+
+TEST(QuantisedProducts, ConvolutionsOfAllKinds) {
+  const Conv convs[] = {
+      {},
+      {.zeros = false},
+      {.channels_last = false},
+      {.strides = {2, 3}, .low = {0, 2}, .high = {1, 0}},
+      {.weights = {72, 32, 2, 3}, .dilations = {3, 2}, .biased = false},
+      {.weights = {72, 64, 1, 1}, .low = {0, 0}, .high = {0, 0}},
+      {.weights = {72, 64, 1, 1}, .strides = {2, 2}, .low = {0, 0}, .high = {0, 0}},
+      {.weights = {72, 64, 1, 1}, .channels_last = false}};
+  for (Conv c : convs) {
+    for (const bool integers : {false, true}) {
+      c.integers = integers;
+      if (integers) c.biased = false;
+      const ir::Graph graph = convolution(c);
+      for (const auto& [height, width] : {std::pair<std::int64_t, std::int64_t>{7, 9}}) {
+        SCOPED_TRACE(::testing::Message() << "kernel " << c.weights[2] << " x " << c.weights[3]
+                                          << ", integers " << integers << ", height " << height);
+        const std::int64_t channels = c.weights[1];
+        const Ints sizes =
+            c.channels_last ? Ints{2, height, width, channels} : Ints{2, channels, height, width};
+        expect_bytes_right(graph, {any_bytes(u8, sizes, 3)}, integers ? 0 : kTolerance);
+      }
+    }
+  }
+}
+
+TEST(QuantisedProducts, LeaveOthers) {
+  const auto stays = [](const ir::Graph& graph) {
+    return jit::quantised_products(graph, {}).identical(graph);
+  };
+  EXPECT_FALSE(stays(product({})));
+  EXPECT_TRUE(stays(product({.fixed = false}))) << "weights that vary";
+  EXPECT_TRUE(stays(product({.depth = 40}))) << "few weights";
+  EXPECT_FALSE(
+      stays(product({.right_scale = ir::Literal::scalar(f32, 1), .depth = 33025, .columns = 1})));
+  EXPECT_TRUE(
+      stays(product({.right_scale = ir::Literal::scalar(f32, 1), .depth = 33026, .columns = 1})))
+      << "sums beyond i32";
+  EXPECT_TRUE(stays(product({.left_scale = scales({96})}))) << "scales along the depth";
+  EXPECT_TRUE(stays(product({.right_scale = scales({96, 1})}))) << "scales along the depth";
+  EXPECT_TRUE(stays(product({.left_zero = any_bytes(u8, {96}, 4)})))
+      << "zero points along the depth";
+  EXPECT_TRUE(stays(convolution({.weights = {72, 32, 3, 3}, .groups = 2})));
+  EXPECT_TRUE(stays(convolution({.weights = {96, 8, 3, 3}}))) << "few channels";
+  EXPECT_TRUE(stays(convolution({.weights = {72, 32, 7, 7}}))) << "many taps";
+  jit::LowerOptions cuda;
+  cuda.target = jit::LowerOptions::Target::Cuda;
+  const ir::Graph graph = product({});
+  EXPECT_TRUE(jit::quantised_products(graph, cuda).identical(graph));
+}
+
+}  // namespace
+}  // namespace heddle::test
