@@ -186,9 +186,9 @@ std::string split_reason(const StepTraits& step, const CaptureOptions& options) 
   if (!step.on_device) return "runs on another device";
   if (step.crosses_devices) return "copies between devices";
   if (step.conditional) return "is conditional";
-  if (step.own_work) return "queues work of its own";
   if (step.makes_sizes) return "makes sizes known only at run time";
   if (step.capture_unsafe) return "holds an op that is not capturable";
+  if (step.own_work) return "queues work of its own";
   if (intersects(step.symbols, options.unsafe_symbols)) return "uses a size declared unsafe";
   if (options.split_dynamic && !step.symbols.empty()) return "uses symbolic sizes";
   return {};

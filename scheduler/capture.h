@@ -25,10 +25,10 @@ struct StepTraits {
   bool on_device = true;         ///< the step runs on the device that captures
   bool crosses_devices = false;  ///< a copy between devices
   bool conditional = false;
-  bool own_work = false;     ///< the step queues work that is not one kernel or copy
   bool makes_sizes = false;  ///< its results have sizes known only at run time
   bool capture_unsafe =
-      false;  ///< any of its nodes is tagged so (a custom op that is not capturable)
+      false;              ///< any of its nodes is tagged so (a custom op that is not capturable)
+  bool own_work = false;  ///< the step queues work that is not one kernel or copy
   std::vector<base::Symbol> symbols;  ///< sizes that it uses
 };
 

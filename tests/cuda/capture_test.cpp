@@ -5,6 +5,7 @@
 
 #include "heddle/cuda_text.h"
 #include "heddle/custom_op.h"
+#include "tests/control_flow/late_programs.h"
 #include "tests/cuda/recorded.h"
 #include "tests/support/json.h"
 
@@ -178,7 +179,7 @@ TEST_F(CudaCapture, A3_18_ReordersToTheFewestGraphs) {
       "  return %o\n"
       "}\n");
   EXPECT_EQ(captured.parts(), "[x1,y1,z,a,b] [c,c1,g]! [o]");
-  EXPECT_EQ(captured.part(1)["reason"], "queues work of its own");
+  EXPECT_EQ(captured.part(1)["reason"], "holds an op that is not capturable");
   EXPECT_EQ(captured.steady(), R"(
 s0 graph
   0 launch exp
@@ -525,10 +526,14 @@ TEST_F(CudaCapture, S3_20_EachReasonIsToldOnce) {
       "  %b = cond(%p, %a) {then = @twice, else = @half}\n"
       "  %c = exp(%b)\n"
       "  %d = cuda_ct::host(%c)\n"
-      "  return %d\n"
+      "  %i = invoke(%d) {body = @half}\n"
+      "  %n = late::positive(%d) : f32[u0]\n"
+      "  %s = sin(%n)\n"
+      "  return %s, %i\n"
       "}\n"
       "graph @twice(%t: f32[8]) {\n  %u = cuda_ct::host(%t)\n  return %u\n}\n"
       "graph @half(%t: f32[8]) {\n  %n = neg(%t)\n  return %n\n}\n";
+  positive();
   for (const bool graphs : {true, false}) {
     std::vector<std::string> lines;
     EngineOptions options = on_cuda(1, graphs);
@@ -536,11 +541,16 @@ TEST_F(CudaCapture, S3_20_EachReasonIsToldOnce) {
     Captured captured(text, options);
     captured.steady();
     if (graphs)
-      EXPECT_THAT(lines,
-                  ElementsAre("heddle: in no graph of the device: 1 step, the first cond: is "
-                              "conditional",
-                              "heddle: in no graph of the device: 2 steps, the first "
-                              "cuda_ct::host: queues work of its own"));
+      EXPECT_THAT(
+          lines,
+          ElementsAre(
+              "heddle: in no graph of the device: 2 steps, the first cuda_ct::host: holds an op "
+              "that is not capturable",
+              "heddle: in no graph of the device: 1 step, the first cond: is conditional",
+              "heddle: in no graph of the device: 1 step, the first late::positive: makes sizes "
+              "known only at run time",
+              "heddle: in no graph of the device: 1 step, the first invoke: queues work of its "
+              "own"));
     else
       EXPECT_TRUE(lines.empty()) << lines[0];
   }

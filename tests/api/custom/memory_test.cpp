@@ -261,6 +261,51 @@ TEST(CustomMemory, ResultsThatShareWrittenBytesAreNotImplemented) {
   }
 }
 
+// A2-21: what cannot be put into value semantics is refused by name, with the reason, when it is called, traced and op by
+// op alike; the engine goes on with what can.
+TEST(CustomMemory, A2_21_OpsThatAreNotEligibleAreRefused) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"tm::lists_(Tensor(a!) x) -> Tensor[]", "result 0 is a list of tensors"},
+      {"tm::views_(Tensor(a!) x, Tensor(b) y) -> Tensor(b)",
+       "result 0 shares bytes with an argument"},
+      {"tm::other_(Tensor(b) y, Tensor(a!) x) -> (Tensor, Tensor(a!))",
+       "result 1 shares bytes with a written argument"},
+      {"tm::counts_(Tensor x, int(a!) k) -> Tensor", "argument k is written and is no tensor"}};
+  for (const auto& [schema, reason] : cases) {
+    SCOPED_TRACE(schema);
+    const std::string text = schema;
+    const std::string name = text.substr(0, text.find('('));
+    hd::register_op(
+        {.schema = schema,
+         .shape = [](const hd::ShapeCall& call) { return std::vector(2, call.tensor(0)); },
+         .cpu = [](const hd::KernelCall&) { ADD_FAILURE() << "it was called"; }});
+    const bool takes_number = text.find(" k)") != std::string::npos;
+    const auto call = [&](const hd::Tensor& x) {
+      const hd::Tensor own = x * 2.0f;
+      if (takes_number) return hd::call(name, {own, 1});
+      return text.find(" y") != std::string::npos ? hd::call(name, {own, own + 1.0f})
+                                                  : hd::call(name, {own});
+    };
+    bool refused = true;
+    hd::Engine engine([&](const hd::Tensor& x) { return refused ? call(x)[0] : x + 1.0f; });
+    const hd::Tensor x = hd::Tensor::full(hd::f32, {2}, 1);
+    const auto check = [&, why = reason](auto&& action) {
+      try {
+        action();
+        ADD_FAILURE() << "no error";
+      } catch (const hd::UnsupportedError& error) {
+        EXPECT_THAT(error.what(), testing::StartsWith(name + ": not implemented"));
+        EXPECT_THAT(error.what(), testing::HasSubstr(why));
+      }
+    };
+    check([&] { engine.run({x}); });
+    check([&] { call(x); });
+    refused = false;
+    EXPECT_THAT(engine.run({x})[0].to_doubles(), testing::Each(2));
+    EXPECT_EQ(engine.stats().compiles, 1u);
+  }
+}
+
 // A3-07: a collective op that writes its argument, and a call of nested graphs, are taken as they are: no result of
 // theirs is a view of an argument, and no argument of a nested graph is written.
 TEST(CustomMemory, CollectivesAndCallsOfNestedGraphsAreAccepted) {
