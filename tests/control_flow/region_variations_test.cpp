@@ -152,6 +152,45 @@ TEST(RegionVariations, S2_4_SizesOfTheRunKeepTheirNames) {
   EXPECT_EQ(graph.outputs()[2].meta().to_string(), "f32[u0+2*u1]");
 }
 
+// S2-4 where units tell sizes: each of two has a branch that its own passes change, in a loop's body too. The sizes of one are
+// not taken for those of the other, inside or outside of them.
+TEST(RegionVariations, S2_4_UnitsThatTellSizesKeepThemApart) {
+  const auto grown = [](const char* unit, const Tensor& p, const Tensor& x, std::int64_t by) {
+    const Annotate scope{{"compile", unit}};
+    const Tensor y = cond(
+        p, [](const Tensor& t) { return exp(t * 0.5f) + exp(t * 0.5f); },
+        [by](const Tensor& t) { return pad(cos(t * 1) + cos(t), {0}, {by}); }, x);
+    return y + iota({y.size(0)}, 0, f32) * 0.25f;
+  };
+  const auto f = [=](const Tensor& p, const Tensor& q, const Tensor& x) {
+    const Tensor a = grown("first", p, x, 2);
+    const Tensor b = grown("second", q, a, 3);
+    const Tensor sums = while_loop(
+        sum(b), [](const Tensor& s) { return less(s, 60.0f); },
+        [&](const Tensor& s) {
+          const Tensor c = grown("inside", greater(s, 20.0f), x + s * 0.01f, 4);
+          return s + sum(c * c) + cast(size_tensor(c.size(0)), f32);
+        });
+    return std::tuple(b, iota({a.size(0) + b.size(0) * 10}, 0, f32), concat({a, b}, 0), sums);
+  };
+  for (const bool p : {true, false})
+    for (const bool q : {true, false}) {
+      const auto got = everywhere(f, {flag(p), flag(q), numbers({0.5, -1, 2})});
+      const std::int64_t a = p ? 3 : 5;
+      const std::int64_t b = q ? a : a + 3;
+      EXPECT_THAT(got[1].sizes(), ElementsAre(a + 10 * b));
+      EXPECT_THAT(got[2].sizes(), ElementsAre(a + b));
+    }
+  int compiled = 0;
+  EngineOptions options{.threads = 1, .disk_cache = false};
+  options.on_region_compile = [&](const RegionInfo&) { ++compiled; };
+  Engine engine(f, options);
+  engine.run({flag(true), flag(false), numbers({0.5, -1, 2})});
+  engine.run({flag(false), flag(false), numbers({0.5, -1, 2, 4})});
+  EXPECT_EQ(compiled, 3);
+  EXPECT_EQ(engine.stats().compiles, 1u);
+}
+
 // A size that a loop carries stays what it was, or the loop is refused: it is no number that the run tells.
 TEST(RegionVariations, ASizeThatALoopCarriesDoesNotChange) {
   const auto loop = [](std::int64_t more) {
