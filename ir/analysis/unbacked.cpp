@@ -149,4 +149,13 @@ std::vector<const Node*> SizeMakers::used_by(const Node& node) const {
   return makers;
 }
 
+std::vector<Value> SizeMakers::values_used_by(const Node& node) const {
+  std::vector<Value> values;
+  for (const Node* maker : used_by(node))
+    for (std::uint32_t k = 0; k < maker->outputs().size(); ++k)
+      if (std::ranges::any_of(maker->output(k).sizes, is_unbacked))
+        values.push_back(maker->value(k));
+  return values;
+}
+
 }  // namespace heddle::ir

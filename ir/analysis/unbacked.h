@@ -56,6 +56,8 @@ class SizeMakers {
   /// The nodes that find sizes which `node` uses without defining them: in its types, its attributes and the
   /// graphs nested in it. Each once.
   std::vector<const Node*> used_by(const Node& node) const;
+  /// Their results whose types mention such sizes.
+  std::vector<Value> values_used_by(const Node& node) const;
 
  private:
   std::map<base::Symbol, const Node*> makers_;

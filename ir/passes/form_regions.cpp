@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "base/check.h"
+#include "ir/analysis/unbacked.h"
 #include "ir/op.h"
 
 namespace heddle::ir {
@@ -108,9 +109,12 @@ class Scoop {
       if (unit != kNoUnit && unit != reader && known.insert(value).second)
         results_[unit].push_back(value);
     };
+    const SizeMakers makers(graph_);
     for (const NodePtr& node : graph_.nodes()) {
       pointers_.emplace(node.get(), node);
       for (const Value& input : node->inputs()) read(input, unit_of(node.get()));
+      // Who uses no more of a value than its size, which only the run tells, needs it all the same.
+      for (const Value& maker : makers.values_used_by(*node)) read(maker, unit_of(node.get()));
     }
     for (const Value& output : graph_.outputs()) read(output, kNoUnit);
     for (const Graph::WriteBack& write : graph_.write_backs()) read(write.source, kNoUnit);

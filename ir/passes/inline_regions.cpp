@@ -3,6 +3,7 @@
 #include <set>
 
 #include "ir/analysis/regions.h"
+#include "ir/analysis/unbacked.h"
 #include "ir/op.h"
 #include "ir/passes/form_regions.h"
 
@@ -55,7 +56,7 @@ Graph marked(const Graph& graph, const std::string& region, bool whole, Marked& 
 class Inliner {
  public:
   explicit Inliner(const Graph& graph)
-      : graph_(graph), bodies_(bodies()), builder_(graph.name(), environment()) {}
+      : graph_(graph), makers_(graph), bodies_(bodies()), builder_(graph.name(), environment()) {}
 
   Graph run() {
     find_needed();
@@ -98,8 +99,8 @@ class Inliner {
       const Node& node = *graph_.nodes()[k];
       if (node.op_name() == "region")
         find_needed_in(node);
-      else
-        need_operands(node, needed_);
+      else if (is_needed(node, needed_))
+        need_operands(node, makers_, needed_);
     }
   }
 
@@ -108,7 +109,14 @@ class Inliner {
     Needed& inside = needed_in_[&call];
     for (std::uint32_t k = 0; k < call.outputs().size(); ++k)
       if (needed_.contains(call.value(k))) inside.insert(body.outputs()[k]);
-    for (std::size_t k = body.nodes().size(); k-- > 0;) need_operands(*body.nodes()[k], inside);
+    const SizeMakers makers(body);
+    for (std::size_t k = body.nodes().size(); k-- > 0;) {
+      const Node& node = *body.nodes()[k];
+      if (!is_needed(node, inside)) continue;
+      need_operands(node, makers, inside);
+      for (const Value& maker : makers_.values_used_by(node))
+        if (maker.node != &call) needed_.insert(maker);
+    }
     for (std::size_t k = 0; k < body.inputs().size(); ++k)
       if (inside.contains(body.inputs()[k])) needed_.insert(call.input(k));
   }
@@ -120,10 +128,11 @@ class Inliner {
     return false;
   }
 
-  static void need_operands(const Node& node, Needed& needed) {
-    if (!is_needed(node, needed)) return;
+  /// What `node` reads, and what tells the sizes that it uses.
+  static void need_operands(const Node& node, const SizeMakers& makers, Needed& needed) {
     for (const Value& input : node.inputs())
       if (input) needed.insert(input);
+    for (const Value& maker : makers.values_used_by(node)) needed.insert(maker);
   }
 
   std::shared_ptr<ShapeEnv> environment() const {
@@ -208,6 +217,7 @@ class Inliner {
   }
 
   const Graph& graph_;
+  const SizeMakers makers_;
   const std::map<const Node*, Graph> bodies_;
   GraphBuilder builder_;
   Needed needed_;

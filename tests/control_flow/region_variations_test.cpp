@@ -191,6 +191,32 @@ TEST(RegionVariations, S2_4_UnitsThatTellSizesKeepThemApart) {
   EXPECT_EQ(engine.stats().compiles, 1u);
 }
 
+// Who uses only the size of a value needs it: of a unit's, whose body is cut to what is read of it, and of what is in none
+// where there are units.
+TEST(RegionVariations, S2_4_ASizeAloneKeepsWhatTellsIt) {
+  for (const bool inside : {true, false}) {
+    const auto f = [inside](const Tensor& x) {
+      Tensor kept;
+      {
+        const Annotate scope{{"compile", inside}};
+        kept = positive()(x + 1.0f)[0];
+      }
+      Tensor own;
+      {
+        const Annotate scope{{"compile", "other"}};
+        own = exp(x) * 2.0f + x;
+      }
+      return std::pair(iota({kept.size(0)}, 0, f32) + 1.0f, own);
+    };
+    EXPECT_THAT(everywhere(f, {numbers({1, -3, 2, 0})})[0].to_doubles(), ElementsAre(1, 2, 3))
+        << inside;
+    everywhere(f, {numbers({-3, -2})});
+    Engine engine(f, {.threads = 1, .disk_cache = false});
+    const Json plan = Json::parse(engine.plan_json(std::vector{numbers({1, 2})}));
+    EXPECT_EQ(plan["regions"].size(), inside ? 2u : 1u);
+  }
+}
+
 // A size that a loop carries stays what it was, or the loop is refused: it is no number that the run tells.
 TEST(RegionVariations, ASizeThatALoopCarriesDoesNotChange) {
   const auto loop = [](std::int64_t more) {

@@ -258,13 +258,17 @@ class Author {
       used("late branch");
       const Tensor other = flatten(pick());
       kept = cond(
-          positive(pick()), [&] { return concat({kept, other}, 0); },
+          positive(pick()), [&] { return concat({kept, (other + 1.0) * (other + 1.0)}, 0); },
           [&] { return chance_in_body_ ? keep()(other)[0] : other * 2.0; });
       kept = bounded(kept);
     }
     if (chance(40)) {
       used("late output");
       kept_.push_back(concat({kept, flatten(x)}, 0) * 1.0);
+    }
+    if (chance(40)) {
+      used("late size alone");
+      pool_.push_back(bounded(pick() + 0.01 * sum(iota({kept.size(0)}, 0, f32))));
     }
     pool_.push_back(bounded(pick() + sum(kept)));
   }

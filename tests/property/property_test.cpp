@@ -45,6 +45,7 @@ constexpr std::pair<const char*, int> kFloors[] = {
     {"late size of a late size", 90},
     {"late branch", 90},
     {"late output", 90},
+    {"late size alone", 90},
     {"late size in a body", 150},
 };
 
