@@ -6,6 +6,7 @@
 
 #include "ir/op.h"
 #include "ir/passes/form_regions.h"
+#include "jit/lower/conv_windows.h"
 #include "jit/lower/decompose.h"
 #include "jit/lower/pack_weights.h"
 
@@ -38,29 +39,57 @@ bool suits(const ir::TensorMeta& weights) {
          columns.constant() * depth.constant() >= kLeastPackedCount;
 }
 
+/// Weights of so many elements stay in no second-level cache: they come from further away for each run.
+constexpr std::int64_t kFarCount = std::int64_t{1} << 20;
+/// Positions of the result up to which reading such weights takes longer than multiplying them.
+constexpr std::int64_t kFewPositions = 64;
+constexpr std::int64_t kMaxTaps = 9;
+
+/// Whether a kernel of several elements has weights that are worth fetching ahead for few positions.
+bool is_bound_by_weights(const Node& node) {
+  const Dims& weights = node.input(1).meta().sizes;
+  const Dims& result = node.output().sizes;
+  const SymExpr count = base::product(weights);
+  const SymExpr positions = base::product(std::span(result).first(result.size() - 1));
+  const SymExpr taps = base::product(std::span(weights).subspan(2));
+  return count.is_constant() && count.constant() >= kFarCount && taps.constant() > 1 &&
+         taps.constant() <= kMaxTaps && weights[0].constant() % kPanelColumns == 0 &&
+         positions.is_constant() && positions.constant() <= kFewPositions;
+}
+
 class Converter {
  public:
   explicit Converter(const LowerOptions& options) : options_(options) {}
 
   std::optional<std::vector<Value>> visit(ir::Rewriter& rewriter, const Node& node) {
     if (options_.target == LowerOptions::Target::Cuda) return visit_for_cuda(rewriter, node);
-    if (!is_product(node)) return std::nullopt;
+    if (!may_be_product(node)) return std::nullopt;
+    const bool one_tap = suits(node.input(1).meta()) && !has_padding(node);
+    if (!one_tap && !is_bound_by_weights(node)) return std::nullopt;
     ir::GraphBuilder& builder = rewriter.builder();
-    const Value x = rows(builder, rewriter.map(node.input(0)), node);
-    Value result = builder.emit("matmul", {x, matrix(builder, rewriter.map(node.input(1)))});
+    Value x = rewriter.map(node.input(0));
+    Value weights = rewriter.map(node.input(1));
+    if (one_tap) {
+      x = rows(builder, x, node);
+      weights = matrix(builder, weights);
+    } else {
+      Value zero;
+      if (has_padding(node)) zero = builder.constant(ir::Literal::scalar(DType::F32, 0));
+      x = windows_of(builder, node, x, zero);
+      weights = filters_of(builder, weights);
+    }
+    Value result = builder.emit("matmul", {x, weights});
     if (node.inputs().size() > 2 && node.input(2))
       result = builder.emit("add", {result, rewriter.map(node.input(2))});
     return std::vector<Value>{result};
   }
 
  private:
-  bool is_product(const Node& node) const {
+  bool may_be_product(const Node& node) const {
     return node.op_name() == "conv" && node.flag("channels_last") &&
            node.output().dtype == DType::F32 && node.integer("groups") == 1 &&
-           all(node, "pads_low", 0) && all(node, "pads_high", 0) &&
-           is_fixed_data(*node.input(1).node) && suits(node.input(1).meta()) &&
-           classify(node, options_) == NodeClass::Library && unit_of(node, options_).fuse &&
-           !ir::wants_fallback(node);
+           is_fixed_data(*node.input(1).node) && classify(node, options_) == NodeClass::Library &&
+           unit_of(node, options_).fuse && !ir::wants_fallback(node);
   }
 
   std::optional<std::vector<Value>> visit_for_cuda(ir::Rewriter& rewriter, const Node& node) const {

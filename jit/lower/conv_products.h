@@ -6,7 +6,7 @@
 
 namespace heddle::jit {
 
-/// Makes products of convolutions whose kernel is one element.
+/// Makes products of convolutions whose kernel is one element, and of those that are bound by reading their weights.
 ///
 /// For the CPU, of those whose weights are the same in each run:
 ///
@@ -18,7 +18,9 @@ namespace heddle::jit {
 ///
 /// Their kernel fetches weights ahead of their use, and what follows is computed while a tile of the result lies in
 /// the first-level cache: the library's took 1.4 times as long where weights come from memory (2048 to 512 channels at
-/// 7 x 7), and as long where they do not.
+/// 7 x 7), and as long where they do not. The same is worth putting windows behind each other (conv_windows.h) where kernels of
+/// at most 9 elements have more weights than a second-level cache holds and at most 64 windows share them: 512 channels with
+/// 3 x 3 at 7 x 7 took the library 1.9 ms, of which multiplying is 1.3.
 ///
 /// For CUDA, of those of f32, f16 and bf16 that move by one element and have one group: a product for each image, whose
 /// rows are channels, since these are what lies apart.

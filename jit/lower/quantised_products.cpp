@@ -7,6 +7,7 @@
 
 #include "ir/op.h"
 #include "ir/passes/form_regions.h"
+#include "jit/lower/conv_windows.h"
 #include "jit/lower/decompose.h"
 #include "jit/lower/fixed_values.h"
 #include "jit/lower/pack_weights.h"
@@ -213,8 +214,8 @@ class Converter {
       const auto rank = static_cast<std::int64_t>(w.bytes.meta().rank());
       const bool last = node_.flag("channels_last");
       if (!last) x.bytes = emit("permute", {x.bytes}, {{"perm", channels_to_the_end(rank)}});
-      x.bytes = windows(x);
-      w.bytes = filters(w.bytes);
+      x.bytes = windows_of(b_, node_, x.bytes, zero_of(x));
+      w.bytes = filters_of(b_, w.bytes);
       const Dims channels{node_.input(1).meta().sizes[0]};
       for (Value* part : {&w.zero, &w.scale})
         if (*part && !is_single(*part)) *part = emit("reshape", {*part}, {{"sizes", channels}});
@@ -290,74 +291,11 @@ class Converter {
       return perm;
     }
 
-    /// [n, in…, c] with the zero point around it.
-    Value padded(const Parts& x) const {
-      const Ints& low = node_.ints("pads_low");
-      const Ints& high = node_.ints("pads_high");
-      const auto none = [](std::int64_t pad) { return pad == 0; };
-      if (std::ranges::all_of(low, none) && std::ranges::all_of(high, none)) return x.bytes;
+    /// What padding holds; none where there is none.
+    Value zero_of(const Parts& x) const {
+      if (!has_padding(node_)) return {};
       const DType dtype = x.bytes.meta().dtype;
-      const Value zero =
-          x.zero ? converted(x.zero, dtype) : b_.constant(ir::Literal::scalar_int(dtype, 0));
-      return emit("pad", {x.bytes, zero}, {{"low", around(low)}, {"high", around(high)}});
-    }
-    static Dims around(const Ints& pads) {
-      Dims sizes{SymExpr(0)};
-      sizes.insert(sizes.end(), pads.begin(), pads.end());
-      sizes.emplace_back(0);
-      return sizes;
-    }
-
-    /// [n, out…, taps * c]: the bytes of each window.
-    Value windows(const Parts& x) const {
-      const Value from = padded(x);
-      const Dims& kernel = node_.input(1).meta().sizes;
-      const SymExpr taps = base::product(std::span(kernel).subspan(2));
-      std::vector<Value> slices;
-      Ints tap(kernel.size() - 2, 0);
-      for (std::int64_t k = 0; k < taps.constant(); ++k) {
-        std::int64_t rest = k;
-        for (std::size_t d = tap.size(); d-- > 0;) {
-          tap[d] = rest % kernel[d + 2].constant();
-          rest /= kernel[d + 2].constant();
-        }
-        slices.push_back(slice(from, tap));
-      }
-      if (slices.size() > 1)
-        return b_.call("concat", slices, {{"axis", std::int64_t{-1}}})->value();
-      const bool moves = from.node->op_name() == "permute" || slices[0] != from;
-      return moves ? emit("clone", {slices[0]}) : from;
-    }
-
-    /// What `tap` reads, by window.
-    Value slice(Value from, const Ints& tap) const {
-      const Ints& strides = node_.ints("strides");
-      const Ints& dilations = node_.ints("dilations");
-      const Dims& kernel = node_.input(1).meta().sizes;
-      Dims start(kernel.size(), SymExpr(0));
-      Dims limit = from.meta().sizes;
-      Dims stride(kernel.size(), SymExpr(1));
-      bool moves = false;
-      for (std::size_t d = 0; d < tap.size(); ++d) {
-        const std::int64_t after = (kernel[d + 2].constant() - 1 - tap[d]) * dilations[d];
-        start[d + 1] = tap[d] * dilations[d];
-        limit[d + 1] = limit[d + 1] - after;
-        stride[d + 1] = strides[d];
-        moves = moves || tap[d] != 0 || after != 0 || strides[d] != 1;
-      }
-      if (!moves) return from;
-      return emit("slice", {from}, {{"start", start}, {"limit", limit}, {"stride", stride}});
-    }
-
-    /// [m, c, k…] as [k… * c, m].
-    Value filters(Value weights) const {
-      const Dims& sizes = weights.meta().sizes;
-      Ints perm;
-      for (std::int64_t d = 2; d < static_cast<std::int64_t>(sizes.size()); ++d) perm.push_back(d);
-      perm.insert(perm.end(), {1, 0});
-      const Value turned = emit("permute", {weights}, {{"perm", perm}});
-      const SymExpr depth = base::product(std::span(sizes).subspan(1));
-      return emit("reshape", {turned}, {{"sizes", Dims{depth, sizes[0]}}});
+      return x.zero ? converted(x.zero, dtype) : b_.constant(ir::Literal::scalar_int(dtype, 0));
     }
 
     ir::Rewriter& rewriter_;

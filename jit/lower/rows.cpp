@@ -41,13 +41,74 @@ bool uses_lanes(const Group& group, const LowerOptions& options) {
   return false;
 }
 
+/// Rows from which on lanes along them are full.
+constexpr std::int64_t kLeastLanes = 16;
+
+/// The dimension that lies innermost among those that are reduced, or among those that are kept; its number among those
+/// that are not 1.
+std::optional<std::size_t> innermost(const Group& group, bool reduced) {
+  std::optional<std::size_t> found;
+  std::size_t number = 0;
+  for (std::size_t d = 0; d < group.domain.size(); ++d) {
+    if (group.domain[d].is_constant(1)) continue;
+    const bool is_reduced = std::ranges::count(group.reduced, static_cast<std::int64_t>(d)) != 0;
+    if (is_reduced == reduced) found = number;
+    ++number;
+  }
+  return found;
+}
+
+/// The node's axes but for those of one element.
+Index long_axes(const NodeReads& reads) {
+  Index axes;
+  for (std::size_t d = 0; d < reads.domain.size(); ++d)
+    if (!reads.domain[d].is_constant(1)) axes.push_back(reads.axes[d]);
+  return axes;
+}
+
+/// Whether all elements that the kernel reads lie along neighbouring rows, as those of a result with the channels last that
+/// is read with the channels first, and it writes none: neighbouring columns would have to be gathered.
+bool reads_along_rows(const Kernel& kernel) {
+  const Group& group = kernel.group;
+  const ReadAnalysis& reads = kernel.state.reads;
+  const auto row = innermost(group, false);
+  const auto column = innermost(group, true);
+  if (!row || !column) return false;
+  const SymExpr& rows = without_ones(group.domain)[*row];
+  if (!rows.is_constant() || rows.constant() < kLeastLanes) return false;
+  for (const Value& value : kernel.stored)
+    if (row_role(group, reads, value.node) == RowRole::Full) return false;
+  bool found = false;
+  for (const Node* node : group.nodes) {
+    const NodeReads& mine = reads.of(node);
+    const RowRole role = row_role(group, reads, node);
+    if (role == RowRole::Row) continue;
+    if (!same_dims(without_ones(mine.domain), without_ones(group.domain))) return false;
+    const Index axes = long_axes(mine);
+    for (const Read& read : mine.reads) {
+      if (std::ranges::count(group.nodes, read.value.node) != 0) continue;
+      const SymExpr at = linear_index(read.index, read.value.meta().sizes).simplify(mine.facts);
+      if (!at.mentions(axes[*column].symbol())) continue;
+      const auto by_row = at.linear_in(axes[*row].symbol());
+      const auto by_column = at.linear_in(axes[*column].symbol());
+      if (!by_row || !by_row->coefficient.is_constant(1) || !by_column ||
+          by_column->coefficient.is_constant(1))
+        return false;
+      found = true;
+    }
+  }
+  return found;
+}
+
 class RowBuilder {
  public:
   RowBuilder(const LoweringState& state, std::uint32_t group)
       : kernel_(state, group),
         group_(kernel_.group),
         builder_(kernel_.builder),
-        lanes_(uses_lanes(group_, state.options())) {}
+        lanes_(uses_lanes(group_, state.options()) ||
+               (state.options().target == LowerOptions::Target::Cpu && reads_along_rows(kernel_))) {
+  }
 
   BuiltKernel run() {
     if (kernel_.is_empty()) return kernel_.finish_empty();

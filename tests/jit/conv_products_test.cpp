@@ -107,9 +107,30 @@ TEST(ConvProducts, OfAnOperandInAnotherOrder) {
   expect_program_right(graph, program, random_arguments(graph, {9}), {}, 1e-4);
 }
 
+/// Few positions and weights that come from memory: windows are put behind each other, and weights fetched ahead.
+TEST(ConvProducts, OfFewPositionsAndManyWeights) {
+  const Conv convs[] = {
+      {.sizes = {256, 512, 3, 3}, .pads = {1, 1}},
+      {.sizes = {256, 512, 3, 3}, .strides = {2, 2}, .pads = {1, 1}, .biased = false},
+      {.sizes = {512, 1024, 1, 2}, .pads = {0, 0}}};
+  for (const Conv& conv : convs) {
+    GraphBuilder b("main");
+    const Value x =
+        b.input(tensor(f32, {"1", "2", "3", std::to_string(conv.sizes[1]).c_str()}), "x");
+    b.output(b.emit("relu", {emit(b, x, conv)}));
+    const ir::Graph graph = b.finish();
+    const jit::Program program = jit::lower(graph, with_library());
+    const std::string& last = program.record.kernels[program.record.steps.back().kernel].name;
+    EXPECT_TRUE(last.starts_with("packed_matmul")) << last;
+    EXPECT_TRUE(last.ends_with("relu")) << last;
+    expect_program_right(graph, program, random_arguments(graph, {}), {}, 1e-4);
+  }
+}
+
 TEST(ConvProducts, LeavesOthers) {
   const Conv others[] = {{.sizes = {128, 64, 1, 3}, .pads = {0, 1}},
                          {.sizes = {128, 64, 3, 3}},
+                         {.sizes = {2048, 64, 3, 3}, .pads = {1, 1}},
                          {.pads = {1, 1}},
                          {.sizes = {128, 32, 1, 1}, .groups = 2},
                          {.sizes = {96, 64, 1, 1}},

@@ -70,6 +70,23 @@ TEST(LowerRow, OtherReductionsAcrossStayWhole) {
   EXPECT_EQ(kernels_of({8191, 32}, {0}, false), 1u);
 }
 
+/// Rows that lie side by side in memory are the lanes, whatever the order of dimensions that they are read in.
+TEST(LowerRow, RowsThatLieSideBySideAreTheLanes) {
+  for (const bool softmax : {false, true}) {
+    GraphBuilder b("main");
+    const Value x = b.input(tensor(f32, {"s0", "s1", "48"}));
+    const Value bias = b.input(tensor(f32, {"48", "1"}));
+    const Value turned = b.emit("permute", {x}, {{"perm", Ints{0, 2, 1}}});
+    const Value y = b.emit("tanh", {b.emit("add", {turned, bias})});
+    b.output(softmax ? b.emit("softmax", {y}) : b.emit("reduce_max", {y}, {{"axes", Ints{2}}}));
+    const ir::Graph graph = b.finish();
+    const std::string nest = nests_of(lowered(graph));
+    EXPECT_EQ(nest.find("vector i1 < 48 {") != std::string::npos, !softmax) << nest;
+    expect_right_at(graph, {2, 5});
+    expect_right_at(graph, {1, 37});
+  }
+}
+
 TEST(LowerRow, OfEveryDType) {
   for (const DType dtype : kAllDTypes) {
     GraphBuilder b("main");

@@ -1,0 +1,82 @@
+#include "jit/lower/conv_windows.h"
+
+#include <algorithm>
+
+namespace heddle::jit {
+namespace {
+
+using ir::Dims;
+using ir::GraphBuilder;
+using ir::Node;
+using ir::Value;
+using Ints = std::vector<std::int64_t>;
+
+Dims around(const Ints& pads) {
+  Dims sizes{SymExpr(0)};
+  sizes.insert(sizes.end(), pads.begin(), pads.end());
+  sizes.emplace_back(0);
+  return sizes;
+}
+
+/// What `tap` of each window reads; `from` itself where that is all of it.
+Value slice(GraphBuilder& builder, const Node& conv, Value from, const Ints& tap) {
+  const Ints& strides = conv.ints("strides");
+  const Ints& dilations = conv.ints("dilations");
+  const Dims& kernel = conv.input(1).meta().sizes;
+  Dims start(kernel.size(), SymExpr(0));
+  Dims limit = from.meta().sizes;
+  Dims stride(kernel.size(), SymExpr(1));
+  bool is_part = false;
+  for (std::size_t d = 0; d < tap.size(); ++d) {
+    const std::int64_t after = (kernel[d + 2].constant() - 1 - tap[d]) * dilations[d];
+    start[d + 1] = tap[d] * dilations[d];
+    limit[d + 1] = limit[d + 1] - after;
+    stride[d + 1] = strides[d];
+    is_part = is_part || tap[d] != 0 || after != 0 || strides[d] != 1;
+  }
+  if (!is_part) return from;
+  return builder.emit("slice", {from}, {{"start", start}, {"limit", limit}, {"stride", stride}});
+}
+
+}  // namespace
+
+bool has_padding(const Node& conv) {
+  const auto pads = [](std::int64_t pad) { return pad != 0; };
+  return std::ranges::any_of(conv.ints("pads_low"), pads) ||
+         std::ranges::any_of(conv.ints("pads_high"), pads);
+}
+
+Value windows_of(GraphBuilder& builder, const Node& conv, Value x, Value zero) {
+  if (has_padding(conv))
+    x = builder.emit(
+        "pad", {x, zero},
+        {{"low", around(conv.ints("pads_low"))}, {"high", around(conv.ints("pads_high"))}});
+  const Dims& kernel = conv.input(1).meta().sizes;
+  const std::int64_t taps = base::product(std::span(kernel).subspan(2)).constant();
+  std::vector<Value> slices;
+  Ints tap(kernel.size() - 2, 0);
+  for (std::int64_t k = 0; k < taps; ++k) {
+    std::int64_t rest = k;
+    for (std::size_t d = tap.size(); d-- > 0;) {
+      tap[d] = rest % kernel[d + 2].constant();
+      rest /= kernel[d + 2].constant();
+    }
+    slices.push_back(slice(builder, conv, x, tap));
+  }
+  if (slices.size() > 1)
+    return builder.call("concat", slices, {{"axis", std::int64_t{-1}}})->value();
+  const bool moves = x.node->op_name() == "permute" || slices[0] != x;
+  return moves ? builder.emit("clone", {slices[0]}) : x;
+}
+
+Value filters_of(GraphBuilder& builder, Value weights) {
+  const Dims& sizes = weights.meta().sizes;
+  Ints perm;
+  for (std::int64_t d = 2; d < static_cast<std::int64_t>(sizes.size()); ++d) perm.push_back(d);
+  perm.insert(perm.end(), {1, 0});
+  const Value turned = builder.emit("permute", {weights}, {{"perm", perm}});
+  const SymExpr depth = base::product(std::span(sizes).subspan(1));
+  return builder.emit("reshape", {turned}, {{"sizes", Dims{depth, sizes[0]}}});
+}
+
+}  // namespace heddle::jit

@@ -1,0 +1,22 @@
+// What the windows of a convolution read, as rows of a matrix.
+#pragma once
+
+#include "ir/graph.h"
+
+namespace heddle::jit {
+
+bool has_padding(const ir::Node& conv);
+
+/// x [n, in…, c] ==> [n, out…, taps * c]: what each window reads, tap behind tap. Its kernel's sizes are constant.
+///
+///   %p = pad(%x, %zero) {low = [0, 1, 1, 0], …}                  only where there is padding
+///   %w = concat(slice(%p) {start = [0, 0, 0, 0], …}, slice(%p) {start = [0, 0, 1, 0], …}, …) {axis = -1}
+///
+/// One tap is x itself, copied where windows leave out some of it or it is in another order.
+/// @param zero  scalar of x's dtype; read only where there is padding.
+ir::Value windows_of(ir::GraphBuilder& builder, const ir::Node& conv, ir::Value x, ir::Value zero);
+
+/// Weights [m, c, k…] as [k… * c, m], what rows of windows_of() are multiplied by.
+ir::Value filters_of(ir::GraphBuilder& builder, ir::Value weights);
+
+}  // namespace heddle::jit
