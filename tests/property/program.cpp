@@ -268,7 +268,7 @@ class Author {
     }
     if (chance(40)) {
       used("late size alone");
-      pool_.push_back(bounded(pick() + 0.01 * sum(iota({kept.size(0)}, 0, f32))));
+      pool_.push_back(bounded(pick() + sum(iota({kept.size(0)}, 0, f32))));
     }
     pool_.push_back(bounded(pick() + sum(kept)));
   }
