@@ -52,6 +52,7 @@ class Event {
 /// A kernel of a module; valid as long as the module lives.
 struct Kernel {
   void* handle = nullptr;
+  int registers = 0;  ///< of a thread; 0: the device does not tell
 };
 
 /// Compiled kernels, loaded.

@@ -16,6 +16,7 @@ constexpr int kAttributeCacheBytes = 38;
 constexpr int kAttributeMajor = 75;
 constexpr int kAttributeMinor = 76;
 constexpr int kAttributeMaxSharedOptin = 97;
+constexpr int kFunctionRegisters = 4;
 constexpr int kFunctionMaxDynamicShared = 8;
 constexpr unsigned int kStreamNonBlocking = 1;
 constexpr unsigned int kEventDisableTiming = 2;
@@ -231,6 +232,8 @@ class CudaModule : public Module {
     }
     if (driver.function_load != nullptr)
       call("cuFuncLoad", [&] { return driver.function_load(result.handle); });
+    call("cuFuncGetAttribute",
+         [&] { return driver.function_get(&result.registers, kFunctionRegisters, result.handle); });
     return result;
   }
 

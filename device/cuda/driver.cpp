@@ -71,6 +71,7 @@ void Driver::load_functions() {
   library_.load(module_load, "cuModuleLoadData");
   library_.load(module_unload, "cuModuleUnload");
   library_.load(module_function, "cuModuleGetFunction");
+  library_.load(function_get, "cuFuncGetAttribute");
   library_.load(function_set, "cuFuncSetAttribute");
   library_.load(launch, "cuLaunchKernel");
   find(library_load, "cuLibraryLoadData");

@@ -102,6 +102,7 @@ class Driver {
   int (*module_load)(void** module, const void* image) = nullptr;
   int (*module_unload)(void* module) = nullptr;
   int (*module_function)(void** function, void* module, const char* name) = nullptr;
+  int (*function_get)(int* value, int attribute, void* function) = nullptr;
   int (*function_set)(void* function, int attribute, int value) = nullptr;
 
   // Code that is loaded once for all contexts; null where the driver has none of that.

@@ -20,10 +20,7 @@ constexpr double kScoreScalars = 6;
 constexpr double kMemoryLatency = 800;  ///< from a block's start to its first scores
 constexpr double kStepLatency =
     400;  ///< of a tile's barrier, its two chains of products and its largest scores
-constexpr double kElementLatency = 20;           ///< of a thread's element on its way out
-constexpr std::int64_t kResidentThreads = 1024;  ///< that registers leave room for at most
-/// Shared memory of a multiprocessor beyond what one block may have.
-constexpr std::int64_t kReservedBytes = 1024;
+constexpr double kElementLatency = 20;  ///< of a thread's element on its way out
 
 std::int64_t ceil_of(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 int padded(std::int64_t size) { return static_cast<int>(ceil_of(size, 16) * 16); }
@@ -85,9 +82,8 @@ std::vector<AttentionTile> attention_tiles(std::int64_t depth, std::int64_t colu
 double attention_cycles(const AttentionTile& tile, const AttentionShape& shape,
                         const ProductDevice& device) {
   const std::int64_t blocks = shape.heads * ceil_of(shape.queries, tile.rows());
-  const std::int64_t resident = std::max<std::int64_t>(
-      1, std::min(kResidentThreads / tile.threads(),
-                  device.max_shared_bytes / (tile.shared_bytes() + kReservedBytes)));
+  const std::int64_t resident =
+      resident_blocks(tile.threads(), tile.registers, tile.shared_bytes(), device);
   const double steps = steps_of(tile, shape);
   const double busy = steps * busy_cycles(tile);
   const double elements = static_cast<double>(tile.rows()) * tile.columns / tile.threads();

@@ -16,7 +16,8 @@ struct AttentionTile {
   int columns = 0;    ///< of values, a multiple of 16
   int row_tiles = 1;  ///< of 16 queries, a warp
   int warp_rows = 4;
-  int warp_keys = 1;  ///< warps that share queries and part the keys of a tile
+  int warp_keys = 1;   ///< warps that share queries and part the keys of a tile
+  int registers = 64;  ///< of a thread: a guess, until the compiler reports them
 
   int rows() const { return 16 * row_tiles * warp_rows; }
   int threads() const { return 32 * warp_rows * warp_keys; }

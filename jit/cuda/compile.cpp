@@ -52,6 +52,7 @@ CudaKernel::CudaKernel(CudaCode code, std::vector<ModulePtr> modules, std::strin
   for (std::size_t k = 0; k < modules_.size(); ++k) {
     handles_.push_back(modules_[k]->kernel(code_.variants[k].entry));
     names_.push_back(code_.variants[k].variant);
+    code_.set_registers(static_cast<std::uint32_t>(k), handles_.back().registers);
   }
 }
 

@@ -277,6 +277,13 @@ AttentionShape AttentionCode::shape(std::span<const std::int64_t> sizes) const {
           causal};
 }
 
+void CudaCode::set_registers(std::uint32_t variant, int registers) {
+  if (registers == 0) return;
+  if (attention && variant < attention->tiles.size())
+    attention->tiles[variant].registers = registers;
+  if (variant < tiles.size()) tiles[variant].registers = registers;
+}
+
 CudaChoice CudaCode::choose(std::span<const std::int64_t> sizes) const {
   if (attention) {
     const AttentionShape shape = attention->shape(sizes);

@@ -113,6 +113,8 @@ struct CudaCode {
   bool is_library(std::uint32_t variant) const {
     return library.has_value() && variant + 1 == variants.size();
   }
+  /// What the compiler reports of a variant: of a thread; 0: nothing.
+  void set_registers(std::uint32_t variant, int registers);
   /// The variants of ours that are expected to take at most `factor` times as long as that one. Threads: any.
   std::vector<std::uint32_t> plausible(std::span<const std::int64_t> sizes, double factor) const;
 

@@ -23,7 +23,10 @@ constexpr double kJoinLatency = 2400;
 /// Steps of a part, at least.
 constexpr std::int64_t kLeastPartSteps = 2;
 constexpr std::int64_t kMostParts = 64;
-constexpr std::int64_t kResidentThreads = 1536;
+// Of a multiprocessor: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability", 8.0 to 10.0.
+constexpr std::int64_t kResidentWarps = 64;
+constexpr std::int64_t kRegisters = 65536;
+constexpr std::int64_t kRegisterUnit = 256;  ///< that a warp gets of them
 /// Shared memory of a multiprocessor beyond what one block may have.
 constexpr std::int64_t kReservedBytes = 1024;
 
@@ -112,19 +115,25 @@ std::vector<ProductTile> product_tiles(DType dtype, Along left, Along right,
   return tiles;
 }
 
+std::int64_t resident_blocks(int threads, int registers, std::int64_t shared_bytes,
+                             const ProductDevice& device) {
+  const std::int64_t warps = ceil_of(threads, 32);
+  const std::int64_t of_warp = ceil_of(std::int64_t{registers} * 32, kRegisterUnit) * kRegisterUnit;
+  return std::max<std::int64_t>(
+      1, std::min({kResidentWarps / warps, kRegisters / of_warp / warps,
+                   device.max_shared_bytes / (shared_bytes + kReservedBytes)}));
+}
+
 std::int64_t tiles_of(const ProductTile& tile, const ProductShape& shape) {
   return shape.batches * ceil_of(shape.rows, tile.rows) * ceil_of(shape.columns, tile.columns);
 }
 
 namespace {
 
-/// Blocks of a multiprocessor at a time.
 std::int64_t resident_blocks(const ProductTile& tile, const ProductShape& shape,
                              const ProductDevice& device) {
-  return std::max<std::int64_t>(
-      1, std::min(
-             kResidentThreads / tile.threads(),
-             device.max_shared_bytes / (tile.shared_bytes(shape.element_bytes) + kReservedBytes)));
+  return resident_blocks(tile.threads(), tile.registers, tile.shared_bytes(shape.element_bytes),
+                         device);
 }
 
 /// What a block goes through of the depth where `parts` share it: whole steps.

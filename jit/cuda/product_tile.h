@@ -24,6 +24,7 @@ struct ProductTile {
   int warp_rows = 1;
   int warp_columns = 8;  ///< Rows: warps
   int stages = 0;        ///< Tensor: buffers of operands, filled ahead
+  int registers = 40;    ///< of a thread: a guess, until the compiler reports them
 
   int threads() const { return 32 * warp_rows * warp_columns; }
   /// Elements of a row of sums in shared memory, at most.
@@ -77,6 +78,11 @@ struct ProductChoice {
   std::int64_t parts = 1;
   friend bool operator==(const ProductChoice&, const ProductChoice&) = default;
 };
+
+/// Blocks that a multiprocessor of sm_80 or later runs at a time, by their threads, registers and shared memory; at least
+/// one. @param registers  of a thread
+std::int64_t resident_blocks(int threads, int registers, std::int64_t shared_bytes,
+                             const ProductDevice& device);
 
 /// Tiles of all matrices.
 std::int64_t tiles_of(const ProductTile& tile, const ProductShape& shape);

@@ -70,6 +70,20 @@ class CudaSharedTiles : public ::testing::Test {
   }
 };
 
+/// Of many small tiles as many as fit run at a time: by the compiler's report, fewer where threads take many registers.
+TEST_F(CudaSharedTiles, RegistersOfThreadsDecideBetweenKernels) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+  const auto way_with = [](unsigned int registers) {
+    control().registers(registers);
+    Engine engine(deep_layer, on_cuda());
+    const auto found = ways(Json::parse(engine.plan_json(operands(128, 16, 256))));
+    control().registers(0);
+    return found;
+  };
+  EXPECT_THAT(way_with(32), ::testing::ElementsAre("rows_8x32"));
+  EXPECT_THAT(way_with(255), ::testing::ElementsAre("tensor_16x64x64"));
+}
+
 TEST_F(CudaSharedTiles, FewTilesOfADeepProductAreShared) {
   Engine engine(deep_layer, on_cuda());
   Engine reference(deep_layer, {.device = Device::reference()});

@@ -15,6 +15,7 @@ struct Control {
     if (library == nullptr) throw std::runtime_error(::dlerror());
     load(seed, "heddle_cuda_sim_seed");
     load(multiprocessors, "heddle_cuda_sim_multiprocessors");
+    load(registers, "heddle_cuda_sim_registers");
     load(fail, "heddle_cuda_sim_fail");
     load(failed, "heddle_cuda_sim_failed");
     load(calls, "heddle_cuda_sim_calls");
@@ -42,6 +43,9 @@ struct Control {
 
   /// How many multiprocessors the device says that it has, to those who ask from now on; 0: two, as at first.
   void (*multiprocessors)(unsigned int count) = nullptr;
+
+  /// How many registers a thread of any kernel takes, as kernels that are loaded from now on tell; 0 at first.
+  void (*registers)(unsigned int count) = nullptr;
 
   /// Calls of entry points are counted anew, and the n-th (from 1) gives an error in place of doing its
   /// work: `error` from cu functions, NVRTC's internal error from nvrtc functions (from a compile that of missing

@@ -163,6 +163,7 @@ namespace {
 
 constexpr int kMultiprocessors = 2;
 std::atomic<int> multiprocessors = kMultiprocessors;
+std::atomic<int> registers = 0;  ///< of a thread, of every kernel
 
 }  // namespace
 
@@ -466,6 +467,15 @@ EXPORT int cuModuleGetFunction(void** function, void* module, const char* name) 
   return find_kernel(function, module, name);
 }
 
+EXPORT int cuFuncGetAttribute(int* value, int attribute, void* function) {
+  constexpr int kRegisters = 4;
+  const Entry entry("cuFuncGetAttribute");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
+  if (function == nullptr || attribute != kRegisters) return kInvalidValue;
+  *value = registers;
+  return kSuccess;
+}
+
 EXPORT int cuFuncSetAttribute(void* function, int attribute, int value) {
   constexpr int kMaxDynamicShared = 8;
   const Entry entry("cuFuncSetAttribute");
@@ -503,6 +513,7 @@ EXPORT void heddle_cuda_sim_seed(unsigned long seed) {
 EXPORT void heddle_cuda_sim_multiprocessors(unsigned int count) {
   multiprocessors = count == 0 ? kMultiprocessors : static_cast<int>(count);
 }
+EXPORT void heddle_cuda_sim_registers(unsigned int count) { registers = static_cast<int>(count); }
 EXPORT void heddle_cuda_sim_fail(unsigned long n, int error) {
   Injector::instance().fail(n, error);
 }

@@ -101,6 +101,17 @@ TEST_P(CudaProduct, ALibraryTakesThemAsTheyLie) {
   EXPECT_FALSE(form->result) << "more follows than a store";
 }
 
+TEST(CudaOccupancy, FollowsThreadsRegistersAndSharedMemory) {
+  const auto blocks = [](int threads, int registers, std::int64_t shared_bytes) {
+    return jit::cuda::resident_blocks(threads, registers, shared_bytes, kProductDevice);
+  };
+  EXPECT_EQ(blocks(256, 32, 0), 8);             // 64 warps
+  EXPECT_EQ(blocks(256, 128, 0), 2);            // 65,536 registers
+  EXPECT_EQ(blocks(256, 129, 0), 1);            // of which a warp gets multiples of 256
+  EXPECT_EQ(blocks(128, 40, 72 * 1024), 3);     // 227 KiB, of which a block takes one more
+  EXPECT_EQ(blocks(1024, 255, 200 * 1024), 1);  // a block that runs at all
+}
+
 TEST(CudaProductLibrary, AProductThatIsStoredAsItIsGoesStraightToItsPlace) {
   const OneProduct one(
       "graph @plain(%a: bf16[s0, 2, s1], %b: bf16[s1, s2]) {\n"
