@@ -154,12 +154,35 @@ struct IfStmt {
   std::shared_ptr<Block> body;
 };
 
+/// A direction in which windows move over images.
+struct WindowAxis {
+  std::int64_t taps;      ///< elements of a window
+  std::int64_t stride;    ///< from one window to the next
+  std::int64_t pad;       ///< elements of padding before an image
+  std::int64_t dilation;  ///< from one tap to the next
+  SymExpr windows;        ///< of an image
+  SymExpr size;           ///< of an image
+  SymExpr memory_stride;  ///< elements of the buffer
+};
+
+/// Windows that move over images, as the columns of a matrix: see TileOperand.
+struct Windows {
+  SymExpr first;                 ///< number of the window that is column 0
+  std::vector<WindowAxis> axes;  ///< outermost first; images are numbered outside of these
+};
+
 /// One operand of a contraction: element (row, column) is buffer[base + row*row_stride + column*column_stride].
+///
+/// With windows, column c is window number first + c of all images and row r is tap r mod (taps of all axes) of channel
+/// r / (taps of all axes), both row-major: the element lies row_stride channels, column_stride images and memory_stride
+/// positions from `base`, where a position along an axis is window*stride + tap*dilation - pad. It is 0 where a position
+/// lies outside of the image, which is not read.
 struct TileOperand {
   NestBufferId buffer;
   SymExpr base;
   SymExpr row_stride;
   SymExpr column_stride;
+  std::optional<Windows> windows{};
 };
 
 /// acc[m, n] = (accumulate ? acc[m, n] : 0) + sum over k of a(m, k) * b(k, n), for m < rows, n < columns.
@@ -176,7 +199,7 @@ struct ContractStmt {
   SymExpr rows;     ///< <= tile_rows
   SymExpr columns;  ///< <= tile_columns
   SymExpr depth;
-  TileOperand a;  ///< rows x depth
+  TileOperand a;  ///< rows x depth; no windows
   TileOperand b;  ///< depth x columns
   bool accumulate = false;
   std::int64_t group = 1;  ///< 4: of u8 in a, of i8 in b, in an i32 accumulator

@@ -13,6 +13,7 @@
 //   N11  loads and stores keep the buffer's dtype
 //   N12  a contraction accumulates into a local buffer of f32, f64, i32 or i64 that holds its tile
 //   N13  the extent of a loop inside a vector loop is the same for all its iterations
+//   N14  windows are of a right operand whose elements are not groups, and have taps, strides and dilations of 1 or more
 #include <map>
 #include <set>
 #include <string>
@@ -109,6 +110,8 @@ class Checker {
       for (const SymExpr* expr : {&operand->base, &operand->row_stride, &operand->column_stride})
         index(*expr);
     }
+    require(!s.a.windows && (!s.b.windows || s.group == 1), "N14 windows of a contraction");
+    if (s.b.windows) windows(*s.b.windows);
   }
   void operator()(const ForStmt& s) {
     const bool vector = s.kind == ForStmt::Kind::Vector;
@@ -182,6 +185,14 @@ class Checker {
     std::vector<Symbol> symbols;
     extent.collect_symbols(symbols);
     for (Symbol s : symbols) require(varying_.count(s) == 0, "N13 extent " + extent.to_string());
+  }
+
+  void windows(const Windows& all) const {
+    index(all.first);
+    for (const WindowAxis& axis : all.axes) {
+      require(axis.taps >= 1 && axis.stride >= 1 && axis.dilation >= 1, "N14 steps of windows");
+      for (const SymExpr* expr : {&axis.windows, &axis.size, &axis.memory_stride}) index(*expr);
+    }
   }
 
   void mask(ScalarId id) const {

@@ -101,7 +101,16 @@ class Printer {
   }
   std::string operand(const TileOperand& o) const {
     return element(o.buffer, o.base) + "{" + o.row_stride.to_string() + ", " +
-           o.column_stride.to_string() + "}";
+           o.column_stride.to_string() + "}" + (o.windows ? windows(*o.windows) : "");
+  }
+  static std::string windows(const Windows& w) {
+    std::string text = " windows from " + w.first.to_string();
+    for (const WindowAxis& axis : w.axes)
+      text += " [" + std::to_string(axis.taps) + " taps by " + std::to_string(axis.dilation) +
+              ", " + axis.windows.to_string() + " by " + std::to_string(axis.stride) + " from " +
+              std::to_string(-axis.pad) + " in " + axis.size.to_string() + "]{" +
+              axis.memory_stride.to_string() + "}";
+    return text;
   }
   std::string describe(const NestBuffer& buffer) const {
     const auto id = static_cast<NestBufferId>(&buffer - nest_.buffers.data());

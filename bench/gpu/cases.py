@@ -117,6 +117,20 @@ def attention_cases(tiny):
         yield Case(f"attention_{name}", g.returns(g.attention(q, k, v, causal)), 2e-2, modes=("eager",), jax=False)
 
 
+def conv_cases(tiny):
+    """Convolutions of ResNet-50, of 16 images, with the scale, shift and relu that follow: x, channels out, kernel, stride."""
+    shapes = [(64, 56, 64, 1, 1), (64, 56, 256, 1, 1), (64, 56, 64, 3, 1), (3, 224, 64, 7, 2), (128, 56, 128, 3, 2),
+              (128, 28, 128, 3, 1), (512, 28, 1024, 1, 2), (256, 14, 256, 3, 1), (256, 14, 1024, 1, 1),
+              (512, 7, 512, 3, 1), (512, 7, 2048, 1, 1)]
+    for channels, side, out, kernel, stride in [(20, 5, 16, 3, 1), (16, 6, 18, 1, 1)] if tiny else shapes:
+        g = Graph("bf16")
+        w = g.input(out, channels, kernel, kernel, scale=1 / math.sqrt(channels * kernel * kernel))
+        y = g.conv(g.input(2 if tiny else 16, channels, side, side), w, stride)
+        y = g.relu(g.add(g.mul(y, g.input(out, 1, 1, kind="ones")), g.input(out, 1, 1, scale=0.1)))
+        yield Case(f"conv_{kernel}x{kernel}_{channels}_to_{out}_at_{side}" + (f"_by_{stride}" if stride > 1 else ""),
+                   g.returns(y), 3e-2, rotate=True, modes=("eager", "default"), jax=False)
+
+
 # Model graphs.
 
 def _weight(g, rows, columns):
@@ -221,5 +235,5 @@ def start_cases(tiny):
     yield Case("encoder_12_layers", encoder(Graph(), *sizes), 2e-3, modes=("default",), jax=False)
 
 
-PARTS = {"memory": memory_cases, "matmul": matmul_cases, "attention": attention_cases, "models": model_cases,
-         "host": host_cases, "start": start_cases}
+PARTS = {"memory": memory_cases, "matmul": matmul_cases, "attention": attention_cases,
+         "conv": conv_cases, "models": model_cases, "host": host_cases, "start": start_cases}

@@ -257,6 +257,7 @@ CudaCode emit_code(const Nest& nest, const CudaOptions& options) {
   code.rows = nest.product->rows;
   code.columns = nest.product->columns;
   code.depth = parts->contract->depth;
+  code.window_overlap = parts->window_overlap();
   for (const ProductTile& tile : product_tiles(code.dtype, parts->left(), parts->right(),
                                                code.device, parts->contract->tf32)) {
     code.variants.push_back(emit_product(*parts, tile, options));
@@ -268,8 +269,12 @@ CudaCode emit_code(const Nest& nest, const CudaOptions& options) {
 }
 
 ProductShape CudaCode::shape(std::span<const std::int64_t> sizes) const {
-  return {batches.evaluate_sizes(sizes), rows.evaluate_sizes(sizes), columns.evaluate_sizes(sizes),
-          depth.evaluate_sizes(sizes), static_cast<std::int64_t>(size_of(dtype))};
+  return {batches.evaluate_sizes(sizes),
+          rows.evaluate_sizes(sizes),
+          columns.evaluate_sizes(sizes),
+          depth.evaluate_sizes(sizes),
+          static_cast<std::int64_t>(size_of(dtype)),
+          window_overlap};
 }
 
 AttentionShape AttentionCode::shape(std::span<const std::int64_t> sizes) const {

@@ -101,6 +101,7 @@ struct CudaCode {
   ProductDevice device{};
   DType dtype = DType::F32;  ///< of the left operand
   SymExpr batches = 0, rows = 0, columns = 0, depth = 0;
+  std::int64_t window_overlap = 0;  ///< ProductShape's
   std::optional<AttentionCode> attention{};
   std::vector<CudaBuffer> buffers{};     ///< in the nest's order
   std::optional<LibraryForm> library{};  ///< the last variant is the library's

@@ -148,7 +148,7 @@ std::int64_t aligned(std::int64_t bytes) {
 }  // namespace
 
 std::optional<LibraryForm> library_form(const ProductParts& parts) {
-  if (parts.contract->dtype != DType::F32) return std::nullopt;
+  if (parts.contract->dtype != DType::F32 || parts.contract->b.windows) return std::nullopt;
   const ProductForm& form = *parts.nest->product;
   const auto left = operand(parts.contract->a, form, true);
   const auto right = operand(parts.contract->b, form, false);

@@ -90,25 +90,78 @@ struct hd_tensor_tile {
   static __device__ __forceinline__ int column_of(int column, int n, int at) {
     return column + (by_word ? n / 4 * 32 + 4 * at + n % 4 : 8 * n + at);
   }
-  static __device__ __forceinline__ void fetch(hd_sixteen* stage, const L* left, long long left_stride,
-                                               const R* right, long long right_stride, long long rows_left,
-                                               long long columns_left, long long depth_left, bool left_wide,
-                                               bool right_wide) {
+  static __device__ __forceinline__ void fetch_left(hd_sixteen* stage, const L* left, long long stride,
+                                                    long long rows_left, long long depth_left, bool wide) {
     if (left_along) {
-      hd_fetch_tile<L, rows, left_pieces, threads, false>(stage, left, left_stride, rows_left, depth_left,
-                                                          left_wide);
+      hd_fetch_tile<L, rows, left_pieces, threads, false>(stage, left, stride, rows_left, depth_left, wide);
     } else {
-      hd_fetch_tile<L, depth, left_pieces, threads, is_float>(stage, left, left_stride, depth_left, rows_left,
-                                                              left_wide);
-    }
-    if (right_along) {
-      hd_fetch_tile<R, depth, right_pieces, threads, by_word || is_float>(
-          stage + left_size, right, right_stride, depth_left, columns_left, right_wide);
-    } else {
-      hd_fetch_tile<R, columns, right_pieces, threads, false>(stage + left_size, right, right_stride,
-                                                              columns_left, depth_left, right_wide);
+      hd_fetch_tile<L, depth, left_pieces, threads, is_float>(stage, left, stride, depth_left, rows_left, wide);
     }
   }
+  // What brings the right matrix: begin() a step's part of it, finish() it once the products of another step are done.
+  // Here from memory, by copies that are under way meanwhile.
+  struct Dense {
+    const R* right;
+    long long stride, columns_left, depth_left;
+    bool wide;
+    __device__ __forceinline__ void begin(hd_sixteen* tile, long long step) {
+      const R* const at = right + step * (right_along ? depth * stride : depth);
+      if (right_along) {
+        hd_fetch_tile<R, depth, right_pieces, threads, by_word || is_float>(
+            tile, at, stride, depth_left - step * depth, columns_left, wide);
+      } else {
+        hd_fetch_tile<R, columns, right_pieces, threads, false>(tile, at, stride, columns_left,
+                                                                depth_left - step * depth, wide);
+      }
+    }
+    __device__ __forceinline__ void finish(hd_sixteen*) {}
+  };
+  // And here a matrix of windows (right_along), element by element: a thread has the same columns in each step, as many as
+  // a word holds, and keeps what it read in registers meanwhile.
+  template <class Windows>
+  struct Gathered {
+    static constexpr int each = 4 / (int)sizeof(R);
+    static constexpr int words = columns / each;  // of a row
+    static constexpr int apart = threads / words;
+    static constexpr int mine = depth / apart;
+    static_assert(right_along && !by_word, "windows are neighbours");
+    static_assert(apart * words == threads && mine * apart == depth, "whole rows of words");
+    const Windows& windows;
+    unsigned int first;  // row of windows
+    long long depth_left;
+    typename Windows::Column own[each];
+    R values[mine][each];
+    __device__ __forceinline__ Gathered(const Windows& all, unsigned int from, long long columns_left,
+                                        long long left)
+        : windows(all), first(from), depth_left(left) {
+#pragma unroll
+      for (int e = 0; e < each; ++e) {
+        const int column = (int)threadIdx.x % words * each + e;
+        own[e] = windows.column(column, column < columns_left);
+      }
+    }
+    __device__ __forceinline__ void begin(hd_sixteen*, long long step) {
+#pragma unroll
+      for (int n = 0; n < mine; ++n) {
+        const long long k = step * depth + threadIdx.x / words + n * apart;
+        const typename Windows::Tap tap = windows.tap(first + (unsigned int)k);
+#pragma unroll
+        for (int e = 0; e < each; ++e) values[n][e] = k < depth_left ? windows.element(own[e], tap) : R();
+      }
+    }
+    __device__ __forceinline__ void finish(hd_sixteen* tile) {
+      const int word = threadIdx.x % words;
+#pragma unroll
+      for (int n = 0; n < mine; ++n) {
+        const int row = threadIdx.x / words + n * apart;
+        unsigned int packed;
+        memcpy(&packed, values[n], 4);
+        tile[is_float ? hd_swizzled_words<depth, right_pieces, 1>(row, word / 4)
+                      : hd_swizzled<right_pieces>(row, word / 4)]
+            .words[word % 4] = packed;
+      }
+    }
+  };
   // Leaves in `shared` the sums of left . right, element (m, n) at m * line + n, for all threads.
   // `left` and `right` are where the tile's matrices begin, which have rows_left rows, columns_left columns
   // and depth_left products a sum; left_row is the distance of two rows of the left one, left_step that of two
@@ -117,13 +170,27 @@ struct hd_tensor_tile {
                                                   long long left_step, const R* right, long long right_step,
                                                   long long right_column, long long rows_left,
                                                   long long columns_left, long long depth_left) {
+    const long long stride = right_along ? right_step : right_column;
+    Dense dense{right, stride, columns_left, depth_left, hd_is_wide(right, stride)};
+    return multiply_by(shared, left, left_row, left_step, dense, rows_left, depth_left);
+  }
+  // The same where the right matrix is of windows, of which row `first` is the tile's first.
+  template <class Windows>
+  static __device__ __forceinline__ Sum* multiply(unsigned char* shared, const L* left, long long left_row,
+                                                  long long left_step, const Windows& windows,
+                                                  unsigned int first, long long rows_left,
+                                                  long long columns_left, long long depth_left) {
+    Gathered<Windows> gathered(windows, first, columns_left, depth_left);
+    return multiply_by(shared, left, left_row, left_step, gathered, rows_left, depth_left);
+  }
+  template <class Right>
+  static __device__ __forceinline__ Sum* multiply_by(unsigned char* shared, const L* left, long long left_row,
+                                                     long long left_step, Right& right, long long rows_left,
+                                                     long long depth_left) {
     hd_sixteen* const tiles = (hd_sixteen*)shared;
     const long long left_stride = left_along ? left_row : left_step;
-    const long long right_stride = right_along ? right_step : right_column;
     const bool left_wide = hd_is_wide(left, left_stride);
-    const bool right_wide = hd_is_wide(right, right_stride);
     const long long left_move = left_along ? depth : depth * left_stride;
-    const long long right_move = right_along ? depth * right_stride : depth;
     const long long steps = (depth_left + depth - 1) / depth;
     const int warp = threadIdx.x / 32;
     const int row = warp / warp_columns * (rows / warp_rows);
@@ -131,9 +198,12 @@ struct hd_tensor_tile {
     Sum sums[row_tiles][2 * column_pairs][4] = {};
 #pragma unroll 1
     for (int k = 0; k < stages - 1; ++k) {
-      if (k < steps)
-        fetch(tiles + k * stage_size, left + k * left_move, left_stride, right + k * right_move, right_stride,
-              rows_left, columns_left, depth_left - k * depth, left_wide, right_wide);
+      if (k < steps) {
+        hd_sixteen* const stage = tiles + k * stage_size;
+        fetch_left(stage, left + k * left_move, left_stride, rows_left, depth_left - k * depth, left_wide);
+        right.begin(stage + left_size, k);
+        right.finish(stage + left_size);
+      }
       hd_copy_commit();
     }
     int filled = stages - 1;
@@ -143,9 +213,12 @@ struct hd_tensor_tile {
       hd_copy_wait<stages - 2>();
       __syncthreads();
       const long long next = step + stages - 1;
-      if (next < steps)
-        fetch(tiles + filled * stage_size, left + next * left_move, left_stride, right + next * right_move,
-              right_stride, rows_left, columns_left, depth_left - next * depth, left_wide, right_wide);
+      hd_sixteen* const stage = tiles + filled * stage_size;
+      if (next < steps) {
+        fetch_left(stage, left + next * left_move, left_stride, rows_left, depth_left - next * depth,
+                   left_wide);
+        right.begin(stage + left_size, next);
+      }
       hd_copy_commit();
       const hd_sixteen* const tile = tiles + used * stage_size;
 #pragma unroll
@@ -168,6 +241,7 @@ struct hd_tensor_tile {
           for (int n = 0; n < 2 * column_pairs; ++n) hd_mma(sums[m][n], a[m], b[n / 2] + n % 2 * 2, L(), R());
         }
       }
+      if (next < steps) right.finish(stage + left_size);
       filled = filled + 1 == stages ? 0 : filled + 1;
       used = used + 1 == stages ? 0 : used + 1;
     }
@@ -336,11 +410,48 @@ struct hd_plain_tile {
   static constexpr int threads = 256;
   static constexpr int line = columns + 1;
   static constexpr int left_line = rows + 1;
+  // What gives elements of the right matrix to the thread that puts them into the tile: here from memory.
+  struct Dense {
+    const R* right;
+    long long step, column, columns_left, depth_left;
+    __device__ __forceinline__ Sum read(long long k, int n) const {
+      return n < columns_left && k < depth_left ? hd_as_sum(right[k * step + n * column]) : 0;
+    }
+  };
+  // And here of windows (right_along): a thread has one column.
+  template <class Windows>
+  struct Gathered {
+    static_assert(right_along && threads % columns == 0, "windows are neighbours");
+    const Windows& windows;
+    unsigned int first;
+    long long depth_left;
+    typename Windows::Column own;
+    __device__ __forceinline__ Sum read(long long k, int) const {
+      return k < depth_left ? hd_as_sum(windows.element(own, windows.tap(first + (unsigned int)k))) : 0;
+    }
+  };
   // As hd_tensor_tile's.
   static __device__ __forceinline__ Sum* multiply(unsigned char* shared, const L* left, long long left_row,
                                                   long long left_step, const R* right, long long right_step,
                                                   long long right_column, long long rows_left,
                                                   long long columns_left, long long depth_left) {
+    const Dense dense{right, right_step, right_column, columns_left, depth_left};
+    return multiply_by(shared, left, left_row, left_step, dense, rows_left, depth_left);
+  }
+  template <class Windows>
+  static __device__ __forceinline__ Sum* multiply(unsigned char* shared, const L* left, long long left_row,
+                                                  long long left_step, const Windows& windows,
+                                                  unsigned int first, long long rows_left,
+                                                  long long columns_left, long long depth_left) {
+    const int column = threadIdx.x % columns;
+    const Gathered<Windows> gathered{windows, first, depth_left,
+                                     windows.column(column, column < columns_left)};
+    return multiply_by(shared, left, left_row, left_step, gathered, rows_left, depth_left);
+  }
+  template <class Right>
+  static __device__ __forceinline__ Sum* multiply_by(unsigned char* shared, const L* left, long long left_row,
+                                                     long long left_step, const Right& right,
+                                                     long long rows_left, long long depth_left) {
     Sum* const left_tile = (Sum*)shared;
     Sum* const right_tile = left_tile + depth * left_line;
     const int row = threadIdx.x / 16;
@@ -360,9 +471,7 @@ struct hd_plain_tile {
       for (int e = threadIdx.x; e < columns * depth; e += threads) {
         const int n = right_along ? e % columns : e / depth;
         const int k = right_along ? e / columns : e % depth;
-        const bool exists = n < columns_left && begin + k < depth_left;
-        right_tile[k * line + n] =
-            exists ? hd_as_sum(right[(begin + k) * right_step + n * right_column]) : 0;
+        right_tile[k * line + n] = right.read(begin + k, n);
       }
       __syncthreads();
 #pragma unroll

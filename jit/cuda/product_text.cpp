@@ -1,5 +1,7 @@
 #include "jit/cuda/product_text.h"
 
+#include <algorithm>
+#include <limits>
 #include <set>
 
 #include "jit/cuda/prelude.h"
@@ -11,6 +13,10 @@
 
 namespace heddle::jit::cuda {
 namespace {
+
+/// Of hd_windows: directions, and taps of each.
+constexpr std::size_t kWindowAxes = 3;
+constexpr std::int64_t kMostWindowTaps = 32;
 
 bool is_byte(DType dtype) { return dtype == DType::U8 || dtype == DType::I8; }
 
@@ -110,6 +116,7 @@ class Finder {
     const bool floats = left == right && contract.dtype == DType::F32 &&
                         (left == DType::F16 || left == DType::BF16 || left == DType::F32);
     if ((!bytes && !floats) || contract.group != 1) return false;
+    if (contract.b.windows && (bytes || !has_windows_of_prelude(contract))) return false;
     if (nest_.buffers.size() != nest_.global_count() + 1) return false;
     // The sums are read where the loops are.
     const SymExpr at =
@@ -121,6 +128,16 @@ class Finder {
     return true;
   }
 
+  /// Whether hd_windows can be these: as many directions and taps, and rows that 32 bits count.
+  static bool has_windows_of_prelude(const ContractStmt& contract) {
+    const std::vector<WindowAxis>& axes = contract.b.windows->axes;
+    const bool few = std::ranges::all_of(
+        axes, [](const WindowAxis& axis) { return axis.taps <= kMostWindowTaps; });
+    return few && axes.size() <= kWindowAxes && contract.a.column_stride.is_constant(1) &&
+           contract.depth.is_constant() &&
+           contract.depth.constant() <= std::numeric_limits<std::int32_t>::max();
+  }
+
   const Nest& nest_;
   ProductParts parts_;
   std::set<ScalarId> places_;
@@ -128,6 +145,7 @@ class Finder {
 };
 
 Along along(const TileOperand& operand) {
+  if (operand.windows) return Along::Windows;
   if (operand.column_stride.is_constant(1)) return Along::Rows;
   return operand.row_stride.is_constant(1) ? Along::Columns : Along::Neither;
 }
@@ -173,7 +191,7 @@ class Writer : private TextWriter {
         storage_type(parts_.left_dtype()) + ", " + storage_type(parts_.right_dtype()) + ", ";
     const std::string tile = number(tile_.rows) + ", " + number(tile_.columns) + ", ";
     const bool left = parts_.left() == Along::Rows;
-    const bool right = parts_.right() == Along::Rows;
+    const bool right = parts_.right() == Along::Rows || parts_.right() == Along::Windows;
     switch (tile_.kind) {
       case ProductTile::Kind::Rows:
         return "hd_row_tile<" + types + tile + number(tile_.threads()) + ", " + truth(right) + ">";
@@ -212,9 +230,35 @@ class Writer : private TextWriter {
     line("const long long depth = " + index(contract.depth) + ";");
     line("const long long begin = " + step + "depth, part, parts);");
     line("const long long end = " + step + "depth, part + 1, parts);");
+    if (contract.b.windows) windows(contract.b);
+    const std::string right =
+        contract.b.windows ? "windows, (unsigned int)begin" : operand(contract.b, "begin", true);
     line("Tile::Sum* const sums = Tile::multiply(shared, " + operand(contract.a, "begin", false) +
-         ", " + operand(contract.b, "begin", true) + ", rows - " + form_.row_begin.to_string() +
-         ", columns - " + form_.column_begin.to_string() + ", end - begin);");
+         ", " + right + ", rows - " + form_.row_begin.to_string() + ", columns - " +
+         form_.column_begin.to_string() + ", end - begin);");
+  }
+
+  /// The right matrix; directions that it has not come first.
+  void windows(const TileOperand& o) {
+    const WindowAxis none{1, 1, 0, 1, 1, 1, 0};
+    std::vector<WindowAxis> axes(kWindowAxes - o.windows->axes.size(), none);
+    axes.insert(axes.end(), o.windows->axes.begin(), o.windows->axes.end());
+    const auto list = [&](auto of) {
+      std::string text;
+      for (const WindowAxis& axis : axes) text += (text.empty() ? "" : ", ") + index(of(axis));
+      return text;
+    };
+    const std::string taps = list([](const WindowAxis& a) { return SymExpr(a.taps); });
+    line("const hd_windows<" + storage_type(parts_.right_dtype()) + ", " + taps + "> windows = {");
+    line("    " + buffer_name(nest_, o.buffer) + " + (" + index(o.base) + "), " +
+         index(o.column_stride) + ", " + index(o.row_stride) + ", " + index(o.windows->first) +
+         ",");
+    line("    {" + list([](const WindowAxis& a) { return a.windows; }) + "}, {" +
+         list([](const WindowAxis& a) { return a.size; }) + "}, {" +
+         list([](const WindowAxis& a) { return a.memory_stride; }) + "},");
+    line("    {" + list([](const WindowAxis& a) { return SymExpr(a.stride); }) + "}, {" +
+         list([](const WindowAxis& a) { return SymExpr(a.pad); }) + "}, {" +
+         list([](const WindowAxis& a) { return SymExpr(a.dilation); }) + "}};");
   }
 
   void join() {
@@ -257,10 +301,25 @@ class Writer : private TextWriter {
   const ProductTile& tile_;
 };
 
+/// Of a multiprocessor, where that is said. A block that gathers waits for memory between its products: two large ones have to
+/// fit, for which the assembler has to do with fewer registers than it would take. It can without spills.
+const char* least_blocks(const ProductParts& parts, const ProductTile& tile) {
+  const bool large = tile.kind == ProductTile::Kind::Tensor && tile.threads() == 256;
+  return parts.contract->b.windows && large ? ", 2" : "";
+}
+
 }  // namespace
 
 Along ProductParts::left() const { return along(contract->a); }
 Along ProductParts::right() const { return along(contract->b); }
+
+std::int64_t ProductParts::window_overlap() const {
+  if (!contract->b.windows) return 0;
+  std::int64_t overlap = 1;
+  for (const WindowAxis& axis : contract->b.windows->axes)
+    overlap *= std::max<std::int64_t>(1, axis.taps / axis.stride);
+  return overlap;
+}
 
 std::optional<ProductParts> product_parts(const Nest& nest) {
   return nest.product ? Finder(nest).run() : std::nullopt;
@@ -281,8 +340,9 @@ CudaSource emit_product(const ProductParts& parts, const ProductTile& tile,
       min(form.batches * ceildiv(form.rows, tile.rows) * ceildiv(form.columns, tile.columns),
           options.max_blocks);
   source.kernel = "extern \"C\" __global__ void __launch_bounds__(" +
-                  std::to_string(tile.threads()) + ")\n" + source.entry + "(" +
-                  parameters_text(nest, true, true) + ") {\n" + Writer(parts, tile).body() + "}\n";
+                  std::to_string(tile.threads()) + least_blocks(parts, tile) + ")\n" +
+                  source.entry + "(" + parameters_text(nest, true, true) + ") {\n" +
+                  Writer(parts, tile).body() + "}\n";
   source.text = prelude_for(source.kernel) + source.kernel;
   return source;
 }

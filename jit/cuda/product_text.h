@@ -24,6 +24,8 @@ struct ProductParts {
   DType right_dtype() const { return nest->buffers[contract->b.buffer].dtype; }
   Along left() const;
   Along right() const;
+  /// ProductShape's.
+  std::int64_t window_overlap() const;
 };
 
 /// The parts, if `nest` is in product form with operands of f16, bf16 or f32 of one dtype, or of bytes.

@@ -13,6 +13,7 @@ constexpr double kPlainIntegers = 64;   ///< the same of integers
 constexpr double kWidened = 64;         ///< elements from 8 or 16 bits to 32
 constexpr double kSharedBytes = 128;    ///< from and to shared memory
 constexpr double kCacheBytes = 64;      ///< from the second-level cache
+constexpr double kGathered = 16;        ///< elements of windows, at 8 instructions each
 constexpr double kMemoryBytes = 20;     ///< its share of the device's memory
 // Cycles that nothing hides.
 constexpr double kMemoryLatency = 800;  ///< from a block's start to its first products
@@ -37,7 +38,9 @@ double busy_cycles(const ProductTile& tile, const ProductShape& shape, double de
   const auto size = static_cast<double>(shape.element_bytes);
   const double rows = tile.rows;
   const double columns = tile.columns;
-  const double cache = (rows + columns) * depth * size / kCacheBytes;
+  const double gathered = shape.window_overlap == 0 ? 0 : columns * depth / kGathered;
+  const double overlap = static_cast<double>(std::max<std::int64_t>(1, shape.window_overlap));
+  const double cache = std::max(gathered, (rows + columns / overlap) * depth * size / kCacheBytes);
   const double plain = shape.element_bytes == 1 ? kPlainIntegers : kPlainProducts;
   switch (tile.kind) {
     case ProductTile::Kind::Rows: {
@@ -83,7 +86,7 @@ std::vector<ProductTile> product_tiles(DType dtype, Along left, Along right,
   using Kind = ProductTile::Kind;
   const auto bytes = static_cast<std::int64_t>(size_of(dtype));
   std::vector<ProductTile> tiles;
-  if (right != Along::Neither) {
+  if (right == Along::Rows || right == Along::Columns) {
     // Segments of 64 bytes, but that a thread's sums stay in registers.
     const int width = right == Along::Columns ? 16 : bytes == 1 ? 64 : 32;
     const int rows = right == Along::Rows && bytes == 1 ? 4 : 8;
@@ -147,10 +150,12 @@ std::int64_t part_of_depth(const ProductTile& tile, const ProductShape& shape, s
 
 double product_cycles(const ProductTile& tile, const ProductShape& shape,
                       const ProductDevice& device, std::int64_t parts) {
+  const double overlap = static_cast<double>(std::max<std::int64_t>(1, shape.window_overlap));
   const double bytes =
       static_cast<double>(shape.batches) * static_cast<double>(shape.element_bytes) *
       (static_cast<double>(shape.rows) * static_cast<double>(shape.depth) +
-       static_cast<double>(shape.columns) * static_cast<double>(shape.depth + shape.rows));
+       static_cast<double>(shape.columns) *
+           (static_cast<double>(shape.depth) / overlap + static_cast<double>(shape.rows)));
   const double memory = bytes / (device.multiprocessors * kMemoryBytes);
   const std::int64_t blocks = tiles_of(tile, shape) * parts;
   const auto depth = static_cast<double>(part_of_depth(tile, shape, parts));

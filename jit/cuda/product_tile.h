@@ -47,6 +47,8 @@ struct ProductShape {
   std::int64_t columns = 1;
   std::int64_t depth = 1;
   std::int64_t element_bytes = 2;  ///< of an operand; 1: integers
+  /// Of windows: taps for each element that they move by, so that an element of the images is in so many of them. 0: none.
+  std::int64_t window_overlap = 0;
 };
 
 /// What the cost model knows of a device.
@@ -61,11 +63,12 @@ enum class Along : std::uint8_t {
   Rows,     ///< the elements of a row are neighbours
   Columns,  ///< those of a column are
   Neither,
+  Windows,  ///< of the right matrix, in no memory: columns are windows, neighbours of which lie near each other
 };
 
 /// The ways there are for operands of this dtype, or of this and another of bytes, on such a device; at least one.
 /// f32 is multiplied exactly, by none of the ways that use tensor cores, unless it may be rounded to tf32. Nor does any of
-/// bytes use them whose left matrix has columns of neighbours.
+/// bytes use them whose left matrix has columns of neighbours. None reads windows straight from memory.
 std::vector<ProductTile> product_tiles(DType dtype, Along left, Along right,
                                        const ProductDevice& device, bool tf32 = false);
 
@@ -91,7 +94,7 @@ std::int64_t tiles_of(const ProductTile& tile, const ProductShape& shape);
 ///   - all bytes of the operands and the result at the device's memory bandwidth;
 ///   - the blocks in waves, as many at a time as fit on the multiprocessors. In a wave, those that share a
 ///     multiprocessor take as long as its arithmetic or its reads of the second-level cache last, but no block
-///     is faster than its chain of steps allows.
+///     is faster than its chain of steps allows. Elements of windows take a thread's time each.
 ///
 /// Where blocks share a tile, each has its part of the depth to go through, all bring their sums to memory, and the last
 /// one reads those of its tile.

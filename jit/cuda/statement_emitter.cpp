@@ -238,7 +238,14 @@ void StatementEmitter::operator()(const ContractStmt& s) {
   open("for (long long k = 0; k < " + index(s.depth) + "; ++k)");
   if (s.group != 1) open("for (int g = 0; g < " + std::to_string(s.group) + "; ++g)");
   line("const " + type + " left = " + factor(s.a, "m", "k") + ";");
-  line("const " + type + " right = " + factor(s.b, "k", "n") + ";");
+  if (s.b.windows) {
+    window_element(s.b);
+    line("const " + type + " right = inside ? (" + type + ")" +
+         loaded_text(nest_.buffers[s.b.buffer].dtype, buffer(s.b.buffer) + "[at]") + " : " +
+         constant_text(s.dtype, 0, 0) + ";");
+  } else {
+    line("const " + type + " right = " + factor(s.b, "k", "n") + ";");
+  }
   line("sum = " +
        std::string(is_floating(s.dtype) ? "sum + left * right"
                                         : "hd_add(sum, hd_mul(left, right))") +
@@ -247,6 +254,27 @@ void StatementEmitter::operator()(const ContractStmt& s) {
   close();
   line(buffer(s.acc) + "[e] = sum;");
   close();
+}
+
+/// Where element (k, n) of a matrix of windows lies, and whether it is `inside` its image.
+void StatementEmitter::window_element(const TileOperand& o) {
+  line("long long window = " + index(o.windows->first) + " + n, row = k;");
+  line("long long at = " + index(o.base) + ";");
+  line("bool inside = true;");
+  for (auto axis = o.windows->axes.rbegin(); axis != o.windows->axes.rend(); ++axis) {
+    const std::string windows = "(" + index(axis->windows) + ")";
+    const std::string taps = std::to_string(axis->taps);
+    open("");
+    line("const long long position = window % " + windows + " * " + std::to_string(axis->stride) +
+         " + row % " + taps + " * " + std::to_string(axis->dilation) + " - " +
+         std::to_string(axis->pad) + ";");
+    line("inside = inside && position >= 0 && position < " + index(axis->size) + ";");
+    line("at += position * (" + index(axis->memory_stride) + ");");
+    line("window /= " + windows + ";");
+    line("row /= " + taps + ";");
+    close();
+  }
+  line("at += row * (" + index(o.row_stride) + ") + window * (" + index(o.column_stride) + ");");
 }
 
 }  // namespace heddle::jit::cuda

@@ -55,6 +55,7 @@ class StatementEmitter : private TextWriter {
   void finish_reduction(const LoopReduction& r);
   std::string partial(const LoopReduction& r) const;
   void carry_on(const ForStmt& s);
+  void window_element(const TileOperand& o);
 
   const Nest& nest_;
   Mapping mapping_;

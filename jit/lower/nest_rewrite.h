@@ -55,11 +55,18 @@ inline void visit_exprs(ForStmt& s, auto&& visit) {
   visit(s.extent);
   for_each_expr(*s.body, visit);
 }
+inline void visit_exprs(Windows& w, auto&& visit) {
+  visit(w.first);
+  for (WindowAxis& axis : w.axes)
+    for (SymExpr* expr : {&axis.windows, &axis.size, &axis.memory_stride}) visit(*expr);
+}
 inline void visit_exprs(ContractStmt& s, auto&& visit) {
   for (SymExpr* expr : {&s.rows, &s.columns, &s.depth}) visit(*expr);
-  for (TileOperand* operand : {&s.a, &s.b})
+  for (TileOperand* operand : {&s.a, &s.b}) {
     for (SymExpr* expr : {&operand->base, &operand->row_stride, &operand->column_stride})
       visit(*expr);
+    if (operand->windows) visit_exprs(*operand->windows, visit);
+  }
 }
 
 template <typename F>

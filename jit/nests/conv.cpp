@@ -8,9 +8,12 @@
 //
 // With channels last x and the result are indexed so; the loops are the same.
 //
+// On CUDA a convolution with enough channels is a product instead (conv_product.h).
+//
 // The transpose gathers: for each position of the result it visits the taps that reach it.
 #include <algorithm>
 
+#include "jit/nests/conv_product.h"
 #include "jit/nests/nests.h"
 #include "jit/nests/support.h"
 
@@ -160,7 +163,12 @@ class ConvNest {
   SymExpr first_channel_, group_;
 };
 
-void build_conv(NestContext& ctx) { ConvNest(ctx, false).build(); }
+void build_conv(NestContext& ctx) {
+  if (is_conv_product(ctx))
+    build_conv_product(ctx);
+  else
+    ConvNest(ctx, false).build();
+}
 void build_transpose(NestContext& ctx) { ConvNest(ctx, true).build(); }
 
 }  // namespace

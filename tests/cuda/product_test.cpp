@@ -1,5 +1,5 @@
-// Products of engines on the simulated CUDA device: which kernel a plan takes, one compile for all sizes, and the
-// evaluator's results.
+// Products, and convolutions, which are products, of engines on the simulated CUDA device: which kernel a plan takes, one
+// compile for all sizes, and the evaluator's results.
 #include <gmock/gmock.h>
 
 #include "base/half.h"
@@ -182,6 +182,60 @@ TEST(CudaProducts, PlansOfOtherSizesUpdateTheGraphOfTheDevice) {
       const std::vector<Tensor> inputs = {narrow(f16, {rows, 64}, repeat), w};
       expect_near(engine.run(inputs)[0], reference.run(inputs)[0], 4e-3);
     }
+}
+
+/// A residual block with weights of its own: a window of one element, one of three by three, and the sum with x.
+auto residual_block() {
+  return [first = narrow(f16, {16, 40, 1, 1}, 3), around = narrow(f16, {16, 16, 3, 3}, 5),
+          bias = narrow(f16, {16}, 7), last = narrow(f16, {40, 16, 1, 1}, 9)](const Tensor& x) {
+    const Tensor a = relu(conv(x, first, {}, {1, 1}, {0, 0}, {0, 0}));
+    const Tensor b = relu(conv(a, around, bias, {1, 1}, {1, 1}, {1, 1}));
+    return relu(conv(b, last, {}, {1, 1}, {0, 0}, {0, 0}) + x);
+  };
+}
+
+TEST(CudaConvs, ABlockIsThreeProductsForAllSizes) {
+  Engine engine(residual_block(), on_cuda(0, true));
+  Engine reference(residual_block(), {.device = Device::reference()});
+  struct Case {
+    std::int64_t images, rows, columns;
+  };
+  for (const Case& one : {Case{2, 5, 7}, {1, 1, 1}, {3, 8, 8}, {0, 4, 4}, {2, 5, 7}}) {
+    SCOPED_TRACE(std::to_string(one.images) + " x " + std::to_string(one.rows) + " x " +
+                 std::to_string(one.columns));
+    const std::vector<Tensor> inputs = {narrow(f16, {one.images, 40, one.rows, one.columns})};
+    const Tensor want = reference.run(inputs)[0];
+    for (const unsigned long seed : {0ul, 3ul}) {
+      interleave(seed);
+      expect_near(engine.run(inputs)[0], want, 2e-2);
+    }
+    interleave(0);
+  }
+  EXPECT_EQ(engine.stats().compiles, 1u);
+  const std::vector<Tensor> images = {narrow(f16, {2, 40, 9, 9})};
+  const auto plan = Json::parse(engine.plan_json(images));
+  std::vector<std::string> names;
+  for (const auto& step : plan.at("steps")) names.push_back(step.at("kernel"));
+  EXPECT_THAT(names, ::testing::ElementsAre("matmul_relu", "conv_relu", "matmul_add_relu"));
+  if (!on_simulator()) return;  // it has two multiprocessors
+  EXPECT_THAT(variants(engine, images),
+              ::testing::ElementsAre("rows_8x32", "tensor_16x64x64", "tensor_64x64x64"));
+}
+
+/// Windows that move by two, of groups; weights that are an input have sizes that only a call tells, and are no matrix.
+TEST(CudaConvs, WindowsOfGroups) {
+  const auto halved = [](const Tensor& x, const Tensor& w) {
+    return conv(x, w, {}, {2, 2}, {1, 0}, {0, 1}, 2);
+  };
+  const Tensor x = narrow(f16, {2, 12, 9, 6});
+  const Tensor w = narrow(f16, {34, 6, 3, 2}, 4);
+  const auto f = [halved, w](const Tensor& each) { return halved(each, w); };
+  expect_agrees(f, {x}, 1e-2);
+  expect_agrees(halved, {x, w}, 1e-2);
+  Engine fixed(f, on_cuda());
+  Engine given(halved, on_cuda());
+  EXPECT_THAT(variants(fixed, {x}), ::testing::SizeIs(1));
+  EXPECT_THAT(variants(given, {x, w}), ::testing::IsEmpty());
 }
 
 }  // namespace

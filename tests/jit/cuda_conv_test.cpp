@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/cuda_sim/control.h"
 #include "tests/jit/one_product.h"
 
 namespace heddle::tests {
@@ -93,6 +94,279 @@ TEST(CudaConvs, OfOneAndThreeDimensionsAndChannelsLast) {
   EXPECT_EQ(last.right(), Along::Columns);
   last.expect_right({{2, 3, 5}, {1, 8, 9}}, 3e-2);
 }
+
+/// A convolution of `dtype` with `m` channels out, followed by a scale by channel, relu and, where `residual` says its sizes,
+/// an added tensor.
+struct WindowCase {
+  const char* name;
+  const char* x;        ///< sizes
+  const char* w;        ///< sizes
+  const char* window;   ///< attributes
+  const char* scale;    ///< sizes: channels out, and 1 for each spatial dimension
+  const char* windows;  ///< of hd_windows: taps
+  std::vector<std::vector<std::int64_t>> sizes;
+  const char* residual = nullptr;
+};
+
+const std::vector<WindowCase>& window_cases() {
+  static const std::vector<WindowCase> cases = {
+      // Rows of the weights are no multiple of 16 bytes, channels fill no tile, and windows of several images share one.
+      {"around",
+       "s0, 5, s1, s2",
+       "19, 5, 3, 3",
+       "strides = [1, 1], pads_low = [1, 1], pads_high = [1, 1], dilations = [1, 1]",
+       "19, 1, 1",
+       "1, 3, 3",
+       {{3, 5, 7}, {1, 1, 1}, {0, 4, 4}, {2, 0, 3}, {1, 9, 16}},
+       "s0, 19, s1, s2"},
+      {"strided",
+       "s0, 8, s1, s2",
+       "72, 8, 3, 3",
+       "strides = [2, 3], pads_low = [0, 2], pads_high = [1, 0], dilations = [1, 1]",
+       "72, 1, 1",
+       "1, 3, 3",
+       {{2, 7, 9}, {1, 2, 1}, {5, 16, 4}}},
+      {"dilated",
+       "s0, 8, s1, s2",
+       "32, 8, 3, 2",
+       "strides = [1, 2], pads_low = [2, 0], pads_high = [2, 3], dilations = [2, 3]",
+       "32, 1, 1",
+       "1, 3, 2",
+       {{2, 6, 9}, {1, 1, 1}}},
+      {"stem",
+       "s0, 3, s1, s2",
+       "16, 3, 7, 7",
+       "strides = [2, 2], pads_low = [3, 3], pads_high = [3, 3], dilations = [1, 1]",
+       "16, 1, 1",
+       "1, 7, 7",
+       {{1, 13, 20}, {2, 1, 1}}},
+      {"every_other",
+       "s0, 24, s1, s2",
+       "16, 24, 1, 1",
+       "strides = [2, 2], pads_low = [0, 0], pads_high = [0, 0], dilations = [1, 1]",
+       "16, 1, 1",
+       "1, 1, 1",
+       {{2, 5, 8}, {1, 1, 1}}},
+      {"grouped",
+       "s0, 18, s1, s2",
+       "51, 6, 3, 3",
+       "strides = [1, 1], pads_low = [1, 1], pads_high = [1, 1], dilations = [1, 1], groups = 3",
+       "51, 1, 1",
+       "1, 3, 3",
+       {{2, 4, 9}, {1, 1, 1}},
+       "s0, 51, s1, s2"},
+      // All of a window may lie outside.
+      {"far_outside",
+       "s0, 16, s1, s2",
+       "16, 16, 1, 3",
+       "strides = [1, 1], pads_low = [1, 5], pads_high = [0, 4], dilations = [1, 2]",
+       "16, 1, 1",
+       "1, 1, 3",
+       {{1, 2, 3}, {2, 0, 4}}},
+      {"line",
+       "s0, 9, s1",
+       "16, 9, 5",
+       "strides = [2], pads_low = [2], pads_high = [1], dilations = [1]",
+       "16, 1",
+       "1, 1, 5",
+       {{2, 70}, {1, 2}}},
+      {"volume",
+       "s0, 3, s1, s2, 4",
+       "16, 3, 2, 3, 2",
+       "strides = [1, 2, 1], pads_low = [0, 1, 1], pads_high = [1, 1, 0], dilations = [1, 1, 2]",
+       "16, 1, 1, 1",
+       "2, 3, 2",
+       {{2, 3, 5}, {1, 1, 1}}},
+      {"channels_last",
+       "s0, s1, s2, 8",
+       "24, 8, 3, 3",
+       "strides = [1, 1], pads_low = [1, 1], pads_high = [1, 1], dilations = [1, 1], channels_last "
+       "= "
+       "true",
+       "24",
+       "1, 3, 3",
+       {{2, 5, 7}, {1, 1, 1}},
+       "s0, s1, s2, 24"},
+  };
+  return cases;
+}
+
+std::string window_text(const WindowCase& one, const std::string& dtype, bool tf32) {
+  const std::string channels = std::string(one.w).substr(0, std::string(one.w).find(','));
+  const auto input = [&](const char* name, const std::string& sizes) {
+    return std::string("%") + name + ": " + dtype + "[" + sizes + "]";
+  };
+  return "graph @windows(" + input("x", one.x) + ", " + input("w", one.w) + ", " +
+         input("b", channels) + ", " + input("scale", one.scale) +
+         (one.residual != nullptr ? ", " + input("r", one.residual) : "") +
+         ") {\n  %c = conv(%x, %w, %b) {" + one.window + (tf32 ? ", tf32 = true" : "") +
+         "}\n  %m = mul(%c, %scale)\n" +
+         (one.residual != nullptr ? "  %a = add(%m, %r)\n  %y = relu(%a)\n" : "  %y = relu(%m)\n") +
+         "  return %y\n}\n";
+}
+
+struct WindowDType {
+  const char* dtype;
+  bool tf32;
+};
+
+class CudaWindows : public ::testing::TestWithParam<std::tuple<WindowDType, std::size_t>> {
+ protected:
+  const WindowCase& one() const { return window_cases()[std::get<1>(GetParam())]; }
+  std::string dtype() const { return std::get<0>(GetParam()).dtype; }
+  bool tf32() const { return std::get<0>(GetParam()).tf32; }
+  OneProduct product() const { return OneProduct(window_text(one(), dtype(), tf32())); }
+  double tolerance() const { return tf32() ? 2e-3 : tolerance_of(dtype()); }
+};
+
+TEST_P(CudaWindows, EveryWayAgreesWithTheEvaluator) {
+  const OneProduct all = product();
+  EXPECT_EQ(all.nest().name, one().residual != nullptr ? "conv_mul_add_relu" : "conv_mul_relu");
+  EXPECT_EQ(all.right(), Along::Windows);
+  EXPECT_FALSE(all.library()) << "a library of products has no windows";
+  if (tf32())
+    EXPECT_THAT(all.names(),
+                ElementsAre("tensor_16x64x32", "tensor_64x64x32", "tensor_128x128x16"));
+  else if (dtype() == "f32")
+    EXPECT_THAT(all.names(), ElementsAre("plain_64x64x16"));
+  else
+    EXPECT_THAT(all.names(),
+                ElementsAre("tensor_16x64x64", "tensor_64x64x64", "tensor_128x128x32"));
+  EXPECT_THAT(all.text(), HasSubstr("> windows = {"));
+  EXPECT_EQ(all.text().find("__launch_bounds__(256, 2)") != std::string::npos,
+            tf32() || dtype() != "f32")
+      << "two large blocks fit on a multiprocessor";
+  EXPECT_THAT(all.text(), HasSubstr(std::string(", ") + one().windows + "> windows"));
+  all.expect_right(one().sizes, tolerance());
+}
+
+/// Parts of the depth begin inside of a channel.
+TEST_P(CudaWindows, BlocksThatShareATileAgreeWithTheEvaluator) {
+  product().expect_right({one().sizes[0]}, tolerance(), 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, CudaWindows,
+    ::testing::Combine(::testing::Values(WindowDType{"f32", false}, WindowDType{"f32", true},
+                                         WindowDType{"f16", false}, WindowDType{"bf16", false}),
+                       ::testing::Range(std::size_t{0}, window_cases().size())),
+    [](const auto& info) {
+      const WindowDType how = std::get<0>(info.param);
+      return std::string(how.dtype) + (how.tf32 ? "_tf32_" : "_") +
+             window_cases()[std::get<1>(info.param)].name;
+    });
+
+/// The nest itself says what windows are to whoever knows no better.
+TEST(CudaConvs, TheNestOfWindowsIsTheConvolution) {
+  for (const WindowCase& one : window_cases()) {
+    SCOPED_TRACE(one.name);
+    const ir::Graph graph = ir::parse(window_text(one, "f32", false));
+    const jit::Program program = lowered_for_cuda(graph);
+    ASSERT_EQ(program.kernels.size(), 1u);
+    EXPECT_THAT(jit::print(*program.kernels[0].nest), HasSubstr(" windows from t"));
+    for (const auto& sizes : one.sizes)
+      test::expect_program_right(graph, program, test::random_arguments(graph, sizes), {}, 1e-5);
+  }
+}
+
+/// Where tiles would be mostly empty, threads have elements of their own; other dtypes too.
+TEST(CudaConvs, FewChannelsAreNoProduct) {
+  const auto is_product = [](const std::string& dtype, const std::string& x, const std::string& w,
+                             const std::string& groups) {
+    const ir::Graph graph = ir::parse(
+        "graph @g(%x: " + dtype + "[s0, " + x + ", s1, s2], %w: " + dtype + "[" + w +
+        "]) {\n  %c = conv(%x, %w) {strides = [1, 1], pads_low = [1, 1], pads_high = [1, 1], "
+        "dilations = [1, 1], groups = " +
+        groups + "}\n  return %c\n}\n");
+    return lowered_for_cuda(graph).kernels.at(0).nest->product.has_value();
+  };
+  EXPECT_TRUE(is_product("f16", "2", "16, 2, 3, 3", "1"));
+  EXPECT_FALSE(is_product("f16", "2", "15, 2, 3, 3", "1"));
+  EXPECT_FALSE(is_product("f16", "1", "16, 1, 3, 3", "1")) << "9 products a sum";
+  EXPECT_FALSE(is_product("f16", "32", "32, 1, 3, 3", "32")) << "one channel a group";
+  EXPECT_FALSE(is_product("f16", "4", "16, 4, 33, 1", "1")) << "33 taps";
+  EXPECT_FALSE(is_product("f64", "2", "16, 2, 3, 3", "1"));
+}
+
+/// The tile for windows of a 3 x 3 kernel on an H200, as many as `columns`, that move by one.
+std::string chosen(std::int64_t rows, std::int64_t columns, std::int64_t channels) {
+  const auto tiles = jit::cuda::product_tiles(f16, Along::Rows, Along::Windows, kProductDevice);
+  const jit::cuda::ProductShape shape{1, rows, columns, 9 * channels, 2, 9};
+  const jit::cuda::ProductChoice choice = jit::cuda::cheapest_tile(tiles, shape, kProductDevice);
+  return tiles[choice.tile].name() +
+         (choice.parts == 1 ? "" : " / " + std::to_string(choice.parts));
+}
+
+TEST(CudaConvs, TheCostModelTakesTilesThatFillTheDevice) {
+  EXPECT_EQ(chosen(64, 16 * 56 * 56, 64), "tensor_64x64x64");
+  EXPECT_EQ(chosen(128, 16 * 28 * 28, 128), "tensor_128x128x32");
+  EXPECT_EQ(chosen(256, 16 * 14 * 14, 256), "tensor_128x128x32 / 2");
+  EXPECT_EQ(chosen(512, 16 * 7 * 7, 512), "tensor_128x128x32 / 4");
+  EXPECT_EQ(chosen(512, 7 * 7, 512), "tensor_16x64x64 / 4");
+}
+
+/// Their elements are in memory but once: what bounds a matrix that is there does not bound them.
+TEST(CudaConvs, TheCostModelKnowsThatWindowsOverlap) {
+  const ProductTile narrow =
+      jit::cuda::product_tiles(f16, Along::Rows, Along::Windows, kProductDevice)[0];
+  const auto cycles = [&](std::int64_t overlap) {
+    return jit::cuda::product_cycles(narrow, {1, 16, 1 << 22, 1152, 2, overlap}, kProductDevice);
+  };
+  EXPECT_LT(cycles(9), 0.7 * cycles(0));
+  EXPECT_GT(cycles(9), 0.5 * cycles(0)) << "each takes a thread's time";
+  EXPECT_LT(cycles(9), cycles(1));
+}
+
+/// What the simulator objects to when barrier `skipped` of a launch is left out; empty: nothing.
+std::string problem_without(std::uint64_t skipped, std::uint64_t& barriers) {
+  static const sim::Control control(test::simulator_path());
+  const OneProduct one(
+      "graph @g(%x: f16[s0, 24, s1, s2], %w: f16[16, 24, 3, 3]) {\n  %c = conv(%x, %w) {strides = "
+      "[1, "
+      "1], pads_low = [1, 1], pads_high = [1, 1], dilations = [1, 1]}\n  return %c\n}\n");
+  std::vector<ir::Literal> arguments = test::random_arguments(one.graph(), {1, 5, 7});
+  arguments.emplace_back(f16, ir::Sizes{1, 16, 5, 7});
+  std::vector<std::span<unsigned char>> spans;
+  for (const std::size_t k : {1, 0, 2})  // the weights are the left matrix
+    spans.emplace_back(static_cast<unsigned char*>(arguments[k].data()), arguments[k].bytes());
+  try {
+    SimulatedKernels device(one.sources());
+    control.skip_barrier(skipped);
+    device.run(1, {1, 5, 7}, spans);
+  } catch (const DeviceLost&) {
+    const std::string problem = control.problem();
+    control.skip_barrier(0);
+    return problem;
+  }
+  barriers = control.skip_barrier(0);
+  return {};
+}
+
+/// Elements of windows come into a step's tile while the products of another are under way.
+TEST(CudaConvs, EveryBarrierIsNeeded) {
+  if (!test::on_simulator()) GTEST_SKIP() << test::kNeedsSimulator;
+  std::uint64_t barriers = 0;
+  ASSERT_EQ(problem_without(0, barriers), "");
+  // One for each of four steps, of which the last is where the sums will be, two around the sums on their way out, and the last, after which a block would go on
+  // to another tile.
+  ASSERT_EQ(barriers, 7u);
+  for (std::uint64_t k = 1; k < barriers; ++k)
+    EXPECT_THAT(problem_without(k, barriers), HasSubstr("no barrier lies between"))
+        << "barrier " << k;
+}
+
+class CudaWindowsNvrtc : public ::testing::TestWithParam<WindowDType> {};
+
+TEST_P(CudaWindowsNvrtc, TakesEveryText) {
+  expect_nvrtc_takes(OneProduct(window_text(window_cases()[0], GetParam().dtype, GetParam().tf32)));
+}
+
+INSTANTIATE_TEST_SUITE_P(DTypes, CudaWindowsNvrtc,
+                         ::testing::Values(WindowDType{"f32", false}, WindowDType{"f32", true},
+                                           WindowDType{"f16", false}, WindowDType{"bf16", false}),
+                         [](const auto& info) {
+                           return std::string(info.param.dtype) + (info.param.tf32 ? "_tf32" : "");
+                         });
 
 }  // namespace
 }  // namespace heddle::tests

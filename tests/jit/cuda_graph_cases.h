@@ -125,6 +125,15 @@ inline const std::vector<GraphCase>& cuda_graph_cases() {
             return %r
           })",
        {{2, 7}, {1, 3}}},
+      {R"(graph @conv_product(%x: f16[s0, 4, s1, 9], %w: f16[32, 2, 3, 3], %bias: f16[32], %k: f16[24, 32, 1, 1], %r: f16[s0, 24, s1, 4]) {
+            %c = conv(%x, %w, %bias) {strides = [1, 2], pads_low = [1, 0], pads_high = [1, 0], dilations = [1, 1], groups = 2}
+            %a = relu(%c)
+            %d = conv(%a, %k) {strides = [1, 1], pads_low = [0, 0], pads_high = [0, 0], dilations = [1, 1]}
+            %e = add(%d, %r)
+            return %e
+          })",
+       {{2, 7}, {1, 1}, {0, 3}},
+       4e-3},
       {R"(graph @conv_transpose(%x: f32[s0, 4, 5], %w: f32[4, 3, 3]) {
             %c = conv_transpose(%x, %w) {strides = [2], pads_low = [1], pads_high = [1], dilations = [1], output_padding = [1], groups = 1}
             return %c

@@ -274,6 +274,26 @@ TEST(CudaProducts, RowsOfABatchAreRowsOfOneMatrix) {
   flat.expect_right({{3, 7}, {2, 40}}, 4e-3);
 }
 
+/// Dimensions of size 1 lie between the others: whatever their strides, they part no rows.
+TEST(CudaProducts, DimensionsOfSizeOnePartNoRows) {
+  OneProduct ones(R"(graph @ones(%a: bf16[1, s0, 1, s1, 32], %b: bf16[32, 48]) {
+    %p = permute(%a) {perm = [2, 1, 0, 3, 4]}
+    %m = matmul(%p, %b)
+    return %m
+  })");
+  EXPECT_EQ(ones.nest().product->batches, base::SymExpr(1));
+  EXPECT_EQ(ones.nest().product->rows.to_string(), "s0*s1");
+  ones.expect_right({{3, 7}, {1, 1}, {0, 2}}, 3e-2);
+  OneProduct apart(R"(graph @apart(%a: f16[s0, 3, s1, 32], %b: f16[32, 48]) {
+    %s = slice(%a) {start = [0, 1, 0, 0], limit = [s0, 2, s1, 32], stride = [1, 1, 1, 1]}
+    %m = matmul(%s, %b)
+    return %m
+  })");
+  EXPECT_EQ(apart.nest().product->batches.to_string(), "s0") << "two other matrices lie between";
+  EXPECT_EQ(apart.nest().product->rows.to_string(), "s1");
+  apart.expect_right({{3, 7}, {1, 1}}, 4e-3);
+}
+
 TEST(CudaProducts, OperandsWithoutNeighboursAreMultipliedWithoutTensorCores) {
   OneProduct strided(R"(graph @strided(%a: f16[s0, 20], %b: f16[20, 30, 2]) {
     %s = slice(%b) {start = [0, 0, 1], limit = [20, 30, 2], stride = [1, 1, 1]}

@@ -265,8 +265,27 @@ class Machine {
   }
   HostScalar operand(const TileOperand& tile, std::int64_t row, std::int64_t column,
                      std::int64_t member) {
+    if (tile.windows) return tap(tile, row, column);
     return *element(tile.buffer, value_of(tile.base) + row * value_of(tile.row_stride) +
                                      column * value_of(tile.column_stride) + member);
+  }
+
+  HostScalar tap(const TileOperand& tile, std::int64_t row, std::int64_t column) {
+    std::int64_t window = value_of(tile.windows->first) + column;
+    std::int64_t at = value_of(tile.base);
+    bool inside = true;
+    for (auto axis = tile.windows->axes.rbegin(); axis != tile.windows->axes.rend(); ++axis) {
+      const std::int64_t windows = value_of(axis->windows);
+      const std::int64_t position =
+          window % windows * axis->stride + row % axis->taps * axis->dilation - axis->pad;
+      inside = inside && position >= 0 && position < value_of(axis->size);
+      at += position * value_of(axis->memory_stride);
+      window /= windows;
+      row /= axis->taps;
+    }
+    if (!inside) return number(nest_.buffers[tile.buffer].dtype, 0);
+    return *element(tile.buffer,
+                    at + row * value_of(tile.row_stride) + window * value_of(tile.column_stride));
   }
 
   std::int64_t value_of(const SymExpr& expr) const { return expr.evaluate(symbols_); }

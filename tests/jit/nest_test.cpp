@@ -205,6 +205,30 @@ TEST(NestCheck, N13LoopsInsideVectorLoopsAreUniform) {
                                                .body = std::make_shared<Block>()}});
   });
 }
+Windows three_taps() {
+  return {0,
+          {{.taps = 3,
+            .stride = 1,
+            .pad = 1,
+            .dilation = 1,
+            .windows = 4,
+            .size = 4,
+            .memory_stride = 1}}};
+}
+TEST(NestCheck, N14WindowsAreOfTheRightOperand) {
+  expect_broken("N14",
+                [](Nest& n) { std::get<ContractStmt>(n.body[4].node).a.windows = three_taps(); });
+  expect_broken("N14", [](Nest& n) {
+    Windows without = three_taps();
+    without.axes[0].taps = 0;
+    std::get<ContractStmt>(n.body[4].node).b.windows = without;
+  });
+  expect_broken("N8", [](Nest& n) {
+    Windows far = three_taps();
+    far.axes[0].size = SymExpr::size(7);
+    std::get<ContractStmt>(n.body[4].node).b.windows = far;
+  });
+}
 
 }  // namespace
 }  // namespace heddle::jit

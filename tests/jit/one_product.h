@@ -44,6 +44,8 @@ class OneProduct {
       sources_.push_back(jit::cuda::emit_product(*parts, tile, {}));
   }
 
+  const ir::Graph& graph() const { return graph_; }
+  const std::vector<jit::cuda::CudaSource>& sources() const { return sources_; }
   const jit::Nest& nest() const { return *program_.kernels.at(0).nest; }
   /// The nest's size parameters where the graph's are these.
   std::vector<std::int64_t> parameters(const std::vector<std::int64_t>& sizes) const {

@@ -1,0 +1,178 @@
+#include "jit/nests/conv_product.h"
+
+#include <algorithm>
+#include <array>
+
+#include "jit/lower/index.h"
+#include "jit/nests/support.h"
+
+namespace heddle::jit {
+
+namespace {
+
+constexpr std::int64_t kTileRows = 32;
+constexpr std::int64_t kTileColumns = 64;
+/// Channels of a group's result, and elements of a window, from which on tiles are not mostly empty: below, a thread for each
+/// element does less.
+constexpr std::int64_t kLeastRows = 16;
+constexpr std::int64_t kLeastDepth = 16;
+/// Taps of one direction, at most: a window keeps a bit for each.
+constexpr std::int64_t kMostTaps = 32;
+constexpr std::int64_t kMostDepth = std::int64_t{1} << 30;
+
+/// Whether the elements of a weight's row, which is all of its dimensions but the first, lie behind each other.
+bool has_plain_rows(const NestBuilder& b, const AffineOperand& weights,
+                    std::span<const SymExpr> sizes) {
+  SymExpr inner = 1;
+  for (std::size_t d = sizes.size(); d-- > 1;) {
+    if (sizes[d].is_constant(1)) continue;
+    if (!b.simplify(weights.strides[d] - inner).is_constant(0)) return false;
+    inner *= sizes[d];
+  }
+  return true;
+}
+
+class ConvProductNest {
+ public:
+  explicit ConvProductNest(NestContext& ctx)
+      : ctx_(ctx),
+        b_(ctx.builder()),
+        last_(ctx.node().flag("channels_last")),
+        out_(channels_second(ctx.output_sizes())),
+        images_(*ctx.affine(0)),
+        weights_(*ctx.affine(1)),
+        weight_sizes_(ctx.operand_sizes(1)) {
+    images_.strides = channels_second(images_.strides);
+  }
+
+  void build() {
+    const std::int64_t groups = ctx_.node().integer("groups");
+    std::vector<SymExpr> windows = out_;
+    windows.erase(windows.begin() + 1);
+    ProductForm form;
+    form.batches = groups;
+    form.rows = floordiv(out_[1], groups);
+    form.columns = base::product(windows);
+    const SymExpr row_tiles = ceildiv(form.rows, kTileRows);
+    const SymExpr column_tiles = ceildiv(form.columns, kTileColumns);
+    const SymExpr extent = form.batches * column_tiles * row_tiles;
+    const Symbol p = b_.new_axis(extent);
+    b_.set_parallel(p, extent);
+    assume_elements(out_, b_.facts());
+    const SymExpr rest = floordiv(p, row_tiles);
+    const SymExpr group = place(floordiv(rest, column_tiles), form.batches);
+    row_begin_ = place(mod(p, row_tiles) * kTileRows, form.rows);
+    column_begin_ = place(mod(rest, column_tiles) * kTileColumns, form.columns);
+    form.batch = group.symbol();
+    form.row_begin = row_begin_.symbol();
+    form.column_begin = column_begin_.symbol();
+    first_channel_ = group * form.rows + row_begin_;
+    contract(form, group);
+    write(windows);
+    b_.nest().work = form.batches * form.rows * form.columns * depth() * 2;
+    b_.nest().product = std::move(form);
+  }
+
+ private:
+  /// What belongs to [N, M, out...].
+  std::vector<SymExpr> channels_second(std::vector<SymExpr> list) const {
+    if (last_) std::rotate(list.begin() + 1, list.end() - 1, list.end());
+    return list;
+  }
+
+  SymExpr depth() const { return base::product(std::span(weight_sizes_).subspan(1)); }
+
+  SymExpr place(const SymExpr& at, const SymExpr& size) {
+    return b_.bind(b_.from_index(at), 0, size - 1, 0);
+  }
+
+  Windows windows_of_images() const {
+    const ir::Node& node = ctx_.node();
+    const std::vector<SymExpr> sizes = channels_second(ctx_.operand_sizes(0));
+    Windows windows{column_begin_, {}};
+    for (std::size_t d = 0; d + 2 < out_.size(); ++d)
+      windows.axes.push_back({.taps = weight_sizes_[d + 2].constant(),
+                              .stride = node.ints("strides")[d],
+                              .pad = node.ints("pads_low")[d],
+                              .dilation = node.ints("dilations")[d],
+                              .windows = out_[d + 2],
+                              .size = sizes[d + 2],
+                              .memory_stride = images_.strides[d + 2]});
+    return windows;
+  }
+
+  void contract(const ProductForm& form, const SymExpr& group) {
+    rows_ = min(kTileRows, form.rows - row_begin_);
+    columns_ = min(kTileColumns, form.columns - column_begin_);
+    acc_ = b_.add_local(DType::F32, kTileRows * kTileColumns, kTileRows * kTileColumns);
+    const SymExpr& channel = images_.strides[1];
+    b_.contract({.acc = acc_,
+                 .dtype = DType::F32,
+                 .tile_rows = kTileRows,
+                 .tile_columns = kTileColumns,
+                 .rows = rows_,
+                 .columns = columns_,
+                 .depth = depth(),
+                 .a = {weights_.buffer, weights_.offset + weights_.strides[0] * first_channel_,
+                       weights_.strides[0], 1},
+                 .b = {images_.buffer, images_.offset + group * weight_sizes_[1] * channel, channel,
+                       images_.strides[0], windows_of_images()},
+                 .tf32 = ctx_.node().flag("tf32")});
+  }
+
+  void write(std::span<const SymExpr> windows) {
+    const DType dtype = ctx_.node().output().dtype;
+    const bool biased = ctx_.node().inputs().size() > 2 && ctx_.node().input(2);
+    const Symbol row = b_.new_axis(rows_);
+    b_.begin_for(row, rows_, ForStmt::Kind::Serial);
+    const SymExpr channel = first_channel_ + SymExpr(row);
+    const Symbol column = b_.new_axis(columns_);
+    b_.begin_for(column, columns_, ForStmt::Kind::Vector);
+    Scalar sum = b_.load(acc_, SymExpr(row) * kTileColumns + SymExpr(column));
+    if (biased) {
+      const Scalar bias = ctx_.operand(2, std::array{channel});
+      sum = b_.apply(ir::ScalarOp::Add, {sum, b_.convert(bias, DType::F32)});
+    }
+    Index index = delinearize(column_begin_ + SymExpr(column), windows, b_.facts());
+    index.insert(index.begin() + 1, channel);
+    if (last_) std::rotate(index.begin() + 1, index.begin() + 2, index.end());
+    ctx_.result(0, index, b_.convert(sum, dtype));
+    b_.end_for();
+    b_.end_for();
+  }
+
+  NestContext& ctx_;
+  NestBuilder& b_;
+  const bool last_;                 ///< channels are the last dimension of x and of the result
+  const std::vector<SymExpr> out_;  ///< [N, M, out...]
+  AffineOperand images_;            ///< strides as [N, C, in...]
+  const AffineOperand weights_;
+  const std::vector<SymExpr> weight_sizes_;
+  NestBufferId acc_ = 0;
+  SymExpr first_channel_, row_begin_, column_begin_, rows_, columns_;
+};
+
+}  // namespace
+
+bool is_conv_product(NestContext& ctx) {
+  const ir::Node& node = ctx.node();
+  const DType dtype = node.output().dtype;
+  if (ctx.options().target != LowerOptions::Target::Cuda || node.op_name() != "conv") return false;
+  if (dtype != DType::F16 && dtype != DType::BF16 && dtype != DType::F32) return false;
+  const std::vector<SymExpr> sizes = ctx.operand_sizes(1);
+  if (sizes.size() > 5) return false;
+  if (!std::ranges::all_of(sizes, [](const SymExpr& size) { return size.is_constant(); }))
+    return false;
+  const SymExpr depth = base::product(std::span(sizes).subspan(1));
+  const bool few_taps = std::all_of(sizes.begin() + 2, sizes.end(), [](const SymExpr& size) {
+    return size.constant() <= kMostTaps;
+  });
+  const auto weights = ctx.affine(1);
+  return few_taps && sizes[0].constant() / node.integer("groups") >= kLeastRows &&
+         depth.constant() >= kLeastDepth && depth.constant() <= kMostDepth && weights &&
+         ctx.affine(0) && has_plain_rows(ctx.builder(), *weights, sizes);
+}
+
+void build_conv_product(NestContext& ctx) { ConvProductNest(ctx).build(); }
+
+}  // namespace heddle::jit
