@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(Operands, CudaPointwiseConv,
 /// that of the product does.
 TEST(CudaConvs, NothingDividesWhereAnElementGoes) {
   const OneProduct product(pointwise_text("f16", false));
-  const std::string text = product.text();
+  const std::string text = product.sources().back().kernel;
   const std::string elements = text.substr(text.rfind("for (int e = threadIdx.x;"));
   for (const char* division : {"floordiv", "floormod", " / s", " % s", " / (", " % ("})
     EXPECT_EQ(elements.find(division), std::string::npos) << elements;
