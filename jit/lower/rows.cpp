@@ -74,7 +74,7 @@ bool reads_along_rows(const Kernel& kernel) {
   const auto row = innermost(group, false);
   const auto column = innermost(group, true);
   if (!row || !column) return false;
-  const SymExpr& rows = without_ones(group.domain)[*row];
+  const SymExpr rows = without_ones(group.domain)[*row];
   if (!rows.is_constant() || rows.constant() < kLeastLanes) return false;
   for (const Value& value : kernel.stored)
     if (row_role(group, reads, value.node) == RowRole::Full) return false;
