@@ -44,7 +44,6 @@ struct Api {
   explicit Api(const std::vector<std::string>& paths) : library("cuBLASLt", paths) {
     library.load(create, "cublasLtCreate");
     library.load(destroy, "cublasLtDestroy");
-    library.load(get_version, "cublasLtGetVersion");
     library.load(status_name, "cublasLtGetStatusName");
     library.load(product_create, "cublasLtMatmulDescCreate");
     library.load(product_destroy, "cublasLtMatmulDescDestroy");
@@ -70,7 +69,6 @@ struct Api {
   DynamicLibrary library;
   int (*create)(void** handle) = nullptr;
   int (*destroy)(void* handle) = nullptr;
-  std::size_t (*get_version)() = nullptr;
   const char* (*status_name)(int status) = nullptr;
   int (*product_create)(void** product, int compute, int scale) = nullptr;
   int (*product_destroy)(void* product) = nullptr;
@@ -108,11 +106,6 @@ class Made {
   int (*destroy_)(void*);
   void* handle_ = nullptr;
 };
-
-std::string version_text(std::size_t version) {
-  return "cublaslt " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) +
-         "." + std::to_string(version % 100);
-}
 
 }  // namespace
 
@@ -264,11 +257,6 @@ bool CublasLt::open() {
 std::string CublasLt::why() const {
   const std::scoped_lock lock(mutex_);
   return why_;
-}
-
-std::string CublasLt::version() const {
-  const Opened* opened = open_.load(std::memory_order_acquire);
-  return opened == nullptr ? std::string() : version_text(opened->api->get_version());
 }
 
 std::shared_ptr<const CublasLt::Plan> CublasLt::plan(const LibraryProduct& product) const {

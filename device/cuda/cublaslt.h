@@ -59,8 +59,6 @@ class CublasLt {
   bool is_open() const { return open_.load(std::memory_order_acquire) != nullptr; }
   /// Empty: nothing went wrong.
   std::string why() const;
-  /// "cublaslt 13.1.0"; empty: not open
-  std::string version() const;
 
   /// A product at some sizes, and the way that the library chose for it. Threads: any.
   class Plan;

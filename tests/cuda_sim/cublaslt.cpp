@@ -154,8 +154,6 @@ EXPORT const char* cublasLtGetStatusName(int status) {
                                       : "CUBLAS_STATUS_INTERNAL_ERROR";
 }
 
-EXPORT std::size_t cublasLtGetVersion() { return 130100; }
-
 EXPORT int cublasLtCreate(void** handle) {
   if (fails("cublasLtCreate")) return kNotInitialized;
   const heddle::sim::HostImage image = heddle::sim::compile_for_host(kText);
