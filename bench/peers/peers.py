@@ -30,11 +30,17 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 STORE = ROOT / ".cache/peers"
 BIN = pathlib.Path(os.environ.get("HEDDLE_BENCH_BIN", ROOT / "build/release/bin"))
 ROWS = graphs.GRAPHS | real_models.REAL_MODELS
+# Peers that are called from Python, and the modules that each needs.
+PYTHON_PEERS = {"openvino": ["openvino"], "jax": ["jax", "jaxlib"], "iree": ["iree.compiler", "iree.runtime"],
+                "torch": ["torch"]}
 SETTLE_SECONDS = 0.01  # between turns: workers that spin after a call have gone to sleep by then
 
 
 def installed(module):
-    return importlib.util.find_spec(module) is not None
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # the package around it is missing
+        return False
 
 
 def onnxruntime_command(*settings):
@@ -45,8 +51,9 @@ def onnxruntime_command(*settings):
     return [str(BIN / "peer_onnxruntime")] + [x for o in options for x in ("--option", o)]
 
 
-def python_command(name):
-    return [sys.executable, str(pathlib.Path(__file__).parent / f"{name}_peer.py")]
+def python_command(name, *settings):
+    script = str(pathlib.Path(__file__).parent / f"{name}_peer.py")
+    return [sys.executable, script] + [x for setting in settings for x in ("--option", setting)]
 
 
 def peer_commands(cache_dir):
@@ -56,9 +63,11 @@ def peer_commands(cache_dir):
         commands["onnxruntime"] = onnxruntime_command()
         commands["onnxruntime_tuned"] = onnxruntime_command(
             "optimization.disable_specified_optimizers=SkipLayerNormFusion")
-    for name in ("openvino",):
-        if installed(name):
-            commands[name] = python_command(name)
+    for name, modules in PYTHON_PEERS.items():
+        if all(map(installed, modules)):
+            # Of these, JAX and torch keep what they compiled on disk when told where.
+            settings = [f"cache_dir={cache_dir}/{name}"] if name in ("jax", "torch") else []
+            commands[name] = python_command(name, *settings)
     return commands
 
 
@@ -128,16 +137,19 @@ def cold_start(command, folder, threads):
         return process.facts
 
 
-def measure(row, folder, commands, threads, rounds, seconds):
-    """One row: a record for each peer, in the order of `commands`; one that failed holds `error`."""
+def measure(folder, commands, threads, rounds, seconds, cold):
+    """One row: a record for each peer, in the order of `commands`; one that failed holds `error`.
+
+    `cold`: whether a start without anything cached on disk is measured too.
+    """
     records, processes = {}, {}
     with contextlib.ExitStack() as open_processes:
         for name, command in commands.items():
             try:
-                cold = cold_start(command, folder, threads)
+                facts = cold_start(command, folder, threads) if cold else {}
                 processes[name] = process = Process(command, folder, threads)
                 open_processes.callback(process.close)
-                records[name] = {"cold": cold, "facts": process.facts, "samples_us": [],
+                records[name] = {"cold": facts, "facts": process.facts, "samples_us": [],
                                  "round_medians_us": [], "round_processor_us": []}
             except RuntimeError as error:
                 records[name] = {"error": str(error)}
@@ -185,8 +197,8 @@ def summary(record):
         "p99_us": float(np.quantile(samples, 0.99)),
         "least_us": float(samples.min()),
         "samples": len(samples),
-        "load_ms": cold["load_ms"],
-        "first_call_ms": cold["first_call_ms"],
+        "load_ms": cold.get("load_ms"),
+        "first_call_ms": cold.get("first_call_ms"),
         "compile_ms": cold.get("compile_ms"),
         "warm_start_ms": facts["load_ms"] + facts["first_call_ms"],
         "peak_bytes": memory["peak_bytes"] - facts["rss_before_bytes"],
@@ -259,8 +271,9 @@ def main():
             row = {"name": name, "title": ROWS[name][0],
                    "cost": json.loads((folder / "cost.json").read_text()), "threads": {}}
             for threads in args.threads.split(","):
-                row["threads"][threads] = measure(name, folder, commands, int(threads), args.rounds,
-                                                  args.seconds)
+                # Start-up does not depend on threads; compilers take minutes over it.
+                cold = threads == min(args.threads.split(","), key=int)
+                row["threads"][threads] = measure(folder, commands, int(threads), args.rounds, args.seconds, cold)
                 print(report.line(row, threads), flush=True)
             document["rows"].append(row)
     document["load_at_end"] = load_average()

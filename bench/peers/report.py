@@ -6,7 +6,7 @@ import pathlib
 import statistics
 
 NAMES = {"heddle": "Heddle", "onnxruntime": "ONNX Runtime", "onnxruntime_tuned": "ONNX Runtime, tuned",
-         "openvino": "OpenVINO"}
+         "openvino": "OpenVINO", "jax": "JAX", "iree": "IREE", "torch": "torch.compile"}
 # Multiply-add slots that one element takes: a cheap operation one half of them, a transcendental function its
 # polynomial, range reduction and reconstruction.
 CHEAP_FLOPS, TRANSCENDENTAL_FLOPS = 1, 24
@@ -30,11 +30,16 @@ def ratio(row, threads, peer, measure="round_medians_us"):
     return statistics.median(theirs / ours for theirs, ours in pairs)
 
 
+def right_ratios(row, threads, measure="round_medians_us"):
+    """The ratio of each peer that ran and agrees, by name."""
+    ratios = {name: ratio(row, threads, name, measure) for name, record in ran(row, threads).items()
+              if name != "heddle" and record["agrees"]}
+    return {name: value for name, value in ratios.items() if value is not None}
+
+
 def best_peer(row, threads, measure="round_medians_us"):
-    """Name and ratio of the fastest peer; (None, None) without any."""
-    ratios = {name: ratio(row, threads, name, measure) for name in ran(row, threads)
-              if name != "heddle"}
-    ratios = {name: value for name, value in ratios.items() if value is not None}
+    """Name and ratio of the fastest peer whose outputs are right; (None, None) without any."""
+    ratios = right_ratios(row, threads, measure)
     if not ratios:
         return None, None
     name = min(ratios, key=ratios.get)
@@ -158,15 +163,18 @@ def markdown(document):
         f"{document['seconds']} s; a ratio is the median over",
         "rounds of the ratio within a round. Processor time is that of all threads, those that wait spinning included. Each engine runs in a process of its own; inputs and outputs are the caller's"
         " memory. \"Tuned\" is ONNX",
-        "Runtime without its skip-layer-norm fusion. OpenVINO is called from Python, which costs it some microseconds a"
-        " call. The floor is the",
+        "Runtime without its skip-layer-norm fusion. All but Heddle and ONNX Runtime are called from Python, which costs"
+        " some microseconds a",
+        "call (some thirty with torch). JAX and torch run the ONNX graph translated to their own ops"
+        " (`bench/peers/onnx_function.py`), IREE imports it; a",
+        "peer whose outputs are wrong is marked and is nobody's best peer. The floor is the",
         f"longer of arithmetic at {document['limits']['fma_gflops']:.0f} GFLOP/s a thread (a cheap operation on an element"
         f" counts as {CHEAP_FLOPS}, a transcendental as {TRANSCENDENTAL_FLOPS}) and",
         "inputs, outputs and weights at the rate of a copy of as many bytes "
         f"({rates['262144'] / 1e9:.0f} GB/s for 256 KiB, {rates['4194304'] / 1e9:.0f} for 4 MiB, "
         f"{rates['268435456'] / 1e9:.0f} for 256 MiB, a thread).",
         "`bench/peers/run` writes this file.", ""]
-    threads = sorted({key for row in document["rows"] for key in row["threads"]})
+    threads = sorted({key for row in document["rows"] for key in row["threads"]}, key=int)
     for key in threads:
         lines += steady_table(document, key)
     for key in threads[:1]:
@@ -174,42 +182,75 @@ def markdown(document):
     return "\n".join(lines + failures(document))
 
 
-# The picture: one bar a row, as long as the best peer's processor time over Heddle's.
+# The picture: a bar a row, as long as the best peer's processor time over Heddle's, and a mark for each peer's.
 
-BAR_HEIGHT, GAP, LEFT, RIGHT, WIDTH, SCALE_END = 14, 6, 300, 170, 840, 8.0
-
-
-def bar(top, value, text, shade):
-    """A bar on a logarithmic scale of ratios from 1/2 to SCALE_END, drawn from the line at 1."""
-    x = position(1), position(min(max(value, 0.5), SCALE_END))
-    return (f'<rect x="{min(x):.1f}" y="{top}" width="{abs(x[1] - x[0]):.1f}" height="{BAR_HEIGHT}" fill="{shade}"/>'
-            f'<text x="{max(x) + 5:.1f}" y="{top + 11}" class="n">{html.escape(text)}</text>')
+BAR_HEIGHT, GAP, LEFT, RIGHT, WIDTH, TOP = 14, 6, 330, 175, 900, 66
+SCALE = (0.5, 1, 2, 4, 8, 16)
+# Colours that remain apart for the colour-blind, and shapes for print: as paths around 0, 0.
+MARKS = {"onnxruntime": ("#0072b2", "M-4 -4H4V4H-4Z"), "onnxruntime_tuned": ("#56b4e9", "M-4 -4H4V4H-4Z"),
+         "openvino": ("#e69f00", "M0 -5L5 4H-5Z"), "jax": ("#009e73", "M0 -5L5 0L0 5L-5 0Z"),
+         "iree": ("#cc79a7", "M0 5L5 -4H-5Z"),
+         "torch": ("#d55e00", "M-5 -2H-2V-5H2V-2H5V2H2V5H-2V2H-5Z")}
 
 
 def position(value):
-    return LEFT + (WIDTH - LEFT - RIGHT) * math.log(value / 0.5) / math.log(SCALE_END / 0.5)
+    """Where a ratio lies on the scale, which is logarithmic; what is beyond its ends is drawn at them."""
+    value = min(max(value, SCALE[0]), SCALE[-1])
+    return LEFT + (WIDTH - LEFT - RIGHT) * math.log(value / SCALE[0]) / math.log(SCALE[-1] / SCALE[0])
+
+
+def mark(peer, x, y):
+    colour, path = MARKS[peer]
+    return (f'<path d="{path}" transform="translate({x:.1f} {y:.1f})" fill="{colour}" stroke="#fff" '
+            f'stroke-width="0.7"><title>{NAMES[peer]}</title></path>')
+
+
+def picture_row(row, threads, measure, top):
+    """Title, the bar from 1 to the best peer, a mark for each peer, the best one's name and ratio."""
+    best, value = best_peer(row, threads, measure)
+    left, right = sorted((position(1), position(value)))
+    middle = top + BAR_HEIGHT / 2
+    parts = [f'<text x="{LEFT - 8}" y="{top + 11}" class="t">{html.escape(row["title"])}</text>',
+             f'<rect x="{left:.1f}" y="{top}" width="{right - left:.1f}" height="{BAR_HEIGHT}" '
+             f'fill="{"#bfe3cf" if value >= 1 else "#f6c9b5"}"/>']
+    ratios = right_ratios(row, threads, measure)
+    parts += [mark(peer, position(ratios[peer]), middle) for peer in MARKS if peer in ratios and peer != best]
+    parts.append(mark(best, position(value), middle))
+    parts.append(f'<text x="{WIDTH - RIGHT + 14}" y="{top + 11}" class="{"n" if value >= 1 else "w"}">'
+                 f'{value:.2f} {NAMES[best]}</text>')
+    return parts
+
+
+def legend(peers):
+    parts, x = [], LEFT
+    for peer in peers:
+        parts.append(mark(peer, x, 35))
+        parts.append(f'<text x="{x + 8}" y="39" class="n">{NAMES[peer]}</text>')
+        x += 24 + 6.1 * len(NAMES[peer])
+    return parts
 
 
 def svg(document, threads="1"):
     measure = "round_processor_us"
     rows = [row for row in document["rows"] if threads in row["threads"] and
             best_peer(row, threads, measure)[0]]
-    height = 46 + len(rows) * (BAR_HEIGHT + GAP) + 10
+    height = TOP + len(rows) * (BAR_HEIGHT + GAP) + 4
+    seen = {name for row in rows for name in right_ratios(row, threads, measure)}
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',
-             "<style>text{font:12px sans-serif;fill:#333}.n{font-size:11px}.t{text-anchor:end}</style>",
+             "<style>text{font:12px sans-serif;fill:#333}.n{font-size:11px}.t{text-anchor:end}"
+             ".m{font-size:11px;text-anchor:middle}.w{font-size:11px;font-weight:bold;fill:#a22}</style>",
              f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>',
-             f'<text x="10" y="18">Processor time of the best peer over Heddle\'s, {"one thread" if threads == "1" else threads + " threads"}, '
-             f'{document["date"]}; right of the line Heddle is faster</text>']
-    for value in (0.5, 1, 2, 4, 8):
+             f'<text x="10" y="18">Processor time of each peer over Heddle\'s, '
+             f'{"one thread" if threads == "1" else threads + " threads"}, {document["date"]}; '
+             'right of the line Heddle is faster; the bar and the figure are the best peer\'s</text>',
+             *legend([peer for peer in MARKS if peer in seen])]
+    for value in SCALE:
         x = position(value)
-        parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="38" y2="{height - 8}" '
+        parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 6}" y2="{height - 4}" '
                      f'stroke="{"#333" if value == 1 else "#ddd"}"/>'
-                     f'<text x="{x - 6:.1f}" y="34" class="n">{value:g}x</text>')
+                     f'<text x="{x:.1f}" y="{TOP - 10}" class="m">{value:g}x</text>')
     for k, row in enumerate(rows):
-        top = 44 + k * (BAR_HEIGHT + GAP)
-        name, value = best_peer(row, threads, measure)
-        parts.append(f'<text x="{LEFT - 8}" y="{top + 11}" class="t">{html.escape(row["title"])}</text>')
-        parts.append(bar(top, value, f"{value:.2f} {NAMES[name]}", "#2a7" if value >= 1 else "#c63"))
+        parts += picture_row(row, threads, measure, TOP + k * (BAR_HEIGHT + GAP))
     return "\n".join(parts + ["</svg>"]) + "\n"
 
 

@@ -60,14 +60,36 @@ class ReportTest(unittest.TestCase):
         self.row["threads"]["1"]["openvino"]["agrees"] = False
         self.assertIn("50 (wrong)", report.markdown(self.document))
 
-    def test_the_picture_is_xml_with_a_bar_a_row(self):
+    def test_a_peer_that_is_wrong_is_not_the_best(self):
+        self.row["threads"]["1"]["openvino"]["agrees"] = False
+        self.assertEqual(report.best_peer(self.row, "1"), ("onnxruntime", 1.5))
+
+    def test_columns_are_the_peers_that_took_part_in_one_order(self):
+        peers = {name: record(60, [60, 60, 60]) for name in ("torch", "iree", "jax", "onnxruntime")}
+        text = report.markdown(document(heddle=record(40, [40, 40, 40]), **peers))
+        self.assertIn("| graph | Heddle | ONNX Runtime | JAX | IREE | torch.compile | p99 of Heddle |", text)
+        self.assertEqual(set(report.NAMES) - {"heddle"}, set(report.MARKS))
+
+    def test_the_picture_is_xml_with_a_bar_a_row_and_a_mark_a_peer(self):
+        self.row["threads"]["1"]["jax"] = record(400, [4000, 4000, 4000])
+        self.row["threads"]["1"]["iree"] = record(4, [4, 4, 4], agrees=False)
         root = xml.etree.ElementTree.fromstring(report.svg(self.document))
         texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
         self.assertIn("a <row>", texts)
         self.assertIn("1.25 OpenVINO", texts)
+        self.assertNotIn("IREE", texts)
         bars = [element for element in root.iter("{http://www.w3.org/2000/svg}rect")
                 if element.get("height") == str(report.BAR_HEIGHT)]
-        self.assertEqual(len(bars), 1)
+        self.assertEqual([float(bar.get("x")) for bar in bars], [round(report.position(1), 1)])
+        places = {}
+        for path in root.iter("{http://www.w3.org/2000/svg}path"):
+            x, y = path.get("transform")[len("translate("):-1].split()
+            places.setdefault(path[0].text, []).append((float(x), float(y)))
+        row_height = report.TOP + report.BAR_HEIGHT / 2
+        marks = {name: [x for x, y in points if y == row_height] for name, points in places.items()}
+        self.assertEqual(marks, {"ONNX Runtime": [round(report.position(1.5), 1)],
+                                 "OpenVINO": [round(report.position(1.25), 1)],
+                                 "JAX": [report.WIDTH - report.RIGHT]})  # beyond the end of the scale
 
 
 if __name__ == "__main__":
