@@ -4,6 +4,7 @@
 #include <cmath>
 #include <gtest/gtest.h>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "jit/nest_builder.h"
@@ -77,16 +78,19 @@ CompiledNest compile_unary(ScalarOp op, std::int64_t vector_bytes) {
   return CompiledNest(b.finish(), vector_bytes);
 }
 
-CompiledNest compile_division(double divisor) {
+/// x / divisor: a constant, or, where there is none, what a third buffer holds.
+CompiledNest compile_division(std::optional<double> divisor) {
   NestBuilder b("divide");
   b.nest().size_count = 1;
   const SymExpr n = SymExpr::size(0);
   const auto x = b.add_global(f32, n);
   const auto y = b.add_global(f32, n);
+  const auto given = b.add_global(f32, 1);
   b.set_parallel(b.new_axis(1), 1);
+  const ir::Scalar by = divisor ? b.constant(f32, *divisor) : b.load(given, 0);
   const Symbol i = b.new_axis(n);
   b.begin_for(i, n, ForStmt::Kind::Vector);
-  b.store(y, i, b.apply(ScalarOp::Div, {b.load(x, i), b.constant(f32, divisor)}));
+  b.store(y, i, b.apply(ScalarOp::Div, {b.load(x, i), by}));
   b.end_for();
   return CompiledNest(b.finish());
 }
@@ -103,25 +107,58 @@ std::vector<float> all_floats(std::uint32_t step) {
   return values;
 }
 
+constexpr float kDivisors[] = {1.7f,
+                               3.0f,
+                               -1.4142135f,
+                               768.0f,
+                               8.0f,
+                               -0x1p90f,
+                               1e30f,
+                               0.3f,
+                               0.0f,
+                               0x1.fffffep0f,
+                               8.0f / 255,
+                               -0.25f,
+                               1e-20f,
+                               1e-36f,
+                               3e38f,
+                               0x1.8p-140f,
+                               std::numeric_limits<float>::infinity(),
+                               std::numeric_limits<float>::quiet_NaN()};
+
+/// Exact, signs of zeros included, but for what is very small or on the edge of infinity.
+void expect_divided(float got, float x, float divisor) {
+  const float want = x / divisor;
+  const bool is_small = std::abs(x) < 0x1p-100f || std::abs(want) < 0x1p-100f;
+  if (std::isnan(want)) {
+    ASSERT_TRUE(std::isnan(got)) << x << " / " << divisor << " gives " << got;
+  } else if (want == 0 || std::isinf(x) || (!is_small && std::abs(want) < 0x1p127f)) {
+    ASSERT_EQ(got, want) << x << " / " << divisor;
+    ASSERT_EQ(std::signbit(got), std::signbit(want)) << x << " / " << divisor;
+  } else {
+    ASSERT_LE(error_in_ulps(got, static_cast<double>(x) / divisor), 1) << x << " / " << divisor;
+  }
+}
+
 TEST(LlvmDivision, ByAConstantIsRoundedAsADivisionIs) {
-  const std::vector<float> x = all_floats(4001);
+  std::vector<float> x = all_floats(4001);
   std::vector<float> y(x.size());
-  for (const float divisor : {1.7f, 3.0f, -1.4142135f, 768.0f, 8.0f, -0x1p90f, 1e30f, 0.3f, 0.0f,
-                              0x1.fffffep0f, std::numeric_limits<float>::infinity()}) {
+  for (float divisor : kDivisors) {
     const CompiledNest code = compile_division(divisor);
-    code.run({const_cast<float*>(x.data()), y.data()}, {static_cast<std::int64_t>(x.size())});
-    for (std::size_t k = 0; k < x.size(); ++k) {
-      const float want = x[k] / divisor;
-      if (std::isnan(want)) {
-        ASSERT_TRUE(std::isnan(y[k])) << x[k] << " / " << divisor << " gives " << y[k];
-      } else if (std::abs(want) >= 0x1p-100f || want == 0) {
-        ASSERT_EQ(y[k], want) << x[k] << " / " << divisor;
-        ASSERT_EQ(std::signbit(y[k]), std::signbit(want)) << x[k] << " / " << divisor;
-      } else {
-        ASSERT_LE(error_in_ulps(y[k], static_cast<double>(x[k]) / divisor), 1)
-            << x[k] << " / " << divisor;
-      }
-    }
+    code.run({x.data(), y.data(), &divisor}, {static_cast<std::int64_t>(x.size())});
+    for (std::size_t k = 0; k < x.size(); ++k)
+      ASSERT_NO_FATAL_FAILURE(expect_divided(y[k], x[k], divisor));
+  }
+}
+
+TEST(LlvmDivision, ByOneNumberForAllLanesIsRoundedAsADivisionIs) {
+  std::vector<float> x = all_floats(4001);
+  std::vector<float> y(x.size());
+  const CompiledNest code = compile_division({});
+  for (float divisor : kDivisors) {
+    code.run({x.data(), y.data(), &divisor}, {static_cast<std::int64_t>(x.size())});
+    for (std::size_t k = 0; k < x.size(); ++k)
+      ASSERT_NO_FATAL_FAILURE(expect_divided(y[k], x[k], divisor));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <llvm/Analysis/VectorUtils.h>
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/DerivedTypes.h>
 #include <llvm/IR/IRBuilder.h>
@@ -22,6 +23,10 @@ using llvm::Intrinsic::ID;
 llvm::Type* with_lanes(llvm::Type* element, unsigned lanes) {
   return lanes == 0 ? element : llvm::FixedVectorType::get(element, lanes);
 }
+
+/// Of divisors whose reciprocals neither overflow nor are subnormal, with room for what a quotient leaves over.
+constexpr double kLeastDivisor = 0x1p-100;
+constexpr double kMostDivisor = 0x1p100;
 
 unsigned bits_of(Value* value) { return value->getType()->getScalarSizeInBits(); }
 
@@ -368,28 +373,62 @@ Value* ScalarEmitter::binary_float(ScalarOp op, DType dtype, Value* a, Value* b)
   }
 }
 
-/// By a constant: multiplied by its reciprocal and corrected by what is left over. The quotient is rounded as a
-/// division rounds it; one below 2^-100, of which too little is left over to be measured, within one unit in the
-/// last place.
+/// By what is the same in all lanes: multiplied by its reciprocal.
 Value* ScalarEmitter::divide_float(Value* a, Value* b) {
-  const auto* splat = llvm::dyn_cast<llvm::Constant>(b);
-  if (splat != nullptr && lanes_of(b) != 0) splat = splat->getSplatValue();
-  const auto* divisor = llvm::dyn_cast_or_null<llvm::ConstantFP>(splat);
-  if (divisor == nullptr || lanes_of(a) == 0 || !divisor->getType()->isFloatTy())
+  Value* divisor = lanes_of(a) == 0 ? nullptr : llvm::getSplatValue(b);
+  if (divisor == nullptr || !divisor->getType()->isFloatTy()) return b_.CreateFDiv(a, b);
+  if (const auto* constant = llvm::dyn_cast<llvm::ConstantFP>(divisor)) {
+    const double value = constant->getValueAPF().convertToFloat();
+    if (!(std::abs(value) >= kLeastDivisor && std::abs(value) <= kMostDivisor))
+      return b_.CreateFDiv(a, b);
+    int exponent = 0;
+    if (std::abs(std::frexp(value, &exponent)) == 0.5) return b_.CreateFMul(a, reals(a, 1 / value));
+    return multiply_by_reciprocal(a, b, reals(a, 1 / value));
+  }
+  constexpr std::int64_t kBytesWithFma = 32;
+  if (vector_bytes_ < kBytesWithFma || llvm::isa<llvm::Constant>(divisor))
     return b_.CreateFDiv(a, b);
-  const double value = divisor->getValueAPF().convertToFloat();
-  // Beyond these bounds the quotient may overflow, or the reciprocal be inexact by more than half a unit.
-  if (!(std::abs(value) >= 1 && std::abs(value) <= 0x1p100)) return b_.CreateFDiv(a, b);
-  llvm::Constant* inverse = reals(a, 1 / value);
-  Value* ratio = b_.CreateFMul(a, inverse);
-  int exponent = 0;
-  if (std::abs(std::frexp(value, &exponent)) == 0.5) return ratio;
+  return divide_by_uniform(a, b, divisor);
+}
+
+Value* ScalarEmitter::divide_by_uniform(Value* a, Value* b, Value* divisor) {
+  llvm::Function* function = b_.GetInsertBlock()->getParent();
+  const auto make = [&](const char* name) {
+    return llvm::BasicBlock::Create(b_.getContext(), name, function);
+  };
+  llvm::BasicBlock* inside = make("divide.inside");
+  llvm::BasicBlock* beyond = make("divide.beyond");
+  llvm::BasicBlock* after = make("divide.end");
+  Value* size = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, divisor);
+  Value* fits = b_.CreateAnd(b_.CreateFCmpOGE(size, reals(size, kLeastDivisor)),
+                             b_.CreateFCmpOLE(size, reals(size, kMostDivisor)));
+  b_.CreateCondBr(fits, inside, beyond);
+  b_.SetInsertPoint(inside);
+  Value* inverse = b_.CreateFDiv(reals(divisor, 1), divisor);
+  Value* product = multiply_by_reciprocal(a, b, b_.CreateVectorSplat(lanes_of(a), inverse));
+  b_.CreateBr(after);
+  b_.SetInsertPoint(beyond);
+  Value* quotient = b_.CreateFDiv(a, b);
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+  llvm::PHINode* result = b_.CreatePHI(a->getType(), 2);
+  result->addIncoming(product, inside);
+  result->addIncoming(quotient, beyond);
+  return result;
+}
+
+/// Corrected by what is left over, the quotient is rounded as a division rounds it. One below 2^-100 in a or in the result,
+/// of which too little is left over to be measured, is so within one unit in the last place, as is one on the edge of
+/// infinity. |b| lies in [kLeastDivisor, kMostDivisor].
+/// Source: Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor" (1990).
+Value* ScalarEmitter::multiply_by_reciprocal(Value* a, Value* b, Value* inverse) {
   const auto fma = [&](Value* x, Value* y, Value* z) {
     return b_.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {x, y, z});
   };
-  Value* left = fma(reals(a, -value), ratio, a);
-  // Infinities leave nothing that could be measured, and an exact -0 would lose its sign.
-  Value* inexact = b_.CreateFCmpONE(left, reals(a, 0));
+  Value* ratio = b_.CreateFMul(a, inverse);
+  Value* left = fma(b_.CreateFNeg(b), ratio, a);
+  // Infinities leave nothing that could be measured, and an exact -0 would lose its sign: twice these is the same.
+  Value* inexact = b_.CreateFCmpONE(left, b_.CreateFAdd(left, left));
   return b_.CreateSelect(inexact, fma(left, inverse, ratio), ratio);
 }
 

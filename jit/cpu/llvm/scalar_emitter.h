@@ -65,6 +65,8 @@ class ScalarEmitter {
   llvm::Value* divide_integer(ir::ScalarOp op, DType dtype, llvm::Value* a, llvm::Value* b);
   llvm::Value* shift(ir::ScalarOp op, DType dtype, llvm::Value* a, llvm::Value* b);
   llvm::Value* divide_float(llvm::Value* a, llvm::Value* b);
+  llvm::Value* divide_by_uniform(llvm::Value* a, llvm::Value* b, llvm::Value* divisor);
+  llvm::Value* multiply_by_reciprocal(llvm::Value* a, llvm::Value* b, llvm::Value* inverse);
   llvm::Value* float_modulo(DType dtype, llvm::Value* a, llvm::Value* b);
   llvm::Value* float_power(DType dtype, llvm::Value* a, llvm::Value* b);
   /// Calls `name` of the runtime table for every lane, one after the other.
