@@ -7,6 +7,8 @@
 #include <limits>
 #include <vector>
 
+#include "jit/cpu/onednn/problem.h"
+
 namespace heddle::jit {
 namespace {
 
@@ -128,8 +130,31 @@ INSTANTIATE_TEST_SUITE_P(
         Shape{{1, 40, 8}, {8, 8, 4}, {1, 10, 8}, {4}, {0}, 1, 3},
         // A batch is cut between its elements.
         Shape{{2, 9, 9, 8}, {8, 8, 3, 3}, {2, 9, 9, 8}, {1, 1}, {1, 1}, 1, 2},
+        // Few rows, but wide ones; of an element's kernel no row need stay whole.
+        Shape{{1, 3, 80, 16}, {16, 1, 5, 5}, {1, 3, 80, 16}, {1, 1}, {2, 2}, 16, 3},
+        Shape{{1, 2, 30, 16}, {32, 16, 1, 1}, {1, 2, 30, 32}, {1, 1}, {0, 0}, 1, 3},
+        Shape{{2, 5, 7, 16}, {16, 8, 1, 1}, {2, 5, 7, 16}, {1, 1}, {0, 0}, 2, 3},
+        Shape{{1, 6, 4, 16}, {16, 16, 1, 1}, {1, 3, 2, 16}, {2, 2}, {0, 0}, 1, 1},
         // Too few rows to be worth a cut.
         Shape{{1, 5, 5, 8}, {8, 8, 3, 3}, {1, 5, 5, 8}, {1, 1}, {1, 1}, 1, 1}));
+
+/// Tiles of 14 rows in 2 parts are 2 and 2, not 1 and 3.
+TEST(OneDnn, PartsOfTilesAreOfLikeSize) {
+  const onednn::Problem problem{.x = {1, 256, 14, 14},
+                                .weights = {256, 256, 3, 3},
+                                .result = {1, 256, 14, 14},
+                                .strides = {1, 1},
+                                .dilations = {0, 0},
+                                .pads_low = {1, 1},
+                                .pads_high = {1, 1},
+                                .channels_last = true};
+  const onednn::Cut cut = onednn::cut_of(problem, onednn::Algorithm::Winograd, 2, false);
+  EXPECT_EQ(cut.axis, 2u);
+  ASSERT_EQ(cut.parts, 2);
+  EXPECT_EQ(cut.begin(0, 14), 0);
+  EXPECT_EQ(cut.begin(1, 14), 8);
+  EXPECT_EQ(cut.begin(2, 14), 14);
+}
 
 }  // namespace
 }  // namespace heddle::jit

@@ -37,6 +37,28 @@ void turn(Problem& problem) {
     std::swap(list->end()[-1], list->end()[-2]);
 }
 
+bool all(const Ints& list, std::int64_t value) {
+  return std::ranges::all_of(list, [&](std::int64_t v) { return v == value; });
+}
+
+/// Reads one position for each one of the result, in the same order.
+bool keeps_positions(const Problem& problem) {
+  const Ints kernel(problem.weights.begin() + 2, problem.weights.end());
+  return problem.channels_last && all(kernel, 1) && all(problem.strides, 1) &&
+         all(problem.pads_low, 0) && all(problem.pads_high, 0);
+}
+
+/// All positions of all images side by side: the same bytes, which may be cut anywhere.
+void join_positions(Problem& problem) {
+  const std::int64_t positions = positions_of(problem);
+  for (Ints* sizes : {&problem.x, &problem.result}) {
+    const std::int64_t channels = (*sizes)[1];
+    std::ranges::fill(*sizes, 1);
+    (*sizes)[1] = channels;
+    sizes->back() = positions;
+  }
+}
+
 std::int64_t slice_elements(const Ints& sizes, std::size_t axis) {
   std::int64_t count = sizes[1];
   for (std::size_t k = axis == 0 ? 2 : axis + 1; k < sizes.size(); ++k) count *= sizes[k];
@@ -48,9 +70,6 @@ std::int64_t rounded_up(std::int64_t value, std::int64_t unit) {
 }
 
 bool fits_winograd(const Problem& problem) {
-  const auto all = [](const Ints& list, std::int64_t value) {
-    return std::ranges::all_of(list, [&](std::int64_t v) { return v == value; });
-  };
   const auto at_most_one = [](const Ints& list) {
     return std::ranges::all_of(list, [](std::int64_t v) { return v <= 1; });
   };
@@ -78,7 +97,10 @@ Problem problem_of(const LibraryCall& call, std::span<const LibraryOperand> oper
     for (Ints* sizes : {&problem.x, &problem.result})
       std::rotate(sizes->begin() + 1, sizes->end() - 1, sizes->end());
   }
-  if (is_column(problem)) turn(problem);
+  if (keeps_positions(problem))
+    join_positions(problem);
+  else if (is_column(problem))
+    turn(problem);
   problem.weights = grouped(problem.weights, std::get<std::int64_t>(call.attrs.at("groups")));
   return problem;
 }
@@ -115,18 +137,29 @@ Algorithm algorithm_for(const Problem& problem) {
 
 std::int64_t Cut::begin(std::int64_t part, std::int64_t size) const {
   if (part == parts) return size;
-  return size * part / parts / unit * unit;
+  return (size * part / parts + unit / 2) / unit * unit;
 }
+
+namespace {
+
+/// Slices of a part, at least: one of fewer positions reads weights for longer than it multiplies by them.
+std::int64_t least_slices(const Problem& problem, std::size_t axis) {
+  constexpr std::int64_t kMost = 3;
+  constexpr std::int64_t kLeastPositions = 20;
+  if (axis >= problem.result.size() || problem.result[axis] == 0) return kMost;
+  const std::int64_t slice = positions_of(problem) / problem.result[axis];
+  return std::clamp<std::int64_t>(kLeastPositions / std::max<std::int64_t>(1, slice), 1, kMost);
+}
+
+}  // namespace
 
 Cut cut_of(const Problem& problem, Algorithm algorithm, int threads, bool resident) {
   std::size_t axis = 0;
   while (axis + 1 < problem.result.size() && problem.result[axis] == 1 && problem.x[axis] == 1)
     axis = axis == 0 ? 2 : axis + 1;
   const bool divides = problem.channels_last && axis < problem.result.size();
-  // A part too thin has more reading of weights than arithmetic.
-  constexpr std::int64_t kLeastSlices = 3;
   const std::int64_t unit = axis != 0 && algorithm == Algorithm::Winograd ? kWinogradTile : 1;
-  const std::int64_t least = axis == 0 ? 1 : std::max(kLeastSlices, unit);
+  const std::int64_t least = axis == 0 ? 1 : std::max(least_slices(problem, axis), unit);
   const std::int64_t most = divides ? std::max<std::int64_t>(1, problem.result[axis] / least) : 1;
   std::int64_t wanted = threads;
   if (resident) {
