@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -194,25 +195,40 @@ class Across {
   bool is_one_run_ = true;
 };
 
-/// Nodes from which elements of what they reduce are computed: one kernel reads each row again while it is at hand.
-std::unordered_set<const Node*> read_by_their_rows(const ir::Graph& graph,
-                                                   const LowerOptions& options) {
-  std::unordered_map<const Node*, std::vector<const Node*>>
-      behind;  // reductions, by what reads them
+/// Reductions that split_across() may take apart, as far as they alone tell.
+std::unordered_set<const Node*> long_reductions(const ir::Graph& graph) {
   std::unordered_set<const Node*> found;
-  for (const ir::NodePtr& node : graph.nodes()) {
-    std::vector<const Node*>& mine = behind[node.get()];
-    if (combines(*node)) mine.push_back(node.get());
+  for (const ir::NodePtr& node : graph.nodes())
+    if (combines(*node) && !ir::wants_fallback(*node) && Across(*node).is_long())
+      found.insert(node.get());
+  return found;
+}
+
+/// Leaves out those from which elements of what they reduce are computed: one kernel reads each row again while it is
+/// at hand. From the last node to the first: how many elements tensors have that are computed from a node one by one.
+void leave_rows_out(std::unordered_set<const Node*>& reductions, const ir::Graph& graph,
+                    const LowerOptions& options) {
+  struct Hash {
+    std::size_t operator()(const SymExpr& count) const { return count.hash(); }
+  };
+  const auto read_by = [](const Node* node) { return node->input(0).meta().count(); };
+  std::unordered_map<SymExpr, std::size_t, Hash> numbers;  // of the counts that matter
+  for (const Node* reduction : reductions) numbers.try_emplace(read_by(reduction), numbers.size());
+  std::unordered_map<const Node*, std::set<std::size_t>> reached;
+  for (std::size_t k = graph.nodes().size(); k-- > 0;) {
+    const Node* node = graph.nodes()[k].get();
+    std::set<std::size_t> counts = std::move(reached[node]);
+    reached.erase(node);
+    if (reductions.contains(node) && counts.contains(numbers.at(read_by(node))))
+      reductions.erase(node);
     const NodeClass kind = classify(*node, options);
     if (kind != NodeClass::Element && kind != NodeClass::View) continue;
+    if (const auto own = numbers.find(node->output().count()); own != numbers.end())
+      counts.insert(own->second);
+    if (counts.empty()) continue;
     for (const Value& input : node->inputs())
-      if (input) mine.insert(mine.end(), behind[input.node].begin(), behind[input.node].end());
-    std::ranges::sort(mine);
-    mine.erase(std::ranges::unique(mine).begin(), mine.end());
-    for (const Node* reduction : mine)
-      if (node->output().count() == reduction->input(0).meta().count()) found.insert(reduction);
+      if (input) reached[input.node].insert(counts.begin(), counts.end());
   }
-  return found;
 }
 
 }  // namespace
@@ -232,13 +248,13 @@ ir::Graph split_reductions(const ir::Graph& graph) {
 
 ir::Graph split_across(const ir::Graph& graph, const LowerOptions& options) {
   if (options.target != LowerOptions::Target::Cpu) return graph;
-  const auto rows = read_by_their_rows(graph, options);
+  auto chosen = long_reductions(graph);
+  if (chosen.empty()) return graph;
+  leave_rows_out(chosen, graph, options);
   return ir::rewrite(
       graph, [&](ir::Rewriter& rewriter, const ir::NodePtr& node) -> std::optional<Values> {
-        if (!combines(*node) || rows.contains(node.get()) || ir::wants_fallback(*node)) return {};
-        const Across across(*node);
-        if (!across.is_long()) return {};
-        return Values{across.split(rewriter.builder(), rewriter.map(node->input(0)))};
+        if (!chosen.contains(node.get())) return {};
+        return Values{Across(*node).split(rewriter.builder(), rewriter.map(node->input(0)))};
       });
 }
 

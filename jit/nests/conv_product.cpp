@@ -53,19 +53,10 @@ class ConvProductNest {
     form.batches = groups;
     form.rows = floordiv(out_[1], groups);
     form.columns = base::product(windows);
-    const SymExpr row_tiles = ceildiv(form.rows, kTileRows);
-    const SymExpr column_tiles = ceildiv(form.columns, kTileColumns);
-    const SymExpr extent = form.batches * column_tiles * row_tiles;
-    const Symbol p = b_.new_axis(extent);
-    b_.set_parallel(p, extent);
-    assume_elements(out_, b_.facts());
-    const SymExpr rest = floordiv(p, row_tiles);
-    const SymExpr group = place(floordiv(rest, column_tiles), form.batches);
-    row_begin_ = place(mod(p, row_tiles) * kTileRows, form.rows);
-    column_begin_ = place(mod(rest, column_tiles) * kTileColumns, form.columns);
-    form.batch = group.symbol();
-    form.row_begin = row_begin_.symbol();
-    form.column_begin = column_begin_.symbol();
+    split_into_tiles(b_, out_, kTileRows, kTileColumns, form);
+    row_begin_ = form.row_begin;
+    column_begin_ = form.column_begin;
+    const SymExpr group = form.batch;
     first_channel_ = group * form.rows + row_begin_;
     contract(form, group);
     write(windows);
@@ -81,10 +72,6 @@ class ConvProductNest {
   }
 
   SymExpr depth() const { return base::product(std::span(weight_sizes_).subspan(1)); }
-
-  SymExpr place(const SymExpr& at, const SymExpr& size) {
-    return b_.bind(b_.from_index(at), 0, size - 1, 0);
-  }
 
   Windows windows_of_images() const {
     const ir::Node& node = ctx_.node();

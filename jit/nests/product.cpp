@@ -35,20 +35,10 @@ class ProductNest {
     form.rows = base::product(std::span(out_).subspan(batch_dims_, rank - 1 - batch_dims_));
     form.columns = out_[rank - 1];
     form.batches = base::product(std::span(out_).first(batch_dims_));
-    const SymExpr row_tiles = ceildiv(form.rows, kTileRows);
-    const SymExpr column_tiles = ceildiv(form.columns, kTileColumns);
-    const SymExpr extent = form.batches * column_tiles * row_tiles;
-    const Symbol p = b_.new_axis(extent);
-    b_.set_parallel(p, extent);
-    assume_elements(out_, b_.facts());
-    const SymExpr rest = floordiv(p, row_tiles);
-    const SymExpr batch = place(floordiv(rest, column_tiles), form.batches);
-    row_begin_ = place(mod(p, row_tiles) * kTileRows, form.rows);
-    column_begin_ = place(mod(rest, column_tiles) * kTileColumns, form.columns);
-    form.batch = batch.symbol();
-    form.row_begin = row_begin_.symbol();
-    form.column_begin = column_begin_.symbol();
-    index_ = delinearize(batch, std::span(out_).first(batch_dims_), b_.facts());
+    split_into_tiles(b_, out_, kTileRows, kTileColumns, form);
+    row_begin_ = form.row_begin;
+    column_begin_ = form.column_begin;
+    index_ = delinearize(form.batch, std::span(out_).first(batch_dims_), b_.facts());
     index_.resize(rank);
     contract(form);
     write();
@@ -58,10 +48,6 @@ class ProductNest {
 
  private:
   SymExpr depth() { return ctx_.operand_sizes(0).back(); }
-
-  SymExpr place(const SymExpr& at, const SymExpr& size) {
-    return b_.bind(b_.from_index(at), 0, size - 1, 0);
-  }
 
   /// Where the matrix of operand `k` begins that belongs to this batch index; dimensions of size 1 are broadcast.
   SymExpr matrix_offset(const AffineOperand& operand, std::size_t k) {

@@ -187,4 +187,21 @@ std::optional<SymExpr> even_row_stride(const NestBuilder& b, const AffineOperand
   return rows ? rows : left.strides[left.strides.size() - 2];
 }
 
+void split_into_tiles(NestBuilder& b, std::span<const SymExpr> out, std::int64_t tile_rows,
+                      std::int64_t tile_columns, ProductForm& form) {
+  const SymExpr rows = ceildiv(form.rows, tile_rows);
+  const SymExpr columns = ceildiv(form.columns, tile_columns);
+  const SymExpr extent = form.batches * columns * rows;
+  const Symbol p = b.new_axis(extent);
+  b.set_parallel(p, extent);
+  assume_elements(out, b.facts());
+  const auto place = [&b](const SymExpr& at, const SymExpr& size) {
+    return b.bind(b.from_index(at), 0, size - 1, 0).symbol();
+  };
+  const SymExpr rest = floordiv(p, rows);
+  form.batch = place(floordiv(rest, columns), form.batches);
+  form.row_begin = place(mod(p, rows) * tile_rows, form.rows);
+  form.column_begin = place(mod(rest, columns) * tile_columns, form.columns);
+}
+
 }  // namespace heddle::jit

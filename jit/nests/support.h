@@ -79,4 +79,9 @@ struct WindowShape {
 std::optional<SymExpr> even_row_stride(const NestBuilder& b, const AffineOperand& left,
                                        std::span<const SymExpr> out);
 
+/// Makes each tile of `tile_rows` x `tile_columns` of the form's matrices, which together are the elements of `out`, an
+/// iteration of the parallel axis, and names in `form` where it begins.
+void split_into_tiles(NestBuilder& b, std::span<const SymExpr> out, std::int64_t tile_rows,
+                      std::int64_t tile_columns, ProductForm& form);
+
 }  // namespace heddle::jit
