@@ -128,13 +128,16 @@ def machine_limits():
     return json.loads(run.stdout)
 
 
-def cold_start(command, folder, threads):
-    """Milliseconds from model file to first answer with nothing cached on disk."""
+def first_starts(command, folder, threads):
+    """What two processes tell that start one after the other: nothing cached on disk, then what the first left."""
     with tempfile.TemporaryDirectory() as empty:
-        process = Process([f"cache_dir={empty}" if part.startswith("cache_dir=") else part
-                           for part in command], folder, threads)
-        process.close()
-        return process.facts
+        facts = []
+        for _ in range(2):
+            process = Process([f"cache_dir={empty}" if part.startswith("cache_dir=") else part
+                               for part in command], folder, threads)
+            process.close()
+            facts.append(process.facts)
+        return facts
 
 
 def measure(folder, commands, threads, rounds, seconds, cold):
@@ -146,10 +149,12 @@ def measure(folder, commands, threads, rounds, seconds, cold):
     with contextlib.ExitStack() as open_processes:
         for name, command in commands.items():
             try:
-                facts = cold_start(command, folder, threads) if cold else {}
+                cold_facts, warm_facts = (first_starts(command, folder, threads) if cold
+                                          else ({}, {}))
                 processes[name] = process = Process(command, folder, threads)
                 open_processes.callback(process.close)
-                records[name] = {"cold": facts, "facts": process.facts, "samples_us": [],
+                records[name] = {"cold": cold_facts, "warm": warm_facts, "facts": process.facts,
+                                 "samples_us": [],
                                  "round_medians_us": [], "round_processor_us": []}
             except RuntimeError as error:
                 records[name] = {"error": str(error)}
@@ -189,7 +194,8 @@ def summary(record):
     if "error" in record:
         return record
     samples = np.array(record.pop("samples_us"))
-    cold, facts, memory = record.pop("cold"), record.pop("facts"), record.pop("memory")
+    cold, warm = record.pop("cold"), record.pop("warm")
+    facts, memory = record.pop("facts"), record.pop("memory")
     return record | {
         "version": facts["version"],
         "median_us": float(np.median(samples)),
@@ -200,7 +206,7 @@ def summary(record):
         "load_ms": cold.get("load_ms"),
         "first_call_ms": cold.get("first_call_ms"),
         "compile_ms": cold.get("compile_ms"),
-        "warm_start_ms": facts["load_ms"] + facts["first_call_ms"],
+        "warm_start_ms": warm["load_ms"] + warm["first_call_ms"] if warm else None,
         "peak_bytes": memory["peak_bytes"] - facts["rss_before_bytes"],
         "kernels": facts.get("kernels"),
     }
