@@ -187,7 +187,7 @@ Outputs convert_loop(const Node& node, const RunBody& run) {
   if (stacks && !node.has(0)) node.unsupported("stacked results of a loop without a trip count");
   if (stacks) {
     const bool runs = !node.has(1) || node.known_number(1, "cond") != 0;
-    return known_loop(loop, runs ? node.known(0, "M")[0] : SymInt(0), run);
+    return known_loop(loop, runs ? node.known_size(0, "M") : SymInt(0), run);
   }
   const std::optional<SymInt> length = known_size(node, 0);
   const std::optional<SymInt> starts = known_size(node, 1);
@@ -244,10 +244,11 @@ std::vector<Tensor> scan_once(const Node& node, const ScanParts& parts,
 Outputs convert_scan(const Node& node, const RunBody& run) {
   const GraphProto& body = node.graph("body");
   check_types(node, body);
-  const auto scanned = static_cast<std::size_t>(node.integer("num_scan_inputs", 0));
+  const std::int64_t wanted = node.integer("num_scan_inputs", 0);
   const std::size_t first = node.opset() < 9 ? 1 : 0;
-  if (scanned == 0 || node.input_count() < first + scanned)
-    node.malformed("num_scan_inputs", "1 to the number of inputs", std::to_string(scanned));
+  if (wanted < 1 || wanted > static_cast<std::int64_t>(node.input_count() - first))
+    node.malformed("num_scan_inputs", "1 to the number of inputs", std::to_string(wanted));
+  const auto scanned = static_cast<std::size_t>(wanted);
   std::vector<Tensor> inputs;
   for (std::size_t k = first; k < node.input_count(); ++k) inputs.push_back(node.tensor(k));
   ScanParts parts{body, inputs.size() - scanned, {}, {}, {}, {}};

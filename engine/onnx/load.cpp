@@ -57,6 +57,11 @@ ValueInfo info_of(const ValueInfoProto& proto, SizeNames& names, bool needs_shap
                             .expected = "a declared number of dimensions",
                             .got = "an input of any rank"});
   for (const auto& dim : type.shape().dim()) info.sizes.push_back(names.size_of(dim, proto.name()));
+  if (is_uncountable(info.sizes))
+    throw ModelError({.what = "model: sizes of " + proto.name(),
+                      .where = {},
+                      .expected = "fewer than 2^63 elements",
+                      .got = listed(info.sizes)});
   return info;
 }
 

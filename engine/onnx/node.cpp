@@ -95,11 +95,23 @@ Ints Node::known_numbers(std::size_t k, std::string_view name) const {
   return numbers;
 }
 
-std::int64_t Node::known_number(std::size_t k, std::string_view name) const {
-  const Ints numbers = known_numbers(k, name);
+template <typename T>
+const T& Node::only_one(const std::vector<T>& numbers, std::string_view name) const {
   if (numbers.size() != 1)
     malformed(std::string(name), "one number", fmt::format("{} numbers", numbers.size()));
   return numbers[0];
+}
+
+SymInt Node::known_size(std::size_t k, std::string_view name) const {
+  return only_one(known(k, name), name);
+}
+
+std::int64_t Node::known_number(std::size_t k, std::string_view name) const {
+  return only_one(known_numbers(k, name), name);
+}
+
+double Node::known_real(std::size_t k, std::string_view name) const {
+  return only_one(known_reals(k, name), name);
 }
 
 std::vector<double> Node::known_reals(std::size_t k, std::string_view name) const {
@@ -190,8 +202,23 @@ void Node::malformed(std::string what, std::string expected, std::string got) co
                     .got = std::move(got)});
 }
 
+std::string listed(const SymInts& numbers) {
+  std::string text;
+  for (const SymInt& number : numbers) text += (text.empty() ? "" : ", ") + number.to_string();
+  return "[" + text + "]";
+}
+
 Tensor one(std::string_view op, std::initializer_list<Tensor> operands, OpAttrs attrs) {
   return apply(op, std::span<const Tensor>(operands.begin(), operands.size()), std::move(attrs))[0];
+}
+
+bool is_uncountable(const SymInts& sizes) {
+  std::int64_t count = 1;
+  for (const SymInt& size : sizes) {
+    if (size.is_symbolic()) continue;
+    if (__builtin_mul_overflow(count, std::max<std::int64_t>(size.value(), 1), &count)) return true;
+  }
+  return false;
 }
 
 SymInt product(std::span<const SymInt> sizes) {

@@ -54,7 +54,10 @@ class Node {
   /// @throws NeedsValueError, UnsupportedError.
   SymInts known(std::size_t k, std::string_view name) const;
   Ints known_numbers(std::size_t k, std::string_view name) const;
+  /// The same of an input of one element. @throws ModelError too.
+  SymInt known_size(std::size_t k, std::string_view name) const;
   std::int64_t known_number(std::size_t k, std::string_view name) const;
+  double known_real(std::size_t k, std::string_view name) const;
   std::vector<double> known_reals(std::size_t k, std::string_view name) const;
 
   bool has_attr(std::string_view name) const;
@@ -77,6 +80,8 @@ class Node {
   [[noreturn]] void malformed(std::string what, std::string expected, std::string got) const;
 
  private:
+  template <typename T>
+  const T& only_one(const std::vector<T>& numbers, std::string_view name) const;
   const onnx_format::AttributeProto* find(std::string_view name) const;
   [[noreturn]] void unknown_value(std::size_t k, std::string_view name) const;
 
@@ -109,6 +114,12 @@ std::string values_of(const onnx_format::NodeProto& node);
 
 /// One op with one result.
 Tensor one(std::string_view op, std::initializer_list<Tensor> operands, OpAttrs attrs = {});
+
+/// "[-3, -2]".
+std::string listed(const SymInts& numbers);
+
+/// Whether the sizes that are numbers alone make more elements than 64 bits count, zeros taken as 1 as strides do.
+bool is_uncountable(const SymInts& sizes);
 
 /// Product of sizes.
 SymInt product(std::span<const SymInt> sizes);

@@ -68,11 +68,14 @@ Outputs thresholded_relu(const Node& node) {
 }
 
 Outputs shrink(const Node& node) {
-  const Tensor x = node.tensor(0);
+  // Integers are moved by a real number and cut to integers again.
+  const DType dtype = node.value(0).dtype();
+  const Tensor x = is_floating(dtype) ? node.tensor(0) : cast(node.tensor(0), f64);
   const double bias = node.number("bias", 0.0);
   const double lambda = node.number("lambd", 0.5);
   const Tensor above = where(greater(x, lambda), x - bias, Tensor::scalar(x.dtype(), 0));
-  return {where(less(x, -lambda), x + bias, above)};
+  const Tensor moved = where(less(x, -lambda), x + bias, above);
+  return {is_floating(dtype) ? moved : cast(moved, dtype)};
 }
 
 Outputs convert_gelu(const Node& node) {

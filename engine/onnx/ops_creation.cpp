@@ -29,6 +29,9 @@ Outputs constant_of_shape(const Node& node) {
   SymInts sizes = node.known(0, "input");
   Tensor value = node.tensor_attr("value").value_or(Tensor::scalar(f32, 0));
   if (value.count() != 1) node.malformed("value", "one element", std::to_string(value.count()));
+  for (const SymInt& size : sizes)
+    if (!size.is_symbolic() && size.value() < 0)
+      node.malformed("input", "sizes of at least 0", listed(sizes));
   constexpr std::int64_t kMaxInts = 32;
   const bool shape_like = sizes.size() == 1 && !sizes[0].is_symbolic() &&
                           sizes[0].value() <= kMaxInts && Value(value).is_shape_like();
@@ -47,7 +50,7 @@ Outputs constant_of_shape(const Node& node) {
 SymInt range_count(const Node& node, const SymInt& start, const SymInt& limit, std::int64_t step) {
   if (step == 0) node.malformed("delta", "a step other than 0", "0");
   const SymInt span = step > 0 ? limit - start : start - limit;
-  const std::int64_t stride = step > 0 ? step : -step;
+  const SymInt stride = step > 0 ? SymInt(step) : SymInt(0) - step;
   if (span <= 0) return 0;
   return (span + (stride - 1)) / stride;
 }
@@ -55,15 +58,15 @@ SymInt range_count(const Node& node, const SymInt& start, const SymInt& limit, s
 Outputs range(const Node& node) {
   const DType dtype = node.value(0).dtype();
   if (!is_floating(dtype)) {
-    const SymInt start = node.known(0, "start").at(0);
-    const SymInt limit = node.known(1, "limit").at(0);
+    const SymInt start = node.known_size(0, "start");
+    const SymInt limit = node.known_size(1, "limit");
     const std::int64_t step = node.known_number(2, "delta");
     const Tensor counted = iota({range_count(node, start, limit, step)}, 0, i64);
     return {cast(counted * step + size_tensor(start), dtype)};
   }
-  const double start = node.known_reals(0, "start").at(0);
-  const double limit = node.known_reals(1, "limit").at(0);
-  const double step = node.known_reals(2, "delta").at(0);
+  const double start = node.known_real(0, "start");
+  const double limit = node.known_real(1, "limit");
+  const double step = node.known_real(2, "delta");
   const double count = std::ceil((limit - start) / step);
   if (!(count < 1e12))
     node.malformed("delta", "a step that reaches the limit", std::to_string(step));
@@ -92,7 +95,7 @@ Outputs trilu(const Node& node) {
 
 /// a - b cos(2 pi n / N) + c cos(4 pi n / N).
 Outputs cosine_window(const Node& node, double a, double b, double c) {
-  const SymInt size = node.known(0, "size").at(0);
+  const SymInt size = node.known_size(0, "size");
   const bool periodic = node.integer("periodic", 1) != 0;
   const Tensor length = cast(size_tensor(periodic ? size : size - 1), f64);
   const Tensor angle = iota({size}, 0, f64) * (2 * std::numbers::pi) / length;

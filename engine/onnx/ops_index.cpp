@@ -46,15 +46,23 @@ Outputs scatter_nd(const Node& node) {
               {{"reduction", node.string("reduction", "none")}})};
 }
 
+/// A depth given as a real number.
+std::int64_t whole(const Node& node, double depth) {
+  constexpr double kLargest = 1LL << 48;
+  if (!(depth >= 0 && depth <= kLargest))
+    node.malformed("depth", "0 to 2^48", std::to_string(depth));
+  return static_cast<std::int64_t>(depth);
+}
+
 /// values[1] where the index along the new axis is the one named, values[0] elsewhere. Indices out of
 /// [-depth, depth) name none.
 Outputs one_hot(const Node& node) {
   Tensor indices = cast(node.tensor(0), i64);
   SymInt depth;
   if (is_floating(node.value(1).dtype())) {
-    depth = static_cast<std::int64_t>(node.known_reals(1, "depth").at(0));
+    depth = whole(node, node.known_real(1, "depth"));
   } else {
-    depth = node.known(1, "depth").at(0);
+    depth = node.known_size(1, "depth");
   }
   const Tensor values = node.tensor(2);
   const std::int64_t axis = node.axis(node.integer("axis", -1), indices.rank() + 1);

@@ -49,6 +49,7 @@ Outputs batch_normalization(const Node& node) {
     if (node.wants_output(1)) node.unsupported("statistics of a batch in inference");
     return {one("batch_norm", {x, scale, bias, node.tensor(3), node.tensor(4)}, attrs)};
   }
+  if (x.rank() < 2) node.malformed("X", "two dimensions or more", std::to_string(x.rank()));
   Ints axes = range_of(0, x.rank());
   axes.erase(axes.begin() + 1);
   const double momentum = node.number("momentum", 0.9);
@@ -125,11 +126,12 @@ Outputs local_response_normalization(const Node& node) {
   const std::int64_t size = node.integer("size", 1);
   constexpr std::int64_t kMaxSize = 1024;
   if (size < 1 || size > kMaxSize) node.malformed("size", "1 to 1024", std::to_string(size));
+  if (x.rank() < 2) node.malformed("X", "two dimensions or more", std::to_string(x.rank()));
   const auto rank = static_cast<std::size_t>(x.rank());
   SymInts low(rank, SymInt(0));
   SymInts high(rank, SymInt(0));
-  low.at(1) = (size - 1) / 2;
-  high.at(1) = size - 1 - (size - 1) / 2;
+  low[1] = (size - 1) / 2;
+  high[1] = size - 1 - (size - 1) / 2;
   const Tensor squares = pad(x * x, low, high);
   Tensor total;
   for (std::int64_t k = 0; k < size; ++k) {
@@ -144,7 +146,7 @@ Outputs local_response_normalization(const Node& node) {
 Outputs dropout(const Node& node) {
   const Value& x = node.value(0);
   const bool training = node.has(2) && node.known_number(2, "training_mode") != 0;
-  if (training && (!node.has(1) || node.known_reals(1, "ratio").at(0) != 0))
+  if (training && (!node.has(1) || node.known_real(1, "ratio") != 0))
     node.unsupported("training with a ratio other than 0");
   Outputs outputs{x};
   if (node.wants_output(1)) {

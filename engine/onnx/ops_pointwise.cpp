@@ -3,19 +3,13 @@
 #include <algorithm>
 
 #include "engine/onnx/converters.h"
+#include "engine/onnx/integers.h"
 
 namespace heddle::onnx {
 
 namespace {
 
 using Combine = SymInt (*)(const SymInt&, const SymInt&);
-
-/// ONNX divides towards zero. Sizes are not negative; where a dividend may be, its sign is decided.
-SymInt divide(const SymInt& a, const SymInt& b) {
-  if (!a.is_symbolic() && !b.is_symbolic()) return b.value() == 0 ? 0 : a.value() / b.value();
-  if (a < 0) return SymInt(0) - (SymInt(0) - a) / b;
-  return a / b;
-}
 
 SymInt larger(const SymInt& a, const SymInt& b) {
   if (!a.is_symbolic() && !b.is_symbolic()) return std::max(a.value(), b.value());
@@ -31,13 +25,14 @@ struct ShapeRule {
   std::string_view op;
   Combine combine;
   bool compares = false;  ///< gives bool
+  bool plain = false;     ///< of numbers only: bits, which of a bool are its truth
 };
 
 constexpr ShapeRule kShapeRules[] = {
-    {"add", [](const SymInt& a, const SymInt& b) { return a + b; }},
-    {"sub", [](const SymInt& a, const SymInt& b) { return a - b; }},
-    {"mul", [](const SymInt& a, const SymInt& b) { return a * b; }},
-    {"div", divide},
+    {"add", wrapping_add},
+    {"sub", wrapping_subtract},
+    {"mul", wrapping_multiply},
+    {"div", divide_to_zero},
     {"max", larger},
     {"min", smaller},
     {"eq", [](const SymInt& a, const SymInt& b) { return SymInt(a == b ? 1 : 0); }, true},
@@ -45,9 +40,12 @@ constexpr ShapeRule kShapeRules[] = {
     {"gt", [](const SymInt& a, const SymInt& b) { return SymInt(a > b ? 1 : 0); }, true},
     {"le", [](const SymInt& a, const SymInt& b) { return SymInt(a <= b ? 1 : 0); }, true},
     {"ge", [](const SymInt& a, const SymInt& b) { return SymInt(a >= b ? 1 : 0); }, true},
-    {"and", [](const SymInt& a, const SymInt& b) { return SymInt(a != 0 && b != 0 ? 1 : 0); },
+    {"and", [](const SymInt& a, const SymInt& b) { return SymInt(a.value() & b.value()); }, false,
      true},
-    {"or", [](const SymInt& a, const SymInt& b) { return SymInt(a != 0 || b != 0 ? 1 : 0); }, true},
+    {"or", [](const SymInt& a, const SymInt& b) { return SymInt(a.value() | b.value()); }, false,
+     true},
+    {"xor", [](const SymInt& a, const SymInt& b) { return SymInt(a.value() ^ b.value()); }, false,
+     true},
 };
 
 /// Element k of known integers, a single one repeating.
@@ -59,11 +57,24 @@ bool fits(const SymInts& a, const SymInts& b) {
   return a.size() == b.size() || a.size() == 1 || b.size() == 1;
 }
 
+/// How many elements two known vectors that fit each other give: none with a single one too.
+std::size_t fitted(std::size_t a, std::size_t b) { return a == 1 ? b : a; }
+
+bool is_plain(const SymInts& ints) {
+  return std::none_of(ints.begin(), ints.end(), [](const SymInt& x) { return x.is_symbolic(); });
+}
+
+bool applies(const ShapeRule& rule, const Value& a, const Value& b) {
+  const SymInts left = *a.ints();
+  const SymInts right = *b.ints();
+  return fits(left, right) && (!rule.plain || (is_plain(left) && is_plain(right)));
+}
+
 Value combine_ints(const ShapeRule& rule, const Value& a, const Value& b) {
   const SymInts left = *a.ints();
   const SymInts right = *b.ints();
   SymInts result;
-  const std::size_t count = left.size() == 1 ? right.size() : left.size();
+  const std::size_t count = fitted(left.size(), right.size());
   for (std::size_t k = 0; k < count; ++k)
     result.push_back(rule.combine(repeated(left, k), repeated(right, k)));
   return Value::of_ints(std::move(result), a.rank() == 0 && b.rank() == 0,
@@ -94,7 +105,7 @@ Outputs variadic(const Node& node) {
   Value result = node.value(0);
   for (std::size_t k = 1; k < node.input_count(); ++k) {
     const Value& next = node.value(k);
-    const bool ints = rule != nullptr && fits(*result.ints(), *next.ints());
+    const bool ints = rule != nullptr && result.is_shape_like() && applies(*rule, result, next);
     result = ints ? combine_ints(*rule, result, next)
                   : Value(one(node.ir_op(), {result.tensor(), next.tensor()}));
   }
@@ -140,7 +151,7 @@ Outputs select(const Node& node) {
     const SymInts condition = *node.value(0).ints();
     const SymInts a = *node.value(1).ints();
     const SymInts b = *node.value(2).ints();
-    const std::size_t count = std::max(std::max(condition.size(), a.size()), b.size());
+    const std::size_t count = fitted(condition.size(), fitted(a.size(), b.size()));
     if (fits(condition, a) && fits(condition, b) && fits(a, b)) {
       SymInts result;
       for (std::size_t k = 0; k < count; ++k)
@@ -156,7 +167,7 @@ Outputs select(const Node& node) {
 Outputs negate(const Node& node) {
   if (!node.is_shape_arithmetic()) return unary(node);
   SymInts result = *node.value(0).ints();
-  for (SymInt& number : result) number = SymInt(0) - number;
+  for (SymInt& number : result) number = wrapping_subtract(0, number);
   return {Value::of_ints(std::move(result), node.value(0).rank() == 0, node.value(0).dtype())};
 }
 
@@ -280,7 +291,7 @@ constexpr Converter kConverters[] = {
 
 Outputs convert_binary(const Node& node) {
   const ShapeRule* rule = shape_rule(node);
-  if (rule != nullptr && fits(*node.value(0).ints(), *node.value(1).ints()))
+  if (rule != nullptr && applies(*rule, node.value(0), node.value(1)))
     return {combine_ints(*rule, node.value(0), node.value(1))};
   const Tensor a = node.tensor(0);
   return {one(node.ir_op(), {a, aligned(node, a, node.tensor(1))})};

@@ -166,10 +166,14 @@ Run run_direction(const Direction& d, Cell cell, const Tensor& x) {
 
 Direction direction_of(const Node& node, std::int64_t index, bool reversed, std::int64_t gates) {
   const Tensor r = transpose(of_direction(node.tensor(2), index), 0, 1);
+  const std::int64_t hidden = r.size(0).value();
+  if (node.integer("hidden_size", hidden) != hidden)
+    node.malformed("hidden_size", std::to_string(hidden) + ", the last size of R",
+                   std::to_string(node.integer("hidden_size", hidden)));
   Direction d{.node = node,
               .index = index,
               .reversed = reversed,
-              .hidden = node.integer("hidden_size", r.size(0).value()),
+              .hidden = hidden,
               .gates = gates,
               .w = transpose(of_direction(node.tensor(1), index), 0, 1),
               .r = r,

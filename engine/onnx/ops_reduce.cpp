@@ -1,6 +1,7 @@
 // Reductions, running sums and selections along an axis.
 
 #include "engine/onnx/converters.h"
+#include "engine/onnx/integers.h"
 
 namespace heddle::onnx {
 
@@ -55,8 +56,8 @@ Outputs composite(const Node& node) {
 SymInt fold_ints(std::string_view op, const SymInts& ints) {
   SymInt result = ints[0];
   for (std::size_t k = 1; k < ints.size(); ++k) {
-    if (op == "reduce_sum") result = result + ints[k];
-    if (op == "reduce_prod") result = result * ints[k];
+    if (op == "reduce_sum") result = wrapping_add(result, ints[k]);
+    if (op == "reduce_prod") result = wrapping_multiply(result, ints[k]);
     if (op == "reduce_max") result = result > ints[k] ? result : ints[k];
     if (op == "reduce_min") result = result < ints[k] ? result : ints[k];
   }
@@ -94,7 +95,7 @@ Outputs cumulative_sum(const Node& node) {
 
 Outputs top_k(const Node& node) {
   const Tensor x = node.tensor(0);
-  const SymInt k = node.has(1) ? node.known(1, "K").at(0) : SymInt(node.integer("k", 1));
+  const SymInt k = node.has(1) ? node.known_size(1, "K") : SymInt(node.integer("k", 1));
   const Tensor operands[] = {x};
   std::vector<Tensor> results = apply("topk", operands,
                                       {{"k", k},

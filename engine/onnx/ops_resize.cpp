@@ -14,10 +14,16 @@ std::string mode_of(const Node& node) {
   return mode == "bilinear" || mode == "trilinear" ? "linear" : mode;
 }
 
-/// floor(size * scale): symbolic for whole scales, else the size is taken as a number.
-SymInt scaled_size(const SymInt& size, double scale) {
-  if (scale == std::floor(scale) && scale >= 1) return size * static_cast<std::int64_t>(scale);
-  return static_cast<std::int64_t>(std::floor(static_cast<double>(size.value()) * scale));
+/// floor(size * scale): symbolic for whole scales, else the size is taken as a number. The product is that of the reals,
+/// as in ONNX's own evaluator: 10 * 0.7f is below 7 and gives 6. (In f32 it would be rounded to 7, as ONNX Runtime does.)
+SymInt scaled_size(const Node& node, const SymInt& size, double scale) {
+  constexpr double kLargest = 1LL << 48;
+  if (!(scale > 0 && scale <= kLargest))
+    node.malformed("scales", "above 0 and at most 2^48", std::to_string(scale));
+  if (scale == std::floor(scale)) return size * static_cast<std::int64_t>(scale);
+  const double product = std::floor(static_cast<double>(size.value()) * scale);
+  if (product > kLargest) node.malformed("scales", "sizes of at most 2^48", std::to_string(scale));
+  return static_cast<std::int64_t>(product);
 }
 
 /// One entry a dimension of x; dimensions that `axes` leaves out keep theirs.
@@ -66,10 +72,10 @@ Outputs resized(const Node& node, const Tensor& x, SymInts sizes, std::vector<do
                {"exclude_outside", node.integer("exclude_outside", 0) != 0}})};
 }
 
-SymInts sizes_by(const Tensor& x, const std::vector<double>& scales) {
+SymInts sizes_by(const Node& node, const Tensor& x, const std::vector<double>& scales) {
   SymInts sizes;
   for (std::size_t k = 0; k < scales.size(); ++k)
-    sizes.push_back(scaled_size(x.size(static_cast<std::int64_t>(k)), scales[k]));
+    sizes.push_back(scaled_size(node, x.size(static_cast<std::int64_t>(k)), scales[k]));
   return sizes;
 }
 
@@ -78,7 +84,7 @@ Outputs upsample(const Node& node) {
   std::vector<double> scales = node.has(1) ? node.known_reals(1, "scales") : node.numbers("scales");
   if (static_cast<std::int64_t>(scales.size()) != x.rank())
     node.malformed("scales", std::to_string(x.rank()) + " numbers", std::to_string(scales.size()));
-  SymInts sizes = sizes_by(x, scales);
+  SymInts sizes = sizes_by(node, x, scales);
   return resized(node, x, std::move(sizes), std::move(scales), "asymmetric", "floor");
 }
 
@@ -96,7 +102,7 @@ Outputs resize(const Node& node) {
   } else {
     scales = spread(node, node.known_reals(2, "scales"),
                     std::vector<double>(static_cast<std::size_t>(x.rank()), 1.0));
-    sizes = sizes_by(x, scales);
+    sizes = sizes_by(node, x, scales);
   }
   return resized(node, x, std::move(sizes), std::move(scales), coordinates,
                  node.string("nearest_mode", "round_prefer_floor"));

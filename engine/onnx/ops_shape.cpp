@@ -24,6 +24,17 @@ Outputs size_of(const Node& node) {
   return {Value::of_ints({product(node.value(0).shape())}, true)};
 }
 
+/// What a model may ask for: sizes, one of which may be -1, which stands for what is left.
+void check_sizes(const Node& node, const SymInts& sizes) {
+  int left_open = 0;
+  for (const SymInt& size : sizes) {
+    if (size.is_symbolic() || size.value() >= 0) continue;
+    ++left_open;
+    if (size.value() != -1 || left_open > 1)
+      node.malformed("shape", "sizes of at least 0 and at most one -1", listed(sizes));
+  }
+}
+
 /// Known integers with other sizes, the one that may be -1 found; nothing where a size is a symbol.
 std::optional<Value> reshape_ints(const Value& x, const SymInts& sizes) {
   std::optional<KnownInts> known = x.known_ints();
@@ -34,7 +45,8 @@ std::optional<Value> reshape_ints(const Value& x, const SymInts& sizes) {
   for (const SymInt& size : sizes) {
     if (size.is_symbolic()) return {};
     numbers.push_back(size.value());
-    if (size.value() != -1) others *= size.value();
+    if (size.value() == -1) continue;
+    if (__builtin_mul_overflow(others, size.value(), &others)) return {};
   }
   for (std::int64_t& number : numbers)
     if (number == -1) others *= number = others == 0 ? 0 : count / others;
@@ -51,6 +63,7 @@ Outputs convert_reshape(const Node& node) {
   } else {
     for (const std::int64_t size : node.integers("shape")) sizes.push_back(size);
   }
+  check_sizes(node, sizes);
   const SymInts old = x.shape();
   const bool keeps_zero = node.integer("allowzero", 0) != 0;
   for (std::size_t k = 0; k < sizes.size(); ++k) {
@@ -70,6 +83,7 @@ std::optional<Value> transpose_ints(const Value& x, const Ints& perm) {
   const auto rows = static_cast<std::size_t>(known->sizes[0]);
   const auto columns = static_cast<std::size_t>(known->sizes[1]);
   KnownInts turned{{}, {known->sizes[1], known->sizes[0]}};
+  if (known->ints.empty()) return Value::of_known(std::move(turned), x.dtype());
   for (std::size_t c = 0; c < columns; ++c)
     for (std::size_t r = 0; r < rows; ++r) turned.ints.push_back(known->ints[r * columns + c]);
   return Value::of_known(std::move(turned), x.dtype());
@@ -200,6 +214,7 @@ Outputs convert_split(const Node& node) {
     for (const std::int64_t size : node.integers("split")) sizes.push_back(size);
   } else {
     const auto count = static_cast<std::int64_t>(node.output_count());
+    if (count == 0) node.malformed("outputs", "one or more", "none");
     const SymInt size = x.size(axis);
     const SymInt part = (size + (count - 1)) / count;
     for (std::int64_t k = 0; k + 1 < count; ++k) sizes.push_back(part);
@@ -211,6 +226,7 @@ Outputs convert_split(const Node& node) {
 }
 
 constexpr std::int64_t kFar = std::int64_t{1} << 31;
+constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
 
 /// Position `at` of a dimension of `size` elements, moved into [low, high]. Numbers that stand for "the
 /// end" do not enter expressions.
@@ -269,7 +285,7 @@ Tensor slice_axis(const Node& node, const Tensor& x, std::int64_t axis, const Sy
   const SymInt limit = last - position(end, size, -1, last);
   const Tensor reversed = one("reverse", {x}, {{"axes", Ints{axis}}});
   if (limit < first) return slice(reversed, axis, first, first);
-  return slice(reversed, axis, first, limit, -step);
+  return slice(reversed, axis, first, limit, -std::max(step, -kLargest));
 }
 
 /// A slice of known integers, with numbers for positions: of a vector, or whole rows of what has more dimensions.
@@ -281,14 +297,19 @@ std::optional<Value> slice_ints(const Value& x, const Window& window) {
   if (step == 0) return {};
   const std::int64_t low = step > 0 ? 0 : -1;
   const std::int64_t high = step > 0 ? size : size - 1;
-  std::int64_t at = position(window.starts[0], size, low, high).value();
+  const std::int64_t first = position(window.starts[0], size, low, high).value();
   const std::int64_t end = position(window.ends[0], size, low, high).value();
-  const auto row = size == 0 ? 0 : static_cast<std::ptrdiff_t>(known->ints.size()) / size;
+  const std::int64_t span = step > 0 ? end - first : first - end;
+  // Counted before it is walked: a step may be as large as a number gets, and rows may be empty.
+  const std::int64_t stride = step > 0 ? step : -std::max(step, -kLargest);
   KnownInts result{{}, known->sizes};
-  result.sizes[0] = 0;
-  for (; step > 0 ? at < end : at > end; at += step, ++result.sizes[0])
-    result.ints.insert(result.ints.end(), known->ints.begin() + at * row,
-                       known->ints.begin() + (at + 1) * row);
+  result.sizes[0] = span <= 0 ? 0 : (span - 1) / stride + 1;
+  if (known->ints.empty()) return Value::of_known(std::move(result), x.dtype());
+  const auto row = static_cast<std::ptrdiff_t>(known->ints.size()) / size;
+  for (std::int64_t k = 0; k < result.sizes[0]; ++k) {
+    const auto from = known->ints.begin() + (first + k * step) * row;
+    result.ints.insert(result.ints.end(), from, from + row);
+  }
   return Value::of_known(std::move(result), x.dtype());
 }
 
@@ -329,10 +350,18 @@ Outputs convert_pad(const Node& node) {
   return {one("pad", {x, value}, std::move(attrs))};
 }
 
+/// The size of the blocks, of which as many elements go into channels.
+std::int64_t block_of(const Node& node) {
+  constexpr std::int64_t kLargestBlock = 1 << 24;
+  const std::int64_t block = node.integer("blocksize", 1);
+  if (block < 1 || block > kLargestBlock)
+    node.malformed("blocksize", "1 to 2^24", std::to_string(block));
+  return block;
+}
+
 Outputs depth_to_space(const Node& node) {
   const Tensor x = node.tensor(0);
-  const std::int64_t block = node.integer("blocksize", 1);
-  if (block < 1) node.malformed("blocksize", "1 or more", std::to_string(block));
+  const std::int64_t block = block_of(node);
   const SymInt channels = x.size(1) / (block * block);
   const bool column_first = node.string("mode", "DCR") == "CRD";
   const SymInts split = column_first
@@ -345,8 +374,7 @@ Outputs depth_to_space(const Node& node) {
 
 Outputs space_to_depth(const Node& node) {
   const Tensor x = node.tensor(0);
-  const std::int64_t block = node.integer("blocksize", 1);
-  if (block < 1) node.malformed("blocksize", "1 or more", std::to_string(block));
+  const std::int64_t block = block_of(node);
   const SymInt height = x.size(2) / block;
   const SymInt width = x.size(3) / block;
   const Tensor split = reshape(x, {x.size(0), x.size(1), height, block, width, block});

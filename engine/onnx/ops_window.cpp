@@ -7,6 +7,15 @@
 
 namespace heddle::onnx {
 
+namespace {
+
+/// How many elements of x a window spans. Plain SymInts, as all of this: an overflow is an error.
+SymInt reach_of(const WindowAttrs& window, std::size_t k) {
+  return (SymInt(window.kernel[k]) - 1) * window.dilations[k] + 1;
+}
+
+}  // namespace
+
 WindowAttrs window_attrs(const Node& node, const Tensor& x, Ints kernel) {
   const std::size_t spatial = kernel.size();
   WindowAttrs window{.kernel = std::move(kernel),
@@ -25,11 +34,11 @@ WindowAttrs window_attrs(const Node& node, const Tensor& x, Ints kernel) {
   const std::string automatic = node.string("auto_pad", "NOTSET");
   if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER") {
     for (std::size_t k = 0; k < spatial; ++k) {
-      const std::int64_t size = x.size(static_cast<std::int64_t>(k) + 2).value();
-      const std::int64_t stride = window.strides[k];
-      const std::int64_t outputs = (size + stride - 1) / stride;
-      const std::int64_t reach = (window.kernel[k] - 1) * window.dilations[k] + 1;
-      const std::int64_t total = std::max<std::int64_t>(0, (outputs - 1) * stride + reach - size);
+      const SymInt size = x.size(static_cast<std::int64_t>(k) + 2).value();
+      const SymInt stride = window.strides[k];
+      const SymInt outputs = (size + stride - 1) / stride;
+      const SymInt padded = (outputs - 1) * stride + reach_of(window, k);
+      const std::int64_t total = std::max<std::int64_t>(0, (padded - size).value());
       window.low[k] = automatic == "SAME_UPPER" ? total / 2 : total - total / 2;
       window.high[k] = total - window.low[k];
     }
@@ -73,15 +82,17 @@ void pad_to_output(const Node& node, const Tensor& x, WindowAttrs& window, Ints&
   const bool same = automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
   if (wanted.empty() && !same) return;
   const std::size_t spatial = window.kernel.size();
+  if (!wanted.empty() && wanted.size() < spatial)
+    node.malformed("output_shape", "one size a spatial dimension", std::to_string(wanted.size()));
   if (wanted.size() > spatial)
     wanted.erase(wanted.begin(), wanted.end() - static_cast<std::ptrdiff_t>(spatial));
   for (std::size_t k = 0; k < spatial; ++k) {
-    const std::int64_t size = x.size(static_cast<std::int64_t>(k) + 2).value();
-    const std::int64_t output = wanted.empty() ? size * window.strides[k] : wanted.at(k);
-    const std::int64_t reach = (window.kernel[k] - 1) * window.dilations[k] + 1;
-    const std::int64_t total = window.strides[k] * (size - 1) + output_padding[k] + reach - output;
+    const SymInt size = x.size(static_cast<std::int64_t>(k) + 2).value();
+    const SymInt output = wanted.empty() ? size * window.strides[k] : SymInt(wanted[k]);
+    const SymInt needed = (size - 1) * window.strides[k] + output_padding[k] + reach_of(window, k);
+    const std::int64_t total = (needed - output).value();
     const std::int64_t pads = std::max<std::int64_t>(total, 0);
-    if (total < 0) output_padding[k] -= total;
+    if (total < 0) output_padding[k] = (SymInt(output_padding[k]) - total).value();
     window.low[k] = automatic == "SAME_UPPER" ? pads / 2 : pads - pads / 2;
     window.high[k] = pads - window.low[k];
   }

@@ -1,5 +1,6 @@
 #include "engine/onnx/reader.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <fcntl.h>
@@ -72,13 +73,16 @@ void check_order(const onnx_format::GraphProto& graph, std::set<std::string> kno
 }
 
 std::int64_t checked_count(const TensorProto& proto, const std::string& where) {
-  std::int64_t count = 1;
+  bool is_empty = false;
+  std::int64_t extent = 1;  // as if no size were 0: what strides are made of
   for (const std::int64_t dim : proto.dims()) {
-    if (dim < 0 || __builtin_mul_overflow(count, dim, &count) || count > (std::int64_t{1} << 48))
+    is_empty = is_empty || dim == 0;
+    if (dim < 0 || __builtin_mul_overflow(extent, std::max<std::int64_t>(dim, 1), &extent) ||
+        extent > (std::int64_t{1} << 48))
       fail("tensor " + proto.name() + ": size", where, "sizes of 0 to 2^48 elements in all",
            std::to_string(dim));
   }
-  return count;
+  return is_empty ? 0 : extent;
 }
 
 /// The absolute path of an external file, which must lie inside `folder`, links resolved.

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "engine/onnx/integers.h"
 #include "heddle/frontend.h"
 #include "heddle/ops.h"
 
@@ -23,6 +24,13 @@ SymInts read_as(const Tensor& tensor) {
   return {data, data + tensor.count()};
 }
 
+/// A file may hold any byte for true.
+SymInts read_truths(const Tensor& tensor) {
+  SymInts truths = read_as<std::uint8_t>(tensor);
+  for (SymInt& truth : truths) truth = wrapped(truth, boolean);
+  return truths;
+}
+
 SymInts read_ints(const Tensor& any) {
   const Tensor tensor = any.is_row_major() ? any : any.clone();
   switch (tensor.dtype()) {
@@ -34,6 +42,8 @@ SymInts read_ints(const Tensor& any) {
       return read_as<std::int16_t>(tensor);
     case DType::I8:
       return read_as<std::int8_t>(tensor);
+    case DType::Bool:
+      return read_truths(tensor);
     default:
       return read_as<std::uint8_t>(tensor);
   }
@@ -103,6 +113,7 @@ Value Value::of_ints(SymInts ints, bool scalar, DType dtype) {
 
 Value Value::of_known(KnownInts known, DType dtype) {
   Value value;
+  for (SymInt& number : known.ints) number = wrapped(number, dtype);
   value.state_ = std::make_shared<State>();
   value.state_->known = std::move(known);
   value.state_->dtype = dtype;

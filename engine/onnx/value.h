@@ -28,7 +28,7 @@ class Value {
   Value(Tensor tensor);  // NOLINT: implicit on purpose
   /// Known integers: a vector, or a scalar when `scalar`.
   static Value of_ints(SymInts ints, bool scalar, DType dtype = i64);
-  /// Known integers of any rank, as the padding of a model is built from pairs.
+  /// Known integers of any rank, as the padding of a model is built from pairs; numbers wrap to `dtype`.
   static Value of_known(KnownInts known, DType dtype);
   /// A constant of the model, with data: one float is a number to the graph and no parameter, so that kernels have it
   /// in their code.

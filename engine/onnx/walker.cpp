@@ -4,6 +4,7 @@
 
 #include "engine/onnx/control_flow.h"
 #include "engine/onnx/converters.h"
+#include "engine/onnx/node_errors.h"
 #include "engine/onnx/onnx.pb.h"
 #include "engine/onnx/reader.h"
 #include "heddle/error.h"
@@ -99,6 +100,16 @@ class Walker {
     return map;
   }
 
+  static void check_sizes(const NodeProto& proto, const Outputs& outputs) {
+    for (const Value& output : outputs) {
+      if (!output.defined() || !is_uncountable(output.shape())) continue;
+      throw ModelError({.what = fmt::format("{}: sizes of the result", proto.op_type()),
+                        .where = describe(proto),
+                        .expected = "fewer than 2^63 elements",
+                        .got = listed(output.shape())});
+    }
+  }
+
   static void bind(const NodeProto& proto, const Outputs& outputs, Scope& scope) {
     for (int k = 0; k < proto.output_size(); ++k) {
       if (proto.output(k).empty()) continue;
@@ -116,7 +127,10 @@ class Walker {
   void run_nodes(const Nodes& nodes, Scope& scope) {
     for (const NodeProto& proto : nodes) {
       const detail::LocationScope location(describe(proto), values_of(proto));
-      bind(proto, convert(proto, scope), scope);
+      const Outputs outputs =
+          convert_at(proto.op_type(), location.name(), [&] { return convert(proto, scope); });
+      check_sizes(proto, outputs);
+      bind(proto, outputs, scope);
     }
   }
 
