@@ -50,6 +50,12 @@ struct CudaLaunch {
 
 class Unit;
 
+/// A donated argument that no step uses any more when the first `stages` of a phase have run.
+struct Release {
+  std::uint32_t stages = 0;
+  std::uint32_t argument = 0;
+};
+
 /// The steps of one phase of a program with sizes put in; without addresses. Steps are numbered from the first
 /// of the phase. Most programs have one phase (engine/phases.h).
 struct BoundSteps {
@@ -71,6 +77,7 @@ struct BoundSteps {
   const std::vector<struct GraphSegment>* graphs = nullptr;           ///< CUDA
   std::vector<std::pair<std::uint32_t, std::uint32_t>> input_slots;   ///< (table entry, input)
   std::vector<std::pair<std::uint32_t, std::uint32_t>> output_slots;  ///< (table entry, output)
+  std::vector<Release> releases;                                      ///< by stages
   std::int64_t scratch_bytes = 0;  ///< of one worker, nested plans included
   base::SymbolValues sizes;        ///< of the graph, and bytes of workspaces
   /// Of this phase and those before it. Their arenas are apart; in the offsets they follow one another.

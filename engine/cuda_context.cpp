@@ -351,7 +351,7 @@ void CudaContext::order(const BoundPlan& plan, std::span<const Tensor> inputs,
   const auto& guards = plan.executable->guards().inputs;
   for (std::size_t k = 0; k < inputs.size(); ++k)
     if (!on_host(inputs[k]))
-      inputs[k].impl()->device_bytes->uses.order(*streams_[0], guards[k].written);
+      inputs[k].impl()->device_bytes->uses.order(*streams_[0], guards[k].is_overwritten());
   for (const Tensor& output : outputs)
     if (output.defined() && !on_host(output))
       output.impl()->device_bytes->uses.order(*streams_[0], true);
@@ -373,7 +373,7 @@ void CudaContext::leave(const BoundPlan& plan, std::span<const Tensor> inputs,
     kept_.push_back(tensor);
     tensor.impl()->device_bytes->uses.add(completion_, writes);
   };
-  for (std::size_t k = 0; k < inputs.size(); ++k) keep(inputs[k], guards[k].written);
+  for (std::size_t k = 0; k < inputs.size(); ++k) keep(inputs[k], guards[k].is_overwritten());
   for (const Tensor& output : outputs) keep(output, true);
 }
 

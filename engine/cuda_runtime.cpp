@@ -136,6 +136,10 @@ void CudaRuntime::copy_in(void* to, const void* from, std::size_t bytes) {
   copy(to, from, bytes, device::CopyKind::HostToDevice);
 }
 
+void CudaRuntime::copy_within(void* to, const void* from, std::size_t bytes) {
+  copy(to, from, bytes, device::CopyKind::DeviceToDevice);
+}
+
 void CudaRuntime::copy_out(void* to, const void* from, std::size_t bytes) {
   copy(to, from, bytes, device::CopyKind::DeviceToHost);
 }

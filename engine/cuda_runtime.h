@@ -55,6 +55,7 @@ class CudaRuntime : public std::enable_shared_from_this<CudaRuntime> {
   /// Copies that the host waits for.
   void copy_in(void* to, const void* from, std::size_t bytes);
   void copy_out(void* to, const void* from, std::size_t bytes);
+  void copy_within(void* to, const void* from, std::size_t bytes);
 
  private:
   void copy(void* to, const void* from, std::size_t bytes, device::CopyKind kind);

@@ -145,9 +145,30 @@ engine::BuildOptions Engine::Impl::build_options(const base::SymbolValues& hints
   return build;
 }
 
+void Engine::Impl::note_donations(engine::Guards& guards) const {
+  std::vector<std::string> names;
+  for (const engine::InputGuard& input : guards.inputs) names.push_back(input.name);
+  for (const std::string& name : options.donate) {
+    const auto input = std::ranges::find(guards.inputs, name, &engine::InputGuard::name);
+    if (input == guards.inputs.end())
+      throw OptionError({.what = "donate",
+                         .where = {},
+                         .expected = fmt::format("an input: {}", fmt::join(names, ", ")),
+                         .got = name});
+    input->donated = true;
+  }
+}
+
+bool Engine::Impl::is_donated(std::size_t k) const {
+  if (k < known.inputs.size())
+    return known.inputs[k].donated || options.donate.contains(known.inputs[k].name);
+  return options.donate.contains(fmt::format("input{}", k));
+}
+
 Engine::Impl::Traced Engine::Impl::trace_graph(std::span<const Tensor> inputs) {
   Traced traced;
   traced.guards = engine::guards_for(inputs, known);
+  note_donations(traced.guards);
   if (cuda != nullptr)
     for (engine::InputGuard& guard : traced.guards.inputs) guard.device = options.device;
   auto env = std::make_shared<ir::ShapeEnv>();
@@ -162,8 +183,8 @@ Engine::Impl::Traced Engine::Impl::trace_graph(std::span<const Tensor> inputs) {
       ir::TensorMeta meta = ir::TensorMeta::of(guard.dtype, guard.sizes);
       if (!guard.row_major) meta.strides = guard.strides;
       auto [name, label] = name_of_input(k, trace, known, guard);
-      symbolic.push_back(tracing->handle(
-          tracing->builder().input(std::move(meta), std::move(name), std::move(label))));
+      symbolic.push_back(tracing->handle(tracing->builder().input(
+          std::move(meta), std::move(name), std::move(label), guard.donated)));
     }
     TraceResult result = trace(symbolic);
     for (std::size_t k = 0; k < result.tensors.size(); ++k) {
@@ -287,11 +308,20 @@ const BoundPlan& Engine::Impl::plan_for(std::span<const Tensor> inputs) {
 }
 
 void Engine::Impl::execute(const BoundPlan& plan, std::span<const Tensor> inputs,
-                           std::span<Tensor> outputs) {
-  if (cuda != nullptr) [[unlikely]]
-    return execute_on_device(plan, inputs, outputs, nullptr);
-  execute_with(plan, inputs, outputs,
-               [&](engine::ExecutionContext& context) { return context.run(executor); });
+                           std::span<Tensor> outputs, std::vector<Tensor>* handed_over) {
+  const bool releases = handed_over != nullptr && plan.executable->guards().donates();
+  if (cuda != nullptr) [[unlikely]] {
+    execute_on_device(plan, inputs, outputs, nullptr);  // keeps what the device still uses
+    if (releases) engine::release_donated(plan.executable->guards(), *handed_over);
+    return;
+  }
+  execute_with(plan, inputs, outputs, [&](engine::ExecutionContext& context) {
+    if (!releases) [[likely]]
+      return context.run(executor);
+    return engine::run_phases(context.frame(), executor, [&](engine::Frame& frame) {
+      return engine::run_releasing(frame, executor, *handed_over);
+    });
+  });
 }
 
 void Engine::Impl::execute_on_device(const BoundPlan& plan, std::span<const Tensor> inputs,
@@ -316,14 +346,18 @@ void Engine::Impl::finish_run(const BoundPlan& plan, std::int32_t status,
     engine::throw_check(*plan.executable, status);
 }
 
-std::vector<Tensor> Engine::Impl::make_outputs(const BoundPlan& plan) const {
+std::vector<Tensor> Engine::Impl::make_outputs(const BoundPlan& plan,
+                                               engine::TakenMemory* taken) const {
   std::vector<Tensor> outputs;
   const auto values = plan.executable->optimised().outputs();
   outputs.reserve(values.size());
   for (std::size_t k = 0; k < values.size(); ++k) {
     const Sizes& sizes = plan.output_sizes[k];
     const bool late = std::ranges::find(sizes, engine::kUnknownSize) != sizes.end();
-    outputs.push_back(late ? Tensor() : make_output(values[k].meta().dtype, sizes));
+    const DType dtype = values[k].meta().dtype;
+    Tensor output = late || taken == nullptr ? Tensor() : taken->take(k, dtype, sizes);
+    if (!output.defined() && !late) output = make_output(dtype, sizes);
+    outputs.push_back(std::move(output));
   }
   return outputs;
 }
@@ -363,23 +397,41 @@ Engine::Engine(Engine&&) noexcept = default;
 Engine& Engine::operator=(Engine&&) noexcept = default;
 Engine::~Engine() = default;
 
+Engine::Impl::Results Engine::Impl::run(std::span<const Tensor> inputs,
+                                        std::vector<Tensor>* handed_over) {
+  if (options.device.kind() == Device::Kind::Reference) return run_reference(inputs);
+  const engine::Reclaimer::Reader reader(plans.reclaimer());
+  const BoundPlan& plan = plan_for(inputs);
+  std::vector<Tensor> outputs;
+  if (handed_over == nullptr || plan.unit->shared_places().empty()) {
+    outputs = make_outputs(plan, nullptr);
+    execute(plan, inputs, outputs, handed_over);
+  } else {
+    engine::TakenMemory taken(*plan.unit, inputs);
+    outputs = make_outputs(plan, &taken);
+    execute(plan, inputs, outputs, handed_over);
+    taken.keep();
+  }
+  count_call(plan);
+  return {std::move(outputs), plan.executable->prototype};
+}
+
 std::pair<std::vector<Tensor>, std::shared_ptr<const void>> Engine::run_with_prototype(
     std::span<const Tensor> inputs) {
   if (engine::current_trace() != nullptr) {
     TraceResult inlined = impl_->trace(inputs);
     return {std::move(inlined.tensors), std::move(inlined.prototype)};
   }
-  if (impl_->options.device.kind() == Device::Kind::Reference) return impl_->run_reference(inputs);
-  const engine::Reclaimer::Reader reader(impl_->plans.reclaimer());
-  const BoundPlan& plan = impl_->plan_for(inputs);
-  std::vector<Tensor> outputs = impl_->make_outputs(plan);
-  impl_->execute(plan, inputs, outputs);
-  impl_->count_call(plan);
-  return {std::move(outputs), plan.executable->prototype};
+  return impl_->run(inputs, nullptr);
 }
 
 std::vector<Tensor> Engine::run(std::span<const Tensor> inputs) {
   return run_with_prototype(inputs).first;
+}
+
+std::vector<Tensor> Engine::run(std::vector<Tensor>&& inputs) {
+  if (engine::current_trace() != nullptr) return run(std::span<const Tensor>(inputs));
+  return impl_->run(inputs, &inputs).first;
 }
 
 std::vector<Tensor> Engine::run_named(std::span<const NamedTensor> inputs) {
@@ -403,7 +455,7 @@ std::vector<Tensor> Engine::run_named(std::span<const NamedTensor> inputs) {
   for (std::size_t k = 0; k < ordered.size(); ++k) {
     if (!ordered[k].defined()) fail("no " + wanted[k]);
   }
-  return run(ordered);
+  return run(std::span<const Tensor>(ordered));
 }
 
 namespace {
@@ -422,8 +474,14 @@ std::string to_text(const Sizes& sizes) {
   return fmt::format("[{}]", fmt::join(texts, ", "));
 }
 
-void check_output(DType dtype, const Sizes& sizes, const Device& device,
-                  std::span<const Tensor> inputs, std::span<const Tensor> outputs, std::size_t k) {
+/// An output k lies exactly where this input does, which is allowed; kNoInput: it lies where none does.
+constexpr std::size_t kNoInput = static_cast<std::size_t>(-1);
+
+/// @param is_donated  says it of input i
+template <typename F>
+std::size_t check_output(DType dtype, const Sizes& sizes, const Device& device,
+                         std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+                         std::size_t k, F&& is_donated) {
   const Tensor& output = outputs[k];
   if (output.defined() && output.impl()->device.kind() != Device::Kind::Cpu &&
       output.impl()->device != device)
@@ -444,12 +502,17 @@ void check_output(DType dtype, const Sizes& sizes, const Device& device,
                          .expected = "memory of its own",
                          .got = {}});
   };
+  std::size_t place = kNoInput;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (engine::overlap(output, inputs[i])) clash("input", i);
+    if (!engine::overlap(output, inputs[i])) continue;
+    const bool same = engine::extent_of(*output.impl()) == engine::extent_of(*inputs[i].impl());
+    if (!same || !is_donated(i)) clash("input", i);
+    place = i;
   }
   for (std::size_t o = 0; o < k; ++o) {
     if (engine::overlap(output, outputs[o])) clash("output", o);
   }
+  return place;
 }
 
 void check_output_count(std::size_t expected, std::size_t got) {
@@ -460,11 +523,13 @@ void check_output_count(std::size_t expected, std::size_t got) {
                        .got = std::to_string(got)});
 }
 
+template <typename F>
 void copy_into(std::span<const Tensor> results, std::span<const Tensor> inputs,
-               std::span<Tensor> outputs) {
+               std::span<Tensor> outputs, F&& is_donated) {
   check_output_count(results.size(), outputs.size());
   for (std::size_t k = 0; k < results.size(); ++k)
-    check_output(results[k].dtype(), results[k].impl()->sizes, Device::cpu(), inputs, outputs, k);
+    check_output(results[k].dtype(), results[k].impl()->sizes, Device::cpu(), inputs, outputs, k,
+                 is_donated);
   for (std::size_t k = 0; k < results.size(); ++k) {
     const auto bytes = static_cast<std::size_t>(results[k].count()) * size_of(results[k].dtype());
     if (bytes != 0) std::memcpy(outputs[k].data(), results[k].data(), bytes);
@@ -476,31 +541,61 @@ void copy_into(std::span<const Tensor> results, std::span<const Tensor> inputs,
 void* Engine::Impl::LateOutputs::output(std::uint32_t position, const Sizes& sizes) {
   const DType dtype = plan_.executable->optimised().outputs()[position].meta().dtype;
   Tensor& output = outputs_[position];
+  const auto is_donated = [](std::size_t) { return false; };  // those lie aside
   if (output.defined())
-    check_output(dtype, sizes, impl_.options.device, inputs_, outputs_, position);
+    check_output(dtype, sizes, impl_.options.device, inputs_, outputs_, position, is_donated);
   else
     output = impl_.make_output(dtype, sizes);
   return output.impl()->data;
 }
 
+void Engine::Impl::run_aside(const BoundPlan& plan, std::span<const Tensor> inputs,
+                             std::span<Tensor> outputs, std::span<const std::size_t> aside) {
+  std::vector<Tensor> places(outputs.begin(), outputs.end());
+  const auto values = plan.executable->optimised().outputs();
+  for (const std::size_t k : aside) {
+    const Sizes& sizes = plan.output_sizes[k];
+    const bool late = std::ranges::find(sizes, engine::kUnknownSize) != sizes.end();
+    places[k] = late ? Tensor() : make_output(values[k].meta().dtype, sizes);
+  }
+  execute(plan, inputs, places);
+  const auto anywhere = [](std::size_t) { return true; };
+  for (const std::size_t k : aside)
+    check_output(places[k].dtype(), places[k].impl()->sizes, options.device, inputs, outputs, k,
+                 anywhere);
+  for (const std::size_t k : aside) engine::copy_elements(places[k], outputs[k]);
+  copied_outputs.fetch_add(aside.size(), std::memory_order_relaxed);
+}
+
 void Engine::run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs) {
   if (impl_->options.device.kind() == Device::Kind::Reference)
-    return copy_into(impl_->run_reference(inputs).first, inputs, outputs);
+    return copy_into(impl_->run_reference(inputs).first, inputs, outputs,
+                     [&](std::size_t i) { return impl_->is_donated(i); });
   const engine::Reclaimer::Reader reader(impl_->plans.reclaimer());
   const BoundPlan& plan = impl_->plan_for(inputs);
   check_output_count(plan.output_sizes.size(), outputs.size());
   const auto values = plan.executable->optimised().outputs();
-  for (std::size_t k = 0; k < outputs.size(); ++k)
-    check_output(values[k].meta().dtype, plan.output_sizes[k], impl_->options.device, inputs,
-                 outputs, k);
-  impl_->execute(plan, inputs, outputs);
+  const auto& guards = plan.executable->guards().inputs;
+  std::vector<std::size_t>
+      aside;  // outputs that lie in inputs which are still read when they are written
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    const std::size_t place =
+        check_output(values[k].meta().dtype, plan.output_sizes[k], impl_->options.device, inputs,
+                     outputs, k, [&](std::size_t i) { return guards[i].donated; });
+    const bool staged =
+        place != kNoInput && impl_->cuda != nullptr && !inputs[place].device().is_cuda();
+    if (place != kNoInput && !staged && !plan.unit->may_share(place, k)) aside.push_back(k);
+  }
+  if (aside.empty()) [[likely]]
+    impl_->execute(plan, inputs, outputs);
+  else
+    impl_->run_aside(plan, inputs, outputs, aside);
   impl_->count_call(plan);
 }
 
 std::future<std::vector<Tensor>> Engine::submit(std::vector<Tensor> inputs) {
-  return std::async(std::launch::async, [this, kept = std::move(inputs)] {
-    return run(std::span<const Tensor>(kept));
-  });
+  return std::async(std::launch::async,
+                    [this, kept = std::move(inputs)]() mutable { return run(std::move(kept)); });
 }
 
 Tensor Engine::wrap_device(void* data, DType dtype, Sizes sizes,
@@ -523,7 +618,7 @@ Signature Engine::signature() const {
   Signature result = impl_->known;
   if (result.inputs.empty() && !impl_->executables.empty()) {
     for (const engine::InputGuard& guard : impl_->executables.back()->guards().inputs) {
-      ValueInfo info{guard.name, guard.dtype, {}};
+      ValueInfo info{guard.name, guard.dtype, {}, guard.donated};
       for (const SymExpr& size : guard.sizes)
         info.sizes.push_back(engine::from_expr(size, nullptr));
       result.inputs.push_back(std::move(info));
@@ -547,6 +642,7 @@ EngineStats Engine::stats() const {
     for (const auto& executable : *list) {
       stats.kernels += executable->distinct_kernels();
       executable->unit().count_updates(stats);
+      executable->count_missed_donations(stats);
     }
   }
   stats.kernels_compiled = counters.compiled - impl_->counters_at_start.compiled;
@@ -564,6 +660,7 @@ EngineStats Engine::stats() const {
     stats.disk_hits +=
         impl_->cuda->runtime().compiler().disk_hits() - impl_->cuda_disk_hits_at_start;
   stats.evaluator_steps = impl_->evaluator_steps.load();
+  stats.copied_outputs = impl_->copied_outputs.load();
   stats.compile_ms = impl_->compile_ms;
   stats.load_ms = impl_->load_ms;
   stats.arena_peak_bytes = static_cast<std::uint64_t>(impl_->arena_peak.load());

@@ -14,6 +14,7 @@
 #include "engine/context.h"
 #include "engine/cuda_context.h"
 #include "engine/descriptor.h"
+#include "engine/donated_memory.h"
 #include "engine/executable.h"
 #include "engine/parameters.h"
 #include "engine/plan_cache.h"
@@ -53,8 +54,9 @@ struct Engine::Impl {
   void finish_run(const engine::BoundPlan& plan, std::int32_t status,
                   const std::exception_ptr& failure);
   /// Outputs whose sizes only the run tells are made by it where they are undefined.
+  /// @param handed_over  the owner of `inputs`, which loses donated ones after their last steps; null: another has them
   void execute(const engine::BoundPlan& plan, std::span<const Tensor> inputs,
-               std::span<Tensor> outputs);
+               std::span<Tensor> outputs, std::vector<Tensor>* handed_over = nullptr);
   /// execute() on CUDA. `events`: not null: as run_traced().
   void execute_on_device(const engine::BoundPlan& plan, std::span<const Tensor> inputs,
                          std::span<Tensor> outputs, std::vector<RunEvent>* events);
@@ -63,7 +65,8 @@ struct Engine::Impl {
                                    std::span<Tensor> outputs);
   Tensor make_output(DType dtype, const Sizes& sizes) const;
   /// Fresh tensors for the outputs of `plan`; undefined ones where only the run tells the sizes.
-  std::vector<Tensor> make_outputs(const engine::BoundPlan& plan) const;
+  /// @param taken  memory that some of them take over
+  std::vector<Tensor> make_outputs(const engine::BoundPlan& plan, engine::TakenMemory* taken) const;
   /// Memory of the caller's outputs, or of fresh ones, for sizes that the run tells.
   class LateOutputs : public engine::OutputSource {
    public:
@@ -80,6 +83,15 @@ struct Engine::Impl {
   };
   using Results = std::pair<std::vector<Tensor>, std::shared_ptr<const void>>;
   Results run_reference(std::span<const Tensor> inputs);
+  Results run(std::span<const Tensor> inputs, std::vector<Tensor>* handed_over);
+  /// @param outputs  of the caller: some lie where donated inputs do, and are not to be written before the end
+  void run_aside(const engine::BoundPlan& plan, std::span<const Tensor> inputs,
+                 std::span<Tensor> outputs, std::span<const std::size_t> aside);
+  /// Which inputs the options say are donated.
+  /// @throws OptionError for a name that is no input's.
+  void note_donations(engine::Guards& guards) const;
+  /// Whether input k is donated, by the model or the options.
+  bool is_donated(std::size_t k) const;
   /// An executable and the sizes under which its guards hold.
   struct Match {
     std::shared_ptr<const engine::Executable> executable;  ///< null: no guards hold
@@ -157,6 +169,7 @@ struct Engine::Impl {
   std::atomic<std::uint64_t> runs{0};
   std::atomic<std::uint64_t> evaluator_steps{0};
   std::atomic<std::uint64_t> measurements{0};
+  std::atomic<std::uint64_t> copied_outputs{0};
   std::atomic<bool> told_of_library{false};  ///< that cuBLASLt could not be opened
   std::atomic<std::int64_t> arena_peak{0};
   jit::CompileCounters counters_at_start;

@@ -30,6 +30,16 @@ jit::LowerOptions lower_options(const BuildOptions& options, const OptimisedGrap
   return lower;
 }
 
+/// Where literals lie.
+std::vector<MemoryRange> ranges_of(std::span<const ir::Literal> literals) {
+  std::vector<MemoryRange> ranges;
+  for (const ir::Literal& literal : literals) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(literal.data());
+    ranges.emplace_back(begin, begin + literal.bytes());
+  }
+  return ranges;
+}
+
 /// Lets the region run op by op, if its mark allows that and this was not how it was tried.
 bool fall_back(OptimisedGraph& graph, const std::string& region, bool tried_fused, const char* why,
                const EngineOptions& options) {
@@ -63,6 +73,7 @@ bool Executable::build(OptimisedGraph& graph, const BuildOptions& options) {
     if (region.fell_back) one_by_one.insert(region.name);
   jit::Program program = options.lower(optimised_, lower_options(options, graph));
   std::vector<ir::Literal> fixed = fixed_buffers(program, optimised_);
+  guards_.note_fixed(ranges_of(fixed));
   try {
     unit_ = std::make_unique<Unit>(std::move(program), std::move(fixed), options);
   } catch (const KernelFailure& failure) {
@@ -80,6 +91,29 @@ std::size_t Executable::distinct_kernels() const {
   unit_->collect_code(code);
   std::sort(code.begin(), code.end());
   return static_cast<std::size_t>(std::unique(code.begin(), code.end()) - code.begin());
+}
+
+void Executable::count_missed_donations(EngineStats& stats) const {
+  const ir::ScheduleRecord& record = schedule().record;
+  const auto roots = planner().roots();
+  for (ir::BufferId b = 0; b < record.buffers.size(); ++b) {
+    const ir::PlanBuffer& buffer = record.buffers[b];
+    if (!buffer.donated) continue;
+    const auto is_place = [&](const ir::SharedPlace& place) {
+      return place.argument == buffer.position &&
+             record.buffers[program().outputs[place.output]].bytes == buffer.bytes;
+    };
+    const auto lies_in = [&](const ir::PlanStep& step) {
+      return std::ranges::any_of(step.writes,
+                                 [&](ir::BufferId written) { return roots[written] == b; });
+    };
+    if (std::ranges::any_of(unit_->shared_places(), is_place) ||
+        std::ranges::any_of(record.steps, lies_in))
+      continue;
+    ++stats.missed_donations;
+    if (buffer.bytes.is_constant())
+      stats.missed_donation_bytes += static_cast<std::uint64_t>(buffer.bytes.constant());
+  }
 }
 
 std::unique_ptr<BoundPlan> Executable::bind(const SymbolValues& sizes, int threads) const {

@@ -51,6 +51,8 @@ class Executable : public std::enable_shared_from_this<Executable> {
   /// Steps that were run once, when the executable was made: they read parameters and constants only.
   std::size_t folded_steps() const { return unit_->folded_steps(); }
   std::size_t distinct_kernels() const;
+  /// Adds donated inputs that nothing can lie in.
+  void count_missed_donations(EngineStats& stats) const;
   /// The compile units that annotations chose.
   std::span<const RegionInfo> regions() const { return regions_; }
 

@@ -36,7 +36,8 @@ TraceResult GraphReplay::operator()(std::span<const Tensor> inputs) const {
   }
   builder.context = {};
   for (const auto& [target, source] : graph_.write_backs())
-    builder.write_back(values.at(target), values.at(source));
+    if (!ir::is_donated(values.at(target)))  // whom the engine's options say so of
+      builder.write_back(values.at(target), values.at(source));
   TraceResult result;
   for (std::size_t k = 0; k < graph_.outputs().size(); ++k) {
     const ir::Value output = graph_.outputs()[k];

@@ -148,9 +148,16 @@ bool overlaps_itself(const Tensor::Impl& tensor) {
   return false;
 }
 
+/// Whether `range` shares a byte with one of `sorted`, which share none.
+bool lies_in(const MemoryRange& range, const std::vector<MemoryRange>& sorted) {
+  if (range.first == range.second) return false;
+  const auto after = std::ranges::lower_bound(sorted, range.second, {}, &MemoryRange::first);
+  return after != sorted.begin() && std::prev(after)->second > range.first;
+}
+
 }  // namespace
 
-std::pair<std::uintptr_t, std::uintptr_t> extent_of(const Tensor::Impl& tensor) {
+MemoryRange extent_of(const Tensor::Impl& tensor) {
   const auto first = reinterpret_cast<std::uintptr_t>(tensor.data);
   if (tensor.count == 0) return {first, first};
   std::int64_t last = 0;
@@ -166,32 +173,44 @@ bool overlap(const Tensor& a, const Tensor& b) {
 }
 
 void Guards::note_writes(const ir::Graph& graph) {
-  for (const ir::Graph::WriteBack& write : graph.write_backs()) {
-    for (std::size_t k = 0; k < inputs.size(); ++k) {
-      if (graph.inputs()[k] != write.target) continue;
-      inputs[k].written = true;
-      writes_ = true;
-    }
+  for (const ir::Graph::WriteBack& write : graph.write_backs())
+    for (std::size_t k = 0; k < inputs.size(); ++k)
+      if (graph.inputs()[k] == write.target) inputs[k].written = true;
+  exclusive_ = std::ranges::any_of(
+      inputs, [](const InputGuard& input) { return input.written || input.donated; });
+}
+
+void Guards::note_fixed(std::vector<MemoryRange> ranges) {
+  fixed_.clear();
+  std::ranges::sort(ranges);
+  for (const MemoryRange& range : ranges) {
+    if (range.first == range.second) continue;
+    if (!fixed_.empty() && range.first < fixed_.back().second)
+      fixed_.back().second = std::max(fixed_.back().second, range.second);
+    else
+      fixed_.push_back(range);
   }
 }
 
 void Guards::check_overlap(std::span<const Tensor> tensors) const {
-  if (!writes_) return;
+  if (!exclusive_) return;
   const auto clash = [&](std::size_t k, const std::string& with) {
+    const char* why = inputs[k].written ? "which the graph writes to" : "which is donated";
     throw AliasingError(
-        {.what = fmt::format("run: input {}, which the graph writes to, overlaps {}",
-                             inputs[k].name, with),
+        {.what = fmt::format("run: input {}, {}, overlaps {}", inputs[k].name, why, with),
          .where = {},
          .expected = "memory of its own",
          .got = {}});
   };
   for (std::size_t k = 0; k < inputs.size(); ++k) {
-    if (!inputs[k].written) continue;
-    if (overlaps_itself(*tensors[k].impl())) clash(k, "itself");
+    if (!inputs[k].written && !inputs[k].donated) continue;
+    if (inputs[k].written && overlaps_itself(*tensors[k].impl())) clash(k, "itself");
     for (std::size_t other = 0; other < inputs.size(); ++other) {
       if (other != k && overlap(tensors[k], tensors[other]))
         clash(k, "input " + inputs[other].name);
     }
+    if (inputs[k].donated && lies_in(extent_of(*tensors[k].impl()), fixed_))
+      clash(k, "a parameter");
   }
 }
 
@@ -234,7 +253,12 @@ std::vector<std::string> Guards::describe() const {
       lines.push_back(
           fmt::format("{} overlaps no other input and not itself (it is written to)", input.name));
   }
-  if (!writes_) lines.push_back("inputs may overlap (none is written to)");
+  for (const InputGuard& input : inputs) {
+    if (input.donated)
+      lines.push_back(
+          fmt::format("{} overlaps no other input and no parameter (it is donated)", input.name));
+  }
+  if (!exclusive_) lines.push_back("inputs may overlap (none is written to)");
   return lines;
 }
 
@@ -256,6 +280,7 @@ Guards guards_for(std::span<const Tensor> inputs, const Signature& signature) {
     guard.dtype = tensor.dtype;
     guard.row_major = tensor.row_major;
     guard.device = tensor.device;
+    guard.donated = k < signature.inputs.size() && signature.inputs[k].donated;
     for (std::size_t d = 0; d < tensor.sizes.size(); ++d)
       guard.sizes.push_back(k < signature.inputs.size() ? to_expr(signature.inputs[k].sizes[d])
                                                         : SymExpr::size(next++));

@@ -1,6 +1,7 @@
 // Guards: when an executable may serve a call.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -24,10 +25,17 @@ struct InputGuard {
   ir::Dims strides;      ///< only when not row-major
   Device device = {};    ///< where its data lies; inputs on the host are staged there
   bool written = false;  ///< the graph writes to it, so it overlaps no other input and not itself
+  bool donated =
+      false;  ///< its memory is the engine's: it overlaps no other input and no parameter
+
+  bool is_overwritten() const { return written || donated; }  ///< perhaps
 };
 
-/// Bytes from the first to the last element of `tensor`, as a half-open range of addresses.
-std::pair<std::uintptr_t, std::uintptr_t> extent_of(const Tensor::Impl& tensor);
+/// A half-open range of addresses.
+using MemoryRange = std::pair<std::uintptr_t, std::uintptr_t>;
+
+/// Bytes from the first to the last element of `tensor`.
+MemoryRange extent_of(const Tensor::Impl& tensor);
 /// Whether the extents of two tensors share a byte.
 bool overlap(const Tensor& a, const Tensor& b);
 
@@ -43,16 +51,22 @@ struct Guards {
     std::string failed;
   };
   Outcome match(std::span<const Tensor> inputs) const;
+  /// Whether any input is donated.
+  bool donates() const { return std::ranges::any_of(inputs, &InputGuard::donated); }
   /// Records which inputs `graph` writes to.
   void note_writes(const ir::Graph& graph);
-  /// The guard that depends on addresses, so it is checked at each call; free where nothing is written.
-  /// @throws AliasingError when an input that is written to overlaps another one, or itself.
+  /// Keeps donated inputs apart from memory that outlives a call: those of parameters.
+  void note_fixed(std::vector<MemoryRange> ranges);
+  /// The guard that depends on addresses, so it is checked at each call; free where nothing is written or donated.
+  /// @throws AliasingError when an input that is written to overlaps another one, or itself, and when one that is donated
+  ///         overlaps another one or a parameter.
   void check_overlap(std::span<const Tensor> inputs) const;
   /// Every guard with its reason, one line each.
   std::vector<std::string> describe() const;
 
  private:
-  bool writes_ = false;
+  bool exclusive_ = false;          ///< an input is written to or donated
+  std::vector<MemoryRange> fixed_;  ///< sorted; none overlap
 };
 
 /// Guards for a first trace with `inputs`: a symbol for every size that the signature leaves open, and

@@ -32,6 +32,7 @@ Engine engine_over(ir::Graph graph, EngineOptions options) {
       names.emplace_back(input.node->name(), parameters[input]);
     } else {
       signature.inputs.push_back(info_of(graph.input_label(k), input));
+      signature.inputs.back().donated = ir::is_donated(input);
     }
   }
   for (std::size_t k = 0; k < graph.outputs().size(); ++k)

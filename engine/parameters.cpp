@@ -73,7 +73,7 @@ ir::Graph with_parameters(const ir::Graph& graph,
     const ir::Value input = graph.inputs()[k];
     const std::string& name = input.node->name();
     if (input.node->op_name() == "input") {
-      now[input] = builder.input(input.meta(), name, graph.input_label(k));
+      now[input] = builder.input(input.meta(), name, graph.input_label(k), ir::is_donated(input));
       continue;
     }
     const auto found = values.find(input);

@@ -38,7 +38,8 @@ void check_steps(const Unit& unit, const BoundSteps& plan) {
                   .outputs = unit.program().outputs,
                   .offsets = plan.memory.offsets,
                   .arena_bytes = plan.memory.peak_bytes,
-                  .lifetimes = lifetimes});
+                  .lifetimes = lifetimes,
+                  .shared = unit.shared_places()});
 }
 
 void check_orders(const Executable& executable) {

@@ -210,6 +210,7 @@ class StepsDocument {
       entry["alias_of"] = buffer.alias_of == ir::kNone
                               ? ordered_json(nullptr)
                               : ordered_json(record_.buffers[buffer.alias_of].value);
+      if (buffer.donated) entry["donated"] = true;
       result.push_back(std::move(entry));
     }
     return result;

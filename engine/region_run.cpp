@@ -98,6 +98,12 @@ void Frame::set_output(std::uint32_t position, void* address) {
     if (output == position) table_[entry] = address;
 }
 
+void* Frame::input(std::uint32_t position) const {
+  for (const auto& [entry, input] : plan_->input_slots)
+    if (input == position) return table_[entry];
+  return nullptr;
+}
+
 void Frame::set_decided(std::size_t plan, StartedRegion* started) {
   auto& region = *static_cast<RegionFrame*>(steps_[0].state);
   region.decided = plan;

@@ -51,6 +51,8 @@ class Frame {
   void set(std::uint32_t entry, void* address) { table_[entry] = address; }
   void set_input(std::uint32_t position, void* address);
   void set_output(std::uint32_t position, void* address);
+  /// Where the steps find argument `position`; null: none of them uses it.
+  void* input(std::uint32_t position) const;
   std::span<const scheduler::BoundStep> steps() const { return steps_; }
   std::span<const scheduler::BoundStage> stages() const { return plan_->stages; }
   const BoundSteps& plan() const { return *plan_; }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <map>
 
+#include "base/check.h"
 #include "engine/engine_impl.h"
 #include "heddle/error.h"
 
@@ -37,8 +38,19 @@ bool is_placed(const BoundSteps& plan, ir::BufferId buffer) {
 }
 
 std::int64_t bytes_of(const BoundSteps& plan, ir::BufferId buffer) {
-  if (!is_placed(plan, buffer)) return kUnknownSize;
-  return plan.unit->schedule().record.buffers[buffer].bytes.evaluate(plan.sizes);
+  const ir::PlanBuffer& planned = plan.unit->schedule().record.buffers[buffer];
+  if (!planned.donated && !is_placed(plan, buffer)) return kUnknownSize;
+  return planned.bytes.evaluate(plan.sizes);
+}
+
+/// What a run gives back: buffers of arenas, and donated arguments.
+std::vector<ir::BufferId> freed_buffers(const Unit& unit) {
+  std::vector<ir::BufferId> buffers = owners(unit);
+  const auto& record = unit.schedule().record;
+  for (ir::BufferId b = 0; b < record.buffers.size(); ++b)
+    if (record.buffers[b].donated) buffers.push_back(b);
+  std::ranges::sort(buffers);
+  return buffers;
 }
 
 /// Whether other live buffers lie in the bytes of `freed`: a result took its place in the same step.
@@ -56,6 +68,13 @@ bool in_use(const BoundSteps& plan, ir::BufferId freed, std::size_t step) {
 }
 
 }  // namespace
+
+const ir::Node* argument_of(const ir::Graph& graph, std::uint32_t position) {
+  for (const ir::Value& input : graph.inputs())
+    if (input.node->op_name() == "input" && position-- == 0) return input.node;
+  HD_CHECK(false, graph.name());
+  return nullptr;
+}
 
 std::vector<std::string> names_of_kernels(const ir::ScheduleRecord& record) {
   std::map<std::string, int> seen;
@@ -82,9 +101,11 @@ std::vector<PlannedEvent> planned_events(const BoundSteps& plan, std::size_t beg
   const auto lifetimes = plan.unit->planner().lifetimes();
   std::vector<std::vector<ir::BufferId>> taken(record.steps.size());
   std::vector<std::vector<ir::BufferId>> freed(record.steps.size());
-  for (const ir::BufferId b : owners(*plan.unit)) {
-    taken[lifetimes[b].first_step].push_back(b);
-    freed[lifetimes[b].last_step].push_back(b);
+  std::vector<ir::BufferId> unused;
+  for (const ir::BufferId b : owners(*plan.unit)) taken[lifetimes[b].first_step].push_back(b);
+  for (const ir::BufferId b : freed_buffers(*plan.unit)) {
+    const bool used = lifetimes[b].last_step != ir::kNone;
+    (used ? freed[lifetimes[b].last_step] : unused).push_back(b);
   }
   const std::vector<std::string> names = names_of_kernels(record);
   std::vector<PlannedEvent> events;
@@ -92,6 +113,7 @@ std::vector<PlannedEvent> planned_events(const BoundSteps& plan, std::size_t beg
     for (const ir::BufferId b : buffers)
       events.push_back({{kind, step, record.buffers[b].value, bytes_of(plan, b)}, b});
   };
+  if (begin == 0) add(RunEvent::Kind::Free, 0, unused);
   for (std::size_t step = begin; step < end; ++step) {
     add(RunEvent::Kind::Alloc, step, taken[step]);
     events.push_back({{RunEvent::Kind::Launch, step, names[record.steps[step].kernel], 0}});
@@ -110,6 +132,22 @@ std::vector<RunEvent> events_of(const BoundPlan& plan) {
   return events;
 }
 
+namespace {
+
+/// Where the bytes of a buffer lie that is given back; null where others lie there, or they are not known to be all its own.
+void* place_to_overwrite(const Frame& frame, const PlannedEvent& planned) {
+  const BoundSteps& plan = frame.plan();
+  const ir::PlanBuffer& buffer = plan.unit->schedule().record.buffers[planned.buffer];
+  if (!buffer.donated)
+    return in_use(plan, planned.buffer, planned.event.step)
+               ? nullptr
+               : frame.at(plan.memory.offsets[planned.buffer]);
+  const ir::Node* argument = argument_of(plan.unit->program().graph, buffer.position);
+  return argument->output().is_row_major() ? frame.input(buffer.position) : nullptr;
+}
+
+}  // namespace
+
 std::int32_t run_step_by_step(Frame& frame, StepRunner& runner, std::vector<RunEvent>& events) {
   const BoundSteps& plan = frame.plan();
   std::int32_t status = 0;
@@ -117,10 +155,9 @@ std::int32_t run_step_by_step(Frame& frame, StepRunner& runner, std::vector<RunE
   for (PlannedEvent& planned : planned_events(plan, plan.first_step, end)) {
     if (planned.event.kind == RunEvent::Kind::Launch) {
       status = runner.run_step(frame, planned.event.step - plan.first_step);
-    } else if (planned.event.kind == RunEvent::Kind::Free &&
-               !in_use(plan, planned.buffer, planned.event.step)) {
-      runner.overwrite(frame.at(plan.memory.offsets[planned.buffer]), kFreed,
-                       static_cast<std::size_t>(planned.event.bytes));
+    } else if (planned.event.kind == RunEvent::Kind::Free) {
+      if (void* place = place_to_overwrite(frame, planned))
+        runner.overwrite(place, kFreed, static_cast<std::size_t>(planned.event.bytes));
     }
     events.push_back(std::move(planned.event));
     if (status != 0) break;
@@ -174,7 +211,7 @@ std::vector<RunEvent> Engine::run_trace(std::span<const Tensor> inputs,
                        .got = impl_->options.device.to_string()});
   const engine::Reclaimer::Reader reader(impl_->plans.reclaimer());
   const engine::BoundPlan& plan = impl_->plan_for(inputs);
-  std::vector<Tensor> results = impl_->make_outputs(plan);
+  std::vector<Tensor> results = impl_->make_outputs(plan, nullptr);
   std::vector<RunEvent> events = impl_->run_traced(plan, inputs, results);
   if (outputs != nullptr) *outputs = std::move(results);
   return events;

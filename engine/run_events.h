@@ -14,6 +14,9 @@ namespace heddle::engine {
 /// Names of the record's kernels, made unique: "copy", "copy_1", …
 std::vector<std::string> names_of_kernels(const ir::ScheduleRecord& record);
 
+/// Argument `position` of a program's graph.
+const ir::Node* argument_of(const ir::Graph& graph, std::uint32_t position);
+
 /// Who runs the steps of a traced run.
 class StepRunner {
  public:

@@ -214,7 +214,7 @@ void Trace::assign(const Tensor& state, const Tensor& value, const base::Locatio
 void Trace::write_back_inputs() {
   std::vector<Value> inputs;
   for (const auto& [base, value] : written_)
-    if (base.node->op_name() == "input") inputs.push_back(base);
+    if (base.node->op_name() == "input" && !ir::is_donated(base)) inputs.push_back(base);
   std::sort(inputs.begin(), inputs.end(), [](const Value& a, const Value& b) {
     return a.node->output().storage < b.node->output().storage;
   });

@@ -129,6 +129,7 @@ Unit::Unit(jit::Program program, std::vector<ir::Literal> fixed, const BuildOpti
   add_nested(options);
   make_schedule(options);
   if (cuda_ != nullptr) plan_streams(options);
+  find_shared_places();
 }
 
 Unit::~Unit() = default;
@@ -187,7 +188,8 @@ SymbolValues Unit::sizes_to_plan_for(SymbolValues hints) const {
   return hints;
 }
 
-/// An order that promises a smaller peak is taken only if the memory planner finds it smaller too.
+/// An order that promises a smaller peak is taken only if the memory planner finds it smaller too, or as large where it
+/// gives back donated arguments, which are in no arena, earlier.
 void Unit::make_schedule(const BuildOptions& options) {
   scheduler::ScheduleOptions order;
   order.parallel_steps = options.engine.threads != 1 && cuda_ == nullptr;
@@ -208,7 +210,9 @@ void Unit::make_schedule(const BuildOptions& options) {
   order.reorder = false;
   take();
   schedule_.peaks = chosen.peaks;
-  if (peak_bytes(sizes) <= promised) return;
+  const std::int64_t given = peak_bytes(sizes);
+  const bool donated = std::ranges::any_of(program_.record.buffers, &PlanBuffer::donated);
+  if (given < promised || (given == promised && !donated)) return;
   schedule_ = std::move(chosen);
   phases_ = Phases(program_, schedule_);
   planner_ = plan_memory({});
@@ -539,6 +543,7 @@ void Unit::bind_phase(BoundSteps& plan) const {
   for (const scheduler::Stage& stage : schedule_.stages)
     if (!stage.empty() && stage.front() >= begin && stage.front() < end)
       plan.stages.push_back({stage.front() - begin, static_cast<std::uint32_t>(stage.size())});
+  bind_releases(plan);
 }
 
 void Unit::bind(const SymbolValues& sizes, int threads, BoundSteps& plan) const {

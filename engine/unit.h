@@ -72,6 +72,9 @@ class Unit {
   }
   /// Adds what is overwritten and what is copied to be written, nested units included.
   void count_updates(EngineStats& stats) const;
+  /// Arguments that are donated, each with an output that may lie where it does.
+  std::span<const ir::SharedPlace> shared_places() const { return shared_places_; }
+  bool may_share(std::uint32_t argument, std::uint32_t output) const;
   /// Adds the addresses of the machine code in use, nested units included.
   void collect_code(std::vector<const void*>& code) const;
 
@@ -111,6 +114,8 @@ class Unit {
   void bind_memory(BoundSteps& plan) const;
   void bind_address(const AddressSource& source, BoundSteps& plan) const;
   void bind_query(BoundSteps& plan) const;
+  void bind_releases(BoundSteps& plan) const;
+  void find_shared_places();
 
   jit::Program program_;
   std::vector<ir::Literal> fixed_;  ///< by buffer: parameters, constants, folded results
@@ -119,6 +124,7 @@ class Unit {
   scheduler::Schedule schedule_;
   Phases phases_;
   std::unique_ptr<memory::Planner> planner_;
+  std::vector<ir::SharedPlace> shared_places_;
   std::vector<jit::CpuKernelPtr> kernels_;  ///< by PlanStep::kernel; null for library calls
   std::unique_ptr<CudaUnit> cuda_;
   std::vector<std::vector<std::unique_ptr<Unit>>> nested_;  ///< by PlanStep::kernel

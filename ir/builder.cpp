@@ -174,8 +174,10 @@ std::shared_ptr<Node> GraphBuilder::start_input(std::string_view op, TensorMeta 
   return node;
 }
 
-Value GraphBuilder::input(TensorMeta meta, std::string name, std::string label) {
-  const Value value = start_input("input", std::move(meta), std::move(name))->value();
+Value GraphBuilder::input(TensorMeta meta, std::string name, std::string label, bool donated) {
+  const std::shared_ptr<Node> node = start_input("input", std::move(meta), std::move(name));
+  if (donated) node->attrs_["donated"] = true;
+  const Value value = node->value();
   const auto at = std::find_if(data_->inputs.begin(), data_->inputs.end(),
                                [](const Value& input) { return input.node->op_name() == "param"; });
   data_->input_labels.insert(data_->input_labels.begin() + (at - data_->inputs.begin()),

@@ -14,6 +14,10 @@ const TensorMeta& Value::meta() const { return node->output(index); }
 
 std::string Value::name() const { return "%" + node->names()[index]; }
 
+bool is_donated(const Value& value) {
+  return value.node->op_name() == "input" && value.node->has("donated");
+}
+
 std::string_view Node::op_name() const { return op_->name; }
 
 const std::string& Node::name() const {

@@ -128,6 +128,10 @@ class Graph {
   std::shared_ptr<const Data> data_;
 };
 
+/// Whether `value` is an argument that its caller gives away: nobody reads its memory when the graph has run, so steps
+/// may overwrite it after its last reader. Prints as "donated".
+bool is_donated(const Value& value);
+
 /// Who decides a comparison of sizes while metadata is inferred.
 ///
 /// The base class proves what it can; what it can't it assumes, and records: decide() takes the hints
@@ -169,7 +173,7 @@ class GraphBuilder {
   };
   Context context;
 
-  Value input(TensorMeta meta, std::string name = {}, std::string label = {});
+  Value input(TensorMeta meta, std::string name = {}, std::string label = {}, bool donated = false);
   Value parameter(TensorMeta meta, LiteralPtr value, std::string name = {}, std::string label = {});
   /// Appends `op`. Fills attribute defaults, checks the schema, infers outputs.
   /// @throws ShapeError, DTypeError, ArgumentError labelled with the op's constraint.

@@ -24,6 +24,7 @@ struct PlanBuffer {
   Role role = Role::Intermediate;
   std::uint32_t position = kNone;  ///< which input, parameter, constant or output
   BufferId alias_of = kNone;  ///< shares the other's bytes entirely (a view, or an in-place result)
+  bool donated = false;       ///< an Input whose bytes nobody reads after its last step
 };
 
 struct PlanKernel {
@@ -52,6 +53,13 @@ struct PlanStep {
 };
 
 /// Steps are in an order in which every edge points backwards.
+/// An argument in whose memory the caller may want an output.
+struct SharedPlace {
+  std::uint32_t argument = 0;  ///< PlanBuffer::position
+  std::uint32_t output = 0;
+  friend bool operator==(const SharedPlace&, const SharedPlace&) = default;
+};
+
 struct ScheduleRecord {
   std::vector<PlanBuffer> buffers;
   std::vector<PlanKernel> kernels;

@@ -2,7 +2,7 @@
 //
 //   file    = graph {graph}                 the first is the entry, the others are named by attributes
 //   graph   = "graph" @name "(" [input {"," input}] ")" "{" {line} "return" [result {"," result}] "}"
-//   input   = %name ":" ["param"] type [label]
+//   input   = %name ":" ["param" | "donated"] type [label]     donated: of the entry only; not written back
 //   result  = %name [label]
 //   line    = "assume" size ("==" | "!=" | "<" | "<=") size [reason]
 //           | [%name {"," %name} "="] call ["@{" key "=" value … "}"] ["after(" %name … ")"] [":" type …]

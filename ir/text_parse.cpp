@@ -71,12 +71,14 @@ class GraphParser {
     if (!cursor_.accept(":"))
       cursor_.fail_at(start, "type of input %" + name, "a type, such as f32[s0, 4]", "none");
     const bool is_parameter = cursor_.peek_word() == "param" && cursor_.accept("param");
+    const bool is_donated =
+        !is_parameter && cursor_.peek_word() == "donated" && cursor_.accept("donated");
     const TensorMeta meta = parse_type(cursor_);
     std::string label = cursor_.peek() == '"' ? cursor_.string() : "";
     builder_.context.location = location(start);
     const Value value =
         is_parameter ? builder_.parameter(meta, parameter_value(name, meta, start), name, label)
-                     : builder_.input(meta, name, label);
+                     : builder_.input(meta, name, label, is_donated);
     define(name, value, start);
   }
 

@@ -148,6 +148,7 @@ class Printer {
       if (k) text += ", ";
       text += input.name() + ": ";
       if (input.node->op_name() == "param") text += "param ";
+      if (is_donated(input)) text += "donated ";
       text += input.meta().to_string();
       if (!graph.input_label(k).empty()) text += " " + quoted(graph.input_label(k));
     }

@@ -68,7 +68,12 @@ class Verifier {
   void check_schema(const Node& node) const {
     for (const auto& [name, attr] : node.attrs()) {
       const auto* nested = std::get_if<GraphRef>(&attr);
-      if (nested && nested->graph) verify(*nested->graph, stage_, pass_);
+      if (!nested || !nested->graph) continue;
+      for (const Value& input : nested->graph->inputs())
+        if (is_donated(input))
+          fail("V13 only arguments of the whole graph are donated", *input.node,
+               "one that is not, in @" + nested->name, "a donated one");
+      verify(*nested->graph, stage_, pass_);
     }
     for (const AttrSpec& spec : node.op().attrs) {
       const auto found = node.attrs().find(spec.name);
@@ -183,6 +188,9 @@ class Verifier {
           !defined_.contains(write.source.node))
         fail("V9 write-backs go from nodes of the graph to inputs", *write.target.node, "an input",
              write.target.name());
+      if (is_donated(write.target))
+        fail("V14 a donated argument is not written back to", *write.target.node,
+             "one of the two: nobody reads what was donated", write.target.name());
       if (write.target.meta().dtype != write.source.meta().dtype ||
           write.target.meta().sizes != write.source.meta().sizes)
         fail("V9 a write-back fits its input", *write.source.node, write.target.meta().to_string(),

@@ -117,8 +117,8 @@ Flow flow_of(const ir::ScheduleRecord& record, const Partition& partition,
   }
   for (const BufferId buffer : flow.touched) {
     const auto role = record.buffers[buffer].role;
-    const bool owned =
-        role == PlanBuffer::Role::Intermediate || role == PlanBuffer::Role::Workspace;
+    const bool owned = role == PlanBuffer::Role::Intermediate ||
+                       role == PlanBuffer::Role::Workspace || record.buffers[buffer].donated;
     if (owned && last_use[buffer] < end) flow.freed.insert(buffer);
   }
   return flow;

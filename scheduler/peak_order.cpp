@@ -113,7 +113,9 @@ class LpmfSearch {
         ready_(first_allocations(memory)) {
     for (BufferId b = 0; b < memory.buffers(); ++b) {
       left_[b] = static_cast<std::uint32_t>(memory.touching(b).size());
-      for (const StepId step : memory.touching(b)) growth_[step] += memory.bytes(b);
+      allocated_[b] = memory.kind(b) == StepMemory::Kind::Given;
+      for (const StepId step : memory.touching(b))
+        if (!allocated_[b]) growth_[step] += memory.bytes(b);
       if (left_[b] == 1) credit(b, memory.touching(b)[0]);
     }
     for (StepId step = 0; step < memory.steps(); ++step)
@@ -122,8 +124,8 @@ class LpmfSearch {
 
   std::vector<StepId> run() {
     std::vector<StepId> order;
-    std::int64_t live = 0;
-    std::int64_t peak = memory_.output_bytes();
+    std::int64_t live = memory_.given_bytes();
+    std::int64_t peak = std::max(live, memory_.output_bytes());
     while (order.size() < memory_.steps()) {
       const StepId step = choose(peak - live);
       order.push_back(step);
@@ -143,7 +145,8 @@ class LpmfSearch {
   static std::int64_t written_first(const StepMemory& memory, StepId step) {
     std::int64_t bytes = 0;
     for (const BufferId b : memory.touched(step))
-      if (memory.touching(b)[0] == step) bytes += memory.bytes(b);
+      if (memory.touching(b)[0] == step && memory.kind(b) != StepMemory::Kind::Given)
+        bytes += memory.bytes(b);
     return bytes;
   }
 
@@ -159,7 +162,7 @@ class LpmfSearch {
 
   /// `step` is the last one that touches the buffer: it frees it.
   void credit(BufferId buffer, StepId step) {
-    if (memory_.kind(buffer) == StepMemory::Kind::Freed) change(step, -memory_.bytes(buffer));
+    if (memory_.is_freed(buffer)) change(step, -memory_.bytes(buffer));
   }
 
   void change(StepId step, std::int64_t bytes) {
@@ -180,7 +183,7 @@ class LpmfSearch {
         for (const StepId other : memory_.touching(b))
           if (other != step) change(other, -memory_.bytes(b));
       }
-      if (--left_[b] == 0 && memory_.kind(b) == StepMemory::Kind::Freed) freed += memory_.bytes(b);
+      if (--left_[b] == 0 && memory_.is_freed(b)) freed += memory_.bytes(b);
     }
     done_.resize(memory_.steps(), false);
     done_[step] = true;

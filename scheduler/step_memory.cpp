@@ -17,8 +17,9 @@ std::int64_t bytes_under(const base::SymExpr& bytes, base::SymbolValues& sizes) 
   return bytes.evaluate(sizes);
 }
 
-StepMemory::Kind kind_of(PlanBuffer::Role role) {
-  switch (role) {
+StepMemory::Kind kind_of(const PlanBuffer& buffer) {
+  if (buffer.donated) return StepMemory::Kind::Given;
+  switch (buffer.role) {
     case PlanBuffer::Role::Intermediate:
     case PlanBuffer::Role::Workspace:
       return StepMemory::Kind::Freed;
@@ -43,7 +44,7 @@ StepMemory::StepMemory(const ir::ScheduleRecord& record, base::SymbolValues size
       touching_(record.buffers.size()) {
   for (BufferId b = 0; b < record.buffers.size(); ++b) {
     roots_.push_back(ir::alias_root(record, b));
-    kinds_[b] = kind_of(record.buffers[b].role);
+    kinds_[b] = kind_of(record.buffers[b]);
     if (kinds_[roots_[b]] == Kind::Ignored && roots_[b] != b) continue;
     std::int64_t& bytes = bytes_[roots_[b]];
     bytes = std::max(bytes, bytes_under(record.buffers[b].bytes, sizes));
@@ -55,6 +56,13 @@ StepMemory::StepMemory(const ir::ScheduleRecord& record, base::SymbolValues size
     }
     for (const BufferId buffer : touched_[step]) touching_[buffer].push_back(step);
   }
+}
+
+std::int64_t StepMemory::given_bytes() const {
+  std::int64_t sum = 0;
+  for (BufferId b = 0; b < bytes_.size(); ++b)
+    if (kinds_[b] == Kind::Given && !touching_[b].empty()) sum += bytes_[b];
+  return sum;
 }
 
 std::int64_t StepMemory::output_bytes() const {
@@ -78,8 +86,8 @@ std::vector<std::int64_t> StepMemory::live_by_group(std::span<const StepId> orde
   std::vector<std::int64_t> change(groups + 1, 0);
   for (BufferId b = 0; b < bytes_.size(); ++b) {
     if (first[b] == groups) continue;
-    change[first[b]] += bytes_[b];
-    if (kinds_[b] == Kind::Freed) change[last[b] + 1] -= bytes_[b];
+    change[kinds_[b] == Kind::Given ? 0 : first[b]] += bytes_[b];
+    if (is_freed(b)) change[last[b] + 1] -= bytes_[b];
   }
   // A result that takes a dying operand's bytes is not allocated beside it.
   for (std::size_t place = 0; place < order.size(); ++place) {

@@ -11,11 +11,17 @@
 namespace heddle::scheduler {
 
 /// What the orders of a record's steps are judged by: bytes of each buffer, and who touches it. A buffer is
-/// allocated by the first step that touches it and freed after the last one; outputs are never freed; inputs,
-/// parameters and constants do not count. Order edges never extend a lifetime.
+/// allocated by the first step that touches it and freed after the last one; donated inputs are there from the
+/// start; outputs are never freed; other inputs, parameters and constants do not count. Order edges never extend a
+/// lifetime.
 class StepMemory {
  public:
-  enum class Kind : std::uint8_t { Ignored, Freed, Kept };
+  enum class Kind : std::uint8_t {
+    Ignored,
+    Freed,
+    Kept,
+    Given,  ///< there before the first step, and freed
+  };
 
   /// Sizes that `sizes` does not tell are taken as 1.
   StepMemory(const ir::ScheduleRecord& record, base::SymbolValues sizes);
@@ -28,7 +34,13 @@ class StepMemory {
   std::span<const ir::StepId> touching(ir::BufferId buffer) const { return touching_[buffer]; }
   std::int64_t bytes(ir::BufferId buffer) const { return bytes_[buffer]; }
   Kind kind(ir::BufferId buffer) const { return kinds_[buffer]; }
+  /// Whether its last step frees the buffer.
+  bool is_freed(ir::BufferId buffer) const {
+    return kinds_[buffer] == Kind::Freed || kinds_[buffer] == Kind::Given;
+  }
   std::int64_t output_bytes() const;
+  /// Of donated inputs that steps touch.
+  std::int64_t given_bytes() const;
 
   /// Largest sum of live bytes when the steps of each group of `order` run together: group k are the
   /// next group_sizes[k] steps. Empty: each step is a group of its own.

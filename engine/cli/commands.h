@@ -29,6 +29,7 @@ struct ModelOptions {
   int threads = 0;
   std::vector<std::string> shapes;  ///< NAME=1x128
   std::vector<std::string> inputs;  ///< NAME=FILE
+  std::vector<std::string> donate;  ///< NAME
 
   /// Adds the options to a command. `with_model`: and the positional MODEL.
   void add_to(CLI::App& command, bool with_model = true);

@@ -196,10 +196,14 @@ void ModelOptions::add_to(CLI::App& command, bool with_model) {
       ->allow_extra_args(false);
   command.add_option("--input", inputs, "NAME=FILE: a .npy or .pb file" + unused)
       ->allow_extra_args(false);
+  command
+      .add_option("--donate", donate, "NAME: an input whose memory each call gives away" + unused)
+      ->allow_extra_args(false);
 }
 
 EngineOptions ModelOptions::engine_options() const {
   EngineOptions result;
+  result.donate.insert(donate.begin(), donate.end());
   result.device = Device::parse(device);
   result.threads = threads;
   return result;

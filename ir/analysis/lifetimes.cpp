@@ -21,7 +21,8 @@ std::map<StorageId, Lifetime> lifetimes_of(const Graph& graph,
     for (const TensorMeta& meta : node.outputs()) touch(meta.storage, place);
   }
   const auto keep = [&](const Value& value) { lifetimes[value.meta().storage].last = kForever; };
-  for (const Value& input : graph.inputs()) keep(input);
+  for (const Value& input : graph.inputs())
+    if (!is_donated(input)) keep(input);
   for (const Value& output : graph.outputs()) keep(output);
   for (const Graph::WriteBack& write : graph.write_backs()) keep(write.source);
   return lifetimes;

@@ -19,7 +19,7 @@ struct Lifetime {
 inline constexpr std::uint32_t kForever = 0xffffffffu;
 
 /// Lifetimes of all storages. `order` holds positions in graph.nodes(), each once; empty: as they are.
-/// Inputs and what outputs and write-backs read live forever.
+/// Inputs that are not donated, and what outputs and write-backs read, live forever.
 std::map<StorageId, Lifetime> lifetimes_of(const Graph& graph,
                                            std::span<const std::uint32_t> order = {});
 

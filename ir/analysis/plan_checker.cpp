@@ -101,6 +101,7 @@ class PlanChecker {
     check_collectives(plan_.graph, nodes_, record_, plan_.before);
     check_results();
     check_lifetimes();
+    for (const SharedPlace& place : plan_.shared) check_shared(place);
   }
 
  private:
@@ -263,9 +264,17 @@ class PlanChecker {
   void check_may_write(StepId step, BufferId buffer) {
     const PlanBuffer& owner = record_.buffers[roots_[buffer]];
     const bool fixed = owner.role == Role::Parameter || owner.role == Role::Constant;
+    if (owner.donated && is_donated(owner.position)) return;
     if (!fixed && (owner.role != Role::Input || written_inputs().contains(owner.position))) return;
     fail("P8 the caller's memory is written as the graph says", name(step),
          "%" + owner.value + " to stay as it is", "a write");
+  }
+
+  /// What the graph says of argument `position`.
+  bool is_donated(std::uint32_t position) const {
+    for (const Value& input : plan_.graph.inputs())
+      if (input.node->op_name() != "param" && position-- == 0) return ir::is_donated(input);
+    return false;
   }
 
   /// Arguments that the graph writes back to or overwrites, and what they hold at the end.
@@ -430,6 +439,7 @@ class PlanChecker {
       check_holds(plan_.outputs[k], plan_.graph.outputs()[k]);
     for (BufferId b = 0; b < record_.buffers.size(); ++b) {
       if (record_.buffers[b].role != Role::Input || roots_[b] != b) continue;
+      if (is_donated(record_.buffers[b].position)) continue;  // nobody looks
       const auto written = written_inputs().find(record_.buffers[b].position);
       if (written != written_inputs().end() && is_used(b)) check_holds(b, written->second);
     }
@@ -441,7 +451,8 @@ class PlanChecker {
       for (const auto* list : {&record_.steps[step].reads, &record_.steps[step].writes}) {
         for (const BufferId buffer : *list) {
           const StepRange& range = plan_.lifetimes[roots_[buffer]];
-          if (!is_arena(record_.buffers[roots_[buffer]].role)) continue;
+          const PlanBuffer& owner = record_.buffers[roots_[buffer]];
+          if (!is_arena(owner.role) && !owner.donated) continue;
           if (range.first != kNone && range.first <= step && step <= range.last) continue;
           fail("P10 bytes are there while they are used",
                fmt::format("%{} in {}", record_.buffers[buffer].value, name(step)),
@@ -450,6 +461,51 @@ class PlanChecker {
         }
       }
     }
+  }
+
+  /// The steps that touch the bytes of argument or output `position`.
+  std::vector<StepId> touching(Role role, std::uint32_t position) const {
+    std::vector<StepId> steps;
+    for (StepId step = 0; step < record_.steps.size(); ++step) {
+      const auto touches = [&](BufferId buffer) {
+        const PlanBuffer& owner = record_.buffers[roots_[buffer]];
+        return owner.role == role && owner.position == position;
+      };
+      if (std::ranges::any_of(record_.steps[step].reads, touches) ||
+          std::ranges::any_of(record_.steps[step].writes, touches))
+        steps.push_back(step);
+    }
+    return steps;
+  }
+
+  void check_shared(const SharedPlace& place) const {
+    const char* rule = "P13 an output takes the place of an argument that is donated and done with";
+    const std::string where = fmt::format("output {} in argument {}", place.output, place.argument);
+    if (!is_donated(place.argument)) fail(rule, where, "a donated argument", "one that is not");
+    for (const StepId old : touching(Role::Input, place.argument)) {
+      for (const StepId step : touching(Role::Output, place.output)) {
+        const bool follows = old == step ? may_replace(step, place) : plan_.before(old, step);
+        if (!follows)
+          fail(rule, where, fmt::format("{} to have ended", name(old)),
+               old == step ? "the same step" : name(step));
+      }
+    }
+  }
+
+  /// Whether the kernel of `step` may write the output where it reads the argument.
+  bool may_replace(StepId step, const SharedPlace& place) const {
+    const PlanStep& planned = record_.steps[step];
+    const bool writes_it = std::ranges::any_of(planned.writes, [&](BufferId buffer) {
+      const PlanBuffer& owner = record_.buffers[roots_[buffer]];
+      return owner.role == Role::Input && owner.position == place.argument;
+    });
+    if (writes_it) return false;
+    return std::ranges::any_of(planned.may_reuse, [&](const auto& pair) {
+      const PlanBuffer& from = record_.buffers[roots_[planned.reads[pair.first]]];
+      const PlanBuffer& to = record_.buffers[roots_[planned.writes[pair.second]]];
+      return from.role == Role::Input && from.position == place.argument &&
+             to.role == Role::Output && to.position == place.output;
+    });
   }
 
   const PlanUnderCheck& plan_;

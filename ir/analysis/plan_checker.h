@@ -8,11 +8,13 @@
 //   P5  what a step finds is what its nodes read in the graph: the version of it that they mean
 //   P6  each after(...) of the graph holds, and lies in one kernel only where data leads the same way
 //   P7  buffers are aliases only of what shares storage in the graph
-//   P8  parameters and constants are never written, arguments only where the graph writes to them
+//   P8  parameters and constants are never written, arguments only where the graph writes to them or they are donated
 //   P9  at the end outputs, and arguments that are written back, hold their values
-//   P10 bytes are taken before their first use and given back after the last one
+//   P10 bytes are taken before their first use and given back after the last one, those of donated arguments too
 //   P11 the arena holds every buffer
 //   P12 collectives begin one after another, in the order of the graph
+//   P13 an output lies where an argument does only if that is donated and all its accesses have ended when those of the
+//       output begin, but for a kernel that may overwrite the one with the other
 #pragma once
 
 #include <cstdint>
@@ -42,6 +44,7 @@ struct PlanUnderCheck {
       offsets;  ///< by buffer: in the arena, in bytes; negative: elsewhere
   std::int64_t arena_bytes = 0;
   std::span<const StepRange> lifetimes{};  ///< by buffer; empty: not checked
+  std::span<const SharedPlace> shared{};   ///< what the caller may do
 };
 
 /// Cost: n log n in accesses of buffers, and a walk over the inlined nodes of each step.

@@ -1,6 +1,7 @@
 // The ops that graphs begin with.
 //
-//   input                 an argument of the graph; its type is given, not inferred
+//   input  {donated}      an argument of the graph; its type is given, not inferred. The attribute is there, and
+//                         true, where nobody reads the memory after the run
 //   param                 a captured parameter; the same
 //   const  {value}        the literal; a view of its bytes, never written
 //   symint {value, dtype} a symbolic size as a scalar: dtype[]

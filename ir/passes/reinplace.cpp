@@ -92,6 +92,7 @@ class Reinplacer {
     if (!base || !owns_bytes(base)) return false;
     if (is_read_beside(node, pair.operand) || is_read_after(node, target)) return false;
     if (base.node->op_name() != "input") return true;
+    if (is_donated(base)) return !is_returned(node.value(pair.output));
     return is_written_back(base, target, node.value(pair.output)) &&
            !is_returned(node.value(pair.output));
   }

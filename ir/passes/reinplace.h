@@ -22,6 +22,8 @@ namespace heddle::ir {
 ///     ==>
 ///   %u = index_put(%cache, %v, %i) {in_place = [0]}
 ///
+/// and of an argument that is donated, when nothing reads it later and the result is not returned.
+///
 /// The operand must be the whole of its memory in row-major order (a reshape of it is), and no constant or
 /// parameter. No other operand of the call, no later node, no output and no write-back may read the memory of
 /// the operand; order edges read nothing. Memory that a view reaches counts as its operand's, of a reshape that

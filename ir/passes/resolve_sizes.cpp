@@ -78,7 +78,8 @@ class Resolver {
           std::move(meta), value == nullptr ? nullptr : std::make_shared<const Literal>(*value),
           input.node->name(), label);
     } else {
-      values_[input] = builder_.input(std::move(meta), input.node->name(), label);
+      values_[input] =
+          builder_.input(std::move(meta), input.node->name(), label, is_donated(input));
     }
   }
 

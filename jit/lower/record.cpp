@@ -69,6 +69,7 @@ void Recorder::add_inputs() {
     const bool parameter = input.node->op_name() == "param";
     const auto role = parameter ? PlanBuffer::Role::Parameter : PlanBuffer::Role::Input;
     buffers_[input] = add_buffer(input, role, parameter ? parameters++ : arguments++);
+    program_.record.buffers.back().donated = ir::is_donated(input);
   }
 }
 

@@ -111,7 +111,7 @@ void Recorder::find_last_readers() {
 }
 
 /// Whether nobody can tell that the op writes where `base` lies: no later kernel and no result reads the old
-/// value, and what the caller owns is written back to anyway.
+/// value, and what the caller owns is donated, or written back to anyway.
 bool Recorder::may_overwrite(const Node& node, std::uint32_t group, std::size_t operand,
                              Value result) {
   if (last_readers_.empty()) find_last_readers();
@@ -125,7 +125,9 @@ bool Recorder::may_overwrite(const Node& node, std::uint32_t group, std::size_t 
   const bool written_back = std::any_of(writes.begin(), writes.end(), [&](const auto& write) {
     return buffers_.at(write.target) == buffer;
   });
-  if (role != PlanBuffer::Role::Intermediate && !(role == PlanBuffer::Role::Input && written_back))
+  const bool donated = program_.record.buffers[buffer].donated;
+  if (role != PlanBuffer::Role::Intermediate &&
+      !(role == PlanBuffer::Role::Input && (written_back || donated)))
     return false;
   if (role == PlanBuffer::Role::Input && overwritten_.contains(result)) return false;
   // A plain operand would see the writes; an earlier base has taken the bytes.
@@ -150,9 +152,10 @@ Recorder::WrittenBase Recorder::written_base(const Node& node, std::uint32_t gro
   const Value result = node.value(output);
   const bool marked = ir::alias_of(node, output).kind == ir::Alias::Kind::Mutates;
   const auto returned = buffers_.find(result);
-  const bool input = program_.record.buffers[buffer_of(storage)].role == PlanBuffer::Role::Input;
+  const PlanBuffer& held = program_.record.buffers[root_of(buffer_of(storage))];
+  const bool state = held.role == PlanBuffer::Role::Input && !held.donated;
   if (marked ||
-      ((returned == buffers_.end() || input) && may_overwrite(node, group, operand, result))) {
+      ((returned == buffers_.end() || state) && may_overwrite(node, group, operand, result))) {
     if (returned != buffers_.end()) late_outputs_.emplace_back(result, returned->second);
     buffers_[result] = buffer_of(storage);
     const bool is_part = state_.graph().class_of(storage.node) == NodeClass::View;

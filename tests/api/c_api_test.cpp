@@ -48,6 +48,28 @@ constexpr const char* kDouble = R"(graph @main(%x: f32[s0, 2] "rows") {
   return %y
 })";
 
+TEST(CApi, DonatedInputsHoldOutputs) {
+  const char* const donate[] = {"rows"};
+  heddle_options options;
+  heddle_options_init(&options);
+  options.donate = donate;
+  options.donate_count = 1;
+  heddle_engine* made = nullptr;
+  ASSERT_EQ(heddle_engine_parse_ir(kDouble, &options, &made), HEDDLE_OK);
+  const Handle<heddle_engine> engine(made);
+  std::vector<float> numbers{1, 2, 3, 4};
+  const int64_t sizes[] = {2, 2};
+  heddle_tensor* raw = nullptr;
+  ASSERT_EQ(
+      heddle_tensor_wrap(numbers.data(), HEDDLE_F32, 2, sizes, nullptr, nullptr, nullptr, &raw),
+      HEDDLE_OK);
+  const Handle<heddle_tensor> x(raw);
+  EXPECT_EQ(heddle_engine_run_into(engine.get(), &raw, 1, &raw, 1), HEDDLE_OK)
+      << heddle_last_error();
+  EXPECT_EQ(numbers, (std::vector<float>{2, 4, 6, 8}));
+  EXPECT_EQ(heddle_engine_run_into(parse(kDouble).get(), &raw, 1, &raw, 1), HEDDLE_ERROR_ALIASING);
+}
+
 TEST(CApi, RunsAGraph) {
   const Handle<heddle_engine> engine = parse(kDouble);
   std::vector<float> numbers{1, 2, 3, 4};
@@ -172,6 +194,9 @@ TEST(CApi, ErrorsHaveTheCodeOfTheirClass) {
   heddle_options_init(&options);
   options.device = "abacus";
   EXPECT_EQ(heddle_engine_parse_ir(kDouble, &options, &engine), HEDDLE_ERROR_OPTION);
+  options.device = nullptr;
+  options.donate_count = 1;
+  EXPECT_EQ(heddle_engine_parse_ir(kDouble, &options, &engine), HEDDLE_ERROR_ARGUMENT);
   options.struct_size = 3;
   EXPECT_EQ(heddle_engine_parse_ir(kDouble, &options, &engine), HEDDLE_ERROR_OPTION);
 

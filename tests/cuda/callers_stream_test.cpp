@@ -137,6 +137,45 @@ TEST(CallersStream, CallsThatFeedEachOtherNeedNoWait) {
   }
 }
 
+// Handles that are handed over are gone when the call returns, but their memory stays until the stream has passed the last
+// step that uses it; and a call that overwrites an input waits for those that still read it.
+TEST(CallersStream, DonatedMemoryStaysUntilTheStreamHasPassed) {
+  const Caller caller;
+  const auto step = [](const Tensor& x) { return tanh(matmul(x, x) * 0.1f); };
+  for (const bool graphs : {false, true}) {
+    EngineOptions options = caller.options(graphs);
+    options.donate = {"input0"};
+    Engine engine(step, options);
+    Engine reader([](const Tensor& x) { return cumsum(x, 0); }, on_cuda(2, graphs));
+    Engine reference(step, {.device = Device::reference()});
+    Tensor want = counted(f32, {4, 4});
+    for (int k = 0; k < 12; ++k) want = reference.run({want})[0];
+    for (unsigned long seed = 0; seed < 4; ++seed) {
+      interleave(seed);
+      std::vector<Tensor> state{on_device(counted(f32, {4, 4}))};
+      for (int k = 0; k < 12; ++k) {
+        if (k == 6) reader.run(state);
+        std::vector<Tensor> next = engine.run(std::move(state));
+        EXPECT_FALSE(state[0].defined());
+        state = std::move(next);
+      }
+      expect_near(state[0], want, 1e-5);
+    }
+    interleave(0);
+  }
+}
+
+// Into the same memory, call after call, with nobody waiting in between.
+TEST(CallersStream, OutputsInDonatedMemory) {
+  const Caller caller;
+  EngineOptions options = caller.options();
+  options.donate = {"input0"};
+  Engine engine([](const Tensor& x) { return x * 2.0f + 1.0f; }, options);
+  Tensor x = on_device(Tensor::full(f32, {100}, 1));
+  for (int k = 0; k < 6; ++k) engine.run_into(std::array{x}, std::span(&x, 1));
+  EXPECT_THAT(x.to_doubles(), ::testing::Each(127));
+}
+
 /// A call waits on the host for the sizes that it cannot know, and for nothing behind them.
 TEST(CallersStream, WaitsForSizesAndLeavesTheRest) {
   if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;

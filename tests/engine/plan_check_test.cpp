@@ -53,6 +53,8 @@ class Planned {
       stage_of.insert(stage_of.end(), executable_->schedule().stages[stage].size(), stage);
     for (const memory::Lifetime& life : executable_->planner().lifetimes())
       lifetimes.push_back({life.first_step, life.last_step});
+    const auto places = executable_->unit().shared_places();
+    shared.assign(places.begin(), places.end());
   }
 
   /// The step that computes the node called `name`.
@@ -79,7 +81,8 @@ class Planned {
                       .outputs = executable_->program().outputs,
                       .offsets = offsets,
                       .arena_bytes = plan_->memory.peak_bytes,
-                      .lifetimes = lifetimes});
+                      .lifetimes = lifetimes,
+                      .shared = shared});
     } catch (const InvariantError& error) {
       return error.what();
     }
@@ -98,6 +101,7 @@ class Planned {
   std::vector<std::uint32_t> stage_of;
   std::vector<std::int64_t> offsets;
   std::vector<ir::StepRange> lifetimes;
+  std::vector<ir::SharedPlace> shared;
 
  private:
   std::shared_ptr<Executable> executable_;
@@ -297,6 +301,67 @@ TEST(PlanCheck, BeyondTheArena) {
   Planned plan(kChain);
   plan.offsets[plan.buffer("c")] += 4096;
   EXPECT_THAT(plan.fault(), StartsWith("plan: P11 the arena holds every buffer"));
+}
+
+constexpr const char* kDonated = R"(
+graph @main(%x: donated f32[64], %y: f32[64], %i: i64[1], %v: f32[1]) {
+  %a = exp(%x)
+  %b = mul(%a, %x)
+  %c = cumsum(%b) {axis = 0}
+  %u = index_put(%x, %v, %i)
+  %d = cumsum(%u) {axis = 0}
+  %e = neg(%y)
+  return %c, %d, %e
+}
+)";
+
+// Only what comes after the last reader may lie in a donated argument.
+TEST(PlanCheck, DonatedArgumentsMayBeOverwritten) {
+  const Planned plan(kDonated);
+  EXPECT_EQ(plan.fault(), "");
+  EXPECT_EQ(plan.record.buffers[plan.buffer("u")].alias_of, plan.buffer("x"));
+  EXPECT_EQ(plan.shared, (std::vector<ir::SharedPlace>{{0, 1}, {0, 2}}))
+      << "%c is written before %u; the kernel of %d may write where it reads";
+}
+
+TEST(PlanCheck, OutputInAnArgumentThatIsStillRead) {
+  Planned plan(kDonated);
+  plan.shared.push_back({0, 0});
+  EXPECT_THAT(plan.fault(), AllOf(StartsWith("plan: P13 an output takes the place"),
+                                  HasSubstr("output 0 in argument 0"), HasSubstr("to have ended")));
+}
+
+TEST(PlanCheck, OutputInAnArgumentThatIsNotDonated) {
+  Planned plan(kDonated);
+  plan.shared.push_back({1, 2});
+  EXPECT_THAT(plan.fault(), AllOf(StartsWith("plan: P13"), HasSubstr("a donated argument")));
+}
+
+TEST(PlanCheck, OutputThatAKernelMayNotPutInItsOperand) {
+  Planned plan(R"(
+graph @main(%x: donated f32[64]) {
+  %a = neg(%x)
+  return %a
+}
+)");
+  EXPECT_EQ(plan.shared.size(), 1u);
+  EXPECT_EQ(plan.fault(), "");
+  plan.record.steps[0].may_reuse.clear();
+  EXPECT_THAT(plan.fault(), AllOf(StartsWith("plan: P13"), HasSubstr("the same step")));
+}
+
+TEST(PlanCheck, DonatedArgumentGivenBackOneStepEarly) {
+  Planned plan(kDonated);
+  --plan.lifetimes[plan.buffer("x")].last;
+  EXPECT_THAT(plan.fault(), AllOf(StartsWith("plan: P10 bytes are there"), HasSubstr("cumsum")));
+}
+
+// The record alone says that the argument is donated: the graph does not.
+TEST(PlanCheck, ArgumentThatOnlyThePlanCallsDonated) {
+  Planned plan(kChain);
+  plan.record.buffers[plan.buffer("x")].donated = true;
+  plan.record.steps[plan.step("b")].writes.push_back(plan.buffer("x"));
+  EXPECT_THAT(plan.fault(), AllOf(StartsWith("plan: P8"), HasSubstr("%x to stay as it is")));
 }
 
 // Two streams: without the event, or with one that is recorded too early, the order is not there.

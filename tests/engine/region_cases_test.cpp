@@ -364,12 +364,12 @@ std::string error_of(const std::string& text) {
 // What goes into a unit has a type: an input says it, a node infers it.
 TEST(RegionCases, A1_26_AnInputOfAUnitWithoutATypeIsNamed) {
   const std::string marked = "  %m = mul(%s, %y) @{compile = true}\n  return %m\n";
-  EXPECT_EQ(error_of(graph("  %s = sin(%x)\n" + marked, "%x: f32[8], %y")),
+  EXPECT_EQ(error_of(region_graph("  %s = sin(%x)\n" + marked, "%x: f32[8], %y")),
             "type of input %y at 1:25: expected a type, such as f32[s0, 4], got none");
   register_op({.schema = "rc::silent(Tensor x) -> Tensor",
                .shape = [](const ShapeCall&) { return std::vector<TensorType>(); },
                .cpu = [](const KernelCall&) {}});
-  EXPECT_EQ(error_of(graph("  %s = rc::silent(%x)\n" + marked)),
+  EXPECT_EQ(error_of(region_graph("  %s = rc::silent(%x)\n" + marked)),
             "rc::silent: number of results of the shape function at 2:8: expected 1, got 0");
   EXPECT_EQ(error_of("graph @main(%x: f32[8], %y: f32[8]) {\n"
                      "  %m = region(%x) {body = @unit} @{compile = true}\n  return %m\n}\n"

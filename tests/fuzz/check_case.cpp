@@ -88,6 +88,80 @@ class EngineProduct : public Product {
   ir::Graph graph_;
 };
 
+/// Every argument that is no state is the engine's.
+class DonatingProduct : public Product {
+ public:
+  DonatingProduct(const ir::Graph& graph, EngineOptions options)
+      : graph_(graph), engine_(engine_over(graph, donating(graph, std::move(options)))) {
+    for (const ValueInfo& input : engine_.signature().inputs)
+      donated_.push_back(engine_.options().donate.contains(input.name));
+  }
+
+  std::vector<Literal> run(const std::vector<Literal>& arguments, bool into) override {
+    std::vector<Tensor> inputs;
+    for (std::size_t k = 0; k < arguments.size(); ++k)
+      inputs.push_back(donated_[k] ? given_away(arguments[k]) : tensor_of(arguments[k]));
+    std::vector<Tensor> outputs;
+    if (into) {
+      outputs = places_for_outputs(arguments, inputs);
+      engine_.run_into(inputs, outputs);
+    } else {
+      outputs = engine_.run(std::move(inputs));
+    }
+    std::vector<Literal> results;
+    for (const Tensor& output : outputs) results.push_back(literal_of(output.to(Device::cpu())));
+    std::map<ir::Value, std::size_t> position;
+    for (const ir::Value input : graph_.inputs())
+      if (graph_.parameter(input.node) == nullptr) position.emplace(input, position.size());
+    for (const auto& write : graph_.write_backs())
+      results.push_back(arguments[position.at(write.target)].clone());
+    return results;
+  }
+
+ private:
+  /// A copy on the engine's device.
+  Tensor given_away(const Literal& argument) const {
+    const Tensor copy = tensor_of(argument).clone();
+    const Device device = engine_.options().device;
+    return device.is_cuda() ? copy.to(device) : copy;
+  }
+
+  static EngineOptions donating(const ir::Graph& graph, EngineOptions options) {
+    for (std::size_t k = 0; k < graph.inputs().size(); ++k) {
+      const ir::Value input = graph.inputs()[k];
+      const bool state = std::ranges::any_of(
+          graph.write_backs(), [&](const auto& write) { return write.target == input; });
+      if (state || input.node->op_name() == "param") continue;
+      options.donate.insert(graph.input_label(k).empty() ? input.node->name()
+                                                         : graph.input_label(k));
+    }
+    return options;
+  }
+
+  /// Donated arguments of the outputs' sizes, each once, else memory of their own.
+  std::vector<Tensor> places_for_outputs(const std::vector<Literal>& arguments,
+                                         std::vector<Tensor> inputs) const {
+    const base::SymbolValues sizes = ir::bind_sizes(graph_, arguments);
+    std::vector<Tensor> outputs;
+    for (const ir::Value output : graph_.outputs()) {
+      Sizes numbers;
+      for (const ir::SymExpr& size : output.meta().sizes) numbers.push_back(size.evaluate(sizes));
+      Tensor place;
+      for (std::size_t k = 0; k < inputs.size() && !place.defined(); ++k)
+        if (donated_[k] && inputs[k].defined() && inputs[k].dtype() == output.meta().dtype &&
+            std::ranges::equal(inputs[k].sizes(), numbers))
+          std::swap(place, inputs[k]);
+      if (!place.defined()) place = Tensor::empty(output.meta().dtype, numbers);
+      outputs.push_back(std::move(place));
+    }
+    return outputs;
+  }
+
+  ir::Graph graph_;
+  Engine engine_;
+  std::vector<bool> donated_;
+};
+
 bool equal(double got, double want, double tolerance) {
   if (std::isnan(want)) return std::isnan(got);
   if (std::isinf(want) || std::isinf(got)) return got == want;
@@ -124,6 +198,12 @@ std::unique_ptr<Product> compile_with_engine(const ir::Graph& graph, int threads
   return std::make_unique<EngineProduct>(graph, options);
 }
 
+std::unique_ptr<Product> compile_donating(const ir::Graph& graph, int threads) {
+  EngineOptions options;
+  options.threads = threads;
+  return std::make_unique<DonatingProduct>(graph, options);
+}
+
 namespace {
 
 /// Runs each call twice, on equal arguments: the second time as a graph of the device.
@@ -143,14 +223,27 @@ class TwiceProduct : public Product {
 
 }  // namespace
 
-std::unique_ptr<Product> compile_on_cuda(const ir::Graph& graph, int streams) {
+namespace {
+
+template <typename Product>
+std::unique_ptr<fuzz::Product> compile_on_cuda_as(const ir::Graph& graph, int streams) {
   EngineOptions options;
   options.device = test::on_simulator() ? Device::cuda_sim() : Device::cuda();
   options.streams = streams;
   options.cuda_graphs = streams > 1;
-  auto product = std::make_unique<EngineProduct>(graph, options);
+  auto product = std::make_unique<Product>(graph, options);
   if (streams == 1) return product;
   return std::make_unique<TwiceProduct>(std::move(product));
+}
+
+}  // namespace
+
+std::unique_ptr<Product> compile_on_cuda(const ir::Graph& graph, int streams) {
+  return compile_on_cuda_as<EngineProduct>(graph, streams);
+}
+
+std::unique_ptr<Product> compile_donating_on_cuda(const ir::Graph& graph, int streams) {
+  return compile_on_cuda_as<DonatingProduct>(graph, streams);
 }
 
 std::optional<Failure> check_case(const Case& subject, const Compile& compile) {

@@ -23,8 +23,13 @@ using Compile = std::function<std::unique_ptr<Product>(const ir::Graph& graph, i
 
 /// The public engine, made from the graph's text.
 std::unique_ptr<Product> compile_with_engine(const ir::Graph& graph, int threads);
+/// The same with every argument donated that the graph does not write back to: each call hands over handles, or lets an
+/// output lie where an argument of as many bytes does.
+std::unique_ptr<Product> compile_donating(const ir::Graph& graph, int threads);
 /// The same on the CUDA device of tests/support/cuda_driver.h, with that many streams; with several of them as graphs of the device.
 std::unique_ptr<Product> compile_on_cuda(const ir::Graph& graph, int streams);
+/// Both at once: arguments lie on the device.
+std::unique_ptr<Product> compile_donating_on_cuda(const ir::Graph& graph, int streams);
 
 struct Failure {
   enum class Kind : std::uint8_t { Wrong, Threads, Thrown, Type } kind = Kind::Wrong;

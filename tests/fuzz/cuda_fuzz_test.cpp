@@ -18,7 +18,7 @@ constexpr std::uint32_t kCudaShards = 4;
 class CudaFuzz : public ::testing::TestWithParam<std::uint32_t> {};
 
 /// HEDDLE_CUDA_FUZZ_COUNT graphs from HEDDLE_CUDA_FUZZ_SEED on, dealt out to all shards.
-TEST_P(CudaFuzz, EngineAgreesWithTheEvaluator) {
+void fuzz_on_cuda(std::uint32_t shard, const Compile& on_streams) {
   std::optional<sim::Control> control;
   if (test::on_simulator()) control.emplace(test::simulator_path());
   const bool nightly = from_environment("HEDDLE_NIGHTLY", 0) != 0;
@@ -26,13 +26,13 @@ TEST_P(CudaFuzz, EngineAgreesWithTheEvaluator) {
   const std::uint32_t count = from_environment("HEDDLE_CUDA_FUZZ_COUNT", nightly ? 500 : 50);
   int failures = 0;
   for (std::uint32_t seed = first; seed < first + count && failures < 3; ++seed) {
-    if (seed % kCudaShards != GetParam()) continue;
+    if (seed % kCudaShards != shard) continue;
     const Case subject = random_case(seed);
     for (const std::uint32_t interleaving : {seed, seed + 1000, seed + 2000}) {
       if (control) control->seed(interleaving);
       // One stream stands for one thread, four for two.
-      const auto compile = [](const ir::Graph& graph, int threads) {
-        return compile_on_cuda(graph, threads == 1 ? 1 : 4);
+      const auto compile = [&](const ir::Graph& graph, int threads) {
+        return on_streams(graph, threads == 1 ? 1 : 4);
       };
       const std::optional<Failure> failure = check_case(subject, compile);
       if (!failure) continue;
@@ -46,6 +46,10 @@ TEST_P(CudaFuzz, EngineAgreesWithTheEvaluator) {
   }
   if (control) control->seed(0);
 }
+
+TEST_P(CudaFuzz, EngineAgreesWithTheEvaluator) { fuzz_on_cuda(GetParam(), compile_on_cuda); }
+
+TEST_P(CudaFuzz, DonatedArguments) { fuzz_on_cuda(GetParam(), compile_donating_on_cuda); }
 
 INSTANTIATE_TEST_SUITE_P(Shard, CudaFuzz, ::testing::Range(0u, kCudaShards));
 

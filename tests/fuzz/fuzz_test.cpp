@@ -78,6 +78,22 @@ TEST_P(Fuzz, EngineAgreesWithTheEvaluator) {
   if (count >= 1000 && failures == 0) expect_floors(histogram);
 }
 
+// Arguments that are given away give the same results, wherever outputs lie.
+TEST_P(Fuzz, DonatedArguments) {
+  report_crashes();
+  const std::uint32_t first = from_environment("HEDDLE_FUZZ_SEED", 1);
+  const std::uint32_t count = from_environment("HEDDLE_FUZZ_COUNT", 400);
+  int failures = 0;
+  for (std::uint32_t seed = first; seed < first + count && failures < 5; ++seed) {
+    if (seed % kShards != GetParam()) continue;
+    const Case subject = random_case(seed);
+    running = describe(subject);
+    if (!check_case(subject, compile_donating)) continue;
+    ++failures;
+    ADD_FAILURE() << report(subject, compile_donating);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Shard, Fuzz, ::testing::Range(0u, kShards));
 
 }  // namespace

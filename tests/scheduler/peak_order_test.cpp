@@ -65,6 +65,33 @@ class Steps {
   }
 };
 
+// A donated input is there from the first step on and goes after its last reader, so that this comes first; one
+// that is not donated counts nowhere.
+TEST(PeakOrder, DonatedInputsAreLiveFromTheStart) {
+  for (const bool donated : {true, false}) {
+    Steps s;
+    s.add("A", 50);
+    s.add("B", 10);
+    s.add("C", 5, {"A"});
+    s.add("J", 1, {"B", "C"}, true);
+    PlanBuffer x;
+    x.value = "x";
+    x.bytes = 100;
+    x.role = PlanBuffer::Role::Input;
+    x.donated = donated;
+    s.record.buffers.push_back(x);
+    s.record.steps[1].reads = {4};  // B reads it
+    const std::vector<StepId> given{0, 1, 2, 3};
+    EXPECT_EQ(StepMemory(s.record, {}).live(given),
+              donated ? (std::vector<std::int64_t>{150, 160, 65, 16})
+                      : (std::vector<std::int64_t>{50, 60, 65, 16}));
+    const Schedule chosen = s.scheduled();
+    EXPECT_EQ(s.text(chosen.given), donated ? "B,A,C,J" : "A,B,C,J");
+    EXPECT_EQ(chosen.peaks[0].second, donated ? 160 : 65);
+    EXPECT_EQ(chosen.peaks[1], std::pair(Method::Lpmf, std::int64_t{donated ? 110 : 65}));
+  }
+}
+
 // A3-13
 TEST(PeakOrder, SmallResultsBeforeTheNextLargeOne) {
   Steps s;

@@ -55,6 +55,10 @@ typedef struct heddle_options {
   int threads;        /* worker threads of one call */
   int no_disk_cache;  /* keep no compiled kernels on disk */
   const char* cache_dir;
+  /* Names of inputs whose memory each call gives away: an output of heddle_engine_run_into() may be exactly the memory of
+   * one, and what it holds afterwards is the engine's business. */
+  const char* const* donate;
+  size_t donate_count;
 } heddle_options;
 HEDDLE_C_API void heddle_options_init(heddle_options* options);
 

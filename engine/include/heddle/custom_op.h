@@ -92,8 +92,11 @@ struct CustomOp {
   /// writes the sizes of the results, one after another, to `told`, on the device. The engine copies these few
   /// numbers and waits for that one stream.
   std::function<void(const KernelCall&, std::int64_t* told, void* stream)> cuda_sizes{};
-  bool pure = true;         ///< equal calls give equal results, and unused ones may go
-  bool capturable = true;   ///< may be part of a captured graph of the device
+  bool pure = true;  ///< equal calls give equal results, and unused ones may go
+  /// What `cuda` queues may be captured as a part of a graph of the device, and replayed: it depends on nothing but
+  /// addresses, sizes and attributes, comes on the one stream that `cuda` gets, and neither allocates nor waits. Then
+  /// `cuda` is called again only for other addresses or sizes. False: its steps part graphs, and each run calls it.
+  bool capturable = true;
   bool collective = false;  ///< talks to other processes: writes are not analysed
 };
 

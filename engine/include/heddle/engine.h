@@ -53,6 +53,13 @@ struct GraphPass {
 /// the same.
 using ControlDeps = std::map<std::string, std::set<std::string>>;
 
+/// Names of inputs, as Signature has them, that each call gives away: what their memory holds after the call is nobody's
+/// business. Steps may overwrite it after its last reader, and an output may lie there: that of run_into() which the
+/// caller lets overlap exactly, or one of run(std::vector<Tensor>&&). An input that is given away overlaps no other input
+/// and no parameter, which each call checks, and what the callable assigns to it is not written back. In IR text:
+/// `%x: donated f32[8]`.
+using Donations = std::set<std::string>;
+
 /// Settings of an engine. Each may also be given by environment (HEDDLE_THREADS, HEDDLE_CACHE_DIR, …);
 /// what is set here wins.
 struct EngineOptions {
@@ -74,6 +81,7 @@ struct EngineOptions {
   std::size_t max_plans = 1024;     ///< bound plans remembered, one for each combination of sizes
   std::vector<GraphPass> passes{};  ///< run in order at their points
   ControlDeps control_deps{};       ///< of the graph as traced, after the passes of its point First
+  Donations donate{};               ///< inputs whose memory is the engine's from the call on
   /// Prove each plan when it is bound: every order edge holds, no bytes are reused while they are live. Costs
   /// about as much as lowering. HEDDLE_CHECK_PLANS=1 does the same.
   bool check_plans = false;
@@ -82,11 +90,12 @@ struct EngineOptions {
   /// background; calls go on with the general one until it takes its place. The two may round differently.
   /// 0: HEDDLE_SPECIALISE_AFTER or never.
   int specialise_after = 0;
-  /// CUDA: from the second call of a kind on, its steps are queued as graphs of the device, but for those that
-  /// queue work of their own. Nothing: HEDDLE_CUDA_GRAPHS, 0 or 1, else they are.
+  /// CUDA: from the second call of a kind on, its steps are queued as graphs of the device, but for branches, loops,
+  /// and custom ops that are not flagged capturable. Nothing: HEDDLE_CUDA_GRAPHS, 0 or 1, else they are.
   std::optional<bool> cuda_graphs{};
-  /// CUDA: kernels of products and attention exist in several variants. The first call of a class of sizes takes the one that a
-  /// cost model expects to be the fastest; meanwhile those that may be are timed on the device in the background, and
+  /// CUDA: kernels of products and attention exist in several variants, and for floating products cuBLASLt, where it is
+  /// installed, is one more. The first call of a class of sizes takes the one that a cost model expects to be the fastest,
+  /// which cuBLASLt never is; meanwhile those that may be are timed on the device in the background, and
   /// calls then take the fastest. What was measured is kept in cache_dir. The variants round differently. Nothing:
   /// HEDDLE_AUTOTUNE, 0 or 1, else they are timed on a real device and not on a simulated one.
   std::optional<bool> autotune{};
@@ -108,6 +117,7 @@ struct ValueInfo {
   std::string name;  ///< "input_ids"; "input0" when it has none
   DType dtype = f32;
   std::vector<SymInt> sizes;  ///< symbolic where any size is taken
+  bool donated = false;       ///< an input that each call gives away (EngineOptions::donate)
   std::string to_string() const;
 };
 
@@ -130,6 +140,11 @@ struct EngineStats {
   std::uint64_t in_place = 0;               ///< calls that overwrite an operand, in all executables
   std::uint64_t missed_in_place = 0;        ///< calls that could, and copy it
   std::uint64_t missed_in_place_bytes = 0;  ///< of operands with known sizes
+  std::uint64_t missed_donations =
+      0;  ///< donated inputs, in all executables, that nothing can lie in
+  std::uint64_t missed_donation_bytes = 0;  ///< of those with known sizes
+  std::uint64_t copied_outputs =
+      0;  ///< outputs that calls put into donated inputs by a copy at the end
   std::uint64_t measurements = 0;  ///< kernels whose variants were timed for a class of sizes
   std::uint64_t graphs = 0;        ///< graphs of the device that were made
   std::uint64_t graph_launches = 0;
@@ -141,7 +156,8 @@ struct EngineStats {
       recompiles;  ///< why compiles after the first happened, of the last 64: the failed guard
 };
 
-/// What happened in a run, in order: memory of a value taken or given back, a step launched.
+/// What happened in a run, in order: memory of a value taken or given back, a step launched. Memory of a donated input is
+/// given back and was never taken; one that no step uses is given back before the first.
 struct RunEvent {
   enum class Kind : std::uint8_t { Alloc, Launch, Free };
   Kind kind = Kind::Launch;
@@ -272,20 +288,27 @@ class HEDDLE_API Engine {
   std::vector<Tensor> run(const std::vector<Tensor>& inputs) {
     return run(std::span<const Tensor>(inputs));
   }
+  /// The same with the caller's handles. Those of donated inputs are let go of right after the last step that uses them
+  /// (on CUDA when the device has passed that step), so that memory of which no other handle is left can be used again
+  /// while the call goes on; and an output of as many bytes may take that memory over. The others stay in
+  /// `inputs`; when it throws, some donated ones may be gone.
+  std::vector<Tensor> run(std::vector<Tensor>&& inputs);
   /// By input name.
   std::vector<Tensor> run_named(std::span<const NamedTensor> inputs);
   std::vector<Tensor> run_named(std::initializer_list<NamedTensor> inputs) {
     return run_named(std::span<const NamedTensor>(inputs.begin(), inputs.size()));
   }
-  /// Into the caller's row-major tensors. A steady-state call allocates nothing.
-  /// @throws AliasingError when an output overlaps an input or another output.
+  /// Into the caller's row-major tensors. A steady-state call allocates nothing. An output may be exactly the memory of an
+  /// input that is donated: where the plan still reads that while it writes the output, it is made elsewhere and
+  /// copied (EngineStats::copied_outputs).
+  /// @throws AliasingError when an output overlaps an input in any other way, or another output.
   void run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs);
-  /// On another thread.
+  /// On another thread, as run(std::vector<Tensor>&&) does.
   std::future<std::vector<Tensor>> submit(std::vector<Tensor> inputs);
 
   /// Runs on `inputs` one step after another and tells what happens to the engine's memory: what the plan
   /// lists as `events`. Bytes are overwritten when they are given back, so that a step that reads them
-  /// later gives wrong results. Outputs go to `outputs` if not null.
+  /// later gives wrong results; those of donated inputs too, where they are row-major. Outputs go to `outputs` if not null.
   /// @throws what run() throws.
   std::vector<RunEvent> run_trace(std::span<const Tensor> inputs,
                                   std::vector<Tensor>* outputs = nullptr);

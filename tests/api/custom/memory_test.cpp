@@ -128,7 +128,65 @@ std::string make(const std::string& name, int bytes, const std::vector<std::stri
 
 }  // namespace
 
-// A3-01: what a step overwrites goes right after it, each of its results after its own last reader.
+// A3-01: a donated argument that a step overwrites goes right after it, and each of the step's results, which need no
+// container, after its own last reader. As text and as a callable.
+TEST(CustomMemory, A3_01_ADonatedArgumentThatIsOverwrittenGoesAtOnce) {
+  register_ops();
+  hd::register_op({.schema = "tm::op1(Tensor(a!) x, int first, int second) -> (Tensor, Tensor)",
+                   .shape =
+                       [](const hd::ShapeCall& call) {
+                         return std::vector{hd::TensorType{hd::u8, {call.integer("first")}},
+                                            hd::TensorType{hd::u8, {call.integer("second")}}};
+                       },
+                   .cpu =
+                       [](const hd::KernelCall& call) {
+                         ++call.tensor(0).as<std::uint8_t>()[0];
+                         for (const hd::KernelTensor& result : call.results)
+                           std::memset(result.data, call.tensor(0).as<std::uint8_t>()[0],
+                                       static_cast<std::size_t>(result.count()));
+                       }});
+  hd::EngineOptions options;
+  options.threads = 1;
+  options.order = hd::StepOrder::Given;
+  hd::Engine text = hd::parse_ir(
+      "graph @main(%x: donated u8[8]) {\n"
+      "  %u, %v, %x1 = tm::op1(%x) {first = 10, second = 20}\n"
+      "  %m = tm::make(%u) {_lists = [1], bytes = 5, tag = 101}\n"
+      "  %n = tm::make(%v, %m) {_lists = [2], bytes = 5, tag = 102}\n"
+      "  return %n\n}\n",
+      options);
+  options.donate = {"input0"};
+  hd::Engine callable(
+      [](const hd::Tensor& x) {
+        const auto r = hd::call("tm::op1", {x, 10, 20});
+        const hd::Tensor m = hd::call("tm::make", {std::vector{r[0]}, 5, 101})[0];
+        return hd::call("tm::make", {std::vector{r[1], m}, 5, 102})[0];
+      },
+      options);
+  for (hd::Engine* engine : {&text, &callable}) {
+    SCOPED_TRACE(engine == &text ? "text" : "callable");
+    const hd::Tensor x = hd::Tensor::zeros(hd::u8, {8});
+    std::vector<std::string> events;
+    for (const hd::RunEvent& event : engine->run_trace(std::vector{x})) {
+      if (event.kind == hd::RunEvent::Kind::Launch) events.push_back(event.value);
+      if (event.kind == hd::RunEvent::Kind::Free)
+        events.push_back("free " + std::to_string(event.bytes));
+    }
+    EXPECT_THAT(events, testing::ElementsAre("tm::op1", "free 8", "tm::make", "free 10",
+                                             "tm::make_1", "free 20", "free 5"));
+    const auto given = engine->run_trace(std::vector{hd::Tensor::zeros(hd::u8, {8})});
+    const auto freed = std::ranges::find_if(
+        given, [](const auto& event) { return event.kind == hd::RunEvent::Kind::Free; });
+    EXPECT_EQ(freed->value, engine == &text ? "x" : "input0");
+    EXPECT_EQ(engine->stats().missed_in_place, 0u);
+    EXPECT_EQ(engine->stats().in_place, 1u);
+    const hd::Tensor other = hd::Tensor::zeros(hd::u8, {8});
+    EXPECT_THAT(engine->run({other})[0].to_doubles(), testing::Each(1));
+    EXPECT_EQ(other.to_doubles()[0], 1) << "it was written where it lies";
+  }
+}
+
+// A3-01 of an intermediate value: what a step overwrites goes right after it.
 TEST(CustomMemory, WhatIsOverwrittenIsFreedAtOnce) {
   const Traced run(make("x", 8, {"in"}) +
                    "  %u, %v, %x1 = tm::touch(%in, %x) {first = 10, second = 20}\n" +
