@@ -25,6 +25,17 @@ BoundSteps::~BoundSteps() = default;
 
 namespace {
 
+/// Scalar operations of a step that has iterations. Those of a piece that has none, of an operand without elements that
+/// is joined to others, may divide by its size of 0: the iterations are counted then.
+std::int64_t estimated_work(const ir::SymExpr& work, const SymbolValues& sizes,
+                            std::int64_t iterations) {
+  try {
+    return work.evaluate(sizes);
+  } catch (const ShapeError&) {
+    return iterations;
+  }
+}
+
 std::int64_t aligned(std::int64_t bytes) {
   return (bytes + memory::kAlignment - 1) / memory::kAlignment * memory::kAlignment;
 }
@@ -459,8 +470,7 @@ scheduler::BoundStep Unit::bind_step(ir::StepId step, BoundSteps& plan) const {
     bound.extent = plan.library[at]->extent();
     bound.scratch_bytes = plan.library[at]->scratch_bytes();
   }
-  // The work of a kernel that has no iterations may divide by a size of 0.
-  if (bound.extent > 0) bound.work = planned.work.evaluate(plan.sizes);
+  if (bound.extent > 0) bound.work = estimated_work(planned.work, plan.sizes, bound.extent);
   bound.sizes = numbers.data();
   plan.table_start.push_back(static_cast<std::uint32_t>(plan.table.size()));
   for (const BufferId buffer : launch.buffers) bind_address(source_of(buffer, plan), plan);

@@ -50,6 +50,17 @@ NeedsValueError branch_misfit(const Node& node, const std::string& input, const 
           input};
 }
 
+/// Whether both branches are good and only give different types, as ranks.
+bool differ_in_results(const Error& misfit) {
+  return misfit.parts().what.starts_with("cond: C3 results");
+}
+
+[[noreturn]] void refuse_misfit(const Node& node, const Error& misfit) {
+  const std::string& input = node.value(0).source();
+  if (!input.empty()) throw branch_misfit(node, input, misfit);
+  node.unsupported("branches whose results differ: " + std::string(misfit.what()));
+}
+
 Outputs convert_if(const Node& node, const RunBody& run) {
   const GraphProto& yes = node.graph("then_branch");
   const GraphProto& no = node.graph("else_branch");
@@ -61,9 +72,11 @@ Outputs convert_if(const Node& node, const RunBody& run) {
   try {
     return outputs_of(cond(condition, [&] { return run(yes, {}); }, [&] { return run(no, {}); }));
   } catch (const ShapeError& misfit) {
-    const std::string& input = node.value(0).source();
-    if (input.empty()) throw;
-    throw branch_misfit(node, input, misfit);
+    if (node.value(0).source().empty() && !differ_in_results(misfit)) throw;
+    refuse_misfit(node, misfit);
+  } catch (const DTypeError& misfit) {
+    if (!differ_in_results(misfit)) throw;
+    refuse_misfit(node, misfit);
   }
 }
 

@@ -27,7 +27,9 @@ Outputs gemm(const Node& node) {
     return is_floating(x.dtype()) ? x * factor : cast(x * factor, x.dtype());
   };
   result = scaled(result, alpha);
-  return {node.has(2) ? result + scaled(node.tensor(2), beta) : result};
+  // As in BLAS, nothing of C counts when it is taken 0 times, NaN neither.
+  if (!node.has(2) || beta == 0) return {result};
+  return {result + scaled(node.tensor(2), beta)};
 }
 
 /// Labels of one operand or of the result, one a dimension. Dimensions under "..." take labels that

@@ -45,6 +45,8 @@ Outputs batch_normalization(const Node& node) {
   const Tensor bias = node.tensor(2);
   const OpAttrs attrs{{"epsilon", node.number("epsilon", 1e-5)}};
   const bool training = node.integer("training_mode", 0) != 0;
+  if (node.opset() < 9 && node.integer("spatial", 1) == 0)
+    node.unsupported("statistics of each element (spatial = 0)");
   if (!training) {
     if (node.wants_output(1)) node.unsupported("statistics of a batch in inference");
     return {one("batch_norm", {x, scale, bias, node.tensor(3), node.tensor(4)}, attrs)};
@@ -110,7 +112,8 @@ Outputs lp_normalization(const Node& node) {
   const Ints axes{node.axis(node.integer("axis", -1), x.rank())};
   const std::int64_t p = node.integer("p", 2);
   if (p != 1 && p != 2) node.malformed("p", "1 or 2", std::to_string(p));
-  return {x / (p == 1 ? sum(abs(x), axes, true) : sqrt(sum(x * x, axes, true)))};
+  const Tensor norm = p == 1 ? sum(abs(x), axes, true) : sqrt(sum(x * x, axes, true));
+  return {where(equal(norm, 0.0), 0.0, x / norm)};
 }
 
 Outputs mean_variance_normalization(const Node& node) {

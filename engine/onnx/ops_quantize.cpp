@@ -63,7 +63,9 @@ Outputs dynamic_quantize_linear(const Node& node) {
   const Tensor x = node.tensor(0);
   const Tensor high = maximum(amax(x), 0.0);
   const Tensor low = minimum(amin(x), 0.0);
-  const Tensor scale = (high - low) / 255.0;
+  // Nothing but zeros has no range to divide.
+  const Tensor range = (high - low) / 255.0;
+  const Tensor scale = where(equal(range, 0.0), 1.0, range);
   const Tensor zero = cast(clamp(round(-low / scale), 0.0, 255.0), u8);
   return {quantised(x / scale, zero), scale, zero};
 }

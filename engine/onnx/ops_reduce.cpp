@@ -53,6 +53,17 @@ Outputs composite(const Node& node) {
   return {reduce(x, axes.value_or(Ints{}), node.integer("keepdims", 1) != 0)};
 }
 
+/// Means, norms and logarithms of integers are those of real numbers, cut to integers again.
+template <Reduce reduce>
+Outputs real(const Node& node) {
+  const DType dtype = node.value(0).dtype();
+  if (is_floating(dtype)) return composite<reduce>(node);
+  if (dtype == boolean) node.unsupported("reduction of bool");
+  const Tensor x = cast(node.tensor(0), f64);
+  const auto axes = axes_of(node, x.rank());
+  return {cast(reduce(x, axes.value_or(Ints{}), node.integer("keepdims", 1) != 0), dtype)};
+}
+
 SymInt fold_ints(std::string_view op, const SymInts& ints) {
   SymInt result = ints[0];
   for (std::size_t k = 1; k < ints.size(); ++k) {
@@ -64,17 +75,27 @@ SymInt fold_ints(std::string_view op, const SymInts& ints) {
   return result;
 }
 
+Tensor mean_of(const Tensor& x, const Ints& axes, bool keep) {
+  return reduced("reduce_mean", x, axes, keep);
+}
+
 Outputs direct(const Node& node) {
   const Value& x = node.value(0);
   const bool keep = node.integer("keepdims", 1) != 0;
   const auto axes = axes_of(node, x.rank());
   if (!axes) return {x};
-  if (x.is_shape_like() && x.rank() == 1 && !x.ints()->empty() && node.ir_op() != "reduce_mean")
+  if (x.is_shape_like() && x.rank() == 1 && !x.ints()->empty())
     return {Value::of_ints({fold_ints(node.ir_op(), *x.ints())}, !keep, x.dtype())};
   if (x.dtype() != boolean) return {reduced(node.ir_op(), x.tensor(), *axes, keep)};
   if (node.ir_op() == "reduce_max") return {reduced("reduce_or", x.tensor(), *axes, keep)};
   if (node.ir_op() == "reduce_min") return {reduced("reduce_and", x.tensor(), *axes, keep)};
   node.unsupported("reduction of bool");
+}
+
+/// With no axes to reduce, the operand: an empty list of the IR's op means none.
+Outputs reduce_mean(const Node& node) {
+  const Value& x = node.value(0);
+  return axes_of(node, x.rank()) ? real<mean_of>(node) : Outputs{x};
 }
 
 Outputs arg_reduce(const Node& node) {
@@ -110,11 +131,11 @@ constexpr Converter kConverters[] = {
     {"ArgMin", arg_reduce, "argmin"},
     {"CumSum", cumulative_sum},
     {"ReduceL1", composite<l1>},
-    {"ReduceL2", composite<l2>},
-    {"ReduceLogSum", composite<log_sum>},
-    {"ReduceLogSumExp", composite<log_sum_exp>},
+    {"ReduceL2", real<l2>},
+    {"ReduceLogSum", real<log_sum>},
+    {"ReduceLogSumExp", real<log_sum_exp>},
     {"ReduceMax", direct, "reduce_max"},
-    {"ReduceMean", direct, "reduce_mean"},
+    {"ReduceMean", reduce_mean},
     {"ReduceMin", direct, "reduce_min"},
     {"ReduceProd", direct, "reduce_prod"},
     {"ReduceSum", direct, "reduce_sum"},

@@ -42,6 +42,8 @@ std::vector<T> spread(const Node& node, const std::vector<T>& given, std::vector
 void keep_aspect(const Node& node, const Tensor& x, SymInts& sizes, std::vector<double>& scales) {
   const std::string policy = node.string("keep_aspect_ratio_policy", "stretch");
   if (policy == "stretch") return;
+  if (policy != "not_larger" && policy != "not_smaller")
+    node.malformed("keep_aspect_ratio_policy", "stretch, not_larger or not_smaller", policy);
   const Ints axes = node.axes(node.integers("axes", range_of(0, x.rank())), x.rank());
   double factor = 0;
   for (const std::int64_t axis : axes) {
@@ -60,16 +62,26 @@ void keep_aspect(const Node& node, const Tensor& x, SymInts& sizes, std::vector<
   }
 }
 
+/// Weights of cubic curves reach past the neighbours: what a small integer does not hold is cut to its range.
+Tensor cut_to(const Tensor& x, DType dtype) {
+  if (dtype == u8) return cast(clamp(x, 0.0, 255.0), dtype);
+  if (dtype == i8) return cast(clamp(x, -128.0, 127.0), dtype);
+  return cast(x, dtype);
+}
+
 Outputs resized(const Node& node, const Tensor& x, SymInts sizes, std::vector<double> scales,
                 const std::string& coordinates, const std::string& nearest) {
-  return {one("resize", {x},
-              {{"sizes", std::move(sizes)},
-               {"mode", mode_of(node)},
-               {"coordinate_mode", coordinates},
-               {"nearest_mode", nearest},
-               {"scales", std::move(scales)},
-               {"cubic_a", node.number("cubic_coeff_a", -0.75)},
-               {"exclude_outside", node.integer("exclude_outside", 0) != 0}})};
+  const std::string mode = mode_of(node);
+  const bool as_reals = mode != "nearest" && !is_floating(x.dtype());
+  const Tensor result = one("resize", {as_reals ? cast(x, f32) : x},
+                            {{"sizes", std::move(sizes)},
+                             {"mode", mode},
+                             {"coordinate_mode", coordinates},
+                             {"nearest_mode", nearest},
+                             {"scales", std::move(scales)},
+                             {"cubic_a", node.number("cubic_coeff_a", -0.75)},
+                             {"exclude_outside", node.integer("exclude_outside", 0) != 0}});
+  return {as_reals ? cut_to(result, x.dtype()) : result};
 }
 
 SymInts sizes_by(const Node& node, const Tensor& x, const std::vector<double>& scales) {
@@ -79,11 +91,23 @@ SymInts sizes_by(const Node& node, const Tensor& x, const std::vector<double>& s
   return sizes;
 }
 
+/// Version 10 takes the element at or after a position where it shrinks a dimension, and the one at or before it where it
+/// grows one (test_resize_downsample_nearest of ONNX 1.5: 0.6 of [1, 2, 3, 4] is [1, 3]).
+Tensor shrunk(const Node& node, const Tensor& x, std::vector<double>& scales) {
+  std::vector<double> below(scales.size(), 1.0);
+  for (std::size_t k = 0; k < scales.size(); ++k)
+    if (scales[k] < 1) std::swap(below[k], scales[k]);
+  SymInts sizes = sizes_by(node, x, below);
+  return resized(node, x, std::move(sizes), std::move(below), "asymmetric", "ceil")[0].tensor();
+}
+
 Outputs upsample(const Node& node) {
-  const Tensor x = node.tensor(0);
+  Tensor x = node.tensor(0);
   std::vector<double> scales = node.has(1) ? node.known_reals(1, "scales") : node.numbers("scales");
   if (static_cast<std::int64_t>(scales.size()) != x.rank())
     node.malformed("scales", std::to_string(x.rank()) + " numbers", std::to_string(scales.size()));
+  const bool shrinks = std::any_of(scales.begin(), scales.end(), [](double s) { return s < 1; });
+  if (shrinks && mode_of(node) == "nearest") x = shrunk(node, x, scales);
   SymInts sizes = sizes_by(node, x, scales);
   return resized(node, x, std::move(sizes), std::move(scales), "asymmetric", "floor");
 }

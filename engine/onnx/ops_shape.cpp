@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "engine/onnx/converters.h"
 
@@ -323,6 +324,21 @@ Outputs convert_slice(const Node& node) {
   return {x};
 }
 
+/// `x` without what negative pads take away, which are 0 then: what is left is mirrored or repeated.
+Tensor cropped(Tensor x, SymInts& low, SymInts& high) {
+  const auto take = [](SymInt& pad) {
+    if (pad.is_symbolic() || pad.value() >= 0) return SymInt(0);
+    return SymInt(0) - std::exchange(pad, SymInt(0));
+  };
+  for (std::size_t k = 0; k < low.size(); ++k) {
+    const SymInt first = take(low[k]);
+    const SymInt last = take(high[k]);
+    const auto axis = static_cast<std::int64_t>(k);
+    if (first != 0 || last != 0) x = slice(x, axis, first, x.size(axis) - last);
+  }
+  return x;
+}
+
 Outputs convert_pad(const Node& node) {
   const Tensor x = node.tensor(0);
   SymInts pads;
@@ -346,8 +362,10 @@ Outputs convert_pad(const Node& node) {
   Tensor value = node.opset() >= 11 ? node.optional(2) : Tensor();
   if (node.opset() < 11) value = Tensor::scalar(x.dtype(), node.number("value", 0));
   if (value.defined() && value.rank() != 0) value = reshape(value, {});
-  OpAttrs attrs{{"low", low}, {"high", high}, {"mode", node.string("mode", "constant")}};
-  return {one("pad", {x, value}, std::move(attrs))};
+  const std::string mode = node.string("mode", "constant");
+  const Tensor kept = mode == "constant" ? x : cropped(x, low, high);
+  OpAttrs attrs{{"low", low}, {"high", high}, {"mode", mode}};
+  return {one("pad", {kept, value}, std::move(attrs))};
 }
 
 /// The size of the blocks, of which as many elements go into channels.

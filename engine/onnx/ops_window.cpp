@@ -32,6 +32,9 @@ WindowAttrs window_attrs(const Node& node, const Tensor& x, Ints kernel) {
     if (stride < 1) node.malformed("strides", "1 or more", std::to_string(stride));
   const Ints pads = node.integers("pads");
   const std::string automatic = node.string("auto_pad", "NOTSET");
+  if (automatic != "SAME_UPPER" && automatic != "SAME_LOWER" && automatic != "VALID" &&
+      automatic != "NOTSET" && !automatic.empty())
+    node.malformed("auto_pad", "NOTSET, SAME_UPPER, SAME_LOWER or VALID", automatic);
   if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER") {
     for (std::size_t k = 0; k < spatial; ++k) {
       const SymInt size = x.size(static_cast<std::int64_t>(k) + 2).value();
@@ -53,8 +56,14 @@ WindowAttrs window_attrs(const Node& node, const Tensor& x, Ints kernel) {
 
 Ints kernel_of(const Node& node, const Tensor& w) {
   Ints kernel = node.integers("kernel_shape");
-  if (!kernel.empty()) return kernel;
-  for (std::int64_t k = 2; k < w.rank(); ++k) kernel.push_back(w.size(k).value());
+  const std::size_t spatial = static_cast<std::size_t>(std::max<std::int64_t>(w.rank() - 2, 0));
+  for (std::size_t k = 0; k < spatial; ++k) {
+    const SymInt size = w.size(static_cast<std::int64_t>(k) + 2);
+    if (kernel.size() == k)
+      kernel.push_back(size.value());
+    else if (!size.is_symbolic() && size.value() != kernel[k])
+      node.malformed("kernel_shape", "the sizes of W", listed({kernel.begin(), kernel.end()}));
+  }
   return kernel;
 }
 

@@ -1,4 +1,5 @@
 // The whole path on the CPU: trace, guard, compile, bind, run.
+#include <array>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <random>
@@ -114,4 +115,32 @@ TEST(Run, ReadingDataWhileTracingIsAnError) {
               std::string::npos)
         << error.what();
   }
+}
+
+/// A cache that is empty yet, or a batch without requests: whichever operand of a concatenation it is.
+TEST(Run, EmptyOperandsOfAConcatenation) {
+  const auto joined = [](const hd::Tensor& a, const hd::Tensor& b, const hd::Tensor& c) {
+    return hd::concat({a, b, c}, 1);
+  };
+  hd::Engine engine(joined, {.threads = 1, .disk_cache = false});
+  for (const auto& [a, b, c] : {std::array<std::int64_t, 3>{3, 2, 40},
+                                {3, 0, 40},
+                                {3, 2, 0},
+                                {0, 2, 40},
+                                {0, 0, 5},
+                                {0, 5, 0},
+                                {5, 0, 0},
+                                {0, 0, 0}}) {
+    std::vector<double> wanted;
+    for (int row = 0; row < 3; ++row) {
+      wanted.insert(wanted.end(), static_cast<std::size_t>(a), 1);
+      wanted.insert(wanted.end(), static_cast<std::size_t>(b), 2);
+      wanted.insert(wanted.end(), static_cast<std::size_t>(c), 3);
+    }
+    const hd::Tensor result =
+        engine.run({hd::Tensor::full(hd::f32, {3, a}, 1), hd::Tensor::full(hd::f32, {3, b}, 2),
+                    hd::Tensor::full(hd::f32, {3, c}, 3)})[0];
+    EXPECT_EQ(result.to_doubles(), wanted) << a << " " << b << " " << c;
+  }
+  EXPECT_EQ(engine.stats().evaluator_steps, 0u);
 }

@@ -1,0 +1,241 @@
+// Corners of ONNX's ops: integers where most models have real numbers, negative padding, ranges without extent, versions
+// that differ.
+
+#include <cmath>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <limits>
+
+#include "engine/onnx/onnx.pb.h"
+#include "heddle/error.h"
+#include "tests/onnx/model_builder.h"
+
+namespace heddle::onnx_test {
+namespace {
+
+using testing::DoubleNear;
+using testing::ElementsAre;
+using testing::ElementsAreArray;
+using testing::HasSubstr;
+using testing::Pointwise;
+
+void set_text(NodeProto& node, const std::string& name, const std::string& value) {
+  AttributeProto& attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(AttributeProto::STRING);
+  attribute.set_s(value);
+}
+
+void add_floats(ModelBuilder& model, const std::string& name, const std::vector<float>& values) {
+  auto& tensor =
+      model.initializer(name, {static_cast<std::int64_t>(values.size())}, TensorProto::FLOAT);
+  for (const float value : values) tensor.add_float_data(value);
+}
+
+template <typename T>
+Tensor matrix(const std::vector<T>& values, std::int64_t rows) {
+  return Tensor::of(std::span<const T>(values),
+                    {rows, static_cast<std::int64_t>(values.size()) / rows});
+}
+
+/// The text of the ModelError that running the model ends in.
+std::string model_error(const ModelBuilder& model, const std::vector<Tensor>& inputs) {
+  try {
+    model.load().run(inputs);
+  } catch (const ModelError& error) {
+    return error.what();
+  }
+  return "no ModelError";
+}
+
+TEST(Corner, ReductionsOfIntegersAreThoseOfRealsCut) {
+  const auto reduced = [](const std::string& op, bool wide) {
+    ModelBuilder model;
+    model.input("x", {"n", "m"}, wide ? TensorProto::INT64 : TensorProto::INT32).output("y");
+    NodeProto& node = model.node(op, {"x"}, {"y"});
+    ModelBuilder::set_int(node, "keepdims", 0);
+    AttributeProto& axes = *node.add_attribute();
+    axes.set_name("axes");
+    axes.set_type(AttributeProto::INTS);
+    axes.add_ints(1);
+    const Tensor x = wide ? matrix<std::int64_t>({-7, -8, 2, 3, 4, 12}, 2)
+                          : matrix<std::int32_t>({-7, -8, 2, 3, 4, 12}, 2);
+    const Tensor result = model.load().run({x})[0];
+    EXPECT_EQ(result.dtype(), wide ? i64 : i32) << op;
+    return result.to_doubles();
+  };
+  for (const bool wide : {false, true}) {
+    EXPECT_THAT(reduced("ReduceMean", wide), ElementsAre(-4, 6)) << "-13/3 and 19/3";
+    EXPECT_THAT(reduced("ReduceL2", wide), ElementsAre(10, 13)) << "of 117 and 169";
+    EXPECT_EQ(reduced("ReduceLogSum", wide)[1], 2) << "of 19";
+    EXPECT_THAT(reduced("ReduceLogSumExp", wide), ElementsAre(2, 12));
+  }
+}
+
+TEST(Corner, NegativePadsTakeAwayBeforeTheRestIsRepeated) {
+  const auto padded = [](const std::string& mode, const std::vector<std::int64_t>& pads) {
+    ModelBuilder model;
+    model.input("x", {"n", "m"}).output("y").ints("pads", pads);
+    set_text(model.node("Pad", {"x", "pads"}, {"y"}), "mode", mode);
+    const Tensor result = model.load().run({matrix<float>({0, 1, 2, 3, 4, 5}, 2)})[0];
+    EXPECT_THAT(result.sizes(), ElementsAre(1, 5));
+    return result.to_doubles();
+  };
+  // The second row of [0 1 2], [3 4 5], with two elements behind it.
+  EXPECT_THAT(padded("edge", {-1, 0, 0, 2}), ElementsAre(3, 4, 5, 5, 5));
+  EXPECT_THAT(padded("reflect", {-1, 0, 0, 2}), ElementsAre(3, 4, 5, 4, 3));
+  EXPECT_THAT(padded("wrap", {-1, 0, 0, 2}), ElementsAre(3, 4, 5, 3, 4));
+  EXPECT_THAT(padded("constant", {-1, 0, 0, 2}), ElementsAre(3, 4, 5, 0, 0));
+  // The first row without its first element, three behind it.
+  EXPECT_THAT(padded("edge", {0, -1, -1, 3}), ElementsAre(1, 2, 2, 2, 2));
+}
+
+std::vector<double> resized(const std::vector<float>& scales, int opset, const std::string& mode,
+                            const Tensor& x) {
+  ModelBuilder model;
+  const bool bytes = x.dtype() == u8;
+  model.input("x", {"2", "4"}, bytes ? TensorProto::UINT8 : TensorProto::FLOAT).output("y");
+  model.proto().mutable_opset_import(0)->set_version(opset);
+  add_floats(model, "scales", scales);
+  const bool old = opset < 11;
+  set_text(model.node("Resize",
+                      old ? std::vector<std::string>{"x", "scales"}
+                          : std::vector<std::string>{"x", "", "scales"},
+                      {"y"}),
+           "mode", mode);
+  const Tensor result = model.load().run({x})[0];
+  EXPECT_EQ(result.dtype(), x.dtype());
+  return result.to_doubles();
+}
+
+/// Version 10 looks after a position where it shrinks a dimension, and before it where it grows one.
+TEST(Corner, ShrinkingInVersionTenTakesTheElementAfter) {
+  const Tensor x = matrix<float>({1, 2, 3, 4, 5, 6, 7, 8}, 2);
+  EXPECT_THAT(resized({0.6f, 0.6f}, 10, "nearest", x), ElementsAre(1, 3));
+  EXPECT_THAT(resized({1.5f, 0.6f}, 10, "nearest", x), ElementsAre(1, 3, 1, 3, 5, 7));
+  EXPECT_THAT(resized({1.0f, 1.5f}, 10, "nearest", x),
+              ElementsAre(1, 1, 2, 3, 3, 4, 5, 5, 6, 7, 7, 8));
+}
+
+TEST(Corner, BytesAreInterpolatedAsRealsAndCut) {
+  const Tensor x = matrix<std::uint8_t>({0, 255, 10, 20, 0, 255, 10, 20}, 2);
+  EXPECT_THAT(resized({1, 2}, 13, "linear", x),
+              ElementsAre(0, 63, 191, 193, 71, 12, 17, 20, 0, 63, 191, 193, 71, 12, 17, 20));
+  // Cubic curves swing past their points: 290.9 and -35.9 do not fit a byte.
+  const Tensor steep = matrix<std::uint8_t>({0, 255, 255, 0, 255, 0, 0, 255}, 2);
+  const std::vector<double> cubic = resized({1, 2}, 13, "cubic", steep);
+  EXPECT_EQ(cubic[3], 255);
+  EXPECT_EQ(cubic[11], 0);
+}
+
+TEST(Corner, QuantisingNothingButZerosHasAScale) {
+  ModelBuilder model;
+  model.input("x", {"n"}).output("y").output("scale").output("zero");
+  model.node("DynamicQuantizeLinear", {"x"}, {"y", "scale", "zero"});
+  Engine engine = model.load();
+  const auto zeros = engine.run({Tensor::full(f32, {3}, 0)});
+  EXPECT_THAT(zeros[0].to_doubles(), ElementsAre(0, 0, 0));
+  EXPECT_THAT(zeros[1].to_doubles(), ElementsAre(1));
+  EXPECT_THAT(zeros[2].to_doubles(), ElementsAre(0));
+  EXPECT_THAT(engine.run({ones({3})})[1].to_doubles(),
+              ElementsAre(static_cast<double>(1.0f / 255)));
+}
+
+TEST(Corner, AVectorOfZerosHasNoDirection) {
+  for (const int p : {1, 2}) {
+    ModelBuilder model;
+    model.input("x", {"n", "m"}).output("y");
+    ModelBuilder::set_int(model.node("LpNormalization", {"x"}, {"y"}), "p", p);
+    const Tensor result = model.load().run({matrix<float>({0, 0, 3, 4}, 2)})[0];
+    const double norm = p == 1 ? 7 : 5;
+    EXPECT_THAT(result.to_doubles(),
+                Pointwise(testing::DoubleNear(1e-6), {0.0, 0.0, 3 / norm, 4 / norm}));
+  }
+}
+
+TEST(Corner, WhatIsAddedNoTimesIsNotRead) {
+  ModelBuilder model;
+  model.input("a", {"n", "m"}).input("c", {"n", "n"}).output("y");
+  NodeProto& node = model.node("Gemm", {"a", "a", "c"}, {"y"});
+  ModelBuilder::set_int(node, "transB", 1);
+  AttributeProto& beta = *node.add_attribute();
+  beta.set_name("beta");
+  beta.set_type(AttributeProto::FLOAT);
+  beta.set_f(0);
+  const Tensor nothing = Tensor::full(f32, {1, 1}, std::numeric_limits<double>::quiet_NaN());
+  EXPECT_THAT(model.load().run({matrix<float>({1, 2}, 1), nothing})[0].to_doubles(),
+              ElementsAre(5));
+}
+
+TEST(Corner, WordsThatAnAttributeDoesNotTake) {
+  ModelBuilder pool;
+  pool.input("x", {"1", "1", "8", "8"}).output("y");
+  NodeProto& node = pool.node("MaxPool", {"x"}, {"y"});
+  AttributeProto& kernel = *node.add_attribute();
+  kernel.set_name("kernel_shape");
+  kernel.set_type(AttributeProto::INTS);
+  kernel.add_ints(2);
+  kernel.add_ints(2);
+  set_text(node, "auto_pad", "SAME");
+  EXPECT_EQ(model_error(pool, {ones({1, 1, 8, 8})}),
+            "MaxPool: auto_pad at the_MaxPool (ai.onnx MaxPool): expected NOTSET, SAME_UPPER, "
+            "SAME_LOWER or VALID, got SAME");
+  ModelBuilder resize;
+  resize.proto().mutable_opset_import(0)->set_version(18);
+  resize.input("x", {"8"}).output("y").ints("sizes", {4});
+  set_text(resize.node("Resize", {"x", "", "", "sizes"}, {"y"}), "keep_aspect_ratio_policy",
+           "keep");
+  EXPECT_EQ(model_error(resize, {ones({8})}),
+            "Resize: keep_aspect_ratio_policy at the_Resize (ai.onnx Resize): expected stretch, "
+            "not_larger or not_smaller, got keep");
+}
+
+TEST(Corner, AKernelShapeThatTheWeightsDoNotHave) {
+  ModelBuilder model;
+  model.input("x", {"1", "1", "8", "8"}).input("w", {"1", "1", "3", "3"}).output("y");
+  AttributeProto& kernel = *model.node("Conv", {"x", "w"}, {"y"}).add_attribute();
+  kernel.set_name("kernel_shape");
+  kernel.set_type(AttributeProto::INTS);
+  kernel.add_ints(3);
+  kernel.add_ints(2);
+  EXPECT_EQ(model_error(model, {ones({1, 1, 8, 8}), ones({1, 1, 3, 3})}),
+            "Conv: kernel_shape at the_Conv (ai.onnx Conv): expected the sizes of W, got [3, 2]");
+}
+
+TEST(Corner, StatisticsOfEachElementAreUnsupported) {
+  ModelBuilder model;
+  model.proto().mutable_opset_import(0)->set_version(7);
+  model.input("x", {"n", "3"}).input("v", {"3"}).output("y");
+  ModelBuilder::set_int(model.node("BatchNormalization", {"x", "v", "v", "v", "v"}, {"y"}),
+                        "spatial", 0);
+  EXPECT_THROW(model.load().run({ones({2, 3}), ones({3})}), UnsupportedError);
+}
+
+/// A good model whose branches give different ranks is unsupported, unless what chooses is known.
+TEST(Corner, BranchesOfDifferentRanks) {
+  ModelBuilder model;
+  model.input("x", {"3"}).input("flag", {}, TensorProto::BOOL).output("y");
+  NodeProto& node = model.node("If", {"flag"}, {"y"});
+  for (const std::string branch : {"then_branch", "else_branch"}) {
+    AttributeProto& attribute = *node.add_attribute();
+    attribute.set_name(branch);
+    attribute.set_type(AttributeProto::GRAPH);
+    GraphProto& graph = *attribute.mutable_g();
+    NodeProto& inner = *graph.add_node();
+    ModelBuilder::fill(inner, branch == "then_branch" ? "ReduceSum" : "Neg", {"x"}, {branch});
+    if (branch == "then_branch") ModelBuilder::set_int(inner, "keepdims", 0);
+    graph.add_output()->set_name(branch);
+  }
+  const Tensor yes = Tensor::scalar_int(boolean, 1);
+  try {
+    model.load().run({ones({3}), yes});
+    ADD_FAILURE() << "no error";
+  } catch (const onnx::NeedsValueError& error) {
+    EXPECT_EQ(error.input(), "flag");
+    EXPECT_THAT(error.what(), HasSubstr("a branch of which does not fit the inputs"));
+  }
+  EXPECT_THAT(model.load({{"flag", yes}}).run({ones({3})})[0].to_doubles(), ElementsAre(3));
+}
+
+}  // namespace
+}  // namespace heddle::onnx_test
