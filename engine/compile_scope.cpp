@@ -72,6 +72,17 @@ jit::UnitOptions unit_of(const base::Options& options, const EngineOptions& engi
   return unit;
 }
 
+/// The pass that the option "passes" of a region names.
+std::string_view region_pass(std::string_view name) {
+  const std::string_view known = ir::pass_named(name).name;
+  if (known == "form-regions" || known == "inline-regions")
+    throw OptionError({.what = "compile options: passes",
+                       .where = {},
+                       .expected = "passes over the body of a region, which has none in it",
+                       .got = std::string(name)});
+  return known;
+}
+
 std::vector<std::string_view> pass_names(const base::Options& options) {
   const std::string& list = options.get_string("passes");
   if (list.empty()) {
@@ -82,7 +93,7 @@ std::vector<std::string_view> pass_names(const base::Options& options) {
   std::string_view rest = list;
   while (!rest.empty()) {
     const std::size_t comma = std::min(rest.find(','), rest.size());
-    names.push_back(ir::pass_named(rest.substr(0, comma)).name);
+    names.push_back(region_pass(rest.substr(0, comma)));
     rest.remove_prefix(std::min(comma + 1, rest.size()));
   }
   return names;
@@ -253,16 +264,24 @@ class ScopedCompile {
     return at->second = made.identical(*graph) ? graph : std::make_shared<const ir::Graph>(made);
   }
 
-  /// The compiled body of a region: made once, however many places hold its call.
+  struct CompiledBody {
+    ir::RegionMark mark;
+    std::string call;  ///< name of the first call
+    std::shared_ptr<const ir::Graph> body;
+  };
+
+  /// The compiled body of a region: made once for each mark, however many places hold its call.
   std::shared_ptr<const ir::Graph> body_of(const ir::Node& call) {
-    auto [at, fresh] = bodies_.try_emplace(&call.graph("body"));
-    if (fresh) {
-      at->second = {call.name(), std::make_shared<const ir::Graph>(compile_region(call))};
-    } else {
-      result_.copies.emplace(call.name(), at->second.first);
-      result_.units.insert_or_assign(call.name(), result_.units.at(at->second.first));
+    const ir::RegionMark mark = mark_of(call);
+    std::vector<CompiledBody>& known = bodies_[&call.graph("body")];
+    const auto at = std::ranges::find(known, mark, &CompiledBody::mark);
+    if (at == known.end()) {
+      known.push_back({mark, call.name(), std::make_shared<const ir::Graph>(compile_region(call))});
+      return known.back().body;
     }
-    return at->second.second;
+    result_.copies.emplace(call.name(), at->call);
+    result_.units.insert_or_assign(call.name(), result_.units.at(at->call));
+    return at->body;
   }
 
   ir::Graph compile_region(const ir::Node& call) {
@@ -273,6 +292,13 @@ class ScopedCompile {
     if (may_fall_back) result_.may_fall_back.push_back(info.name);
     jit::UnitOptions unit = unit_of(options, options_);
     ir::Graph body = call.graph("body");
+    const auto run_op_by_op = [&](std::string_view why) {
+      log_fallback(options_, info, why);
+      info.fell_back = true;
+      unit.fuse = false;
+      body = ir::run_passes(call.graph("body"), kOneByOne, pipeline_of(options_, unit),
+                            &result_.passes);
+    };
     try {
       if (options_.on_region_compile) options_.on_region_compile(info);
       body =
@@ -281,11 +307,10 @@ class ScopedCompile {
       body = ir::run_passes(body, kOneByOne, pipeline_of(options_, unit), &result_.passes);
     } catch (const std::exception& error) {
       if (!may_fall_back) throw;
-      log_fallback(options_, info, error.what());
-      info.fell_back = true;
-      unit.fuse = false;
-      body = ir::run_passes(call.graph("body"), kOneByOne, pipeline_of(options_, unit),
-                            &result_.passes);
+      run_op_by_op(error.what());
+    } catch (...) {  // on_region_compile is the embedder's
+      if (!may_fall_back) throw;
+      run_op_by_op("an exception that is no std::exception");
     }
     for (const ir::NodePtr& node : body.nodes())
       if (ir::may_be_marked(*node)) info.nodes.push_back(node->name());
@@ -297,8 +322,7 @@ class ScopedCompile {
   const EngineOptions& options_;
   OptimisedGraph result_;
   std::map<const ir::Graph*, std::shared_ptr<const ir::Graph>> nested_;  ///< by the graph before
-  /// By the body before: the name of the first call, the body.
-  std::map<const ir::Graph*, std::pair<std::string, std::shared_ptr<const ir::Graph>>> bodies_;
+  std::map<const ir::Graph*, std::vector<CompiledBody>> bodies_;         ///< by the body before
 };
 
 }  // namespace

@@ -173,7 +173,7 @@ const ir::Node* Trace::call_regions(std::string_view op, std::span<const Value> 
   if (!pure && last_effect_) builder_.context.after.push_back(last_effect_);
   const ir::Node* node = builder_.call(op, operands, std::move(attrs));
   builder_.context.after = after;
-  if (!pure && !node->outputs().empty()) last_effect_ = node->value();
+  if (!pure) last_effect_ = node->value();
   return node;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "heddle/error.h"
+#include "ir/analysis/regions.h"
 #include "ir/custom_evaluate.h"
 
 namespace heddle::ir {
@@ -115,8 +116,7 @@ std::vector<TensorMeta> infer_custom(const InferContext& context) {
         in_place.end())
       outputs.back().strides = base.strides;
   }
-  if (outputs.empty()) outputs.push_back(TensorMeta::of(u8, {0}));
-  return outputs;
+  return or_token(std::move(outputs));
 }
 
 Alias alias_custom(const Node& node, std::uint32_t output) {

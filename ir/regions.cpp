@@ -37,8 +37,9 @@ RegionMark mark_of_map(const Annotations& map, const base::Location& where) {
       if (options == nullptr) fail_mark(where, "annotation compile: options", "a map");
       mark.options = **options;
     } else {
+      const std::string_view near = base::closest(key, kMarkKeys);
       fail_mark(where, "annotation compile: unknown key " + key,
-                std::string(base::closest(key, kMarkKeys)));
+                near.empty() ? "id or options" : std::string(near));
     }
   }
   return mark;

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "ir/analysis/aliases.h"
 #include "ir/analysis/unbacked.h"
 #include "ir/graph.h"
 #include "ir/graph_data.h"
@@ -42,9 +43,12 @@ bool is_input(const Node& node) { return node.op_name() == "input" || node.op_na
 
 std::vector<Value> Rewriter::map_order(const Node& node) const {
   std::vector<Value> result;
-  for (const Value& first : node.after())
-    if (const Value now = map(first); now && std::ranges::find(result, now) == result.end())
-      result.push_back(now);
+  for (const Value& first : node.after()) {
+    Value now = map(first);
+    // After a view that is gone means after what it looks at.
+    for (Value seen = viewed(first); seen && !now; seen = viewed(seen)) now = map(seen);
+    if (now && std::ranges::find(result, now) == result.end()) result.push_back(now);
+  }
   return result;
 }
 

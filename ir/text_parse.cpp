@@ -7,6 +7,7 @@
 
 #include "base/closest.h"
 #include "heddle/error.h"
+#include "ir/analysis/regions.h"
 #include "ir/op.h"
 #include "ir/text.h"
 #include "ir/text_cursor.h"
@@ -302,6 +303,7 @@ class GraphParser {
                      const std::optional<std::vector<TensorMeta>>& types, std::size_t start) {
     for (const TensorMeta& meta : node.outputs()) note_unbacked(meta);
     builder_.env().next_unbacked_ = unbacked_.empty() ? 0 : *unbacked_.rbegin() + 1;
+    if (names == 0 && gives_token(node)) return;
     if (names != node.outputs().size())
       cursor_.fail_at(start, fmt::format("results of {}", node.op_name()),
                       std::to_string(node.outputs().size()), std::to_string(names));

@@ -27,6 +27,11 @@ AliasSets alias_sets(const Graph& graph) {
   return sets;
 }
 
+Value viewed(const Value& value) {
+  const Alias alias = alias_of(*value.node, value.index);
+  return alias.kind == Alias::Kind::View ? value.node->input(alias.operand) : Value{};
+}
+
 Value whole_base(Value value) {
   for (;;) {
     if (!value.meta().is_row_major()) return {};

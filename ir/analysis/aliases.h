@@ -29,6 +29,9 @@ class AliasSets {
 
 AliasSets alias_sets(const Graph& graph);
 
+/// The operand that `value` is a view of; null when it owns its elements.
+Value viewed(const Value& value);
+
 /// The value that owns the memory of `value` when that is the whole of it in row-major order: itself, what it
 /// is a reshape of, what was overwritten with it. Null for parts, and for other orders.
 Value whole_base(Value value);

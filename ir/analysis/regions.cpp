@@ -15,6 +15,18 @@ std::vector<const GraphRef*> regions_of(const Node& node) {
   return regions;
 }
 
+TensorMeta token_type() { return TensorMeta::of(u8, {0}); }
+
+bool gives_token(const Node& node) {
+  return node.op().outputs < 0 && node.outputs().size() == 1 && node.output().dtype == u8 &&
+         node.output().rank() == 1 && node.output().sizes[0].is_constant(0);
+}
+
+std::vector<TensorMeta> or_token(std::vector<TensorMeta> results) {
+  if (results.empty()) results.push_back(token_type());
+  return results;
+}
+
 bool is_pure(const Node& node) {
   if (!node.op().pure) return false;
   const auto regions = regions_of(node);

@@ -11,6 +11,13 @@ namespace heddle::ir {
 /// The nested graphs of `node`, in the order of its attributes' names; empty for plain nodes.
 std::vector<const GraphRef*> regions_of(const Node& node);
 
+/// The type of what a node gives that has no results, u8[0]: a token, so that order can name every node.
+TensorMeta token_type();
+/// Whether the one result of `node` is a token.
+bool gives_token(const Node& node);
+/// `results`, or where there are none a token.
+std::vector<TensorMeta> or_token(std::vector<TensorMeta> results);
+
 /// Whether running `node` has no effect but its results: its op is pure, and so is every node of its nested
 /// graphs.
 bool is_pure(const Node& node);

@@ -11,10 +11,12 @@
 //       nothing back
 //   C3  both graphs give results of the same count, dtypes and ranks
 //
+// Without results the call gives a token, u8[0], that order can name.
 // Where the sizes of the two results differ, the result has a size known only at run time.
 // Memory: the results are fresh. Only the chosen graph runs.
 #include <string>
 
+#include "ir/analysis/regions.h"
 #include "ir/analysis/unbacked.h"
 #include "ir/ops/regions.h"
 
@@ -76,12 +78,13 @@ std::vector<TensorMeta> infer(const InferContext& context) {
       context.fail_dtype("C3 results", a.to_string(), b.to_string());
     results.push_back(TensorMeta::of(a.dtype, merged(context, then_branch, else_branch, k)));
   }
-  return results;
+  return or_token(std::move(results));
 }
 
 std::vector<Literal> evaluate(const EvalContext& context) {
   const bool chosen = context.inputs[0].at_int(0) != 0;
-  return evaluate_region(context, chosen ? "then" : "else", context.inputs.subspan(1));
+  return or_token(context,
+                  evaluate_region(context, chosen ? "then" : "else", context.inputs.subspan(1)));
 }
 
 }  // namespace

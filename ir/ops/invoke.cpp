@@ -7,9 +7,11 @@
 // Constraints. infer() checks them in this order.
 //   C1  the graph takes the operands, has no parameters and writes nothing back
 //
+// Without results the call gives a token, u8[0], that order can name.
 // A size of a result that the graph finds at run time is a new one at each call.
 // Memory: a result that shares storage with an input of the graph is a view of that operand; the others are
 // fresh.
+#include "ir/analysis/regions.h"
 #include "ir/ops/regions.h"
 
 namespace heddle::ir::ops {
@@ -39,11 +41,12 @@ std::vector<TensorMeta> infer(const InferContext& context) {
   std::vector<TensorMeta> results;
   for (std::size_t k = 0; k < body.outputs().size(); ++k)
     results.push_back(region_result(body, k, sizes));
-  return results;
+  return or_token(std::move(results));
 }
 
 Alias alias(const Node& node, std::uint32_t output) {
   const Graph& body = node.graph("body");
+  if (body.outputs().empty()) return {};
   for (std::size_t k = 0; k < body.inputs().size(); ++k)
     if (body.inputs()[k].meta().storage == body.outputs()[output].meta().storage)
       return {Alias::Kind::View, k};
@@ -51,7 +54,7 @@ Alias alias(const Node& node, std::uint32_t output) {
 }
 
 std::vector<Literal> evaluate(const EvalContext& context) {
-  return evaluate_region(context, "body", context.inputs);
+  return or_token(context, evaluate_region(context, "body", context.inputs));
 }
 
 }  // namespace

@@ -7,12 +7,15 @@
 // Constraints.
 //   C1  body takes the operands: count, dtypes and sizes; it has no parameters and writes nothing back
 //
+// Without results the call gives a token, u8[0], that order can name.
 // Memory: as in the body; a result that shares the storage of an operand or of an earlier result there does so
 // here. Made by the pass form-regions, taken apart by inline-regions.
 #include <string>
 
+#include "ir/analysis/regions.h"
 #include "ir/evaluate.h"
 #include "ir/ops/families.h"
+#include "ir/ops/regions.h"
 
 namespace heddle::ir {
 namespace {
@@ -41,11 +44,12 @@ std::vector<TensorMeta> infer_region(const InferContext& context) {
     results.push_back(output.meta());
     results.back().storage = 0;
   }
-  return results;
+  return or_token(std::move(results));
 }
 
 Alias region_alias(const Node& node, std::uint32_t output) {
   const Graph& body = node.graph("body");
+  if (body.outputs().empty()) return {};
   const StorageId storage = body.outputs()[output].meta().storage;
   for (std::size_t k = 0; k < body.inputs().size(); ++k)
     if (body.inputs()[k].meta().storage == storage) return {Alias::Kind::View, k};
@@ -55,7 +59,8 @@ Alias region_alias(const Node& node, std::uint32_t output) {
 }
 
 std::vector<Literal> evaluate_region(const EvalContext& context) {
-  return evaluate(context.node.graph("body"), context.inputs, {}, context.sizes);
+  return ops::or_token(context,
+                       evaluate(context.node.graph("body"), context.inputs, {}, context.sizes));
 }
 
 OpDef region_op() {

@@ -43,6 +43,9 @@ void check_carried(const InferContext& context, const TensorMeta& start, const T
 /// Operands `first` and on, as row-major arguments.
 std::vector<TensorMeta> plain_arguments(std::span<const Value> inputs, std::size_t first);
 
+/// `results` of a node, or the token that it gives.
+std::vector<Literal> or_token(const EvalContext& context, std::vector<Literal> results);
+
 std::vector<Literal> evaluate_region(const EvalContext& context, std::string_view name,
                                      std::span<const Literal> arguments);
 

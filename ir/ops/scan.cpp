@@ -17,11 +17,13 @@
 //   C4  the body gives carried values of the dtypes and sizes that the loop starts with
 //   C5  the other values of the body have the same sizes in each iteration
 //
+// Without results the call gives a token, u8[0], that order can name.
 // Memory: the results are fresh.
 // Source: ONNX Scan-9 with the scan axis first.
 #include <cstring>
 #include <fmt/format.h>
 
+#include "ir/analysis/regions.h"
 #include "ir/ops/regions.h"
 
 namespace heddle::ir::ops {
@@ -87,7 +89,7 @@ std::vector<TensorMeta> infer(const InferContext& context) {
     stacked.insert(stacked.end(), result.sizes.begin(), result.sizes.end());
     results.push_back(TensorMeta::of(result.dtype, std::move(stacked)));
   }
-  return results;
+  return or_token(std::move(results));
 }
 
 /// Slice `at` of the first dimension.
@@ -105,7 +107,7 @@ std::vector<Literal> evaluate(const EvalContext& context) {
   std::vector<Literal> results(context.inputs.begin(),
                                context.inputs.begin() + static_cast<std::ptrdiff_t>(carried));
   for (std::size_t k = carried; k < context.node.outputs().size(); ++k)
-    results.push_back(context.make(k));
+    results.push_back(context.make(k));  // a token among them
   for (std::int64_t step = 0; step < steps; ++step) {
     const std::int64_t at = reverse ? steps - 1 - step : step;
     std::vector<Literal> given(context.inputs.begin(), context.inputs.end());

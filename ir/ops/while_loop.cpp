@@ -11,10 +11,12 @@
 //   C3  the condition gives one bool
 //   C4  the body gives `carried` values of the dtypes and sizes that the loop starts with
 //
+// Without results the call gives a token, u8[0], that order can name.
 // Memory: the results are fresh.
 // Source: StableHLO spec, "while".
 #include <string>
 
+#include "ir/analysis/regions.h"
 #include "ir/ops/regions.h"
 
 namespace heddle::ir::ops {
@@ -48,7 +50,7 @@ std::vector<TensorMeta> infer(const InferContext& context) {
                   "C4 the body keeps the shape of carried value");
   }
   given.resize(count);
-  return given;
+  return or_token(std::move(given));
 }
 
 std::vector<Literal> evaluate(const EvalContext& context) {
@@ -58,7 +60,7 @@ std::vector<Literal> evaluate(const EvalContext& context) {
     for (std::size_t k = 0; k < next.size(); ++k) values[k] = std::move(next[k]);
   }
   values.resize(static_cast<std::size_t>(context.node.integer("carried")));
-  return values;
+  return or_token(context, std::move(values));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "ir/analysis/users.h"
 #include "ir/custom_op.h"
 #include "ir/op.h"
+#include "ir/passes/form_regions.h"
 #include "ir/passes/visible.h"
 
 namespace heddle::ir {
@@ -18,6 +19,7 @@ namespace {
 
 struct Bucket {
   std::string name;
+  Annotations unit;  ///< what says which compile unit the starts are of
   std::vector<Collective> members;
   std::size_t started = 0;  ///< starts that the walk has come to
   Value joined;             ///< all operands, one after another
@@ -35,6 +37,15 @@ std::string bucket_of(const Node& start) {
           return fmt::format("{}", value);
       },
       found->second.value);
+}
+
+/// What a start's annotations say of its compile unit: nodes of different ones are never made one.
+Annotations unit_of(const Node& start) {
+  Annotations unit;
+  for (const std::string_view key : {std::string_view("compile"), kRegionAnnotation})
+    if (const auto found = start.annotations().find(key); found != start.annotations().end())
+      unit.insert(*found);
+  return unit;
 }
 
 [[noreturn]] void fail_member(const Bucket& bucket, const Node& node, std::string expected,
@@ -83,10 +94,13 @@ std::vector<Bucket> buckets_of(const Graph& graph) {
   for (const Collective& member : collectives_of(graph)) {
     const std::string name = bucket_of(*member.start);
     if (name.empty()) continue;
-    auto bucket = std::ranges::find(buckets, name, &Bucket::name);
+    const Annotations unit = unit_of(*member.start);
+    auto bucket = std::ranges::find_if(
+        buckets, [&](const Bucket& known) { return known.name == name && known.unit == unit; });
     if (bucket == buckets.end()) {
       buckets.emplace_back();
       buckets.back().name = name;
+      buckets.back().unit = unit;
       bucket = buckets.end() - 1;
     }
     bucket->members.push_back(member);
@@ -138,7 +152,8 @@ class Joiner {
     return env;
   }
 
-  /// All starts of a bucket, and what its waits wait for, before all its waits.
+  /// All starts of a bucket, and what its waits wait for, before all its waits; and all starts before whatever
+  /// waits for one of them.
   std::vector<std::uint32_t> order() const {
     std::unordered_map<const Node*, std::uint32_t> position;
     for (const NodePtr& node : graph_.nodes())
@@ -154,6 +169,12 @@ class Joiner {
         }
       }
     }
+    for (const NodePtr& node : graph_.nodes())
+      for (const Value& first : node->after())
+        if (const auto start = starts_.find(first.node);
+            start != starts_.end() && !belongs(*start->second, node.get()))
+          for (const Collective& member : start->second->members)
+            dependencies.add(position.at(member.start), position.at(node.get()), true);
     return topological_order(graph_, dependencies);
   }
 

@@ -16,7 +16,8 @@ struct Bucketed {
 };
 
 /// Joins the collectives whose starts have the same annotation "bucket" into one over all elements: which is
-/// the caller's promise that the collective treats elements one by one, as an all-reduce does.
+/// the caller's promise that the collective treats elements one by one, as an all-reduce does. Those of different
+/// compile regions are different buckets.
 ///
 ///   %s1 = dist::start(%x) @{bucket = "b"}
 ///   %w1 = dist::wait(%s1)

@@ -32,11 +32,13 @@ class NodesByName {
     if (found != nodes_.end()) return found->second;
     std::vector<std::string_view> known;
     for (const auto& [other, node] : nodes_) known.push_back(other);
-    throw ArgumentError(
-        {.what = "control_deps: name of a node",
-         .where = {},
-         .expected = "a node of the graph, such as " + std::string(base::closest(name, known)),
-         .got = std::string(name)});
+    const std::string_view near = base::closest(name, known);
+    throw ArgumentError({.what = "control_deps: name of a node",
+                         .where = {},
+                         .expected = near.empty()
+                                         ? "a node of the graph"
+                                         : "a node of the graph, such as " + std::string(near),
+                         .got = std::string(name)});
   }
 
  private:

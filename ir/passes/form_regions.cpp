@@ -8,6 +8,8 @@
 #include <unordered_set>
 
 #include "base/check.h"
+#include "ir/analysis/aliases.h"
+#include "ir/analysis/regions.h"
 #include "ir/analysis/unbacked.h"
 #include "ir/op.h"
 
@@ -99,6 +101,13 @@ class Scoop {
     return found == unit_of_.end() ? kNoUnit : found->second;
   }
 
+  /// Whether nobody reads what the nodes of `unit` compute, and they have no other effect.
+  bool is_dropped(Unit unit) const {
+    return unit != kNoUnit && results_[unit].empty() &&
+           std::ranges::all_of(regions_[unit].nodes,
+                               [](const Node* node) { return is_pure(*node); });
+  }
+
   void find_results() {
     results_.resize(regions_.size());
     std::set<Value> known;
@@ -146,6 +155,12 @@ class Scoop {
     }
   }
 
+  /// `first`, or where it is a view that is dropped what it looks at; null for another value that is dropped.
+  Value kept(Value first) const {
+    while (first && is_dropped(unit_of(first.node))) first = viewed(first);
+    return first;
+  }
+
   /// Adds to `open` what must be made before `node`, what comes first last.
   void add_missing(const Node& node, std::vector<NodePtr>& open) const {
     const Unit unit = unit_of(&node);
@@ -159,10 +174,10 @@ class Scoop {
     };
     const std::span<const Node* const> members =
         unit == kNoUnit ? std::span<const Node* const>(own) : regions_[unit].nodes;
-    if (unit != kNoUnit && results_[unit].empty()) return;
+    if (is_dropped(unit)) return;
     for (const Node* member : members) {
       for (const Value& input : member->inputs()) add(input);
-      for (const Value& first : member->after()) add(first);
+      for (const Value& first : member->after()) add(kept(first));
     }
     std::reverse(open.begin() + static_cast<std::ptrdiff_t>(count), open.end());
   }
@@ -180,12 +195,13 @@ class Scoop {
     return result;
   }
 
-  /// Adds what order means when it names `first`: of a region, its call. A region that nothing reads is
-  /// gone, and order with it.
-  void add_order(std::vector<Value>& order, const Value& first) const {
+  /// Adds what order means when it names `first`: of a region, its call. A pure region that nothing reads
+  /// is gone, and order with it.
+  void add_order(std::vector<Value>& order, Value first) const {
+    first = kept(first);
+    if (!first) return;
     const Unit unit = unit_of(first.node);
     const auto call = calls_.find(unit);
-    if (unit != kNoUnit && call == calls_.end()) return;
     const Value now = unit == kNoUnit ? values_.at(first) : call->second;
     if (!contains(order, now)) order.push_back(now);
   }
@@ -199,7 +215,7 @@ class Scoop {
   void emit_region(Unit unit) {
     const Region& region = regions_[unit];
     for (const Node* node : region.nodes) done_.insert(node);
-    if (results_[unit].empty()) return;
+    if (is_dropped(unit)) return;
     std::vector<Value> operands;
     std::vector<Value> after;
     std::string name = names_.next();
@@ -208,6 +224,7 @@ class Scoop {
     builder_.context.annotations = {{"compile", annotation_of(region.mark)}};
     builder_.context.after = std::move(after);
     builder_.context.location = region.nodes.front()->location();
+    builder_.context.name = name;
     for (std::size_t k = 0; k < results_[unit].size(); ++k)
       builder_.context.names.push_back(k == 0 ? name : fmt::format("{}.{}", name, k));
     const Node* call = builder_.call(

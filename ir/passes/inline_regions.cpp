@@ -2,6 +2,7 @@
 #include <map>
 #include <set>
 
+#include "ir/analysis/aliases.h"
 #include "ir/analysis/regions.h"
 #include "ir/analysis/unbacked.h"
 #include "ir/op.h"
@@ -107,7 +108,7 @@ class Inliner {
   void find_needed_in(const Node& call) {
     const Graph& body = body_of(call);
     Needed& inside = needed_in_[&call];
-    for (std::uint32_t k = 0; k < call.outputs().size(); ++k)
+    for (std::uint32_t k = 0; k < body.outputs().size(); ++k)
       if (needed_.contains(call.value(k))) inside.insert(body.outputs()[k]);
     const SizeMakers makers(body);
     for (std::size_t k = body.nodes().size(); k-- > 0;) {
@@ -152,8 +153,10 @@ class Inliner {
 
   std::vector<Value> order_of(const Node& node) const {
     std::vector<Value> result;
-    for (const Value& first : node.after()) {
-      const auto now = orders_.find(first.node);
+    for (Value first : node.after()) {
+      auto now = orders_.find(first.node);
+      // After a view that is gone means after what it looks at.
+      while (now == orders_.end() && (first = viewed(first))) now = orders_.find(first.node);
       if (now == orders_.end()) continue;
       for (const Value& value : now->second)
         if (std::ranges::find(result, value) == result.end()) result.push_back(value);
@@ -208,8 +211,10 @@ class Inliner {
       for (const Value& input : inputs) read.insert(input.node);
       made_values.push_back(made->value());
     }
-    for (std::uint32_t k = 0; k < call.outputs().size(); ++k)
+    for (std::uint32_t k = 0; k < body.outputs().size(); ++k)
       if (needed_.contains(call.value(k))) values_[call.value(k)] = inside.at(body.outputs()[k]);
+    if (body.outputs().empty() && needed_.contains(call.value()))
+      values_[call.value()] = builder_.constant(Literal::of_ints(u8, {0}, {}));
     // What no other node of the body reads comes last.
     std::erase_if(made_values, [&](const Value& value) { return read.contains(value.node); });
     if (made_values.empty()) made_values = before;

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <fstream>
 
 #include "base/closest.h"
@@ -89,10 +90,12 @@ const Pass& pass_named(std::string_view name) {
     if (pass.name == name) return pass;
   std::vector<std::string_view> known;
   for (const Pass& pass : kPasses) known.push_back(pass.name);
+  const std::string_view near = base::closest(name, known);
   throw OptionError({.what = "unknown pass",
                      .where = {},
-                     .expected = std::string(base::closest(name, known)),
-                     .got = std::string(name)});
+                     .expected = near.empty() ? fmt::format("one of {}", fmt::join(known, ", "))
+                                              : std::string(near),
+                     .got = name.empty() ? "an empty name" : std::string(name)});
 }
 
 namespace {

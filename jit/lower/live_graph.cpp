@@ -15,7 +15,7 @@ constexpr std::int64_t kMaxSplatSearch = 4096;
 
 bool has_effects(const Node& node) {
   const bool may = node.op().custom != nullptr || node.op().lowering.region;
-  return may && !node.outputs().empty() && !ir::is_pure(node);
+  return may && !ir::is_pure(node);
 }
 
 /// Whether the caller sees what `node` overwrites.

@@ -44,7 +44,9 @@ std::shared_ptr<const NestedCall> lower_regions(const Node& node, const Lowering
   call->operands = static_cast<std::uint32_t>(arguments.size());
   call->carried = count(node, "carried");
   call->scanned = count(node, "scanned");
-  call->results = static_cast<std::uint32_t>(node.outputs().size());
+  // A token is nothing that a nested graph gives.
+  const auto& last = node.graph(region_names(call->kind).back());
+  call->results = static_cast<std::uint32_t>(last.outputs().size());
   if (call->kind == ir::RegionKind::Scan)
     call->length =
         node.has("length") ? std::get<SymExpr>(node.attr("length")) : node.input(0).meta().sizes[0];

@@ -73,9 +73,12 @@ TEST(RegionOps, PrintParseAndEvaluate) {
 }
 
 TEST(RegionOps, ACallWithoutResultsHasAText) {
-  round_trip(
-      "graph @main(%x: f32[2]) {\n  invoke(%x) {body = @g}\n  return %x\n}\n\n"
-      "graph @g(%x: f32[2]) {\n  return\n}\n");
+  // Its token has a name, whether the text gives it one or not.
+  const std::string rest =
+      "invoke(%x) {body = @g}\n  return %x\n}\n\ngraph @g(%x: f32[2]) {\n  return\n}\n";
+  const std::string head = "graph @main(%x: f32[2]) {\n  ";
+  EXPECT_EQ(ir::print(round_trip(head + "%t = " + rest)), head + "%t = " + rest);
+  EXPECT_EQ(ir::print(ir::parse(head + rest)), head + "%v0 = " + rest);
 }
 
 TEST(RegionOps, PassesWorkOnNestedGraphsAndKeepSharedOnesShared) {

@@ -1,6 +1,7 @@
 // Regional compilation through the engine: what is compiled, under which options, and what a failure does.
 #include <cmath>
 #include <gtest/gtest.h>
+#include <map>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -270,6 +271,62 @@ TEST(Regions, AFailedRegionRunsOpByOpWhereAllowed) {
   const Json plan = plan_of(engine);
   EXPECT_EQ(plan["regions"][0]["fell_back"], true);
   EXPECT_EQ(plan["kernels"].size(), 4u);
+}
+
+// The hook is the embedder's and may throw anything.
+TEST(Regions, AnyExceptionOfTheHookIsAFailedCompile) {
+  std::vector<std::string> lines;
+  hd::EngineOptions options;
+  options.on_region_compile = [](const hd::RegionInfo&) { throw 7; };
+  options.log = [&](std::string_view line) { lines.emplace_back(line); };
+  hd::Engine engine = engine_of(with_options({{"on_error", "op_by_op"}}), options);
+  EXPECT_EQ(engine.run({ones(8), ones(8)})[0].to_doubles(), plain());
+  EXPECT_EQ(engine.stats().region_fallbacks, 1u);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0], "heddle: region_0 mlp runs op by op: an exception that is no std::exception");
+  hd::Engine strict = engine_of("mlp", options);
+  EXPECT_THROW(strict.run({ones(8), ones(8)}), int);
+}
+
+TEST(Regions, PassesThatAreNotForARegionsBodyAreRefused) {
+  for (const char* name : {"form-regions", "dce,inline-regions"}) {
+    hd::Engine engine = engine_of(with_options({{"passes", name}}));
+    try {
+      engine.run({ones(8), ones(8)});
+      FAIL() << "no error";
+    } catch (const hd::OptionError& error) {
+      EXPECT_NE(std::string(error.what()).find("compile options: passes"), std::string::npos)
+          << error.what();
+    }
+  }
+}
+
+// Calls of one body with different marks are different units: each has its id and its options.
+TEST(Regions, ABodyWithTwoMarksIsCompiledForEach) {
+  hd::Engine engine = hd::parse_ir(R"(graph @main(%x: f32[8], %y: f32[8]) {
+  %a = region(%x) {body = @unit} @{compile = {id = "p", options = {fuse = false}}}
+  %b = region(%y) {body = @unit} @{compile = {id = "q", options = {fuse = true}}}
+  %c = region(%b) {body = @unit} @{compile = {id = "q", options = {fuse = true}}}
+  return %a, %c
+}
+graph @unit(%x: f32[8]) {
+  %e = exp(%x)
+  %s = sin(%e)
+  return %s
+}
+)",
+                                   {.disk_cache = false});
+  const Json plan = plan_of(engine);
+  ASSERT_EQ(plan["regions"].size(), 2u);
+  EXPECT_EQ(plan["regions"][0]["id"], "p");
+  EXPECT_EQ(plan["regions"][1]["id"], "q");
+  std::map<std::size_t, int> kernels;  // by number of nodes
+  for (const auto& kernel : plan["kernels"]) ++kernels[kernel["nodes"].size()];
+  EXPECT_EQ(kernels[1], 2) << plan["kernels"].dump();  // of p, which fuses nothing
+  EXPECT_GT(kernels[2] + kernels[4], 0) << plan["kernels"].dump();
+  const double once = std::sin(std::exp(1.0));
+  EXPECT_NEAR(engine.run({ones(8), ones(8)})[0].to_doubles()[3], once, 1e-6);
+  EXPECT_NEAR(engine.run({ones(8), ones(8)})[1].to_doubles()[3], std::sin(std::exp(once)), 1e-6);
 }
 
 TEST(Regions, ANodeMarkedForFallbackIsAKernelAlone) {

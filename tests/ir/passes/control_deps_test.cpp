@@ -133,6 +133,8 @@ TEST(ControlDeps, UnknownNodes) {
   EXPECT_THAT(error_of<ArgumentError>(kThree, {{"mn", {"add"}}}),
               ::testing::AllOf(HasSubstr("such as mm"), HasSubstr("got mn")));
   EXPECT_THAT(error_of<ArgumentError>(kThree, {{"mm", {"gone"}}}), HasSubstr("got gone"));
+  EXPECT_THAT(error_of<ArgumentError>(kThree, {{"mm", {"another_one"}}}),
+              HasSubstr("expected a node of the graph, got another_one"));
   EXPECT_THAT(error_of<ArgumentError>(kThree, {{"gone", {}}}), HasSubstr("got gone"));
   EXPECT_THAT(error_of<ArgumentError>(kThree, {{"mm", {""}}}),
               HasSubstr("control_deps: name of a node"));
