@@ -136,6 +136,7 @@ std::span<const OpDef> matmul_ops() {
           .lowering = {.decompose = ops::decompose, .nest = "matmul", .library = "matmul"},
       },
       ops::int8_matmul_op(),
+      ops::packed_int8_conv_op(),
       ops::packed_int8_matmul_op(),
       ops::packed_matmul_op()};
   return defs;

@@ -50,9 +50,16 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   return one(fresh(ctx, DType::I32, std::move(sizes)));
 }
 
-/// The right matrix, row-major.
-std::vector<std::int64_t> unpacked(const Literal& panels, std::int64_t depth,
-                                   std::int64_t columns) {
+std::vector<Literal> evaluate(const EvalContext& ctx) {
+  const Literal a = converted(ctx.inputs[0], DType::I32);
+  const std::int64_t columns = ctx.node.integer("columns");
+  const Literal matrix = matrix_of_panels(ctx.inputs[1], a.sizes().back(), columns);
+  return {matrix_product(a, matrix, ctx.output_sizes())};
+}
+
+}  // namespace
+
+Literal matrix_of_panels(const Literal& panels, std::int64_t depth, std::int64_t columns) {
   const std::vector<std::int64_t> packed = dense<std::int64_t>(panels);
   const std::int64_t groups = panels.sizes()[1];
   const std::int64_t width = panels.sizes()[2];
@@ -63,19 +70,8 @@ std::vector<std::int64_t> unpacked(const Literal& panels, std::int64_t depth,
       const std::int64_t place = (group * width + j % width) * kGroup + k % kGroup;
       matrix.push_back(packed[static_cast<std::size_t>(place)]);
     }
-  return matrix;
+  return literal_of(DType::I32, {depth, columns}, matrix);
 }
-
-std::vector<Literal> evaluate(const EvalContext& ctx) {
-  const Literal a = converted(ctx.inputs[0], DType::I32);
-  const std::int64_t columns = ctx.node.integer("columns");
-  const std::int64_t depth = a.sizes().back();
-  const Literal matrix =
-      literal_of(DType::I32, {depth, columns}, unpacked(ctx.inputs[1], depth, columns));
-  return {matrix_product(a, matrix, ctx.output_sizes())};
-}
-
-}  // namespace
 
 OpDef packed_int8_matmul_op() {
   return {

@@ -70,6 +70,22 @@ class Emitter {
         left, right,
         b_.emit("packed_int8_matmul", {left.bytes, panels(right.bytes)}, {{"columns", columns}}));
   }
+  /// `given` with the windows of `x` on the left; the left operand's zero point is one for all.
+  Value windows(const ByteProduct& given, const Node& conv) {
+    const ByteOperand left = without_sign(given.left);
+    const Value zero = left.zero ? converted(left.zero, DType::U8) : number(DType::U8, 0);
+    const ir::Dims& weights = conv.input(1).meta().sizes;
+    Ints kernel;
+    for (std::size_t d = 2; d < weights.size(); ++d) kernel.push_back(weights[d].constant());
+    return corrected(left, given.right,
+                     b_.emit("packed_int8_conv", {left.bytes, panels(given.right.bytes), zero},
+                             {{"columns", weights[0].constant()},
+                              {"kernel", std::move(kernel)},
+                              {"strides", conv.ints("strides")},
+                              {"pads_low", conv.ints("pads_low")},
+                              {"pads_high", conv.ints("pads_high")},
+                              {"dilations", conv.ints("dilations")}}));
+  }
   Value plain(const ByteProduct& given) {
     return corrected(given.left, given.right,
                      b_.emit("int8_matmul", {given.left.bytes, given.right.bytes}));
@@ -151,6 +167,12 @@ std::optional<ByteProduct> byte_product_of(const Node& matmul) {
 
 Value emit_byte_product(GraphBuilder& builder, const ByteProduct& product) {
   return Emitter(builder).packed(product);
+}
+
+Value emit_byte_conv(GraphBuilder& builder, const ByteProduct& product, const Node& conv) {
+  const bool sums_windows =
+      product.right.bytes.meta().dtype != DType::I8 || !is_zero(product.right.zero);
+  return sums_windows ? Value() : Emitter(builder).windows(product, conv);
 }
 
 namespace {

@@ -35,6 +35,12 @@ std::optional<ByteProduct> byte_product_of(const ir::Node& matmul);
 /// `product`: what byte_product_of() gave, its values in the graph that `builder` makes.
 ir::Value emit_byte_product(ir::GraphBuilder& builder, const ByteProduct& product);
 
+/// The convolution `conv` with its channels last, whose windows are the rows on the left: packed_int8_conv with the terms of
+/// emit_byte_product(). Nothing where the weights have a zero point or no sign: windows would be summed for it.
+/// `product`: x as bytes [n, in..., c] less one zero point for all, and the weights as the matrix [taps * c, m].
+ir::Value emit_byte_conv(ir::GraphBuilder& builder, const ByteProduct& product,
+                         const ir::Node& conv);
+
 /// Multiplies bytes as such on CUDA, whose tensor cores do.
 ///
 ///   %r = matmul(sub(convert(%x: u8[m, k]), %p), convert(%w: i8[k, n]))

@@ -7,6 +7,7 @@
 
 #include "ir/op.h"
 #include "ir/passes/form_regions.h"
+#include "jit/lower/byte_products.h"
 #include "jit/lower/conv_windows.h"
 #include "jit/lower/decompose.h"
 #include "jit/lower/fixed_values.h"
@@ -214,12 +215,11 @@ class Converter {
       const auto rank = static_cast<std::int64_t>(w.bytes.meta().rank());
       const bool last = node_.flag("channels_last");
       if (!last) x.bytes = emit("permute", {x.bytes}, {{"perm", channels_to_the_end(rank)}});
-      x.bytes = windows_of(b_, node_, x.bytes, zero_of(x));
       w.bytes = filters_of(b_, w.bytes);
       const Dims channels{node_.input(1).meta().sizes[0]};
       for (Value* part : {&w.zero, &w.scale})
         if (*part && !is_single(*part)) *part = emit("reshape", {*part}, {{"sizes", channels}});
-      Value made = scaled(multiplied(x, w), x.scale, w.scale);
+      Value made = scaled(windows_multiplied(x, w), x.scale, w.scale);
       if (node_.inputs().size() > 2 && node_.input(2))
         made = emit("add", {made, rewriter_.map(node_.input(2))});
       return last ? made : emit("permute", {made}, {{"perm", channels_from_the_end(rank)}});
@@ -269,6 +269,25 @@ class Converter {
     }
     Value multiplied(const Parts& x, const Parts& w) const {
       return emit("matmul", {centred(b_, x), centred(b_, w)});
+    }
+
+    /// Windows are put behind each other in the kernel that multiplies them, where they are more than x and nothing else
+    /// reads them.
+    Value windows_multiplied(Parts x, const Parts& w) const {
+      const Dims& kernel = node_.input(1).meta().sizes;
+      const auto is_one = [](const SymExpr& size) { return size.is_constant(1); };
+      const bool moves = !std::all_of(kernel.begin() + 2, kernel.end(), is_one) ||
+                         std::ranges::any_of(node_.ints("strides"),
+                                             [](std::int64_t stride) { return stride != 1; }) ||
+                         has_padding(node_);
+      if (moves) {
+        Value bytes = x.bytes;
+        if (bytes.node->op_name() == "permute") bytes = emit("clone", {bytes});
+        if (const Value sums = emit_byte_conv(b_, {{bytes, x.zero}, {w.bytes, w.zero}}, node_))
+          return sums;
+      }
+      x.bytes = windows_of(b_, node_, x.bytes, zero_of(x));
+      return multiplied(x, w);
     }
 
     Value scaled(Value sums, Value left, Value right) const {

@@ -31,9 +31,6 @@ constexpr std::int64_t kPackDepth = 128;
 /// Depth of the part of a panel that stays in the first-level cache while all rows of a tile pass over it, a few at
 /// a time: 32 KiB of f32. 96 takes 1 % longer.
 constexpr std::int64_t kPanelDepth = 128;
-constexpr std::int64_t kByteGroup = 4;
-/// The same of groups of bytes: 24 KiB.
-constexpr std::int64_t kGroupDepth = 96;
 /// Panels of so many bytes stay in a second-level cache beside the rows of a: 3136 rows by 256 x 64 take 0.85 times as long
 /// as where all rows come again for each panel. 1 MB of panels takes longer so, with rows that all stay there.
 constexpr std::int64_t kResidentBytes = 512 * 1024;
@@ -216,9 +213,7 @@ class MatmulNest {
     const SymExpr begin = SymExpr(block) * kGroupDepth;
     const SymExpr depth = b_.simplify(min(kGroupDepth, groups - begin));
     const SymExpr part = base + begin * right_.strides[1];
-    TileOperand b = right_.strides[3].is_constant(1)
-                        ? TileOperand{right_.buffer, part, right_.strides[1], right_.strides[2]}
-                        : gathered_groups(part, depth);
+    TileOperand b = byte_panel(b_, right_, part, depth, columns_);
     const bool whole =
         b_.simplify(mod(depth_, kByteGroup)).is_constant(0) && left_.strides.back().is_constant(1);
     const SymExpr first = begin * kByteGroup;
@@ -227,25 +222,6 @@ class MatmulNest {
     b_.contract({acc_, accumulator_, kTileRows, kTileColumns, rows_, columns_, depth, std::move(a),
                  std::move(b), true, kByteGroup});
     b_.end_for();
-  }
-
-  /// `groups` rows of a panel whose bytes do not lie side by side, so that they do.
-  TileOperand gathered_groups(const SymExpr& base, const SymExpr& groups) {
-    constexpr std::int64_t kPitch = kTileColumns * kByteGroup;
-    constexpr std::int64_t kCount = kGroupDepth * kPitch;
-    const NestBufferId copy = b_.add_local(DType::I8, kCount, kCount);
-    const Symbol row = b_.new_axis(groups);
-    b_.begin_for(row, groups, ForStmt::Kind::Serial);
-    const SymExpr width = columns_ * kByteGroup;
-    const Symbol byte = b_.new_axis(width);
-    b_.begin_for(byte, width, ForStmt::Kind::Vector);
-    const SymExpr at = base + SymExpr(row) * right_.strides[1] +
-                       floordiv(byte, kByteGroup) * right_.strides[2] +
-                       mod(byte, kByteGroup) * right_.strides[3];
-    b_.store(copy, SymExpr(row) * kPitch + SymExpr(byte), b_.load(right_.buffer, at));
-    b_.end_for();
-    b_.end_for();
-    return {copy, 0, kPitch, kByteGroup};
   }
 
   /// `groups` groups of the left matrix from column `first` on, what lies beyond its last column as zeros.

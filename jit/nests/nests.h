@@ -10,6 +10,7 @@ extern const NestRecipe kConvRecipe;
 extern const NestRecipe kConvTransposeRecipe;
 extern const NestRecipe kInt8MatmulRecipe;
 extern const NestRecipe kMatmulRecipe;
+extern const NestRecipe kPackedInt8ConvRecipe;
 extern const NestRecipe kPackedInt8MatmulRecipe;
 extern const NestRecipe kPackedMatmulRecipe;
 extern const NestRecipe kPoolRecipe;

@@ -3,6 +3,8 @@
 #include <limits>
 #include <string>
 
+#include "jit/lower/pack_weights.h"
+
 namespace heddle::jit {
 
 using base::Predicate;
@@ -170,6 +172,26 @@ TapLoop WindowShape::transposed_taps(std::size_t d, const SymExpr& at) const {
   loop.position_step = -dilations[d];
   loop.divisor = strides[d];
   return loop;
+}
+
+TileOperand byte_panel(NestBuilder& b, const AffineOperand& panels, const SymExpr& first,
+                       const SymExpr& groups, const SymExpr& columns) {
+  constexpr std::int64_t kPitch = kPanelColumns * kByteGroup;
+  constexpr std::int64_t kCount = kGroupDepth * kPitch;
+  const std::vector<SymExpr>& strides = panels.strides;
+  if (strides[3].is_constant(1)) return {panels.buffer, first, strides[1], strides[2]};
+  const NestBufferId copy = b.add_local(DType::I8, kCount, kCount);
+  const Symbol row = b.new_axis(groups);
+  b.begin_for(row, groups, ForStmt::Kind::Serial);
+  const SymExpr width = columns * kByteGroup;
+  const Symbol byte = b.new_axis(width);
+  b.begin_for(byte, width, ForStmt::Kind::Vector);
+  const SymExpr at = first + SymExpr(row) * strides[1] + floordiv(byte, kByteGroup) * strides[2] +
+                     mod(byte, kByteGroup) * strides[3];
+  b.store(copy, SymExpr(row) * kPitch + SymExpr(byte), b.load(panels.buffer, at));
+  b.end_for();
+  b.end_for();
+  return {copy, 0, kPitch, kByteGroup};
 }
 
 std::optional<SymExpr> even_row_stride(const NestBuilder& b, const AffineOperand& left,

@@ -133,6 +133,38 @@ TEST(LlvmLoop, EveryWayOfAddressing) {
   expect_every_addressing<std::int64_t>(i64);
 }
 
+/// Every third element, from the second on or from the end.
+template <typename T>
+void expect_strided_stores(DType dtype) {
+  for (const bool forward : {true, false}) {
+    OneLoop loop;
+    auto& b = loop.builder;
+    const auto x = b.add_global(dtype, loop.n);
+    const auto o = b.add_global(dtype, loop.n * 3);
+    loop.begin();
+    const SymExpr at = forward ? SymExpr(loop.i) * 3 + 1 : (loop.n - 1 - loop.i) * 3 + 1;
+    b.store(o, at, b.load(x, loop.i));
+    const CompiledNest code = loop.compile();
+    for (const std::int64_t count : counts()) {
+      auto vx = iota<T>(count);
+      std::vector<T> out(static_cast<std::size_t>(count * 3), T{77});
+      code.run({vx.data(), out.data()}, {count});
+      for (std::int64_t k = 0; k < 3 * count; ++k) {
+        const std::int64_t from = forward ? k / 3 : count - 1 - k / 3;
+        const T want = k % 3 == 1 ? vx[static_cast<std::size_t>(from)] : T{77};
+        ASSERT_EQ(out[static_cast<std::size_t>(k)], want) << k << " of " << 3 * count;
+      }
+    }
+  }
+}
+
+TEST(LlvmLoop, StridedStores) {
+  expect_strided_stores<float>(f32);
+  expect_strided_stores<double>(f64);
+  expect_strided_stores<std::uint8_t>(u8);
+  expect_strided_stores<std::int64_t>(i64);
+}
+
 TEST(LlvmLoop, MasksKeepMemoryUntouched) {
   OneLoop loop;
   auto& b = loop.builder;

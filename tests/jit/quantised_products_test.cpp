@@ -67,7 +67,7 @@ ir::Graph product(const Quantised& q) {
 
 void expect_bytes_right(const ir::Graph& graph, const std::vector<ir::Literal>& arguments,
                         double tolerance = kTolerance) {
-  EXPECT_THAT(kernels(graph), Contains(HasSubstr("packed_int8_matmul")));
+  EXPECT_THAT(kernels(graph), Contains(HasSubstr("packed_int8_")));
   expect_program_right(graph, lowered(graph), arguments, {}, tolerance);
 #if HEDDLE_WITH_LLVM
   expect_program_right(graph, lowered(graph), arguments, {.runner = run_as_code}, tolerance);
@@ -200,6 +200,48 @@ TEST(QuantisedProducts, ConvolutionsOfAllKinds) {
             c.channels_last ? Ints{2, height, width, channels} : Ints{2, channels, height, width};
         expect_bytes_right(graph, {any_bytes(u8, sizes, 3)}, integers ? 0 : kTolerance);
       }
+    }
+  }
+}
+
+/// Windows are in memory only where the zero points of weights need their sums.
+TEST(QuantisedProducts, ReadWindowsInPlace) {
+  const auto of = [](const Conv& c) { return kernels(convolution(c)); };
+  const Conv plain{.biased = false, .zeros = false};
+  EXPECT_THAT(of(plain), ElementsAre("clone", "mul", "packed_int8_conv_convert_mul"));
+  Conv turned = plain;
+  turned.channels_last = false;
+  EXPECT_THAT(of(turned), ElementsAre("clone", "clone", "packed_int8_conv", "mul", "permute"));
+  Conv strided{.weights = {72, 64, 1, 1},
+               .strides = {2, 2},
+               .low = {0, 0},
+               .high = {0, 0},
+               .biased = false,
+               .zeros = false};
+  EXPECT_THAT(of(strided), ElementsAre("clone", "mul", "packed_int8_conv_convert_mul"));
+  EXPECT_THAT(of({}), Not(Contains(HasSubstr("packed_int8_conv"))));
+}
+
+/// Depths that fill no whole group, padding all around, windows without any element of x, many columns, and few rows.
+TEST(QuantisedProducts, WindowsOfEveryPlace) {
+  const Conv convs[] = {{.weights = {150, 17, 3, 3}, .low = {2, 2}, .high = {2, 2}, .zeros = false},
+                        {.weights = {72, 32, 3, 3}, .low = {4, 5}, .high = {4, 4}, .zeros = false},
+                        {.weights = {72, 32, 1, 3}, .low = {0, 1}, .high = {0, 1}, .zeros = false},
+                        {.weights = {72, 32, 3, 3}, .strides = {2, 2}, .zeros = false},
+                        {.weights = {72, 32, 3, 3},
+                         .low = {3, 3},
+                         .high = {3, 3},
+                         .dilations = {3, 3},
+                         .zeros = false},
+                        {.weights = {72, 32, 3, 3}, .channels_last = false, .zeros = false}};
+  for (const Conv& c : convs) {
+    const ir::Graph graph = convolution(c);
+    EXPECT_THAT(kernels(graph), Contains(HasSubstr("packed_int8_conv")));
+    for (const auto& [height, width] : {std::pair<std::int64_t, std::int64_t>{7, 9}, {13, 6}}) {
+      SCOPED_TRACE(::testing::Message() << c.weights[1] << " channels, " << height << " rows");
+      const Ints sizes = c.channels_last ? Ints{2, height, width, c.weights[1]}
+                                         : Ints{2, c.weights[1], height, width};
+      expect_bytes_right(graph, {any_bytes(u8, sizes, 3)});
     }
   }
 }

@@ -93,6 +93,18 @@ void add_dense_rows(std::vector<OpRow>& rows) {
                                   any_bytes(i8, {2, (depth + 3) / 4, 64, 4}, 2)},
                                  {{"columns", std::int64_t{70}}}};
                   }});
+  rows.push_back({"packed_int8_conv", "", {u8}, [](DType t, Extent e) {
+                    const std::int64_t channels = e.last(7);
+                    const ir::Sizes sizes{e.first(2), e.other(6), 5, channels};
+                    const Literal x = t == u8 ? any_bytes(t, sizes) : noise(t, sizes);
+                    ir::Attrs attrs = window(2, 1, 1, 1);
+                    attrs["kernel"] = Ints{3, 3};
+                    attrs["columns"] = std::int64_t{70};
+                    return OneOp{"packed_int8_conv",
+                                 {x, any_bytes(i8, {2, (9 * channels + 3) / 4, 64, 4}, 2),
+                                  Literal::scalar_int(u8, 9)},
+                                 attrs};
+                  }});
   rows.push_back({"int8_matmul", "", {u8, i8}, [](DType t, Extent e) {
                     const std::int64_t depth = e.last(101);
                     return OneOp{"int8_matmul",

@@ -1,5 +1,6 @@
 // Index expressions and memory.
 #include <algorithm>
+#include <cstdlib>
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/DerivedTypes.h>
 #include <llvm/IR/IRBuilder.h>
@@ -14,6 +15,9 @@ namespace {
 
 using ir::ScalarOp;
 using llvm::Value;
+
+/// Elements from one lane to the next up to which distances of all lanes fit into 32 bits, in which gathers take them.
+constexpr std::int64_t kMostStep = std::int64_t{1} << 20;
 
 ScalarOp scalar_of(ir::ReduceOp op) {
   switch (op) {
@@ -115,6 +119,13 @@ NestEmitter::Access NestEmitter::classify(const SymExpr& index) {
       if (forward) return {Access::Kind::Contiguous, b_.CreateNSWAdd(rest, vector_base_)};
       return {Access::Kind::Reversed, b_.CreateNSWSub(rest, vector_base_)};
     }
+    const auto step = linear->coefficient.as_constant();
+    if (step && std::abs(*step) <= kMostStep) {
+      Value* first = b_.CreateNSWAdd(
+          index_value(linear->rest),
+          b_.CreateNSWMul(vector_base_, b_.getInt64(static_cast<std::uint64_t>(*step))));
+      return {.kind = Access::Kind::Strided, .index = first, .step = *step};
+    }
   }
   if (const auto bounded = classify_bounded(index)) return *bounded;
   return {Access::Kind::General, index_value(index)};
@@ -154,6 +165,13 @@ Value* NestEmitter::lane_numbers() {
   return llvm::ConstantVector::get(numbers);
 }
 
+Value* NestEmitter::lane_offsets(std::int64_t step) {
+  llvm::SmallVector<llvm::Constant*, 128> offsets;
+  for (unsigned k = 0; k < lanes_; ++k)
+    offsets.push_back(b_.getInt64(static_cast<std::uint64_t>(step * static_cast<std::int64_t>(k))));
+  return llvm::ConstantVector::get(offsets);
+}
+
 /// to - first, kept within what lane numbers can be compared with, for every lane.
 Value* NestEmitter::lane_distance(Value* first, Value* to) {
   Value* distance = b_.CreateNSWSub(to, first);
@@ -166,6 +184,13 @@ Value* NestEmitter::lane_distance(Value* first, Value* to) {
 Value* NestEmitter::element_address(NestBufferId buffer, Value* index) {
   llvm::Type* element = scalars_.storage_type(nest_.buffers[buffer].dtype, 0);
   return b_.CreateGEP(element, buffers_[buffer], index);
+}
+
+Value* NestEmitter::access_address(NestBufferId buffer, const Access& access) {
+  Value* address = element_address(buffer, access.index);
+  if (access.kind != Access::Kind::Strided) return address;
+  llvm::Type* element = scalars_.storage_type(nest_.buffers[buffer].dtype, 0);
+  return b_.CreateGEP(element, address, lane_offsets(access.step));
 }
 
 Value* NestEmitter::lane_mask(ScalarId mask) {
@@ -205,8 +230,7 @@ void NestEmitter::operator()(const LoadStmt& s) {
 Value* NestEmitter::load_lanes(const LoadStmt& s, const Access& access) {
   const NestBuffer& buffer = nest_.buffers[s.buffer];
   if (access.kind == Access::Kind::Bounded) return load_bounded(s, access);
-  Value* stored =
-      read_lanes(buffer, access, element_address(s.buffer, access.index), lane_mask(s.mask));
+  Value* stored = read_lanes(buffer, access, access_address(s.buffer, access), lane_mask(s.mask));
   return scalars_.from_storage(buffer.dtype, stored);
 }
 
@@ -232,7 +256,7 @@ Value* NestEmitter::read_lanes(const NestBuffer& buffer, const Access& access, V
   llvm::Type* type = scalars_.storage_type(buffer.dtype, lanes_);
   const auto alignment = llvm::Align(size_of(buffer.dtype));
   Value* zero = llvm::Constant::getNullValue(type);
-  if (access.kind == Access::Kind::General)
+  if (access.kind == Access::Kind::General || access.kind == Access::Kind::Strided)
     return b_.CreateMaskedGather(type, address, alignment, mask, zero);
   const bool reversed = access.kind == Access::Kind::Reversed;
   if (reversed) {
@@ -271,7 +295,7 @@ void NestEmitter::store_lanes(const StoreStmt& s, const Access& uniform) {
   const NestBuffer& buffer = nest_.buffers[s.buffer];
   if (access.kind == Access::Kind::Uniform || access.kind == Access::Kind::Bounded)
     access = {Access::Kind::General, widened(index_value(s.index), lanes_)};
-  Value* address = element_address(s.buffer, access.index);
+  Value* address = access_address(s.buffer, access);
   Value* mask = lane_mask(s.mask);
   Value* result = widened(value(s.operand), lanes_);
   if (s.combine) {
@@ -284,7 +308,7 @@ void NestEmitter::store_lanes(const StoreStmt& s, const Access& uniform) {
 void NestEmitter::write_lanes(const NestBuffer& buffer, const Access& access, Value* address,
                               Value* stored, Value* mask) {
   const auto alignment = llvm::Align(size_of(buffer.dtype));
-  if (access.kind == Access::Kind::General) {
+  if (access.kind == Access::Kind::General || access.kind == Access::Kind::Strided) {
     b_.CreateMaskedScatter(stored, address, alignment, mask);
     return;
   }

@@ -51,10 +51,18 @@ class NestEmitter {
 
   /// How the lanes of a vector loop address a buffer.
   struct Access {
-    enum class Kind : std::uint8_t { Uniform, Contiguous, Reversed, Bounded, General } kind;
-    /// Scalar; of lane 0 for Contiguous, Reversed and Bounded; a vector for General.
+    enum class Kind : std::uint8_t {
+      Uniform,
+      Contiguous,
+      Reversed,
+      Bounded,
+      Strided,
+      General,
+    } kind;
+    /// A vector for General, else a scalar: of lane 0 where lanes differ.
     llvm::Value* index;
     llvm::Value* bound = nullptr;  ///< Bounded: contiguous up to here, this element beyond
+    std::int64_t step = 0;         ///< Strided: elements from one lane to the next
   };
 
   // nest_emitter.cpp: the function around the body, statements.
@@ -75,9 +83,13 @@ class NestEmitter {
   Access classify(const SymExpr& index);
   std::optional<Access> classify_bounded(const SymExpr& index);
   llvm::Value* lane_numbers();
+  /// 0, step, 2 * step, … as i64.
+  llvm::Value* lane_offsets(std::int64_t step);
   llvm::Value* lane_distance(llvm::Value* first, llvm::Value* to);
   llvm::Value* load_bounded(const LoadStmt& s, const Access& access);
   llvm::Value* element_address(NestBufferId buffer, llvm::Value* index);
+  /// Of each lane for Strided and General, else of lane 0.
+  llvm::Value* access_address(NestBufferId buffer, const Access& access);
   /// Lanes of the current loop that are within its extent and where `mask` holds; null: all of them.
   llvm::Value* lane_mask(ScalarId mask);
   llvm::Value* load_scalar(const NestBuffer& buffer, llvm::Value* address, llvm::Value* mask);

@@ -21,7 +21,7 @@ struct SymbolicCall {
   ir::Attrs attrs = {};
 };
 
-ir::Graph graph_of(const SymbolicCall& call) {
+ir::Graph symbolic_graph_of(const SymbolicCall& call) {
   ir::GraphBuilder builder("main");
   std::vector<ir::Value> values;
   for (const ir::TensorMeta& operand : call.operands) values.push_back(builder.input(operand));
@@ -42,7 +42,7 @@ std::vector<Literal> arguments(const SymbolicCall& call, std::int64_t s0, std::i
 
 void expect_agreement(const SymbolicCall& call) {
   SCOPED_TRACE(call.op);
-  const ir::Graph whole = graph_of(call);
+  const ir::Graph whole = symbolic_graph_of(call);
   const ir::Graph parts = decomposed(whole);
   EXPECT_EQ(parts.outputs()[0].meta().to_string(), whole.outputs()[0].meta().to_string());
   EXPECT_EQ(parts.assumptions().size(), whole.assumptions().size());

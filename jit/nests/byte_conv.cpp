@@ -1,0 +1,226 @@
+// packed_int8_conv as a nest: the windows of a tile of rows are put behind each other in memory of its own, and multiplied by
+// some panels of weights.
+//
+//   for p in column strips x row tiles (parallel; row tiles innermost: the panels of a strip stay in the second-level cache)
+//     for row in rows: for taps but those of the last dimension:
+//       w[row] = the bytes of the last dimension's taps, in one piece where they lie inside of x so, else tap by tap
+//     for panel in strip:
+//       acc[rows, columns] = w . panel, part of the depth by part
+//       for row in rows: for column in columns (vector): result(row, column, acc[row, column])
+//
+// Windows of a whole convolution in memory would be written and read once more beyond the first-level cache.
+#include <algorithm>
+
+#include "jit/lower/index.h"
+#include "jit/lower/pack_weights.h"
+#include "jit/nests/nests.h"
+#include "jit/nests/support.h"
+
+namespace heddle::jit {
+
+namespace {
+
+using ir::ScalarOp;
+
+constexpr std::int64_t kTileRows = 32;
+constexpr std::int64_t kTileColumns = kPanelColumns;
+/// Panels that share the windows of a tile.
+constexpr std::int64_t kStripPanels = 2;
+/// Windows of so many bytes lie on the stack.
+constexpr std::int64_t kMostStackBytes = 64 * 1024;
+
+class ByteConvNest {
+ public:
+  explicit ByteConvNest(NestContext& ctx)
+      : ctx_(ctx),
+        b_(ctx.builder()),
+        out_(ctx.output_sizes()),
+        x_sizes_(ctx.operand_sizes(0)),
+        x_(*ctx.affine(0)),
+        panels_(*ctx.affine(1)),
+        kernel_(ctx.node().ints("kernel")),
+        dilations_(ctx.node().ints("dilations")) {}
+
+  void build() {
+    const SymExpr rows = base::product(std::span(out_).first(out_.size() - 1));
+    const SymExpr row_tiles = ceildiv(rows, kTileRows);
+    const SymExpr all_panels = ceildiv(out_.back(), kTileColumns);
+    const SymExpr extent = row_tiles * ceildiv(all_panels, kStripPanels);
+    const Symbol p = b_.new_axis(extent);
+    b_.set_parallel(p, extent);
+    row_begin_ = b_.simplify(mod(p, row_tiles)) * kTileRows;
+    rows_ = min(kTileRows, rows - row_begin_);
+    pitch_ = ctx_.operand_sizes(1)[1] * kByteGroup;
+    const SymExpr bytes = pitch_ * kTileRows;
+    const bool fits = bytes.is_constant() && bytes.constant() <= kMostStackBytes;
+    windows_ = b_.add_local(DType::U8, bytes, fits ? bytes.constant() : 0);
+    acc_ = b_.add_local(DType::I32, kTileRows * kTileColumns, kTileRows * kTileColumns);
+    zero_ = ctx_.operand(2, {});
+    gather();
+    const SymExpr first_panel = b_.simplify(floordiv(p, row_tiles)) * kStripPanels;
+    const SymExpr strip = min(kStripPanels, all_panels - first_panel);
+    const Symbol panel = b_.new_axis(strip);
+    b_.begin_for(panel, strip, ForStmt::Kind::Serial);
+    multiply(first_panel + SymExpr(panel));
+    b_.end_for();
+    b_.nest().work = rows * out_.back() * depth();
+  }
+
+ private:
+  std::size_t spatial() const { return kernel_.size(); }
+  const SymExpr& channels() const { return x_sizes_.back(); }
+  SymExpr depth() const {
+    SymExpr count = channels();
+    for (const std::int64_t size : kernel_) count *= size;
+    return count;
+  }
+
+  /// Fills the windows of the tile's rows.
+  void gather() {
+    const Symbol row = b_.new_axis(rows_);
+    b_.begin_for(row, rows_, ForStmt::Kind::Serial);
+    const std::span<const SymExpr> leading = std::span(out_).first(out_.size() - 1);
+    const Index at = delinearize(row_begin_ + SymExpr(row), leading, b_.facts());
+    first_.clear();
+    for (std::size_t d = 0; d < spatial(); ++d)
+      first_.push_back(at[d + 1] * ctx_.node().ints("strides")[d] -
+                       ctx_.node().ints("pads_low")[d]);
+    const SymExpr to = SymExpr(row) * pitch_;
+    gather_from(0, x_.offset + x_.strides[0] * at[0], to, std::nullopt);
+    clear_rest(to);
+    b_.end_for();
+  }
+
+  /// Taps of dimensions from `d` on; x's element of those before it begins at `from`.
+  void gather_from(std::size_t d, const SymExpr& from, const SymExpr& to, const Mask& inside) {
+    if (d + 1 == spatial()) return gather_run(from, to, inside);
+    const Symbol tap = b_.new_axis(kernel_[d]);
+    b_.begin_for(tap, kernel_[d], ForStmt::Kind::Serial);
+    SymExpr behind = channels();
+    for (std::size_t k = d + 1; k < spatial(); ++k) behind *= kernel_[k];
+    const SymExpr position = first_[d] + SymExpr(tap) * dilations_[d];
+    gather_from(d + 1, from + position * x_.strides[d + 1], to + SymExpr(tap) * behind,
+                within(d, position, position, inside));
+    b_.end_for();
+  }
+
+  /// `mask`, and that positions [low, high] of dimension `d` lie inside of x.
+  Mask within(std::size_t d, const SymExpr& low, const SymExpr& high, Mask mask) {
+    const bool padded =
+        ctx_.node().ints("pads_low")[d] != 0 || ctx_.node().ints("pads_high")[d] != 0;
+    if (!padded) return mask;
+    mask = where_less(b_, mask, -1, low);
+    return where_less(b_, mask, high, x_sizes_[d + 1]);
+  }
+
+  /// The taps of the last dimension.
+  void gather_run(const SymExpr& from, const SymExpr& to, const Mask& inside) {
+    const std::size_t d = spatial() - 1;
+    const std::int64_t taps = kernel_[d];
+    const bool one_piece =
+        (taps == 1 || dilations_[d] == 1) && x_.strides.back().is_constant(1) &&
+        (taps == 1 || b_.simplify(x_.strides[d + 1] - channels()).is_constant(0));
+    Mask whole;
+    if (one_piece) {
+      whole = within(d, first_[d], first_[d] + (taps - 1), inside);
+      if (whole) b_.begin_if(*whole);
+      copy(from + first_[d] * x_.strides[d + 1], to, channels() * taps, std::nullopt);
+      if (!whole) return;
+      b_.end_if();
+      b_.begin_if(b_.apply(ScalarOp::Not, {*whole}));
+    }
+    const Symbol tap = b_.new_axis(taps);
+    b_.begin_for(tap, taps, ForStmt::Kind::Serial);
+    const SymExpr position = first_[d] + SymExpr(tap) * dilations_[d];
+    copy(from + position * x_.strides[d + 1], to + SymExpr(tap) * channels(), channels(),
+         within(d, position, position, inside));
+    b_.end_for();
+    if (whole) b_.end_if();
+  }
+
+  /// `count` bytes of x, or as many zero points where `mask` does not hold.
+  void copy(const SymExpr& from, const SymExpr& to, const SymExpr& count, const Mask& mask) {
+    const Symbol k = b_.new_axis(count);
+    b_.begin_for(k, count, ForStmt::Kind::Vector);
+    const Scalar byte = b_.load(x_.buffer, from + SymExpr(k) * x_.strides.back(), id_of(mask));
+    b_.store(windows_, to + SymExpr(k), select(b_, mask, byte, zero_));
+    b_.end_for();
+  }
+
+  /// What fills a window up to whole groups is multiplied by nothing but zeros.
+  void clear_rest(const SymExpr& to) {
+    const SymExpr rest = b_.simplify(pitch_ - depth());
+    if (rest.is_constant(0)) return;
+    const Symbol k = b_.new_axis(rest);
+    b_.begin_for(k, rest, ForStmt::Kind::Vector);
+    b_.store(windows_, to + depth() + SymExpr(k), b_.constant_int(DType::U8, 0));
+    b_.end_for();
+  }
+
+  void multiply(const SymExpr& panel) {
+    const SymExpr column_begin = panel * kTileColumns;
+    const SymExpr columns = min(kTileColumns, out_.back() - column_begin);
+    const SymExpr count = rows_ * kTileColumns;
+    const Symbol k = b_.new_axis(count);
+    b_.begin_for(k, count, ForStmt::Kind::Vector);
+    b_.store(acc_, k, b_.constant_int(DType::I32, 0));
+    b_.end_for();
+    const SymExpr groups = ctx_.operand_sizes(1)[1];
+    const SymExpr parts = ceildiv(groups, kGroupDepth);
+    const Symbol part = b_.new_axis(parts);
+    b_.begin_for(part, parts, ForStmt::Kind::Serial);
+    const SymExpr begin = SymExpr(part) * kGroupDepth;
+    const SymExpr depth = b_.simplify(min(kGroupDepth, groups - begin));
+    const SymExpr first = panels_.offset + panels_.strides[0] * panel + panels_.strides[1] * begin;
+    TileOperand right = byte_panel(b_, panels_, first, depth, columns);
+    b_.contract({.acc = acc_,
+                 .dtype = DType::I32,
+                 .tile_rows = kTileRows,
+                 .tile_columns = kTileColumns,
+                 .rows = rows_,
+                 .columns = columns,
+                 .depth = depth,
+                 .a = {windows_, begin * kByteGroup, pitch_, kByteGroup},
+                 .b = std::move(right),
+                 .accumulate = true,
+                 .group = kByteGroup});
+    b_.end_for();
+    write(column_begin, columns);
+  }
+
+  void write(const SymExpr& column_begin, const SymExpr& columns) {
+    const Symbol row = b_.new_axis(rows_);
+    b_.begin_for(row, rows_, ForStmt::Kind::Serial);
+    const Symbol column = b_.new_axis(columns);
+    b_.begin_for(column, columns, ForStmt::Kind::Vector);
+    const Scalar sum = b_.load(acc_, SymExpr(row) * kTileColumns + SymExpr(column));
+    const std::span<const SymExpr> leading = std::span(out_).first(out_.size() - 1);
+    Index index = delinearize(row_begin_ + SymExpr(row), leading, b_.facts());
+    index.push_back(column_begin + SymExpr(column));
+    ctx_.result(0, index, sum);
+    b_.end_for();
+    b_.end_for();
+  }
+
+  NestContext& ctx_;
+  NestBuilder& b_;
+  const std::vector<SymExpr> out_;      ///< [n, out..., columns]
+  const std::vector<SymExpr> x_sizes_;  ///< [n, in..., c]
+  const AffineOperand x_;
+  const AffineOperand panels_;
+  const std::vector<std::int64_t> kernel_, dilations_;
+  Index first_;  ///< by spatial dimension: where the window of a row begins in x
+  NestBufferId windows_ = 0, acc_ = 0;
+  Scalar zero_;
+  SymExpr row_begin_, rows_;
+  SymExpr pitch_;  ///< bytes from one window to the next
+};
+
+void build(NestContext& ctx) { ByteConvNest(ctx).build(); }
+
+}  // namespace
+
+const NestRecipe kPackedInt8ConvRecipe{
+    .name = "packed_int8_conv", .memory_operands = 0b11, .epilogue = true, .build = build};
+
+}  // namespace heddle::jit
