@@ -162,6 +162,80 @@ TEST(LlvmDivision, ByOneNumberForAllLanesIsRoundedAsADivisionIs) {
   }
 }
 
+struct ByteScale {
+  DType dtype;
+  float scale;
+  int zero;
+};
+
+/// convert(clamp(round(x / scale) + zero, least, largest)), as QuantizeLinear is written.
+Nest quantisation(const ByteScale& to) {
+  NestBuilder b("quantise");
+  b.nest().size_count = 1;
+  const SymExpr n = SymExpr::size(0);
+  const auto x = b.add_global(f32, n);
+  const auto y = b.add_global(to.dtype, n);
+  b.set_parallel(b.new_axis(1), 1);
+  const Symbol i = b.new_axis(n);
+  b.begin_for(i, n, ForStmt::Kind::Vector);
+  const double least = to.dtype == u8 ? 0 : -128;
+  const ir::Scalar ratio = b.apply(ScalarOp::Div, {b.load(x, i), b.constant(f32, to.scale)});
+  const ir::Scalar moved =
+      b.apply(ScalarOp::Add, {b.apply(ScalarOp::Round, {ratio}), b.constant(f32, to.zero)});
+  const ir::Scalar above = b.apply(ScalarOp::Max, {moved, b.constant(f32, least)});
+  const ir::Scalar within = b.apply(ScalarOp::Min, {b.constant(f32, least + 255), above});
+  b.store(y, i, b.convert(within, to.dtype));
+  b.end_for();
+  return b.finish();
+}
+
+template <typename Byte>
+void expect_quantised(const ByteScale& to, std::vector<float> x) {
+  // Halves between two integers, and what lies next to them.
+  for (int k = -300; k <= 300; ++k) {
+    const float half = (static_cast<float>(k) + 0.5f) * to.scale;
+    for (const float value : {half, std::nextafter(half, 1e30f), std::nextafter(half, -1e30f)})
+      x.push_back(value);
+  }
+  std::vector<Byte> y(x.size());
+  const Nest nest = quantisation(to);
+  CompiledNest(nest).run({x.data(), y.data()}, {static_cast<std::int64_t>(x.size())});
+  for (std::size_t k = 0; k < x.size(); ++k) {
+    const float steps = std::nearbyint(x[k] / to.scale) + static_cast<float>(to.zero);
+    const auto least = static_cast<float>(std::numeric_limits<Byte>::min());
+    const auto largest = static_cast<float>(std::numeric_limits<Byte>::max());
+    const int want = std::isnan(steps) ? 0 : static_cast<int>(std::clamp(steps, least, largest));
+    ASSERT_EQ(static_cast<int>(y[k]), want) << x[k] << " / " << to.scale << " + " << to.zero;
+  }
+}
+
+TEST(LlvmQuantise, GivesWhatItsPartsDo) {
+  const std::vector<float> x = all_floats(4001);
+  for (const float scale : {8.0f / 255, 6.0f / 255, 1.0f, 0.25f, 3.7f, 1e-12f, 0x1p59f, 1e-19f}) {
+    for (const int zero : {0, 10, 128, 255}) expect_quantised<std::uint8_t>({u8, scale, zero}, x);
+    for (const int zero : {0, -128, 127, 5}) expect_quantised<std::int8_t>({i8, scale, zero}, x);
+  }
+}
+
+TEST(LlvmQuantise, RoundsByAnAddition) {
+  const cpu::CodegenTarget target = cpu::host_target(0);
+  if (target.vector_bytes < 32) GTEST_SKIP() << "needs fused multiply-add";
+  const auto rounds = [&](const ByteScale& to) {
+    cpu::CodegenTexts texts;
+    texts.want_assembly = true;
+    cpu::compile_object(quantisation(to), target, &texts);
+    const auto has = [&](const char* name) {
+      return texts.assembly.find(name) != std::string::npos;
+    };
+    return has("vrndscale") || has("vround");
+  };
+  EXPECT_FALSE(rounds({u8, 8.0f / 255, 128}));
+  EXPECT_FALSE(rounds({i8, 8.0f / 255, -3}));
+  // A zero point that the byte does not hold is beyond what the bounds are made for.
+  EXPECT_TRUE(rounds({i8, 8.0f / 255, 128}));
+  EXPECT_TRUE(rounds({u8, 0x1p70f, 0}));
+}
+
 /// Limits are reached exactly: 1 + tanh(-inf) times infinity is NaN, as it is by definition.
 TEST(LlvmMathLimits, AreExact) {
   const float infinity = std::numeric_limits<float>::infinity();

@@ -1,6 +1,7 @@
 #include "jit/cpu/llvm/nest_emitter.h"
 
 #include <algorithm>
+#include <cmath>
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/DerivedTypes.h>
 #include <llvm/IR/IRBuilder.h>
@@ -132,11 +133,13 @@ Value* NestEmitter::widened(Value* v, unsigned lanes) { return scalars_.splat(v,
 
 void NestEmitter::operator()(const ConstStmt& s) {
   dtypes_[s.result] = s.dtype;
+  if (s.dtype == DType::F32) numbers_[s.result] = s.number;
   define(s.result, scalars_.constant(s.dtype, s.number, s.integer));
 }
 
 void NestEmitter::operator()(const ApplyStmt& s) {
   dtypes_[s.result] = s.dtype;
+  applied_[s.result] = &s;
   if (lanes_ != 0 && is_comparison(s.op)) {
     Value* truth = compare_lane_index(s.op, s.operands[0], s.operands[1]);
     if (truth == nullptr) truth = compare_lane_index(mirrored(s.op), s.operands[1], s.operands[0]);
@@ -162,7 +165,45 @@ Value* NestEmitter::compare_lane_index(ScalarOp op, ScalarId index, ScalarId uni
 
 void NestEmitter::operator()(const ConvertStmt& s) {
   dtypes_[s.result] = s.dtype;
-  define(s.result, scalars_.convert(value(s.operand), dtypes_.at(s.operand), s.dtype));
+  Value* byte = quantised(s);
+  define(s.result, byte != nullptr
+                       ? byte
+                       : scalars_.convert(value(s.operand), dtypes_.at(s.operand), s.dtype));
+}
+
+std::optional<ScalarId> NestEmitter::beside_number(ScalarId id, ScalarOp op, double& number) const {
+  const auto made = applied_.find(id);
+  if (made == applied_.end() || made->second->op != op || made->second->dtype != DType::F32)
+    return std::nullopt;
+  const std::vector<ScalarId>& operands = made->second->operands;
+  for (const std::size_t k : {std::size_t{1}, std::size_t{0}}) {
+    const auto found = numbers_.find(operands[k]);
+    if (found == numbers_.end() || (k == 0 && op == ScalarOp::Div)) continue;
+    number = found->second;
+    return operands[1 - k];
+  }
+  return std::nullopt;
+}
+
+/// What QuantizeLinear is: min(max(round(x / scale) + zero, least), largest) as a byte, with numbers for all but x. Null
+/// where it is anything else. What it was made of is emitted already, and dropped if nothing else reads it.
+Value* NestEmitter::quantised(const ConvertStmt& s) {
+  constexpr float kMost = 0x1p60f;
+  if (lanes_ == 0 || target_.vector_bytes < 32 || (s.dtype != DType::U8 && s.dtype != DType::I8))
+    return nullptr;
+  double low = 0, high = 0, zero = 0, scale = 0;
+  auto at = beside_number(s.operand, ScalarOp::Min, high);
+  if (at) at = beside_number(*at, ScalarOp::Max, low);
+  if (at) at = beside_number(*at, ScalarOp::Add, zero);
+  const auto round = at ? applied_.find(*at) : applied_.end();
+  if (round == applied_.end() || round->second->op != ScalarOp::Round) return nullptr;
+  at = beside_number(round->second->operands[0], ScalarOp::Div, scale);
+  const double least = is_signed(s.dtype) ? -128 : 0;
+  const bool fits = low == least && high == least + 255 && zero >= low && zero <= high &&
+                    zero == std::floor(zero) && scale >= 1 / kMost && scale <= kMost;
+  if (!at || !fits || lanes_of(value(*at)) == 0) return nullptr;
+  return scalars_.quantise(value(*at), static_cast<float>(scale), static_cast<std::int64_t>(zero),
+                           s.dtype);
 }
 
 void NestEmitter::operator()(const IndexStmt& s) {

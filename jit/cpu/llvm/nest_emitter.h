@@ -71,6 +71,9 @@ class NestEmitter {
   void block(const Block& statements);
   llvm::Value* value(ScalarId id) const;
   void define(ScalarId id, llvm::Value* v) { values_[id] = v; }
+  llvm::Value* quantised(const ConvertStmt& s);
+  /// The other operand of `op` where one is a number, which is put there.
+  std::optional<ScalarId> beside_number(ScalarId id, ir::ScalarOp op, double& number) const;
   llvm::Value* compare_lane_index(ir::ScalarOp op, ScalarId index, ScalarId uniform);
   void report(llvm::Value* bad, std::int32_t code, llvm::Value* empty);
   /// The operand as wide as the current vector loop's lanes, if `lanes` is not 0.
@@ -152,6 +155,8 @@ class NestEmitter {
   Values buffers_;
   std::unordered_map<ScalarId, llvm::Value*> values_;
   std::unordered_map<ScalarId, DType> dtypes_;
+  std::unordered_map<ScalarId, const ApplyStmt*> applied_;
+  std::unordered_map<ScalarId, double> numbers_;  ///< constants of f32
   std::map<Symbol, llvm::Value*> symbols_;
   /// Scalars of the vector loop that are this plus the lane's number.
   std::unordered_map<ScalarId, llvm::Value*> lane_index_;

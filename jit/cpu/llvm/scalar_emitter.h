@@ -41,6 +41,11 @@ class ScalarEmitter {
   llvm::Constant* constant(DType dtype, double number, std::int64_t integer, unsigned lanes = 0);
   llvm::Value* splat(llvm::Value* value, unsigned lanes);
   llvm::Value* convert(llvm::Value* value, DType from, DType to);
+  /// The u8 or i8 that convert(clamp(round(value / scale) + zero, least, largest)) of f32 gives, bit for bit: bounded before
+  /// it is divided, nothing needs to be told apart.
+  /// @param scale  in [2^-60, 2^60]
+  /// @param zero   an integer that `to` holds
+  llvm::Value* quantise(llvm::Value* value, float scale, std::int64_t zero, DType to);
   /// `operand`: dtype of the operands (of the second one for Select).
   llvm::Value* apply(ir::ScalarOp op, DType operand, std::span<llvm::Value* const> operands);
   llvm::Value* maximum(DType dtype, llvm::Value* a, llvm::Value* b);
