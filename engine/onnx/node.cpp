@@ -73,6 +73,11 @@ bool Node::is_shape_arithmetic() const {
                      [](const Value& value) { return value.defined() && value.is_shape_like(); });
 }
 
+bool Node::has_reals() const {
+  return std::any_of(inputs_.begin(), inputs_.end(),
+                     [](const Value& value) { return value.defined() && value.has_reals(); });
+}
+
 void Node::unknown_value(std::size_t k, std::string_view name) const {
   const std::string& input = inputs_[k].input_name();
   Error::Parts parts{.what = fmt::format("{}: input {} ({})", proto_.op_type(), k, name),
@@ -115,6 +120,12 @@ double Node::known_real(std::size_t k, std::string_view name) const {
 }
 
 std::vector<double> Node::known_reals(std::size_t k, std::string_view name) const {
+  if (value(k).has_reals()) {
+    const Reals reals = *value(k).reals();
+    std::vector<double> numbers;
+    for (const Real& real : reals) numbers.push_back(real.number());
+    return numbers;
+  }
   if (const auto concrete = value(k).concrete()) return concrete->to_doubles();
   unknown_value(k, name);
 }

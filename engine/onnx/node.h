@@ -46,9 +46,12 @@ class Node {
   Tensor tensor(std::size_t k) const { return value(k).tensor(); }
   /// Undefined if absent.
   Tensor optional(std::size_t k) const { return has(k) ? inputs_[k].tensor() : Tensor(); }
+  std::span<const Value> values() const { return inputs_; }
   std::vector<Tensor> tensors() const;
   /// Whether every input is small integers, at least one of them computed from sizes or a constant.
   bool is_shape_arithmetic() const;
+  /// Whether the elements of some input are reals that follow from sizes.
+  bool has_reals() const;
 
   /// Values of input k that must be known while tracing; `name` is what the ONNX schema calls it.
   /// @throws NeedsValueError, UnsupportedError.

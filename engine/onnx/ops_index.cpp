@@ -9,8 +9,8 @@ namespace {
 Outputs convert_gather(const Node& node) {
   const Value& x = node.value(0);
   const std::int64_t axis = node.axis(node.integer("axis", 0), x.rank());
-  const auto indices = node.value(1).ints();
-  if (x.is_shape_like() && x.rank() == 1 && indices) {
+  const bool picks_ints = x.is_shape_like() && x.rank() == 1;
+  if (const auto indices = picks_ints ? node.value(1).ints() : std::nullopt) {
     const SymInts ints = *x.ints();
     SymInts picked;
     for (const SymInt& index : *indices) {

@@ -98,7 +98,20 @@ const ShapeRule* shape_rule(const Node& node) {
   return nullptr;
 }
 
-Outputs unary(const Node& node) { return {one(node.ir_op(), {node.tensor(0)})}; }
+/// A result, known to follow from sizes where its operands do.
+Value with_reals(const Node& node, const Tensor& result) {
+  if (!node.has_reals() || !is_floating(result.dtype())) return result;
+  std::vector<Reals> operands;
+  for (std::size_t k = 0; k < node.input_count(); ++k) {
+    const auto reals = node.value(k).reals();
+    if (!reals) return result;
+    operands.push_back(*reals);
+  }
+  const auto reals = apply_reals(node.ir_op(), operands);
+  return reals ? Value::of_reals(result, *reals) : Value(result);
+}
+
+Outputs unary(const Node& node) { return {with_reals(node, one(node.ir_op(), {node.tensor(0)}))}; }
 
 Outputs variadic(const Node& node) {
   const ShapeRule* rule = shape_rule(node);
@@ -209,6 +222,32 @@ std::optional<Tensor> cast_known(const Value& x, DType dtype) {
   return result;
 }
 
+/// Integers cut from reals: symbolic ones where all are, else read where a number is needed.
+Value cut_reals(const Value& x, DType dtype) {
+  SymInts cut;
+  Reals whole;
+  const Reals reals = *x.reals();
+  for (const Real& real : reals) {
+    if (const auto size = real.cut()) cut.push_back(*size);
+    whole.push_back(*Real::apply("trunc", real));
+  }
+  if (cut.size() == whole.size()) return Value::of_ints(std::move(cut), x.rank() == 0, dtype);
+  return Value::of_reals(cast(x.tensor(), dtype), std::move(whole));
+}
+
+/// Sizes and what follows from them in another dtype, still known.
+Value cast_reals(const Value& x, DType dtype) {
+  const bool to_real = dtype == f32 || dtype == f64;
+  if (x.has_reals() && (dtype == i64 || dtype == i32)) return cut_reals(x, dtype);
+  const std::optional<Tensor> numbers = cast_known(x, dtype);
+  const Tensor result = numbers ? *numbers : cast(x.tensor(), dtype);
+  if (!to_real || !x.is_shape_like()) return result;
+  const SymInts sizes = *x.ints();
+  Reals reals;
+  for (const SymInt& size : sizes) reals.emplace_back(size, dtype);
+  return Value::of_reals(result, std::move(reals));
+}
+
 Outputs cast_to(const Node& node, DType dtype) {
   const Value& x = node.value(0);
   if (x.dtype() == dtype) return {x};
@@ -218,8 +257,7 @@ Outputs cast_to(const Node& node, DType dtype) {
     }
     return {Value::of_known(std::move(*ints), dtype)};
   }
-  if (const auto known = cast_known(x, dtype)) return {*known};
-  return {cast(x.tensor(), dtype)};
+  return {cast_reals(x, dtype)};
 }
 
 Outputs cast_attr(const Node& node) {
@@ -294,7 +332,7 @@ Outputs convert_binary(const Node& node) {
   if (rule != nullptr && applies(*rule, node.value(0), node.value(1)))
     return {combine_ints(*rule, node.value(0), node.value(1))};
   const Tensor a = node.tensor(0);
-  return {one(node.ir_op(), {a, aligned(node, a, node.tensor(1))})};
+  return {with_reals(node, one(node.ir_op(), {a, aligned(node, a, node.tensor(1))}))};
 }
 
 std::span<const Converter> pointwise_converters() { return kConverters; }

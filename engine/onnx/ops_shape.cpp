@@ -101,6 +101,23 @@ Outputs convert_transpose(const Node& node) {
   return {permute(x.tensor(), std::move(perm))};
 }
 
+/// `result`, a scalar or vector of the elements of `parts` in order, known to follow from sizes where some part does.
+Value with_reals(const Tensor& result, std::span<const Value> parts) {
+  const bool known =
+      std::any_of(parts.begin(), parts.end(), [](const Value& x) { return x.has_reals(); });
+  if (!known || result.rank() > 1) return result;
+  Reals all;
+  for (const Value& part : parts) {
+    const auto reals = part.reals();
+    if (!reals && !part.is_shape_like()) return result;
+    if (reals) all.insert(all.end(), reals->begin(), reals->end());
+    if (reals) continue;
+    const SymInts sizes = *part.ints();
+    for (const SymInt& size : sizes) all.emplace_back(size, f64);
+  }
+  return Value::of_reals(result, std::move(all));
+}
+
 /// Axes from the second input in later versions, from the attribute before.
 Ints axes_of(const Node& node) {
   return node.has(1) ? node.known_numbers(1, "axes") : node.integers("axes");
@@ -126,7 +143,7 @@ Outputs convert_squeeze(const Node& node) {
       node.malformed("axes", "dimensions of size 1", size.to_string());
     }
   }
-  return {reshape(x.tensor(), std::move(sizes))};
+  return {with_reals(reshape(x.tensor(), std::move(sizes)), std::span(&x, 1))};
 }
 
 Outputs convert_unsqueeze(const Node& node) {
@@ -135,7 +152,7 @@ Outputs convert_unsqueeze(const Node& node) {
   axes = node.axes(axes, x.rank() + static_cast<std::int64_t>(axes.size()));
   if (x.is_shape_like() && x.rank() == 0 && axes.size() == 1)
     return {Value::of_ints(*x.ints(), false, x.dtype())};
-  return {unsqueeze_all(x.tensor(), axes)};
+  return {with_reals(unsqueeze_all(x.tensor(), axes), std::span(&x, 1))};
 }
 
 /// Flattened to two dimensions, the second beginning at `axis`.
@@ -202,7 +219,8 @@ Outputs convert_concat(const Node& node) {
     return {Value::of_ints(std::move(all), false, node.value(0).dtype())};
   }
   const std::int64_t fallback = node.opset() < 4 ? 1 : 0;
-  return {concat(node.tensors(), node.axis(node.integer("axis", fallback), rank))};
+  const Tensor joined = concat(node.tensors(), node.axis(node.integer("axis", fallback), rank));
+  return {with_reals(joined, node.values())};
 }
 
 Outputs convert_split(const Node& node) {

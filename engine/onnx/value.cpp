@@ -93,6 +93,7 @@ struct Value::State {
   bool is_number = false;  ///< `tensor` holds one float, which the graph shall know
   Tensor in_graph;         ///< of a number: what stands for it
   std::optional<KnownInts> known;
+  std::optional<Reals> reals;  ///< of `tensor`
   DType dtype = f32;
   std::string input;
   std::string source;
@@ -125,6 +126,12 @@ Value Value::of_constant(Tensor tensor) {
   if (!value.defined()) return value;
   const Tensor& given = value.state_->tensor;
   value.state_->is_number = is_floating(given.dtype()) && given.rank() != 0 && given.count() == 1;
+  return value;
+}
+
+Value Value::of_reals(Tensor tensor, Reals reals) {
+  Value value(std::move(tensor));
+  value.state_->reals = std::move(reals);
   return value;
 }
 
@@ -185,7 +192,24 @@ std::optional<Tensor> Value::concrete() const {
   return tensor();
 }
 
+bool Value::has_reals() const { return state_->reals.has_value(); }
+
+std::optional<Reals> Value::reals() const {
+  if (state_->reals) return state_->reals;
+  if ((state_->dtype != f32 && state_->dtype != f64) || rank() > 1) return {};
+  const auto data = concrete();
+  if (!data || data->count() > kMaxInts) return {};
+  Reals reals;
+  for (const double number : data->to_doubles()) reals.emplace_back(number, state_->dtype);
+  return reals;
+}
+
 std::optional<SymInts> Value::ints() const {
+  if (state_->reals && !is_floating(state_->dtype)) {
+    SymInts cut;
+    for (const Real& real : *state_->reals) cut.emplace_back(real.whole());
+    return cut;
+  }
   if (state_->known && state_->known->sizes.size() <= 1) return state_->known->ints;
   if (!state_->known && holds_ints(state_->tensor)) return read_ints(state_->tensor);
   return {};

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/onnx/reals.h"
 #include "heddle/tensor.h"
 
 namespace heddle::onnx {
@@ -33,6 +34,8 @@ class Value {
   /// A constant of the model, with data: one float is a number to the graph and no parameter, so that kernels have it
   /// in their code.
   static Value of_constant(Tensor tensor);
+  /// A computed tensor, a scalar or vector, whose elements follow from sizes: `reals` are read where a number is needed.
+  static Value of_reals(Tensor tensor, Reals reals);
   /// An input of the graph, called `name`.
   static Value of_input(Tensor tensor, std::string name);
 
@@ -44,7 +47,12 @@ class Value {
   Tensor tensor() const;
   /// The tensor if it has data already.
   std::optional<Tensor> concrete() const;
-  /// The integers of a scalar or vector if they are known: also those of a small integer tensor with data.
+  /// Whether the elements are reals that follow from sizes.
+  bool has_reals() const;
+  /// The elements as reals: those that follow from sizes, or those of a small floating scalar or vector with data.
+  std::optional<Reals> reals() const;
+  /// The integers of a scalar or vector if they are known: also those of a small integer tensor with data, and reals that
+  /// were cut to integers, which guards their sizes.
   std::optional<SymInts> ints() const;
   /// The integers of any rank, where arithmetic on them takes the place of arithmetic on tensors.
   std::optional<KnownInts> known_ints() const;

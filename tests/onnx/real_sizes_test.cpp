@@ -1,0 +1,139 @@
+// Sizes that an exporter computes in floating point and cuts to integers again.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/onnx/onnx.pb.h"
+#include "heddle/error.h"
+#include "tests/onnx/model_builder.h"
+
+namespace heddle::onnx_test {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+
+struct Step {
+  std::string op;
+  std::vector<float> constant{};  ///< the second operand, if any
+};
+
+/// y = x[: steps(size of x)], the size converted to f32 in between.
+ModelBuilder sliced(const std::string& size, const std::vector<Step>& steps) {
+  ModelBuilder model;
+  model.input("x", {size}).output("y").ints("zero", {0});
+  model.node("Shape", {"x"}, {"shape"});
+  ModelBuilder::set_int(model.node("Cast", {"shape"}, {"v"}), "to", TensorProto::FLOAT);
+  std::string last = "v";
+  for (std::size_t k = 0; k < steps.size(); ++k) {
+    const std::string name = "v" + std::to_string(k);
+    std::vector<std::string> inputs{last};
+    if (!steps[k].constant.empty()) {
+      auto& tensor = model.initializer("c" + name, {1}, TensorProto::FLOAT);
+      tensor.add_float_data(steps[k].constant[0]);
+      inputs.push_back("c" + name);
+    }
+    model.node(steps[k].op, inputs, {name});
+    last = name;
+  }
+  ModelBuilder::set_int(model.node("Cast", {last}, {"end"}), "to", TensorProto::INT64);
+  model.node("Slice", {"x", "zero", "end"}, {"y"});
+  return model;
+}
+
+std::vector<std::int64_t> lengths(Engine& engine, const std::vector<std::int64_t>& sizes) {
+  std::vector<std::int64_t> results;
+  for (const std::int64_t size : sizes) results.push_back(engine.run({ones({size})})[0].sizes()[0]);
+  return results;
+}
+
+/// Fractions that floats hold stay symbolic: one compile serves every size.
+TEST(RealSizes, FractionsOfSizesStaySymbolic) {
+  const auto expect = [](const std::vector<Step>& steps, const std::vector<std::int64_t>& wanted) {
+    Engine engine = sliced("n", steps).load();
+    EXPECT_EQ(lengths(engine, {8, 11, 23}), wanted) << steps[0].op;
+    EXPECT_EQ(engine.stats().traces, 1u) << steps[0].op;
+    EXPECT_EQ(engine.stats().compiles, 1u) << steps[0].op;
+  };
+  expect({{"Mul", {0.5f}}, {"Floor"}}, {4, 5, 11});
+  expect({{"Mul", {0.5f}}, {"Ceil"}}, {4, 6, 12});
+  expect({{"Mul", {0.5f}}}, {4, 5, 11});
+  expect({{"Div", {4}}, {"Floor"}, {"Mul", {3}}}, {6, 6, 15});
+  expect({{"Add", {0.5f}}, {"Mul", {0.75f}}, {"Floor"}}, {6, 8, 17});
+  expect({{"Sub", {3}}, {"Div", {2}}, {"Ceil"}}, {3, 4, 10});
+}
+
+/// Others are computed as f32 does, for the sizes of each call.
+TEST(RealSizes, OtherNumbersAreReadForEachSize) {
+  Engine engine = sliced("n", {{"Mul", {0.7f}}, {"Floor"}}).load();
+  EXPECT_EQ(lengths(engine, {10, 9, 30, 10}), (std::vector<std::int64_t>{7, 6, 21, 7}));
+  EXPECT_EQ(engine.stats().compiles, 3u);
+  Engine root = sliced("n", {{"Sqrt"}}).load();
+  EXPECT_EQ(lengths(root, {16, 15, 17}), (std::vector<std::int64_t>{4, 3, 4}));
+  Engine third = sliced("n", {{"Div", {3}}, {"Round"}}).load();
+  EXPECT_EQ(lengths(third, {16, 17}), (std::vector<std::int64_t>{5, 6}));
+}
+
+TEST(RealSizes, FixedSizesAreKnownToo) {
+  Engine engine = sliced("10", {{"Mul", {0.5f}}, {"Floor"}}).load();
+  EXPECT_EQ(lengths(engine, {10}), (std::vector<std::int64_t>{5}));
+}
+
+/// Where no number is needed, no size is pinned.
+TEST(RealSizes, TensorsOfThemStaySymbolic) {
+  ModelBuilder model;
+  model.input("x", {"n"}).output("y");
+  model.node("Shape", {"x"}, {"shape"});
+  ModelBuilder::set_int(model.node("Cast", {"shape"}, {"real"}), "to", TensorProto::FLOAT);
+  model.node("Sqrt", {"real"}, {"root"});
+  model.node("Div", {"x", "root"}, {"y"});
+  Engine engine = model.load();
+  EXPECT_THAT(engine.run({ones({4})})[0].to_doubles(), ElementsAre(0.5, 0.5, 0.5, 0.5));
+  EXPECT_THAT(engine.run({ones({16})})[0].to_doubles(), Each(0.25));
+  EXPECT_EQ(engine.stats().compiles, 1u);
+}
+
+/// How exporters write an interpolation by a factor: sizes from Shape, times the factor, floored, joined.
+ModelBuilder interpolated(float factor) {
+  ModelBuilder model;
+  model.input("x", {"1", "1", "h", "w"}).output("y");
+  model.ints("two", {2}).ints("four", {4}).ints("axis", {0});
+  model.node("Shape", {"x"}, {"shape"});
+  model.node("Slice", {"shape", "axis", "two"}, {"front"});
+  std::vector<std::string> parts{"front"};
+  model.initializer("factor", {}, TensorProto::FLOAT).add_float_data(factor);
+  for (const int k : {2, 3}) {
+    const std::string name = std::to_string(k);
+    model.initializer("at" + name, {}, TensorProto::INT64).add_int64_data(k);
+    model.node("Gather", {"shape", "at" + name}, {"size" + name});
+    ModelBuilder::set_int(model.node("Cast", {"size" + name}, {"real" + name}), "to",
+                          TensorProto::FLOAT);
+    model.node("Mul", {"real" + name, "factor"}, {"scaled" + name});
+    model.node("Floor", {"scaled" + name}, {"floor" + name});
+    ModelBuilder::set_int(model.node("Cast", {"floor" + name}, {"whole" + name}), "to",
+                          TensorProto::INT64);
+    model.node("Unsqueeze", {"whole" + name, "axis"}, {"part" + name});
+    parts.push_back("part" + name);
+  }
+  ModelBuilder::set_int(model.node("Concat", parts, {"sizes"}), "axis", 0);
+  model.node("Resize", {"x", "", "", "sizes"}, {"y"});
+  return model;
+}
+
+TEST(RealSizes, AnInterpolationByAFactor) {
+  Engine half = interpolated(0.5f).load();
+  EXPECT_THAT(half.run({ones({1, 1, 9, 4})})[0].sizes(), ElementsAre(1, 1, 4, 2));
+  EXPECT_THAT(half.run({ones({1, 1, 6, 7})})[0].sizes(), ElementsAre(1, 1, 3, 3));
+  EXPECT_EQ(half.stats().compiles, 1u);
+  Engine odd = interpolated(1.3f).load();
+  EXPECT_THAT(odd.run({ones({1, 1, 10, 4})})[0].sizes(), ElementsAre(1, 1, 13, 5));
+  EXPECT_THAT(odd.run({ones({1, 1, 9, 4})})[0].sizes(), ElementsAre(1, 1, 11, 5));
+}
+
+TEST(RealSizes, WhatIsNoNumberIsNoSize) {
+  Engine engine = sliced("n", {{"Div", {0}}, {"Floor"}}).load();
+  EXPECT_EQ(lengths(engine, {4}), (std::vector<std::int64_t>{0}));
+}
+
+}  // namespace
+}  // namespace heddle::onnx_test
