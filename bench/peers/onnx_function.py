@@ -125,7 +125,7 @@ def power(m, x, exponent):
         return x * x
     if single(exponent) == 0.5:
         return m.sqrt(x)
-    return x ** m.constant(exponent)
+    return m.constant(x) ** m.constant(exponent)
 
 
 def divide(m, a, b):

@@ -27,11 +27,13 @@ class TorchArrays:
 
     @staticmethod
     def maximum(a, b):
-        return torch.maximum(a, b) if isinstance(b, torch.Tensor) else torch.clamp(a, min=b)
+        number, x = (a, b) if isinstance(b, torch.Tensor) else (b, a)
+        return torch.maximum(number, x) if isinstance(number, torch.Tensor) else torch.clamp(x, min=number)
 
     @staticmethod
     def minimum(a, b):
-        return torch.minimum(a, b) if isinstance(b, torch.Tensor) else torch.clamp(a, max=b)
+        number, x = (a, b) if isinstance(b, torch.Tensor) else (b, a)
+        return torch.minimum(number, x) if isinstance(number, torch.Tensor) else torch.clamp(x, max=number)
 
     @staticmethod
     def concatenate(parts, axis):

@@ -163,6 +163,19 @@ class OpsTest(unittest.TestCase):
                         np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-6)
 
 
+    def test_constants_may_come_first(self):
+        for op in ("Add", "Sub", "Mul", "Div", "Pow", "Max", "Min"):
+            for constant in (np.float32(0.7), f32(31, 3, 1)):
+                graph = graphs.Graph()
+                x = graph.input("x", X)
+                graph.outputs = [graph.op(op, graph.constant(np.abs(constant)), x)]
+                model = graph.model([X])
+                wanted = ReferenceEvaluator(model).run(None, {"x": X})[0]
+                for library in LIBRARIES:
+                    with self.subTest(op=op, library=library, shape=constant.shape):
+                        np.testing.assert_allclose(run(library, model, {"x": X})[0], wanted, rtol=2e-5, atol=2e-6)
+
+
 class GraphsTest(unittest.TestCase):
     def test_rows_of_the_comparison_agree_with_their_float64_outputs(self):
         rows = {"tiny64": graphs.tiny64, "mixed20": lambda: graphs.mixed20(100), "mlp": lambda: graphs.mlp(2),
