@@ -187,7 +187,7 @@ def slices(m, x, starts, ends, axes=None, steps=None):
 
 
 def gather(m, x, indices, *, axis=0):
-    return m.take(x, m.constant(indices), axis)
+    return m.take(m.constant(x), m.constant(indices), axis)
 
 
 def padded(m, x, pads, value=None, *, mode=b"constant"):

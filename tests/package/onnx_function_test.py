@@ -176,6 +176,16 @@ class OpsTest(unittest.TestCase):
                         np.testing.assert_allclose(run(library, model, {"x": X})[0], wanted, rtol=2e-5, atol=2e-6)
 
 
+    def test_a_constant_table_is_gathered_from(self):
+        graph = graphs.Graph()
+        table, ids = f32(32, 7, 3), np.array([[4, 0]])
+        graph.outputs = [graph.op("Gather", graph.constant(table), graph.input("ids", ids), axis=0)]
+        model = graph.model([table[ids]])
+        for library in LIBRARIES:
+            with self.subTest(library=library):
+                np.testing.assert_array_equal(run(library, model, {"ids": ids})[0], table[ids])
+
+
 class GraphsTest(unittest.TestCase):
     def test_rows_of_the_comparison_agree_with_their_float64_outputs(self):
         rows = {"tiny64": graphs.tiny64, "mixed20": lambda: graphs.mixed20(100), "mlp": lambda: graphs.mlp(2),
