@@ -43,15 +43,6 @@ llvm::Constant* column_numbers(llvm::Type* element, unsigned lanes) {
   return llvm::ConstantVector::get(numbers);
 }
 
-/// Asks for the line at `address`, in the second-level cache.
-void fetch(llvm::IRBuilderBase& b, Value* address) {
-  constexpr unsigned kRead = 0;
-  constexpr unsigned kSecondLevel = 2;
-  constexpr unsigned kData = 1;
-  b.CreateIntrinsic(llvm::Intrinsic::prefetch, {address->getType()},
-                    {address, b.getInt32(kRead), b.getInt32(kSecondLevel), b.getInt32(kData)});
-}
-
 }  // namespace
 
 struct NestEmitter::Tile {
@@ -291,7 +282,7 @@ void NestEmitter::contract_block(const Tile& tile, Value* row, unsigned rows, Va
     sums = loop(b_.getInt64(0), done, steps, sums, [&](Value* k, const Values& current) {
       Value* line = b_.CreateNSWMul(b_.CreateUDiv(k, b_.getInt64(steps)),
                                     b_.getInt64(static_cast<std::uint64_t>(tile.line)));
-      fetch(b_, element_address(s.b.buffer, b_.CreateNSWAdd(first, line)));
+      fetch(element_address(s.b.buffer, b_.CreateNSWAdd(first, line)), 2);
       Values next = current;
       for (unsigned n = 0; n < steps; ++n) next = step(b_.CreateNSWAdd(k, b_.getInt64(n)), next);
       return next;

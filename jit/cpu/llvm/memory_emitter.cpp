@@ -230,8 +230,27 @@ void NestEmitter::operator()(const LoadStmt& s) {
 Value* NestEmitter::load_lanes(const LoadStmt& s, const Access& access) {
   const NestBuffer& buffer = nest_.buffers[s.buffer];
   if (access.kind == Access::Kind::Bounded) return load_bounded(s, access);
+  const auto row = row_fetches_.find(&s);
+  if (row != row_fetches_.end() && access.kind == Access::Kind::Contiguous && active_ == nullptr)
+    fetch_lanes(s.buffer, b_.CreateNSWAdd(access.index, scalar_index(row->second)));
   Value* stored = read_lanes(buffer, access, access_address(s.buffer, access), lane_mask(s.mask));
   return scalars_.from_storage(buffer.dtype, stored);
+}
+
+void NestEmitter::fetch_lanes(NestBufferId buffer, Value* index) {
+  constexpr unsigned kLineBytes = 64;
+  const auto line = kLineBytes / static_cast<unsigned>(size_of(nest_.buffers[buffer].dtype));
+  for (unsigned lane = 0; lane < lanes_; lane += line)
+    fetch(element_address(buffer, b_.CreateNSWAdd(index, b_.getInt64(lane))), 1);
+}
+
+void NestEmitter::fetch(Value* address, unsigned level) {
+  constexpr unsigned kRead = 0;
+  constexpr unsigned kData = 1;
+  // LLVM counts from the memory's end.
+  const unsigned locality = 4 - level;
+  b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {address->getType()},
+                     {address, b_.getInt32(kRead), b_.getInt32(locality), b_.getInt32(kData)});
 }
 
 /// Lanes up to the bound lie side by side; those beyond share the element at the bound, which is read only

@@ -54,7 +54,8 @@ NestEmitter::NestEmitter(const Nest& nest, const CodegenTarget& target,
       b_(builder),
       module_(module),
       scalars_(builder, module, target.vector_bytes),
-      base_lanes_(static_cast<unsigned>(target.vector_bytes / 4)) {}
+      base_lanes_(static_cast<unsigned>(target.vector_bytes / 4)),
+      row_fetches_(row_fetches(nest)) {}
 
 void NestEmitter::emit() {
   llvm::Type* pointer = b_.getPtrTy();

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "jit/cpu/llvm/codegen.h"
+#include "jit/cpu/llvm/row_fetch.h"
 #include "jit/cpu/llvm/scalar_emitter.h"
 #include "jit/nest.h"
 
@@ -97,6 +98,10 @@ class NestEmitter {
   llvm::Value* lane_mask(ScalarId mask);
   llvm::Value* load_scalar(const NestBuffer& buffer, llvm::Value* address, llvm::Value* mask);
   llvm::Value* load_lanes(const LoadStmt& s, const Access& access);
+  /// Asks for all lines of the lanes at `index` of a buffer, in the first-level cache.
+  void fetch_lanes(NestBufferId buffer, llvm::Value* index);
+  /// Asks for the line at `address`, in the cache of a level.
+  void fetch(llvm::Value* address, unsigned level);
   void store_scalar(const StoreStmt& s);
   void store_lanes(const StoreStmt& s, const Access& access);
   void write_lanes(const NestBuffer& buffer, const Access& access, llvm::Value* address,
@@ -166,6 +171,7 @@ class NestEmitter {
   llvm::Value* vector_base_ = nullptr;  ///< the axis's value in lane 0
   llvm::Value* active_ = nullptr;       ///< of the tail: lanes within the extent
   std::vector<const Stmt*> hoisted_;    ///< emitted before the current vector loop
+  const std::unordered_map<const LoadStmt*, SymExpr> row_fetches_;
 };
 
 }  // namespace heddle::jit::cpu

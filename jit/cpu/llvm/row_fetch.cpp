@@ -1,0 +1,72 @@
+#include "jit/cpu/llvm/row_fetch.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "jit/cpu/llvm/loop_shape.h"
+
+namespace heddle::jit::cpu {
+namespace {
+
+constexpr std::int64_t kShortestBytes = 1 << 10;
+/// A row, the next one and the row written lie in a cache of 32 KiB.
+constexpr std::int64_t kLongestBytes = 8 << 10;
+
+struct Read {
+  const LoadStmt* load;
+  const ForStmt* loop;
+};
+
+/// Unmasked reads of memory in vector loops right below the parallel axis, in order.
+std::vector<Read> row_reads(const Nest& nest) {
+  std::vector<Read> reads;
+  for (const Stmt& statement : nest.body) {
+    const auto* loop = std::get_if<ForStmt>(&statement.node);
+    if (loop == nullptr || loop->kind != ForStmt::Kind::Vector) continue;
+    for (const Stmt& inner : *loop->body) {
+      const auto* load = std::get_if<LoadStmt>(&inner.node);
+      if (load != nullptr && load->mask == kNoScalar && load->buffer < nest.global_count())
+        reads.push_back({load, loop});
+    }
+  }
+  return reads;
+}
+
+bool same_row(const Read& a, const Read& b) {
+  return a.load->buffer == b.load->buffer && a.loop->extent == b.loop->extent &&
+         a.load->index.substitute({{a.loop->axis, b.loop->axis}}) == b.load->index;
+}
+
+/// The distance of a row worth fetching.
+std::optional<SymExpr> next_row(const Nest& nest, const Read& read) {
+  const auto along = read.load->index.linear_in(read.loop->axis);
+  const auto across = read.load->index.linear_in(nest.parallel_axis);
+  if (!along || !along->coefficient.is_constant(1)) return std::nullopt;
+  if (!across || across->coefficient.is_constant(0)) return std::nullopt;
+  const auto element = static_cast<std::int64_t>(size_of(nest.buffers[read.load->buffer].dtype));
+  const std::int64_t bytes = read.loop->extent.as_constant().value_or(0) * element;
+  if (bytes < kShortestBytes || bytes > kLongestBytes) return std::nullopt;
+  if (analyse(*read.loop).polynomials == 0) return std::nullopt;
+  return across->coefficient;
+}
+
+}  // namespace
+
+std::unordered_map<const LoadStmt*, SymExpr> row_fetches(const Nest& nest) {
+  std::unordered_map<const LoadStmt*, SymExpr> fetches;
+  const std::vector<Read> reads = row_reads(nest);
+  for (auto read = reads.begin(); read != reads.end(); ++read) {
+    // The first loop waits for memory itself; those after the second find the next row fetched.
+    std::vector<const ForStmt*> before;
+    for (auto earlier = reads.begin(); earlier != read; ++earlier)
+      if (same_row(*earlier, *read) &&
+          std::find(before.begin(), before.end(), earlier->loop) == before.end())
+        before.push_back(earlier->loop);
+    if (before.size() != 1 || before[0] == read->loop) continue;
+    if (const auto distance = next_row(nest, *read)) fetches.emplace(read->load, *distance);
+  }
+  return fetches;
+}
+
+}  // namespace heddle::jit::cpu

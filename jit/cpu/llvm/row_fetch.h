@@ -1,0 +1,23 @@
+// Which loads of a nest that works on rows ask for the next row too.
+#pragma once
+
+#include <unordered_map>
+
+#include "jit/nest.h"
+
+namespace heddle::jit::cpu {
+
+/// Loads that fetch ahead into the first-level cache, each with the elements from what it reads to its like in the next row:
+/// of a nest whose vector loops go through a row of a buffer several times.
+///
+///   parallel i0 < 512
+///     vector i1 < 1024: load b0[1024*i0+i1]        from the shared cache or memory
+///     vector i2 < 1024: load b0[1024*i0+i2], exp   from the first-level cache: fetches b0[1024*i0+i2+1024]
+///
+/// Processors fetch ahead by themselves too, but begin anew at each page, which a row may be, and late where loops end
+/// and begin. It is the second loop over a row that has nothing to wait for; it fetches where a function computed by
+/// a polynomial leaves time. Short rows follow each other in a page, and long ones would push each other out.
+/// Cost: quadratic in the reads of the outermost loops, which are few.
+std::unordered_map<const LoadStmt*, SymExpr> row_fetches(const Nest& nest);
+
+}  // namespace heddle::jit::cpu
