@@ -85,8 +85,9 @@ class TorchArrays:
 
     @staticmethod
     def integer_product(a, b):
-        a, b = TorchArrays.constant(a), TorchArrays.constant(b)
-        return torch.matmul(a.to(torch.float32), b.to(torch.float32)).to(torch.int32)
+        """In f32, whose sums are exact to 2^24: Inductor has no product of unsigned by signed bytes."""
+        wide = [TorchArrays.constant(x.astype("float32")) if hasattr(x, "astype") else x.to(torch.float32) for x in (a, b)]
+        return torch.matmul(*wide).to(torch.int32)
 
     @staticmethod
     def scan(step, state, rows):
