@@ -83,7 +83,7 @@ class Graph {
   /// @param bytes  > 0; the host's memory is pinned
   virtual Node add_copy(void* to, const void* from, std::size_t bytes, CopyKind kind,
                         std::span<const Node> after) = 0;
-  /// What `queue` gives to the stream that it gets, as one node: launches, copies and fills, at least one.
+  /// What `queue` gives to the stream that it gets, as one node: launches, copies and fills, or nothing.
   using Queue = std::function<void(Stream&)>;
   virtual Node add_queued(const Queue& queue, std::span<const Node> after) = 0;
   /// Ends the adding of nodes.

@@ -457,9 +457,8 @@ void CudaContext::queue_graph(Graphs& graphs, std::size_t number) {
   std::unique_ptr<SegmentGraph>& graph = graphs.segments[number];
   if (graph != nullptr && !graph->update(graph_request(false))) graph = nullptr;
   if (graph == nullptr)
-    graph =
-        std::make_unique<SegmentGraph>(runtime_->device(), segments[number], graph_request(true),
-                                       number == 0, number + 1 == segments.size(), counters_);
+    graph = std::make_unique<SegmentGraph>(*runtime_, segments[number], graph_request(true),
+                                           number == 0, number + 1 == segments.size(), counters_);
   graph->launch(*stream_);
 }
 

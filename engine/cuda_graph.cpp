@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <functional>
 
+#include "engine/custom_step.h"
+#include "heddle/custom_op.h"
+#include "heddle/error.h"
 #include "jit/cuda/compile.h"
 
 namespace heddle::engine {
@@ -69,15 +72,15 @@ constexpr std::size_t kMostReduced = 4096;
 
 }  // namespace
 
-SegmentGraph::SegmentGraph(device::Device& device, const GraphSegment& segment,
+SegmentGraph::SegmentGraph(CudaRuntime& runtime, const GraphSegment& segment,
                            const GraphRequest& request, bool copies_in, bool copies_out,
                            GraphCounters& counters)
-    : device_(device),
+    : runtime_(runtime),
       segment_(segment),
       copies_in_(copies_in),
       copies_out_(copies_out),
       counters_(counters),
-      graph_(device.make_graph()) {
+      graph_(runtime.device().make_graph()) {
   build(request);
   done_before_ = {};
   graph_->instantiate();
@@ -120,34 +123,84 @@ SegmentGraph::Nodes SegmentGraph::nodes_of(std::span<const StepId> steps) const 
   return nodes;
 }
 
+/// Of a custom op: the addresses of its buffers, and which call it is, sizes and attributes included.
 void SegmentGraph::collect(const GraphRequest& request, std::uint32_t k) {
   const std::size_t number = number_of(request, k);
-  const std::uint32_t stream = request.plan.streams->stream_of[segment_.first + k];
-  collect_arguments(request.plan, request.steps[number], number, request.status,
-                    &request.counters[stream], arguments_);
+  const scheduler::BoundStep& step = request.steps[number];
   words_.clear();
+  if (const auto* custom = request.plan.custom[number].get()) {
+    words_.push_back(custom->id());
+    const std::size_t buffers = request.plan.table_end(number) - request.plan.table_start[number];
+    for (std::size_t b = 0; b < buffers; ++b)
+      words_.push_back(reinterpret_cast<std::uintptr_t>(step.buffers[b]));
+    return;
+  }
+  const std::uint32_t stream = request.plan.streams->stream_of[segment_.first + k];
+  collect_arguments(request.plan, step, number, request.status, &request.counters[stream],
+                    arguments_);
   for (const void* argument : arguments_)
     words_.push_back(*static_cast<const std::uint64_t*>(argument));
 }
 
 void SegmentGraph::add_step(const GraphRequest& request, std::uint32_t k, Nodes after) {
-  const CudaLaunch& launch = request.plan.cuda[number_of(request, k)];
+  const std::size_t number = number_of(request, k);
+  const CudaLaunch& launch = request.plan.cuda[number];
+  const bool is_custom = request.plan.custom[number] != nullptr;
   collect(request, k);
   const Nodes before = reduced(std::move(after));
-  const bool by_library = launch.library != nullptr;
-  const device::Graph::Node node = by_library
-                                       ? graph_->add_queued(queue_of(launch), before)
+  const bool is_queued = is_custom || launch.library != nullptr;
+  const device::Graph::Node node = is_queued
+                                       ? add_queued(request, k, before)
                                        : graph_->add_launch(launch.kernel->handle(launch.variant),
                                                             shape_of(launch), arguments_, before);
   launches_.push_back(
-      {node, launch.variant, !launch.is_empty(), launch.blocks, by_library, words_});
+      {node, launch.variant, is_custom || !launch.is_empty(), launch.blocks, is_queued, words_});
 }
 
-device::Graph::Queue SegmentGraph::queue_of(const CudaLaunch& launch) {
-  return [this, &launch](device::Stream& stream) {
-    launch.kernel->launch(device_, launch.variant, launch.blocks, launch.library.get(), arguments_,
-                          stream);
+device::Graph::Queue SegmentGraph::queue_of(const GraphRequest& request, std::uint32_t k) {
+  const std::size_t number = number_of(request, k);
+  if (request.plan.custom[number] != nullptr)
+    return [this, &step = request.steps[number]](device::Stream& stream) {
+      queue_custom(step, runtime_, stream, custom_tensors_);
+    };
+  return [this, &launch = request.plan.cuda[number]](device::Stream& stream) {
+    launch.kernel->launch(runtime_.device(), launch.variant, launch.blocks, launch.library.get(),
+                          arguments_, stream);
   };
+}
+
+namespace {
+
+/// Calls `capture`, and tells of a device that refuses to capture what a custom op queued as an error of the op. Null: of
+/// a library, whose errors stay what they are.
+template <typename F>
+auto capture_of(const jit::BoundCustomCall* custom, F&& capture) {
+  try {
+    return capture();
+  } catch (const DeviceLost&) {
+    throw;
+  } catch (const DeviceError& error) {
+    if (custom == nullptr) throw;
+    throw CustomOpError({.what = custom->call().op->schema.name + ": its work cannot be captured",
+                         .where = custom->call().node,
+                         .expected =
+                             "launches, copies and fills on the stream that `cuda` gets, or an op "
+                             "that is not flagged capturable",
+                         .got = error.what()});
+  }
+}
+
+}  // namespace
+
+device::Graph::Node SegmentGraph::add_queued(const GraphRequest& request, std::uint32_t k,
+                                             const Nodes& before) {
+  return capture_of(request.plan.custom[number_of(request, k)].get(),
+                    [&] { return graph_->add_queued(queue_of(request, k), before); });
+}
+
+bool SegmentGraph::set_queued(const GraphRequest& request, std::uint32_t k) {
+  return capture_of(request.plan.custom[number_of(request, k)].get(),
+                    [&] { return graph_->set_queued(launches_[k].node, queue_of(request, k)); });
 }
 
 SegmentGraph::CopyNode SegmentGraph::add_copy(const GraphCopy& copy, CopyKind kind,
@@ -189,14 +242,17 @@ bool SegmentGraph::update(const GraphRequest& request) {
 
 bool SegmentGraph::update(const GraphRequest& request, std::uint32_t k) {
   LaunchNode& node = launches_[k];
-  const CudaLaunch& launch = request.plan.cuda[number_of(request, k)];
-  if (node.by_library != (launch.library != nullptr)) return false;
-  if (launch.is_empty() && !node.enabled) return true;
-  if (!launch.is_empty()) {
+  const std::size_t number = number_of(request, k);
+  const CudaLaunch& launch = request.plan.cuda[number];
+  const bool is_custom = request.plan.custom[number] != nullptr;
+  if (node.is_queued != (is_custom || launch.library != nullptr)) return false;
+  const bool enabled = is_custom || !launch.is_empty();
+  if (!enabled && !node.enabled) return true;
+  if (enabled) {
     collect(request, k);
     if (launch.variant != node.variant || launch.blocks != node.blocks || words_ != node.words) {
-      if (node.by_library) {
-        if (!graph_->set_queued(node.node, queue_of(launch))) return false;
+      if (node.is_queued) {
+        if (!set_queued(request, k)) return false;
       } else {
         graph_->set_launch(node.node, launch.kernel->handle(launch.variant), shape_of(launch),
                            arguments_);
@@ -207,8 +263,8 @@ bool SegmentGraph::update(const GraphRequest& request, std::uint32_t k) {
       counters_.updates.fetch_add(1, std::memory_order_relaxed);
     }
   }
-  if (launch.is_empty() == node.enabled) graph_->set_enabled(node.node, !launch.is_empty());
-  node.enabled = !launch.is_empty();
+  if (enabled != node.enabled) graph_->set_enabled(node.node, enabled);
+  node.enabled = enabled;
   return true;
 }
 

@@ -12,6 +12,7 @@
 
 #include "device/device.h"
 #include "engine/bound.h"
+#include "engine/cuda_runtime.h"
 #include "scheduler/capture.h"
 #include "scheduler/streams.h"
 
@@ -77,11 +78,13 @@ struct GraphRequest {
 /// One segment as an executable graph.
 class SegmentGraph {
  public:
-  SegmentGraph(device::Device& device, const GraphSegment& segment, const GraphRequest& request,
+  /// @throws CustomOpError when the function of a custom op throws, or queues what cannot be captured.
+  SegmentGraph(CudaRuntime& runtime, const GraphSegment& segment, const GraphRequest& request,
                bool copies_in, bool copies_out, GraphCounters& counters);
 
   /// Makes the next launch that of `request`, whose plan has the same steps, and whose copies are as many.
-  /// @return false: what a library queues has another form, and the graph has to be made anew.
+  /// @return false: what a library or a custom op queues has another form, and the graph has to be made anew.
+  /// @throws CustomOpError as above; then the graph is not to be launched.
   bool update(const GraphRequest& request);
   void launch(device::Stream& stream);
 
@@ -91,7 +94,7 @@ class SegmentGraph {
     std::uint32_t variant = 0;
     bool enabled = true;
     std::uint32_t blocks = 0;
-    bool by_library = false;  ///< what a library and a kernel after it queue
+    bool is_queued = false;  ///< what a library and a kernel after it queue, or a custom op
     std::vector<std::uint64_t> words;
   };
   struct CopyNode {
@@ -108,8 +111,10 @@ class SegmentGraph {
   Nodes reduced(Nodes after);
   Nodes nodes_of(std::span<const ir::StepId> steps) const;
   bool update(const GraphRequest& request, std::uint32_t k);
-  /// What a library's step does.
-  device::Graph::Queue queue_of(const CudaLaunch& launch);
+  /// What the step of a library or a custom op does.
+  device::Graph::Queue queue_of(const GraphRequest& request, std::uint32_t k);
+  device::Graph::Node add_queued(const GraphRequest& request, std::uint32_t k, const Nodes& before);
+  bool set_queued(const GraphRequest& request, std::uint32_t k);
   void update(CopyNode& node, const GraphCopy& copy, device::CopyKind kind);
   /// Of step `k` of the segment in the steps of the request.
   std::size_t number_of(const GraphRequest& request, std::uint32_t k) const {
@@ -118,7 +123,7 @@ class SegmentGraph {
   /// Collects the arguments of step `k` of the segment, and their values as words.
   void collect(const GraphRequest& request, std::uint32_t k);
 
-  device::Device& device_;
+  CudaRuntime& runtime_;
   const GraphSegment& segment_;
   const bool copies_in_;
   const bool copies_out_;
@@ -130,6 +135,7 @@ class SegmentGraph {
   CopyNode status_;
   std::vector<void*> arguments_;
   std::vector<std::uint64_t> words_;
+  std::vector<KernelTensor> custom_tensors_;
 };
 
 }  // namespace heddle::engine

@@ -249,7 +249,7 @@ scheduler::CapturePlan Unit::order_for_graphs(const BuildOptions& options) {
   for (std::size_t k = 0; k < given.size(); ++k) {
     traits.push_back(given[schedule_.given[k]]);
     const jit::ProgramKernel& kernel = program_.kernels[schedule_.record.steps[k].kernel];
-    traits.back().own_work = kernel.custom != nullptr || kernel.nested != nullptr;
+    traits.back().own_work = kernel.nested != nullptr;
   }
   scheduler::CaptureOptions capture = options.capture;
   capture.enabled = options.graphs;

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <set>
 #include <vector>
 
 #include "device/cuda/driver.h"
@@ -289,6 +290,13 @@ class CudaGraph : public Graph {
   }
   Node add_queued(const Queue& queue, std::span<const Node> after) override {
     const Captured child(*this, queue);
+    if (child.is_empty()) {
+      const Node made = add(after, "cuGraphAddEmptyNode", [&](void** node, void* const* before) {
+        return driver().graph_add_empty(node, graph_, before, after.size());
+      });
+      empty_.insert(made);
+      return made;
+    }
     return add(after, "cuGraphAddChildGraphNode", [&](void** node, void* const* before) {
       return driver().graph_add_child(node, graph_, before, after.size(), child.graph);
     });
@@ -312,6 +320,7 @@ class CudaGraph : public Graph {
   }
   bool set_queued(Node node, const Queue& queue) override {
     const Captured child(*this, queue);
+    if (child.is_empty() || empty_.contains(node)) return child.is_empty() && empty_.contains(node);
     const int result = context_->call_quietly(
         [&] { return driver().graph_set_child(exec_, nodes_[node], child.graph); });
     if (Driver::is_fatal(result)) context_->check(result, "cuGraphExecChildGraphNodeSetParams");
@@ -352,6 +361,13 @@ class CudaGraph : public Graph {
     ~Captured() { destroy(); }
     Captured(const Captured&) = delete;
     Captured& operator=(const Captured&) = delete;
+
+    bool is_empty() const {
+      std::size_t count = 0;
+      context->call("cuGraphGetNodes",
+                    [&] { return context->driver.graph_nodes(graph, nullptr, &count); });
+      return count == 0;
+    }
 
     ContextPtr context;
     void* graph = nullptr;
@@ -408,6 +424,7 @@ class CudaGraph : public Graph {
   void* graph_ = nullptr;
   void* exec_ = nullptr;
   std::vector<void*> nodes_;
+  std::set<Node> empty_;                 ///< nodes of which nothing was queued
   std::unique_ptr<CudaStream> capture_;  ///< where what is queued is captured
 };
 

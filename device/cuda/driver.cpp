@@ -84,6 +84,8 @@ void Driver::load_functions() {
   library_.load(graph_add_kernel, "cuGraphAddKernelNode_v2");
   library_.load(graph_add_copy, "cuGraphAddMemcpyNode");
   library_.load(graph_add_child, "cuGraphAddChildGraphNode");
+  library_.load(graph_add_empty, "cuGraphAddEmptyNode");
+  library_.load(graph_nodes, "cuGraphGetNodes");
   library_.load(graph_instantiate, "cuGraphInstantiateWithFlags");
   library_.load(graph_exec_destroy, "cuGraphExecDestroy");
   library_.load(graph_set_kernel, "cuGraphExecKernelNodeSetParams_v2");

@@ -128,6 +128,8 @@ class Driver {
                         const CopyParameters* parameters, void* context) = nullptr;
   int (*graph_add_child)(void** node, void* graph, void* const* after, std::size_t count,
                          void* child) = nullptr;
+  int (*graph_add_empty)(void** node, void* graph, void* const* after, std::size_t count) = nullptr;
+  int (*graph_nodes)(void* graph, void** nodes, std::size_t* count) = nullptr;
   int (*graph_instantiate)(void** exec, void* graph, unsigned long long flags) = nullptr;
   int (*graph_exec_destroy)(void* exec) = nullptr;
   int (*graph_set_kernel)(void* exec, void* node, const KernelNodeParameters* parameters) = nullptr;

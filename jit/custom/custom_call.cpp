@@ -1,6 +1,7 @@
 #include "jit/custom/custom_call.h"
 
 #include <algorithm>
+#include <atomic>
 #include <fmt/format.h>
 
 #include "heddle/error.h"
@@ -15,6 +16,8 @@ std::int64_t aligned(std::int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+std::atomic<std::uint64_t> next_id{1};
+
 std::int64_t table_bytes(std::size_t tensors) {
   return aligned(static_cast<std::int64_t>(tensors * sizeof(KernelTensor)));
 }
@@ -25,7 +28,8 @@ BoundCustomCall::BoundCustomCall(ArgumentsOnly, const CustomCall& call,
                                  const base::SymbolValues& sizes, int workers)
     : call_(call),
       attrs_(ir::kernel_attrs(*call.op, call.attrs, sizes)),
-      workers_(std::max(1, workers)) {
+      workers_(std::max(1, workers)),
+      id_(next_id.fetch_add(1, std::memory_order_relaxed)) {
   for (const CustomTensor& tensor : call.arguments) add(tensor, sizes, arguments_);
 }
 

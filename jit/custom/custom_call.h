@@ -69,6 +69,7 @@ class BoundCustomCall {
   std::int64_t scratch_bytes() const;
   std::int64_t workspace_bytes() const { return workspace_bytes_; }
   const CustomCall& call() const { return call_; }
+  std::uint64_t id() const { return id_; }  ///< unique in the process
 
   /// Without results, whose sizes are not known.
   struct ArgumentsOnly {};
@@ -92,6 +93,7 @@ class BoundCustomCall {
   std::int64_t workspace_bytes_ = 0;
   std::int64_t extent_ = 1;
   int workers_ = 1;
+  const std::uint64_t id_;
 };
 
 }  // namespace heddle::jit

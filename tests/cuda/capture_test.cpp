@@ -556,6 +556,25 @@ TEST_F(CudaCapture, S3_20_EachReasonIsToldOnce) {
   }
 }
 
+// S3-32: a donated argument ends in the part that reads it last, and is not given back by it; S3-28: others are.
+TEST_F(CudaCapture, S3_32_DonatedArgumentsEndInsideParts) {
+  for (const bool donated : {true, false}) {
+    const Captured captured(std::string("graph @main(%x: ") + (donated ? "donated " : "") +
+                            "f32[8]) {\n"
+                            "  %a = exp(%x)\n"
+                            "  %h = cuda_ct::host(%a)\n"
+                            "  %o = add(%h, %x)\n"
+                            "  %g = cuda_ct::host(%o)\n"
+                            "  %r = sin(%g)\n"
+                            "  return %r\n"
+                            "}\n");
+    EXPECT_EQ(captured.parts(), "[a] [h]! [o] [g]! [r]");
+    EXPECT_EQ(captured.part(0)["outputs"], Json::array({"x", "a"})) << "it is read again";
+    EXPECT_EQ(captured.part(2)["inputs"], Json::array({"x", "h"}));
+    EXPECT_EQ(captured.part(2)["outputs"], donated ? Json::array({"o"}) : Json::array({"x", "o"}));
+  }
+}
+
 // S3-26, S4-31: who is only waited for is nothing that a part takes; the wait holds all the same.
 TEST_F(CudaCapture, S4_31_WeakEdgesAreNoInputsOfParts) {
   for (const int streams : {1, 3}) {
@@ -600,23 +619,23 @@ TEST_F(CudaCapture, AX_03_ARegionIntoAWritingOpWhoseResultsArePartedByASplit) {
       "  return %b\n"
       "}\n",
       on_cuda(1, true), true);
-  EXPECT_EQ(captured.parts(), "[m+s] [u]! [a] [h]! [b]");
-  EXPECT_EQ(captured.part(0)["outputs"], Json::array({"x", "s"}));
-  EXPECT_EQ(captured.part(2)["inputs"], Json::array({"u"}));
-  EXPECT_EQ(captured.part(4)["inputs"], Json::array({"v", "h"}));
+  EXPECT_EQ(captured.parts(), "[m+s,u,a] [h]! [b]");
+  EXPECT_EQ(captured.part(0)["inputs"], Json::array({"x", "counts"}));
+  EXPECT_EQ(captured.part(0)["outputs"], Json::array({"x", "counts", "v", "a"}));
+  EXPECT_EQ(captured.part(1)["inputs"], Json::array({"a"}));
+  EXPECT_EQ(captured.part(2)["inputs"], Json::array({"v", "h"}));
   EXPECT_EQ(captured.steady(), R"(
 s0 graph
   0 launch mul_sin
-s0 launch route
-s0 graph
-  0 launch exp
+  1 launch route after 0
+  2 launch exp after 1
 s0 launch host
 s0 graph
   0 launch add
   1 out 4 after 0
 s0 synchronize
 )");
-  EXPECT_EQ(captured.stats().graphs, 3u);
+  EXPECT_EQ(captured.stats().graphs, 2u);
 }
 
 // Two streams: each wait for an event is an edge of the graph, and a wait where there is none.

@@ -196,6 +196,25 @@ EXPORT int cuGraphAddChildGraphNode(void** node, void* handle, void* const* afte
   return kSuccess;
 }
 
+EXPORT int cuGraphAddEmptyNode(void** node, void* graph, void* const* after, std::size_t count) {
+  const Entry entry("cuGraphAddEmptyNode");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
+  Operation operation;
+  operation.kind = Operation::Kind::Fill;  // of no bytes
+  return add_node(node, graph, after, count, std::move(operation));
+}
+
+/// Only their number is asked for.
+EXPORT int cuGraphGetNodes(void* handle, void** nodes, std::size_t* count) {
+  const Entry entry("cuGraphGetNodes");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
+  const Graph* graph = Graphs::instance().find(handle);
+  if (graph == nullptr) return kInvalidHandle;
+  if (nodes != nullptr) return kInvalidValue;
+  *count = graph->nodes.size();
+  return kSuccess;
+}
+
 EXPORT int cuGraphInstantiateWithFlags(void** exec, void* handle, unsigned long long) {
   const Entry entry("cuGraphInstantiate");
   if (const int error = entry.in_context(); error != kSuccess) return error;

@@ -57,6 +57,13 @@ TEST(Errors, EmptyHandle) {
             "run: input 0: expected a tensor, got an empty handle");
 }
 
+// S0-17: a result that is no tensor is named.
+TEST(Errors, S0_17_AnEmptyHandleIsNoResult) {
+  hd::Engine engine([](const hd::Tensor& x) { return std::vector{x + 1.0f, hd::Tensor()}; });
+  EXPECT_EQ(text_of<hd::TraceError>([&] { engine.run({ones({2})}); }),
+            "output 1 of the callable: expected a tensor, got an empty handle");
+}
+
 TEST(Errors, UnknownName) {
   hd::Engine engine = declared();
   EXPECT_EQ(text_of<hd::ArgumentError>([&] { engine.run_named({{"w", ones({2, 4})}}); }),

@@ -1,7 +1,9 @@
 // Acceptance cases of regional compilation: what is one unit, what is launched, how often something is compiled.
+#include <filesystem>
 #include <functional>
 #include <gmock/gmock.h>
 #include <stdexcept>
+#include <unistd.h>
 
 #include "heddle/custom_op.h"
 #include "tests/engine/case_graph.h"
@@ -454,6 +456,85 @@ TEST(RegionCases, S1_20_DifferentlyConfiguredNodesAreUnitsOfTheirOwn) {
                               "  return %b\n"),
                  kAnnotated);
   EXPECT_EQ(made.launched(), "region_0: a | region_1: b");
+}
+
+// What a unit was compiled to is found on disk by the next engine, with equal results.
+TEST(RegionCases, S1_25_ACompiledUnitIsKeptOnDiskAndLoaded) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("heddle_s1_25_" + std::to_string(getpid()));
+  const std::string text = region_graph(
+      "  %s = sin(%x)\n  %m = mul(%s, %y) @{compile = \"unit\"}\n"
+      "  %a = add(%m, 1.0: f32) @{compile = \"unit\"}\n  return %a\n");
+  const std::vector inputs{Tensor::full(f32, {8}, 0.3), Tensor::full(f32, {8}, 1.7)};
+  std::vector<double> first;
+  for (const bool again : {false, true}) {
+    Engine engine = parse_ir(
+        text, {.threads = 1, .cache_dir = folder.string(), .scope = CompileScope::Annotated});
+    const std::vector<double> got = engine.run(inputs)[0].to_doubles();
+    EXPECT_EQ(engine.stats().regions_compiled, 1u);
+    EXPECT_EQ(engine.stats().kernels_compiled, again ? 0u : 2u);
+    EXPECT_EQ(engine.stats().disk_hits, again ? 2u : 0u);
+    if (!again) first = got;
+    EXPECT_EQ(got, first);
+  }
+  std::filesystem::remove_all(folder);
+}
+
+// A unit's results have the strides that the nodes said, so that other units, compiled apart, read them right.
+TEST(RegionCases, S1_28_ResultsOfAUnitKeepTheirStrides) {
+  CaseGraph made(region_graph("  %e = exp(%x) @{compile = \"first\"}\n"
+                              "  %t = permute(%e) {perm = [1, 0]} @{compile = \"first\"}\n"
+                              "  %c = cumsum(%t) {axis = 1} @{compile = \"second\"}\n"
+                              "  %r = reduce_sum(%t) {axes = [0]} @{compile = \"second\"}\n"
+                              "  return %c, %r\n",
+                              "%x: f32[3, 8]"),
+                 kAnnotated);
+  made.launched();  // compares with the evaluator
+  EXPECT_EQ(made.engine().stats().regions_compiled, 2u);
+  const Json plan = made.plan();
+  for (const auto& buffer : plan["buffers"])
+    EXPECT_EQ(buffer["bytes"], buffer["value"] == "r" ? 12 : 96) << "not padded";
+}
+
+// A marked node is a kernel alone that reads its operands however they lie.
+TEST(RegionCases, S1_33_AFallbackReadsStridedOperands) {
+  CaseGraph made(
+      region_graph("  %t = permute(%x) {perm = [1, 0]}\n"
+                   "  %m = matmul(%t, %y) @{should_fallback = true}\n"
+                   "  %o = exp(%m)\n"
+                   "  return %o\n",
+                   "%x: f32[8, 3], %y: f32[8, 5]"));
+  made.launched();
+  const Json plan = made.plan();
+  std::string kind;
+  for (const auto& kernel : plan["kernels"])
+    if (kernel["nodes"] == Json::array({"m"})) kind = kernel["kind"];
+  EXPECT_NE(kind, "") << "no kernel of its own";
+}
+
+// The handles that a call is given end with the last unit that reads them, not with the call.
+TEST(RegionCases, S1_23_ActivationsHandedOverEndWithTheirLastUnit) {
+  EngineOptions options = kAnnotated;
+  options.threads = 1;
+  options.donate = {"x"};
+  Engine engine = parse_ir(region_graph("  %a = sin(%x) @{compile = \"first\"}\n"
+                                        "  %b = cumsum(%a) {axis = 0} @{compile = \"second\"}\n"
+                                        "  %c = mul(%b, %y) @{compile = \"third\"}\n"
+                                        "  return %c\n"),
+                           options);
+  bool gone = false;
+  std::vector<float> memory(8, 0.5F);
+  std::vector inputs{Tensor::wrap(memory.data(), f32, {8}, [&](void*) { gone = true; }),
+                     Tensor::full(f32, {8}, 1)};
+  std::string text;
+  for (const RunEvent& event : engine.run_trace(inputs))
+    text += event.value + (event.kind == RunEvent::Kind::Free ? " free, " : ", ");
+  EXPECT_THAT(text, ::testing::MatchesRegex("a, [a-z_0-9]+, x free, .*"));
+  EXPECT_FALSE(gone);
+  engine.run(std::move(inputs));
+  EXPECT_TRUE(gone);
+  EXPECT_FALSE(inputs[0].defined());
+  EXPECT_TRUE(inputs[1].defined());
 }
 
 }  // namespace
