@@ -184,7 +184,7 @@ def markdown(document):
 
 # The picture: a bar a row, as long as the best peer's processor time over Heddle's, and a mark for each peer's.
 
-BAR_HEIGHT, GAP, LEFT, RIGHT, WIDTH, TOP = 14, 6, 330, 175, 900, 66
+BAR_HEIGHT, GAP, LEFT, RIGHT, WIDTH, TOP = 14, 6, 395, 190, 980, 66
 SCALE = (0.5, 1, 2, 4, 8, 16)
 # Colours that remain apart for the colour-blind, and shapes for print: as paths around 0, 0.
 MARKS = {"onnxruntime": ("#0072b2", "M-4 -4H4V4H-4Z"), "onnxruntime_tuned": ("#56b4e9", "M-4 -4H4V4H-4Z"),
