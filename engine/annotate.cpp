@@ -80,7 +80,8 @@ AfterScope::AfterScope(const std::vector<Tensor>& first) {
   std::vector<ir::Value>& current = trace->builder().context.after;
   state_ = std::make_unique<State>(State{trace->shared_from_this(), current});
   for (const Tensor& tensor : first) {
-    if (tensor.is_symbolic()) current.push_back(trace->value_of(tensor, {}));
+    if (!tensor.is_symbolic()) continue;
+    if (const ir::Value value = trace->order_after(tensor)) current.push_back(value);
   }
 }
 

@@ -172,12 +172,16 @@ void invoke(Trace& outer, const RegionOptions& options, std::span<const Tensor> 
     const bool input = std::ranges::count(region.trace().builder().inputs(), result) != 0;
     region.add_output(input ? region.trace().builder().emit("alias", {result}) : result);
   }
+  // Of an equal body that was there before only that one stays.
+  std::vector<ir::Dims> sizes;
+  for (const ir::Value& result : results) sizes.push_back(result.meta().sizes);
   const ir::Node* node =
       call(outer, "invoke", std::move(operands), captured, {{"body", region.finish()}}, where);
   const auto slot_of = [&](ir::Value value) {
     const auto at = std::ranges::find(results, value) - results.begin();
     return node->value(static_cast<std::uint32_t>(at));
   };
+  region.name_late_sizes(sizes, *node);
   for (std::size_t k = 0; k < region.leaves().size(); ++k)
     region.repoint(k, slot_of(region.values()[k]));
   for (std::size_t k = slots.size(); k < results.size(); ++k)
@@ -272,18 +276,20 @@ ir::SymExpr length_of(std::span<const ir::Value> scanned, const ScanOptions& opt
 void scan(Trace& outer, const Leaves& start, std::span<const Tensor> tensors,
           const detail::Body& body, const ScanOptions& options, bool is_map,
           const base::Location& where) {
-  const std::string op = is_map ? "map" : "scan";
+  const std::string label = is_map ? "map" : "scan";
+  // A map over nothing counts its iterations, as a scan that carries nothing does.
+  const std::string op = is_map && !tensors.empty() ? "map" : "scan";
   std::vector<ir::Value> operands = values_of(outer, tensors_in(start), where);
   const std::size_t carried = operands.size();
   const std::vector<ir::Value> scanned = values_of(outer, tensors, where);
-  const ir::SymExpr length = length_of(scanned, options, op, where);
+  const ir::SymExpr length = length_of(scanned, options, label, where);
   operands.insert(operands.end(), scanned.begin(), scanned.end());
   std::vector<ir::TensorMeta> metas = plain_metas(operands);
   for (std::size_t k = carried; k < metas.size(); ++k)
     metas[k] = ir::TensorMeta::of(metas[k].dtype,
                                   ir::Dims(metas[k].sizes.begin() + 1, metas[k].sizes.end()),
                                   metas[k].device);
-  RegionTrace run(op + " body", "body", metas, body, where);
+  RegionTrace run(label + " body", "body", metas, body, where);
   run.refuse_leaks();
   if (!is_map && !run.structure().starts_with("(" + start.structure + ", "))
     fail_structure("scan: the body returns another carry than the scan starts with", where,
@@ -294,7 +300,7 @@ void scan(Trace& outer, const Leaves& start, std::span<const Tensor> tensors,
   std::vector<ir::Value> captured;
   for (const Trace::Capture& capture : run.captures()) captured.push_back(capture.outer);
   ir::Attrs attrs{{"body", run.finish()}, {"scanned", static_cast<std::int64_t>(scanned.size())}};
-  if (!is_map) {
+  if (op == "scan") {
     attrs.emplace("carried", static_cast<std::int64_t>(carried));
     attrs.emplace("length", length);
     attrs.emplace("reverse", options.reverse);

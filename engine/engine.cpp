@@ -16,6 +16,7 @@
 #include "engine/tensor_impl.h"
 #include "engine/trace.h"
 #include "heddle/error.h"
+#include "ir/analysis/late_sizes.h"
 #include "ir/evaluate.h"
 #include "ir/op.h"
 #include "ir/passes/control_deps.h"
@@ -203,6 +204,7 @@ Engine::Impl::Traced Engine::Impl::trace_graph(std::span<const Tensor> inputs) {
   traced.guards.assumptions = env->assumptions;
   traced.hints = env->hints;
   traced.graph = tracing->builder().finish();
+  ir::check_late_sizes(traced.graph);
   traced.guards.note_writes(traced.graph);
   traced.originals = tracing->originals();
   for (const ir::Value input : traced.graph.inputs()) {

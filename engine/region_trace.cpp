@@ -1,47 +1,35 @@
 #include "engine/region_trace.h"
 
 #include <algorithm>
+#include <exception>
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/relabel.h"
+#include "heddle/custom_op.h"
 #include "heddle/error.h"
+#include "ir/analysis/unbacked.h"
 #include "ir/op.h"
 
 namespace heddle::engine {
 
 namespace {
 
-template <typename E>
-[[noreturn]] void rethrow_labelled(const E& error, const std::string& label) {
-  Error::Parts parts = error.parts();
-  parts.what = label + ": " + parts.what;
-  throw E(std::move(parts));
-}
-
-/// Rethrows what is being handled, with `label` before its text where it is an error of the engine.
-[[noreturn]] void fail_in(const std::string& label) {
+/// Rethrows what is being handled with `label` before its text: an error of the engine as one of its class,
+/// another exception nested in a TraceError.
+[[noreturn]] void fail_in(const std::string& label, const base::Location& where) {
   try {
     throw;
-  } catch (const ShapeError& error) {
-    rethrow_labelled(error, label);
-  } catch (const DTypeError& error) {
-    rethrow_labelled(error, label);
-  } catch (const ArgumentError& error) {
-    rethrow_labelled(error, label);
-  } catch (const TraceError& error) {
-    rethrow_labelled(error, label);
-  } catch (const AliasingError& error) {
-    rethrow_labelled(error, label);
-  } catch (const MutationError& error) {
-    rethrow_labelled(error, label);
-  } catch (const SideEffectError& error) {
-    rethrow_labelled(error, label);
-  } catch (const StructureError& error) {
-    rethrow_labelled(error, label);
-  } catch (const UnsupportedError& error) {
-    rethrow_labelled(error, label);
-  } catch (const IndexError& error) {
-    rethrow_labelled(error, label);
+  } catch (const CustomOpError& error) {
+    Error::Parts parts = error.parts();
+    parts.what = label + ": " + parts.what;
+    throw CustomOpError(std::move(parts));
+  } catch (const Error& error) {
+    base::rethrow_labelled(error, label);
+    throw;
+  } catch (const std::exception& error) {
+    std::throw_with_nested(
+        TraceError({.what = label + ": " + error.what(), .where = where.to_string()}));
   }
 }
 
@@ -67,7 +55,7 @@ RegionTrace::RegionTrace(std::string label, std::string graph_name,
   try {
     leaves_ = body(given);
   } catch (...) {
-    fail_in(label_);
+    fail_in(label_, where_);
   }
   if (trace_->writes_inputs() || trace_->builder().write_back_count() != 0)
     throw MutationError({.what = label_ + ": the body mutates what it is given",
@@ -122,11 +110,21 @@ ir::GraphRef RegionTrace::finish() {
   return trace_->root().install(graph_name_, trace_->builder().finish());
 }
 
+void RegionTrace::name_late_sizes(std::span<const ir::Dims> results, const ir::Node& call) {
+  for (std::uint32_t k = 0; k < results.size(); ++k) {
+    const ir::Dims& inside = results[k];
+    for (std::size_t d = 0; d < inside.size(); ++d)
+      if (inside[d].is_symbol() && ir::is_unbacked(inside[d]))
+        late_.try_emplace(inside[d].symbol(), call.output(k).sizes[d]);
+  }
+}
+
 void RegionTrace::repoint(std::size_t leaf, ir::Value value) {
   Trace& outer = *trace_->parent();
   Tensor* tensor = leaves()[leaf].tensor;
   if (tensor == nullptr) {
-    *leaves()[leaf].size = from_expr(to_expr(*leaves()[leaf].size), outer.shared_from_this());
+    const ir::SymExpr size = to_expr(*leaves()[leaf].size).substitute(late_);
+    *leaves()[leaf].size = from_expr(size, outer.shared_from_this());
     return;
   }
   const auto known = pointed_.find(tensor->impl().get());

@@ -17,7 +17,8 @@ class RegionTrace {
   /// Whether nodes of the body carry the annotations of the call. Not those of a body that others may call too.
   enum class Scope : std::uint8_t { OfTheCall, Own };
   /// Traces `body` on `arguments`. `label` names it in errors: "cond then".
-  /// @throws MutationError, and what the body throws with the label before it.
+  /// @throws MutationError, and what the body throws with the label before it: an exception that is none of
+  ///         the engine's nested in a TraceError.
   RegionTrace(std::string label, std::string graph_name, std::span<const ir::TensorMeta> arguments,
               const detail::Body& body, const base::Location& where,
               Scope scope = Scope::OfTheCall);
@@ -42,6 +43,10 @@ class RegionTrace {
   /// The finished graph, installed at the outermost trace.
   ir::GraphRef finish();
 
+  /// Sizes that the body found at run time are from here on those of the results of `call`.
+  ///
+  /// @param results  sizes of the body's, in the order of those of the call.
+  void name_late_sizes(std::span<const ir::Dims> results, const ir::Node& call);
   /// Makes the handles of leaf k, wherever they are, name `value` of the surrounding trace; the host value
   /// gets a handle of its own where it holds one of that trace.
   void repoint(std::size_t leaf, ir::Value value);
@@ -58,6 +63,7 @@ class RegionTrace {
   detail::Leaves leaves_;
   std::vector<ir::Value> arguments_;
   std::vector<ir::Value> values_;
+  base::SymbolExprs late_;  ///< sizes found in the body, as the results of its call have them
   std::set<ir::StorageId> storages_;  ///< of inputs and outputs
   struct Pointed {
     ir::Value value;

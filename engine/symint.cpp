@@ -7,6 +7,7 @@
 #include "engine/tensor_impl.h"
 #include "engine/trace.h"
 #include "heddle/error.h"
+#include "ir/analysis/unbacked.h"
 
 namespace heddle {
 
@@ -34,6 +35,15 @@ std::shared_ptr<Trace> trace_of(const SymInt& a, const SymInt& b) {
   return b.is_symbolic() ? b.impl()->trace : nullptr;
 }
 
+/// Fails when nobody knows the outcome of `predicate` before the run.
+void refuse_late(const Predicate& predicate, const base::Location& where) {
+  if (!ir::is_unbacked(predicate.left) && !ir::is_unbacked(predicate.right)) return;
+  throw TraceError({.what = "a comparison of sizes",
+                    .where = where.to_string(),
+                    .expected = "sizes that are known before the run; cond() chooses during it",
+                    .got = predicate.to_string()});
+}
+
 bool compare(Predicate::Op op, const SymIntArg& a, const SymIntArg& b, bool swap) {
   const SymInt& left = swap ? b.value : a.value;
   const SymInt& right = swap ? a.value : b.value;
@@ -42,7 +52,9 @@ bool compare(Predicate::Op op, const SymIntArg& a, const SymIntArg& b, bool swap
   ir::ShapeEnv* env = trace != nullptr ? &trace->env() : shape_env;
   if (env == nullptr) return predicate.evaluate({});
   const auto& where = a.where.line() != 0 ? a.where : b.where;
-  return env->decide(predicate, "branch in user code", location_of(where));
+  const base::Location location = location_of(where);
+  if (!env->expect(predicate)) refuse_late(predicate, location);
+  return env->decide(predicate, "branch in user code", location);
 }
 
 }  // namespace

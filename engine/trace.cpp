@@ -1,5 +1,6 @@
 #include "engine/trace.h"
 
+#include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
 
@@ -145,9 +146,18 @@ ir::Value Trace::capture(ir::Value outer) {
   return inner;
 }
 
+ir::Value Trace::order_after(const Tensor& tensor) {
+  const std::shared_ptr<Trace>& of = tensor.impl()->trace;
+  if (of.get() == this || of->ended() || !of->is_around(this)) return value_of(tensor, {});
+  const ir::Value first = of->current(tensor.impl()->value);
+  if (std::ranges::find(of->call_after_, first) == of->call_after_.end())
+    of->call_after_.push_back(first);
+  return {};
+}
+
 Trace::Checkpoint Trace::checkpoint() const {
   Checkpoint now{builder_.checkpoint(), captured_.size(), captures_.size(), written_,
-                 last_effect_,          nullptr};
+                 last_effect_,          call_after_,      nullptr};
   if (parent_ != nullptr) now.parent = std::make_unique<Checkpoint>(parent_->checkpoint());
   return now;
 }
@@ -163,6 +173,7 @@ void Trace::rollback(const Checkpoint& before) {
   std::erase_if(moved_, is_removed);
   written_ = before.written;
   last_effect_ = before.last_effect;
+  call_after_ = before.call_after;
   captured_.resize(before.captured);
   captures_.resize(before.captures);
   builder_.rollback(before.graph);

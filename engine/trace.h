@@ -49,6 +49,9 @@ class Trace : public std::enable_shared_from_this<Trace> {
   const std::vector<Capture>& captures() const { return captures_; }
   /// The input that stands for a value of the parent; made on first use.
   ir::Value capture(ir::Value outer);
+  /// The value that order names for a node of this trace that comes after `tensor`. Null for a tensor of a trace
+  /// around this one, which would be an operand: the call that this trace becomes part of comes after it then.
+  ir::Value order_after(const Tensor& tensor);
   Trace* parent() const { return parent_.get(); }
   Trace& root() { return parent_ ? parent_->root() : *this; }
 
@@ -67,6 +70,7 @@ class Trace : public std::enable_shared_from_this<Trace> {
     std::size_t captures = 0;
     std::map<ir::Value, ir::Value> written;
     ir::Value last_effect;
+    std::vector<ir::Value> call_after;
     std::unique_ptr<Checkpoint> parent;
   };
   Checkpoint checkpoint() const;
@@ -102,7 +106,8 @@ class Trace : public std::enable_shared_from_this<Trace> {
   std::shared_ptr<Trace> parent_;
   std::map<ir::Value, ir::Value> written_;  ///< base → its value after the last write
   std::map<std::pair<ir::Value, ir::Value>, ir::Value> moved_;  ///< (view, new base) → new view
-  ir::Value last_effect_;  ///< of the last call of an op that is not pure
+  ir::Value last_effect_;              ///< of the last call of an op that is not pure
+  std::vector<ir::Value> call_after_;  ///< what the next call with nested graphs comes after
   std::map<const void*, ir::Value> by_tensor_;
   std::map<ir::Value, ir::Value> by_outer_;
   std::map<ir::Value, Tensor> originals_;

@@ -2,6 +2,7 @@
 // operand is, or is a view of; handles of the base and of its views read the new value from then on.
 #include <algorithm>
 #include <fmt/format.h>
+#include <utility>
 
 #include "base/check.h"
 #include "engine/trace.h"
@@ -171,6 +172,9 @@ const ir::Node* Trace::call_regions(std::string_view op, std::span<const Value> 
   for (const auto& [name, attr] : attrs)
     if (const auto* ref = std::get_if<ir::GraphRef>(&attr)) pure = pure && ir::is_pure(*ref->graph);
   if (!pure && last_effect_) builder_.context.after.push_back(last_effect_);
+  for (const Value& first : std::exchange(call_after_, {}))
+    if (std::ranges::find(builder_.context.after, first) == builder_.context.after.end())
+      builder_.context.after.push_back(first);
   const ir::Node* node = builder_.call(op, operands, std::move(attrs));
   builder_.context.after = after;
   if (!pure) last_effect_ = node->value();

@@ -6,12 +6,14 @@
 
 #include "base/check.h"
 #include "base/closest.h"
+#include "base/relabel.h"
 #include "heddle/error.h"
 #include "ir/analysis/unbacked.h"
 #include "ir/graph.h"
 #include "ir/graph_data.h"
 #include "ir/infer_count.h"
 #include "ir/op.h"
+#include "ir/scope_name.h"
 
 namespace heddle::ir {
 
@@ -125,14 +127,6 @@ std::vector<TensorMeta> infer_in_place_of(const Node& like, const Node& node, Sh
   return infer_outputs(node, env);
 }
 
-/// What the annotation "name" puts before the names of nodes that have none of their own.
-std::string scope_name(const Annotations& annotations) {
-  const auto found = annotations.find("name");
-  if (found == annotations.end()) return {};
-  const auto* text = std::get_if<std::string>(&found->second.value);
-  return text == nullptr ? std::string() : *text;
-}
-
 bool same_type(const Value& a, const Value& b) {
   if (a == b) return true;
   return a && b && a.meta().same_layout(b.meta());
@@ -141,6 +135,18 @@ bool same_type(const Value& a, const Value& b) {
 }  // namespace
 
 std::uint64_t inferred_nodes() { return inferred; }
+
+std::string scope_name(const Annotations& annotations) {
+  const auto found = annotations.find("name");
+  if (found == annotations.end()) return {};
+  const auto* text = std::get_if<std::string>(&found->second.value);
+  return text == nullptr ? std::string() : *text;
+}
+
+std::string spoken_op(const Node& node) {
+  const std::string scope = scope_name(node.annotations());
+  return (scope.empty() ? "" : scope + ": ") + std::string(node.op_name());
+}
 
 GraphBuilder::GraphBuilder(std::string name, std::shared_ptr<ShapeEnv> env)
     : env_(env ? std::move(env) : std::make_shared<ShapeEnv>()),
@@ -222,15 +228,21 @@ void GraphBuilder::assign_storages(Node& node, const Node* like) {
 }
 
 const Node* GraphBuilder::call(const OpDef& op, std::span<const Value> inputs, Attrs attrs) {
-  check_operands(op, inputs, context.location);
   auto node = std::make_shared<Node>();
   node->op_ = &op;
   node->inputs_.assign(inputs.begin(), inputs.end());
-  node->attrs_ = complete(op, std::move(attrs), context.location);
   node->annotations_ = context.annotations;
   node->after_ = context.after;
   node->location_ = context.location;
-  node->outputs_ = infer_outputs(*node, *env_);
+  try {
+    check_operands(op, inputs, context.location);
+    node->attrs_ = complete(op, std::move(attrs), context.location);
+    node->outputs_ = infer_outputs(*node, *env_);
+  } catch (const Error& error) {
+    if (const std::string scope = scope_name(context.annotations); !scope.empty())
+      base::rethrow_labelled(error, scope);
+    throw;
+  }
   assign_storages(*node, nullptr);
   name_outputs(*node);
   data_->nodes.push_back(node);

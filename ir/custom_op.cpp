@@ -9,6 +9,7 @@
 #include "heddle/error.h"
 #include "ir/analysis/regions.h"
 #include "ir/custom_evaluate.h"
+#include "ir/ops/result_sizes.h"
 
 namespace heddle::ir {
 namespace {
@@ -104,6 +105,8 @@ std::vector<TensorMeta> infer_custom(const InferContext& context) {
     if (!any && outputs.size() != op.schema.returns.size())
       context.fail_shape("number of results of the shape function",
                          std::to_string(op.schema.returns.size()), std::to_string(outputs.size()));
+    for (const TensorMeta& output : outputs)
+      ops::require_sizes(context, output.sizes, "sizes of the results");
     for (std::size_t k = 0; k < outputs.size() && !any; ++k)
       if (!op.schema.returns[k].alias.empty())
         check_view(context, op.schema, layout, k, outputs[k]);

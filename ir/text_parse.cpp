@@ -406,17 +406,26 @@ class FileParser {
   std::shared_ptr<const Graph> graph_named(const std::string& name, const std::string& prefix) {
     Found& found = graphs_.at(name);
     if (found.graph) return found.graph;
+    if (open_ == kMaxNesting)
+      cursor_.fail_at(found.position, "graph @" + name,
+                      fmt::format("at most {} graphs in each other", kMaxNesting), "one more");
+    ++open_;
     const std::size_t resume = cursor_.position();
     found.open = true;
     cursor_.seek(found.position);
     found.graph =
         std::make_shared<const Graph>(GraphParser(*this, cursor_, name, prefix, literals_).parse());
     found.open = false;
+    --open_;
     cursor_.seek(resume);
     return found.graph;
   }
 
+  /// What walks graphs calls itself for each that is nested: more would not fit on a thread's stack.
+  static constexpr int kMaxNesting = 200;
+
   TextCursor cursor_;
+  int open_ = 0;  ///< graphs that are being parsed, in each other
   const LiteralTable* literals_;
   std::string entry_;
   std::map<std::string, Found> graphs_;

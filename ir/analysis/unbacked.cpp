@@ -6,6 +6,7 @@
 #include <set>
 
 #include "heddle/error.h"
+#include "ir/analysis/late_sizes.h"
 
 namespace heddle::ir {
 
@@ -156,6 +157,41 @@ std::vector<Value> SizeMakers::values_used_by(const Node& node) const {
       if (std::ranges::any_of(maker->output(k).sizes, is_unbacked))
         values.push_back(maker->value(k));
   return values;
+}
+
+namespace {
+
+/// @param found  the sizes known before the graph runs.
+void check_late_sizes(const Graph& graph, std::set<base::Symbol> found) {
+  for (const Value& input : graph.inputs()) add_sizes(input.meta().sizes, found);
+  for (const NodePtr& node : graph.nodes()) {
+    for (const auto& [name, attr] : node->attrs())
+      if (const auto* nested = std::get_if<GraphRef>(&attr))
+        check_late_sizes(*nested->graph, found);
+    for (const base::Symbol& symbol : symbols_used(*node))
+      if (!found.contains(symbol))
+        throw TraceError(
+            {.what = fmt::format("{}: a size that is known only at run time", node->op_name()),
+             .where = node->location().to_string(),
+             .expected = "a size of a tensor that is computed before, in this body or "
+                         "around it",
+             .got = symbol.to_string()});
+    for (const base::Symbol& symbol : unbacked_defined(*node)) found.insert(symbol);
+  }
+}
+
+}  // namespace
+
+void check_late_sizes(const Graph& graph) {
+  for (const Assumption& assumption : graph.assumptions()) {
+    const base::Predicate& predicate = assumption.predicate;
+    if (is_unbacked(predicate.left) || is_unbacked(predicate.right))
+      throw TraceError({.what = assumption.reason,
+                        .where = assumption.location.to_string(),
+                        .expected = "sizes that are known before the run",
+                        .got = predicate.to_string()});
+  }
+  if (graph.next_unbacked_symbol() != 0) check_late_sizes(graph, {});
 }
 
 }  // namespace heddle::ir

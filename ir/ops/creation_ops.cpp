@@ -15,17 +15,14 @@
 #include "ir/ops/common.h"
 #include "ir/ops/families.h"
 #include "ir/ops/host_scalar.h"
+#include "ir/ops/result_sizes.h"
 
 namespace heddle::ir {
 namespace {
 
 std::vector<TensorMeta> infer(const InferContext& ctx) {
   const Dims& sizes = ctx.symints("sizes");
-  for (const SymExpr& size : sizes) {
-    if (size.is_constant() && size.constant() < 0) {
-      ctx.fail_shape("C1 sizes", "sizes of at least 0", ops::text_of(sizes));
-    }
-  }
+  ops::require_sizes(ctx, sizes, "C1 sizes");
   ctx.axis(ctx.integer("axis"), static_cast<std::int64_t>(sizes.size()), "C2 axis");
   if (ctx.dtype("dtype") == DType::Bool) ctx.fail_dtype("C3 dtype", "a number dtype", "bool");
   return ops::one(ops::fresh(ctx, ctx.dtype("dtype"), sizes));

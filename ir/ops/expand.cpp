@@ -11,6 +11,7 @@
 // Memory: a view of the operand; repeated dimensions have stride 0.
 // Source: NumPy broadcast_to; ONNX Expand-13 once sizes are resolved.
 #include "ir/ops/common.h"
+#include "ir/ops/result_sizes.h"
 #include "ir/ops/view_ops.h"
 
 namespace heddle::ir::ops {
@@ -21,11 +22,7 @@ void check_sizes(const InferContext& ctx, const Dims& sizes) {
   if (sizes.size() < x.sizes.size()) {
     ctx.fail_shape("C1 sizes", "at least " + std::to_string(x.rank()) + " sizes", text_of(sizes));
   }
-  for (const SymExpr& size : sizes) {
-    if (size.is_constant() && size.constant() < 0) {
-      ctx.fail_shape("C1 sizes", "sizes of at least 0", text_of(sizes));
-    }
-  }
+  require_sizes(ctx, sizes, "C1 sizes");
 }
 
 /// Whether a dimension of size `from` repeats to make one of size `to`.

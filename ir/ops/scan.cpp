@@ -11,7 +11,7 @@
 //              the order of the slices: [length, ...]
 //
 // Constraints. infer() checks them in this order.
-//   C1  carried and scanned are counts of operands; map scans one tensor at least
+//   C1  carried and scanned are counts of operands; map scans one tensor at least; length is at least 0
 //   C2  scanned operands have `length` slices
 //   C3  the body takes what is said above, has no parameters and writes nothing back
 //   C4  the body gives carried values of the dtypes and sizes that the loop starts with
@@ -25,6 +25,7 @@
 
 #include "ir/analysis/regions.h"
 #include "ir/ops/regions.h"
+#include "ir/ops/result_sizes.h"
 
 namespace heddle::ir::ops {
 namespace {
@@ -63,6 +64,8 @@ std::vector<TensorMeta> infer(const InferContext& context) {
   if (!counted || (!context.attrs.contains("length") && scanned == 0))
     context.fail_shape("C1 counts", fmt::format("at most {} operands", context.inputs.size()),
                        fmt::format("{} carried and {} scanned", carried, scanned));
+  if (context.attrs.contains("length"))
+    require_sizes(context, {length(context.inputs, context.attrs)}, "C1 length");
   for (std::size_t k = carried; k < carried + scanned; ++k) {
     if (context.meta(k).rank() == 0)
       context.fail_shape(fmt::format("C2 scanned operand {}", k), "a leading dimension",

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "ir/op.h"
+#include "ir/scope_name.h"
 
 namespace heddle::jit {
 
@@ -46,7 +47,7 @@ class NodeElements final : public ir::ElementBuilder {
   Scalar convert(Scalar value, DType dtype) override { return builder_.convert(value, dtype); }
   Scalar from_index(const SymExpr& index) override { return emitter_.index_scalar(index); }
   SymExpr to_index(Scalar value, const SymExpr& low, const SymExpr& high, bool checked) override {
-    const std::string what = std::string(node_.op_name()) + ": index out of range";
+    const std::string what = ir::spoken_op(node_) + ": index out of range";
     const std::int32_t code =
         checked ? emitter_.checks_.code(what, node_.location().to_string()) : 0;
     return builder_.bind(builder_.convert(value, DType::I64), low, high, code, emitter_.guard());

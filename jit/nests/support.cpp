@@ -3,6 +3,7 @@
 #include <limits>
 #include <string>
 
+#include "ir/scope_name.h"
 #include "jit/lower/pack_weights.h"
 
 namespace heddle::jit {
@@ -48,7 +49,7 @@ SymExpr wrapped_index(NestContext& ctx, Scalar value, const SymExpr& size, const
     const Scalar from_end = b.apply(ScalarOp::Add, {index, b.from_index(size)});
     index = b.apply(ScalarOp::Select, {negative, from_end, index});
   }
-  const std::string what = std::string(ctx.node().op_name()) + ": index out of range";
+  const std::string what = ir::spoken_op(ctx.node()) + ": index out of range";
   return b.bind(index, 0, size - 1, ctx.check(what), id_of(mask));
 }
 

@@ -76,5 +76,78 @@ TEST(LateSizes, OfEachCallOfARegion) {
   EXPECT_THAT(elements(got[2]), ElementsAre(2, 4, 6, 2, 6));
 }
 
+/// What the trace of `f` on `inputs` is refused with.
+template <typename F>
+std::string refused(F f, const std::vector<Tensor>& inputs) {
+  Engine engine(f);
+  try {
+    engine.run(inputs);
+  } catch (const TraceError& error) {
+    return error.what();
+  }
+  return "no TraceError";
+}
+
+// S0-2: a size is a result, also one that the body found.
+TEST(LateSizes, ThatABodyReturnsAreThoseOfItsResults) {
+  const auto f = [](const Tensor& x) {
+    const auto found = [](const Tensor& y) {
+      const Tensor kept = positive()(y)[0];
+      return std::pair(kept, kept.size(0) * 2);
+    };
+    const auto [a, twice] = invoke({.name = "found"}, found, x);
+    const auto [b, again] = invoke({.name = "found"}, found, a - 1.0f);
+    return std::tuple(iota({twice}, 0, f32), iota({again + 1}, 0, f32), b);
+  };
+  const std::vector<Tensor> got = everywhere(f, {numbers({1, -1, 2})});
+  EXPECT_THAT(got[0].sizes(), ElementsAre(4));
+  EXPECT_THAT(got[1].sizes(), ElementsAre(3));
+}
+
+TEST(LateSizes, ThatNoResultOfTheBodyHasAreRefusedWhereTheyAreUsed) {
+  const auto f = [](const Tensor& x) {
+    const auto [total, count] = invoke(
+        {},
+        [](const Tensor& y) {
+          const Tensor kept = positive()(y)[0];
+          return std::pair(sum(kept), kept.size(0));
+        },
+        x);
+    return iota({count}, 0, f32) + total;
+  };
+  const std::string text = refused(f, {numbers({1, -1})});
+  EXPECT_THAT(text, HasSubstr("iota: a size that is known only at run time at "));
+  EXPECT_THAT(text, HasSubstr("late_sizes_test.cpp:"));
+  EXPECT_THAT(text, HasSubstr("got u0"));
+}
+
+TEST(LateSizes, CannotBeComparedInHostCode) {
+  const std::vector<Tensor> inputs{numbers({1, -1, 2})};
+  const auto branch = [](const Tensor& x) {
+    const Tensor kept = positive()(x)[0];
+    if (kept.size(0) > 3) return kept;
+    return x;
+  };
+  EXPECT_THAT(refused(branch, inputs), HasSubstr("a comparison of sizes at "));
+  EXPECT_THAT(refused(branch, inputs), HasSubstr("late_sizes_test.cpp:"));
+  EXPECT_THAT(refused([&](const Tensor& x) { return invoke({.name = "g"}, branch, x); }, inputs),
+              HasSubstr("region g: a comparison of sizes at "));
+  const auto known = refused([](const Tensor& x) { return positive()(x)[0] + x; }, inputs);
+  EXPECT_THAT(known, HasSubstr("broadcast of dimension 0 in add at "));
+  EXPECT_THAT(known, HasSubstr("expected sizes that are known before the run, got "));
+  const auto late =
+      refused([](const Tensor& x) { return positive()(x)[0] + positive()(x * -1.0f)[0]; }, inputs);
+  EXPECT_THAT(late, HasSubstr("broadcast of dimension 0 in add at "));
+}
+
+// What is at least 0 whatever the run finds needs no comparison.
+TEST(LateSizes, ThatAreKnownToCompareDo) {
+  const auto f = [](const Tensor& x) {
+    const Tensor kept = positive()(x)[0];
+    return kept.size(0) >= 0 ? kept * 2.0f : kept;
+  };
+  EXPECT_THAT(elements(everywhere(f, {numbers({1, -1, 2})})[0]), ElementsAre(2, 4));
+}
+
 }  // namespace
 }  // namespace heddle::testing

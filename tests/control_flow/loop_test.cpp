@@ -290,5 +290,38 @@ TEST(Example, AnLstmIsAScanOfItsCell) {
   EXPECT_EQ(std::vector<double>(all.end() - 8, all.end()), got[0].to_doubles());
 }
 
+TEST(Scan, CountsWhereNothingIsScanned) {
+  const auto f = [](const Tensor& x) {
+    return map([&](const std::vector<Tensor>&) { return x * 2.0f; }, std::vector<Tensor>(),
+               {.length = 3});
+  };
+  const std::vector<Tensor> got = everywhere(f, {ramp({2}, 1)});
+  EXPECT_THAT(got[0].sizes(), ElementsAre(3, 2));
+}
+
+// A length is at least 0 in every call, or is refused by name.
+TEST(Scan, ALengthThatBecomesNegativeIsRefused) {
+  Engine engine([](const Tensor& x) {
+    return scan(Tensor::full(f32, {}, 0.0), std::vector<Tensor>(),
+                [](const Tensor& total, const std::vector<Tensor>&) {
+                  return std::pair(total + 1.0f, total);
+                },
+                {.length = x.size(0) - 2})
+        .first;
+  });
+  EXPECT_THAT(engine.run({ramp({4})})[0].to_doubles(), ElementsAre(2));
+  EXPECT_THAT(engine.run({ramp({2})})[0].to_doubles(), ElementsAre(0));
+  EXPECT_THAT(text_of<ShapeError>([&] { engine.run({ramp({1})}); }),
+              ::testing::HasSubstr("scan: C1 length: expected sizes of at least 0"));
+  Engine fixed([](const Tensor& x) {
+    return scan(x, std::vector<Tensor>(),
+                [](const Tensor& y, const std::vector<Tensor>&) { return std::pair(y, y); },
+                {.length = -2})
+        .first;
+  });
+  EXPECT_THAT(text_of<ShapeError>([&] { fixed.run({ramp({1})}); }),
+              ::testing::HasSubstr("got [-2]"));
+}
+
 }  // namespace
 }  // namespace heddle::testing

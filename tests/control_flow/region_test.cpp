@@ -488,6 +488,78 @@ TEST(Region, S0_18_TheErrorNamesTheRegionAndTheCause) {
   EXPECT_TRUE(text.starts_with("region outer: region inner: permute: ")) << text;
 }
 
+TEST(Region, S0_18_ErrorsOfEveryKindNameTheRegion) {
+  const auto failing = [](const auto& fail) {
+    return Engine([fail](const Tensor& x) {
+      return while_loop(
+          x, [](const Tensor& y) { return less(sum(y), 1.0f); },
+          [fail](const Tensor& y) {
+            fail();
+            return y;
+          });
+    });
+  };
+  const std::vector<Tensor> inputs{ramp({2})};
+  Engine options = failing([] { throw OptionError({.what = "mine"}); });
+  EXPECT_EQ(text_of<OptionError>([&] { options.run(inputs); }), "while_loop body: mine");
+  Engine cycle = failing([] { throw CycleError({.what = "mine"}); });
+  EXPECT_EQ(text_of<CycleError>([&] { cycle.run(inputs); }), "while_loop body: mine");
+  Engine lost = failing([] { throw DeviceLost({.what = "mine"}); });
+  EXPECT_EQ(text_of<DeviceLost>([&] { lost.run(inputs); }), "while_loop body: mine");
+  Engine custom = failing([] { throw CustomOpError({.what = "mine"}); });
+  EXPECT_EQ(text_of<CustomOpError>([&] { custom.run(inputs); }), "while_loop body: mine");
+}
+
+TEST(Region, S0_18_AnExceptionOfTheHostIsTheCauseOfATraceError) {
+  struct Mine : std::runtime_error {
+    using std::runtime_error::runtime_error;
+  };
+  Engine engine([](const Tensor& x) {
+    return invoke({.name = "g"}, [](const Tensor&) -> Tensor { throw Mine("mine"); }, x);
+  });
+  try {
+    engine.run({ramp({2})});
+    FAIL() << "no error";
+  } catch (const TraceError& error) {
+    EXPECT_EQ(error.parts().what, "region g: mine");
+    EXPECT_THAT(error.where(), ::testing::HasSubstr("region_test.cpp:"));
+    EXPECT_THROW(std::rethrow_if_nested(error), Mine);
+  }
+}
+
+// D1, S4-26: an order edge keeps nothing alive, whatever body it leads from.
+TEST(Region, OrderFromABodyOntoAnOuterValueIsOrderOfTheCall) {
+  const auto branch = [](const Tensor& p, const Tensor& x) {
+    const Tensor first = cumsum(x, 0);
+    return cond(p, [&] { return after({first}, [&] { return sin(x); }); }, [&] { return cos(x); });
+  };
+  const auto nested = [](const Tensor& p, const Tensor& x) {
+    const Tensor first = cumsum(x, 0);
+    return invoke(
+        {},
+        [&](const Tensor& y) {
+          return cond(
+              p, [&] { return after({first, y}, [&] { return sin(y); }); }, [&] { return y; });
+        },
+        x);
+  };
+  const std::vector<Tensor> inputs{flag(true), ramp({4})};
+  const auto check = [&](const auto& f, const char* op) {
+    Engine engine(f);
+    const ir::Graph before = ir::parse(engine.graph_text(inputs, false));
+    const ir::NodePtr call = nodes_of(before, op)[0];
+    const ir::Value first = nodes_of(before, "cumsum")[0]->value();
+    EXPECT_EQ(call->inputs().size(), 2u);
+    EXPECT_EQ(std::ranges::count(call->inputs(), first), 0);
+    ASSERT_EQ(call->after().size(), 1u);
+    EXPECT_EQ(call->after()[0], first);
+    EXPECT_TRUE(nodes_of(ir::parse(engine.graph_text(inputs)), "cumsum").empty());
+    everywhere(f, inputs);
+  };
+  check(branch, "cond");
+  check(nested, "invoke");
+}
+
 TEST(Region, S0_21_NestedRegionsNameTheOutermostCall) {
   const auto f = [](const Tensor& x) {
     const Foo foo = invoke(

@@ -107,6 +107,24 @@ TEST(Errors, AGatherOutOfRange) {
   EXPECT_EQ(engine.run({x, hd::Tensor::of<std::int64_t>({1, -1}, {2})})[0].count(), 4);
 }
 
+// The annotation "name" is the user's word for a part of the program, and stands before what is said of it.
+TEST(Errors, NamesOfScopesStandBeforeTheText) {
+  const hd::Tensor x = ones({4, 2});
+  hd::Engine lookup([](const hd::Tensor& table, const hd::Tensor& i) {
+    const hd::Annotate scope{{"name", "lookup"}};
+    return hd::gather(table, i) * 2;
+  });
+  const std::string at_run =
+      text_of<hd::IndexError>([&] { lookup.run({x, hd::Tensor::of<std::int64_t>({9}, {1})}); });
+  EXPECT_TRUE(at_run.starts_with("lookup: gather: index out of range at ")) << at_run;
+  hd::Engine shaped([](const hd::Tensor& y) {
+    const hd::Annotate scope{{"name", "head"}};
+    return hd::reshape(y, {7});
+  });
+  const std::string at_trace = text_of<hd::ShapeError>([&] { shaped.run({x}); });
+  EXPECT_TRUE(at_trace.starts_with("head: reshape: C2 element count at ")) << at_trace;
+}
+
 TEST(Errors, UnknownOpNamesTheClosest) {
   const hd::Tensor x = ones({2});
   const std::string text =

@@ -1,5 +1,6 @@
 // Guards: what each call is checked for, what the plan says of them and what a failed one says.
 #include <array>
+#include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <string>
@@ -43,6 +44,38 @@ TEST(Guards, TheLastRecompilesAreTold) {
   EXPECT_EQ(stats.compiles, 72u);
   ASSERT_EQ(stats.recompiles.size(), 64u);
   EXPECT_NE(stats.recompiles.back().find("f32"), std::string::npos) << stats.recompiles.back();
+}
+
+// Sizes that a program computes are at least 0 in every call, or it is refused by name.
+TEST(Guards, ASizeThatBecomesNegativeIsRefused) {
+  hd::CustomOp op{.schema = "guards::less_two(Tensor x) -> Tensor"};
+  op.shape = [](const hd::ShapeCall& call) {
+    return std::vector{hd::TensorType{hd::f32, {call.tensor(0).sizes[0] - 2}}};
+  };
+  op.cpu = [](const hd::KernelCall& call) {
+    for (std::int64_t k = 0; k < call.results[0].count(); ++k) call.results[0].as<float>()[k] = 1;
+  };
+  const hd::RegisteredOp less_two = hd::register_op(std::move(op));
+  const std::vector<std::pair<std::string, std::function<hd::Tensor(const hd::Tensor&)>>> programs{
+      {"iota: C1 sizes", [](const hd::Tensor& x) { return hd::iota({x.size(0) - 2}, 0, hd::f32); }},
+      {"expand: C1 sizes",
+       [](const hd::Tensor& x) { return hd::expand(hd::sum(x), {x.size(0) - 2}); }},
+      {"guards::less_two: sizes of the results",
+       [&](const hd::Tensor& x) { return less_two(x)[0] * 2.0f; }},
+      {"iota: C1 sizes", [](const hd::Tensor& x) {
+         return hd::cond(
+             hd::greater(hd::sum(x), 0.0f),
+             [&] { return hd::sum(hd::iota({x.size(0) - 2}, 0, hd::f32)); },
+             [&] { return hd::sum(x); });
+       }}};
+  for (const auto& [label, function] : programs) {
+    hd::Engine engine([&](const hd::Tensor& x) { return function(x); });
+    engine.run({ones_of({4})});
+    engine.run({ones_of({2})});
+    EXPECT_EQ(engine.stats().compiles, 1u) << label;
+    EXPECT_THAT(text_of<hd::ShapeError>([&] { engine.run({ones_of({1})}); }), HasSubstr(label));
+    engine.run({ones_of({3})});
+  }
 }
 
 hd::Engine plus_one() {

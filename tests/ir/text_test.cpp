@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <fmt/format.h>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <limits>
@@ -212,6 +213,28 @@ TEST(TextErrors, NoTextCrashesTheParser) {
       } catch (const Error&) {
       }
     }
+  }
+}
+
+// Deeper ones overflowed the stack of whoever walked them.
+TEST(Text, GraphsNestedTooDeepAreRefused) {
+  const auto nested = [](int depth) {
+    std::string text;
+    for (int k = 0; k < depth; ++k) {
+      text += fmt::format("graph @g{}(%x: f32[2]) {{\n", k);
+      text += k + 1 < depth ? fmt::format("  %y = invoke(%x) {{body = @g{}}}\n", k + 1)
+                            : std::string("  %y = exp(%x)\n");
+      text += "  return %y\n}\n";
+    }
+    return text;
+  };
+  EXPECT_EQ(ir::parse(nested(200)).nodes().size(), 2u);
+  try {
+    ir::parse(nested(3000));
+    FAIL() << "no error";
+  } catch (const ParseError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "graph @g200 at 801:12: expected at most 200 graphs in each other, got one more");
   }
 }
 
