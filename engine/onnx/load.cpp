@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <filesystem>
+#include <span>
+#include <string_view>
 
 #include "engine/onnx/onnx.pb.h"
 #include "engine/onnx/reader.h"
@@ -65,14 +67,21 @@ ValueInfo info_of(const ValueInfoProto& proto, SizeNames& names, bool needs_shap
   return info;
 }
 
-void read_parameters(Model& model, const Constants& constants) {
+/// @param weights  of the initialisers, where they were not parsed; they lie in `file`, or go after this call
+void read_parameters(Model& model, std::span<const std::string_view> weights,
+                     const std::shared_ptr<const MappedFile>& file, const Constants& constants) {
   const auto& graph = model.proto->graph();
   if (graph.sparse_initializer_size() > 0)
     throw UnsupportedError(
         {.what = "model: sparse initialisers", .where = {}, .expected = "dense ones", .got = {}});
-  for (const auto& initializer : graph.initializer())
-    model.parameters[initializer.name()] =
-        read_tensor(initializer, model.folder, "initialiser " + initializer.name());
+  for (int k = 0; k < graph.initializer_size(); ++k) {
+    const auto& initializer = graph.initializer(k);
+    const std::string where = "initialiser " + initializer.name();
+    const auto at = static_cast<std::size_t>(k);
+    model.parameters[initializer.name()] = at < weights.size() && !weights[at].empty()
+                                               ? read_tensor(initializer, weights[at], file, where)
+                                               : read_tensor(initializer, model.folder, where);
+  }
   for (const auto& [name, tensor] : constants) model.parameters[name] = tensor;
 }
 
@@ -99,12 +108,14 @@ Signature read_signature(Model& model, const Constants& constants) {
   return signature;
 }
 
-Engine make_engine(std::shared_ptr<const onnx_format::ModelProto> proto, std::string folder,
-                   EngineOptions options, const Constants& constants, Clock::time_point start) {
+/// @param file  where the model was parsed from; null: bytes that go after the call
+Engine make_engine(ParsedModel parsed, const std::shared_ptr<const MappedFile>& file,
+                   std::string folder, EngineOptions options, const Constants& constants,
+                   Clock::time_point start) {
   auto model = std::make_shared<Model>();
-  model->proto = std::move(proto);
+  model->proto = std::move(parsed.proto);
   model->folder = std::move(folder);
-  read_parameters(*model, constants);
+  read_parameters(*model, parsed.weights, file, constants);
   Signature signature = read_signature(*model, constants);
   TraceFunction trace = [model](std::span<const Tensor> inputs) { return walk(*model, inputs); };
   Engine engine(Engine::FromTrace{}, std::move(trace), std::move(options), std::move(signature));
@@ -119,18 +130,18 @@ Engine make_engine(std::shared_ptr<const onnx_format::ModelProto> proto, std::st
 
 Engine load(const std::string& path, EngineOptions options, const Constants& constants) {
   const auto start = Clock::now();
-  const MappedFile file(path);
+  const auto file = std::make_shared<const MappedFile>(path);
   std::string folder = std::filesystem::path(path).parent_path().string();
   if (folder.empty()) folder = ".";
-  return make_engine(parse_model(file.data(), file.size(), path), std::move(folder),
+  return make_engine(parse_model(file->data(), file->size(), path), file, std::move(folder),
                      std::move(options), constants, start);
 }
 
 Engine load_bytes(const void* data, std::size_t size, EngineOptions options,
                   const std::string& folder, const Constants& constants) {
   const auto start = Clock::now();
-  return make_engine(parse_model(data, size, "bytes"), folder, std::move(options), constants,
-                     start);
+  return make_engine(parse_model(data, size, "bytes"), nullptr, folder, std::move(options),
+                     constants, start);
 }
 
 }  // namespace heddle::onnx

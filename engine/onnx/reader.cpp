@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/onnx/lean_model.h"
 #include "engine/onnx/onnx.pb.h"
 #include "heddle/error.h"
 #include "heddle/onnx.h"
@@ -135,6 +136,13 @@ Tensor read_external(const TensorProto& proto, DType dtype, Sizes sizes, std::in
   return copy;
 }
 
+void check_raw_size(const TensorProto& proto, std::int64_t got, std::int64_t wanted,
+                    const std::string& where) {
+  if (got != wanted)
+    fail("tensor " + proto.name() + ": raw data", where, std::to_string(wanted) + " bytes",
+         std::to_string(got));
+}
+
 template <typename T, typename Field>
 void copy_field(const Field& field, void* data, std::int64_t count, const TensorProto& proto,
                 const std::string& where) {
@@ -229,17 +237,33 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(const_cast<char*>(data_), size_);
 }
 
-std::shared_ptr<const ModelProto> parse_model(const void* data, std::size_t size,
-                                              const std::string& where) {
+ParsedModel parse_model(const void* data, std::size_t size, const std::string& where) {
   auto model = std::make_shared<ModelProto>();
   if (size > static_cast<std::size_t>(std::numeric_limits<int>::max()))
     fail("model", where, "at most 2 GiB of protobuf (weights as external data)",
          std::to_string(size) + " bytes");
-  if (!model->ParseFromArray(data, static_cast<int>(size)) || !model->has_graph())
+  const auto lean = without_weights({static_cast<const char*>(data), size});
+  const std::string_view bytes =
+      lean ? std::string_view(lean->bytes) : std::string_view(static_cast<const char*>(data), size);
+  if (!model->ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) || !model->has_graph())
     fail("model", where, "an ONNX model", "bytes that do not parse as one");
   check_opsets(*model, where);
   check_order(model->graph(), {}, where);
-  return model;
+  return {std::move(model), lean ? lean->weights : std::vector<std::string_view>()};
+}
+
+Tensor read_tensor(const TensorProto& proto, std::string_view raw,
+                   std::shared_ptr<const MappedFile> file, const std::string& where) {
+  const DType dtype = dtype_of_onnx(proto.data_type(), where);
+  const std::int64_t bytes =
+      checked_count(proto, where) * static_cast<std::int64_t>(size_of(dtype));
+  check_raw_size(proto, static_cast<std::int64_t>(raw.size()), bytes, where);
+  Sizes sizes(proto.dims().begin(), proto.dims().end());
+  if (file != nullptr && reinterpret_cast<std::uintptr_t>(raw.data()) % size_of(dtype) == 0)
+    return Tensor::wrap(const_cast<char*>(raw.data()), dtype, std::move(sizes), [file](void*) {});
+  Tensor tensor = Tensor::empty(dtype, std::move(sizes));
+  std::memcpy(tensor.data(), raw.data(), raw.size());
+  return tensor;
 }
 
 Tensor read_tensor(const TensorProto& proto, const std::string& folder, const std::string& where) {
@@ -250,9 +274,7 @@ Tensor read_tensor(const TensorProto& proto, const std::string& folder, const st
   if (proto.data_location() == TensorProto::EXTERNAL)
     return read_external(proto, dtype, std::move(sizes), bytes, folder, where);
   if (proto.has_raw_data()) {
-    if (static_cast<std::int64_t>(proto.raw_data().size()) != bytes)
-      fail("tensor " + proto.name() + ": raw data", where, std::to_string(bytes) + " bytes",
-           std::to_string(proto.raw_data().size()));
+    check_raw_size(proto, static_cast<std::int64_t>(proto.raw_data().size()), bytes, where);
     Tensor tensor = Tensor::empty(dtype, std::move(sizes));
     if (bytes != 0) std::memcpy(tensor.data(), proto.raw_data().data(), proto.raw_data().size());
     return tensor;

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "heddle/tensor.h"
 
@@ -32,15 +34,26 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
+struct ParsedModel {
+  std::shared_ptr<const onnx_format::ModelProto> proto;
+  /// Of each initialiser of the main graph, in order: its raw data, which was left where it lies in the bytes
+  /// parsed; empty, or none listed: the message holds it.
+  std::vector<std::string_view> weights;
+};
+
 /// Parses and checks: version, opset, sizes, and that nodes form an order without cycles.
 /// @throws ModelError.
-std::shared_ptr<const onnx_format::ModelProto> parse_model(const void* data, std::size_t size,
-                                                           const std::string& where);
+ParsedModel parse_model(const void* data, std::size_t size, const std::string& where);
 
 /// The tensor of a TensorProto. External data must lie inside `folder`.
 /// @throws ModelError (wrong byte count, negative or absurd sizes, paths outside the folder),
 ///         UnsupportedError (dtype).
 Tensor read_tensor(const onnx_format::TensorProto& proto, const std::string& folder,
                    const std::string& where);
+
+/// The tensor of a TensorProto whose raw data is `raw`: in place where its alignment allows it and `file`, which
+/// holds it, is given; else a copy.
+Tensor read_tensor(const onnx_format::TensorProto& proto, std::string_view raw,
+                   std::shared_ptr<const MappedFile> file, const std::string& where);
 
 }  // namespace heddle::onnx
