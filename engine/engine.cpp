@@ -596,8 +596,12 @@ void Engine::run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs)
 }
 
 std::future<std::vector<Tensor>> Engine::submit(std::vector<Tensor> inputs) {
-  return std::async(std::launch::async,
-                    [this, kept = std::move(inputs)]() mutable { return run(std::move(kept)); });
+  return std::async(std::launch::async, [impl = impl_.get(), call = impl_->submitted.begin(),
+                                         kept = std::move(inputs)]() mutable {
+    const std::shared_ptr<void> until_it_ends = std::move(call);
+    std::vector<Tensor> handed_over = std::move(kept);
+    return impl->run(handed_over, &handed_over).first;
+  });
 }
 
 Tensor Engine::wrap_device(void* data, DType dtype, Sizes sizes,

@@ -17,6 +17,7 @@
 #include "engine/donated_memory.h"
 #include "engine/executable.h"
 #include "engine/parameters.h"
+#include "engine/pending_calls.h"
 #include "engine/plan_cache.h"
 #include "heddle/engine.h"
 
@@ -176,8 +177,9 @@ struct Engine::Impl {
   std::uint64_t cuda_kernels_at_start;
   std::uint64_t cuda_disk_hits_at_start;
   int specialise_after;
-  bool autotune;                  ///< on CUDA
-  engine::Background background;  ///< last: its thread ends before anything it uses does
+  bool autotune;                   ///< on CUDA
+  engine::Background background;   ///< its thread ends before anything it uses does
+  engine::PendingCalls submitted;  ///< last, for the same reason
 };
 
 namespace engine {

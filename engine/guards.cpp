@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <map>
 
+#include "base/solve.h"
 #include "engine/tensor_impl.h"
 #include "heddle/error.h"
 
@@ -58,12 +59,31 @@ std::string check_input(const InputGuard& guard, const Tensor::Impl& tensor, Sym
   return {};
 }
 
+/// Binds what only sizes declared as expressions tell: s0 = 3 from 2*s0+1 = 7.
+void solve_expressions(std::span<const InputGuard> guards, std::span<const Tensor> tensors,
+                       SymbolValues& sizes) {
+  for (bool more = true; more;) {
+    more = false;
+    for (std::size_t k = 0; k < guards.size(); ++k)
+      for (std::size_t d = 0; d < guards[k].sizes.size(); ++d) {
+        if (guards[k].sizes[d].is_constant() || guards[k].sizes[d].is_symbol()) continue;
+        const auto solved = base::solve(guards[k].sizes[d], tensors[k].impl()->sizes[d], sizes);
+        if (solved) more = sizes.insert(*solved).second || more;
+      }
+  }
+}
+
 /// Sizes declared as expressions (2*s0+1) hold for the bound symbols.
 std::string check_expressions(const InputGuard& guard, const Tensor::Impl& tensor,
                               const SymbolValues& sizes) {
   for (std::size_t k = 0; k < guard.sizes.size(); ++k) {
     const SymExpr& size = guard.sizes[k];
-    if (!size.is_constant() && !size.is_symbol() && size.evaluate(sizes) != tensor.sizes[k])
+    if (size.is_constant() || size.is_symbol()) continue;
+    std::vector<base::Symbol> symbols;
+    size.collect_symbols(symbols);
+    const bool known =
+        std::ranges::all_of(symbols, [&](const auto& symbol) { return sizes.contains(symbol); });
+    if (!known || size.evaluate(sizes) != tensor.sizes[k])
       return mismatch(guard, "size", k, size, tensor.sizes[k]);
   }
   return {};
@@ -222,6 +242,7 @@ Guards::Outcome Guards::match(std::span<const Tensor> tensors) const {
   }
   for (std::size_t k = 0; k < inputs.size() && outcome.failed.empty(); ++k)
     outcome.failed = check_input(inputs[k], *tensors[k].impl(), outcome.sizes);
+  if (outcome.failed.empty()) solve_expressions(inputs, tensors, outcome.sizes);
   for (std::size_t k = 0; k < inputs.size() && outcome.failed.empty(); ++k)
     outcome.failed = check_expressions(inputs[k], *tensors[k].impl(), outcome.sizes);
   for (const ir::Assumption& assumption : assumptions) {
@@ -288,6 +309,12 @@ Guards guards_for(std::span<const Tensor> inputs, const Signature& signature) {
       guard.strides.push_back(SymExpr::size(next++));
     guards.inputs.push_back(std::move(guard));
   }
+  // What is declared may relate sizes: [s0, s0], [2*s0+1].
+  if (const Guards::Outcome outcome = guards.match(inputs); !outcome.holds)
+    throw ShapeError({.what = "run: inputs",
+                      .where = {},
+                      .expected = "sizes as the model declares them",
+                      .got = outcome.failed});
   return guards;
 }
 

@@ -1,10 +1,14 @@
 // Engines over graphs in IR text.
 
+#include <fmt/format.h>
+#include <set>
+
 #include "engine/engine_impl.h"
 #include "engine/graph_replay.h"
 #include "engine/tensor_impl.h"
 #include "engine/trace.h"
 #include "heddle/engine.h"
+#include "heddle/error.h"
 #include "heddle/frontend.h"
 #include "ir/text.h"
 #include "ir/verifier.h"
@@ -20,8 +24,46 @@ ValueInfo info_of(const std::string& label, ir::Value value) {
   return info;
 }
 
+/// The size symbols that the sizes of the inputs tell: s0 of [s0], and of [2*s0+1] too.
+std::set<base::Symbol> told_by_inputs(const ir::Graph& graph) {
+  std::set<base::Symbol> told;
+  for (bool more = true; more;) {
+    more = false;
+    for (const ir::Value input : graph.inputs())
+      for (const ir::SymExpr& size : input.meta().sizes) {
+        std::vector<base::Symbol> symbols;
+        size.collect_symbols(symbols);
+        std::erase_if(symbols, [&](const base::Symbol& symbol) { return told.contains(symbol); });
+        if (symbols.size() != 1) continue;
+        const auto linear = size.linear_in(symbols[0]);
+        if (linear && linear->coefficient.is_constant())
+          more = told.insert(symbols[0]).second || more;
+      }
+  }
+  return told;
+}
+
+void check_sizes_are_told(const ir::Graph& graph) {
+  const std::set<base::Symbol> told = told_by_inputs(graph);
+  for (const ir::NodePtr& node : graph.nodes())
+    for (std::uint32_t k = 0; k < node->outputs().size(); ++k)
+      for (const ir::SymExpr& size : node->value(k).meta().sizes) {
+        std::vector<base::Symbol> symbols;
+        size.collect_symbols(symbols);
+        for (const base::Symbol& symbol : symbols)
+          if (symbol.kind == base::Symbol::Kind::Size && !told.contains(symbol))
+            throw ShapeError(
+                {.what = fmt::format("%{}: size {}", node->names()[k], size.to_string()),
+                 .where = node->location().to_string(),
+                 .expected =
+                     fmt::format("{} to follow from the sizes of the inputs", symbol.to_string()),
+                 .got = node->value(k).meta().to_string()});
+      }
+}
+
 Engine engine_over(ir::Graph graph, EngineOptions options) {
   ir::verify(graph, ir::Stage::Traced);
+  check_sizes_are_told(graph);
   Signature signature;
   std::map<ir::Value, Tensor> parameters;
   std::vector<std::pair<std::string, Tensor>> names;

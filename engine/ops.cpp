@@ -26,16 +26,34 @@ DType number_dtype(const Arg& number, const Arg& other) {
   return dtype == boolean ? i64 : dtype;
 }
 
-Tensor tensor_of(const Arg& arg, const Arg& other) {
-  if (arg.tensor.defined()) return arg.tensor;
+bool holds(DType dtype, std::int64_t number) {
+  if (dtype == i64) return true;
+  const int bits = static_cast<int>(size_of(dtype) * 8);
+  const std::int64_t end = std::int64_t{1} << (is_signed(dtype) ? bits - 1 : bits);
+  return number < end && number >= (is_signed(dtype) ? -end : 0);
+}
+
+/// The operand of `op`: a number takes the dtype that `other` gives it.
+Tensor tensor_of(std::string_view op, const Arg& arg, const Arg& other) {
+  const auto refuse = [&](std::string expected, std::string got) {
+    throw ArgumentError({.what = fmt::format("{}: operand", op),
+                         .where = engine::location_of(arg.where).to_string(),
+                         .expected = std::move(expected),
+                         .got = std::move(got)});
+  };
+  if (arg.is_tensor && !arg.tensor.defined()) refuse("a tensor or a number", "an empty handle");
+  if (arg.is_tensor) return arg.tensor;
   const DType dtype = number_dtype(arg, other);
-  return arg.integral && !is_floating(dtype)
-             ? Tensor::scalar_int(dtype, static_cast<std::int64_t>(arg.number))
-             : Tensor::scalar(dtype, arg.number);
+  if (!arg.integral || is_floating(dtype)) return Tensor::scalar(dtype, arg.number);
+  if (arg.too_large || !holds(dtype, arg.integer))
+    refuse(fmt::format("a number that {} holds", name_of(dtype)),
+           arg.too_large ? std::to_string(static_cast<std::uint64_t>(arg.integer))
+                         : std::to_string(arg.integer));
+  return Tensor::scalar_int(dtype, arg.integer);
 }
 
 Tensor binary(std::string_view op, const Arg& a, const Arg& b) {
-  return one(op, {tensor_of(a, b), tensor_of(b, a)}, {}, a.where);
+  return one(op, {tensor_of(op, a, b), tensor_of(op, b, a)}, {}, a.where);
 }
 
 Ints all_axes(const Tensor& x, Ints axes) {
@@ -87,12 +105,14 @@ Tensor greater_equal(const Arg& a, const Arg& b) { return binary("ge", a, b); }
 Tensor operator-(const Tensor& a) { return neg(a); }
 
 Tensor where(const Arg& condition, const Arg& a, const Arg& b) {
-  return one("where", {tensor_of(condition, condition), tensor_of(a, b), tensor_of(b, a)}, {},
-             condition.where);
+  return one("where",
+             {tensor_of("where", condition, condition), tensor_of("where", a, b),
+              tensor_of("where", b, a)},
+             {}, condition.where);
 }
 
 Tensor clamp(const Tensor& x, const Arg& low, const Arg& high) {
-  return one("clamp", {x, tensor_of(low, x), tensor_of(high, x)}, {}, low.where);
+  return one("clamp", {x, tensor_of("clamp", low, x), tensor_of("clamp", high, x)}, {}, low.where);
 }
 
 Tensor neg(const Tensor& x, At where) { return one("neg", {x}, {}, where); }
@@ -279,8 +299,8 @@ Tensor size_tensor(const SymInt& size, At where) {
 }
 Tensor pad(const Tensor& x, std::vector<SymInt> low, std::vector<SymInt> high, const Arg& value,
            At where) {
-  return one("pad", {x, tensor_of(value, x)}, {{"low", std::move(low)}, {"high", std::move(high)}},
-             where);
+  return one("pad", {x, tensor_of("pad", value, x)},
+             {{"low", std::move(low)}, {"high", std::move(high)}}, where);
 }
 Tensor conv(const Tensor& x, const Tensor& w, const Tensor& bias, Ints strides, Ints pads_low,
             Ints pads_high, std::int64_t groups, At where) {

@@ -78,12 +78,18 @@ const Tensor::Impl& checked(const std::shared_ptr<Tensor::Impl>& impl, const cha
 const Tensor::Impl& concrete(const std::shared_ptr<Tensor::Impl>& impl, const char* what,
                              const std::source_location& where) {
   const Tensor::Impl& tensor = checked(impl, what, where);
+  if (tensor.trace != nullptr && tensor.trace->ended())
+    throw TraceError(
+        {.what = fmt::format("Tensor::{}: a symbolic tensor is used after its trace ended", what),
+         .where = engine::location_of(where).to_string(),
+         .expected = "a tensor with data",
+         .got = tensor.meta.to_string()});
   if (tensor.trace != nullptr)
-    throw TraceError({.what = fmt::format("Tensor::{}: data cannot be read while tracing", what),
-                      .where = engine::location_of(where).to_string(),
-                      .expected = "an operation on the tensor, or a branch on a size",
-                      .got = fmt::format("a read of {} {}", tensor.value.name(),
-                                         tensor.value.meta().to_string())});
+    throw TraceError(
+        {.what = fmt::format("Tensor::{}: data cannot be read while tracing", what),
+         .where = engine::location_of(where).to_string(),
+         .expected = "an operation on the tensor, or a branch on a size",
+         .got = fmt::format("a read of {} {}", tensor.value.name(), tensor.meta.to_string())});
   return tensor;
 }
 
@@ -185,7 +191,7 @@ DType Tensor::dtype() const {
 
 std::int64_t Tensor::rank() const {
   const Impl& impl = checked(impl_, "rank", std::source_location::current());
-  return impl.trace ? impl.value.meta().rank() : static_cast<std::int64_t>(impl.sizes.size());
+  return impl.trace ? impl.meta.rank() : static_cast<std::int64_t>(impl.sizes.size());
 }
 
 Device Tensor::device() const {
@@ -211,7 +217,7 @@ std::vector<SymInt> Tensor::shape() const {
     result.assign(impl.sizes.begin(), impl.sizes.end());
     return result;
   }
-  for (const base::SymExpr& size : impl.value.meta().sizes)
+  for (const base::SymExpr& size : impl.meta.sizes)
     result.push_back(engine::from_expr(size, impl.trace));
   return result;
 }

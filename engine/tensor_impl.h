@@ -32,7 +32,8 @@ struct Tensor::Impl {
   std::shared_ptr<engine::DeviceBytes> device_bytes;  ///< of a tensor on a CUDA device
 
   std::shared_ptr<engine::Trace> trace;  ///< not null: symbolic
-  ir::Value value;
+  ir::Value value;                       ///< gone with its node when the trace has ended
+  ir::TensorMeta meta;                   ///< of `value`
 
   ~Impl();
   /// Bytes of the engine's own allocator, released with this object.

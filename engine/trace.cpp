@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/check.h"
 #include "heddle/error.h"
@@ -105,6 +106,7 @@ Tensor Trace::handle(ir::Value value) {
   impl->dtype = value.meta().dtype;
   impl->trace = shared_from_this();
   impl->value = value;
+  impl->meta = value.meta();
   if (parent_ != nullptr) handles_.push_back(impl);
   return Tensor(std::move(impl));
 }
@@ -121,6 +123,7 @@ std::vector<std::shared_ptr<Tensor::Impl>> Trace::living_handles() const {
 void Trace::repoint(const std::shared_ptr<Tensor::Impl>& handle, ir::Value value) {
   handle->trace = shared_from_this();
   handle->value = value;
+  handle->meta = value.meta();
   if (parent_ != nullptr) handles_.push_back(handle);
 }
 
@@ -203,7 +206,7 @@ ir::Value Trace::value_of(const Tensor& tensor, const base::Location& where) {
                                     : "a symbolic tensor of another trace is used",
                         .where = where.to_string(),
                         .expected = "a tensor of this trace, or one with data",
-                        .got = tensor.impl()->value.meta().to_string()});
+                        .got = tensor.impl()->meta.to_string()});
     return current(tensor.impl()->value);
   }
   const auto found = by_tensor_.find(tensor.impl().get());
@@ -286,7 +289,7 @@ std::vector<Tensor> apply(std::string_view op, std::span<const Tensor> operands,
       throw TraceError({.what = "a symbolic tensor is used after its trace ended",
                         .where = engine::location_of(where).to_string(),
                         .expected = "a tensor with data",
-                        .got = operand.impl()->value.meta().to_string()});
+                        .got = operand.impl()->meta.to_string()});
   }
   return engine::run_eagerly(op, operands, std::move(attrs), where);
 }
@@ -294,12 +297,15 @@ std::vector<Tensor> apply(std::string_view op, std::span<const Tensor> operands,
 void assign(const Tensor& state, const Tensor& value, At where) {
   const base::Location location = engine::location_of(where);
   if (engine::Trace* trace = engine::current_trace()) return trace->assign(state, value, location);
-  const bool fits = state.dtype() == value.dtype() && state.impl()->sizes == value.impl()->sizes;
-  if (!fits || !state.is_row_major())
-    throw ShapeError({.what = "assign: state",
-                      .where = location.to_string(),
-                      .expected = "a row-major tensor of the dtype and sizes of the value",
-                      .got = std::string(name_of(state.dtype()))});
+  const auto described = [](const Tensor& tensor) {
+    return fmt::format("{}[{}]", name_of(tensor.dtype()), fmt::join(tensor.sizes(), ", "));
+  };
+  const Error::Parts info{.what = "assign: state",
+                          .where = location.to_string(),
+                          .expected = "row-major " + described(value),
+                          .got = described(state) + (state.is_row_major() ? "" : ", strided")};
+  if (state.dtype() != value.dtype()) throw DTypeError(info);
+  if (state.impl()->sizes != value.impl()->sizes || !state.is_row_major()) throw ShapeError(info);
   if (state.impl()->device.is_cuda() || value.impl()->device.is_cuda())
     throw DeviceError({.what = "assign: outside a traced callable",
                        .where = location.to_string(),

@@ -101,7 +101,7 @@ class Reader {
 
 std::string read_whole(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) fail(path, "cannot read the file");
+  if (!file || std::filesystem::is_directory(path)) fail(path, "cannot read the file");
   return {std::istreambuf_iterator<char>(file), {}};
 }
 

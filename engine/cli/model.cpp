@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/half.h"
+#include "base/solve.h"
 #include "base/symexpr.h"
 #include "engine/cli/commands.h"
 #include "engine/cli/npy.h"
@@ -132,7 +133,7 @@ class Inputs {
     for (std::size_t d = 0; d < sizes.size(); ++d) {
       if (!info.sizes[d].is_symbolic()) continue;
       const base::SymExpr expr = base::parse_symexpr(info.sizes[d].to_string());
-      if (expr.is_symbol()) symbols_.emplace(expr.symbol(), sizes[d]);
+      if (const auto solved = base::solve(expr, sizes[d], symbols_)) symbols_.insert(*solved);
     }
   }
 

@@ -1,13 +1,16 @@
 // heddle run: runs a model once and shows what comes out.
 
 #include <CLI/App.hpp>
+#include <cmath>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "engine/cli/commands.h"
 #include "engine/cli/npy.h"
+#include "heddle/error.h"
 
 namespace heddle::cli {
 
@@ -21,10 +24,30 @@ struct RunOptions {
 
 constexpr std::int64_t kShownValues = 6;
 
-std::vector<double> first_values(const Tensor& tensor) {
-  std::vector<double> values = tensor.to_doubles();
-  if (values.size() > kShownValues) values.resize(kShownValues);
+/// Integers exactly; NaN and infinities, which JSON has no numbers for, as "nan", "inf" and "-inf".
+nlohmann::ordered_json first_values(const Tensor& tensor) {
+  nlohmann::ordered_json values = nlohmann::ordered_json::array();
+  const std::int64_t shown = std::min(tensor.count(), kShownValues);
+  if (tensor.dtype() == i64) {
+    const Tensor dense = tensor.is_row_major() ? tensor : tensor.clone();
+    for (std::int64_t k = 0; k < shown; ++k) values.push_back(dense.data_as<std::int64_t>()[k]);
+    return values;
+  }
+  const std::vector<double> numbers = tensor.to_doubles();
+  for (const double number : std::span(numbers).first(static_cast<std::size_t>(shown))) {
+    if (is_floating(tensor.dtype()) && std::isfinite(number))
+      values.push_back(number);
+    else if (is_floating(tensor.dtype()))
+      values.push_back(fmt::format("{}", number));
+    else
+      values.push_back(static_cast<std::int64_t>(number));
+  }
   return values;
+}
+
+std::string text_of(const nlohmann::ordered_json& value) {
+  if (value.is_number_float()) return fmt::format("{}", value.get<double>());
+  return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
 std::string file_name(std::size_t index, const std::string& name) {
@@ -44,9 +67,11 @@ std::string name_of_output(const Signature& signature, std::size_t k) {
 void print_text(const Signature& signature, const std::vector<Tensor>& outputs) {
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     const Tensor& output = outputs[k];
+    std::vector<std::string> shown;
+    for (const auto& value : first_values(output)) shown.push_back(text_of(value));
     fmt::print("{}: {}[{}] = [{}{}]\n", name_of_output(signature, k),
                heddle::name_of(output.dtype()), fmt::join(output.sizes(), ", "),
-               fmt::join(first_values(output), ", "), output.count() > kShownValues ? ", ..." : "");
+               fmt::join(shown, ", "), output.count() > kShownValues ? ", ..." : "");
   }
 }
 
@@ -69,7 +94,13 @@ int run(const RunOptions& options) {
   for (Tensor& output : outputs) output = output.to(Device::cpu());
   const Signature signature = model.engine->signature();
   if (!options.output_dir.empty()) {
-    std::filesystem::create_directories(options.output_dir);
+    std::error_code error;
+    std::filesystem::create_directories(options.output_dir, error);
+    if (error)
+      throw ArgumentError({.what = "--output-dir " + options.output_dir,
+                           .where = {},
+                           .expected = "a folder, or a place where one can be made",
+                           .got = error.message()});
     for (std::size_t k = 0; k < outputs.size(); ++k)
       write_npy(options.output_dir + "/" + file_name(k, name_of_output(signature, k)), outputs[k]);
   }

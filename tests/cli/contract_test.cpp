@@ -68,6 +68,44 @@ TEST_F(Contract, RunPrintsNameDTypeSizesAndValues) {
   EXPECT_EQ(ran.err, "");
 }
 
+TEST_F(Contract, RunPrintsIntegersExactlyAndWhatJsonHasNoNumbersFor) {
+  write_file(path("exact.hir"),
+             "graph @main(%x: f32[1] \"x\") {\n"
+             "  %i = const [9007199254740993, -9223372036854775808, 7]: i64[3]\n"
+             "  %f = const [inf, -inf, nan]: f32[3]\n"
+             "  return %i, %f\n"
+             "}\n");
+  EXPECT_EQ(run("run " + path("exact.hir")).out,
+            "i: i64[3] = [9007199254740993, -9223372036854775808, 7]\n"
+            "f: f32[3] = [inf, -inf, nan]\n");
+  const Json outputs = Json::parse(run("run " + path("exact.hir") + " --json").out)["outputs"];
+  EXPECT_EQ(outputs[0]["values"].dump(), "[9007199254740993,-9223372036854775808,7]");
+  EXPECT_EQ(outputs[1]["values"].dump(), "[\"inf\",\"-inf\",\"nan\"]");
+}
+
+TEST_F(Contract, FoldersWhereFilesBelongAreFailuresThatNameThem) {
+  std::filesystem::create_directories(path("folder.hir"));
+  std::filesystem::create_directories(path("folder.npy"));
+  write_file(path("file"), "");
+  for (const std::string& arguments :
+       {"run " + path("folder.hir"), "run " + path("two.hir") + " --input x=" + path("folder.npy"),
+        "run " + path("two.hir") + " --output-dir " + path("file") + "/inside"}) {
+    const Ran ran = run(arguments);
+    EXPECT_EQ(ran.code, 1) << arguments;
+    EXPECT_THAT(ran.err, Not(HasSubstr("internal error"))) << arguments;
+    EXPECT_THAT(ran.err, AnyOf(HasSubstr(path("folder")), HasSubstr(path("file")))) << arguments;
+  }
+}
+
+TEST_F(Contract, SizesAreToldByShapesOfExpressions) {
+  write_file(path("odd.hir"),
+             "graph @main(%x: f32[2*s0+1] \"x\", %y: f32[s0] \"y\") {\n"
+             "  %z = neg(%y)\n"
+             "  return %x, %z\n"
+             "}\n");
+  EXPECT_THAT(run("run " + path("odd.hir") + " --shape x=7").out, HasSubstr("z: f32[3]"));
+}
+
 TEST_F(Contract, UnnamedDynamicSizesAreOneAndShapeRepeats) {
   const auto sizes = [&](const std::string& more) {
     const Ran ran = run("run " + path("two.hir") + " --json" + more);

@@ -1,5 +1,6 @@
 // Every misuse is a typed error with its exact text, and the engine works afterwards.
 #include <algorithm>
+#include <future>
 #include <gtest/gtest.h>
 #include <stdexcept>
 #include <string>
@@ -238,4 +239,107 @@ TEST(Errors, OutOfMemoryWhileCompiling) {
               std::string::npos);
   }
   EXPECT_NEAR(engine.run({x})[0].to_doubles()[0], 3.718281828, 1e-6);
+}
+
+TEST(Errors, NumbersThatTheDtypeOfTheOtherOperandCannotHold) {
+  const hd::Tensor bytes = hd::Tensor::full(hd::u8, {2}, 200);
+  const auto text = [](auto action) {
+    const std::string whole = text_of<hd::ArgumentError>(action);
+    return whole.substr(0, whole.find(" at ")) +
+           whole.substr(std::min(whole.find(": exp"), whole.size()));
+  };
+  EXPECT_EQ(text([&] { hd::less(bytes, 300); }),
+            "lt: operand: expected a number that u8 holds, got 300");
+  EXPECT_EQ(text([&] { bytes + -1; }), "add: operand: expected a number that u8 holds, got -1");
+  EXPECT_EQ(text([&] { hd::Tensor::full(hd::i32, {1}, 1) + 3000000000LL; }),
+            "add: operand: expected a number that i32 holds, got 3000000000");
+  EXPECT_EQ(text([&] { hd::Tensor::full(hd::i64, {1}, 1) + 18446744073709551615ULL; }),
+            "add: operand: expected a number that i64 holds, got 18446744073709551615");
+  EXPECT_EQ(text([&] { hd::Tensor() + 1; }),
+            "add: operand: expected a tensor or a number, got an empty handle");
+  EXPECT_EQ(text([] {
+              hd::Engine engine([](const hd::Tensor& x) { return x - 128; });
+              engine.run({hd::Tensor::full(hd::i8, {2}, 1)});
+            }),
+            "sub: operand: expected a number that i8 holds, got 128");
+  EXPECT_EQ(hd::less(bytes, 255).to_doubles()[0], 1);
+  EXPECT_EQ((hd::Tensor::full(hd::i8, {1}, 0) + -128).to_doubles()[0], -128);
+}
+
+TEST(Errors, IntegersInExpressionsAreExact) {
+  const std::int64_t large = 9007199254740993;  // no double
+  const hd::Tensor x = hd::Tensor::of<std::int64_t>(std::vector<std::int64_t>{0, -5}, {2});
+  const auto at = [](const hd::Tensor& tensor, int k) { return tensor.data_as<std::int64_t>()[k]; };
+  EXPECT_EQ(at(x + large, 0), large);
+  EXPECT_EQ(at(hd::minimum(x, INT64_MAX), 1), -5);
+  EXPECT_EQ(at(hd::clamp(x, INT64_MIN, INT64_MAX), 1), -5);
+  hd::Engine traced([large](const hd::Tensor& t) { return hd::minimum(t + large, INT64_MAX); });
+  EXPECT_EQ(at(traced.run({x})[0], 0), large);
+}
+
+TEST(Errors, SymbolicTensorsKeptBeyondTheirTrace) {
+  hd::Tensor kept;
+  hd::Engine engine([&kept](const hd::Tensor& x) {
+    kept = x + 1;
+    return kept * 2;
+  });
+  EXPECT_EQ(engine.run({ones({3})})[0].to_doubles()[0], 4);
+  EXPECT_EQ(kept.dtype(), hd::f32);
+  EXPECT_EQ(kept.rank(), 1);
+  for (const std::string& text : {text_of<hd::TraceError>([&] { kept* kept; }),
+                                  text_of<hd::TraceError>([&] { kept.to_doubles(); })}) {
+    EXPECT_NE(text.find("a symbolic tensor is used after its trace ended"), std::string::npos)
+        << text;
+    EXPECT_NE(text.find("expected a tensor with data, got f32[s0]"), std::string::npos) << text;
+  }
+}
+
+TEST(Errors, AnEngineThatGoesWaitsForSubmittedCalls) {
+  for (int k = 0; k < 8; ++k) {
+    std::vector<std::future<std::vector<hd::Tensor>>> pending;
+    {
+      hd::Engine first([](const hd::Tensor& x) { return hd::exp(x) + 1; });
+      for (int n = 1; n < 4; ++n)
+        pending.push_back(first.submit({hd::Tensor::full(hd::f32, {n}, 0)}));
+      hd::Engine moved = std::move(first);
+      pending.push_back(moved.submit({hd::Tensor::full(hd::f32, {9}, 0)}));
+    }
+    for (auto& call : pending) EXPECT_EQ(call.get()[0].to_doubles()[0], 2);
+  }
+}
+
+TEST(Errors, StatesAssignedWhatDoesNotFit) {
+  hd::Tensor state = hd::Tensor::full(hd::f32, {2, 3}, 0);
+  const auto ends = [](const std::string& text, const std::string& end) {
+    EXPECT_TRUE(text.ends_with(end)) << text;
+  };
+  ends(text_of<hd::DTypeError>([&] { hd::assign(state, hd::Tensor::full(hd::f64, {2, 3}, 1)); }),
+       "expected row-major f64[2, 3], got f32[2, 3]");
+  ends(text_of<hd::ShapeError>([&] { hd::assign(state, ones({3, 2})); }),
+       "expected row-major f32[3, 2], got f32[2, 3]");
+}
+
+TEST(Errors, SizesDeclaredAsExpressions) {
+  const auto ran = [](const std::string& type, hd::Sizes sizes) {
+    hd::Engine engine =
+        hd::parse_ir("graph @main(%x: " + type + " \"x\") {\n  %y = neg(%x)\n  return %y\n}\n");
+    return engine.run({ones(std::move(sizes))})[0].count();
+  };
+  EXPECT_EQ(ran("f32[2*s0+1]", {7}), 7);
+  EXPECT_EQ(ran("f32[s0+s1, s1, 3*s0]", {5, 3, 6}), 90);
+  EXPECT_EQ(text_of<hd::ShapeError>([&] { ran("f32[2*s0+1]", {6}); }),
+            "run: inputs: expected sizes as the model declares them, got input x: size 0 is 6, not "
+            "2*s0+1");
+  EXPECT_EQ(
+      text_of<hd::ShapeError>([&] { ran("f32[s0, s0]", {2, 3}); }),
+      "run: inputs: expected sizes as the model declares them, got input x: size 1 is 3, not s0");
+  EXPECT_EQ(
+      text_of<hd::ShapeError>([&] { ran("f32[s0*s1]", {6}); }),
+      "%x: size s0*s1 at 1:13: expected s0 to follow from the sizes of the inputs, got f32[s0*s1]");
+  EXPECT_EQ(text_of<hd::ShapeError>([] {
+              hd::parse_ir(
+                  "graph @main(%x: f32[2]) {\n  %i = iota() {dtype = i64, sizes = [s7], axis = "
+                  "0}\n  return %i\n}\n");
+            }),
+            "%i: size s7 at 2:8: expected s7 to follow from the sizes of the inputs, got i64[s7]");
 }

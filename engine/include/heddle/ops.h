@@ -18,21 +18,29 @@
 namespace heddle {
 
 /// A tensor or a number, with the line it stands on. A number takes the dtype of the other operand
-/// (f32 if that is an integer and the number is not).
+/// (f32 if that is an integer and the number is not), which must hold it if both are integers: otherwise the operation
+/// throws an ArgumentError.
 class HEDDLE_API Arg {
  public:
   Arg(const Tensor& t, std::source_location l = std::source_location::current())  // NOLINT
-      : tensor(t), where(l) {}
+      : tensor(t), is_tensor(true), where(l) {}
   template <std::floating_point T>
   Arg(T v, std::source_location l = std::source_location::current())  // NOLINT
       : number(static_cast<double>(v)), where(l) {}
   template <std::integral T>
   Arg(T v, std::source_location l = std::source_location::current())  // NOLINT
-      : number(static_cast<double>(v)), integral(true), where(l) {}
+      : number(static_cast<double>(v)),
+        integer(static_cast<std::int64_t>(v)),
+        integral(true),
+        too_large(v > T{} && static_cast<std::int64_t>(v) < 0),
+        where(l) {}
 
   Tensor tensor;  ///< undefined when a number
+  bool is_tensor = false;
   double number = 0;
+  std::int64_t integer = 0;  ///< the number, exactly, if it is integral
   bool integral = false;
+  bool too_large = false;  ///< beyond 2^63 - 1
   std::source_location where;
 };
 
