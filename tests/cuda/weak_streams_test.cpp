@@ -21,7 +21,8 @@ using ::testing::HasSubstr;
 /// Nodes that look have 64 bytes each, which is what the simulator tells apart.
 constexpr std::int64_t kLogLength = 256;
 
-/// Where ops on the device note that they ran: a count, then their tags. Of the engine at work.
+/// Where ops on the device note that they ran: a count, then their tags. Of the engine at work, so that ops which read it
+/// are not captured.
 void* log_on_device = nullptr;
 
 /// weak::note(Tensor x, int tag) -> Tensor, x + tag; on CUDA it notes its tag.
@@ -64,7 +65,8 @@ void register_ops() {
        .cuda =
            [](const KernelCall& call, void* stream) {
              launch(call, stream, call.integer("tag"), static_cast<float>(call.integer("tag")));
-           }});
+           },
+       .capturable = false});
   static const RegisteredOp look = register_op(
       {.schema = "weak::look(Tensor x, int tag, int mask) -> Tensor",
        .shape = like_first,
@@ -76,18 +78,21 @@ void register_ops() {
                  call.results[0].as<float>(), static_cast<long long>(call.tensor(0).count()),
                  static_cast<long long>(call.integer("tag")),
                  static_cast<long long>(call.integer("mask")), static_cast<int*>(log_on_device));
-           }});
+           },
+       .capturable = false});
   static const RegisteredOp start = register_op(
       {.schema = "weak::start(Tensor x) -> Tensor",
        .shape = like_first,
        .cpu = [](const KernelCall& call) { on_host(call, 0); },
        .cuda = [](const KernelCall& call, void* stream) { launch(call, stream, 100, 0); },
+       .capturable = false,
        .collective = true});
   static const RegisteredOp wait = register_op(
       {.schema = "weak::wait(Tensor x) -> Tensor",
        .shape = like_first,
        .cpu = [](const KernelCall& call) { on_host(call, 0); },
        .cuda = [](const KernelCall& call, void* stream) { launch(call, stream, 101, 0); },
+       .capturable = false,
        .collective = true});
 }
 
