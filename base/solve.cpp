@@ -1,6 +1,6 @@
 #include "base/solve.h"
 
-#include <algorithm>
+#include <limits>
 #include <vector>
 
 namespace heddle::base {
@@ -14,9 +14,11 @@ std::optional<std::pair<Symbol, std::int64_t>> solve(const SymExpr& expr, std::i
   const auto linear = expr.linear_in(symbols[0]);
   if (!linear) return {};
   const std::int64_t coefficient = linear->coefficient.evaluate(known);
-  const std::int64_t left = value - linear->rest.evaluate(known);
-  const bool sizes = left >= 0 ? coefficient > 0 : coefficient < -1;  // no size is negative
-  if (!sizes || left % coefficient != 0) return {};
+  std::int64_t left = 0;
+  if (__builtin_sub_overflow(value, linear->rest.evaluate(known), &left)) return {};
+  const bool negative = left != 0 && (left < 0) != (coefficient < 0);
+  if (coefficient == 0 || negative || left == std::numeric_limits<std::int64_t>::min()) return {};
+  if (left % coefficient != 0) return {};
   return std::pair(symbols[0], left / coefficient);
 }
 

@@ -10,8 +10,8 @@
 namespace heddle::base {
 
 /// The one symbol of `expr` that `known` lacks and the value that makes `expr` equal `value`: s0 = 3 for 2*s0+1 = 7.
-/// Nothing if there is no such symbol or more than one, or if `expr` is not linear in it with a coefficient that
-/// divides.
+/// Nothing if there is no such symbol or more than one, if `expr` is not linear in it with a coefficient that
+/// divides, or if the value would be negative.
 std::optional<std::pair<Symbol, std::int64_t>> solve(const SymExpr& expr, std::int64_t value,
                                                      const SymbolValues& known);
 

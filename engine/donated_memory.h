@@ -16,8 +16,10 @@ namespace heddle::engine {
 /// Memory of donated inputs of which no other handle is left, for outputs of as many bytes that may lie there.
 class TakenMemory {
  public:
+  /// @param on_device  outputs are memory of a CUDA device, not of the host
   /// @param inputs  the only handles of the call
-  TakenMemory(const Unit& unit, std::span<const Tensor> inputs) : unit_(unit), inputs_(inputs) {}
+  TakenMemory(const Unit& unit, bool on_device, std::span<const Tensor> inputs)
+      : unit_(unit), on_device_(on_device), inputs_(inputs) {}
 
   /// A tensor for output `position`; an empty one: there is no memory for it. It shares the input's until keep().
   Tensor take(std::size_t position, DType dtype, const Sizes& sizes);
@@ -32,6 +34,7 @@ class TakenMemory {
     std::shared_ptr<Tensor::Impl> from, to;
   };
   const Unit& unit_;
+  bool on_device_;
   std::span<const Tensor> inputs_;
   std::vector<Taken> taken_;
 };

@@ -409,7 +409,7 @@ Engine::Impl::Results Engine::Impl::run(std::span<const Tensor> inputs,
     outputs = make_outputs(plan, nullptr);
     execute(plan, inputs, outputs, handed_over);
   } else {
-    engine::TakenMemory taken(*plan.unit, inputs);
+    engine::TakenMemory taken(*plan.unit, cuda != nullptr, inputs);
     outputs = make_outputs(plan, &taken);
     execute(plan, inputs, outputs, handed_over);
     taken.keep();
@@ -476,6 +476,10 @@ std::string to_text(const Sizes& sizes) {
   return fmt::format("[{}]", fmt::join(texts, ", "));
 }
 
+bool is_late(const Sizes& sizes) {
+  return std::ranges::find(sizes, engine::kUnknownSize) != sizes.end();
+}
+
 /// An output k lies exactly where this input does, which is allowed; kNoInput: it lies where none does.
 constexpr std::size_t kNoInput = static_cast<std::size_t>(-1);
 
@@ -512,7 +516,7 @@ std::size_t check_output(DType dtype, const Sizes& sizes, const Device& device,
     place = i;
   }
   for (std::size_t o = 0; o < k; ++o) {
-    if (engine::overlap(output, outputs[o])) clash("output", o);
+    if (outputs[o].defined() && engine::overlap(output, outputs[o])) clash("output", o);
   }
   return place;
 }
@@ -557,8 +561,7 @@ void Engine::Impl::run_aside(const BoundPlan& plan, std::span<const Tensor> inpu
   const auto values = plan.executable->optimised().outputs();
   for (const std::size_t k : aside) {
     const Sizes& sizes = plan.output_sizes[k];
-    const bool late = std::ranges::find(sizes, engine::kUnknownSize) != sizes.end();
-    places[k] = late ? Tensor() : make_output(values[k].meta().dtype, sizes);
+    places[k] = is_late(sizes) ? Tensor() : make_output(values[k].meta().dtype, sizes);
   }
   execute(plan, inputs, places);
   const auto anywhere = [](std::size_t) { return true; };
@@ -579,14 +582,15 @@ void Engine::run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs)
   const auto values = plan.executable->optimised().outputs();
   const auto& guards = plan.executable->guards().inputs;
   std::vector<std::size_t>
-      aside;  // outputs that lie in inputs which are still read when they are written
+      aside;  // outputs that lie in inputs which are still read when they are written, or of sizes not known yet
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     const std::size_t place =
         check_output(values[k].meta().dtype, plan.output_sizes[k], impl_->options.device, inputs,
                      outputs, k, [&](std::size_t i) { return guards[i].donated; });
-    const bool staged =
-        place != kNoInput && impl_->cuda != nullptr && !inputs[place].device().is_cuda();
-    if (place != kNoInput && !staged && !plan.unit->may_share(place, k)) aside.push_back(k);
+    if (place == kNoInput) continue;
+    const bool staged = impl_->cuda != nullptr && !inputs[place].device().is_cuda();
+    if (is_late(plan.output_sizes[k]) || (!staged && !plan.unit->may_share(place, k)))
+      aside.push_back(k);
   }
   if (aside.empty()) [[likely]]
     impl_->execute(plan, inputs, outputs);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 namespace heddle::engine {
 
@@ -21,13 +22,16 @@ class PendingCalls {
 
   /// A call, from now until the last copy of the result goes.
   std::shared_ptr<void> begin() {
-    const std::scoped_lock lock(state_->mutex);
-    ++state_->count;
-    return {state_.get(), [state = state_](void*) {  // who waits may go while this is at work
-              const std::scoped_lock counting(state->mutex);
-              --state->count;
-              state->ended.notify_all();
-            }};
+    auto ended = [state = state_](void*) {  // who waits may go while this is at work
+      const std::scoped_lock lock(state->mutex);
+      --state->count;
+      state->ended.notify_all();
+    };
+    {
+      const std::scoped_lock lock(state_->mutex);
+      ++state_->count;
+    }
+    return {state_.get(), std::move(ended)};
   }
 
  private:

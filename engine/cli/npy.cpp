@@ -102,7 +102,8 @@ std::uint32_t little_endian(const char* bytes, int count) {
 
 Tensor read_npy(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (std::filesystem::is_directory(path)) fail(path, "a file", "a folder");
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) fail(path, "a file", "a folder");
   if (!file) fail(path, "a file that can be read", "none");
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};
   if (bytes.size() < 12 || !bytes.starts_with(kMagic)) fail(path, "a .npy file", "other bytes");

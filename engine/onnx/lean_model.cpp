@@ -2,15 +2,12 @@
 
 #include <cstdint>
 #include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 namespace heddle::onnx {
 
 namespace {
 
 using google::protobuf::io::CodedInputStream;
-using google::protobuf::io::CodedOutputStream;
-using google::protobuf::io::StringOutputStream;
 
 // Field numbers of onnx.proto.
 constexpr std::uint32_t kModelGraph = 7;
@@ -85,66 +82,87 @@ class Fields {
   bool whole_ = false;
 };
 
-void append_message(std::string& out, std::uint32_t number, std::string_view message) {
-  StringOutputStream stream(&out);
-  CodedOutputStream coded(&stream);
-  coded.WriteTag(number << 3 | kLengthDelimited);
-  coded.WriteVarint32(static_cast<std::uint32_t>(message.size()));
-  coded.WriteRaw(message.data(), static_cast<int>(message.size()));
+void append_varint(std::string& out, std::uint64_t value) {
+  for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
+  out += static_cast<char>(value);
 }
 
-/// The tensor without its raw data, which goes to `raw`; nothing to leave out: the same bytes. False: not a tensor.
-bool lean_tensor(std::string_view tensor, std::string& out, std::string_view& raw) {
+void append_message(std::string& out, std::uint32_t number, std::string_view message) {
+  append_varint(out, number << 3 | kLengthDelimited);
+  append_varint(out, message.size());
+  out += message;
+}
+
+/// The raw data of `tensor`, if it is large and all that holds its elements. False: not a tensor.
+bool find_weights(std::string_view tensor, std::string_view& raw) {
   int raw_fields = 0;
   bool external = false;
   Fields fields(tensor);
   for (Field field; fields.next(field);) {
     external =
         external || field.number == kTensorExternalData || field.number == kTensorDataLocation;
-    if (field.number == kTensorRawData && field.wire_type == kLengthDelimited) {
-      ++raw_fields;
-      raw = field.payload;
-    } else {
-      out += field.whole;
-    }
+    if (field.number != kTensorRawData) continue;
+    ++raw_fields;
+    raw = field.payload;
   }
-  if (!fields.at_end()) return false;
-  if (raw_fields == 1 && !external && raw.size() >= kLarge) return true;
-  raw = {};
-  out = tensor;
-  return true;
+  if (raw_fields != 1 || external || raw.size() < kLarge) raw = {};
+  return fields.at_end();
 }
 
-bool lean_graph(std::string_view graph, std::string& out, std::vector<std::string_view>& weights) {
-  Fields fields(graph);
+void append_without_raw_data(std::string& out, std::string_view tensor) {
+  std::string rest;
+  Fields fields(tensor);
+  for (Field field; fields.next(field);)
+    if (field.number != kTensorRawData) rest += field.whole;
+  append_message(out, kGraphInitializer, rest);
+}
+
+bool is_initializer(const Field& field) {
+  return field.number == kGraphInitializer && field.wire_type == kLengthDelimited;
+}
+
+/// The one graph of the model; nothing if there are more, or the bytes are no model.
+std::optional<std::string_view> only_graph(std::string_view model) {
+  std::optional<std::string_view> graph;
+  Fields fields(model);
   for (Field field; fields.next(field);) {
-    if (field.number != kGraphInitializer || field.wire_type != kLengthDelimited) {
-      out += field.whole;
-      continue;
-    }
-    std::string tensor;
-    if (!lean_tensor(field.payload, tensor, weights.emplace_back())) return false;
-    append_message(out, kGraphInitializer, tensor);
+    if (field.number != kModelGraph) continue;
+    if (graph || field.wire_type != kLengthDelimited) return {};
+    graph = field.payload;
   }
-  return fields.at_end();
+  return fields.at_end() ? graph : std::nullopt;
 }
 
 }  // namespace
 
 std::optional<LeanModel> without_weights(std::string_view model) {
+  const auto graph = only_graph(model);
+  if (!graph) return {};
   LeanModel lean;
-  int graphs = 0;
-  Fields fields(model);
-  for (Field field; fields.next(field);) {
-    if (field.number != kModelGraph) {
-      lean.bytes += field.whole;
-      continue;
-    }
-    std::string graph;
-    if (++graphs > 1 || !lean_graph(field.payload, graph, lean.weights)) return {};
-    append_message(lean.bytes, kModelGraph, graph);
+  std::size_t left_out = 0;
+  Fields scan(*graph);
+  for (Field field; scan.next(field);) {
+    if (!is_initializer(field)) continue;
+    if (!find_weights(field.payload, lean.weights.emplace_back())) return {};
+    left_out += lean.weights.back().size();
   }
-  if (!fields.at_end() || graphs != 1) return {};
+  if (!scan.at_end() || left_out < model.size() / 2) return {};
+  std::string rest;
+  std::size_t k = 0;
+  Fields fields(*graph);
+  for (Field field; fields.next(field);) {
+    if (is_initializer(field) && !lean.weights[k++].empty())
+      append_without_raw_data(rest, field.payload);
+    else
+      rest += field.whole;
+  }
+  Fields outer(model);
+  for (Field field; outer.next(field);) {
+    if (field.number == kModelGraph)
+      append_message(lean.bytes, kModelGraph, rest);
+    else
+      lean.bytes += field.whole;
+  }
   return lean;
 }
 

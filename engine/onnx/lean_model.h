@@ -14,8 +14,8 @@ struct LeanModel {
   std::vector<std::string_view> weights;
 };
 
-/// `model`, a serialised ModelProto, without its weights. Nothing where there are none worth it and where the bytes are not
-/// those of one model in plain order, which is left to the parser.
+/// `model`, a serialised ModelProto, without its weights. Nothing where these are less than half of it, and where the
+/// bytes are not plainly those of one model: that is left to the parser.
 std::optional<LeanModel> without_weights(std::string_view model);
 
 }  // namespace heddle::onnx

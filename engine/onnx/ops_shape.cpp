@@ -101,6 +101,8 @@ Outputs convert_transpose(const Node& node) {
   return {permute(x.tensor(), std::move(perm))};
 }
 
+constexpr std::size_t kMostReals = 1024;
+
 /// `result`, a scalar or vector of the elements of `parts` in order, known to follow from sizes where some part does.
 Value with_reals(const Tensor& result, std::span<const Value> parts) {
   const bool known =
@@ -110,6 +112,7 @@ Value with_reals(const Tensor& result, std::span<const Value> parts) {
   for (const Value& part : parts) {
     const auto reals = part.reals();
     if (!reals && !part.is_shape_like()) return result;
+    if (all.size() > kMostReals) return result;
     if (reals) all.insert(all.end(), reals->begin(), reals->end());
     if (reals) continue;
     const SymInts sizes = *part.ints();

@@ -13,6 +13,8 @@ namespace {
 
 /// Terms of the fractions that factors and summands may be: products of a few of them stay far below 64 bits.
 constexpr std::int64_t kLargestTerm = 1024;
+/// What takes more to compute is a tensor like any other.
+constexpr int kMostSteps = 1000;
 constexpr std::int64_t kLargestDenominator = std::int64_t{1} << 30;
 
 double rounded(double number, DType dtype) {
@@ -94,7 +96,7 @@ std::optional<Real::Fraction> Real::combine(std::string_view op, const Fraction&
 
 std::optional<Real> Real::apply(std::string_view op, const Real& a) {
   const auto compute = unary_of(op);
-  if (compute == nullptr) return {};
+  if (compute == nullptr || a.steps_ >= kMostSteps) return {};
   std::optional<Fraction> fraction;
   if ((op == "floor" || op == "ceil") && a.is_exact()) {
     const auto& [above, below] = *a.fraction_;
@@ -102,12 +104,12 @@ std::optional<Real> Real::apply(std::string_view op, const Real& a) {
   }
   const DType dtype = a.dtype_;
   return Real([compute, number = a.number_, dtype] { return rounded(compute((*number)()), dtype); },
-              std::move(fraction), dtype);
+              std::move(fraction), dtype, a.steps_ + 1);
 }
 
 std::optional<Real> Real::apply(std::string_view op, const Real& a, const Real& b) {
   const auto compute = binary_of(op);
-  if (compute == nullptr) return {};
+  if (compute == nullptr || a.steps_ + b.steps_ >= kMostSteps) return {};
   std::optional<Fraction> fraction;
   try {
     if (a.fraction_ && b.fraction_) fraction = combine(op, *a.fraction_, *b.fraction_);
@@ -117,7 +119,7 @@ std::optional<Real> Real::apply(std::string_view op, const Real& a, const Real& 
   const DType dtype = a.dtype_;
   return Real([compute, left = a.number_, right = b.number_,
                dtype] { return rounded(compute((*left)(), (*right)()), dtype); },
-              std::move(fraction), dtype);
+              std::move(fraction), dtype, a.steps_ + b.steps_ + 1);
 }
 
 std::optional<Reals> apply_reals(std::string_view op, std::span<const Reals> operands) {

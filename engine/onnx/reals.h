@@ -40,10 +40,11 @@ class Real {
     std::int64_t denominator = 1;
   };
   using Number = std::function<double()>;
-  Real(Number number, std::optional<Fraction> fraction, DType dtype)
+  Real(Number number, std::optional<Fraction> fraction, DType dtype, int steps = 1)
       : number_(std::make_shared<const Number>(std::move(number))),
         fraction_(std::move(fraction)),
-        dtype_(dtype) {}
+        dtype_(dtype),
+        steps_(steps) {}
   static std::optional<Fraction> fraction_of(double number);
   static std::optional<Fraction> combine(std::string_view op, const Fraction& a, const Fraction& b);
   /// Whether `dtype_` holds the fraction exactly; guards that it does.
@@ -52,6 +53,7 @@ class Real {
   std::shared_ptr<const Number> number_;
   std::optional<Fraction> fraction_;
   DType dtype_;
+  int steps_;  ///< calls that number() makes
 };
 
 /// Of a scalar or vector, its elements.

@@ -326,6 +326,8 @@ TEST(Errors, SizesDeclaredAsExpressions) {
     return engine.run({ones(std::move(sizes))})[0].count();
   };
   EXPECT_EQ(ran("f32[2*s0+1]", {7}), 7);
+  EXPECT_EQ(ran("f32[10-s0]", {7}), 7);
+  EXPECT_EQ(ran("f32[10-2*s0]", {10}), 10);
   EXPECT_EQ(ran("f32[s0+s1, s1, 3*s0]", {5, 3, 6}), 90);
   EXPECT_EQ(text_of<hd::ShapeError>([&] { ran("f32[2*s0+1]", {6}); }),
             "run: inputs: expected sizes as the model declares them, got input x: size 0 is 6, not "

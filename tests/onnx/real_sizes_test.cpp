@@ -74,6 +74,22 @@ TEST(RealSizes, OtherNumbersAreReadForEachSize) {
   EXPECT_EQ(lengths(third, {16, 17}), (std::vector<std::int64_t>{5, 6}));
 }
 
+/// Too much arithmetic for a size is a tensor's, not a hang: each step doubles what the next would compute.
+TEST(RealSizes, ArithmeticWithoutBoundIsNone) {
+  ModelBuilder model;
+  model.input("x", {"n"}).output("y").ints("zero", {0});
+  model.node("Shape", {"x"}, {"shape"});
+  ModelBuilder::set_int(model.node("Cast", {"shape"}, {"v"}), "to", TensorProto::FLOAT);
+  model.node("Sqrt", {"v"}, {"v0"});
+  for (int k = 0; k < 60; ++k)
+    model.node("Add", {"v" + std::to_string(k), "v" + std::to_string(k)},
+               {"v" + std::to_string(k + 1)});
+  ModelBuilder::set_int(model.node("Cast", {"v60"}, {"end"}), "to", TensorProto::INT64);
+  model.node("Slice", {"x", "zero", "end"}, {"y"});
+  Engine engine = model.load();
+  EXPECT_THROW(engine.run({ones({4})}), Error);
+}
+
 TEST(RealSizes, FixedSizesAreKnownToo) {
   Engine engine = sliced("10", {{"Mul", {0.5f}}, {"Floor"}}).load();
   EXPECT_EQ(lengths(engine, {10}), (std::vector<std::int64_t>{5}));

@@ -63,6 +63,14 @@ TEST(ModelWeights, LeanModelsHaveAllButLargeRawData) {
   EXPECT_EQ(again.SerializeAsString(), bytes);
 }
 
+TEST(ModelWeights, ModelsOfLittleRawDataAreLeftToTheParser) {
+  ModelBuilder model = model_of_two();
+  TensorProto& listed = model.initializer("listed", {kLong * 2}, TensorProto::FLOAT);
+  for (std::int64_t k = 0; k < kLong * 2; ++k) listed.add_float_data(1);
+  EXPECT_FALSE(onnx::without_weights(model.bytes()));
+  EXPECT_FALSE(onnx::without_weights(relu_model().bytes()));
+}
+
 TEST(ModelWeights, BytesThatAreNoModelAreLeftToTheParser) {
   const std::string bytes = model_of_two().bytes();
   for (std::size_t size = 0; size < bytes.size(); size += size + 40 < bytes.size() ? 97 : 1) {
