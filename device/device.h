@@ -144,6 +144,8 @@ class Device {
   virtual std::unique_ptr<Graph> make_graph() = 0;
   /// Calls `work` with the device's context current on this thread.
   virtual void with_context(const std::function<void()>& work) { work(); }
+  /// The same for work that gives something back and throws nothing. A lost context is left alone: what it held is gone.
+  virtual void release_with_context(const std::function<void()>& work) noexcept { work(); }
   /// Waits for all streams.
   virtual void synchronize() = 0;
   /// Whether an error was met that the context did not survive.

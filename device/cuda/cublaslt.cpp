@@ -122,11 +122,7 @@ struct CublasLt::Opened {
     device.with_context([&] { api->check(api->create(&handle), "cublasLtCreate"); });
   }
   ~Opened() {
-    if (device.lost()) return;  // what the context held is gone with it
-    try {
-      device.with_context([&] { api->destroy(handle); });
-    } catch (...) {  // lost just now
-    }
+    device.release_with_context([&] { api->destroy(handle); });
   }
   Opened(const Opened&) = delete;
   Opened& operator=(const Opened&) = delete;

@@ -82,15 +82,17 @@ class Context {
     } const pop{driver};
     work();
   }
-  /// For what gives something back. A context that cannot be made current gets a second chance: what is
+  /// For what gives something back or ends it. A context that cannot be made current gets a second chance: what is
   /// left behind here is left for good.
   template <typename Function>
-  void release(Function function) noexcept {
-    if (lost() || (driver.context_push(context_) != 0 && driver.context_push(context_) != 0))
-      return;
-    function();
+  int release(Function function) noexcept {
+    if (const int fatal = lost_; fatal != 0) return fatal;
+    if (driver.context_push(context_) != 0)
+      if (const int result = driver.context_push(context_); result != 0) return result;
+    const int result = function();
     void* popped = nullptr;
     driver.context_pop(&popped);
+    return result;
   }
   void check(int result, const char* name) {
     if (Driver::is_fatal(result)) lost_ = result;
@@ -140,7 +142,7 @@ class CudaEvent : public Event {
     });
   }
   ~CudaEvent() override {
-    context_->release([&] { context_->driver.event_destroy(handle); });
+    context_->release([&] { return context_->driver.event_destroy(handle); });
   }
   bool done() const override {
     const int result = context_->call_quietly([&] { return context_->driver.event_query(handle); });
@@ -176,7 +178,7 @@ class CudaStream : public Stream {
   CudaStream(ContextPtr context, void* handle)
       : context_(std::move(context)), handle_(handle), is_ours_(false) {}
   ~CudaStream() override {
-    if (is_ours_) context_->release([&] { context_->driver.stream_destroy(handle_); });
+    if (is_ours_) context_->release([&] { return context_->driver.stream_destroy(handle_); });
   }
   void synchronize() override {
     context_->call("cuStreamSynchronize",
@@ -211,7 +213,7 @@ class CudaModule : public Module {
   ~CudaModule() override {
     context_->release([&] {
       const Driver& driver = context_->driver;
-      is_library_ ? driver.library_unload(handle_) : driver.module_unload(handle_);
+      return is_library_ ? driver.library_unload(handle_) : driver.module_unload(handle_);
     });
   }
   /// The code is loaded when this returns: a function that loads at its first launch would stop every other thread of the
@@ -268,8 +270,8 @@ class CudaGraph : public Graph {
     call("cuGraphCreate", [&] { return driver().graph_create(&graph_, 0); });
   }
   ~CudaGraph() override {
-    if (exec_ != nullptr) context_->release([&] { driver().graph_exec_destroy(exec_); });
-    context_->release([&] { driver().graph_destroy(graph_); });
+    if (exec_ != nullptr) context_->release([&] { return driver().graph_exec_destroy(exec_); });
+    context_->release([&] { return driver().graph_destroy(graph_); });
   }
 
   Node add_launch(Kernel kernel, const LaunchShape& shape, std::span<void* const> arguments,
@@ -374,11 +376,10 @@ class CudaGraph : public Graph {
 
    private:
     int end(void* stream) {
-      return context->call_quietly(
-          [&] { return context->driver.stream_end_capture(stream, &graph); });
+      return context->release([&] { return context->driver.stream_end_capture(stream, &graph); });
     }
     void destroy() {
-      if (graph != nullptr) context->release([&] { context->driver.graph_destroy(graph); });
+      if (graph != nullptr) context->release([&] { return context->driver.graph_destroy(graph); });
     }
   };
 
@@ -459,7 +460,7 @@ class CudaDevice : public Device {
     return memory;
   }
   void release(void* memory) noexcept override {
-    if (memory != nullptr) context_->release([&] { context_->driver.release(memory); });
+    if (memory != nullptr) context_->release([&] { return context_->driver.release(memory); });
   }
 
   void* allocate_pinned(std::size_t bytes) override {
@@ -470,7 +471,7 @@ class CudaDevice : public Device {
     return memory;
   }
   void release_pinned(void* memory) noexcept override {
-    if (memory != nullptr) context_->release([&] { context_->driver.release_pinned(memory); });
+    if (memory != nullptr) context_->release([&] { return context_->driver.release_pinned(memory); });
   }
 
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<CudaStream>(context_); }
@@ -510,6 +511,12 @@ class CudaDevice : public Device {
   }
   std::unique_ptr<Graph> make_graph() override { return std::make_unique<CudaGraph>(context_); }
   void with_context(const std::function<void()>& work) override { context_->enter(work); }
+  void release_with_context(const std::function<void()>& work) noexcept override {
+    context_->release([&] {
+      work();
+      return 0;
+    });
+  }
   void synchronize() override {
     context_->call("cuCtxSynchronize", [&] { return context_->driver.context_synchronize(); });
   }

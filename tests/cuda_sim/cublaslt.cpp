@@ -161,7 +161,10 @@ EXPORT int cublasLtCreate(void** handle) {
   Handle made;
   if (cuModuleLoadData(&made.module, heddle::sim::wrap_image(image.bytes).data()) != 0)
     return kNotInitialized;
-  if (cuModuleGetFunction(&made.kernel, made.module, "heddle_sim_cublaslt") != 0) return kInternal;
+  if (cuModuleGetFunction(&made.kernel, made.module, "heddle_sim_cublaslt") != 0) {
+    cuModuleUnload(made.module);
+    return kInternal;
+  }
   *handle = new Handle(made);
   return kOk;
 }
