@@ -24,8 +24,9 @@ void add_node(const ir::Node& node, ir::DeviceTag device, scheduler::StepTraits&
   step.conditional =
       step.conditional || region == ir::RegionKind::Cond || region == ir::RegionKind::While;
   step.makes_sizes = step.makes_sizes || !ir::unbacked_defined(node).empty();
+  const auto& custom = node.op().custom;
   step.capture_unsafe =
-      step.capture_unsafe || (node.op().custom != nullptr && !node.op().custom->capturable);
+      step.capture_unsafe || (custom != nullptr && !(custom->capturable && custom->pure));
 }
 
 void add_sizes(const jit::Program& program, std::size_t k, scheduler::StepTraits& step) {

@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "engine/engine_impl.h"
 #include "engine/graph_replay.h"
+#include "engine/output_check.h"
 #include "engine/settings.h"
 #include "engine/tensor_impl.h"
 #include "engine/trace.h"
@@ -49,10 +50,6 @@ std::unique_ptr<engine::CudaExecutor> make_cuda(const EngineOptions& options) {
                      .where = {},
                      .expected = "a device that is CUDA",
                      .got = device.to_string()});
-}
-
-std::string describe(const Tensor& tensor) {
-  return fmt::format("{}[{}]", name_of(tensor.dtype()), fmt::join(tensor.sizes(), ", "));
 }
 
 /// Sizes seen by this call as values of the symbols that the guards gave out.
@@ -462,80 +459,13 @@ std::vector<Tensor> Engine::run_named(std::span<const NamedTensor> inputs) {
 
 namespace {
 
-/// Whether `sizes` are the wanted ones, as far as these are known.
-bool fits(const Sizes& sizes, const Sizes& wanted) {
-  return std::ranges::equal(sizes, wanted, [](std::int64_t size, std::int64_t want) {
-    return want == engine::kUnknownSize || size == want;
-  });
-}
-
-std::string to_text(const Sizes& sizes) {
-  std::vector<std::string> texts;
-  for (const std::int64_t size : sizes)
-    texts.push_back(size == engine::kUnknownSize ? "?" : std::to_string(size));
-  return fmt::format("[{}]", fmt::join(texts, ", "));
-}
-
-bool is_late(const Sizes& sizes) {
-  return std::ranges::find(sizes, engine::kUnknownSize) != sizes.end();
-}
-
-/// An output k lies exactly where this input does, which is allowed; kNoInput: it lies where none does.
-constexpr std::size_t kNoInput = static_cast<std::size_t>(-1);
-
-/// @param is_donated  says it of input i
-template <typename F>
-std::size_t check_output(DType dtype, const Sizes& sizes, const Device& device,
-                         std::span<const Tensor> inputs, std::span<const Tensor> outputs,
-                         std::size_t k, F&& is_donated) {
-  const Tensor& output = outputs[k];
-  if (output.defined() && output.impl()->device.kind() != Device::Kind::Cpu &&
-      output.impl()->device != device)
-    throw DeviceError({.what = fmt::format("run_into: output {}", k),
-                       .where = {},
-                       .expected = device.is_cuda() ? "cpu or " + device.to_string() : "cpu",
-                       .got = output.device().to_string()});
-  if (!output.defined() || output.is_symbolic() || !output.is_row_major() ||
-      output.dtype() != dtype || !fits(output.impl()->sizes, sizes))
-    throw ShapeError({.what = fmt::format("run_into: output {}", k),
-                      .where = {},
-                      .expected = fmt::format("row-major {}{}", name_of(dtype), to_text(sizes)),
-                      .got = output.defined() && !output.is_symbolic() ? describe(output)
-                                                                       : "no tensor with data"});
-  const auto clash = [&](const char* what, std::size_t other) {
-    throw AliasingError({.what = fmt::format("run_into: output {} overlaps {} {}", k, what, other),
-                         .where = {},
-                         .expected = "memory of its own",
-                         .got = {}});
-  };
-  std::size_t place = kNoInput;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (!engine::overlap(output, inputs[i])) continue;
-    const bool same = engine::extent_of(*output.impl()) == engine::extent_of(*inputs[i].impl());
-    if (!same || !is_donated(i)) clash("input", i);
-    place = i;
-  }
-  for (std::size_t o = 0; o < k; ++o) {
-    if (outputs[o].defined() && engine::overlap(output, outputs[o])) clash("output", o);
-  }
-  return place;
-}
-
-void check_output_count(std::size_t expected, std::size_t got) {
-  if (got == expected) return;
-  throw ArgumentError({.what = "run_into: number of outputs",
-                       .where = {},
-                       .expected = std::to_string(expected),
-                       .got = std::to_string(got)});
-}
-
 template <typename F>
 void copy_into(std::span<const Tensor> results, std::span<const Tensor> inputs,
                std::span<Tensor> outputs, F&& is_donated) {
-  check_output_count(results.size(), outputs.size());
+  engine::check_output_count(results.size(), outputs.size());
   for (std::size_t k = 0; k < results.size(); ++k)
-    check_output(results[k].dtype(), results[k].impl()->sizes, Device::cpu(), inputs, outputs, k,
-                 is_donated);
+    engine::check_output(results[k].dtype(), results[k].impl()->sizes, Device::cpu(), inputs,
+                         outputs, k, is_donated);
   for (std::size_t k = 0; k < results.size(); ++k) {
     const auto bytes = static_cast<std::size_t>(results[k].count()) * size_of(results[k].dtype());
     if (bytes != 0) std::memcpy(outputs[k].data(), results[k].data(), bytes);
@@ -549,7 +479,8 @@ void* Engine::Impl::LateOutputs::output(std::uint32_t position, const Sizes& siz
   Tensor& output = outputs_[position];
   const auto is_donated = [](std::size_t) { return false; };  // those lie aside
   if (output.defined())
-    check_output(dtype, sizes, impl_.options.device, inputs_, outputs_, position, is_donated);
+    engine::check_output(dtype, sizes, impl_.options.device, inputs_, outputs_, position,
+                         is_donated);
   else
     output = impl_.make_output(dtype, sizes);
   return output.impl()->data;
@@ -561,13 +492,13 @@ void Engine::Impl::run_aside(const BoundPlan& plan, std::span<const Tensor> inpu
   const auto values = plan.executable->optimised().outputs();
   for (const std::size_t k : aside) {
     const Sizes& sizes = plan.output_sizes[k];
-    places[k] = is_late(sizes) ? Tensor() : make_output(values[k].meta().dtype, sizes);
+    places[k] = engine::is_late(sizes) ? Tensor() : make_output(values[k].meta().dtype, sizes);
   }
   execute(plan, inputs, places);
   const auto anywhere = [](std::size_t) { return true; };
   for (const std::size_t k : aside)
-    check_output(places[k].dtype(), places[k].impl()->sizes, options.device, inputs, outputs, k,
-                 anywhere);
+    engine::check_output(places[k].dtype(), places[k].impl()->sizes, options.device, inputs,
+                         outputs, k, anywhere);
   for (const std::size_t k : aside) engine::copy_elements(places[k], outputs[k]);
   copied_outputs.fetch_add(aside.size(), std::memory_order_relaxed);
 }
@@ -578,18 +509,18 @@ void Engine::run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs)
                      [&](std::size_t i) { return impl_->is_donated(i); });
   const engine::Reclaimer::Reader reader(impl_->plans.reclaimer());
   const BoundPlan& plan = impl_->plan_for(inputs);
-  check_output_count(plan.output_sizes.size(), outputs.size());
+  engine::check_output_count(plan.output_sizes.size(), outputs.size());
   const auto values = plan.executable->optimised().outputs();
   const auto& guards = plan.executable->guards().inputs;
   std::vector<std::size_t>
       aside;  // outputs that lie in inputs which are still read when they are written, or of sizes not known yet
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     const std::size_t place =
-        check_output(values[k].meta().dtype, plan.output_sizes[k], impl_->options.device, inputs,
-                     outputs, k, [&](std::size_t i) { return guards[i].donated; });
-    if (place == kNoInput) continue;
+        engine::check_output(values[k].meta().dtype, plan.output_sizes[k], impl_->options.device,
+                             inputs, outputs, k, [&](std::size_t i) { return guards[i].donated; });
+    if (place == engine::kNoInput) continue;
     const bool staged = impl_->cuda != nullptr && !inputs[place].device().is_cuda();
-    if (is_late(plan.output_sizes[k]) || (!staged && !plan.unit->may_share(place, k)))
+    if (engine::is_late(plan.output_sizes[k]) || (!staged && !plan.unit->may_share(place, k)))
       aside.push_back(k);
   }
   if (aside.empty()) [[likely]]

@@ -300,12 +300,15 @@ void assign(const Tensor& state, const Tensor& value, At where) {
   const auto described = [](const Tensor& tensor) {
     return fmt::format("{}[{}]", name_of(tensor.dtype()), fmt::join(tensor.sizes(), ", "));
   };
-  const Error::Parts info{.what = "assign: state",
-                          .where = location.to_string(),
-                          .expected = "row-major " + described(value),
-                          .got = described(state) + (state.is_row_major() ? "" : ", strided")};
-  if (state.dtype() != value.dtype()) throw DTypeError(info);
-  if (state.impl()->sizes != value.impl()->sizes || !state.is_row_major()) throw ShapeError(info);
+  const auto misfit = [&] {
+    return Error::Parts{.what = "assign: state",
+                        .where = location.to_string(),
+                        .expected = "row-major " + described(value),
+                        .got = described(state) + (state.is_row_major() ? "" : ", strided")};
+  };
+  if (state.dtype() != value.dtype()) throw DTypeError(misfit());
+  if (state.impl()->sizes != value.impl()->sizes || !state.is_row_major())
+    throw ShapeError(misfit());
   if (state.impl()->device.is_cuda() || value.impl()->device.is_cuda())
     throw DeviceError({.what = "assign: outside a traced callable",
                        .where = location.to_string(),

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "base/check.h"
+#include "base/solve.h"
 #include "heddle/error.h"
 #include "ir/analysis/unbacked.h"
 #include "ir/op.h"
@@ -19,14 +20,7 @@ void bind_size(const SymExpr& size, std::int64_t value, base::SymbolValues& size
 
 /// A size of the form c*s+d gives s a value when nothing else did.
 void solve_size(const SymExpr& size, std::int64_t value, base::SymbolValues& sizes) {
-  std::vector<base::Symbol> symbols;
-  size.collect_symbols(symbols);
-  if (symbols.size() != 1 || sizes.contains(symbols[0])) return;
-  const auto linear = size.linear_in(symbols[0]);
-  if (!linear || !linear->coefficient.is_constant() || !linear->rest.is_constant()) return;
-  const std::int64_t c = linear->coefficient.constant();
-  const std::int64_t rest = value - linear->rest.constant();
-  if (c != 0 && rest % c == 0) sizes.emplace(symbols[0], rest / c);
+  if (const auto solved = base::solve(size, value, sizes)) sizes.insert(*solved);
 }
 
 void check_argument(const Graph& graph, std::size_t k, const Literal& argument,

@@ -52,7 +52,6 @@ struct PlanStep {
   SymExpr work;  ///< estimated scalar operations, for ordering and threading
 };
 
-/// Steps are in an order in which every edge points backwards.
 /// An argument in whose memory the caller may want an output.
 struct SharedPlace {
   std::uint32_t argument = 0;  ///< PlanBuffer::position
@@ -60,6 +59,7 @@ struct SharedPlace {
   friend bool operator==(const SharedPlace&, const SharedPlace&) = default;
 };
 
+/// Steps are in an order in which every edge points backwards.
 struct ScheduleRecord {
   std::vector<PlanBuffer> buffers;
   std::vector<PlanKernel> kernels;

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <set>
 
+#include "base/solve.h"
 #include "heddle/error.h"
 #include "ir/analysis/late_sizes.h"
 
@@ -56,20 +57,6 @@ bool all_known(const SymExpr& size, const base::SymbolValues& known) {
   return std::ranges::all_of(symbols, [&](const base::Symbol& s) { return known.contains(s); });
 }
 
-/// A size of the form c*s+d gives s its value.
-void solve_size(const SymExpr& size, std::int64_t value, std::span<const base::Symbol> symbols,
-                base::SymbolValues& known) {
-  for (const base::Symbol& symbol : symbols) {
-    if (known.contains(symbol)) continue;
-    const auto linear = size.linear_in(symbol);
-    if (!linear || !all_known(linear->coefficient, known) || !all_known(linear->rest, known))
-      continue;
-    const std::int64_t coefficient = linear->coefficient.evaluate(known);
-    const std::int64_t rest = value - linear->rest.evaluate(known);
-    if (coefficient != 0 && rest % coefficient == 0) known.emplace(symbol, rest / coefficient);
-  }
-}
-
 std::string to_text(const Dims& sizes) {
   std::vector<std::string> texts;
   for (const SymExpr& size : sizes) texts.push_back(size.to_string());
@@ -90,7 +77,7 @@ base::SymbolValues solve_sizes(std::span<const Dims> results, std::span<const Si
     fail(fmt::format("those of {} results", results.size()), fmt::format("{}", got.size()));
   for (std::size_t k = 0; k < results.size(); ++k)
     for (std::size_t d = 0; d < results[k].size() && got[k].size() == results[k].size(); ++d)
-      solve_size(results[k][d], got[k][d], symbols, known);
+      if (const auto solved = base::solve(results[k][d], got[k][d], known)) known.insert(*solved);
   for (std::size_t k = 0; k < results.size(); ++k) {
     bool fits = got[k].size() == results[k].size();
     for (std::size_t d = 0; fits && d < results[k].size(); ++d)

@@ -172,7 +172,11 @@ Value emit_byte_product(GraphBuilder& builder, const ByteProduct& product) {
 Value emit_byte_conv(GraphBuilder& builder, const ByteProduct& product, const Node& conv) {
   const bool sums_windows =
       product.right.bytes.meta().dtype != DType::I8 || !is_zero(product.right.zero);
-  return sums_windows ? Value() : Emitter(builder).windows(product, conv);
+  if (sums_windows) return {};
+  ByteProduct dense = product;
+  Value& bytes = dense.left.bytes;
+  if (bytes.node->op_name() == "permute") bytes = builder.emit("clone", {bytes});
+  return Emitter(builder).windows(dense, conv);
 }
 
 namespace {

@@ -281,9 +281,7 @@ class Converter {
                                              [](std::int64_t stride) { return stride != 1; }) ||
                          has_padding(node_);
       if (moves) {
-        Value bytes = x.bytes;
-        if (bytes.node->op_name() == "permute") bytes = emit("clone", {bytes});
-        if (const Value sums = emit_byte_conv(b_, {{bytes, x.zero}, {w.bytes, w.zero}}, node_))
+        if (const Value sums = emit_byte_conv(b_, {{x.bytes, x.zero}, {w.bytes, w.zero}}, node_))
           return sums;
       }
       x.bytes = windows_of(b_, node_, x.bytes, zero_of(x));

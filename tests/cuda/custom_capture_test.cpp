@@ -98,6 +98,25 @@ TEST(CudaCustomCapture, IsANodeOfTheGraph) {
   EXPECT_EQ(engine.stats().graph_launches, 7u);
 }
 
+// So does what has effects, whatever it says: a call is one of them.
+TEST(CudaCustomCapture, WhatIsNotPureIsCalledAtEachRun) {
+  static const RegisteredOp op = register_op(
+      {.schema = "cuda_capture::effect(Tensor x) -> Tensor",
+       .shape = like_first,
+       .cpu = scale_on_cpu,
+       .workspace_bytes = [](const KernelCall& call) { return call.tensor(0).count() * 4; },
+       .cuda = scale_on_cuda,
+       .pure = false,
+       .capturable = true});
+  Engine engine([](const Tensor& x) { return cumsum(op(cumsum(x, 0))[0], 0); }, on_cuda(2, true));
+  const std::vector<Tensor> inputs{counted(f32, {5})};
+  EXPECT_EQ(parts_of(engine, inputs),
+            "graph of 1 | holds an op that is not capturable | graph of 1");
+  calls = 0;
+  for (int k = 0; k < 5; ++k) engine.run(inputs);
+  EXPECT_EQ(calls, 5);
+}
+
 // What is not flagged is called at each run, and parts the graph.
 TEST(CudaCustomCapture, WhatIsNotFlaggedStaysASplit) {
   static const RegisteredOp op = scaling("cuda_capture::not_flagged", false);

@@ -1,9 +1,11 @@
 // Every misuse is a typed error with its exact text, and the engine works afterwards.
 #include <algorithm>
+#include <chrono>
 #include <future>
 #include <gtest/gtest.h>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "heddle/heddle.h"
@@ -298,7 +300,10 @@ TEST(Errors, AnEngineThatGoesWaitsForSubmittedCalls) {
   for (int k = 0; k < 8; ++k) {
     std::vector<std::future<std::vector<hd::Tensor>>> pending;
     {
-      hd::Engine first([](const hd::Tensor& x) { return hd::exp(x) + 1; });
+      hd::Engine first([](const hd::Tensor& x) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the engine goes meanwhile
+        return hd::exp(x) + 1;
+      });
       for (int n = 1; n < 4; ++n)
         pending.push_back(first.submit({hd::Tensor::full(hd::f32, {n}, 0)}));
       hd::Engine moved = std::move(first);

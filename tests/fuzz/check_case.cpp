@@ -44,6 +44,19 @@ Engine engine_over(const ir::Graph& graph, const EngineOptions& options) {
   return engine;
 }
 
+/// The outputs, then what the states among the arguments hold.
+std::vector<Literal> results_of(const ir::Graph& graph, const std::vector<Tensor>& outputs,
+                                const std::vector<Literal>& arguments) {
+  std::vector<Literal> results;
+  for (const Tensor& output : outputs) results.push_back(literal_of(output.to(Device::cpu())));
+  std::map<ir::Value, std::size_t> position;
+  for (const ir::Value input : graph.inputs())
+    if (graph.parameter(input.node) == nullptr) position.emplace(input, position.size());
+  for (const auto& write : graph.write_backs())
+    results.push_back(arguments[position.at(write.target)].clone());
+  return results;
+}
+
 class EngineProduct : public Product {
  public:
   EngineProduct(const ir::Graph& graph, const EngineOptions& options)
@@ -59,14 +72,7 @@ class EngineProduct : public Product {
     } else {
       outputs = engine_.run(inputs);
     }
-    std::vector<Literal> results;
-    for (const Tensor& output : outputs) results.push_back(literal_of(output.to(Device::cpu())));
-    std::map<ir::Value, std::size_t> position;
-    for (const ir::Value input : graph_.inputs())
-      if (graph_.parameter(input.node) == nullptr) position.emplace(input, position.size());
-    for (const auto& write : graph_.write_backs())
-      results.push_back(arguments[position.at(write.target)].clone());
-    return results;
+    return results_of(graph_, outputs, arguments);
   }
 
  private:
@@ -108,14 +114,7 @@ class DonatingProduct : public Product {
     } else {
       outputs = engine_.run(std::move(inputs));
     }
-    std::vector<Literal> results;
-    for (const Tensor& output : outputs) results.push_back(literal_of(output.to(Device::cpu())));
-    std::map<ir::Value, std::size_t> position;
-    for (const ir::Value input : graph_.inputs())
-      if (graph_.parameter(input.node) == nullptr) position.emplace(input, position.size());
-    for (const auto& write : graph_.write_backs())
-      results.push_back(arguments[position.at(write.target)].clone());
-    return results;
+    return results_of(graph_, outputs, arguments);
   }
 
  private:

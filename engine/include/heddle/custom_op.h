@@ -95,7 +95,8 @@ struct CustomOp {
   bool pure = true;  ///< equal calls give equal results, and unused ones may go
   /// What `cuda` queues may be captured as a part of a graph of the device, and replayed: it depends on nothing but
   /// addresses, sizes and attributes, comes on the one stream that `cuda` gets, and neither allocates nor waits. Then
-  /// `cuda` is called again only for other addresses or sizes. False: its steps part graphs, and each run calls it.
+  /// `cuda` is called again only for other addresses or sizes. False, and of ops that are not pure: its steps part
+  /// graphs, and each run calls it.
   bool capturable = true;
   bool collective = false;  ///< talks to other processes: writes are not analysed
 };

@@ -175,7 +175,7 @@ struct NamedTensor {
 
 /// A tensor that an engine holds: one that its callable captured, or a constant of its model.
 struct Parameter {
-  std::string name;  ///< in the model; "p0" and so on for captured ones
+  std::string name;  ///< in the model; "v0" and so on for captured ones
   Tensor value;      ///< what graphs read now; not to be written to
 };
 
@@ -291,7 +291,7 @@ class HEDDLE_API Engine {
   /// The same with the caller's handles. Those of donated inputs are let go of right after the last step that uses them
   /// (on CUDA when the device has passed that step), so that memory of which no other handle is left can be used again
   /// while the call goes on; and an output of as many bytes may take that memory over. The others stay in
-  /// `inputs`; when it throws, some donated ones may be gone.
+  /// `inputs`; when it throws, some donated ones may be gone and the rest of them overwritten.
   std::vector<Tensor> run(std::vector<Tensor>&& inputs);
   /// By input name.
   std::vector<Tensor> run_named(std::span<const NamedTensor> inputs);
