@@ -471,7 +471,8 @@ class CudaDevice : public Device {
     return memory;
   }
   void release_pinned(void* memory) noexcept override {
-    if (memory != nullptr) context_->release([&] { return context_->driver.release_pinned(memory); });
+    if (memory != nullptr)
+      context_->release([&] { return context_->driver.release_pinned(memory); });
   }
 
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<CudaStream>(context_); }
