@@ -102,7 +102,7 @@ struct BoundSteps {
 /// A step that runs nested plans.
 struct BoundRegion {
   ir::RegionKind kind = ir::RegionKind::Once;
-  std::vector<std::unique_ptr<BoundSteps>> plans;  ///< as in jit::NestedCall::regions
+  std::vector<std::shared_ptr<const BoundSteps>> plans;  ///< as in jit::NestedCall::regions
   std::uint32_t operands = 0;
   std::uint32_t carried = 0;
   std::uint32_t scanned = 0;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <fmt/format.h>
 #include <iostream>
+#include <set>
 
 #include "base/options.h"
 #include "engine/annotations.h"
@@ -175,7 +176,8 @@ class ScopedCompile {
       return std::move(result_);
     }
     const ir::Graph formed = ir::form_regions(traced, mark_function(options_));
-    check_options(formed);
+    std::set<const ir::Graph*> checked;
+    check_options(formed, checked);
     const ir::Graph outside =
         whole ? ir::run_passes(formed, ir::default_pipeline(), pipeline_of(options_, result_.rest),
                                &result_.passes)
@@ -216,12 +218,14 @@ class ScopedCompile {
   }
 
   /// All options of all regions, before anything is compiled.
-  static void check_options(const ir::Graph& graph) {
+  static void check_options(const ir::Graph& graph, std::set<const ir::Graph*>& checked) {
+    if (!checked.insert(&graph).second) return;
     for (const ir::NodePtr& node : graph.nodes()) {
       if (node->op_name() == "region")
         pass_names(options_of(mark_of(*node)));
       else
-        for (const ir::GraphRef* nested : ir::regions_of(*node)) check_options(*nested->graph);
+        for (const ir::GraphRef* nested : ir::regions_of(*node))
+          check_options(*nested->graph, checked);
     }
   }
 

@@ -13,6 +13,7 @@
 #include "engine/plan_check.h"
 #include "engine/region_run.h"
 #include "heddle/error.h"
+#include "jit/lower/region.h"
 
 namespace heddle::engine {
 
@@ -121,6 +122,7 @@ void fix_argument(jit::Program& program, std::uint32_t position, const ir::Liter
 
 SymbolValues nested_sizes(const jit::NestedCall::Region& region, const SymbolValues& sizes) {
   SymbolValues values = sizes;
+  std::erase_if(values, [](const auto& entry) { return jit::is_workspace(entry.first); });
   for (const auto& [symbol, expr] : region.sizes) values[symbol] = expr.evaluate(sizes);
   return values;
 }
@@ -137,7 +139,10 @@ Unit::Unit(jit::Program program, std::vector<ir::Literal> fixed, const BuildOpti
   } else {
     compile(options);
   }
-  add_nested(options);
+  NestedUnits own;
+  BuildOptions inside = options;
+  if (inside.nested == nullptr) inside.nested = &own;
+  add_nested(inside);
   make_schedule(options);
   if (cuda_ != nullptr) plan_streams(options);
   find_shared_places();
@@ -145,10 +150,20 @@ Unit::Unit(jit::Program program, std::vector<ir::Literal> fixed, const BuildOpti
 
 Unit::~Unit() = default;
 
+/// This unit and those nested in it, each once.
+std::vector<const Unit*> Unit::with_nested() const {
+  std::vector<const Unit*> units{this};
+  std::set<const Unit*> seen;
+  for (std::size_t k = 0; k < units.size(); ++k)
+    for (const auto& nested : units[k]->nested_)
+      for (const auto& unit : nested)
+        if (seen.insert(unit.get()).second) units.push_back(unit.get());
+  return units;
+}
+
 bool Unit::shares_tiles() const {
-  if (cuda_ != nullptr && cuda_->shares_tiles()) return true;
-  return std::ranges::any_of(nested_, [](const auto& units) {
-    return std::ranges::any_of(units, [](const auto& unit) { return unit->shares_tiles(); });
+  return std::ranges::any_of(with_nested(), [](const Unit* unit) {
+    return unit->cuda_ != nullptr && unit->cuda_->shares_tiles();
   });
 }
 
@@ -191,9 +206,10 @@ SymbolValues Unit::sizes_to_plan_for(SymbolValues hints) const {
   const bool all_known = std::ranges::all_of(symbols, [&](const base::Symbol& symbol) {
     return hints.contains(symbol) || workspaces.contains(symbol);
   });
+  NestedPlans known;
   for (std::uint32_t k = 0; all_known && k < program_.kernels.size(); ++k)
     if (const jit::NestedCall* call = program_.kernels[k].nested.get(); call != nullptr)
-      hints[call->workspace] = bind_region(*call, k, hints, 1)->workspace_bytes;
+      hints[call->workspace] = bind_region(*call, k, hints, 1, known)->workspace_bytes;
   for (std::uint32_t k = 0; all_known && cuda_ != nullptr && k < program_.launches.size(); ++k)
     if (cuda_->shares_tiles(program_.record.steps[k].kernel)) plan_for_shares(k, hints);
   return hints;
@@ -306,47 +322,58 @@ void Unit::add_nested(std::uint32_t step, std::span<const BufferId> roots,
   const std::uint32_t kernel = program_.record.steps[step].kernel;
   const jit::NestedCall& call = *program_.kernels[kernel].nested;
   const jit::Launch& launch = program_.launches[step];
-  BuildOptions inside = options;
-  inside.graphs = false;  // nested plans are queued step by step
   const std::size_t first = call.kind == ir::RegionKind::Cond ? 1 : 0;
   for (const jit::NestedCall::Region& region : call.regions) {
-    jit::Program program = *region.program;
+    NestedKey key{region.program, {}};
+    std::vector<ir::Literal> values;
     for (std::uint32_t k = call.carried + call.scanned; k < call.operands; ++k) {
       const BufferId root = roots[launch.buffers[first + k]];
       const PlanBuffer::Role role = program_.record.buffers[root].role;
-      if (role == PlanBuffer::Role::Parameter || role == PlanBuffer::Role::Constant)
-        fix_argument(program, k, fixed_[root]);
+      if (role != PlanBuffer::Role::Parameter && role != PlanBuffer::Role::Constant) continue;
+      key.fixed.emplace_back(k, fixed_[root].data());
+      values.push_back(fixed_[root]);
     }
-    std::vector<ir::Literal> fixed = fixed_buffers(program, ir::Graph());
-    nested_[kernel].push_back(std::make_unique<Unit>(std::move(program), std::move(fixed), inside));
+    nested_[kernel].push_back(nested_unit(std::move(key), values, options));
   }
 }
 
+std::shared_ptr<const Unit> Unit::nested_unit(NestedKey key, const std::vector<ir::Literal>& values,
+                                              const BuildOptions& options) {
+  std::shared_ptr<const Unit>& unit = (*options.nested)[key];
+  if (unit != nullptr) return unit;
+  jit::Program program = *key.program;
+  for (std::size_t k = 0; k < values.size(); ++k)
+    fix_argument(program, key.fixed[k].first, values[k]);
+  std::vector<ir::Literal> fixed = fixed_buffers(program, ir::Graph());
+  BuildOptions inside = options;
+  inside.graphs = false;  // nested plans are queued step by step
+  return unit = std::make_shared<const Unit>(std::move(program), std::move(fixed), inside);
+}
+
 std::size_t Unit::folded_steps() const {
-  std::size_t folded = folded_steps_;
-  for (const auto& units : nested_)
-    for (const auto& unit : units) folded += unit->folded_steps();
+  std::size_t folded = 0;
+  for (const Unit* unit : with_nested()) folded += unit->folded_steps_;
   return folded;
 }
 
 void Unit::count_updates(EngineStats& stats) const {
-  stats.in_place += program_.in_place;
-  stats.missed_in_place += program_.copied_arguments.size();
-  for (const std::vector<ir::SymExpr>& argument : program_.copied_arguments)
-    for (const ir::SymExpr& bytes : argument)
-      if (bytes.is_constant())
-        stats.missed_in_place_bytes += static_cast<std::uint64_t>(bytes.constant());
-  for (const auto& units : nested_)
-    for (const auto& unit : units) unit->count_updates(stats);
+  for (const Unit* unit : with_nested()) {
+    stats.in_place += unit->program_.in_place;
+    stats.missed_in_place += unit->program_.copied_arguments.size();
+    for (const std::vector<ir::SymExpr>& argument : unit->program_.copied_arguments)
+      for (const ir::SymExpr& bytes : argument)
+        if (bytes.is_constant())
+          stats.missed_in_place_bytes += static_cast<std::uint64_t>(bytes.constant());
+  }
 }
 
 void Unit::collect_code(std::vector<const void*>& code) const {
-  for (const auto& kernel : kernels_)
-    if (kernel != nullptr) code.push_back(reinterpret_cast<const void*>(kernel->entry));
-  for (std::uint32_t k = 0; cuda_ != nullptr && k < program_.kernels.size(); ++k)
-    if (cuda_->kernel(k) != nullptr) code.push_back(cuda_->kernel(k));
-  for (const auto& units : nested_)
-    for (const auto& unit : units) unit->collect_code(code);
+  for (const Unit* unit : with_nested()) {
+    for (const auto& kernel : unit->kernels_)
+      if (kernel != nullptr) code.push_back(reinterpret_cast<const void*>(kernel->entry));
+    for (std::uint32_t k = 0; unit->cuda_ != nullptr && k < unit->program_.kernels.size(); ++k)
+      if (unit->cuda_->kernel(k) != nullptr) code.push_back(unit->cuda_->kernel(k));
+  }
 }
 
 AddressSource Unit::source_of(BufferId buffer, const BoundSteps& plan) const {
@@ -387,7 +414,8 @@ std::vector<jit::LibraryOperand> Unit::library_operands(const jit::LibraryCall& 
 }
 
 std::unique_ptr<BoundRegion> Unit::bind_region(const jit::NestedCall& call, std::uint32_t kernel,
-                                               const SymbolValues& sizes, int threads) const {
+                                               const SymbolValues& sizes, int threads,
+                                               NestedPlans& known) const {
   auto region = std::make_unique<BoundRegion>();
   region->kind = call.kind;
   region->operands = call.operands;
@@ -398,8 +426,8 @@ std::unique_ptr<BoundRegion> Unit::bind_region(const jit::NestedCall& call, std:
   region->reverse = call.reverse;
   std::int64_t arena = 0;
   for (std::size_t k = 0; k < call.regions.size(); ++k) {
-    region->plans.push_back(std::make_unique<BoundSteps>());
-    nested_[kernel][k]->bind(nested_sizes(call.regions[k], sizes), threads, *region->plans.back());
+    region->plans.push_back(
+        nested_[kernel][k]->bind_nested(nested_sizes(call.regions[k], sizes), threads, known));
     arena = std::max(arena, region->plans.back()->memory.peak_bytes);
   }
   const jit::Program& body = *call.regions.back().program;
@@ -419,6 +447,17 @@ std::unique_ptr<BoundRegion> Unit::bind_region(const jit::NestedCall& call, std:
   region->workspace_bytes =
       end + (call.kind == ir::RegionKind::While ? memory::kAlignment : std::int64_t{0});
   return region;
+}
+
+std::shared_ptr<const BoundSteps> Unit::bind_nested(const SymbolValues& sizes, int threads,
+                                                    NestedPlans& known) const {
+  const std::pair key(this, sizes);
+  if (const auto found = known.find(key); found != known.end()) return found->second;
+  auto plan = std::make_shared<BoundSteps>();
+  plan->sizes = sizes;
+  plan->threads = threads;
+  bind_phase(*plan, known);
+  return known[key] = std::move(plan);
 }
 
 void Unit::bind_address(const AddressSource& source, BoundSteps& plan) const {
@@ -514,7 +553,7 @@ void Unit::bind_launch(ir::StepId step, BoundSteps& plan) const {
 }
 
 /// Nested plans, and the custom ops and launches of a device first: their arenas and workspaces are buffers of this one.
-void Unit::bind_phase(BoundSteps& plan) const {
+void Unit::bind_phase(BoundSteps& plan, NestedPlans& known) const {
   const ir::StepId begin = phases_.begin(plan.phase);
   const ir::StepId end = phases_.begin(plan.phase + 1);
   const std::size_t count = end - begin;
@@ -540,7 +579,7 @@ void Unit::bind_phase(BoundSteps& plan) const {
     }
     const jit::NestedCall* call = program_.kernels[kernel].nested.get();
     if (call == nullptr) continue;
-    plan.regions[step - begin] = bind_region(*call, kernel, plan.sizes, plan.threads);
+    plan.regions[step - begin] = bind_region(*call, kernel, plan.sizes, plan.threads, known);
     plan.sizes[call->workspace] = plan.regions[step - begin]->workspace_bytes;
   }
   bind_memory(plan);
@@ -559,7 +598,8 @@ void Unit::bind_phase(BoundSteps& plan) const {
 void Unit::bind(const SymbolValues& sizes, int threads, BoundSteps& plan) const {
   plan.sizes = sizes;
   plan.threads = threads;
-  bind_phase(plan);
+  NestedPlans known;
+  bind_phase(plan, known);
 }
 
 void Unit::bind_next(const BoundSteps& before, const SymbolValues& sizes, BoundSteps& plan) const {
@@ -568,7 +608,8 @@ void Unit::bind_next(const BoundSteps& before, const SymbolValues& sizes, BoundS
   plan.phase = before.phase + 1;
   plan.memory = before.memory;
   plan.arena_begins = before.arena_begins;
-  bind_phase(plan);
+  NestedPlans known;
+  bind_phase(plan, known);
 }
 
 }  // namespace heddle::engine

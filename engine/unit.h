@@ -3,10 +3,12 @@
 #pragma once
 
 #include <exception>
+#include <map>
 #include <memory>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/bound.h"
@@ -22,6 +24,17 @@ namespace heddle::engine {
 class CudaRuntime;
 class CudaUnit;
 
+class Unit;
+
+/// A program nested in another, and the arguments that are the same in each run: where their bytes lie.
+struct NestedKey {
+  std::shared_ptr<const jit::Program> program;
+  std::vector<std::pair<std::uint32_t, const void*>> fixed{};
+  friend auto operator<=>(const NestedKey&, const NestedKey&) = default;
+};
+/// Units that several calls share.
+using NestedUnits = std::map<NestedKey, std::shared_ptr<const Unit>>;
+
 /// Settings that shape an executable.
 struct BuildOptions {
   EngineOptions engine;
@@ -34,6 +47,7 @@ struct BuildOptions {
   base::SymbolValues hints{};           ///< sizes that orders of steps are compared for
   /// Tests put one here that makes mistakes.
   jit::Program (*lower)(const ir::Graph&, const jit::LowerOptions&) = jit::lower;
+  NestedUnits* nested = nullptr;  ///< what a unit around this one has; null: there is none
 };
 
 /// A kernel of an annotated region, or of none, could not be compiled.
@@ -44,9 +58,13 @@ struct KernelFailure : std::runtime_error {
   std::exception_ptr cause;
 };
 
-/// Sizes as a nested program sees them: its own, and those around it.
+/// Sizes as a nested program sees them: its own, and those around it, without the bytes of workspaces there.
 base::SymbolValues nested_sizes(const jit::NestedCall::Region& region,
                                 const base::SymbolValues& sizes);
+
+/// Plans of nested units that calls at the same sizes share, while one plan around them is bound.
+using NestedPlans =
+    std::map<std::pair<const Unit*, base::SymbolValues>, std::shared_ptr<const BoundSteps>>;
 
 class Unit {
  public:
@@ -67,10 +85,11 @@ class Unit {
   /// Steps that were run once, here: they read parameters and constants only. Nested ones included.
   std::size_t folded_steps() const;
   /// The units of a step that runs nested plans, as in jit::NestedCall::regions; empty for other steps.
-  std::span<const std::unique_ptr<Unit>> nested(std::uint32_t kernel) const {
+  /// Calls of the same graph may share one.
+  std::span<const std::shared_ptr<const Unit>> nested(std::uint32_t kernel) const {
     return nested_[kernel];
   }
-  /// Adds what is overwritten and what is copied to be written, nested units included.
+  /// Adds what is overwritten and what is copied to be written, nested units included, each once.
   void count_updates(EngineStats& stats) const;
   /// Arguments that are donated, each with an output that may lie where it does.
   std::span<const ir::SharedPlace> shared_places() const { return shared_places_; }
@@ -93,6 +112,10 @@ class Unit {
   void add_nested(const BuildOptions& options);
   void add_nested(std::uint32_t step, std::span<const ir::BufferId> roots,
                   const BuildOptions& options);
+  static std::shared_ptr<const Unit> nested_unit(NestedKey key,
+                                                 const std::vector<ir::Literal>& values,
+                                                 const BuildOptions& options);
+  std::vector<const Unit*> with_nested() const;
   void plan_for_shares(std::uint32_t k, base::SymbolValues& sizes) const;
   base::SymbolValues sizes_to_plan_for(base::SymbolValues hints) const;
   void make_schedule(const BuildOptions& options);
@@ -107,10 +130,13 @@ class Unit {
                                                     const jit::Launch& launch,
                                                     const base::SymbolValues& sizes) const;
   std::unique_ptr<BoundRegion> bind_region(const jit::NestedCall& call, std::uint32_t kernel,
-                                           const base::SymbolValues& sizes, int threads) const;
+                                           const base::SymbolValues& sizes, int threads,
+                                           NestedPlans& known) const;
   void bind_launch(ir::StepId step, BoundSteps& plan) const;
   scheduler::BoundStep bind_step(ir::StepId step, BoundSteps& plan) const;
-  void bind_phase(BoundSteps& plan) const;
+  std::shared_ptr<const BoundSteps> bind_nested(const base::SymbolValues& sizes, int threads,
+                                                NestedPlans& known) const;
+  void bind_phase(BoundSteps& plan, NestedPlans& known) const;
   void bind_memory(BoundSteps& plan) const;
   void bind_address(const AddressSource& source, BoundSteps& plan) const;
   void bind_query(BoundSteps& plan) const;
@@ -127,7 +153,7 @@ class Unit {
   std::vector<ir::SharedPlace> shared_places_;
   std::vector<jit::CpuKernelPtr> kernels_;  ///< by PlanStep::kernel; null for library calls
   std::unique_ptr<CudaUnit> cuda_;
-  std::vector<std::vector<std::unique_ptr<Unit>>> nested_;  ///< by PlanStep::kernel
+  std::vector<std::vector<std::shared_ptr<const Unit>>> nested_;  ///< by PlanStep::kernel
 };
 
 }  // namespace heddle::engine

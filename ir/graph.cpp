@@ -147,15 +147,18 @@ std::uint32_t next_symbol(const Graph& graph, base::Symbol::Kind kind) {
 }  // namespace
 
 base::Hash128 Graph::structural_hash() const {
-  StructuralKey key;
-  for (const NodePtr& node : nodes()) key.add(*node);
-  for (const Value& input : inputs()) key.add(input);
-  for (const Value& output : outputs()) key.add(output);
-  for (const WriteBack& write : write_backs()) {
-    key.add(write.target);
-    key.add(write.source);
-  }
-  return key.finish();
+  std::call_once(data_->hashed, [&] {
+    StructuralKey key;
+    for (const NodePtr& node : nodes()) key.add(*node);
+    for (const Value& input : inputs()) key.add(input);
+    for (const Value& output : outputs()) key.add(output);
+    for (const WriteBack& write : write_backs()) {
+      key.add(write.target);
+      key.add(write.source);
+    }
+    data_->hash = key.finish();
+  });
+  return data_->hash;
 }
 
 std::uint32_t Graph::next_size_symbol() const {

@@ -1,10 +1,12 @@
 // What graph handles point to.
 #pragma once
 
+#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "base/hash.h"
 #include "ir/graph.h"
 
 namespace heddle::ir {
@@ -19,6 +21,8 @@ struct Graph::Data {
   std::unordered_map<const Node*, LiteralPtr> parameters;
   std::vector<Assumption> assumptions;
   std::vector<WriteBack> write_backs;
+  mutable std::once_flag hashed;
+  mutable base::Hash128 hash{};  ///< once it has been asked for
 };
 
 }  // namespace heddle::ir

@@ -15,10 +15,13 @@ namespace {
 
 bool is_input(const Node& node) { return node.op_name() == "input" || node.op_name() == "param"; }
 
+using Graphs = std::unordered_set<const Graph*>;
+
 class Verifier {
  public:
-  Verifier(const Graph& graph, Stage stage, std::string_view pass)
-      : graph_(graph), stage_(stage), pass_(pass), env_(std::make_shared<ShapeEnv>()) {
+  /// @param done  nested graphs that need not be looked at again
+  Verifier(const Graph& graph, Stage stage, std::string_view pass, Graphs& done)
+      : graph_(graph), stage_(stage), pass_(pass), done_(done), env_(std::make_shared<ShapeEnv>()) {
     env_->assumptions.assign(graph.assumptions().begin(), graph.assumptions().end());
     env_->next_unbacked_ = graph.next_unbacked_symbol();
   }
@@ -65,7 +68,7 @@ class Verifier {
     }
   }
 
-  void check_schema(const Node& node) const {
+  void check_schema(const Node& node) {
     for (const auto& [name, attr] : node.attrs()) {
       const auto* nested = std::get_if<GraphRef>(&attr);
       if (!nested || !nested->graph) continue;
@@ -73,7 +76,8 @@ class Verifier {
         if (is_donated(input))
           fail("V13 only arguments of the whole graph are donated", *input.node,
                "one that is not, in @" + nested->name, "a donated one");
-      verify(*nested->graph, stage_, pass_);
+      if (done_.insert(nested->graph.get()).second)
+        Verifier(*nested->graph, stage_, pass_, done_).run();
     }
     for (const AttrSpec& spec : node.op().attrs) {
       const auto found = node.attrs().find(spec.name);
@@ -201,6 +205,7 @@ class Verifier {
   const Graph& graph_;
   Stage stage_;
   std::string_view pass_;
+  Graphs& done_;
   std::shared_ptr<ShapeEnv> env_;
   std::unordered_set<const Node*> defined_;
   std::unordered_set<std::string> names_;
@@ -212,7 +217,8 @@ class Verifier {
 }  // namespace
 
 void verify(const Graph& graph, Stage stage, std::string_view after_pass) {
-  Verifier(graph, stage, after_pass).run();
+  Graphs done;
+  Verifier(graph, stage, after_pass, done).run();
 }
 
 }  // namespace heddle::ir

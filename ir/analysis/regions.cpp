@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_set>
 
 #include "base/check.h"
 #include "ir/op.h"
@@ -27,18 +28,37 @@ std::vector<TensorMeta> or_token(std::vector<TensorMeta> results) {
   return results;
 }
 
-bool is_pure(const Node& node) {
+namespace {
+
+using Pure =
+    std::unordered_set<const Graph*>;  ///< graphs that were found pure, or are being looked at
+
+bool is_pure(const Graph& graph, Pure& seen);
+
+bool is_pure(const Node& node, Pure& seen) {
   if (!node.op().pure) return false;
   const auto regions = regions_of(node);
-  return std::all_of(regions.begin(), regions.end(),
-                     [](const GraphRef* ref) { return is_pure(*ref->graph); });
+  return std::ranges::all_of(regions,
+                             [&](const GraphRef* ref) { return is_pure(*ref->graph, seen); });
+}
+
+bool is_pure(const Graph& graph, Pure& seen) {
+  if (!seen.insert(&graph).second) return true;
+  return std::ranges::all_of(graph.nodes(), [&](const NodePtr& node) {
+    return node->op_name() == "input" || node->op_name() == "param" || is_pure(*node, seen);
+  });
+}
+
+}  // namespace
+
+bool is_pure(const Node& node) {
+  Pure seen;
+  return is_pure(node, seen);
 }
 
 bool is_pure(const Graph& graph) {
-  const auto nodes = graph.nodes();
-  return std::all_of(nodes.begin(), nodes.end(), [](const NodePtr& node) {
-    return node->op_name() == "input" || node->op_name() == "param" || is_pure(*node);
-  });
+  Pure seen;
+  return is_pure(graph, seen);
 }
 
 base::SymbolExprs region_sizes(const Graph& region, std::span<const TensorMeta> arguments) {

@@ -10,12 +10,15 @@
 
 namespace heddle::jit {
 
+struct SharedLowering;
+
 /// What groups are lowered with.
 struct LoweringState {
   const ReadAnalysis& reads;
   const Grouping& grouping;
   const Placement& placement;
   CheckTable& checks;
+  SharedLowering& shared;
 
   const LiveGraph& graph() const { return reads.graph(); }
   const LowerOptions& options() const { return reads.graph().options(); }

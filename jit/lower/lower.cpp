@@ -64,13 +64,13 @@ ir::Graph simplified(const ir::Graph& graph, const LowerOptions& options) {
 
 }  // namespace
 
-Program lower_graph(const ir::Graph& graph, const LowerOptions& options, CheckTable& checks) {
+Program lower_graph(const ir::Graph& graph, const LowerOptions& options, SharedLowering& shared) {
   const ir::Graph simple = simplified(graph, options);
   const LiveGraph live(simple, options);
   const ReadAnalysis reads(live);
   const Grouping grouping = form_groups(reads);
   const Placement placement = place_values(reads, grouping);
-  const LoweringState state{reads, grouping, placement, checks};
+  const LoweringState state{reads, grouping, placement, shared.checks, shared};
 
   Program program;
   program.graph = simple;
@@ -102,9 +102,9 @@ Program lower_graph(const ir::Graph& graph, const LowerOptions& options, CheckTa
 }
 
 Program lower(const ir::Graph& graph, const LowerOptions& options) {
-  CheckTable checks;
-  Program program = lower_graph(graph, options, checks);
-  program.checks = checks.take();
+  SharedLowering shared;
+  Program program = lower_graph(graph, options, shared);
+  program.checks = shared.checks.take();
   return program;
 }
 

@@ -6,8 +6,27 @@
 namespace heddle::jit {
 namespace {
 
-/// Numbers of unbacked symbols that stand for workspaces begin here: no graph has so many sizes.
+/// Numbers of unbacked symbols that stand for workspaces begin here, those of engine/cuda_unit.cpp too: no graph has so
+/// many sizes.
 constexpr std::uint32_t kFirstWorkspace = 1u << 31;
+
+std::uint32_t count(const Node& node, std::string_view name) {
+  return node.has(name) ? static_cast<std::uint32_t>(node.integer(name)) : 0;
+}
+
+std::shared_ptr<const Program> program_of(const ir::GraphRef& ref, const LoweringState& state) {
+  const auto known = state.shared.programs.find(ref.graph);
+  if (known != state.shared.programs.end()) return known->second;
+  auto program =
+      std::make_shared<const Program>(lower_graph(*ref.graph, state.options(), state.shared));
+  return state.shared.programs[ref.graph] = std::move(program);
+}
+
+}  // namespace
+
+bool is_workspace(const Symbol& symbol) {
+  return symbol.kind == Symbol::Kind::Unbacked && symbol.id >= kFirstWorkspace;
+}
 
 std::vector<std::string_view> region_names(ir::RegionKind kind) {
   switch (kind) {
@@ -22,24 +41,15 @@ std::vector<std::string_view> region_names(ir::RegionKind kind) {
   return {"body"};
 }
 
-std::uint32_t count(const Node& node, std::string_view name) {
-  return node.has(name) ? static_cast<std::uint32_t>(node.integer(name)) : 0;
-}
-
-}  // namespace
-
 std::shared_ptr<const NestedCall> lower_regions(const Node& node, const LoweringState& state,
                                                 std::uint32_t step) {
   auto call = std::make_shared<NestedCall>();
   call->kind = *node.op().lowering.region;
   const std::vector<ir::TensorMeta> arguments = ir::region_arguments(node);
   for (const std::string_view name : region_names(call->kind)) {
-    const ir::Graph& graph = node.graph(name);
-    const std::string& shown = std::get<ir::GraphRef>(node.attr(name)).name;
-    call->regions.push_back(
-        {shown.starts_with('@') ? shown.substr(1) : shown,
-         std::make_shared<const Program>(lower_graph(graph, state.options(), state.checks)),
-         ir::region_sizes(graph, arguments)});
+    const auto& ref = std::get<ir::GraphRef>(node.attr(name));
+    call->regions.push_back({ref.name.starts_with('@') ? ref.name.substr(1) : ref.name,
+                             program_of(ref, state), ir::region_sizes(*ref.graph, arguments)});
   }
   call->operands = static_cast<std::uint32_t>(arguments.size());
   call->carried = count(node, "carried");
