@@ -63,7 +63,7 @@ Executable::Executable(ir::Graph traced, Guards guards, const BuildOptions& opti
   }
   regions_ = std::move(graph.regions);
   passes_ = std::move(graph.passes);
-  if (wants_check(options.engine)) check_orders(*this);
+  if (wants_check(options.engine)) check_orders(*this, options.engine.passes.empty());
 }
 
 /// @return false when a region could not be compiled and was set to run op by op.

@@ -1,10 +1,17 @@
 #include "engine/plan_check.h"
 
 #include <cstdlib>
+#include <optional>
+#include <set>
 #include <string_view>
+#include <utility>
 
 #include "engine/cuda_unit.h"
+#include "engine/effect_check.h"
 #include "ir/analysis/plan_checker.h"
+#include "ir/analysis/plan_nodes.h"
+#include "ir/op.h"
+#include "jit/lower/region.h"
 
 namespace heddle::engine {
 
@@ -42,11 +49,47 @@ void check_steps(const Unit& unit, const BoundSteps& plan) {
                   .shared = unit.shared_places()});
 }
 
-void check_orders(const Executable& executable) {
-  const scheduler::Schedule& schedule = executable.schedule();
-  const ir::HappensBefore before = executed_order(executable.unit());
+namespace {
+
+/// Graphs that were compared with units.
+using Compared = std::set<std::pair<const ir::Graph*, const Unit*>>;
+
+/// The step of `unit` that runs the graphs nested in `node`; none where its name has become another node's.
+std::optional<std::uint32_t> nested_kernel(const ir::Node& node, const Unit& unit,
+                                           const ir::PlanNodes& nodes) {
+  const ir::Node* now = nodes.named(node.name());
+  if (now == nullptr || &now->op() != &node.op()) return std::nullopt;
+  for (const ir::StepId step : nodes.computing(now)) {
+    const std::uint32_t kernel = unit.schedule().record.steps[step].kernel;
+    if (!unit.nested(kernel).empty()) return kernel;
+  }
+  return std::nullopt;
+}
+
+/// Order of `graph` and of what is nested in it, in `unit` and what is nested in that.
+void check_order(const ir::Graph& graph, const Unit& unit, Compared& done) {
+  if (!done.emplace(&graph, &unit).second) return;
+  const ir::ScheduleRecord& record = unit.schedule().record;
+  const ir::PlanNodes nodes(unit.program().graph, record);
+  ir::check_order(graph, unit.program().graph, record, executed_order(unit));
+  for (const ir::NodePtr& node : graph.nodes()) {
+    if (!node->op().lowering.region) continue;
+    const auto kernel = nested_kernel(*node, unit, nodes);
+    if (!kernel) continue;
+    const auto names = jit::region_names(*node->op().lowering.region);
+    for (std::size_t k = 0; k < names.size(); ++k)
+      check_order(node->graph(names[k]), *unit.nested(*kernel)[k], done);
+  }
+}
+
+}  // namespace
+
+void check_orders(const Executable& executable, bool as_traced) {
+  Compared done;
+  check_effects(executable.optimised(), executable.unit());
+  if (as_traced) check_effects(executable.traced(), executable.unit());
   for (const ir::Graph* graph : {&executable.traced(), &executable.optimised()})
-    ir::check_order(*graph, schedule.record, before);
+    check_order(*graph, executable.unit(), done);
 }
 
 }  // namespace heddle::engine

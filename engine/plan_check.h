@@ -12,8 +12,10 @@ bool wants_check(const EngineOptions& options);
 /// @throws InvariantError (ir/analysis/plan_checker.h).
 void check_steps(const Unit& unit, const BoundSteps& plan);
 
-/// Proves that order edges of the graph as traced, and after its passes, hold between what is left of it.
+/// Proves that order edges of the graph as traced, and after its passes, hold between what is left of it, also in nested
+/// bodies; and that the steps have all its effects.
+/// @param as_traced  no pass of the embedder's may have changed what the traced graph does
 /// @throws InvariantError.
-void check_orders(const Executable& executable);
+void check_orders(const Executable& executable, bool as_traced);
 
 }  // namespace heddle::engine

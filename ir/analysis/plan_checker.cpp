@@ -9,6 +9,7 @@
 #include "ir/analysis/byte_history.h"
 #include "ir/analysis/collectives.h"
 #include "ir/analysis/plan_nodes.h"
+#include "ir/analysis/regions.h"
 #include "ir/op.h"
 
 namespace heddle::ir {
@@ -28,6 +29,10 @@ bool is_there_from_the_start(Role role) {
                         .where = std::move(where),
                         .expected = std::move(expected),
                         .got = std::move(got)});
+}
+
+bool is_argument(const Node& node) {
+  return node.op_name() == "input" || node.op_name() == "param";
 }
 
 std::string step_name(const ScheduleRecord& record, StepId step) {
@@ -76,6 +81,19 @@ void check_collectives(const Graph& graph, const PlanNodes& nodes, const Schedul
   }
 }
 
+void check_effects(const Graph& graph, const PlanNodes& nodes, const ScheduleRecord& record) {
+  for (const NodePtr& node : graph.nodes()) {
+    if (is_argument(*node) || is_pure(*node)) continue;
+    const StepSet& steps = nodes.computing(node.get());
+    if (steps.size() == 1) continue;
+    fail("P14 each node with effects runs in one step",
+         fmt::format("%{} ({})", node->name(), node->op_name()), "one step",
+         steps.empty()
+             ? "none"
+             : fmt::format("{} and {}", step_name(record, steps[0]), step_name(record, steps[1])));
+  }
+}
+
 class PlanChecker {
  public:
   explicit PlanChecker(const PlanUnderCheck& plan)
@@ -99,6 +117,7 @@ class PlanChecker {
     }
     check_weak_edges(plan_.graph, nodes_, record_, plan_.before);
     check_collectives(plan_.graph, nodes_, record_, plan_.before);
+    check_effects(plan_.graph, nodes_, record_);
     check_results();
     check_lifetimes();
     for (const SharedPlace& place : plan_.shared) check_shared(place);
@@ -524,19 +543,26 @@ class PlanChecker {
 
 void check_plan(const PlanUnderCheck& plan) { PlanChecker(plan).run(); }
 
-void check_order(const Graph& graph, const ScheduleRecord& record, const HappensBefore& before) {
+void check_order(const Graph& graph, const Graph& planned, const ScheduleRecord& record,
+                 const HappensBefore& before) {
+  const PlanNodes nodes(planned, record);
   std::map<std::string_view, std::vector<StepId>> steps;
   for (StepId step = 0; step < record.steps.size(); ++step) {
     const PlanKernel& kernel = record.kernels[record.steps[step].kernel];
     for (const std::string& name : kernel.nodes)
       if (kernel.kind != PlanKernel::Kind::Copy) steps[name].push_back(step);
   }
+  const auto is_same_effect = [&](const Node& node) {
+    const Node* now = nodes.named(node.name());
+    return now != nullptr && &now->op() == &node.op() && !is_pure(node) && !is_pure(*now);
+  };
   const auto steps_of = [&](const Node& node) {
     const bool generated = node.name().empty() || std::isdigit(node.name().back());
     const bool is_view =
         node.op().lowering.view != nullptr;  // kernels of its readers bear its name
     const auto found = steps.find(node.name());
-    return generated || is_view || found == steps.end() ? std::vector<StepId>() : found->second;
+    const bool unknown = (generated && !is_same_effect(node)) || is_view || found == steps.end();
+    return unknown ? std::vector<StepId>() : found->second;
   };
   for (const NodePtr& node : graph.nodes())
     for (const Value& named : node->after())

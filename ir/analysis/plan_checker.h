@@ -15,6 +15,7 @@
 //   P12 collectives begin one after another, in the order of the graph
 //   P13 an output lies where an argument does only if that is donated and all its accesses have ended when those of the
 //       output begin, but for a kernel that may overwrite the one with the other
+//   P14 each node with effects runs in one step, whether anybody reads its results or not
 #pragma once
 
 #include <cstdint>
@@ -51,9 +52,11 @@ struct PlanUnderCheck {
 /// @throws InvariantError with the label, the steps, and the buffers or nodes.
 void check_plan(const PlanUnderCheck& plan);
 
-/// P6 of another version of the graph, from before some pass: between the nodes whose names kernels still bear.
-/// Names that end in a digit are skipped, since passes may have given them to other nodes, and so are views.
+/// P6 of `graph`, another version of `planned` from before some pass: between the nodes whose names kernels still bear.
+/// Names that end in a digit are skipped, since passes may have given them to other nodes, but for those of effects,
+/// which no pass makes; and so are views.
 /// @throws InvariantError.
-void check_order(const Graph& graph, const ScheduleRecord& record, const HappensBefore& before);
+void check_order(const Graph& graph, const Graph& planned, const ScheduleRecord& record,
+                 const HappensBefore& before);
 
 }  // namespace heddle::ir

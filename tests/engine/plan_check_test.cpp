@@ -5,8 +5,10 @@
 #include <optional>
 
 #include "engine/executable.h"
+#include "heddle/custom_op.h"
 #include "heddle/error.h"
 #include "ir/analysis/plan_checker.h"
+#include "ir/analysis/regions.h"
 #include "ir/text.h"
 
 namespace heddle::engine {
@@ -89,6 +91,7 @@ class Planned {
     return {};
   }
   std::string fault() const { return fault(ir::HappensBefore::in_stages(stage_of)); }
+  const ir::Graph& graph() const { return executable_->program().graph; }
   /// Moves a step to another place in the record; edges to it and from it go.
   void move(StepId from, StepId to) {
     ir::PlanStep moved = std::move(record.steps[from]);
@@ -161,7 +164,7 @@ TEST(PlanCheck, DroppedWeakEdge) {
 TEST(PlanCheck, DroppedWeakEdgeOfTheGraphBeforeItsPasses) {
   const Planned plan(kTwo, 2, lower_without_weak_edges);
   const ir::HappensBefore before = ir::HappensBefore::in_stages(plan.stage_of);
-  EXPECT_THROW(ir::check_order(ir::parse(kTwo), plan.record, before), InvariantError);
+  EXPECT_THROW(ir::check_order(ir::parse(kTwo), plan.graph(), plan.record, before), InvariantError);
 }
 
 // With the option, an executable with such a fault is never made.
@@ -362,6 +365,130 @@ TEST(PlanCheck, ArgumentThatOnlyThePlanCallsDonated) {
   plan.record.buffers[plan.buffer("x")].donated = true;
   plan.record.steps[plan.step("b")].writes.push_back(plan.buffer("x"));
   EXPECT_THAT(plan.fault(), AllOf(StartsWith("plan: P8"), HasSubstr("%x to stay as it is")));
+}
+
+/// plan::log(Tensor x) -> Tensor: has effects, as far as the engine can know.
+void register_log() {
+  static const RegisteredOp op =
+      register_op({.schema = "plan::log(Tensor x) -> Tensor",
+                   .shape = [](const ShapeCall& call) { return std::vector{call.tensor(0)}; },
+                   .cpu = [](const KernelCall&) {},
+                   .pure = false});
+}
+
+constexpr const char* kEffects = R"(
+graph @main(%x: f32[4]) {
+  %first = plan::log(%x)
+  %second = plan::log(%x) after(%first)
+  %y = neg(%x)
+  return %y
+}
+)";
+
+TEST(PlanCheck, EffectWithoutAStep) {
+  register_log();
+  Planned plan(kEffects);
+  EXPECT_EQ(plan.fault(), "");
+  const StepId second = plan.step("second");
+  plan.record.steps.erase(plan.record.steps.begin() + second);
+  plan.stage_of.erase(plan.stage_of.begin() + second);
+  plan.lifetimes.clear();
+  EXPECT_THAT(plan.fault(), AllOf(StartsWith("plan: P14 each node with effects runs in one step at "
+                                             "%second (plan::log): expected one step"),
+                                  HasSubstr("got none")));
+}
+
+TEST(PlanCheck, EffectInTwoSteps) {
+  register_log();
+  Planned plan(kEffects);
+  ir::PlanStep again = plan.record.steps[plan.step("second")];
+  plan.record.steps.push_back(again);
+  plan.stage_of.push_back(plan.stage_of.back() + 1);
+  plan.lifetimes.clear();
+  EXPECT_THAT(plan.fault(), AllOf(StartsWith("plan: P14"), HasSubstr("%second"),
+                                  HasSubstr("got plan::log (step 1) and plan::log")));
+}
+
+constexpr const char* kEffectsInBodies = R"(
+graph @main(%p: bool[], %x: f32[4]) {
+  %c = cond(%p, %x) {then = @noisy, else = @quiet} : f32[4]
+  %d = cond(%p, %c) {then = @noisy, else = @quiet} after(%c) : f32[4]
+  return %d
+}
+graph @noisy(%x: f32[4]) {
+  %first = plan::log(%x)
+  %second = exp(%x) after(%first)
+  %third = plan::log(%x) after(%second)
+  return %second
+}
+graph @quiet(%x: f32[4]) {
+  %y = neg(%x)
+  return %y
+}
+)";
+
+/// What an engine that proves its plans says of a graph that `fault` changes behind all passes.
+std::string refused(const char* text,
+                    jit::Program (*fault)(const ir::Graph&, const jit::LowerOptions&)) {
+  BuildOptions options;
+  options.engine.threads = 2;
+  options.engine.fuse = false;
+  options.engine.check_plans = true;
+  options.compiler = &jit::CompileService::shared();
+  options.lower = fault;
+  try {
+    const auto executable = std::make_shared<Executable>(ir::parse(text), Guards{}, options);
+    executable->bind({}, 2);
+  } catch (const InvariantError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+ir::Graph without(const ir::Graph& graph, std::string_view name) {
+  return ir::Rewriter::keep_only(graph, [&](const ir::Node& node) { return node.name() != name; });
+}
+
+ir::Graph without_order(const ir::Graph& graph) {
+  return ir::rewrite(
+      graph,
+      [](ir::Rewriter& rewriter, const ir::NodePtr& node) -> std::optional<std::vector<ir::Value>> {
+        if (node->after().empty()) return {};
+        const ir::Node* made =
+            rewriter.builder().with_inputs(node, rewriter.map(node->inputs()), {});
+        return std::vector<ir::Value>{made->value()};
+      });
+}
+
+TEST(PlanCheck, TheEngineFindsDroppedEffects) {
+  register_log();
+  EXPECT_EQ(refused(kEffects, jit::lower), "");
+  EXPECT_EQ(refused(kEffectsInBodies, jit::lower), "");
+  const auto drop = [](const ir::Graph& graph, const jit::LowerOptions& options) {
+    return jit::lower(without(graph, "second"), options);
+  };
+  EXPECT_EQ(refused(kEffects, drop),
+            "plan: P14 each node with effects runs in one step at @main: expected plan::log, got "
+            "nothing");
+  const auto drop_in_bodies = [](const ir::Graph& graph, const jit::LowerOptions& options) {
+    return jit::lower(
+        ir::change_regions(graph, [](const ir::Graph& body) { return without(body, "third"); }),
+        options);
+  };
+  EXPECT_EQ(refused(kEffectsInBodies, drop_in_bodies),
+            "plan: P14 each node with effects runs in one step at @main: expected cond with "
+            "plan::log, plan::log, cond with plan::log, plan::log, got cond with plan::log, cond "
+            "with plan::log");
+}
+
+// A pass that loses order in a body is found though the body's own plan is right as far as its graph goes.
+TEST(PlanCheck, TheEngineFindsOrderThatABodyLost) {
+  register_log();
+  const auto drop = [](const ir::Graph& graph, const jit::LowerOptions& options) {
+    return jit::lower(ir::change_regions(graph, without_order), options);
+  };
+  EXPECT_THAT(refused(kEffectsInBodies, drop),
+              AllOf(StartsWith("plan: P6 order edges hold"), HasSubstr("no such order")));
 }
 
 // Two streams: without the event, or with one that is recorded too early, the order is not there.

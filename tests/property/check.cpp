@@ -204,12 +204,19 @@ void check_order(const ir::Graph& graph, const std::vector<std::int64_t>& log) {
   }
 }
 
+/// What the ops with effects logged, in the program and by a plan.
+void check_effects(const std::vector<std::int64_t>& got, const std::vector<std::int64_t>& want) {
+  expect(got == want,
+         fmt::format("effects: ran as {}, not as {}", fmt::join(got, " "), fmt::join(want, " ")));
+}
+
 // Execution.
 
 thread_local const Fault* planted = nullptr;
 
 jit::Program lower_with_fault(const ir::Graph& graph, const jit::LowerOptions& options) {
-  jit::Program program = jit::lower(graph, options);
+  const bool changed = planted != nullptr && planted->optimised != nullptr;
+  jit::Program program = jit::lower(changed ? planted->optimised(graph) : graph, options);
   if (planted != nullptr && planted->program != nullptr) planted->program(program);
   return program;
 }
@@ -320,9 +327,17 @@ class Run {
     return result;
   }
 
-  void execute(const engine::BoundPlan& plan) {
-    const std::vector<Literal> want = ir::evaluate(graph_, copies(arguments_));
+  /// The outputs that the definition gives. Fills effects_.
+  std::vector<Literal> evaluated() {
+    take_effects();
+    std::vector<Literal> outputs = ir::evaluate(graph_, copies(arguments_));
+    effects_ = take_effects();
     take_notes();
+    return outputs;
+  }
+
+  void execute(const engine::BoundPlan& plan) {
+    const std::vector<Literal> want = evaluated();
     std::vector<Literal> arguments = copies(arguments_);
     std::vector<Tensor> inputs, outputs;
     for (Literal& literal : arguments)
@@ -346,6 +361,7 @@ class Run {
     for (const ir::Graph::WriteBack& write : graph_.write_backs())
       got.push_back(std::move(arguments[write.target == graph_.inputs()[0] ? 0 : 1]));
     compare(got, want, "values");
+    check_effects(take_effects(), effects_);
     check_order(graph_, take_notes());
   }
 
@@ -363,7 +379,7 @@ class Run {
 
   /// Through the public engine, freed bytes overwritten.
   void check_step_by_step() {
-    const std::vector<Literal> want = ir::evaluate(graph_, copies(arguments_));
+    const std::vector<Literal> want = evaluated();
     Engine engine([&](const Tensor& x, const Tensor& y) { return program_(x, y); },
                   {.threads = 1, .disk_cache = false});
     std::vector<Literal> arguments = copies(arguments_);
@@ -371,7 +387,6 @@ class Run {
     for (Literal& literal : arguments)
       inputs.push_back(Tensor::wrap(literal.data(), f32, {rows_, 4}));
     std::vector<Tensor> outputs;
-    take_notes();
     std::int64_t live = 0;
     std::int64_t most = 0;
     for (const RunEvent& event : engine.run_trace(inputs, &outputs)) {
@@ -389,6 +404,7 @@ class Run {
     for (const ir::Graph::WriteBack& write : graph_.write_backs())
       got.push_back(std::move(arguments[write.target == graph_.inputs()[0] ? 0 : 1]));
     compare(got, want, "memory");
+    check_effects(take_effects(), effects_);
     check_order(graph_, take_notes());
   }
 
@@ -398,7 +414,8 @@ class Run {
   std::vector<Literal> arguments_;
   std::vector<Tensor> tensors_;
   ir::Graph graph_;
-  ir::Graph given_;  ///< with the fault
+  ir::Graph given_;                    ///< with the fault
+  std::vector<std::int64_t> effects_;  ///< of the program
   scheduler::Executor executor_{static_cast<int>(1 + program_.seed() / 8 % 2)};
 };
 

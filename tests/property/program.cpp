@@ -13,6 +13,7 @@ namespace {
 
 std::mutex notes_mutex;
 std::vector<std::int64_t> notes;
+std::vector<std::int64_t> effects;
 
 /// One trace of a program.
 class Author {
@@ -38,6 +39,8 @@ class Author {
   int below(int n) { return static_cast<int>(random_() % static_cast<unsigned>(n)); }
   bool chance(int percent) { return below(100) < percent; }
   void used(const char* feature) { ++features_[feature]; }
+  /// A feature of the half of the programs that have effects at all.
+  bool effect_chance(int percent) { return has_effects_ && chance(percent); }
   Tensor pick() { return pool_[static_cast<std::size_t>(below(static_cast<int>(pool_.size())))]; }
 
   /// Numbers that stay whole and small.
@@ -51,7 +54,7 @@ class Author {
     const int kind = below(10);
     if (kind < 4) {
       used("region");
-      scope.emplace(mark());
+      scope.emplace(mark_of_region());
     } else if (kind == 4) {
       used("fallback");
       scope.emplace(AnnotationMap{{"should_fallback", true}});
@@ -69,7 +72,7 @@ class Author {
     body();
   }
 
-  AnnotationMap mark() {
+  AnnotationMap mark_of_region() {
     switch (below(6)) {
       case 0:
         return {{"compile", true}};
@@ -86,6 +89,7 @@ class Author {
   }
 
   void step() {
+    if (effect_chance(25)) return below(2) == 0 ? effect() : silent();
     switch (below(20)) {
       case 0:
       case 1:
@@ -195,6 +199,100 @@ class Author {
     }
   }
 
+  std::int64_t tag() { return below(1000); }
+
+  /// An op with effects; nobody may read what it gives.
+  void effect() {
+    used("effect");
+    switch (below(4)) {
+      case 0:
+        mark()(pick(), tag());
+        return;
+      case 1:
+        used("write with an effect");
+        bump()(target(false), tag());
+        return;
+      case 2:
+        log()(pick(), tag());
+        return;
+      default:
+        pool_.push_back(log()(pick(), tag())[0]);
+        return;
+    }
+  }
+
+  /// Effects of a body on `x`; what it gives, if anything, is in `x` then.
+  void effects_on(Tensor& x) {
+    used("effect in a body");
+    std::optional<Annotate> scope;
+    if (chance(30)) scope.emplace(mark_of_region());
+    std::optional<AfterScope> after;
+    const Tensor before = x;
+    if (chance(30)) after.emplace(std::vector{relu(x)});
+    if (chance(50)) mark()(before, tag());
+    if (chance(50)) x = log()(before, tag())[0];
+    if (chance(30)) log()(before, tag());
+  }
+
+  /// A call whose results, if it has any, nobody reads: it is there for its effects.
+  void silent() {
+    used("call for its effects");
+    const Tensor x = pick();
+    const Tensor captured = pick();
+    switch (below(6)) {
+      case 0:
+        used("cond without results");
+        cond(
+            positive(pick()), [&] { return silent_body(captured); },
+            [&] { return chance_in_body_ ? silent_body(x) : 0; });
+        return;
+      case 1:
+        used("cond that nobody reads");
+        cond(
+            positive(pick()), [&](const Tensor& a) { return effective_body(a, captured); },
+            [&](const Tensor& a) { return body(captured, a); }, x);
+        return;
+      case 2:
+        used("while for its effects");
+        while_loop(
+            cast(iota({1}), f32),
+            [&](const Tensor& s) {
+              if (chance_in_body_) mark()(s, tag());
+              return any(less(s, 1 + below(4)));
+            },
+            [&](const Tensor& s) {
+              silent_body(captured);
+              return s + 1.0;
+            });
+        return;
+      case 3:
+        used("scan without results");
+        scan(std::tuple<>(), x, [&](std::tuple<>, const Tensor& row) {
+          return std::pair(std::tuple<>(), silent_body(row));
+        });
+        return;
+      case 4:
+        used("map for its effects");
+        map([&](const Tensor& row) { return effective_body(row, row); }, x);
+        return;
+      default:
+        used("invoke without results");
+        invoke(RegionOptions{.name = "silent"}, [&](const Tensor& a) { return silent_body(a); }, x);
+        return;
+    }
+  }
+
+  int silent_body(Tensor x) {
+    mark()(x, tag());
+    effects_on(x);
+    return 0;
+  }
+  Tensor effective_body(Tensor a, const Tensor& b) {
+    log()(b, tag());
+    effects_on(a);
+    return body(a, b);
+  }
+
   /// Equal nodes under different marks, all of them read.
   void twin() {
     used("twin");
@@ -219,11 +317,12 @@ class Author {
   Tensor positive(const Tensor& x) { return greater(sum(x), below(9) - 4); }
 
   /// What a nested body does with its tensors.
-  Tensor body(const Tensor& a, const Tensor& b) {
+  Tensor body(Tensor a, const Tensor& b) {
+    if (effect_chance(40)) effects_on(a);
     std::optional<Annotate> scope;
     if (chance(30)) {
       used("region in a body");
-      scope.emplace(mark());
+      scope.emplace(mark_of_region());
     }
     const int kind = below(5);
     if (kind == 0) return bounded(a + b);
@@ -250,6 +349,10 @@ class Author {
     used("late size");
     const Tensor x = pick();
     Tensor kept = keep()(flatten(x))[0];
+    if (effect_chance(50)) {
+      used("late size of an effect");
+      kept = keep_log()(kept, tag())[0];
+    }
     if (chance(40)) {
       used("late size of a late size");
       kept = keep()(bounded(kept - 1.0 * below(3)))[0];
@@ -317,10 +420,47 @@ class Author {
   std::vector<Tensor> noted_;  ///< results of prop::note
   std::vector<Tensor> kept_;   ///< results of the program
   std::int64_t next_note_ = 0;
+  bool has_effects_ = random_() % 2 == 0;
   bool chance_in_body_ = random_() % 2 == 0;  ///< whether a branch finds its sizes itself
 };
 
 }  // namespace
+
+namespace {
+
+void copy(const KernelTensor& from, const KernelTensor& to) {
+  for (std::int64_t k = 0; k < from.count(); ++k) test::element(to, k) = test::element(from, k);
+}
+
+void take_effect(const KernelCall& call) {
+  const std::scoped_lock lock(notes_mutex);
+  effects.push_back(call.integer("tag"));
+}
+
+std::vector<TensorType> type_of_kept(const ShapeCall& call) {
+  return {TensorType{call.tensor(0).dtype, {call.unbacked()}}};
+}
+
+std::vector<Sizes> sizes_of_kept(const KernelCall& call) {
+  std::int64_t count = 0;
+  for (std::int64_t k = 0; k < call.tensor(0).count(); ++k)
+    count += test::element(call.tensor(0), k) > 0 ? 1 : 0;
+  return {{count}};
+}
+
+void keep_positive(const KernelCall& call) {
+  std::int64_t next = 0;
+  for (std::int64_t k = 0; k < call.tensor(0).count(); ++k)
+    if (test::element(call.tensor(0), k) > 0)
+      test::element(call.results[0], next++) = test::element(call.tensor(0), k);
+}
+
+}  // namespace
+
+std::vector<std::int64_t> take_effects() {
+  const std::scoped_lock lock(notes_mutex);
+  return std::exchange(effects, {});
+}
 
 std::vector<std::int64_t> take_notes() {
   const std::scoped_lock lock(notes_mutex);
@@ -333,8 +473,7 @@ const RegisteredOp& note() {
                    .shape = [](const ShapeCall& call) { return std::vector{call.tensor(0)}; },
                    .cpu =
                        [](const KernelCall& call) {
-                         for (std::int64_t k = 0; k < call.tensor(0).count(); ++k)
-                           test::element(call.results[0], k) = test::element(call.tensor(0), k);
+                         copy(call.tensor(0), call.results[0]);
                          const std::scoped_lock lock(notes_mutex);
                          notes.push_back(call.integer("id"));
                        }});
@@ -342,27 +481,60 @@ const RegisteredOp& note() {
 }
 
 const RegisteredOp& keep() {
+  static const RegisteredOp op = register_op({.schema = "prop::keep(Tensor x) -> Tensor",
+                                              .shape = type_of_kept,
+                                              .cpu = keep_positive,
+                                              .sizes = sizes_of_kept});
+  return op;
+}
+
+const RegisteredOp& log() {
   static const RegisteredOp op =
-      register_op({.schema = "prop::keep(Tensor x) -> Tensor",
-                   .shape =
-                       [](const ShapeCall& call) {
-                         return std::vector{TensorType{call.tensor(0).dtype, {call.unbacked()}}};
-                       },
+      register_op({.schema = "prop::log(Tensor x, int tag) -> Tensor",
+                   .shape = [](const ShapeCall& call) { return std::vector{call.tensor(0)}; },
                    .cpu =
                        [](const KernelCall& call) {
-                         std::int64_t next = 0;
-                         for (std::int64_t k = 0; k < call.tensor(0).count(); ++k)
-                           if (test::element(call.tensor(0), k) > 0)
-                             test::element(call.results[0], next++) =
-                                 test::element(call.tensor(0), k);
+                         copy(call.tensor(0), call.results[0]);
+                         take_effect(call);
                        },
-                   .sizes =
+                   .pure = false});
+  return op;
+}
+
+const RegisteredOp& mark() {
+  static const RegisteredOp op =
+      register_op({.schema = "prop::mark(Tensor x, int tag) -> ()",
+                   .shape = [](const ShapeCall&) { return std::vector<TensorType>(); },
+                   .cpu = take_effect,
+                   .pure = false});
+  return op;
+}
+
+const RegisteredOp& bump() {
+  static const RegisteredOp op =
+      register_op({.schema = "prop::bump_(Tensor(a!) x, int tag) -> Tensor(a!)",
+                   .shape = {},
+                   .cpu =
                        [](const KernelCall& call) {
-                         std::int64_t count = 0;
                          for (std::int64_t k = 0; k < call.tensor(0).count(); ++k)
-                           count += test::element(call.tensor(0), k) > 0 ? 1 : 0;
-                         return std::vector<Sizes>{{count}};
-                       }});
+                           test::element(call.tensor(0), k) += 1;
+                         take_effect(call);
+                       },
+                   .pure = false});
+  return op;
+}
+
+const RegisteredOp& keep_log() {
+  static const RegisteredOp op =
+      register_op({.schema = "prop::keep_log(Tensor x, int tag) -> Tensor",
+                   .shape = type_of_kept,
+                   .cpu =
+                       [](const KernelCall& call) {
+                         keep_positive(call);
+                         take_effect(call);
+                       },
+                   .sizes = sizes_of_kept,
+                   .pure = false});
   return op;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <gtest/gtest.h>
 
+#include "ir/analysis/regions.h"
 #include "ir/op.h"
 #include "tests/property/check.h"
 
@@ -47,6 +48,17 @@ constexpr std::pair<const char*, int> kFloors[] = {
     {"late output", 90},
     {"late size alone", 90},
     {"late size in a body", 150},
+    {"effect", 300},
+    {"write with an effect", 100},
+    {"effect in a body", 400},
+    {"call for its effects", 300},
+    {"cond without results", 70},
+    {"cond that nobody reads", 70},
+    {"while for its effects", 70},
+    {"scan without results", 70},
+    {"map for its effects", 70},
+    {"invoke without results", 70},
+    {"late size of an effect", 70},
 };
 
 // AX-06.
@@ -103,6 +115,39 @@ void free_one_step_early(jit::Program& program) {
   }
 }
 
+/// Bodies of branches, loops and calls lose the order that they ask for.
+ir::Graph drop_order_in_bodies(const ir::Graph& graph) {
+  return ir::change_regions(graph, [](const ir::Graph& body) {
+    return ir::rewrite(body,
+                       [](ir::Rewriter& rewriter,
+                          const ir::NodePtr& node) -> std::optional<std::vector<ir::Value>> {
+                         if (node->after().empty()) return {};
+                         const ir::Node* made =
+                             rewriter.builder().with_inputs(node, rewriter.map(node->inputs()), {});
+                         std::vector<ir::Value> values;
+                         for (std::uint32_t k = 0; k < made->outputs().size(); ++k)
+                           values.push_back(made->value(k));
+                         return values;
+                       });
+  });
+}
+
+/// Ops with effects go when nobody reads what they give.
+ir::Graph drop_unread_effects(const ir::Graph& graph) {
+  std::set<const ir::Node*> read;
+  for (const ir::Value& output : graph.outputs()) read.insert(output.node);
+  for (const auto& write : graph.write_backs()) read.insert(write.source.node);
+  for (const ir::NodePtr& node : graph.nodes())
+    for (const ir::Value& input : node->inputs())
+      if (input) read.insert(input.node);
+  return ir::Rewriter::keep_only(graph, [&](const ir::Node& node) {
+    return ir::is_pure(node) || node.op_name() == "input" || read.contains(&node);
+  });
+}
+ir::Graph drop_unread_effects_in_bodies(const ir::Graph& graph) {
+  return ir::change_regions(graph, drop_unread_effects);
+}
+
 /// Merges equal nodes, whatever their annotations.
 ir::Graph merge_across_marks(const ir::Graph& graph) {
   std::map<std::pair<std::string_view, std::vector<ir::Value>>, std::vector<const ir::Node*>> seen;
@@ -147,6 +192,13 @@ constexpr Planted kPlanted[] = {
      "kernels",
      false},
     {{.name = "a written operand is not copied", .program = drop_copies}, "values", true},
+    {{.name = "order in bodies dropped", .optimised = drop_order_in_bodies}, "effects", true},
+    {{.name = "effects that nobody reads dropped", .optimised = drop_unread_effects},
+     "effects",
+     true},
+    {{.name = "those of bodies dropped", .optimised = drop_unread_effects_in_bodies},
+     "effects",
+     true},
 };
 constexpr std::uint32_t kSeeds = 300;
 
