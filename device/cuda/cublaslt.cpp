@@ -20,8 +20,11 @@ constexpr int kTransposeRight = 4;
 constexpr int kBatchCount = 5;  // of a matrix
 constexpr int kBatchStride = 6;
 constexpr int kMostWorkspaceBytes = 1;  // of preferences
+constexpr int kReductions = 3;
 constexpr int kAlignments[] = {5, 6, 7, 8};
 constexpr std::int32_t kTransposed = 1;
+/// How parts of a sum are added up: in what is computed with, not in the result's dtype.
+constexpr std::uint32_t kReducedInComputeType = 2;
 
 struct Algorithm {
   std::uint64_t data[8];
@@ -182,6 +185,7 @@ class ProductPlan final : public CublasLt::Plan {
                  "cublasLtMatmulPreferenceSetAttribute");
     };
     set(kMostWorkspaceBytes, std::uint64_t{CublasLt::kMostWorkspace});
+    set(kReductions, kReducedInComputeType);
     for (const int alignment : kAlignments) set(alignment, std::uint32_t{CublasLt::kAlignment});
     int count = 0;
     const int status = api_.find(handle_, product_.get(), right_.get(), left_.get(), result_.get(),

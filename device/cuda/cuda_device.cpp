@@ -27,6 +27,25 @@ constexpr int kNotSupported = 801;
 constexpr int kCaptureRelaxed = 2;
 constexpr std::uint32_t kDefaultShared = 48 * 1024;
 
+/// While it lives the thread's calls are none of the business of captures that others have under way. In the mode that
+/// threads begin with, calls that may wait or allocate are refused while another thread captures in that mode, and break
+/// its capture. Where the mode cannot be had they are made as they are.
+class Apart {
+ public:
+  explicit Apart(const Driver& driver)
+      : driver_(driver), is_set_(driver.exchange_capture_mode(&mode_) == 0) {}
+  ~Apart() {
+    if (is_set_) driver_.exchange_capture_mode(&mode_);
+  }
+  Apart(const Apart&) = delete;
+  Apart& operator=(const Apart&) = delete;
+
+ private:
+  const Driver& driver_;
+  int mode_ = kCaptureRelaxed;
+  bool is_set_;
+};
+
 /// The driver and a context, shared by everything made from a device.
 class Context {
  public:
@@ -59,6 +78,15 @@ class Context {
   void call(const char* name, Function function) {
     check(call_quietly(function), name);
   }
+  /// The same of what may wait or allocate.
+  template <typename Function>
+  void call_apart(const char* name, Function function) {
+    check(call_quietly([&] {
+            const Apart apart(driver);
+            return function();
+          }),
+          name);
+  }
   /// A lost context is not touched again: its handles may be those of its successor by now.
   template <typename Function>
   int call_quietly(Function function) noexcept {
@@ -80,6 +108,7 @@ class Context {
         driver.context_pop(&popped);
       }
     } const pop{driver};
+    const Apart apart(driver);
     work();
   }
   /// For what gives something back or ends it. A context that cannot be made current gets a second chance: what is
@@ -89,7 +118,10 @@ class Context {
     if (const int fatal = lost_; fatal != 0) return fatal;
     if (driver.context_push(context_) != 0)
       if (const int result = driver.context_push(context_); result != 0) return result;
-    const int result = function();
+    const int result = [&] {
+      const Apart apart(driver);
+      return function();
+    }();
     void* popped = nullptr;
     driver.context_pop(&popped);
     return result;
@@ -145,14 +177,17 @@ class CudaEvent : public Event {
     context_->release([&] { return context_->driver.event_destroy(handle); });
   }
   bool done() const override {
-    const int result = context_->call_quietly([&] { return context_->driver.event_query(handle); });
+    const int result = context_->call_quietly([&] {
+      const Apart apart(context_->driver);
+      return context_->driver.event_query(handle);
+    });
     if (result == kNotReady) return false;
     context_->check(result, "cuEventQuery");
     return true;
   }
   void synchronize() const override {
-    context_->call("cuEventSynchronize",
-                   [&] { return context_->driver.event_synchronize(handle); });
+    context_->call_apart("cuEventSynchronize",
+                         [&] { return context_->driver.event_synchronize(handle); });
   }
   double milliseconds_since(const Event& earlier) const override {
     float result = 0;
@@ -181,8 +216,8 @@ class CudaStream : public Stream {
     if (is_ours_) context_->release([&] { return context_->driver.stream_destroy(handle_); });
   }
   void synchronize() override {
-    context_->call("cuStreamSynchronize",
-                   [&] { return context_->driver.stream_synchronize(handle_); });
+    context_->call_apart("cuStreamSynchronize",
+                         [&] { return context_->driver.stream_synchronize(handle_); });
   }
   void wait(const Event& event) override {
     void* other = static_cast<const CudaEvent&>(event).handle;
@@ -208,7 +243,7 @@ class CudaModule : public Module {
     const Driver& driver = context_->driver;
     is_library_ = driver.has_libraries() && load_library(image);
     if (!is_library_)
-      context_->call("cuModuleLoadData", [&] { return driver.module_load(&handle_, image); });
+      context_->call_apart("cuModuleLoadData", [&] { return driver.module_load(&handle_, image); });
   }
   ~CudaModule() override {
     context_->release([&] {
@@ -223,7 +258,7 @@ class CudaModule : public Module {
     Kernel result;
     void* kernel = nullptr;
     const auto call = [&](const char* function, auto body) {
-      context_->call((function + (" of " + name)).c_str(), body);
+      context_->call_apart((function + (" of " + name)).c_str(), body);
     };
     if (is_library_) {
       call("cuLibraryGetKernel",
@@ -244,6 +279,7 @@ class CudaModule : public Module {
   /// @return false where the driver has the functions but not for this device.
   bool load_library(const void* image) {
     const int result = context_->call_quietly([&] {
+      const Apart apart(context_->driver);
       return context_->driver.library_load(&handle_, image, nullptr, nullptr, 0, nullptr, nullptr,
                                            0);
     });
@@ -304,7 +340,8 @@ class CudaGraph : public Graph {
     });
   }
   void instantiate() override {
-    call("cuGraphInstantiate", [&] { return driver().graph_instantiate(&exec_, graph_, 0); });
+    context_->call_apart("cuGraphInstantiate",
+                         [&] { return driver().graph_instantiate(&exec_, graph_, 0); });
   }
   void set_launch(Node node, Kernel kernel, const LaunchShape& shape,
                   std::span<void* const> arguments) override {
@@ -404,14 +441,13 @@ class CudaGraph : public Graph {
     return parameters;
   }
 
+  /// One row. Pitches have a limit of 2 GiB that rows have not: none are given.
   static CopyParameters parameters_of(void* to, const void* from, std::size_t bytes,
                                       CopyKind kind) {
     const auto side = [&](const void* address, bool host) {
       CopyParameters::Side result;
       result.type = host ? CopyParameters::kHost : CopyParameters::kDevice;
       (host ? result.host : result.device) = address;
-      result.pitch = bytes;
-      result.height = 1;
       return result;
     };
     CopyParameters parameters;
@@ -456,7 +492,7 @@ class CudaDevice : public Device {
   void* allocate(std::size_t bytes) override {
     void* memory = nullptr;
     if (bytes != 0)
-      context_->call("cuMemAlloc", [&] { return context_->driver.allocate(&memory, bytes); });
+      context_->call_apart("cuMemAlloc", [&] { return context_->driver.allocate(&memory, bytes); });
     return memory;
   }
   void release(void* memory) noexcept override {
@@ -466,8 +502,8 @@ class CudaDevice : public Device {
   void* allocate_pinned(std::size_t bytes) override {
     void* memory = nullptr;
     if (bytes != 0)
-      context_->call("cuMemHostAlloc",
-                     [&] { return context_->driver.allocate_pinned(&memory, bytes, 0); });
+      context_->call_apart("cuMemHostAlloc",
+                           [&] { return context_->driver.allocate_pinned(&memory, bytes, 0); });
     return memory;
   }
   void release_pinned(void* memory) noexcept override {
@@ -519,7 +555,8 @@ class CudaDevice : public Device {
     });
   }
   void synchronize() override {
-    context_->call("cuCtxSynchronize", [&] { return context_->driver.context_synchronize(); });
+    context_->call_apart("cuCtxSynchronize",
+                         [&] { return context_->driver.context_synchronize(); });
   }
   bool lost() const override { return context_->lost(); }
 

@@ -62,6 +62,7 @@ void Driver::load_functions() {
   library_.load(stream_wait, "cuStreamWaitEvent");
   library_.load(stream_begin_capture, "cuStreamBeginCapture_v2");
   library_.load(stream_end_capture, "cuStreamEndCapture");
+  library_.load(exchange_capture_mode, "cuThreadExchangeStreamCaptureMode");
   library_.load(event_create, "cuEventCreate");
   library_.load(event_destroy, "cuEventDestroy_v2");
   library_.load(event_record, "cuEventRecord");
@@ -101,9 +102,11 @@ bool Driver::has_libraries() const {
 }
 
 bool Driver::is_fatal(int result) {
-  // Illegal address and instruction, launch timeout and failure, hardware faults, a broken context.
+  // Illegal address and instruction, launch timeout and failure, hardware faults, a broken context; those of which cuda.h
+  // says that the process has to be started anew.
   return result == 700 || result == 702 || result == 710 || (result >= 714 && result <= 719) ||
-         result == 214 || result == 220 || result == 226 || result == 709;
+         result == 721 || result == 214 || result == 220 || result == 226 || result == 709 ||
+         result == 810 || result == 911;
 }
 
 std::string Driver::describe(int result) const {

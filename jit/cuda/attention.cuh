@@ -12,6 +12,13 @@ static __device__ __forceinline__ float hd_exp2(float x) {
 }
 #endif
 
+// A score as an exponent of 2. What is finite stays so: the smallest float, as a mask adds it, hides a key among others,
+// but not all keys of a row, as minus infinity does.
+static __device__ __forceinline__ float hd_as_exponent(float score) {
+  const float scaled = score * 1.44269504f;
+  return score >= -3.40282347e+38f ? fmaxf(scaled, -3.40282347e+38f) : scaled;
+}
+
 // Two numbers rounded to 16 bits each, the first in the lower half of the word.
 #ifndef HEDDLE_CUDA_SIM
 static __device__ __forceinline__ unsigned int hd_pack_f16(float low, float high) {

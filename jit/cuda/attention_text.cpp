@@ -320,8 +320,7 @@ class Writer : private TextWriter {
     for (const Stmt& statement : *parts_.score_columns->body)
       if (!std::holds_alternative<StoreStmt>(statement.node)) block.push_back(statement);
     text_ += statements_.emit(block, depth_);
-    line("score = v" + std::to_string(parts_.score->operand) + " * " +
-         constant_text(DType::F32, std::numbers::log2e, 0) + ";");
+    line("score = hd_as_exponent(v" + std::to_string(parts_.score->operand) + ");");
     close();
     open("else");
     line("score = -hd_infinity();");

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -28,6 +30,19 @@ void dump(const std::string& folder, const CudaSource& source) {
 /// An image is known by its bytes.
 std::string image_key_of(std::string_view image) {
   return "heddle CUDA image\n" + base::hash128(image).hex() + "\n" + std::to_string(image.size());
+}
+
+/// Calls `work` on as many threads, this one among them, or on fewer where the system has no more.
+template <typename Work>
+void with_helpers(std::size_t threads, const Work& work) {
+  std::vector<std::thread> helpers;
+  helpers.reserve(threads);
+  try {
+    while (helpers.size() + 1 < threads) helpers.emplace_back(std::cref(work));
+  } catch (const std::system_error&) {  // those that there are do all of it
+  }
+  work();
+  for (std::thread& helper : helpers) helper.join();
 }
 
 /// Whether code for "sm_80" or later is asked for.
@@ -313,11 +328,8 @@ std::vector<std::shared_future<CudaKernelPtr>> CudaCompiler::compile_all(
       if (const std::vector<Job*> rest = take_cached(programs[k], cache); !rest.empty())
         run(rest, cache);
   };
-  std::vector<std::thread> helpers;
   const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
-  for (std::size_t k = 1; k < std::min(cores, programs.size()); ++k) helpers.emplace_back(work);
-  work();
-  for (std::thread& helper : helpers) helper.join();
+  with_helpers(std::min(cores, programs.size()), work);
   return results;
 }
 

@@ -136,7 +136,8 @@ class Storage {
   void declare_scratch() {
     if (scratch_.empty()) return;
     const base::Facts& facts = nest_.facts;
-    line("unsigned char* const mine = scratch + blockIdx.x * (" +
+    // Of all blocks it may be more than 32 bits count, and a number of bytes is written as an int.
+    line("unsigned char* const mine = scratch + (long long)blockIdx.x * (" +
          index_text(scratch_bytes_, facts) + ");");
     for (const auto& [id, offset] : scratch_)
       line(pointer(id, "mine + " + index_text(offset, facts)));

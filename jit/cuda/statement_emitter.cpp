@@ -63,6 +63,14 @@ std::string StatementEmitter::guard(ScalarId mask) const {
   return mask == kNoScalar ? std::string() : "if (" + name(mask) + ") ";
 }
 
+/// What has to hold where element `place` is touched: its mask, and that indices in it have valid values. Empty: nothing.
+std::string StatementEmitter::condition(ScalarId mask, const SymExpr& place) const {
+  std::string text = mask == kNoScalar ? std::string() : name(mask);
+  for (const auto& [symbol, exists] : exists_)
+    if (place.mentions(symbol)) text += (text.empty() ? "" : " && ") + exists;
+  return text;
+}
+
 void StatementEmitter::operator()(const ConstStmt& s) {
   define(s.result, s.dtype, constant_text(s.dtype, s.number, s.integer));
 }
@@ -88,9 +96,13 @@ void StatementEmitter::operator()(const BindStmt& s) {
   line("const long long " + symbol + " = hd_clamp(" + value + ", " + index(s.low) + ", " +
        index(s.high) + ");");
   if (s.check == 0) return;
+  std::string wrong = value + " != " + symbol;
+  if (!provably_nonnegative(s.high - s.low, nest_.facts)) {
+    exists_[s.symbol] = index(s.low) + " <= " + index(s.high);
+    wrong = "(" + wrong + " || !(" + exists_[s.symbol] + "))";
+  }
   const std::string masked = s.mask == kNoScalar ? "" : name(s.mask) + " && ";
-  line("if (" + masked + value + " != " + symbol + ") hd_report(status, " +
-       std::to_string(s.check) + ");");
+  line("if (" + masked + wrong + ") hd_report(status, " + std::to_string(s.check) + ");");
 }
 
 void StatementEmitter::operator()(const LoadStmt& s) {
@@ -98,18 +110,19 @@ void StatementEmitter::operator()(const LoadStmt& s) {
   const std::string place =
       replaced == replaced_.end() ? element(s.buffer, s.index) : replaced->second;
   std::string value = loaded_text(s.dtype, place);
-  if (s.mask != kNoScalar)
-    value = name(s.mask) + " ? " + value + " : " + constant_text(s.dtype, 0, 0);
+  if (const std::string there = condition(s.mask, s.index); !there.empty())
+    value = there + " ? " + value + " : " + constant_text(s.dtype, 0, 0);
   define(s.result, s.dtype, value);
 }
 
 void StatementEmitter::operator()(const StoreStmt& s) {
-  std::string condition = one_thread() ? "threadIdx.x == 0" : "";
-  if (s.mask != kNoScalar) condition += (condition.empty() ? "" : " && ") + name(s.mask);
+  std::string when = one_thread() ? "threadIdx.x == 0" : "";
+  if (const std::string there = condition(s.mask, s.index); !there.empty())
+    when += (when.empty() ? "" : " && ") + there;
   const std::string target = element(s.buffer, s.index);
   const std::string value = stored_text(nest_.buffers[s.buffer].dtype, name(s.operand));
   const std::string action = s.combine ? combined_store(s) : target + " = " + value;
-  line((condition.empty() ? "" : "if (" + condition + ") ") + action + ";");
+  line((when.empty() ? "" : "if (" + when + ") ") + action + ";");
 }
 
 std::string StatementEmitter::combined_store(const StoreStmt& s) const {

@@ -47,6 +47,7 @@ class StatementEmitter : private TextWriter {
   std::string index(const SymExpr& expr) const;
   std::string element(NestBufferId id, const SymExpr& expr) const;
   std::string guard(ScalarId mask) const;
+  std::string condition(ScalarId mask, const SymExpr& place) const;
   bool one_thread() const { return mapping_ == Mapping::Block && !in_vector_; }
 
   std::string combined_store(const StoreStmt& s) const;
@@ -64,6 +65,8 @@ class StatementEmitter : private TextWriter {
   bool in_vector_ = false;
   bool uses_reduce_scratch_ = false;
   std::map<NestBufferId, std::string> replaced_;  ///< lvalues by buffer
+  /// By bound index that may have no valid value at all, as one into a dimension of size 0: when it has one.
+  std::map<base::Symbol, std::string> exists_;
 };
 
 /// The name of a buffer in the text, by its place: b0, b1, … then l0, l1, …

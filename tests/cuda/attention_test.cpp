@@ -1,6 +1,7 @@
 // Attention of engines on the simulated CUDA device: which kernel a plan takes, one compile for all sizes, and the
 // evaluator's results.
 #include <gmock/gmock.h>
+#include <limits>
 
 #include "base/half.h"
 #include "tests/cuda/support.h"
@@ -65,6 +66,27 @@ TEST(CudaAttentions, KeysOfACache) {
                      slice(heads_of(v, 2), 2, 0, 70));
   };
   expect_agrees(f, lengths(1, 100), 2e-3);
+}
+
+/// All keys of a row hidden by the smallest float weigh the same; by minus infinity they weigh nothing.
+TEST(CudaAttentions, RowsThatAMaskHidesAltogether) {
+  for (const DType dtype : {f16, bf16}) {
+    SCOPED_TRACE(std::string(name_of(dtype)));
+    const auto f = [dtype](const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
+      const auto heads = [dtype](const Tensor& x, std::int64_t count) {
+        return heads_of(cast(x, dtype), count);
+      };
+      return attention(heads(q, 4), heads(k, 2), heads(v, 2), mask);
+    };
+    for (const float hidden : {-3.389e38f, -std::numeric_limits<float>::infinity()}) {
+      Tensor mask = Tensor::full(f32, {20, 70}, 0);
+      std::fill_n(static_cast<float*>(mask.data()) + 5 * 70, 70, hidden);
+      std::fill_n(static_cast<float*>(mask.data()) + 7 * 70 + 30, 40, hidden);
+      std::vector<Tensor> inputs = lengths(20, 70);
+      inputs.push_back(mask);
+      expect_agrees(f, inputs, 4e-3);
+    }
+  }
 }
 
 }  // namespace

@@ -34,6 +34,9 @@ struct Driver {
     load(fill, "cuMemsetD8Async");
     load(copy, "cuMemcpyDtoDAsync_v2");
     load(copy_out, "cuMemcpyDtoHAsync_v2");
+    load(begin_capture, "cuStreamBeginCapture_v2");
+    load(end_capture, "cuStreamEndCapture");
+    load(drop_graph, "cuGraphDestroy");
   }
   int (*retain)(void**, int);
   int (*release)(int);
@@ -49,6 +52,9 @@ struct Driver {
   int (*fill)(void*, unsigned char, std::size_t, void*);
   int (*copy)(void*, const void*, std::size_t, void*);
   int (*copy_out)(void*, const void*, std::size_t, void*);
+  int (*begin_capture)(void*, int);
+  int (*end_capture)(void*, void**);
+  int (*drop_graph)(void*);
 };
 
 /// A context, the primary one or one of its own, current while it lives, and a stream of it.
@@ -97,6 +103,25 @@ Tensor wide(const Tensor& x) {
 }
 
 Tensor on_device(const Tensor& tensor) { return tensor.to(cuda_device()); }
+
+/// In the mode that captures begin with, which forbids every thread what may wait or allocate.
+TEST(CallersStream, ACaptureOfTheCallersGoesOnWhileEnginesRun) {
+  const Caller caller;
+  constexpr int kGlobal = 0;
+  ASSERT_EQ(caller.driver.begin_capture(caller.stream, kGlobal), 0);
+  const auto run = [] {
+    Engine engine(wide, on_cuda(3, true));
+    Engine reference(wide, {.device = Device::reference()});
+    const Tensor want = reference.run({counted(f32, {4, 4})})[0];
+    for (int k = 0; k < 3; ++k) expect_near(engine.run({counted(f32, {4, 4})})[0], want, 1e-5);
+  };
+  EXPECT_NO_THROW(run());
+  std::thread other([&] { EXPECT_NO_THROW(run()); });
+  other.join();
+  void* graph = nullptr;
+  EXPECT_EQ(caller.driver.end_capture(caller.stream, &graph), 0) << "nothing broke it";
+  EXPECT_EQ(caller.driver.drop_graph(graph), 0);
+}
 
 TEST(CallersStream, ACallReturnsBeforeItsWorkRan) {
   if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;

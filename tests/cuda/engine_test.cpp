@@ -46,6 +46,33 @@ TEST(CudaEngine, OutputsLieOnTheDeviceAndGoWhereTheyAreAskedTo) {
   EXPECT_EQ(out.clone().device(), cuda_device());
 }
 
+/// There is nothing that the index could be clamped to: nothing is read, and the device is not lost.
+TEST(CudaEngine, IndicesIntoAnEmptyTableAreAnIndexError) {
+  const auto table = [](std::int64_t rows) { return counted(f32, {rows, 3}).to(cuda_device()); };
+  const auto indices = [](Sizes sizes) {
+    return Tensor::full(i64, std::move(sizes), 0).to(cuda_device());
+  };
+  Engine rows = parse_ir(R"(graph @main(%x: f32[s0, 3], %at: i64[s1]) {
+  %r = gather(%x, %at) {axis = 0}
+  return %r
+})",
+                         on_cuda());
+  EXPECT_THAT(text_of<IndexError>([&] { rows.run({table(0), indices({2})}); }),
+              HasSubstr("gather: index out of range"));
+  EXPECT_THAT(rows.run({table(1), indices({2})})[0].to_doubles(),
+              ElementsAre(-1, -0.375, 0.25, -1, -0.375, 0.25));
+  EXPECT_EQ(rows.run({table(0), indices({0})})[0].count(), 0);
+  Engine tuples = parse_ir(R"(graph @main(%x: f32[s0, 3], %at: i64[s1, 1]) {
+  %r = gather_nd(%x, %at)
+  return %r
+})",
+                           on_cuda());
+  EXPECT_THAT(text_of<IndexError>([&] { tuples.run({table(0), indices({2, 1})}); }),
+              HasSubstr("gather_nd: index out of range"));
+  EXPECT_THAT(tuples.run({table(1), indices({1, 1})})[0].to_doubles(),
+              ElementsAre(-1, -0.375, 0.25));
+}
+
 TEST(CudaEngine, ParametersAreUpdatedFromEitherMemory) {
   const Tensor weights = counted(f32, {3});
   Engine engine([weights](const Tensor& x) { return x * exp(weights * 0.0f) * weights; },

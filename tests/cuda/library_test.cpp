@@ -109,6 +109,20 @@ TEST_F(CudaLibrary, TakesTheProductsThatItIsFasterAt) {
   expect_taken_over(plain_product, {fractions(f32, {48, 64}), fractions(f32, {64, 80}, 3)}, 1e-5);
 }
 
+/// 4097 is no f16: rounded to it in the middle, the sums would be 0.
+TEST_F(CudaLibrary, PartsOfASumAreAddedUpInF32) {
+  const Tensor x = Tensor::full(f16, {16, 128}, 1);
+  Tensor w = Tensor::full(f16, {128, 16}, 0);
+  const auto set = [&](std::int64_t row, float value) {
+    for (std::int64_t column = 0; column < 16; ++column)
+      static_cast<std::uint16_t*>(w.data())[row * 16 + column] = base::Half(value).bits;
+  };
+  set(0, 4096);
+  set(1, 1);
+  set(127, -4096);
+  expect_taken_over(plain_product, {x, w}, 0);
+}
+
 TEST_F(CudaLibrary, AKernelDoesWhatFollowsTheProduct) {
   for (const DType dtype : {f16, bf16}) {
     SCOPED_TRACE(std::string(name_of(dtype)));

@@ -60,15 +60,17 @@ static __device__ __forceinline__ unsigned short to_bf16(float value) {
 extern "C" __global__ void heddle_sim_cublaslt(const void* a, const void* b, void* d, const void* workspace,
     long long m, long long n, long long k, long long batches, long long a_row, long long a_column,
     long long a_batch, long long b_row, long long b_column, long long b_batch, long long d_column,
-    long long d_batch, int type, int d_type) {
+    long long d_batch, int type, int d_type, int narrow) {
   const long long count = m * n * batches;
   for (long long e = (long long)blockIdx.x * blockDim.x + threadIdx.x; e < count;
        e += (long long)gridDim.x * blockDim.x) {
     const long long row = e % m, column = e / m % n, batch = e / (m * n);
     float sum = workspace != 0 ? ((const float*)workspace)[e % 1024] : 0.0f;
-    for (long long i = 0; i < k; ++i)
+    for (long long i = 0; i < k; ++i) {
+      if (narrow != 0 && i == k / 2 && d_type == 2) sum = hd_cvt_f32_f16(hd_cvt_f16_f32(sum));
       sum += element(a, type, batch * a_batch + row * a_row + i * a_column) *
              element(b, type, batch * b_batch + i * b_row + column * b_column);
+    }
     const long long at = batch * d_batch + column * d_column + row;
     if (d_type == 0) ((float*)d)[at] = sum;
     if (d_type == 2) ((unsigned short*)d)[at] = hd_cvt_f16_f32(sum);
@@ -91,7 +93,10 @@ struct Matrix {
   std::int32_t batches = 1;
   std::int64_t batch_stride = 0;
 };
+constexpr std::uint32_t kInPlace = 1;  ///< how parts of a sum may be added up: in the result's type
+constexpr std::uint32_t kInOutputType = 4;
 struct Preference {
+  std::uint32_t reductions = 7;  ///< all
   std::uint64_t workspace_bytes = 0;
   std::uint32_t alignments[4] = {256, 256, 256, 256};
 };
@@ -228,6 +233,7 @@ EXPORT int cublasLtMatmulPreferenceSetAttribute(void* handle, int attribute, con
   if (fails("cublasLtMatmulPreferenceSetAttribute")) return kInternal;
   Preference& preference = *static_cast<Preference*>(handle);
   if (attribute == 1) return take(preference.workspace_bytes, value, bytes) ? kOk : kBadValue;
+  if (attribute == 3) return take(preference.reductions, value, bytes) ? kOk : kBadValue;
   if (attribute < 5 || attribute > 8) return kBadValue;
   return take(preference.alignments[attribute - 5], value, bytes) ? kOk : kBadValue;
 }
@@ -251,6 +257,7 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(void*, void* product_handle, void* a_h
     if (alignment < 16) return kNotDone;
   *found = {};
   found->algorithm.data[0] = kChosen;
+  found->algorithm.data[1] = preference.reductions & (kInPlace | kInOutputType);
   found->workspace_bytes = needed;
   *count = 1;
   return kOk;
@@ -287,9 +294,11 @@ EXPORT int cublasLtMatmul(void* handle, void* product_handle, const void* alpha,
   std::int64_t a_batch = a.batch_stride, b_batch = b.batch_stride;
   std::int64_t d_column = d.stride, d_batch = d.batch_stride;
   int type = a.type, d_type = d.type;
-  void* arguments[] = {&a_address, &b_address, &d_address, &workspace, &m,       &n,
-                       &depth,     &batches,   &a_row,     &a_column,  &a_batch, &b_row,
-                       &b_column,  &b_batch,   &d_column,  &d_batch,   &type,    &d_type};
+  // Of deep products the library may add up the halves in the result's type, if it is let.
+  int narrow = needed != 0 && algorithm->data[1] != 0 ? 1 : 0;
+  void* arguments[] = {&a_address, &b_address, &d_address, &workspace, &m,     &n,        &depth,
+                       &batches,   &a_row,     &a_column,  &a_batch,   &b_row, &b_column, &b_batch,
+                       &d_column,  &d_batch,   &type,      &d_type,    &narrow};
   const int launched = cuLaunchKernel(static_cast<Handle*>(handle)->kernel, 2, 1, 1, 32, 1, 1, 0,
                                       stream, arguments, nullptr);
   return launched == 0 ? kOk : kExecutionFailed;

@@ -168,8 +168,15 @@ std::atomic<int> registers = 0;  ///< of a thread, of every kernel
 }  // namespace
 
 EXPORT int cuDeviceGetAttribute(int* value, int attribute, int) {
-  const std::map<int, int> values = {{1, 1024},  {8, 49152}, {10, 32}, {16, multiprocessors},
-                                     {38, 4096}, {75, 9},    {76, 0},  {97, 99 * 1024}};
+  const std::map<int, int> values = {{1, 1024},
+                                     {8, 49152},
+                                     {10, 32},
+                                     {11, static_cast<int>(kMaxPitch)},
+                                     {16, multiprocessors},
+                                     {38, 4096},
+                                     {75, 9},
+                                     {76, 0},
+                                     {97, 99 * 1024}};
   const auto found = values.find(attribute);
   if (found != values.end()) *value = found->second;
   return Entry("cuDeviceGetAttribute").after(found == values.end() ? kInvalidValue : kSuccess);
@@ -246,14 +253,14 @@ EXPORT int cuCtxPopCurrent_v2(void**) {
 
 EXPORT int cuCtxSynchronize() {
   const Entry entry("cuCtxSynchronize");
-  if (const int error = entry.in_context(); error != kSuccess) return error;
+  if (const int error = entry.in_context_apart(); error != kSuccess) return error;
   Record::instance().synchronize_all();
   return waited(Machine::instance().finish_all());
 }
 
 EXPORT int cuMemAlloc_v2(void** pointer, std::size_t bytes) {
   const Entry entry("cuMemAlloc");
-  if (const int error = entry.in_context(); error != kSuccess) return error;
+  if (const int error = entry.in_context_apart(); error != kSuccess) return error;
   if (bytes == 0) return kInvalidValue;
   *pointer = Memory::instance().allocate(bytes);
   return *pointer == nullptr ? kOutOfMemory : kSuccess;
@@ -261,12 +268,13 @@ EXPORT int cuMemAlloc_v2(void** pointer, std::size_t bytes) {
 
 EXPORT int cuMemFree_v2(void* pointer) {
   const Entry entry("cuMemFree");
+  if (const int error = apart_from_captures(); error != kSuccess) return error;
   return entry.after(release(pointer, false));
 }
 
 EXPORT int cuMemHostAlloc(void** pointer, std::size_t bytes, unsigned int) {
   const Entry entry("cuMemHostAlloc");
-  if (const int error = entry.in_context(); error != kSuccess) return error;
+  if (const int error = entry.in_context_apart(); error != kSuccess) return error;
   if (bytes == 0) return kInvalidValue;
   *pointer = Memory::instance().allocate_pinned(bytes);
   return *pointer == nullptr ? kOutOfMemory : kSuccess;
@@ -274,6 +282,7 @@ EXPORT int cuMemHostAlloc(void** pointer, std::size_t bytes, unsigned int) {
 
 EXPORT int cuMemFreeHost(void* pointer) {
   const Entry entry("cuMemFreeHost");
+  if (const int error = apart_from_captures(); error != kSuccess) return error;
   return entry.after(release(pointer, true));
 }
 
@@ -328,7 +337,7 @@ EXPORT int cuStreamDestroy_v2(void* handle) {
 
 EXPORT int cuStreamSynchronize(void* handle) {
   const Entry entry("cuStreamSynchronize");
-  if (const int error = entry.in_context(); error != kSuccess) return error;
+  if (const int error = entry.in_context_apart(); error != kSuccess) return error;
   Stream* stream = stream_of(handle);
   if (stream == nullptr) return kInvalidHandle;
   if (const int error = not_captured(*stream); error != kSuccess) return error;
@@ -382,7 +391,7 @@ EXPORT int cuEventRecord(void* event_handle, void* stream_handle) {
 
 EXPORT int cuEventSynchronize(void* handle) {
   const Entry entry("cuEventSynchronize");
-  if (const int error = entry.in_context(); error != kSuccess) return error;
+  if (const int error = entry.in_context_apart(); error != kSuccess) return error;
   const Event* event = event_of(handle);
   if (event == nullptr) return kInvalidHandle;
   Record::instance().synchronize(event->latest.get());
@@ -391,7 +400,7 @@ EXPORT int cuEventSynchronize(void* handle) {
 
 EXPORT int cuEventQuery(void* handle) {
   const Entry entry("cuEventQuery");
-  if (const int error = entry.in_context(); error != kSuccess) return error;
+  if (const int error = entry.in_context_apart(); error != kSuccess) return error;
   const Event* event = event_of(handle);
   if (event == nullptr) return kInvalidHandle;
   // Who asks again and again gets there in the end.
@@ -418,7 +427,7 @@ EXPORT int cuEventElapsedTime(float* milliseconds, void* begin, void* end) {
 
 EXPORT int cuModuleLoadData(void** module, const void* image) {
   const Entry entry("cuModuleLoadData");
-  if (const int error = entry.in_context(); error != kSuccess) return error;
+  if (const int error = entry.in_context_apart(); error != kSuccess) return error;
   return load_image(module, image);
 }
 
@@ -431,7 +440,7 @@ EXPORT int cuModuleUnload(void* handle) {
 EXPORT int cuLibraryLoadData(void** library, const void* image, int*, void**,
                              unsigned int jit_count, int*, void**, unsigned int count) {
   const Entry entry("cuLibraryLoadData");
-  if (const int error = entry.in_context(); error != kSuccess) return error;
+  if (const int error = entry.in_context_apart(); error != kSuccess) return error;
   if (jit_count != 0 || count != 0) return kInvalidValue;
   return load_image(library, image);
 }

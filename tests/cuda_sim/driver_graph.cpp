@@ -1,6 +1,8 @@
 // The Driver API's functions for graphs that the engine uses.
 #include <cstring>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include "tests/cuda_sim/entry.h"
 #include "tests/cuda_sim/graph.h"
@@ -54,6 +56,7 @@ int read(const CopyParameters& copy, Operation& operation) {
   const auto plain = [&](const CopySide& side) {
     if (side.x != 0 || side.y != 0 || side.z != 0 || side.level != 0 || side.array != nullptr)
       return false;
+    if (side.pitch != 0 && (side.pitch < copy.bytes || side.pitch > kMaxPitch)) return false;
     if (side.type == kHost) return memory.holds_pinned(side.host, copy.bytes);
     return side.type == kDevice && memory.holds(side.device, copy.bytes);
   };
@@ -119,14 +122,24 @@ std::string wild_node(const GraphExec& exec) {
 
 }  // namespace
 
-/// What one stream is given, in any mode: nothing here depends on what other threads do.
-EXPORT int cuStreamBeginCapture_v2(void* handle, int) {
+EXPORT int cuThreadExchangeStreamCaptureMode(int* mode) {
+  const Entry entry("cuThreadExchangeStreamCaptureMode");
+  if (const int error = entry.after(kSuccess); error != kSuccess) return error;
+  if (*mode < 0 || *mode > static_cast<int>(CaptureMode::Relaxed)) return kInvalidValue;
+  *mode = static_cast<int>(std::exchange(capture_mode(), static_cast<CaptureMode>(*mode)));
+  return kSuccess;
+}
+
+/// Of one stream.
+EXPORT int cuStreamBeginCapture_v2(void* handle, int mode) {
   const Entry entry("cuStreamBeginCapture");
   if (const int error = entry.in_context(); error != kSuccess) return error;
   Stream* stream = stream_of(handle);
   if (stream == nullptr) return kInvalidHandle;
   if (stream->capture != nullptr || !stream->queue.empty()) return kInvalidValue;
   stream->capture = std::make_unique<Capture>();
+  stream->capture->mode = static_cast<CaptureMode>(mode);
+  stream->capture->thread = std::this_thread::get_id();
   return kSuccess;
 }
 

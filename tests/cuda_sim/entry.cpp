@@ -102,6 +102,26 @@ int not_captured(Stream& stream) {
   return kCaptureUnsupported;
 }
 
+CaptureMode& capture_mode() {
+  thread_local CaptureMode mode = CaptureMode::Global;
+  return mode;
+}
+
+int apart_from_captures() {
+  if (capture_mode() == CaptureMode::Relaxed) return kSuccess;
+  int result = kSuccess;
+  for (Capture* capture : Machine::instance().captures()) {
+    const bool own = capture->thread == std::this_thread::get_id();
+    const bool minds =
+        own ? capture->mode != CaptureMode::Relaxed
+            : capture->mode == CaptureMode::Global && capture_mode() == CaptureMode::Global;
+    if (!minds) continue;
+    capture->broken = true;
+    result = kCaptureUnsupported;
+  }
+  return result;
+}
+
 Entry::Entry(const char* function) : error_(Injector::instance().enter(function)) {
   const ContextState& state = context_state();
   if (is_fatal(error_) && (state.holders > 0 || !state.contexts.empty()))

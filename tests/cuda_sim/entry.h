@@ -32,6 +32,10 @@ enum Result : int {
   kUnknown = 999,
 };
 
+/// The largest distance of two rows that a copy may name. Real devices have 2^31 - 1: what relies on more is found
+/// here without gigabytes.
+constexpr std::size_t kMaxPitch = 4096;
+
 /// Entry points run one at a time.
 std::recursive_mutex& mutex();
 
@@ -63,6 +67,12 @@ Event* event_of(void* handle);
 /// kSuccess: it is not captured.
 int not_captured(Stream& stream);
 
+/// The calling thread's mode.
+CaptureMode& capture_mode();
+/// What a call that may wait or allocate is to the captures under way: kCaptureUnsupported, and those that mind it are
+/// lost; kSuccess: none does.
+int apart_from_captures();
+
 /// The first pointer argument, of values as Operation has them, that points to no live allocation, or -1.
 int wild_argument(const Kernel& kernel, const std::vector<std::uint64_t>& arguments);
 /// Fills the launch of `kernel` into `operation`. @return kInvalidValue for a shape that is none.
@@ -75,6 +85,11 @@ class Entry {
   explicit Entry(const char* function);
   /// The error to give in place of what needs a context; 0: work.
   int in_context() const { return error_ != kSuccess ? error_ : usable(); }
+  /// The same of what may wait or allocate.
+  int in_context_apart() const {
+    const int error = in_context();
+    return error != kSuccess ? error : apart_from_captures();
+  }
   /// What a function gives that has done its work anyway.
   int after(int result) const { return error_ != kSuccess ? error_ : result; }
 

@@ -42,6 +42,13 @@ std::size_t Machine::live() const {
          events_.size();
 }
 
+std::vector<Capture*> Machine::captures() const {
+  std::vector<Capture*> found;
+  for (const auto& [pointer, stream] : streams_)
+    if (stream->capture != nullptr) found.push_back(stream->capture.get());
+  return found;
+}
+
 Stream* Machine::make_stream(void* context) {
   auto stream = std::make_unique<Stream>();
   stream->context = context;

@@ -17,6 +17,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/cuda_sim/clock.h"
@@ -76,8 +77,13 @@ struct GraphNode {
       0;  ///< the last of so many that came from one graph, each after the one before; 0: of none
 };
 
+/// Which captures and calls mind each other: CUstreamCaptureMode.
+enum class CaptureMode : int { Global = 0, ThreadLocal = 1, Relaxed = 2 };
+
 /// What a stream is given while it is captured.
 struct Capture {
+  CaptureMode mode = CaptureMode::Global;
+  std::thread::id thread{};  ///< that began it
   std::vector<Operation> operations{};
   bool broken = false;  ///< by something that cannot be captured
 };
@@ -105,6 +111,7 @@ class Machine {
   bool has(const Event* event) const { return events_.contains(const_cast<Event*>(event)); }
   void destroy(Event* event) { events_.erase(event); }
   std::size_t live() const;
+  std::vector<Capture*> captures() const;  ///< under way
   std::uint32_t take_slot();
   void give_slot_back(std::uint32_t slot) { free_slots_.push_back(slot); }
 

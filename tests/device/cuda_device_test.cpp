@@ -61,6 +61,16 @@ TEST(CudaDevice, LooksWhereItIsTold) {
             (std::vector<std::string>{"/usr/libnvrtc.so.13", "/usr/libnvrtc.so.12"}));
 }
 
+TEST(CudaDevice, KnowsWhichErrorsAContextDoesNotSurvive) {
+  using device::cuda::Driver;
+  // Illegal address, assertion, misaligned address, launch failure, leak of tensor memory, server gone, device gone.
+  for (const int error : {700, 710, 716, 719, 721, 810, 911})
+    EXPECT_TRUE(Driver::is_fatal(error)) << error;
+  // None, value, memory, captures, not ready, resources of a launch, not permitted, unsupported.
+  for (const int error : {0, 1, 2, 900, 901, 600, 701, 800, 801})
+    EXPECT_FALSE(Driver::is_fatal(error)) << error;
+}
+
 TEST(CudaDevice, HasNoDeviceBeyondTheLast) {
   if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   const std::string text = error_of<DeviceError>([] { open_cuda(7, driver_path()); });
@@ -108,6 +118,9 @@ TEST(CudaDevice, WorksOnAnyThread) {
   std::thread([&] { device::Allocation memory(*cuda, 64); }).join();
 }
 
+/// The call of the driver that loads: behind those that make the context current and set the mode of captures.
+constexpr unsigned long kLoadingCall = 3;
+
 /// What the simulator counts while `kernel` is loaded from `image`, the n-th call of the driver given `error`.
 struct Loading {
   unsigned long libraries = 0, modules = 0, loaded = 0;
@@ -148,8 +161,7 @@ TEST(CudaDevice, LoadsCodeAsALibraryAndAtOnce) {
 TEST(CudaDevice, LoadsCodeAsAModuleWhereTheDriverRefusesLibraries) {
   if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   constexpr int kNotSupported = 801;
-  const Loading loading =
-      load_counting(2, kNotSupported);  // behind the context's being made current
+  const Loading loading = load_counting(kLoadingCall, kNotSupported);
   EXPECT_EQ(loading.failed, "cuLibraryLoadData");
   EXPECT_EQ(loading.modules, 1u);
   EXPECT_EQ(loading.loaded, 1u);
@@ -159,7 +171,7 @@ TEST(CudaDevice, SaysWhatALibraryDoesNotLoadBy) {
   if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   constexpr int kInvalidImage = 200;
   EXPECT_NE(error_of<DeviceError>([] {
-              load_counting(2, kInvalidImage);
+              load_counting(kLoadingCall, kInvalidImage);
             }).find("cuLibraryLoadData failed"),
             std::string::npos);
   sim::Control(driver_path()).fail(0, 0);

@@ -1,6 +1,8 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <system_error>
 #include <thread>
 #include <unistd.h>
 
@@ -69,6 +71,12 @@ TEST_F(CudaCompile, CompilesAndLaunches) {
   EXPECT_EQ(run(*through_scratch, std::vector<float>(300, 1)), std::vector<float>(300, 6));
 }
 
+/// 1024 blocks with more than 4 MiB each have more than 32 bits count.
+TEST(CudaText, ScratchOfABlockIsFoundWith64Bits) {
+  const std::string text = jit::cuda::emit_cuda(add_constant("scratch", 5, true)).text;
+  EXPECT_NE(text.find("scratch + (long long)blockIdx.x * ("), std::string::npos) << text;
+}
+
 TEST_F(CudaCompile, CompilesAStructureOnceWhateverItsName) {
   CudaCompiler compiler(*device_, options_);
   const auto first = compiler.compile(add_constant("first", 2));
@@ -87,6 +95,46 @@ TEST_F(CudaCompile, SharesOneCompileAmongThreads) {
   for (std::thread& thread : threads) thread.join();
   for (const auto& kernel : kernels) EXPECT_EQ(kernel, kernels[0]);
   EXPECT_EQ(compiler.compiled(), 1u);
+}
+
+/// The size of stacks that new threads get unless they say: one that no system has lets every new thread fail.
+class NoNewThreads {
+ public:
+  NoNewThreads() {
+    ::pthread_getattr_default_np(&before_);
+    pthread_attr_t huge;
+    ::pthread_attr_init(&huge);
+    ::pthread_attr_setstacksize(&huge, (std::size_t{1} << 47) - (std::size_t{1} << 20));
+    EXPECT_EQ(::pthread_setattr_default_np(&huge), 0);
+    ::pthread_attr_destroy(&huge);
+  }
+  ~NoNewThreads() {
+    EXPECT_EQ(::pthread_setattr_default_np(&before_), 0);
+    ::pthread_attr_destroy(&before_);
+  }
+  NoNewThreads(const NoNewThreads&) = delete;
+  NoNewThreads& operator=(const NoNewThreads&) = delete;
+
+ private:
+  pthread_attr_t before_;
+};
+
+TEST_F(CudaCompile, GoesOnAloneWhereNoThreadIsToBeHad) {
+  CudaCompiler compiler(*device_, options_);
+  std::vector<jit::Nest> nests;
+  for (int k = 0; k < 40; ++k) nests.push_back(add_constant("alone", k));
+  std::vector<const jit::Nest*> all;
+  for (const jit::Nest& nest : nests) all.push_back(&nest);
+  std::vector<std::shared_future<jit::cuda::CudaKernelPtr>> kernels;
+  {
+    const NoNewThreads none;
+    EXPECT_THROW(std::thread([] {}), std::system_error);
+    kernels = compiler.compile_all(all);
+  }
+  ASSERT_EQ(kernels.size(), all.size());
+  for (std::size_t k = 0; k < kernels.size(); ++k)
+    EXPECT_EQ(run(*kernels[k].get(), {1, 2}),
+              (std::vector<float>{static_cast<float>(1 + k), static_cast<float>(2 + k)}));
 }
 
 TEST_F(CudaCompile, WritesTheTextBeforeItCompiles) {
