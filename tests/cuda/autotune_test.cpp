@@ -172,8 +172,8 @@ TEST_F(CudaAutotune, ExecutablesForExactSizesAreMeasuredToo) {
 }
 
 TEST_F(CudaAutotune, AMeasurementThatFailsLeavesTheExpectedVariant) {
-  // Each in a class of its own, which nothing is known of; kernels are on disk from the first on. Every seventh call
-  // fails: a round of launches makes six.
+  // Each in a class of its own, which nothing is known of; kernels are on disk from the first on. Every third call
+  // fails: a round of launches makes eight.
   const auto run = [&](std::int64_t n) {
     Engine engine(scaled_product, options());
     expect_right(engine, 2 + n % 15, 2 + n / 15);
@@ -184,7 +184,7 @@ TEST_F(CudaAutotune, AMeasurementThatFailsLeavesTheExpectedVariant) {
   control().leaked();
   int told = 0;
   std::string failed = "any";
-  for (std::int64_t n = 1; !failed.empty(); n += 7) {
+  for (std::int64_t n = 1; !failed.empty(); n += 3) {
     SCOPED_TRACE("call " + std::to_string(n));
     lines_.clear();
     control().fail(static_cast<unsigned long>(n), n % 2 == 0 ? kOutOfMemory : kInvalidValue);
