@@ -31,34 +31,45 @@ bool all_constant(std::span<const ir::SymExpr> exprs) {
   return std::all_of(exprs.begin(), exprs.end(), [](const auto& e) { return e.is_constant(); });
 }
 
-class Folder {
- public:
-  Folder(jit::Program& program, std::vector<ir::Literal>& fixed, jit::CompileService& compiler)
-      : program_(program), fixed_(fixed), compiler_(compiler) {}
+}  // namespace
 
-  std::size_t run() {
-    writers_.resize(program_.record.buffers.size(), 0);
+class FixedSteps::Impl {
+ public:
+  Impl(jit::Program& program, std::vector<ir::Literal>& fixed, jit::CompileService& compiler)
+      : program_(program), fixed_(fixed), kernels_(program.kernels.size()) {
+    const std::size_t buffers = program.record.buffers.size();
+    writers_.resize(buffers, 0);
     for (const ir::PlanStep& step : steps())
       for (const BufferId id : step.writes) ++writers_[root(id)];
-    std::vector<bool> folded(steps().size(), false);
-    for (std::size_t k = 0; k < steps().size(); ++k) {
-      if (!foldable(k)) continue;
-      execute(k);
-      folded[k] = true;
+    is_fixed_.resize(buffers);
+    for (BufferId id = 0; id < buffers; ++id) {
+      const PlanBuffer::Role role = buffer(root(id)).role;
+      is_fixed_[id] = role == PlanBuffer::Role::Parameter || role == PlanBuffer::Role::Constant;
     }
-    const auto count = static_cast<std::size_t>(std::count(folded.begin(), folded.end(), true));
-    if (count != 0) remove(folded);
+    for (std::size_t k = 0; k < steps().size(); ++k) {
+      folded_.push_back(foldable(k));
+      if (!folded_[k]) continue;
+      for (const BufferId id : steps()[k].writes) is_fixed_[root(id)] = true;
+      const std::uint32_t kernel = steps()[k].kernel;
+      if (!kernels_[kernel].valid())
+        kernels_[kernel] = compiler.submit(program.kernels[kernel].nest);
+    }
+  }
+
+  std::size_t run() {
+    for (std::size_t k = 0; k < folded_.size(); ++k)
+      if (folded_[k]) execute(k);
+    const auto count = static_cast<std::size_t>(std::ranges::count(folded_, true));
+    if (count != 0) remove(folded_);
     return count;
   }
+
+  const std::vector<bool>& folded() const { return folded_; }
 
  private:
   std::vector<ir::PlanStep>& steps() { return program_.record.steps; }
   PlanBuffer& buffer(BufferId id) { return program_.record.buffers[id]; }
   BufferId root(BufferId id) { return ir::alias_root(program_.record, id); }
-  bool is_fixed(BufferId id) {
-    const PlanBuffer::Role role = buffer(root(id)).role;
-    return role == PlanBuffer::Role::Parameter || role == PlanBuffer::Role::Constant;
-  }
 
   bool foldable(std::size_t k) {
     const ir::PlanStep& step = steps()[k];
@@ -66,7 +77,7 @@ class Folder {
     if (kernel.nest == nullptr || step.reads.empty() || !all_constant(program_.launches[k].sizes))
       return false;
     for (const BufferId id : step.reads) {
-      if (!is_fixed(id)) return false;
+      if (!is_fixed_[root(id)]) return false;
     }
     return std::all_of(step.writes.begin(), step.writes.end(), [&](BufferId id) {
       const PlanBuffer& target = buffer(root(id));
@@ -82,7 +93,7 @@ class Folder {
       fixed_[owner] = allocate(buffer(owner));
     }
     const auto& nest = *program_.kernels[step.kernel].nest;
-    const auto kernel = compiler_.submit(program_.kernels[step.kernel].nest).get();
+    const jit::CpuKernelPtr kernel = kernels_[step.kernel].get();
     std::vector<std::int64_t> sizes;
     for (const ir::SymExpr& size : program_.launches[k].sizes) sizes.push_back(size.constant());
     std::vector<void*> addresses;
@@ -126,13 +137,20 @@ class Folder {
   }
 
   jit::Program& program_;
-  std::vector<std::uint32_t>
-      writers_;  ///< steps that write each buffer: more than one may not fold
   std::vector<ir::Literal>& fixed_;
-  jit::CompileService& compiler_;
+  std::vector<std::shared_future<jit::CpuKernelPtr>> kernels_;  ///< of the program's kernels
+  std::vector<std::uint32_t>
+      writers_;                 ///< steps that write each buffer: more than one may not fold
+  std::vector<bool> is_fixed_;  ///< what is in each buffer, once the steps before have run
+  std::vector<bool> folded_;    ///< of the program's steps
 };
 
-}  // namespace
+FixedSteps::FixedSteps(jit::Program& program, std::vector<ir::Literal>& fixed,
+                       jit::CompileService& compiler)
+    : impl_(std::make_unique<Impl>(program, fixed, compiler)) {}
+FixedSteps::~FixedSteps() = default;
+const std::vector<bool>& FixedSteps::folded() const { return impl_->folded(); }
+std::size_t FixedSteps::run() { return impl_->run(); }
 
 std::vector<ir::Literal> fixed_buffers(const jit::Program& program, const ir::Graph& graph) {
   std::vector<ir::Literal> fixed(program.record.buffers.size());
@@ -155,11 +173,6 @@ std::vector<ir::Literal> fixed_buffers(const jit::Program& program, const ir::Gr
     fixed[b] = value->contiguous();
   }
   return fixed;
-}
-
-std::size_t fold_fixed_steps(jit::Program& program, std::vector<ir::Literal>& fixed,
-                             jit::CompileService& compiler) {
-  return Folder(program, fixed, compiler).run();
 }
 
 }  // namespace heddle::engine

@@ -1,6 +1,7 @@
 // Steps that read only parameters and constants: run once, when an executable is made.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "ir/literal.h"
@@ -12,10 +13,25 @@ namespace heddle::engine {
 /// Host bytes of each buffer that never changes (parameters and constants); empty literals for the rest.
 std::vector<ir::Literal> fixed_buffers(const jit::Program& program, const ir::Graph& graph);
 
-/// Runs the steps of `program` whose operands are all fixed and whose sizes are all constant, with
-/// compiled kernels; their results become constants in `fixed` and the steps leave the program.
-/// @return how many steps were folded.
-std::size_t fold_fixed_steps(jit::Program& program, std::vector<ir::Literal>& fixed,
-                             jit::CompileService& compiler);
+/// The steps of a program whose operands are all fixed and whose sizes are all constant.
+class FixedSteps {
+ public:
+  /// Finds them, and has their kernels compiled in the background.
+  FixedSteps(jit::Program& program, std::vector<ir::Literal>& fixed, jit::CompileService& compiler);
+  ~FixedSteps();
+  FixedSteps(const FixedSteps&) = delete;
+  FixedSteps& operator=(const FixedSteps&) = delete;
+
+  /// Of each step of the program, whether it is one.
+  const std::vector<bool>& folded() const;
+
+  /// Runs them. Their results become constants in `fixed`, and they leave the program.
+  /// @return how many there were.
+  std::size_t run();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace heddle::engine

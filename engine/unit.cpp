@@ -131,13 +131,16 @@ Unit::Unit(jit::Program program, std::vector<ir::Literal> fixed, const BuildOpti
     : program_(std::move(program)), fixed_(std::move(fixed)) {
   check_plans_ = wants_check(options.engine);
   let_outputs_own_their_bytes(program_.record);
-  folded_steps_ = fold_fixed_steps(program_, fixed_, *options.compiler);
+  FixedSteps fixed_steps(program_, fixed_, *options.compiler);
+  const PendingKernels pending =
+      options.cuda == nullptr ? submit(fixed_steps.folded(), options) : PendingKernels();
+  folded_steps_ = fixed_steps.run();
   if (options.cuda != nullptr) {
     cuda_ = std::make_unique<CudaUnit>(options.cuda, program_, options.compiler->disk_cache(),
                                        options.autotune);
     fixed_.resize(program_.record.buffers.size());  // workspaces came
   } else {
-    compile(options);
+    wait_for(pending);
   }
   NestedUnits own;
   BuildOptions inside = options;
@@ -290,13 +293,21 @@ void Unit::plan_streams(const BuildOptions& options) {
   cuda_->upload(program_, fixed_, planner_->roots());
 }
 
-void Unit::compile(const BuildOptions& options) {
-  kernels_.resize(program_.kernels.size());
-  std::vector<std::shared_future<jit::CpuKernelPtr>> pending(program_.kernels.size());
-  for (const ir::PlanStep& step : program_.record.steps) {
-    const auto& nest = program_.kernels[step.kernel].nest;
-    if (nest != nullptr) pending[step.kernel] = options.compiler->submit(nest);
+/// Has the kernels compiled of the steps that are there in each run.
+Unit::PendingKernels Unit::submit(const std::vector<bool>& folded,
+                                  const BuildOptions& options) const {
+  PendingKernels pending(program_.kernels.size());
+  for (std::size_t k = 0; k < folded.size(); ++k) {
+    const std::uint32_t kernel = program_.record.steps[k].kernel;
+    const auto& nest = program_.kernels[kernel].nest;
+    if (!folded[k] && nest != nullptr && !pending[kernel].valid())
+      pending[kernel] = options.compiler->submit(nest);
   }
+  return pending;
+}
+
+void Unit::wait_for(const PendingKernels& pending) {
+  kernels_.resize(pending.size());
   for (std::size_t k = 0; k < pending.size(); ++k) {
     if (!pending[k].valid()) continue;
     try {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <exception>
+#include <future>
 #include <map>
 #include <memory>
 #include <span>
@@ -122,7 +123,11 @@ class Unit {
   void plan_streams(const BuildOptions& options);
   void log_split_steps(const scheduler::CapturePlan& plan, const BuildOptions& options) const;
   scheduler::CapturePlan order_for_graphs(const BuildOptions& options);
-  void compile(const BuildOptions& options);
+  /// Of each kernel of the program; not valid where no step is left that needs one compiled.
+  using PendingKernels = std::vector<std::shared_future<jit::CpuKernelPtr>>;
+  PendingKernels submit(const std::vector<bool>& folded, const BuildOptions& options) const;
+  /// @throws KernelFailure
+  void wait_for(const PendingKernels& pending);
   std::unique_ptr<memory::Planner> plan_memory(memory::Planner::Options options) const;
   std::int64_t peak_bytes(const base::SymbolValues& sizes) const;
   AddressSource source_of(ir::BufferId buffer, const BoundSteps& plan) const;

@@ -134,6 +134,21 @@ TEST(ProvablyNonnegative, index_stays_inside_its_buffer) {
   EXPECT_FALSE(provably_nonnegative(s0 * s1 - 1 - (i1 * s0 + i0) - 1, loops()));
 }
 
+TEST(SymExprSimplify, AProofIsOneOfItsFactsOnly) {
+  // Asked in turns, so that what was found for the one is there when the other is asked.
+  Facts wide = loops();
+  wide.set_range(i1.symbol(), 0, s1 + 1);
+  Facts sizes = loops();
+  sizes.sizes_positive = !sizes.sizes_positive;
+  const SymExpr inside = s0 * s1 * 64 - 1 - (i0 * s1 * 64 + i1 * 64 + i2);
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_TRUE(provably_nonnegative(inside, loops()));
+    EXPECT_FALSE(provably_nonnegative(inside, wide));
+    EXPECT_TRUE(provably_nonnegative(inside, sizes));
+    EXPECT_FALSE(provably_nonnegative(inside - 1, loops()));
+  }
+}
+
 TEST(ProvablyNonnegative, sizes_and_their_lower_ends) {
   EXPECT_TRUE(provably_nonnegative(s0, {}));
   EXPECT_FALSE(provably_nonnegative(s0 - 1, {}));
