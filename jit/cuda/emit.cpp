@@ -192,13 +192,15 @@ CudaSource emit_cuda(const Nest& nest, const CudaOptions& options) {
   const Mapping mapping = mapping_of(nest);
   std::set<const Stmt*> barriers;
   if (mapping == Mapping::Block) barriers = barriers_of(nest);
-  StatementEmitter statements(nest, mapping, std::move(barriers));
+  const std::uint32_t threads = threads_for(nest, mapping, options);
+  StatementEmitter statements(nest, mapping, std::move(barriers),
+                              mapping == Mapping::Block ? threads : 0);
   const std::string body = statements.emit(nest.body, 2);
   const Storage storage(nest, mapping, options, statements.uses_reduce_scratch());
 
   CudaSource source;
   source.entry = entry_name(nest.name);
-  source.block_threads = threads_for(nest, mapping, options);
+  source.block_threads = threads;
   source.dynamic_shared_bytes = storage.dynamic_bytes();
   source.scratch_bytes = storage.scratch_bytes();
   const bool scratch = !source.scratch_bytes.is_constant(0);

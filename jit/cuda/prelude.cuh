@@ -27,6 +27,17 @@ static __device__ __forceinline__ unsigned char* hd_dynamic_shared() {
 }
 #endif
 
+// Neighbours in memory that are moved at once.
+template <class T, int count>
+struct alignas(sizeof(T) * count < 16 ? sizeof(T) * count : 16) hd_lanes {
+  T at[count];
+};
+
+// Whether an address is a multiple of 16, or all of those are whose bits are joined.
+static __device__ __forceinline__ bool hd_is_aligned(unsigned long long bits) {
+  return (bits & 15ull) == 0;
+}
+
 struct hd_f16 {
   unsigned short bits;
 };

@@ -12,6 +12,17 @@ using ir::ScalarOp;
 
 namespace {
 
+/// Whether a loop's body is short and stores nothing.
+bool only_reads(const Block& body) {
+  constexpr std::size_t kShort = 32;
+  return body.size() <= kShort && std::ranges::all_of(body, [](const Stmt& statement) {
+           return !std::holds_alternative<StoreStmt>(statement.node) &&
+                  !std::holds_alternative<ForStmt>(statement.node) &&
+                  !std::holds_alternative<IfStmt>(statement.node) &&
+                  !std::holds_alternative<ContractStmt>(statement.node);
+         });
+}
+
 bool is_arg(ReduceOp op) { return op == ReduceOp::ArgMax || op == ReduceOp::ArgMin; }
 
 /// Whether the hardware adds atomically to elements of this dtype.
@@ -27,8 +38,8 @@ std::string buffer_name(const Nest& nest, NestBufferId id) {
 }
 
 StatementEmitter::StatementEmitter(const Nest& nest, Mapping mapping,
-                                   std::set<const Stmt*> barriers)
-    : nest_(nest), mapping_(mapping), barriers_(std::move(barriers)) {}
+                                   std::set<const Stmt*> barriers, std::uint32_t threads)
+    : nest_(nest), mapping_(mapping), barriers_(std::move(barriers)), threads_(threads) {}
 
 std::string StatementEmitter::emit(const Block& block, int depth) {
   text_.clear();
@@ -107,8 +118,10 @@ void StatementEmitter::operator()(const BindStmt& s) {
 
 void StatementEmitter::operator()(const LoadStmt& s) {
   const auto replaced = replaced_.find(s.buffer);
-  const std::string place =
-      replaced == replaced_.end() ? element(s.buffer, s.index) : replaced->second;
+  const auto lane = lanes_.find(&s);
+  const std::string place = lane != lanes_.end()          ? lane->second
+                            : replaced != replaced_.end() ? replaced->second
+                                                          : element(s.buffer, s.index);
   std::string value = loaded_text(s.dtype, place);
   if (const std::string there = condition(s.mask, s.index); !there.empty())
     value = there + " ? " + value + " : " + constant_text(s.dtype, 0, 0);
@@ -119,7 +132,8 @@ void StatementEmitter::operator()(const StoreStmt& s) {
   std::string when = one_thread() ? "threadIdx.x == 0" : "";
   if (const std::string there = condition(s.mask, s.index); !there.empty())
     when += (when.empty() ? "" : " && ") + there;
-  const std::string target = element(s.buffer, s.index);
+  const auto lane = lanes_.find(&s);
+  const std::string target = lane != lanes_.end() ? lane->second : element(s.buffer, s.index);
   const std::string value = stored_text(nest_.buffers[s.buffer].dtype, name(s.operand));
   const std::string action = s.combine ? combined_store(s) : target + " = " + value;
   line((when.empty() ? "" : "if (" + when + ") ") + action + ";");
@@ -148,8 +162,18 @@ void StatementEmitter::operator()(const ForStmt& s) {
   }
   const std::string axis = s.axis.to_string();
   const bool vector = s.kind == ForStmt::Kind::Vector;
+  std::string from = vector ? "threadIdx.x" : "0";
+  const auto is_there = [this](const SymExpr& index) {
+    return condition(kNoScalar, index).empty();
+  };
+  if (const auto wide = threads_ == 0 ? std::nullopt : wide_loop(nest_, s, threads_, is_there)) {
+    from = whole_part(s, *wide) + " + threadIdx.x";
+    neighbours(s, *wide);
+  } else if (vector && threads_ != 0 && only_reads(*s.body)) {
+    // Of several iterations, what is read is then on its way at once.
+    line("#pragma unroll 4");
+  }
   if (s.kind == ForStmt::Kind::Unroll) line("#pragma unroll");
-  const std::string from = vector ? "threadIdx.x" : "0";
   const std::string step = vector ? axis + " += blockDim.x" : "++" + axis;
   open("for (long long " + axis + " = " + from + "; " + axis + " < " + index(s.extent) + "; " +
        step + ")");
@@ -169,6 +193,83 @@ void StatementEmitter::operator()(const ForStmt& s) {
              partial(r) + (is_arg(r.op) ? kArg[k] : kMoments[k]));
   }
   for (const LoopCarried& c : s.carried) define(c.result, c.dtype, name(c.current));
+}
+
+namespace {
+
+/// Names in the part of a loop that goes through several iterations at once.
+std::string of_loop(const char* what, std::size_t k, const ForStmt& s) {
+  return what + std::to_string(k) + "_" + s.axis.to_string();
+}
+
+}  // namespace
+
+/// Defines where the loop's neighbours begin and how many of its iterations are taken several at once: none where memory is
+/// not aligned, or threads would have nothing to do. @return the name of that number.
+std::string StatementEmitter::whole_part(const ForStmt& s, const WideLoop& wide) {
+  std::string bits;
+  std::size_t count = 0;
+  const auto define = [&](NestBufferId id, const SymExpr& at, bool stored) {
+    const std::string name = of_loop("p", count++, s);
+    line(std::string(stored ? "" : "const ") + storage_type(nest_.buffers[id].dtype) + "* const " +
+         name + " = " + buffer(id) + " + (" + index(*first_of_neighbours(s, at)) + ");");
+    bits += (bits.empty() ? "" : " | ") + ("(unsigned long long)" + name);
+  };
+  for (const LoadStmt* load : wide.loads) define(load->buffer, load->index, false);
+  for (const StoreStmt* store : wide.stores) define(store->buffer, store->index, true);
+  const std::string all = "all_" + s.axis.to_string();
+  const std::string whole = "whole_" + s.axis.to_string();
+  line("const long long " + all + " = " + index(s.extent) + ";");
+  line("const long long " + whole + " = " + all + " >= " + number(wide.width / 2) +
+       " * (long long)blockDim.x && hd_is_aligned(" + bits + ") ? " + all + " / " +
+       number(wide.width) + " * " + number(wide.width) + " : 0;");
+  return whole;
+}
+
+/// The iterations that are taken several at once.
+void StatementEmitter::neighbours(const ForStmt& s, const WideLoop& wide) {
+  const std::string first = "first_" + s.axis.to_string();
+  const std::string width = number(wide.width);
+  const auto lanes = [&](NestBufferId id) {
+    return "hd_lanes<" + storage_type(nest_.buffers[id].dtype) + ", " + width + ">";
+  };
+  open("for (long long " + first + " = " + width + " * threadIdx.x; " + first + " < whole_" +
+       s.axis.to_string() + "; " + first + " += " + width + " * blockDim.x)");
+  std::size_t count = 0;
+  for (const LoadStmt* load : wide.loads) {
+    const std::string type = lanes(load->buffer);
+    const std::string name = of_loop("x", count, s);
+    line("const " + type + " " + name + " = *(const " + type + "*)(" + of_loop("p", count++, s) +
+         " + " + first + ");");
+    lanes_[load] = name + ".at[lane]";
+  }
+  const std::size_t loads = count;
+  for (const StoreStmt* store : wide.stores) {
+    const std::string name = of_loop("x", count++, s);
+    line(lanes(store->buffer) + " " + name + ";");
+    lanes_[store] = name + ".at[lane]";
+  }
+  lane(s, wide);
+  count = loads;
+  for (const StoreStmt* store : wide.stores) {
+    line("*(" + lanes(store->buffer) + "*)(" + of_loop("p", count, s) + " + " + first +
+         ") = " + of_loop("x", count, s) + ";");
+    ++count;
+  }
+  close();
+  lanes_.clear();
+}
+
+/// One iteration of those.
+void StatementEmitter::lane(const ForStmt& s, const WideLoop& wide) {
+  line("#pragma unroll");
+  open("for (int lane = 0; lane < " + number(wide.width) + "; ++lane)");
+  line("const long long " + s.axis.to_string() + " = first_" + s.axis.to_string() + " + lane;");
+  const bool outer = std::exchange(in_vector_, true);
+  statements(*s.body);
+  for (const LoopReduction& r : s.reductions) accumulate(r);
+  in_vector_ = outer;
+  close();
 }
 
 /// The variable that holds what a reduction has so far.

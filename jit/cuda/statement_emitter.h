@@ -1,11 +1,13 @@
 // The statements of a nest as lines of CUDA C++.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
 
 #include "jit/cuda/text_writer.h"
+#include "jit/cuda/wide_loop.h"
 #include "jit/nest.h"
 
 namespace heddle::jit::cuda {
@@ -16,7 +18,9 @@ enum class Mapping : std::uint8_t { Block, Flat };
 
 class StatementEmitter : private TextWriter {
  public:
-  StatementEmitter(const Nest& nest, Mapping mapping, std::set<const Stmt*> barriers);
+  /// @param threads  of a block, where they may take several iterations of a vector loop at once; 0: they may not
+  StatementEmitter(const Nest& nest, Mapping mapping, std::set<const Stmt*> barriers,
+                   std::uint32_t threads = 0);
 
   /// Loads from `buffer` give the lvalue `place` from now on, whatever their index.
   void replace_loads(NestBufferId buffer, std::string place) {
@@ -57,14 +61,20 @@ class StatementEmitter : private TextWriter {
   std::string partial(const LoopReduction& r) const;
   void carry_on(const ForStmt& s);
   void window_element(const TileOperand& o);
+  std::string whole_part(const ForStmt& s, const WideLoop& wide);
+  void neighbours(const ForStmt& s, const WideLoop& wide);
+  void lane(const ForStmt& s, const WideLoop& wide);
 
   const Nest& nest_;
   Mapping mapping_;
   std::set<const Stmt*> barriers_;
+  std::uint32_t threads_;
   std::map<ScalarId, DType> dtypes_;
   bool in_vector_ = false;
   bool uses_reduce_scratch_ = false;
   std::map<NestBufferId, std::string> replaced_;  ///< lvalues by buffer
+  /// The same by LoadStmt and StoreStmt, inside of what a thread does with several iterations at once.
+  std::map<const void*, std::string> lanes_;
   /// By bound index that may have no valid value at all, as one into a dimension of size 0: when it has one.
   std::map<base::Symbol, std::string> exists_;
 };

@@ -71,6 +71,16 @@ TEST_F(CudaCompile, CompilesAndLaunches) {
   EXPECT_EQ(run(*through_scratch, std::vector<float>(300, 1)), std::vector<float>(300, 6));
 }
 
+TEST(CudaText, NeighboursAreReadAndWrittenAtOnce) {
+  const std::string text = jit::cuda::emit_cuda(add_constant("wide", 1)).kernel;
+  EXPECT_NE(
+      text.find("const hd_lanes<float, 4> x0_i1 = *(const hd_lanes<float, 4>*)(p0_i1 + first_i1);"),
+      std::string::npos)
+      << text;
+  EXPECT_NE(text.find("*(hd_lanes<float, 4>*)(p1_i1 + first_i1) = x1_i1;"), std::string::npos)
+      << text;
+}
+
 /// 1024 blocks with more than 4 MiB each have more than 32 bits count.
 TEST(CudaText, ScratchOfABlockIsFoundWith64Bits) {
   const std::string text = jit::cuda::emit_cuda(add_constant("scratch", 5, true)).text;

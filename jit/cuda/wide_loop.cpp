@@ -1,0 +1,94 @@
+#include "jit/cuda/wide_loop.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace heddle::jit::cuda {
+namespace {
+
+constexpr std::int64_t kBytes = 16;      ///< of the smallest elements that one read takes
+constexpr std::int64_t kMostBytes = 32;  ///< of the largest ones: two reads
+constexpr std::int64_t kMostWidth = 8;
+/// Statements of all iterations that a thread takes at once: each is text, and registers.
+constexpr std::int64_t kMostStatements = 256;
+
+bool is_scalar(const Stmt& statement) {
+  return !std::holds_alternative<ForStmt>(statement.node) &&
+         !std::holds_alternative<IfStmt>(statement.node) &&
+         !std::holds_alternative<ContractStmt>(statement.node);
+}
+
+/// Symbols that the body binds.
+std::set<Symbol> bound_in(const Block& body) {
+  std::set<Symbol> bound;
+  for (const Stmt& statement : body)
+    if (const auto* bind = std::get_if<BindStmt>(&statement.node)) bound.insert(bind->symbol);
+  return bound;
+}
+
+/// How often a body loads from a buffer and stores to it.
+struct Uses {
+  int loads = 0;
+  int stores = 0;
+};
+std::map<NestBufferId, Uses> uses_of(const Block& body) {
+  std::map<NestBufferId, Uses> uses;
+  for (const Stmt& statement : body) {
+    if (const auto* load = std::get_if<LoadStmt>(&statement.node)) ++uses[load->buffer].loads;
+    if (const auto* store = std::get_if<StoreStmt>(&statement.node)) ++uses[store->buffer].stores;
+  }
+  return uses;
+}
+
+}  // namespace
+
+std::optional<SymExpr> first_of_neighbours(const ForStmt& loop, const SymExpr& index) {
+  const auto linear = index.linear_in(loop.axis);
+  if (!linear || !linear->coefficient.is_constant(1)) return std::nullopt;
+  for (const Symbol symbol : bound_in(*loop.body))
+    if (linear->rest.mentions(symbol)) return std::nullopt;
+  return linear->rest;
+}
+
+std::optional<WideLoop> wide_loop(const Nest& nest, const ForStmt& loop, std::uint32_t threads,
+                                  const std::function<bool(const SymExpr&)>& is_there) {
+  if (loop.kind != ForStmt::Kind::Vector || !loop.carried.empty() ||
+      !std::ranges::all_of(*loop.body, is_scalar))
+    return std::nullopt;
+  WideLoop wide;
+  std::int64_t least = kMostBytes;
+  std::int64_t most = 0;
+  const auto take = [&](NestBufferId buffer) {
+    const auto bytes = static_cast<std::int64_t>(size_of(nest.buffers[buffer].dtype));
+    least = std::min(least, bytes);
+    most = std::max(most, bytes);
+  };
+  const auto fits = [&](const SymExpr& index, ScalarId mask) {
+    return mask == kNoScalar && is_there(index) && first_of_neighbours(loop, index).has_value();
+  };
+  auto uses = uses_of(*loop.body);
+  for (const Stmt& statement : *loop.body) {
+    if (const auto* load = std::get_if<LoadStmt>(&statement.node);
+        load != nullptr && uses[load->buffer].stores == 0 && fits(load->index, load->mask)) {
+      wide.loads.push_back(load);
+      take(load->buffer);
+    }
+    if (const auto* store = std::get_if<StoreStmt>(&statement.node);
+        store != nullptr && !store->combine && uses[store->buffer].loads == 0 &&
+        uses[store->buffer].stores == 1 && fits(store->index, store->mask)) {
+      wide.stores.push_back(store);
+      take(store->buffer);
+    }
+  }
+  if (most == 0) return std::nullopt;
+  std::int64_t width = std::min({kMostWidth, kBytes / least, kMostBytes / most});
+  const auto count = static_cast<std::int64_t>(loop.body->size());
+  const std::optional<std::int64_t> extent = loop.extent.as_constant();
+  while (width > 1 && (width * count > kMostStatements || (extent && *extent < width * threads)))
+    width /= 2;
+  wide.width = static_cast<int>(width);
+  return width > 1 ? std::optional(wide) : std::nullopt;
+}
+
+}  // namespace heddle::jit::cuda

@@ -1,0 +1,58 @@
+// Loops whose threads take several neighbours at once: rows that begin at odd places, and lengths that are no multiple.
+#include <gmock/gmock.h>
+
+#include "tests/cuda/support.h"
+
+namespace heddle::testing {
+namespace {
+
+/// Numbers in [-1, 1) of any floating dtype, on the host.
+Tensor noise(DType dtype, Sizes sizes) {
+  Tensor tensor = Tensor::empty(f32, std::move(sizes));
+  for (std::int64_t k = 0; k < tensor.count(); ++k)
+    static_cast<float*>(tensor.data())[k] = static_cast<float>((k * 37 + k / 11) % 1024) / 512 - 1;
+  return dtype == f32 ? tensor : cast(tensor, dtype);
+}
+
+class CudaWideLoops : public ::testing::TestWithParam<DType> {};
+
+/// Reads, writes, a local row and reductions; results of two dtypes.
+TEST_P(CudaWideLoops, OfAllLengths) {
+  const auto f = [](const Tensor& x, const Tensor& bias) {
+    const Tensor shifted = x + bias;
+    return std::vector<Tensor>{softmax(shifted, -1), cast(shifted * 2.0f, f32), greater(x, bias)};
+  };
+  const double tolerance = GetParam() == f32 || GetParam() == f64 ? 1e-5 : 1e-2;
+  for (const std::int64_t columns : {1, 511, 512, 1027, 2048, 2051, 4100}) {
+    SCOPED_TRACE(columns);
+    expect_agrees(f, {noise(GetParam(), {3, columns}), noise(GetParam(), {columns})}, tolerance);
+  }
+}
+
+/// Memory that begins `offset` elements behind a multiple of 16 bytes; the result may begin elsewhere.
+TEST_P(CudaWideLoops, OfMemoryThatBeginsAnywhere) {
+  const DType dtype = GetParam();
+  Engine engine([](const Tensor& x) { return x + x; }, on_cuda());
+  const Tensor values = noise(dtype, {2600});
+  for (const std::int64_t offset : {0, 1, 3, 4, 8}) {
+    SCOPED_TRACE(offset);
+    const Tensor memory = values.to(cuda_device());
+    const Tensor x = engine.wrap_device(static_cast<char*>(const_cast<Tensor&>(memory).data()) +
+                                            static_cast<std::size_t>(offset) * size_of(dtype),
+                                        dtype, {2560});
+    const std::vector<double> got = engine.run({x})[0].to_doubles();
+    const std::vector<double> all = values.to_doubles();
+    for (std::size_t k = 0; k < got.size(); ++k)
+      ASSERT_EQ(got[k], 2 * all[k + static_cast<std::size_t>(offset)]) << k;
+  }
+  EXPECT_EQ(engine.stats().compiles, 1u);
+}
+
+std::string name_of_dtype(const ::testing::TestParamInfo<DType>& info) {
+  return std::string(name_of(info.param));
+}
+INSTANTIATE_TEST_SUITE_P(DTypes, CudaWideLoops, ::testing::Values(f16, bf16, f32, f64),
+                         name_of_dtype);
+
+}  // namespace
+}  // namespace heddle::testing
