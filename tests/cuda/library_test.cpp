@@ -275,6 +275,26 @@ TEST_F(CudaLibrary, ProductsInLoopsAreItsToo) {
   expect_near(engine.run(inputs)[0], reference.run(inputs)[0], 1e-2);
 }
 
+TEST_F(CudaLibrary, AnEngineGivesAllBackWhateverCallFails) {
+  control().slow(kOurs, kForAges);
+  const std::vector<Tensor> inputs = {fractions(f16, {34, 64}), fractions(f16, {64, 80}, 3)};
+  control().leaked();
+  std::string failed = "any";
+  unsigned long n = 0;
+  while (!failed.empty()) {
+    auto engine = std::make_unique<Engine>(product_and_more, options());
+    engine->run(inputs);
+    engine->wait_for_specialisations();
+    control().fail(++n, kRefused);
+    engine.reset();
+    failed = control().failed();
+    control().fail(0, 0);
+    EXPECT_EQ(control().leaked(), 0u) << failed << ", call " << n;
+    ASSERT_LT(n, 1000) << "calls end";
+  }
+  EXPECT_GT(n, 10);
+}
+
 TEST_F(CudaLibrary, EveryFailureIsTypedAndLeaksNothing) {
   const auto run = [&](std::int64_t n) {
     control().slow(kOurs, kForAges);
@@ -291,7 +311,7 @@ TEST_F(CudaLibrary, EveryFailureIsTypedAndLeaksNothing) {
   int taken_over = 0;
   int refused = 0;
   std::string failed = "any";
-  for (std::int64_t n = 1; !failed.empty(); n += 5) {
+  for (std::int64_t n = 1; !failed.empty(); n += 13) {
     SCOPED_TRACE("call " + std::to_string(n));
     std::filesystem::remove_all(folder_);
     control().fail(static_cast<unsigned long>(n), kRefused);
