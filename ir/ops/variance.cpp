@@ -7,7 +7,7 @@
 //   result      T[d without the axes]: sum((x - mean(x))^2) / max(count - correction, 0), so NaN
 //               where count <= correction and all distances are 0
 //
-// f16 and bf16 are computed in f32 and rounded once.
+// f32 is computed in f64, f16 and bf16 in f32, and rounded once.
 //
 // Constraints. infer() checks them in this order; tests are named variance_c1 ...
 //   C1  each axis lies in [-n, n)
@@ -63,7 +63,7 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
 
 std::vector<Value> decompose(DecomposeContext& ctx) {
   const DType dtype = ctx.node.output(0).dtype;
-  const DType wide = accumulator_of(dtype);
+  const DType wide = variance_dtype(dtype);
   const Attr axes = ctx.node.ints("axes");
   const Value x = converted(ctx, ctx.inputs[0], wide);
   const Value mean = ctx.emit("reduce_mean", {x}, {{"axes", axes}, {"keepdims", true}});
@@ -77,6 +77,8 @@ std::vector<Value> decompose(DecomposeContext& ctx) {
 }
 
 }  // namespace
+
+DType variance_dtype(DType dtype) { return dtype == f32 ? f64 : accumulator_of(dtype); }
 
 OpDef variance_op() {
   return {

@@ -6,6 +6,7 @@
 // a vector loop and each pass is a serial loop inside it.
 #include "base/check.h"
 #include "ir/op.h"
+#include "ir/ops/reduce_ops.h"
 #include "jit/lower/domain.h"
 #include "jit/lower/kernel.h"
 #include "jit/lower/row_loops.h"
@@ -251,6 +252,7 @@ class RowBuilder {
   static DType accumulator_for(ReduceOp op, DType dtype) {
     const bool exact = op != ReduceOp::Sum && op != ReduceOp::Prod && op != ReduceOp::Welford;
     if (exact && !is_floating(dtype)) return dtype;
+    if (op == ReduceOp::Welford) return ir::ops::variance_dtype(dtype);
     return accumulator_of(dtype);
   }
 

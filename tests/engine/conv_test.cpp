@@ -53,6 +53,59 @@ std::size_t times_in(const std::string& text, const std::string& part) {
   return count;
 }
 
+/// What `f` gives is what its definition gives.
+template <typename F>
+void expect_defined(F f, const std::vector<hd::Tensor>& inputs) {
+  hd::Engine compiled(f, {.check_plans = true});
+  hd::Engine reference(f, {.device = hd::Device::reference()});
+  const hd::Tensor got = compiled.run(inputs)[0];
+  const hd::Tensor want = reference.run(inputs)[0];
+  EXPECT_TRUE(std::ranges::equal(got.sizes(), want.sizes()));
+  expect_close(got, want, 1e-6);
+}
+
+TEST(Conv, WithoutChannelsItIsTheBias) {
+  for (const std::int64_t groups : {1, 2}) {
+    SCOPED_TRACE(groups);
+    const auto conv = [groups](const hd::Tensor& x, const hd::Tensor& w, const hd::Tensor& bias) {
+      return hd::relu(hd::conv(x, w, bias, {1, 1}, {1, 1}, {1, 1}, groups));
+    };
+    for (const auto& [batch, in, out] :
+         {std::tuple<std::int64_t, std::int64_t, std::int64_t>{2, 0, 6},
+          {2, 4, 0},
+          {2, 0, 0},
+          {0, 4, 6},
+          {2, 4, 6}}) {
+      SCOPED_TRACE("batch " + std::to_string(batch) + ", channels " + std::to_string(in) + " to " +
+                   std::to_string(out));
+      const hd::Tensor x = random_tensor({batch, in, 5, 7}, 1);
+      const hd::Tensor w = random_tensor({out, in / groups, 3, 3}, 2);
+      const hd::Tensor bias = random_tensor({out}, 3);
+      expect_defined(conv, {x, w, bias});
+      expect_defined([&](const hd::Tensor& given) { return conv(given, w, bias); }, {x});
+      const hd::Tensor added = random_tensor({batch, out, 5, 7}, 4);
+      expect_defined(
+          [&](const hd::Tensor& given, const hd::Tensor& more) {
+            return hd::relu(hd::conv(given, w, {}, {1, 1}, {1, 1}, {1, 1}, groups) + more);
+          },
+          {x, added});
+      expect_defined(
+          [groups](const hd::Tensor& given, const hd::Tensor& weights) {
+            using Ints = std::vector<std::int64_t>;
+            return hd::apply("conv_transpose",
+                             std::vector<hd::Tensor>{given, weights, hd::Tensor()},
+                             {{"strides", Ints{2, 2}},
+                              {"pads_low", Ints{1, 1}},
+                              {"pads_high", Ints{1, 1}},
+                              {"dilations", Ints{1, 1}},
+                              {"output_padding", Ints{0, 0}},
+                              {"groups", groups}})[0];
+          },
+          {x, random_tensor({in, out / groups, 3, 3}, 5)});
+    }
+  }
+}
+
 TEST(Conv, EpiloguesAgreeForAnyBatchAndSize) {
   const Block block;
   hd::Engine compiled(block, {.check_plans = true});

@@ -54,6 +54,22 @@ TEST(Run, PointwiseChain) {
       {random_tensor({37, 53})});
 }
 
+// f32 has no bits left for distances from a mean of a million: they are kept in f64.
+TEST(Run, VariancesOfLargeMeansKeepTheirBits) {
+  const auto expect_variances = [](const hd::Sizes& sizes, std::vector<std::int64_t> axes) {
+    hd::Tensor x = random_tensor(sizes);
+    for (std::int64_t k = 0; k < x.count(); ++k) x.data_as<float>()[k] += 1e6f;
+    expect_agrees([axes](const hd::Tensor& t) { return hd::variance(t, axes); }, {x}, 1e-6);
+    expect_agrees([axes](const hd::Tensor& t) { return hd::variance(hd::relu(t), axes, true, 1); },
+                  {x}, 1e-6);
+  };
+  expect_variances({6, 56}, {1});
+  expect_variances({6, 3}, {1});
+  expect_variances({56, 6}, {0});
+  expect_variances({5, 7, 3}, {0, 2});
+  expect_variances({300, 300}, {0, 1});  // in blocks
+}
+
 TEST(Run, Softmax) {
   expect_agrees([](const hd::Tensor& x) { return hd::softmax(x * 3, -1); },
                 {random_tensor({7, 129})});

@@ -359,6 +359,39 @@ class Tiles {
   std::shared_ptr<const memory> weights_;
 };
 
+/// Whether any product is summed: oneDNN takes no tensors without channels.
+bool has_products(const Problem& problem) {
+  return elements_of(problem.x) != 0 && elements_of(problem.weights) != 0;
+}
+
+/// A convolution without products: the bias, or zeros.
+class Biases {
+ public:
+  /// `sums`: adds to what lies there.
+  Biases(const Problem& problem, bool sums)
+      : channels_(problem.result[1]),
+        run_(problem.channels_last
+                 ? 1
+                 : positions_of(problem) / std::max<std::int64_t>(1, problem.result[0])),
+        count_(elements_of(problem.result)),
+        sums_(sums) {}
+
+  std::int64_t scratch_bytes() const { return 0; }
+
+  void run(const float* bias, float* out) const {
+    for (std::int64_t k = 0; k < count_; ++k) {
+      const float value = bias == nullptr ? 0.0f : bias[k / run_ % channels_];
+      out[k] = sums_ ? out[k] + value : value;
+    }
+  }
+
+ private:
+  std::int64_t channels_;
+  std::int64_t run_;  ///< neighbours of one channel
+  std::int64_t count_;
+  bool sums_;
+};
+
 /// A convolution and its epilogue, which run whole or in parts that several threads may take.
 ///
 /// What scales and shifts channels first by vectors that are the same in each run becomes part of the weights and the
@@ -376,7 +409,7 @@ class Convolution final : public BoundLibraryCall {
     take_sum();
     lift_subnormals(operands);
     join_lines(operands);
-    const bool may = call.winograd && weights_.data != nullptr;
+    const bool may = call.winograd && weights_.data != nullptr && has_products(problem_);
     if (may) algorithm_ = algorithm_for(problem_);
     try {
       prepare(threads);
@@ -404,7 +437,7 @@ class Convolution final : public BoundLibraryCall {
 
  private:
   struct Part {
-    std::variant<Primitive, Tiles> kernel;
+    std::variant<Primitive, Tiles, Biases> kernel;
     std::int64_t batch, positions;  ///< of the result
     std::int64_t x_offset, result_offset;
   };
@@ -516,7 +549,8 @@ class Convolution final : public BoundLibraryCall {
   void prepare(int threads) {
     parts_.clear();
     const bool resident = algorithm_ == Algorithm::Winograd || !tail_.empty();
-    const Cut cut = cut_of(problem_, algorithm_, threads, resident);
+    const Cut cut =
+        has_products(problem_) ? cut_of(problem_, algorithm_, threads, resident) : Cut{};
     for (std::int64_t k = 0; cut.parts > 1 && k < cut.parts; ++k) {
       const std::optional<PartOf> part = part_of(problem_, cut, k);
       if (!part) {
@@ -535,11 +569,13 @@ class Convolution final : public BoundLibraryCall {
   Part made(const Problem& problem, std::int64_t x_offset, std::int64_t result_offset) const {
     const std::int64_t batch = problem.result[0];
     const std::int64_t positions = batch == 0 ? 0 : positions_of(problem) / batch;
-    using Kernel = std::variant<Primitive, Tiles>;
-    Kernel kernel = algorithm_ == Algorithm::Winograd && has_winograd(problem)
-                        ? Kernel(Tiles(problem, weights_))
-                        : Kernel(Primitive(problem, algorithm_, sums(), weights_));
-    return {std::move(kernel), batch, positions, x_offset, result_offset};
+    return {kernel_for(problem), batch, positions, x_offset, result_offset};
+  }
+
+  std::variant<Primitive, Tiles, Biases> kernel_for(const Problem& problem) const {
+    if (!has_products(problem)) return Biases(problem, sums());
+    if (algorithm_ == Algorithm::Winograd && has_winograd(problem)) return Tiles(problem, weights_);
+    return Primitive(problem, algorithm_, sums(), weights_);
   }
 
   void reserve() {
@@ -595,13 +631,15 @@ class Convolution final : public BoundLibraryCall {
       tiles->run(x, static_cast<const float*>(bias), added, tail, out, scratch);
       return;
     }
-    const auto& primitive = std::get<Primitive>(part.kernel);
-    primitive.run(x, buffers[1], bias, out, scratch);
-    if (algorithm_ == Algorithm::Direct) {
+    const auto* primitive = std::get_if<Primitive>(&part.kernel);
+    if (primitive != nullptr)
+      primitive->run(x, buffers[1], bias, out, scratch);
+    else
+      std::get<Biases>(part.kernel).run(static_cast<const float*>(bias), out);
+    if (algorithm_ == Algorithm::Direct)
       run_tail(tail, out, part.batch * part.positions, channels);
-      return;
-    }
-    finish_blocked(part, primitive.blocked(scratch), added, tail, out);
+    else
+      finish_blocked(part, primitive->blocked(scratch), added, tail, out);
   }
 
   void finish_blocked(const Part& part, const float* blocked, const float* added,
