@@ -99,6 +99,35 @@ void sum_unused(Tensor& x, Labels& labels, const Labels& needed) {
   labels = left;
 }
 
+bool is_one(const Tensor& x, std::size_t axis) {
+  const SymInt size = x.size(static_cast<std::int64_t>(axis));
+  return !size.is_symbolic() && size.value() == 1;
+}
+
+/// Takes dimensions of 1 out where another operand has more elements under the same label: they repeat.
+void drop_repeated(std::vector<Tensor>& tensors, std::vector<Labels>& labels) {
+  const auto is_longer = [&](std::size_t operand, char label) {
+    const std::size_t at = labels[operand].find(label);
+    return at != Labels::npos && !is_one(tensors[operand], at);
+  };
+  for (std::size_t k = 0; k < tensors.size(); ++k) {
+    Ints ones;
+    Labels left;
+    for (std::size_t d = 0; d < labels[k].size(); ++d) {
+      bool repeats = false;
+      for (std::size_t other = 0; is_one(tensors[k], d) && other < tensors.size(); ++other)
+        repeats = repeats || is_longer(other, labels[k][d]);
+      if (repeats)
+        ones.push_back(static_cast<std::int64_t>(d));
+      else
+        left += labels[k][d];
+    }
+    for (auto axis = ones.rbegin(); axis != ones.rend(); ++axis)
+      tensors[k] = squeeze(tensors[k], *axis);
+    labels[k] = left;
+  }
+}
+
 Labels unique_labels(const Labels& a, const Labels& b, auto keep) {
   Labels result;
   for (const char label : a + b) {
@@ -185,6 +214,7 @@ Outputs einsum(const Node& node) {
                             ? implied_result(labels)
                             : parse_labels(node, equation.substr(arrow + 2), ellipsis_rank);
   for (std::size_t k = 0; k < tensors.size(); ++k) take_diagonals(tensors[k], labels[k]);
+  drop_repeated(tensors, labels);
   Tensor total = tensors.at(0);
   Labels have = labels[0];
   for (std::size_t k = 1; k <= tensors.size(); ++k) {

@@ -7,6 +7,7 @@
 #include "engine/onnx/node_errors.h"
 #include "engine/onnx/onnx.pb.h"
 #include "engine/onnx/reader.h"
+#include "engine/onnx/type_rules.h"
 #include "heddle/error.h"
 #include "heddle/frontend.h"
 
@@ -61,12 +62,23 @@ class Walker {
     TraceResult result;
     for (const auto& output : graph.output()) {
       result.tensors.push_back(read(scope, output.name(), "graph output").tensor());
+      check_declared(output, result.tensors.back().dtype());
       result.names.push_back(output.name());
     }
     return result;
   }
 
  private:
+  /// What the signature says of an output is so.
+  static void check_declared(const onnx_format::ValueInfoProto& output, DType dtype) {
+    const DType declared = dtype_of_onnx(output.type().tensor_type().elem_type(), output.name());
+    if (dtype != declared)
+      throw ModelError({.what = "model: declared dtype of output " + output.name(),
+                        .where = {},
+                        .expected = std::string(name_of(dtype)),
+                        .got = std::string(name_of(declared))});
+  }
+
   const Value& read(const Scope& scope, const std::string& name, const std::string& where) const {
     const Value* value = scope.find(name);
     if (value == nullptr || !value->defined())
@@ -157,6 +169,7 @@ class Walker {
     const std::vector<Value> given = operands(proto, scope);
     const Node node(proto, *row, given, attributes(proto, scope),
                     opset == scope.opsets.end() ? 1 : opset->second, model_.folder);
+    if (domain.empty()) check_operand_types(node);
     Outputs outputs = row->convert(node);
     for (Value& output : outputs) output.note_source(given);
     return outputs;

@@ -51,7 +51,8 @@ std::string model_error(const ModelBuilder& model, const std::vector<Tensor>& in
 TEST(Corner, ReductionsOfIntegersAreThoseOfRealsCut) {
   const auto reduced = [](const std::string& op, bool wide) {
     ModelBuilder model;
-    model.input("x", {"n", "m"}, wide ? TensorProto::INT64 : TensorProto::INT32).output("y");
+    const int dtype = wide ? TensorProto::INT64 : TensorProto::INT32;
+    model.input("x", {"n", "m"}, dtype).output("y", dtype);
     NodeProto& node = model.node(op, {"x"}, {"y"});
     ModelBuilder::set_int(node, "keepdims", 0);
     AttributeProto& axes = *node.add_attribute();
@@ -93,8 +94,8 @@ TEST(Corner, NegativePadsTakeAwayBeforeTheRestIsRepeated) {
 std::vector<double> resized(const std::vector<float>& scales, int opset, const std::string& mode,
                             const Tensor& x) {
   ModelBuilder model;
-  const bool bytes = x.dtype() == u8;
-  model.input("x", {"2", "4"}, bytes ? TensorProto::UINT8 : TensorProto::FLOAT).output("y");
+  const int dtype = x.dtype() == u8 ? TensorProto::UINT8 : TensorProto::FLOAT;
+  model.input("x", {"2", "4"}, dtype).output("y", dtype);
   model.proto().mutable_opset_import(0)->set_version(opset);
   add_floats(model, "scales", scales);
   const bool old = opset < 11;
@@ -130,7 +131,8 @@ TEST(Corner, BytesAreInterpolatedAsRealsAndCut) {
 
 TEST(Corner, QuantisingNothingButZerosHasAScale) {
   ModelBuilder model;
-  model.input("x", {"n"}).output("y").output("scale").output("zero");
+  model.input("x", {"n"}).output("y", TensorProto::UINT8);
+  model.output("scale").output("zero", TensorProto::UINT8);
   model.node("DynamicQuantizeLinear", {"x"}, {"y", "scale", "zero"});
   Engine engine = model.load();
   const auto zeros = engine.run({Tensor::full(f32, {3}, 0)});
@@ -235,6 +237,38 @@ TEST(Corner, BranchesOfDifferentRanks) {
     EXPECT_THAT(error.what(), HasSubstr("a branch of which does not fit the inputs"));
   }
   EXPECT_THAT(model.load({{"flag", yes}}).run({ones({3})})[0].to_doubles(), ElementsAre(3));
+}
+
+// A dimension of 1 repeats beside a longer one of the same label.
+TEST(Corner, EinsumRepeatsDimensionsOfOne) {
+  const auto run = [](const std::string& equation, const std::vector<Tensor>& inputs) {
+    ModelBuilder model;
+    std::vector<std::string> names;
+    for (const Tensor& input : inputs) {
+      names.push_back("x" + std::to_string(names.size()));
+      std::vector<std::string> dims;
+      for (const std::int64_t size : input.sizes()) dims.push_back(std::to_string(size));
+      model.input(names.back(), dims);
+    }
+    model.output("y");
+    AttributeProto& attribute = *model.node("Einsum", names, {"y"}).add_attribute();
+    attribute.set_name("equation");
+    attribute.set_type(AttributeProto::STRING);
+    attribute.set_s(equation);
+    return model.load().run(inputs)[0];
+  };
+  const Tensor a = Tensor::of<float>({1, 2, 3, 4}, {2, 2});
+  const Tensor column = Tensor::of<float>({10, 100, 1000}, {3, 1});
+  EXPECT_EQ(run("ij,kj->ik", {a, column}).to_doubles(),
+            (std::vector<double>{30, 300, 3000, 70, 700, 7000}));
+  EXPECT_EQ(run("ij,kj->kij", {a, column}).to_doubles(),
+            (std::vector<double>{10, 20, 30, 40, 100, 200, 300, 400, 1000, 2000, 3000, 4000}));
+  EXPECT_EQ(run("ij,ij->ij", {Tensor::of<float>({2, 3}, {1, 2}), a}).to_doubles(),
+            (std::vector<double>{2, 6, 6, 12}));
+  EXPECT_EQ(
+      run("ij,ij,ij->j", {Tensor::of<float>({2}, {1, 1}), a, Tensor::of<float>({5, 6}, {1, 2})})
+          .to_doubles(),
+      (std::vector<double>{40, 72}));
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ std::vector<std::int64_t> run_i64(const ModelBuilder& model, std::vector<Tensor>
 ModelBuilder constants(const std::string& op, const std::vector<std::int64_t>& a,
                        const std::vector<std::int64_t>& b) {
   ModelBuilder model;
-  model.output("y").ints("a", a);
+  model.output("y", TensorProto::INT64).ints("a", a);
   if (!b.empty()) model.ints("b", b);
   model.node(op, b.empty() ? std::vector<std::string>{"a"} : std::vector<std::string>{"a", "b"},
              {"y"});
@@ -58,7 +58,7 @@ TEST(KnownIntegers, SixtyFourBitsWrap) {
   EXPECT_THAT(run_i64(constants("Sum", {kHighest}, {kHighest})), ElementsAre(-2));
   EXPECT_THAT(run_i64(constants("ReduceProd", {kHighest, kHighest, 5}, {})), ElementsAre(5));
   ModelBuilder sum;
-  sum.output("y").ints("a", {kHighest, kHighest, 5});
+  sum.output("y", TensorProto::INT64).ints("a", {kHighest, kHighest, 5});
   sum.node("ReduceSum", {"a"}, {"y"});
   EXPECT_THAT(run_i64(sum), ElementsAre(3));
 }
@@ -72,7 +72,7 @@ TEST(KnownIntegers, ThirtyTwoBitsWrapBeforeTheyAreWidened) {
   const auto widened = [](const std::string& op, const std::vector<std::int32_t>& a,
                           const std::vector<std::int32_t>& b) {
     ModelBuilder model;
-    model.output("y");
+    model.output("y", TensorProto::INT64);
     add_i32(model, "a", a);
     if (!b.empty()) add_i32(model, "b", b);
     model.node(op, b.empty() ? std::vector<std::string>{"a"} : std::vector<std::string>{"a", "b"},
@@ -87,7 +87,7 @@ TEST(KnownIntegers, ThirtyTwoBitsWrapBeforeTheyAreWidened) {
 
 TEST(KnownIntegers, ACastKeepsTheLowBits) {
   ModelBuilder model;
-  model.output("y").ints("a", {(std::int64_t{1} << 32) + 5, -1});
+  model.output("y", TensorProto::INT64).ints("a", {(std::int64_t{1} << 32) + 5, -1});
   add_cast(model, "a", "narrow", TensorProto::INT32);
   add_cast(model, "narrow", "y", TensorProto::INT64);
   EXPECT_THAT(run_i64(model), ElementsAre(5, -1));
@@ -101,7 +101,7 @@ TEST(KnownIntegers, BitwiseOpsWorkOnBits) {
     ModelBuilder model;
     model.input("x",
                 fixed ? std::vector<std::string>{"6", "5"} : std::vector<std::string>{"n", "m"});
-    model.output("y").ints("b", {3});
+    model.output("y", TensorProto::INT64).ints("b", {3});
     model.node("Shape", {"x"}, {"shape"});
     model.node("BitwiseAnd", {"shape", "b"}, {"y"});
     EXPECT_THAT(run_i64(model, {ones({6, 5})}), ElementsAre(2, 1));
@@ -121,7 +121,7 @@ TEST(KnownIntegers, BitsOfAKnownSizeAreKnown) {
 /// A file may say true with any byte.
 TEST(KnownIntegers, TruthIsNotItsBits) {
   ModelBuilder model;
-  model.output("y");
+  model.output("y", TensorProto::BOOL);
   model.initializer("a", {3}, TensorProto::BOOL).set_raw_data(std::string("\2\1\0", 3));
   model.initializer("b", {3}, TensorProto::BOOL).set_raw_data(std::string("\1\4\1", 3));
   model.node("And", {"a", "b"}, {"y"});
@@ -133,7 +133,10 @@ TEST(KnownIntegers, TruthIsNotItsBits) {
 TEST(KnownIntegers, SizesAreDividedTowardsZero) {
   const auto quotient = [](std::int64_t less, std::int64_t divisor) {
     ModelBuilder model;
-    model.input("x", {"n"}).output("y").ints("less", {less}).ints("divisor", {divisor});
+    model.input("x", {"n"})
+        .output("y", TensorProto::INT64)
+        .ints("less", {less})
+        .ints("divisor", {divisor});
     model.node("Shape", {"x"}, {"shape"});
     model.node("Sub", {"shape", "less"}, {"difference"});
     model.node("Div", {"difference", "divisor"}, {"y"});
@@ -150,7 +153,7 @@ TEST(KnownIntegers, SizesAreDividedTowardsZero) {
 /// An empty vector with one element gives an empty one.
 TEST(KnownIntegers, SelectionFromNothingIsNothing) {
   ModelBuilder model;
-  model.output("y").ints("none", {}).ints("one", {4});
+  model.output("y", TensorProto::INT64).ints("none", {}).ints("one", {4});
   model.initializer("condition", {1}, TensorProto::BOOL).add_int32_data(1);
   model.node("Where", {"condition", "none", "one"}, {"y"});
   EXPECT_THAT(run_i64(model), IsEmpty());
@@ -159,7 +162,10 @@ TEST(KnownIntegers, SelectionFromNothingIsNothing) {
 TEST(KnownIntegers, ASliceMayStepFurtherThanItsEnd) {
   const auto sliced = [](std::int64_t start, std::int64_t end, std::int64_t step) {
     ModelBuilder model;
-    model.output("y").ints("a", {1, 2, 3, 4}).ints("start", {start}).ints("end", {end});
+    model.output("y", TensorProto::INT64)
+        .ints("a", {1, 2, 3, 4})
+        .ints("start", {start})
+        .ints("end", {end});
     model.ints("axis", {0}).ints("step", {step});
     model.node("Slice", {"a", "start", "end", "axis", "step"}, {"y"});
     return run_i64(model);
@@ -174,7 +180,7 @@ TEST(KnownIntegers, ASliceMayStepFurtherThanItsEnd) {
 /// Rows without elements are counted, not walked: 2^40 of them would take minutes.
 TEST(KnownIntegers, EmptyRowsCostNothing) {
   ModelBuilder model;
-  model.output("y").ints("none", {}).ints("shape", {0, std::int64_t{1} << 40});
+  model.output("y", TensorProto::INT64).ints("none", {}).ints("shape", {0, std::int64_t{1} << 40});
   model.ints("start", {1}).ints("end", {kHighest});
   ModelBuilder::set_int(model.node("Reshape", {"none", "shape"}, {"wide"}), "allowzero", 1);
   model.node("Transpose", {"wide"}, {"tall"});
@@ -185,7 +191,7 @@ TEST(KnownIntegers, EmptyRowsCostNothing) {
 
 TEST(Integers, ShrinkKeepsTheirDtype) {
   ModelBuilder model;
-  model.input("x", {"n"}, TensorProto::INT32).output("y");
+  model.input("x", {"n"}, TensorProto::INT32).output("y", TensorProto::INT32);
   auto& node = model.node("Shrink", {"x"}, {"y"});
   for (const auto& [name, value] : {std::pair{"bias", 1.5f}, {"lambd", 1.0f}}) {
     auto& attribute = *node.add_attribute();

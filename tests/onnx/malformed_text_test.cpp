@@ -200,5 +200,50 @@ TEST_F(ModelText, TypesThatAreNoTensors) {
             "int16, int32, int64 or bool, got STRING");
 }
 
+TEST_F(ModelText, OperandsOfDifferentDTypes) {
+  const auto text = [](const std::string& op, const std::vector<int>& dtypes,
+                       const std::vector<std::string>& dims = {"2", "2"}) {
+    return text_of<ModelError>([&] {
+      ModelBuilder model;
+      std::vector<std::string> names;
+      for (const int dtype : dtypes) {
+        names.push_back("x" + std::to_string(names.size()));
+        model.input(names.back(), dims, dtype);
+      }
+      model.output("y");
+      NodeProto& node = model.node(op, names, {"y"});
+      if (op == "Concat") ModelBuilder::set_int(node, "axis", 0);
+      std::vector<Tensor> inputs;
+      for (const int dtype : dtypes)
+        inputs.push_back(Tensor::full(dtype == kFloat              ? f32
+                                      : dtype == TensorProto::BOOL ? boolean
+                                                                   : i64,
+                                      {2, 2}, 1));
+      model.load().run(inputs);
+    });
+  };
+  const int i = TensorProto::INT64;
+  for (const std::string op : {"Add", "Equal", "Max", "MatMul", "Gemm", "Mod", "PRelu"})
+    EXPECT_EQ(text(op, {kFloat, i}), op + ": dtype of input 1 at the_" + op + " (ai.onnx " + op +
+                                         "): expected f32 as input 0, got i64");
+  EXPECT_EQ(text("Concat", {i, i, kFloat}),
+            "Concat: dtype of input 2 at the_Concat (ai.onnx Concat): expected i64 as input 0, got "
+            "f32");
+  EXPECT_EQ(
+      text("Where", {TensorProto::BOOL, kFloat, i}),
+      "Where: dtype of input 2 at the_Where (ai.onnx Where): expected f32 as input 1, got i64");
+  EXPECT_EQ(text("Pow", {kFloat, i}), "no error") << "the exponent may have any dtype";
+}
+
+TEST_F(ModelText, AnOutputOfAnotherDTypeThanItIsDeclared) {
+  EXPECT_EQ(text_of<ModelError>([] {
+              ModelBuilder model;
+              model.input("x", {"n"}).output("y");
+              model.node("Shape", {"x"}, {"y"});
+              model.load().run({ones({2})});
+            }),
+            "model: declared dtype of output y: expected i64, got f32");
+}
+
 }  // namespace
 }  // namespace heddle::onnx_test

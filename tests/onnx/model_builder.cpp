@@ -39,8 +39,8 @@ ModelBuilder& ModelBuilder::input(const std::string& name, const std::vector<std
   return *this;
 }
 
-ModelBuilder& ModelBuilder::output(const std::string& name) {
-  set_type(*graph().add_output(), name, {}, kFloat);
+ModelBuilder& ModelBuilder::output(const std::string& name, int dtype) {
+  set_type(*graph().add_output(), name, {}, dtype);
   return *this;
 }
 

@@ -32,7 +32,7 @@ class ModelBuilder {
   /// A dimension is a number, or a name where it is not one; an empty one has neither.
   ModelBuilder& input(const std::string& name, const std::vector<std::string>& dims,
                       int dtype = kFloat);
-  ModelBuilder& output(const std::string& name);
+  ModelBuilder& output(const std::string& name, int dtype = kFloat);
   NodeProto& node(const std::string& op, const std::vector<std::string>& inputs,
                   const std::vector<std::string>& outputs, const std::string& domain = {});
   TensorProto& initializer(const std::string& name, const std::vector<std::int64_t>& dims,

@@ -150,7 +150,7 @@ TEST(Model, ShapeArithmeticStaysSymbolic) {
 
 TEST(Model, ShapeAsAResult) {
   ModelBuilder model;
-  model.input("x", {"n", "3"}).output("y");
+  model.input("x", {"n", "3"}).output("y", TensorProto::INT64);
   model.node("Shape", {"x"}, {"y"});
   Engine engine = model.load();
   EXPECT_THAT(engine.run({counted({5, 3})})[0].to_doubles(), ElementsAre(5, 3));
@@ -275,7 +275,7 @@ TEST(Model, PadsComputedFromPairs) {
 
 TEST(Model, KnownNumbersOfRankTwoAsAResult) {
   ModelBuilder model;
-  model.input("x", {"n", "3"}).output("y");
+  model.input("x", {"n", "3"}).output("y", TensorProto::INT64);
   model.ints("square", {2, -1});
   model.node("Shape", {"x"}, {"shape"});
   model.node("Concat", {"shape", "shape"}, {"twice"});
