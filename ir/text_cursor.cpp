@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <fmt/format.h>
 
 #include "heddle/error.h"
 #include "ir/text_number.h"
@@ -33,7 +34,10 @@ void TextCursor::skip_space() {
   }
 }
 
-bool TextCursor::at_end() { return peek() == 0; }
+bool TextCursor::at_end() {
+  skip_space();
+  return position_ == text_.size();
+}
 
 char TextCursor::peek() {
   skip_space();
@@ -151,7 +155,9 @@ void TextCursor::skip_block() {
 std::string TextCursor::here() {
   if (at_end()) return "the end";
   const std::string_view word = peek_word();
-  return "'" + (word.empty() ? std::string(1, text_[position_]) : std::string(word)) + "'";
+  if (!word.empty()) return "'" + std::string(word) + "'";
+  const auto byte = static_cast<unsigned char>(text_[position_]);
+  return byte < ' ' ? fmt::format("'\\x{:02x}'", byte) : fmt::format("'{}'", text_[position_]);
 }
 
 std::string TextCursor::where(std::size_t position) const {

@@ -68,14 +68,28 @@ std::string_view parse_element(TextCursor& cursor) {
   return cursor.number("a number, true or false");
 }
 
+/// Whether `dtype`, of integers, holds `value`.
+bool holds(DType dtype, std::int64_t value) {
+  const int bits = static_cast<int>(size_of(dtype) * 8);
+  if (bits == 64) return true;
+  const std::int64_t end = std::int64_t{1} << (is_signed(dtype) ? bits - 1 : bits);
+  return value < end && value >= (is_signed(dtype) ? -end : 0);
+}
+
+/// @param text  a part of the cursor's
 void set_element(TextCursor& cursor, Literal& literal, std::int64_t k, std::string_view text) {
+  const auto fail = [&](std::string expected) {
+    cursor.fail_at(static_cast<std::size_t>(text.data() - cursor.text().data()), "syntax",
+                   std::move(expected), std::string(text));
+  };
+  const std::string dtype(name_of(literal.dtype()));
   const bool is_flag = text == "true" || text == "false";
-  if (is_flag != (literal.dtype() == boolean))
-    cursor.fail("an element of " + std::string(name_of(literal.dtype())), std::string(text));
+  if (is_flag != (literal.dtype() == boolean)) fail("an element of " + dtype);
   if (is_flag) return literal.set_int(k, text == "true");
   if (is_floating(literal.dtype())) return literal.set(k, *float_value(text));
   const auto value = int_value(text);
-  if (!value) cursor.fail("an integer", std::string(text));
+  if (!value) fail("an integer");
+  if (!holds(literal.dtype(), *value)) fail("an integer that " + dtype + " holds");
   literal.set_int(k, *value);
 }
 

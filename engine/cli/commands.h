@@ -55,6 +55,10 @@ Tensor read_tensor_file(const std::string& path);
 /// Whether the engine's device is the reference evaluator, which compiles nothing.
 bool is_reference(const Engine& engine);
 
+/// Checks of an option's text: empty if it is a whole number, or a number, that is at least 0, else what is wrong with it.
+std::string check_count(const std::string& text);
+std::string check_tolerance(const std::string& text);
+
 // Each adds a command; its callback returns through `exit_code`.
 void add_run(CLI::App& app, int& exit_code);
 void add_verify(CLI::App& app, int& exit_code);

@@ -3,9 +3,11 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <string>
 #include <vector>
 
@@ -34,6 +36,16 @@ std::vector<std::string> arguments(int argc, char** argv) {
   return list;
 }
 
+/// CLI11 would say that a command is missing.
+void check_command(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  if (std::ranges::find(names, argv[1]) == names.end())
+    throw heddle::cli::UsageError(
+        fmt::format("unknown command {}: expected one of {}", argv[1], fmt::join(names, ", ")));
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Heddle compiles tensor graphs while they run.", "heddle");
   app.require_subcommand(1);
@@ -43,6 +55,7 @@ int run(int argc, char** argv) {
   heddle::cli::add_bench(app, exit_code);
   heddle::cli::add_plan(app, exit_code);
   heddle::cli::add_opt(app, exit_code);
+  check_command(app, argc, argv);
   try {
     app.parse(arguments(argc, argv));
   } catch (const CLI::Success& success) {

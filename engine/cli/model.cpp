@@ -3,6 +3,7 @@
 #include <CLI/App.hpp>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <fmt/format.h>
 #include <random>
 
@@ -98,11 +99,13 @@ class Inputs {
     for (const std::string& text : options.inputs) {
       const auto [name, path] = split_pair(text, "--input");
       check_name(name, signature, "--input");
+      if (given_.contains(name)) given_twice(name);
       given_[name] = read_tensor_file(path);
     }
     for (const std::string& text : options.shapes) {
       const auto [name, sizes] = split_pair(text, "--shape");
       check_name(name, signature, "--shape");
+      if (given_.contains(name) || shapes_.contains(name)) given_twice(name);
       shapes_[name] = parse_sizes(sizes);
     }
     for (const ValueInfo& info : signature.inputs) {
@@ -124,6 +127,10 @@ class Inputs {
       if (info.name == name) return;
     throw UsageError(
         fmt::format("{}: the model has no input {} (it has {})", option, name, list_of(signature)));
+  }
+
+  [[noreturn]] static void given_twice(const std::string& name) {
+    throw UsageError(fmt::format("input {}: expected one --input or --shape, got two", name));
   }
 
   void bind(const ValueInfo& info, const Sizes& sizes) {
@@ -180,18 +187,31 @@ double prepare(Engine& engine, std::span<const Tensor> inputs) {
       .count();
 }
 
+/// Whether all of `text` is a number of T that `fits`.
+template <typename T, typename F>
+std::string checked(const std::string& text, const char* expected, F&& fits) {
+  T number = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  const bool fine = error == std::errc() && rest == end && fits(number);
+  return fine ? std::string() : fmt::format("expected {}, got {}", expected, text);
+}
+
 }  // namespace
+
+std::string check_count(const std::string& text) {
+  return checked<int>(text, "a number >= 0", [](int number) { return number >= 0; });
+}
+
+std::string check_tolerance(const std::string& text) {
+  return checked<double>(text, "a number >= 0",
+                         [](double number) { return number >= 0 && std::isfinite(number); });
+}
 
 void ModelOptions::add_to(CLI::App& command, bool with_model) {
   if (with_model) command.add_option("MODEL", model, "an .onnx or .hir file")->required();
   command.add_option("--device", device, "cpu, cuda, cuda:N, cuda-sim or reference");
-  command.add_option("--threads", threads, "worker threads; 0: all cores")
-      ->check([](const std::string& text) {
-        int number = 0;
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-        const bool fine = error == std::errc() && end == text.data() + text.size() && number >= 0;
-        return fine ? std::string() : "expected a number >= 0, got " + text;
-      });
+  command.add_option("--threads", threads, "worker threads; 0: all cores")->check(check_count);
   const std::string unused = with_model ? "" : " (not used: cases bring their inputs)";
   command.add_option("--shape", shapes, "NAME=1x128: sizes of an input" + unused)
       ->allow_extra_args(false);

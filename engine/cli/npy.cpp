@@ -61,6 +61,7 @@ Sizes sizes_of_header(std::string_view header, const std::string& path) {
   Sizes sizes;
   std::int64_t number = -1;
   for (const char c : text.substr(1, close)) {
+    if (c == '-') fail(path, "sizes of at least 0", std::string(text.substr(0, close + 1)));
     if (c >= '0' && c <= '9') {
       if (__builtin_mul_overflow(number < 0 ? 0 : number, std::int64_t{10}, &number) ||
           __builtin_add_overflow(number, c - '0', &number))

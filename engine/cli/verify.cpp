@@ -208,9 +208,10 @@ void add_verify(CLI::App& app, int& exit_code) {
   const auto options = std::make_shared<VerifyOptions>();
   command->add_option("DIR", options->folders, "a case, or a folder of cases")->required();
   options->model.add_to(*command, false);
-  command->add_option("--rtol", options->rtol, "relative tolerance");
-  command->add_option("--atol", options->atol, "absolute tolerance");
-  command->add_option("--jobs", options->jobs, "processes at once; 0: all cores");
+  command->add_option("--rtol", options->rtol, "relative tolerance")->check(check_tolerance);
+  command->add_option("--atol", options->atol, "absolute tolerance")->check(check_tolerance);
+  command->add_option("--jobs", options->jobs, "processes at once; 0: all cores")
+      ->check(check_count);
   command->add_flag("--json", options->json, "one JSON document on standard output");
   command->callback([options, &exit_code] { exit_code = verify(*options); });
 }

@@ -57,6 +57,11 @@ constexpr Pass kPasses[] = {
     {"tf32-products", tf32_products},
 };
 
+/// Slices are views, which one pass merges.
+constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
+    {"merge-slices", "merge-views"},
+};
+
 constexpr std::string_view kPipeline[] = {
     "form-attention",
     "decompose",
@@ -86,6 +91,8 @@ std::span<const Pass> all_passes() { return kPasses; }
 std::span<const std::string_view> default_pipeline() { return kPipeline; }
 
 const Pass& pass_named(std::string_view name) {
+  for (const auto& [other, meant] : kOtherNames)
+    if (name == other) return pass_named(meant);
   for (const Pass& pass : kPasses)
     if (pass.name == name) return pass;
   std::vector<std::string_view> known;
@@ -188,7 +195,9 @@ Graph run_passes(const Graph& graph, std::span<const std::string_view> passes,
       gate.user_passes(PassPoint::BeforeReinplace);
       functional = false;
     }
-    if (std::ranges::find(options.skip, pass.name) != options.skip.end())
+    if (std::ranges::any_of(options.skip, [&](const std::string& skipped) {
+          return &pass_named(skipped) == &pass;
+        }))
       gate.skip();
     else
       gate.pass(pass.name, pass.stage,

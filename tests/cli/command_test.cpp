@@ -55,7 +55,10 @@ std::string npy(const std::string& shape, const std::vector<float>& values) {
 
 TEST_F(Command, WithoutACommandIsWrongUsage) {
   EXPECT_EQ(run("").code, 2);
-  EXPECT_EQ(run("frobnicate").code, 2);
+  const Ran unknown = run("frobnicate");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_EQ(unknown.err,
+            "heddle: unknown command frobnicate: expected one of run, verify, bench, plan, opt\n");
   EXPECT_EQ(run("run").code, 2);
   EXPECT_EQ(run("--help").code, 0);
 }
@@ -111,6 +114,17 @@ TEST_F(Command, WrongInputsAreWrongUsage) {
   EXPECT_EQ(run("run " + model() + " --device toaster").code, 2);
   EXPECT_EQ(run("run " + model() + " --threads -1").code, 2);
   EXPECT_EQ(run("run " + path("model.txt")).code, 2);
+  write_file(path("in.npy"), npy("(1, 4)", {-1, 2, -3, 4}));
+  const std::string input = " --input x=" + path("in.npy");
+  for (const std::string& twice :
+       {input + input, input + " --shape x=1x4", std::string(" --shape x=1x4 --shape x=2x4")}) {
+    const Ran ran = run("run " + model() + twice);
+    EXPECT_EQ(ran.code, 2) << twice;
+    EXPECT_EQ(ran.err, "heddle: input x: expected one --input or --shape, got two\n") << twice;
+  }
+  write_file(path("minus.npy"), npy("(1, -4)", {-1, 2, -3, 4}));
+  EXPECT_EQ(run("run " + model() + " --input x=" + path("minus.npy")).err,
+            "heddle: read " + path("minus.npy") + ": expected sizes of at least 0, got (1, -4)\n");
 }
 
 TEST_F(Command, BrokenModelsAreFailures) {
@@ -222,6 +236,20 @@ TEST_F(Command, OptRunsPasses) {
   ASSERT_EQ(removed.code, 0) << removed.err;
   EXPECT_THAT(kept.out, HasSubstr("exp("));
   EXPECT_THAT(removed.out, testing::Not(HasSubstr("exp(")));
+}
+
+TEST_F(Command, OptMergesSlicesByThatName) {
+  write_file(path("slices.hir"),
+             "graph @main(%x: f32[10]) {\n"
+             "  %a = slice(%x) {start = [2], limit = [10], stride = [2]}\n"
+             "  %b = slice(%a) {start = [1], limit = [4], stride = [1]}\n"
+             "  return %b\n}\n");
+  const Ran merged = run("opt " + path("slices.hir") + " --passes=merge-slices,dce");
+  EXPECT_EQ(merged.code, 0) << merged.err;
+  EXPECT_EQ(merged.out,
+            "graph @main(%x: f32[10]) {\n"
+            "  %b = slice(%x) {start = [4], limit = [9], stride = [2]}\n"
+            "  return %b\n}\n");
 }
 
 TEST_F(Command, OptRefusesUnknownPassesAndText) {

@@ -216,6 +216,16 @@ TEST(TextErrors, NoTextCrashesTheParser) {
   }
 }
 
+TEST(Text, AByteOfZeroIsNotTheEnd) {
+  using namespace std::literals;
+  try {
+    ir::parse("graph @main(%x: f32[2]) {\n  return %x\n}\n\0graph"sv);
+    FAIL() << "no error";
+  } catch (const ParseError& error) {
+    EXPECT_EQ(std::string(error.what()), "syntax at 4:1: expected 'graph', got '\\x00'");
+  }
+}
+
 // Deeper ones overflowed the stack of whoever walked them.
 TEST(Text, GraphsNestedTooDeepAreRefused) {
   const auto nested = [](int depth) {
