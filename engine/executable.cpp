@@ -62,6 +62,7 @@ Executable::Executable(ir::Graph traced, Guards guards, const BuildOptions& opti
   while (!build(graph, options)) {
   }
   regions_ = std::move(graph.regions);
+  region_of_copy_ = std::move(graph.copies);
   passes_ = std::move(graph.passes);
   if (wants_check(options.engine)) check_orders(*this, options.engine.passes.empty());
 }
@@ -84,6 +85,17 @@ bool Executable::build(OptimisedGraph& graph, const BuildOptions& options) {
     return false;
   }
   return true;
+}
+
+const std::string& id_of(const RegionInfo& region) {
+  return region.id.empty() ? region.name : region.id;
+}
+
+std::string Executable::region_id(const std::string& unit) const {
+  const auto copy = region_of_copy_.find(unit);
+  const std::string& name = copy == region_of_copy_.end() ? unit : copy->second;
+  const auto region = std::ranges::find(regions_, name, &RegionInfo::name);
+  return region == regions_.end() ? name : id_of(*region);
 }
 
 std::size_t Executable::distinct_kernels() const {

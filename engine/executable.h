@@ -34,6 +34,9 @@ struct BoundPlan : BoundSteps {
 
 struct OptimisedGraph;
 
+/// What the plan calls a region: the id that its mark gives, else its name.
+const std::string& id_of(const RegionInfo& region);
+
 class Executable : public std::enable_shared_from_this<Executable> {
  public:
   /// Passes, lowering, scheduling, memory planning and compilation of a traced graph.
@@ -55,6 +58,8 @@ class Executable : public std::enable_shared_from_this<Executable> {
   void count_missed_donations(EngineStats& stats) const;
   /// The compile units that annotations chose.
   std::span<const RegionInfo> regions() const { return regions_; }
+  /// What the plan calls the region that kernels of the unit `unit` belong to; empty for those of none.
+  std::string region_id(const std::string& unit) const;
 
   std::unique_ptr<BoundPlan> bind(const base::SymbolValues& sizes, int threads) const;
 
@@ -75,6 +80,7 @@ class Executable : public std::enable_shared_from_this<Executable> {
   ir::Graph optimised_;
   std::vector<ir::PassRecord> passes_;
   std::vector<RegionInfo> regions_;
+  std::map<std::string, std::string, std::less<>> region_of_copy_;  ///< OptimisedGraph::copies
   std::unique_ptr<Unit> unit_;
 };
 

@@ -1,7 +1,6 @@
 #include "engine/plan_graph.h"
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "ir/text.h"
@@ -11,7 +10,7 @@ namespace heddle::engine {
 
 namespace {
 
-using nlohmann::ordered_json;
+using base::Json;
 
 /// The lines of one graph in IR text by the name of the first value that each defines.
 using Lines = std::map<std::string, std::string, std::less<>>;
@@ -39,8 +38,8 @@ std::map<std::string, Lines, std::less<>> lines_by_graph(const std::string& text
   return graphs;
 }
 
-ordered_json names_of(std::span<const ir::Value> values) {
-  ordered_json names = ordered_json::array();
+Json names_of(std::span<const ir::Value> values) {
+  Json names = Json::array();
   for (const ir::Value& value : values)
     if (value) names.push_back(value.name());
   return names;
@@ -53,9 +52,9 @@ std::string text_of(const ir::Node& node, const Lines& lines) {
   return text;
 }
 
-ordered_json node_json(const ir::Node& node, const Lines& lines) {
-  ordered_json names = ordered_json::array();
-  ordered_json types = ordered_json::array();
+Json node_json(const ir::Node& node, const Lines& lines) {
+  Json names = Json::array();
+  Json types = Json::array();
   for (std::uint32_t k = 0; k < node.outputs().size(); ++k) {
     names.push_back(node.value(k).name());
     types.push_back(node.output(k).to_string());
@@ -79,14 +78,14 @@ std::map<std::string, std::string, std::less<>> labels_of_inputs(const ir::Graph
   return labels;
 }
 
-ordered_json graph_json(const ir::Graph& graph, const std::string& name, const Lines& lines) {
-  ordered_json outputs = ordered_json::array();
+Json graph_json(const ir::Graph& graph, const std::string& name, const Lines& lines) {
+  Json outputs = Json::array();
   for (std::size_t k = 0; k < graph.outputs().size(); ++k)
     outputs.push_back({{"value", graph.outputs()[k].name()}, {"label", graph.output_label(k)}});
-  ordered_json write_backs = ordered_json::array();
+  Json write_backs = Json::array();
   for (const ir::Graph::WriteBack& write : graph.write_backs())
     write_backs.push_back({{"target", write.target.name()}, {"source", write.source.name()}});
-  ordered_json nodes = ordered_json::array();
+  Json nodes = Json::array();
   const auto labels = labels_of_inputs(graph);
   for (const ir::NodePtr& node : graph.nodes()) {
     nodes.push_back(node_json(*node, lines));
@@ -102,7 +101,7 @@ ordered_json graph_json(const ir::Graph& graph, const std::string& name, const L
 
 /// Adds `graph` and what is nested in it.
 void add_graphs(const ir::Graph& graph, std::string name,
-                const std::map<std::string, Lines, std::less<>>& lines, ordered_json& result) {
+                const std::map<std::string, Lines, std::less<>>& lines, Json& result) {
   static const Lines kNone;
   if (name.starts_with('@')) name.erase(0, 1);
   const auto own = lines.find(name);
@@ -115,9 +114,9 @@ void add_graphs(const ir::Graph& graph, std::string name,
 
 }  // namespace
 
-ordered_json graphs_json(const ir::Graph& graph) {
+Json graphs_json(const ir::Graph& graph) {
   const auto lines = lines_by_graph(ir::print(graph, {.types = true}));
-  ordered_json result = ordered_json::array();
+  Json result = Json::array();
   add_graphs(graph, graph.name(), lines, result);
   return result;
 }

@@ -1,8 +1,7 @@
 // Graphs as parts of the plan document.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "base/json.h"
 #include "ir/graph.h"
 
 namespace heddle::engine {
@@ -11,6 +10,6 @@ namespace heddle::engine {
 /// [{name, inputs[value], outputs[{value, label}], write_backs[{target, source}],
 ///   nodes[{name, names[value], op, inputs[value], after[value], region, text, label}]}].
 /// `text` is the node's line in IR text, with types; inputs that have a label have `label`.
-nlohmann::ordered_json graphs_json(const ir::Graph& graph);
+base::Json graphs_json(const ir::Graph& graph);
 
 }  // namespace heddle::engine

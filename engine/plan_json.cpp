@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "base/json.h"
 #include "engine/cuda_graph.h"
 #include "engine/engine_impl.h"
 #include "engine/plan_graph.h"
@@ -16,8 +16,8 @@ namespace heddle::engine {
 
 namespace {
 
+using base::Json;
 using ir::PlanBuffer;
-using nlohmann::ordered_json;
 
 const char* name_of(PlanBuffer::Role role) {
   switch (role) {
@@ -68,12 +68,12 @@ const char* name_of(RunEvent::Kind kind) {
 /// Builds the document part by part over the bound steps of one unit.
 class StepsDocument {
  public:
-  StepsDocument(const Unit& unit, const BoundSteps& plan)
-      : plan_(plan), unit_(unit), record_(unit.schedule().record) {
+  StepsDocument(const Executable& executable, const Unit& unit, const BoundSteps& plan)
+      : executable_(executable), plan_(plan), unit_(unit), record_(unit.schedule().record) {
     kernel_names_ = names_of_kernels(record_);
   }
 
-  void build(ordered_json& document) const {
+  void build(Json& document) const {
     document["kernels"] = kernels();
     document["steps"] = steps();
     document["buffers"] = buffers();
@@ -90,15 +90,16 @@ class StepsDocument {
     return names;
   }
 
-  ordered_json kernels() const {
+  Json kernels() const {
     std::map<std::uint32_t, const ir::PlanStep*> first_use;
     for (const ir::PlanStep& step : record_.steps) first_use.emplace(step.kernel, &step);
-    ordered_json result = ordered_json::array();
+    Json result = Json::array();
     for (const auto& [index, step] : first_use) {
       const ir::PlanKernel& kernel = record_.kernels[index];
       const auto& nest = unit_.program().kernels[index].nest;
       result.push_back({{"name", kernel_names_[index]},
-                        {"region", kernel.region},
+                        {"region", executable_.region_id(kernel.region)},
+                        {"unit", kernel.region},
                         {"nodes", kernel.nodes},
                         {"kind", name_of(kernel.kind)},
                         {"reads", values(step->reads)},
@@ -111,23 +112,23 @@ class StepsDocument {
     return result;
   }
 
-  ordered_json steps() const {
+  Json steps() const {
     const std::vector<std::uint32_t> stages = scheduler::stage_numbers(unit_.schedule());
-    ordered_json result = ordered_json::array();
+    Json result = Json::array();
     for (std::size_t k = 0; k < record_.steps.size(); ++k) {
       const ir::PlanStep& step = record_.steps[k];
-      ordered_json edges = ordered_json::array();
+      Json edges = Json::array();
       for (const ir::PlanEdge& edge : step.edges)
         edges.push_back({{"from", edge.from}, {"kind", edge.weak ? "weak" : "strong"}});
-      result.push_back({{"index", k},
-                        {"kernel", kernel_names_[step.kernel]},
-                        {"stream", step.stream},
-                        {"stage", stages[k]},
-                        {"waits_for", waits_for(k)},
-                        {"edges", std::move(edges)},
-                        {"phase", unit_.phases().phase_of(static_cast<ir::StepId>(k))},
-                        {"work", k < plan_.steps.size() ? ordered_json(plan_.steps[k].work)
-                                                        : ordered_json(nullptr)}});
+      result.push_back(
+          {{"index", k},
+           {"kernel", kernel_names_[step.kernel]},
+           {"stream", step.stream},
+           {"stage", stages[k]},
+           {"waits_for", waits_for(k)},
+           {"edges", std::move(edges)},
+           {"phase", unit_.phases().phase_of(static_cast<ir::StepId>(k))},
+           {"work", k < plan_.steps.size() ? Json(plan_.steps[k].work) : Json(nullptr)}});
       if (const std::string variant = variant_of(k); !variant.empty())
         result.back()["variant"] = variant;
       if (is_measured(k)) result.back()["measured"] = true;
@@ -154,31 +155,31 @@ class StepsDocument {
   bool is_measured(std::size_t k) const { return k < plan_.cuda.size() && plan_.cuda[k].measured; }
 
   /// Null where only the run tells the sizes.
-  ordered_json number(const ir::SymExpr& size) const {
+  Json number(const ir::SymExpr& size) const {
     if (unit_.phases().known_in(size) > plan_.phase) return nullptr;
     return size.evaluate(plan_.sizes);
   }
 
   /// Steps whose events the step waits for, where there are several streams.
-  ordered_json waits_for(std::size_t k) const {
-    if (plan_.streams == nullptr) return ordered_json::array();
+  Json waits_for(std::size_t k) const {
+    if (plan_.streams == nullptr) return Json::array();
     return plan_.streams->waits_for[k];
   }
 
   /// The plans that step k runs, each a document like the whole.
-  ordered_json nested(std::size_t k) const {
+  Json nested(std::size_t k) const {
     const std::uint32_t kernel = record_.steps[k].kernel;
     const jit::NestedCall& call = *unit_.program().kernels[kernel].nested;
-    ordered_json result = ordered_json::array();
+    Json result = Json::array();
     for (std::size_t r = 0; r < call.regions.size(); ++r) {
-      ordered_json document{{"graph", call.regions[r].name}};
+      Json document{{"graph", call.regions[r].name}};
       const Unit& unit = *unit_.nested(kernel)[r];
       if (k < plan_.regions.size()) {
-        StepsDocument(unit, *plan_.regions[k]->plans[r]).build(document);
+        StepsDocument(executable_, unit, *plan_.regions[k]->plans[r]).build(document);
       } else if (is_told(call.regions[r])) {
         BoundSteps bound;
         unit.bind(nested_sizes(call.regions[r], plan_.sizes), plan_.threads, bound);
-        StepsDocument(unit, bound).build(document);
+        StepsDocument(executable_, unit, bound).build(document);
       } else {
         continue;
       }
@@ -193,62 +194,60 @@ class StepsDocument {
     });
   }
 
-  ordered_json buffers() const {
-    ordered_json result = ordered_json::array();
+  Json buffers() const {
+    Json result = Json::array();
     for (std::size_t b = 0; b < record_.buffers.size(); ++b) {
       const PlanBuffer& buffer = record_.buffers[b];
-      const memory::Lifetime& life = unit_.planner().lifetimes()[b];
-      ordered_json entry{
-          {"value", buffer.value}, {"role", name_of(buffer.role)}, {"bytes", bytes_of(b)}};
+      const memory::Lifetime life = unit_.planner().chain_lifetime(static_cast<ir::BufferId>(b));
+      Json entry{{"value", buffer.value}, {"role", name_of(buffer.role)}, {"bytes", bytes_of(b)}};
       entry["offset"] = plan_.memory.offsets[b] == memory::kNotInArena
-                            ? ordered_json(nullptr)
-                            : ordered_json(plan_.memory.offsets[b]);
-      entry["first_step"] =
-          life.first_step == ir::kNone ? ordered_json(nullptr) : ordered_json(life.first_step);
-      entry["last_step"] =
-          life.last_step == ir::kNone ? ordered_json(nullptr) : ordered_json(life.last_step);
-      entry["alias_of"] = buffer.alias_of == ir::kNone
-                              ? ordered_json(nullptr)
-                              : ordered_json(record_.buffers[buffer.alias_of].value);
+                            ? Json(nullptr)
+                            : Json(plan_.memory.offsets[b]);
+      entry["first_step"] = life.first_step == ir::kNone ? Json(nullptr) : Json(life.first_step);
+      entry["last_step"] = life.last_step == ir::kNone ? Json(nullptr) : Json(life.last_step);
+      const ir::BufferId shared =
+          buffer.alias_of != ir::kNone ? buffer.alias_of : unit_.planner().taken_from()[b];
+      entry["alias_of"] = shared == ir::kNone ? Json(nullptr) : Json(record_.buffers[shared].value);
       if (buffer.donated) entry["donated"] = true;
       result.push_back(std::move(entry));
     }
     return result;
   }
 
-  ordered_json bytes_of(std::size_t buffer) const {
+  Json bytes_of(std::size_t buffer) const {
     if (unit_.phases().arena_of()[buffer] > plan_.phase) return nullptr;
     return number(record_.buffers[buffer].bytes);
   }
 
   /// Arguments that were copied for a step that writes them.
-  ordered_json missed_reinplace() const {
+  Json missed_reinplace() const {
     std::int64_t bytes = 0;
     for (const std::vector<ir::SymExpr>& argument : unit_.program().copied_arguments) {
       for (const ir::SymExpr& tensor : argument) {
-        const ordered_json copied = number(tensor);
-        bytes += copied.is_null() ? 0 : copied.get<std::int64_t>();
+        const Json copied = number(tensor);
+        bytes += copied.is_null() ? 0 : copied.integer();
       }
     }
     return {{"count", unit_.program().copied_arguments.size()}, {"bytes", bytes}};
   }
 
   /// Which order the steps are in, and the peaks of those it was chosen among.
-  ordered_json order() const {
-    ordered_json peaks = ordered_json::object();
+  Json order() const {
+    Json peaks = Json::object();
     for (const auto& [method, peak] : unit_.schedule().peaks)
       peaks[scheduler::name_of(method)] = peak;
     return {{"method", scheduler::name_of(unit_.schedule().method)}, {"peaks", std::move(peaks)}};
   }
 
+  const Executable& executable_;
   const BoundSteps& plan_;
   const Unit& unit_;
   const ir::ScheduleRecord& record_;
   std::vector<std::string> kernel_names_;
 };
 
-ordered_json options_of(const AnnotationMap& options) {
-  ordered_json result = ordered_json::object();
+Json options_of(const AnnotationMap& options) {
+  Json result = Json::object();
   for (const auto& [key, option] : options)
     std::visit(
         [&, &key = key](const auto& value) {
@@ -258,10 +257,10 @@ ordered_json options_of(const AnnotationMap& options) {
   return result;
 }
 
-ordered_json regions(const Executable& executable) {
-  ordered_json result = ordered_json::array();
+Json regions(const Executable& executable) {
+  Json result = Json::array();
   for (const RegionInfo& region : executable.regions())
-    result.push_back({{"id", region.id.empty() ? region.name : region.id},
+    result.push_back({{"id", id_of(region)},
                       {"name", region.name},
                       {"options", options_of(region.options)},
                       {"nodes", region.nodes},
@@ -269,19 +268,18 @@ ordered_json regions(const Executable& executable) {
   return result;
 }
 
-ordered_json events(const BoundPlan& plan) {
-  ordered_json result = ordered_json::array();
+Json events(const BoundPlan& plan) {
+  Json result = Json::array();
   for (const RunEvent& event : events_of(plan))
     result.push_back({{"step", event.step},
                       {"kind", name_of(event.kind)},
                       {"value", event.value},
-                      {"bytes", event.bytes == kUnknownSize ? ordered_json(nullptr)
-                                                            : ordered_json(event.bytes)}});
+                      {"bytes", event.bytes == kUnknownSize ? Json(nullptr) : Json(event.bytes)}});
   return result;
 }
 
-ordered_json passes(const Executable& executable) {
-  ordered_json result = ordered_json::array();
+Json passes(const Executable& executable) {
+  Json result = Json::array();
   for (const ir::PassRecord& pass : executable.passes())
     result.push_back({{"name", pass.name},
                       {"microseconds", pass.microseconds},
@@ -293,25 +291,24 @@ ordered_json passes(const Executable& executable) {
 }
 
 /// The parts of a plan on CUDA that are queued as graphs of the device, and those that are not.
-ordered_json captures(const BoundPlan& plan) {
-  ordered_json result = ordered_json::array();
+Json captures(const BoundPlan& plan) {
+  Json result = Json::array();
   if (plan.graphs == nullptr) return result;
   const ir::ScheduleRecord& record = plan.unit->schedule().record;
   const auto names = [&](const std::vector<ir::BufferId>& buffers) {
-    ordered_json list = ordered_json::array();
+    Json list = Json::array();
     for (const ir::BufferId buffer : buffers) list.push_back(record.buffers[buffer].value);
     return list;
   };
   const auto positions = [](const std::vector<std::optional<std::uint32_t>>& map) {
-    ordered_json list = ordered_json::array();
-    for (const auto& position : map)
-      list.push_back(position ? ordered_json(*position) : ordered_json(nullptr));
+    Json list = Json::array();
+    for (const auto& position : map) list.push_back(position ? Json(*position) : Json(nullptr));
     return list;
   };
   for (const GraphSegment& segment : *plan.graphs) {
     std::vector<ir::StepId> steps(segment.after.size());
     std::iota(steps.begin(), steps.end(), segment.first);
-    ordered_json sizes = ordered_json::array();
+    Json sizes = Json::array();
     for (const base::Symbol& size : segment.sizes) sizes.push_back(size.to_string());
     result.push_back({{"steps", std::move(steps)},
                       {"captured", segment.captured},
@@ -330,16 +327,16 @@ ordered_json captures(const BoundPlan& plan) {
 
 std::string plan_json(const BoundPlan& plan) {
   const Executable& executable = *plan.executable;
-  ordered_json document;
+  Json document;
   document["guards"] = executable.guards().describe();
   document["regions"] = regions(executable);
-  StepsDocument(executable.unit(), plan).build(document);
+  StepsDocument(executable, executable.unit(), plan).build(document);
   document["events"] = events(plan);
   document["graphs"] = graphs_json(executable.optimised());
   document["passes"] = passes(executable);
   document["captures"] = captures(plan);
   document["folded_steps"] = executable.folded_steps();
-  return document.dump(1);
+  return document.dump();
 }
 
 }  // namespace heddle::engine

@@ -18,7 +18,8 @@ namespace {
 /// What freed bytes are overwritten with: a NaN in every floating dtype.
 constexpr unsigned char kFreed = 0xff;
 
-/// Buffers of arenas that own their bytes, in the order in which they are numbered.
+/// Buffers of arenas that own their bytes, in the order in which they are numbered; not those that take another's in
+/// place.
 std::vector<ir::BufferId> owners(const Unit& unit) {
   const auto roots = unit.planner().roots();
   const auto& record = unit.schedule().record;
@@ -27,7 +28,8 @@ std::vector<ir::BufferId> owners(const Unit& unit) {
     const ir::PlanBuffer::Role role = record.buffers[b].role;
     const bool in_arena =
         role == ir::PlanBuffer::Role::Intermediate || role == ir::PlanBuffer::Role::Workspace;
-    if (roots[b] == b && in_arena && unit.planner().lifetimes()[b].first_step != ir::kNone)
+    const bool owns = roots[b] == b && unit.planner().taken_from()[b] == ir::kNone;
+    if (owns && in_arena && unit.planner().lifetimes()[b].first_step != ir::kNone)
       buffers.push_back(b);
   }
   return buffers;
@@ -53,14 +55,15 @@ std::vector<ir::BufferId> freed_buffers(const Unit& unit) {
   return buffers;
 }
 
-/// Whether other live buffers lie in the bytes of `freed`: a result took its place in the same step.
+/// Whether other live buffers lie in the bytes of `freed`.
 bool in_use(const BoundSteps& plan, ir::BufferId freed, std::size_t step) {
-  const auto lifetimes = plan.unit->planner().lifetimes();
+  const memory::Planner& planner = plan.unit->planner();
   const std::int64_t begin = plan.memory.offsets[freed];
   const std::int64_t end = begin + bytes_of(plan, freed);
   const auto all = owners(*plan.unit);
   return std::any_of(all.begin(), all.end(), [&](ir::BufferId other) {
-    const bool live = lifetimes[other].first_step <= step && lifetimes[other].last_step > step;
+    const memory::Lifetime life = planner.chain_lifetime(other);
+    const bool live = life.first_step <= step && life.last_step > step;
     const std::int64_t offset = plan.memory.offsets[other];
     return other != freed && live && is_placed(plan, other) && offset < end &&
            begin < offset + bytes_of(plan, other);
@@ -98,14 +101,15 @@ struct PlannedEvent {
 std::vector<PlannedEvent> planned_events(const BoundSteps& plan, std::size_t begin,
                                          std::size_t end) {
   const ir::ScheduleRecord& record = plan.unit->schedule().record;
-  const auto lifetimes = plan.unit->planner().lifetimes();
+  const memory::Planner& planner = plan.unit->planner();
   std::vector<std::vector<ir::BufferId>> taken(record.steps.size());
   std::vector<std::vector<ir::BufferId>> freed(record.steps.size());
   std::vector<ir::BufferId> unused;
-  for (const ir::BufferId b : owners(*plan.unit)) taken[lifetimes[b].first_step].push_back(b);
+  for (const ir::BufferId b : owners(*plan.unit))
+    taken[planner.chain_lifetime(b).first_step].push_back(b);
   for (const ir::BufferId b : freed_buffers(*plan.unit)) {
-    const bool used = lifetimes[b].last_step != ir::kNone;
-    (used ? freed[lifetimes[b].last_step] : unused).push_back(b);
+    const std::uint32_t last = planner.chain_lifetime(b).last_step;
+    (last != ir::kNone ? freed[last] : unused).push_back(b);
   }
   const std::vector<std::string> names = names_of_kernels(record);
   std::vector<PlannedEvent> events;

@@ -244,6 +244,7 @@ Planner::Planner(const ScheduleRecord& record, std::span<const std::uint32_t> st
   for (const std::uint32_t stage : stage_of) stages_ = std::max<std::size_t>(stages_, stage + 1);
   std::vector<BufferId> merged(record.buffers.size());
   std::iota(merged.begin(), merged.end(), 0);
+  taken_from_.assign(record.buffers.size(), ir::kNone);
   const std::vector<std::uint32_t> arenas = arenas_of_roots(record, roots_, options.arena_of);
   std::vector<std::vector<base::SymExpr>> bytes(record.buffers.size());
   for (BufferId b = 0; b < record.buffers.size(); ++b) {
@@ -282,6 +283,7 @@ Planner::Planner(const ScheduleRecord& record, std::span<const std::uint32_t> st
       if (bytes[from].size() != 1 || bytes[to].size() != 1) continue;
       if (is_awaited(from, k) || !ends_with(from, k)) continue;
       merged[to] = merged[from];
+      taken_from_[to] = from;
       taken.insert(merged[from]);
     }
   }
@@ -308,6 +310,12 @@ Planner::Planner(const ScheduleRecord& record, std::span<const std::uint32_t> st
     item_of_[b] = item_of_[roots_[b]];
   }
   set_clocks(record, clocks);
+}
+
+Lifetime Planner::chain_lifetime(BufferId b) const {
+  if (item_of_[b] < 0) return lifetimes_[b];
+  const Item& item = items_[static_cast<std::size_t>(item_of_[b])];
+  return {item.first_step, item.last_step};
 }
 
 void Planner::set_clocks(const ScheduleRecord& record, const ir::StepClocks& clocks) {

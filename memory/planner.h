@@ -55,6 +55,10 @@ class Planner {
   std::span<const Lifetime> lifetimes() const { return lifetimes_; }
   /// The buffer whose bytes buffer b uses (itself if its own).
   std::span<const ir::BufferId> roots() const { return roots_; }
+  /// The buffer whose bytes a root takes in place at its first step; kNone where it takes none.
+  std::span<const ir::BufferId> taken_from() const { return taken_from_; }
+  /// Of all that lies in the bytes of buffer b one after the other in place, b itself included.
+  Lifetime chain_lifetime(ir::BufferId b) const;
   /// The plan of one arena; other arenas' buffers have no offset in it.
   /// @throws OutOfMemory when the arena would pass 2^62 bytes.
   MemoryPlan bind(const base::SymbolValues& sizes, std::uint32_t arena = 0) const;
@@ -100,6 +104,7 @@ class Planner {
 
   std::vector<Lifetime> lifetimes_;
   std::vector<ir::BufferId> roots_;
+  std::vector<ir::BufferId> taken_from_;
   std::vector<Item> items_;
   std::vector<std::ptrdiff_t> item_of_;  // by buffer; -1: not in the arena
   std::size_t lanes_ = 1;

@@ -3,12 +3,14 @@ find_package(Threads REQUIRED)
 find_package(TBB REQUIRED CONFIG)
 find_package(fmt REQUIRED CONFIG)
 
-find_path(HEDDLE_JSON_INCLUDE nlohmann/json.hpp REQUIRED)
 find_path(HEDDLE_XXHASH_INCLUDE xxhash.h REQUIRED)
 find_library(HEDDLE_XXHASH_LIBRARY xxhash REQUIRED)
 add_library(heddle_xxhash INTERFACE)
 target_include_directories(heddle_xxhash SYSTEM INTERFACE ${HEDDLE_XXHASH_INCLUDE})
 target_link_libraries(heddle_xxhash INTERFACE ${HEDDLE_XXHASH_LIBRARY})
+
+# What the command, the tests and the benchmarks need besides; without it they are not built.
+find_package(nlohmann_json CONFIG QUIET)
 
 # LLVM's include path is given to single sources (see heddle_use_llvm), never to a target.
 if(HEDDLE_WITH_LLVM)

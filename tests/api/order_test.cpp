@@ -567,7 +567,7 @@ TEST(Order, InsideACompileUnit) {
     EXPECT_EQ(plan["regions"].size(), 1u);
     EXPECT_THAT(steps_of(plan), ::testing::StartsWith("add | mm | mul"));
     for (const auto& kernel : plan["kernels"])
-      EXPECT_EQ(kernel["region"], plan["regions"][0]["name"]);
+      EXPECT_EQ(kernel["unit"], plan["regions"][0]["name"]);
   }
 }
 

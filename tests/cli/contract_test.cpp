@@ -225,6 +225,33 @@ TEST_F(Contract, VerifyTakesCasesAndFoldersOfCasesAndSucceedsWhenNoneFails) {
   EXPECT_EQ(Json::parse(document.out)["passed"], 1);
 }
 
+TEST_F(Contract, VerifyPassesNoCaseThatNothingIsComparedIn) {
+  const std::string x = tensor_bytes({1, 2}, {-1, 5});
+  write_case("one", model_bytes("Relu"), x, tensor_bytes({1, 2}, {0, 5}));
+  std::filesystem::remove(path("cases/one/test_data_set_0/output_0.pb"));
+  const Ran none = run("verify " + path("cases"));
+  EXPECT_EQ(none.code, 0);
+  EXPECT_EQ(none.out,
+            "SKIP one: test_data_set_0: no output_0.pb to compare with\n"
+            "0 passed, 0 failed, 1 skipped\n");
+  write_file(path("cases/one/test_data_set_0/output_0.pb"), tensor_bytes({1, 2}, {0, 5}));
+  write_file(path("cases/one/test_data_set_0/output_1.pb"), tensor_bytes({1, 2}, {0, 5}));
+  EXPECT_EQ(run("verify " + path("cases")).out,
+            "FAIL one: expected 2 outputs, got 1\n0 passed, 1 failed, 0 skipped\n");
+}
+
+TEST_F(Contract, VerifyTakesNumbersThatMeanSomething) {
+  const std::string x = tensor_bytes({1, 2}, {-1, 5});
+  write_case("one", model_bytes("Relu"), x, tensor_bytes({1, 2}, {0, 5}));
+  for (const std::string option :
+       {"--jobs -1", "--jobs two", "--rtol nan", "--rtol -1", "--rtol inf", "--atol -1e-9"}) {
+    const Ran ran = run("verify " + path("cases") + " " + option);
+    EXPECT_EQ(ran.code, 2) << option;
+    EXPECT_THAT(ran.err, HasSubstr("expected a number >= 0, got ")) << option;
+  }
+  EXPECT_EQ(run("verify --jobs 1 --rtol 0 --atol 1e-9 " + path("cases")).code, 0);
+}
+
 TEST_F(Contract, VerifyToleratesAsItIsTold) {
   const std::string x = tensor_bytes({1, 2}, {1, 1000});
   write_case("near", model_bytes("Relu"), x, tensor_bytes({1, 2}, {1, 1000.9F}));
@@ -272,8 +299,11 @@ TEST_F(Contract, ThePlanSaysWhatRunsWhenAndWhere) {
   bool weak = false;
   const std::size_t count = document["steps"].size();
   std::vector<std::string> names;
+  std::map<std::string, std::string> region_of;
   for (const Json& kernel : document["kernels"]) {
     names.push_back(kernel["name"]);
+    for (const Json& node : kernel["nodes"]) region_of[node] = kernel["region"];
+    EXPECT_EQ(kernel["unit"] == "", kernel["region"] == "") << kernel.dump();
     EXPECT_THAT(kernel["kind"].get<std::string>(), AnyOf("jit", "library", "custom", "copy"));
     for (const char* key : {"region", "nodes", "reads", "writes"})
       EXPECT_TRUE(kernel.contains(key)) << key;
@@ -291,6 +321,10 @@ TEST_F(Contract, ThePlanSaysWhatRunsWhenAndWhere) {
     }
   }
   EXPECT_TRUE(weak) << document["steps"].dump();
+  // Kernels name regions by id; each node of a region is computed by kernels of it.
+  for (const Json& region : document["regions"])
+    for (const std::string node : region["nodes"]) EXPECT_EQ(region_of.at(node), region["id"]);
+  EXPECT_EQ(region_of.at("d"), "");
 }
 
 TEST_F(Contract, ThePlansBuffersEventsAndBytesAddUp) {
@@ -328,6 +362,51 @@ TEST_F(Contract, ThePlansBuffersEventsAndBytesAddUp) {
   EXPECT_EQ(live, 0);
   EXPECT_EQ(most, document["lower_bound_bytes"]);
   EXPECT_EQ(launches, document["steps"].size());
+}
+
+// A value that takes another's bytes in place names it, and is counted once.
+TEST_F(Contract, ThePlansBytesAddUpWhereValuesLieInPlace) {
+  const Json document = plan(
+      "graph @main(%x: f32[8, 64] \"x\", %w: f32[64, 64] \"w\") {\n"
+      "  %a = matmul(%x, %w)\n"
+      "  %b = softmax(%a) {axis = -1}\n"
+      "  %c = matmul(%b, %w)\n"
+      "  %d = softmax(%c) {axis = -1}\n"
+      "  %e = matmul(%d, %w)\n"
+      "  %f = add(%e, %b)\n"
+      "  return %f\n"
+      "}\n");
+  std::map<std::string, Json> buffers;
+  std::map<std::string, std::int64_t> live;  // by value
+  for (const Json& buffer : document["buffers"]) buffers[buffer["value"]] = buffer;
+  const auto root = [&](std::string value) {
+    while (!buffers.at(value)["alias_of"].is_null()) value = buffers.at(value)["alias_of"];
+    return value;
+  };
+  std::set<std::string> in_place;
+  for (const auto& [value, buffer] : buffers) {
+    if (buffer["alias_of"].is_null() || buffer["role"] != "intermediate") continue;
+    in_place.insert(value);
+    EXPECT_EQ(buffer["offset"], buffers.at(root(value))["offset"]) << value;
+    EXPECT_EQ(buffer["first_step"], buffers.at(root(value))["first_step"]) << value;
+    EXPECT_EQ(buffer["last_step"], buffers.at(root(value))["last_step"]) << value;
+  }
+  EXPECT_FALSE(in_place.empty()) << document["buffers"].dump();
+  std::int64_t sum = 0;
+  std::int64_t most = 0;
+  for (const Json& event : document["events"]) {
+    const std::string kind = event["kind"];
+    if (kind == "launch") continue;
+    const std::int64_t bytes = event["bytes"];
+    EXPECT_EQ(in_place.count(event["value"]), 0u) << event.dump();
+    EXPECT_EQ(live[event["value"]], kind == "alloc" ? 0 : bytes) << event.dump();
+    live[event["value"]] = kind == "alloc" ? bytes : 0;
+    sum += kind == "alloc" ? bytes : -bytes;
+    most = std::max(most, sum);
+  }
+  EXPECT_EQ(sum, 0);
+  EXPECT_EQ(most, document["lower_bound_bytes"]);
+  EXPECT_EQ(most, document["peak_bytes"]);
 }
 
 TEST_F(Contract, ThePlanHoldsTheGraphsAndTheStagesOfItsSteps) {

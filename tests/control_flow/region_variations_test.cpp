@@ -15,7 +15,7 @@ std::vector<std::string> nested_regions(const Json& plan) {
   std::vector<std::string> regions;
   for (const Json& step : plan["steps"])
     for (const Json& nested : step.value("nested", Json::array()))
-      for (const Json& kernel : nested["kernels"]) regions.push_back(kernel["region"]);
+      for (const Json& kernel : nested["kernels"]) regions.push_back(kernel["unit"]);
   return regions;
 }
 

@@ -46,7 +46,7 @@ class CaseGraph {
       for (const Json& kernel : plan["kernels"]) {
         if (kernel["name"] != event.value) continue;
         text += text.empty() ? "" : " | ";
-        const std::string region = kernel["region"];
+        const std::string region = kernel["unit"];
         if (!region.empty()) text += region + ": ";
         for (std::size_t n = 0; n < kernel["nodes"].size(); ++n)
           text += (n == 0 ? "" : " ") + kernel["nodes"][n].get<std::string>();

@@ -165,7 +165,8 @@ TEST(Donate, IsGivenBackAfterTheLastReader) {
       "  %d = add(%c, %y)\n  return %d\n}\n",
       plain());
   const std::vector inputs{floats({1, 2, 3, 4}), floats({1, 1, 1, 1})};
-  EXPECT_EQ(events_of(engine, inputs), "+a:16 a +b:16 b -x:16 -a:16 +c:16 c -b:16 d -c:16");
+  EXPECT_EQ(events_of(engine, inputs), "+a:16 a b -x:16 c d -a:16")
+      << "b and c lie in the bytes of a";
   const Json plan = Json::parse(engine.plan_json(inputs));
   EXPECT_THAT(plan["guards"].dump(),
               HasSubstr("x overlaps no other input and no parameter (it is donated)"));

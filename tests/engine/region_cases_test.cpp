@@ -322,7 +322,7 @@ TEST(RegionCases, A1_21_AUnitOfASharedBodyIsCompiledOnceAndLaunchedAtEachCall) {
     for (const Json& step : plan["steps"])
       for (const Json& nested : step.value("nested", Json::array())) {
         for (const Json& kernel : nested["kernels"])
-          if (kernel["region"] == "region_0") launched.push_back(kernel["nodes"].dump());
+          if (kernel["unit"] == "region_0") launched.push_back(kernel["nodes"].dump());
         collect(nested);
       }
   };

@@ -68,7 +68,7 @@ std::vector<std::string> kernels_of(const Json& plan, const std::string& id) {
   EXPECT_EQ(name.empty(), id.empty());
   std::vector<std::string> texts;
   for (const Json& kernel : plan["kernels"]) {
-    if (kernel["region"] != name) continue;
+    if (kernel["unit"] != name) continue;
     std::string text = kernel["kind"];
     for (const std::string node : kernel["nodes"])
       text += " " + (id.empty() ? node : node.substr(id.size() + 1));

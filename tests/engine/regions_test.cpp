@@ -62,7 +62,7 @@ TEST(Regions, OnlyTheMarkedNodesAreCompiledTogether) {
   EXPECT_EQ(plan["regions"][0]["nodes"].size(), 2u);
   ASSERT_EQ(plan["kernels"].size(), 3u) << plan["kernels"].dump(1);
   EXPECT_EQ(plan["kernels"][0]["region"], "");
-  EXPECT_EQ(plan["kernels"][1]["region"], "region_0");
+  EXPECT_EQ(plan["kernels"][1]["unit"], "region_0");
   EXPECT_EQ(plan["kernels"][1]["nodes"].size(), 2u);
   EXPECT_EQ(plan["kernels"][2]["region"], "");
   EXPECT_EQ(engine.stats().regions_compiled, 1u);
@@ -129,8 +129,8 @@ TEST(Regions, MarksInBranchesAndLoopsAreRegions) {
     for (const Json& step : plan["steps"])
       for (const Json& nested : step.value("nested", Json::array()))
         for (const Json& kernel : nested["kernels"])
-          if (kernel["region"] != "") {
-            marked_kernels.insert(kernel["region"]);
+          if (kernel["unit"] != "") {
+            marked_kernels.insert(kernel["unit"]);
             EXPECT_EQ(kernel["nodes"].size(), 3u) << kernel.dump(1);  // mul, sin, add: nothing else
           }
     EXPECT_EQ(marked_kernels.size(), 2u) << plan.dump(1);
@@ -166,7 +166,7 @@ TEST(Regions, ARegionInABodyThatIsCalledTwiceIsCompiledOnce) {
   std::vector<std::string> units;
   for (const Json& step : plan["steps"])
     for (const Json& nested : step.value("nested", Json::array()))
-      for (const Json& kernel : nested["kernels"]) units.push_back(kernel["region"]);
+      for (const Json& kernel : nested["kernels"]) units.push_back(kernel["unit"]);
   EXPECT_EQ(units, (std::vector<std::string>{"region_0", "", "region_0", ""})) << plan.dump(1);
 }
 
@@ -422,5 +422,5 @@ TEST(Regions, OrderAcrossARegionsBorderIsKept) {
   const Json plan = plan_of(engine);
   ASSERT_EQ(plan["kernels"].size(), 2u);
   EXPECT_EQ(plan["steps"][1]["edges"][0]["kind"], "weak") << plan["steps"].dump(1);
-  EXPECT_EQ(plan["kernels"][1]["region"], "region_0");
+  EXPECT_EQ(plan["kernels"][1]["unit"], "region_0");
 }

@@ -96,7 +96,7 @@ class Index {
       found.region.add(key);
       for (const node of this.graph.nodes) if (node.region === key) found.node.add(node.name);
       for (const kernel of this.plan.kernels)
-        if (kernel.region === key) {
+        if (kernel.unit === key) {
           found.kernel.add(kernel.name);
           for (const step of this.stepsOf.get(kernel.name)) found.step.add(step);
         }
@@ -218,7 +218,7 @@ const views = {
   kernel(name) {
     const kernel = index.kernels.get(name);
     return [make("h2", { class: "mono" }, name), facts([
-      ["kind", kernel.kind], ["region", regionLinks(kernel.region)],
+      ["kind", kernel.kind], ["region", regionLinks(kernel.unit)],
       ["steps", links("step", index.stepsOf.get(name))],
       ["reads", valueLinks(kernel.reads)], ["writes", valueLinks(kernel.writes)],
       ["nodes", valueLinks(kernel.nodes)]]),
