@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/options.h"
+#include "base/relabel.h"
 #include "engine/annotations.h"
 #include "heddle/error.h"
 #include "ir/analysis/regions.h"
@@ -127,13 +128,32 @@ ir::Graph parsed_in_any_order(const std::string& text, const ir::LiteralTable& l
   }
 }
 
+/// What runs as the pass `name` of the embedder: what it throws says so.
+std::function<ir::Graph(const ir::Graph&)> told_by_name(
+    const std::string& name, std::function<ir::Graph(const ir::Graph&)> run) {
+  return [label = "pass " + name, run = std::move(run)](const ir::Graph& graph) {
+    try {
+      return run(graph);
+    } catch (const Error& error) {
+      base::rethrow_labelled(error, label);
+      throw;
+    } catch (const std::exception& error) {
+      std::throw_with_nested(InvariantError({.what = label,
+                                             .where = {},
+                                             .expected = "a graph",
+                                             .got = std::string("an exception: ") + error.what()}));
+    }
+  };
+}
+
 /// The embedder's passes of one point as passes over graphs.
 std::vector<ir::UserPass> user_passes(const EngineOptions& options, GraphPass::Point point) {
   std::vector<ir::UserPass> passes;
   for (const GraphPass& pass : options.passes) {
     if (pass.point != point) continue;
     if (!pass.run) {
-      passes.push_back({pass.name, point_of(point), ir::pass_named(pass.name).run});
+      passes.push_back(
+          {pass.name, point_of(point), told_by_name(pass.name, ir::pass_named(pass.name).run)});
       continue;
     }
     const auto run = [text_pass = pass.run](const ir::Graph& graph) {
@@ -143,7 +163,7 @@ std::vector<ir::UserPass> user_passes(const EngineOptions& options, GraphPass::P
       const ir::LiteralTable literals = ir::named_literals(graph);
       return parsed_in_any_order(after, literals);
     };
-    passes.push_back({pass.name, point_of(point), run});
+    passes.push_back({pass.name, point_of(point), told_by_name(pass.name, run)});
   }
   return passes;
 }

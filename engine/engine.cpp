@@ -434,7 +434,10 @@ std::vector<Tensor> Engine::run(std::vector<Tensor>&& inputs) {
 }
 
 std::vector<Tensor> Engine::run_named(std::span<const NamedTensor> inputs) {
-  const Signature names = signature();
+  Signature names = signature();
+  if (names.inputs.empty())  // of a callable before its first call
+    for (std::size_t k = 0; k < inputs.size(); ++k)
+      names.inputs.push_back({fmt::format("input{}", k), f32, {}});
   std::vector<Tensor> ordered(names.inputs.size());
   std::vector<std::string> wanted;
   for (const ValueInfo& info : names.inputs) wanted.push_back(info.name);
@@ -552,6 +555,22 @@ Tensor Engine::wrap_device(void* data, DType dtype, Sizes sizes,
 void Engine::prepare(std::span<const Tensor> inputs) {
   const engine::Reclaimer::Reader reader(impl_->plans.reclaimer());
   impl_->plan_for(inputs);
+}
+
+void Engine::prepare(std::span<const Sizes> shapes) {
+  const Signature known = signature();
+  if (known.inputs.size() != shapes.size())
+    throw ArgumentError(
+        {.what = "prepare: shapes",
+         .where = {},
+         .expected = known.inputs.empty()
+                         ? "inputs whose dtypes are known: of a model, or after the first call"
+                         : fmt::format("{}, one an input", known.inputs.size()),
+         .got = std::to_string(shapes.size())});
+  std::vector<Tensor> inputs;
+  for (std::size_t k = 0; k < shapes.size(); ++k)
+    inputs.push_back(Tensor::empty(known.inputs[k].dtype, shapes[k]));
+  prepare(inputs);
 }
 
 Signature Engine::signature() const {

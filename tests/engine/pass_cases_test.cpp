@@ -247,5 +247,27 @@ TEST(PassCases, A2_22_AMutationBeforeTheLastStageIsNamed) {
   EXPECT_EQ(writes.launched().substr(0, 1), "n") << "a write-back at the end is none";
 }
 
+TEST(PassCases, WhatAPassOfTheEmbedderGivesAndThrowsIsToldWithItsName) {
+  const auto text_of = [](std::function<std::string(const std::string&)> run) -> std::string {
+    EngineOptions options;
+    options.passes = {{.name = "mine", .run = std::move(run)}};
+    CaseGraph made(graph("  %n = neg(%x)\n  return %n\n"), options);
+    try {
+      made.plan();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(text_of([](const std::string&) { return "garbage"; }),
+            "pass mine: syntax at 1:1: expected 'graph', got 'garbage'");
+  EXPECT_EQ(text_of([](const std::string&) -> std::string { throw std::runtime_error("no luck"); }),
+            "pass mine: expected a graph, got an exception: no luck");
+  EXPECT_EQ(text_of([](const std::string&) -> std::string {
+              throw ShapeError({.what = "sizes", .where = "here", .expected = {}, .got = {}});
+            }),
+            "pass mine: sizes at here");
+}
+
 }  // namespace
 }  // namespace heddle::testing

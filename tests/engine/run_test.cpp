@@ -70,6 +70,52 @@ TEST(Run, VariancesOfLargeMeansKeepTheirBits) {
   expect_variances({300, 300}, {0, 1});  // in blocks
 }
 
+TEST(Run, TakesInputsByName) {
+  hd::Engine model = hd::parse_ir(
+      "graph @main(%x: f32[2] \"input_ids\", %y: f32[2] \"mask\") {\n"
+      "  %d = sub(%x, %y)\n  return %d\n}\n");
+  const hd::Tensor ids = hd::Tensor::of<float>({5, 7}, {2});
+  const hd::Tensor mask = hd::Tensor::of<float>({1, 2}, {2});
+  const std::vector<double> want{4, 5};
+  EXPECT_EQ(model.run({{"mask", mask}, {"input_ids", ids}})[0].to_doubles(), want);
+  EXPECT_EQ(model.run({ids, mask})[0].to_doubles(), want);
+  hd::Engine callable([](const hd::Tensor& x) { return x + 1; });
+  EXPECT_EQ(callable.run({{"input0", ids}})[0].to_doubles(), (std::vector<double>{6, 8}))
+      << "before the first call too";
+  hd::Engine nothing([] { return hd::Tensor::full(hd::f32, {1}, 3); });
+  EXPECT_EQ(nothing.run({})[0].to_doubles(), std::vector<double>{3});
+}
+
+TEST(Run, PreparesForSizes) {
+  hd::Engine model = hd::parse_ir(
+      "graph @main(%x: f32[s0, 4], %i: i64[s1]) {\n"
+      "  %g = gather(%x, %i) {axis = 0}\n  return %g\n}\n");
+  model.prepare({{3, 4}, {2}});
+  EXPECT_EQ(model.stats().compiles, 1u);
+  EXPECT_EQ(model.stats().binds, 1u);
+  EXPECT_EQ(model.run({hd::Tensor::full(hd::f32, {3, 4}, 2), hd::Tensor::full(hd::i64, {2}, 1)})[0]
+                .to_doubles(),
+            std::vector<double>(8, 2.0));
+  EXPECT_EQ(model.stats().binds, 1u) << "what was prepared is used";
+  const auto text_of = [](hd::Engine& engine, std::initializer_list<hd::Sizes> shapes) {
+    try {
+      engine.prepare(shapes);
+    } catch (const hd::ArgumentError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(text_of(model, {{3, 4}}), "prepare: shapes: expected 2, one an input, got 1");
+  hd::Engine callable([](const hd::Tensor& x) { return x + 1; });
+  EXPECT_EQ(
+      text_of(callable, {{3, 4}}),
+      "prepare: shapes: expected inputs whose dtypes are known: of a model, or after the first "
+      "call, got 1");
+  callable.run({hd::Tensor::full(hd::f32, {3}, 2)});
+  EXPECT_EQ(text_of(callable, {{5}}), "no error");
+  EXPECT_EQ(callable.stats().binds, 2u);
+}
+
 TEST(Run, Softmax) {
   expect_agrees([](const hd::Tensor& x) { return hd::softmax(x * 3, -1); },
                 {random_tensor({7, 129})});

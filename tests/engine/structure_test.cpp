@@ -83,6 +83,23 @@ TEST_P(Returns, AMap) {
   EXPECT_THAT(got.at("b").to_doubles(), ElementsAre(2, 4));
 }
 
+TEST_P(Returns, AnUnorderedMapInTheOrderOfItsKeys) {
+  const auto f = [](const hd::Tensor& x) {
+    std::unordered_map<std::string, hd::Tensor> all;
+    for (int k = 9; k >= 0; --k) all.emplace("k" + std::to_string(k), x + k);
+    return all;
+  };
+  hd::Function typed(f, options());
+  const std::unordered_map<std::string, hd::Tensor> got = typed(x_);
+  hd::Engine engine(f, options());
+  const std::vector<hd::Tensor> flat = engine.run({x_});
+  ASSERT_EQ(flat.size(), 10u);
+  for (int k = 0; k < 10; ++k) {
+    EXPECT_THAT(got.at("k" + std::to_string(k)).to_doubles(), ElementsAre(1 + k, 2 + k));
+    EXPECT_THAT(flat[static_cast<std::size_t>(k)].to_doubles(), ElementsAre(1 + k, 2 + k));
+  }
+}
+
 TEST_P(Returns, AnOptional) {
   hd::Function f(
       [](const hd::Tensor& x) {

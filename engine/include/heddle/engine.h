@@ -42,8 +42,8 @@ struct GraphPass {
     First,            ///< on the graph as traced
     BeforeReinplace,  ///< on what the other passes leave, while it is still functional
   };
-  std::string
-      name;  ///< errors and plans name it; if `run` is empty: which of our passes runs there
+  /// Plans name it, and errors of what it gives and throws; if `run` is empty: which of our passes runs there.
+  std::string name;
   Point point = Point::BeforeReinplace;
   std::function<std::string(const std::string& graph)> run;
 };
@@ -156,8 +156,9 @@ struct EngineStats {
       recompiles;  ///< why compiles after the first happened, of the last 64: the failed guard
 };
 
-/// What happened in a run, in order: memory of a value taken or given back, a step launched. Memory of a donated input is
-/// given back and was never taken; one that no step uses is given back before the first.
+/// What happened in a run, in order: memory of a value taken or given back, a step launched. A value that takes another's
+/// bytes in place takes no memory: the bytes are given back, in the name of the first, when the last is done with. Memory of
+/// a donated input is given back and was never taken; one that no step uses is given back before the first.
 struct RunEvent {
   enum class Kind : std::uint8_t { Alloc, Launch, Free };
   Kind kind = Kind::Launch;
@@ -205,7 +206,9 @@ template <typename F, typename Seq>
 struct CallWith;
 template <typename F, std::size_t... I>
 struct CallWith<F, std::index_sequence<I...>> {
-  static auto call(F& f, std::span<const Tensor> inputs) { return f(inputs[I]...); }
+  static auto call(F& f, [[maybe_unused]] std::span<const Tensor> inputs) {
+    return f(inputs[I]...);
+  }
 };
 
 /// Number of Tensor parameters F takes, tried from 0 to 16; npos for one that takes a span.
@@ -293,10 +296,16 @@ class HEDDLE_API Engine {
   /// while the call goes on; and an output of as many bytes may take that memory over. The others stay in
   /// `inputs`; when it throws, some donated ones may be gone and the rest of them overwritten.
   std::vector<Tensor> run(std::vector<Tensor>&& inputs);
-  /// By input name.
+  /// By input name: run({{"input_ids", ids}, {"mask", mask}}). Those of a callable are "input0" and so on.
+  /// @throws ArgumentError too for names that are unknown, given twice or missing.
   std::vector<Tensor> run_named(std::span<const NamedTensor> inputs);
   std::vector<Tensor> run_named(std::initializer_list<NamedTensor> inputs) {
     return run_named(std::span<const NamedTensor>(inputs.begin(), inputs.size()));
+  }
+  /// A template, so that run({}) means no tensors.
+  template <typename = void>
+  std::vector<Tensor> run(std::initializer_list<NamedTensor> inputs) {
+    return run_named(inputs);
   }
   /// Into the caller's row-major tensors. A steady-state call allocates nothing. An output may be exactly the memory of an
   /// input that is donated: where the plan still reads that while it writes the output, it is made elsewhere and
@@ -320,6 +329,12 @@ class HEDDLE_API Engine {
 
   /// Compiles for inputs such as these (their data is not read) without running.
   void prepare(std::span<const Tensor> inputs);
+  /// The same for row-major inputs of these sizes: prepare({{8, 128}, {8}}). Their dtypes are those of signature().
+  /// @throws ArgumentError where that knows no inputs yet, as before the first call of a callable; what run() throws.
+  void prepare(std::span<const Sizes> shapes);
+  void prepare(std::initializer_list<Sizes> shapes) {
+    prepare(std::span<const Sizes>(shapes.begin(), shapes.size()));
+  }
   /// Waits until no executable for exact sizes is being compiled (EngineOptions::specialise_after) and no kernel is
   /// being measured (EngineOptions::autotune).
   void wait_for_specialisations();

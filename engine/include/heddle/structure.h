@@ -1,6 +1,7 @@
 // Finding the tensors inside a value that a callable returns.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <functional>
@@ -10,6 +11,7 @@
 #include <string>
 #include <tuple>
 #include <type_traits>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -18,8 +20,8 @@
 
 namespace heddle {
 
-/// Visits every tensor in `value`, in structure order, by reference. Knows Tensor, vector, array, map,
-/// tuple, pair, optional, variant, pointers that own, and nestings of them. Numbers, sizes, strings, functions
+/// Visits every tensor in `value`, in structure order, by reference. Knows Tensor, vector, array, map, unordered_map (in
+/// the order of its keys), tuple, pair, optional, variant, pointers that own, and nestings of them. Numbers, sizes, strings, functions
 /// and other plain values are left alone.
 ///
 /// A struct of your own takes one line beside it:
@@ -58,6 +60,21 @@ struct IsMap : std::false_type {};
 template <typename K, typename V, typename C>
 struct IsMap<std::map<K, V, C>> : std::true_type {};
 template <typename T>
+struct IsUnorderedMap : std::false_type {};
+template <typename K, typename V, typename H, typename E>
+struct IsUnorderedMap<std::unordered_map<K, V, H, E>> : std::true_type {};
+
+/// Calls `each(key, value)` in the order of the keys, which is the same for maps of the same keys.
+template <typename Map, typename F>
+void visit_by_key(Map& map, F&& each) {
+  std::vector<typename Map::value_type*> entries;
+  for (auto& entry : map) entries.push_back(&entry);
+  std::sort(entries.begin(), entries.end(),
+            [](const auto* a, const auto* b) { return a->first < b->first; });
+  for (auto* entry : entries) each(entry->first, entry->second);
+}
+
+template <typename T>
 struct IsVariant : std::false_type {};
 template <typename... T>
 struct IsVariant<std::variant<T...>> : std::true_type {};
@@ -86,6 +103,8 @@ void visit_tensors(T& value, F&& visit) {
     for (auto& element : value) visit_tensors(element, visit);
   } else if constexpr (detail::IsMap<T>::value) {
     for (auto& [key, element] : value) visit_tensors(element, visit);
+  } else if constexpr (detail::IsUnorderedMap<T>::value) {
+    detail::visit_by_key(value, [&](const auto&, auto& element) { visit_tensors(element, visit); });
   } else if constexpr (detail::IsPointer<T>::value) {
     if (value) visit_tensors(*value, visit);
   } else if constexpr (detail::IsVariant<T>::value) {
@@ -168,6 +187,13 @@ void add_leaves(T& value, Leaves& out) {
         out.structure += constant_text(key) + ": ";
         add_element(element, out);
       }
+    });
+  } else if constexpr (IsUnorderedMap<T>::value) {
+    add_group(out, "{}", [&] {
+      visit_by_key(value, [&](const auto& key, auto& element) {
+        out.structure += constant_text(key) + ": ";
+        add_element(element, out);
+      });
     });
   } else if constexpr (IsPointer<T>::value) {
     if (value)
