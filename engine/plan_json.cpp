@@ -198,16 +198,17 @@ class StepsDocument {
     Json result = Json::array();
     for (std::size_t b = 0; b < record_.buffers.size(); ++b) {
       const PlanBuffer& buffer = record_.buffers[b];
-      const memory::Lifetime life = unit_.planner().chain_lifetime(static_cast<ir::BufferId>(b));
+      const memory::Lifetime& life = unit_.planner().lifetimes()[b];
       Json entry{{"value", buffer.value}, {"role", name_of(buffer.role)}, {"bytes", bytes_of(b)}};
       entry["offset"] = plan_.memory.offsets[b] == memory::kNotInArena
                             ? Json(nullptr)
                             : Json(plan_.memory.offsets[b]);
       entry["first_step"] = life.first_step == ir::kNone ? Json(nullptr) : Json(life.first_step);
       entry["last_step"] = life.last_step == ir::kNone ? Json(nullptr) : Json(life.last_step);
-      const ir::BufferId shared =
-          buffer.alias_of != ir::kNone ? buffer.alias_of : unit_.planner().taken_from()[b];
+      const ir::BufferId taken = unit_.planner().taken_from()[b];
+      const ir::BufferId shared = buffer.alias_of != ir::kNone ? buffer.alias_of : taken;
       entry["alias_of"] = shared == ir::kNone ? Json(nullptr) : Json(record_.buffers[shared].value);
+      if (taken != ir::kNone) entry["in_place"] = true;  // from its first step on
       if (buffer.donated) entry["donated"] = true;
       result.push_back(std::move(entry));
     }

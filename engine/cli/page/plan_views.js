@@ -287,7 +287,7 @@ function drawStep(svg, step) {
 function drawBuffers(svg, plan, top) {
   const peak = Math.max(plan.peak_bytes, 1);
   const shown = plan.buffers.map((buffer, k) => ({ buffer, k }))
-    .filter(({ buffer }) => buffer.offset !== null && buffer.first_step !== null && buffer.alias_of === null)
+    .filter(({ buffer }) => buffer.offset !== null && buffer.first_step !== null && (buffer.alias_of === null || buffer.in_place))
     .sort((a, b) => a.buffer.first_step - b.buffer.first_step || a.buffer.offset - b.buffer.offset);
   return shown.map(({ buffer, k }) => {
     const x = buffer.first_step * stepWidth;
