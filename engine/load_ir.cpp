@@ -61,8 +61,19 @@ void check_sizes_are_told(const ir::Graph& graph) {
       }
 }
 
+/// Inputs lie where the engine runs: one that is declared to lie on CUDA is not for an engine elsewhere.
+void check_devices(const ir::Graph& graph, const Device& device) {
+  for (const ir::Value input : graph.inputs())
+    if (input.meta().device.kind == ir::DeviceTag::Kind::Cuda && !device.is_cuda())
+      throw DeviceError({.what = "input %" + input.node->name(),
+                         .where = input.node->location().to_string(),
+                         .expected = "the engine's device, " + device.to_string(),
+                         .got = input.meta().to_string()});
+}
+
 Engine engine_over(ir::Graph graph, EngineOptions options) {
   ir::verify(graph, ir::Stage::Traced);
+  check_devices(graph, options.device);
   check_sizes_are_told(graph);
   Signature signature;
   std::map<ir::Value, Tensor> parameters;

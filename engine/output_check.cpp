@@ -13,7 +13,11 @@ namespace heddle::engine {
 namespace {
 
 std::string describe(const Tensor& tensor) {
-  return fmt::format("{}[{}]", name_of(tensor.dtype()), fmt::join(tensor.sizes(), ", "));
+  std::string text =
+      fmt::format("{}[{}]", name_of(tensor.dtype()), fmt::join(tensor.sizes(), ", "));
+  if (!tensor.is_row_major())
+    text += fmt::format(" with strides [{}]", fmt::join(tensor.strides(), ", "));
+  return text;
 }
 
 /// Whether `sizes` are the wanted ones, as far as these are known.

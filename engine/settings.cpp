@@ -1,6 +1,7 @@
 #include "engine/settings.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdlib>
 #include <optional>
@@ -17,9 +18,21 @@
 namespace heddle::engine {
 namespace {
 
+/// The field that stands before a variable: "threads" of HEDDLE_THREADS.
+std::string field_of(std::string_view variable) {
+  std::string name(variable.substr(std::string_view("HEDDLE_").size()));
+  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return name;
+}
+
 /// `given` if it is positive, else the environment's, else `otherwise`.
 int positive(int given, const char* variable, int otherwise) {
   if (given > 0) return given;
+  if (given < 0)
+    throw OptionError({.what = "EngineOptions::" + field_of(variable),
+                       .where = {},
+                       .expected = "a number >= 0",
+                       .got = std::to_string(given)});
   const char* text = std::getenv(variable);
   if (text == nullptr) return otherwise;
   const int number = std::atoi(text);

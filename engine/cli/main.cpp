@@ -75,7 +75,8 @@ int main(int argc, char** argv) {
   } catch (const heddle::cli::UsageError& error) {
     return report("", error.what(), kWrongUsage);
   } catch (const heddle::OptionError& error) {
-    return report("", error.what(), kWrongUsage);
+    // One with a place is what a model says.
+    return report("", error.what(), error.where().empty() ? kWrongUsage : kFailure);
   } catch (const heddle::Error& error) {
     return report("", error.what(), kFailure);
   } catch (const std::exception& error) {

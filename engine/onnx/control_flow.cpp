@@ -151,15 +151,29 @@ Outputs unrolled_loop(const LoopParts& loop, std::int64_t length, const RunBody&
   return outputs;
 }
 
+/// Whether what a loop carries has other sizes or another dtype after an iteration.
+bool changes_what_it_carries(const Error& error) {
+  const std::string& what = error.parts().what;
+  return what.starts_with("scan: C4") || what.starts_with("while_loop: C4");
+}
+
+[[noreturn]] void refuse_change(const Node& node, const Error& error) {
+  node.unsupported("carried values that change their type: " + std::string(error.what()));
+}
+
 /// A loop that runs a known number of times: a region where its body can be one.
-Outputs known_loop(const LoopParts& loop, const SymInt& length, const RunBody& run) {
+Outputs known_loop(const Node& node, const LoopParts& loop, const SymInt& length,
+                   const RunBody& run) {
+  const bool few = !length.is_symbolic() && length.value() > 0 && length.value() <= kMostUnrolled;
   try {
     return counted_loop(loop, length, run);
   } catch (const NeedsValueError&) {
     throw;
   } catch (const UnsupportedError&) {
-    const bool few = !length.is_symbolic() && length.value() > 0 && length.value() <= kMostUnrolled;
     if (!few) throw;
+  } catch (const Error& error) {
+    if (!changes_what_it_carries(error)) throw;
+    if (!few) refuse_change(node, error);
   }
   return unrolled_loop(loop, length.value(), run);
 }
@@ -179,7 +193,12 @@ Outputs asked_loop(const Node& node, const LoopParts& loop, const RunBody& run) 
     made.insert(made.begin(), now[0] + 1);
     return made;
   };
-  state = while_loop(std::move(state), goes_on, body);
+  try {
+    state = while_loop(std::move(state), goes_on, body);
+  } catch (const Error& error) {
+    if (!changes_what_it_carries(error)) throw;
+    refuse_change(node, error);
+  }
   return outputs_of({state.begin() + 2, state.end()});
 }
 
@@ -200,12 +219,12 @@ Outputs convert_loop(const Node& node, const RunBody& run) {
   if (stacks && !node.has(0)) node.unsupported("stacked results of a loop without a trip count");
   if (stacks) {
     const bool runs = !node.has(1) || node.known_number(1, "cond") != 0;
-    return known_loop(loop, runs ? node.known_size(0, "M") : SymInt(0), run);
+    return known_loop(node, loop, runs ? node.known_size(0, "M") : SymInt(0), run);
   }
   const std::optional<SymInt> length = known_size(node, 0);
   const std::optional<SymInt> starts = known_size(node, 1);
   const bool always = !node.has(1) || (starts && !starts->is_symbolic() && starts->value() != 0);
-  return length && always ? known_loop(loop, *length, run) : asked_loop(node, loop, run);
+  return length && always ? known_loop(node, loop, *length, run) : asked_loop(node, loop, run);
 }
 
 // Scan.

@@ -138,6 +138,20 @@ TEST_F(Command, BrokenModelsAreFailures) {
   EXPECT_EQ(run("run " + path("broken.hir")).code, 1);
 }
 
+// What a model says is no usage of the command.
+TEST_F(Command, WhatAModelSaysOfOptionsAndDevicesIsItsFailure) {
+  write_file(path("mark.hir"),
+             "graph @main(%x: f32[4]) {\n  %a = exp(%x) @{compile = 3}\n  return %a\n}\n");
+  EXPECT_EQ(run("run " + path("mark.hir")).code, 1);
+  EXPECT_EQ(run("run " + model() + " --device toaster").code, 2);
+  write_file(path("far.hir"), "graph @main(%x: f32[4]@cuda:0) {\n  return %x\n}\n");
+  const Ran far = run("run " + path("far.hir"));
+  EXPECT_EQ(far.code, 1);
+  EXPECT_THAT(
+      far.err,
+      HasSubstr("input %x at far.hir:1:13: expected the engine's device, cpu, got f32[4]@cuda:0"));
+}
+
 TEST_F(Command, BenchHasEveryKey) {
   const Ran ran = run("bench " + model() + " --iterations 5 --json");
   ASSERT_EQ(ran.code, 0) << ran.err;

@@ -75,12 +75,25 @@ TEST(Errors, UnknownName) {
             "run_named: inputs: expected each of x, y once, got no y");
 }
 
+TEST(Errors, OptionsBelowZero) {
+  const auto plus_one = [](const hd::Tensor& x) { return x + 1; };
+  EXPECT_EQ(text_of<hd::OptionError>([&] { hd::Engine(plus_one, {.threads = -3}); }),
+            "EngineOptions::threads: expected a number >= 0, got -3");
+  EXPECT_EQ(text_of<hd::OptionError>([&] { hd::Engine(plus_one, {.specialise_after = -1}); }),
+            "EngineOptions::specialise_after: expected a number >= 0, got -1");
+}
+
 TEST(Errors, OutputsOfRunInto) {
   hd::Engine engine = declared();
   std::vector<hd::Tensor> inputs{ones({2, 4}), ones({2, 4})};
   std::vector<hd::Tensor> small{ones({2, 3})};
   EXPECT_EQ(text_of<hd::ShapeError>([&] { engine.run_into(inputs, small); }),
             "run_into: output 0: expected row-major f32[2, 4], got f32[2, 3]");
+  std::vector<float> columns(8);
+  std::vector<hd::Tensor> strided{
+      hd::Tensor::wrap_strided(columns.data(), hd::f32, {2, 4}, {1, 2})};
+  EXPECT_EQ(text_of<hd::ShapeError>([&] { engine.run_into(inputs, strided); }),
+            "run_into: output 0: expected row-major f32[2, 4], got f32[2, 4] with strides [1, 2]");
   std::vector<hd::Tensor> same{inputs[0]};
   EXPECT_EQ(text_of<hd::AliasingError>([&] { engine.run_into(inputs, same); }),
             "run_into: output 0 overlaps input 0: expected memory of its own");

@@ -116,6 +116,27 @@ TEST(Run, PreparesForSizes) {
   EXPECT_EQ(callable.stats().binds, 2u);
 }
 
+// Outside of an engine sizes are numbers, also where an earlier call with others was traced for all of them.
+TEST(Run, ErrorsOutsideOfEnginesTellNumbersAndTheirOwnPlace) {
+  const hd::Tensor x = random_tensor({4, 6});
+  hd::matmul(x, random_tensor({6, 2}));
+  const auto text_of = [](auto&& action) -> std::string {
+    try {
+      action();
+    } catch (const hd::ShapeError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  const int line = __LINE__ + 1;
+  const std::string text = text_of([&] { hd::matmul(x, random_tensor({5, 2})); });
+  EXPECT_NE(text.find("run_test.cpp:" + std::to_string(line)), std::string::npos) << text;
+  EXPECT_NE(text.find("expected 6, got 5"), std::string::npos) << text;
+  const std::string reshaped = text_of([&] { hd::reshape(x, {5, -1}); });
+  EXPECT_EQ(reshaped.find("s0"), std::string::npos) << reshaped;
+  EXPECT_EQ(reshaped.find("s1"), std::string::npos) << reshaped;
+}
+
 TEST(Run, Softmax) {
   expect_agrees([](const hd::Tensor& x) { return hd::softmax(x * 3, -1); },
                 {random_tensor({7, 129})});

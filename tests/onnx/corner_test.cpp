@@ -271,5 +271,41 @@ TEST(Corner, EinsumRepeatsDimensionsOfOne) {
       (std::vector<double>{40, 72}));
 }
 
+/// y = x, twice as long after each of m iterations.
+ModelBuilder growing_loop(bool known) {
+  ModelBuilder model;
+  model.input("x", {"2"}).output("y");
+  if (known)
+    model.initializer("m", {}, TensorProto::INT64).add_int64_data(3);
+  else
+    model.input("m", {}, TensorProto::INT64);
+  model.initializer("go", {}, TensorProto::BOOL).add_int32_data(1);
+  AttributeProto& attribute = *model.node("Loop", {"m", "go", "x"}, {"y"}).add_attribute();
+  attribute.set_name("body");
+  attribute.set_type(AttributeProto::GRAPH);
+  GraphProto& body = *attribute.mutable_g();
+  for (const char* name : {"k", "go_in", "now"}) body.add_input()->set_name(name);
+  for (const char* name : {"go_out", "next"}) body.add_output()->set_name(name);
+  ModelBuilder::fill(*body.add_node(), "Identity", {"go_in"}, {"go_out"});
+  NodeProto& concat = *body.add_node();
+  ModelBuilder::fill(concat, "Concat", {"now", "now"}, {"next"});
+  ModelBuilder::set_int(concat, "axis", 0);
+  return model;
+}
+
+TEST(Corner, ALoopThatGrowsWhatItCarriesIsUnrolledOrUnsupported) {
+  Engine engine = growing_loop(true).load();
+  EXPECT_THAT(engine.run({Tensor::of<float>({1, 2}, {2})})[0].to_doubles(),
+              ElementsAre(1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2));
+  Engine asks = growing_loop(false).load();
+  try {
+    asks.run({ones({2}), Tensor::scalar_int(i64, 3)});
+    FAIL() << "no error";
+  } catch (const UnsupportedError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("Loop: carried values that change their type"));
+    EXPECT_THAT(error.what(), HasSubstr("the_Loop (ai.onnx Loop)"));
+  }
+}
+
 }  // namespace
 }  // namespace heddle::onnx_test
