@@ -227,6 +227,24 @@ void GraphBuilder::assign_storages(Node& node, const Node* like) {
   }
 }
 
+namespace {
+
+/// Throws `error` again with the scope that its call stands in and, where it is of arithmetic on sizes and says neither, with
+/// the op and its place.
+void tell_where(const Error& error, const OpDef& op, const GraphBuilder::Context& context) {
+  Error::Parts parts = error.parts();
+  const std::string place = context.location.to_string();
+  if (parts.where.empty() && !place.empty()) {
+    parts.what = fmt::format("{}: {}", op.name, parts.what);
+    parts.where = place;
+  }
+  if (const std::string scope = scope_name(context.annotations); !scope.empty())
+    parts.what = scope + ": " + parts.what;
+  if (parts.what != error.parts().what) base::rethrow_as(error, parts);
+}
+
+}  // namespace
+
 const Node* GraphBuilder::call(const OpDef& op, std::span<const Value> inputs, Attrs attrs) {
   auto node = std::make_shared<Node>();
   node->op_ = &op;
@@ -239,8 +257,7 @@ const Node* GraphBuilder::call(const OpDef& op, std::span<const Value> inputs, A
     node->attrs_ = complete(op, std::move(attrs), context.location);
     node->outputs_ = infer_outputs(*node, *env_);
   } catch (const Error& error) {
-    if (const std::string scope = scope_name(context.annotations); !scope.empty())
-      base::rethrow_labelled(error, scope);
+    tell_where(error, op, context);
     throw;
   }
   assign_storages(*node, nullptr);
