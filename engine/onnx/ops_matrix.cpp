@@ -11,6 +11,20 @@ namespace {
 
 Outputs convert_matmul(const Node& node) { return {matmul(node.tensor(0), node.tensor(1))}; }
 
+/// What is added repeats over the product, and the product does not repeat over it.
+void check_added(const Node& node, const Tensor& product, const Tensor& added) {
+  const SymInts whole = product.shape();
+  const SymInts sizes = added.shape();
+  bool fits = sizes.size() <= whole.size();
+  for (std::size_t back = 1; fits && back <= sizes.size(); ++back) {
+    const SymInt& size = sizes[sizes.size() - back];
+    const SymInt& of = whole[whole.size() - back];
+    fits =
+        size.is_symbolic() || size.value() == 1 || of.is_symbolic() || size.value() == of.value();
+  }
+  if (!fits) node.malformed("C", "sizes that repeat to " + listed(whole), listed(sizes));
+}
+
 Outputs gemm(const Node& node) {
   Tensor a = node.tensor(0);
   Tensor b = node.tensor(1);
@@ -29,6 +43,7 @@ Outputs gemm(const Node& node) {
   result = scaled(result, alpha);
   // As in BLAS, nothing of C counts when it is taken 0 times, NaN neither.
   if (!node.has(2) || beta == 0) return {result};
+  check_added(node, result, node.tensor(2));
   return {result + scaled(node.tensor(2), beta)};
 }
 

@@ -235,6 +235,25 @@ TEST_F(ModelText, OperandsOfDifferentDTypes) {
   EXPECT_EQ(text("Pow", {kFloat, i}), "no error") << "the exponent may have any dtype";
 }
 
+TEST_F(ModelText, WhatGemmAddsIsNoLargerThanItsProduct) {
+  const auto text = [](const Sizes& sizes) {
+    return text_of<ModelError>([&] {
+      ModelBuilder model;
+      std::vector<std::string> dims;
+      for (const std::int64_t size : sizes) dims.push_back(std::to_string(size));
+      model.input("a", {"1", "2"}).input("b", {"2", "3"}).input("c", dims).output("y");
+      model.node("Gemm", {"a", "b", "c"}, {"y"});
+      model.load().run({ones({1, 2}), ones({2, 3}), ones(sizes)});
+    });
+  };
+  EXPECT_EQ(
+      text({4, 1, 3}),
+      "Gemm: C at the_Gemm (ai.onnx Gemm): expected sizes that repeat to [1, 3], got [4, 1, 3]");
+  EXPECT_EQ(text({2, 3}),
+            "Gemm: C at the_Gemm (ai.onnx Gemm): expected sizes that repeat to [1, 3], got [2, 3]");
+  for (const Sizes& fine : {Sizes{}, {1}, {3}, {1, 1}, {1, 3}}) EXPECT_EQ(text(fine), "no error");
+}
+
 TEST_F(ModelText, AnOutputOfAnotherDTypeThanItIsDeclared) {
   EXPECT_EQ(text_of<ModelError>([] {
               ModelBuilder model;
