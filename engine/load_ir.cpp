@@ -10,6 +10,7 @@
 #include "heddle/engine.h"
 #include "heddle/error.h"
 #include "heddle/frontend.h"
+#include "ir/analysis/unbacked.h"
 #include "ir/text.h"
 #include "ir/verifier.h"
 
@@ -71,9 +72,21 @@ void check_devices(const ir::Graph& graph, const Device& device) {
                          .got = input.meta().to_string()});
 }
 
+/// Sizes that only a run tells are those of results.
+void check_input_sizes(const ir::Graph& graph) {
+  for (const ir::Value input : graph.inputs())
+    for (const ir::SymExpr& size : input.meta().sizes)
+      if (ir::is_unbacked(size))
+        throw ShapeError({.what = fmt::format("%{}: size {}", input.node->name(), size.to_string()),
+                          .where = input.node->location().to_string(),
+                          .expected = "a number or a size of the inputs, such as s0",
+                          .got = input.meta().to_string()});
+}
+
 Engine engine_over(ir::Graph graph, EngineOptions options) {
   ir::verify(graph, ir::Stage::Traced);
   check_devices(graph, options.device);
+  check_input_sizes(graph);
   check_sizes_are_told(graph);
   Signature signature;
   std::map<ir::Value, Tensor> parameters;

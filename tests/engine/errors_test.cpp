@@ -362,4 +362,7 @@ TEST(Errors, SizesDeclaredAsExpressions) {
                   "0}\n  return %i\n}\n");
             }),
             "%i: size s7 at 2:8: expected s7 to follow from the sizes of the inputs, got i64[s7]");
+  EXPECT_EQ(
+      text_of<hd::ShapeError>([&] { ran("f32[u0]", {6}); }),
+      "%x: size u0 at 1:13: expected a number or a size of the inputs, such as s0, got f32[u0]");
 }
