@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "heddle/error.h"
 #include "heddle/tensor.h"
 #include "ir/op.h"
 #include "ir/schedule.h"
@@ -90,6 +92,9 @@ struct BoundSteps {
   std::vector<std::int64_t> arena_begins;  ///< by phase up to this one, in the offsets
   /// Where the addresses begin in the table that tell the sizes of the next phase; kNone: this is the last.
   std::uint32_t query = ir::kNone;
+
+  /// What running the phase throws as a ShapeError: a size that the run told came out below 0. Nothing else is bound then.
+  std::optional<Error::Parts> refusal;
 
   /// Where the addresses of a step end in the table.
   std::size_t table_end(std::size_t step) const {

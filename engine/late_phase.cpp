@@ -71,6 +71,7 @@ class Started : public StartedRegion, private OutputSource {
           const Frame::Memory& memory, RegionMachine& machine)
       : machine_(machine), aside_(unit.program().outputs.size()) {
     unit.bind(sizes, around.threads, plan_);
+    if (plan_.refusal) throw ShapeError(*plan_.refusal);
     const Needs needs = needs_of(plan_);
     memory_ = machine.allocate(static_cast<std::size_t>(needs.bytes));
     auto* arena = static_cast<char*>(memory_.get());
@@ -289,6 +290,7 @@ Frame* LatePhase::enter(Frame& before, RegionMachine& machine, std::int32_t* sta
   const SymbolValues sizes = query.ask(status, begun);
   if (*status != 0) return nullptr;
   Entry& entry = entry_for(before.plan(), query.late_sizes(), sizes);
+  if (entry.plan.refusal) throw ShapeError(*entry.plan.refusal);
   give_memory(entry, before, machine);
   started_ = std::move(begun.started);
   if (entry.plan.regions[0] != nullptr) entry.frame.set_decided(begun.plan, started_.get());

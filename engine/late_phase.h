@@ -16,7 +16,7 @@ class LatePhase {
  public:
   /// The frame of the phase after `before`, whose steps have all run. Null when *status says what failed.
   /// @throws CustomOpError when the op cannot tell its sizes; ShapeError when they contradict its shape
-  ///         function; OutOfMemory; what OutputSource::output() throws.
+  ///         function, and when a size that is computed from them is below 0; OutOfMemory; what OutputSource::output() throws.
   Frame* enter(Frame& before, RegionMachine& machine, std::int32_t* status);
 
  private:

@@ -175,10 +175,12 @@ class StepsDocument {
       Json document{{"graph", call.regions[r].name}};
       const Unit& unit = *unit_.nested(kernel)[r];
       if (k < plan_.regions.size()) {
+        if (plan_.regions[k]->plans[r]->refusal) continue;
         StepsDocument(executable_, unit, *plan_.regions[k]->plans[r]).build(document);
       } else if (is_told(call.regions[r])) {
         BoundSteps bound;
         unit.bind(nested_sizes(call.regions[r], plan_.sizes), plan_.threads, bound);
+        if (bound.refusal) continue;
         StepsDocument(executable_, unit, bound).build(document);
       } else {
         continue;

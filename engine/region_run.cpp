@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "engine/failure.h"
 #include "engine/late_phase.h"
+#include "heddle/error.h"
 #include "memory/allocator.h"
 
 namespace heddle::engine {
@@ -134,6 +135,7 @@ template <typename F>
 std::int32_t run_each(Frame& first, RegionMachine& machine, F&& run) {
   std::int32_t status = 0;
   for (Frame* frame = &first; frame != nullptr && status == 0;) {
+    if (frame->plan().refusal) throw ShapeError(*frame->plan().refusal);
     status = run(*frame);
     if (status == 0) frame = frame->next(machine, &status);
   }

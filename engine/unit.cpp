@@ -130,6 +130,7 @@ SymbolValues nested_sizes(const jit::NestedCall::Region& region, const SymbolVal
 Unit::Unit(jit::Program program, std::vector<ir::Literal> fixed, const BuildOptions& options)
     : program_(std::move(program)), fixed_(std::move(fixed)) {
   check_plans_ = wants_check(options.engine);
+  computed_sizes_ = ir::computed_sizes(program_.graph);
   let_outputs_own_their_bytes(program_.record);
   FixedSteps fixed_steps(program_, fixed_, *options.compiler);
   const PendingKernels pending =
@@ -563,6 +564,14 @@ void Unit::bind_launch(ir::StepId step, BoundSteps& plan) const {
   if (cuda_->shares_tiles(kernel)) plan.sizes[shares_workspace(given)] = scratch_bytes;
 }
 
+/// What keeps the phase from running: a size that it is the first to know.
+std::optional<Error::Parts> Unit::refused(const BoundSteps& plan) const {
+  for (const ir::ComputedSize& computed : computed_sizes_)
+    if (phases_.known_in(computed.size) == plan.phase)
+      if (auto why = ir::refusal(computed, plan.sizes)) return why;
+  return std::nullopt;
+}
+
 /// Nested plans, and the custom ops and launches of a device first: their arenas and workspaces are buffers of this one.
 void Unit::bind_phase(BoundSteps& plan, NestedPlans& known) const {
   const ir::StepId begin = phases_.begin(plan.phase);
@@ -570,6 +579,8 @@ void Unit::bind_phase(BoundSteps& plan, NestedPlans& known) const {
   const std::size_t count = end - begin;
   plan.unit = this;
   plan.first_step = begin;
+  plan.refusal = refused(plan);
+  if (plan.refusal) return;
   plan.step_sizes.resize(count);
   plan.library.resize(count);
   plan.custom.resize(count);

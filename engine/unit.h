@@ -15,6 +15,7 @@
 #include "engine/bound.h"
 #include "engine/phases.h"
 #include "heddle/engine.h"
+#include "ir/analysis/unbacked.h"
 #include "jit/compile_service.h"
 #include "jit/program.h"
 #include "scheduler/capture.h"
@@ -142,6 +143,7 @@ class Unit {
   std::shared_ptr<const BoundSteps> bind_nested(const base::SymbolValues& sizes, int threads,
                                                 NestedPlans& known) const;
   void bind_phase(BoundSteps& plan, NestedPlans& known) const;
+  std::optional<Error::Parts> refused(const BoundSteps& plan) const;
   void bind_memory(BoundSteps& plan) const;
   void bind_address(const AddressSource& source, BoundSteps& plan) const;
   void bind_query(BoundSteps& plan) const;
@@ -154,6 +156,7 @@ class Unit {
   bool check_plans_ = false;
   scheduler::Schedule schedule_;
   Phases phases_;
+  std::vector<ir::ComputedSize> computed_sizes_;  ///< that may come out below 0
   std::unique_ptr<memory::Planner> planner_;
   std::vector<ir::SharedPlace> shared_places_;
   std::vector<jit::CpuKernelPtr> kernels_;  ///< by PlanStep::kernel; null for library calls

@@ -8,6 +8,8 @@
 #include "base/solve.h"
 #include "heddle/error.h"
 #include "ir/analysis/late_sizes.h"
+#include "ir/op.h"
+#include "ir/scope_name.h"
 
 namespace heddle::ir {
 
@@ -88,6 +90,48 @@ base::SymbolValues solve_sizes(std::span<const Dims> results, std::span<const Si
            fmt::format("[{}]", fmt::join(got[k], ", ")));
   }
   return known;
+}
+
+std::vector<ComputedSize> computed_sizes(const Node& node) {
+  std::vector<ComputedSize> computed;
+  const auto add = [&](const SymExpr& size, const char* what) {
+    if (size.is_symbol() || !is_unbacked(size)) return;
+    const base::Predicate holds{base::Predicate::Op::Le, 0, size};
+    if (holds.decide(base::Facts()).value_or(false)) return;
+    computed.push_back({size, spoken_op(node) + what, node.location().to_string()});
+  };
+  const std::vector<base::Symbol> own = unbacked_defined(node);
+  const auto is_own = [&](const base::Symbol& symbol) {
+    return std::ranges::find(own, symbol) != own.end();
+  };
+  for (const TensorMeta& meta : node.outputs())
+    for (const SymExpr& size : meta.sizes)
+      if (std::ranges::none_of(unbacked_in(size), is_own)) add(size, ": sizes of the result");
+  if (node.has("length"))
+    if (const auto* length = std::get_if<SymExpr>(&node.attr("length")))
+      add(*length, ": number of iterations");
+  return computed;
+}
+
+std::vector<ComputedSize> computed_sizes(const Graph& graph) {
+  std::vector<ComputedSize> all;
+  for (const NodePtr& node : graph.nodes()) {
+    if (node->op_name() == "input" || node->op_name() == "param") continue;
+    for (ComputedSize& computed : computed_sizes(*node))
+      if (std::ranges::find(all, computed.size, &ComputedSize::size) == all.end())
+        all.push_back(std::move(computed));
+  }
+  return all;
+}
+
+std::optional<Error::Parts> refusal(const ComputedSize& computed, const base::SymbolValues& known) {
+  if (!all_known(computed.size, known)) return std::nullopt;
+  const std::int64_t value = computed.size.evaluate(known);
+  if (value >= 0) return std::nullopt;
+  return Error::Parts{.what = computed.what,
+                      .where = computed.where,
+                      .expected = "sizes of at least 0",
+                      .got = fmt::format("{} = {}", computed.size.to_string(), value)};
 }
 
 namespace {

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "heddle/error.h"
 #include "ir/graph.h"
 #include "ir/literal.h"
 
@@ -32,6 +34,20 @@ base::SymbolValues solve_sizes(std::span<const Dims> results, std::span<const Si
 std::vector<base::Symbol> unbacked_in(const SymExpr& size);
 /// Whether `size` mentions sizes known only at run time.
 bool is_unbacked(const SymExpr& size);
+
+/// A size that a node computes from sizes known only at run time, and that may come out below 0.
+struct ComputedSize {
+  SymExpr size;
+  std::string what;   ///< "iota: sizes of the result"
+  std::string where;  ///< location of the node
+};
+
+/// Those of results of `node`, and of the length of a loop, that none of the sizes which it defines is in.
+std::vector<ComputedSize> computed_sizes(const Node& node);
+/// Those of all nodes of `graph`, each once. Nested graphs have their own.
+std::vector<ComputedSize> computed_sizes(const Graph& graph);
+/// What a ShapeError says if `computed` is below 0; nothing if it is not, or if `known` does not tell.
+std::optional<Error::Parts> refusal(const ComputedSize& computed, const base::SymbolValues& known);
 
 /// While it lives, what is inferred in `env` in place of `node` numbers the sizes that only the run tells as `node` did, so
 /// that what speaks of them further down still does: attributes, and nested graphs.

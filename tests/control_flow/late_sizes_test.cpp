@@ -88,6 +88,79 @@ std::string refused(F f, const std::vector<Tensor>& inputs) {
   return "no TraceError";
 }
 
+/// What a run on `device` is refused with; nothing if it is not.
+template <typename F>
+std::string refused_by(F f, const std::vector<Tensor>& inputs, Device device) {
+  Engine engine(f, {.device = device});
+  std::string text;
+  try {
+    engine.run(inputs);
+  } catch (const ShapeError& error) {
+    text = error.what();
+  }
+  return text;
+}
+
+constexpr auto kAllButTwo = [](const Tensor& x) {
+  return iota({positive()(x)[0].size(0) - 2}, 0, f32);
+};
+
+// What is computed from a size that the run tells may be below 0, whether it lies in memory or in no kernel's result.
+TEST(LateSizes, ThatComeOutNegativeAreRefusedByOpAndLine) {
+  const auto in_memory = kAllButTwo;
+  const auto in_a_kernel = [](const Tensor& x) { return sum(kAllButTwo(x)); };
+  const auto in_a_body = [](const Tensor& x) {
+    return invoke({.name = "g"}, [](const Tensor& y) { return sum(kAllButTwo(y)); }, x);
+  };
+  const auto iterations = [](const Tensor& x) {
+    const auto body = [](const Tensor& c, std::tuple<>) { return std::pair(c + 1.0f, 0); };
+    return scan(sum(x), std::tuple<>(), body, {.length = positive()(x)[0].size(0) - 2}).first;
+  };
+  const std::vector<std::pair<std::function<Tensor(const Tensor&)>, const char*>> programs{
+      {in_memory, "iota: sizes of the result at "},
+      {in_a_kernel, "iota: sizes of the result at "},
+      {in_a_body, "iota: sizes of the result at "},
+      {iterations, "scan: number of iterations at "}};
+  for (const auto& [f, begin] : programs) {
+    SCOPED_TRACE(begin);
+    for (const Device device : {Device::cpu(), Device::reference()}) {
+      EXPECT_EQ(refused_by(f, {numbers({1, -1, 2})}, device), "");
+      const std::string text = refused_by(f, {numbers({1, -1, -2})}, device);
+      EXPECT_THAT(text, HasSubstr(begin));
+      EXPECT_THAT(text, HasSubstr("late_sizes_test.cpp:"));
+      EXPECT_THAT(text, HasSubstr("expected sizes of at least 0, got "));
+      EXPECT_THAT(text, HasSubstr(" = -1"));
+    }
+  }
+}
+
+TEST(LateSizes, ThatComeOutNegativeLeaveTheEngineAsItWas) {
+  Engine engine(kAllButTwo);
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    EXPECT_THROW(engine.run({numbers({1, -1, -2})}), ShapeError);
+    EXPECT_THAT(engine.run({numbers({1, 3, 2})})[0].to_doubles(), ElementsAre(0));
+    EXPECT_THAT(engine.run({numbers({1, -1, 2})})[0].sizes(), ElementsAre(0));
+  }
+  EXPECT_EQ(engine.stats().compiles, 1u);
+}
+
+// A branch that is not taken may have sizes that are none.
+TEST(LateSizes, ThatComeOutNegativeDoNoHarmInABranchThatIsNotTaken) {
+  const auto f = [](const Tensor& p, const Tensor& x) {
+    const SymInt count = positive()(x)[0].size(0);
+    return cond(
+        p, [&] { return sum(iota({count - 2}, 0, f32) + 1.0f); },
+        [&] { return sum(iota({count}, 0, f32) + 1.0f); });
+  };
+  const Tensor three = numbers({1, 2, 3});
+  EXPECT_THAT(everywhere(f, {flag(true), three})[0].to_doubles(), ElementsAre(1));
+  const Tensor one = numbers({1, -2, -3});
+  EXPECT_THAT(everywhere(f, {flag(false), one})[0].to_doubles(), ElementsAre(1));
+  Engine engine(f);
+  EXPECT_THROW(engine.run({flag(true), one}), ShapeError);
+  EXPECT_THAT(engine.run({flag(false), one})[0].to_doubles(), ElementsAre(1));
+}
+
 // S0-2: a size is a result, also one that the body found.
 TEST(LateSizes, ThatABodyReturnsAreThoseOfItsResults) {
   const auto f = [](const Tensor& x) {
