@@ -12,6 +12,7 @@ using hd::test::Json;
 
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr hd::StepOrder kOrders[] = {hd::StepOrder::Given, hd::StepOrder::Lpmf, hd::StepOrder::Bfs,
@@ -105,6 +106,23 @@ std::string events_of(const Json& plan) {
       if (kernel["name"] == value) text += kernel["nodes"][0].get<std::string>();
   }
   return text;
+}
+
+/// "m after c1" for each edge that does not stand for data, steps by the first node they compute.
+std::vector<std::string> weak_edges_of(const Json& plan) {
+  const auto first_node = [&](const Json& step) {
+    for (const auto& kernel : plan["kernels"])
+      if (kernel["name"] == step["kernel"]) return kernel["nodes"][0].get<std::string>();
+    return std::string();
+  };
+  std::vector<std::string> edges;
+  for (const auto& step : plan["steps"])
+    for (const auto& edge : step["edges"])
+      if (edge["kind"] == "weak")
+        edges.push_back(first_node(step) + " after " +
+                        first_node(plan["steps"][edge["from"].get<std::size_t>()]));
+  std::ranges::sort(edges);
+  return edges;
 }
 
 constexpr const char* kThree = R"(graph @main(%a: f32[64, 64], %b: f32[64, 64]) {
@@ -409,6 +427,21 @@ TEST(Order, S4_28_EdgesThatDataImpliesDoNotStopFusion) {
     EXPECT_EQ(steps_of(plan), "a,b,c") << last;
     EXPECT_EQ(plan["peak_bytes"], 0) << last;
   }
+}
+
+// S4-28: an edge onto what became one kernel with something that is read says nothing more either, however it became so;
+// one onto a kernel of its own does.
+TEST(Order, S4_28_EdgesOntoAKernelThatIsReadAnywayDoNotStopFusion) {
+  const std::vector inputs{hd::Tensor::full(hd::f32, {8}, 0.5)};
+  const auto text = [](const char* other) {
+    return "graph @main(%x: f32[8]) {\n  %p = exp(%x)\n  %a = " + std::string(other) +
+           "\n  %w = neg(%p) after(%a)\n  return %a, %w\n}\n";
+  };
+  EXPECT_EQ(steps_of(plan_of(text("sin(%p)"), inputs)), "p,a,w");
+  EXPECT_EQ(plan_of(text("sin(%p)"), inputs)["peak_bytes"], 0);
+  const Json apart = plan_of(text("cumsum(%x) {axis = 0}"), inputs);
+  EXPECT_EQ(steps_of(apart).find("a,w"), std::string::npos) << steps_of(apart);
+  EXPECT_THAT(weak_edges_of(apart), ElementsAre("p after a"));
 }
 
 // S4-30: what vanishes in a kernel is waited for all the same, and has no memory for it.
@@ -726,5 +759,136 @@ TEST(Order, A4_22_BucketsAreHidden) {
     EXPECT_EQ(outputs[0].to_doubles(), std::vector<double>(8, 3));
     EXPECT_EQ(outputs[1].to_doubles(), std::vector<double>(4, 5));
     EXPECT_EQ(outputs[2].to_doubles()[0], -64);
+  }
+}
+
+// A4-21 as it runs: an exposed collective has no edge but the one that keeps collectives in the graph's order.
+TEST(Order, A4_21_ExposedCollectivesHaveNoEdges) {
+  register_collectives();
+  constexpr const char* kText = R"(graph @main(%x: f32[8], %y: f32[8], %a: f32[64, 64]) {
+  %c1 = to::start(%x)
+  %w1 = to::wait(%c1)
+  %c2 = to::start(%y)
+  %w2 = to::wait(%c2)
+  %m = matmul(%a, %a)
+  return %w1, %w2, %m
+}
+)";
+  const std::vector inputs{hd::Tensor::full(hd::f32, {8}, 3), hd::Tensor::full(hd::f32, {8}, 5),
+                           hd::Tensor::full(hd::f32, {64, 64}, 1)};
+  EXPECT_THAT(weak_edges_of(plan_of(kText, inputs)), ElementsAre("c2 after c1"));
+  for (const hd::StepOrder order : kOrders) {
+    hd::EngineOptions options;
+    options.order = order;
+    options.passes = {{.name = "overlap-collectives"}};
+    const Json plan = plan_of(kText, inputs, options);
+    EXPECT_THAT(weak_edges_of(plan), ElementsAre("c2 after c1", "m after c1", "w1 after m"));
+    const auto outputs = hd::parse_ir(kText, options).run(inputs);
+    EXPECT_EQ(outputs[1].to_doubles(), std::vector<double>(8, 5));
+  }
+}
+
+// A4-21 in bodies, and behind bodies.
+TEST(Order, A4_21_CollectivesInAndAroundBodiesAreHidden) {
+  register_collectives();
+  constexpr const char* kText = R"(graph @main(%x: f32[8], %a: f32[64, 64]) {
+  %c = to::start(%x)
+  %w = to::wait(%c)
+  %y = invoke(%a) {body = @product} : f32[64, 64]
+  %z, %v = invoke(%w, %y) {body = @both} : f32[8], f32[64, 64]
+  return %z, %v
+}
+graph @product(%a: f32[64, 64]) {
+  %m = matmul(%a, %a)
+  return %m
+}
+graph @both(%x: f32[8], %a: f32[64, 64]) {
+  %c = to::start(%x)
+  %w = to::wait(%c)
+  %m = matmul(%a, %a)
+  return %w, %m
+}
+)";
+  const std::string text = kText;
+  const std::vector inputs{hd::Tensor::full(hd::f32, {8}, 3),
+                           hd::Tensor::full(hd::f32, {64, 64}, 1)};
+  for (const hd::StepOrder order : kOrders) {
+    hd::EngineOptions options;
+    options.order = order;
+    options.passes = {{.name = "overlap-collectives"}};
+    const Json plan = plan_of(text, inputs, options);
+    EXPECT_EQ(steps_of(plan), "c | y | w | z");
+    EXPECT_EQ(steps_of(plan["steps"][3]["nested"][0]), "c | m | w");
+    EXPECT_EQ(hd::parse_ir(text, options).run(inputs)[0].to_doubles(), std::vector<double>(8, 3));
+  }
+}
+
+// A4-22: edges move with what a later pass joins to a bucket; a map for the graph after that is refused where it names
+// a node that is gone.
+TEST(Order, A4_22_NodesThatABucketTookAreGone) {
+  register_collectives();
+  constexpr const char* kText = R"(graph @main(%x: f32[4], %y: f32[4], %a: f32[64, 64]) {
+  %c1 = to::start(%x) @{bucket = "B"}
+  %w1 = to::wait(%c1)
+  %c2 = to::start(%y) @{bucket = "B"}
+  %w2 = to::wait(%c2)
+  %m = matmul(%a, %a)
+  return %w1, %w2, %m
+}
+)";
+  const std::vector inputs{hd::Tensor::full(hd::f32, {4}, 3), hd::Tensor::full(hd::f32, {4}, 5),
+                           hd::Tensor::full(hd::f32, {64, 64}, 1)};
+  const auto outcome = [&](hd::GraphPass::Point point, const char* node) -> std::string {
+    hd::EngineOptions options;
+    options.passes = {{.name = "bucket-collectives", .point = point}};
+    options.control_deps = {{"m", {node}}};
+    try {
+      return weak_edges_of(plan_of(kText, inputs, options)).at(0);
+    } catch (const hd::ArgumentError& refused) {
+      return refused.what();
+    }
+  };
+  using Point = hd::GraphPass::Point;
+  EXPECT_EQ(outcome(Point::BeforeReinplace, "c1"), "m after B_start");
+  EXPECT_EQ(outcome(Point::First, "B_start"), "m after B_start");
+  EXPECT_THAT(outcome(Point::First, "c1"),
+              HasSubstr("control_deps: name of a node: expected a node of the graph"));
+  EXPECT_THAT(outcome(Point::First, "c1"), HasSubstr("got c1"));
+}
+
+// A4-20 as it runs: no map, an empty one and one of empty sets are the same plan.
+TEST(ControlDeps, A4_20_EmptyMapsChangeNothing) {
+  const std::string plain = plan_of(kThree, two_squares())["steps"].dump();
+  for (const auto& map : {std::map<std::string, std::set<std::string>>{},
+                          std::map<std::string, std::set<std::string>>{{"mm", {}}, {"mul", {}}}}) {
+    hd::EngineOptions options;
+    options.control_deps = {map.begin(), map.end()};
+    EXPECT_EQ(plan_of(kThree, two_squares(), options)["steps"].dump(), plain);
+  }
+}
+
+// A4-13 as it runs: only who waits for a value and does not read it leaves it to be overwritten.
+TEST(Order, A4_13_WaitingIsNoUse) {
+  const std::pair<const char*, bool> cases[] = {{"sin(%x) after(%t)", true},
+                                                {"add(%t, %x) after(%t)", false},
+                                                {"add(%t, %x)", false},
+                                                {"neg(%t)", false}};
+  const std::vector inputs{hd::Tensor::full(hd::f32, {8}, 0.5), hd::Tensor::full(hd::i64, {1}, 2),
+                           hd::Tensor::full(hd::f32, {1}, 7)};
+  for (const auto& [reader, in_place] : cases) {
+    const std::string text =
+        "graph @main(%x: f32[8], %i: i64[1], %v: f32[1]) {\n  %t = cumsum(%x) {axis = 0}\n"
+        "  %u = index_put(%t, %v, %i)\n  %w = " +
+        std::string(reader) + "\n  return %u, %w\n}\n";
+    hd::Engine engine = hd::parse_ir(text, {.threads = 1, .check_plans = true});
+    const auto got = engine.run(inputs);
+    hd::Engine reference = hd::parse_ir(text, {.device = hd::Device::reference()});
+    const auto want = reference.run(inputs);
+    for (std::size_t k = 0; k < want.size(); ++k)
+      EXPECT_THAT(got[k].to_doubles(),
+                  ::testing::Pointwise(::testing::DoubleNear(1e-6), want[k].to_doubles()))
+          << reader;
+    EXPECT_EQ(engine.stats().in_place, in_place ? 1u : 0u) << reader;
+    EXPECT_EQ(engine.stats().missed_in_place, in_place ? 0u : 1u) << reader;
   }
 }
