@@ -7,6 +7,7 @@
 
 #include "heddle/error.h"
 #include "ir/analysis/dependencies.h"
+#include "ir/analysis/regions.h"
 #include "ir/analysis/users.h"
 #include "ir/custom_op.h"
 #include "ir/op.h"
@@ -283,7 +284,10 @@ Bucketed join_buckets(const Graph& graph) {
   return Joiner(graph, std::move(buckets)).run();
 }
 
-Graph bucket_collectives(const Graph& graph) { return join_buckets(graph).graph; }
+Graph bucket_collectives(const Graph& graph) {
+  const auto join = [](const Graph& each) { return join_buckets(each).graph; };
+  return join(change_regions(graph, join));
+}
 
 ControlDeps move_deps(const ControlDeps& deps, const std::map<std::string, std::string>& moved) {
   const auto now = [&](const std::string& name) {

@@ -42,7 +42,7 @@ struct Bucketed {
 /// @throws ArgumentError naming what does not fit into the bucket;
 ///         CycleError naming the nodes when one member needs what another one gives.
 Bucketed join_buckets(const Graph& graph);
-/// The graph alone.
+/// The graph alone; buckets in nested graphs are joined too, those of each on its own.
 Graph bucket_collectives(const Graph& graph);
 
 /// `deps` with the nodes that are gone replaced by those in `moved`, without edges from a node to itself.

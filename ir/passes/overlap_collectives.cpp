@@ -1,11 +1,13 @@
 #include "ir/passes/overlap_collectives.h"
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "ir/analysis/dependencies.h"
 #include "ir/analysis/lifetimes.h"
+#include "ir/analysis/regions.h"
 #include "ir/custom_op.h"
 #include "ir/op.h"
 
@@ -15,9 +17,47 @@ namespace {
 
 using Position = std::uint32_t;
 
-bool computes_much(const Node& node) {
-  return node.op().custom == nullptr && !node.op().lowering.library.empty();
-}
+/// Nodes that computing may hide collectives behind.
+class Computing {
+ public:
+  bool is_much(const Node& node) {
+    if (node.op().custom != nullptr) return false;
+    if (!node.op().lowering.library.empty()) return true;
+    const Contents inside = inside_of(node);
+    return inside.computes && !inside.begins;
+  }
+  /// Whether graphs nested in `node` have collectives, which keep their place among those around them.
+  bool begins_inside(const Node& node) { return inside_of(node).begins; }
+
+ private:
+  struct Contents {
+    bool computes = false;  ///< much
+    bool begins = false;    ///< collectives
+  };
+
+  Contents inside_of(const Node& node) {
+    Contents inside;
+    for (const GraphRef* nested : regions_of(node)) {
+      const Contents more = contents_of(*nested->graph);
+      inside.computes = inside.computes || more.computes;
+      inside.begins = inside.begins || more.begins;
+    }
+    return inside;
+  }
+
+  const Contents& contents_of(const Graph& graph) {
+    const auto [at, fresh] = known_.try_emplace(&graph);
+    if (!fresh) return at->second;
+    Contents contents;
+    for (const NodePtr& node : graph.nodes()) {
+      contents.computes = contents.computes || is_much(*node);
+      contents.begins = contents.begins || is_collective(*node) || begins_inside(*node);
+    }
+    return at->second = contents;
+  }
+
+  std::map<const Graph*, Contents> known_;
+};
 
 /// A collective while it is looked at: between which positions it is under way.
 struct Flight {
@@ -37,7 +77,7 @@ class OverlapFinder {
       const Node* node = graph.nodes()[k].get();
       positions_.emplace(node, k);
       computing_before_.push_back(static_cast<Position>(computing_.size()));
-      if (computes_much(*node)) computing_.push_back(k);
+      if (much_.is_much(*node)) computing_.push_back(k);
     }
     computing_before_.push_back(static_cast<Position>(computing_.size()));
     measure_memory();
@@ -114,7 +154,7 @@ class OverlapFinder {
     return begin < end ? computing_before_[end] - computing_before_[begin] : 0;
   }
 
-  bool may_hide(const Flight& flight, Position compute) const {
+  bool may_hide(const Flight& flight, Position compute) {
     if (computing_in(compute, flight.start) > limits_.max_compute_distance) return false;
     if (computing_in(flight.wait, compute + 1) > limits_.max_compute_distance) return false;
     if (dependencies_.reaches(compute, flight.start) || dependencies_.reaches(flight.wait, compute))
@@ -123,7 +163,7 @@ class OverlapFinder {
   }
 
   /// Whether what moves up with the start is none of what may not.
-  bool path_is_clear(const Flight& flight, Position compute) const {
+  bool path_is_clear(const Flight& flight, Position compute) {
     if (flight.start < compute) return true;
     std::unordered_set<Position> seen;
     std::vector<Position> open{flight.start};
@@ -139,8 +179,8 @@ class OverlapFinder {
     return true;
   }
 
-  bool is_in_the_way(const Node& node, Position compute) const {
-    if (computes_much(node)) return true;
+  bool is_in_the_way(const Node& node, Position compute) {
+    if (much_.is_much(node) || much_.begins_inside(node)) return true;
     const auto found = flight_of_.find(&node);
     if (found == flight_of_.end()) return is_collective(node);
     const Flight& other = flights_[found->second];
@@ -174,6 +214,7 @@ class OverlapFinder {
 
   const Graph& graph_;
   const OverlapLimits& limits_;
+  Computing much_;
   Dependencies dependencies_;  ///< those of the graph, and what hiding adds
   std::unordered_map<const Node*, Position> positions_;
   std::vector<Position> computing_;
@@ -210,9 +251,17 @@ ControlDeps without_collective_pairs(const Graph& graph, const ControlDeps& deps
   return result;
 }
 
-Graph overlap_collectives(const Graph& graph) {
+namespace {
+
+Graph overlap_in(const Graph& graph) {
   const ControlDeps deps = overlap_deps(find_overlap(graph));
   return control_deps(graph, without_collective_pairs(graph, deps));
+}
+
+}  // namespace
+
+Graph overlap_collectives(const Graph& graph) {
+  return overlap_in(change_regions(graph, overlap_in));
 }
 
 }  // namespace heddle::ir

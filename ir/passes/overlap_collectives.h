@@ -29,7 +29,7 @@ struct Overlap {
   std::vector<Collective> exposed;
 };
 
-/// Finds for each node that computes much (has a library kernel) one collective to hide behind it: the first
+/// Finds for each node that computes much (has a library kernel, or calls graphs with such a node and without collectives) one collective to hide behind it: the first
 /// that neither needs it nor is needed by it, within the limits. A start moves up only with what it needs,
 /// and that holds no other such node, no start that is not hidden yet, and no wait that is exposed or
 /// hidden by the same node.
@@ -50,6 +50,8 @@ ControlDeps without_collective_pairs(const Graph& graph, const ControlDeps& deps
 ///   %s = dist::start(%x)
 ///   %m = matmul(%a, %b) after(%s)
 ///   %w = dist::wait(%s) after(%m)
+///
+/// In nested graphs the same, each on its own.
 ///
 /// Needs:   nothing; any verified graph.
 /// Leaves:  the same nodes, sorted.

@@ -324,6 +324,13 @@ class Author {
       used("region in a body");
       scope.emplace(mark_of_region());
     }
+    std::optional<AfterScope> after;
+    if (chance(20)) {
+      used("order in a body");
+      after.emplace(std::vector{chance(50) ? relu(a) : b});
+    }
+    if (chance(25)) a = written(a);
+    if (depth_ < kMaxDepth && chance(30)) a = nested(a, b);
     const int kind = below(5);
     if (kind == 0) return bounded(a + b);
     if (kind == 1) return bounded(relu(a) - b);
@@ -334,6 +341,68 @@ class Author {
     }
     used("custom op in a body");
     return bounded(test::scale()(a, 2.0)[0] + b);
+  }
+
+  /// A tensor of the body that ops write to.
+  Tensor written(const Tensor& a) {
+    used("write in a body");
+    Tensor local = a * 1.0;
+    switch (below(4)) {
+      case 0:
+        test::increment()(local);
+        return local;
+      case 1:
+        test::increment()(slice(local, local.rank() - 1, 1, 3));
+        return local;
+      case 2: {
+        Tensor other = -a;
+        test::swap()(local, other);
+        return bounded(local + other * 2.0);
+      }
+      default:
+        if (has_effects_)
+          bump()(local, tag());
+        else
+          test::increment()(local);
+        return bounded(local + test::accumulate()(a, local)[0]);
+    }
+  }
+
+  /// A call in a body.
+  Tensor nested(const Tensor& a, const Tensor& b) {
+    used("call in a body");
+    ++depth_;
+    Tensor result = nested_call(a, b);
+    --depth_;
+    return result;
+  }
+  Tensor nested_call(const Tensor& a, const Tensor& b) {
+    switch (below(5)) {
+      case 0:
+        return cond(
+            positive(a), [&](const Tensor& t) { return body(t, b); },
+            [&](const Tensor& t) { return body(b, t); }, a);
+      case 1: {
+        const auto pair = invoke(
+            RegionOptions{.name = "inner"},
+            [&](const Tensor& t) { return std::pair(body(t, b), relu(t) + 1.0); }, a);
+        return chance(50) ? bounded(pair.first + pair.second) : pair.first;
+      }
+      case 2:
+        return while_loop(
+                   std::pair<Tensor, Tensor>(cast(iota({1}), f32), a),
+                   [&](const std::pair<Tensor, Tensor>& s) { return any(less(s.first, 2)); },
+                   [&](const std::pair<Tensor, Tensor>& s) {
+                     return std::pair<Tensor, Tensor>(s.first + 1.0, body(s.second, b));
+                   })
+            .second;
+      case 3:
+        if (a.rank() == 2) return map([&](const Tensor& row) { return body(row, row); }, a);
+        [[fallthrough]];
+      default:
+        if (has_effects_) cond(positive(b), [&] { return silent_body(a); }, [&] { return 0; });
+        return body(a, b);
+    }
   }
 
   void branch() {
@@ -420,6 +489,8 @@ class Author {
   std::vector<Tensor> noted_;  ///< results of prop::note
   std::vector<Tensor> kept_;   ///< results of the program
   std::int64_t next_note_ = 0;
+  static constexpr int kMaxDepth = 2;  ///< of bodies in bodies
+  int depth_ = 0;
   bool has_effects_ = random_() % 2 == 0;
   bool chance_in_body_ = random_() % 2 == 0;  ///< whether a branch finds its sizes itself
 };
