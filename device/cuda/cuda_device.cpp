@@ -572,6 +572,8 @@ std::unique_ptr<Device> open_cuda(int index, const std::string& driver_path, boo
   return std::make_unique<CudaDevice>(index, driver_path, reset, context);
 }
 
+int driver_version(const std::string& driver_path) { return Driver(driver_path).version(); }
+
 bool cuda_available() {
   try {
     const Context context(0, {}, false, nullptr);

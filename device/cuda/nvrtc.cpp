@@ -107,9 +107,25 @@ struct Nvrtc::Api {
   Result (*get_cubin)(Program, char*) = nullptr;
 };
 
-Nvrtc::Nvrtc(const std::string& explicit_path)
-    : api_(std::make_unique<Api>(nvrtc_paths(explicit_path))) {}
+Nvrtc::Nvrtc(const std::string& explicit_path, int driver)
+    : api_(open(nvrtc_paths(explicit_path), driver)) {}
 Nvrtc::~Nvrtc() = default;
+
+std::unique_ptr<Nvrtc::Api> Nvrtc::open(const std::vector<std::string>& paths, int driver) {
+  std::unique_ptr<Api> later;
+  for (const std::string& path : paths) {
+    std::unique_ptr<Api> api;
+    try {
+      api = std::make_unique<Api>(std::vector{path});
+    } catch (const DeviceError&) {
+      continue;
+    }
+    if (driver == 0 || api->major <= driver / 1000) return api;
+    if (later == nullptr) later = std::move(api);
+  }
+  // None loads: the error tells of all.
+  return later != nullptr ? std::move(later) : std::make_unique<Api>(paths);
+}
 
 const std::string& Nvrtc::path() const { return api_->library.path(); }
 int Nvrtc::major() const { return api_->major; }

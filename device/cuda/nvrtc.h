@@ -23,8 +23,12 @@ struct CompiledText {
 /// Threads: any; compiles run in parallel as far as NVRTC lets them.
 class Nvrtc {
  public:
+  /// The first of nvrtc_paths() that loads; of several the first whose major version is not beyond the driver's, which
+  /// takes no code of a later one's.
+  ///
+  /// @param driver  the driver's version, 12040 for CUDA 12.4; 0: any
   /// @throws DeviceError when no library loads or it lacks a function.
-  explicit Nvrtc(const std::string& explicit_path = {});
+  explicit Nvrtc(const std::string& explicit_path = {}, int driver = 0);
   ~Nvrtc();
   Nvrtc(const Nvrtc&) = delete;
   Nvrtc& operator=(const Nvrtc&) = delete;
@@ -49,6 +53,7 @@ class Nvrtc {
 
  private:
   struct Api;
+  static std::unique_ptr<Api> open(const std::vector<std::string>& paths, int driver);
   std::unique_ptr<Api> api_;
 };
 

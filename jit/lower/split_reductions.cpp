@@ -247,7 +247,6 @@ ir::Graph split_reductions(const ir::Graph& graph) {
 }
 
 ir::Graph split_across(const ir::Graph& graph, const LowerOptions& options) {
-  if (options.target != LowerOptions::Target::Cpu) return graph;
   auto chosen = long_reductions(graph);
   if (chosen.empty()) return graph;
   leave_rows_out(chosen, graph, options);

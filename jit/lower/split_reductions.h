@@ -21,7 +21,7 @@ namespace heddle::jit {
 /// Leaves: arg-reductions as they are.
 ir::Graph split_reductions(const ir::Graph& graph);
 
-/// Does the same for few results of a long reduction over dimensions in front of those that are kept, for the CPU.
+/// Does the same for few results of a long reduction over dimensions in front of those that are kept.
 ///
 ///   %s = reduce_sum(%x: f32[1, 120, 160, 96]) {axes = [1, 2]}
 ///     ==>

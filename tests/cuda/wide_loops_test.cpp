@@ -48,6 +48,15 @@ TEST_P(CudaWideLoops, OfMemoryThatBeginsAnywhere) {
   EXPECT_EQ(engine.stats().compiles, 1u);
 }
 
+/// Many rows, few columns: blocks of rows first, then what they give.
+TEST(CudaLongReductions, AcrossRows) {
+  const auto f = [](const Tensor& x) {
+    return std::vector<Tensor>{sum(reshape(x, {8192, 24}), {0}), amax(reshape(x, {8192, 24}), {0})};
+  };
+  expect_agrees(f, {noise(f32, {8192, 24})}, 1e-4);
+  expect_agrees(f, {noise(f16, {8192, 24})}, 1e-3);
+}
+
 std::string name_of_dtype(const ::testing::TestParamInfo<DType>& info) {
   return std::string(name_of(info.param));
 }

@@ -1,5 +1,6 @@
 // The NVRTC functions that the engine uses, over the host's compiler.
 #include <cstring>
+#include <dlfcn.h>
 #include <string>
 #include <vector>
 
@@ -36,10 +37,14 @@ EXPORT const char* nvrtcGetErrorString(int result) {
                                      : "NVRTC_ERROR_INVALID_INPUT";
 }
 
+/// 12.9 of a copy under the name of NVRTC 12.
 EXPORT int nvrtcVersion(int* major, int* minor) {
   if (fails("nvrtcVersion")) return kInternal;
-  *major = 13;
-  *minor = 0;
+  Dl_info info{};
+  const bool is_old = ::dladdr(reinterpret_cast<const void*>(&nvrtcVersion), &info) != 0 &&
+                      std::string(info.dli_fname).ends_with("libnvrtc.so.12");
+  *major = is_old ? 12 : 13;
+  *minor = is_old ? 9 : 0;
   return kSuccess;
 }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include "device/cuda/driver.h"
@@ -190,6 +191,25 @@ TEST(CudaDevice, SaysWhereNvrtcsBuiltinsWereLookedFor) {
   const auto folder = std::filesystem::canonical(driver_path()).parent_path();
   EXPECT_NE(text.find((folder / name).string() + ", or " + name), std::string::npos) << text;
   EXPECT_NE(text.find("failed to open the built-ins"), std::string::npos) << text;
+}
+
+/// Of two NVRTCs in a folder; a driver takes no code of a later major version.
+TEST(CudaDevice, TakesAnNvrtcThatTheDriverIsNotTooOldFor) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("heddle-nvrtc-" + std::to_string(::getpid()));
+  const auto new_one = folder / "new";
+  std::filesystem::create_directories(new_one);
+  for (const auto& file :
+       {folder / "libnvrtc.so.13", folder / "libnvrtc.so.12", new_one / "libnvrtc.so.13"})
+    std::filesystem::copy_file(driver_path(), file,
+                               std::filesystem::copy_options::overwrite_existing);
+  EXPECT_EQ(Nvrtc(folder.string()).version(), "nvrtc 13.0");
+  EXPECT_EQ(Nvrtc(folder.string(), 13000).version(), "nvrtc 13.0");
+  EXPECT_EQ(Nvrtc(folder.string(), 12080).version(), "nvrtc 12.9");
+  EXPECT_EQ(Nvrtc(folder.string(), 12080).path(), (folder / "libnvrtc.so.12").string());
+  EXPECT_EQ(Nvrtc(new_one.string(), 12080).version(), "nvrtc 13.0") << "there is no other";
+  std::filesystem::remove_all(folder);
 }
 
 TEST(CudaDevice, SaysWhichKernelIsMissing) {

@@ -38,6 +38,8 @@ TEST(LowerRow, LongReductionsAcrossRunInTwoSteps) {
       const ir::Graph graph = b.finish();
       const jit::Program program = lowered(graph);
       EXPECT_EQ(program.kernels.size(), 4u) << nests_of(program);
+      const jit::LowerOptions cuda{.target = jit::LowerOptions::Target::Cuda};
+      EXPECT_EQ(jit::lower(graph, cuda).kernels.size(), 4u);
       expect_right_at(graph, {2, 3, 5});
       expect_right_at(graph, {1, 40, 33});
     }
