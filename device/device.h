@@ -37,6 +37,8 @@ class Stream {
   virtual void record(Event& event) = 0;
   /// The platform's handle (CUstream), null where there is none.
   virtual void* native() const = 0;
+  /// Whether work given now is noted for later, again and again perhaps, and not done.
+  virtual bool is_captured() const { return false; }
 };
 
 /// A point in a stream.

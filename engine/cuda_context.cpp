@@ -492,8 +492,18 @@ void CudaContext::settle() noexcept {
   }
 }
 
+/// What is captured runs later, and again, in memory that is somebody else's by then.
+void CudaContext::check_stream() const {
+  if (!on_callers_stream_ || !streams_[0]->is_captured()) return;
+  throw DeviceError({.what = "run: the caller's stream",
+                     .where = runtime_->name().to_string(),
+                     .expected = "one that is not being captured",
+                     .got = "a capture under way"});
+}
+
 CudaOutcome CudaContext::run(const CudaCall& call) {
   has_begun_ = false;
+  check_stream();
   released_.clear();
   use(call.plan);
   list_transfers(call.plan, call.inputs, call.outputs);

@@ -121,6 +121,8 @@ class CudaContext : private RegionMachine, private StepRunner {
   void leave(const BoundPlan& plan, std::span<const Tensor> inputs,
              std::span<const Tensor> outputs);
   bool must_wait() const;
+  /// @throws DeviceError where the caller's stream is being captured.
+  void check_stream() const;
   /// Waits for what a failed run has left behind.
   void settle() noexcept;
 

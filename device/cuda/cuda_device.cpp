@@ -229,6 +229,12 @@ class CudaStream : public Stream {
     context_->call("cuEventRecord", [&] { return context_->driver.event_record(other, handle_); });
   }
   void* native() const override { return handle_; }
+  bool is_captured() const override {
+    int status = 0;
+    context_->call("cuStreamIsCapturing",
+                   [&] { return context_->driver.stream_is_captured(handle_, &status); });
+    return status != 0;
+  }
 
  private:
   ContextPtr context_;

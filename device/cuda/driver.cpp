@@ -62,6 +62,7 @@ void Driver::load_functions() {
   library_.load(stream_wait, "cuStreamWaitEvent");
   library_.load(stream_begin_capture, "cuStreamBeginCapture_v2");
   library_.load(stream_end_capture, "cuStreamEndCapture");
+  library_.load(stream_is_captured, "cuStreamIsCapturing");
   library_.load(exchange_capture_mode, "cuThreadExchangeStreamCaptureMode");
   library_.load(event_create, "cuEventCreate");
   library_.load(event_destroy, "cuEventDestroy_v2");

@@ -93,6 +93,7 @@ class Driver {
   int (*stream_wait)(void* stream, void* event, unsigned int flags) = nullptr;
   int (*stream_begin_capture)(void* stream, int mode) = nullptr;
   int (*stream_end_capture)(void* stream, void** graph) = nullptr;
+  int (*stream_is_captured)(void* stream, int* status) = nullptr;  ///< 0: it is not
   /// Of the calling thread; gets the mode that it had.
   int (*exchange_capture_mode)(int* mode) = nullptr;
   int (*event_create)(void** event, unsigned int flags) = nullptr;

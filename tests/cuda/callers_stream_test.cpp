@@ -123,6 +123,26 @@ TEST(CallersStream, ACaptureOfTheCallersGoesOnWhileEnginesRun) {
   EXPECT_EQ(caller.driver.drop_graph(graph), 0);
 }
 
+/// What is captured would run again when the call's memory is another's.
+TEST(CallersStream, AStreamThatIsCapturedIsRefused) {
+  const Caller caller;
+  constexpr int kRelaxed = 2;
+  for (const bool graphs : {false, true}) {
+    Engine engine(wide, caller.options(graphs));
+    Engine reference(wide, {.device = Device::reference()});
+    const Tensor x = on_device(counted(f32, {4, 4}));
+    for (int k = 0; k < 2; ++k)
+      expect_near(engine.run({x})[0], reference.run({counted(f32, {4, 4})})[0], 1e-5);
+    ASSERT_EQ(caller.driver.begin_capture(caller.stream, kRelaxed), 0);
+    EXPECT_THAT(text_of<DeviceError>([&] { engine.run({x}); }),
+                HasSubstr("run: the caller's stream"));
+    void* graph = nullptr;
+    EXPECT_EQ(caller.driver.end_capture(caller.stream, &graph), 0) << "nothing broke it";
+    EXPECT_EQ(caller.driver.drop_graph(graph), 0);
+    expect_near(engine.run({x})[0], reference.run({counted(f32, {4, 4})})[0], 1e-5);
+  }
+}
+
 TEST(CallersStream, ACallReturnsBeforeItsWorkRan) {
   if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   const Caller caller;

@@ -130,6 +130,15 @@ EXPORT int cuThreadExchangeStreamCaptureMode(int* mode) {
   return kSuccess;
 }
 
+EXPORT int cuStreamIsCapturing(void* handle, int* status) {
+  const Entry entry("cuStreamIsCapturing");
+  if (const int error = entry.in_context(); error != kSuccess) return error;
+  const Stream* stream = stream_of(handle);
+  if (stream == nullptr) return kInvalidHandle;
+  *status = stream->capture == nullptr ? 0 : stream->capture->broken ? 2 : 1;
+  return kSuccess;
+}
+
 /// Of one stream.
 EXPORT int cuStreamBeginCapture_v2(void* handle, int mode) {
   const Entry entry("cuStreamBeginCapture");
