@@ -1,0 +1,321 @@
+// What a unit makes of concrete sizes: addresses, steps, plans of nested units.
+#include <algorithm>
+
+#include "engine/cuda_unit.h"
+#include "engine/custom_step.h"
+#include "engine/plan_check.h"
+#include "engine/region_run.h"
+#include "engine/unit.h"
+#include "heddle/error.h"
+#include "jit/lower/region.h"
+
+namespace heddle::engine {
+
+using base::SymbolValues;
+using ir::BufferId;
+using ir::PlanBuffer;
+
+BoundSteps::BoundSteps() = default;
+BoundSteps::~BoundSteps() = default;
+
+namespace {
+
+/// Scalar operations of a step that has iterations. Those of a piece that has none, of an operand without elements that
+/// is joined to others, may divide by its size of 0: the iterations are counted then.
+std::int64_t estimated_work(const ir::SymExpr& work, const SymbolValues& sizes,
+                            std::int64_t iterations) {
+  try {
+    return work.evaluate(sizes);
+  } catch (const ShapeError&) {
+    return iterations;
+  }
+}
+
+std::int64_t aligned(std::int64_t bytes) {
+  return (bytes + memory::kAlignment - 1) / memory::kAlignment * memory::kAlignment;
+}
+
+void run_kernel(const scheduler::BoundStep& step, std::int64_t begin, std::int64_t end, int worker,
+                std::int32_t* status) {
+  const auto* kernel = static_cast<const jit::CpuKernel*>(step.code);
+  auto* scratch = static_cast<char*>(step.scratch) + worker * step.scratch_stride;
+  kernel->entry(step.buffers, step.sizes, begin, end, scratch, status);
+}
+
+void run_library(const scheduler::BoundStep& step, std::int64_t begin, std::int64_t end, int worker,
+                 std::int32_t*) {
+  const auto* call = static_cast<const jit::BoundLibraryCall*>(step.code);
+  call->run(step.buffers, begin, end,
+            static_cast<char*>(step.scratch) + worker * step.scratch_stride);
+}
+
+std::vector<std::int64_t> concrete(const ir::Dims& dims, const SymbolValues& sizes) {
+  std::vector<std::int64_t> numbers;
+  for (const ir::SymExpr& dim : dims) numbers.push_back(dim.evaluate(sizes));
+  return numbers;
+}
+
+std::int64_t argument_bytes(const jit::Program& program, std::uint32_t position,
+                            const SymbolValues& sizes) {
+  for (const PlanBuffer& buffer : program.record.buffers)
+    if (buffer.role == PlanBuffer::Role::Input && buffer.position == position)
+      return buffer.bytes.evaluate(sizes);
+  return 0;
+}
+
+}  // namespace
+
+SymbolValues nested_sizes(const jit::NestedCall::Region& region, const SymbolValues& sizes) {
+  SymbolValues values = sizes;
+  std::erase_if(values, [](const auto& entry) { return jit::is_workspace(entry.first); });
+  for (const auto& [symbol, expr] : region.sizes) values[symbol] = expr.evaluate(sizes);
+  return values;
+}
+
+AddressSource Unit::source_of(BufferId buffer, const BoundSteps& plan) const {
+  const BufferId root = planner_->roots()[buffer];
+  const PlanBuffer& owner = schedule_.record.buffers[root];
+  switch (owner.role) {
+    case PlanBuffer::Role::Input:
+      return {AddressSource::Kind::Input, 0, owner.position, nullptr};
+    case PlanBuffer::Role::Output:
+      return {AddressSource::Kind::Output, 0, owner.position, nullptr};
+    case PlanBuffer::Role::Parameter:
+    case PlanBuffer::Role::Constant:
+      if (cuda_ != nullptr) return {AddressSource::Kind::Fixed, 0, 0, cuda_->fixed_address(root)};
+      return {AddressSource::Kind::Fixed, 0, 0, const_cast<void*>(fixed_[root].data())};
+    case PlanBuffer::Role::Intermediate:
+    case PlanBuffer::Role::Workspace:
+      break;
+  }
+  const std::int64_t offset = plan.memory.offsets[root];
+  const auto& begins = plan.arena_begins;
+  const auto arena = std::upper_bound(begins.begin(), begins.end(), offset) - begins.begin() - 1;
+  const auto phase = static_cast<std::uint32_t>(arena);
+  return {AddressSource::Kind::Arena, offset - begins[phase], phase, nullptr};
+}
+
+/// Sizes are those that the call sees: a buffer may be seen through a reshape.
+std::vector<jit::LibraryOperand> Unit::library_operands(const jit::LibraryCall& call,
+                                                        const jit::Launch& launch,
+                                                        const SymbolValues& sizes) const {
+  std::vector<jit::LibraryOperand> operands;
+  for (std::size_t k = 0; k < launch.buffers.size(); ++k) {
+    const ir::TensorMeta& seen =
+        k < call.inputs.size() ? call.inputs[k] : call.outputs[k - call.inputs.size()];
+    const ir::Literal& fixed = fixed_[planner_->roots()[launch.buffers[k]]];
+    operands.push_back({concrete(seen.sizes, sizes), fixed.data()});
+  }
+  return operands;
+}
+
+std::unique_ptr<BoundRegion> Unit::bind_region(const jit::NestedCall& call, std::uint32_t kernel,
+                                               const SymbolValues& sizes, int threads,
+                                               NestedPlans& known) const {
+  auto region = std::make_unique<BoundRegion>();
+  region->kind = call.kind;
+  region->operands = call.operands;
+  region->carried = call.carried;
+  region->scanned = call.scanned;
+  region->results = call.results;
+  region->length = call.kind == ir::RegionKind::Scan ? call.length.evaluate(sizes) : 0;
+  region->reverse = call.reverse;
+  std::int64_t arena = 0;
+  for (std::size_t k = 0; k < call.regions.size(); ++k) {
+    region->plans.push_back(
+        nested_[kernel][k]->bind_nested(nested_sizes(call.regions[k], sizes), threads, known));
+    arena = std::max(arena, region->plans.back()->memory.peak_bytes);
+  }
+  const jit::Program& body = *call.regions.back().program;
+  const SymbolValues& body_sizes = region->plans.back()->sizes;
+  std::int64_t end = aligned(arena);
+  for (std::uint32_t k = 0; k < call.carried; ++k) {
+    region->carried_bytes.push_back(argument_bytes(body, k, body_sizes));
+    region->spare_offsets.push_back(end);
+    end += aligned(region->carried_bytes.back());
+  }
+  for (std::uint32_t k = call.carried; k < call.carried + call.scanned; ++k)
+    region->slice_bytes.push_back(argument_bytes(body, k, body_sizes));
+  for (std::uint32_t k = call.carried; call.kind == ir::RegionKind::Scan && k < call.results; ++k)
+    region->element_bytes.push_back(
+        body.record.buffers[body.outputs[k]].bytes.evaluate(body_sizes));
+  region->condition_offset = end;
+  region->workspace_bytes =
+      end + (call.kind == ir::RegionKind::While ? memory::kAlignment : std::int64_t{0});
+  return region;
+}
+
+std::shared_ptr<const BoundSteps> Unit::bind_nested(const SymbolValues& sizes, int threads,
+                                                    NestedPlans& known) const {
+  const std::pair key(this, sizes);
+  if (const auto found = known.find(key); found != known.end()) return found->second;
+  auto plan = std::make_shared<BoundSteps>();
+  plan->sizes = sizes;
+  plan->threads = threads;
+  bind_phase(*plan, known);
+  return known[key] = std::move(plan);
+}
+
+void Unit::bind_address(const AddressSource& source, BoundSteps& plan) const {
+  const auto entry = static_cast<std::uint32_t>(plan.table.size());
+  plan.table.push_back(source);
+  if (source.kind == AddressSource::Kind::Input)
+    plan.input_slots.emplace_back(entry, source.position);
+  if (source.kind == AddressSource::Kind::Output)
+    plan.output_slots.emplace_back(entry, source.position);
+}
+
+scheduler::BoundStep Unit::bind_step(ir::StepId step, BoundSteps& plan) const {
+  const ir::PlanStep& planned = schedule_.record.steps[step];
+  const jit::Launch& launch = program_.launches[schedule_.given[step]];
+  const jit::ProgramKernel& kernel = program_.kernels[planned.kernel];
+  const std::size_t at = step - plan.first_step;
+  scheduler::BoundStep bound{};
+  std::vector<std::int64_t>& numbers = plan.step_sizes[at];
+  const bool launches = kernel.nest != nullptr && cuda_ != nullptr;  // bind_launch() was there
+  for (const ir::SymExpr& size : launch.sizes)
+    if (!launches) numbers.push_back(size.evaluate(plan.sizes));
+  if (launches) {
+    bound.extent = kernel.nest->parallel_extent.evaluate_sizes(numbers);
+  } else if (kernel.nest != nullptr) {
+    bound.run = run_kernel;
+    bound.code = kernels_[planned.kernel].get();
+    bound.extent = kernel.nest->parallel_extent.evaluate_sizes(numbers);
+    bound.scratch_bytes = kernels_[planned.kernel]->scratch_bytes.evaluate_sizes(numbers);
+  } else if (kernel.custom != nullptr && cuda_ != nullptr) {
+    bound.code = plan.custom[at].get();
+    bound.extent = plan.custom[at]->extent();
+  } else if (kernel.custom != nullptr) {
+    plan.custom[at] =
+        std::make_unique<jit::BoundCustomCall>(*kernel.custom, plan.sizes, plan.threads);
+    bound.run = run_custom;
+    bound.code = plan.custom[at].get();
+    bound.extent = plan.custom[at]->extent();
+    bound.scratch_bytes = plan.custom[at]->scratch_bytes();
+  } else if (kernel.nested != nullptr) {
+    bound.run_alone = run_region;
+    bound.code = plan.regions[at].get();
+    for (const auto& nested : plan.regions[at]->plans)
+      bound.scratch_bytes = std::max(bound.scratch_bytes, nested->scratch_bytes);
+  } else {
+    plan.library[at] = jit::bind_library_call(
+        *kernel.library, library_operands(*kernel.library, launch, plan.sizes), plan.threads);
+    bound.run = run_library;
+    bound.code = plan.library[at].get();
+    bound.extent = plan.library[at]->extent();
+    bound.scratch_bytes = plan.library[at]->scratch_bytes();
+  }
+  if (bound.extent > 0) bound.work = estimated_work(planned.work, plan.sizes, bound.extent);
+  bound.sizes = numbers.data();
+  plan.table_start.push_back(static_cast<std::uint32_t>(plan.table.size()));
+  for (const BufferId buffer : launch.buffers) bind_address(source_of(buffer, plan), plan);
+  return bound;
+}
+
+/// The arena of the phase, after those of the phases before it.
+void Unit::bind_memory(BoundSteps& plan) const {
+  memory::MemoryPlan own = planner_->bind(plan.sizes, plan.phase);
+  const std::int64_t begin = aligned(plan.memory.peak_bytes);
+  plan.arena_begins.push_back(begin);
+  plan.memory.peak_bytes = begin + own.peak_bytes;
+  plan.memory.lower_bound_bytes = std::max(plan.memory.lower_bound_bytes, own.lower_bound_bytes);
+  plan.memory.offsets.resize(own.offsets.size(), memory::kNotInArena);
+  for (std::size_t b = 0; b < own.offsets.size(); ++b)
+    if (own.offsets[b] != memory::kNotInArena) plan.memory.offsets[b] = begin + own.offsets[b];
+}
+
+/// What the step that begins the next phase reads, where it is told by now.
+void Unit::bind_query(BoundSteps& plan) const {
+  if (phases_.is_last(plan.phase)) return;
+  const ir::StepId step = phases_.begin(plan.phase + 1);
+  const ir::PlanStep& planned = schedule_.record.steps[step];
+  plan.query = static_cast<std::uint32_t>(plan.table.size());
+  for (const BufferId buffer : program_.launches[schedule_.given[step]].buffers) {
+    const bool read = std::ranges::find(planned.reads, buffer) != planned.reads.end();
+    bind_address(read ? source_of(buffer, plan) : AddressSource{AddressSource::Kind::Fixed}, plan);
+  }
+}
+
+/// How a step is launched on CUDA, and how much memory its blocks share.
+void Unit::bind_launch(ir::StepId step, BoundSteps& plan) const {
+  const std::uint32_t kernel = schedule_.record.steps[step].kernel;
+  const std::uint32_t given = schedule_.given[step];
+  std::vector<std::int64_t>& numbers = plan.step_sizes[step - plan.first_step];
+  for (const ir::SymExpr& size : program_.launches[given].sizes)
+    numbers.push_back(size.evaluate(plan.sizes));
+  std::int64_t scratch_bytes = 0;
+  plan.cuda[step - plan.first_step] = cuda_->bind(kernel, numbers, scratch_bytes);
+  if (cuda_->shares_tiles(kernel)) plan.sizes[shares_workspace(given)] = scratch_bytes;
+}
+
+/// What keeps the phase from running: a size that it is the first to know.
+std::optional<Error::Parts> Unit::refused(const BoundSteps& plan) const {
+  for (const ir::ComputedSize& computed : computed_sizes_)
+    if (phases_.known_in(computed.size) == plan.phase)
+      if (auto why = ir::refusal(computed, plan.sizes)) return why;
+  return std::nullopt;
+}
+
+/// Nested plans, and the custom ops and launches of a device first: their arenas and workspaces are buffers of this one.
+void Unit::bind_phase(BoundSteps& plan, NestedPlans& known) const {
+  const ir::StepId begin = phases_.begin(plan.phase);
+  const ir::StepId end = phases_.begin(plan.phase + 1);
+  const std::size_t count = end - begin;
+  plan.unit = this;
+  plan.first_step = begin;
+  plan.refusal = refused(plan);
+  if (plan.refusal) return;
+  plan.step_sizes.resize(count);
+  plan.library.resize(count);
+  plan.custom.resize(count);
+  plan.regions.resize(count);
+  if (cuda_ != nullptr) {
+    plan.cuda.resize(count);
+    plan.streams = &cuda_->streams();
+    plan.graphs = &cuda_->graphs();
+  }
+  for (ir::StepId step = begin; step < end; ++step) {
+    const std::uint32_t kernel = schedule_.record.steps[step].kernel;
+    if (cuda_ != nullptr && program_.kernels[kernel].nest != nullptr) bind_launch(step, plan);
+    if (cuda_ != nullptr && program_.kernels[kernel].custom != nullptr) {
+      auto& custom = plan.custom[step - begin];
+      custom =
+          std::make_unique<jit::BoundCustomCall>(*program_.kernels[kernel].custom, plan.sizes, 1);
+      plan.sizes[custom_workspace(kernel)] = custom->workspace_bytes();
+    }
+    const jit::NestedCall* call = program_.kernels[kernel].nested.get();
+    if (call == nullptr) continue;
+    plan.regions[step - begin] = bind_region(*call, kernel, plan.sizes, plan.threads, known);
+    plan.sizes[call->workspace] = plan.regions[step - begin]->workspace_bytes;
+  }
+  bind_memory(plan);
+  if (check_plans_ && phases_.is_last(plan.phase)) check_steps(*this, plan);
+  for (ir::StepId step = begin; step < end; ++step) {
+    plan.steps.push_back(bind_step(step, plan));
+    plan.scratch_bytes = std::max(plan.scratch_bytes, plan.steps.back().scratch_bytes);
+  }
+  bind_query(plan);
+  for (const scheduler::Stage& stage : schedule_.stages)
+    if (!stage.empty() && stage.front() >= begin && stage.front() < end)
+      plan.stages.push_back({stage.front() - begin, static_cast<std::uint32_t>(stage.size())});
+  bind_releases(plan);
+}
+
+void Unit::bind(const SymbolValues& sizes, int threads, BoundSteps& plan) const {
+  plan.sizes = sizes;
+  plan.threads = threads;
+  NestedPlans known;
+  bind_phase(plan, known);
+}
+
+void Unit::bind_next(const BoundSteps& before, const SymbolValues& sizes, BoundSteps& plan) const {
+  plan.sizes = sizes;
+  plan.threads = before.threads;
+  plan.phase = before.phase + 1;
+  plan.memory = before.memory;
+  plan.arena_begins = before.arena_begins;
+  NestedPlans known;
+  bind_phase(plan, known);
+}
+
+}  // namespace heddle::engine
