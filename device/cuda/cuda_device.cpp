@@ -23,6 +23,8 @@ constexpr unsigned int kStreamNonBlocking = 1;
 constexpr unsigned int kEventDisableTiming = 2;
 constexpr int kNotReady = 600;
 constexpr int kNotSupported = 801;
+/// Of the legacy stream while another that it waits for is captured.
+constexpr int kCaptureImplicit = 906;
 /// Of captures: what this and other threads do meanwhile is none of its business.
 constexpr int kCaptureRelaxed = 2;
 constexpr std::uint32_t kDefaultShared = 48 * 1024;
@@ -231,8 +233,10 @@ class CudaStream : public Stream {
   void* native() const override { return handle_; }
   bool is_captured() const override {
     int status = 0;
-    context_->call("cuStreamIsCapturing",
-                   [&] { return context_->driver.stream_is_captured(handle_, &status); });
+    const int result = context_->call_quietly(
+        [&] { return context_->driver.stream_is_captured(handle_, &status); });
+    if (result == kCaptureImplicit) return true;
+    context_->check(result, "cuStreamIsCapturing");
     return status != 0;
   }
 

@@ -526,7 +526,11 @@ EXPORT void heddle_cuda_sim_registers(unsigned int count) { registers = static_c
 EXPORT void heddle_cuda_sim_fail(unsigned long n, int error) {
   Injector::instance().fail(n, error);
 }
-EXPORT const char* heddle_cuda_sim_failed() { return Injector::instance().failed().c_str(); }
+EXPORT const char* heddle_cuda_sim_failed() {
+  thread_local std::string failed;
+  failed = Injector::instance().failed();
+  return failed.c_str();
+}
 EXPORT unsigned long heddle_cuda_sim_calls() { return Injector::instance().calls(); }
 EXPORT unsigned long heddle_cuda_sim_calls_of(const char* function) {
   return Injector::instance().calls_of(function);

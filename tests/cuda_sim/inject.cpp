@@ -25,6 +25,16 @@ int Injector::enter(const char* function) {
   return error_;
 }
 
+unsigned long Injector::calls() const {
+  const std::lock_guard lock(mutex());
+  return calls_;
+}
+
+std::string Injector::failed() const {
+  const std::lock_guard lock(mutex());
+  return failed_;
+}
+
 unsigned long Injector::calls_of(const std::string& function) const {
   const std::lock_guard lock(mutex());
   const auto found = calls_of_.find(function);

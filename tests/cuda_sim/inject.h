@@ -14,9 +14,9 @@ class Injector {
   /// Counts a call. @return the error that it is to give; 0: none.
   int enter(const char* function);
   void fail(unsigned long n, int error);
-  unsigned long calls() const { return calls_; }
+  unsigned long calls() const;
   unsigned long calls_of(const std::string& function) const;
-  const std::string& failed() const { return failed_; }
+  std::string failed() const;
 
  private:
   unsigned long calls_ = 0;

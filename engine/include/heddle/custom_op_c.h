@@ -73,7 +73,8 @@ typedef struct heddle_custom_op {
   int64_t (*extent)(const heddle_kernel_call* call, void* user);          /* may be null */
   void* user; /* handed to every function; must live as long as the process */
   /* Flags. Capturable: what `cuda` queues depends on nothing but addresses, sizes and attributes, comes on its `stream` alone,
-   * and neither allocates nor waits; it may be replayed without a call, and is called again for other addresses and sizes. */
+   * and neither allocates nor waits; it may be replayed without a call, and is called again for other addresses and sizes. Only
+   * of pure ops: others are called at each run. */
   int pure, capturable, collective;
   /* As `cpu`, but queues the work on `stream` (a CUstream) and waits for nothing: addresses are the device's. May be
    * null: the op does not run on CUDA. */
