@@ -95,8 +95,10 @@ Outputs layer_normalization(const Node& node) {
   Outputs outputs{layer_norm(x, node.tensor(1), node.optional(2), axis, epsilon)};
   if (node.output_count() > 1) {
     const Ints axes = range_of(axis, x.rank());
-    outputs.emplace_back(mean(x, axes, true));
-    outputs.emplace_back(rsqrt(variance(x, axes, true) + epsilon));
+    const DType stash = node.dtype("stash_type", f32);
+    const Tensor wide = x.dtype() == stash ? x : cast(x, stash);
+    outputs.emplace_back(mean(wide, axes, true));
+    outputs.emplace_back(rsqrt(variance(wide, axes, true) + epsilon));
   }
   return outputs;
 }

@@ -52,21 +52,9 @@ std::string step_name(const ScheduleRecord& record, StepId step) {
 /// steps in between are what orders them.
 void check_weak_edges(const Graph& graph, const PlanNodes& nodes, const ScheduleRecord& record,
                       const HappensBefore& before) {
-  // Of what `then` is evaluated for, in the kernel.
-  const auto reads_of_kernel = [&](StepId step, const Node* then) {
-    const auto& kernel = nodes.computed_by(step);
-    return std::ranges::any_of(kernel, [&](const Node* reader) {
-      if (reader != then && !nodes.leads_to(then, reader)) return false;
-      return std::ranges::any_of(kernel, [&](const Node* other) {
-        return other != reader && other != then && !nodes.leads_to(then, other) &&
-               nodes.leads_to(other, reader);
-      });
-    });
-  };
   const auto check = [&](const Node* first, const Node* then) {
     for (const StepId from : nodes.computing(first)) {
       for (const StepId to : nodes.computing(then)) {
-        if (from == to && reads_of_kernel(to, then)) continue;
         if (!before(from, to)) fail_order(record, from, to, *first, *then);
       }
     }

@@ -28,8 +28,6 @@ GroupGraph::GroupGraph(const ReadAnalysis& reads)
   next_.resize(count);
   before_.resize(count);
   weak_of_.resize(count);
-  kept_of_.resize(count);
-  read_of_.resize(count);
   seen_.resize(count, 0);
   add_data_edges();
   add_order_edges();
@@ -71,11 +69,8 @@ void GroupGraph::add_data_edges() {
     for (const Value& input : node->inputs()) {
       if (!input) continue;
       for (const Node* owner : owners_behind(input)) {
-        const std::uint32_t from = graph_.position(owner);
-        next_[from].insert(to);
-        before_[to].insert(from);
-        read_of_[from].insert(to);
-        read_of_[to].insert(from);
+        next_[graph_.position(owner)].insert(to);
+        before_[to].insert(graph_.position(owner));
       }
     }
   }
@@ -125,11 +120,8 @@ void GroupGraph::add_overwrite_edges() {
     for (const std::uint32_t reader : overwrite.readers) {
       const Node* before = graph_.nodes()[reader];
       if (reader == overwrite.writer || !reads_.is_owned(before)) continue;
-      if (!depends_on_data(graph_.nodes()[overwrite.writer], before)) {
+      if (!depends_on_data(graph_.nodes()[overwrite.writer], before))
         add_weak(reader, overwrite.writer);
-        kept_of_[reader].insert(overwrite.writer);
-        kept_of_[overwrite.writer].insert(reader);
-      }
       next_[reader].insert(overwrite.writer);
       before_[overwrite.writer].insert(reader);
     }
@@ -207,24 +199,13 @@ bool GroupGraph::merge(std::uint32_t a, std::uint32_t b) {
   before_[a].erase(b);
   next_[b].clear();
   before_[b].clear();
-  for (auto* pairs : {&weak_of_, &kept_of_, &read_of_}) join(*pairs, a, b);
-  return true;
-}
-
-/// What stood in a pair with `b` stands in one with `a`.
-void GroupGraph::join(std::vector<std::set<std::uint32_t>>& pairs, std::uint32_t a,
-                      std::uint32_t b) {
-  for (const std::uint32_t group : pairs[b]) {
-    pairs[group].erase(b);
-    if (group == a) continue;
-    pairs[group].insert(a);
-    pairs[a].insert(group);
+  for (const std::uint32_t group : weak_of_[b]) {
+    weak_of_[group].erase(b);
+    weak_of_[group].insert(a);
+    weak_of_[a].insert(group);
   }
-  pairs[b].clear();
-}
-
-bool GroupGraph::is_ordered(std::uint32_t a, std::uint32_t b) const {
-  return weak_of_[a].contains(b) && (kept_of_[a].contains(b) || !read_of_[a].contains(b));
+  weak_of_[b].clear();
+  return true;
 }
 
 std::vector<std::uint32_t> GroupGraph::order() const {
@@ -254,8 +235,7 @@ std::vector<std::uint32_t> GroupGraph::order() const {
 
 std::vector<std::pair<std::uint32_t, std::uint32_t>> GroupGraph::weak_edges() const {
   std::set<std::pair<std::uint32_t, std::uint32_t>> edges;
-  for (const auto& [from, to] : weak_)
-    if (find(from) != find(to)) edges.emplace(find(from), find(to));
+  for (const auto& [from, to] : weak_) edges.emplace(find(from), find(to));
   return {edges.begin(), edges.end()};
 }
 

@@ -20,8 +20,8 @@ class GroupGraph {
   /// Owned nodes that compute something for `node`: itself, or for an inlined node those behind it.
   std::vector<const Node*> owners_behind(Value value) const;
 
-  /// Whether an order edge lies between the two that says more than data does: one reads nothing of the other.
-  bool is_ordered(std::uint32_t a, std::uint32_t b) const;
+  /// Whether an order edge that no data is known to imply lies between the two.
+  bool is_ordered(std::uint32_t a, std::uint32_t b) const { return weak_of_[a].contains(b); }
   /// Joins `b` into `a`, unless a path leads from one to the other through a third group.
   bool merge(std::uint32_t a, std::uint32_t b);
 
@@ -36,7 +36,6 @@ class GroupGraph {
   void add_overwrite_edges();
   bool find_between(std::uint32_t first, std::uint32_t second);
   void add_weak(std::uint32_t before, std::uint32_t later);
-  static void join(std::vector<std::set<std::uint32_t>>& pairs, std::uint32_t a, std::uint32_t b);
   bool depends_on_data(const Node* node, const Node* before) const;
   std::uint32_t find(std::uint32_t k) const;
   /// Begins a search: nothing has been seen.
@@ -53,10 +52,6 @@ class GroupGraph {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> weak_;  ///< node positions (before, after)
   std::vector<std::set<std::uint32_t>>
       weak_of_;  ///< by group: groups that weak edges lead to or from
-  std::vector<std::set<std::uint32_t>>
-      kept_of_;  ///< of these edges, those that stay whatever is read
-  std::vector<std::set<std::uint32_t>>
-      read_of_;  ///< by group: groups that it reads or that read it
   /// Of groups, so that edges lead forwards: a path between two runs through groups between them.
   base::OrderList topological_;
   std::vector<std::uint32_t> between_;       ///< what the last search found

@@ -1,11 +1,9 @@
 // Every misuse is a typed error with its exact text, and the engine works afterwards.
 #include <algorithm>
-#include <chrono>
 #include <future>
 #include <gtest/gtest.h>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "heddle/heddle.h"
@@ -312,15 +310,18 @@ TEST(Errors, SymbolicTensorsKeptBeyondTheirTrace) {
 TEST(Errors, AnEngineThatGoesWaitsForSubmittedCalls) {
   for (int k = 0; k < 8; ++k) {
     std::vector<std::future<std::vector<hd::Tensor>>> pending;
+    std::promise<void> moves;
+    const std::shared_future<void> has_moved = moves.get_future().share();
     {
-      hd::Engine first([](const hd::Tensor& x) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the engine goes meanwhile
+      hd::Engine first([=](const hd::Tensor& x) {
+        has_moved.wait();
         return hd::exp(x) + 1;
       });
       for (int n = 1; n < 4; ++n)
         pending.push_back(first.submit({hd::Tensor::full(hd::f32, {n}, 0)}));
       hd::Engine moved = std::move(first);
       pending.push_back(moved.submit({hd::Tensor::full(hd::f32, {9}, 0)}));
+      moves.set_value();
     }
     for (auto& call : pending) EXPECT_EQ(call.get()[0].to_doubles()[0], 2);
   }

@@ -8,6 +8,7 @@
 
 #include "engine/onnx/onnx.pb.h"
 #include "heddle/error.h"
+#include "heddle/ops.h"
 #include "tests/onnx/model_builder.h"
 
 namespace heddle::onnx_test {
@@ -71,6 +72,21 @@ TEST(Corner, ReductionsOfIntegersAreThoseOfRealsCut) {
     EXPECT_EQ(reduced("ReduceLogSum", wide)[1], 2) << "of 19";
     EXPECT_THAT(reduced("ReduceLogSumExp", wide), ElementsAre(2, 12));
   }
+}
+
+TEST(Corner, StatisticsOfLayerNormalizationAreOfTheirOwnDtype) {
+  ModelBuilder model;
+  model.proto().mutable_opset_import(0)->set_version(17);
+  model.input("x", {"n", "3"}, TensorProto::FLOAT16).input("w", {"3"}, TensorProto::FLOAT16);
+  model.output("y", TensorProto::FLOAT16).output("mean", TensorProto::FLOAT);
+  model.output("deviation", TensorProto::FLOAT);
+  model.node("LayerNormalization", {"x", "w"}, {"y", "mean", "deviation"});
+  const Tensor x = heddle::cast(matrix<float>({1, 2, 5}, 1), f16);
+  const auto results = model.load().run({x, Tensor::full(f16, {3}, 1)});
+  EXPECT_EQ(results[0].dtype(), f16);
+  EXPECT_EQ(results[1].dtype(), f32);
+  EXPECT_NEAR(results[1].to_doubles()[0], 8.0 / 3, 1e-6);
+  EXPECT_NEAR(results[2].to_doubles()[0], 1 / std::sqrt(26.0 / 9 + 1e-5), 1e-6);
 }
 
 TEST(Corner, NegativePadsTakeAwayBeforeTheRestIsRepeated) {
