@@ -95,7 +95,12 @@ void Recorder::find_last_readers() {
   const auto later = [](std::uint32_t& last, std::uint32_t group) { last = std::max(last, group); };
   for (std::size_t k = nodes.size(); k-- > 0;) {
     const Node& node = *nodes[k];
-    if (state_.reads.is_owned(&node)) evaluated[k] = state_.grouping.group_of[k];
+    if (state_.reads.is_owned(&node)) {
+      // Who reads a view that lies in memory of its own may read what it looks at all the same.
+      const bool is_view = graph.class_of(&node) == NodeClass::View;
+      const std::uint32_t group = state_.grouping.group_of[k];
+      evaluated[k] = is_view ? std::max(evaluated[k], group) : group;
+    }
     for (std::uint32_t output = 0; output < node.outputs().size(); ++output) {
       const ir::Alias alias = ir::alias_of(node, output);
       if (node.op().custom == nullptr && alias.kind == ir::Alias::Kind::Mutates)

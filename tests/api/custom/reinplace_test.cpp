@@ -76,6 +76,26 @@ TEST(CustomReinplace, DeadIntermediate) {
   EXPECT_EQ(text, "+x add +u tt::accumulate -x tt::scale -u");
 }
 
+// A kernel that reads a view reads what it looks at, also where the view is an output and lies in memory of its own.
+TEST(CustomReinplace, AViewThatIsReturnedIsReadLater) {
+  const std::string head =
+      "graph @main(%in: f32[2, 2]) {\n"
+      "  %t = cumsum(%in) {axis = 0}\n"
+      "  %v = permute(%t) {perm = [1, 0]}\n"
+      "  %n = tt::increment_(%t)\n";
+  const std::vector inputs{hd::Tensor::of<float>({1, 2, 3, 4}, {2, 2})};
+  for (const char* outputs : {"%m, %v", "%m"}) {
+    hd::Engine engine =
+        graph(head + "  %m = matmul(%v, %n)\n  return " + std::string(outputs) + "\n}\n");
+    EXPECT_THAT(engine.run(inputs)[0].to_doubles(), ElementsAre(22, 31, 34, 48)) << outputs;
+    EXPECT_EQ(missed(engine, inputs), (Missed{1, 16})) << outputs;
+  }
+  hd::Engine unread = graph(head + "  %s = tt::scale(%n)\n  return %s, %v\n}\n");
+  EXPECT_THAT(unread.run(inputs)[0].to_doubles(), ElementsAre(4, 6, 10, 14));
+  EXPECT_THAT(unread.run(inputs)[1].to_doubles(), ElementsAre(1, 4, 2, 6));
+  EXPECT_EQ(missed(unread, inputs), (Missed{0, 0}));
+}
+
 // A2-13, value semantics: one copy, and the results are independent.
 TEST(CustomReinplace, TwoBasesInTheSameBytes) {
   hd::Engine engine = graph(
