@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "heddle/error.h"
 #include "ir/op.h"
+#include "ir/structural_key.h"
 
 namespace heddle::engine {
 
@@ -184,7 +185,7 @@ void Trace::rollback(const Checkpoint& before) {
 }
 
 ir::GraphRef Trace::install(const std::string& wanted, ir::Graph graph) {
-  const base::Hash128 key = graph.structural_hash();
+  const base::Hash128 key = ir::body_key(graph);
   ir::GraphRef& installed = installed_[{key.low, key.high}];
   if (installed.graph != nullptr) return installed;
   std::string name = wanted;

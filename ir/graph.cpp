@@ -4,9 +4,9 @@
 #include <unordered_map>
 
 #include "base/check.h"
-#include "base/hash.h"
 #include "ir/graph_data.h"
 #include "ir/op.h"
+#include "ir/structural_key.h"
 
 namespace heddle::ir {
 
@@ -81,55 +81,6 @@ const Literal* Graph::parameter(const Node* param) const {
 
 namespace {
 
-/// Words that say everything about a graph but names and locations.
-class StructuralKey {
- public:
-  void add(std::uint64_t word) { words_.push_back(word); }
-  void add(std::string_view text) { add(base::hash64(text)); }
-  void add(Value value) {
-    if (!value)
-      add(~std::uint64_t{0});
-    else
-      add(numbers_.at(value.node) << 8 | value.index);
-  }
-  void add(const Node& node) {
-    numbers_.emplace(&node, numbers_.size());
-    add(node.op_name());
-    add(node.inputs().size());
-    for (const Value& input : node.inputs()) add(input);
-    add(hash(node.attrs()));
-    for (const TensorMeta& meta : node.outputs()) add(meta.to_string());
-    add(annotation_hash(node.annotations()));
-    for (const Value& first : node.after()) add(first);
-  }
-  base::Hash128 finish() const {
-    return base::hash128(words_.data(), words_.size() * sizeof(std::uint64_t));
-  }
-
- private:
-  static std::uint64_t annotation_hash(const Annotations& annotations) {
-    std::uint64_t h = annotations.size();
-    for (const auto& [key, annotation] : annotations) {
-      h = base::combine(h, base::hash64(key));
-      h = base::combine(h, std::visit(
-                               [](const auto& v) -> std::uint64_t {
-                                 using T = std::decay_t<decltype(v)>;
-                                 if constexpr (std::is_same_v<T, std::string>)
-                                   return base::hash64(v);
-                                 else if constexpr (std::is_arithmetic_v<T>)
-                                   return base::hash64(&v, sizeof v);
-                                 else
-                                   return annotation_hash(*v);
-                               },
-                               annotation.value));
-    }
-    return h;
-  }
-
-  std::vector<std::uint64_t> words_;
-  std::unordered_map<const Node*, std::uint64_t> numbers_;
-};
-
 std::uint32_t next_symbol(const Graph& graph, base::Symbol::Kind kind) {
   std::vector<base::Symbol> symbols;
   for (const NodePtr& node : graph.nodes()) {
@@ -147,17 +98,7 @@ std::uint32_t next_symbol(const Graph& graph, base::Symbol::Kind kind) {
 }  // namespace
 
 base::Hash128 Graph::structural_hash() const {
-  std::call_once(data_->hashed, [&] {
-    StructuralKey key;
-    for (const NodePtr& node : nodes()) key.add(*node);
-    for (const Value& input : inputs()) key.add(input);
-    for (const Value& output : outputs()) key.add(output);
-    for (const WriteBack& write : write_backs()) {
-      key.add(write.target);
-      key.add(write.source);
-    }
-    data_->hash = key.finish();
-  });
+  std::call_once(data_->hashed, [&] { data_->hash = structural_key(*this, {}); });
   return data_->hash;
 }
 

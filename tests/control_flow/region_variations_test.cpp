@@ -120,6 +120,41 @@ TEST(RegionVariations, AMarkedCallsOptionsHoldWhereItTellsSizes) {
   }
 }
 
+// S0-19 of bodies that find sizes, nested ones too: each call has sizes of its own, and one body serves all.
+TEST(RegionVariations, S0_19_ABodyThatFindsSizesIsInstalledOnce) {
+  const auto inner = [](const Tensor& t) {
+    const Annotate scope{{"compile", "inside"}};
+    return tanh(positive()(t)[0]) * 2;
+  };
+  const auto body = [inner](const Tensor& t) {
+    const Tensor kept = positive()(t - 1)[0];
+    const Tensor again = invoke({.name = "inner"}, inner, kept);
+    return std::tuple(again, iota({again.size(0) * 2}, 0, f32), kept, kept.size(0) + 1);
+  };
+  const auto f = [body, inner](const Tensor& p, const Tensor& x) {
+    const auto [a, m, one, k] = invoke({.name = "g"}, body, x);
+    const auto [b, n, two, l] = invoke({.name = "g"}, body, x * -1);
+    const auto [c, o] = cond(
+        p, [inner](const Tensor& t) { return std::pair(inner(t), t); },
+        [inner](const Tensor& t) { return std::pair(inner(t), t); }, x + 1);
+    return std::tuple(a, m, b, n, c, o, iota({k * 10 + l}, 0, f32), one, two);
+  };
+  const std::vector<Tensor> inputs{flag(true), numbers({3, -4, 2, -2, 0.5})};
+  const auto got = everywhere(f, inputs);
+  EXPECT_THAT(got[1].sizes(), ElementsAre(4));
+  EXPECT_THAT(got[3].sizes(), ElementsAre(4));
+  EXPECT_THAT(got[6].sizes(), ElementsAre(33));
+  everywhere(f, {flag(false), numbers({3, 4, 2, -2, 0.5})});
+  EngineOptions options{.threads = 1, .disk_cache = false};
+  Engine engine(f, options);
+  const std::string text = engine.graph_text(inputs, false);
+  for (const char* name : {"graph @g", "graph @inner"})
+    EXPECT_EQ(text.find(name), text.rfind(name)) << text;
+  const auto branches = nodes_of(ir::parse(text), "cond");
+  EXPECT_EQ(std::get<ir::GraphRef>(branches[0]->attr("then")).graph,
+            std::get<ir::GraphRef>(branches[0]->attr("else")).graph);
+}
+
 // S2-4: passes change the graphs of a call that tells sizes, twice over; its sizes keep their names, also where two calls
 // follow each other, and what is made of a size alone has that size.
 TEST(RegionVariations, S2_4_SizesOfTheRunKeepTheirNames) {
