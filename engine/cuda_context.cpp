@@ -266,9 +266,9 @@ std::shared_ptr<void> CudaContext::allocate(std::size_t bytes) {
     *block = memory::PoolBlock(runtime_->pool(), bytes);
   }
   ++lent_;
-  return {block->get(), [this, block](void*) {
+  return {block->get(), [this, block, stream = stream_](void*) {
             --lent_;
-            released_.push_back({stream_, std::move(*block)});
+            released_.push_back({stream, std::move(*block)});
           }};
 }
 
@@ -370,8 +370,12 @@ void CudaContext::leave(const BoundPlan& plan, std::span<const Tensor> inputs,
   const auto& guards = plan.executable->guards().inputs;
   const auto keep = [&](const Tensor& tensor, bool writes) {
     if (on_host(tensor)) return;
-    kept_.push_back(tensor);
-    tensor.impl()->device_bytes->uses.add(completion_, writes);
+    DeviceBytes& bytes = *tensor.impl()->device_bytes;
+    if (bytes.block != nullptr)
+      kept_.push_back(bytes.block);
+    else
+      kept_.push_back(tensor.impl());
+    bytes.uses.add(completion_, writes);
   };
   for (std::size_t k = 0; k < inputs.size(); ++k) keep(inputs[k], guards[k].is_overwritten());
   for (const Tensor& output : outputs) keep(output, true);

@@ -131,6 +131,7 @@ class CudaContext : private RegionMachine, private StepRunner {
   std::int32_t bring_to_host(std::span<Bytes> bytes) override;
   void copy(void* to, const void* from, std::size_t bytes) override;
   std::shared_ptr<void> allocate(std::size_t bytes) override;
+  const void* lane() const override { return stream_; }
   bool asks_on_device() const override { return true; }
   void queue_sizes(const jit::CustomCall& call, const base::SymbolValues& sizes,
                    void* const* buffers, void* told) override;
@@ -168,7 +169,7 @@ class CudaContext : private RegionMachine, private StepRunner {
   std::shared_ptr<device::Event> end_;  ///< of a run that did not wait
   CompletionPtr completion_;            ///< of the run under way; null: none is
   std::uint64_t ticket_ = 0;
-  std::vector<Tensor> kept_;  ///< that it uses
+  std::vector<std::shared_ptr<const void>> kept_;  ///< memory and tensors that it uses
   std::shared_ptr<const Executable> kept_executable_;
   std::vector<std::unique_ptr<device::Event>> events_;  ///< of steps, then the one at the begin
   std::vector<std::uint32_t> event_of_;                 ///< by step

@@ -88,7 +88,7 @@ CudaRuntime::CudaRuntime(const Device& device, bool reset, void* context)
 std::shared_ptr<DeviceBytes> CudaRuntime::allocate(std::size_t bytes) {
   auto made = std::make_shared<DeviceBytes>();
   made->runtime = shared_from_this();
-  made->block = memory::PoolBlock(pool_, bytes);
+  made->block = std::make_shared<memory::PoolBlock>(pool_, bytes);
   return made;
 }
 
@@ -103,7 +103,7 @@ std::shared_ptr<DeviceBytes> CudaRuntime::upload(const ir::Literal& literal) {
   }
   auto bytes = allocate(literal.bytes());
   bytes->source = literal;
-  copy_in(bytes->block.get(), literal.data(), literal.bytes());
+  copy_in(bytes->address(), literal.data(), literal.bytes());
   const std::scoped_lock lock(mutex_);
   std::erase_if(uploads_, [](const auto& entry) { return entry.second.expired(); });
   uploads_[literal.data()] = bytes;

@@ -23,9 +23,12 @@ using CudaRuntimePtr = std::shared_ptr<CudaRuntime>;
 /// Memory of a tensor or parameter on the device.
 struct DeviceBytes {
   CudaRuntimePtr runtime;
-  memory::PoolBlock block{};  ///< empty: the memory is the caller's
-  ir::Literal source{};       ///< of a parameter: keeps the address, its key, taken
+  /// Null: the memory is the caller's. Calls under way keep it without the tensor.
+  std::shared_ptr<const memory::PoolBlock> block{};
+  ir::Literal source{};  ///< of a parameter: keeps the address, its key, taken
   PendingUses uses{};
+
+  char* address() const { return block == nullptr ? nullptr : block->get(); }
 };
 
 class CudaRuntime : public std::enable_shared_from_this<CudaRuntime> {

@@ -11,7 +11,7 @@ Tensor make_device_tensor(CudaRuntime& runtime, DType dtype, const Sizes& sizes)
   const std::size_t bytes = fill_metadata(*impl, dtype, sizes);
   impl->device = runtime.name();
   impl->device_bytes = runtime.allocate(bytes);
-  impl->data = impl->device_bytes->block.get();
+  impl->data = impl->device_bytes->address();
   return Tensor(std::move(impl));
 }
 

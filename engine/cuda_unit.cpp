@@ -119,7 +119,7 @@ void CudaUnit::upload(const jit::Program& program, const std::vector<ir::Literal
 }
 
 void* CudaUnit::fixed_address(BufferId root) const {
-  return fixed_[root] == nullptr ? nullptr : fixed_[root]->block.get();
+  return fixed_[root] == nullptr ? nullptr : fixed_[root]->address();
 }
 
 CudaLaunch CudaUnit::bind(std::uint32_t kernel, std::span<const std::int64_t> sizes,

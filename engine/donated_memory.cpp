@@ -18,7 +18,7 @@ std::size_t bytes_of(const Tensor::Impl& tensor) {
 /// Whether the tensor's memory is of our own allocators, and nobody else's.
 bool owns_its_memory(const Tensor::Impl& tensor) {
   if (tensor.device_bytes != nullptr)
-    return tensor.device_bytes.use_count() == 1 && tensor.device_bytes->block.get() != nullptr;
+    return tensor.device_bytes.use_count() == 1 && tensor.device_bytes->block != nullptr;
   return tensor.allocation != nullptr;
 }
 

@@ -264,24 +264,29 @@ LatePhase::Entry& LatePhase::entry_for(const BoundSteps& before,
   return *entries_.front();
 }
 
+char* LatePhase::memory_of(RegionMachine& machine, std::int64_t bytes) {
+  auto known = std::ranges::find(memories_, machine.lane(), &Memory::lane);
+  if (known == memories_.end()) known = memories_.insert(known, Memory{.lane = machine.lane()});
+  if (bytes > known->bytes) {
+    known->block.reset();
+    known->bytes = 0;
+    known->block = machine.allocate(static_cast<std::size_t>(bytes));
+    known->bytes = bytes;
+  }
+  return static_cast<char*>(known->block.get());
+}
+
 /// The arena of the phase and the scratch of its steps, in memory that all entries share.
 void LatePhase::give_memory(Entry& entry, Frame& before, RegionMachine& machine) {
   const Needs needs = needs_of(entry.plan);
-  if (needs.bytes > memory_bytes_) {
-    memory_.reset();
-    memory_bytes_ = 0;
-    memory_ = machine.allocate(static_cast<std::size_t>(needs.bytes));
-    memory_bytes_ = needs.bytes;
-    for (const auto& other : entries_) other->memory = nullptr;
-  }
-  auto* memory = static_cast<char*>(memory_.get());
-  if (entry.memory == memory) return;
-  Frame::Memory given = before.memory();
-  given.arenas.push_back(memory);
-  given.scratch = memory + needs.scratch;
-  given.scratch_stride = needs.stride;
-  entry.frame.prepare(entry.plan, std::move(given), before.io());
-  entry.memory = memory;
+  char* memory = memory_of(machine, needs.bytes);
+  arenas_ = before.memory().arenas;
+  arenas_.push_back(memory);
+  char* scratch = memory + needs.scratch;
+  if (entry.is_prepared) return entry.frame.move_to(arenas_, scratch, needs.stride);
+  entry.frame.prepare(entry.plan, {arenas_, scratch, needs.stride, before.memory().request},
+                      before.io());
+  entry.is_prepared = true;
 }
 
 Frame* LatePhase::enter(Frame& before, RegionMachine& machine, std::int32_t* status) {

@@ -24,16 +24,23 @@ class LatePhase {
     std::vector<std::int64_t> late_sizes;
     BoundSteps plan;
     Frame frame;
-    const void* memory = nullptr;  ///< that the frame was prepared for
+    bool is_prepared = false;
+  };
+  /// Of whichever entry runs; steps of different lanes run at once.
+  struct Memory {
+    const void* lane = nullptr;  ///< as RegionMachine::lane()
+    std::shared_ptr<void> block{};
+    std::int64_t bytes = 0;
   };
   Entry& entry_for(const BoundSteps& before, std::span<const base::Symbol> symbols,
                    const base::SymbolValues& sizes);
+  char* memory_of(RegionMachine& machine, std::int64_t bytes);
   void give_memory(Entry& entry, Frame& before, RegionMachine& machine);
 
   std::vector<std::unique_ptr<Entry>> entries_;  ///< most recently used first
   std::unique_ptr<StartedRegion> started_;       ///< what the phase's first step finishes
-  std::shared_ptr<void> memory_;                 ///< of whichever runs
-  std::int64_t memory_bytes_ = 0;
+  std::vector<Memory> memories_;                 ///< by lane
+  std::vector<char*> arenas_;                    ///< that a frame is given
 };
 
 }  // namespace heddle::engine

@@ -1,6 +1,7 @@
 #include "engine/plan_graph.h"
 
 #include <map>
+#include <set>
 #include <string_view>
 
 #include "ir/text.h"
@@ -99,26 +100,35 @@ Json graph_json(const ir::Graph& graph, const std::string& name, const Lines& li
           {"nodes", std::move(nodes)}};
 }
 
-/// Adds `graph` and what is nested in it.
-void add_graphs(const ir::Graph& graph, std::string name,
-                const std::map<std::string, Lines, std::less<>>& lines, Json& result) {
-  static const Lines kNone;
-  if (name.starts_with('@')) name.erase(0, 1);
-  const auto own = lines.find(name);
-  result.push_back(graph_json(graph, name, own == lines.end() ? kNone : own->second));
-  for (const ir::NodePtr& node : graph.nodes())
-    for (const auto& [key, attr] : node->attrs())
-      if (const auto* nested = std::get_if<ir::GraphRef>(&attr))
-        add_graphs(*nested->graph, nested->name, lines, result);
-}
+/// Lists `graph` and what is nested in it, each graph once under each name.
+class GraphList {
+ public:
+  explicit GraphList(const ir::Graph& graph)
+      : lines_(lines_by_graph(ir::print(graph, {.types = true}))) {
+    add(graph, graph.name());
+  }
+  Json take() { return std::move(list_); }
+
+ private:
+  void add(const ir::Graph& graph, std::string name) {
+    if (name.starts_with('@')) name.erase(0, 1);
+    if (!listed_.emplace(&graph, name).second) return;
+    static const Lines kNone;
+    const auto own = lines_.find(name);
+    list_.push_back(graph_json(graph, name, own == lines_.end() ? kNone : own->second));
+    for (const ir::NodePtr& node : graph.nodes())
+      for (const auto& [key, attr] : node->attrs())
+        if (const auto* nested = std::get_if<ir::GraphRef>(&attr))
+          add(*nested->graph, nested->name);
+  }
+
+  std::map<std::string, Lines, std::less<>> lines_;
+  std::set<std::pair<const ir::Graph*, std::string>> listed_;
+  Json list_ = Json::array();
+};
 
 }  // namespace
 
-Json graphs_json(const ir::Graph& graph) {
-  const auto lines = lines_by_graph(ir::print(graph, {.types = true}));
-  Json result = Json::array();
-  add_graphs(graph, graph.name(), lines, result);
-  return result;
-}
+Json graphs_json(const ir::Graph& graph) { return GraphList(graph).take(); }
 
 }  // namespace heddle::engine

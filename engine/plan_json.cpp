@@ -65,11 +65,19 @@ const char* name_of(RunEvent::Kind kind) {
   return "launch";
 }
 
+/// The nested plans that a document describes, each once: what it calls them, by unit and sizes.
+using Described = std::map<std::pair<const Unit*, base::SymbolValues>, std::size_t>;
+
 /// Builds the document part by part over the bound steps of one unit.
 class StepsDocument {
  public:
-  StepsDocument(const Executable& executable, const Unit& unit, const BoundSteps& plan)
-      : executable_(executable), plan_(plan), unit_(unit), record_(unit.schedule().record) {
+  StepsDocument(const Executable& executable, const Unit& unit, const BoundSteps& plan,
+                Described& described)
+      : executable_(executable),
+        plan_(plan),
+        unit_(unit),
+        record_(unit.schedule().record),
+        described_(described) {
     kernel_names_ = names_of_kernels(record_);
   }
 
@@ -166,25 +174,24 @@ class StepsDocument {
     return plan_.streams->waits_for[k];
   }
 
-  /// The plans that step k runs, each a document like the whole.
+  /// The plans that step k runs, each a document like the whole, or the `id` of one that is the same.
   Json nested(std::size_t k) const {
     const std::uint32_t kernel = record_.steps[k].kernel;
     const jit::NestedCall& call = *unit_.program().kernels[kernel].nested;
     Json result = Json::array();
     for (std::size_t r = 0; r < call.regions.size(); ++r) {
-      Json document{{"graph", call.regions[r].name}};
+      if (k >= plan_.regions.size() && !is_told(call.regions[r])) continue;
       const Unit& unit = *unit_.nested(kernel)[r];
-      if (k < plan_.regions.size()) {
-        if (plan_.regions[k]->plans[r]->refusal) continue;
-        StepsDocument(executable_, unit, *plan_.regions[k]->plans[r]).build(document);
-      } else if (is_told(call.regions[r])) {
-        BoundSteps bound;
-        unit.bind(nested_sizes(call.regions[r], plan_.sizes), plan_.threads, bound);
-        if (bound.refusal) continue;
-        StepsDocument(executable_, unit, bound).build(document);
-      } else {
-        continue;
-      }
+      base::SymbolValues sizes = nested_sizes(call.regions[r], plan_.sizes);
+      BoundSteps bound;
+      if (k >= plan_.regions.size()) unit.bind(sizes, plan_.threads, bound);
+      const BoundSteps& plan =
+          k < plan_.regions.size() ? *plan_.regions[k]->plans[r] : std::as_const(bound);
+      if (plan.refusal) continue;
+      const auto [known, fresh] =
+          described_.emplace(std::pair(&unit, std::move(sizes)), described_.size());
+      Json document{{"graph", call.regions[r].name}, {fresh ? "id" : "same_as", known->second}};
+      if (fresh) StepsDocument(executable_, unit, plan, described_).build(document);
       result.push_back(std::move(document));
     }
     return result;
@@ -246,6 +253,7 @@ class StepsDocument {
   const BoundSteps& plan_;
   const Unit& unit_;
   const ir::ScheduleRecord& record_;
+  Described& described_;
   std::vector<std::string> kernel_names_;
 };
 
@@ -333,7 +341,8 @@ std::string plan_json(const BoundPlan& plan) {
   Json document;
   document["guards"] = executable.guards().describe();
   document["regions"] = regions(executable);
-  StepsDocument(executable, executable.unit(), plan).build(document);
+  Described described;
+  StepsDocument(executable, executable.unit(), plan, described).build(document);
   document["events"] = events(plan);
   document["graphs"] = graphs_json(executable.optimised());
   document["passes"] = passes(executable);

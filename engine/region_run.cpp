@@ -40,7 +40,13 @@ Frame::Frame(Frame&&) noexcept = default;
 Frame::~Frame() = default;
 
 void Frame::prepare(const BoundSteps& plan, Memory memory, FrameIo* io) {
+  regions_.clear();
+  prepare(plan, std::move(memory), io, regions_);
+}
+
+void Frame::prepare(const BoundSteps& plan, Memory memory, FrameIo* io, RegionFrames& regions) {
   plan_ = &plan;
+  memory_ = std::move(memory);
   late_.reset();
   own_io_.reset();
   io_ = io;
@@ -49,33 +55,57 @@ void Frame::prepare(const BoundSteps& plan, Memory memory, FrameIo* io) {
     io_ = own_io_.get();
   }
   table_.assign(plan.table.size(), nullptr);
-  for (std::size_t k = 0; k < plan.table.size(); ++k) {
-    const AddressSource& source = plan.table[k];
-    if (source.kind == AddressSource::Kind::Arena)
-      table_[k] = memory.arenas[source.position] + source.offset;
-    if (source.kind == AddressSource::Kind::Fixed) table_[k] = source.address;
-  }
+  for (std::size_t k = 0; k < plan.table.size(); ++k)
+    if (plan.table[k].kind == AddressSource::Kind::Fixed) table_[k] = plan.table[k].address;
+  put_memory();
   steps_ = plan.steps;
-  regions_.clear();
   for (std::size_t k = 0; k < steps_.size(); ++k) {
     steps_[k].buffers = table_.data() + plan.table_start[k];
-    steps_[k].scratch = memory.scratch;
-    steps_[k].scratch_stride = memory.scratch_stride;
-    steps_[k].request = memory.request;
-    const BoundRegion* region = plan.regions[k].get();
-    if (region == nullptr) continue;
-    regions_.push_back(std::make_unique<RegionFrame>());
-    RegionFrame& frame = *regions_.back();
-    frame.region = region;
-    frame.workspace = static_cast<char*>(table_[plan.table_end(k) - 1]);
-    for (const auto& nested : region->plans) {
-      frame.frames.emplace_back();
-      frame.frames.back().prepare(
-          *nested, {{frame.workspace}, memory.scratch, memory.scratch_stride, memory.request});
-    }
-    steps_[k].state = &frame;
+    steps_[k].request = memory_.request;
+    if (plan.regions[k] != nullptr) steps_[k].state = region_frame(plan, k, regions);
   }
-  memory_ = std::move(memory);
+  put_scratch();
+}
+
+RegionFrame* Frame::region_frame(const BoundSteps& plan, std::size_t step, RegionFrames& regions) {
+  const BoundRegion& region = *plan.regions[step];
+  std::unique_ptr<RegionFrame>& frame = regions[&region];
+  if (frame != nullptr) return frame.get();
+  frame = std::make_unique<RegionFrame>();
+  frame->region = &region;
+  frame->workspace_at = plan.table_end(step) - 1 - plan.table_start[step];
+  auto* workspace = static_cast<char*>(table_[plan.table_end(step) - 1]);
+  for (const auto& nested : region.plans)
+    frame->frames.emplace_back().prepare(
+        *nested, {{workspace}, memory_.scratch, memory_.scratch_stride, memory_.request}, nullptr,
+        regions);
+  return frame.get();
+}
+
+void Frame::move_to(std::span<char* const> arenas, void* scratch, std::int64_t scratch_stride) {
+  if (!std::ranges::equal(memory_.arenas, arenas)) {
+    memory_.arenas.assign(arenas.begin(), arenas.end());
+    put_memory();
+  }
+  if (memory_.scratch == scratch && memory_.scratch_stride == scratch_stride) return;
+  memory_.scratch = scratch;
+  memory_.scratch_stride = scratch_stride;
+  put_scratch();
+}
+
+void Frame::put_memory() {
+  for (std::size_t k = 0; k < plan_->table.size(); ++k) {
+    const AddressSource& source = plan_->table[k];
+    if (source.kind == AddressSource::Kind::Arena)
+      table_[k] = memory_.arenas[source.position] + source.offset;
+  }
+}
+
+void Frame::put_scratch() {
+  for (BoundStep& step : steps_) {
+    step.scratch = memory_.scratch;
+    step.scratch_stride = memory_.scratch_stride;
+  }
 }
 
 namespace {
@@ -167,9 +197,14 @@ class RegionRun {
       : frame_(*static_cast<RegionFrame*>(step.state)),
         region_(*frame_.region),
         machine_(machine),
+        workspace_(static_cast<char*>(step.buffers[frame_.workspace_at])),
         predicate_(step.buffers[0]),
         operands_(step.buffers + (region_.kind == ir::RegionKind::Cond ? 1 : 0)),
-        results_(operands_ + region_.operands) {}
+        results_(operands_ + region_.operands) {
+    // Another path of calls may have led here before, with a workspace of its own.
+    for (Frame& frame : frame_.frames)
+      frame.move_to({&workspace_, 1}, step.scratch, step.scratch_stride);
+  }
 
   std::int32_t cond() {
     if (frame_.started != nullptr) return frame_.started->finish(results_, machine_);
@@ -186,7 +221,7 @@ class RegionRun {
   std::int32_t loop() {
     Frame& condition = frame_.frames[0];
     Frame& body = frame_.frames[1];
-    char* condition_at = frame_.workspace + region_.condition_offset;
+    char* condition_at = workspace_ + region_.condition_offset;
     for (Frame* frame : {&condition, &body})
       for (std::uint32_t k = region_.carried; k < region_.operands; ++k)
         frame->set_input(k, operands_[k]);
@@ -247,7 +282,7 @@ class RegionRun {
 
   void* carried(std::uint32_t k, Place place) const {
     if (place == Place::Start) return operands_[k];
-    return place == Place::Result ? results_[k] : frame_.workspace + region_.spare_offsets[k];
+    return place == Place::Result ? results_[k] : workspace_ + region_.spare_offsets[k];
   }
   void read_carried(Frame& frame, Place place) const {
     for (std::uint32_t k = 0; k < region_.carried; ++k) frame.set_input(k, carried(k, place));
@@ -267,6 +302,7 @@ class RegionRun {
   RegionFrame& frame_;
   const BoundRegion& region_;
   RegionMachine& machine_;
+  char* workspace_;
   const void* predicate_;  ///< of a cond
   void* const* operands_;
   void* const* results_;

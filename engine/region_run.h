@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/bound.h"
@@ -24,6 +25,10 @@ class OutputSource {
   /// The address for result `position`, which has `sizes`.
   virtual void* output(std::uint32_t position, const Sizes& sizes) = 0;
 };
+
+/// Of the steps with nested plans that lead from one plan, each once, however many paths of calls lead to it: no
+/// such step runs while it runs.
+using RegionFrames = std::unordered_map<const BoundRegion*, std::unique_ptr<RegionFrame>>;
 
 /// What the frames of all phases of one program share: the addresses that its caller gave.
 struct FrameIo {
@@ -48,6 +53,8 @@ class Frame {
   };
   /// `io`: of the phase before; null for the first, which has its own.
   void prepare(const BoundSteps& plan, Memory memory, FrameIo* io = nullptr);
+  /// Goes on in other memory, without that of the arguments. Allocates nothing.
+  void move_to(std::span<char* const> arenas, void* scratch, std::int64_t scratch_stride);
   void set(std::uint32_t entry, void* address) { table_[entry] = address; }
   void set_input(std::uint32_t position, void* address);
   void set_output(std::uint32_t position, void* address);
@@ -76,11 +83,16 @@ class Frame {
   char* at(std::int64_t offset) const;
 
  private:
+  void prepare(const BoundSteps& plan, Memory memory, FrameIo* io, RegionFrames& regions);
+  RegionFrame* region_frame(const BoundSteps& plan, std::size_t step, RegionFrames& regions);
+  void put_memory();
+  void put_scratch();
+
   const BoundSteps* plan_ = nullptr;
   Memory memory_;
   std::vector<void*> table_;
   std::vector<scheduler::BoundStep> steps_;
-  std::vector<std::unique_ptr<RegionFrame>> regions_;
+  RegionFrames regions_;  ///< empty in the frames that are in it
   std::unique_ptr<FrameIo> own_io_;
   FrameIo* io_ = nullptr;
   std::unique_ptr<LatePhase> late_;
@@ -97,7 +109,7 @@ class StartedRegion {
 /// The frames of a step with nested plans.
 struct RegionFrame {
   const BoundRegion* region = nullptr;
-  char* workspace = nullptr;
+  std::size_t workspace_at = 0;        ///< which of the step's buffers its workspace is
   std::vector<Frame> frames;           ///< as BoundRegion::plans
   std::optional<std::size_t> decided;  ///< of a cond: which of them runs; nothing: its operand says
   StartedRegion* started = nullptr;    ///< what runs instead of one of the frames
@@ -125,6 +137,8 @@ class RegionMachine {
   /// Memory where the steps can reach it, aligned for an arena; the last owner may give it back while steps queued
   /// so far still use it. @throws OutOfMemory.
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
+  /// What the steps queued now run behind, one after another: memory that only they use is free for the next.
+  virtual const void* lane() const { return nullptr; }
   /// Whether custom ops are asked for sizes by CustomOp::cuda_sizes where they have it.
   virtual bool asks_on_device() const { return false; }
   /// Queues the op's cuda_sizes function, which writes to `told`, memory of allocate().

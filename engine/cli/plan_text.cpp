@@ -146,15 +146,18 @@ std::string timeline(const Json& plan) {
          table({"value", "role", "bytes", "offset", "alias of", "steps"}, rows);
 }
 
-/// The plans that steps run, each in full.
+/// The plans that steps run, each in full once.
 std::string nested(const Json& plan) {
   std::string text;
   for (const Json& step : plan.at("steps")) {
     if (!step.contains("nested")) continue;
-    for (const Json& inner : step.at("nested"))
-      text += fmt::format("\nNested plan {} of step {}\n", cell(inner.at("graph")),
-                          cell(step.at("index"))) +
-              indented(kernels(inner) + order(inner) + timeline(inner) + nested(inner));
+    for (const Json& inner : step.at("nested")) {
+      const bool is_new = inner.contains("id");
+      text += fmt::format("\nNested plan {} of step {}: {}number {}\n", cell(inner.at("graph")),
+                          cell(step.at("index")), is_new ? "" : "see ",
+                          cell(inner.at(is_new ? "id" : "same_as")));
+      if (is_new) text += indented(kernels(inner) + order(inner) + timeline(inner) + nested(inner));
+    }
   }
   return text;
 }

@@ -171,6 +171,29 @@ inline std::vector<LateProgram> late_programs() {
                       },
                       {{numbers({1, -1, 2, 3})}, {numbers({-1, -1})}}});
 
+  // Calls beside each other of a body that calls another one: its memory is that of several streams at once.
+  const auto inner_body = [](const Tensor& y) {
+    const Tensor kept = cumsum(positive()(y)[0], 0);
+    return y * 0.5f + sum(cumsum(kept * kept, 0)) / 64.0f;
+  };
+  const auto outer_body = [inner_body](const Tensor& y) {
+    const Tensor a = invoke({.name = "inner"}, inner_body, y);
+    return tanh(a + invoke({.name = "inner"}, inner_body, cumsum(a, 0) - 1.0f));
+  };
+  programs.push_back({"InBodiesThatManyCallsShare",
+                      [outer_body](Inputs in) -> List {
+                        const Tensor c = invoke({.name = "outer"}, outer_body, in[0]);
+                        const auto on_stream = [&](int stream, const Tensor& x) {
+                          const Annotate pinned{{"stream", stream}};
+                          return invoke({.name = "outer"}, outer_body, x);
+                        };
+                        const Tensor d = on_stream(1, in[0] * -1.0f);
+                        const Tensor e = on_stream(2, in[1]);
+                        return {c, d, e, invoke({.name = "outer"}, outer_body, c + d + e)};
+                      },
+                      {{numbers({1, -1, 2, 3}), numbers({1, 1, 1, -1})},
+                       {numbers({-1, -1, -2}), numbers({3, 2, 1})}}});
+
   // Two chains beside each other, with work around them for several streams.
   programs.push_back({"BesideOtherWork",
                       [](Inputs in) -> List {

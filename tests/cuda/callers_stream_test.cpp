@@ -210,6 +210,36 @@ TEST(CallersStream, DonatedMemoryStaysUntilTheStreamHasPassed) {
   }
 }
 
+// Memory that is handed over goes from call to call while all of them are under way; others that read it are waited for.
+TEST(CallersStream, OutputsTakeOverMemoryOfCallsUnderWay) {
+  const Caller caller;
+  const auto step = [](const Tensor& x) { return x * 2.0f - 1.0f; };
+  for (const bool graphs : {false, true}) {
+    EngineOptions options = caller.options(graphs);
+    options.donate = {"input0"};
+    Engine engine(step, options);
+    Engine reader([](const Tensor& x) { return cumsum(x, 0); }, on_cuda(2, graphs));
+    for (unsigned long seed = 0; seed < 4; ++seed) {
+      interleave(seed);
+      std::vector<Tensor> state{on_device(Tensor::full(f32, {100}, 2))};
+      const void* const memory = state[0].data();
+      Tensor sums;
+      for (int k = 0; k < 10; ++k) {
+        if (k == 4) sums = reader.run(state)[0];
+        state = engine.run(std::move(state));
+        EXPECT_EQ(state[0].data(), memory) << k;
+      }
+      EXPECT_THAT(state[0].to_doubles(), ::testing::Each(1025));
+      EXPECT_EQ(sums.to_doubles().back(), 1700);
+      const Tensor other = state[0];
+      state = engine.run(std::move(state));
+      EXPECT_NE(state[0].data(), memory) << "somebody holds it";
+      EXPECT_THAT(other.to_doubles(), ::testing::Each(1025));
+    }
+    interleave(0);
+  }
+}
+
 // Into the same memory, call after call, with nobody waiting in between.
 TEST(CallersStream, OutputsInDonatedMemory) {
   const Caller caller;

@@ -108,6 +108,45 @@ std::string steady_record(std::string_view program, bool graphs, std::size_t cal
   return steady_record(engine, named.calls[call]);
 }
 
+// Calls of one body on several streams at once have memory of their own for what only the run sizes.
+TEST(CudaLateSizes, InABodyThatCallsOnSeveralStreamsShare) {
+  positive();
+  const std::string text = R"(graph @main(%x: f32[4], %y: f32[4]) {
+  %a = invoke(%x) {body = @outer} @{stream = 0}
+  %b = invoke(%y) {body = @outer} @{stream = 1}
+  %c = add(%a, %b)
+  return %a, %b, %c
+}
+graph @outer(%x: f32[4]) {
+  %a = invoke(%x) {body = @inner}
+  %b = cumsum(%a) {axis = 0}
+  %c = tanh(%b)
+  %d = invoke(%c) {body = @inner}
+  %e = tanh(%d)
+  return %e
+}
+graph @inner(%y: f32[4]) {
+  %k = late::positive(%y) : f32[u0]
+  %m = cumsum(%k) {axis = 0}
+  %n = mul(%m, %m)
+  %o = cumsum(%n) {axis = 0}
+  %s = reduce_sum(%o) {axes = [0]}
+  %t = mul(%s, 0.015625: f32)
+  %u = add(%y, %t)
+  return %u
+}
+)";
+  const std::vector<Tensor> inputs{numbers({1, -1, 2, 3}), numbers({3, 1, 2, -1})};
+  const std::vector<Tensor> want = parse_ir(text, {.device = Device::reference()}).run(inputs);
+  Engine engine = parse_ir(text, on_cuda(2, false));
+  for (unsigned long seed = 0; seed < 20; ++seed) {
+    interleave(seed);
+    const std::vector<Tensor> got = engine.run(inputs);
+    for (std::size_t k = 0; k < want.size(); ++k) expect_near(got[k], want[k], 1e-5);
+  }
+  interleave(0);
+}
+
 // What is asked: the condition, one byte; the engine waits for it and knows then which branch runs.
 TEST(CudaLateSizesSchedule, ABranchIsAskedForOnce) {
   if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;

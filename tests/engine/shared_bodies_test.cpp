@@ -88,6 +88,85 @@ TEST(SharedBodies, RunOnceForEachPath) {
   EXPECT_THAT(engine.run({p, x})[0].to_doubles(), ::testing::ElementsAre(1, 9, 45, 165));
 }
 
+// Nor would frames for each path: there is one for each call in each body.
+TEST(SharedBodies, HaveFramesForEachCallOnce) {
+  Engine engine = parse_ir(doubling(40), {.threads = 1});
+  const Tensor p = Tensor::full(boolean, {}, 0);
+  const Tensor x = Tensor::full(f32, {4}, 1);
+  EXPECT_THAT(engine.run({p, x})[0].to_doubles(), ::testing::ElementsAre(1, 2, 3, 4));
+  const std::string plan = engine.plan_json(std::vector{p, x});
+  EXPECT_LT(plan.size(), 1'000'000u) << "and is described once";
+}
+
+/// Bodies with memory of their own that are called from bodies, a loop and branches, at different places of it.
+constexpr const char* kManyPaths = R"(
+graph @main(%p: bool[], %x: f32[6], %k: f32[1]) {
+  %a = invoke(%x) {body = @outer} : f32[6]
+  %b = cumsum(%a) {axis = 0}
+  %c = invoke(%b) {body = @outer} : f32[6]
+  %d = cond(%p, %c) {then = @outer, else = @inner} : f32[6]
+  %n, %e = while_loop(%k, %d) {condition = @more, body = @step, carried = 2} : f32[1], f32[6]
+  %f = invoke(%e) {body = @inner} : f32[6]
+  return %a, %c, %d, %e, %f
+}
+graph @outer(%x: f32[6]) {
+  %t = cumsum(%x) {axis = 0}
+  %u = invoke(%t) {body = @inner} : f32[6]
+  %v = invoke(%u) {body = @inner} : f32[6]
+  %w = cumsum(%v) {axis = 0, reverse = true}
+  %y = add(%w, %t)
+  %z = tanh(%y)
+  return %z
+}
+graph @inner(%x: f32[6]) {
+  %a = cumsum(%x) {axis = 0}
+  %b = invoke(%a) {body = @leaf} : f32[6]
+  %c = cumsum(%b) {axis = 0, reverse = true}
+  %d = add(%c, %a)
+  %e = tanh(%d)
+  return %e
+}
+graph @leaf(%x: f32[6]) {
+  %a = cumsum(%x) {axis = 0}
+  %b = cumsum(%a) {axis = 0, reverse = true}
+  %c = sub(%a, %b)
+  %d = cumsum(%c) {axis = 0}
+  return %d
+}
+graph @more(%k: f32[1], %x: f32[6]) {
+  %y = invoke(%x) {body = @leaf} : f32[6]
+  %z = mul(%y, 0.0: f32)
+  %s = reduce_sum(%z) {axes = [0]}
+  %t = reduce_sum(%k) {axes = [0]}
+  %u = add(%s, %t)
+  %m = lt(%u, 4.0: f32)
+  return %m
+}
+graph @step(%k: f32[1], %x: f32[6]) {
+  %n = add(%k, 1.0: f32)
+  %y = invoke(%x) {body = @inner} : f32[6]
+  %z = invoke(%y) {body = @outer} : f32[6]
+  return %n, %z
+}
+)";
+
+TEST(SharedBodies, AreRightOnEveryPath) {
+  Engine reference = parse_ir(kManyPaths, {.device = Device::reference()});
+  for (const int threads : {1, 3}) {
+    Engine engine = parse_ir(kManyPaths, {.threads = threads, .check_plans = true});
+    for (const bool taken : {true, false, true}) {
+      const Tensor x = Tensor::of<float>({1, -2, 3, -1, 0.5, 2}, {6});
+      const std::vector inputs{Tensor::full(boolean, {}, taken), x, Tensor::full(f32, {1}, 0)};
+      const auto want = reference.run(inputs);
+      const auto got = engine.run(inputs);
+      for (std::size_t k = 0; k < want.size(); ++k)
+        EXPECT_THAT(got[k].to_doubles(),
+                    ::testing::Pointwise(::testing::DoubleNear(1e-4), want[k].to_doubles()))
+            << threads << ", output " << k;
+    }
+  }
+}
+
 // Bodies of one graph with different weights are units of their own, which fold what only their weights decide.
 TEST(SharedBodies, WithDifferentWeightsAreUnitsOfTheirOwn) {
   const std::vector<Tensor> weights{Tensor::full(f32, {4}, 2), Tensor::full(f32, {4}, 3)};

@@ -31,7 +31,7 @@ const hueOf = (k) => Math.round((k * 137.508) % 360);
 function plansOf(plan, label, list = []) {
   list.push({ label, plan });
   for (const step of plan.steps)
-    for (const inner of step.nested ?? [])
+    for (const inner of (step.nested ?? []).filter((inner) => inner.same_as === undefined))
       plansOf(inner, `${label} › step ${step.index} › ${inner.graph}`, list);
   return list;
 }
