@@ -251,7 +251,7 @@ graph @else(%x: f32[64, 64]) {
   EXPECT_EQ(plan["order"]["peaks"].size(), 4u);
 }
 
-// A4-05: what waits may take a list.
+// A4-05: what waits may take a list, and leave operands out.
 TEST(Order, OperandsThatAreLists) {
   constexpr const char* kConcat = R"(graph @main(%x: f32[2], %y: f32[2]) {
   %d = exp(%y)
@@ -263,6 +263,15 @@ TEST(Order, OperandsThatAreLists) {
   EXPECT_EQ(steps_of(plan_of(kConcat, inputs)), "d | c");
   hd::Engine engine = hd::parse_ir(kConcat);
   EXPECT_EQ(engine.run(inputs)[0].to_doubles(), (std::vector<double>{1, 1, 2, 2}));
+  constexpr const char* kClamp = R"(graph @main(%x: f32[2], %y: f32[2]) {
+  %d = exp(%y)
+  %c = clamp(%y, none, %x) after(%d)
+  return %c, %d
+}
+)";
+  EXPECT_EQ(steps_of(plan_of(kClamp, inputs)), "d | c");
+  hd::Engine clamps = hd::parse_ir(kClamp);
+  EXPECT_EQ(clamps.run(inputs)[0].to_doubles(), (std::vector<double>{1, 1}));
 }
 
 // A4-14: a written operand of what waits is written, as without order.
