@@ -9,6 +9,7 @@
 #include "ir/analysis/byte_history.h"
 #include "ir/analysis/collectives.h"
 #include "ir/analysis/plan_nodes.h"
+#include "ir/analysis/plan_storages.h"
 #include "ir/analysis/regions.h"
 #include "ir/op.h"
 
@@ -150,21 +151,15 @@ class PlanChecker {
   }
 
   void check_aliases() const {
+    const PlanStorages storages(plan_.graph, record_, nodes_);
     for (BufferId b = 0; b < record_.buffers.size(); ++b) {
       if (roots_[b] == b) continue;
       const PlanBuffer& buffer = record_.buffers[b];
       const PlanBuffer& root = record_.buffers[roots_[b]];
-      if (storage_of(buffer.value) != storage_of(root.value) || storage_of(buffer.value) == 0)
+      if (!storages.are_one(buffer.value, root.value))
         fail("P7 aliases share storage in the graph", "%" + buffer.value, "bytes of its own",
              "those of %" + root.value);
     }
-  }
-
-  StorageId storage_of(const std::string& value) const {
-    const Node* node = nodes_.named(value);
-    for (std::uint32_t k = 0; node != nullptr && k < node->outputs().size(); ++k)
-      if (node->names()[k] == value) return node->output(k).storage;
-    return 0;
   }
 
   struct Place {

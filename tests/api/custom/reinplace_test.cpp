@@ -96,6 +96,25 @@ TEST(CustomReinplace, AViewThatIsReturnedIsReadLater) {
   EXPECT_EQ(missed(unread, inputs), (Missed{0, 0}));
 }
 
+// A custom op and then an update write the bytes of a product, which lie in an output: the checker of plans knows it.
+TEST(CustomReinplace, AnUpdateOfWhatAnOpWroteLiesInTheOutput) {
+  hd::test::increment();
+  hd::Engine engine = hd::parse_ir(
+      "graph @main(%x: f32[2, 2], %i: i64[1], %v: f32[1, 2]) {\n"
+      "  %t = matmul(%x, %x)\n"
+      "  %n = tt::increment_(%t)\n"
+      "  %m = tt::increment_(%n)\n"
+      "  %u = index_put(%m, %v, %i)\n"
+      "  return %u\n}\n",
+      {.threads = 1, .check_plans = true});
+  const std::vector inputs{hd::Tensor::of<float>({1, 2, 3, 4}, {2, 2}),
+                           hd::Tensor::of<std::int64_t>({1}, {1}),
+                           hd::Tensor::of<float>({5, 6}, {1, 2})};
+  EXPECT_THAT(engine.run(inputs)[0].to_doubles(), ElementsAre(9, 12, 5, 6));
+  EXPECT_EQ(missed(engine, inputs), (Missed{0, 0}));
+  EXPECT_EQ(engine.stats().in_place, 3u);
+}
+
 // A2-13, value semantics: one copy, and the results are independent.
 TEST(CustomReinplace, TwoBasesInTheSameBytes) {
   hd::Engine engine = graph(
