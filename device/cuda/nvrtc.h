@@ -8,8 +8,8 @@
 namespace heddle::device::cuda {
 
 /// Where libnvrtc is looked for: `explicit_path`, a file or its folder, alone if given; else
-/// $HEDDLE_NVRTC_PATH alone if set, likewise; else the loader's path by soname (13, then 12), /usr/local/cuda, and PyPI's nvidia wheels next to
-/// the Python interpreters of $VIRTUAL_ENV and $CONDA_PREFIX.
+/// $HEDDLE_NVRTC_PATH alone if set, likewise; else the loader's path by soname (13, then 12), /usr/local/cuda, and
+/// PyPI's nvidia wheels next to the Python interpreters of $VIRTUAL_ENV and $CONDA_PREFIX.
 std::vector<std::string> nvrtc_paths(const std::string& explicit_path = {});
 
 struct CompiledText {
@@ -17,8 +17,8 @@ struct CompiledText {
   std::string log;          ///< warnings; may be empty
 };
 
-/// Its built-ins (libnvrtc-builtins.so.13.0 for version 13.0), without which nothing compiles, are looked for in its own
-/// folder, and then by the loader.
+/// Its built-ins (libnvrtc-builtins.so.13.0 for version 13.0), without which nothing compiles, are looked for in its
+/// own folder, and then by the loader.
 ///
 /// Threads: any; compiles run in parallel as far as NVRTC lets them.
 class Nvrtc {

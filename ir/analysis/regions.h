@@ -31,8 +31,8 @@ base::SymbolExprs region_sizes(const Graph& region, std::span<const TensorMeta> 
 /// What each nested graph of `node` takes. HD_CHECKs that the node has nested graphs.
 std::vector<TensorMeta> region_arguments(const Node& node);
 
-/// `graph` with `change` applied to the nested graphs of branches, loops and calls, to the innermost first. A graph that several nodes
-/// share stays shared. The same graph if `change` changed nothing.
+/// `graph` with `change` applied to the nested graphs of branches, loops and calls, to the innermost first. A graph
+/// that several nodes share stays shared. The same graph if `change` changed nothing.
 Graph change_regions(const Graph& graph, Graph (*change)(const Graph&));
 
 }  // namespace heddle::ir

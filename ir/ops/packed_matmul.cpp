@@ -6,8 +6,8 @@
 //   columns   n, the columns of the right matrix; what lies beyond them in the last panel is not read
 //   result    T[..., m, n]
 //
-// Sums are those of matmul with the panels converted to T. The lowering makes such calls from matmul with constant weights; panels are packed
-// once, when the program is built.
+// Sums are those of matmul with the panels converted to T. The lowering makes such calls from matmul with constant
+// weights; panels are packed once, when the program is built.
 //
 // Constraints. infer() checks them in this order; tests are named packed_matmul_c1 ...
 //   C1  a and panels are numbers of one dtype, but for panels of f16 or bf16 with f32

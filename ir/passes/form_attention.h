@@ -19,14 +19,15 @@ namespace heddle::ir {
 ///   %r  = attention(%q, %v0, %v, %mask) {scale = 0.125, nan_rows = true}
 ///
 /// Between the products, from the scores on: any number of multiplications and divisions by known scalars and of
-/// reshapes that keep the last two dimensions; at most one mask, added or chosen by `where` with a known scalar where it
-/// hides; a softmax over the last dimension; such reshapes again. Scores have three or four dimensions (a product of
-/// matrices alone is more often one with constant weights, which are packed), f32 or f64. A row in which all is -inf is
-/// NaN, as before.
+/// reshapes that keep the last two dimensions; at most one mask, added or chosen by `where` with a known scalar where
+/// it hides; a softmax over the last dimension; such reshapes again. Scores have three or four dimensions (a product
+/// of matrices alone is more often one with constant weights, which are packed), f32 or f64. A row in which all is
+/// -inf is NaN, as before.
 ///
 /// Refused: when anything else reads a value in between, is ordered after it or it after anything; when the nodes have
 /// different annotations, or one must run as its own kernel; when batches or masks broadcast in a way that sizes
-/// do not show; when the number of heads is not known; when a row of values is longer than a tile (128), since scores would be computed again for each part.
+/// do not show; when the number of heads is not known; when a row of values is longer than a tile (128), since scores
+/// would be computed again for each part.
 ///
 /// Needs:   any verified graph.
 /// Leaves:  the replaced nodes without readers, for dce.

@@ -29,10 +29,10 @@ struct Overlap {
   std::vector<Collective> exposed;
 };
 
-/// Finds for each node that computes much (has a library kernel, or calls graphs with such a node and without collectives) one collective to hide behind it: the first
-/// that neither needs it nor is needed by it, within the limits. A start moves up only with what it needs,
-/// and that holds no other such node, no start that is not hidden yet, and no wait that is exposed or
-/// hidden by the same node.
+/// Finds for each node that computes much (has a library kernel, or calls graphs with such a node and without
+/// collectives) one collective to hide behind it: the first that neither needs it nor is needed by it, within the
+/// limits. A start moves up only with what it needs, and that holds no other such node, no start that is not hidden
+/// yet, and no wait that is exposed or hidden by the same node.
 Overlap find_overlap(const Graph& graph, const OverlapLimits& limits = {});
 
 /// Each hidden collective's order: the computing node after the start, the wait after the computing node.

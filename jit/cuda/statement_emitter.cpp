@@ -209,14 +209,14 @@ std::string of_loop(const char* what, std::size_t k, const ForStmt& s) {
 std::string StatementEmitter::whole_part(const ForStmt& s, const WideLoop& wide) {
   std::string bits;
   std::size_t count = 0;
-  const auto define = [&](NestBufferId id, const SymExpr& at, bool stored) {
-    const std::string name = of_loop("p", count++, s);
+  const auto declare = [&](NestBufferId id, const SymExpr& at, bool stored) {
+    const std::string first = of_loop("p", count++, s);
     line(std::string(stored ? "" : "const ") + storage_type(nest_.buffers[id].dtype) + "* const " +
-         name + " = " + buffer(id) + " + (" + index(*first_of_neighbours(s, at)) + ");");
-    bits += (bits.empty() ? "" : " | ") + ("(unsigned long long)" + name);
+         first + " = " + buffer(id) + " + (" + index(*first_of_neighbours(s, at)) + ");");
+    bits += (bits.empty() ? "" : " | ") + ("(unsigned long long)" + first);
   };
-  for (const LoadStmt* load : wide.loads) define(load->buffer, load->index, false);
-  for (const StoreStmt* store : wide.stores) define(store->buffer, store->index, true);
+  for (const LoadStmt* load : wide.loads) declare(load->buffer, load->index, false);
+  for (const StoreStmt* store : wide.stores) declare(store->buffer, store->index, true);
   const std::string all = "all_" + s.axis.to_string();
   const std::string whole = "whole_" + s.axis.to_string();
   line("const long long " + all + " = " + index(s.extent) + ";");

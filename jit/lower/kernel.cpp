@@ -5,6 +5,7 @@
 #include "jit/lower/domain.h"
 #include "jit/lower/in_place.h"
 #include "jit/lower/nest_rewrite.h"
+#include "jit/lower/region.h"
 
 namespace heddle::jit {
 namespace {
@@ -37,7 +38,7 @@ Kernel::Kernel(const LoweringState& state, std::uint32_t group_index)
       group(state.grouping.groups[group_index]),
       builder(kernel_name(group.nodes)),
       memory(state.graph(), state.placement, group_index, builder),
-      emitter(state.graph(), builder, memory, state.checks) {
+      emitter(state.graph(), builder, memory, state.shared.checks) {
   collect_stored();
 }
 

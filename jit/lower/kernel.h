@@ -17,7 +17,6 @@ struct LoweringState {
   const ReadAnalysis& reads;
   const Grouping& grouping;
   const Placement& placement;
-  CheckTable& checks;
   SharedLowering& shared;
 
   const LiveGraph& graph() const { return reads.graph(); }

@@ -70,7 +70,7 @@ Program lower_graph(const ir::Graph& graph, const LowerOptions& options, SharedL
   const ReadAnalysis reads(live);
   const Grouping grouping = form_groups(reads);
   const Placement placement = place_values(reads, grouping);
-  const LoweringState state{reads, grouping, placement, shared.checks, shared};
+  const LoweringState state{reads, grouping, placement, shared};
 
   Program program;
   program.graph = simple;

@@ -5,6 +5,7 @@
 #include "jit/lower/affine.h"
 #include "jit/lower/kernel.h"
 #include "jit/lower/nest_context.h"
+#include "jit/lower/region.h"
 
 namespace heddle::jit {
 namespace {
@@ -63,7 +64,7 @@ class RecipeContext final : public NestContext {
   }
 
   std::int32_t check(std::string_view what) override {
-    return kernel_.state.checks.code(std::string(what), node_.location().to_string());
+    return kernel_.state.shared.checks.code(std::string(what), node_.location().to_string());
   }
 
  private:

@@ -9,8 +9,9 @@
 //
 // A right operand that lies along the depth (k transposed, as in q.kT) is the contraction's own business.
 // One that lies along neither is first packed, block of depth by block of depth, into a local tile. The panels
-// of packed_matmul are tiles already, and so are those of packed_int8_matmul, which multiplies four bytes at a time. Where all matrices on the left are multiplied by one on the right and lie
-// behind each other, they are one matrix with all their rows.
+// of packed_matmul are tiles already, and so are those of packed_int8_matmul, which multiplies four bytes at a time.
+// Where all matrices on the left are multiplied by one on the right and lie behind each other, they are one matrix
+// with all their rows.
 #include <algorithm>
 
 #include "jit/lower/index.h"
@@ -31,8 +32,9 @@ constexpr std::int64_t kPackDepth = 128;
 /// Depth of the part of a panel that stays in the first-level cache while all rows of a tile pass over it, a few at
 /// a time: 32 KiB of f32. 96 takes 1 % longer.
 constexpr std::int64_t kPanelDepth = 128;
-/// Panels of so many bytes stay in a second-level cache beside the rows of a: 3136 rows by 256 x 64 take 0.85 times as long
-/// as where all rows come again for each panel. 1 MB of panels takes longer so, with rows that all stay there.
+/// Panels of so many bytes stay in a second-level cache beside the rows of a: 3136 rows by 256 x 64 take 0.85 times
+/// as long as where all rows come again for each panel. 1 MB of panels takes longer so, with rows that all stay
+/// there.
 constexpr std::int64_t kResidentBytes = 512 * 1024;
 
 class MatmulNest {

@@ -5,41 +5,16 @@
 #include <stdexcept>
 
 #include "heddle/heddle.h"
-#include "tests/support/json.h"
+#include "tests/api/order_support.h"
 
 namespace hd = heddle;
 using hd::test::Json;
+using namespace hd::order_test;
 
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-constexpr hd::StepOrder kOrders[] = {hd::StepOrder::Given, hd::StepOrder::Lpmf, hd::StepOrder::Bfs,
-                                     hd::StepOrder::Dfs, hd::StepOrder::Smallest};
-
-/// The plan of `text` for inputs such as these, and how often it was run.
-Json plan_of(const std::string& text, const std::vector<hd::Tensor>& inputs,
-             hd::EngineOptions options = {}) {
-  options.check_plans = true;
-  hd::Engine engine = hd::parse_ir(text, std::move(options));
-  return Json::parse(engine.plan_json(inputs));
-}
-
-/// The nodes of each step in order, as "add,mul | mm".
-std::string steps_of(const Json& plan) {
-  std::string text;
-  for (const auto& step : plan["steps"]) {
-    for (const auto& kernel : plan["kernels"]) {
-      if (kernel["name"] != step["kernel"]) continue;
-      std::string nodes;
-      for (const auto& node : kernel["nodes"])
-        nodes += (nodes.empty() ? "" : ",") + node.get<std::string>();
-      text += (text.empty() ? "" : " | ") + nodes;
-    }
-  }
-  return text;
-}
 
 /// Ops that only have sizes, and one that has no results.
 ///
@@ -108,23 +83,6 @@ std::string events_of(const Json& plan) {
   return text;
 }
 
-/// "m after c1" for each edge that does not stand for data, steps by the first node they compute.
-std::vector<std::string> weak_edges_of(const Json& plan) {
-  const auto first_node = [&](const Json& step) {
-    for (const auto& kernel : plan["kernels"])
-      if (kernel["name"] == step["kernel"]) return kernel["nodes"][0].get<std::string>();
-    return std::string();
-  };
-  std::vector<std::string> edges;
-  for (const auto& step : plan["steps"])
-    for (const auto& edge : step["edges"])
-      if (edge["kind"] == "weak")
-        edges.push_back(first_node(step) + " after " +
-                        first_node(plan["steps"][edge["from"].get<std::size_t>()]));
-  std::ranges::sort(edges);
-  return edges;
-}
-
 constexpr const char* kThree = R"(graph @main(%a: f32[64, 64], %b: f32[64, 64]) {
   %add = add(%a, 1.0: f32)
   %mm = matmul(%b, %b)
@@ -132,10 +90,6 @@ constexpr const char* kThree = R"(graph @main(%a: f32[64, 64], %b: f32[64, 64]) 
   return %mm, %mul
 }
 )";
-
-std::vector<hd::Tensor> two_squares() {
-  return {hd::Tensor::full(hd::f32, {64, 64}, 2), hd::Tensor::full(hd::f32, {64, 64}, 0.5)};
-}
 
 }  // namespace
 
@@ -310,7 +264,8 @@ TEST(Order, OnlyNodesCanBeWaitedFor) {
   EXPECT_THAT(error("%nosuch"), HasSubstr("undefined value %nosuch at 3:22"));
 }
 
-// A4-16: what waits is called with the strides that it is called with without order, and its result is what the graph said.
+// A4-16: what waits is called with the strides that it is called with without order, and its result is what the graph
+// said.
 TEST(Order, A4_16_WhatWaitsKeepsItsStridesAndTypes) {
   static std::vector<std::vector<std::int64_t>> seen;
   static const hd::RegisteredOp note = hd::register_op(
@@ -426,110 +381,6 @@ TEST(Order, ReadersThatWaitAreReaders) {
   EXPECT_EQ(hd::parse_ir(kBoth).run(inputs)[0].to_doubles().back(), 8);
 }
 
-// S4-28: an edge onto what is read anyway, itself or by a chain, says nothing more: all are one kernel.
-TEST(Order, S4_28_EdgesThatDataImpliesDoNotStopFusion) {
-  const std::vector inputs{hd::Tensor::full(hd::f32, {8}, 0.5)};
-  for (const char* last : {"neg(%b) after(%b)", "neg(%b) after(%a)", "add(%b, %a) after(%a, %b)"}) {
-    const Json plan = plan_of("graph @main(%x: f32[8]) {\n  %a = exp(%x)\n  %b = sin(%a)\n  %c = " +
-                                  std::string(last) + "\n  return %c\n}\n",
-                              inputs);
-    EXPECT_EQ(steps_of(plan), "a,b,c") << last;
-    EXPECT_EQ(plan["peak_bytes"], 0) << last;
-  }
-}
-
-// S4-28: so does one onto another node of a kernel that is read: one kernel, and for a reader apart only a strong edge.
-TEST(Order, S4_28_EdgesOntoAKernelThatIsReadDoNotStopFusion) {
-  const std::vector inputs{hd::Tensor::full(hd::f32, {8}, 0.5), hd::Tensor::full(hd::f32, {8}, 2)};
-  const auto plan = [&](const std::string& last) {
-    return plan_of("graph @main(%x: f32[8], %y: f32[8]) {\n  %p = exp(%x)\n  %a = neg(%p)\n" +
-                       last + "  return %a, %c\n}\n",
-                   inputs);
-  };
-  for (const char* last : {"  %c = sin(%p) after(%a)\n", "  %c = add(%p, %y) after(%a)\n",
-                           "  %r = reshape(%p) {sizes = [2, 4]}\n  %c = sin(%r) after(%a)\n",
-                           "  %b = sin(%p)\n  %d = cos(%p)\n  %c = mul(%d, %y) after(%a, %b)\n"}) {
-    const Json fused = plan(last);
-    EXPECT_EQ(fused["steps"].size(), 1u) << last << steps_of(fused);
-    EXPECT_EQ(fused["steps"][0]["edges"].size(), 0u);
-  }
-  const Json apart = plan("  %c = cumsum(%p) {axis = 0} after(%a)\n");
-  EXPECT_EQ(steps_of(apart), "p,a | c");
-  EXPECT_EQ(apart["steps"][1]["edges"], Json::parse(R"([{"from":0,"kind":"strong"}])"));
-  // Nothing of the kernel of %a is read.
-  const Json unread = plan("  %c = sin(%y) after(%a)\n");
-  EXPECT_EQ(steps_of(unread), "p,a | c");
-  EXPECT_EQ(unread["steps"][1]["edges"], Json::parse(R"([{"from":0,"kind":"weak"}])"));
-}
-
-// One of two readers of a kernel's value that is read anyway waits for it, beside one that only has to run later: that one
-// is not drawn into the kernel by the other.
-TEST(Order, SiblingsOfAReaderAreOrderedToo) {
-  constexpr const char* kText = R"(graph @main(%x: f32[4, 4], %y: f32[4, 4]) {
-  %na = matmul(%x, %x)
-  %nb = variance(%y) {axes = [0], keepdims = true, correction = 0}
-  %nbm = add(%nb, %x) after(%na)
-  %nc = tanh(%na) after(%nbm)
-  %ne = tanh(%nbm)
-  %nf = mul(%nbm, %nc)
-  %ng = permute(%na) {perm = [1, 0]} after(%nbm)
-  return %nf, %ng, %ne
-}
-)";
-  const std::vector inputs{hd::Tensor::full(hd::f32, {4, 4}, 0.5),
-                           hd::Tensor::full(hd::f32, {4, 4}, 0.25)};
-  hd::EngineOptions checked;
-  checked.check_plans = true;
-  hd::EngineOptions reference;
-  reference.device = hd::Device::reference();
-  const auto got = hd::parse_ir(kText, checked).run(inputs);
-  const auto want = hd::parse_ir(kText, reference).run(inputs);
-  for (std::size_t k = 0; k < want.size(); ++k)
-    EXPECT_THAT(got[k].to_doubles(),
-                ::testing::Pointwise(::testing::DoubleNear(1e-6), want[k].to_doubles()));
-}
-
-// S4-30: what vanishes in a kernel is waited for all the same, and has no memory for it.
-TEST(Order, S4_30_WhatIsWaitedForMayVanishInAKernel) {
-  constexpr const char* kText = R"(graph @main(%x: f32[64], %y: f32[64]) {
-  %a = exp(%x)
-  %b = neg(%a)
-  %d = cumsum(%y) {axis = 0} after(%a)
-  return %b, %d
-}
-)";
-  const std::vector inputs{hd::Tensor::full(hd::f32, {64}, 1), hd::Tensor::full(hd::f32, {64}, 1)};
-  for (const hd::StepOrder order : kOrders) {
-    const Json plan = plan_of(kText, inputs, {.order = order});
-    EXPECT_EQ(steps_of(plan), "a,b | d");
-    EXPECT_EQ(plan["steps"][1]["edges"], Json::parse(R"([{"from":0,"kind":"weak"}])"));
-    for (const auto& buffer : plan["buffers"]) EXPECT_NE(buffer["value"], "a");
-  }
-}
-
-// S4-29: two that could be one kernel are two where what lies between them waits and is waited for, however far around.
-TEST(Order, S4_29_NoKernelGoesAroundAnEdge) {
-  constexpr const char* kText = R"(graph @main(%x: f32[64], %y: f32[64]) {
-  %a = exp(%x)
-  %d = cumsum(%y) {axis = 0} after(%a)
-  %e = cumsum(%y) {axis = 0, reverse = true}
-  %f = cumsum(%e) {axis = 0} after(%d)
-  %b = neg(%a) after(%f)
-  %g = sin(%a)
-  return %b, %d, %f, %g
-}
-)";
-  const std::vector inputs{hd::Tensor::full(hd::f32, {64}, 1), hd::Tensor::full(hd::f32, {64}, 1)};
-  for (const hd::StepOrder order : kOrders) {
-    const Json plan = plan_of(kText, inputs, {.order = order});
-    const std::string steps = steps_of(plan);
-    EXPECT_THAT(steps, HasSubstr("a,g")) << "no edge stands between these";
-    EXPECT_LT(steps.find('a'), steps.find('d')) << steps;
-    EXPECT_LT(steps.find('d'), steps.find('f')) << steps;
-    EXPECT_LT(steps.find('f'), steps.find('b')) << steps;
-  }
-}
-
 // A4-27: while %w, which only waits for %b, has not run, %q does not take the bytes of %b, though it is the last to
 // read them; they are given back right after %q all the same.
 TEST(Order, AWaiterKeepsNothing) {
@@ -624,281 +475,6 @@ TEST(Order, OpByOpGivesTheSame) {
     for (std::size_t k = 0; k < want.size(); ++k)
       EXPECT_EQ(got[k].to_doubles(), want[k].to_doubles());
   }
-}
-
-// AX-01: a marked product that waits, inside a compile unit: one unit, the order kept in it.
-TEST(Order, InsideACompileUnit) {
-  constexpr const char* kUnit = R"(graph @main(%a: f32[64, 64], %b: f32[64, 64]) {
-  %add = add(%a, 1.0: f32) @{compile = "u"}
-  %mm = matmul(%b, %b) @{compile = "u"} after(%add)
-  %mul = mul(%add, 2.0: f32) @{compile = "u"} after(%mm)
-  %out = sub(%mm, %mul) @{compile = "u"}
-  return %out, %mul
-}
-)";
-  for (const hd::CompileScope scope : {hd::CompileScope::Whole, hd::CompileScope::Annotated}) {
-    hd::EngineOptions options{.scope = scope};
-    int compiled = 0;
-    options.on_region_compile = [&](const hd::RegionInfo&) { ++compiled; };
-    const Json plan = plan_of(kUnit, two_squares(), options);
-    EXPECT_EQ(compiled, 1);
-    EXPECT_EQ(plan["regions"].size(), 1u);
-    EXPECT_THAT(steps_of(plan), ::testing::StartsWith("add | mm | mul"));
-    for (const auto& kernel : plan["kernels"])
-      EXPECT_EQ(kernel["unit"], plan["regions"][0]["name"]);
-  }
-}
-
-// The edges of a view that goes into another one stay with it.
-TEST(Order, ViewsThatWait) {
-  constexpr const char* kViews = R"(graph @main(%x: f32[4, 6], %y: f32[8]) {
-  %d = cumsum(%y) {axis = 0}
-  %a = reshape(%x) {sizes = [24]} after(%d)
-  %b = reshape(%a) {sizes = [12, 2]}
-  %c = exp(%b)
-  return %c, %d
-}
-)";
-  const std::vector inputs{hd::Tensor::zeros(hd::f32, {4, 6}), hd::Tensor::zeros(hd::f32, {8})};
-  const Json plan = plan_of(kViews, inputs, {.threads = 2});
-  EXPECT_EQ(plan["steps"].size(), 2u);
-  EXPECT_THAT(plan["steps"][1]["edges"].dump(), HasSubstr(R"({"from":0,"kind":"weak"})"));
-}
-
-TEST(Order, WhatAViewLooksAtIsWaitedFor) {
-  constexpr const char* kViews = R"(graph @main(%x: u8[8], %y: i16[3, 8], %z: f32[8]) {
-  %c = convert(%x) {dtype = i16}
-  %e = eq(%c, %x)
-  %v = slice(%e) {start = [0], limit = [1], stride = [1]}
-  %d = cumsum(%z) {axis = 0} after(%v)
-  %r = eq(%y, %v)
-  return %r, %d
-}
-)";
-  const std::vector inputs{hd::Tensor::zeros(hd::u8, {8}), hd::Tensor::zeros(hd::i16, {3, 8}),
-                           hd::Tensor::zeros(hd::f32, {8})};
-  for (const hd::StepOrder order : kOrders) {
-    const Json plan = plan_of(kViews, inputs, {.threads = 1, .order = order, .check_plans = true});
-    const std::string steps = steps_of(plan);
-    EXPECT_LT(steps.find('e'), steps.find('d')) << steps;
-    EXPECT_EQ(plan["steps"].size(), 3u) << steps;
-  }
-}
-
-/// to::start(Tensor x) -> Tensor and to::wait(Tensor x) -> Tensor, which copy.
-void register_collectives() {
-  static const bool done = [] {
-    const auto copy = [](const hd::KernelCall& call) {
-      std::memcpy(call.results[0].data, call.tensor(0).data,
-                  static_cast<std::size_t>(call.tensor(0).count()) * sizeof(float));
-    };
-    const auto same = [](const hd::ShapeCall& call) { return std::vector{call.tensor(0)}; };
-    for (const char* schema : {"to::start(Tensor x) -> Tensor", "to::wait(Tensor x) -> Tensor"})
-      hd::register_op({.schema = schema, .shape = same, .cpu = copy, .collective = true});
-    return true;
-  }();
-  EXPECT_TRUE(done);
-}
-
-// A kernel may store what it computes under the name of a view that is asked for; the edge from that view says no
-// more than the data does, and the readers stay in one kernel with it.
-TEST(Order, AViewThatNamesAResultIsThatResult) {
-  constexpr const char* kViews = R"(graph @main(%x: f32[1, 4, 3, 2], %y: f32[1, 4, 3, 1]) {
-  %m = reduce_max(%x) {axes = [3], keepdims = true}
-  %p = permute(%m) {perm = [3, 1, 0, 2]}
-  %a = relu(%m)
-  %b = silu(%p)
-  %c = add(%a, %y) after(%p)
-  return %c, %p, %b
-}
-)";
-  const std::vector inputs{hd::Tensor::full(hd::f32, {1, 4, 3, 2}, 2),
-                           hd::Tensor::full(hd::f32, {1, 4, 3, 1}, 1)};
-  const Json plan = plan_of(kViews, inputs, {.threads = 1, .check_plans = true});
-  EXPECT_EQ(plan["steps"].size(), 1u) << steps_of(plan);
-  EXPECT_EQ(hd::parse_ir(kViews).run(inputs)[0].to_doubles(), std::vector<double>(12, 3));
-}
-
-// S4-21: collectives that do not need each other begin in the order of the graph all the same, and never
-// together, even where another order takes less memory.
-TEST(Order, CollectivesBeginInTheOrderOfTheGraph) {
-  register_collectives();
-  std::string text = "graph @main(%x: f32[64], %y: f32[4096]) {\n";
-  for (const char* k : {"a", "b", "c"}) {
-    const std::string name(k);
-    text += "  %n" + name + " = cumsum(%" + (name == "b" ? "y" : "x") + ") {axis = 0}\n";
-    text += "  %s" + name + " = to::start(%n" + name + ")\n";
-  }
-  for (const char* k : {"c", "b", "a"}) {
-    const std::string name(k);
-    text += "  %w" + name + " = to::wait(%s" + name + ")\n  %r" + name + " = reduce_sum(%w" + name +
-            ") {axes = [0]}\n";
-  }
-  text += "  return %ra, %rb, %rc\n}\n";
-  const std::vector inputs{hd::Tensor::full(hd::f32, {64}, 1),
-                           hd::Tensor::full(hd::f32, {4096}, 1)};
-  for (const hd::StepOrder order : kOrders) {
-    for (const int threads : {1, 4}) {
-      const Json plan = plan_of(text, inputs, {.threads = threads, .order = order});
-      const std::string steps = steps_of(plan);
-      EXPECT_LT(steps.find("sa"), steps.find("sb")) << steps;
-      EXPECT_LT(steps.find("sb"), steps.find("sc")) << steps;
-    }
-  }
-}
-
-// A4-21 as it runs: with the pass the product runs between start and wait, in every order of steps.
-TEST(Order, CollectivesAreHidden) {
-  register_collectives();
-  constexpr const char* kText = R"(graph @main(%x: f32[8], %a: f32[64, 64]) {
-  %c = to::start(%x)
-  %w = to::wait(%c)
-  %m = matmul(%a, %a)
-  return %w, %m
-}
-)";
-  const std::vector inputs{hd::Tensor::full(hd::f32, {8}, 3),
-                           hd::Tensor::full(hd::f32, {64, 64}, 1)};
-  EXPECT_EQ(steps_of(plan_of(kText, inputs)), "c | w | m");
-  for (const hd::StepOrder order : kOrders) {
-    hd::EngineOptions options;
-    options.order = order;
-    options.passes = {{.name = "overlap-collectives"}};
-    EXPECT_EQ(steps_of(plan_of(kText, inputs, options)), "c | m | w");
-    EXPECT_EQ(hd::parse_ir(kText, options).run(inputs)[0].to_doubles(), std::vector<double>(8, 3));
-  }
-  hd::EngineOptions unknown;
-  unknown.passes = {{.name = "overlap-collectivs"}};
-  EXPECT_THROW(hd::parse_ir(kText, unknown).run(inputs), hd::OptionError);
-}
-
-// A4-22 as it runs: two collectives are one, the product between its start and its wait, and the values those of two.
-TEST(Order, A4_22_BucketsAreHidden) {
-  register_collectives();
-  constexpr const char* kText = R"(graph @main(%x: f32[2, 4], %y: f32[4], %a: f32[64, 64]) {
-  %c1 = to::start(%x) @{bucket = "B"}
-  %w1 = to::wait(%c1)
-  %c2 = to::start(%y) @{bucket = "B"}
-  %w2 = to::wait(%c2)
-  %m = matmul(%a, %a)
-  %n = neg(%m)
-  return %w1, %w2, %n
-}
-)";
-  const std::vector inputs{hd::Tensor::full(hd::f32, {2, 4}, 3), hd::Tensor::full(hd::f32, {4}, 5),
-                           hd::Tensor::full(hd::f32, {64, 64}, 1)};
-  for (const hd::StepOrder order : kOrders) {
-    hd::EngineOptions options;
-    options.order = order;
-    options.passes = {{.name = "bucket-collectives"}, {.name = "overlap-collectives"}};
-    const Json plan = plan_of(kText, inputs, options);
-    const std::string steps = steps_of(plan);
-    EXPECT_THAT(steps, HasSubstr("B_start | m"));
-    EXPECT_LT(steps.find("| m"), steps.find("B_wait")) << steps;
-    for (const char* gone : {"c1", "c2"}) EXPECT_EQ(steps.find(gone), std::string::npos) << steps;
-    std::size_t weak = 0;
-    for (const auto& step : plan["steps"])
-      for (const auto& edge : step["edges"]) weak += edge["kind"] == "weak" ? 1 : 0;
-    EXPECT_EQ(weak, 2u) << "the product after the start, the wait after the product";
-    const auto outputs = hd::parse_ir(kText, options).run(inputs);
-    EXPECT_EQ(outputs[0].to_doubles(), std::vector<double>(8, 3));
-    EXPECT_EQ(outputs[1].to_doubles(), std::vector<double>(4, 5));
-    EXPECT_EQ(outputs[2].to_doubles()[0], -64);
-  }
-}
-
-// A4-21 as it runs: an exposed collective has no edge but the one that keeps collectives in the graph's order.
-TEST(Order, A4_21_ExposedCollectivesHaveNoEdges) {
-  register_collectives();
-  constexpr const char* kText = R"(graph @main(%x: f32[8], %y: f32[8], %a: f32[64, 64]) {
-  %c1 = to::start(%x)
-  %w1 = to::wait(%c1)
-  %c2 = to::start(%y)
-  %w2 = to::wait(%c2)
-  %m = matmul(%a, %a)
-  return %w1, %w2, %m
-}
-)";
-  const std::vector inputs{hd::Tensor::full(hd::f32, {8}, 3), hd::Tensor::full(hd::f32, {8}, 5),
-                           hd::Tensor::full(hd::f32, {64, 64}, 1)};
-  EXPECT_THAT(weak_edges_of(plan_of(kText, inputs)), ElementsAre("c2 after c1"));
-  for (const hd::StepOrder order : kOrders) {
-    hd::EngineOptions options;
-    options.order = order;
-    options.passes = {{.name = "overlap-collectives"}};
-    const Json plan = plan_of(kText, inputs, options);
-    EXPECT_THAT(weak_edges_of(plan), ElementsAre("c2 after c1", "m after c1", "w1 after m"));
-    const auto outputs = hd::parse_ir(kText, options).run(inputs);
-    EXPECT_EQ(outputs[1].to_doubles(), std::vector<double>(8, 5));
-  }
-}
-
-// A4-21 in bodies, and behind bodies.
-TEST(Order, A4_21_CollectivesInAndAroundBodiesAreHidden) {
-  register_collectives();
-  constexpr const char* kText = R"(graph @main(%x: f32[8], %a: f32[64, 64]) {
-  %c = to::start(%x)
-  %w = to::wait(%c)
-  %y = invoke(%a) {body = @product} : f32[64, 64]
-  %z, %v = invoke(%w, %y) {body = @both} : f32[8], f32[64, 64]
-  return %z, %v
-}
-graph @product(%a: f32[64, 64]) {
-  %m = matmul(%a, %a)
-  return %m
-}
-graph @both(%x: f32[8], %a: f32[64, 64]) {
-  %c = to::start(%x)
-  %w = to::wait(%c)
-  %m = matmul(%a, %a)
-  return %w, %m
-}
-)";
-  const std::string text = kText;
-  const std::vector inputs{hd::Tensor::full(hd::f32, {8}, 3),
-                           hd::Tensor::full(hd::f32, {64, 64}, 1)};
-  for (const hd::StepOrder order : kOrders) {
-    hd::EngineOptions options;
-    options.order = order;
-    options.passes = {{.name = "overlap-collectives"}};
-    const Json plan = plan_of(text, inputs, options);
-    EXPECT_EQ(steps_of(plan), "c | y | w | z");
-    EXPECT_EQ(steps_of(plan["steps"][3]["nested"][0]), "c | m | w");
-    EXPECT_EQ(hd::parse_ir(text, options).run(inputs)[0].to_doubles(), std::vector<double>(8, 3));
-  }
-}
-
-// A4-22: edges move with what a later pass joins to a bucket; a map for the graph after that is refused where it names
-// a node that is gone.
-TEST(Order, A4_22_NodesThatABucketTookAreGone) {
-  register_collectives();
-  constexpr const char* kText = R"(graph @main(%x: f32[4], %y: f32[4], %a: f32[64, 64]) {
-  %c1 = to::start(%x) @{bucket = "B"}
-  %w1 = to::wait(%c1)
-  %c2 = to::start(%y) @{bucket = "B"}
-  %w2 = to::wait(%c2)
-  %m = matmul(%a, %a)
-  return %w1, %w2, %m
-}
-)";
-  const std::vector inputs{hd::Tensor::full(hd::f32, {4}, 3), hd::Tensor::full(hd::f32, {4}, 5),
-                           hd::Tensor::full(hd::f32, {64, 64}, 1)};
-  const auto outcome = [&](hd::GraphPass::Point point, const char* node) -> std::string {
-    hd::EngineOptions options;
-    options.passes = {{.name = "bucket-collectives", .point = point}};
-    options.control_deps = {{"m", {node}}};
-    try {
-      return weak_edges_of(plan_of(kText, inputs, options)).at(0);
-    } catch (const hd::ArgumentError& refused) {
-      return refused.what();
-    }
-  };
-  using Point = hd::GraphPass::Point;
-  EXPECT_EQ(outcome(Point::BeforeReinplace, "c1"), "m after B_start");
-  EXPECT_EQ(outcome(Point::First, "B_start"), "m after B_start");
-  EXPECT_THAT(outcome(Point::First, "c1"),
-              HasSubstr("control_deps: name of a node: expected a node of the graph"));
-  EXPECT_THAT(outcome(Point::First, "c1"), HasSubstr("got c1"));
 }
 
 // A4-20 as it runs: no map, an empty one and one of empty sets are the same plan.

@@ -89,7 +89,7 @@ TEST(While, AShapeThatChangesIsRefused) {
         x, [](const Tensor& s) { return less(sum(s), 10); },
         [](const Tensor& s) { return concat({s, s}, 0); });
   });
-  EXPECT_EQ(text_of<ShapeError>([&] { engine.run({numbers({1, 2})}); }),
+  EXPECT_EQ(unplaced_text_of<ShapeError>([&] { engine.run({numbers({1, 2})}); }),
             "while_loop: C4 the body keeps the shape of carried value 0: expected f32[s0], got "
             "f32[2*s0]");
 }
@@ -100,7 +100,7 @@ TEST(While, AStructureThatChangesIsRefused) {
         std::vector<Tensor>{x}, [](const std::vector<Tensor>& s) { return less(sum(s[0]), 10); },
         [](const std::vector<Tensor>& s) { return std::vector<Tensor>{s[0], s[0]}; })[0];
   });
-  EXPECT_EQ(text_of<StructureError>([&] { engine.run({numbers({1, 2})}); }),
+  EXPECT_EQ(unplaced_text_of<StructureError>([&] { engine.run({numbers({1, 2})}); }),
             "while_loop: the body returns another structure than the loop starts with: expected "
             "[tensor], got [tensor, tensor]");
 }
@@ -311,7 +311,7 @@ TEST(Scan, ALengthThatBecomesNegativeIsRefused) {
   });
   EXPECT_THAT(engine.run({ramp({4})})[0].to_doubles(), ElementsAre(2));
   EXPECT_THAT(engine.run({ramp({2})})[0].to_doubles(), ElementsAre(0));
-  EXPECT_THAT(text_of<ShapeError>([&] { engine.run({ramp({1})}); }),
+  EXPECT_THAT(unplaced_text_of<ShapeError>([&] { engine.run({ramp({1})}); }),
               ::testing::HasSubstr("scan: C1 length: expected sizes of at least 0"));
   Engine fixed([](const Tensor& x) {
     return scan(x, std::vector<Tensor>(),
@@ -319,7 +319,7 @@ TEST(Scan, ALengthThatBecomesNegativeIsRefused) {
                 {.length = -2})
         .first;
   });
-  EXPECT_THAT(text_of<ShapeError>([&] { fixed.run({ramp({1})}); }),
+  EXPECT_THAT(unplaced_text_of<ShapeError>([&] { fixed.run({ramp({1})}); }),
               ::testing::HasSubstr("got [-2]"));
 }
 

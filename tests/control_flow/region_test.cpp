@@ -179,7 +179,7 @@ TEST(Region, A0_05_OuterNodesReadTheCallAndNeverAnInnerNode) {
 template <typename F>
 std::string error_of(F f, std::vector<Tensor> inputs) {
   Engine engine(f);
-  return text_of<AliasingError>([&] { engine.run(inputs); });
+  return unplaced_text_of<AliasingError>([&] { engine.run(inputs); });
 }
 
 TEST(Region, A0_07_StrictRegionsDoNotReturnAnOperand) {
@@ -235,7 +235,7 @@ TEST(Region, A0_09_ABodyThatMutatesAnOperandIsRefusedAndLeavesNoTrace) {
       ": the body mutates what it is given: expected new values, returned from the body, got a "
       "write to an input of the region";
   const auto f = [&](const Tensor& x) {
-    EXPECT_EQ(text_of<MutationError>([&] {
+    EXPECT_EQ(unplaced_text_of<MutationError>([&] {
                 invoke(
                     {.name = "g"},
                     [](const Tensor& p) {
@@ -245,7 +245,7 @@ TEST(Region, A0_09_ABodyThatMutatesAnOperandIsRefusedAndLeavesNoTrace) {
                     x);
               }),
               "region g" + refused);
-    EXPECT_EQ(text_of<MutationError>([&] {
+    EXPECT_EQ(unplaced_text_of<MutationError>([&] {
                 cond(
                     greater(sum(x), 0),
                     [&] {
@@ -303,7 +303,7 @@ TEST(Region, A0_10_WhatTheBodyKeepsIsAFurtherResultWhereThatIsPermitted) {
   EXPECT_EQ(nodes_of(graph, "add")[0]->input(1), call->value(1));
   everywhere(with(true), {numbers({1, 2})});
   Engine refused(with(false));
-  EXPECT_EQ(text_of<SideEffectError>([&] { refused.run({numbers({1, 2})}); }),
+  EXPECT_EQ(unplaced_text_of<SideEffectError>([&] { refused.run({numbers({1, 2})}); }),
             "region g: the body keeps a tensor that it does not return: expected no handle of the "
             "body's values outside its return value, got sin: f32[s0]");
 }
@@ -410,7 +410,7 @@ TEST(Region, A0_18_BranchesOfDifferentStructureAreRefused) {
         [&] { return std::vector<Tensor>{x, x + 2}; })[0];
   };
   Engine engine(f);
-  EXPECT_EQ(text_of<StructureError>([&] { engine.run({numbers({1, 2})}); }),
+  EXPECT_EQ(unplaced_text_of<StructureError>([&] { engine.run({numbers({1, 2})}); }),
             "cond: the bodies return different structures: expected [tensor], got [tensor, "
             "tensor]");
   const auto constants = [](const Tensor& x) {
@@ -420,7 +420,7 @@ TEST(Region, A0_18_BranchesOfDifferentStructureAreRefused) {
         .first;
   };
   Engine other(constants);
-  EXPECT_EQ(text_of<StructureError>([&] { other.run({numbers({1, 2})}); }),
+  EXPECT_EQ(unplaced_text_of<StructureError>([&] { other.run({numbers({1, 2})}); }),
             "cond: the bodies return different structures: expected (tensor, 3), got (tensor, 4)");
 }
 
@@ -484,7 +484,7 @@ TEST(Region, S0_18_TheErrorNamesTheRegionAndTheCause) {
         },
         x);
   });
-  const std::string text = text_of<ShapeError>([&] { engine.run({ramp({2, 3})}); });
+  const std::string text = unplaced_text_of<ShapeError>([&] { engine.run({ramp({2, 3})}); });
   EXPECT_TRUE(text.starts_with("region outer: region inner: permute: ")) << text;
 }
 
@@ -501,13 +501,13 @@ TEST(Region, S0_18_ErrorsOfEveryKindNameTheRegion) {
   };
   const std::vector<Tensor> inputs{ramp({2})};
   Engine options = failing([] { throw OptionError({.what = "mine"}); });
-  EXPECT_EQ(text_of<OptionError>([&] { options.run(inputs); }), "while_loop body: mine");
+  EXPECT_EQ(unplaced_text_of<OptionError>([&] { options.run(inputs); }), "while_loop body: mine");
   Engine cycle = failing([] { throw CycleError({.what = "mine"}); });
-  EXPECT_EQ(text_of<CycleError>([&] { cycle.run(inputs); }), "while_loop body: mine");
+  EXPECT_EQ(unplaced_text_of<CycleError>([&] { cycle.run(inputs); }), "while_loop body: mine");
   Engine lost = failing([] { throw DeviceLost({.what = "mine"}); });
-  EXPECT_EQ(text_of<DeviceLost>([&] { lost.run(inputs); }), "while_loop body: mine");
+  EXPECT_EQ(unplaced_text_of<DeviceLost>([&] { lost.run(inputs); }), "while_loop body: mine");
   Engine custom = failing([] { throw CustomOpError({.what = "mine"}); });
-  EXPECT_EQ(text_of<CustomOpError>([&] { custom.run(inputs); }), "while_loop body: mine");
+  EXPECT_EQ(unplaced_text_of<CustomOpError>([&] { custom.run(inputs); }), "while_loop body: mine");
 }
 
 TEST(Region, S0_18_AnExceptionOfTheHostIsTheCauseOfATraceError) {

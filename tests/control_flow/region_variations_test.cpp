@@ -268,7 +268,7 @@ TEST(RegionVariations, ASizeThatALoopCarriesDoesNotChange) {
   const std::vector<Tensor> inputs{numbers({1, 2, 3}), Tensor::scalar_int(i64, 2)};
   EXPECT_THAT(everywhere(loop(0), inputs)[0].to_doubles(), ElementsAre(12, 24, 36));
   Engine grows(loop(1));
-  EXPECT_EQ(text_of<StructureError>([&] { grows.run(inputs); }),
+  EXPECT_EQ(unplaced_text_of<StructureError>([&] { grows.run(inputs); }),
             "while_loop: a size that it carries: expected s0, got s0+1");
   const auto scanned = [](const Tensor& x) {
     using Carry = std::pair<Tensor, SymInt>;
@@ -279,7 +279,7 @@ TEST(RegionVariations, ASizeThatALoopCarriesDoesNotChange) {
     return ys * carry.first;
   };
   Engine doubles(scanned);
-  EXPECT_EQ(text_of<StructureError>([&] { doubles.run({numbers({1, 2})}); }),
+  EXPECT_EQ(unplaced_text_of<StructureError>([&] { doubles.run({numbers({1, 2})}); }),
             "scan: a size that it carries: expected s0, got 2*s0");
 }
 
@@ -298,7 +298,7 @@ TEST(RegionVariations, ASizeThatBranchesReturnIsTheSameInBoth) {
   EXPECT_THAT(everywhere(with(2), {flag(false), numbers({1, 2})})[0].to_doubles(),
               ElementsAre(12, 24));
   Engine other(with(3));
-  EXPECT_EQ(text_of<StructureError>([&] { other.run({flag(true), numbers({1, 2})}); }),
+  EXPECT_EQ(unplaced_text_of<StructureError>([&] { other.run({flag(true), numbers({1, 2})}); }),
             "cond: a size that the bodies return: expected 2*s0, got 3*s0");
 }
 
@@ -349,7 +349,7 @@ TEST(RegionVariations, S0_16_AKeptViewOfAResultIsNoResultOfAStrictRegion) {
   EXPECT_EQ(nodes_of(traced(with(false), inputs), "invoke")[0]->outputs().size(), 2u);
   everywhere(with(false), inputs);
   Engine strict(with(true));
-  EXPECT_NE(text_of<TraceError>([&] { strict.run(inputs); }).find("a symbolic tensor"),
+  EXPECT_NE(unplaced_text_of<TraceError>([&] { strict.run(inputs); }).find("a symbolic tensor"),
             std::string::npos);
 }
 

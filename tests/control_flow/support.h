@@ -71,8 +71,9 @@ inline std::vector<std::string> output_ops(const ir::Graph& graph) {
   return ops;
 }
 
+/// What the error that `action` ends with says, but for the place.
 template <typename E, typename F>
-std::string text_of(F&& action) {
+std::string unplaced_text_of(F&& action) {
   try {
     action();
   } catch (const E& error) {

@@ -134,7 +134,7 @@ TEST(CallersStream, AStreamThatIsCapturedIsRefused) {
     for (int k = 0; k < 2; ++k)
       expect_near(engine.run({x})[0], reference.run({counted(f32, {4, 4})})[0], 1e-5);
     ASSERT_EQ(caller.driver.begin_capture(caller.stream, kRelaxed), 0);
-    EXPECT_THAT(text_of<DeviceError>([&] { engine.run({x}); }),
+    EXPECT_THAT(unplaced_text_of<DeviceError>([&] { engine.run({x}); }),
                 HasSubstr("run: the caller's stream"));
     void* graph = nullptr;
     EXPECT_EQ(caller.driver.end_capture(caller.stream, &graph), 0) << "nothing broke it";

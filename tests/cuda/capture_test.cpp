@@ -1,13 +1,9 @@
 // Acceptance cases of the capture partitioner on a device that records: what is queued, in which order, in which graphs
-// with which nodes and edges, and what goes in and out of each part.
-#include <cstdlib>
+// with which nodes and edges.
 #include <gmock/gmock.h>
 
-#include "heddle/cuda_text.h"
-#include "heddle/custom_op.h"
 #include "tests/control_flow/late_programs.h"
-#include "tests/cuda/recorded.h"
-#include "tests/support/json.h"
+#include "tests/cuda/capture_support.h"
 
 namespace heddle::testing {
 namespace {
@@ -16,153 +12,6 @@ using test::Json;
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-void host_on_cpu(const KernelCall& call) {
-  for (std::int64_t k = 0; k < call.tensor(0).count(); ++k)
-    call.results[0].as<float>()[k] = call.tensor(0).as<float>()[k] + 1;
-}
-
-/// cuda_ct::host(Tensor x) -> Tensor, x + 1, whose work may be in no graph: what stands for work of the host.
-void register_host() {
-  static const CudaText text(
-      R"(extern "C" __global__ void host(const float* x, float* y, long long n) {
-    for (long long k = threadIdx.x; k < n; k += blockDim.x) y[k] = x[k] + 1;
-  })",
-      "host");
-  static const RegisteredOp op =
-      register_op({.schema = "cuda_ct::host(Tensor x) -> Tensor",
-                   .shape = like_first,
-                   .cpu = host_on_cpu,
-                   .cuda =
-                       [](const KernelCall& call, void* stream) {
-                         text.launch(call, stream, {.threads = 64},
-                                     call.tensor(0).as<const float>(), call.results[0].as<float>(),
-                                     static_cast<long long>(call.tensor(0).count()));
-                       },
-                   .capturable = false});
-}
-
-void route_on_cpu(const KernelCall& call) {
-  for (std::int64_t k = 0; k < call.tensor(0).count(); ++k) {
-    const float x = call.tensor(0).as<float>()[k];
-    call.results[0].as<float>()[k] = 2 * x;
-    call.results[1].as<float>()[k] = 3 * x;
-    call.tensor(1).as<float>()[k] += x;
-  }
-}
-
-/// cuda_ct::route(Tensor x, Tensor(a!) counts) -> (Tensor, Tensor), 2x and 3x; counts += x.
-void register_route() {
-  static const CudaText text(
-      R"(extern "C" __global__ void route(const float* x, float* counts, float* u, float* v, long long n) {
-    for (long long k = threadIdx.x; k < n; k += blockDim.x) {
-      const float value = x[k];
-      u[k] = 2 * value;
-      v[k] = 3 * value;
-      counts[k] = counts[k] + value;
-    }
-  })",
-      "route");
-  static const RegisteredOp op = register_op(
-      {.schema = "cuda_ct::route(Tensor x, Tensor(a!) counts) -> (Tensor, Tensor)",
-       .shape = [](const ShapeCall& call) { return std::vector{call.tensor(0), call.tensor(0)}; },
-       .cpu = route_on_cpu,
-       .cuda =
-           [](const KernelCall& call, void* stream) {
-             text.launch(call, stream, {.threads = 64}, call.tensor(0).as<const float>(),
-                         call.tensor(1).as<float>(), call.results[0].as<float>(),
-                         call.results[1].as<float>(),
-                         static_cast<long long>(call.tensor(0).count()));
-           }});
-}
-
-/// A variable of the environment for as long as it lives.
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
-  ~Variable() { ::unsetenv(name_); }
-
- private:
-  const char* name_;
-};
-
-/// A graph in an engine on the device, with a kernel for each node unless it is to fuse.
-class Captured {
- public:
-  explicit Captured(const std::string& text, EngineOptions options = on_cuda(1, true),
-                    bool fuse = false) {
-    register_host();
-    register_route();
-    options.fuse = fuse;
-    options.order = StepOrder::Given;
-    engine_.emplace(parse_ir(text, options));
-    reference_.emplace(parse_ir(text, {.device = Device::reference()}));
-    int start = 0;
-    for (const ValueInfo& info : engine_->signature().inputs) {
-      Sizes sizes;
-      for (const SymInt& size : info.sizes) sizes.push_back(size.is_symbolic() ? 8 : size.value());
-      host_inputs_.push_back(counted(info.dtype, sizes, start++));
-      inputs_.push_back(host_inputs_.back().to(cuda_device()));
-    }
-    plan_ = Json::parse(engine_->plan_json(inputs_));
-  }
-
-  /// "[x1,y1] [c]!": parts by the nodes of their steps; those that are in no graph have a mark.
-  std::string parts() const {
-    std::string text;
-    for (const Json& part : plan_["captures"]) {
-      text += text.empty() ? "[" : " [";
-      for (std::size_t k = 0; k < part["steps"].size(); ++k)
-        text += (k == 0 ? "" : ",") + nodes_of(part["steps"][k]);
-      text += part["captured"].get<bool>() ? "]" : "]!";
-    }
-    return text;
-  }
-  const Json& part(std::size_t k) const { return plan_["captures"][k]; }
-  EngineStats stats() const { return engine_->stats(); }
-  std::int64_t peak_bytes() const { return plan_["peak_bytes"]; }
-
-  /// The record of a call of a kind that the engine has met twice, whose values are right.
-  std::string steady() {
-    std::vector<Tensor> want = reference_->run(host_inputs_);
-    for (int repeat = 0; repeat < 2; ++repeat) engine_->run(inputs_);
-    // States that the calls before have written are as at the beginning again.
-    for (std::size_t k = 0; k < inputs_.size(); ++k)
-      inputs_[k] = counted(host_inputs_[k].dtype(),
-                           {host_inputs_[k].sizes().begin(), host_inputs_[k].sizes().end()},
-                           static_cast<int>(k))
-                       .to(cuda_device());
-    std::vector<Tensor> got;
-    const std::string record = recorded([&] { got = engine_->run(inputs_); });
-    for (std::size_t k = 0; k < want.size(); ++k) expect_near(got[k], want[k], 1e-5);
-    for (std::size_t k = 0; k < inputs_.size(); ++k)  // what was written back to them
-      expect_near(inputs_[k], host_inputs_[k], 1e-5);
-    return record;
-  }
-
- private:
-  std::string nodes_of(std::size_t step) const {
-    const std::string kernel = plan_["steps"][step]["kernel"];
-    for (const Json& entry : plan_["kernels"]) {
-      if (entry["name"] != kernel) continue;
-      std::string text;
-      for (const std::string node : entry["nodes"]) text += (text.empty() ? "" : "+") + node;
-      return text;
-    }
-    return "?";
-  }
-
-  std::optional<Engine> engine_, reference_;
-  std::vector<Tensor> host_inputs_, inputs_;
-  Json plan_;
-};
-
-class CudaCapture : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
-  }
-};
 
 TEST_F(CudaCapture, A3_18_ReordersToTheFewestGraphs) {
   Captured captured(
@@ -317,47 +166,6 @@ s0 synchronize
 )");
 }
 
-TEST_F(CudaCapture, A3_29_30_SmallPartsAreQueuedWithoutAGraphAndMapsNameArguments) {
-  const std::string text =
-      "graph @main(%x: f32[s0], %y: f32[s0]) {\n"
-      "  %a = exp(%x)\n"
-      "  %b = add(%a, %y)\n"
-      "  %h = cuda_ct::host(%b)\n"
-      "  %o = sin(%h)\n"
-      "  return %o, %a\n"
-      "}\n";
-  Captured captured(text);
-  EXPECT_EQ(captured.parts(), "[a,b] [h]! [o]");
-  EXPECT_EQ(captured.part(0)["arguments"], Json::array({0, 1}));
-  EXPECT_EQ(captured.part(2)["arguments"], Json::array({Json()}));
-  EXPECT_EQ(captured.part(2)["results"], Json::array({0}));
-  EXPECT_FALSE(captured.part(1).contains("arguments")) << "a part in no graph has no map";
-  EXPECT_EQ(captured.steady(), R"(
-s0 graph
-  0 launch exp
-  1 launch add after 0
-s0 launch host
-s0 graph
-  0 launch sin
-  1 out 4 after 0
-s0 synchronize
-)");
-  const Variable least("HEDDLE_GRAPH_MIN_KERNELS", "2");
-  Captured larger(text);
-  EXPECT_EQ(larger.parts(), "[a,b] [h]! [o]!") << "as many parts, fewer graphs";
-  EXPECT_EQ(larger.part(2)["reason"], "");
-  EXPECT_EQ(larger.steady(), R"(
-s0 graph
-  0 launch exp
-  1 launch add after 0
-s0 launch host
-s0 launch sin
-s0 out 4
-s0 synchronize
-)");
-  EXPECT_EQ(larger.stats().graphs, 1u);
-}
-
 TEST_F(CudaCapture, A3_31_OneMemberSplitsAFusedStepAndNoCaptureIsOnePart) {
   const std::string text =
       "graph @main(%x: f32[8, 8]) {\n"
@@ -436,23 +244,8 @@ s0 synchronize
   }
 }
 
-// S3-29: a part takes the sizes that its kernels and inputs have, by name.
-TEST_F(CudaCapture, S3_29_SizesOfAPartAreSorted) {
-  Captured captured(
-      "graph @main(%x: f32[s2, 4], %y: f32[s0], %z: f32[4]) {\n"
-      "  %a = reduce_sum(%x) {axes = [1]}\n"
-      "  %b = exp(%y)\n"
-      "  %h = cuda_ct::host(%z)\n"
-      "  %c = add(%h, %z)\n"
-      "  return %a, %b, %c\n"
-      "}\n");
-  EXPECT_EQ(captured.parts(), "[h]! [a,b,c]");
-  EXPECT_EQ(captured.part(0)["sizes"], Json::array());
-  EXPECT_EQ(captured.part(1)["sizes"], Json::array({"s0", "s2"}));
-}
-
-// S3-23: three large values that host ops read one by one would lie there at once if all were made first. Beside a larger
-// one that lies there all the time the same is worth it.
+// S3-23: three large values that host ops read one by one would lie there at once if all were made first. Beside a
+// larger one that lies there all the time the same is worth it.
 TEST_F(CudaCapture, S3_23_NoReorderTakesATenthMoreMemory) {
   const auto text = [](const std::string& first, const std::string& last) {
     return "graph @main(%x: f32[64], %y: f32[64], %z: f32[64], %w: f32[4096]) {\n" + first +
@@ -495,29 +288,6 @@ TEST_F(CudaCapture, S3_24_OnlyWhatNobodyWaitsForGoesLast) {
   waits.steady();
 }
 
-// S3-32: bytes that one part is the last to read are taken by the next; graphs take no more memory than streams.
-TEST_F(CudaCapture, S3_32_InputsOfAPartDieInIt) {
-  const std::string text =
-      "graph @main(%x: f32[512]) {\n"
-      "  %a = cumsum(%x) {axis = 0}\n"
-      "  %h = cuda_ct::host(%a)\n"
-      "  %b = cumsum(%h) {axis = 0}\n"
-      "  %c = cumsum(%b) {axis = 0, reverse = true}\n"
-      "  %g = cuda_ct::host(%c)\n"
-      "  %d = cumsum(%g) {axis = 0}\n"
-      "  return %d\n"
-      "}\n";
-  Captured graphs(text);
-  Captured streams(text, on_cuda(1, false));
-  EXPECT_EQ(graphs.parts(), "[a] [h]! [b,c] [g]! [d]");
-  EXPECT_EQ(graphs.part(2)["inputs"], Json::array({"h"}));
-  EXPECT_EQ(graphs.part(2)["outputs"], Json::array({"c"})) << "%h has died there";
-  EXPECT_EQ(graphs.peak_bytes(), 2 * 512 * 4);
-  EXPECT_EQ(streams.peak_bytes(), graphs.peak_bytes());
-  graphs.steady();
-  EXPECT_EQ(graphs.stats().arena_peak_bytes, static_cast<std::uint64_t>(graphs.peak_bytes()));
-}
-
 // S3-20: who listens is told each reason once, with what it is about; who asked for no graphs is told nothing.
 TEST_F(CudaCapture, S3_20_EachReasonIsToldOnce) {
   const std::string text =
@@ -554,88 +324,6 @@ TEST_F(CudaCapture, S3_20_EachReasonIsToldOnce) {
     else
       EXPECT_TRUE(lines.empty()) << lines[0];
   }
-}
-
-// S3-32: a donated argument ends in the part that reads it last, and is not given back by it; S3-28: others are.
-TEST_F(CudaCapture, S3_32_DonatedArgumentsEndInsideParts) {
-  for (const bool donated : {true, false}) {
-    const Captured captured(std::string("graph @main(%x: ") + (donated ? "donated " : "") +
-                            "f32[8]) {\n"
-                            "  %a = exp(%x)\n"
-                            "  %h = cuda_ct::host(%a)\n"
-                            "  %o = add(%h, %x)\n"
-                            "  %g = cuda_ct::host(%o)\n"
-                            "  %r = sin(%g)\n"
-                            "  return %r\n"
-                            "}\n");
-    EXPECT_EQ(captured.parts(), "[a] [h]! [o] [g]! [r]");
-    EXPECT_EQ(captured.part(0)["outputs"], Json::array({"x", "a"})) << "it is read again";
-    EXPECT_EQ(captured.part(2)["inputs"], Json::array({"x", "h"}));
-    EXPECT_EQ(captured.part(2)["outputs"], donated ? Json::array({"o"}) : Json::array({"x", "o"}));
-  }
-}
-
-// S3-26, S4-31: who is only waited for is nothing that a part takes; the wait holds all the same.
-TEST_F(CudaCapture, S4_31_WeakEdgesAreNoInputsOfParts) {
-  for (const int streams : {1, 3}) {
-    Captured captured(
-        "graph @main(%x: f32[8], %y: f32[8]) {\n"
-        "  %a = exp(%x)\n"
-        "  %h = cuda_ct::host(%y) after(%a)\n"
-        "  %o = sin(%y) after(%h)\n"
-        "  %r = cos(%o) after(%a)\n"
-        "  return %r, %a, %h\n"
-        "}\n",
-        on_cuda(streams, true));
-    EXPECT_EQ(captured.parts(), "[a] [h]! [o,r]");
-    EXPECT_EQ(captured.part(0)["inputs"], Json::array({"x"}));
-    EXPECT_EQ(captured.part(1)["inputs"], Json::array({"y"}));
-    EXPECT_EQ(captured.part(2)["inputs"], Json::array({"y"}));
-    EXPECT_EQ(captured.part(2)["arguments"], Json::array({1}));
-    EXPECT_EQ(captured.steady(), R"(
-s0 graph
-  0 launch exp
-s0 launch host
-s0 graph
-  0 launch sin
-  1 launch cos after 0
-  2 out 4 after 1
-s0 synchronize
-)");
-  }
-}
-
-// A region's result feeds an op that writes; its results are taken in two parts.
-TEST_F(CudaCapture, AX_03_ARegionIntoAWritingOpWhoseResultsArePartedByASplit) {
-  Captured captured(
-      "graph @main(%x: f32[8], %counts: f32[8]) {\n"
-      "  %m = mul(%x, %x) @{compile = \"r\"}\n"
-      "  %s = sin(%m) @{compile = \"r\"}\n"
-      "  %u, %v, %new = cuda_ct::route(%s, %counts)\n"
-      "  %a = exp(%u)\n"
-      "  %h = cuda_ct::host(%a)\n"
-      "  %b = add(%h, %v)\n"
-      "  write_back %counts = %new\n"
-      "  return %b\n"
-      "}\n",
-      on_cuda(1, true), true);
-  EXPECT_EQ(captured.parts(), "[m+s,u,a] [h]! [b]");
-  EXPECT_EQ(captured.part(0)["inputs"], Json::array({"x", "counts"}));
-  EXPECT_EQ(captured.part(0)["outputs"], Json::array({"x", "counts", "v", "a"}));
-  EXPECT_EQ(captured.part(1)["inputs"], Json::array({"a"}));
-  EXPECT_EQ(captured.part(2)["inputs"], Json::array({"v", "h"}));
-  EXPECT_EQ(captured.steady(), R"(
-s0 graph
-  0 launch mul_sin
-  1 launch route after 0
-  2 launch exp after 1
-s0 launch host
-s0 graph
-  0 launch add
-  1 out 4 after 0
-s0 synchronize
-)");
-  EXPECT_EQ(captured.stats().graphs, 2u);
 }
 
 // Two streams: each wait for an event is an edge of the graph, and a wait where there is none.

@@ -98,6 +98,17 @@ TEST(CudaCustomCapture, IsANodeOfTheGraph) {
   EXPECT_EQ(engine.stats().graph_launches, 7u);
 }
 
+/// `op` parts the graph, and its function runs in each call.
+void expect_called_at_each_run(const RegisteredOp& op) {
+  Engine engine([&](const Tensor& x) { return cumsum(op(cumsum(x, 0))[0], 0); }, on_cuda(2, true));
+  const std::vector<Tensor> inputs{counted(f32, {5})};
+  EXPECT_EQ(parts_of(engine, inputs),
+            "graph of 1 | holds an op that is not capturable | graph of 1");
+  calls = 0;
+  for (int k = 0; k < 5; ++k) engine.run(inputs);
+  EXPECT_EQ(calls, 5);
+}
+
 // So does what has effects, whatever it says: a call is one of them.
 TEST(CudaCustomCapture, WhatIsNotPureIsCalledAtEachRun) {
   static const RegisteredOp op = register_op(
@@ -108,25 +119,13 @@ TEST(CudaCustomCapture, WhatIsNotPureIsCalledAtEachRun) {
        .cuda = scale_on_cuda,
        .pure = false,
        .capturable = true});
-  Engine engine([](const Tensor& x) { return cumsum(op(cumsum(x, 0))[0], 0); }, on_cuda(2, true));
-  const std::vector<Tensor> inputs{counted(f32, {5})};
-  EXPECT_EQ(parts_of(engine, inputs),
-            "graph of 1 | holds an op that is not capturable | graph of 1");
-  calls = 0;
-  for (int k = 0; k < 5; ++k) engine.run(inputs);
-  EXPECT_EQ(calls, 5);
+  expect_called_at_each_run(op);
 }
 
 // What is not flagged is called at each run, and parts the graph.
 TEST(CudaCustomCapture, WhatIsNotFlaggedStaysASplit) {
   static const RegisteredOp op = scaling("cuda_capture::not_flagged", false);
-  Engine engine([](const Tensor& x) { return cumsum(op(cumsum(x, 0))[0], 0); }, on_cuda(2, true));
-  const std::vector<Tensor> inputs{counted(f32, {5})};
-  EXPECT_EQ(parts_of(engine, inputs),
-            "graph of 1 | holds an op that is not capturable | graph of 1");
-  calls = 0;
-  for (int k = 0; k < 5; ++k) engine.run(inputs);
-  EXPECT_EQ(calls, 5);
+  expect_called_at_each_run(op);
 }
 
 // Other sizes, of other workspaces; none at all, where nothing is queued; and outputs at other addresses.

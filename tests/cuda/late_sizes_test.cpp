@@ -260,7 +260,7 @@ TEST(CudaLateSizes, GoIntoTheCallersTensors) {
     }
     std::vector<Tensor> wrong = {Tensor::empty(f32, {3, 3})};
     const auto error = [&](Engine& in) {
-      return text_of<ShapeError>([&] { in.run_into(call, wrong); });
+      return unplaced_text_of<ShapeError>([&] { in.run_into(call, wrong); });
     };
     EXPECT_EQ(error(engine), "run_into: output 0: expected row-major f32[4, 3], got f32[3, 3]");
     EXPECT_EQ(error(engine), error(cpu));
@@ -319,7 +319,7 @@ const RegisteredOp& cannot_count() {
 
 TEST(CudaLateSizes, AFunctionThatFailsIsNamed) {
   Engine engine([](const Tensor& x) { return cannot_count()(x)[0]; }, on_cuda());
-  EXPECT_EQ(text_of<CustomOpError>([&] { engine.run({numbers({1, 2})}); }),
+  EXPECT_EQ(unplaced_text_of<CustomOpError>([&] { engine.run({numbers({1, 2})}); }),
             "late::cannot_count: the function `cuda_sizes` failed: got no counter");
 }
 

@@ -26,7 +26,8 @@ std::unique_ptr<Product> compile_with_engine(const ir::Graph& graph, int threads
 /// The same with every argument donated that the graph does not write back to: each call hands over handles, or lets an
 /// output lie where an argument of as many bytes does.
 std::unique_ptr<Product> compile_donating(const ir::Graph& graph, int threads);
-/// The same on the CUDA device of tests/support/cuda_driver.h, with that many streams; with several of them as graphs of the device.
+/// The same on the CUDA device of tests/support/cuda_driver.h, with that many streams; with several of them as graphs
+/// of the device.
 std::unique_ptr<Product> compile_on_cuda(const ir::Graph& graph, int streams);
 /// Both at once: arguments lie on the device.
 std::unique_ptr<Product> compile_donating_on_cuda(const ir::Graph& graph, int streams);

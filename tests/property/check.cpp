@@ -16,6 +16,7 @@
 #include "ir/passes/resolve_sizes.h"
 #include "ir/text.h"
 #include "ir/verifier.h"
+#include "tests/property/program_ops.h"
 
 namespace heddle::property {
 

@@ -29,11 +29,6 @@ llvm::Type* with_lanes(llvm::Type* element, unsigned lanes) {
 constexpr double kLeastDivisor = 0x1p-100;
 constexpr double kMostDivisor = 0x1p100;
 
-unsigned bits_of(Value* value) { return value->getType()->getScalarSizeInBits(); }
-
-llvm::Constant* ints(Value* like, std::int64_t value) {
-  return llvm::ConstantInt::getSigned(like->getType(), value);
-}
 llvm::Constant* reals(Value* like, double value) {
   return llvm::ConstantFP::get(like->getType(), value);
 }
@@ -50,6 +45,10 @@ std::vector<int> lane_range(unsigned first, unsigned count) {
   std::vector<int> lanes(count);
   for (unsigned k = 0; k < count; ++k) lanes[k] = static_cast<int>(first + k);
   return lanes;
+}
+
+llvm::Constant* integers_like(Value* like, std::int64_t value) {
+  return llvm::ConstantInt::getSigned(like->getType(), value);
 }
 
 unsigned lanes_of(Value* value) {
@@ -94,7 +93,7 @@ Value* ScalarEmitter::from_storage(DType dtype, Value* stored) {
   const unsigned lanes = lanes_of(stored);
   switch (dtype) {
     case DType::Bool:
-      return b_.CreateICmpNE(stored, ints(stored, 0));
+      return b_.CreateICmpNE(stored, integers_like(stored, 0));
     case DType::F16:
       return b_.CreateFPExt(b_.CreateBitCast(stored, with_lanes(b_.getHalfTy(), lanes)),
                             compute_type(dtype, lanes));
@@ -118,8 +117,8 @@ Value* ScalarEmitter::to_storage(DType dtype, Value* value) {
     case DType::BF16: {
       Value* bits = b_.CreateBitCast(value, with_lanes(b_.getInt32Ty(), lanes));
       Value* odd = b_.CreateAnd(b_.CreateLShr(bits, 16), 1);
-      Value* even = b_.CreateAdd(bits, b_.CreateAdd(odd, ints(bits, 0x7fff)));
-      Value* quiet = b_.CreateOr(bits, ints(bits, 0x400000));
+      Value* even = b_.CreateAdd(bits, b_.CreateAdd(odd, integers_like(bits, 0x7fff)));
+      Value* quiet = b_.CreateOr(bits, integers_like(bits, 0x400000));
       Value* rounded = b_.CreateSelect(b_.CreateFCmpUNO(value, value), quiet, even);
       return b_.CreateTrunc(b_.CreateLShr(rounded, 16), storage_type(dtype, lanes));
     }
@@ -150,7 +149,7 @@ Value* ScalarEmitter::convert(Value* value, DType from, DType to) {
   llvm::Type* type = compute_type(to, lanes);
   if (to == DType::Bool)
     return is_floating(from) ? b_.CreateFCmpUNE(value, reals(value, 0))
-                             : b_.CreateICmpNE(value, ints(value, 0));
+                             : b_.CreateICmpNE(value, integers_like(value, 0));
   if (!is_floating(from) && !is_floating(to))
     return is_signed(from) ? b_.CreateSExtOrTrunc(value, type) : b_.CreateZExtOrTrunc(value, type);
   if (!is_floating(to)) {
@@ -174,8 +173,8 @@ Value* ScalarEmitter::convert(Value* value, DType from, DType to) {
     Value* result = b_.CreateTrunc(wide, type);
     if (value_bits <= mantissa) return result;
     const std::int64_t largest = width == 64 ? INT64_MAX : INT32_MAX;
-    return b_.CreateSelect(b_.CreateFCmpOGE(value, reals(value, beyond)), ints(result, largest),
-                           result);
+    return b_.CreateSelect(b_.CreateFCmpOGE(value, reals(value, beyond)),
+                           integers_like(result, largest), result);
   }
   Value* real = value;
   llvm::Type* single = with_lanes(b_.getFloatTy(), lanes);
@@ -211,31 +210,6 @@ Value* ScalarEmitter::unary(ScalarOp op, DType dtype, Value* a) {
                                                  llvm::ConstantFP::getInfinity(a->getType()))
                               : splat(b_.getFalse(), lanes_of(a));
   return is_floating(dtype) ? unary_float(op, dtype, a) : unary_integer(op, dtype, a);
-}
-
-Value* ScalarEmitter::unary_integer(ScalarOp op, DType dtype, Value* a) {
-  switch (op) {
-    case ScalarOp::Neg:
-      return b_.CreateNeg(a);
-    case ScalarOp::Abs:
-      return is_signed(dtype) ? b_.CreateBinaryIntrinsic(llvm::Intrinsic::abs, a, b_.getFalse())
-                              : a;
-    case ScalarOp::Sign: {
-      Value* positive = b_.CreateZExt(b_.CreateICmpNE(a, ints(a, 0)), a->getType());
-      if (!is_signed(dtype)) return dtype == DType::Bool ? a : positive;
-      return b_.CreateSelect(b_.CreateICmpSLT(a, ints(a, 0)), ints(a, -1), positive);
-    }
-    case ScalarOp::Ceil:
-    case ScalarOp::Floor:
-    case ScalarOp::Round:
-    case ScalarOp::Trunc:
-      return a;
-    case ScalarOp::Not:
-      return b_.CreateNot(a);
-    default:
-      HD_CHECK(false, "no code for " + std::string(name_of(op)) + " on integers");
-      return nullptr;
-  }
 }
 
 Value* ScalarEmitter::unary_float(ScalarOp op, DType dtype, Value* a) {
@@ -451,11 +425,11 @@ Value* ScalarEmitter::quantise(Value* value, float scale, std::int64_t zero, DTy
   constexpr float kRounding = 0x1.8p23f;
   Value* rounded = b_.CreateFAdd(ratio, reals(value, kRounding));
   Value* bits = b_.CreateBitCast(rounded, with_lanes(b_.getInt32Ty(), lanes_of(value)));
-  bits =
-      b_.CreateSub(bits, ints(bits, std::int64_t{std::bit_cast<std::int32_t>(kRounding)} - zero));
+  bits = b_.CreateSub(
+      bits, integers_like(bits, std::int64_t{std::bit_cast<std::int32_t>(kRounding)} - zero));
   Value* byte = b_.CreateTrunc(bits, compute_type(to, lanes_of(value)));
   if (!is_signed(to)) return byte;
-  return b_.CreateSelect(b_.CreateFCmpUNO(value, value), ints(byte, 0), byte);
+  return b_.CreateSelect(b_.CreateFCmpUNO(value, value), integers_like(byte, 0), byte);
 }
 
 Value* ScalarEmitter::float_modulo(DType dtype, Value* a, Value* b) {
@@ -476,122 +450,6 @@ Value* ScalarEmitter::float_power(DType dtype, Value* a, Value* b) {
     if (value->isExactlyValue(-1.0)) return b_.CreateFDiv(reals(a, 1), a);
   }
   return call_lanes(runtime_name(dtype, ScalarOp::Pow), std::array{a, b});
-}
-
-Value* ScalarEmitter::binary_bool(ScalarOp op, Value* a, Value* b) {
-  switch (op) {
-    case ScalarOp::Add:
-    case ScalarOp::Or:
-    case ScalarOp::Max:
-      return b_.CreateOr(a, b);
-    case ScalarOp::Mul:
-    case ScalarOp::And:
-    case ScalarOp::Min:
-      return b_.CreateAnd(a, b);
-    case ScalarOp::Sub:
-    case ScalarOp::Xor:
-      return b_.CreateXor(a, b);
-    default:
-      HD_CHECK(false, "no code for " + std::string(name_of(op)) + " on bools");
-      return nullptr;
-  }
-}
-
-Value* ScalarEmitter::binary_integer(ScalarOp op, DType dtype, Value* a, Value* b) {
-  switch (op) {
-    case ScalarOp::Add:
-      return b_.CreateAdd(a, b);
-    case ScalarOp::Sub:
-      return b_.CreateSub(a, b);
-    case ScalarOp::Mul:
-      return b_.CreateMul(a, b);
-    case ScalarOp::Div:
-    case ScalarOp::Mod:
-    case ScalarOp::Rem:
-      return divide_integer(op, dtype, a, b);
-    case ScalarOp::Max:
-      return maximum(dtype, a, b);
-    case ScalarOp::Min:
-      return minimum(dtype, a, b);
-    case ScalarOp::And:
-      return b_.CreateAnd(a, b);
-    case ScalarOp::Or:
-      return b_.CreateOr(a, b);
-    case ScalarOp::Xor:
-      return b_.CreateXor(a, b);
-    case ScalarOp::Shl:
-    case ScalarOp::Shr:
-      return shift(op, dtype, a, b);
-    case ScalarOp::Pow: {
-      Value* result = call_lanes("heddle_i64_pow", std::array{convert(a, dtype, DType::I64),
-                                                              convert(b, dtype, DType::I64)});
-      return convert(result, DType::I64, dtype);
-    }
-    default:
-      HD_CHECK(false, "no code for " + std::string(name_of(op)) + " on integers");
-      return nullptr;
-  }
-}
-
-Value* ScalarEmitter::divide_integer(ScalarOp op, DType dtype, Value* a, Value* b) {
-  const bool has_sign = is_signed(dtype);
-  Value* zero = ints(a, 0);
-  Value* by_zero = b_.CreateICmpEQ(b, zero);
-  Value* by_minus_one = has_sign ? b_.CreateICmpEQ(b, ints(b, -1)) : nullptr;
-  Value* unsafe = has_sign ? b_.CreateOr(by_zero, by_minus_one) : by_zero;
-  Value* divisor = b_.CreateSelect(unsafe, ints(b, 1), b);
-  Value* quotient = nullptr;
-  const unsigned lanes = lanes_of(a);
-  if (lanes != 0 && bits_of(a) < 64) {
-    // The quotient of two integers of 16 (32) bits, rounded to f32 (f64), never reaches the next
-    // integer: truncating it is exact.
-    const DType real = bits_of(a) <= 16 ? DType::F32 : DType::F64;
-    Value* ratio = b_.CreateFDiv(convert(a, dtype, real), convert(divisor, dtype, real));
-    quotient = b_.CreateTrunc(
-        b_.CreateFPToSI(ratio, llvm::FixedVectorType::get(b_.getInt32Ty(), lanes)), a->getType());
-  } else {
-    quotient = has_sign ? b_.CreateSDiv(a, divisor) : b_.CreateUDiv(a, divisor);
-  }
-  if (has_sign) quotient = b_.CreateSelect(by_minus_one, b_.CreateNeg(a), quotient);
-  if (op == ScalarOp::Div) return b_.CreateSelect(by_zero, zero, quotient);
-  Value* rest = b_.CreateSelect(by_zero, zero, b_.CreateSub(a, b_.CreateMul(quotient, b)));
-  if (op == ScalarOp::Rem || !has_sign) return rest;
-  Value* signs_differ = b_.CreateICmpSLT(b_.CreateXor(rest, b), zero);
-  Value* wrong = b_.CreateAnd(b_.CreateICmpNE(rest, zero), signs_differ);
-  return b_.CreateSelect(wrong, b_.CreateAdd(rest, b), rest);
-}
-
-Value* ScalarEmitter::shift(ScalarOp op, DType dtype, Value* a, Value* b) {
-  const std::int64_t width = bits_of(a);
-  Value* too_far = b_.CreateICmpUGE(b, ints(b, width));
-  Value* zero = ints(a, 0);
-  if (op == ScalarOp::Shr && is_signed(dtype))
-    return b_.CreateAShr(a, b_.CreateSelect(too_far, ints(b, width - 1), b));
-  Value* count = b_.CreateSelect(too_far, zero, b);
-  Value* shifted = op == ScalarOp::Shl ? b_.CreateShl(a, count) : b_.CreateLShr(a, count);
-  return b_.CreateSelect(too_far, zero, shifted);
-}
-
-Value* ScalarEmitter::index_floordiv(Value* a, Value* b, bool simple) {
-  const unsigned lanes = lanes_of(a);
-  const auto* constant = llvm::dyn_cast<llvm::Constant>(b);
-  if (constant != nullptr && lanes != 0) constant = constant->getSplatValue();
-  if (const auto* number = llvm::dyn_cast_or_null<llvm::ConstantInt>(constant);
-      number != nullptr && number->getValue().isPowerOf2())
-    return b_.CreateAShr(a, ints(a, static_cast<std::int64_t>(number->getValue().logBase2())));
-  if (lanes != 0) {
-    // Indices stay below 2^51, where the f64 quotient does not reach the next integer.
-    llvm::Type* real = llvm::FixedVectorType::get(b_.getDoubleTy(), lanes);
-    Value* ratio = b_.CreateFDiv(b_.CreateSIToFP(a, real), b_.CreateSIToFP(b, real));
-    return b_.CreateFPToSI(b_.CreateUnaryIntrinsic(llvm::Intrinsic::floor, ratio), a->getType());
-  }
-  Value* divisor = b_.CreateSelect(b_.CreateICmpEQ(b, ints(b, 0)), ints(b, 1), b);
-  if (simple) return b_.CreateUDiv(a, divisor);
-  Value* quotient = b_.CreateSDiv(a, divisor);
-  Value* rest = b_.CreateSub(a, b_.CreateMul(quotient, divisor));
-  Value* below = b_.CreateAnd(b_.CreateICmpNE(rest, ints(a, 0)),
-                              b_.CreateICmpSLT(b_.CreateXor(rest, divisor), ints(a, 0)));
-  return b_.CreateSub(quotient, b_.CreateZExt(below, a->getType()));
 }
 
 Value* ScalarEmitter::call_lanes(const std::string& name, std::span<Value* const> operands) {

@@ -25,6 +25,8 @@ namespace heddle::jit::cpu {
 
 /// Lanes of a type or value: 0 for a scalar.
 unsigned lanes_of(llvm::Value* value);
+/// `value` in each lane of what has the type of `like`.
+llvm::Constant* integers_like(llvm::Value* like, std::int64_t value);
 /// first, first + 1, …: a shuffle's mask.
 std::vector<int> lane_range(unsigned first, unsigned count);
 

@@ -3,17 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <functional>
 #include <memory>
-#include <mutex>
-#include <numeric>
-#include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
-#include <unordered_map>
 #include <variant>
 
-#include "base/lasting.h"
 #include "heddle/error.h"
+#include "jit/cpu/onednn/primitive.h"
 #include "jit/cpu/onednn/problem.h"
 #include "jit/cpu/onednn/tail.h"
 #include "jit/cpu/onednn/winograd.h"
@@ -25,8 +20,6 @@ namespace heddle::jit::onednn {
 
 namespace {
 
-using dnnl::memory;
-
 void stay_on_this_thread() {
   thread_local const bool done = [] {
     if (omp_set_num_threads != nullptr) omp_set_num_threads(1);
@@ -34,39 +27,6 @@ void stay_on_this_thread() {
   }();
   static_cast<void>(done);
 }
-
-dnnl::engine& cpu_engine() {
-  static dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  return engine;
-}
-
-memory::desc plain(const Ints& sizes) {
-  Ints strides(sizes.size(), 1);
-  for (std::size_t k = sizes.size(); k-- > 1;)
-    strides[k - 1] = strides[k] * std::max<std::int64_t>(1, sizes[k]);
-  return {sizes, memory::data_type::f32, strides};
-}
-
-memory::desc any(const Ints& sizes) {
-  return {sizes, memory::data_type::f32, memory::format_tag::any};
-}
-
-/// Sizes [N, C, spatial...] of memory in which the channels lie closest.
-memory::desc channels_last(const Ints& sizes) {
-  Ints strides(sizes.size(), 1);
-  std::int64_t stride = sizes[1];
-  for (std::size_t k = sizes.size(); k-- > 2;) {
-    strides[k] = stride;
-    stride *= std::max<std::int64_t>(1, sizes[k]);
-  }
-  strides[0] = stride;
-  return {sizes, memory::data_type::f32, strides};
-}
-
-std::int64_t elements_of(const Ints& sizes) {
-  return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
-}
-
 bool has_subnormals(const float* values, std::int64_t count) {
   using Bits = std::uint32_t __attribute__((vector_size(64), aligned(4)));
   constexpr std::uint32_t kLeastNormal = 0x00800000;
@@ -84,265 +44,11 @@ bool has_subnormals(const float* values, std::int64_t count) {
     if (found[lane] != 0) return true;
   return false;
 }
-
-std::int64_t aligned(std::size_t bytes) {
-  return static_cast<std::int64_t>((bytes + 63) / 64 * 64);
-}
-
-/// Weights that are the same in each run.
-struct FixedWeights {
-  /// What multiplies them: where the vectors of the epilogue's first operations lie, and their numbers.
-  struct Factor {
-    const void* operand = nullptr;
-    float a = 1;
-    friend bool operator==(const Factor&, const Factor&) = default;
-  };
-  const float* data = nullptr;  ///< row-major; null: given at each call
-  std::vector<Factor> factors;
-  std::vector<float> scale;  ///< the factors' product by output channel; empty: 1
-};
-
-/// Parameters in the layouts that calls want, packed once for each layout: plans for other sizes share them.
-/// Kept as long as a call uses them; so long its parameter lives, and no other has its address.
-class PackedParameters {
- public:
-  static PackedParameters& instance() {
-    static auto* const cache = new PackedParameters;
-    return *cache;
-  }
-
-  /// `weights`, laid out as `given`, in the layout `wanted`.
-  std::shared_ptr<const memory> find_or_pack(const FixedWeights& weights, const memory::desc& given,
-                                             const memory::desc& wanted) {
-    return find_or_make(weights, given, wanted, [&](float* from, memory& packed) {
-      memory source(given, cpu_engine(), from);
-      dnnl::stream stream(cpu_engine());
-      dnnl::reorder(dnnl::reorder::primitive_desc(cpu_engine(), given, cpu_engine(), wanted))
-          .execute(stream, source, packed);
-      stream.wait();
-    });
-  }
-
-  /// What `make(weights, packed)` puts into memory of the layout `wanted`.
-  template <typename Make>
-  std::shared_ptr<const memory> find_or_make(const FixedWeights& weights, const memory::desc& given,
-                                             const memory::desc& wanted, Make make) {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(entries_, [](const auto& entry) { return all_expired(entry.second); });
-    std::vector<Entry>& entries = entries_[weights.data];
-    for (const Entry& entry : entries) {
-      std::shared_ptr<const memory> held = entry.packed.lock();
-      if (held && entry.factors == weights.factors && held->get_desc() == wanted) return held;
-    }
-    const std::unique_ptr<float[]> scaled = scaled_copy(weights, given);
-    const std::shared_ptr<memory> packed = lasting(wanted);
-    make(scaled == nullptr ? const_cast<float*>(weights.data) : scaled.get(), *packed);
-    entries.push_back({weights.factors, packed});
-    return packed;
-  }
-
-  std::size_t live() {
-    const std::lock_guard lock(mutex_);
-    std::size_t count = 0;
-    for (const auto& [fixed, entries] : entries_)
-      for (const Entry& entry : entries) count += entry.packed.expired() ? 0 : 1;
-    return count;
-  }
-
- private:
-  struct Entry {
-    std::vector<FixedWeights::Factor> factors;
-    std::weak_ptr<const memory> packed;
-  };
-  static std::shared_ptr<memory> lasting(const memory::desc& wanted) {
-    struct Held {
-      std::shared_ptr<void> bytes;
-      memory view;
-    };
-    std::shared_ptr<void> bytes = base::lasting_memory(wanted.get_size());
-    const auto held =
-        std::make_shared<Held>(Held{bytes, memory(wanted, cpu_engine(), bytes.get())});
-    return {held, &held->view};
-  }
-  static bool all_expired(const std::vector<Entry>& entries) {
-    return std::ranges::all_of(entries, [](const Entry& entry) { return entry.packed.expired(); });
-  }
-  static std::unique_ptr<float[]> scaled_copy(const FixedWeights& weights,
-                                              const memory::desc& given) {
-    if (weights.scale.empty()) return nullptr;
-    const std::size_t count = given.get_size() / sizeof(float);
-    const std::size_t each = count / weights.scale.size();
-    auto scaled = std::make_unique_for_overwrite<float[]>(count);
-    for (std::size_t channel = 0; channel < weights.scale.size(); ++channel) {
-      const float scale = weights.scale[channel];
-      for (std::size_t k = channel * each; k < (channel + 1) * each; ++k)
-        scaled[k] = weights.data[k] * scale;
-    }
-    return scaled;
-  }
-
-  std::mutex mutex_;
-  std::unordered_map<const void*, std::vector<Entry>> entries_;
-};
-
-/// One primitive: a convolution in the layout that oneDNN likes best, or with channels last. Operands are reordered
-/// into scratch where that differs from row-major, fixed weights once.
-class Primitive {
- public:
-  /// `sums`: adds its result to what lies there; direct ones only.
-  Primitive(const Problem& problem, Algorithm algorithm, bool sums, const FixedWeights& weights)
-      : problem_(problem), algorithm_(algorithm) {
-    const bool last = problem.channels_last;
-    source_ = last ? channels_last(problem.x) : plain(problem.x);
-    result_ = last ? channels_last(problem.result) : plain(problem.result);
-    weights_ = plain(problem.weights);
-    bias_ = plain({problem.result[1]});
-    dnnl::primitive_attr attr;
-    attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    if (sums) {
-      dnnl::post_ops after;
-      after.append_sum(1.0f);
-      attr.set_post_ops(after);
-    }
-    primitive_desc_ = descriptor(attr);
-    primitive_ = dnnl::convolution_forward(primitive_desc_);
-    prepare_reorders(weights);
-    reserve();
-  }
-
-  std::int64_t scratch_bytes() const { return total_; }
-
-  /// What Winograd's algorithm leaves: [N, channels / 16, positions, 16], in `scratch`.
-  const float* blocked(void* scratch) const {
-    return reinterpret_cast<const float*>(static_cast<char*>(scratch) + result_offset_);
-  }
-
-  void run(void* x, void* given_weights, void* bias, void* out, void* scratch) const {
-    dnnl::stream stream(cpu_engine());
-    char* at = static_cast<char*>(scratch);
-    memory source(source_, cpu_engine(), x);
-    if (reorder_source_) {
-      memory packed(primitive_desc_.src_desc(), cpu_engine(), at + source_offset_);
-      reorder_source_.execute(stream, source, packed);
-      source = packed;
-    }
-    memory weights;
-    if (packed_weights_) {
-      weights = *packed_weights_;
-    } else {
-      weights = memory(weights_, cpu_engine(), given_weights);
-      if (reorder_weights_) {
-        memory packed(primitive_desc_.weights_desc(), cpu_engine(), at + weights_offset_);
-        reorder_weights_.execute(stream, weights, packed);
-        weights = packed;
-      }
-    }
-    memory target(primitive_desc_.dst_desc(), cpu_engine(),
-                  has_other_result() ? at + result_offset_ : out);
-    memory pad(primitive_desc_.scratchpad_desc(), cpu_engine(), at + pad_offset_);
-    std::unordered_map<int, memory> arguments{{DNNL_ARG_SRC, source},
-                                              {DNNL_ARG_WEIGHTS, weights},
-                                              {DNNL_ARG_DST, target},
-                                              {DNNL_ARG_SCRATCHPAD, pad}};
-    if (problem_.has_bias) arguments.emplace(DNNL_ARG_BIAS, memory(bias_, cpu_engine(), bias));
-    primitive_.execute(stream, arguments);
-    if (reorder_result_) {
-      memory final_result(result_, cpu_engine(), out);
-      reorder_result_.execute(stream, target, final_result);
-    }
-    stream.wait();
-  }
-
- private:
-  bool is_winograd() const { return algorithm_ == Algorithm::Winograd; }
-  bool has_other_result() const { return is_winograd() || reorder_result_; }
-
-  dnnl::convolution_forward::primitive_desc descriptor(const dnnl::primitive_attr& attr) const {
-    const bool as_given = problem_.channels_last && !is_winograd();
-    const memory::desc x = as_given ? source_ : any(problem_.x);
-    const memory::desc out = as_given ? result_ : any(problem_.result);
-    const memory::desc weights = any(problem_.weights);
-    const auto kind = dnnl::prop_kind::forward_inference;
-    const auto algorithm =
-        is_winograd() ? dnnl::algorithm::convolution_winograd : dnnl::algorithm::convolution_direct;
-    const Problem& p = problem_;
-    const dnnl::convolution_forward::desc desc =
-        p.has_bias
-            ? dnnl::convolution_forward::desc(kind, algorithm, x, weights, bias_, out, p.strides,
-                                              p.dilations, p.pads_low, p.pads_high)
-            : dnnl::convolution_forward::desc(kind, algorithm, x, weights, out, p.strides,
-                                              p.dilations, p.pads_low, p.pads_high);
-    if (is_winograd()) return large_tiles(desc, attr);
-    return {desc, attr, cpu_engine()};
-  }
-
-  /// oneDNN offers F(2x2) first for few tiles; F(4x4), after it, takes a quarter fewer products.
-  dnnl::convolution_forward::primitive_desc large_tiles(const dnnl::convolution_forward::desc& desc,
-                                                        const dnnl::primitive_attr& attr) const {
-    dnnl::convolution_forward::primitive_desc found(desc, attr, cpu_engine());
-    const memory::desc blocked(problem_.result, memory::data_type::f32,
-                               memory::format_tag::nChw16c);
-    do {
-      const std::string_view name = found.impl_info_str();
-      if (name.find("wino_4x3") != std::string_view::npos && found.dst_desc() == blocked)
-        return found;
-    } while (found.next_impl());
-    throw dnnl::error(dnnl_unimplemented, "no Winograd with tiles of 4 x 4");
-  }
-
-  void prepare_reorders(const FixedWeights& weights) {
-    if (primitive_desc_.src_desc() != source_)
-      reorder_source_ = dnnl::reorder(dnnl::reorder::primitive_desc(
-          cpu_engine(), source_, cpu_engine(), primitive_desc_.src_desc()));
-    if (primitive_desc_.dst_desc() != result_ && !is_winograd())
-      reorder_result_ = dnnl::reorder(dnnl::reorder::primitive_desc(
-          cpu_engine(), primitive_desc_.dst_desc(), cpu_engine(), result_));
-    const memory::desc wanted = primitive_desc_.weights_desc();
-    if (weights.data == nullptr) {
-      if (wanted != weights_)
-        reorder_weights_ = dnnl::reorder(
-            dnnl::reorder::primitive_desc(cpu_engine(), weights_, cpu_engine(), wanted));
-      return;
-    }
-    packed_weights_ =
-        wanted == weights_ && weights.scale.empty()
-            ? std::make_shared<memory>(weights_, cpu_engine(), const_cast<float*>(weights.data))
-            : PackedParameters::instance().find_or_pack(weights, weights_, wanted);
-  }
-
-  void reserve() {
-    const auto take = [&](std::size_t bytes) {
-      const std::int64_t at = total_;
-      total_ += aligned(bytes);
-      return at;
-    };
-    if (reorder_source_) source_offset_ = take(primitive_desc_.src_desc().get_size());
-    if (has_other_result()) result_offset_ = take(primitive_desc_.dst_desc().get_size());
-    if (reorder_weights_) weights_offset_ = take(primitive_desc_.weights_desc().get_size());
-    pad_offset_ = take(primitive_desc_.scratchpad_desc().get_size());
-  }
-
-  Problem problem_;
-  Algorithm algorithm_;
-  memory::desc source_, weights_, bias_, result_;
-  dnnl::convolution_forward::primitive_desc primitive_desc_;
-  dnnl::convolution_forward primitive_;
-  dnnl::reorder reorder_source_, reorder_weights_, reorder_result_;
-  std::shared_ptr<const memory> packed_weights_;
-  std::int64_t source_offset_ = 0, weights_offset_ = 0, result_offset_ = 0, pad_offset_ = 0;
-  std::int64_t total_ = 0;
-};
-
 /// Winograd's algorithm by a kernel of ours, with all that follows it.
 class Tiles {
  public:
   Tiles(const Problem& problem, const FixedWeights& weights)
-      : problem_(problem),
-        weights_(PackedParameters::instance().find_or_make(
-            weights, plain(problem.weights), plain(winograd_weights(problem)),
-            [&](const float* from, memory& packed) {
-              transform_weights(problem, from, static_cast<float*>(packed.get_data_handle()));
-            })) {}
+      : problem_(problem), weights_(winograd_weights_of(problem, weights)) {}
 
   std::int64_t scratch_bytes() const {
     return aligned(static_cast<std::size_t>(winograd_scratch(problem_)));
@@ -350,15 +56,13 @@ class Tiles {
 
   void run(const float* x, const float* bias, const float* added, std::span<const TailOp> tail,
            float* out, void* scratch) const {
-    run_winograd(problem_, x, static_cast<const float*>(weights_->get_data_handle()), bias, added,
-                 tail, out, scratch);
+    run_winograd(problem_, x, weights_.get(), bias, added, tail, out, scratch);
   }
 
  private:
   Problem problem_;
-  std::shared_ptr<const memory> weights_;
+  std::shared_ptr<const float> weights_;
 };
-
 /// Whether any product is summed: oneDNN takes no tensors without channels.
 bool has_products(const Problem& problem) {
   return elements_of(problem.x) != 0 && elements_of(problem.weights) != 0;
@@ -395,8 +99,8 @@ class Biases {
 /// A convolution and its epilogue, which run whole or in parts that several threads may take.
 ///
 /// What scales and shifts channels first by vectors that are the same in each run becomes part of the weights and the
-/// bias, and weights are kept from being subnormal. A tensor added next is summed into by the primitive. The rest runs on each part's result while
-/// it lies in the cache: oneDNN's own relu would turn NaN into 0.
+/// bias, and weights are kept from being subnormal. A tensor added next is summed into by the primitive. The rest
+/// runs on each part's result while it lies in the cache: oneDNN's own relu would turn NaN into 0.
 class Convolution final : public BoundLibraryCall {
  public:
   Convolution(const LibraryCall& call, std::span<const LibraryOperand> operands, int threads)
@@ -413,7 +117,7 @@ class Convolution final : public BoundLibraryCall {
     if (may) algorithm_ = algorithm_for(problem_);
     try {
       prepare(threads);
-    } catch (const dnnl::error&) {
+    } catch (const CompileError&) {
       if (algorithm_ == Algorithm::Direct) throw;
       algorithm_ = Algorithm::Direct;
       prepare(threads);
@@ -521,9 +225,9 @@ class Convolution final : public BoundLibraryCall {
     tail_.erase(tail_.begin());
   }
 
-  /// Multiplies fixed weights among which are subnormal ones by a power of two and their sums by its inverse, exactly but
-  /// for results above 2^103: a multiply-add with a subnormal operand takes 130 cycles, and weights that training let
-  /// decay are full of them.
+  /// Multiplies fixed weights among which are subnormal ones by a power of two and their sums by its inverse, exactly
+  /// but for results above 2^103: a multiply-add with a subnormal operand takes 130 cycles, and weights that training
+  /// let decay are full of them.
   void lift_subnormals(std::span<const LibraryOperand> operands) {
     constexpr float kLift = 1 << 24;
     if (weights_.data == nullptr || added_ || tail_.size() == kMaxEpilogue) return;
@@ -673,8 +377,6 @@ class Convolution final : public BoundLibraryCall {
 
 }  // namespace
 
-std::size_t packed_parameters() { return PackedParameters::instance().live(); }
-
 bool serves(std::string_view name, const ir::Node& node) {
   if (name != "conv" || node.output().dtype != DType::F32) return false;
   const auto rank = node.output().rank();
@@ -684,14 +386,7 @@ bool serves(std::string_view name, const ir::Node& node) {
 std::unique_ptr<BoundLibraryCall> bind(const LibraryCall& call,
                                        std::span<const LibraryOperand> operands, int threads) {
   if (call.name != "conv") return nullptr;
-  try {
-    return std::make_unique<Convolution>(call, operands, threads);
-  } catch (const dnnl::error& error) {
-    throw CompileError({.what = "oneDNN " + call.name,
-                        .where = {},
-                        .expected = "a primitive for these sizes",
-                        .got = error.what()});
-  }
+  return std::make_unique<Convolution>(call, operands, threads);
 }
 
 }  // namespace heddle::jit::onednn

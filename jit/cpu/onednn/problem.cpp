@@ -13,10 +13,6 @@ namespace {
 /// Of x or the result of a part that stays in a second-level cache beside its weights.
 constexpr std::int64_t kResidentElements = std::int64_t{1} << 17;
 
-std::int64_t product(const Ints& sizes) {
-  return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
-}
-
 Ints grouped(const Ints& sizes, std::int64_t groups) {
   if (groups == 1) return sizes;
   Ints result{groups, sizes[0] / groups};
@@ -80,6 +76,10 @@ bool fits_winograd(const Problem& problem) {
 
 }  // namespace
 
+std::int64_t elements_of(const Ints& sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
+}
+
 Problem problem_of(const LibraryCall& call, std::span<const LibraryOperand> operands) {
   const auto ints = [&](const char* name) { return std::get<Ints>(call.attrs.at(name)); };
   Problem problem{.x = operands[0].sizes,
@@ -123,7 +123,7 @@ Algorithm algorithm_for(const Problem& problem) {
   const std::int64_t tiles = problem.result[0] *
                              (rounded_up(problem.result[2], kWinogradTile) / kWinogradTile) *
                              (rounded_up(problem.result[3], kWinogradTile) / kWinogradTile);
-  const std::int64_t moved = product(problem.x) + product(problem.result);
+  const std::int64_t moved = elements_of(problem.x) + elements_of(problem.result);
   const bool in_parts = in * out <= kResidentElements;
   const bool ours = has_winograd(problem);
   const std::int64_t weight = ours ? kFetchedWeight : kWeight;
@@ -163,9 +163,9 @@ Cut cut_of(const Problem& problem, Algorithm algorithm, int threads, bool reside
   const std::int64_t most = divides ? std::max<std::int64_t>(1, problem.result[axis] / least) : 1;
   std::int64_t wanted = threads;
   if (resident) {
-    const std::int64_t elements = std::max(product(problem.x), product(problem.result));
+    const std::int64_t elements = std::max(elements_of(problem.x), elements_of(problem.result));
     // Each part reads all weights again.
-    const std::int64_t weights = std::max<std::int64_t>(1, product(problem.weights));
+    const std::int64_t weights = std::max<std::int64_t>(1, elements_of(problem.weights));
     const std::int64_t whole =
         std::max<std::int64_t>(1, elements / std::max(kResidentElements, weights));
     wanted = rounded_up(whole, threads);
@@ -200,7 +200,7 @@ std::optional<PartOf> part_of(const Problem& whole, const Cut& cut, std::int64_t
 }
 
 std::int64_t positions_of(const Problem& problem) {
-  return problem.result[1] == 0 ? 0 : product(problem.result) / problem.result[1];
+  return problem.result[1] == 0 ? 0 : elements_of(problem.result) / problem.result[1];
 }
 
 }  // namespace heddle::jit::onednn

@@ -12,6 +12,12 @@ namespace heddle::jit::onednn {
 
 using Ints = std::vector<std::int64_t>;
 
+std::int64_t elements_of(const Ints& sizes);
+/// Bytes of a part of scratch: parts begin at multiples of 64.
+inline std::int64_t aligned(std::size_t bytes) {
+  return static_cast<std::int64_t>((bytes + 63) / 64 * 64);
+}
+
 /// Sizes [N, C, spatial...], one entry a spatial dimension, dilations from 0.
 struct Problem {
   Ints x, weights, result;
