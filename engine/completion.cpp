@@ -3,15 +3,9 @@
 #include <utility>
 
 #include "engine/executable.h"
-#include "heddle/error.h"
+#include "jit/index_report.h"
 
 namespace heddle::engine {
-
-void throw_check(const Executable& executable, std::int32_t status) {
-  const jit::RuntimeCheck& check =
-      executable.program().checks[static_cast<std::size_t>(status) - 1];
-  throw IndexError({.what = check.what, .where = check.where, .expected = {}, .got = {}});
-}
 
 Completion::Completion(std::shared_ptr<device::Event> event, void* stream,
                        const std::int32_t* status, std::shared_ptr<const Executable> executable)
@@ -25,13 +19,8 @@ void Completion::keep_outcome(std::exception_ptr error) noexcept {
   settled_ = true;
   error_ = std::move(error);
   status_ = error_ == nullptr ? *status_word_ : -1;
-  if (status_ > 0) {
-    try {
-      throw_check(*executable_, status_);
-    } catch (...) {
-      error_ = std::current_exception();
-    }
-  }
+  if (status_ > 0)
+    error_ = std::make_exception_ptr(jit::index_error(executable_->program(), status_, {}));
   executable_.reset();
 }
 

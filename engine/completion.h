@@ -64,7 +64,4 @@ class PendingUses {
   std::vector<CompletionPtr> readers_;  ///< since
 };
 
-/// @throws IndexError that tells what a status word other than 0 stands for.
-[[noreturn]] void throw_check(const Executable& executable, std::int32_t status);
-
 }  // namespace heddle::engine

@@ -40,8 +40,10 @@ class ExecutionContext {
   std::int64_t arena_bytes() const { return arena_bytes_; }
   /// Of the arenas of the last run.
   std::int64_t peak_bytes() { return frame_.io() == nullptr ? 0 : frame_.io()->peak_bytes; }
-  /// The exception that a step of the last run stored; null when none did.
-  std::exception_ptr take_failure() { return failure_.take(); }
+  /// What the last run failed with, by its status word: what a step stored, or a check found.
+  std::exception_ptr take_failure(const BoundPlan& plan, std::int32_t status) {
+    return failure_.take(plan.executable->program(), status);
+  }
 
  private:
   std::uint64_t plan_id_ = 0;

@@ -45,7 +45,7 @@ struct Engine::Impl {
     context->use(plan);
     context->set_io(plan, inputs, outputs, &late);
     const std::int32_t status = run(*context);
-    const std::exception_ptr failure = status == 0 ? nullptr : context->take_failure();
+    const std::exception_ptr failure = status == 0 ? nullptr : context->take_failure(plan, status);
     note_peak(std::max(plan.memory.peak_bytes, context->peak_bytes()));
     contexts.release(std::move(context));
     finish_run(plan, status, failure);

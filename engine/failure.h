@@ -5,6 +5,8 @@
 #include <mutex>
 #include <utility>
 
+#include "jit/index_report.h"
+
 namespace heddle::engine {
 
 /// The status word of a step that stored an exception.
@@ -17,14 +19,23 @@ class Failure {
     const std::scoped_lock lock(mutex_);
     if (error_ == nullptr) error_ = std::move(error);
   }
-  std::exception_ptr take() {
+  /// The index that a check found out of range.
+  void note(const jit::IndexReport& report) {
     const std::scoped_lock lock(mutex_);
-    return std::exchange(error_, nullptr);
+    if (report_.check == 0) report_ = report;
+  }
+  /// What was stored, else what `status` says of a step of `program`. The next run begins without either.
+  std::exception_ptr take(const jit::Program& program, std::int32_t status) {
+    const std::scoped_lock lock(mutex_);
+    const jit::IndexReport report = std::exchange(report_, {});
+    if (error_ != nullptr || status <= 0) return std::exchange(error_, nullptr);
+    return std::make_exception_ptr(jit::index_error(program, status, report));
   }
 
  private:
   std::mutex mutex_;
   std::exception_ptr error_;
+  jit::IndexReport report_;
 };
 
 }  // namespace heddle::engine

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/lasting.h"
 #include "heddle/error.h"
+#include "jit/index_report.h"
 
 namespace heddle::engine {
 
@@ -105,10 +106,7 @@ class FixedSteps::Impl {
     std::int32_t status = 0;
     kernel->entry(addresses.data(), sizes.data(), 0, nest.parallel_extent.evaluate_sizes(sizes),
                   reinterpret_cast<void*>(address), &status);
-    if (status != 0) {
-      const jit::RuntimeCheck& check = program_.checks[static_cast<std::size_t>(status) - 1];
-      throw IndexError({.what = check.what, .where = check.where, .expected = {}, .got = {}});
-    }
+    if (status != 0) throw jit::index_error(program_, status, jit::last_index_report());
     for (const BufferId id : step.writes) {
       PlanBuffer& target = buffer(root(id));
       target.role = PlanBuffer::Role::Constant;

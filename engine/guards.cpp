@@ -16,10 +16,6 @@ using base::SymExpr;
 
 namespace {
 
-std::string input_name(const Signature& signature, std::size_t k) {
-  return k < signature.inputs.size() ? signature.inputs[k].name : fmt::format("input{}", k);
-}
-
 /// Binds or checks `expr` == `value`. Plain symbols bind; expressions are checked afterwards.
 bool bind(const SymExpr& expr, std::int64_t value, SymbolValues& sizes) {
   if (expr.is_constant()) return expr.constant() == value;
@@ -176,6 +172,10 @@ bool lies_in(const MemoryRange& range, const std::vector<MemoryRange>& sorted) {
 }
 
 }  // namespace
+
+std::string input_name(const Signature& signature, std::size_t k) {
+  return k < signature.inputs.size() ? signature.inputs[k].name : fmt::format("input{}", k);
+}
 
 MemoryRange extent_of(const Tensor::Impl& tensor) {
   const auto first = reinterpret_cast<std::uintptr_t>(tensor.data);

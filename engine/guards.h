@@ -31,6 +31,9 @@ struct InputGuard {
   bool is_overwritten() const { return written || donated; }  ///< perhaps
 };
 
+/// What input k is called: as the model says, else "input<k>".
+std::string input_name(const Signature& signature, std::size_t k);
+
 /// A half-open range of addresses.
 using MemoryRange = std::pair<std::uintptr_t, std::uintptr_t>;
 

@@ -3,6 +3,7 @@
 
 #include "engine/cuda_unit.h"
 #include "engine/custom_step.h"
+#include "engine/failure.h"
 #include "engine/plan_check.h"
 #include "engine/region_run.h"
 #include "engine/unit.h"
@@ -40,6 +41,8 @@ void run_kernel(const scheduler::BoundStep& step, std::int64_t begin, std::int64
   const auto* kernel = static_cast<const jit::CpuKernel*>(step.code);
   auto* scratch = static_cast<char*>(step.scratch) + worker * step.scratch_stride;
   kernel->entry(step.buffers, step.sizes, begin, end, scratch, status);
+  if (*status > 0) [[unlikely]]
+    static_cast<Failure*>(step.request)->note(jit::last_index_report());
 }
 
 void run_library(const scheduler::BoundStep& step, std::int64_t begin, std::int64_t end, int worker,

@@ -235,10 +235,9 @@ void NestEmitter::operator()(const BindStmt& s) {
     } else if (s.mask != kNoScalar) {
       bad = b_.CreateAnd(bad, value(s.mask));
     }
-    if (lanes_of(bad) != 0) bad = b_.CreateOrReduce(bad);
     Value* empty = b_.CreateICmpSGT(low, high);
     if (lanes_of(empty) != 0) empty = b_.CreateOrReduce(empty);
-    report(bad, s.check, empty);
+    report(bad, s.check, v, wide_high, empty);
   }
   Value* upper = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, v, wide_high);
   symbols_[s.symbol] = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, upper, wide_low);
@@ -246,13 +245,25 @@ void NestEmitter::operator()(const BindStmt& s) {
 
 /// The first failed check stays in the status word. Without any valid index there is nothing to go on
 /// with, and the kernel ends.
-void NestEmitter::report(Value* bad, std::int32_t code, Value* empty) {
+void NestEmitter::report(Value* bad, std::int32_t code, Value* index, Value* last, Value* empty) {
+  const unsigned lanes = lanes_of(bad);
+  const auto first_bad = [&](Value* values) {
+    if (lanes_of(values) == 0) return values;
+    Value* bits = b_.CreateBitCast(bad, b_.getIntNTy(lanes));
+    Value* lane = b_.CreateBinaryIntrinsic(llvm::Intrinsic::cttz, bits, b_.getTrue());
+    return b_.CreateExtractElement(values, lane);
+  };
+  auto callee = module_.getOrInsertFunction(
+      "heddle_report_index",
+      llvm::FunctionType::get(b_.getVoidTy(),
+                              {b_.getPtrTy(), b_.getInt32Ty(), b_.getInt64Ty(), b_.getInt64Ty()},
+                              false));
+  llvm::cast<llvm::Function>(callee.getCallee())->setDoesNotThrow();
   when(
-      bad,
+      lanes == 0 ? bad : b_.CreateOrReduce(bad),
       [&] {
-        b_.CreateAtomicCmpXchg(status_, b_.getInt32(0),
-                               b_.getInt32(static_cast<std::uint32_t>(code)), llvm::MaybeAlign(4),
-                               llvm::AtomicOrdering::Monotonic, llvm::AtomicOrdering::Monotonic);
+        b_.CreateCall(callee, {status_, b_.getInt32(static_cast<std::uint32_t>(code)),
+                               first_bad(index), first_bad(last)});
         when(
             empty,
             [&] {

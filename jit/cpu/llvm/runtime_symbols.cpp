@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "jit/index_report.h"
+
 namespace heddle::jit::cpu {
 namespace {
 
@@ -71,6 +73,7 @@ const RuntimeSymbol kSymbols[] = {
     {"heddle_f32_atan2", address<Binary32>(::atan2f)},
     {"heddle_f64_atan2", address<Binary64>(::atan2)},
     {"heddle_i64_pow", address(integer_power)},
+    {"heddle_report_index", address(report_index)},
     // What the code generator itself calls: block operations, and roundings on machines without SSE4.1.
     {"memcpy", address<void*(void*, const void*, size_t)>(::memcpy)},
     {"memmove", address<void*(void*, const void*, size_t)>(::memmove)},

@@ -1,0 +1,33 @@
+#include "jit/index_report.h"
+
+#include <atomic>
+#include <fmt/format.h>
+
+namespace heddle::jit {
+
+namespace {
+thread_local IndexReport last_report;
+}  // namespace
+
+void report_index(std::int32_t* status, std::int32_t check, std::int64_t from_front,
+                  std::int64_t last) {
+  std::int32_t none = 0;
+  if (!std::atomic_ref(*status).compare_exchange_strong(none, check, std::memory_order_relaxed))
+    return;
+  const std::int64_t size = last + 1;
+  last_report = {check, from_front < 0 ? from_front - size : from_front, size};
+}
+
+const IndexReport& last_index_report() { return last_report; }
+
+IndexError index_error(const Program& program, std::int32_t status, const IndexReport& report) {
+  const RuntimeCheck& check = program.checks[static_cast<std::size_t>(status) - 1];
+  const bool told = report.check == status;
+  return IndexError(
+      {.what = check.what,
+       .where = check.where,
+       .expected = told ? fmt::format("[{}, {})", -report.size, report.size) : std::string(),
+       .got = told ? std::to_string(report.index) : std::string()});
+}
+
+}  // namespace heddle::jit
