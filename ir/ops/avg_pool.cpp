@@ -18,7 +18,7 @@
 //   C3  kernel has one entry a spatial dimension, 1 or more
 //   C4  strides, pads_low, pads_high and dilations have one entry a spatial dimension
 //   C5  strides and dilations are at least 1, pads at least 0
-//   C6  the kernel fits into the padded input
+//   C6  the number of windows is at least 0
 //
 // Memory: the result is fresh.
 // Source: ONNX AveragePool-19.

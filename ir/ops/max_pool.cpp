@@ -13,6 +13,9 @@
 //   out_d = floor((in_d + low_d + high_d - dilation_d * (kernel_d - 1) - 1) / stride_d) + 1
 //   with ceil_mode: min(the same with ceil, ceil((in_d + low_d) / stride_d))
 //
+// A kernel that is longer than the padded input, by a stride at most (by less than two with ceil_mode), has no
+// window: the result is empty.
+//
 // Padding never wins: a window without an element gives the lowest value (-inf for floats) and
 // index -1. NaN wins. Of equal elements, and of NaNs, the first in row-major order of the window
 // gives the index. The index counts elements from the start of x: ((n * C + c) * in_0 + i_0) * in_1
@@ -24,7 +27,7 @@
 //   C3  kernel has one entry a spatial dimension, 1 or more
 //   C4  strides, pads_low, pads_high and dilations have one entry a spatial dimension
 //   C5  strides and dilations are at least 1, pads at least 0
-//   C6  the kernel fits into the padded input
+//   C6  the number of windows is at least 0
 //
 // Memory: the result is fresh.
 // Source: ONNX MaxPool-12.

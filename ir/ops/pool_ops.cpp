@@ -18,14 +18,23 @@ void check_kernel(const InferContext& ctx, std::size_t spatial) {
                 std::to_string(spatial) + " entries of 1 or more", text_of(kernel));
 }
 
-/// Windows with ceil_mode: one more where the last does not reach the padded end, unless it would
-/// start beyond the input and its low padding.
-SymExpr rounded_up_count(const InferContext& ctx, std::size_t d, const SymExpr& in) {
+/// Windows along spatial dimension d of size `in`. With ceil_mode: one more where the last does not reach the padded
+/// end, unless it would start beyond the input and its low padding. A kernel that is longer than the padded input by
+/// so little that the formula gives 0 has no window.
+SymExpr pool_count(const InferContext& ctx, std::size_t d, const SymExpr& in) {
+  const bool rounds_up = ctx.flag("ceil_mode");
   const std::int64_t stride = ctx.ints("strides")[d];
   const std::int64_t high = ctx.ints("pads_high")[d];
   const SymExpr extent = window_extent(ctx, d, ctx.ints("kernel")[d]);
   const SymExpr start_limit = in + ctx.ints("pads_low")[d];
-  const SymExpr reaching = ceildiv(start_limit + high - extent, stride) + 1;
+  const SymExpr padded = start_limit + high;
+  const SymExpr least = extent - (rounds_up ? 2 * stride - 1 : stride);
+  require_le(ctx, least, padded, "C6 the number of windows is at least 0",
+             "a padded size of at least " + least.to_string() + " for a kernel that spans " +
+                 extent.to_string(),
+             seen(ctx.env, padded).to_string());
+  if (!rounds_up) return floordiv(padded - extent, stride) + 1;
+  const SymExpr reaching = ceildiv(padded - extent, stride) + 1;
   if (high + stride <= extent.constant()) return reaching;  // starts inside by itself
   return min(reaching, ceildiv(start_limit, stride));
 }
@@ -42,7 +51,8 @@ std::vector<AttrSpec> pool_attrs() {
 Dims pool_sizes(const InferContext& ctx) {
   const Dims& x = ctx.meta(0).sizes;
   if (x.size() < 3) {
-    ctx.fail_shape("C2 x has at least three dimensions", "sizes [N, C, ...]", text_of(x));
+    ctx.fail_shape("C2 x has at least three dimensions", "sizes [N, C, ...]",
+                   text_of(seen(ctx.env, x)));
   }
   const std::size_t spatial = x.size() - 2;
   check_kernel(ctx, spatial);
@@ -50,11 +60,7 @@ Dims pool_sizes(const InferContext& ctx) {
                "C4 strides, pads_low, pads_high and dilations have one entry a spatial dimension",
                "C5 strides and dilations are at least 1, pads at least 0");
   Dims sizes = {x[0], x[1]};
-  for (std::size_t d = 0; d < spatial; ++d) {
-    const SymExpr count = window_count(ctx, d, x[d + 2], ctx.ints("kernel")[d],
-                                       "C6 the kernel fits into the padded input");
-    sizes.push_back(ctx.flag("ceil_mode") ? rounded_up_count(ctx, d, x[d + 2]) : count);
-  }
+  for (std::size_t d = 0; d < spatial; ++d) sizes.push_back(pool_count(ctx, d, x[d + 2]));
   return sizes;
 }
 

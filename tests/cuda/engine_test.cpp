@@ -34,6 +34,30 @@ TEST(CudaEngine, SizesAreSymbolicAndOneCompileServesAll) {
   EXPECT_EQ(engine.stats().compiles, 1u);
 }
 
+// Of kernels that are longer than some inputs, which have no windows then: one compile on either device.
+TEST(CudaEngine, PoolsWithoutWindows) {
+  const char* const text = R"(graph @main(%x: f32[2, 3, s0]) {
+  %m = max_pool(%x) {kernel = [4], strides = [2], pads_low = [0], pads_high = [1], dilations = [1]}
+  %i = max_pool_indices(%x) {kernel = [3], strides = [1], pads_low = [0], pads_high = [0], dilations = [1]}
+  %a = avg_pool(%x) {kernel = [4], strides = [2], pads_low = [0], pads_high = [0], dilations = [1], ceil_mode = true}
+  %s = reduce_sum(%m) {axes = [2]}
+  return %m, %i, %a, %s
+})";
+  Engine reference = parse_ir(text, {.device = Device::reference()});
+  for (const EngineOptions& options : {EngineOptions(), on_cuda()}) {
+    Engine engine = parse_ir(text, options);
+    for (const std::int64_t n : {2, 3, 4, 9}) {
+      SCOPED_TRACE(n);
+      const std::vector<Tensor> inputs = {counted(f32, {2, 3, n})};
+      const std::vector<Tensor> got = engine.run(inputs);
+      const std::vector<Tensor> want = reference.run(inputs);
+      EXPECT_EQ(got[1].sizes()[2], n - 2);
+      for (std::size_t k = 0; k < want.size(); ++k) expect_near(got[k], want[k], 1e-6);
+    }
+    EXPECT_EQ(engine.stats().compiles, 1u);
+  }
+}
+
 TEST(CudaEngine, OutputsLieOnTheDeviceAndGoWhereTheyAreAskedTo) {
   Engine engine([](const Tensor& x) { return x * 2.0f; }, on_cuda());
   const Tensor out = engine.run({counted(f32, {4})})[0];

@@ -194,6 +194,21 @@ TEST(Pool, max_pool_c3) {
             "of 1 or more, got [2]");
 }
 
+// ONNX's formula gives 0 where a kernel is longer than the input by no more than a stride.
+TEST(Pool, KernelsLongerThanTheInputHaveNoWindow) {
+  for (const char* op : {"max_pool", "max_pool_indices", "avg_pool"}) {
+    SCOPED_TRACE(op);
+    EXPECT_EQ(value_of({op, {counting(f32, {1, 2, 4})}, line(5, 1)}).sizes(), (Sizes{1, 2, 0}));
+    EXPECT_EQ(value_of({op, {counting(f32, {1, 2, 1})}, line(3, 2)}).sizes(), (Sizes{1, 2, 0}));
+    EXPECT_EQ(value_of({op, {counting(f32, {1, 2, 1})}, line(4, 2, 0, 0, 1, true)}).sizes(),
+              (Sizes{1, 2, 0}));
+    EXPECT_EQ(
+        value_of({op, {counting(f32, {1, 1, 2, 3})}, pool({3, 3}, {1, 1}, {0, 0}, {0, 0}, {1, 1})})
+            .sizes(),
+        (Sizes{1, 1, 0, 1}));
+  }
+}
+
 TEST(Pool, max_pool_c4) {
   EXPECT_EQ(error_of("max_pool", {meta(f32, {1, 1, 4})}, pool({2}, {2}, {0}, {0, 0}, {1})),
             "max_pool: C4 strides, pads_low, pads_high and dilations have one entry a spatial "
@@ -207,9 +222,14 @@ TEST(Pool, max_pool_c5) {
 }
 
 TEST(Pool, max_pool_c6) {
-  EXPECT_EQ(error_of("avg_pool", {meta(f32, {1, 1, 4})}, line(5, 1)),
-            "avg_pool: C6 the kernel fits into the padded input: expected a padded size of at "
-            "least 5, got 4");
+  EXPECT_EQ(
+      error_of("avg_pool", {meta(f32, {1, 1, 4})}, line(6, 1)),
+      "avg_pool: C6 the number of windows is at least 0: expected a padded size of at least 5 "
+      "for a kernel that spans 6, got 4");
+  EXPECT_EQ(
+      error_of("max_pool", {meta(f32, {1, 1, 1})}, line(5, 2, 0, 0, 1, true)),
+      "max_pool: C6 the number of windows is at least 0: expected a padded size of at least 2 "
+      "for a kernel that spans 5, got 1");
 }
 
 }  // namespace
