@@ -141,11 +141,34 @@ class Printer {
     out_ += "\n}\n";
   }
 
+  /// Positions of the inputs as they were declared: a parameter before the arguments that follow it.
+  static std::vector<std::size_t> declared(const Graph& graph) {
+    std::map<const Node*, std::size_t> age;
+    for (const NodePtr& node : graph.nodes())
+      if (is_input(*node)) age.emplace(node.get(), age.size());
+    const auto inputs = graph.inputs();
+    const auto is_param = [&](std::size_t k) { return inputs[k].node->op_name() == "param"; };
+    std::size_t arguments = 0;
+    while (arguments < inputs.size() && !is_param(arguments)) ++arguments;
+    std::vector<std::size_t> oldest(arguments + 1, age.size());  // of argument k and those after it
+    for (std::size_t k = arguments; k-- > 0;)
+      oldest[k] = std::min(oldest[k + 1], age[inputs[k].node]);
+    std::vector<std::size_t> order;
+    std::size_t param = arguments;
+    for (std::size_t k = 0; k < arguments; ++k) {
+      for (; param < inputs.size() && age[inputs[param].node] < oldest[k]; ++param)
+        order.push_back(param);
+      order.push_back(k);
+    }
+    for (; param < inputs.size(); ++param) order.push_back(param);
+    return order;
+  }
+
   static std::string signature(const Graph& graph) {
     std::string text;
-    for (std::size_t k = 0; k < graph.inputs().size(); ++k) {
+    for (const std::size_t k : declared(graph)) {
       const Value& input = graph.inputs()[k];
-      if (k) text += ", ";
+      if (!text.empty()) text += ", ";
       text += input.name() + ": ";
       if (input.node->op_name() == "param") text += "param ";
       if (is_donated(input)) text += "donated ";

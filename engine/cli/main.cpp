@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/cli/commands.h"
+#include "heddle/c_api.h"
 #include "heddle/error.h"
 
 namespace {
@@ -48,6 +49,7 @@ void check_command(const CLI::App& app, int argc, char** argv) {
 
 int run(int argc, char** argv) {
   CLI::App app("Heddle compiles tensor graphs while they run.", "heddle");
+  app.set_version_flag("--version", std::string("heddle ") + heddle_version());
   app.require_subcommand(1);
   int exit_code = 0;
   heddle::cli::add_run(app, exit_code);

@@ -12,6 +12,7 @@
 
 #include "engine/cli/commands.h"
 #include "engine/cli/verify_case.h"
+#include "heddle/error.h"
 
 namespace heddle::cli {
 
@@ -28,11 +29,18 @@ struct VerifyOptions {
   bool json = false;
 };
 
+[[noreturn]] void no_cases(const std::string& folder, const char* got) {
+  throw ArgumentError({.what = "verify: " + folder,
+                       .where = {},
+                       .expected = "a case, or a folder of cases",
+                       .got = got});
+}
+
 /// DIR itself if it is a case, else the cases in it.
 std::vector<std::string> find_cases(const std::vector<std::string>& folders) {
   std::vector<std::string> cases;
   for (const std::string& folder : folders) {
-    if (!fs::is_directory(folder)) throw UsageError(folder + ": no such folder");
+    if (!fs::is_directory(folder)) no_cases(folder, "no such folder");
     if (fs::exists(fs::path(folder) / "model.onnx")) {
       cases.push_back(folder);
       continue;
@@ -41,7 +49,7 @@ std::vector<std::string> find_cases(const std::vector<std::string>& folders) {
     for (const auto& entry : fs::directory_iterator(folder)) {
       if (fs::exists(entry.path() / "model.onnx")) found.push_back(entry.path().string());
     }
-    if (found.empty()) throw UsageError(folder + ": no case (a folder with model.onnx) in it");
+    if (found.empty()) no_cases(folder, "no folder with model.onnx in it");
     std::sort(found.begin(), found.end());
     cases.insert(cases.end(), found.begin(), found.end());
   }

@@ -272,12 +272,29 @@ TEST_F(Command, OptRefusesUnknownPassesAndText) {
   EXPECT_THAT(unknown.err, HasSubstr("frobnicate"));
   write_file(path("broken.hir"), "graph main {");
   EXPECT_EQ(run("opt " + path("broken.hir") + " --passes=dce").code, 1);
-  EXPECT_EQ(run("opt " + path("missing.hir")).code, 2);
 }
 
-TEST_F(Command, VerifyNeedsCases) {
-  EXPECT_EQ(run("verify " + path("nowhere")).code, 2);
-  EXPECT_EQ(run("verify " + path("")).code, 2);
+TEST_F(Command, TellsItsVersion) {
+  const Ran ran = run("--version");
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_THAT(ran.out, ::testing::MatchesRegex("heddle [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+}
+
+// What the command line says is right, and what lies on the disk is not: a failure, as everywhere.
+TEST_F(Command, FilesThatAreNotThereAreFailures) {
+  for (const char* command : {"run ", "bench ", "plan ", "opt "}) {
+    const Ran ran = run(command + path("missing.hir"));
+    EXPECT_EQ(ran.code, 1) << command;
+    EXPECT_THAT(ran.err, HasSubstr("missing.hir")) << command;
+  }
+  EXPECT_EQ(run("run " + path("missing.onnx")).code, 1);
+  EXPECT_EQ(run("run " + model() + " --input x=" + path("missing.npy")).code, 1);
+  const Ran nowhere = run("verify " + path("nowhere"));
+  EXPECT_EQ(nowhere.code, 1);
+  EXPECT_THAT(nowhere.err, HasSubstr("expected a case, or a folder of cases, got no such folder"));
+  const Ran empty = run("verify " + path(""));
+  EXPECT_EQ(empty.code, 1);
+  EXPECT_THAT(empty.err, HasSubstr("got no folder with model.onnx in it"));
 }
 
 TEST_F(Command, VerifyReportsBrokenCases) {

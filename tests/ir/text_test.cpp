@@ -45,6 +45,16 @@ TEST(Text, EverythingThatALineCanHold) {
   EXPECT_EQ(graph.write_backs().size(), 1u);
 }
 
+TEST(Text, InputsAndParametersStandWhereTheyWereDeclared) {
+  const Graph graph = expect_canonical(
+      "graph @main(%w: param f32[4], %x: f32[4], %u: param f32[4], %v: param f32[4], %y: f32[4]) "
+      "{\n"
+      "  %a = add(%x, %w)\n  %b = add(%y, %u)\n  %c = add(%a, %v)\n  return %b, %c\n}\n");
+  EXPECT_EQ(graph.inputs()[0].node->name(), "x") << "arguments come first in a call";
+  EXPECT_EQ(graph.inputs()[1].node->name(), "y");
+  expect_round_trip(graph);
+}
+
 TEST(Text, CommentsAndSpaceDoNotMatter) {
   const Graph graph = ir::parse(
       "// one\ngraph @main( %x : f32[ s0 ,2*s0+1 ] )// two\n{ %a=exp( %x )//three\nreturn %a}");
