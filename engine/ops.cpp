@@ -210,10 +210,16 @@ Tensor reshape(const Tensor& x, std::vector<SymInt> sizes, At where) {
   SymInt known = 1;
   std::ptrdiff_t open = -1;
   for (std::size_t k = 0; k < sizes.size(); ++k) {
-    if (!sizes[k].is_symbolic() && sizes[k].value() == -1)
-      open = static_cast<std::ptrdiff_t>(k);
-    else
+    if (sizes[k].is_symbolic() || sizes[k].value() != -1) {
       known = known * sizes[k];
+      continue;
+    }
+    if (open >= 0)
+      throw ShapeError({.what = "reshape: sizes",
+                        .where = engine::location_of(where).to_string(),
+                        .expected = "at most one -1",
+                        .got = "several"});
+    open = static_cast<std::ptrdiff_t>(k);
   }
   if (open >= 0) {
     SymInt total = 1;

@@ -7,7 +7,9 @@
 #include "engine/tensor_impl.h"
 #include "engine/trace.h"
 #include "heddle/error.h"
+#include "heddle/frontend.h"
 #include "ir/analysis/unbacked.h"
+#include "ir/known_sizes.h"
 
 namespace heddle {
 
@@ -83,6 +85,11 @@ std::int64_t SymInt::value(std::source_location where) const {
 
 std::string SymInt::to_string() const {
   return is_symbolic() ? expr_->expr.to_string() : std::to_string(value_);
+}
+
+std::string detail::seen(const SymInt& size) {
+  if (!size.is_symbolic() || size.impl()->trace == nullptr) return size.to_string();
+  return ir::seen(size.impl()->trace->env(), size.impl()->expr).to_string();
 }
 
 namespace {

@@ -1,5 +1,6 @@
 #include "heddle/tensor.h"
 
+#include <cmath>
 #include <cstring>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -120,7 +121,29 @@ Tensor Tensor::zeros(DType dtype, Sizes sizes) {
   return result;
 }
 
+namespace {
+
+/// Fails unless integers of `dtype` hold `value`, whose fraction is dropped. Floats take any number, bool says whether
+/// it is 0.
+template <typename T>
+void check_holds(const char* what, DType dtype, T value) {
+  if (!is_integer(dtype)) return;
+  const auto bits = static_cast<int>(8 * size_of(dtype));
+  const double limit = std::ldexp(1.0, is_signed(dtype) ? bits - 1 : bits);
+  const double least = is_signed(dtype) ? -limit : 0;
+  const double whole = std::trunc(static_cast<double>(value));
+  const bool is_there = std::is_integral_v<T> && size_of(dtype) == sizeof(T);
+  if (is_there || (whole >= least && whole < limit)) return;
+  throw ArgumentError({.what = what,
+                       .where = {},
+                       .expected = fmt::format("a number that {} holds", name_of(dtype)),
+                       .got = fmt::format("{}", value)});
+}
+
+}  // namespace
+
 Tensor Tensor::full(DType dtype, Sizes sizes, double value) {
+  check_holds("Tensor::full: value", dtype, value);
   Tensor result = empty(dtype, std::move(sizes));
   ir::Literal literal = engine::to_literal(result);
   for (std::int64_t k = 0; k < literal.count(); ++k) literal.set(k, value);
@@ -142,6 +165,7 @@ Tensor Tensor::copy_of(const void* data, DType dtype, Sizes sizes, std::size_t e
 Tensor Tensor::scalar(DType dtype, double value) { return full(dtype, {}, value); }
 
 Tensor Tensor::scalar_int(DType dtype, std::int64_t value) {
+  check_holds("Tensor::scalar_int: value", dtype, value);
   Tensor result = empty(dtype, {});
   engine::to_literal(result).set_int(0, value);
   return result;
@@ -185,18 +209,14 @@ Tensor Tensor::wrap_strided(void* data, DType dtype, Sizes sizes, Sizes strides,
 
 bool Tensor::is_symbolic() const { return impl_ != nullptr && impl_->trace != nullptr; }
 
-DType Tensor::dtype() const {
-  return checked(impl_, "dtype", std::source_location::current()).dtype;
-}
+DType Tensor::dtype() const { return checked(impl_, "dtype", std::source_location()).dtype; }
 
 std::int64_t Tensor::rank() const {
-  const Impl& impl = checked(impl_, "rank", std::source_location::current());
+  const Impl& impl = checked(impl_, "rank", std::source_location());
   return impl.trace ? impl.meta.rank() : static_cast<std::int64_t>(impl.sizes.size());
 }
 
-Device Tensor::device() const {
-  return checked(impl_, "device", std::source_location::current()).device;
-}
+Device Tensor::device() const { return checked(impl_, "device", std::source_location()).device; }
 
 SymInt Tensor::size(std::int64_t axis, std::source_location where) const {
   checked(impl_, "size", where);
@@ -211,7 +231,7 @@ SymInt Tensor::size(std::int64_t axis, std::source_location where) const {
 }
 
 std::vector<SymInt> Tensor::shape() const {
-  const Impl& impl = checked(impl_, "shape", std::source_location::current());
+  const Impl& impl = checked(impl_, "shape", std::source_location());
   std::vector<SymInt> result;
   if (impl.trace == nullptr) {
     result.assign(impl.sizes.begin(), impl.sizes.end());
@@ -226,13 +246,13 @@ std::span<const std::int64_t> Tensor::sizes(std::source_location where) const {
   return concrete(impl_, "sizes", where).sizes;
 }
 std::span<const std::int64_t> Tensor::strides() const {
-  return concrete(impl_, "strides", std::source_location::current()).strides;
+  return concrete(impl_, "strides", std::source_location()).strides;
 }
 std::int64_t Tensor::count() const {
-  return concrete(impl_, "count", std::source_location::current()).count;
+  return concrete(impl_, "count", std::source_location()).count;
 }
 bool Tensor::is_row_major() const {
-  return concrete(impl_, "is_row_major", std::source_location::current()).row_major;
+  return concrete(impl_, "is_row_major", std::source_location()).row_major;
 }
 
 void* Tensor::data(std::source_location where) { return concrete(impl_, "data", where).data; }
@@ -260,7 +280,7 @@ double Tensor::item(std::source_location where) const {
 }
 
 std::vector<double> Tensor::to_doubles() const {
-  concrete(impl_, "to_doubles", std::source_location::current());
+  concrete(impl_, "to_doubles", std::source_location());
   const ir::Literal literal = engine::to_literal(*this);
   std::vector<double> values(static_cast<std::size_t>(literal.count()));
   for (std::size_t k = 0; k < values.size(); ++k)
@@ -271,14 +291,14 @@ std::vector<double> Tensor::to_doubles() const {
 Tensor Tensor::clone() const {
   if (impl_ != nullptr && impl_->trace != nullptr)
     return heddle::apply("clone", std::span(this, 1))[0];
-  const Impl& impl = concrete(impl_, "clone", std::source_location::current());
+  const Impl& impl = concrete(impl_, "clone", std::source_location());
   if (impl.device.is_cuda())
     return engine::copy_to_device(engine::copy_from_device(*this), *impl.device_bytes->runtime);
   return engine::from_literal(engine::to_literal(*this).clone());
 }
 
 Tensor Tensor::to(Device device) const {
-  const Impl& impl = concrete(impl_, "to", std::source_location::current());
+  const Impl& impl = concrete(impl_, "to", std::source_location());
   if (impl.device == device) return *this;
   const Tensor host = impl.device.is_cuda() ? engine::copy_from_device(*this) : *this;
   if (device.is_cuda()) return engine::copy_to_device(host, *engine::CudaRuntime::get(device));
@@ -290,7 +310,7 @@ Tensor Tensor::to(Device device) const {
 }
 
 void Tensor::wait() const {
-  const Impl& impl = concrete(impl_, "wait", std::source_location::current());
+  const Impl& impl = concrete(impl_, "wait", std::source_location());
   if (impl.device_bytes != nullptr) impl.device_bytes->uses.wait();
 }
 

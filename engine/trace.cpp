@@ -287,7 +287,9 @@ std::vector<Tensor> apply(std::string_view op, std::span<const Tensor> operands,
     return trace->apply(op, operands, std::move(attrs), engine::location_of(where));
   for (const Tensor& operand : operands) {
     if (operand.is_symbolic())
-      throw TraceError({.what = "a symbolic tensor is used after its trace ended",
+      throw TraceError({.what = operand.impl()->trace->ended()
+                                    ? "a symbolic tensor is used after its trace ended"
+                                    : "a symbolic tensor is used on another thread than its trace",
                         .where = engine::location_of(where).to_string(),
                         .expected = "a tensor with data",
                         .got = operand.impl()->meta.to_string()});

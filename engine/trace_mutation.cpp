@@ -9,6 +9,7 @@
 #include "heddle/error.h"
 #include "ir/analysis/regions.h"
 #include "ir/custom_op.h"
+#include "ir/known_sizes.h"
 
 namespace heddle::engine {
 
@@ -205,8 +206,8 @@ void Trace::assign(const Tensor& state, const Tensor& value, const base::Locatio
   if (!fits)
     throw ShapeError({.what = "assign: value",
                       .where = where.to_string(),
-                      .expected = wanted.to_string(),
-                      .got = source.meta().to_string()});
+                      .expected = ir::seen(env(), wanted).to_string(),
+                      .got = ir::seen(env(), source.meta()).to_string()});
   builder_.context.location = where;
   if (source.meta().sizes != wanted.sizes)
     source = builder_.emit("reshape", {source}, {{"sizes", wanted.sizes}});

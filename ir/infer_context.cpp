@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "heddle/error.h"
+#include "ir/known_sizes.h"
 #include "ir/op.h"
 
 namespace heddle::ir {
@@ -75,9 +76,9 @@ Dims InferContext::broadcast(const Dims& a, const Dims& b, std::string_view labe
         broadcast_size(env, result[k], other,
                        fmt::format("broadcast of dimension {} in {}", k, op.name), location);
     if (!size)
-      fail_shape(
-          label, "sizes that are equal or 1",
-          fmt::format("{} and {} in dimension {}", result[k].to_string(), other.to_string(), k));
+      fail_shape(label, "sizes that are equal or 1",
+                 fmt::format("{} and {} in dimension {}", seen(env, result[k]).to_string(),
+                             seen(env, other).to_string(), k));
     result[k] = *size;
   }
   return result;
@@ -93,7 +94,7 @@ std::int64_t InferContext::axis(std::int64_t axis, std::int64_t rank,
 void InferContext::require_equal(const SymExpr& a, const SymExpr& b, std::string_view label) const {
   if (a == b) return;
   if (!env.require({Predicate::Op::Eq, a, b}, fmt::format("{}: {}", op.name, label), location))
-    fail_shape(label, a.to_string(), b.to_string());
+    fail_shape(label, seen(env, a).to_string(), seen(env, b).to_string());
 }
 
 void InferContext::fail_shape(std::string_view label, std::string expected, std::string got) const {

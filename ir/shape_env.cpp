@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "heddle/error.h"
 #include "ir/known_sizes.h"
 
 namespace heddle::ir {
@@ -92,6 +93,33 @@ bool ShapeEnv::require(const Predicate& predicate, std::string_view reason,
   if (hinted(*this, predicate) && !predicate.evaluate(hints)) return false;
   assumptions.push_back({predicate, std::string(reason), location});
   return true;
+}
+
+SymExpr seen(const ShapeEnv& env, const SymExpr& size) {
+  std::vector<base::Symbol> symbols;
+  size.collect_symbols(symbols);
+  base::SymbolExprs numbers;
+  for (const base::Symbol& symbol : symbols)
+    if (const auto hint = env.hints.find(symbol); hint != env.hints.end())
+      numbers.emplace(symbol, hint->second);
+  if (numbers.empty()) return size;
+  try {
+    return size.substitute(numbers);
+  } catch (const ShapeError&) {
+    return size;  // divides by a size of 0
+  }
+}
+
+Dims seen(const ShapeEnv& env, const Dims& sizes) {
+  Dims result;
+  for (const SymExpr& size : sizes) result.push_back(seen(env, size));
+  return result;
+}
+
+TensorMeta seen(const ShapeEnv& env, TensorMeta meta) {
+  meta.sizes = seen(env, meta.sizes);
+  meta.strides = seen(env, meta.strides);
+  return meta;
 }
 
 std::optional<std::int64_t> number_of(ShapeEnv& env, const SymExpr& size, std::string_view reason,

@@ -6,6 +6,7 @@
 #include "engine/onnx/onnx.pb.h"
 #include "engine/onnx/reader.h"
 #include "heddle/error.h"
+#include "heddle/frontend.h"
 #include "heddle/onnx.h"
 
 namespace heddle::onnx {
@@ -215,7 +216,7 @@ void Node::malformed(std::string what, std::string expected, std::string got) co
 
 std::string listed(const SymInts& numbers) {
   std::string text;
-  for (const SymInt& number : numbers) text += (text.empty() ? "" : ", ") + number.to_string();
+  for (const SymInt& number : numbers) text += (text.empty() ? "" : ", ") + detail::seen(number);
   return "[" + text + "]";
 }
 

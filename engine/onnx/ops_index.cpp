@@ -76,7 +76,8 @@ Outputs one_hot(const Node& node) {
   return {where(named, on, off)};
 }
 
-/// Elements before a sequence's length in opposite order, the rest where they are.
+/// Elements before a sequence's length in opposite order, the rest where they are. A length below 0 or above the size
+/// names an element that is not there, which is an error.
 Outputs reverse_sequence(const Node& node) {
   const Tensor x = node.tensor(0);
   const std::int64_t time = node.axis(node.integer("time_axis", 0), x.rank());
@@ -86,7 +87,9 @@ Outputs reverse_sequence(const Node& node) {
   length_sizes[static_cast<std::size_t>(batch)] = sizes[static_cast<std::size_t>(batch)];
   const Tensor lengths = reshape(cast(node.tensor(1), i64), length_sizes);
   const Tensor at = iota(sizes, time);
-  const Tensor source = where(less(at, lengths), lengths - 1 - at, at);
+  const Tensor reversed = where(less(at, lengths), lengths - 1 - at, at);
+  const Tensor nowhere = lengths - size_tensor(sizes[static_cast<std::size_t>(time)]);
+  const Tensor source = where(less(lengths, 0), nowhere, reversed);
   return {one("gather_elements", {x, source}, {{"axis", time}})};
 }
 

@@ -30,6 +30,7 @@ Outputs convert_log_softmax(const Node& node) {
 
 Outputs hardmax(const Node& node) {
   return {over_axis(node, node.tensor(0), [](const Tensor& x, std::int64_t axis) {
+    if (x.size(axis) == 0) return x;
     return cast(equal(iota(x.shape(), axis), argmax(x, axis, true)), x.dtype());
   })};
 }

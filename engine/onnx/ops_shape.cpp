@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/onnx/converters.h"
+#include "heddle/frontend.h"
 
 namespace heddle::onnx {
 
@@ -143,7 +144,7 @@ Outputs convert_squeeze(const Node& node) {
     if (std::find(axes.begin(), axes.end(), k) == axes.end()) {
       sizes.push_back(size);
     } else if (size != 1) {
-      node.malformed("axes", "dimensions of size 1", size.to_string());
+      node.malformed("axes", "dimensions of size 1", detail::seen(size));
     }
   }
   return {with_reals(reshape(x.tensor(), std::move(sizes)), std::span(&x, 1))};

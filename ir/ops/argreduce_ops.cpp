@@ -31,7 +31,7 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   const std::int64_t axis = ctx.axis(ctx.integer("axis"), x.rank(), "C1 axis");
   if (x.dtype == DType::Bool) ctx.fail_dtype("C2 dtype", "a number dtype", "bool");
   ops::require_le(ctx, 1, x.sizes[axis], "C3 axis size", "an axis of at least 1 element",
-                  x.sizes[axis].to_string());
+                  seen(ctx.env, x.sizes[axis]).to_string());
   const std::int64_t axes[] = {axis};
   return ops::one(
       ops::fresh(ctx, DType::I64, ops::without_axes(x.sizes, axes, ctx.flag("keepdims"))));

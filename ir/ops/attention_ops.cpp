@@ -51,13 +51,13 @@ void check_heads(const InferContext& ctx) {
   constexpr std::string_view kC6 = "C6 the heads H of q are a multiple of those of k";
   const SymExpr& heads = ctx.meta(0).sizes[1];
   const SymExpr& shared = ctx.meta(1).sizes[1];
-  const std::string expected = "a multiple of " + shared.to_string();
-  require_le(ctx, 1, shared, kC6, "at least one head of k", shared.to_string());
+  const std::string expected = "a multiple of " + seen(ctx.env, shared).to_string();
+  require_le(ctx, 1, shared, kC6, "at least one head of k", seen(ctx.env, shared).to_string());
   if (heads == shared) return;
   const base::Predicate exact{base::Predicate::Op::Eq, mod(heads, shared), 0};
   const std::string reason = "attention: " + std::string(kC6);
   if (!ctx.env.require(exact, reason, ctx.location)) {
-    ctx.fail_shape(kC6, expected, heads.to_string());
+    ctx.fail_shape(kC6, expected, seen(ctx.env, heads).to_string());
   }
 }
 
@@ -78,7 +78,7 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   for (std::size_t k = 0; k < 3; ++k) {
     if (ctx.meta(k).rank() == 4) continue;
     ctx.fail_shape("C2 q, k and v have four dimensions", "[batch, heads, length, size]",
-                   text_of(ctx.meta(k).sizes));
+                   text_of(seen(ctx.env, ctx.meta(k).sizes)));
   }
   const Dims& q = ctx.meta(0).sizes;
   const Dims& k = ctx.meta(1).sizes;

@@ -32,11 +32,13 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
     require_floating(ctx, k, "C1 all operands have floating dtypes");
   }
   if (x.rank() < 2) {
-    ctx.fail_shape("C2 x has at least two dimensions", "sizes [N, C, ...]", text_of(x.sizes));
+    ctx.fail_shape("C2 x has at least two dimensions", "sizes [N, C, ...]",
+                   text_of(seen(ctx.env, x.sizes)));
   }
   for (std::size_t k = 1; k < ctx.inputs.size(); ++k) {
     const Dims& sizes = ctx.meta(k).sizes;
-    if (sizes.size() != 1) ctx.fail_shape(kC3, text_of(Dims{x.sizes[1]}), text_of(sizes));
+    if (sizes.size() != 1)
+      ctx.fail_shape(kC3, text_of(seen(ctx.env, Dims{x.sizes[1]})), text_of(seen(ctx.env, sizes)));
     ctx.require_equal(x.sizes[1], sizes[0], kC3);
   }
   return one(fresh(ctx, x.dtype, x.sizes));

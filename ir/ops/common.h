@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/known_sizes.h"
 #include "ir/op.h"
 
 namespace heddle::ir::ops {

@@ -18,6 +18,7 @@
 
 #include "ir/analysis/regions.h"
 #include "ir/analysis/unbacked.h"
+#include "ir/known_sizes.h"
 #include "ir/ops/regions.h"
 
 namespace heddle::ir::ops {
@@ -59,7 +60,7 @@ std::vector<TensorMeta> arguments(std::span<const Value> inputs, const Attrs&) {
 
 std::vector<TensorMeta> infer(const InferContext& context) {
   if (context.meta(0).dtype != boolean || context.meta(0).rank() != 0)
-    context.fail_dtype("C1 predicate", "bool[]", context.meta(0).to_string());
+    context.fail_dtype("C1 predicate", "bool[]", seen(context.env, context.meta(0)).to_string());
   const Graph& yes = region(context, "then");
   const Graph& no = region(context, "else");
   const std::vector<TensorMeta> given = arguments(context.inputs, context.attrs);
@@ -75,7 +76,8 @@ std::vector<TensorMeta> infer(const InferContext& context) {
     const TensorMeta a = region_result(yes, k, then_branch.sizes);
     const TensorMeta b = region_result(no, k, else_branch.sizes);
     if (a.dtype != b.dtype || a.rank() != b.rank())
-      context.fail_dtype("C3 results", a.to_string(), b.to_string());
+      context.fail_dtype("C3 results", seen(context.env, a).to_string(),
+                         seen(context.env, b).to_string());
     results.push_back(TensorMeta::of(a.dtype, merged(context, then_branch, else_branch, k)));
   }
   return or_token(std::move(results));

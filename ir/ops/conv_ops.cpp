@@ -15,7 +15,7 @@ std::size_t check_conv_operands(const InferContext& ctx) {
   if (x.rank() < 3 || w.rank() != x.rank()) {
     ctx.fail_shape("C2 x and w have the same number of dimensions, at least three",
                    "x [N, C, ...] and w with as many dimensions",
-                   text_of(x.sizes) + " and " + text_of(w.sizes));
+                   text_of(seen(ctx.env, x.sizes)) + " and " + text_of(seen(ctx.env, w.sizes)));
   }
   const auto spatial = static_cast<std::size_t>(x.rank() - 2);
   check_window(ctx, spatial,
@@ -33,7 +33,8 @@ std::int64_t check_groups(const InferContext& ctx) {
 void check_bias(const InferContext& ctx, const SymExpr& channels, std::string_view label) {
   if (!ctx.has(2)) return;
   const Dims& sizes = ctx.meta(2).sizes;
-  if (sizes.size() != 1) ctx.fail_shape(label, text_of(Dims{channels}), text_of(sizes));
+  if (sizes.size() != 1)
+    ctx.fail_shape(label, text_of(seen(ctx.env, Dims{channels})), text_of(seen(ctx.env, sizes)));
   ctx.require_equal(channels, sizes[0], label);
 }
 

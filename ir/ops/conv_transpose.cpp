@@ -58,7 +58,7 @@ SymExpr output_size(const InferContext& ctx, std::size_t d, const SymExpr& in,
                        ctx.ints("pads_low")[d] - ctx.ints("pads_high")[d] +
                        ctx.ints("output_padding")[d];
   require_le(ctx, 0, size, "C10 every size of the result is at least 0", "0 or more",
-             size.to_string());
+             seen(ctx.env, size).to_string());
   return size;
 }
 

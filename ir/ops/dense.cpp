@@ -67,7 +67,8 @@ void require_multiple(const InferContext& ctx, const SymExpr& value, std::int64_
 
 void require_broadcast_to(const InferContext& ctx, const Dims& part, const Dims& whole,
                           std::string_view label) {
-  if (part.size() > whole.size()) ctx.fail_shape(label, text_of(whole), text_of(part));
+  if (part.size() > whole.size())
+    ctx.fail_shape(label, text_of(seen(ctx.env, whole)), text_of(seen(ctx.env, part)));
   const std::size_t skipped = whole.size() - part.size();
   const std::string reason = std::string(ctx.op.name) + ": " + std::string(label);
   for (std::size_t d = 0; d < part.size(); ++d) {

@@ -29,13 +29,13 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   require_integer_indices(ctx, 1, "C2 indices");
   if (indices.rank() != x.rank()) {
     ctx.fail_shape("C3 rank", "indices of rank " + std::to_string(x.rank()),
-                   text_of(indices.sizes));
+                   text_of(seen(ctx.env, indices.sizes)));
   }
   for (std::int64_t d = 0; d < x.rank(); ++d) {
     if (d == axis) continue;
     require_le(ctx, indices.sizes[d], x.sizes[d], "C4 sizes",
                "at most " + x.sizes[d].to_string() + " in dimension " + std::to_string(d),
-               indices.sizes[d].to_string());
+               seen(ctx.env, indices.sizes[d]).to_string());
   }
   return one(fresh(ctx, x.dtype, indices.sizes));
 }

@@ -41,7 +41,7 @@ std::int64_t checked_tuple(const InferContext& ctx) {
   if (!tuple || *tuple > free) {
     ctx.fail_shape("C3 tuple length",
                    "a last size of indices that is a number of at most " + std::to_string(free),
-                   last.to_string());
+                   seen(ctx.env, last).to_string());
   }
   return *tuple;
 }

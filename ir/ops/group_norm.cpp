@@ -29,7 +29,8 @@ namespace {
 void require_channels(const InferContext& ctx, std::size_t k, const SymExpr& channels) {
   constexpr std::string_view kC5 = "C5 scale and bias have sizes [C]";
   const Dims& sizes = ctx.meta(k).sizes;
-  if (sizes.size() != 1) ctx.fail_shape(kC5, text_of(Dims{channels}), text_of(sizes));
+  if (sizes.size() != 1)
+    ctx.fail_shape(kC5, text_of(seen(ctx.env, Dims{channels})), text_of(seen(ctx.env, sizes)));
   ctx.require_equal(channels, sizes[0], kC5);
 }
 
@@ -39,7 +40,8 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
     if (ctx.has(k)) require_floating(ctx, k, "C1 x, scale and bias have floating dtypes");
   }
   if (x.rank() < 2) {
-    ctx.fail_shape("C2 x has at least two dimensions", "sizes [N, C, ...]", text_of(x.sizes));
+    ctx.fail_shape("C2 x has at least two dimensions", "sizes [N, C, ...]",
+                   text_of(seen(ctx.env, x.sizes)));
   }
   const std::int64_t groups = ctx.integer("groups");
   if (groups < 1) {

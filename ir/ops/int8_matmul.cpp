@@ -32,7 +32,7 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
       ctx.fail_dtype("C1 a and b are u8 or i8", "u8 or i8", std::string(name_of(operand->dtype)));
   if (a.rank() < 2 || b.rank() < 2) {
     ctx.fail_shape("C2 a and b have at least two dimensions", "sizes [..., m, k] and [..., k, n]",
-                   text_of(a.sizes) + " and " + text_of(b.sizes));
+                   text_of(seen(ctx.env, a.sizes)) + " and " + text_of(seen(ctx.env, b.sizes)));
   }
   ctx.require_equal(a.sizes.back(), b.sizes[b.sizes.size() - 2], "C3 the inner sizes agree");
   Dims sizes = ctx.broadcast(leading(a), leading(b), "C4 the leading dimensions broadcast");

@@ -43,7 +43,7 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   require_number(ctx, 1, "C1 a and b are numbers");
   if (a.rank() == 0 || b.rank() == 0) {
     ctx.fail_shape("C2 a and b have at least one dimension", "sizes [..., m, k] and [..., k, n]",
-                   text_of(a.sizes) + " and " + text_of(b.sizes));
+                   text_of(seen(ctx.env, a.sizes)) + " and " + text_of(seen(ctx.env, b.sizes)));
   }
   const SymExpr& inner = b.rank() == 1 ? b.sizes[0] : b.sizes[b.sizes.size() - 2];
   ctx.require_equal(a.sizes.back(), inner, "C3 the inner sizes agree");

@@ -50,8 +50,9 @@ void check_reach(const InferContext& ctx, std::size_t d) {
   const bool reflect = ctx.string("mode") == "reflect";
   for (const std::string_view side : {"low", "high"}) {
     const SymExpr& amount = ctx.symints(side)[d];
-    const std::string got = std::string(side) + " " + amount.to_string() + " in dimension " +
-                            std::to_string(d) + " of size " + size.to_string();
+    const std::string got = std::string(side) + " " + seen(ctx.env, amount).to_string() +
+                            " in dimension " + std::to_string(d) + " of size " +
+                            seen(ctx.env, size).to_string();
     if (amount.is_constant(0)) continue;
     ops::require_le(ctx, 0, amount, "C5 reach", "no negative entry", got);
     ops::require_le(ctx, reflect ? amount + 1 : SymExpr(1), size, "C5 reach",
@@ -63,7 +64,7 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   for (const std::string_view attr : {"low", "high"}) check_entries(ctx, attr);
   check_mode(ctx);
   if (ctx.has(1) && ctx.meta(1).rank() != 0) {
-    ctx.fail_shape("C3 value", "a scalar", ops::text_of(ctx.meta(1).sizes));
+    ctx.fail_shape("C3 value", "a scalar", ops::text_of(seen(ctx.env, ctx.meta(1).sizes)));
   }
   Dims sizes = ctx.meta(0).sizes;
   for (std::size_t d = 0; d < sizes.size(); ++d) {

@@ -45,7 +45,7 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   constexpr std::string_view kC1 = "C1 key is i64[2]";
   const TensorMeta& key = ctx.meta(0);
   if (key.dtype != DType::I64) ctx.fail_dtype(kC1, "i64", text_of(key.dtype));
-  if (key.rank() != 1) ctx.fail_shape(kC1, "[2]", text_of(key.sizes));
+  if (key.rank() != 1) ctx.fail_shape(kC1, "[2]", text_of(seen(ctx.env, key.sizes)));
   ctx.require_equal(2, key.sizes[0], kC1);
   const DType dtype = ctx.dtype("dtype");
   if (!is_floating(dtype)) {
@@ -60,7 +60,8 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   }
   const Dims& sizes = ctx.symints("sizes");
   for (const SymExpr& size : sizes) {
-    require_le(ctx, 0, size, "C4 sizes are at least 0", "0 or more", size.to_string());
+    require_le(ctx, 0, size, "C4 sizes are at least 0", "0 or more",
+               seen(ctx.env, size).to_string());
   }
   return one(fresh(ctx, dtype, sizes));
 }

@@ -14,6 +14,7 @@
 
 #include "ir/analysis/regions.h"
 #include "ir/evaluate.h"
+#include "ir/known_sizes.h"
 #include "ir/ops/families.h"
 #include "ir/ops/regions.h"
 
@@ -34,7 +35,8 @@ std::vector<TensorMeta> infer_region(const InferContext& context) {
     const TensorMeta& got = context.meta(k);
     if (body.inputs()[k].node->op_name() != "input" || wanted.dtype != got.dtype ||
         wanted.rank() != got.rank())
-      context.fail_shape("C1 operands", wanted.to_string(), got.to_string());
+      context.fail_shape("C1 operands", seen(context.env, wanted).to_string(),
+                         seen(context.env, got).to_string());
     for (std::size_t d = 0; d < wanted.sizes.size(); ++d)
       context.require_equal(wanted.sizes[d], got.sizes[d], "C1 operands");
   }

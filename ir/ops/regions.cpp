@@ -6,6 +6,7 @@
 #include "ir/analysis/regions.h"
 #include "ir/analysis/unbacked.h"
 #include "ir/evaluate.h"
+#include "ir/known_sizes.h"
 
 namespace heddle::ir::ops {
 
@@ -24,7 +25,7 @@ base::SymbolExprs check_region(const InferContext& context, const Graph& graph,
                       input.meta().dtype == arguments[k].dtype &&
                       input.meta().rank() == arguments[k].rank();
     if (!fits)
-      context.fail_shape(label + " takes the operands", arguments[k].to_string(),
+      context.fail_shape(label + " takes the operands", seen(context.env, arguments[k]).to_string(),
                          input.meta().to_string());
   }
   const base::SymbolExprs sizes = region_sizes(graph, arguments);
@@ -85,7 +86,8 @@ void check_same_each_time(const InferContext& context, const Graph& body, std::s
 void check_carried(const InferContext& context, const TensorMeta& start, const TensorMeta& result,
                    std::size_t k, const std::string& label) {
   if (start.dtype != result.dtype || start.rank() != result.rank())
-    context.fail_shape(fmt::format("{} {}", label, k), start.to_string(), result.to_string());
+    context.fail_shape(fmt::format("{} {}", label, k), seen(context.env, start).to_string(),
+                       seen(context.env, result).to_string());
   for (std::size_t d = 0; d < start.sizes.size(); ++d) {
     if (start.sizes[d] == result.sizes[d]) continue;
     const base::Predicate same{base::Predicate::Op::Eq, start.sizes[d], result.sizes[d]};
@@ -93,7 +95,8 @@ void check_carried(const InferContext& context, const TensorMeta& start, const T
         context.env.require(same, fmt::format("{}: {} {}", context.op.name, label, k),
                             context.location))
       continue;
-    context.fail_shape(fmt::format("{} {}", label, k), start.to_string(), result.to_string());
+    context.fail_shape(fmt::format("{} {}", label, k), seen(context.env, start).to_string(),
+                       seen(context.env, result).to_string());
   }
 }
 

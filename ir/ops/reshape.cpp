@@ -20,7 +20,7 @@ namespace {
 void check_sizes(const InferContext& ctx, const Dims& sizes, std::string_view label) {
   for (const SymExpr& size : sizes) {
     if (size.is_constant() && size.constant() < 0) {
-      ctx.fail_shape(label, "sizes of at least 0", text_of(sizes));
+      ctx.fail_shape(label, "sizes of at least 0", text_of(seen(ctx.env, sizes)));
     }
   }
 }

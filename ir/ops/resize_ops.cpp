@@ -94,7 +94,8 @@ void check_sizes(const InferContext& ctx, const Dims& x, const Dims& sizes) {
   if (sizes.size() != x.size()) {
     ctx.fail_shape(kC1, std::to_string(x.size()) + " sizes", text_of(sizes));
   }
-  for (const SymExpr& size : sizes) require_le(ctx, 0, size, kC1, "0 or more", size.to_string());
+  for (const SymExpr& size : sizes)
+    require_le(ctx, 0, size, kC1, "0 or more", seen(ctx.env, size).to_string());
 }
 
 std::vector<TensorMeta> infer(const InferContext& ctx) {
@@ -111,7 +112,7 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   for (std::size_t d = 0; d < sizes.size(); ++d) {
     if (keeps(x.sizes[d], sizes[d], scales_of(ctx.attrs), d) || sizes[d].is_constant(0)) continue;
     require_le(ctx, 1, x.sizes[d], "C7 a resized dimension of x has at least one element",
-               "1 or more", x.sizes[d].to_string());
+               "1 or more", seen(ctx.env, x.sizes[d]).to_string());
   }
   return one(fresh(ctx, x.dtype, sizes));
 }

@@ -8,7 +8,7 @@ namespace heddle::ir::ops {
 void require_sizes(const InferContext& ctx, const Dims& sizes, std::string_view label) {
   for (const SymExpr& size : sizes)
     if (!size.is_symbol() && !is_unbacked(size))
-      require_le(ctx, 0, size, label, "sizes of at least 0", text_of(sizes));
+      require_le(ctx, 0, size, label, "sizes of at least 0", text_of(seen(ctx.env, sizes)));
 }
 
 }  // namespace heddle::ir::ops

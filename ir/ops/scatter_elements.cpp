@@ -43,7 +43,7 @@ void check_sizes(const InferContext& ctx, std::int64_t axis) {
   for (std::size_t d = 0; d < x.size(); ++d) {
     if (static_cast<std::int64_t>(d) == axis) continue;
     require_le(ctx, indices[d], x[d], "C7 but along axis, no size of indices exceeds that of x",
-               "at most " + x[d].to_string(), indices[d].to_string());
+               "at most " + seen(ctx.env, x[d]).to_string(), seen(ctx.env, indices[d]).to_string());
   }
 }
 

@@ -42,7 +42,8 @@ void check_updates(const InferContext& ctx, const Dims& wanted) {
   constexpr std::string_view kC6 =
       "C6 updates have the leading sizes of indices and the trailing sizes of x";
   const Dims& updates = ctx.meta(2).sizes;
-  if (updates.size() != wanted.size()) ctx.fail_shape(kC6, text_of(wanted), text_of(updates));
+  if (updates.size() != wanted.size())
+    ctx.fail_shape(kC6, text_of(seen(ctx.env, wanted)), text_of(seen(ctx.env, updates)));
   for (std::size_t d = 0; d < wanted.size(); ++d) ctx.require_equal(wanted[d], updates[d], kC6);
 }
 
@@ -53,7 +54,8 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   require_integer_indices(ctx, 1, "C2 indices are integers");
   check_reduction(ctx, "C3 reduction is none, add, mul, max or min; none for bool");
   if (indices.empty()) {
-    ctx.fail_shape("C4 indices have at least one dimension", "sizes [..., k]", text_of(indices));
+    ctx.fail_shape("C4 indices have at least one dimension", "sizes [..., k]",
+                   text_of(seen(ctx.env, indices)));
   }
   const auto coordinates =
       number_of(ctx.env, indices.back(), "scatter_nd: C5 the last size of indices", ctx.location);

@@ -32,9 +32,10 @@ void check_window(const InferContext& ctx, std::size_t d) {
   const SymExpr& stride = ctx.symints("stride")[d];
   const SymExpr& size = ctx.meta(0).sizes[d];
   const std::string where = " in dimension " + std::to_string(d);
-  require_le(ctx, 1, stride, "C2 stride", "stride >= 1" + where, stride.to_string());
-  const std::string expected = "0 <= start <= limit <= " + size.to_string() + where;
-  const std::string got = "start " + start.to_string() + ", limit " + limit.to_string();
+  require_le(ctx, 1, stride, "C2 stride", "stride >= 1" + where, seen(ctx.env, stride).to_string());
+  const std::string expected = "0 <= start <= limit <= " + seen(ctx.env, size).to_string() + where;
+  const std::string got =
+      "start " + seen(ctx.env, start).to_string() + ", limit " + seen(ctx.env, limit).to_string();
   require_le(ctx, 0, start, "C3 window", expected, got);
   require_le(ctx, start, limit, "C3 window", expected, got);
   require_le(ctx, limit, size, "C3 window", expected, got);

@@ -47,9 +47,9 @@ std::vector<TensorMeta> infer_topk(const InferContext& ctx) {
   const TensorMeta& x = ctx.meta(0);
   const auto axis = static_cast<std::size_t>(check_x(ctx));
   const SymExpr& k = std::get<SymExpr>(ctx.attrs.find("k")->second);
-  const std::string expected = "0 to " + x.sizes[axis].to_string();
-  require_le(ctx, 0, k, kC3, expected, k.to_string());
-  require_le(ctx, k, x.sizes[axis], kC3, expected, k.to_string());
+  const std::string expected = "0 to " + seen(ctx.env, x.sizes[axis]).to_string();
+  require_le(ctx, 0, k, kC3, expected, seen(ctx.env, k).to_string());
+  require_le(ctx, k, x.sizes[axis], kC3, expected, seen(ctx.env, k).to_string());
   Dims sizes = x.sizes;
   sizes[axis] = k;
   return {fresh(ctx, x.dtype, sizes), fresh(ctx, DType::I64, sizes)};

@@ -25,7 +25,8 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   SymExpr total = 0;
   std::vector<TensorMeta> results;
   for (const SymExpr& size : ctx.symints("sizes")) {
-    require_le(ctx, 0, size, "C2 sizes", "sizes of at least 0", text_of(ctx.symints("sizes")));
+    require_le(ctx, 0, size, "C2 sizes", "sizes of at least 0",
+               text_of(seen(ctx.env, ctx.symints("sizes"))));
     total += size;
     results.push_back(x);
     results.back().sizes[axis] = size;

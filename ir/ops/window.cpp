@@ -54,8 +54,9 @@ SymExpr window_count(const InferContext& ctx, std::size_t d, const SymExpr& in,
                      const SymExpr& kernel, std::string_view fits) {
   const SymExpr extent = window_extent(ctx, d, kernel);
   const SymExpr padded = in + ctx.ints("pads_low")[d] + ctx.ints("pads_high")[d];
-  require_le(ctx, extent, padded, fits, "a padded size of at least " + extent.to_string(),
-             padded.to_string());
+  require_le(ctx, extent, padded, fits,
+             "a padded size of at least " + seen(ctx.env, extent).to_string(),
+             seen(ctx.env, padded).to_string());
   return floordiv(padded - extent, ctx.ints("strides")[d]) + 1;
 }
 

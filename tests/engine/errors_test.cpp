@@ -1,7 +1,9 @@
 // Every misuse is a typed error with its exact text, and the engine works afterwards.
 #include <algorithm>
+#include <cmath>
 #include <future>
 #include <gtest/gtest.h>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -119,6 +121,82 @@ TEST(Errors, AGatherOutOfRange) {
   EXPECT_NE(text.find("gather"), std::string::npos) << text;
   EXPECT_NE(text.find("errors_test.cpp:"), std::string::npos) << text;
   EXPECT_EQ(engine.run({x, hd::Tensor::of<std::int64_t>({1, -1}, {2})})[0].count(), 4);
+}
+
+// Of vectors of indices the first that is wrong, of those of other dtypes and of parts of other threads too.
+TEST(Errors, AnIndexOutOfRangeIsToldWithItsRange) {
+  const auto text = [](const hd::Tensor& table, const hd::Tensor& indices, int threads) {
+    hd::Engine engine(
+        [](const hd::Tensor& x, const hd::Tensor& i) { return hd::gather(x, i) * 2.0f; },
+        {.threads = threads});
+    const std::string full = text_of<hd::IndexError>([&] { engine.run({table, indices}); });
+    return full.substr(full.find(": expected"));
+  };
+  const hd::Tensor vector = ones({5});
+  EXPECT_EQ(text(vector, hd::Tensor::of<std::int64_t>({1, 9}, {2}), 1),
+            ": expected [-5, 5), got 9");
+  EXPECT_EQ(text(vector, hd::Tensor::of<std::int32_t>({-6}, {1}), 1), ": expected [-5, 5), got -6");
+  EXPECT_EQ(text(vector, hd::Tensor::of<std::uint8_t>({200}, {1}), 1),
+            ": expected [-5, 5), got 200");
+  hd::Tensor many = hd::Tensor::zeros(hd::i64, {200'003});
+  for (const std::int64_t wrong : {17, 99'999, 200'002}) {
+    many.data_as<std::int64_t>()[wrong] = -7;
+    EXPECT_EQ(text(vector, many, 4), ": expected [-5, 5), got -7") << wrong;
+    EXPECT_EQ(text(ones({5, 3}), many, 4), ": expected [-5, 5), got -7") << wrong;
+    many.data_as<std::int64_t>()[wrong] = 0;
+  }
+  EXPECT_EQ(text(ones({0, 3}), hd::Tensor::of<std::int64_t>({1}, {1}), 1),
+            ": expected [0, 0), got 1");
+  hd::Engine known([&](const hd::Tensor& x) {
+    return hd::gather(ones({5}), hd::Tensor::of<std::int64_t>({6}, {1})) + x;
+  });
+  const std::string folded = text_of<hd::IndexError>([&] { known.run({ones({1})}); });
+  EXPECT_TRUE(folded.ends_with("expected [-5, 5), got 6")) << folded;
+}
+
+// Sizes are symbols of the trace; who calls knows them as numbers.
+TEST(Errors, SizesOfTheCallAreNumbers) {
+  const auto said = [](auto&& f, std::initializer_list<hd::Tensor> inputs) {
+    hd::Engine engine(f);
+    const std::string text = text_of<hd::ShapeError>([&] { engine.run(std::vector(inputs)); });
+    return text.substr(text.find(": expected"));
+  };
+  using T = hd::Tensor;
+  EXPECT_EQ(
+      said([](const T& a, const T& b) { return hd::matmul(a, b); }, {ones({2, 3}), ones({4, 5})}),
+      ": expected 3, got 4");
+  EXPECT_EQ(said([](const T& a, const T& b) { return a + b; }, {ones({2, 3}), ones({4, 3})}),
+            ": expected sizes that are equal or 1, got 2 and 4 in dimension 0");
+  EXPECT_EQ(said([](const T& a) { return hd::reshape(a, {7}); }, {ones({2, 3})}),
+            ": expected 6, got 7");
+  EXPECT_EQ(said([](const T& a) { return hd::reshape(a, {-1, -1}); }, {ones({2, 3})}),
+            ": expected at most one -1, got several");
+  EXPECT_EQ(said([](const T& a) { return hd::reshape(a, {a.size(0), -2}); }, {ones({2, 3})}),
+            ": expected sizes of at least 0, got [2, -2]");
+  EXPECT_EQ(said([](const T& a) { return hd::slice(a, 0, 0, 9); }, {ones({2, 3})}),
+            ": expected 0 <= start <= limit <= 2 in dimension 0, got start 0, limit 9");
+  EXPECT_EQ(said([](const T& a, const T& b) { return hd::concat(std::vector<T>{a, b}, 0); },
+                 {ones({2, 3}), ones({2, 4})}),
+            ": expected 3, got 4");
+}
+
+// A value that integers do not hold is no number of theirs; fractions are dropped as everywhere.
+TEST(Errors, ValuesThatADTypeDoesNotHold) {
+  EXPECT_EQ(text_of<hd::ArgumentError>([] { hd::Tensor::full(hd::u8, {2}, 300); }),
+            "Tensor::full: value: expected a number that u8 holds, got 300");
+  EXPECT_EQ(text_of<hd::ArgumentError>([] { hd::Tensor::full(hd::u8, {2}, -1); }),
+            "Tensor::full: value: expected a number that u8 holds, got -1");
+  EXPECT_EQ(text_of<hd::ArgumentError>([] { hd::Tensor::scalar(hd::i64, 9.3e18); }),
+            "Tensor::full: value: expected a number that i64 holds, got 9.3e+18");
+  EXPECT_EQ(text_of<hd::ArgumentError>([] { hd::Tensor::scalar_int(hd::i16, 40000); }),
+            "Tensor::scalar_int: value: expected a number that i16 holds, got 40000");
+  EXPECT_EQ(text_of<hd::ArgumentError>([] { hd::Tensor::full(hd::i32, {}, std::nan("")); }),
+            "Tensor::full: value: expected a number that i32 holds, got nan");
+  EXPECT_EQ(hd::Tensor::full(hd::i8, {1}, -128.9).to_doubles()[0], -128);
+  EXPECT_EQ(hd::Tensor::full(hd::u8, {1}, 255).to_doubles()[0], 255);
+  EXPECT_EQ(hd::Tensor::scalar_int(hd::i64, std::numeric_limits<std::int64_t>::min())
+                .data_as<std::int64_t>()[0],
+            std::numeric_limits<std::int64_t>::min());
 }
 
 // The annotation "name" is the user's word for a part of the program, and stands before what is said of it.

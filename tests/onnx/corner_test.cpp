@@ -208,6 +208,30 @@ TEST(Corner, WordsThatAnAttributeDoesNotTake) {
             "not_larger or not_smaller, got keep");
 }
 
+TEST(Corner, SequencesToReverseAreAsLongAsTheyCanBe) {
+  ModelBuilder model;
+  model.input("x", {"t", "n"}).input("lengths", {"n"}, TensorProto::INT64).output("y");
+  model.node("ReverseSequence", {"x", "lengths"}, {"y"});
+  const Tensor x = matrix<float>({1, 2, 3, 4, 5, 6}, 3);
+  const auto reversed = [&](std::int64_t a, std::int64_t b) {
+    return model.load().run({x, Tensor::of<std::int64_t>({a, b}, {2})})[0].to_doubles();
+  };
+  EXPECT_THAT(reversed(3, 0), ElementsAre(5, 2, 3, 4, 1, 6));
+  EXPECT_THROW(reversed(3, -1), IndexError);
+  EXPECT_THROW(reversed(3, -3), IndexError);
+  EXPECT_THROW(reversed(4, 1), IndexError);
+}
+
+TEST(Corner, NothingHasNoLargestElement) {
+  ModelBuilder model;
+  model.input("x", {"n", "m"}).output("y");
+  model.node("Hardmax", {"x"}, {"y"});
+  EXPECT_THAT(model.load().run({matrix<float>({1, 3, 2, 4, 0, 4}, 2)})[0].to_doubles(),
+              ElementsAre(0, 1, 0, 1, 0, 0));
+  const Tensor nothing = model.load().run({Tensor::zeros(f32, {3, 0})})[0];
+  EXPECT_THAT(nothing.sizes(), ElementsAre(3, 0));
+}
+
 TEST(Corner, AKernelShapeThatTheWeightsDoNotHave) {
   ModelBuilder model;
   model.input("x", {"1", "1", "8", "8"}).input("w", {"1", "1", "3", "3"}).output("y");

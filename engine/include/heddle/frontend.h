@@ -12,6 +12,9 @@ namespace heddle::detail {
 /// The size symbol sN, for the declared sizes of a Signature. Equal ids mean equal sizes.
 HEDDLE_API SymInt size_symbol(std::uint32_t id);
 
+/// `size` as an error shows it: the number that the call which is traced says, else as to_string().
+HEDDLE_API std::string seen(const SymInt& size);
+
 /// Records how long reading and checking the model took (EngineStats::load_ms).
 HEDDLE_API void set_load_ms(Engine& engine, double milliseconds);
 
