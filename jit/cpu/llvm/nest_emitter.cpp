@@ -235,17 +235,15 @@ void NestEmitter::operator()(const BindStmt& s) {
     } else if (s.mask != kNoScalar) {
       bad = b_.CreateAnd(bad, value(s.mask));
     }
-    Value* empty = b_.CreateICmpSGT(low, high);
-    if (lanes_of(empty) != 0) empty = b_.CreateOrReduce(empty);
-    report(bad, s.check, v, wide_high, empty);
+    report(bad, s.check, v, wide_high);
   }
   Value* upper = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, v, wide_high);
   symbols_[s.symbol] = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, upper, wide_low);
 }
 
-/// The first failed check stays in the status word. Without any valid index there is nothing to go on
-/// with, and the kernel ends.
-void NestEmitter::report(Value* bad, std::int32_t code, Value* index, Value* last, Value* empty) {
+/// The first failed check stays in the status word, and the kernel ends: its results are those of a run that fails.
+/// Nothing lives across the call, so that it costs the loop around it no registers.
+void NestEmitter::report(Value* bad, std::int32_t code, Value* index, Value* last) {
   const unsigned lanes = lanes_of(bad);
   const auto first_bad = [&](Value* values) {
     if (lanes_of(values) == 0) return values;
@@ -264,13 +262,8 @@ void NestEmitter::report(Value* bad, std::int32_t code, Value* index, Value* las
       [&] {
         b_.CreateCall(callee, {status_, b_.getInt32(static_cast<std::uint32_t>(code)),
                                first_bad(index), first_bad(last)});
-        when(
-            empty,
-            [&] {
-              b_.CreateRetVoid();
-              b_.SetInsertPoint(llvm::BasicBlock::Create(b_.getContext(), "unreached", function_));
-            },
-            true);
+        b_.CreateRetVoid();
+        b_.SetInsertPoint(llvm::BasicBlock::Create(b_.getContext(), "unreached", function_));
       },
       true);
 }

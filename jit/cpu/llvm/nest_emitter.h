@@ -76,8 +76,7 @@ class NestEmitter {
   /// The other operand of `op` where one is a number, which is put there.
   std::optional<ScalarId> beside_number(ScalarId id, ir::ScalarOp op, double& number) const;
   llvm::Value* compare_lane_index(ir::ScalarOp op, ScalarId index, ScalarId uniform);
-  void report(llvm::Value* bad, std::int32_t code, llvm::Value* index, llvm::Value* last,
-              llvm::Value* empty);
+  void report(llvm::Value* bad, std::int32_t code, llvm::Value* index, llvm::Value* last);
   /// The operand as wide as the current vector loop's lanes, if `lanes` is not 0.
   llvm::Value* widened(llvm::Value* v, unsigned lanes);
 
