@@ -4,6 +4,7 @@
 #include <optional>
 #include <random>
 
+#include "tests/api/custom/ops.h"
 #include "tests/property/program_ops.h"
 
 namespace heddle::property {
