@@ -15,7 +15,9 @@ void report_index(std::int32_t* status, std::int32_t check, std::int64_t from_fr
   if (!std::atomic_ref(*status).compare_exchange_strong(none, check, std::memory_order_relaxed))
     return;
   const std::int64_t size = last + 1;
-  last_report = {check, from_front < 0 ? from_front - size : from_front, size};
+  std::int64_t index = from_front;
+  if (index < 0) __builtin_sub_overflow(from_front, size, &index);
+  last_report = {check, index, size};
 }
 
 const IndexReport& last_index_report() { return last_report; }

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <vector>
 
+#include "jit/index_report.h"
 #include "jit/nest_builder.h"
 #include "tests/jit/nest_runner.h"
 
@@ -254,7 +255,7 @@ CompiledNest compile_gather(std::int64_t rows) {
   return loop.compile();
 }
 
-TEST(LlvmLoop, AGatheredIndexIsClampedAndReported) {
+TEST(LlvmLoop, AGatheredIndexOutOfRangeIsToldAndEndsTheKernel) {
   const CompiledNest code = compile_gather(10);
   auto table = iota<float>(10);
   for (std::int64_t count : counts()) {
@@ -267,8 +268,13 @@ TEST(LlvmLoop, AGatheredIndexIsClampedAndReported) {
     for (std::int64_t wrong : {std::int64_t{-1}, std::int64_t{10}, INT64_MIN, INT64_MAX}) {
       auto broken = indices;
       broken.back() = wrong;
+      out.back() = -7;
       EXPECT_EQ(code.run({table.data(), broken.data(), out.data()}, {count}), 42);
-      ASSERT_EQ(out.back(), wrong < 0 ? 0.0f : 9.0f);
+      ASSERT_EQ(out.back(), -7) << "nothing is read, and nothing written";
+      const IndexReport& report = last_index_report();
+      EXPECT_EQ(report.check, 42);
+      EXPECT_EQ(report.size, 10);
+      EXPECT_TRUE(wrong < 0 || report.index == wrong) << report.index;
     }
   }
 }
