@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "tests/jit/cuda_runner.h"
+#include "tests/jit/nest_interpreter.h"
 #if HEDDLE_WITH_LLVM
 #include "tests/jit/nest_runner.h"
 #endif
@@ -39,6 +40,14 @@ void expect_same(const CorpusCase& one, const std::vector<CorpusBuffer>& got,
   }
 }
 
+std::vector<CorpusBuffer> interpreted(const CorpusCase& one) {
+  std::vector<CorpusBuffer> result = one.buffers;
+  std::vector<test::InterpreterBuffer> memory;
+  for (CorpusBuffer& buffer : result) memory.push_back({buffer.bytes.data(), buffer.count()});
+  test::interpret(one.nest, memory, one.sizes);
+  return result;
+}
+
 void compare_with_cpu(const std::vector<CorpusCase>& cases) {
   std::vector<jit::cuda::CudaSource> sources;
   for (const CorpusCase& one : cases) sources.push_back(jit::cuda::emit_cuda(one.nest));
@@ -51,7 +60,8 @@ void compare_with_cpu(const std::vector<CorpusCase>& cases) {
     const std::int32_t cpu_status = CompiledNest(one.nest).run(pointers, one.sizes);
     std::vector<CorpusBuffer> got = one.buffers;
     EXPECT_EQ(kernels.run(k, one.sizes, got), cpu_status) << one.nest.name;
-    expect_same(one, got, want);
+    // The CPU's code ends where a check fails; on CUDA the index is clamped.
+    expect_same(one, got, cpu_status == 0 ? want : interpreted(one));
   }
 }
 
