@@ -53,11 +53,11 @@ struct GraphPass {
 /// the same.
 using ControlDeps = std::map<std::string, std::set<std::string>>;
 
-/// Names of inputs, as Signature has them, that each call gives away: what their memory holds after the call is nobody's
-/// business. Steps may overwrite it after its last reader, and an output may lie there: that of run_into() which the
-/// caller lets overlap exactly, or one of run(std::vector<Tensor>&&). An input that is given away overlaps no other input
-/// and no parameter, which each call checks, and what the callable assigns to it is not written back. In IR text:
-/// `%x: donated f32[8]`.
+/// Names of inputs, as Signature has them, that each call gives away: what their memory holds after the call is
+/// nobody's business. Steps may overwrite it after its last reader, and an output may lie there: that of run_into()
+/// which the caller lets overlap exactly, or one of run(std::vector<Tensor>&&). An input that is given away overlaps
+/// no other input and no parameter, which each call checks, and what the callable assigns to it is not written back.
+/// In IR text: `%x: donated f32[8]`.
 using Donations = std::set<std::string>;
 
 /// Settings of an engine. Each may also be given by environment (HEDDLE_THREADS, HEDDLE_CACHE_DIR, …);
@@ -94,8 +94,8 @@ struct EngineOptions {
   /// and custom ops that are not pure or not flagged capturable. Nothing: HEDDLE_CUDA_GRAPHS, 0 or 1, else they are.
   std::optional<bool> cuda_graphs{};
   /// CUDA: kernels of products and attention exist in several variants, and for floating products cuBLASLt, where it is
-  /// installed, is one more. The first call of a class of sizes takes the one that a cost model expects to be the fastest,
-  /// which cuBLASLt never is; meanwhile those that may be are timed on the device in the background, and
+  /// installed, is one more. The first call of a class of sizes takes the one that a cost model expects to be the
+  /// fastest, which cuBLASLt never is; meanwhile those that may be are timed on the device in the background, and
   /// calls then take the fastest. What was measured is kept in cache_dir. The variants round differently. Nothing:
   /// HEDDLE_AUTOTUNE, 0 or 1, else they are timed on a real device and not on a simulated one.
   std::optional<bool> autotune{};
@@ -107,8 +107,8 @@ struct EngineOptions {
   /// stream's order, for other engines by themselves, and for the host after Tensor::wait(), which also throws
   /// what a check of the call found; inputs are kept until they are used. Up to four such calls of an engine are
   /// under way at once; the next one waits for the first. Where a branch, a loop or a size depends on values the
-  /// call waits on the host for what was queued before it on the stream that brings them. Null: streams of the engine's, and calls return when they
-  /// are done.
+  /// call waits on the host for what was queued before it on the stream that brings them. Null: streams of the
+  /// engine's, and calls return when they are done.
   void* stream = nullptr;
 };
 
@@ -156,9 +156,10 @@ struct EngineStats {
       recompiles;  ///< why compiles after the first happened, of the last 64: the failed guard
 };
 
-/// What happened in a run, in order: memory of a value taken or given back, a step launched. A value that takes another's
-/// bytes in place takes no memory: the bytes are given back, in the name of the first, when the last is done with. Memory of
-/// a donated input is given back and was never taken; one that no step uses is given back before the first.
+/// What happened in a run, in order: memory of a value taken or given back, a step launched. A value that takes
+/// another's bytes in place takes no memory: the bytes are given back, in the name of the first, when the last is
+/// done with. Memory of a donated input is given back and was never taken; one that no step uses is given back before
+/// the first.
 struct RunEvent {
   enum class Kind : std::uint8_t { Alloc, Launch, Free };
   Kind kind = Kind::Launch;
@@ -307,9 +308,9 @@ class HEDDLE_API Engine {
   std::vector<Tensor> run(std::initializer_list<NamedTensor> inputs) {
     return run_named(inputs);
   }
-  /// Into the caller's row-major tensors. A steady-state call allocates nothing. An output may be exactly the memory of an
-  /// input that is donated: where the plan still reads that while it writes the output, it is made elsewhere and
-  /// copied (EngineStats::copied_outputs).
+  /// Into the caller's row-major tensors. A steady-state call allocates nothing. An output may be exactly the memory
+  /// of an input that is donated: where the plan still reads that while it writes the output, it is made elsewhere
+  /// and copied (EngineStats::copied_outputs).
   /// @throws AliasingError when an output overlaps an input in any other way, or another output.
   void run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs);
   /// On another thread, as run(std::vector<Tensor>&&) does.
@@ -317,7 +318,8 @@ class HEDDLE_API Engine {
 
   /// Runs on `inputs` one step after another and tells what happens to the engine's memory: what the plan
   /// lists as `events`. Bytes are overwritten when they are given back, so that a step that reads them
-  /// later gives wrong results; those of donated inputs too, where they are row-major. Outputs go to `outputs` if not null.
+  /// later gives wrong results; those of donated inputs too, where they are row-major. Outputs go to `outputs` if not
+  /// null.
   /// @throws what run() throws.
   std::vector<RunEvent> run_trace(std::span<const Tensor> inputs,
                                   std::vector<Tensor>* outputs = nullptr);

@@ -20,9 +20,9 @@
 
 namespace heddle {
 
-/// Visits every tensor in `value`, in structure order, by reference. Knows Tensor, vector, array, map, unordered_map (in
-/// the order of its keys), tuple, pair, optional, variant, pointers that own, and nestings of them. Numbers, sizes, strings, functions
-/// and other plain values are left alone.
+/// Visits every tensor in `value`, in structure order, by reference. Knows Tensor, vector, array, map,
+/// unordered_map (in the order of its keys), tuple, pair, optional, variant, pointers that own, and nestings of
+/// them. Numbers, sizes, strings, functions and other plain values are left alone.
 ///
 /// A struct of your own takes one line beside it:
 ///

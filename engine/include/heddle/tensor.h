@@ -31,6 +31,7 @@ class HEDDLE_API Tensor {
   /// @throws OutOfMemory, ShapeError; DeviceError when the device cannot be opened.
   static Tensor empty(DType dtype, Sizes sizes, Device device = {});
   static Tensor zeros(DType dtype, Sizes sizes);
+  /// @throws ArgumentError when an integer dtype does not hold `value`, whose fraction is dropped.
   static Tensor full(DType dtype, Sizes sizes, double value);
   /// A copy of `values`, row-major. @throws ShapeError unless their number is the product of sizes.
   template <typename T>
