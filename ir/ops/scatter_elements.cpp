@@ -11,9 +11,8 @@
 //     result[j with j_axis replaced by indices[j]] = reduction(result[the same], updates[j])
 //
 // Repeated destinations: joins happen one after the other, each rounding to T; with none the last
-// update stays. (Where that cannot be kept in order, on CUDA, sums differ by rounding, and none
-// keeps any one.) max and min give NaN if either is NaN. An index out of range is an IndexError on
-// the CPU, and clamped and reported on CUDA.
+// update stays. max and min give NaN if either is NaN. An index out of range is an IndexError on
+// the CPU, and clamped, or its update dropped, and reported on CUDA.
 //
 // Constraints. infer() checks them in this order; tests are named scatter_elements_c1 ...
 //   C1  updates have the dtype of x

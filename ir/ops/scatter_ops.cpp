@@ -53,7 +53,7 @@ Literal joined(const Literal& x, const Literal& updates,
 
 std::span<const OpDef> scatter_ops() {
   static const OpDef defs[] = {ops::scatter_elements_op(), ops::scatter_nd_op(),
-                               ops::index_put_op()};
+                               ops::index_put_op(), ops::ordered_scatter_op()};
   return defs;
 }
 

@@ -20,11 +20,12 @@
 //
 // Memory: the results are fresh.
 // Source: ONNX TopK-11; PyTorch, "sort" with stable=True.
+#include "ir/ops/sort_ops.h"
+
 #include <algorithm>
 #include <numeric>
 
 #include "ir/ops/common.h"
-#include "ir/ops/dense.h"
 #include "ir/ops/families.h"
 
 namespace heddle::ir {
@@ -53,12 +54,6 @@ std::vector<TensorMeta> infer_topk(const InferContext& ctx) {
   Dims sizes = x.sizes;
   sizes[axis] = k;
   return {fresh(ctx, x.dtype, sizes), fresh(ctx, DType::I64, sizes)};
-}
-
-template <typename T>
-bool comes_before(T a, T b, bool descending) {
-  if (is_nan(a) || is_nan(b)) return !is_nan(a) && is_nan(b);
-  return descending ? a > b : a < b;
 }
 
 /// Positions 0 … length - 1 of one run of x, in order.
@@ -135,7 +130,7 @@ OpDef topk_op() {
 }  // namespace ops
 
 std::span<const OpDef> sort_ops() {
-  static const OpDef defs[] = {ops::sort_op(), ops::topk_op()};
+  static const OpDef defs[] = {ops::sort_op(), ops::topk_op(), ops::merge_runs_op()};
   return defs;
 }
 

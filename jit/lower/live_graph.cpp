@@ -6,6 +6,7 @@
 #include "ir/analysis/regions.h"
 #include "ir/analysis/unbacked.h"
 #include "ir/custom_op.h"
+#include "jit/lower/reduction_parts.h"
 
 namespace heddle::jit {
 namespace {
@@ -111,13 +112,7 @@ bool LiveGraph::relabels(const Node* node) const {
 }
 
 std::vector<std::int64_t> LiveGraph::reduced_axes(const Node* node) const {
-  const std::int64_t rank = node->input(0).meta().rank();
-  std::vector<std::int64_t> axes =
-      node->has("axes") ? node->ints("axes") : std::vector<std::int64_t>{node->integer("axis")};
-  for (std::int64_t& axis : axes)
-    if (axis < 0) axis += rank;
-  std::sort(axes.begin(), axes.end());
-  return axes;
+  return jit::reduced_axes(*node);
 }
 
 std::optional<Splat> splat_of(const Node& node) {

@@ -6,11 +6,14 @@
 #include "jit/lower/conv_products.h"
 #include "jit/lower/decompose.h"
 #include "jit/lower/nest_context.h"
+#include "jit/lower/order_scatters.h"
 #include "jit/lower/pack_weights.h"
 #include "jit/lower/quantised_products.h"
 #include "jit/lower/record.h"
 #include "jit/lower/region.h"
 #include "jit/lower/split_reductions.h"
+#include "jit/lower/split_rows.h"
+#include "jit/lower/split_sorts.h"
 
 namespace heddle::jit {
 namespace {
@@ -52,13 +55,18 @@ Placement place_values(const ReadAnalysis& reads, const Grouping& grouping) {
   return placement;
 }
 
-/// Sizes put in where they are known, only ops that have code, with reductions of whole tensors in blocks,
+/// Sizes put in where they are known, only ops that have code, with reductions of whole tensors and long rows in blocks,
+/// on CUDA scatters by the order of their destinations and sorts in runs,
 /// quantised products and convolutions of one element as products, constant weights packed and bytes multiplied as such.
 ir::Graph simplified(const ir::Graph& graph, const LowerOptions& options) {
   const ir::Graph simple = decompose_all(ir::order_sizes(ir::resolve_sizes(graph)), options);
-  const ir::Graph summed = decompose_all(decompose_variances(simple), options);
-  const ir::Graph split = decompose_all(split_across(split_reductions(summed), options), options);
-  const ir::Graph products = convs_as_products(quantised_products(split, options), options);
+  const ir::Graph summed =
+      decompose_all(decompose_variances(decompose_row_variances(simple, options)), options);
+  const ir::Graph rows = split_reductions(split_rows(summed, options));
+  const ir::Graph split = decompose_all(split_across(rows, options), options);
+  const ir::Graph ordered =
+      decompose_all(split_sorts(order_scatters(split, options), options), options);
+  const ir::Graph products = convs_as_products(quantised_products(ordered, options), options);
   return byte_products(pack_weights(products, options), options);
 }
 

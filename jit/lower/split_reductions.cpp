@@ -1,14 +1,15 @@
 #include "jit/lower/split_reductions.h"
 
 #include <algorithm>
-#include <limits>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ir/analysis/unbacked.h"
 #include "ir/op.h"
 #include "ir/passes/form_regions.h"
 #include "jit/lower/decompose.h"
+#include "jit/lower/reduction_parts.h"
 
 namespace heddle::jit {
 namespace {
@@ -22,13 +23,6 @@ using ir::Value;
 constexpr std::int64_t kBlock = 16384;
 /// Tensors with fewer elements are reduced at once.
 constexpr std::int64_t kMinCount = 4 * kBlock;
-
-bool is_variance(const Node& node) { return node.op().lowering.reduce == ReduceOp::Welford; }
-
-bool combines(const Node& node) {
-  const auto& reduce = node.op().lowering.reduce;
-  return reduce && *reduce <= ReduceOp::Or;
-}
 
 bool reduces_everything(const Node& node) {
   return node.output().count().is_constant(1) && !node.ints("axes").empty();
@@ -46,37 +40,6 @@ std::unordered_set<const Node*> read_by_tensors(const ir::Graph& graph) {
   return found;
 }
 
-/// What changes nothing when it is combined: the value that fills the last block.
-Value identity(ir::GraphBuilder& builder, ReduceOp op, DType dtype) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  constexpr auto kLowest = std::numeric_limits<std::int64_t>::min();
-  const bool floating = is_floating(dtype);
-  // Integers are combined in i64 for sums and products, in their own dtype for extremes.
-  const int bits = static_cast<int>(size_of(dtype) * 8);
-  const std::int64_t low = is_signed(dtype) ? kLowest >> (64 - bits) : 0;
-  const std::int64_t high = is_signed(dtype) ? ~low : (std::int64_t{1} << bits) - 1;
-  const auto constant = [&](double number, std::int64_t integer) {
-    return builder.constant(floating ? ir::Literal::scalar(dtype, number)
-                                     : ir::Literal::scalar_int(dtype, integer));
-  };
-  switch (op) {
-    case ReduceOp::Prod:
-    case ReduceOp::And:
-      return constant(1, 1);
-    case ReduceOp::Max:
-      return constant(-kInfinity, low);
-    case ReduceOp::Min:
-      return constant(kInfinity, high);
-    default:
-      return constant(0, 0);
-  }
-}
-
-Value converted(ir::GraphBuilder& builder, Value value, DType dtype) {
-  if (value.meta().dtype == dtype) return value;
-  return builder.emit("convert", {value}, {{"dtype", dtype}});
-}
-
 Value reduce_axis(ir::GraphBuilder& builder, const Node& node, Value value, std::int64_t axis) {
   const ir::Attrs attrs{{"axes", std::vector<std::int64_t>{axis}}, {"keepdims", false}};
   const Value operands[] = {value};
@@ -86,14 +49,13 @@ Value reduce_axis(ir::GraphBuilder& builder, const Node& node, Value value, std:
 Value split(ir::GraphBuilder& builder, const Node& node, Value x) {
   const DType dtype = x.meta().dtype;
   const ReduceOp op = *node.op().lowering.reduce;
-  const bool widens = op == ReduceOp::Sum || op == ReduceOp::Prod;
-  const DType wide = widens ? accumulator_of(dtype) : dtype;
+  const DType wide = partial_dtype(op, dtype);
   const SymExpr count = x.meta().count();
   const SymExpr blocks = ceildiv(count, kBlock);
   Value flat = builder.emit("reshape", {converted(builder, x, wide)}, {{"sizes", ir::Dims{count}}});
   const SymExpr missing = blocks * kBlock - count;
   if (!missing.is_constant(0)) {
-    flat = builder.emit("pad", {flat, identity(builder, op, wide)},
+    flat = builder.emit("pad", {flat, reduction_identity(builder, op, wide)},
                         {{"low", ir::Dims{0}}, {"high", ir::Dims{missing}}});
   }
   const Value rows =
@@ -123,11 +85,13 @@ ir::Graph rewrite_large(const ir::Graph& graph, Chosen chosen, Replace replace) 
 /// A reduction over dimensions behind which others are kept: neighbouring results are the lanes of one serial loop.
 class Across {
  public:
-  explicit Across(const Node& node) : node_(node), sizes_(node.input(0).meta().sizes) {
+  Across(const Node& node, const LowerOptions& options)
+      : node_(node),
+        sizes_(node.input(0).meta().sizes),
+        cuda_(options.target == LowerOptions::Target::Cuda) {
     std::vector<bool> reduced(sizes_.size(), false);
-    for (const std::int64_t axis : node.ints("axes"))
-      reduced[static_cast<std::size_t>(axis < 0 ? axis + node.input(0).meta().rank() : axis)] =
-          true;
+    for (const std::int64_t axis : reduced_axes(node))
+      reduced[static_cast<std::size_t>(axis)] = true;
     for (std::size_t d = 0; d < sizes_.size(); ++d) {
       if (sizes_[d].is_constant(1)) continue;
       if (reduced[d])
@@ -142,22 +106,23 @@ class Across {
   bool is_long() const {
     const SymExpr count = base::product(sizes_);
     const bool few = outer_.is_constant() ? outer_.constant() <= kFewRows : true;
-    const bool lanes =
-        inner_.is_constant() && inner_.constant() > 1 && inner_.constant() <= kMaxLanes;
-    if (reduced_.empty() || !is_one_run_ || !few || !lanes) return false;
+    if (reduced_.empty() || !is_one_run_ || !few || !has_lanes()) return false;
     if (count.is_constant() && count.constant() < kMinCount) return false;
-    return reduced_.size() > 1 || block() != 0;
+    // What only the run tells is mostly short, as of what was found.
+    return reduced_.size() > 1 || block() != 0 || (cuda_ && !ir::is_unbacked(sizes_[reduced_[0]]));
   }
 
   /// The last dimensions first, each index of the first by itself; of one dimension blocks of it.
   Value split(ir::GraphBuilder& builder, Value x) const {
     const DType dtype = x.meta().dtype;
     const ReduceOp op = *node_.op().lowering.reduce;
-    const bool widens = op == ReduceOp::Sum || op == ReduceOp::Prod;
-    x = converted(builder, x, widens ? accumulator_of(dtype) : dtype);
+    x = converted(builder, x, partial_dtype(op, dtype));
     std::vector<std::int64_t> last(reduced_.begin() + 1, reduced_.end());
     const auto first = static_cast<std::int64_t>(reduced_[0]);
-    if (last.empty()) {
+    if (last.empty() && block() == 0) {
+      x = reduced(builder, in_parts(builder, x, op), {first + 2});
+      last.push_back(first + 1);
+    } else if (last.empty()) {
       ir::Dims blocks = sizes_;
       blocks[reduced_[0]] = block();
       blocks.insert(blocks.begin() + first, sizes_[reduced_[0]].constant() / block());
@@ -172,6 +137,29 @@ class Across {
  private:
   static constexpr std::int64_t kFewRows = 4;
   static constexpr std::int64_t kMaxLanes = 1024;
+  /// On CUDA, where 256 lanes are a block of threads: those of all blocks that a device has at a time.
+  static constexpr std::int64_t kMaxCudaLanes = 32768;
+  /// Indices of a part, and parts of a part, of a length that is not known or that no block divides.
+  static constexpr std::int64_t kPart = 64;
+
+  bool has_lanes() const {
+    if (!inner_.is_constant()) return cuda_;
+    return inner_.constant() > 1 && inner_.constant() <= (cuda_ ? kMaxCudaLanes : kMaxLanes);
+  }
+
+  /// The one reduced dimension as [parts of parts, parts, indices], padded with what changes nothing.
+  Value in_parts(ir::GraphBuilder& builder, Value x, ReduceOp op) const {
+    ir::Dims sizes = sizes_;
+    SymExpr& size = sizes[reduced_[0]];
+    const SymExpr parts = ceildiv(size, kPart * kPart);
+    ir::Dims low(sizes.size(), SymExpr(0)), high(sizes.size(), SymExpr(0));
+    high[reduced_[0]] = parts * (kPart * kPart) - size;
+    const Value nothing = reduction_identity(builder, op, x.meta().dtype);
+    x = builder.emit("pad", {x, nothing}, {{"low", low}, {"high", high}});
+    size = parts;
+    sizes.insert(sizes.begin() + static_cast<std::ptrdiff_t>(reduced_[0]) + 1, 2, SymExpr(kPart));
+    return builder.emit("reshape", {x}, {{"sizes", sizes}});
+  }
 
   /// Of one reduced dimension: indices that are reduced together; 0: none divides it well.
   std::int64_t block() const {
@@ -190,16 +178,18 @@ class Across {
 
   const Node& node_;
   const ir::Dims& sizes_;
+  const bool cuda_;
   std::vector<std::size_t> reduced_;  ///< dimensions that are not 1
   SymExpr outer_ = 1, inner_ = 1;     ///< elements of those kept, before and behind
   bool is_one_run_ = true;
 };
 
 /// Reductions that split_across() may take apart, as far as they alone tell.
-std::unordered_set<const Node*> long_reductions(const ir::Graph& graph) {
+std::unordered_set<const Node*> long_reductions(const ir::Graph& graph,
+                                                const LowerOptions& options) {
   std::unordered_set<const Node*> found;
   for (const ir::NodePtr& node : graph.nodes())
-    if (combines(*node) && !ir::wants_fallback(*node) && Across(*node).is_long())
+    if (combines(*node) && !ir::wants_fallback(*node) && Across(*node, options).is_long())
       found.insert(node.get());
   return found;
 }
@@ -247,13 +237,14 @@ ir::Graph split_reductions(const ir::Graph& graph) {
 }
 
 ir::Graph split_across(const ir::Graph& graph, const LowerOptions& options) {
-  auto chosen = long_reductions(graph);
+  auto chosen = long_reductions(graph, options);
   if (chosen.empty()) return graph;
   leave_rows_out(chosen, graph, options);
   return ir::rewrite(
       graph, [&](ir::Rewriter& rewriter, const ir::NodePtr& node) -> std::optional<Values> {
         if (!chosen.contains(node.get())) return {};
-        return Values{Across(*node).split(rewriter.builder(), rewriter.map(node->input(0)))};
+        return Values{
+            Across(*node, options).split(rewriter.builder(), rewriter.map(node->input(0)))};
       });
 }
 

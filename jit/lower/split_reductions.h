@@ -28,8 +28,9 @@ ir::Graph split_reductions(const ir::Graph& graph);
 ///   %p = reduce_sum(%x) {axes = [2], keepdims = true}
 ///   %s = reshape(reduce_sum(%p) {axes = [1], keepdims = true}) {sizes = [1, 96]}
 ///
-/// One long dimension is taken apart where a divisor of it makes blocks of 16 to 256. Of unknown sizes only what runs over
-/// several dimensions.
+/// One long dimension is taken apart where a divisor of it makes blocks of 16 to 256. On CUDA one without such a divisor, or
+/// of unknown size, if that is an input's, is padded to parts of 64 parts of 64; on the CPU of unknown sizes only what runs over several
+/// dimensions is taken apart.
 ///
 /// Needs:  nothing.
 /// Leaves: reductions that something of the operand's size is computed from, as in a norm: one kernel does it all.

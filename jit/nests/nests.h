@@ -10,6 +10,8 @@ extern const NestRecipe kConvRecipe;
 extern const NestRecipe kConvTransposeRecipe;
 extern const NestRecipe kInt8MatmulRecipe;
 extern const NestRecipe kMatmulRecipe;
+extern const NestRecipe kMergeRunsRecipe;
+extern const NestRecipe kOrderedScatterRecipe;
 extern const NestRecipe kPackedInt8ConvRecipe;
 extern const NestRecipe kPackedInt8MatmulRecipe;
 extern const NestRecipe kPackedMatmulRecipe;

@@ -8,9 +8,11 @@ namespace heddle::jit {
 
 std::span<const NestRecipe> all_recipes() {
   static const std::vector<NestRecipe> recipes{
-      kAttentionRecipe, kConvRecipe,           kConvTransposeRecipe,    kInt8MatmulRecipe,
-      kMatmulRecipe,    kPackedInt8ConvRecipe, kPackedInt8MatmulRecipe, kPackedMatmulRecipe,
-      kPoolRecipe,      kScanRecipe,           kScatterRecipe,          kSortRecipe};
+      kAttentionRecipe,        kConvRecipe,         kConvTransposeRecipe,
+      kInt8MatmulRecipe,       kMatmulRecipe,       kPackedInt8ConvRecipe,
+      kPackedInt8MatmulRecipe, kPackedMatmulRecipe, kMergeRunsRecipe,
+      kOrderedScatterRecipe,   kPoolRecipe,         kScanRecipe,
+      kScatterRecipe,          kSortRecipe};
   return recipes;
 }
 

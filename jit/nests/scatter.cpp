@@ -14,8 +14,6 @@
 namespace heddle::jit {
 namespace {
 
-using ir::ScalarOp;
-
 constexpr std::int64_t kBlock = 256;
 
 /// `index` of a larger shape in a tensor of `sizes` that broadcasts to it.
@@ -35,14 +33,8 @@ class ScatterBase {
  protected:
   /// result[position] = the old one joined with `update`
   void join(const SymExpr& position, Scalar update, const Mask& mask) {
-    const std::string how = reduction();
-    if (how != "none") {
-      const ScalarOp op = how == "add"   ? ScalarOp::Add
-                          : how == "mul" ? ScalarOp::Mul
-                          : how == "max" ? ScalarOp::Max
-                                         : ScalarOp::Min;
-      update = b_.apply(op, {b_.load(out_, position, id_of(mask)), update});
-    }
+    if (const auto op = join_of(reduction()))
+      update = b_.apply(*op, {b_.load(out_, position, id_of(mask)), update});
     b_.store(out_, position, update, id_of(mask));
   }
 

@@ -8,7 +8,7 @@
 // place in its own run and the number of elements of the other run that come before it, found by halving.
 // All elements of a pass are independent.
 //
-// The first k elements of long rows, k small: a sorted list of the best so far. A block of elements none of which
+// The first k elements of long rows on the CPU, k small: a sorted list of the best so far. A block of elements none of which
 // comes before the last of the list is passed over at the speed of a comparison.
 //
 //   for element < k (serial): insert it
@@ -86,14 +86,7 @@ class SortNest {
   Scalar apply(ScalarOp op, Scalar a, Scalar b) { return b_.apply(op, {a, b}); }
   Scalar number(std::int64_t value) { return b_.constant_int(DType::I64, value); }
 
-  /// Whether key a comes strictly before key b: NaN after all others.
-  Scalar before(Scalar a, Scalar b) {
-    const Scalar less = apply(descending_ ? ScalarOp::Gt : ScalarOp::Lt, a, b);
-    if (!is_floating(dtype_)) return less;
-    const Scalar number_a = b_.apply(ScalarOp::Not, {b_.apply(ScalarOp::IsNan, {a})});
-    const Scalar nan_b = b_.apply(ScalarOp::IsNan, {b});
-    return apply(ScalarOp::Or, less, apply(ScalarOp::And, number_a, nan_b));
-  }
+  Scalar before(Scalar a, Scalar b) { return comes_before(b_, a, b, descending_); }
 
   SymExpr loop(const SymExpr& extent, ForStmt::Kind kind) {
     const Symbol axis = b_.new_axis(extent);
@@ -120,7 +113,9 @@ class SortNest {
     b_.end_for();
   }
 
+  /// On CUDA not: elements would be inserted one after the other, by one thread.
   bool has_short_list() const {
+    if (ctx_.options().target == LowerOptions::Target::Cuda) return false;
     const SymExpr& wanted = out_[axis_];
     const bool is_long = !length_.is_constant() || length_.constant() > kShortRow;
     return is_long && wanted.is_constant() && wanted.constant() >= 1 &&

@@ -1,5 +1,6 @@
 #include "jit/nests/support.h"
 
+#include <bit>
 #include <limits>
 #include <string>
 
@@ -33,6 +34,26 @@ Scalar select(NestBuilder& b, const Mask& mask, Scalar value, Scalar otherwise) 
 }
 
 Scalar zero(NestBuilder& b, DType dtype) { return b.constant_int(dtype, 0); }
+
+Scalar comes_before(NestBuilder& b, Scalar x, Scalar y, bool descending) {
+  const Scalar less = b.apply(descending ? ScalarOp::Gt : ScalarOp::Lt, {x, y});
+  if (!is_floating(x.dtype)) return less;
+  const Scalar number_x = b.apply(ScalarOp::Not, {b.apply(ScalarOp::IsNan, {x})});
+  const Scalar nan_y = b.apply(ScalarOp::IsNan, {y});
+  return b.apply(ScalarOp::Or, {less, b.apply(ScalarOp::And, {number_x, nan_y})});
+}
+
+std::int64_t halvings(std::int64_t count) {
+  return std::bit_width(static_cast<std::uint64_t>(count));
+}
+
+std::optional<ScalarOp> join_of(std::string_view reduction) {
+  if (reduction == "add") return ScalarOp::Add;
+  if (reduction == "mul") return ScalarOp::Mul;
+  if (reduction == "max") return ScalarOp::Max;
+  if (reduction == "min") return ScalarOp::Min;
+  return std::nullopt;
+}
 
 Scalar lowest(NestBuilder& b, DType dtype) {
   if (is_floating(dtype)) return b.constant(dtype, -std::numeric_limits<double>::infinity());

@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "jit/lower/index.h"
@@ -24,6 +25,12 @@ Mask where_less(NestBuilder& b, const Mask& mask, const SymExpr& left, const Sym
 /// `value` where the mask holds, `otherwise` elsewhere.
 Scalar select(NestBuilder& b, const Mask& mask, Scalar value, Scalar otherwise);
 Scalar zero(NestBuilder& b, DType dtype);
+/// Whether `x` comes strictly before `y` in the order of sort: NaN after all others.
+Scalar comes_before(NestBuilder& b, Scalar x, Scalar y, bool descending);
+/// Steps in which halving finds a place among 0 .. count.
+std::int64_t halvings(std::int64_t count);
+/// What joins an update to what is there: none where it replaces that.
+std::optional<ir::ScalarOp> join_of(std::string_view reduction);
 /// The smallest number of `dtype`: -inf for floats.
 Scalar lowest(NestBuilder& b, DType dtype);
 /// A value of a tensor as a position in a dimension of `size`: negative ones count from the end, others

@@ -179,6 +179,32 @@ inline const std::vector<GraphCase>& cuda_graph_cases() {
             return %v, %i, %w, %j, %t, %k, %b, %n
           })",
        {{3, 150}, {1, 1}}},
+      {R"(graph @long_sorts(%x: f32[2, 1100], %y: bf16[s0, 9000]) {
+            %v, %i = sort(%x) {axis = 1}
+            %t, %k = topk(%y) {k = 20}
+            return %v, %i, %t, %k
+          })",
+       {{1}}},
+      {R"(graph @ordered_scatters(%x: f32[7, 70], %i: i64[40, 1], %u: f32[40, 70], %e: i32[40, 9], %f: f16[40, 9]) {
+            %a = scatter_nd(%x, %i, %u) {reduction = "add"}
+            %b = exp(%x)
+            %j = reshape(%i) {sizes = [40]}
+            %c = index_put(%b, %u, %j) {accumulate = false}
+            %z = convert(%f) {dtype = f16}
+            %g = slice(%z) {start = [0, 0], limit = [8, 9], stride = [1, 1]}
+            %d = scatter_elements(%g, %e, %f) {axis = 0, reduction = "mul"}
+            return %a, %c, %d
+          })",
+       {{}},
+       4e-3},
+      {R"(graph @long_rows(%x: f32[2, 40000], %y: f16[s0, 40009]) {
+            %a = softmax(%x)
+            %b = argmax(%y) {axis = 1}
+            %c = reduce_mean(%y) {axes = [1]}
+            return %a, %b, %c
+          })",
+       {{1}, {3}},
+       4e-3},
   };
   return cases;
 }

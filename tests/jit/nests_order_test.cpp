@@ -77,7 +77,7 @@ TEST(ScatterNest, SizesThatAreNotKnownOrZero) {
   b.output(b.emit("scatter_nd", {x, i, u}, {{"reduction", std::string("add")}}));
   const ir::Graph graph = b.finish();
   const std::vector<Ints> cases{{4, 300, 5}, {4, 0, 5}, {4, 3, 0}};
-  for (const Ints& sizes : cases) expect_code_right_at(graph, sizes);
+  for (const Ints& sizes : cases) expect_fast_code_right(graph, random_arguments(graph, sizes));
 }
 
 TEST(ScatterNest, AnIndexOutOfRangeIsReported) {
@@ -107,7 +107,7 @@ TEST(SortNest, EachAxisAndLength) {
     expect_nest_right(
         {"topk", {with_ties(f32, {4, 3, 5})}, {{"axis", axis}, {"k", ir::SymExpr(3)}}});
   }
-  for (const std::int64_t length : {0, 1, 2, 129, 256, 300}) {
+  for (const std::int64_t length : {0, 1, 2, 129}) {
     ir::Literal x = with_ties(f32, {2, length});
     if (length > 3) x = testing::with_nan(x, 3);
     for (const bool descending : {false, true}) {
@@ -138,8 +138,8 @@ TEST(SortNest, SizesThatAreNotKnown) {
     b.output(sorted->value(1));
     const ir::Graph graph = b.finish();
     for (const std::int64_t size : {0, 1, 5, 33}) {
-      expect_code_right(graph, {with_ties(f32, {3, size})});
-      expect_code_right(graph, {with_ties(f32, {size, 3})});
+      expect_fast_code_right(graph, {with_ties(f32, {3, size})});
+      expect_fast_code_right(graph, {with_ties(f32, {size, 3})});
     }
   }
 }
@@ -162,8 +162,8 @@ TEST(TopkList, OfEachLengthAndCount) {
       for (const std::int64_t at : {std::int64_t{0}, std::int64_t{4}, length - 1}) x.set(at, NAN);
       x.set(length, INFINITY);
       for (const bool largest : {false, true}) {
-        expect_nest_right(topk_of(x, k, -1, largest));
-        expect_nest_right(topk_of(random_literal(f32, {2, length}, 3), k, -1, largest));
+        expect_fast_nest_right(topk_of(x, k, -1, largest));
+        expect_fast_nest_right(topk_of(random_literal(f32, {2, length}, 3), k, -1, largest));
       }
     }
   }
@@ -179,13 +179,13 @@ TEST(TopkList, OfMoreNanThanNumbers) {
 TEST(TopkList, OfRowsThatGrowAndShrink) {
   ir::Literal x(f32, {2, 600});
   for (std::int64_t k = 0; k < 1200; ++k) x.set(k, static_cast<double>(k < 600 ? k : -k));
-  for (const bool largest : {false, true}) expect_nest_right(topk_of(x, 20, -1, largest));
+  for (const bool largest : {false, true}) expect_fast_nest_right(topk_of(x, 20, -1, largest));
 }
 
 TEST(TopkList, EveryDTypeAndAxis) {
   for (const DType dtype : testing::kNumbers) {
-    expect_nest_right(topk_of(with_ties(dtype, {2, 150}), 7, -1, true));
-    expect_nest_right(topk_of(with_ties(dtype, {150, 3}), 7, 0, false));
+    expect_fast_nest_right(topk_of(with_ties(dtype, {2, 150}), 7, -1, true));
+    expect_fast_nest_right(topk_of(with_ties(dtype, {150, 3}), 7, 0, false));
   }
 }
 
@@ -201,7 +201,7 @@ TEST(TopkList, HoldsNoMoreThanItsEntries) {
   for (std::size_t k = nest.global_count(); k < nest.buffers.size(); ++k)
     EXPECT_EQ(nest.buffers[k].max_count, 8);
   for (const std::int64_t length : {8, 9, 300})
-    expect_code_right(graph, {with_ties(f32, {3, length})});
+    expect_fast_code_right(graph, {with_ties(f32, {3, length})});
 }
 
 }  // namespace

@@ -22,12 +22,21 @@ inline std::int32_t run_as_code(const jit::Nest& nest, std::span<const Interpret
 }
 #endif
 
+/// Nests run as machine code, or interpreted where there is none.
+inline RunOptions as_code() {
+#if HEDDLE_WITH_LLVM
+  return {.runner = run_as_code};
+#else
+  return {};
+#endif
+}
+
 /// The lowered graph gives what the evaluator gives: interpreted in all modes, and as machine code.
 inline void expect_code_right(const ir::Graph& graph, const std::vector<ir::Literal>& arguments,
                               double tolerance = 1e-5) {
   expect_right(graph, arguments, tolerance);
 #if HEDDLE_WITH_LLVM
-  expect_program_right(graph, lowered(graph), arguments, {.runner = run_as_code}, tolerance);
+  expect_program_right(graph, lowered(graph), arguments, as_code(), tolerance);
 #endif
 }
 inline void expect_code_right_at(const ir::Graph& graph, const Ints& sizes,
@@ -35,12 +44,31 @@ inline void expect_code_right_at(const ir::Graph& graph, const Ints& sizes,
   expect_code_right(graph, random_arguments(graph, sizes), tolerance);
 }
 
-inline void expect_nest_right(const OneOp& call, double tolerance = 1e-5) {
-  SCOPED_TRACE(std::string(call.op));
+/// The same as machine code only, of the programs for both targets: where interpreting takes long.
+inline void expect_fast_code_right(const ir::Graph& graph,
+                                   const std::vector<ir::Literal>& arguments,
+                                   double tolerance = 1e-5) {
+  using Target = jit::LowerOptions::Target;
+  for (const Target target : {Target::Cpu, Target::Cuda})
+    expect_program_right(graph, jit::lower(graph, {.target = target}), arguments, as_code(),
+                         tolerance);
+}
+
+/// The operands of a call that are there.
+inline std::vector<ir::Literal> arguments_of(const OneOp& call) {
   std::vector<ir::Literal> arguments;
   for (const ir::Literal& operand : call.operands)
     if (operand.data() != nullptr || operand.rank() > 0) arguments.push_back(operand);
-  expect_code_right(testing::graph_of(call), arguments, tolerance);
+  return arguments;
+}
+
+inline void expect_nest_right(const OneOp& call, double tolerance = 1e-5) {
+  SCOPED_TRACE(std::string(call.op));
+  expect_code_right(testing::graph_of(call), arguments_of(call), tolerance);
+}
+inline void expect_fast_nest_right(const OneOp& call, double tolerance = 1e-5) {
+  SCOPED_TRACE(std::string(call.op));
+  expect_fast_code_right(testing::graph_of(call), arguments_of(call), tolerance);
 }
 
 }  // namespace heddle::test

@@ -66,11 +66,50 @@ void add_scatter_rows(std::vector<OpRow>& rows) {
                     }});
 }
 
+/// [rows, length] of runs of 4 elements, each in ascending order.
+Literal runs_of_four(DType dtype, std::int64_t rows, std::int64_t length) {
+  Literal result(dtype, {rows, length});
+  for (std::int64_t k = 0; k < result.count(); ++k) {
+    const std::int64_t value = k % length % 4 * 3 + k / 5 % 3;
+    if (is_floating(dtype))
+      result.set(k, static_cast<double>(value));
+    else
+      result.set_int(k, value);
+  }
+  return result;
+}
+
+void add_ordered_rows(std::vector<OpRow>& rows) {
+  rows.push_back({"merge_runs", "", numbers(),
+                  [](DType t, Extent e) {
+                    const Literal keys = runs_of_four(t, e.first(3), e.last(19));
+                    return OneOp{"merge_runs",
+                                 {keys, noise(i64, keys.sizes())},
+                                 {{"run", std::int64_t{4}}, {"count", ir::SymExpr(3)}}};
+                  },
+                  0});  // keys are in order
+  for (const std::string reduction : {"none", "add"})
+    rows.push_back({"ordered_scatter", reduction, reduction == "none" ? all_dtypes() : numbers(),
+                    [reduction](DType t, Extent e) {
+                      const std::int64_t slices = e.last(7);
+                      Literal to(i64, {slices == 0 ? 0 : 9}), order(i64, to.sizes());
+                      for (std::int64_t k = 0; k < to.count(); ++k) {
+                        to.set_int(k, k / 2 % slices < k / 2 ? slices - 1 : k / 2);
+                        order.set_int(k, k);
+                      }
+                      return OneOp{"ordered_scatter",
+                                   {noise(t, {slices, e.first(5)}), to, order,
+                                    noise(t, {to.count(), e.first(5)}, 2)},
+                                   {{"coordinates", std::int64_t{1}}, {"reduction", reduction}}};
+                    }});
+}
+
 }  // namespace
 
 void add_index_rows(std::vector<OpRow>& rows) {
   add_gather_rows(rows);
   add_scatter_rows(rows);
+  add_ordered_rows(rows);
   for (const bool descending : {false, true})
     rows.push_back(
         {"sort", descending ? "descending" : "", numbers(), [descending](DType t, Extent e) {

@@ -1,0 +1,22 @@
+// What taking reductions apart works with.
+#pragma once
+
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/scalar.h"
+
+namespace heddle::jit {
+
+bool is_variance(const ir::Node& node);
+/// Whether the node's op is a reduction whose results can be reduced again: arg-reductions and variances are none.
+bool combines(const ir::Node& node);
+/// The dimensions that a reduction or arg-reduction runs over, counted from the front, ascending.
+std::vector<std::int64_t> reduced_axes(const ir::Node& node);
+/// The dtype of results that are reduced again.
+DType partial_dtype(ir::ReduceOp op, DType dtype);
+/// What changes nothing when it is combined: the value that fills the last block.
+ir::Value reduction_identity(ir::GraphBuilder& builder, ir::ReduceOp op, DType dtype);
+ir::Value converted(ir::GraphBuilder& builder, ir::Value value, DType dtype);
+
+}  // namespace heddle::jit

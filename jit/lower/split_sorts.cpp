@@ -1,0 +1,192 @@
+#include "jit/lower/split_sorts.h"
+
+#include <limits>
+
+#include "ir/op.h"
+#include "ir/passes/form_regions.h"
+
+namespace heddle::jit {
+namespace {
+
+using base::SymExpr;
+using ir::Node;
+using ir::Value;
+
+/// Rows up to this length are sorted at once.
+constexpr std::int64_t kLongestRow = 2 * kSortedRun;
+/// Runs that a merge joins.
+constexpr std::int64_t kRuns = 16;
+/// Merges of a row of unknown length: the last joins all runs there are.
+constexpr int kMerges = 3;
+/// The most elements of a run that topk takes: fewer than all by far.
+constexpr std::int64_t kMostTaken = kSortedRun / 8;
+
+bool is_long(const SymExpr& length) {
+  return !length.is_constant() || length.constant() > kLongestRow;
+}
+
+/// Keys and what goes with them, along the last dimension.
+struct Row {
+  Value keys;
+  Value order;
+};
+
+/// One sort or topk, its axis the last one.
+class Splitter {
+ public:
+  Splitter(ir::GraphBuilder& builder, bool descending)
+      : builder_(builder), descending_(descending) {}
+
+  Row sorted(Value x) const {
+    const SymExpr length = x.meta().sizes.back();
+    if (!is_long(length)) return row_of("sort", x, {{"descending", descending_}});
+    const Value runs = in_runs(x);
+    const Row each = row_of("sort", runs, {{"descending", descending_}});
+    Row row = joined({each.keys, with_run(each.order)});
+    std::int64_t run = kSortedRun;
+    if (length.is_constant()) {
+      for (; run < length.constant(); run *= kRuns) row = merged(row, run, kRuns);
+    } else {
+      for (int k = 1; k < kMerges; ++k, run *= kRuns) row = merged(row, run, kRuns);
+      row = merged(row, run, ceildiv(length, run));
+    }
+    return {first(row.keys, length), first(row.order, length)};
+  }
+
+  Row best(Value x, const SymExpr& wanted) const {
+    const SymExpr length = x.meta().sizes.back();
+    const bool few = wanted.is_constant() && wanted.constant() <= kMostTaken;
+    if (is_long(length) && !few) {
+      const Row all = sorted(x);
+      return {first(all.keys, wanted), first(all.order, wanted)};
+    }
+    if (!is_long(length)) return top(x, wanted);
+    const Row each = top(in_runs(x), wanted);
+    const Row taken = joined({each.keys, with_run(each.order)});
+    // What is left of a row of unknown length may be long again.
+    const Row last = length.is_constant() ? best(taken.keys, wanted) : cut(taken.keys, wanted);
+    const std::int64_t axis = x.meta().rank() - 1;
+    return {last.keys,
+            builder_.emit("gather_elements", {taken.order, last.order}, {{"axis", axis}})};
+  }
+
+ private:
+  Row row_of(std::string_view op, Value x, ir::Attrs attrs) const {
+    attrs["axis"] = x.meta().rank() - 1;
+    const Node* node = builder_.call(op, {x}, std::move(attrs));
+    return {node->value(0), node->value(1)};
+  }
+  Row top(Value x, const SymExpr& wanted) const {
+    return row_of("topk", x, {{"k", wanted}, {"largest", descending_}});
+  }
+  Row cut(Value x, const SymExpr& wanted) const {
+    const Row all = sorted(x);
+    return {first(all.keys, wanted), first(all.order, wanted)};
+  }
+
+  Value reshape(Value x, ir::Dims sizes) const {
+    return builder_.emit("reshape", {x}, {{"sizes", std::move(sizes)}});
+  }
+
+  /// [..., n] as [..., runs, elements of a run]: what is missing of the last run comes after everything.
+  Value in_runs(Value x) const {
+    ir::Dims sizes = x.meta().sizes;
+    const SymExpr runs = ceildiv(sizes.back(), kSortedRun);
+    const SymExpr missing = runs * kSortedRun - sizes.back();
+    if (!missing.is_constant(0)) {
+      ir::Dims low(sizes.size(), SymExpr(0)), high(sizes.size(), SymExpr(0));
+      high.back() = missing;
+      x = builder_.emit("pad", {x, last_key(x.meta().dtype)}, {{"low", low}, {"high", high}});
+    }
+    sizes.back() = runs;
+    sizes.push_back(kSortedRun);
+    return reshape(x, std::move(sizes));
+  }
+
+  Value last_key(DType dtype) const {
+    if (is_floating(dtype)) return builder_.scalar(dtype, std::numeric_limits<double>::quiet_NaN());
+    const int bits = static_cast<int>(8 * size_of(dtype));
+    const std::int64_t low =
+        is_signed(dtype) ? std::numeric_limits<std::int64_t>::min() >> (64 - bits) : 0;
+    const std::int64_t high = is_signed(dtype) ? ~low : (std::int64_t{1} << bits) - 1;
+    return builder_.constant(ir::Literal::scalar_int(dtype, descending_ ? low : high));
+  }
+
+  /// Positions in runs [..., runs, k] as positions in the row.
+  Value with_run(Value order) const {
+    const ir::Dims& sizes = order.meta().sizes;
+    const Value run = builder_.emit(
+        "iota", {}, {{"sizes", ir::Dims{sizes[sizes.size() - 2], 1}}, {"axis", std::int64_t{0}}});
+    const Value length = builder_.constant(ir::Literal::scalar_int(DType::I64, kSortedRun));
+    return builder_.emit("add", {order, builder_.emit("mul", {run, length})});
+  }
+
+  /// [..., runs, k] as [..., runs * k].
+  Value flat(Value x) const {
+    ir::Dims sizes = x.meta().sizes;
+    const SymExpr last = sizes.back();
+    sizes.pop_back();
+    sizes.back() = sizes.back() * last;
+    return reshape(x, std::move(sizes));
+  }
+  Row joined(const Row& runs) const { return {flat(runs.keys), flat(runs.order)}; }
+
+  Row merged(const Row& row, std::int64_t run, const SymExpr& most) const {
+    const SymExpr count = min(most, ceildiv(row.keys.meta().sizes.back(), run));
+    const Node* node = builder_.call("merge_runs", {row.keys, row.order},
+                                     {{"run", run}, {"count", count}, {"descending", descending_}});
+    return {node->value(0), node->value(1)};
+  }
+
+  Value first(Value x, const SymExpr& count) const {
+    ir::Dims limit = x.meta().sizes;
+    if (limit.back() == count) return x;
+    limit.back() = count;
+    const ir::Dims start(limit.size(), SymExpr(0)), stride(limit.size(), SymExpr(1));
+    return builder_.emit("slice", {x}, {{"start", start}, {"limit", limit}, {"stride", stride}});
+  }
+
+  ir::GraphBuilder& builder_;
+  const bool descending_;
+};
+
+/// Exchanges dimension `axis` and the last one.
+Value exchanged(ir::GraphBuilder& builder, Value x, std::int64_t axis) {
+  const std::int64_t last = x.meta().rank() - 1;
+  if (axis == last) return x;
+  std::vector<std::int64_t> perm;
+  for (std::int64_t d = 0; d <= last; ++d) perm.push_back(d == axis ? last : d == last ? axis : d);
+  return builder.emit("permute", {x}, {{"perm", perm}});
+}
+
+std::int64_t axis_of(const Node& node) {
+  const std::int64_t axis = node.integer("axis");
+  return axis < 0 ? axis + node.input(0).meta().rank() : axis;
+}
+
+bool is_split(const Node& node) {
+  if (node.op().lowering.nest != "sort" || ir::wants_fallback(node)) return false;
+  return is_long(node.input(0).meta().sizes[static_cast<std::size_t>(axis_of(node))]);
+}
+
+}  // namespace
+
+ir::Graph split_sorts(const ir::Graph& graph, const LowerOptions& options) {
+  if (options.target != LowerOptions::Target::Cuda) return graph;
+  return ir::rewrite(
+      graph,
+      [&](ir::Rewriter& rewriter, const ir::NodePtr& node) -> std::optional<std::vector<Value>> {
+        if (!is_split(*node)) return std::nullopt;
+        const std::int64_t axis = axis_of(*node);
+        ir::GraphBuilder& builder = rewriter.builder();
+        const Value x = exchanged(builder, rewriter.map(node->input(0)), axis);
+        const bool topk = node->op_name() == "topk";
+        const Splitter splitter(builder, node->flag(topk ? "largest" : "descending"));
+        const Row row =
+            topk ? splitter.best(x, std::get<SymExpr>(node->attr("k"))) : splitter.sorted(x);
+        return std::vector<Value>{exchanged(builder, row.keys, axis),
+                                  exchanged(builder, row.order, axis)};
+      });
+}
+
+}  // namespace heddle::jit

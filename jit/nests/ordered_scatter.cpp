@@ -1,0 +1,155 @@
+// ordered_scatter as a nest: updates of one slice are neighbours, and the first of them does all. The elements of all
+// updates are independent.
+//
+//   for p in blocks of elements of all updates (parallel)
+//     for e in the block (vector)
+//       length = updates from e's on that go where it goes (serial: halving), 0 unless it is the first of them
+//       lengths[e] = length; longest = max(length)
+//     for e in the block (vector)
+//       for k < longest (serial): where k < length, element = join(element, update k)
+//       where length > 0, store the element
+#include <limits>
+
+#include "jit/nests/nests.h"
+#include "jit/nests/support.h"
+
+namespace heddle::jit {
+namespace {
+
+using ir::ScalarOp;
+
+constexpr std::int64_t kBlock = 256;
+
+class OrderedScatter {
+ public:
+  explicit OrderedScatter(NestContext& ctx)
+      : ctx_(ctx),
+        b_(ctx.builder()),
+        x_(ctx.operand_sizes(0)),
+        updates_(ctx.operand_sizes(1)[0]),
+        out_(ctx.output_memory()) {
+    const auto coordinates = static_cast<std::size_t>(ctx.node().integer("coordinates"));
+    slice_ = std::span(x_).subspan(coordinates);
+    slices_ = base::product(std::span(x_).first(coordinates));
+    width_ = base::product(slice_);
+  }
+
+  void build() {
+    const SymExpr total = updates_ * width_;
+    const SymExpr extent = ceildiv(total, kBlock);
+    const Symbol p = b_.new_axis(extent);
+    b_.set_parallel(p, extent);
+    begin_ = SymExpr(p) * kBlock;
+    lanes_ = b_.simplify(min(kBlock, total - begin_));
+    lengths_ = b_.add_local(DType::I64, kBlock, kBlock);
+    const SymExpr longest = b_.bind(measure(), 0, updates_, 0);
+    update(longest);
+  }
+
+ private:
+  Scalar apply(ScalarOp op, Scalar a, Scalar b) { return b_.apply(op, {a, b}); }
+  Scalar choose(Scalar condition, Scalar a, Scalar b) {
+    return b_.apply(ScalarOp::Select, {condition, a, b});
+  }
+  Scalar number(std::int64_t value) { return b_.constant_int(DType::I64, value); }
+
+  SymExpr loop(const SymExpr& extent, ForStmt::Kind kind) {
+    const Symbol axis = b_.new_axis(extent);
+    b_.begin_for(axis, extent, kind);
+    return axis;
+  }
+
+  SymExpr update_of(const SymExpr& lane) const {
+    return b_.simplify(floordiv(begin_ + lane, width_));
+  }
+  Scalar destination(const SymExpr& k, ScalarId mask = kNoScalar) {
+    return ctx_.operand(1, Index{k}, mask);
+  }
+
+  /// Notes how many updates each element's thread joins. @return the largest of these numbers.
+  Scalar measure() {
+    const SymExpr lane = loop(lanes_, ForStmt::Kind::Vector);
+    const SymExpr k = update_of(lane);
+    const Scalar here = destination(k);
+    const std::string& what = ctx_.node().string("what");
+    b_.bind(here, 0, slices_ - 1, ctx_.check(what + ": index out of range"));
+    const Scalar begins = apply(ScalarOp::Or, compare(b_, ScalarOp::Eq, k, 0),
+                                apply(ScalarOp::Ne, destination(max(0, k - 1)), here));
+    const Scalar exists = apply(ScalarOp::And, apply(ScalarOp::Ge, here, number(0)),
+                                apply(ScalarOp::Lt, here, b_.from_index(slices_)));
+    const Scalar mine = apply(ScalarOp::And, begins, exists);
+    const Scalar length = apply(ScalarOp::Sub, end_of(here, k, mine), b_.from_index(k));
+    const Scalar joined = choose(mine, length, number(0));
+    b_.store(lengths_, lane, joined);
+    const Scalar longest = b_.reduce(ir::ReduceOp::Max, DType::I64, {&joined, 1})[0];
+    b_.end_for();
+    return longest;
+  }
+
+  /// The first update after k that does not go `here`.
+  Scalar end_of(Scalar here, const SymExpr& k, Scalar mine) {
+    const Scalar low = b_.from_index(k + 1);
+    const Scalar high = choose(mine, b_.from_index(updates_), low);
+    constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() >> 24;  // memory's
+    const std::int64_t count = updates_.as_constant().value_or(kMost);
+    loop(halvings(count), ForStmt::Kind::Serial);
+    const Scalar lo = b_.carry(low);
+    const Scalar hi = b_.carry(high);
+    const Scalar open = apply(ScalarOp::Lt, lo, hi);
+    const Scalar middle = apply(ScalarOp::Shr, apply(ScalarOp::Add, lo, hi), number(1));
+    const Scalar there = destination(b_.bind(middle, 0, updates_ - 1, 0), open.id);
+    const Scalar same = apply(ScalarOp::Eq, there, here);
+    const Scalar right = apply(ScalarOp::And, open, same);
+    const Scalar left = apply(ScalarOp::And, open, b_.apply(ScalarOp::Not, {same}));
+    const Scalar next = apply(ScalarOp::Add, middle, number(1));
+    const Scalar result = b_.set_next(lo, choose(right, next, lo));
+    b_.set_next(hi, choose(left, middle, hi));
+    b_.end_for();
+    return result;
+  }
+
+  void update(const SymExpr& longest) {
+    const SymExpr lane = loop(lanes_, ForStmt::Kind::Vector);
+    const SymExpr k = update_of(lane);
+    const SymExpr column = b_.simplify(mod(begin_ + lane, width_));
+    const Scalar length = b_.load(lengths_, lane);
+    const Scalar touched = apply(ScalarOp::Gt, length, number(0));
+    const SymExpr target = b_.bind(destination(k), 0, slices_ - 1, 0) * width_ + column;
+    const Scalar old = b_.load(out_, target, touched.id);
+    const SymExpr step = loop(longest, ForStmt::Kind::Serial);
+    const Scalar now = b_.carry(old);
+    const Scalar there = apply(ScalarOp::Lt, b_.from_index(step), length);
+    const Scalar named = ctx_.operand(2, Index{min(updates_ - 1, k + step)}, there.id);
+    Index from{b_.bind(named, 0, updates_ - 1, 0)};
+    const Index within = delinearize(column, slice_, b_.facts());
+    from.insert(from.end(), within.begin(), within.end());
+    const Scalar next = joined(now, ctx_.operand(3, from, there.id));
+    const Scalar result = b_.set_next(now, choose(there, next, now));
+    b_.end_for();
+    b_.store(out_, target, result, touched.id);
+    b_.end_for();
+  }
+
+  Scalar joined(Scalar old, Scalar update) {
+    const auto op = join_of(ctx_.node().string("reduction"));
+    return op ? apply(*op, old, update) : update;
+  }
+
+  NestContext& ctx_;
+  NestBuilder& b_;
+  const std::vector<SymExpr> x_;
+  const SymExpr updates_;
+  const NestBufferId out_;
+  std::span<const SymExpr> slice_;
+  SymExpr slices_, width_, begin_, lanes_;
+  NestBufferId lengths_ = 0;  ///< of the block's elements
+};
+
+void build(NestContext& ctx) { OrderedScatter(ctx).build(); }
+
+}  // namespace
+
+const NestRecipe kOrderedScatterRecipe{
+    .name = "ordered_scatter", .memory_operands = 0b110, .build = build};
+
+}  // namespace heddle::jit
