@@ -7,11 +7,11 @@ namespace {
 
 constexpr int kOutOfMemory = 2;
 
+}  // namespace
+
 std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
-
-}  // namespace
 
 std::vector<std::string> driver_paths(const std::string& explicit_path) {
   if (!explicit_path.empty()) return {explicit_path};

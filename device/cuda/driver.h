@@ -47,6 +47,9 @@ struct CopyParameters {
 };
 static_assert(sizeof(KernelNodeParameters) == 72 && sizeof(CopyParameters) == 200);
 
+/// "13.0" for 13000, as the driver gives its version.
+std::string version_text(int version);
+
 /// Functions by their names without the prefix cu and the version; a result of 0 is success.
 /// Handles are pointers; device addresses, 64-bit integers in the ABI, are passed as such.
 class Driver {

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <filesystem>
 
+#include "device/cuda/driver.h"
 #include "device/cuda/dynamic_library.h"
 #include "heddle/error.h"
 
@@ -108,7 +109,7 @@ struct Nvrtc::Api {
 };
 
 Nvrtc::Nvrtc(const std::string& explicit_path, int driver)
-    : api_(open(nvrtc_paths(explicit_path), driver)) {}
+    : api_(open(nvrtc_paths(explicit_path), driver)), driver_(driver) {}
 Nvrtc::~Nvrtc() = default;
 
 std::unique_ptr<Nvrtc::Api> Nvrtc::open(const std::vector<std::string>& paths, int driver) {
@@ -133,6 +134,10 @@ int Nvrtc::minor() const { return api_->minor; }
 
 std::string Nvrtc::version() const {
   return "nvrtc " + std::to_string(major()) + "." + std::to_string(minor());
+}
+
+std::string Nvrtc::versions() const {
+  return version() + (driver_ == 0 ? std::string() : ", driver " + version_text(driver_));
 }
 
 bool Nvrtc::supports(int arch) const {
@@ -182,7 +187,7 @@ CompiledText Nvrtc::compile_cubin(const std::string& text, const std::string& na
   if (result == kBuiltinFailure) api.fail_builtins(compiled.log);
   if (result != 0)
     throw CompileError({.what = "CUDA text of " + name + " does not compile for " + arch,
-                        .where = version(),
+                        .where = versions(),
                         .expected = {},
                         .got = api.get_error_string(result) + std::string("\n") + compiled.log});
   std::size_t size = 0;

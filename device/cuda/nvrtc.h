@@ -54,7 +54,10 @@ class Nvrtc {
  private:
   struct Api;
   static std::unique_ptr<Api> open(const std::vector<std::string>& paths, int driver);
+  /// "nvrtc 13.0, driver 12.4": of two that do not fit, either may be the one to change.
+  std::string versions() const;
   std::unique_ptr<Api> api_;
+  int driver_;
 };
 
 }  // namespace heddle::device::cuda

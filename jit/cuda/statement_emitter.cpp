@@ -16,10 +16,7 @@ namespace {
 bool only_reads(const Block& body) {
   constexpr std::size_t kShort = 32;
   return body.size() <= kShort && std::ranges::all_of(body, [](const Stmt& statement) {
-           return !std::holds_alternative<StoreStmt>(statement.node) &&
-                  !std::holds_alternative<ForStmt>(statement.node) &&
-                  !std::holds_alternative<IfStmt>(statement.node) &&
-                  !std::holds_alternative<ContractStmt>(statement.node);
+           return is_scalar(statement) && !std::holds_alternative<StoreStmt>(statement.node);
          });
 }
 

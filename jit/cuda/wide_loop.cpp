@@ -13,12 +13,6 @@ constexpr std::int64_t kMostWidth = 8;
 /// Statements of all iterations that a thread takes at once: each is text, and registers.
 constexpr std::int64_t kMostStatements = 256;
 
-bool is_scalar(const Stmt& statement) {
-  return !std::holds_alternative<ForStmt>(statement.node) &&
-         !std::holds_alternative<IfStmt>(statement.node) &&
-         !std::holds_alternative<ContractStmt>(statement.node);
-}
-
 /// Symbols that the body binds.
 std::set<Symbol> bound_in(const Block& body) {
   std::set<Symbol> bound;
@@ -42,6 +36,12 @@ std::map<NestBufferId, Uses> uses_of(const Block& body) {
 }
 
 }  // namespace
+
+bool is_scalar(const Stmt& statement) {
+  return !std::holds_alternative<ForStmt>(statement.node) &&
+         !std::holds_alternative<IfStmt>(statement.node) &&
+         !std::holds_alternative<ContractStmt>(statement.node);
+}
 
 std::optional<SymExpr> first_of_neighbours(const ForStmt& loop, const SymExpr& index) {
   const auto linear = index.linear_in(loop.axis);

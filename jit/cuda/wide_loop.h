@@ -21,6 +21,9 @@ struct WideLoop {
       stores;  ///< without masks, one to a buffer, which the loop does not load from
 };
 
+/// Whether a statement holds no others.
+bool is_scalar(const Stmt& statement);
+
 /// Where an element lies that iteration 0 touches, if iteration k touches the k-th after it and what binds symbols in the
 /// body has no say in it.
 std::optional<SymExpr> first_of_neighbours(const ForStmt& loop, const SymExpr& index);

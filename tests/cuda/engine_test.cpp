@@ -164,6 +164,23 @@ TEST(CudaEngine, WritesStatesInPlaceWhereverTheyAre) {
   EXPECT_THAT(memory, ElementsAre(11, 100, 12, 200)) << "what lies between is not touched";
 }
 
+TEST(CudaEngine, WritesRowsOfAStateAndNotWhatLiesBetween) {
+  Engine engine(
+      [](const Tensor& cache, const Tensor& x) {
+        assign(cache, cache + x);
+        return x;
+      },
+      on_cuda());
+  std::vector<float> memory = {1, 2, 3, 100, 4, 5, 6, 200};
+  const Tensor rows = Tensor::wrap_strided(memory.data(), f32, {2, 3}, {4, 1});
+  engine.run({rows, Tensor::full(f32, {3}, 10)});
+  EXPECT_THAT(memory, ElementsAre(11, 12, 13, 100, 14, 15, 16, 200));
+  std::vector<float> turned = {1, 2, 3, 4, 5, 6};
+  engine.run(
+      {Tensor::wrap_strided(turned.data(), f32, {2, 3}, {1, 2}), Tensor::full(f32, {3}, 10)});
+  EXPECT_THAT(turned, ElementsAre(11, 12, 13, 14, 15, 16));
+}
+
 TEST(CudaEngine, UploadsParametersOnceForAllExecutables) {
   const Tensor table = counted(f32, {300, 40});
   const auto f = [table](const Tensor& x) { return matmul(x, table); };

@@ -212,6 +212,16 @@ TEST(CudaDevice, TakesAnNvrtcThatTheDriverIsNotTooOldFor) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(CudaDevice, TextThatDoesNotCompileNamesBothVersions) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+  const auto text_with = [](const Nvrtc& nvrtc) {
+    return error_of<CompileError>([&] { nvrtc.compile_cubin("wrong", "f", "sm_90a"); });
+  };
+  const std::string text = text_with(Nvrtc(driver_path(), 13010));
+  EXPECT_NE(text.find("nvrtc 13.0, driver 13.1"), std::string::npos) << text;
+  EXPECT_EQ(text_with(Nvrtc(driver_path())).find("driver 1"), std::string::npos);
+}
+
 TEST(CudaDevice, SaysWhichKernelIsMissing) {
   const auto cuda = open_cuda(0, driver_path());
   const auto module = compile(*cuda, "extern \"C\" __global__ void here() {}");

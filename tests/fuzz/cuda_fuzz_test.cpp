@@ -13,17 +13,16 @@
 namespace heddle::fuzz {
 namespace {
 
-constexpr std::uint32_t kCudaShards = 4;
+constexpr std::uint32_t kCudaShards = 8;
 
 class CudaFuzz : public ::testing::TestWithParam<std::uint32_t> {};
 
-/// HEDDLE_CUDA_FUZZ_COUNT graphs from HEDDLE_CUDA_FUZZ_SEED on, dealt out to all shards.
-void fuzz_on_cuda(std::uint32_t shard, const Compile& on_streams) {
+/// HEDDLE_CUDA_FUZZ_COUNT graphs, or `usual`, from HEDDLE_CUDA_FUZZ_SEED on, dealt out to all shards.
+void fuzz_on_cuda(std::uint32_t shard, const Compile& on_streams, std::uint32_t usual) {
   std::optional<sim::Control> control;
   if (test::on_simulator()) control.emplace(test::simulator_path());
-  const bool nightly = from_environment("HEDDLE_NIGHTLY", 0) != 0;
   const std::uint32_t first = from_environment("HEDDLE_CUDA_FUZZ_SEED", 1);
-  const std::uint32_t count = from_environment("HEDDLE_CUDA_FUZZ_COUNT", nightly ? 500 : 50);
+  const std::uint32_t count = from_environment("HEDDLE_CUDA_FUZZ_COUNT", usual);
   int failures = 0;
   for (std::uint32_t seed = first; seed < first + count && failures < 3; ++seed) {
     if (seed % kCudaShards != shard) continue;
@@ -47,9 +46,16 @@ void fuzz_on_cuda(std::uint32_t shard, const Compile& on_streams) {
   if (control) control->seed(0);
 }
 
-TEST_P(CudaFuzz, EngineAgreesWithTheEvaluator) { fuzz_on_cuda(GetParam(), compile_on_cuda); }
+constexpr std::uint32_t kGraphs = 500;
 
-TEST_P(CudaFuzz, DonatedArguments) { fuzz_on_cuda(GetParam(), compile_donating_on_cuda); }
+TEST_P(CudaFuzz, EngineAgreesWithTheEvaluator) {
+  fuzz_on_cuda(GetParam(), compile_on_cuda, kGraphs);
+}
+
+TEST_P(CudaFuzz, DonatedArguments) {
+  const bool nightly = from_environment("HEDDLE_NIGHTLY", 0) != 0;
+  fuzz_on_cuda(GetParam(), compile_donating_on_cuda, nightly ? kGraphs : 50);
+}
 
 INSTANTIATE_TEST_SUITE_P(Shard, CudaFuzz, ::testing::Range(0u, kCudaShards));
 
