@@ -22,25 +22,26 @@ jit::Program expect_rows_right(const OneOp& call) {
   return program;
 }
 
-ir::Attrs along(std::vector<std::int64_t> axes, bool keepdims = false) {
+ir::Attrs reducing(std::vector<std::int64_t> axes, bool keepdims = false) {
   return {{"axes", std::move(axes)}, {"keepdims", keepdims}};
 }
 
 TEST(SplitRows, EveryReductionOfAWholeNumberOfParts) {
   for (const char* op : {"reduce_sum", "reduce_max", "reduce_min", "reduce_prod"}) {
-    expect_rows_right({op, {noise(f32, {3, 40000})}, along({1})});
-    expect_rows_right({op, {noise(i32, {3, 200, 200})}, along({1, 2}, true)});
+    expect_rows_right({op, {noise(f32, {3, 40000})}, reducing({1})});
+    expect_rows_right({op, {noise(i32, {3, 200, 200})}, reducing({1, 2}, true)});
   }
   const ir::Literal bits = noise(boolean, {2, 40000});
-  for (const char* op : {"reduce_and", "reduce_or"}) expect_rows_right({op, {bits}, along({-1})});
-  expect_rows_right({"reduce_sum", {noise(f16, {1, 40000})}, along({0, 1})});
+  for (const char* op : {"reduce_and", "reduce_or"})
+    expect_rows_right({op, {bits}, reducing({-1})});
+  expect_rows_right({"reduce_sum", {noise(f16, {1, 40000})}, reducing({0, 1})});
 }
 
 TEST(SplitRows, PartsThatDoNotMakeUpARow) {
   constexpr std::int64_t kPrime = 40009;
   for (const char* op : {"reduce_sum", "reduce_max", "reduce_min", "reduce_prod"})
     for (const DType dtype : {f32, u8})
-      expect_rows_right({op, {noise(dtype, {2, kPrime})}, along({1})});
+      expect_rows_right({op, {noise(dtype, {2, kPrime})}, reducing({1})});
   for (const char* op : {"argmax", "argmin"})
     for (const DType dtype : {f32, u8})
       expect_rows_right({op, {noise(dtype, {2, kPrime})}, {{"axis", std::int64_t{1}}}});
@@ -67,7 +68,7 @@ TEST(SplitRows, NormsOfLongRows) {
     blocks.push_back(kernel.nest->parallel_extent.as_constant().value_or(0));
   EXPECT_THAT(blocks, ElementsAre(32, _, 32, _, Gt(32)));
   expect_rows_right({"log_softmax", {noise(bf16, {3, 40000})}, {{"axis", std::int64_t{1}}}});
-  expect_rows_right({"variance", {noise(f32, {2, 40000})}, along({1})});
+  expect_rows_right({"variance", {noise(f32, {2, 40000})}, reducing({1})});
 }
 
 TEST(SplitRows, RowsWhoseNumberIsNotKnown) {
@@ -89,7 +90,7 @@ TEST(SplitRows, TheLastOfEqualElementsIsNoPadding) {
 /// Sums over dimension `axis` of an input of these sizes, on CUDA.
 jit::Program sum_of(ir::Graph& graph, std::initializer_list<const char*> sizes, std::int64_t axis) {
   ir::GraphBuilder b("main");
-  b.output(b.emit("reduce_sum", {b.input(tensor(f32, sizes))}, along({axis})));
+  b.output(b.emit("reduce_sum", {b.input(tensor(f32, sizes))}, reducing({axis})));
   graph = b.finish();
   return jit::lower(graph, kRowsOnCuda);
 }
@@ -108,9 +109,9 @@ TEST(SplitColumns, OfLengthsThatAreNotKnown) {
 
 TEST(SplitColumns, OfLengthsThatNothingDividesAndManyColumns) {
   for (const char* op : {"reduce_max", "reduce_prod"})
-    expect_rows_right({op, {noise(f32, {8209, 24})}, along({0})});
+    expect_rows_right({op, {noise(f32, {8209, 24})}, reducing({0})});
   const jit::Program program =
-      expect_rows_right({"reduce_sum", {noise(f32, {512, 2048})}, along({0})});
+      expect_rows_right({"reduce_sum", {noise(f32, {512, 2048})}, reducing({0})});
   EXPECT_THAT(program.kernels[0].nest->parallel_extent.constant(), Gt(8));
   EXPECT_EQ(program.kernels.size(), 2u);
 }
@@ -119,7 +120,7 @@ TEST(SplitRows, OthersStayAsTheyAre) {
   const auto stays = [](const ir::Sizes& sizes, std::vector<std::int64_t> axes,
                         const jit::LowerOptions& options) {
     const ir::Graph graph =
-        testing::graph_of({"reduce_sum", {ir::Literal(f32, sizes)}, along(std::move(axes))});
+        testing::graph_of({"reduce_sum", {ir::Literal(f32, sizes)}, reducing(std::move(axes))});
     return jit::split_rows(graph, options).identical(graph);
   };
   EXPECT_FALSE(stays({2, 32768}, {1}, kRowsOnCuda));

@@ -56,44 +56,47 @@ TEST(OrderedScatter, ADestinationThatIsNoSliceIsAnError) {
   }
 }
 
-std::string error(const std::vector<ir::TensorMeta>& operands, Attrs attrs = ordered("add")) {
+std::string scatter_error(const std::vector<ir::TensorMeta>& operands,
+                          Attrs attrs = ordered("add")) {
   return error_of("ordered_scatter", operands, std::move(attrs));
 }
 
 TEST(OrderedScatter, ordered_scatter_c1) {
-  EXPECT_EQ(error({meta(f32, {4}), meta(i64, {2}), meta(i64, {2}), meta(f16, {2})}),
+  EXPECT_EQ(scatter_error({meta(f32, {4}), meta(i64, {2}), meta(i64, {2}), meta(f16, {2})}),
             "ordered_scatter: C1 updates have the dtype of x: expected f32, got f16");
 }
 
 TEST(OrderedScatter, ordered_scatter_c2) {
   const std::string c2 = "ordered_scatter: C2 destinations and order are i64[u]: ";
-  EXPECT_EQ(error({meta(f32, {4}), meta(i32, {2}), meta(i64, {2}), meta(f32, {2})}),
+  EXPECT_EQ(scatter_error({meta(f32, {4}), meta(i32, {2}), meta(i64, {2}), meta(f32, {2})}),
             c2 + "expected i64, got i32");
-  EXPECT_EQ(error({meta(f32, {4}), meta(i64, {2}), meta(i64, {2, 1}), meta(f32, {2})}),
+  EXPECT_EQ(scatter_error({meta(f32, {4}), meta(i64, {2}), meta(i64, {2, 1}), meta(f32, {2})}),
             c2 + "expected one dimension, got [2, 1]");
-  EXPECT_EQ(error({meta(f32, {4}), meta(i64, {2}), meta(i64, {3}), meta(f32, {2})}),
+  EXPECT_EQ(scatter_error({meta(f32, {4}), meta(i64, {2}), meta(i64, {3}), meta(f32, {2})}),
             c2 + "expected 2, got 3");
 }
 
 TEST(OrderedScatter, ordered_scatter_c3) {
   EXPECT_EQ(
-      error({meta(f32, {4}), meta(i64, {2}), meta(i64, {2}), meta(f32, {2})}, ordered("sum")),
+      scatter_error({meta(f32, {4}), meta(i64, {2}), meta(i64, {2}), meta(f32, {2})},
+                    ordered("sum")),
       "ordered_scatter: C3 reduction is none, add, mul, max or min; none for bool: expected none, "
       "add, mul, max or min, got sum");
 }
 
 TEST(OrderedScatter, ordered_scatter_c4) {
   EXPECT_EQ(
-      error({meta(f32, {4}), meta(i64, {2}), meta(i64, {2}), meta(f32, {2})}, ordered("add", 2)),
+      scatter_error({meta(f32, {4}), meta(i64, {2}), meta(i64, {2}), meta(f32, {2})},
+                    ordered("add", 2)),
       "ordered_scatter: C4 coordinates is at least 0 and at most the rank of x: expected 0 to 1, "
       "got 2");
 }
 
 TEST(OrderedScatter, ordered_scatter_c5) {
   const std::string c5 = "ordered_scatter: C5 updates have u and the trailing sizes of x: ";
-  EXPECT_EQ(error({meta(f32, {4, 3}), meta(i64, {2}), meta(i64, {2}), meta(f32, {2})}),
+  EXPECT_EQ(scatter_error({meta(f32, {4, 3}), meta(i64, {2}), meta(i64, {2}), meta(f32, {2})}),
             c5 + "expected [2, 3], got [2]");
-  EXPECT_EQ(error({meta(f32, {4, 3}), meta(i64, {2}), meta(i64, {2}), meta(f32, {2, 4})}),
+  EXPECT_EQ(scatter_error({meta(f32, {4, 3}), meta(i64, {2}), meta(i64, {2}), meta(f32, {2, 4})}),
             c5 + "expected 3, got 4");
 }
 
