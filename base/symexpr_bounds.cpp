@@ -3,10 +3,9 @@
 // within all ranges show it long before a proof gives up.
 #include <algorithm>
 #include <array>
-#include <unordered_map>
 
-#include "base/hash.h"
 #include "base/symexpr.h"
+#include "base/symexpr_memo.h"
 #include "base/symexpr_node.h"
 #include "heddle/error.h"
 
@@ -278,58 +277,6 @@ class Prover {
   int steps_left_ = kMaxSteps;
 };
 
-bool same(const Facts& a, const Facts& b) {
-  return a.sizes_positive == b.sizes_positive &&
-         std::ranges::equal(a.ranges, b.ranges, [](const auto& x, const auto& y) {
-           return x.first == y.first && x.second.low == y.second.low &&
-                  x.second.high == y.second.high;
-         });
-}
-
-/// What this thread asked last and how it ended: a kernel's statements ask the same again and again, with the same
-/// facts.
-class ProofMemo {
- public:
-  static ProofMemo& of_this_thread() {
-    thread_local ProofMemo memo;
-    return memo;
-  }
-
-  /// @param prove  called where the memo does not know
-  template <typename Prove>
-  bool ask(const SymExpr& expr, const Facts& facts, Prove&& prove) {
-    const std::uint64_t key = hash(expr, facts);
-    const auto [first, last] = entries_.equal_range(key);
-    const auto known = std::find_if(first, last, [&](const auto& entry) {
-      const Entry& one = entry.second;
-      return one.expr == expr && same(one.facts, facts);
-    });
-    if (known != last) return known->second.proven;
-    const bool proven = prove();
-    if (entries_.size() >= kMostEntries) entries_.clear();
-    entries_.emplace(key, Entry{expr, facts, proven});
-    return proven;
-  }
-
- private:
-  struct Entry {
-    SymExpr expr;
-    Facts facts;
-    bool proven;
-  };
-  static constexpr std::size_t kMostEntries = 512;
-
-  static std::uint64_t hash(const SymExpr& expr, const Facts& facts) {
-    const auto end = [](const std::optional<SymExpr>& one) { return one ? one->hash() : 1; };
-    std::uint64_t key = combine(expr.hash(), facts.sizes_positive ? 1 : 0);
-    for (const auto& [symbol, range] : facts.ranges)
-      key = combine(combine(combine(key, symbol.id), end(range.low)), end(range.high));
-    return key;
-  }
-
-  std::unordered_multimap<std::uint64_t, Entry> entries_;
-};
-
 }  // namespace
 
 void Facts::set_range(Symbol symbol, SymExpr low, SymExpr high) {
@@ -340,8 +287,11 @@ bool provably_nonnegative(const SymExpr& expr, const Facts& facts) {
   if (expr.is_constant()) return expr.constant() >= 0;
   Prover prover(facts);
   if (prover.at_once(expr)) return true;
-  return ProofMemo::of_this_thread().ask(
-      expr, facts, [&] { return !has_counterexample(expr, facts) && prover.nonnegative(expr); });
+  FactsMemo& memo = FactsMemo::of_this_thread();
+  if (const auto known = memo.at(expr, facts).nonnegative) return *known;
+  const bool proven = !has_counterexample(expr, facts) && prover.nonnegative(expr);
+  memo.at(expr, facts).nonnegative = proven;
+  return proven;
 }
 
 }  // namespace heddle::base

@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "base/symexpr.h"
+#include "base/symexpr_memo.h"
 #include "base/symexpr_node.h"
 
 namespace heddle::base {
@@ -135,6 +136,13 @@ class Simplifier {
 
 }  // namespace
 
-SymExpr SymExpr::simplify(const Facts& facts) const { return Simplifier(facts).run(*this); }
+SymExpr SymExpr::simplify(const Facts& facts) const {
+  if (is_constant()) return *this;
+  FactsMemo& memo = FactsMemo::of_this_thread();
+  if (const auto& known = memo.at(*this, facts).simple) return *known;
+  SymExpr result = Simplifier(facts).run(*this);
+  memo.at(*this, facts).simple = result;
+  return result;
+}
 
 }  // namespace heddle::base

@@ -31,14 +31,15 @@ void ExecutionContext::set_io(const BoundPlan& plan, std::span<const Tensor> inp
     io->peak_bytes = plan.memory.peak_bytes;
     io->inputs.clear();
     io->outputs.clear();
-    for (const Tensor& input : inputs) io->inputs.push_back(input.impl()->data);
+    for (const Tensor& input : inputs) io->inputs.push_back(input.impl()->data());
     for (const Tensor& output : outputs)
-      io->outputs.push_back(output.defined() ? output.impl()->data : nullptr);
+      io->outputs.push_back(output.defined() ? output.impl()->data() : nullptr);
     return frame_.take_io();
   }
-  for (const auto& [entry, input] : plan.input_slots) frame_.set(entry, inputs[input].impl()->data);
+  for (const auto& [entry, input] : plan.input_slots)
+    frame_.set(entry, inputs[input].impl()->data());
   for (const auto& [entry, output] : plan.output_slots)
-    frame_.set(entry, outputs[output].impl()->data);
+    frame_.set(entry, outputs[output].impl()->data());
 }
 
 ContextPool::~ContextPool() {

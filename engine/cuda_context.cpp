@@ -49,7 +49,7 @@ void copy_elements(const Tensor::Impl& to, const char* from) {
     std::int64_t offset = 0;
     for (std::size_t d = 0; d < rank; ++d) offset += at[d] * to.strides[d];
     const std::size_t bytes = static_cast<std::size_t>(offset) * size;
-    std::memcpy(static_cast<char*>(to.data) + bytes, from + bytes, run);
+    std::memcpy(static_cast<char*>(to.data()) + bytes, from + bytes, run);
     std::size_t d = rank;
     while (d > 0 && ++at[d - 1] == to.sizes[d - 1]) at[--d] = 0;
     if (d == 0) return;
@@ -144,7 +144,7 @@ void CudaContext::set_addresses(const CudaCall& call) {
   auto staged = transfers_.begin();
   const auto address_of = [&](const Tensor& tensor) -> void* {
     if (!tensor.defined()) return nullptr;
-    return on_host(tensor) ? staging_.get() + staged++->offset : tensor.impl()->data;
+    return on_host(tensor) ? staging_.get() + staged++->offset : tensor.impl()->data();
   };
   device_inputs_.clear();
   device_outputs_.clear();
@@ -164,7 +164,7 @@ void CudaContext::set_addresses(const CudaCall& call) {
 void CudaContext::fill_pinned() {
   for (const Transfer& transfer : transfers_)
     if (transfer.input && transfer.bytes != 0)
-      std::memcpy(pinned_.get() + kAlignment + transfer.offset, transfer.tensor->impl()->data,
+      std::memcpy(pinned_.get() + kAlignment + transfer.offset, transfer.tensor->impl()->data(),
                   transfer.bytes);
 }
 

@@ -93,9 +93,10 @@ std::shared_ptr<DeviceBytes> CudaRuntime::allocate(std::size_t bytes) {
 }
 
 std::shared_ptr<DeviceBytes> CudaRuntime::upload(const ir::Literal& literal) {
+  const void* const source = literal.unaligned_data();
   {
     const std::scoped_lock lock(mutex_);
-    const auto found = uploads_.find(literal.data());
+    const auto found = uploads_.find(source);
     if (found != uploads_.end()) {
       auto bytes = found->second.lock();
       if (bytes != nullptr && bytes->source.bytes() == literal.bytes()) return bytes;
@@ -103,10 +104,10 @@ std::shared_ptr<DeviceBytes> CudaRuntime::upload(const ir::Literal& literal) {
   }
   auto bytes = allocate(literal.bytes());
   bytes->source = literal;
-  copy_in(bytes->address(), literal.data(), literal.bytes());
+  copy_in(bytes->address(), source, literal.bytes());
   const std::scoped_lock lock(mutex_);
   std::erase_if(uploads_, [](const auto& entry) { return entry.second.expired(); });
-  uploads_[literal.data()] = bytes;
+  uploads_[source] = bytes;
   return bytes;
 }
 

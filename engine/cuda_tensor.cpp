@@ -11,7 +11,7 @@ Tensor make_device_tensor(CudaRuntime& runtime, DType dtype, const Sizes& sizes)
   const std::size_t bytes = fill_metadata(*impl, dtype, sizes);
   impl->device = runtime.name();
   impl->device_bytes = runtime.allocate(bytes);
-  impl->data = impl->device_bytes->address();
+  impl->address = impl->device_bytes->address();
   return Tensor(std::move(impl));
 }
 
@@ -30,7 +30,7 @@ Tensor copy_from_device(const Tensor& tensor) {
   const Tensor::Impl& from = *tensor.impl();
   from.device_bytes->uses.wait();
   Tensor result = make_tensor(from.dtype, from.sizes);
-  from.device_bytes->runtime->copy_out(result.impl()->data, from.data,
+  from.device_bytes->runtime->copy_out(result.impl()->data(), from.data(),
                                        static_cast<std::size_t>(from.count) * size_of(from.dtype));
   return result;
 }
@@ -38,7 +38,7 @@ Tensor copy_from_device(const Tensor& tensor) {
 Tensor copy_to_device(const Tensor& tensor, CudaRuntime& runtime) {
   const ir::Literal source = to_literal(tensor).contiguous();
   Tensor result = make_device_tensor(runtime, source.dtype(), source.sizes());
-  runtime.copy_in(result.impl()->data, source.data(), source.bytes());
+  runtime.copy_in(result.impl()->data(), source.data(), source.bytes());
   return result;
 }
 

@@ -39,7 +39,7 @@ Tensor TakenMemory::take(std::size_t position, DType dtype, const Sizes& sizes) 
     if (place.output != position || !is_free(place.argument, bytes)) continue;
     const std::shared_ptr<Tensor::Impl>& from = inputs_[place.argument].impl();
     impl->device = from->device;
-    impl->data = from->data;
+    impl->address = from->data();
     impl->device_bytes = from->device_bytes;
     if (impl->device_bytes == nullptr) impl->owner = from;
     taken_.push_back({place.argument, from, impl});
@@ -78,11 +78,11 @@ void copy_elements(const Tensor& from, Tensor& to) {
   const std::size_t bytes = bytes_of(*from.impl());
   if (bytes == 0) return;
   if (!from.device().is_cuda()) {
-    std::memcpy(to.impl()->data, from.impl()->data, bytes);
+    std::memcpy(to.impl()->data(), from.impl()->data(), bytes);
     return;
   }
   from.wait();
-  from.impl()->device_bytes->runtime->copy_within(to.impl()->data, from.impl()->data, bytes);
+  from.impl()->device_bytes->runtime->copy_within(to.impl()->data(), from.impl()->data(), bytes);
 }
 
 }  // namespace heddle::engine

@@ -304,7 +304,7 @@ void* Engine::Impl::LateOutputs::output(std::uint32_t position, const Sizes& siz
                          is_donated);
   else
     output = impl_.make_output(dtype, sizes);
-  return output.impl()->data;
+  return output.impl()->data();
 }
 
 void Engine::Impl::run_aside(const BoundPlan& plan, std::span<const Tensor> inputs,

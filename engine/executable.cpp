@@ -34,7 +34,7 @@ jit::LowerOptions lower_options(const BuildOptions& options, const OptimisedGrap
 std::vector<MemoryRange> ranges_of(std::span<const ir::Literal> literals) {
   std::vector<MemoryRange> ranges;
   for (const ir::Literal& literal : literals) {
-    const auto begin = reinterpret_cast<std::uintptr_t>(literal.data());
+    const auto begin = reinterpret_cast<std::uintptr_t>(literal.unaligned_data());
     ranges.emplace_back(begin, begin + literal.bytes());
   }
   return ranges;

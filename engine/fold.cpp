@@ -99,7 +99,7 @@ class FixedSteps::Impl {
     for (const ir::SymExpr& size : program_.launches[k].sizes) sizes.push_back(size.constant());
     std::vector<void*> addresses;
     for (const BufferId id : program_.launches[k].buffers)
-      addresses.push_back(fixed_[root(id)].data());
+      addresses.push_back(const_cast<void*>(fixed_[root(id)].unaligned_data()));
     const ir::Literal scratch(u8, {kernel->scratch_bytes.evaluate_sizes(sizes) + 64});
     auto address = reinterpret_cast<std::uintptr_t>(scratch.data());
     address = (address + 63) / 64 * 64;

@@ -178,7 +178,7 @@ std::string input_name(const Signature& signature, std::size_t k) {
 }
 
 MemoryRange extent_of(const Tensor::Impl& tensor) {
-  const auto first = reinterpret_cast<std::uintptr_t>(tensor.data);
+  const auto first = reinterpret_cast<std::uintptr_t>(tensor.data());
   if (tensor.count == 0) return {first, first};
   std::int64_t last = 0;
   for (std::size_t d = 0; d < tensor.sizes.size(); ++d)

@@ -1,5 +1,6 @@
 #include "heddle/tensor.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <fmt/format.h>
@@ -34,14 +35,15 @@ Tensor make_tensor(DType dtype, const Sizes& sizes) {
   auto impl = std::make_shared<Tensor::Impl>();
   const std::size_t bytes = fill_metadata(*impl, dtype, sizes);
   impl->allocation = memory::CachingAllocator::host().allocate(bytes);
-  impl->data = impl->allocation;
+  impl->address = impl->allocation;
   return Tensor(std::move(impl));
 }
 
 ir::Literal to_literal(const Tensor& tensor) {
   if (tensor.impl()->device.is_cuda()) return to_literal(copy_from_device(tensor));
   const auto& impl = tensor.impl();
-  return {impl->dtype, impl->sizes, impl->strides, impl->data, impl};
+  if (impl->literal != nullptr) return *impl->literal;
+  return {impl->dtype, impl->sizes, impl->strides, impl->data(), impl};
 }
 
 Tensor from_literal(const ir::Literal& literal) {
@@ -52,8 +54,7 @@ Tensor from_literal(const ir::Literal& literal) {
   impl->strides = literal.strides();
   impl->count = literal.count();
   impl->row_major = literal.is_row_major();
-  impl->data = kept->data();
-  impl->owner = kept;
+  impl->literal = std::move(kept);
   return Tensor(std::move(impl));
 }
 
@@ -94,6 +95,14 @@ const Tensor::Impl& concrete(const std::shared_ptr<Tensor::Impl>& impl, const ch
   return tensor;
 }
 
+void check_not_negative(const Sizes& sizes, const char* what) {
+  if (std::ranges::any_of(sizes, [](std::int64_t size) { return size < 0; }))
+    throw ShapeError({.what = what,
+                      .where = {},
+                      .expected = ">= 0",
+                      .got = fmt::format("[{}]", fmt::join(sizes, ", "))});
+}
+
 }  // namespace
 
 Tensor Tensor::empty(DType dtype, Sizes sizes, Device device) {
@@ -102,13 +111,7 @@ Tensor Tensor::empty(DType dtype, Sizes sizes, Device device) {
                        .where = {},
                        .expected = "a device that has memory",
                        .got = device.to_string()});
-  for (const std::int64_t size : sizes) {
-    if (size < 0)
-      throw ShapeError({.what = "Tensor::empty: sizes are not negative",
-                        .where = {},
-                        .expected = ">= 0",
-                        .got = fmt::format("[{}]", fmt::join(sizes, ", "))});
-  }
+  check_not_negative(sizes, "Tensor::empty: sizes are not negative");
   if (device.is_cuda())
     return engine::make_device_tensor(*engine::CudaRuntime::get(device), dtype, sizes);
   return engine::make_tensor(dtype, sizes);
@@ -117,7 +120,7 @@ Tensor Tensor::empty(DType dtype, Sizes sizes, Device device) {
 Tensor Tensor::zeros(DType dtype, Sizes sizes) {
   Tensor result = empty(dtype, std::move(sizes));
   const std::size_t bytes = static_cast<std::size_t>(result.impl_->count) * size_of(dtype);
-  if (bytes != 0) std::memset(result.impl_->data, 0, bytes);
+  if (bytes != 0) std::memset(result.impl_->data(), 0, bytes);
   return result;
 }
 
@@ -158,7 +161,7 @@ Tensor Tensor::copy_of(const void* data, DType dtype, Sizes sizes, std::size_t e
                       .expected = fmt::format("{} for sizes [{}]", result.impl_->count,
                                               fmt::join(result.impl_->sizes, ", ")),
                       .got = std::to_string(elements)});
-  if (elements != 0) std::memcpy(result.impl_->data, data, elements * size_of(dtype));
+  if (elements != 0) std::memcpy(result.impl_->data(), data, elements * size_of(dtype));
   return result;
 }
 
@@ -174,6 +177,18 @@ Tensor Tensor::scalar_int(DType dtype, std::int64_t value) {
 Tensor Tensor::wrap(void* data, DType dtype, Sizes sizes, std::function<void(void*)> deleter) {
   Sizes strides = ir::row_major_strides(sizes);
   return wrap_strided(data, dtype, std::move(sizes), std::move(strides), std::move(deleter));
+}
+
+Tensor Tensor::wrap_bytes(const void* data, DType dtype, Sizes sizes,
+                          std::function<void(void*)> deleter) {
+  check_not_negative(sizes, "Tensor::wrap_bytes: sizes");
+  void* const bytes = const_cast<void*>(data);
+  if (reinterpret_cast<std::uintptr_t>(data) % size_of(dtype) == 0)
+    return wrap(bytes, dtype, std::move(sizes), std::move(deleter));
+  if (!deleter) deleter = [](void*) {};
+  std::shared_ptr<void> owner(bytes, std::move(deleter));
+  return engine::from_literal(
+      ir::Literal::at_any_address(dtype, std::move(sizes), data, std::move(owner)));
 }
 
 Tensor Tensor::wrap_strided(void* data, DType dtype, Sizes sizes, Sizes strides,
@@ -198,7 +213,7 @@ Tensor Tensor::wrap_strided(void* data, DType dtype, Sizes sizes, Sizes strides,
                          .expected = fmt::format("an address that is a multiple of {} bytes for {}",
                                                  size_of(dtype), name_of(dtype)),
                          .got = fmt::format("one {} past it", past)});
-  impl->data = data;
+  impl->address = data;
   impl->wrapped = data;
   impl->deleter = std::move(deleter);
   impl->row_major = ir::Literal(dtype, sizes, strides, data, nullptr).is_row_major();
@@ -255,9 +270,9 @@ bool Tensor::is_row_major() const {
   return concrete(impl_, "is_row_major", std::source_location()).row_major;
 }
 
-void* Tensor::data(std::source_location where) { return concrete(impl_, "data", where).data; }
+void* Tensor::data(std::source_location where) { return concrete(impl_, "data", where).data(); }
 const void* Tensor::data(std::source_location where) const {
-  return concrete(impl_, "data", where).data;
+  return concrete(impl_, "data", where).data();
 }
 
 void Tensor::check_dtype(DType wanted, std::source_location where) const {

@@ -26,8 +26,13 @@ struct Tensor::Impl {
   std::int64_t count = 1;
   Sizes sizes;
   Sizes strides;
-  void* data = nullptr;
   std::shared_ptr<const void> owner;
+
+  /// Address of the first element, a multiple of the dtype's size.
+  void* data() const { return literal == nullptr ? address : literal->data(); }
+  void* address = nullptr;  ///< null where `literal` has the bytes
+  std::shared_ptr<ir::Literal>
+      literal;  ///< not null: of a file, and aligned when they are asked for
 
   std::shared_ptr<engine::DeviceBytes> device_bytes;  ///< of a tensor on a CUDA device
 

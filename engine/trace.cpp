@@ -319,7 +319,7 @@ void assign(const Tensor& state, const Tensor& value, At where) {
                        .got = state.device().to_string() + " and " + value.device().to_string()});
   const Tensor copy = value.clone();
   const auto bytes = static_cast<std::size_t>(copy.count()) * size_of(copy.dtype());
-  if (bytes != 0) std::memcpy(state.impl()->data, copy.data(), bytes);
+  if (bytes != 0) std::memcpy(state.impl()->data(), copy.data(), bytes);
 }
 
 }  // namespace heddle

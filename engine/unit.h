@@ -131,7 +131,7 @@ class Unit {
   void wait_for(const PendingKernels& pending);
   std::unique_ptr<memory::Planner> plan_memory(memory::Planner::Options options) const;
   std::int64_t peak_bytes(const base::SymbolValues& sizes) const;
-  AddressSource source_of(ir::BufferId buffer, const BoundSteps& plan) const;
+  AddressSource source_of(ir::BufferId buffer, const BoundSteps& plan, bool any_address) const;
   std::vector<jit::LibraryOperand> library_operands(const jit::LibraryCall& call,
                                                     const jit::Launch& launch,
                                                     const base::SymbolValues& sizes) const;

@@ -58,6 +58,16 @@ std::vector<std::int64_t> concrete(const ir::Dims& dims, const SymbolValues& siz
   return numbers;
 }
 
+/// Whether a kernel reads operand `position` from any address: nests do, and what a nested plan captures is a constant
+/// of its own.
+bool reads_any_address(const jit::ProgramKernel& kernel, std::size_t position) {
+  if (kernel.nest != nullptr) return true;
+  if (kernel.nested == nullptr) return false;
+  const jit::NestedCall& call = *kernel.nested;
+  const std::size_t first = call.kind == ir::RegionKind::Cond ? 1 : 0;
+  return position >= first + call.carried + call.scanned && position < first + call.operands;
+}
+
 std::int64_t argument_bytes(const jit::Program& program, std::uint32_t position,
                             const SymbolValues& sizes) {
   for (const PlanBuffer& buffer : program.record.buffers)
@@ -75,7 +85,8 @@ SymbolValues nested_sizes(const jit::NestedCall::Region& region, const SymbolVal
   return values;
 }
 
-AddressSource Unit::source_of(BufferId buffer, const BoundSteps& plan) const {
+/// @param any_address  its reader loads from any address
+AddressSource Unit::source_of(BufferId buffer, const BoundSteps& plan, bool any_address) const {
   const BufferId root = planner_->roots()[buffer];
   const PlanBuffer& owner = schedule_.record.buffers[root];
   switch (owner.role) {
@@ -86,7 +97,8 @@ AddressSource Unit::source_of(BufferId buffer, const BoundSteps& plan) const {
     case PlanBuffer::Role::Parameter:
     case PlanBuffer::Role::Constant:
       if (cuda_ != nullptr) return {AddressSource::Kind::Fixed, 0, 0, cuda_->fixed_address(root)};
-      return {AddressSource::Kind::Fixed, 0, 0, const_cast<void*>(fixed_[root].data())};
+      return {AddressSource::Kind::Fixed, 0, 0,
+              const_cast<void*>(any_address ? fixed_[root].unaligned_data() : fixed_[root].data())};
     case PlanBuffer::Role::Intermediate:
     case PlanBuffer::Role::Workspace:
       break;
@@ -211,7 +223,8 @@ scheduler::BoundStep Unit::bind_step(ir::StepId step, BoundSteps& plan) const {
   if (bound.extent > 0) bound.work = estimated_work(planned.work, plan.sizes, bound.extent);
   bound.sizes = numbers.data();
   plan.table_start.push_back(static_cast<std::uint32_t>(plan.table.size()));
-  for (const BufferId buffer : launch.buffers) bind_address(source_of(buffer, plan), plan);
+  for (std::size_t k = 0; k < launch.buffers.size(); ++k)
+    bind_address(source_of(launch.buffers[k], plan, reads_any_address(kernel, k)), plan);
   return bound;
 }
 
@@ -235,7 +248,8 @@ void Unit::bind_query(BoundSteps& plan) const {
   plan.query = static_cast<std::uint32_t>(plan.table.size());
   for (const BufferId buffer : program_.launches[schedule_.given[step]].buffers) {
     const bool read = std::ranges::find(planned.reads, buffer) != planned.reads.end();
-    bind_address(read ? source_of(buffer, plan) : AddressSource{AddressSource::Kind::Fixed}, plan);
+    bind_address(read ? source_of(buffer, plan, false) : AddressSource{AddressSource::Kind::Fixed},
+                 plan);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/check.h"
 #include "ir/graph_data.h"
@@ -81,12 +82,20 @@ const Literal* Graph::parameter(const Node* param) const {
 
 namespace {
 
+struct ExprHash {
+  std::size_t operator()(const SymExpr& expr) const { return expr.hash(); }
+};
+
 std::uint32_t next_symbol(const Graph& graph, base::Symbol::Kind kind) {
+  std::unordered_set<SymExpr, ExprHash> seen;
   std::vector<base::Symbol> symbols;
+  const auto collect = [&](const SymExpr& expr) {
+    if (!expr.is_constant() && seen.insert(expr).second) expr.collect_symbols(symbols);
+  };
   for (const NodePtr& node : graph.nodes()) {
     for (const TensorMeta& meta : node->outputs()) {
-      for (const SymExpr& size : meta.sizes) size.collect_symbols(symbols);
-      for (const SymExpr& stride : meta.strides) stride.collect_symbols(symbols);
+      for (const SymExpr& size : meta.sizes) collect(size);
+      for (const SymExpr& stride : meta.strides) collect(stride);
     }
   }
   std::uint32_t next = 0;
@@ -106,7 +115,9 @@ std::uint32_t Graph::next_size_symbol() const {
   return next_symbol(*this, base::Symbol::Kind::Size);
 }
 std::uint32_t Graph::next_unbacked_symbol() const {
-  return next_symbol(*this, base::Symbol::Kind::Unbacked);
+  std::call_once(data_->counted,
+                 [&] { data_->next_unbacked = next_symbol(*this, base::Symbol::Kind::Unbacked); });
+  return data_->next_unbacked;
 }
 
 }  // namespace heddle::ir

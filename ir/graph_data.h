@@ -23,6 +23,8 @@ struct Graph::Data {
   std::vector<WriteBack> write_backs;
   mutable std::once_flag hashed;
   mutable base::Hash128 hash{};  ///< once it has been asked for
+  mutable std::once_flag counted;
+  mutable std::uint32_t next_unbacked = 0;  ///< likewise
 };
 
 }  // namespace heddle::ir

@@ -1,10 +1,12 @@
 #include "ir/literal.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <mutex>
 #include <new>
 
 #include "base/check.h"
@@ -15,11 +17,25 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 
-std::shared_ptr<void> zeroed(std::size_t bytes) {
-  const std::size_t room = std::max<std::size_t>(bytes, 1);
-  void* data = ::operator new(room, std::align_val_t{kAlignment});
-  std::memset(data, 0, room);
+std::shared_ptr<void> uninitialised(std::size_t bytes) {
+  void* data = ::operator new(std::max<std::size_t>(bytes, 1), std::align_val_t{kAlignment});
   return {data, [](void* p) { ::operator delete(p, std::align_val_t{kAlignment}); }};
+}
+
+std::shared_ptr<void> zeroed(std::size_t bytes) {
+  std::shared_ptr<void> data = uninitialised(bytes);
+  std::memset(data.get(), 0, bytes);
+  return data;
+}
+
+/// The element at `offset` from `data`, which may lie at any address.
+template <typename T>
+T element(const void* data, std::int64_t offset) {
+  T value;
+  std::memcpy(&value,
+              static_cast<const char*>(data) + offset * static_cast<std::int64_t>(sizeof(T)),
+              sizeof value);
+  return value;
 }
 
 template <typename T>
@@ -155,6 +171,36 @@ Literal::Literal(DType dtype, Sizes sizes, Sizes strides, void* bytes,
   HD_CHECK(sizes_.size() == strides_.size());
 }
 
+struct Literal::AlignedCopy {
+  std::once_flag made;
+  std::shared_ptr<void> bytes;
+  std::atomic<void*> data = nullptr;  ///< of `bytes`, once they are made
+};
+
+Literal Literal::at_any_address(DType dtype, Sizes sizes, const void* bytes,
+                                std::shared_ptr<const void> owner) {
+  Sizes strides = row_major_strides(sizes);
+  Literal result(dtype, std::move(sizes), std::move(strides), const_cast<void*>(bytes),
+                 std::move(owner));
+  if (reinterpret_cast<std::uintptr_t>(bytes) % size_of(dtype) != 0)
+    result.aligned_ = std::make_shared<AlignedCopy>();
+  return result;
+}
+
+void* Literal::aligned_data() const {
+  std::call_once(aligned_->made, [this] {
+    aligned_->bytes = uninitialised(bytes());
+    std::memcpy(aligned_->bytes.get(), data_, bytes());
+    aligned_->data.store(aligned_->bytes.get(), std::memory_order_release);
+  });
+  return aligned_->bytes.get();
+}
+
+const void* Literal::unaligned_data() const {
+  const void* copy = aligned_ == nullptr ? nullptr : aligned_->data.load(std::memory_order_acquire);
+  return copy == nullptr ? data_ : copy;
+}
+
 Literal Literal::scalar(DType dtype, double value) {
   Literal result(dtype, Sizes{});
   result.set(0, value);
@@ -202,12 +248,14 @@ std::int64_t Literal::offset_of(std::int64_t position) const {
 
 double Literal::at(std::int64_t position) const {
   const std::int64_t offset = offset_of(position);
-  return dispatch(dtype_, [&]<typename T>() { return to_double<T>(data_as<T>()[offset]); });
+  return dispatch(dtype_,
+                  [&]<typename T>() { return to_double<T>(element<T>(unaligned_data(), offset)); });
 }
 
 std::int64_t Literal::at_int(std::int64_t position) const {
   const std::int64_t offset = offset_of(position);
-  return dispatch(dtype_, [&]<typename T>() { return to_int<T>(data_as<T>()[offset]); });
+  return dispatch(dtype_,
+                  [&]<typename T>() { return to_int<T>(element<T>(unaligned_data(), offset)); });
 }
 
 void Literal::set(std::int64_t position, double value) {
@@ -225,7 +273,7 @@ Literal Literal::contiguous() const { return is_row_major() && data_ ? *this : c
 Literal Literal::clone() const {
   Literal result(dtype_, sizes_);
   if (is_row_major()) {
-    if (count_ > 0) std::memcpy(result.data_, data_, bytes());
+    if (count_ > 0) std::memcpy(result.data_, unaligned_data(), bytes());
     return result;
   }
   switch (size_of(dtype_)) {
@@ -246,14 +294,16 @@ Literal Literal::clone() const {
 }
 
 Literal Literal::view(Sizes sizes, Sizes strides, std::int64_t offset_elements) const {
-  char* start =
-      static_cast<char*>(data_) + offset_elements * static_cast<std::int64_t>(size_of(dtype_));
-  return {dtype_, std::move(sizes), std::move(strides), start, owner_};
+  char* start = const_cast<char*>(static_cast<const char*>(data())) +
+                offset_elements * static_cast<std::int64_t>(size_of(dtype_));
+  std::shared_ptr<const void> owner = owner_;
+  if (aligned_ != nullptr) owner = aligned_;
+  return {dtype_, std::move(sizes), std::move(strides), start, std::move(owner)};
 }
 
 base::Hash128 Literal::checksum() const {
   const Literal plain = contiguous();
-  const base::Hash128 content = base::hash128(plain.data(), plain.bytes());
+  const base::Hash128 content = base::hash128(plain.unaligned_data(), plain.bytes());
   std::string key(name_of(dtype_));
   for (const std::int64_t size : sizes_) key += "," + std::to_string(size);
   key += ":" + content.hex();

@@ -30,6 +30,10 @@ class Literal {
   Literal(DType dtype, Sizes sizes);
   /// Shares `bytes` (kept alive by `owner`); strides in elements.
   Literal(DType dtype, Sizes sizes, Sizes strides, void* bytes, std::shared_ptr<const void> owner);
+  /// Shares row-major bytes at any address, as they lie in a file. Where the address does not suit the dtype, data()
+  /// gives an aligned copy, made when it is first asked for.
+  static Literal at_any_address(DType dtype, Sizes sizes, const void* bytes,
+                                std::shared_ptr<const void> owner);
 
   static Literal scalar(DType dtype, double value);
   static Literal scalar_int(DType dtype, std::int64_t value);
@@ -44,15 +48,18 @@ class Literal {
   std::size_t bytes() const { return static_cast<std::size_t>(count_) * size_of(dtype_); }
   bool is_row_major() const;
 
-  void* data() { return data_; }  ///< address of element [0, …, 0]
-  const void* data() const { return data_; }
+  /// Address of element [0, …, 0], a multiple of the dtype's size.
+  void* data() { return aligned_ == nullptr ? data_ : aligned_data(); }
+  const void* data() const { return aligned_ == nullptr ? data_ : aligned_data(); }
+  /// The same for those who copy bytes, or load them from any address.
+  const void* unaligned_data() const;
   template <typename T>
   T* data_as() {
-    return static_cast<T*>(data_);
+    return static_cast<T*>(data());
   }
   template <typename T>
   const T* data_as() const {
-    return static_cast<const T*>(data_);
+    return static_cast<const T*>(data());
   }
 
   /// The element at row-major position `position`, whatever the strides. Integers convert exactly
@@ -76,12 +83,16 @@ class Literal {
   base::Hash128 checksum() const;
 
  private:
+  struct AlignedCopy;
+  void* aligned_data() const;
+
   DType dtype_ = DType::F32;
   Sizes sizes_;
   Sizes strides_;
   std::int64_t count_ = 1;
   void* data_ = nullptr;
   std::shared_ptr<const void> owner_;
+  std::shared_ptr<AlignedCopy> aligned_;  ///< not null: data_ is no multiple of the dtype's size
 };
 
 /// Calls f.template operator()<T>() with the storage type of `dtype`: float, double, base::Half,

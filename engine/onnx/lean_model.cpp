@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <google/protobuf/io/coded_stream.h>
+#include <utility>
 
 namespace heddle::onnx {
 
@@ -11,7 +12,18 @@ using google::protobuf::io::CodedInputStream;
 
 // Field numbers of onnx.proto.
 constexpr std::uint32_t kModelGraph = 7;
+constexpr std::uint32_t kGraphNode = 1;
 constexpr std::uint32_t kGraphInitializer = 5;
+constexpr std::uint32_t kNodeOutput = 2;
+constexpr std::uint32_t kNodeName = 3;
+constexpr std::uint32_t kNodeOpType = 4;
+constexpr std::uint32_t kNodeAttribute = 5;
+constexpr std::uint32_t kNodeDocString = 6;
+constexpr std::uint32_t kNodeDomain = 7;
+constexpr std::uint32_t kAttributeName = 1;
+constexpr std::uint32_t kAttributeTensor = 5;
+constexpr std::uint32_t kAttributeType = 20;
+constexpr std::uint32_t kTensorName = 8;
 constexpr std::uint32_t kTensorRawData = 9;
 constexpr std::uint32_t kTensorExternalData = 13;
 constexpr std::uint32_t kTensorDataLocation = 14;
@@ -109,12 +121,78 @@ bool find_weights(std::string_view tensor, std::string_view& raw) {
   return fields.at_end();
 }
 
-void append_without_raw_data(std::string& out, std::string_view tensor) {
+/// An initialiser: `tensor` without its raw data, and of the name `name` if there is one.
+void append_without_raw_data(std::string& out, std::string_view tensor,
+                             std::optional<std::string_view> name = {}) {
   std::string rest;
   Fields fields(tensor);
   for (Field field; fields.next(field);)
-    if (field.number != kTensorRawData) rest += field.whole;
+    if (field.number != kTensorRawData && !(name && field.number == kTensorName))
+      rest += field.whole;
+  if (name) append_message(rest, kTensorName, *name);
   append_message(out, kGraphInitializer, rest);
+}
+
+/// A Constant node whose value is one tensor.
+struct Constant {
+  std::string_view output;
+  std::string_view tensor;
+};
+
+/// The tensor of `attribute`, if it is a node's value and nothing else.
+std::optional<std::string_view> tensor_of(std::string_view attribute) {
+  std::optional<std::string_view> tensor;
+  std::string_view name;
+  Fields fields(attribute);
+  for (Field field; fields.next(field);) {
+    if (field.number == kAttributeName) {
+      name = field.payload;
+    } else if (field.number == kAttributeTensor && !tensor) {
+      tensor = field.payload;
+    } else if (field.number != kAttributeType) {
+      return {};
+    }
+  }
+  return fields.at_end() && name == "value" ? tensor : std::nullopt;
+}
+
+std::optional<Constant> constant_of(std::string_view node) {
+  Constant constant;
+  std::string_view op;
+  std::string_view domain;
+  int outputs = 0;
+  int attributes = 0;
+  Fields fields(node);
+  for (Field field; fields.next(field);) {
+    if (field.number == kNodeOutput) {
+      ++outputs;
+      constant.output = field.payload;
+    } else if (field.number == kNodeOpType) {
+      op = field.payload;
+    } else if (field.number == kNodeDomain) {
+      domain = field.payload;
+    } else if (field.number == kNodeAttribute) {
+      ++attributes;
+      const auto tensor = tensor_of(field.payload);
+      if (!tensor) return {};
+      constant.tensor = *tensor;
+    } else if (field.number != kNodeName && field.number != kNodeDocString) {
+      return {};
+    }
+  }
+  const bool is_constant = op == "Constant" && (domain.empty() || domain == "ai.onnx");
+  const bool is_one = fields.at_end() && outputs == 1 && attributes == 1;
+  return is_constant && is_one && !constant.output.empty() ? std::optional(constant) : std::nullopt;
+}
+
+/// The weights of the node that `field` of a graph is, if it is a Constant with large ones.
+std::optional<std::pair<Constant, std::string_view>> large_constant(const Field& field) {
+  // Most of a graph's nodes are smaller than that.
+  if (field.number != kGraphNode || field.whole.size() < kLarge) return {};
+  const auto constant = constant_of(field.payload);
+  std::string_view raw;
+  if (!constant || !find_weights(constant->tensor, raw) || raw.empty()) return {};
+  return std::pair(*constant, raw);
 }
 
 bool is_initializer(const Field& field) {
@@ -139,23 +217,30 @@ std::optional<LeanModel> without_weights(std::string_view model) {
   const auto graph = only_graph(model);
   if (!graph) return {};
   LeanModel lean;
-  std::size_t left_out = 0;
-  Fields scan(*graph);
-  for (Field field; scan.next(field);) {
-    if (!is_initializer(field)) continue;
-    if (!find_weights(field.payload, lean.weights.emplace_back())) return {};
-    left_out += lean.weights.back().size();
-  }
-  if (!scan.at_end() || left_out < model.size() / 2) return {};
+  std::vector<std::string_view> of_constants;
+  std::string constants;
   std::string rest;
-  std::size_t k = 0;
   Fields fields(*graph);
   for (Field field; fields.next(field);) {
-    if (is_initializer(field) && !lean.weights[k++].empty())
+    if (const auto constant = large_constant(field)) {
+      of_constants.push_back(constant->second);
+      append_without_raw_data(constants, constant->first.tensor, constant->first.output);
+      continue;
+    }
+    const bool is_tensor = is_initializer(field);
+    if (is_tensor && !find_weights(field.payload, lean.weights.emplace_back())) return {};
+    if (is_tensor && !lean.weights.back().empty())
       append_without_raw_data(rest, field.payload);
     else
       rest += field.whole;
   }
+  if (!fields.at_end()) return {};
+  lean.constants = of_constants.size();
+  lean.weights.insert(lean.weights.end(), of_constants.begin(), of_constants.end());
+  std::size_t left_out = 0;
+  for (const std::string_view weights : lean.weights) left_out += weights.size();
+  if (left_out < model.size() / 2) return {};
+  rest += constants;
   Fields outer(model);
   for (Field field; outer.next(field);) {
     if (field.number == kModelGraph)

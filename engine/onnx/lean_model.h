@@ -9,7 +9,10 @@
 namespace heddle::onnx {
 
 struct LeanModel {
-  std::string bytes;  ///< the model without the raw data of its large initialisers
+  /// The model without the raw data of its large initialisers. Constant nodes of as much data became initialisers, after
+  /// all others.
+  std::string bytes;
+  std::size_t constants = 0;  ///< initialisers that were Constant nodes
   /// Of each initialiser of the main graph, in order: the raw data left out, where it lies; empty: none.
   std::vector<std::string_view> weights;
 };

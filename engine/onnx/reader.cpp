@@ -44,14 +44,22 @@ void check_opsets(const ModelProto& model, const std::string& where) {
 }
 
 /// Every value is defined once, before its uses.
+/// @param constants  initialisers, the last ones, that were nodes
 void check_order(const onnx_format::GraphProto& graph, std::set<std::string> known,
-                 const std::string& where) {
+                 const std::string& where, std::size_t constants = 0) {
   const auto define = [&](const std::string& name, const std::string& by) {
     if (!name.empty() && !known.insert(name).second)
       fail("model: value defined twice", where, "one definition of each value", name + by);
   };
   for (const auto& input : graph.input()) define(input.name(), " (graph input)");
-  for (const auto& init : graph.initializer()) known.insert(init.name());
+  const auto initializers = static_cast<std::size_t>(graph.initializer_size());
+  for (std::size_t k = 0; k < initializers; ++k) {
+    const std::string& name = graph.initializer(static_cast<int>(k)).name();
+    if (k + constants < initializers)
+      known.insert(name);
+    else
+      define(name, " (a Constant)");
+  }
   std::set<std::string> later;
   for (const auto& node : graph.node()) later.insert(node.output().begin(), node.output().end());
   for (const auto& node : graph.node()) {
@@ -128,12 +136,7 @@ Tensor read_external(const TensorProto& proto, DType dtype, Sizes sizes, std::in
     fail("tensor " + proto.name() + ": external data", where,
          std::to_string(bytes) + " bytes at offset " + std::to_string(offset),
          "a file of " + std::to_string(size) + " bytes");
-  char* data = const_cast<char*>(file->data()) + offset;
-  if (reinterpret_cast<std::uintptr_t>(data) % size_of(dtype) == 0)
-    return Tensor::wrap(data, dtype, std::move(sizes), [file](void*) {});
-  Tensor copy = Tensor::empty(dtype, std::move(sizes));
-  if (bytes != 0) std::memcpy(copy.data(), data, static_cast<std::size_t>(bytes));
-  return copy;
+  return Tensor::wrap_bytes(file->data() + offset, dtype, std::move(sizes), [file](void*) {});
 }
 
 void check_raw_size(const TensorProto& proto, std::int64_t got, std::int64_t wanted,
@@ -248,7 +251,7 @@ ParsedModel parse_model(const void* data, std::size_t size, const std::string& w
   if (!model->ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) || !model->has_graph())
     fail("model", where, "an ONNX model", "bytes that do not parse as one");
   check_opsets(*model, where);
-  check_order(model->graph(), {}, where);
+  check_order(model->graph(), {}, where, lean ? lean->constants : 0);
   return {std::move(model), lean ? lean->weights : std::vector<std::string_view>()};
 }
 
@@ -259,8 +262,8 @@ Tensor read_tensor(const TensorProto& proto, std::string_view raw,
       checked_count(proto, where) * static_cast<std::int64_t>(size_of(dtype));
   check_raw_size(proto, static_cast<std::int64_t>(raw.size()), bytes, where);
   Sizes sizes(proto.dims().begin(), proto.dims().end());
-  if (file != nullptr && reinterpret_cast<std::uintptr_t>(raw.data()) % size_of(dtype) == 0)
-    return Tensor::wrap(const_cast<char*>(raw.data()), dtype, std::move(sizes), [file](void*) {});
+  if (file != nullptr)
+    return Tensor::wrap_bytes(raw.data(), dtype, std::move(sizes), [file](void*) {});
   Tensor tensor = Tensor::empty(dtype, std::move(sizes));
   std::memcpy(tensor.data(), raw.data(), raw.size());
   return tensor;

@@ -1,5 +1,7 @@
 #include "ir/evaluate.h"
 
+#include <array>
+#include <cstring>
 #include <gtest/gtest.h>
 
 #include "heddle/error.h"
@@ -89,6 +91,29 @@ TEST(Literal, ViewsShareBytesAndChecksumsDoNotSeeStrides) {
   x.set(3, 40);
   EXPECT_EQ(transposed.at(1), 40);
   EXPECT_EQ(x.clone().data() == x.data(), false);
+}
+
+TEST(Literal, BytesAtAnyAddressAreAlignedWhenTheyAreAskedFor) {
+  const std::array<float, 3> numbers{1, 2, 3};
+  auto file = std::make_shared<std::array<char, 24>>();
+  for (std::size_t past = 0; past < 4; ++past) {
+    char* const place = file->data() + past;
+    std::memcpy(place, numbers.data(), sizeof numbers);
+    Literal literal = Literal::at_any_address(f32, {3}, place, file);
+    const Literal copy = literal;
+    EXPECT_EQ(literal.unaligned_data(), place);
+    EXPECT_EQ(literal.at(2), 3);
+    EXPECT_EQ(literal.checksum(), doubles(f32, {3}, {1, 2, 3}).checksum());
+    EXPECT_EQ(literal.clone().at(1), 2);
+    EXPECT_EQ(copy.unaligned_data(), place) << "so far nobody needed an aligned copy";
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(copy.data()) % sizeof(float), 0u);
+    EXPECT_EQ(copy.data() == place, reinterpret_cast<std::uintptr_t>(place) % sizeof(float) == 0);
+    literal.set(1, 20);
+    EXPECT_EQ(copy.at(1), 20) << "copies share the bytes";
+    EXPECT_EQ(copy.data_as<float>()[1], 20);
+    const Literal view = copy.view({2}, {-1}, 2);
+    EXPECT_EQ(view.at(1), 20);
+  }
 }
 
 TEST(Literal, AbsurdSizesAreAnError) {

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -32,6 +33,32 @@ ModelBuilder model_of_two(const std::string& name = "two") {
   model.input("x", {"2000"}).input("z", {"3"}).output("y").output("w");
   model.initializer("long", {kLong}, TensorProto::FLOAT).set_raw_data(raw_floats(kLong, 1));
   model.initializer("short", {kShort}, TensorProto::FLOAT).set_raw_data(raw_floats(kShort, 5));
+  model.node("Add", {"long", "x"}, {"y"});
+  model.node("Mul", {"short", "z"}, {"w"});
+  return model;
+}
+
+/// A Constant node of `count` floats from `first` on.
+NodeProto& constant(ModelBuilder& model, const std::string& output, std::int64_t count,
+                    float first) {
+  NodeProto& node = model.node("Constant", {}, {output});
+  auto* value = node.add_attribute();
+  value->set_name("value");
+  value->set_type(onnx_format::AttributeProto::TENSOR);
+  value->mutable_t()->set_name("shared");
+  value->mutable_t()->set_data_type(TensorProto::FLOAT);
+  value->mutable_t()->add_dims(count);
+  value->mutable_t()->set_raw_data(raw_floats(count, first));
+  return node;
+}
+
+/// The same where both are Constant nodes, and the names of their tensors are alike.
+ModelBuilder model_of_constants(const std::string& name = "two") {
+  ModelBuilder model;
+  model.graph().set_name(name);
+  model.input("x", {"2000"}).input("z", {"3"}).output("y").output("w");
+  constant(model, "long", kLong, 1);
+  constant(model, "short", kShort, 5);
   model.node("Add", {"long", "x"}, {"y"});
   model.node("Mul", {"short", "z"}, {"w"});
   return model;
@@ -71,12 +98,58 @@ TEST(ModelWeights, ModelsOfLittleRawDataAreLeftToTheParser) {
   EXPECT_FALSE(onnx::without_weights(relu_model().bytes()));
 }
 
+TEST(ModelWeights, LargeConstantsBecomeInitialisers) {
+  const std::string bytes = model_of_constants().bytes();
+  const auto lean = onnx::without_weights(bytes);
+  ASSERT_TRUE(lean);
+  EXPECT_EQ(lean->constants, 1u);
+  ASSERT_EQ(lean->weights.size(), 1u);
+  EXPECT_EQ(lean->weights[0], raw_floats(kLong, 1));
+  ModelProto parsed;
+  ASSERT_TRUE(parsed.ParseFromString(lean->bytes));
+  ASSERT_EQ(parsed.graph().node_size(), 3);
+  EXPECT_EQ(parsed.graph().node(0).output(0), "short");
+  ASSERT_EQ(parsed.graph().initializer_size(), 1);
+  EXPECT_EQ(parsed.graph().initializer(0).name(), "long");
+  EXPECT_EQ(parsed.graph().initializer(0).dims(0), kLong);
+  const Engine engine = model_of_constants().load();
+  ASSERT_EQ(engine.parameters().size(), 1u);
+  EXPECT_EQ(engine.parameters()[0].name, "long");
+}
+
+TEST(ModelWeights, ConstantsOfAnotherFormStayNodes) {
+  ModelBuilder two_attributes = model_of_constants();
+  ModelBuilder::set_int(*two_attributes.graph().mutable_node(0), "axis", 1);
+  EXPECT_FALSE(onnx::without_weights(two_attributes.bytes()));
+  ModelBuilder of_a_domain = model_of_constants();
+  of_a_domain.graph().mutable_node(0)->set_domain("mine");
+  EXPECT_FALSE(onnx::without_weights(of_a_domain.bytes()));
+  ModelBuilder without_result = model_of_constants();
+  without_result.graph().mutable_node(0)->clear_output();
+  EXPECT_FALSE(onnx::without_weights(without_result.bytes()));
+}
+
+TEST(ModelWeights, AConstantOfATakenNameIsAnError) {
+  for (const char* name : {"x", "y"}) {
+    ModelBuilder model = model_of_constants();
+    constant(model, name, kLong, 1);
+    try {
+      model.load();
+      FAIL() << "no error";
+    } catch (const ModelError& error) {
+      EXPECT_THAT(error.what(), testing::StartsWith("model: value defined twice")) << name;
+    }
+  }
+}
+
 TEST(ModelWeights, BytesThatAreNoModelAreLeftToTheParser) {
   const std::string bytes = model_of_two().bytes();
-  for (std::size_t size = 0; size < bytes.size(); size += size + 40 < bytes.size() ? 97 : 1) {
-    ModelProto parsed;
-    const std::string cut = bytes.substr(0, size);
-    EXPECT_TRUE(!onnx::without_weights(cut) || parsed.ParseFromString(cut)) << size;
+  for (const std::string& whole : {bytes, model_of_constants().bytes()}) {
+    for (std::size_t size = 0; size < whole.size(); size += size + 40 < whole.size() ? 97 : 1) {
+      ModelProto parsed;
+      const std::string cut = whole.substr(0, size);
+      EXPECT_TRUE(!onnx::without_weights(cut) || parsed.ParseFromString(cut)) << size;
+    }
   }
   EXPECT_FALSE(onnx::without_weights(bytes + bytes)) << "two graphs, which the parser merges";
   EXPECT_FALSE(onnx::without_weights(std::string(100, '\xff')));
@@ -85,9 +158,10 @@ TEST(ModelWeights, BytesThatAreNoModelAreLeftToTheParser) {
 TEST(ModelWeights, FilesAndBytesGiveTheSameAtEveryAlignment) {
   const std::string path =
       testing::TempDir() + "heddle_weights_" + std::to_string(::getpid()) + ".onnx";
-  for (int shift = 0; shift < 4; ++shift) {
+  for (int shift = 0; shift < 8; ++shift) {
+    const std::string name(static_cast<std::size_t>(shift / 2 + 1), 'd');
     const std::string bytes =
-        model_of_two(std::string(static_cast<std::size_t>(shift + 1), 'd')).bytes();
+        (shift % 2 == 0 ? model_of_two(name) : model_of_constants(name)).bytes();
     std::ofstream(path, std::ios::binary) << bytes;
     expect_right(onnx::load(path));
     std::string gone = bytes;

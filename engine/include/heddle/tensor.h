@@ -47,7 +47,12 @@ class HEDDLE_API Tensor {
   /// The caller's memory, row-major, no copy. `deleter` is called once when the last handle is gone.
   /// @throws ArgumentError unless `data` is a multiple of the element's size, as every kernel relies on.
   static Tensor wrap(void* data, DType dtype, Sizes sizes, std::function<void(void*)> deleter = {});
-  /// The same with strides in elements.
+  /// Row-major bytes at any address, as weights lie in a mapped file, to be read only. Kernels of the CPU read them
+  /// where they are; where the address does not suit the dtype, data() gives an aligned copy, made when it is first
+  /// asked for.
+  static Tensor wrap_bytes(const void* data, DType dtype, Sizes sizes,
+                           std::function<void(void*)> deleter = {});
+  /// The same as wrap() with strides in elements.
   static Tensor wrap_strided(void* data, DType dtype, Sizes sizes, Sizes strides,
                              std::function<void(void*)> deleter = {});
 

@@ -201,9 +201,8 @@ Value* NestEmitter::lane_mask(ScalarId mask) {
 
 Value* NestEmitter::load_scalar(const NestBuffer& buffer, Value* address, Value* mask) {
   if (mask != nullptr) address = b_.CreateSelect(mask, address, zeros_);
-  const auto alignment = llvm::Align(size_of(buffer.dtype));
   llvm::Type* type = scalars_.storage_type(buffer.dtype, 0);
-  return scalars_.from_storage(buffer.dtype, b_.CreateAlignedLoad(type, address, alignment));
+  return scalars_.from_storage(buffer.dtype, b_.CreateAlignedLoad(type, address, kReadAlignment));
 }
 
 void NestEmitter::operator()(const LoadStmt& s) {
@@ -273,10 +272,9 @@ Value* NestEmitter::load_bounded(const LoadStmt& s, const Access& access) {
 Value* NestEmitter::read_lanes(const NestBuffer& buffer, const Access& access, Value* address,
                                Value* mask) {
   llvm::Type* type = scalars_.storage_type(buffer.dtype, lanes_);
-  const auto alignment = llvm::Align(size_of(buffer.dtype));
   Value* zero = llvm::Constant::getNullValue(type);
   if (access.kind == Access::Kind::General || access.kind == Access::Kind::Strided)
-    return b_.CreateMaskedGather(type, address, alignment, mask, zero);
+    return b_.CreateMaskedGather(type, address, kReadAlignment, mask, zero);
   const bool reversed = access.kind == Access::Kind::Reversed;
   if (reversed) {
     llvm::Type* element = type->getScalarType();
@@ -284,8 +282,8 @@ Value* NestEmitter::read_lanes(const NestBuffer& buffer, const Access& access, V
     if (mask != nullptr) mask = b_.CreateShuffleVector(mask, reversed_lanes(lanes_));
   }
   Value* stored = mask == nullptr
-                      ? static_cast<Value*>(b_.CreateAlignedLoad(type, address, alignment))
-                      : b_.CreateMaskedLoad(type, address, alignment, mask, zero);
+                      ? static_cast<Value*>(b_.CreateAlignedLoad(type, address, kReadAlignment))
+                      : b_.CreateMaskedLoad(type, address, kReadAlignment, mask, zero);
   return reversed ? b_.CreateShuffleVector(stored, reversed_lanes(lanes_)) : stored;
 }
 
