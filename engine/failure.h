@@ -19,10 +19,10 @@ class Failure {
     const std::scoped_lock lock(mutex_);
     if (error_ == nullptr) error_ = std::move(error);
   }
-  /// The index that a check found out of range.
+  /// The index that a check found out of range, if this thread's kernel found it.
   void note(const jit::IndexReport& report) {
     const std::scoped_lock lock(mutex_);
-    if (report_.check == 0) report_ = report;
+    if (report.check != 0 && report_.check == 0) report_ = report;
   }
   /// What was stored, else what `status` says of a step of `program`. The next run begins without either.
   std::exception_ptr take(const jit::Program& program, std::int32_t status) {

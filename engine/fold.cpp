@@ -106,7 +106,7 @@ class FixedSteps::Impl {
     std::int32_t status = 0;
     kernel->entry(addresses.data(), sizes.data(), 0, nest.parallel_extent.evaluate_sizes(sizes),
                   reinterpret_cast<void*>(address), &status);
-    if (status != 0) throw jit::index_error(program_, status, jit::last_index_report());
+    if (status != 0) throw jit::index_error(program_, status, jit::take_index_report());
     for (const BufferId id : step.writes) {
       PlanBuffer& target = buffer(root(id));
       target.role = PlanBuffer::Role::Constant;

@@ -1,5 +1,6 @@
 // What a unit makes of concrete sizes: addresses, steps, plans of nested units.
 #include <algorithm>
+#include <atomic>
 
 #include "engine/cuda_unit.h"
 #include "engine/custom_step.h"
@@ -41,8 +42,8 @@ void run_kernel(const scheduler::BoundStep& step, std::int64_t begin, std::int64
   const auto* kernel = static_cast<const jit::CpuKernel*>(step.code);
   auto* scratch = static_cast<char*>(step.scratch) + worker * step.scratch_stride;
   kernel->entry(step.buffers, step.sizes, begin, end, scratch, status);
-  if (*status > 0) [[unlikely]]
-    static_cast<Failure*>(step.request)->note(jit::last_index_report());
+  if (std::atomic_ref(*status).load(std::memory_order_relaxed) > 0) [[unlikely]]
+    static_cast<Failure*>(step.request)->note(jit::take_index_report());
 }
 
 void run_library(const scheduler::BoundStep& step, std::int64_t begin, std::int64_t end, int worker,

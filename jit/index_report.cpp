@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <fmt/format.h>
+#include <utility>
 
 namespace heddle::jit {
 
@@ -20,7 +21,7 @@ void report_index(std::int32_t* status, std::int32_t check, std::int64_t from_fr
   last_report = {check, index, size};
 }
 
-const IndexReport& last_index_report() { return last_report; }
+IndexReport take_index_report() { return std::exchange(last_report, {}); }
 
 IndexError index_error(const Program& program, std::int32_t status, const IndexReport& report) {
   const RuntimeCheck& check = program.checks[static_cast<std::size_t>(status) - 1];

@@ -20,8 +20,8 @@ struct IndexReport {
 void report_index(std::int32_t* status, std::int32_t check, std::int64_t from_front,
                   std::int64_t last);
 
-/// What a kernel reported last on this thread.
-const IndexReport& last_index_report();
+/// What a kernel reported on this thread since this was asked last.
+IndexReport take_index_report();
 
 /// The error that a failed check stands for; with the index, where `report` is of this check.
 /// @param status  the status word, above 0

@@ -154,6 +154,22 @@ TEST(Errors, AnIndexOutOfRangeIsToldWithItsRange) {
   EXPECT_TRUE(folded.ends_with("expected [-5, 5), got 6")) << folded;
 }
 
+// A thread whose part is right tells nothing of what it found in an earlier call.
+TEST(Errors, AnIndexOutOfRangeIsThatOfItsCall) {
+  hd::Engine engine(
+      [](const hd::Tensor& x, const hd::Tensor& i) { return hd::gather(x, i) * 2.0f; },
+      {.threads = 4});
+  const hd::Tensor table = ones({5});
+  hd::Tensor many = hd::Tensor::zeros(hd::i64, {200'003});
+  for (std::int64_t call = 0; call < 200; ++call) {
+    const std::int64_t wrong = call * 7919 % 200'003;
+    many.data_as<std::int64_t>()[wrong] = 100 + call;
+    const std::string text = text_of<hd::IndexError>([&] { engine.run({table, many}); });
+    EXPECT_TRUE(text.ends_with(", got " + std::to_string(100 + call))) << text;
+    many.data_as<std::int64_t>()[wrong] = 0;
+  }
+}
+
 // Sizes are symbols of the trace; who calls knows them as numbers.
 TEST(Errors, SizesOfTheCallAreNumbers) {
   const auto said = [](auto&& f, std::initializer_list<hd::Tensor> inputs) {
