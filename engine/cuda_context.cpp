@@ -37,25 +37,6 @@ std::size_t extent_bytes(const Tensor& tensor) {
   return end - begin;
 }
 
-/// Copies the elements of `to`, and nothing between them, from memory that is laid out alike.
-void copy_elements(const Tensor::Impl& to, const char* from) {
-  const std::size_t size = size_of(to.dtype);
-  std::size_t rank = to.sizes.size(), run = size;  // bytes side by side
-  for (; rank > 0 && static_cast<std::size_t>(to.strides[rank - 1]) * size == run; --rank)
-    run *= static_cast<std::size_t>(to.sizes[rank - 1]);
-  if (to.count == 0) return;
-  std::vector<std::int64_t> at(rank, 0);
-  for (;;) {
-    std::int64_t offset = 0;
-    for (std::size_t d = 0; d < rank; ++d) offset += at[d] * to.strides[d];
-    const std::size_t bytes = static_cast<std::size_t>(offset) * size;
-    std::memcpy(static_cast<char*>(to.data()) + bytes, from + bytes, run);
-    std::size_t d = rank;
-    while (d > 0 && ++at[d - 1] == to.sizes[d - 1]) at[--d] = 0;
-    if (d == 0) return;
-  }
-}
-
 }  // namespace
 
 CudaContext::CudaContext(CudaRuntimePtr runtime, GraphCounters& graphs, void* stream,
@@ -203,7 +184,7 @@ void CudaContext::bring_out() {
 void CudaContext::deliver() const {
   for (const Transfer& transfer : transfers_)
     if (transfer.output)
-      copy_elements(*transfer.tensor->impl(), pinned_.get() + kAlignment + transfer.offset);
+      copy_from_like(*transfer.tensor->impl(), pinned_.get() + kAlignment + transfer.offset);
 }
 
 void CudaContext::launch(const BoundSteps& plan, const scheduler::BoundStep& step,

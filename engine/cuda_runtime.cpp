@@ -93,10 +93,9 @@ std::shared_ptr<DeviceBytes> CudaRuntime::allocate(std::size_t bytes) {
 }
 
 std::shared_ptr<DeviceBytes> CudaRuntime::upload(const ir::Literal& literal) {
-  const void* const source = literal.unaligned_data();
   {
     const std::scoped_lock lock(mutex_);
-    const auto found = uploads_.find(source);
+    const auto found = uploads_.find(literal.identity());
     if (found != uploads_.end()) {
       auto bytes = found->second.lock();
       if (bytes != nullptr && bytes->source.bytes() == literal.bytes()) return bytes;
@@ -104,10 +103,10 @@ std::shared_ptr<DeviceBytes> CudaRuntime::upload(const ir::Literal& literal) {
   }
   auto bytes = allocate(literal.bytes());
   bytes->source = literal;
-  copy_in(bytes->address(), source, literal.bytes());
+  copy_in(bytes->address(), literal.unaligned_data(), literal.bytes());
   const std::scoped_lock lock(mutex_);
   std::erase_if(uploads_, [](const auto& entry) { return entry.second.expired(); });
-  uploads_[source] = bytes;
+  uploads_[literal.identity()] = bytes;
   return bytes;
 }
 

@@ -1,4 +1,7 @@
 // Tensors in the memory of a CUDA device.
+#include <cstring>
+#include <vector>
+
 #include "engine/cuda_runtime.h"
 #include "engine/guards.h"
 #include "engine/tensor_impl.h"
@@ -24,6 +27,24 @@ Tensor wrap_device_memory(CudaRuntime& runtime, void* data, DType dtype, const S
   impl.device_bytes = std::make_shared<DeviceBytes>();
   impl.device_bytes->runtime = runtime.shared_from_this();
   return result;
+}
+
+void copy_from_like(const Tensor::Impl& to, const char* from) {
+  const std::size_t size = size_of(to.dtype);
+  std::size_t rank = to.sizes.size(), run = size;  // bytes side by side
+  for (; rank > 0 && static_cast<std::size_t>(to.strides[rank - 1]) * size == run; --rank)
+    run *= static_cast<std::size_t>(to.sizes[rank - 1]);
+  if (to.count == 0) return;
+  std::vector<std::int64_t> at(rank, 0);
+  for (;;) {
+    std::int64_t offset = 0;
+    for (std::size_t d = 0; d < rank; ++d) offset += at[d] * to.strides[d];
+    const std::size_t bytes = static_cast<std::size_t>(offset) * size;
+    std::memcpy(static_cast<char*>(to.data()) + bytes, from + bytes, run);
+    std::size_t d = rank;
+    while (d > 0 && ++at[d - 1] == to.sizes[d - 1]) at[--d] = 0;
+    if (d == 0) return;
+  }
 }
 
 Tensor copy_from_device(const Tensor& tensor) {

@@ -185,6 +185,7 @@ Tensor Tensor::wrap_bytes(const void* data, DType dtype, Sizes sizes,
   void* const bytes = const_cast<void*>(data);
   if (reinterpret_cast<std::uintptr_t>(data) % size_of(dtype) == 0)
     return wrap(bytes, dtype, std::move(sizes), std::move(deleter));
+  ir::element_count(sizes);  // throws while the bytes are still the caller's
   if (!deleter) deleter = [](void*) {};
   std::shared_ptr<void> owner(bytes, std::move(deleter));
   return engine::from_literal(

@@ -30,9 +30,8 @@ struct Tensor::Impl {
 
   /// Address of the first element, a multiple of the dtype's size.
   void* data() const { return literal == nullptr ? address : literal->data(); }
-  void* address = nullptr;  ///< null where `literal` has the bytes
-  std::shared_ptr<ir::Literal>
-      literal;  ///< not null: of a file, and aligned when they are asked for
+  void* address = nullptr;               ///< null where `literal` has the bytes
+  std::shared_ptr<ir::Literal> literal;  ///< not null: what this is a handle of
 
   std::shared_ptr<engine::DeviceBytes> device_bytes;  ///< of a tensor on a CUDA device
 
@@ -65,6 +64,8 @@ Tensor make_device_tensor(CudaRuntime& runtime, DType dtype, const Sizes& sizes)
 /// A row-major copy of a tensor on a device (the host) in the host's memory (on the device).
 Tensor copy_from_device(const Tensor& tensor);
 Tensor copy_to_device(const Tensor& tensor, CudaRuntime& runtime);
+/// Copies the elements of a tensor of the host, and nothing between them, from memory that is laid out alike.
+void copy_from_like(const Tensor::Impl& to, const char* from);
 /// The caller's memory on a device, row-major.
 Tensor wrap_device_memory(CudaRuntime& runtime, void* data, DType dtype, const Sizes& sizes,
                           std::function<void(void*)> deleter);

@@ -285,7 +285,7 @@ void Unit::add_nested(std::uint32_t step, std::span<const BufferId> roots,
       const BufferId root = roots[launch.buffers[first + k]];
       const PlanBuffer::Role role = program_.record.buffers[root].role;
       if (role != PlanBuffer::Role::Parameter && role != PlanBuffer::Role::Constant) continue;
-      key.fixed.emplace_back(k, fixed_[root].unaligned_data());
+      key.fixed.emplace_back(k, fixed_[root].identity());
       values.push_back(fixed_[root]);
     }
     nested_[kernel].push_back(nested_unit(std::move(key), values, options));

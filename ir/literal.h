@@ -53,6 +53,8 @@ class Literal {
   const void* data() const { return aligned_ == nullptr ? data_ : aligned_data(); }
   /// The same for those who copy bytes, or load them from any address.
   const void* unaligned_data() const;
+  /// Tells these bytes from others as long as they live, whether aligned or not.
+  const void* identity() const { return data_; }
   template <typename T>
   T* data_as() {
     return static_cast<T*>(data());

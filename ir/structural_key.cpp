@@ -1,5 +1,7 @@
 #include "ir/structural_key.h"
 
+#include <algorithm>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -13,10 +15,69 @@ namespace {
 /// Numbers in the key begin here: beyond those of sizes that come from outside.
 constexpr std::uint32_t kFirstLate = 1u << 30;
 
+using Late = std::optional<base::SymbolExprs>;
+
+/// What is known of nested graphs, however many paths of calls lead to one.
+class NestedGraphs {
+ public:
+  /// Symbols of which the graph speaks, those that it defines itself left out.
+  const std::set<base::Symbol>& free_symbols(const Graph& graph) {
+    if (const auto known = free_.find(&graph); known != free_.end()) return known->second;
+    std::vector<base::Symbol> symbols;
+    std::set<base::Symbol> free, defined;
+    for (const NodePtr& node : graph.nodes()) {
+      for (const TensorMeta& meta : node->outputs()) {
+        collect(meta.sizes, symbols);
+        collect(meta.strides, symbols);
+      }
+      for (const auto& [key, attr] : node->attrs()) {
+        if (const auto* size = std::get_if<SymExpr>(&attr)) size->collect_symbols(symbols);
+        if (const auto* sizes = std::get_if<Dims>(&attr)) collect(*sizes, symbols);
+        const auto* nested = std::get_if<GraphRef>(&attr);
+        if (nested == nullptr || nested->graph == nullptr) continue;
+        const std::set<base::Symbol>& inside = free_symbols(*nested->graph);
+        free.insert(inside.begin(), inside.end());
+      }
+      for (const base::Symbol& symbol : unbacked_defined(*node)) defined.insert(symbol);
+    }
+    free.insert(symbols.begin(), symbols.end());
+    for (const base::Symbol& symbol : defined) free.erase(symbol);
+    return free_.emplace(&graph, std::move(free)).first->second;
+  }
+
+  /// The key of a graph that speaks of no late size of another.
+  template <typename Make>
+  base::Hash128 closed_key(const Graph& graph, Make&& make) {
+    if (const auto known = keys_.find(&graph); known != keys_.end()) return known->second;
+    return keys_.emplace(&graph, make()).first->second;
+  }
+
+ private:
+  static void collect(const Dims& sizes, std::vector<base::Symbol>& symbols) {
+    for (const SymExpr& size : sizes) size.collect_symbols(symbols);
+  }
+
+  std::unordered_map<const Graph*, std::set<base::Symbol>> free_;
+  std::unordered_map<const Graph*, base::Hash128> keys_;
+};
+
 class StructuralKey {
  public:
-  explicit StructuralKey(std::optional<base::SymbolExprs> late) : late_(std::move(late)) {}
+  StructuralKey(Late late, NestedGraphs& nested) : late_(std::move(late)), nested_(nested) {}
 
+  static base::Hash128 of(const Graph& graph, Late late, NestedGraphs& nested) {
+    StructuralKey key(std::move(late), nested);
+    for (const NodePtr& node : graph.nodes()) key.add(*node);
+    for (const Value& input : graph.inputs()) key.add(input);
+    for (const Value& output : graph.outputs()) key.add(output);
+    for (const Graph::WriteBack& write : graph.write_backs()) {
+      key.add(write.target);
+      key.add(write.source);
+    }
+    return key.finish();
+  }
+
+ private:
   void add(Value value) {
     if (!value)
       add(~std::uint64_t{0});
@@ -37,8 +98,6 @@ class StructuralKey {
   base::Hash128 finish() const {
     return base::hash128(words_.data(), words_.size() * sizeof(std::uint64_t));
   }
-
- private:
   void add(std::uint64_t word) { words_.push_back(word); }
   void add(std::string_view text) { add(base::hash64(text)); }
 
@@ -57,12 +116,19 @@ class StructuralKey {
       if (auto* sizes = std::get_if<Dims>(&attr)) *sizes = renamed(*sizes);
       const auto* nested = std::get_if<GraphRef>(&attr);
       if (nested == nullptr || nested->graph == nullptr) continue;
-      const base::Hash128 inside = structural_key(*nested->graph, late_);
+      const base::Hash128 inside = key_of(*nested->graph);
       add(inside.low);
       add(inside.high);
       attr = GraphRef();
     }
     add(hash(changed));
+  }
+
+  base::Hash128 key_of(const Graph& graph) {
+    const std::set<base::Symbol>& free = nested_.free_symbols(graph);
+    if (std::ranges::any_of(free, [this](const auto& symbol) { return late_->contains(symbol); }))
+      return of(graph, late_, nested_);
+    return nested_.closed_key(graph, [&] { return of(graph, base::SymbolExprs(), nested_); });
   }
 
   SymExpr renamed(const SymExpr& size) const { return size.substitute(*late_); }
@@ -96,7 +162,8 @@ class StructuralKey {
     return h;
   }
 
-  std::optional<base::SymbolExprs> late_;
+  Late late_;
+  NestedGraphs& nested_;
   std::vector<std::uint64_t> words_;
   std::unordered_map<const Node*, std::uint64_t> numbers_;
 };
@@ -104,15 +171,8 @@ class StructuralKey {
 }  // namespace
 
 base::Hash128 structural_key(const Graph& graph, std::optional<base::SymbolExprs> late) {
-  StructuralKey key(std::move(late));
-  for (const NodePtr& node : graph.nodes()) key.add(*node);
-  for (const Value& input : graph.inputs()) key.add(input);
-  for (const Value& output : graph.outputs()) key.add(output);
-  for (const Graph::WriteBack& write : graph.write_backs()) {
-    key.add(write.target);
-    key.add(write.source);
-  }
-  return key.finish();
+  NestedGraphs nested;
+  return StructuralKey::of(graph, std::move(late), nested);
 }
 
 }  // namespace heddle::ir

@@ -1,5 +1,6 @@
 #include "engine/onnx/lean_model.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <google/protobuf/io/coded_stream.h>
 #include <utility>
@@ -211,11 +212,26 @@ std::optional<std::string_view> only_graph(std::string_view model) {
   return fields.at_end() ? graph : std::nullopt;
 }
 
+/// Bytes of weights that a graph could do without; 0 too where it is none.
+std::size_t weights_of(std::string_view graph) {
+  std::size_t bytes = 0;
+  Fields fields(graph);
+  for (Field field; fields.next(field);) {
+    std::string_view raw;
+    if (const auto constant = large_constant(field))
+      raw = constant->second;
+    else if (is_initializer(field) && !find_weights(field.payload, raw))
+      return 0;
+    bytes += raw.size();
+  }
+  return fields.at_end() ? bytes : 0;
+}
+
 }  // namespace
 
 std::optional<LeanModel> without_weights(std::string_view model) {
   const auto graph = only_graph(model);
-  if (!graph) return {};
+  if (!graph || weights_of(*graph) < std::max<std::size_t>(model.size() / 2, 1)) return {};
   LeanModel lean;
   std::vector<std::string_view> of_constants;
   std::string constants;
@@ -228,18 +244,14 @@ std::optional<LeanModel> without_weights(std::string_view model) {
       continue;
     }
     const bool is_tensor = is_initializer(field);
-    if (is_tensor && !find_weights(field.payload, lean.weights.emplace_back())) return {};
+    if (is_tensor) find_weights(field.payload, lean.weights.emplace_back());
     if (is_tensor && !lean.weights.back().empty())
       append_without_raw_data(rest, field.payload);
     else
       rest += field.whole;
   }
-  if (!fields.at_end()) return {};
   lean.constants = of_constants.size();
   lean.weights.insert(lean.weights.end(), of_constants.begin(), of_constants.end());
-  std::size_t left_out = 0;
-  for (const std::string_view weights : lean.weights) left_out += weights.size();
-  if (left_out < model.size() / 2) return {};
   rest += constants;
   Fields outer(model);
   for (Field field; outer.next(field);) {

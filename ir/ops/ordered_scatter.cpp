@@ -4,7 +4,7 @@
 //   x             T[d0 .. dn-1], seen as D slices, one for each index of the first `coordinates`
 //                 dimensions
 //   destinations  i64[u]: numbers of slices, ascending
-//   order         i64[u]: the updates that go there; those of one slice ascend
+//   order         i64[u]: the updates that go there, each once; those of one slice ascend
 //   updates       T[u, d_coordinates .. dn-1]
 //   coordinates   leading dimensions of x that destinations count
 //   reduction     none, add, mul, max or min: how an update joins what is there
@@ -17,7 +17,8 @@
 // Joins of one slice happen one after the other, each rounding to T; with none the last stays. So
 // this is scatter_nd, in the same order, of updates sorted by where they go: what is done in a slice
 // depends on its own updates only. An update with a destination that is no slice is an IndexError;
-// on CUDA it is dropped and reported.
+// on CUDA it is dropped and reported. Destinations that do not ascend, and an order that names an update
+// twice, give slices of unspecified elements.
 //
 // Constraints. infer() checks them in this order; tests are named ordered_scatter_c1 ...
 //   C1  updates have the dtype of x
@@ -78,13 +79,16 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
   const std::int64_t width = element_count(sizes.subspan(coordinates));
   const std::vector<std::int64_t> numbers = dense<std::int64_t>(ctx.inputs[1]);
   const std::vector<std::int64_t> order = dense<std::int64_t>(ctx.inputs[2]);
+  const auto updates = static_cast<std::int64_t>(numbers.size());
   std::vector<std::int64_t> destinations(static_cast<std::size_t>(ctx.inputs[3].count()));
   for (std::size_t k = 0; k < numbers.size(); ++k) {
     const std::int64_t number =
         numbers[k] < 0 ? slices : numbers[k];  // none is counted from the end
     const std::int64_t to = wrapped_index(ctx.node, number, slices) * width;
+    const std::int64_t named = order[k] < 0 ? updates : order[k];
+    const std::int64_t update = wrapped_index(ctx.node, named, updates);
     for (std::int64_t c = 0; c < width; ++c)
-      destinations[static_cast<std::size_t>(order[k] * width + c)] = to + c;
+      destinations[static_cast<std::size_t>(update * width + c)] = to + c;
   }
   return {joined(x, ctx.inputs[3], destinations, ctx.node.string("reduction"))};
 }

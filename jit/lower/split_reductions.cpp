@@ -108,8 +108,7 @@ class Across {
     const bool few = outer_.is_constant() ? outer_.constant() <= kFewRows : true;
     if (reduced_.empty() || !is_one_run_ || !few || !has_lanes()) return false;
     if (count.is_constant() && count.constant() < kMinCount) return false;
-    // What only the run tells is mostly short, as of what was found.
-    return reduced_.size() > 1 || block() != 0 || (cuda_ && !ir::is_unbacked(sizes_[reduced_[0]]));
+    return reduced_.size() > 1 || block() != 0 || has_parts();
   }
 
   /// The last dimensions first, each index of the first by itself; of one dimension blocks of it.
@@ -141,6 +140,15 @@ class Across {
   static constexpr std::int64_t kMaxCudaLanes = 32768;
   /// Indices of a part, and parts of a part, of a length that is not known or that no block divides.
   static constexpr std::int64_t kPart = 64;
+
+  /// Whether a dimension that no block divides pays as parts of parts, which are padded to 4096 indices and are a
+  /// result in memory: what they take is bounded where the other sizes are known. What only the run tells is mostly
+  /// short, as of what was found.
+  bool has_parts() const {
+    const SymExpr& size = sizes_[reduced_[0]];
+    if (size.is_constant()) return cuda_ && size.constant() >= kPart * kPart;
+    return cuda_ && outer_.is_constant() && inner_.is_constant() && !ir::is_unbacked(size);
+  }
 
   bool has_lanes() const {
     if (!inner_.is_constant()) return cuda_;

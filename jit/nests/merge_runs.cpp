@@ -24,7 +24,7 @@ class MergeNest {
         sizes_(ctx.operand_sizes(0)),
         length_(sizes_.back()),
         run_(ctx.node().integer("run")),
-        count_(std::get<SymExpr>(ctx.node().attr("count"))) {}
+        count_(max(1, std::get<SymExpr>(ctx.node().attr("count")))) {}
 
   void build() {
     const std::span<const SymExpr> rows = std::span(sizes_).first(sizes_.size() - 1);

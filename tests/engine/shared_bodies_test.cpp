@@ -6,6 +6,7 @@
 
 #include "engine/executable.h"
 #include "heddle/heddle.h"
+#include "ir/structural_key.h"
 #include "ir/text.h"
 
 namespace heddle::engine {
@@ -62,6 +63,22 @@ void count(const Unit& unit, const BoundSteps& plan, std::set<const Unit*>& unit
     }
   }
   EXPECT_EQ(plan.unit, &unit);
+}
+
+/// A graph that finds a size at run time before it calls `levels` of doubling.
+std::string late_doubling(int levels) {
+  std::string text = doubling(levels);
+  const std::string call = "  %y = cond(";
+  text.insert(text.find(call), "  %c = cond(%p, %x) {then = @l1, else = @l2} : f32[u0]\n");
+  return text +
+         "graph @l1(%x: f32[4]) {\n  %y = exp(%x)\n  return %y\n}\n"
+         "graph @l2(%x: f32[4]) {\n  %y = concat(%x, %x) {axis = 0}\n  return %y\n}\n";
+}
+
+TEST(SharedBodies, HaveTheirKeyOnceBesideLateSizes) {
+  const base::Hash128 key = ir::body_key(ir::parse(late_doubling(60)));
+  EXPECT_EQ(key, ir::body_key(ir::parse(late_doubling(60))));
+  EXPECT_NE(key, ir::body_key(ir::parse(late_doubling(59))));
 }
 
 TEST(SharedBodies, ArePlannedAndBoundOnce) {

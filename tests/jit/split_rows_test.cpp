@@ -97,13 +97,15 @@ jit::Program sum_of(ir::Graph& graph, std::initializer_list<const char*> sizes, 
 
 TEST(SplitColumns, OfLengthsThatAreNotKnown) {
   ir::Graph graph = testing::graph_of({"neg", {noise(f32, {1})}});
-  for (const auto sizes : {std::initializer_list<const char*>{"s0", "24"}, {"s0", "s1"}}) {
+  for (const auto& [sizes, kernels] :
+       {std::pair(std::initializer_list<const char*>{"s0", "24"}, 3u), {{"s0", "s1"}, 1u}}) {
     const jit::Program program = sum_of(graph, sizes, 0);
-    EXPECT_EQ(program.kernels.size(), 3u);
+    EXPECT_EQ(program.kernels.size(), kernels) << "parts are padded: other sizes bound them";
     for (const std::int64_t length : {0, 1, 4096, 5000})
       expect_program_right(graph, program, {noise(f32, {length, 24})}, as_code(), 1e-5);
   }
   const jit::Program batches = sum_of(graph, {"s0", "s1", "300"}, 1);
+  EXPECT_EQ(batches.kernels.size(), 1u);
   expect_program_right(graph, batches, {noise(f32, {3, 70, 300})}, as_code(), 1e-5);
 }
 
@@ -114,6 +116,9 @@ TEST(SplitColumns, OfLengthsThatNothingDividesAndManyColumns) {
       expect_rows_right({"reduce_sum", {noise(f32, {512, 2048})}, reducing({0})});
   EXPECT_THAT(program.kernels[0].nest->parallel_extent.constant(), Gt(8));
   EXPECT_EQ(program.kernels.size(), 2u);
+  for (const ir::Sizes& sizes : {ir::Sizes{2, 32768}, {17, 5000}})
+    EXPECT_EQ(expect_rows_right({"reduce_sum", {noise(f32, sizes)}, reducing({0})}).kernels.size(),
+              1u);
 }
 
 TEST(SplitRows, OthersStayAsTheyAre) {

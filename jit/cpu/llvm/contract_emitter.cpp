@@ -185,9 +185,10 @@ void NestEmitter::pack_panel(const Tile& tile, Value* panel, Value* begin) {
         Value* at = b_.CreateNSWAdd(column, b_.getInt64(j));
         Value* start = b_.CreateNSWAdd(first, b_.CreateNSWMul(at, tile.b_column));
         Value* exists = b_.CreateVectorSplat(tile.lanes, b_.CreateICmpSLT(at, tile.column_count));
-        Value* stored = b_.CreateMaskedLoad(
-            type, element_address(tile.s.b.buffer, b_.CreateNSWAdd(start, k)), kReadAlignment,
-            b_.CreateAnd(within, exists), llvm::Constant::getNullValue(type));
+        Value* stored =
+            b_.CreateMaskedLoad(type, element_address(tile.s.b.buffer, b_.CreateNSWAdd(start, k)),
+                                llvm::Align(kReadAlignment), b_.CreateAnd(within, exists),
+                                llvm::Constant::getNullValue(type));
         square.push_back(
             scalars_.convert(scalars_.from_storage(b.dtype, stored), b.dtype, tile.s.dtype));
       }
@@ -316,10 +317,10 @@ NestEmitter::Values NestEmitter::contract_step(const Tile& tile, Value* k, const
   Values next;
   for (std::size_t r = 0; r < a_rows.size(); ++r) {
     Value* address = b_.CreateGEP(element_of_a, element_address(s.a.buffer, a_rows[r]), step);
-    Value* element =
-        s.group == 1
-            ? scalars_.convert(load_scalar(a, address, nullptr), a.dtype, s.dtype)
-            : b_.CreateAlignedLoad(scalars_.compute_type(s.dtype, 0), address, kReadAlignment);
+    Value* element = s.group == 1
+                         ? scalars_.convert(load_scalar(a, address, nullptr), a.dtype, s.dtype)
+                         : b_.CreateAlignedLoad(scalars_.compute_type(s.dtype, 0), address,
+                                                llvm::Align(kReadAlignment));
     Value* wide = b_.CreateVectorSplat(tile.lanes, element);
     for (std::size_t v = 0; v < vectors; ++v)
       next.push_back(contract_add(s, sums[r * vectors + v], wide, row_of_b[v]));
@@ -348,8 +349,8 @@ Value* NestEmitter::contract_load_b(const Tile& tile, Value* row, Value* column,
     Value* first = b_.CreateNSWAdd(tile.b_base, b_.CreateNSWMul(column, tile.b_column));
     Value* address = b_.CreateGEP(scalars_.storage_type(nest_.buffers[s.b.buffer].dtype, 0),
                                   element_address(s.b.buffer, first), row);
-    if (mask == nullptr) return b_.CreateAlignedLoad(groups, address, kReadAlignment);
-    return b_.CreateMaskedLoad(groups, address, kReadAlignment, mask,
+    if (mask == nullptr) return b_.CreateAlignedLoad(groups, address, llvm::Align(kReadAlignment));
+    return b_.CreateMaskedLoad(groups, address, llvm::Align(kReadAlignment), mask,
                                llvm::Constant::getNullValue(groups));
   }
   const NestBuffer& b = nest_.buffers[s.b.buffer];
@@ -359,17 +360,18 @@ Value* NestEmitter::contract_load_b(const Tile& tile, Value* row, Value* column,
   if (s.b.column_stride.is_constant(1)) {
     Value* first = element_address(s.b.buffer, b_.CreateNSWAdd(tile.b_base, column));
     Value* address = b_.CreateGEP(scalars_.storage_type(b.dtype, 0), first, row);
-    stored = mask == nullptr
-                 ? static_cast<Value*>(b_.CreateAlignedLoad(type, address, kReadAlignment))
-                 : b_.CreateMaskedLoad(type, address, kReadAlignment, mask, zero);
+    stored =
+        mask == nullptr
+            ? static_cast<Value*>(b_.CreateAlignedLoad(type, address, llvm::Align(kReadAlignment)))
+            : b_.CreateMaskedLoad(type, address, llvm::Align(kReadAlignment), mask, zero);
   } else {
     Value* first =
         b_.CreateNSWAdd(b_.CreateNSWAdd(tile.b_base, row), b_.CreateNSWMul(column, tile.b_column));
     Value* offsets = b_.CreateNSWMul(column_numbers(b_.getInt64Ty(), tile.lanes),
                                      b_.CreateVectorSplat(tile.lanes, tile.b_column));
     Value* index = b_.CreateNSWAdd(b_.CreateVectorSplat(tile.lanes, first), offsets);
-    stored =
-        b_.CreateMaskedGather(type, element_address(s.b.buffer, index), kReadAlignment, mask, zero);
+    stored = b_.CreateMaskedGather(type, element_address(s.b.buffer, index),
+                                   llvm::Align(kReadAlignment), mask, zero);
   }
   return scalars_.convert(scalars_.from_storage(b.dtype, stored), b.dtype, s.dtype);
 }

@@ -202,7 +202,8 @@ Value* NestEmitter::lane_mask(ScalarId mask) {
 Value* NestEmitter::load_scalar(const NestBuffer& buffer, Value* address, Value* mask) {
   if (mask != nullptr) address = b_.CreateSelect(mask, address, zeros_);
   llvm::Type* type = scalars_.storage_type(buffer.dtype, 0);
-  return scalars_.from_storage(buffer.dtype, b_.CreateAlignedLoad(type, address, kReadAlignment));
+  return scalars_.from_storage(buffer.dtype,
+                               b_.CreateAlignedLoad(type, address, llvm::Align(kReadAlignment)));
 }
 
 void NestEmitter::operator()(const LoadStmt& s) {
@@ -274,16 +275,17 @@ Value* NestEmitter::read_lanes(const NestBuffer& buffer, const Access& access, V
   llvm::Type* type = scalars_.storage_type(buffer.dtype, lanes_);
   Value* zero = llvm::Constant::getNullValue(type);
   if (access.kind == Access::Kind::General || access.kind == Access::Kind::Strided)
-    return b_.CreateMaskedGather(type, address, kReadAlignment, mask, zero);
+    return b_.CreateMaskedGather(type, address, llvm::Align(kReadAlignment), mask, zero);
   const bool reversed = access.kind == Access::Kind::Reversed;
   if (reversed) {
     llvm::Type* element = type->getScalarType();
     address = b_.CreateGEP(element, address, b_.getInt64(1 - static_cast<std::uint64_t>(lanes_)));
     if (mask != nullptr) mask = b_.CreateShuffleVector(mask, reversed_lanes(lanes_));
   }
-  Value* stored = mask == nullptr
-                      ? static_cast<Value*>(b_.CreateAlignedLoad(type, address, kReadAlignment))
-                      : b_.CreateMaskedLoad(type, address, kReadAlignment, mask, zero);
+  Value* stored =
+      mask == nullptr
+          ? static_cast<Value*>(b_.CreateAlignedLoad(type, address, llvm::Align(kReadAlignment)))
+          : b_.CreateMaskedLoad(type, address, llvm::Align(kReadAlignment), mask, zero);
   return reversed ? b_.CreateShuffleVector(stored, reversed_lanes(lanes_)) : stored;
 }
 

@@ -13,8 +13,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "llvm/Support/Alignment.h"
-
 #include "jit/cpu/llvm/codegen.h"
 #include "jit/cpu/llvm/row_fetch.h"
 #include "jit/cpu/llvm/scalar_emitter.h"
@@ -30,7 +28,7 @@ namespace heddle::jit::cpu {
 inline constexpr const char* kEntryName = "heddle_kernel";
 
 /// Of what nests load: weights are read where they lie in a model's file, which may be at any address.
-inline constexpr llvm::Align kReadAlignment;
+inline constexpr std::uint64_t kReadAlignment = 1;
 
 /// What makes the code generator use the target's instructions and widest vectors.
 void set_target_attributes(llvm::Function& function, const CodegenTarget& target);
