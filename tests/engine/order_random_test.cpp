@@ -5,12 +5,9 @@
 #include <gtest/gtest.h>
 #include <map>
 #include <random>
-#include <set>
 
 #include "engine/executable.h"
 #include "heddle/heddle.h"
-#include "ir/analysis/plan_checker.h"
-#include "ir/op.h"
 #include "ir/text.h"
 #include "scheduler/capture.h"
 
@@ -150,120 +147,6 @@ TEST(OrderEdges, HoldInEveryOrder) {
   }
   EXPECT_GT(edges, 500u);
   EXPECT_GT(reordered, 300u);
-}
-
-/// Nodes that fuse in many ways, all of them f32[8, 8], with order edges onto any of the nodes before.
-std::string random_kernels(std::uint32_t seed) {
-  std::mt19937 random(seed);
-  const auto below = [&](std::uint32_t limit) { return random() % limit; };
-  const std::uint32_t count = 4 + below(9);
-  std::string text = "graph @main(%x: f32[8, 8], %y: f32[8, 8]) {\n";
-  std::vector<std::string> values{"%x", "%y"};
-  const auto any = [&] {
-    const std::uint32_t size = static_cast<std::uint32_t>(values.size());
-    // The last few more often, so that chains form.
-    return values[below(2) == 0 ? size - 1 - below(std::min(size, 3u)) : below(size)];
-  };
-  for (std::uint32_t k = 0; k < count; ++k) {
-    std::string node;
-    switch (below(12)) {
-      case 0:
-        node = "matmul(" + any() + ", " + any() + ")";
-        break;
-      case 1:
-        node = "permute(" + any() + ") {perm = [1, 0]}";
-        break;
-      case 2:
-        node = "cumsum(" + any() + ") {axis = 0}";
-        break;
-      case 3:
-        node = "softmax(" + any() + ") {axis = 1}";
-        break;
-      case 4:
-      case 5:
-      case 6:
-        node = "add(" + any() + ", " + any() + ")";
-        break;
-      default:
-        node = (below(2) == 0 ? "sin(" : "neg(") + any() + ")";
-    }
-    if (k > 0 && below(2) == 0) {
-      const std::uint32_t first = below(k);
-      node += fmt::format(" after(%n{}_", first);
-      if (const std::uint32_t other = below(k); other != first && below(2) == 0)
-        node += fmt::format(", %n{}_", other);
-      node += ")";
-    }
-    text += fmt::format("  %n{}_ = {}\n", k, node);
-    values.push_back(fmt::format("%n{}_", k));
-  }
-  return text + fmt::format("  return {}, %n{}_\n}}\n", any(), count - 1);
-}
-
-/// Steps by how many edges lead to them one after another: what no edge orders may be equal.
-std::vector<std::uint32_t> levels_of(const ir::ScheduleRecord& record) {
-  std::vector<std::uint32_t> levels(record.steps.size(), 0);
-  for (std::size_t k = 0; k < levels.size(); ++k)
-    for (const ir::PlanEdge& edge : record.steps[k].edges)
-      levels[k] = std::max(levels[k], levels[edge.from] + 1);
-  return levels;
-}
-
-/// Whether data leads to `then` from `first`, or from another node that the kernel computes.
-bool data_orders(const ir::Graph& graph, const ir::Node* first, const ir::Node* then,
-                 const std::set<std::string>& kernel) {
-  std::set<const ir::Node*> behind{then};
-  for (std::size_t k = graph.nodes().size(); k-- > 0;)
-    if (const ir::Node* node = graph.nodes()[k].get(); behind.contains(node))
-      for (const ir::Value& input : node->inputs()) behind.insert(input.node);
-  behind.erase(then);
-  return std::ranges::any_of(behind, [&](const ir::Node* node) {
-    return node == first || (kernel.contains(node->name()) && node->op_name() != "permute");
-  });
-}
-
-// S4-27, S4-28: whatever is fused, order edges lie between kernels, or in one whose data says as much.
-TEST(OrderEdges, HoldHoweverKernelsAreFused) {
-  std::size_t between = 0;
-  std::size_t within = 0;
-  for (std::uint32_t seed = 0; seed < 4000; ++seed) {
-    const ir::Graph graph = ir::parse(random_kernels(seed));
-    const jit::Program program = jit::lower(graph, {});
-    const auto before = ir::HappensBefore::in_stages(levels_of(program.record));
-    ASSERT_NO_THROW(ir::check_order(graph, program.graph, program.record, before))
-        << ir::print(graph);
-    std::map<std::string, std::size_t, std::less<>> kernel_of;
-    for (const ir::PlanStep& step : program.record.steps)
-      for (const std::string& node : program.record.kernels[step.kernel].nodes)
-        kernel_of.emplace(node, step.kernel);
-    for (const ir::NodePtr& node : graph.nodes()) {
-      for (const ir::Value& first : node->after()) {
-        const auto from = kernel_of.find(first.node->name());
-        const auto to = kernel_of.find(node->name());
-        const bool views = node->op_name() == "permute" || first.node->op_name() == "permute";
-        if (from == kernel_of.end() || to == kernel_of.end() || views) continue;
-        if (from->second != to->second) {
-          ++between;
-          continue;
-        }
-        ++within;
-        const auto& kernel = program.record.kernels[to->second].nodes;
-        EXPECT_TRUE(data_orders(graph, first.node, node.get(), {kernel.begin(), kernel.end()}))
-            << first.name() << " before " << node->name() << "\n"
-            << ir::print(graph);
-      }
-    }
-    if (seed >= 100) continue;
-    BuildOptions options;
-    options.engine.threads = 2;
-    options.engine.check_plans = true;
-    options.compiler = &jit::CompileService::shared();
-    const auto executable =
-        std::make_shared<Executable>(ir::parse(random_kernels(seed)), Guards{}, options);
-    EXPECT_NO_THROW(executable->bind({}, 2));
-  }
-  EXPECT_GT(between, 2000u);
-  EXPECT_GT(within, 500u);
 }
 
 }  // namespace
