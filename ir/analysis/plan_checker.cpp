@@ -36,6 +36,9 @@ bool is_argument(const Node& node) {
   return node.op_name() == "input" || node.op_name() == "param";
 }
 
+/// Of which no kernel computes an element.
+bool is_given(const Node& node) { return is_argument(node) || node.op_name() == "const"; }
+
 std::string step_name(const ScheduleRecord& record, StepId step) {
   if (step == kNone) return "the start";
   return fmt::format("{} (step {})", record.kernels[record.steps[step].kernel].name, step);
@@ -49,14 +52,25 @@ std::string step_name(const ScheduleRecord& record, StepId step) {
        from == to ? "one kernel" : "no such order");
 }
 
+/// Whether another node than `first` leads to `then` by data, of those that kernel `step` computes by themselves. A
+/// view is one of them where it is stored; else it is part of who reads it.
+bool reads_of_kernel(const PlanNodes& nodes, StepId step, const Node* first, const Node* then) {
+  return std::ranges::any_of(nodes.computed_by(step), [&](const Node* other) {
+    if (other == first || other == then || is_given(*other)) return false;
+    const bool computes = other->op().lowering.view == nullptr || nodes.stores(step, other);
+    return computes && nodes.leads_to(other, then);
+  });
+}
+
 /// after(...) of `graph`, by the nodes that the steps compute. Where data leads the same way, the reads of the
-/// steps in between are what orders them.
+/// steps in between are what orders them. A kernel that holds both holds what the second one reads anyway beside the first.
 void check_weak_edges(const Graph& graph, const PlanNodes& nodes, const ScheduleRecord& record,
                       const HappensBefore& before) {
   const auto check = [&](const Node* first, const Node* then) {
     for (const StepId from : nodes.computing(first)) {
       for (const StepId to : nodes.computing(then)) {
-        if (!before(from, to)) fail_order(record, from, to, *first, *then);
+        if (before(from, to) || (from == to && reads_of_kernel(nodes, to, first, then))) continue;
+        fail_order(record, from, to, *first, *then);
       }
     }
   };

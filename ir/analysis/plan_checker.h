@@ -6,7 +6,8 @@
 //   P3  steps that may run together touch no same bytes, unless all of them read
 //   P4  a step overwrites an operand only where its kernel may, at the very same address
 //   P5  what a step finds is what its nodes read in the graph: the version of it that they mean
-//   P6  each after(...) of the graph holds, and lies in one kernel only where data leads the same way
+//   P6  each after(...) of the graph holds, and lies in one kernel only where data leads to its second node from the first,
+//       or from another node that the kernel computes
 //   P7  buffers are aliases only of what shares storage in the graph, or of what a custom op writes where its operand lies
 //   P8  parameters and constants are never written, arguments only where the graph writes to them or they are donated
 //   P9  at the end outputs, and arguments that are written back, hold their values

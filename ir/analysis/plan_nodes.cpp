@@ -64,13 +64,17 @@ const StepSet& PlanNodes::computing(const Node* node) const {
   return found == steps_.end() ? kNowhere : found->second;
 }
 
+bool PlanNodes::stores(StepId step, const Node* node) const {
+  return std::ranges::any_of(record_.steps[step].writes, [&](BufferId buffer) {
+    return named(record_.buffers[buffer].value) == node;
+  });
+}
+
 bool PlanNodes::lies_in_memory(const Node* view) const {
   return std::ranges::any_of(computing(view), [&](StepId step) {
     // The kernel may store what it computes under the name of a view of it.
     if (nodes_[step].contains(view->input(0).node)) return false;
-    return std::ranges::any_of(record_.steps[step].writes, [&](BufferId buffer) {
-      return named(record_.buffers[buffer].value) == view;
-    });
+    return stores(step, view);
   });
 }
 

@@ -23,6 +23,8 @@ class PlanNodes {
   const StepSet& computing(const Node* node) const;
   /// The nodes that a step computes. Copies compute none.
   const std::unordered_set<const Node*>& computed_by(StepId step) const { return nodes_[step]; }
+  /// Whether `step` writes a buffer that is named for a value of `node`.
+  bool stores(StepId step, const Node* node) const;
 
   /// The nodes that have run when the bytes of `node` are there: itself, or, of a view that lies in no memory
   /// of its own, what it looks at.

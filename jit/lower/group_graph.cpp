@@ -121,17 +121,18 @@ void GroupGraph::add_overwrite_edges() {
       const Node* before = graph_.nodes()[reader];
       if (reader == overwrite.writer || !reads_.is_owned(before)) continue;
       if (!depends_on_data(graph_.nodes()[overwrite.writer], before))
-        add_weak(reader, overwrite.writer);
+        add_weak(reader, overwrite.writer, true);
       next_[reader].insert(overwrite.writer);
       before_[overwrite.writer].insert(reader);
     }
   }
 }
 
-void GroupGraph::add_weak(std::uint32_t before, std::uint32_t later) {
-  weak_.emplace_back(before, later);
-  weak_of_[before].insert(later);
-  weak_of_[later].insert(before);
+void GroupGraph::add_weak(std::uint32_t before, std::uint32_t later, bool only_data) {
+  const auto number = static_cast<std::uint32_t>(weak_.size());
+  weak_.push_back({before, later, only_data});
+  weak_of_[before][later].push_back(number);
+  weak_of_[later][before].push_back(number);
   next_[before].insert(later);
   before_[later].insert(before);
 }
@@ -149,6 +150,33 @@ bool GroupGraph::depends_on_data(const Node* node, const Node* before) const {
     }
   }
   return false;
+}
+
+/// Whether data leads from a member of `group` to the node at position `node`, through members of its own group only: on
+/// another way a third group lies, and the two do not become one.
+bool GroupGraph::depends_on_group(std::uint32_t node, std::uint32_t group) const {
+  const std::uint32_t own = find(node);
+  std::vector<const Node*> found{graph_.nodes()[node]};
+  forget();
+  for (std::size_t at = 0; at < found.size() && at < kMaxSearch; ++at) {
+    for (const Value& input : found[at]->inputs()) {
+      if (!input || !see(graph_.position(input.node))) continue;
+      const bool owned = reads_.is_owned(input.node);
+      const std::uint32_t behind = find(graph_.position(input.node));
+      if (owned && behind == group) return true;
+      if (!owned || behind == own) found.push_back(input.node);
+    }
+  }
+  return false;
+}
+
+bool GroupGraph::is_ordered(std::uint32_t a, std::uint32_t b) const {
+  const auto edges = weak_of_[a].find(b);
+  if (edges == weak_of_[a].end()) return false;
+  return std::ranges::any_of(edges->second, [&](std::uint32_t number) {
+    const WeakEdge& edge = weak_[number];
+    return edge.only_data || !depends_on_group(edge.later, find(edge.before));
+  });
 }
 
 /// Collects in between_ the groups after `first` that lead to `second`, a later one. False if a path from
@@ -199,10 +227,11 @@ bool GroupGraph::merge(std::uint32_t a, std::uint32_t b) {
   before_[a].erase(b);
   next_[b].clear();
   before_[b].clear();
-  for (const std::uint32_t group : weak_of_[b]) {
+  for (const auto& [group, numbers] : weak_of_[b]) {
     weak_of_[group].erase(b);
-    weak_of_[group].insert(a);
-    weak_of_[a].insert(group);
+    if (group == a) continue;
+    for (auto* edges : {&weak_of_[group][a], &weak_of_[a][group]})
+      edges->insert(edges->end(), numbers.begin(), numbers.end());
   }
   weak_of_[b].clear();
   return true;
@@ -235,7 +264,8 @@ std::vector<std::uint32_t> GroupGraph::order() const {
 
 std::vector<std::pair<std::uint32_t, std::uint32_t>> GroupGraph::weak_edges() const {
   std::set<std::pair<std::uint32_t, std::uint32_t>> edges;
-  for (const auto& [from, to] : weak_) edges.emplace(find(from), find(to));
+  for (const WeakEdge& edge : weak_)
+    if (find(edge.before) != find(edge.later)) edges.emplace(find(edge.before), find(edge.later));
   return {edges.begin(), edges.end()};
 }
 

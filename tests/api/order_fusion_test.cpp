@@ -22,6 +22,41 @@ TEST(Order, S4_28_EdgesThatDataImpliesDoNotStopFusion) {
   }
 }
 
+// S4-28: so does one onto another node of a kernel that is read: one kernel, and for a reader apart only a strong edge.
+TEST(Order, S4_28_EdgesOntoAKernelThatIsReadDoNotStopFusion) {
+  const std::vector inputs{hd::Tensor::full(hd::f32, {8}, 0.5), hd::Tensor::full(hd::f32, {8}, 2)};
+  const auto plan = [&](const std::string& last) {
+    return plan_of("graph @main(%x: f32[8], %y: f32[8]) {\n  %p = exp(%x)\n  %a = neg(%p)\n" +
+                       last + "  return %a, %c\n}\n",
+                   inputs);
+  };
+  for (const char* last : {"  %c = sin(%p) after(%a)\n", "  %c = add(%p, %y) after(%a)\n",
+                           "  %r = reshape(%p) {sizes = [2, 4]}\n  %c = sin(%r) after(%a)\n",
+                           "  %b = sin(%p)\n  %d = cos(%p)\n  %c = mul(%d, %y) after(%a, %b)\n"}) {
+    const Json fused = plan(last);
+    EXPECT_EQ(fused["steps"].size(), 1u) << last << steps_of(fused);
+    EXPECT_EQ(fused["steps"][0]["edges"].size(), 0u);
+  }
+  // Views that are stored, and what is made of nothing, are read as well.
+  for (const char* made : {"slice(%x) {start = [0], limit = [4], stride = [1]}",
+                           "slice(%x) {start = [0], limit = [0], stride = [1]}",
+                           "iota() {sizes = [8], axis = 0, dtype = f32}"}) {
+    const Json fused =
+        plan_of("graph @main(%x: f32[8], %y: f32[8]) {\n  %p = " + std::string(made) +
+                    "\n  %a = neg(%p)\n  %c = sin(%p) after(%a)\n"
+                    "  return %a, %c, %p\n}\n",
+                inputs, {.check_plans = true});
+    EXPECT_EQ(steps_of(fused), "p,a,c") << made;
+  }
+  const Json apart = plan("  %c = cumsum(%p) {axis = 0} after(%a)\n");
+  EXPECT_EQ(steps_of(apart), "p,a | c");
+  EXPECT_EQ(apart["steps"][1]["edges"], Json::parse(R"([{"from":0,"kind":"strong"}])"));
+  // Nothing of the kernel of %a is read.
+  const Json unread = plan("  %c = sin(%y) after(%a)\n");
+  EXPECT_EQ(steps_of(unread), "p,a | c");
+  EXPECT_EQ(unread["steps"][1]["edges"], Json::parse(R"([{"from":0,"kind":"weak"}])"));
+}
+
 // One of two readers of a kernel's value that is read anyway waits for it, beside one that only has to run later:
 // that one is not drawn into the kernel by the other.
 TEST(Order, SiblingsOfAReaderAreOrderedToo) {

@@ -5,9 +5,12 @@
 #include <gtest/gtest.h>
 #include <map>
 #include <random>
+#include <set>
 
 #include "engine/executable.h"
 #include "heddle/heddle.h"
+#include "ir/analysis/plan_checker.h"
+#include "ir/op.h"
 #include "ir/text.h"
 #include "scheduler/capture.h"
 
@@ -147,6 +150,163 @@ TEST(OrderEdges, HoldInEveryOrder) {
   }
   EXPECT_GT(edges, 500u);
   EXPECT_GT(reordered, 300u);
+}
+
+/// Nodes that fuse in many ways, of eight rows and eight or four columns, with order edges onto any of the nodes before.
+/// Some are results too, so that views are stored.
+class RandomKernels {
+ public:
+  explicit RandomKernels(std::uint32_t seed) : random_(seed) {}
+
+  std::string text() {
+    const std::uint32_t count = 4 + below(9);
+    std::string text = "graph @main(%x: f32[8, 8], %y: f32[8, 8]) {\n";
+    for (std::uint32_t k = 0; k < count; ++k) {
+      std::vector<std::string>& made = below(4) == 0 ? narrow_ : wide_;
+      const std::string node = &made == &narrow_ ? narrow() : wide();
+      text += fmt::format("  %n{}_ = {}{}\n", k, node, after(k));
+      made.push_back(fmt::format("%n{}_", k));
+    }
+    text += fmt::format("  return %n{}_", count - 1);
+    std::set<std::uint32_t> results{count - 1};
+    for (std::uint32_t more = below(4); more > 0; --more)
+      if (const std::uint32_t k = below(count); results.insert(k).second)
+        text += fmt::format(", %n{}_", k);
+    return text + "\n}\n";
+  }
+
+ private:
+  std::uint32_t below(std::uint32_t limit) { return random_() % limit; }
+
+  /// The last few more often, so that chains form.
+  const std::string& any(const std::vector<std::string>& values) {
+    const std::uint32_t size = static_cast<std::uint32_t>(values.size());
+    return values[below(2) == 0 ? size - 1 - below(std::min(size, 3u)) : below(size)];
+  }
+
+  std::string element(const std::vector<std::string>& values) {
+    if (below(2) == 0) return fmt::format("add({}, {})", any(values), any(values));
+    return fmt::format("{}({})", below(2) == 0 ? "sin" : "neg", any(values));
+  }
+
+  std::string narrow() {
+    if (!narrow_.empty() && below(2) == 0) return element(narrow_);
+    const std::uint32_t first = below(5);
+    return fmt::format("slice({}) {{start = [0, {}], limit = [8, {}], stride = [1, 1]}}",
+                       any(wide_), first, first + 4);
+  }
+
+  std::string wide() {
+    switch (below(narrow_.empty() ? 11 : 13)) {
+      case 0:
+        return fmt::format("matmul({}, {})", any(wide_), any(wide_));
+      case 1:
+        return fmt::format("permute({}) {{perm = [1, 0]}}", any(wide_));
+      case 2:
+        return fmt::format("cumsum({}) {{axis = 0}}", any(wide_));
+      case 3:
+        return fmt::format("softmax({}) {{axis = 1}}", any(wide_));
+      case 4:
+        return "iota() {sizes = [8, 8], axis = 0, dtype = f32}";
+      case 11:
+      case 12:
+        return fmt::format("concat({}, {}) {{axis = 1}}", any(narrow_), any(narrow_));
+      default:
+        return element(wide_);
+    }
+  }
+
+  std::string after(std::uint32_t k) {
+    if (k == 0 || below(2) == 0) return {};
+    const std::uint32_t first = below(k);
+    const std::uint32_t other = below(k);
+    if (other == first || below(2) == 0) return fmt::format(" after(%n{}_)", first);
+    return fmt::format(" after(%n{}_, %n{}_)", first, other);
+  }
+
+  std::mt19937 random_;
+  std::vector<std::string> wide_{"%x", "%y"};
+  std::vector<std::string> narrow_;
+};
+
+std::string random_kernels(std::uint32_t seed) { return RandomKernels(seed).text(); }
+
+/// What the edges of the steps order, and nothing else: each step has a stream of its own.
+ir::HappensBefore by_edges(ir::ScheduleRecord record) {
+  std::vector<std::vector<ir::StepId>> waits(record.steps.size());
+  for (ir::StepId k = 0; k < record.steps.size(); ++k) {
+    record.steps[k].stream = k;
+    for (const ir::PlanEdge& edge : record.steps[k].edges) waits[k].push_back(edge.from);
+  }
+  return ir::HappensBefore::on_streams(record, waits);
+}
+
+/// Whether kernels compute the node by itself: a view only where it is stored.
+bool is_computed(const ir::ScheduleRecord& record, const ir::Node& node) {
+  if (node.op().lowering.view == nullptr) return node.op_name() != "input";
+  return std::ranges::any_of(record.steps, [&](const ir::PlanStep& step) {
+    return std::ranges::any_of(step.writes, [&](ir::BufferId buffer) {
+      return record.buffers[buffer].value == node.name();
+    });
+  });
+}
+
+/// Whether data leads to `then` from `first`, or from another node that the kernel computes.
+bool data_orders(const ir::Graph& graph, const ir::Node* first, const ir::Node* then,
+                 const ir::ScheduleRecord& record, std::size_t kernel) {
+  const std::vector<std::string>& names = record.kernels[kernel].nodes;
+  std::set<const ir::Node*> behind{then};
+  for (std::size_t k = graph.nodes().size(); k-- > 0;)
+    if (const ir::Node* node = graph.nodes()[k].get(); behind.contains(node))
+      for (const ir::Value& input : node->inputs()) behind.insert(input.node);
+  behind.erase(then);
+  return std::ranges::any_of(behind, [&](const ir::Node* node) {
+    return node == first ||
+           (std::ranges::count(names, node->name()) != 0 && is_computed(record, *node));
+  });
+}
+
+// S4-27, S4-28: whatever is fused, order edges lie between kernels, or in one whose data says as much.
+TEST(OrderEdges, HoldHoweverKernelsAreFused) {
+  std::size_t between = 0;
+  std::size_t within = 0;
+  for (std::uint32_t seed = 0; seed < 4000; ++seed) {
+    const ir::Graph graph = ir::parse(random_kernels(seed));
+    const jit::Program program = jit::lower(graph, {});
+    const ir::ScheduleRecord& record = program.record;
+    ASSERT_NO_THROW(ir::check_order(graph, program.graph, record, by_edges(record)))
+        << ir::print(graph);
+    std::map<std::string, std::size_t, std::less<>> kernel_of;
+    for (const ir::PlanStep& step : record.steps)
+      for (const std::string& node : record.kernels[step.kernel].nodes)
+        kernel_of.emplace(node, step.kernel);
+    for (const ir::NodePtr& node : graph.nodes()) {
+      for (const ir::Value& first : node->after()) {
+        const auto from = kernel_of.find(first.node->name());
+        const auto to = kernel_of.find(node->name());
+        if (from == kernel_of.end() || to == kernel_of.end()) continue;
+        if (!is_computed(record, *first.node) || !is_computed(record, *node)) continue;
+        if (from->second != to->second) {
+          ++between;
+          continue;
+        }
+        ++within;
+        EXPECT_TRUE(data_orders(graph, first.node, node.get(), record, to->second))
+            << first.name() << " before " << node->name() << "\n"
+            << ir::print(graph);
+      }
+    }
+    if (seed >= 100) continue;
+    BuildOptions options;
+    options.engine.threads = 2;
+    options.engine.check_plans = true;
+    options.compiler = &jit::CompileService::shared();
+    const auto executable =
+        std::make_shared<Executable>(ir::parse(random_kernels(seed)), Guards{}, options);
+    EXPECT_NO_THROW(executable->bind({}, 2));
+  }
+  EXPECT_GT(between, 2000u);
+  EXPECT_GT(within, 500u);
 }
 
 }  // namespace

@@ -74,9 +74,10 @@ class Planned {
     return 0;
   }
   /// What the checker says; empty: nothing.
-  std::string fault(const ir::HappensBefore& before) const {
+  std::string fault(const ir::HappensBefore& before) const { return fault(before, graph()); }
+  std::string fault(const ir::HappensBefore& before, const ir::Graph& graph) const {
     try {
-      ir::check_plan({.graph = executable_->program().graph,
+      ir::check_plan({.graph = graph,
                       .record = record,
                       .before = before,
                       .sizes = plan_->sizes,
@@ -479,6 +480,32 @@ TEST(PlanCheck, TheEngineFindsDroppedEffects) {
             "plan: P14 each node with effects runs in one step at @main: expected cond with "
             "plan::log, plan::log, cond with plan::log, plan::log, got cond with plan::log, cond "
             "with plan::log");
+}
+
+/// Fuses whatever data allows: no order edge keeps nodes in kernels of their own.
+jit::Program lower_fused_without_order(const ir::Graph& graph, const jit::LowerOptions& options) {
+  jit::LowerOptions fused = options;
+  fused.rest.fuse = true;
+  return jit::lower(without_order(graph), fused);
+}
+
+// S4-28: one kernel may hold both nodes of an order edge only where it computes what the second one reads.
+TEST(PlanCheck, OrderInOneKernelNeedsData) {
+  const auto fault = [](const std::string& last) {
+    const std::string text =
+        "graph @main(%x: f32[8], %y: f32[8]) {\n  %p = exp(%x)\n  %a = neg(%p)\n" + last +
+        "  return %a, %c\n}\n";
+    const Planned plan(text.c_str(), 1, lower_fused_without_order);
+    EXPECT_EQ(plan.record.steps.size(), 1u) << last;
+    return plan.fault(ir::HappensBefore::in_stages(plan.stage_of), ir::parse(text));
+  };
+  EXPECT_EQ(fault("  %c = sin(%p) after(%a)\n"), "");
+  EXPECT_EQ(fault("  %b = sin(%p)\n  %c = mul(%b, %y) after(%a)\n"), "");
+  for (const char* last : {"  %c = sin(%y) after(%a)\n", "  %c = sin(%x) after(%a)\n",
+                           "  %v = reshape(%y) {sizes = [8]}\n  %c = sin(%v) after(%a)\n"})
+    EXPECT_THAT(fault(last), AllOf(StartsWith("plan: P6 order edges hold"),
+                                   HasSubstr("%a before %c"), HasSubstr("one kernel")))
+        << last;
 }
 
 // A pass that loses order in a body is found though the body's own plan is right as far as its graph goes.
