@@ -64,29 +64,53 @@ std::vector<StepId> fewest_partitions(const ir::ScheduleRecord& record,
   return order;
 }
 
-/// Split steps without predecessors first, those without successors last; the rest as it is.
-std::vector<StepId> with_moves(const ir::ScheduleRecord& record, const std::vector<bool>& split,
-                               const std::vector<StepId>& order) {
-  const Successors successors(record);
-  std::vector<StepId> first, middle, last;
-  for (const StepId step : order) {
-    if (split[step] && record.steps[step].edges.empty())
-      first.push_back(step);
-    else if (split[step] && successors.of[step].empty())
-      last.push_back(step);
-    else
-      middle.push_back(step);
-  }
-  first.insert(first.end(), middle.begin(), middle.end());
-  first.insert(first.end(), last.begin(), last.end());
-  return first;
+/// The steps that `chosen` takes before the others, or behind them; each lot as it is.
+template <typename Chosen>
+std::vector<StepId> parted(std::vector<StepId> order, bool in_front, Chosen&& chosen) {
+  std::ranges::stable_partition(order, [&](StepId step) { return chosen(step) == in_front; });
+  return order;
 }
 
-std::size_t partition_count(const std::vector<StepId>& order, const std::vector<bool>& split) {
-  std::size_t count = order.empty() ? 0 : 1;
-  for (std::size_t k = 1; k < order.size(); ++k)
-    count += split[order[k]] != split[order[k - 1]] ? 1 : 0;
+/// How many partitions there are, first those that may be captured.
+struct Count {
+  std::size_t capturable = 0;
+  std::size_t all = 0;
+  auto operator<=>(const Count&) const = default;
+};
+
+Count count_of(const std::vector<StepId>& order, const std::vector<bool>& split) {
+  Count count;
+  for (std::size_t k = 0; k < order.size(); ++k) {
+    if (k > 0 && split[order[k]] == split[order[k - 1]]) continue;
+    ++count.all;
+    count.capturable += split[order[k]] ? 0 : 1;
+  }
   return count;
+}
+
+/// Takes the order of the fewest partitions, then the moves, each where it is worth it and fits.
+void reorder(const ir::ScheduleRecord& record, const std::vector<bool>& split,
+             const CaptureOptions& options, CapturePlan& plan) {
+  if (count_of(plan.order, split).all < 2) return;
+  const StepMemory memory(record, options.sizes);
+  const std::int64_t peak = memory.peak(plan.order);
+  const auto fits = [&](const std::vector<StepId>& order) {
+    const std::int64_t raised = memory.peak(order);
+    return raised <= peak || raised * 10 < peak * kPeakTenths;
+  };
+  std::vector<StepId> fewest = fewest_partitions(record, split);
+  plan.reordered = count_of(fewest, split) < count_of(plan.order, split) && fits(fewest);
+  if (plan.reordered) plan.order = std::move(fewest);
+  const auto move = [&](bool in_front, auto&& chosen) {
+    std::vector<StepId> moved = parted(plan.order, in_front, chosen);
+    if (count_of(moved, split) <= count_of(plan.order, split) && fits(moved))
+      plan.order = std::move(moved);
+  };
+  const Successors successors(record);
+  move(true, [&](StepId step) { return split[step] && record.steps[step].edges.empty(); });
+  move(false, [&](StepId step) {
+    return split[step] && !record.steps[step].edges.empty() && successors.of[step].empty();
+  });
 }
 
 BufferId root_of(const ir::ScheduleRecord& record, BufferId buffer) {
@@ -205,19 +229,7 @@ CapturePlan plan_capture(const ir::ScheduleRecord& record, const std::vector<Ste
   }
   plan.order.resize(record.steps.size());
   std::iota(plan.order.begin(), plan.order.end(), 0);
-  const bool mixed = std::find(split.begin(), split.end(), true) != split.end() &&
-                     std::find(split.begin(), split.end(), false) != split.end();
-  if (options.reorder && mixed) {
-    const StepMemory memory(record, options.sizes);
-    std::vector<StepId> fewest = fewest_partitions(record, split);
-    const std::int64_t before = memory.peak(plan.order);
-    const std::int64_t after = memory.peak(fewest);
-    plan.reordered = fewest != plan.order && (after <= before || after * 10 < before * kPeakTenths);
-    if (plan.reordered) plan.order = std::move(fewest);
-    std::vector<StepId> moved = with_moves(record, split, plan.order);
-    if (partition_count(moved, split) <= partition_count(plan.order, split))
-      plan.order = std::move(moved);
-  }
+  if (options.reorder) reorder(record, split, options, plan);
   for (const StepId step : plan.order) {
     if (plan.partitions.empty() || plan.partitions.back().capturable == split[step])
       plan.partitions.push_back(

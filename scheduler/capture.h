@@ -1,10 +1,11 @@
 // Which runs of steps a device may capture as one graph, and what goes in and out of each.
 //
 //   reasons    step → why it cannot be captured (empty: it can)
-//   reorder    drain all ready split steps, then all ready capturable ones, and again; kept if the peak of
-//              memory stays below 1.1 times the one before
+//   reorder    drain all ready split steps, then all ready capturable ones, and again; taken if that makes fewer
+//              capturable partitions, or as many and fewer in all, and the peak of memory stays below 1.1 times the one of
+//              the given order
 //   moves      split steps that wait for nothing go first, those that nobody waits for last, unless that
-//              makes more partitions
+//              makes more partitions or raises the peak beyond the same bound
 //   partitions maximal runs of one kind
 //   signature  from the last to the first: what a partition reads and others made, or frees; what it makes
 //              and others need. Order edges carry nothing.

@@ -273,6 +273,45 @@ TEST_F(CudaCapture, S3_23_NoReorderTakesATenthMoreMemory) {
   EXPECT_EQ(reordered.stats().graphs, 2u);
 }
 
+// S3-22: draining begins with what is in no graph; where that only makes more parts, the order stays.
+TEST_F(CudaCapture, S3_22_NoReorderMakesMoreParts) {
+  Captured captured(
+      "graph @main(%x: f32[8], %y: f32[8]) {\n"
+      "  %a = exp(%x)\n"
+      "  %mask = cuda_ct::host(%y)\n"
+      "  %h = cuda_ct::host(%a)\n"
+      "  %t = sin(%h)\n"
+      "  return %t, %mask\n"
+      "}\n");
+  EXPECT_EQ(captured.parts(), "[a] [mask,h]! [t]");
+  captured.steady();
+  EXPECT_EQ(captured.stats().graphs, 2u);
+}
+
+// S3-24 within the bound of S3-23: large values of host ops that wait for nothing would lie there at once if all were
+// made first. Listed by the user, custom ops that a graph may hold are split too.
+TEST_F(CudaCapture, S3_24_NoMoveTakesATenthMoreMemory) {
+  const std::string text =
+      "graph @main(%x: f32[64], %y: f32[64], %z: f32[64], %s: f32[64]) {\n"
+      "  %h1 = cuda_ct::host(%x)\n"
+      "  %r1 = reduce_sum(%h1) {axes = [0]}\n"
+      "  %h2 = cuda_ct::host(%y)\n"
+      "  %r2 = reduce_sum(%h2) {axes = [0]}\n"
+      "  %u, %v, %t = cuda_ct::route(%z, %s)\n"
+      "  %w = add(%u, %v)\n"
+      "  %r3 = reduce_sum(%w) {axes = [0]}\n"
+      "  write_back %s = %t\n"
+      "  return %r1, %r2, %r3\n"
+      "}\n";
+  Captured captured(text);
+  EXPECT_EQ(captured.parts(), "[h1,h2]! [r1,r2,u,w,r3]");
+  const Variable listed("HEDDLE_GRAPH_SPLIT_OPS", "cuda_ct::route");
+  Captured split(text);
+  EXPECT_EQ(split.parts(), "[h1]! [r1] [h2]! [r2] [u]! [w,r3]");
+  EXPECT_EQ(split.part(4)["reason"], "cuda_ct::route is listed by the user");
+  split.steady();
+}
+
 // S3-24: what another step waits for, by order alone too, stays in front of it.
 TEST_F(CudaCapture, S3_24_OnlyWhatNobodyWaitsForGoesLast) {
   const auto text = [](const std::string& order) {

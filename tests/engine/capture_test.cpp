@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <map>
+#include <random>
 
 #include "engine/capture_traits.h"
 #include "engine/compile_scope.h"
@@ -426,6 +427,67 @@ TEST(CaptureOfGraphs, AX_03_ARegionIntoAWritingOpWhoseResultsArePartedByASplit) 
   EXPECT_THAT(lowered.names(plan.partitions[2].inputs), testing::UnorderedElementsAre("h", "v"));
   EXPECT_EQ(lowered.program.record.kernels[0].region, "region_0");
   EXPECT_EQ(executed(text, true), "mul_sin,ct::route,exp | ct::host | add");
+}
+
+/// Device and host steps that read, update in place and write a state, with order edges.
+std::string random_partitions(std::uint32_t seed) {
+  std::mt19937 random(seed);
+  const auto below = [&](std::uint32_t limit) {
+    return static_cast<std::uint32_t>(random() % limit);
+  };
+  std::vector<std::string> values{"%x", "%y"};
+  const auto any = [&] { return values[below(static_cast<std::uint32_t>(values.size()))]; };
+  const std::uint32_t count = 3 + below(9);
+  const std::uint32_t writer = below(2 * count);
+  std::string text = "graph @main(%x: f32[8], %y: f32[8], %s: f32[8], %v: f32[2], %i: i64[2]) {\n";
+  for (std::uint32_t k = 0; k < count; ++k) {
+    std::string node;
+    std::string results = "%n" + std::to_string(k);
+    switch (below(7)) {
+      case 0:
+      case 1:
+        node = "ct::host(" + any() + ")";
+        break;
+      case 2:
+        node = "index_put(" + any() + ", %v, %i)";
+        break;
+      case 3:
+        text += "  %a" + std::to_string(k) + " = slice(" + any() +
+                ") {start = [1], limit = [5], stride = [1]}\n";
+        node = "concat(%a" + std::to_string(k) + ", %a" + std::to_string(k) + ") {axis = 0}";
+        break;
+      case 4:
+        node = "add(" + any() + ", " + any() + ")";
+        break;
+      default:
+        node = "sin(" + any() + ")";
+    }
+    if (k == writer) {
+      node = "ct::route(" + any() + ", %s)";
+      results += ", %u, %t";
+    }
+    text += "  " + results + " = " + node;
+    if (k > 0 && below(3) == 0) text += " after(%n" + std::to_string(below(k)) + ")";
+    text += "\n";
+    values.push_back("%n" + std::to_string(k));
+    if (k == writer) values.push_back("%u");
+  }
+  if (writer < count) text += "  write_back %s = %t\n";
+  return text + "  return " + values.back() + ", " + any() + ", " + any() + "\n}\n";
+}
+
+// S3-22 to S3-32: each partition is the function that its signature says, in the order that capture wants, fused or not.
+TEST(CaptureOfGraphs, RandomPartitionsAreFunctions) {
+  std::size_t split = 0;
+  for (std::uint32_t seed = 0; seed < 200 && !testing::Test::HasFailure(); ++seed) {
+    const std::string text = random_partitions(seed);
+    SCOPED_TRACE(text);
+    CaptureOptions options;
+    if (seed % 3 == 0) options.split_ops = {"index_put"};
+    const std::string launched = executed(text, seed % 2 == 0, options);
+    split += static_cast<std::size_t>(std::ranges::count(launched, '|'));
+  }
+  EXPECT_GT(split, 200u);
 }
 
 }  // namespace
