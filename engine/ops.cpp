@@ -303,6 +303,52 @@ Tensor iota(std::vector<SymInt> sizes, std::int64_t axis, DType dtype, At where)
 Tensor size_tensor(const SymInt& size, At where) {
   return apply("symint", {}, {{"value", size}}, where)[0];
 }
+SymInt as_size(const Tensor& number, At where) {
+  if (!number.is_symbolic() && number.rank() == 0 && number.dtype() == i64) {
+    const Tensor here = number.to(Device::cpu());
+    return *here.data_as<const std::int64_t>();
+  }
+  return one("heddle::as_size", {number}, {}, where).size(0);
+}
+
+namespace {
+
+/// Row-major positions of the elements of `x` that are not 0: these go to the front, in their order, the others behind
+/// them, and the front is read.
+Tensor kept_positions(const Tensor& x, At where) {
+  const Tensor flat = reshape(x, {-1}, where);
+  const Tensor is_kept = flat.dtype() == boolean ? flat : not_equal(Arg(flat, where), 0);
+  const Tensor ones = cast(is_kept, i64, where);
+  const Tensor ends = cumsum(ones, 0, where);
+  const Tensor count = sum(ones, {}, false, where);
+  const Tensor at = iota({flat.size(0)}, 0, i64, where);
+  const Tensor place = heddle::where(is_kept, ends - 1, count + at - ends);
+  const Tensor order = one("scatter_elements", {at, place, at}, {{"axis", std::int64_t{0}}}, where);
+  return gather(order, iota({as_size(count, where)}, 0, i64, where), 0, where);
+}
+
+}  // namespace
+
+Tensor nonzero(const Tensor& x, At where) {
+  const Tensor positions = kept_positions(x, where);
+  std::vector<Tensor> rows;
+  SymInt inner = 1;
+  for (std::int64_t d = x.rank(); d-- > 0;) {
+    const Tensor left = inner.is_symbolic() || inner.value() != 1
+                            ? div(positions, size_tensor(inner, where))
+                            : positions;
+    const Tensor row = d == 0 ? left : rem(left, size_tensor(x.size(d), where));
+    rows.insert(rows.begin(), unsqueeze(row, 0, where));
+    inner = inner * x.size(d);
+  }
+  if (rows.empty()) return iota({0, positions.size(0)}, 0, i64, where);
+  return concat(rows, 0, where);
+}
+
+Tensor compress(const Tensor& x, const Tensor& condition, std::int64_t axis, At where) {
+  return gather(x, kept_positions(condition, where), axis, where);
+}
+
 Tensor pad(const Tensor& x, std::vector<SymInt> low, std::vector<SymInt> high, const Arg& value,
            At where) {
   return one("pad", {x, tensor_of("pad", value, x)},

@@ -9,6 +9,7 @@
 #include "heddle/error.h"
 #include "ir/analysis/regions.h"
 #include "ir/custom_evaluate.h"
+#include "ir/ops/host_ops.h"
 #include "ir/ops/result_sizes.h"
 
 namespace heddle::ir {
@@ -18,11 +19,6 @@ struct Table {
   std::mutex mutex;
   std::map<std::string, std::unique_ptr<CustomOp>, std::less<>> ops;
 };
-
-Table& table() {
-  static Table* made = new Table;  // kernels may be asked for while the process ends
-  return *made;
-}
 
 const std::vector<std::int64_t>& ints(const Attrs& attrs, std::string_view name) {
   return std::get<std::vector<std::int64_t>>(attrs.find(name)->second);
@@ -187,6 +183,20 @@ KernelAttr kernel_attr(const Attr& attr, const base::SymbolValues& sizes) {
         }
       },
       attr);
+}
+
+/// With the engine's own ops. Never freed: kernels may be asked for while the process ends.
+Table& table() {
+  static Table* made = [] {
+    auto* filled = new Table;
+    for (std::unique_ptr<CustomOp>& op : ops::host_ops()) {
+      op->def = definition(*op);
+      const std::string name = op->schema.name;
+      filled->ops.emplace(name, std::move(op));
+    }
+    return filled;
+  }();
+  return *made;
 }
 
 }  // namespace

@@ -15,6 +15,8 @@ std::span<const Converter> reduce_converters();  ///< reductions, scans and sele
 std::span<const Converter> shape_converters();   ///< views, sizes and their arithmetic
 std::span<const Converter> creation_converters();  ///< tensors made from sizes and numbers
 std::span<const Converter> index_converters();     ///< gather, scatter and what is made of them
+std::span<const Converter> select_converters();    ///< as many elements as the data say
+std::span<const Converter> sample_converters();    ///< elements between those of a tensor
 std::span<const Converter> window_converters();    ///< convolution and pooling
 std::span<const Converter> norm_converters();      ///< normalisations and softmax
 std::span<const Converter> matrix_converters();    ///< products of matrices

@@ -55,8 +55,29 @@ SymInt range_count(const Node& node, const SymInt& start, const SymInt& limit, s
   return (span + (stride - 1)) / stride;
 }
 
+/// Whether only the run tells input k, which is no input of the graph either.
+bool is_late(const Node& node, std::size_t k) {
+  const Value& value = node.value(k);
+  const bool known = is_floating(value.dtype()) ? value.has_reals() || value.concrete().has_value()
+                                                : value.ints().has_value();
+  return !known && value.input_name().empty();
+}
+
+/// As many numbers as the run tells.
+Tensor late_range(const Node& node, DType dtype) {
+  const auto scalar = [&](std::size_t k) { return reshape(node.tensor(k), {}); };
+  const Tensor start = scalar(0);
+  const Tensor step = scalar(2);
+  const Tensor span = scalar(1) - start;
+  const Tensor steps = is_floating(dtype) ? ceil(cast(span, f64) / cast(step, f64))
+                                          : (span + step - sign(step)) / step;
+  const Tensor counted = iota({as_size(maximum(cast(steps, i64), 0))}, 0, dtype);
+  return counted * step + start;
+}
+
 Outputs range(const Node& node) {
   const DType dtype = node.value(0).dtype();
+  if (is_late(node, 0) || is_late(node, 1) || is_late(node, 2)) return {late_range(node, dtype)};
   if (!is_floating(dtype)) {
     const SymInt start = node.known_size(0, "start");
     const SymInt limit = node.known_size(1, "limit");

@@ -93,24 +93,7 @@ Outputs reverse_sequence(const Node& node) {
   return {one("gather_elements", {x, source}, {{"axis", time}})};
 }
 
-/// The elements where a known condition holds, along an axis or of all elements in order.
-Outputs compress(const Node& node) {
-  Tensor x = node.tensor(0);
-  std::int64_t axis = 0;
-  if (node.has_attr("axis"))
-    axis = node.axis(node.integer("axis", 0), x.rank());
-  else
-    x = reshape(x, {-1});
-  const std::vector<double> condition = node.known_reals(1, "condition");
-  std::vector<std::int64_t> kept;
-  for (std::size_t k = 0; k < condition.size(); ++k)
-    if (condition[k] != 0) kept.push_back(static_cast<std::int64_t>(k));
-  const auto count = static_cast<std::int64_t>(kept.size());
-  return {gather(x, Tensor::of(std::span<const std::int64_t>(kept), {count}), axis)};
-}
-
 constexpr Converter kConverters[] = {
-    {"Compress", compress},
     {"Gather", convert_gather},
     {"GatherElements", gather_elements},
     {"GatherND", gather_nd},

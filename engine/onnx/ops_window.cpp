@@ -158,16 +158,37 @@ double count_of(const Ints& kernel) {
 Tensor powered(const Tensor& x, double p) { return p == 2 ? x * x : pow(abs(x), p); }
 Tensor root(const Tensor& x, double p) { return p == 2 ? sqrt(x) : pow(x, 1 / p); }
 
+/// With ceil_mode a last window that reaches past the padded end: zeros stand there, and windows that would start
+/// behind the input and its low padding are left out. Pads of `window` become 0.
+Tensor with_last_windows(const Tensor& x, WindowAttrs& window) {
+  const std::size_t spatial = window.kernel.size();
+  SymInts low(spatial + 2, SymInt(0));
+  SymInts high = low;
+  for (std::size_t k = 0; k < spatial; ++k) {
+    const SymInt padded = x.size(static_cast<std::int64_t>(k) + 2) + window.low[k];
+    const SymInt stride = window.strides[k];
+    const SymInt reach = reach_of(window, k);
+    const SymInt past = (padded + window.high[k] - reach + stride - 1) / stride;
+    const SymInt last = min(past, (padded + stride - 1) / stride - 1);
+    low[k + 2] = window.low[k];
+    high[k + 2] = last * stride + reach - padded;
+    window.low[k] = window.high[k] = 0;
+  }
+  return pad(x, low, high);
+}
+
 /// The p-norm of each window: the mean over all taps, padding counted, times their number.
 Outputs lp_pool(const Node& node) {
   const Tensor x = node.tensor(0);
   const double p = static_cast<double>(node.integer("p", 2));
-  const WindowAttrs window = window_attrs(node, x, node.integers("kernel_shape"));
-  if (node.integer("ceil_mode", 0) != 0) node.unsupported("ceil_mode");
-  OpAttrs attrs = pool_attrs(node, window);
-  attrs["count_include_pad"] = true;
-  const Tensor means = one("avg_pool", {powered(x, p)}, std::move(attrs));
-  return {root(means * count_of(window.kernel), p)};
+  WindowAttrs window = window_attrs(node, x, node.integers("kernel_shape"));
+  Tensor powers = powered(x, p);
+  if (node.integer("ceil_mode", 0) != 0) powers = with_last_windows(powers, window);
+  const OpAttrs attrs{{"kernel", window.kernel},       {"strides", window.strides},
+                      {"pads_low", window.low},        {"pads_high", window.high},
+                      {"dilations", window.dilations}, {"ceil_mode", false},
+                      {"count_include_pad", true}};
+  return {root(one("avg_pool", {powers}, attrs) * count_of(window.kernel), p)};
 }
 
 Outputs global_average_pool(const Node& node) {

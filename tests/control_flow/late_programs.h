@@ -194,6 +194,19 @@ inline std::vector<LateProgram> late_programs() {
                       {{numbers({1, -1, 2, 3}), numbers({1, 1, 1, -1})},
                        {numbers({-1, -1, -2}), numbers({3, 2, 1})}}});
 
+  programs.push_back({"OfWhatIsNotZero",
+                      [](Inputs in) -> List {
+                        const Tensor rows = compress(in[0], greater(sum(in[0], {1}), 3.0f), 0);
+                        const Tensor at = nonzero(rows);
+                        return {rows * 2.0f, at, nonzero(greater(at, 0)), sum(rows, {0})};
+                      },
+                      {{ramp({9, 3})},
+                       {Tensor::zeros(f32, {4, 2})},
+                       {Tensor::zeros(f32, {0, 3})},
+                       {Tensor::zeros(f32, {3, 0})},
+                       {ramp({1, 1}, 5)},
+                       {ramp({17, 3})}}});
+
   // Two chains beside each other, with work around them for several streams.
   programs.push_back({"BesideOtherWork",
                       [](Inputs in) -> List {

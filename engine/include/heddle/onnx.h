@@ -29,8 +29,8 @@ class HEDDLE_API NeedsValueError : public UnsupportedError {
 };
 
 /// An engine over the model in `path` (opset 1 to 21 of ai.onnx; external data beside the file). Weights stay mapped
-/// from the files where their alignment allows it: replace such a file by renaming, do not write into it. Declared dtypes of
-/// outputs are held to what the nodes give when the model is traced; their declared sizes are taken as hints.
+/// from the files: replace such a file by renaming, do not write into it. Declared dtypes of outputs
+/// are held to what the nodes give when the model is traced; their declared sizes are taken as hints.
 /// @throws ModelError (malformed, hostile), UnsupportedError naming node, op and domain.
 HEDDLE_API Engine load(const std::string& path, EngineOptions options = {},
                        const Constants& constants = {});

@@ -171,6 +171,14 @@ HEDDLE_API Tensor iota(std::vector<SymInt> sizes, std::int64_t axis = 0, DType d
                        At where = At::current());
 /// A scalar tensor that holds a size.
 HEDDLE_API Tensor size_tensor(const SymInt& size, At where = At::current());
+/// The size that a scalar i64 tensor holds: one that only the run tells, where the tensor is traced. Comparing it while
+/// tracing is a TraceError. @throws ShapeError, when the graph runs, where the number is below 0.
+HEDDLE_API SymInt as_size(const Tensor& number, At where = At::current());
+/// Indices of the elements that are not 0, in row-major order: i64[rank, n] with an n that only the run tells.
+HEDDLE_API Tensor nonzero(const Tensor& x, At where = At::current());
+/// The slices of `x` along `axis` for which the vector `condition` is not 0: a size that only the run tells.
+HEDDLE_API Tensor compress(const Tensor& x, const Tensor& condition, std::int64_t axis = 0,
+                           At where = At::current());
 /// `x` with `value` in every element of `sizes` beyond it: low and high count per dimension.
 HEDDLE_API Tensor pad(const Tensor& x, std::vector<SymInt> low, std::vector<SymInt> high,
                       const Arg& value = 0.0, At where = At::current());
