@@ -1,7 +1,6 @@
 #include "engine/plan_graph.h"
 
 #include <map>
-#include <set>
 #include <string_view>
 
 #include "ir/text.h"
@@ -100,35 +99,19 @@ Json graph_json(const ir::Graph& graph, const std::string& name, const Lines& li
           {"nodes", std::move(nodes)}};
 }
 
-/// Lists `graph` and what is nested in it, each graph once under each name.
-class GraphList {
- public:
-  explicit GraphList(const ir::Graph& graph)
-      : lines_(lines_by_graph(ir::print(graph, {.types = true}))) {
-    add(graph, graph.name());
-  }
-  Json take() { return std::move(list_); }
-
- private:
-  void add(const ir::Graph& graph, std::string name) {
-    if (name.starts_with('@')) name.erase(0, 1);
-    if (!listed_.emplace(&graph, name).second) return;
-    static const Lines kNone;
-    const auto own = lines_.find(name);
-    list_.push_back(graph_json(graph, name, own == lines_.end() ? kNone : own->second));
-    for (const ir::NodePtr& node : graph.nodes())
-      for (const auto& [key, attr] : node->attrs())
-        if (const auto* nested = std::get_if<ir::GraphRef>(&attr))
-          add(*nested->graph, nested->name);
-  }
-
-  std::map<std::string, Lines, std::less<>> lines_;
-  std::set<std::pair<const ir::Graph*, std::string>> listed_;
-  Json list_ = Json::array();
-};
-
 }  // namespace
 
-Json graphs_json(const ir::Graph& graph) { return GraphList(graph).take(); }
+Json graphs_json(const ir::Graph& graph, const ir::NestedGraphs& nested) {
+  const auto lines = lines_by_graph(ir::print(graph, {.types = true}));
+  static const Lines kNone;
+  Json list = Json::array();
+  const auto add = [&](const ir::Graph& each, const std::string& name) {
+    const auto own = lines.find(name);
+    list.push_back(graph_json(each, name, own == lines.end() ? kNone : own->second));
+  };
+  add(graph, ir::graph_name(graph.name()));
+  for (const ir::NestedGraphs::Named& each : nested.all()) add(*each.graph, each.name);
+  return list;
+}
 
 }  // namespace heddle::engine

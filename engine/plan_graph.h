@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/json.h"
-#include "ir/graph.h"
+#include "ir/nested_graphs.h"
 
 namespace heddle::engine {
 
@@ -10,6 +10,7 @@ namespace heddle::engine {
 /// [{name, inputs[value], outputs[{value, label}], write_backs[{target, source}],
 ///   nodes[{name, names[value], op, inputs[value], after[value], region, text, label}]}].
 /// `text` is the node's line in IR text, with types; inputs that have a label have `label`.
-base::Json graphs_json(const ir::Graph& graph);
+/// @param nested  what lies in `graph`
+base::Json graphs_json(const ir::Graph& graph, const ir::NestedGraphs& nested);
 
 }  // namespace heddle::engine

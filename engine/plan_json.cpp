@@ -65,8 +65,12 @@ const char* name_of(RunEvent::Kind kind) {
   return "launch";
 }
 
-/// The nested plans that a document describes, each once: what it calls them, by unit and sizes.
-using Described = std::map<std::pair<const Unit*, base::SymbolValues>, std::size_t>;
+/// What a document says of nested plans.
+struct Described {
+  ir::NestedGraphs graphs;
+  /// What it calls the plans that it describes, each once, by unit and sizes.
+  std::map<std::pair<const Unit*, base::SymbolValues>, std::size_t> ids{};
+};
 
 /// Builds the document part by part over the bound steps of one unit.
 class StepsDocument {
@@ -189,8 +193,10 @@ class StepsDocument {
           k < plan_.regions.size() ? *plan_.regions[k]->plans[r] : std::as_const(bound);
       if (plan.refusal) continue;
       const auto [known, fresh] =
-          described_.emplace(std::pair(&unit, std::move(sizes)), described_.size());
-      Json document{{"graph", call.regions[r].name}, {fresh ? "id" : "same_as", known->second}};
+          described_.ids.emplace(std::pair(&unit, std::move(sizes)), described_.ids.size());
+      const jit::NestedCall::Region& region = call.regions[r];
+      Json document{{"graph", described_.graphs.name_of(region.graph.get(), region.name)},
+                    {fresh ? "id" : "same_as", known->second}};
       if (fresh) StepsDocument(executable_, unit, plan, described_).build(document);
       result.push_back(std::move(document));
     }
@@ -341,10 +347,10 @@ std::string plan_json(const BoundPlan& plan) {
   Json document;
   document["guards"] = executable.guards().describe();
   document["regions"] = regions(executable);
-  Described described;
+  Described described{ir::NestedGraphs(executable.optimised())};
   StepsDocument(executable, executable.unit(), plan, described).build(document);
   document["events"] = events(plan);
-  document["graphs"] = graphs_json(executable.optimised());
+  document["graphs"] = graphs_json(executable.optimised(), described.graphs);
   document["passes"] = passes(executable);
   document["captures"] = captures(plan);
   document["folded_steps"] = executable.folded_steps();

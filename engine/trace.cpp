@@ -6,7 +6,9 @@
 #include <fmt/ranges.h>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "heddle/error.h"
+#include "ir/analysis/regions.h"
 #include "ir/op.h"
 #include "ir/structural_key.h"
 
@@ -15,6 +17,12 @@ namespace heddle::engine {
 namespace {
 
 thread_local std::vector<Trace*> trace_stack;
+
+/// Made where a body is called: what it takes and gives.
+bool is_of_the_call(const ir::Node& node) {
+  const std::string_view op = node.op_name();
+  return op == "input" || op == "const" || op == "symint" || op == "clone";
+}
 
 /// The attribute as the schema wants it: sizes where it says sizes, numbers where it says numbers.
 ir::Attr convert(const OpAttr& attr, ir::AttrKind kind, std::string_view op, std::string_view name,
@@ -184,9 +192,24 @@ void Trace::rollback(const Checkpoint& before) {
   if (parent_ != nullptr) parent_->rollback(*before.parent);
 }
 
+/// Where the nodes of a body were written: errors tell it, so that a body written elsewhere is another one.
+std::uint64_t Trace::places_of(const ir::Graph& body) {
+  std::uint64_t places = 0;
+  for (const ir::NodePtr& node : body.nodes()) {
+    if (is_of_the_call(*node)) continue;
+    places = base::combine(places, base::hash64(node->location().to_string()));
+    for (const ir::GraphRef* nested : ir::regions_of(*node)) {
+      const auto [known, fresh] = places_.try_emplace(nested->graph.get());
+      if (fresh) known->second = places_of(*nested->graph);
+      places = base::combine(places, known->second);
+    }
+  }
+  return places;
+}
+
 ir::GraphRef Trace::install(const std::string& wanted, ir::Graph graph) {
   const base::Hash128 key = ir::body_key(graph);
-  ir::GraphRef& installed = installed_[{key.low, key.high}];
+  ir::GraphRef& installed = installed_[{key.low, key.high, places_of(graph)}];
   if (installed.graph != nullptr) return installed;
   std::string name = wanted;
   for (int k = 0; !installed_names_.insert(name).second; ++k)

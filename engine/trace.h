@@ -1,6 +1,7 @@
 // A trace in progress: the graph being built and what the callable may do to it.
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <set>
@@ -101,6 +102,7 @@ class Trace : public std::enable_shared_from_this<Trace> {
   std::vector<Tensor> apply_custom(const ir::OpDef& op, std::vector<ir::Value> values,
                                    ir::Attrs attrs, const base::Location& where);
   ir::Value moved(ir::Value value, ir::Value root, ir::Value by);
+  std::uint64_t places_of(const ir::Graph& body);
 
   ir::GraphBuilder builder_;
   std::shared_ptr<Trace> parent_;
@@ -114,8 +116,9 @@ class Trace : public std::enable_shared_from_this<Trace> {
   const ParameterTable* table_ = nullptr;
   std::vector<Tensor> captured_;  ///< kept, so that by_tensor_ knows them by address
   std::vector<Capture> captures_;
-  std::vector<std::weak_ptr<Tensor::Impl>> handles_;  ///< of a region
-  std::map<std::pair<std::uint64_t, std::uint64_t>, ir::GraphRef> installed_;
+  std::vector<std::weak_ptr<Tensor::Impl>> handles_;                ///< of a region
+  std::map<std::array<std::uint64_t, 3>, ir::GraphRef> installed_;  ///< by what they do and where
+  std::map<const ir::Graph*, std::uint64_t> places_;                ///< of nested bodies
   std::set<std::string> installed_names_;
   bool ended_ = false;
 };

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "ir/analysis/unbacked.h"
+#include "ir/nested_graphs.h"
 #include "ir/op.h"
 #include "ir/text.h"
 #include "ir/text_number.h"
@@ -55,10 +56,6 @@ bool is_generated_constant_name(std::string_view name) {
          std::all_of(name.begin() + 1, name.end(), [](unsigned char c) { return std::isdigit(c); });
 }
 
-std::string graph_name(std::string_view name) {
-  return std::string(name.starts_with('@') ? name.substr(1) : name);
-}
-
 std::string annotations_text(const Annotations& annotations);
 
 std::string annotation_text(const Annotation& annotation) {
@@ -105,16 +102,14 @@ std::set<const Node*> inlined_constants(const Graph& graph) {
 
 class Printer {
  public:
-  explicit Printer(const PrintOptions& options) : options_(options) {}
+  Printer(const Graph& entry, const PrintOptions& options)
+      : entry_(entry), options_(options), nested_(entry) {}
 
-  std::string file(const Graph& entry) {
-    names_[graph_name(entry.name())] = nullptr;
-    print_graph(entry, graph_name(entry.name()), "");
-    for (std::size_t k = 0; k < pending_.size(); ++k) {
-      const std::string name = pending_[k].first;
-      const std::shared_ptr<const Graph> graph = pending_[k].second;
+  std::string file() {
+    print_graph(entry_, graph_name(entry_.name()), "");
+    for (const NestedGraphs::Named& nested : nested_.all()) {
       out_ += "\n";
-      print_graph(*graph, name, name + ".");
+      print_graph(*nested.graph, nested.name, nested.name + ".");
     }
     return std::move(out_);
   }
@@ -225,37 +220,25 @@ class Printer {
   std::string text_of(DType value) { return std::string(name_of(value)); }
   std::string text_of(const SymExpr& value) { return value.to_string(); }
   std::string text_of(const LiteralPtr& value) { return inline_text(*value); }
-  std::string text_of(const GraphRef& value) { return "@" + nested(value); }
+  std::string text_of(const GraphRef& value) {
+    return "@" + nested_.name_of(value.graph.get(), value.name);
+  }
   template <typename T>
   std::string text_of(const std::vector<T>& values) {
     return "[" + joined(values, [&](const T& value) { return text_of(value); }) + "]";
   }
 
-  /// The name that `ref` prints under; its graph follows later in the file.
-  std::string nested(const GraphRef& ref) {
-    const std::string wanted = graph_name(ref.name);
-    std::string name = wanted;
-    for (int k = 1;; ++k) {
-      const auto [at, fresh] = names_.emplace(name, ref.graph.get());
-      if (fresh) pending_.emplace_back(name, ref.graph);
-      if (at->second == ref.graph.get()) return name;
-      name = fmt::format("{}_{}", wanted, k);
-    }
-  }
-
+  const Graph& entry_;
   const PrintOptions& options_;
+  const NestedGraphs nested_;
   std::string out_;
   std::string prefix_;
   std::set<const Node*> inlined_;
-  std::map<std::string, const Graph*> names_;
-  std::vector<std::pair<std::string, std::shared_ptr<const Graph>>> pending_;
 };
 
 void collect_literals(const Graph& graph, const std::string& prefix, LiteralTable& table) {
   for (const NodePtr& node : graph.nodes()) {
     for (const auto& [name, attr] : node->attrs()) {
-      if (const auto* ref = std::get_if<GraphRef>(&attr))
-        collect_literals(*ref->graph, graph_name(ref->name) + ".", table);
       const auto* literal = std::get_if<LiteralPtr>(&attr);
       if (literal && is_large(**literal)) table[prefix + node->name()] = *literal;
     }
@@ -267,12 +250,15 @@ void collect_literals(const Graph& graph, const std::string& prefix, LiteralTabl
 }  // namespace
 
 std::string print(const Graph& graph, const PrintOptions& options) {
-  return Printer(options).file(graph);
+  return Printer(graph, options).file();
 }
 
 LiteralTable named_literals(const Graph& graph) {
   LiteralTable table;
   collect_literals(graph, "", table);
+  const NestedGraphs nested_graphs(graph);
+  for (const NestedGraphs::Named& nested : nested_graphs.all())
+    collect_literals(*nested.graph, nested.name + ".", table);
   return table;
 }
 

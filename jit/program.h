@@ -60,7 +60,8 @@ struct Program;
 /// the programs' arenas, a second copy of what a loop carries and its condition.
 struct NestedCall {
   struct Region {
-    std::string name;  ///< of the graph
+    std::string name;                        ///< of the graph, for its caller
+    std::shared_ptr<const ir::Graph> graph;  ///< that was lowered
     std::shared_ptr<const Program> program;
     base::SymbolExprs sizes;  ///< the program's size symbols in those around it
   };

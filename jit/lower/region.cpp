@@ -1,6 +1,7 @@
 #include "jit/lower/region.h"
 
 #include "ir/analysis/regions.h"
+#include "ir/nested_graphs.h"
 #include "ir/op.h"
 
 namespace heddle::jit {
@@ -48,8 +49,8 @@ std::shared_ptr<const NestedCall> lower_regions(const Node& node, const Lowering
   const std::vector<ir::TensorMeta> arguments = ir::region_arguments(node);
   for (const std::string_view name : region_names(call->kind)) {
     const auto& ref = std::get<ir::GraphRef>(node.attr(name));
-    call->regions.push_back({ref.name.starts_with('@') ? ref.name.substr(1) : ref.name,
-                             program_of(ref, state), ir::region_sizes(*ref.graph, arguments)});
+    call->regions.push_back({ir::graph_name(ref.name), ref.graph, program_of(ref, state),
+                             ir::region_sizes(*ref.graph, arguments)});
   }
   call->operands = static_cast<std::uint32_t>(arguments.size());
   call->carried = count(node, "carried");

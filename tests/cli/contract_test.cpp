@@ -409,6 +409,30 @@ TEST_F(Contract, ThePlansBytesAddUpWhereValuesLieInPlace) {
   EXPECT_EQ(most, document["peak_bytes"]);
 }
 
+// One body in two units, since one call has options of its own: two graphs, which nested plans tell apart.
+TEST_F(Contract, GraphsOfOneNameAreTold) {
+  const Json document = plan(
+      "graph @main(%x: f32[4], %y: f32[8]) {\n"
+      "  %a = invoke(%x) {body = @b}\n"
+      "  %m = invoke(%y) {body = @b} @{compile = \"r\"}\n"
+      "  %n = invoke(%x) {body = @b}\n"
+      "  return %a, %m, %n\n"
+      "}\n"
+      "graph @b(%x: f32[s0]) {\n  %c = cumsum(%x) {axis = 0}\n  return %c\n}\n");
+  std::vector<std::string> names;
+  std::vector<std::string> regions;
+  for (const Json& graph : document["graphs"]) {
+    names.push_back(graph["name"]);
+    regions.push_back(graph["nodes"].back()["region"]);
+  }
+  EXPECT_THAT(names, testing::ElementsAre("main", "b", "b_1"));
+  std::vector<std::string> run;
+  for (const Json& step : document["steps"]) run.push_back(step["nested"][0]["graph"]);
+  EXPECT_THAT(run, testing::ElementsAre("b", "b_1", "b"));
+  EXPECT_EQ(regions[1], "");
+  EXPECT_NE(regions[2], "");
+}
+
 TEST_F(Contract, ThePlanHoldsTheGraphsAndTheStagesOfItsSteps) {
   const Json document = plan(
       "graph @main(%x: f32[s0, 4] \"x\", %p: bool[] \"p\") {\n"
@@ -422,7 +446,7 @@ TEST_F(Contract, ThePlanHoldsTheGraphsAndTheStagesOfItsSteps) {
       "graph @negated(%x: f32[s0, 4]) {\n  %y = neg(%x)\n  return %y\n}\n");
   std::vector<std::string> names;
   for (const Json& graph : document["graphs"]) names.push_back(graph["name"]);
-  EXPECT_THAT(names, testing::ElementsAre("main", "negated", "same"));
+  EXPECT_THAT(names, testing::ElementsAre("main", "same", "negated"));
   std::map<std::string, Json> nodes;
   for (const Json& node : document["graphs"][0]["nodes"]) nodes[node["name"]] = node;
   EXPECT_EQ(nodes["a"]["op"], "relu");

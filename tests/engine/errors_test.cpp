@@ -215,6 +215,39 @@ TEST(Errors, ValuesThatADTypeDoesNotHold) {
             std::numeric_limits<std::int64_t>::min());
 }
 
+// Bodies that do the same are told apart by where they were written; calls of one body share it.
+TEST(Errors, ABodyTellsItsOwnLine) {
+  const auto first = [](const hd::Tensor& table, const hd::Tensor& i) {
+    return hd::gather(table, i);
+  };
+  const auto second = [](const hd::Tensor& table, const hd::Tensor& i) {
+    return hd::gather(table, i);
+  };
+  hd::Engine engine([&](const hd::Tensor& table, const hd::Tensor& i, const hd::Tensor& more) {
+    const hd::Tensor j = i + more;
+    const hd::Tensor a = hd::invoke({}, first, table, i);
+    const hd::Tensor b = hd::invoke({}, second, table, j);
+    return a + b + hd::invoke({}, first, table, i) + hd::invoke({}, second, table, j);
+  });
+  const auto inputs = [](std::int64_t i, std::int64_t j) {
+    return std::vector{ones({2, 4}), hd::Tensor::of<std::int64_t>({i}, {1}),
+                       hd::Tensor::scalar_int(hd::i64, j - i)};
+  };
+  const auto line_of = [&](std::int64_t i, std::int64_t j) {
+    const std::string text = text_of<hd::IndexError>([&] { engine.run(inputs(i, j)); });
+    const std::size_t at = text.find("errors_test.cpp:");
+    return at == std::string::npos ? -1 : std::stoi(text.substr(at + 16));
+  };
+  const int of_first = line_of(9, 0);
+  EXPECT_GT(of_first, 0);
+  EXPECT_EQ(line_of(0, 9), of_first + 3);
+  const std::string plan = engine.plan_json(inputs(0, 0));
+  std::size_t graphs = 0;
+  for (std::size_t at = 0; (at = plan.find("\"write_backs\"", at)) != std::string::npos; ++at)
+    ++graphs;
+  EXPECT_EQ(graphs, 3u) << "that of the callable and one for each body";
+}
+
 // The annotation "name" is the user's word for a part of the program, and stands before what is said of it.
 TEST(Errors, NamesOfScopesStandBeforeTheText) {
   const hd::Tensor x = ones({4, 2});

@@ -258,5 +258,54 @@ TEST(Text, GraphsNestedTooDeepAreRefused) {
   }
 }
 
+/// A body that adds twenty times `number` to its operand, and calls `callee`, a body of twenty elements, when there is one.
+ir::GraphRef adding(double number, const ir::GraphRef* callee = nullptr) {
+  GraphBuilder builder("body");
+  ir::Value x = builder.input(TensorMeta::of(DType::F32, {ir::SymExpr(20)}), "x");
+  Literal numbers(DType::F32, {20});
+  for (std::int64_t k = 0; k < 20; ++k) numbers.set(k, number);
+  builder.context.name = "w";
+  const ir::Value w = builder.constant(std::move(numbers));
+  builder.context.name = {};
+  if (callee != nullptr) x = builder.emit("invoke", {x}, {{"body", *callee}});
+  builder.output(builder.emit("add", {x, w}));
+  return {"@body", std::make_shared<const Graph>(builder.finish())};
+}
+
+// Three bodies are called body, one of them in another: each is told from the others, and so are their constants.
+TEST(Text, BodiesOfOneNameKeepTheirConstants) {
+  const ir::GraphRef first = adding(1);
+  const ir::GraphRef second = adding(2);
+  const ir::GraphRef outer = adding(4, &second);
+  GraphBuilder builder("main");
+  ir::Value x = builder.input(TensorMeta::of(DType::F32, {ir::SymExpr(20)}), "x");
+  for (const ir::GraphRef& body : {first, outer, first, second})
+    x = builder.emit("invoke", {x}, {{"body", body}});
+  builder.output(x);
+  const Graph graph = builder.finish();
+  expect_round_trip(graph);
+  const ir::LiteralTable literals = ir::named_literals(graph);
+  EXPECT_EQ(literals.size(), 3u);
+  EXPECT_EQ(literals.at("body.w")->at(0), 1);
+  EXPECT_EQ(literals.at("body_1.w")->at(0), 4);
+  EXPECT_EQ(literals.at("body_2.w")->at(0), 2);
+  const Graph again = ir::parse(ir::print(graph), &literals);
+  const Literal zeros(DType::F32, {20});
+  EXPECT_EQ(ir::evaluate(again, std::vector{zeros.clone()})[0].at(7), 1 + 4 + 2 + 1 + 2);
+}
+
+// However many paths of calls lead to a constant, it is found once.
+TEST(Text, ConstantsOfSharedBodiesAreFoundOnce) {
+  ir::GraphRef body = adding(1);
+  for (int k = 0; k < 60; ++k) {
+    GraphBuilder builder("level");
+    ir::Value x = builder.input(TensorMeta::of(DType::F32, {ir::SymExpr(20)}), "x");
+    for (int call = 0; call < 2; ++call) x = builder.emit("invoke", {x}, {{"body", body}});
+    builder.output(x);
+    body = {fmt::format("@level{}", k), std::make_shared<const Graph>(builder.finish())};
+  }
+  EXPECT_EQ(ir::named_literals(*body.graph).size(), 1u);
+}
+
 }  // namespace
 }  // namespace heddle::testing

@@ -194,6 +194,16 @@ function valueLinks(values) {
   });
 }
 
+/// Buttons that open the plans which steps run, each once: one that several run is listed once under “Plan”.
+function nestedLinks(steps) {
+  const nested = steps.flatMap((k) => index.plan.steps[k].nested ?? []);
+  const ids = [...new Set(nested.map((inner) => inner.id ?? inner.same_as))];
+  return ids.map((id) => {
+    const k = plans.findIndex(({ plan }) => plan.id === id);
+    return make("button", { type: "button", class: "link mono", click: () => choosePlan(k) }, plans[k].plan.graph);
+  });
+}
+
 function facts(rows) {
   const list = make("dl");
   for (const [name, ...parts] of rows) {
@@ -210,7 +220,7 @@ function sourceOf(kernel) {
   return make("p", { class: "source" }, {
     library: "A call of a library kernel; there is no source to show.",
     custom: "A kernel of the embedder; there is no source to show.",
-    nested: "Runs nested plans; choose one under “Plan” at the top.",
+    nested: "Runs nested plans; choose one here or under “Plan” at the top.",
   }[kernel.kind] ?? "No source.");
 }
 
@@ -220,6 +230,7 @@ const views = {
     return [make("h2", { class: "mono" }, name), facts([
       ["kind", kernel.kind], ["region", regionLinks(kernel.unit)],
       ["steps", links("step", index.stepsOf.get(name))],
+      ["runs", nestedLinks(index.stepsOf.get(name))],
       ["reads", valueLinks(kernel.reads)], ["writes", valueLinks(kernel.writes)],
       ["nodes", valueLinks(kernel.nodes)]]),
     make("h3", {}, kernel.source ? "Source: its loops, for any target" : "Source"), sourceOf(kernel),
@@ -239,7 +250,8 @@ const views = {
     const step = index.plan.steps[k];
     const from = (kind) => links("step", step.edges.filter((edge) => edge.kind === kind).map((edge) => edge.from));
     return [make("h2", {}, `Step ${k}`), facts([
-      ["kernel", links("kernel", [step.kernel])], ["stream", step.stream], ["stage", step.stage],
+      ["kernel", links("kernel", [step.kernel])], ["runs", nestedLinks([k])],
+      ["stream", step.stream], ["stage", step.stage],
       ["after", from("strong")], ["after (weak)", from("weak")],
       ["waits for", step.waits_for.length > 0 ? links("step", step.waits_for) : ""],
       ["followed by", links("step", index.plan.steps.filter((other) =>

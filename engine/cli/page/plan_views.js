@@ -374,6 +374,13 @@ function showPlan(number) {
     "Choose a node, a kernel, a step or a buffer: what belongs to it is marked in every view, and shown here."));
 }
 
+/// As if the user had chosen it at the top, where the focus goes.
+function choosePlan(number) {
+  byId("plan-select").value = number;
+  showPlan(number);
+  byId("plan-select").focus();
+}
+
 function find(text) {
   const words = text.trim().toLowerCase();
   let count = 0;

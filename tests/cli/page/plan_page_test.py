@@ -60,6 +60,26 @@ STREAMS = """graph @main(%x: f32[s0, 64], %y: f32[s0, 64]) {
 }
 """
 
+# Two steps and a body that run one body, and a call with options of its own for which it is compiled apart.
+SHARED = """graph @main(%x: f32[4], %y: f32[8]) {
+  %a = invoke(%x) {body = @twice}
+  %b = invoke(%a) {body = @once}
+  %c = invoke(%b) {body = @twice}
+  %d = invoke(%y) {body = @once} @{compile = "apart"}
+  return %c, %d
+}
+graph @twice(%x: f32[4]) {
+  %a = invoke(%x) {body = @once}
+  %b = invoke(%a) {body = @once}
+  return %b
+}
+graph @once(%x: f32[s0]) {
+  %a = cumsum(%x) {axis = 0}
+  %b = exp(%a)
+  return %b
+}
+"""
+
 
 CONTROLS = 'a[href], button, input, select, summary, [tabindex="0"]'
 # Numbers the controls that can be seen, in a property that survives no change of the page's state.
@@ -349,6 +369,61 @@ class PlanPage(unittest.TestCase):
             self.page.click("#kernels button")
             self.assertEqual(self.source(), inner["kernels"][0]["source"])
             self.assertGreater(self.page.evaluate("document.querySelectorAll('#graph .thing').length"), 2)
+
+    def open_shared(self):
+        model = os.path.join(self.scratch.name, "shared.hir")
+        with open(model, "w") as file:
+            file.write(SHARED)
+        ran = subprocess.run([self.command, "plan", model, "--json", "--html", self.path("shared")],
+                             stdout=subprocess.PIPE, text=True, check=True)
+        self.page.open(self.path("shared"))
+        return json.loads(ran.stdout)
+
+    def shown_plan(self):
+        """The label of the chosen plan, where the focus is, and the names of the graph's nodes."""
+        return self.page.evaluate("""(() => { const choice = document.getElementById('plan-select');
+          return [choice.selectedOptions[0].textContent, document.activeElement === choice,
+            [...document.querySelectorAll('#graph .thing')].map((e) => e.getAttribute('aria-label'))]; })()""")
+
+    def test_bodies_that_several_steps_run_are_opened_from_each(self):
+        plan = self.open_shared()
+        nested = [step["nested"][0] for step in plan["steps"]]
+        self.assertEqual([inner["graph"] for inner in nested], ["twice", "once", "twice", "once_1"])
+        self.assertEqual(nested[2]["same_as"], nested[0]["id"])
+        self.assertEqual(nested[1]["same_as"], nested[0]["steps"][0]["nested"][0]["id"])
+        self.assertEqual([graph["name"] for graph in plan["graphs"]], ["main", "twice", "once", "once_1"])
+        choices = self.page.evaluate(
+            "[...document.getElementById('plan-select').options].map((option) => option.textContent)")
+        self.assertEqual(choices, ["main", "main › step 0 › twice", "main › step 0 › twice › step 0 › once",
+                                   "main › step 3 › once_1"])
+        opened = {0: choices[1], 1: choices[2], 2: choices[1], 3: choices[3]}
+        for step, label in opened.items():
+            for keyboard in (False, True):
+                self.page.evaluate("choosePlan(0)")
+                self.page.click(f"#time [aria-label^='Step {step},']")
+                self.assertEqual(self.page.evaluate(
+                    "[...document.querySelectorAll('#details dt')].filter((e) => e.textContent === 'runs').length"), 1)
+                name = nested[step]["graph"]
+                number = self.page.evaluate(
+                    "[...document.querySelectorAll('#details button')].findIndex((e) => e.textContent === '%s')" % name)
+                self.page.evaluate(
+                    "document.querySelectorAll('#details button')[%d].id = 'opens'" % number)
+                if keyboard:
+                    self.focus("#opens")
+                    self.page.press("Enter")
+                else:
+                    self.page.click("#opens")
+                chosen, focused, nodes = self.shown_plan()
+                self.assertEqual((chosen, focused), (label, True))
+                called = "invoke" if name == "twice" else "cumsum"
+                self.assertTrue(any(node.startswith(called) for node in nodes), nodes)
+        # From the kernel's details too, and in a body.
+        self.page.evaluate("choosePlan(1)")
+        self.page.click("#kernels button")
+        self.page.evaluate("[...document.querySelectorAll('#details button')]"
+                           ".find((e) => e.textContent === 'once').id = 'opens'")
+        self.page.click("#opens")
+        self.assertEqual(self.shown_plan()[0], choices[2])
 
     def test_find_marks_and_selects(self):
         self.focus("#find")
