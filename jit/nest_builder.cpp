@@ -164,6 +164,12 @@ void NestBuilder::begin_for(Symbol axis, const SymExpr& extent, ForStmt::Kind ki
   open_.push_back(body);
 }
 
+Symbol NestBuilder::begin_for(const SymExpr& extent, ForStmt::Kind kind) {
+  const Symbol axis = new_axis(extent);
+  begin_for(axis, extent, kind);
+  return axis;
+}
+
 std::vector<Scalar> NestBuilder::reduce(ir::ReduceOp op, DType accumulator,
                                         std::span<const Scalar> contributions, ScalarId mask) {
   HD_CHECK(!loops_.empty() && loops_.back() != nullptr, "a reduction belongs to a loop");

@@ -24,8 +24,10 @@ class NestBuilder {
 
   Scalar constant(DType dtype, double value);
   Scalar constant_int(DType dtype, std::int64_t value);
+  Scalar i64(std::int64_t value) { return constant_int(DType::I64, value); }
   Scalar apply(ir::ScalarOp op, std::span<const Scalar> operands);
   Scalar apply(ir::ScalarOp op, std::initializer_list<Scalar> operands);
+  Scalar apply(ir::ScalarOp op, Scalar left, Scalar right) { return apply(op, {left, right}); }
   Scalar convert(Scalar value, DType dtype);
   Scalar from_index(const SymExpr& index);
   SymExpr bind(Scalar value, const SymExpr& low, const SymExpr& high, std::int32_t check,
@@ -36,6 +38,8 @@ class NestBuilder {
 
   /// Opens a loop; statements go into it until end_for().
   void begin_for(Symbol axis, const SymExpr& extent, ForStmt::Kind kind);
+  /// Opens a loop over a new axis, and gives that.
+  Symbol begin_for(const SymExpr& extent, ForStmt::Kind kind);
   /// Adds a reduction to the innermost open loop; results are usable after end_for().
   std::vector<Scalar> reduce(ir::ReduceOp op, DType accumulator,
                              std::span<const Scalar> contributions, ScalarId mask = kNoScalar);

@@ -6,6 +6,7 @@
 #include "ir/op.h"
 #include "ir/passes/form_regions.h"
 #include "ir/scope_name.h"
+#include "jit/nests/nests.h"
 
 namespace heddle::jit {
 namespace {
@@ -18,8 +19,6 @@ using ir::Value;
 constexpr std::int64_t kFewUpdates = 16;
 /// Parts in which updates go one after the other: where there are as many, the device is busy.
 constexpr std::int64_t kManyParts = 256;
-/// Columns of such a part, as the nest "scatter" has them.
-constexpr std::int64_t kPartColumns = 256;
 
 Value i64_of(ir::GraphBuilder& b, std::int64_t number) {
   return b.constant(ir::Literal::scalar_int(DType::I64, number));
@@ -69,17 +68,15 @@ class Scatter {
   }
   /// Whether its independent parts are as many as the device has use for.
   bool has_many_parts() const {
-    const SymExpr parts = this->parts();
-    return parts.is_constant() && parts.constant() >= kManyParts;
+    const SymExpr count = parts();
+    return count.is_constant() && count.constant() >= kManyParts;
   }
 
   Value ordered(ir::GraphBuilder& b, Value x) const {
     const SymExpr count = base::product(batch_);
     const Value to = reshape(b, expand(b, destinations(b), batch_), {count});
     const Node* sorted = b.call("sort", {to}, {{"axis", std::int64_t{0}}});
-    ir::Dims sizes{count};
-    const ir::Dims slice = this->slice();
-    sizes.insert(sizes.end(), slice.begin(), slice.end());
+    const ir::Dims sizes = with_slice({count});
     return b.emit("ordered_scatter",
                   {x, sorted->value(0), sorted->value(1), reshape(b, updates(b), sizes)},
                   {{"coordinates", static_cast<std::int64_t>(coordinates_)},
@@ -110,13 +107,19 @@ class Scatter {
   ir::Dims slice() const {
     return {x().begin() + static_cast<std::ptrdiff_t>(coordinates_), x().end()};
   }
+  /// `sizes`, then those of a slice.
+  ir::Dims with_slice(ir::Dims sizes) const {
+    const ir::Dims last = slice();
+    sizes.insert(sizes.end(), last.begin(), last.end());
+    return sizes;
+  }
 
   /// Of the nest "scatter".
   SymExpr parts() const {
-    if (!elements_) return ceildiv(base::product(slice()), kPartColumns);
+    if (!elements_) return ceildiv(base::product(slice()), kScatterColumns);
     const std::span<const SymExpr> sizes(x());
     return base::product(sizes.first(axis())) *
-           ceildiv(base::product(sizes.subspan(axis() + 1)), kPartColumns);
+           ceildiv(base::product(sizes.subspan(axis() + 1)), kScatterColumns);
   }
 
   static Value reshape(ir::GraphBuilder& b, Value value, ir::Dims sizes) {
@@ -128,10 +131,7 @@ class Scatter {
 
   Value updates(ir::GraphBuilder& b) const {
     if (!put_) return inputs_[2];
-    ir::Dims sizes = batch_;
-    const ir::Dims slice = this->slice();
-    sizes.insert(sizes.end(), slice.begin(), slice.end());
-    return expand(b, inputs_[1], sizes);
+    return expand(b, inputs_[1], with_slice(batch_));
   }
 
   /// Coordinate `d` of each update, which broadcasts to the batch.

@@ -7,6 +7,7 @@
 
 namespace heddle::jit {
 
+using base::SymExpr;
 using ir::Node;
 using ir::ReduceOp;
 using ir::Value;
@@ -35,12 +36,9 @@ DType partial_dtype(ReduceOp op, DType dtype) {
 
 Value reduction_identity(ir::GraphBuilder& builder, ReduceOp op, DType dtype) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  constexpr auto kLowest = std::numeric_limits<std::int64_t>::min();
   const bool floating = is_floating(dtype);
   // Integers are combined in i64 for sums and products, in their own dtype for extremes.
-  const int bits = static_cast<int>(size_of(dtype) * 8);
-  const std::int64_t low = is_signed(dtype) ? kLowest >> (64 - bits) : 0;
-  const std::int64_t high = is_signed(dtype) ? ~low : (std::int64_t{1} << bits) - 1;
+  const auto [low, high] = floating ? IntegerRange{} : integer_range(dtype);
   const auto constant = [&](double number, std::int64_t integer) {
     return builder.constant(floating ? ir::Literal::scalar(dtype, number)
                                      : ir::Literal::scalar_int(dtype, integer));
@@ -61,6 +59,27 @@ Value reduction_identity(ir::GraphBuilder& builder, ReduceOp op, DType dtype) {
 Value converted(ir::GraphBuilder& builder, Value value, DType dtype) {
   if (value.meta().dtype == dtype) return value;
   return builder.emit("convert", {value}, {{"dtype", dtype}});
+}
+
+IntegerRange integer_range(DType dtype) {
+  const int bits = static_cast<int>(size_of(dtype) * 8);
+  if (!is_signed(dtype)) return {0, (std::int64_t{1} << bits) - 1};
+  const std::int64_t low = std::numeric_limits<std::int64_t>::min() >> (64 - bits);
+  return {low, ~low};
+}
+
+Value in_parts(ir::GraphBuilder& builder, Value x, std::size_t axis, std::span<const SymExpr> parts,
+               const std::function<Value()>& filler) {
+  ir::Dims sizes = x.meta().sizes;
+  const SymExpr missing = base::product(parts) - sizes[axis];
+  if (!missing.is_constant(0)) {
+    ir::Dims low(sizes.size(), SymExpr(0)), high(sizes.size(), SymExpr(0));
+    high[axis] = missing;
+    x = builder.emit("pad", {x, filler()}, {{"low", low}, {"high", high}});
+  }
+  const auto at = sizes.erase(sizes.begin() + static_cast<std::ptrdiff_t>(axis));
+  sizes.insert(at, parts.begin(), parts.end());
+  return builder.emit("reshape", {x}, {{"sizes", std::move(sizes)}});
 }
 
 }  // namespace heddle::jit

@@ -1,6 +1,8 @@
-// What taking reductions apart works with.
+// What taking reductions and sorts apart works with.
 #pragma once
 
+#include <functional>
+#include <span>
 #include <vector>
 
 #include "ir/graph.h"
@@ -18,5 +20,15 @@ DType partial_dtype(ir::ReduceOp op, DType dtype);
 /// What changes nothing when it is combined: the value that fills the last block.
 ir::Value reduction_identity(ir::GraphBuilder& builder, ir::ReduceOp op, DType dtype);
 ir::Value converted(ir::GraphBuilder& builder, ir::Value value, DType dtype);
+
+/// The least and the largest value of an integer dtype or bool.
+struct IntegerRange {
+  std::int64_t low, high;
+};
+IntegerRange integer_range(DType dtype);
+
+/// Dimension `axis` of `x` as several of sizes `parts`, with `filler` behind its elements up to their product.
+ir::Value in_parts(ir::GraphBuilder& builder, ir::Value x, std::size_t axis,
+                   std::span<const base::SymExpr> parts, const std::function<ir::Value()>& filler);
 
 }  // namespace heddle::jit

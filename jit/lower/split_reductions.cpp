@@ -52,14 +52,11 @@ Value split(ir::GraphBuilder& builder, const Node& node, Value x) {
   const DType wide = partial_dtype(op, dtype);
   const SymExpr count = x.meta().count();
   const SymExpr blocks = ceildiv(count, kBlock);
-  Value flat = builder.emit("reshape", {converted(builder, x, wide)}, {{"sizes", ir::Dims{count}}});
-  const SymExpr missing = blocks * kBlock - count;
-  if (!missing.is_constant(0)) {
-    flat = builder.emit("pad", {flat, reduction_identity(builder, op, wide)},
-                        {{"low", ir::Dims{0}}, {"high", ir::Dims{missing}}});
-  }
+  const Value flat =
+      builder.emit("reshape", {converted(builder, x, wide)}, {{"sizes", ir::Dims{count}}});
+  const SymExpr sizes[] = {blocks, kBlock};
   const Value rows =
-      builder.emit("reshape", {flat}, {{"sizes", ir::Dims{blocks, SymExpr(kBlock)}}});
+      in_parts(builder, flat, 0, sizes, [&] { return reduction_identity(builder, op, wide); });
   const Value result = reduce_axis(builder, node, reduce_axis(builder, node, rows, 1), 0);
   const Value narrow = converted(builder, result, dtype);
   return builder.emit("reshape", {narrow}, {{"sizes", node.output().sizes}});
@@ -118,14 +115,11 @@ class Across {
     x = converted(builder, x, partial_dtype(op, dtype));
     std::vector<std::int64_t> last(reduced_.begin() + 1, reduced_.end());
     const auto first = static_cast<std::int64_t>(reduced_[0]);
-    if (last.empty() && block() == 0) {
-      x = reduced(builder, in_parts(builder, x, op), {first + 2});
-      last.push_back(first + 1);
-    } else if (last.empty()) {
-      ir::Dims blocks = sizes_;
-      blocks[reduced_[0]] = block();
-      blocks.insert(blocks.begin() + first, sizes_[reduced_[0]].constant() / block());
-      x = builder.emit("reshape", {x}, {{"sizes", blocks}});
+    if (last.empty()) {
+      const ir::Dims sizes = parts();
+      x = in_parts(builder, x, reduced_[0], sizes,
+                   [&] { return reduction_identity(builder, op, x.meta().dtype); });
+      if (sizes.size() > 2) x = reduced(builder, x, {first + 2});
       last.push_back(first + 1);
     }
     x = reduced(builder, reduced(builder, x, last), {first});
@@ -155,18 +149,11 @@ class Across {
     return inner_.constant() > 1 && inner_.constant() <= (cuda_ ? kMaxCudaLanes : kMaxLanes);
   }
 
-  /// The one reduced dimension as [parts of parts, parts, indices], padded with what changes nothing.
-  Value in_parts(ir::GraphBuilder& builder, Value x, ReduceOp op) const {
-    ir::Dims sizes = sizes_;
-    SymExpr& size = sizes[reduced_[0]];
-    const SymExpr parts = ceildiv(size, kPart * kPart);
-    ir::Dims low(sizes.size(), SymExpr(0)), high(sizes.size(), SymExpr(0));
-    high[reduced_[0]] = parts * (kPart * kPart) - size;
-    const Value nothing = reduction_identity(builder, op, x.meta().dtype);
-    x = builder.emit("pad", {x, nothing}, {{"low", low}, {"high", high}});
-    size = parts;
-    sizes.insert(sizes.begin() + static_cast<std::ptrdiff_t>(reduced_[0]) + 1, 2, SymExpr(kPart));
-    return builder.emit("reshape", {x}, {{"sizes", sizes}});
+  /// The one reduced dimension as blocks of indices, or as parts of parts of them, which reach behind its end.
+  ir::Dims parts() const {
+    const SymExpr& size = sizes_[reduced_[0]];
+    if (block() != 0) return {size.constant() / block(), block()};
+    return {ceildiv(size, kPart * kPart), kPart, kPart};
   }
 
   /// Of one reduced dimension: indices that are reduced together; 0: none divides it well.

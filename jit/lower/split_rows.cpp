@@ -71,9 +71,9 @@ bool takes_padding(const Node& node, const Rows& rows) {
   return is_arg(node) && node.flag("last") && rows.length % part_of(rows.length) != 0;
 }
 
-class Splitter {
+class RowSplitter {
  public:
-  Splitter(ir::GraphBuilder& builder, const Node& node, const Rows& rows)
+  RowSplitter(ir::GraphBuilder& builder, const Node& node, const Rows& rows)
       : b_(builder), node_(node), op_(*node.op().lowering.reduce), rows_(rows) {}
 
   Value run(Value x) const { return is_arg(node_) ? best(x) : reduced(x); }
@@ -82,19 +82,11 @@ class Splitter {
   /// [kept..., parts, elements of a part]
   Value in_parts(Value x, ReduceOp op) const {
     const std::int64_t part = part_of(rows_.length);
-    const std::int64_t parts = (rows_.length + part - 1) / part;
     ir::Dims sizes = rows_.kept;
     sizes.push_back(rows_.length);
-    x = reshape(x, sizes);
-    if (const std::int64_t missing = parts * part - rows_.length; missing != 0) {
-      ir::Dims low(sizes.size(), SymExpr(0)), high(sizes.size(), SymExpr(0));
-      high.back() = missing;
-      const Value nothing = reduction_identity(b_, op, x.meta().dtype);
-      x = b_.emit("pad", {x, nothing}, {{"low", low}, {"high", high}});
-    }
-    sizes.back() = parts;
-    sizes.push_back(part);
-    return reshape(x, sizes);
+    const SymExpr parts[] = {(rows_.length + part - 1) / part, part};
+    return jit::in_parts(b_, reshape(x, sizes), rows_.kept.size(), parts,
+                         [&] { return reduction_identity(b_, op, x.meta().dtype); });
   }
 
   Value reduced(Value x) const {
@@ -150,7 +142,8 @@ ir::Graph split_rows(const ir::Graph& graph, const LowerOptions& options) {
         if (!combines(*node) && !is_arg(*node)) return std::nullopt;
         const auto rows = long_rows(*node);
         if (!rows || takes_padding(*node, *rows)) return std::nullopt;
-        return Values{Splitter(rewriter.builder(), *node, *rows).run(rewriter.map(node->input(0)))};
+        return Values{
+            RowSplitter(rewriter.builder(), *node, *rows).run(rewriter.map(node->input(0)))};
       });
 }
 

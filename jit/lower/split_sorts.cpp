@@ -4,6 +4,7 @@
 
 #include "ir/op.h"
 #include "ir/passes/form_regions.h"
+#include "jit/lower/reduction_parts.h"
 
 namespace heddle::jit {
 namespace {
@@ -32,9 +33,9 @@ struct Row {
 };
 
 /// One sort or topk, its axis the last one.
-class Splitter {
+class SortSplitter {
  public:
-  Splitter(ir::GraphBuilder& builder, bool descending)
+  SortSplitter(ir::GraphBuilder& builder, bool descending)
       : builder_(builder), descending_(descending) {}
 
   Row sorted(Value x) const {
@@ -90,26 +91,15 @@ class Splitter {
 
   /// [..., n] as [..., runs, elements of a run]: what is missing of the last run comes after everything.
   Value in_runs(Value x) const {
-    ir::Dims sizes = x.meta().sizes;
-    const SymExpr runs = ceildiv(sizes.back(), kSortedRun);
-    const SymExpr missing = runs * kSortedRun - sizes.back();
-    if (!missing.is_constant(0)) {
-      ir::Dims low(sizes.size(), SymExpr(0)), high(sizes.size(), SymExpr(0));
-      high.back() = missing;
-      x = builder_.emit("pad", {x, last_key(x.meta().dtype)}, {{"low", low}, {"high", high}});
-    }
-    sizes.back() = runs;
-    sizes.push_back(kSortedRun);
-    return reshape(x, std::move(sizes));
+    const ir::Dims& sizes = x.meta().sizes;
+    const SymExpr parts[] = {ceildiv(sizes.back(), kSortedRun), kSortedRun};
+    return in_parts(builder_, x, sizes.size() - 1, parts, [&] { return last_key(x.meta().dtype); });
   }
 
   Value last_key(DType dtype) const {
     if (is_floating(dtype)) return builder_.scalar(dtype, std::numeric_limits<double>::quiet_NaN());
-    const int bits = static_cast<int>(8 * size_of(dtype));
-    const std::int64_t low =
-        is_signed(dtype) ? std::numeric_limits<std::int64_t>::min() >> (64 - bits) : 0;
-    const std::int64_t high = is_signed(dtype) ? ~low : (std::int64_t{1} << bits) - 1;
-    return builder_.constant(ir::Literal::scalar_int(dtype, descending_ ? low : high));
+    const IntegerRange range = integer_range(dtype);
+    return builder_.constant(ir::Literal::scalar_int(dtype, descending_ ? range.low : range.high));
   }
 
   /// Positions in runs [..., runs, k] as positions in the row.
@@ -181,7 +171,7 @@ ir::Graph split_sorts(const ir::Graph& graph, const LowerOptions& options) {
         ir::GraphBuilder& builder = rewriter.builder();
         const Value x = exchanged(builder, rewriter.map(node->input(0)), axis);
         const bool topk = node->op_name() == "topk";
-        const Splitter splitter(builder, node->flag(topk ? "largest" : "descending"));
+        const SortSplitter splitter(builder, node->flag(topk ? "largest" : "descending"));
         const Row row =
             topk ? splitter.best(x, std::get<SymExpr>(node->attr("k"))) : splitter.sorted(x);
         return std::vector<Value>{exchanged(builder, row.keys, axis),

@@ -62,7 +62,7 @@ class AttentionNest {
     add_locals();
     start();
     const SymExpr tiles = ceildiv(visible_keys(), kKeys);
-    const SymExpr tile = begin(tiles, ForStmt::Kind::Serial);
+    const SymExpr tile = b_.begin_for(tiles, ForStmt::Kind::Serial);
     key_begin_ = tile * kKeys;
     key_count_ = min(kKeys, visible_keys() - key_begin_);
     contract_scores();
@@ -113,12 +113,6 @@ class AttentionNest {
     return has_form_ ? b_.bind(b_.from_index(at), 0, size - 1, 0) : at;
   }
 
-  SymExpr begin(const SymExpr& extent, ForStmt::Kind kind) {
-    const Symbol axis = b_.new_axis(extent);
-    b_.begin_for(axis, extent, kind);
-    return axis;
-  }
-
   void split_parallel() {
     const SymExpr parts[] = {out_[0], out_[1], ceildiv(out_[3], tile_columns_),
                              ceildiv(out_[2], tile_rows_)};
@@ -148,10 +142,9 @@ class AttentionNest {
   }
 
   Scalar number(double value) { return b_.constant(dtype_, value); }
-  Scalar apply(ScalarOp op, Scalar a, Scalar b) { return b_.apply(op, {a, b}); }
 
   void fill(NestBufferId buffer, std::int64_t count, double value) {
-    const SymExpr k = begin(count, ForStmt::Kind::Vector);
+    const SymExpr k = b_.begin_for(count, ForStmt::Kind::Vector);
     b_.store(buffer, k, number(value));
     b_.end_for();
   }
@@ -186,7 +179,7 @@ class AttentionNest {
     const DType dtype = ctx_.node().input(1).meta().dtype;
     packed_ = b_.add_local(dtype, block * kKeys, block * kKeys);
     fill(scores_, tile_rows_ * kKeys, 0);
-    const SymExpr number = begin(ceildiv(depth_, block), ForStmt::Kind::Serial);
+    const SymExpr number = b_.begin_for(ceildiv(depth_, block), ForStmt::Kind::Serial);
     const SymExpr from = number * block;
     contract_packed(from, min(block, depth_ - from));
     b_.end_for();
@@ -200,8 +193,8 @@ class AttentionNest {
   }
 
   void contract_packed(const SymExpr& from, const SymExpr& depth) {
-    const SymExpr key = begin(key_count_, ForStmt::Kind::Serial);
-    const SymExpr d = begin(depth, ForStmt::Kind::Vector);
+    const SymExpr key = b_.begin_for(key_count_, ForStmt::Kind::Serial);
+    const SymExpr d = b_.begin_for(depth, ForStmt::Kind::Vector);
     const SymExpr source = place(k_, shared_head_, key_begin_ + key, from + d);
     b_.store(packed_, d * kKeys + key, b_.load(k_.buffer, source));
     b_.end_for();
@@ -234,13 +227,13 @@ class AttentionNest {
 
   /// The score of a key with everything that scales or hides it.
   Scalar masked(Scalar score, const SymExpr& query, const SymExpr& key) {
-    score = apply(ScalarOp::Mul, score, scale());
+    score = b_.apply(ScalarOp::Mul, score, scale());
     Mask seen;
     if (is_masked()) {
       const Scalar mask = ctx_.operand(3, mask_index(query, key));
       const double hidden = ctx_.node().number("hidden");
       if (mask.dtype != DType::Bool)
-        score = apply(ScalarOp::Add, score, b_.convert(mask, dtype_));
+        score = b_.apply(ScalarOp::Add, score, b_.convert(mask, dtype_));
       else if (hidden == -std::numeric_limits<double>::infinity())
         seen = mask;
       else
@@ -261,8 +254,8 @@ class AttentionNest {
   }
 
   void mask_scores() {
-    const SymExpr row = begin(rows_, ForStmt::Kind::Serial);
-    const SymExpr c = begin(key_count_, ForStmt::Kind::Vector);
+    const SymExpr row = b_.begin_for(rows_, ForStmt::Kind::Serial);
+    const SymExpr c = b_.begin_for(key_count_, ForStmt::Kind::Vector);
     const SymExpr at = row * kKeys + c;
     const Scalar score = masked(b_.load(scores_, at), row_begin_ + row, key_begin_ + c);
     b_.store(scores_, at, score);
@@ -274,14 +267,14 @@ class AttentionNest {
 
   /// Of all rows side by side: a chain of scalar operations for each would take longer than its scores.
   void update_largest() {
-    const SymExpr row = begin(rows_, ForStmt::Kind::Vector);
+    const SymExpr row = b_.begin_for(rows_, ForStmt::Kind::Vector);
     const Scalar before = b_.load(largest_, row);
-    const Scalar now = apply(ScalarOp::Max, before, b_.load(most_, row));
+    const Scalar now = b_.apply(ScalarOp::Max, before, b_.load(most_, row));
     // Rows that saw nothing yet: exp(-inf - 0) is 0, where -inf - -inf is NaN.
-    const Scalar nothing = apply(ScalarOp::Eq, now, lowest(b_, dtype_));
+    const Scalar nothing = b_.apply(ScalarOp::Eq, now, lowest(b_, dtype_));
     const Scalar shift = b_.apply(ScalarOp::Select, {nothing, number(0), now});
-    const Scalar rescale = b_.apply(ScalarOp::Exp, {apply(ScalarOp::Sub, before, shift)});
-    const Scalar total = apply(ScalarOp::Mul, b_.load(total_, row), rescale);
+    const Scalar rescale = b_.apply(ScalarOp::Exp, {b_.apply(ScalarOp::Sub, before, shift)});
+    const Scalar total = b_.apply(ScalarOp::Mul, b_.load(total_, row), rescale);
     b_.store(largest_, row, now);
     b_.store(most_, row, shift);
     b_.store(rescale_, row, rescale);
@@ -291,35 +284,35 @@ class AttentionNest {
 
   /// Turns scores into weights and adds them to the totals.
   void weigh_scores() {
-    const SymExpr row = begin(rows_, ForStmt::Kind::Serial);
+    const SymExpr row = b_.begin_for(rows_, ForStmt::Kind::Serial);
     const Scalar shift = b_.load(most_, row);
-    const SymExpr c = begin(key_count_, ForStmt::Kind::Vector);
+    const SymExpr c = b_.begin_for(key_count_, ForStmt::Kind::Vector);
     const SymExpr at = row * kKeys + c;
     const Scalar weight =
-        b_.apply(ScalarOp::Exp, {apply(ScalarOp::Sub, b_.load(scores_, at), shift)});
+        b_.apply(ScalarOp::Exp, {b_.apply(ScalarOp::Sub, b_.load(scores_, at), shift)});
     b_.store(scores_, at, weight);
     const Scalar sum = b_.reduce(ReduceOp::Sum, dtype_, {&weight, 1})[0];
     b_.end_for();
-    b_.store(total_, row, apply(ScalarOp::Add, b_.load(total_, row), sum));
+    b_.store(total_, row, b_.apply(ScalarOp::Add, b_.load(total_, row), sum));
 
     const Scalar rescale = b_.load(rescale_, row);
-    const SymExpr column = begin(columns_, ForStmt::Kind::Vector);
+    const SymExpr column = b_.begin_for(columns_, ForStmt::Kind::Vector);
     const SymExpr position = row * tile_columns_ + column;
-    b_.store(sums_, position, apply(ScalarOp::Mul, b_.load(sums_, position), rescale));
+    b_.store(sums_, position, b_.apply(ScalarOp::Mul, b_.load(sums_, position), rescale));
     b_.end_for();
     b_.end_for();
   }
 
   void write() {
-    const SymExpr row = begin(rows_, ForStmt::Kind::Serial);
+    const SymExpr row = b_.begin_for(rows_, ForStmt::Kind::Serial);
     const Scalar total = b_.load(total_, row);
     // Where rows of -inf are to be NaN, 0 times the reciprocal of 0 is; without keys there is nothing to sum.
     const Scalar none = ctx_.node().flag("nan_rows") ? compare(b_, ScalarOp::Eq, keys_, 0)
-                                                     : apply(ScalarOp::Eq, total, number(0));
+                                                     : b_.apply(ScalarOp::Eq, total, number(0));
     const Scalar share = b_.apply(ScalarOp::Reciprocal, {total});
-    const SymExpr column = begin(columns_, ForStmt::Kind::Vector);
+    const SymExpr column = b_.begin_for(columns_, ForStmt::Kind::Vector);
     const Scalar sum = b_.load(sums_, row * tile_columns_ + column);
-    const Scalar mean = apply(ScalarOp::Mul, sum, share);
+    const Scalar mean = b_.apply(ScalarOp::Mul, sum, share);
     const Scalar value = b_.apply(ScalarOp::Select, {none, number(0), mean});
     const SymExpr index[] = {batch_, head_, row_begin_ + row, column_begin_ + column};
     ctx_.result(0, index, b_.convert(value, ctx_.node().output().dtype));

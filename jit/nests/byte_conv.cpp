@@ -59,8 +59,7 @@ class ByteConvNest {
     gather();
     const SymExpr first_panel = b_.simplify(floordiv(p, row_tiles)) * kStripPanels;
     const SymExpr strip = min(kStripPanels, all_panels - first_panel);
-    const Symbol panel = b_.new_axis(strip);
-    b_.begin_for(panel, strip, ForStmt::Kind::Serial);
+    const Symbol panel = b_.begin_for(strip, ForStmt::Kind::Serial);
     multiply(first_panel + SymExpr(panel));
     b_.end_for();
     b_.nest().work = rows * out_.back() * depth();
@@ -77,8 +76,7 @@ class ByteConvNest {
 
   /// Fills the windows of the tile's rows.
   void gather() {
-    const Symbol row = b_.new_axis(rows_);
-    b_.begin_for(row, rows_, ForStmt::Kind::Serial);
+    const Symbol row = b_.begin_for(rows_, ForStmt::Kind::Serial);
     const std::span<const SymExpr> leading = std::span(out_).first(out_.size() - 1);
     const Index at = delinearize(row_begin_ + SymExpr(row), leading, b_.facts());
     first_.clear();
@@ -94,8 +92,7 @@ class ByteConvNest {
   /// Taps of dimensions from `d` on; x's element of those before it begins at `from`.
   void gather_from(std::size_t d, const SymExpr& from, const SymExpr& to, const Mask& inside) {
     if (d + 1 == spatial()) return gather_run(from, to, inside);
-    const Symbol tap = b_.new_axis(kernel_[d]);
-    b_.begin_for(tap, kernel_[d], ForStmt::Kind::Serial);
+    const Symbol tap = b_.begin_for(kernel_[d], ForStmt::Kind::Serial);
     SymExpr behind = channels();
     for (std::size_t k = d + 1; k < spatial(); ++k) behind *= kernel_[k];
     const SymExpr position = first_[d] + SymExpr(tap) * dilations_[d];
@@ -129,8 +126,7 @@ class ByteConvNest {
       b_.end_if();
       b_.begin_if(b_.apply(ScalarOp::Not, {*whole}));
     }
-    const Symbol tap = b_.new_axis(taps);
-    b_.begin_for(tap, taps, ForStmt::Kind::Serial);
+    const Symbol tap = b_.begin_for(taps, ForStmt::Kind::Serial);
     const SymExpr position = first_[d] + SymExpr(tap) * dilations_[d];
     copy(from + position * x_.strides[d + 1], to + SymExpr(tap) * channels(), channels(),
          within(d, position, position, inside));
@@ -140,8 +136,7 @@ class ByteConvNest {
 
   /// `count` bytes of x, or as many zero points where `mask` does not hold.
   void copy(const SymExpr& from, const SymExpr& to, const SymExpr& count, const Mask& mask) {
-    const Symbol k = b_.new_axis(count);
-    b_.begin_for(k, count, ForStmt::Kind::Vector);
+    const Symbol k = b_.begin_for(count, ForStmt::Kind::Vector);
     const Scalar byte = b_.load(x_.buffer, from + SymExpr(k) * x_.strides.back(), id_of(mask));
     b_.store(windows_, to + SymExpr(k), select(b_, mask, byte, zero_));
     b_.end_for();
@@ -151,8 +146,7 @@ class ByteConvNest {
   void clear_rest(const SymExpr& to) {
     const SymExpr rest = b_.simplify(pitch_ - depth());
     if (rest.is_constant(0)) return;
-    const Symbol k = b_.new_axis(rest);
-    b_.begin_for(k, rest, ForStmt::Kind::Vector);
+    const Symbol k = b_.begin_for(rest, ForStmt::Kind::Vector);
     b_.store(windows_, to + depth() + SymExpr(k), b_.constant_int(DType::U8, 0));
     b_.end_for();
   }
@@ -161,14 +155,12 @@ class ByteConvNest {
     const SymExpr column_begin = panel * kTileColumns;
     const SymExpr columns = min(kTileColumns, out_.back() - column_begin);
     const SymExpr count = rows_ * kTileColumns;
-    const Symbol k = b_.new_axis(count);
-    b_.begin_for(k, count, ForStmt::Kind::Vector);
+    const Symbol k = b_.begin_for(count, ForStmt::Kind::Vector);
     b_.store(acc_, k, b_.constant_int(DType::I32, 0));
     b_.end_for();
     const SymExpr groups = ctx_.operand_sizes(1)[1];
     const SymExpr parts = ceildiv(groups, kGroupDepth);
-    const Symbol part = b_.new_axis(parts);
-    b_.begin_for(part, parts, ForStmt::Kind::Serial);
+    const Symbol part = b_.begin_for(parts, ForStmt::Kind::Serial);
     const SymExpr begin = SymExpr(part) * kGroupDepth;
     const SymExpr depth = b_.simplify(min(kGroupDepth, groups - begin));
     const SymExpr first = panels_.offset + panels_.strides[0] * panel + panels_.strides[1] * begin;
@@ -189,10 +181,8 @@ class ByteConvNest {
   }
 
   void write(const SymExpr& column_begin, const SymExpr& columns) {
-    const Symbol row = b_.new_axis(rows_);
-    b_.begin_for(row, rows_, ForStmt::Kind::Serial);
-    const Symbol column = b_.new_axis(columns);
-    b_.begin_for(column, columns, ForStmt::Kind::Vector);
+    const Symbol row = b_.begin_for(rows_, ForStmt::Kind::Serial);
+    const Symbol column = b_.begin_for(columns, ForStmt::Kind::Vector);
     const Scalar sum = b_.load(acc_, SymExpr(row) * kTileColumns + SymExpr(column));
     const std::span<const SymExpr> leading = std::span(out_).first(out_.size() - 1);
     Index index = delinearize(row_begin_ + SymExpr(row), leading, b_.facts());

@@ -59,8 +59,7 @@ class ConvNest {
     index_ = delinearize(p, rows, b_.facts());
     first_channel_ = index_[1] * block_;
     group_ = b_.simplify(floordiv(first_channel_, channels_out_));
-    const Symbol o = b_.new_axis(out_.back());
-    b_.begin_for(o, out_.back(), ForStmt::Kind::Vector);
+    const Symbol o = b_.begin_for(out_.back(), ForStmt::Kind::Vector);
     index_.push_back(o);
     const std::vector<Scalar> sums = sum();
     for (std::int64_t k = 0; k < block_; ++k) {
@@ -108,8 +107,7 @@ class ConvNest {
 
   std::vector<Scalar> sum() {
     std::vector<Scalar> values = initial();
-    const Symbol c = b_.new_axis(channels_in_);
-    b_.begin_for(c, channels_in_, ForStmt::Kind::Serial);
+    const Symbol c = b_.begin_for(channels_in_, ForStmt::Kind::Serial);
     std::vector<Scalar> now;
     for (const Scalar& value : values) now.push_back(b_.carry(value));
     const auto body = [&](const Index& position, const Index& tap, const Mask& mask,

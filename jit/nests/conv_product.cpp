@@ -110,11 +110,9 @@ class ConvProductNest {
   void write(std::span<const SymExpr> windows) {
     const DType dtype = ctx_.node().output().dtype;
     const bool biased = ctx_.node().inputs().size() > 2 && ctx_.node().input(2);
-    const Symbol row = b_.new_axis(rows_);
-    b_.begin_for(row, rows_, ForStmt::Kind::Serial);
+    const Symbol row = b_.begin_for(rows_, ForStmt::Kind::Serial);
     const SymExpr channel = first_channel_ + SymExpr(row);
-    const Symbol column = b_.new_axis(columns_);
-    b_.begin_for(column, columns_, ForStmt::Kind::Vector);
+    const Symbol column = b_.begin_for(columns_, ForStmt::Kind::Vector);
     Scalar sum = b_.load(acc_, SymExpr(row) * kTileColumns + SymExpr(column));
     if (biased) {
       const Scalar bias = ctx_.operand(2, std::array{channel});

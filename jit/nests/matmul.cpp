@@ -160,8 +160,7 @@ class MatmulNest {
     }
     clear(rows_ * kTileColumns);
     const SymExpr blocks = ceildiv(depth_, kPanelDepth);
-    const Symbol block = b_.new_axis(blocks);
-    b_.begin_for(block, blocks, ForStmt::Kind::Serial);
+    const Symbol block = b_.begin_for(blocks, ForStmt::Kind::Serial);
     const SymExpr begin = SymExpr(block) * kPanelDepth;
     const SymExpr depth = b_.simplify(min(kPanelDepth, depth_ - begin));
     TileOperand part = panel(base + begin * right_.strides[1]);
@@ -187,10 +186,8 @@ class MatmulNest {
   TileOperand widened(const TileOperand& part, const SymExpr& depth) {
     constexpr std::int64_t kCount = kPanelDepth * kTileColumns;
     const NestBufferId wide = b_.add_local(accumulator_, kCount, kCount);
-    const Symbol row = b_.new_axis(depth);
-    b_.begin_for(row, depth, ForStmt::Kind::Serial);
-    const Symbol column = b_.new_axis(columns_);
-    b_.begin_for(column, columns_, ForStmt::Kind::Vector);
+    const Symbol row = b_.begin_for(depth, ForStmt::Kind::Serial);
+    const Symbol column = b_.begin_for(columns_, ForStmt::Kind::Vector);
     const SymExpr from =
         part.base + SymExpr(row) * part.row_stride + SymExpr(column) * part.column_stride;
     b_.store(wide, SymExpr(row) * kTileColumns + SymExpr(column),
@@ -210,8 +207,7 @@ class MatmulNest {
     const SymExpr base = right_.offset + right_.strides[0] * number;
     clear(rows_ * kTileColumns);
     const SymExpr blocks = ceildiv(groups, kGroupDepth);
-    const Symbol block = b_.new_axis(blocks);
-    b_.begin_for(block, blocks, ForStmt::Kind::Serial);
+    const Symbol block = b_.begin_for(blocks, ForStmt::Kind::Serial);
     const SymExpr begin = SymExpr(block) * kGroupDepth;
     const SymExpr depth = b_.simplify(min(kGroupDepth, groups - begin));
     const SymExpr part = base + begin * right_.strides[1];
@@ -231,11 +227,9 @@ class MatmulNest {
     constexpr std::int64_t kPitch = kGroupDepth * kByteGroup;
     const NestBufferId copy = b_.add_local(DType::U8, kTileRows * kPitch, kTileRows * kPitch);
     const TileOperand from = left_tile(first);
-    const Symbol row = b_.new_axis(rows_);
-    b_.begin_for(row, rows_, ForStmt::Kind::Serial);
+    const Symbol row = b_.begin_for(rows_, ForStmt::Kind::Serial);
     const SymExpr width = groups * kByteGroup;
-    const Symbol column = b_.new_axis(width);
-    b_.begin_for(column, width, ForStmt::Kind::Vector);
+    const Symbol column = b_.begin_for(width, ForStmt::Kind::Vector);
     const Mask inside = where_less(b_, {}, first + SymExpr(column), depth_);
     const SymExpr at =
         from.base + SymExpr(row) * from.row_stride + SymExpr(column) * from.column_stride;
@@ -253,14 +247,11 @@ class MatmulNest {
         b_.add_local(dtype, kPackDepth * kTileColumns, kPackDepth * kTileColumns);
     clear(kTileRows * kTileColumns);
     const SymExpr blocks = ceildiv(depth_, kPackDepth);
-    const Symbol block = b_.new_axis(blocks);
-    b_.begin_for(block, blocks, ForStmt::Kind::Serial);
+    const Symbol block = b_.begin_for(blocks, ForStmt::Kind::Serial);
     const SymExpr begin = SymExpr(block) * kPackDepth;
     const SymExpr depth = min(kPackDepth, depth_ - begin);
-    const Symbol column = b_.new_axis(columns_);
-    b_.begin_for(column, columns_, ForStmt::Kind::Serial);
-    const Symbol k = b_.new_axis(depth);
-    b_.begin_for(k, depth, ForStmt::Kind::Vector);
+    const Symbol column = b_.begin_for(columns_, ForStmt::Kind::Serial);
+    const Symbol k = b_.begin_for(depth, ForStmt::Kind::Vector);
     const SymExpr from = matrix_offset(right_, 1) +
                          right_.strides[rank - 2] * (begin + SymExpr(k)) +
                          right_.strides[rank - 1] * (column_begin_ + SymExpr(column));
@@ -272,8 +263,7 @@ class MatmulNest {
   }
 
   void clear(const SymExpr& count) {
-    const Symbol k = b_.new_axis(count);
-    b_.begin_for(k, count, ForStmt::Kind::Vector);
+    const Symbol k = b_.begin_for(count, ForStmt::Kind::Vector);
     b_.store(acc_, k,
              is_floating(accumulator_) ? b_.constant(accumulator_, 0)
                                        : b_.constant_int(accumulator_, 0));
@@ -282,10 +272,8 @@ class MatmulNest {
 
   void write() {
     const std::size_t rank = out_.size();
-    const Symbol row = b_.new_axis(rows_);
-    b_.begin_for(row, rows_, ForStmt::Kind::Serial);
-    const Symbol column = b_.new_axis(columns_);
-    b_.begin_for(column, columns_, ForStmt::Kind::Vector);
+    const Symbol row = b_.begin_for(rows_, ForStmt::Kind::Serial);
+    const Symbol column = b_.begin_for(columns_, ForStmt::Kind::Vector);
     Scalar value = b_.load(acc_, SymExpr(row) * kTileColumns + SymExpr(column));
     value = b_.convert(value, ctx_.node().output().dtype);
     const SymExpr at = row_begin_ + SymExpr(row);

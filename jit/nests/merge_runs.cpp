@@ -34,23 +34,13 @@ class MergeNest {
     b_.set_parallel(p, extent);
     row_ = delinearize(b_.simplify(floordiv(p, blocks)), rows, b_.facts());
     const SymExpr begin = b_.simplify(mod(p, blocks)) * kBlock;
-    const SymExpr lane = loop(b_.simplify(min(kBlock, length_ - begin)), ForStmt::Kind::Vector);
+    const SymExpr lane =
+        b_.begin_for(b_.simplify(min(kBlock, length_ - begin)), ForStmt::Kind::Vector);
     place(begin + lane);
     b_.end_for();
   }
 
  private:
-  Scalar apply(ScalarOp op, Scalar a, Scalar b) { return b_.apply(op, {a, b}); }
-  Scalar choose(Scalar condition, Scalar a, Scalar b) {
-    return b_.apply(ScalarOp::Select, {condition, a, b});
-  }
-
-  SymExpr loop(const SymExpr& extent, ForStmt::Kind kind) {
-    const Symbol axis = b_.new_axis(extent);
-    b_.begin_for(axis, extent, kind);
-    return axis;
-  }
-
   Index at(const SymExpr& position) const {
     Index index = row_;
     index.push_back(position);
@@ -62,12 +52,12 @@ class MergeNest {
     const SymExpr own = b_.simplify(floordiv(i, run_));
     const SymExpr first = b_.simplify(floordiv(i, run_ * count_)) * count_;  // run of the group
     const Scalar start = b_.from_index(i - own * run_);
-    const SymExpr other = first + loop(count_, ForStmt::Kind::Serial);
+    const SymExpr other = first + SymExpr(b_.begin_for(count_, ForStmt::Kind::Serial));
     const Scalar so_far = b_.carry(start);
     const Scalar found = elements_before(mine, own, other);
-    const Scalar rank = b_.set_next(so_far, apply(ScalarOp::Add, so_far, found));
+    const Scalar rank = b_.set_next(so_far, b_.apply(ScalarOp::Add, so_far, found));
     b_.end_for();
-    const Scalar to = apply(ScalarOp::Add, b_.from_index(first * run_), rank);
+    const Scalar to = b_.apply(ScalarOp::Add, b_.from_index(first * run_), rank);
     const SymExpr target = b_.bind(to, 0, length_ - 1, 0);
     ctx_.result(0, at(target), mine);
     ctx_.result(1, at(target), ctx_.operand(1, at(i)));
@@ -77,25 +67,16 @@ class MergeNest {
   Scalar elements_before(Scalar mine, const SymExpr& own, const SymExpr& other) {
     const Scalar low = b_.from_index(min(other * run_, length_));
     const Scalar end = b_.from_index(min(other * run_ + run_, length_));
-    const Scalar high = choose(compare(b_, ScalarOp::Eq, other, own), low, end);
+    const Scalar high = select(b_, compare(b_, ScalarOp::Eq, other, own), low, end);
     const Scalar is_earlier = compare(b_, ScalarOp::Lt, other, own);
-    loop(halvings(run_), ForStmt::Kind::Serial);
-    const Scalar lo = b_.carry(low);
-    const Scalar hi = b_.carry(high);
-    const Scalar open = apply(ScalarOp::Lt, lo, hi);
-    const Scalar middle =
-        apply(ScalarOp::Shr, apply(ScalarOp::Add, lo, hi), b_.constant_int(DType::I64, 1));
-    const Scalar key = ctx_.operand(0, at(b_.bind(middle, 0, length_ - 1, 0)), open.id);
-    const bool descending = ctx_.node().flag("descending");
-    const Scalar weakly = b_.apply(ScalarOp::Not, {comes_before(b_, mine, key, descending)});
-    const Scalar precedes = choose(is_earlier, weakly, comes_before(b_, key, mine, descending));
-    const Scalar right = apply(ScalarOp::And, open, precedes);
-    const Scalar left = apply(ScalarOp::And, open, b_.apply(ScalarOp::Not, {precedes}));
-    const Scalar next = apply(ScalarOp::Add, middle, b_.constant_int(DType::I64, 1));
-    const Scalar result = b_.set_next(lo, choose(right, next, lo));
-    b_.set_next(hi, choose(left, middle, hi));
-    b_.end_for();
-    return apply(ScalarOp::Sub, result, low);
+    const auto precedes = [&](Scalar middle, Scalar open) {
+      const Scalar key = ctx_.operand(0, at(b_.bind(middle, 0, length_ - 1, 0)), open.id);
+      const bool descending = ctx_.node().flag("descending");
+      const Scalar weakly = b_.apply(ScalarOp::Not, {comes_before(b_, mine, key, descending)});
+      return select(b_, is_earlier, weakly, comes_before(b_, key, mine, descending));
+    };
+    const Scalar result = first_that_does_not(b_, low, high, halvings(run_), precedes);
+    return b_.apply(ScalarOp::Sub, result, low);
   }
 
   NestContext& ctx_;

@@ -5,6 +5,9 @@
 
 namespace heddle::jit {
 
+/// Columns of a parallel part of a scatter.
+inline constexpr std::int64_t kScatterColumns = 256;
+
 extern const NestRecipe kAttentionRecipe;
 extern const NestRecipe kConvRecipe;
 extern const NestRecipe kConvTransposeRecipe;

@@ -47,18 +47,6 @@ class OrderedScatter {
   }
 
  private:
-  Scalar apply(ScalarOp op, Scalar a, Scalar b) { return b_.apply(op, {a, b}); }
-  Scalar choose(Scalar condition, Scalar a, Scalar b) {
-    return b_.apply(ScalarOp::Select, {condition, a, b});
-  }
-  Scalar number(std::int64_t value) { return b_.constant_int(DType::I64, value); }
-
-  SymExpr loop(const SymExpr& extent, ForStmt::Kind kind) {
-    const Symbol axis = b_.new_axis(extent);
-    b_.begin_for(axis, extent, kind);
-    return axis;
-  }
-
   SymExpr update_of(const SymExpr& lane) const {
     return b_.simplify(floordiv(begin_ + lane, width_));
   }
@@ -68,18 +56,18 @@ class OrderedScatter {
 
   /// Notes how many updates each element's thread joins. @return the largest of these numbers.
   Scalar measure() {
-    const SymExpr lane = loop(lanes_, ForStmt::Kind::Vector);
+    const SymExpr lane = b_.begin_for(lanes_, ForStmt::Kind::Vector);
     const SymExpr k = update_of(lane);
     const Scalar here = destination(k);
     const std::string& what = ctx_.node().string("what");
     b_.bind(here, 0, slices_ - 1, ctx_.check(what + ": index out of range"));
-    const Scalar begins = apply(ScalarOp::Or, compare(b_, ScalarOp::Eq, k, 0),
-                                apply(ScalarOp::Ne, destination(max(0, k - 1)), here));
-    const Scalar exists = apply(ScalarOp::And, apply(ScalarOp::Ge, here, number(0)),
-                                apply(ScalarOp::Lt, here, b_.from_index(slices_)));
-    const Scalar mine = apply(ScalarOp::And, begins, exists);
-    const Scalar length = apply(ScalarOp::Sub, end_of(here, k, mine), b_.from_index(k));
-    const Scalar joined = choose(mine, length, number(0));
+    const Scalar begins = b_.apply(ScalarOp::Or, compare(b_, ScalarOp::Eq, k, 0),
+                                   b_.apply(ScalarOp::Ne, destination(max(0, k - 1)), here));
+    const Scalar exists = b_.apply(ScalarOp::And, b_.apply(ScalarOp::Ge, here, b_.i64(0)),
+                                   b_.apply(ScalarOp::Lt, here, b_.from_index(slices_)));
+    const Scalar mine = b_.apply(ScalarOp::And, begins, exists);
+    const Scalar length = b_.apply(ScalarOp::Sub, end_of(here, k, mine), b_.from_index(k));
+    const Scalar joined = select(b_, mine, length, b_.i64(0));
     b_.store(lengths_, lane, joined);
     const Scalar longest = b_.reduce(ir::ReduceOp::Max, DType::I64, {&joined, 1})[0];
     b_.end_for();
@@ -89,42 +77,32 @@ class OrderedScatter {
   /// The first update after k that does not go `here`.
   Scalar end_of(Scalar here, const SymExpr& k, Scalar mine) {
     const Scalar low = b_.from_index(k + 1);
-    const Scalar high = choose(mine, b_.from_index(updates_), low);
+    const Scalar high = select(b_, mine, b_.from_index(updates_), low);
     constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() >> 24;  // memory's
     const std::int64_t count = updates_.as_constant().value_or(kMost);
-    loop(halvings(count), ForStmt::Kind::Serial);
-    const Scalar lo = b_.carry(low);
-    const Scalar hi = b_.carry(high);
-    const Scalar open = apply(ScalarOp::Lt, lo, hi);
-    const Scalar middle = apply(ScalarOp::Shr, apply(ScalarOp::Add, lo, hi), number(1));
-    const Scalar there = destination(b_.bind(middle, 0, updates_ - 1, 0), open.id);
-    const Scalar same = apply(ScalarOp::Eq, there, here);
-    const Scalar right = apply(ScalarOp::And, open, same);
-    const Scalar left = apply(ScalarOp::And, open, b_.apply(ScalarOp::Not, {same}));
-    const Scalar next = apply(ScalarOp::Add, middle, number(1));
-    const Scalar result = b_.set_next(lo, choose(right, next, lo));
-    b_.set_next(hi, choose(left, middle, hi));
-    b_.end_for();
-    return result;
+    return first_that_does_not(b_, low, high, halvings(count), [&](Scalar middle, Scalar open) {
+      const Scalar there = destination(b_.bind(middle, 0, updates_ - 1, 0), open.id);
+      return b_.apply(ScalarOp::Eq, there, here);
+    });
   }
 
   void update(const SymExpr& longest) {
-    const SymExpr lane = loop(lanes_, ForStmt::Kind::Vector);
+    const SymExpr lane = b_.begin_for(lanes_, ForStmt::Kind::Vector);
     const SymExpr k = update_of(lane);
     const SymExpr column = b_.simplify(mod(begin_ + lane, width_));
     const Scalar length = b_.load(lengths_, lane);
-    const Scalar touched = apply(ScalarOp::Gt, length, number(0));
+    const Scalar touched = b_.apply(ScalarOp::Gt, length, b_.i64(0));
     const SymExpr target = b_.bind(destination(k), 0, slices_ - 1, 0) * width_ + column;
     const Scalar old = b_.load(out_, target, touched.id);
-    const SymExpr step = loop(longest, ForStmt::Kind::Serial);
+    const SymExpr step = b_.begin_for(longest, ForStmt::Kind::Serial);
     const Scalar now = b_.carry(old);
-    const Scalar there = apply(ScalarOp::Lt, b_.from_index(step), length);
+    const Scalar there = b_.apply(ScalarOp::Lt, b_.from_index(step), length);
     const Scalar named = ctx_.operand(2, Index{min(updates_ - 1, k + step)}, there.id);
     Index from{b_.bind(named, 0, updates_ - 1, 0)};
     const Index within = delinearize(column, slice_, b_.facts());
     from.insert(from.end(), within.begin(), within.end());
     const Scalar next = joined(now, ctx_.operand(3, from, there.id));
-    const Scalar result = b_.set_next(now, choose(there, next, now));
+    const Scalar result = b_.set_next(now, select(b_, there, next, now));
     b_.end_for();
     b_.store(out_, target, result, touched.id);
     b_.end_for();
@@ -132,7 +110,7 @@ class OrderedScatter {
 
   Scalar joined(Scalar old, Scalar update) {
     const auto op = join_of(ctx_.node().string("reduction"));
-    return op ? apply(*op, old, update) : update;
+    return op ? b_.apply(*op, old, update) : update;
   }
 
   NestContext& ctx_;

@@ -31,8 +31,7 @@ class PoolNest {
     const Symbol p = b_.new_axis(extent);
     b_.set_parallel(p, extent);
     index_ = delinearize(p, rows, b_.facts());
-    const Symbol o = b_.new_axis(out_.back());
-    b_.begin_for(o, out_.back(), ForStmt::Kind::Vector);
+    const Symbol o = b_.begin_for(out_.back(), ForStmt::Kind::Vector);
     index_.push_back(o);
     for (std::size_t d = 0; d < spatial(); ++d)
       loops_.push_back(window_.taps(d, at(d), d + 1 < spatial()));

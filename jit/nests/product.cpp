@@ -83,10 +83,8 @@ class ProductNest {
 
   void write() {
     const std::size_t rank = out_.size();
-    const Symbol row = b_.new_axis(rows_);
-    b_.begin_for(row, rows_, ForStmt::Kind::Serial);
-    const Symbol column = b_.new_axis(columns_);
-    b_.begin_for(column, columns_, ForStmt::Kind::Vector);
+    const Symbol row = b_.begin_for(rows_, ForStmt::Kind::Serial);
+    const Symbol column = b_.begin_for(columns_, ForStmt::Kind::Vector);
     const Scalar sum = b_.load(acc_, SymExpr(row) * kTileColumns + SymExpr(column));
     const SymExpr at = row_begin_ + SymExpr(row);
     const Index rows =

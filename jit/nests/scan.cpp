@@ -40,8 +40,7 @@ class ScanNest {
       return;
     }
     const SymExpr count = min(kBlock, columns - begin);
-    const Symbol column = b_.new_axis(count);
-    b_.begin_for(column, count, ForStmt::Kind::Vector);
+    const Symbol column = b_.begin_for(count, ForStmt::Kind::Vector);
     inner_ = delinearize(begin + SymExpr(column), inner, b_.facts());
     scan();
     b_.end_for();
@@ -53,8 +52,7 @@ class ScanNest {
     const DType accumulator = accumulator_of(dtype);
     const SymExpr length = sizes_[axis_];
     const Scalar start = zero(b_, accumulator);
-    const Symbol k = b_.new_axis(length);
-    b_.begin_for(k, length, ForStmt::Kind::Serial);
+    const Symbol k = b_.begin_for(length, ForStmt::Kind::Serial);
     const Scalar before = b_.carry(start);
     Index index = outer_;
     index.push_back(ctx_.node().flag("reverse") ? length - 1 - SymExpr(k) : SymExpr(k));

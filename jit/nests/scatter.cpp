@@ -14,8 +14,6 @@
 namespace heddle::jit {
 namespace {
 
-constexpr std::int64_t kBlock = 256;
-
 /// `index` of a larger shape in a tensor of `sizes` that broadcasts to it.
 Index broadcast_index(const Index& index, std::span<const SymExpr> sizes) {
   Index result;
@@ -41,8 +39,7 @@ class ScatterBase {
   /// Opens the vector loop over the columns of this part; gives the column in x.
   SymExpr begin_columns() {
     const SymExpr count = b_.simplify(min(width_, columns_ - begin_));
-    const Symbol column = b_.new_axis(count);
-    b_.begin_for(column, count, ForStmt::Kind::Vector);
+    const Symbol column = b_.begin_for(count, ForStmt::Kind::Vector);
     return begin_ + SymExpr(column);
   }
 
@@ -92,13 +89,12 @@ class ScatterElements : ScatterBase {
   void build() {
     const std::span<const SymExpr> sizes(x_);
     const SymExpr columns = base::product(sizes.subspan(axis_ + 1));
-    const SymExpr width = columns.is_constant(1) ? columns : SymExpr(kBlock);
+    const SymExpr width = columns.is_constant(1) ? columns : SymExpr(kScatterColumns);
     const auto outer = sizes.first(axis_);
     row_ = begin_parts(base::product(outer), columns, width);
     outer_ = delinearize(row_, outer, b_.facts());
     if (!in_place()) copy_part();
-    const Symbol k = b_.new_axis(updates_[axis_]);
-    b_.begin_for(k, updates_[axis_], ForStmt::Kind::Serial);
+    const Symbol k = b_.begin_for(updates_[axis_], ForStmt::Kind::Serial);
     update(k, begin_columns());
     b_.end_for();
     b_.end_for();
@@ -163,12 +159,11 @@ class ScatterSlices : ScatterBase {
     const std::span<const SymExpr> sizes(x_);
     slice_ = sizes.subspan(coordinates_);
     const SymExpr columns = base::product(slice_);
-    const bool small = columns.is_constant() && columns.constant() <= kBlock;
-    begin_parts(1, columns, small ? columns : SymExpr(kBlock));
+    const bool small = columns.is_constant() && columns.constant() <= kScatterColumns;
+    begin_parts(1, columns, small ? columns : SymExpr(kScatterColumns));
     if (!in_place()) copy_part(small);
     const SymExpr count = base::product(batch_);
-    const Symbol j = b_.new_axis(count);
-    b_.begin_for(j, count, ForStmt::Kind::Serial);
+    const Symbol j = b_.begin_for(count, ForStmt::Kind::Serial);
     update(delinearize(j, batch_, b_.facts()));
     b_.end_for();
   }
@@ -192,8 +187,7 @@ class ScatterSlices : ScatterBase {
   void copy_part(bool small) {
     const SymExpr rows = base::product(std::span(x_).first(coordinates_));
     const SymExpr count = small ? b_.simplify(rows * columns_) : rows;
-    const Symbol k = b_.new_axis(count);
-    b_.begin_for(k, count, small ? ForStmt::Kind::Vector : ForStmt::Kind::Serial);
+    const Symbol k = b_.begin_for(count, small ? ForStmt::Kind::Vector : ForStmt::Kind::Serial);
     if (small) {
       copy(k);
     } else {

@@ -83,30 +83,21 @@ class SortNest {
   }
   Scalar key(const SymExpr& position) { return ctx_.operand(0, at(position)); }
 
-  Scalar apply(ScalarOp op, Scalar a, Scalar b) { return b_.apply(op, {a, b}); }
-  Scalar number(std::int64_t value) { return b_.constant_int(DType::I64, value); }
-
   Scalar before(Scalar a, Scalar b) { return comes_before(b_, a, b, descending_); }
-
-  SymExpr loop(const SymExpr& extent, ForStmt::Kind kind) {
-    const Symbol axis = b_.new_axis(extent);
-    b_.begin_for(axis, extent, kind);
-    return axis;
-  }
 
   SymExpr bound(Scalar position) { return b_.bind(position, 0, length_ - 1, 0); }
 
   void count_places() {
-    const SymExpr i = loop(length_, ForStmt::Kind::Vector);
+    const SymExpr i = b_.begin_for(length_, ForStmt::Kind::Vector);
     const Scalar mine = key(i);
-    const Scalar start = number(0);
-    const SymExpr j = loop(length_, ForStmt::Kind::Serial);
+    const Scalar start = b_.i64(0);
+    const SymExpr j = b_.begin_for(length_, ForStmt::Kind::Serial);
     const Scalar place = b_.carry(start);
     const Scalar other = key(j);
     const Scalar tie = b_.apply(ScalarOp::Not, {before(mine, other)});
-    const Scalar earlier = apply(ScalarOp::And, tie, compare(b_, ScalarOp::Lt, j, i));
-    const Scalar precedes = apply(ScalarOp::Or, before(other, mine), earlier);
-    const Scalar next = apply(ScalarOp::Add, place, b_.convert(precedes, DType::I64));
+    const Scalar earlier = b_.apply(ScalarOp::And, tie, compare(b_, ScalarOp::Lt, j, i));
+    const Scalar precedes = b_.apply(ScalarOp::Or, before(other, mine), earlier);
+    const Scalar next = b_.apply(ScalarOp::Add, place, b_.convert(precedes, DType::I64));
     const Scalar result = b_.set_next(place, next);
     b_.end_for();
     b_.store(order_, bound(result), b_.from_index(i));
@@ -126,19 +117,20 @@ class SortNest {
     wanted_ = out_[axis_].constant();
     order_ = b_.add_local(DType::I64, wanted_, wanted_);
     best_ = b_.add_local(dtype_, wanted_, wanted_);
-    const SymExpr first = loop(wanted_, ForStmt::Kind::Serial);
+    const SymExpr first = b_.begin_for(wanted_, ForStmt::Kind::Serial);
     insert(first, first);
     b_.end_for();
     const SymExpr rest = length_ - wanted_;
-    const SymExpr begin = loop(ceildiv(rest, kBlock), ForStmt::Kind::Serial) * kBlock;
+    const SymExpr blocks = ceildiv(rest, kBlock);
+    const SymExpr begin = SymExpr(b_.begin_for(blocks, ForStmt::Kind::Serial)) * kBlock;
     const SymExpr count = b_.simplify(min(kBlock, rest - begin));
     const Scalar last = b_.load(best_, wanted_ - 1);
-    const SymExpr i = loop(count, ForStmt::Kind::Vector);
+    const SymExpr i = b_.begin_for(count, ForStmt::Kind::Vector);
     const Scalar better = before(key(begin + wanted_ + i), last);
     const Scalar any = b_.reduce(ir::ReduceOp::Or, DType::Bool, {&better, 1})[0];
     b_.end_for();
     b_.begin_if(any);
-    const SymExpr k = loop(count, ForStmt::Kind::Serial);
+    const SymExpr k = b_.begin_for(count, ForStmt::Kind::Serial);
     const SymExpr position = begin + wanted_ + k;
     b_.begin_if(before(key(position), b_.load(best_, wanted_ - 1)));
     insert(position, wanted_);
@@ -152,15 +144,15 @@ class SortNest {
   /// entries: behind those that do not come after it.
   void insert(const SymExpr& position, const SymExpr& count) {
     const Scalar mine = key(position);
-    const SymExpr e = loop(count, ForStmt::Kind::Vector);
+    const SymExpr e = b_.begin_for(count, ForStmt::Kind::Vector);
     const Scalar stays = b_.apply(ScalarOp::Not, {before(mine, b_.load(best_, e))});
     const Scalar one_if = b_.convert(stays, DType::I64);
     const Scalar place = b_.reduce(ir::ReduceOp::Sum, DType::I64, {&one_if, 1})[0];
     b_.end_for();
-    b_.begin_if(apply(ScalarOp::Lt, place, number(wanted_)));
+    b_.begin_if(b_.apply(ScalarOp::Lt, place, b_.i64(wanted_)));
     const SymExpr at = b_.bind(place, 0, wanted_ - 1, 0);
     const SymExpr last = min(count, wanted_ - 1);
-    const SymExpr step = loop(max(0, last - at), ForStmt::Kind::Serial);
+    const SymExpr step = b_.begin_for(max(0, last - at), ForStmt::Kind::Serial);
     b_.store(order_, last - step, b_.load(order_, last - step - 1));
     b_.store(best_, last - step, b_.load(best_, last - step - 1));
     b_.end_for();
@@ -171,18 +163,18 @@ class SortNest {
 
   void merge_runs() {
     const NestBufferId merged = add_order(length_);
-    const SymExpr first = loop(length_, ForStmt::Kind::Vector);
+    const SymExpr first = b_.begin_for(length_, ForStmt::Kind::Vector);
     b_.store(order_, first, b_.from_index(first));
     b_.end_for();
-    const SymExpr pass = loop(passes(), ForStmt::Kind::Serial);
-    const Scalar width = apply(ScalarOp::Shl, number(1), b_.from_index(pass));
-    if (!length_.is_constant()) b_.begin_if(apply(ScalarOp::Lt, width, b_.from_index(length_)));
-    const SymExpr i = loop(length_, ForStmt::Kind::Vector);
+    const SymExpr pass = b_.begin_for(passes(), ForStmt::Kind::Serial);
+    const Scalar width = b_.apply(ScalarOp::Shl, b_.i64(1), b_.from_index(pass));
+    if (!length_.is_constant()) b_.begin_if(b_.apply(ScalarOp::Lt, width, b_.from_index(length_)));
+    const SymExpr i = b_.begin_for(length_, ForStmt::Kind::Vector);
     const Scalar from = b_.load(order_, i);
     const SymExpr to = bound(place_in_pair(i, from, pass, width));
     b_.store(merged, to, from);
     b_.end_for();
-    const SymExpr k = loop(length_, ForStmt::Kind::Vector);
+    const SymExpr k = b_.begin_for(length_, ForStmt::Kind::Vector);
     b_.store(order_, k, b_.load(merged, k));
     b_.end_for();
     if (!length_.is_constant()) b_.end_if();
@@ -201,45 +193,35 @@ class SortNest {
     const Scalar self = b_.from_index(i);
     const Scalar length = b_.from_index(length_);
     const Scalar shift = b_.from_index(pass);
-    const Scalar run = apply(ScalarOp::Shr, self, shift);
-    const Scalar begin = apply(ScalarOp::Shl, run, shift);
-    const Scalar odd = apply(ScalarOp::And, run, number(1));
-    const Scalar is_left = apply(ScalarOp::Eq, odd, number(0));
-    const Scalar after = apply(ScalarOp::Add, begin, width);
-    const Scalar previous = apply(ScalarOp::Sub, begin, width);
-    const Scalar other = b_.apply(ScalarOp::Select, {is_left, after, previous});
-    const Scalar low = apply(ScalarOp::Min, other, length);
-    const Scalar high = apply(ScalarOp::Min, apply(ScalarOp::Add, other, width), length);
+    const Scalar run = b_.apply(ScalarOp::Shr, self, shift);
+    const Scalar begin = b_.apply(ScalarOp::Shl, run, shift);
+    const Scalar odd = b_.apply(ScalarOp::And, run, b_.i64(1));
+    const Scalar is_left = b_.apply(ScalarOp::Eq, odd, b_.i64(0));
+    const Scalar after = b_.apply(ScalarOp::Add, begin, width);
+    const Scalar previous = b_.apply(ScalarOp::Sub, begin, width);
+    const Scalar other = select(b_, is_left, after, previous);
+    const Scalar low = b_.apply(ScalarOp::Min, other, length);
+    const Scalar high = b_.apply(ScalarOp::Min, b_.apply(ScalarOp::Add, other, width), length);
     const Scalar found = search(key(bound(from)), is_left, low, high, pass);
     // Of a left run: i + found - low. Of a right one, the pair begins at `low`: i - begin + found.
-    const Scalar base = b_.apply(ScalarOp::Select, {is_left, low, begin});
-    return apply(ScalarOp::Add, apply(ScalarOp::Sub, self, base), found);
+    const Scalar base = select(b_, is_left, low, begin);
+    return b_.apply(ScalarOp::Add, b_.apply(ScalarOp::Sub, self, base), found);
   }
 
   /// The first position in [low, high) of the other run that does not come before `mine`; of equal
   /// elements those of the left run come first.
   Scalar search(Scalar mine, Scalar is_left, Scalar low, Scalar high, const SymExpr& pass) {
-    loop(pass + 1, ForStmt::Kind::Serial);
-    const Scalar lo = b_.carry(low);
-    const Scalar hi = b_.carry(high);
-    const Scalar open = apply(ScalarOp::Lt, lo, hi);
-    const Scalar middle = apply(ScalarOp::Shr, apply(ScalarOp::Add, lo, hi), number(1));
-    const Scalar position = b_.load(order_, bound(middle), open.id);
-    const Scalar other = key(bound(position));
-    const Scalar strictly = before(other, mine);
-    const Scalar weakly = b_.apply(ScalarOp::Not, {before(mine, other)});
-    const Scalar precedes = b_.apply(ScalarOp::Select, {is_left, strictly, weakly});
-    const Scalar right = apply(ScalarOp::And, open, precedes);
-    const Scalar left = apply(ScalarOp::And, open, b_.apply(ScalarOp::Not, {precedes}));
-    const Scalar next = apply(ScalarOp::Add, middle, number(1));
-    const Scalar result = b_.set_next(lo, b_.apply(ScalarOp::Select, {right, next, lo}));
-    b_.set_next(hi, b_.apply(ScalarOp::Select, {left, middle, hi}));
-    b_.end_for();
-    return result;
+    return first_that_does_not(b_, low, high, pass + 1, [&](Scalar middle, Scalar open) {
+      const Scalar position = b_.load(order_, bound(middle), open.id);
+      const Scalar other = key(bound(position));
+      const Scalar strictly = before(other, mine);
+      const Scalar weakly = b_.apply(ScalarOp::Not, {before(mine, other)});
+      return select(b_, is_left, strictly, weakly);
+    });
   }
 
   void write() {
-    const SymExpr k = loop(out_[axis_], ForStmt::Kind::Vector);
+    const SymExpr k = b_.begin_for(out_[axis_], ForStmt::Kind::Vector);
     const Scalar from = b_.load(order_, k);
     const Scalar value = key(bound(from));
     ctx_.result(0, at(k), value);

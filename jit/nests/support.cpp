@@ -47,6 +47,23 @@ std::int64_t halvings(std::int64_t count) {
   return std::bit_width(static_cast<std::uint64_t>(count));
 }
 
+Scalar first_that_does_not(NestBuilder& b, Scalar low, Scalar high, const SymExpr& steps,
+                           const Precedes& precedes) {
+  b.begin_for(steps, ForStmt::Kind::Serial);
+  const Scalar from = b.carry(low);
+  const Scalar to = b.carry(high);
+  const Scalar open = b.apply(ScalarOp::Lt, from, to);
+  const Scalar middle = b.apply(ScalarOp::Shr, b.apply(ScalarOp::Add, from, to), b.i64(1));
+  const Scalar does = precedes(middle, open);
+  const Scalar right = b.apply(ScalarOp::And, open, does);
+  const Scalar left = b.apply(ScalarOp::And, open, b.apply(ScalarOp::Not, {does}));
+  const Scalar next = b.apply(ScalarOp::Add, middle, b.i64(1));
+  const Scalar result = b.set_next(from, select(b, right, next, from));
+  b.set_next(to, select(b, left, middle, to));
+  b.end_for();
+  return result;
+}
+
 std::optional<ScalarOp> join_of(std::string_view reduction) {
   if (reduction == "add") return ScalarOp::Add;
   if (reduction == "mul") return ScalarOp::Mul;
@@ -102,8 +119,7 @@ class TapNest {
       leave();
       return values;
     }
-    const Symbol axis = b_.new_axis(loop.extent);
-    b_.begin_for(axis, loop.extent, ForStmt::Kind::Serial);
+    const Symbol axis = b_.begin_for(loop.extent, ForStmt::Kind::Serial);
     std::vector<Scalar> now;
     for (const Scalar& value : values) now.push_back(b_.carry(value));
     const Mask inside = enter(loop, axis, mask);
@@ -203,11 +219,9 @@ TileOperand byte_panel(NestBuilder& b, const AffineOperand& panels, const SymExp
   const std::vector<SymExpr>& strides = panels.strides;
   if (strides[3].is_constant(1)) return {panels.buffer, first, strides[1], strides[2]};
   const NestBufferId copy = b.add_local(DType::I8, kCount, kCount);
-  const Symbol row = b.new_axis(groups);
-  b.begin_for(row, groups, ForStmt::Kind::Serial);
+  const Symbol row = b.begin_for(groups, ForStmt::Kind::Serial);
   const SymExpr width = columns * kByteGroup;
-  const Symbol byte = b.new_axis(width);
-  b.begin_for(byte, width, ForStmt::Kind::Vector);
+  const Symbol byte = b.begin_for(width, ForStmt::Kind::Vector);
   const SymExpr at = first + SymExpr(row) * strides[1] + floordiv(byte, kByteGroup) * strides[2] +
                      mod(byte, kByteGroup) * strides[3];
   b.store(copy, SymExpr(row) * kPitch + SymExpr(byte), b.load(panels.buffer, at));

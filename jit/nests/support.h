@@ -29,6 +29,12 @@ Scalar zero(NestBuilder& b, DType dtype);
 Scalar comes_before(NestBuilder& b, Scalar x, Scalar y, bool descending);
 /// Steps in which halving finds a place among 0 .. count.
 std::int64_t halvings(std::int64_t count);
+/// Whether what is at a position counted in i64 precedes; `open` holds where there is such a position.
+using Precedes = std::function<Scalar(Scalar position, Scalar open)>;
+/// The first of the positions from `low` up to `high` that does not precede, or `high`, found by halving in `steps`; those
+/// that precede come first.
+Scalar first_that_does_not(NestBuilder& b, Scalar low, Scalar high, const SymExpr& steps,
+                           const Precedes& precedes);
 /// What joins an update to what is there: none where it replaces that.
 std::optional<ir::ScalarOp> join_of(std::string_view reduction);
 /// The smallest number of `dtype`: -inf for floats.
