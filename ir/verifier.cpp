@@ -24,6 +24,10 @@ class Verifier {
       : graph_(graph), stage_(stage), pass_(pass), done_(done), env_(std::make_shared<ShapeEnv>()) {
     env_->assumptions.assign(graph.assumptions().begin(), graph.assumptions().end());
     env_->next_unbacked_ = graph.next_unbacked_symbol();
+    const std::size_t count = graph.nodes().size();
+    defined_.reserve(count);
+    names_.reserve(count);
+    storages_.reserve(count);
   }
 
   void run() {
@@ -33,7 +37,7 @@ class Verifier {
       check_schema(*node);
       check_metadata(*node);
       check_storage(*node);
-      check_versions(*node);
+      if (stage_ == Stage::Reinplaced) check_versions(*node);
       defined_.insert(node.get());
     }
     check_results();
@@ -89,8 +93,10 @@ class Verifier {
   }
 
   std::vector<TensorMeta> inferred(const Node& node) {
-    const std::vector<base::Symbol> defined = unbacked_defined(node);
-    if (!defined.empty()) env_->next_unbacked_ = defined.front().id;
+    if (graph_.next_unbacked_symbol() != 0) {
+      const std::vector<base::Symbol> defined = unbacked_defined(node);
+      if (!defined.empty()) env_->next_unbacked_ = defined.front().id;
+    }
     try {
       return node.op().infer(
           InferContext(node.op(), node.inputs(), node.attrs(), *env_, node.location()));
@@ -208,8 +214,9 @@ class Verifier {
   Graphs& done_;
   std::shared_ptr<ShapeEnv> env_;
   std::unordered_set<const Node*> defined_;
-  std::unordered_set<std::string> names_;
+  std::unordered_set<std::string_view> names_;
   std::unordered_set<StorageId> storages_;
+  // Only of what may be overwritten:
   std::map<Value, std::uint32_t> versions_;  ///< how often its storage was overwritten before
   std::map<StorageId, std::uint32_t> current_;
 };
