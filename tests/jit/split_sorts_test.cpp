@@ -50,6 +50,29 @@ TEST(SplitSorts, MoreRunsThanOneMergeJoins) {
       {"topk", {drawn_keys(f32, {jit::kSortedRun * 3})}, {{"k", ir::SymExpr(1200)}}});
 }
 
+/// Keys of which many are what rows are padded with: NaN, or the last number of an integer dtype.
+ir::Literal keys_like_padding(DType dtype, bool descending) {
+  ir::Literal x = random_literal(dtype, {2, 1030}, 9, 0, 3);
+  const double last = is_floating(dtype) ? NAN
+                      : descending       ? (is_signed(dtype) ? -128 : 0)
+                      : is_signed(dtype) ? 127
+                                         : 255;
+  for (std::int64_t k = 0; k < x.count(); ++k)
+    if (k % 3 != 0) x.set(k, last);
+  return x;
+}
+
+TEST(SplitSorts, KeysEqualToWhatRowsArePaddedWithComeFirst) {
+  for (const DType dtype : {f32, i8, u8}) {
+    for (const bool descending : {false, true}) {
+      SCOPED_TRACE(name_of(dtype));
+      const ir::Literal keys = keys_like_padding(dtype, descending);
+      expect_sorts_right({"sort", {keys}, {{"descending", descending}}});
+      expect_sorts_right({"topk", {keys}, {{"k", ir::SymExpr(1030)}, {"largest", descending}}});
+    }
+  }
+}
+
 TEST(SplitSorts, AnyAxis) {
   expect_sorts_right({"sort", {drawn_keys(f32, {1030, 3})}, {{"axis", std::int64_t{0}}}});
   expect_sorts_right({"topk",
@@ -69,6 +92,9 @@ TEST(SplitSorts, LengthsThatAreNotKnown) {
     const jit::Program program = jit::lower(graph, kSortsOnCuda);
     for (const std::int64_t length : {6, 512, 513, 9000})
       expect_program_right(graph, program, {drawn_keys(f32, {2, length})}, as_code(), 1e-5);
+    // The last merge joins more than one run.
+    const std::int64_t many = jit::kSortedRun * 16 * 16 + 1;
+    expect_program_right(graph, program, {drawn_keys(f32, {1, many})}, as_code(), 1e-5);
   }
 }
 
