@@ -37,6 +37,8 @@ FactsMemo& FactsMemo::of_this_thread() {
 }
 
 FactsMemo::Answers& FactsMemo::at(const SymExpr& expr, const Facts& facts) {
+  const auto known = answers_.find({expr, kept(facts)});
+  if (known != answers_.end()) return known->second;
   if (answers_.size() >= kMostAnswers) {
     answers_.clear();
     facts_.clear();
