@@ -20,6 +20,7 @@ struct Properties {
   std::int64_t memory_bytes = 0;
   std::int64_t max_shared_bytes = 0;  ///< of one block
   std::int64_t cache_bytes = 0;       ///< of the second-level cache
+  int driver_version = 0;             ///< 13000 for CUDA 13.0; 0: none
 };
 
 enum class CopyKind : std::uint8_t { HostToDevice, DeviceToHost, DeviceToDevice };

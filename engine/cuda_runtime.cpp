@@ -33,7 +33,6 @@ jit::cuda::CudaCompileOptions compile_options(const Device& device) {
   jit::cuda::CudaCompileOptions options;
   // The simulated driver brings a compiler of its own.
   options.nvrtc_path = driver_path(device);
-  options.driver = device::cuda::driver_version(driver_path(device));
   // On the simulated one only the simulator's own makes sense, which has to be asked for.
   if (device.kind() != Device::Kind::CudaSim || std::getenv("HEDDLE_CUBLASLT_PATH") != nullptr)
     options.cublaslt_paths = device::cuda::cublaslt_paths();

@@ -494,7 +494,8 @@ class CudaDevice : public Device {
                    .multiprocessors = context_->attribute(kAttributeMultiprocessors),
                    .memory_bytes = static_cast<std::int64_t>(bytes),
                    .max_shared_bytes = context_->attribute(kAttributeMaxSharedOptin),
-                   .cache_bytes = context_->attribute(kAttributeCacheBytes)};
+                   .cache_bytes = context_->attribute(kAttributeCacheBytes),
+                   .driver_version = driver.version()};
   }
 
   const Properties& properties() const override { return properties_; }
@@ -581,8 +582,6 @@ std::unique_ptr<Device> open_cuda(int index, const std::string& driver_path, boo
                                   void* context) {
   return std::make_unique<CudaDevice>(index, driver_path, reset, context);
 }
-
-int driver_version(const std::string& driver_path) { return Driver(driver_path).version(); }
 
 bool cuda_available() {
   try {

@@ -22,9 +22,6 @@ namespace heddle::device::cuda {
 std::unique_ptr<Device> open_cuda(int index, const std::string& driver_path = {},
                                   bool reset = false, void* context = nullptr);
 
-/// The version of the driver, 13000 for CUDA 13.0. @throws as open_cuda(), but for devices.
-int driver_version(const std::string& driver_path = {});
-
 /// Whether the system's driver loads and has a device. Never throws.
 bool cuda_available();
 

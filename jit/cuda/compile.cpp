@@ -158,7 +158,7 @@ void* CudaKernel::scratch_of(std::span<void* const> arguments) {
 CudaCompiler::CudaCompiler(device::Device& device, CudaCompileOptions options)
     : device_(device),
       options_(std::move(options)),
-      nvrtc_(options_.nvrtc_path, options_.driver),
+      nvrtc_(options_.nvrtc_path, device.properties().driver_version),
       library_(device, options_.cublaslt_paths) {
   options_.dump_folder = folder_of(options_.dump_folder);
 }

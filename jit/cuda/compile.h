@@ -91,8 +91,7 @@ class CudaKernel {
 using CudaKernelPtr = std::shared_ptr<const CudaKernel>;
 
 struct CudaCompileOptions {
-  std::string nvrtc_path;  ///< empty: where nvrtc_paths() says
-  int driver = 0;          ///< its version, where one of several NVRTCs has to fit; 0: any does
+  std::string nvrtc_path;                     ///< empty: where nvrtc_paths() says
   std::vector<std::string> cublaslt_paths{};  ///< where cuBLASLt may be; empty: it is not wanted
   std::string
       dump_folder;  ///< the text of every kernel goes there before it is compiled; empty: $HEDDLE_DUMP_DIR, or none
