@@ -98,7 +98,7 @@ Managed* export_tensor(const Tensor& tensor) {
   managed.manager_ctx = made.get();
   managed.deleter = Export<Managed>::free;
   DLTensor& to = managed.dl_tensor;
-  to.data = made->tensor.data();
+  to.data = const_cast<void*>(std::as_const(made->tensor).data());
   to.device = {kDlCpu, 0};
   to.ndim = static_cast<std::int32_t>(made->sizes.size());
   for (const DTypeCode& known : kDTypes)
@@ -120,7 +120,9 @@ Tensor from_dlpack(DLManagedTensorVersioned* managed) {
   if (managed->version.major != 1)
     fail<ArgumentError>("version", "1.x",
                         fmt::format("{}.{}", managed->version.major, managed->version.minor));
-  return wrap_managed(managed);
+  Tensor tensor = wrap_managed(managed);
+  tensor.impl()->read_only = (managed->flags & engine::kDlReadOnly) != 0;
+  return tensor;
 }
 
 Tensor from_dlpack(DLManagedTensor* managed) {
@@ -131,6 +133,7 @@ Tensor from_dlpack(DLManagedTensor* managed) {
 DLManagedTensorVersioned* to_dlpack(const Tensor& tensor) {
   auto* managed = export_tensor<DLManagedTensorVersioned>(tensor);
   managed->version = {1, 0};
+  managed->flags = tensor.impl()->read_only ? engine::kDlReadOnly : 0;
   return managed;
 }
 

@@ -48,6 +48,7 @@ namespace heddle::engine {
 
 // Device types that the host can read, and the codes of element types.
 inline constexpr std::int32_t kDlCpu = 1;
+inline constexpr std::uint64_t kDlReadOnly = 1;  ///< of DLManagedTensorVersioned::flags
 inline constexpr std::int32_t kDlCudaHost = 3;
 inline constexpr std::int32_t kDlCudaManaged = 13;
 inline constexpr std::uint8_t kDlInt = 0;

@@ -214,16 +214,20 @@ void Guards::note_fixed(std::vector<MemoryRange> ranges) {
 
 void Guards::check_overlap(std::span<const Tensor> tensors) const {
   if (!exclusive_) return;
+  const auto why = [&](std::size_t k) {
+    return inputs[k].written ? "which the graph writes to" : "which is donated";
+  };
   const auto clash = [&](std::size_t k, const std::string& with) {
-    const char* why = inputs[k].written ? "which the graph writes to" : "which is donated";
     throw AliasingError(
-        {.what = fmt::format("run: input {}, {}, overlaps {}", inputs[k].name, why, with),
+        {.what = fmt::format("run: input {}, {}, overlaps {}", inputs[k].name, why(k), with),
          .where = {},
          .expected = "memory of its own",
          .got = {}});
   };
   for (std::size_t k = 0; k < inputs.size(); ++k) {
     if (!inputs[k].written && !inputs[k].donated) continue;
+    if (tensors[k].impl()->read_only)
+      require_writable(tensors[k], fmt::format("run: input {}, {}", inputs[k].name, why(k)));
     if (inputs[k].written && overlaps_itself(*tensors[k].impl())) clash(k, "itself");
     for (std::size_t other = 0; other < inputs.size(); ++other) {
       if (other != k && overlap(tensors[k], tensors[other]))

@@ -26,13 +26,6 @@ DType number_dtype(const Arg& number, const Arg& other) {
   return dtype == boolean ? i64 : dtype;
 }
 
-bool holds(DType dtype, std::int64_t number) {
-  if (dtype == i64) return true;
-  const int bits = static_cast<int>(size_of(dtype) * 8);
-  const std::int64_t end = std::int64_t{1} << (is_signed(dtype) ? bits - 1 : bits);
-  return number < end && number >= (is_signed(dtype) ? -end : 0);
-}
-
 /// The operand of `op`: a number takes the dtype that `other` gives it.
 Tensor tensor_of(std::string_view op, const Arg& arg, const Arg& other) {
   const auto refuse = [&](std::string expected, std::string got) {
@@ -45,7 +38,7 @@ Tensor tensor_of(std::string_view op, const Arg& arg, const Arg& other) {
   if (arg.is_tensor) return arg.tensor;
   const DType dtype = number_dtype(arg, other);
   if (!arg.integral || is_floating(dtype)) return Tensor::scalar(dtype, arg.number);
-  if (arg.too_large || !holds(dtype, arg.integer))
+  if (arg.too_large || !engine::holds(dtype, arg.integer))
     refuse(fmt::format("a number that {} holds", name_of(dtype)),
            arg.too_large ? std::to_string(static_cast<std::uint64_t>(arg.integer))
                          : std::to_string(arg.integer));

@@ -61,6 +61,7 @@ void check_output_type(DType dtype, const Sizes& sizes, const Device& device, co
                       .expected = fmt::format("row-major {}{}", name_of(dtype), to_text(sizes)),
                       .got = output.defined() && !output.is_symbolic() ? describe(output)
                                                                        : "no tensor with data"});
+  if (output.impl()->read_only) require_writable(output, fmt::format("run_into: output {}", k));
 }
 
 void refuse_overlap(std::size_t k, const char* what, std::size_t other) {

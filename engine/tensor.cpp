@@ -17,6 +17,26 @@ namespace heddle {
 
 namespace engine {
 
+bool holds(DType dtype, double number) {
+  if (!is_integer(dtype)) return true;
+  const auto bits = static_cast<int>(8 * size_of(dtype));
+  const double limit = std::ldexp(1.0, is_signed(dtype) ? bits - 1 : bits);
+  const double whole = std::trunc(number);
+  return whole >= (is_signed(dtype) ? -limit : 0) && whole < limit;
+}
+
+bool holds(DType dtype, std::int64_t number) {
+  return dtype == i64 || holds(dtype, static_cast<double>(number));
+}
+
+void require_writable(const Tensor& tensor, std::string what, const std::source_location& where) {
+  if (!tensor.impl()->read_only) return;
+  throw ArgumentError({.what = std::move(what),
+                       .where = where.line() == 0 ? std::string() : location_of(where).to_string(),
+                       .expected = "memory that may be written",
+                       .got = "a tensor that is to be read only"});
+}
+
 std::size_t fill_metadata(Tensor::Impl& impl, DType dtype, const Sizes& sizes) {
   impl.dtype = dtype;
   impl.count = ir::element_count(sizes);
@@ -126,17 +146,9 @@ Tensor Tensor::zeros(DType dtype, Sizes sizes) {
 
 namespace {
 
-/// Fails unless integers of `dtype` hold `value`, whose fraction is dropped. Floats take any number, bool says whether
-/// it is 0.
 template <typename T>
 void check_holds(const char* what, DType dtype, T value) {
-  if (!is_integer(dtype)) return;
-  const auto bits = static_cast<int>(8 * size_of(dtype));
-  const double limit = std::ldexp(1.0, is_signed(dtype) ? bits - 1 : bits);
-  const double least = is_signed(dtype) ? -limit : 0;
-  const double whole = std::trunc(static_cast<double>(value));
-  const bool is_there = std::is_integral_v<T> && size_of(dtype) == sizeof(T);
-  if (is_there || (whole >= least && whole < limit)) return;
+  if (engine::holds(dtype, value)) return;
   throw ArgumentError({.what = what,
                        .where = {},
                        .expected = fmt::format("a number that {} holds", name_of(dtype)),
@@ -183,13 +195,19 @@ Tensor Tensor::wrap_bytes(const void* data, DType dtype, Sizes sizes,
                           std::function<void(void*)> deleter) {
   check_not_negative(sizes, "Tensor::wrap_bytes: sizes");
   void* const bytes = const_cast<void*>(data);
-  if (reinterpret_cast<std::uintptr_t>(data) % size_of(dtype) == 0)
-    return wrap(bytes, dtype, std::move(sizes), std::move(deleter));
+  Tensor tensor;
+  if (reinterpret_cast<std::uintptr_t>(data) % size_of(dtype) == 0) {
+    tensor = wrap(bytes, dtype, std::move(sizes), std::move(deleter));
+    tensor.impl_->read_only = true;
+    return tensor;
+  }
   ir::element_count(sizes);  // throws while the bytes are still the caller's
   if (!deleter) deleter = [](void*) {};
   std::shared_ptr<void> owner(bytes, std::move(deleter));
-  return engine::from_literal(
+  tensor = engine::from_literal(
       ir::Literal::at_any_address(dtype, std::move(sizes), data, std::move(owner)));
+  tensor.impl_->read_only = true;
+  return tensor;
 }
 
 Tensor Tensor::wrap_strided(void* data, DType dtype, Sizes sizes, Sizes strides,
@@ -271,7 +289,11 @@ bool Tensor::is_row_major() const {
   return concrete(impl_, "is_row_major", std::source_location()).row_major;
 }
 
-void* Tensor::data(std::source_location where) { return concrete(impl_, "data", where).data(); }
+void* Tensor::data(std::source_location where) {
+  const Impl& impl = concrete(impl_, "data", where);
+  engine::require_writable(*this, "Tensor::data: a pointer to write through", where);
+  return impl.data();
+}
 const void* Tensor::data(std::source_location where) const {
   return concrete(impl_, "data", where).data();
 }

@@ -30,6 +30,7 @@ struct Tensor::Impl {
 
   /// Address of the first element, a multiple of the dtype's size.
   void* data() const { return literal == nullptr ? address : literal->data(); }
+  bool read_only = false;                ///< Tensor::wrap_bytes, DLPack's flag
   void* address = nullptr;               ///< null where `literal` has the bytes
   std::shared_ptr<ir::Literal> literal;  ///< not null: what this is a handle of
 
@@ -76,6 +77,12 @@ void check_alive(const Tensor& tensor, const CudaRuntime& runtime, const std::st
 ir::Literal to_literal(const Tensor& tensor);
 Tensor from_literal(const ir::Literal& literal);
 base::SymExpr to_expr(const SymInt& size);
+/// Whether integers of `dtype` hold `number`, whose fraction is dropped. Floats take any number, bool says whether it is 0.
+bool holds(DType dtype, double number);
+bool holds(DType dtype, std::int64_t number);
+/// @throws ArgumentError "<what>: expected memory that may be written" for a tensor that is to be read only.
+void require_writable(const Tensor& tensor, std::string what,
+                      const std::source_location& where = std::source_location());
 
 }  // namespace engine
 }  // namespace heddle

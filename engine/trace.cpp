@@ -335,6 +335,7 @@ void assign(const Tensor& state, const Tensor& value, At where) {
   if (state.dtype() != value.dtype()) throw DTypeError(misfit());
   if (state.impl()->sizes != value.impl()->sizes || !state.is_row_major())
     throw ShapeError(misfit());
+  engine::require_writable(state, "assign: state", where);
   if (state.impl()->device.is_cuda() || value.impl()->device.is_cuda())
     throw DeviceError({.what = "assign: outside a traced callable",
                        .where = location.to_string(),

@@ -277,12 +277,11 @@ void Unit::add_nested(std::uint32_t step, std::span<const BufferId> roots,
   const std::uint32_t kernel = program_.record.steps[step].kernel;
   const jit::NestedCall& call = *program_.kernels[kernel].nested;
   const jit::Launch& launch = program_.launches[step];
-  const std::size_t first = call.kind == ir::RegionKind::Cond ? 1 : 0;
   for (const jit::NestedCall::Region& region : call.regions) {
     NestedKey key{region.program, {}};
     std::vector<ir::Literal> values;
-    for (std::uint32_t k = call.carried + call.scanned; k < call.operands; ++k) {
-      const BufferId root = roots[launch.buffers[first + k]];
+    for (std::uint32_t k = call.first_captured(); k < call.operands; ++k) {
+      const BufferId root = roots[launch.buffers[call.first_operand() + k]];
       const PlanBuffer::Role role = program_.record.buffers[root].role;
       if (role != PlanBuffer::Role::Parameter && role != PlanBuffer::Role::Constant) continue;
       key.fixed.emplace_back(k, fixed_[root].identity());

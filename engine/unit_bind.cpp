@@ -65,8 +65,8 @@ bool reads_any_address(const jit::ProgramKernel& kernel, std::size_t position) {
   if (kernel.nest != nullptr) return true;
   if (kernel.nested == nullptr) return false;
   const jit::NestedCall& call = *kernel.nested;
-  const std::size_t first = call.kind == ir::RegionKind::Cond ? 1 : 0;
-  return position >= first + call.carried + call.scanned && position < first + call.operands;
+  return position >= call.first_operand() + call.first_captured() &&
+         position < call.first_operand() + call.operands;
 }
 
 std::int64_t argument_bytes(const jit::Program& program, std::uint32_t position,

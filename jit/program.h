@@ -74,6 +74,11 @@ struct NestedCall {
   SymExpr length;        ///< Scan: iterations
   bool reverse = false;  ///< Scan: from the last slice to the first
   Symbol workspace;      ///< bytes of the workspace: known when the programs are planned
+
+  /// Where the operands begin among the buffers of the launch.
+  std::uint32_t first_operand() const { return kind == ir::RegionKind::Cond ? 1 : 0; }
+  /// The first operand that is the same in each run; so are all that follow.
+  std::uint32_t first_captured() const { return carried + scanned; }
 };
 
 struct ProgramKernel {

@@ -180,6 +180,7 @@ nlohmann::ordered_json document_of(const std::vector<std::string>& cases,
           {"skipped", totals.skipped},
           {"jit_steps", totals.steps.jit},
           {"library_steps", totals.steps.library},
+          {"custom_steps", totals.steps.custom},
           {"copy_steps", totals.steps.copy},
           {"folded_steps", totals.steps.folded},
           {"evaluator_steps", totals.steps.evaluator},
@@ -192,9 +193,10 @@ int verify(const VerifyOptions& options) {
   const std::vector<CaseOutcome> outcomes = run_all(cases, options);
   Totals totals;
   for (const CaseOutcome& outcome : outcomes) totals.add(outcome);
-  fmt::print(stderr, "steps: {} jit, {} library, {} copy, {} folded, {} by the evaluator\n",
-             totals.steps.jit, totals.steps.library, totals.steps.copy, totals.steps.folded,
-             totals.steps.evaluator);
+  fmt::print(stderr,
+             "steps: {} jit, {} library, {} custom, {} copy, {} folded, {} by the evaluator\n",
+             totals.steps.jit, totals.steps.library, totals.steps.custom, totals.steps.copy,
+             totals.steps.folded, totals.steps.evaluator);
   if (options.json) {
     fmt::print("{}\n", document_of(cases, outcomes, totals)
                            .dump(1, ' ', false, nlohmann::json::error_handler_t::replace));

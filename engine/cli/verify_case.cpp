@@ -93,6 +93,7 @@ class CaseModel {
       const std::string& kind = kinds[step.at("kernel")];
       steps.jit += kind == "jit";
       steps.library += kind == "library";
+      steps.custom += kind == "custom";
       steps.copy += kind == "copy";
     }
     steps.folded += plan.value("folded_steps", std::uint64_t{0});
@@ -136,6 +137,7 @@ CaseOutcome run_case(const std::string& folder, const ModelOptions& options, Tol
 void StepCounts::add(const StepCounts& other) {
   jit += other.jit;
   library += other.library;
+  custom += other.custom;
   copy += other.copy;
   folded += other.folded;
   evaluator += other.evaluator;
@@ -158,11 +160,12 @@ CaseOutcome verify_case(const std::string& folder, const ModelOptions& options,
 }
 
 std::string to_text(const CaseOutcome& outcome) {
-  const nlohmann::json document{{"result", static_cast<int>(outcome.result)},
-                                {"reason", outcome.reason},
-                                {"steps",
-                                 {outcome.steps.jit, outcome.steps.library, outcome.steps.copy,
-                                  outcome.steps.folded, outcome.steps.evaluator}}};
+  const nlohmann::json document{
+      {"result", static_cast<int>(outcome.result)},
+      {"reason", outcome.reason},
+      {"steps",
+       {outcome.steps.jit, outcome.steps.library, outcome.steps.custom, outcome.steps.copy,
+        outcome.steps.folded, outcome.steps.evaluator}}};
   return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -171,7 +174,7 @@ CaseOutcome outcome_from_text(const std::string& text) {
   const auto& steps = document.at("steps");
   return {static_cast<Result>(document.at("result").get<int>()),
           document.at("reason"),
-          {steps[0], steps[1], steps[2], steps[3], steps[4]}};
+          {steps[0], steps[1], steps[2], steps[3], steps[4], steps[5]}};
 }
 
 }  // namespace heddle::cli

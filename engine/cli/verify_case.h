@@ -12,6 +12,7 @@ namespace heddle::cli {
 struct StepCounts {
   std::uint64_t jit = 0;
   std::uint64_t library = 0;
+  std::uint64_t custom = 0;
   std::uint64_t copy = 0;
   std::uint64_t folded = 0;
   std::uint64_t evaluator = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <google/protobuf/io/coded_stream.h>
+#include <set>
 #include <utility>
 
 namespace heddle::onnx {
@@ -15,6 +16,7 @@ using google::protobuf::io::CodedInputStream;
 constexpr std::uint32_t kModelGraph = 7;
 constexpr std::uint32_t kGraphNode = 1;
 constexpr std::uint32_t kGraphInitializer = 5;
+constexpr std::uint32_t kNodeInput = 1;
 constexpr std::uint32_t kNodeOutput = 2;
 constexpr std::uint32_t kNodeName = 3;
 constexpr std::uint32_t kNodeOpType = 4;
@@ -23,7 +25,10 @@ constexpr std::uint32_t kNodeDocString = 6;
 constexpr std::uint32_t kNodeDomain = 7;
 constexpr std::uint32_t kAttributeName = 1;
 constexpr std::uint32_t kAttributeTensor = 5;
+constexpr std::uint32_t kAttributeGraph = 6;
+constexpr std::uint32_t kAttributeGraphs = 11;
 constexpr std::uint32_t kAttributeType = 20;
+constexpr std::uint64_t kTypeTensor = 4;
 constexpr std::uint32_t kTensorName = 8;
 constexpr std::uint32_t kTensorRawData = 9;
 constexpr std::uint32_t kTensorExternalData = 13;
@@ -37,6 +42,7 @@ constexpr std::size_t kLarge = 4096;
 struct Field {
   std::uint32_t number = 0;
   std::uint32_t wire_type = 0;
+  std::uint64_t varint = 0;  ///< of those with wire type 0
   std::string_view whole;    ///< with its tag
   std::string_view payload;  ///< of length-delimited ones
 };
@@ -55,7 +61,7 @@ class Fields {
     const std::uint32_t tag = stream_.ReadTag();
     whole_ = tag == 0 && begin == static_cast<int>(message_.size());
     if (tag == 0) return false;
-    field = {.number = tag >> 3, .wire_type = tag & 7, .whole = {}, .payload = {}};
+    field = {.number = tag >> 3, .wire_type = tag & 7, .varint = 0, .whole = {}, .payload = {}};
     if (!skip(field)) return false;
     field.whole = between(begin, stream_.CurrentPosition());
     return true;
@@ -65,11 +71,10 @@ class Fields {
 
  private:
   bool skip(Field& field) {
-    std::uint64_t number = 0;
     std::uint32_t length = 0;
     switch (field.wire_type) {
       case 0:
-        return stream_.ReadVarint64(&number);
+        return stream_.ReadVarint64(&field.varint);
       case 1:
         return stream_.Skip(8);
       case kLengthDelimited: {
@@ -144,17 +149,21 @@ struct Constant {
 std::optional<std::string_view> tensor_of(std::string_view attribute) {
   std::optional<std::string_view> tensor;
   std::string_view name;
+  std::uint64_t type = 0;
   Fields fields(attribute);
   for (Field field; fields.next(field);) {
     if (field.number == kAttributeName) {
       name = field.payload;
     } else if (field.number == kAttributeTensor && !tensor) {
       tensor = field.payload;
-    } else if (field.number != kAttributeType) {
+    } else if (field.number == kAttributeType) {
+      type = field.varint;
+    } else {
       return {};
     }
   }
-  return fields.at_end() && name == "value" ? tensor : std::nullopt;
+  const bool is_value = name == "value" && type == kTypeTensor;
+  return fields.at_end() && is_value ? tensor : std::nullopt;
 }
 
 std::optional<Constant> constant_of(std::string_view node) {
@@ -196,6 +205,46 @@ std::optional<std::pair<Constant, std::string_view>> large_constant(const Field&
   return std::pair(*constant, raw);
 }
 
+/// Deeper graphs than that are no model: the parser refuses 100 messages in one another.
+constexpr int kMaxDepth = 40;
+
+void add_names_read(std::string_view graph, int depth, std::set<std::string_view>& names);
+
+/// What a node reads, and the graphs that it holds.
+void add_names_read_by(std::string_view node, int depth, std::set<std::string_view>& names) {
+  Fields fields(node);
+  for (Field field; fields.next(field);) {
+    if (field.number == kNodeInput) names.insert(field.payload);
+    if (field.number != kNodeAttribute) continue;
+    Fields attribute(field.payload);
+    for (Field part; attribute.next(part);)
+      if (part.number == kAttributeGraph || part.number == kAttributeGraphs)
+        add_names_read(part.payload, depth + 1, names);
+  }
+}
+
+void add_names_read(std::string_view graph, int depth, std::set<std::string_view>& names) {
+  if (depth > kMaxDepth) return;
+  Fields fields(graph);
+  for (Field field; fields.next(field);)
+    if (field.number == kGraphNode) add_names_read_by(field.payload, depth, names);
+}
+
+/// Whether a node reads a large constant that comes after it, which is an error: initialisers come before all nodes.
+bool reads_ahead(std::string_view graph) {
+  std::set<std::string_view> names;
+  Fields fields(graph);
+  for (Field field; fields.next(field);) {
+    if (field.number != kGraphNode) continue;
+    if (const auto constant = large_constant(field)) {
+      if (names.contains(constant->first.output)) return true;
+    } else {
+      add_names_read_by(field.payload, 0, names);
+    }
+  }
+  return false;
+}
+
 bool is_initializer(const Field& field) {
   return field.number == kGraphInitializer && field.wire_type == kLengthDelimited;
 }
@@ -232,6 +281,7 @@ std::size_t weights_of(std::string_view graph) {
 std::optional<LeanModel> without_weights(std::string_view model) {
   const auto graph = only_graph(model);
   if (!graph || weights_of(*graph) < std::max<std::size_t>(model.size() / 2, 1)) return {};
+  if (reads_ahead(*graph)) return {};
   LeanModel lean;
   std::vector<std::string_view> of_constants;
   std::string constants;

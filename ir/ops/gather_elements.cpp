@@ -33,9 +33,10 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   }
   for (std::int64_t d = 0; d < x.rank(); ++d) {
     if (d == axis) continue;
-    require_le(ctx, indices.sizes[d], x.sizes[d], "C4 sizes",
-               "at most " + x.sizes[d].to_string() + " in dimension " + std::to_string(d),
-               seen(ctx.env, indices.sizes[d]).to_string());
+    require_le(
+        ctx, indices.sizes[d], x.sizes[d], "C4 sizes",
+        "at most " + seen(ctx.env, x.sizes[d]).to_string() + " in dimension " + std::to_string(d),
+        seen(ctx.env, indices.sizes[d]).to_string());
   }
   return one(fresh(ctx, x.dtype, indices.sizes));
 }

@@ -13,8 +13,8 @@
 //   out_d = floor((in_d + low_d + high_d - dilation_d * (kernel_d - 1) - 1) / stride_d) + 1
 //   with ceil_mode: min(the same with ceil, ceil((in_d + low_d) / stride_d))
 //
-// A kernel that is longer than the padded input, by a stride at most (by less than two with ceil_mode), has no
-// window: the result is empty.
+// A kernel that is longer than the padded input by a stride at most has no window: the result is empty. So it is with
+// ceil_mode by a stride at least and by less than two.
 //
 // Padding never wins: a window without an element gives the lowest value (-inf for floats) and
 // index -1. NaN wins. Of equal elements, and of NaNs, the first in row-major order of the window

@@ -70,7 +70,8 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   for (std::size_t d = 0; d < sizes.size(); ++d) {
     sizes[d] = ctx.symints("low")[d] + sizes[d] + ctx.symints("high")[d];
     ops::require_le(ctx, 0, sizes[d], "C4 size",
-                    "a size of at least 0 in dimension " + std::to_string(d), sizes[d].to_string());
+                    "a size of at least 0 in dimension " + std::to_string(d),
+                    seen(ctx.env, sizes[d]).to_string());
     if (ctx.string("mode") != "constant") check_reach(ctx, d);
   }
   return ops::one(ops::fresh(ctx, ctx.meta(0).dtype, std::move(sizes)));

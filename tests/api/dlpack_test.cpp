@@ -47,6 +47,21 @@ TEST(DLPack, SharesTheMemoryUntilTheLastHandleIsGone) {
   EXPECT_EQ(foreign.deleted, 1);
 }
 
+TEST(DLPack, WhatIsMarkedReadOnlyIsNotWritten) {
+  Foreign foreign;
+  foreign.managed.flags = 1;
+  hd::Tensor tensor = hd::from_dlpack(&foreign.managed);
+  EXPECT_THROW(tensor.data(), hd::ArgumentError);
+  EXPECT_EQ(tensor.data_as<const float>(), foreign.numbers + 2);
+  DLManagedTensorVersioned* again = hd::to_dlpack(tensor);
+  EXPECT_EQ(again->flags, 1u);
+  EXPECT_EQ(again->dl_tensor.data, foreign.numbers + 2);
+  again->deleter(again);
+  DLManagedTensorVersioned* plain = hd::to_dlpack(hd::Tensor::zeros(hd::f32, {2}));
+  EXPECT_EQ(plain->flags, 0u);
+  plain->deleter(plain);
+}
+
 TEST(DLPack, NoStridesMeanRowMajor) {
   Foreign foreign;
   foreign.managed.dl_tensor.strides = nullptr;

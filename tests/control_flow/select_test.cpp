@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <limits>
 
+#include "ir/custom_op.h"
 #include "tests/control_flow/support.h"
 
 namespace heddle::testing {
@@ -147,6 +148,15 @@ TEST(AsSize, IsAnOpOfTextToo) {
   EXPECT_EQ(ir::print(ir::parse(text)), text);
   EXPECT_THAT(parse_ir(text).run({Tensor::scalar_int(i64, 3)})[0].to_doubles(),
               ElementsAre(0, 1, 2));
+}
+
+// The sweep has a row for each op that is none of these.
+TEST(HostOps, AreTheseAndHaveTestsOfTheirOwn) {
+  std::vector<std::string_view> names;
+  for (const std::string_view name : ir::custom_op_names())
+    if (name.starts_with("heddle::")) names.push_back(name);
+  EXPECT_THAT(names, ElementsAre("heddle::as_size",                // above
+                                 "heddle::non_max_suppression"));  // tests/onnx/select_test.cpp
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Engines on the CUDA device: inputs and outputs in either memory, states, control flow,
 // errors.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <thread>
 
@@ -34,27 +35,47 @@ TEST(CudaEngine, SizesAreSymbolicAndOneCompileServesAll) {
   EXPECT_EQ(engine.stats().compiles, 1u);
 }
 
+/// A graph of all pools with these windows.
+std::string pools(std::int64_t kernel, std::int64_t stride, std::int64_t high,
+                  std::int64_t dilation, bool ceil) {
+  const std::string attrs = fmt::format(
+      "{{kernel = [{}], strides = [{}], pads_low = [0], pads_high = [{}], dilations = [{}], "
+      "ceil_mode = {}}}\n",
+      kernel, stride, high, dilation, ceil);
+  return "graph @main(%x: f32[2, 3, s0]) {\n  %m = max_pool(%x) " + attrs +
+         "  %i = max_pool_indices(%x) " + attrs + "  %a = avg_pool(%x) " + attrs +
+         "  %s = reduce_sum(%m) {axes = [2]}\n  return %m, %i, %a, %s\n}\n";
+}
+
 // Of kernels that are longer than some inputs, which have no windows then: one compile on either device.
 TEST(CudaEngine, PoolsWithoutWindows) {
-  const char* const text = R"(graph @main(%x: f32[2, 3, s0]) {
-  %m = max_pool(%x) {kernel = [4], strides = [2], pads_low = [0], pads_high = [1], dilations = [1]}
-  %i = max_pool_indices(%x) {kernel = [3], strides = [1], pads_low = [0], pads_high = [0], dilations = [1]}
-  %a = avg_pool(%x) {kernel = [4], strides = [2], pads_low = [0], pads_high = [0], dilations = [1], ceil_mode = true}
-  %s = reduce_sum(%m) {axes = [2]}
-  return %m, %i, %a, %s
-})";
-  Engine reference = parse_ir(text, {.device = Device::reference()});
-  for (const EngineOptions& options : {EngineOptions(), on_cuda()}) {
-    Engine engine = parse_ir(text, options);
-    for (const std::int64_t n : {2, 3, 4, 9}) {
-      SCOPED_TRACE(n);
-      const std::vector<Tensor> inputs = {counted(f32, {2, 3, n})};
-      const std::vector<Tensor> got = engine.run(inputs);
-      const std::vector<Tensor> want = reference.run(inputs);
-      EXPECT_EQ(got[1].sizes()[2], n - 2);
-      for (std::size_t k = 0; k < want.size(); ++k) expect_near(got[k], want[k], 1e-6);
+  for (const auto& [kernel, stride, high, dilation, ceil] : {std::tuple(4, 2, 1, 1, false),
+                                                             {3, 1, 0, 1, false},
+                                                             {4, 2, 0, 1, true},
+                                                             {3, 3, 2, 2, false},
+                                                             {3, 3, 2, 2, true},
+                                                             {2, 5, 1, 1, true}}) {
+    const std::string text = pools(kernel, stride, high, dilation, ceil);
+    const std::int64_t extent = dilation * (kernel - 1) + 1;
+    const std::int64_t least = extent - high - (ceil ? 2 * stride - 1 : stride);
+    Engine reference = parse_ir(text, {.device = Device::reference()});
+    for (const EngineOptions& options : {EngineOptions(), on_cuda()}) {
+      Engine engine = parse_ir(text, options);
+      // The largest first: it has windows, whatever the sizes are.
+      for (std::int64_t n = extent + 2 * stride + 1; n >= std::max<std::int64_t>(least, 0); --n) {
+        SCOPED_TRACE(text + std::to_string(n));
+        const std::vector<Tensor> inputs = {counted(f32, {2, 3, n})};
+        const std::vector<Tensor> got = engine.run(inputs);
+        const std::vector<Tensor> want = reference.run(inputs);
+        std::int64_t windows = 0;
+        const std::int64_t over = n + high - extent;
+        for (std::int64_t at = 0; at <= over + (ceil ? stride - 1 : 0); at += stride)
+          windows += !ceil || at < n ? 1 : 0;
+        EXPECT_EQ(got[1].sizes()[2], windows);
+        for (std::size_t k = 0; k < want.size(); ++k) expect_near(got[k], want[k], 1e-6);
+      }
+      EXPECT_EQ(engine.stats().compiles, 1u) << text;
     }
-    EXPECT_EQ(engine.stats().compiles, 1u);
   }
 }
 

@@ -194,6 +194,12 @@ TEST(Errors, SizesOfTheCallAreNumbers) {
   EXPECT_EQ(said([](const T& a, const T& b) { return hd::concat(std::vector<T>{a, b}, 0); },
                  {ones({2, 3}), ones({2, 4})}),
             ": expected 3, got 4");
+  EXPECT_EQ(said([](const T& a,
+                    const T& b) { return hd::apply("gather_elements", std::vector{a, b})[0]; },
+                 {ones({2, 3}), T::zeros(hd::i64, {2, 4})}),
+            ": expected at most 3 in dimension 1, got 4");
+  EXPECT_EQ(said([](const T& a) { return hd::pad(a, {-3}, {-2}); }, {ones({4})}),
+            ": expected a size of at least 0 in dimension 0, got -1");
 }
 
 // A value that integers do not hold is no number of theirs; fractions are dropped as everywhere.

@@ -120,7 +120,7 @@ TEST(UnalignedWeights, KernelsReadThemWhereTheyAre) {
 TEST(UnalignedWeights, TellTheirOwnerOnceWhenTheyAreNoLongerRead) {
   OddBytes odd(ramp(hd::f32, {4}));
   {
-    hd::Tensor tensor = odd.wrap();
+    const hd::Tensor tensor = odd.wrap();
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(tensor.data()) % sizeof(float), 0u);
     EXPECT_EQ(tensor.to_doubles(), odd.values.to_doubles());
     const hd::Tensor other = tensor;
@@ -146,6 +146,45 @@ TEST(UnalignedWeights, AreAlignedOnceForManyThreads) {
   }
   for (const void* place : seen) EXPECT_EQ(place, seen[0]);
   EXPECT_EQ(tensor.to_doubles(), odd.values.to_doubles());
+}
+
+TEST(UnalignedWeights, AreToBeReadOnly) {
+  OddBytes odd(ramp(hd::f32, {8}));
+  const std::string got =
+      ": expected memory that may be written, got a tensor that is to be read only";
+  for (const std::ptrdiff_t past :
+       {0, -1}) {  // at an address that suits no f32, and at one that does
+    hd::Tensor bytes = hd::Tensor::wrap_bytes(odd.place + past, hd::f32, {8});
+    const auto error = [&](auto action) {
+      try {
+        action();
+      } catch (const hd::ArgumentError& raised) {
+        return hd::Error::format(
+            {raised.parts().what, "", raised.parts().expected, raised.parts().got});
+      }
+      return std::string("no error");
+    };
+    EXPECT_EQ(error([&] { bytes.data(); }), "Tensor::data: a pointer to write through" + got);
+    EXPECT_EQ(error([&] { bytes.data_as<float>(); }),
+              "Tensor::data: a pointer to write through" + got);
+    EXPECT_EQ(error([&] { hd::assign(bytes, odd.values); }), "assign: state" + got);
+    hd::Engine twice([](const hd::Tensor& x) { return x * 2; });
+    hd::Tensor outputs[] = {bytes};
+    EXPECT_EQ(error([&] { twice.run_into({{odd.values}}, outputs); }), "run_into: output 0" + got);
+    hd::Engine counts([](const hd::Tensor& state, const hd::Tensor& x) {
+      hd::assign(state, state + x);
+      return x;
+    });
+    EXPECT_EQ(error([&] { counts.run({bytes, odd.values}); }),
+              "run: input input0, which the graph writes to" + got);
+    EXPECT_EQ(counts.run({odd.values.clone(), odd.values}).size(), 1u);
+    EXPECT_EQ(error([&] { counts.run({bytes, odd.values}); }),
+              "run: input input0, which the graph writes to" + got);
+    hd::Engine donated([](const hd::Tensor& x) { return x * 2; }, {.donate = {"input0"}});
+    EXPECT_EQ(error([&] { donated.run({bytes}); }), "run: input input0, which is donated" + got);
+    EXPECT_NE(bytes.data_as<const float>(), nullptr);
+    EXPECT_NE(std::as_const(bytes).data(), nullptr);
+  }
 }
 
 TEST(UnalignedWeights, NegativeSizesAreAnError) {

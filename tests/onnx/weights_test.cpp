@@ -127,6 +127,38 @@ TEST(ModelWeights, ConstantsOfAnotherFormStayNodes) {
   ModelBuilder without_result = model_of_constants();
   without_result.graph().mutable_node(0)->clear_output();
   EXPECT_FALSE(onnx::without_weights(without_result.bytes()));
+  ModelBuilder of_another_type = model_of_constants();
+  of_another_type.graph().mutable_node(0)->mutable_attribute(0)->set_type(AttributeProto::FLOATS);
+  EXPECT_FALSE(onnx::without_weights(of_another_type.bytes()));
+}
+
+// As initialisers they would be there before all nodes.
+TEST(ModelWeights, AConstantThatIsReadBeforeItComesIsAnError) {
+  for (const bool inside : {false, true}) {
+    ModelBuilder model;
+    model.input("x", {"2000"}).input("flag", {}, TensorProto::BOOL).output("y");
+    if (inside) {
+      NodeProto& node = model.node("If", {"flag"}, {"y"});
+      for (const char* branch : {"then_branch", "else_branch"}) {
+        AttributeProto& attribute = *node.add_attribute();
+        attribute.set_name(branch);
+        attribute.set_type(AttributeProto::GRAPH);
+        GraphProto& graph = *attribute.mutable_g();
+        ModelBuilder::fill(*graph.add_node(), "Add", {"long", "x"}, {"sum"});
+        graph.add_output()->set_name("sum");
+      }
+    } else {
+      model.node("Add", {"long", "x"}, {"y"});
+    }
+    constant(model, "long", kLong, 1);
+    EXPECT_FALSE(onnx::without_weights(model.bytes()));
+    try {
+      model.load().run({ones({kLong}), Tensor::scalar_int(boolean, 1)});
+      FAIL() << "no error";
+    } catch (const ModelError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("long")) << inside;
+    }
+  }
 }
 
 TEST(ModelWeights, AConstantOfATakenNameIsAnError) {

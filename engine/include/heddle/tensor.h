@@ -9,6 +9,8 @@
 #include <source_location>
 #include <span>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "heddle/device.h"
@@ -47,7 +49,8 @@ class HEDDLE_API Tensor {
   /// The caller's memory, row-major, no copy. `deleter` is called once when the last handle is gone.
   /// @throws ArgumentError unless `data` is a multiple of the element's size, as every kernel relies on.
   static Tensor wrap(void* data, DType dtype, Sizes sizes, std::function<void(void*)> deleter = {});
-  /// Row-major bytes at any address, as weights lie in a mapped file, to be read only. Kernels of the CPU read them
+  /// Row-major bytes at any address, as weights lie in a mapped file, to be read only: a pointer to write through, an output,
+  /// a state or a donated input of them is an ArgumentError. Kernels of the CPU read them
   /// where they are; where the address does not suit the dtype, data() gives an aligned copy, made when it is first
   /// asked for.
   static Tensor wrap_bytes(const void* data, DType dtype, Sizes sizes,
@@ -73,13 +76,17 @@ class HEDDLE_API Tensor {
   bool is_row_major() const;
 
   /// Address of element [0, …, 0], in the device's memory. @throws TraceError on a symbolic tensor:
-  /// reading data while tracing is not possible.
+  /// reading data while tracing is not possible; ArgumentError where the tensor is to be read only, which a const handle
+  /// and data_as<const T> do.
   void* data(std::source_location where = std::source_location::current());
   const void* data(std::source_location where = std::source_location::current()) const;
   template <typename T>
   T* data_as(std::source_location where = std::source_location::current()) {
     check_type<T>(where);
-    return static_cast<T*>(data(where));
+    if constexpr (std::is_const_v<T>)
+      return static_cast<T*>(std::as_const(*this).data(where));
+    else
+      return static_cast<T*>(data(where));
   }
   template <typename T>
   const T* data_as(std::source_location where = std::source_location::current()) const {
