@@ -19,7 +19,7 @@ inline void host_on_cpu(const KernelCall& call) {
 }
 
 /// cuda_ct::host(Tensor x) -> Tensor, x + 1, whose work may be in no graph: what stands for work of the host.
-inline void register_host() {
+inline const RegisteredOp& host_work() {
   static const CudaText text(
       R"(extern "C" __global__ void host(const float* x, float* y, long long n) {
     for (long long k = threadIdx.x; k < n; k += blockDim.x) y[k] = x[k] + 1;
@@ -36,6 +36,7 @@ inline void register_host() {
                                      static_cast<long long>(call.tensor(0).count()));
                        },
                    .capturable = false});
+  return op;
 }
 
 inline void route_on_cpu(const KernelCall& call) {
@@ -87,7 +88,7 @@ class Captured {
  public:
   explicit Captured(const std::string& text, EngineOptions options = on_cuda(1, true),
                     bool fuse = false) {
-    register_host();
+    host_work();
     register_route();
     options.fuse = fuse;
     options.order = StepOrder::Given;

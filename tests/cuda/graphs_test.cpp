@@ -6,6 +6,7 @@
 #include <map>
 #include <thread>
 
+#include "tests/cuda/capture_support.h"
 #include "tests/cuda/support.h"
 #include "tests/support/json.h"
 
@@ -128,34 +129,9 @@ TEST(CudaGraphs, NewParametersAreReadBySoonNewGraphs) {
   }
 }
 
-const RegisteredOp& doubled() {
-  static const CudaText text(
-      R"(extern "C" __global__ void doubled(const float* x, float* y, long long n) {
-    const long long i = threadIdx.x;
-    if (i < n) y[i] = 2 * x[i];
-  })",
-      "doubled");
-  static const RegisteredOp op =
-      register_op({.schema = "cuda_graphs::doubled(Tensor x) -> Tensor",
-                   .shape = [](const ShapeCall& call) { return std::vector{call.tensor(0)}; },
-                   .cpu =
-                       [](const KernelCall& call) {
-                         for (std::int64_t k = 0; k < call.tensor(0).count(); ++k)
-                           call.results[0].as<float>()[k] = 2 * call.tensor(0).as<const float>()[k];
-                       },
-                   .cuda =
-                       [](const KernelCall& call, void* stream) {
-                         text.launch(call, stream, {.threads = 64},
-                                     call.tensor(0).as<const float>(), call.results[0].as<float>(),
-                                     static_cast<long long>(call.tensor(0).count()));
-                       },
-                   .capturable = false});
-  return op;
-}
-
 /// Kernels around a custom op and a loop, which are queued step by step between graphs.
 Tensor cut(const Tensor& x, const Tensor& limit) {
-  const Tensor a = softmax(doubled()(softmax(x, -1) * 3.0f)[0], -1);
+  const Tensor a = softmax(host_work()(softmax(x, -1) * 3.0f)[0], -1);
   const Tensor looped = while_loop(
       std::vector<Tensor>{a},
       [&](const std::vector<Tensor>& s) { return greater(sum(s[0]), limit); },
@@ -187,9 +163,8 @@ TEST(CudaGraphs, AreCutWhereAStepQueuesWorkOfItsOwn) {
                                                  : text + ": " + part["reason"].get<std::string>());
   }
   EXPECT_EQ(next, plan["steps"].size());
-  EXPECT_THAT(parts,
-              ElementsAre("graph", "cuda_graphs::doubled: holds an op that is not capturable",
-                          "graph", HasSubstr("is conditional"), "graph"));
+  EXPECT_THAT(parts, ElementsAre("graph", "cuda_ct::host: holds an op that is not capturable",
+                                 "graph", HasSubstr("is conditional"), "graph"));
   EXPECT_EQ(engine.stats().graphs, 3u);
   EXPECT_EQ(engine.stats().graph_launches, 3u * 7);
 }
@@ -197,7 +172,7 @@ TEST(CudaGraphs, AreCutWhereAStepQueuesWorkOfItsOwn) {
 TEST(CudaGraphs, StepsAreReorderedForFewerOfThem) {
   const auto f = [](const Tensor& x, const Tensor& y) {
     const Tensor a = softmax(x, -1);
-    const Tensor b = doubled()(y)[0];
+    const Tensor b = host_work()(y)[0];
     const Tensor c = softmax(matmul(a, x), -1);
     return std::vector<Tensor>{c, b};
   };
@@ -210,7 +185,7 @@ TEST(CudaGraphs, StepsAreReorderedForFewerOfThem) {
   const auto plan = Json::parse(engine.plan_json(call));
   ASSERT_EQ(plan["captures"].size(), 2u);
   EXPECT_EQ(plan["captures"][0]["captured"], false) << "it waits for nothing, so it goes first";
-  EXPECT_EQ(plan["steps"][0]["kernel"], "cuda_graphs::doubled");
+  EXPECT_EQ(plan["steps"][0]["kernel"], "cuda_ct::host");
 }
 
 TEST(CudaGraphs, ACheckThatFailsInALoopSkipsTheGraphsBehindIt) {

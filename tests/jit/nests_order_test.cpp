@@ -7,16 +7,12 @@
 namespace heddle::test {
 namespace {
 
-ir::Literal picks(ir::Sizes sizes, std::int64_t low, std::int64_t high, DType dtype = i64) {
-  return random_literal(dtype, std::move(sizes), 5, low, high);
-}
-
 TEST(ScatterNest, ElementsAlongEachAxis) {
   const ir::Literal x = noise(f32, {4, 5, 6});
   for (const char* how : {"none", "add", "mul", "max", "min"}) {
     for (const std::int64_t axis : {0, 1, -1}) {
       expect_nest_right({"scatter_elements",
-                         {x, picks({3, 4, 6}, -4, 3), noise(f32, {3, 4, 6}, 2)},
+                         {x, drawn_places({3, 4, 6}, -4, 3), noise(f32, {3, 4, 6}, 2)},
                          {{"axis", axis}, {"reduction", std::string(how)}}});
     }
   }
@@ -25,22 +21,23 @@ TEST(ScatterNest, ElementsAlongEachAxis) {
 TEST(ScatterNest, ElementsOfEveryDType) {
   for (const DType dtype : testing::kNumbers) {
     for (const DType index : {i64, i32, u8}) {
-      const ir::Literal indices = picks({3, 4}, 0, 4, index);
+      const ir::Literal indices = drawn_places({3, 4}, 0, 4, index);
       expect_nest_right({"scatter_elements",
                          {noise(dtype, {5, 4}), indices, noise(dtype, {3, 4}, 2)},
                          {{"reduction", std::string("add")}}});
     }
   }
-  expect_nest_right({"scatter_elements",
-                     {noise(boolean, {5, 4}), picks({3, 4}, 0, 4), noise(boolean, {3, 4}, 2)}});
+  expect_nest_right(
+      {"scatter_elements",
+       {noise(boolean, {5, 4}), drawn_places({3, 4}, 0, 4), noise(boolean, {3, 4}, 2)}});
 }
 
 TEST(ScatterNest, ManyColumns) {
   expect_nest_right({"scatter_elements",
-                     {noise(f32, {3, 600}), picks({7, 600}, 0, 2), noise(f32, {7, 600}, 2)},
+                     {noise(f32, {3, 600}), drawn_places({7, 600}, 0, 2), noise(f32, {7, 600}, 2)},
                      {{"reduction", std::string("add")}}});
   expect_nest_right({"scatter_nd",
-                     {noise(f32, {3, 600}), picks({7, 1}, 0, 2), noise(f32, {7, 600}, 2)},
+                     {noise(f32, {3, 600}), drawn_places({7, 1}, 0, 2), noise(f32, {7, 600}, 2)},
                      {{"reduction", std::string("add")}}});
 }
 
@@ -49,9 +46,10 @@ TEST(ScatterNest, Slices) {
   for (const char* how : {"none", "add", "max"}) {
     const ir::Attrs attrs{{"reduction", std::string(how)}};
     expect_nest_right(
-        {"scatter_nd", {x, picks({2, 3, 1}, -3, 2), noise(f32, {2, 3, 3, 5}, 2)}, attrs});
-    expect_nest_right({"scatter_nd", {x, picks({6, 2}, -3, 2), noise(f32, {6, 5}, 2)}, attrs});
-    expect_nest_right({"scatter_nd", {x, picks({9, 3}, -3, 2), noise(f32, {9}, 2)}, attrs});
+        {"scatter_nd", {x, drawn_places({2, 3, 1}, -3, 2), noise(f32, {2, 3, 3, 5}, 2)}, attrs});
+    expect_nest_right(
+        {"scatter_nd", {x, drawn_places({6, 2}, -3, 2), noise(f32, {6, 5}, 2)}, attrs});
+    expect_nest_right({"scatter_nd", {x, drawn_places({9, 3}, -3, 2), noise(f32, {9}, 2)}, attrs});
   }
 }
 
@@ -59,30 +57,27 @@ TEST(ScatterNest, IndexPut) {
   const ir::Literal x = noise(f32, {4, 5, 6});
   for (const bool accumulate : {false, true}) {
     const ir::Attrs attrs{{"accumulate", accumulate}};
+    expect_nest_right({"index_put",
+                       {x, noise(f32, {6}, 2), drawn_places({3}, -4, 3), drawn_places({1}, 0, 4)},
+                       attrs});
     expect_nest_right(
-        {"index_put", {x, noise(f32, {6}, 2), picks({3}, -4, 3), picks({1}, 0, 4)}, attrs});
-    expect_nest_right({"index_put", {x, noise(f32, {2, 3, 5, 6}, 2), picks({2, 3}, 0, 3)}, attrs});
-    expect_nest_right(
-        {"index_put",
-         {x, noise(f32, {}, 2), picks({2, 1}, 0, 3), picks({3}, 0, 4), picks({2, 3}, 0, 5)},
-         attrs});
+        {"index_put", {x, noise(f32, {2, 3, 5, 6}, 2), drawn_places({2, 3}, 0, 3)}, attrs});
+    expect_nest_right({"index_put",
+                       {x, noise(f32, {}, 2), drawn_places({2, 1}, 0, 3), drawn_places({3}, 0, 4),
+                        drawn_places({2, 3}, 0, 5)},
+                       attrs});
   }
 }
 
 TEST(ScatterNest, SizesThatAreNotKnownOrZero) {
-  ir::GraphBuilder b("main");
-  const ir::Value x = b.input(tensor(f32, {"s0", "s1"}));
-  const ir::Value i = b.input(tensor(i64, {"s2", "1"}));
-  const ir::Value u = b.input(tensor(f32, {"s2", "s1"}));
-  b.output(b.emit("scatter_nd", {x, i, u}, {{"reduction", std::string("add")}}));
-  const ir::Graph graph = b.finish();
+  const ir::Graph graph = scatter_of_any_sizes();
   const std::vector<Ints> cases{{4, 300, 5}, {4, 0, 5}, {4, 3, 0}};
   for (const Ints& sizes : cases) expect_fast_code_right(graph, random_arguments(graph, sizes));
 }
 
 TEST(ScatterNest, AnIndexOutOfRangeIsReported) {
   const OneOp call{"scatter_elements",
-                   {noise(f32, {4, 3}), picks({2, 3}, 4, 4), noise(f32, {2, 3})}};
+                   {noise(f32, {4, 3}), drawn_places({2, 3}, 4, 4), noise(f32, {2, 3})}};
   const ir::Graph graph = testing::graph_of(call);
   EXPECT_THROW(run_program(graph, lowered(graph), call.operands), IndexError);
 }

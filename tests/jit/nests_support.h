@@ -62,6 +62,22 @@ inline std::vector<ir::Literal> arguments_of(const OneOp& call) {
   return arguments;
 }
 
+/// Integers from `low` to `high` for indices.
+inline ir::Literal drawn_places(ir::Sizes sizes, std::int64_t low, std::int64_t high,
+                                DType dtype = i64) {
+  return random_literal(dtype, std::move(sizes), 5, low, high);
+}
+
+/// x[i] += u for rows: f32[s0, s1], i64[s2, 1], f32[s2, s1].
+inline ir::Graph scatter_of_any_sizes() {
+  ir::GraphBuilder b("main");
+  const ir::Value x = b.input(tensor(f32, {"s0", "s1"}));
+  const ir::Value i = b.input(tensor(i64, {"s2", "1"}));
+  const ir::Value u = b.input(tensor(f32, {"s2", "s1"}));
+  b.output(b.emit("scatter_nd", {x, i, u}, {{"reduction", std::string("add")}}));
+  return b.finish();
+}
+
 inline void expect_nest_right(const OneOp& call, double tolerance = 1e-5) {
   SCOPED_TRACE(std::string(call.op));
   expect_code_right(testing::graph_of(call), arguments_of(call), tolerance);

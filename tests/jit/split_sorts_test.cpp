@@ -106,10 +106,6 @@ TEST(SplitSorts, ShortRowsAndTheCpuStayAsTheyAre) {
   EXPECT_THAT(testing::ops_of(jit::split_sorts(longer, kSortsOnCuda)), Contains("merge_runs"));
 }
 
-ir::Literal drawn_places(ir::Sizes sizes, std::int64_t low, std::int64_t high, DType dtype = i64) {
-  return random_literal(dtype, std::move(sizes), 5, low, high);
-}
-
 std::vector<std::string> ordered_ops(const OneOp& call) {
   return testing::ops_of(jit::order_scatters(testing::graph_of(call), kSortsOnCuda));
 }
@@ -162,12 +158,7 @@ TEST(OrderScatters, IndicesThatBroadcast) {
 }
 
 TEST(OrderScatters, SizesThatAreNotKnownOrZero) {
-  ir::GraphBuilder b("main");
-  const ir::Value x = b.input(tensor(f32, {"s0", "s1"}));
-  const ir::Value i = b.input(tensor(i64, {"s2", "1"}));
-  const ir::Value u = b.input(tensor(f32, {"s2", "s1"}));
-  b.output(b.emit("scatter_nd", {x, i, u}, {{"reduction", std::string("add")}}));
-  const ir::Graph graph = b.finish();
+  const ir::Graph graph = scatter_of_any_sizes();
   const jit::Program program = jit::lower(graph, kSortsOnCuda);
   for (const Ints& s : std::vector<Ints>{{4, 300, 5}, {4, 0, 5}, {4, 3, 0}, {2, 1, 600}})
     expect_program_right(
