@@ -135,16 +135,18 @@ class Former {
 
   /// Siblings: groups over one domain that read the same memory.
   void merge_readers_of_one_value() {
-    std::map<Value, std::vector<const Node*>> readers;
+    // By position, not by address: what becomes one kernel is the same in each process.
+    std::map<std::pair<std::size_t, std::uint32_t>, std::vector<const Node*>> readers;
     for (const Node* node : graph_.nodes()) {
       if (!reads_.is_owned(node)) continue;
       for (const Read& read : reads_.of(node).reads) {
         if (!is_memory(read.value) || read.value.meta().count().is_constant(1)) continue;
-        auto& list = readers[graph_.storage(read.value)];
+        const Value storage = graph_.storage(read.value);
+        auto& list = readers[{graph_.position(storage.node), storage.index}];
         if (list.empty() || list.back() != node) list.push_back(node);
       }
     }
-    for (const auto& [value, nodes] : readers) merge_siblings(nodes);
+    for (const auto& [place, nodes] : readers) merge_siblings(nodes);
   }
 
   void merge_small() {
