@@ -1,5 +1,7 @@
 // Regions beyond the listed cases: sizes that a body returns, handles that share storage, bodies with many callers.
+#include <deque>
 #include <gmock/gmock.h>
+#include <list>
 
 #include "tests/control_flow/late_programs.h"
 #include "tests/support/json.h"
@@ -17,6 +19,48 @@ std::vector<std::string> nested_regions(const Json& plan) {
     for (const Json& nested : step.value("nested", Json::array()))
       for (const Json& kernel : nested["kernels"]) regions.push_back(kernel["unit"]);
   return regions;
+}
+
+struct Layers {
+  Tensor ends[2];
+  std::deque<Tensor> between;
+  std::list<std::pair<Tensor, int>> numbered;
+  std::vector<bool> flags;
+};
+auto heddle_fields(Layers& l) { return std::tie(l.ends, l.between, l.numbered, l.flags); }
+
+// S0-1, S0-3: arrays and containers of every kind, through a call, a branch and a loop.
+TEST(RegionVariations, S0_3_ResultsLieInContainersOfEveryKind) {
+  const auto grown = [](const Layers& l) {
+    Layers next = l;
+    for (Tensor& end : next.ends) end = end + 1;
+    for (Tensor& tensor : next.between) tensor = tensor * 2;
+    for (auto& entry : next.numbered) entry.first = entry.first - next.ends[1];
+    return next;
+  };
+  const auto f = [&](const Tensor& x) {
+    const Layers start = invoke(
+        {},
+        [](const Tensor& p) {
+          return Layers{{p + 1, p + 2}, {p * 3}, {{sin(p), 4}}, {true, false}};
+        },
+        x);
+    const Layers chosen = cond(
+        greater(sum(x), 0), grown,
+        [](const Layers& l) {
+          return Layers{
+              {l.ends[1] * 1, l.ends[0] * 1}, {exp(l.between[0])}, {{l.ends[0] * 5, 4}}, l.flags};
+        },
+        start);
+    Layers last =
+        while_loop(chosen, [](const Layers& l) { return less(sum(l.ends[0]), 20); }, grown);
+    EXPECT_EQ(last.numbered.front().second, 4);
+    EXPECT_THAT(last.flags, ElementsAre(true, false));
+    return std::vector<Tensor>{last.ends[0], last.ends[1], last.between[0],
+                               last.numbered.front().first};
+  };
+  everywhere(f, {numbers({1, 2})});
+  everywhere(f, {numbers({-3, 2})});
 }
 
 // S1-8: a body has many callers, so that it carries the annotations of none: it is installed and compiled once.

@@ -1,9 +1,13 @@
 // Callables return what they like: the typed function gives it back with the tensors put in.
 #include <array>
+#include <deque>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <list>
 #include <map>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -131,6 +135,62 @@ TEST_P(Returns, StructsInStructs) {
   EXPECT_THAT(got.rest.at("k")[1].to_doubles(), ElementsAre(20, 40));
   EXPECT_THAT(got.extra.value().to_doubles(), ElementsAre(10, 40));
   EXPECT_EQ(got.layers, 3);
+}
+
+struct Parts {
+  hd::Tensor parts[2];
+  std::deque<hd::Tensor> deque;
+  std::list<std::vector<hd::Tensor>> list;
+  std::vector<bool> flags;
+  std::set<int> numbers;
+  char name[8] = "parts";
+};
+auto heddle_fields(Parts& p) {
+  return std::tie(p.parts, p.deque, p.list, p.flags, p.numbers, p.name);
+}
+
+TEST_P(Returns, ArraysAndContainersOfEveryKind) {
+  const auto f = [](const hd::Tensor& x) {
+    return Parts{{x + 1, x + 2}, {x + 3, x + 4}, {{x + 5}, {}, {x + 6, x + 7}}, {true, false}, {3}};
+  };
+  hd::Function typed(f, options());
+  const Parts got = typed(x_);
+  EXPECT_THAT(got.parts[1].to_doubles(), ElementsAre(3, 4));
+  EXPECT_THAT(got.deque[0].to_doubles(), ElementsAre(4, 5));
+  EXPECT_THAT(got.list.back()[1].to_doubles(), ElementsAre(8, 9));
+  EXPECT_THAT(got.flags, ElementsAre(true, false));
+  EXPECT_THAT(got.numbers, ElementsAre(3));
+  hd::Engine engine(f, options());
+  const std::vector<hd::Tensor> flat = engine.run({x_});
+  ASSERT_EQ(flat.size(), 7u);
+  for (std::size_t k = 0; k < 7; ++k)
+    EXPECT_EQ(flat[k].to_doubles()[0], static_cast<double>(k + 2));
+}
+
+struct Shared {
+  std::shared_ptr<Output> first;
+  std::shared_ptr<Output> again;
+  std::vector<std::shared_ptr<hd::Tensor>> rest;
+};
+auto heddle_fields(Shared& s) { return std::tie(s.first, s.again, s.rest); }
+
+// What one call returned stays as it was when another one returns.
+TEST_P(Returns, ObjectsBehindSharedPointersAreThoseOfTheCall) {
+  hd::Function f(
+      [](const hd::Tensor& x) {
+        const auto output = std::make_shared<Output>(Output{x + 1, x * 2, "o"});
+        return Shared{output, output, {std::make_shared<hd::Tensor>(x + 3)}};
+      },
+      options());
+  const Shared one = f(x_);
+  const Shared two = f(numbers({10, 20}));
+  EXPECT_THAT(one.first->logits.to_doubles(), ElementsAre(2, 3));
+  EXPECT_THAT(one.rest[0]->to_doubles(), ElementsAre(4, 5));
+  EXPECT_THAT(two.first->hidden.to_doubles(), ElementsAre(20, 40));
+  EXPECT_THAT(two.rest[0]->to_doubles(), ElementsAre(13, 23));
+  EXPECT_EQ(one.first, one.again);
+  EXPECT_NE(one.first, two.first);
+  EXPECT_EQ(two.first->name, "o");
 }
 
 TEST_P(Returns, ThroughTheErasedEngineInStructureOrder) {

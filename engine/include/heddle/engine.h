@@ -383,7 +383,8 @@ class HEDDLE_API Engine {
 HEDDLE_API Engine load_ir(const std::string& path, EngineOptions options = {});
 HEDDLE_API Engine parse_ir(std::string_view text, EngineOptions options = {});
 
-/// An engine typed by its callable: same arguments, same return type.
+/// An engine typed by its callable: same arguments, same return type. Each call gives a copy of what the callable returned at
+/// its trace, of the objects behind shared pointers too, with the tensors of this call in it.
 template <typename F>
 class Function {
  public:
@@ -396,6 +397,8 @@ class Function {
     const Tensor flat[] = {inputs...};
     auto [outputs, prototype] = engine_.run_with_prototype(std::span<const Tensor>(flat));
     R result = *static_cast<const R*>(prototype.get());
+    std::map<const void*, std::shared_ptr<void>> owned;
+    detail::own_shared(result, owned);
     std::size_t next = 0;
     visit_tensors(result, [&](Tensor& t) { t = std::move(outputs[next++]); });
     return result;

@@ -8,9 +8,11 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <string>
 #include <tuple>
 #include <type_traits>
+#include <typeinfo>
 #include <unordered_map>
 #include <utility>
 #include <variant>
@@ -20,8 +22,8 @@
 
 namespace heddle {
 
-/// Visits every tensor in `value`, in structure order, by reference. Knows Tensor, vector, array, map,
-/// unordered_map (in the order of its keys), tuple, pair, optional, variant, pointers that own, and nestings of
+/// Visits every tensor in `value`, in structure order, by reference. Knows Tensor, the standard containers and arrays
+/// (unordered_map in the order of its keys), tuple, pair, optional, variant, pointers that own, and nestings of
 /// them. Numbers, sizes, strings, functions and other plain values are left alone.
 ///
 /// A struct of your own takes one line beside it:
@@ -41,12 +43,6 @@ template <typename... T>
 struct IsTuple<std::tuple<T...>> : std::true_type {};
 template <typename A, typename B>
 struct IsTuple<std::pair<A, B>> : std::true_type {};
-template <typename T>
-struct IsSequence : std::false_type {};
-template <typename T>
-struct IsSequence<std::vector<T>> : std::true_type {};
-template <typename T, std::size_t N>
-struct IsSequence<std::array<T, N>> : std::true_type {};
 template <typename T>
 struct IsPointer : std::false_type {};
 template <typename T>
@@ -89,6 +85,20 @@ constexpr bool is_plain() {
          IsFunction<T>::value || std::is_convertible_v<T, std::string>;
 }
 
+template <typename T>
+struct IsStdArray : std::false_type {};
+template <typename T, std::size_t N>
+struct IsStdArray<std::array<T, N>> : std::true_type {};
+/// Arrays and containers that own their elements and have no keys beside them: vector, deque, list, set, …
+template <typename T>
+concept IsSequence = !std::is_convertible_v<T, std::string> &&
+                     (std::is_bounded_array_v<T> || IsStdArray<T>::value ||
+                      (requires { typename T::allocator_type; } && std::ranges::forward_range<T> &&
+                       !requires { typename T::mapped_type; }));
+/// Those of plain values, which need not be references (vector<bool>).
+template <typename T>
+concept IsPlainSequence = IsSequence<T> && is_plain<std::ranges::range_value_t<T>>();
+
 }  // namespace detail
 
 template <typename T, typename F>
@@ -99,7 +109,9 @@ void visit_tensors(T& value, F&& visit) {
     std::apply([&](auto&... field) { (visit_tensors(field, visit), ...); }, heddle_fields(value));
   } else if constexpr (detail::IsTuple<T>::value) {
     std::apply([&](auto&... field) { (visit_tensors(field, visit), ...); }, value);
-  } else if constexpr (detail::IsSequence<T>::value) {
+  } else if constexpr (detail::IsPlainSequence<T>) {
+    // Nothing to visit.
+  } else if constexpr (detail::IsSequence<T>) {
     for (auto& element : value) visit_tensors(element, visit);
   } else if constexpr (detail::IsMap<T>::value) {
     for (auto& [key, element] : value) visit_tensors(element, visit);
@@ -177,9 +189,15 @@ void add_leaves(T& value, Leaves& out) {
   } else if constexpr (IsTuple<T>::value) {
     const auto each = [&](auto&... field) { (add_element(field, out), ...); };
     add_group(out, "()", [&] { std::apply(each, value); });
-  } else if constexpr (IsSequence<T>::value) {
+  } else if constexpr (IsSequence<T>) {
     add_group(out, "[]", [&] {
-      for (auto& element : value) add_element(element, out);
+      for (auto&& element : value)
+        if constexpr (std::is_same_v<std::ranges::range_value_t<T>, bool>) {
+          bool plain = element;
+          add_element(plain, out);
+        } else {
+          add_element(element, out);
+        }
     });
   } else if constexpr (IsMap<T>::value) {
     add_group(out, "{}", [&] {
@@ -213,6 +231,44 @@ Leaves leaves_of(T& value) {
   Leaves leaves;
   add_leaves(value, leaves);
   return leaves;
+}
+
+template <typename T>
+struct IsShared : std::false_type {};
+template <typename T>
+struct IsShared<std::shared_ptr<T>>
+    : std::bool_constant<!std::is_const_v<T> && std::is_copy_constructible_v<T>> {};
+
+/// Gives `value` objects of its own in place of those behind its shared pointers, one for each; not of classes derived
+/// from the pointer's, nor of what cannot be copied.
+template <typename T>
+void own_shared(T& value, std::map<const void*, std::shared_ptr<void>>& owned) {
+  const auto each = [&](auto&... parts) { (own_shared(parts, owned), ...); };
+  if constexpr (IsShared<T>::value) {
+    using Object = typename T::element_type;
+    if (!value) return;
+    const Object& object = *value;
+    if (typeid(object) != typeid(Object)) return;
+    const auto [at, is_new] = owned.try_emplace(&object);
+    if (is_new) {
+      const auto copy = std::make_shared<Object>(object);
+      at->second = copy;
+      own_shared(*copy, owned);
+    }
+    value = std::static_pointer_cast<Object>(at->second);
+  } else if constexpr (HasFields<T>) {
+    std::apply(each, heddle_fields(value));
+  } else if constexpr (IsTuple<T>::value) {
+    std::apply(each, value);
+  } else if constexpr (IsPointer<T>::value) {
+    if (value) own_shared(*value, owned);
+  } else if constexpr (IsVariant<T>::value) {
+    std::visit(each, value);
+  } else if constexpr (IsMap<T>::value || IsUnorderedMap<T>::value) {
+    for (auto& entry : value) own_shared(entry.second, owned);
+  } else if constexpr (IsSequence<T> && !IsPlainSequence<T>) {
+    for (auto& element : value) own_shared(element, owned);
+  }
 }
 
 }  // namespace detail
