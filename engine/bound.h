@@ -1,4 +1,4 @@
-// Plans with sizes put in: what a context needs to run. Immutable.
+// Plans with sizes put in: what a context needs to run. Immutable, but that they remember what follows from them.
 #pragma once
 
 #include <cstdint>
@@ -50,6 +50,7 @@ struct CudaLaunch {
   bool is_empty() const { return blocks == 0 && library == nullptr; }
 };
 
+class LatePlans;
 class Unit;
 
 /// A donated argument that no step uses any more when the first `stages` of a phase have run.
@@ -95,6 +96,8 @@ struct BoundSteps {
 
   /// What running the phase throws as a ShapeError: a size that the run told came out below 0. Nothing else is bound then.
   std::optional<Error::Parts> refusal;
+
+  std::unique_ptr<LatePlans> late;  ///< what follows; null: this is the last phase
 
   /// Where the addresses of a step end in the table.
   std::size_t table_end(std::size_t step) const {

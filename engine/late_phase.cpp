@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "engine/late_plans.h"
 #include "engine/unit.h"
 #include "heddle/custom_op.h"
 #include "ir/analysis/unbacked.h"
@@ -12,8 +13,6 @@ namespace heddle::engine {
 using base::SymbolValues;
 
 namespace {
-
-constexpr std::size_t kRemembered = 8;
 
 std::int64_t aligned(std::int64_t bytes) {
   return (bytes + memory::kAlignment - 1) / memory::kAlignment * memory::kAlignment;
@@ -67,15 +66,14 @@ std::uint32_t phase_of_results(const Unit& unit) {
 /// results lies aside until the results have their memory.
 class Started : public StartedRegion, private OutputSource {
  public:
-  Started(const Unit& unit, const SymbolValues& sizes, const BoundSteps& around,
-          const Frame::Memory& memory, RegionMachine& machine)
-      : machine_(machine), aside_(unit.program().outputs.size()) {
-    unit.bind(sizes, around.threads, plan_);
-    if (plan_.refusal) throw ShapeError(*plan_.refusal);
-    const Needs needs = needs_of(plan_);
+  Started(std::shared_ptr<const BoundSteps> plan, const Frame::Memory& memory,
+          RegionMachine& machine)
+      : machine_(machine), plan_(std::move(plan)), aside_(plan_->unit->program().outputs.size()) {
+    if (plan_->refusal) throw ShapeError(*plan_->refusal);
+    const Needs needs = needs_of(*plan_);
     memory_ = machine.allocate(static_cast<std::size_t>(needs.bytes));
     auto* arena = static_cast<char*>(memory_.get());
-    frame_.prepare(plan_, {{arena}, arena + needs.scratch, needs.stride, memory.request});
+    frame_.prepare(*plan_, {{arena}, arena + needs.scratch, needs.stride, memory.request});
   }
 
   void set_input(std::uint32_t position, void* address) { frame_.set_input(position, address); }
@@ -83,7 +81,7 @@ class Started : public StartedRegion, private OutputSource {
   std::int32_t run_until(std::uint32_t last) {
     FrameIo& io = *frame_.io();
     io.source = this;
-    take_outputs(plan_, io);
+    take_outputs(*plan_, io);
     frame_.take_io();
     std::int32_t status = 0;
     for (at_ = &frame_; status == 0 && at_->plan().phase < last;) {
@@ -95,7 +93,7 @@ class Started : public StartedRegion, private OutputSource {
     return status;
   }
 
-  std::vector<Sizes> result_sizes() const { return output_sizes(*plan_.unit, at_->plan().sizes); }
+  std::vector<Sizes> result_sizes() const { return output_sizes(*plan_->unit, at_->plan().sizes); }
 
   std::int32_t finish(void* const* results, RegionMachine& machine) override {
     FrameIo& io = *frame_.io();
@@ -112,7 +110,7 @@ class Started : public StartedRegion, private OutputSource {
  private:
   void* output(std::uint32_t position, const Sizes& sizes) override {
     const auto& buffer =
-        plan_.unit->schedule().record.buffers[plan_.unit->program().outputs[position]];
+        plan_->unit->schedule().record.buffers[plan_->unit->program().outputs[position]];
     std::size_t bytes = size_of(buffer.dtype);
     for (const std::int64_t size : sizes) bytes *= static_cast<std::size_t>(size);
     aside_[position] = {machine_.allocate(std::max<std::size_t>(bytes, 1)), bytes};
@@ -124,7 +122,7 @@ class Started : public StartedRegion, private OutputSource {
     std::size_t bytes = 0;
   };
   RegionMachine& machine_;
-  BoundSteps plan_;
+  std::shared_ptr<const BoundSteps> plan_;
   std::shared_ptr<void> memory_;
   Frame frame_;
   Frame* at_ = nullptr;
@@ -224,7 +222,8 @@ class SizeQuery {
     const SymbolValues sizes = nested_sizes(call.regions[begun.plan], plan_.sizes);
     const std::uint32_t phase = phase_of_results(nested);
     if (phase == 0) return output_sizes(nested, sizes);
-    auto run = std::make_unique<Started>(nested, sizes, plan_, frame_.memory(), machine_);
+    auto run = std::make_unique<Started>(
+        plan_.late->started(begun.plan, nested, sizes, plan_.threads), frame_.memory(), machine_);
     const std::uint32_t first = call.kind == ir::RegionKind::Cond ? 1 : 0;
     for (std::uint32_t k = 0; k < call.operands; ++k) run->set_input(k, frame_.query()[first + k]);
     *status = run->run_until(phase);
@@ -258,9 +257,9 @@ LatePhase::Entry& LatePhase::entry_for(const BoundSteps& before,
   }
   auto entry = std::make_unique<Entry>();
   entry->late_sizes = std::move(late);
-  before.unit->bind_next(before, sizes, entry->plan);
+  entry->plan = before.late->next(before, entry->late_sizes, sizes);
   entries_.insert(entries_.begin(), std::move(entry));
-  if (entries_.size() > kRemembered) entries_.pop_back();
+  if (entries_.size() > LatePlans::kRemembered) entries_.pop_back();
   return *entries_.front();
 }
 
@@ -278,13 +277,13 @@ char* LatePhase::memory_of(RegionMachine& machine, std::int64_t bytes) {
 
 /// The arena of the phase and the scratch of its steps, in memory that all entries share.
 void LatePhase::give_memory(Entry& entry, Frame& before, RegionMachine& machine) {
-  const Needs needs = needs_of(entry.plan);
+  const Needs needs = needs_of(*entry.plan);
   char* memory = memory_of(machine, needs.bytes);
   arenas_ = before.memory().arenas;
   arenas_.push_back(memory);
   char* scratch = memory + needs.scratch;
   if (entry.is_prepared) return entry.frame.move_to(arenas_, scratch, needs.stride);
-  entry.frame.prepare(entry.plan, {arenas_, scratch, needs.stride, before.memory().request},
+  entry.frame.prepare(*entry.plan, {arenas_, scratch, needs.stride, before.memory().request},
                       before.io());
   entry.is_prepared = true;
 }
@@ -295,13 +294,13 @@ Frame* LatePhase::enter(Frame& before, RegionMachine& machine, std::int32_t* sta
   const SymbolValues sizes = query.ask(status, begun);
   if (*status != 0) return nullptr;
   Entry& entry = entry_for(before.plan(), query.late_sizes(), sizes);
-  if (entry.plan.refusal) throw ShapeError(*entry.plan.refusal);
+  if (entry.plan->refusal) throw ShapeError(*entry.plan->refusal);
   give_memory(entry, before, machine);
   started_ = std::move(begun.started);
-  if (entry.plan.regions[0] != nullptr) entry.frame.set_decided(begun.plan, started_.get());
+  if (entry.plan->regions[0] != nullptr) entry.frame.set_decided(begun.plan, started_.get());
   FrameIo& io = *before.io();
-  take_outputs(entry.plan, io);
-  io.peak_bytes = entry.plan.memory.peak_bytes;
+  take_outputs(*entry.plan, io);
+  io.peak_bytes = entry.plan->memory.peak_bytes;
   entry.frame.take_io();
   return &entry.frame;
 }

@@ -10,8 +10,8 @@
 
 namespace heddle::engine {
 
-/// What follows one frame. Remembers the bound steps of the sizes that it met last, so that a request with such
-/// sizes binds nothing.
+/// What follows one frame. Remembers the frames of the sizes that it met last, so that a request with such
+/// sizes makes none.
 class LatePhase {
  public:
   /// The frame of the phase after `before`, whose steps have all run. Null when *status says what failed.
@@ -22,7 +22,7 @@ class LatePhase {
  private:
   struct Entry {
     std::vector<std::int64_t> late_sizes;
-    BoundSteps plan;
+    std::shared_ptr<const BoundSteps> plan;
     Frame frame;
     bool is_prepared = false;
   };

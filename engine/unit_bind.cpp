@@ -5,6 +5,7 @@
 #include "engine/cuda_unit.h"
 #include "engine/custom_step.h"
 #include "engine/failure.h"
+#include "engine/late_plans.h"
 #include "engine/plan_check.h"
 #include "engine/region_run.h"
 #include "engine/unit.h"
@@ -244,6 +245,7 @@ void Unit::bind_memory(BoundSteps& plan) const {
 /// What the step that begins the next phase reads, where it is told by now.
 void Unit::bind_query(BoundSteps& plan) const {
   if (phases_.is_last(plan.phase)) return;
+  plan.late = std::make_unique<LatePlans>();
   const ir::StepId step = phases_.begin(plan.phase + 1);
   const ir::PlanStep& planned = schedule_.record.steps[step];
   plan.query = static_cast<std::uint32_t>(plan.table.size());

@@ -1,4 +1,6 @@
 // Sizes that only the run tells: of a branch that was taken, or of an op's results.
+#include <algorithm>
+#include <atomic>
 #include <gmock/gmock.h>
 #include <thread>
 
@@ -74,6 +76,63 @@ TEST(LateSizes, OfEachCallOfARegion) {
   EXPECT_THAT(elements(got[0]), ElementsAre(2, 4, 6));
   EXPECT_THAT(elements(got[1]), ElementsAre(2, 6));
   EXPECT_THAT(elements(got[2]), ElementsAre(2, 4, 6, 2, 6));
+}
+
+/// A copy of x; counts how often it is bound to sizes.
+std::atomic<int> copies_bound = 0;
+Tensor counted_copy(const Tensor& x) {
+  static const RegisteredOp op =
+      register_op({.schema = "late::counted_copy(Tensor x) -> Tensor",
+                   .shape = [](const ShapeCall& call) { return std::vector{call.tensor(0)}; },
+                   .cpu =
+                       [](const KernelCall& call) {
+                         std::copy_n(call.tensor(0).as<const float>(), call.tensor(0).count(),
+                                     call.results[0].as<float>());
+                       },
+                   .workspace_bytes =
+                       [](const KernelCall&) {
+                         ++copies_bound;
+                         return std::int64_t{64};
+                       }});
+  return op(x)[0];
+}
+
+/// How often copies are bound in each of three runs of `f` on `inputs`.
+template <typename F>
+std::vector<int> binds_of_runs(F f, const std::vector<Tensor>& inputs) {
+  everywhere(f, inputs);
+  Engine engine(f, {.threads = 1});
+  std::vector<int> binds;
+  for (int run = 0; run < 3; ++run) {
+    const int before = copies_bound;
+    engine.run(inputs);
+    binds.push_back(copies_bound - before);
+  }
+  return binds;
+}
+
+// Eight paths of calls lead to the body, and all are told the same size.
+TEST(LateSizes, OfASharedBodyAreBoundOnceForAllItsUses) {
+  const auto once = [](const Tensor& x) {
+    return x + sum(counted_copy(positive()(x)[0]), {0}, true) * 0.5f;
+  };
+  const auto twice = [&](const auto& body) {
+    return [&body](const Tensor& x) {
+      return invoke({.name = "g"}, body, invoke({.name = "g"}, body, x));
+    };
+  };
+  const auto f = twice(once);
+  const auto g = twice(f);
+  EXPECT_THAT(binds_of_runs(twice(g), {numbers({1, 2, 3})}), ElementsAre(1, 0, 0));
+}
+
+// What runs of a body before the sizes of its results are known is bound by the first request, and by no later one.
+TEST(LateSizes, ThatABodyTellsAreBoundOnceForAllRequests) {
+  const auto body = [](const Tensor& x) { return positive()(counted_copy(x) - 1.0f)[0]; };
+  const auto f = [&](const Tensor& x) {
+    return invoke({.name = "g"}, body, invoke({.name = "g"}, body, x));
+  };
+  EXPECT_THAT(binds_of_runs(f, {numbers({1, 2, 3, 4})}), ElementsAre(::testing::Gt(0), 0, 0));
 }
 
 /// What the trace of `f` on `inputs` is refused with.
