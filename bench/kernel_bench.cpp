@@ -149,5 +149,48 @@ void matmul_bias_gelu(benchmark::State& state) {
 }
 BENCHMARK(matmul_bias_gelu)->Args({128, 768, 768})->Unit(benchmark::kMicrosecond);
 
+/// Where groups of one length end.
+Tensor even_ends(std::int64_t rows, std::int64_t groups) {
+  Tensor ends = Tensor::empty(i64, {groups});
+  for (std::int64_t g = 0; g < groups; ++g)
+    ends.data_as<std::int64_t>()[g] = rows * (g + 1) / groups;
+  return ends;
+}
+
+/// Rows in groups of one length, each group times a matrix of its own.
+void grouped_products(benchmark::State& state) {
+  const std::int64_t rows = state.range(0), groups = state.range(1), n = state.range(2),
+                     k = state.range(3);
+  const Tensor weights = filled({groups, k, n});
+  run(state, [=](const Tensor& x, const Tensor& ends) { return grouped_matmul(x, weights, ends); },
+      {filled({rows, k}), even_ends(rows, groups)});
+  limit_by_arithmetic(state, static_cast<double>(rows * n * k));
+}
+BENCHMARK(grouped_products)->Args({512, 8, 768, 768})->Unit(benchmark::kMicrosecond);
+
+/// The same as graphs without such an op have to say it: all rows times each matrix, and a mask.
+void grouped_products_by_masks(benchmark::State& state) {
+  const std::int64_t rows = state.range(0), groups = state.range(1), n = state.range(2),
+                     k = state.range(3);
+  std::vector<Tensor> weights;
+  for (std::int64_t g = 0; g < groups; ++g) weights.push_back(filled({k, n}));
+  const auto masked = [=](const Tensor& x, const Tensor& ends) {
+    const Tensor row = iota({rows, 1});
+    Tensor result;
+    Tensor begin = Tensor::scalar(i64, 0);
+    for (std::int64_t g = 0; g < groups; ++g) {
+      const Tensor end = slice(ends, 0, g, g + 1);
+      const Tensor mine = logical_and(greater_equal(row, begin), less(row, end));
+      const Tensor part = where(mine, matmul(x, weights[static_cast<std::size_t>(g)]), 0.0f);
+      result = result.defined() ? result + part : part;
+      begin = end;
+    }
+    return result;
+  };
+  run(state, masked, {filled({rows, k}), even_ends(rows, groups)});
+  limit_by_arithmetic(state, static_cast<double>(rows * n * k));
+}
+BENCHMARK(grouped_products_by_masks)->Args({512, 8, 768, 768})->Unit(benchmark::kMicrosecond);
+
 }  // namespace
 }  // namespace heddle::bench

@@ -181,6 +181,9 @@ Tensor cumsum(const Tensor& x, std::int64_t axis, At where) {
 Tensor matmul(const Tensor& a, const Tensor& b, At where) {
   return one("matmul", {a, b}, {}, where);
 }
+Tensor grouped_matmul(const Tensor& x, const Tensor& w, const Tensor& ends, At where) {
+  return one("grouped_matmul", {x, w, ends}, {}, where);
+}
 Tensor softmax(const Tensor& x, std::int64_t axis, At where) {
   return one("softmax", {x}, {{"axis", axis}}, where);
 }
@@ -287,6 +290,11 @@ std::pair<Tensor, Tensor> topk(const Tensor& x, SymInt k, std::int64_t axis, boo
   const Tensor operands[] = {x};
   auto results =
       apply("topk", operands, {{"k", std::move(k)}, {"axis", axis}, {"largest", largest}}, where);
+  return {results[0], results[1]};
+}
+std::pair<Tensor, Tensor> sort(const Tensor& x, std::int64_t axis, bool descending, At where) {
+  const Tensor operands[] = {x};
+  auto results = apply("sort", operands, {{"axis", axis}, {"descending", descending}}, where);
   return {results[0], results[1]};
 }
 Tensor iota(std::vector<SymInt> sizes, std::int64_t axis, DType dtype, At where) {

@@ -20,6 +20,14 @@ std::uint32_t Nest::global_count() const {
   return count;
 }
 
+SymExpr ProductGroups::slots(const SymExpr& rows, const SymExpr& groups, std::int64_t tile_rows) {
+  return min(rows, floordiv(rows, tile_rows) + groups + 1);
+}
+
+SymExpr ProductForm::row_tiles(std::int64_t tile_rows) const {
+  return groups ? ProductGroups::slots(rows, groups->count, tile_rows) : ceildiv(rows, tile_rows);
+}
+
 SymExpr scratch_bytes(const Nest& nest) {
   SymExpr total = 0;
   for (const NestBuffer& buffer : nest.buffers)

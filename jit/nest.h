@@ -212,17 +212,38 @@ struct Stmt {
       node;
 };
 
+/// Says of a product that its rows lie in groups, each of which is multiplied by a matrix of its own: row r by the first
+/// matrix g with ends[g] > r, or by none.
+struct ProductGroups {
+  NestBufferId ends;  ///< i64; any values
+  SymExpr offset;     ///< elements, of the first end
+  SymExpr stride;
+  SymExpr count;    ///< of groups
+  SymExpr depth;    ///< of each matrix
+  Symbol row_end;   ///< where the rows of a tile of the body end
+  Symbol products;  ///< of each of its sums: depth, or 0 where they belong to no matrix
+
+  /// Tiles of `tile_rows` rows that the groups and the rows of none may come to, each ending in one of its own.
+  static SymExpr slots(const SymExpr& rows, const SymExpr& groups, std::int64_t tile_rows);
+};
+
 /// Says of a nest that it is one matrix product, so that an emitter may choose tiles of its own. The body then is, at
 /// block level: scalars; binds of the three symbols to where a tile of the body begins; one contraction, not
 /// accumulating; a serial loop over its rows and in it a vector loop over its columns, which read the sum of their
 /// element and do all the rest. All but the binds speak of the place by the symbols only, not by the parallel axis.
+///
+/// Of groups, a serial loop comes before the binds, which finds the place, and there are two more symbols to bind.
 struct ProductForm {
-  Symbol batch;         ///< number of the matrix
+  Symbol batch;         ///< number of the matrix; of groups, some number where there is none
   Symbol row_begin;     ///< first row of the tile
   Symbol column_begin;  ///< first column
   SymExpr batches;      ///< in size parameters, as are the others
   SymExpr rows;
   SymExpr columns;
+  std::optional<ProductGroups> groups{};  ///< there is one batch
+
+  /// Tiles of a matrix's rows, at most.
+  SymExpr row_tiles(std::int64_t tile_rows) const;
 };
 
 /// Says of a nest that it is attention, so that an emitter may choose tiles of its own. The body then is, at block

@@ -125,10 +125,16 @@ class Printer {
            ", " + (range.high ? range.high->to_string() : "") + "]";
   }
 
-  static std::string describe(const ProductForm& p) {
+  std::string describe(const ProductGroups& g) const {
+    return " in " + g.count.to_string() + " groups to " + element(g.ends, g.offset) + "{" +
+           g.stride.to_string() + "} of depth " + g.depth.to_string() + " at " +
+           g.row_end.to_string() + ", " + g.products.to_string();
+  }
+
+  std::string describe(const ProductForm& p) const {
     return "product of " + p.batches.to_string() + " x [" + p.rows.to_string() + ", " +
            p.columns.to_string() + "] at " + p.batch.to_string() + ", " + p.row_begin.to_string() +
-           ", " + p.column_begin.to_string();
+           ", " + p.column_begin.to_string() + (p.groups ? describe(*p.groups) : "");
   }
 
   std::string describe(const AttentionForm& a) const {

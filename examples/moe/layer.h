@@ -94,51 +94,50 @@ inline const heddle::RegisteredOp& routing_op() {
   return op;
 }
 
-/// x [n, width] through the k experts that a gate picks for each row; counts [experts] is written.
+/// x [n, width] through the k experts that a gate picks for each row; counts [experts] is written. Rows are put in the
+/// order of their experts, so that each expert multiplies those that picked it and no others.
 struct MoeLayer {
   std::int64_t experts = 8;
   std::int64_t width = 64;
   std::int64_t hidden = 256;
   std::int64_t k = 2;
-  heddle::Tensor gate{};               ///< [width, experts]
-  std::vector<heddle::Tensor> up{};    ///< [width, hidden] each
-  std::vector<heddle::Tensor> down{};  ///< [hidden, width] each
+  heddle::Tensor gate{};  ///< [width, experts]
+  heddle::Tensor up{};    ///< [experts, width, hidden]
+  heddle::Tensor down{};  ///< [experts, hidden, width]
 
-  explicit MoeLayer(std::int64_t number = 8) : experts(number) {
-    gate = weights(width, experts, 1);
-    for (std::int64_t e = 0; e < experts; ++e) {
-      up.push_back(weights(width, hidden, 2 + 2 * e));
-      down.push_back(weights(hidden, width, 3 + 2 * e));
-    }
-  }
+  explicit MoeLayer(std::int64_t number = 8)
+      : experts(number),
+        gate(weights({width, experts}, 1)),
+        up(weights({experts, width, hidden}, 2)),
+        down(weights({experts, hidden, width}, 3)) {}
 
   heddle::Tensor operator()(const heddle::Tensor& x, const heddle::Tensor& counts) const {
     const auto picked = routing_op()(heddle::matmul(x, gate), counts, k);
-    // [n, k, experts]: the weight of expert e in row n's choice j, summed over the choices.
-    const heddle::Tensor numbers = heddle::iota({1, 1, experts}, 2);
-    const heddle::Tensor share =
-        heddle::sum(heddle::where(heddle::equal(heddle::unsqueeze(picked[1], 2), numbers),
-                                  heddle::unsqueeze(picked[0], 2), 0.0f),
-                    {1});
-    heddle::Tensor y;
-    for (std::int64_t e = 0; e < experts; ++e) {
-      const auto part = static_cast<std::size_t>(e);
-      const heddle::Tensor hidden_values = heddle::gelu(heddle::matmul(x, up[part]));
-      const heddle::Tensor out =
-          heddle::matmul(hidden_values, down[part]) * heddle::slice(share, 1, e, e + 1);
-      y = y.defined() ? y + out : out;
-    }
-    return y;
+    // Choices in the order of their experts: choice c is of row c / k.
+    const heddle::Tensor choices = heddle::reshape(picked[1], {-1});
+    const auto [sorted, order] = heddle::sort(choices);
+    const heddle::Tensor numbers = heddle::iota({experts, 1});
+    const heddle::Tensor ends = heddle::sum(
+        heddle::cast(heddle::less_equal(heddle::unsqueeze(choices, 0), numbers), heddle::i64), {1});
+    const heddle::Tensor rows = heddle::gather(x, order / k);
+    const heddle::Tensor share = heddle::gather(heddle::reshape(picked[0], {-1, 1}), order);
+    const heddle::Tensor inner = heddle::gelu(heddle::grouped_matmul(rows, up, ends)) * share;
+    const heddle::Tensor out = heddle::grouped_matmul(inner, down, ends);
+    // Back in the order of the choices, k to a row.
+    const heddle::Tensor back = heddle::gather(out, heddle::sort(order).second);
+    return heddle::sum(heddle::reshape(back, {-1, k, width}), {1});
   }
 
  private:
-  static heddle::Tensor weights(std::int64_t rows, std::int64_t columns, std::int64_t seed) {
-    heddle::Tensor made = heddle::Tensor::empty(heddle::f32, {rows, columns});
-    std::uint64_t state = static_cast<std::uint64_t>(seed) * 0x9e3779b97f4a7c15u;
-    for (std::int64_t k = 0; k < rows * columns; ++k) {
+  /// About 1 over the root of the last size but one.
+  static heddle::Tensor weights(const std::vector<std::int64_t>& sizes, std::uint64_t seed) {
+    heddle::Tensor made = heddle::Tensor::empty(heddle::f32, sizes);
+    const double scale = 2 / std::sqrt(static_cast<double>(sizes[sizes.size() - 2]));
+    std::uint64_t state = seed * 0x9e3779b97f4a7c15u;
+    for (std::int64_t k = 0; k < made.count(); ++k) {
       state = state * 6364136223846793005u + 1442695040888963407u;
       const double unit = static_cast<double>(state >> 40) / static_cast<double>(1 << 24) - 0.5;
-      made.data_as<float>()[k] = static_cast<float>(unit * 2 / std::sqrt(double(rows)));
+      made.data_as<float>()[k] = static_cast<float>(unit * scale);
     }
     return made;
   }

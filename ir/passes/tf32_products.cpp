@@ -1,5 +1,8 @@
 #include "ir/passes/tf32_products.h"
 
+#include <algorithm>
+#include <string_view>
+
 #include "ir/op.h"
 #include "ir/passes/form_regions.h"
 
@@ -8,7 +11,8 @@ namespace heddle::ir {
 Graph tf32_products(const Graph& graph) {
   using Values = std::vector<Value>;
   return rewrite(graph, [&](Rewriter& rewriter, const NodePtr& node) -> std::optional<Values> {
-    if (node->op_name() != "matmul" && node->op_name() != "conv") return {};
+    static constexpr std::string_view kProducts[] = {"matmul", "grouped_matmul", "conv"};
+    if (std::ranges::find(kProducts, node->op_name()) == std::end(kProducts)) return {};
     if (wants_fallback(*node) || node->output().dtype != DType::F32 || node->flag("tf32"))
       return {};
     Attrs attrs = node->attrs();

@@ -260,6 +260,11 @@ CudaCode emit_code(const Nest& nest, const CudaOptions& options) {
   code.rows = nest.product->rows;
   code.columns = nest.product->columns;
   code.depth = parts->contract->depth;
+  if (const auto& groups = nest.product->groups) {
+    code.is_grouped = true;
+    code.batches = groups->count;
+    code.depth = groups->depth;
+  }
   code.window_overlap = parts->window_overlap();
   for (const ProductTile& tile : product_tiles(code.dtype, parts->left(), parts->right(),
                                                code.device, parts->contract->tf32)) {
@@ -272,12 +277,19 @@ CudaCode emit_code(const Nest& nest, const CudaOptions& options) {
 }
 
 ProductShape CudaCode::shape(std::span<const std::int64_t> sizes) const {
-  return {batches.evaluate_sizes(sizes),
-          rows.evaluate_sizes(sizes),
-          columns.evaluate_sizes(sizes),
-          depth.evaluate_sizes(sizes),
-          static_cast<std::int64_t>(size_of(dtype)),
-          window_overlap};
+  ProductShape shape{.batches = batches.evaluate_sizes(sizes),
+                     .rows = rows.evaluate_sizes(sizes),
+                     .columns = columns.evaluate_sizes(sizes),
+                     .depth = depth.evaluate_sizes(sizes),
+                     .element_bytes = static_cast<std::int64_t>(size_of(dtype)),
+                     .window_overlap = window_overlap,
+                     .is_grouped = is_grouped};
+  if (is_grouped) {
+    // Of few rows most groups have none.
+    shape.batches = std::max<std::int64_t>(1, std::min(shape.batches, shape.rows));
+    shape.rows = (shape.rows + shape.batches - 1) / shape.batches;
+  }
+  return shape;
 }
 
 AttentionShape AttentionCode::shape(std::span<const std::int64_t> sizes) const {
@@ -334,6 +346,7 @@ std::vector<std::uint32_t> CudaCode::plausible(std::span<const std::int64_t> siz
       cycles.push_back(
           product_cycles(tile, product, device, cheapest_parts(tile, product, device)));
   }
+  if (is_grouped) factor = 1;
   const double least = *std::ranges::min_element(cycles);
   std::vector<std::uint32_t> found;
   for (std::uint32_t k = 0; k < cycles.size(); ++k)

@@ -101,6 +101,7 @@ struct CudaCode {
   ProductDevice device{};
   DType dtype = DType::F32;  ///< of the left operand
   SymExpr batches = 0, rows = 0, columns = 0, depth = 0;
+  bool is_grouped = false;          ///< batches are groups, and rows are those of all
   std::int64_t window_overlap = 0;  ///< ProductShape's
   std::optional<AttentionCode> attention{};
   std::vector<CudaBuffer> buffers{};     ///< in the nest's order
@@ -116,7 +117,8 @@ struct CudaCode {
   }
   /// What the compiler reports of a variant: of a thread; 0: nothing.
   void set_registers(std::uint32_t variant, int registers);
-  /// The variants of ours that are expected to take at most `factor` times as long as that one. Threads: any.
+  /// The variants of ours that are expected to take at most `factor` times as long as that one; of groups that one alone,
+  /// since how long they take depends on values. Threads: any.
   std::vector<std::uint32_t> plausible(std::span<const std::int64_t> sizes, double factor) const;
 
   /// Of a product.

@@ -150,6 +150,7 @@ std::int64_t aligned(std::int64_t bytes) {
 std::optional<LibraryForm> library_form(const ProductParts& parts) {
   if (parts.contract->dtype != DType::F32 || parts.contract->b.windows) return std::nullopt;
   const ProductForm& form = *parts.nest->product;
+  if (form.groups) return std::nullopt;
   const auto left = operand(parts.contract->a, form, true);
   const auto right = operand(parts.contract->b, form, false);
   if (!left || !right) return std::nullopt;

@@ -541,6 +541,31 @@ static __device__ __forceinline__ bool hd_join_parts(Sum* sums, Sum* shares, uns
   return true;
 }
 
+// Where tile number `tile` of the rows of all groups lies, each group ending in a tile of its own, and after the groups
+// the rows that belong to none: whether there is a matrix for it, and its number. No rows: there are not so many tiles.
+template <int tile_rows>
+static __device__ __forceinline__ bool hd_place_in_groups(const long long* ends, long long stride,
+                                                          long long groups, long long rows,
+                                                          long long tile, long long& group,
+                                                          long long& row, long long& row_end) {
+  long long begin = 0;
+  for (long long g = 0; g <= groups; ++g) {
+    const long long end = g != groups ? hd_larger(begin, hd_smaller(ends[g * stride], rows)) : rows;
+    const long long tiles = (end - begin + (tile_rows - 1)) / tile_rows;
+    if (tile < tiles) {
+      group = g != groups || g == 0 ? g : g - 1;
+      row = begin + tile * tile_rows;
+      row_end = end;
+      return g != groups;
+    }
+    tile -= tiles;
+    begin = end;
+  }
+  group = 0;
+  row = row_end = rows;
+  return false;
+}
+
 // Where tile `number` of a matrix of tiles is: down columns of 8 tiles, so that neighbours share operands in
 // the second-level cache.
 static __device__ __forceinline__ void hd_place_tile(long long number, long long row_tiles,

@@ -37,6 +37,7 @@ class Finder {
   void at_block_level(const Stmt& statement) {
     if (const auto* bind = std::get_if<BindStmt>(&statement.node); bind != nullptr && is_own(*bind))
       return;
+    if (nest_.product->groups && finds_place(statement)) return;
     if (const auto* index = std::get_if<IndexStmt>(&statement.node);
         index != nullptr && index->index.mentions(nest_.parallel_axis)) {
       places_.insert(index->result);
@@ -51,11 +52,29 @@ class Finder {
     scalar(statement, parts_.before);
   }
 
-  /// The bind of one of the three places.
+  /// The bind of one of the places.
   bool is_own(const BindStmt& bind) const {
     const ProductForm& form = *nest_.product;
-    return bind.check == 0 && (bind.symbol == form.batch || bind.symbol == form.row_begin ||
-                               bind.symbol == form.column_begin);
+    const auto& groups = form.groups;
+    return bind.check == 0 &&
+           (bind.symbol == form.batch || bind.symbol == form.row_begin ||
+            bind.symbol == form.column_begin ||
+            (groups && (bind.symbol == groups->row_end || bind.symbol == groups->products)));
+  }
+
+  /// Of groups: the loop that finds the place, or what is made of its results.
+  bool finds_place(const Stmt& statement) {
+    if (parts_.contract != nullptr) return false;
+    Block one = {statement};
+    bool finds = std::holds_alternative<ForStmt>(statement.node);
+    std::visit(
+        [&](auto& node) { visit_uses(node, [&](ScalarId id) { finds |= places_.contains(id); }); },
+        one[0].node);
+    if (finds)
+      std::visit(
+          [&](auto& node) { visit_definitions(node, [&](ScalarId id) { places_.insert(id); }); },
+          one[0].node);
+    return finds;
   }
 
   void scalar(const Stmt& statement, std::vector<const Stmt*>& list) {
@@ -163,8 +182,7 @@ class Writer : private TextWriter {
     line("typedef " + tile_type() + " Tile;");
     line("const long long rows = " + index(form_.rows) + ";");
     line("const long long columns = " + index(form_.columns) + ";");
-    line("const long long row_tiles = (rows + " + number(tile_.rows - 1) + ") / " +
-         number(tile_.rows) + ";");
+    line("const long long row_tiles = " + index(form_.row_tiles(tile_.rows)) + ";");
     line("const long long column_tiles = (columns + " + number(tile_.columns - 1) + ") / " +
          number(tile_.columns) + ";");
     line("const long long tiles = row_tiles * column_tiles;");
@@ -174,7 +192,10 @@ class Writer : private TextWriter {
     line("const unsigned int parts = shares ? gridDim.x / (unsigned int)all : 1u;");
     line("const unsigned int part = shares ? blockIdx.x / (unsigned int)all : 0u;");
     open("for (long long tile = blockIdx.x - part * all; tile < all; tile += gridDim.x)");
-    place();
+    if (form_.groups)
+      place_in_groups(*form_.groups);
+    else
+      place();
     multiply();
     join();
     elements();
@@ -216,6 +237,26 @@ class Writer : private TextWriter {
     line(column + " *= " + number(tile_.columns) + ";");
   }
 
+  /// A slot left over has no rows.
+  void place_in_groups(const ProductGroups& groups) {
+    const std::string row = form_.row_begin.to_string();
+    const std::string end = groups.row_end.to_string();
+    const std::string batch = form_.batch.to_string();
+    line("long long " + batch + ", " + row + ", " + end + ";");
+    line("const bool has_matrix = hd_place_in_groups<" + number(tile_.rows) + ">(" +
+         buffer_name(nest_, groups.ends) + " + (" + index(groups.offset) + "), " +
+         index(groups.stride) + ", " + index(groups.count) + ", rows, tile % row_tiles, " + batch +
+         ", " + row + ", " + end + ");");
+    line("if (" + row + " >= " + end + ") continue;");
+    line("const long long " + groups.products.to_string() + " = has_matrix ? " +
+         index(groups.depth) + " : 0;");
+    line("const long long " + form_.column_begin.to_string() + " = tile / row_tiles * " +
+         number(tile_.columns) + ";");
+  }
+
+  /// Where the rows of the tile's matrix, or group, end.
+  std::string row_end() const { return form_.groups ? form_.groups->row_end.to_string() : "rows"; }
+
   /// @param from  where the depth begins, which runs along the operand's rows or columns
   std::string operand(const TileOperand& o, const std::string& from, bool along_rows) const {
     return buffer_name(nest_, o.buffer) + " + (" + index(o.base) + ") + " + from + " * (" +
@@ -234,7 +275,7 @@ class Writer : private TextWriter {
     const std::string right =
         contract.b.windows ? "windows, (unsigned int)begin" : operand(contract.b, "begin", true);
     line("Tile::Sum* const sums = Tile::multiply(shared, " + operand(contract.a, "begin", false) +
-         ", " + right + ", rows - " + form_.row_begin.to_string() + ", columns - " +
+         ", " + right + ", " + row_end() + " - " + form_.row_begin.to_string() + ", columns - " +
          form_.column_begin.to_string() + ", end - begin);");
   }
 
@@ -281,7 +322,7 @@ class Writer : private TextWriter {
          "; e += " + number(tile_.threads()) + ")");
     line("const long long " + row + " = e / " + columns + ";");
     line("const long long " + column + " = e % " + columns + ";");
-    line("if (" + row + " >= rows - " + form_.row_begin.to_string() + " || " + column +
+    line("if (" + row + " >= " + row_end() + " - " + form_.row_begin.to_string() + " || " + column +
          " >= columns - " + form_.column_begin.to_string() + ") continue;");
     StatementEmitter statements(nest_, Mapping::Flat, {});
     statements.replace_loads(parts_.contract->acc, "(" + compute_type(parts_.contract->dtype) +
@@ -337,7 +378,7 @@ CudaSource emit_product(const ProductParts& parts, const ProductTile& tile,
       tile.shared_bytes(static_cast<std::int64_t>(size_of(parts.left_dtype())));
   source.part_bytes = tile.part_bytes();
   source.blocks =
-      min(form.batches * ceildiv(form.rows, tile.rows) * ceildiv(form.columns, tile.columns),
+      min(form.batches * form.row_tiles(tile.rows) * ceildiv(form.columns, tile.columns),
           options.max_blocks);
   source.kernel = "extern \"C\" __global__ void __launch_bounds__(" +
                   std::to_string(tile.threads()) + least_blocks(parts, tile) + ")\n" +

@@ -188,7 +188,8 @@ double product_cycles(const ProductTile& tile, const ProductShape& shape,
 std::int64_t cheapest_parts(const ProductTile& tile, const ProductShape& shape,
                             const ProductDevice& device) {
   const std::int64_t count = tiles_of(tile, shape);
-  if (count == 0 || count >= device.multiprocessors || count > kMostSharedTiles) return 1;
+  if (shape.is_grouped || count == 0 || count >= device.multiprocessors || count > kMostSharedTiles)
+    return 1;
   const std::int64_t most =
       std::min(kMostParts, ceil_of(shape.depth, tile.part_depth()) / kLeastPartSteps);
   const std::int64_t resident = resident_blocks(tile, shape, device);

@@ -49,6 +49,8 @@ struct ProductShape {
   std::int64_t element_bytes = 2;  ///< of an operand; 1: integers
   /// Of windows: taps for each element that they move by, so that an element of the images is in so many of them. 0: none.
   std::int64_t window_overlap = 0;
+  /// Batches are groups that are taken to be of `rows` rows each; a kernel does not share their tiles.
+  bool is_grouped = false;
 };
 
 /// What the cost model knows of a device.

@@ -125,13 +125,18 @@ class Renumberer {
   }
 
   static std::vector<SymExpr*> sizes_of(ProductForm& form) {
-    return {&form.batches, &form.rows, &form.columns};
+    std::vector<SymExpr*> sizes = {&form.batches, &form.rows, &form.columns};
+    if (auto& groups = form.groups)
+      sizes.insert(sizes.end(), {&groups->offset, &groups->stride, &groups->count, &groups->depth});
+    return sizes;
   }
   static std::vector<SymExpr*> sizes_of(AttentionForm& form) {
     return {&form.batches, &form.heads, &form.queries, &form.keys};
   }
   static std::vector<Symbol*> places_of(ProductForm& form) {
-    return {&form.batch, &form.row_begin, &form.column_begin};
+    std::vector<Symbol*> places = {&form.batch, &form.row_begin, &form.column_begin};
+    if (form.groups) places.insert(places.end(), {&form.groups->row_end, &form.groups->products});
+    return places;
   }
   static std::vector<Symbol*> places_of(AttentionForm& form) {
     return {&form.batch, &form.head, &form.row_begin};
@@ -155,6 +160,8 @@ class Renumberer {
     for (NestBuffer& buffer : nest_.buffers) buffer.count = buffer.count.substitute(symbols_);
     nest_.parallel_axis = symbols_.at(nest_.parallel_axis).symbol();
     if (nest_.product) apply_to_form(*nest_.product);
+    if (nest_.product && nest_.product->groups)
+      nest_.product->groups->ends = buffers_.at(nest_.product->groups->ends);
     if (nest_.attention) {
       apply_to_form(*nest_.attention);
       nest_.attention->totals = buffers_.at(nest_.attention->totals);

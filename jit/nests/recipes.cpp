@@ -7,12 +7,21 @@
 namespace heddle::jit {
 
 std::span<const NestRecipe> all_recipes() {
-  static const std::vector<NestRecipe> recipes{
-      kAttentionRecipe,        kConvRecipe,         kConvTransposeRecipe,
-      kInt8MatmulRecipe,       kMatmulRecipe,       kPackedInt8ConvRecipe,
-      kPackedInt8MatmulRecipe, kPackedMatmulRecipe, kMergeRunsRecipe,
-      kOrderedScatterRecipe,   kPoolRecipe,         kScanRecipe,
-      kScatterRecipe,          kSortRecipe};
+  static const std::vector<NestRecipe> recipes{kAttentionRecipe,
+                                               kConvRecipe,
+                                               kConvTransposeRecipe,
+                                               kGroupedMatmulRecipe,
+                                               kInt8MatmulRecipe,
+                                               kMatmulRecipe,
+                                               kPackedInt8ConvRecipe,
+                                               kPackedInt8MatmulRecipe,
+                                               kPackedMatmulRecipe,
+                                               kMergeRunsRecipe,
+                                               kOrderedScatterRecipe,
+                                               kPoolRecipe,
+                                               kScanRecipe,
+                                               kScatterRecipe,
+                                               kSortRecipe};
   return recipes;
 }
 

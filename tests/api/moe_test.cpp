@@ -42,6 +42,32 @@ TEST(Moe, AgreesWithTheReferenceAndCounts) {
   EXPECT_EQ(picked, 2 * (3 + 5));
 }
 
+TEST(Moe, EachRowGoesThroughTheExpertsItPicked) {
+  const example::MoeLayer layer(4);
+  const hd::Tensor x = rows(6, 64);
+  const hd::Tensor counts = hd::Tensor::zeros(hd::i64, {4});
+  const auto picked = example::routing_op()(hd::matmul(x, layer.gate), counts, layer.k);
+  const std::vector<double> shares = picked[0].to_doubles();
+  const std::vector<double> experts = picked[1].to_doubles();
+  std::vector<double> expected(6 * 64);
+  for (std::int64_t choice = 0; choice < 6 * layer.k; ++choice) {
+    const std::int64_t row = choice / layer.k;
+    const auto expert = static_cast<std::int64_t>(experts[static_cast<std::size_t>(choice)]);
+    const auto of = [&](const hd::Tensor& all) {
+      return hd::squeeze(hd::slice(all, 0, expert, expert + 1), 0);
+    };
+    const hd::Tensor inner = hd::gelu(hd::matmul(hd::slice(x, 0, row, row + 1), of(layer.up)));
+    const std::vector<double> out = hd::matmul(inner, of(layer.down)).to_doubles();
+    for (std::size_t k = 0; k < out.size(); ++k)
+      expected[static_cast<std::size_t>(row) * 64 + k] +=
+          shares[static_cast<std::size_t>(choice)] * out[k];
+  }
+  hd::Engine engine = engine_on(hd::Device::cpu());
+  const auto got = engine.run({x, hd::Tensor::zeros(hd::i64, {4})})[0].to_doubles();
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t k = 0; k < got.size(); ++k) EXPECT_NEAR(got[k], expected[k], 1e-4);
+}
+
 TEST(Moe, RoutingResultsAreFreedBeforeTheLastExpert) {
   hd::Engine engine = engine_on(hd::Device::cpu());
   const std::vector inputs{rows(32, 64), hd::Tensor::zeros(hd::i64, {4})};

@@ -11,7 +11,29 @@ using ir::Dims;
 using ir::SymExpr;
 using Ints = std::vector<std::int64_t>;
 
+/// Rows in groups, some of which may be empty or go back, and rows of none.
+void Grower::grouped_matmul() {
+  const auto fits = [&](const Item& item) { return item.rank() == 2 && item.dtype() != boolean; };
+  const Item x = any_such(fits, [&] {
+    return input(main_dtype_ == boolean ? f32 : main_dtype_, {SymExpr::size(0), random_size()});
+  });
+  DType dtype = chance(85) ? x.dtype() : any_dtype();
+  if (dtype == boolean) dtype = f32;
+  const SymExpr groups = chance(70) ? SymExpr(1 + pick(4)) : random_size();
+  const Dims sizes = {groups, x.sizes()[1], random_size()};
+  if (most_elements(sizes) > 4000) return;
+  const Item w = chance(70) ? weight(dtype, sizes) : input(dtype, sizes);
+  const Item ends = input(chance(80) ? i64 : i32, {groups},
+                          Fill{Fill::Kind::Index, chance(50) ? -1.0 : 0.0, 0, x.sizes()[0] + 2});
+  const DType result = promote(x.dtype(), w.dtype());
+  const Quality p = converted(x.quality, x.dtype(), result);
+  const Quality q = converted(w.quality, w.dtype(), result);
+  const auto depth = static_cast<double>(std::max<std::int64_t>(most(x.sizes()[1]), 1));
+  emit("grouped_matmul", {x, w, ends}, {}, dot(p, q, depth, result));
+}
+
 void Grower::matmul() {
+  if (chance(20)) return grouped_matmul();
   const auto is_number = [](const Item& item) {
     return item.rank() > 0 && item.dtype() != boolean;
   };

@@ -114,6 +114,7 @@ class Grower {
   void chain();
   void order();
   void matmul();
+  void grouped_matmul();
   void convolution();
   void pool();
   void attention();

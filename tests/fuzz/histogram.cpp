@@ -251,6 +251,7 @@ constexpr const char* kOps[] = {
     "gather_nd",
     "ge",
     "group_norm",
+    "grouped_matmul",
     "index_put",
     "iota",
     "layer_norm",

@@ -28,6 +28,14 @@ inline jit::Program lowered_for_cuda(const ir::Graph& graph) {
   return jit::lower(graph, {.target = jit::LowerOptions::Target::Cuda, .rest = {.library = false}});
 }
 
+/// Where `groups` groups end among `rows`: some go back, some are negative, and rows may be left over.
+inline ir::Literal any_ends(std::int64_t rows, std::int64_t groups) {
+  std::vector<std::int64_t> ends;
+  for (std::int64_t g = 0; g < groups; ++g)
+    ends.push_back((7 * g * g + 23 * g + rows / 3) % (rows + 2) - 1);
+  return ir::Literal::of_ints(i64, {groups}, ends);
+}
+
 /// A graph whose program is one product, and all its kernels.
 class OneProduct {
  public:
@@ -100,12 +108,14 @@ class OneProduct {
   }
 
  private:
-  /// Random ones; bytes over their whole range.
+  /// Random ones; bytes over their whole range; i64 are ends of groups of s0 rows.
   std::vector<ir::Literal> arguments(const std::vector<std::int64_t>& sizes) const {
     std::vector<ir::Literal> all = test::random_arguments(graph_, sizes);
     for (std::uint32_t k = 0; k < all.size(); ++k)
       if (all[k].dtype() == u8 || all[k].dtype() == i8)
         all[k] = heddle::testing::any_bytes(all[k].dtype(), all[k].sizes(), k + 1);
+      else if (all[k].dtype() == i64)
+        all[k] = any_ends(sizes[0], all[k].sizes()[0]);
     return all;
   }
 

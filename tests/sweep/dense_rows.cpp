@@ -79,6 +79,13 @@ void add_dense_rows(std::vector<OpRow>& rows) {
                     return OneOp{"matmul",
                                  {noise(t, {e.first(5), e.last(23)}), noise(t, {e.last(23)}, 2)}};
                   }});
+  rows.push_back({"grouped_matmul", "", numbers(), [](DType t, Extent e) {
+                    const std::int64_t depth = e.last(101);
+                    return OneOp{
+                        "grouped_matmul",
+                        {noise(t, {e.first(50), depth}), noise(t, {3, depth, e.other(70)}, 2),
+                         ints(i64, {3}, {7, 7, 45})}};
+                  }});
   rows.push_back({"packed_matmul", "", numbers(), [](DType t, Extent e) {
                     return OneOp{
                         "packed_matmul",

@@ -131,6 +131,10 @@ HEDDLE_API Tensor cumsum(const Tensor& x, std::int64_t axis, At where = At::curr
 
 /// NumPy's matmul: batch dimensions broadcast, 1-D operands are rows or columns.
 HEDDLE_API Tensor matmul(const Tensor& a, const Tensor& b, At where = At::current());
+/// x [n, k], w [groups, k, m], ends [groups] of i64 or i32 -> [n, m]: the rows of x lie in groups, each of which is
+/// multiplied by a matrix of its own. Row r belongs to the first group g with ends[g] > r; of none it gives zeros.
+HEDDLE_API Tensor grouped_matmul(const Tensor& x, const Tensor& w, const Tensor& ends,
+                                 At where = At::current());
 HEDDLE_API Tensor softmax(const Tensor& x, std::int64_t axis = -1, At where = At::current());
 HEDDLE_API Tensor log_softmax(const Tensor& x, std::int64_t axis = -1, At where = At::current());
 /// Normalises over the dimensions from `axis` on. `scale` and `bias` may be undefined.
@@ -166,6 +170,9 @@ HEDDLE_API Tensor gather(const Tensor& x, const Tensor& indices, std::int64_t ax
 /// Values and i64 positions of the k largest along `axis`, descending.
 HEDDLE_API std::pair<Tensor, Tensor> topk(const Tensor& x, SymInt k, std::int64_t axis = -1,
                                           bool largest = true, At where = At::current());
+/// The values along `axis` in order, equal ones as they came and NaN last, and their i64 positions.
+HEDDLE_API std::pair<Tensor, Tensor> sort(const Tensor& x, std::int64_t axis = -1,
+                                          bool descending = false, At where = At::current());
 /// 0, 1, … along `axis` of a tensor of `sizes`.
 HEDDLE_API Tensor iota(std::vector<SymInt> sizes, std::int64_t axis = 0, DType dtype = i64,
                        At where = At::current());
