@@ -64,6 +64,30 @@ double error_in_ulps(float got, double exact) {
   return std::abs(value - std::clamp(exact, -limit, limit)) / std::ldexp(1.0, exponent - 23);
 }
 
+/// op(x) of an x that the compiler knows.
+float of_constant(ScalarOp op, float x, std::int64_t vector_bytes) {
+  NestBuilder b("constant");
+  const auto y = b.add_global(f32, 5);
+  b.set_parallel(b.new_axis(1), 1);
+  const Symbol i = b.begin_for(5, ForStmt::Kind::Vector);
+  b.store(y, i, b.apply(op, {b.constant(f32, x)}));
+  b.end_for();
+  float result[5] = {};
+  CompiledNest(b.finish(), vector_bytes).run({result});
+  return result[4];
+}
+
+TEST(VectorMath, OfConstantsToo) {
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const Function& function : kFunctions)
+    for (const float x : {std::nanf(""), inf, -inf, 1e30f, -1e30f, 0.0f, 0.5f})
+      for (const std::int64_t vector_bytes : {16, 32, 64})
+        EXPECT_LE(error_in_ulps(of_constant(function.op, x, vector_bytes),
+                                function.exact(static_cast<double>(x))),
+                  function.bound)
+            << name_of(function.op) << " of " << x << " in vectors of " << vector_bytes;
+}
+
 CompiledNest compile_unary(ScalarOp op, std::int64_t vector_bytes) {
   NestBuilder b("unary");
   b.nest().size_count = 1;

@@ -187,7 +187,8 @@ Value* VectorMath::scale_kept(Value* kept, Value* x, Value* exponent) {
 /// x * 2^exponent for an integral exponent in [-300, 254], rounded once.
 Value* VectorMath::scale(Value* x, Value* exponent) {
   if (!takes_avx512(x)) {
-    Value* n = b_.CreateFPToSI(exponent, integer(0, x)->getType());
+    // Of NaN it is no number, and then x is NaN as well; frozen, it does not spread to what x makes of it.
+    Value* n = b_.CreateFreeze(b_.CreateFPToSI(exponent, integer(0, x)->getType()));
     Value* half = b_.CreateAShr(n, integer(1, x));
     const auto power = [&](Value* e) {
       return from_bits(b_.CreateShl(b_.CreateAdd(e, integer(127, x)), integer(23, x)));
