@@ -178,6 +178,18 @@ def moe_layer(g, tokens, width, inner, experts, chosen):
     return g.returns(g.add(x, g.reduce_sum(y)))
 
 
+def moe_grouped(g, tokens, width, inner, experts, chosen):
+    """The same layer, each expert on the tokens that chose it: choices are put in the order of their experts."""
+    x = g.input(tokens, width)
+    order, shares, ends = g.picked_experts(g.matmul(x, _weight(g, width, experts)), chosen)
+    up = g.input(experts, width, inner, scale=1 / math.sqrt(width))
+    down = g.input(experts, inner, width, scale=1 / math.sqrt(inner))
+    y = g.gelu(g.grouped_matmul(g.rows(x, order, chosen), up, ends))
+    y = g.rows(g.mul(g.grouped_matmul(y, down, ends), shares), g.order(order))
+    y = g.permute(g.reshape(y, tokens, chosen, width), 0, 2, 1)
+    return g.returns(g.add(x, g.reduce_sum(y)))
+
+
 def resnet50(g, batch, side, width):
     """Batch norm is a scale and a shift of each channel. `width` 64 is the model's."""
     def convolved(x, out, kernel, stride=1, relu=True):
@@ -221,6 +233,7 @@ def model_cases(tiny):
     yield Case("transformer_block", transformer_block(Graph("bf16"), *block), 5e-2)
     yield Case("decode_step", transformer_block(Graph("bf16"), *step), 5e-2)
     yield Case("moe_layer", moe_layer(Graph("bf16"), *moe), 5e-2)
+    yield Case("moe_grouped", moe_grouped(Graph("bf16"), *moe), 5e-2)
     yield Case("resnet50", resnet50(Graph("bf16"), *images), 8e-2)
 
 

@@ -270,6 +270,56 @@ class Graph:
             f"{none.name}.scatter(1, {places.name}, {weights.name})",
             f"{none.name}.at[jnp.arange({rows})[:, None], {places.name}].set({weights.name})")
 
+    def picked_experts(self, scores, k):
+        """The k best of each row, in order of the experts: numbers of the choices [n * k] (choice c is of row c // k),
+        their weights [n * k, 1], and where each expert's choices end."""
+        rows, experts = scores.sizes
+        values, places = self.result((rows, k), scores.dtype), self.result((rows, k), "i64")
+        self.hir.append(f"%{values.name}, %{places.name} = topk(%{scores.name}) {{k = {k}}}")
+        self.torch.append(f"{values.name}, {places.name} = torch.topk({scores.name}, {k})")
+        self.jax.append(f"{values.name}, {places.name} = jax.lax.top_k({scores.name}, {k})")
+        weights = self.reshape(self.softmax(values), rows * k, 1)
+        choices = self.reshape(places, 1, rows * k)
+        order = self.order(self.reshape(places, rows * k))
+        numbers, ends = self.result((experts, 1), "i64"), self.result((experts,), "i64")
+        upto = self.result((experts, rows * k), "i64")
+        self.hir.append(f"%{numbers.name} = iota() {{sizes = [{experts}, 1], axis = 0, dtype = i64}}")
+        self.hir.append(f"%{upto.name}_le = le(%{choices.name}, %{numbers.name})")
+        self.hir.append(f"%{upto.name} = convert(%{upto.name}_le) {{dtype = i64}}")
+        self.note(ends, f"reduce_sum(%{upto.name}) {{axes = [1]}}",
+                  f"({choices.name} <= torch.arange({experts}, device={choices.name}.device)[:, None]).sum(1)",
+                  f"({choices.name} <= jnp.arange({experts})[:, None]).sum(1)")
+        return order, self.rows(weights, order), ends
+
+    def order(self, x):
+        """Positions of the elements of `x` [n] in ascending order."""
+        values, order = self.result(x.sizes, x.dtype), self.result(x.sizes, "i64")
+        self.hir.append(f"%{values.name}, %{order.name} = sort(%{x.name})")
+        return self.note(order, None, f"torch.argsort({x.name}, stable=True)",
+                         f"jnp.argsort({x.name}, stable=True)")
+
+    def rows(self, x, places, divisor=1):
+        """Rows of `x` picked by `places` // `divisor`."""
+        index = places.name
+        if divisor != 1:
+            index = self.result(places.sizes, places.dtype).name
+            self.hir.append(f"%{index} = div(%{places.name}, {divisor}: i64)")
+            self.torch.append(f"{index} = {places.name} // {divisor}")
+            self.jax.append(f"{index} = {places.name} // {divisor}")
+        return self.note(self.result((*places.sizes, *x.sizes[1:]), x.dtype), f"gather(%{x.name}, %{index}) {{axis = 0}}",
+                         f"{x.name}[{index}]", f"{x.name}[{index}]")
+
+    def grouped_matmul(self, x, w, ends):
+        """Rows of `x` [n, k] in groups that end at `ends`, each times its own of `w` [groups, k, m]."""
+        rows, depth = x.sizes
+        columns = w.sizes[2]
+        self.flops += 2 * rows * depth * columns
+        names = f"{x.name}, {w.name}, {ends.name}"
+        return self.note(self.result((rows, columns), x.dtype),
+                         f"grouped_matmul(%{x.name}, %{w.name}, %{ends.name})", f"grouped_matmul({names})",
+                         f"jax.lax.ragged_dot({x.name}, {w.name}, "
+                         f"jnp.diff({ends.name}, prepend=0).astype(jnp.int32))")
+
     # Texts.
 
     def ir_text(self):
