@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "heddle/error.h"
 #include "ir/evaluate.h"
 #include "ir/op.h"
 #include "ir/text.h"
@@ -49,8 +50,17 @@ class Shrinker {
                                : subject_.graph.write_backs()[k - plain_outputs()].source;
   }
 
+  /// What the evaluator refuses, such as an index into what became too small, shows nothing.
+  std::optional<Failure> check(const Rest& rest) const {
+    try {
+      return check_case(derive(rest), compile_);
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  }
+
   bool accept(const Rest& rest) {
-    const auto failure = check_case(derive(rest), compile_);
+    const auto failure = check(rest);
     if (!failure || failure->kind != failure_.kind) return false;
     if (failure->kind == Failure::Kind::Thrown && failure->what != failure_.what) return false;
     rest_ = rest;
