@@ -23,6 +23,18 @@
 // Lowering: nest "grouped_matmul" takes operands of the result's dtype and ends of i64; decompose brings every other
 // call into that form.
 // Source: PyTorch, "torch._grouped_mm", whose rows beyond the last group are left open.
+//
+// packed_grouped_matmul: the same of matrices that lie in panels of columns, as those of packed_matmul.
+//
+//   panels    T[groups, p, k, width] in place of w: column j of a matrix is column j % width of its panel j / width
+//   columns   m; what lies beyond them in the last panel is not read
+//
+//   C1  x and panels are numbers of one dtype
+//   C2  x has two dimensions, panels four
+//   C3  ends is i64 with one dimension
+//   C4  the inner sizes k agree
+//   C5  there is an end for each matrix
+//   C6  p panels of `width` columns hold m columns, and p - 1 do not
 #include <algorithm>
 
 #include "ir/ops/common.h"
@@ -96,6 +108,57 @@ std::vector<Value> decompose(DecomposeContext& ctx) {
   return {ctx.emit("grouped_matmul", {x, w, ends}, ctx.node.attrs())};
 }
 
+std::vector<TensorMeta> infer_packed(const InferContext& ctx) {
+  const TensorMeta& x = ctx.meta(0);
+  const TensorMeta& panels = ctx.meta(1);
+  const TensorMeta& ends = ctx.meta(2);
+  constexpr std::string_view kC1 = "C1 x and panels are numbers of one dtype";
+  require_number(ctx, 0, kC1);
+  if (panels.dtype != x.dtype)
+    ctx.fail_dtype(kC1, std::string(name_of(x.dtype)), std::string(name_of(panels.dtype)));
+  if (x.rank() != 2 || panels.rank() != 4)
+    ctx.fail_shape("C2 x has two dimensions, panels four", "sizes [n, k] and [groups, p, k, width]",
+                   text_of(x.sizes) + " and " + text_of(panels.sizes));
+  constexpr std::string_view kC3 = "C3 ends is i64 with one dimension";
+  if (ends.dtype != DType::I64) ctx.fail_dtype(kC3, "i64", std::string(name_of(ends.dtype)));
+  if (ends.rank() != 1) ctx.fail_shape(kC3, "[groups]", text_of(ends.sizes));
+  ctx.require_equal(x.sizes[1], panels.sizes[2], "C4 the inner sizes agree");
+  ctx.require_equal(panels.sizes[0], ends.sizes[0], "C5 there is an end for each matrix");
+  constexpr std::string_view kC6 = "C6 p panels of width columns hold m columns, and p - 1 do not";
+  const SymExpr columns = ctx.integer("columns");
+  require_le(ctx, 1, panels.sizes[3], kC6, "at least 1 column a panel",
+             panels.sizes[3].to_string());
+  ctx.require_equal(ceildiv(columns, panels.sizes[3]), panels.sizes[1], kC6);
+  return one(fresh(ctx, x.dtype, {x.sizes[0], columns}));
+}
+
+/// The matrices that panels hold, [groups, k, columns] row-major.
+template <typename T>
+std::vector<T> unpacked(const Literal& panels, std::int64_t columns) {
+  const std::vector<T> packed = dense<T>(panels);
+  const Sizes& sizes = panels.sizes();
+  const std::int64_t width = sizes[3];
+  std::vector<T> matrices;
+  for (std::int64_t g = 0; g < sizes[0]; ++g)
+    for (std::int64_t k = 0; k < sizes[2]; ++k)
+      for (std::int64_t j = 0; j < columns; ++j)
+        matrices.push_back(packed[static_cast<std::size_t>(
+            ((g * sizes[1] + j / width) * sizes[2] + k) * width + j % width)]);
+  return matrices;
+}
+
+std::vector<Literal> evaluate_packed(const EvalContext& ctx) {
+  const Literal& x = ctx.inputs[0];
+  const Literal& panels = ctx.inputs[1];
+  const std::int64_t columns = ctx.node.integer("columns");
+  const Sizes of_w = {panels.sizes()[0], panels.sizes()[2], columns};
+  return {with_number(x.dtype(), [&]<typename T>() {
+    return literal_of(x.dtype(), ctx.output_sizes(),
+                      products(dense<T>(x), unpacked<T>(panels, columns),
+                               ctx.inputs[2].contiguous(), x.sizes(), of_w));
+  })};
+}
+
 }  // namespace
 
 OpDef grouped_matmul_op() {
@@ -106,6 +169,17 @@ OpDef grouped_matmul_op() {
       .infer = infer,
       .evaluate = evaluate,
       .lowering = {.decompose = decompose, .nest = "grouped_matmul"},
+  };
+}
+
+OpDef packed_grouped_matmul_op() {
+  return {
+      .name = "packed_grouped_matmul",
+      .operands = {{"x"}, {"panels"}, {"ends"}},
+      .attrs = {{"columns", AttrKind::Int, {}}},
+      .infer = infer_packed,
+      .evaluate = evaluate_packed,
+      .lowering = {.nest = "packed_grouped_matmul"},
   };
 }
 

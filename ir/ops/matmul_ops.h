@@ -7,6 +7,7 @@ namespace heddle::ir::ops {
 
 OpDef grouped_matmul_op();
 OpDef int8_matmul_op();
+OpDef packed_grouped_matmul_op();
 OpDef packed_int8_conv_op();
 OpDef packed_int8_matmul_op();
 OpDef packed_matmul_op();

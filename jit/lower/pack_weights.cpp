@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "ir/op.h"
 #include "ir/passes/form_regions.h"
@@ -24,22 +25,28 @@ class Packer {
     if (!is_packable(*node) || !fixed_.contains(node->input(1).node)) return std::nullopt;
     if (const auto bytes = byte_product_of(*node)) return byte_product(rewriter, *bytes);
     const Value packed = panels(rewriter, node->input(1), region_of(*node));
+    if (node->op_name() == "grouped_matmul") return grouped(rewriter, *node, packed);
     return product(rewriter, *node, packed);
   }
 
  private:
   bool is_packable(const Node& node) const {
-    if (node.op_name() != "matmul" || classify(node, options_) != NodeClass::Nest) return false;
+    const bool is_grouped = node.op_name() == "grouped_matmul";
+    if ((node.op_name() != "matmul" && !is_grouped) || classify(node, options_) != NodeClass::Nest)
+      return false;
     if (!unit_of(node, options_).fuse || ir::wants_fallback(node)) return false;
     const ir::TensorMeta& right = node.input(1).meta();
     const SymExpr count = right.count();
-    return right.rank() == 2 && count.is_constant() && count.constant() >= kLeastPackedCount;
+    return right.rank() == (is_grouped ? 3 : 2) && count.is_constant() &&
+           count.constant() >= kLeastPackedCount;
   }
 
   /// The panels of `right`, made once for a unit.
   Value panels(ir::Rewriter& rewriter, Value right, const std::string& region) {
     Value& packed = panels_[{right, region}];
-    if (!packed) packed = pack(rewriter.builder(), rewriter.map(without_widening(right)));
+    // Kernels of groups do not widen.
+    const Value given = right.meta().rank() == 2 ? without_widening(right) : right;
+    if (!packed) packed = pack(rewriter.builder(), rewriter.map(given));
     return packed;
   }
 
@@ -47,6 +54,13 @@ class Packer {
     const std::int64_t columns = node.input(1).meta().sizes[1].constant();
     return {rewriter.builder().emit("packed_matmul", {rewriter.map(node.input(0)), packed},
                                     {{"columns", columns}})};
+  }
+
+  static std::vector<Value> grouped(ir::Rewriter& rewriter, const Node& node, Value packed) {
+    const std::int64_t columns = node.input(1).meta().sizes[2].constant();
+    return {rewriter.builder().emit(
+        "packed_grouped_matmul", {rewriter.map(node.input(0)), packed, rewriter.map(node.input(2))},
+        {{"columns", columns}})};
   }
 
   static std::vector<Value> byte_product(ir::Rewriter& rewriter, ByteProduct product) {
@@ -98,21 +112,27 @@ class Packer {
     return dtype == DType::F16 || dtype == DType::BF16 ? narrow : matrix;
   }
 
+  /// Of a matrix, or of each of several.
   static Value pack(ir::GraphBuilder& builder, Value matrix) {
     const DType dtype = matrix.meta().dtype;
-    const SymExpr depth = matrix.meta().sizes[0];
-    const SymExpr columns = matrix.meta().sizes[1];
+    const ir::Dims around(matrix.meta().sizes.begin(), matrix.meta().sizes.end() - 1);
+    const SymExpr columns = matrix.meta().sizes.back();
     const SymExpr panels = ceildiv(columns, kPanelColumns);
     const SymExpr missing = panels * kPanelColumns - columns;
     if (!missing.is_constant(0)) {
       const Value zero = builder.constant(is_floating(dtype) ? ir::Literal::scalar(dtype, 0)
                                                              : ir::Literal::scalar_int(dtype, 0));
-      matrix = builder.emit("pad", {matrix, zero},
-                            {{"low", ir::Dims{0, 0}}, {"high", ir::Dims{0, missing}}});
+      ir::Dims high(around.size(), 0);
+      high.push_back(missing);
+      matrix =
+          builder.emit("pad", {matrix, zero}, {{"low", ir::Dims(high.size(), 0)}, {"high", high}});
     }
-    const ir::Dims split{depth, panels, SymExpr(kPanelColumns)};
+    ir::Dims split = around;
+    split.insert(split.end(), {panels, SymExpr(kPanelColumns)});
     const Value parts = builder.emit("reshape", {matrix}, {{"sizes", split}});
-    const std::vector<std::int64_t> order{1, 0, 2};
+    std::vector<std::int64_t> order(split.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::swap(order[order.size() - 2], order[order.size() - 3]);
     return builder.emit("clone", {builder.emit("permute", {parts}, {{"perm", order}})});
   }
 

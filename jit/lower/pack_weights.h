@@ -21,7 +21,7 @@ inline constexpr std::int64_t kLeastPackedCount = 4097;
 ///
 /// What computes the panels reads parameters and constants only, so it runs once, when a unit is built. A row
 /// of a tile then continues the one before, where in a row-major matrix each lies in a page of its own. Matrices that
-/// the body of a scan reads in each iteration are packed before it.
+/// the body of a scan reads in each iteration are packed before it. So are those of groups, each by itself.
 ///
 /// Products of bytes, as of quantised tensors, become products of packed bytes (byte_products.h).
 ///

@@ -6,9 +6,10 @@
 //     acc[rows, columns] = x[rows, k] . w[group, k, columns]
 //     for row in rows: for column in columns (vector): result(row, column, acc[row, column])
 //
-// Each group ends in a tile of its own, so there are slots for as many tiles as there may be; those left over have no
+// Panels of packed_grouped_matmul are columns of tiles already. Each group ends in a tile of its own, so there are slots for as many tiles as there may be; those left over have no
 // rows. Rows past the last group are a group whose products are none.
 #include "jit/lower/index.h"
+#include "jit/lower/pack_weights.h"
 #include "jit/nests/nests.h"
 #include "jit/nests/support.h"
 
@@ -18,7 +19,7 @@ namespace {
 using ir::ScalarOp;
 
 constexpr std::int64_t kTileRows = 32;
-constexpr std::int64_t kTileColumns = 64;
+constexpr std::int64_t kTileColumns = kPanelColumns;
 /// 32 KiB of f32.
 constexpr std::int64_t kPartDepth = 128;
 /// Rows for which a copy of a matrix does not pay.
@@ -35,7 +36,8 @@ class GroupedNest {
         depth_(ctx.operand_sizes(0)[1]),
         left_(*ctx.affine(0)),
         right_(*ctx.affine(1)),
-        ends_(*ctx.affine(2)) {}
+        ends_(*ctx.affine(2)),
+        is_packed_(ctx.node().op_name() == "packed_grouped_matmul") {}
 
   void build() {
     ProductForm form;
@@ -115,10 +117,15 @@ class GroupedNest {
     acc_ = b_.add_local(accumulator_, kTileRows * kTileColumns, kTileRows * kTileColumns);
     const TileOperand a{left_.buffer, left_.offset + left_.strides[0] * SymExpr(form.row_begin),
                         left_.strides[0], left_.strides[1]};
-    const TileOperand b{right_.buffer,
-                        right_.offset + right_.strides[0] * SymExpr(form.batch) +
-                            right_.strides[2] * SymExpr(form.column_begin),
-                        right_.strides[1], right_.strides[2]};
+    const std::span<const SymExpr> strides = right_.strides;
+    const SymExpr matrix = right_.offset + strides[0] * SymExpr(form.batch);
+    if (is_packed_) {
+      const SymExpr number = floordiv(form.column_begin, kTileColumns);
+      return multiply_parts(form.groups->products, a,
+                            {right_.buffer, matrix + strides[1] * number, strides[2], strides[3]});
+    }
+    const TileOperand b{right_.buffer, matrix + strides[2] * SymExpr(form.column_begin), strides[1],
+                        strides[2]};
     if (ctx_.options().target == LowerOptions::Target::Cuda)
       contract(form.groups->products, a, b, false);
     else
@@ -136,8 +143,9 @@ class GroupedNest {
     const SymExpr depth = min(kPartDepth, products - begin);
     a.base += begin * a.column_stride;
     b.base += begin * b.row_stride;
-    if (right_.strides[1].is_constant(1)) {
-      contract(depth, a, b, true);  // the contraction turns columns of neighbours round itself
+    if (b.row_stride.is_constant(1) || (is_packed_ && !is_narrow())) {
+      contract(depth, a, b,
+               true);  // columns of neighbours are turned round by the contraction itself
     } else {
       b_.begin_if(compare(b_, ScalarOp::Gt, here_, kFewRows));
       contract(depth, a, copy_of(b, depth), true);
@@ -163,6 +171,8 @@ class GroupedNest {
     return {copy, 0, kTileColumns, 1};
   }
 
+  bool is_narrow() const { return ctx_.node().output().dtype != accumulator_; }
+
   void contract(const SymExpr& depth, TileOperand a, TileOperand b, bool accumulate) {
     b_.contract({.acc = acc_,
                  .dtype = accumulator_,
@@ -174,7 +184,7 @@ class GroupedNest {
                  .a = std::move(a),
                  .b = std::move(b),
                  .accumulate = accumulate,
-                 .tf32 = ctx_.node().flag("tf32")});
+                 .tf32 = !is_packed_ && ctx_.node().flag("tf32")});
   }
 
   void write(const ProductForm& form) {
@@ -192,6 +202,7 @@ class GroupedNest {
   NestBuilder& b_;
   const SymExpr rows_, columns_, groups_, depth_;
   const AffineOperand left_, right_, ends_;
+  const bool is_packed_;
   DType accumulator_ = DType::F32;
   NestBufferId acc_ = 0;
   SymExpr here_, width_;  ///< rows and columns of the tile
@@ -203,5 +214,8 @@ void build(NestContext& ctx) { GroupedNest(ctx).build(); }
 
 const NestRecipe kGroupedMatmulRecipe{
     .name = "grouped_matmul", .memory_operands = 0b111, .epilogue = true, .build = build};
+
+const NestRecipe kPackedGroupedMatmulRecipe{
+    .name = "packed_grouped_matmul", .memory_operands = 0b111, .epilogue = true, .build = build};
 
 }  // namespace heddle::jit

@@ -13,6 +13,7 @@ std::span<const NestRecipe> all_recipes() {
                                                kGroupedMatmulRecipe,
                                                kInt8MatmulRecipe,
                                                kMatmulRecipe,
+                                               kPackedGroupedMatmulRecipe,
                                                kPackedInt8ConvRecipe,
                                                kPackedInt8MatmulRecipe,
                                                kPackedMatmulRecipe,

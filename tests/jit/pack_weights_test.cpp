@@ -45,6 +45,26 @@ TEST(PackWeights, OfEachDType) {
   }
 }
 
+TEST(PackWeights, OfEachGroupByItself) {
+  for (const DType dtype : {f32, f64, f16, bf16, i32}) {
+    GraphBuilder b("main");
+    const Value x = b.input(tensor(dtype, {"s0", "150"}));
+    const Value ends = b.input(tensor(i64, {"3"}));
+    const Value w = weights(b, dtype, {3, 150, 70});
+    b.output(b.emit("grouped_matmul", {x, w, ends}));
+    const ir::Graph graph = b.finish();
+    const ir::Graph packed = jit::pack_weights(graph, {});
+    const Value result = packed.outputs()[0];
+    EXPECT_EQ(result.node->op_name(), "packed_grouped_matmul");
+    EXPECT_EQ(result.node->input(1).meta().sizes, (ir::Dims{3, 2, 150, 64}));
+    for (const std::int64_t rows : {1, 7, 40}) {
+      std::vector<ir::Literal> arguments = random_arguments(graph, {rows});
+      arguments[1] = testing::ints(i64, {3}, {rows / 3, rows / 3, rows - 1});
+      expect_right(graph, arguments, 1e-4);
+    }
+  }
+}
+
 /// Weights that are converted from 16 bits stay so in the panels; the product is that of the converted ones.
 TEST(PackWeights, KeepsSixteenBits) {
   for (const DType dtype : {f16, bf16}) {

@@ -86,6 +86,13 @@ void add_dense_rows(std::vector<OpRow>& rows) {
                         {noise(t, {e.first(50), depth}), noise(t, {3, depth, e.other(70)}, 2),
                          ints(i64, {3}, {7, 7, 45})}};
                   }});
+  rows.push_back({"packed_grouped_matmul", "", numbers(), [](DType t, Extent e) {
+                    const std::int64_t depth = e.last(101);
+                    return OneOp{"packed_grouped_matmul",
+                                 {noise(t, {e.first(50), depth}), noise(t, {3, 2, depth, 64}, 2),
+                                  ints(i64, {3}, {7, 7, 45})},
+                                 {{"columns", std::int64_t{70}}}};
+                  }});
   rows.push_back({"packed_matmul", "", numbers(), [](DType t, Extent e) {
                     return OneOp{
                         "packed_matmul",

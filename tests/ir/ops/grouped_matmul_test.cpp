@@ -109,5 +109,58 @@ TEST(GroupedMatmul, grouped_matmul_c6) {
             "grouped_matmul: C6 tf32 is for a result of f32: expected f32, got f16");
 }
 
+TEST(PackedGroupedMatmul, IsGroupedMatmulOfWhatThePanelsHold) {
+  // Panels of 2 columns; the last column of each second one is no column of its matrix:
+  //   1 2 3      10 20 30
+  //   4 5 6      40 50 60
+  const Literal panels =
+      ints(i32, {2, 2, 2, 2}, {1, 2, 4, 5, 3, 77, 6, 77, 10, 20, 40, 50, 30, 77, 60, 77});
+  const Literal w = ints(i32, {2, 2, 3}, {1, 2, 3, 4, 5, 6, 10, 20, 30, 40, 50, 60});
+  const Literal x = ints(i32, {4, 2}, {1, 0, 10, 1, 2, 3, 4, 5});
+  for (const Literal& ends : {ints(i64, {2}, {1, 3}), ints(i64, {2}, {4, 0})})
+    expect_same(
+        value_of({"packed_grouped_matmul", {x, panels, ends}, {{"columns", std::int64_t{3}}}}),
+        grouped(x, w, ends));
+}
+
+std::string packed_error(const ir::TensorMeta& x, const ir::TensorMeta& panels,
+                         const ir::TensorMeta& ends, std::int64_t columns = 70) {
+  return error_of("packed_grouped_matmul", {x, panels, ends}, {{"columns", columns}});
+}
+
+TEST(PackedGroupedMatmul, packed_grouped_matmul_c1) {
+  EXPECT_EQ(
+      packed_error(meta(f32, {4, 5}), meta(f16, {3, 2, 5, 64}), meta(i64, {3})),
+      "packed_grouped_matmul: C1 x and panels are numbers of one dtype: expected f32, got f16");
+}
+
+TEST(PackedGroupedMatmul, packed_grouped_matmul_c2) {
+  EXPECT_EQ(
+      packed_error(meta(f32, {4, 5}), meta(f32, {2, 5, 64}), meta(i64, {3})),
+      "packed_grouped_matmul: C2 x has two dimensions, panels four: expected sizes [n, k] and "
+      "[groups, p, k, width], got [4, 5] and [2, 5, 64]");
+}
+
+TEST(PackedGroupedMatmul, packed_grouped_matmul_c3) {
+  EXPECT_EQ(packed_error(meta(f32, {4, 5}), meta(f32, {3, 2, 5, 64}), meta(i32, {3})),
+            "packed_grouped_matmul: C3 ends is i64 with one dimension: expected i64, got i32");
+}
+
+TEST(PackedGroupedMatmul, packed_grouped_matmul_c4) {
+  EXPECT_EQ(packed_error(meta(f32, {4, 6}), meta(f32, {3, 2, 5, 64}), meta(i64, {3})),
+            "packed_grouped_matmul: C4 the inner sizes agree: expected 6, got 5");
+}
+
+TEST(PackedGroupedMatmul, packed_grouped_matmul_c5) {
+  EXPECT_EQ(packed_error(meta(f32, {4, 5}), meta(f32, {3, 2, 5, 64}), meta(i64, {4})),
+            "packed_grouped_matmul: C5 there is an end for each matrix: expected 3, got 4");
+}
+
+TEST(PackedGroupedMatmul, packed_grouped_matmul_c6) {
+  EXPECT_EQ(packed_error(meta(f32, {4, 5}), meta(f32, {3, 2, 5, 64}), meta(i64, {3}), 64),
+            "packed_grouped_matmul: C6 p panels of width columns hold m columns, and p - 1 do not: "
+            "expected 1, got 2");
+}
+
 }  // namespace
 }  // namespace heddle::testing
