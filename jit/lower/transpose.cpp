@@ -24,6 +24,14 @@ bool is_across(const LoadStmt& load, Symbol lane) {
   return linear && !linear->coefficient.is_constant(1);
 }
 
+/// Whether what the body binds decides the place.
+bool depends_on_data(const SymExpr& index) {
+  std::vector<Symbol> symbols;
+  index.collect_symbols(symbols);
+  return std::ranges::any_of(symbols,
+                             [](Symbol symbol) { return symbol.kind == Symbol::Kind::Temp; });
+}
+
 bool is_long(const SymExpr& extent) { return !extent.is_constant() || extent.constant() >= kTile; }
 
 class Transposer {
@@ -54,7 +62,7 @@ class Transposer {
     for (const Stmt& statement : body_) {
       const auto* load = std::get_if<LoadStmt>(&statement.node);
       if (load == nullptr || !is_across(*load, lane_.axis)) continue;
-      if (load->mask != kNoScalar) return false;
+      if (load->mask != kNoScalar || depends_on_data(load->index)) return false;
       across.push_back(load);
     }
     if (across.empty()) return false;

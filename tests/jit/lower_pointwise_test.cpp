@@ -6,6 +6,7 @@
 #include <set>
 
 #include "heddle/error.h"
+#include "ir/text.h"
 #include "tests/jit/lower_support.h"
 
 namespace heddle::test {
@@ -360,6 +361,21 @@ TEST(LowerPointwise, WhatFusesDoesNotDependOnAddresses) {
   EXPECT_TRUE(ascending && descending);
   EXPECT_EQ(found.size(), 1u);
   expect_right_at(kept.back(), {5});
+}
+
+/// Slices picked by data and read across their rows: no tile can be filled before it is known which slice it is of.
+TEST(LowerPointwise, ReadsAcrossWhatDataPicks) {
+  const ir::Graph graph = ir::parse(
+      "graph @main(%x: f64[3, s0, s1], %i: i16[6, 1]) {\n"
+      "  %t = permute(%x) {perm = [0, 2, 1]}\n"
+      "  %y = gather_nd(%t, %i)\n"
+      "  return %y\n}\n");
+  for (const Ints& sizes : {Ints{2, 3}, Ints{40, 70}}) {
+    std::vector<ir::Literal> arguments = random_arguments(graph, sizes);
+    const Ints places = {0, 2, -1, 1, 1, -3};
+    arguments[1] = ir::Literal::of_ints(i16, {6, 1}, places);
+    expect_right(graph, arguments);
+  }
 }
 
 }  // namespace
