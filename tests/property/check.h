@@ -28,7 +28,7 @@ struct Fault {
 ///   schedule    every edge holds and no step reads what was not written
 ///   plan        the independent checker proves the plan, and the order of the traced graph (`prove`)
 ///   memory      no two buffers in use share bytes; freed bytes may be overwritten (step by step, filled)
-///   peak        that of the chosen order is not above that of the given one
+///   peak        that of the chosen order is not above that of the given one, where all sizes are known before the run
 std::optional<std::string> check_program(Program& program, const Fault& fault = {},
                                          bool prove = true);
 
