@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <utility>
 
-#include "device/cuda/cublaslt.h"
+#include "device/cuda/optional_library.h"
 #include "engine/compile_scope.h"
 #include "engine/engine_impl.h"
 #include "jit/compile_service.h"
@@ -68,9 +68,20 @@ void tell(const EngineOptions& options, const char* why) noexcept {
 
 /// It may take long, so that it is opened where nobody waits.
 void Engine::Impl::open_library(const jit::cuda::CudaKernel& kernel) {
-  device::cuda::CublasLt* library = kernel.library();
-  if (library == nullptr || library->open() || told_of_library.exchange(true)) return;
-  engine::log_line(options, fmt::format("heddle: cuBLASLt is not used: {}", library->why()));
+  if (device::cuda::OptionalLibrary* library = kernel.library()) library->open();
+}
+
+/// Once of each library.
+void Engine::Impl::tell_of_library(const jit::cuda::CudaKernel& kernel) {
+  const device::cuda::OptionalLibrary* library = kernel.library();
+  const std::string why = library == nullptr ? std::string() : library->why();
+  if (why.empty()) return;
+  {
+    const std::scoped_lock lock(mutex);
+    if (!told_of_libraries.insert(library->name()).second) return;
+  }
+  engine::log_line(options, fmt::format("heddle: {} is not used{}: {}", library->name(),
+                                        library->is_open() ? " everywhere" : "", why));
 }
 
 void Engine::Impl::ask_for_measurements(const BoundPlan& plan) {
@@ -84,6 +95,9 @@ void Engine::Impl::ask_for_measurements(const BoundPlan& plan) {
       for (const Wanted& one : wanted) {
         open_library(*one.kernel);
         if (measure(one, cuda->runtime(), compiler->disk_cache())) ++measurements;
+        if (const auto verdict = one.kernel->verdicts().find(one.sizes))
+          one.kernel->prepare(*verdict, one.sizes);
+        tell_of_library(*one.kernel);
         better = better || one.kernel->verdicts().find(one.sizes) != one.variant;
       }
       if (better) rebind(executable, sizes, words, hash);

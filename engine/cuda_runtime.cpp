@@ -9,6 +9,7 @@
 
 #include "device/cuda/cublaslt.h"
 #include "device/cuda/cuda_device.h"
+#include "device/cuda/cudnn.h"
 #include "heddle/error.h"
 
 namespace heddle::engine {
@@ -33,9 +34,13 @@ jit::cuda::CudaCompileOptions compile_options(const Device& device) {
   jit::cuda::CudaCompileOptions options;
   // The simulated driver brings a compiler of its own.
   options.nvrtc_path = driver_path(device);
-  // On the simulated one only the simulator's own makes sense, which has to be asked for.
-  if (device.kind() != Device::Kind::CudaSim || std::getenv("HEDDLE_CUBLASLT_PATH") != nullptr)
-    options.cublaslt_paths = device::cuda::cublaslt_paths();
+  // On the simulated one only the simulator's own make sense, which have to be asked for.
+  const auto is_wanted = [&](const char* variable) {
+    return device.kind() != Device::Kind::CudaSim || std::getenv(variable) != nullptr;
+  };
+  if (is_wanted("HEDDLE_CUBLASLT_PATH"))
+    options.libraries.cublaslt = device::cuda::cublaslt_paths();
+  if (is_wanted("HEDDLE_CUDNN_PATH")) options.libraries.cudnn = device::cuda::cudnn_paths();
   options.target = device.kind() == Device::Kind::CudaSim ? "cuda-sim" : "cuda";
   return options;
 }

@@ -126,7 +126,7 @@ CudaLaunch CudaUnit::bind(std::uint32_t kernel, std::span<const std::int64_t> si
                           std::int64_t& scratch_bytes) const {
   const jit::cuda::CudaKernel* code = kernels_[kernel].get();
   const auto verdict = tuned_ ? code->verdicts().find(sizes) : std::nullopt;
-  const bool measured = verdict && code->is_ready(*verdict);
+  const bool measured = verdict && code->is_ready(*verdict) && code->is_prepared(*verdict, sizes);
   std::optional<jit::cuda::CudaChoice> choice;
   if (measured) choice = code->choice_of(*verdict, sizes);
   if (!choice) choice = code->expected(sizes);

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -127,6 +128,7 @@ struct Engine::Impl {
   /// Where another turns out to be the fastest, one with it takes the plan's place.
   void ask_for_measurements(const engine::BoundPlan& plan);
   void open_library(const jit::cuda::CudaKernel& kernel);
+  void tell_of_library(const jit::cuda::CudaKernel& kernel);
   /// Binds the executable's plan of `words` anew, and puts it in the place of the old one.
   void rebind(const std::shared_ptr<const engine::Executable>& executable,
               const base::SymbolValues& sizes, const std::vector<std::int64_t>& words,
@@ -171,7 +173,8 @@ struct Engine::Impl {
   std::atomic<std::uint64_t> evaluator_steps{0};
   std::atomic<std::uint64_t> measurements{0};
   std::atomic<std::uint64_t> copied_outputs{0};
-  std::atomic<bool> told_of_library{false};  ///< that cuBLASLt could not be opened
+  std::set<std::string>
+      told_of_libraries;  ///< under `mutex`: those of which was told that they fail
   std::atomic<std::int64_t> arena_peak{0};
   jit::CompileCounters counters_at_start;
   std::uint64_t cuda_kernels_at_start;

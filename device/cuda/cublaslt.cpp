@@ -113,10 +113,7 @@ class Made {
 }  // namespace
 
 std::vector<std::string> cublaslt_paths() {
-  const std::string path = environment("HEDDLE_CUBLASLT_PATH");
-  if (path == "none") return {};
-  if (!path.empty()) return {path};
-  return toolkit_paths({"libcublasLt.so.13", "libcublasLt.so.12"});
+  return optional_paths("HEDDLE_CUBLASLT_PATH", {"libcublasLt.so.13", "libcublasLt.so.12"});
 }
 
 struct CublasLt::Opened {
@@ -149,7 +146,7 @@ auto make_matrix(const Api& api, DType dtype, const LibraryMatrix& matrix, std::
 
 /// The library's matrices have neighbours in a column: what is a row here is a column there, and the product is that of
 /// the transposed ones, right by left.
-class ProductPlan final : public CublasLt::Plan {
+class ProductPlan final : public LibraryPlan {
  public:
   ProductPlan(std::shared_ptr<const Api> api, Device& device, void* handle,
               const LibraryProduct& product)
@@ -236,34 +233,15 @@ class ProductPlan final : public CublasLt::Plan {
 }  // namespace
 
 CublasLt::CublasLt(Device& device, std::vector<std::string> paths)
-    : device_(device), paths_(std::move(paths)) {}
+    : OptionalLibrary("cuBLASLt", device, std::move(paths)) {}
 CublasLt::~CublasLt() = default;
 
-bool CublasLt::open() {
-  const std::scoped_lock lock(mutex_);
-  if (!std::exchange(tried_, true) && is_wanted()) {
-    try {
-      opened_ = std::make_shared<Opened>(device_, paths_);
-      open_.store(opened_.get(), std::memory_order_release);
-    } catch (const DeviceLost&) {
-      throw;
-    } catch (const Error& error) {
-      why_ = error.what();
-    }
-  }
-  return opened_ != nullptr;
-}
+void CublasLt::load() { opened_ = std::make_shared<Opened>(device_, paths_); }
 
-std::string CublasLt::why() const {
-  const std::scoped_lock lock(mutex_);
-  return why_;
-}
-
-std::shared_ptr<const CublasLt::Plan> CublasLt::plan(const LibraryProduct& product) const {
-  const Opened& opened = *open_.load(std::memory_order_acquire);
-  std::shared_ptr<const Plan> plan;
+std::shared_ptr<const LibraryPlan> CublasLt::plan(const LibraryProduct& product) const {
+  std::shared_ptr<const LibraryPlan> plan;
   device_.with_context([&] {
-    auto made = std::make_shared<ProductPlan>(opened.api, device_, opened.handle, product);
+    auto made = std::make_shared<ProductPlan>(opened_->api, device_, opened_->handle, product);
     if (made->choose()) plan = std::move(made);
   });
   return plan;

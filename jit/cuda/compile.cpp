@@ -58,12 +58,12 @@ std::string folder_of(std::string given) {
 }  // namespace
 
 CudaKernel::CudaKernel(CudaCode code, std::vector<ModulePtr> modules, std::string verdict_key,
-                       device::cuda::CublasLt* library)
+                       Libraries* libraries)
     : code_(std::move(code)),
       modules_(std::move(modules)),
       verdict_key_(std::move(verdict_key)),
       verdicts_(std::make_unique<Verdicts>()),
-      library_(library) {
+      libraries_(libraries) {
   for (std::size_t k = 0; k < modules_.size(); ++k) {
     handles_.push_back(modules_[k]->kernel(code_.variants[k].entry));
     names_.push_back(code_.variants[k].variant);
@@ -71,8 +71,21 @@ CudaKernel::CudaKernel(CudaCode code, std::vector<ModulePtr> modules, std::strin
   }
 }
 
+device::cuda::OptionalLibrary* CudaKernel::library() const {
+  return code_.library && libraries_ != nullptr ? &libraries_->of(*code_.library) : nullptr;
+}
+
 bool CudaKernel::is_ready(std::uint32_t variant) const {
-  return !code_.is_library(variant) || (library_ != nullptr && library_->is_open());
+  return !code_.is_library(variant) || (library() != nullptr && library()->is_open());
+}
+
+bool CudaKernel::is_prepared(std::uint32_t variant, std::span<const std::int64_t> sizes) const {
+  if (!code_.is_library(variant)) return true;
+  return is_ready(variant) && LibraryCall::is_known(*libraries_, code_, sizes);
+}
+
+void CudaKernel::prepare(std::uint32_t variant, std::span<const std::int64_t> sizes) const {
+  if (!is_prepared(variant, sizes)) choice_of(variant, sizes);
 }
 
 std::optional<CudaChoice> CudaKernel::choice_of(std::uint32_t variant,
@@ -82,10 +95,11 @@ std::optional<CudaChoice> CudaKernel::choice_of(std::uint32_t variant,
   CudaChoice choice;
   choice.variant = variant;
   try {
-    choice.library = LibraryCall::make(*library_, code_, sizes);
+    choice.library = LibraryCall::make(*libraries_, code_, sizes);
   } catch (const DeviceLost&) {
     throw;
-  } catch (const DeviceError&) {  // there are variants of ours
+  } catch (const DeviceError& error) {  // there are variants of ours
+    library()->note(error.what());
   }
   if (choice.library == nullptr) return std::nullopt;
   choice.scratch_bytes = choice.library->scratch_bytes();
@@ -121,16 +135,37 @@ void CudaKernel::launch(device::Device& device, const CudaChoice& choice,
   if (source().takes_scratch()) arguments.push_back(&scratch);
   if (source().takes_counters()) arguments.push_back(&counters);
   arguments.push_back(&status);
-  launch(device, choice.variant, choice.blocks, choice.library.get(), arguments, stream);
+  if (choice.library != nullptr) {
+    if (!choice.library->takes(arguments)) return launch_instead(device, arguments, stream);
+    choice.library->run(arguments, scratch, stream.native());
+  }
+  launch_ours(device, choice.variant, choice.blocks, arguments, stream);
 }
 
 void CudaKernel::launch(device::Device& device, std::uint32_t variant, std::uint32_t blocks,
                         const LibraryCall* library, std::span<void* const> arguments,
                         device::Stream& stream) const {
-  if (library != nullptr) {
-    if (!library->takes(arguments)) return launch_instead(device, arguments, stream);
-    library->run(arguments, scratch_of(arguments), stream.native());
+  if (library != nullptr && !run_library(*library, arguments, stream))
+    return launch_instead(device, arguments, stream);
+  launch_ours(device, variant, blocks, arguments, stream);
+}
+
+bool CudaKernel::run_library(const LibraryCall& call, std::span<void* const> arguments,
+                             device::Stream& stream) const {
+  if (!library()->is_open() || !call.takes(arguments)) return false;
+  try {
+    call.run(arguments, scratch_of(arguments), stream.native());
+    return true;
+  } catch (const DeviceLost&) {
+    throw;
+  } catch (const DeviceError& error) {
+    library()->fail(error.what());
+    return false;
   }
+}
+
+void CudaKernel::launch_ours(device::Device& device, std::uint32_t variant, std::uint32_t blocks,
+                             std::span<void* const> arguments, device::Stream& stream) const {
   if (blocks == 0) return;
   const CudaSource& code = source(variant);
   device.launch(handles_[variant],
@@ -148,7 +183,7 @@ void CudaKernel::launch_instead(device::Device& device, std::span<void* const> a
     sizes.push_back(*static_cast<const std::int64_t*>(arguments[k]));
   const std::uint32_t variant = code_.choose(sizes).variant;
   const auto blocks = static_cast<std::uint32_t>(source(variant).blocks.evaluate_sizes(sizes));
-  launch(device, variant, blocks, nullptr, arguments, stream);
+  launch_ours(device, variant, blocks, arguments, stream);
 }
 
 void* CudaKernel::scratch_of(std::span<void* const> arguments) {
@@ -159,7 +194,7 @@ CudaCompiler::CudaCompiler(device::Device& device, CudaCompileOptions options)
     : device_(device),
       options_(std::move(options)),
       nvrtc_(options_.nvrtc_path, device.properties().driver_version),
-      library_(device, options_.cublaslt_paths) {
+      libraries_(device, options_.libraries) {
   options_.dump_folder = folder_of(options_.dump_folder);
 }
 
@@ -175,7 +210,8 @@ void CudaCompiler::emit(Job& job) const {
   emit.max_shared_bytes = device_.properties().max_shared_bytes;
   emit.multiprocessors = device_.properties().multiprocessors;
   emit.tensor_cores = has_tensor_cores(device_.properties().arch);
-  emit.library = library_.is_wanted();
+  emit.cublaslt = libraries_.cublaslt.is_wanted();
+  emit.cudnn = libraries_.cudnn.is_wanted();
   Nest named = *job.nest;
   named.name += "_" + job.key.substr(0, 12);  // several kernels of one name may share a program
   job.code = emit_code(named, emit);
@@ -195,7 +231,7 @@ std::vector<CudaKernelPtr> CudaCompiler::build(std::span<Job* const> jobs, Kerne
   for (const Job* job : jobs)
     built.push_back(std::make_shared<CudaKernel>(
         job->code, std::vector<ModulePtr>(job->code.variants.size(), module),
-        verdict_key_of(job->code), &library_));
+        verdict_key_of(job->code), &libraries_));
   compiled_ += jobs.size();
   if (cache == nullptr) return built;
   const std::string_view image(compiled.image.data(), compiled.image.size());
@@ -219,11 +255,12 @@ std::string CudaCompiler::key_of(const CudaSource& source) const {
          base::hash128(prelude_text()).hex() + "\n" + text;
 }
 
-/// Of all variants, on a device of this kind.
+/// Of all variants, on a device of this kind, with this cuDNN. No version of cuBLASLt is asked for: loading it takes long.
 std::string CudaCompiler::verdict_key_of(const CudaCode& code) const {
   std::string key = "heddle CUDA verdicts\n" + device_.properties().name + "\n" +
                     std::to_string(device_.properties().multiprocessors) + "\n";
   for (const CudaSource& source : code.variants) key += base::hash128(key_of(source)).hex() + "\n";
+  if (code.library && code.library->convolution) key += "cuDNN " + libraries_.cudnn.version();
   return key;
 }
 
@@ -251,7 +288,7 @@ CudaKernelPtr CudaCompiler::find(const Job& job, KernelCache& cache) {
       if (modules.back() == nullptr) return nullptr;
     }
     const auto kernel = std::make_shared<CudaKernel>(std::move(code), std::move(modules),
-                                                     verdict_key_of(job.code), &library_);
+                                                     verdict_key_of(job.code), &libraries_);
     kernel->load_verdicts(cache);
     return kernel;
   } catch (const DeviceLost&) {

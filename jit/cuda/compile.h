@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "device/cuda/cublaslt.h"
 #include "device/cuda/nvrtc.h"
 #include "device/device.h"
 #include "jit/cuda/emit.h"
+#include "jit/cuda/libraries.h"
 #include "jit/cuda/verdicts.h"
 #include "jit/kernel_cache.h"
 
@@ -28,9 +28,9 @@ class CudaKernel {
   using ModulePtr = std::shared_ptr<const device::Module>;
   /// @param modules      of each variant of `code`
   /// @param verdict_key  what the verdicts are kept under on disk
-  /// @param library      of the code's library variant; may be null where it has none
+  /// @param libraries    for the code's library variant; may be null where it has none
   CudaKernel(CudaCode code, std::vector<ModulePtr> modules, std::string verdict_key = {},
-             device::cuda::CublasLt* library = nullptr);
+             Libraries* libraries = nullptr);
 
   /// How it is launched at these sizes, as the cost model expects it to be the fastest.
   CudaChoice expected(std::span<const std::int64_t> sizes) const { return code_.choose(sizes); }
@@ -39,8 +39,11 @@ class CudaKernel {
                                       std::span<const std::int64_t> sizes) const;
   /// Whether the variant is one that can be launched: not the library's while that is not open.
   bool is_ready(std::uint32_t variant) const;
+  /// Whether choice_of() gives at once what it gives: a library may have to think, for which prepare() is.
+  bool is_prepared(std::uint32_t variant, std::span<const std::int64_t> sizes) const;
+  void prepare(std::uint32_t variant, std::span<const std::int64_t> sizes) const;
   /// The library of the kernel's library variant; null: it has none.
-  device::cuda::CublasLt* library() const { return code_.library ? library_ : nullptr; }
+  device::cuda::OptionalLibrary* library() const;
   /// The variants that are expected to take at most `factor` times as long as that one, and the library's if that is open.
   std::vector<std::uint32_t> plausible(std::span<const std::int64_t> sizes, double factor) const;
   std::uint32_t variants() const { return static_cast<std::uint32_t>(handles_.size()); }
@@ -58,7 +61,7 @@ class CudaKernel {
   const CudaSource& source(std::uint32_t variant = 0) const { return code_.variants[variant]; }
   device::Kernel handle(std::uint32_t variant = 0) const { return handles_[variant]; }
 
-  /// Queues one launch; none when there is nothing to do.
+  /// Queues one launch; none when there is nothing to do. @throws DeviceError, that of a library too; DeviceLost.
   /// @param choice    for these sizes
   /// @param buffers   device addresses, in the nest's order
   /// @param scratch   as many bytes on the device as the choice says, 256-aligned; null for 0
@@ -67,8 +70,9 @@ class CudaKernel {
   void launch(device::Device& device, const CudaChoice& choice, std::span<void* const> buffers,
               std::span<const std::int64_t> sizes, void* scratch, void* counters, void* status,
               device::Stream& stream) const;
-  /// The same of a variant with `arguments` made ready: addresses of the kernel's parameters in order.
-  /// @param library  CudaChoice::library. Where it does not take the addresses, a variant of ours is launched.
+  /// The same of a variant with `arguments` made ready: addresses of the kernel's parameters in order. Where a library does not
+  /// take the addresses, fails, or failed before, a variant of ours is launched.
+  /// @param library  CudaChoice::library
   void launch(device::Device& device, std::uint32_t variant, std::uint32_t blocks,
               const LibraryCall* library, std::span<void* const> arguments,
               device::Stream& stream) const;
@@ -77,6 +81,11 @@ class CudaKernel {
   /// Parameters of a product's kernel after its sizes: scratch, counters, status.
   static constexpr std::size_t kAfterSizes = 3;
   static void* scratch_of(std::span<void* const> arguments);
+  /// False: it does not take the addresses, or failed, now or before.
+  bool run_library(const LibraryCall& call, std::span<void* const> arguments,
+                   device::Stream& stream) const;
+  void launch_ours(device::Device& device, std::uint32_t variant, std::uint32_t blocks,
+                   std::span<void* const> arguments, device::Stream& stream) const;
   void launch_instead(device::Device& device, std::span<void* const> arguments,
                       device::Stream& stream) const;
 
@@ -86,13 +95,13 @@ class CudaKernel {
   std::string verdict_key_;
   std::vector<std::string> names_;  ///< of the variants
   std::unique_ptr<Verdicts> verdicts_;
-  device::cuda::CublasLt* library_;
+  Libraries* libraries_;
 };
 using CudaKernelPtr = std::shared_ptr<const CudaKernel>;
 
 struct CudaCompileOptions {
-  std::string nvrtc_path;                     ///< empty: where nvrtc_paths() says
-  std::vector<std::string> cublaslt_paths{};  ///< where cuBLASLt may be; empty: it is not wanted
+  std::string nvrtc_path;  ///< empty: where nvrtc_paths() says
+  LibraryPaths libraries{};
   std::string
       dump_folder;  ///< the text of every kernel goes there before it is compiled; empty: $HEDDLE_DUMP_DIR, or none
   std::string
@@ -146,7 +155,7 @@ class CudaCompiler {
   device::Device& device_;
   CudaCompileOptions options_;
   device::cuda::Nvrtc nvrtc_;
-  device::cuda::CublasLt library_;
+  Libraries libraries_;
   std::atomic<std::uint64_t> compiled_{0};
   std::atomic<std::uint64_t> disk_hits_{0};
   std::mutex modules_mutex_;

@@ -271,8 +271,9 @@ CudaCode emit_code(const Nest& nest, const CudaOptions& options) {
     code.variants.push_back(emit_product(*parts, tile, options));
     code.tiles.push_back(tile);
   }
-  if (options.library) code.library = library_form(*parts);
-  if (code.library) code.variants.push_back(emit_after_library(*parts, options));
+  if (parts->contract->b.windows ? options.cudnn : options.cublaslt)
+    code.library = library_form(*parts);
+  if (code.library) code.variants.push_back(emit_after_library(*parts, *code.library, options));
   return code;
 }
 

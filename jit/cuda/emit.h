@@ -24,7 +24,8 @@ struct CudaOptions {
   std::int64_t max_shared_bytes = 99 * 1024;  ///< of a block; dynamic beyond 48 KiB
   int multiprocessors = 132;
   bool tensor_cores = true;  ///< those of sm_80 and later
-  bool library = false;      ///< products get a variant by cuBLASLt
+  bool cublaslt = false;     ///< products get a variant by cuBLASLt
+  bool cudnn = false;        ///< products with windows get one by cuDNN
 };
 
 /// One kernel as text, and how to launch it.
@@ -62,6 +63,9 @@ struct AttentionCode {
 };
 
 /// A product as a library takes it (jit/cuda/library_product.h). Expressions are in size parameters.
+///
+/// With windows it is a convolution: the left matrix of a group has rows of weights, of the right one there is the buffer, where
+/// the first image begins, and from one group to the next.
 struct LibraryForm {
   struct Matrix {
     NestBufferId buffer = 0;
@@ -74,6 +78,15 @@ struct LibraryForm {
   bool tf32 = false;
   /// Where the product goes, if it is stored as it is; its dtype is the buffer's.
   std::optional<Matrix> result{};
+
+  struct Convolution {
+    std::int64_t channels = 0;  ///< of a group
+    SymExpr image_stride, channel_stride;
+    std::vector<WindowAxis> axes;
+    bool channels_last = false;  ///< of the result and of sums: [N, out..., M], else [N, M, out...]
+    bool rounded = false;  ///< sums are of the operands' dtype: they are rounded to it in any case
+  };
+  std::optional<Convolution> convolution{};
 };
 
 /// A global buffer of a kernel.

@@ -1,5 +1,6 @@
-// A product by cuBLASLt as one more variant of a kernel. The library multiplies; where more follows than a store of the
-// product, its sums go to scratch memory, and a kernel of ours goes over them with the nest's own expressions.
+// A product by cuBLASLt, or a convolution by cuDNN, as one more variant of a kernel. The library multiplies; where more
+// follows than a store of the product, its sums go to scratch memory, and a kernel of ours goes over them with the nest's own
+// expressions.
 #pragma once
 
 #include <cstdint>
@@ -7,18 +8,20 @@
 #include <optional>
 #include <span>
 
-#include "device/cuda/cublaslt.h"
 #include "jit/cuda/emit.h"
+#include "jit/cuda/libraries.h"
 #include "jit/cuda/product_text.h"
 
 namespace heddle::jit::cuda {
 
-/// The product of a nest as the library takes it: one whose operands lie evenly, with neighbours in rows or columns.
-/// Nothing where it is none, or of another dtype.
+/// The product of a nest as a library takes it: one whose operands lie evenly, with neighbours in rows or columns, or have
+/// windows. Nothing where it is none, or of another dtype.
 std::optional<LibraryForm> library_form(const ProductParts& parts);
 
-/// The kernel that goes over the sums: row-major f32, matrix after matrix, at the begin of scratch memory.
-CudaSource emit_after_library(const ProductParts& parts, const CudaOptions& options);
+/// The kernel that goes over the sums, which are at the begin of scratch memory: row-major f32, matrix after matrix, or those of a
+/// convolution as LibraryForm says.
+CudaSource emit_after_library(const ProductParts& parts, const LibraryForm& form,
+                              const CudaOptions& options);
 
 /// A product at some sizes, ready to be queued. Threads: any.
 class LibraryCall {
@@ -26,9 +29,11 @@ class LibraryCall {
   /// @return null where the library has no way to do it, an operand begins at a place of its buffer that it does not take,
   /// or its sums would take more than kMostSums bytes.
   /// @throws DeviceError, DeviceLost.
-  static std::shared_ptr<const LibraryCall> make(const device::cuda::CublasLt& library,
-                                                 const CudaCode& code,
+  static std::shared_ptr<const LibraryCall> make(const Libraries& libraries, const CudaCode& code,
                                                  std::span<const std::int64_t> sizes);
+  /// Whether make() does so at once: a plan of cuDNN takes long.
+  static bool is_known(const Libraries& libraries, const CudaCode& code,
+                       std::span<const std::int64_t> sizes);
 
   static constexpr std::int64_t kMostSums = std::int64_t{64} << 20;
 
@@ -50,7 +55,7 @@ class LibraryCall {
     }
   };
 
-  std::shared_ptr<const device::cuda::CublasLt::Plan> plan_;
+  std::shared_ptr<const device::cuda::LibraryPlan> plan_;
   Place left_, right_, result_;
   bool direct_ = false;
   std::int64_t sums_bytes_ = 0;

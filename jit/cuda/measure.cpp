@@ -99,8 +99,9 @@ class Measurement {
       return true;
     } catch (const DeviceLost&) {
       throw;
-    } catch (const DeviceError&) {
+    } catch (const DeviceError& error) {
       if (one.choice.library == nullptr) throw;
+      kernel_.library()->note(error.what());
       return false;
     }
   }

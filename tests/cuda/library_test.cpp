@@ -1,42 +1,13 @@
 // Products by cuBLASLt, which the simulator brings too: measured in the background, taken by plans, captured into graphs.
-#include <cstdlib>
 #include <gmock/gmock.h>
-#include <mutex>
 
-#include "base/half.h"
-#include "tests/cuda/support.h"
-#include "tests/jit/folder_test.h"
-#include "tests/support/json.h"
+#include "tests/cuda/library_support.h"
 
 namespace heddle::testing {
 namespace {
 
-using test::Json;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 using ::testing::SizeIs;
-
-constexpr double kForAges = 1e6;  ///< milliseconds on the clock of events
-constexpr int kRefused = 1;
-/// Part of the names of our variants, tensor_64x64x64 and so on, and of none of the library's.
-constexpr const char* kOurs = "x";
-
-/// Of f32, f16 or bf16.
-Tensor fractions(DType dtype, Sizes sizes, int start = 0) {
-  Tensor tensor = Tensor::empty(dtype, std::move(sizes));
-  for (std::int64_t k = 0; k < tensor.count(); ++k) {
-    const float value = static_cast<float>((k * 7 + start) % 23) / 12 - 0.9f;
-    if (dtype == f32) {
-      static_cast<float*>(tensor.data())[k] = value;
-    } else {
-      static_cast<std::uint16_t*>(tensor.data())[k] =
-          dtype == f16 ? base::Half(value).bits : base::BFloat16(value).bits;
-    }
-  }
-  return tensor;
-}
 
 Tensor plain_product(const Tensor& x, const Tensor& w) { return matmul(x, w); }
 Tensor product_and_more(const Tensor& x, const Tensor& w) { return gelu(matmul(x, w)) * 0.5f; }
@@ -44,60 +15,9 @@ Tensor product_of_transposed(const Tensor& x, const Tensor& w) {
   return matmul(x, permute(w, {1, 0}));
 }
 
-class CudaLibrary : public tests::FolderTest {
+class CudaLibrary : public LibraryTest {
  protected:
-  void SetUp() override {
-    FolderTest::SetUp();
-    if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
-    ::setenv("HEDDLE_CUBLASLT_PATH", test::simulator_path().c_str(), 1);
-  }
-  void TearDown() override {
-    if (on_simulator()) {
-      control().slow(nullptr, 0);
-      control().fail(0, 0);
-      control().seed(0);
-    }
-    ::unsetenv("HEDDLE_CUBLASLT_PATH");
-    FolderTest::TearDown();
-  }
-
-  EngineOptions options() {
-    EngineOptions options = on_cuda();
-    options.cache_dir = folder_;
-    options.autotune = true;
-    options.log = [this](std::string_view line) {
-      const std::scoped_lock lock(mutex_);
-      lines_.emplace_back(line);
-    };
-    return options;
-  }
-  static std::string variant_of(Engine& engine, const std::vector<Tensor>& inputs) {
-    const auto plan = Json::parse(engine.plan_json(inputs));
-    for (const auto& step : plan.at("steps"))
-      if (step.contains("variant")) return step.at("variant");
-    return {};
-  }
-  /// Runs until the library has taken the product over, and again.
-  template <typename F>
-  void expect_taken_over(F f, const std::vector<Tensor>& inputs, double tolerance) {
-    Engine reference(f, {.device = Device::reference()});
-    const Tensor want = reference.run(inputs)[0];
-    control().slow(kOurs, kForAges);
-    Engine engine(f, options());
-    EXPECT_NE(variant_of(engine, inputs), "cublaslt");
-    expect_near(engine.run(inputs)[0], want, tolerance);
-    engine.wait_for_specialisations();
-    EXPECT_EQ(variant_of(engine, inputs), "cublaslt");
-    for (int repeat = 0; repeat < 3; ++repeat) {
-      interleave(static_cast<unsigned long>(repeat));
-      expect_near(engine.run(inputs)[0], want, tolerance);
-    }
-    EXPECT_EQ(engine.stats().compiles, 1u);
-    EXPECT_THAT(lines_, IsEmpty());
-  }
-
-  std::mutex mutex_;
-  std::vector<std::string> lines_;  ///< under `mutex_`
+  CudaLibrary() : LibraryTest("HEDDLE_CUBLASLT_PATH", "cublaslt") {}
 };
 
 TEST_F(CudaLibrary, TakesTheProductsThatItIsFasterAt) {
@@ -276,57 +196,14 @@ TEST_F(CudaLibrary, ProductsInLoopsAreItsToo) {
 }
 
 TEST_F(CudaLibrary, AnEngineGivesAllBackWhateverCallFails) {
-  control().slow(kOurs, kForAges);
-  const std::vector<Tensor> inputs = {fractions(f16, {34, 64}), fractions(f16, {64, 80}, 3)};
-  control().leaked();
-  std::string failed = "any";
-  unsigned long n = 0;
-  while (!failed.empty()) {
-    auto engine = std::make_unique<Engine>(product_and_more, options());
-    engine->run(inputs);
-    engine->wait_for_specialisations();
-    control().fail(++n, kRefused);
-    engine.reset();
-    failed = control().failed();
-    control().fail(0, 0);
-    EXPECT_EQ(control().leaked(), 0u) << failed << ", call " << n;
-    ASSERT_LT(n, 1000) << "calls end";
-  }
-  EXPECT_GT(n, 10);
+  expect_all_given_back(product_and_more, {fractions(f16, {34, 64}), fractions(f16, {64, 80}, 3)});
 }
 
 TEST_F(CudaLibrary, EveryFailureIsTypedAndLeaksNothing) {
-  const auto run = [&](std::int64_t n) {
-    control().slow(kOurs, kForAges);
-    const std::vector<Tensor> inputs = {fractions(f16, {34 + n % 15, 64}),
-                                        fractions(f16, {64, 80}, 3)};
-    Engine engine(product_and_more, options());
-    engine.run(inputs);
-    engine.wait_for_specialisations();
-    engine.run(inputs);
-    return variant_of(engine, inputs) == "cublaslt";
+  const auto inputs = [](std::int64_t n) {
+    return std::vector<Tensor>{fractions(f16, {34 + n % 15, 64}), fractions(f16, {64, 80}, 3)};
   };
-  EXPECT_TRUE(run(0));
-  control().leaked();
-  int taken_over = 0;
-  int refused = 0;
-  std::string failed = "any";
-  for (std::int64_t n = 1; !failed.empty(); n += 13) {
-    SCOPED_TRACE("call " + std::to_string(n));
-    std::filesystem::remove_all(folder_);
-    control().fail(static_cast<unsigned long>(n), kRefused);
-    try {
-      taken_over += run(n) ? 1 : 0;
-    } catch (const Error& typed) {
-      EXPECT_THAT(std::string(typed.what()), Not(IsEmpty()));
-      ++refused;
-    }
-    failed = control().failed();
-    EXPECT_EQ(control().leaked(), 0u) << failed;
-    ASSERT_LT(n, 4000) << "calls end";
-  }
-  EXPECT_GT(refused, 2);
-  EXPECT_GT(taken_over, 2);
+  expect_failures_typed(product_and_more, inputs, 13);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "tests/cuda_sim/entry.h"
 #include "tests/cuda_sim/host_compiler.h"
 #include "tests/cuda_sim/inject.h"
+#include "tests/cuda_sim/library_text.h"
 #include "tests/cuda_sim/module.h"
 
 extern "C" int cuModuleLoadData(void** module, const void* image);
@@ -42,21 +43,6 @@ constexpr std::uint64_t kChosen = 0x68646c74;
 
 /// Matrices have neighbours in a column. d = op(a) * op(b), m x k by k x n.
 constexpr const char* kText = R"(
-static __device__ __forceinline__ float element(const void* from, int type, long long at) {
-  if (type == 0) return ((const float*)from)[at];
-  const unsigned short bits = ((const unsigned short*)from)[at];
-  if (type == 2) return hd_cvt_f32_f16(bits);
-  const unsigned int wide = (unsigned int)bits << 16;
-  float value;
-  __builtin_memcpy(&value, &wide, 4);
-  return value;
-}
-static __device__ __forceinline__ unsigned short to_bf16(float value) {
-  unsigned int bits;
-  __builtin_memcpy(&bits, &value, 4);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return (unsigned short)((bits >> 16) | 0x40u);
-  return (unsigned short)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
 extern "C" __global__ void heddle_sim_cublaslt(const void* a, const void* b, void* d, const void* workspace,
     long long m, long long n, long long k, long long batches, long long a_row, long long a_column,
     long long a_batch, long long b_row, long long b_column, long long b_batch, long long d_column,
@@ -161,7 +147,8 @@ EXPORT const char* cublasLtGetStatusName(int status) {
 
 EXPORT int cublasLtCreate(void** handle) {
   if (fails("cublasLtCreate")) return kNotInitialized;
-  const heddle::sim::HostImage image = heddle::sim::compile_for_host(kText);
+  const heddle::sim::HostImage image =
+      heddle::sim::compile_for_host(std::string(heddle::sim::kLibraryText) + kText);
   if (image.bytes.empty()) return kInternal;
   Handle made;
   if (cuModuleLoadData(&made.module, heddle::sim::wrap_image(image.bytes).data()) != 0)

@@ -223,7 +223,11 @@ TEST_P(CudaWindows, EveryWayAgreesWithTheEvaluator) {
   const OneProduct all = product();
   EXPECT_EQ(all.nest().name, one().residual != nullptr ? "conv_mul_add_relu" : "conv_mul_relu");
   EXPECT_EQ(all.right(), Along::Windows);
-  EXPECT_FALSE(all.library()) << "a library of products has no windows";
+  const auto form = all.library();
+  ASSERT_TRUE(form && form->convolution);
+  EXPECT_FALSE(form->result) << "more follows than a store";
+  EXPECT_FALSE(form->convolution->rounded) << "the bias is added to sums in f32";
+  EXPECT_EQ(form->convolution->channels_last, one().name == std::string("channels_last"));
   if (tf32())
     EXPECT_THAT(all.names(),
                 ElementsAre("tensor_16x64x32", "tensor_64x64x32", "tensor_128x128x16"));
@@ -255,6 +259,28 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(how.dtype) + (how.tf32 ? "_tf32_" : "_") +
              window_cases()[std::get<1>(info.param)].name;
     });
+
+/// What a library gives without bias is the result, or is rounded before anything follows.
+TEST(CudaConvs, ALibraryRoundsWhatIsRoundedAnyway) {
+  for (const WindowCase& one : window_cases()) {
+    SCOPED_TRACE(one.name);
+    const auto form_of = [&](const std::string& dtype, const char* after) {
+      const OneProduct product("graph @plain(%x: " + dtype + "[" + one.x + "], %w: " + dtype + "[" +
+                               one.w + "]) {\n  %c = conv(%x, %w) {" + one.window + "}\n" + after +
+                               "\n}\n");
+      return product.library();
+    };
+    for (const char* dtype : {"f32", "f16"}) {
+      const auto plain = form_of(dtype, "  return %c");
+      ASSERT_TRUE(plain && plain->convolution);
+      EXPECT_TRUE(plain->result) << "stored as it is";
+      const auto followed = form_of(dtype, "  %y = tanh(%c)\n  return %y");
+      ASSERT_TRUE(followed && followed->convolution);
+      EXPECT_FALSE(followed->result);
+      EXPECT_EQ(followed->convolution->rounded, dtype == std::string("f16"));
+    }
+  }
+}
 
 /// The nest itself says what windows are to whoever knows no better.
 TEST(CudaConvs, TheNestOfWindowsIsTheConvolution) {

@@ -76,8 +76,8 @@ class OneProduct {
   std::string text() const {
     std::string kernels;
     for (const auto& source : sources_) kernels += source.kernel + "\n";
-    if (library())
-      kernels += jit::cuda::emit_after_library(*jit::cuda::product_parts(nest()), {}).kernel;
+    if (const auto form = library())
+      kernels += jit::cuda::emit_after_library(*jit::cuda::product_parts(nest()), *form, {}).kernel;
     return jit::cuda::prelude_for(kernels) + kernels;
   }
 

@@ -93,10 +93,10 @@ struct EngineOptions {
   /// CUDA: from the second call of a kind on, its steps are queued as graphs of the device, but for branches, loops,
   /// and custom ops that are not pure or not flagged capturable. Nothing: HEDDLE_CUDA_GRAPHS, 0 or 1, else they are.
   std::optional<bool> cuda_graphs{};
-  /// CUDA: kernels of products and attention exist in several variants, and for floating products cuBLASLt, where it is
-  /// installed, is one more. The first call of a class of sizes takes the one that a cost model expects to be the
-  /// fastest, which cuBLASLt never is; meanwhile those that may be are timed on the device in the background, and
-  /// calls then take the fastest. What was measured is kept in cache_dir. The variants round differently. Nothing:
+  /// CUDA: kernels of products and attention exist in several variants, and for floating products cuBLASLt, for
+  /// convolutions cuDNN, where they are installed, are one more. The first call of a class of sizes takes the one that a
+  /// cost model expects to be the fastest, which a library never is; meanwhile those that may be are timed on the device
+  /// in the background, and calls then take the fastest. What was measured is kept in cache_dir. The variants round differently. Nothing:
   /// HEDDLE_AUTOTUNE, 0 or 1, else they are timed on a real device and not on a simulated one.
   std::optional<bool> autotune{};
   /// CUDA: the caller's context (a CUcontext), which outlives the engine and its tensors; null: the primary one.
