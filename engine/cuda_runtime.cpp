@@ -10,6 +10,7 @@
 #include "device/cuda/cublaslt.h"
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/cudnn.h"
+#include "engine/settings.h"
 #include "heddle/error.h"
 
 namespace heddle::engine {
@@ -43,11 +44,6 @@ jit::cuda::CudaCompileOptions compile_options(const Device& device) {
   if (is_wanted("HEDDLE_CUDNN_PATH")) options.libraries.cudnn = device::cuda::cudnn_paths();
   options.target = device.kind() == Device::Kind::CudaSim ? "cuda-sim" : "cuda";
   return options;
-}
-
-std::size_t memory_cap() {
-  const char* text = std::getenv("HEDDLE_DEVICE_MEMORY_CAP");
-  return text == nullptr ? 0 : static_cast<std::size_t>(std::strtoull(text, nullptr, 10));
 }
 
 }  // namespace
@@ -86,7 +82,7 @@ CudaRuntime::CudaRuntime(const Device& device, bool reset, void* context)
       pool_(*device_, memory::DevicePool::Kind::Device),
       pinned_(*device_, memory::DevicePool::Kind::Pinned),
       stream_(device_->make_stream()) {
-  pool_.set_cap(memory_cap());
+  pool_.set_cap(device_memory_cap());
 }
 
 std::shared_ptr<DeviceBytes> CudaRuntime::allocate(std::size_t bytes) {

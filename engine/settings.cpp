@@ -103,6 +103,17 @@ std::uint32_t stream_count(const EngineOptions& options) {
       std::min(positive(options.streams, "HEDDLE_STREAMS", kDefault), kMost));
 }
 
+std::size_t device_memory_cap() {
+  constexpr const char* kVariable = "HEDDLE_DEVICE_MEMORY_CAP";
+  const char* text = std::getenv(kVariable);
+  if (text == nullptr) return 0;
+  const std::string_view digits = text;
+  std::size_t bytes = 0;
+  const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), bytes);
+  if (read.ec == std::errc() && read.ptr == digits.data() + digits.size()) return bytes;
+  throw OptionError({.what = kVariable, .where = {}, .expected = "a number of bytes", .got = text});
+}
+
 bool wants_graphs(const EngineOptions& options) {
   return is_wanted(options.cuda_graphs, "HEDDLE_CUDA_GRAPHS", true);
 }

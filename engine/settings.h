@@ -1,6 +1,7 @@
 // What an engine's options mean where they leave something to the environment.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "heddle/engine.h"
@@ -18,6 +19,8 @@ int calls_before_specialising(const EngineOptions& options);
 std::uint32_t stream_count(const EngineOptions& options);
 /// EngineOptions::cuda_graphs, HEDDLE_CUDA_GRAPHS or yes.
 bool wants_graphs(const EngineOptions& options);
+/// HEDDLE_DEVICE_MEMORY_CAP in bytes; 0: there is none.
+std::size_t device_memory_cap();
 /// EngineOptions::autotune, HEDDLE_AUTOTUNE or whether the device is a real one.
 bool wants_autotune(const EngineOptions& options);
 /// Which steps go into graphs: HEDDLE_GRAPH_MIN_KERNELS, and none of those of ops in HEDDLE_GRAPH_SPLIT_OPS or with sizes in

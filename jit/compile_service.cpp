@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <fstream>
 #include <mutex>
-#include <pthread.h>
 #include <tbb/concurrent_queue.h>
 #include <thread>
 #include <unordered_map>
@@ -15,6 +14,7 @@
 
 #include "base/check.h"
 #include "heddle/error.h"
+#include "jit/compile_threads.h"
 #include "jit/kernel_cache.h"
 #if HEDDLE_WITH_LLVM
 #include "jit/cpu/llvm/codegen.h"
@@ -22,9 +22,6 @@
 
 namespace heddle::jit {
 namespace {
-
-/// LLVM recurses over expressions; threads made for it get room.
-constexpr std::size_t kCompileStackBytes = std::size_t{16} << 20;
 
 using Task = std::packaged_task<CpuKernelPtr()>;
 
@@ -67,7 +64,7 @@ struct CompileService::State {
 
   tbb::concurrent_bounded_queue<Task> queue;  ///< a task without a function ends its thread
   std::mutex threads_mutex;
-  std::vector<pthread_t> threads;
+  std::vector<std::unique_ptr<CompileThread>> threads;
 };
 
 #if HEDDLE_WITH_LLVM
@@ -170,19 +167,7 @@ void CompileService::State::enqueue(Task task) {
   const unsigned processors = std::max(1u, std::thread::hardware_concurrency());
   const std::size_t most = options.threads != 0 ? options.threads : std::min(4u, processors);
   if (!threads.empty() && (queue.size() <= 0 || threads.size() >= most)) return;
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, kCompileStackBytes);
-  pthread_t thread{};
-  const int failed = pthread_create(
-      &thread, &attributes,
-      [](void* state) -> void* {
-        static_cast<State*>(state)->work();
-        return nullptr;
-      },
-      this);
-  pthread_attr_destroy(&attributes);
-  if (failed == 0) threads.push_back(thread);
+  if (auto thread = CompileThread::start([this] { work(); })) threads.push_back(std::move(thread));
   HD_CHECK(!threads.empty(), "a compile thread could not be started");
 }
 
@@ -193,7 +178,7 @@ void CompileService::State::work() {
 
 void CompileService::State::stop() {
   for (std::size_t k = 0; k < threads.size(); ++k) queue.push(Task());
-  for (pthread_t thread : threads) pthread_join(thread, nullptr);
+  threads.clear();
 }
 
 CompileService::CompileService(CompileOptions options)

@@ -5,20 +5,20 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <functional>
-#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "base/hash.h"
 #include "heddle/error.h"
+#include "jit/compile_threads.h"
 #include "jit/cuda/library_product.h"
 #include "jit/cuda/prelude.h"
 
 namespace heddle::jit::cuda {
 namespace {
 
-/// Nests of one program: the prelude is read once, and a program still compiles in a moment.
+/// Nests of one program, at most: the prelude is read once, and a program still compiles in a moment. Fewer where all
+/// processors would not have one otherwise.
 constexpr std::size_t kProgramKernels = 12;
 
 void dump(const std::string& folder, const CudaSource& source) {
@@ -32,17 +32,16 @@ std::string image_key_of(std::string_view image) {
   return "heddle CUDA image\n" + base::hash128(image).hex() + "\n" + std::to_string(image.size());
 }
 
-/// Calls `work` on as many threads, this one among them, or on fewer where the system has no more.
+/// Calls `work` on as many threads that are made for compilers, or on fewer where the system has no more, or on this one.
 template <typename Work>
-void with_helpers(std::size_t threads, const Work& work) {
-  std::vector<std::thread> helpers;
-  helpers.reserve(threads);
-  try {
-    while (helpers.size() + 1 < threads) helpers.emplace_back(std::cref(work));
-  } catch (const std::system_error&) {  // those that there are do all of it
+void on_threads(std::size_t threads, const Work& work) {
+  std::vector<std::unique_ptr<CompileThread>> started;
+  while (started.size() < threads) {
+    auto thread = CompileThread::start(work);
+    if (thread == nullptr) break;
+    started.push_back(std::move(thread));
   }
-  work();
-  for (std::thread& helper : helpers) helper.join();
+  if (started.empty()) work();
 }
 
 /// Whether code for "sm_80" or later is asked for.
@@ -356,17 +355,19 @@ std::vector<std::shared_future<CudaKernelPtr>> CudaCompiler::compile_all(
   }
   std::vector<Job*> order;
   for (const auto& job : jobs) order.push_back(job.get());
+  const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const std::size_t share =
+      std::clamp<std::size_t>((order.size() + cores - 1) / cores, 1, kProgramKernels);
   std::vector<std::span<Job* const>> programs;
-  for (std::size_t k = 0; k < order.size(); k += kProgramKernels)
-    programs.push_back(std::span(order).subspan(k, std::min(kProgramKernels, order.size() - k)));
+  for (std::size_t k = 0; k < order.size(); k += share)
+    programs.push_back(std::span(order).subspan(k, std::min(share, order.size() - k)));
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
     for (std::size_t k = next++; k < programs.size(); k = next++)
       if (const std::vector<Job*> rest = take_cached(programs[k], cache); !rest.empty())
         run(rest, cache);
   };
-  const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
-  with_helpers(std::min(cores, programs.size()), work);
+  on_threads(std::min(cores, programs.size()), work);
   return results;
 }
 

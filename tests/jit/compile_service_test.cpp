@@ -3,10 +3,12 @@
 
 #include <atomic>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <thread>
 #include <vector>
 
 #include "heddle/error.h"
+#include "jit/compile_threads.h"
 #include "jit/kernel_cache.h"
 #include "jit/nest_builder.h"
 #include "tests/jit/folder_test.h"
@@ -132,6 +134,34 @@ TEST_F(CompileServiceTest, DumpsShowEveryStage) {
   EXPECT_EQ(read(stem + ".nest"), print(nest));
   EXPECT_NE(read(stem + ".ll").find("heddle_kernel"), std::string::npos);
   EXPECT_NE(read(stem + ".opt.ll").find("heddle_kernel"), std::string::npos);
+}
+
+TEST(CompileThread, HasALargeStackAndIsWaitedFor) {
+  std::size_t bytes = 0;
+  {
+    const auto thread = CompileThread::start([&] {
+      pthread_attr_t attributes;
+      if (pthread_getattr_np(pthread_self(), &attributes) != 0) return;
+      pthread_attr_getstacksize(&attributes, &bytes);
+      pthread_attr_destroy(&attributes);
+    });
+    ASSERT_NE(thread, nullptr);
+  }
+  EXPECT_GE(bytes, kCompileStackBytes);
+}
+
+/// A compiler's frames on a caller's small stack would end the process.
+TEST(CompileThread, HoldsMoreThanTheUsualStackDoes) {
+  int reached = 0;
+  {
+    const auto thread = CompileThread::start([&] {
+      volatile char deep[10 << 20];
+      for (std::size_t k = 0; k < sizeof deep; k += 4096) deep[k] = 1;
+      reached = deep[4096];
+    });
+    ASSERT_NE(thread, nullptr);
+  }
+  EXPECT_EQ(reached, 1);
 }
 
 }  // namespace

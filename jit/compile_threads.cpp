@@ -1,0 +1,35 @@
+#include "jit/compile_threads.h"
+
+#include <algorithm>
+#include <pthread.h>
+#include <utility>
+
+namespace heddle::jit {
+
+struct CompileThread::Handle {
+  std::function<void()> work;
+  pthread_t thread{};
+};
+
+std::unique_ptr<CompileThread> CompileThread::start(std::function<void()> work) {
+  auto handle = std::make_unique<Handle>(Handle{std::move(work)});
+  pthread_attr_t attributes;
+  if (pthread_getattr_default_np(&attributes) != 0) return nullptr;
+  std::size_t usual = 0;
+  pthread_attr_getstacksize(&attributes, &usual);
+  pthread_attr_setstacksize(&attributes, std::max(usual, kCompileStackBytes));
+  const auto run = [](void* given) -> void* {
+    static_cast<Handle*>(given)->work();
+    return nullptr;
+  };
+  const int failed = pthread_create(&handle->thread, &attributes, run, handle.get());
+  pthread_attr_destroy(&attributes);
+  if (failed != 0) return nullptr;
+  return std::unique_ptr<CompileThread>(new CompileThread(std::move(handle)));
+}
+
+CompileThread::CompileThread(std::unique_ptr<Handle> handle) : handle_(std::move(handle)) {}
+
+CompileThread::~CompileThread() { pthread_join(handle_->thread, nullptr); }
+
+}  // namespace heddle::jit

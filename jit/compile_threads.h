@@ -1,0 +1,28 @@
+// Threads that compilers run on.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+namespace heddle::jit {
+
+/// Compilers recurse over expressions.
+inline constexpr std::size_t kCompileStackBytes = std::size_t{16} << 20;
+
+/// A thread with a stack of kCompileStackBytes at least. The destructor waits for its end.
+class CompileThread {
+ public:
+  /// Null where the system has no thread more.
+  static std::unique_ptr<CompileThread> start(std::function<void()> work);
+  ~CompileThread();
+  CompileThread(const CompileThread&) = delete;
+  CompileThread& operator=(const CompileThread&) = delete;
+
+ private:
+  struct Handle;
+  explicit CompileThread(std::unique_ptr<Handle> handle);
+  std::unique_ptr<Handle> handle_;
+};
+
+}  // namespace heddle::jit

@@ -1,0 +1,34 @@
+// What the environment may say.
+#include "engine/settings.h"
+
+#include <cstdlib>
+#include <gtest/gtest.h>
+
+#include "heddle/error.h"
+
+namespace heddle::engine {
+namespace {
+
+std::string cap_error(const char* text) {
+  ::setenv("HEDDLE_DEVICE_MEMORY_CAP", text, 1);
+  try {
+    device_memory_cap();
+  } catch (const OptionError& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(Settings, TheCapOnDeviceMemoryIsANumberOfBytes) {
+  EXPECT_EQ(cap_error("0"), "none");
+  EXPECT_EQ(cap_error("8589934592"), "none");
+  EXPECT_EQ(device_memory_cap(), std::size_t{1} << 33);
+  for (const char* text : {"", "8G", "-1", " 5", "99999999999999999999999"})
+    EXPECT_EQ(cap_error(text),
+              std::string("HEDDLE_DEVICE_MEMORY_CAP: expected a number of bytes, got ") + text);
+  ::unsetenv("HEDDLE_DEVICE_MEMORY_CAP");
+  EXPECT_EQ(device_memory_cap(), 0u);
+}
+
+}  // namespace
+}  // namespace heddle::engine
