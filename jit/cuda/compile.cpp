@@ -17,8 +17,7 @@
 namespace heddle::jit::cuda {
 namespace {
 
-/// Nests of one program, at most: the prelude is read once, and a program still compiles in a moment. Fewer where all
-/// processors would not have one otherwise.
+/// Nests of one program: the prelude is read once, and a program still compiles in a moment.
 constexpr std::size_t kProgramKernels = 12;
 
 void dump(const std::string& folder, const CudaSource& source) {
@@ -356,11 +355,9 @@ std::vector<std::shared_future<CudaKernelPtr>> CudaCompiler::compile_all(
   std::vector<Job*> order;
   for (const auto& job : jobs) order.push_back(job.get());
   const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
-  const std::size_t share =
-      std::clamp<std::size_t>((order.size() + cores - 1) / cores, 1, kProgramKernels);
   std::vector<std::span<Job* const>> programs;
-  for (std::size_t k = 0; k < order.size(); k += share)
-    programs.push_back(std::span(order).subspan(k, std::min(share, order.size() - k)));
+  for (std::size_t k = 0; k < order.size(); k += kProgramKernels)
+    programs.push_back(std::span(order).subspan(k, std::min(kProgramKernels, order.size() - k)));
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
     for (std::size_t k = next++; k < programs.size(); k = next++)

@@ -115,12 +115,14 @@ SymExpr windows_of(const std::vector<WindowAxis>& axes) {
 }
 
 /// The place of an element of a tensor [N, M, out...] or [N, out..., M], row-major.
-SymExpr place_in_result(const ProductParts& parts, const Convolution& convolution) {
+/// @param out  windows in each direction, or of all as one: simplified, the place may have either form
+SymExpr place_in_result(const ProductParts& parts, const Convolution& convolution,
+                        std::span<const SymExpr> out) {
   const ProductForm& form = *parts.nest->product;
   const SymExpr images =
       same(form.columns, windows_of(convolution.axes), parts.nest->facts) ? 1 : 2;  // any number
   std::vector<SymExpr> sizes = {images};
-  for (const WindowAxis& axis : convolution.axes) sizes.push_back(axis.windows);
+  sizes.insert(sizes.end(), out.begin(), out.end());
   const SymExpr column = form.column_begin + SymExpr(parts.columns->axis);
   Index index = delinearize(column, sizes, parts.nest->facts);
   const auto channels = convolution.channels_last ? index.end() : index.begin() + 1;
@@ -171,8 +173,13 @@ std::optional<LibraryForm> convolution_form(const ProductParts& parts) {
   convolution.rounded = parts.left_dtype() != DType::F32 && are_rounded(parts);
   LibraryForm whole{*weights, first, parts.contract->tf32, {}, convolution};
   const StoreStmt* store = plain_store(parts);
-  if (store != nullptr &&
-      same(store->index, place_in_result(parts, convolution), parts.nest->facts)) {
+  std::vector<SymExpr> out;
+  for (const WindowAxis& axis : axes) out.push_back(axis.windows);
+  const SymExpr together[] = {windows_of(axes)};
+  const auto is_at = [&](std::span<const SymExpr> windows) {
+    return same(store->index, place_in_result(parts, convolution, windows), parts.nest->facts);
+  };
+  if (store != nullptr && (is_at(out) || is_at(together))) {
     whole.result.emplace();
     whole.result->buffer = store->buffer;
   }
