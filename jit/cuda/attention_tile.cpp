@@ -89,8 +89,8 @@ double attention_cycles(const AttentionTile& tile, const AttentionShape& shape,
   const double elements = static_cast<double>(tile.rows()) * tile.columns / tile.threads();
   const double alone = kMemoryLatency + steps * kStepLatency + elements * kElementLatency;
   const std::int64_t at_once = resident * device.multiprocessors;
-  double waves =
-      static_cast<double>(blocks / at_once) * std::max(static_cast<double>(resident) * busy, alone);
+  const std::int64_t full = blocks / at_once;
+  double waves = static_cast<double>(full) * std::max(static_cast<double>(resident) * busy, alone);
   if (const std::int64_t rest = blocks % at_once; rest != 0)
     waves += std::max(static_cast<double>(ceil_of(rest, device.multiprocessors)) * busy, alone);
   return waves;

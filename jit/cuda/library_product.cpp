@@ -180,8 +180,9 @@ std::optional<LibraryForm> convolution_form(const ProductParts& parts) {
     return same(store->index, place_in_result(parts, convolution, windows), parts.nest->facts);
   };
   if (store != nullptr && (is_at(out) || is_at(together))) {
-    whole.result.emplace();
-    whole.result->buffer = store->buffer;
+    Matrix result;
+    result.buffer = store->buffer;
+    whole.result = std::move(result);
   }
   return whole;
 }

@@ -174,12 +174,10 @@ double product_cycles(const ProductTile& tile, const ProductShape& shape,
     alone += share;
     joined = kJoinLatency + share * static_cast<double>(parts);
   }
-  double waves = 0;
   const std::int64_t resident = resident_blocks(tile, shape, device);
   const std::int64_t at_once = resident * device.multiprocessors;
-  if (blocks >= at_once)
-    waves = static_cast<double>(blocks / at_once) *
-            std::max(static_cast<double>(resident) * busy, alone);
+  const std::int64_t full = blocks / at_once;
+  double waves = static_cast<double>(full) * std::max(static_cast<double>(resident) * busy, alone);
   if (const std::int64_t rest = blocks % at_once; rest != 0)
     waves += std::max(static_cast<double>(ceil_of(rest, device.multiprocessors)) * busy, alone);
   return std::max(memory, waves) + joined;
