@@ -6,8 +6,9 @@
 //     acc[rows, columns] = x[rows, k] . w[group, k, columns]
 //     for row in rows: for column in columns (vector): result(row, column, acc[row, column])
 //
-// Panels of packed_grouped_matmul are columns of tiles already. Each group ends in a tile of its own, so there are slots for as many tiles as there may be; those left over have no
-// rows. Rows past the last group are a group whose products are none.
+// Panels of packed_grouped_matmul are columns of tiles already. Each group ends in a tile of its own, so there are slots
+// for as many tiles as there may be; those left over have no rows. Rows past the last group are a group whose products
+// are none.
 #include "jit/lower/index.h"
 #include "jit/lower/pack_weights.h"
 #include "jit/nests/nests.h"
@@ -20,8 +21,6 @@ using ir::ScalarOp;
 
 constexpr std::int64_t kTileRows = 32;
 constexpr std::int64_t kTileColumns = kPanelColumns;
-/// 32 KiB of f32.
-constexpr std::int64_t kPartDepth = 128;
 /// Rows for which a copy of a matrix does not pay.
 constexpr std::int64_t kFewRows = 4;
 
@@ -71,8 +70,8 @@ class GroupedNest {
     const Scalar beyond = b_.from_index(groups_);
     const Symbol g = b_.begin_for(groups_ + 1, ForStmt::Kind::Serial);
     const Scalar begin = b_.carry(none);  // of group g
-    const Scalar ahead =
-        b_.carry(wanted);  // tiles before the slot's, from group g on; negative: it is passed
+    // Tiles before the slot's, from group g on; negative: it is passed.
+    const Scalar ahead = b_.carry(wanted);
     const Scalar group = b_.carry(beyond);
     const Scalar first = b_.carry(all);
     const Scalar last = b_.carry(all);
@@ -138,9 +137,9 @@ class GroupedNest {
     const Symbol k = b_.begin_for(here_ * kTileColumns, ForStmt::Kind::Vector);
     b_.store(acc_, k, zero(b_, accumulator_));
     b_.end_for();
-    const Symbol part = b_.begin_for(ceildiv(products, kPartDepth), ForStmt::Kind::Serial);
-    const SymExpr begin = SymExpr(part) * kPartDepth;
-    const SymExpr depth = min(kPartDepth, products - begin);
+    const Symbol part = b_.begin_for(ceildiv(products, kPanelDepth), ForStmt::Kind::Serial);
+    const SymExpr begin = SymExpr(part) * kPanelDepth;
+    const SymExpr depth = min(kPanelDepth, products - begin);
     a.base += begin * a.column_stride;
     b.base += begin * b.row_stride;
     if (b.row_stride.is_constant(1) || (is_packed_ && !is_narrow())) {
@@ -148,27 +147,13 @@ class GroupedNest {
                true);  // columns of neighbours are turned round by the contraction itself
     } else {
       b_.begin_if(compare(b_, ScalarOp::Gt, here_, kFewRows));
-      contract(depth, a, copy_of(b, depth), true);
+      contract(depth, a, copied_part(b_, b, depth, width_, accumulator_), true);
       b_.end_if();
       b_.begin_if(compare(b_, ScalarOp::Le, here_, kFewRows));
       contract(depth, a, b, true);
       b_.end_if();
     }
     b_.end_for();
-  }
-
-  TileOperand copy_of(const TileOperand& part, const SymExpr& depth) {
-    constexpr std::int64_t kCount = kPartDepth * kTileColumns;
-    const NestBufferId copy = b_.add_local(accumulator_, kCount, kCount);
-    const Symbol row = b_.begin_for(depth, ForStmt::Kind::Serial);
-    const Symbol column = b_.begin_for(width_, ForStmt::Kind::Vector);
-    const SymExpr from =
-        part.base + SymExpr(row) * part.row_stride + SymExpr(column) * part.column_stride;
-    b_.store(copy, SymExpr(row) * kTileColumns + SymExpr(column),
-             b_.convert(b_.load(part.buffer, from), accumulator_));
-    b_.end_for();
-    b_.end_for();
-    return {copy, 0, kTileColumns, 1};
   }
 
   bool is_narrow() const { return ctx_.node().output().dtype != accumulator_; }

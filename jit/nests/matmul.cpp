@@ -29,9 +29,6 @@ using ir::ScalarOp;
 constexpr std::int64_t kTileRows = 32;
 constexpr std::int64_t kTileColumns = kPanelColumns;
 constexpr std::int64_t kPackDepth = 128;
-/// Depth of the part of a panel that stays in the first-level cache while all rows of a tile pass over it, a few at
-/// a time: 32 KiB of f32. 96 takes 1 % longer.
-constexpr std::int64_t kPanelDepth = 128;
 /// Panels of so many bytes stay in a second-level cache beside the rows of a: 3136 rows by 256 x 64 take 0.85 times
 /// as long as where all rows come again for each panel. 1 MB of panels takes longer so, with rows that all stay
 /// there.
@@ -175,26 +172,11 @@ class MatmulNest {
   void contract_narrow(TileOperand part, TileOperand a, const SymExpr& depth) {
     constexpr std::int64_t kFewRows = 2;
     b_.begin_if(compare(b_, ScalarOp::Gt, rows_, kFewRows));
-    contract(depth, a, widened(part, depth), true);
+    contract(depth, a, copied_part(b_, part, depth, columns_, accumulator_), true);
     b_.end_if();
     b_.begin_if(compare(b_, ScalarOp::Le, rows_, kFewRows));
     contract(depth, std::move(a), std::move(part), true);
     b_.end_if();
-  }
-
-  /// The part in the accumulator's dtype.
-  TileOperand widened(const TileOperand& part, const SymExpr& depth) {
-    constexpr std::int64_t kCount = kPanelDepth * kTileColumns;
-    const NestBufferId wide = b_.add_local(accumulator_, kCount, kCount);
-    const Symbol row = b_.begin_for(depth, ForStmt::Kind::Serial);
-    const Symbol column = b_.begin_for(columns_, ForStmt::Kind::Vector);
-    const SymExpr from =
-        part.base + SymExpr(row) * part.row_stride + SymExpr(column) * part.column_stride;
-    b_.store(wide, SymExpr(row) * kTileColumns + SymExpr(column),
-             b_.convert(b_.load(part.buffer, from), accumulator_));
-    b_.end_for();
-    b_.end_for();
-    return {wide, 0, kTileColumns, 1};
   }
 
   TileOperand panel(SymExpr base) const {

@@ -212,6 +212,21 @@ TapLoop WindowShape::transposed_taps(std::size_t d, const SymExpr& at) const {
   return loop;
 }
 
+TileOperand copied_part(NestBuilder& b, const TileOperand& part, const SymExpr& depth,
+                        const SymExpr& columns, DType dtype) {
+  constexpr std::int64_t kCount = kPanelDepth * kPanelColumns;
+  const NestBufferId copy = b.add_local(dtype, kCount, kCount);
+  const Symbol row = b.begin_for(depth, ForStmt::Kind::Serial);
+  const Symbol column = b.begin_for(columns, ForStmt::Kind::Vector);
+  const SymExpr from =
+      part.base + SymExpr(row) * part.row_stride + SymExpr(column) * part.column_stride;
+  b.store(copy, SymExpr(row) * kPanelColumns + SymExpr(column),
+          b.convert(b.load(part.buffer, from), dtype));
+  b.end_for();
+  b.end_for();
+  return {copy, 0, kPanelColumns, 1};
+}
+
 TileOperand byte_panel(NestBuilder& b, const AffineOperand& panels, const SymExpr& first,
                        const SymExpr& groups, const SymExpr& columns) {
   constexpr std::int64_t kPitch = kPanelColumns * kByteGroup;
