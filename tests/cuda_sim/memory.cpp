@@ -13,6 +13,8 @@ constexpr unsigned char kGuardByte = 0xb5;
 /// Fresh floats of these bytes are NaN.
 constexpr unsigned char kFresh = 0xff;
 constexpr unsigned char kFreed = 0xfd;
+/// Bytes of freed memory of the device that nobody is given again yet.
+constexpr std::size_t kHeldBack = std::size_t{16} << 20;
 
 bool intact(const unsigned char* guard) {
   return std::all_of(guard, guard + kGuard, [](unsigned char c) { return c == kGuardByte; });
@@ -28,10 +30,8 @@ unsigned char* take(std::size_t bytes) {
   return block + kGuard;
 }
 
-void give_back(const unsigned char* begin, std::size_t bytes) {
-  auto* memory = const_cast<unsigned char*>(begin);
-  std::memset(memory, kFreed, bytes);
-  std::free(memory - kGuard);
+void give_back(const unsigned char* begin) {
+  std::free(const_cast<unsigned char*>(begin) - kGuard);
 }
 
 const char* verb(Access kind) {
@@ -83,10 +83,21 @@ bool Memory::release(void* pointer) {
   const auto found = allocations_.find(static_cast<unsigned char*>(pointer));
   if (found == allocations_.end()) return false;
   in_use_ -= found->second.bytes;
-  give_back(found->first, found->second.bytes);
+  std::memset(pointer, kFreed, found->second.bytes);
+  hold_back(found->first, found->second.bytes + 2 * kGuard);
   allocations_.erase(found);
   last_ = allocations_.end();
   return true;
+}
+
+void Memory::hold_back(const unsigned char* begin, std::size_t bytes) {
+  freed_.emplace_back(begin, bytes);
+  freed_bytes_ += bytes;
+  while (freed_bytes_ > kHeldBack) {
+    give_back(freed_.front().first);
+    freed_bytes_ -= freed_.front().second;
+    freed_.pop_front();
+  }
 }
 
 void* Memory::allocate_pinned(std::size_t bytes) {
@@ -98,7 +109,7 @@ void* Memory::allocate_pinned(std::size_t bytes) {
 bool Memory::release_pinned(void* pointer) {
   const auto found = pinned_.find(static_cast<unsigned char*>(pointer));
   if (found == pinned_.end()) return false;
-  give_back(found->first, found->second);
+  give_back(found->first);
   pinned_.erase(found);
   return true;
 }

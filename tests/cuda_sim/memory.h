@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <string>
 #include <utility>
@@ -28,7 +29,8 @@ class Memory {
 
   /// 256-aligned and poisoned; null beyond the device's capacity.
   void* allocate(std::size_t bytes);
-  /// False: no allocation begins there.
+  /// Poisons it; what is allocated next lies elsewhere, so that a stale address is in no allocation. False: none begins
+  /// there.
   bool release(void* pointer);
   void* allocate_pinned(std::size_t bytes);
   bool release_pinned(void* pointer);
@@ -71,10 +73,15 @@ class Memory {
   using Allocations = std::map<const unsigned char*, Allocation>;
 
   Allocation* find(const unsigned char* at);
+  /// Gives memory back to the host once enough was freed after it.
+  void hold_back(const unsigned char* begin, std::size_t bytes);
   std::string describe(const unsigned char* at, std::size_t bytes, Access kind) const;
 
   Allocations allocations_;
   std::map<const unsigned char*, std::size_t> pinned_;
+  std::deque<std::pair<const unsigned char*, std::size_t>>
+      freed_;  ///< begins, and bytes with their guards
+  std::size_t freed_bytes_ = 0;
   Allocations::iterator last_ = allocations_.end();
   std::size_t in_use_ = 0;
   std::size_t peak_ = 0;

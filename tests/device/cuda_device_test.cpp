@@ -1,6 +1,7 @@
 // The CUDA device over a driver (tests/support/cuda_driver.h), and without any.
 #include "device/cuda/cuda_device.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -288,6 +289,109 @@ TEST(CudaDevice, PoisonsFreshMemory) {
   float value = 0;
   cuda->copy(&value, memory.get(), 4, CopyKind::DeviceToHost, *stream);
   EXPECT_NE(value, value);
+}
+
+TEST(CudaDevice, PoisonsFreedMemoryAndGivesItToNobodyAtOnce) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+  const auto cuda = open_cuda(0, driver_path());
+  const auto stream = cuda->make_stream();
+  constexpr std::size_t kBytes = 1000;
+  auto* stale = static_cast<unsigned char*>(cuda->allocate(kBytes));
+  cuda->fill(stale, 1, kBytes, *stream);
+  stream->synchronize();
+  ASSERT_EQ(std::count(stale, stale + kBytes, 1), kBytes) << "the device's memory is the host's";
+  cuda->release(stale);
+  EXPECT_EQ(std::count(stale, stale + kBytes, 0xfd), kBytes);
+  EXPECT_NE(device::Allocation(*cuda, kBytes).get(), stale);
+}
+
+/// A device that is given work on memory that is freed then.
+class FreedUnderWork : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+    cuda_ = open_cuda(0, driver_path());
+    stream_ = cuda_->make_stream();
+    memory_ = cuda_->allocate(kBytes);
+    other_ = cuda_->allocate(kBytes);
+    pinned_ = cuda_->allocate_pinned(kBytes);
+  }
+  void expect_lost(const std::string& why) {
+    EXPECT_THROW(stream_->synchronize(), DeviceLost);
+    EXPECT_TRUE(cuda_->lost());
+    EXPECT_EQ(sim::Control(driver_path()).problem(), why);
+  }
+
+  static constexpr std::size_t kBytes = 64;
+  static constexpr const char* kWhy = "memory is freed that queued work uses";
+  std::unique_ptr<device::Device> cuda_;
+  std::unique_ptr<device::Stream> stream_;
+  void* memory_ = nullptr;
+  void* other_ = nullptr;
+  void* pinned_ = nullptr;
+};
+
+TEST_F(FreedUnderWork, OfAFillLosesTheContext) {
+  cuda_->fill(static_cast<char*>(memory_) + 8, 0, 8, *stream_);
+  cuda_->release(memory_);
+  expect_lost(kWhy);
+}
+
+TEST_F(FreedUnderWork, OfACopyThatReadsItLosesTheContext) {
+  cuda_->copy(other_, memory_, kBytes, CopyKind::DeviceToDevice, *stream_);
+  cuda_->release(memory_);
+  expect_lost(kWhy);
+}
+
+TEST_F(FreedUnderWork, OfACopyFromPinnedMemoryLosesTheContext) {
+  cuda_->copy(memory_, pinned_, kBytes, CopyKind::HostToDevice, *stream_);
+  cuda_->release_pinned(pinned_);
+  expect_lost(kWhy);
+}
+
+TEST_F(FreedUnderWork, OfAKernelLosesTheContext) {
+  const auto module = compile(*cuda_, "extern \"C\" __global__ void f(int* x) {}");
+  void* inside = static_cast<char*>(memory_) + 16;
+  void* const arguments[] = {&inside};
+  cuda_->launch(module->kernel("f"), {}, arguments, *stream_);
+  cuda_->release(memory_);
+  expect_lost(kWhy);
+}
+
+TEST_F(FreedUnderWork, OfAGraphThatWasLaunchedLosesTheContext) {
+  const auto graph = cuda_->make_graph();
+  graph->add_copy(memory_, pinned_, kBytes, CopyKind::HostToDevice, {});
+  graph->instantiate();
+  graph->launch(*stream_);
+  cuda_->release(memory_);
+  expect_lost(kWhy);
+}
+
+TEST_F(FreedUnderWork, IsFineWhereOthersWorkOnOtherMemoryOrTheWorkIsDone) {
+  cuda_->fill(memory_, 0, kBytes, *stream_);
+  cuda_->release(other_);
+  stream_->synchronize();
+  cuda_->release(memory_);
+  cuda_->release_pinned(pinned_);
+  EXPECT_NO_THROW(stream_->synchronize());
+}
+
+TEST_F(FreedUnderWork, OfCodeThatIsUnloadedLosesTheContext) {
+  auto module = compile(*cuda_, "extern \"C\" __global__ void f(int* x) {}");
+  void* const arguments[] = {&memory_};
+  cuda_->launch(module->kernel("f"), {}, arguments, *stream_);
+  module.reset();
+  expect_lost("a module is unloaded that queued work uses");
+}
+
+/// Memory of the same size, taken since, does not hide it.
+TEST_F(FreedUnderWork, AStaleAddressIsInNoAllocation) {
+  const auto module = compile(*cuda_, "extern \"C\" __global__ void f(int* x) { *x = 1; }");
+  cuda_->release(memory_);
+  const device::Allocation next(*cuda_, kBytes);
+  void* const arguments[] = {&memory_};
+  EXPECT_THROW(cuda_->launch(module->kernel("f"), {}, arguments, *stream_), DeviceLost);
+  expect_lost("f: argument 0 points to no allocation");
 }
 
 }  // namespace
