@@ -79,6 +79,9 @@ CudaRuntime::CudaRuntime(const Device& device, bool reset, void* context)
     : name_(device),
       device_(device::cuda::open_cuda(device.index(), driver_path(device), reset, context)),
       compiler_(*device_, compile_options(device)),
+      texts_([this](const ir::KernelText& text) {
+        return compiler_.compile_text(text.text, text.kernel);
+      }),
       pool_(*device_, memory::DevicePool::Kind::Device),
       pinned_(*device_, memory::DevicePool::Kind::Pinned),
       stream_(device_->make_stream()) {
@@ -108,22 +111,6 @@ std::shared_ptr<DeviceBytes> CudaRuntime::upload(const ir::Literal& literal) {
   std::erase_if(uploads_, [](const auto& entry) { return entry.second.expired(); });
   uploads_[literal.identity()] = bytes;
   return bytes;
-}
-
-device::Kernel CudaRuntime::kernel_of(std::uint64_t id, const std::string& text,
-                                      const std::string& name) {
-  {
-    const std::shared_lock lock(texts_mutex_);
-    const auto found = texts_.find(id);
-    if (found != texts_.end()) return found->second.kernel;
-  }
-  const std::scoped_lock lock(texts_mutex_);
-  const auto found = texts_.find(id);
-  if (found != texts_.end()) return found->second.kernel;
-  auto module = compiler_.compile_text(text, name);
-  const device::Kernel kernel = module->kernel(name);
-  texts_.emplace(id, TextKernel{std::move(module), kernel});
-  return kernel;
 }
 
 void CudaRuntime::copy(void* to, const void* from, std::size_t bytes, device::CopyKind kind) {

@@ -5,11 +5,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <shared_mutex>
 #include <string>
 
 #include "device/device.h"
 #include "engine/completion.h"
+#include "engine/cuda_texts.h"
 #include "heddle/device.h"
 #include "ir/literal.h"
 #include "jit/cuda/compile.h"
@@ -43,6 +43,7 @@ class CudaRuntime : public std::enable_shared_from_this<CudaRuntime> {
   const Device& name() const { return name_; }
   device::Device& device() { return *device_; }
   jit::cuda::CudaCompiler& compiler() { return compiler_; }
+  CudaTexts& texts() { return texts_; }
   memory::DevicePool& pool() { return pool_; }
   memory::DevicePool& pinned() { return pinned_; }
   /// Held while kernels are timed: one at a time.
@@ -51,10 +52,6 @@ class CudaRuntime : public std::enable_shared_from_this<CudaRuntime> {
   std::shared_ptr<DeviceBytes> allocate(std::size_t bytes);
   /// The bytes of a row-major literal on the device: one copy for all who ask while it is in use.
   std::shared_ptr<DeviceBytes> upload(const ir::Literal& literal);
-  /// A kernel of a text of CUDA C++, compiled when it is first asked for.
-  /// @param id  of the text, in this process
-  /// @throws CompileError, DeviceError.
-  device::Kernel kernel_of(std::uint64_t id, const std::string& text, const std::string& name);
   /// Copies that the host waits for.
   void copy_in(void* to, const void* from, std::size_t bytes);
   void copy_out(void* to, const void* from, std::size_t bytes);
@@ -66,18 +63,13 @@ class CudaRuntime : public std::enable_shared_from_this<CudaRuntime> {
   Device name_;
   std::unique_ptr<device::Device> device_;
   jit::cuda::CudaCompiler compiler_;
+  CudaTexts texts_;
   memory::DevicePool pool_;
   memory::DevicePool pinned_;
   std::mutex mutex_;
   std::unique_ptr<device::Stream> stream_;                     ///< of copies; under `mutex_`
   std::map<const void*, std::weak_ptr<DeviceBytes>> uploads_;  ///< under `mutex_`
-  struct TextKernel {
-    std::unique_ptr<device::Module> module;
-    device::Kernel kernel;
-  };
   std::mutex measuring_;
-  std::shared_mutex texts_mutex_;
-  std::map<std::uint64_t, TextKernel> texts_;  ///< under `texts_mutex_`
 };
 
 /// Where the simulated driver is: $HEDDLE_CUDA_SIM_PATH, else libheddle_cuda_sim.so beside this library or

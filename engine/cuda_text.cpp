@@ -1,32 +1,26 @@
 #include "heddle/cuda_text.h"
 
-#include <atomic>
 #include <limits>
 #include <span>
+#include <utility>
 
 #include "engine/cuda_runtime.h"
+#include "engine/cuda_text.h"
 #include "heddle/error.h"
 
 namespace heddle {
 
-struct CudaText::Text {
-  std::uint64_t id;
-  std::string text;
-  std::string kernel;
-};
-
 namespace {
 
-std::uint64_t next_id() {
-  static std::atomic<std::uint64_t> next{1};
-  return next.fetch_add(1);
+CudaText::Text keyed(std::string text, std::string kernel) {
+  const base::Hash128 key = base::hash128(kernel + "\n" + text);
+  return {{std::move(text), std::move(kernel), key}};
 }
 
 }  // namespace
 
 CudaText::CudaText(std::string text, std::string kernel)
-    : text_(std::make_unique<const Text>(Text{next_id(), std::move(text), std::move(kernel)})) {}
-CudaText::~CudaText() = default;
+    : text_(std::make_shared<const Text>(keyed(std::move(text), std::move(kernel)))) {}
 
 void CudaText::launch_with(const KernelCall& call, void* stream, const Shape& shape,
                            void* const* arguments, std::size_t count) const {
@@ -42,7 +36,7 @@ void CudaText::launch_with(const KernelCall& call, void* stream, const Shape& sh
     fail("0 to 2^31 - 1 blocks", std::to_string(shape.blocks));
   if (shape.blocks == 0) return;
   auto& runtime = *static_cast<engine::CudaRuntime*>(call.device);
-  runtime.device().launch_on(runtime.kernel_of(text_->id, text_->text, text_->kernel),
+  runtime.device().launch_on(runtime.texts().kernel(*text_),
                              {.blocks = static_cast<std::uint32_t>(shape.blocks),
                               .threads = shape.threads,
                               .dynamic_shared_bytes = shape.dynamic_shared_bytes},

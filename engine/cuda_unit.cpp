@@ -5,6 +5,7 @@
 #include <optional>
 #include <string_view>
 
+#include "engine/custom_step.h"
 #include "engine/unit.h"
 #include "heddle/error.h"
 #include "ir/analysis/stream_pin.h"
@@ -63,6 +64,7 @@ bool CudaUnit::shares_tiles() const {
 void CudaUnit::compile(const jit::Program& program, jit::KernelCache* cache) {
   std::vector<const jit::Nest*> nests;
   std::vector<std::uint32_t> numbers;
+  std::vector<const jit::CustomCall*> custom;
   for (const ir::PlanStep& step : program.record.steps) {
     const jit::ProgramKernel& kernel = program.kernels[step.kernel];
     if (kernel.custom != nullptr && !kernel.custom->op->cuda)
@@ -70,10 +72,12 @@ void CudaUnit::compile(const jit::Program& program, jit::KernelCache* cache) {
                               .where = kernel.custom->node,
                               .expected = "a device that the op has a kernel for: cpu",
                               .got = runtime_->name().to_string()});
+    if (kernel.custom != nullptr) custom.push_back(kernel.custom.get());
     if (kernel.nest == nullptr) continue;
     nests.push_back(kernel.nest.get());
     numbers.push_back(step.kernel);
   }
+  compile_texts(custom, *runtime_);
   const auto pending = runtime_->compiler().compile_all(nests, cache);
   kernels_.resize(program.kernels.size());
   for (std::size_t k = 0; k < pending.size(); ++k) {

@@ -23,7 +23,8 @@ class CudaUnit {
  public:
   /// Compiles the kernels of the program's steps, and gives each step whose kernel needs scratch, or whose
   /// custom op asks for it, a workspace in the program's record: the last buffer of its launch.
-  /// @throws KernelFailure; UnsupportedError naming a custom op that has code for the CPU only.
+  /// @throws KernelFailure; UnsupportedError naming a custom op that has code for the CPU only; what
+  /// compile_texts() throws.
   /// @param cache  compiled kernels on disk; may be null
   /// @param tuned  whether kernels with several variants are launched in the one that was measured to be the fastest
   CudaUnit(CudaRuntimePtr runtime, jit::Program& program, jit::KernelCache* cache, bool tuned);

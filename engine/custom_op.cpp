@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "engine/cuda_text.h"
 #include "engine/shape_scope.h"
 #include "engine/tensor_impl.h"
 #include "engine/trace.h"
@@ -196,6 +197,7 @@ RegisteredOp register_op(CustomOp op) {
   made->sizes = std::move(op.sizes);
   made->cuda_sizes = std::move(op.cuda_sizes);
   made->cuda = std::move(op.cuda);
+  for (const CudaText& text : op.cuda_texts) made->cuda_texts.push_back(text.impl());
   made->pure = op.pure;
   made->capturable = op.capturable;
   made->collective = op.collective;

@@ -36,6 +36,22 @@ std::exception_ptr failure_in(const jit::CustomCall& call, const char* what, F&&
 
 }  // namespace
 
+void compile_texts(std::span<const jit::CustomCall* const> calls, CudaRuntime& runtime) {
+  std::vector<const ir::KernelText*> texts;
+  std::vector<const jit::CustomCall*> users;
+  for (const jit::CustomCall* call : calls) {
+    for (const auto& text : call->op->cuda_texts) {
+      texts.push_back(text.get());
+      users.push_back(call);
+    }
+  }
+  const auto kernels = runtime.texts().compile_all(texts);
+  for (std::size_t k = 0; k < kernels.size(); ++k)
+    if (const auto failure =
+            failure_in(*users[k], ": a text of its kernels failed", [&] { kernels[k].get(); }))
+      std::rethrow_exception(failure);
+}
+
 void queue_custom(const scheduler::BoundStep& step, CudaRuntime& runtime, device::Stream& stream,
                   std::vector<KernelTensor>& table) {
   const auto* bound = static_cast<const jit::BoundCustomCall*>(step.code);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "engine/cuda_runtime.h"
@@ -10,6 +11,10 @@
 #include "scheduler/executor.h"
 
 namespace heddle::engine {
+
+/// Compiles the texts that custom ops name, all at once.
+/// @throws CustomOpError naming the first op of which one does not compile; OutOfMemory, DeviceLost.
+void compile_texts(std::span<const jit::CustomCall* const> calls, CudaRuntime& runtime);
 
 /// Queues a custom op's step on a CUDA stream.
 /// @param table  room for the tensors of the call

@@ -22,6 +22,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/hash.h"
 #include "heddle/kernel_call.h"
 #include "ir/op.h"
 #include "ir/op_schema.h"
@@ -36,6 +37,13 @@ struct CustomShapes {
       starts;  ///< first of `tensors` by tensor argument, and their number
 };
 
+/// A kernel of CUDA C++.
+struct KernelText {
+  std::string text;
+  std::string kernel;  ///< its name
+  base::Hash128 key;   ///< of both
+};
+
 struct CustomOp {
   using Kernel = std::function<void(const KernelCall&)>;
   using Number = std::function<std::int64_t(const KernelCall&)>;
@@ -45,6 +53,8 @@ struct CustomOp {
   Kernel cpu;
   Kernel reference;                                           ///< null: `cpu` serves the evaluator
   std::function<void(const KernelCall&, void* stream)> cuda;  ///< null: not on CUDA
+  std::vector<std::shared_ptr<const KernelText>>
+      cuda_texts;  ///< what that launches, as far as known
   Number workspace_bytes;
   Number extent;
   /// Sizes of the results of a call whose sizes depend on values.

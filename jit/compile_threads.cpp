@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <pthread.h>
 #include <utility>
+#include <vector>
 
 namespace heddle::jit {
 
@@ -31,5 +32,15 @@ std::unique_ptr<CompileThread> CompileThread::start(std::function<void()> work) 
 CompileThread::CompileThread(std::unique_ptr<Handle> handle) : handle_(std::move(handle)) {}
 
 CompileThread::~CompileThread() { pthread_join(handle_->thread, nullptr); }
+
+void on_compile_threads(std::size_t threads, const std::function<void()>& work) {
+  std::vector<std::unique_ptr<CompileThread>> started;
+  while (started.size() < threads) {
+    auto thread = CompileThread::start(work);
+    if (thread == nullptr) break;
+    started.push_back(std::move(thread));
+  }
+  if (started.empty() && threads > 0) work();
+}
 
 }  // namespace heddle::jit

@@ -25,4 +25,8 @@ class CompileThread {
   std::unique_ptr<Handle> handle_;
 };
 
+/// Calls `work` on as many such threads, or on fewer where the system has no more, or on this one where it has none.
+/// @return when all calls have.
+void on_compile_threads(std::size_t threads, const std::function<void()>& work);
+
 }  // namespace heddle::jit

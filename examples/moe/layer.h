@@ -90,7 +90,8 @@ inline const heddle::RegisteredOp& routing_op() {
        .cpu = route,
        .workspace_bytes =
            [](const heddle::KernelCall& call) { return call.tensor(0).sizes()[1] * 8; },
-       .cuda = [](const heddle::KernelCall& call, void* stream) { route_on_cuda(call, stream); }});
+       .cuda = [](const heddle::KernelCall& call, void* stream) { route_on_cuda(call, stream); },
+       .cuda_texts = {route_on_cuda()}});
   return op;
 }
 

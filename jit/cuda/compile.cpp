@@ -31,18 +31,6 @@ std::string image_key_of(std::string_view image) {
   return "heddle CUDA image\n" + base::hash128(image).hex() + "\n" + std::to_string(image.size());
 }
 
-/// Calls `work` on as many threads that are made for compilers, or on fewer where the system has no more, or on this one.
-template <typename Work>
-void on_threads(std::size_t threads, const Work& work) {
-  std::vector<std::unique_ptr<CompileThread>> started;
-  while (started.size() < threads) {
-    auto thread = CompileThread::start(work);
-    if (thread == nullptr) break;
-    started.push_back(std::move(thread));
-  }
-  if (started.empty()) work();
-}
-
 /// Whether code for "sm_80" or later is asked for.
 bool has_tensor_cores(const std::string& arch) {
   return arch.starts_with("sm_") && std::atoi(arch.c_str() + 3) >= 80;
@@ -364,7 +352,7 @@ std::vector<std::shared_future<CudaKernelPtr>> CudaCompiler::compile_all(
       if (const std::vector<Job*> rest = take_cached(programs[k], cache); !rest.empty())
         run(rest, cache);
   };
-  on_threads(std::min(cores, programs.size()), work);
+  on_compile_threads(std::min(cores, programs.size()), work);
   return results;
 }
 

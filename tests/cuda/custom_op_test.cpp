@@ -1,9 +1,14 @@
 // Custom ops on the CUDA device: their function gets addresses of the device, sizes, a workspace and the stream.
+#include <atomic>
+#include <chrono>
 #include <dlfcn.h>
+#include <future>
 #include <gmock/gmock.h>
+#include <pthread.h>
 
 #include "examples/moe/layer.h"
 
+#include "engine/cuda_texts.h"
 #include "heddle/custom_op_c.h"
 #include "tests/cuda/support.h"
 #include "tests/support/error_text.h"
@@ -152,6 +157,134 @@ TEST(CudaCustomOp, TextThatDoesNotCompileIsToldWithItsLog) {
   const std::string text = text_of<CustomOpError>([&] { engine.run({counted(f32, {3})}); });
   EXPECT_THAT(text, HasSubstr("CUDA text of f does not compile for sm_"));
   EXPECT_THAT(text, HasSubstr("undeclared"));
+}
+
+/// x * 2 + shift, whose text is compiled nowhere else.
+RegisteredOp shifted(const std::string& name, int shift, const std::string& more = {}) {
+  const std::string kernel = "shift_by_" + std::to_string(shift);
+  const CudaText text("extern \"C\" __global__ void " + kernel +
+                          "(const float* x, float* y, long long n) {\n" +
+                          "  for (long long i = 0; i < n; ++i) y[i] = 2 * x[i] + " +
+                          std::to_string(shift) + ";\n" + more + "}\n",
+                      kernel);
+  return register_op({.schema = "cuda_custom::" + name + "(Tensor x) -> Tensor",
+                      .shape = like_first,
+                      .cpu = [](const KernelCall&) {},
+                      .cuda =
+                          [text](const KernelCall& call, void* stream) {
+                            text.launch(
+                                call, stream, {.threads = 1}, call.tensor(0).as<const float>(),
+                                call.results[0].as<float>(), Number{call.tensor(0).count()});
+                          },
+                      .cuda_texts = {text}});
+}
+
+TEST(CudaCustomOp, TextsThatItNamesAreCompiledWithTheGraph) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+  static const RegisteredOp op = shifted("ahead", 7);
+  static const RegisteredOp inner = shifted("ahead_in_a_loop", 9);
+  const auto f = [](const Tensor& x) {
+    const Tensor y = op(x)[0];
+    return while_loop(
+        y, [](const Tensor& s) { return less(sum(s), Tensor::scalar(f32, 100.0)); },
+        [](const Tensor& s) { return inner(s)[0]; });
+  };
+  Engine engine(f, on_cuda());
+  control().fail(0, 0);
+  engine.prepare(std::vector<Tensor>{counted(f32, {3})});
+  EXPECT_GE(control().calls_of("nvrtcCompileProgram"), 2u);
+  control().fail(0, 0);
+  EXPECT_EQ(engine.run({Tensor::of<float>({1, 2, 3}, {3})})[0].to_doubles(),
+            (std::vector<double>{63, 71, 79}));
+  for (const char* function :
+       {"nvrtcCompileProgram", "cuLibraryLoadData", "cuModuleLoadData", "cuLibraryGetKernel"})
+    EXPECT_EQ(control().calls_of(function), 0u) << function << " in a call";
+}
+
+TEST(CudaCustomOp, ATextThatItNamesAndDoesNotCompileIsToldWhenTheGraphIsCompiled) {
+  static const RegisteredOp op = shifted("broken_ahead", 8, "undeclared = 1;");
+  Engine engine([](const Tensor& x) { return op(x)[0]; }, on_cuda());
+  const std::vector<Tensor> inputs{counted(f32, {3})};
+  for (int time = 0; time < 2; ++time) {
+    const std::string text = text_of<CustomOpError>([&] { engine.prepare(inputs); });
+    EXPECT_THAT(text, HasSubstr("cuda_custom::broken_ahead: a text of its kernels failed"));
+    EXPECT_THAT(text, HasSubstr("undeclared"));
+  }
+}
+
+/// A module of any kernel but "none".
+class AnyModule : public device::Module {
+ public:
+  explicit AnyModule(void* handle) : handle_(handle) {}
+  device::Kernel kernel(const std::string& name) const override {
+    if (name == "none") throw std::runtime_error("no such kernel");
+    return {handle_};
+  }
+
+ private:
+  void* handle_;
+};
+
+ir::KernelText text_named(const std::string& name, const std::string& kernel = "k") {
+  return {name, kernel, base::hash128(name + kernel)};
+}
+
+TEST(CudaTexts, ACompileHoldsUpThoseWhoAskForItsTextAndNobodyElse) {
+  std::promise<void> begun;
+  std::promise<void> go_on;
+  std::shared_future<void> until = go_on.get_future().share();
+  std::atomic<int> compiles = 0;
+  int handle = 0;
+  engine::CudaTexts texts([&](const ir::KernelText& text) {
+    ++compiles;
+    if (text.text == "slow") {
+      begun.set_value();
+      until.wait();
+    }
+    return std::make_unique<AnyModule>(&handle);
+  });
+  const auto ask = [&](const char* text) {
+    return std::async(std::launch::async,
+                      [&texts, text] { return texts.kernel(text_named(text)); });
+  };
+  std::vector<std::future<device::Kernel>> slow;
+  slow.push_back(ask("slow"));
+  begun.get_future().wait();
+  slow.push_back(ask("slow"));
+  auto first = ask("other");
+  const bool was_served = first.wait_for(std::chrono::seconds(60)) == std::future_status::ready;
+  go_on.set_value();
+  EXPECT_TRUE(was_served) << "a launch of another text waited";
+  EXPECT_EQ(first.get().handle, &handle);
+  for (auto& kernel : slow) EXPECT_EQ(kernel.get().handle, &handle);
+  EXPECT_EQ(compiles, 2) << "one compile a text";
+}
+
+TEST(CudaTexts, AreCompiledAtOnceOnLargeStacksAndAgainWhenTheyFailed) {
+  std::atomic<int> compiles = 0;
+  int handle = 0;
+  engine::CudaTexts texts([&](const ir::KernelText&) -> std::unique_ptr<device::Module> {
+    pthread_attr_t attributes;
+    std::size_t bytes = 0;
+    EXPECT_EQ(::pthread_getattr_np(::pthread_self(), &attributes), 0);
+    ::pthread_attr_getstacksize(&attributes, &bytes);
+    ::pthread_attr_destroy(&attributes);
+    EXPECT_GE(bytes, std::size_t{16} << 20);
+    if (++compiles == 1) throw std::runtime_error("once");
+    return std::make_unique<AnyModule>(&handle);
+  });
+  const ir::KernelText text = text_named("text");
+  const ir::KernelText absent = text_named("text", "none");
+  const ir::KernelText equal = text_named("text");
+  EXPECT_EQ(text_of<std::runtime_error>([&] { texts.kernel(text); }), "once");
+  const ir::KernelText* const all[] = {&text, &absent, &equal};
+  auto kernels = texts.compile_all(all);
+  EXPECT_EQ(kernels[0].get().handle, &handle);
+  EXPECT_EQ(kernels[2].get().handle, &handle);
+  EXPECT_EQ(text_of<std::runtime_error>([&] { kernels[1].get(); }), "no such kernel");
+  EXPECT_EQ(compiles, 3) << "equal texts are one";
+  EXPECT_EQ(texts.kernel(equal).handle, &handle);
+  EXPECT_EQ(compiles, 3);
 }
 
 TEST(CudaCustomOp, TextIsLaunchedOnCudaOnly) {

@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "heddle/cuda_text.h"
 #include "heddle/error.h"
 #include "heddle/kernel_call.h"
 #include "heddle/ops.h"
@@ -88,6 +89,10 @@ struct CustomOp {
   /// Queues the work of all iterations on `stream` (a CUstream) and waits for nothing. Called with the device's
   /// context current, by one thread a request. What it throws is a CustomOpError. Empty: not on CUDA.
   std::function<void(const KernelCall&, void* stream)> cuda{};
+  /// Texts that `cuda` and `cuda_sizes` launch: compiled with the graphs that the op is in, by prepare() or in the
+  /// background where those are, so that no call waits for NVRTC. One that does not compile is a CustomOpError then.
+  /// Others are compiled at their first launch.
+  std::vector<CudaText> cuda_texts{};
   /// On CUDA in place of `sizes`, which needs copies of all arguments on the host: queues on `stream` work that
   /// writes the sizes of the results, one after another, to `told`, on the device. The engine copies these few
   /// numbers and waits for that one stream.
