@@ -17,8 +17,10 @@
 namespace heddle::jit::cuda {
 namespace {
 
-/// Nests of one program: the prelude is read once, and a program still compiles in a moment.
-constexpr std::size_t kProgramKernels = 12;
+/// Kernels of one program: it still compiles in a moment.
+constexpr std::size_t kProgramKernels = 24;
+/// Nests that a thread is started for, to emit them and look for them on disk.
+constexpr std::size_t kThreadJobs = 12;
 
 void dump(const std::string& folder, const CudaSource& source) {
   if (folder.empty()) return;
@@ -29,6 +31,17 @@ void dump(const std::string& folder, const CudaSource& source) {
 /// An image is known by its bytes.
 std::string image_key_of(std::string_view image) {
   return "heddle CUDA image\n" + base::hash128(image).hex() + "\n" + std::to_string(image.size());
+}
+
+std::size_t in_parts(std::size_t count, std::size_t part) { return (count + part - 1) / part; }
+
+/// Calls `work` with each number below `count`, on so many threads for compilers at most.
+template <typename Work>
+void for_each_on_threads(std::size_t threads, std::size_t count, const Work& work) {
+  std::atomic<std::size_t> next{0};
+  on_compile_threads(threads, [&] {
+    for (std::size_t k = next++; k < count; k = next++) work(k);
+  });
 }
 
 /// Whether code for "sm_80" or later is asked for.
@@ -182,13 +195,27 @@ CudaCompiler::CudaCompiler(device::Device& device, CudaCompileOptions options)
       nvrtc_(options_.nvrtc_path, device.properties().driver_version),
       libraries_(device, options_.libraries) {
   options_.dump_folder = folder_of(options_.dump_folder);
+  if (options_.threads <= 0)
+    options_.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
 struct CudaCompiler::Job {
   std::string key;
   const Nest* nest;
   CudaCode code{};
+  std::vector<ModulePtr> modules{};     ///< of the variants
+  std::atomic<std::size_t> missing{0};  ///< variants without a module
+  std::atomic<bool> is_settled{false};  ///< the promise has been kept, or will be by who set this
   std::promise<CudaKernelPtr> promise{};
+};
+
+/// One variant of a kernel to come.
+struct CudaCompiler::Unit {
+  Job* job;
+  std::uint32_t variant;
+  std::size_t text_bytes;  ///< with what it uses of the prelude: about how long it compiles
+
+  const CudaSource& source() const { return job->code.variants[variant]; }
 };
 
 void CudaCompiler::emit(Job& job) const {
@@ -205,29 +232,38 @@ void CudaCompiler::emit(Job& job) const {
 }
 
 /// One program of several kernels.
-std::vector<CudaKernelPtr> CudaCompiler::build(std::span<Job* const> jobs, KernelCache* cache) {
+void CudaCompiler::build(std::span<const Unit> units, KernelCache* cache) {
   std::string kernels;
-  for (const Job* job : jobs)
-    for (const CudaSource& source : job->code.variants) kernels += source.kernel + "\n";
-  const auto compiled =
-      nvrtc_.compile_cubin(prelude_for(kernels) + kernels, jobs.front()->code.variants[0].entry,
-                           device_.properties().arch);
+  for (const Unit& unit : units) kernels += unit.source().kernel + "\n";
+  const auto compiled = nvrtc_.compile_cubin(
+      prelude_for(kernels) + kernels, units.front().source().entry, device_.properties().arch);
   const ModulePtr module = device_.load(compiled.image);
-  std::vector<CudaKernelPtr> built;
-  for (const Job* job : jobs)
-    built.push_back(std::make_shared<CudaKernel>(
-        job->code, std::vector<ModulePtr>(job->code.variants.size(), module),
-        verdict_key_of(job->code), &libraries_));
-  compiled_ += jobs.size();
-  if (cache == nullptr) return built;
-  const std::string_view image(compiled.image.data(), compiled.image.size());
-  const std::string image_key = image_key_of(image);
-  if (!cache->store(image_key, image)) return built;
-  for (const Job* job : jobs)
-    for (const CudaSource& source : job->code.variants)
-      cache->store(key_of(source), source.entry + "\n" + image_key);
-  for (const CudaKernelPtr& kernel : built) kernel->load_verdicts(*cache);
-  return built;
+  ++programs_;
+  if (cache != nullptr) {
+    const std::string_view image(compiled.image.data(), compiled.image.size());
+    const std::string image_key = image_key_of(image);
+    if (cache->store(image_key, image))
+      for (const Unit& unit : units)
+        cache->store(key_of(unit.source()), unit.source().entry + "\n" + image_key);
+  }
+  for (const Unit& unit : units) {
+    unit.job->modules[unit.variant] = module;
+    if (unit.job->missing.fetch_sub(1) == 1) finish(*unit.job, cache);
+  }
+}
+
+/// All variants are there.
+void CudaCompiler::finish(Job& job, KernelCache* cache) {
+  if (job.is_settled.exchange(true)) return;
+  try {
+    const auto kernel =
+        std::make_shared<CudaKernel>(job.code, job.modules, verdict_key_of(job.code), &libraries_);
+    if (cache != nullptr) kernel->load_verdicts(*cache);
+    ++compiled_;
+    job.promise.set_value(kernel);
+  } catch (...) {
+    forget(job);
+  }
 }
 
 /// The text as it would be under any other name, and all else that the code depends on.
@@ -285,45 +321,62 @@ CudaKernelPtr CudaCompiler::find(const Job& job, KernelCache& cache) {
 }
 
 /// A program that does not compile is tried again kernel by kernel, to find out which it is.
-void CudaCompiler::run(std::span<Job* const> jobs, KernelCache* cache) {
+void CudaCompiler::run(std::span<const Unit> units, KernelCache* cache) {
   try {
-    const std::vector<CudaKernelPtr> built = build(jobs, cache);
-    for (std::size_t k = 0; k < jobs.size(); ++k) jobs[k]->promise.set_value(built[k]);
+    build(units, cache);
   } catch (...) {
-    if (jobs.size() > 1) return run_each(jobs, cache);
-    fail(*jobs[0]);
+    if (units.size() == 1) return fail(*units[0].job);
+    for (std::size_t k = 0; k < units.size(); ++k) run(units.subspan(k, 1), cache);
   }
 }
 
-void CudaCompiler::run_each(std::span<Job* const> jobs, KernelCache* cache) {
-  for (std::size_t k = 0; k < jobs.size(); ++k) run(jobs.subspan(k, 1), cache);
-}
-
-/// Emits the jobs, and takes those from disk that are there. @return the others.
-std::vector<CudaCompiler::Job*> CudaCompiler::take_cached(std::span<Job* const> jobs,
-                                                          KernelCache* cache) {
-  std::vector<Job*> rest;
-  for (Job* job : jobs) {
-    try {
-      emit(*job);
-      CudaKernelPtr kernel = cache == nullptr ? nullptr : find(*job, *cache);
-      if (kernel == nullptr) {
-        rest.push_back(job);
-        continue;
-      }
-      job->promise.set_value(std::move(kernel));
+/// Emits the job, and takes its kernel from disk if it is there. @return the variants that have to be compiled.
+std::vector<CudaCompiler::Unit> CudaCompiler::prepare(Job& job, KernelCache* cache) {
+  try {
+    emit(job);
+    if (CudaKernelPtr kernel = cache == nullptr ? nullptr : find(job, *cache)) {
+      job.promise.set_value(std::move(kernel));
       ++disk_hits_;
-    } catch (...) {
-      fail(*job);
+      return {};
     }
+  } catch (...) {
+    fail(job);
+    return {};
   }
-  return rest;
+  std::vector<Unit> units;
+  job.modules.resize(job.code.variants.size());
+  job.missing = job.code.variants.size();
+  for (std::uint32_t k = 0; k < job.code.variants.size(); ++k)
+    units.push_back({&job, k, job.code.variants[k].text.size()});
+  return units;
 }
 
+/// The job ends with the exception that is being handled, unless it has ended.
 void CudaCompiler::fail(Job& job) {
+  if (!job.is_settled.exchange(true)) forget(job);
+}
+
+void CudaCompiler::forget(Job& job) {
   job.promise.set_exception(std::current_exception());
   const std::lock_guard lock(mutex_);
   kernels_.erase(job.key);
+}
+
+/// As many programs as there are compilers, of about as much text each, and more where they would grow too large.
+std::vector<std::vector<CudaCompiler::Unit>> CudaCompiler::programs_of(std::vector<Unit> units,
+                                                                       std::size_t compilers) {
+  const std::size_t least_programs = in_parts(units.size(), kProgramKernels);
+  std::vector<std::vector<Unit>> programs(
+      std::min(units.size(), std::max(compilers, least_programs)));
+  std::vector<std::size_t> bytes(programs.size(), 0);
+  std::ranges::stable_sort(units, std::ranges::greater{}, &Unit::text_bytes);
+  for (const Unit& unit : units) {
+    const std::size_t least =
+        static_cast<std::size_t>(std::ranges::min_element(bytes) - bytes.begin());
+    programs[least].push_back(unit);
+    bytes[least] += unit.text_bytes;
+  }
+  return programs;
 }
 
 std::vector<std::shared_future<CudaKernelPtr>> CudaCompiler::compile_all(
@@ -331,7 +384,7 @@ std::vector<std::shared_future<CudaKernelPtr>> CudaCompiler::compile_all(
   std::vector<std::unique_ptr<Job>> jobs;
   std::vector<std::shared_future<CudaKernelPtr>> results;
   for (const Nest* nest : nests) {
-    auto job = std::make_unique<Job>(Job{structural_key(*nest).hex(), nest});
+    auto job = std::make_unique<Job>(structural_key(*nest).hex(), nest);
     const std::lock_guard lock(mutex_);
     auto [place, inserted] = kernels_.try_emplace(job->key);
     if (inserted) {
@@ -340,19 +393,15 @@ std::vector<std::shared_future<CudaKernelPtr>> CudaCompiler::compile_all(
     }
     results.push_back(place->second);
   }
-  std::vector<Job*> order;
-  for (const auto& job : jobs) order.push_back(job.get());
-  const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
-  std::vector<std::span<Job* const>> programs;
-  for (std::size_t k = 0; k < order.size(); k += kProgramKernels)
-    programs.push_back(std::span(order).subspan(k, std::min(kProgramKernels, order.size() - k)));
-  std::atomic<std::size_t> next{0};
-  const auto work = [&] {
-    for (std::size_t k = next++; k < programs.size(); k = next++)
-      if (const std::vector<Job*> rest = take_cached(programs[k], cache); !rest.empty())
-        run(rest, cache);
-  };
-  on_compile_threads(std::min(cores, programs.size()), work);
+  const auto compilers = static_cast<std::size_t>(options_.threads);
+  std::vector<std::vector<Unit>> found(jobs.size());
+  for_each_on_threads(std::min(compilers, in_parts(jobs.size(), kThreadJobs)), jobs.size(),
+                      [&](std::size_t k) { found[k] = prepare(*jobs[k], cache); });
+  std::vector<Unit> units;
+  for (const std::vector<Unit>& some : found) units.insert(units.end(), some.begin(), some.end());
+  const std::vector<std::vector<Unit>> programs = programs_of(std::move(units), compilers);
+  for_each_on_threads(std::min(compilers, programs.size()), programs.size(),
+                      [&](std::size_t k) { run(programs[k], cache); });
   return results;
 }
 

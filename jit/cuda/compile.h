@@ -106,12 +106,13 @@ struct CudaCompileOptions {
       dump_folder;  ///< the text of every kernel goes there before it is compiled; empty: $HEDDLE_DUMP_DIR, or none
   std::string
       target;  ///< of compiled kernels on disk: tells drivers apart that take each other's images for theirs
+  int threads = 0;  ///< that compile at once; 0: one a processor
 };
 
 /// Threads: any. Two callers with the same nest share one compile.
 ///
 /// On disk a kernel's text (its name apart), the prelude, and what compiles them are the key; the entry says which
-/// image holds the kernel, since several lie in one, and by what name. Images have entries of their own, by their
+/// image holds the variant, since several lie in one, and by what name. Images have entries of their own, by their
 /// bytes. What the driver refuses is compiled anew.
 class CudaCompiler {
  public:
@@ -120,8 +121,9 @@ class CudaCompiler {
 
   /// @throws CompileError with NVRTC's log.
   CudaKernelPtr compile(const Nest& nest);
-  /// All of them, several new ones to a program and programs in parallel. One that fails does not keep
-  /// the others from being compiled: its future says why.
+  /// All of them. The variants that are not on disk share as many programs as there are threads that compile, so that the
+  /// prelude is read once by each and no processor waits for the largest kernel alone. One that fails does not keep the
+  /// others from being compiled: its future says why.
   /// @param cache  compiled kernels on disk; null: none are looked for or kept
   std::vector<std::shared_future<CudaKernelPtr>> compile_all(std::span<const Nest* const> nests,
                                                              KernelCache* cache = nullptr);
@@ -130,6 +132,8 @@ class CudaCompiler {
                                                const std::string& name) const;
   /// Nests that went through NVRTC.
   std::uint64_t compiled() const { return compiled_.load(); }
+  /// Programs that NVRTC took.
+  std::uint64_t programs() const { return programs_.load(); }
   /// Nests whose kernels were on disk.
   std::uint64_t disk_hits() const { return disk_hits_.load(); }
   /// "nvrtc 13.0"
@@ -137,14 +141,16 @@ class CudaCompiler {
 
  private:
   struct Job;
+  struct Unit;
   using ModulePtr = CudaKernel::ModulePtr;
   void emit(Job& job) const;
-  std::vector<CudaKernelPtr> build(std::span<Job* const> jobs, KernelCache* cache);
-  void run(std::span<Job* const> jobs, KernelCache* cache);
-  void run_each(std::span<Job* const> jobs, KernelCache* cache);
-  std::vector<Job*> take_cached(std::span<Job* const> jobs, KernelCache* cache);
-  /// The job ends with the exception that is being handled.
+  std::vector<Unit> prepare(Job& job, KernelCache* cache);
+  static std::vector<std::vector<Unit>> programs_of(std::vector<Unit> units, std::size_t compilers);
+  void run(std::span<const Unit> units, KernelCache* cache);
+  void build(std::span<const Unit> units, KernelCache* cache);
+  void finish(Job& job, KernelCache* cache);
   void fail(Job& job);
+  void forget(Job& job);
   std::string key_of(const CudaSource& source) const;
   std::string verdict_key_of(const CudaCode& code) const;
   /// Null: the kernel is not on disk, or not in a form that the driver takes.
@@ -157,6 +163,7 @@ class CudaCompiler {
   device::cuda::Nvrtc nvrtc_;
   Libraries libraries_;
   std::atomic<std::uint64_t> compiled_{0};
+  std::atomic<std::uint64_t> programs_{0};
   std::atomic<std::uint64_t> disk_hits_{0};
   std::mutex modules_mutex_;
   std::map<std::string, std::weak_ptr<const device::Module>> modules_;  ///< by key of their image

@@ -297,7 +297,7 @@ TEST_F(CudaConvLibrary, AnEngineGivesAllBackWhateverCallFails) {
 TEST_F(CudaConvLibrary, EveryFailureIsTypedAndLeaksNothing) {
   const Case& one = cases()[1];
   expect_failures_typed(
-      followed_text(one, "f16"), [&](std::int64_t) { return inputs_of(one, f16, true); }, 41);
+      followed_text(one, "f16"), [&](std::int64_t) { return inputs_of(one, f16, true); }, 23);
 }
 
 /// An engine goes on without the library, in the call that fails too.

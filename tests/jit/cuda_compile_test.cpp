@@ -10,6 +10,7 @@
 #include "heddle/error.h"
 #include "jit/cuda/compile.h"
 #include "jit/nest_builder.h"
+#include "tests/cuda_sim/control.h"
 #include "tests/support/cuda_driver.h"
 
 namespace heddle::tests {
@@ -105,6 +106,65 @@ TEST_F(CudaCompile, SharesOneCompileAmongThreads) {
   for (std::thread& thread : threads) thread.join();
   for (const auto& kernel : kernels) EXPECT_EQ(kernel, kernels[0]);
   EXPECT_EQ(compiler.compiled(), 1u);
+}
+
+/// Programs are as many as threads that compile, and more where one would hold more than 24 kernels.
+TEST_F(CudaCompile, KernelsShareProgramsWhereThreadsAreFewer) {
+  std::vector<jit::Nest> nests;
+  for (int k = 0; k < 30; ++k) nests.push_back(add_constant("shares", k));
+  std::vector<const jit::Nest*> all;
+  for (const jit::Nest& nest : nests) all.push_back(&nest);
+  for (const auto& [threads, kernels, programs] :
+       {std::tuple<int, std::size_t, std::uint64_t>{1, 5, 1},
+        {3, 5, 3},
+        {8, 5, 5},
+        {1, 30, 2},
+        {4, 30, 4}}) {
+    SCOPED_TRACE(std::to_string(threads) + " threads, " + std::to_string(kernels) + " kernels");
+    options_.threads = threads;
+    CudaCompiler compiler(*device_, options_);
+    const auto compiled = compiler.compile_all(std::span(all).first(kernels));
+    EXPECT_EQ(compiler.programs(), programs);
+    EXPECT_EQ(compiler.compiled(), kernels);
+    for (std::size_t k = 0; k < kernels; ++k)
+      EXPECT_EQ(run(*compiled[k].get(), {1}), std::vector<float>{static_cast<float>(1 + k)});
+  }
+}
+
+/// Call by call: a program of several that fails is compiled kernel by kernel, and what fails alone fails for itself.
+TEST_F(CudaCompile, AFailureIsThatOfOneKernel) {
+  if (!test::on_simulator()) GTEST_SKIP() << test::kNeedsSimulator;
+  const sim::Control control(test::simulator_path());
+  const jit::Nest nests[] = {add_constant("a", 1), add_constant("b", 2), add_constant("c", 3)};
+  const jit::Nest* const all[] = {&nests[0], &nests[1], &nests[2]};
+  constexpr int kOutOfMemory = 2;
+  for (const int threads : {1, 3}) {
+    std::size_t mended = 0, lost = 0;
+    for (unsigned long n = 1;; ++n) {
+      options_.threads = threads;
+      CudaCompiler compiler(*device_, options_);
+      control.fail(n, kOutOfMemory);
+      const auto compiled = compiler.compile_all(all);
+      const std::string failed = control.failed();
+      control.fail(0, 0);
+      if (failed.empty()) break;
+      SCOPED_TRACE(failed + " of call " + std::to_string(n));
+      std::size_t good = 0;
+      for (std::size_t k = 0; k < compiled.size(); ++k) {
+        try {
+          EXPECT_EQ(run(*compiled[k].get(), {1}), std::vector<float>{static_cast<float>(2 + k)});
+          ++good;
+        } catch (const Error&) {
+        }
+      }
+      EXPECT_GE(good, 2u);
+      mended += good == 3 ? 1 : 0;
+      lost += good == 2 ? 1 : 0;
+      const auto again = compiler.compile_all(all);  // what failed is not remembered as failed
+      for (const auto& kernel : again) EXPECT_NO_THROW(kernel.get());
+    }
+    EXPECT_GT(threads == 1 ? mended : lost, 0u);
+  }
 }
 
 /// The size of stacks that new threads get unless they say: one that no system has lets every new thread fail.
