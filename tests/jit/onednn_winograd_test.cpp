@@ -67,26 +67,26 @@ double element(const Problem& p, const Data& d, std::int64_t n, std::int64_t i, 
 }
 
 /// The kernel's result with relu behind it; `added` in the order of Case.
-Floats computed(const Case& c, const Data& data) {
+Floats computed(const Case& c, const Data& data, WinogradIsa isa) {
   const Problem p = c.problem();
-  Floats transformed(count_of(winograd_weights(p)), std::numeric_limits<float>::quiet_NaN());
-  transform_weights(p, data.weights.data(), transformed.data());
-  std::vector<float> scratch(static_cast<std::size_t>(winograd_scratch(p)) / 4 + 16,
+  Floats transformed(count_of(winograd_weights(p, isa)), std::numeric_limits<float>::quiet_NaN());
+  transform_weights(p, data.weights.data(), transformed.data(), isa);
+  std::vector<float> scratch(static_cast<std::size_t>(winograd_scratch(p, isa)) / 4 + 16,
                              std::numeric_limits<float>::quiet_NaN());
   Floats out(data.added.size(), std::numeric_limits<float>::quiet_NaN());
   if (c.in_place) out = data.added;
   const TailOp relu{{.kind = Kind::Clamp, .low = 0}};
   const float* added = c.in_place ? out.data() : data.added.data();
   run_winograd(p, data.x.data(), transformed.data(), c.biased ? data.bias.data() : nullptr,
-               c.adds ? added : nullptr, {&relu, 1}, out.data(), scratch.data());
+               c.adds ? added : nullptr, {&relu, 1}, out.data(), scratch.data(), isa);
   return out;
 }
 
-void expect_right(const Case& c) {
+void expect_right(const Case& c, WinogradIsa isa) {
   const Problem p = c.problem();
   ASSERT_TRUE(has_winograd(p));
   const Data data(p);
-  const Floats got = computed(c, data);
+  const Floats got = computed(c, data, isa);
   std::size_t at = 0;
   double worst = 0;
   double most = 0;
@@ -105,16 +105,21 @@ void expect_right(const Case& c) {
                                 << c.results;
 }
 
-bool is_wide() { return has_winograd(Case{1, 4, 4, 16, 16}.problem()); }
+void expect_right(const Case& c) {
+  for (const WinogradIsa isa : winograd_isas()) {
+    SCOPED_TRACE(isa == WinogradIsa::Avx512 ? "AVX-512" : "AVX2");
+    expect_right(c, isa);
+  }
+}
 
 TEST(Winograd, OfEveryEdge) {
-  if (!is_wide()) GTEST_SKIP() << "the processor has no AVX-512";
+  if (winograd_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
   for (std::int64_t height = 1; height <= 9; ++height)
     for (const std::int64_t width : {1, 3, 4, 5, 8, 10}) expect_right({1, height, width, 16, 32});
 }
 
 TEST(Winograd, OfEveryPadding) {
-  if (!is_wide()) GTEST_SKIP() << "the processor has no AVX-512";
+  if (winograd_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
   for (const Ints& low : {Ints{0, 0}, {0, 1}, {1, 0}, {1, 1}})
     for (const Ints& high : {Ints{0, 0}, {0, 1}, {1, 0}, {1, 1}})
       expect_right({.batch = 1,
@@ -126,24 +131,24 @@ TEST(Winograd, OfEveryPadding) {
                     .high = high});
 }
 
-/// Panels of 4, 3, 2 and 1 vectors, several of them, and a depth in one part and in several.
+/// Panels of 4, 3, 2 and 1 vectors (of AVX2 2), several of them, and a depth in one part and in several.
 TEST(Winograd, OfManyChannels) {
-  if (!is_wide()) GTEST_SKIP() << "the processor has no AVX-512";
+  if (winograd_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
   for (const std::int64_t channels : {16, 128, 144, 272})
     for (const std::int64_t results : {16, 32, 48, 64, 80, 96, 128, 160})
       expect_right({1, 5, 6, channels, results});
 }
 
-/// Blocks that end within a row of tiles, so that what follows waits for the rest of it.
+/// Six tiles at a time, and some left over, on AVX2; blocks that end within a row of tiles, so that what follows waits for the rest of it.
 TEST(Winograd, OfManyTilesAndImages) {
-  if (!is_wide()) GTEST_SKIP() << "the processor has no AVX-512";
+  if (winograd_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
   expect_right({3, 10, 9, 16, 16});
   expect_right({2, 21, 90, 64, 64});
   expect_right({1, 50, 23, 48, 80});
 }
 
 TEST(Winograd, AddsWhatIsThere) {
-  if (!is_wide()) GTEST_SKIP() << "the processor has no AVX-512";
+  if (winograd_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
   for (const bool in_place : {false, true})
     for (const bool biased : {false, true})
       expect_right({.batch = 2,

@@ -2,30 +2,52 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <type_traits>
+#include <vector>
 
 namespace heddle::jit::onednn {
 
 namespace {
 
-using Vector = float __attribute__((vector_size(64), aligned(4)));
-constexpr std::int64_t kLanes = 16;
+/// What the kernel is made of for an instruction set.
+struct Avx512 {
+  using Vector = float __attribute__((vector_size(64), aligned(4), may_alias));
+  static constexpr std::int64_t kLanes = 16;
+  static constexpr int kRows = 4;     ///< tiles that are multiplied at a time by one row of a panel
+  static constexpr int kVectors = 4;  ///< of a row of a panel, at most
+};
+struct Avx2 {
+  using Vector = float __attribute__((vector_size(32), aligned(4), may_alias));
+  static constexpr std::int64_t kLanes = 8;
+  static constexpr int kRows = 6;
+  static constexpr int kVectors = 2;
+};
+
+/// Channels come in multiples of this.
+constexpr std::int64_t kChannels = 16;
 constexpr std::int64_t kIn = kWinogradTile + 2;  ///< rows and columns of x that a tile reads
 constexpr std::int64_t kPoints = kIn * kIn;
-/// Tiles that are multiplied at a time by one row of a panel.
-constexpr std::int64_t kRows = 4;
+/// Tiles are multiplied by kRows at a time, or by this many, so that any multiple of it comes out even.
+constexpr int kRestRows = 4;
 /// Channels of a part of a panel: 32 KiB.
 constexpr std::int64_t kPartDepth = 128;
 constexpr std::int64_t kLine = 64;
 /// Of what a block of tiles becomes: it stays in a second-level cache beside the panels.
 constexpr std::int64_t kBlockBytes = std::int64_t{1200} << 10;
 
-// Everything is inlined into functions for AVX-512: nothing else runs them.
+// Everything is inlined into a function for each instruction set: nothing else runs them.
 #define HEDDLE_INLINE [[gnu::always_inline]] inline
+#define HEDDLE_AVX2 [[gnu::target("avx2,fma")]]
 #define HEDDLE_AVX512 [[gnu::target("avx512f,avx512vl,avx512dq,avx512bw,prefer-vector-width=512")]]
 
-HEDDLE_INLINE void load(Vector& v, const float* at) { std::memcpy(&v, at, sizeof v); }
-HEDDLE_INLINE void store(float* at, const Vector& v) { std::memcpy(at, &v, sizeof v); }
+template <typename Vector>
+HEDDLE_INLINE void load(Vector& v, const float* at) {
+  v = *reinterpret_cast<const Vector*>(at);
+}
+template <typename Vector>
+HEDDLE_INLINE void store(float* at, const Vector& v) {
+  *reinterpret_cast<Vector*>(at) = v;
+}
 
 struct Shape {
   std::int64_t batch, height, width, channels;  ///< of x
@@ -33,7 +55,7 @@ struct Shape {
   std::int64_t top, left;                       ///< padding
   std::int64_t tiles_down, tiles_across, panel, panels;
 
-  explicit Shape(const Problem& p)
+  Shape(const Problem& p, WinogradIsa isa)
       : batch(p.x[0]),
         height(p.x[2]),
         width(p.x[3]),
@@ -45,26 +67,30 @@ struct Shape {
         left(p.pads_low[1]),
         tiles_down((rows + kWinogradTile - 1) / kWinogradTile),
         tiles_across((columns + kWinogradTile - 1) / kWinogradTile),
-        panel(widest_panel(results)),
+        panel(widest_panel(results, isa)),
         panels(results / panel) {}
 
-  /// Columns of a panel: the most whole vectors, at most 4, that divide all.
-  static std::int64_t widest_panel(std::int64_t results) {
-    std::int64_t vectors = 4;
-    while (results % (vectors * kLanes) != 0) --vectors;
-    return vectors * kLanes;
+  /// Columns of a panel: the most whole vectors that divide all.
+  static std::int64_t widest_panel(std::int64_t results, WinogradIsa isa) {
+    const bool wide = isa == WinogradIsa::Avx512;
+    const std::int64_t lanes = wide ? Avx512::kLanes : Avx2::kLanes;
+    std::int64_t vectors = wide ? Avx512::kVectors : Avx2::kVectors;
+    while (results % (vectors * lanes) != 0) --vectors;
+    return vectors * lanes;
   }
 
   std::int64_t tiles() const { return tiles_down * tiles_across; }
-  /// Of a block, a multiple of kRows.
+  /// Of a block, a multiple of kRestRows.
   std::int64_t block() const {
     const std::int64_t each = kPoints * (channels + results) * 4;
-    const std::int64_t most = std::max<std::int64_t>(kRows, kBlockBytes / each / kRows * kRows);
-    return std::min(most, (tiles() + kRows - 1) / kRows * kRows);
+    const std::int64_t most =
+        std::max<std::int64_t>(kRestRows, kBlockBytes / each / kRestRows * kRestRows);
+    return std::min(most, (tiles() + kRestRows - 1) / kRestRows * kRestRows);
   }
 };
 
 /// Six rows of B^T times `v`, elements `step` apart.
+template <typename Vector>
 HEDDLE_INLINE void transform_in(Vector* v, std::int64_t step) {
   const Vector v0 = v[0];
   const Vector v1 = v[step];
@@ -85,6 +111,7 @@ HEDDLE_INLINE void transform_in(Vector* v, std::int64_t step) {
 }
 
 /// Four rows of A^T times the six elements of `v`, into its first four.
+template <typename Vector>
 HEDDLE_INLINE void transform_out(Vector* v, std::int64_t step) {
   const Vector sum = v[step] + v[2 * step];
   const Vector difference = v[step] - v[2 * step];
@@ -97,6 +124,7 @@ HEDDLE_INLINE void transform_out(Vector* v, std::int64_t step) {
 }
 
 /// Tile `tile` of the image `x` to `points` [36, block, channels] at tile `slot`.
+template <typename Isa>
 HEDDLE_INLINE void bring(const Shape& s, const float* x, const float* zeros, std::int64_t tile,
                          std::int64_t slot, std::int64_t block, float* points) {
   const std::int64_t y = tile / s.tiles_across * kWinogradTile - s.top;
@@ -108,8 +136,8 @@ HEDDLE_INLINE void bring(const Shape& s, const float* x, const float* zeros, std
       from[static_cast<std::size_t>(i * kIn + j)] =
           inside ? x + ((y + i) * s.width + z + j) * s.channels : zeros;
     }
-  for (std::int64_t c = 0; c < s.channels; c += kLanes) {
-    Vector v[kPoints];
+  for (std::int64_t c = 0; c < s.channels; c += Isa::kLanes) {
+    typename Isa::Vector v[kPoints];
     for (std::int64_t k = 0; k < kPoints; ++k) load(v[k], from[static_cast<std::size_t>(k)] + c);
     for (std::int64_t j = 0; j < kIn; ++j) transform_in(v + j, kIn);
     for (std::int64_t i = 0; i < kIn; ++i) transform_in(v + i * kIn, 1);
@@ -118,15 +146,17 @@ HEDDLE_INLINE void bring(const Shape& s, const float* x, const float* zeros, std
   }
 }
 
-/// Adds `depth` channels of kRows tiles times those rows of a panel [depth, 16 * Vectors] to `sums`, or begins with 0.
+/// Adds `depth` channels of `Rows` tiles times those rows of a panel [depth, `Vectors` of them] to `sums`, or begins with 0.
 /// `ahead`: lines to fetch meanwhile, one every other step, or each step where `often`.
-template <int Vectors>
+template <typename Isa, int Rows, int Vectors>
 HEDDLE_INLINE void multiply_rows(const Shape& s, const float* a, std::int64_t depth,
                                  const float* panel, const char* ahead, bool often, bool begins,
                                  float* sums) {
-  Vector acc[kRows][Vectors] = {};
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows && !begins; ++r)
+  using Vector = typename Isa::Vector;
+  constexpr std::int64_t kLanes = Isa::kLanes;
+  Vector acc[Rows][Vectors] = {};
+#pragma GCC unroll 6
+  for (int r = 0; r < Rows && !begins; ++r)
 #pragma GCC unroll 4
     for (int v = 0; v < Vectors; ++v) load(acc[r][v], sums + r * s.results + v * kLanes);
   for (std::int64_t k = 0; k < depth; k += 2) {
@@ -139,68 +169,80 @@ HEDDLE_INLINE void multiply_rows(const Shape& s, const float* a, std::int64_t de
 #pragma GCC unroll 4
       for (int v = 0; v < Vectors; ++v) load(b[v], panel + v * kLanes);
       panel += Vectors * kLanes;
-#pragma GCC unroll 4
-      for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 6
+      for (int r = 0; r < Rows; ++r) {
         const Vector wide = a[r * s.channels + k + step] - Vector{};
 #pragma GCC unroll 4
         for (int v = 0; v < Vectors; ++v) acc[r][v] += wide * b[v];
       }
     }
   }
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 6
+  for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 4
     for (int v = 0; v < Vectors; ++v) store(sums + r * s.results + v * kLanes, acc[r][v]);
 }
 
 /// `count` tiles of one point times one panel: part of the depth by part, which stays in the first-level cache while all
 /// tiles pass over it.
-template <int Vectors>
+template <typename Isa, int Vectors>
 HEDDLE_INLINE void multiply_panel(const Shape& s, const float* points, const float* panel,
                                   std::int64_t count, float* sums) {
-  const bool often = count <= kRows * 4;
+  const bool often = count <= kRestRows * 4;
   for (std::int64_t k = 0; k < s.channels; k += kPartDepth) {
     const std::int64_t depth = std::min(kPartDepth, s.channels - k);
     const float* part = panel + k * s.panel;
     const char* ahead = reinterpret_cast<const char*>(part + depth * s.panel);
-    for (std::int64_t r = 0; r < count; r += kRows) {
-      multiply_rows<Vectors>(s, points + r * s.channels + k, depth, part, ahead, often, k == 0,
-                             sums + r * s.results);
-      ahead += depth / 2 * (often ? 2 * kLine : kLine);
+    const auto multiply = [&]<int Rows>(std::int64_t r, std::integral_constant<int, Rows>)
+                              __attribute__((always_inline)) {
+                                multiply_rows<Isa, Rows, Vectors>(s, points + r * s.channels + k,
+                                                                  depth, part, ahead, often, k == 0,
+                                                                  sums + r * s.results);
+                                ahead += depth / 2 * (often ? 2 * kLine : kLine);
+                              };
+    for (std::int64_t r = 0; r < count;) {
+      const std::int64_t left = count - r;
+      const bool whole = left % Isa::kRows == 0 || left > 2 * kRestRows;
+      if (whole)
+        multiply(r, std::integral_constant<int, Isa::kRows>());
+      else
+        multiply(r, std::integral_constant<int, kRestRows>());
+      r += whole ? Isa::kRows : kRestRows;
     }
   }
 }
 
-template <int Vectors>
+template <typename Isa, int Vectors>
 HEDDLE_INLINE void multiply_panels(const Shape& s, const float* points, const float* weights,
                                    std::int64_t count, std::int64_t block, float* sums) {
   for (std::int64_t k = 0; k < kPoints; ++k)
     for (std::int64_t n = 0; n < s.panels; ++n)
-      multiply_panel<Vectors>(s, points + k * block * s.channels,
-                              weights + (k * s.panels + n) * s.channels * s.panel, count,
-                              sums + k * block * s.results + n * s.panel);
+      multiply_panel<Isa, Vectors>(s, points + k * block * s.channels,
+                                   weights + (k * s.panels + n) * s.channels * s.panel, count,
+                                   sums + k * block * s.results + n * s.panel);
 }
 
 /// Tile `slot` of `sums` [36, block, columns] to its place in the image `out`.
+template <typename Isa>
 HEDDLE_INLINE void put(const Shape& s, const float* sums, std::int64_t tile, std::int64_t slot,
                        std::int64_t block, const float* bias, const float* added, float* out) {
   const std::int64_t y = tile / s.tiles_across * kWinogradTile;
   const std::int64_t z = tile % s.tiles_across * kWinogradTile;
   const std::int64_t down = std::min(kWinogradTile, s.rows - y);
   const std::int64_t across = std::min(kWinogradTile, s.columns - z);
-  for (std::int64_t c = 0; c < s.results; c += kLanes) {
-    Vector v[kPoints];
+  for (std::int64_t c = 0; c < s.results; c += Isa::kLanes) {
+    typename Isa::Vector v[kPoints];
     for (std::int64_t k = 0; k < kPoints; ++k)
       load(v[k], sums + (k * block + slot) * s.results + c);
     for (std::int64_t j = 0; j < kIn; ++j) transform_out(v + j, kIn);
     for (std::int64_t i = 0; i < kWinogradTile; ++i) transform_out(v + i * kIn, 1);
-    Vector shift{};
+    typename Isa::Vector shift{};
     if (bias != nullptr) load(shift, bias + c);
     for (std::int64_t i = 0; i < down; ++i)
       for (std::int64_t j = 0; j < across; ++j) {
         const std::int64_t at = ((y + i) * s.columns + z + j) * s.results + c;
-        Vector value = v[i * kIn + j] + shift;
-        Vector other{};
+        typename Isa::Vector value = v[i * kIn + j] + shift;
+        typename Isa::Vector other{};
         if (added != nullptr) load(other, added + at);
         value += other;
         store(out + at, value);
@@ -226,56 +268,80 @@ struct Buffers {
   float* zeros;
 };
 
-HEDDLE_AVX512 void run_image(const Shape& s, const float* x, const float* weights,
+template <typename Isa>
+HEDDLE_INLINE void run_tiles(const Shape& s, const float* x, const float* weights,
                              const float* bias, const float* added, float* out,
                              const Buffers& buffers, std::int64_t first, std::int64_t count) {
   const std::int64_t block = s.block();
   for (std::int64_t k = 0; k < count; ++k)
-    bring(s, x, buffers.zeros, first + k, k, block, buffers.points);
-  const std::int64_t whole = (count + kRows - 1) / kRows * kRows;
-  switch (s.panel / kLanes) {
-    case 1:
-      multiply_panels<1>(s, buffers.points, weights, whole, block, buffers.sums);
-      break;
-    case 2:
-      multiply_panels<2>(s, buffers.points, weights, whole, block, buffers.sums);
-      break;
-    case 3:
-      multiply_panels<3>(s, buffers.points, weights, whole, block, buffers.sums);
-      break;
-    default:
-      multiply_panels<4>(s, buffers.points, weights, whole, block, buffers.sums);
-      break;
+    bring<Isa>(s, x, buffers.zeros, first + k, k, block, buffers.points);
+  const std::int64_t whole = (count + kRestRows - 1) / kRestRows * kRestRows;
+  const std::int64_t vectors = s.panel / Isa::kLanes;
+  const auto multiply =
+      [&]<int Vectors>(std::integral_constant<int, Vectors>) __attribute__((always_inline)) {
+        if (vectors == Vectors)
+          multiply_panels<Isa, Vectors>(s, buffers.points, weights, whole, block, buffers.sums);
+      };
+  multiply(std::integral_constant<int, 1>());
+  multiply(std::integral_constant<int, 2>());
+  if constexpr (Isa::kVectors > 2) {
+    multiply(std::integral_constant<int, 3>());
+    multiply(std::integral_constant<int, 4>());
   }
   for (std::int64_t k = 0; k < count; ++k)
-    put(s, buffers.sums, first + k, k, block, bias, added, out);
+    put<Isa>(s, buffers.sums, first + k, k, block, bias, added, out);
+}
+
+HEDDLE_AVX512 void run_on_avx512(const Shape& s, const float* x, const float* weights,
+                                 const float* bias, const float* added, float* out,
+                                 const Buffers& buffers, std::int64_t first, std::int64_t count) {
+  run_tiles<Avx512>(s, x, weights, bias, added, out, buffers, first, count);
+}
+
+HEDDLE_AVX2 void run_on_avx2(const Shape& s, const float* x, const float* weights,
+                             const float* bias, const float* added, float* out,
+                             const Buffers& buffers, std::int64_t first, std::int64_t count) {
+  run_tiles<Avx2>(s, x, weights, bias, added, out, buffers, first, count);
 }
 
 #undef HEDDLE_INLINE
+#undef HEDDLE_AVX2
 #undef HEDDLE_AVX512
 
 }  // namespace
 
-bool has_winograd(const Problem& problem) {
-  static const bool wide = __builtin_cpu_supports("avx512f") &&
-                           __builtin_cpu_supports("avx512vl") &&
-                           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
-  return wide && problem.x[1] % kLanes == 0 && problem.result[1] % kLanes == 0;
+std::span<const WinogradIsa> winograd_isas() {
+  static const std::vector<WinogradIsa> found = [] {
+    std::vector<WinogradIsa> isas;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
+      isas.push_back(WinogradIsa::Avx512);
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+      isas.push_back(WinogradIsa::Avx2);
+    return isas;
+  }();
+  return found;
 }
 
-Ints winograd_weights(const Problem& problem) {
-  const Shape s(problem);
+bool has_winograd(const Problem& problem) {
+  return !winograd_isas().empty() && problem.x[1] % kChannels == 0 &&
+         problem.result[1] % kChannels == 0;
+}
+
+Ints winograd_weights(const Problem& problem, WinogradIsa isa) {
+  const Shape s(problem, isa);
   return {kPoints, s.panels, s.channels, s.panel};
 }
 
-void transform_weights(const Problem& problem, const float* weights, float* transformed) {
+void transform_weights(const Problem& problem, const float* weights, float* transformed,
+                       WinogradIsa isa) {
   constexpr double kMatrix[kIn][3] = {{1. / 4, 0, 0},
                                       {-1. / 6, -1. / 6, -1. / 6},
                                       {-1. / 6, 1. / 6, -1. / 6},
                                       {1. / 24, 1. / 12, 1. / 6},
                                       {1. / 24, -1. / 12, 1. / 6},
                                       {0, 0, 1}};
-  const Shape s(problem);
+  const Shape s(problem, isa);
   for (std::int64_t m = 0; m < s.results; ++m)
     for (std::int64_t c = 0; c < s.channels; ++c) {
       const float* w = weights + (m * s.channels + c) * 9;
@@ -293,15 +359,15 @@ void transform_weights(const Problem& problem, const float* weights, float* tran
     }
 }
 
-std::int64_t winograd_scratch(const Problem& problem) {
-  const Shape s(problem);
+std::int64_t winograd_scratch(const Problem& problem, WinogradIsa isa) {
+  const Shape s(problem, isa);
   return (kPoints * s.block() * (s.channels + s.results) + s.channels) * 4;
 }
 
 void run_winograd(const Problem& problem, const float* x, const float* transformed,
                   const float* bias, const float* added, std::span<const TailOp> tail, float* out,
-                  void* scratch) {
-  const Shape s(problem);
+                  void* scratch, WinogradIsa isa) {
+  const Shape s(problem, isa);
   const std::int64_t block = s.block();
   Buffers buffers{static_cast<float*>(scratch), nullptr, nullptr};
   buffers.sums = buffers.points + kPoints * block * s.channels;
@@ -313,8 +379,9 @@ void run_winograd(const Problem& problem, const float* x, const float* transform
     std::int64_t complete = 0;
     for (std::int64_t first = 0; first < s.tiles(); first += block) {
       const std::int64_t count = std::min(block, s.tiles() - first);
-      run_image(s, from, transformed, bias, added == nullptr ? nullptr : added + image, out + image,
-                buffers, first, count);
+      const auto run = isa == WinogradIsa::Avx512 ? run_on_avx512 : run_on_avx2;
+      run(s, from, transformed, bias, added == nullptr ? nullptr : added + image, out + image,
+          buffers, first, count);
       const std::int64_t now = std::min(s.rows, (first + count) / s.tiles_across * kWinogradTile);
       const std::int64_t end = first + count == s.tiles() ? s.rows : now;
       follow(s, image, complete, end, tail, out);

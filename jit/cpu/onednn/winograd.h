@@ -9,17 +9,24 @@
 
 namespace heddle::jit::onednn {
 
-/// Whether the kernel below runs `problem` here: a 3 x 3 convolution as algorithm_for() takes it, of whole vectors
-/// of channels, on a processor with AVX-512.
+/// The instruction set of a kernel. Weights transformed for one are of use to that one alone.
+enum class WinogradIsa { Avx512, Avx2 };
+
+/// Those of this processor, the widest first.
+std::span<const WinogradIsa> winograd_isas();
+
+/// Whether a kernel below runs `problem` here: a 3 x 3 convolution as algorithm_for() takes it, of multiples of 16
+/// channels, on a processor that has an instruction set of theirs.
 bool has_winograd(const Problem& problem);
 
 /// Sizes of the transformed weights: [36, panels, channels of x, columns of a panel].
-Ints winograd_weights(const Problem& problem);
+Ints winograd_weights(const Problem& problem, WinogradIsa isa = winograd_isas().front());
 /// `weights`: [m, c, 3, 3].
-void transform_weights(const Problem& problem, const float* weights, float* transformed);
+void transform_weights(const Problem& problem, const float* weights, float* transformed,
+                       WinogradIsa isa = winograd_isas().front());
 
 /// Bytes of scratch of a run.
-std::int64_t winograd_scratch(const Problem& problem);
+std::int64_t winograd_scratch(const Problem& problem, WinogradIsa isa = winograd_isas().front());
 
 /// x [n, h, w, c] to out [n, h', w', m]; then `added`, laid out like out and maybe the same memory, where it is not null,
 /// and `tail`, whose operands are those of the whole result.
@@ -32,6 +39,6 @@ std::int64_t winograd_scratch(const Problem& problem);
 /// Source: Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015, section 4.
 void run_winograd(const Problem& problem, const float* x, const float* transformed,
                   const float* bias, const float* added, std::span<const TailOp> tail, float* out,
-                  void* scratch);
+                  void* scratch, WinogradIsa isa = winograd_isas().front());
 
 }  // namespace heddle::jit::onednn
