@@ -37,6 +37,13 @@ unsigned block_rows(unsigned tile_rows, unsigned vectors, unsigned most) {
   return (tile_rows + blocks - 1) / blocks;
 }
 
+/// Vectors of a row of a block, so that its sums cover that latency where rows are few. With 16 registers there is room for
+/// the sums, a row of b and an element of a.
+unsigned block_vectors(unsigned rows, unsigned columns, std::int64_t vector_bytes) {
+  if (vector_bytes == 64) return std::min(columns, 4u);
+  return std::min(columns, rows == 1 ? 8u : rows == 2 ? 4u : 2u);
+}
+
 llvm::Constant* column_numbers(llvm::Type* element, unsigned lanes) {
   llvm::SmallVector<llvm::Constant*, 16> numbers;
   for (unsigned k = 0; k < lanes; ++k) numbers.push_back(llvm::ConstantInt::get(element, k));
@@ -84,9 +91,9 @@ void NestEmitter::operator()(const ContractStmt& s) {
   // Registers for accumulators; the others hold the row of b and the element of a.
   const unsigned registers = target_.vector_bytes == 64 ? 28 : 12;
   const auto columns = static_cast<unsigned>((s.tile_columns + lanes - 1) / lanes);
-  const unsigned vectors = std::min(columns, target_.vector_bytes == 64 ? 4u : 2u);
-  const unsigned rows =
-      block_rows(static_cast<unsigned>(s.tile_rows), vectors, registers / vectors);
+  const auto tile_rows = static_cast<unsigned>(s.tile_rows);
+  const unsigned vectors = block_vectors(tile_rows, columns, target_.vector_bytes);
+  const unsigned rows = block_rows(tile_rows, vectors, registers / vectors);
   Tile tile{s,
             lanes,
             rows,
@@ -226,13 +233,20 @@ void NestEmitter::transpose(Values& rows) {
 }
 
 void NestEmitter::contract_columns(const Tile& tile, Value* row, unsigned rows) {
-  const unsigned width = tile.vectors * tile.lanes;
-  Value* full =
-      b_.CreateSub(tile.column_count, b_.CreateURem(tile.column_count, b_.getInt64(width)));
-  loop(b_.getInt64(0), full, width, {}, [&](Value* column, const Values&) {
-    contract_block(tile, row, rows, column, tile.vectors, nullptr);
-    return Values{};
-  });
+  // Rows that are left over of a block have wider ones, and what those leave over has the block's own.
+  llvm::SmallVector<unsigned, 2> widths{block_vectors(rows, tile.columns, target_.vector_bytes)};
+  if (tile.vectors < widths[0]) widths.push_back(tile.vectors);
+  Value* full = b_.getInt64(0);
+  for (const unsigned vectors : widths) {
+    const unsigned width = vectors * tile.lanes;
+    Value* begin = full;
+    Value* left = b_.CreateSub(tile.column_count, begin);
+    full = b_.CreateSub(tile.column_count, b_.CreateURem(left, b_.getInt64(width)));
+    loop(begin, full, width, {}, [&](Value* column, const Values&) {
+      contract_block(tile, row, rows, column, vectors, nullptr);
+      return Values{};
+    });
+  }
   loop(full, tile.column_count, tile.lanes, {}, [&](Value* column, const Values&) {
     Value* left = b_.CreateTrunc(b_.CreateSub(tile.column_count, column), b_.getInt32Ty());
     Value* mask = b_.CreateICmpSLT(column_numbers(b_.getInt32Ty(), tile.lanes),
