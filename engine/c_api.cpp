@@ -65,7 +65,13 @@ hd::EngineOptions to_options(const heddle_options* given) {
     check_not_null("heddle_options.donate", given->donate[k]);
     options.donate.insert(given->donate[k]);
   }
+  options.memory_cap = given->memory_cap;
+  options.pinned_memory_cap = given->pinned_memory_cap;
   return options;
+}
+
+heddle_memory_pool to_pool(const hd::MemoryStats::Pool& pool) {
+  return {pool.in_use_bytes, pool.cached_bytes, pool.peak_bytes, pool.cap_bytes};
 }
 
 /// Handles as the tensors of a call; up to kFew of them without an allocation.
@@ -340,6 +346,23 @@ heddle_status heddle_engine_prepare(heddle_engine* engine, heddle_tensor* const*
     check_not_null("heddle_engine_prepare", engine);
     Tensors given("heddle_engine_prepare", inputs, input_count);
     engine->engine.prepare(given.get());
+  });
+}
+
+heddle_status heddle_engine_memory(const heddle_engine* engine, heddle_memory* memory) {
+  return status_of([&] {
+    check_not_null("heddle_engine_memory", engine);
+    check_not_null("heddle_engine_memory", memory);
+    const hd::MemoryStats stats = engine->engine.memory();
+    *memory = {to_pool(stats.host), to_pool(stats.device), to_pool(stats.pinned)};
+  });
+}
+
+heddle_status heddle_engine_trim(heddle_engine* engine, size_t* bytes) {
+  return status_of([&] {
+    check_not_null("heddle_engine_trim", engine);
+    const std::size_t given_back = engine->engine.trim();
+    if (bytes != nullptr) *bytes = given_back;
   });
 }
 

@@ -55,6 +55,15 @@ std::unique_ptr<ExecutionContext> ContextPool::acquire() {
   return std::make_unique<ExecutionContext>();
 }
 
+std::size_t ContextPool::drop_idle() noexcept {
+  std::size_t bytes = 0;
+  for (auto& slot : slots_) {
+    const std::unique_ptr<ExecutionContext> idle(slot.exchange(nullptr, std::memory_order_acquire));
+    if (idle != nullptr) bytes += static_cast<std::size_t>(idle->arena_bytes());
+  }
+  return bytes;
+}
+
 void ContextPool::release(std::unique_ptr<ExecutionContext> context) noexcept {
   for (auto& slot : slots_) {
     ExecutionContext* empty = nullptr;

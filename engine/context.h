@@ -60,6 +60,8 @@ class ContextPool {
   ~ContextPool();
   std::unique_ptr<ExecutionContext> acquire();
   void release(std::unique_ptr<ExecutionContext> context) noexcept;
+  /// Frees what contexts that wait hold. @return bytes of arenas
+  std::size_t drop_idle() noexcept;
 
  private:
   std::array<std::atomic<ExecutionContext*>, 64> slots_{};

@@ -559,6 +559,12 @@ bool CudaExecutor::drop_idle() {
   return any;
 }
 
+void CudaExecutor::drop_ready() {
+  for (auto& slot : slots_)
+    if (auto context = take(slot); context != nullptr && context->busy())
+      release(std::move(context));
+}
+
 CudaOutcome CudaExecutor::run(const CudaCall& call) {
   if (runtime_->device().lost())
     throw DeviceLost({.what = "run",

@@ -200,6 +200,8 @@ class CudaExecutor {
   /// @throws DeviceLost at once when the device's context is lost; what CudaContext::run throws.
   CudaOutcome run(const CudaCall& call);
   const GraphCounters& graphs() const { return graphs_; }
+  /// Frees what contexts hold of which no work is under way: waits for none.
+  void drop_ready();
 
  private:
   /// One that is not busy: without a lock, by an exchange. Waits only when kMostBusy are.

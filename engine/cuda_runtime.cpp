@@ -86,6 +86,7 @@ CudaRuntime::CudaRuntime(const Device& device, bool reset, void* context)
       pinned_(*device_, memory::DevicePool::Kind::Pinned),
       stream_(device_->make_stream()) {
   pool_.set_cap(device_memory_cap());
+  pinned_.set_cap(pinned_memory_cap());
 }
 
 std::shared_ptr<DeviceBytes> CudaRuntime::allocate(std::size_t bytes) {

@@ -94,6 +94,7 @@ Engine::Impl::Impl(TraceFunction function, EngineOptions settings, Signature sig
       own_compiler(make_compiler(options)),
       compiler(own_compiler ? own_compiler.get() : &jit::CompileService::shared()),
       cuda(make_cuda(options)),
+      caps(options, cuda.get()),
       executor(engine::thread_count(options)),
       plans(options.max_plans),
       counters_at_start(compiler->counters()),

@@ -24,6 +24,17 @@
 
 namespace heddle {
 
+namespace engine {
+
+/// The caps of an engine's options, while it lives.
+struct HeldCaps {
+  /// @param cuda  null: on the CPU
+  HeldCaps(const EngineOptions& options, CudaExecutor* cuda);
+  std::shared_ptr<const void> memory, pinned;
+};
+
+}  // namespace engine
+
 struct Engine::Impl {
   using Clock = std::chrono::steady_clock;
   static double milliseconds_since(Clock::time_point start) {
@@ -43,7 +54,7 @@ struct Engine::Impl {
     plan.executable->guards().check_overlap(inputs);
     std::unique_ptr<engine::ExecutionContext> context = contexts.acquire();
     LateOutputs late(*this, plan, inputs, outputs);
-    context->use(plan);
+    make_ready(*context, plan);
     context->set_io(plan, inputs, outputs, &late);
     const std::int32_t status = run(*context);
     const std::exception_ptr failure = status == 0 ? nullptr : context->take_failure(plan, status);
@@ -51,6 +62,8 @@ struct Engine::Impl {
     contexts.release(std::move(context));
     finish_run(plan, status, failure);
   }
+  /// @throws OutOfMemory
+  void make_ready(engine::ExecutionContext& context, const engine::BoundPlan& plan);
   void note_peak(std::int64_t arena_bytes);
   /// Counts a run, and throws what its steps reported.
   void finish_run(const engine::BoundPlan& plan, std::int32_t status,
@@ -149,6 +162,7 @@ struct Engine::Impl {
   std::unique_ptr<jit::CompileService> own_compiler;
   jit::CompileService* compiler = nullptr;
   std::unique_ptr<engine::CudaExecutor> cuda;  ///< null but on a CUDA device
+  engine::HeldCaps caps;
   scheduler::Executor executor;
   engine::PlanCache plans;
   engine::ContextPool contexts;

@@ -85,6 +85,17 @@ std::vector<base::Symbol> sizes_outside_graphs() {
   return symbols;
 }
 
+/// What the environment says; 0: nothing.
+std::size_t bytes_of(const char* variable) {
+  const char* text = std::getenv(variable);
+  if (text == nullptr) return 0;
+  const std::string_view digits = text;
+  std::size_t bytes = 0;
+  const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), bytes);
+  if (read.ec == std::errc() && read.ptr == digits.data() + digits.size()) return bytes;
+  throw OptionError({.what = variable, .where = {}, .expected = "a number of bytes", .got = text});
+}
+
 }  // namespace
 
 int thread_count(const EngineOptions& options) {
@@ -103,16 +114,9 @@ std::uint32_t stream_count(const EngineOptions& options) {
       std::min(positive(options.streams, "HEDDLE_STREAMS", kDefault), kMost));
 }
 
-std::size_t device_memory_cap() {
-  constexpr const char* kVariable = "HEDDLE_DEVICE_MEMORY_CAP";
-  const char* text = std::getenv(kVariable);
-  if (text == nullptr) return 0;
-  const std::string_view digits = text;
-  std::size_t bytes = 0;
-  const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), bytes);
-  if (read.ec == std::errc() && read.ptr == digits.data() + digits.size()) return bytes;
-  throw OptionError({.what = kVariable, .where = {}, .expected = "a number of bytes", .got = text});
-}
+std::size_t device_memory_cap() { return bytes_of("HEDDLE_DEVICE_MEMORY_CAP"); }
+
+std::size_t pinned_memory_cap() { return bytes_of("HEDDLE_PINNED_MEMORY_CAP"); }
 
 bool wants_graphs(const EngineOptions& options) {
   return is_wanted(options.cuda_graphs, "HEDDLE_CUDA_GRAPHS", true);

@@ -21,6 +21,8 @@ std::uint32_t stream_count(const EngineOptions& options);
 bool wants_graphs(const EngineOptions& options);
 /// HEDDLE_DEVICE_MEMORY_CAP in bytes; 0: there is none.
 std::size_t device_memory_cap();
+/// HEDDLE_PINNED_MEMORY_CAP in bytes; 0: there is none.
+std::size_t pinned_memory_cap();
 /// EngineOptions::autotune, HEDDLE_AUTOTUNE or whether the device is a real one.
 bool wants_autotune(const EngineOptions& options);
 /// Which steps go into graphs: HEDDLE_GRAPH_MIN_KERNELS, and none of those of ops in HEDDLE_GRAPH_SPLIT_OPS or with sizes in

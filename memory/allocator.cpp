@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "heddle/error.h"
+#include "memory/caps.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -63,10 +64,14 @@ struct CachingAllocator::Impl {
   std::atomic<std::size_t> in_use{0};
   std::atomic<std::size_t> cached{0};
   std::atomic<std::size_t> peak{0};
-  std::atomic<std::size_t> cap{0};
+  Caps caps;
   std::atomic<std::uint64_t> allocations{0};
   std::atomic<std::uint64_t> system_allocations{0};
 
+  bool is_beyond(std::size_t bytes) const {
+    return bytes != 0 &&
+           in_use.load(std::memory_order_relaxed) + cached.load(std::memory_order_relaxed) > bytes;
+  }
   void* take_cached(std::size_t size_class);
   static void* from_system(std::size_t bytes);
   [[noreturn]] void fail(std::size_t bytes) const;
@@ -103,7 +108,7 @@ void* CachingAllocator::Impl::from_system(std::size_t bytes) {
 }
 
 void CachingAllocator::Impl::fail(std::size_t bytes) const {
-  const std::size_t limit = cap.load();
+  const std::size_t limit = caps.get();
   throw OutOfMemory(
       {.what = "allocate",
        .where = "host memory",
@@ -119,7 +124,7 @@ void* CachingAllocator::allocate(std::size_t bytes) {
   const std::size_t size_class = class_of(bytes);
   const std::size_t size = bytes_of(size_class);
   const std::size_t used = impl.in_use.fetch_add(size, std::memory_order_relaxed) + size;
-  const std::size_t cap = impl.cap.load(std::memory_order_relaxed);
+  const std::size_t cap = impl.caps.get();
   if (cap != 0 && used > cap) {
     impl.in_use.fetch_sub(size, std::memory_order_relaxed);
     impl.fail(bytes);
@@ -130,6 +135,7 @@ void* CachingAllocator::allocate(std::size_t bytes) {
     show(block, size);
   } else {
     impl.system_allocations.fetch_add(1, std::memory_order_relaxed);
+    if (impl.is_beyond(cap)) trim();
     block = Impl::from_system(size);
     if (block == nullptr) {
       trim();
@@ -151,7 +157,8 @@ void CachingAllocator::release(void* block) noexcept {
   const std::size_t size_class = static_cast<std::size_t*>(block)[-1];
   const std::size_t size = bytes_of(size_class);
   impl.in_use.fetch_sub(size, std::memory_order_relaxed);
-  if (impl.cached.fetch_add(size, std::memory_order_relaxed) + size <= kMaxCached) {
+  const std::size_t kept = impl.cached.fetch_add(size, std::memory_order_relaxed) + size;
+  if (kept <= kMaxCached && !impl.is_beyond(impl.caps.get())) {
     hide(block, size);
     FreeList& list = impl.lists[size_class];
     const std::scoped_lock lock(list.mutex);
@@ -162,7 +169,8 @@ void CachingAllocator::release(void* block) noexcept {
   std::free(static_cast<void**>(block)[-2]);
 }
 
-void CachingAllocator::trim() noexcept {
+std::size_t CachingAllocator::trim() noexcept {
+  std::size_t given_back = 0;
   for (std::size_t k = 0; k < kClasses; ++k) {
     std::vector<void*> blocks;
     {
@@ -174,14 +182,25 @@ void CachingAllocator::trim() noexcept {
       impl_->cached.fetch_sub(bytes_of(k), std::memory_order_relaxed);
       std::free(static_cast<void**>(block)[-2]);
     }
+    given_back += blocks.size() * bytes_of(k);
   }
+  return given_back;
 }
 
-void CachingAllocator::set_cap(std::size_t bytes) { impl_->cap.store(bytes); }
+void CachingAllocator::set_cap(std::size_t bytes) {
+  impl_->caps.set(bytes);
+  if (impl_->is_beyond(bytes)) trim();
+}
+
+std::shared_ptr<const void> CachingAllocator::hold_cap(std::size_t bytes) {
+  auto held = impl_->caps.hold(bytes);
+  if (impl_->is_beyond(bytes)) trim();
+  return held;
+}
 
 CachingAllocator::Stats CachingAllocator::stats() const {
-  return {impl_->in_use.load(), impl_->cached.load(), impl_->peak.load(), impl_->allocations.load(),
-          impl_->system_allocations.load()};
+  return {impl_->in_use.load(), impl_->cached.load(),      impl_->peak.load(),
+          impl_->caps.get(),    impl_->allocations.load(), impl_->system_allocations.load()};
 }
 
 }  // namespace heddle::memory

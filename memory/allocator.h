@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 namespace heddle::memory {
 
@@ -15,15 +16,18 @@ class CachingAllocator {
   /// @throws OutOfMemory naming the bytes, what is in use and the cap.
   void* allocate(std::size_t bytes);
   void release(void* block) noexcept;
-  /// Gives cached blocks back to the system.
-  void trim() noexcept;
-  /// Hard cap on bytes in use; 0: none.
+  /// Gives cached blocks back to the system. @return their bytes
+  std::size_t trim() noexcept;
+  /// Hard cap on bytes in use; 0: none. Cached blocks go before both together are more.
   void set_cap(std::size_t bytes);
+  /// The same while what it returns is there, in place of that one: the smallest of those that are held.
+  std::shared_ptr<const void> hold_cap(std::size_t bytes);
 
   struct Stats {
     std::size_t in_use_bytes = 0;
     std::size_t cached_bytes = 0;
-    std::size_t peak_bytes = 0;
+    std::size_t peak_bytes = 0;            ///< of bytes in use
+    std::size_t cap_bytes = 0;             ///< 0: none
     std::uint64_t allocations = 0;         ///< calls of allocate()
     std::uint64_t system_allocations = 0;  ///< of those, served by the system
   };

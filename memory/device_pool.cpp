@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <utility>
 
 #include "heddle/error.h"
 
@@ -40,12 +41,12 @@ void* DevicePool::take_cached(std::size_t bytes) {
 }
 
 void* DevicePool::from_device(std::size_t bytes) {
-  if (cap_ != 0 && stats_.in_use_bytes + stats_.cached_bytes + bytes > cap_) trim_locked();
-  if (cap_ != 0 && stats_.in_use_bytes + bytes > cap_)
+  if (is_beyond_cap(bytes)) trim_locked();
+  if (is_beyond_cap(bytes))
     throw OutOfMemory(
         {.what = kind_ == Kind::Device ? "device memory" : "pinned memory",
          .where = device_.properties().name,
-         .expected = fmt::format("at most {} bytes", cap_),
+         .expected = fmt::format("at most {} bytes", caps_.get()),
          .got = fmt::format("a request for {} bytes, {} in use", bytes, stats_.in_use_bytes)});
   const auto request = [&] {
     return kind_ == Kind::Device ? device_.allocate(bytes) : device_.allocate_pinned(bytes);
@@ -84,27 +85,43 @@ void DevicePool::release(void* block) noexcept {
   stats_.cached_bytes += found->second;
   cached_.emplace(found->second, block);
   used_.erase(found);
+  keep_cap();
 }
 
-void DevicePool::trim_locked() noexcept {
+std::size_t DevicePool::trim_locked() noexcept {
   for (const auto& [bytes, block] : cached_) give_to_device(block);
   cached_.clear();
-  stats_.cached_bytes = 0;
+  return std::exchange(stats_.cached_bytes, 0);
 }
 
-void DevicePool::trim() noexcept {
+std::size_t DevicePool::trim() noexcept {
   const std::scoped_lock lock(mutex_);
-  trim_locked();
+  return trim_locked();
+}
+
+/// Where a cap was set that is lower than what is held.
+void DevicePool::keep_cap() noexcept {
+  if (is_beyond_cap(0)) trim_locked();
 }
 
 void DevicePool::set_cap(std::size_t bytes) {
+  caps_.set(bytes);
   const std::scoped_lock lock(mutex_);
-  cap_ = bytes;
+  keep_cap();
+}
+
+std::shared_ptr<const void> DevicePool::hold_cap(std::size_t bytes) {
+  auto held = caps_.hold(bytes);
+  const std::scoped_lock lock(mutex_);
+  keep_cap();
+  return held;
 }
 
 DevicePool::Stats DevicePool::stats() const {
   const std::scoped_lock lock(mutex_);
-  return stats_;
+  Stats stats = stats_;
+  stats.cap_bytes = caps_.get();
+  return stats;
 }
 
 }  // namespace heddle::memory

@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 
 #include "device/device.h"
+#include "memory/caps.h"
 
 namespace heddle::memory {
 
@@ -28,15 +30,18 @@ class DevicePool {
   void* allocate(std::size_t bytes);
   /// Null is nothing.
   void release(void* block) noexcept;
-  /// Gives blocks that are not in use back to the device.
-  void trim() noexcept;
+  /// Gives blocks that are not in use back to the device. @return their bytes
+  std::size_t trim() noexcept;
   /// Hard cap on bytes held, cached ones included; 0: none.
   void set_cap(std::size_t bytes);
+  /// The same while what it returns is there, in place of that one: the smallest of those that are held.
+  std::shared_ptr<const void> hold_cap(std::size_t bytes);
 
   struct Stats {
     std::size_t in_use_bytes = 0;
     std::size_t cached_bytes = 0;
     std::size_t peak_bytes = 0;            ///< of bytes in use
+    std::size_t cap_bytes = 0;             ///< 0: none
     std::uint64_t allocations = 0;         ///< calls of allocate() that gave memory
     std::uint64_t device_allocations = 0;  ///< of those, served by the device
   };
@@ -45,7 +50,13 @@ class DevicePool {
  private:
   void* take_cached(std::size_t bytes);
   void* from_device(std::size_t bytes);
-  void trim_locked() noexcept;
+  std::size_t trim_locked() noexcept;
+  /// Whether so many bytes more are more than the cap allows.
+  bool is_beyond_cap(std::size_t more) const {
+    const std::size_t cap = caps_.get();
+    return cap != 0 && stats_.in_use_bytes + stats_.cached_bytes + more > cap;
+  }
+  void keep_cap() noexcept;
   void give_to_device(void* block) noexcept;
 
   device::Device& device_;
@@ -53,7 +64,7 @@ class DevicePool {
   mutable std::mutex mutex_;
   std::map<void*, std::size_t> used_;
   std::multimap<std::size_t, void*> cached_;
-  std::size_t cap_ = 0;
+  Caps caps_;
   Stats stats_;
 };
 

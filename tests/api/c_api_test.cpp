@@ -252,6 +252,35 @@ TEST(CApi, MovesTensorsBetweenDevices) {
   EXPECT_EQ(none, nullptr);
 }
 
+TEST(CApi, TellsAndGivesBackMemory) {
+  heddle_options options;
+  heddle_options_init(&options);
+  options.memory_cap = std::size_t{1} << 40;
+  heddle_engine* made = nullptr;
+  ASSERT_EQ(heddle_engine_parse_ir("graph @main(%x: f32[s0]) {\n  %y = exp(%x)\n  return %y\n}",
+                                   &options, &made),
+            HEDDLE_OK);
+  const Handle<heddle_engine> engine(made);
+  heddle_memory before{};
+  ASSERT_EQ(heddle_engine_memory(engine.get(), &before), HEDDLE_OK);
+  EXPECT_EQ(before.host.cap_bytes, std::size_t{1} << 40);
+  heddle_tensor* tensor = nullptr;
+  const std::int64_t sizes[] = {100000};
+  ASSERT_EQ(heddle_tensor_empty(HEDDLE_F32, 1, sizes, &tensor), HEDDLE_OK);
+  heddle_memory after{};
+  ASSERT_EQ(heddle_engine_memory(engine.get(), &after), HEDDLE_OK);
+  EXPECT_GE(after.host.in_use_bytes, before.host.in_use_bytes + 400000);
+  EXPECT_GE(after.host.peak_bytes, after.host.in_use_bytes);
+  EXPECT_EQ(after.device.in_use_bytes + after.pinned.cached_bytes, 0u);
+  heddle_tensor_free(tensor);
+  std::size_t bytes = 0;
+  ASSERT_EQ(heddle_engine_trim(engine.get(), &bytes), HEDDLE_OK);
+  EXPECT_GE(bytes, 400000u);
+  EXPECT_EQ(heddle_engine_trim(engine.get(), nullptr), HEDDLE_OK);
+  EXPECT_EQ(heddle_engine_trim(nullptr, &bytes), HEDDLE_ERROR_ARGUMENT);
+  EXPECT_EQ(heddle_engine_memory(engine.get(), nullptr), HEDDLE_ERROR_ARGUMENT);
+}
+
 TEST(CApi, GivesThePlanAsText) {
   const Handle<heddle_engine> engine = parse(R"(graph @main(%x: f32[s0]) {
   %y = exp(%x)

@@ -28,6 +28,9 @@ TEST(Settings, TheCapOnDeviceMemoryIsANumberOfBytes) {
               std::string("HEDDLE_DEVICE_MEMORY_CAP: expected a number of bytes, got ") + text);
   ::unsetenv("HEDDLE_DEVICE_MEMORY_CAP");
   EXPECT_EQ(device_memory_cap(), 0u);
+  ::setenv("HEDDLE_PINNED_MEMORY_CAP", "4096", 1);
+  EXPECT_EQ(pinned_memory_cap(), 4096u);
+  ::unsetenv("HEDDLE_PINNED_MEMORY_CAP");
 }
 
 }  // namespace

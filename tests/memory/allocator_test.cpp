@@ -66,6 +66,45 @@ TEST(CachingAllocator, TheCapIsAnErrorThatSaysSo) {
   allocator.release(block);
 }
 
+TEST(CachingAllocator, TheSmallestCapThatIsHeldHolds) {
+  CachingAllocator& allocator = CachingAllocator::host();
+  allocator.set_cap(5000);
+  const std::size_t in_use = allocator.stats().in_use_bytes;
+  auto wide = allocator.hold_cap(in_use + (8 << 20));
+  EXPECT_EQ(allocator.hold_cap(0), nullptr);
+  EXPECT_EQ(allocator.stats().cap_bytes, in_use + (8 << 20)) << "in place of the one that is set";
+  {
+    const auto narrow = allocator.hold_cap(in_use + (4 << 20));
+    const auto equal = allocator.hold_cap(in_use + (4 << 20));
+    EXPECT_EQ(allocator.stats().cap_bytes, in_use + (4 << 20));
+    EXPECT_THROW(allocator.allocate(6 << 20), OutOfMemory);
+  }
+  allocator.release(allocator.allocate(6 << 20));
+  EXPECT_EQ(allocator.stats().cap_bytes, in_use + (8 << 20));
+  wide.reset();
+  EXPECT_EQ(allocator.stats().cap_bytes, 5000u);
+  allocator.set_cap(0);
+  EXPECT_EQ(allocator.stats().cap_bytes, 0u);
+}
+
+TEST(CachingAllocator, CachedBlocksGoBeforeTheCapIsPassed) {
+  CachingAllocator& allocator = CachingAllocator::host();
+  allocator.trim();
+  const std::size_t in_use = allocator.stats().in_use_bytes;
+  void* kept = allocator.allocate(1 << 20);
+  allocator.release(allocator.allocate(2 << 20));
+  EXPECT_EQ(allocator.stats().cached_bytes, std::size_t{2} << 20);
+  const auto cap = allocator.hold_cap(in_use + (5 << 19));
+  EXPECT_EQ(allocator.stats().cached_bytes, 0u) << "more than the new cap";
+  allocator.release(allocator.allocate(5 << 18));
+  void* block = allocator.allocate(3 << 19);
+  EXPECT_EQ(allocator.stats().cached_bytes, 0u) << "both together are more";
+  allocator.release(block);
+  EXPECT_EQ(allocator.trim(), std::size_t{3} << 19);
+  EXPECT_EQ(allocator.trim(), 0u);
+  allocator.release(kept);
+}
+
 TEST(CachingAllocator, AnAbsurdRequestIsATypedError) {
   EXPECT_THROW(CachingAllocator::host().allocate(std::size_t{1} << 60), OutOfMemory);
 }

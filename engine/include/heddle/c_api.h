@@ -59,6 +59,9 @@ typedef struct heddle_options {
    * one, and what it holds afterwards is the engine's business. */
   const char* const* donate;
   size_t donate_count;
+  size_t memory_cap; /* bytes that may be held in the memory of the device, by all engines on it */
+  size_t
+      pinned_memory_cap; /* the same of the host's memory that a CUDA device copies from and to */
 } heddle_options;
 HEDDLE_C_API void heddle_options_init(heddle_options* options);
 
@@ -121,6 +124,22 @@ HEDDLE_C_API heddle_status heddle_engine_prepare(heddle_engine* engine,
 /* New elements for a parameter, of the same type; calls may run meanwhile. */
 HEDDLE_C_API heddle_status heddle_engine_update_parameter(heddle_engine* engine, const char* name,
                                                           const heddle_tensor* value);
+
+/* Bytes that the process holds for all its engines and tensors. */
+typedef struct heddle_memory_pool {
+  size_t in_use_bytes;
+  size_t cached_bytes; /* kept for the next who asks */
+  size_t peak_bytes;   /* the most that were in use at a time */
+  size_t cap_bytes;    /* 0: none */
+} heddle_memory_pool;
+typedef struct heddle_memory {
+  heddle_memory_pool host;
+  heddle_memory_pool device; /* CUDA: of the engine's device */
+  heddle_memory_pool pinned; /* CUDA: memory of the host that it copies from and to */
+} heddle_memory;
+HEDDLE_C_API heddle_status heddle_engine_memory(const heddle_engine* engine, heddle_memory* memory);
+/* Gives back what no call and no tensor uses. `bytes`, which may be null, gets how many those were. */
+HEDDLE_C_API heddle_status heddle_engine_trim(heddle_engine* engine, size_t* bytes);
 
 /* What is known of an input or output: of a model from the start, of a callable after its first call. */
 typedef struct heddle_value_info {

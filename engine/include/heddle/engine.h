@@ -110,6 +110,15 @@ struct EngineOptions {
   /// call waits on the host for what was queued before it on the stream that brings them. Null: streams of the
   /// engine's, and calls return when they are done.
   void* stream = nullptr;
+  /// The most bytes that may be held in the memory of the engine's device, in this process and, on CUDA, context: those
+  /// in use by whatever engine and tensor, and those that are kept for later calls. A call that needs more is
+  /// OutOfMemory, and the engine can be used as before. The smallest cap of the engines that are there holds. 0: none of this engine's;
+  /// on CUDA HEDDLE_DEVICE_MEMORY_CAP holds where no engine has one. Not counted: what the driver keeps for code and graphs, what
+  /// libraries take for themselves and, on the CPU, compiled code and the weights of a model.
+  std::size_t memory_cap = 0;
+  /// The same of the host's pinned memory on CUDA, through which inputs and outputs of the host go.
+  /// 0: HEDDLE_PINNED_MEMORY_CAP or none.
+  std::size_t pinned_memory_cap = 0;
 };
 
 /// What an input or output is.
@@ -154,6 +163,20 @@ struct EngineStats {
   std::uint64_t arena_peak_bytes = 0;  ///< of one request
   std::vector<std::string>
       recompiles;  ///< why compiles after the first happened, of the last 64: the failed guard
+};
+
+/// Bytes of memory that this process holds for all its engines and tensors, in blocks as they are rounded up.
+struct MemoryStats {
+  struct Pool {
+    std::size_t in_use_bytes =
+        0;  ///< of tensors, parameters, calls under way, and idle contexts of engines
+    std::size_t cached_bytes = 0;  ///< in no use, kept for the next who asks
+    std::size_t peak_bytes = 0;    ///< the most that were in use at a time
+    std::size_t cap_bytes = 0;     ///< EngineOptions::memory_cap and its like; 0: none
+  };
+  Pool host;    ///< tensors on the CPU and arenas
+  Pool device;  ///< CUDA: the engine's device, in its context
+  Pool pinned;  ///< CUDA: memory of the host that this device copies from and to
 };
 
 /// What happened in a run, in order: memory of a value taken or given back, a step launched. A value that takes
@@ -359,6 +382,13 @@ class HEDDLE_API Engine {
   /// Inputs and outputs; known from the start for model files, after the first call otherwise.
   Signature signature() const;
   EngineStats stats() const;
+  MemoryStats memory() const;
+  /// Gives back to the device and to the system what no call, tensor or parameter uses: arenas, staging and graphs of
+  /// contexts in which nothing is under way, then blocks that are kept for later calls, of all engines on the device. The next
+  /// calls take memory anew. On CUDA it may wait for the device to come to rest, as giving memory back does there.
+  /// @return the bytes given back: by so many less is held
+  /// Threads: any; calls may run meanwhile.
+  std::size_t trim();
   const EngineOptions& options() const;
 
   /// The plan for inputs such as these as a JSON document: guards, regions, kernels, steps, buffers,
