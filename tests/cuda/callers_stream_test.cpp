@@ -505,34 +505,5 @@ TEST(CallersContext, AStreamOfAnotherContextIsAnError) {
   EXPECT_THROW(engine.run({counted(f32, {4})}), DeviceError);
 }
 
-TEST(CallersStream, EveryCallFailsOnceAndTheNextRunIsRight) {
-  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
-  const Caller caller;
-  const auto scenario = [&] {
-    Engine engine([](const Tensor& x) { return cumsum(softmax(x, -1), 0); }, caller.options());
-    Tensor x = on_device(counted(f32, {4, 4}));
-    for (int k = 0; k < 3; ++k) x = engine.run({x})[0];
-    return x.to_doubles();
-  };
-  const std::vector<double> want = scenario();
-  control().fail(0, 0);
-  ASSERT_EQ(scenario(), want);
-  const unsigned long calls = control().calls();
-  const unsigned long live = control().live();
-  for (unsigned long n = 1; n <= calls; ++n) {
-    control().fail(n, 1);
-    try {
-      EXPECT_EQ(scenario(), want) << control().failed();
-    } catch (const DeviceLost& lost) {
-      ADD_FAILURE() << "the context is not lost: " << lost.what();
-    } catch (const Error&) {
-    }
-    SCOPED_TRACE("call " + std::to_string(n) + ": " + control().failed());
-    control().fail(0, 0);
-    EXPECT_EQ(control().live(), live);
-    ASSERT_EQ(scenario(), want);
-  }
-}
-
 }  // namespace
 }  // namespace heddle::testing

@@ -119,41 +119,6 @@ class LibraryTest : public tests::FolderTest {
     }
     EXPECT_GT(n, 10);
   }
-  /// Fails each `step`th call of an engine's life in turn.
-  /// @param inputs  for the n-th of these lives
-  template <typename F, typename Inputs>
-  void expect_failures_typed(F f, Inputs inputs, std::int64_t step) {
-    const auto run = [&](std::int64_t n) {
-      control().slow(kOurs, kForAges);
-      const std::vector<Tensor> given = inputs(n);
-      Engine engine = engine_of(f, options());
-      engine.run(given);
-      engine.wait_for_specialisations();
-      engine.run(given);
-      return variant_of(engine, given) == variant_;
-    };
-    EXPECT_TRUE(run(0));
-    control().leaked();
-    int taken_over = 0;
-    int refused = 0;
-    std::string failed = "any";
-    for (std::int64_t n = 1; !failed.empty(); n += step) {
-      SCOPED_TRACE("call " + std::to_string(n));
-      std::filesystem::remove_all(folder_);
-      control().fail(static_cast<unsigned long>(n), kRefused);
-      try {
-        taken_over += run(n) ? 1 : 0;
-      } catch (const Error& typed) {
-        EXPECT_THAT(std::string(typed.what()), ::testing::Not(::testing::IsEmpty()));
-        ++refused;
-      }
-      failed = control().failed();
-      EXPECT_EQ(control().leaked(), 0u) << failed;
-      ASSERT_LT(n, 4000) << "calls end";
-    }
-    EXPECT_GT(refused, 2);
-    EXPECT_GT(taken_over, 2);
-  }
 
   const char* variable_;
   const char* variant_;

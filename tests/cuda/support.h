@@ -15,6 +15,7 @@
 #include "heddle/custom_op.h"
 #include "heddle/heddle.h"
 #include "tests/cuda_sim/control.h"
+#include "tests/fuzz/environment.h"
 #include "tests/support/cuda_driver.h"
 #include "tests/support/one_op.h"
 
@@ -22,6 +23,9 @@ namespace heddle::testing {
 
 using test::kNeedsSimulator;
 using test::on_simulator;
+
+/// Whether long runs are wanted (HEDDLE_NIGHTLY=1).
+inline bool is_nightly() { return fuzz::from_environment("HEDDLE_NIGHTLY", 0) != 0; }
 
 inline Device cuda_device() { return on_simulator() ? Device::cuda_sim() : Device::cuda(); }
 

@@ -16,8 +16,11 @@ struct Control {
     load(seed, "heddle_cuda_sim_seed");
     load(multiprocessors, "heddle_cuda_sim_multiprocessors");
     load(registers, "heddle_cuda_sim_registers");
+    load(libraries, "heddle_cuda_sim_libraries");
     load(fail, "heddle_cuda_sim_fail");
+    load(fail_call_of, "heddle_cuda_sim_fail_call_of");
     load(failed, "heddle_cuda_sim_failed");
+    load(called, "heddle_cuda_sim_called");
     load(calls, "heddle_cuda_sim_calls");
     load(calls_of, "heddle_cuda_sim_calls_of");
     load(skip_wait, "heddle_cuda_sim_skip_wait");
@@ -47,17 +50,25 @@ struct Control {
   /// How many registers a thread of any kernel takes, as kernels that are loaded from now on tell; 0 at first.
   void (*registers)(unsigned int count) = nullptr;
 
+  /// Whether the driver takes code as libraries; 0: as modules alone. At first it does.
+  void (*libraries)(int there) = nullptr;
+
   /// Calls of entry points are counted anew, and the n-th (from 1) gives an error in place of doing its
   /// work: `error` from cu functions, NVRTC's internal error from nvrtc functions (from a compile that of missing
   /// built-ins, if `error` is 7). Functions that release
   /// something do that all the same. An error that a context does not survive stays. 0: none.
   void (*fail)(unsigned long n, int error) = nullptr;
+  /// The same of the n-th call of one function, by its name without the version.
+  void (*fail_call_of)(const char* function, unsigned long n, int error) = nullptr;
   /// The name of the function that gave the error; empty: none did yet.
   const char* (*failed)() = nullptr;
   /// Calls of entry points since `fail`.
   unsigned long (*calls)() = nullptr;
   /// The same of one function, by its name without the version: "cuMemAlloc".
   unsigned long (*calls_of)(const char* function) = nullptr;
+
+  /// Those that were called: lines of a name and a number.
+  const char* (*called)() = nullptr;
 
   /// The n-th wait of a stream for an event from now on is left out, as if nobody had asked for it; 0:
   /// none. For tests of tests: the simulator must object.
@@ -80,10 +91,11 @@ struct Control {
 
   /// What the context was lost by, in words; empty: it lives.
   const char* (*problem)() = nullptr;
-  /// Allocations, pinned memory, streams, events and modules that are there.
+  /// Allocations, pinned memory, streams, events, modules and graphs that are there, programs of NVRTC, and what libraries
+  /// made.
   unsigned long (*live)() = nullptr;
-  /// Those that were still there when contexts that had met no error were given back by their last
-  /// holders, since this was last asked.
+  /// Those of contexts that had met no error which were still there when their last holders gave them back, since this
+  /// was last asked.
   unsigned long (*leaked)() = nullptr;
   /// Operations of streams that have run.
   unsigned long (*operations)() = nullptr;

@@ -97,6 +97,8 @@ struct Found {
   int reserved[4];
 };
 
+using heddle::sim::objects;
+
 /// Whether the call is to fail.
 bool fails(const char* function) { return heddle::sim::Injector::instance().enter(function) != 0; }
 
@@ -158,6 +160,7 @@ EXPORT int cublasLtCreate(void** handle) {
     return kInternal;
   }
   *handle = new Handle(made);
+  ++objects();
   return kOk;
 }
 
@@ -165,17 +168,20 @@ EXPORT int cublasLtDestroy(void* handle) {
   const auto* made = static_cast<Handle*>(handle);
   const int unloaded = cuModuleUnload(made->module);
   delete made;
-  return unloaded == 0 ? kOk : kInternal;
+  --objects();
+  return fails("cublasLtDestroy") || unloaded != 0 ? kInternal : kOk;
 }
 
 EXPORT int cublasLtMatmulDescCreate(void** product, int compute, int scale) {
   if (fails("cublasLtMatmulDescCreate")) return kInternal;
   *product = new Product{compute, scale};
+  ++objects();
   return kOk;
 }
 EXPORT int cublasLtMatmulDescDestroy(void* product) {
   delete static_cast<Product*>(product);
-  return kOk;
+  --objects();
+  return fails("cublasLtMatmulDescDestroy") ? kInternal : kOk;
 }
 EXPORT int cublasLtMatmulDescSetAttribute(void* handle, int attribute, const void* value,
                                           std::size_t bytes) {
@@ -191,11 +197,13 @@ EXPORT int cublasLtMatrixLayoutCreate(void** matrix, int type, std::uint64_t row
   if (type != kF32 && type != kF16 && type != kBf16) return kBadValue;
   *matrix =
       new Matrix{type, static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns), stride};
+  ++objects();
   return kOk;
 }
 EXPORT int cublasLtMatrixLayoutDestroy(void* matrix) {
   delete static_cast<Matrix*>(matrix);
-  return kOk;
+  --objects();
+  return fails("cublasLtMatrixLayoutDestroy") ? kInternal : kOk;
 }
 EXPORT int cublasLtMatrixLayoutSetAttribute(void* handle, int attribute, const void* value,
                                             std::size_t bytes) {
@@ -209,11 +217,13 @@ EXPORT int cublasLtMatrixLayoutSetAttribute(void* handle, int attribute, const v
 EXPORT int cublasLtMatmulPreferenceCreate(void** preference) {
   if (fails("cublasLtMatmulPreferenceCreate")) return kInternal;
   *preference = new Preference;
+  ++objects();
   return kOk;
 }
 EXPORT int cublasLtMatmulPreferenceDestroy(void* preference) {
   delete static_cast<Preference*>(preference);
-  return kOk;
+  --objects();
+  return fails("cublasLtMatmulPreferenceDestroy") ? kInternal : kOk;
 }
 EXPORT int cublasLtMatmulPreferenceSetAttribute(void* handle, int attribute, const void* value,
                                                 std::size_t bytes) {

@@ -188,6 +188,8 @@ struct Handle {
   void* stream = nullptr;
 };
 
+using heddle::sim::objects;
+
 /// Whether the call is to fail.
 bool fails(const char* function) {
   if (heddle::sim::Injector::instance().enter(function) == 0) return false;
@@ -429,6 +431,7 @@ EXPORT int cudnnCreate(void** handle) {
     return kInternal;
   }
   *handle = new Handle(made);
+  ++objects();
   return kOk;
 }
 
@@ -436,7 +439,8 @@ EXPORT int cudnnDestroy(void* handle) {
   const auto* made = static_cast<Handle*>(handle);
   const int unloaded = cuModuleUnload(made->module);
   delete made;
-  return unloaded == 0 ? kOk : kInternal;
+  --objects();
+  return fails("cudnnDestroy") || unloaded != 0 ? kInternal : kOk;
 }
 
 EXPORT int cudnnSetStream(void* handle, void* stream) {
@@ -451,6 +455,7 @@ EXPORT int cudnnBackendCreateDescriptor(int kind, void** descriptor) {
   auto* made = new Descriptor{.kind = kind};
   const std::scoped_lock lock(mutex());
   descriptors().insert(made);
+  ++objects();
   *descriptor = made;
   return kOk;
 }
@@ -460,7 +465,8 @@ EXPORT int cudnnBackendDestroyDescriptor(void* descriptor) {
   const std::scoped_lock lock(mutex());
   if (descriptors().erase(made) == 0) return kBadParam;
   delete made;
-  return kOk;
+  --objects();
+  return fails("cudnnBackendDestroyDescriptor") ? kInternal : kOk;
 }
 
 EXPORT int cudnnBackendSetAttribute(void* descriptor, int attribute, int type, std::int64_t count,

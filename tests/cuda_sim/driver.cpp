@@ -164,6 +164,7 @@ namespace {
 constexpr int kMultiprocessors = 2;
 std::atomic<int> multiprocessors = kMultiprocessors;
 std::atomic<int> registers = 0;  ///< of a thread, of every kernel
+std::atomic<bool> takes_libraries = true;
 
 }  // namespace
 
@@ -442,6 +443,7 @@ EXPORT int cuLibraryLoadData(void** library, const void* image, int*, void**,
   const Entry entry("cuLibraryLoadData");
   if (const int error = entry.in_context_apart(); error != kSuccess) return error;
   if (jit_count != 0 || count != 0) return kInvalidValue;
+  if (!takes_libraries) return kNotSupported;
   return load_image(library, image);
 }
 
@@ -526,6 +528,15 @@ EXPORT void heddle_cuda_sim_registers(unsigned int count) { registers = static_c
 EXPORT void heddle_cuda_sim_fail(unsigned long n, int error) {
   Injector::instance().fail(n, error);
 }
+EXPORT void heddle_cuda_sim_fail_call_of(const char* function, unsigned long n, int error) {
+  Injector::instance().fail_call_of(function, n, error);
+}
+EXPORT const char* heddle_cuda_sim_called() {
+  thread_local std::string called;
+  called = Injector::instance().called();
+  return called.c_str();
+}
+EXPORT void heddle_cuda_sim_libraries(int there) { takes_libraries = there != 0; }
 EXPORT const char* heddle_cuda_sim_failed() {
   thread_local std::string failed;
   failed = Injector::instance().failed();
@@ -561,7 +572,7 @@ EXPORT const char* heddle_cuda_sim_problem() {
 }
 EXPORT unsigned long heddle_cuda_sim_live() {
   const std::lock_guard lock(mutex());
-  return live();
+  return live() + objects();
 }
 EXPORT unsigned long heddle_cuda_sim_leaked() {
   const std::lock_guard lock(mutex());

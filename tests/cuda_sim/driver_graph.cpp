@@ -238,7 +238,7 @@ EXPORT int cuGraphGetNodes(void* handle, void** nodes, std::size_t* count) {
 }
 
 EXPORT int cuGraphInstantiateWithFlags(void** exec, void* handle, unsigned long long) {
-  const Entry entry("cuGraphInstantiate");
+  const Entry entry("cuGraphInstantiateWithFlags");
   if (const int error = entry.in_context(); error != kSuccess) return error;
   const Graph* graph = Graphs::instance().find(handle);
   if (graph == nullptr) return kInvalidHandle;

@@ -25,6 +25,11 @@ ContextState& context_state() {
   return one;
 }
 
+std::atomic<unsigned long>& objects() {
+  static std::atomic<unsigned long> count;
+  return count;
+}
+
 std::vector<void*>& context_stack() {
   thread_local std::vector<void*> stack;
   return stack;

@@ -1,6 +1,7 @@
 // What the entry points of the driver share: the lock, the state of the context, handles.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <set>
 #include <string>
@@ -50,6 +51,8 @@ struct ContextState {
   unsigned long leaked = 0;
 };
 ContextState& context_state();
+/// Programs of NVRTC, and handles and descriptors of libraries that are there; of no context.
+std::atomic<unsigned long>& objects();
 /// Contexts that this thread pushed and did not pop; the last one is current.
 std::vector<void*>& context_stack();
 

@@ -4,11 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "tests/cuda_sim/entry.h"
 #include "tests/cuda_sim/host_compiler.h"
 #include "tests/cuda_sim/inject.h"
 #include "tests/cuda_sim/module.h"
-
-#define EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace {
 
@@ -66,13 +65,15 @@ EXPORT int nvrtcCreateProgram(Program** program, const char* text, const char*, 
   if (fails("nvrtcCreateProgram")) return kInternal;
   if (headers != 0) return kInvalidInput;
   *program = new Program{text, {}, {}};
+  ++heddle::sim::objects();
   return kSuccess;
 }
 
 EXPORT int nvrtcDestroyProgram(Program** program) {
   delete *program;
+  --heddle::sim::objects();
   *program = nullptr;
-  return kSuccess;
+  return fails("nvrtcDestroyProgram") ? kInternal : kSuccess;
 }
 
 EXPORT int nvrtcCompileProgram(Program* program, int, const char* const*) {
