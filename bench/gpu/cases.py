@@ -114,7 +114,8 @@ def attention_cases(tiny):
         g = Graph("bf16")
         q = g.input(batch, heads, queries, width)
         k, v = (g.input(batch, shared, keys, width) for _ in range(2))
-        yield Case(f"attention_{name}", g.returns(g.attention(q, k, v, causal)), 2e-2, modes=("eager",), jax=False)
+        yield Case(f"attention_{name}", g.returns(g.attention(q, k, v, causal)), 2e-2,
+                   modes=("eager", "flash", "efficient", "cudnn", "math"), jax=False)
 
 
 def conv_cases(tiny):

@@ -1,13 +1,15 @@
 """PyTorch's part of the GPU suite. Reads lines of JSON, answers each with one:
 
-    {"case": FOLDER, "out": FOLDER, "mode": "eager" | "default" | "max-autotune", "seconds": S}
+    {"case": FOLDER, "out": FOLDER, "mode": MODE, "seconds": S}
 
 usage: peer_torch.py --device cuda|cpu
 
-"max-autotune" is torch.compile with CUDA graphs, as a user asks for it. The elements that are compared are written as
+MODE is "eager", "default" or "max-autotune" (torch.compile, with CUDA graphs in the latter, as a user asks for it), or names the
+kernel of attention that eager mode takes: "flash", "efficient", "cudnn", "math"; one that does not take the inputs is an error. The elements that are compared are written as
 case.h says. cpu is for trying the suite out.
 """
 import argparse
+import contextlib
 import json
 import math
 import pathlib
@@ -21,6 +23,8 @@ from samples import sample_step, write_floats
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "i64": torch.int64,
           "i32": torch.int32}
+#: Modes to members of torch.nn.attention.SDPBackend.
+ATTENTION = {"flash": "FLASH_ATTENTION", "efficient": "EFFICIENT_ATTENTION", "cudnn": "CUDNN_ATTENTION", "math": "MATH"}
 ROTATED_BYTES = 256 << 20
 MOST_SETS = 64
 
@@ -103,9 +107,18 @@ def write_samples(folder, name, tensor):
     write_floats(folder / f"{name}.f32", flat[::sample_step(flat.numel())].float().cpu().tolist())
 
 
+def kernel_of(mode):
+    """While it is entered, attention takes the kernel that `mode` names, or fails."""
+    if mode not in ATTENTION:
+        return contextlib.nullcontext()
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    return sdpa_kernel(getattr(SDPBackend, ATTENTION[mode]))
+
+
 def run(request, device):
     try:
-        return measured(request, device)
+        with kernel_of(request["mode"]):
+            return measured(request, device)
     finally:
         if device == "cuda":
             torch.cuda.empty_cache()

@@ -2,6 +2,8 @@
 
 usage: gpu_suite_test.py BUILD      (a build folder of the preset minimal; a skip, 77, where its programs are not built)
 """
+import contextlib
+import enum
 import json
 import math
 import os
@@ -10,15 +12,21 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench/gpu"))
+import cases  # noqa: E402
 import report  # noqa: E402
 import samples  # noqa: E402
 
 BUILD = pathlib.Path(sys.argv.pop(1)) if len(sys.argv) > 1 else ROOT / "build/minimal"
-PROGRAMS = ["heddle_gpu_measure", "tests_device"]
+#: Those of scripts/gpu_bundle; the fast tier builds the first two, and the others where they are built are packed too.
+NEEDED = ["heddle_gpu_measure", "tests_device"]
+OTHERS = ["tests_cuda", "tests_jit", "tests_fuzz"]
+PROGRAMS = NEEDED + [name for name in OTHERS if (BUILD / "bin" / name).exists()]
 BARE = {"PATH": "/usr/bin:/bin"}
 
 
@@ -54,6 +62,10 @@ class BundleTest(unittest.TestCase):
             self.assertIn(name, files)
         self.assertLess(manifest["bytes"], 64 << 20)
         self.assertRegex(manifest["glibc"], r"^2\.\d+$")
+
+    def test_packs_the_programs_that_the_script_does(self):
+        script = (ROOT / "scripts/gpu_bundle").read_text()
+        self.assertIn(f"programs=({' '.join(NEEDED + OTHERS)})", script)
 
     def test_needs_only_glibc_of_the_machine(self):
         hosts_own = ("linux-vdso", "libc.so", "libm.so", "libdl.so", "librt.so", "libpthread.so", "/lib64/ld-linux")
@@ -141,6 +153,16 @@ class ReportTest(unittest.TestCase):
         self.assertIn("speed over max-autotune, geometric mean | at least 1.0 | 1.2 | yes |", text)
         self.assertIn("| host time of a cached call, us | at most 5 |  | not measured |", text)
 
+    def test_attention_is_held_to_the_best_of_pytorchs_kernels(self):
+        one = row("a", 2.0, {"torch eager": 3.0, "torch flash": 1.0, "torch cudnn": None, "jax jit": 0.5})
+        self.assertEqual(report.best_torch(one), "torch flash")
+        self.assertIsNone(report.best_torch(row("a", 2.0, {"torch math": None})))
+        text = report.markdown(self.document(attention={"rows": [one, row("b", 1.0, {"torch eager": 2.0})]}))
+        self.assertIn("the best of PyTorch's kernels, geometric mean | at least 0.8 | 1 | yes |", text)
+        self.assertIn("| 0.50 flash |", text)
+        self.assertIn("| 2.00 eager |", text)
+        self.assertEqual(len({line.count("|") for line in text.split("## bf16 attention")[1].strip().splitlines()[2:]}), 1)
+
     def test_a_wrong_answer_is_marked(self):
         text = report.markdown(self.document(host={"rows": [row("a", 1.0, {}, 1e-3, 0.5)]}))
         self.assertIn("0.5 WRONG", text)
@@ -158,8 +180,41 @@ class ReportTest(unittest.TestCase):
         self.assertAlmostEqual(samples.disagreement([1.0, 4.1], [1.0, 4.0]), 0.1 / 8)
 
 
+class PeerTest(unittest.TestCase):
+    """PyTorch's part, with a stand-in for the functions that it is asked for."""
+
+    def test_a_mode_names_the_kernel_of_attention(self):
+        asked = []
+
+        class Backend(enum.Enum):
+            FLASH_ATTENTION, EFFICIENT_ATTENTION, CUDNN_ATTENTION, MATH = range(4)
+
+        @contextlib.contextmanager
+        def sdpa_kernel(backend):
+            asked.append(backend)
+            yield
+
+        torch, attention = types.ModuleType("torch"), types.ModuleType("torch.nn.attention")
+        for name in ("float32", "bfloat16", "float16", "int64", "int32"):
+            setattr(torch, name, name)
+        attention.SDPBackend, attention.sdpa_kernel = Backend, sdpa_kernel
+        stand_ins = {"torch": torch, "torch.nn": types.ModuleType("torch.nn"),
+                     "torch.nn.functional": types.ModuleType("torch.nn.functional"), "torch.nn.attention": attention}
+        torch.nn = stand_ins["torch.nn"]
+        torch.nn.functional, torch.nn.attention = stand_ins["torch.nn.functional"], attention
+        with unittest.mock.patch.dict(sys.modules, stand_ins):
+            import peer_torch
+            modes = [mode for case in cases.attention_cases(tiny=True) for mode in case.modes]
+            for mode in modes:
+                with peer_torch.kernel_of(mode):
+                    pass
+        names = ["FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION", "MATH"]
+        self.assertEqual([backend.name for backend in asked], 2 * names)
+        self.assertEqual(modes, 2 * ["eager", *peer_torch.ATTENTION])
+
+
 if __name__ == "__main__":
-    if not all((BUILD / "bin" / name).exists() for name in PROGRAMS):
-        print(f"{BUILD} has not {' and '.join(PROGRAMS)}")
+    if not all((BUILD / "bin" / name).exists() for name in NEEDED):
+        print(f"{BUILD} has not {' and '.join(NEEDED)}")
         sys.exit(77)
     unittest.main()
