@@ -1,5 +1,6 @@
-// Every op, for every dtype it takes, compiled: plain, empty, size-1, non-contiguous, repeated and
-// NaN operands give what its definition gives.
+// Every op, for every dtype it takes, compiled for the CPU and for the simulated CUDA device: plain, empty, size-1,
+// non-contiguous, repeated and NaN operands give what its definition gives. HEDDLE_NIGHTLY=1 takes all on the latter, else a
+// third of the rows for a dtype each.
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <limits>
@@ -11,6 +12,7 @@
 #include "heddle/error.h"
 #include "heddle/heddle.h"
 #include "ir/op.h"
+#include "tests/cuda/support.h"
 #include "tests/support/op_samples.h"
 #include "tests/sweep/op_table.h"
 
@@ -61,6 +63,8 @@ TraceFunction callable_of(const OneOp& call) {
 /// Engines of one op, one for each set of attributes: calls that differ in sizes share compiles.
 class Engines {
  public:
+  explicit Engines(EngineOptions options) : options_(std::move(options)) {}
+
   /// The compiled results, or the error that the engine reports.
   std::vector<Literal> run(const OneOp& call) {
     std::vector<Tensor> inputs;
@@ -68,8 +72,10 @@ class Engines {
       if (!is_absent(operand)) inputs.push_back(engine::from_literal(operand));
     }
     std::vector<Literal> results;
-    for (const Tensor& output : engine_of(call).run(inputs))
-      results.push_back(engine::to_literal(output));
+    Engine& engine = engine_of(call);
+    for (const Tensor& output : engine.run(inputs))
+      results.push_back(engine::to_literal(output.to(Device::cpu())));
+    EXPECT_EQ(engine.stats().evaluator_steps, 0u);
     return results;
   }
 
@@ -88,10 +94,11 @@ class Engines {
         return entry.engine;
     }
     entries_.push_back({call.op, call.attrs, call.operands.size(),
-                        Engine(Engine::FromTrace{}, callable_of(call), {.threads = 1}, {})});
+                        Engine(Engine::FromTrace{}, callable_of(call), options_, {})});
     return entries_.back().engine;
   }
 
+  EngineOptions options_;
   std::vector<Entry> entries_;
 };
 
@@ -200,30 +207,44 @@ TEST_P(OpSweep, TakesTheDTypesOfItsRow) {
   }
 }
 
-TEST_P(OpSweep, AgreesWithItsDefinition) {
+/// Calls of a row for a dtype, of all extents.
+void expect_row_agrees(const OpRow& row, DType dtype, const EngineOptions& options) {
   using Kind = Extent::Kind;
-  for (const DType dtype : row().dtypes) {
-    SCOPED_TRACE(name_of(dtype));
-    Engines engines;
-    for (const Kind kind : {Kind::Plain, Kind::EmptyFirst, Kind::EmptyLast, Kind::One}) {
-      SCOPED_TRACE("extent " + std::to_string(static_cast<int>(kind)));
-      const OneOp call = row().make(dtype, {kind});
-      expect_agrees(engines, call);
-      SCOPED_TRACE("non-contiguous");
-      expect_agrees(engines, changed(call, spread_out));
-    }
-    const OneOp plain = row().make(dtype, {});
-    if (const auto repeated = with_repeated_rows(plain)) {
-      SCOPED_TRACE("repeated rows");
-      expect_agrees(engines, *repeated);
-    }
-    if (!has_floats(plain)) continue;
-    const OneOp special = with_specials(plain, row());
-    SCOPED_TRACE("NaN and infinities");
-    expect_agrees(engines, special);
+  SCOPED_TRACE(name_of(dtype));
+  Engines engines(options);
+  for (const Kind kind : {Kind::Plain, Kind::EmptyFirst, Kind::EmptyLast, Kind::One}) {
+    SCOPED_TRACE("extent " + std::to_string(static_cast<int>(kind)));
+    const OneOp call = row.make(dtype, {kind});
+    expect_agrees(engines, call);
     SCOPED_TRACE("non-contiguous");
-    expect_agrees(engines, changed(special, spread_out));
+    expect_agrees(engines, changed(call, spread_out));
   }
+  const OneOp plain = row.make(dtype, {});
+  if (const auto repeated = with_repeated_rows(plain)) {
+    SCOPED_TRACE("repeated rows");
+    expect_agrees(engines, *repeated);
+  }
+  if (!has_floats(plain)) return;
+  const OneOp special = with_specials(plain, row);
+  SCOPED_TRACE("NaN and infinities");
+  expect_agrees(engines, special);
+  SCOPED_TRACE("non-contiguous");
+  expect_agrees(engines, changed(special, spread_out));
+}
+
+TEST_P(OpSweep, AgreesWithItsDefinition) {
+  for (const DType dtype : row().dtypes) expect_row_agrees(row(), dtype, {.threads = 1});
+}
+
+TEST_P(OpSweep, AgreesWithItsDefinitionOnCuda) {
+  if (!is_nightly() && GetParam() % 3 != 0) GTEST_SKIP() << "HEDDLE_NIGHTLY=1 takes all rows";
+  const std::vector<DType>& all = row().dtypes;
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    if (!is_nightly() && k != GetParam() / 3 % all.size()) continue;
+    interleave(k);
+    expect_row_agrees(row(), all[k], on_cuda());
+  }
+  interleave(0);
 }
 
 /// Ops that have no row, and why.
