@@ -1,5 +1,6 @@
 #include "jit/cuda/attention_text.h"
 
+#include <algorithm>
 #include <numbers>
 #include <set>
 
@@ -15,6 +16,8 @@ namespace {
 
 constexpr std::int64_t kKeys = AttentionForm::kKeys;
 constexpr std::int64_t kMostColumns = 128;
+/// In a kernel's text, the first tile that holds a key that is not hidden.
+constexpr const char* kFirst = "first";
 
 bool is_loop(const Stmt& statement, ForStmt::Kind kind) {
   const auto* loop = std::get_if<ForStmt>(&statement.node);
@@ -252,17 +255,75 @@ class Writer : private TextWriter {
          number(tile_.rows()) + ";");
     scalars(parts_.before);
     line("const long long rows_left = queries - " + row + ";");
-    line("const long long seen = " +
+    line(std::string(hides_keys_ ? "" : "const ") + "long long seen = " +
          (form_.causal ? "hd_clamp(" + row +
                              " + hd_smaller(rows_left, Tile::rows) + keys - queries, 0, keys)"
                        : std::string("keys")) +
          ";");
+    if (hides_keys_) skip_hidden();
     line("const long long tiles = (seen + " + number(kKeys - 1) + ") / " + number(kKeys) + ";");
     line("Tile::fetch_queries(shared, " + matrix(parts_.scores->a, 0) + ", " +
          index(parts_.scores->a.row_stride) + ", " + number(parts_.depth()) + ", rows_left);");
-    fetch("0", 0);
+    if (hides_keys_) {
+      const std::string at = parts_.tiles->axis.to_string();
+      open("");
+      line("const long long " + at + " = " + std::string(kFirst) + ";");
+      fetch(at, SymExpr(parts_.tiles->axis));
+      close();
+    } else {
+      fetch("0", 0);
+    }
     line("Tile tile;");
     line("tile.start(shared);");
+  }
+
+  /// Whether which keys are hidden is the same for all queries of a block, as a mask of lengths is.
+  bool hides_keys() const {
+    if (!form_.masked || form_.causal) return false;
+    Block all;
+    for (const Stmt& statement : *parts_.score_columns->body) {
+      const auto* load = std::get_if<LoadStmt>(&statement.node);
+      const bool is_score = load != nullptr && load->buffer == parts_.scores->acc;
+      if (!is_score && !std::holds_alternative<StoreStmt>(statement.node)) all.push_back(statement);
+    }
+    for (const auto* list : {&parts_.before, &parts_.of_tile, &parts_.of_score_row})
+      for (const Stmt* statement : *list) all.push_back(*statement);
+    return std::ranges::none_of(expressions_of(all), [&](const SymExpr& expr) {
+      return expr.mentions(parts_.score_rows->axis) || expr.mentions(form_.row_begin);
+    });
+  }
+
+  /// Tiles before the first key that is seen and behind the last are not read: the nest's expressions on a score of 0 say
+  /// which are hidden whatever their score is. The first tile is an even one, whose stage the queries leave free.
+  void skip_hidden() {
+    const std::string first = kFirst;
+    line("long long " + first + " = keys;");
+    line("long long last = 0;");
+    open("for (long long key = threadIdx.x; key < seen; key += " + number(tile_.threads()) + ")");
+    line("const long long " + parts_.tiles->axis.to_string() + " = key / " + number(kKeys) + ";");
+    line("const long long " + parts_.score_columns->axis.to_string() + " = key % " + number(kKeys) +
+         ";");
+    line("const float score = 0.0f;");
+    scalars(parts_.of_tile);
+    scalars(parts_.of_score_row);
+    score();
+    open("if (hd_as_exponent(v" + std::to_string(parts_.score->operand) + ") != -hd_infinity())");
+    line(first + " = hd_smaller(" + first + ", key);");
+    line("last = key + 1;");
+    close();
+    close();
+    line(first + " = hd_block_reduce<hd_minimum>(" + first + ", shared);");
+    line("seen = hd_block_reduce<hd_maximum>(last, shared);");
+    line("__syncthreads();");
+    line(first + " = " + first + " < seen ? " + first + " / " + number(2 * kKeys) + " * 2 : 0;");
+  }
+
+  /// What becomes of `score`.
+  void score() {
+    Block block;
+    for (const Stmt& statement : *parts_.score_columns->body)
+      if (!std::holds_alternative<StoreStmt>(statement.node)) block.push_back(statement);
+    text_ += statements_.emit(block, depth_);
   }
 
   void fetch(const std::string& text, const SymExpr& tile) {
@@ -277,7 +338,8 @@ class Writer : private TextWriter {
   void tiles() {
     const std::string at = parts_.tiles->axis.to_string();
     line("#pragma unroll 1");
-    open("for (long long " + at + " = 0; " + at + " < tiles; ++" + at + ")");
+    open("for (long long " + at + " = " + (hides_keys_ ? kFirst : "0") + "; " + at +
+         " < tiles; ++" + at + ")");
     line("Tile::arrive();");
     open("if (" + at + " + 1 < tiles)");
     fetch(at + " + 1", SymExpr(parts_.tiles->axis) + 1);
@@ -316,10 +378,7 @@ class Writer : private TextWriter {
     line("const long long " + key + " = Tile::key(c);");
     line("float& score = tile.score(r, c);");
     open("if (" + key + " < left)");
-    Block block;
-    for (const Stmt& statement : *parts_.score_columns->body)
-      if (!std::holds_alternative<StoreStmt>(statement.node)) block.push_back(statement);
-    text_ += statements_.emit(block, depth_);
+    score();
     line("score = hd_as_exponent(v" + std::to_string(parts_.score->operand) + ");");
     close();
     open("else");
@@ -346,6 +405,7 @@ class Writer : private TextWriter {
   const AttentionForm& form_;
   const AttentionTile& tile_;
   StatementEmitter statements_;
+  bool hides_keys_ = hides_keys();
 };
 
 }  // namespace

@@ -5,8 +5,10 @@
 // the result is rounded once more.
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <list>
 
 #include "base/half.h"
 #include "device/cuda/nvrtc.h"
@@ -80,15 +82,29 @@ class OneAttention {
           spans.emplace_back(
               static_cast<unsigned char*>(buffers[b].data),
               static_cast<std::size_t>(buffers[b].count) * size_of(nest.buffers[b].dtype));
+        std::list<std::vector<unsigned char>> copies;
+        for (auto& span : spans)
+          if (poison_ && span.size() == key_bytes_) {
+            span = copies.emplace_back(span.begin(), span.end());
+            poison_(span);
+          }
         return device_->run(k, {values.begin(), values.end()}, spans);
       };
       test::expect_program_right(graph_, program_, arguments, {.runner = runner}, tolerance);
     }
   }
 
+  /// What is done to the `bytes` of the keys, and of the values, that kernels see and the evaluator does not.
+  void poison(std::size_t bytes, std::function<void(std::span<unsigned char>)> with) {
+    key_bytes_ = bytes;
+    poison_ = std::move(with);
+  }
+
  private:
   ir::Graph graph_;
   jit::Program program_;
+  std::size_t key_bytes_ = 0;
+  std::function<void(std::span<unsigned char>)> poison_;
   std::vector<AttentionTile> tiles_;
   std::vector<jit::cuda::CudaSource> sources_;
   std::unique_ptr<SimulatedKernels> device_;
@@ -150,8 +166,11 @@ class CudaAttentionNvrtc : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(CudaAttentionNvrtc, TakesEveryText) {
-  for (const auto& [dtype, size] : {std::pair{"f16", 32}, {"bf16", 128}}) {
-    const OneAttention one(attention_text(dtype, size, size, "causal = true", "f32[s0, s1]"));
+  for (const auto& [dtype, size, attrs, mask] :
+       {std::tuple{"f16", 32, "causal = true", "f32[s0, s1]"},
+        {"bf16", 128, "causal = true", "f32[s0, s1]"},
+        {"f16", 64, "", "bool[1, 1, 1, s1]"}}) {
+    const OneAttention one(attention_text(dtype, size, size, attrs, mask));
     EXPECT_EQ(one.text().find("#include"), std::string::npos);
     const auto log = log_of(one, "--ptxas-options=-O0");
     if (!log) GTEST_SKIP() << "libnvrtc is not on this machine, or makes no such code";
@@ -163,7 +182,8 @@ TEST_P(CudaAttentionNvrtc, TakesEveryText) {
 TEST_P(CudaAttentionNvrtc, HoldsHeadsOf64InRegisters) {
   const OneAttention plain(attention_text("bf16", 64, 64, "causal = true"));
   const OneAttention masked(attention_text("bf16", 64, 64, "", "bf16[1, 2, s0, s1]"));
-  for (const OneAttention* one : {&plain, &masked}) {
+  const OneAttention lengths(attention_text("bf16", 64, 64, "", "bool[1, 1, 1, s1]"));
+  for (const OneAttention* one : {&plain, &masked, &lengths}) {
     const auto found = log_of(*one, "--ptxas-options=-v");
     if (!found) GTEST_SKIP() << "libnvrtc is not on this machine, or makes no such code";
     const std::string& log = *found;
@@ -175,7 +195,7 @@ TEST_P(CudaAttentionNvrtc, HoldsHeadsOf64InRegisters) {
                   HasSubstr(" 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"));
       ++reports;
     }
-    EXPECT_EQ(reports, one->sources().size()) << log;
+    EXPECT_GE(reports, one->sources().size()) << log;
   }
 }
 
@@ -282,6 +302,38 @@ TEST(CudaAttentions, MasksThatAreComputedOnTheWay) {
   all[3].set_int(1, 65);
   all[3].set_int(2, 0);
   one.expect_right(all, 1.6e-2);
+}
+
+/// Lengths of sequences, as a mask says them: tiles of keys in front of all that are seen and behind them are not read, where
+/// no mask of single queries says more.
+TEST(CudaAttentions, KeysThatNobodySeesAreNotRead) {
+  constexpr std::int64_t kCount = 400;
+  constexpr std::int64_t kSize = 16;
+  struct Range {
+    std::int64_t first, last;  ///< keys that are seen
+  };
+  for (const char* mask : {"bool[1, 1, 1, s1]", "f16[1, 1, 1, s1]", "f32[s1]"})
+    for (const auto& [first, last] :
+         {Range{0, 1}, {0, 64}, {130, 140}, {127, 129}, {150, 321}, {399, 400}, {7, 7}}) {
+      SCOPED_TRACE(std::string(mask) + " from " + std::to_string(first) + " to " +
+                   std::to_string(last));
+      OneAttention one(attention_text("f16", kSize, kSize, "", mask, 1, 1));
+      std::vector<ir::Literal> all = test::random_arguments(one.graph(), {20, kCount});
+      const bool chooses = all[3].dtype() == boolean;
+      for (std::int64_t key = 0; key < kCount; ++key) {
+        const bool seen = key >= first && key < last;
+        all[3].set(key, chooses ? seen : seen ? 0.5 : -INFINITY);
+      }
+      // Two tiles are the least that is left out in front.
+      const std::int64_t begin = first == last ? 0 : first / 128 * 128;
+      const std::int64_t end = first == last ? 0 : (last + 63) / 64 * 64;
+      one.poison(kCount * kSize * 2, [&](std::span<unsigned char> bytes) {
+        for (std::int64_t key = 0; key < kCount; ++key)
+          if (key < begin || key >= end)
+            std::fill_n(bytes.begin() + key * kSize * 2, kSize * 2, 0xff);  // NaN
+      });
+      one.expect_right(all, 2e-3);
+    }
 }
 
 std::optional<jit::cuda::AttentionParts> parts_of(const std::string& text, ir::Graph& graph,
