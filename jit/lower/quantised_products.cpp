@@ -126,7 +126,8 @@ class Converter {
 
   std::optional<std::vector<Value>> visit(ir::Rewriter& rewriter, const Node& node) {
     const bool is_matmul = node.op_name() == "matmul";
-    if (!is_matmul && node.op_name() != "conv") return {};
+    const bool is_conv = node.op_name() == "conv" && options_.target == LowerOptions::Target::Cpu;
+    if (!is_matmul && !is_conv) return {};
     if (!unit_of(node, options_).fuse || ir::wants_fallback(node)) return {};
     const DType dtype = node.output().dtype;
     const bool integers = !is_matmul && dtype == DType::I32;
@@ -327,7 +328,6 @@ class Converter {
 }  // namespace
 
 ir::Graph quantised_products(const ir::Graph& graph, const LowerOptions& options) {
-  if (options.target != LowerOptions::Target::Cpu) return graph;
   Converter converter(options);
   return ir::rewrite(graph, [&](ir::Rewriter& rewriter, const ir::NodePtr& node) {
     return converter.visit(rewriter, *node);

@@ -105,6 +105,31 @@ TEST(CudaProducts, QuantisedLayersMultiplyBytesExactly) {
   EXPECT_EQ(engine.stats().compiles, 1u);
 }
 
+/// What DequantizeLinear says on both sides is multiplied as bytes too: the scales come behind the exact sums.
+TEST(CudaProducts, DequantisedTensorsAreMultipliedAsBytes) {
+  const Tensor weights = quantised_bytes(i8, {300, 136}, 11);
+  Tensor scales = Tensor::empty(f32, {136});
+  for (int k = 0; k < 136; ++k)
+    static_cast<float*>(scales.data())[k] = 0.01f + 0.001f * static_cast<float>(k);
+  const auto layer = [weights, scales](const Tensor& x, const Tensor& zero, const Tensor& scale) {
+    const Tensor left = cast(cast(x, i32) - cast(zero, i32), f32) * scale;
+    return relu(matmul(left, cast(weights, f32) * scales));
+  };
+  Engine engine(layer, on_cuda());
+  Engine reference(layer, {.device = Device::reference()});
+  for (const auto& [rows, variant] :
+       {std::pair{1, "rows_1x64"}, {16, "tensor_16x128x128"}, {100, "tensor_128x128x64"}}) {
+    SCOPED_TRACE(rows);
+    const std::vector<Tensor> inputs = {quantised_bytes(u8, {rows, 300}, rows),
+                                        Tensor::scalar_int(u8, 117), Tensor::full(f32, {}, 0.02)};
+    // The evaluator rounds each of 300 products, and each of their sums.
+    expect_near(engine.run(inputs)[0], reference.run(inputs)[0], 1e-4);
+    if (on_simulator()) {
+      EXPECT_THAT(variants(engine, inputs), ::testing::ElementsAre(variant));
+    }
+  }
+}
+
 /// f32 is exact unless the pass allows tf32; then a result is off by what its operands may be.
 TEST(CudaProducts, Tf32IsAskedForAndStaysWithinItsError) {
   const auto product = [](const Tensor& x, const Tensor& w) { return matmul(x, w); };

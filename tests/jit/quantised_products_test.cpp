@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "ir/text.h"
+#include "jit/lower/byte_products.h"
 #include "tests/jit/nests_support.h"
 
 namespace heddle::test {
@@ -265,10 +267,17 @@ TEST(QuantisedProducts, LeaveOthers) {
   EXPECT_TRUE(stays(convolution({.weights = {72, 32, 3, 3}, .groups = 2})));
   EXPECT_TRUE(stays(convolution({.weights = {96, 8, 3, 3}}))) << "few channels";
   EXPECT_TRUE(stays(convolution({.weights = {72, 32, 7, 7}}))) << "many taps";
+}
+
+TEST(QuantisedProducts, OnCudaTheyAreProductsOfBytesAndConvolutionsStay) {
   jit::LowerOptions cuda;
   cuda.target = jit::LowerOptions::Target::Cuda;
-  const ir::Graph graph = product({});
+  const ir::Graph graph = convolution({});
   EXPECT_TRUE(jit::quantised_products(graph, cuda).identical(graph));
+  const std::string text =
+      ir::print(jit::byte_products(jit::quantised_products(product({}), cuda), cuda));
+  EXPECT_THAT(text, HasSubstr("int8_matmul("));
+  EXPECT_THAT(text, Not(HasSubstr(" matmul(")));
 }
 
 }  // namespace
