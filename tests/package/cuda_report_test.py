@@ -39,6 +39,36 @@ class CudaReportTest(unittest.TestCase):
         self.assertEqual(share(16, 100 << 10, 256, "sm_90a"), 0.25)
         self.assertEqual(share(16, 100 << 10, 256, "sm_80"), 0.125)
 
+    @staticmethod
+    def page(version, *spills):
+        def row(name, numbers):
+            found = {arch: {"registers": 32, "spills": number, "stack": 0, "shared": 0}
+                     for arch, number in zip(cuda_report.ARCHS, numbers)}
+            return name, ("__launch_bounds__(128)", found)
+        return cuda_report.page_of(dict(row(f"k{k}", numbers) for k, numbers in enumerate(spills)), version, "2001-02-03")[1]
+
+    def test_spills_are_read_out_of_a_report(self):
+        self.assertEqual(cuda_report.spills_of(self.page("nvrtc 13.0", (0, 8, 0), (4, 16, 0))),
+                         ("nvrtc 13.0", {"sm_80": (1, 4), "sm_90a": (2, 24), "sm_100": (0, 0)}))
+
+    def test_more_spills_than_the_report_says_are_told(self):
+        page = self.page("nvrtc 13.0", (0, 8, 0), (4, 16, 0))
+        def told(*spills, version="nvrtc 13.0"):
+            return cuda_report.grown(page, cuda_report.spills_of(self.page(version, *spills)))
+        self.assertEqual(told((0, 8, 0), (4, 16, 0), (0, 0, 0)), [])
+        self.assertEqual(told((0, 8, 0)), [])
+        self.assertEqual(told((0, 8, 1), (4, 16, 0)), ["sm_100: 1 kernels spill 1 bytes, the report says 0 and 0"])
+        self.assertEqual(told((0, 8, 0), (5, 16, 0)), ["sm_80: 1 kernels spill 5 bytes, the report says 1 and 4"])
+        self.assertEqual(told((9, 9, 9), version="nvrtc 13.1"), [])
+
+    def test_a_share_of_the_compiles_takes_each_text_and_each_architecture(self):
+        kept = {f"k{k}": "" for k in range(8)}
+        self.assertEqual(len(cuda_report.jobs_of(kept, ["a", "b", "c", "d"], 1)), 32)
+        jobs = cuda_report.jobs_of(kept, ["a", "b", "c", "d"], 4)
+        self.assertEqual(len(jobs), 8)
+        self.assertEqual({name for name, _, _ in jobs}, set(kept))
+        self.assertEqual({arch for _, _, arch in jobs}, {"a", "b", "c", "d"})
+
 
 if __name__ == "__main__":
     unittest.main()
