@@ -74,17 +74,19 @@ std::int32_t Completion::status() {
   return status_;
 }
 
-void Completion::order_before(device::Stream& stream) {
-  if (stream.native() == stream_) return;
+bool Completion::order_before(device::Stream& stream) {
+  if (stream.native() == stream_) return false;
   const std::scoped_lock lock(mutex_);
   if (!settled_) stream.wait(*event_);
+  return !settled_;
 }
 
-void PendingUses::order(device::Stream& stream, bool writes) {
+bool PendingUses::order(device::Stream& stream, bool writes) {
   const std::scoped_lock lock(mutex_);
-  if (writer_ != nullptr) writer_->order_before(stream);
-  if (!writes) return;
-  for (const CompletionPtr& reader : readers_) reader->order_before(stream);
+  bool waits = writer_ != nullptr && writer_->order_before(stream);
+  if (!writes) return waits;
+  for (const CompletionPtr& reader : readers_) waits = reader->order_before(stream) || waits;
+  return waits;
 }
 
 void PendingUses::add(const CompletionPtr& use, bool writes) {

@@ -29,8 +29,8 @@ class Completion {
   void wait();
   /// Waits and keeps the outcome; the status word may be used again. Does not throw: wait() does.
   void settle() noexcept;
-  /// Lets what is queued on `stream` from now on begin after the work. Does not wait.
-  void order_before(device::Stream& stream);
+  /// Lets what is queued on `stream` from now on begin after the work. Does not wait. @return false: it does so anyway
+  bool order_before(device::Stream& stream);
   /// After settle(): 0 or what a check reported; -1 when the device failed.
   std::int32_t status();
 
@@ -52,8 +52,8 @@ using CompletionPtr = std::shared_ptr<Completion>;
 /// The calls that did not wait and touch memory of a tensor. Threads: any.
 class PendingUses {
  public:
-  /// Lets what `stream` does from now on read (or write) the memory.
-  void order(device::Stream& stream, bool writes);
+  /// Lets what `stream` does from now on read (or write) the memory. @return false: it may do so anyway
+  bool order(device::Stream& stream, bool writes);
   void add(const CompletionPtr& use, bool writes);
   /// Until the memory holds what was written last. @throws what Completion::wait() throws.
   void wait();

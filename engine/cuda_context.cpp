@@ -77,8 +77,21 @@ void CudaContext::use(const BoundPlan& plan) {
     if (streams.records[k]) event_of_[k] = events++;
   while (events_.size() < events + 1) events_.push_back(device.make_event());
   make_counters(plan);
+  note_written(plan);
   frame_.prepare(plan, {{arena_.get()}, nullptr, 0, nullptr});
   plan_id_ = plan.id;
+}
+
+void CudaContext::note_written(const BoundPlan& plan) {
+  const auto& guards = plan.executable->guards().inputs;
+  is_written_.assign(guards.size(), false);
+  if (std::ranges::none_of(guards, &InputGuard::written)) return;
+  const ir::ScheduleRecord& record = plan.unit->schedule().record;
+  for (const ir::PlanStep& step : record.steps)
+    for (const ir::BufferId written : step.writes) {
+      const ir::PlanBuffer& buffer = record.buffers[plan.unit->planner().roots()[written]];
+      if (buffer.role == ir::PlanBuffer::Role::Input) is_written_[buffer.position] = true;
+    }
 }
 
 void CudaContext::make_counters(const BoundPlan& plan) {
@@ -113,7 +126,7 @@ void CudaContext::list_transfers(const BoundPlan& plan, std::span<const Tensor> 
   transfers_.clear();
   staged_bytes_ = 0;
   for (std::size_t k = 0; k < inputs.size(); ++k)
-    if (on_host(inputs[k])) add_transfer(inputs[k], true, guards[k].written, k, true);
+    if (on_host(inputs[k])) add_transfer(inputs[k], true, is_written_[k], k, true);
   for (std::size_t k = 0; k < outputs.size(); ++k)
     if (on_host(outputs[k])) add_transfer(outputs[k], false, true, k, false);
   staging_.reserve(runtime_->pool(), staged_bytes_);
@@ -149,17 +162,11 @@ void CudaContext::fill_pinned() {
                   transfer.bytes);
 }
 
-void CudaContext::bring_in() {
-  for (const Transfer& transfer : transfers_)
-    if (transfer.input)
-      runtime_->device().copy(staging_.get() + transfer.offset,
-                              pinned_.get() + kAlignment + transfer.offset, transfer.bytes,
-                              CopyKind::HostToDevice, *streams_[0]);
-}
-
 void CudaContext::clear_status() {
-  if (!status_is_zero_)
+  if (!status_is_zero_) {
     runtime_->device().fill(status_.get(), 0, sizeof(std::int32_t), *streams_[0]);
+    must_follow_ = true;
+  }
   status_is_zero_ = false;
 }
 
@@ -167,18 +174,36 @@ void CudaContext::clear_counters() {
   if (counters_are_zero_ || tile_counters_.get() == nullptr) return;
   runtime_->device().fill(tile_counters_.get(), 0, kCounterBytes * counters_of_.size(),
                           *streams_[0]);
+  must_follow_ = true;
   counters_are_zero_ = true;
 }
 
+void CudaContext::bring_in(const Transfer& transfer, device::Stream& stream) {
+  runtime_->device().copy(staging_.get() + transfer.offset,
+                          pinned_.get() + kAlignment + transfer.offset, transfer.bytes,
+                          CopyKind::HostToDevice, stream);
+}
+
+void CudaContext::bring_out(const Transfer& transfer, device::Stream& stream) {
+  runtime_->device().copy(pinned_.get() + kAlignment + transfer.offset,
+                          staging_.get() + transfer.offset, transfer.bytes, CopyKind::DeviceToHost,
+                          stream);
+}
+
+void CudaContext::bring_status_out() {
+  runtime_->device().copy(pinned_.get() + kStatusAt, status_.get(), sizeof(std::int32_t),
+                          CopyKind::DeviceToHost, *streams_[0]);
+}
+
+void CudaContext::bring_in() {
+  for (const Transfer& transfer : transfers_)
+    if (transfer.input) bring_in(transfer, *streams_[0]);
+}
+
 void CudaContext::bring_out() {
-  device::Device& device = runtime_->device();
-  for (const Transfer& transfer : transfers_) {
-    if (transfer.output)
-      device.copy(pinned_.get() + kAlignment + transfer.offset, staging_.get() + transfer.offset,
-                  transfer.bytes, CopyKind::DeviceToHost, *streams_[0]);
-  }
-  device.copy(pinned_.get() + kStatusAt, status_.get(), sizeof(std::int32_t),
-              CopyKind::DeviceToHost, *streams_[0]);
+  for (const Transfer& transfer : transfers_)
+    if (transfer.output) bring_out(transfer, *streams_[0]);
+  bring_status_out();
 }
 
 void CudaContext::deliver() const {
@@ -276,24 +301,6 @@ bool CudaContext::reach(ir::StepId step) {
   return phase_ != nullptr;
 }
 
-/// Every step on its stream, between the events that its plan asks for. What a phase waits for is brought on
-/// the stream of its first step, behind what that waits for.
-bool CudaContext::queue_steps() {
-  const scheduler::StreamPlan& streams = *frame_.plan().streams;
-  device::Event& begin = *events_.back();
-  if (streams.streams > 1) streams_[0]->record(begin);
-  for (std::uint32_t k = 1; k < streams.streams; ++k) streams_[k]->wait(begin);
-  for (ir::StepId step = 0; step < streams.stream_of.size(); ++step) {
-    stream_ = streams_[streams.stream_of[step]].get();
-    for (const ir::StepId from : streams.waits_for[step]) stream_->wait(*events_[event_of_[from]]);
-    if (!reach(step)) return false;
-    if (run_step(*phase_, step - phase_->plan().first_step) != 0) return false;
-    if (streams.records[step]) stream_->record(*events_[event_of_[step]]);
-  }
-  for (const ir::StepId end : streams.joins) streams_[0]->wait(*events_[event_of_[end]]);
-  return true;
-}
-
 /// One by one, on one stream.
 bool CudaContext::queue_traced(std::vector<RunEvent>& events) {
   stream_ = streams_[0].get();
@@ -307,6 +314,7 @@ bool CudaContext::queue_traced(std::vector<RunEvent>& events) {
 
 bool CudaContext::queue(const CudaCall& call) {
   phase_ = &frame_;
+  note_places();
   fill_pinned();
   clear_status();
   clear_counters();
@@ -318,7 +326,7 @@ bool CudaContext::queue(const CudaCall& call) {
   } else if (Graphs* graphs = graphs_for(call.plan)) {
     all = queue_graphs(*graphs);
   } else {
-    all = queue_streams();
+    all = queue_streams(call.plan);
   }
   if (must_wait() || !all) streams_[0]->synchronize();
   return all;
@@ -332,12 +340,14 @@ bool CudaContext::must_wait() const {
 void CudaContext::order(const BoundPlan& plan, std::span<const Tensor> inputs,
                         std::span<const Tensor> outputs) {
   const auto& guards = plan.executable->guards().inputs;
-  for (std::size_t k = 0; k < inputs.size(); ++k)
-    if (!on_host(inputs[k]))
-      inputs[k].impl()->device_bytes->uses.order(*streams_[0], guards[k].is_overwritten());
+  must_follow_ = on_callers_stream_;
+  const auto order = [&](const Tensor& tensor, bool writes) {
+    if (!on_host(tensor) && tensor.impl()->device_bytes->uses.order(*streams_[0], writes))
+      must_follow_ = true;
+  };
+  for (std::size_t k = 0; k < inputs.size(); ++k) order(inputs[k], guards[k].is_overwritten());
   for (const Tensor& output : outputs)
-    if (output.defined() && !on_host(output))
-      output.impl()->device_bytes->uses.order(*streams_[0], true);
+    if (output.defined()) order(output, true);
 }
 
 void CudaContext::leave(const BoundPlan& plan, std::span<const Tensor> inputs,
@@ -364,21 +374,20 @@ void CudaContext::leave(const BoundPlan& plan, std::span<const Tensor> inputs,
   for (const Tensor& output : outputs) keep(output, true);
 }
 
-bool CudaContext::queue_streams() {
-  bring_in();
-  const bool all = queue_steps();
-  if (!all)
-    for (const auto& stream : streams_) stream->synchronize();
-  bring_out();
-  return all;
+void CudaContext::note_places() {
+  const std::size_t inputs = device_inputs_.size();
+  on_host_.assign(inputs + device_outputs_.size(), false);
+  host_tensors_.clear();
+  for (const Transfer& transfer : transfers_) {
+    const bool any = transfer.bytes != 0;
+    on_host_[transfer.position + (transfer.is_input ? 0 : inputs)] = any;
+    host_tensors_.push_back(
+        {transfer.is_input, transfer.position, transfer.input && any, transfer.output && any});
+  }
 }
 
 CudaContext::Graphs* CudaContext::graphs_for(const BoundPlan& plan) {
   if (std::ranges::none_of(*plan.graphs, &GraphSegment::captured)) return nullptr;
-  const std::size_t inputs = device_inputs_.size();
-  on_host_.assign(inputs + device_outputs_.size(), false);
-  for (const Transfer& transfer : transfers_)
-    on_host_[transfer.position + (transfer.is_input ? 0 : inputs)] = transfer.bytes != 0;
   std::erase_if(graphs_, [](const Graphs& kept) { return kept.executable->superseded.load(); });
   const auto found = std::ranges::find_if(graphs_, [&](const Graphs& kept) {
     return kept.executable == plan.executable && kept.on_host == on_host_;
@@ -392,34 +401,23 @@ CudaContext::Graphs* CudaContext::graphs_for(const BoundPlan& plan) {
   return nullptr;
 }
 
-/// The steps of a phase whose kernels take the address of the transfer's tensor.
-std::vector<ir::StepId> CudaContext::steps_of(const BoundSteps& plan,
-                                              const Transfer& transfer) const {
-  std::vector<ir::StepId> steps;
-  for (const auto& [entry, position] : transfer.is_input ? plan.input_slots : plan.output_slots) {
-    if (position != transfer.position || entry >= plan.query) continue;
-    const auto next = std::ranges::upper_bound(plan.table_start, entry);
-    const auto step =
-        plan.first_step + static_cast<ir::StepId>(next - plan.table_start.begin() - 1);
-    if (steps.empty() || steps.back() != step) steps.push_back(step);
-  }
-  return steps;
-}
-
 /// Of the phase whose steps are being queued.
 /// @param with_steps  whether the copies name their steps: for graphs that are to be made
 GraphRequest CudaContext::graph_request(bool with_steps) {
   const BoundSteps& plan = phase_->plan();
   copies_in_.clear();
   copies_out_.clear();
-  for (const Transfer& transfer : transfers_) {
+  TensorSteps steps;
+  if (with_steps) steps = steps_of_transfers(*plan.unit);
+  for (std::size_t k = 0; k < transfers_.size(); ++k) {
+    const Transfer& transfer = transfers_[k];
     if (transfer.bytes == 0) continue;
     char* pinned = pinned_.get() + kAlignment + transfer.offset;
     char* staged = staging_.get() + transfer.offset;
-    std::vector<ir::StepId> steps;
-    if (with_steps) steps = steps_of(plan, transfer);
-    if (transfer.input) copies_in_.push_back({staged, pinned, transfer.bytes, steps});
-    if (transfer.output) copies_out_.push_back({pinned, staged, transfer.bytes, steps});
+    if (transfer.input) copies_in_.push_back({staged, pinned, transfer.bytes});
+    if (transfer.output) copies_out_.push_back({pinned, staged, transfer.bytes});
+    if (with_steps && transfer.input) copies_in_.back().steps = std::move(steps.users[k]);
+    if (with_steps && transfer.output) copies_out_.back().steps = std::move(steps.writers[k]);
   }
   return {plan,
           phase_->steps(),
@@ -470,13 +468,16 @@ void CudaContext::settle() noexcept {
   plan_id_ = 0;
   counters_are_zero_ = false;
   graphs_.clear();
-  for (const auto& stream : streams_) {
+  const auto wait_for = [](device::Stream* stream) {
     try {
-      stream->synchronize();
+      if (stream != nullptr) stream->synchronize();
     } catch (...) {
       // The error that brought us here is the one to tell.
     }
-  }
+  };
+  for (const auto& stream : streams_) wait_for(stream.get());
+  wait_for(aside_in_.get());
+  wait_for(aside_out_.get());
 }
 
 /// What is captured runs later, and again, in memory that is somebody else's by then.

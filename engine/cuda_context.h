@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/completion.h"
+#include "engine/copy_plan.h"
 #include "engine/cuda_graph.h"
 #include "engine/cuda_runtime.h"
 #include "engine/executable.h"
@@ -88,6 +89,7 @@ class CudaContext : private RegionMachine, private StepRunner {
 
   void use(const BoundPlan& plan);
   void make_counters(const BoundPlan& plan);
+  void note_written(const BoundPlan& plan);
   void add_transfer(const Tensor& tensor, bool input, bool output, std::size_t position,
                     bool is_input);
   void list_transfers(const BoundPlan& plan, std::span<const Tensor> inputs,
@@ -95,10 +97,12 @@ class CudaContext : private RegionMachine, private StepRunner {
   void set_addresses(const CudaCall& call);
   // These give false when a phase or region met an error: what comes after was not queued.
   bool queue(const CudaCall& call);
-  bool queue_streams();
+  bool queue_streams(const BoundPlan& plan);
   bool queue_graphs(Graphs& graphs);
   bool queue_segment(const GraphSegment& segment);
   bool queue_steps();
+  void begin_streams();
+  void end_streams();
   bool queue_traced(std::vector<RunEvent>& events);
   /// Makes `phase_` that of a step, whose turn it is.
   bool reach(ir::StepId step);
@@ -106,12 +110,18 @@ class CudaContext : private RegionMachine, private StepRunner {
   /// @return null at the first call of a kind: its steps are queued one by one.
   Graphs* graphs_for(const BoundPlan& plan);
   GraphRequest graph_request(bool with_steps);
-  std::vector<ir::StepId> steps_of(const BoundSteps& plan, const Transfer& transfer) const;
+  TensorSteps steps_of_transfers(const Unit& unit) const;
+  void note_places();
+  void plan_copies(const BoundPlan& plan);
+  device::Event& copy_event(std::size_t number);
   void fill_pinned();
   void clear_status();
   void clear_counters();
   void bring_in();
   void bring_out();
+  void bring_in(const Transfer& transfer, device::Stream& stream);
+  void bring_out(const Transfer& transfer, device::Stream& stream);
+  void bring_status_out();
   void deliver() const;
   void launch(const BoundSteps& plan, const scheduler::BoundStep& step, std::size_t number);
   /// Lets the work begin after what others do to the tensors.
@@ -174,7 +184,16 @@ class CudaContext : private RegionMachine, private StepRunner {
   std::vector<std::unique_ptr<device::Event>> events_;  ///< of steps, then the one at the begin
   std::vector<std::uint32_t> event_of_;                 ///< by step
   device::Stream* stream_ = nullptr;                    ///< where launches go
+  std::vector<bool> is_written_;                        ///< by input of the plan: by a step
   std::vector<Transfer> transfers_;
+  /// Whether streams have to wait for what was on the first one when a call began.
+  bool must_follow_ = false;
+  std::vector<HostTensor> host_tensors_;  ///< `transfers_`
+  CopyPlan copies_;                       ///< of a call on streams; of `transfers_`
+  std::uint64_t copies_plan_id_ = 0;
+  std::vector<bool> copies_on_host_;                         ///< as `on_host_`
+  std::unique_ptr<device::Stream> aside_in_, aside_out_;     ///< of copies; null: not needed yet
+  std::vector<std::unique_ptr<device::Event>> copy_events_;  ///< null: not needed yet
   GraphCounters& counters_;
   std::vector<Graphs> graphs_;  ///< most recently used first
   std::vector<bool> on_host_;   ///< of this call, as Graphs::on_host

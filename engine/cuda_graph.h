@@ -61,7 +61,8 @@ struct GraphCopy {
   void* to = nullptr;
   const void* from = nullptr;
   std::size_t bytes = 0;
-  std::vector<ir::StepId> steps{};  ///< of the unit, that touch the device's side
+  std::vector<ir::StepId>
+      steps{};  ///< of the unit: that use what it brings, or write what it takes
 };
 
 /// A request in a context: addresses are those of its tensors.

@@ -383,16 +383,160 @@ s0 graph
 s0 synchronize
 )");
   EXPECT_EQ(Captured(text, on_cuda(2, false)).steady(), R"(
+s0 launch exp
 s0 record e0
+s1 launch sin
 s1 wait e0
-s1 launch exp
+s1 launch add
+s1 out 4
+s1 synchronize
+)");
+}
+
+/// The record of a call whose inputs and outputs lie on the host, of a kind that the engine has met twice.
+std::string steady_on_host(const std::string& text, const EngineOptions& given,
+                           const std::vector<Tensor>& inputs) {
+  EngineOptions options = given;
+  options.fuse = false;
+  options.order = StepOrder::Given;
+  Engine engine = parse_ir(text, options);
+  Engine reference = parse_ir(text, {.device = Device::reference()});
+  const std::vector<Tensor> want = reference.run(inputs);
+  std::vector<Tensor> got;
+  for (const Tensor& output : want)
+    got.push_back(Tensor::empty(output.dtype(), {output.sizes().begin(), output.sizes().end()}));
+  for (int repeat = 0; repeat < 2; ++repeat) engine.run_into(inputs, got);
+  const std::string record = recorded([&] { engine.run_into(inputs, got); });
+  for (std::size_t k = 0; k < want.size(); ++k) expect_near(got[k], want[k], 1e-5);
+  return record;
+}
+
+constexpr const char* kTwoBranches =
+    "graph @main(%x: f32[8], %y: f32[4], %z: f32[4]) {\n"
+    "  %a = exp(%x)\n"
+    "  %b = sin(%y)\n"
+    "  %c = add(%b, %z)\n"
+    "  %d = reduce_sum(%a) {axes = [0]}\n"
+    "  return %b, %c, %d\n"
+    "}\n";
+
+constexpr const char* kChain =
+    "graph @main(%x: f32[8], %y: f32[8], %z: f32[8]) {\n"
+    "  %a = exp(%x)\n"
+    "  %b = add(%a, %y)\n"
+    "  %c = sin(%b)\n"
+    "  %d = mul(%c, %z)\n"
+    "  return %b, %d\n"
+    "}\n";
+
+std::vector<Tensor> of_chain() {
+  return {counted(f32, {8}), counted(f32, {8}, 1), counted(f32, {8}, 2)};
+}
+
+std::vector<Tensor> of_two_branches() {
+  return {counted(f32, {8}), counted(f32, {4}, 1), counted(f32, {4}, 2)};
+}
+
+// A copy to the device comes before the steps that read it and after none; one to the host after the step that writes it.
+TEST_F(CudaCapture, CopiesOfGraphsAreOrderedWithTheirReadersAndWritersAlone) {
+  EXPECT_EQ(steady_on_host(kTwoBranches, on_cuda(2, true), of_two_branches()), R"(
+s0 graph
+  0 in 32
+  1 in 16
+  2 in 16
+  3 launch exp after 0
+  4 launch sin after 1
+  5 launch add after 4,2
+  6 launch reduce_sum after 3
+  7 out 16 after 4
+  8 out 16 after 5
+  9 out 4 after 6
+  10 out 4 after 6,5
+s0 synchronize
+)");
+  EXPECT_EQ(steady_on_host(kChain, on_cuda(1, true), of_chain()), R"(
+s0 graph
+  0 in 32
+  1 in 32
+  2 in 32
+  3 launch exp after 0
+  4 launch add after 3,1
+  5 launch sin after 4
+  6 launch mul after 5,2
+  7 out 32 after 4
+  8 out 32 after 6
+  9 out 4 after 6
+s0 synchronize
+)");
+}
+
+// On streams too, with an event for who would not have to wait else.
+TEST_F(CudaCapture, CopiesOfStreamsGoBesideTheSteps) {
+  EXPECT_EQ(steady_on_host(kTwoBranches, on_cuda(2, false), of_two_branches()), R"(
+s0 in 32
+s1 in 16
+s2 in 16
+s2 record e0
+s0 launch exp
+s1 launch sin
 s1 record e1
+s3 wait e1
+s3 out 16
+s1 wait e0
+s1 launch add
+s1 out 16
+s1 record e2
+s0 launch reduce_sum
+s0 out 4
+s0 wait e2
+s0 out 4
+s3 record e3
+s0 wait e3
+s0 synchronize
+)");
+  EXPECT_EQ(steady_on_host(kChain, on_cuda(1, false), of_chain()), R"(
+s0 in 32
+s1 in 32
+s1 record e0
+s1 in 32
+s1 record e1
+s0 launch exp
+s0 wait e0
+s0 launch add
+s0 record e2
+s2 wait e2
+s2 out 32
 s0 launch sin
 s0 wait e1
-s0 launch add
+s0 launch mul
+s0 out 32
+s0 out 4
+s2 record e3
+s0 wait e3
+s0 synchronize
+)");
+}
+
+// A state that gets its own elements is written by no step: nothing comes back.
+TEST_F(CudaCapture, AStateThatNoStepWritesIsNotCopied) {
+  const std::string text =
+      "graph @main(%x: f32[4], %s: f32[1]) {\n"
+      "  %y = exp(%x)\n"
+      "  %t = reverse(%s) {axes = [0]}\n"
+      "  write_back %s = %t\n"
+      "  return %y\n"
+      "}\n";
+  const std::vector<Tensor> inputs = {counted(f32, {4}), counted(f32, {1}, 3)};
+  EXPECT_EQ(steady_on_host(text, on_cuda(1, false), inputs), R"(
+s0 in 16
+s0 launch exp
+s0 out 16
 s0 out 4
 s0 synchronize
 )");
+  const std::string graph = steady_on_host(text, on_cuda(1, true), inputs);
+  EXPECT_THAT(graph, ::testing::HasSubstr("out 16 after"));
+  EXPECT_THAT(inputs[1].to_doubles(), ::testing::ElementsAre(counted(f32, {1}, 3).to_doubles()[0]));
 }
 
 }  // namespace

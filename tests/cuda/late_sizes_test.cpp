@@ -168,9 +168,8 @@ TEST(CudaLateSizesSchedule, APhaseWaitsForTheStreamThatBringsItsSizes) {
   if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   EXPECT_EQ(steady_record("OneAfterAnother", false), R"(
 s0 in 20
-s0 in 12
-s0 record e0
-s1 wait e0
+s1 in 12
+s1 record e0
 s0 out 20
 s0 out 4
 s0 synchronize
@@ -182,9 +181,10 @@ s0 synchronize
 s0 launch positive
 s0 record e1
 s0 launch concat
-s1 wait e1
-s1 launch mul
-s1 record e2
+s2 wait e1
+s2 launch mul
+s2 record e2
+s0 wait e0
 s0 launch matmul
 s0 wait e2
 s0 out 4
@@ -379,19 +379,22 @@ TEST(CudaLateSizes, EveryCallFailsOnceAndTheNextRunIsRight) {
   }
 }
 
-// Mutation: each wait of a stream for an event in turn is left out, and noticed, but for two that the host's own waits
-// for sizes make up for: streams that begin behind them.
+// Mutation: each wait of a stream for an event in turn is left out, and noticed, but for one that the host's own wait for
+// sizes makes up for: for a copy that it has seen the end of.
 TEST(CudaLateSizes, AWaitThatIsLeftOutIsNoticed) {
   if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   const LateProgram& program = program_named("BesideOtherWork");
   const auto run_twice = [&](unsigned long left_out) {
     Engine engine(program.function, on_cuda(4, false));
-    engine.run(program.calls[0]);
+    const auto run = [&] {
+      for (const Tensor& output : engine.run(program.calls[0])) output.to_doubles();
+    };
+    run();
     control().skip_wait(left_out);
     std::string error;
     try {
-      engine.run(program.calls[0]);
-      if (left_out != 0) engine.run(program.calls[0]);
+      run();
+      if (left_out != 0) run();
     } catch (const DeviceLost& lost) {
       error = lost.what();
     }
@@ -405,7 +408,7 @@ TEST(CudaLateSizes, AWaitThatIsLeftOutIsNoticed) {
     noticed += run_twice(n).empty() ? 0 : 1;
     control().skip_wait(0);
   }
-  EXPECT_GE(noticed + 2, waits);
+  EXPECT_GE(noticed + 1, waits);
 }
 
 }  // namespace
