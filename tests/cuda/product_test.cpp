@@ -78,6 +78,10 @@ Tensor quantised_bytes(DType dtype, Sizes sizes, int start = 0) {
   return tensor;
 }
 
+/// Rows of a product of bytes, and the variant that is chosen for them on the simulator.
+constexpr std::pair<int, const char*> kByteWays[] = {
+    {1, "rows_1x64"}, {16, "tensor_16x128x128"}, {100, "tensor_128x128x64"}};
+
 /// As a quantised model has it: bytes less their zero points, scaled back, with constant weights.
 TEST(CudaProducts, QuantisedLayersMultiplyBytesExactly) {
   const Tensor weights = quantised_bytes(i8, {300, 136}, 11);
@@ -88,8 +92,7 @@ TEST(CudaProducts, QuantisedLayersMultiplyBytesExactly) {
   };
   Engine engine(layer, on_cuda());
   Engine reference(layer, {.device = Device::reference()});
-  for (const auto& [rows, variant] :
-       {std::pair{1, "rows_1x64"}, {16, "tensor_16x128x128"}, {100, "tensor_128x128x64"}}) {
+  for (const auto& [rows, variant] : kByteWays) {
     SCOPED_TRACE(rows);
     const std::vector<Tensor> inputs = {quantised_bytes(u8, {rows, 300}, rows),
                                         Tensor::scalar_int(u8, 117),
@@ -117,8 +120,7 @@ TEST(CudaProducts, DequantisedTensorsAreMultipliedAsBytes) {
   };
   Engine engine(layer, on_cuda());
   Engine reference(layer, {.device = Device::reference()});
-  for (const auto& [rows, variant] :
-       {std::pair{1, "rows_1x64"}, {16, "tensor_16x128x128"}, {100, "tensor_128x128x64"}}) {
+  for (const auto& [rows, variant] : kByteWays) {
     SCOPED_TRACE(rows);
     const std::vector<Tensor> inputs = {quantised_bytes(u8, {rows, 300}, rows),
                                         Tensor::scalar_int(u8, 117), Tensor::full(f32, {}, 0.02)};

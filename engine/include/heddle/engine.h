@@ -383,9 +383,9 @@ class HEDDLE_API Engine {
   Signature signature() const;
   EngineStats stats() const;
   MemoryStats memory() const;
-  /// Gives back to the device and to the system what no call, tensor or parameter uses: arenas, staging and graphs of
-  /// contexts in which nothing is under way, then blocks that are kept for later calls, of all engines on the device. The next
-  /// calls take memory anew. On CUDA it may wait for the device to come to rest, as giving memory back does there.
+  /// Gives back to the device and to the system what no call, tensor or parameter uses: arenas, staging and graphs of this
+  /// engine's contexts in which nothing is under way, then the blocks that are kept for later calls of all engines on the
+  /// device. The next calls take memory anew. On CUDA it may wait for the device to come to rest, as giving memory back does there.
   /// @return the bytes given back: by so many less is held
   /// Threads: any; calls may run meanwhile.
   std::size_t trim();
