@@ -129,6 +129,19 @@ void attention_written_out(benchmark::State& state) {
 BENCHMARK(attention_written_out)->Arg(128)->Arg(512)->Unit(benchmark::kMicrosecond);
 BENCHMARK(attention_heads)->Arg(128)->Arg(512)->Unit(benchmark::kMicrosecond);
 
+/// Rows to columns, of f32 (4 bytes) or u8 (1).
+void transposed(benchmark::State& state) {
+  const Sizes sizes{state.range(0), state.range(1)};
+  const DType dtype = state.range(2) == 4 ? f32 : u8;
+  run(state, [](const Tensor& x) { return permute(x, {1, 0}); }, {Tensor::full(dtype, sizes, 1.0)});
+  limit_by_bandwidth(state, 2 * state.range(2) * sizes[0] * sizes[1]);
+}
+BENCHMARK(transposed)
+    ->ArgNames({"rows", "columns", "bytes"})
+    ->ArgsProduct({{784}, {128}, {1, 4}})
+    ->Args({1024, 1024, 4})
+    ->Unit(benchmark::kMicrosecond);
+
 void topk_rows(benchmark::State& state) {
   const std::int64_t k = state.range(2);
   Tensor x = filled({state.range(0), state.range(1)});

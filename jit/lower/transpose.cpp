@@ -10,8 +10,6 @@ namespace {
 
 /// Rows and columns of a tile: a few vectors, a few cache lines, 4 KiB of f32.
 constexpr std::int64_t kTile = 32;
-/// Elements from row to row of the local tile: odd, so that a column does not fall into one cache set.
-constexpr std::int64_t kPitch = kTile + 1;
 
 bool steps_by_one(const SymExpr& index, Symbol axis) {
   const auto linear = index.linear_in(axis);
@@ -108,21 +106,21 @@ class Transposer {
     return place;
   }
 
-  /// Loads a tile along the memory's own order; `load` then reads the tile.
+  /// Loads a tile along the memory's own order and turns it; `load` then reads the tile.
   Stmt fill(LoadStmt& load) {
-    const NestBufferId tile = builder_.add_local(load.dtype, kTile * kPitch, kTile * kPitch);
+    const NestBufferId tile = builder_.add_local(load.dtype, kTile * kTile, kTile * kTile);
     builder_.nest().buffers[tile].read = builder_.nest().buffers[tile].written = true;
     const Symbol along = builder_.new_axis(kTile);
     const Symbol lane = builder_.new_axis(kTile);
     LoadStmt from = load;
     from.result = builder_.fresh_scalar();
     Block inner;
-    const SymExpr place = SymExpr(lane) * kPitch + along;
+    const SymExpr place = SymExpr(along) * kTile + lane;
     inner.push_back(Stmt{from});
     substitute(inner, at(along, lane), builder_.facts());
     inner.push_back(Stmt{StoreStmt{tile, place, from.result, kNoScalar, std::nullopt, false}});
     load.buffer = tile;
-    load.index = (SymExpr(lane_.axis) - lane_begin_) * kPitch + along_.axis - along_begin_;
+    load.index = (SymExpr(along_.axis) - along_begin_) * kTile + lane_.axis - lane_begin_;
     Block outer;
     outer.push_back(loop(along, along_extent_, ForStmt::Kind::Vector, std::move(inner)));
     return loop(lane, lane_extent_, ForStmt::Kind::Serial, std::move(outer));

@@ -8,7 +8,7 @@
 namespace heddle::jit {
 
 /// Loops for a body that loads along one of the outer axes what it stores along the innermost: square tiles,
-/// loaded along the one into a local buffer and worked through along the other, so that memory is touched
+/// loaded along the one, turned into a local buffer and worked through along the other, so that memory is touched
 /// in whole cache lines both ways. Does nothing and returns false when `body` is no such thing.
 bool wrap_transposed(NestBuilder& builder, Block& body, const std::vector<AxisRun>& axes);
 

@@ -115,7 +115,7 @@ TEST(LowerPointwise, TransposesGoThroughTiles) {
   b.output(b.emit("add", {b.emit("exp", {p}), y}));
   b.output(b.emit("permute", {x}, {{"perm", Ints{2, 0, 1}}}));
   const ir::Graph graph = b.finish();
-  EXPECT_NE(nests_of(lowered(graph)).find("local l0: f32[1056]"), std::string::npos);
+  EXPECT_NE(nests_of(lowered(graph)).find("local l0: f32[1024]"), std::string::npos);
   expect_right_at(graph, {2, 3, 5});
   expect_right_at(graph, {2, 40, 70});
 }

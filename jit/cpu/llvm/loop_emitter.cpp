@@ -123,6 +123,7 @@ NestEmitter::Values NestEmitter::loop(Value* from, Value* limit, std::int64_t st
 }
 
 void NestEmitter::operator()(const ForStmt& s) {
+  if (turning_loop(s)) return;
   if (s.kind != ForStmt::Kind::Vector) return serial_loop(s);
   if (analyse(s).needs_scalar) return serial_loop(s);
   vector_loop(s);

@@ -131,6 +131,13 @@ class NestEmitter {
   Values narrow_state(const ForStmt& s, const Values& state, unsigned lanes);
   void define_results(const ForStmt& s, const Values& state);
 
+  // transpose_emitter.cpp: loops that turn a matrix around.
+  struct Turned;
+  std::optional<Turned> turned(const ForStmt& outer);
+  void turn_square(const Turned& t, llvm::Value* row, llvm::Value* column, bool partial);
+  /// Emits `s` if it is such a loop.
+  bool turning_loop(const ForStmt& s);
+
   // contract_emitter.cpp
   struct Tile;
   void contract_rows(Tile& tile);

@@ -1,0 +1,227 @@
+// Loops that turn a matrix around, in registers.
+//
+//   serial r < rows { vector c < columns {          rows, columns <= pitch
+//     %0 = load from[stride*r + c + rest]
+//     store tile[r + pitch*c] = %0
+//   } }
+//
+// Squares of as many rows as a vector has lanes are loaded row by row, turned by shuffles and stored row by row. Lane by lane a
+// vector of 16 floats takes 16 loads or stores; this takes one of each and 4 shuffles.
+#include <algorithm>
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/DerivedTypes.h>
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Intrinsics.h>
+
+#include "jit/cpu/llvm/nest_emitter.h"
+
+namespace heddle::jit::cpu {
+namespace {
+
+using llvm::Value;
+using Values = std::vector<Value*>;
+
+/// Of 8 and 16 bits more lanes than this would leave squares that few tiles fill.
+constexpr unsigned kMostLanes = 16;
+constexpr unsigned kPieceBytes = 16;  ///< what shuffles within a vector do not cross
+
+/// The only statement of a block, if it is a T.
+template <class T>
+const T* only(const Block& block) {
+  return block.size() == 1 ? std::get_if<T>(&block[0].node) : nullptr;
+}
+
+bool is_plain(const ForStmt& loop, ForStmt::Kind kind) {
+  return loop.kind == kind && loop.reductions.empty() && loop.carried.empty();
+}
+
+std::optional<std::int64_t> most(const SymExpr& extent) {
+  if (extent.is_constant()) return extent.constant();
+  if (extent.kind() != SymExpr::Kind::Min) return std::nullopt;
+  std::optional<std::int64_t> least;
+  for (const SymExpr& side : extent.operands())
+    if (side.is_constant()) least = std::min(least.value_or(side.constant()), side.constant());
+  return least;
+}
+
+/// Of `count` rows of pieces: piece p of row r becomes piece r of row p.
+void turn_pieces(llvm::IRBuilderBase& b, std::span<Value*> rows, unsigned piece) {
+  const auto pick = [&](Value* first, Value* second, std::initializer_list<unsigned> pieces) {
+    std::vector<int> lanes;
+    for (const unsigned p : pieces)
+      for (unsigned k = 0; k < piece; ++k) lanes.push_back(static_cast<int>(p * piece + k));
+    return b.CreateShuffleVector(first, second, lanes);
+  };
+  if (rows.size() == 2) {
+    Value* first = rows[0];
+    rows[0] = pick(first, rows[1], {0, 2});
+    rows[1] = pick(first, rows[1], {1, 3});
+  } else if (rows.size() == 4) {
+    // Halves first: what one instruction does.
+    Value* a = pick(rows[0], rows[1], {0, 1, 4, 5});
+    Value* c = pick(rows[2], rows[3], {0, 1, 4, 5});
+    Value* d = pick(rows[0], rows[1], {2, 3, 6, 7});
+    Value* e = pick(rows[2], rows[3], {2, 3, 6, 7});
+    rows[0] = pick(a, c, {0, 2, 4, 6});
+    rows[1] = pick(a, c, {1, 3, 5, 7});
+    rows[2] = pick(d, e, {0, 2, 4, 6});
+    rows[3] = pick(d, e, {1, 3, 5, 7});
+  }
+}
+
+/// Within each piece of `rows`, as many as a piece has elements: element k of row r becomes element r of row k.
+void turn_within_pieces(llvm::IRBuilderBase& b, std::span<Value*> rows, unsigned lanes) {
+  const auto piece = static_cast<unsigned>(rows.size());
+  std::vector<int> low;
+  std::vector<int> high;
+  for (unsigned k = 0; k < lanes; ++k) {
+    const unsigned from = k / piece * piece + k % piece / 2 + k % 2 * lanes;
+    low.push_back(static_cast<int>(from));
+    high.push_back(static_cast<int>(from + piece / 2));
+  }
+  for (unsigned step = 1; step < piece; step *= 2) {
+    const Values before(rows.begin(), rows.end());
+    for (unsigned k = 0; k < piece / 2; ++k) {
+      rows[2 * k] = b.CreateShuffleVector(before[k], before[k + piece / 2], low);
+      rows[2 * k + 1] = b.CreateShuffleVector(before[k], before[k + piece / 2], high);
+    }
+  }
+}
+
+/// Lane j of row i becomes lane i of row j.
+void turn(llvm::IRBuilderBase& b, Values& rows, unsigned piece) {
+  const auto lanes = static_cast<unsigned>(rows.size());
+  const unsigned pieces = lanes / piece;
+  for (unsigned p = 0; p < pieces; ++p)
+    turn_within_pieces(b, std::span(rows).subspan(std::size_t{p} * piece, piece), lanes);
+  // Row p * piece + k now has element k of all pieces of the rows p * piece and on.
+  Values turned(lanes);
+  for (unsigned k = 0; k < piece; ++k) {
+    Values same;
+    for (unsigned p = 0; p < pieces; ++p) same.push_back(rows[p * piece + k]);
+    turn_pieces(b, same, piece);
+    for (unsigned p = 0; p < pieces; ++p) turned[p * piece + k] = same[p];
+  }
+  rows = std::move(turned);
+}
+
+}  // namespace
+
+struct NestEmitter::Turned {
+  NestBufferId from, to;
+  std::int64_t pitch;
+  unsigned lanes;  ///< rows and columns of a square
+  Value* rows;
+  Value* columns;
+  Value* first;   ///< index of the first element
+  Value* stride;  ///< elements from row to row
+};
+
+/// The loop `outer` as what the head of this file shows; nothing where it is anything else.
+std::optional<NestEmitter::Turned> NestEmitter::turned(const ForStmt& outer) {
+  if (lanes_ != 0 || !is_plain(outer, ForStmt::Kind::Serial)) return std::nullopt;
+  const auto* inner = only<ForStmt>(*outer.body);
+  if (inner == nullptr || !is_plain(*inner, ForStmt::Kind::Vector) || inner->body->size() != 2)
+    return std::nullopt;
+  const auto* load = std::get_if<LoadStmt>(&inner->body->front().node);
+  const auto* store = std::get_if<StoreStmt>(&inner->body->back().node);
+  if (load == nullptr || store == nullptr || load->mask != kNoScalar || store->mask != kNoScalar ||
+      store->combine || store->operand != load->result)
+    return std::nullopt;
+  const NestBuffer& tile = nest_.buffers[store->buffer];
+  const NestBuffer& source = nest_.buffers[load->buffer];
+  if (store->buffer < nest_.global_count() || store->buffer == load->buffer ||
+      tile.dtype != source.dtype)
+    return std::nullopt;
+
+  const auto to_column = store->index.linear_in(inner->axis);
+  const auto from_column = load->index.linear_in(inner->axis);
+  if (!to_column || !from_column || !from_column->coefficient.is_constant(1)) return std::nullopt;
+  const auto to_row = to_column->rest.linear_in(outer.axis);
+  const auto from_row = from_column->rest.linear_in(outer.axis);
+  const auto pitch = to_column->coefficient.as_constant();
+  if (!pitch || !to_row || !from_row || !to_row->coefficient.is_constant(1) ||
+      !to_row->rest.is_constant(0) || inner->extent.mentions(outer.axis))
+    return std::nullopt;
+
+  const auto size = static_cast<unsigned>(size_of(tile.dtype));
+  const unsigned lanes = std::min(static_cast<unsigned>(target_.vector_bytes) / size, kMostLanes);
+  const auto rows = most(outer.extent);
+  const auto columns = most(inner->extent);
+  // Squares beyond the last row and column stay within the tile.
+  const auto within = [&](std::optional<std::int64_t> count) {
+    return count && *count <= *pitch && *pitch % lanes == 0;
+  };
+  if (!within(rows) || !within(columns) || tile.max_count < *pitch * *pitch) return std::nullopt;
+  return Turned{load->buffer,
+                store->buffer,
+                *pitch,
+                lanes,
+                scalar_index(outer.extent),
+                scalar_index(inner->extent),
+                scalar_index(from_row->rest),
+                scalar_index(from_row->coefficient)};
+}
+
+/// The square of rows from `row` and columns from `column` on. Those of them that do not exist are, if `partial`, other
+/// rows and zeros.
+void NestEmitter::turn_square(const Turned& t, Value* row, Value* column, bool partial) {
+  const DType dtype = nest_.buffers[t.from].dtype;
+  const auto size = static_cast<unsigned>(size_of(dtype));
+  auto* vector = llvm::FixedVectorType::get(b_.getIntNTy(8 * size), t.lanes);
+  Value* mask = nullptr;
+  if (partial) {
+    llvm::SmallVector<llvm::Constant*, kMostLanes> numbers;
+    for (unsigned k = 0; k < t.lanes; ++k) numbers.push_back(b_.getInt64(k));
+    Value* left = b_.CreateVectorSplat(t.lanes, b_.CreateNSWSub(t.columns, column));
+    mask = b_.CreateICmpSLT(llvm::ConstantVector::get(numbers), left);
+  }
+  Value* last = b_.CreateNSWSub(t.rows, b_.getInt64(1));
+  Values square;
+  for (unsigned k = 0; k < t.lanes; ++k) {
+    Value* r = b_.CreateNSWAdd(row, b_.getInt64(k));
+    if (partial) r = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, r, last);
+    Value* at = b_.CreateNSWAdd(b_.CreateNSWMul(r, t.stride), column);
+    Value* address = element_address(t.from, b_.CreateNSWAdd(t.first, at));
+    const llvm::Align align(kReadAlignment);
+    square.push_back(partial
+                         ? static_cast<Value*>(b_.CreateMaskedLoad(
+                               vector, address, align, mask, llvm::Constant::getNullValue(vector)))
+                         : b_.CreateAlignedLoad(vector, address, align));
+  }
+  turn(b_, square, std::min(kPieceBytes / size, t.lanes));
+  for (unsigned k = 0; k < t.lanes; ++k) {
+    Value* at = b_.CreateNSWMul(b_.CreateNSWAdd(column, b_.getInt64(k)),
+                                b_.getInt64(static_cast<std::uint64_t>(t.pitch)));
+    b_.CreateAlignedStore(square[k], element_address(t.to, b_.CreateNSWAdd(at, row)),
+                          llvm::Align(size));
+  }
+}
+
+bool NestEmitter::turning_loop(const ForStmt& s) {
+  const auto found = turned(s);
+  if (!found) return false;
+  const Turned& t = *found;
+  Value* lanes = b_.getInt64(t.lanes);
+  const auto squares = [&](bool partial) {
+    // The last ones end where the matrix does, over what others have turned already.
+    const auto begin = [&](Value* at, Value* count) {
+      return partial ? at
+                     : b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, at,
+                                                b_.CreateNSWSub(count, lanes));
+    };
+    loop(b_.getInt64(0), t.rows, t.lanes, {}, [&](Value* row, const Values&) {
+      loop(b_.getInt64(0), t.columns, t.lanes, {}, [&](Value* column, const Values&) {
+        turn_square(t, begin(row, t.rows), begin(column, t.columns), partial);
+        return Values{};
+      });
+      return Values{};
+    });
+  };
+  Value* whole = b_.CreateAnd(b_.CreateICmpSGE(t.rows, lanes), b_.CreateICmpSGE(t.columns, lanes));
+  when(whole, [&] { squares(false); }, false);
+  when(b_.CreateNot(whole), [&] { squares(true); }, true);
+  return true;
+}
+
+}  // namespace heddle::jit::cpu

@@ -1,0 +1,140 @@
+// Loops that turn a tile around, by shuffles.
+#include <cstring>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "jit/nest_builder.h"
+#include "tests/jit/nest_runner.h"
+
+namespace heddle::jit {
+namespace {
+
+using tests::CompiledNest;
+
+constexpr std::int64_t kTile = 32;
+
+/// [s0, s1] with `gap` elements between its rows, brought to [s1, s0] through a tile of `pitch`.
+Nest turning(DType dtype, std::int64_t gap = 0, std::int64_t pitch = kTile) {
+  NestBuilder b("turning");
+  b.nest().size_count = 2;
+  const SymExpr rows = SymExpr(Symbol{Symbol::Kind::Size, 0});
+  const SymExpr columns = SymExpr(Symbol{Symbol::Kind::Size, 1});
+  const Symbol once = b.new_axis(1);
+  b.set_parallel(once, 1);
+  const NestBufferId from = b.add_global(dtype, rows * (columns + gap));
+  const NestBufferId to = b.add_global(dtype, rows * columns);
+  const NestBufferId tile = b.add_local(dtype, pitch * pitch, pitch * pitch);
+  const Symbol row = b.begin_for(min(kTile, rows), ForStmt::Kind::Serial);
+  const Symbol column = b.begin_for(min(kTile, columns), ForStmt::Kind::Vector);
+  b.store(tile, SymExpr(row) + SymExpr(column) * pitch,
+          b.load(from, SymExpr(row) * (columns + gap) + SymExpr(column)));
+  b.end_for();
+  b.end_for();
+  const Symbol turned = b.begin_for(min(kTile, columns), ForStmt::Kind::Serial);
+  const Symbol lane = b.begin_for(min(kTile, rows), ForStmt::Kind::Vector);
+  b.store(to, SymExpr(turned) * rows + SymExpr(lane),
+          b.load(tile, SymExpr(turned) * pitch + SymExpr(lane)));
+  b.end_for();
+  b.end_for();
+  return b.finish();
+}
+
+/// Memory that ends where none can be touched.
+class Guarded {
+ public:
+  explicit Guarded(std::size_t bytes) {
+    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const std::size_t whole = (bytes + page - 1) / page * page;
+    length_ = whole + page;
+    memory_ = static_cast<char*>(
+        ::mmap(nullptr, length_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    EXPECT_NE(memory_, MAP_FAILED);
+    EXPECT_EQ(::mprotect(memory_ + whole, page, PROT_NONE), 0);
+    begin_ = memory_ + (whole - bytes);
+  }
+  ~Guarded() { ::munmap(memory_, length_); }
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
+
+  char* begin() const { return begin_; }
+
+ private:
+  char* memory_;
+  char* begin_;
+  std::size_t length_;
+};
+
+class LlvmTranspose : public testing::TestWithParam<std::int64_t> {};
+
+TEST_P(LlvmTranspose, EveryElementComesToItsPlaceAndNothingElseIsRead) {
+  for (const DType dtype : {DType::U8, DType::Bool, DType::I8, DType::F16, DType::BF16, DType::F32,
+                            DType::I32, DType::F64, DType::I64}) {
+    const std::size_t size = static_cast<std::size_t>(size_of(dtype));
+    for (const std::int64_t gap : {std::int64_t{0}, std::int64_t{3}}) {
+      const CompiledNest code(turning(dtype, gap), GetParam());
+      for (const auto& [rows, columns] : {std::pair{1, 1},
+                                          {1, 32},
+                                          {32, 1},
+                                          {3, 5},
+                                          {5, 31},
+                                          {7, 8},
+                                          {15, 17},
+                                          {16, 16},
+                                          {17, 15},
+                                          {31, 4},
+                                          {24, 30},
+                                          {32, 31},
+                                          {31, 32},
+                                          {32, 32}}) {
+        const std::size_t pitch = static_cast<std::size_t>(columns + gap);
+        const std::size_t count =
+            static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns);
+        const std::size_t from_bytes = (static_cast<std::size_t>(rows) * pitch) * size;
+        const Guarded from(from_bytes - static_cast<std::size_t>(gap) * size);
+        const Guarded to(count * size);
+        for (std::size_t k = 0; k < from_bytes - static_cast<std::size_t>(gap) * size; ++k)
+          from.begin()[k] =
+              static_cast<char>(dtype == DType::Bool ? k * 7 % 5 % 2 : k * 37 + k / 97);
+        ASSERT_EQ(code.run({from.begin(), to.begin()}, {rows, columns}), 0);
+        for (std::size_t r = 0; r < static_cast<std::size_t>(rows); ++r)
+          for (std::size_t c = 0; c < static_cast<std::size_t>(columns); ++c)
+            ASSERT_EQ(std::memcmp(to.begin() + (c * static_cast<std::size_t>(rows) + r) * size,
+                                  from.begin() + (r * pitch + c) * size, size),
+                      0)
+                << name_of(dtype) << " " << rows << "x" << columns << ", row " << r << ", column "
+                << c;
+      }
+    }
+  }
+}
+
+TEST_P(LlvmTranspose, SquaresAreTurnedInRegisters) {
+  for (const DType dtype : {DType::U8, DType::F16, DType::F32, DType::F64}) {
+    cpu::CodegenTexts texts;
+    cpu::compile_object(turning(dtype), cpu::host_target(GetParam()), &texts);
+    EXPECT_NE(texts.ir.find("shufflevector"), std::string::npos) << name_of(dtype);
+    EXPECT_EQ(texts.ir.find("masked.scatter"), std::string::npos) << name_of(dtype);
+    EXPECT_EQ(texts.ir.find("masked.gather"), std::string::npos) << name_of(dtype);
+  }
+}
+
+TEST_P(LlvmTranspose, TilesWithoutRoomForWholeSquaresAreNot) {
+  cpu::CodegenTexts texts;
+  const Nest nest = turning(DType::F32, 0, kTile + 1);
+  cpu::compile_object(nest, cpu::host_target(GetParam()), &texts);
+  EXPECT_NE(texts.ir.find("masked.scatter"), std::string::npos);
+}
+
+std::vector<std::int64_t> widths() {
+  std::vector<std::int64_t> found;
+  for (const std::int64_t bytes : {16, 32, 64})
+    if (cpu::host_target(bytes).vector_bytes == bytes) found.push_back(bytes);
+  return found;
+}
+
+INSTANTIATE_TEST_SUITE_P(VectorBytes, LlvmTranspose, testing::ValuesIn(widths()),
+                         testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace heddle::jit
