@@ -171,6 +171,22 @@ struct Windows {
   std::vector<WindowAxis> axes;  ///< outermost first; images are numbered outside of these
 };
 
+/// Bytes that stand for numbers: element (row, column) of an operand for (byte - zero) * scale, multiplied in f32 and rounded
+/// to `dtype`, where zero and scale are elements (row / group, column) of matrices of their own.
+struct Dequantised {
+  /// Element (row, column) is buffer[base + row*row_stride + column*column_stride].
+  struct Part {
+    NestBufferId buffer;
+    SymExpr base;
+    SymExpr row_stride;
+    SymExpr column_stride;
+  };
+  DType dtype;               ///< f16, bf16 or f32
+  Part scale;                ///< f16, bf16 or f32
+  std::optional<Part> zero;  ///< bytes or i32; none: 0
+  std::int64_t group = 0;    ///< rows that share a row of those; 0: all
+};
+
 /// One operand of a contraction: element (row, column) is buffer[base + row*row_stride + column*column_stride].
 ///
 /// With windows, column c is window number first + c of all images and row r is tap r mod (taps of all axes) of channel
@@ -183,6 +199,7 @@ struct TileOperand {
   SymExpr row_stride;
   SymExpr column_stride;
   std::optional<Windows> windows{};
+  std::optional<Dequantised> dequantised{};
 };
 
 /// acc[m, n] = (accumulate ? acc[m, n] : 0) + sum over k of a(m, k) * b(k, n), for m < rows, n < columns.
@@ -199,7 +216,7 @@ struct ContractStmt {
   SymExpr rows;     ///< <= tile_rows
   SymExpr columns;  ///< <= tile_columns
   SymExpr depth;
-  TileOperand a;  ///< rows x depth; no windows
+  TileOperand a;  ///< rows x depth; neither windows nor dequantised
   TileOperand b;  ///< depth x columns
   bool accumulate = false;
   std::int64_t group = 1;  ///< 4: of u8 in a, of i8 in b, in an i32 accumulator

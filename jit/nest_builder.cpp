@@ -227,11 +227,22 @@ void NestBuilder::end_if() {
   open_.pop_back();
 }
 
+void NestBuilder::read_parts(Dequantised& dequantised) {
+  for (Dequantised::Part* part :
+       {&dequantised.scale, dequantised.zero ? &*dequantised.zero : nullptr}) {
+    if (part == nullptr) continue;
+    nest_.buffers.at(part->buffer).read = true;
+    for (SymExpr* expr : {&part->base, &part->row_stride, &part->column_stride})
+      *expr = simplify(*expr);
+  }
+}
+
 void NestBuilder::contract(ContractStmt stmt) {
   nest_.buffers.at(stmt.a.buffer).read = true;
   nest_.buffers.at(stmt.b.buffer).read = true;
   nest_.buffers.at(stmt.acc).written = true;
   if (stmt.accumulate) nest_.buffers.at(stmt.acc).read = true;
+  if (stmt.b.dequantised) read_parts(*stmt.b.dequantised);
   for (SymExpr* expr :
        {&stmt.rows, &stmt.columns, &stmt.depth, &stmt.a.base, &stmt.a.row_stride,
         &stmt.a.column_stride, &stmt.b.base, &stmt.b.row_stride, &stmt.b.column_stride})

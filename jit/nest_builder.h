@@ -63,6 +63,7 @@ class NestBuilder {
  private:
   Block& block() { return *open_.back(); }
   Scalar fresh(DType dtype);
+  void read_parts(Dequantised& dequantised);
 
   Nest nest_;
   std::vector<Block*> open_;

@@ -14,6 +14,8 @@
 //   N12  a contraction accumulates into a local buffer of f32, f64, i32 or i64 that holds its tile
 //   N13  the extent of a loop inside a vector loop is the same for all its iterations
 //   N14  windows are of a right operand whose elements are not groups, and have taps, strides and dilations of 1 or more
+//   N15  what is dequantised is a right operand of bytes, in an f32 accumulator, with scales of f16, bf16 or f32 and zero points
+//        of bytes or i32
 #include <map>
 #include <set>
 #include <string>
@@ -112,6 +114,8 @@ class Checker {
     }
     require(!s.a.windows && (!s.b.windows || s.group == 1), "N14 windows of a contraction");
     if (s.b.windows) windows(*s.b.windows);
+    require(!s.a.dequantised, "N15 a left operand that is dequantised");
+    if (s.b.dequantised) dequantised(s);
   }
   void operator()(const ForStmt& s) {
     const bool vector = s.kind == ForStmt::Kind::Vector;
@@ -193,6 +197,27 @@ class Checker {
       require(axis.taps >= 1 && axis.stride >= 1 && axis.dilation >= 1, "N14 steps of windows");
       for (const SymExpr* expr : {&axis.windows, &axis.size, &axis.memory_stride}) index(*expr);
     }
+  }
+
+  void dequantised(const ContractStmt& s) const {
+    const auto is_byte = [](DType d) { return d == DType::U8 || d == DType::I8; };
+    const auto is_real = [](DType d) {
+      return d == DType::F16 || d == DType::BF16 || d == DType::F32;
+    };
+    const Dequantised& d = *s.b.dequantised;
+    require(is_byte(buffer(s.b.buffer).dtype) && s.dtype == DType::F32 && s.group == 1 &&
+                !s.b.windows && is_real(d.dtype) && d.group >= 0,
+            "N15 an operand that is dequantised");
+    require(is_real(buffer(d.scale.buffer).dtype), "N15 dtype of scales");
+    part(d.scale);
+    if (!d.zero) return;
+    const DType zero = buffer(d.zero->buffer).dtype;
+    require(is_byte(zero) || zero == DType::I32, "N15 dtype of zero points");
+    part(*d.zero);
+  }
+  void part(const Dequantised::Part& p) const {
+    require(buffer(p.buffer).read, "N3 scales and zero points are declared as read");
+    for (const SymExpr* expr : {&p.base, &p.row_stride, &p.column_stride}) index(*expr);
   }
 
   void mask(ScalarId id) const {

@@ -101,7 +101,17 @@ class Printer {
   }
   std::string operand(const TileOperand& o) const {
     return element(o.buffer, o.base) + "{" + o.row_stride.to_string() + ", " +
-           o.column_stride.to_string() + "}" + (o.windows ? windows(*o.windows) : "");
+           o.column_stride.to_string() + "}" + (o.windows ? windows(*o.windows) : "") +
+           (o.dequantised ? dequantised(*o.dequantised) : "");
+  }
+  std::string part(const Dequantised::Part& p) const {
+    return element(p.buffer, p.base) + "{" + p.row_stride.to_string() + ", " +
+           p.column_stride.to_string() + "}";
+  }
+  std::string dequantised(const Dequantised& d) const {
+    return (d.zero ? " less " + part(*d.zero) : "") + " by " + part(d.scale) +
+           (d.group == 0 ? "" : " of " + std::to_string(d.group) + " rows") + " as " +
+           dtype(d.dtype);
   }
   static std::string windows(const Windows& w) {
     std::string text = " windows from " + w.first.to_string();

@@ -59,6 +59,8 @@ void put(DType dtype, char* at, double value) {
       return store(static_cast<std::int64_t>(value));
     case DType::I32:
       return store(static_cast<std::int32_t>(value));
+    case DType::I8:
+      return store(static_cast<std::int8_t>(value));
     default:
       throw std::runtime_error("case.json: no input may be " + std::string(name_of(dtype)));
   }

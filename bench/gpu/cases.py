@@ -104,6 +104,21 @@ def matmul_cases(tiny):
         yield Case(f"matmul_{m}x{n}x{k}", g, 2e-2, rotate=True, modes=("eager",), jax=False)
 
 
+def weights8_cases(tiny):
+    """Activations of 16 bits by weights of 8, with a scale for each column: of one row bytes of weights are all that counts."""
+    shapes = [(m, n, k) for n, k in ((4096, 4096), (14336, 4096), (4096, 14336)) for m in (1, 4, 16, 64, 1024)]
+    for m, n, k in [(1, 32, 48), (20, 33, 40)] if tiny else shapes:
+        for turned in (False, True):
+            g = Graph("bf16")
+            x = g.input(m, k)
+            w = g.input(*((n, k) if turned else (k, n)), dtype="i8", scale=30.0)
+            scale = g.input(*((n, 1) if turned else (n,)), scale=1 / (30 * math.sqrt(k)))
+            w = g.mul(g.to(w, "bf16"), scale)
+            g.returns(g.matmul(x, g.permute(w, 1, 0) if turned else w))
+            yield Case(f"weights8_{'turned_' if turned else ''}{m}x{n}x{k}", g, 2e-2, rotate=True,
+                       modes=("eager", "max-autotune"), jax=False)
+
+
 def attention_cases(tiny):
     shapes = {"prefill_2k": (4, 32, 8, 2048, 2048, 128, True), "prefill_16k": (1, 32, 8, 16384, 16384, 128, True),
               "encoder_512": (32, 12, 12, 512, 512, 64, False), "decode_4k": (32, 32, 8, 1, 4096, 128, False),
@@ -249,5 +264,5 @@ def start_cases(tiny):
     yield Case("encoder_12_layers", encoder(Graph(), *sizes), 2e-3, modes=("default",), jax=False)
 
 
-PARTS = {"memory": memory_cases, "matmul": matmul_cases, "attention": attention_cases,
+PARTS = {"memory": memory_cases, "matmul": matmul_cases, "weights8": weights8_cases, "attention": attention_cases,
          "conv": conv_cases, "models": model_cases, "host": host_cases, "start": start_cases}

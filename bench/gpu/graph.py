@@ -5,10 +5,10 @@ Expressions name values as Python does: x0, x1, ... are inputs, v0, v1, ... resu
 import json
 
 TORCH_DTYPES = {"f32": "torch.float32", "bf16": "torch.bfloat16", "f16": "torch.float16",
-                "i64": "torch.int64", "i32": "torch.int32"}
+                "i64": "torch.int64", "i32": "torch.int32", "i8": "torch.int8"}
 JAX_DTYPES = {"f32": "jnp.float32", "bf16": "jnp.bfloat16", "f16": "jnp.float16",
-              "i64": "jnp.int64", "i32": "jnp.int32"}
-BYTES = {"f32": 4, "bf16": 2, "f16": 2, "i64": 8, "i32": 4}
+              "i64": "jnp.int64", "i32": "jnp.int32", "i8": "jnp.int8"}
+BYTES = {"f32": 4, "bf16": 2, "f16": 2, "i64": 8, "i32": 4, "i8": 1}
 
 
 def product(sizes):

@@ -17,7 +17,8 @@ import numpy as np  # noqa: E402
 
 from samples import sample_step, write_floats  # noqa: E402
 
-DTYPES = {"f32": np.float32, "bf16": jnp.bfloat16, "f16": np.float16, "i64": np.int64, "i32": np.int32}
+DTYPES = {"f32": np.float32, "bf16": jnp.bfloat16, "f16": np.float16, "i64": np.int64, "i32": np.int32,
+          "i8": np.int8}
 ROTATED_BYTES = 256 << 20
 MOST_SETS = 64
 

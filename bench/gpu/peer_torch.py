@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from samples import sample_step, write_floats
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "i64": torch.int64,
-          "i32": torch.int32}
+          "i32": torch.int32, "i8": torch.int8}
 #: Modes to members of torch.nn.attention.SDPBackend.
 ATTENTION = {"flash": "FLASH_ATTENTION", "efficient": "EFFICIENT_ATTENTION", "cudnn": "CUDNN_ATTENTION", "math": "MATH"}
 ROTATED_BYTES = 256 << 20

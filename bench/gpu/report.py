@@ -3,6 +3,7 @@ import math
 
 #: Part, title, and whether rows are judged by the bytes they move.
 TABLES = [("memory", "Kernels bound by memory", True), ("matmul", "bf16 products", False),
+          ("weights8", "bf16 products by weights of 8 bits", False),
           ("attention", "bf16 attention", False), ("conv", "bf16 convolutions", False), ("models", "Model graphs", False),
           ("host", "Small layers", False)]
 HOST_US = 5.0

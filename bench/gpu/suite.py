@@ -33,8 +33,8 @@ import samples
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 #: Shares of the budget, by part.
-SHARES = {"copy": 1, "tests": 20, "sanitizer": 8, "memory": 25, "matmul": 12, "attention": 6, "conv": 6, "models": 22,
-          "host": 3, "start": 3}
+SHARES = {"copy": 1, "tests": 20, "sanitizer": 8, "memory": 25, "matmul": 12, "weights8": 6, "attention": 6, "conv": 6,
+          "models": 22, "host": 3, "start": 3}
 #: Binaries of tests and the test suites of theirs that are about CUDA.
 TESTS = {"tests_device": ".", "tests_cuda": ".", "tests_jit": "Cuda", "tests_fuzz": "CudaFuzz"}
 #: What compute-sanitizer, which makes a program tens of times slower, looks at.

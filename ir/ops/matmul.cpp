@@ -135,6 +135,7 @@ std::span<const OpDef> matmul_ops() {
           .evaluate = ops::evaluate,
           .lowering = {.decompose = ops::decompose, .nest = "matmul", .library = "matmul"},
       },
+      ops::dequantised_matmul_op(),
       ops::grouped_matmul_op(),
       ops::int8_matmul_op(),
       ops::packed_grouped_matmul_op(),

@@ -5,6 +5,7 @@
 
 namespace heddle::ir::ops {
 
+OpDef dequantised_matmul_op();
 OpDef grouped_matmul_op();
 OpDef int8_matmul_op();
 OpDef packed_grouped_matmul_op();

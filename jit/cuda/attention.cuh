@@ -19,27 +19,6 @@ static __device__ __forceinline__ float hd_as_exponent(float score) {
   return score >= -3.40282347e+38f ? fmaxf(scaled, -3.40282347e+38f) : scaled;
 }
 
-// Two numbers rounded to 16 bits each, the first in the lower half of the word.
-#ifndef HEDDLE_CUDA_SIM
-static __device__ __forceinline__ unsigned int hd_pack_f16(float low, float high) {
-  unsigned int word;
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-  return word;
-}
-static __device__ __forceinline__ unsigned int hd_pack_bf16(float low, float high) {
-  unsigned int word;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-  return word;
-}
-#endif
-
-static __device__ __forceinline__ unsigned int hd_pack(float low, float high, hd_f16) {
-  return hd_pack_f16(low, high);
-}
-static __device__ __forceinline__ unsigned int hd_pack(float low, float high, hd_bf16) {
-  return hd_pack_bf16(low, high);
-}
-
 // Puts lines x (8 * pieces) elements of 16 bits into memory where lines are `pitch` pieces apart, an odd number:
 // eight lines' pieces of one column then lie in all 32 banks. Zeros where there are none: `lines_left` lines of
 // `count` elements. `wide`: hd_is_wide; then the copies are asynchronous.

@@ -126,8 +126,13 @@ class Analysis {
     } else if (const auto* store = std::get_if<StoreStmt>(&statement.node)) {
       out[store->buffer].how |= store->combine ? kCombine : in_vector ? kStoreMany : kStoreOne;
     } else if (const auto* contract = std::get_if<ContractStmt>(&statement.node)) {
-      for (const TileOperand* operand : {&contract->a, &contract->b})
-        if (tracked(operand->buffer)) out[operand->buffer].how |= kRead;
+      std::vector<NestBufferId> read = {contract->a.buffer, contract->b.buffer};
+      if (const auto& dequantised = contract->b.dequantised) {
+        read.push_back(dequantised->scale.buffer);
+        if (dequantised->zero) read.push_back(dequantised->zero->buffer);
+      }
+      for (const NestBufferId id : read)
+        if (tracked(id)) out[id].how |= kRead;
       out[contract->acc].how |= kStoreMany;
     } else if (const auto* loop_stmt = std::get_if<ForStmt>(&statement.node)) {
       for (const Stmt& inner : *loop_stmt->body) collect(inner, true, out);

@@ -266,8 +266,10 @@ CudaCode emit_code(const Nest& nest, const CudaOptions& options) {
     code.depth = groups->depth;
   }
   code.window_overlap = parts->window_overlap();
+  const bool dequantised = parts->contract->b.dequantised.has_value();
+  if (dequantised) code.stored_bytes = static_cast<std::int64_t>(size_of(parts->right_dtype()));
   for (const ProductTile& tile : product_tiles(code.dtype, parts->left(), parts->right(),
-                                               code.device, parts->contract->tf32)) {
+                                               code.device, parts->contract->tf32, dequantised)) {
     code.variants.push_back(emit_product(*parts, tile, options));
     code.tiles.push_back(tile);
   }
@@ -284,7 +286,8 @@ ProductShape CudaCode::shape(std::span<const std::int64_t> sizes) const {
                      .depth = depth.evaluate_sizes(sizes),
                      .element_bytes = static_cast<std::int64_t>(size_of(dtype)),
                      .window_overlap = window_overlap,
-                     .is_grouped = is_grouped};
+                     .is_grouped = is_grouped,
+                     .stored_bytes = stored_bytes};
   if (is_grouped) {
     // Of few rows most groups have none.
     shape.batches = std::max<std::int64_t>(1, std::min(shape.batches, shape.rows));

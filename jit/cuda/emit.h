@@ -116,6 +116,7 @@ struct CudaCode {
   SymExpr batches = 0, rows = 0, columns = 0, depth = 0;
   bool is_grouped = false;          ///< batches are groups, and rows are those of all
   std::int64_t window_overlap = 0;  ///< ProductShape's
+  std::int64_t stored_bytes = 0;    ///< ProductShape's
   std::optional<AttentionCode> attention{};
   std::vector<CudaBuffer> buffers{};     ///< in the nest's order
   std::optional<LibraryForm> library{};  ///< the last variant is the library's

@@ -422,7 +422,7 @@ std::optional<LibraryForm> library_form(const ProductParts& parts) {
   if (parts.contract->dtype != DType::F32) return std::nullopt;
   if (parts.contract->b.windows) return convolution_form(parts);
   const ProductForm& form = *parts.nest->product;
-  if (form.groups) return std::nullopt;
+  if (form.groups || parts.contract->b.dequantised) return std::nullopt;
   const auto left = operand(parts.contract->a, form, true);
   const auto right = operand(parts.contract->b, form, false);
   if (!left || !right) return std::nullopt;

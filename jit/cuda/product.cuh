@@ -162,6 +162,82 @@ struct hd_tensor_tile {
       }
     }
   };
+  // And here bytes that stand for numbers (Given is hd_quantised), as many side by side as a piece holds numbers: a thread
+  // has the same of them in each step, and keeps what it read in registers meanwhile. Each piece lies in one group.
+  template <class Given>
+  struct Dequantised {
+    static constexpr int pieces = (right_along ? columns : depth) / count;  // of a line
+    static constexpr int mine = (right_along ? depth : columns) * pieces / threads;
+    static constexpr int kept = right_along ? count : mine;
+    static_assert(threads % pieces == 0 && mine * threads == columns * depth / count, "whole lines");
+    static_assert(!right_along || 8 % mine == 0, "a thread's lines lie in one group");
+    const Given& given;
+    long long depth_left;
+    int columns_there, depth_there;  // of the tile, and of a step
+    unsigned int from;               // where the step begins in the depth
+    bool wide;
+    unsigned int group;
+    unsigned int words[mine][count / 4];
+    float scales[kept], offsets[kept];
+    __device__ __forceinline__ Dequantised(const Given& all, long long columns_left, long long depth_of_all)
+        : given(all), depth_left(depth_of_all), columns_there((int)hd_smaller(columns_left, columns)), depth_there(0),
+          from(0), wide(all.template is_wide<count>(right_along ? all.step : all.column)), group(~0u), words(),
+          scales(), offsets() {}
+    static __device__ __forceinline__ int line_of(int n) {
+      const int first = (int)threadIdx.x / pieces;
+      return right_along ? first * mine + n : first + n * (threads / pieces);
+    }
+    static __device__ __forceinline__ int at() { return (int)threadIdx.x % pieces * count; }
+    // Of line n, bytes that are there from the thread's on.
+    __device__ __forceinline__ int left_of(int n) const {
+      if (line_of(n) >= (right_along ? depth_there : columns_there)) return 0;
+      return (right_along ? columns_there : depth_there) - at();
+    }
+    __device__ __forceinline__ void begin(hd_sixteen*, long long step) {
+      from = (unsigned int)(step * depth);
+      depth_there = (int)hd_smaller(depth_left - step * depth, depth);
+      const long long stride = right_along ? given.step : given.column;
+      const auto* const bytes = given.bytes + (right_along ? step * depth * stride : step * depth) + at();
+#pragma unroll
+      for (int n = 0; n < mine; ++n) {
+        const int left = left_of(n);
+        hd_read_bytes<count>(words[n], left <= 0 ? given.bytes : bytes + line_of(n) * stride, left, wide);
+      }
+    }
+    __device__ __forceinline__ void read_beside() {
+      const int k = right_along ? line_of(0) : at();
+      const unsigned int of = given.group_of(from + (unsigned int)k);
+      if (k >= depth_there || group == of) return;
+      group = of;
+      if constexpr (right_along) {
+        if (at() < columns_there)
+          given.template read_beside<count>(scales, offsets, group, at(), columns_there - at());
+      } else {
+#pragma unroll
+        for (int n = 0; n < mine; ++n)
+          if (line_of(n) < columns_there)
+            given.template read_beside<1>(scales + n, offsets + n, group, line_of(n), 1);
+      }
+    }
+    __device__ __forceinline__ void finish(hd_sixteen* tile) {
+      read_beside();
+#pragma unroll
+      for (int n = 0; n < mine; ++n) {
+        float values[count];
+        const int own = right_along ? 0 : n % kept;
+        Given::template values<count, right_along ? 1 : 0>(values, words[n], scales + own, offsets + own);
+        const int left = left_of(n);
+        if (right_along ? line_of(n) >= depth_there : left < count) {
+#pragma unroll
+          for (int e = 0; e < count; ++e)
+            if (right_along || e >= left) values[e] = 0.0f;
+        }
+        tile[right_along && is_float ? hd_swizzled_words<depth, right_pieces, 1>(line_of(n), at() / count)
+                                     : hd_swizzled<right_pieces>(line_of(n), at() / count)] =
+            hd_stored_piece(values, L());
+      }
+    }
+  };
   // Leaves in `shared` the sums of left . right, element (m, n) at m * line + n, for all threads.
   // `left` and `right` are where the tile's matrices begin, which have rows_left rows, columns_left columns
   // and depth_left products a sum; left_row is the distance of two rows of the left one, left_step that of two
@@ -182,6 +258,14 @@ struct hd_tensor_tile {
                                                   long long columns_left, long long depth_left) {
     Gathered<Windows> gathered(windows, first, columns_left, depth_left);
     return multiply_by(shared, left, left_row, left_step, gathered, rows_left, depth_left);
+  }
+  // The same where the right matrix is of bytes that stand for numbers.
+  template <class Given>
+  static __device__ __forceinline__ Sum* multiply(unsigned char* shared, const L* left, long long left_row,
+                                                  long long left_step, const Given& given, long long rows_left,
+                                                  long long columns_left, long long depth_left) {
+    Dequantised<Given> right(given, columns_left, depth_left);
+    return multiply_by(shared, left, left_row, left_step, right, rows_left, depth_left);
   }
   template <class Right>
   static __device__ __forceinline__ Sum* multiply_by(unsigned char* shared, const L* left, long long left_row,
@@ -290,34 +374,118 @@ static __device__ __forceinline__ void hd_read_piece(typename hd_sum_of<T>::type
   for (int k = 0; k < count; ++k) out[k] = k < left ? hd_as_sum(at[k]) : 0;
 }
 
-// How a block multiplies a few rows by a matrix that is read once, 16 bytes a thread at a time: `columns` sums
-// of at most `rows` rows. The sum of an element is the sum of the threads' sums, in a fixed tree.
+// How a block multiplies a few rows by a matrix that is read once: `columns` sums of at most `rows` rows. The sum of an
+// element is the sum of the threads' sums, in a fixed tree.
 template <class L, class R, int rows, int columns, int threads, bool right_along>
 struct hd_row_tile {
   typedef typename hd_sum_of<L>::type Sum;
-  static constexpr int count = 16 / (int)sizeof(L);
   static constexpr int warps = threads / 32;
+  static constexpr int mine = columns / warps;  // not right_along: of a warp
   static constexpr int line = columns;
-  static constexpr int ahead = rows == 1 ? 4 : 1;  // reads under way: registers bound them
+  // What brings the right matrix, `count` elements at a time: right_along, of each of `run` rows, which begin() reads and
+  // row() gives; else of a column. `ahead`: reads under way, which registers bound. Here from memory, 16 bytes a thread at a
+  // time.
+  struct Dense {
+    static constexpr int count = 16 / (int)sizeof(R);
+    static constexpr int run = 1;
+    static constexpr int ahead = rows == 1 ? 4 : 1;
+    const R* right;
+    long long stride, columns_left, depth;
+    bool wide;
+    Sum read[count];
+    __device__ __forceinline__ void begin(long long k, int column) {
+      hd_read_piece(read, right + k * stride + column, columns_left - column, wide);
+    }
+    __device__ __forceinline__ void row(Sum* b, int) const {
+#pragma unroll
+      for (int n = 0; n < count; ++n) b[n] = read[n];
+    }
+    __device__ __forceinline__ void column(Sum* b, long long k, int first, int n) const {
+      hd_read_piece(b, right + (first + n) * stride + k, first + n < columns_left ? depth - k : 0, wide);
+    }
+  };
+  // And here bytes that stand for numbers (Given is hd_quantised), 8 at a time, all in one group.
+  template <class Given>
+  struct Dequantised {
+    static constexpr int count = 8;
+    static constexpr int run = rows == 1 ? 8 : 4;
+    static constexpr int ahead = right_along || rows != 1 ? 1 : 4;
+    static constexpr int kept = right_along ? count : mine;
+    const Given& given;
+    long long columns_left, depth;
+    bool wide;
+    unsigned int group;
+    unsigned int words[run][count / 4];
+    float scales[kept], offsets[kept];
+    __device__ __forceinline__ Dequantised(const Given& all, long long columns_there, long long depth_there)
+        : given(all), columns_left(columns_there), depth(depth_there),
+          wide(all.template is_wide<count>(right_along ? all.step : all.column)), group(~0u), words(), scales(),
+          offsets() {}
+    __device__ __forceinline__ void begin(long long k, int column) {
+      if (column >= columns_left) return;
+#pragma unroll
+      for (int r = 0; r < run; ++r)
+        if (k + r < depth)
+          hd_read_bytes<count>(words[r], given.bytes + (k + r) * given.step + column, columns_left - column, wide);
+      if (group == given.group_of((unsigned int)k)) return;
+      group = given.group_of((unsigned int)k);
+      given.template read_beside<count>(scales, offsets, group, column,
+                                        (int)hd_smaller(columns_left - column, count));
+    }
+    static __device__ __forceinline__ void round(Sum* b) {
+#pragma unroll
+      for (int n = 0; n < count; n += 2) hd_round_pair(b + n, L());
+    }
+    __device__ __forceinline__ void row(Sum* b, int r) const {
+      Given::template values<count, 1>(b, words[r], scales, offsets);
+      round(b);
+    }
+    __device__ __forceinline__ void column(Sum* b, long long k, int first, int n) {
+      const long long left = first + n < columns_left ? depth - k : 0;
+      unsigned int bytes[count / 4];
+      hd_read_bytes<count>(bytes, left == 0 ? given.bytes : given.bytes + (first + n) * given.column + k, left, wide);
+      if (n == 0 && group != given.group_of((unsigned int)k)) {
+        group = given.group_of((unsigned int)k);
+#pragma unroll
+        for (int each = 0; each < mine; ++each)
+          if (first + each < columns_left)
+            given.template read_beside<1>(scales + each % kept, offsets + each % kept, group, first + each, 1);
+      }
+      Given::template values<count, 0>(b, bytes, scales + n % kept, offsets + n % kept);
+      round(b);
+      if (left < count) {
+#pragma unroll
+        for (int e = 0; e < count; ++e)
+          if (e >= left) b[e] = 0;
+      }
+    }
+  };
   // right_along: a thread has some rows of the right matrix, and `count` columns of them.
+  template <class Right>
   static __device__ __forceinline__ void along_columns(Sum* out, Sum* partial, const L* left,
-                                                       long long left_row, long long left_step,
-                                                       const R* right, long long right_stride,
-                                                       long long rows_left, long long columns_left,
-                                                       long long depth) {
+                                                       long long left_row, long long left_step, Right& right,
+                                                       long long rows_left, long long depth) {
+    constexpr int count = Right::count;
+    constexpr int run = Right::run;
     constexpr int pieces = columns / count;
-    const bool wide = hd_is_wide(right, right_stride);
+    constexpr int ahead = Right::ahead;
     const int column = threadIdx.x % pieces * count;
     Sum sums[rows][count] = {};
 #pragma unroll ahead
-    for (long long k = threadIdx.x / pieces; k < depth; k += threads / pieces) {
-      Sum b[count];
-      hd_read_piece(b, right + k * right_stride + column, columns_left - column, wide);
+    for (long long begin = threadIdx.x / pieces * run; begin < depth; begin += threads / pieces * run) {
+      right.begin(begin, column);
 #pragma unroll
-      for (int m = 0; m < rows; ++m) {
-        const Sum a = m < rows_left ? hd_as_sum(left[m * left_row + k * left_step]) : 0;
+      for (int r = 0; r < run; ++r) {
+        const long long k = begin + r;
+        if (r != 0 && k >= depth) break;
+        Sum b[count];
+        right.row(b, r);
 #pragma unroll
-        for (int n = 0; n < count; ++n) sums[m][n] += a * b[n];
+        for (int m = 0; m < rows; ++m) {
+          const Sum a = m < rows_left ? hd_as_sum(left[m * left_row + k * left_step]) : 0;
+#pragma unroll
+          for (int n = 0; n < count; ++n) sums[m][n] += a * b[n];
+        }
       }
     }
 #pragma unroll
@@ -339,12 +507,13 @@ struct hd_row_tile {
     }
   }
   // Otherwise a warp has some columns, and its lanes pieces of them.
+  template <class Right>
   static __device__ __forceinline__ void along_depth(Sum* out, const L* left, long long left_row,
-                                                     long long left_step, const R* right,
-                                                     long long right_stride, long long rows_left,
-                                                     long long columns_left, long long depth) {
-    constexpr int mine = columns / warps;
-    const bool wide = hd_is_wide(right, right_stride);
+                                                     long long left_step, Right& right, long long rows_left,
+                                                     long long depth) {
+    constexpr int count = Right::count;
+    constexpr int left_count = 16 / (int)sizeof(L);
+    constexpr int ahead = Right::ahead;
     const bool left_wide = left_step == 1 && hd_is_wide(left, left_row);
     const int column = threadIdx.x / 32 * mine;
     const int lane = threadIdx.x % 32;
@@ -353,15 +522,15 @@ struct hd_row_tile {
     for (long long k = lane * count; k < depth; k += 32 * count) {
       Sum b[mine][count];
 #pragma unroll
-      for (int n = 0; n < mine; ++n)
-        hd_read_piece(b[n], right + (column + n) * right_stride + k,
-                      column + n < columns_left ? depth - k : 0, wide);
+      for (int n = 0; n < mine; ++n) right.column(b[n], k, column, n);
 #pragma unroll
       for (int m = 0; m < rows; ++m) {
         if (m >= rows_left) break;
         Sum a[count];
         if (left_step == 1) {
-          hd_read_piece(a, left + m * left_row + k, depth - k, left_wide);
+#pragma unroll
+          for (int e = 0; e < count; e += left_count)
+            hd_read_piece(a + e, left + m * left_row + k + e, depth - k - e, left_wide);
         } else {
 #pragma unroll
           for (int e = 0; e < count; ++e)
@@ -390,12 +559,26 @@ struct hd_row_tile {
                                                   long long left_step, const R* right, long long right_step,
                                                   long long right_column, long long rows_left,
                                                   long long columns_left, long long depth) {
+    const long long stride = right_along ? right_step : right_column;
+    Dense dense{right, stride, columns_left, depth, hd_is_wide(right, stride), {}};
+    return multiply_by(shared, left, left_row, left_step, dense, rows_left, depth);
+  }
+  template <class Given>
+  static __device__ __forceinline__ Sum* multiply(unsigned char* shared, const L* left, long long left_row,
+                                                  long long left_step, const Given& given, long long rows_left,
+                                                  long long columns_left, long long depth) {
+    Dequantised<Given> right(given, columns_left, depth);
+    return multiply_by(shared, left, left_row, left_step, right, rows_left, depth);
+  }
+  template <class Right>
+  static __device__ __forceinline__ Sum* multiply_by(unsigned char* shared, const L* left, long long left_row,
+                                                     long long left_step, Right& right, long long rows_left,
+                                                     long long depth) {
     Sum* const out = (Sum*)shared;
-    if (right_along) {
-      along_columns(out, out + rows * columns, left, left_row, left_step, right, right_step, rows_left,
-                    columns_left, depth);
+    if constexpr (right_along) {
+      along_columns(out, out + rows * columns, left, left_row, left_step, right, rows_left, depth);
     } else {
-      along_depth(out, left, left_row, left_step, right, right_column, rows_left, columns_left, depth);
+      along_depth(out, left, left_row, left_step, right, rows_left, depth);
     }
     __syncthreads();
     return out;
@@ -430,6 +613,15 @@ struct hd_plain_tile {
       return k < depth_left ? hd_as_sum(windows.element(own, windows.tap(first + (unsigned int)k))) : 0;
     }
   };
+  // And here of bytes that stand for numbers (Given is hd_quantised).
+  template <class Given>
+  struct Dequantised {
+    const Given& given;
+    long long columns_left, depth_left;
+    __device__ __forceinline__ Sum read(long long k, int n) const {
+      return n < columns_left && k < depth_left ? hd_rounded(given.element(k, n), L()) : 0;
+    }
+  };
   // As hd_tensor_tile's.
   static __device__ __forceinline__ Sum* multiply(unsigned char* shared, const L* left, long long left_row,
                                                   long long left_step, const R* right, long long right_step,
@@ -447,6 +639,13 @@ struct hd_plain_tile {
     const Gathered<Windows> gathered{windows, first, depth_left,
                                      windows.column(column, column < columns_left)};
     return multiply_by(shared, left, left_row, left_step, gathered, rows_left, depth_left);
+  }
+  template <class Given>
+  static __device__ __forceinline__ Sum* multiply(unsigned char* shared, const L* left, long long left_row,
+                                                  long long left_step, const Given& given, long long rows_left,
+                                                  long long columns_left, long long depth_left) {
+    const Dequantised<Given> right{given, columns_left, depth_left};
+    return multiply_by(shared, left, left_row, left_step, right, rows_left, depth_left);
   }
   template <class Right>
   static __device__ __forceinline__ Sum* multiply_by(unsigned char* shared, const L* left, long long left_row,

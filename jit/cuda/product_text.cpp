@@ -17,6 +17,9 @@ namespace {
 /// Of hd_windows: directions, and taps of each.
 constexpr std::size_t kWindowAxes = 3;
 constexpr std::int64_t kMostWindowTaps = 32;
+/// Of hd_quantised: rows of which a group has a multiple, and the depth that it counts.
+constexpr std::int64_t kGroupRows = 8;
+constexpr std::int64_t kMostGroupedDepth = std::numeric_limits<std::int32_t>::max();
 
 bool is_byte(DType dtype) { return dtype == DType::U8 || dtype == DType::I8; }
 
@@ -130,7 +133,8 @@ class Finder {
   bool is_supported() const {
     const ContractStmt& contract = *parts_.contract;
     const DType left = parts_.left_dtype();
-    const DType right = parts_.right_dtype();
+    const DType right = parts_.right_factor();
+    if (contract.b.dequantised && !has_groups_of_prelude(contract)) return false;
     const bool bytes = is_byte(left) && is_byte(right) && contract.dtype == DType::I32;
     const bool floats = left == right && contract.dtype == DType::F32 &&
                         (left == DType::F16 || left == DType::BF16 || left == DType::F32);
@@ -145,6 +149,14 @@ class Finder {
       if (load != nullptr && load->buffer == contract.acc && load->index != at) return false;
     }
     return true;
+  }
+
+  /// Whether hd_quantised can be of these groups: eight rows side by side are in one.
+  static bool has_groups_of_prelude(const ContractStmt& contract) {
+    const std::int64_t group = contract.b.dequantised->group;
+    return group % kGroupRows == 0 &&
+           (group == 0 ||
+            (contract.depth.is_constant() && contract.depth.constant() <= kMostGroupedDepth));
   }
 
   /// Whether hd_windows can be these: as many directions and taps, and rows that 32 bits count.
@@ -209,7 +221,7 @@ class Writer : private TextWriter {
 
   std::string tile_type() const {
     const std::string types =
-        storage_type(parts_.left_dtype()) + ", " + storage_type(parts_.right_dtype()) + ", ";
+        storage_type(parts_.left_dtype()) + ", " + storage_type(parts_.right_factor()) + ", ";
     const std::string tile = number(tile_.rows) + ", " + number(tile_.columns) + ", ";
     const bool left = parts_.left() == Along::Rows;
     const bool right = parts_.right() == Along::Rows || parts_.right() == Along::Windows;
@@ -272,11 +284,29 @@ class Writer : private TextWriter {
     line("const long long begin = " + step + "depth, part, parts);");
     line("const long long end = " + step + "depth, part + 1, parts);");
     if (contract.b.windows) windows(contract.b);
-    const std::string right =
-        contract.b.windows ? "windows, (unsigned int)begin" : operand(contract.b, "begin", true);
+    if (contract.b.dequantised) quantised(contract.b);
+    const std::string right = contract.b.windows       ? "windows, (unsigned int)begin"
+                              : contract.b.dequantised ? "quantised"
+                                                       : operand(contract.b, "begin", true);
     line("Tile::Sum* const sums = Tile::multiply(shared, " + operand(contract.a, "begin", false) +
          ", " + right + ", " + row_end() + " - " + form_.row_begin.to_string() + ", columns - " +
          form_.column_begin.to_string() + ", end - begin);");
+  }
+
+  /// The right matrix of bytes that stand for numbers.
+  void quantised(const TileOperand& o) {
+    const Dequantised& d = *o.dequantised;
+    const auto type = [&](NestBufferId id) { return storage_type(nest_.buffers[id].dtype); };
+    const auto part = [&](const Dequantised::Part& p) {
+      return buffer_name(nest_, p.buffer) + " + (" + index(p.base) + "), " + index(p.row_stride) +
+             ", " + index(p.column_stride);
+    };
+    line("const hd_quantised<" + type(o.buffer) + ", " + type(d.scale.buffer) + ", " +
+         (d.zero ? type(d.zero->buffer) : "hd_nothing") + ", " + number(d.group) +
+         "> quantised = {");
+    line("    " + operand(o, "begin", true) + ",");
+    line("    " + part(d.scale) + ",");
+    line("    " + (d.zero ? part(*d.zero) : "0, 0, 0") + ", (unsigned int)begin};");
   }
 
   /// The right matrix; directions that it has not come first.

@@ -22,13 +22,18 @@ struct ProductParts {
 
   DType left_dtype() const { return nest->buffers[contract->a.buffer].dtype; }
   DType right_dtype() const { return nest->buffers[contract->b.buffer].dtype; }
+  /// Of the numbers that are multiplied: what bytes of the right matrix may stand for.
+  DType right_factor() const {
+    return contract->b.dequantised ? contract->b.dequantised->dtype : right_dtype();
+  }
   Along left() const;
   Along right() const;
   /// ProductShape's.
   std::int64_t window_overlap() const;
 };
 
-/// The parts, if `nest` is in product form with operands of f16, bf16 or f32 of one dtype, or of bytes.
+/// The parts, if `nest` is in product form with operands of f16, bf16 or f32 of one dtype, or of bytes. Bytes that stand
+/// for numbers are operands of these.
 std::optional<ProductParts> product_parts(const Nest& nest);
 
 CudaSource emit_product(const ProductParts& parts, const ProductTile& tile,

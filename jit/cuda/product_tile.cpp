@@ -14,6 +14,7 @@ constexpr double kWidened = 64;         ///< elements from 8 or 16 bits to 32
 constexpr double kSharedBytes = 128;    ///< from and to shared memory
 constexpr double kCacheBytes = 64;      ///< from the second-level cache
 constexpr double kGathered = 16;        ///< elements of windows, at 8 instructions each
+constexpr double kDequantised = 28;     ///< bytes made numbers, at 4.5 instructions each
 constexpr double kMemoryBytes = 20;     ///< its share of the device's memory
 // Cycles that nothing hides.
 constexpr double kMemoryLatency = 800;  ///< from a block's start to its first products
@@ -40,23 +41,28 @@ double busy_cycles(const ProductTile& tile, const ProductShape& shape, double de
   const double columns = tile.columns;
   const double gathered = shape.window_overlap == 0 ? 0 : columns * depth / kGathered;
   const double overlap = static_cast<double>(std::max<std::int64_t>(1, shape.window_overlap));
-  const double cache = std::max(gathered, (rows + columns / overlap) * depth * size / kCacheBytes);
+  const double stored =
+      static_cast<double>(shape.stored_bytes == 0 ? shape.element_bytes : shape.stored_bytes);
+  const double made = shape.stored_bytes == 0 ? 0 : columns * depth / kDequantised;
+  const double cache =
+      std::max(gathered, (rows * size + columns / overlap * stored) * depth / kCacheBytes);
   const double plain = shape.element_bytes == 1 ? kPlainIntegers : kPlainProducts;
   switch (tile.kind) {
     case ProductTile::Kind::Rows: {
       const double used = std::min(rows, static_cast<double>(shape.rows));
-      return std::max((used / plain + 1 / kWidened) * columns * depth, cache);
+      const double widened = shape.stored_bytes == 0 ? 1 / kWidened : 1 / kDequantised;
+      return std::max((used / plain + widened) * columns * depth, cache);
     }
     case ProductTile::Kind::Plain:
       // A thread reads as many floats from shared memory for its 4 x 4 sums as it has rows and columns.
-      return std::max(rows * columns * depth / plain * 2, cache);
+      return std::max(rows * columns * depth / plain * 2 + made, cache);
     case ProductTile::Kind::Tensor:
       break;
   }
   // Each warp reads its rows and columns, after they were written once.
   const double lines = rows * (tile.warp_columns + 1) + columns * (tile.warp_rows + 1);
-  return std::max(
-      {rows * columns * depth * size / kTensorBytes, lines * depth * size / kSharedBytes, cache});
+  return std::max({rows * columns * depth * size / kTensorBytes,
+                   lines * depth * size / kSharedBytes, made, cache});
 }
 
 }  // namespace
@@ -82,13 +88,13 @@ std::string ProductTile::name() const {
 }
 
 std::vector<ProductTile> product_tiles(DType dtype, Along left, Along right,
-                                       const ProductDevice& device, bool tf32) {
+                                       const ProductDevice& device, bool tf32, bool dequantised) {
   using Kind = ProductTile::Kind;
   const auto bytes = static_cast<std::int64_t>(size_of(dtype));
   std::vector<ProductTile> tiles;
   if (right == Along::Rows || right == Along::Columns) {
     // Segments of 64 bytes, but that a thread's sums stay in registers.
-    const int width = right == Along::Columns ? 16 : bytes == 1 ? 64 : 32;
+    const int width = right == Along::Columns ? 16 : bytes == 1 || dequantised ? 64 : 32;
     const int rows = right == Along::Rows && bytes == 1 ? 4 : 8;
     tiles.push_back({Kind::Rows, 1, width, 0, 1, 8, 0});
     tiles.push_back({Kind::Rows, rows, width, 0, 1, 8, 0});
@@ -151,19 +157,19 @@ std::int64_t part_of_depth(const ProductTile& tile, const ProductShape& shape, s
 double product_cycles(const ProductTile& tile, const ProductShape& shape,
                       const ProductDevice& device, std::int64_t parts) {
   const double overlap = static_cast<double>(std::max<std::int64_t>(1, shape.window_overlap));
+  const double stored =
+      static_cast<double>(shape.stored_bytes == 0 ? shape.element_bytes : shape.stored_bytes);
   const double bytes =
-      static_cast<double>(shape.batches) * static_cast<double>(shape.element_bytes) *
-      (static_cast<double>(shape.rows) * static_cast<double>(shape.depth) +
-       static_cast<double>(shape.columns) *
-           (static_cast<double>(shape.depth) / overlap + static_cast<double>(shape.rows)));
+      static_cast<double>(shape.batches) *
+      (static_cast<double>(shape.element_bytes) * static_cast<double>(shape.rows) *
+           static_cast<double>(shape.depth + shape.columns) +
+       stored * static_cast<double>(shape.columns) * static_cast<double>(shape.depth) / overlap);
   const double memory = bytes / (device.multiprocessors * kMemoryBytes);
   const std::int64_t blocks = tiles_of(tile, shape) * parts;
   const auto depth = static_cast<double>(part_of_depth(tile, shape, parts));
   const double area = static_cast<double>(tile.rows) * tile.columns;
-  const double steps = tile.depth != 0
-                           ? depth / tile.depth
-                           : depth * tile.columns * static_cast<double>(shape.element_bytes) /
-                                 (16.0 * tile.threads());
+  const double steps = tile.depth != 0 ? depth / tile.depth
+                                       : depth * tile.columns * stored / (16.0 * tile.threads());
   double busy = busy_cycles(tile, shape, depth);
   double alone = kMemoryLatency + steps * kStepLatency + area / tile.threads() * kElementLatency;
   double joined = 0;

@@ -354,6 +354,23 @@ void StatementEmitter::operator()(const ContractStmt& s) {
     line("const " + type + " right = inside ? (" + type + ")" +
          loaded_text(nest_.buffers[s.b.buffer].dtype, buffer(s.b.buffer) + "[at]") + " : " +
          constant_text(s.dtype, 0, 0) + ";");
+  } else if (s.b.dequantised) {
+    const Dequantised& d = *s.b.dequantised;
+    const std::string row = d.group == 0 ? "0" : "k / " + std::to_string(d.group);
+    const auto beside = [&](const Dequantised::Part& p) {
+      return "(float)" +
+             loaded_text(nest_.buffers[p.buffer].dtype,
+                         buffer(p.buffer) + "[" + index(p.base) + " + " + row + " * (" +
+                             index(p.row_stride) + ") + n * (" + index(p.column_stride) + ")]");
+    };
+    line("const float centred = " + factor(s.b, "k", "n") +
+         (d.zero ? " - " + beside(*d.zero) : "") + ";");
+    const std::string scaled = "centred * " + beside(d.scale);
+    line("const float right = " +
+         (d.dtype == DType::F16    ? "hd_round_f16(" + scaled + ")"
+          : d.dtype == DType::BF16 ? "hd_round_bf16(" + scaled + ")"
+                                   : scaled) +
+         ";");
   } else {
     line("const " + type + " right = " + factor(s.b, "k", "n") + ";");
   }

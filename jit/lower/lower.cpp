@@ -5,6 +5,7 @@
 #include "jit/lower/byte_products.h"
 #include "jit/lower/conv_products.h"
 #include "jit/lower/decompose.h"
+#include "jit/lower/dequantised_products.h"
 #include "jit/lower/nest_context.h"
 #include "jit/lower/order_scatters.h"
 #include "jit/lower/pack_weights.h"
@@ -57,7 +58,8 @@ Placement place_values(const ReadAnalysis& reads, const Grouping& grouping) {
 
 /// Sizes put in where they are known, only ops that have code, with reductions of whole tensors and long rows in blocks,
 /// on CUDA scatters by the order of their destinations and sorts in runs,
-/// quantised products and convolutions of one element as products, constant weights packed and bytes multiplied as such.
+/// quantised products and convolutions of one element as products, constant weights packed, bytes multiplied as such and those that stand
+/// for numbers read by the product itself.
 ir::Graph simplified(const ir::Graph& graph, const LowerOptions& options) {
   const ir::Graph simple = decompose_all(ir::order_sizes(ir::resolve_sizes(graph)), options);
   const ir::Graph summed =
@@ -67,7 +69,7 @@ ir::Graph simplified(const ir::Graph& graph, const LowerOptions& options) {
   const ir::Graph ordered =
       decompose_all(split_sorts(order_scatters(split, options), options), options);
   const ir::Graph products = convs_as_products(quantised_products(ordered, options), options);
-  return byte_products(pack_weights(products, options), options);
+  return dequantised_products(byte_products(pack_weights(products, options), options), options);
 }
 
 }  // namespace

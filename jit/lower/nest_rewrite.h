@@ -60,12 +60,19 @@ inline void visit_exprs(Windows& w, auto&& visit) {
   for (WindowAxis& axis : w.axes)
     for (SymExpr* expr : {&axis.windows, &axis.size, &axis.memory_stride}) visit(*expr);
 }
+inline void visit_exprs(Dequantised& d, auto&& visit) {
+  for (Dequantised::Part* part : {&d.scale, d.zero ? &*d.zero : nullptr}) {
+    if (part == nullptr) continue;
+    for (SymExpr* expr : {&part->base, &part->row_stride, &part->column_stride}) visit(*expr);
+  }
+}
 inline void visit_exprs(ContractStmt& s, auto&& visit) {
   for (SymExpr* expr : {&s.rows, &s.columns, &s.depth}) visit(*expr);
   for (TileOperand* operand : {&s.a, &s.b}) {
     for (SymExpr* expr : {&operand->base, &operand->row_stride, &operand->column_stride})
       visit(*expr);
     if (operand->windows) visit_exprs(*operand->windows, visit);
+    if (operand->dequantised) visit_exprs(*operand->dequantised, visit);
   }
 }
 

@@ -58,6 +58,10 @@ class Renumberer {
   void collect(const ContractStmt& s) {
     access(s.a.buffer, true, false);
     access(s.b.buffer, true, false);
+    if (s.b.dequantised) {
+      access(s.b.dequantised->scale.buffer, true, false);
+      if (s.b.dequantised->zero) access(s.b.dequantised->zero->buffer, true, false);
+    }
     access(s.acc, s.accumulate, true);
   }
   void collect(const IfStmt& s) { collect_accesses(*s.body); }
@@ -71,6 +75,10 @@ class Renumberer {
   void rename(StoreStmt& s) { s.buffer = buffers_.at(s.buffer); }
   void rename(ContractStmt& s) {
     for (NestBufferId* id : {&s.acc, &s.a.buffer, &s.b.buffer}) *id = buffers_.at(*id);
+    if (!s.b.dequantised) return;
+    Dequantised& d = *s.b.dequantised;
+    d.scale.buffer = buffers_.at(d.scale.buffer);
+    if (d.zero) d.zero->buffer = buffers_.at(d.zero->buffer);
   }
   void rename(auto&) {}
 

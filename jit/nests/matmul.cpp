@@ -296,6 +296,8 @@ void build(NestContext& ctx) {
 
 }  // namespace
 
+const NestRecipe kDequantisedMatmulRecipe{
+    .name = "dequantised_matmul", .memory_operands = 0b1111, .epilogue = true, .build = build};
 const NestRecipe kInt8MatmulRecipe{
     .name = "int8_matmul", .memory_operands = 0b11, .epilogue = true, .build = build};
 const NestRecipe kMatmulRecipe{

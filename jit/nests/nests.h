@@ -11,6 +11,7 @@ inline constexpr std::int64_t kScatterColumns = 256;
 extern const NestRecipe kAttentionRecipe;
 extern const NestRecipe kConvRecipe;
 extern const NestRecipe kConvTransposeRecipe;
+extern const NestRecipe kDequantisedMatmulRecipe;
 extern const NestRecipe kGroupedMatmulRecipe;
 extern const NestRecipe kInt8MatmulRecipe;
 extern const NestRecipe kMatmulRecipe;

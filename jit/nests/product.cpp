@@ -22,6 +22,10 @@ class ProductNest {
         right_(*ctx.affine(1)),
         row_stride_(left_.strides[left_.strides.size() - 2]),
         batch_dims_(out_.size() - 2) {
+    // Buffers of others come before those of the kernel's own.
+    const std::size_t operands = ctx.node().inputs().size();
+    for (std::size_t k = 2; k < operands && ctx.node().input(k); ++k)
+      beside_.push_back(*ctx.affine(k));
     if (right_.strides.size() != 2) return;
     if (const auto even = even_row_stride(b_, left_, out_)) {
       row_stride_ = *even;
@@ -66,19 +70,45 @@ class ProductNest {
     const DType dtype = is_floating(result) ? accumulator_of(result) : result;  // bytes: sums wrap
     acc_ = b_.add_local(dtype, kTileRows * kTileColumns, kTileRows * kTileColumns);
     const SymExpr& right_row = right_.strides[right_.strides.size() - 2];
-    b_.contract(
-        {.acc = acc_,
-         .dtype = dtype,
-         .tile_rows = kTileRows,
-         .tile_columns = kTileColumns,
-         .rows = rows_,
-         .columns = columns_,
-         .depth = depth(),
-         .a = {left_.buffer, matrix_offset(left_, 0) + row_stride_ * row_begin_, row_stride_,
-               left_.strides.back()},
-         .b = {right_.buffer, matrix_offset(right_, 1) + right_.strides.back() * column_begin_,
-               right_row, right_.strides.back()},
-         .tf32 = ctx_.node().op_name() == "matmul" && ctx_.node().flag("tf32")});
+    b_.contract({.acc = acc_,
+                 .dtype = dtype,
+                 .tile_rows = kTileRows,
+                 .tile_columns = kTileColumns,
+                 .rows = rows_,
+                 .columns = columns_,
+                 .depth = depth(),
+                 .a = {left_.buffer, matrix_offset(left_, 0) + row_stride_ * row_begin_,
+                       row_stride_, left_.strides.back()},
+                 .b = {right_.buffer,
+                       matrix_offset(right_, 1) + right_.strides.back() * column_begin_,
+                       right_row,
+                       right_.strides.back(),
+                       {},
+                       dequantised()},
+                 .tf32 = ctx_.node().op_name() != "int8_matmul" && ctx_.node().flag("tf32")});
+  }
+
+  /// What the bytes of dequantised_matmul stand for.
+  std::optional<Dequantised> dequantised() {
+    if (ctx_.node().op_name() != "dequantised_matmul") return std::nullopt;
+    Dequantised made{.dtype = ctx_.node().output().dtype,
+                     .scale = part(2),
+                     .group = ctx_.node().integer("group")};
+    if (beside_.size() > 1) made.zero = part(3);
+    return made;
+  }
+
+  /// Operand `k` beside the tile's columns; dimensions of size 1 are the same for all.
+  Dequantised::Part part(std::size_t k) {
+    const AffineOperand& given = beside_[k - 2];
+    const std::vector<SymExpr> sizes = ctx_.operand_sizes(k);
+    const std::size_t column = sizes.size() - 1;
+    const auto stride = [&](std::size_t d) {
+      return sizes[d].is_constant(1) ? SymExpr(0) : given.strides[d];
+    };
+    const bool is_row = ctx_.node().integer("group") == 0;
+    return {given.buffer, matrix_offset(given, k) + stride(column) * column_begin_,
+            is_row ? SymExpr(0) : stride(column - 1), stride(column)};
   }
 
   void write() {
@@ -101,8 +131,9 @@ class ProductNest {
   std::vector<SymExpr> out_;
   AffineOperand left_;
   AffineOperand right_;
-  SymExpr row_stride_;      ///< of the left matrix
-  std::size_t batch_dims_;  ///< 0: all rows of the batch are rows of one matrix
+  std::vector<AffineOperand> beside_;  ///< scales and zero points
+  SymExpr row_stride_;                 ///< of the left matrix
+  std::size_t batch_dims_;             ///< 0: all rows of the batch are rows of one matrix
   NestBufferId acc_ = 0;
   Index index_;
   SymExpr row_begin_, column_begin_, rows_, columns_;
@@ -114,7 +145,8 @@ bool is_product(const NestContext& ctx) {
   if (ctx.options().target != LowerOptions::Target::Cuda) return false;
   const DType dtype = ctx.node().output().dtype;
   const bool floats = dtype == DType::F16 || dtype == DType::BF16 || dtype == DType::F32;
-  return ctx.node().op_name() == "int8_matmul" || (ctx.node().op_name() == "matmul" && floats);
+  const std::string_view name = ctx.node().op_name();
+  return name == "int8_matmul" || (floats && (name == "matmul" || name == "dequantised_matmul"));
 }
 
 void build_product(NestContext& ctx) { ProductNest(ctx).build(); }

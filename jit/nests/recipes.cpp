@@ -10,6 +10,7 @@ std::span<const NestRecipe> all_recipes() {
   static const std::vector<NestRecipe> recipes{kAttentionRecipe,
                                                kConvRecipe,
                                                kConvTransposeRecipe,
+                                               kDequantisedMatmulRecipe,
                                                kGroupedMatmulRecipe,
                                                kInt8MatmulRecipe,
                                                kMatmulRecipe,

@@ -132,6 +132,55 @@ TEST(CudaProducts, DequantisedTensorsAreMultipliedAsBytes) {
   }
 }
 
+/// Activations of 16 bits by weights of 8 (W8A16): what DequantizeLinear makes of constant weights is in no memory.
+TEST(CudaProducts, WeightsOfBytesAreReadAsSuch) {
+  for (const DType dtype : {f16, bf16}) {
+    SCOPED_TRACE(std::string(name_of(dtype)));
+    constexpr std::int64_t kDepth = 320, kColumns = 136;
+    const Tensor weights = quantised_bytes(i8, {kDepth, kColumns}, 11);
+    const Tensor scales = narrow(dtype, {10, 1, kColumns}, 3);
+    const Tensor zeros = quantised_bytes(i8, {1, 1, kColumns}, 5);
+    const Tensor bias = narrow(dtype, {kColumns}, 5);
+    const auto layer = [=](const Tensor& x, const Tensor& residual) {
+      const Tensor wide = reshape(cast(weights, i32), {10, 32, kColumns}) - cast(zeros, i32);
+      const Tensor w = reshape(cast(wide, dtype) * scales, {kDepth, kColumns});
+      return gelu(matmul(x, w) + bias) + residual;
+    };
+    Engine engine(layer, on_cuda());
+    Engine reference(layer, {.device = Device::reference()});
+    for (const auto& [rows, variant] : {std::pair{1, "rows_1x64"},
+                                        {6, "tensor_16x64x64"},
+                                        {16, "tensor_16x64x64"},
+                                        {100, "tensor_128x128x32"}}) {
+      SCOPED_TRACE(rows);
+      const std::vector<Tensor> inputs = {narrow(dtype, {rows, kDepth}),
+                                          narrow(dtype, {rows, kColumns}, 9)};
+      const Tensor want = reference.run(inputs)[0];
+      for (const unsigned long seed : {0ul, 5ul}) {
+        interleave(seed);
+        expect_near(engine.run(inputs)[0], want, dtype == f16 ? 4e-3 : 3e-2);
+      }
+      interleave(0);
+      const auto plan = Json::parse(engine.plan_json(inputs));
+      ASSERT_EQ(plan.at("steps").size(), 1u);
+      for (const auto& buffer : plan.at("buffers")) {
+        if (buffer.at("role") == "parameter" || buffer.at("role") == "constant") {
+          EXPECT_LE(static_cast<std::int64_t>(buffer.at("bytes")), kDepth * kColumns);
+        }
+      }
+      if (!on_simulator()) continue;
+      EXPECT_THAT(variants(engine, inputs), ::testing::ElementsAre(variant));
+      if (rows != 1) continue;
+      control().bytes_read();
+      engine.run(inputs);
+      // Each byte once; of every eight rows and columns the scales and zero points, and the row on the left. Numbers of 16 bits
+      // would be two bytes each, and that row.
+      EXPECT_LT(control().bytes_read(), 19ul * kDepth * kColumns / 10);
+    }
+    EXPECT_EQ(engine.stats().compiles, 1u);
+  }
+}
+
 /// f32 is exact unless the pass allows tf32; then a result is off by what its operands may be.
 TEST(CudaProducts, Tf32IsAskedForAndStaysWithinItsError) {
   const auto product = [](const Tensor& x, const Tensor& w) { return matmul(x, w); };

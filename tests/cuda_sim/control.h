@@ -36,6 +36,7 @@ struct Control {
     load(operations, "heddle_cuda_sim_operations");
     load(memory, "heddle_cuda_sim_memory");
     load(memory_peak, "heddle_cuda_sim_memory_peak");
+    load(bytes_read, "heddle_cuda_sim_bytes_read");
     load(listen, "heddle_cuda_sim_listen");
     load(recorded, "heddle_cuda_sim_recorded");
   }
@@ -103,6 +104,9 @@ struct Control {
   unsigned long (*memory)() = nullptr;
   /// The most there were at a time since this was last asked.
   unsigned long (*memory_peak)() = nullptr;
+
+  /// Bytes of the device's memory that threads of kernels have read, each as often as it was, since this was last asked.
+  unsigned long (*bytes_read)() = nullptr;
 
   /// Forgets what was recorded, and begins (or ends) to record what the host asks of the device.
   void (*listen)(int on) = nullptr;

@@ -586,6 +586,10 @@ EXPORT unsigned long heddle_cuda_sim_memory_peak() {
   const std::lock_guard lock(mutex());
   return Memory::instance().take_peak();
 }
+EXPORT unsigned long heddle_cuda_sim_bytes_read() {
+  const std::lock_guard lock(mutex());
+  return Machine::instance().take_bytes_read();
+}
 EXPORT unsigned long heddle_cuda_sim_operations() {
   const std::lock_guard lock(mutex());
   return Machine::instance().operations();

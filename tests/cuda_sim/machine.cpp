@@ -268,8 +268,10 @@ void Machine::kernel_access(unsigned long address, unsigned long bytes, int kind
   const Access how = kind == kCounter ? Access::Atomic : static_cast<Access>(kind);
   const Access of_launch = kind == kCounter ? Access::Write : how;
   std::string wrong;
-  if (!runner.is_shared(at))
+  if (!runner.is_shared(at)) {
     wrong = Memory::instance().access(at, bytes, of_launch, machine.toucher_);
+    if (how == Access::Read) machine.bytes_read_ += bytes;
+  }
   if (wrong.empty()) wrong = runner.races().access(at, bytes, how, runner.now());
   if (wrong.empty()) return;
   machine.illegal_address_ = true;

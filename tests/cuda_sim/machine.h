@@ -147,6 +147,8 @@ class Machine {
     slow_by_ = std::chrono::duration<double, std::milli>(milliseconds);
   }
   std::uint64_t operations() const { return operations_; }
+  /// What kernels have read of the device's memory since this was last asked.
+  std::uint64_t take_bytes_read() { return std::exchange(bytes_read_, 0); }
 
  private:
   Machine();
@@ -176,6 +178,7 @@ class Machine {
   std::uint64_t launches_ = 0;  ///< that ran
   std::uint64_t numbers_ = 0;
   std::uint64_t operations_ = 0;
+  std::uint64_t bytes_read_ = 0;
   std::uint64_t waits_ = 0;
   std::uint64_t skip_wait_ = 0;
   std::string slow_part_;

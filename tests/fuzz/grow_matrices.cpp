@@ -32,8 +32,40 @@ void Grower::grouped_matmul() {
   emit("grouped_matmul", {x, w, ends}, {}, dot(p, q, depth, result));
 }
 
+/// A product by bytes less zero points, if there are any, times scales.
+void Grower::dequantised_matmul() {
+  static const DType kReals[] = {f32, f16, bf16};
+  const auto fits = [](const Item& item) {
+    return item.rank() > 1 && std::ranges::find(kReals, item.dtype()) != std::end(kReals);
+  };
+  const Item a =
+      any_such(fits, [&] { return input(one_of(kReals), {SymExpr::size(0), random_size()}); });
+  const DType dtype = a.dtype();
+  const bool turned = chance(40);
+  const SymExpr inner = a.sizes().back();
+  const SymExpr columns = random_size();
+  const DType stored = chance(50) ? i8 : u8;
+  const Dims sizes = turned ? Dims{columns, inner} : Dims{inner, columns};
+  const Dims beside = chance(30) ? Dims{} : turned ? Dims{columns, 1} : Dims{columns};
+  std::optional<Item> made = as(chance(60) ? weight(stored, sizes) : input(stored, sizes), i32);
+  if (chance(60)) {
+    const Item zero = as(weight(stored, beside), i32);
+    const Quality& p = made->quality;
+    made = emit("sub", {*made, zero}, {}, {p.bound + zero.quality.bound, 0, true, false});
+    if (!made) return;
+  }
+  const Item real = as(*made, dtype);
+  const Item scale = weight(dtype, beside);
+  made = emit("mul", {real, scale}, {}, dot(real.quality, scale.quality, 1, dtype));
+  if (made && turned) made = emit("permute", {*made}, {{"perm", Ints{1, 0}}}, made->quality);
+  if (!made) return;
+  const auto depth = static_cast<double>(std::max<std::int64_t>(most(inner), 1));
+  emit("matmul", {a, *made}, {}, dot(a.quality, made->quality, depth, dtype));
+}
+
 void Grower::matmul() {
   if (chance(20)) return grouped_matmul();
+  if (chance(12)) return dequantised_matmul();
   const auto is_number = [](const Item& item) {
     return item.rank() > 0 && item.dtype() != boolean;
   };

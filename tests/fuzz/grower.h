@@ -115,6 +115,7 @@ class Grower {
   void order();
   void matmul();
   void grouped_matmul();
+  void dequantised_matmul();
   void convolution();
   void pool();
   void attention();

@@ -18,6 +18,7 @@
 #include "tests/cuda_sim/control.h"
 #include "tests/jit/cuda_runner.h"
 #include "tests/jit/lower_support.h"
+#include "tests/jit/ptxas_report.h"
 
 namespace heddle::tests {
 namespace {
@@ -178,23 +179,13 @@ TEST_P(CudaAttentionNvrtc, TakesEveryText) {
   }
 }
 
-/// The assembler's report: what of a thread's does not fit into registers goes to memory and back.
 TEST_P(CudaAttentionNvrtc, HoldsHeadsOf64InRegisters) {
   const OneAttention plain(attention_text("bf16", 64, 64, "causal = true"));
   const OneAttention masked(attention_text("bf16", 64, 64, "", "bf16[1, 2, s0, s1]"));
   for (const OneAttention* one : {&plain, &masked}) {
     const auto found = log_of(*one, "--ptxas-options=-v");
     if (!found) GTEST_SKIP() << "libnvrtc is not on this machine, or makes no such code";
-    const std::string& log = *found;
-    std::size_t reports = 0;
-    for (std::size_t at = log.find("bytes spill stores"); at != std::string::npos;
-         at = log.find("bytes spill stores", at + 1)) {
-      const std::size_t line = log.rfind('\n', at) + 1;
-      EXPECT_THAT(log.substr(line, log.find('\n', at) - line),
-                  HasSubstr(" 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"));
-      ++reports;
-    }
-    EXPECT_EQ(reports, one->sources().size()) << log;
+    expect_few_spills(*found, one->sources().size(), 0);
   }
 }
 

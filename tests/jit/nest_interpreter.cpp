@@ -266,8 +266,26 @@ class Machine {
   HostScalar operand(const TileOperand& tile, std::int64_t row, std::int64_t column,
                      std::int64_t member) {
     if (tile.windows) return tap(tile, row, column);
+    if (tile.dequantised) return dequantised(tile, row, column);
     return *element(tile.buffer, value_of(tile.base) + row * value_of(tile.row_stride) +
                                      column * value_of(tile.column_stride) + member);
+  }
+
+  HostScalar dequantised(const TileOperand& tile, std::int64_t row, std::int64_t column) {
+    const Dequantised& d = *tile.dequantised;
+    const auto beside = [&](const Dequantised::Part& part) {
+      const std::int64_t of_row = d.group == 0 ? 0 : row / d.group;
+      return ir::ops::convert(
+          *element(part.buffer, value_of(part.base) + of_row * value_of(part.row_stride) +
+                                    column * value_of(part.column_stride)),
+          DType::F32);
+    };
+    HostScalar value = *element(tile.buffer, value_of(tile.base) + row * value_of(tile.row_stride) +
+                                                 column * value_of(tile.column_stride));
+    value = ir::ops::convert(value, DType::F32);
+    if (d.zero) value = ir::ops::apply(ScalarOp::Sub, {value, beside(*d.zero)});
+    value = ir::ops::apply(ScalarOp::Mul, {value, beside(d.scale)});
+    return ir::ops::convert(value, d.dtype);
   }
 
   HostScalar tap(const TileOperand& tile, std::int64_t row, std::int64_t column) {

@@ -82,6 +82,19 @@ TEST(Nest, PrintsEveryStatement) {
 )");
 }
 
+TEST(Nest, PrintsWhatBytesStandFor) {
+  Nest nest = example();
+  Dequantised& d = std::get<ContractStmt>(nest.body[4].node).b.dequantised.emplace();
+  d = {.dtype = DType::F16,
+       .scale = {0, 2, 0, 1},
+       .zero = Dequantised::Part{1, 3, 4, 1},
+       .group = 32};
+  EXPECT_NE(
+      print(nest).find("x b0[0]{s1, 1} less b1[3]{4, 1} by b0[2]{0, 1} of 32 rows as f16: f32"),
+      std::string::npos)
+      << print(nest);
+}
+
 TEST(Nest, TheNameIsNoPartOfTheKey) {
   EXPECT_EQ(structural_key(example("one")), structural_key(example("two")));
   EXPECT_NE(print(example("one")), print(example("two")));
@@ -228,6 +241,13 @@ TEST(NestCheck, N14WindowsAreOfTheRightOperand) {
     far.axes[0].size = SymExpr::size(7);
     std::get<ContractStmt>(n.body[4].node).b.windows = far;
   });
+}
+Dequantised by_first() { return {.dtype = DType::F32, .scale = {0, 0, 0, 1}, .zero = {}}; }
+TEST(NestCheck, N15WhatIsDequantisedIsARightOperandOfBytes) {
+  expect_broken("N15",
+                [](Nest& n) { std::get<ContractStmt>(n.body[4].node).a.dequantised = by_first(); });
+  expect_broken("N15",
+                [](Nest& n) { std::get<ContractStmt>(n.body[4].node).b.dequantised = by_first(); });
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "ir/text.h"
 #include "jit/cuda/library_product.h"
 #include "jit/cuda/product_text.h"
+#include "tests/cuda_sim/control.h"
 #include "tests/jit/cuda_runner.h"
 #include "tests/jit/lower_support.h"
 #include "tests/support/one_op.h"
@@ -46,8 +47,9 @@ class OneProduct {
     if (!parts) return;
     left_ = parts->left();
     right_ = parts->right();
-    tiles_ = jit::cuda::product_tiles(parts->left_dtype(), left_, right_, kProductDevice,
-                                      parts->contract->tf32);
+    tiles_ =
+        jit::cuda::product_tiles(parts->left_dtype(), left_, right_, kProductDevice,
+                                 parts->contract->tf32, parts->contract->b.dequantised.has_value());
     for (const ProductTile& tile : tiles_)
       sources_.push_back(jit::cuda::emit_product(*parts, tile, {}));
   }
@@ -81,6 +83,23 @@ class OneProduct {
     return jit::cuda::prelude_for(kernels) + kernels;
   }
 
+  /// What the threads of kernel `k` read of the device's memory; of the simulator alone.
+  std::int64_t bytes_read(std::size_t k, const std::vector<std::int64_t>& sizes) const {
+    const sim::Control control(test::simulator_path());
+    SimulatedKernels device(sources_);
+    std::int64_t bytes = 0;
+    const auto runner = [&](const jit::Nest& nest, std::span<const test::InterpreterBuffer> buffers,
+                            std::span<const std::int64_t> values) {
+      control.bytes_read();
+      const std::int32_t status =
+          device.run(k, {values.begin(), values.end()}, spans_of(nest, buffers));
+      bytes += static_cast<std::int64_t>(control.bytes_read());
+      return status;
+    };
+    test::expect_program_right(graph_, program_, arguments(sizes), {.runner = runner}, 1e-2);
+    return bytes;
+  }
+
   /// Each kernel in turn, at all sizes.
   /// @param parts  blocks that share a tile
   void expect_right(const std::vector<std::vector<std::int64_t>>& sizes, double tolerance,
@@ -91,12 +110,7 @@ class OneProduct {
       const auto runner = [&](const jit::Nest& nest,
                               std::span<const test::InterpreterBuffer> buffers,
                               std::span<const std::int64_t> values) {
-        std::vector<std::span<unsigned char>> spans;
-        for (std::size_t b = 0; b < buffers.size(); ++b)
-          spans.emplace_back(
-              static_cast<unsigned char*>(buffers[b].data),
-              static_cast<std::size_t>(buffers[b].count) * size_of(nest.buffers[b].dtype));
-        return device.run(k, {values.begin(), values.end()}, spans, parts);
+        return device.run(k, {values.begin(), values.end()}, spans_of(nest, buffers), parts);
       };
       for (const std::vector<std::int64_t>& one : sizes) {
         SCOPED_TRACE(tiles_[k].name());
@@ -108,6 +122,16 @@ class OneProduct {
   }
 
  private:
+  static std::vector<std::span<unsigned char>> spans_of(
+      const jit::Nest& nest, std::span<const test::InterpreterBuffer> buffers) {
+    std::vector<std::span<unsigned char>> spans;
+    for (std::size_t b = 0; b < buffers.size(); ++b)
+      spans.emplace_back(
+          static_cast<unsigned char*>(buffers[b].data),
+          static_cast<std::size_t>(buffers[b].count) * size_of(nest.buffers[b].dtype));
+    return spans;
+  }
+
   /// Random ones; bytes over their whole range; i64 are ends of groups of s0 rows.
   std::vector<ir::Literal> arguments(const std::vector<std::int64_t>& sizes) const {
     std::vector<ir::Literal> all = test::random_arguments(graph_, sizes);

@@ -79,7 +79,7 @@ class BundleTest(unittest.TestCase):
                     self.assertTrue(path.startswith(str(self.bundle)), line)
 
     def test_runs_end_to_end(self):
-        code, out, text = self.run_suite("all", "--parts", "copy,tests,matmul,attention,conv,host,start", "--suites",
+        code, out, text = self.run_suite("all", "--parts", "copy,tests,matmul,weights8,attention,conv,host,start", "--suites",
                                          "^CudaDevice$", "--budget", "200")
         self.assertEqual(code, 0, text)
         results, markdown, _ = results_of(out)
@@ -87,7 +87,7 @@ class BundleTest(unittest.TestCase):
         self.assertEqual(results["facts"]["device"], "heddle simulated device")
         names = [row["name"] for row in results["parts"]["matmul"]["rows"]]
         self.assertEqual(names, ["matmul_1x32x48", "matmul_20x33x40"])
-        for part in ("matmul", "attention", "conv", "host"):
+        for part in ("matmul", "weights8", "attention", "conv", "host"):
             for row in results["parts"][part]["rows"]:
                 self.assertEqual(row["heddle"]["evaluator_steps"], 0)
                 self.assertEqual(row["compared_with"], "reference")

@@ -125,6 +125,13 @@ void add_dense_rows(std::vector<OpRow>& rows) {
                                  {any_bytes(t, {2, e.first(5), depth}),
                                   any_bytes(t == u8 ? i8 : u8, {depth, e.other(70)}, 2)}};
                   }});
+  rows.push_back({"dequantised_matmul", "", {f16, bf16, f32}, [](DType t, Extent e) {
+                    const std::int64_t depth = e.last(101);
+                    return OneOp{
+                        "dequantised_matmul",
+                        {noise(t, {2, e.first(5), depth}), any_bytes(i8, {depth, e.other(70)}, 2),
+                         noise(t, {1, e.other(70)}, 3), any_bytes(i8, {1, e.other(70)}, 4)}};
+                  }});
   for (const std::string_view op : {"softmax", "log_softmax"})
     for (const std::int64_t axis : {-1, 0})
       rows.push_back({op, axis == 0 ? "first" : "last", floats(), [op, axis](DType t, Extent e) {

@@ -85,7 +85,8 @@ struct NestEmitter::Tile {
 };
 
 void NestEmitter::operator()(const ContractStmt& s) {
-  HD_CHECK(!s.b.windows, "nests of windows are made for CUDA");
+  HD_CHECK(!s.b.windows && !s.b.dequantised,
+           "nests of windows and of what is dequantised are made for CUDA");
   const unsigned lanes =
       static_cast<unsigned>(target_.vector_bytes) / static_cast<unsigned>(size_of(s.dtype));
   // Registers for accumulators; the others hold the row of b and the element of a.
