@@ -12,6 +12,9 @@ using ir::ScalarOp;
 
 namespace {
 
+/// Serial loops of a thread with more iterations are not unrolled as a whole.
+constexpr std::int64_t kMostWrittenOut = 16;
+
 /// Whether a loop's body is short and stores nothing.
 bool only_reads(const Block& body) {
   constexpr std::size_t kShort = 32;
@@ -171,6 +174,10 @@ void StatementEmitter::operator()(const ForStmt& s) {
     line("#pragma unroll 4");
   }
   if (s.kind == ForStmt::Kind::Unroll) line("#pragma unroll");
+  // Written out, all that such a loop of a thread reads may be kept for the next time, in more registers than there are.
+  if (s.kind == ForStmt::Kind::Serial && in_vector_ && s.extent.is_constant() &&
+      s.extent.constant() > kMostWrittenOut)
+    line("#pragma unroll 8");
   const std::string step = vector ? axis + " += blockDim.x" : "++" + axis;
   open("for (long long " + axis + " = " + from + "; " + axis + " < " + index(s.extent) + "; " +
        step + ")");
