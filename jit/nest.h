@@ -167,8 +167,14 @@ struct WindowAxis {
 
 /// Windows that move over images, as the columns of a matrix: see TileOperand.
 struct Windows {
-  SymExpr first;                 ///< number of the window that is column 0
-  std::vector<WindowAxis> axes;  ///< outermost first; images are numbered outside of these
+  /// An element of a buffer of the images' dtype.
+  struct Element {
+    NestBufferId buffer;
+    SymExpr index;
+  };
+  SymExpr first;                     ///< number of the window that is column 0
+  std::vector<WindowAxis> axes;      ///< outermost first; images are numbered outside of these
+  std::optional<Element> outside{};  ///< what lies outside of images; none: 0
 };
 
 /// Bytes that stand for numbers: element (row, column) of an operand for (byte - zero) * scale, multiplied in f32 and rounded
@@ -191,8 +197,8 @@ struct Dequantised {
 ///
 /// With windows, column c is window number first + c of all images and row r is tap r mod (taps of all axes) of channel
 /// r / (taps of all axes), both row-major: the element lies row_stride channels, column_stride images and memory_stride
-/// positions from `base`, where a position along an axis is window*stride + tap*dilation - pad. It is 0 where a position
-/// lies outside of the image, which is not read.
+/// positions from `base`, where a position along an axis is window*stride + tap*dilation - pad. It is 0, or
+/// what `outside` says, where a position lies outside of the image, which is not read.
 struct TileOperand {
   NestBufferId buffer;
   SymExpr base;

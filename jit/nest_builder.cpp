@@ -243,6 +243,8 @@ void NestBuilder::contract(ContractStmt stmt) {
   nest_.buffers.at(stmt.acc).written = true;
   if (stmt.accumulate) nest_.buffers.at(stmt.acc).read = true;
   if (stmt.b.dequantised) read_parts(*stmt.b.dequantised);
+  if (stmt.b.windows && stmt.b.windows->outside)
+    nest_.buffers.at(stmt.b.windows->outside->buffer).read = true;
   for (SymExpr* expr :
        {&stmt.rows, &stmt.columns, &stmt.depth, &stmt.a.base, &stmt.a.row_stride,
         &stmt.a.column_stride, &stmt.b.base, &stmt.b.row_stride, &stmt.b.column_stride})

@@ -113,7 +113,7 @@ class Checker {
         index(*expr);
     }
     require(!s.a.windows && (!s.b.windows || s.group == 1), "N14 windows of a contraction");
-    if (s.b.windows) windows(*s.b.windows);
+    if (s.b.windows) windows(*s.b.windows, buffer(s.b.buffer).dtype);
     require(!s.a.dequantised, "N15 a left operand that is dequantised");
     if (s.b.dequantised) dequantised(s);
   }
@@ -191,8 +191,13 @@ class Checker {
     for (Symbol s : symbols) require(varying_.count(s) == 0, "N13 extent " + extent.to_string());
   }
 
-  void windows(const Windows& all) const {
+  void windows(const Windows& all, DType dtype) const {
     index(all.first);
+    if (all.outside) {
+      const NestBuffer& outside = buffer(all.outside->buffer);
+      require(outside.dtype == dtype && outside.read, "N14 what lies outside of images");
+      index(all.outside->index);
+    }
     for (const WindowAxis& axis : all.axes) {
       require(axis.taps >= 1 && axis.stride >= 1 && axis.dilation >= 1, "N14 steps of windows");
       for (const SymExpr* expr : {&axis.windows, &axis.size, &axis.memory_stride}) index(*expr);

@@ -113,13 +113,14 @@ class Printer {
            (d.group == 0 ? "" : " of " + std::to_string(d.group) + " rows") + " as " +
            dtype(d.dtype);
   }
-  static std::string windows(const Windows& w) {
+  std::string windows(const Windows& w) const {
     std::string text = " windows from " + w.first.to_string();
     for (const WindowAxis& axis : w.axes)
       text += " [" + std::to_string(axis.taps) + " taps by " + std::to_string(axis.dilation) +
               ", " + axis.windows.to_string() + " by " + std::to_string(axis.stride) + " from " +
               std::to_string(-axis.pad) + " in " + axis.size.to_string() + "]{" +
               axis.memory_stride.to_string() + "}";
+    if (w.outside) text += " outside " + element(w.outside->buffer, w.outside->index);
     return text;
   }
   std::string describe(const NestBuffer& buffer) const {

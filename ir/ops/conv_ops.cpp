@@ -58,7 +58,7 @@ std::vector<Value> decompose_conv_dtypes(DecomposeContext& ctx) {
 }  // namespace ops
 
 std::span<const OpDef> conv_ops() {
-  static const OpDef defs[] = {ops::conv_op(), ops::conv_transpose_op()};
+  static const OpDef defs[] = {ops::conv_op(), ops::conv_transpose_op(), ops::int8_conv_op()};
   return defs;
 }
 

@@ -7,6 +7,7 @@ namespace heddle::ir::ops {
 
 OpDef conv_op();
 OpDef conv_transpose_op();
+OpDef int8_conv_op();
 
 /// Checks C1 to C4 of both ops: dtypes, ranks, the window's attributes. Returns the spatial rank.
 std::size_t check_conv_operands(const InferContext& ctx);

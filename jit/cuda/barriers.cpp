@@ -127,6 +127,8 @@ class Analysis {
       out[store->buffer].how |= store->combine ? kCombine : in_vector ? kStoreMany : kStoreOne;
     } else if (const auto* contract = std::get_if<ContractStmt>(&statement.node)) {
       std::vector<NestBufferId> read = {contract->a.buffer, contract->b.buffer};
+      if (contract->b.windows && contract->b.windows->outside)
+        read.push_back(contract->b.windows->outside->buffer);
       if (const auto& dequantised = contract->b.dequantised) {
         read.push_back(dequantised->scale.buffer);
         if (dequantised->zero) read.push_back(dequantised->zero->buffer);

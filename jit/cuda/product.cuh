@@ -124,7 +124,7 @@ struct hd_tensor_tile {
     static constexpr int words = columns / each;  // of a row
     static constexpr int apart = threads / words;
     static constexpr int mine = depth / apart;
-    static_assert(right_along && !by_word, "windows are neighbours");
+    static_assert(right_along, "windows are neighbours");
     static_assert(apart * words == threads && mine * apart == depth, "whole rows of words");
     const Windows& windows;
     unsigned int first;  // row of windows
@@ -156,8 +156,8 @@ struct hd_tensor_tile {
         const int row = threadIdx.x / words + n * apart;
         unsigned int packed;
         memcpy(&packed, values[n], 4);
-        tile[is_float ? hd_swizzled_words<depth, right_pieces, 1>(row, word / 4)
-                      : hd_swizzled<right_pieces>(row, word / 4)]
+        tile[by_word || is_float ? hd_swizzled_words<depth, right_pieces, by_word ? 4 : 1>(row, word / 4)
+                                 : hd_swizzled<right_pieces>(row, word / 4)]
             .words[word % 4] = packed;
       }
     }

@@ -139,7 +139,7 @@ class Finder {
     const bool floats = left == right && contract.dtype == DType::F32 &&
                         (left == DType::F16 || left == DType::BF16 || left == DType::F32);
     if ((!bytes && !floats) || contract.group != 1) return false;
-    if (contract.b.windows && (bytes || !has_windows_of_prelude(contract))) return false;
+    if (contract.b.windows && !has_windows_of_prelude(contract)) return false;
     if (nest_.buffers.size() != nest_.global_count() + 1) return false;
     // The sums are read where the loops are.
     const SymExpr at =
@@ -329,7 +329,12 @@ class Writer : private TextWriter {
          list([](const WindowAxis& a) { return a.memory_stride; }) + "},");
     line("    {" + list([](const WindowAxis& a) { return SymExpr(a.stride); }) + "}, {" +
          list([](const WindowAxis& a) { return SymExpr(a.pad); }) + "}, {" +
-         list([](const WindowAxis& a) { return SymExpr(a.dilation); }) + "}};");
+         list([](const WindowAxis& a) { return SymExpr(a.dilation); }) + "},");
+    const auto& outside = o.windows->outside;
+    line("    " +
+         (outside ? buffer_name(nest_, outside->buffer) + "[" + index(outside->index) + "]"
+                  : storage_type(parts_.right_dtype()) + "()") +
+         "};");
   }
 
   void join() {
@@ -373,9 +378,11 @@ class Writer : private TextWriter {
 };
 
 /// Of a multiprocessor, where that is said. A block that gathers waits for memory between its products: two large ones have to
-/// fit, for which the assembler has to do with fewer registers than it would take. It can without spills.
+/// fit, for which the assembler has to do with fewer registers than it would take. It can without spills, but for bytes, each of
+/// which has a register of its own until a word is made of four.
 const char* least_blocks(const ProductParts& parts, const ProductTile& tile) {
-  const bool large = tile.kind == ProductTile::Kind::Tensor && tile.threads() == 256;
+  const bool large = tile.kind == ProductTile::Kind::Tensor && tile.threads() == 256 &&
+                     !is_byte(parts.right_dtype());
   return parts.contract->b.windows && large ? ", 2" : "";
 }
 

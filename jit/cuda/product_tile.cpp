@@ -110,7 +110,11 @@ std::vector<ProductTile> product_tiles(DType dtype, Along left, Along right,
     tiles.push_back({Kind::Tensor, 64, 64, 32, 2, 2, 3});
     tiles.push_back({Kind::Tensor, 128, 128, 16, 2, 4, 4});
   }
-  if (tensor && bytes == 1 && left == Along::Rows) {
+  if (tensor && bytes == 1 && left == Along::Rows && right == Along::Windows) {
+    tiles.push_back({Kind::Tensor, 16, 128, 64, 1, 4, 4});
+    tiles.push_back({Kind::Tensor, 64, 64, 64, 2, 2, 4});
+    tiles.push_back({Kind::Tensor, 128, 128, 64, 2, 4, 4});
+  } else if (tensor && bytes == 1 && left == Along::Rows) {
     tiles.push_back({Kind::Tensor, 16, 128, 128, 1, 4, 3});
     tiles.push_back({Kind::Tensor, 64, 64, 128, 2, 2, 3});
     tiles.push_back({Kind::Tensor, 128, 128, 64, 2, 4, 4});

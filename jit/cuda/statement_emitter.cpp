@@ -358,9 +358,15 @@ void StatementEmitter::operator()(const ContractStmt& s) {
   line("const " + type + " left = " + factor(s.a, "m", "k") + ";");
   if (s.b.windows) {
     window_element(s.b);
+    const DType dtype = nest_.buffers[s.b.buffer].dtype;
+    const auto& outside = s.b.windows->outside;
     line("const " + type + " right = inside ? (" + type + ")" +
-         loaded_text(nest_.buffers[s.b.buffer].dtype, buffer(s.b.buffer) + "[at]") + " : " +
-         constant_text(s.dtype, 0, 0) + ";");
+         loaded_text(dtype, buffer(s.b.buffer) + "[at]") + " : " +
+         (outside
+              ? "(" + type + ")" +
+                    loaded_text(dtype, buffer(outside->buffer) + "[" + index(outside->index) + "]")
+              : constant_text(s.dtype, 0, 0)) +
+         ";");
   } else if (s.b.dequantised) {
     const Dequantised& d = *s.b.dequantised;
     const std::string row = d.group == 0 ? "0" : "k / " + std::to_string(d.group);

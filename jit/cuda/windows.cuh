@@ -3,7 +3,7 @@
 
 // A matrix with a column for each window and a row for each of its elements: row k is tap k % taps of channel k / taps. It
 // is nowhere in memory. There are three directions, taps of each at most 32; those not needed have one tap and size 1. What
-// lies outside of the image is 0.
+// lies outside of the image is `outside`.
 template <class T, int taps0, int taps1, int taps2>
 struct hd_windows {
   // A window: where it begins in memory, perhaps outside of its image, and for each direction a bit for each of its taps
@@ -23,6 +23,7 @@ struct hd_windows {
   long long size[3];   // of an image
   long long memory[3]; // from one element to the next
   long long stride[3], pad[3], dilation[3];
+  T outside;
   static __device__ __forceinline__ constexpr int taps(int d) { return d == 0 ? taps0 : d == 1 ? taps1 : taps2; }
   // Column `number`; all of one that does not exist lies outside.
   __device__ __forceinline__ Column column(long long number, bool exists) const {
@@ -60,6 +61,6 @@ struct hd_windows {
   __device__ __forceinline__ T element(const Column& column, const Tap& tap) const {
     const unsigned int inside = column.inside[0] >> tap.number[0] & column.inside[1] >> tap.number[1] &
                                 column.inside[2] >> tap.number[2] & 1u;
-    return inside != 0 ? images[column.at + tap.at] : T();
+    return inside != 0 ? images[column.at + tap.at] : outside;
   }
 };

@@ -1,11 +1,13 @@
 #include "jit/lower/byte_products.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "ir/op.h"
 #include "ir/passes/form_regions.h"
 #include "jit/lower/decompose.h"
 #include "jit/lower/pack_weights.h"
+#include "jit/nests/conv_product.h"
 
 namespace heddle::jit {
 namespace {
@@ -46,16 +48,31 @@ bool is_one_a_column(Value zero) {
   return zero.meta().rank() == 2 && zero.meta().sizes[0].is_constant(1);
 }
 
+/// What a zero point was made of by widening it.
+Value behind_widening(Value zero) {
+  while (zero.node->op_name() == "convert" || zero.node->op_name() == "reshape")
+    zero = zero.node->input(0);
+  return zero;
+}
+
 /// Whether it is known to be 0 everywhere.
 bool is_zero(Value value) {
   if (!value) return true;
-  while (value.node->op_name() == "convert" || value.node->op_name() == "reshape")
-    value = value.node->input(0);
+  value = behind_widening(value);
   if (value.node->op_name() != "const") return false;
   const ir::Literal bytes = value.node->literal("value").contiguous();
   const auto* first = static_cast<const char*>(bytes.data());
   return !is_floating(bytes.dtype()) &&
          std::all_of(first, first + bytes.bytes(), [](char byte) { return byte == 0; });
+}
+
+/// Whether it is known to be an element of `dtype`, bytes.
+bool is_of(Value zero, DType dtype) {
+  const Value from = behind_widening(zero);
+  if (from.node->op_name() != "const") return from.meta().dtype == dtype;
+  const std::int64_t least = dtype == DType::I8 ? -kMiddle : 0;
+  const std::int64_t number = from.node->literal("value").at_int(0);
+  return number >= least && number <= least + 255;
 }
 
 class Emitter {
@@ -86,6 +103,27 @@ class Emitter {
                               {"pads_high", conv.ints("pads_high")},
                               {"dilations", conv.ints("dilations")}}));
   }
+  /// `given` with x on the left and filters on the right.
+  Value plain_windows(const ByteProduct& given, const Node& conv) {
+    const DType dtype = given.left.bytes.meta().dtype;
+    const bool last = conv.flag("channels_last");
+    const Value zero = given.left.zero ? as_byte(given.left.zero, dtype) : number(dtype, 0);
+    const Value filters = given.right.bytes;
+    const Value sums = b_.emit("int8_conv", {given.left.bytes, filters, zero},
+                               {{"strides", conv.ints("strides")},
+                                {"pads_low", conv.ints("pads_low")},
+                                {"pads_high", conv.ints("pads_high")},
+                                {"dilations", conv.ints("dilations")},
+                                {"channels_last", last}});
+    if (is_zero(given.left.zero)) return sums;
+    Ints axes(static_cast<std::size_t>(filters.meta().rank()) - 1);
+    std::iota(axes.begin(), axes.end(), 1);
+    const Value of_filters =
+        b_.emit("reduce_sum", {converted(filters, DType::I32)}, {{"axes", std::move(axes)}});
+    const Value extra = b_.emit("mul", {given.left.zero, of_filters});
+    return b_.emit("sub", {sums, last ? extra : beside_windows(extra, sums)});
+  }
+
   Value plain(const ByteProduct& given) {
     return corrected(given.left, given.right,
                      b_.emit("int8_matmul", {given.left.bytes, given.right.bytes}));
@@ -105,6 +143,20 @@ class Emitter {
     if (!is_zero(right.zero))
       result = b_.emit("sub", {result, b_.emit("mul", {sum(left.bytes, -1, true), right.zero})});
     return result;
+  }
+
+  /// A zero point that is_of() `dtype` as one.
+  Value as_byte(Value zero, DType dtype) {
+    const Value from = behind_widening(zero);
+    if (from.node->op_name() == "const")
+      return number(dtype, from.node->literal("value").at_int(0));
+    return from.meta().dtype == dtype && from.meta().rank() == 0 ? from : converted(zero, dtype);
+  }
+  /// [m] as [m, 1, ...], what a result with its channels second adds to each of its images.
+  Value beside_windows(Value by_channel, Value result) {
+    ir::Dims sizes(static_cast<std::size_t>(result.meta().rank()) - 1, SymExpr(1));
+    sizes[0] = by_channel.meta().sizes[0];
+    return b_.emit("reshape", {by_channel}, {{"sizes", sizes}});
   }
 
   Value number(DType dtype, std::int64_t value) {
@@ -177,6 +229,27 @@ Value emit_byte_conv(GraphBuilder& builder, const ByteProduct& product, const No
   Value& bytes = dense.left.bytes;
   if (bytes.node->op_name() == "permute") bytes = builder.emit("clone", {bytes});
   return Emitter(builder).windows(dense, conv);
+}
+
+namespace {
+
+bool lies_in_one_piece(Value value) {
+  while (value.node->op_name() == "reshape") value = value.node->input(0);
+  const std::string_view name = value.node->op_name();
+  return (name == "param" || name == "const") && value.meta().is_row_major();
+}
+
+}  // namespace
+
+Value emit_plain_byte_conv(GraphBuilder& builder, const ByteProduct& product, const Node& conv) {
+  const ByteOperand& left = product.left;
+  if (!is_zero(product.right.zero) || !may_be_byte_conv_product(product.right.bytes.meta().sizes))
+    return {};
+  if (left.zero && !is_of(left.zero, left.bytes.meta().dtype)) return {};
+  ByteProduct dense = product;
+  Value& filters = dense.right.bytes;
+  if (!lies_in_one_piece(filters)) filters = builder.emit("clone", {filters});
+  return Emitter(builder).plain_windows(dense, conv);
 }
 
 namespace {

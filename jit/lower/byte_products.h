@@ -41,6 +41,13 @@ ir::Value emit_byte_product(ir::GraphBuilder& builder, const ByteProduct& produc
 ir::Value emit_byte_conv(ir::GraphBuilder& builder, const ByteProduct& product,
                          const ir::Node& conv);
 
+/// The same for CUDA, as int8_conv with the channels where `conv` has them: i32 sums less what the zero point of x adds to them.
+/// Nothing where the weights have a zero point, or too few channels or too many taps for a kernel, or where that of x may be no
+/// element of x's dtype, which it is beyond the images.
+/// `product`: x as bytes as `conv` takes them, less one zero point for all, and the weights [m, c, k...].
+ir::Value emit_plain_byte_conv(ir::GraphBuilder& builder, const ByteProduct& product,
+                               const ir::Node& conv);
+
 /// Multiplies bytes as such on CUDA, whose tensor cores do.
 ///
 ///   %r = matmul(sub(convert(%x: u8[m, k]), %p), convert(%w: i8[k, n]))

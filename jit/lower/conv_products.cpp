@@ -98,16 +98,19 @@ class Converter {
     const Value x = rewriter.map(node.input(0));
     const Value weights = rewriter.map(node.input(1));
     const Dims& sizes = x.meta().sizes;
-    const ir::Attrs attrs{{"tf32", node.flag("tf32")}};
+    const bool bytes = node.op_name() == "int8_conv";
+    const std::string_view product = bytes ? "int8_matmul" : "matmul";
+    ir::Attrs attrs;
+    if (!bytes) attrs["tf32"] = node.flag("tf32");
     Value bias;
-    if (node.inputs().size() > 2) bias = rewriter.map(node.input(2));
+    if (!bytes && node.inputs().size() > 2) bias = rewriter.map(node.input(2));
     Value result;
     if (node.flag("channels_last")) {
-      result = builder.emit("matmul", {x, matrix(builder, weights)}, attrs);
+      result = builder.emit(product, {x, matrix(builder, weights)}, attrs);
     } else {
       const Dims flat{sizes[0], sizes[1], base::product(std::span(sizes).subspan(2))};
       const Value positions = builder.emit("reshape", {x}, {{"sizes", flat}});
-      const Value made = builder.emit("matmul", {rows_of(builder, weights), positions}, attrs);
+      const Value made = builder.emit(product, {rows_of(builder, weights), positions}, attrs);
       result = builder.emit("reshape", {made}, {{"sizes", node.output().sizes}});
       if (bias) bias = by_channel(builder, bias, node.output().rank());
     }
@@ -116,11 +119,12 @@ class Converter {
   }
 
   bool is_product_on_cuda(const Node& node) const {
-    if (node.op_name() != "conv" || node.integer("groups") != 1) return false;
+    const bool bytes = node.op_name() == "int8_conv";
+    if (!bytes && (node.op_name() != "conv" || node.integer("groups") != 1)) return false;
     const DType dtype = node.output().dtype;
     const Dims& weights = node.input(1).meta().sizes;
     const auto is_one = [](const SymExpr& size) { return size.is_constant(1); };
-    return (dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16) &&
+    return (bytes || dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16) &&
            std::all_of(weights.begin() + 2, weights.end(), is_one) && all(node, "strides", 1) &&
            all(node, "pads_low", 0) && all(node, "pads_high", 0) &&
            classify(node, options_) == NodeClass::Nest && unit_of(node, options_).fuse &&

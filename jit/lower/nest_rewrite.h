@@ -57,6 +57,7 @@ inline void visit_exprs(ForStmt& s, auto&& visit) {
 }
 inline void visit_exprs(Windows& w, auto&& visit) {
   visit(w.first);
+  if (w.outside) visit(w.outside->index);
   for (WindowAxis& axis : w.axes)
     for (SymExpr* expr : {&axis.windows, &axis.size, &axis.memory_stride}) visit(*expr);
 }

@@ -126,8 +126,7 @@ class Converter {
 
   std::optional<std::vector<Value>> visit(ir::Rewriter& rewriter, const Node& node) {
     const bool is_matmul = node.op_name() == "matmul";
-    const bool is_conv = node.op_name() == "conv" && options_.target == LowerOptions::Target::Cpu;
-    if (!is_matmul && !is_conv) return {};
+    if (!is_matmul && node.op_name() != "conv") return {};
     if (!unit_of(node, options_).fuse || ir::wants_fallback(node)) return {};
     const DType dtype = node.output().dtype;
     const bool integers = !is_matmul && dtype == DType::I32;
@@ -138,7 +137,11 @@ class Converter {
     if (!right || !fixed_.contains(node.input(1).node)) return {};
     if (!(is_matmul ? is_product(node, *left, *right) : is_window(node, *left, *right))) return {};
     const Builder make(rewriter, node);
-    return std::vector<Value>{is_matmul ? make.product(*left, *right) : make.conv(*left, *right)};
+    if (is_matmul) return std::vector<Value>{make.product(*left, *right)};
+    if (options_.target == LowerOptions::Target::Cpu)
+      return std::vector<Value>{make.conv(*left, *right)};
+    const Value made = make.plain_conv(*left, *right);
+    return made ? std::optional(std::vector<Value>{made}) : std::nullopt;
   }
 
  private:
@@ -226,7 +229,27 @@ class Converter {
       return last ? made : emit("permute", {made}, {{"perm", channels_from_the_end(rank)}});
     }
 
+    /// The same on CUDA, whose kernel takes channels where they are; nothing where it takes none.
+    Value plain_conv(const Quantised& left, const Quantised& right) const {
+      const Parts x = parts(left, node_.input(0));
+      const Parts w = parts(right, node_.input(1));
+      const Value sums = emit_plain_byte_conv(b_, {{x.bytes, x.zero}, {w.bytes, w.zero}}, node_);
+      if (!sums) return {};
+      Value made = scaled(sums, x.scale, by_channel(w.scale));
+      if (node_.inputs().size() > 2 && node_.input(2))
+        made = emit("add", {made, by_channel(rewriter_.map(node_.input(2)))});
+      return made;
+    }
+
    private:
+    /// One number for each channel of the result, or one for all, beside it.
+    Value by_channel(Value value) const {
+      if (!value || is_single(value)) return value;
+      const bool last = node_.flag("channels_last");
+      Dims sizes(last ? 1 : static_cast<std::size_t>(node_.output().rank()) - 1, SymExpr(1));
+      sizes[0] = node_.input(1).meta().sizes[0];
+      return emit("reshape", {value}, {{"sizes", sizes}});
+    }
     Value emit(std::string_view op, std::initializer_list<Value> operands,
                ir::Attrs attrs = {}) const {
       return b_.emit(op, operands, std::move(attrs));

@@ -58,6 +58,7 @@ class Renumberer {
   void collect(const ContractStmt& s) {
     access(s.a.buffer, true, false);
     access(s.b.buffer, true, false);
+    if (s.b.windows && s.b.windows->outside) access(s.b.windows->outside->buffer, true, false);
     if (s.b.dequantised) {
       access(s.b.dequantised->scale.buffer, true, false);
       if (s.b.dequantised->zero) access(s.b.dequantised->zero->buffer, true, false);
@@ -75,6 +76,8 @@ class Renumberer {
   void rename(StoreStmt& s) { s.buffer = buffers_.at(s.buffer); }
   void rename(ContractStmt& s) {
     for (NestBufferId* id : {&s.acc, &s.a.buffer, &s.b.buffer}) *id = buffers_.at(*id);
+    if (s.b.windows && s.b.windows->outside)
+      s.b.windows->outside->buffer = buffers_.at(s.b.windows->outside->buffer);
     if (!s.b.dequantised) return;
     Dequantised& d = *s.b.dequantised;
     d.scale.buffer = buffers_.at(d.scale.buffer);

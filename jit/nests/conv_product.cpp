@@ -4,6 +4,7 @@
 #include <array>
 
 #include "jit/lower/index.h"
+#include "jit/nests/nests.h"
 #include "jit/nests/support.h"
 
 namespace heddle::jit {
@@ -19,6 +20,19 @@ constexpr std::int64_t kLeastDepth = 16;
 /// Taps of one direction, at most: a window keeps a bit for each.
 constexpr std::int64_t kMostTaps = 32;
 constexpr std::int64_t kMostDepth = std::int64_t{1} << 30;
+
+/// Whether weights of these sizes are rows that fill tiles.
+bool fills_tiles(std::span<const SymExpr> sizes, std::int64_t groups) {
+  if (sizes.size() > 5) return false;
+  if (!std::ranges::all_of(sizes, [](const SymExpr& size) { return size.is_constant(); }))
+    return false;
+  const SymExpr depth = base::product(sizes.subspan(1));
+  const bool few_taps = std::all_of(sizes.begin() + 2, sizes.end(), [](const SymExpr& size) {
+    return size.constant() <= kMostTaps;
+  });
+  return few_taps && sizes[0].constant() / groups >= kLeastRows &&
+         depth.constant() >= kLeastDepth && depth.constant() <= kMostDepth;
+}
 
 /// Whether the elements of a weight's row, which is all of its dimensions but the first, lie behind each other.
 bool has_plain_rows(const NestBuilder& b, const AffineOperand& weights,
@@ -37,16 +51,18 @@ class ConvProductNest {
   explicit ConvProductNest(NestContext& ctx)
       : ctx_(ctx),
         b_(ctx.builder()),
+        is_of_bytes_(ctx.node().op_name() == "int8_conv"),
         last_(ctx.node().flag("channels_last")),
         out_(channels_second(ctx.output_sizes())),
         images_(*ctx.affine(0)),
         weights_(*ctx.affine(1)),
         weight_sizes_(ctx.operand_sizes(1)) {
     images_.strides = channels_second(images_.strides);
+    if (is_of_bytes_) outside_ = *ctx.affine(2);
   }
 
   void build() {
-    const std::int64_t groups = ctx_.node().integer("groups");
+    const std::int64_t groups = is_of_bytes_ ? 1 : ctx_.node().integer("groups");
     std::vector<SymExpr> windows = out_;
     windows.erase(windows.begin() + 1);
     ProductForm form;
@@ -77,6 +93,7 @@ class ConvProductNest {
     const ir::Node& node = ctx_.node();
     const std::vector<SymExpr> sizes = channels_second(ctx_.operand_sizes(0));
     Windows windows{column_begin_, {}};
+    if (outside_) windows.outside = Windows::Element{outside_->buffer, outside_->offset};
     for (std::size_t d = 0; d + 2 < out_.size(); ++d)
       windows.axes.push_back({.taps = weight_sizes_[d + 2].constant(),
                               .stride = node.ints("strides")[d],
@@ -91,10 +108,11 @@ class ConvProductNest {
   void contract(const ProductForm& form, const SymExpr& group) {
     rows_ = min(kTileRows, form.rows - row_begin_);
     columns_ = min(kTileColumns, form.columns - column_begin_);
-    acc_ = b_.add_local(DType::F32, kTileRows * kTileColumns, kTileRows * kTileColumns);
+    const DType sums = is_of_bytes_ ? DType::I32 : DType::F32;
+    acc_ = b_.add_local(sums, kTileRows * kTileColumns, kTileRows * kTileColumns);
     const SymExpr& channel = images_.strides[1];
     b_.contract({.acc = acc_,
-                 .dtype = DType::F32,
+                 .dtype = sums,
                  .tile_rows = kTileRows,
                  .tile_columns = kTileColumns,
                  .rows = rows_,
@@ -104,12 +122,12 @@ class ConvProductNest {
                        weights_.strides[0], 1},
                  .b = {images_.buffer, images_.offset + group * weight_sizes_[1] * channel, channel,
                        images_.strides[0], windows_of_images()},
-                 .tf32 = ctx_.node().flag("tf32")});
+                 .tf32 = !is_of_bytes_ && ctx_.node().flag("tf32")});
   }
 
   void write(std::span<const SymExpr> windows) {
     const DType dtype = ctx_.node().output().dtype;
-    const bool biased = ctx_.node().inputs().size() > 2 && ctx_.node().input(2);
+    const bool biased = !is_of_bytes_ && ctx_.node().inputs().size() > 2 && ctx_.node().input(2);
     const Symbol row = b_.begin_for(rows_, ForStmt::Kind::Serial);
     const SymExpr channel = first_channel_ + SymExpr(row);
     const Symbol column = b_.begin_for(columns_, ForStmt::Kind::Vector);
@@ -128,10 +146,12 @@ class ConvProductNest {
 
   NestContext& ctx_;
   NestBuilder& b_;
+  const bool is_of_bytes_;
   const bool last_;                 ///< channels are the last dimension of x and of the result
   const std::vector<SymExpr> out_;  ///< [N, M, out...]
   AffineOperand images_;            ///< strides as [N, C, in...]
   const AffineOperand weights_;
+  std::optional<AffineOperand> outside_;  ///< of bytes: the element that lies outside of images
   const std::vector<SymExpr> weight_sizes_;
   NestBufferId acc_ = 0;
   SymExpr first_channel_, row_begin_, column_begin_, rows_, columns_;
@@ -145,19 +165,16 @@ bool is_conv_product(NestContext& ctx) {
   if (ctx.options().target != LowerOptions::Target::Cuda || node.op_name() != "conv") return false;
   if (dtype != DType::F16 && dtype != DType::BF16 && dtype != DType::F32) return false;
   const std::vector<SymExpr> sizes = ctx.operand_sizes(1);
-  if (sizes.size() > 5) return false;
-  if (!std::ranges::all_of(sizes, [](const SymExpr& size) { return size.is_constant(); }))
-    return false;
-  const SymExpr depth = base::product(std::span(sizes).subspan(1));
-  const bool few_taps = std::all_of(sizes.begin() + 2, sizes.end(), [](const SymExpr& size) {
-    return size.constant() <= kMostTaps;
-  });
   const auto weights = ctx.affine(1);
-  return few_taps && sizes[0].constant() / node.integer("groups") >= kLeastRows &&
-         depth.constant() >= kLeastDepth && depth.constant() <= kMostDepth && weights &&
-         ctx.affine(0) && has_plain_rows(ctx.builder(), *weights, sizes);
+  return fills_tiles(sizes, node.integer("groups")) && weights && ctx.affine(0) &&
+         has_plain_rows(ctx.builder(), *weights, sizes);
 }
 
+bool may_be_byte_conv_product(const ir::Dims& weights) { return fills_tiles(weights, 1); }
+
 void build_conv_product(NestContext& ctx) { ConvProductNest(ctx).build(); }
+
+const NestRecipe kInt8ConvRecipe{
+    .name = "int8_conv", .memory_operands = 0b111, .epilogue = true, .build = build_conv_product};
 
 }  // namespace heddle::jit

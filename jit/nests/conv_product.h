@@ -9,6 +9,9 @@ namespace heddle::jit {
 /// dimensions, weights that lie in one piece and known sizes of these, and enough channels in a group.
 bool is_conv_product(NestContext& ctx);
 
+/// Whether int8_conv by weights of these sizes, which lie in one piece, can be built in this form: it has no other.
+bool may_be_byte_conv_product(const ir::Dims& weights);
+
 /// A product for each group: the weights are the left matrix as they lie, [channels, channels of x * taps], and the windows
 /// of all images are the columns of the right one, which is nowhere in memory.
 ///
@@ -18,7 +21,8 @@ bool is_conv_product(NestContext& ctx);
 ///     for row in rows: for column in columns (vector):
 ///       result(image and window of column, channel row, acc[row, column] + bias[row])
 ///
-/// The tiles of this text are what an emitter uses that knows nothing better.
+/// The tiles of this text are what an emitter uses that knows nothing better. int8_conv has one group, sums of i32, no bias, and
+/// its zero point outside of images.
 /// Source: Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning" (2014), section 3.
 void build_conv_product(NestContext& ctx);
 

@@ -13,6 +13,7 @@ extern const NestRecipe kConvRecipe;
 extern const NestRecipe kConvTransposeRecipe;
 extern const NestRecipe kDequantisedMatmulRecipe;
 extern const NestRecipe kGroupedMatmulRecipe;
+extern const NestRecipe kInt8ConvRecipe;
 extern const NestRecipe kInt8MatmulRecipe;
 extern const NestRecipe kMatmulRecipe;
 extern const NestRecipe kMergeRunsRecipe;

@@ -12,6 +12,7 @@ std::span<const NestRecipe> all_recipes() {
                                                kConvTransposeRecipe,
                                                kDequantisedMatmulRecipe,
                                                kGroupedMatmulRecipe,
+                                               kInt8ConvRecipe,
                                                kInt8MatmulRecipe,
                                                kMatmulRecipe,
                                                kPackedGroupedMatmulRecipe,

@@ -298,6 +298,46 @@ TEST(CudaConvs, ABlockIsThreeProductsForAllSizes) {
               ::testing::ElementsAre("rows_8x32", "tensor_16x64x64", "tensor_64x64x64"));
 }
 
+/// QDQ: convolutions of what DequantizeLinear makes of bytes, behind which QuantizeLinear makes bytes again.
+TEST(CudaConvs, OfDequantisedTensorsMultiplyBytes) {
+  const Tensor first = quantised_bytes(i8, {48, 20, 3, 3}, 3);
+  const Tensor last = quantised_bytes(i8, {96, 48, 1, 1}, 7);
+  const Tensor scales = counted(f32, {48, 1, 1, 1}, 3);
+  const Tensor bias = counted(f32, {48}, 5);
+  const auto dequantised = [](const Tensor& bytes, int zero, double scale) {
+    return cast(cast(bytes, i32) - cast(Tensor::scalar_int(u8, zero), i32), f32) *
+           Tensor::full(f32, {}, scale);
+  };
+  const auto layers = [=](const Tensor& x) {
+    const Tensor w = cast(cast(first, i32), f32) * (scales * 0.001f);
+    const Tensor y = relu(conv(dequantised(x, 117, 0.02), w, bias, {2, 1}, {1, 1}, {1, 1}));
+    const Tensor bytes = cast(clamp(round(y / 0.25f) + 31.0f, 0.0, 255.0), u8);
+    const Tensor v = cast(cast(last, i32), f32) * 0.002f;
+    return conv(dequantised(bytes, 31, 0.25), v, {}, {1, 1}, {0, 0}, {0, 0});
+  };
+  Engine engine(layers, on_cuda(0, true));
+  Engine reference(layers, {.device = Device::reference()});
+  for (const Sizes& sizes : {Sizes{2, 20, 9, 8}, {1, 20, 1, 1}, {3, 20, 14, 14}}) {
+    const std::vector<Tensor> inputs = {quantised_bytes(u8, sizes, 1)};
+    const Tensor want = reference.run(inputs)[0];
+    for (const unsigned long seed : {0ul, 3ul, 4ul}) {
+      interleave(seed);
+      // A sum that lies between two bytes may become either.
+      expect_near(engine.run(inputs)[0], want, 0.1);
+    }
+    interleave(0);
+  }
+  const std::vector<Tensor> inputs = {quantised_bytes(u8, {2, 20, 9, 8}, 1)};
+  const auto plan = Json::parse(engine.plan_json(inputs));
+  std::vector<std::string> names;
+  for (const auto& step : plan.at("steps")) names.push_back(step.at("kernel"));
+  EXPECT_THAT(names,
+              ::testing::ElementsAre("int8_conv_sub_convert_mul", "int8_matmul_sub_convert_mul"));
+  if (!on_simulator()) return;
+  EXPECT_THAT(variants(engine, inputs), ::testing::ElementsAre(::testing::StartsWith("tensor_"),
+                                                               ::testing::StartsWith("tensor_")));
+}
+
 /// Windows that move by two, of groups; weights that are an input have sizes that only a call tells, and are no matrix.
 TEST(CudaConvs, WindowsOfGroups) {
   const auto halved = [](const Tensor& x, const Tensor& w) {

@@ -301,7 +301,11 @@ class Machine {
       window /= windows;
       row /= axis->taps;
     }
-    if (!inside) return number(nest_.buffers[tile.buffer].dtype, 0);
+    if (!inside) {
+      const auto& outside = tile.windows->outside;
+      return outside ? *element(outside->buffer, value_of(outside->index))
+                     : number(nest_.buffers[tile.buffer].dtype, 0);
+    }
     return *element(tile.buffer,
                     at + row * value_of(tile.row_stride) + window * value_of(tile.column_stride));
   }

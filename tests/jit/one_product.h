@@ -40,8 +40,9 @@ inline ir::Literal any_ends(std::int64_t rows, std::int64_t groups) {
 /// A graph whose program is one product, and all its kernels.
 class OneProduct {
  public:
-  explicit OneProduct(const std::string& text)
-      : graph_(ir::parse(text)), program_(lowered_for_cuda(graph_)) {
+  explicit OneProduct(const std::string& text) : OneProduct(ir::parse(text)) {}
+  explicit OneProduct(ir::Graph graph)
+      : graph_(std::move(graph)), program_(lowered_for_cuda(graph_)) {
     const auto parts = jit::cuda::product_parts(nest());
     EXPECT_TRUE(parts) << jit::print(nest());
     if (!parts) return;

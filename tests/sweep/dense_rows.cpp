@@ -125,6 +125,14 @@ void add_dense_rows(std::vector<OpRow>& rows) {
                                  {any_bytes(t, {2, e.first(5), depth}),
                                   any_bytes(t == u8 ? i8 : u8, {depth, e.other(70)}, 2)}};
                   }});
+  rows.push_back({"int8_conv", "", {u8, i8}, [](DType t, Extent e) {
+                    const std::int64_t channels = e.last(7);
+                    return OneOp{
+                        "int8_conv",
+                        {any_bytes(t, {e.first(2), channels, e.other(6), 5}),
+                         any_bytes(i8, {e.other(9), channels, 3, 3}, 2), Literal::scalar_int(t, 9)},
+                        window(2, 1, 1, 1)};
+                  }});
   rows.push_back({"dequantised_matmul", "", {f16, bf16, f32}, [](DType t, Extent e) {
                     const std::int64_t depth = e.last(101);
                     return OneOp{
