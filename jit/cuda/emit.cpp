@@ -1,6 +1,7 @@
 #include "jit/cuda/emit.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/check.h"
 #include "jit/cuda/attention_text.h"
@@ -83,6 +84,7 @@ class Storage {
         in_scratch(id);
       }
     }
+    shared_bytes_ = total;
     if (total > kStaticSharedBytes) {
       declare_dynamic();
     } else {
@@ -92,6 +94,7 @@ class Storage {
 
   std::string text() const { return text_; }
   std::int64_t dynamic_bytes() const { return dynamic_bytes_; }
+  std::int64_t shared_bytes() const { return shared_bytes_; }
   const SymExpr& scratch_bytes() const { return scratch_bytes_; }
 
  private:
@@ -149,6 +152,7 @@ class Storage {
   std::vector<NestBufferId> shared_;
   std::vector<std::pair<NestBufferId, SymExpr>> scratch_;
   std::int64_t dynamic_bytes_ = 0;
+  std::int64_t shared_bytes_ = 0;
   SymExpr scratch_bytes_ = 0;
 };
 
@@ -202,6 +206,7 @@ CudaSource emit_cuda(const Nest& nest, const CudaOptions& options) {
   source.entry = entry_name(nest.name);
   source.block_threads = threads;
   source.dynamic_shared_bytes = storage.dynamic_bytes();
+  source.shared_bytes = storage.shared_bytes();
   source.scratch_bytes = storage.scratch_bytes();
   const bool scratch = !source.scratch_bytes.is_constant(0);
   const SymExpr blocks = mapping == Mapping::Flat
@@ -249,12 +254,12 @@ CudaCode emit_code(const Nest& nest, const CudaOptions& options) {
   }
   CudaCode code;
   code.buffers = buffers_of(nest);
+  code.device = {options.multiprocessors, options.max_shared_bytes, options.tensor_cores};
   const auto parts = product_parts(nest);
   if (!parts) {
     code.variants.push_back(emit_cuda(nest, options));
     return code;
   }
-  code.device = {options.multiprocessors, options.max_shared_bytes, options.tensor_cores};
   code.dtype = parts->left_dtype();
   code.batches = nest.product->batches;
   code.rows = nest.product->rows;
@@ -303,6 +308,7 @@ AttentionShape AttentionCode::shape(std::span<const std::int64_t> sizes) const {
 
 void CudaCode::set_registers(std::uint32_t variant, int registers) {
   if (registers == 0) return;
+  variants[variant].registers = registers;
   if (attention && variant < attention->tiles.size())
     attention->tiles[variant].registers = registers;
   if (variant < tiles.size()) tiles[variant].registers = registers;
@@ -322,14 +328,24 @@ CudaChoice CudaCode::choice_of(std::uint32_t variant, std::span<const std::int64
   return choice_of({variant, cheapest_parts(tiles[variant], shape(sizes), device)}, sizes);
 }
 
+std::int64_t CudaCode::most_blocks(const CudaSource& source) const {
+  constexpr std::int64_t kWaves = 16;
+  if (source.registers == 0 || !tiles.empty() || attention)
+    return std::numeric_limits<std::int64_t>::max();
+  const std::int64_t at_once =
+      device.multiprocessors * resident_blocks(static_cast<int>(source.block_threads),
+                                               source.registers, source.shared_bytes, device);
+  return source.scratch_bytes.is_constant(0) ? kWaves * at_once : at_once;
+}
+
 CudaChoice CudaCode::choice_of(const ProductChoice& way,
                                std::span<const std::int64_t> sizes) const {
   const CudaSource& source = variants[way.tile];
   CudaChoice choice;
   choice.variant = static_cast<std::uint32_t>(way.tile);
   choice.parts = static_cast<std::uint32_t>(way.parts);
-  choice.blocks = choice.parts * static_cast<std::uint32_t>(std::max<std::int64_t>(
-                                     0, source.blocks.evaluate_sizes(sizes)));
+  const std::int64_t blocks = std::min(source.blocks.evaluate_sizes(sizes), most_blocks(source));
+  choice.blocks = choice.parts * static_cast<std::uint32_t>(std::max<std::int64_t>(0, blocks));
   if (choice.parts != 1)
     choice.scratch_bytes = choice.blocks * source.part_bytes;
   else if (!source.scratch_bytes.is_constant(0))

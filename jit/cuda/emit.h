@@ -45,9 +45,11 @@ struct CudaSource {
   std::uint32_t block_threads = 0;
   SymExpr blocks;  ///< in size parameters; 0: nothing to launch
   std::int64_t dynamic_shared_bytes = 0;
-  SymExpr scratch_bytes = 0;    ///< of one block
-  std::int64_t part_bytes = 0;  ///< of a block that shares a tile
-  std::string variant{};        ///< of several kernels for one nest, which: "tensor_64x64x64"
+  std::int64_t shared_bytes = 0;  ///< of a block of a loop nest, static or dynamic
+  int registers = 0;              ///< of a thread, as the compiler reports; 0: not known
+  SymExpr scratch_bytes = 0;      ///< of one block
+  std::int64_t part_bytes = 0;    ///< of a block that shares a tile
+  std::string variant{};          ///< of several kernels for one nest, which: "tensor_64x64x64"
 
   bool takes_scratch() const { return part_bytes != 0 || !scratch_bytes.is_constant(0); }
   bool takes_counters() const { return part_bytes != 0; }
@@ -140,6 +142,10 @@ struct CudaCode {
 
  private:
   CudaChoice choice_of(const ProductChoice& way, std::span<const std::int64_t> sizes) const;
+  /// Blocks of a loop nest that are worth launching: all that the device runs at once where each has memory of its own in
+  /// scratch, else 16 times as many. They go round for what is left, and what a block computes before its first iteration
+  /// serves all of them.
+  std::int64_t most_blocks(const CudaSource& source) const;
 };
 
 /// The kernel that any nest can be.

@@ -27,6 +27,7 @@ constexpr std::int64_t kLeastPartSteps = 2;
 constexpr std::int64_t kMostParts = 64;
 // Of a multiprocessor: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability", 8.0 to 10.0.
 constexpr std::int64_t kResidentWarps = 64;
+constexpr std::int64_t kResidentBlocks = 32;
 constexpr std::int64_t kRegisters = 65536;
 constexpr std::int64_t kRegisterUnit = 256;  ///< that a warp gets of them
 /// Shared memory of a multiprocessor beyond what one block may have.
@@ -133,7 +134,7 @@ std::int64_t resident_blocks(int threads, int registers, std::int64_t shared_byt
   const std::int64_t warps = ceil_of(threads, 32);
   const std::int64_t of_warp = ceil_of(std::int64_t{registers} * 32, kRegisterUnit) * kRegisterUnit;
   return std::max<std::int64_t>(
-      1, std::min({kResidentWarps / warps, kRegisters / of_warp / warps,
+      1, std::min({kResidentBlocks, kResidentWarps / warps, kRegisters / of_warp / warps,
                    device.max_shared_bytes / (shared_bytes + kReservedBytes)}));
 }
 

@@ -27,6 +27,11 @@ struct LoweredCase {
 /// Lowered graphs, and each nest of theirs once, under a name of its own.
 class Lowered {
  public:
+  Lowered() = default;
+  /// @param most_blocks  that a kernel is launched with
+  explicit Lowered(std::int64_t most_blocks)
+      : options_{.max_blocks = most_blocks, .max_scratch_blocks = most_blocks} {}
+
   void add(std::string what, ir::Graph graph, std::vector<std::vector<std::int64_t>> sizes,
            double tolerance, bool fuse = true) {
     jit::Program program = jit::lower(graph, {.target = jit::LowerOptions::Target::Cuda,
@@ -70,7 +75,7 @@ class Lowered {
     const std::string key = jit::structural_key(nest).hex();
     if (!position_.try_emplace(key, kernels_.size()).second) return;
     nest.name += "_" + key.substr(0, 8);
-    kernels_.push_back(jit::cuda::emit_cuda(nest));
+    kernels_.push_back(jit::cuda::emit_cuda(nest, options_));
   }
 
   static void expect_right(const LoweredCase& one, const std::vector<ir::Literal>& arguments,
@@ -83,22 +88,34 @@ class Lowered {
                                     is_floating(want[k].dtype()) ? one.tolerance : 0);
   }
 
+  jit::cuda::CudaOptions options_;
   std::vector<LoweredCase> cases_;
   std::vector<jit::cuda::CudaSource> kernels_;
   std::map<std::string, std::size_t> position_;  ///< of a nest's kernel, by structural key
 };
 
+void add_cases(Lowered& all) {
+  for (const GraphCase& one : cuda_graph_cases())
+    all.add(one.text, ir::parse(one.text), one.sizes, one.tolerance);
+}
+
 const Lowered& lowered() {
   static const Lowered all = [] {
     Lowered result;
-    for (const GraphCase& one : cuda_graph_cases())
-      result.add(one.text, ir::parse(one.text), one.sizes, one.tolerance);
+    add_cases(result);
     return result;
   }();
   return all;
 }
 
 TEST(CudaGraph, RunsLikeTheEvaluator) { lowered().expect_right(); }
+
+/// Blocks that have several rows one after the other begin each anew.
+TEST(CudaGraph, TwoBlocksGoRoundForAllThereIs) {
+  Lowered few(2);
+  add_cases(few);
+  few.expect_right();
+}
 
 TEST(CudaGraph, RandomGraphsRunLikeTheEvaluator) {
   Lowered random;

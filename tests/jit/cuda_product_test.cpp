@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "jit/nest_builder.h"
 #include "tests/jit/one_product.h"
 
 namespace heddle::tests {
@@ -110,6 +111,67 @@ TEST(CudaOccupancy, FollowsThreadsRegistersAndSharedMemory) {
   EXPECT_EQ(blocks(256, 129, 0), 1);            // of which a warp gets multiples of 256
   EXPECT_EQ(blocks(128, 40, 72 * 1024), 3);     // 227 KiB, of which a block takes one more
   EXPECT_EQ(blocks(1024, 255, 200 * 1024), 1);  // a block that runs at all
+  EXPECT_EQ(blocks(32, 16, 0), 32);             // blocks, whatever their size
+}
+
+jit::cuda::CudaCode code_of(const std::string& graph) {
+  const jit::Program program = lowered_for_cuda(ir::parse(graph));
+  EXPECT_EQ(program.kernels.size(), 1u);
+  return jit::cuda::emit_code(*program.kernels.at(0).nest, {.multiprocessors = 10});
+}
+
+/// Blocks of 256 threads for 2048 elements each. By their threads eight run at once on each of ten multiprocessors, by 64 registers
+/// four, by 128 two: as many are launched as there is work for, at most 16 times those.
+TEST(CudaOccupancy, BoundsTheGridsOfLoopNests) {
+  jit::cuda::CudaCode code =
+      code_of("graph @add(%x: f32[s0], %y: f32[s0]) {\n  %z = add(%x, %y)\n  return %z\n}\n");
+  ASSERT_EQ(code.variants.at(0).block_threads, 256u);
+  const auto blocks = [&](std::int64_t count) {
+    return code.choose(std::vector<std::int64_t>{count}).blocks;
+  };
+  EXPECT_EQ(blocks(2048 * 20000), 20000u) << "the compiler has not told of registers";
+  for (const auto& [registers, at_once] : {std::pair{16, 80u}, {64, 40u}, {128, 20u}}) {
+    code.set_registers(0, registers);
+    EXPECT_EQ(blocks(2048 * 20000), 16 * at_once) << registers;
+    EXPECT_EQ(blocks(2048 * 3 + 1), 4u) << registers;
+    EXPECT_EQ(blocks(0), 0u) << registers;
+  }
+}
+
+/// Rows of any length turned around, each through memory of the block's own.
+jit::Nest reversed_rows() {
+  jit::NestBuilder b("rows");
+  b.nest().size_count = 2;
+  const auto size = [](std::uint32_t k) {
+    return ir::SymExpr(base::Symbol{base::Symbol::Kind::Size, k});
+  };
+  const ir::SymExpr rows = size(0), length = size(1);
+  const base::Symbol row = b.new_axis(rows);
+  b.set_parallel(row, rows);
+  const jit::NestBufferId x = b.add_global(f32, rows * length);
+  const jit::NestBufferId y = b.add_global(f32, rows * length);
+  const jit::NestBufferId own = b.add_local(f32, length, 0);
+  const base::Symbol i = b.begin_for(length, jit::ForStmt::Kind::Vector);
+  b.store(own, i, b.load(x, length * row + i));
+  b.end_for();
+  const base::Symbol j = b.begin_for(length, jit::ForStmt::Kind::Vector);
+  b.store(y, length * row + j, b.load(own, length - 1 - j));
+  b.end_for();
+  return b.finish();
+}
+
+TEST(CudaOccupancy, BoundsBlocksWithScratchToThoseThatRunAtOnce) {
+  jit::cuda::CudaCode code = jit::cuda::emit_code(reversed_rows(), {.multiprocessors = 10});
+  const jit::cuda::CudaSource& source = code.variants.at(0);
+  ASSERT_TRUE(source.takes_scratch()) << source.kernel;
+  ASSERT_EQ(source.block_threads, 256u);
+  const std::vector<std::int64_t> sizes{5000, 30000};
+  EXPECT_EQ(code.choose(sizes).blocks, 1024u);
+  code.set_registers(0, 40);  // 51 warps, six blocks
+  const jit::cuda::CudaChoice choice = code.choose(sizes);
+  EXPECT_EQ(choice.blocks, 60u);
+  EXPECT_EQ(choice.scratch_bytes, 60 * source.scratch_bytes.evaluate_sizes(sizes));
+  EXPECT_EQ(code.choose(std::vector<std::int64_t>{7, 30000}).blocks, 7u);
 }
 
 TEST(CudaProductLibrary, AProductThatIsStoredAsItIsGoesStraightToItsPlace) {
