@@ -163,4 +163,26 @@ CopyPlan plan_copies(const TensorSteps& steps, const scheduler::StreamPlan& stre
   return Planner(steps, streams, tensors).plan();
 }
 
+SegmentCopies plan_segment_copies(const TensorSteps& steps, std::span<const StepId> ends,
+                                  std::span<const HostTensor> tensors) {
+  SegmentCopies copies{std::vector<std::vector<std::uint32_t>>(ends.size()),
+                       std::vector<std::vector<std::uint32_t>>(ends.size())};
+  const auto segment_of = [&](StepId step) {
+    return static_cast<std::size_t>(std::ranges::upper_bound(ends, step) - ends.begin());
+  };
+  for (std::uint32_t t = 0; t < tensors.size(); ++t) {
+    if (tensors[t].comes_in && !steps.users[t].empty())
+      copies.in[segment_of(steps.users[t].front())].push_back(t);
+    if (!tensors[t].goes_out) continue;
+    const std::vector<StepId>& writers = steps.writers[t];
+    (writers.empty() ? copies.out.back() : copies.out[segment_of(writers.back())]).push_back(t);
+  }
+  return copies;
+}
+
+bool SegmentCopies::is_aside() const {
+  return std::any_of(out.begin(), out.end() - 1,
+                     [](const auto& tensors) { return !tensors.empty(); });
+}
+
 }  // namespace heddle::engine

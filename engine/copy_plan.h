@@ -66,4 +66,17 @@ struct CopyPlan {
 CopyPlan plan_copies(const TensorSteps& steps, const scheduler::StreamPlan& streams,
                      std::span<const HostTensor> tensors);
 
+/// The same where steps run in segments one after another, some of which are graphs: by segment the tensors that it is the
+/// first to use, and those that it is the last to write. What nothing writes goes out after the last one.
+struct SegmentCopies {
+  std::vector<std::vector<std::uint32_t>> in, out;
+
+  /// Whether a segment before the last one has something to bring out.
+  bool is_aside() const;
+};
+
+/// @param ends  by segment: the step after its last
+SegmentCopies plan_segment_copies(const TensorSteps& steps, std::span<const ir::StepId> ends,
+                                  std::span<const HostTensor> tensors);
+
 }  // namespace heddle::engine

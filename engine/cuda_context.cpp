@@ -17,8 +17,6 @@ using device::CopyKind;
 namespace {
 
 constexpr std::size_t kAlignment = 256;
-constexpr std::size_t kMostGraphs = 8;  ///< kinds of calls that a context keeps graphs for
-constexpr std::size_t kStatusAt = 0;    ///< in pinned memory
 /// Of the counters of a stream.
 constexpr std::size_t kCounterBytes = jit::cuda::kMostSharedTiles * sizeof(std::uint32_t);
 
@@ -155,11 +153,15 @@ void CudaContext::set_addresses(const CudaCall& call) {
   for (const auto& [entry, output] : plan.output_slots) frame_.set(entry, device_outputs_[output]);
 }
 
+/// Where its bytes lie in pinned memory.
+char* CudaContext::pinned_of(const Transfer& transfer) const {
+  return pinned_.get() + kAlignment + transfer.offset;
+}
+
 void CudaContext::fill_pinned() {
   for (const Transfer& transfer : transfers_)
     if (transfer.input && transfer.bytes != 0)
-      std::memcpy(pinned_.get() + kAlignment + transfer.offset, transfer.tensor->impl()->data(),
-                  transfer.bytes);
+      std::memcpy(pinned_of(transfer), transfer.tensor->impl()->data(), transfer.bytes);
 }
 
 void CudaContext::clear_status() {
@@ -179,15 +181,13 @@ void CudaContext::clear_counters() {
 }
 
 void CudaContext::bring_in(const Transfer& transfer, device::Stream& stream) {
-  runtime_->device().copy(staging_.get() + transfer.offset,
-                          pinned_.get() + kAlignment + transfer.offset, transfer.bytes,
+  runtime_->device().copy(staging_.get() + transfer.offset, pinned_of(transfer), transfer.bytes,
                           CopyKind::HostToDevice, stream);
 }
 
 void CudaContext::bring_out(const Transfer& transfer, device::Stream& stream) {
-  runtime_->device().copy(pinned_.get() + kAlignment + transfer.offset,
-                          staging_.get() + transfer.offset, transfer.bytes, CopyKind::DeviceToHost,
-                          stream);
+  runtime_->device().copy(pinned_of(transfer), staging_.get() + transfer.offset, transfer.bytes,
+                          CopyKind::DeviceToHost, stream);
 }
 
 void CudaContext::bring_status_out() {
@@ -208,8 +208,7 @@ void CudaContext::bring_out() {
 
 void CudaContext::deliver() const {
   for (const Transfer& transfer : transfers_)
-    if (transfer.output)
-      copy_from_like(*transfer.tensor->impl(), pinned_.get() + kAlignment + transfer.offset);
+    if (transfer.output) copy_from_like(*transfer.tensor->impl(), pinned_of(transfer));
 }
 
 void CudaContext::launch(const BoundSteps& plan, const scheduler::BoundStep& step,
@@ -384,84 +383,6 @@ void CudaContext::note_places() {
     host_tensors_.push_back(
         {transfer.is_input, transfer.position, transfer.input && any, transfer.output && any});
   }
-}
-
-CudaContext::Graphs* CudaContext::graphs_for(const BoundPlan& plan) {
-  if (std::ranges::none_of(*plan.graphs, &GraphSegment::captured)) return nullptr;
-  std::erase_if(graphs_, [](const Graphs& kept) { return kept.executable->superseded.load(); });
-  const auto found = std::ranges::find_if(graphs_, [&](const Graphs& kept) {
-    return kept.executable == plan.executable && kept.on_host == on_host_;
-  });
-  if (found != graphs_.end()) {
-    std::rotate(graphs_.begin(), found, found + 1);
-    return &graphs_.front();
-  }
-  if (graphs_.size() == kMostGraphs) graphs_.pop_back();
-  graphs_.insert(graphs_.begin(), Graphs{plan.executable, on_host_, {}});
-  return nullptr;
-}
-
-/// Of the phase whose steps are being queued.
-/// @param with_steps  whether the copies name their steps: for graphs that are to be made
-GraphRequest CudaContext::graph_request(bool with_steps) {
-  const BoundSteps& plan = phase_->plan();
-  copies_in_.clear();
-  copies_out_.clear();
-  TensorSteps steps;
-  if (with_steps) steps = steps_of_transfers(*plan.unit);
-  for (std::size_t k = 0; k < transfers_.size(); ++k) {
-    const Transfer& transfer = transfers_[k];
-    if (transfer.bytes == 0) continue;
-    char* pinned = pinned_.get() + kAlignment + transfer.offset;
-    char* staged = staging_.get() + transfer.offset;
-    if (transfer.input) copies_in_.push_back({staged, pinned, transfer.bytes});
-    if (transfer.output) copies_out_.push_back({pinned, staged, transfer.bytes});
-    if (with_steps && transfer.input) copies_in_.back().steps = std::move(steps.users[k]);
-    if (with_steps && transfer.output) copies_out_.back().steps = std::move(steps.writers[k]);
-  }
-  return {plan,
-          phase_->steps(),
-          &status_address_,
-          counters_of_,
-          copies_in_,
-          copies_out_,
-          {pinned_.get() + kStatusAt, status_.get(), sizeof(std::int32_t)}};
-}
-
-bool CudaContext::queue_segment(const GraphSegment& segment) {
-  for (ir::StepId step = segment.first; step < segment.end(); ++step) {
-    if (!reach(step)) return false;
-    if (run_step(*phase_, step - phase_->plan().first_step) != 0) return false;
-  }
-  return true;
-}
-
-/// Steps that begin a phase are in no graph, so that all steps of a graph are of one phase.
-void CudaContext::queue_graph(Graphs& graphs, std::size_t number) {
-  const GraphPlan& segments = *frame_.plan().graphs;
-  std::unique_ptr<SegmentGraph>& graph = graphs.segments[number];
-  if (graph != nullptr && !graph->update(graph_request(false))) graph = nullptr;
-  if (graph == nullptr)
-    graph = std::make_unique<SegmentGraph>(*runtime_, segments[number], graph_request(true),
-                                           number == 0, number + 1 == segments.size(), counters_);
-  graph->launch(*stream_);
-}
-
-/// Segments follow one another on stream 0: graphs, and what stands between them step by step.
-bool CudaContext::queue_graphs(Graphs& graphs) {
-  const GraphPlan& segments = *frame_.plan().graphs;
-  graphs.segments.resize(segments.size());
-  stream_ = streams_[0].get();
-  if (!segments.front().captured) bring_in();
-  bool all = true;
-  for (std::size_t k = 0; all && k < segments.size(); ++k) {
-    if (segments[k].captured)
-      queue_graph(graphs, k);
-    else
-      all = queue_segment(segments[k]);
-  }
-  if (!all || !segments.back().captured) bring_out();
-  return all;
 }
 
 void CudaContext::settle() noexcept {

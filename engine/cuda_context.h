@@ -68,6 +68,8 @@ class CudaContext : private RegionMachine, private StepRunner {
   std::uint64_t ticket() const { return ticket_; }  ///< of runs that did not wait, in order
 
  private:
+  static constexpr std::size_t kStatusAt = 0;  ///< in pinned memory
+
   /// Bytes that lie on the host, in pinned memory and on the device.
   struct Transfer {
     const Tensor* tensor;
@@ -85,6 +87,7 @@ class CudaContext : private RegionMachine, private StepRunner {
     std::vector<bool> on_host;  ///< by input, then by output: whether it is copied
     std::vector<std::unique_ptr<SegmentGraph>>
         segments;  ///< null: not captured; empty: not made yet
+    SegmentCopies copies;
   };
 
   void use(const BoundPlan& plan);
@@ -109,7 +112,9 @@ class CudaContext : private RegionMachine, private StepRunner {
   void queue_graph(Graphs& graphs, std::size_t number);
   /// @return null at the first call of a kind: its steps are queued one by one.
   Graphs* graphs_for(const BoundPlan& plan);
-  GraphRequest graph_request(bool with_steps);
+  GraphRequest graph_request(const SegmentCopies& copies, bool with_steps);
+  void begin_segments(const SegmentCopies& copies);
+  void follow_segment(const SegmentCopies& copies, std::size_t number);
   TensorSteps steps_of_transfers(const Unit& unit) const;
   void note_places();
   void plan_copies(const BoundPlan& plan);
@@ -122,6 +127,8 @@ class CudaContext : private RegionMachine, private StepRunner {
   void bring_in(const Transfer& transfer, device::Stream& stream);
   void bring_out(const Transfer& transfer, device::Stream& stream);
   void bring_status_out();
+  bool bring_out_after_error();
+  char* pinned_of(const Transfer& transfer) const;
   void deliver() const;
   void launch(const BoundSteps& plan, const scheduler::BoundStep& step, std::size_t number);
   /// Lets the work begin after what others do to the tensors.

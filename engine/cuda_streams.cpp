@@ -99,6 +99,11 @@ bool CudaContext::queue_streams(const BoundPlan& plan) {
     end_streams();
     return true;
   }
+  return bring_out_after_error();
+}
+
+/// What inputs and outputs have become until then, when nothing is under way any more. @return false
+bool CudaContext::bring_out_after_error() {
   for (const auto& stream : streams_) stream->synchronize();
   for (device::Stream* stream : {aside_in_.get(), aside_out_.get()})
     if (stream != nullptr) stream->synchronize();

@@ -517,6 +517,58 @@ s0 synchronize
 )");
 }
 
+// Where only parts are graphs, what a later one is the first to use comes in beside those before, and what an earlier one is
+// the last to write goes out beside those after.
+TEST_F(CudaCapture, CopiesGoBesideGraphsThatDoNotNeedThem) {
+  {
+    const Variable split("HEDDLE_GRAPH_SPLIT_OPS", "sin");
+    EXPECT_EQ(steady_on_host(kChain, on_cuda(1, true), of_chain()), R"(
+s0 in 32
+s0 record e0
+s1 graph
+  0 in 32
+  1 in 32
+  2 launch exp after 0
+  3 launch add after 2,1
+s1 record e1
+s2 wait e1
+s2 out 32
+s1 launch sin
+s1 wait e0
+s1 graph
+  0 launch mul
+  1 out 32 after 0
+  2 out 4 after 0
+s2 record e2
+s1 wait e2
+s1 synchronize
+)");
+  }
+  const Variable split("HEDDLE_GRAPH_SPLIT_OPS", "exp,mul");
+  EXPECT_EQ(steady_on_host(kChain, on_cuda(1, true), of_chain()), R"(
+s0 in 32
+s0 record e0
+s0 in 32
+s0 record e1
+s1 in 32
+s1 launch exp
+s1 wait e0
+s1 graph
+  0 launch add
+  1 launch sin after 0
+s1 record e2
+s2 wait e2
+s2 out 32
+s1 wait e1
+s1 launch mul
+s1 out 32
+s1 out 4
+s2 record e3
+s1 wait e3
+s1 synchronize
+)");
+}
+
 // A state that gets its own elements is written by no step: nothing comes back.
 TEST_F(CudaCapture, AStateThatNoStepWritesIsNotCopied) {
   const std::string text =

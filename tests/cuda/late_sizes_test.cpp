@@ -192,30 +192,32 @@ s0 synchronize
 )");
 }
 
-// An op that counts on the device brings eight bytes, whatever its arguments.
+// An op that counts on the device brings eight bytes, whatever its arguments. What the last part reads comes in beside the others.
 TEST(CudaLateSizesSchedule, SizesCountedOnTheDeviceAreAllThatComesBack) {
   if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   EXPECT_EQ(steady_record("CountedOnTheDevice", true), R"(
-s0 in 20
 s0 in 12
-s0 launch count_positive
-s0 out 8
-s0 out 4
-s0 synchronize
-s0 launch positive
-s0 graph
+s0 record e0
+s1 in 20
+s1 launch count_positive
+s1 out 8
+s1 out 4
+s1 synchronize
+s1 launch positive
+s1 graph
   0 launch sub_add
-s0 launch count_positive
-s0 out 8
-s0 out 4
-s0 synchronize
-s0 launch positive
-s0 graph
+s1 launch count_positive
+s1 out 8
+s1 out 4
+s1 synchronize
+s1 launch positive
+s1 wait e0
+s1 graph
   0 launch concat
   1 launch mul
   2 launch matmul after 0
   3 out 4 after 2,1
-s0 synchronize
+s1 synchronize
 )");
 }
 

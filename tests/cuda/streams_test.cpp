@@ -2,7 +2,7 @@
 // is left out.
 #include <gmock/gmock.h>
 
-#include "tests/cuda/support.h"
+#include "tests/cuda/capture_support.h"
 
 namespace heddle::testing {
 namespace {
@@ -58,16 +58,21 @@ std::vector<Tensor> chain(const Tensor& x, const Tensor& y, const Tensor& z) {
 /// Each wait of a steady call in turn is left out. The last `ends` of them are for the host alone, which would read too early: some
 /// interleaving shows that. Of others every one does.
 template <typename F>
-void expect_every_wait_is_needed(F f, int streams, unsigned long least, unsigned long ends) {
+void expect_every_wait_is_needed(F f, const EngineOptions& options, unsigned long least,
+                                 unsigned long ends) {
   const std::vector<Tensor> first = inputs();
   const std::vector<Tensor> second = {counted(f32, {6, 6}, 3), counted(f32, {6, 6}, 4),
                                       counted(f32, {6, 6}, 5)};
   std::vector<Tensor> outputs = {Tensor::empty(f32, {6, 6}), Tensor::empty(f32, {6, 6})};
+  // Graphs are made at the second call.
+  const auto warm_up = [&](Engine& engine) {
+    for (int call = 0; call < 2; ++call) engine.run_into(first, outputs);
+  };
   unsigned long waits = 0;
   std::vector<std::vector<double>> want;
   {
-    Engine engine(f, on_cuda(streams, false));
-    engine.run_into(first, outputs);
+    Engine engine(f, options);
+    warm_up(engine);
     control().skip_wait(0);
     engine.run_into(second, outputs);
     waits = control().waits();
@@ -75,8 +80,8 @@ void expect_every_wait_is_needed(F f, int streams, unsigned long least, unsigned
   }
   ASSERT_GE(waits, least);
   const auto is_noticed = [&](unsigned long n, unsigned long seed) {
-    Engine engine(f, on_cuda(streams, false));
-    engine.run_into(first, outputs);
+    Engine engine(f, options);
+    warm_up(engine);
     interleave(seed);
     control().skip_wait(n);
     bool noticed = false;
@@ -107,20 +112,28 @@ void expect_every_wait_is_needed(F f, int streams, unsigned long least, unsigned
 /// Mutation: every interleaving but those of one stream notices.
 TEST(CudaStreams, AWaitThatIsLeftOutIsNoticed) {
   if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
-  expect_every_wait_is_needed(branches, 4, 5, 1);
+  expect_every_wait_is_needed(branches, on_cuda(4, false), 5, 1);
 }
 
 TEST(CudaStreams, AWaitForACopyThatIsLeftOutIsNoticed) {
   if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
-  expect_every_wait_is_needed(chain, 1, 4, 1);
-  expect_every_wait_is_needed(chain, 2, 4, 1);
+  expect_every_wait_is_needed(chain, on_cuda(1, false), 4, 1);
+  expect_every_wait_is_needed(chain, on_cuda(2, false), 4, 1);
+}
+
+TEST(CudaStreams, AWaitForACopyBesideGraphsThatIsLeftOutIsNoticed) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+  const Variable split("HEDDLE_GRAPH_SPLIT_OPS", "matmul");
+  expect_every_wait_is_needed(chain, on_cuda(1, true), 4, 1);
 }
 
 TEST(CudaStreams, CopiesBesideStepsGiveTheSameBitsInEveryInterleaving) {
   Engine one(chain, on_cuda(1, true));
   const std::vector<Tensor> want = one.run(inputs());
-  for (const int streams : {1, 3}) {
-    Engine engine(chain, on_cuda(streams, false));
+  for (const auto& [options, split] :
+       {std::pair{on_cuda(1, false), ""}, {on_cuda(3, false), ""}, {on_cuda(1, true), "matmul"}}) {
+    const Variable ops("HEDDLE_GRAPH_SPLIT_OPS", split);
+    Engine engine(chain, options);
     for (unsigned long seed = 0; seed < 30; ++seed) {
       SCOPED_TRACE(seed);
       interleave(seed);
