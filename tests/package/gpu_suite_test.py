@@ -195,7 +195,7 @@ class PeerTest(unittest.TestCase):
             yield
 
         torch, attention = types.ModuleType("torch"), types.ModuleType("torch.nn.attention")
-        for name in ("float32", "bfloat16", "float16", "int64", "int32"):
+        for name in ("float32", "bfloat16", "float16", "int64", "int32", "int8"):
             setattr(torch, name, name)
         attention.SDPBackend, attention.sdpa_kernel = Backend, sdpa_kernel
         stand_ins = {"torch": torch, "torch.nn": types.ModuleType("torch.nn"),
