@@ -80,7 +80,13 @@ def row_max(g, count):
     return g.returns(g.reduce_max(g.input(*_rows(count))))
 
 
-MEMORY = {f.__name__: f for f in (cheap8, mixed20, softmax, layer_norm, rms_norm, rotary, row_sum, row_max)}
+def column_sum(g, count):
+    """Of few columns."""
+    return g.returns(g.reduce_sum(g.input(count // 64, 64, scale=0.1), axis=0))
+
+
+MEMORY = {f.__name__: f
+          for f in (cheap8, mixed20, softmax, layer_norm, rms_norm, rotary, row_sum, row_max, column_sum)}
 
 
 def memory_cases(tiny):

@@ -142,13 +142,15 @@ class Graph:
 
     # Reductions and norms over the last axis.
 
-    def reduce(self, op, x, torch, jax):
-        axis = len(x.sizes) - 1
-        return self.note(self.result(x.sizes[:-1], x.dtype), f"reduce_{op}(%{x.name}) {{axes = [{axis}]}}",
-                         f"{torch}({x.name}, -1)", f"{jax}({x.name}, -1)")
+    def reduce(self, op, x, torch, jax, axis=-1):
+        """Over one axis, the last one if it is not said."""
+        axis %= len(x.sizes)
+        kept = x.sizes[:axis] + x.sizes[axis + 1:]
+        return self.note(self.result(kept, x.dtype), f"reduce_{op}(%{x.name}) {{axes = [{axis}]}}",
+                         f"{torch}({x.name}, {axis})", f"{jax}({x.name}, {axis})")
 
-    def reduce_sum(self, x):
-        return self.reduce("sum", x, "torch.sum", "jnp.sum")
+    def reduce_sum(self, x, axis=-1):
+        return self.reduce("sum", x, "torch.sum", "jnp.sum", axis)
 
     def reduce_max(self, x):
         return self.reduce("max", x, "torch.amax", "jnp.max")

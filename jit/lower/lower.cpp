@@ -12,6 +12,7 @@
 #include "jit/lower/quantised_products.h"
 #include "jit/lower/record.h"
 #include "jit/lower/region.h"
+#include "jit/lower/split_columns.h"
 #include "jit/lower/split_reductions.h"
 #include "jit/lower/split_rows.h"
 #include "jit/lower/split_sorts.h"
@@ -56,16 +57,18 @@ Placement place_values(const ReadAnalysis& reads, const Grouping& grouping) {
   return placement;
 }
 
-/// Sizes put in where they are known, only ops that have code, with reductions of whole tensors and long rows in blocks,
+/// Sizes put in where they are known, only ops that have code, with reductions of whole tensors, long rows and long columns in blocks,
 /// on CUDA scatters by the order of their destinations and sorts in runs,
 /// quantised products and convolutions of one element as products, constant weights packed, bytes multiplied as such and those that stand
 /// for numbers read by the product itself.
 ir::Graph simplified(const ir::Graph& graph, const LowerOptions& options) {
   const ir::Graph simple = decompose_all(ir::order_sizes(ir::resolve_sizes(graph)), options);
-  const ir::Graph summed =
-      decompose_all(decompose_variances(decompose_row_variances(simple, options)), options);
-  const ir::Graph rows = split_reductions(split_rows(summed, options));
-  const ir::Graph split = decompose_all(split_across(rows, options), options);
+  const ir::Graph varied =
+      decompose_column_variances(decompose_row_variances(simple, options), options);
+  const ir::Graph summed = decompose_all(decompose_variances(varied), options);
+  const ir::Graph rows = split_rows(separate_runs(summed, options), options);
+  const ir::Graph columns = split_columns(split_reductions(rows), options);
+  const ir::Graph split = decompose_all(split_across(columns, options), options);
   const ir::Graph ordered =
       decompose_all(split_sorts(order_scatters(split, options), options), options);
   const ir::Graph products = convs_as_products(quantised_products(ordered, options), options);

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
+#include <unordered_map>
 
 #include "ir/op.h"
+#include "jit/lower/decompose.h"
 
 namespace heddle::jit {
 
@@ -80,6 +83,31 @@ Value in_parts(ir::GraphBuilder& builder, Value x, std::size_t axis, std::span<c
   const auto at = sizes.erase(sizes.begin() + static_cast<std::ptrdiff_t>(axis));
   sizes.insert(at, parts.begin(), parts.end());
   return builder.emit("reshape", {x}, {{"sizes", std::move(sizes)}});
+}
+
+/// From the last node to the first: how many elements tensors have that are computed from a node one by one.
+void leave_rows_out(Reductions& reductions, const ir::Graph& graph, const LowerOptions& options) {
+  struct Hash {
+    std::size_t operator()(const SymExpr& count) const { return count.hash(); }
+  };
+  const auto read_by = [](const Node* node) { return node->input(0).meta().count(); };
+  std::unordered_map<SymExpr, std::size_t, Hash> numbers;  // of the counts that matter
+  for (const Node* reduction : reductions) numbers.try_emplace(read_by(reduction), numbers.size());
+  std::unordered_map<const Node*, std::set<std::size_t>> reached;
+  for (std::size_t k = graph.nodes().size(); k-- > 0;) {
+    const Node* node = graph.nodes()[k].get();
+    std::set<std::size_t> counts = std::move(reached[node]);
+    reached.erase(node);
+    if (reductions.contains(node) && counts.contains(numbers.at(read_by(node))))
+      reductions.erase(node);
+    const NodeClass kind = classify(*node, options);
+    if (kind != NodeClass::Element && kind != NodeClass::View) continue;
+    if (const auto own = numbers.find(node->output().count()); own != numbers.end())
+      counts.insert(own->second);
+    if (counts.empty()) continue;
+    for (const Value& input : node->inputs())
+      if (input) reached[input.node].insert(counts.begin(), counts.end());
+  }
 }
 
 }  // namespace heddle::jit

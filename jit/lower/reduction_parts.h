@@ -3,10 +3,12 @@
 
 #include <functional>
 #include <span>
+#include <unordered_set>
 #include <vector>
 
 #include "ir/graph.h"
 #include "ir/scalar.h"
+#include "jit/program.h"
 
 namespace heddle::jit {
 
@@ -26,6 +28,11 @@ struct IntegerRange {
   std::int64_t low, high;
 };
 IntegerRange integer_range(DType dtype);
+
+/// Nodes of a graph.
+using Reductions = std::unordered_set<const ir::Node*>;
+/// Leaves out those from which elements of what they reduce are computed: one kernel reads each row again while it is at hand.
+void leave_rows_out(Reductions& reductions, const ir::Graph& graph, const LowerOptions& options);
 
 /// Dimension `axis` of `x` as several of sizes `parts`, with `filler` behind its elements up to their product.
 ir::Value in_parts(ir::GraphBuilder& builder, ir::Value x, std::size_t axis,

@@ -1,14 +1,10 @@
 #include "jit/lower/split_reductions.h"
 
 #include <algorithm>
-#include <set>
-#include <unordered_map>
 #include <unordered_set>
 
-#include "ir/analysis/unbacked.h"
 #include "ir/op.h"
 #include "ir/passes/form_regions.h"
-#include "jit/lower/decompose.h"
 #include "jit/lower/reduction_parts.h"
 
 namespace heddle::jit {
@@ -82,10 +78,7 @@ ir::Graph rewrite_large(const ir::Graph& graph, Chosen chosen, Replace replace) 
 /// A reduction over dimensions behind which others are kept: neighbouring results are the lanes of one serial loop.
 class Across {
  public:
-  Across(const Node& node, const LowerOptions& options)
-      : node_(node),
-        sizes_(node.input(0).meta().sizes),
-        cuda_(options.target == LowerOptions::Target::Cuda) {
+  explicit Across(const Node& node) : node_(node), sizes_(node.input(0).meta().sizes) {
     std::vector<bool> reduced(sizes_.size(), false);
     for (const std::int64_t axis : reduced_axes(node))
       reduced[static_cast<std::size_t>(axis)] = true;
@@ -105,7 +98,7 @@ class Across {
     const bool few = outer_.is_constant() ? outer_.constant() <= kFewRows : true;
     if (reduced_.empty() || !is_one_run_ || !few || !has_lanes()) return false;
     if (count.is_constant() && count.constant() < kMinCount) return false;
-    return reduced_.size() > 1 || block() != 0 || has_parts();
+    return reduced_.size() > 1 || block() != 0;
   }
 
   /// The last dimensions first, each index of the first by itself; of one dimension blocks of it.
@@ -116,10 +109,9 @@ class Across {
     std::vector<std::int64_t> last(reduced_.begin() + 1, reduced_.end());
     const auto first = static_cast<std::int64_t>(reduced_[0]);
     if (last.empty()) {
-      const ir::Dims sizes = parts();
-      x = in_parts(builder, x, reduced_[0], sizes,
+      const SymExpr parts[] = {sizes_[reduced_[0]].constant() / block(), block()};
+      x = in_parts(builder, x, reduced_[0], parts,
                    [&] { return reduction_identity(builder, op, x.meta().dtype); });
-      if (sizes.size() > 2) x = reduced(builder, x, {first + 2});
       last.push_back(first + 1);
     }
     x = reduced(builder, reduced(builder, x, last), {first});
@@ -130,30 +122,9 @@ class Across {
  private:
   static constexpr std::int64_t kFewRows = 4;
   static constexpr std::int64_t kMaxLanes = 1024;
-  /// On CUDA, where 256 lanes are a block of threads: those of all blocks that a device has at a time.
-  static constexpr std::int64_t kMaxCudaLanes = 32768;
-  /// Indices of a part, and parts of a part, of a length that is not known or that no block divides.
-  static constexpr std::int64_t kPart = 64;
-
-  /// Whether a dimension that no block divides pays as parts of parts, which are padded to 4096 indices and are a
-  /// result in memory: what they take is bounded where the other sizes are known. What only the run tells is mostly
-  /// short, as of what was found.
-  bool has_parts() const {
-    const SymExpr& size = sizes_[reduced_[0]];
-    if (size.is_constant()) return cuda_ && size.constant() >= kPart * kPart;
-    return cuda_ && outer_.is_constant() && inner_.is_constant() && !ir::is_unbacked(size);
-  }
 
   bool has_lanes() const {
-    if (!inner_.is_constant()) return cuda_;
-    return inner_.constant() > 1 && inner_.constant() <= (cuda_ ? kMaxCudaLanes : kMaxLanes);
-  }
-
-  /// The one reduced dimension as blocks of indices, or as parts of parts of them, which reach behind its end.
-  ir::Dims parts() const {
-    const SymExpr& size = sizes_[reduced_[0]];
-    if (block() != 0) return {size.constant() / block(), block()};
-    return {ceildiv(size, kPart * kPart), kPart, kPart};
+    return inner_.is_constant() && inner_.constant() > 1 && inner_.constant() <= kMaxLanes;
   }
 
   /// Of one reduced dimension: indices that are reduced together; 0: none divides it well.
@@ -173,47 +144,18 @@ class Across {
 
   const Node& node_;
   const ir::Dims& sizes_;
-  const bool cuda_;
   std::vector<std::size_t> reduced_;  ///< dimensions that are not 1
   SymExpr outer_ = 1, inner_ = 1;     ///< elements of those kept, before and behind
   bool is_one_run_ = true;
 };
 
 /// Reductions that split_across() may take apart, as far as they alone tell.
-std::unordered_set<const Node*> long_reductions(const ir::Graph& graph,
-                                                const LowerOptions& options) {
-  std::unordered_set<const Node*> found;
+Reductions long_reductions(const ir::Graph& graph) {
+  Reductions found;
   for (const ir::NodePtr& node : graph.nodes())
-    if (combines(*node) && !ir::wants_fallback(*node) && Across(*node, options).is_long())
+    if (combines(*node) && !ir::wants_fallback(*node) && Across(*node).is_long())
       found.insert(node.get());
   return found;
-}
-
-/// Leaves out those from which elements of what they reduce are computed: one kernel reads each row again while it is
-/// at hand. From the last node to the first: how many elements tensors have that are computed from a node one by one.
-void leave_rows_out(std::unordered_set<const Node*>& reductions, const ir::Graph& graph,
-                    const LowerOptions& options) {
-  struct Hash {
-    std::size_t operator()(const SymExpr& count) const { return count.hash(); }
-  };
-  const auto read_by = [](const Node* node) { return node->input(0).meta().count(); };
-  std::unordered_map<SymExpr, std::size_t, Hash> numbers;  // of the counts that matter
-  for (const Node* reduction : reductions) numbers.try_emplace(read_by(reduction), numbers.size());
-  std::unordered_map<const Node*, std::set<std::size_t>> reached;
-  for (std::size_t k = graph.nodes().size(); k-- > 0;) {
-    const Node* node = graph.nodes()[k].get();
-    std::set<std::size_t> counts = std::move(reached[node]);
-    reached.erase(node);
-    if (reductions.contains(node) && counts.contains(numbers.at(read_by(node))))
-      reductions.erase(node);
-    const NodeClass kind = classify(*node, options);
-    if (kind != NodeClass::Element && kind != NodeClass::View) continue;
-    if (const auto own = numbers.find(node->output().count()); own != numbers.end())
-      counts.insert(own->second);
-    if (counts.empty()) continue;
-    for (const Value& input : node->inputs())
-      if (input) reached[input.node].insert(counts.begin(), counts.end());
-  }
 }
 
 }  // namespace
@@ -232,14 +174,14 @@ ir::Graph split_reductions(const ir::Graph& graph) {
 }
 
 ir::Graph split_across(const ir::Graph& graph, const LowerOptions& options) {
-  auto chosen = long_reductions(graph, options);
+  if (options.target == LowerOptions::Target::Cuda) return graph;
+  Reductions chosen = long_reductions(graph);
   if (chosen.empty()) return graph;
   leave_rows_out(chosen, graph, options);
   return ir::rewrite(
       graph, [&](ir::Rewriter& rewriter, const ir::NodePtr& node) -> std::optional<Values> {
         if (!chosen.contains(node.get())) return {};
-        return Values{
-            Across(*node, options).split(rewriter.builder(), rewriter.map(node->input(0)))};
+        return Values{Across(*node).split(rewriter.builder(), rewriter.map(node->input(0)))};
       });
 }
 

@@ -28,12 +28,11 @@ ir::Graph split_reductions(const ir::Graph& graph);
 ///   %p = reduce_sum(%x) {axes = [2], keepdims = true}
 ///   %s = reshape(reduce_sum(%p) {axes = [1], keepdims = true}) {sizes = [1, 96]}
 ///
-/// One long dimension is taken apart where a divisor of it makes blocks of 16 to 256. On CUDA one without such a divisor, or
-/// of unknown size, if that is an input's, is padded to parts of 64 parts of 64; on the CPU of unknown sizes only what runs over several
-/// dimensions is taken apart.
+/// One long dimension is taken apart where a divisor of it makes blocks of 16 to 256; of unknown sizes only what runs over
+/// several dimensions.
 ///
 /// Needs:  nothing.
-/// Leaves: reductions that something of the operand's size is computed from, as in a norm: one kernel does it all.
+/// Leaves: all of CUDA's, for split_columns(); reductions that something of the operand's size is computed from, as in a norm: one kernel does it all.
 ir::Graph split_across(const ir::Graph& graph, const LowerOptions& options);
 
 /// Replaces variances of whole tensors by what they decompose into, for split_reductions() to take up.

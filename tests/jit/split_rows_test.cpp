@@ -87,40 +87,6 @@ TEST(SplitRows, TheLastOfEqualElementsIsNoPadding) {
   expect_rows_right({"argmax", {x}, {{"axis", std::int64_t{1}}, {"last", true}}});
 }
 
-/// Sums over dimension `axis` of an input of these sizes, on CUDA.
-jit::Program sum_of(ir::Graph& graph, std::initializer_list<const char*> sizes, std::int64_t axis) {
-  ir::GraphBuilder b("main");
-  b.output(b.emit("reduce_sum", {b.input(tensor(f32, sizes))}, reducing({axis})));
-  graph = b.finish();
-  return jit::lower(graph, kRowsOnCuda);
-}
-
-TEST(SplitColumns, OfLengthsThatAreNotKnown) {
-  ir::Graph graph = testing::graph_of({"neg", {noise(f32, {1})}});
-  for (const auto& [sizes, kernels] :
-       {std::pair(std::initializer_list<const char*>{"s0", "24"}, 3u), {{"s0", "s1"}, 1u}}) {
-    const jit::Program program = sum_of(graph, sizes, 0);
-    EXPECT_EQ(program.kernels.size(), kernels) << "parts are padded: other sizes bound them";
-    for (const std::int64_t length : {0, 1, 4096, 5000})
-      expect_program_right(graph, program, {noise(f32, {length, 24})}, as_code(), 1e-5);
-  }
-  const jit::Program batches = sum_of(graph, {"s0", "s1", "300"}, 1);
-  EXPECT_EQ(batches.kernels.size(), 1u);
-  expect_program_right(graph, batches, {noise(f32, {3, 70, 300})}, as_code(), 1e-5);
-}
-
-TEST(SplitColumns, OfLengthsThatNothingDividesAndManyColumns) {
-  for (const char* op : {"reduce_max", "reduce_prod"})
-    expect_rows_right({op, {noise(f32, {8209, 24})}, reducing({0})});
-  const jit::Program program =
-      expect_rows_right({"reduce_sum", {noise(f32, {512, 2048})}, reducing({0})});
-  EXPECT_THAT(program.kernels[0].nest->parallel_extent.constant(), Gt(8));
-  EXPECT_EQ(program.kernels.size(), 2u);
-  for (const ir::Sizes& sizes : {ir::Sizes{2, 32768}, {17, 5000}})
-    EXPECT_EQ(expect_rows_right({"reduce_sum", {noise(f32, sizes)}, reducing({0})}).kernels.size(),
-              1u);
-}
-
 TEST(SplitRows, OthersStayAsTheyAre) {
   const auto stays = [](const ir::Sizes& sizes, std::vector<std::int64_t> axes,
                         const jit::LowerOptions& options) {

@@ -1,0 +1,208 @@
+#include "jit/lower/split_columns.h"
+
+#include <algorithm>
+
+#include "ir/analysis/unbacked.h"
+#include "ir/op.h"
+#include "ir/passes/form_regions.h"
+#include "jit/lower/reduction_parts.h"
+
+namespace heddle::jit {
+namespace {
+
+using base::SymExpr;
+using ir::Node;
+using ir::ReduceOp;
+using ir::Value;
+using Values = std::vector<Value>;
+
+/// Threads that keep a large device's memory busy: those of 132 multiprocessors are 270336, and each has eight loads in flight.
+constexpr std::int64_t kThreads = 1 << 17;
+constexpr std::int64_t kBlockThreads = 256;
+/// Elements that one thread reduces, at least, and those of a column of unknown length.
+constexpr std::int64_t kLeastPart = 32;
+constexpr std::int64_t kUnknownPart = 64;
+/// Parts of a column, at most: what a block of threads reduces in the second step; and those that a thread does.
+constexpr std::int64_t kMostParts = 16384;
+constexpr std::int64_t kFewParts = 64;
+/// A thread takes as long for fewer elements as two more kernels do.
+constexpr std::int64_t kLeastLength = 256;
+/// From as many elements for so few results on, one kernel is slow even if it spares what is read again.
+constexpr std::int64_t kStarvedLength = 2048;
+constexpr std::int64_t kStarvedResults = 8192;
+/// Results of blocks that each go over several runs.
+constexpr std::int64_t kFewBlocks = 264;
+
+/// The operand of a reduction over neighbouring dimensions as [outer, length, inner].
+struct Columns {
+  SymExpr outer = 1, length = 1, inner = 1;
+  int runs = 0;  ///< of neighbouring dimensions that are reduced
+
+  explicit Columns(const Node& node) {
+    const ir::Dims& sizes = node.input(0).meta().sizes;
+    std::vector<bool> reduced(sizes.size(), false);
+    for (const std::int64_t axis : reduced_axes(node))
+      reduced[static_cast<std::size_t>(axis)] = true;
+    bool in_run = false;
+    for (std::size_t d = 0; d < sizes.size(); ++d) {
+      if (sizes[d].is_constant(1)) continue;
+      if (reduced[d]) {
+        runs += in_run ? 0 : 1;
+        length *= sizes[d];
+      } else {
+        (runs == 0 ? outer : inner) *= sizes[d];
+      }
+      in_run = reduced[d];
+    }
+  }
+
+  /// As far as it is known.
+  std::int64_t results() const {
+    return outer.as_constant().value_or(1) * inner.as_constant().value_or(1);
+  }
+  bool is_starved() const {
+    return outer.is_constant() && inner.is_constant() && results() <= kStarvedResults &&
+           length.is_constant() && length.constant() >= kStarvedLength;
+  }
+};
+
+/// A column as `count` parts of `length` times `rows` elements; lane k of `rows` takes every rows-th one from k on.
+struct Parts {
+  SymExpr count;
+  std::int64_t length;
+  std::int64_t rows;
+
+  std::int64_t elements() const { return length * rows; }
+};
+
+std::optional<Parts> parts_of_unknown(const Columns& columns, std::int64_t rows) {
+  if (ir::is_unbacked(columns.length)) return std::nullopt;
+  return Parts{ceildiv(columns.length, kUnknownPart * rows), kUnknownPart, rows};
+}
+
+/// None where columns are short, or many.
+std::optional<Parts> parts_of(const Columns& columns) {
+  if (columns.runs != 1 || !columns.inner.is_constant() || columns.inner.is_constant(1) ||
+      ir::is_unbacked(columns.outer))
+    return std::nullopt;
+  const std::int64_t inner = columns.inner.constant();
+  if (inner > kThreads / 4) return std::nullopt;
+  const std::int64_t beside = std::max<std::int64_t>(1, kBlockThreads / inner);
+  if (!columns.length.is_constant()) return parts_of_unknown(columns, beside);
+  const std::int64_t length = columns.length.constant();
+  const std::int64_t wanted =
+      std::min({kThreads / columns.results(), length / kLeastPart, kMostParts});
+  if (length < kLeastLength || wanted < 4) return std::nullopt;
+  const std::int64_t rows = std::min(beside, wanted);
+  const std::int64_t blocks = (wanted + rows - 1) / rows;
+  const std::int64_t each = (length + blocks * rows - 1) / (blocks * rows);
+  for (std::int64_t n = rows; n > rows / 2; --n)
+    for (std::int64_t part = each; part < 2 * each; ++part)
+      if (length % (n * part) == 0) return Parts{length / (n * part), part, n};
+  return Parts{(length + each * rows - 1) / (each * rows), each, rows};
+}
+
+bool may_be_split(const Node& node) { return combines(node) && !ir::wants_fallback(node); }
+
+Value reduced(ir::GraphBuilder& b, const Node& node, Value x, std::int64_t axis) {
+  const Value operands[] = {x};
+  return b
+      .call(node.op(), operands, {{"axes", std::vector<std::int64_t>{axis}}, {"keepdims", false}})
+      ->value();
+}
+
+Value reshaped(ir::GraphBuilder& b, Value x, const ir::Dims& sizes) {
+  return b.emit("reshape", {x}, {{"sizes", sizes}});
+}
+
+Value split(ir::GraphBuilder& b, const Node& node, Value x) {
+  const Columns columns(node);
+  const Parts parts = *parts_of(columns);
+  const DType dtype = x.meta().dtype;
+  const ReduceOp op = *node.op().lowering.reduce;
+  x = converted(b, x, partial_dtype(op, dtype));
+  x = reshaped(b, x, {columns.outer, columns.length, columns.inner});
+  const SymExpr sizes[] = {parts.count, parts.elements()};
+  x = in_parts(b, x, 1, sizes, [&] { return reduction_identity(b, op, x.meta().dtype); });
+  x = reduced(
+      b, node,
+      reshaped(b, x, {columns.outer, parts.count, parts.length, parts.rows * columns.inner}), 2);
+  const SymExpr count = parts.count * parts.rows;
+  x = reshaped(b, x, {columns.outer, count, columns.inner});
+  const bool few = count.is_constant() ? count.constant() <= kFewParts : parts.rows == 1;
+  if (few) {
+    x = reduced(b, node, x, 1);
+  } else {
+    x = b.emit("permute", {x}, {{"perm", std::vector<std::int64_t>{0, 2, 1}}});
+    x = reduced(b, node, x, 2);
+  }
+  return reshaped(b, converted(b, x, dtype), node.output().sizes);
+}
+
+}  // namespace
+
+ir::Graph split_columns(const ir::Graph& graph, const LowerOptions& options) {
+  if (options.target != LowerOptions::Target::Cuda) return graph;
+  Reductions chosen;
+  Reductions starved;
+  for (const ir::NodePtr& node : graph.nodes()) {
+    if (!may_be_split(*node)) continue;
+    const Columns columns(*node);
+    if (parts_of(columns)) (columns.is_starved() ? starved : chosen).insert(node.get());
+  }
+  leave_rows_out(chosen, graph, options);
+  if (chosen.empty() && starved.empty()) return graph;
+  return ir::rewrite(
+      graph, [&](ir::Rewriter& rewriter, const ir::NodePtr& node) -> std::optional<Values> {
+        if (!chosen.contains(node.get()) && !starved.contains(node.get())) return std::nullopt;
+        return Values{split(rewriter.builder(), *node, rewriter.map(node->input(0)))};
+      });
+}
+
+ir::Graph separate_runs(const ir::Graph& graph, const LowerOptions& options) {
+  if (options.target != LowerOptions::Target::Cuda) return graph;
+  return ir::rewrite(
+      graph, [&](ir::Rewriter& rewriter, const ir::NodePtr& node) -> std::optional<Values> {
+        if (!may_be_split(*node)) return std::nullopt;
+        const Columns columns(*node);
+        const bool few = columns.is_starved() && columns.results() < kFewBlocks;
+        if (columns.runs < 2 || !few) return std::nullopt;
+        std::vector<std::int64_t> axes = reduced_axes(*node);
+        const ir::Dims& sizes = node->input(0).meta().sizes;
+        const auto is_one = [&](std::int64_t axis) {
+          return sizes[static_cast<std::size_t>(axis)].is_constant(1);
+        };
+        std::erase_if(axes, is_one);
+        auto first = axes.end() - 1;
+        const auto follows = [&](std::int64_t before, std::int64_t axis) {
+          for (std::int64_t d = before + 1; d < axis; ++d)
+            if (!is_one(d)) return false;
+          return true;
+        };
+        while (first != axes.begin() && follows(*(first - 1), *first)) --first;
+        ir::GraphBuilder& b = rewriter.builder();
+        const DType dtype = node->input(0).meta().dtype;
+        const DType wide = partial_dtype(*node->op().lowering.reduce, dtype);
+        const Value operands[] = {converted(b, rewriter.map(node->input(0)), wide)};
+        const Value last =
+            b.call(node->op(), operands,
+                   {{"axes", std::vector<std::int64_t>(first, axes.end())}, {"keepdims", true}})
+                ->value();
+        const Value rest[] = {last};
+        return Values{converted(b, b.call(node->op(), rest, node->attrs())->value(), dtype)};
+      });
+}
+
+ir::Graph decompose_column_variances(const ir::Graph& graph, const LowerOptions& options) {
+  if (options.target != LowerOptions::Target::Cuda) return graph;
+  return ir::rewrite(
+      graph, [&](ir::Rewriter& rewriter, const ir::NodePtr& node) -> std::optional<Values> {
+        if (!is_variance(*node) || ir::wants_fallback(*node)) return std::nullopt;
+        const Columns columns(*node);
+        if (!columns.is_starved() || !parts_of(columns)) return std::nullopt;
+        ir::DecomposeContext context(rewriter.builder(), node, rewriter.map(node->inputs()));
+        return node->op().lowering.decompose(context);
+      });
+}
+
+}  // namespace heddle::jit
