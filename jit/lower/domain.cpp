@@ -212,6 +212,7 @@ void wrap_points(NestBuilder& builder, Block body, std::vector<AxisRun> axes,
   }
   const bool across = cpu && loads_across(body, axes.back().axis);
   if (across && wrap_transposed(builder, body, axes)) return;
+  if (!cpu && wrap_transposed_blocks(builder, body, axes)) return;
   wrap_rows(builder, std::move(body), std::move(axes), chunk, across ? kAcrossLanes : chunk);
 }
 

@@ -28,8 +28,8 @@ constexpr std::int64_t kFewParts = 64;
 /// A thread takes as long for fewer elements as two more kernels do.
 constexpr std::int64_t kLeastLength = 256;
 /// From as many elements for so few results on, one kernel is slow even if it spares what is read again.
-constexpr std::int64_t kStarvedLength = 2048;
-constexpr std::int64_t kStarvedResults = 8192;
+constexpr std::int64_t kStarvedLength = 512;
+constexpr std::int64_t kStarvedResults = 16384;
 /// Results of blocks that each go over several runs.
 constexpr std::int64_t kFewBlocks = 264;
 

@@ -32,13 +32,48 @@ bool depends_on_data(const SymExpr& index) {
 
 bool is_long(const SymExpr& extent) { return !extent.is_constant() || extent.constant() >= kTile; }
 
+/// The outer axis along which all loads across the innermost one lie contiguous.
+std::optional<AxisRun> along_of(const Block& body, const std::vector<AxisRun>& axes) {
+  const Symbol lane = axes.back().axis;
+  std::vector<const LoadStmt*> across;
+  for (const Stmt& statement : body) {
+    const auto* load = std::get_if<LoadStmt>(&statement.node);
+    if (load == nullptr || !is_across(*load, lane)) continue;
+    if (load->mask != kNoScalar || depends_on_data(load->index)) return std::nullopt;
+    across.push_back(load);
+  }
+  if (across.empty()) return std::nullopt;
+  for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
+    const bool fits = std::all_of(across.begin(), across.end(), [&](const LoadStmt* load) {
+      return steps_by_one(load->index, axes[k].axis);
+    });
+    if (fits && is_long(axes[k].extent)) return axes[k];
+  }
+  return std::nullopt;
+}
+
+/// Extents and names of the axes but `along` and the innermost one.
+std::pair<ir::Dims, std::vector<Symbol>> axes_beside(const std::vector<AxisRun>& axes,
+                                                     const AxisRun& along) {
+  std::pair<ir::Dims, std::vector<Symbol>> beside;
+  for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
+    if (axes[k].axis == along.axis) continue;
+    beside.first.push_back(axes[k].extent);
+    beside.second.push_back(axes[k].axis);
+  }
+  return beside;
+}
+
 class Transposer {
  public:
   Transposer(NestBuilder& builder, Block& body, const std::vector<AxisRun>& axes)
       : builder_(builder), body_(body), axes_(axes), lane_(axes.back()) {}
 
   bool run() {
-    if (!is_long(lane_.extent) || !choose_along()) return false;
+    const std::optional<AxisRun> along =
+        is_long(lane_.extent) ? along_of(body_, axes_) : std::nullopt;
+    if (!along) return false;
+    along_ = *along;
     make_axes();
     Block tile;
     for (Stmt& statement : body_) {
@@ -54,36 +89,9 @@ class Transposer {
   }
 
  private:
-  /// The outer axis along which all loads across lie contiguous.
-  bool choose_along() {
-    std::vector<const LoadStmt*> across;
-    for (const Stmt& statement : body_) {
-      const auto* load = std::get_if<LoadStmt>(&statement.node);
-      if (load == nullptr || !is_across(*load, lane_.axis)) continue;
-      if (load->mask != kNoScalar || depends_on_data(load->index)) return false;
-      across.push_back(load);
-    }
-    if (across.empty()) return false;
-    for (std::size_t k = 0; k + 1 < axes_.size(); ++k) {
-      const bool fits = std::all_of(across.begin(), across.end(), [&](const LoadStmt* load) {
-        return steps_by_one(load->index, axes_[k].axis);
-      });
-      if (!fits || !is_long(axes_[k].extent)) continue;
-      along_ = axes_[k];
-      return true;
-    }
-    return false;
-  }
-
   /// Parallel: all other axes times the tiles of `along`. Serial: the tiles of the lanes.
   void make_axes() {
-    ir::Dims others;
-    std::vector<Symbol> names;
-    for (const AxisRun& run : axes_) {
-      if (run.axis == lane_.axis || run.axis == along_.axis) continue;
-      others.push_back(run.extent);
-      names.push_back(run.axis);
-    }
+    const auto [others, names] = axes_beside(axes_, along_);
     const SymExpr along_tiles = ceildiv(along_.extent, kTile);
     lane_tiles_ = ceildiv(lane_.extent, kTile);
     parallel_extent_ = base::product(others) * along_tiles;
@@ -155,10 +163,126 @@ class Transposer {
   SymExpr along_begin_, lane_begin_, along_extent_, lane_extent_;
 };
 
+/// Tiles of blocks of threads: each parallel iteration has one, and each of its loops has an iteration for each element.
+class BlockTransposer {
+ public:
+  BlockTransposer(NestBuilder& builder, Block& body, const std::vector<AxisRun>& axes)
+      : builder_(builder), body_(body), axes_(axes), lane_(axes.back()) {}
+
+  bool run() {
+    const bool is_flat = std::ranges::none_of(body_, [](const Stmt& statement) {
+      return std::holds_alternative<ForStmt>(statement.node) ||
+             std::holds_alternative<IfStmt>(statement.node);
+    });
+    const std::optional<AxisRun> along =
+        is_flat && is_long(lane_.extent) ? along_of(body_, axes_) : std::nullopt;
+    if (!along) return false;
+    along_ = *along;
+    make_axes();
+    for (Stmt& statement : body_) {
+      auto* load = std::get_if<LoadStmt>(&statement.node);
+      if (load != nullptr && is_across(*load, lane_.axis)) fill(*load);
+    }
+    work();
+    return true;
+  }
+
+ private:
+  /// Elements from one row of a tile to the next: those of a column lie in banks of their own.
+  static constexpr std::int64_t kPitch = kTile + 1;
+
+  void make_axes() {
+    auto [sizes, names] = axes_beside(axes_, along_);
+    sizes.push_back(ceildiv(along_.extent, kTile));
+    sizes.push_back(ceildiv(lane_.extent, kTile));
+    const SymExpr extent = base::product(sizes);
+    const Symbol parallel = builder_.new_axis(extent);
+    builder_.set_parallel(parallel, extent);
+    const Index index = delinearize(parallel, sizes, builder_.facts());
+    for (std::size_t k = 0; k < names.size(); ++k) others_.emplace(names[k], index[k]);
+    along_begin_ = index[names.size()] * kTile;
+    lane_begin_ = index[names.size() + 1] * kTile;
+  }
+
+  /// Puts `body` into a loop over the elements of a tile, element k in row k / kTile of `slow`, and under the
+  /// mask of those that there are.
+  void loop(Block body, const AxisRun& slow, const AxisRun& fast) {
+    const Symbol k = builder_.begin_for(kTile * kTile, ForStmt::Kind::Vector);
+    base::SymbolExprs place = others_;
+    place.emplace(slow.axis, begin_of(slow) + floordiv(k, kTile));
+    place.emplace(fast.axis, begin_of(fast) + mod(k, kTile));
+    std::optional<Scalar> inside;
+    for (const AxisRun* run : {&slow, &fast}) {
+      const bool whole = run->extent.is_constant() && run->extent.constant() % kTile == 0;
+      if (whole) continue;
+      const Scalar one = builder_.apply(
+          ir::ScalarOp::Lt, {builder_.from_index(builder_.simplify(place.at(run->axis))),
+                             builder_.from_index(run->extent)});
+      inside = inside ? builder_.apply(ir::ScalarOp::And, {*inside, one}) : one;
+    }
+    builder_.end_for();
+    substitute(body, place, builder_.facts());
+    Block& made = *std::get<ForStmt>(builder_.nest().body.back().node).body;
+    for (Stmt& statement : body) {
+      if (inside) hide(statement, *inside, made);
+      made.push_back(std::move(statement));
+    }
+  }
+  SymExpr begin_of(const AxisRun& run) const {
+    return run.axis == lane_.axis ? lane_begin_ : along_begin_;
+  }
+
+  /// What touches memory or checks an index does so where `inside` holds too.
+  void hide(Stmt& statement, const Scalar& inside, Block& before) {
+    const auto add = [&](ScalarId& mask) {
+      if (mask != kNoScalar) {
+        const ScalarId both = builder_.fresh_scalar();
+        before.push_back(Stmt{ApplyStmt{both, ir::ScalarOp::And, DType::Bool, {mask, inside.id}}});
+        mask = both;
+      } else {
+        mask = inside.id;
+      }
+    };
+    if (auto* load = std::get_if<LoadStmt>(&statement.node)) add(load->mask);
+    if (auto* store = std::get_if<StoreStmt>(&statement.node)) add(store->mask);
+    if (auto* bind = std::get_if<BindStmt>(&statement.node)) add(bind->mask);
+  }
+
+  /// Loads a tile along the memory's own order; `load` then reads the tile.
+  void fill(LoadStmt& load) {
+    const NestBufferId tile = builder_.add_local(load.dtype, kTile * kPitch, kTile * kPitch);
+    builder_.nest().buffers[tile].read = builder_.nest().buffers[tile].written = true;
+    const SymExpr place =
+        (SymExpr(along_.axis) - along_begin_) * kPitch + (SymExpr(lane_.axis) - lane_begin_);
+    LoadStmt from = load;
+    from.result = builder_.fresh_scalar();
+    Block body;
+    body.push_back(Stmt{from});
+    body.push_back(Stmt{StoreStmt{tile, place, from.result, kNoScalar, std::nullopt, false}});
+    loop(std::move(body), lane_, along_);
+    load.buffer = tile;
+    load.index = place;
+  }
+
+  void work() { loop(std::move(body_), along_, lane_); }
+
+  NestBuilder& builder_;
+  Block& body_;
+  const std::vector<AxisRun>& axes_;
+  const AxisRun lane_;
+  AxisRun along_;
+  base::SymbolExprs others_;
+  SymExpr along_begin_, lane_begin_;
+};
+
 }  // namespace
 
 bool wrap_transposed(NestBuilder& builder, Block& body, const std::vector<AxisRun>& axes) {
   return axes.size() >= 2 && Transposer(builder, body, axes).run();
+}
+
+bool wrap_transposed_blocks(NestBuilder& builder, Block& body, const std::vector<AxisRun>& axes) {
+  return axes.size() >= 2 && BlockTransposer(builder, body, axes).run();
 }
 
 bool loads_across(const Block& body, Symbol lane) {

@@ -12,6 +12,9 @@ namespace heddle::jit {
 /// in whole cache lines both ways. Does nothing and returns false when `body` is no such thing.
 bool wrap_transposed(NestBuilder& builder, Block& body, const std::vector<AxisRun>& axes);
 
+/// The same for CUDA: a block of threads has one tile, in shared memory, and a thread of it some of its elements.
+bool wrap_transposed_blocks(NestBuilder& builder, Block& body, const std::vector<AxisRun>& axes);
+
 /// Whether some load of `body` steps over more than an element from one index of `lane` to the next.
 bool loads_across(const Block& body, Symbol lane);
 
