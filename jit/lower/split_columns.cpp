@@ -86,7 +86,7 @@ std::optional<Parts> parts_of(const Columns& columns) {
       ir::is_unbacked(columns.outer))
     return std::nullopt;
   const std::int64_t inner = columns.inner.constant();
-  if (inner > kThreads / 4) return std::nullopt;
+  if (inner > kThreads / 4 || columns.results() == 0) return std::nullopt;
   const std::int64_t beside = std::max<std::int64_t>(1, kBlockThreads / inner);
   if (!columns.length.is_constant()) return parts_of_unknown(columns, beside);
   const std::int64_t length = columns.length.constant();

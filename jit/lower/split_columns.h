@@ -22,10 +22,10 @@ namespace heddle::jit {
 /// and so are the results.
 ///
 /// Needs:  decomposed ops, known sizes put in, split_rows().
-/// Leaves: short columns, many results, what more than one run of dimensions is reduced of, columns of a number that is not known,
-///         nodes that must not be fused, reductions that something of the operand's size is computed from, as in a norm
-///         (one kernel does it all), unless columns are so few and long that most of a device would have nothing to
-///         do; all of the CPU's.
+/// Leaves: short columns, many results, reductions over more than one run of dimensions, an unknown number of columns side by
+///         side, nodes that must not be fused, reductions that something of the operand's size is computed from, as in a
+///         norm (one kernel does it all), unless columns are so few and long that most of a device would have nothing
+///         to do; all of the CPU's.
 ir::Graph split_columns(const ir::Graph& graph, const LowerOptions& options);
 
 /// Replaces a reduction over several runs of dimensions, of few results, by one of each run, the last one first:

@@ -49,6 +49,8 @@ TEST(SplitColumns, EveryReductionOfAWholeNumberOfParts) {
   const ir::Literal bits = noise(boolean, {5, 2048, 8});
   for (const char* op : {"reduce_and", "reduce_or"}) expect_columns_right({op, {bits}, over({1})});
   expect_columns_right({"reduce_sum", {noise(f16, {2, 1, 3000, 1, 7})}, over({1, 2, 3})});
+  for (const ir::Sizes& sizes : {ir::Sizes{2, 4096, 0}, {0, 4096, 8}, {2, 0, 8}})
+    expect_columns_right({"reduce_sum", {noise(f32, sizes)}, over({1})});
 }
 
 TEST(SplitColumns, PartsThatDoNotMakeUpAColumn) {
@@ -101,6 +103,8 @@ TEST(SplitColumns, NormsOfFewLongOnes) {
   expect_columns_right({"log_softmax", {noise(bf16, {4099, 3})}, {{"axis", std::int64_t{0}}}});
   expect_columns_right({"variance", {noise(f32, {5000, 12})}, over({0})});
   expect_columns_right({"variance", {noise(f32, {2, 3000, 4})}, over({1}, true)});
+  expect_columns_right({"softmax", {noise(f32, {0, 4096, 16})}, {{"axis", std::int64_t{1}}}});
+  expect_columns_right({"variance", {noise(f32, {4096, 0})}, over({0})});
   // One kernel reads these again while they are at hand.
   const auto kernels = [](const ir::Sizes& sizes) {
     return expect_columns_right({"softmax", {noise(f32, sizes)}, {{"axis", std::int64_t{1}}}})
