@@ -19,6 +19,7 @@
 #include "base/check.h"
 #include "jit/cpu/llvm/byte_dot.h"
 #include "jit/cpu/llvm/nest_emitter.h"
+#include "jit/cpu/llvm/turn.h"
 
 namespace heddle::jit::cpu {
 namespace {
@@ -200,7 +201,7 @@ void NestEmitter::pack_panel(const Tile& tile, Value* panel, Value* begin) {
         square.push_back(
             scalars_.convert(scalars_.from_storage(b.dtype, stored), b.dtype, tile.s.dtype));
       }
-      transpose(square);
+      turn(b_, square);
       for (unsigned j = 0; j < tile.lanes; ++j) {
         Value* row = b_.CreateNSWMul(b_.CreateNSWAdd(k, b_.getInt64(j)),
                                      b_.getInt64(static_cast<std::uint64_t>(tile.panel_columns())));
@@ -211,26 +212,6 @@ void NestEmitter::pack_panel(const Tile& tile, Value* panel, Value* begin) {
     });
     return Values{};
   });
-}
-
-/// Lane j of row i becomes lane i of row j, by exchanging halves, quarters, …
-void NestEmitter::transpose(Values& rows) {
-  const auto lanes = static_cast<unsigned>(rows.size());
-  for (unsigned step = 1; step < lanes; step *= 2) {
-    std::vector<int> low;
-    std::vector<int> high;
-    for (unsigned k = 0; k < lanes; ++k) {
-      low.push_back(static_cast<int>((k & step) == 0 ? k : lanes + k - step));
-      high.push_back(static_cast<int>((k & step) == 0 ? k + step : lanes + k));
-    }
-    for (unsigned k = 0; k < lanes; ++k) {
-      if ((k & step) != 0) continue;
-      Value* upper = rows[k];
-      Value* lower = rows[k + step];
-      rows[k] = b_.CreateShuffleVector(upper, lower, low);
-      rows[k + step] = b_.CreateShuffleVector(upper, lower, high);
-    }
-  }
 }
 
 void NestEmitter::contract_columns(const Tile& tile, Value* row, unsigned rows) {

@@ -145,7 +145,6 @@ class NestEmitter {
   void contract_packed(Tile& tile);
   /// Rows [begin, begin + depth) of b into `panel`, every lane of a vector defined.
   void pack_panel(const Tile& tile, llvm::Value* panel, llvm::Value* begin);
-  void transpose(Values& rows);
   void contract_columns(const Tile& tile, llvm::Value* row, unsigned rows);
   /// `rows` by `vectors` accumulators over the whole depth; `mask`: columns within the count, if not all.
   void contract_block(const Tile& tile, llvm::Value* row, unsigned rows, llvm::Value* column,

@@ -14,6 +14,7 @@
 #include <llvm/IR/Intrinsics.h>
 
 #include "jit/cpu/llvm/nest_emitter.h"
+#include "jit/cpu/llvm/turn.h"
 
 namespace heddle::jit::cpu {
 namespace {
@@ -23,7 +24,6 @@ using Values = std::vector<Value*>;
 
 /// Of 8 and 16 bits more lanes than this would leave squares that few tiles fill.
 constexpr unsigned kMostLanes = 16;
-constexpr unsigned kPieceBytes = 16;  ///< what shuffles within a vector do not cross
 
 /// The only statement of a block, if it is a T.
 template <class T>
@@ -42,67 +42,6 @@ std::optional<std::int64_t> most(const SymExpr& extent) {
   for (const SymExpr& side : extent.operands())
     if (side.is_constant()) least = std::min(least.value_or(side.constant()), side.constant());
   return least;
-}
-
-/// Of `count` rows of pieces: piece p of row r becomes piece r of row p.
-void turn_pieces(llvm::IRBuilderBase& b, std::span<Value*> rows, unsigned piece) {
-  const auto pick = [&](Value* first, Value* second, std::initializer_list<unsigned> pieces) {
-    std::vector<int> lanes;
-    for (const unsigned p : pieces)
-      for (unsigned k = 0; k < piece; ++k) lanes.push_back(static_cast<int>(p * piece + k));
-    return b.CreateShuffleVector(first, second, lanes);
-  };
-  if (rows.size() == 2) {
-    Value* first = rows[0];
-    rows[0] = pick(first, rows[1], {0, 2});
-    rows[1] = pick(first, rows[1], {1, 3});
-  } else if (rows.size() == 4) {
-    // Halves first: what one instruction does.
-    Value* a = pick(rows[0], rows[1], {0, 1, 4, 5});
-    Value* c = pick(rows[2], rows[3], {0, 1, 4, 5});
-    Value* d = pick(rows[0], rows[1], {2, 3, 6, 7});
-    Value* e = pick(rows[2], rows[3], {2, 3, 6, 7});
-    rows[0] = pick(a, c, {0, 2, 4, 6});
-    rows[1] = pick(a, c, {1, 3, 5, 7});
-    rows[2] = pick(d, e, {0, 2, 4, 6});
-    rows[3] = pick(d, e, {1, 3, 5, 7});
-  }
-}
-
-/// Within each piece of `rows`, as many as a piece has elements: element k of row r becomes element r of row k.
-void turn_within_pieces(llvm::IRBuilderBase& b, std::span<Value*> rows, unsigned lanes) {
-  const auto piece = static_cast<unsigned>(rows.size());
-  std::vector<int> low;
-  std::vector<int> high;
-  for (unsigned k = 0; k < lanes; ++k) {
-    const unsigned from = k / piece * piece + k % piece / 2 + k % 2 * lanes;
-    low.push_back(static_cast<int>(from));
-    high.push_back(static_cast<int>(from + piece / 2));
-  }
-  for (unsigned step = 1; step < piece; step *= 2) {
-    const Values before(rows.begin(), rows.end());
-    for (unsigned k = 0; k < piece / 2; ++k) {
-      rows[2 * k] = b.CreateShuffleVector(before[k], before[k + piece / 2], low);
-      rows[2 * k + 1] = b.CreateShuffleVector(before[k], before[k + piece / 2], high);
-    }
-  }
-}
-
-/// Lane j of row i becomes lane i of row j.
-void turn(llvm::IRBuilderBase& b, Values& rows, unsigned piece) {
-  const auto lanes = static_cast<unsigned>(rows.size());
-  const unsigned pieces = lanes / piece;
-  for (unsigned p = 0; p < pieces; ++p)
-    turn_within_pieces(b, std::span(rows).subspan(std::size_t{p} * piece, piece), lanes);
-  // Row p * piece + k now has element k of all pieces of the rows p * piece and on.
-  Values turned(lanes);
-  for (unsigned k = 0; k < piece; ++k) {
-    Values same;
-    for (unsigned p = 0; p < pieces; ++p) same.push_back(rows[p * piece + k]);
-    turn_pieces(b, same, piece);
-    for (unsigned p = 0; p < pieces; ++p) turned[p * piece + k] = same[p];
-  }
-  rows = std::move(turned);
 }
 
 }  // namespace
@@ -189,7 +128,7 @@ void NestEmitter::turn_square(const Turned& t, Value* row, Value* column, bool p
                                vector, address, align, mask, llvm::Constant::getNullValue(vector)))
                          : b_.CreateAlignedLoad(vector, address, align));
   }
-  turn(b_, square, std::min(kPieceBytes / size, t.lanes));
+  turn(b_, square);
   for (unsigned k = 0; k < t.lanes; ++k) {
     Value* at = b_.CreateNSWMul(b_.CreateNSWAdd(column, b_.getInt64(k)),
                                 b_.getInt64(static_cast<std::uint64_t>(t.pitch)));
