@@ -85,6 +85,10 @@ def column_sum(g, count):
     return g.returns(g.reduce_sum(g.input(count // 64, 64, scale=0.1), axis=0))
 
 
+def cumsum(g, count):
+    return g.returns(g.cumsum(g.input(*_rows(count), scale=0.1)))
+
+
 def transposed_add(g, count):
     rows, columns = _rows(count)
     return g.returns(g.add(g.permute(g.input(rows, columns), 1, 0), g.input(columns, rows)))
@@ -92,7 +96,7 @@ def transposed_add(g, count):
 
 MEMORY = {f.__name__: f
           for f in (cheap8, mixed20, softmax, layer_norm, rms_norm, rotary, row_sum, row_max, column_sum,
-                    transposed_add)}
+                    cumsum, transposed_add)}
 
 
 def memory_cases(tiny):

@@ -140,10 +140,9 @@ class Graph:
         return self.note(self.result(sizes, a.dtype), f"matmul(%{a.name}, %{b.name})",
                          f"{a.name} @ {b.name}", f"{a.name} @ {b.name}")
 
-    # Reductions and norms over the last axis.
+    # Reductions, running sums and norms: over the last axis unless one is given.
 
     def reduce(self, op, x, torch, jax, axis=-1):
-        """Over one axis, the last one if it is not said."""
         axis %= len(x.sizes)
         kept = x.sizes[:axis] + x.sizes[axis + 1:]
         return self.note(self.result(kept, x.dtype), f"reduce_{op}(%{x.name}) {{axes = [{axis}]}}",
@@ -154,6 +153,10 @@ class Graph:
 
     def reduce_max(self, x):
         return self.reduce("max", x, "torch.amax", "jnp.max")
+
+    def cumsum(self, x):
+        return self.note(self.result(x.sizes, x.dtype), f"cumsum(%{x.name}) {{axis = -1}}",
+                         f"torch.cumsum({x.name}, -1)", f"jnp.cumsum({x.name}, -1)")
 
     def softmax(self, x):
         return self.note(self.result(x.sizes, x.dtype), f"softmax(%{x.name})",

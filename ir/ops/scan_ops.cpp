@@ -6,8 +6,9 @@
 //   reverse     sums run from the end of the axis
 //   result      T[...], the sizes of x
 //
-// Sums are carried in f32 for f16 and bf16 and rounded where they are stored; integers wrap. From a
-// NaN on, every sum is NaN.
+// Sums are carried in f32 for f16 and bf16 and rounded where they are stored; integers wrap. The order in which elements of
+// a sum are added is the compiler's, so sums in between may overflow in one order and not in another. From a NaN on, every
+// sum is NaN.
 //
 // Constraints. infer() checks them in this order; tests are named cumsum_c1 ...
 //   C1  x is a number

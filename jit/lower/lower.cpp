@@ -15,6 +15,7 @@
 #include "jit/lower/split_columns.h"
 #include "jit/lower/split_reductions.h"
 #include "jit/lower/split_rows.h"
+#include "jit/lower/split_scans.h"
 #include "jit/lower/split_sorts.h"
 
 namespace heddle::jit {
@@ -57,8 +58,8 @@ Placement place_values(const ReadAnalysis& reads, const Grouping& grouping) {
   return placement;
 }
 
-/// Sizes put in where they are known, only ops that have code, with reductions of whole tensors, long rows and long columns in blocks,
-/// on CUDA scatters by the order of their destinations and sorts in runs,
+/// Sizes put in where they are known, only ops that have code, with reductions of whole tensors in blocks, on CUDA those
+/// and scans of long rows and columns too, scatters by the order of their destinations and sorts in runs,
 /// quantised products and convolutions of one element as products, constant weights packed, bytes multiplied as such and those that stand
 /// for numbers read by the product itself.
 ir::Graph simplified(const ir::Graph& graph, const LowerOptions& options) {
@@ -66,7 +67,8 @@ ir::Graph simplified(const ir::Graph& graph, const LowerOptions& options) {
   const ir::Graph varied =
       decompose_column_variances(decompose_row_variances(simple, options), options);
   const ir::Graph summed = decompose_all(decompose_variances(varied), options);
-  const ir::Graph rows = split_rows(separate_runs(summed, options), options);
+  const ir::Graph scans = split_scans(summed, options);
+  const ir::Graph rows = split_rows(separate_runs(scans, options), options);
   const ir::Graph columns = split_columns(split_reductions(rows), options);
   const ir::Graph split = decompose_all(split_across(columns, options), options);
   const ir::Graph ordered =

@@ -71,6 +71,18 @@ IntegerRange integer_range(DType dtype) {
   return {low, ~low};
 }
 
+std::int64_t row_part(std::int64_t length) {
+  // One block of threads goes over the parts of a row in the second step.
+  constexpr std::int64_t kPart = 4096;
+  constexpr std::int64_t kMostParts = 4096;
+  const std::int64_t wanted = std::max(kPart, (length + kMostParts - 1) / kMostParts);
+  for (std::int64_t part = wanted; part <= 2 * wanted; ++part)
+    if (length % part == 0) return part;
+  for (std::int64_t part = wanted; part >= wanted / 2; --part)
+    if (length % part == 0) return part;
+  return wanted;
+}
+
 Value in_parts(ir::GraphBuilder& builder, Value x, std::size_t axis, std::span<const SymExpr> parts,
                const std::function<Value()>& filler) {
   ir::Dims sizes = x.meta().sizes;

@@ -1,4 +1,4 @@
-// What taking reductions and sorts apart works with.
+// What taking reductions, scans and sorts apart works with.
 #pragma once
 
 #include <functional>
@@ -28,6 +28,12 @@ struct IntegerRange {
   std::int64_t low, high;
 };
 IntegerRange integer_range(DType dtype);
+
+/// Rows that one block of threads takes long for, and as many rows as keep all of a device busy.
+inline constexpr std::int64_t kLongRow = 32768;
+inline constexpr std::int64_t kManyRows = 264;
+/// Elements of the parts of a long row: of equal ones that make up the row, if there are such.
+std::int64_t row_part(std::int64_t length);
 
 /// Nodes of a graph.
 using Reductions = std::unordered_set<const ir::Node*>;

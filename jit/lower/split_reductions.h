@@ -32,7 +32,8 @@ ir::Graph split_reductions(const ir::Graph& graph);
 /// several dimensions.
 ///
 /// Needs:  nothing.
-/// Leaves: all of CUDA's, for split_columns(); reductions that something of the operand's size is computed from, as in a norm: one kernel does it all.
+/// Leaves: all of CUDA's, for split_columns(); reductions that something of the operand's size is computed from, as in a norm:
+///         one kernel does it all.
 ir::Graph split_across(const ir::Graph& graph, const LowerOptions& options);
 
 /// Replaces variances of whole tensors by what they decompose into, for split_reductions() to take up.

@@ -15,13 +15,6 @@ using ir::ReduceOp;
 using ir::Value;
 using Values = std::vector<Value>;
 
-constexpr std::int64_t kLongRow = 32768;
-/// As many rows keep all of a device busy.
-constexpr std::int64_t kManyRows = 264;
-/// Elements of a part, at least, and parts of a row, at most: one block of threads goes over them in the second step.
-constexpr std::int64_t kPart = 4096;
-constexpr std::int64_t kMostParts = 4096;
-
 bool is_arg(const Node& node) {
   const auto& reduce = node.op().lowering.reduce;
   return reduce == ReduceOp::ArgMax || reduce == ReduceOp::ArgMin;
@@ -56,19 +49,9 @@ std::optional<Rows> long_rows(const Node& node) {
   return rows;
 }
 
-/// Elements of a part: those of equal ones that make up a row, if there are such.
-std::int64_t part_of(std::int64_t length) {
-  const std::int64_t wanted = std::max(kPart, (length + kMostParts - 1) / kMostParts);
-  for (std::int64_t part = wanted; part <= 2 * wanted; ++part)
-    if (length % part == 0) return part;
-  for (std::int64_t part = wanted; part >= wanted / 2; --part)
-    if (length % part == 0) return part;
-  return wanted;
-}
-
 /// Whether what a row is padded with could be its result: the last of equal elements.
 bool takes_padding(const Node& node, const Rows& rows) {
-  return is_arg(node) && node.flag("last") && rows.length % part_of(rows.length) != 0;
+  return is_arg(node) && node.flag("last") && rows.length % row_part(rows.length) != 0;
 }
 
 class RowSplitter {
@@ -81,7 +64,7 @@ class RowSplitter {
  private:
   /// [kept..., parts, elements of a part]
   Value in_parts(Value x, ReduceOp op) const {
-    const std::int64_t part = part_of(rows_.length);
+    const std::int64_t part = row_part(rows_.length);
     ir::Dims sizes = rows_.kept;
     sizes.push_back(rows_.length);
     const SymExpr parts[] = {(rows_.length + part - 1) / part, part};
@@ -103,7 +86,7 @@ class RowSplitter {
     const Value part = place(extremes, true);
     const std::int64_t axis = part.meta().rank() - 1;
     const Value within = b_.emit("gather_elements", {place(parts, false), part}, {{"axis", axis}});
-    const Value length = b_.constant(ir::Literal::scalar_int(DType::I64, part_of(rows_.length)));
+    const Value length = b_.constant(ir::Literal::scalar_int(DType::I64, row_part(rows_.length)));
     return reshape(b_.emit("add", {b_.emit("mul", {part, length}), within}), node_.output().sizes);
   }
 

@@ -161,6 +161,23 @@ inline const std::vector<GraphCase>& cuda_graph_cases() {
             return %a, %b
           })",
        {{4, 33}, {1, 1}}},
+      {R"(graph @scans_by_blocks(%x: f32[s0, 5000], %y: bf16[s0, 40], %z: i32[20, s0, 3]) {
+            %a = cumsum(%x) {axis = 1}
+            %r = relu(%a)
+            %b = cumsum(%y) {axis = 1, reverse = true}
+            %c = cumsum(%z) {axis = 0, exclusive = true}
+            return %r, %b, %c
+          })",
+       {{3}, {0}},
+       4e-3},
+      {R"(graph @scans_in_parts(%x: f32[s0, 33001], %y: f32[1024, 5], %z: i64[2, 300]) {
+            %a = cumsum(%x) {axis = 1, exclusive = true}
+            %b = cumsum(%y) {axis = 0, reverse = true}
+            %c = cumsum(%z) {axis = 0}
+            return %a, %b, %c
+          })",
+       {{2}},
+       4e-3},
       {R"(graph @scatters(%x: f32[s0, 300], %i: i64[s1, 1], %u: f32[s1, 300], %e: i32[s1, 9], %f: f32[s1, 9]) {
             %a = scatter_nd(%x, %i, %u) {reduction = "add"}
             %b = slice(%x) {start = [0, 0], limit = [s0, 9], stride = [1, 1]}

@@ -54,6 +54,14 @@ inline void expect_fast_code_right(const ir::Graph& graph,
                          tolerance);
 }
 
+/// How many blocks of threads CUDA has for each kernel; -1 where sizes decide.
+inline std::vector<std::int64_t> blocks_of(const jit::Program& program) {
+  std::vector<std::int64_t> blocks;
+  for (const auto& kernel : program.kernels)
+    blocks.push_back(kernel.nest->parallel_extent.as_constant().value_or(-1));
+  return blocks;
+}
+
 /// The operands of a call that are there.
 inline std::vector<ir::Literal> arguments_of(const OneOp& call) {
   std::vector<ir::Literal> arguments;

@@ -1,4 +1,4 @@
-// Pools, convolutions and scans as nests, against the definitions of their ops.
+// Pools and convolutions as nests, against the definitions of their ops.
 #include <cmath>
 
 #include "tests/jit/nests_support.h"
@@ -153,32 +153,6 @@ TEST(ConvTransposeNest, EveryDType) {
     expect_nest_right(
         {"conv_transpose", {noise(dtype, {1, 3, 4, 5}), noise(dtype, {3, 2, 2, 2}, 2)}, attrs},
         1e-4);
-  }
-}
-
-TEST(ScanNest, EachAxisBothWays) {
-  for (const DType dtype : testing::kNumbers) {
-    for (const std::int64_t axis : {0, 1, -1}) {
-      for (const bool exclusive : {false, true}) {
-        for (const bool reverse : {false, true}) {
-          expect_nest_right({"cumsum",
-                             {noise(dtype, {3, 4, 21})},
-                             {{"axis", axis}, {"exclusive", exclusive}, {"reverse", reverse}}});
-        }
-      }
-    }
-  }
-}
-
-TEST(ScanNest, SizesThatAreNotKnownOrZero) {
-  for (const std::int64_t axis : {0, 1}) {
-    ir::GraphBuilder b("main");
-    const ir::Value x = b.input(tensor(f32, {"s0", "s1"}));
-    b.output(b.emit("cumsum", {x}, {{"axis", axis}}));
-    const ir::Graph graph = b.finish();
-    expect_code_right_at(graph, {5, 130});
-    expect_code_right_at(graph, {0, 3});
-    expect_code_right_at(graph, {3, 0});
   }
 }
 

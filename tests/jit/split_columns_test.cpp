@@ -34,12 +34,6 @@ ir::Graph sums(const Names& sizes, std::vector<std::int64_t> axes) {
   b.output(b.emit("reduce_sum", {b.input(ir::TensorMeta::of(f32, dims))}, over(std::move(axes))));
   return b.finish();
 }
-std::vector<std::int64_t> blocks_of(const jit::Program& program) {
-  std::vector<std::int64_t> blocks;
-  for (const auto& kernel : program.kernels)
-    blocks.push_back(kernel.nest->parallel_extent.as_constant().value_or(-1));
-  return blocks;
-}
 
 TEST(SplitColumns, EveryReductionOfAWholeNumberOfParts) {
   for (const char* op : {"reduce_sum", "reduce_max", "reduce_min", "reduce_prod"}) {
