@@ -42,9 +42,10 @@ std::string name_of(Stamp stamp) {
   return "operation " + std::to_string(stamp.time()) + " of stream " + std::to_string(stamp.slot());
 }
 
-/// Puts the toucher into a list, in place of one that it comes after or of the oldest.
+/// Puts the toucher into a list, once, in place of one that it comes after or of the oldest.
 template <std::size_t n>
 void add(std::array<Stamp, n>& list, const Toucher& toucher) {
+  if (std::ranges::find(list, toucher.stamp) != list.end()) return;
   for (Stamp& stamp : list) {
     if (!stamp || toucher.known->knows(stamp)) {
       stamp = toucher.stamp;
