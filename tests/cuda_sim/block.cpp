@@ -6,6 +6,8 @@
 #include <random>
 #include <utility>
 
+#include "tests/cuda_sim/meter.h"
+
 namespace heddle::sim {
 namespace {
 
@@ -84,7 +86,10 @@ std::string BlockRunner::run_block(const Call& call) {
       if (!problem_.empty()) return problem_;
     }
     const auto done = [](const auto& t) { return t->wait == Wait::Done; };
-    if (std::all_of(threads_.begin(), threads_.begin() + count, done)) return {};
+    if (std::all_of(threads_.begin(), threads_.begin() + count, done)) {
+      Meter::instance().end_block();
+      return {};
+    }
     if (!release(count)) return "threads wait for others that never come";
   }
 }
@@ -95,6 +100,7 @@ bool BlockRunner::release(std::uint32_t count) {
                        [why](const auto& t) { return t->wait == why; });
   };
   const auto go_on = [&](std::uint32_t begin, std::uint32_t end) {
+    Meter::instance().meet(begin, end);
     for (std::uint32_t k = begin; k < end; ++k) threads_[k]->wait = Wait::None;
   };
   if (all_wait(0, count, Wait::Barrier)) {
@@ -207,8 +213,9 @@ void BlockRunner::copy(void* to, const void* from, unsigned int bytes, unsigned 
     runner.abandon("copies from or to an address that is not aligned");
   if (valid > bytes) runner.abandon("copies more than there is room for");
   // What others still read must not be overwritten from now on.
-  if (valid != 0) runner.state_->access(address(from), valid, 0);
-  runner.state_->access(address(to), bytes, 1);
+  const void* const site = __builtin_return_address(0);
+  if (valid != 0) runner.state_->access(address(from), valid, 0, site);
+  runner.state_->access(address(to), bytes, 1, site);
   Copy copy{static_cast<unsigned char*>(to), {}, bytes, thread.groups};
   if (valid != 0) std::memcpy(copy.bytes.data(), from, valid);
   std::memset(to, kPoison, bytes);
@@ -225,7 +232,7 @@ void BlockRunner::wait_copies(unsigned int pending) {
   Thread& thread = *runner.threads_[runner.current_];
   while (!thread.copies.empty() && thread.copies.front().group + pending < thread.groups) {
     const Copy& copy = thread.copies.front();
-    runner.state_->access(reinterpret_cast<std::uintptr_t>(copy.to), copy.count, 1);
+    runner.state_->access(reinterpret_cast<std::uintptr_t>(copy.to), copy.count, 1, nullptr);
     std::memcpy(copy.to, copy.bytes.data(), copy.count);
     thread.copies.pop_front();
   }

@@ -47,6 +47,7 @@ class BlockRunner {
     return {state_->block.x * state_->block_size.x + current_ + 1, epoch_,
             threads_[current_]->fences};
   }
+  std::uint32_t thread() const { return current_; }  ///< of the block
   Races& races() { return races_; }
   /// Barriers that whole blocks have passed since this was last called. The n-th from now on orders nothing, as if
   /// it were not in the text. For tests of tests: the simulator must object. 0: none.

@@ -39,6 +39,8 @@ struct Control {
     load(bytes_read, "heddle_cuda_sim_bytes_read");
     load(listen, "heddle_cuda_sim_listen");
     load(recorded, "heddle_cuda_sim_recorded");
+    load(meter, "heddle_cuda_sim_meter");
+    load(metered, "heddle_cuda_sim_metered");
   }
 
   /// The seed of the next interleavings; 0: work runs in the order in which it was given, but no sooner
@@ -112,6 +114,11 @@ struct Control {
   void (*listen)(int on) = nullptr;
   /// The record: lines of text, see record.h.
   const char* (*recorded)() = nullptr;
+
+  /// Forgets what was metered, and begins (or ends) to meter the memory traffic of launches that run.
+  void (*meter)(int on) = nullptr;
+  /// What was metered: lines of text, see meter.h.
+  const char* (*metered)() = nullptr;
 
   void* library;
 

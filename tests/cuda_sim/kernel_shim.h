@@ -26,10 +26,12 @@ __attribute__((visibility("default"))) heddle_sim_state* heddle_sim_state_of_ima
 // Twins that see to their accesses themselves say no_sanitize, of whichever: it means both that are in use.
 #define no_sanitize(sanitizer) no_sanitize("thread", "undefined")
 #define HEDDLE_SIM_PLAIN __attribute__((no_sanitize("thread")))
+// Where a function that is not inlined was called from.
+#define HEDDLE_SIM_SITE __builtin_return_address(0)
 #define HEDDLE_SIM_HOOK __attribute__((visibility("hidden"), no_sanitize("thread")))
 #define HEDDLE_SIM_ACCESS(name, kind)                                         \
   HEDDLE_SIM_HOOK void __tsan_##name##_range(void* at, unsigned long bytes) { \
-    heddle_sim.access((unsigned long)at, bytes, kind);                        \
+    heddle_sim.access((unsigned long)at, bytes, kind, HEDDLE_SIM_SITE);       \
   }                                                                           \
   HEDDLE_SIM_ACCESS_OF(name##1, kind, 1)                                      \
   HEDDLE_SIM_ACCESS_OF(name##2, kind, 2)                                      \
@@ -40,9 +42,9 @@ __attribute__((visibility("default"))) heddle_sim_state* heddle_sim_state_of_ima
   HEDDLE_SIM_ACCESS_OF(unaligned_##name##4, kind, 4)                          \
   HEDDLE_SIM_ACCESS_OF(unaligned_##name##8, kind, 8)                          \
   HEDDLE_SIM_ACCESS_OF(unaligned_##name##16, kind, 16)
-#define HEDDLE_SIM_ACCESS_OF(name, kind, bytes)        \
-  HEDDLE_SIM_HOOK void __tsan_##name(void* at) {       \
-    heddle_sim.access((unsigned long)at, bytes, kind); \
+#define HEDDLE_SIM_ACCESS_OF(name, kind, bytes)                         \
+  HEDDLE_SIM_HOOK void __tsan_##name(void* at) {                        \
+    heddle_sim.access((unsigned long)at, bytes, kind, HEDDLE_SIM_SITE); \
   }
 HEDDLE_SIM_ACCESS(read, 0)
 HEDDLE_SIM_ACCESS(write, 1)
@@ -88,32 +90,33 @@ static inline int __float_as_int(float value) {
   return bits;
 }
 
-// Threads change places at barriers and shuffles only, so plain code is atomic.
+// Threads change places at barriers and shuffles only, so plain code is atomic. Not inlined: the place of the call is the site.
+#define HEDDLE_SIM_ATOMIC __attribute__((noinline, no_sanitize("thread")))
 template <class T>
-static HEDDLE_SIM_PLAIN T atomicCAS(T* at, T expected, T wanted) {
-  heddle_sim.access((unsigned long)at, sizeof(T), 2);
+static HEDDLE_SIM_ATOMIC T atomicCAS(T* at, T expected, T wanted) {
+  heddle_sim.access((unsigned long)at, sizeof(T), 2, HEDDLE_SIM_SITE);
   const T before = *at;
   if (before == expected) *at = wanted;
   return before;
 }
 template <class T>
-static HEDDLE_SIM_PLAIN T atomicAdd(T* at, T value) {
-  heddle_sim.access((unsigned long)at, sizeof(T), 2);
+static HEDDLE_SIM_ATOMIC T atomicAdd(T* at, T value) {
+  heddle_sim.access((unsigned long)at, sizeof(T), 2, HEDDLE_SIM_SITE);
   const T before = *at;
   *at = before + value;
   return before;
 }
 
-static HEDDLE_SIM_PLAIN unsigned int atomicInc(unsigned int* at, unsigned int most) {
-  heddle_sim.access((unsigned long)at, sizeof *at, 3);
+static HEDDLE_SIM_ATOMIC unsigned int atomicInc(unsigned int* at, unsigned int most) {
+  heddle_sim.access((unsigned long)at, sizeof *at, 3, HEDDLE_SIM_SITE);
   const unsigned int before = *at;
   *at = before >= most ? 0 : before + 1;
   return before;
 }
 
 template <class T>
-static HEDDLE_SIM_PLAIN T hd_peek(const T* at) {
-  heddle_sim.access((unsigned long)at, sizeof(T), 2);
+static HEDDLE_SIM_ATOMIC T hd_peek(const T* at) {
+  heddle_sim.access((unsigned long)at, sizeof(T), 2, HEDDLE_SIM_SITE);
   return *at;
 }
 
@@ -159,12 +162,14 @@ static inline unsigned int hd_pack_bf16(float low, float high) {
   return heddle_sim_cvt_bf16(low) | heddle_sim_cvt_bf16(high) << 16;
 }
 
-// Twins of ldmatrix: what lane k gets comes from the rows that other lanes point to.
+// Twins of ldmatrix: what lane k gets comes from the rows that other lanes point to. To the meter each lane reads its own
+// row, as the banks see it: a matrix at a time.
 #define HEDDLE_SIM_OWN __attribute__((noinline, no_sanitize("kernel-address")))
 HEDDLE_SIM_OWN static void heddle_sim_load_matrices(unsigned int* out, const void* row,
                                                     bool transposed) {
   const unsigned long mine = (unsigned long)row;
-  if (mine % 16 != 0) heddle_sim.access(1, 16, 0);  // not aligned: an access to nowhere
+  if (mine % 16 != 0) heddle_sim.access(1, 16, 0, nullptr);  // not aligned: an access to nowhere
+  heddle_sim.meter(mine, 16, 0, HEDDLE_SIM_SITE);
   const unsigned int words[2] = {(unsigned int)mine, (unsigned int)(mine >> 32)};
   const unsigned int* const all = heddle_sim.exchange(words, 2);
   const unsigned int lane = threadIdx.x % 32;
@@ -176,7 +181,7 @@ HEDDLE_SIM_OWN static void heddle_sim_load_matrices(unsigned int* out, const voi
       const unsigned int line = 8 * matrix + (transposed ? far : near);
       const unsigned long from =
           (all[2 * line] | (unsigned long)all[2 * line + 1] << 32) + 2 * (transposed ? near : far);
-      heddle_sim.access(from, 2, 0);
+      heddle_sim.access(from, 2, 0, nullptr);
       out[matrix] |= (unsigned int)*(const unsigned short*)from << 16 * half;
     }
   }

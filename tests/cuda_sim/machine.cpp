@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "tests/cuda_sim/block.h"
+#include "tests/cuda_sim/meter.h"
 #include "tests/cuda_sim/record.h"
 
 namespace heddle::sim {
@@ -259,7 +260,17 @@ void Machine::execute(Stream& stream, Operation& operation) {
   std::fprintf(stderr, "cuda-sim: %s\n", problem_.c_str());
 }
 
-void Machine::kernel_access(unsigned long address, unsigned long bytes, int kind) {
+void Machine::kernel_meter(unsigned long address, unsigned long bytes, int kind, const void* site) {
+  Meter& meter = Meter::instance();
+  if (!meter.is_on()) return;
+  const BlockRunner& runner = BlockRunner::instance();
+  const bool shared = runner.is_shared(reinterpret_cast<const void*>(address));
+  meter.access(runner.thread(), {site, static_cast<Access>(std::min(kind, 2)), shared}, address,
+               static_cast<std::uint32_t>(bytes));
+}
+
+void Machine::kernel_access(unsigned long address, unsigned long bytes, int kind,
+                            const void* site) {
   Machine& machine = instance();
   BlockRunner& runner = BlockRunner::instance();
   const auto* at = reinterpret_cast<const void*>(address);
@@ -273,7 +284,10 @@ void Machine::kernel_access(unsigned long address, unsigned long bytes, int kind
     if (how == Access::Read) machine.bytes_read_ += bytes;
   }
   if (wrong.empty()) wrong = runner.races().access(at, bytes, how, runner.now());
-  if (wrong.empty()) return;
+  if (wrong.empty()) {
+    if (site != nullptr) kernel_meter(address, bytes, kind, site);
+    return;
+  }
   machine.illegal_address_ = true;
   runner.abandon(std::move(wrong));
 }
@@ -298,8 +312,11 @@ std::string Machine::launch(Operation& operation) {
   call.shared_end = kernel.shared_end;
   if (seed_ != 0) call.order = seed_ * 0x9e3779b97f4a7c15ull + ++launches_;
   call.state->access = &kernel_access;
+  call.state->meter = &kernel_meter;
   call.state->undefined = &kernel_undefined;
+  Meter::instance().begin(operation);
   const std::string problem = BlockRunner::instance().run(call);
+  Meter::instance().end();
   return problem.empty() ? std::string() : kernel.name + ": " + problem;
 }
 

@@ -163,7 +163,8 @@ class Machine {
   void begin_graph(Stream& stream, Operation& operation);
   std::string launch(Operation& operation);
   std::string copy(Operation& operation);
-  static void kernel_access(unsigned long address, unsigned long bytes, int kind);
+  static void kernel_access(unsigned long address, unsigned long bytes, int kind, const void* site);
+  static void kernel_meter(unsigned long address, unsigned long bytes, int kind, const void* site);
   static void kernel_undefined(const char* what, unsigned int line);
 
   std::map<Stream*, std::unique_ptr<Stream>> streams_;

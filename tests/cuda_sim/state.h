@@ -23,8 +23,11 @@ struct heddle_sim_state {
   void (*wait_copies)(unsigned int pending);
   unsigned char* dynamic_shared;
   /// Called before a kernel touches memory through a pointer. Kinds: 0 read, 1 write, 2 atomic update, 3 the same of a
-  /// counter that wraps, which only launches in order may share.
-  void (*access)(unsigned long address, unsigned long bytes, int kind);
+  /// counter that wraps, which only launches in order may share. `site`: where in the kernel's code, for the meter; null:
+  /// it is part of what `meter` tells.
+  void (*access)(unsigned long address, unsigned long bytes, int kind, const void* site);
+  /// An access whose parts are checked each by itself.
+  void (*meter)(unsigned long address, unsigned long bytes, int kind, const void* site);
   /// Called where what the kernel does has no meaning; `line` of its text. Does not return.
   void (*undefined)(const char* what, unsigned int line);
 };
