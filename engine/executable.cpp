@@ -22,6 +22,7 @@ jit::LowerOptions lower_options(const BuildOptions& options, const OptimisedGrap
   lower.rest = graph.rest;
   lower.units = graph.units;
   lower.vector_bytes = options.compiler->vector_bytes();
+  lower.bf16_dot = options.compiler->has_bf16_dot();
   if (options.cuda == nullptr) {
     lower.library_available = jit::library_serves;
   } else {

@@ -68,6 +68,8 @@ class CompileService {
   KernelCache* disk_cache();
   /// Bytes of the vectors that this service makes code for: 64 with AVX-512, else 32 or 16.
   std::int64_t vector_bytes() const;
+  /// Whether that code multiplies pairs of bf16 by one instruction (AVX512_BF16).
+  bool has_bf16_dot() const;
 
  private:
   struct State;

@@ -225,8 +225,9 @@ struct ContractStmt {
   TileOperand a;  ///< rows x depth; neither windows nor dequantised
   TileOperand b;  ///< depth x columns
   bool accumulate = false;
-  std::int64_t group = 1;  ///< 4: of u8 in a, of i8 in b, in an i32 accumulator
-  bool tf32 = false;       ///< elements of f32 may be rounded to tf32
+  /// 4: of u8 in a and of i8 in b, for an accumulator of i32; 2: of bf16 in both, for one of f32.
+  std::int64_t group = 1;
+  bool tf32 = false;  ///< elements of f32 may be rounded to tf32
 };
 
 struct Stmt {

@@ -139,6 +139,7 @@ struct LowerOptions {
   /// Whether the library kernel called `name` can and should do `node`; null: there are none.
   bool (*library_available)(std::string_view name, const ir::Node& node) = nullptr;
   std::int64_t vector_bytes = 64;  ///< of the CPU's vectors
+  bool bf16_dot = false;           ///< the CPU multiplies pairs of bf16
 };
 
 /// Lowers a graph after its passes into kernels and steps, in a valid order.

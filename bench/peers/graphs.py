@@ -407,15 +407,18 @@ def mlp(rows):
     return g
 
 
-def quantised_linear(g, x, inner, outer):
-    """What dynamic quantisation makes of linear(): weights in i8 with one scale, activations in u8."""
-    weights = g.random.standard_normal((inner, outer)) / math.sqrt(inner)
+def byte_product(g, x, weights):
+    """What dynamic quantisation makes of a product: weights in i8 with one scale, activations in u8."""
     scale = np.abs(weights).max() / 127
     bytes_ = g.constant(np.rint(weights / scale).astype(np.int8), "weight")
     x, x_scale, x_zero = g.op("DynamicQuantizeLinear", x, results=3)
     product = g.op("MatMulInteger", x, bytes_, x_zero, g.constant(np.int8(0)))
     product = g.op("Cast", product, to=TensorProto.FLOAT)
-    product = g.op("Mul", product, g.op("Mul", x_scale, g.scalar(scale)))
+    return g.op("Mul", product, g.op("Mul", x_scale, g.scalar(scale)))
+
+
+def quantised_linear(g, x, inner, outer):
+    product = byte_product(g, x, g.random.standard_normal((inner, outer)) / math.sqrt(inner))
     return g.op("Add", product, g.normal(outer, 0.02))
 
 

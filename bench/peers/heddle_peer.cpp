@@ -1,6 +1,6 @@
 // Heddle as an embedder calls it: onnx::load, then run_into on tensors that wrap the caller's memory.
 //
-// Options: cache_dir (compiled kernels are kept there; none by default).
+// Options: cache_dir (compiled kernels are kept there; none by default), pass (a graph pass that is off by default).
 
 #include <map>
 #include <optional>
@@ -36,6 +36,8 @@ class HeddlePeer final : public hd::bench::peers::Peer {
     const std::string cache = arguments.option("cache_dir", "");
     path_ = arguments.model;
     options_ = {.threads = arguments.threads, .disk_cache = !cache.empty(), .cache_dir = cache};
+    const std::string pass = arguments.option("pass", "");
+    if (!pass.empty()) options_.passes = {{.name = pass}};
     engine_.emplace(load_with({}));
   }
 

@@ -33,6 +33,9 @@ ROWS = graphs.GRAPHS | real_models.REAL_MODELS
 # Peers that are called from Python, and the modules that each needs.
 PYTHON_PEERS = {"openvino": ["openvino"], "jax": ["jax", "jaxlib"], "iree": ["iree.compiler", "iree.runtime"],
                 "torch": ["torch"]}
+# Ways to run Heddle that change results, each beside what it does by default on some rows: the pass that allows it, the rows,
+# and how far off it may be.
+MODES = {"heddle_bf16": ("bf16-products", ["mlp_m32", "mlp_m1", "bert_layer", "minilm_random", "minilm"], 3e-2)}
 SETTLE_SECONDS = 0.01  # between turns: workers that spin after a call have gone to sleep by then
 
 
@@ -56,9 +59,16 @@ def python_command(name, *settings):
     return [sys.executable, script] + [x for setting in settings for x in ("--option", setting)]
 
 
+def heddle_command(cache_dir, *settings):
+    options = [f"cache_dir={cache_dir}", *settings]
+    return [str(BIN / "peer_heddle")] + [x for option in options for x in ("--option", option)]
+
+
 def peer_commands(cache_dir):
-    """Command lines by peer, of those that are installed. Heddle is first."""
-    commands = {"heddle": [str(BIN / "peer_heddle"), "--option", f"cache_dir={cache_dir}"]}
+    """Command lines by peer, of those that are installed. Heddle is first, then its other modes."""
+    commands = {"heddle": heddle_command(cache_dir)}
+    for name, (graph_pass, _, _) in MODES.items():
+        commands[name] = heddle_command(cache_dir, f"pass={graph_pass}")
     if installed("onnxruntime"):
         commands["onnxruntime"] = onnxruntime_command()
         commands["onnxruntime_tuned"] = onnxruntime_command(
@@ -175,7 +185,7 @@ def compare_outputs(folder, processes, records):
         reference = reference or outputs
         error = disagreement(outputs, reference)
         records[name]["disagreement"] = error
-        records[name]["agrees"] = error <= tolerance
+        records[name]["agrees"] = error <= (MODES[name][2] if name in MODES else tolerance)
 
 
 def take_turns(processes, records, rounds, seconds):
@@ -262,6 +272,10 @@ def chosen_peers(args, cache_dir):
     return {name: commands[name] for name in wanted}
 
 
+def taking_part(commands, row):
+    return {name: command for name, command in commands.items() if name not in MODES or row in MODES[name][1]}
+
+
 def main():
     args = arguments()
     if args.list:
@@ -279,7 +293,8 @@ def main():
             for threads in args.threads.split(","):
                 # Start-up does not depend on threads; compilers take minutes over it.
                 cold = threads == min(args.threads.split(","), key=int)
-                row["threads"][threads] = measure(folder, commands, int(threads), args.rounds, args.seconds, cold)
+                row["threads"][threads] = measure(folder, taking_part(commands, name), int(threads), args.rounds,
+                                                  args.seconds, cold)
                 print(report.line(row, threads), flush=True)
             document["rows"].append(row)
     document["load_at_end"] = load_average()

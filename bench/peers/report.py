@@ -7,6 +7,9 @@ import statistics
 
 NAMES = {"heddle": "Heddle", "onnxruntime": "ONNX Runtime", "onnxruntime_tuned": "ONNX Runtime, tuned",
          "openvino": "OpenVINO", "jax": "JAX", "iree": "IREE", "torch": "torch.compile"}
+# Other modes of Heddle, which are nobody's peers, and rows that are others in 8 bits.
+MODES = {"heddle_bf16": "operands in bf16"}
+IN_BYTES = {"mlp_int8_m32": "mlp_m32", "mlp_int8_m1": "mlp_m1", "minilm_int8": "minilm"}
 # Multiply-add slots that one element takes: a cheap operation one half of them, a transcendental function its
 # polynomial, range reduction and reconstruction.
 CHEAP_FLOPS, TRANSCENDENTAL_FLOPS = 1, 24
@@ -33,7 +36,7 @@ def ratio(row, threads, peer, measure="round_medians_us"):
 def right_ratios(row, threads, measure="round_medians_us"):
     """The ratio of each peer that ran and agrees, by name."""
     ratios = {name: ratio(row, threads, name, measure) for name, record in ran(row, threads).items()
-              if name != "heddle" and record["agrees"]}
+              if name != "heddle" and name not in MODES and record["agrees"]}
     return {name: value for name, value in ratios.items() if value is not None}
 
 
@@ -120,6 +123,36 @@ def cell(record):
     return microseconds(record["median_us"]) + ("" if record["agrees"] else " (wrong)")
 
 
+def modes_table(document):
+    """What other modes of Heddle make of a graph, and graphs in 8 bits of those in f32: a ratio of our own times."""
+    by_name = {row["name"]: row for row in document["rows"]}
+    lines = []
+    for row in document["rows"]:
+        for threads in row["threads"]:
+            records = ran(row, threads)
+            for name, title in MODES.items():
+                value = ratio(row, threads, name)
+                if value:
+                    lines.append(mode_line(row, title, threads, records["heddle"], records[name], 1 / value))
+            whole = by_name.get(IN_BYTES.get(row["name"]), {"threads": {}})
+            others = ran(whole, threads) if threads in whole["threads"] else {}
+            if "heddle" in others and "heddle" in records:
+                value = others["heddle"]["median_us"] / records["heddle"]["median_us"]
+                lines.append(mode_line(whole, "8 bits, quantised dynamically", threads, others["heddle"],
+                                       records["heddle"], value))
+    head = ["## Fewer bits, against Heddle's own f32", "",
+            "| graph | mode | threads | f32 | mode's time | times as fast | worst error, as a share of the largest result |",
+            "|---|---|---|---|---|---|---|"]
+    return [*head, *lines, ""] if lines else []
+
+
+def mode_line(row, title, threads, ours, mode, value):
+    # Of a graph in 8 bits, the error against that same graph in f64.
+    wrong = "" if mode["agrees"] else " (wrong)"
+    return (f"| {row['title']} | {title} | {threads} | {microseconds(ours['median_us'])} | "
+            f"{microseconds(mode['median_us'])} | {value:.2f} | {mode['disagreement']:.1e}{wrong} |")
+
+
 def start_table(document, threads):
     """From model file to first answer, and memory."""
     lines = [f"## First answers and memory, {threads} thread{'s' if threads != '1' else ''}", "",
@@ -127,6 +160,8 @@ def start_table(document, threads):
              "| peak memory, MB | worst error |", "|---|---|---|---|---|---|---|---|"]
     for row in document["rows"]:
         for name, record in ran(row, threads).items() if threads in row["threads"] else ():
+            if name in MODES:
+                continue
             compiling = record["compile_ms"]
             lines.append(
                 f"| {row['title']} | {NAMES[name]} | {record['load_ms']:.1f} | "
@@ -140,7 +175,7 @@ def failures(document):
     lines = []
     for row in document["rows"]:
         for threads, records in row["threads"].items():
-            lines += [f"- {row['title']}, {NAMES[name]}, {threads} thread(s): {record['error']}"
+            lines += [f"- {row['title']}, {(NAMES | MODES)[name]}, {threads} thread(s): {record['error']}"
                       for name, record in records.items() if "error" in record]
     return ["## Failures", "", *lines, ""] if lines else []
 
@@ -148,7 +183,7 @@ def failures(document):
 def versions(document):
     found = {name: record["version"] for row in document["rows"]
              for records in row["threads"].values() for name, record in records.items()
-             if "error" not in record}
+             if "error" not in record and name not in MODES}
     return ", ".join(f"{NAMES[name]} {version}" for name, version in found.items()
                      if name not in ("heddle", "onnxruntime_tuned"))
 
@@ -177,6 +212,7 @@ def markdown(document):
     threads = sorted({key for row in document["rows"] for key in row["threads"]}, key=int)
     for key in threads:
         lines += steady_table(document, key)
+    lines += modes_table(document)
     for key in threads[:1]:
         lines += start_table(document, key)
     return "\n".join(lines + failures(document))

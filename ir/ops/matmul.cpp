@@ -9,7 +9,7 @@
 // wrap. The sum over no products (k = 0) is 0.
 //
 // With tf32 = true operands of f32 may be rounded to tf32 (10 bits of fraction) before they are multiplied; the definition
-// does not.
+// does not. With bf16 = true operands of f32 may be rounded to bf16 (7 bits), and subnormal operands and sums taken for 0.
 //
 // Constraints. infer() checks them in this order; tests are named matmul_c1 ...
 //   C1  a and b are numbers
@@ -17,6 +17,7 @@
 //   C3  the inner sizes k agree
 //   C4  the leading dimensions broadcast
 //   C5  tf32 is for a result of f32
+//   C6  bf16 is for a result of f32 or bf16
 //
 // Memory: the result is fresh.
 // Lowering: nest "matmul" takes operands of two or more dimensions and of the result's dtype;
@@ -51,6 +52,9 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   const DType dtype = promote(a.dtype, b.dtype);
   if (ctx.flag("tf32") && dtype != DType::F32)
     ctx.fail_dtype("C5 tf32 is for a result of f32", "f32", std::string(name_of(dtype)));
+  if (ctx.flag("bf16") && dtype != DType::F32 && dtype != DType::BF16)
+    ctx.fail_dtype("C6 bf16 is for a result of f32 or bf16", "f32 or bf16",
+                   std::string(name_of(dtype)));
   if (a.rank() > 1) sizes.push_back(a.sizes[a.sizes.size() - 2]);
   if (b.rank() > 1) sizes.push_back(b.sizes.back());
   return one(fresh(ctx, dtype, std::move(sizes)));
@@ -130,7 +134,7 @@ std::span<const OpDef> matmul_ops() {
       {
           .name = "matmul",
           .operands = {{"a"}, {"b"}},
-          .attrs = {{"tf32", AttrKind::Bool, false}},
+          .attrs = {{"tf32", AttrKind::Bool, false}, {"bf16", AttrKind::Bool, false}},
           .infer = ops::infer,
           .evaluate = ops::evaluate,
           .lowering = {.decompose = ops::decompose, .nest = "matmul", .library = "matmul"},
@@ -138,6 +142,7 @@ std::span<const OpDef> matmul_ops() {
       ops::dequantised_matmul_op(),
       ops::grouped_matmul_op(),
       ops::int8_matmul_op(),
+      ops::packed_bf16_matmul_op(),
       ops::packed_grouped_matmul_op(),
       ops::packed_int8_conv_op(),
       ops::packed_int8_matmul_op(),

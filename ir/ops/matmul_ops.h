@@ -8,13 +8,19 @@ namespace heddle::ir::ops {
 OpDef dequantised_matmul_op();
 OpDef grouped_matmul_op();
 OpDef int8_matmul_op();
+OpDef packed_bf16_matmul_op();
 OpDef packed_grouped_matmul_op();
 OpDef packed_int8_conv_op();
 OpDef packed_int8_matmul_op();
 OpDef packed_matmul_op();
 
-/// The matrix i32[depth, columns] that panels [p, q, w, 4] of packed_int8_matmul hold.
-Literal matrix_of_panels(const Literal& panels, std::int64_t depth, std::int64_t columns);
+/// Of a product a [..., m, k] by panels [p, q, w, group]: all of infer() but the dtypes of the operands (C1).
+std::vector<TensorMeta> panel_product(const InferContext& ctx, std::int64_t group, DType result);
+/// The matrix [depth, columns] that panels [p, q, w, group] hold, converted to `dtype`.
+Literal matrix_of_panels(const Literal& panels, DType dtype, std::int64_t depth,
+                         std::int64_t columns);
+/// a times what the panels hold, both converted to `result` first. `sizes`: of the result.
+Literal panel_product(const Literal& a, const Literal& panels, DType result, const Sizes& sizes);
 /// a times b, both of `dtype`, as the contract of matmul says.
 Literal matrix_product(const Literal& a, const Literal& b, const Sizes& result);
 

@@ -118,7 +118,8 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
   const Sizes sizes = ctx.output_sizes();
   const Literal windows = windows_of(ctx, sizes);
   return {matrix_product(
-      windows, matrix_of_panels(ctx.inputs[1], windows.sizes().back(), sizes.back()), sizes)};
+      windows, matrix_of_panels(ctx.inputs[1], DType::I32, windows.sizes().back(), sizes.back()),
+      sizes)};
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "heddle/error.h"
 #include "ir/analysis/regions.h"
 #include "ir/infer_count.h"
+#include "ir/passes/bf16_products.h"
 #include "ir/passes/bf16_weights.h"
 #include "ir/passes/bucket_collectives.h"
 #include "ir/passes/canonicalise.h"
@@ -36,6 +37,7 @@ namespace heddle::ir {
 namespace {
 
 constexpr Pass kPasses[] = {
+    {"bf16-products", bf16_products},
     {"bf16-weights", bf16_weights},
     {"bucket-collectives", bucket_collectives},
     {"canonicalise", canonicalise},

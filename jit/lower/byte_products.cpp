@@ -6,7 +6,7 @@
 #include "ir/op.h"
 #include "ir/passes/form_regions.h"
 #include "jit/lower/decompose.h"
-#include "jit/lower/pack_weights.h"
+#include "jit/lower/group_panels.h"
 #include "jit/nests/conv_product.h"
 
 namespace heddle::jit {
@@ -85,7 +85,8 @@ class Emitter {
     const std::int64_t columns = right.bytes.meta().sizes[1].constant();
     return corrected(
         left, right,
-        b_.emit("packed_int8_matmul", {left.bytes, panels(right.bytes)}, {{"columns", columns}}));
+        b_.emit("packed_int8_matmul", {left.bytes, emit_group_panels(b_, right.bytes, kGroup)},
+                {{"columns", columns}}));
   }
   /// `given` with the windows of `x` on the left; the left operand's zero point is one for all.
   Value windows(const ByteProduct& given, const Node& conv) {
@@ -95,7 +96,8 @@ class Emitter {
     Ints kernel;
     for (std::size_t d = 2; d < weights.size(); ++d) kernel.push_back(weights[d].constant());
     return corrected(left, given.right,
-                     b_.emit("packed_int8_conv", {left.bytes, panels(given.right.bytes), zero},
+                     b_.emit("packed_int8_conv",
+                             {left.bytes, emit_group_panels(b_, given.right.bytes, kGroup), zero},
                              {{"columns", weights[0].constant()},
                               {"kernel", std::move(kernel)},
                               {"strides", conv.ints("strides")},
@@ -184,22 +186,6 @@ class Emitter {
     if (operand.bytes.meta().dtype == DType::I8) return operand;
     const Value wrapped = b_.emit("add", {operand.bytes, number(DType::U8, kMiddle)});
     return {converted(wrapped, DType::I8), moved(operand.zero, -kMiddle)};
-  }
-
-  /// [depth, columns] ==> [panels, groups, columns of a panel, 4]
-  Value panels(Value matrix) {
-    const SymExpr depth = matrix.meta().sizes[0];
-    const SymExpr columns = matrix.meta().sizes[1];
-    const SymExpr groups = ceildiv(depth, kGroup);
-    const SymExpr count = ceildiv(columns, kPanelColumns);
-    const ir::Dims missing{groups * kGroup - depth, count * kPanelColumns - columns};
-    if (!missing[0].is_constant(0) || !missing[1].is_constant(0))
-      matrix = b_.emit("pad", {matrix, number(DType::I8, 0)},
-                       {{"low", ir::Dims{0, 0}}, {"high", missing}});
-    const ir::Dims split{groups, SymExpr(kGroup), count, SymExpr(kPanelColumns)};
-    const Value parts = b_.emit("reshape", {matrix}, {{"sizes", split}});
-    const Value turned = b_.emit("permute", {parts}, {{"perm", Ints{2, 0, 3, 1}}});
-    return b_.emit("clone", {turned});
   }
 
   GraphBuilder& b_;

@@ -9,12 +9,15 @@
 #include "jit/lower/byte_products.h"
 #include "jit/lower/decompose.h"
 #include "jit/lower/fixed_values.h"
+#include "jit/lower/group_panels.h"
 
 namespace heddle::jit {
 namespace {
 
 using ir::Node;
 using ir::Value;
+
+constexpr std::int64_t kPair = 2;
 
 class Packer {
  public:
@@ -24,6 +27,7 @@ class Packer {
     if (node->op_name() == "scan") return visit_scan(rewriter, *node);
     if (!is_packable(*node) || !fixed_.contains(node->input(1).node)) return std::nullopt;
     if (const auto bytes = byte_product_of(*node)) return byte_product(rewriter, *bytes);
+    if (is_of_pairs(*node)) return product_of_pairs(rewriter, *node);
     const Value packed = panels(rewriter, node->input(1), region_of(*node));
     if (node->op_name() == "grouped_matmul") return grouped(rewriter, *node, packed);
     return product(rewriter, *node, packed);
@@ -39,6 +43,45 @@ class Packer {
     const SymExpr count = right.count();
     return right.rank() == (is_grouped ? 3 : 2) && count.is_constant() &&
            count.constant() >= kLeastPackedCount;
+  }
+
+  bool is_of_pairs(const Node& node) const {
+    return options_.bf16_dot && node.op_name() == "matmul" && node.flag("bf16");
+  }
+
+  std::vector<Value> product_of_pairs(ir::Rewriter& rewriter, const Node& node) {
+    const std::string region = region_of(node);
+    Value& left = narrowed_[{node.input(0), region}];
+    if (!left) left = narrow(rewriter.builder(), rewriter.map(node.input(0)));
+    return product_of_pairs(rewriter.builder(), node, left,
+                            panels_of_pairs(rewriter, node.input(1), region));
+  }
+
+  static std::vector<Value> product_of_pairs(ir::GraphBuilder& builder, const Node& node,
+                                             Value left, Value panels) {
+    const std::int64_t columns = node.input(1).meta().sizes[1].constant();
+    const Value sums = builder.emit("packed_bf16_matmul", {left, panels}, {{"columns", columns}});
+    const DType dtype = node.output().dtype;
+    if (dtype == DType::F32) return {sums};
+    return {builder.emit("convert", {sums}, {{"dtype", dtype}})};
+  }
+
+  /// `value` in bf16: what it was widened from, if anything.
+  static Value narrow(ir::GraphBuilder& builder, Value value) {
+    if (value.meta().dtype == DType::BF16) return value;
+    const Value from = without_widening(value);
+    if (from.meta().dtype == DType::BF16) return from;
+    return builder.emit("convert", {value}, {{"dtype", DType::BF16}});
+  }
+
+  /// The panels of pairs of `right`, made once for a unit.
+  Value panels_of_pairs(ir::Rewriter& rewriter, Value right, const std::string& region) {
+    Value& packed = pairs_[{right, region}];
+    if (!packed) {
+      ir::GraphBuilder& builder = rewriter.builder();
+      packed = emit_group_panels(builder, narrow(builder, rewriter.map(right)), kPair);
+    }
+    return packed;
   }
 
   /// The panels of `right`, made once for a unit.
@@ -77,7 +120,8 @@ class Packer {
     const ir::Graph& body = node.graph("body");
     const auto first = static_cast<std::size_t>(node.integer("carried") + node.integer("scanned"));
     std::vector<Value> operands = rewriter.map(node.inputs());
-    std::map<std::size_t, Value> inside;  // panels in the body, by operand
+    // Panels in the body, by operand and whether they are of pairs.
+    std::map<std::pair<std::size_t, bool>, Value> inside;
     const ir::Graph packed = ir::rewrite(
         body,
         [&](ir::Rewriter& within, const ir::NodePtr& part) -> std::optional<std::vector<Value>> {
@@ -87,13 +131,18 @@ class Packer {
               static_cast<std::size_t>(std::ranges::find(inputs, part->input(1)) - inputs.begin());
           if (k == inputs.size() || k < first || !fixed_.contains(node.input(k).node))
             return std::nullopt;
-          Value& given = inside[k];
+          const bool pairs = is_of_pairs(*part);
+          Value& given = inside[{k, pairs}];
           if (!given) {
-            operands.push_back(panels(rewriter, node.input(k), region_of(node)));
+            const std::string region = region_of(node);
+            operands.push_back(pairs ? panels_of_pairs(rewriter, node.input(k), region)
+                                     : panels(rewriter, node.input(k), region));
             const ir::TensorMeta& meta = operands.back().meta();
             given = within.builder().input(ir::TensorMeta::of(meta.dtype, meta.sizes));
           }
-          return product(within, *part, given);
+          if (!pairs) return product(within, *part, given);
+          const Value left = narrow(within.builder(), within.map(part->input(0)));
+          return product_of_pairs(within.builder(), *part, left, given);
         });
     if (packed.identical(body)) return std::nullopt;
     ir::Attrs attrs = node.attrs();
@@ -139,7 +188,10 @@ class Packer {
   const LowerOptions& options_;
   FixedValues fixed_;
   /// By the matrix and the unit that reads it: units share no kernel.
-  std::map<std::pair<Value, std::string>, Value> panels_;
+  using ByUnit = std::map<std::pair<Value, std::string>, Value>;
+  ByUnit panels_;
+  ByUnit pairs_;
+  ByUnit narrowed_;  ///< left operands in bf16
 };
 
 }  // namespace

@@ -23,6 +23,13 @@ inline constexpr std::int64_t kLeastPackedCount = 4097;
 /// of a tile then continues the one before, where in a row-major matrix each lies in a page of its own. Matrices that
 /// the body of a scan reads in each iteration are packed before it. So are those of groups, each by itself.
 ///
+/// Where the CPU multiplies pairs of bf16, products that allow it become those of packed pairs, with sums of f32:
+///
+///   %y = matmul(%x: f32[m, 768], %w) {bf16 = true}
+///     ==>
+///   %p = panels [2, 384, 64, 2] of convert(%w) {dtype = bf16}
+///   %y = packed_bf16_matmul(convert(%x) {dtype = bf16}, %p) {columns = 100}
+///
 /// Products of bytes, as of quantised tensors, become products of packed bytes (byte_products.h).
 ///
 /// Needs:  decomposed ops, known sizes put in.

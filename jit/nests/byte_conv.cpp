@@ -164,7 +164,7 @@ class ByteConvNest {
     const SymExpr begin = SymExpr(part) * kGroupDepth;
     const SymExpr depth = b_.simplify(min(kGroupDepth, groups - begin));
     const SymExpr first = panels_.offset + panels_.strides[0] * panel + panels_.strides[1] * begin;
-    TileOperand right = byte_panel(b_, panels_, first, depth, columns);
+    TileOperand right = group_panel(b_, panels_, DType::I8, first, depth, columns);
     b_.contract({.acc = acc_,
                  .dtype = DType::I32,
                  .tile_rows = kTileRows,

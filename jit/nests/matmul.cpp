@@ -9,7 +9,8 @@
 //
 // A right operand that lies along the depth (k transposed, as in q.kT) is the contraction's own business.
 // One that lies along neither is first packed, block of depth by block of depth, into a local tile. The panels
-// of packed_matmul are tiles already, and so are those of packed_int8_matmul, which multiplies four bytes at a time.
+// of packed_matmul are tiles already, and so are those of packed_int8_matmul, which multiplies four bytes at a time, and of
+// packed_bf16_matmul, which multiplies two elements.
 // Where all matrices on the left are multiplied by one on the right and lie behind each other, they are one matrix
 // with all their rows.
 #include <algorithm>
@@ -43,11 +44,11 @@ class MatmulNest {
         left_(*ctx.affine(0)),
         right_(*ctx.affine(1)),
         depth_(ctx.operand_sizes(0).back()),
-        bytes_(ctx.node().op_name() == "packed_int8_matmul"),
-        accumulator_(bytes_ || ctx.node().op_name() == "int8_matmul"
+        group_(group_of(ctx.node().op_name())),
+        accumulator_(group_ == kByteGroup || ctx.node().op_name() == "int8_matmul"
                          ? DType::I32
                          : accumulator_of(ctx.node().output().dtype)),
-        panels_(bytes_ || ctx.node().op_name() == "packed_matmul"),
+        panels_(group_ != 1 || ctx.node().op_name() == "packed_matmul"),
         row_stride_(left_.strides[left_.strides.size() - 2]) {
     if (!panels_ && right_.strides.size() != 2) return;
     if (const auto even = even_row_stride(b_, left_, out_)) {
@@ -83,8 +84,8 @@ class MatmulNest {
     acc_ = b_.add_local(accumulator_, kTileRows * kTileColumns, kTileRows * kTileColumns);
     const SymExpr& depth_stride = right_.strides[right_.strides.size() - 2];
     const SymExpr& column_stride = right_.strides.back();
-    if (bytes_)
-      contract_bytes(column_tile);
+    if (group_ != 1)
+      contract_groups(column_tile);
     else if (panels_)
       contract_panel(column_tile);
     else if (column_stride.is_constant(1) || column_stride.is_constant(0) ||
@@ -94,10 +95,16 @@ class MatmulNest {
       contract_packed();
     write();
     const SymExpr products = extent * kTileRows * kTileColumns * depth_;
-    b_.nest().work = bytes_ ? products : products * 2;
+    b_.nest().work = group_ == kByteGroup ? products : products * 2;
   }
 
  private:
+  /// Neighbouring elements of the depth that are multiplied at a time.
+  static std::int64_t group_of(std::string_view op) {
+    if (op == "packed_int8_matmul") return kByteGroup;
+    return op == "packed_bf16_matmul" ? kBf16Group : 1;
+  }
+
   /// Whether panels, all of them, stay in a second-level cache.
   bool is_resident() {
     if (!panels_) return false;
@@ -183,8 +190,8 @@ class MatmulNest {
     return {right_.buffer, std::move(base), right_.strides[1], right_.strides[2]};
   }
 
-  /// Groups of four bytes: part of the depth by part, like the panels of floats.
-  void contract_bytes(const SymExpr& number) {
+  /// Groups of neighbours: part of the depth by part, like the panels of floats.
+  void contract_groups(const SymExpr& number) {
     const SymExpr groups = ctx_.operand_sizes(1)[1];
     const SymExpr base = right_.offset + right_.strides[0] * number;
     clear(rows_ * kTileColumns);
@@ -193,33 +200,34 @@ class MatmulNest {
     const SymExpr begin = SymExpr(block) * kGroupDepth;
     const SymExpr depth = b_.simplify(min(kGroupDepth, groups - begin));
     const SymExpr part = base + begin * right_.strides[1];
-    TileOperand b = byte_panel(b_, right_, part, depth, columns_);
+    TileOperand b =
+        group_panel(b_, right_, ctx_.node().input(1).meta().dtype, part, depth, columns_);
     const bool whole =
-        b_.simplify(mod(depth_, kByteGroup)).is_constant(0) && left_.strides.back().is_constant(1);
-    const SymExpr first = begin * kByteGroup;
+        b_.simplify(mod(depth_, group_)).is_constant(0) && left_.strides.back().is_constant(1);
+    const SymExpr first = begin * group_;
     TileOperand a = whole ? left_tile(first) : whole_groups(first, depth);
-    a.column_stride = kByteGroup;
+    a.column_stride = group_;
     b_.contract({acc_, accumulator_, kTileRows, kTileColumns, rows_, columns_, depth, std::move(a),
-                 std::move(b), true, kByteGroup});
+                 std::move(b), true, group_});
     b_.end_for();
   }
 
   /// `groups` groups of the left matrix from column `first` on, what lies beyond its last column as zeros.
   TileOperand whole_groups(const SymExpr& first, const SymExpr& groups) {
-    constexpr std::int64_t kPitch = kGroupDepth * kByteGroup;
-    const NestBufferId copy = b_.add_local(DType::U8, kTileRows * kPitch, kTileRows * kPitch);
+    const std::int64_t pitch = kGroupDepth * group_;
+    const NestBufferId copy =
+        b_.add_local(ctx_.node().input(0).meta().dtype, kTileRows * pitch, kTileRows * pitch);
     const TileOperand from = left_tile(first);
     const Symbol row = b_.begin_for(rows_, ForStmt::Kind::Serial);
-    const SymExpr width = groups * kByteGroup;
+    const SymExpr width = groups * group_;
     const Symbol column = b_.begin_for(width, ForStmt::Kind::Vector);
     const Mask inside = where_less(b_, {}, first + SymExpr(column), depth_);
     const SymExpr at =
         from.base + SymExpr(row) * from.row_stride + SymExpr(column) * from.column_stride;
-    b_.store(copy, SymExpr(row) * kPitch + SymExpr(column),
-             b_.load(from.buffer, at, id_of(inside)));
+    b_.store(copy, SymExpr(row) * pitch + SymExpr(column), b_.load(from.buffer, at, id_of(inside)));
     b_.end_for();
     b_.end_for();
-    return {copy, 0, kPitch, 1};
+    return {copy, 0, pitch, 1};
   }
 
   void contract_packed() {
@@ -277,9 +285,9 @@ class MatmulNest {
   AffineOperand left_;
   AffineOperand right_;
   SymExpr depth_;
-  bool bytes_;  ///< packed_int8_matmul
+  std::int64_t group_;
   DType accumulator_;
-  bool panels_;        ///< packed_matmul or packed_int8_matmul
+  bool panels_;        ///< the right operand is a packed one
   bool flat_ = false;  ///< all rows of the batch are rows of one matrix
   SymExpr row_stride_;
   NestBufferId acc_ = 0;
@@ -302,6 +310,8 @@ const NestRecipe kInt8MatmulRecipe{
     .name = "int8_matmul", .memory_operands = 0b11, .epilogue = true, .build = build};
 const NestRecipe kMatmulRecipe{
     .name = "matmul", .memory_operands = 0b11, .epilogue = true, .build = build};
+const NestRecipe kPackedBf16MatmulRecipe{
+    .name = "packed_bf16_matmul", .memory_operands = 0b11, .epilogue = true, .build = build};
 const NestRecipe kPackedInt8MatmulRecipe{
     .name = "packed_int8_matmul", .memory_operands = 0b11, .epilogue = true, .build = build};
 const NestRecipe kPackedMatmulRecipe{

@@ -17,6 +17,7 @@ std::span<const NestRecipe> all_recipes() {
                                                kMatmulRecipe,
                                                kPackedGroupedMatmulRecipe,
                                                kPackedInt8ConvRecipe,
+                                               kPackedBf16MatmulRecipe,
                                                kPackedInt8MatmulRecipe,
                                                kPackedMatmulRecipe,
                                                kMergeRunsRecipe,

@@ -227,22 +227,22 @@ TileOperand copied_part(NestBuilder& b, const TileOperand& part, const SymExpr& 
   return {copy, 0, kPanelColumns, 1};
 }
 
-TileOperand byte_panel(NestBuilder& b, const AffineOperand& panels, const SymExpr& first,
-                       const SymExpr& groups, const SymExpr& columns) {
-  constexpr std::int64_t kPitch = kPanelColumns * kByteGroup;
-  constexpr std::int64_t kCount = kGroupDepth * kPitch;
+TileOperand group_panel(NestBuilder& b, const AffineOperand& panels, DType dtype,
+                        const SymExpr& first, const SymExpr& groups, const SymExpr& columns) {
+  const std::int64_t group = is_floating(dtype) ? kBf16Group : kByteGroup;
+  const std::int64_t pitch = kPanelColumns * group;
   const std::vector<SymExpr>& strides = panels.strides;
   if (strides[3].is_constant(1)) return {panels.buffer, first, strides[1], strides[2]};
-  const NestBufferId copy = b.add_local(DType::I8, kCount, kCount);
+  const NestBufferId copy = b.add_local(dtype, kGroupDepth * pitch, kGroupDepth * pitch);
   const Symbol row = b.begin_for(groups, ForStmt::Kind::Serial);
-  const SymExpr width = columns * kByteGroup;
-  const Symbol byte = b.begin_for(width, ForStmt::Kind::Vector);
-  const SymExpr at = first + SymExpr(row) * strides[1] + floordiv(byte, kByteGroup) * strides[2] +
-                     mod(byte, kByteGroup) * strides[3];
-  b.store(copy, SymExpr(row) * kPitch + SymExpr(byte), b.load(panels.buffer, at));
+  const SymExpr width = columns * group;
+  const Symbol element = b.begin_for(width, ForStmt::Kind::Vector);
+  const SymExpr at = first + SymExpr(row) * strides[1] + floordiv(element, group) * strides[2] +
+                     mod(element, group) * strides[3];
+  b.store(copy, SymExpr(row) * pitch + SymExpr(element), b.load(panels.buffer, at));
   b.end_for();
   b.end_for();
-  return {copy, 0, kPitch, kByteGroup};
+  return {copy, 0, pitch, group};
 }
 
 std::optional<SymExpr> even_row_stride(const NestBuilder& b, const AffineOperand& left,

@@ -87,9 +87,10 @@ struct WindowShape {
   TapLoop transposed_taps(std::size_t d, const SymExpr& at) const;
 };
 
-/// Bytes of a group of packed_int8_matmul's panels, and the groups of a part of a panel that stays in the first-level
-/// cache while the rows of a tile pass over it: 24 KiB.
+/// Elements of a group of panels, 4 bytes: of packed_int8_matmul's and of packed_bf16_matmul's; and the groups of a part of a
+/// panel that stays in the first-level cache while the rows of a tile pass over it: 24 KiB.
 inline constexpr std::int64_t kByteGroup = 4;
+inline constexpr std::int64_t kBf16Group = 2;
 inline constexpr std::int64_t kGroupDepth = 96;
 
 /// Depth of the part of a matrix's columns that stays in the first-level cache while all rows of a tile pass over it, a few
@@ -100,11 +101,11 @@ inline constexpr std::int64_t kPanelDepth = 128;
 TileOperand copied_part(NestBuilder& b, const TileOperand& part, const SymExpr& depth,
                         const SymExpr& columns, DType dtype);
 
-/// `groups` rows, kGroupDepth at most, of a panel [q, w, 4] from element `first` on, as they lie or, where the bytes of a
-/// group do not lie side by side, in a copy where they do.
-/// @param panels  [p, q, w, 4]
-TileOperand byte_panel(NestBuilder& b, const AffineOperand& panels, const SymExpr& first,
-                       const SymExpr& groups, const SymExpr& columns);
+/// `groups` rows, kGroupDepth at most, of a panel [q, w, group] from element `first` on, as they lie or, where the elements of
+/// a group do not lie side by side, in a copy where they do.
+/// @param panels  [p, q, w, group] of `dtype`
+TileOperand group_panel(NestBuilder& b, const AffineOperand& panels, DType dtype,
+                        const SymExpr& first, const SymExpr& groups, const SymExpr& columns);
 
 /// How far apart the rows of all matrices of `left` are, if equally, so that a product of sizes `out` reads them as those
 /// of one: with dimensions of size 1 passed over, each dimension begins where the one inside it ends.

@@ -1,24 +1,18 @@
 // Weights in 16 bits, on request: results are off by no more than the rounding of the weights allows, and the panels
 // take half the memory.
-#include <cmath>
 #include <gtest/gtest.h>
 #include <string>
 #include <vector>
 
 #include "heddle/heddle.h"
+#include "tests/engine/rounded_products.h"
 
 namespace hd = heddle;
 
 namespace {
 
-hd::Tensor noise(hd::Sizes sizes, std::uint32_t seed) {
-  hd::Tensor tensor = hd::Tensor::empty(hd::f32, std::move(sizes));
-  for (std::int64_t k = 0; k < tensor.count(); ++k) {
-    seed = seed * 1664525u + 1013904223u;
-    tensor.data_as<float>()[k] = static_cast<float>(seed >> 8) * 0x1p-23f - 1;
-  }
-  return tensor;
-}
+using hd::tests::rounded_noise;
+using hd::tests::share_of_error;
 
 hd::EngineOptions rounding() {
   hd::EngineOptions options;
@@ -29,37 +23,23 @@ hd::EngineOptions rounding() {
 TEST(Bf16Weights, AreOffByTheRoundingOfTheWeights) {
   constexpr std::int64_t kDepth = 300;
   constexpr std::int64_t kColumns = 200;
-  const hd::Tensor weights = noise({kDepth, kColumns}, 1);
+  const hd::Tensor weights = rounded_noise({kDepth, kColumns}, 1);
   hd::Engine engine([=](const hd::Tensor& x) { return hd::matmul(x, weights); }, rounding());
   for (const std::int64_t rows : {1, 7, 40}) {
-    const hd::Tensor x = noise({rows, kDepth}, 2);
+    const hd::Tensor x = rounded_noise({rows, kDepth}, 2);
     const hd::Tensor y = engine.run({x})[0];
     ASSERT_EQ(y.dtype(), hd::f32);
-    double most = 0;
-    for (std::int64_t r = 0; r < rows; ++r) {
-      for (std::int64_t c = 0; c < kColumns; ++c) {
-        double want = 0;
-        double size = 0;
-        for (std::int64_t k = 0; k < kDepth; ++k) {
-          const double product = static_cast<double>(x.data_as<float>()[r * kDepth + k]) *
-                                 weights.data_as<float>()[k * kColumns + c];
-          want += product;
-          size += std::abs(product);
-        }
-        const double error = std::abs(y.data_as<float>()[r * kColumns + c] - want) / size;
-        ASSERT_LE(error, 0x1p-9 + 1e-5) << "row " << r << ", column " << c;
-        most = std::max(most, error);
-      }
-    }
+    const double most = share_of_error(x, weights, y);
+    EXPECT_LE(most, 0x1p-9 + 1e-5) << rows;
     // f32 weights would be off by a thousandth of that.
     EXPECT_GT(most, 0x1p-14);
   }
 }
 
 TEST(Bf16Weights, FollowUpdatesOfTheirParameters) {
-  const hd::Tensor weights = noise({80, 64}, 4);
+  const hd::Tensor weights = rounded_noise({80, 64}, 4);
   hd::Engine engine([=](const hd::Tensor& x) { return hd::matmul(x, weights); }, rounding());
-  const hd::Tensor x = noise({3, 80}, 3);
+  const hd::Tensor x = rounded_noise({3, 80}, 3);
   engine.run({x});
   const std::string name = engine.parameters().at(0).name;
   for (const float value : {0.5f, 1.0f + 0x1p-9f, 3.0f}) {

@@ -371,19 +371,20 @@ TEST(CudaAttentions, ScalesOfTheNestAreThoseOfItsKey) {
 }
 
 /// The variant for so many heads of 64 or `size` on an H200.
-std::string chosen(std::int64_t heads, std::int64_t queries, std::int64_t keys,
-                   std::int64_t size = 64, bool causal = false) {
+std::string chosen_attention(std::int64_t heads, std::int64_t queries, std::int64_t keys,
+                             std::int64_t size = 64, bool causal = false) {
   const auto tiles = jit::cuda::attention_tiles(size, size, false, kH200);
   const AttentionShape shape{heads, queries, keys, causal};
   return tiles[jit::cuda::cheapest_tile(tiles, shape, kH200)].name();
 }
 
 TEST(CudaAttentions, TheCostModelTakesTilesThatFillTheDevice) {
-  EXPECT_EQ(chosen(32, 1, 4096), "flash_16x64") << "one query: warps part the keys";
-  EXPECT_EQ(chosen(8, 100, 1000), "flash_16x64") << "larger tiles would leave most of it idle";
-  EXPECT_EQ(chosen(256, 4096, 4096), "flash_128x64");
-  EXPECT_EQ(chosen(256, 4096, 4096, 128, true), "flash_128x64");
-  EXPECT_EQ(chosen(512, 64, 512), "flash_64x64");
+  EXPECT_EQ(chosen_attention(32, 1, 4096), "flash_16x64") << "one query: warps part the keys";
+  EXPECT_EQ(chosen_attention(8, 100, 1000), "flash_16x64")
+      << "larger tiles would leave most of it idle";
+  EXPECT_EQ(chosen_attention(256, 4096, 4096), "flash_128x64");
+  EXPECT_EQ(chosen_attention(256, 4096, 4096, 128, true), "flash_128x64");
+  EXPECT_EQ(chosen_attention(512, 64, 512), "flash_64x64");
 }
 
 TEST(CudaAttentions, VariantsAreTilesOfQueries) {

@@ -315,7 +315,7 @@ TEST(CudaConvs, FewChannelsAreNoProduct) {
 }
 
 /// The tile for windows of a 3 x 3 kernel on an H200, as many as `columns`, that move by one.
-std::string chosen(std::int64_t rows, std::int64_t columns, std::int64_t channels) {
+std::string chosen_for_conv(std::int64_t rows, std::int64_t columns, std::int64_t channels) {
   const auto tiles = jit::cuda::product_tiles(f16, Along::Rows, Along::Windows, kProductDevice);
   const jit::cuda::ProductShape shape{1, rows, columns, 9 * channels, 2, 9};
   const jit::cuda::ProductChoice choice = jit::cuda::cheapest_tile(tiles, shape, kProductDevice);
@@ -324,11 +324,11 @@ std::string chosen(std::int64_t rows, std::int64_t columns, std::int64_t channel
 }
 
 TEST(CudaConvs, TheCostModelTakesTilesThatFillTheDevice) {
-  EXPECT_EQ(chosen(64, 16 * 56 * 56, 64), "tensor_64x64x64");
-  EXPECT_EQ(chosen(128, 16 * 28 * 28, 128), "tensor_128x128x32");
-  EXPECT_EQ(chosen(256, 16 * 14 * 14, 256), "tensor_128x128x32 / 2");
-  EXPECT_EQ(chosen(512, 16 * 7 * 7, 512), "tensor_128x128x32 / 4");
-  EXPECT_EQ(chosen(512, 7 * 7, 512), "tensor_16x64x64 / 4");
+  EXPECT_EQ(chosen_for_conv(64, 16 * 56 * 56, 64), "tensor_64x64x64");
+  EXPECT_EQ(chosen_for_conv(128, 16 * 28 * 28, 128), "tensor_128x128x32");
+  EXPECT_EQ(chosen_for_conv(256, 16 * 14 * 14, 256), "tensor_128x128x32 / 2");
+  EXPECT_EQ(chosen_for_conv(512, 16 * 7 * 7, 512), "tensor_128x128x32 / 4");
+  EXPECT_EQ(chosen_for_conv(512, 7 * 7, 512), "tensor_16x64x64 / 4");
 }
 
 /// Their elements are in memory but once: what bounds a matrix that is there does not bound them.
@@ -344,7 +344,7 @@ TEST(CudaConvs, TheCostModelKnowsThatWindowsOverlap) {
 }
 
 /// What the simulator objects to when barrier `skipped` of a launch is left out; empty: nothing.
-std::string problem_without(std::uint64_t skipped, std::uint64_t& barriers) {
+std::string conv_problem_without(std::uint64_t skipped, std::uint64_t& barriers) {
   static const sim::Control control(test::simulator_path());
   const OneProduct one(
       "graph @g(%x: f16[s0, 24, s1, s2], %w: f16[16, 24, 3, 3]) {\n  %c = conv(%x, %w) {strides = "
@@ -372,12 +372,12 @@ std::string problem_without(std::uint64_t skipped, std::uint64_t& barriers) {
 TEST(CudaConvs, EveryBarrierIsNeeded) {
   if (!test::on_simulator()) GTEST_SKIP() << test::kNeedsSimulator;
   std::uint64_t barriers = 0;
-  ASSERT_EQ(problem_without(0, barriers), "");
+  ASSERT_EQ(conv_problem_without(0, barriers), "");
   // One for each of four steps, of which the last is where the sums will be, two around the sums on their way out, and the last, after which a block would go on
   // to another tile.
   ASSERT_EQ(barriers, 7u);
   for (std::uint64_t k = 1; k < barriers; ++k)
-    EXPECT_THAT(problem_without(k, barriers), HasSubstr("no barrier lies between"))
+    EXPECT_THAT(conv_problem_without(k, barriers), HasSubstr("no barrier lies between"))
         << "barrier " << k;
 }
 

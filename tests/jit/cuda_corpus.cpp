@@ -74,7 +74,7 @@ class GridCase {
   CorpusCase result_;
 };
 
-double tolerance_of(DType dtype) {
+double corpus_tolerance_of(DType dtype) {
   switch (dtype) {
     case DType::F16:
       return 2e-3;
@@ -107,7 +107,7 @@ CorpusCase operations(DType dtype, int arity) {
   for (const NestBufferId input : inputs) operands.push_back(b.load(input, grid.at()));
   for (std::size_t k = 0; k < ops.size(); ++k)
     b.store(outputs[k], grid.at(), b.apply(ops[k], operands));
-  return grid.finish(tolerance_of(dtype));
+  return grid.finish(corpus_tolerance_of(dtype));
 }
 
 CorpusCase conversions(DType from) {

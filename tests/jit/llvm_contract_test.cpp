@@ -188,30 +188,39 @@ TEST(LlvmContract, EveryDtype) {
   }
 }
 
-/// out[m, n] = the sum of products of groups of four bytes: a lies by rows, b by groups of columns.
-Nest group_nest(std::int64_t groups) {
+/// What group_nest() multiplies.
+struct Groups {
+  DType a = u8;
+  DType b = i8;
+  DType acc = i32;
+  std::int64_t size = 4;  ///< elements
+};
+constexpr Groups kPairs{.a = bf16, .b = bf16, .acc = f32, .size = 2};
+
+/// out[m, n] = the sum of products of groups: a lies by rows, b by groups of columns.
+Nest group_nest(std::int64_t groups, const Groups& of = {}) {
   NestBuilder builder("groups");
   builder.nest().size_count = 2;
   const SymExpr rows = SymExpr::size(0);
   const SymExpr columns = SymExpr::size(1);
   constexpr std::int64_t kRows = 7;
   constexpr std::int64_t kColumns = 64;
-  const auto a = builder.add_global(u8, rows * groups * 4);
-  const auto b = builder.add_global(i8, groups * kColumns * 4);
-  const auto out = builder.add_global(i32, rows * columns);
-  const auto acc = builder.add_local(i32, kRows * kColumns, kRows * kColumns);
+  const auto a = builder.add_global(of.a, rows * groups * of.size);
+  const auto b = builder.add_global(of.b, groups * kColumns * of.size);
+  const auto out = builder.add_global(of.acc, rows * columns);
+  const auto acc = builder.add_local(of.acc, kRows * kColumns, kRows * kColumns);
   builder.set_parallel(builder.new_axis(1), 1);
   builder.contract({acc,
-                    i32,
+                    of.acc,
                     kRows,
                     kColumns,
                     rows,
                     columns,
                     groups,
-                    {a, 0, 4 * groups, 4},
-                    {b, 0, 4 * kColumns, 4},
+                    {a, 0, of.size * groups, of.size},
+                    {b, 0, of.size * kColumns, of.size},
                     false,
-                    4});
+                    of.size});
   builder.nest().buffers[acc].read = true;
   const Symbol m = builder.new_axis(rows);
   const Symbol n = builder.new_axis(columns);
@@ -270,6 +279,48 @@ TEST(LlvmContract, GroupsOfBytesAreExactOnEveryTarget) {
       }
       for (const std::int64_t rows : {1, 2, 4, 7})
         for (const std::int64_t columns : {1, 16, 33, 64}) expect_groups(target, rows, columns);
+    }
+  }
+}
+
+void expect_pairs(const cpu::CodegenTarget& target, std::int64_t rows, std::int64_t columns) {
+  constexpr std::int64_t kGroups = 5;
+  constexpr std::int64_t kDepth = 2 * kGroups;
+  // Sums that bf16 would round and f32 holds.
+  const auto noise = [](std::int64_t k) { return static_cast<float>(k * 37 % 251 - 125) * 0.5f; };
+  std::vector<std::uint16_t> a;
+  std::vector<std::uint16_t> b;
+  for (std::int64_t k = 0; k < rows * kDepth; ++k) a.push_back(base::BFloat16(noise(k)).bits);
+  for (std::int64_t k = 0; k < kDepth * 64; ++k) b.push_back(base::BFloat16(noise(k + 9)).bits);
+  std::vector<float> out(static_cast<std::size_t>(rows * columns), 7);
+  const auto code =
+      cpu::load_object(cpu::compile_object(group_nest(kGroups, kPairs), target), target);
+  void* buffers[] = {a.data(), b.data(), out.data()};
+  const std::int64_t sizes[] = {rows, columns};
+  std::int32_t status = 0;
+  code.entry(buffers, sizes, 0, 1, nullptr, &status);
+  for (std::int64_t m = 0; m < rows; ++m) {
+    for (std::int64_t n = 0; n < columns; ++n) {
+      float sum = 0;
+      for (std::int64_t k = 0; k < kDepth; ++k)
+        sum += noise(m * kDepth + k) * noise((k / 2 * 64 + n) * 2 + k % 2 + 9);
+      ASSERT_EQ(out[static_cast<std::size_t>(m * columns + n)], sum) << m << ", " << n;
+    }
+  }
+}
+
+/// With the instruction, where the processor has it, and by multiply-adds.
+TEST(LlvmContract, PairsOfBf16HaveSumsOfF32OnEveryTarget) {
+  for (const std::int64_t vector_bytes : {64, 32, 16}) {
+    for (const bool plain : {false, true}) {
+      cpu::CodegenTarget target = cpu::host_target(vector_bytes);
+      if (plain) target.features = without(target.features, "avx512bf16");
+      cpu::CodegenTexts texts;
+      cpu::compile_object(group_nest(5, kPairs), target, &texts);
+      EXPECT_EQ(texts.ir.find("dpbf16ps") != std::string::npos, cpu::has_bf16_dot(target));
+      EXPECT_FALSE(plain && cpu::has_bf16_dot(target));
+      for (const std::int64_t rows : {1, 2, 4, 7})
+        for (const std::int64_t columns : {1, 16, 33, 64}) expect_pairs(target, rows, columns);
     }
   }
 }

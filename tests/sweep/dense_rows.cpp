@@ -99,6 +99,13 @@ void add_dense_rows(std::vector<OpRow>& rows) {
                         {noise(t, {e.first(5), e.last(101)}), noise(t, {2, e.last(101), 64}, 2)},
                         {{"columns", std::int64_t{70}}}};
                   }});
+  rows.push_back(
+      {"packed_bf16_matmul", "", {bf16}, [](DType t, Extent e) {
+         const std::int64_t depth = e.last(101);
+         return OneOp{"packed_bf16_matmul",
+                      {noise(t, {e.first(5), depth}), noise(bf16, {2, (depth + 1) / 2, 64, 2}, 2)},
+                      {{"columns", std::int64_t{70}}}};
+       }});
   rows.push_back({"packed_int8_matmul", "", {u8}, [](DType t, Extent e) {
                     const std::int64_t depth = e.last(101);
                     const ir::Sizes sizes{e.first(5), depth};

@@ -22,6 +22,9 @@ struct CodegenTarget {
 /// The host, with vectors of at most `vector_bytes` (16, 32, 64; 0: its widest).
 CodegenTarget host_target(std::int64_t vector_bytes = 0);
 
+/// Whether one instruction of the target's vectors multiplies pairs of bf16.
+bool has_bf16_dot(const CodegenTarget& target);
+
 /// Version of the compiler and of this emitter; part of every cache key.
 std::string codegen_version();
 

@@ -17,7 +17,7 @@
 #include <llvm/IR/Module.h>
 
 #include "base/check.h"
-#include "jit/cpu/llvm/byte_dot.h"
+#include "jit/cpu/llvm/dot.h"
 #include "jit/cpu/llvm/nest_emitter.h"
 #include "jit/cpu/llvm/turn.h"
 
@@ -325,7 +325,10 @@ NestEmitter::Values NestEmitter::contract_step(const Tile& tile, Value* k, const
 }
 
 Value* NestEmitter::contract_add(const ContractStmt& s, Value* sum, Value* left, Value* right) {
-  if (s.group != 1) return dot_of_bytes(b_, module_.getTargetTriple(), target_, sum, left, right);
+  const std::string& triple = module_.getTargetTriple();
+  if (s.group != 1 && is_floating(s.dtype))
+    return dot_of_bf16(b_, triple, target_, sum, left, right);
+  if (s.group != 1) return dot_of_bytes(b_, triple, target_, sum, left, right);
   if (is_floating(s.dtype))
     return b_.CreateIntrinsic(llvm::Intrinsic::fma, {sum->getType()}, {left, right, sum});
   return b_.CreateAdd(b_.CreateMul(left, right), sum);

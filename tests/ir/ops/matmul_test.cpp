@@ -171,5 +171,10 @@ TEST(Matmul, matmul_c5) {
             "matmul: C5 tf32 is for a result of f32: expected f32, got f16");
 }
 
+TEST(Matmul, matmul_c6) {
+  EXPECT_EQ(error_of("matmul", {meta(f16, {2, 4}), meta(f16, {4, 2})}, {{"bf16", true}}),
+            "matmul: C6 bf16 is for a result of f32 or bf16: expected f32 or bf16, got f16");
+}
+
 }  // namespace
 }  // namespace heddle::testing

@@ -1,4 +1,4 @@
-#include "jit/cpu/llvm/byte_dot.h"
+#include "jit/cpu/llvm/dot.h"
 
 #include <llvm/IR/DerivedTypes.h>
 #include <llvm/IR/IRBuilder.h>
@@ -63,7 +63,40 @@ Value* by_elements(llvm::IRBuilderBase& b, Value* sum, Value* left, Value* right
   return sum;
 }
 
+Intrinsic::ID bf16_dot_of(unsigned lanes) {
+  if (lanes == 16) return Intrinsic::x86_avx512bf16_dpbf16ps_512;
+  return lanes == 8 ? Intrinsic::x86_avx512bf16_dpbf16ps_256
+                    : Intrinsic::x86_avx512bf16_dpbf16ps_128;
+}
+
+/// The bf16 in the upper halves of the lanes, or in the lower ones, as f32.
+Value* half_of(llvm::IRBuilderBase& b, Value* pairs, bool upper) {
+  auto* integers = llvm::FixedVectorType::get(b.getInt32Ty(), lanes_of(pairs));
+  Value* bits = b.CreateBitCast(pairs, integers);
+  bits = upper ? b.CreateAnd(bits, llvm::ConstantInt::get(integers, 0xffff0000))
+               : b.CreateShl(bits, llvm::ConstantInt::get(integers, 16));
+  return b.CreateBitCast(bits, pairs->getType());
+}
+
 }  // namespace
+
+bool has_bf16_dot(const CodegenTarget& target) {
+  return has(target, "avx512bf16") && (target.vector_bytes == 64 || has(target, "avx512vl"));
+}
+
+Value* dot_of_bf16(llvm::IRBuilderBase& b, const std::string& triple, const CodegenTarget& target,
+                   Value* sum, Value* left, Value* right) {
+  const unsigned lanes = lanes_of(sum);
+  if (llvm::Triple(triple).isX86() && has_bf16_dot(target)) {
+    auto* pairs = llvm::FixedVectorType::get(b.getBFloatTy(), 2 * lanes);
+    return b.CreateIntrinsic(bf16_dot_of(lanes), {},
+                             {sum, b.CreateBitCast(left, pairs), b.CreateBitCast(right, pairs)});
+  }
+  for (const bool upper : {true, false})
+    sum = b.CreateIntrinsic(Intrinsic::fma, {sum->getType()},
+                            {half_of(b, left, upper), half_of(b, right, upper), sum});
+  return sum;
+}
 
 Value* dot_of_bytes(llvm::IRBuilderBase& b, const std::string& triple, const CodegenTarget& target,
                     Value* sum, Value* left, Value* right) {

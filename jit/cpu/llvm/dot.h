@@ -1,4 +1,4 @@
-// Products of bytes, four at a time.
+// Products of several elements of the depth at a time.
 #pragma once
 
 #include <string>
@@ -18,5 +18,12 @@ namespace heddle::jit::cpu {
 llvm::Value* dot_of_bytes(llvm::IRBuilderBase& b, const std::string& triple,
                           const CodegenTarget& target, llvm::Value* sum, llvm::Value* left,
                           llvm::Value* right);
+
+/// Each lane of `sum`, plus the products of the two bf16 that the bits of that lane of `a` hold with those of `b`: one
+/// instruction, for which subnormal numbers are 0, where the target has one (has_bf16_dot); two multiply-adds elsewhere.
+/// All three are vectors of f32 as wide as the target's.
+llvm::Value* dot_of_bf16(llvm::IRBuilderBase& b, const std::string& triple,
+                         const CodegenTarget& target, llvm::Value* sum, llvm::Value* left,
+                         llvm::Value* right);
 
 }  // namespace heddle::jit::cpu

@@ -1,0 +1,62 @@
+// Right matrices in panels of columns, some elements of the depth side by side: what packed_int8_matmul, packed_int8_conv
+// and packed_bf16_matmul read.
+#include "ir/ops/common.h"
+#include "ir/ops/dense.h"
+#include "ir/ops/matmul_ops.h"
+
+namespace heddle::ir::ops {
+namespace {
+
+template <typename T>
+std::vector<T> unpacked(const Literal& panels, std::int64_t depth, std::int64_t columns) {
+  const std::vector<T> packed = dense<T>(panels);
+  const std::int64_t groups = panels.sizes()[1];
+  const std::int64_t width = panels.sizes()[2];
+  const std::int64_t each = panels.sizes()[3];
+  std::vector<T> matrix;
+  for (std::int64_t k = 0; k < depth; ++k)
+    for (std::int64_t j = 0; j < columns; ++j) {
+      const std::int64_t group = j / width * groups + k / each;
+      const std::int64_t place = (group * width + j % width) * each + k % each;
+      matrix.push_back(packed[static_cast<std::size_t>(place)]);
+    }
+  return matrix;
+}
+
+}  // namespace
+
+std::vector<TensorMeta> panel_product(const InferContext& ctx, std::int64_t group, DType result) {
+  const TensorMeta& a = ctx.meta(0);
+  const TensorMeta& panels = ctx.meta(1);
+  if (a.rank() < 2 || panels.rank() != 4) {
+    ctx.fail_shape("C2 a has at least two dimensions, panels have four",
+                   "sizes [..., m, k] and [p, q, w, " + std::to_string(group) + "]",
+                   text_of(a.sizes) + " and " + text_of(panels.sizes));
+  }
+  const std::string number = std::to_string(group);
+  ctx.require_equal(group, panels.sizes[3], "C3 the last dimension of panels is " + number);
+  ctx.require_equal(ceildiv(a.sizes.back(), group), panels.sizes[1],
+                    "C4 q groups of " + number + " hold k rows, and q - 1 do not");
+  const SymExpr columns = ctx.integer("columns");
+  constexpr std::string_view kC5 = "C5 p panels of w columns hold n columns, and p - 1 do not";
+  require_le(ctx, 1, panels.sizes[2], kC5, "at least 1 column a panel",
+             panels.sizes[2].to_string());
+  ctx.require_equal(ceildiv(columns, panels.sizes[2]), panels.sizes[0], kC5);
+  Dims sizes(a.sizes.begin(), a.sizes.end() - 1);
+  sizes.push_back(columns);
+  return one(fresh(ctx, result, std::move(sizes)));
+}
+
+Literal matrix_of_panels(const Literal& panels, DType dtype, std::int64_t depth,
+                         std::int64_t columns) {
+  return with_number(dtype, [&]<typename T>() {
+    return literal_of(dtype, {depth, columns}, unpacked<T>(panels, depth, columns));
+  });
+}
+
+Literal panel_product(const Literal& a, const Literal& panels, DType result, const Sizes& sizes) {
+  const Literal matrix = matrix_of_panels(panels, result, a.sizes().back(), sizes.back());
+  return matrix_product(converted(a, result), matrix, sizes);
+}
+
+}  // namespace heddle::ir::ops

@@ -1,0 +1,15 @@
+// Right matrices in panels of columns, some elements of the depth side by side.
+#pragma once
+
+#include "ir/graph.h"
+
+namespace heddle::jit {
+
+/// The panels [p, q, kPanelColumns, group] of a matrix, whatever is missing to whole ones 0:
+///
+///   clone(permute(reshape(pad(%matrix, 0)) {sizes = [q, group, p, 64]}) {perm = [2, 0, 3, 1]})
+///
+/// @param matrix  [depth, columns], of constant sizes.
+ir::Value emit_group_panels(ir::GraphBuilder& builder, ir::Value matrix, std::int64_t group);
+
+}  // namespace heddle::jit

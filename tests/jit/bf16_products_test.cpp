@@ -1,0 +1,135 @@
+// Products that may round to bf16, by constant weights, as products of packed pairs where the CPU multiplies these.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "jit/lower/pack_weights.h"
+#include "tests/jit/nests_support.h"
+
+namespace heddle::test {
+namespace {
+
+using ir::GraphBuilder;
+using ir::Value;
+using ::testing::ElementsAre;
+using testing::ops_of;
+
+const jit::LowerOptions kPairs{.bf16_dot = true};
+const ir::Attrs kAllowed{{"bf16", true}};
+
+/// Small integers, which bf16 holds.
+Value whole_weights(GraphBuilder& b, DType dtype, const ir::Sizes& sizes) {
+  const Value whole = b.constant(random_literal(i32, sizes, 7, -9, 9));
+  return b.emit("convert", {whole}, {{"dtype", dtype}});
+}
+
+ir::Literal whole_numbers(DType dtype, ir::Sizes sizes) {
+  return testing::value_of(
+      {"convert", {random_literal(i32, std::move(sizes), 3, -9, 9)}, {{"dtype", dtype}}});
+}
+
+void expect_exact_pairs(const ir::Graph& graph, const std::vector<ir::Literal>& arguments) {
+  const jit::Program program = jit::lower(graph, kPairs);
+  expect_program_right(graph, program, arguments, {}, 0);
+  expect_program_right(graph, program, arguments, as_code(), 0);
+}
+
+/// Operands that bf16 holds: results are those of f32 to the last bit.
+TEST(Bf16Products, OfAnyShape) {
+  for (const auto& [depth, columns] :
+       {std::pair{1, 4200}, {97, 129}, {192, 64}, {300, 70}, {385, 130}}) {
+    GraphBuilder b("main");
+    const Value x = b.input(tensor(f32, {"s0", "s1", std::to_string(depth).c_str()}), "x");
+    b.output(
+        b.emit("relu", {b.emit("matmul", {x, whole_weights(b, f32, {depth, columns})}, kAllowed)}));
+    const ir::Graph graph = b.finish();
+    for (const std::int64_t rows : {0, 1, 2, 33})
+      expect_exact_pairs(graph, {whole_numbers(f32, {rows, 2, depth})});
+  }
+}
+
+/// What is bf16 already is read as it is; the sums of its products are rounded once.
+TEST(Bf16Products, OfBf16AndOfWhatWasWidened) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(bf16, {"s0", "96"}), "x");
+  const Value narrow = whole_weights(b, bf16, {96, 70});
+  b.output(b.emit("matmul", {x, narrow}, kAllowed));
+  const auto wide = [&](Value value) { return b.emit("convert", {value}, {{"dtype", f32}}); };
+  b.output(b.emit("matmul", {wide(x), wide(narrow)}, kAllowed));
+  const ir::Graph graph = b.finish();
+  const ir::Graph packed = jit::pack_weights(graph, kPairs);
+  const ir::Node& of_bf16 = *packed.outputs()[0].node->input(0).node;
+  const ir::Node& of_f32 = *packed.outputs()[1].node;
+  for (const ir::Node* product : {&of_bf16, &of_f32}) {
+    EXPECT_EQ(product->op_name(), "packed_bf16_matmul");
+    EXPECT_EQ(product->input(0).node->op_name(), "input");
+    EXPECT_EQ(product->input(1).meta().to_string(), "bf16[2, 48, 64, 2]");
+  }
+  for (const std::int64_t rows : {1, 40})
+    expect_exact_pairs(graph, {whole_numbers(bf16, {rows, 96})});
+}
+
+/// Rows that three products read are rounded once; weights when the unit is built.
+TEST(Bf16Products, RoundRowsOnceForAllThatReadThem) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "96"}), "x");
+  for (int k = 0; k < 3; ++k)
+    b.output(b.emit("matmul", {x, b.constant(random_literal(f32, {96, 70}, 7))}, kAllowed));
+  const ir::Graph graph = b.finish();
+  std::vector<std::string> ops = ops_of(jit::pack_weights(graph, kPairs));
+  EXPECT_EQ(std::ranges::count(ops, "convert"), 4);
+  EXPECT_EQ(std::ranges::count(ops, "packed_bf16_matmul"), 3);
+}
+
+TEST(Bf16Products, InTheBodyOfALoop) {
+  GraphBuilder body("step");
+  const Value state = body.input(tensor(f32, {"2", "70"}));
+  const Value slice = body.input(tensor(f32, {"2", "70"}));
+  const Value matrix = body.input(tensor(f32, {"70", "70"}));
+  const Value next =
+      body.emit("clamp", {body.emit("add", {body.emit("matmul", {state, matrix}, kAllowed), slice}),
+                          body.constant(ir::Literal::scalar(f32, -9)),
+                          body.constant(ir::Literal::scalar(f32, 9))});
+  body.output(next);
+  body.output(next);
+  GraphBuilder b("main");
+  const Value start = b.input(tensor(f32, {"2", "70"}));
+  const Value slices = b.input(tensor(f32, {"s0", "2", "70"}));
+  const ir::GraphRef step{"@step", std::make_shared<const ir::Graph>(body.finish())};
+  const ir::Node* scan = b.call("scan", {start, slices, whole_weights(b, f32, {70, 70})},
+                                {{"carried", std::int64_t{1}},
+                                 {"scanned", std::int64_t{1}},
+                                 {"length", base::parse_symexpr("s0")},
+                                 {"body", step}});
+  b.output(scan->value(1));
+  const ir::Graph graph = b.finish();
+  const ir::Graph packed = jit::pack_weights(graph, kPairs);
+  const ir::Node& loop = *packed.outputs()[0].node;
+  EXPECT_EQ(loop.inputs().back().meta().to_string(), "bf16[2, 35, 64, 2]");
+  EXPECT_THAT(ops_of(loop.graph("body")), ::testing::Contains(std::string("packed_bf16_matmul")));
+}
+
+TEST(Bf16Products, NeedTheInstructionAndLeave) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "96"}), "x");
+  b.output(b.emit("matmul", {x, whole_weights(b, f32, {96, 70})}, kAllowed));
+  const ir::Graph graph = b.finish();
+  EXPECT_EQ(ops_of(jit::pack_weights(graph, {})).back(), "packed_matmul");
+  EXPECT_TRUE(
+      jit::pack_weights(graph, {.target = jit::LowerOptions::Target::Cuda, .bf16_dot = true})
+          .identical(graph));
+  expect_right_at(graph, {5}, 1e-4);
+}
+
+TEST(Bf16Products, KeepNanAndInfinityWhereTheyBelong) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"3", "96"}), "x");
+  b.output(b.emit("matmul", {x, whole_weights(b, f32, {96, 70})}, kAllowed));
+  const ir::Graph graph = b.finish();
+  ir::Literal argument = whole_numbers(f32, {3, 96});
+  argument.set(5, NAN);
+  argument.set(96 + 7, INFINITY);
+  expect_exact_pairs(graph, {argument});
+}
+
+}  // namespace
+}  // namespace heddle::test
