@@ -271,8 +271,7 @@ class Converter {
                                    made(b, rewriter.map(scale), *scales)};
     if (zero)
       operands.push_back(as_integers(b, made(b, rewriter.map(zero), *zeros), bytes.meta().dtype));
-    ir::Attrs attrs = node.attrs();
-    attrs["group"] = group;
+    ir::Attrs attrs{{"group", group}, {"tf32", node.flag("tf32")}};
     return std::vector<Value>{b.call("dequantised_matmul", operands, std::move(attrs))->value()};
   }
 
