@@ -1,0 +1,88 @@
+// Calls one cached plan again and again, for scripts/count_instructions, which counts what a call costs in instructions: as many
+// as the calls of two runs differ by, over how many calls they differ by.
+//
+// usage: call_instructions CASE CALLS          (call_instructions --list)
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "heddle/heddle.h"
+
+namespace hd = heddle;
+
+namespace {
+
+hd::Tensor ones(hd::Sizes sizes) { return hd::Tensor::full(hd::f32, std::move(sizes), 1); }
+
+template <typename Callable>
+void run_into(Callable callable, int calls) {
+  hd::Engine engine(callable, {.threads = 1});
+  const std::vector<hd::Tensor> inputs{ones({16})};
+  std::vector<hd::Tensor> outputs{ones({16})};
+  for (int k = 0; k < calls; ++k) engine.run_into(inputs, outputs);
+}
+
+void one_add(int calls) {
+  run_into([](const hd::Tensor& x) { return x + 1; }, calls);
+}
+
+void tiny_ops(int calls) {
+  run_into(
+      [](const hd::Tensor& x) {
+        hd::Tensor y = x;
+        for (int k = 0; k < 32; ++k) y = y * 0.5 + 1;
+        return y;
+      },
+      calls);
+}
+
+void one_add_of_new_outputs(int calls) {
+  hd::Engine engine([](const hd::Tensor& x) { return x + 1; }, {.threads = 1});
+  const std::vector<hd::Tensor> inputs{ones({16})};
+  for (int k = 0; k < calls; ++k) engine.run(inputs);
+}
+
+/// Two plans in turns: the memo is asked for another one each time.
+void two_sizes(int calls) {
+  hd::Engine engine([](const hd::Tensor& x) { return x + 1; }, {.threads = 1});
+  const std::vector<hd::Tensor> inputs[] = {{ones({16})}, {ones({17})}};
+  std::vector<hd::Tensor> outputs[] = {{ones({16})}, {ones({17})}};
+  for (int k = 0; k < calls; ++k) engine.run_into(inputs[k % 2], outputs[k % 2]);
+}
+
+void eight_inputs(int calls) {
+  hd::Engine engine(
+      [](std::span<const hd::Tensor> xs) {
+        hd::Tensor sum = xs[0];
+        for (std::size_t k = 1; k < xs.size(); ++k) sum = sum + xs[k];
+        return std::vector<hd::Tensor>{sum};
+      },
+      {.threads = 1});
+  const std::vector<hd::Tensor> inputs(8, ones({16}));
+  std::vector<hd::Tensor> outputs{ones({16})};
+  for (int k = 0; k < calls; ++k) engine.run_into(inputs, outputs);
+}
+
+const std::map<std::string, void (*)(int)> kCases{
+    {"one_add", one_add},     {"one_add_of_new_outputs", one_add_of_new_outputs},
+    {"tiny_ops", tiny_ops},   {"two_sizes", two_sizes},
+    {"eight_inputs", eight_inputs},
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 2 && std::string(argv[1]) == "--list") {
+    for (const auto& [name, run] : kCases) std::cout << name << '\n';
+    return 0;
+  }
+  const auto found = argc == 3 ? kCases.find(argv[1]) : kCases.end();
+  if (found == kCases.end()) {
+    std::cerr << "usage: call_instructions CASE CALLS, with a CASE of --list\n";
+    return 2;
+  }
+  found->second(std::atoi(argv[2]));
+}
