@@ -67,8 +67,8 @@ void eight_inputs(int calls) {
 }
 
 const std::map<std::string, void (*)(int)> kCases{
-    {"one_add", one_add},     {"one_add_of_new_outputs", one_add_of_new_outputs},
-    {"tiny_ops", tiny_ops},   {"two_sizes", two_sizes},
+    {"one_add", one_add},           {"one_add_of_new_outputs", one_add_of_new_outputs},
+    {"tiny_ops", tiny_ops},         {"two_sizes", two_sizes},
     {"eight_inputs", eight_inputs},
 };
 
