@@ -9,6 +9,7 @@
 #include "jit/cuda/library_product.h"
 #include "jit/cuda/prelude.h"
 #include "jit/cuda/product_text.h"
+#include "jit/cuda/row_lanes.h"
 #include "jit/cuda/scalar_text.h"
 #include "jit/cuda/statement_emitter.h"
 
@@ -156,6 +157,29 @@ class Storage {
   SymExpr scratch_bytes_ = 0;
 };
 
+/// Threads of a block whose groups have parallel iterations of their own: as many blocks of these fit as a device has room
+/// for threads.
+constexpr std::uint32_t kRowThreads = 128;
+
+/// Each group of threads has an iteration. Where lanes exchange values, groups without one go through it, too, as the last one
+/// with a lane that is beyond all loops.
+std::string loop_over_rows(const Nest& nest, const RowLanes& rows) {
+  const std::string axis = nest.parallel_axis.to_string();
+  const std::string extent = index_text(nest.parallel_extent, nest.facts);
+  const std::string lane = "threadIdx.x % " + std::to_string(rows.lanes);
+  const std::string own = "threadIdx.x / " + std::to_string(rows.lanes);
+  const std::string count = std::to_string(kRowThreads / rows.lanes);
+  const std::string first = "(long long)blockIdx.x * " + count;
+  const std::string step = "(long long)gridDim.x * " + count;
+  if (!rows.reduces)
+    return "const unsigned int row_lane = " + lane + ";\n  for (long long " + axis + " = " + first +
+           " + " + own + "; " + axis + " < " + extent + "; " + axis + " += " + step + ") {\n";
+  return "for (long long first_row = " + first + "; first_row < " + extent +
+         "; first_row += " + step + ") {\n    const bool row_exists = first_row + " + own + " < " +
+         extent + ";\n    const long long " + axis + " = row_exists ? first_row + " + own + " : " +
+         extent + " - 1;\n    const long long row_lane = row_exists ? " + lane + " : 1 << 20;\n";
+}
+
 std::string parallel_loop(const Nest& nest, Mapping mapping) {
   const std::string axis = nest.parallel_axis.to_string();
   const std::string extent = index_text(nest.parallel_extent, nest.facts);
@@ -193,12 +217,16 @@ std::string parameters_text(const Nest& nest, bool scratch, bool counters) {
 
 CudaSource emit_cuda(const Nest& nest, const CudaOptions& options) {
   HD_CHECK(options.block_threads % 32 == 0 && options.block_threads > 0, "full warps");
-  const Mapping mapping = mapping_of(nest);
+  Mapping mapping = mapping_of(nest);
+  std::optional<RowLanes> rows;
+  if (mapping == Mapping::Block) rows = row_lanes(nest, kRowThreads);
+  if (rows) mapping = Mapping::Rows;
   std::set<const Stmt*> barriers;
   if (mapping == Mapping::Block) barriers = barriers_of(nest);
-  const std::uint32_t threads = threads_for(nest, mapping, options);
-  StatementEmitter statements(nest, mapping, std::move(barriers),
-                              mapping == Mapping::Block ? threads : 0);
+  const std::uint32_t threads = rows ? kRowThreads : threads_for(nest, mapping, options);
+  const std::uint32_t of_iteration = rows ? rows->lanes : mapping == Mapping::Block ? threads : 0;
+  StatementEmitter statements(nest, mapping, std::move(barriers), of_iteration);
+  if (rows && rows->reduces) statements.only_where("row_exists");
   const std::string body = statements.emit(nest.body, 2);
   const Storage storage(nest, mapping, options, statements.uses_reduce_scratch());
 
@@ -209,15 +237,17 @@ CudaSource emit_cuda(const Nest& nest, const CudaOptions& options) {
   source.shared_bytes = storage.shared_bytes();
   source.scratch_bytes = storage.scratch_bytes();
   const bool scratch = !source.scratch_bytes.is_constant(0);
-  const SymExpr blocks = mapping == Mapping::Flat
-                             ? ceildiv(nest.parallel_extent, std::int64_t{source.block_threads})
-                             : nest.parallel_extent;
+  const std::int64_t of_block = mapping == Mapping::Flat ? std::int64_t{threads}
+                                : rows                   ? threads / rows->lanes
+                                                         : 1;
+  const SymExpr blocks = ceildiv(nest.parallel_extent, of_block);
   source.blocks = min(blocks, scratch ? options.max_scratch_blocks : options.max_blocks);
 
   source.kernel = "extern \"C\" __global__ void __launch_bounds__(" +
                   std::to_string(source.block_threads) + ")\n" + source.entry + "(" +
                   parameters_text(nest, scratch) + ") {\n" + storage.text() + "  " +
-                  parallel_loop(nest, mapping) + body + "  }\n}\n";
+                  (rows ? loop_over_rows(nest, *rows) : parallel_loop(nest, mapping)) + body +
+                  "  }\n}\n";
   source.text = prelude_for(source.kernel) + source.kernel;
   return source;
 }

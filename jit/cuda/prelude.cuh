@@ -33,9 +33,10 @@ struct alignas(sizeof(T) * count < 16 ? sizeof(T) * count : 16) hd_lanes {
   T at[count];
 };
 
-// Whether an address is a multiple of 16, or all of those are whose bits are joined.
+// Whether an address is a multiple of `bytes`, or all of those are whose bits are joined.
+template <int bytes>
 static __device__ __forceinline__ bool hd_is_aligned(unsigned long long bits) {
-  return (bits & 15ull) == 0;
+  return (bits & (bytes - 1ull)) == 0;
 }
 
 struct hd_f16 {
@@ -366,6 +367,18 @@ static __device__ __noinline__ V hd_block_reduce(V value, void* scratch) {
 #pragma unroll 1
   for (unsigned int warp = 1; warp < blockDim.x / 32; ++warp) total = Op::combine(total, partial[warp]);
   return total;
+}
+
+// The same of each group of `lanes` neighbours, a power of two and at most a warp: none needs memory. Full warps.
+template <class Op, int lanes, class V>
+static __device__ __forceinline__ V hd_row_reduce(V value) {
+#pragma unroll
+  for (int distance = lanes / 2; distance > 0; distance /= 2) {
+    const V other = hd_exchange(value, distance);
+    const bool second = (threadIdx.x & distance) != 0;
+    value = Op::combine(second ? other : value, second ? value : other);
+  }
+  return value;
 }
 
 // Combining on storage types.

@@ -82,6 +82,12 @@ std::string StatementEmitter::condition(ScalarId mask, const SymExpr& place) con
   return text;
 }
 
+/// The same of a place outside of vector loops, where the parallel iteration may be none.
+std::string StatementEmitter::here_and(const std::string& condition) const {
+  if (where_.empty() || in_vector_) return condition;
+  return condition.empty() ? where_ : where_ + " && " + condition;
+}
+
 void StatementEmitter::operator()(const ConstStmt& s) {
   define(s.result, s.dtype, constant_text(s.dtype, s.number, s.integer));
 }
@@ -112,7 +118,8 @@ void StatementEmitter::operator()(const BindStmt& s) {
     exists_[s.symbol] = index(s.low) + " <= " + index(s.high);
     wrong = "(" + wrong + " || !(" + exists_[s.symbol] + "))";
   }
-  const std::string masked = s.mask == kNoScalar ? "" : name(s.mask) + " && ";
+  const std::string here = here_and(s.mask == kNoScalar ? "" : name(s.mask));
+  const std::string masked = here.empty() ? "" : here + " && ";
   line("if (" + masked + wrong + ") hd_report(status, " + std::to_string(s.check) + ");");
 }
 
@@ -123,13 +130,13 @@ void StatementEmitter::operator()(const LoadStmt& s) {
                             : replaced != replaced_.end() ? replaced->second
                                                           : element(s.buffer, s.index);
   std::string value = loaded_text(s.dtype, place);
-  if (const std::string there = condition(s.mask, s.index); !there.empty())
+  if (const std::string there = here_and(condition(s.mask, s.index)); !there.empty())
     value = there + " ? " + value + " : " + constant_text(s.dtype, 0, 0);
   define(s.result, s.dtype, value);
 }
 
 void StatementEmitter::operator()(const StoreStmt& s) {
-  std::string when = one_thread() ? "threadIdx.x == 0" : "";
+  std::string when = one_thread() ? thread() + " == 0" : "";
   if (const std::string there = condition(s.mask, s.index); !there.empty())
     when += (when.empty() ? "" : " && ") + there;
   const auto lane = lanes_.find(&s);
@@ -162,12 +169,12 @@ void StatementEmitter::operator()(const ForStmt& s) {
   }
   const std::string axis = s.axis.to_string();
   const bool vector = s.kind == ForStmt::Kind::Vector;
-  std::string from = vector ? "threadIdx.x" : "0";
+  std::string from = vector ? thread() : "0";
   const auto is_there = [this](const SymExpr& index) {
     return condition(kNoScalar, index).empty();
   };
   if (const auto wide = threads_ == 0 ? std::nullopt : wide_loop(nest_, s, threads_, is_there)) {
-    from = whole_part(s, *wide) + " + threadIdx.x";
+    from = whole_part(s, *wide) + " + " + thread();
     neighbours(s, *wide);
   } else if (vector && threads_ != 0 && only_reads(*s.body)) {
     // Of several iterations, what is read is then on its way at once.
@@ -178,7 +185,7 @@ void StatementEmitter::operator()(const ForStmt& s) {
   if (s.kind == ForStmt::Kind::Serial && in_vector_ && s.extent.is_constant() &&
       s.extent.constant() > kMostWrittenOut)
     line("#pragma unroll 8");
-  const std::string step = vector ? axis + " += blockDim.x" : "++" + axis;
+  const std::string step = vector ? axis + " += " + threads() : "++" + axis;
   open("for (long long " + axis + " = " + from + "; " + axis + " < " + index(s.extent) + "; " +
        step + ")");
   const bool outer = std::exchange(in_vector_, in_vector_ || vector);
@@ -225,8 +232,8 @@ std::string StatementEmitter::whole_part(const ForStmt& s, const WideLoop& wide)
   const std::string whole = "whole_" + s.axis.to_string();
   line("const long long " + all + " = " + index(s.extent) + ";");
   line("const long long " + whole + " = " + all + " >= " + number(wide.width / 2) +
-       " * (long long)blockDim.x && hd_is_aligned(" + bits + ") ? " + all + " / " +
-       number(wide.width) + " * " + number(wide.width) + " : 0;");
+       " * (long long)" + threads() + " && hd_is_aligned<" + number(wide.bytes) + ">(" + bits +
+       ") ? " + all + " / " + number(wide.width) + " * " + number(wide.width) + " : 0;");
   return whole;
 }
 
@@ -237,8 +244,8 @@ void StatementEmitter::neighbours(const ForStmt& s, const WideLoop& wide) {
   const auto lanes = [&](NestBufferId id) {
     return "hd_lanes<" + storage_type(nest_.buffers[id].dtype) + ", " + width + ">";
   };
-  open("for (long long " + first + " = " + width + " * threadIdx.x; " + first + " < whole_" +
-       s.axis.to_string() + "; " + first + " += " + width + " * blockDim.x)");
+  open("for (long long " + first + " = " + width + " * " + thread() + "; " + first + " < whole_" +
+       s.axis.to_string() + "; " + first + " += " + width + " * " + threads() + ")");
   std::size_t count = 0;
   for (const LoadStmt* load : wide.loads) {
     const std::string type = lanes(load->buffer);
@@ -311,6 +318,11 @@ void StatementEmitter::accumulate(const LoopReduction& r) {
 }
 
 void StatementEmitter::finish_reduction(const LoopReduction& r) {
+  if (mapping_ == Mapping::Rows) {
+    line(partial(r) + " = hd_row_reduce<" + reduction_text(r.op) + ", " + threads() + ">(" +
+         partial(r) + ");");
+    return;
+  }
   uses_reduce_scratch_ = true;
   line(partial(r) + " = hd_block_reduce<" + reduction_text(r.op) + ">(" + partial(r) +
        ", reduce_scratch);");

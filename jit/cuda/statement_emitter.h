@@ -12,13 +12,14 @@
 
 namespace heddle::jit::cuda {
 
-/// Threads share a parallel iteration (Block), or each runs its own (Flat: nests without vector
-/// loops and contractions).
-enum class Mapping : std::uint8_t { Block, Flat };
+/// Threads share a parallel iteration (Block), each runs its own (Flat: nests without vector loops and contractions), or
+/// groups of them do (Rows: see row_lanes.h).
+enum class Mapping : std::uint8_t { Block, Flat, Rows };
 
 class StatementEmitter : private TextWriter {
  public:
-  /// @param threads  of a block, where they may take several iterations of a vector loop at once; 0: they may not
+  /// @param threads  of a parallel iteration, where they may take several iterations of a vector loop at once; 0: they may
+  ///                 not
   StatementEmitter(const Nest& nest, Mapping mapping, std::set<const Stmt*> barriers,
                    std::uint32_t threads = 0);
 
@@ -26,6 +27,8 @@ class StatementEmitter : private TextWriter {
   void replace_loads(NestBufferId buffer, std::string place) {
     replaced_[buffer] = std::move(place);
   }
+  /// Memory is touched outside of vector loops only where the bool `name` holds; elsewhere these have no iterations.
+  void only_where(std::string name) { where_ = std::move(name); }
   /// The lines of `block`, indented by `depth` steps.
   std::string emit(const Block& block, int depth);
   /// Whether what was emitted uses the reduction scratch `reduce_scratch`.
@@ -52,7 +55,13 @@ class StatementEmitter : private TextWriter {
   std::string element(NestBufferId id, const SymExpr& expr) const;
   std::string guard(ScalarId mask) const;
   std::string condition(ScalarId mask, const SymExpr& place) const;
-  bool one_thread() const { return mapping_ == Mapping::Block && !in_vector_; }
+  std::string here_and(const std::string& condition) const;
+  bool one_thread() const { return mapping_ != Mapping::Flat && !in_vector_; }
+  /// The thread's number among those of its parallel iteration, and how many these are.
+  std::string thread() const { return mapping_ == Mapping::Rows ? "row_lane" : "threadIdx.x"; }
+  std::string threads() const {
+    return mapping_ == Mapping::Rows ? number(threads_) : "blockDim.x";
+  }
 
   std::string combined_store(const StoreStmt& s) const;
   void declare_reduction(const LoopReduction& r);
@@ -71,6 +80,7 @@ class StatementEmitter : private TextWriter {
   std::uint32_t threads_;
   std::map<ScalarId, DType> dtypes_;
   bool in_vector_ = false;
+  std::string where_;  ///< empty: everywhere
   bool uses_reduce_scratch_ = false;
   std::map<NestBufferId, std::string> replaced_;  ///< lvalues by buffer
   /// The same by LoadStmt and StoreStmt, inside of what a thread does with several iterations at once.

@@ -12,9 +12,10 @@
 namespace heddle::jit::cuda {
 
 /// How a thread takes `width` iterations of a loop that begin at a multiple of `width`: each of these loads and stores then
-/// is one of `width` neighbours in memory, and the others are of one element as ever.
+/// is one of `width` neighbours in memory, and the others are of one element, the same in all iterations.
 struct WideLoop {
   int width = 1;
+  int bytes = 16;  ///< of the widest access: all are aligned to as many
   std::vector<const LoadStmt*>
       loads;  ///< without masks, of buffers that the loop does not store to
   std::vector<const StoreStmt*>
@@ -28,8 +29,8 @@ bool is_scalar(const Stmt& statement);
 /// body has no say in it.
 std::optional<SymExpr> first_of_neighbours(const ForStmt& loop, const SymExpr& index);
 
-/// Nothing where it would not pay: nothing lies side by side, the body is long, or iterations are too few for the threads.
-/// @param threads   of the block
+/// Nothing where it would not pay: not all lies side by side, the body is long, or iterations are too few for the threads.
+/// @param threads   that share the loop
 /// @param is_there  whether an index always has an element, as one into a dimension of size 0 has not
 std::optional<WideLoop> wide_loop(const Nest& nest, const ForStmt& loop, std::uint32_t threads,
                                   const std::function<bool(const SymExpr&)>& is_there);

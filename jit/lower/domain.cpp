@@ -12,6 +12,8 @@ namespace {
 /// Elements that one iteration of the parallel axis covers.
 constexpr std::int64_t kCpuChunk = 16384;
 constexpr std::int64_t kCudaChunk = 2048;
+/// The same of rows of unknown length on CUDA, which a warp goes through.
+constexpr std::int64_t kCudaPart = 512;
 /// A row shorter than this wastes vectors: such rows are walked flat, with divisions.
 constexpr std::int64_t kShortRow = 16;
 /// Lanes of a tile of rows whose operands lie across the rows: so many cache lines are in use at once.
@@ -90,7 +92,7 @@ void wrap_flat(NestBuilder& builder, Block body, const std::vector<AxisRun>& axe
 }
 
 /// Parallel blocks of rows (and, of long rows, of parts), serial over the rows of a block, vector over the
-/// innermost axis.
+/// innermost axis. Blocks of rows have `chunk` elements, or, if that is 1, one row.
 void wrap_rows(NestBuilder& builder, Block body, std::vector<AxisRun> axes, std::int64_t chunk,
                std::int64_t part) {
   const AxisRun inner = std::move(axes.back());
@@ -98,8 +100,8 @@ void wrap_rows(NestBuilder& builder, Block body, std::vector<AxisRun> axes, std:
   const SymExpr rows = extent_of(axes);
   const bool whole_rows = inner.extent.is_constant() && inner.extent.constant() <= part;
   const SymExpr parts = whole_rows ? SymExpr(1) : ceildiv(inner.extent, part);
-  const SymExpr block_rows =
-      part < chunk ? SymExpr(chunk / part) : max(1, floordiv(chunk, max(inner.extent, 1)));
+  const SymExpr of_chunk = max(1, floordiv(chunk, max(inner.extent, 1)));
+  const SymExpr block_rows = chunk == 1 ? 1 : part < chunk ? SymExpr(chunk / part) : of_chunk;
   const SymExpr blocks = ceildiv(rows, block_rows);
   const Symbol parallel = builder.new_axis(blocks * parts);
   const SymExpr block = whole_rows ? SymExpr(parallel) : floordiv(parallel, parts);
@@ -114,9 +116,14 @@ void wrap_rows(NestBuilder& builder, Block body, std::vector<AxisRun> axes, std:
   const SymExpr lanes = whole_rows ? inner.extent : min(part, inner.extent - part_start);
   Block row_body;
   row_body.push_back(loop_of(lane, lanes, ForStmt::Kind::Vector, std::move(body)));
+  builder.set_parallel(parallel, blocks * parts);
+  if (block_rows.is_constant(1)) {
+    substitute(row_body, {{step, 0}}, builder.facts());
+    builder.nest().body = std::move(row_body);
+    return;
+  }
   const SymExpr steps = min(block_rows, rows - block * block_rows);
   builder.nest().body.push_back(loop_of(step, steps, ForStmt::Kind::Serial, std::move(row_body)));
-  builder.set_parallel(parallel, blocks * parts);
 }
 
 /// Whether all that is read along the last axis but one lies contiguous along it, as of planes whose elements are brought
@@ -213,6 +220,12 @@ void wrap_points(NestBuilder& builder, Block body, std::vector<AxisRun> axes,
   const bool across = cpu && loads_across(body, axes.back().axis);
   if (across && wrap_transposed(builder, body, axes)) return;
   if (!cpu && wrap_transposed_blocks(builder, body, axes)) return;
+  if (!cpu) {
+    // Each row by itself: several of them have groups of a block's threads.
+    const std::int64_t part = inner.is_constant() ? kCudaChunk : kCudaPart;
+    wrap_rows(builder, std::move(body), std::move(axes), 1, part);
+    return;
+  }
   wrap_rows(builder, std::move(body), std::move(axes), chunk, across ? kAcrossLanes : chunk);
 }
 

@@ -67,6 +67,9 @@ class Hoister {
   bool is_movable(const LoadStmt& s) const {
     return certain_ && is_fixed(s.index) && !nest_.buffers[s.buffer].written;
   }
+  bool is_movable(const BindStmt& s) const {
+    return certain_ && is_fixed(s.low) && is_fixed(s.high);
+  }
   bool is_movable(const auto&) const { return false; }
 
   bool is_fixed(const SymExpr& expr) const {

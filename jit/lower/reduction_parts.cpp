@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <set>
 #include <unordered_map>
 
@@ -16,6 +17,11 @@ using ir::ReduceOp;
 using ir::Value;
 
 bool is_variance(const Node& node) { return node.op().lowering.reduce == ReduceOp::Welford; }
+
+bool is_arg(const Node& node) {
+  const auto& reduce = node.op().lowering.reduce;
+  return reduce == ReduceOp::ArgMax || reduce == ReduceOp::ArgMin;
+}
 
 bool combines(const Node& node) {
   const auto& reduce = node.op().lowering.reduce;
@@ -51,8 +57,10 @@ Value reduction_identity(ir::GraphBuilder& builder, ReduceOp op, DType dtype) {
     case ReduceOp::And:
       return constant(1, 1);
     case ReduceOp::Max:
+    case ReduceOp::ArgMax:
       return constant(-kInfinity, low);
     case ReduceOp::Min:
+    case ReduceOp::ArgMin:
       return constant(kInfinity, high);
     default:
       return constant(0, 0);
@@ -62,6 +70,38 @@ Value reduction_identity(ir::GraphBuilder& builder, ReduceOp op, DType dtype) {
 Value converted(ir::GraphBuilder& builder, Value value, DType dtype) {
   if (value.meta().dtype == dtype) return value;
   return builder.emit("convert", {value}, {{"dtype", dtype}});
+}
+
+Value place_in_parts(ir::GraphBuilder& builder, const Node& arg, Value x, std::int64_t axis,
+                     std::int64_t length) {
+  const auto place = [&](Value of, std::int64_t along, bool keepdims) {
+    const Value operands[] = {of};
+    return builder
+        .call(arg.op(), operands,
+              {{"axis", along}, {"keepdims", keepdims}, {"last", arg.flag("last")}})
+        ->value();
+  };
+  const bool largest = arg.op().lowering.reduce == ReduceOp::ArgMax;
+  Value extremes =
+      builder.emit(largest ? "reduce_max" : "reduce_min", {x},
+                   {{"axes", std::vector<std::int64_t>{axis + 1}}, {"keepdims", false}});
+  Value within = place(x, axis + 1, false);
+  const SymExpr& parts = x.meta().sizes[static_cast<std::size_t>(axis)];
+  const std::int64_t last = extremes.meta().rank() - 1;
+  const bool turned = axis != last && !(parts.is_constant() && parts.constant() <= kFewParts);
+  std::vector<std::int64_t> perm(static_cast<std::size_t>(last + 1));
+  std::iota(perm.begin(), perm.end(), 0);
+  std::swap(perm[static_cast<std::size_t>(axis)], perm.back());
+  const auto turn = [&](Value value) {
+    return turned ? builder.emit("permute", {value}, {{"perm", perm}}) : value;
+  };
+  extremes = turn(extremes);
+  within = turn(within);
+  const std::int64_t along = turned ? last : axis;
+  const Value part = place(extremes, along, true);
+  const Value count = builder.constant(ir::Literal::scalar_int(DType::I64, length));
+  within = builder.emit("gather_elements", {within, part}, {{"axis", along}});
+  return turn(builder.emit("add", {builder.emit("mul", {part, count}), within}));
 }
 
 IntegerRange integer_range(DType dtype) {

@@ -13,6 +13,8 @@
 namespace heddle::jit {
 
 bool is_variance(const ir::Node& node);
+/// Whether it gives places of extremes.
+bool is_arg(const ir::Node& node);
 /// Whether the node's op is a reduction whose results can be reduced again: arg-reductions and variances are none.
 bool combines(const ir::Node& node);
 /// The dimensions that a reduction or arg-reduction runs over, counted from the front, ascending.
@@ -22,6 +24,10 @@ DType partial_dtype(ir::ReduceOp op, DType dtype);
 /// What changes nothing when it is combined: the value that fills the last block.
 ir::Value reduction_identity(ir::GraphBuilder& builder, ir::ReduceOp op, DType dtype);
 ir::Value converted(ir::GraphBuilder& builder, ir::Value value, DType dtype);
+/// The places that an arg-reduction finds along a dimension which is given in parts: `x` has `axis` of parts and the next of
+/// their `length` elements. That dimension is kept with one element.
+ir::Value place_in_parts(ir::GraphBuilder& builder, const ir::Node& arg, ir::Value x,
+                         std::int64_t axis, std::int64_t length);
 
 /// The least and the largest value of an integer dtype or bool.
 struct IntegerRange {
@@ -32,6 +38,8 @@ IntegerRange integer_range(DType dtype);
 /// Rows that one block of threads takes long for, and as many rows as keep all of a device busy.
 inline constexpr std::int64_t kLongRow = 32768;
 inline constexpr std::int64_t kManyRows = 264;
+/// Parts of a column whose results one thread reduces; of more, a block of threads does.
+inline constexpr std::int64_t kFewParts = 64;
 /// Elements of the parts of a long row: of equal ones that make up the row, if there are such.
 std::int64_t row_part(std::int64_t length);
 

@@ -18,7 +18,8 @@ namespace {
 using ir::ReduceOp;
 using ir::ScalarOp;
 
-/// Rows shorter than this waste the lanes of a vector loop over columns.
+/// Rows shorter than this waste the lanes of a vector loop over columns. On CUDA a few threads of a warp go through each if
+/// they share no memory: nothing is kept for a later pass.
 constexpr std::int64_t kShortCpuRow = 8;
 constexpr std::int64_t kShortCudaRow = 32;
 /// Bounded rows up to this many elements are kept on the stack.
@@ -26,13 +27,25 @@ constexpr std::int64_t kMaxStackElements = 1 << 16;
 /// Bytes of shared memory that kept elements may take.
 constexpr std::int64_t kMaxSharedBytes = 32 << 10;
 
+/// Whether some element of a row is stored and read again.
+bool rereads(const Kernel& kernel) {
+  return std::ranges::any_of(kernel.stored, [&](const Value& value) {
+    return row_role(kernel.group, kernel.state.reads, value.node) == RowRole::Full &&
+           std::ranges::any_of(kernel.group.nodes, [&](const Node* node) {
+             return std::ranges::count(node->inputs(), value) != 0;
+           });
+  });
+}
+
 /// Whether neighbouring rows are the lanes, not neighbouring columns.
-bool uses_lanes(const Group& group, const LowerOptions& options) {
+bool uses_lanes(const Kernel& kernel) {
+  const Group& group = kernel.group;
   const SymExpr columns = base::product(dims_at(group.domain, group.reduced));
   const SymExpr rows = base::product(dims_but(group.domain, group.reduced));
   if (rows.is_constant(1)) return false;
-  const bool cuda = options.target == LowerOptions::Target::Cuda;
-  if (columns.is_constant() && columns.constant() < (cuda ? kShortCudaRow : kShortCpuRow))
+  const bool cuda = kernel.state.options().target == LowerOptions::Target::Cuda;
+  if (columns.is_constant() && columns.constant() < (cuda ? kShortCudaRow : kShortCpuRow) &&
+      (!cuda || rereads(kernel)))
     return true;
   for (std::size_t d = group.domain.size(); d-- > 0;) {
     if (group.domain[d].is_constant(1)) continue;
@@ -107,7 +120,7 @@ class RowBuilder {
       : kernel_(state, group),
         group_(kernel_.group),
         builder_(kernel_.builder),
-        lanes_(uses_lanes(group_, state.options()) ||
+        lanes_(uses_lanes(kernel_) ||
                (state.options().target == LowerOptions::Target::Cpu && reads_along_rows(kernel_))) {
   }
 
@@ -153,7 +166,8 @@ class RowBuilder {
   bool may_keep() const {
     if (lanes_) return false;
     if (kernel_.state.options().target == LowerOptions::Target::Cpu) return true;
-    return column_count_.is_constant() && column_count_.constant() * 8 <= kMaxSharedBytes;
+    return column_count_.is_constant() && column_count_.constant() >= kShortCudaRow &&
+           column_count_.constant() * 8 <= kMaxSharedBytes;
   }
 
   void add_keeps(const RowPlan& plan) {

@@ -22,9 +22,8 @@ constexpr std::int64_t kBlockThreads = 256;
 /// Elements that one thread reduces, at least, and those of a column of unknown length.
 constexpr std::int64_t kLeastPart = 32;
 constexpr std::int64_t kUnknownPart = 64;
-/// Parts of a column, at most: what a block of threads reduces in the second step; and those that a thread does.
+/// Parts of a column, at most: what a block of threads reduces in the second step.
 constexpr std::int64_t kMostParts = 16384;
-constexpr std::int64_t kFewParts = 64;
 /// A thread takes as long for fewer elements as two more kernels do.
 constexpr std::int64_t kLeastLength = 256;
 /// From as many elements for so few results on, one kernel is slow even if it spares what is read again.
@@ -104,6 +103,22 @@ std::optional<Parts> parts_of(const Columns& columns) {
 
 bool may_be_split(const Node& node) { return combines(node) && !ir::wants_fallback(node); }
 
+/// Elements of the parts of a column in which an extreme's place is found: side by side, so that of equal ones the first (or
+/// last) is told. None where columns stay whole.
+std::optional<std::int64_t> place_part(const Node& node) {
+  if (!is_arg(node) || ir::wants_fallback(node)) return std::nullopt;
+  const Columns columns(node);
+  if (!columns.length.is_constant() || !parts_of(columns)) return std::nullopt;
+  const std::int64_t length = columns.length.constant();
+  const std::int64_t wanted =
+      std::min({kThreads / columns.results(), length / kLeastPart, kMostParts});
+  const std::int64_t least = (length + wanted - 1) / wanted;
+  for (std::int64_t part = least; part < 2 * least; ++part)
+    if (length % part == 0) return part;
+  // What fills the last part could be the last of equal elements.
+  return node.flag("last") ? std::nullopt : std::optional(least);
+}
+
 Value reduced(ir::GraphBuilder& b, const Node& node, Value x, std::int64_t axis) {
   const Value operands[] = {x};
   return b
@@ -139,6 +154,15 @@ Value split(ir::GraphBuilder& b, const Node& node, Value x) {
   return reshaped(b, converted(b, x, dtype), node.output().sizes);
 }
 
+Value split_places(ir::GraphBuilder& b, const Node& node, Value x, std::int64_t part) {
+  const Columns columns(node);
+  x = reshaped(b, x, {columns.outer, columns.length, columns.inner});
+  const SymExpr sizes[] = {ceildiv(columns.length, part), part};
+  x = in_parts(b, x, 1, sizes,
+               [&] { return reduction_identity(b, *node.op().lowering.reduce, x.meta().dtype); });
+  return reshaped(b, place_in_parts(b, node, x, 1, part), node.output().sizes);
+}
+
 }  // namespace
 
 ir::Graph split_columns(const ir::Graph& graph, const LowerOptions& options) {
@@ -146,7 +170,7 @@ ir::Graph split_columns(const ir::Graph& graph, const LowerOptions& options) {
   Reductions chosen;
   Reductions starved;
   for (const ir::NodePtr& node : graph.nodes()) {
-    if (!may_be_split(*node)) continue;
+    if (!may_be_split(*node) && !place_part(*node)) continue;
     const Columns columns(*node);
     if (parts_of(columns)) (columns.is_starved() ? starved : chosen).insert(node.get());
   }
@@ -155,6 +179,9 @@ ir::Graph split_columns(const ir::Graph& graph, const LowerOptions& options) {
   return ir::rewrite(
       graph, [&](ir::Rewriter& rewriter, const ir::NodePtr& node) -> std::optional<Values> {
         if (!chosen.contains(node.get()) && !starved.contains(node.get())) return std::nullopt;
+        if (const auto part = place_part(*node))
+          return Values{
+              split_places(rewriter.builder(), *node, rewriter.map(node->input(0)), *part)};
         return Values{split(rewriter.builder(), *node, rewriter.map(node->input(0)))};
       });
 }

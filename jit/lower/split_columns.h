@@ -21,6 +21,8 @@ namespace heddle::jit {
 /// Where parts of one size do not make up a column, it is padded with what changes nothing. Parts are the same on each device,
 /// and so are the results.
 ///
+/// An argmax is replaced by the best part, of the first best elements of all parts.
+///
 /// Needs:  decomposed ops, known sizes put in, split_rows().
 /// Leaves: short columns, many results, reductions over more than one run of dimensions, an unknown number of columns side by
 ///         side, nodes that must not be fused, reductions that something of the operand's size is computed from, as in a

@@ -15,11 +15,6 @@ using ir::ReduceOp;
 using ir::Value;
 using Values = std::vector<Value>;
 
-bool is_arg(const Node& node) {
-  const auto& reduce = node.op().lowering.reduce;
-  return reduce == ReduceOp::ArgMax || reduce == ReduceOp::ArgMin;
-}
-
 /// Rows that lie one after the other in the operand of a reduction.
 struct Rows {
   ir::Dims kept;  ///< sizes of what is not reduced
@@ -80,22 +75,9 @@ class RowSplitter {
   }
 
   Value best(Value x) const {
-    const bool largest = op_ == ReduceOp::ArgMax;
-    const Value parts = in_parts(x, largest ? ReduceOp::Max : ReduceOp::Min);
-    const Value extremes = reduce_last(ir::op_named(largest ? "reduce_max" : "reduce_min"), parts);
-    const Value part = place(extremes, true);
-    const std::int64_t axis = part.meta().rank() - 1;
-    const Value within = b_.emit("gather_elements", {place(parts, false), part}, {{"axis", axis}});
-    const Value length = b_.constant(ir::Literal::scalar_int(DType::I64, row_part(rows_.length)));
-    return reshape(b_.emit("add", {b_.emit("mul", {part, length}), within}), node_.output().sizes);
-  }
-
-  Value place(Value x, bool keepdims) const {
-    const Value operands[] = {x};
-    return b_
-        .call(node_.op(), operands,
-              {{"axis", x.meta().rank() - 1}, {"keepdims", keepdims}, {"last", node_.flag("last")}})
-        ->value();
+    const auto axis = static_cast<std::int64_t>(rows_.kept.size());
+    return reshape(place_in_parts(b_, node_, in_parts(x, op_), axis, row_part(rows_.length)),
+                   node_.output().sizes);
   }
 
   Value reduce_last(const ir::OpDef& op, Value x) const {

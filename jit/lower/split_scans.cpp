@@ -20,8 +20,6 @@ constexpr std::int64_t kThreads = 1 << 17;
 constexpr std::int64_t kLeastPart = 32;
 /// A thread takes as long for fewer elements as two more kernels do.
 constexpr std::int64_t kLeastLength = 256;
-/// Parts of a column that one thread adds up; of more, a block of threads does.
-constexpr std::int64_t kFewParts = 64;
 
 /// The operand of a scan as [outer, length, inner].
 struct Scanned {

@@ -55,6 +55,26 @@ TEST(SplitColumns, PartsThatDoNotMakeUpAColumn) {
     }
 }
 
+/// Of equal elements the first, or the last, whatever parts they lie in; a NaN is an extreme.
+TEST(SplitColumns, PlacesOfExtremes) {
+  for (const char* op : {"argmax", "argmin"})
+    for (const bool last : {false, true}) {
+      const ir::Attrs attrs = {{"axis", std::int64_t{1}}, {"last", last}};
+      // A block has 256 of the 2 x 128 x 6 parts; one for each of the 12 results finds the best of 128.
+      const jit::Program program = expect_columns_right({op, {noise(i8, {2, 4096, 6})}, attrs});
+      EXPECT_THAT(blocks_of(program), ::testing::ElementsAre(6, 12));
+      expect_columns_right(
+          {op, {noise(f16, {8192, 4})}, {{"axis", std::int64_t{0}}, {"last", last}}});
+      expect_columns_right(
+          {op, {noise(u8, {1021, 24})}, {{"axis", std::int64_t{0}}, {"last", last}}});
+      const ir::Literal numbers = noise(f32, {3, 2048, 5});
+      for (const std::int64_t place : {777, 20001})
+        expect_columns_right({op, {testing::with_nan(numbers, place)}, attrs});
+      for (const ir::Sizes& sizes : {ir::Sizes{0, 4096, 8}, {2, 4096, 0}})
+        expect_columns_right({op, {noise(f32, sizes)}, attrs});
+    }
+}
+
 TEST(SplitColumns, AThreadHasSoMuchToDoThatAllAreBusy) {
   struct Case {
     ir::Sizes sizes;
