@@ -30,11 +30,10 @@ const Shape kShapes[] = {{ForStmt::Kind::Vector, false},
                          {ForStmt::Kind::Serial, false},
                          {ForStmt::Kind::Serial, true}};
 
-/// out_k[0] = component k of the reduction of x[0 .. s0); masked: of the elements at even places.
-CompiledNest compile_reduction(ReduceOp op, DType dtype, Shape shape) {
+/// out_k[0] = component k of the reduction of x[0 .. n); masked: of the elements at even places.
+Nest make_reduction(ReduceOp op, DType dtype, Shape shape, const SymExpr& n) {
   NestBuilder b("reduce");
   b.nest().size_count = 1;
-  const SymExpr n = SymExpr::size(0);
   const auto x = b.add_global(dtype, n);
   std::vector<NestBufferId> out;
   const bool arg = op == ReduceOp::ArgMax || op == ReduceOp::ArgMin;
@@ -51,7 +50,11 @@ CompiledNest compile_reduction(ReduceOp op, DType dtype, Shape shape) {
   const auto results = b.reduce(op, dtype, contributions, shape.masked ? even.id : kNoScalar);
   b.end_for();
   for (std::size_t k = 0; k < out.size(); ++k) b.store(out[k], 0, results[k]);
-  return CompiledNest(b.finish());
+  return b.finish();
+}
+
+CompiledNest compile_reduction(ReduceOp op, DType dtype, Shape shape) {
+  return CompiledNest(make_reduction(op, dtype, shape, SymExpr::size(0)));
 }
 
 template <typename T>
@@ -216,6 +219,28 @@ TEST(LlvmReduce, WelfordOfLargeMeans) {
       ASSERT_NEAR(got[0], mean, 1e-3);
       ASSERT_NEAR(got[1], squares, 1e-3 * squares + 1e-3);
     }
+  }
+}
+
+/// Where all lanes count alike, no step that joins them waits for a division, and results are the same bit by bit.
+TEST(LlvmReduce, WelfordOfWholeVectorsDividesNothingToJoinLanes) {
+  const CompiledNest any = compile_reduction(ReduceOp::Welford, f32, {});
+  for (const std::int64_t count : {16, 64, 128, 400, 768}) {
+    const Nest nest = make_reduction(ReduceOp::Welford, f32, {}, count);
+    cpu::CodegenTexts texts;
+    cpu::compile_object(nest, cpu::host_target(), &texts);
+    // 1 / count in the main loop, and of masked lanes where the last vectors are no whole step.
+    const auto divisions = [&](const char* type) {
+      return texts.optimized.find(std::string("fdiv contract ") + type) != std::string::npos;
+    };
+    EXPECT_TRUE(divisions("float"));
+    EXPECT_EQ(divisions("<"), count == 400) << count;
+    const auto x = values<float>(count);
+    float want[3];
+    float got[3];
+    any.run({const_cast<float*>(x.data()), &want[0], &want[1], &want[2]}, {count});
+    CompiledNest(nest).run({const_cast<float*>(x.data()), &got[0], &got[1], &got[2]}, {0});
+    EXPECT_EQ(std::vector(got, got + 3), std::vector(want, want + 3)) << count;
   }
 }
 

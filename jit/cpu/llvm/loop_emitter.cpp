@@ -173,6 +173,8 @@ void NestEmitter::vector_loop(const ForStmt& s) {
   Values state = initial_state(s, width);
   state = loop(b_.getInt64(0), main_limit, width, state, run(width, false));
   state = narrow_state(s, state, base_lanes_);
+  if (main_limit != extent)
+    for (Value*& v : state) v = widened(v, base_lanes_);
   state = loop(main_limit, extent, base_lanes_, state, run(base_lanes_, true));
   state = narrow_state(s, state, 0);
   hoisted_.clear();
@@ -323,11 +325,14 @@ NestEmitter::Values NestEmitter::combine(ReduceOp op, DType dtype, const Values&
   // Chan's merge of (mean, sum of squared deviations, count).
   Value* count = b_.CreateFAdd(a[2], b[2]);
   Value* zero = llvm::Constant::getNullValue(count->getType());
-  Value* share = b_.CreateSelect(b_.CreateFCmpOEQ(count, zero), zero, b_.CreateFDiv(b[2], count));
   Value* delta = b_.CreateFSub(b[0], a[0]);
+  // Sides that count alike have half each, without a division that all that follows waits for.
+  Value* share = a[2] == b[2] ? llvm::ConstantFP::get(delta->getType(), 0.5)
+                              : b_.CreateSelect(b_.CreateFCmpOEQ(count, zero), zero,
+                                                b_.CreateFDiv(b[2], count));
   Value* step = b_.CreateFMul(delta, share);
-  Value* squares =
-      b_.CreateFAdd(b_.CreateFAdd(a[1], b[1]), b_.CreateFMul(b_.CreateFMul(delta, a[2]), step));
+  Value* weighted = b_.CreateFMul(delta, widened(a[2], lanes_of(delta)));
+  Value* squares = b_.CreateFAdd(b_.CreateFAdd(a[1], b[1]), b_.CreateFMul(weighted, step));
   return {b_.CreateFAdd(a[0], step), squares, count};
 }
 
@@ -346,12 +351,15 @@ NestEmitter::Values NestEmitter::welford_step(const Values& state, Value* x, Val
 }
 
 NestEmitter::Values NestEmitter::narrow(ReduceOp op, DType dtype, Values state, unsigned lanes) {
-  for (Value*& v : state) v = widened(v, lanes_of(state[0]));
+  // What is no vector, Welford's count where no mask tells lanes apart, is the same for both halves.
   for (unsigned width = lanes_of(state[0]); width > std::max(lanes, 1u); width /= 2) {
     Values low;
     Values high;
     for (Value* v : state) {
-      if (width == 2) {
+      if (lanes_of(v) == 0) {
+        low.push_back(v);
+        high.push_back(v);
+      } else if (width == 2) {
         low.push_back(b_.CreateExtractElement(v, std::uint64_t{0}));
         high.push_back(b_.CreateExtractElement(v, std::uint64_t{1}));
       } else {

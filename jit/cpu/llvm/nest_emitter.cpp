@@ -55,7 +55,8 @@ NestEmitter::NestEmitter(const Nest& nest, const CodegenTarget& target,
       module_(module),
       scalars_(builder, module, target.vector_bytes),
       base_lanes_(static_cast<unsigned>(target.vector_bytes / 4)),
-      row_fetches_(row_fetches(nest)) {}
+      strips_(row_strips(nest)),
+      row_fetches_(row_fetches(nest, strips_.rows)) {}
 
 void NestEmitter::emit() {
   llvm::Type* pointer = b_.getPtrTy();
@@ -72,12 +73,61 @@ void NestEmitter::emit() {
   }
   b_.SetInsertPoint(llvm::BasicBlock::Create(b_.getContext(), "entry", function_));
   emit_prologue();
-  loop(function_->getArg(2), function_->getArg(3), 1, {}, [&](Value* p, const Values&) {
-    symbols_[nest_.parallel_axis] = p;
-    block(nest_.body);
+  emit_rows();
+  b_.CreateRetVoid();
+}
+
+void NestEmitter::emit_rows() {
+  Value* begin = function_->getArg(2);
+  Value* end = function_->getArg(3);
+  if (strips_.rows == 1) {
+    loop(begin, end, 1, {}, [&](Value* p, const Values&) {
+      symbols_[nest_.parallel_axis] = p;
+      block(nest_.body);
+      return Values{};
+    });
+    return;
+  }
+  const Values locals(buffers_.begin() + nest_.global_count(), buffers_.end());
+  loop(begin, end, strips_.rows, {}, [&](Value* first, const Values&) {
+    Value* rows = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, b_.CreateSub(end, first),
+                                           b_.getInt64(static_cast<std::uint64_t>(strips_.rows)));
+    for (const RowPhase& phase : strips_.phases)
+      loop(b_.getInt64(0), rows, 1, {}, [&](Value* row, const Values&) {
+        emit_phase(phase, first, row, locals);
+        return Values{};
+      });
     return Values{};
   });
-  b_.CreateRetVoid();
+}
+
+void NestEmitter::emit_phase(const RowPhase& phase, Value* first, Value* row,
+                             const Values& locals) {
+  symbols_[nest_.parallel_axis] = b_.CreateNSWAdd(first, row);
+  for (std::size_t k = 0; k < locals.size(); ++k) {
+    const NestBuffer& local = nest_.buffers[nest_.global_count() + k];
+    Value* count = b_.getInt64(static_cast<std::uint64_t>(local.max_count));
+    buffers_[nest_.global_count() + k] =
+        b_.CreateGEP(scalars_.storage_type(local.dtype, 0), locals[k], b_.CreateNSWMul(row, count));
+  }
+  for (const ScalarId id : phase.recalled) {
+    llvm::Type* type = value(id)->getType();
+    define(id, b_.CreateLoad(type, row_slot(id, row)));
+  }
+  block(std::span(nest_.body).subspan(phase.begin, phase.end - phase.begin));
+  for (const ScalarId id : phase.kept) b_.CreateStore(value(id), row_slot(id, row));
+}
+
+Value* NestEmitter::row_slot(ScalarId id, Value* row) {
+  llvm::Type* type = value(id)->getType();
+  Value*& slots = row_slots_[id];
+  if (slots == nullptr) {
+    llvm::BasicBlock& entry = function_->getEntryBlock();
+    llvm::IRBuilder<> start(&entry, entry.begin());
+    slots =
+        start.CreateAlloca(llvm::ArrayType::get(type, static_cast<std::uint64_t>(strips_.rows)));
+  }
+  return b_.CreateGEP(type, slots, row);
 }
 
 void NestEmitter::emit_prologue() {
@@ -110,14 +160,14 @@ void NestEmitter::emit_locals() {
       continue;
     }
     auto* type = llvm::ArrayType::get(scalars_.storage_type(buffer.dtype, 0),
-                                      static_cast<std::uint64_t>(buffer.max_count));
+                                      static_cast<std::uint64_t>(buffer.max_count * strips_.rows));
     llvm::AllocaInst* memory = b_.CreateAlloca(type, nullptr, buffer.name);
     memory->setAlignment(llvm::Align(64));
     buffers_.push_back(memory);
   }
 }
 
-void NestEmitter::block(const Block& statements) {
+void NestEmitter::block(std::span<const Stmt> statements) {
   for (const Stmt& statement : statements) {
     if (std::find(hoisted_.begin(), hoisted_.end(), &statement) != hoisted_.end()) continue;
     std::visit(*this, statement.node);

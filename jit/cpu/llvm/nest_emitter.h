@@ -15,6 +15,7 @@
 
 #include "jit/cpu/llvm/codegen.h"
 #include "jit/cpu/llvm/row_fetch.h"
+#include "jit/cpu/llvm/row_strips.h"
 #include "jit/cpu/llvm/scalar_emitter.h"
 #include "jit/nest.h"
 
@@ -72,7 +73,13 @@ class NestEmitter {
   // nest_emitter.cpp: the function around the body, statements.
   void emit_prologue();
   void emit_locals();
-  void block(const Block& statements);
+  /// The body for each iteration of the parallel axis.
+  void emit_rows();
+  void emit_phase(const RowPhase& phase, llvm::Value* first, llvm::Value* row,
+                  const Values& locals);
+  /// `rows` values of a scalar, one for each row of a strip.
+  llvm::Value* row_slot(ScalarId id, llvm::Value* row);
+  void block(std::span<const Stmt> statements);
   llvm::Value* value(ScalarId id) const;
   void define(ScalarId id, llvm::Value* v) { values_[id] = v; }
   llvm::Value* quantised(const ConvertStmt& s);
@@ -180,6 +187,8 @@ class NestEmitter {
   llvm::Value* vector_base_ = nullptr;  ///< the axis's value in lane 0
   llvm::Value* active_ = nullptr;       ///< of the tail: lanes within the extent
   std::vector<const Stmt*> hoisted_;    ///< emitted before the current vector loop
+  const RowStrips strips_;
+  std::unordered_map<ScalarId, llvm::Value*> row_slots_;  ///< memory of scalars kept between phases
   const std::unordered_map<const LoadStmt*, SymExpr> row_fetches_;
 };
 

@@ -53,7 +53,7 @@ std::optional<SymExpr> next_row(const Nest& nest, const Read& read) {
 
 }  // namespace
 
-std::unordered_map<const LoadStmt*, SymExpr> row_fetches(const Nest& nest) {
+std::unordered_map<const LoadStmt*, SymExpr> row_fetches(const Nest& nest, std::int64_t rows) {
   std::unordered_map<const LoadStmt*, SymExpr> fetches;
   const std::vector<Read> reads = row_reads(nest);
   for (auto read = reads.begin(); read != reads.end(); ++read) {
@@ -64,7 +64,7 @@ std::unordered_map<const LoadStmt*, SymExpr> row_fetches(const Nest& nest) {
           std::find(before.begin(), before.end(), earlier->loop) == before.end())
         before.push_back(earlier->loop);
     if (before.size() != 1 || before[0] == read->loop) continue;
-    if (const auto distance = next_row(nest, *read)) fetches.emplace(read->load, *distance);
+    if (const auto distance = next_row(nest, *read)) fetches.emplace(read->load, *distance * rows);
   }
   return fetches;
 }

@@ -17,7 +17,8 @@ namespace heddle::jit::cpu {
 /// Processors fetch ahead by themselves too, but begin anew at each page, which a row may be, and late where loops end
 /// and begin. It is the second loop over a row that has nothing to wait for; it fetches where a function computed by
 /// a polynomial leaves time. Short rows follow each other in a page, and long ones would push each other out.
+/// @param rows  that the nest goes through at a time (row_strips.h): fetched is the one so many rows on.
 /// Cost: quadratic in the reads of the outermost loops, which are few.
-std::unordered_map<const LoadStmt*, SymExpr> row_fetches(const Nest& nest);
+std::unordered_map<const LoadStmt*, SymExpr> row_fetches(const Nest& nest, std::int64_t rows = 1);
 
 }  // namespace heddle::jit::cpu
