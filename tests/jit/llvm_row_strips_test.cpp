@@ -1,5 +1,6 @@
 // Nests that go through several rows at a time, one phase after the other.
 #include <algorithm>
+#include <cmath>
 #include <gtest/gtest.h>
 #include <vector>
 
@@ -73,7 +74,12 @@ struct Softmax {
   NestBufferId z{};
 };
 
-std::int64_t rows_of(Softmax softmax) { return cpu::row_strips(softmax.finish()).rows; }
+/// Bytes of vectors with 16 registers, for which no phases are merged.
+constexpr std::int64_t kFew = 32;
+constexpr std::int64_t kMany = 64;
+
+std::int64_t rows_of(Softmax softmax) { return cpu::row_strips(softmax.finish(), kFew).rows; }
+bool is_merged(Softmax softmax) { return cpu::row_strips(softmax.finish(), kMany).is_merged; }
 
 TEST(LlvmRowStrips, RowsAreAsManyAsHalfAFirstCacheHolds) {
   EXPECT_EQ(rows_of(Softmax(16)), 8);
@@ -97,22 +103,42 @@ TEST(LlvmRowStrips, OtherNestsTakeOneRowAtATime) {
       alone.pass([&](const Symbol& i) { return alone.builder.load(alone.x, alone.at(i)); },
                  ReduceOp::Min, alone.y);
   alone.builder.store(alone.z, alone.row, least);
-  EXPECT_EQ(cpu::row_strips(alone.builder.finish()).rows, 1) << "no loop waits for another";
+  EXPECT_EQ(cpu::row_strips(alone.builder.finish(), kFew).rows, 1) << "no loop waits for another";
+}
+
+TEST(LlvmRowStrips, PhasesOfLongEnoughRowsThatFitAreMerged) {
+  EXPECT_FALSE(is_merged(Softmax(127)));
+  EXPECT_TRUE(is_merged(Softmax(128)));
+  EXPECT_TRUE(is_merged(Softmax(682))) << "x, y and what is kept of three rows, in 24 KB";
+  EXPECT_FALSE(is_merged(Softmax(683)));
+  EXPECT_FALSE(is_merged(Softmax(128, ForStmt::Kind::Vector, 5))) << "hardly any three at a time";
+  EXPECT_TRUE(is_merged(Softmax(128, ForStmt::Kind::Vector, 6)));
+  EXPECT_FALSE(cpu::row_strips(Softmax(128).finish(), kFew).is_merged);
+}
+
+TEST(LlvmRowStrips, MergedPhasesHoldAPowerOfTwoOfRows) {
+  const cpu::RowStrips merged = cpu::row_strips(Softmax(128).finish(), kMany);
+  EXPECT_EQ(merged.held(), 4);
+  EXPECT_EQ(merged.fetched(), 2);
+  const cpu::RowStrips strips = cpu::row_strips(Softmax(128).finish(), kFew);
+  EXPECT_EQ(strips.held(), 8);
+  EXPECT_EQ(strips.fetched(), 8);
 }
 
 TEST(LlvmRowStrips, PhasesHandOnWhatLaterOnesUse) {
   const Nest nest = Softmax(16).finish();
-  const cpu::RowStrips strips = cpu::row_strips(nest);
+  const cpu::RowStrips strips = cpu::row_strips(nest, kFew);
   ASSERT_EQ(strips.phases.size(), 3u);
   std::size_t next = 0;
   for (const cpu::RowPhase& phase : strips.phases) {
     EXPECT_EQ(phase.begin, next);
+    EXPECT_TRUE(std::holds_alternative<ForStmt>(nest.body[phase.loop].node));
     next = phase.end;
   }
   EXPECT_EQ(next, nest.body.size());
-  const auto sorted = [](std::vector<ScalarId> ids) {
-    std::ranges::sort(ids);
-    return ids;
+  const auto sorted = [](std::vector<cpu::RowPhase::Scalar> scalars) {
+    std::ranges::sort(scalars, {}, &cpu::RowPhase::Scalar::id);
+    return scalars;
   };
   EXPECT_EQ(strips.phases[0].recalled.size(), 0u);
   EXPECT_EQ(strips.phases[0].kept.size(), 1u) << "the greatest";
@@ -122,29 +148,53 @@ TEST(LlvmRowStrips, PhasesHandOnWhatLaterOnesUse) {
   EXPECT_EQ(strips.phases[2].kept.size(), 0u);
 }
 
+void expect_rows_by_themselves(std::int64_t extent, std::int64_t vector_bytes) {
+  const CompiledNest code(Softmax(extent).finish(), vector_bytes);
+  for (const std::int64_t rows : {0, 1, 2, 3, 4, 7, 8, 9, 21}) {
+    const auto width = static_cast<std::size_t>(extent);
+    const auto count = static_cast<std::size_t>(rows);
+    std::vector<float> x(count * width);
+    for (std::size_t k = 0; k < x.size(); ++k) x[k] = static_cast<float>(k * 37 % 101) / 8;
+    std::vector<float> y(x.size());
+    std::vector<float> z(count);
+    std::vector<float> want_y(x.size());
+    std::vector<float> want_z(count);
+    for (std::size_t r = 0; r < count; ++r)
+      code.run({&x[r * width], &want_y[r * width], &want_z[r]}, {1, 0});
+    ASSERT_EQ(code.run({x.data(), y.data(), z.data()}, {rows, 0}), 0);
+    ASSERT_EQ(y, want_y) << rows << " x " << extent;
+    ASSERT_EQ(z, want_z) << rows << " x " << extent;
+    ASSERT_EQ(code.run({x.data(), x.data(), z.data()}, {rows, 0}), 0);
+    ASSERT_EQ(x, want_y) << "in place, " << rows << " x " << extent;
+  }
+}
+
 /// Any number of rows comes out bit by bit as each row by itself does, where the result overwrites x too.
 TEST(LlvmRowStrips, RowsComeOutAsEachByItself) {
   for (const std::int64_t extent : {1, 16, 100, 128, 200, 400}) {
-    const Nest nest = Softmax(extent).finish();
-    ASSERT_GT(cpu::row_strips(nest).rows, 1);
-    const CompiledNest code(nest);
-    for (const std::int64_t rows : {0, 1, 2, 3, 7, 8, 9, 21}) {
-      const auto width = static_cast<std::size_t>(extent);
-      const auto count = static_cast<std::size_t>(rows);
-      std::vector<float> x(count * width);
-      for (std::size_t k = 0; k < x.size(); ++k) x[k] = static_cast<float>(k * 37 % 101) / 8;
-      std::vector<float> y(x.size());
-      std::vector<float> z(count);
-      std::vector<float> want_y(x.size());
-      std::vector<float> want_z(count);
-      for (std::size_t r = 0; r < count; ++r)
-        code.run({&x[r * width], &want_y[r * width], &want_z[r]}, {1, 0});
-      ASSERT_EQ(code.run({x.data(), y.data(), z.data()}, {rows, 0}), 0);
-      ASSERT_EQ(y, want_y) << rows << " x " << extent;
-      ASSERT_EQ(z, want_z) << rows << " x " << extent;
-      ASSERT_EQ(code.run({x.data(), x.data(), z.data()}, {rows, 0}), 0);
-      ASSERT_EQ(x, want_y) << "in place, " << rows << " x " << extent;
-    }
+    expect_rows_by_themselves(extent, 0);
+    expect_rows_by_themselves(extent, kFew);
+  }
+}
+
+TEST(LlvmRowStrips, MergedLoopsComputeTheSame) {
+  constexpr std::int64_t kExtent = 150;
+  constexpr std::size_t kRows = 9;
+  const CompiledNest code(Softmax(kExtent).finish());
+  std::vector<float> x(kRows * kExtent);
+  for (std::size_t k = 0; k < x.size(); ++k) x[k] = static_cast<float>(k * 37 % 101) / 8;
+  std::vector<float> y(x.size());
+  std::vector<float> z(kRows);
+  ASSERT_EQ(code.run({x.data(), y.data(), z.data()}, {kRows, 0}), 0);
+  for (std::size_t r = 0; r < kRows; ++r) {
+    const float* row = &x[r * kExtent];
+    const double greatest = *std::max_element(row, row + kExtent);
+    double sum = 0;
+    for (std::int64_t k = 0; k < kExtent; ++k) sum += std::exp(row[k] - greatest);
+    ASSERT_NEAR(z[r], sum, 1e-5 * sum);
+    for (std::int64_t k = 0; k < kExtent; ++k)
+      ASSERT_NEAR(y[r * kExtent + static_cast<std::size_t>(k)], std::exp(row[k] - greatest) / sum,
+                  1e-6);
   }
 }
 

@@ -21,6 +21,17 @@ using llvm::Value;
 /// A loop of this constant extent is written out when it asks to be unrolled.
 constexpr std::int64_t kMostUnrolled = 32;
 
+/// Values that a vector loop carries from one iteration to the next.
+std::size_t reduced_count(const ForStmt& s) {
+  std::size_t count = 0;
+  for (const LoopReduction& r : s.reductions) count += static_cast<std::size_t>(ir::width_of(r.op));
+  return count;
+}
+
+void append(std::vector<Value*>& to, const std::vector<Value*>& from) {
+  to.insert(to.end(), from.begin(), from.end());
+}
+
 bool is_arg(ReduceOp op) { return op == ReduceOp::ArgMax || op == ReduceOp::ArgMin; }
 
 std::int64_t lowest_integer(DType dtype) {
@@ -144,41 +155,75 @@ void NestEmitter::serial_loop(const ForStmt& s) {
 
 void NestEmitter::vector_loop(const ForStmt& s) {
   const LoopShape shape = analyse(s);
-  const unsigned width = main_width(shape, s, base_lanes_);
+  const unsigned width = main_width(shape, s, base_lanes_, strips_.most_vectors);
   scalars_.inline_all_math(shape.inlines_math);
-  Value* extent = scalar_index(s.extent);
   hoist_uniform(s);
-  vector_axis_ = s.axis;
+  const ForStmt* loops[] = {&s};
+  const std::vector<Values> results = vector_loops(loops, width, [](std::size_t) {});
+  hoisted_.clear();
+  define_results(s, results[0]);
+}
+
+/// Loops of one extent, each iteration of the first, then of the next; `enter(k)` comes before loop k in each.
+/// @return of each loop what it reduces, as scalars.
+std::vector<NestEmitter::Values> NestEmitter::vector_loops(
+    std::span<const ForStmt* const> loops, unsigned width,
+    const std::function<void(std::size_t)>& enter) {
+  Value* extent = scalar_index(loops[0]->extent);
+  const auto apart = [&](const Values& joined, const auto& each) {
+    std::size_t begin = 0;
+    for (std::size_t k = 0; k < loops.size(); ++k) {
+      const std::size_t count = reduced_count(*loops[k]);
+      each(k, Values(joined.begin() + static_cast<std::ptrdiff_t>(begin),
+                     joined.begin() + static_cast<std::ptrdiff_t>(begin + count)));
+      begin += count;
+    }
+  };
   const auto run = [&](unsigned lanes, bool masked) {
-    return [this, &s, extent, lanes, masked](Value* i, const Values& current) {
-      lanes_ = lanes;
-      vector_base_ = i;
-      if (masked) {
-        Value* left = b_.CreateTrunc(b_.CreateSub(extent, i), b_.getInt32Ty());
-        llvm::SmallVector<llvm::Constant*, 16> lane;
-        for (unsigned k = 0; k < lanes; ++k) lane.push_back(b_.getInt32(k));
-        active_ = b_.CreateICmpSLT(llvm::ConstantVector::get(lane), widened(left, lanes));
-      }
-      llvm::SmallVector<llvm::Constant*, 128> lane;
-      for (unsigned k = 0; k < lanes; ++k) lane.push_back(b_.getInt64(k));
-      Value* axis = b_.CreateNSWAdd(widened(i, lanes), llvm::ConstantVector::get(lane));
-      Values next = run_body(s, axis, current);
+    return [&, lanes, masked](Value* i, const Values& current) {
+      Value* axis = set_lanes(i, lanes, masked ? extent : nullptr);
+      Values next;
+      apart(current, [&](std::size_t k, const Values& mine) {
+        enter(k);
+        vector_axis_ = loops[k]->axis;
+        append(next, run_body(*loops[k], axis, mine));
+      });
       lanes_ = 0;
       active_ = nullptr;
       return next;
     };
   };
+  const auto narrowed = [&](const Values& state, unsigned lanes) {
+    Values next;
+    apart(state, [&](std::size_t k, const Values& mine) {
+      append(next, narrow_state(*loops[k], mine, lanes));
+    });
+    return next;
+  };
   // What is left over fits 32 bits only below the main width, so the tail starts there.
   Value* main_limit = b_.CreateAnd(extent, b_.getInt64(~static_cast<std::uint64_t>(width - 1)));
-  Values state = initial_state(s, width);
+  Values state;
+  for (const ForStmt* s : loops) append(state, initial_state(*s, width));
   state = loop(b_.getInt64(0), main_limit, width, state, run(width, false));
-  state = narrow_state(s, state, base_lanes_);
+  state = narrowed(state, base_lanes_);
   if (main_limit != extent)
     for (Value*& v : state) v = widened(v, base_lanes_);
-  state = loop(main_limit, extent, base_lanes_, state, run(base_lanes_, true));
-  state = narrow_state(s, state, 0);
-  hoisted_.clear();
-  define_results(s, state);
+  state = narrowed(loop(main_limit, extent, base_lanes_, state, run(base_lanes_, true)), 0);
+  std::vector<Values> results(loops.size());
+  apart(state, [&](std::size_t k, const Values& mine) { results[k] = mine; });
+  return results;
+}
+
+/// Begins an iteration of `lanes` elements from `first` on, those beyond `extent` masked if that is not null.
+/// @return the axis's value in each lane.
+Value* NestEmitter::set_lanes(Value* first, unsigned lanes, Value* extent) {
+  lanes_ = lanes;
+  vector_base_ = first;
+  if (extent != nullptr) {
+    Value* left = b_.CreateTrunc(b_.CreateSub(extent, first), b_.getInt32Ty());
+    active_ = b_.CreateICmpSLT(lane_numbers(), widened(left, lanes));
+  }
+  return b_.CreateNSWAdd(widened(first, lanes), lane_offsets(1));
 }
 
 void NestEmitter::hoist_uniform(const ForStmt& s) {
@@ -213,9 +258,7 @@ void NestEmitter::hoist_uniform(const ForStmt& s) {
 
 NestEmitter::Values NestEmitter::run_body(const ForStmt& s, Value* axis, const Values& state) {
   symbols_[s.axis] = axis;
-  std::size_t reduced = 0;
-  for (const LoopReduction& r : s.reductions)
-    reduced += static_cast<std::size_t>(ir::width_of(r.op));
+  const std::size_t reduced = reduced_count(s);
   for (std::size_t k = 0; k < s.carried.size(); ++k) {
     dtypes_[s.carried[k].current] = s.carried[k].dtype;
     define(s.carried[k].current, state[reduced + k]);

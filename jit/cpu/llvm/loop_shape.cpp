@@ -231,7 +231,8 @@ class Analysis {
 
 LoopShape analyse(const ForStmt& loop) { return Analysis(loop).shape; }
 
-unsigned main_width(const LoopShape& shape, const ForStmt& loop, unsigned base_lanes) {
+unsigned main_width(const LoopShape& shape, const ForStmt& loop, unsigned base_lanes,
+                    unsigned most_vectors) {
   unsigned vectors = 8;
   if (shape.live > 4) vectors = 4;
   if (shape.live > 8) vectors = 2;
@@ -248,6 +249,7 @@ unsigned main_width(const LoopShape& shape, const ForStmt& loop, unsigned base_l
   if (shape.nested) vectors = std::min(vectors, 4u);
   if (shape.gathers) vectors = std::min(vectors, 2u);
   if (shape.calls) vectors = 1;
+  vectors = std::min(vectors, most_vectors);
   if (const auto most = upper_bound(loop.extent)) {
     while (vectors > 1 && *most < static_cast<std::int64_t>(vectors * base_lanes)) vectors /= 2;
   }

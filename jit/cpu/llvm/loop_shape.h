@@ -20,7 +20,8 @@ struct LoopShape {
 
 LoopShape analyse(const ForStmt& loop);
 
-/// Elements of an iteration of the main loop: `base_lanes` times 1, 2, 4 or 8.
-unsigned main_width(const LoopShape& shape, const ForStmt& loop, unsigned base_lanes);
+/// Elements of an iteration of the main loop: `base_lanes` times 1, 2, 4 or 8, and no more than `most_vectors`.
+unsigned main_width(const LoopShape& shape, const ForStmt& loop, unsigned base_lanes,
+                    unsigned most_vectors = 8);
 
 }  // namespace heddle::jit::cpu

@@ -55,8 +55,8 @@ NestEmitter::NestEmitter(const Nest& nest, const CodegenTarget& target,
       module_(module),
       scalars_(builder, module, target.vector_bytes),
       base_lanes_(static_cast<unsigned>(target.vector_bytes / 4)),
-      strips_(row_strips(nest)),
-      row_fetches_(row_fetches(nest, strips_.rows)) {}
+      strips_(row_strips(nest, target.vector_bytes)),
+      row_fetches_(row_fetches(nest, strips_.fetched())) {}
 
 void NestEmitter::emit() {
   llvm::Type* pointer = b_.getPtrTy();
@@ -75,59 +75,6 @@ void NestEmitter::emit() {
   emit_prologue();
   emit_rows();
   b_.CreateRetVoid();
-}
-
-void NestEmitter::emit_rows() {
-  Value* begin = function_->getArg(2);
-  Value* end = function_->getArg(3);
-  if (strips_.rows == 1) {
-    loop(begin, end, 1, {}, [&](Value* p, const Values&) {
-      symbols_[nest_.parallel_axis] = p;
-      block(nest_.body);
-      return Values{};
-    });
-    return;
-  }
-  const Values locals(buffers_.begin() + nest_.global_count(), buffers_.end());
-  loop(begin, end, strips_.rows, {}, [&](Value* first, const Values&) {
-    Value* rows = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, b_.CreateSub(end, first),
-                                           b_.getInt64(static_cast<std::uint64_t>(strips_.rows)));
-    for (const RowPhase& phase : strips_.phases)
-      loop(b_.getInt64(0), rows, 1, {}, [&](Value* row, const Values&) {
-        emit_phase(phase, first, row, locals);
-        return Values{};
-      });
-    return Values{};
-  });
-}
-
-void NestEmitter::emit_phase(const RowPhase& phase, Value* first, Value* row,
-                             const Values& locals) {
-  symbols_[nest_.parallel_axis] = b_.CreateNSWAdd(first, row);
-  for (std::size_t k = 0; k < locals.size(); ++k) {
-    const NestBuffer& local = nest_.buffers[nest_.global_count() + k];
-    Value* count = b_.getInt64(static_cast<std::uint64_t>(local.max_count));
-    buffers_[nest_.global_count() + k] =
-        b_.CreateGEP(scalars_.storage_type(local.dtype, 0), locals[k], b_.CreateNSWMul(row, count));
-  }
-  for (const ScalarId id : phase.recalled) {
-    llvm::Type* type = value(id)->getType();
-    define(id, b_.CreateLoad(type, row_slot(id, row)));
-  }
-  block(std::span(nest_.body).subspan(phase.begin, phase.end - phase.begin));
-  for (const ScalarId id : phase.kept) b_.CreateStore(value(id), row_slot(id, row));
-}
-
-Value* NestEmitter::row_slot(ScalarId id, Value* row) {
-  llvm::Type* type = value(id)->getType();
-  Value*& slots = row_slots_[id];
-  if (slots == nullptr) {
-    llvm::BasicBlock& entry = function_->getEntryBlock();
-    llvm::IRBuilder<> start(&entry, entry.begin());
-    slots =
-        start.CreateAlloca(llvm::ArrayType::get(type, static_cast<std::uint64_t>(strips_.rows)));
-  }
-  return b_.CreateGEP(type, slots, row);
 }
 
 void NestEmitter::emit_prologue() {
@@ -159,8 +106,9 @@ void NestEmitter::emit_locals() {
       buffers_.push_back(b_.CreateGEP(b_.getInt8Ty(), scratch_, offset, buffer.name));
       continue;
     }
-    auto* type = llvm::ArrayType::get(scalars_.storage_type(buffer.dtype, 0),
-                                      static_cast<std::uint64_t>(buffer.max_count * strips_.rows));
+    auto* type =
+        llvm::ArrayType::get(scalars_.storage_type(buffer.dtype, 0),
+                             static_cast<std::uint64_t>(buffer.max_count * strips_.held()));
     llvm::AllocaInst* memory = b_.CreateAlloca(type, nullptr, buffer.name);
     memory->setAlignment(llvm::Align(64));
     buffers_.push_back(memory);

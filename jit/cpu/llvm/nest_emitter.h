@@ -73,12 +73,6 @@ class NestEmitter {
   // nest_emitter.cpp: the function around the body, statements.
   void emit_prologue();
   void emit_locals();
-  /// The body for each iteration of the parallel axis.
-  void emit_rows();
-  void emit_phase(const RowPhase& phase, llvm::Value* first, llvm::Value* row,
-                  const Values& locals);
-  /// `rows` values of a scalar, one for each row of a strip.
-  llvm::Value* row_slot(ScalarId id, llvm::Value* row);
   void block(std::span<const Stmt> statements);
   llvm::Value* value(ScalarId id) const;
   void define(ScalarId id, llvm::Value* v) { values_[id] = v; }
@@ -89,6 +83,18 @@ class NestEmitter {
   void report(llvm::Value* bad, std::int32_t code, llvm::Value* index, llvm::Value* last);
   /// The operand as wide as the current vector loop's lanes, if `lanes` is not 0.
   llvm::Value* widened(llvm::Value* v, unsigned lanes);
+
+  // row_emitter.cpp: the body for each iteration of the parallel axis.
+  void emit_rows();
+  void emit_strips();
+  void emit_merged();
+  struct RowPart;
+  RowPart row_part(const RowPhase& phase, llvm::Value* row, llvm::Value* place);
+  void enter(const RowPart& part);
+  void emit_phase(const RowPart& part);
+  void emit_phases(std::span<const RowPart> parts);
+  void keep(const RowPart& part);
+  llvm::Value* row_slot(const RowPhase::Scalar& scalar, llvm::Value* place);
 
   // memory_emitter.cpp: index expressions, loads and stores.
   llvm::Value* index_value(const SymExpr& expr);
@@ -126,6 +132,9 @@ class NestEmitter {
   void when(llvm::Value* condition, const std::function<void()>& body, bool unlikely);
   void serial_loop(const ForStmt& s);
   void vector_loop(const ForStmt& s);
+  std::vector<Values> vector_loops(std::span<const ForStmt* const> loops, unsigned width,
+                                   const std::function<void(std::size_t)>& enter);
+  llvm::Value* set_lanes(llvm::Value* first, unsigned lanes, llvm::Value* extent);
   void hoist_uniform(const ForStmt& s);
   Values run_body(const ForStmt& s, llvm::Value* axis, const Values& state);
   Values initial_state(const ForStmt& s, unsigned lanes);
@@ -188,6 +197,7 @@ class NestEmitter {
   llvm::Value* active_ = nullptr;       ///< of the tail: lanes within the extent
   std::vector<const Stmt*> hoisted_;    ///< emitted before the current vector loop
   const RowStrips strips_;
+  Values row_locals_;  ///< local buffers of the first row that is held
   std::unordered_map<ScalarId, llvm::Value*> row_slots_;  ///< memory of scalars kept between phases
   const std::unordered_map<const LoadStmt*, SymExpr> row_fetches_;
 };

@@ -1,6 +1,7 @@
 #include "jit/cpu/llvm/row_strips.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <set>
 
@@ -13,6 +14,13 @@ namespace {
 /// What the rows of a strip may occupy: half of a first-level cache, whose other half is for the rows after them.
 constexpr std::int64_t kStripBytes = 16 << 10;
 constexpr std::int64_t kMostRows = 8;
+/// What all rows of merged phases may occupy, and the shortest rows and the most phases for which that pays.
+constexpr std::int64_t kMergedBytes = 24 << 10;
+constexpr std::int64_t kLeastMergedVectors = 8;
+constexpr std::size_t kMostMerged = 4;
+/// With more vectors, the sums, constants and temporaries of all phases do not fit 32 registers.
+constexpr unsigned kMergedVectors = 4;
+constexpr unsigned kMergedVectorsOfPolynomials = 2;
 
 const ForStmt* loop_of(const Stmt& statement) { return std::get_if<ForStmt>(&statement.node); }
 
@@ -72,10 +80,12 @@ std::int64_t row_bytes(const Nest& nest) {
   return sum;
 }
 
+bool has_scratch(const Nest& nest) {
+  return std::any_of(nest.buffers.begin() + nest.global_count(), nest.buffers.end(),
+                     [](const NestBuffer& buffer) { return buffer.max_count == 0; });
+}
+
 std::int64_t rows_of_strip(const Nest& nest) {
-  const bool scratch = std::any_of(nest.buffers.begin() + nest.global_count(), nest.buffers.end(),
-                                   [](const NestBuffer& buffer) { return buffer.max_count == 0; });
-  if (scratch || !is_of_rows(nest)) return 1;
   const std::int64_t bytes = row_bytes(nest);
   std::int64_t rows = kMostRows;
   while (rows > 1 && rows * bytes > kStripBytes) rows /= 2;
@@ -90,12 +100,63 @@ std::vector<RowPhase> phases_of(const Block& body) {
   bool has_loop = false;
   for (std::size_t k = 0; k < body.size(); ++k) {
     if (loop_of(body[k]) != nullptr) {
-      if (has_loop) phases.push_back({.begin = k, .end = k, .recalled = {}, .kept = {}});
+      if (has_loop) phases.push_back({.begin = k, .loop = k, .end = k, .recalled = {}, .kept = {}});
+      phases.back().loop = k;
       has_loop = true;
     }
     phases.back().end = k + 1;
   }
   return phases;
+}
+
+/// Whether rows are so many, long and few bytes that the phases' loops are worth being one.
+bool is_worth_merging(const Nest& nest, const std::vector<RowPhase>& phases, std::int64_t lanes) {
+  const auto count = static_cast<std::int64_t>(phases.size());
+  const SymExpr& extent = loop_of(nest.body[phases[0].loop])->extent;
+  if (phases.size() > kMostMerged || row_bytes(nest) * count > kMergedBytes ||
+      extent.constant() < kLeastMergedVectors * lanes)
+    return false;
+  for (const RowPhase& phase : phases)
+    if (!(loop_of(nest.body[phase.loop])->extent == extent)) return false;
+  return !nest.parallel_extent.is_constant() || nest.parallel_extent.constant() >= 2 * count;
+}
+
+/// Vectors at a time with which the phases' loops can be one, and are emitted by themselves too; 0: they cannot.
+unsigned merged_vectors(const Nest& nest, const std::vector<RowPhase>& phases,
+                        std::int64_t vector_bytes) {
+  const auto lanes = static_cast<unsigned>(vector_bytes / 4);
+  if (vector_bytes != 64 || !is_worth_merging(nest, phases, lanes)) return 0;
+  unsigned polynomials = 0;
+  unsigned vectors = kMergedVectors;
+  for (const RowPhase& phase : phases) {
+    const ForStmt& loop = *loop_of(nest.body[phase.loop]);
+    const LoopShape shape = analyse(loop);
+    polynomials += shape.polynomials;
+    if (shape.polynomials != 0 && !shape.inlines_math) return 0;
+    vectors = std::min(vectors, main_width(shape, loop, lanes) / lanes);
+  }
+  if (polynomials > 1 || vectors < 2) return 0;
+  return polynomials == 0 ? vectors : kMergedVectorsOfPolynomials;
+}
+
+DType dtype_in(const ForStmt& loop, ScalarId id) {
+  for (const LoopReduction& r : loop.reductions) {
+    const bool arg = r.op == ir::ReduceOp::ArgMax || r.op == ir::ReduceOp::ArgMin;
+    for (std::size_t k = 0; k < r.results.size(); ++k)
+      if (r.results[k] == id) return arg && k == 1 ? DType::I64 : r.dtype;
+  }
+  return DType::I64;
+}
+
+/// Of a scalar that exists after `statement`.
+DType dtype_of(const Stmt& statement, ScalarId id) {
+  if (const ForStmt* loop = loop_of(statement)) return dtype_in(*loop, id);
+  return std::visit(
+      [](const auto& s) {
+        if constexpr (requires { s.dtype; }) return s.dtype;
+        return DType::I64;
+      },
+      statement.node);
 }
 
 /// Scalars that a statement uses, inside of it too.
@@ -110,7 +171,7 @@ void collect_uses(Stmt& statement, std::set<ScalarId>& uses) {
 
 /// Fills in what phases hand on. Constants are the same for all rows.
 void connect(const Block& body, std::vector<RowPhase>& phases) {
-  std::map<ScalarId, std::size_t> defined_in;
+  std::map<ScalarId, std::pair<std::size_t, DType>> defined;
   for (std::size_t p = 0; p < phases.size(); ++p) {
     std::set<ScalarId> uses;
     for (std::size_t k = phases[p].begin; k < phases[p].end; ++k) {
@@ -118,27 +179,41 @@ void connect(const Block& body, std::vector<RowPhase>& phases) {
       Stmt& statement = const_cast<Stmt&>(body[k]);
       collect_uses(statement, uses);
       if (std::holds_alternative<ConstStmt>(statement.node)) continue;
-      std::visit(
-          [&](auto& node) { visit_definitions(node, [&](ScalarId id) { defined_in[id] = p; }); },
-          statement.node);
+      const auto note = [&](ScalarId id) { defined[id] = {p, dtype_of(statement, id)}; };
+      std::visit([&](auto& node) { visit_definitions(node, note); }, statement.node);
     }
     for (const ScalarId id : uses) {
-      const auto found = defined_in.find(id);
-      if (found == defined_in.end() || found->second == p) continue;
-      phases[p].recalled.push_back(id);
-      std::vector<ScalarId>& kept = phases[found->second].kept;
-      if (std::ranges::count(kept, id) == 0) kept.push_back(id);
+      const auto found = defined.find(id);
+      if (found == defined.end() || found->second.first == p) continue;
+      const RowPhase::Scalar scalar{id, found->second.second};
+      phases[p].recalled.push_back(scalar);
+      std::vector<RowPhase::Scalar>& kept = phases[found->second.first].kept;
+      if (std::ranges::count(kept, scalar) == 0) kept.push_back(scalar);
     }
   }
 }
 
 }  // namespace
 
-RowStrips row_strips(const Nest& nest) {
-  RowStrips strips{.rows = rows_of_strip(nest), .phases = {}};
+std::int64_t RowStrips::held() const {
+  if (!is_merged) return rows;
+  return static_cast<std::int64_t>(std::bit_ceil(phases.size()));
+}
+
+RowStrips row_strips(const Nest& nest, std::int64_t vector_bytes) {
+  RowStrips strips;
+  if (has_scratch(nest) || !is_of_rows(nest)) return strips;
+  std::vector<RowPhase> phases = phases_of(nest.body);
+  if (const unsigned vectors = merged_vectors(nest, phases, vector_bytes); vectors != 0) {
+    strips.is_merged = true;
+    strips.most_vectors = vectors;
+    strips.rows = static_cast<std::int64_t>(phases.size());
+  } else {
+    strips.rows = rows_of_strip(nest);
+  }
   if (strips.rows == 1) return strips;
-  strips.phases = phases_of(nest.body);
-  connect(nest.body, strips.phases);
+  connect(nest.body, phases);
+  strips.phases = std::move(phases);
   return strips;
 }
 
