@@ -337,16 +337,19 @@ NestEmitter::Values NestEmitter::accumulate(const LoopReduction& r, const Values
     for (std::size_t k = 0; k < given.size(); ++k)
       given[k] = b_.CreateSelect(mask, given[k], neutral[k]);
   }
-  return combine(r.op, r.dtype, state, given);
+  return combine(r, state, given);
 }
 
-NestEmitter::Values NestEmitter::combine(ReduceOp op, DType dtype, const Values& a,
-                                         const Values& b) {
+NestEmitter::Values NestEmitter::combine(const LoopReduction& r, const Values& a, const Values& b) {
+  const ReduceOp op = r.op;
+  const DType dtype = r.dtype;
   const auto apply = [&](ir::ScalarOp scalar) {
     return Values{scalars_.apply(scalar, dtype, Values{a[0], b[0]})};
   };
   if (op == ReduceOp::Sum) return apply(ir::ScalarOp::Add);
   if (op == ReduceOp::Prod) return apply(ir::ScalarOp::Mul);
+  if (op == ReduceOp::Max && maxima_.without_nan.count(r.results[0]) != 0)
+    return {scalars_.any_larger(a[0], b[0])};
   if (op == ReduceOp::Max) return apply(ir::ScalarOp::Max);
   if (op == ReduceOp::Min) return apply(ir::ScalarOp::Min);
   if (op == ReduceOp::And) return apply(ir::ScalarOp::And);
@@ -393,7 +396,7 @@ NestEmitter::Values NestEmitter::welford_step(const Values& state, Value* x, Val
           b_.CreateSelect(mask, count, old_count)};
 }
 
-NestEmitter::Values NestEmitter::narrow(ReduceOp op, DType dtype, Values state, unsigned lanes) {
+NestEmitter::Values NestEmitter::narrow(const LoopReduction& r, Values state, unsigned lanes) {
   // What is no vector, Welford's count where no mask tells lanes apart, is the same for both halves.
   for (unsigned width = lanes_of(state[0]); width > std::max(lanes, 1u); width /= 2) {
     Values low;
@@ -410,7 +413,7 @@ NestEmitter::Values NestEmitter::narrow(ReduceOp op, DType dtype, Values state, 
         high.push_back(b_.CreateShuffleVector(v, lane_range(width / 2, width / 2)));
       }
     }
-    state = combine(op, dtype, low, high);
+    state = combine(r, low, high);
   }
   return state;
 }
@@ -423,7 +426,7 @@ NestEmitter::Values NestEmitter::narrow_state(const ForStmt& s, const Values& st
     const auto width = static_cast<std::size_t>(ir::width_of(r.op));
     const Values current(state.begin() + static_cast<std::ptrdiff_t>(place),
                          state.begin() + static_cast<std::ptrdiff_t>(place + width));
-    for (Value* v : narrow(r.op, r.dtype, current, lanes)) result.push_back(v);
+    for (Value* v : narrow(r, current, lanes)) result.push_back(v);
     place += width;
   }
   return result;

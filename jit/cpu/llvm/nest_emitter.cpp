@@ -55,6 +55,7 @@ NestEmitter::NestEmitter(const Nest& nest, const CodegenTarget& target,
       module_(module),
       scalars_(builder, module, target.vector_bytes),
       base_lanes_(static_cast<unsigned>(target.vector_bytes / 4)),
+      maxima_(row_maxima(nest)),
       strips_(row_strips(nest, target.vector_bytes)),
       row_fetches_(row_fetches(nest, strips_.fetched())) {}
 
@@ -149,6 +150,9 @@ void NestEmitter::operator()(const ApplyStmt& s) {
   Values operands;
   for (ScalarId id : s.operands) operands.push_back(widened(value(id), lanes));
   const DType operand = dtypes_.at(s.operands[s.op == ScalarOp::Select ? 1 : 0]);
+  if (s.op == ScalarOp::Exp && operand == DType::F32 && maxima_.differences.count(s.operands[0])) {
+    if (Value* power = scalars_.exp_up_to_zero(operands[0])) return define(s.result, power);
+  }
   define(s.result, scalars_.apply(s.op, operand, operands));
 }
 

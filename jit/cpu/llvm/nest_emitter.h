@@ -15,6 +15,7 @@
 
 #include "jit/cpu/llvm/codegen.h"
 #include "jit/cpu/llvm/row_fetch.h"
+#include "jit/cpu/llvm/row_maximum.h"
 #include "jit/cpu/llvm/row_strips.h"
 #include "jit/cpu/llvm/scalar_emitter.h"
 #include "jit/nest.h"
@@ -140,9 +141,9 @@ class NestEmitter {
   Values initial_state(const ForStmt& s, unsigned lanes);
   Values identity(const LoopReduction& r, unsigned lanes);
   Values accumulate(const LoopReduction& r, const Values& state, llvm::Value* mask);
-  Values combine(ir::ReduceOp op, DType dtype, const Values& a, const Values& b);
+  Values combine(const LoopReduction& r, const Values& a, const Values& b);
   Values welford_step(const Values& state, llvm::Value* x, llvm::Value* mask);
-  Values narrow(ir::ReduceOp op, DType dtype, Values state, unsigned lanes);
+  Values narrow(const LoopReduction& r, Values state, unsigned lanes);
   /// Every reduction of `s` narrowed to `lanes`; 0: to a scalar.
   Values narrow_state(const ForStmt& s, const Values& state, unsigned lanes);
   void define_results(const ForStmt& s, const Values& state);
@@ -196,6 +197,7 @@ class NestEmitter {
   llvm::Value* vector_base_ = nullptr;  ///< the axis's value in lane 0
   llvm::Value* active_ = nullptr;       ///< of the tail: lanes within the extent
   std::vector<const Stmt*> hoisted_;    ///< emitted before the current vector loop
+  const RowMaxima maxima_;
   const RowStrips strips_;
   Values row_locals_;  ///< local buffers of the first row that is held
   std::unordered_map<ScalarId, llvm::Value*> row_slots_;  ///< memory of scalars kept between phases

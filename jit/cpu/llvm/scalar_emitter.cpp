@@ -289,6 +289,15 @@ Value* ScalarEmitter::inline_math(ScalarOp op, Value* a) {
   return concatenate(b_, std::move(parts));
 }
 
+Value* ScalarEmitter::exp_up_to_zero(Value* a) {
+  const bool in_place = inline_all_math_ && vector_bytes_ == 64 && lanes_of(a) != 0;
+  return in_place ? VectorMath(b_, true).exp_up_to_zero(a) : nullptr;
+}
+
+Value* ScalarEmitter::any_larger(Value* a, Value* b) {
+  return b_.CreateSelect(b_.CreateFCmpOGT(a, b), a, b);
+}
+
 Value* ScalarEmitter::compare(ScalarOp op, DType dtype, Value* a, Value* b) {
   using P = llvm::CmpInst::Predicate;
   static constexpr P kFloat[] = {P::FCMP_OEQ, P::FCMP_UNE, P::FCMP_OLT,

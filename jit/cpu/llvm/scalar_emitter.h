@@ -56,6 +56,10 @@ class ScalarEmitter {
   llvm::Value* index_floordiv(llvm::Value* a, llvm::Value* b, bool simple);
   /// Code of a VectorMath function on floats. Null when there is none.
   llvm::Value* inline_math(ir::ScalarOp op, llvm::Value* a);
+  /// Exp of an f32 of 0 or less, or NaN. Null where that saves nothing.
+  llvm::Value* exp_up_to_zero(llvm::Value* a);
+  /// One of a and b that the other does not exceed; any if one is NaN.
+  llvm::Value* any_larger(llvm::Value* a, llvm::Value* b);
   /// Whether vector math is emitted in place from here on, not called.
   void inline_all_math(bool yes) { inline_all_math_ = yes; }
 
@@ -99,6 +103,8 @@ class VectorMath {
   /// `slow(x)` computes lanes outside the range of a fast path.
   llvm::Value* apply(ir::ScalarOp op, llvm::Value* x,
                      const std::function<llvm::Value*(llvm::Value*)>& slow);
+  /// Exp of an x of 0 or less, or NaN. Null where that saves nothing.
+  llvm::Value* exp_up_to_zero(llvm::Value* x);
 
  private:
   llvm::Value* real(double value, llvm::Value* like);
@@ -134,6 +140,7 @@ class VectorMath {
   llvm::Value* vanishing(llvm::Value* x, double low, double high,
                          const std::function<llvm::Value*(llvm::Value*)>& compute);
   llvm::Value* exp_by_table(llvm::Value* x);
+  llvm::Value* exp_of_bounded(llvm::Value* bounded);
   llvm::Value* log_by_table(llvm::Value* x);
   llvm::Value* sigmoid_by_table(llvm::Value* x);
   llvm::Value* piecewise(const PiecewiseTable& table, llvm::Value* x);

@@ -242,14 +242,22 @@ constexpr double kVanishing = -103.97207708399179;
 
 /// 1.1 ulp: e^x = 2^floor(n) 2^(n - floor(n)) e^r, the second factor from a table in a register.
 Value* VectorMath::exp_by_table(Value* x) {
-  Value* kept = b_.CreateFCmpUGE(x, real(kVanishing, x));
-  Value* bounded = b_.CreateSelect(b_.CreateFCmpOGT(x, real(89, x)), real(89, x), x);
+  return exp_of_bounded(b_.CreateSelect(b_.CreateFCmpOGT(x, real(89, x)), real(89, x), x));
+}
+
+/// The same for an x up to 89, or NaN.
+Value* VectorMath::exp_of_bounded(Value* bounded) {
+  Value* kept = b_.CreateFCmpUGE(bounded, real(kVanishing, bounded));
   const Split split = split_by_sixteenths(bounded);
   Value* rest = fma(polynomial(kExpShort, split.r), split.r, real(1, split.r));
   rest = b_.CreateFMul(rest, split.r);
   Value* root = look_up(roots(1), split.index);
   // The scaling rounds its exponent down.
   return scale_kept(kept, fma(root, rest, root), split.n);
+}
+
+Value* VectorMath::exp_up_to_zero(Value* x) {
+  return takes_avx512(x) ? exp_of_bounded(x) : nullptr;
 }
 
 /// `compute` of x below `high`, and 0 where x is below `low`, so that the result would be rounded to it. A scaling that
