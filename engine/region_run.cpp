@@ -19,7 +19,9 @@ namespace {
 class CpuMachine : public RegionMachine {
  public:
   explicit CpuMachine(Executor& executor) : executor_(executor) {}
-  std::int32_t run(Frame& frame) override { return executor_.run(frame.steps(), frame.stages()); }
+  std::int32_t run(Frame& frame) override {
+    return executor_.run(frame.steps(), frame.stages(), frame.is_backwards());
+  }
   std::int32_t bring_to_host(std::span<Bytes>) override { return 0; }
   void copy(void* to, const void* from, std::size_t bytes) override {
     if (bytes != 0) std::memcpy(to, from, bytes);
@@ -260,6 +262,7 @@ class RegionRun {
       const Place next = even ? Place::Result : Place::Spare;
       read_carried(body, place);
       write_carried(body, next);
+      body.set_backwards(step % 2 != 0);
       if (const std::int32_t status = run(body)) return status;
       place = next;
     }

@@ -56,6 +56,9 @@ class Frame {
   /// Goes on in other memory, without that of the arguments. Allocates nothing.
   void move_to(std::span<char* const> arenas, void* scratch, std::int64_t scratch_stride);
   void set(std::uint32_t entry, void* address) { table_[entry] = address; }
+  /// See Executor::run().
+  void set_backwards(bool backwards) { is_backwards_ = backwards; }
+  bool is_backwards() const { return is_backwards_; }
   void set_input(std::uint32_t position, void* address);
   void set_output(std::uint32_t position, void* address);
   /// Where the steps find argument `position`; null: none of them uses it.
@@ -89,6 +92,7 @@ class Frame {
   void put_scratch();
 
   const BoundSteps* plan_ = nullptr;
+  bool is_backwards_ = false;
   Memory memory_;
   std::vector<void*> table_;
   std::vector<scheduler::BoundStep> steps_;

@@ -196,6 +196,7 @@ scheduler::BoundStep Unit::bind_step(ir::StepId step, BoundSteps& plan) const {
     bound.extent = kernel.nest->parallel_extent.evaluate_sizes(numbers);
   } else if (kernel.nest != nullptr) {
     bound.run = run_kernel;
+    bound.is_reversible = true;
     bound.code = kernels_[planned.kernel].get();
     bound.extent = kernel.nest->parallel_extent.evaluate_sizes(numbers);
     bound.scratch_bytes = kernels_[planned.kernel]->scratch_bytes.evaluate_sizes(numbers);

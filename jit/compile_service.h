@@ -13,6 +13,7 @@ namespace heddle::jit {
 
 /// Machine code of one nest. The code lives as long as this does.
 struct CpuKernel {
+  /// Where end < begin, it runs iterations [end, begin), the last of them first if that is possible.
   CpuEntry entry = nullptr;
   /// Bytes of scratch that one thread needs, in the nest's size parameters.
   SymExpr scratch_bytes;

@@ -7,6 +7,7 @@
 #include <tbb/info.h>
 #include <tbb/task_arena.h>
 #include <thread>
+#include <utility>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -60,11 +61,18 @@ std::int64_t parts_of(const BoundStep& step, int threads) {
   return std::max<std::int64_t>(1, std::min({step.extent, by_work, std::int64_t{threads} * 4}));
 }
 
-void run_part(const BoundStep& step, std::int64_t part, std::int64_t parts, int worker,
-              std::int32_t* status) {
+void run_iterations(const BoundStep& step, std::int64_t begin, std::int64_t end, bool backwards,
+                    int worker, std::int32_t* status) {
+  if (begin == end) return;
+  if (backwards && step.is_reversible) std::swap(begin, end);
+  step.run(step, begin, end, worker, status);
+}
+
+void run_part(const BoundStep& step, std::int64_t part, std::int64_t parts, bool backwards,
+              int worker, std::int32_t* status) {
   const std::int64_t begin = step.extent / parts * part + std::min(part, step.extent % parts);
   const std::int64_t size = step.extent / parts + (part < step.extent % parts ? 1 : 0);
-  if (size > 0) step.run(step, begin, begin + size, worker, status);
+  run_iterations(step, begin, begin + size, backwards, worker, status);
 }
 
 /// What callers and lent threads share. Counted: a thread that TBB lends late may find the executor gone.
@@ -89,8 +97,8 @@ class Crew {
     epoch_.fetch_add(1);
   }
   int threads() const { return threads_; }
-  void run_stage(const BoundStep* first, std::uint32_t count, std::int32_t* shared_status,
-                 tbb::task_arena& arena);
+  void run_stage(const BoundStep* first, std::uint32_t count, bool backwards,
+                 std::int32_t* shared_status, tbb::task_arena& arena);
 
  private:
   ~Crew() = default;
@@ -115,6 +123,7 @@ class Crew {
   const BoundStep* steps_ = nullptr;
   std::uint32_t step_count_ = 0;
   std::int64_t total_parts_ = 0;
+  bool backwards_ = false;
   std::atomic<std::int32_t>* status_ = nullptr;
 
   alignas(64) std::atomic<std::uint32_t> gate_{0};   ///< kOpen | helpers inside
@@ -150,7 +159,7 @@ void Crew::work(int worker) {
     for (std::uint32_t k = 0; k < step_count_; ++k) {
       const std::int64_t parts = parts_of(steps_[k], threads_);
       if (claimed < parts) {
-        run_part(steps_[k], claimed, parts, worker, &mine);
+        run_part(steps_[k], claimed, parts, backwards_, worker, &mine);
         break;
       }
       claimed -= parts;
@@ -213,8 +222,8 @@ void Crew::serve() {
   release();
 }
 
-void Crew::run_stage(const BoundStep* first, std::uint32_t count, std::int32_t* shared_status,
-                     tbb::task_arena& arena) {
+void Crew::run_stage(const BoundStep* first, std::uint32_t count, bool backwards,
+                     std::int32_t* shared_status, tbb::task_arena& arena) {
   std::int64_t work_total = 0;
   std::int64_t parts = 0;
   for (std::uint32_t k = 0; k < count; ++k) {
@@ -225,13 +234,14 @@ void Crew::run_stage(const BoundStep* first, std::uint32_t count, std::int32_t* 
   if (threads_ == 1 || work_total < kForkWork || parts == 1 ||
       !busy_.compare_exchange_strong(free, true, std::memory_order_acquire)) {
     for (std::uint32_t k = 0; k < count; ++k)
-      if (first[k].extent > 0) first[k].run(first[k], 0, first[k].extent, 0, shared_status);
+      run_iterations(first[k], 0, first[k].extent, backwards, 0, shared_status);
     return;
   }
   std::atomic<std::int32_t> region_status{0};
   steps_ = first;
   step_count_ = count;
   total_parts_ = parts;
+  backwards_ = backwards;
   status_ = &region_status;
   next_.store(0, std::memory_order_relaxed);
   gate_.store(kOpen, std::memory_order_release);
@@ -262,14 +272,15 @@ Executor::~Executor() = default;
 
 int Executor::threads() const { return impl_->crew->threads(); }
 
-std::int32_t Executor::run(std::span<const BoundStep> steps, std::span<const BoundStage> stages) {
+std::int32_t Executor::run(std::span<const BoundStep> steps, std::span<const BoundStage> stages,
+                           bool backwards) {
   std::int32_t status = 0;
   for (const BoundStage& stage : stages) {
     const BoundStep* first = steps.data() + stage.first;
     if (first->run_alone != nullptr)
       first->run_alone(*first, *this, &status);
     else
-      impl_->crew->run_stage(first, stage.count, &status, impl_->arena);
+      impl_->crew->run_stage(first, stage.count, backwards, &status, impl_->arena);
     if (status != 0) return status;
   }
   return status;

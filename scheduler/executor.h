@@ -11,7 +11,8 @@ class Executor;
 
 /// One step with everything put in. Plain data, made once per bound plan and context.
 struct BoundStep {
-  /// Runs iterations [begin, end) of the step. `worker` is this thread's number in [0, threads).
+  /// Runs iterations [begin, end) of the step; where end < begin, which only happens to a reversible one, [end, begin), the last
+  /// of them first if it likes. `worker` is this thread's number in [0, threads).
   /// Must not throw: errors go into *status (0: none; the first one wins).
   void (*run)(const BoundStep& step, std::int64_t begin, std::int64_t end, int worker,
               std::int32_t* status);
@@ -19,9 +20,10 @@ struct BoundStep {
   void* const* buffers = nullptr;       ///< addresses, in the kernel's order
   const std::int64_t* sizes = nullptr;  ///< size parameters
   std::int64_t extent = 1;              ///< iterations that may be split among threads
-  std::int64_t work = 0;                ///< estimated scalar operations of all iterations
-  std::int64_t scratch_bytes = 0;       ///< of one worker
-  void* scratch = nullptr;              ///< worker w's scratch lies at scratch + w * scratch_stride
+  bool is_reversible = false;
+  std::int64_t work = 0;           ///< estimated scalar operations of all iterations
+  std::int64_t scratch_bytes = 0;  ///< of one worker
+  void* scratch = nullptr;         ///< worker w's scratch lies at scratch + w * scratch_stride
   std::int64_t scratch_stride = 0;
   void* request = nullptr;  ///< for `run`: what belongs to the request in flight
   /// A step that runs plans of its own, on the calling thread and alone in its stage; `run` is null then.
@@ -53,7 +55,10 @@ class Executor {
   /// calling thread. Allocates nothing. Any number of threads may call it at once: a call that finds the
   /// workers busy runs inline.
   /// @return the first status word that is not 0, else 0.
-  std::int32_t run(std::span<const BoundStep> steps, std::span<const BoundStage> stages);
+  /// `backwards`: reversible steps begin with their last iterations, as every other turn of a loop does: what the turn
+  /// before read last is still in the caches then.
+  std::int32_t run(std::span<const BoundStep> steps, std::span<const BoundStage> stages,
+                   bool backwards = false);
 
  private:
   struct Impl;

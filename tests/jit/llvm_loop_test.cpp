@@ -417,5 +417,26 @@ TEST(LlvmLoop, ParallelIterationsAndScratch) {
   }
 }
 
+/// y[p] = the iteration that ran before p, which z tells.
+TEST(LlvmLoop, ParallelIterationsRunBackwardsWhereTheLastIsGivenFirst) {
+  NestBuilder b("order");
+  const Symbol p = b.new_axis(9);
+  b.set_parallel(p, 9);
+  const NestBufferId y = b.add_global(DType::I64, 9);
+  const NestBufferId z = b.add_global(DType::I64, 1);
+  b.store(y, p, b.load(z, 0));
+  b.store(z, 0, b.from_index(p));
+  const CompiledNest code(b.finish());
+  std::vector<std::int64_t> before(9, -2);
+  std::int64_t last = -1;
+  EXPECT_EQ(code.run({before.data(), &last}, {}, 2, 5), 0);
+  EXPECT_EQ(before, (std::vector<std::int64_t>{-2, -2, -1, 2, 3, -2, -2, -2, -2}));
+  last = -1;
+  EXPECT_EQ(code.run({before.data(), &last}, {}, 8, 5), 0);
+  EXPECT_EQ(before, (std::vector<std::int64_t>{-2, -2, -1, 2, 3, 6, 7, -1, -2}));
+  EXPECT_EQ(code.run({before.data(), &last}, {}, 4, 4), 0);
+  EXPECT_EQ(last, 5) << "there is none";
+}
+
 }  // namespace
 }  // namespace heddle::jit

@@ -164,6 +164,9 @@ void expect_rows_by_themselves(std::int64_t extent, std::int64_t vector_bytes) {
     ASSERT_EQ(code.run({x.data(), y.data(), z.data()}, {rows, 0}), 0);
     ASSERT_EQ(y, want_y) << rows << " x " << extent;
     ASSERT_EQ(z, want_z) << rows << " x " << extent;
+    std::fill(y.begin(), y.end(), 0.0f);
+    ASSERT_EQ(code.run({x.data(), y.data(), z.data()}, {rows, 0}, rows, 0), 0);
+    ASSERT_EQ(y, want_y) << "backwards, " << rows << " x " << extent;
     ASSERT_EQ(code.run({x.data(), x.data(), z.data()}, {rows, 0}), 0);
     ASSERT_EQ(x, want_y) << "in place, " << rows << " x " << extent;
   }

@@ -22,12 +22,17 @@ class CompiledNest {
   /// Runs all parallel iterations; the kernel's status word.
   std::int32_t run(const std::vector<void*>& buffers,
                    const std::vector<std::int64_t>& sizes = {}) const {
-    const std::int64_t extent = extent_.evaluate_sizes(sizes);
+    return run(buffers, sizes, 0, extent_.evaluate_sizes(sizes));
+  }
+
+  /// Runs the iterations from `begin` to `end`.
+  std::int32_t run(const std::vector<void*>& buffers, const std::vector<std::int64_t>& sizes,
+                   std::int64_t begin, std::int64_t end) const {
     const auto bytes = static_cast<std::size_t>(scratch_.evaluate_sizes(sizes));
     const std::unique_ptr<void, decltype(&std::free)> scratch(
         bytes == 0 ? nullptr : std::aligned_alloc(64, bytes), &std::free);
     std::int32_t status = 0;
-    object_.entry(buffers.data(), sizes.data(), 0, extent, scratch.get(), &status);
+    object_.entry(buffers.data(), sizes.data(), begin, end, scratch.get(), &status);
     return status;
   }
 

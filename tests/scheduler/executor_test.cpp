@@ -1,5 +1,6 @@
 #include "scheduler/executor.h"
 
+#include <algorithm>
 #include <atomic>
 #include <gtest/gtest.h>
 #include <thread>
@@ -52,6 +53,48 @@ TEST(Executor, EveryIterationRunsOnce) {
       }
     }
   }
+}
+
+/// Notes iterations in the order in which they run, from `begin` on.
+void note_order(const BoundStep& step, std::int64_t begin, std::int64_t end, int, std::int32_t*) {
+  auto& order = *static_cast<std::vector<std::int64_t>*>(step.request);
+  for (std::int64_t k = begin; k < end; ++k) order.push_back(k);
+  for (std::int64_t k = begin; k > end; --k) order.push_back(k - 1);
+}
+
+TEST(Executor, OnlyReversibleStepsRunBackwards) {
+  Executor executor(1);
+  std::vector<std::int64_t> order;
+  BoundStep plain{.run = note_order};
+  plain.extent = 3;
+  plain.request = &order;
+  BoundStep reversible = plain;
+  reversible.is_reversible = true;
+  const BoundStep steps[] = {plain, reversible};
+  const BoundStage stages[] = {{0, 1}, {1, 1}};
+  EXPECT_EQ(executor.run(steps, stages), 0);
+  EXPECT_EQ(order, (std::vector<std::int64_t>{0, 1, 2, 0, 1, 2}));
+  order.clear();
+  EXPECT_EQ(executor.run(steps, stages, /*backwards=*/true), 0);
+  EXPECT_EQ(order, (std::vector<std::int64_t>{0, 1, 2, 2, 1, 0}));
+}
+
+TEST(Executor, EveryIterationRunsOnceBackwards) {
+  Executor executor(3);
+  std::vector<std::atomic<int>> counts(1000);
+  BoundStep step{
+      .run = [](const BoundStep& given, std::int64_t begin, std::int64_t end, int, std::int32_t*) {
+        auto& all = *static_cast<std::vector<std::atomic<int>>*>(given.request);
+        for (std::int64_t k = std::min(begin, end); k < std::max(begin, end); ++k)
+          ++all[static_cast<std::size_t>(k)];
+      }};
+  step.extent = 1000;
+  step.work = kBig;
+  step.is_reversible = true;
+  step.request = &counts;
+  const BoundStage stage{0, 1};
+  EXPECT_EQ(executor.run({&step, 1}, {&stage, 1}, /*backwards=*/true), 0);
+  for (const auto& count : counts) ASSERT_EQ(count.load(), 1);
 }
 
 TEST(Executor, AStatusStopsTheStagesAfterIt) {

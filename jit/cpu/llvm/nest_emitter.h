@@ -182,6 +182,8 @@ class NestEmitter {
   llvm::Function* function_ = nullptr;
   llvm::Value* status_ = nullptr;
   llvm::Value* scratch_ = nullptr;
+  llvm::Value* begin_ = nullptr;  ///< of the parallel iterations
+  llvm::Value* end_ = nullptr;
   llvm::Value* zeros_ = nullptr;  ///< readable zeros, for loads whose mask is false
   Values buffers_;
   std::unordered_map<ScalarId, llvm::Value*> values_;

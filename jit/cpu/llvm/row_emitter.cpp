@@ -22,9 +22,15 @@ struct NestEmitter::RowPart {
 };
 
 void NestEmitter::emit_rows() {
+  Value* begin = function_->getArg(2);
+  Value* end = function_->getArg(3);
+  begin_ = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, begin, end);
+  end_ = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, begin, end);
   if (strips_.rows == 1) {
-    loop(function_->getArg(2), function_->getArg(3), 1, {}, [&](Value* p, const Values&) {
-      symbols_[nest_.parallel_axis] = p;
+    Value* forward = b_.CreateICmpSLE(begin, end);
+    Value* ends = b_.CreateSub(b_.CreateAdd(begin, end), b_.getInt64(1));
+    loop(begin_, end_, 1, {}, [&](Value* i, const Values&) {
+      symbols_[nest_.parallel_axis] = b_.CreateSelect(forward, i, b_.CreateSub(ends, i));
       block(nest_.body);
       return Values{};
     });
@@ -41,9 +47,9 @@ void NestEmitter::emit_rows() {
 }
 
 void NestEmitter::emit_strips() {
-  Value* end = function_->getArg(3);
+  Value* end = end_;
   Value* most = b_.getInt64(static_cast<std::uint64_t>(strips_.rows));
-  loop(function_->getArg(2), end, strips_.rows, {}, [&](Value* first, const Values&) {
+  loop(begin_, end, strips_.rows, {}, [&](Value* first, const Values&) {
     Value* rows = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, b_.CreateSub(end, first), most);
     for (const RowPhase& phase : strips_.phases)
       loop(b_.getInt64(0), rows, 1, {}, [&](Value* k, const Values&) {
@@ -56,8 +62,8 @@ void NestEmitter::emit_strips() {
 
 /// Phase k of row t - k for each t: all in one loop where all of these rows are there, else each by itself.
 void NestEmitter::emit_merged() {
-  Value* begin = function_->getArg(2);
-  Value* end = function_->getArg(3);
+  Value* begin = begin_;
+  Value* end = end_;
   const std::size_t count = strips_.phases.size();
   Value* before = b_.getInt64(count - 1);
   Value* places = b_.getInt64(static_cast<std::uint64_t>(strips_.held() - 1));
