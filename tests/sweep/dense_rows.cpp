@@ -84,13 +84,13 @@ void add_dense_rows(std::vector<OpRow>& rows) {
                     return OneOp{
                         "grouped_matmul",
                         {noise(t, {e.first(50), depth}), noise(t, {3, depth, e.other(70)}, 2),
-                         ints(i64, {3}, {7, 7, 45})}};
+                         ints(i64, {3}, {7 * e.factor, 7 * e.factor, 45 * e.factor})}};
                   }});
   rows.push_back({"packed_grouped_matmul", "", numbers(), [](DType t, Extent e) {
                     const std::int64_t depth = e.last(101);
                     return OneOp{"packed_grouped_matmul",
                                  {noise(t, {e.first(50), depth}), noise(t, {3, 2, depth, 64}, 2),
-                                  ints(i64, {3}, {7, 7, 45})},
+                                  ints(i64, {3}, {7 * e.factor, 7 * e.factor, 45 * e.factor})},
                                  {{"columns", std::int64_t{70}}}};
                   }});
   rows.push_back({"packed_matmul", "", numbers(), [](DType t, Extent e) {
@@ -206,7 +206,7 @@ void add_window_rows(std::vector<OpRow>& rows) {
                       ir::Sizes w{e.other(3) * groups, 4 / groups};
                       for (std::size_t d = 0; d < spatial; ++d) {
                         x.push_back(e.other(7));
-                        w.push_back(e.other(3));
+                        w.push_back(e.few(3));
                       }
                       if (channels_last) std::rotate(x.begin() + 1, x.begin() + 2, x.end());
                       return OneOp{
@@ -243,7 +243,8 @@ void add_window_rows(std::vector<OpRow>& rows) {
     rows.push_back({"resize", mode, dtypes, [mode](DType t, Extent e) {
                       return OneOp{"resize",
                                    {noise(t, {e.first(2), 2, e.other(5), e.other(4)})},
-                                   {{"sizes", ir::Dims{e.first(2), 2, 7, 6}}, {"mode", mode}}};
+                                   {{"sizes", ir::Dims{e.first(2), 2, 7 * e.factor, 6 * e.factor}},
+                                    {"mode", mode}}};
                     }});
     // Which elements weigh 0 in cubic depends on rounding, and so whose NaN shows.
     if (mode == "cubic") rows.back().specials = 0;

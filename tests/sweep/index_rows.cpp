@@ -8,10 +8,10 @@ using ir::Literal;
 
 namespace {
 
-/// `indices` of sizes [n] as [n, 1].
-Literal as_column(const Literal& indices) {
-  Literal result(indices.dtype(), {indices.count(), 1});
-  for (std::int64_t k = 0; k < indices.count(); ++k) result.set_int(k, indices.at_int(k));
+/// `indices` of sizes [n] as [n, columns], the same in each.
+Literal as_columns(const Literal& indices, std::int64_t columns = 1) {
+  Literal result(indices.dtype(), {indices.count(), columns});
+  for (std::int64_t k = 0; k < result.count(); ++k) result.set_int(k, indices.at_int(k / columns));
   return result;
 }
 
@@ -21,34 +21,35 @@ void add_gather_rows(std::vector<OpRow>& rows) {
     rows.push_back({"gather", variant, all_dtypes(), [index](DType t, Extent e) {
                       return OneOp{"gather",
                                    {noise(t, {e.other(2), e.last(7), e.first(5)}),
-                                    positions(index, 4, e.last(7))},
+                                    positions(index, 4 * e.factor, e.last(7))},
                                    {{"axis", std::int64_t{1}}}};
                     }});
   }
-  rows.push_back(
-      {"gather_elements", "", all_dtypes(), [](DType t, Extent e) {
-         return OneOp{"gather_elements",
-                      {noise(t, {e.last(7), e.other(3)}), as_column(positions(i64, 4, e.last(7)))},
-                      {{"axis", std::int64_t{0}}}};
-       }});
-  rows.push_back(
-      {"gather_nd", "", all_dtypes(), [](DType t, Extent e) {
-         return OneOp{"gather_nd",
-                      {noise(t, {e.last(7), e.first(5)}), as_column(positions(i64, 4, e.last(7)))}};
-       }});
+  rows.push_back({"gather_elements", "", all_dtypes(), [](DType t, Extent e) {
+                    return OneOp{"gather_elements",
+                                 {noise(t, {e.last(7), e.other(3)}),
+                                  as_columns(positions(i64, 4 * e.factor, e.last(7)), e.factor)},
+                                 {{"axis", std::int64_t{0}}}};
+                  }});
+  rows.push_back({"gather_nd", "", all_dtypes(), [](DType t, Extent e) {
+                    return OneOp{"gather_nd",
+                                 {noise(t, {e.last(7), e.first(5)}),
+                                  as_columns(positions(i64, 4 * e.factor, e.last(7)))}};
+                  }});
 }
 
 void add_scatter_rows(std::vector<OpRow>& rows) {
   for (const std::string reduction : {"none", "add", "mul", "max", "min"}) {
     const std::vector<DType> dtypes = reduction == "none" ? all_dtypes() : numbers();
     rows.push_back({"scatter_elements", reduction, dtypes, [reduction](DType t, Extent e) {
-                      const Literal at = as_column(positions(i64, 9, e.last(7)));
+                      const Literal at =
+                          as_columns(positions(i64, 9 * e.factor, e.last(7)), e.factor);
                       return OneOp{"scatter_elements",
                                    {noise(t, {e.last(7), e.other(3)}), at, noise(t, at.sizes(), 2)},
                                    {{"axis", std::int64_t{0}}, {"reduction", reduction}}};
                     }});
     rows.push_back({"scatter_nd", reduction, dtypes, [reduction](DType t, Extent e) {
-                      const Literal at = as_column(positions(i32, 9, e.last(7)));
+                      const Literal at = as_columns(positions(i32, 9 * e.factor, e.last(7)));
                       return OneOp{"scatter_nd",
                                    {noise(t, {e.last(7), e.first(5)}), at,
                                     noise(t, {at.sizes()[0], e.first(5)}, 2)},
@@ -58,10 +59,10 @@ void add_scatter_rows(std::vector<OpRow>& rows) {
   for (const bool accumulate : {false, true})
     rows.push_back({"index_put", accumulate ? "add" : "", accumulate ? numbers() : all_dtypes(),
                     [accumulate](DType t, Extent e) {
-                      const Literal rows = positions(i64, 9, e.last(7));
+                      const Literal rows = positions(i64, 9 * e.factor, e.last(7));
                       return OneOp{"index_put",
                                    {noise(t, {e.last(7), e.last(4)}), noise(t, {1}, 2), rows,
-                                    positions(i64, 9, e.last(4))},
+                                    positions(i64, 9 * e.factor, e.last(4))},
                                    {{"accumulate", accumulate}}};
                     }});
 }
@@ -92,7 +93,7 @@ void add_ordered_rows(std::vector<OpRow>& rows) {
     rows.push_back({"ordered_scatter", reduction, reduction == "none" ? all_dtypes() : numbers(),
                     [reduction](DType t, Extent e) {
                       const std::int64_t slices = e.last(7);
-                      Literal to(i64, {slices == 0 ? 0 : 9}), order(i64, to.sizes());
+                      Literal to(i64, {slices == 0 ? 0 : 9 * e.factor}), order(i64, to.sizes());
                       for (std::int64_t k = 0; k < to.count(); ++k) {
                         to.set_int(k, k / 2 % slices < k / 2 ? slices - 1 : k / 2);
                         order.set_int(k, k);

@@ -16,11 +16,15 @@ std::vector<DType> integers() { return {i8, u8, i16, i32, i64}; }
 std::vector<DType> numbers() { return {std::begin(kNumbers), std::end(kNumbers)}; }
 std::vector<DType> bools() { return {boolean}; }
 
+/// Positions below are numbers of any dtype.
+constexpr std::int64_t kLeastRange = 128;
+
 Literal positions(DType dtype, std::int64_t count, std::int64_t limit) {
   Literal result(dtype, {limit == 0 ? 0 : count});
   for (std::int64_t k = 0; k < result.count(); ++k) {
-    const std::int64_t at = (3 * k + 1) % limit;
-    result.set_int(k, k % 2 == 1 && is_signed(dtype) ? at - limit : at);
+    const std::int64_t at = (3 * k + 1) % limit % kLeastRange;
+    const bool from_end = k % 2 == 1 && is_signed(dtype) && at - limit >= -kLeastRange;
+    result.set_int(k, from_end ? at - limit : at);
   }
   return result;
 }

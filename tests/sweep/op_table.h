@@ -14,17 +14,18 @@ namespace heddle::testing {
 struct Extent {
   enum class Kind { Plain, EmptyFirst, EmptyLast, One };
   Kind kind = Kind::Plain;
+  std::int64_t factor = 1;  ///< of all sizes that are not special
 
   /// The size of the operands' leading dimension, `plain` where nothing is special.
   std::int64_t first(std::int64_t plain) const {
-    return kind == Kind::EmptyFirst ? 0 : kind == Kind::One ? 1 : plain;
+    return kind == Kind::EmptyFirst ? 0 : other(plain);
   }
   /// The size of the dimension that is reduced, contracted, normalised or indexed.
-  std::int64_t last(std::int64_t plain) const {
-    return kind == Kind::EmptyLast ? 0 : kind == Kind::One ? 1 : plain;
-  }
+  std::int64_t last(std::int64_t plain) const { return kind == Kind::EmptyLast ? 0 : other(plain); }
   /// A size that is never 0.
-  std::int64_t other(std::int64_t plain) const { return kind == Kind::One ? 1 : plain; }
+  std::int64_t other(std::int64_t plain) const { return kind == Kind::One ? 1 : factor * plain; }
+  /// The same of one that is small however large operands are: taps of windows.
+  std::int64_t few(std::int64_t plain) const { return kind == Kind::One ? 1 : plain; }
 };
 
 struct OpRow {

@@ -64,8 +64,8 @@ void add_join_rows(std::vector<OpRow>& rows) {
   rows.push_back({"concat", "", all_dtypes(), [](DType t, Extent e) {
                     const std::int64_t first = e.first(3);
                     return OneOp{"concat",
-                                 {noise(t, {first, e.last(5)}), noise(t, {first, 1}, 2),
-                                  noise(t, {first, 17}, 3)},
+                                 {noise(t, {first, e.last(5)}), noise(t, {first, e.factor}, 2),
+                                  noise(t, {first, 17 * e.factor}, 3)},
                                  {{"axis", std::int64_t{1}}}};
                   }});
   rows.push_back({"split", "", all_dtypes(), [](DType t, Extent e) {
@@ -96,13 +96,14 @@ void add_creation_rows(std::vector<OpRow>& rows) {
              {{"value", std::make_shared<const Literal>(noise(t, {e.first(3), e.last(19)}))}}};
        }});
   for (const std::string_view op : {"random_uniform", "random_normal"})
-    rows.push_back({op, "", floats(), [op](DType t, Extent e) {
-                      return OneOp{
-                          op,
-                          {ints(i64, {2}, {7, 3})},
-                          {{"sizes", Dims{e.first(3), e.kind == Extent::Kind::EmptyLast ? 0 : 19}},
-                           {"dtype", t}}};
-                    }});
+    rows.push_back(
+        {op, "", floats(), [op](DType t, Extent e) {
+           return OneOp{
+               op,
+               {ints(i64, {2}, {7, 3})},
+               {{"sizes", Dims{e.first(3), e.kind == Extent::Kind::EmptyLast ? 0 : 19 * e.factor}},
+                {"dtype", t}}};
+         }});
 }
 
 }  // namespace

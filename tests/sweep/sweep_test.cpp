@@ -14,51 +14,13 @@
 #include "ir/op.h"
 #include "tests/cuda/support.h"
 #include "tests/support/op_samples.h"
+#include "tests/sweep/op_callable.h"
 #include "tests/sweep/op_table.h"
 
 namespace heddle::testing {
 namespace {
 
 using ir::Literal;
-
-bool is_absent(const Literal& operand) { return operand.data() == nullptr && operand.rank() == 0; }
-
-struct ToOpAttr {
-  template <typename T>
-  OpAttr operator()(const T& value) const {
-    if constexpr (std::is_same_v<T, ir::SymExpr>) {
-      return SymInt(value.constant());
-    } else if constexpr (std::is_same_v<T, ir::Dims>) {
-      std::vector<std::int64_t> sizes;
-      for (const ir::SymExpr& size : value) sizes.push_back(size.constant());
-      return sizes;
-    } else if constexpr (std::is_same_v<T, ir::LiteralPtr>) {
-      return engine::from_literal(*value);
-    } else if constexpr (std::is_same_v<T, ir::GraphRef>) {
-      throw std::logic_error("no op of the table has nested graphs");
-    } else {
-      return value;
-    }
-  }
-};
-
-OpAttrs attrs_of(const OneOp& call) {
-  OpAttrs attrs;
-  for (const auto& [name, value] : call.attrs) attrs.emplace(name, std::visit(ToOpAttr(), value));
-  return attrs;
-}
-
-/// The call as a callable over its operands that are there.
-TraceFunction callable_of(const OneOp& call) {
-  std::vector<bool> there;
-  for (const Literal& operand : call.operands) there.push_back(!is_absent(operand));
-  return [there, op = std::string(call.op), attrs = attrs_of(call)](std::span<const Tensor> given) {
-    std::vector<Tensor> operands;
-    std::size_t next = 0;
-    for (const bool given_here : there) operands.push_back(given_here ? given[next++] : Tensor());
-    return TraceResult{apply(op, operands, attrs), {}, nullptr};
-  };
-}
 
 /// Engines of one op, one for each set of attributes: calls that differ in sizes share compiles.
 class Engines {
@@ -67,13 +29,9 @@ class Engines {
 
   /// The compiled results, or the error that the engine reports.
   std::vector<Literal> run(const OneOp& call) {
-    std::vector<Tensor> inputs;
-    for (const Literal& operand : call.operands) {
-      if (!is_absent(operand)) inputs.push_back(engine::from_literal(operand));
-    }
     std::vector<Literal> results;
     Engine& engine = engine_of(call);
-    for (const Tensor& output : engine.run(inputs))
+    for (const Tensor& output : engine.run(inputs_of(call)))
       results.push_back(engine::to_literal(output.to(Device::cpu())));
     EXPECT_EQ(engine.stats().evaluator_steps, 0u);
     return results;
