@@ -19,24 +19,25 @@ static __device__ __forceinline__ float hd_as_exponent(float score) {
   return score >= -3.40282347e+38f ? fmaxf(scaled, -3.40282347e+38f) : scaled;
 }
 
-// Puts lines x (8 * pieces) elements of 16 bits into memory where lines are `pitch` pieces apart, an odd number:
-// eight lines' pieces of one column then lie in all 32 banks. Zeros where there are none: `lines_left` lines of
+// Puts lines of `pieces` pieces of 16 bytes into memory where they are `pitch` pieces apart, an odd number: eight
+// lines' pieces of one column then lie in all 32 banks. Zeros where there are none: `lines_left` lines of
 // `count` elements. `wide`: hd_is_wide; then the copies are asynchronous.
 template <class T, int lines, int pieces, int pitch, int threads>
 static __device__ __forceinline__ void hd_fetch_lines(hd_sixteen* to, const T* from, long long stride,
                                                       long long lines_left, int count, bool wide) {
+  constexpr int each = 16 / (int)sizeof(T);
   const int there = lines_left >= lines ? lines : (int)lines_left;
 #pragma unroll
   for (int k = threadIdx.x; k < lines * pieces; k += threads) {
     const int line = k / pieces;
     const int piece = k % pieces;
-    const int left = line < there ? count - 8 * piece : 0;
-    const int valid = left <= 0 ? 0 : left >= 8 ? 8 : left;
-    const T* const at = valid == 0 ? from : from + line * stride + 8 * piece;
+    const int left = line < there ? count - each * piece : 0;
+    const int valid = left <= 0 ? 0 : left >= each ? each : left;
+    const T* const at = valid == 0 ? from : from + line * stride + each * piece;
     if (wide) {
-      hd_copy_async(to + line * pitch + piece, at, 2 * valid);
+      hd_copy_async(to + line * pitch + piece, at, (int)sizeof(T) * valid);
     } else {
-      hd_fill_piece<T, 8>(to + line * pitch + piece, at, valid);
+      hd_fill_piece<T, each>(to + line * pitch + piece, at, valid);
     }
   }
 }

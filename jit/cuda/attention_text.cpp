@@ -169,7 +169,7 @@ class Finder {
     const ContractStmt& scores = *parts_.scores;
     const ContractStmt& sums = *parts_.sums;
     const DType dtype = parts_.dtype();
-    require(dtype == DType::F16 || dtype == DType::BF16);
+    require(dtype == DType::F16 || dtype == DType::BF16 || dtype == DType::F32);
     require(nest_.buffers[scores.b.buffer].dtype == dtype &&
             nest_.buffers[sums.b.buffer].dtype == dtype);
     require(scores.dtype == DType::F32 && sums.dtype == DType::F32 && !scores.accumulate &&
@@ -208,9 +208,7 @@ class Writer : private TextWriter {
 
   std::string body() {
     line("unsigned char* const shared = hd_dynamic_shared();");
-    line("typedef hd_attention_tile<" + storage_type(parts_.dtype()) + ", " + number(tile_.depth) +
-         ", " + number(tile_.columns) + ", " + number(tile_.row_tiles) + ", " +
-         number(tile_.warp_rows) + ", " + number(tile_.warp_keys) + "> Tile;");
+    line("typedef " + tile_type() + " Tile;");
     line("const long long queries = " + index(form_.queries) + ";");
     line("const long long keys = " + index(form_.keys) + ";");
     line("const long long heads = " + index(form_.heads) + ";");
@@ -242,6 +240,14 @@ class Writer : private TextWriter {
   std::string matrix(const TileOperand& operand, const SymExpr& tile) const {
     return buffer_name(nest_, operand.buffer) + " + (" +
            index(operand.base.substitute({{parts_.tiles->axis, tile}})) + ")";
+  }
+
+  std::string tile_type() const {
+    const std::string sizes = number(tile_.depth) + ", " + number(tile_.columns) + ", ";
+    if (tile_.plain) return "hd_plain_attention_tile<" + sizes + number(tile_.rows()) + ">";
+    return "hd_attention_tile<" + storage_type(parts_.dtype()) + ", " + sizes +
+           number(tile_.row_tiles) + ", " + number(tile_.warp_rows) + ", " +
+           number(tile_.warp_keys) + ">";
   }
 
   /// The place, the queries and the first keys.

@@ -39,17 +39,24 @@ double steps_of(const AttentionTile& tile, const AttentionShape& shape) {
 double busy_cycles(const AttentionTile& tile) {
   const double rows = tile.rows();
   const double scores = rows * kKeys;
-  const double products = scores * (tile.depth + tile.columns) / kTensorProducts;
+  const double products =
+      scores * (tile.depth + tile.columns) / (tile.plain ? kScalars : kTensorProducts);
   // Each warp row reads all keys and values, after they were written once.
-  const double lines = kKeys * (tile.depth + tile.columns) * 2.0;
+  const double lines = kKeys * (tile.depth + tile.columns) * (tile.plain ? 4.0 : 2.0);
   const double shared = lines * (tile.warp_rows + 1) / kSharedBytes;
   const double scalars = (scores * kScoreScalars + rows * tile.columns) / kScalars;
-  return std::max({products, shared, scores / kExponentials, scalars});
+  // What a plain tile multiplies goes the way of other operations.
+  const double arithmetic = tile.plain ? products + scalars : std::max(products, scalars);
+  return std::max({arithmetic, shared, scores / kExponentials});
 }
 
 }  // namespace
 
 std::int64_t AttentionTile::shared_bytes() const {
+  if (plain) {
+    const std::int64_t stages = 2 * kKeys * (depth / 4 + 1 + columns / 4 + 1);
+    return 16 * (stages + std::int64_t{rows()} * (depth / 4 + 1 + kKeys / 4 + 1));
+  }
   const std::int64_t key_line = depth / 8 + 1;
   const std::int64_t value_line = columns / 8 + 1;
   const std::int64_t stage = kKeys * (key_line + value_line);
@@ -59,20 +66,25 @@ std::int64_t AttentionTile::shared_bytes() const {
 }
 
 std::string AttentionTile::name() const {
-  return "flash_" + std::to_string(rows()) + "x" + std::to_string(kKeys);
+  return (plain ? "plain_" : "flash_") + std::to_string(rows()) + "x" + std::to_string(kKeys);
 }
 
-std::vector<AttentionTile> attention_tiles(std::int64_t depth, std::int64_t columns, bool masked,
-                                           const ProductDevice& device) {
+std::vector<AttentionTile> attention_tiles(DType dtype, std::int64_t depth, std::int64_t columns,
+                                           bool masked, const ProductDevice& device) {
   std::vector<AttentionTile> tiles;
-  if (!device.tensor_cores) return tiles;
+  const bool plain = dtype == DType::F32;
+  if (!plain && !device.tensor_cores) return tiles;
   const int d = padded(depth);
   const int c = padded(columns);
-  tiles.push_back({d, c, 1, 1, 4});
-  tiles.push_back({d, c, 1, 4, 1});
-  // Two tiles of rows share each fragment of keys and values where registers hold both.
-  const bool both = d + c <= 128 && !masked;
-  tiles.push_back(both ? AttentionTile{d, c, 2, 4, 1} : AttentionTile{d, c, 1, 8, 1});
+  if (plain) {
+    for (const int warp_rows : {1, 2, 4}) tiles.push_back({d, c, 1, warp_rows, 2, 96, true});
+  } else {
+    tiles.push_back({d, c, 1, 1, 4});
+    tiles.push_back({d, c, 1, 4, 1});
+    // Two tiles of rows share each fragment of keys and values where registers hold both.
+    const bool both = d + c <= 128 && !masked;
+    tiles.push_back(both ? AttentionTile{d, c, 2, 4, 1} : AttentionTile{d, c, 1, 8, 1});
+  }
   std::erase_if(tiles, [&](const AttentionTile& tile) {
     return tile.shared_bytes() > device.max_shared_bytes;
   });

@@ -10,7 +10,8 @@
 
 namespace heddle::jit::cuda {
 
-/// A way to attend with hd_attention_tile: the queries that one block has, and how its warps share them.
+/// A way to attend with hd_attention_tile: the queries that one block has, and how its warps share them. A plain one is
+/// hd_plain_attention_tile, of f32, in which two warps have 16 queries.
 struct AttentionTile {
   int depth = 0;      ///< of queries and keys, a multiple of 16
   int columns = 0;    ///< of values, a multiple of 16
@@ -18,11 +19,12 @@ struct AttentionTile {
   int warp_rows = 4;
   int warp_keys = 1;   ///< warps that share queries and part the keys of a tile
   int registers = 64;  ///< of a thread: a guess, until the compiler reports them
+  bool plain = false;  ///< without tensor cores
 
   int rows() const { return 16 * row_tiles * warp_rows; }
   int threads() const { return 32 * warp_rows * warp_keys; }
   std::int64_t shared_bytes() const;
-  /// "flash_64x64": queries and keys of a tile
+  /// "flash_64x64", "plain_64x64": queries and keys of a tile
   std::string name() const;
 
   friend bool operator==(const AttentionTile&, const AttentionTile&) = default;
@@ -37,10 +39,11 @@ struct AttentionShape {
 };
 
 /// The ways there are for head sizes `depth` of queries and keys and `columns` of values, each from 1 to 128; none
-/// on a device without tensor cores, or with too little shared memory.
+/// with too little shared memory, or, but for f32, on a device without tensor cores.
+/// @param dtype   of queries, keys and values: f16, bf16 or f32
 /// @param masked  whether there is a mask, whose expressions take registers
-std::vector<AttentionTile> attention_tiles(std::int64_t depth, std::int64_t columns, bool masked,
-                                           const ProductDevice& device);
+std::vector<AttentionTile> attention_tiles(DType dtype, std::int64_t depth, std::int64_t columns,
+                                           bool masked, const ProductDevice& device);
 
 /// Cycles that attention is expected to take: its blocks in waves, as many at a time as fit on the multiprocessors.
 /// In a wave, those that share a multiprocessor take as long as its tensor cores, its reads of shared memory or its

@@ -267,8 +267,8 @@ CudaCode attention_code(const AttentionParts& parts, const CudaOptions& options)
   code.buffers = buffers_of(*parts.nest);
   code.device = {options.multiprocessors, options.max_shared_bytes, options.tensor_cores};
   const AttentionForm& form = *parts.nest->attention;
-  const auto tiles =
-      attention_tiles(parts.depth(), parts.value_columns(), form.masked, code.device);
+  const auto tiles = attention_tiles(parts.dtype(), parts.depth(), parts.value_columns(),
+                                     form.masked, code.device);
   for (const AttentionTile& tile : tiles)
     code.variants.push_back(emit_attention(parts, tile, options));
   code.attention = {tiles, form.batches * form.heads, form.queries, form.keys, form.causal};

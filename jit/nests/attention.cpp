@@ -12,7 +12,7 @@
 //       sums += scores . v
 //     result = sums / total, or 0 where total is 0 (nan_rows: where there are no keys)
 //
-// On CUDA the nest of f16 or bf16 operands is in attention form (jit/nest.h), whose tiles the emitter chooses.
+// On CUDA the nest of f16, bf16 or f32 operands is in attention form (jit/nest.h), whose tiles the emitter chooses.
 #include <cmath>
 #include <limits>
 
@@ -84,8 +84,8 @@ class AttentionNest {
   bool fits_form() const {
     const DType dtype = ctx_.node().output().dtype;
     bool fits = ctx_.options().target == LowerOptions::Target::Cuda &&
-                (dtype == DType::F16 || dtype == DType::BF16) && depth_.is_constant() &&
-                depth_.constant() >= 1 && depth_.constant() <= kMostColumns;
+                (dtype == DType::F16 || dtype == DType::BF16 || dtype == DType::F32) &&
+                depth_.is_constant() && depth_.constant() >= 1 && depth_.constant() <= kMostColumns;
     for (const AffineOperand* operand : {&q_, &k_, &v_})
       fits = fits && b_.nest().buffers[operand->buffer].dtype == dtype &&
              operand->strides[3].is_constant(1);

@@ -32,7 +32,6 @@ const std::vector<TrafficException>& exceptions() {
       {"every_second", kSectors, 0.65, "every second element"},
       {"best_of_rows", kSectors, 0.38, "a row's elements are read where they are, in any order"},
       {"sorted_rows", kSectors, 0.38, "a row's elements are read where they are, in any order"},
-      {"attention_f32", kSectors, 0.24, "as any nest, without tiles of its own"},
       {"conv_f16_channels_last", kSectors, 0.11, kWindows},
       {"conv_f16", kSectors, 0.33, kWindows},
       {"conv_int8_channels_last", kSectors, 0.08, kWindows},

@@ -31,7 +31,9 @@ using ::testing::HasSubstr;
 
 constexpr ProductDevice kH200{132, 227 * 1024, true};
 
-double tolerance_of(const std::string& dtype) { return dtype == "f16" ? 2e-3 : 1.6e-2; }
+double tolerance_of(const std::string& dtype) {
+  return dtype == "f16" ? 2e-3 : dtype == "bf16" ? 1.6e-2 : 2e-6;
+}
 
 /// A graph whose program is attention in one kernel, and all its variants.
 class OneAttention {
@@ -43,7 +45,7 @@ class OneAttention {
     const auto parts = jit::cuda::attention_parts(nest());
     EXPECT_TRUE(parts) << jit::print(nest());
     if (!parts) return;
-    tiles_ = jit::cuda::attention_tiles(parts->depth(), parts->value_columns(),
+    tiles_ = jit::cuda::attention_tiles(parts->dtype(), parts->depth(), parts->value_columns(),
                                         nest().attention->masked, kH200);
     for (const AttentionTile& tile : tiles_)
       sources_.push_back(jit::cuda::emit_attention(*parts, tile, {}));
@@ -143,7 +145,7 @@ TEST_P(CudaAttention, CausalQueriesSeeNoLaterKeys) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, CudaAttention,
-                         ::testing::Combine(::testing::Values("f16", "bf16"),
+                         ::testing::Combine(::testing::Values("f16", "bf16", "f32"),
                                             ::testing::Values(32, 64, 96, 128)),
                          [](const auto& info) {
                            return std::string(std::get<0>(info.param)) + "_" +
@@ -169,6 +171,8 @@ class CudaAttentionNvrtc : public ::testing::TestWithParam<const char*> {
 TEST_P(CudaAttentionNvrtc, TakesEveryText) {
   for (const auto& [dtype, size, attrs, mask] :
        {std::tuple{"f16", 32, "causal = true", "f32[s0, s1]"},
+        {"f32", 64, "causal = true", "f32[s0, s1]"},
+        {"f32", 96, "", ""},
         {"bf16", 128, "causal = true", "f32[s0, s1]"},
         {"f16", 64, "", "bool[1, 1, 1, s1]"}}) {
     const OneAttention one(attention_text(dtype, size, size, attrs, mask));
@@ -182,7 +186,8 @@ TEST_P(CudaAttentionNvrtc, TakesEveryText) {
 TEST_P(CudaAttentionNvrtc, HoldsHeadsOf64InRegisters) {
   const OneAttention plain(attention_text("bf16", 64, 64, "causal = true"));
   const OneAttention masked(attention_text("bf16", 64, 64, "", "bf16[1, 2, s0, s1]"));
-  for (const OneAttention* one : {&plain, &masked}) {
+  const OneAttention exact(attention_text("f32", 64, 64, "causal = true"));
+  for (const OneAttention* one : {&plain, &masked, &exact}) {
     const auto found = log_of(*one, "--ptxas-options=-v");
     if (!found) GTEST_SKIP() << "libnvrtc is not on this machine, or makes no such code";
     expect_few_spills(*found, one->sources().size(), 0);
@@ -195,10 +200,11 @@ INSTANTIATE_TEST_SUITE_P(Arch, CudaAttentionNvrtc, ::testing::Values("sm_80", "s
 class CudaAttentionMask : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(CudaAttentionMask, AgreesWithTheEvaluator) {
-  for (const char* attrs : {"", "causal = true, scale = 0.3"}) {
-    OneAttention one(attention_text("f16", 32, 32, attrs, GetParam()));
-    one.expect_right({{5, 70}, {66, 64}, {2, 0}}, 2e-3);
-  }
+  for (const std::string dtype : {"f16", "f32"})
+    for (const char* attrs : {"", "causal = true, scale = 0.3"}) {
+      OneAttention one(attention_text(dtype, 32, 32, attrs, GetParam()));
+      one.expect_right({{5, 70}, {66, 64}, {2, 0}}, tolerance_of(dtype));
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, CudaAttentionMask,
@@ -229,9 +235,11 @@ TEST(CudaAttentions, QueriesThatSeeNothing) {
   for (const char* mask : {"f16[s0, s1]", "f32[s0, s1]", "bool[s0, s1]"})
     for (const char* attrs : {"", "nan_rows = true"}) {
       SCOPED_TRACE(std::string(mask) + " " + attrs);
-      OneAttention one(attention_text("f16", 16, 16, attrs, mask, 1, 1));
-      one.expect_right(with_hidden_rows(one.graph()), 2e-3);
-      one.expect_right({{4, 0}}, 0);
+      for (const std::string dtype : {"f16", "f32"}) {
+        OneAttention one(attention_text(dtype, 16, 16, attrs, mask, 1, 1));
+        one.expect_right(with_hidden_rows(one.graph()), tolerance_of(dtype));
+        one.expect_right({{4, 0}}, 0);
+      }
     }
 }
 
@@ -256,11 +264,13 @@ TEST(CudaAttentions, LargeScoresDoNotOverflow) {
 // Copies are wide where lines begin at multiples of 16 bytes, and element by element elsewhere; sizes are filled up
 // to multiples of 16 with zeros.
 TEST(CudaAttentions, HeadSizesThatAreNoMultiples) {
-  for (const auto& [size, value_size] : {std::pair{40, 24}, {72, 8}, {33, 128}, {2, 3}, {128, 5}}) {
-    SCOPED_TRACE(std::to_string(size) + ", " + std::to_string(value_size));
-    OneAttention one(attention_text("f16", size, value_size));
-    one.expect_right({{18, 67}}, 2e-3);
-  }
+  for (const std::string dtype : {"f16", "f32"})
+    for (const auto& [size, value_size] :
+         {std::pair{40, 24}, {72, 8}, {33, 128}, {2, 3}, {128, 5}}) {
+      SCOPED_TRACE(dtype + " " + std::to_string(size) + ", " + std::to_string(value_size));
+      OneAttention one(attention_text(dtype, size, value_size));
+      one.expect_right({{18, 67}}, tolerance_of(dtype));
+    }
 }
 
 TEST(CudaAttentions, HeadsThatLieSideBySideAndAreSharedAndWhatFollows) {
@@ -307,7 +317,9 @@ TEST(CudaAttentions, KeysThatNobodySeesAreNotRead) {
          {Range{0, 1}, {0, 64}, {130, 140}, {127, 129}, {150, 321}, {399, 400}, {7, 7}}) {
       SCOPED_TRACE(std::string(mask) + " from " + std::to_string(first) + " to " +
                    std::to_string(last));
-      OneAttention one(attention_text("f16", kSize, kSize, "", mask, 1, 1));
+      const std::string dtype = mask == std::string("f32[s1]") ? "f32" : "f16";
+      const std::int64_t line = kSize * (dtype == "f32" ? 4 : 2);
+      OneAttention one(attention_text(dtype, kSize, kSize, "", mask, 1, 1));
       std::vector<ir::Literal> all = test::random_arguments(one.graph(), {20, kCount});
       const bool chooses = all[3].dtype() == boolean;
       for (std::int64_t key = 0; key < kCount; ++key) {
@@ -317,10 +329,10 @@ TEST(CudaAttentions, KeysThatNobodySeesAreNotRead) {
       // Two tiles are the least that is left out in front.
       const std::int64_t begin = first == last ? 0 : first / 128 * 128;
       const std::int64_t end = first == last ? 0 : (last + 63) / 64 * 64;
-      one.poison(kCount * kSize * 2, [&](std::span<unsigned char> bytes) {
+      one.poison(static_cast<std::size_t>(kCount * line), [&](std::span<unsigned char> bytes) {
         for (std::int64_t key = 0; key < kCount; ++key)
           if (key < begin || key >= end)
-            std::fill_n(bytes.begin() + key * kSize * 2, kSize * 2, 0xff);  // NaN
+            std::fill_n(bytes.begin() + key * line, line, 0xff);  // NaN
       });
       one.expect_right(all, 2e-3);
     }
@@ -337,7 +349,7 @@ std::optional<jit::cuda::AttentionParts> parts_of(const std::string& text, ir::G
 TEST(CudaAttentions, WhatDoesNotFitTakesTheNestsOwnTiles) {
   ir::Graph graph;
   jit::Program program;
-  EXPECT_FALSE(parts_of(attention_text("f32", 64, 64), graph, program)) << "f32 stays exact";
+  EXPECT_FALSE(parts_of(attention_text("f64", 64, 64), graph, program));
   EXPECT_FALSE(parts_of(attention_text("f16", 130, 64), graph, program));
   EXPECT_FALSE(parts_of(attention_text("f16", 64, 160), graph, program));
   EXPECT_FALSE(parts_of(attention_text("f16", 1, 1), graph, program));
@@ -373,7 +385,7 @@ TEST(CudaAttentions, ScalesOfTheNestAreThoseOfItsKey) {
 /// The variant for so many heads of 64 or `size` on an H200.
 std::string chosen_attention(std::int64_t heads, std::int64_t queries, std::int64_t keys,
                              std::int64_t size = 64, bool causal = false) {
-  const auto tiles = jit::cuda::attention_tiles(size, size, false, kH200);
+  const auto tiles = jit::cuda::attention_tiles(f16, size, size, false, kH200);
   const AttentionShape shape{heads, queries, keys, causal};
   return tiles[jit::cuda::cheapest_tile(tiles, shape, kH200)].name();
 }
@@ -390,9 +402,13 @@ TEST(CudaAttentions, TheCostModelTakesTilesThatFillTheDevice) {
 TEST(CudaAttentions, VariantsAreTilesOfQueries) {
   EXPECT_THAT(OneAttention(attention_text("f16", 64, 64)).names(),
               ElementsAre("flash_16x64", "flash_64x64", "flash_128x64"));
-  EXPECT_TRUE(jit::cuda::attention_tiles(64, 64, false, {80, 96 * 1024, false}).empty());
+  EXPECT_TRUE(jit::cuda::attention_tiles(f16, 64, 64, false, {80, 96 * 1024, false}).empty());
+  EXPECT_THAT(OneAttention(attention_text("f32", 64, 64)).names(),
+              ElementsAre("plain_16x64", "plain_32x64", "plain_64x64"));
+  EXPECT_EQ(jit::cuda::attention_tiles(f32, 64, 64, false, {80, 96 * 1024, false}).size(), 2u)
+      << "64 queries take more than 96 KiB";
   for (const AttentionTile& tile :
-       jit::cuda::attention_tiles(128, 128, true, {80, 80 * 1024, true}))
+       jit::cuda::attention_tiles(f16, 128, 128, true, {80, 80 * 1024, true}))
     EXPECT_LE(tile.shared_bytes(), 80 * 1024);
 }
 
@@ -406,11 +422,13 @@ TEST(CudaAttentions, TextIsThePlaceTheTilesAndTheExpressions) {
 }
 
 /// What the simulator objects to when barrier `skipped` of a launch is left out; empty: nothing.
-std::string problem_without(std::uint64_t skipped, std::uint64_t& barriers) {
+std::string problem_without(std::uint64_t skipped, std::uint64_t& barriers, DType dtype = f16,
+                            int columns = 16) {
+  const std::int64_t keys = dtype == f32 ? 130 : 200;
   static const sim::Control control(test::simulator_path());
-  const OneAttention one(attention_text("f16", 16, 16, "", "", 1, 1));
-  std::vector<ir::Literal> arguments = test::random_arguments(one.graph(), {20, 200});
-  ir::Literal result(f16, {1, 1, 20, 16});
+  const OneAttention one(attention_text(std::string(name_of(dtype)), 16, columns, "", "", 1, 1));
+  std::vector<ir::Literal> arguments = test::random_arguments(one.graph(), {20, keys});
+  ir::Literal result(dtype, {1, 1, 20, columns});
   std::vector<std::span<unsigned char>> spans;
   arguments.push_back(result);
   for (ir::Literal& literal : arguments)
@@ -418,7 +436,7 @@ std::string problem_without(std::uint64_t skipped, std::uint64_t& barriers) {
   try {
     SimulatedKernels device(one.sources());
     control.skip_barrier(skipped);
-    device.run(1, {20, 200}, spans);
+    device.run(1, {20, keys}, spans);
   } catch (const DeviceLost&) {
     const std::string problem = control.problem();
     control.skip_barrier(0);
@@ -437,6 +455,17 @@ TEST(CudaAttentions, EveryBarrierIsNeeded) {
   ASSERT_EQ(barriers, 8u);
   for (std::uint64_t k = 1; k < barriers; ++k)
     EXPECT_THAT(problem_without(k, barriers), HasSubstr("no barrier lies between"))
+        << "barrier " << k;
+}
+
+TEST(CudaAttentions, EveryBarrierOfF32IsNeeded) {
+  if (!test::on_simulator()) GTEST_SKIP() << test::kNeedsSimulator;
+  std::uint64_t barriers = 0;
+  ASSERT_EQ(problem_without(0, barriers, f32, 128), "");
+  // Two for each of three tiles of keys, of which one is for the weights; the others as above.
+  ASSERT_EQ(barriers, 9u);
+  for (std::uint64_t k = 1; k < barriers; ++k)
+    EXPECT_THAT(problem_without(k, barriers, f32, 128), HasSubstr("no barrier lies between"))
         << "barrier " << k;
 }
 
