@@ -174,6 +174,7 @@ struct Windows {
   };
   SymExpr first;                     ///< number of the window that is column 0
   std::vector<WindowAxis> axes;      ///< outermost first; images are numbered outside of these
+  std::int64_t channels = 0;         ///< not 0: so many neighbouring rows are the channels of a tap
   std::optional<Element> outside{};  ///< what lies outside of images; none: 0
 };
 

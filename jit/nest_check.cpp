@@ -196,6 +196,7 @@ class Checker {
 
   void windows(const Windows& all, DType dtype) const {
     index(all.first);
+    require(all.channels >= 0, "N14 channels of windows");
     if (all.outside) {
       const NestBuffer& outside = buffer(all.outside->buffer);
       require(outside.dtype == dtype && outside.read, "N14 what lies outside of images");

@@ -115,6 +115,7 @@ class Printer {
   }
   std::string windows(const Windows& w) const {
     std::string text = " windows from " + w.first.to_string();
+    if (w.channels != 0) text += " by " + std::to_string(w.channels) + " channels";
     for (const WindowAxis& axis : w.axes)
       text += " [" + std::to_string(axis.taps) + " taps by " + std::to_string(axis.dilation) +
               ", " + axis.windows.to_string() + " by " + std::to_string(axis.stride) + " from " +

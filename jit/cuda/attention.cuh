@@ -21,7 +21,7 @@ static __device__ __forceinline__ float hd_as_exponent(float score) {
 
 // Puts lines of `pieces` pieces of 16 bytes into memory where they are `pitch` pieces apart, an odd number: eight
 // lines' pieces of one column then lie in all 32 banks. Zeros where there are none: `lines_left` lines of
-// `count` elements. `wide`: hd_is_wide; then the copies are asynchronous.
+// `count` elements. `wide`: hd_is_wide; then the copies are of 16 bytes.
 template <class T, int lines, int pieces, int pitch, int threads>
 static __device__ __forceinline__ void hd_fetch_lines(hd_sixteen* to, const T* from, long long stride,
                                                       long long lines_left, int count, bool wide) {
@@ -37,7 +37,7 @@ static __device__ __forceinline__ void hd_fetch_lines(hd_sixteen* to, const T* f
     if (wide) {
       hd_copy_async(to + line * pitch + piece, at, (int)sizeof(T) * valid);
     } else {
-      hd_fill_piece<T, each>(to + line * pitch + piece, at, valid);
+      hd_fetch_piece<T, each>(to + line * pitch + piece, at, valid);
     }
   }
 }

@@ -301,6 +301,7 @@ CudaCode emit_code(const Nest& nest, const CudaOptions& options) {
     code.depth = groups->depth;
   }
   code.window_overlap = parts->window_overlap();
+  code.in_pieces = parts->right() == Along::Channels;
   const bool dequantised = parts->contract->b.dequantised.has_value();
   if (dequantised) code.stored_bytes = static_cast<std::int64_t>(size_of(parts->right_dtype()));
   for (const ProductTile& tile : product_tiles(code.dtype, parts->left(), parts->right(),
@@ -322,7 +323,8 @@ ProductShape CudaCode::shape(std::span<const std::int64_t> sizes) const {
                      .element_bytes = static_cast<std::int64_t>(size_of(dtype)),
                      .window_overlap = window_overlap,
                      .is_grouped = is_grouped,
-                     .stored_bytes = stored_bytes};
+                     .stored_bytes = stored_bytes,
+                     .in_pieces = in_pieces};
   if (is_grouped) {
     // Of few rows most groups have none.
     shape.batches = std::max<std::int64_t>(1, std::min(shape.batches, shape.rows));

@@ -87,6 +87,7 @@ struct LibraryForm {
     std::vector<WindowAxis> axes;
     bool channels_last = false;  ///< of the result and of sums: [N, out..., M], else [N, M, out...]
     bool rounded = false;  ///< sums are of the operands' dtype: they are rounded to it in any case
+    bool inner_channels = false;  ///< of weights: [M, taps..., C], else [M, C, taps...]
   };
   std::optional<Convolution> convolution{};
 };
@@ -118,6 +119,7 @@ struct CudaCode {
   SymExpr batches = 0, rows = 0, columns = 0, depth = 0;
   bool is_grouped = false;          ///< batches are groups, and rows are those of all
   std::int64_t window_overlap = 0;  ///< ProductShape's
+  bool in_pieces = false;           ///< ProductShape's
   std::int64_t stored_bytes = 0;    ///< ProductShape's
   std::optional<AttentionCode> attention{};
   std::vector<CudaBuffer> buffers{};     ///< in the nest's order

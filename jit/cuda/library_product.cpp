@@ -170,6 +170,7 @@ std::optional<LibraryForm> convolution_form(const ProductParts& parts) {
   convolution.channel_stride = images.row_stride;
   convolution.axes = axes;
   convolution.channels_last = images.row_stride.is_constant(1);
+  convolution.inner_channels = images.windows->channels != 0;
   convolution.rounded = parts.left_dtype() != DType::F32 && are_rounded(parts);
   LibraryForm whole{*weights, first, parts.contract->tf32, {}, convolution};
   const StoreStmt* store = plain_store(parts);
@@ -339,12 +340,14 @@ class FormAtSizes {
     const std::int64_t channels = shape_.batches * shape_.rows;
     to.images = {{shape_.columns / windows, shape_.batches * from.channels},
                  {value(from.image_stride), value(from.channel_stride)}};
-    to.weights = {{channels, from.channels}, {value(form_.left.stride), taps_of(from.axes)}};
+    const std::int64_t of_tap = from.inner_channels ? from.channels : 1;
+    to.weights = {{channels, from.channels},
+                  {value(form_.left.stride), from.inner_channels ? 1 : taps_of(from.axes)}};
     to.result.sizes = {shape_.columns / windows, channels};
     std::int64_t taps = taps_of(from.axes);
     for (const WindowAxis& axis : from.axes) {
       taps /= axis.taps;
-      if (!add(axis, taps, to)) return std::nullopt;
+      if (!add(axis, taps * of_tap, to)) return std::nullopt;
     }
     to.result.strides = strides_of(to.result.sizes, from.channels_last);
     spread(to.images);

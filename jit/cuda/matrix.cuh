@@ -43,6 +43,12 @@ static __device__ __forceinline__ void hd_copy_async(void* to, const void* from,
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                :: "r"(hd_shared_address(to)), "l"(from), "r"(valid) : "memory");
 }
+// The same of 8 or 4 bytes from an address that is a multiple of so many.
+template <int bytes>
+static __device__ __forceinline__ void hd_copy_async_part(void* to, const void* from, unsigned int valid) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
+               :: "r"(hd_shared_address(to)), "l"(from), "n"(bytes), "r"(valid) : "memory");
+}
 static __device__ __forceinline__ void hd_copy_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
@@ -196,8 +202,33 @@ static __device__ __forceinline__ void hd_fill_piece(hd_sixteen* to, const T* fr
   for (int k = 0; k < count; ++k) elements[k] = k < valid ? from[k] : T();
 }
 
+// The same, asynchronously in parts of `bytes`: `from` is a multiple of so many.
+template <class T, int bytes>
+static __device__ __forceinline__ void hd_copy_parts(hd_sixteen* to, const T* from, int valid) {
+  const int there = (int)sizeof(T) * valid;
+#pragma unroll
+  for (int at = 0; at < 16; at += bytes) {
+    const int left = there - at;
+    const T* const part = left <= 0 ? from : from + at / (int)sizeof(T);
+    hd_copy_async_part<bytes>((unsigned char*)to + at, part, left <= 0 ? 0 : left >= bytes ? bytes : left);
+  }
+}
+
+// The same of what begins anywhere: asynchronously where it can be.
+template <class T, int count>
+static __device__ __forceinline__ void hd_fetch_piece(hd_sixteen* to, const T* from, int valid) {
+  const unsigned int place = (unsigned int)(unsigned long long)from;
+  if (place % 8 == 0) {
+    hd_copy_parts<T, 8>(to, from, valid);
+  } else if (place % 4 == 0) {
+    hd_copy_parts<T, 4>(to, from, valid);
+  } else {
+    hd_fill_piece<T, count>(to, from, valid);
+  }
+}
+
 // Puts lines x pieces pieces of 16 bytes into a tile, zeros where there is nothing: `lines_left` lines of
-// `count_left` elements. `wide`: hd_is_wide; then the copies are asynchronous. by_word: the tile is one of
+// `count_left` elements. `wide`: hd_is_wide; then the copies are of 16 bytes. by_word: the tile is one of
 // hd_swizzled_words.
 template <class T, int lines, int pieces, int threads, bool by_word>
 static __device__ __forceinline__ void hd_fetch_tile(hd_sixteen* tile, const T* from, long long stride,
@@ -215,7 +246,7 @@ static __device__ __forceinline__ void hd_fetch_tile(hd_sixteen* tile, const T* 
     if (wide) {
       hd_copy_async(to, at, (int)sizeof(T) * valid);
     } else {
-      hd_fill_piece<T, count>(to, at, valid);
+      hd_fetch_piece<T, count>(to, at, valid);
     }
   }
 }

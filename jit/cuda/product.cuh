@@ -11,7 +11,7 @@
 // words, four columns of one row each, and turns four of them. These are columns of four fragments, whose columns
 // therefore lie four apart. Floats are rounded to tf32 once they are in registers.
 template <class L, class R, int rows, int columns, int depth, int warp_rows, int warp_columns, int stages,
-          bool left_along, bool right_along>
+          bool left_along, bool right_along, bool turned = false>
 struct hd_tensor_tile {
   typedef typename hd_sum_of<L>::type Sum;
   static constexpr int count = 16 / (int)sizeof(L);  // elements of a piece
@@ -24,8 +24,9 @@ struct hd_tensor_tile {
   static constexpr int right_pieces = (right_along ? columns : depth) / count;
   static constexpr int left_size = rows * depth / count;
   static constexpr int stage_size = left_size + columns * depth / count;
-  // Of the sums: what a warp writes at once lies in different banks.
-  static constexpr int line = columns + (by_word ? 1 : 8);
+  // Of the sums: what a warp writes at once lies in as few banks as can be, and if they are read by columns (turned), what it
+  // reads lies in different ones.
+  static constexpr int line = columns + (by_word ? 1 : turned ? 5 : 8);
   // The fragment of the left matrix at (row, k), of 16 rows.
   static __device__ __forceinline__ void left_fragment(unsigned int* a, const hd_sixteen* tile, int row,
                                                        int k) {
@@ -162,6 +163,34 @@ struct hd_tensor_tile {
       }
     }
   };
+  // And here windows whose channels are neighbours (not right_along), each piece of which is of one tap: a thread has the
+  // same windows in each step, and pieces of each that lie at the same place. Copies are under way meanwhile.
+  template <class Windows>
+  struct Pieces {
+    static constexpr int apart = threads / right_pieces;
+    static constexpr int mine = columns / apart;
+    static_assert(apart * right_pieces == threads && mine * apart == columns, "whole windows");
+    const Windows& windows;
+    unsigned int first;  // row of windows
+    long long depth_left;
+    bool wide;
+    typename Windows::Column own[mine];
+    __device__ __forceinline__ Pieces(const Windows& all, unsigned int from, long long columns_left, long long left)
+        : windows(all), first(from), depth_left(left), wide(all.is_wide()) {
+#pragma unroll
+      for (int n = 0; n < mine; ++n) own[n] = windows.column(line_of(n), line_of(n) < columns_left);
+    }
+    static __device__ __forceinline__ int line_of(int n) { return (int)threadIdx.x / right_pieces + n * apart; }
+    __device__ __forceinline__ void begin(hd_sixteen* tile, long long step) {
+      const int piece = (int)threadIdx.x % right_pieces;
+      const long long k = step * depth + piece * count;
+      const typename Windows::Tap tap = windows.tap(first + (unsigned int)k);
+#pragma unroll
+      for (int n = 0; n < mine; ++n)
+        windows.fetch(tile + hd_swizzled<right_pieces>(line_of(n), piece), own[n], tap, k < depth_left, wide);
+    }
+    __device__ __forceinline__ void finish(hd_sixteen*) {}
+  };
   // And here bytes that stand for numbers (Given is hd_quantised), as many side by side as a piece holds numbers: a thread
   // has the same of them in each step, and keeps what it read in registers meanwhile. Each piece lies in one group.
   template <class Given>
@@ -256,8 +285,13 @@ struct hd_tensor_tile {
                                                   long long left_step, const Windows& windows,
                                                   unsigned int first, long long rows_left,
                                                   long long columns_left, long long depth_left) {
-    Gathered<Windows> gathered(windows, first, columns_left, depth_left);
-    return multiply_by(shared, left, left_row, left_step, gathered, rows_left, depth_left);
+    if constexpr (right_along) {
+      Gathered<Windows> gathered(windows, first, columns_left, depth_left);
+      return multiply_by(shared, left, left_row, left_step, gathered, rows_left, depth_left);
+    } else {
+      Pieces<Windows> pieces(windows, first, columns_left, depth_left);
+      return multiply_by(shared, left, left_row, left_step, pieces, rows_left, depth_left);
+    }
   }
   // The same where the right matrix is of bytes that stand for numbers.
   template <class Given>
@@ -357,7 +391,19 @@ static __device__ __forceinline__ unsigned int hd_as_sum(signed char stored) {
 }
 static __device__ __forceinline__ unsigned int hd_as_sum(unsigned char stored) { return stored; }
 
-// The elements of 16 bytes so, zeros from `left` on. `wide`: `at` is 16-aligned.
+// The elements of 16 bytes so, `each` at a time: `at` is a multiple of so many.
+template <class T, int each>
+static __device__ __forceinline__ void hd_read_parts(typename hd_sum_of<T>::type* out, const T* at) {
+#pragma unroll
+  for (int k = 0; k < 16 / (int)sizeof(T); k += each) {
+    const hd_lanes<T, each> part = *(const hd_lanes<T, each>*)(at + k);
+#pragma unroll
+    for (int e = 0; e < each; ++e) out[k + e] = hd_as_sum(part.at[e]);
+  }
+}
+
+// The elements of 16 bytes so, zeros from `left` on. `wide`: `at` is 16-aligned; else it is read in parts of 8 or 4 bytes
+// where it is a multiple of these.
 template <class T>
 static __device__ __forceinline__ void hd_read_piece(typename hd_sum_of<T>::type* out, const T* at,
                                                      long long left, bool wide) {
@@ -370,6 +416,10 @@ static __device__ __forceinline__ void hd_read_piece(typename hd_sum_of<T>::type
     for (int k = 0; k < count; ++k) out[k] = hd_as_sum(elements[k]);
     return;
   }
+  const unsigned int place = (unsigned int)(unsigned long long)at;
+  if (left >= count && place % 8 == 0) return hd_read_parts<T, 8 / (int)sizeof(T)>(out, at);
+  if (sizeof(T) < 4 && left >= count && place % 4 == 0)
+    return hd_read_parts<T, sizeof(T) < 4 ? 4 / (int)sizeof(T) : 1>(out, at);
 #pragma unroll
   for (int k = 0; k < count; ++k) out[k] = k < left ? hd_as_sum(at[k]) : 0;
 }

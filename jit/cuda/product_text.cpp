@@ -176,7 +176,7 @@ class Finder {
 };
 
 Along along(const TileOperand& operand) {
-  if (operand.windows) return Along::Windows;
+  if (operand.windows) return operand.windows->channels == 0 ? Along::Windows : Along::Channels;
   if (operand.column_stride.is_constant(1)) return Along::Rows;
   return operand.row_stride.is_constant(1) ? Along::Columns : Along::Neither;
 }
@@ -224,7 +224,9 @@ class Writer : private TextWriter {
         storage_type(parts_.left_dtype()) + ", " + storage_type(parts_.right_factor()) + ", ";
     const std::string tile = number(tile_.rows) + ", " + number(tile_.columns) + ", ";
     const bool left = parts_.left() == Along::Rows;
-    const bool right = parts_.right() == Along::Rows || parts_.right() == Along::Windows;
+    const bool is_tensor = tile_.kind == ProductTile::Kind::Tensor;
+    const bool right = parts_.right() == Along::Rows || parts_.right() == Along::Windows ||
+                       (parts_.right() == Along::Channels && !is_tensor);
     switch (tile_.kind) {
       case ProductTile::Kind::Rows:
         return "hd_row_tile<" + types + tile + number(tile_.threads()) + ", " + truth(right) + ">";
@@ -236,7 +238,7 @@ class Writer : private TextWriter {
     }
     return "hd_tensor_tile<" + types + tile + number(tile_.depth) + ", " + number(tile_.warp_rows) +
            ", " + number(tile_.warp_columns) + ", " + number(tile_.stages) + ", " + truth(left) +
-           ", " + truth(right) + ">";
+           ", " + truth(right) + (parts_.is_turned() ? ", true>" : ">");
   }
 
   void place() {
@@ -320,7 +322,9 @@ class Writer : private TextWriter {
       return text;
     };
     const std::string taps = list([](const WindowAxis& a) { return SymExpr(a.taps); });
-    line("const hd_windows<" + storage_type(parts_.right_dtype()) + ", " + taps + "> windows = {");
+    const std::int64_t channels = o.windows->channels;
+    line("const hd_windows<" + storage_type(parts_.right_dtype()) + ", " + taps +
+         (channels == 0 ? "" : ", " + number(channels)) + "> windows = {");
     line("    " + buffer_name(nest_, o.buffer) + " + (" + index(o.base) + "), " +
          index(o.column_stride) + ", " + index(o.row_stride) + ", " + index(o.windows->first) +
          ",");
@@ -355,8 +359,10 @@ class Writer : private TextWriter {
     const std::string columns = number(tile_.columns);
     open("for (int e = threadIdx.x; e < " + number(std::int64_t{tile_.rows} * tile_.columns) +
          "; e += " + number(tile_.threads()) + ")");
-    line("const long long " + row + " = e / " + columns + ";");
-    line("const long long " + column + " = e % " + columns + ";");
+    const bool turned = parts_.is_turned();
+    const std::string inner = turned ? number(tile_.rows) : columns;
+    line("const long long " + (turned ? column : row) + " = e / " + inner + ";");
+    line("const long long " + (turned ? row : column) + " = e % " + inner + ";");
     line("if (" + row + " >= " + row_end() + " - " + form_.row_begin.to_string() + " || " + column +
          " >= columns - " + form_.column_begin.to_string() + ") continue;");
     StatementEmitter statements(nest_, Mapping::Flat, {});
@@ -383,13 +389,33 @@ class Writer : private TextWriter {
 const char* least_blocks(const ProductParts& parts, const ProductTile& tile) {
   const bool large = tile.kind == ProductTile::Kind::Tensor && tile.threads() == 256 &&
                      !is_byte(parts.right_dtype());
-  return parts.contract->b.windows && large ? ", 2" : "";
+  return parts.right() == Along::Windows && large ? ", 2" : "";
 }
 
 }  // namespace
 
 Along ProductParts::left() const { return along(contract->a); }
 Along ProductParts::right() const { return along(contract->b); }
+
+bool ProductParts::is_turned() const {
+  int by_row = 0;
+  int by_column = 0;
+  const auto count = [&](const SymExpr& index) {
+    if (!index.mentions(rows->axis) || !index.mentions(columns->axis)) return;
+    const auto is_along = [&](Symbol axis) {
+      const auto linear = index.linear_in(axis);
+      return linear && linear->coefficient.is_constant(1);
+    };
+    by_row += is_along(rows->axis) ? 1 : 0;
+    by_column += is_along(columns->axis) ? 1 : 0;
+  };
+  for (const Stmt& statement : *columns->body) {
+    const auto* load = std::get_if<LoadStmt>(&statement.node);
+    if (load != nullptr && load->buffer < nest->global_count()) count(load->index);
+    if (const auto* store = std::get_if<StoreStmt>(&statement.node)) count(store->index);
+  }
+  return by_row > by_column;
+}
 
 std::int64_t ProductParts::window_overlap() const {
   if (!contract->b.windows) return 0;

@@ -28,6 +28,8 @@ struct ProductParts {
   }
   Along left() const;
   Along right() const;
+  /// Whether neighbours in memory of the elements of the result are those of a column, as channels of windows are.
+  bool is_turned() const;
   /// ProductShape's.
   std::int64_t window_overlap() const;
 };

@@ -40,7 +40,8 @@ double busy_cycles(const ProductTile& tile, const ProductShape& shape, double de
   const auto size = static_cast<double>(shape.element_bytes);
   const double rows = tile.rows;
   const double columns = tile.columns;
-  const double gathered = shape.window_overlap == 0 ? 0 : columns * depth / kGathered;
+  const bool gathers = shape.window_overlap != 0 && !shape.in_pieces;
+  const double gathered = gathers ? columns * depth / kGathered : 0;
   const double overlap = static_cast<double>(std::max<std::int64_t>(1, shape.window_overlap));
   const double stored =
       static_cast<double>(shape.stored_bytes == 0 ? shape.element_bytes : shape.stored_bytes);
@@ -111,7 +112,8 @@ std::vector<ProductTile> product_tiles(DType dtype, Along left, Along right,
     tiles.push_back({Kind::Tensor, 64, 64, 32, 2, 2, 3});
     tiles.push_back({Kind::Tensor, 128, 128, 16, 2, 4, 4});
   }
-  if (tensor && bytes == 1 && left == Along::Rows && right == Along::Windows) {
+  const bool windows = right == Along::Windows || right == Along::Channels;
+  if (tensor && bytes == 1 && left == Along::Rows && windows) {
     tiles.push_back({Kind::Tensor, 16, 128, 64, 1, 4, 4});
     tiles.push_back({Kind::Tensor, 64, 64, 64, 2, 2, 4});
     tiles.push_back({Kind::Tensor, 128, 128, 64, 2, 4, 4});

@@ -53,6 +53,8 @@ struct ProductShape {
   bool is_grouped = false;
   /// Of the right one in memory, where its elements stand for numbers of element_bytes; 0: these lie there themselves.
   std::int64_t stored_bytes = 0;
+  /// Windows are read 16 bytes at a time, as what lies in memory is; else element by element.
+  bool in_pieces = false;
 };
 
 /// What the cost model knows of a device.
@@ -68,6 +70,7 @@ enum class Along : std::uint8_t {
   Columns,  ///< those of a column are
   Neither,
   Windows,  ///< of the right matrix, in no memory: columns are windows, neighbours of which lie near each other
+  Channels,  ///< the same, but that those of 16 bytes of a window are neighbours: channels of one tap
 };
 
 /// The ways there are for operands of this dtype, or of this and another of bytes, on such a device; at least one.
@@ -100,7 +103,7 @@ std::int64_t tiles_of(const ProductTile& tile, const ProductShape& shape);
 ///   - all bytes of the operands and the result at the device's memory bandwidth;
 ///   - the blocks in waves, as many at a time as fit on the multiprocessors. In a wave, those that share a
 ///     multiprocessor take as long as its arithmetic or its reads of the second-level cache last, but no block
-///     is faster than its chain of steps allows. Elements of windows take a thread's time each, and so do bytes that stand
+///     is faster than its chain of steps allows. Elements of windows that are read one by one take a thread's time each, and so do bytes that stand
 ///     for numbers, each time that they are read.
 ///
 /// Where blocks share a tile, each has its part of the depth to go through, all bring their sums to memory, and the last

@@ -411,7 +411,10 @@ void StatementEmitter::operator()(const ContractStmt& s) {
 
 /// Where element (k, n) of a matrix of windows lies, and whether it is `inside` its image.
 void StatementEmitter::window_element(const TileOperand& o) {
-  line("long long window = " + index(o.windows->first) + " + n, row = k;");
+  const std::string channels = std::to_string(o.windows->channels);
+  const bool inner = o.windows->channels != 0;
+  line("long long window = " + index(o.windows->first) + " + n, row = k" +
+       (inner ? " / " + channels : "") + ";");
   line("long long at = " + index(o.base) + ";");
   line("bool inside = true;");
   for (auto axis = o.windows->axes.rbegin(); axis != o.windows->axes.rend(); ++axis) {
@@ -427,7 +430,8 @@ void StatementEmitter::window_element(const TileOperand& o) {
     line("row /= " + taps + ";");
     close();
   }
-  line("at += row * (" + index(o.row_stride) + ") + window * (" + index(o.column_stride) + ");");
+  line("at += " + (inner ? "k % " + channels : std::string("row")) + " * (" + index(o.row_stride) +
+       ") + window * (" + index(o.column_stride) + ");");
 }
 
 }  // namespace heddle::jit::cuda

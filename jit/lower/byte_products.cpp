@@ -229,7 +229,7 @@ bool lies_in_one_piece(Value value) {
 
 Value emit_plain_byte_conv(GraphBuilder& builder, const ByteProduct& product, const Node& conv) {
   const ByteOperand& left = product.left;
-  if (!is_zero(product.right.zero) || !may_be_byte_conv_product(product.right.bytes.meta().sizes))
+  if (!is_zero(product.right.zero) || !may_be_conv_product(product.right.bytes.meta().sizes))
     return {};
   if (left.zero && !is_of(left.zero, left.bytes.meta().dtype)) return {};
   ByteProduct dense = product;

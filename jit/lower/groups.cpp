@@ -290,11 +290,12 @@ class Former {
   /// Whether the node is a copy of a recipe's result in another order: stored there, and read by no other
   /// member.
   bool is_permuting(const Group& merged, const Node* node) const {
-    if (merged.kind != Group::Kind::Nest || graph_.class_of(node) != NodeClass::View) return false;
+    if (merged.kind != Group::Kind::Nest) return false;
+    const Read* read = permuting_read(merged, graph_, reads_.of(node), node);
+    if (read == nullptr) return false;
+    const Index anywhere(read->index.size(), SymExpr(0));
     const NodeReads& reads = reads_.of(node);
-    if (reads.reads.size() != 1 || reads_same(reads, reads.reads[0])) return false;
-    const Index anywhere(reads.reads[0].index.size(), SymExpr(0));
-    return permuted_index(reads, reads.reads[0], anywhere).has_value();
+    return permuted_index(reads, *read, anywhere, reads.facts, graph_.options()).has_value();
   }
 
   bool reads_own_row(const Group& merged, const NodeReads& reads, const Read& read) const {
@@ -364,17 +365,58 @@ Index index_in(const ir::Dims& sizes, const ir::Dims& domain, const Index& index
   return delinearize(linear_index(index, domain).simplify(facts), sizes, facts);
 }
 
-std::optional<Index> permuted_index(const NodeReads& reads, const Read& read, const Index& point) {
+const Read* permuting_read(const Group& group, const LiveGraph& graph, const NodeReads& reads,
+                           const Node* node) {
+  const bool is_clone =
+      graph.options().target == LowerOptions::Target::Cuda && node->op_name() == "clone";
+  const bool copies = is_clone || graph.class_of(node) == NodeClass::View;
+  if (graph.options().target == LowerOptions::Target::Cpu && reads.reads.size() != 1)
+    return nullptr;
+  const Read* found = nullptr;
+  for (const Read& read : reads.reads) {
+    if (std::ranges::count(group.nodes, read.value.node) == 0) continue;
+    if (found != nullptr) return nullptr;
+    found = &read;
+  }
+  return !copies || found == nullptr || reads_same(reads, *found) ? nullptr : found;
+}
+
+namespace {
+
+/// How many neighbouring axes from `first` on, at most `most`, `index` counts through, row-major; 0: it does not.
+std::size_t axes_counted(const NodeReads& reads, const SymExpr& index, std::size_t first,
+                         std::size_t most) {
+  for (std::size_t count = 1; count <= most && first + count <= reads.axes.size(); ++count) {
+    const auto part = [&](const auto& list) { return std::span(list).subspan(first, count); };
+    if (same(linear_index(part(reads.axes), part(reads.domain)), index, reads.facts)) return count;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::optional<Index> permuted_index(const NodeReads& reads, const Read& read, const Index& point,
+                                    const base::Facts& facts, const LowerOptions& options) {
+  const std::size_t most =
+      options.target == LowerOptions::Target::Cuda ? reads.axes.size() : std::size_t{1};
   const ir::Dims& sizes = read.value.meta().sizes;
   if (!same(base::product(sizes), base::product(reads.domain), reads.facts)) return std::nullopt;
   Index index(reads.axes.size(), SymExpr(0));
   std::size_t found = 0;
   for (std::size_t d = 0; d < sizes.size(); ++d) {
     if (sizes[d].is_constant(1)) continue;
-    const auto axis = std::find(reads.axes.begin(), reads.axes.end(), read.index[d]);
-    if (!read.index[d].is_symbol() || axis == reads.axes.end()) return std::nullopt;
-    index[static_cast<std::size_t>(axis - reads.axes.begin())] = point[d];
-    ++found;
+    if (most == 1 && !read.index[d].is_symbol()) return std::nullopt;
+    std::size_t first = 0;
+    std::size_t count = 0;
+    while (first < reads.axes.size() && count == 0)
+      if ((count = axes_counted(reads, read.index[d], first, most)) == 0) ++first;
+    if (count == 0) return std::nullopt;
+    const auto counted = std::span(reads.domain).subspan(first, count);
+    const Index places = count == 1 ? Index{point[d]} : delinearize(point[d], counted, facts);
+    for (std::size_t k = 0; k < count; ++k) {
+      index[first + k] = places[k];
+      found += reads.domain[first + k].is_constant(1) ? 0 : 1;
+    }
   }
   return found == without_ones(reads.domain).size() ? std::optional(index) : std::nullopt;
 }

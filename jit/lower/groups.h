@@ -54,9 +54,16 @@ RowRole row_role(const Group& group, const ReadAnalysis& reads, const Node* node
 Index index_in(const ir::Dims& sizes, const ir::Dims& domain, const Index& index,
                const base::Facts& facts);
 
+/// How a view, or on CUDA a copy of what views show, reads a member of the group in another order; null where it does not.
+const Read* permuting_read(const Group& group, const LiveGraph& graph, const NodeReads& reads,
+                           const Node* node);
+
 /// Where a view that only permutes dimensions puts the element of `read.value` at index `point`: its own index
-/// there. Nothing when it does anything else.
-std::optional<Index> permuted_index(const NodeReads& reads, const Read& read, const Index& point);
+/// there. Nothing when it does anything else. On CUDA a dimension may be several of the view's, side by side, whose indices
+/// have to be divided for.
+/// @param facts  of the symbols in `point`
+std::optional<Index> permuted_index(const NodeReads& reads, const Read& read, const Index& point,
+                                    const base::Facts& facts, const LowerOptions& options);
 
 Grouping form_groups(const ReadAnalysis& reads);
 

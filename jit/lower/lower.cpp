@@ -3,6 +3,7 @@
 #include "ir/passes/order_sizes.h"
 #include "ir/passes/resolve_sizes.h"
 #include "jit/lower/byte_products.h"
+#include "jit/lower/conv_channels.h"
 #include "jit/lower/conv_products.h"
 #include "jit/lower/decompose.h"
 #include "jit/lower/dequantised_products.h"
@@ -73,7 +74,8 @@ ir::Graph simplified(const ir::Graph& graph, const LowerOptions& options) {
   const ir::Graph split = decompose_all(split_across(columns, options), options);
   const ir::Graph ordered =
       decompose_all(split_sorts(order_scatters(split, options), options), options);
-  const ir::Graph products = convs_as_products(quantised_products(ordered, options), options);
+  const ir::Graph products =
+      conv_channels(convs_as_products(quantised_products(ordered, options), options), options);
   return dequantised_products(byte_products(pack_weights(products, options), options), options);
 }
 

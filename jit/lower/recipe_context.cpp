@@ -81,13 +81,11 @@ class RecipeContext final : public NestContext {
   };
 
   Index index_of(Value stored) const {
-    if (kernel_.state.graph().class_of(stored.node) == NodeClass::View) {
-      const NodeReads& reads = kernel_.state.reads.of(stored.node);
-      const Read& read = reads.reads.front();
-      if (!reads_same(reads, read))
-        if (auto index = permuted_index(reads, read, point_in(read.value))) return *index;
-    }
-    return point_in(stored);
+    const NodeReads& reads = kernel_.state.reads.of(stored.node);
+    const Read* read = permuting_read(kernel_.group, kernel_.state.graph(), reads, stored.node);
+    if (read == nullptr) return point_in(stored);
+    return permuted_index(reads, *read, point_in(read->value), kernel_.builder.facts(), options())
+        .value_or(point_in(stored));
   }
   Index point_in(Value value) const {
     return index_in(value.meta().sizes, given_.meta().sizes, given_index_, kernel_.builder.facts());

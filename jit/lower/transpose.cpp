@@ -188,8 +188,12 @@ class BlockTransposer {
   }
 
  private:
-  /// Elements from one row of a tile to the next: those of a column lie in banks of their own.
-  static constexpr std::int64_t kPitch = kTile + 1;
+  /// Elements from one row of a tile to the next: an odd number of words of 4 bytes, or of wider ones, so that those of a column
+  /// lie in banks of their own.
+  static std::int64_t pitch_of(DType dtype) {
+    constexpr std::int64_t kWord = 4;
+    return kTile + std::max<std::int64_t>(1, kWord / static_cast<std::int64_t>(size_of(dtype)));
+  }
 
   void make_axes() {
     auto [sizes, names] = axes_beside(axes_, along_);
@@ -250,10 +254,11 @@ class BlockTransposer {
 
   /// Loads a tile along the memory's own order; `load` then reads the tile.
   void fill(LoadStmt& load) {
-    const NestBufferId tile = builder_.add_local(load.dtype, kTile * kPitch, kTile * kPitch);
+    const std::int64_t pitch = pitch_of(load.dtype);
+    const NestBufferId tile = builder_.add_local(load.dtype, kTile * pitch, kTile * pitch);
     builder_.nest().buffers[tile].read = builder_.nest().buffers[tile].written = true;
     const SymExpr place =
-        (SymExpr(along_.axis) - along_begin_) * kPitch + (SymExpr(lane_.axis) - lane_begin_);
+        (SymExpr(along_.axis) - along_begin_) * pitch + (SymExpr(lane_.axis) - lane_begin_);
     LoadStmt from = load;
     from.result = builder_.fresh_scalar();
     Block body;

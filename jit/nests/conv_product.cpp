@@ -34,16 +34,35 @@ bool fills_tiles(std::span<const SymExpr> sizes, std::int64_t groups) {
          depth.constant() >= kLeastDepth && depth.constant() <= kMostDepth;
 }
 
-/// Whether the elements of a weight's row, which is all of its dimensions but the first, lie behind each other.
+/// Whether the elements of a weight's row, which is all of its dimensions but the first, lie behind each other: taps of a channel,
+/// or where `channels_inner`, channels of a tap.
 bool has_plain_rows(const NestBuilder& b, const AffineOperand& weights,
-                    std::span<const SymExpr> sizes) {
+                    std::span<const SymExpr> sizes, bool channels_inner) {
   SymExpr inner = 1;
-  for (std::size_t d = sizes.size(); d-- > 1;) {
-    if (sizes[d].is_constant(1)) continue;
+  const auto takes = [&](std::size_t d) {
+    if (sizes[d].is_constant(1)) return true;
     if (!b.simplify(weights.strides[d] - inner).is_constant(0)) return false;
     inner *= sizes[d];
-  }
-  return true;
+    return true;
+  };
+  if (channels_inner && !takes(1)) return false;
+  for (std::size_t d = sizes.size(); d-- > 2;)
+    if (!takes(d)) return false;
+  return channels_inner || takes(1);
+}
+
+/// Whether windows are read 16 bytes at a time: channels are neighbours, in x and in the weights.
+bool reads_channels(NestContext& ctx, bool last) {
+  const ir::Node& node = ctx.node();
+  const std::vector<SymExpr> sizes = ctx.operand_sizes(1);
+  const auto images = ctx.affine(0);
+  const auto weights = ctx.affine(1);
+  const DType dtype = node.input(0).meta().dtype;
+  const bool tensor = dtype != DType::F32 || node.flag("tf32");
+  const std::int64_t piece = kPieceBytes / static_cast<std::int64_t>(size_of(dtype));
+  const std::size_t channel = last ? images->strides.size() - 1 : 1;
+  return tensor && sizes[1].constant() % piece == 0 && images->strides[channel].is_constant(1) &&
+         has_plain_rows(ctx.builder(), *weights, sizes, true);
 }
 
 class ConvProductNest {
@@ -56,7 +75,8 @@ class ConvProductNest {
         out_(channels_second(ctx.output_sizes())),
         images_(*ctx.affine(0)),
         weights_(*ctx.affine(1)),
-        weight_sizes_(ctx.operand_sizes(1)) {
+        weight_sizes_(ctx.operand_sizes(1)),
+        reads_channels_(reads_channels(ctx, last_)) {
     images_.strides = channels_second(images_.strides);
     if (is_of_bytes_) outside_ = *ctx.affine(2);
   }
@@ -93,6 +113,7 @@ class ConvProductNest {
     const ir::Node& node = ctx_.node();
     const std::vector<SymExpr> sizes = channels_second(ctx_.operand_sizes(0));
     Windows windows{column_begin_, {}};
+    if (reads_channels_) windows.channels = weight_sizes_[1].constant();
     if (outside_) windows.outside = Windows::Element{outside_->buffer, outside_->offset};
     for (std::size_t d = 0; d + 2 < out_.size(); ++d)
       windows.axes.push_back({.taps = weight_sizes_[d + 2].constant(),
@@ -153,6 +174,7 @@ class ConvProductNest {
   const AffineOperand weights_;
   std::optional<AffineOperand> outside_;  ///< of bytes: the element that lies outside of images
   const std::vector<SymExpr> weight_sizes_;
+  const bool reads_channels_;
   NestBufferId acc_ = 0;
   SymExpr first_channel_, row_begin_, column_begin_, rows_, columns_;
 };
@@ -167,10 +189,13 @@ bool is_conv_product(NestContext& ctx) {
   const std::vector<SymExpr> sizes = ctx.operand_sizes(1);
   const auto weights = ctx.affine(1);
   return fills_tiles(sizes, node.integer("groups")) && weights && ctx.affine(0) &&
-         has_plain_rows(ctx.builder(), *weights, sizes);
+         (has_plain_rows(ctx.builder(), *weights, sizes, false) ||
+          reads_channels(ctx, node.flag("channels_last")));
 }
 
-bool may_be_byte_conv_product(const ir::Dims& weights) { return fills_tiles(weights, 1); }
+bool may_be_conv_product(const ir::Dims& weights, std::int64_t groups) {
+  return fills_tiles(weights, groups);
+}
 
 void build_conv_product(NestContext& ctx) { ConvProductNest(ctx).build(); }
 

@@ -9,8 +9,11 @@ namespace heddle::jit {
 /// dimensions, weights that lie in one piece and known sizes of these, and enough channels in a group.
 bool is_conv_product(NestContext& ctx);
 
-/// Whether int8_conv by weights of these sizes, which lie in one piece, can be built in this form: it has no other.
-bool may_be_byte_conv_product(const ir::Dims& weights);
+/// What is read at a time where neighbours in memory are neighbours in a window.
+inline constexpr std::int64_t kPieceBytes = 16;
+
+/// Whether a convolution by weights of these sizes, which lie in one piece, can be built in this form. int8_conv has no other.
+bool may_be_conv_product(const ir::Dims& weights, std::int64_t groups = 1);
 
 /// A product for each group: the weights are the left matrix as they lie, [channels, channels of x * taps], and the windows
 /// of all images are the columns of the right one, which is nowhere in memory.
@@ -21,6 +24,7 @@ bool may_be_byte_conv_product(const ir::Dims& weights);
 ///     for row in rows: for column in columns (vector):
 ///       result(image and window of column, channel row, acc[row, column] + bias[row])
 ///
+/// Where x and the weights lie with their channels inside of all other dimensions, so are the products of a sum: tap by tap.
 /// The tiles of this text are what an emitter uses that knows nothing better. int8_conv has one group, sums of i32, no bias, and
 /// its zero point outside of images.
 /// Source: Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning" (2014), section 3.

@@ -22,7 +22,6 @@ const std::vector<TrafficException>& exceptions() {
   constexpr std::string_view kSecond = "every second element; the next tap reads the other half";
   constexpr std::string_view kWindows = "elements of windows, one by one";
   static const std::vector<TrafficException> all = {
-      {"transposed_bytes", kPasses, 1.4, "four columns of bytes share a bank"},
       {"image_to_channels_last", kSectors, 0.7, "three channels: neighbours are three bytes apart"},
       {"place_in_short_rows", kSectors, 0.6, "rows of 40 bytes, three reads of four lanes each"},
       {"softmax_of_columns", kChain, 8, "512 columns have a thread each"},
@@ -32,15 +31,13 @@ const std::vector<TrafficException>& exceptions() {
       {"every_second", kSectors, 0.65, "every second element"},
       {"best_of_rows", kSectors, 0.38, "a row's elements are read where they are, in any order"},
       {"sorted_rows", kSectors, 0.38, "a row's elements are read where they are, in any order"},
-      {"conv_f16_channels_last", kSectors, 0.11, kWindows},
-      {"conv_f16", kSectors, 0.33, kWindows},
-      {"conv_int8_channels_last", kSectors, 0.08, kWindows},
-      {"conv_int8", kSectors, 0.43, kWindows},
+      {"bottleneck", kSectors, 0.4, "rows of 392 bytes, read 8 at a time"},
+      {"quantised_convs", kSectors, 0.7, "rows of 196 bytes begin in the middle of sectors"},
+      {"conv_f16_by_inputs", kSectors, 0.48, kWindows},
       {"conv_of_an_image", kSectors, 0.16, kWindows},
       {"conv_of_an_image", kPasses, 1.9, "few rows of weights, of which pieces share banks"},
       {"conv_depthwise_channels_last", kSectors, 0.1,
        "lanes along positions, which are channels apart"},
-      {"conv_grouped", kSectors, 0.34, kWindows},
       {"max_pool", kSectors, 0.55, kSecond},
       {"avg_pool", kSectors, 0.6, kSecond},
   };

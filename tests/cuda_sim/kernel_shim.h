@@ -197,6 +197,10 @@ static inline void hd_load_transposed(unsigned int* out, const void* row) {
 static inline void hd_copy_async(void* to, const void* from, unsigned int valid) {
   heddle_sim.copy(to, from, 16, valid);
 }
+template <int bytes>
+static inline void hd_copy_async_part(void* to, const void* from, unsigned int valid) {
+  heddle_sim.copy(to, from, bytes, valid);
+}
 static inline void hd_copy_commit() { heddle_sim.commit_copies(); }
 template <int pending>
 static inline void hd_copy_wait() {

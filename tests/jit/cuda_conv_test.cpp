@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "jit/lower/conv_channels.h"
 #include "tests/cuda_sim/control.h"
 #include "tests/jit/one_product.h"
 
@@ -260,6 +261,148 @@ INSTANTIATE_TEST_SUITE_P(
              window_cases()[std::get<1>(info.param)].name;
     });
 
+/// Windows whose channels are neighbours, in x and in the weights, which lie so already.
+struct ChannelCase {
+  const char* name;
+  const char* x;       ///< sizes, channels last
+  const char* w;       ///< sizes: channels out, taps, channels
+  const char* window;  ///< attributes
+  std::vector<std::vector<std::int64_t>> sizes;
+  bool second =
+      false;  ///< of the convolution's own x and result, channels are the second dimension
+};
+
+const std::vector<ChannelCase>& channel_cases() {
+  static const std::vector<ChannelCase> cases = {
+      {"last",
+       "s0, s1, s2, 8",
+       "24, 3, 3, 8",
+       "strides = [1, 1], pads_low = [1, 1], pads_high = [1, 1], dilations = [1, 1]",
+       {{3, 5, 7}, {1, 1, 1}, {0, 4, 4}, {2, 0, 3}, {1, 9, 16}}},
+      {"second",
+       "s0, s1, s2, 40",
+       "72, 2, 3, 40",
+       "strides = [2, 1], pads_low = [0, 2], pads_high = [1, 3], dilations = [1, 2]",
+       {{2, 7, 9}, {1, 2, 1}},
+       true},
+      {"grouped",
+       "s0, s1, s2, 48",
+       "64, 3, 3, 24",
+       "strides = [1, 1], pads_low = [1, 1], pads_high = [1, 1], dilations = [1, 1], groups = 2",
+       {{2, 4, 9}},
+       true},
+      {"every_other",
+       "s0, s1, s2, 72",
+       "16, 1, 1, 72",
+       "strides = [2, 2], pads_low = [0, 0], pads_high = [0, 0], dilations = [1, 1]",
+       {{2, 5, 8}}},
+  };
+  return cases;
+}
+
+std::string channel_text(const ChannelCase& one, const std::string& dtype, bool tf32) {
+  const std::string x = one.second ? "%t" : "%x";
+  return "graph @channels(%x: " + dtype + "[" + one.x + "], %o: " + dtype + "[" + one.w +
+         "]) {\n  %w = permute(%o) {perm = [0, 3, 1, 2]}\n" +
+         (one.second ? "  %t = permute(%x) {perm = [0, 3, 1, 2]}\n" : "") + "  %c = conv(" + x +
+         ", %w) {" + one.window + (one.second ? "" : ", channels_last = true") +
+         (tf32 ? ", tf32 = true" : "") + "}\n  %y = relu(%c)\n  return %y\n}\n";
+}
+
+class CudaChannels : public ::testing::TestWithParam<std::tuple<WindowDType, std::size_t>> {};
+
+TEST_P(CudaChannels, AreReadInPieces) {
+  const auto& [how, number] = GetParam();
+  const ChannelCase& one = channel_cases()[number];
+  const OneProduct all(channel_text(one, how.dtype, how.tf32));
+  EXPECT_EQ(all.others(), 0u);
+  EXPECT_EQ(all.right(), Along::Channels);
+  EXPECT_THAT(jit::print(all.nest()), HasSubstr(" channels ["));
+  EXPECT_EQ(all.text().find("__launch_bounds__(256, 2)"), std::string::npos);
+  // Neighbours of results are channels, or positions.
+  EXPECT_EQ(all.text().find(", true> Tile") != std::string::npos, !one.second);
+  const double tolerance = how.tf32 ? 2e-3 : tolerance_of(how.dtype);
+  all.expect_right(one.sizes, tolerance);
+  all.expect_right({one.sizes[0]}, tolerance, 3);
+  const auto form = all.library();
+  ASSERT_TRUE(form && form->convolution);
+  EXPECT_TRUE(form->convolution->inner_channels);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, CudaChannels,
+    ::testing::Combine(::testing::Values(WindowDType{"f32", true}, WindowDType{"f16", false},
+                                         WindowDType{"bf16", false}),
+                       ::testing::Range(std::size_t{0}, channel_cases().size())),
+    [](const auto& info) {
+      return std::string(std::get<0>(info.param).dtype) + "_" +
+             channel_cases()[std::get<1>(info.param)].name;
+    });
+
+/// Before others: what x and the weights are turned into is read by the convolution as before.
+TEST(CudaConvs, ChannelsOfConvolutionsAreBroughtInside) {
+  jit::LowerOptions cuda;
+  cuda.target = jit::LowerOptions::Target::Cuda;
+  const auto text = [&](const std::string& dtype, const std::string& channels,
+                        const std::string& weights, const std::string& more) {
+    const ir::Graph graph = ir::parse(
+        "graph @main(%x: " + dtype + "[s0, " + channels + ", s1, s2]) {\n  %one = const [1]: " +
+        dtype + "\n  %w = expand(%one) {sizes = [" + weights +
+        "]}\n  %c = conv(%x, %w) {strides = [1, 1], pads_low = [1, 1], pads_high = [1, 1], "
+        "dilations = [1, 1]" +
+        more + "}\n  return %c\n}\n");
+    const std::string turned = ir::print(jit::conv_channels(graph, cuda));
+    return turned == ir::print(graph) ? std::string("as it was") : turned;
+  };
+  const std::string turned = text("f16", "16", "32, 16, 3, 3", "");
+  EXPECT_THAT(turned, HasSubstr("permute(%x) {perm = [0, 2, 3, 1]}"));
+  EXPECT_THAT(turned, HasSubstr("permute(%w) {perm = [0, 2, 3, 1]}"));
+  EXPECT_THAT(text("bf16", "24", "32, 24, 3, 3", ""), HasSubstr("clone"));
+  EXPECT_THAT(text("f32", "12", "32, 12, 3, 3", ", tf32 = true"), HasSubstr("clone"));
+  EXPECT_THAT(text("f16", "32", "32, 16, 3, 3", ", groups = 2"), HasSubstr("clone"));
+  EXPECT_EQ(text("f32", "12", "32, 12, 3, 3", ""), "as it was") << "exact: no tensor cores";
+  EXPECT_EQ(text("f16", "12", "32, 12, 3, 3", ""), "as it was") << "24 bytes";
+  EXPECT_EQ(text("f16", "16", "8, 16, 3, 3", ""), "as it was") << "few channels out";
+  EXPECT_EQ(text("f16", "16", "32, 16, 1, 1", ""), "as it was") << "each element once";
+}
+
+/// What the next convolution reads is stored by the one before as it is read, and besides as others do.
+TEST(CudaConvs, ResultsAreStoredAsTheNextOneReadsThem) {
+  const auto text = [](const std::string& images, const std::string& result) {
+    return "graph @block(%x: f16[" + images + R"(]) {
+    %one = const [0.03]: f16
+    %w = expand(%one) {sizes = [16, 40, 1, 1]}
+    %v = expand(%one) {sizes = [24, 16, 3, 3]}
+    %c = conv(%x, %w) {strides = [1, 1], pads_low = [0, 0], pads_high = [0, 0], dilations = [1, 1]}
+    %r = relu(%c)
+    %d = conv(%r, %v) {strides = [1, 1], pads_low = [1, 1], pads_high = [1, 1], dilations = [1, 1]}
+    %s = tanh(%d)
+    %e = conv(%s, %v2) {strides = [2, 1], pads_low = [1, 1], pads_high = [1, 1], dilations = [1, 1]}
+    return )" +
+           result + "\n  }\n";
+  };
+  for (const auto& [images, result] : {std::pair<std::string, std::string>{"s0, 40, s1, s2", "%e"},
+                                       {"s0, 40, s1, s2", "%e, %d, %r"},
+                                       {"2, 40, s0, s1", "%e"}}) {
+    SCOPED_TRACE(images + " " + result);
+    std::string graph_text = text(images, result);
+    graph_text.insert(graph_text.find("    %c ="),
+                      "    %v2 = expand(%one) {sizes = [16, 24, 3, 3]}\n");
+    const ir::Graph graph = ir::parse(graph_text);
+    const jit::Program program = lowered_for_cuda(graph);
+    std::vector<std::string> names;
+    for (const jit::ProgramKernel& kernel : program.kernels) names.push_back(kernel.nest->name);
+    // Weights are turned when a unit is built.
+    const std::string first = result == "%e" ? "matmul_clone" : "matmul_relu_clone";
+    EXPECT_THAT(names, ElementsAre(first, "clone", "conv_clone", "clone", "conv"));
+    for (std::vector<std::int64_t> sizes :
+         {std::vector<std::int64_t>{2, 5, 7}, {1, 1, 1}, {3, 9, 16}}) {
+      if (images[0] == '2') sizes.erase(sizes.begin());
+      test::expect_program_right(graph, program, test::random_arguments(graph, sizes), {}, 4e-3);
+    }
+  }
+}
+
 /// What a library gives without bias is the result, or is rounded before anything follows.
 TEST(CudaConvs, ALibraryRoundsWhatIsRoundedAnyway) {
   for (const WindowCase& one : window_cases()) {
@@ -384,7 +527,10 @@ TEST(CudaConvs, EveryBarrierIsNeeded) {
 class CudaWindowsNvrtc : public ::testing::TestWithParam<WindowDType> {};
 
 TEST_P(CudaWindowsNvrtc, TakesEveryText) {
-  expect_nvrtc_takes(OneProduct(window_text(window_cases()[0], GetParam().dtype, GetParam().tf32)));
+  const auto [dtype, tf32] = GetParam();
+  expect_nvrtc_takes(OneProduct(window_text(window_cases()[0], dtype, tf32)));
+  if (tf32 || dtype != std::string("f32"))
+    expect_nvrtc_takes(OneProduct(channel_text(channel_cases()[1], dtype, tf32)));
 }
 
 INSTANTIATE_TEST_SUITE_P(DTypes, CudaWindowsNvrtc,

@@ -379,6 +379,36 @@ TEST(CudaMatrix, AsynchronousCopiesFillWithZerosWhatIsNotThere) {
   }
 }
 
+/// Of what begins at any element: all of 16 bytes, or zeros from the first that is not there on.
+TEST(CudaMatrix, PiecesOfMemoryThatBeginsAnywhere) {
+  std::vector<std::uint32_t> from(64);
+  auto* const bytes = reinterpret_cast<unsigned char*>(from.data());
+  for (std::size_t k = 0; k < 4 * from.size(); ++k) bytes[k] = static_cast<unsigned char>(k + 1);
+  for (const auto& [type, size] : {std::pair{"unsigned char", 1}, {"hd_f16", 2}, {"float", 4}})
+    for (int first = 0; first * size < 16; ++first) {
+      SCOPED_TRACE(std::string(type) + " from " + std::to_string(first));
+      const int count = 16 / size;
+      Words out(static_cast<std::size_t>(4 * (count + 1)));
+      run(warp_kernel("const unsigned int* from, unsigned int* out",
+                      "  __shared__ hd_sixteen tile[17];\n  const int t = threadIdx.x;\n"
+                      "  if (t <= " +
+                          std::to_string(count) + ") hd_fetch_piece<" + type + ", " +
+                          std::to_string(count) + ">(tile + t, (const " + type + "*)from + " +
+                          std::to_string(first) +
+                          ", t);\n"
+                          "  hd_copy_commit();\n  hd_copy_wait<0>();\n  __syncthreads();\n"
+                          "  for (int k = 0; t <= " +
+                          std::to_string(count) +
+                          " && k < 4; ++k) out[4 * t + k] = tile[t].words[k];\n"),
+          {&from, &out});
+      const auto* const got = reinterpret_cast<const unsigned char*>(out.data());
+      for (int valid = 0; valid <= count; ++valid)
+        for (int k = 0; k < 16; ++k)
+          ASSERT_EQ(got[16 * valid + k], k < valid * size ? bytes[first * size + k] : 0)
+              << valid << " are there, byte " << k;
+    }
+}
+
 TEST(CudaMatrix, ACopyIsThereOnlyOnceItsGroupIsWaitedFor) {
   if (!test::on_simulator()) GTEST_SKIP() << test::kNeedsSimulator;
   Words from(8, 7), out(2);

@@ -290,6 +290,9 @@ class Machine {
 
   HostScalar tap(const TileOperand& tile, std::int64_t row, std::int64_t column) {
     std::int64_t window = value_of(tile.windows->first) + column;
+    const std::int64_t channels = tile.windows->channels;
+    const std::int64_t channel = channels == 0 ? 0 : row % channels;
+    if (channels != 0) row /= channels;
     std::int64_t at = value_of(tile.base);
     bool inside = true;
     for (auto axis = tile.windows->axes.rbegin(); axis != tile.windows->axes.rend(); ++axis) {
@@ -301,6 +304,7 @@ class Machine {
       window /= windows;
       row /= axis->taps;
     }
+    if (channels != 0) row = channel;
     if (!inside) {
       const auto& outside = tile.windows->outside;
       return outside ? *element(outside->buffer, value_of(outside->index))

@@ -37,12 +37,14 @@ inline ir::Literal any_ends(std::int64_t rows, std::int64_t groups) {
   return ir::Literal::of_ints(i64, {groups}, ends);
 }
 
-/// A graph whose program is one product, and all its kernels.
+/// A graph whose program is one product, and all its kernels; besides it there are at most those that bring operands into
+/// another order, which the interpreter runs.
 class OneProduct {
  public:
   explicit OneProduct(const std::string& text) : OneProduct(ir::parse(text)) {}
   explicit OneProduct(ir::Graph graph)
       : graph_(std::move(graph)), program_(lowered_for_cuda(graph_)) {
+    while (launch_ + 1 < program_.launches.size() && !nest().product) ++launch_;
     const auto parts = jit::cuda::product_parts(nest());
     EXPECT_TRUE(parts) << jit::print(nest());
     if (!parts) return;
@@ -57,11 +59,15 @@ class OneProduct {
 
   const ir::Graph& graph() const { return graph_; }
   const std::vector<jit::cuda::CudaSource>& sources() const { return sources_; }
-  const jit::Nest& nest() const { return *program_.kernels.at(0).nest; }
+  const jit::Nest& nest() const {
+    return *program_.kernels.at(program_.record.steps.at(launch_).kernel).nest;
+  }
+  /// Kernels besides that of the product.
+  std::size_t others() const { return program_.launches.size() - 1; }
   /// The nest's size parameters where the graph's are these.
   std::vector<std::int64_t> parameters(const std::vector<std::int64_t>& sizes) const {
     std::vector<std::int64_t> values;
-    for (const ir::SymExpr& size : program_.launches.at(0).sizes)
+    for (const ir::SymExpr& size : program_.launches.at(launch_).sizes)
       values.push_back(size.evaluate_sizes(sizes));
     return values;
   }
@@ -105,12 +111,13 @@ class OneProduct {
   /// @param parts  blocks that share a tile
   void expect_right(const std::vector<std::vector<std::int64_t>>& sizes, double tolerance,
                     std::int64_t parts = 1) const {
-    ASSERT_EQ(program_.record.steps.size(), 1u) << test::nests_of(program_);
+    ASSERT_EQ(program_.record.steps.size(), 1 + others()) << test::nests_of(program_);
     SimulatedKernels device(sources_);
     for (std::size_t k = 0; k < sources_.size(); ++k) {
       const auto runner = [&](const jit::Nest& nest,
                               std::span<const test::InterpreterBuffer> buffers,
                               std::span<const std::int64_t> values) {
+        if (&nest != &this->nest()) return test::interpret(nest, buffers, values);
         return device.run(k, {values.begin(), values.end()}, spans_of(nest, buffers), parts);
       };
       for (const std::vector<std::int64_t>& one : sizes) {
@@ -146,6 +153,7 @@ class OneProduct {
 
   ir::Graph graph_;
   jit::Program program_;
+  std::size_t launch_ = 0;  ///< of the product
   Along left_ = Along::Neither;
   Along right_ = Along::Neither;
   std::vector<ProductTile> tiles_;
