@@ -1,14 +1,19 @@
-// Which variant of a kernel is the fastest on the device, found out while calls run on the one that a cost model expects
+// Which variant of a kernel or library call is the fastest, found out while calls run on the one that a cost model expects
 // to be.
+#include <algorithm>
 #include <exception>
 #include <fmt/format.h>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "device/cuda/optional_library.h"
 #include "engine/compile_scope.h"
 #include "engine/engine_impl.h"
+#include "engine/unit.h"
 #include "jit/compile_service.h"
 #include "jit/cuda/measure.h"
+#include "jit/library_choice.h"
 
 namespace heddle {
 
@@ -17,7 +22,7 @@ using engine::BoundSteps;
 using engine::CudaLaunch;
 using engine::Executable;
 
-namespace {
+namespace engine {
 
 /// A launch of a plan whose variant was not measured.
 struct Wanted {
@@ -26,7 +31,30 @@ struct Wanted {
   std::vector<std::int64_t> sizes;
 };
 
-void collect(const BoundSteps& plan, std::vector<Wanted>& wanted) {
+/// A library call of a plan whose way was not measured.
+struct WantedCall {
+  const jit::LibraryCall* call;
+  jit::LibraryChoice choice;
+  std::vector<jit::LibraryOperand> operands;
+};
+
+struct Unmeasured {
+  std::vector<Wanted> launches;
+  std::vector<WantedCall> calls;
+  std::int64_t fixed_bytes = 0;  ///< of the units that the calls are in
+
+  bool is_empty() const { return launches.empty() && calls.empty(); }
+};
+
+}  // namespace engine
+
+namespace {
+
+using engine::Unmeasured;
+using engine::Wanted;
+using engine::WantedCall;
+
+void collect_launches(const BoundSteps& plan, std::vector<Wanted>& wanted) {
   for (std::size_t k = 0; k < plan.cuda.size(); ++k) {
     const CudaLaunch& launch = plan.cuda[k];
     if (launch.kernel == nullptr || launch.kernel->variants() < 2 || launch.measured ||
@@ -34,6 +62,25 @@ void collect(const BoundSteps& plan, std::vector<Wanted>& wanted) {
       continue;
     wanted.push_back({launch.kernel, launch.variant, plan.step_sizes[k]});
   }
+}
+
+void collect_calls(const BoundSteps& plan, Unmeasured& wanted) {
+  const std::size_t known = wanted.calls.size();
+  for (std::size_t k = 0; k < plan.library.size(); ++k) {
+    const jit::LibraryChoice* choice =
+        plan.library[k] == nullptr ? nullptr : plan.library[k]->choice();
+    if (choice == nullptr || choice->measured) continue;
+    const ir::StepId step = plan.first_step + static_cast<ir::StepId>(k);
+    const std::uint32_t kernel = plan.unit->schedule().record.steps[step].kernel;
+    wanted.calls.push_back({plan.unit->program().kernels[kernel].library.get(), *choice,
+                            plan.unit->library_operands(step, plan.sizes)});
+  }
+  if (wanted.calls.size() > known) wanted.fixed_bytes += plan.unit->fixed_bytes();
+}
+
+void collect(const BoundSteps& plan, Unmeasured& wanted) {
+  collect_launches(plan, wanted.launches);
+  collect_calls(plan, wanted);
   for (const auto& region : plan.regions)
     if (region != nullptr)
       for (const auto& nested : region->plans) collect(*nested, wanted);
@@ -53,6 +100,16 @@ bool measure(const Wanted& wanted, engine::CudaRuntime& runtime, jit::KernelCach
       wanted.sizes,
       jit::cuda::fastest_variant(*wanted.kernel, runtime.device(), wanted.sizes, memory));
   if (cache != nullptr) wanted.kernel->store_verdicts(*cache);
+  return true;
+}
+
+/// @param bytes  of parameters that pass through the caches between two runs of the call.
+/// @return whether it had to be measured.
+bool measure(const WantedCall& wanted, jit::LibraryVerdicts& verdicts, int threads,
+             std::int64_t bytes) {
+  if (verdicts.find(wanted.choice)) return false;
+  verdicts.add(wanted.choice, jit::fastest_way(*wanted.call, wanted.operands, threads,
+                                               std::min(bytes, jit::LibraryWays::kManyBytes)));
   return true;
 }
 
@@ -84,23 +141,32 @@ void Engine::Impl::tell_of_library(const jit::cuda::CudaKernel& kernel) {
                                         library->is_open() ? " everywhere" : "", why));
 }
 
+bool Engine::Impl::measure(const engine::Unmeasured& wanted) {
+  bool better = false;
+  for (const Wanted& one : wanted.launches) {
+    open_library(*one.kernel);
+    if (heddle::measure(one, cuda->runtime(), compiler->disk_cache())) ++measurements;
+    if (const auto verdict = one.kernel->verdicts().find(one.sizes))
+      one.kernel->prepare(*verdict, one.sizes);
+    tell_of_library(*one.kernel);
+    better = better || one.kernel->verdicts().find(one.sizes) != one.variant;
+  }
+  jit::LibraryVerdicts& verdicts = compiler->library_verdicts();
+  for (const WantedCall& one : wanted.calls) {
+    if (heddle::measure(one, verdicts, executor.threads(), wanted.fixed_bytes)) ++measurements;
+    better = better || verdicts.find(one.choice) != one.choice.way;
+  }
+  return better;
+}
+
 void Engine::Impl::ask_for_measurements(const BoundPlan& plan) {
-  std::vector<Wanted> wanted;
+  engine::Unmeasured wanted;
   collect(plan, wanted);
-  if (wanted.empty()) return;
+  if (wanted.is_empty()) return;
   const auto work = [this, wanted = std::move(wanted), executable = plan.executable,
                      sizes = plan.sizes, words = plan.words, hash = plan.hash] {
     try {
-      bool better = false;
-      for (const Wanted& one : wanted) {
-        open_library(*one.kernel);
-        if (measure(one, cuda->runtime(), compiler->disk_cache())) ++measurements;
-        if (const auto verdict = one.kernel->verdicts().find(one.sizes))
-          one.kernel->prepare(*verdict, one.sizes);
-        tell_of_library(*one.kernel);
-        better = better || one.kernel->verdicts().find(one.sizes) != one.variant;
-      }
-      if (better) rebind(executable, sizes, words, hash);
+      if (measure(wanted)) rebind(executable, sizes, words, hash);
     } catch (const std::exception& error) {
       tell(options, error.what());
     } catch (...) {

@@ -50,12 +50,12 @@ engine::BuildOptions Engine::Impl::build_options(const base::SymbolValues& hints
   build.engine = options;
   build.compiler = compiler;
   build.hints = hints;
+  build.autotune = autotune;
   if (cuda != nullptr) {
     build.engine.library = false;  // they are the CPU's
     build.cuda = cuda->runtime_pointer();
     build.streams = engine::stream_count(options);
     build.graphs = engine::wants_graphs(options);
-    build.autotune = autotune;
     build.capture = engine::capture_options();
   }
   return build;

@@ -101,7 +101,7 @@ Engine::Impl::Impl(TraceFunction function, EngineOptions settings, Signature sig
       cuda_kernels_at_start(cuda == nullptr ? 0 : cuda->runtime().compiler().compiled()),
       cuda_disk_hits_at_start(cuda == nullptr ? 0 : cuda->runtime().compiler().disk_hits()),
       specialise_after(engine::calls_before_specialising(options)),
-      autotune(cuda != nullptr && engine::wants_autotune(options)) {}
+      autotune(engine::wants_autotune(options)) {}
 
 const BoundPlan& Engine::Impl::plan_for(std::span<const Tensor> inputs) {
   const engine::PackedDescriptors packed(inputs, options.device);

@@ -25,6 +25,7 @@
 namespace heddle {
 
 namespace engine {
+struct Unmeasured;
 
 /// The caps of an engine's options, while it lives.
 struct HeldCaps {
@@ -137,9 +138,11 @@ struct Engine::Impl {
   void specialise(const engine::Executable& general, std::span<const ir::Assumption> exact,
                   const base::SymbolValues& sizes, const std::vector<std::int64_t>& words,
                   std::uint64_t hash);
-  /// Asks for measurements of the kernels of a new plan, on the thread of `background`, that have several variants.
-  /// Where another turns out to be the fastest, one with it takes the plan's place.
+  /// Asks for measurements of the kernels and library calls of a new plan that have several variants, on the thread of
+  /// `background`. Where another turns out to be the fastest, one with it takes the plan's place.
   void ask_for_measurements(const engine::BoundPlan& plan);
+  /// @return whether a variant that is not the one taken is the fastest.
+  bool measure(const engine::Unmeasured& wanted);
   void open_library(const jit::cuda::CudaKernel& kernel);
   void tell_of_library(const jit::cuda::CudaKernel& kernel);
   /// Binds the executable's plan of `words` anew, and puts it in the place of the old one.
@@ -194,7 +197,7 @@ struct Engine::Impl {
   std::uint64_t cuda_kernels_at_start;
   std::uint64_t cuda_disk_hits_at_start;
   int specialise_after;
-  bool autotune;                   ///< on CUDA
+  bool autotune;
   engine::Background background;   ///< its thread ends before anything it uses does
   engine::PendingCalls submitted;  ///< last, for the same reason
 };

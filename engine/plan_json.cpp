@@ -158,13 +158,23 @@ class StepsDocument {
     return &plan_.cuda[k].kernel->source(plan_.cuda[k].variant);
   }
 
-  /// Which of its kernel's variants the step launches; empty where there is one.
+  /// The algorithm of a library call that has several; null for other steps.
+  const jit::LibraryChoice* choice_of(std::size_t k) const {
+    const bool calls = k < plan_.library.size() && plan_.library[k] != nullptr;
+    return calls ? plan_.library[k]->choice() : nullptr;
+  }
+
+  /// Which of its kernel's or library call's variants the step takes; empty where there is one.
   std::string variant_of(std::size_t k) const {
+    if (const jit::LibraryChoice* choice = choice_of(k)) return choice->ways[choice->way];
     const jit::cuda::CudaSource* code = cuda_source_of(k);
     return code == nullptr ? std::string() : code->variant;
   }
 
-  bool is_measured(std::size_t k) const { return k < plan_.cuda.size() && plan_.cuda[k].measured; }
+  bool is_measured(std::size_t k) const {
+    if (const jit::LibraryChoice* choice = choice_of(k)) return choice->measured;
+    return k < plan_.cuda.size() && plan_.cuda[k].measured;
+  }
 
   /// Null where only the run tells the sizes.
   Json number(const ir::SymExpr& size) const {

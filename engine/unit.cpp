@@ -73,12 +73,15 @@ void fix_argument(jit::Program& program, std::uint32_t position, const ir::Liter
 Unit::Unit(jit::Program program, std::vector<ir::Literal> fixed, const BuildOptions& options)
     : program_(std::move(program)), fixed_(std::move(fixed)) {
   check_plans_ = wants_check(options.engine);
+  if (options.autotune) verdicts_ = &options.compiler->library_verdicts();
   computed_sizes_ = ir::computed_sizes(program_.graph);
   let_outputs_own_their_bytes(program_.record);
   FixedSteps fixed_steps(program_, fixed_, *options.compiler);
   const PendingKernels pending =
       options.cuda == nullptr ? submit(fixed_steps.folded(), options) : PendingKernels();
   folded_steps_ = fixed_steps.run();
+  for (const ir::Literal& literal : fixed_)
+    fixed_bytes_ += static_cast<std::int64_t>(literal.bytes());
   if (options.cuda != nullptr) {
     cuda_ = std::make_unique<CudaUnit>(options.cuda, program_, options.compiler->disk_cache(),
                                        options.autotune);

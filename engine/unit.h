@@ -44,7 +44,7 @@ struct BuildOptions {
   std::shared_ptr<CudaRuntime> cuda{};  ///< where steps run; null: on the CPU
   std::uint32_t streams = 1;            ///< on CUDA, at most
   bool graphs = false;                  ///< on CUDA: steps go into graphs
-  bool autotune = false;                ///< on CUDA: variants of kernels are those measured
+  bool autotune = false;  ///< variants of kernels and library calls are those measured
   scheduler::CaptureOptions capture{};  ///< which of them; `enabled` and `sizes` are not looked at
   base::SymbolValues hints{};           ///< sizes that orders of steps are compared for
   /// Tests put one here that makes mistakes.
@@ -101,6 +101,12 @@ class Unit {
 
   const Phases& phases() const { return phases_; }
 
+  /// The operands of a step's library call with sizes put in: what `step` of the schedule is bound with.
+  std::vector<jit::LibraryOperand> library_operands(ir::StepId step,
+                                                    const base::SymbolValues& sizes) const;
+  /// Bytes of parameters, constants and what was made of them.
+  std::int64_t fixed_bytes() const { return fixed_bytes_; }
+
   /// Fills `plan`, the first phase, for `sizes` and so many workers.
   void bind(const base::SymbolValues& sizes, int threads, BoundSteps& plan) const;
   /// Fills `plan`, the phase after `before`, for `sizes`: those of `before` and what was found since.
@@ -132,9 +138,6 @@ class Unit {
   std::unique_ptr<memory::Planner> plan_memory(memory::Planner::Options options) const;
   std::int64_t peak_bytes(const base::SymbolValues& sizes) const;
   AddressSource source_of(ir::BufferId buffer, const BoundSteps& plan, bool any_address) const;
-  std::vector<jit::LibraryOperand> library_operands(const jit::LibraryCall& call,
-                                                    const jit::Launch& launch,
-                                                    const base::SymbolValues& sizes) const;
   std::unique_ptr<BoundRegion> bind_region(const jit::NestedCall& call, std::uint32_t kernel,
                                            const base::SymbolValues& sizes, int threads,
                                            NestedPlans& known) const;
@@ -153,7 +156,9 @@ class Unit {
   jit::Program program_;
   std::vector<ir::Literal> fixed_;  ///< by buffer: parameters, constants, folded results
   std::size_t folded_steps_ = 0;
+  std::int64_t fixed_bytes_ = 0;
   bool check_plans_ = false;
+  const jit::LibraryVerdicts* verdicts_ = nullptr;  ///< null: library calls are not measured
   scheduler::Schedule schedule_;
   Phases phases_;
   std::vector<ir::ComputedSize> computed_sizes_;  ///< that may come out below 0

@@ -113,9 +113,10 @@ AddressSource Unit::source_of(BufferId buffer, const BoundSteps& plan, bool any_
 }
 
 /// Sizes are those that the call sees: a buffer may be seen through a reshape.
-std::vector<jit::LibraryOperand> Unit::library_operands(const jit::LibraryCall& call,
-                                                        const jit::Launch& launch,
+std::vector<jit::LibraryOperand> Unit::library_operands(ir::StepId step,
                                                         const SymbolValues& sizes) const {
+  const jit::Launch& launch = program_.launches[schedule_.given[step]];
+  const jit::LibraryCall& call = *program_.kernels[schedule_.record.steps[step].kernel].library;
   std::vector<jit::LibraryOperand> operands;
   for (std::size_t k = 0; k < launch.buffers.size(); ++k) {
     const ir::TensorMeta& seen =
@@ -216,8 +217,9 @@ scheduler::BoundStep Unit::bind_step(ir::StepId step, BoundSteps& plan) const {
     for (const auto& nested : plan.regions[at]->plans)
       bound.scratch_bytes = std::max(bound.scratch_bytes, nested->scratch_bytes);
   } else {
-    plan.library[at] = jit::bind_library_call(
-        *kernel.library, library_operands(*kernel.library, launch, plan.sizes), plan.threads);
+    plan.library[at] =
+        jit::bind_library_call(*kernel.library, library_operands(step, plan.sizes), plan.threads,
+                               {.verdicts = verdicts_, .bytes = fixed_bytes_});
     bound.run = run_library;
     bound.code = plan.library[at].get();
     bound.extent = plan.library[at]->extent();

@@ -16,6 +16,7 @@
 #include "heddle/error.h"
 #include "jit/compile_threads.h"
 #include "jit/kernel_cache.h"
+#include "jit/library_choice.h"
 #if HEDDLE_WITH_LLVM
 #include "jit/cpu/llvm/codegen.h"
 #endif
@@ -40,6 +41,7 @@ struct CompileService::State {
     target = cpu::host_target(options.vector_bytes);
     key_prefix = "heddle kernel\n" + cpu::codegen_version() + "\n" + target.key() + "\n";
 #endif
+    verdicts.emplace(cache ? &*cache : nullptr, key_prefix + library_version());
   }
 
   CpuKernelPtr make(const Nest& nest, const std::string& key);
@@ -53,6 +55,7 @@ struct CompileService::State {
   cpu::CodegenTarget target;
 #endif
   std::string key_prefix;
+  std::optional<LibraryVerdicts> verdicts;
 
   std::mutex kernels_mutex;
   std::unordered_map<std::string, std::shared_future<CpuKernelPtr>> kernels;
@@ -232,6 +235,8 @@ CompileCounters CompileService::counters() const {
 }
 
 KernelCache* CompileService::disk_cache() { return state_->cache ? &*state_->cache : nullptr; }
+
+LibraryVerdicts& CompileService::library_verdicts() { return *state_->verdicts; }
 
 std::int64_t CompileService::vector_bytes() const {
 #if HEDDLE_WITH_LLVM

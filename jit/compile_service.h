@@ -45,6 +45,7 @@ struct CompileOptions {
 };
 
 class KernelCache;
+class LibraryVerdicts;
 
 class CompileService {
  public:
@@ -67,6 +68,8 @@ class CompileService {
   CompileCounters counters() const;
   /// The disk cache; null: it is off. Other compilers keep their code there too.
   KernelCache* disk_cache();
+  /// What was measured of library calls, kept in the disk cache.
+  LibraryVerdicts& library_verdicts();
   /// Bytes of the vectors that this service makes code for: 64 with AVX-512, else 32 or 16.
   std::int64_t vector_bytes() const;
   /// Whether that code multiplies pairs of bf16 by one instruction (AVX512_BF16).

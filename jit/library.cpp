@@ -19,14 +19,22 @@ bool library_prefers_channels_last() { return HEDDLE_WITH_ONEDNN != 0; }
 
 std::unique_ptr<BoundLibraryCall> bind_library_call(
     const LibraryCall& call, [[maybe_unused]] std::span<const LibraryOperand> operands,
-    [[maybe_unused]] int threads) {
+    [[maybe_unused]] int threads, [[maybe_unused]] const LibraryWays& ways) {
 #if HEDDLE_WITH_ONEDNN
-  if (auto bound = onednn::bind(call, operands, threads)) return bound;
+  if (auto bound = onednn::bind(call, operands, threads, ways)) return bound;
 #endif
   throw CompileError({.what = "library call " + call.name,
                       .where = {},
                       .expected = "a library that serves it",
                       .got = "none in this build"});
+}
+
+std::string library_version() {
+#if HEDDLE_WITH_ONEDNN
+  return onednn::version();
+#else
+  return {};
+#endif
 }
 
 }  // namespace heddle::jit

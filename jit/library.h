@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -11,6 +13,14 @@
 #include "jit/program.h"
 
 namespace heddle::jit {
+
+/// One of several ways in which a call can be computed.
+struct LibraryChoice {
+  std::span<const std::string> ways;  ///< their names, those of all such calls
+  std::vector<std::int64_t> sizes;    ///< what the fastest depends on
+  std::uint32_t way = 0;              ///< the one taken
+  bool measured = false;              ///< it was found to be the fastest, not just expected to be
+};
 
 /// A library call for concrete sizes. Made off the hot path; run() may be called by many threads at once.
 class BoundLibraryCall {
@@ -23,6 +33,8 @@ class BoundLibraryCall {
                    void* scratch) const = 0;
   virtual std::int64_t extent() const { return 1; }
   virtual std::int64_t scratch_bytes() const { return 0; }
+  /// Null: there is one way.
+  virtual const LibraryChoice* choice() const { return nullptr; }
 };
 
 /// Concrete sizes and, where it never changes, the address of one operand of a call.
@@ -37,10 +49,24 @@ bool library_serves(std::string_view name, const ir::Node& node);
 /// Whether convolutions with the channels in the last dimension suit the libraries of this build better.
 bool library_prefers_channels_last();
 
+class LibraryVerdicts;
+
+/// What chooses among the ways of a call.
+struct LibraryWays {
+  const LibraryVerdicts* verdicts = nullptr;  ///< null: a model of costs alone
+  std::optional<std::uint32_t> way{};         ///< this one, where there are several
+  std::int64_t bytes = kManyBytes;  ///< read between two runs of the call: a graph's parameters
+
+  static constexpr std::int64_t kManyBytes = std::int64_t{1} << 26;  ///< more than caches hold
+};
+
 /// `operands`: inputs, then outputs. `threads` may work on it at a time.
 /// @throws CompileError when the library refuses the call.
 std::unique_ptr<BoundLibraryCall> bind_library_call(const LibraryCall& call,
                                                     std::span<const LibraryOperand> operands,
-                                                    int threads);
+                                                    int threads, const LibraryWays& ways = {});
+
+/// The library's version and what it takes the processor for, which measurements depend on; empty: this build has none.
+std::string library_version();
 
 }  // namespace heddle::jit

@@ -17,8 +17,8 @@
 #include "device/device.h"
 #include "jit/cuda/emit.h"
 #include "jit/cuda/libraries.h"
-#include "jit/cuda/verdicts.h"
 #include "jit/kernel_cache.h"
+#include "jit/verdicts.h"
 
 namespace heddle::jit::cuda {
 

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "heddle/heddle.h"
+#include "tests/jit/folder_test.h"
 
 namespace hd = heddle;
 
@@ -156,6 +157,41 @@ TEST(Conv, ManyChannelsGoThroughWinograd) {
   const hd::Tensor got = one.run({x})[0];
   expect_close(got, reference.run({x})[0], 1e-5);
   EXPECT_EQ(got.to_doubles(), three.run({x})[0].to_doubles());
+}
+
+class MeasuredConv : public heddle::tests::FolderTest {};
+
+TEST_F(MeasuredConv, HasItsAlgorithmChosenOnceForAllProcesses) {
+  if (HEDDLE_WITH_ONEDNN == 0) GTEST_SKIP() << "built without oneDNN";
+  const hd::Tensor w = random_tensor({32, 32, 3, 3}, 1);
+  const auto layer = [w](const hd::Tensor& x) {
+    return hd::relu(hd::conv(x, w, {}, {1, 1}, {1, 1}, {1, 1}));
+  };
+  const hd::Tensor x = random_tensor({1, 32, 10, 14}, 2);
+  const hd::Tensor want = hd::Engine(layer, {.device = hd::Device::reference()}).run({x})[0];
+  const auto is_measured = [&](hd::Engine& engine) {
+    return times_in(engine.plan_json(std::vector{x}), "\"measured\": true") == 1;
+  };
+  hd::Engine unasked(layer, {.cache_dir = folder_});
+  unasked.run({x});
+  unasked.wait_for_specialisations();
+  EXPECT_EQ(unasked.stats().measurements, 0u);
+  EXPECT_FALSE(is_measured(unasked));
+
+  hd::Engine first(layer, {.cache_dir = folder_, .autotune = true});
+  expect_close(first.run({x})[0], want, 1e-5);
+  first.wait_for_specialisations();
+  EXPECT_EQ(first.stats().measurements, 1u);
+  expect_close(first.run({x})[0], want, 1e-5);
+  first.run({random_tensor({1, 32, 10, 15}, 2)});  // of another class
+  first.wait_for_specialisations();
+  EXPECT_EQ(first.stats().measurements, 2u);
+
+  hd::Engine second(layer, {.cache_dir = folder_, .autotune = true});
+  expect_close(second.run({x})[0], want, 1e-5);
+  EXPECT_TRUE(is_measured(second));
+  second.wait_for_specialisations();
+  EXPECT_EQ(second.stats().measurements, 0u);
 }
 
 }  // namespace

@@ -159,6 +159,9 @@ TEST(OneDnnEpilogue, EveryOperationInEveryWay) {
           SCOPED_TRACE(::testing::Message()
                        << epilogue.size() << " operations, fixed " << fixed << ", in place "
                        << in_place << ", threads " << threads);
+          c.winograd = true;
+          ASSERT_LT(error_of(c.run(), c.wanted()), 1e-5);
+          c.winograd = false;
           ASSERT_LT(error_of(c.run(), c.wanted()), 2e-6);
         }
       }
@@ -184,7 +187,7 @@ TEST(OneDnnEpilogue, WinogradWithinItsError) {
       if (!in_place) c.epilogue = {kGate, kAdd};
       c.fill();
       const onednn::Problem problem = onednn::problem_of(c.call(), c.operands());
-      ASSERT_EQ(onednn::algorithm_for(problem), onednn::Algorithm::Winograd);
+      ASSERT_EQ(onednn::algorithm_for(problem, 0), onednn::Algorithm::Winograd);
       const std::vector<double> want = c.wanted();
       EXPECT_LT(error_of(c.run(), want), 1e-5);
       c.winograd = false;
@@ -204,7 +207,9 @@ TEST(OneDnnEpilogue, WinogradGivesTheSameForAnyNumberOfThreads) {
 }
 
 TEST(OneDnnEpilogue, WinogradOnlyWhereItFits) {
-  const auto algorithm = [](std::int64_t size, std::int64_t channels, Ints strides, Ints pads) {
+  constexpr std::int64_t kLarge = std::int64_t{1} << 26;
+  const auto algorithm = [](std::int64_t size, std::int64_t channels, Ints strides, Ints pads,
+                            std::int64_t bytes = 0) {
     onednn::Problem problem{.x = {1, channels, size, size},
                             .weights = {channels, channels, 3, 3},
                             .result = {1, channels, size, size},
@@ -213,13 +218,15 @@ TEST(OneDnnEpilogue, WinogradOnlyWhereItFits) {
                             .pads_low = pads,
                             .pads_high = pads,
                             .channels_last = true};
-    return onednn::algorithm_for(problem);
+    return onednn::algorithm_for(problem, bytes);
   };
   using onednn::Algorithm;
   EXPECT_EQ(algorithm(56, 64, {1, 1}, {1, 1}), Algorithm::Winograd);
   EXPECT_EQ(algorithm(56, 64, {2, 2}, {1, 1}), Algorithm::Direct);
   EXPECT_EQ(algorithm(56, 64, {1, 1}, {2, 2}), Algorithm::Direct);
-  EXPECT_EQ(algorithm(7, 512, {1, 1}, {1, 1}), Algorithm::Direct) << "weights outweigh the tiles";
+  EXPECT_EQ(algorithm(7, 256, {1, 1}, {1, 1}), Algorithm::Winograd);
+  EXPECT_EQ(algorithm(7, 256, {1, 1}, {1, 1}, kLarge), Algorithm::Direct)
+      << "weights come from memory, and outweigh the tiles";
   EXPECT_EQ(algorithm(112, 8, {1, 1}, {1, 1}), Algorithm::Direct) << "transforms outweigh products";
 }
 

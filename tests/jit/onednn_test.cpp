@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "jit/cpu/onednn/problem.h"
+#include "jit/library_choice.h"
 
 namespace heddle::jit {
 namespace {
@@ -154,6 +155,54 @@ TEST(OneDnn, PartsOfTilesAreOfLikeSize) {
   EXPECT_EQ(cut.begin(0, 14), 0);
   EXPECT_EQ(cut.begin(1, 14), 8);
   EXPECT_EQ(cut.begin(2, 14), 14);
+}
+
+/// What was measured comes before what is expected, and a way that is asked for before both.
+TEST(OneDnn, TakesTheMeasuredAlgorithm) {
+  LibraryCall call = conv_call();
+  call.attrs["channels_last"] = true;
+  const std::vector<float> weights = counted({64, 64, 3, 3}, 0.0625f);
+  const std::vector<float> x = counted({1, 24, 24, 64}, 0.0625f);
+  const std::vector<LibraryOperand> operands{
+      {{1, 24, 24, 64}, nullptr}, {{64, 64, 3, 3}, weights.data()}, {{1, 24, 24, 64}, nullptr}};
+  const auto expected = bind_library_call(call, operands, 1);
+  ASSERT_NE(expected->choice(), nullptr);
+  const std::uint32_t way = expected->choice()->way;
+  const std::uint32_t other = 1 - way;
+  EXPECT_FALSE(expected->choice()->measured);
+  LibraryVerdicts verdicts(nullptr, "");
+  EXPECT_EQ(bind_library_call(call, operands, 1, {.verdicts = &verdicts})->choice()->way, way);
+  verdicts.add(*expected->choice(), other);
+  const auto measured = bind_library_call(call, operands, 1, {.verdicts = &verdicts});
+  EXPECT_EQ(measured->choice()->way, other);
+  EXPECT_TRUE(measured->choice()->measured);
+  const auto asked = bind_library_call(call, operands, 1, {.verdicts = &verdicts, .way = way});
+  EXPECT_EQ(asked->choice()->way, way);
+  EXPECT_FALSE(asked->choice()->measured);
+  std::vector<float> by_one(x.size(), 0);
+  std::vector<float> by_other(x.size(), 0);
+  run_range(*expected, x, weights, by_one, 0, expected->extent());
+  run_range(*measured, x, weights, by_other, 0, measured->extent());
+  EXPECT_NE(by_one, by_other) << "the same algorithm ran twice";
+  for (std::size_t k = 0; k < x.size(); ++k) EXPECT_NEAR(by_one[k], by_other[k], 1e-3) << k;
+}
+
+TEST(OneDnn, MeasuresTheAlgorithmsOfACallOnMemoryOfItsOwn) {
+  LibraryCall call = conv_call();
+  call.attrs["channels_last"] = true;
+  const Ints image{1, 12, 12, 32};
+  const std::vector<float> weights = counted({32, 32, 3, 3}, 0.0625f);
+  const std::vector<LibraryOperand> operands{
+      {image, nullptr}, {{32, 32, 3, 3}, weights.data()}, {image, nullptr}};
+  const auto meta = [](const Ints& sizes) {
+    ir::Dims dims;
+    for (const std::int64_t size : sizes) dims.emplace_back(size);
+    return ir::TensorMeta::of(DType::F32, dims);
+  };
+  call.inputs = {meta(image), meta({32, 32, 3, 3})};
+  call.outputs = {meta(image)};
+  call.node_inputs = 2;
+  for (const int threads : {1, 3}) EXPECT_LT(fastest_way(call, operands, threads, 1 << 20), 2u);
 }
 
 }  // namespace

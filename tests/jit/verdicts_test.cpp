@@ -1,5 +1,5 @@
 // Which sizes share a measurement, and the text that verdicts are kept as.
-#include "jit/cuda/verdicts.h"
+#include "jit/verdicts.h"
 
 #include <array>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 namespace heddle::tests {
 namespace {
 
-using jit::cuda::Verdicts;
+using jit::Verdicts;
 using Sizes = std::vector<std::int64_t>;
 
 const std::array<std::string, 3> kNames = {"rows_1x32", "tensor_64x64x64", "plain_64x64x16"};

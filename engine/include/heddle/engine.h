@@ -98,6 +98,8 @@ struct EngineOptions {
   /// cost model expects to be the fastest, which a library never is; meanwhile those that may be are timed on the device
   /// in the background, and calls then take the fastest. What was measured is kept in cache_dir. The variants round differently. Nothing:
   /// HEDDLE_AUTOTUNE, 0 or 1, else they are timed on a real device and not on a simulated one.
+  /// On the CPU, where it is asked for: 3 x 3 convolutions are computed directly, by oneDNN, or by Winograd's algorithm, as
+  /// a cost model says, until both were timed in the same way, by one thread.
   std::optional<bool> autotune{};
   /// CUDA: the caller's context (a CUcontext), which outlives the engine and its tensors; null: the primary one.
   void* context = nullptr;
@@ -154,8 +156,9 @@ struct EngineStats {
   std::uint64_t missed_donation_bytes = 0;  ///< of those with known sizes
   std::uint64_t copied_outputs =
       0;  ///< outputs that calls put into donated inputs by a copy at the end
-  std::uint64_t measurements = 0;  ///< kernels whose variants were timed for a class of sizes
-  std::uint64_t graphs = 0;        ///< graphs of the device that were made
+  std::uint64_t measurements =
+      0;  ///< kernels and library calls whose variants were timed for a class of sizes
+  std::uint64_t graphs = 0;  ///< graphs of the device that were made
   std::uint64_t graph_launches = 0;
   std::uint64_t graph_updates = 0;     ///< nodes that were given other addresses or sizes
   double load_ms = 0;                  ///< reading and checking a model file

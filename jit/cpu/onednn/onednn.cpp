@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <dlfcn.h>
 #include <memory>
 #include <optional>
 #include <variant>
 
 #include "heddle/error.h"
+#include "jit/cpu/onednn/conv_choice.h"
 #include "jit/cpu/onednn/primitive.h"
 #include "jit/cpu/onednn/problem.h"
 #include "jit/cpu/onednn/tail.h"
@@ -20,13 +22,22 @@ namespace heddle::jit::onednn {
 
 namespace {
 
+/// Linkers take a weak symbol for null in a program that does not name its library.
+decltype(&omp_set_num_threads) thread_setter() {
+  if (omp_set_num_threads != nullptr) return omp_set_num_threads;
+  return reinterpret_cast<decltype(&omp_set_num_threads)>(
+      dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+}
+
 void stay_on_this_thread() {
   thread_local const bool done = [] {
-    if (omp_set_num_threads != nullptr) omp_set_num_threads(1);
+    static const auto set_threads = thread_setter();
+    if (set_threads != nullptr) set_threads(1);
     return true;
   }();
   static_cast<void>(done);
 }
+
 bool has_subnormals(const float* values, std::int64_t count) {
   using Bits = std::uint32_t __attribute__((vector_size(64), aligned(4)));
   constexpr std::uint32_t kLeastNormal = 0x00800000;
@@ -103,7 +114,8 @@ class Biases {
 /// runs on each part's result while it lies in the cache: oneDNN's own relu would turn NaN into 0.
 class Convolution final : public BoundLibraryCall {
  public:
-  Convolution(const LibraryCall& call, std::span<const LibraryOperand> operands, int threads)
+  Convolution(const LibraryCall& call, std::span<const LibraryOperand> operands, int threads,
+              const LibraryWays& ways)
       : problem_(problem_of(call, operands)), result_buffer_(operands.size() - 1) {
     stay_on_this_thread();
     weights_.data = static_cast<const float*>(operands[1].fixed);
@@ -113,13 +125,13 @@ class Convolution final : public BoundLibraryCall {
     take_sum();
     lift_subnormals(operands);
     join_lines(operands);
-    const bool may = call.winograd && weights_.data != nullptr && has_products(problem_);
-    if (may) algorithm_ = algorithm_for(problem_);
+    if (call.winograd && weights_.data != nullptr && has_products(problem_))
+      choose(choice_of(problem_, ways));
     try {
       prepare(threads);
     } catch (const CompileError&) {
       if (algorithm_ == Algorithm::Direct) throw;
-      algorithm_ = Algorithm::Direct;
+      choose({});
       prepare(threads);
     }
   }
@@ -127,6 +139,8 @@ class Convolution final : public BoundLibraryCall {
   std::int64_t extent() const override { return static_cast<std::int64_t>(parts_.size()); }
 
   std::int64_t scratch_bytes() const override { return saved_offset_ + saves() * saved_bytes_; }
+
+  const LibraryChoice* choice() const override { return choice_ ? &*choice_ : nullptr; }
 
   void run(void* const* buffers, std::int64_t begin, std::int64_t end,
            void* scratch) const override {
@@ -145,6 +159,11 @@ class Convolution final : public BoundLibraryCall {
     std::int64_t batch, positions;  ///< of the result
     std::int64_t x_offset, result_offset;
   };
+
+  void choose(std::optional<LibraryChoice> choice) {
+    choice_ = std::move(choice);
+    algorithm_ = choice_ ? Algorithm{static_cast<std::uint8_t>(choice_->way)} : Algorithm::Direct;
+  }
 
   /// Takes operations on channels from the front of the epilogue into the weights and the bias.
   void fold(std::span<const LibraryOperand> operands) {
@@ -364,6 +383,7 @@ class Convolution final : public BoundLibraryCall {
 
   Problem problem_;
   std::size_t result_buffer_;
+  std::optional<LibraryChoice> choice_;  ///< nothing: there is one algorithm
   Algorithm algorithm_ = Algorithm::Direct;
   FixedWeights weights_;
   std::vector<float> bias_;             ///< with what was folded into it; empty: the operand's
@@ -384,9 +404,10 @@ bool serves(std::string_view name, const ir::Node& node) {
 }
 
 std::unique_ptr<BoundLibraryCall> bind(const LibraryCall& call,
-                                       std::span<const LibraryOperand> operands, int threads) {
+                                       std::span<const LibraryOperand> operands, int threads,
+                                       const LibraryWays& ways) {
   if (call.name != "conv") return nullptr;
-  return std::make_unique<Convolution>(call, operands, threads);
+  return std::make_unique<Convolution>(call, operands, threads, ways);
 }
 
 }  // namespace heddle::jit::onednn

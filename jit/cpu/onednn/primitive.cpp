@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <string>
 #include <unordered_map>
 
 #include "base/lasting.h"
@@ -302,6 +303,13 @@ std::shared_ptr<const float> winograd_weights_of(const Problem& problem,
         transform_weights(problem, from, static_cast<float*>(packed.get_data_handle()));
       });
   return {held, static_cast<const float*>(held->get_data_handle())};
+}
+
+std::string version() {
+  const dnnl::version_t* version = dnnl::version();
+  return "oneDNN " + std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
+         std::to_string(version->patch) + " isa " +
+         std::to_string(static_cast<int>(dnnl::get_effective_cpu_isa()));
 }
 
 std::size_t packed_parameters() { return PackedParameters::instance().live(); }

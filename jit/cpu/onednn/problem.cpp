@@ -65,15 +65,6 @@ std::int64_t rounded_up(std::int64_t value, std::int64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-bool fits_winograd(const Problem& problem) {
-  const auto at_most_one = [](const Ints& list) {
-    return std::ranges::all_of(list, [](std::int64_t v) { return v <= 1; });
-  };
-  return problem.channels_last && problem.weights.size() == 4 && problem.weights[2] == 3 &&
-         problem.weights[3] == 3 && all(problem.strides, 1) && all(problem.dilations, 0) &&
-         at_most_one(problem.pads_low) && at_most_one(problem.pads_high);
-}
-
 }  // namespace
 
 std::int64_t elements_of(const Ints& sizes) {
@@ -105,33 +96,77 @@ Problem problem_of(const LibraryCall& call, std::span<const LibraryOperand> oper
   return problem;
 }
 
-/// Costs in multiply-adds at the rate of the direct algorithm. The constants were measured on one core of a Xeon
-/// with AVX-512: an element transformed costs 26. A float of transformed weights, which a model streams from memory, costs
-/// 24, and 14 where they are fetched ahead. Where the kernel is not ours, an element put into another order costs 13, or
-/// 40 where the weights are too large to do that in parts.
-Algorithm algorithm_for(const Problem& problem) {
-  if (!fits_winograd(problem)) return Algorithm::Direct;
-  constexpr std::int64_t kVector = 16;
-  constexpr std::int64_t kTransform = 26;
-  constexpr std::int64_t kFetchedWeight = 14;
-  constexpr std::int64_t kWeight = 24;
+bool fits_winograd(const Problem& problem) {
+  const auto at_most_one = [](const Ints& list) {
+    return std::ranges::all_of(list, [](std::int64_t v) { return v <= 1; });
+  };
+  return problem.channels_last && problem.weights.size() == 4 && problem.weights[2] == 3 &&
+         problem.weights[3] == 3 && all(problem.strides, 1) && all(problem.dilations, 0) &&
+         at_most_one(problem.pads_low) && at_most_one(problem.pads_high);
+}
+
+namespace {
+
+/// What the two algorithms cost besides their products, in multiply-adds at the rate of the direct one.
+struct Costs {
+  std::int64_t transform;      ///< an element put into or taken out of the tiles
+  std::int64_t weight;         ///< a transformed weight from a cache
+  std::int64_t far_weight;     ///< from memory
+  std::int64_t direct_weight;  ///< a weight of the direct algorithm
+  std::int64_t direct_call;
+};
+
+/// Whether a core does two multiply-adds of 64 bytes in a cycle. Those of AMD's family 25 that have such instructions do
+/// one.
+bool multiplies_fast() {
+  static const bool fast =
+      winograd_isas().front() == WinogradIsa::Avx512 && !__builtin_cpu_is("amdfam19h");
+  return fast;
+}
+
+/// Measured by bench/conv_ways_bench on Zen 4, and on a Xeon whose products take half as long and the rest as long. On Zen 4
+/// the choice costs 0.2 % of the time on average over the sizes there, and 2 % where all is read from memory.
+Costs costs_of_ours() {
+  constexpr Costs kCosts{
+      .transform = 13, .weight = 6, .far_weight = 14, .direct_weight = 12, .direct_call = 150'000};
+  if (!multiplies_fast()) return kCosts;
+  return {2 * kCosts.transform, 2 * kCosts.weight, kCosts.far_weight, 2 * kCosts.direct_weight,
+          2 * kCosts.direct_call};
+}
+
+/// Of oneDNN's kernel, measured on the Xeon.
+constexpr Costs kCostsOfOneDnn{.transform = 26, .weight = 24, .direct_weight = 0, .direct_call = 0};
+
+/// For elements that oneDNN puts into another order.
+std::int64_t cost_of_reorders(const Problem& problem, std::int64_t weights) {
   constexpr std::int64_t kReorder = 13;
-  constexpr std::int64_t kFarReorder = 40;
+  constexpr std::int64_t kFarReorder = 40;  ///< where the weights are too large to do it in parts
+  const std::int64_t moved = elements_of(problem.x) + elements_of(problem.result);
+  return moved * (weights <= kResidentElements ? kReorder : kFarReorder);
+}
+
+}  // namespace
+
+Algorithm algorithm_for(const Problem& problem, std::int64_t bytes) {
+  if (!fits_winograd(problem)) return Algorithm::Direct;
+  constexpr std::int64_t kCachedBytes = std::int64_t{12}
+                                        << 20;  ///< transformed, four times as many
+  constexpr std::int64_t kVector = 16;
   constexpr std::int64_t kTaps = (kWinogradTile + 2) * (kWinogradTile + 2);
+  const bool ours = has_winograd(problem);
+  const Costs costs = ours ? costs_of_ours() : kCostsOfOneDnn;
   const std::int64_t in = rounded_up(problem.x[1], kVector);
   const std::int64_t out = rounded_up(problem.result[1], kVector);
   const std::int64_t tiles = problem.result[0] *
                              (rounded_up(problem.result[2], kWinogradTile) / kWinogradTile) *
                              (rounded_up(problem.result[3], kWinogradTile) / kWinogradTile);
-  const std::int64_t moved = elements_of(problem.x) + elements_of(problem.result);
-  const bool in_parts = in * out <= kResidentElements;
-  const bool ours = has_winograd(problem);
-  const std::int64_t weight = ours ? kFetchedWeight : kWeight;
-  const std::int64_t reorder = ours ? 0 : in_parts ? kReorder : kFarReorder;
+  const std::int64_t weight = bytes > kCachedBytes ? costs.far_weight : costs.weight;
   const std::int64_t winograd =
-      kTaps * (tiles * in * out + kTransform * tiles * (in + out) + weight * in * out) +
-      moved * reorder;
-  const std::int64_t direct = positions_of(problem) * problem.x[1] * problem.result[1] * 9;
+      kTaps * (tiles * in * out + costs.transform * tiles * (in + out) + weight * in * out) +
+      (ours ? 0 : cost_of_reorders(problem, in * out));
+  const std::int64_t direct =
+      (positions_of(problem) + costs.direct_weight) * problem.x[1] * problem.result[1] * 9 +
+      costs.direct_call;
   return winograd < direct / 8 * 7 ? Algorithm::Winograd : Algorithm::Direct;
 }
 

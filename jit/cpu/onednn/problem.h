@@ -33,11 +33,16 @@ enum class Algorithm : std::uint8_t { Direct, Winograd };
 /// Rows and columns of a tile of Winograd's F(4x4, 3x3).
 inline constexpr std::int64_t kWinogradTile = 4;
 
+/// Whether Winograd's algorithm computes `problem`: a 3 x 3 kernel with channels last that moves by one element.
+bool fits_winograd(const Problem& problem);
+
 /// The faster of the two, by a model of their costs: Winograd's algorithm does 36 products for each 16 x 9 of the
 /// direct one, and pays for its transforms and for larger weights.
 ///
-/// Only of 3 x 3 kernels with channels last that move by one element; the weights must be fixed.
-Algorithm algorithm_for(const Problem& problem);
+/// Direct where the other does not fit; the weights must be fixed.
+///
+/// @param bytes  of all parameters that are read between two runs: the weights of large models come from memory.
+Algorithm algorithm_for(const Problem& problem, std::int64_t bytes);
 
 /// Parts of a convolution: each gives some slices of the result along one dimension, from the slices of x that
 /// they read, as a convolution of its own.

@@ -1,10 +1,10 @@
-#include "jit/cuda/verdicts.h"
+#include "jit/verdicts.h"
 
 #include <algorithm>
 #include <mutex>
 #include <sstream>
 
-namespace heddle::jit::cuda {
+namespace heddle::jit {
 namespace {
 
 std::int64_t rounded(std::int64_t size) {
@@ -60,4 +60,4 @@ void Verdicts::add_text(std::string_view text, std::span<const std::string> name
   }
 }
 
-}  // namespace heddle::jit::cuda
+}  // namespace heddle::jit

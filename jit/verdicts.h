@@ -1,4 +1,4 @@
-// What was measured of kernels that have several variants: which is the fastest, by class of sizes.
+// What was measured of kernels and library calls that have several variants: which is the fastest, by class of sizes.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace heddle::jit::cuda {
+namespace heddle::jit {
 
 /// The variant to take for each class of sizes that was measured.
 ///
@@ -38,4 +38,4 @@ class Verdicts {
   std::map<Class, std::uint32_t> variants_;  ///< under `mutex_`
 };
 
-}  // namespace heddle::jit::cuda
+}  // namespace heddle::jit
