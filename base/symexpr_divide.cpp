@@ -202,6 +202,12 @@ bool is_remainder(const SymExpr& rest, const SymExpr& divisor, const Facts* fact
          provably_nonnegative(divisor - rest - 1, *facts);
 }
 
+/// -divisor <= rest < 0. Most often it is known by now that `rest` is not negative.
+bool is_remainder_below(const SymExpr& rest, const SymExpr& divisor, const Facts* facts) {
+  return facts != nullptr && !provably_nonnegative(rest, *facts) &&
+         is_remainder(rest + divisor, divisor, facts);
+}
+
 /// divisor = factor * divisor_left, rest = factor * multiple + remainder, 0 <= remainder < factor:
 /// the remainder cannot change the quotient.
 struct Grouping {
@@ -247,7 +253,7 @@ const SymNode& node_of(const SymExpr& expr) { return *SymExprAccess::node(expr);
 /// Division of a remainder: nothing of `a` is a multiple of `b`, and b leads positive.
 SymExpr floordiv_rest(const SymExpr& a, const SymExpr& b, const Facts* facts) {
   if (is_remainder(a, b, facts)) return 0;
-  if (facts != nullptr && is_remainder(a + b, b, facts)) return -1;
+  if (is_remainder_below(a, b, facts)) return -1;
   if (const SymExpr factor = common_factor(a, b); !factor.is_constant(1)) {
     return make_floordiv(divided(a, factor), divided(b, factor), facts);
   }
@@ -280,7 +286,7 @@ std::optional<SymExpr> without_inner_mod(const SymExpr& a, const SymExpr& b) {
 
 SymExpr mod_rest(const SymExpr& a, const SymExpr& b, const Facts* facts) {
   if (is_remainder(a, b, facts)) return a;
-  if (facts != nullptr && is_remainder(a + b, b, facts)) return a + b;
+  if (is_remainder_below(a, b, facts)) return a + b;
   if (const SymExpr factor = common_factor(a, b); !factor.is_constant(1)) {
     return factor * make_mod(divided(a, factor), divided(b, factor), facts);
   }

@@ -154,7 +154,15 @@ GraphBuilder::GraphBuilder(std::string name, std::shared_ptr<ShapeEnv> env)
   data_->name = std::move(name);
 }
 
+/// Most passes over most graphs ask for no name, and putting all into the map takes as long as going over the graph.
+void GraphBuilder::note_names() {
+  for (const NodePtr& node : unnoted_)
+    for (const std::string& name : node->names()) taken_.emplace(name, 1);
+  unnoted_.clear();
+}
+
 std::string GraphBuilder::unique_name(std::string wanted, std::string_view prefix) {
+  note_names();
   for (char& c : wanted)
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '.') c = '_';
   const bool generated = wanted.empty();
@@ -286,7 +294,7 @@ Value GraphBuilder::scalar(DType dtype, double value) {
 }
 
 void GraphBuilder::share(const NodePtr& node) {
-  for (const std::string& name : node->names()) taken_.emplace(name, 1);
+  unnoted_.push_back(node);
   data_->nodes.push_back(node);
 }
 
@@ -338,9 +346,7 @@ void GraphBuilder::adopt(const Graph& graph) {
   data_->inputs = graph.data_->inputs;
   data_->input_labels = graph.data_->input_labels;
   data_->parameters = graph.data_->parameters;
-  for (const NodePtr& node : graph.nodes()) {
-    for (const std::string& name : node->names()) taken_.emplace(name, 1);
-  }
+  unnoted_.insert(unnoted_.end(), graph.nodes().begin(), graph.nodes().end());
 }
 
 void GraphBuilder::output(Value value, std::string label) {
@@ -376,6 +382,7 @@ void GraphBuilder::order_inputs(std::span<const Value> inputs) {
 }
 
 void GraphBuilder::drop_inputs(std::span<const Value> inputs) {
+  note_names();
   for (const Value& input : inputs) {
     const auto at = std::ranges::find(data_->inputs, input);
     HD_CHECK(at != data_->inputs.end(), input.name());
@@ -392,6 +399,7 @@ GraphBuilder::Checkpoint GraphBuilder::checkpoint() const {
 }
 
 void GraphBuilder::rollback(const Checkpoint& before) {
+  note_names();
   for (std::size_t k = before.nodes; k < data_->nodes.size(); ++k) {
     for (const std::string& name : data_->nodes[k]->names()) taken_.erase(name);
     data_->parameters.erase(data_->nodes[k].get());

@@ -235,6 +235,7 @@ class GraphBuilder {
   Graph finish();
 
  private:
+  void note_names();
   std::string unique_name(std::string wanted, std::string_view prefix = "v");
   friend class Rewriter;
   /// Gives outputs of nodes made from number `first` on the names of what they replace.
@@ -244,6 +245,7 @@ class GraphBuilder {
   void assign_storages(Node& node, const Node* like);
   std::shared_ptr<ShapeEnv> env_;
   std::shared_ptr<Graph::Data> data_;
+  std::vector<NodePtr> unnoted_;                                 ///< their names belong in taken_
   std::map<std::string, std::uint32_t, std::less<>> taken_;      ///< name → next suffix
   std::map<std::string, std::uint32_t, std::less<>> generated_;  ///< prefix → next number
   std::size_t reinferred_ = 0;

@@ -28,7 +28,9 @@ enum class Stage : std::uint8_t {
 ///   V11 a value is not read once its storage was overwritten, but by the call that overwrites it
 ///   V12 what is overwritten is an intermediate value or an argument, whole and row-major
 /// here and in nested graphs.
+/// @param known  a graph that obeys them, null for none: the metadata of nodes that it has is not inferred again.
 /// @throws InvariantError naming `after_pass`, the node and the rule.
-void verify(const Graph& graph, Stage stage, std::string_view after_pass = {});
+void verify(const Graph& graph, Stage stage, std::string_view after_pass = {},
+            const Graph* known = nullptr);
 
 }  // namespace heddle::ir

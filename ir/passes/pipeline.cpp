@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fstream>
+#include <optional>
 
 #include "base/closest.h"
 #include "heddle/error.h"
@@ -161,7 +162,10 @@ class Gate {
     if (records_ != nullptr)
       records_->push_back({std::string(name), took.count(), changed, current_.nodes().size(),
                            next.nodes().size(), inferred_nodes() - inferred});
-    if (changed && options_.verify) verify(next, stage, name);
+    if (changed && options_.verify) {
+      verify(next, stage, name, verified_ ? &*verified_ : nullptr);
+      verified_ = next;
+    }
     if (changed && is_users) check_contract(current_, next, name);
     if (changed) dump(next, options_.dump_dir, number_, name);
     ++number_;
@@ -178,6 +182,7 @@ class Gate {
 
  private:
   Graph current_;
+  std::optional<Graph> verified_;  ///< the last that was; keeps the nodes that it knows
   const PipelineOptions& options_;
   std::vector<PassRecord>* records_;
   std::size_t number_ = 0;

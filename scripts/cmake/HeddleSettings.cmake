@@ -30,10 +30,7 @@ set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g")
 
 find_program(HEDDLE_CCACHE ccache)
 if(HEDDLE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # With this it caches what uses precompiled headers too; none of ours says when it was compiled. Comments count: the
-  # compiler knows a header again by its bytes, so a precompiled one of other comments would have it twice.
-  set(CMAKE_CXX_COMPILER_LAUNCHER
-    ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_COMMENTS=1 ${HEDDLE_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_CURRENT_LIST_DIR}/through_ccache ${HEDDLE_CCACHE})
 endif()
 
 # The flags every source of ours is built with.

@@ -107,6 +107,26 @@ TEST(Verifier, V5MetadataIsWhatInferenceGives) {
   EXPECT_EQ(broken_rule(graph), "V5");
 }
 
+TEST(Verifier, V5NodesOfAKnownGraphAreNotInferredAgain) {
+  ir::OpDef op = mutating_op();
+  op.alias = nullptr;
+  GraphBuilder builder("main");
+  builder.call(op, std::vector<Value>{builder.input(meta(f32, {4}))});
+  const Graph known = builder.finish();
+  const auto again = [&](bool grown) {
+    GraphBuilder builder("main");
+    for (const NodePtr& node : known.nodes()) builder.share(node);
+    if (grown) builder.call(op, std::vector<Value>{known.nodes().back()->value()});
+    return builder.finish();
+  };
+  const Graph kept = again(false);
+  const Graph grown = again(true);
+  op.infer = [](const ir::InferContext&) { return std::vector{meta(f32, {5})}; };
+  EXPECT_EQ(broken_rule(kept), "V5");
+  EXPECT_NO_THROW(ir::verify(kept, Stage::Functional, "pass", &known));
+  EXPECT_THROW(ir::verify(grown, Stage::Functional, "pass", &known), InvariantError);
+}
+
 TEST(Verifier, V6NothingMutatesBeforeReinplace) {
   const ir::OpDef op = mutating_op();
   GraphBuilder builder("main");
