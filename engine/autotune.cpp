@@ -1,9 +1,7 @@
 // Which variant of a kernel or library call is the fastest, found out while calls run on the one that a cost model expects
 // to be.
-#include <algorithm>
 #include <exception>
 #include <fmt/format.h>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -36,12 +34,12 @@ struct WantedCall {
   const jit::LibraryCall* call;
   jit::LibraryChoice choice;
   std::vector<jit::LibraryOperand> operands;
+  std::int64_t bytes;  ///< of parameters that pass through the caches between two runs of the call
 };
 
 struct Unmeasured {
   std::vector<Wanted> launches;
   std::vector<WantedCall> calls;
-  std::int64_t fixed_bytes = 0;  ///< of the units that the calls are in
 
   bool is_empty() const { return launches.empty() && calls.empty(); }
 };
@@ -64,23 +62,21 @@ void collect_launches(const BoundSteps& plan, std::vector<Wanted>& wanted) {
   }
 }
 
-void collect_calls(const BoundSteps& plan, Unmeasured& wanted) {
-  const std::size_t known = wanted.calls.size();
+void collect_calls(const BoundSteps& plan, std::vector<WantedCall>& wanted) {
   for (std::size_t k = 0; k < plan.library.size(); ++k) {
     const jit::LibraryChoice* choice =
         plan.library[k] == nullptr ? nullptr : plan.library[k]->choice();
     if (choice == nullptr || choice->measured) continue;
     const ir::StepId step = plan.first_step + static_cast<ir::StepId>(k);
     const std::uint32_t kernel = plan.unit->schedule().record.steps[step].kernel;
-    wanted.calls.push_back({plan.unit->program().kernels[kernel].library.get(), *choice,
-                            plan.unit->library_operands(step, plan.sizes)});
+    wanted.push_back({plan.unit->program().kernels[kernel].library.get(), *choice,
+                      plan.unit->library_operands(step, plan.sizes), plan.unit->fixed_bytes()});
   }
-  if (wanted.calls.size() > known) wanted.fixed_bytes += plan.unit->fixed_bytes();
 }
 
 void collect(const BoundSteps& plan, Unmeasured& wanted) {
   collect_launches(plan, wanted.launches);
-  collect_calls(plan, wanted);
+  collect_calls(plan, wanted.calls);
   for (const auto& region : plan.regions)
     if (region != nullptr)
       for (const auto& nested : region->plans) collect(*nested, wanted);
@@ -103,13 +99,12 @@ bool measure(const Wanted& wanted, engine::CudaRuntime& runtime, jit::KernelCach
   return true;
 }
 
-/// @param bytes  of parameters that pass through the caches between two runs of the call.
 /// @return whether it had to be measured.
-bool measure(const WantedCall& wanted, jit::LibraryVerdicts& verdicts, int threads,
-             std::int64_t bytes) {
+bool measure(const WantedCall& wanted, jit::LibraryVerdicts& verdicts, int threads) {
+  const std::scoped_lock one_at_a_time(verdicts.measuring());
   if (verdicts.find(wanted.choice)) return false;
-  verdicts.add(wanted.choice, jit::fastest_way(*wanted.call, wanted.operands, threads,
-                                               std::min(bytes, jit::LibraryWays::kManyBytes)));
+  verdicts.add(wanted.choice,
+               jit::fastest_way(*wanted.call, wanted.operands, threads, wanted.bytes));
   return true;
 }
 
@@ -153,7 +148,7 @@ bool Engine::Impl::measure(const engine::Unmeasured& wanted) {
   }
   jit::LibraryVerdicts& verdicts = compiler->library_verdicts();
   for (const WantedCall& one : wanted.calls) {
-    if (heddle::measure(one, verdicts, executor.threads(), wanted.fixed_bytes)) ++measurements;
+    if (heddle::measure(one, verdicts, executor.threads())) ++measurements;
     better = better || verdicts.find(one.choice) != one.choice.way;
   }
   return better;

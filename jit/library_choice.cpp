@@ -56,11 +56,12 @@ class Measurement {
  public:
   Measurement(const LibraryCall& call, std::span<const LibraryOperand> operands, int threads,
               std::int64_t bytes)
-      : others_(bytes) {
-    const std::size_t ways = bind_library_call(call, operands, threads)->choice()->ways.size();
+      : others_(std::min(bytes, LibraryWays::kManyBytes)) {
     std::int64_t scratch = 0;
+    std::size_t ways = 1;
     for (std::uint32_t way = 0; way < ways; ++way) {
       auto bound = bind_library_call(call, operands, threads, {.way = way});
+      if (bound->choice() != nullptr) ways = bound->choice()->ways.size();
       scratch = std::max(scratch, bound->scratch_bytes());
       candidates_.push_back({std::move(bound), Duration::max()});
     }

@@ -63,7 +63,7 @@ std::int64_t parts_of(const BoundStep& step, int threads) {
 
 void run_iterations(const BoundStep& step, std::int64_t begin, std::int64_t end, bool backwards,
                     int worker, std::int32_t* status) {
-  if (begin == end) return;
+  if (begin >= end) return;
   if (backwards && step.is_reversible) std::swap(begin, end);
   step.run(step, begin, end, worker, status);
 }

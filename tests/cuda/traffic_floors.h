@@ -9,7 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "heddle/heddle.h"
 #include "tests/cuda/metered.h"
+#include "tests/cuda/support.h"
 
 namespace heddle::testing {
 
@@ -87,5 +89,23 @@ inline void expect_good_traffic(const std::string& name, const std::vector<Launc
     EXPECT_LE(got.chain, limit(&Traffic::chain)) << launch.most << " accesses";
   }
 }
+
+/// Tests by number, on a simulated device that is given its size.
+class TrafficTest : public ::testing::TestWithParam<std::size_t> {
+ protected:
+  void SetUp() override {
+    if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+    control().multiprocessors(kMultiprocessors);
+  }
+  void TearDown() override {
+    if (on_simulator()) control().multiprocessors(0);
+  }
+  /// The launches of a first call.
+  static std::vector<LaunchTraffic> launches_of(Engine& engine, const std::vector<Tensor>& inputs) {
+    return metered([&] {
+      for (const Tensor& output : engine.run(inputs)) output.wait();
+    });
+  }
+};
 
 }  // namespace heddle::testing

@@ -79,16 +79,7 @@ Tensor some_of(const ValueInfo& input, std::uint32_t seed) {
   return engine::from_literal(values);
 }
 
-class CudaTraffic : public ::testing::TestWithParam<std::size_t> {
- protected:
-  void SetUp() override {
-    if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
-    control().multiprocessors(kMultiprocessors);
-  }
-  void TearDown() override {
-    if (on_simulator()) control().multiprocessors(0);
-  }
-};
+class CudaTraffic : public TrafficTest {};
 
 INSTANTIATE_TEST_SUITE_P(Patterns, CudaTraffic, ::testing::Range(std::size_t{0}, patterns().size()),
                          [](const auto& k) { return patterns()[k.param].name; });
@@ -99,9 +90,7 @@ TEST_P(CudaTraffic, KeepsTheFloors) {
   std::vector<Tensor> inputs;
   for (const ValueInfo& input : engine.signature().inputs)
     inputs.push_back(some_of(input, static_cast<std::uint32_t>(inputs.size() + 1)));
-  const auto launches = metered([&] {
-    for (const Tensor& output : engine.run(inputs)) output.wait();
-  });
+  const auto launches = launches_of(engine, inputs);
   EXPECT_FALSE(launches.empty());
   expect_good_traffic(pattern.name, launches, exceptions());
 }

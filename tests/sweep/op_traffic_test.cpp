@@ -90,15 +90,8 @@ OneOp enlarged(const OpRow& row, DType dtype) {
   return call;
 }
 
-class OpTraffic : public ::testing::TestWithParam<std::size_t> {
+class OpTraffic : public TrafficTest {
  protected:
-  void SetUp() override {
-    if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
-    control().multiprocessors(kMultiprocessors);
-  }
-  void TearDown() override {
-    if (on_simulator()) control().multiprocessors(0);
-  }
   const OpRow& row() const { return op_table()[GetParam()]; }
 };
 
@@ -117,10 +110,7 @@ TEST_P(OpTraffic, KeepsTheFloors) {
   const OneOp call = enlarged(row(), takes_f32 ? f32 : dtypes[0]);
   Engine engine(Engine::FromTrace{}, callable_of(call), on_cuda(), {});
   const std::vector<Tensor> inputs = inputs_of(call);
-  const auto launches = metered([&] {
-    for (const Tensor& output : engine.run(inputs)) output.wait();
-  });
-  expect_good_traffic(row().name(), launches, exceptions());
+  expect_good_traffic(row().name(), launches_of(engine, inputs), exceptions());
 }
 
 }  // namespace
