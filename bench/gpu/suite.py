@@ -44,6 +44,8 @@ SECONDS_A_CASE = 0.3
 TINY_SECONDS = 0.01
 #: What a peer has for a case at least, and else three tenths of its part: a compile that takes long is not all there is.
 LEAST_ANSWER_SECONDS = 20
+#: How long what was killed is waited for: where nobody reaps orphans, they stay in their group for good.
+KILLED_SECONDS = 5
 
 
 class Timeout(Exception):
@@ -92,14 +94,18 @@ class Suite:
         limit = self.left()
         if limit <= 0:
             raise Timeout("no time is left")
+        process = subprocess.Popen([str(word) for word in command], env={**self.environment, **variables},
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                                   cwd=self.work, start_new_session=True)
         try:
-            ran = subprocess.run([str(word) for word in command], env={**self.environment, **variables}, stdout=subprocess.PIPE,
-                                 stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, timeout=limit, cwd=self.work)
-        except subprocess.TimeoutExpired:
+            text = process.communicate(timeout=limit)[0].decode(errors="replace")
+        except BaseException as error:  # an interrupt, too, is not the children's own
+            end_session(process)
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
             raise Timeout(f"{pathlib.Path(command[0]).name}: not done after {limit:.0f} s") from None
-        text = ran.stdout.decode(errors="replace")
-        self.log.write(f"$ {' '.join(map(str, command))}\n{text}\nexit {ran.returncode}\n")
-        return ran.returncode, text
+        self.log.write(f"$ {' '.join(map(str, command))}\n{text}\nexit {process.returncode}\n")
+        return process.returncode, text
 
     def measure(self, command, **options):
         """A line of heddle_gpu_measure. @raises RuntimeError with what it says went wrong."""
@@ -384,11 +390,23 @@ class Peer:
     def stop(self):
         if self.process is None:
             return
-        os.killpg(self.process.pid, signal.SIGKILL)  # and what it started to compile with
-        self.process.wait()
+        end_session(self.process)
         self.process.stdin.close()
-        self.process.stdout.close()
         self.process = None
+
+
+def end_session(process):
+    """Ends a session by its leader, with all that it started, a compiler say: on return none of them writes a file."""
+    end = time.monotonic() + KILLED_SECONDS
+    try:
+        while time.monotonic() < end:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.poll()  # until it is waited for, the group has a member
+            time.sleep(0.01)
+    except ProcessLookupError:
+        pass
+    process.wait()
+    process.stdout.close()
 
 
 def test_suites(listing):

@@ -9,6 +9,7 @@ import math
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,19 @@ BARE = {"PATH": "/usr/bin:/bin"}
 def results_of(out):
     (path,) = out.glob("*_gpu_*.json")
     return json.loads(path.read_text()), path.with_suffix(".md").read_text(), path
+
+
+def runs(process):
+    """Whether it is there, and no zombie that waits to be reaped."""
+    try:
+        return pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def end(process):
+    if runs(process):
+        os.kill(process, signal.SIGKILL)
 
 
 class BundleTest(unittest.TestCase):
@@ -122,6 +136,22 @@ class BundleTest(unittest.TestCase):
         code, out, text = self.run_suite("merged", "--parts", "attention", "--merge", path)
         self.assertEqual(code, 0, text)
         self.assertEqual(results_of(out)[0]["parts"]["copy"], results["parts"]["copy"])
+
+    def test_what_runs_out_of_time_is_ended_with_all_it_started(self):
+        stuck = self.folder / "stuck"
+        shutil.copytree(self.bundle, stuck)
+        program = stuck / "bin/tests_device"
+        program.write_text("#!/bin/sh\n[ $1 = --gtest_list_tests ] && echo Suite. && exit\n"
+                           "(while :; do mkdir -p $TMPDIR/kernels; : > $TMPDIR/kernels/$$; done) >/dev/null 2>&1 &\n"
+                           f"echo $! > {self.folder}/writer\nwait\n")
+        code, out, text = self.run_suite("stuck_out", "--parts", "tests", "--suites", "Suite", "--budget", "2",
+                                         bundle=stuck)
+        self.assertEqual(code, 3, text)
+        self.assertIn("tests_device Suite: tests_device: not done after", text)
+        writer = int((self.folder / "writer").read_text())
+        self.addCleanup(end, writer)
+        self.assertFalse(runs(writer))
+        self.assertEqual(list(self.folder.glob("heddle-gpu-*")), [])
 
     def test_wrong_usage(self):
         self.assertEqual(self.run_suite("usage", "--parts", "everything")[0], 2)
