@@ -75,6 +75,43 @@ void run_part(const BoundStep& step, std::int64_t part, std::int64_t parts, bool
   run_iterations(step, begin, begin + size, backwards, worker, status);
 }
 
+/// Parts [begin, end) of a step.
+struct PartRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t size() const { return end - begin; }
+};
+
+/// A worker's own parts of step `k` of a stage, of `parts` in all: as the iterations lie, so that what it left in its caches in one
+/// stage it finds there in the next, and in the next step of a loop. Steps with fewer parts than there are workers begin with
+/// different ones.
+PartRange own_parts(std::uint32_t k, std::int64_t parts, std::int64_t worker,
+                    std::int64_t threads) {
+  const std::int64_t place = parts < threads ? (worker + threads - k % threads) % threads : worker;
+  const auto first_of = [&](std::int64_t w) { return (w * parts + threads - 1) / threads; };
+  return {first_of(place), first_of(place + 1)};
+}
+
+/// How many of a worker's own parts were claimed in the region with a tag, whoever claimed them; of another region's, none. On a cache
+/// line of its own: its worker claims from it without traffic until others have nothing left.
+class alignas(64) Claims {
+ public:
+  /// @return a number below `count`, each once in a region; -1: all were claimed
+  std::int64_t next(std::uint32_t tag, std::int64_t count) {
+    std::uint64_t seen = word_.load(std::memory_order_relaxed);
+    while (true) {
+      const auto claimed = static_cast<std::uint32_t>(seen >> 32 == tag ? seen : 0);
+      if (claimed >= count) return -1;
+      const std::uint64_t mine = std::uint64_t{tag} << 32 | (claimed + 1);
+      if (word_.compare_exchange_weak(seen, mine, std::memory_order_relaxed)) return claimed;
+    }
+  }
+  void forget() { word_.store(0, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::uint64_t> word_{0};  ///< the tag, from bit 32 on, and the count
+};
+
 /// What callers and lent threads share. Counted: a thread that TBB lends late may find the executor gone.
 class Crew {
  public:
@@ -82,6 +119,7 @@ class Crew {
       : threads_(threads),
         most_helpers_(most_helpers),
         spin_(spin_microseconds()),
+        claims_(new Claims[static_cast<std::size_t>(threads)]),
         taken_(new std::atomic<bool>[static_cast<std::size_t>(threads)]()) {
 #if defined(__SANITIZE_ADDRESS__)
     // A task that TBB has not begun when the process ends keeps it, in memory that LeakSanitizer does not search.
@@ -108,6 +146,9 @@ class Crew {
   bool join();
   bool wait_for_region(std::uint32_t seen) const;
   void work(int worker);
+  void work_on_parts_of(int owner, int worker, std::int32_t* status);
+  void offer(const BoundStep* first, std::uint32_t count, bool backwards,
+             std::atomic<std::int32_t>* status);
   int take_number();
 
   const int threads_;
@@ -115,19 +156,19 @@ class Crew {
   const int spin_;
   std::atomic<int> references_{1};
   std::atomic<bool> stop_{false};
-  std::atomic<bool> busy_{false};  ///< a caller owns the crew
-  std::atomic<int> helpers_{0};    ///< threads that TBB was asked for and has not got back
-  std::unique_ptr<std::atomic<bool>[]> taken_;  ///< by worker number; 0 is the caller
+  std::atomic<bool> busy_{false};     ///< a caller owns the crew
+  std::atomic<int> helpers_{0};       ///< threads that TBB was asked for and has not got back
+  std::unique_ptr<Claims[]> claims_;  ///< by worker number; 0 is the caller
+  std::unique_ptr<std::atomic<bool>[]> taken_;  ///< by worker number
 
   // The region on offer; written while the gate is closed and no helper is inside.
   const BoundStep* steps_ = nullptr;
   std::uint32_t step_count_ = 0;
-  std::int64_t total_parts_ = 0;
   bool backwards_ = false;
+  std::uint32_t tag_ = 0;  ///< of the region; none has 0
   std::atomic<std::int32_t>* status_ = nullptr;
 
   alignas(64) std::atomic<std::uint32_t> gate_{0};   ///< kOpen | helpers inside
-  alignas(64) std::atomic<std::int64_t> next_{0};    ///< next part to claim
   alignas(64) std::atomic<std::uint32_t> epoch_{0};  ///< counts regions
 };
 
@@ -152,19 +193,31 @@ bool Crew::join() {
   return false;
 }
 
-void Crew::work(int worker) {
-  std::int32_t mine = 0;
-  for (std::int64_t claimed = next_.fetch_add(1, std::memory_order_relaxed); claimed < total_parts_;
-       claimed = next_.fetch_add(1, std::memory_order_relaxed)) {
+/// Runs those of a worker's own parts that nobody has claimed.
+void Crew::work_on_parts_of(int owner, int worker, std::int32_t* status) {
+  std::int64_t count = 0;
+  for (std::uint32_t k = 0; k < step_count_; ++k)
+    count += own_parts(k, parts_of(steps_[k], threads_), owner, threads_).size();
+  Claims& claims = claims_[static_cast<std::size_t>(owner)];
+  for (std::int64_t claimed = claims.next(tag_, count); claimed >= 0;
+       claimed = claims.next(tag_, count)) {
+    std::int64_t at = backwards_ ? count - 1 - claimed : claimed;
     for (std::uint32_t k = 0; k < step_count_; ++k) {
       const std::int64_t parts = parts_of(steps_[k], threads_);
-      if (claimed < parts) {
-        run_part(steps_[k], claimed, parts, backwards_, worker, &mine);
+      const PartRange own = own_parts(k, parts, owner, threads_);
+      if (at < own.size()) {
+        run_part(steps_[k], own.begin + at, parts, backwards_, worker, status);
         break;
       }
-      claimed -= parts;
+      at -= own.size();
     }
   }
+}
+
+/// Its own parts first, then what others have left.
+void Crew::work(int worker) {
+  std::int32_t mine = 0;
+  for (int k = 0; k < threads_; ++k) work_on_parts_of((worker + k) % threads_, worker, &mine);
   if (mine != 0) {
     std::int32_t none = 0;
     status_->compare_exchange_strong(none, mine);
@@ -222,6 +275,22 @@ void Crew::serve() {
   release();
 }
 
+/// Opens a region; nobody is inside the one before it.
+void Crew::offer(const BoundStep* first, std::uint32_t count, bool backwards,
+                 std::atomic<std::int32_t>* status) {
+  steps_ = first;
+  step_count_ = count;
+  backwards_ = backwards;
+  status_ = status;
+  if (++tag_ == 0) {  // tags of long ago come again
+    for (int worker = 0; worker < threads_; ++worker)
+      claims_[static_cast<std::size_t>(worker)].forget();
+    tag_ = 1;
+  }
+  gate_.store(kOpen, std::memory_order_release);
+  epoch_.fetch_add(1, std::memory_order_seq_cst);
+}
+
 void Crew::run_stage(const BoundStep* first, std::uint32_t count, bool backwards,
                      std::int32_t* shared_status, tbb::task_arena& arena) {
   std::int64_t work_total = 0;
@@ -238,14 +307,7 @@ void Crew::run_stage(const BoundStep* first, std::uint32_t count, bool backwards
     return;
   }
   std::atomic<std::int32_t> region_status{0};
-  steps_ = first;
-  step_count_ = count;
-  total_parts_ = parts;
-  backwards_ = backwards;
-  status_ = &region_status;
-  next_.store(0, std::memory_order_relaxed);
-  gate_.store(kOpen, std::memory_order_release);
-  epoch_.fetch_add(1, std::memory_order_seq_cst);
+  offer(first, count, backwards, &region_status);
   summon(std::min<std::int64_t>(parts - 1, most_helpers_), arena);
   work(0);
   gate_.fetch_and(~kOpen, std::memory_order_relaxed);

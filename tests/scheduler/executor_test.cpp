@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <gtest/gtest.h>
 #include <thread>
 #include <vector>
@@ -95,6 +96,65 @@ TEST(Executor, EveryIterationRunsOnceBackwards) {
   const BoundStage stage{0, 1};
   EXPECT_EQ(executor.run({&step, 1}, {&stage, 1}, /*backwards=*/true), 0);
   for (const auto& count : counts) ASSERT_EQ(count.load(), 1);
+}
+
+/// What each of two workers ran first; both wait there until the other has come.
+struct Meeting {
+  std::atomic<int> arrived{0};
+  std::atomic<std::int64_t> first[2] = {-1, -1};
+
+  void run(std::int64_t iteration, int worker) {
+    if (first[worker].load() != -1) return;
+    first[worker].store(iteration);
+    ++arrived;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (arrived.load() < 2 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  }
+};
+
+/// A step whose iterations are numbered from `offset` on.
+BoundStep meeting_step(Meeting& meeting, std::int64_t extent, const std::int64_t* offset) {
+  BoundStep step{.run = [](const BoundStep& given, std::int64_t begin, std::int64_t end, int worker,
+                           std::int32_t*) {
+    static_cast<Meeting*>(given.request)->run(std::min(begin, end) + given.sizes[0], worker);
+  }};
+  step.extent = extent;
+  step.work = kBig;
+  step.is_reversible = true;
+  step.request = &meeting;
+  step.sizes = offset;
+  return step;
+}
+
+TEST(Executor, AWorkerBeginsWithTheSameShareOfEachStage) {
+  Executor executor(2);
+  const std::int64_t offset = 0;
+  for (int turn = 0; turn < 3; ++turn) {
+    Meeting meeting;
+    const BoundStep step = meeting_step(meeting, 800, &offset);  // in parts of 100
+    const BoundStage stage{0, 1};
+    EXPECT_EQ(executor.run({&step, 1}, {&stage, 1}), 0);
+    EXPECT_EQ(meeting.first[0].load(), 0);
+    EXPECT_EQ(meeting.first[1].load(), 400);
+  }
+  Meeting meeting;
+  const BoundStep step = meeting_step(meeting, 800, &offset);
+  const BoundStage stage{0, 1};
+  EXPECT_EQ(executor.run({&step, 1}, {&stage, 1}, /*backwards=*/true), 0);
+  EXPECT_EQ(meeting.first[0].load(), 300);
+  EXPECT_EQ(meeting.first[1].load(), 700);
+}
+
+TEST(Executor, StepsOfOneIterationHaveWorkersOfTheirOwn) {
+  Executor executor(2);
+  const std::int64_t offsets[] = {0, 1000};
+  Meeting meeting;
+  const BoundStep steps[] = {meeting_step(meeting, 1, &offsets[0]),
+                             meeting_step(meeting, 1, &offsets[1])};
+  const BoundStage stage{0, 2};
+  EXPECT_EQ(executor.run(steps, {&stage, 1}), 0);
+  EXPECT_EQ(meeting.first[0].load(), 0);
+  EXPECT_EQ(meeting.first[1].load(), 1000);
 }
 
 TEST(Executor, AStatusStopsTheStagesAfterIt) {
