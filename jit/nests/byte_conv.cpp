@@ -8,13 +8,14 @@
 //       acc[rows, columns] = w . panel, part of the depth by part
 //       for row in rows: for column in columns (vector): result(row, column, acc[row, column])
 //
-// Windows of a whole convolution in memory would be written and read once more beyond the first-level cache.
+// Windows of a whole convolution in memory would be written and read once more beyond the first-level cache. Where they are
+// read in place (byte_conv.h), none of this is.
+#include "jit/nests/byte_conv.h"
+
 #include <algorithm>
 
 #include "jit/lower/index.h"
-#include "jit/lower/pack_weights.h"
 #include "jit/nests/nests.h"
-#include "jit/nests/support.h"
 
 namespace heddle::jit {
 
@@ -22,58 +23,116 @@ namespace {
 
 using ir::ScalarOp;
 
-constexpr std::int64_t kTileRows = 32;
-constexpr std::int64_t kTileColumns = kPanelColumns;
 /// Panels that share the windows of a tile.
 constexpr std::int64_t kStripPanels = 2;
 /// Windows of so many bytes lie on the stack.
 constexpr std::int64_t kMostStackBytes = 64 * 1024;
 
-class ByteConvNest {
+}  // namespace
+
+ByteConvNest::ByteConvNest(NestContext& ctx)
+    : ctx_(ctx),
+      b_(ctx.builder()),
+      out_(ctx.output_sizes()),
+      x_sizes_(ctx.operand_sizes(0)),
+      x_(*ctx.affine(0)),
+      panels_(*ctx.affine(1)),
+      kernel_(ctx.node().ints("kernel")),
+      strides_(ctx.node().ints("strides")),
+      pads_(ctx.node().ints("pads_low")),
+      dilations_(ctx.node().ints("dilations")) {}
+
+SymExpr ByteConvNest::depth() const {
+  SymExpr count = channels();
+  for (const std::int64_t size : kernel_) count *= size;
+  return count;
+}
+
+ByteConvNest::Sums ByteConvNest::add_sums(std::int64_t rows) {
+  return {b_.add_local(DType::I32, rows * kTileColumns, rows * kTileColumns), rows};
+}
+
+SymExpr ByteConvNest::split(const SymExpr& tiles) {
+  const SymExpr all_panels = ceildiv(out_.back(), kTileColumns);
+  const SymExpr extent = tiles * ceildiv(all_panels, kStripPanels);
+  const Symbol p = b_.new_axis(extent);
+  b_.set_parallel(p, extent);
+  first_panel_ = b_.simplify(floordiv(p, tiles)) * kStripPanels;
+  strip_ = min(kStripPanels, all_panels - first_panel_);
+  b_.nest().work = base::product(out_) * depth();
+  return b_.simplify(mod(p, tiles));
+}
+
+void ByteConvNest::begin_panels() {
+  const Symbol panel = b_.begin_for(strip_, ForStmt::Kind::Serial);
+  panel_ = first_panel_ + SymExpr(panel);
+  column_begin_ = panel_ * kTileColumns;
+  columns_ = min(kTileColumns, out_.back() - column_begin_);
+}
+
+void ByteConvNest::multiply(const Sums& sums, const SymExpr& rows, const TileOperand& a,
+                            const SymExpr& first, const SymExpr& count) {
+  const Symbol part = b_.begin_for(ceildiv(count, kGroupDepth), ForStmt::Kind::Serial);
+  const SymExpr begin = SymExpr(part) * kGroupDepth;
+  const SymExpr depth = b_.simplify(min(kGroupDepth, count - begin));
+  const SymExpr at =
+      panels_.offset + panels_.strides[0] * panel_ + panels_.strides[1] * (first + begin);
+  TileOperand right = group_panel(b_, panels_, DType::I8, at, depth, columns_);
+  b_.contract({.acc = sums.buffer,
+               .dtype = DType::I32,
+               .tile_rows = sums.rows,
+               .tile_columns = kTileColumns,
+               .rows = rows,
+               .columns = columns_,
+               .depth = depth,
+               .a = {a.buffer, a.base + begin * a.column_stride, a.row_stride, a.column_stride},
+               .b = std::move(right),
+               .accumulate = true,
+               .group = kByteGroup});
+  b_.end_for();
+}
+
+void ByteConvNest::write(const Sums& sums, const SymExpr& rows, const IndexOfRow& index_of) {
+  const Symbol row = b_.begin_for(rows, ForStmt::Kind::Serial);
+  const Symbol column = b_.begin_for(columns_, ForStmt::Kind::Vector);
+  const Scalar sum = b_.load(sums.buffer, SymExpr(row) * kTileColumns + SymExpr(column));
+  Index index = index_of(row);
+  index.push_back(column_begin_ + SymExpr(column));
+  ctx_.result(0, index, sum);
+  b_.end_for();
+  b_.end_for();
+}
+
+namespace {
+
+class CopiedWindowsNest : ByteConvNest {
  public:
-  explicit ByteConvNest(NestContext& ctx)
-      : ctx_(ctx),
-        b_(ctx.builder()),
-        out_(ctx.output_sizes()),
-        x_sizes_(ctx.operand_sizes(0)),
-        x_(*ctx.affine(0)),
-        panels_(*ctx.affine(1)),
-        kernel_(ctx.node().ints("kernel")),
-        dilations_(ctx.node().ints("dilations")) {}
+  explicit CopiedWindowsNest(NestContext& ctx) : ByteConvNest(ctx) {}
 
   void build() {
-    const SymExpr rows = base::product(std::span(out_).first(out_.size() - 1));
-    const SymExpr row_tiles = ceildiv(rows, kTileRows);
-    const SymExpr all_panels = ceildiv(out_.back(), kTileColumns);
-    const SymExpr extent = row_tiles * ceildiv(all_panels, kStripPanels);
-    const Symbol p = b_.new_axis(extent);
-    b_.set_parallel(p, extent);
-    row_begin_ = b_.simplify(mod(p, row_tiles)) * kTileRows;
+    const std::span<const SymExpr> leading = std::span(out_).first(out_.size() - 1);
+    const SymExpr rows = base::product(leading);
+    row_begin_ = split(ceildiv(rows, kTileRows)) * kTileRows;
     rows_ = min(kTileRows, rows - row_begin_);
     pitch_ = ctx_.operand_sizes(1)[1] * kByteGroup;
     const SymExpr bytes = pitch_ * kTileRows;
     const bool fits = bytes.is_constant() && bytes.constant() <= kMostStackBytes;
     windows_ = b_.add_local(DType::U8, bytes, fits ? bytes.constant() : 0);
-    acc_ = b_.add_local(DType::I32, kTileRows * kTileColumns, kTileRows * kTileColumns);
+    const Sums sums = add_sums(kTileRows);
     zero_ = ctx_.operand(2, {});
     gather();
-    const SymExpr first_panel = b_.simplify(floordiv(p, row_tiles)) * kStripPanels;
-    const SymExpr strip = min(kStripPanels, all_panels - first_panel);
-    const Symbol panel = b_.begin_for(strip, ForStmt::Kind::Serial);
-    multiply(first_panel + SymExpr(panel));
+    begin_panels();
+    const SymExpr count = rows_ * kTileColumns;
+    const Symbol k = b_.begin_for(count, ForStmt::Kind::Vector);
+    b_.store(sums.buffer, k, b_.constant_int(DType::I32, 0));
     b_.end_for();
-    b_.nest().work = rows * out_.back() * depth();
+    multiply(sums, rows_, {windows_, 0, pitch_, kByteGroup}, 0, ctx_.operand_sizes(1)[1]);
+    write(sums, rows_,
+          [&](const SymExpr& row) { return delinearize(row_begin_ + row, leading, b_.facts()); });
+    end_panels();
   }
 
  private:
-  std::size_t spatial() const { return kernel_.size(); }
-  const SymExpr& channels() const { return x_sizes_.back(); }
-  SymExpr depth() const {
-    SymExpr count = channels();
-    for (const std::int64_t size : kernel_) count *= size;
-    return count;
-  }
-
   /// Fills the windows of the tile's rows.
   void gather() {
     const Symbol row = b_.begin_for(rows_, ForStmt::Kind::Serial);
@@ -81,8 +140,7 @@ class ByteConvNest {
     const Index at = delinearize(row_begin_ + SymExpr(row), leading, b_.facts());
     first_.clear();
     for (std::size_t d = 0; d < spatial(); ++d)
-      first_.push_back(at[d + 1] * ctx_.node().ints("strides")[d] -
-                       ctx_.node().ints("pads_low")[d]);
+      first_.push_back(at[d + 1] * strides_[d] - pads_[d]);
     const SymExpr to = SymExpr(row) * pitch_;
     gather_from(0, x_.offset + x_.strides[0] * at[0], to, std::nullopt);
     clear_rest(to);
@@ -151,62 +209,17 @@ class ByteConvNest {
     b_.end_for();
   }
 
-  void multiply(const SymExpr& panel) {
-    const SymExpr column_begin = panel * kTileColumns;
-    const SymExpr columns = min(kTileColumns, out_.back() - column_begin);
-    const SymExpr count = rows_ * kTileColumns;
-    const Symbol k = b_.begin_for(count, ForStmt::Kind::Vector);
-    b_.store(acc_, k, b_.constant_int(DType::I32, 0));
-    b_.end_for();
-    const SymExpr groups = ctx_.operand_sizes(1)[1];
-    const SymExpr parts = ceildiv(groups, kGroupDepth);
-    const Symbol part = b_.begin_for(parts, ForStmt::Kind::Serial);
-    const SymExpr begin = SymExpr(part) * kGroupDepth;
-    const SymExpr depth = b_.simplify(min(kGroupDepth, groups - begin));
-    const SymExpr first = panels_.offset + panels_.strides[0] * panel + panels_.strides[1] * begin;
-    TileOperand right = group_panel(b_, panels_, DType::I8, first, depth, columns);
-    b_.contract({.acc = acc_,
-                 .dtype = DType::I32,
-                 .tile_rows = kTileRows,
-                 .tile_columns = kTileColumns,
-                 .rows = rows_,
-                 .columns = columns,
-                 .depth = depth,
-                 .a = {windows_, begin * kByteGroup, pitch_, kByteGroup},
-                 .b = std::move(right),
-                 .accumulate = true,
-                 .group = kByteGroup});
-    b_.end_for();
-    write(column_begin, columns);
-  }
-
-  void write(const SymExpr& column_begin, const SymExpr& columns) {
-    const Symbol row = b_.begin_for(rows_, ForStmt::Kind::Serial);
-    const Symbol column = b_.begin_for(columns, ForStmt::Kind::Vector);
-    const Scalar sum = b_.load(acc_, SymExpr(row) * kTileColumns + SymExpr(column));
-    const std::span<const SymExpr> leading = std::span(out_).first(out_.size() - 1);
-    Index index = delinearize(row_begin_ + SymExpr(row), leading, b_.facts());
-    index.push_back(column_begin + SymExpr(column));
-    ctx_.result(0, index, sum);
-    b_.end_for();
-    b_.end_for();
-  }
-
-  NestContext& ctx_;
-  NestBuilder& b_;
-  const std::vector<SymExpr> out_;      ///< [n, out..., columns]
-  const std::vector<SymExpr> x_sizes_;  ///< [n, in..., c]
-  const AffineOperand x_;
-  const AffineOperand panels_;
-  const std::vector<std::int64_t> kernel_, dilations_;
   Index first_;  ///< by spatial dimension: where the window of a row begins in x
-  NestBufferId windows_ = 0, acc_ = 0;
+  NestBufferId windows_ = 0;
   Scalar zero_;
   SymExpr row_begin_, rows_;
   SymExpr pitch_;  ///< bytes from one window to the next
 };
 
-void build(NestContext& ctx) { ByteConvNest(ctx).build(); }
+void build(NestContext& ctx) {
+  if (reads_windows_in_place(ctx)) return build_byte_conv_in_place(ctx);
+  CopiedWindowsNest(ctx).build();
+}
 
 }  // namespace
 

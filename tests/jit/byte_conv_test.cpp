@@ -1,0 +1,140 @@
+// Convolutions of bytes whose windows are read in place, exact and for images and kernels of all kinds.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/jit/nests_support.h"
+
+namespace heddle::test {
+namespace {
+
+using base::SymExpr;
+using ir::GraphBuilder;
+using ir::Value;
+using testing::any_bytes;
+
+struct ByteConv {
+  Ints x{1, 7, 9, 16}, weights{72, 16, 3, 3}, strides{1, 1}, low{1, 1}, high{1, 1}, dilations{1, 1};
+  std::int64_t zero = 117;
+  bool is_zero_given = false;  ///< with the arguments
+  bool is_part = false;        ///< x is some of the channels of a larger tensor
+};
+
+/// conv of i32, x less its zero point.
+ir::Graph convolution(const ByteConv& c) {
+  GraphBuilder b("main");
+  Ints sizes = c.x;
+  if (c.is_part) sizes.back() += 16;
+  Value x = b.input(ir::TensorMeta::of(u8, ir::Dims(sizes.begin(), sizes.end())), "x");
+  if (c.is_part)
+    x = b.emit("slice", {x},
+               {{"start", ir::Dims(sizes.size(), SymExpr(0))},
+                {"limit", ir::Dims(c.x.begin(), c.x.end())},
+                {"stride", ir::Dims(sizes.size(), SymExpr(1))}});
+  const Value zero = c.is_zero_given ? b.input(tensor(u8, {}), "zero")
+                                     : b.constant(ir::Literal::scalar_int(u8, c.zero));
+  const auto wide = [&](Value bytes) { return b.emit("convert", {bytes}, {{"dtype", i32}}); };
+  const Value w = b.constant(any_bytes(i8, c.weights, 7));
+  b.output(b.emit("conv", {b.emit("sub", {wide(x), wide(zero)}), wide(w)},
+                  {{"strides", c.strides},
+                   {"pads_low", c.low},
+                   {"pads_high", c.high},
+                   {"dilations", c.dilations},
+                   {"groups", std::int64_t{1}},
+                   {"channels_last", true}}));
+  return b.finish();
+}
+
+/// Whether the kernel of bytes copies no windows: of bytes it keeps a group of zero points at most.
+bool reads_in_place(const ir::Graph& graph) {
+  for (const jit::ProgramKernel& kernel : lowered(graph).kernels) {
+    if (kernel.nest == nullptr || kernel.nest->name.find("packed_int8_conv") == std::string::npos)
+      continue;
+    return std::ranges::none_of(kernel.nest->buffers, [](const jit::NestBuffer& buffer) {
+      return buffer.scope == jit::NestBuffer::Scope::Local && buffer.dtype == u8 &&
+             !buffer.count.is_constant(4);
+    });
+  }
+  ADD_FAILURE() << "no kernel of bytes";
+  return false;
+}
+
+void expect_exact(const ByteConv& c) {
+  SCOPED_TRACE(::testing::Message() << ::testing::PrintToString(c.x) << " by "
+                                    << ::testing::PrintToString(c.weights) << ", zero " << c.zero);
+  Ints sizes = c.x;
+  if (c.is_part) sizes.back() += 16;
+  std::vector<ir::Literal> arguments{any_bytes(u8, sizes, 3)};
+  if (c.is_zero_given) arguments.push_back(ir::Literal::scalar_int(u8, c.zero));
+  const ir::Graph graph = convolution(c);
+  expect_program_right(graph, lowered(graph), arguments, as_code(), 0);
+  // What is interpreted takes long.
+  if (ir::Literal(u8, c.x).count() < 1500)
+    expect_program_right(graph, lowered(graph), arguments, {}, 0);
+}
+
+void expect_exact_in_place(const ByteConv& c) {
+  EXPECT_TRUE(reads_in_place(convolution(c))) << ::testing::PrintToString(c.x);
+  expect_exact(c);
+}
+
+TEST(ByteConvs, ReadWindowsInPlace) {
+  expect_exact_in_place({});
+  expect_exact_in_place({.zero = 0});
+  expect_exact_in_place({.is_zero_given = true});
+  expect_exact_in_place({.zero = 0, .is_zero_given = true});
+  expect_exact_in_place({.low = {0, 0}, .high = {0, 0}});
+  expect_exact_in_place({.low = {1, 0}, .high = {0, 0}});
+  expect_exact_in_place({.low = {0, 0}, .high = {0, 1}});
+  expect_exact_in_place({.x = {1, 7, 7, 64}, .weights = {150, 64, 3, 3}});
+  expect_exact_in_place({.x = {2, 4, 75, 32}, .weights = {130, 32, 3, 3}});
+  expect_exact_in_place({.x = {1, 70, 6, 16}});
+}
+
+TEST(ByteConvs, ReadWindowsInPlaceOfKernelsOfAllKinds) {
+  expect_exact_in_place({.x = {1, 10, 21, 16}, .strides = {2, 3}, .low = {0, 2}, .high = {1, 0}});
+  expect_exact_in_place({.x = {1, 13, 17, 16}, .strides = {2, 2}});
+  expect_exact_in_place({.x = {1, 11, 31, 16}, .low = {2, 3}, .high = {3, 4}, .dilations = {2, 3}});
+  expect_exact_in_place({.weights = {72, 16, 1, 6}, .low = {0, 1}, .high = {0, 1}});
+  expect_exact_in_place({.weights = {72, 16, 6, 1}, .low = {1, 0}, .high = {1, 0}});
+  expect_exact_in_place(
+      {.x = {1, 8, 12, 16}, .weights = {72, 16, 3, 5}, .low = {1, 2}, .high = {1, 2}});
+  expect_exact_in_place({.x = {1, 7, 9, 64},
+                         .weights = {72, 64, 1, 1},
+                         .strides = {2, 2},
+                         .low = {0, 0},
+                         .high = {0, 0}});
+  expect_exact_in_place({.is_part = true});
+  // Windows that lie outside of x altogether, and columns of which none is inside.
+  expect_exact_in_place({.x = {1, 30, 40, 16}, .low = {4, 4}, .high = {4, 5}});
+  expect_exact_in_place(
+      {.x = {1, 5, 40, 16}, .weights = {72, 16, 6, 1}, .low = {1, 0}, .high = {1, 0}});
+}
+
+TEST(ByteConvs, ReadWindowsInPlaceOfOneAndThreeDimensions) {
+  expect_exact_in_place({.x = {2, 75, 16},
+                         .weights = {72, 16, 5},
+                         .strides = {1},
+                         .low = {2},
+                         .high = {2},
+                         .dilations = {1}});
+  expect_exact_in_place({.x = {2, 4, 5, 9, 16},
+                         .weights = {72, 16, 2, 3, 3},
+                         .strides = {1, 1, 1},
+                         .low = {1, 1, 1},
+                         .high = {1, 1, 1},
+                         .dilations = {1, 1, 1}});
+}
+
+/// Where taps begin in the middle of a group, tiles would have few rows or sizes are not known, windows are copied.
+TEST(ByteConvs, CopyOtherWindows) {
+  const ByteConv copied[] = {{.x = {2, 5, 9, 18}, .weights = {150, 18, 3, 3}},
+                             {.x = {2, 5, 5, 16}},
+                             {.x = {1, 2, 21, 16}, .low = {1, 9}, .high = {1, 9}}};
+  for (const ByteConv& c : copied) {
+    EXPECT_FALSE(reads_in_place(convolution(c)));
+    expect_exact(c);
+  }
+}
+
+}  // namespace
+}  // namespace heddle::test
