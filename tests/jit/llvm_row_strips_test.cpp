@@ -74,8 +74,9 @@ struct Softmax {
   NestBufferId z{};
 };
 
-/// Bytes of vectors with 16 registers, for which no phases are merged.
-constexpr std::int64_t kFew = 32;
+/// Bytes of vectors: those for which no phases are merged, with 16 registers and with 32.
+constexpr std::int64_t kFew = 16;
+constexpr std::int64_t kSome = 32;
 constexpr std::int64_t kMany = 64;
 
 std::int64_t rows_of(Softmax softmax) { return cpu::row_strips(softmax.finish(), kFew).rows; }
@@ -114,6 +115,14 @@ TEST(LlvmRowStrips, PhasesOfLongEnoughRowsThatFitAreMerged) {
   EXPECT_FALSE(is_merged(Softmax(128, ForStmt::Kind::Vector, 5))) << "hardly any three at a time";
   EXPECT_TRUE(is_merged(Softmax(128, ForStmt::Kind::Vector, 6)));
   EXPECT_FALSE(cpu::row_strips(Softmax(128).finish(), kFew).is_merged);
+}
+
+TEST(LlvmRowStrips, MergedPhasesOf16RegistersTakeAVectorAtATime) {
+  EXPECT_FALSE(cpu::row_strips(Softmax(63).finish(), kSome).is_merged);
+  const cpu::RowStrips merged = cpu::row_strips(Softmax(64).finish(), kSome);
+  EXPECT_TRUE(merged.is_merged);
+  EXPECT_EQ(merged.most_vectors, 1u);
+  EXPECT_EQ(cpu::row_strips(Softmax(128).finish(), kMany).most_vectors, 2u);
 }
 
 TEST(LlvmRowStrips, MergedPhasesHoldAPowerOfTwoOfRows) {
@@ -175,8 +184,8 @@ void expect_rows_by_themselves(std::int64_t extent, std::int64_t vector_bytes) {
 /// Any number of rows comes out bit by bit as each row by itself does, where the result overwrites x too.
 TEST(LlvmRowStrips, RowsComeOutAsEachByItself) {
   for (const std::int64_t extent : {1, 16, 100, 128, 200, 400}) {
-    expect_rows_by_themselves(extent, 0);
-    expect_rows_by_themselves(extent, kFew);
+    for (const std::int64_t vector_bytes : {std::int64_t{0}, kFew, kSome})
+      expect_rows_by_themselves(extent, vector_bytes);
   }
 }
 

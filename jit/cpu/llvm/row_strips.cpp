@@ -18,9 +18,11 @@ constexpr std::int64_t kMostRows = 8;
 constexpr std::int64_t kMergedBytes = 24 << 10;
 constexpr std::int64_t kLeastMergedVectors = 8;
 constexpr std::size_t kMostMerged = 4;
-/// With more vectors, the sums, constants and temporaries of all phases do not fit 32 registers.
+/// With more vectors, the sums, constants and temporaries of all phases do not fit 32 registers, or 16: these hold one vector of
+/// polynomials.
 constexpr unsigned kMergedVectors = 4;
 constexpr unsigned kMergedVectorsOfPolynomials = 2;
+constexpr unsigned kMergedVectorsOf16Registers = 2;
 
 const ForStmt* loop_of(const Stmt& statement) { return std::get_if<ForStmt>(&statement.node); }
 
@@ -125,7 +127,7 @@ bool is_worth_merging(const Nest& nest, const std::vector<RowPhase>& phases, std
 unsigned merged_vectors(const Nest& nest, const std::vector<RowPhase>& phases,
                         std::int64_t vector_bytes) {
   const auto lanes = static_cast<unsigned>(vector_bytes / 4);
-  if (vector_bytes != 64 || !is_worth_merging(nest, phases, lanes)) return 0;
+  if (vector_bytes < 32 || !is_worth_merging(nest, phases, lanes)) return 0;
   unsigned polynomials = 0;
   unsigned vectors = kMergedVectors;
   for (const RowPhase& phase : phases) {
@@ -136,7 +138,9 @@ unsigned merged_vectors(const Nest& nest, const std::vector<RowPhase>& phases,
     vectors = std::min(vectors, main_width(shape, loop, lanes) / lanes);
   }
   if (polynomials > 1 || vectors < 2) return 0;
-  return polynomials == 0 ? vectors : kMergedVectorsOfPolynomials;
+  const bool is_wide = vector_bytes == 64;
+  if (polynomials != 0) return is_wide ? kMergedVectorsOfPolynomials : 1;
+  return is_wide ? vectors : std::min(vectors, kMergedVectorsOf16Registers);
 }
 
 DType dtype_in(const ForStmt& loop, ScalarId id) {

@@ -272,26 +272,30 @@ Value* ScalarEmitter::inline_math(ScalarOp op, Value* a) {
   const auto slow = [&](Value* x) {
     return call_lanes(runtime_name(DType::F32, op), std::array{x});
   };
-  const bool avx512 = vector_bytes_ == 64;
-  VectorMath math(b_, avx512);
+  VectorMath math(b_, vector_bytes_ == 64);
+  // Sine and cosine branch, once for all lanes.
+  if (op == ScalarOp::Sin || op == ScalarOp::Cos) return math.apply(op, a, slow);
+  return in_parts(a, [&](Value* part) { return math.apply(op, part, slow); });
+}
+
+/// With 16 registers one machine vector at a time: what it keeps alive fits them.
+Value* ScalarEmitter::in_parts(Value* a, const std::function<Value*(Value*)>& compute) {
   const unsigned lanes = lanes_of(a);
   constexpr unsigned kPartLanes = 8;
-  // With 16 registers one machine vector at a time: what it keeps alive fits them. Sine and cosine branch, once
-  // for all lanes.
-  if (avx512 || lanes <= kPartLanes || op == ScalarOp::Sin || op == ScalarOp::Cos)
-    return math.apply(op, a, slow);
+  if (vector_bytes_ == 64 || lanes <= kPartLanes) return compute(a);
   std::vector<Value*> parts;
   for (unsigned first = 0; first < lanes; first += kPartLanes) {
-    Value* part = b_.CreateShuffleVector(a, lane_range(first, kPartLanes));
-    parts.push_back(math.apply(op, part, slow));
+    parts.push_back(compute(b_.CreateShuffleVector(a, lane_range(first, kPartLanes))));
     if (parts.back() == nullptr) return nullptr;
   }
   return concatenate(b_, std::move(parts));
 }
 
 Value* ScalarEmitter::exp_up_to_zero(Value* a) {
-  const bool in_place = inline_all_math_ && vector_bytes_ == 64 && lanes_of(a) != 0;
-  return in_place ? VectorMath(b_, true).exp_up_to_zero(a) : nullptr;
+  if (vector_bytes_ < 32 || lanes_of(a) == 0 || (vector_bytes_ == 64 && !inline_all_math_))
+    return nullptr;
+  VectorMath math(b_, vector_bytes_ == 64);
+  return in_parts(a, [&](Value* part) { return math.exp_up_to_zero(part); });
 }
 
 Value* ScalarEmitter::any_larger(Value* a, Value* b) {

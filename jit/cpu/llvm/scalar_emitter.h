@@ -77,6 +77,7 @@ class ScalarEmitter {
   llvm::Value* shift(ir::ScalarOp op, DType dtype, llvm::Value* a, llvm::Value* b);
   llvm::Value* divide_float(llvm::Value* a, llvm::Value* b);
   llvm::Value* divide_by_uniform(llvm::Value* a, llvm::Value* b, llvm::Value* divisor);
+  llvm::Value* in_parts(llvm::Value* a, const std::function<llvm::Value*(llvm::Value*)>& compute);
   llvm::Value* multiply_by_reciprocal(llvm::Value* a, llvm::Value* b, llvm::Value* inverse);
   llvm::Value* float_modulo(DType dtype, llvm::Value* a, llvm::Value* b);
   llvm::Value* float_power(DType dtype, llvm::Value* a, llvm::Value* b);
@@ -137,8 +138,10 @@ class VectorMath {
     llvm::Value* index;
   };
   Split split_by_sixteenths(llvm::Value* x);
-  llvm::Value* vanishing(llvm::Value* x, double low, double high,
+  llvm::Value* vanishing(llvm::Value* x, double low,
                          const std::function<llvm::Value*(llvm::Value*)>& compute);
+  llvm::Value* at_most(llvm::Value* x, double high);
+  llvm::Value* exp_near_zero(llvm::Value* x, llvm::Value* n);
   llvm::Value* exp_by_table(llvm::Value* x);
   llvm::Value* exp_of_bounded(llvm::Value* bounded);
   llvm::Value* log_by_table(llvm::Value* x);

@@ -241,9 +241,7 @@ constexpr double kVanishing = -103.97207708399179;
 }  // namespace
 
 /// 1.1 ulp: e^x = 2^floor(n) 2^(n - floor(n)) e^r, the second factor from a table in a register.
-Value* VectorMath::exp_by_table(Value* x) {
-  return exp_of_bounded(b_.CreateSelect(b_.CreateFCmpOGT(x, real(89, x)), real(89, x), x));
-}
+Value* VectorMath::exp_by_table(Value* x) { return exp_of_bounded(at_most(x, 89)); }
 
 /// The same for an x up to 89, or NaN.
 Value* VectorMath::exp_of_bounded(Value* bounded) {
@@ -256,35 +254,54 @@ Value* VectorMath::exp_of_bounded(Value* bounded) {
   return scale_kept(kept, fma(root, rest, root), split.n);
 }
 
+/// The bits of a sum with the rounder end with those of n + 64: scaled by that and by 2^-64, a power of two is made by one shift, and
+/// the product is rounded once, as scale() rounds it.
 Value* VectorMath::exp_up_to_zero(Value* x) {
-  return takes_avx512(x) ? exp_of_bounded(x) : nullptr;
+  if (takes_avx512(x)) return exp_of_bounded(x);
+  constexpr double kShift = 64;
+  return vanishing(x, kVanishing, [&](Value* bounded) {
+    Value* rounder = real(kRounder + 127 + kShift, bounded);
+    Value* shifted = fma(bounded, real(kLog2E, bounded), rounder);
+    Value* power = from_bits(b_.CreateShl(to_bits(shifted), integer(23, bounded)));
+    Value* near = exp_near_zero(bounded, b_.CreateFSub(shifted, rounder));
+    return b_.CreateFMul(b_.CreateFMul(near, power), real(std::exp2(-kShift), bounded));
+  });
 }
 
-/// `compute` of x below `high`, and 0 where x is below `low`, so that the result would be rounded to it. A scaling that
-/// underflows takes some 100 ns, and hidden scores of attention are all so small: such lanes compute that of 0.
-Value* VectorMath::vanishing(Value* x, double low, double high,
-                             const std::function<Value*(Value*)>& compute) {
+/// e^(x - n ln(2)).
+Value* VectorMath::exp_near_zero(Value* x, Value* n) {
+  Value* r = fma(n, real(-kLn2Low, x), fma(n, real(-kLn2High, x), x));
+  Value* rest = fma(b_.CreateFMul(r, r), polynomial(kExp, r), r);
+  return b_.CreateFAdd(rest, real(1, x));
+}
+
+/// `compute` of x, and 0 where x is below `low`, so that the result would be rounded to it. A scaling that underflows takes some
+/// 100 ns, and hidden scores of attention are all so small: such lanes compute that of 0.
+Value* VectorMath::vanishing(Value* x, double low, const std::function<Value*(Value*)>& compute) {
   Value* vanishes = b_.CreateFCmpOLT(x, real(low, x));
-  Value* bounded = b_.CreateSelect(vanishes, real(0, x), x);
-  bounded = b_.CreateSelect(b_.CreateFCmpOGT(bounded, real(high, x)), real(high, x), bounded);
-  return b_.CreateSelect(vanishes, real(0, x), compute(bounded));
+  return b_.CreateSelect(vanishes, real(0, x), compute(b_.CreateSelect(vanishes, real(0, x), x)));
+}
+
+/// x up to `high`, or NaN.
+Value* VectorMath::at_most(Value* x, double high) {
+  return b_.CreateSelect(b_.CreateFCmpOGT(x, real(high, x)), real(high, x), x);
 }
 
 /// 1.1 ulp.
 Value* VectorMath::exp(Value* x) {
   if (takes_avx512(x)) return exp_by_table(x);
-  return vanishing(x, kVanishing, 89, [this](Value* bounded) {
+  return vanishing(x, kVanishing, [this](Value* given) {
+    Value* bounded = at_most(given, 89);
     Value* rounder = real(kRounder, bounded);
     Value* n = b_.CreateFSub(fma(bounded, real(kLog2E, bounded), rounder), rounder);
-    Value* r = fma(n, real(-kLn2Low, bounded), fma(n, real(-kLn2High, bounded), bounded));
-    Value* rest = fma(b_.CreateFMul(r, r), polynomial(kExp, r), r);
-    return scale(b_.CreateFAdd(rest, real(1, bounded)), n);
+    return scale(exp_near_zero(bounded, n), n);
   });
 }
 
 /// 1.1 ulp.
 Value* VectorMath::exp2(Value* x) {
-  return vanishing(x, -150, 129, [this](Value* bounded) {
+  return vanishing(x, -150, [this](Value* given) {
+    Value* bounded = at_most(given, 129);
     Value* rounder = real(kRounder, bounded);
     Value* n = b_.CreateFSub(b_.CreateFAdd(bounded, rounder), rounder);
     Value* r = b_.CreateFSub(bounded, n);
