@@ -65,6 +65,13 @@ bool is_fixed_data(const Node& node) {
   return node.op_name() == "const" || node.op_name() == "param";
 }
 
+bool is_argument(const Node& node) { return node.op_name() == "input"; }
+
+bool narrows(const Node& node) {
+  return node.op_name() == "convert" &&
+         size_of(node.output().dtype) < size_of(node.input(0).meta().dtype);
+}
+
 /// Whether a permute by `perm` leaves the contiguous dimension among the last two.
 bool keeps_matrix(const Perm& perm) {
   const auto last = static_cast<std::int64_t>(perm.size()) - 1;
@@ -148,8 +155,9 @@ void Layouts::form_groups(const Graph& graph) {
     const auto found = groups_.find(node.get());
     if (found == groups_.end()) continue;
     const auto [number, fresh] = numbers.emplace(find(parents, found->second), all_.size());
-    if (fresh) all_.push_back({identity_perm(widest_rank(*node)), false, {}, {}, {}});
+    if (fresh) all_.push_back({.order = identity_perm(widest_rank(*node))});
     found->second = number->second;
+    all_[static_cast<std::size_t>(number->second)].narrows |= narrows(*node);
   }
 }
 
@@ -229,14 +237,16 @@ bool Layouts::is_free(const Edge& edge, const Perm& perm) const {
 
 /// The permutes of what the group gives, and those of what it reads that no other reading needs: what others read of the
 /// values of others is the same in every order of this group, so it is not weighed.
-std::size_t Layouts::cost(const Group& group) const {
+Layouts::Cost Layouts::cost(const Group& group) const {
   std::set<std::pair<Value, Perm>> permutes;
+  std::size_t wide_results = 0;
   for (const std::size_t k : group.given)
     if (auto perm = permute_of(edges_[k]))
       permutes.emplace(edges_[k].source.root, std::move(*perm));
   for (const std::size_t k : group.read) {
     auto perm = permute_of(edges_[k]);
     if (!perm) continue;
+    if (group.narrows && !is_argument(*edges_[k].source.root.node)) ++wide_results;
     std::pair permute(edges_[k].source.root, std::move(*perm));
     const auto others = readings_.find(permute);
     if (others == readings_.end() || others->second == 0) permutes.insert(std::move(permute));
@@ -247,7 +257,7 @@ std::size_t Layouts::cost(const Group& group) const {
     const bool free = is_fixed_data(*value.node) || moves_nothing(sizes, group.order);
     if (!free) permutes.emplace(value, group.order);
   }
-  return permutes.size();
+  return {permutes.size(), wide_results};
 }
 
 /// The orders in which some reading needs no permute.
@@ -279,11 +289,11 @@ bool Layouts::improve(Group& group) {
   };
   count_all(-1);
   Perm best = group.order;
-  std::size_t least = cost(group);
-  const std::size_t before = least;
+  Cost least = cost(group);
+  const Cost before = least;
   for (Perm& order : candidates(group)) {
     group.order = order;
-    const std::size_t now = cost(group);
+    const Cost now = cost(group);
     if (now >= least) continue;
     least = now;
     best = std::move(order);

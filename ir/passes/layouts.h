@@ -1,6 +1,7 @@
 // An order of dimensions for every value whose ops do not care about it.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -41,7 +42,8 @@ struct Source {
 /// counting those of constants and parameters, which are reordered once, nor those that only a matmul reads
 /// and that keep the contiguous dimension among its last two: it takes any strides. Groups in turn take the
 /// order of least cost, if that is less than what they have, until none changes: the number of permutes
-/// never grows.
+/// never grows. Where it is the same, a group that makes fewer bytes of what others compute, as of products that
+/// are quantised, reads it as it lies: they are computed together, and permutes move what is narrow.
 class Layouts {
  public:
   explicit Layouts(const Graph& graph);
@@ -73,9 +75,18 @@ class Layouts {
   struct Group {
     Perm order;
     bool pinned = false;
-    std::vector<std::size_t> given;  ///< readings of its values
-    std::vector<std::size_t> read;   ///< its readings of values of others
-    std::vector<Value> narrow;       ///< operands of smaller rank
+    bool narrows = false;              ///< some node makes a value of fewer bytes
+    std::vector<std::size_t> given{};  ///< readings of its values
+    std::vector<std::size_t> read{};   ///< its readings of values of others
+    std::vector<Value> narrow{};       ///< operands of smaller rank
+  };
+
+  /// Compared in this order.
+  struct Cost {
+    std::size_t permutes;
+    std::size_t
+        wide_results;  ///< readings through permutes of what other nodes compute and this group makes narrower
+    auto operator<=>(const Cost&) const = default;
   };
 
   std::int32_t group_of(const Node* node) const;
@@ -88,7 +99,7 @@ class Layouts {
   bool is_free(const Edge& edge, const Perm& perm) const;
   std::optional<Perm> permute_of(const Edge& edge) const;
   void count(std::size_t edge, int change);
-  std::size_t cost(const Group& group) const;
+  Cost cost(const Group& group) const;
   std::vector<Perm> candidates(const Group& group) const;
   bool improve(Group& group);
 

@@ -174,9 +174,11 @@ class Converter {
     return is_even(q, q.zero, q.zero_views, read, d) && is_even(q, q.scale, q.scale_views, read, d);
   }
 
-  static bool is_deep_enough(const SymExpr& depth, const SymExpr& columns) {
+  bool is_deep_enough(const SymExpr& depth, const SymExpr& columns) const {
+    const bool is_cpu = options_.target == LowerOptions::Target::Cpu;
     return depth.is_constant() && columns.is_constant() && depth.constant() <= kMaxDepth &&
-           depth.constant() * columns.constant() >= kLeastPackedCount;
+           depth.constant() * columns.constant() >=
+               (is_cpu ? kLeastPackedBytes : kLeastPackedCount);
   }
 
   bool is_product(const Node& node, const Quantised& left, const Quantised& right) const {
@@ -189,7 +191,7 @@ class Converter {
            is_deep_enough(w.meta().sizes[0], w.meta().sizes[1]);
   }
 
-  static bool is_window(const Node& node, const Quantised& left, const Quantised& right) {
+  bool is_window(const Node& node, const Quantised& left, const Quantised& right) const {
     const Value w = node.input(1);
     const Dims& sizes = w.meta().sizes;
     if (node.integer("groups") != 1 || (left.zero && !is_single(left.zero)) ||

@@ -20,6 +20,8 @@ constexpr int kCheapOperations = 6;
 constexpr int kCheapLoads = 2;
 /// One element, evaluated once a kernel or so: almost anything is cheaper than a kernel of its own.
 constexpr int kScalarOperations = 64;
+/// Nodes between a product and what is stored of it that are looked at.
+constexpr std::size_t kMostFollowing = 64;
 /// Elements of what is computed once and kept: larger ones cost more memory than they save time.
 constexpr std::int64_t kMaxKept = 1 << 14;
 
@@ -204,7 +206,9 @@ bool ReadAnalysis::should_inline(const Node* node) const {
   const bool own_index = std::all_of(readers.begin(), readers.end(), [&](const Reader& reader) {
     return reads_same(reads_[graph_.position(reader.node)], {node->value(), reader.index});
   });
+  if (readers.size() == 1 && opaque_readers_[k] == 0 && widens_what_is_kept(node)) return true;
   if (own_index && opaque_readers_[k] == 0) return false;
+  if (narrows_a_nest(node)) return false;
   if (readers.size() == 1 && opaque_readers_[k] == 0 && reads_each_once(node, readers[0]))
     return true;
   const bool few_loads = cost.loads <= 1 || (cost.loads <= kCheapLoads && readers.size() <= 2);
@@ -212,6 +216,40 @@ bool ReadAnalysis::should_inline(const Node* node) const {
 }
 
 /// Whether it computes something fixed for what is not. One element is cheaper than a kernel at any rate.
+bool ReadAnalysis::widens_what_is_kept(const Node* node) const {
+  const ir::TensorMeta& made = node->output(0);
+  for (int steps = 0; steps < kCheapOperations; ++steps) {
+    Value wide;
+    for (const Value& input : node->inputs()) {
+      if (!input || input.meta().count().is_constant(1)) continue;
+      if (wide || !same_dims(input.meta().sizes, made.sizes)) return false;
+      wide = input;
+    }
+    if (!wide || graph_.class_of(wide.node) != NodeClass::Element) return false;
+    if (is_pinned_[graph_.position(wide.node)])
+      return size_of(wide.meta().dtype) < size_of(made.dtype);
+    node = wide.node;
+  }
+  return false;
+}
+
+bool ReadAnalysis::narrows_a_nest(const Node* node) const {
+  if (graph_.options().target != LowerOptions::Target::Cpu) return false;
+  const ir::TensorMeta& made = node->output(0);
+  std::vector<const Node*> open{node};
+  for (std::size_t k = 0; k < open.size() && k < kMostFollowing; ++k) {
+    for (const Value& input : open[k]->inputs()) {
+      if (!input || !same_dims(input.meta().sizes, made.sizes)) continue;
+      const NodeClass kind = graph_.class_of(input.node);
+      const bool is_nest =
+          kind == NodeClass::Nest && find_recipe(input.node->op().lowering.nest)->epilogue;
+      if (is_nest && size_of(input.meta().dtype) > size_of(made.dtype)) return true;
+      if (kind == NodeClass::Element) open.push_back(input.node);
+    }
+  }
+  return false;
+}
+
 bool ReadAnalysis::is_computed_once(const Node* node) const {
   if (!is_fixed(node) || graph_.class_of(node) != NodeClass::Element) return false;
   const SymExpr count = node->output(0).count();

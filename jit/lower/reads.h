@@ -28,7 +28,9 @@ struct NodeReads {
 ///
 /// Views are inlined unless they must be in memory. An element node is inlined when it is read at other
 /// indices than its own and that costs less than storing it: when each element is read once at most, or
-/// when it is cheap. What is the same in each run is not inlined into what is not: it is computed when a unit is
+/// when it is cheap. What makes fewer bytes of what a recipe gives is computed with that and stored, on the CPU, wherever it is
+/// read: the result in another order would be stored instead. What widens a value in memory by little is made where it is read,
+/// if in one place. What is the same in each run is not inlined into what is not: it is computed when a unit is
 /// built.
 class ReadAnalysis {
  public:
@@ -63,6 +65,8 @@ class ReadAnalysis {
   void visit(const Node* node);
   bool should_inline(const Node* node) const;
   bool leaves_its_region(const Node* node) const;
+  bool widens_what_is_kept(const Node* node) const;
+  bool narrows_a_nest(const Node* node) const;
   bool is_computed_once(const Node* node) const;
   bool is_injective(const NodeReads& reads, const Index& index) const;
   bool reads_each_once(const Node* node, const Reader& reader) const;

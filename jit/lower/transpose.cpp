@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/check.h"
+#include "jit/lower/narrowing.h"
 #include "jit/lower/nest_rewrite.h"
 
 namespace heddle::jit {
@@ -75,13 +77,21 @@ class Transposer {
     if (!along) return false;
     along_ = *along;
     make_axes();
-    Block tile;
-    for (Stmt& statement : body_) {
-      auto* load = std::get_if<LoadStmt>(&statement.node);
-      if (load != nullptr && is_across(*load, lane_.axis)) tile.push_back(fill(*load));
+    std::vector<LoadStmt> across;
+    for (const Stmt& statement : body_) {
+      const auto* load = std::get_if<LoadStmt>(&statement.node);
+      if (load != nullptr && is_across(*load, lane_.axis)) across.push_back(*load);
     }
+    Block tile;
+    std::vector<Narrowing> narrowings;
+    for (const LoadStmt& load : across) {
+      if (auto narrowing = take_narrowing(body_, load.result))
+        fill_narrowed(load, std::move(*narrowing), tile);
+      else
+        tile.push_back(fill(load));
+    }
+    Block loops = take_constants(body_);
     tile.push_back(work());
-    Block loops;
     loops.push_back(loop(lane_tile_, lane_tiles_, ForStmt::Kind::Serial, std::move(tile)));
     builder_.nest().body = std::move(loops);
     builder_.set_parallel(parallel_, parallel_extent_);
@@ -114,24 +124,72 @@ class Transposer {
     return place;
   }
 
-  /// Loads a tile along the memory's own order and turns it; `load` then reads the tile.
-  Stmt fill(LoadStmt& load) {
-    const NestBufferId tile = builder_.add_local(load.dtype, kTile * kTile, kTile * kTile);
+  NestBufferId add_tile(DType dtype) {
+    const NestBufferId tile = builder_.add_local(dtype, kTile * kTile, kTile * kTile);
     builder_.nest().buffers[tile].read = builder_.nest().buffers[tile].written = true;
+    return tile;
+  }
+
+  /// A loop over a tile along the memory's own order, which stores `value` after `inner`: as it lies or, if `turns`, turned.
+  Stmt pass(Symbol along, Symbol lane, Block inner, NestBufferId tile, ScalarId value, bool turns) {
+    const SymExpr place =
+        turns ? SymExpr(along) * kTile + lane : SymExpr(lane) * kTile + SymExpr(along);
+    inner.push_back(Stmt{StoreStmt{tile, place, value, kNoScalar, std::nullopt, false}});
+    Block outer;
+    outer.push_back(loop(along, along_extent_, ForStmt::Kind::Vector, std::move(inner)));
+    return loop(lane, lane_extent_, ForStmt::Kind::Serial, std::move(outer));
+  }
+
+  /// Where the body reads a turned tile.
+  SymExpr place_in_tile() const {
+    return (SymExpr(along_.axis) - along_begin_) * kTile + lane_.axis - lane_begin_;
+  }
+  LoadStmt& load_of(ScalarId result) {
+    LoadStmt* found = nullptr;
+    for (Stmt& statement : body_)
+      if (auto* load = std::get_if<LoadStmt>(&statement.node);
+          load != nullptr && load->result == result)
+        found = load;
+    HD_CHECK(found != nullptr, "the body has the load");
+    return *found;
+  }
+
+  /// Loads a tile along the memory's own order and turns it; the body's load then reads the tile.
+  Stmt fill(const LoadStmt& load) {
     const Symbol along = builder_.new_axis(kTile);
     const Symbol lane = builder_.new_axis(kTile);
     LoadStmt from = load;
     from.result = builder_.fresh_scalar();
     Block inner;
-    const SymExpr place = SymExpr(along) * kTile + lane;
     inner.push_back(Stmt{from});
     substitute(inner, at(along, lane), builder_.facts());
-    inner.push_back(Stmt{StoreStmt{tile, place, from.result, kNoScalar, std::nullopt, false}});
-    load.buffer = tile;
-    load.index = (SymExpr(along_.axis) - along_begin_) * kTile + lane_.axis - lane_begin_;
-    Block outer;
-    outer.push_back(loop(along, along_extent_, ForStmt::Kind::Vector, std::move(inner)));
-    return loop(lane, lane_extent_, ForStmt::Kind::Serial, std::move(outer));
+    LoadStmt& read = load_of(load.result);
+    read.buffer = add_tile(load.dtype);
+    read.index = place_in_tile();
+    return pass(along, lane, std::move(inner), read.buffer, from.result, true);
+  }
+
+  /// The same of what is made of the load: computed first, so that fewer bytes are turned.
+  void fill_narrowed(const LoadStmt& load, Narrowing narrowing, Block& tile) {
+    const Symbol along = builder_.new_axis(kTile);
+    const Symbol lane = builder_.new_axis(kTile);
+    Block inner;
+    inner.push_back(Stmt{load});
+    for (Stmt& statement : narrowing.statements) inner.push_back(std::move(statement));
+    substitute(inner, at(along, lane), builder_.facts());
+    // The body has this result from now on.
+    const ScalarId made = std::get<ConvertStmt>(inner.back().node).result = builder_.fresh_scalar();
+    const NestBufferId rows = add_tile(narrowing.dtype);
+    tile.push_back(pass(along, lane, std::move(inner), rows, made, false));
+    LoadStmt from{builder_.fresh_scalar(), narrowing.dtype, rows, 0};
+    const Symbol turned_along = builder_.new_axis(kTile);
+    const Symbol turned_lane = builder_.new_axis(kTile);
+    from.index = SymExpr(turned_lane) * kTile + SymExpr(turned_along);
+    const NestBufferId turned = add_tile(narrowing.dtype);
+    Block moved;
+    moved.push_back(Stmt{from});
+    tile.push_back(pass(turned_along, turned_lane, std::move(moved), turned, from.result, true));
+    load_of(load.result) = {narrowing.result, narrowing.dtype, turned, place_in_tile()};
   }
 
   Stmt work() {

@@ -96,6 +96,15 @@ TEST(ByteProducts, OfAnyShape) {
   }
 }
 
+/// Bytes are multiplied as such by small matrices too, by very small ones not.
+TEST(ByteProducts, OfFewWeights) {
+  Quantised q{.depth = 32, .columns = 32};
+  EXPECT_EQ(calls_of(jit::pack_weights(product(q), {})).back(), "packed_int8_matmul");
+  expect_exact(q, 5);
+  q.columns = 31;
+  EXPECT_EQ(calls_of(jit::pack_weights(product(q), {})).back(), "matmul");
+}
+
 /// Nothing is summed for a zero point that is known to be 0, and what depends on the weights only is computed once.
 TEST(ByteProducts, LeaveOutWhatIsZero) {
   Quantised q{};

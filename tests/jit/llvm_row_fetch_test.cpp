@@ -122,6 +122,35 @@ TEST(LlvmRowFetch, WhatIsNoRowOfMemoryFetchesNothing) {
   EXPECT_EQ(fetches(columns.builder.finish()), Texts{}) << "elements of a row lie apart";
 }
 
+/// A tile of rows `pitch` elements apart, the next one `step` elements beside it.
+std::size_t piece_fetches(std::int64_t pitch, std::int64_t step, bool is_masked = false) {
+  NestBuilder b("tile");
+  const Symbol tile = b.new_axis(8);
+  b.set_parallel(tile, 8);
+  const NestBufferId x = b.add_global(f32, 64 * pitch + 8 * step);
+  const NestBufferId y = b.add_local(f32, 1024, 1024);
+  const Scalar truth = b.constant_int(DType::Bool, 1);
+  const Symbol row = b.begin_for(32, ForStmt::Kind::Serial);
+  const Symbol i = b.begin_for(32, ForStmt::Kind::Vector);
+  const Scalar read =
+      b.load(x, SymExpr(row) * pitch + SymExpr(tile) * step + i, is_masked ? truth.id : kNoScalar);
+  b.store(y, SymExpr(row) * 32 + i, read);
+  b.end_for();
+  b.end_for();
+  const auto found = cpu::row_fetches(b.finish());
+  for (const auto& [load, distance] : found) EXPECT_TRUE(distance.is_constant(step));
+  return found.size();
+}
+
+TEST(LlvmRowFetch, PiecesOfRowsFetchTheOnesBeside) {
+  EXPECT_EQ(piece_fetches(3136, 32), 1u);
+  EXPECT_EQ(piece_fetches(512, 32), 1u);
+  EXPECT_EQ(piece_fetches(511, 32), 0u) << "some are in one page";
+  EXPECT_EQ(piece_fetches(3136, 4096), 0u) << "the next ones are other rows";
+  EXPECT_EQ(piece_fetches(3136, 0), 0u) << "the next ones are the same";
+  EXPECT_EQ(piece_fetches(3136, 32, true), 0u);
+}
+
 /// The code asks for each line of the next row once, in the main loop alone, and computes the same.
 TEST(LlvmRowFetch, CodeAsksForEachLineOnce) {
   constexpr std::int64_t kExtent = 300;

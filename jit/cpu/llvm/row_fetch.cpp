@@ -51,6 +51,40 @@ std::optional<SymExpr> next_row(const Nest& nest, const Read& read) {
   return across->coefficient;
 }
 
+/// Rows so far from each other lie in pages of their own, in which processors fetch ahead on their own not before some lines.
+constexpr std::int64_t kFarBytes = 2 << 10;
+constexpr std::int64_t kMostPieceBytes = 512;
+
+/// How far the same row goes on that `load`, in a loop over a piece of it, reads from in the next iteration, if in pieces.
+std::optional<SymExpr> next_piece(const Nest& nest, const LoadStmt& load, const ForStmt& piece,
+                                  const ForStmt& rows) {
+  if (load.mask != kNoScalar || load.buffer >= nest.global_count()) return std::nullopt;
+  const auto along = load.index.linear_in(piece.axis);
+  const auto down = load.index.linear_in(rows.axis);
+  const auto beside = load.index.linear_in(nest.parallel_axis);
+  if (!along || !down || !beside || !along->coefficient.is_constant(1)) return std::nullopt;
+  const auto element = static_cast<std::int64_t>(size_of(nest.buffers[load.buffer].dtype));
+  const std::int64_t far = down->coefficient.as_constant().value_or(0) * element;
+  const std::int64_t near = beside->coefficient.as_constant().value_or(0) * element;
+  const bool is_piece = far >= kFarBytes && near > 0 && near <= kMostPieceBytes;
+  return is_piece ? std::optional(beside->coefficient) : std::nullopt;
+}
+
+void add_piece_fetches(const Nest& nest, const Block& block, const ForStmt* rows,
+                       std::unordered_map<const LoadStmt*, SymExpr>& fetches) {
+  for (const Stmt& statement : block) {
+    const auto* loop = std::get_if<ForStmt>(&statement.node);
+    if (loop != nullptr && loop->kind == ForStmt::Kind::Serial)
+      add_piece_fetches(nest, *loop->body, loop, fetches);
+    if (loop == nullptr || loop->kind != ForStmt::Kind::Vector || rows == nullptr) continue;
+    for (const Stmt& inner : *loop->body) {
+      const auto* load = std::get_if<LoadStmt>(&inner.node);
+      const auto distance = load == nullptr ? std::nullopt : next_piece(nest, *load, *loop, *rows);
+      if (distance) fetches.emplace(load, *distance);
+    }
+  }
+}
+
 }  // namespace
 
 std::unordered_map<const LoadStmt*, SymExpr> row_fetches(const Nest& nest, std::int64_t rows) {
@@ -66,6 +100,7 @@ std::unordered_map<const LoadStmt*, SymExpr> row_fetches(const Nest& nest, std::
     if (before.size() != 1 || before[0] == read->loop) continue;
     if (const auto distance = next_row(nest, *read)) fetches.emplace(read->load, *distance * rows);
   }
+  add_piece_fetches(nest, nest.body, nullptr, fetches);
   return fetches;
 }
 

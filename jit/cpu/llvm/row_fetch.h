@@ -17,6 +17,13 @@ namespace heddle::jit::cpu {
 /// Processors fetch ahead by themselves too, but begin anew at each page, which a row may be, and late where loops end
 /// and begin. It is the second loop over a row that has nothing to wait for; it fetches where a function computed by
 /// a polynomial leaves time. Short rows follow each other in a page, and long ones would push each other out.
+///
+/// And loads of pieces of rows far below each other, as tiles that are turned have them: the next iteration's piece is fetched.
+///
+///   parallel i0 < 98
+///     serial i1 < 64
+///       vector i2 < 32: load b0[32*i0+3136*i1+i2]  fetches b0[32*i0+3136*i1+i2+32]
+///
 /// @param rows  that the nest goes through at a time (row_strips.h): fetched is the one so many rows on.
 /// Cost: quadratic in the reads of the outermost loops, which are few.
 std::unordered_map<const LoadStmt*, SymExpr> row_fetches(const Nest& nest, std::int64_t rows = 1);
