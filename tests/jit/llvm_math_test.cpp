@@ -190,6 +190,7 @@ struct ByteScale {
   DType dtype;
   float scale;
   int zero;
+  bool is_relu = false;  ///< of max(x, 0)
 };
 
 /// convert(clamp(round(x / scale) + zero, least, largest)), as QuantizeLinear is written.
@@ -203,7 +204,9 @@ Nest quantisation(const ByteScale& to) {
   const Symbol i = b.new_axis(n);
   b.begin_for(i, n, ForStmt::Kind::Vector);
   const double least = to.dtype == u8 ? 0 : -128;
-  const ir::Scalar ratio = b.apply(ScalarOp::Div, {b.load(x, i), b.constant(f32, to.scale)});
+  ir::Scalar from = b.load(x, i);
+  if (to.is_relu) from = b.apply(ScalarOp::Max, {from, b.constant(f32, 0)});
+  const ir::Scalar ratio = b.apply(ScalarOp::Div, {from, b.constant(f32, to.scale)});
   const ir::Scalar moved =
       b.apply(ScalarOp::Add, {b.apply(ScalarOp::Round, {ratio}), b.constant(f32, to.zero)});
   const ir::Scalar above = b.apply(ScalarOp::Max, {moved, b.constant(f32, least)});
@@ -225,7 +228,8 @@ void expect_quantised(const ByteScale& to, std::vector<float> x) {
   const Nest nest = quantisation(to);
   CompiledNest(nest).run({x.data(), y.data()}, {static_cast<std::int64_t>(x.size())});
   for (std::size_t k = 0; k < x.size(); ++k) {
-    const float steps = std::nearbyint(x[k] / to.scale) + static_cast<float>(to.zero);
+    const float from = to.is_relu && x[k] < 0 ? 0 : x[k];
+    const float steps = std::nearbyint(from / to.scale) + static_cast<float>(to.zero);
     const auto least = static_cast<float>(std::numeric_limits<Byte>::min());
     const auto largest = static_cast<float>(std::numeric_limits<Byte>::max());
     const int want = std::isnan(steps) ? 0 : static_cast<int>(std::clamp(steps, least, largest));
@@ -238,7 +242,28 @@ TEST(LlvmQuantise, GivesWhatItsPartsDo) {
   for (const float scale : {8.0f / 255, 6.0f / 255, 1.0f, 0.25f, 3.7f, 1e-12f, 0x1p59f, 1e-19f}) {
     for (const int zero : {0, 10, 128, 255}) expect_quantised<std::uint8_t>({u8, scale, zero}, x);
     for (const int zero : {0, -128, 127, 5}) expect_quantised<std::int8_t>({i8, scale, zero}, x);
+    for (const int zero : {0, 10}) expect_quantised<std::uint8_t>({u8, scale, zero, true}, x);
+    for (const int zero : {0, -128}) expect_quantised<std::int8_t>({i8, scale, zero, true}, x);
   }
+}
+
+/// Where 0 is the least byte, what is below is bounded once.
+TEST(LlvmQuantise, BoundsARelusResultOnce) {
+  const cpu::CodegenTarget target = cpu::host_target(0);
+  if (target.vector_bytes < 32) GTEST_SKIP() << "needs fused multiply-add";
+  const auto maxima = [&](const ByteScale& to) {
+    cpu::CodegenTexts texts;
+    texts.want_assembly = true;
+    cpu::compile_object(quantisation(to), target, &texts);
+    std::size_t count = 0;
+    for (std::size_t at = texts.assembly.find("vmaxps"); at != std::string::npos;
+         at = texts.assembly.find("vmaxps", at + 1))
+      ++count;
+    return count;
+  };
+  EXPECT_EQ(maxima({u8, 0.1f, 0, true}), maxima({u8, 0.1f, 0}));
+  EXPECT_EQ(maxima({i8, 0.1f, -128, true}), maxima({i8, 0.1f, -128}));
+  EXPECT_GT(maxima({u8, 0.1f, 10, true}), maxima({u8, 0.1f, 10}));
 }
 
 TEST(LlvmQuantise, RoundsByAnAddition) {

@@ -32,7 +32,7 @@ namespace heddle::jit::cpu {
 namespace {
 
 /// Raised whenever the code generated for a nest changes.
-constexpr int kEmitterVersion = 31;
+constexpr int kEmitterVersion = 32;
 
 [[noreturn]] void fail(const std::string& name, const std::string& what) {
   throw CompileError({.what = "LLVM: " + what, .where = name, .expected = {}, .got = {}});

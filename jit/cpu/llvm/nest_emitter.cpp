@@ -205,6 +205,10 @@ Value* NestEmitter::quantised(const ConvertStmt& s) {
   const bool fits = low == least && high == least + 255 && zero >= low && zero <= high &&
                     zero == std::floor(zero) && scale >= 1 / kMost && scale <= kMost;
   if (!at || !fits || lanes_of(value(*at)) == 0) return nullptr;
+  // The least byte stands for 0 and less: a relu before it changes nothing.
+  double bound = 0;
+  const auto below = zero == least ? beside_number(*at, ScalarOp::Max, bound) : std::nullopt;
+  if (below && bound == 0) at = below;
   return scalars_.quantise(value(*at), static_cast<float>(scale), static_cast<std::int64_t>(zero),
                            s.dtype);
 }
