@@ -286,6 +286,7 @@ struct AttentionForm {
   Symbol row_begin;     ///< first query of the tile
   SymExpr batches;      ///< in size parameters, as are the others
   SymExpr heads;        ///< of queries
+  SymExpr key_heads;    ///< of keys and values
   SymExpr queries;      ///< of a head
   SymExpr keys;         ///< of a head
   NestBufferId totals;  ///< of the weights of each row

@@ -150,11 +150,11 @@ class Printer {
   }
 
   std::string describe(const AttentionForm& a) const {
-    return "attention of " + a.batches.to_string() + " x " + a.heads.to_string() + " x [" +
-           a.queries.to_string() + ", " + a.keys.to_string() + "] at " + a.batch.to_string() +
-           ", " + a.head.to_string() + ", " + a.row_begin.to_string() + " totals " +
-           buffer_name(a.totals) + " scale " + number(a.scale) + (a.causal ? " causal" : "") +
-           (a.masked ? " masked" : "");
+    return "attention of " + a.batches.to_string() + " x " + a.heads.to_string() + " / " +
+           a.key_heads.to_string() + " x [" + a.queries.to_string() + ", " + a.keys.to_string() +
+           "] at " + a.batch.to_string() + ", " + a.head.to_string() + ", " +
+           a.row_begin.to_string() + " totals " + buffer_name(a.totals) + " scale " +
+           number(a.scale) + (a.causal ? " causal" : "") + (a.masked ? " masked" : "");
   }
 
   void line(const std::string& content) {

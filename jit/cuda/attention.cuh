@@ -27,7 +27,7 @@ static __device__ __forceinline__ void hd_fetch_lines(hd_sixteen* to, const T* f
                                                       long long lines_left, int count, bool wide) {
   constexpr int each = 16 / (int)sizeof(T);
   const int there = lines_left >= lines ? lines : (int)lines_left;
-#pragma unroll
+#pragma unroll 1
   for (int k = threadIdx.x; k < lines * pieces; k += threads) {
     const int line = k / pieces;
     const int piece = k % pieces;
@@ -61,6 +61,7 @@ struct hd_attention_tile {
   static constexpr int thread_keys = warp_columns / 4;
   static constexpr int line = columns + 8;  // of the sums: rows of a fragment lie in different banks
   static constexpr int total_at = warp_keys * rows * line;
+  static constexpr int largest_at = total_at + warp_keys * rows;
   unsigned int queries[row_tiles][depth / 16][4];
   float scores[row_tiles][warp_columns / 8][4];
   float sums[row_tiles][columns / 8][4];
@@ -222,6 +223,7 @@ struct hd_attention_tile {
 #pragma unroll
       for (int p = 1; p < warp_keys; ++p) now = fmaxf(now, all[p * rows + row(r)]);
       const float rescale = hd_exp2(largest[r / 2][r % 2] - (now == -hd_infinity() ? 0.0f : now));
+      largest[r / 2][r % 2] = now;
       totals[r / 2][r % 2] *= rescale;
 #pragma unroll
       for (int n = 0; n < columns / 8; ++n) {
@@ -245,8 +247,8 @@ struct hd_attention_tile {
       for (int p = 1; p < warp_keys; ++p) all[threadIdx.x] += all[p * rows + threadIdx.x];
     }
   }
-  // Leaves in `shared` the sums, element (row, column) at row * line + column, and from total_at on the rows' totals,
-  // for all threads.
+  // Leaves in `shared` the sums, element (row, column) at row * line + column, from total_at on the rows' totals, and from
+  // largest_at on the scores that both are relative to, for all threads.
   __device__ __forceinline__ float* finish(unsigned char* shared) {
     arrive();
     float* const out = (float*)shared;
@@ -259,6 +261,7 @@ struct hd_attention_tile {
       total += hd_exchange(total, 1);
       total += hd_exchange(total, 2);
       if (threadIdx.x % 4 == 0) all[part * rows + row(r)] = total;
+      if (threadIdx.x % 4 == 0 && part == 0) out[largest_at + row(r)] = largest[r / 2][r % 2];
 #pragma unroll
       for (int n = 0; n < columns / 8; ++n) {
 #pragma unroll
@@ -271,3 +274,63 @@ struct hd_attention_tile {
     return out;
   }
 };
+
+// What a block leaves in memory that shares queries with others and has a part of the keys: sums of `rows` rows without
+// anything in between, their totals, and their largest scores.
+template <class Tile, int columns>
+static __device__ __forceinline__ void hd_leave_part(float* share, const float* sums, int rows) {
+  for (int e = threadIdx.x; e < rows * columns; e += Tile::threads)
+    share[e] = sums[e / columns * Tile::line + e % columns];
+  if ((int)threadIdx.x < rows) {
+    share[rows * columns + threadIdx.x] = sums[Tile::total_at + threadIdx.x];
+    share[rows * (columns + 1) + threadIdx.x] = sums[Tile::largest_at + threadIdx.x];
+  }
+}
+
+// Turns the largest scores that `parts` blocks left for one row, `pitch` apart, into what their sums are to be multiplied by;
+// the row's total, for all lanes of the warp that calls this.
+static __device__ __forceinline__ float hd_weigh_parts(float* largest, const float* totals, int pitch,
+                                                       unsigned int parts) {
+  const unsigned int lane = threadIdx.x % 32;
+  float most = -hd_infinity();
+  for (unsigned int k = lane; k < parts; k += 32) most = fmaxf(most, largest[(long long)k * pitch]);
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) most = fmaxf(most, hd_exchange(most, distance));
+  const float shift = most == -hd_infinity() ? 0.0f : most;
+  float total = 0.0f;
+  for (unsigned int k = lane; k < parts; k += 32) {
+    const float weight = hd_exp2(largest[(long long)k * pitch] - shift);
+    largest[(long long)k * pitch] = weight;
+    total += totals[(long long)k * pitch] * weight;
+  }
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) total += hd_exchange(total, distance);
+  return total;
+}
+
+// Joins what the `parts` blocks found that share queries and part their keys, in an order that depends on their numbers only,
+// whichever comes last: that one gets true, and in `sums` what finish() gives to a block that met all keys: each thread may
+// read the totals, and of the elements e of rows without anything in between those that are its own, threadIdx.x and every
+// threads-th from there. Of the tile's rows `rows` are there. `shares` has room for what hd_leave_part() leaves of all parts; `arrived` is 0 before and after.
+template <class Tile, int columns>
+static __device__ __forceinline__ bool hd_join_attention(float* sums, float* shares, unsigned int* arrived,
+                                                         unsigned int part, unsigned int parts, int rows) {
+  const int pitch = rows * (columns + 2);
+  hd_leave_part<Tile, columns>(shares + (long long)part * pitch, sums, rows);
+  if (!hd_is_last_part(arrived, parts, (unsigned int*)(sums + Tile::largest_at))) return false;
+  float* const totals = shares + rows * columns;
+  float* const weights = totals + rows;
+  for (int row = (int)threadIdx.x / 32; row < rows; row += Tile::threads / 32) {
+    const float total = hd_weigh_parts(weights + row, totals + row, pitch, parts);
+    if (threadIdx.x % 32 == 0) sums[Tile::total_at + row] = total;
+  }
+  __syncthreads();
+  for (int e = threadIdx.x; e < rows * columns; e += Tile::threads) {
+    float sum = 0.0f;
+#pragma unroll 8
+    for (unsigned int k = 0; k < parts; ++k)
+      sum += shares[(long long)k * pitch + e] * weights[(long long)k * pitch + e / columns];
+    sums[e / columns * Tile::line + e % columns] = sum;
+  }
+  return true;
+}

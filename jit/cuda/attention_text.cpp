@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kKeys = AttentionForm::kKeys;
 constexpr std::int64_t kMostColumns = 128;
-/// In a kernel's text, the first tile that holds a key that is not hidden.
+/// In a kernel's text, the first tile of keys that a block meets.
 constexpr const char* kFirst = "first";
 
 bool is_loop(const Stmt& statement, ForStmt::Kind kind) {
@@ -214,11 +214,18 @@ class Writer : private TextWriter {
     line("const long long heads = " + index(form_.heads) + ";");
     line("const long long row_tiles = (queries + " + number(tile_.rows() - 1) + ") / " +
          number(tile_.rows()) + ";");
-    open("for (long long place = blockIdx.x; place < row_tiles * heads * (" + index(form_.batches) +
-         "); place += gridDim.x)");
+    line("const long long places = row_tiles * heads * (" + index(form_.batches) + ");");
+    if (tile_.parts_keys()) {
+      line("unsigned int parts;");
+      line("const unsigned int part = hd_part_of_block(places, parts);");
+    } else {
+      line("const unsigned int part = 0, parts = 1;");
+    }
+    open("for (long long place = blockIdx.x - part * places; place < places; place += gridDim.x)");
     begin();
     tiles();
-    line("const float* const sums = tile.finish(shared);");
+    line("float* const sums = tile.finish(shared);");
+    join();
     elements();
     line("__syncthreads();");
     close();
@@ -266,21 +273,29 @@ class Writer : private TextWriter {
                              " + hd_smaller(rows_left, Tile::rows) + keys - queries, 0, keys)"
                        : std::string("keys")) +
          ";");
+    line("long long " + std::string(kFirst) + " = 0;");
     if (hides_keys_) skip_hidden();
-    line("const long long tiles = (seen + " + number(kKeys - 1) + ") / " + number(kKeys) + ";");
+    part_of_keys();
     line("Tile::fetch_queries(shared, " + matrix(parts_.scores->a, 0) + ", " +
          index(parts_.scores->a.row_stride) + ", " + number(parts_.depth()) + ", rows_left);");
-    if (hides_keys_) {
-      const std::string at = parts_.tiles->axis.to_string();
-      open("");
-      line("const long long " + at + " = " + std::string(kFirst) + ";");
-      fetch(at, SymExpr(parts_.tiles->axis));
-      close();
-    } else {
-      fetch("0", 0);
-    }
+    const std::string at = parts_.tiles->axis.to_string();
+    open("");
+    line("const long long " + at + " = " + std::string(kFirst) + ";");
+    fetch("0", SymExpr(parts_.tiles->axis));
+    close();
     line("Tile tile;");
     line("tile.start(shared);");
+  }
+
+  /// The tiles of keys that are this block's, of those that are seen. The first one, where there is one, is even: the queries lie
+  /// where the second stage is.
+  void part_of_keys() {
+    const std::string first = kFirst;
+    const std::string begin = "hd_part_begin<" + number(AttentionTile::kPartTiles) + ">(";
+    line("const long long tiles_seen = (seen + " + number(kKeys - 1) + ") / " + number(kKeys) +
+         " - " + first + ";");
+    line("const long long tiles = " + first + " + " + begin + "tiles_seen, part + 1, parts);");
+    line(first + " += " + begin + "tiles_seen, part, parts);");
   }
 
   /// Whether which keys are hidden is the same for all queries of a block, as a mask of lengths is.
@@ -303,7 +318,7 @@ class Writer : private TextWriter {
   /// which are hidden whatever their score is. The first tile is an even one, whose stage the queries leave free.
   void skip_hidden() {
     const std::string first = kFirst;
-    line("long long " + first + " = keys;");
+    line(first + " = keys;");
     line("long long last = 0;");
     open("for (long long key = threadIdx.x; key < seen; key += " + number(tile_.threads()) + ")");
     line("const long long " + parts_.tiles->axis.to_string() + " = key / " + number(kKeys) + ";");
@@ -321,7 +336,9 @@ class Writer : private TextWriter {
     line(first + " = hd_block_reduce<hd_minimum>(" + first + ", shared);");
     line("seen = hd_block_reduce<hd_maximum>(last, shared);");
     line("__syncthreads();");
-    line(first + " = " + first + " < seen ? " + first + " / " + number(2 * kKeys) + " * 2 : 0;");
+    const std::string step = number(AttentionTile::kPartTiles);
+    line(first + " = " + first + " < seen ? " + first + " / (" + step + " * " + number(kKeys) +
+         ") * " + step + " : 0;");
   }
 
   /// What becomes of `score`.
@@ -332,20 +349,21 @@ class Writer : private TextWriter {
     text_ += statements_.emit(block, depth_);
   }
 
-  void fetch(const std::string& text, const SymExpr& tile) {
+  /// @param number  of the stage that it goes to, or another number that is even where that is
+  void fetch(const std::string& number_text, const SymExpr& tile) {
     const TileOperand& key = parts_.scores->b;
     const TileOperand& value = parts_.sums->b;
-    line("Tile::fetch(shared, " + text + ", " + matrix(key, tile) + ", " +
+    line("Tile::fetch(shared, " + number_text + ", " + matrix(key, tile) + ", " +
          index(key.column_stride) + ", " + number(parts_.depth()) + ", " + matrix(value, tile) +
-         ", " + index(value.row_stride) + ", " + number(parts_.value_columns()) + ", keys - " +
-         number(kKeys) + " * (" + text + "));");
+         ", " + index(value.row_stride) + ", " + number(parts_.value_columns()) + ", keys - (" +
+         index(tile * kKeys) + "));");
   }
 
   void tiles() {
     const std::string at = parts_.tiles->axis.to_string();
     line("#pragma unroll 1");
-    open("for (long long " + at + " = " + (hides_keys_ ? kFirst : "0") + "; " + at +
-         " < tiles; ++" + at + ")");
+    open("for (long long " + at + " = " + std::string(kFirst) + "; " + at + " < tiles; ++" + at +
+         ")");
     line("Tile::arrive();");
     open("if (" + at + " + 1 < tiles)");
     fetch(at + " + 1", SymExpr(parts_.tiles->axis) + 1);
@@ -394,6 +412,17 @@ class Writer : private TextWriter {
     close();
   }
 
+  /// Of blocks that part the keys of a place, the last one goes on with all that they found.
+  void join() {
+    open("if (parts != 1)");
+    line("float* const of_place = (float*)scratch + place * parts * " +
+         number(tile_.part_bytes() / 4) + ";");
+    line("const int count = (int)hd_smaller(rows_left, Tile::rows);");
+    line("if (!hd_join_attention<Tile, " + number(parts_.value_columns()) +
+         ">(sums, of_place, counters + place, part, parts, count)) return;");
+    close();
+  }
+
   void elements() {
     const std::string columns = number(parts_.value_columns());
     const std::string row = parts_.rows->axis.to_string();
@@ -414,6 +443,11 @@ class Writer : private TextWriter {
   bool hides_keys_ = hides_keys();
 };
 
+/// kernel_head()'s: 168 registers are enough, but where a mask's expressions take some, or a warp has two tiles of rows.
+int least_threads(const AttentionTile& tile, bool masked) {
+  return tile.row_tiles == 1 && !masked ? 384 : 256;
+}
+
 }  // namespace
 
 std::optional<AttentionParts> attention_parts(const Nest& nest) {
@@ -429,11 +463,12 @@ CudaSource emit_attention(const AttentionParts& parts, const AttentionTile& tile
   source.entry = entry_name(nest.name + "_" + source.variant);
   source.block_threads = static_cast<std::uint32_t>(tile.threads());
   source.dynamic_shared_bytes = tile.shared_bytes();
+  source.part_bytes = tile.part_bytes();
   source.blocks =
       min(form.batches * form.heads * ceildiv(form.queries, tile.rows()), options.max_blocks);
-  source.kernel = "extern \"C\" __global__ void __launch_bounds__(" +
-                  std::to_string(tile.threads()) + ")\n" + source.entry + "(" +
-                  parameters_text(nest, false) + ") {\n" + Writer(parts, tile).body() + "}\n";
+  source.kernel =
+      kernel_head(source, parameters_text(nest, true, true), least_threads(tile, form.masked)) +
+      Writer(parts, tile).body() + "}\n";
   source.text = prelude_for(source.kernel) + source.kernel;
   return source;
 }

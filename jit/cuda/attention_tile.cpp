@@ -1,7 +1,9 @@
 #include "jit/cuda/attention_tile.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "jit/cuda/rates.h"
 #include "jit/nest.h"
 
 namespace heddle::jit::cuda {
@@ -11,28 +13,48 @@ constexpr auto kKeys = static_cast<int>(AttentionForm::kKeys);
 
 // Rates of one multiprocessor, in a cycle.
 constexpr double kTensorProducts = 1024;  ///< of 16 bits, by mma.sync
-constexpr double kSharedBytes = 128;
 constexpr double kExponentials = 16;
 constexpr double kScalars = 128;  ///< other operations
 /// On a score: scaled, compared, shifted, added up, rounded.
 constexpr double kScoreScalars = 6;
 // Cycles that nothing hides.
-constexpr double kMemoryLatency = 800;  ///< from a block's start to its first scores
 constexpr double kStepLatency =
     400;  ///< of a tile's barrier, its two chains of products and its largest scores
-constexpr double kElementLatency = 20;  ///< of a thread's element on its way out
+constexpr double kPartLatency = 35;  ///< of one part of an element that is joined of many
+constexpr std::int64_t kMostParts = 128;
 
 std::int64_t ceil_of(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 int padded(std::int64_t size) { return static_cast<int>(ceil_of(size, 16) * 16); }
 
+std::int64_t places_of(const AttentionTile& tile, const AttentionShape& shape) {
+  return shape.heads * ceil_of(shape.queries, tile.rows());
+}
+
 /// Tiles of keys that a block meets, of all blocks on average.
-double steps_of(const AttentionTile& tile, const AttentionShape& shape) {
+double steps_of(const AttentionTile& tile, const AttentionShape& shape, std::int64_t parts) {
   const auto keys = static_cast<double>(shape.keys);
   double seen = keys;
   // Of the rows' last keys the block goes to that of its last row.
   if (shape.causal)
     seen = std::min(keys, keys - static_cast<double>(shape.queries) / 2 + tile.rows() / 2.0);
-  return std::max(0.0, seen) / kKeys + (shape.keys % kKeys != 0 || shape.causal ? 0.5 : 0.0);
+  const double steps =
+      std::max(0.0, seen) / kKeys + (shape.keys % kKeys != 0 || shape.causal ? 0.5 : 0.0);
+  if (parts == 1) return steps;
+  // The first parts, of which there are the most, have whole steps.
+  const double each = AttentionTile::kPartTiles;
+  return std::ceil(std::ceil(steps / each) / static_cast<double>(parts)) * each;
+}
+
+/// Cycles in which the device's memory gives all keys and values once.
+double memory_cycles(const AttentionTile& tile, const AttentionShape& shape,
+                     const ProductDevice& device) {
+  const double bytes = static_cast<double>(shape.key_heads) * static_cast<double>(shape.keys) *
+                       (tile.depth + tile.columns) * (tile.plain ? 4.0 : 2.0);
+  return bytes / (device.multiprocessors * kMemoryBytes);
+}
+
+std::int64_t resident_blocks(const AttentionTile& tile, const ProductDevice& device) {
+  return resident_blocks(tile.threads(), tile.registers, tile.shared_bytes(), device);
 }
 
 /// Cycles of a multiprocessor that a tile of keys takes: the most of its units'.
@@ -61,7 +83,7 @@ std::int64_t AttentionTile::shared_bytes() const {
   const std::int64_t value_line = columns / 8 + 1;
   const std::int64_t stage = kKeys * (key_line + value_line);
   const std::int64_t lines = stage + std::max(stage, rows() * key_line);
-  const std::int64_t sums = std::int64_t{warp_keys} * rows() * (columns + 8 + 1);
+  const std::int64_t sums = std::int64_t{rows()} * (warp_keys * (columns + 8 + 1) + 1);
   return std::max(16 * lines, 4 * sums);
 }
 
@@ -92,28 +114,48 @@ std::vector<AttentionTile> attention_tiles(DType dtype, std::int64_t depth, std:
 }
 
 double attention_cycles(const AttentionTile& tile, const AttentionShape& shape,
-                        const ProductDevice& device) {
-  const std::int64_t blocks = shape.heads * ceil_of(shape.queries, tile.rows());
-  const std::int64_t resident =
-      resident_blocks(tile.threads(), tile.registers, tile.shared_bytes(), device);
-  const double steps = steps_of(tile, shape);
-  const double busy = steps * busy_cycles(tile);
+                        const ProductDevice& device, std::int64_t parts) {
+  const double steps = steps_of(tile, shape, parts);
+  double busy = steps * busy_cycles(tile);
   const double elements = static_cast<double>(tile.rows()) * tile.columns / tile.threads();
-  const double alone = kMemoryLatency + steps * kStepLatency + elements * kElementLatency;
-  const std::int64_t at_once = resident * device.multiprocessors;
-  const std::int64_t full = blocks / at_once;
-  double waves = static_cast<double>(full) * std::max(static_cast<double>(resident) * busy, alone);
-  if (const std::int64_t rest = blocks % at_once; rest != 0)
-    waves += std::max(static_cast<double>(ceil_of(rest, device.multiprocessors)) * busy, alone);
-  return waves;
+  // What one tile of queries meets comes from memory, not from the second-level cache.
+  const double step = shape.queries <= tile.rows() ? kMemoryLatency : kStepLatency;
+  double alone = kMemoryLatency + steps * step + elements * kElementLatency;
+  double joined = 0;
+  if (parts != 1) {
+    const double rows = static_cast<double>(std::min<std::int64_t>(tile.rows(), shape.queries));
+    const double share = rows * (tile.columns + 2) * 4 / kCacheBytes;
+    busy += share;
+    alone += share;
+    joined = kJoinLatency + std::max(share, kPartLatency) * static_cast<double>(parts);
+  }
+  const double waves = wave_cycles(places_of(tile, shape) * parts, resident_blocks(tile, device),
+                                   busy, alone, device);
+  return std::max(memory_cycles(tile, shape, device), waves) + joined;
 }
 
-std::size_t cheapest_tile(std::span<const AttentionTile> tiles, const AttentionShape& shape,
-                          const ProductDevice& device) {
-  std::size_t best = 0;
-  for (std::size_t k = 1; k < tiles.size(); ++k)
-    if (attention_cycles(tiles[k], shape, device) < attention_cycles(tiles[best], shape, device))
-      best = k;
+std::int64_t cheapest_parts(const AttentionTile& tile, const AttentionShape& shape,
+                            const ProductDevice& device) {
+  const std::int64_t places = places_of(tile, shape);
+  if (!tile.parts_keys() || places == 0 || places > kMostSharedTiles) return 1;
+  const std::int64_t most =
+      std::min(kMostParts, ceil_of(shape.keys, kKeys * AttentionTile::kPartTiles));
+  return cheapest_parts(
+      places, most, resident_blocks(tile, device), device,
+      [&](std::int64_t parts) { return attention_cycles(tile, shape, device, parts); });
+}
+
+TileChoice cheapest_tile(std::span<const AttentionTile> tiles, const AttentionShape& shape,
+                         const ProductDevice& device) {
+  TileChoice best;
+  double least = 0;
+  for (std::size_t k = 0; k < tiles.size(); ++k) {
+    const std::int64_t parts = cheapest_parts(tiles[k], shape, device);
+    const double cycles = attention_cycles(tiles[k], shape, device, parts);
+    if (k != 0 && cycles >= least) continue;
+    least = cycles;
+    best = {k, parts};
+  }
   return best;
 }
 

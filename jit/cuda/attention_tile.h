@@ -21,9 +21,16 @@ struct AttentionTile {
   int registers = 64;  ///< of a thread: a guess, until the compiler reports them
   bool plain = false;  ///< without tensor cores
 
+  /// Where blocks part the keys of a tile of queries, each but the last takes a multiple of so many tiles of them.
+  static constexpr int kPartTiles = 2;
+  /// Whether blocks may part keys: with two tiles of rows a warp has no register left for it.
+  bool parts_keys() const { return row_tiles == 1; }
+
   int rows() const { return 16 * row_tiles * warp_rows; }
   int threads() const { return 32 * warp_rows * warp_keys; }
   std::int64_t shared_bytes() const;
+  /// What one block that has a part of the keys leaves for the others: sums, totals and largest scores.
+  std::int64_t part_bytes() const { return std::int64_t{rows()} * (columns + 2) * 4; }
   /// "flash_64x64", "plain_64x64": queries and keys of a tile
   std::string name() const;
 
@@ -36,6 +43,7 @@ struct AttentionShape {
   std::int64_t queries = 1;
   std::int64_t keys = 1;
   bool causal = false;
+  std::int64_t key_heads = 1;  ///< of all batches: how often keys lie in memory
 };
 
 /// The ways there are for head sizes `depth` of queries and keys and `columns` of values, each from 1 to 128; none
@@ -45,17 +53,25 @@ struct AttentionShape {
 std::vector<AttentionTile> attention_tiles(DType dtype, std::int64_t depth, std::int64_t columns,
                                            bool masked, const ProductDevice& device);
 
-/// Cycles that attention is expected to take: its blocks in waves, as many at a time as fit on the multiprocessors.
-/// In a wave, those that share a multiprocessor take as long as its tensor cores, its reads of shared memory or its
-/// exponentials last, but no block is faster than its chain of steps allows. Keys that causality hides from a whole
-/// block take no time.
+/// Cycles that attention is expected to take: the most of two,
+///   - all keys and values at the device's memory bandwidth;
+///   - the blocks in waves, as many at a time as fit on the multiprocessors. In a wave, those that share a multiprocessor
+///     take as long as its tensor cores, its reads of shared memory or its exponentials last, but no block is faster
+///     than its chain of steps allows. Keys that causality hides from a whole block take no time.
+///
+/// Where `parts` blocks part the keys of a tile of queries, all bring what they found to memory, and the last one joins it.
 ///
 /// The rates are those of product_cycles(), datasheets'; none has been measured on a device.
 double attention_cycles(const AttentionTile& tile, const AttentionShape& shape,
-                        const ProductDevice& device);
+                        const ProductDevice& device, std::int64_t parts = 1);
 
-/// The cheapest of `tiles` (not empty) by attention_cycles(); the first of equals.
-std::size_t cheapest_tile(std::span<const AttentionTile> tiles, const AttentionShape& shape,
-                          const ProductDevice& device);
+/// Among how many blocks the keys of each tile of queries are best parted, by attention_cycles(): no more than are on the
+/// multiprocessors at a time.
+std::int64_t cheapest_parts(const AttentionTile& tile, const AttentionShape& shape,
+                            const ProductDevice& device);
+
+/// The cheapest of `tiles` (not empty) by attention_cycles(), the first of equals.
+TileChoice cheapest_tile(std::span<const AttentionTile> tiles, const AttentionShape& shape,
+                         const ProductDevice& device);
 
 }  // namespace heddle::jit::cuda

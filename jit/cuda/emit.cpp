@@ -215,6 +215,14 @@ std::string parameters_text(const Nest& nest, bool scratch, bool counters) {
   return text + "int* status";
 }
 
+std::string kernel_head(const CudaSource& source, const std::string& parameters,
+                        int least_threads) {
+  const int least_blocks = least_threads / static_cast<int>(source.block_threads);
+  return "extern \"C\" __global__ void __launch_bounds__(" + std::to_string(source.block_threads) +
+         (least_blocks == 0 ? "" : ", " + std::to_string(least_blocks)) + ")\n" + source.entry +
+         "(" + parameters + ") {\n";
+}
+
 CudaSource emit_cuda(const Nest& nest, const CudaOptions& options) {
   HD_CHECK(options.block_threads % 32 == 0 && options.block_threads > 0, "full warps");
   Mapping mapping = mapping_of(nest);
@@ -243,9 +251,7 @@ CudaSource emit_cuda(const Nest& nest, const CudaOptions& options) {
   const SymExpr blocks = ceildiv(nest.parallel_extent, of_block);
   source.blocks = min(blocks, scratch ? options.max_scratch_blocks : options.max_blocks);
 
-  source.kernel = "extern \"C\" __global__ void __launch_bounds__(" +
-                  std::to_string(source.block_threads) + ")\n" + source.entry + "(" +
-                  parameters_text(nest, scratch) + ") {\n" + storage.text() + "  " +
+  source.kernel = kernel_head(source, parameters_text(nest, scratch)) + storage.text() + "  " +
                   (rows ? loop_over_rows(nest, *rows) : parallel_loop(nest, mapping)) + body +
                   "  }\n}\n";
   source.text = prelude_for(source.kernel) + source.kernel;
@@ -271,7 +277,8 @@ CudaCode attention_code(const AttentionParts& parts, const CudaOptions& options)
                                      form.masked, code.device);
   for (const AttentionTile& tile : tiles)
     code.variants.push_back(emit_attention(parts, tile, options));
-  code.attention = {tiles, form.batches * form.heads, form.queries, form.keys, form.causal};
+  code.attention = {tiles,       form.batches * form.heads,    form.queries, form.keys,
+                    form.causal, form.batches * form.key_heads};
   return code;
 }
 
@@ -335,7 +342,7 @@ ProductShape CudaCode::shape(std::span<const std::int64_t> sizes) const {
 
 AttentionShape AttentionCode::shape(std::span<const std::int64_t> sizes) const {
   return {heads.evaluate_sizes(sizes), queries.evaluate_sizes(sizes), keys.evaluate_sizes(sizes),
-          causal};
+          causal, key_heads.evaluate_sizes(sizes)};
 }
 
 void CudaCode::set_registers(std::uint32_t variant, int registers) {
@@ -347,16 +354,18 @@ void CudaCode::set_registers(std::uint32_t variant, int registers) {
 }
 
 CudaChoice CudaCode::choose(std::span<const std::int64_t> sizes) const {
-  if (attention) {
-    const AttentionShape shape = attention->shape(sizes);
-    return choice_of({cheapest_tile(attention->tiles, shape, device), 1}, sizes);
-  }
+  if (attention)
+    return choice_of(cheapest_tile(attention->tiles, attention->shape(sizes), device), sizes);
   if (tiles.empty()) return choice_of({}, sizes);
   return choice_of(cheapest_tile(tiles, shape(sizes), device), sizes);
 }
 
 CudaChoice CudaCode::choice_of(std::uint32_t variant, std::span<const std::int64_t> sizes) const {
-  if (tiles.empty()) return choice_of(ProductChoice{variant, 1}, sizes);
+  if (attention) {
+    const AttentionTile& tile = attention->tiles[variant];
+    return choice_of({variant, cheapest_parts(tile, attention->shape(sizes), device)}, sizes);
+  }
+  if (tiles.empty()) return choice_of(TileChoice{variant, 1}, sizes);
   return choice_of({variant, cheapest_parts(tiles[variant], shape(sizes), device)}, sizes);
 }
 
@@ -370,8 +379,7 @@ std::int64_t CudaCode::most_blocks(const CudaSource& source) const {
   return source.scratch_bytes.is_constant(0) ? kWaves * at_once : at_once;
 }
 
-CudaChoice CudaCode::choice_of(const ProductChoice& way,
-                               std::span<const std::int64_t> sizes) const {
+CudaChoice CudaCode::choice_of(const TileChoice& way, std::span<const std::int64_t> sizes) const {
   const CudaSource& source = variants[way.tile];
   CudaChoice choice;
   choice.variant = static_cast<std::uint32_t>(way.tile);
@@ -390,8 +398,9 @@ std::vector<std::uint32_t> CudaCode::plausible(std::span<const std::int64_t> siz
   if (tiles.empty() && !attention) return {0};
   std::vector<double> cycles;
   if (attention) {
+    const AttentionShape shape = attention->shape(sizes);
     for (const AttentionTile& tile : attention->tiles)
-      cycles.push_back(attention_cycles(tile, attention->shape(sizes), device));
+      cycles.push_back(attention_cycles(tile, shape, device, cheapest_parts(tile, shape, device)));
   } else {
     const ProductShape product = shape(sizes);
     for (const ProductTile& tile : tiles)

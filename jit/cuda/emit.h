@@ -36,7 +36,7 @@ struct CudaOptions {
 /// BindStmt's check afterwards if one failed).
 ///
 /// Where part_bytes is not 0, `blocks` times any number may be launched: so many blocks then share each tile of a
-/// product. The unsigned char* is one to launched blocks * part_bytes bytes, not read where none are shared, and before
+/// product, or of queries. The unsigned char* is one to launched blocks * part_bytes bytes, not read where none are shared, and before
 /// the status comes an unsigned int* to a counter for each of `blocks`, which are 0 before and after each launch.
 struct CudaSource {
   std::string text;    ///< prelude and kernel; includes no header
@@ -60,6 +60,7 @@ struct AttentionCode {
   std::vector<AttentionTile> tiles;
   SymExpr heads, queries, keys;  ///< heads of all batches
   bool causal = false;
+  SymExpr key_heads;  ///< of all batches
 
   AttentionShape shape(std::span<const std::int64_t> sizes) const;
 };
@@ -143,7 +144,7 @@ struct CudaCode {
   ProductShape shape(std::span<const std::int64_t> sizes) const;
 
  private:
-  CudaChoice choice_of(const ProductChoice& way, std::span<const std::int64_t> sizes) const;
+  CudaChoice choice_of(const TileChoice& way, std::span<const std::int64_t> sizes) const;
   /// Blocks of a loop nest that are worth launching: all that the device runs at once where each has memory of its own in
   /// scratch, else 16 times as many. They go round for what is left, and what a block computes before its first iteration
   /// serves all of them.
@@ -164,5 +165,14 @@ std::string entry_name(const std::string& name);
 /// @param scratch   whether there is global scratch
 /// @param counters  whether there are counters
 std::string parameters_text(const Nest& nest, bool scratch, bool counters = false);
+
+/// Threads of a multiprocessor that leave 128 registers to each: what tiles in shared memory, of which few fit anyway, do with.
+inline constexpr int kTileThreads = 512;
+
+/// A kernel's text up to its body.
+/// @param least_threads  of a multiprocessor, that have to fit; each may have the registers that this leaves to it. 0: the
+///                       assembler aims at as many threads as it sees fit, and spills for them
+std::string kernel_head(const CudaSource& source, const std::string& parameters,
+                        int least_threads = 0);
 
 }  // namespace heddle::jit::cuda

@@ -444,9 +444,8 @@ CudaSource emit_after_library(const ProductParts& parts, const LibraryForm& form
   source.blocks =
       min(ceildiv(product.batches * product.rows * product.columns, std::int64_t{kThreads}),
           options.max_blocks);
-  source.kernel = "extern \"C\" __global__ void __launch_bounds__(" + std::to_string(kThreads) +
-                  ")\n" + source.entry + "(" + parameters_text(nest, true, true) + ") {\n" +
-                  Writer(parts, form).body() + "}\n";
+  source.kernel =
+      kernel_head(source, parameters_text(nest, true, true)) + Writer(parts, form).body() + "}\n";
   source.text = prelude_for(source.kernel) + source.kernel;
   return source;
 }

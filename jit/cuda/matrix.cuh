@@ -188,10 +188,14 @@ static __device__ __forceinline__ int hd_swizzled_words(int row, int piece) {
   return place * pieces + (piece ^ (turn & (pieces >= 8 ? 7 : 3)));
 }
 
-// Whether lines that are `stride` elements apart begin at multiples of 16 bytes.
+// Whether lines that are `stride` elements apart begin at multiples of so many bytes.
+template <int bytes, class T>
+static __device__ __forceinline__ bool hd_begin_at(const T* at, long long stride) {
+  return ((unsigned int)(unsigned long long)at | (unsigned int)(stride * (long long)sizeof(T))) % bytes == 0;
+}
 template <class T>
 static __device__ __forceinline__ bool hd_is_wide(const T* at, long long stride) {
-  return (((unsigned long long)at | (unsigned long long)(stride * (long long)sizeof(T))) & 15ull) == 0;
+  return hd_begin_at<16>(at, stride);
 }
 
 // Puts `count` elements, of which `valid` are there, and zeros for the rest.
@@ -227,13 +231,37 @@ static __device__ __forceinline__ void hd_fetch_piece(hd_sixteen* to, const T* f
   }
 }
 
-// Puts lines x pieces pieces of 16 bytes into a tile, zeros where there is nothing: `lines_left` lines of
-// `count_left` elements. `wide`: hd_is_wide; then the copies are of 16 bytes. by_word: the tile is one of
-// hd_swizzled_words.
+// Puts lines x pieces pieces of 16 bytes into a tile, in parts of `bytes`, which neighbouring threads have: lines begin at
+// multiples of so many. Zeros where there is nothing: `lines_left` lines of `count_left` elements. by_word: the tile is one
+// of hd_swizzled_words.
+template <class T, int lines, int pieces, int threads, bool by_word, int bytes>
+static __device__ __forceinline__ void hd_fetch_tile_in_parts(hd_sixteen* tile, const T* from, long long stride,
+                                                              long long lines_left, long long count_left) {
+  constexpr int parts = 16 / bytes;
+  constexpr int each = bytes / (int)sizeof(T);
+#pragma unroll 2
+  for (int k = threadIdx.x; k < lines * pieces * parts; k += threads) {
+    const int line = k / (pieces * parts);
+    const int part = k % (pieces * parts);
+    const long long left = line < lines_left ? count_left - each * part : 0;
+    const int valid = left <= 0 ? 0 : left >= each ? each : (int)left;
+    const T* const at = valid == 0 ? from : from + line * stride + each * part;
+    const int piece = part / parts;
+    hd_sixteen* const to = tile + (by_word ? hd_swizzled_words<lines, pieces, 4 / (int)sizeof(T)>(line, piece)
+                                           : hd_swizzled<pieces>(line, piece));
+    hd_copy_async_part<bytes>((unsigned char*)to + part % parts * bytes, at, (int)sizeof(T) * valid);
+  }
+}
+
+// The same of lines that begin anywhere, asynchronously where it can be. `wide`: hd_is_wide; then the copies are of 16 bytes.
 template <class T, int lines, int pieces, int threads, bool by_word>
 static __device__ __forceinline__ void hd_fetch_tile(hd_sixteen* tile, const T* from, long long stride,
                                                      long long lines_left, long long count_left, bool wide) {
   constexpr int count = 16 / (int)sizeof(T);
+  if (!wide && hd_begin_at<8>(from, stride))
+    return hd_fetch_tile_in_parts<T, lines, pieces, threads, by_word, 8>(tile, from, stride, lines_left, count_left);
+  if (!wide && hd_begin_at<4>(from, stride))
+    return hd_fetch_tile_in_parts<T, lines, pieces, threads, by_word, 4>(tile, from, stride, lines_left, count_left);
 #pragma unroll
   for (int k = threadIdx.x; k < lines * pieces; k += threads) {
     const int line = k / pieces;

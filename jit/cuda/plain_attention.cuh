@@ -26,6 +26,7 @@ struct hd_plain_attention_tile {
   static constexpr int beside = columns % 64 == 0 ? 4 : columns % 32 == 0 ? 2 : 1;  // columns of a thread
   static constexpr int line = columns + 4;  // of the sums
   static constexpr int total_at = rows * line;
+  static constexpr int largest_at = total_at + rows;
   float scores[thread_rows][thread_keys];
   float sums[thread_rows][thread_columns];
   float largest[thread_rows];
@@ -161,7 +162,10 @@ struct hd_plain_attention_tile {
       float total = totals[r];
 #pragma unroll
       for (int distance = 1; distance < 16; distance *= 2) total += hd_exchange(total, distance);
-      if (threadIdx.x % 16 == 0) out[total_at + row(r)] = total;
+      if (threadIdx.x % 16 == 0) {
+        out[total_at + row(r)] = total;
+        out[largest_at + row(r)] = largest[r];
+      }
 #pragma unroll
       for (int n = 0; n < thread_columns; ++n) out[row(r) * line + column(n)] = sums[r][n];
     }

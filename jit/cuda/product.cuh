@@ -379,6 +379,27 @@ static __device__ __forceinline__ long long hd_part_begin(long long depth, unsig
   return hd_smaller(depth, (long long)((steps + parts - 1) / parts) * part * step);
 }
 
+// Which of the `parts` blocks that share each of `tiles` tiles this one is. Of as many blocks as there are tiles, or fewer,
+// each has tiles of its own.
+static __device__ __forceinline__ unsigned int hd_part_of_block(long long tiles, unsigned int& parts) {
+  const bool shares = gridDim.x > tiles && tiles != 0;
+  parts = shares ? gridDim.x / (unsigned int)tiles : 1u;
+  return shares ? blockIdx.x / (unsigned int)tiles : 0u;
+}
+
+// Whether this block is the last of `parts` to come here with what it has written, which it then sees of all. `arrived`
+// is 0 before and after; `room` is shared memory that the block has read, and is not to be written before a barrier.
+static __device__ __forceinline__ bool hd_is_last_part(unsigned int* arrived, unsigned int parts, unsigned int* room) {
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence();
+    *room = atomicInc(arrived, parts - 1);
+    __threadfence();
+  }
+  __syncthreads();
+  return *room == parts - 1;
+}
+
 // Adds up the sums of the `parts` blocks that share a tile, in the order of their numbers, whichever comes last: that one
 // gets true, and the totals in `sums`. Of these `rows` rows are there. `shares` has room for the sums of all parts, with
 // nothing between rows; `arrived` is 0 before and after.
@@ -388,17 +409,8 @@ static __device__ __forceinline__ bool hd_join_parts(Sum* sums, Sum* shares, uns
   const int count = rows * columns;
   for (int e = threadIdx.x; e < count; e += threads)
     shares[(long long)part * count + e] = sums[e / columns * line + e % columns];
+  if (!hd_is_last_part(arrived, parts, (unsigned int*)sums)) return false;
   __syncthreads();
-  unsigned int* const before = (unsigned int*)sums;
-  if (threadIdx.x == 0) {
-    __threadfence();
-    *before = atomicInc(arrived, parts - 1);
-    __threadfence();
-  }
-  __syncthreads();
-  const bool is_last = *before == parts - 1;
-  __syncthreads();
-  if (!is_last) return false;
   for (int e = threadIdx.x; e < count; e += threads) {
     Sum total = shares[e];
 #pragma unroll 4

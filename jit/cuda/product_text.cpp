@@ -199,10 +199,8 @@ class Writer : private TextWriter {
          number(tile_.columns) + ";");
     line("const long long tiles = row_tiles * column_tiles;");
     line("const long long all = tiles * (" + index(form_.batches) + ");");
-    // Of as many blocks as there are tiles, or fewer, each has tiles of its own.
-    line("const bool shares = gridDim.x > all && all != 0;");
-    line("const unsigned int parts = shares ? gridDim.x / (unsigned int)all : 1u;");
-    line("const unsigned int part = shares ? blockIdx.x / (unsigned int)all : 0u;");
+    line("unsigned int parts;");
+    line("const unsigned int part = hd_part_of_block(all, parts);");
     open("for (long long tile = blockIdx.x - part * all; tile < all; tile += gridDim.x)");
     if (form_.groups)
       place_in_groups(*form_.groups);
@@ -383,13 +381,14 @@ class Writer : private TextWriter {
   const ProductTile& tile_;
 };
 
-/// Of a multiprocessor, where that is said. A block that gathers waits for memory between its products: two large ones have to
-/// fit, for which the assembler has to do with fewer registers than it would take. It can without spills, but for bytes, each of
-/// which has a register of its own until a word is made of four.
-const char* least_blocks(const ProductParts& parts, const ProductTile& tile) {
-  const bool large = tile.kind == ProductTile::Kind::Tensor && tile.threads() == 256 &&
-                     !is_byte(parts.right_dtype());
-  return parts.right() == Along::Windows && large ? ", 2" : "";
+/// kernel_head()'s. Rows are a matter of memory, whose reads many threads cover. A block that gathers waits for memory between
+/// its products: two large ones have to fit, for which the assembler has to do with fewer registers than it would take. It can
+/// without spills, but for bytes, each of which has a register of its own until a word is made of four.
+int least_threads(const ProductParts& parts, const ProductTile& tile) {
+  if (tile.kind == ProductTile::Kind::Rows) return tile.rows == 1 ? 3 * kTileThreads / 2 : 0;
+  const bool large = tile.kind == ProductTile::Kind::Tensor && tile.threads() == 256;
+  const bool gathers = parts.right() == Along::Windows && !is_byte(parts.right_dtype());
+  return large && !gathers ? 0 : kTileThreads;
 }
 
 }  // namespace
@@ -443,10 +442,9 @@ CudaSource emit_product(const ProductParts& parts, const ProductTile& tile,
   source.blocks =
       min(form.batches * form.row_tiles(tile.rows) * ceildiv(form.columns, tile.columns),
           options.max_blocks);
-  source.kernel = "extern \"C\" __global__ void __launch_bounds__(" +
-                  std::to_string(tile.threads()) + least_blocks(parts, tile) + ")\n" +
-                  source.entry + "(" + parameters_text(nest, true, true) + ") {\n" +
-                  Writer(parts, tile).body() + "}\n";
+  source.kernel =
+      kernel_head(source, parameters_text(nest, true, true), least_threads(parts, tile)) +
+      Writer(parts, tile).body() + "}\n";
   source.text = prelude_for(source.kernel) + source.kernel;
   return source;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "jit/cuda/rates.h"
+
 namespace heddle::jit::cuda {
 namespace {
 
@@ -11,17 +13,10 @@ constexpr double kTensorBytes =
 constexpr double kPlainProducts = 128;  ///< by fused multiply-adds
 constexpr double kPlainIntegers = 64;   ///< the same of integers
 constexpr double kWidened = 64;         ///< elements from 8 or 16 bits to 32
-constexpr double kSharedBytes = 128;    ///< from and to shared memory
-constexpr double kCacheBytes = 64;      ///< from the second-level cache
 constexpr double kGathered = 16;        ///< elements of windows, at 8 instructions each
 constexpr double kDequantised = 28;     ///< bytes made numbers, at 4.5 instructions each
-constexpr double kMemoryBytes = 20;     ///< its share of the device's memory
 // Cycles that nothing hides.
-constexpr double kMemoryLatency = 800;  ///< from a block's start to its first products
-constexpr double kStepLatency = 60;     ///< of a step's barrier and first fragments
-constexpr double kElementLatency = 20;  ///< of a thread's element on its way out
-/// From the last sum of a block that shares a tile to its totals: out to memory, the counter, and back.
-constexpr double kJoinLatency = 2400;
+constexpr double kStepLatency = 60;  ///< of a step's barrier and first fragments
 /// Steps of a part, at least.
 constexpr std::int64_t kLeastPartSteps = 2;
 constexpr std::int64_t kMostParts = 64;
@@ -140,6 +135,33 @@ std::int64_t resident_blocks(int threads, int registers, std::int64_t shared_byt
                    device.max_shared_bytes / (shared_bytes + kReservedBytes)}));
 }
 
+double wave_cycles(std::int64_t blocks, std::int64_t resident, double busy, double alone,
+                   const ProductDevice& device) {
+  const std::int64_t at_once = resident * device.multiprocessors;
+  const std::int64_t full = blocks / at_once;
+  double waves = static_cast<double>(full) * std::max(static_cast<double>(resident) * busy, alone);
+  if (const std::int64_t rest = blocks % at_once; rest != 0)
+    waves += std::max(static_cast<double>(ceil_of(rest, device.multiprocessors)) * busy, alone);
+  return waves;
+}
+
+std::int64_t cheapest_parts(std::int64_t tiles, std::int64_t most, std::int64_t resident,
+                            const ProductDevice& device,
+                            const std::function<double(std::int64_t)>& cycles) {
+  std::int64_t best = 1;
+  double least = cycles(1);
+  for (std::int64_t each = 1; each <= resident; each *= 2) {
+    const std::int64_t parts = std::min(most, each * device.multiprocessors / tiles);
+    if (parts <= 1) continue;
+    if (const double taken = cycles(parts); taken < least) {
+      least = taken;
+      best = parts;
+    }
+    if (parts == most) break;
+  }
+  return best;
+}
+
 std::int64_t tiles_of(const ProductTile& tile, const ProductShape& shape) {
   return shape.batches * ceil_of(shape.rows, tile.rows) * ceil_of(shape.columns, tile.columns);
 }
@@ -187,12 +209,8 @@ double product_cycles(const ProductTile& tile, const ProductShape& shape,
     alone += share;
     joined = kJoinLatency + share * static_cast<double>(parts);
   }
-  const std::int64_t resident = resident_blocks(tile, shape, device);
-  const std::int64_t at_once = resident * device.multiprocessors;
-  const std::int64_t full = blocks / at_once;
-  double waves = static_cast<double>(full) * std::max(static_cast<double>(resident) * busy, alone);
-  if (const std::int64_t rest = blocks % at_once; rest != 0)
-    waves += std::max(static_cast<double>(ceil_of(rest, device.multiprocessors)) * busy, alone);
+  const double waves =
+      wave_cycles(blocks, resident_blocks(tile, shape, device), busy, alone, device);
   return std::max(memory, waves) + joined;
 }
 
@@ -203,26 +221,14 @@ std::int64_t cheapest_parts(const ProductTile& tile, const ProductShape& shape,
     return 1;
   const std::int64_t most =
       std::min(kMostParts, ceil_of(shape.depth, tile.part_depth()) / kLeastPartSteps);
-  const std::int64_t resident = resident_blocks(tile, shape, device);
-  std::int64_t best = 1;
-  double least = product_cycles(tile, shape, device);
-  // As many as fill the multiprocessors once, twice, …
-  for (std::int64_t each = 1; each <= resident; each *= 2) {
-    const std::int64_t parts = std::min(most, each * device.multiprocessors / count);
-    if (parts <= 1) continue;
-    const double cycles = product_cycles(tile, shape, device, parts);
-    if (cycles < least) {
-      least = cycles;
-      best = parts;
-    }
-    if (parts == most) break;
-  }
-  return best;
+  return cheapest_parts(
+      count, most, resident_blocks(tile, shape, device), device,
+      [&](std::int64_t parts) { return product_cycles(tile, shape, device, parts); });
 }
 
-ProductChoice cheapest_tile(std::span<const ProductTile> tiles, const ProductShape& shape,
-                            const ProductDevice& device) {
-  ProductChoice best;
+TileChoice cheapest_tile(std::span<const ProductTile> tiles, const ProductShape& shape,
+                         const ProductDevice& device) {
+  TileChoice best;
   double least = 0;
   for (std::size_t k = 0; k < tiles.size(); ++k) {
     const std::int64_t parts = cheapest_parts(tiles[k], shape, device);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -84,17 +85,29 @@ std::vector<ProductTile> product_tiles(DType dtype, Along left, Along right,
 /// Tiles that blocks may share, at most: each has a counter.
 inline constexpr std::int64_t kMostSharedTiles = 1024;
 
-/// A way, and how many blocks share a tile: each takes a part of the depth.
-struct ProductChoice {
+/// A way, and how many blocks share a tile: each takes a part of the depth, or of the keys of attention.
+struct TileChoice {
   std::size_t tile = 0;
   std::int64_t parts = 1;
-  friend bool operator==(const ProductChoice&, const ProductChoice&) = default;
+  friend bool operator==(const TileChoice&, const TileChoice&) = default;
 };
 
 /// Blocks that a multiprocessor of sm_80 or later runs at a time, by their threads, registers and shared memory; at least
 /// one. @param registers  of a thread
 std::int64_t resident_blocks(int threads, int registers, std::int64_t shared_bytes,
                              const ProductDevice& device);
+
+/// Cycles of `blocks` of which `resident` are on a multiprocessor at a time: in waves, each as long as a multiprocessor is
+/// `busy` with one of its blocks, for all of them, or as one block takes `alone`.
+double wave_cycles(std::int64_t blocks, std::int64_t resident, double busy, double alone,
+                   const ProductDevice& device);
+
+/// Into how many parts, at most `most`, each of `tiles` tiles (not 0) is best split, of 1 and as many as fill the
+/// multiprocessors once, twice, …
+/// @param cycles  what so many parts are expected to take
+std::int64_t cheapest_parts(std::int64_t tiles, std::int64_t most, std::int64_t resident,
+                            const ProductDevice& device,
+                            const std::function<double(std::int64_t)>& cycles);
 
 /// Tiles of all matrices.
 std::int64_t tiles_of(const ProductTile& tile, const ProductShape& shape);
@@ -119,7 +132,7 @@ std::int64_t cheapest_parts(const ProductTile& tile, const ProductShape& shape,
 
 /// The cheapest of `tiles` (not empty) by product_cycles(), the first of equals. Blocks share tiles only where there are
 /// fewer of these than multiprocessors, and each part is a few steps long.
-ProductChoice cheapest_tile(std::span<const ProductTile> tiles, const ProductShape& shape,
-                            const ProductDevice& device);
+TileChoice cheapest_tile(std::span<const ProductTile> tiles, const ProductShape& shape,
+                         const ProductDevice& device);
 
 }  // namespace heddle::jit::cuda

@@ -142,7 +142,7 @@ class Renumberer {
     return sizes;
   }
   static std::vector<SymExpr*> sizes_of(AttentionForm& form) {
-    return {&form.batches, &form.heads, &form.queries, &form.keys};
+    return {&form.batches, &form.heads, &form.key_heads, &form.queries, &form.keys};
   }
   static std::vector<Symbol*> places_of(ProductForm& form) {
     std::vector<Symbol*> places = {&form.batch, &form.row_begin, &form.column_begin};

@@ -12,7 +12,8 @@
 //       sums += scores . v
 //     result = sums / total, or 0 where total is 0 (nan_rows: where there are no keys)
 //
-// On CUDA the nest of f16, bf16 or f32 operands is in attention form (jit/nest.h), whose tiles the emitter chooses.
+// On CUDA the nest of f16, bf16 or f32 operands is in attention form (jit/nest.h), whose tiles the emitter chooses, and how
+// many blocks part the keys of one.
 #include <cmath>
 #include <limits>
 
@@ -100,6 +101,7 @@ class AttentionNest {
         .row_begin = row_begin_.symbol(),
         .batches = out_[0],
         .heads = out_[1],
+        .key_heads = k_sizes_[1],
         .queries = out_[2],
         .keys = keys_,
         .totals = total_,

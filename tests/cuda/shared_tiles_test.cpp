@@ -1,5 +1,6 @@
-// Products whose blocks share tiles, each with a part of the depth: when plans take them, that their results never
-// depend on who comes last, and that nobody else's launch meets their counters.
+// Products whose blocks share tiles, each with a part of the depth, and attention whose blocks share queries, each with a part
+// of the keys: when plans take them, that their results never depend on who comes last, and that nobody else's launch
+// meets their counters.
 #include <gmock/gmock.h>
 #include <thread>
 
@@ -229,6 +230,81 @@ TEST_F(CudaSharedTiles, RunsAfterAFailedOneAreRight) {
     EXPECT_EQ(bytes_of(engine.run(inputs)[0]), want) << "after call " << n << " failed";
   }
   EXPECT_GT(failed, 4);
+}
+
+/// Queries of four heads, keys and values of two.
+std::vector<Tensor> heads(DType dtype, std::int64_t queries, std::int64_t keys) {
+  return {uneven(dtype, {1, 4, queries, 32}), uneven(dtype, {1, 2, keys, 32}, 3),
+          uneven(dtype, {1, 2, keys, 32}, 5)};
+}
+
+/// Heads of 32, whatever their lengths.
+Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v) {
+  const auto heads_of = [](const Tensor& x, std::int64_t count) {
+    return reshape(x, {1, count, -1, 32});
+  };
+  return attention(heads_of(q, 4), heads_of(k, 2), heads_of(v, 2), {}, true) * 2.0f;
+}
+
+/// One compile for all lengths of a cache: few queries of many keys share them among blocks.
+TEST_F(CudaSharedTiles, ManyKeysOfFewQueriesAreParted) {
+  Engine engine(attend, on_cuda(0, true));
+  Engine reference(attend, {.device = Device::reference()});
+  struct Case {
+    std::int64_t queries, keys;
+    const char* way;
+    std::int64_t bytes;
+  };
+  for (const Case& one : {Case{1, 2000, "flash_16x64 / 16", 4 * 16 * 16 * 34 * 4},
+                          {1, 100, "flash_16x64", 0},
+                          {20, 2000, "flash_16x64 / 8", 8 * 8 * 16 * 34 * 4},
+                          {1, 2001, "flash_16x64 / 16", 4 * 16 * 16 * 34 * 4},
+                          {1, 0, "", 0},
+                          {300, 300, "flash_64x64", 0}}) {
+    SCOPED_TRACE(std::to_string(one.queries) + " x " + std::to_string(one.keys));
+    const std::vector<Tensor> inputs = heads(f16, one.queries, one.keys);
+    const Tensor want = reference.run(inputs)[0];
+    for (int repeat = 0; repeat < 2; ++repeat) expect_near(engine.run(inputs)[0], want, 2e-3);
+    if (!on_simulator() || *one.way == 0) continue;
+    const Json plan = Json::parse(engine.plan_json(inputs));
+    EXPECT_THAT(ways(plan), ::testing::ElementsAre(one.way));
+    EXPECT_THAT(share_bytes(plan), ::testing::ElementsAre(one.bytes));
+  }
+  EXPECT_EQ(engine.stats().compiles, 1u);
+}
+
+/// Lengths of sequences in a batch, as data says them: what nobody sees of a row's keys is not parted.
+TEST_F(CudaSharedTiles, PartedKeysOfSequencesOfAnyLength) {
+  const auto f = [](const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& seen) {
+    const auto heads_of = [](const Tensor& x) { return reshape(x, {3, 2, -1, 16}); };
+    return attention(heads_of(q), heads_of(k), heads_of(v), seen);
+  };
+  for (const DType dtype : {f16, f32}) {
+    std::vector<Tensor> inputs = {uneven(dtype, {3, 2, 1, 16}), uneven(dtype, {3, 2, 1500, 16}, 3),
+                                  uneven(dtype, {3, 2, 1500, 16}, 5),
+                                  Tensor::full(boolean, {3, 1, 1, 1500}, 0)};
+    auto* const seen = static_cast<bool*>(inputs[3].data());
+    std::fill_n(seen, 1500, true);
+    std::fill_n(seen + 1500, 131, true);
+    std::fill_n(seen + 2 * 1500 + 1400, 100, true);
+    expect_agrees(f, inputs, dtype == f16 ? 2e-3 : 1e-5);
+  }
+}
+
+TEST_F(CudaSharedTiles, AttentionDoesNotDependOnTheOrderOfBlocks) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+  Engine engine(attend, on_cuda());
+  for (const DType dtype : {f16, f32}) {
+    const std::vector<Tensor> inputs = heads(dtype, 3, 1500);
+    interleave(0);
+    const std::vector<unsigned char> want = bytes_of(engine.run(inputs)[0]);
+    EXPECT_THAT(ways(Json::parse(engine.plan_json(inputs))),
+                ::testing::ElementsAre(::testing::HasSubstr(" / ")));
+    for (unsigned long seed = 1; seed <= 4; ++seed) {
+      interleave(seed);
+      EXPECT_EQ(bytes_of(engine.run(inputs)[0]), want) << "seed " << seed;
+    }
+  }
 }
 
 TEST_F(CudaSharedTiles, LoopsRunThem) {

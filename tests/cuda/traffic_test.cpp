@@ -31,7 +31,7 @@ const std::vector<TrafficException>& exceptions() {
       {"every_second", kSectors, 0.65, "every second element"},
       {"best_of_rows", kSectors, 0.38, "a row's elements are read where they are, in any order"},
       {"sorted_rows", kSectors, 0.38, "a row's elements are read where they are, in any order"},
-      {"bottleneck", kSectors, 0.4, "rows of 392 bytes, read 8 at a time"},
+      {"bottleneck", kSectors, 0.4, "few rows of products by rows of 392 bytes, read 8 at a time"},
       {"quantised_convs", kSectors, 0.7, "rows of 196 bytes begin in the middle of sectors"},
       {"conv_f16_by_inputs", kSectors, 0.48, kWindows},
       {"conv_of_an_image", kSectors, 0.16, kWindows},

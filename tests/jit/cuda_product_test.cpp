@@ -391,7 +391,7 @@ TEST(CudaProducts, OtherNestsAreNotProducts) {
 std::string chosen(std::int64_t rows, std::int64_t columns, std::int64_t depth, DType dtype = f16) {
   const auto tiles = jit::cuda::product_tiles(dtype, Along::Rows, Along::Columns, kH200);
   const ProductShape shape{1, rows, columns, depth, static_cast<std::int64_t>(size_of(dtype))};
-  const jit::cuda::ProductChoice choice = jit::cuda::cheapest_tile(tiles, shape, kH200);
+  const jit::cuda::TileChoice choice = jit::cuda::cheapest_tile(tiles, shape, kH200);
   return tiles[choice.tile].name() +
          (choice.parts == 1 ? "" : " / " + std::to_string(choice.parts));
 }
