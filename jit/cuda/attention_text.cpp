@@ -443,9 +443,10 @@ class Writer : private TextWriter {
   bool hides_keys_ = hides_keys();
 };
 
-/// kernel_head()'s: 168 registers are enough, but where a mask's expressions take some, or a warp has two tiles of rows.
+/// kernel_head()'s: 168 registers are enough, but where a mask's expressions take some, heads are large, or a warp has two
+/// tiles of rows.
 int least_threads(const AttentionTile& tile, bool masked) {
-  return tile.row_tiles == 1 && !masked ? 384 : 256;
+  return tile.row_tiles == 1 && !masked && tile.depth + tile.columns <= 128 ? 384 : 256;
 }
 
 }  // namespace
