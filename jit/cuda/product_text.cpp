@@ -388,7 +388,9 @@ int least_threads(const ProductParts& parts, const ProductTile& tile) {
   if (tile.kind == ProductTile::Kind::Rows) return tile.rows == 1 ? 3 * kTileThreads / 2 : 0;
   const bool large = tile.kind == ProductTile::Kind::Tensor && tile.threads() == 256;
   const bool gathers = parts.right() == Along::Windows && !is_byte(parts.right_dtype());
-  return large && !gathers ? 0 : kTileThreads;
+  if (large) return gathers ? kTileThreads : 0;
+  // What is gathered waits in registers.
+  return parts.right() == Along::Windows ? 3 * kTileThreads / 4 : kTileThreads;
 }
 
 }  // namespace
