@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "base/relabel.h"
 #include "engine/annotations.h"
+#include "engine/plan_check.h"
 #include "heddle/error.h"
 #include "ir/analysis/regions.h"
 #include "ir/passes/control_deps.h"
@@ -172,6 +173,7 @@ std::vector<ir::UserPass> user_passes(const EngineOptions& options, GraphPass::P
 ir::PipelineOptions pipeline_of(const EngineOptions& options, const jit::UnitOptions& unit) {
   ir::PipelineOptions pipeline;
   pipeline.skip = options.skip_passes;
+  pipeline.infer_again = wants_check(options);
   if (!unit.library || !jit::library_prefers_channels_last())
     pipeline.skip.emplace_back("channels-last");
   if (!unit.fuse) pipeline.skip.emplace_back("form-attention");

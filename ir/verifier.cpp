@@ -20,8 +20,13 @@ using Graphs = std::unordered_set<const Graph*>;
 class Verifier {
  public:
   /// @param done  nested graphs that need not be looked at again
-  Verifier(const Graph& graph, Stage stage, std::string_view pass, Graphs& done)
-      : graph_(graph), stage_(stage), pass_(pass), done_(done), env_(std::make_shared<ShapeEnv>()) {
+  Verifier(const Graph& graph, Stage stage, std::string_view pass, bool infers, Graphs& done)
+      : graph_(graph),
+        stage_(stage),
+        pass_(pass),
+        infers_(infers),
+        done_(done),
+        env_(std::make_shared<ShapeEnv>()) {
     env_->assumptions.assign(graph.assumptions().begin(), graph.assumptions().end());
     env_->next_unbacked_ = graph.next_unbacked_symbol();
     const std::size_t count = graph.nodes().size();
@@ -41,7 +46,7 @@ class Verifier {
       check_order(*node);
       check_names(*node);
       check_schema(*node);
-      if (!known_.contains(node.get())) check_metadata(*node);
+      if (infers_ && !known_.contains(node.get())) check_metadata(*node);
       check_storage(*node);
       if (stage_ == Stage::Reinplaced) check_versions(*node);
       defined_.insert(node.get());
@@ -87,7 +92,7 @@ class Verifier {
           fail("V13 only arguments of the whole graph are donated", *input.node,
                "one that is not, in @" + nested->name, "a donated one");
       if (done_.insert(nested->graph.get()).second)
-        Verifier(*nested->graph, stage_, pass_, done_).run();
+        Verifier(*nested->graph, stage_, pass_, infers_, done_).run();
     }
     for (const AttrSpec& spec : node.op().attrs) {
       const auto found = node.attrs().find(spec.name);
@@ -217,6 +222,7 @@ class Verifier {
   const Graph& graph_;
   Stage stage_;
   std::string_view pass_;
+  bool infers_;  ///< metadata again
   Graphs& done_;
   std::shared_ptr<ShapeEnv> env_;
   std::unordered_set<const Node*> known_;  ///< with the metadata that inference gives
@@ -232,9 +238,14 @@ class Verifier {
 
 void verify(const Graph& graph, Stage stage, std::string_view after_pass, const Graph* known) {
   Graphs done;
-  Verifier verifier(graph, stage, after_pass, done);
+  Verifier verifier(graph, stage, after_pass, /*infers=*/true, done);
   if (known != nullptr) verifier.trust(*known);
   verifier.run();
+}
+
+void verify_structure(const Graph& graph, Stage stage, std::string_view after_pass) {
+  Graphs done;
+  Verifier(graph, stage, after_pass, /*infers=*/false, done).run();
 }
 
 }  // namespace heddle::ir

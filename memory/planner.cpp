@@ -210,6 +210,13 @@ class PartlyFree {
 
 /// Placing items by size compares every two of them: so many at most, or time would grow with the square.
 constexpr std::size_t kMostCompared = 4096;
+/// Pairs of items that may be compared in the search for a better plan: some tens of microseconds.
+constexpr std::size_t kMostPairsTried = 30'000;
+
+/// Whether a plan is more than half a percent above the least.
+bool is_loose(const MemoryPlan& plan) {
+  return plan.peak_bytes > plan.lower_bound_bytes + plan.lower_bound_bytes / 200 + kAlignment;
+}
 
 std::int64_t aligned(std::int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -436,6 +443,26 @@ std::int64_t Planner::lower_bound(std::span<const std::int64_t> bytes) const {
   return bound;
 }
 
+/// Places again and again, each time with what lay highest placed before the others, and keeps the best.
+void Planner::place_highest_first(std::vector<std::size_t> order,
+                                  std::span<const std::int64_t> bytes, MemoryPlan& plan,
+                                  std::vector<std::int64_t>& offsets) const {
+  const auto end_of_item = [&](std::span<const std::int64_t> at, std::size_t k) {
+    return at[k] + aligned(bytes[k]);
+  };
+  std::vector<std::int64_t> tried(offsets);
+  const std::size_t pairs = std::max<std::size_t>(order.size() * order.size(), 1);
+  for (std::size_t left = kMostPairsTried / pairs; left > 0 && is_loose(plan); --left) {
+    const auto highest =
+        std::ranges::max_element(order, {}, [&](std::size_t k) { return end_of_item(tried, k); });
+    std::rotate(order.begin(), highest, highest + 1);
+    const std::int64_t peak = place(order, bytes, tried);
+    if (peak >= plan.peak_bytes) continue;
+    plan.peak_bytes = peak;
+    offsets = tried;
+  }
+}
+
 MemoryPlan Planner::bind(const base::SymbolValues& sizes, std::uint32_t arena) const {
   std::vector<std::int64_t> bytes(items_.size(), 0);
   std::vector<std::size_t> by_size;
@@ -471,6 +498,7 @@ MemoryPlan Planner::bind(const base::SymbolValues& sizes, std::uint32_t arena) c
       offsets = std::move(other);
     }
   }
+  if (reuse_ && every_pair && is_loose(plan)) place_highest_first(by_size, bytes, plan, offsets);
   plan.offsets.assign(item_of_.size(), kNotInArena);
   for (std::size_t b = 0; b < item_of_.size(); ++b) {
     const std::ptrdiff_t item = item_of_[b];
@@ -478,113 +506,6 @@ MemoryPlan Planner::bind(const base::SymbolValues& sizes, std::uint32_t arena) c
       plan.offsets[b] = offsets[static_cast<std::size_t>(item)];
   }
   return plan;
-}
-
-namespace {
-
-/// An access of a step to bytes of the arena.
-struct Use {
-  BufferId buffer;
-  std::int64_t begin, end;
-  ir::StepId step;
-  bool write;
-};
-
-std::vector<Use> arena_uses(const ScheduleRecord& record, const base::SymbolValues& sizes,
-                            const MemoryPlan& plan) {
-  std::vector<Use> uses;
-  for (ir::StepId step = 0; step < record.steps.size(); ++step) {
-    const auto add = [&](BufferId b, bool write) {
-      if (plan.offsets[b] == kNotInArena) return;
-      const std::int64_t bytes = record.buffers[b].bytes.evaluate(sizes);
-      if (bytes > 0) uses.push_back({b, plan.offsets[b], plan.offsets[b] + bytes, step, write});
-    };
-    for (const BufferId b : record.steps[step].reads) add(b, false);
-    for (const BufferId b : record.steps[step].writes) add(b, true);
-  }
-  return uses;
-}
-
-/// Whether `step` may put what it writes where what it reads lies.
-bool may_overwrite(const ir::PlanStep& step, const std::vector<BufferId>& roots, const Use& read,
-                   const Use& write) {
-  return std::any_of(step.may_reuse.begin(), step.may_reuse.end(), [&](const auto& pair) {
-    return roots[step.reads[pair.first]] == roots[read.buffer] &&
-           roots[step.writes[pair.second]] == roots[write.buffer];
-  });
-}
-
-[[noreturn]] void overlap_error(const ScheduleRecord& record, const Use& a, const Use& b,
-                                const char* expected) {
-  throw InvariantError(
-      {.what = fmt::format("memory plan: {} and {} overlap", record.buffers[a.buffer].value,
-                           record.buffers[b.buffer].value),
-       .where = fmt::format("steps {} and {}", a.step, b.step),
-       .expected = expected,
-       .got = {}});
-}
-
-}  // namespace
-
-void check_streams(const ScheduleRecord& record, const base::SymbolValues& sizes,
-                   const MemoryPlan& plan,
-                   const std::function<bool(ir::StepId first, ir::StepId second)>& ordered) {
-  const std::vector<Use> uses = arena_uses(record, sizes, plan);
-  const std::vector<BufferId> roots = alias_roots(record);
-  const auto fail = [&](const Use& a, const Use& b) {
-    overlap_error(record, a, b,
-                  "bytes that are used one after the other, in an order that events keep");
-  };
-  std::map<std::pair<BufferId, BufferId>, bool> first_of;  // which of two roots is used first
-  for (const Use& a : uses) {
-    for (const Use& b : uses) {
-      const BufferId x = roots[a.buffer];
-      const BufferId y = roots[b.buffer];
-      if (x >= y || a.end <= b.begin || b.end <= a.begin) continue;
-      if (a.step == b.step) {
-        const Use& read = a.write ? b : a;
-        const Use& write = a.write ? a : b;
-        const ir::PlanStep& step = record.steps[a.step];
-        const bool allowed = !read.write && write.write && may_overwrite(step, roots, read, write);
-        if (!allowed) fail(a, b);
-        continue;
-      }
-      const bool a_first = ordered(a.step, b.step);
-      if (!a_first && !ordered(b.step, a.step)) fail(a, b);
-      if (first_of.try_emplace({x, y}, a_first).first->second != a_first) fail(a, b);
-    }
-  }
-}
-
-void check(const ScheduleRecord& record, std::span<const std::uint32_t> stage_of,
-           const base::SymbolValues& sizes, const MemoryPlan& plan) {
-  const std::vector<Use> uses = arena_uses(record, sizes, plan);
-  const std::vector<BufferId> roots = alias_roots(record);
-  const auto fail = [&](const Use& a, const Use& b) {
-    overlap_error(record, a, b, "bytes of their own while both are in use");
-  };
-  // A write destroys what overlapping buffers held: none of them may be read at or after it unless it was
-  // written again, except operands that the writing step itself may overwrite.
-  for (const Use& write : uses) {
-    if (!write.write) continue;
-    for (const Use& other : uses) {
-      if (roots[other.buffer] == roots[write.buffer]) continue;
-      if (other.end <= write.begin || write.end <= other.begin) continue;
-      if (stage_of[other.step] == stage_of[write.step]) {
-        const ir::PlanStep& step = record.steps[write.step];
-        const bool allowed =
-            other.step == write.step && !other.write && may_overwrite(step, roots, other, write);
-        if (!allowed) fail(write, other);
-      } else if (!other.write && stage_of[other.step] > stage_of[write.step]) {
-        const bool rewritten = std::any_of(uses.begin(), uses.end(), [&](const Use& again) {
-          return again.write && roots[again.buffer] == roots[other.buffer] &&
-                 stage_of[again.step] > stage_of[write.step] &&
-                 stage_of[again.step] <= stage_of[other.step];
-        });
-        if (!rewritten) fail(write, other);
-      }
-    }
-  }
 }
 
 }  // namespace heddle::memory

@@ -101,6 +101,9 @@ class Planner {
                              std::span<const std::int64_t> bytes,
                              std::span<std::int64_t> offsets) const;
   std::int64_t lower_bound(std::span<const std::int64_t> bytes) const;
+  /// Looks for a better plan than `plan`, whose offsets by item are `offsets`, from `order` on.
+  void place_highest_first(std::vector<std::size_t> order, std::span<const std::int64_t> bytes,
+                           MemoryPlan& plan, std::vector<std::int64_t>& offsets) const;
 
   std::vector<Lifetime> lifetimes_;
   std::vector<ir::BufferId> roots_;

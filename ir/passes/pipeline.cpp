@@ -162,7 +162,9 @@ class Gate {
     if (records_ != nullptr)
       records_->push_back({std::string(name), took.count(), changed, current_.nodes().size(),
                            next.nodes().size(), inferred_nodes() - inferred});
-    if (changed && options_.verify) {
+    if (changed && options_.verify && !is_users && !options_.infer_again) {
+      verify_structure(next, stage, name);
+    } else if (changed && options_.verify) {
       verify(next, stage, name, verified_ ? &*verified_ : nullptr);
       verified_ = next;
     }

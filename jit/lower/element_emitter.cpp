@@ -12,6 +12,7 @@ namespace heddle::jit {
 using ir::ScalarOp;
 
 std::int32_t CheckTable::code(std::string what, std::string where) {
+  ++asked_;
   for (std::size_t k = 0; k < checks_.size(); ++k)
     if (checks_[k].what == what && checks_[k].where == where)
       return static_cast<std::int32_t>(k) + 1;

@@ -20,8 +20,11 @@ class CheckTable {
  public:
   std::int32_t code(std::string what, std::string where);
   std::vector<RuntimeCheck> take() { return std::move(checks_); }
+  /// How often code() was called.
+  std::size_t asked() const { return asked_; }
 
  private:
+  std::size_t asked_ = 0;
   std::vector<RuntimeCheck> checks_;
 };
 

@@ -100,9 +100,9 @@ BuiltKernel Kernel::finish(bool loops_run) {
   for (const auto& [read, write] : finished.in_place)
     built.in_place.emplace_back(built.buffers[read], built.buffers[write]);
   built.nest = std::move(finished.nest);
-  for (const Node* node : group.nodes) built.nodes.push_back(node->name());
+  built.nodes = group.nodes;
   for (const Node* node : emitter.computed())
-    if (!state.reads.is_owned(node)) built.nodes.push_back(node->name());
+    if (!state.reads.is_owned(node)) built.nodes.push_back(node);
   return built;
 }
 

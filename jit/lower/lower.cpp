@@ -7,6 +7,7 @@
 #include "jit/lower/conv_products.h"
 #include "jit/lower/decompose.h"
 #include "jit/lower/dequantised_products.h"
+#include "jit/lower/kernel_memo.h"
 #include "jit/lower/nest_context.h"
 #include "jit/lower/order_scatters.h"
 #include "jit/lower/pack_weights.h"
@@ -92,16 +93,17 @@ Program lower_graph(const ir::Graph& graph, const LowerOptions& options, SharedL
   Program program;
   program.graph = simple;
   Recorder recorder(state, program);
+  KernelMemo memo(state);
   for (std::uint32_t k = 0; k < grouping.groups.size(); ++k) {
     switch (grouping.groups[k].kind) {
       case Group::Kind::Pointwise:
-        recorder.add_kernel(k, build_pointwise(state, k));
+        recorder.add_kernel(k, memo.kernel(k, build_pointwise));
         break;
       case Group::Kind::Row:
-        recorder.add_kernel(k, build_row(state, k));
+        recorder.add_kernel(k, memo.kernel(k, build_row));
         break;
       case Group::Kind::Nest:
-        recorder.add_kernel(k, build_recipe(state, k));
+        recorder.add_kernel(k, memo.kernel(k, build_recipe));
         break;
       case Group::Kind::Library:
         if (grouping.groups[k].root->op().custom != nullptr)

@@ -103,9 +103,11 @@ ir::BufferId Recorder::buffer_of(Value storage) {
 }
 
 std::shared_ptr<const Nest> Recorder::shared(std::shared_ptr<const Nest> nest) {
+  if (const auto twin = twins_.find(nest); twin != twins_.end()) return twin->second;
   const base::Hash128 key = structural_key(*nest);
   auto& known = nests_[{key.low, key.high}];
   if (known.empty()) known.push_back(nest);
+  twins_.emplace(std::move(nest), known.front());
   return known.front();
 }
 
@@ -137,7 +139,7 @@ void Recorder::add_kernel(std::uint32_t group, BuiltKernel built) {
   PlanKernel kernel;
   kernel.name = built.nest->name;
   kernel.region = region_of(*state_.grouping.groups[group].nodes[0]);
-  kernel.nodes = std::move(built.nodes);
+  for (const Node* node : built.nodes) kernel.nodes.push_back(node->name());
   const ir::StepId id = add_step(std::move(kernel), {shared(built.nest), nullptr}, std::move(step),
                                  std::move(launch));
   steps_of_group_[group].push_back(id);

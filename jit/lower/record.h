@@ -75,6 +75,8 @@ class Recorder {
   std::vector<std::pair<Value, ir::BufferId>> late_outputs_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<std::shared_ptr<const Nest>>>
       nests_;
+  /// What shared() said of a nest.
+  std::map<std::shared_ptr<const Nest>, std::shared_ptr<const Nest>> twins_;
 };
 
 }  // namespace heddle::jit

@@ -127,6 +127,17 @@ TEST(Verifier, V5NodesOfAKnownGraphAreNotInferredAgain) {
   EXPECT_THROW(ir::verify(grown, Stage::Functional, "pass", &known), InvariantError);
 }
 
+TEST(Verifier, StructureAloneIsNotInferred) {
+  ir::OpDef op = mutating_op();
+  GraphBuilder builder("main");
+  builder.call(op, std::vector<Value>{builder.input(meta(f32, {4}))});
+  const Graph graph = builder.finish();
+  op.infer = [](const ir::InferContext&) { return std::vector{meta(f32, {5})}; };
+  EXPECT_EQ(broken_rule(graph, Stage::Reinplaced), "V5");
+  EXPECT_NO_THROW(ir::verify_structure(graph, Stage::Reinplaced, "pass"));
+  EXPECT_THROW(ir::verify_structure(graph, Stage::Functional, "pass"), InvariantError);
+}
+
 TEST(Verifier, V6NothingMutatesBeforeReinplace) {
   const ir::OpDef op = mutating_op();
   GraphBuilder builder("main");

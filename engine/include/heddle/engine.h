@@ -83,7 +83,7 @@ struct EngineOptions {
   ControlDeps control_deps{};       ///< of the graph as traced, after the passes of its point First
   Donations donate{};               ///< inputs whose memory is the engine's from the call on
   /// Prove each plan when it is bound: every order edge holds, no bytes are reused while they are live. Costs
-  /// about as much as lowering. HEDDLE_CHECK_PLANS=1 does the same.
+  /// about as much as lowering. Metadata of nodes that passes made is inferred twice. HEDDLE_CHECK_PLANS=1 does the same.
   bool check_plans = false;
   int streams = 0;  ///< CUDA streams of one call, at most; 0: HEDDLE_STREAMS or 4
   /// Calls with one combination of sizes after which an executable for just these is compiled in the

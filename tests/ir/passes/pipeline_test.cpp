@@ -86,6 +86,25 @@ TEST(Pipeline, A2_08_OnlyWhatAChangeReachesIsInferred) {
   }
 }
 
+TEST(Pipeline, WhatAUsersPassMakesIsInferredAgainWhateverIsSaid) {
+  const Graph graph = ir::parse(R"(graph @main(%x: f32[s0], %y: f32[s1]) {
+  %a = add(%x, %y)
+  return %a
+}
+)");
+  ir::PipelineOptions options{.infer_again = false};
+  EXPECT_NO_THROW(ir::run_passes(graph, ir::default_pipeline(), options));
+  // Nodes without what their inference assumed.
+  options.user_passes = {{"forgetful", ir::PassPoint::First, [](const Graph& given) {
+                            ir::GraphBuilder builder("main");
+                            builder.adopt(given);
+                            for (const ir::NodePtr& node : given.nodes()) builder.share(node);
+                            builder.output(given.outputs()[0]);
+                            return builder.finish();
+                          }}};
+  EXPECT_THROW(ir::run_passes(graph, {}, options), InvariantError);
+}
+
 TEST(Pipeline, SkipsWhatItIsToldTo) {
   std::vector<PassRecord> records;
   EXPECT_TRUE(ir::run_passes(sample(), kCseDce, {.skip = {"cse"}}, &records).identical(sample()));

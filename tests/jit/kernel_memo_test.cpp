@@ -1,0 +1,120 @@
+// Kernels of groups that are alike are built once.
+#include "jit/lower/kernel_memo.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ir/text.h"
+#include "jit/lower/region.h"
+#include "tests/jit/lower_support.h"
+
+namespace heddle::test {
+namespace {
+
+using ::testing::ElementsAre;
+
+int built = 0;
+bool asks_for_checks = false;
+
+/// A kernel that reads the operands of a group's first node and stores its result.
+jit::BuiltKernel build_stub(const jit::LoweringState& state, std::uint32_t group) {
+  ++built;
+  if (asks_for_checks) state.shared.checks.code("what", "where");
+  jit::BuiltKernel kernel;
+  kernel.nest = std::make_shared<const jit::Nest>();
+  kernel.nodes = state.grouping.groups[group].nodes;
+  kernel.buffers.assign(kernel.nodes[0]->inputs().begin(), kernel.nodes[0]->inputs().end());
+  kernel.buffers.push_back(kernel.nodes.back()->value());
+  return kernel;
+}
+
+/// How many kernels are built of the results of `body`, each of which is a kernel's; the values of the last.
+struct Memo {
+  int built = 0;
+  std::vector<std::string> last;
+};
+Memo memo_of(const std::string& body, const std::string& results) {
+  const ir::Graph graph =
+      ir::parse("graph @main(%x: f32[8, 4], %y: f32[8, 4], %z: f32[4, 8], %w: f16[8, 4]) {\n" +
+                body + "  return " + results + "\n}\n");
+  const jit::LowerOptions options{.rest = {.fuse = false}};  // a kernel for each node
+  const jit::LiveGraph live(graph, options);
+  const jit::ReadAnalysis reads(live);
+  const jit::Grouping grouping = jit::form_groups(reads);
+  jit::Placement placement(live);
+  for (const ir::Value& output : graph.outputs())
+    placement.place(output, grouping.group_of[live.position(output.node)]);
+  jit::SharedLowering shared;
+  const jit::LoweringState state{reads, grouping, placement, shared};
+  jit::KernelMemo memo(state);
+  built = 0;
+  Memo result;
+  for (std::uint32_t k = 0; k < grouping.groups.size(); ++k) {
+    result.last.clear();
+    for (const ir::Value& value : memo.kernel(k, build_stub).buffers)
+      result.last.push_back(value.name());
+  }
+  result.built = built;
+  return result;
+}
+
+TEST(KernelMemo, AlikeGroupsAreBuiltOnce) {
+  const Memo memo = memo_of("  %a = exp(%x)\n  %b = exp(%y)\n", "%a, %b");
+  EXPECT_EQ(memo.built, 1);
+  EXPECT_THAT(memo.last, ElementsAre("%y", "%b"));
+  EXPECT_EQ(memo_of("  %a = sub(%x, %y)\n  %b = sub(%x, %y)\n", "%a, %b").built, 1);
+  EXPECT_EQ(memo_of("  %a = sub(%x, %y)\n  %b = sub(%a, %y)\n", "%a, %b").built, 2)
+      << "where one operand is stored by a kernel and one is not";
+}
+
+TEST(KernelMemo, WhatDiffersIsBuiltAnew) {
+  for (const char* body : {
+           "  %a = exp(%x)\n  %b = neg(%y)\n",             // op
+           "  %a = exp(%x)\n  %b = exp(%z)\n",             // sizes
+           "  %a = exp(%x)\n  %b = exp(%w)\n",             // dtype
+           "  %a = add(%x, %x)\n  %b = add(%x, %y)\n",     // one operand or two
+           "  %a = sub(%x, %y)\n  %b = sub(%y, %x)\n",     // their order
+           "  %c = const 2 : f32\n  %d = const 3 : f32\n"  // a number
+           "  %a = mul(%x, %c)\n  %b = mul(%x, %d)\n",
+           "  %a = reduce_sum(%x) {axes = [0], keepdims = false}\n"  // an attribute
+           "  %b = reduce_sum(%x) {axes = [1], keepdims = false}\n",
+       })
+    EXPECT_EQ(memo_of(body, "%a, %b").built, 2) << body;
+}
+
+TEST(KernelMemo, ChecksNameAPlaceOfTheirOwn) {
+  asks_for_checks = true;
+  const Memo memo = memo_of("  %a = exp(%x)\n  %b = exp(%y)\n", "%a, %b");
+  asks_for_checks = false;
+  EXPECT_EQ(memo.built, 2);
+}
+
+/// Layers that differ in their weights, in the order of their operands and in where they read: each has its own values.
+TEST(KernelMemo, LayersAreRight) {
+  const ir::Graph graph = ir::parse(
+      R"(graph @main(%x: f32[6, 16], %v: f32[16, 16], %w: f32[16, 16], %p: f32[16], %q: f32[16]) {
+  %a0 = matmul(%x, %v)
+  %a1 = add(%a0, %p)
+  %a2 = tanh(%a1)
+  %a3 = softmax(%a2) {axis = 1}
+  %b0 = matmul(%a3, %w)
+  %b1 = add(%b0, %q)
+  %b2 = tanh(%b1)
+  %b3 = softmax(%b2) {axis = 1}
+  %c0 = matmul(%b3, %v)
+  %c1 = add(%q, %c0)
+  %c2 = tanh(%c1)
+  %c3 = softmax(%c2) {axis = 1}
+  %d = sub(%a2, %c2)
+  return %c3, %d
+}
+)");
+  const auto arguments = random_arguments(graph, {});
+  expect_right(graph, arguments);
+  jit::LowerOptions options;
+  options.build_all = true;
+  expect_program_right(graph, jit::lower(graph, options), arguments, {}, 1e-5);
+}
+
+}  // namespace
+}  // namespace heddle::test
