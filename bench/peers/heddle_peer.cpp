@@ -1,6 +1,7 @@
 // Heddle as an embedder calls it: onnx::load, then run_into on tensors that wrap the caller's memory.
 //
-// Options: cache_dir (compiled kernels are kept there; none by default), pass (a graph pass that is off by default).
+// Options: cache_dir (compiled kernels are kept there; none by default), pass (a graph pass that is off by default), order (smallest
+// or given: that order of steps, and what its plan says of memory among the facts).
 
 #include <map>
 #include <optional>
@@ -38,6 +39,8 @@ class HeddlePeer final : public hd::bench::peers::Peer {
     options_ = {.threads = arguments.threads, .disk_cache = !cache.empty(), .cache_dir = cache};
     const std::string pass = arguments.option("pass", "");
     if (!pass.empty()) options_.passes = {{.name = pass}};
+    order_ = arguments.option("order", "");
+    if (order_ == "given") options_.order = hd::StepOrder::Given;
     engine_.emplace(load_with({}));
   }
 
@@ -70,11 +73,16 @@ class HeddlePeer final : public hd::bench::peers::Peer {
 
   nlohmann::json facts() override {
     const hd::EngineStats stats = engine_->stats();
-    return {{"version", "this tree"},
-            {"compile_ms", stats.compile_ms},
-            {"kernels", stats.kernels},
-            {"evaluator_steps", stats.evaluator_steps},
-            {"arena_bytes", stats.arena_peak_bytes}};
+    nlohmann::json facts{{"version", "this tree"},
+                         {"compile_ms", stats.compile_ms},
+                         {"kernels", stats.kernels},
+                         {"evaluator_steps", stats.evaluator_steps},
+                         {"arena_bytes", stats.arena_peak_bytes}};
+    if (!order_.empty()) {
+      const auto plan = nlohmann::json::parse(engine_->plan_json(inputs_));
+      for (const char* key : {"peak_bytes", "lower_bound_bytes"}) facts["plan"][key] = plan.at(key);
+    }
+    return facts;
   }
 
  private:
@@ -100,6 +108,7 @@ class HeddlePeer final : public hd::bench::peers::Peer {
   }
 
   std::string path_;
+  std::string order_;
   hd::EngineOptions options_;
   std::optional<hd::Engine> engine_;
   std::vector<hd::Tensor> inputs_;

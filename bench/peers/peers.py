@@ -150,6 +150,16 @@ def first_starts(command, folder, threads):
         return facts
 
 
+def planned_memory(folder, cache_dir):
+    """What Heddle's plan says of its intermediates, and the least that the order of the model would need."""
+    plans = {}
+    for order in ("smallest", "given"):
+        process = Process(heddle_command(cache_dir, f"order={order}"), folder, 1)
+        process.close()
+        plans[order] = process.facts["plan"]
+    return plans["smallest"] | {"given_lower_bound_bytes": plans["given"]["lower_bound_bytes"]}
+
+
 def measure(folder, commands, threads, rounds, seconds, cold):
     """One row: a record for each peer, in the order of `commands`; one that failed holds `error`.
 
@@ -296,6 +306,8 @@ def main():
                 row["threads"][threads] = measure(folder, taking_part(commands, name), int(threads), args.rounds,
                                                   args.seconds, cold)
                 print(report.line(row, threads), flush=True)
+            if "heddle" in commands:
+                row["plan"] = planned_memory(folder, cache_dir)
             document["rows"].append(row)
     document["load_at_end"] = load_average()
     report.write(document, ROOT / "bench/results", picture=not args.no_picture)

@@ -171,6 +171,22 @@ def start_table(document, threads):
     return lines + [""]
 
 
+def plan_table(document):
+    """Intermediates in Heddle's plans, beside the least that any placing in the same order needs."""
+    lines = ["## Memory of intermediates in Heddle's plans", "",
+             "The least is the largest sum of what is live at once in the order that Heddle chose, and in the model's own order.", "",
+             "| graph | planned, bytes | the least | planned over it | the least in the model's order |",
+             "|---|---|---|---|---|"]
+    for row in document["rows"]:
+        plan = row.get("plan")
+        if plan is None:
+            continue
+        peak, least = plan["peak_bytes"], plan["lower_bound_bytes"]
+        over = f"{peak / least:.4f}" if least else ""
+        lines.append(f"| {row['title']} | {peak:,} | {least:,} | {over} | {plan['given_lower_bound_bytes']:,} |")
+    return lines + [""]
+
+
 def failures(document):
     lines = []
     for row in document["rows"]:
@@ -215,6 +231,7 @@ def markdown(document):
     lines += modes_table(document)
     for key in threads[:1]:
         lines += start_table(document, key)
+    lines += plan_table(document)
     return "\n".join(lines + failures(document))
 
 
