@@ -54,7 +54,7 @@ struct PipelineOptions {
   bool verify = true;             ///< verify after each pass
   /// Metadata is inferred again for that after our own passes too, not only after those of users: builders inferred it once.
   bool infer_again = true;
-  std::string dump_dir;           ///< write the graph text after each change when not empty
+  std::string dump_dir;  ///< write the graph text after each change when not empty
   /// Run in order at their points: First before the first of the passes, BeforeReinplace before reinplace,
   /// or after the last pass where it is not among them.
   std::vector<UserPass> user_passes;

@@ -26,8 +26,8 @@ struct LoweringState {
 /// A finished kernel and what its parameters are.
 struct BuiltKernel {
   std::shared_ptr<const Nest> nest;
-  std::vector<Value> buffers;  ///< the value in each global buffer
-  std::vector<SymExpr> sizes;  ///< nest parameter k in the graph's symbols
+  std::vector<Value> buffers;      ///< the value in each global buffer
+  std::vector<SymExpr> sizes;      ///< nest parameter k in the graph's symbols
   std::vector<const Node*> nodes;  ///< that it computes, those inlined into it last
   /// (loaded value, stored value): each element is stored after the last read of the one in its place.
   std::vector<std::pair<Value, Value>> in_place;

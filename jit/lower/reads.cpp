@@ -215,7 +215,7 @@ bool ReadAnalysis::should_inline(const Node* node) const {
   return !cost.expensive && few_loads && cost.operations <= kCheapOperations;
 }
 
-/// Whether it computes something fixed for what is not. One element is cheaper than a kernel at any rate.
+/// Whether it makes more bytes, by few operations of one value and constants, of what is in memory anyway.
 bool ReadAnalysis::widens_what_is_kept(const Node* node) const {
   const ir::TensorMeta& made = node->output(0);
   for (int steps = 0; steps < kCheapOperations; ++steps) {
@@ -233,6 +233,7 @@ bool ReadAnalysis::widens_what_is_kept(const Node* node) const {
   return false;
 }
 
+/// Whether it makes fewer bytes of what a recipe with an epilogue gives.
 bool ReadAnalysis::narrows_a_nest(const Node* node) const {
   if (graph_.options().target != LowerOptions::Target::Cpu) return false;
   const ir::TensorMeta& made = node->output(0);
@@ -250,6 +251,7 @@ bool ReadAnalysis::narrows_a_nest(const Node* node) const {
   return false;
 }
 
+/// Whether it computes something fixed for what is not. One element is cheaper than a kernel at any rate.
 bool ReadAnalysis::is_computed_once(const Node* node) const {
   if (!is_fixed(node) || graph_.class_of(node) != NodeClass::Element) return false;
   const SymExpr count = node->output(0).count();

@@ -238,7 +238,8 @@ TEST_P(CudaWindows, EveryWayAgreesWithTheEvaluator) {
     EXPECT_THAT(all.names(),
                 ElementsAre("tensor_16x64x64", "tensor_64x64x64", "tensor_128x128x32"));
   EXPECT_THAT(all.text(), HasSubstr("> windows = {"));
-  EXPECT_THAT(all.text(), HasSubstr("__launch_bounds__(256, 2)"))
+  EXPECT_EQ(all.text().find("__launch_bounds__(256, 2)") != std::string::npos,
+            tf32() || dtype() != "f32")
       << "two large blocks fit on a multiprocessor";
   EXPECT_THAT(all.text(), HasSubstr(std::string(", ") + one().windows + "> windows"));
   all.expect_right(one().sizes, tolerance());
