@@ -156,6 +156,7 @@ def mode_line(row, title, threads, ours, mode, value):
 def start_table(document, threads):
     """From model file to first answer, and memory."""
     lines = [f"## First answers and memory, {threads} thread{'s' if threads != '1' else ''}", "",
+             "A start with nothing cached, and the median of three with kernels on disk.", "",
              "| graph | peer | load, ms | first call, ms | of it compiling | load and first call, kernels on disk, ms "
              "| peak memory, MB | worst error |", "|---|---|---|---|---|---|---|---|"]
     for row in document["rows"]:
