@@ -5,10 +5,12 @@
 #include <chrono>
 #include <cmath>
 #include <fmt/format.h>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <sys/resource.h>
 
 #include "engine/cli/commands.h"
+#include "engine/cli/table.h"
 
 namespace heddle::cli {
 
@@ -17,6 +19,7 @@ namespace {
 struct BenchOptions {
   ModelOptions model;
   int iterations = 100;
+  bool steps = false;
   bool json = false;
 };
 
@@ -38,6 +41,37 @@ std::uint64_t rss_peak_bytes() {
   return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
 }
 
+/// Steps by their time, the longest first.
+std::vector<StepTime> longest_first(std::vector<StepTime> steps) {
+  std::ranges::stable_sort(steps, std::greater(), &StepTime::microseconds);
+  return steps;
+}
+
+nlohmann::ordered_json steps_document(const std::vector<StepTime>& steps) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const StepTime& step : steps)
+    list.push_back({{"step", step.step},
+                    {"kernel", step.kernel},
+                    {"us", step.microseconds},
+                    {"bytes", step.bytes},
+                    {"work", step.work}});
+  return list;
+}
+
+std::string steps_text(const std::vector<StepTime>& steps) {
+  double total = 0;
+  for (const StepTime& step : steps) total += step.microseconds;
+  std::vector<Row> rows;
+  for (const StepTime& step : steps)
+    rows.push_back(
+        {fmt::format("{:.1f}", step.microseconds),
+         fmt::format("{:.1f} %", 100 * step.microseconds / total), std::to_string(step.step),
+         fmt::format("{:.1f}", static_cast<double>(step.bytes) / step.microseconds / 1000),
+         fmt::format("{:.1f}", static_cast<double>(step.work) / step.microseconds / 1000),
+         step.kernel});
+  return table({"us", "share", "step", "GB/s", "Gop/s", "kernel"}, rows);
+}
+
 int bench(const BenchOptions& options) {
   LoadedModel model = load_model(options.model);
   const auto first = Clock::now();
@@ -54,7 +88,10 @@ int bench(const BenchOptions& options) {
   const double total_us = microseconds_since(begin);
   std::sort(times.begin(), times.end());
   const EngineStats stats = model.engine->stats();
-  const nlohmann::ordered_json document{
+  std::vector<StepTime> steps;
+  if (options.steps)
+    steps = longest_first(model.engine->profile(model.inputs, std::min(options.iterations, 100)));
+  nlohmann::ordered_json document{
       {"p50_us", percentile(times, 0.5)},
       {"p90_us", percentile(times, 0.9)},
       {"p99_us", percentile(times, 0.99)},
@@ -68,6 +105,7 @@ int bench(const BenchOptions& options) {
       {"rss_peak_bytes", rss_peak_bytes()},
   };
   if (options.json) {
+    if (options.steps) document["steps"] = steps_document(steps);
     fmt::print("{}\n", document.dump(1));
     return 0;
   }
@@ -76,6 +114,7 @@ int bench(const BenchOptions& options) {
         value.is_number_float() ? fmt::format("{:.3f}", value.get<double>()) : value.dump();
     fmt::print("{:<18} {}\n", key, text);
   }
+  if (options.steps) fmt::print("\n{}", steps_text(steps));
   return 0;
 }
 
@@ -92,6 +131,8 @@ void add_bench(CLI::App& app, int& exit_code) {
         const bool fine = end != text.c_str() && *end == 0 && number >= 1 && number <= 1000000000;
         return fine ? std::string() : "expected a number >= 1, got " + text;
       });
+  command->add_flag("--steps", options->steps,
+                    "times of single steps too, run one after another on the CPU");
   command->add_flag("--json", options->json, "one JSON document on standard output");
   command->callback([options, &exit_code] { exit_code = bench(*options); });
 }

@@ -1,0 +1,106 @@
+// Times of single steps.
+#include <algorithm>
+#include <chrono>
+
+#include "engine/engine_impl.h"
+#include "engine/run_events.h"
+#include "heddle/error.h"
+
+namespace heddle {
+
+namespace engine {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// What is known of each step of a plan's first phases when they have run, in the order of the schedule.
+class StepClock {
+ public:
+  explicit StepClock(const Unit& unit) : unit_(unit), times_(unit.schedule().record.steps.size()) {}
+
+  /// Runs the steps of one phase one by one. @return as RegionMachine::run().
+  std::int32_t run(Frame& frame, scheduler::Executor& executor) {
+    const BoundSteps& plan = frame.plan();
+    for (std::size_t k = 0; k < plan.steps.size(); ++k) {
+      const scheduler::BoundStage alone{static_cast<std::uint32_t>(k), 1};
+      const auto start = Clock::now();
+      const std::int32_t status = executor.run(frame.steps(), {&alone, 1});
+      Times& step = times_[plan.first_step + k];
+      step.microseconds.push_back(
+          std::chrono::duration<double, std::micro>(Clock::now() - start).count());
+      step.work = plan.steps[k].work;
+      step.bytes = bytes_of(plan, plan.first_step + k);
+      if (status != 0) return status;
+    }
+    return 0;
+  }
+
+  std::vector<StepTime> medians() {
+    const ir::ScheduleRecord& record = unit_.schedule().record;
+    const std::vector<std::string> names = names_of_kernels(record);
+    std::vector<StepTime> steps;
+    for (std::size_t k = 0; k < times_.size(); ++k) {
+      std::vector<double>& times = times_[k].microseconds;
+      if (times.empty()) continue;  // it read constants only, and was run when the plan was made
+      const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+      std::nth_element(times.begin(), middle, times.end());
+      steps.push_back({k, names[record.steps[k].kernel], *middle, times_[k].bytes, times_[k].work});
+    }
+    return steps;
+  }
+
+ private:
+  struct Times {
+    std::vector<double> microseconds;
+    std::int64_t bytes = 0;
+    std::int64_t work = 0;
+  };
+
+  /// Of all buffers that the step reads or writes, each once.
+  static std::int64_t bytes_of(const BoundSteps& plan, std::size_t step) {
+    const ir::ScheduleRecord& record = plan.unit->schedule().record;
+    std::vector<ir::BufferId> buffers = record.steps[step].reads;
+    buffers.insert(buffers.end(), record.steps[step].writes.begin(),
+                   record.steps[step].writes.end());
+    std::ranges::sort(buffers);
+    buffers.erase(std::ranges::unique(buffers).begin(), buffers.end());
+    std::int64_t bytes = 0;
+    for (const ir::BufferId buffer : buffers)
+      bytes += record.buffers[buffer].bytes.evaluate(plan.sizes);
+    return bytes;
+  }
+
+  const Unit& unit_;
+  std::vector<Times> times_;  ///< by step of the schedule
+};
+
+}  // namespace
+}  // namespace engine
+
+std::vector<StepTime> Engine::profile(std::span<const Tensor> inputs, int runs) {
+  if (impl_->options.device.kind() != Device::Kind::Cpu)
+    throw DeviceError({.what = "profile",
+                       .where = {},
+                       .expected = "cpu",
+                       .got = impl_->options.device.to_string()});
+  if (runs < 1)
+    throw ArgumentError({.what = "profile: runs",
+                         .where = {},
+                         .expected = "at least 1",
+                         .got = std::to_string(runs)});
+  const engine::Reclaimer::Reader reader(impl_->plans.reclaimer());
+  const engine::BoundPlan& plan = impl_->plan_for(inputs);
+  std::vector<Tensor> results = impl_->make_outputs(plan, nullptr);
+  engine::StepClock clock(*plan.unit);
+  for (int run = 0; run < runs; ++run) {
+    impl_->execute_with(plan, inputs, results, [&](engine::ExecutionContext& context) {
+      return engine::run_phases(context.frame(), impl_->executor, [&](engine::Frame& frame) {
+        return clock.run(frame, impl_->executor);
+      });
+    });
+  }
+  return clock.medians();
+}
+
+}  // namespace heddle
