@@ -68,11 +68,15 @@ void run_iterations(const BoundStep& step, std::int64_t begin, std::int64_t end,
   step.run(step, begin, end, worker, status);
 }
 
+/// Where a part begins. Longer parts lie among shorter ones, so that workers with as many parts have as many iterations, give or take one.
+std::int64_t bound_of_part(const BoundStep& step, std::int64_t part, std::int64_t parts) {
+  return step.extent / parts * part + step.extent % parts * part / parts;
+}
+
 void run_part(const BoundStep& step, std::int64_t part, std::int64_t parts, bool backwards,
               int worker, std::int32_t* status) {
-  const std::int64_t begin = step.extent / parts * part + std::min(part, step.extent % parts);
-  const std::int64_t size = step.extent / parts + (part < step.extent % parts ? 1 : 0);
-  run_iterations(step, begin, begin + size, backwards, worker, status);
+  run_iterations(step, bound_of_part(step, part, parts), bound_of_part(step, part + 1, parts),
+                 backwards, worker, status);
 }
 
 /// Parts [begin, end) of a step.

@@ -4,7 +4,7 @@
 //   kernel, strides,
 //   pads_low, pads_high,
 //   dilations             one entry a spatial dimension; see window.h
-//   ceil_mode             as in max_pool
+//   ceil_mode, axes       as in max_pool
 //   count_include_pad     the divisor counts the taps that lie in the padding too (those that
 //                         ceil_mode lets reach past the padding never)
 //   result                T[N, C, out...], sizes as in max_pool
@@ -14,7 +14,7 @@
 //
 // Constraints. infer() checks them in this order; tests are named avg_pool_c1 ...
 //   C1  x has a floating dtype
-//   C2  x has at least three dimensions
+//   C2  x has at least three dimensions, and axes are all but two of them, ascending
 //   C3  kernel has one entry a spatial dimension, 1 or more
 //   C4  strides, pads_low, pads_high and dilations have one entry a spatial dimension
 //   C5  strides and dilations are at least 1, pads at least 0
@@ -48,8 +48,8 @@ std::int64_t taps_with_padding(const Window& window, const Sizes& at, const Size
 }
 
 std::vector<Literal> evaluate(const EvalContext& ctx) {
-  const Literal& x = ctx.inputs[0];
-  const Sizes sizes = ctx.output_sizes();
+  const Literal x = with_windows_last(ctx.node, ctx.inputs[0]);
+  const Sizes sizes = with_windows_last(ctx.node, ctx.output_sizes());
   const Sizes spatial = spatial_of(x.sizes());
   const Window window = pool_window(ctx.node);
   const AxisCut in = cut_at(x.sizes(), 1);
@@ -70,20 +70,21 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
           sum / static_cast<double>(divisor);
     }
   });
-  return {literal_of(x.dtype(), sizes, result)};
+  return {with_windows_in_place(ctx.node, literal_of(x.dtype(), sizes, result))};
 }
 
 }  // namespace
 
 OpDef avg_pool_op() {
-  std::vector<AttrSpec> attrs = pool_attrs();
+  std::vector<AttrSpec> attrs = ordered_pool_attrs();
   attrs.push_back({"count_include_pad", AttrKind::Bool, false});
   return {.name = "avg_pool",
           .operands = {{"x"}},
           .attrs = std::move(attrs),
           .infer = infer,
           .evaluate = evaluate,
-          .lowering = {.nest = "pool"}};
+          .lowering = {.nest = "pool"},
+          .reorder = reorder_pool};
 }
 
 }  // namespace heddle::ir::ops

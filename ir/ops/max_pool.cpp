@@ -6,6 +6,8 @@
 //   dilations             one entry a spatial dimension; see window.h
 //   ceil_mode             also a last window that reaches past the padded end, if it starts inside
 //                         the input or its low padding
+//   axes                  max_pool only: the spatial dimensions, ascending, all but two; empty: all but the
+//                         first two. The result has its dimensions in the order of x
 //   column_major          max_pool_indices only: spatial dimensions are numbered with the first
 //                         one fastest
 //   result                max_pool: T[N, C, out...]; max_pool_indices: i64[N, C, out...]
@@ -23,7 +25,7 @@
 //
 // Constraints. infer() checks them in this order; tests are named max_pool_c1 ...
 //   C1  x is a number
-//   C2  x has at least three dimensions
+//   C2  x has at least three dimensions, and axes are all but two of them, ascending
 //   C3  kernel has one entry a spatial dimension, 1 or more
 //   C4  strides, pads_low, pads_high and dilations have one entry a spatial dimension
 //   C5  strides and dilations are at least 1, pads at least 0
@@ -51,9 +53,7 @@ std::vector<TensorMeta> infer_indices(const InferContext& ctx) {
 
 /// For each element of the result, the row-major position of the winner in its plane of x; -1 for
 /// none.
-std::vector<std::int64_t> winners(const EvalContext& ctx) {
-  const Literal& x = ctx.inputs[0];
-  const Sizes sizes = ctx.output_sizes();
+std::vector<std::int64_t> winners(const EvalContext& ctx, const Literal& x, const Sizes& sizes) {
   const Window window = pool_window(ctx.node);
   const AxisCut in = cut_at(x.sizes(), 1);
   const AxisCut out = cut_at(sizes, 1);
@@ -85,10 +85,11 @@ double lowest_of(DType dtype) {
 }
 
 std::vector<Literal> evaluate_values(const EvalContext& ctx) {
-  const Literal& x = ctx.inputs[0];
+  const Literal x = with_windows_last(ctx.node, ctx.inputs[0]);
+  const Sizes sizes = with_windows_last(ctx.node, ctx.output_sizes());
   const AxisCut in = cut_at(x.sizes(), 1);
-  const AxisCut out = cut_at(ctx.output_sizes(), 1);
-  const std::vector<std::int64_t> best = winners(ctx);
+  const AxisCut out = cut_at(sizes, 1);
+  const std::vector<std::int64_t> best = winners(ctx, x, sizes);
   const Literal none = Literal::scalar(x.dtype(), lowest_of(x.dtype()));
   return with_number(x.dtype(), [&]<typename T>() {
     const std::vector<T> xs = dense<T>(x);
@@ -97,7 +98,8 @@ std::vector<Literal> evaluate_values(const EvalContext& ctx) {
       const std::int64_t plane = static_cast<std::int64_t>(k) / out.inner;
       if (best[k] >= 0) result[k] = xs[static_cast<std::size_t>(plane * in.inner + best[k])];
     }
-    return std::vector<Literal>{literal_of(x.dtype(), ctx.output_sizes(), result)};
+    return std::vector<Literal>{
+        with_windows_in_place(ctx.node, literal_of(x.dtype(), sizes, result))};
   });
 }
 
@@ -113,7 +115,7 @@ std::vector<Literal> evaluate_indices(const EvalContext& ctx) {
   const Literal& x = ctx.inputs[0];
   const AxisCut in = cut_at(x.sizes(), 1);
   const AxisCut out = cut_at(ctx.output_sizes(), 1);
-  std::vector<std::int64_t> result = winners(ctx);
+  std::vector<std::int64_t> result = winners(ctx, x, ctx.output_sizes());
   for (std::size_t k = 0; k < result.size(); ++k) {
     if (result[k] < 0) continue;
     if (ctx.node.flag("column_major")) result[k] = column_major(result[k], spatial_of(x.sizes()));
@@ -127,10 +129,11 @@ std::vector<Literal> evaluate_indices(const EvalContext& ctx) {
 OpDef max_pool_op() {
   return {.name = "max_pool",
           .operands = {{"x"}},
-          .attrs = pool_attrs(),
+          .attrs = ordered_pool_attrs(),
           .infer = infer_values,
           .evaluate = evaluate_values,
-          .lowering = {.nest = "pool"}};
+          .lowering = {.nest = "pool"},
+          .reorder = reorder_pool};
 }
 
 OpDef max_pool_indices_op() {

@@ -1,6 +1,7 @@
 #include "ir/ops/pool_ops.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "ir/ops/common.h"
 #include "ir/ops/families.h"
@@ -41,6 +42,77 @@ SymExpr pool_count(const InferContext& ctx, std::size_t d, const SymExpr& in) {
 
 }  // namespace
 
+std::vector<std::int64_t> pool_axes(const Attrs& attrs, std::int64_t rank) {
+  std::vector<std::int64_t> axes;
+  if (const auto given = attrs.find("axes"); given != attrs.end())
+    axes = std::get<std::vector<std::int64_t>>(given->second);
+  if (!axes.empty()) return axes;
+  for (std::int64_t d = 2; d < rank; ++d) axes.push_back(d);
+  return axes;
+}
+
+std::vector<AttrSpec> ordered_pool_attrs() {
+  std::vector<AttrSpec> attrs = pool_attrs();
+  attrs.push_back({"axes", AttrKind::Ints, std::vector<std::int64_t>{}});
+  return attrs;
+}
+
+namespace {
+
+/// The other dimensions, then the spatial ones.
+std::vector<std::int64_t> windows_last(const Node& node, std::int64_t rank) {
+  const std::vector<std::int64_t> axes = pool_axes(node.attrs(), rank);
+  std::vector<std::int64_t> perm;
+  for (std::int64_t d = 0; d < rank; ++d)
+    if (std::ranges::find(axes, d) == axes.end()) perm.push_back(d);
+  perm.insert(perm.end(), axes.begin(), axes.end());
+  return perm;
+}
+
+}  // namespace
+
+Sizes with_windows_last(const Node& node, const Sizes& sizes) {
+  Sizes moved;
+  for (const std::int64_t d : windows_last(node, static_cast<std::int64_t>(sizes.size())))
+    moved.push_back(sizes[static_cast<std::size_t>(d)]);
+  return moved;
+}
+
+Literal with_windows_last(const Node& node, const Literal& x) {
+  return x.view(with_windows_last(node, x.sizes()), with_windows_last(node, x.strides()), 0);
+}
+
+Literal with_windows_in_place(const Node& node, const Literal& result) {
+  const auto perm = windows_last(node, static_cast<std::int64_t>(result.sizes().size()));
+  Sizes sizes(perm.size());
+  Sizes strides(perm.size());
+  for (std::size_t k = 0; k < perm.size(); ++k) {
+    sizes[static_cast<std::size_t>(perm[k])] = result.sizes()[k];
+    strides[static_cast<std::size_t>(perm[k])] = result.strides()[k];
+  }
+  return result.view(sizes, strides, 0).contiguous();
+}
+
+std::optional<Reordered> reorder_pool(const Node& node, std::span<const std::int64_t> perm) {
+  const auto rank = static_cast<std::int64_t>(perm.size());
+  const std::vector<std::int64_t> axes = pool_axes(node.attrs(), rank);
+  std::vector<std::pair<std::int64_t, std::size_t>> places;  // of each axis, in the new order
+  for (std::size_t k = 0; k < axes.size(); ++k)
+    places.emplace_back(std::ranges::find(perm, axes[k]) - perm.begin(), k);
+  std::ranges::sort(places);
+  Reordered reordered{node.attrs(), {perm.begin(), perm.end()}};
+  std::vector<std::int64_t> moved;
+  for (const auto& [place, k] : places) moved.push_back(place);
+  for (const std::string_view name : {"kernel", "strides", "pads_low", "pads_high", "dilations"}) {
+    std::vector<std::int64_t> entries;
+    for (const auto& [place, k] : places) entries.push_back(node.ints(name)[k]);
+    reordered.attrs[std::string(name)] = std::move(entries);
+  }
+  if (moved.front() == 2) moved.clear();
+  reordered.attrs["axes"] = std::move(moved);
+  return reordered;
+}
+
 std::vector<AttrSpec> pool_attrs() {
   std::vector<AttrSpec> attrs = window_attrs();
   attrs.push_back({"kernel", AttrKind::Ints, {}});
@@ -55,12 +127,22 @@ Dims pool_sizes(const InferContext& ctx) {
                    text_of(seen(ctx.env, x)));
   }
   const std::size_t spatial = x.size() - 2;
+  const auto rank = static_cast<std::int64_t>(x.size());
+  const std::vector<std::int64_t> axes = pool_axes(ctx.attrs, rank);
+  const bool ascends = std::ranges::is_sorted(axes, std::less_equal());
+  if (axes.size() != spatial || !ascends || axes.front() < 0 || axes.back() >= rank)
+    fail_argument(ctx, "C2 axes are all dimensions but two, ascending",
+                  std::to_string(spatial) + " dimensions of " + std::to_string(rank),
+                  text_of(axes));
   check_kernel(ctx, spatial);
   check_window(ctx, spatial,
                "C4 strides, pads_low, pads_high and dilations have one entry a spatial dimension",
                "C5 strides and dilations are at least 1, pads at least 0");
-  Dims sizes = {x[0], x[1]};
-  for (std::size_t d = 0; d < spatial; ++d) sizes.push_back(pool_count(ctx, d, x[d + 2]));
+  Dims sizes = x;
+  for (std::size_t d = 0; d < spatial; ++d) {
+    SymExpr& size = sizes[static_cast<std::size_t>(axes[d])];
+    size = pool_count(ctx, d, size);
+  }
   return sizes;
 }
 

@@ -1,9 +1,10 @@
-// max_pool, max_pool_indices and avg_pool as a nest: windows along the last dimension side by side.
+// max_pool, max_pool_indices and avg_pool as a nest: elements along the last dimension side by side.
 //
-//   for p in N x C x leading spatial dimensions of the result (parallel)
-//     for o in the last one (vector)
+//   for p in all dimensions of the result but the last one (parallel)
+//     for o in that (vector): spatial, or channels
 //       for taps (serial): carry the largest / its index / the sum
 //       result(p, o)
+#include "ir/ops/pool_ops.h"
 #include "jit/nests/nests.h"
 #include "jit/nests/support.h"
 
@@ -19,7 +20,10 @@ class PoolNest {
         b_(ctx.builder()),
         out_(ctx.output_sizes()),
         dtype_(ctx.node().input(0).meta().dtype),
-        window_(ctx.node()) {
+        window_(ctx.node()),
+        axes_(ir::ops::pool_axes(ctx.node().attrs(), static_cast<std::int64_t>(out_.size()))) {
+    for (std::size_t d = 0; d < spatial(); ++d)
+      window_.input[d] = ctx.node().input(0).meta().sizes[axis(d)];
     const auto& kernel = ctx.node().ints("kernel");
     window_.kernel.assign(kernel.begin(), kernel.end());
     window_.rounds_up = ctx.node().flag("ceil_mode");
@@ -34,14 +38,15 @@ class PoolNest {
     const Symbol o = b_.begin_for(out_.back(), ForStmt::Kind::Vector);
     index_.push_back(o);
     for (std::size_t d = 0; d < spatial(); ++d)
-      loops_.push_back(window_.taps(d, at(d), d + 1 < spatial()));
+      loops_.push_back(window_.taps(d, at(d), axis(d) + 1 < out_.size()));
     ctx_.result(0, index_, value());
     b_.end_for();
   }
 
  private:
   std::size_t spatial() const { return out_.size() - 2; }
-  const SymExpr& at(std::size_t d) const { return index_[d + 2]; }
+  std::size_t axis(std::size_t d) const { return static_cast<std::size_t>(axes_[d]); }
+  const SymExpr& at(std::size_t d) const { return index_[axis(d)]; }
 
   Scalar value() {
     const std::string_view op = ctx_.node().op_name();
@@ -50,8 +55,8 @@ class PoolNest {
   }
 
   Scalar element(const Index& position, const Mask& mask) {
-    Index index{index_[0], index_[1]};
-    index.insert(index.end(), position.begin(), position.end());
+    Index index = index_;
+    for (std::size_t d = 0; d < position.size(); ++d) index[axis(d)] = position[d];
     return ctx_.operand(0, index, id_of(mask));
   }
 
@@ -132,6 +137,7 @@ class PoolNest {
   const std::vector<SymExpr> out_;
   const DType dtype_;
   WindowShape window_;
+  const std::vector<std::int64_t> axes_;
   Index index_;
   std::vector<TapLoop> loops_;
 };

@@ -167,6 +167,22 @@ TEST_F(Command, BenchHasEveryKey) {
   EXPECT_EQ(run("bench " + model() + " --iterations 0").code, 2);
 }
 
+TEST_F(Command, BenchTellsTheTimesOfSteps) {
+  const std::string command = "bench " + model() + " --iterations 5 --steps";
+  const Ran ran = run(command + " --json");
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const Json steps = Json::parse(ran.out)["steps"];
+  ASSERT_EQ(steps.size(), 1u);
+  EXPECT_EQ(steps[0]["step"], 0);
+  EXPECT_EQ(steps[0]["kernel"], "relu_add");
+  EXPECT_GT(steps[0]["us"], 0);
+  EXPECT_EQ(steps[0]["bytes"], 2 * 4 * 4);
+  const Ran text = run(command);
+  EXPECT_THAT(text.out, HasSubstr("share   step GB/s Gop/s kernel\n"));
+  EXPECT_THAT(text.out, HasSubstr(" 100.0 % "));
+  EXPECT_THAT(text.out, HasSubstr(" relu_add\n"));
+}
+
 TEST_F(Command, PlanAsText) {
   const Ran ran = run("plan " + model() + " --shape x=2x4");
   ASSERT_EQ(ran.code, 0) << ran.err;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "jit/cpu/onednn/problem.h"
+#include "jit/cpu/onednn/winograd.h"
 #include "jit/library_choice.h"
 
 namespace heddle::jit {
@@ -125,6 +126,8 @@ INSTANTIATE_TEST_SUITE_P(
         Shape{{1, 14, 9, 32}, {16, 32, 3, 3}, {1, 14, 9, 16}, {1, 1}, {1, 1}, 1, 3},
         Shape{{1, 28, 28, 16}, {32, 16, 5, 5}, {1, 14, 14, 32}, {2, 2}, {2, 2}, 1, 3},
         Shape{{1, 13, 8, 24}, {24, 1, 3, 3}, {1, 13, 8, 24}, {1, 1}, {1, 1}, 24, 3},
+        // Channels, where the weights are many.
+        Shape{{1, 14, 14, 128}, {192, 128, 3, 3}, {1, 14, 14, 192}, {1, 1}, {1, 1}, 1, 3},
         // A column is a row to oneDNN, and is cut along it.
         Shape{{1, 64, 1, 8}, {16, 8, 5, 1}, {1, 64, 1, 16}, {1, 1}, {2, 0}, 1, 3},
         // One dimension.
@@ -149,12 +152,32 @@ TEST(OneDnn, PartsOfTilesAreOfLikeSize) {
                                 .pads_low = {1, 1},
                                 .pads_high = {1, 1},
                                 .channels_last = true};
-  const onednn::Cut cut = onednn::cut_of(problem, onednn::Algorithm::Winograd, 2, false);
+  const onednn::Cut cut = onednn::cut_of(problem, onednn::Algorithm::Winograd, 2, false, false);
   EXPECT_EQ(cut.axis, 2u);
   ASSERT_EQ(cut.parts, 2);
   EXPECT_EQ(cut.begin(0, 14), 0);
   EXPECT_EQ(cut.begin(1, 14), 8);
   EXPECT_EQ(cut.begin(2, 14), 14);
+}
+
+/// Each part of rows would read all 2.4 M transformed weights; each part of channels reads its own.
+TEST(OneDnn, PartsOfManyWeightsAreByChannels) {
+  if (onednn::winograd_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
+  onednn::Problem problem{.x = {1, 256, 14, 14},
+                          .weights = {256, 256, 3, 3},
+                          .result = {1, 256, 14, 14},
+                          .strides = {1, 1},
+                          .dilations = {0, 0},
+                          .pads_low = {1, 1},
+                          .pads_high = {1, 1},
+                          .channels_last = true};
+  const onednn::Cut cut = onednn::cut_of(problem, onednn::Algorithm::Winograd, 2, false);
+  EXPECT_EQ(cut.axis, 1u);
+  EXPECT_EQ(cut.parts, 2);
+  EXPECT_EQ(onednn::cut_of(problem, onednn::Algorithm::Direct, 2, false).axis, 2u);
+  EXPECT_EQ(onednn::cut_of(problem, onednn::Algorithm::Winograd, 1, false).axis, 2u);
+  problem.x[2] = problem.x[3] = problem.result[2] = problem.result[3] = 112;
+  EXPECT_EQ(onednn::cut_of(problem, onednn::Algorithm::Winograd, 2, false).axis, 2u) << "784 tiles";
 }
 
 /// What was measured comes before what is expected, and a way that is asked for before both.

@@ -19,6 +19,7 @@ struct Case {
   std::int64_t batch, height, width, channels, results;
   Ints low{1, 1}, high{1, 1};
   bool biased = true, adds = false, in_place = false;
+  std::int64_t panels = 0;  ///< that a call computes; 0: all
 
   Problem problem() const {
     const std::int64_t rows = height + low[0] + high[0] - 2;
@@ -77,8 +78,12 @@ Floats computed(const Case& c, const Data& data, WinogradIsa isa) {
   if (c.in_place) out = data.added;
   const TailOp relu{{.kind = Kind::Clamp, .low = 0}};
   const float* added = c.in_place ? out.data() : data.added.data();
-  run_winograd(p, data.x.data(), transformed.data(), c.biased ? data.bias.data() : nullptr,
-               c.adds ? added : nullptr, {&relu, 1}, out.data(), scratch.data(), isa);
+  const std::int64_t panels = winograd_weights(p, isa)[1];
+  const std::int64_t each = c.panels == 0 ? panels : c.panels;
+  for (std::int64_t begin = 0; begin < panels; begin += each)
+    run_winograd(p, data.x.data(), transformed.data(), c.biased ? data.bias.data() : nullptr,
+                 c.adds ? added : nullptr, {&relu, 1}, out.data(), scratch.data(),
+                 Panels{begin, std::min(begin + each, panels)}, isa);
   return out;
 }
 
@@ -159,6 +164,21 @@ TEST(Winograd, AddsWhatIsThere) {
                     .biased = biased,
                     .adds = true,
                     .in_place = in_place});
+}
+
+/// Calls for some channels each write those and no others.
+TEST(Winograd, OfSomePanelsAtATime) {
+  if (winograd_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
+  for (const std::int64_t panels : {1, 2})
+    for (const bool adds : {false, true})
+      expect_right({.batch = 2,
+                    .height = 9,
+                    .width = 30,
+                    .channels = 32,
+                    .results = 192,
+                    .adds = adds,
+                    .in_place = adds,
+                    .panels = panels});
 }
 
 TEST(Winograd, NeedsWholeVectorsOfChannels) {

@@ -239,6 +239,13 @@ void add_window_rows(std::vector<OpRow>& rows) {
                                    {noise(t, {e.first(2), 3, e.other(9), e.other(8)})},
                                    with(window(2, 2, 1, 1), "kernel", Ints{3, 2})};
                     }});
+  for (const std::string_view op : {"max_pool", "avg_pool"})
+    rows.push_back(
+        {op, "channels_last", op == "avg_pool" ? floats() : numbers(), [op](DType t, Extent e) {
+           return OneOp{op,
+                        {noise(t, {e.first(2), e.other(9), 8, e.other(20)})},
+                        with(with(window(2, 2, 1, 1), "kernel", Ints{3, 2}), "axes", Ints{1, 2})};
+         }});
   const auto resize = [&](const std::string& mode, const std::vector<DType>& dtypes) {
     rows.push_back({"resize", mode, dtypes, [mode](DType t, Extent e) {
                       return OneOp{"resize",

@@ -58,8 +58,8 @@ bool has_subnormals(const float* values, std::int64_t count) {
 /// Winograd's algorithm by a kernel of ours, with all that follows it.
 class Tiles {
  public:
-  Tiles(const Problem& problem, const FixedWeights& weights)
-      : problem_(problem), weights_(winograd_weights_of(problem, weights)) {}
+  Tiles(const Problem& problem, const FixedWeights& weights, std::optional<Panels> panels)
+      : problem_(problem), weights_(winograd_weights_of(problem, weights)), panels_(panels) {}
 
   std::int64_t scratch_bytes() const {
     return aligned(static_cast<std::size_t>(winograd_scratch(problem_)));
@@ -67,12 +67,13 @@ class Tiles {
 
   void run(const float* x, const float* bias, const float* added, std::span<const TailOp> tail,
            float* out, void* scratch) const {
-    run_winograd(problem_, x, weights_.get(), bias, added, tail, out, scratch);
+    run_winograd(problem_, x, weights_.get(), bias, added, tail, out, scratch, panels_);
   }
 
  private:
   Problem problem_;
   std::shared_ptr<const float> weights_;
+  std::optional<Panels> panels_;  ///< nothing: all
 };
 /// Whether any product is summed: oneDNN takes no tensors without channels.
 bool has_products(const Problem& problem) {
@@ -272,32 +273,45 @@ class Convolution final : public BoundLibraryCall {
   void prepare(int threads) {
     parts_.clear();
     const bool resident = algorithm_ == Algorithm::Winograd || !tail_.empty();
-    const Cut cut =
-        has_products(problem_) ? cut_of(problem_, algorithm_, threads, resident) : Cut{};
+    // What is set aside is a part's whole memory, of which one by channels shares each row with others.
+    const bool set_aside = algorithm_ == Algorithm::Winograd && saves() != 0;
+    const Cut cut = has_products(problem_)
+                        ? cut_of(problem_, algorithm_, threads, resident, !set_aside)
+                        : Cut{};
     for (std::int64_t k = 0; cut.parts > 1 && k < cut.parts; ++k) {
       const std::optional<PartOf> part = part_of(problem_, cut, k);
       if (!part) {
         parts_.clear();
         break;
       }
-      parts_.push_back(made(part->problem, part->x_offset, part->result_offset));
+      std::optional<Panels> panels;
+      if (cut.axis == 1) panels = panels_of(cut, k);
+      parts_.push_back(made(part->problem, part->x_offset, part->result_offset, panels));
     }
     if (parts_.empty())
       parts_.push_back(made(problem_, 0, 0));
-    else if (!resident)
+    else if (!resident || cut.axis == 1)
       whole_.emplace(made(problem_, 0, 0));
     reserve();
   }
 
-  Part made(const Problem& problem, std::int64_t x_offset, std::int64_t result_offset) const {
-    const std::int64_t batch = problem.result[0];
-    const std::int64_t positions = batch == 0 ? 0 : positions_of(problem) / batch;
-    return {kernel_for(problem), batch, positions, x_offset, result_offset};
+  Panels panels_of(const Cut& cut, std::int64_t part) const {
+    const std::int64_t panels = winograd_weights(problem_)[1];
+    return {cut.begin(part, panels), cut.begin(part + 1, panels)};
   }
 
-  std::variant<Primitive, Tiles, Biases> kernel_for(const Problem& problem) const {
+  Part made(const Problem& problem, std::int64_t x_offset, std::int64_t result_offset,
+            std::optional<Panels> panels = {}) const {
+    const std::int64_t batch = problem.result[0];
+    const std::int64_t positions = batch == 0 ? 0 : positions_of(problem) / batch;
+    return {kernel_for(problem, panels), batch, positions, x_offset, result_offset};
+  }
+
+  std::variant<Primitive, Tiles, Biases> kernel_for(const Problem& problem,
+                                                    std::optional<Panels> panels) const {
     if (!has_products(problem)) return Biases(problem, sums());
-    if (algorithm_ == Algorithm::Winograd && has_winograd(problem)) return Tiles(problem, weights_);
+    if (algorithm_ == Algorithm::Winograd && has_winograd(problem))
+      return Tiles(problem, weights_, panels);
     return Primitive(problem, algorithm_, sums(), weights_);
   }
 

@@ -145,6 +145,12 @@ std::int64_t cost_of_reorders(const Problem& problem, std::int64_t weights) {
   return moved * (weights <= kResidentElements ? kReorder : kFarReorder);
 }
 
+/// Of Winograd's algorithm.
+std::int64_t tiles_of(const Problem& problem) {
+  return problem.result[0] * (rounded_up(problem.result[2], kWinogradTile) / kWinogradTile) *
+         (rounded_up(problem.result[3], kWinogradTile) / kWinogradTile);
+}
+
 }  // namespace
 
 Algorithm algorithm_for(const Problem& problem, std::int64_t bytes) {
@@ -157,9 +163,7 @@ Algorithm algorithm_for(const Problem& problem, std::int64_t bytes) {
   const Costs costs = ours ? costs_of_ours() : kCostsOfOneDnn;
   const std::int64_t in = rounded_up(problem.x[1], kVector);
   const std::int64_t out = rounded_up(problem.result[1], kVector);
-  const std::int64_t tiles = problem.result[0] *
-                             (rounded_up(problem.result[2], kWinogradTile) / kWinogradTile) *
-                             (rounded_up(problem.result[3], kWinogradTile) / kWinogradTile);
+  const std::int64_t tiles = tiles_of(problem);
   const std::int64_t weight = bytes > kCachedBytes ? costs.far_weight : costs.weight;
   const std::int64_t winograd =
       kTaps * (tiles * in * out + costs.transform * tiles * (in + out) + weight * in * out) +
@@ -188,7 +192,26 @@ std::int64_t least_slices(const Problem& problem, std::size_t axis) {
 
 }  // namespace
 
-Cut cut_of(const Problem& problem, Algorithm algorithm, int threads, bool resident) {
+namespace {
+
+/// Panels of the channels of an image's result that the threads share evenly; 0: parts of rows are as good.
+std::int64_t parts_by_channels(const Problem& problem, int threads) {
+  const std::int64_t panels = winograd_weights(problem)[1];
+  const bool even = panels % threads == 0 || panels >= 4 * std::int64_t{threads};
+  const Costs costs = costs_of_ours();
+  // A part by channels also reads all of x, most of it from other cores' caches.
+  constexpr std::int64_t kFarElements = 4;
+  const bool pays =
+      costs.far_weight * problem.result[1] > kFarElements * costs.transform * tiles_of(problem);
+  return threads > 1 && problem.result[0] == 1 && even && pays ? threads : 0;
+}
+
+}  // namespace
+
+Cut cut_of(const Problem& problem, Algorithm algorithm, int threads, bool resident,
+           bool by_channels) {
+  if (by_channels && algorithm == Algorithm::Winograd && has_winograd(problem))
+    if (const std::int64_t parts = parts_by_channels(problem, threads)) return {1, parts, 1};
   std::size_t axis = 0;
   while (axis + 1 < problem.result.size() && problem.result[axis] == 1 && problem.x[axis] == 1)
     axis = axis == 0 ? 2 : axis + 1;
@@ -211,6 +234,7 @@ Cut cut_of(const Problem& problem, Algorithm algorithm, int threads, bool reside
 std::optional<PartOf> part_of(const Problem& whole, const Cut& cut, std::int64_t part) {
   PartOf made{whole};
   const std::size_t axis = cut.axis;
+  if (axis == 1) return made;
   const std::int64_t begin = cut.begin(part, whole.result[axis]);
   const std::int64_t end = cut.begin(part + 1, whole.result[axis]);
   std::int64_t first = begin;

@@ -45,7 +45,7 @@ bool fits_winograd(const Problem& problem);
 Algorithm algorithm_for(const Problem& problem, std::int64_t bytes);
 
 /// Parts of a convolution: each gives some slices of the result along one dimension, from the slices of x that
-/// they read, as a convolution of its own.
+/// they read, as a convolution of its own. Along dimension 1, the channels, each gives some panels of run_winograd()'s from all of x.
 struct Cut {
   std::size_t axis = 0;
   std::int64_t parts = 1;
@@ -54,8 +54,11 @@ struct Cut {
 };
 
 /// Where slices are whole runs of memory: along the outermost dimension that is not 1. Channels-last problems only.
+/// Of Winograd's algorithm by channels where reading all the weights for each part takes longer than to transform all of x for it.
 /// `resident`: parts that stay in a core's cache, besides one a thread.
-Cut cut_of(const Problem& problem, Algorithm algorithm, int threads, bool resident);
+/// `by_channels`: that may be; each part then writes to every row of the result.
+Cut cut_of(const Problem& problem, Algorithm algorithm, int threads, bool resident,
+           bool by_channels = true);
 
 struct PartOf {
   Problem problem;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <type_traits>
 #include <vector>
 
@@ -54,8 +55,9 @@ struct Shape {
   std::int64_t rows, columns, results;          ///< of the result
   std::int64_t top, left;                       ///< padding
   std::int64_t tiles_down, tiles_across, panel, panels;
+  std::int64_t first_panel, last_panel;  ///< those that are computed
 
-  Shape(const Problem& p, WinogradIsa isa)
+  Shape(const Problem& p, WinogradIsa isa, std::optional<Panels> some = {})
       : batch(p.x[0]),
         height(p.x[2]),
         width(p.x[3]),
@@ -68,7 +70,13 @@ struct Shape {
         tiles_down((rows + kWinogradTile - 1) / kWinogradTile),
         tiles_across((columns + kWinogradTile - 1) / kWinogradTile),
         panel(widest_panel(results, isa)),
-        panels(results / panel) {}
+        panels(results / panel),
+        first_panel(some ? some->begin : 0),
+        last_panel(some ? some->end : panels) {}
+
+  /// Channels of the result that are computed.
+  std::int64_t first_result() const { return first_panel * panel; }
+  std::int64_t last_result() const { return last_panel * panel; }
 
   /// Columns of a panel: the most whole vectors that divide all.
   static std::int64_t widest_panel(std::int64_t results, WinogradIsa isa) {
@@ -216,7 +224,7 @@ template <typename Isa, int Vectors>
 HEDDLE_INLINE void multiply_panels(const Shape& s, const float* points, const float* weights,
                                    std::int64_t count, std::int64_t block, float* sums) {
   for (std::int64_t k = 0; k < kPoints; ++k)
-    for (std::int64_t n = 0; n < s.panels; ++n)
+    for (std::int64_t n = s.first_panel; n < s.last_panel; ++n)
       multiply_panel<Isa, Vectors>(s, points + k * block * s.channels,
                                    weights + (k * s.panels + n) * s.channels * s.panel, count,
                                    sums + k * block * s.results + n * s.panel);
@@ -230,7 +238,7 @@ HEDDLE_INLINE void put(const Shape& s, const float* sums, std::int64_t tile, std
   const std::int64_t z = tile % s.tiles_across * kWinogradTile;
   const std::int64_t down = std::min(kWinogradTile, s.rows - y);
   const std::int64_t across = std::min(kWinogradTile, s.columns - z);
-  for (std::int64_t c = 0; c < s.results; c += Isa::kLanes) {
+  for (std::int64_t c = s.first_result(); c < s.last_result(); c += Isa::kLanes) {
     typename Isa::Vector v[kPoints];
     for (std::int64_t k = 0; k < kPoints; ++k)
       load(v[k], sums + (k * block + slot) * s.results + c);
@@ -253,13 +261,20 @@ HEDDLE_INLINE void put(const Shape& s, const float* sums, std::int64_t tile, std
 /// What follows, on rows [begin, end) of an image of `out`.
 HEDDLE_INLINE void follow(const Shape& s, std::int64_t image, std::int64_t begin, std::int64_t end,
                           std::span<const TailOp> tail, float* out) {
-  if (begin >= end) return;
-  const std::int64_t first = image + begin * s.columns * s.results;
+  if (begin >= end || tail.empty()) return;
   std::array<TailOp, kMaxEpilogue> ops;
-  std::ranges::copy(tail, ops.begin());
-  for (std::size_t k = 0; k < tail.size(); ++k)
-    if (ops[k].op.kind == EpilogueOp::Kind::Add) ops[k].operand += first;
-  run_tail({ops.data(), tail.size()}, out + first, (end - begin) * s.columns, s.results);
+  const bool whole = s.last_panel - s.first_panel == s.panels;
+  const std::int64_t positions = whole ? (end - begin) * s.columns : 1;
+  const std::int64_t channels = s.last_result() - s.first_result();
+  for (std::int64_t at = begin * s.columns; at < end * s.columns; at += positions) {
+    const std::int64_t first = image + at * s.results + s.first_result();
+    std::ranges::copy(tail, ops.begin());
+    for (std::size_t k = 0; k < tail.size(); ++k) {
+      const bool by_element = ops[k].op.kind == EpilogueOp::Kind::Add;
+      if (ops[k].operand != nullptr) ops[k].operand += by_element ? first : s.first_result();
+    }
+    run_tail({ops.data(), tail.size()}, out + first, positions, channels);
+  }
 }
 
 struct Buffers {
@@ -366,8 +381,8 @@ std::int64_t winograd_scratch(const Problem& problem, WinogradIsa isa) {
 
 void run_winograd(const Problem& problem, const float* x, const float* transformed,
                   const float* bias, const float* added, std::span<const TailOp> tail, float* out,
-                  void* scratch, WinogradIsa isa) {
-  const Shape s(problem, isa);
+                  void* scratch, std::optional<Panels> panels, WinogradIsa isa) {
+  const Shape s(problem, isa, panels);
   const std::int64_t block = s.block();
   Buffers buffers{static_cast<float*>(scratch), nullptr, nullptr};
   buffers.sums = buffers.points + kPoints * block * s.channels;

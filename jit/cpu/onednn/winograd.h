@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "jit/cpu/onednn/problem.h"
@@ -28,6 +29,12 @@ void transform_weights(const Problem& problem, const float* weights, float* tran
 /// Bytes of scratch of a run.
 std::int64_t winograd_scratch(const Problem& problem, WinogradIsa isa = winograd_isas().front());
 
+/// Panels of the result's channels: [begin, end), in sizes [36, panels, …] of winograd_weights().
+struct Panels {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
 /// x [n, h, w, c] to out [n, h', w', m]; then `added`, laid out like out and maybe the same memory, where it is not null,
 /// and `tail`, whose operands are those of the whole result.
 ///
@@ -36,9 +43,11 @@ std::int64_t winograd_scratch(const Problem& problem, WinogradIsa isa = winograd
 ///
 /// @param bias     by channel, or null.
 /// @param scratch  64-aligned.
+/// @param panels   nothing: all; else only their channels of the result are computed and written.
 /// Source: Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015, section 4.
 void run_winograd(const Problem& problem, const float* x, const float* transformed,
                   const float* bias, const float* added, std::span<const TailOp> tail, float* out,
-                  void* scratch, WinogradIsa isa = winograd_isas().front());
+                  void* scratch, std::optional<Panels> panels = {},
+                  WinogradIsa isa = winograd_isas().front());
 
 }  // namespace heddle::jit::onednn

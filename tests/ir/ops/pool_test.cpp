@@ -115,6 +115,36 @@ TEST(Pool, CeilModeAddsAWindowThatStartsInside) {
       doubles(f32, {1, 1, 3}, {1.5, 3.5, 5}));
 }
 
+/// `x` with dimension k what was dimension perm[k].
+Literal turned(const Literal& x, const Ints& perm) {
+  Sizes sizes;
+  Sizes strides;
+  for (const std::int64_t axis : perm) {
+    sizes.push_back(x.sizes()[static_cast<std::size_t>(axis)]);
+    strides.push_back(x.strides()[static_cast<std::size_t>(axis)]);
+  }
+  return x.view(sizes, strides, 0).contiguous();
+}
+
+TEST(Pool, TakesItsWindowsAlongAnyDimensions) {
+  const Attrs plain = pool({3, 2}, {2, 1}, {1, 0}, {0, 1}, {1, 2});
+  const Attrs swapped = pool({2, 3}, {1, 2}, {0, 1}, {1, 0}, {2, 1});
+  struct Order {
+    Ints perm;
+    Ints axes;
+    Attrs attrs;
+  };
+  const Literal x = counting(f32, {2, 3, 7, 6});
+  for (const std::string_view op : {"max_pool", "avg_pool"})
+    for (Order order :
+         {Order{{0, 2, 3, 1}, {1, 2}, plain}, Order{{2, 0, 1, 3}, {0, 3}, plain},
+          Order{{0, 1, 3, 2}, {2, 3}, swapped}, Order{{3, 2, 1, 0}, {0, 1}, swapped}}) {
+      order.attrs["axes"] = order.axes;
+      expect_same(value_of({op, {turned(x, order.perm)}, order.attrs}),
+                  turned(value_of({op, {x}, plain}), order.perm));
+    }
+}
+
 TEST(Pool, InfersSymbolicSizes) {
   const auto s0 = base::SymExpr::size(0);
   EXPECT_EQ(type_of("max_pool", {meta(f32, {2, 3, s0})}, line(3, 2, 1, 1)),
@@ -183,6 +213,13 @@ TEST(Pool, max_pool_c1) {
 TEST(Pool, max_pool_c2) {
   EXPECT_EQ(error_of("max_pool", {meta(f32, {1, 4})}, line(2, 2)),
             "max_pool: C2 x has at least three dimensions: expected sizes [N, C, ...], got [1, 4]");
+  for (const Ints& axes : {Ints{3, 2}, {2}, {1, 1}, {2, 4}, {-1, 2}}) {
+    Attrs attrs = pool({1, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1});
+    attrs["axes"] = axes;
+    EXPECT_TRUE(error_of("avg_pool", {meta(f32, {1, 4, 4, 4})}, attrs)
+                    .starts_with("avg_pool: C2 axes are all dimensions but two, ascending: "
+                                 "expected 2 dimensions of 4, got "));
+  }
 }
 
 TEST(Pool, max_pool_c3) {

@@ -47,6 +47,15 @@ TEST(Reorder, GivesTheSameElementsInAnotherOrder) {
   calls.push_back({"softmax", {noise(f32, {3, 4, 2})}, {{"axis", std::int64_t{-1}}}});
   calls.push_back({"log_softmax", {noise(f32, {3, 4, 2})}, {{"axis", std::int64_t{1}}}});
   calls.push_back({"cumsum", {noise(i32, {3, 4})}, {{"axis", std::int64_t{-2}}}});
+  using Ints = std::vector<std::int64_t>;
+  for (const std::string_view pool : {"max_pool", "avg_pool"})
+    calls.push_back({pool,
+                     {noise(f32, {2, 3, 7, 6})},
+                     {{"kernel", Ints{3, 2}},
+                      {"strides", Ints{2, 1}},
+                      {"pads_low", Ints{1, 0}},
+                      {"pads_high", Ints{0, 1}},
+                      {"dilations", Ints{1, 2}}}});
   for (const OneOp& call : calls) {
     const ir::OpDef& op = ir::op_named(call.op);
     if (op.reorder == nullptr) continue;
