@@ -51,6 +51,7 @@ engine::BuildOptions Engine::Impl::build_options(const base::SymbolValues& hints
   build.compiler = compiler;
   build.hints = hints;
   build.autotune = autotune;
+  build.cache_bytes = engine::second_level_cache();
   if (cuda != nullptr) {
     build.engine.library = false;  // they are the CPU's
     build.cuda = cuda->runtime_pointer();

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <system_error>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include "heddle/error.h"
@@ -117,6 +118,13 @@ std::uint32_t stream_count(const EngineOptions& options) {
 std::size_t device_memory_cap() { return bytes_of("HEDDLE_DEVICE_MEMORY_CAP"); }
 
 std::size_t pinned_memory_cap() { return bytes_of("HEDDLE_PINNED_MEMORY_CAP"); }
+
+std::int64_t second_level_cache() {
+  static const long known = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  if (const std::size_t given = bytes_of("HEDDLE_L2_CACHE"))
+    return static_cast<std::int64_t>(std::min(given, std::size_t{1} << 40));
+  return known > 0 ? std::int64_t{known} : std::int64_t{512} << 10;
+}
 
 bool wants_graphs(const EngineOptions& options) {
   return is_wanted(options.cuda_graphs, "HEDDLE_CUDA_GRAPHS", true);

@@ -23,6 +23,8 @@ bool wants_graphs(const EngineOptions& options);
 std::size_t device_memory_cap();
 /// HEDDLE_PINNED_MEMORY_CAP in bytes; 0: there is none.
 std::size_t pinned_memory_cap();
+/// HEDDLE_L2_CACHE in bytes, or this machine's for one core, or 512 KiB where that is not known.
+std::int64_t second_level_cache();
 /// EngineOptions::autotune, HEDDLE_AUTOTUNE or whether the device is a real one.
 bool wants_autotune(const EngineOptions& options);
 /// Which steps go into graphs: HEDDLE_GRAPH_MIN_KERNELS, and none of those of ops in HEDDLE_GRAPH_SPLIT_OPS or with sizes in

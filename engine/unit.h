@@ -45,6 +45,8 @@ struct BuildOptions {
   std::uint32_t streams = 1;            ///< on CUDA, at most
   bool graphs = false;                  ///< on CUDA: steps go into graphs
   bool autotune = false;  ///< variants of kernels and library calls are those measured
+  std::int64_t cache_bytes =
+      0;  ///< on the CPU: of a thread's second-level cache (engine/chains.h); 0: steps are run whole
   scheduler::CaptureOptions capture{};  ///< which of them; `enabled` and `sizes` are not looked at
   base::SymbolValues hints{};           ///< sizes that orders of steps are compared for
   /// Tests put one here that makes mistakes.
@@ -158,6 +160,7 @@ class Unit {
   std::size_t folded_steps_ = 0;
   std::int64_t fixed_bytes_ = 0;
   bool check_plans_ = false;
+  std::int64_t cache_bytes_ = 0;
   const jit::LibraryVerdicts* verdicts_ = nullptr;  ///< null: library calls are not measured
   scheduler::Schedule schedule_;
   Phases phases_;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "engine/chains.h"
 #include "engine/cuda_unit.h"
 #include "engine/custom_step.h"
 #include "engine/failure.h"
@@ -322,6 +323,10 @@ void Unit::bind_phase(BoundSteps& plan, NestedPlans& known) const {
     if (!stage.empty() && stage.front() >= begin && stage.front() < end)
       plan.stages.push_back({stage.front() - begin, static_cast<std::uint32_t>(stage.size())});
   bind_releases(plan);
+  if (cuda_ == nullptr && plan.releases.empty() && cache_bytes_ != 0) {
+    tile_chains(plan, cache_bytes_);
+    if (check_plans_) check_chains(plan);
+  }
 }
 
 void Unit::bind(const SymbolValues& sizes, int threads, BoundSteps& plan) const {

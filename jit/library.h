@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "jit/footprint.h"
 #include "jit/program.h"
 
 namespace heddle::jit {
@@ -32,6 +33,11 @@ class BoundLibraryCall {
   virtual void run(void* const* buffers, std::int64_t begin, std::int64_t end,
                    void* scratch) const = 0;
   virtual std::int64_t extent() const { return 1; }
+  /// Bytes of each buffer that iterations [begin, end) touch, at most; nothing: maybe all of them.
+  virtual std::optional<std::vector<Touched>> touched(std::int64_t /*begin*/,
+                                                      std::int64_t /*end*/) const {
+    return {};
+  }
   virtual std::int64_t scratch_bytes() const { return 0; }
   /// Null: there is one way.
   virtual const LibraryChoice* choice() const { return nullptr; }

@@ -55,12 +55,6 @@ int helpers_for(int threads) {
   return std::max(1, std::min(threads, tbb::info::default_concurrency()) - 1);
 }
 
-/// How many parts a step is cut into.
-std::int64_t parts_of(const BoundStep& step, int threads) {
-  const std::int64_t by_work = std::max<std::int64_t>(1, step.work / kPartWork);
-  return std::max<std::int64_t>(1, std::min({step.extent, by_work, std::int64_t{threads} * 4}));
-}
-
 void run_iterations(const BoundStep& step, std::int64_t begin, std::int64_t end, bool backwards,
                     int worker, std::int32_t* status) {
   if (begin >= end) return;
@@ -68,16 +62,45 @@ void run_iterations(const BoundStep& step, std::int64_t begin, std::int64_t end,
   step.run(step, begin, end, worker, status);
 }
 
-/// Where a part begins. Longer parts lie among shorter ones, so that workers with as many parts have as many iterations, give or take one.
-std::int64_t bound_of_part(const BoundStep& step, std::int64_t part, std::int64_t parts) {
-  return step.extent / parts * part + step.extent % parts * part / parts;
-}
+/// The steps of a stage with the iterations that it runs.
+class Steps {
+ public:
+  Steps() = default;
+  Steps(const BoundStep* all, const BoundStage& stage) : first_(all + stage.first), stage_(stage) {}
 
-void run_part(const BoundStep& step, std::int64_t part, std::int64_t parts, bool backwards,
-              int worker, std::int32_t* status) {
-  run_iterations(step, bound_of_part(step, part, parts), bound_of_part(step, part + 1, parts),
-                 backwards, worker, status);
-}
+  std::uint32_t count() const { return stage_.count; }
+  std::int64_t work(std::uint32_t k) const {
+    if (!stage_.is_partial()) return first_[k].work;
+    const double share = static_cast<double>(extent(k)) / static_cast<double>(first_[k].extent);
+    return static_cast<std::int64_t>(static_cast<double>(first_[k].work) * share);
+  }
+  /// How many parts step `k` is cut into.
+  std::int64_t parts(std::uint32_t k, int threads) const {
+    const std::int64_t by_work = std::max<std::int64_t>(1, work(k) / kPartWork);
+    return std::max<std::int64_t>(1, std::min({extent(k), by_work, std::int64_t{threads} * 4}));
+  }
+  void run(std::uint32_t k, bool backwards, int worker, std::int32_t* status) const {
+    run_iterations(first_[k], stage_.begin, stage_.begin + extent(k), backwards, worker, status);
+  }
+  void run_part(std::uint32_t k, std::int64_t part, std::int64_t parts, bool backwards, int worker,
+                std::int32_t* status) const {
+    run_iterations(first_[k], bound_of(k, part, parts), bound_of(k, part + 1, parts), backwards,
+                   worker, status);
+  }
+
+ private:
+  std::int64_t extent(std::uint32_t k) const {
+    return stage_.is_partial() ? stage_.end - stage_.begin : first_[k].extent;
+  }
+  /// Where a part begins. Longer parts lie among shorter ones, so that workers with as many parts have as many iterations, give or
+  /// take one.
+  std::int64_t bound_of(std::uint32_t k, std::int64_t part, std::int64_t parts) const {
+    return stage_.begin + extent(k) / parts * part + extent(k) % parts * part / parts;
+  }
+
+  const BoundStep* first_ = nullptr;
+  BoundStage stage_;
+};
 
 /// Parts [begin, end) of a step.
 struct PartRange {
@@ -139,8 +162,8 @@ class Crew {
     epoch_.fetch_add(1);
   }
   int threads() const { return threads_; }
-  void run_stage(const BoundStep* first, std::uint32_t count, bool backwards,
-                 std::int32_t* shared_status, tbb::task_arena& arena);
+  void run_stage(const Steps& steps, bool backwards, std::int32_t* shared_status,
+                 tbb::task_arena& arena);
 
  private:
   ~Crew() = default;
@@ -151,8 +174,7 @@ class Crew {
   bool wait_for_region(std::uint32_t seen) const;
   void work(int worker);
   void work_on_parts_of(int owner, int worker, std::int32_t* status);
-  void offer(const BoundStep* first, std::uint32_t count, bool backwards,
-             std::atomic<std::int32_t>* status);
+  void offer(const Steps& steps, bool backwards, std::atomic<std::int32_t>* status);
   int take_number();
 
   const int threads_;
@@ -166,8 +188,7 @@ class Crew {
   std::unique_ptr<std::atomic<bool>[]> taken_;  ///< by worker number
 
   // The region on offer; written while the gate is closed and no helper is inside.
-  const BoundStep* steps_ = nullptr;
-  std::uint32_t step_count_ = 0;
+  Steps steps_;
   bool backwards_ = false;
   std::uint32_t tag_ = 0;  ///< of the region; none has 0
   std::atomic<std::int32_t>* status_ = nullptr;
@@ -200,17 +221,17 @@ bool Crew::join() {
 /// Runs those of a worker's own parts that nobody has claimed.
 void Crew::work_on_parts_of(int owner, int worker, std::int32_t* status) {
   std::int64_t count = 0;
-  for (std::uint32_t k = 0; k < step_count_; ++k)
-    count += own_parts(k, parts_of(steps_[k], threads_), owner, threads_).size();
+  for (std::uint32_t k = 0; k < steps_.count(); ++k)
+    count += own_parts(k, steps_.parts(k, threads_), owner, threads_).size();
   Claims& claims = claims_[static_cast<std::size_t>(owner)];
   for (std::int64_t claimed = claims.next(tag_, count); claimed >= 0;
        claimed = claims.next(tag_, count)) {
     std::int64_t at = backwards_ ? count - 1 - claimed : claimed;
-    for (std::uint32_t k = 0; k < step_count_; ++k) {
-      const std::int64_t parts = parts_of(steps_[k], threads_);
+    for (std::uint32_t k = 0; k < steps_.count(); ++k) {
+      const std::int64_t parts = steps_.parts(k, threads_);
       const PartRange own = own_parts(k, parts, owner, threads_);
       if (at < own.size()) {
-        run_part(steps_[k], own.begin + at, parts, backwards_, worker, status);
+        steps_.run_part(k, own.begin + at, parts, backwards_, worker, status);
         break;
       }
       at -= own.size();
@@ -280,10 +301,8 @@ void Crew::serve() {
 }
 
 /// Opens a region; nobody is inside the one before it.
-void Crew::offer(const BoundStep* first, std::uint32_t count, bool backwards,
-                 std::atomic<std::int32_t>* status) {
-  steps_ = first;
-  step_count_ = count;
+void Crew::offer(const Steps& steps, bool backwards, std::atomic<std::int32_t>* status) {
+  steps_ = steps;
   backwards_ = backwards;
   status_ = status;
   if (++tag_ == 0) {  // tags of long ago come again
@@ -295,23 +314,22 @@ void Crew::offer(const BoundStep* first, std::uint32_t count, bool backwards,
   epoch_.fetch_add(1, std::memory_order_seq_cst);
 }
 
-void Crew::run_stage(const BoundStep* first, std::uint32_t count, bool backwards,
-                     std::int32_t* shared_status, tbb::task_arena& arena) {
+void Crew::run_stage(const Steps& steps, bool backwards, std::int32_t* shared_status,
+                     tbb::task_arena& arena) {
   std::int64_t work_total = 0;
   std::int64_t parts = 0;
-  for (std::uint32_t k = 0; k < count; ++k) {
-    work_total += first[k].work;
-    parts += parts_of(first[k], threads_);
+  for (std::uint32_t k = 0; k < steps.count(); ++k) {
+    work_total += steps.work(k);
+    parts += steps.parts(k, threads_);
   }
   bool free = false;
   if (threads_ == 1 || work_total < kForkWork || parts == 1 ||
       !busy_.compare_exchange_strong(free, true, std::memory_order_acquire)) {
-    for (std::uint32_t k = 0; k < count; ++k)
-      run_iterations(first[k], 0, first[k].extent, backwards, 0, shared_status);
+    for (std::uint32_t k = 0; k < steps.count(); ++k) steps.run(k, backwards, 0, shared_status);
     return;
   }
   std::atomic<std::int32_t> region_status{0};
-  offer(first, count, backwards, &region_status);
+  offer(steps, backwards, &region_status);
   summon(std::min<std::int64_t>(parts - 1, most_helpers_), arena);
   work(0);
   gate_.fetch_and(~kOpen, std::memory_order_relaxed);
@@ -346,7 +364,7 @@ std::int32_t Executor::run(std::span<const BoundStep> steps, std::span<const Bou
     if (first->run_alone != nullptr)
       first->run_alone(*first, *this, &status);
     else
-      impl_->crew->run_stage(first, stage.count, backwards, &status, impl_->arena);
+      impl_->crew->run_stage({steps.data(), stage}, backwards, &status, impl_->arena);
     if (status != 0) return status;
   }
   return status;

@@ -31,10 +31,15 @@ struct BoundStep {
   void* state = nullptr;  ///< for `run_alone`
 };
 
-/// Steps of one stage: [first, first + count).
+/// Steps of one stage: [first, first + count); all of their iterations, or of one step some.
 struct BoundStage {
   std::uint32_t first = 0;
   std::uint32_t count = 0;
+  std::int64_t begin = 0;
+  std::int64_t end = kToTheLast;
+  static constexpr std::int64_t kToTheLast = -1;
+
+  bool is_partial() const { return end != kToTheLast; }
 };
 
 /// Runs stages on the caller's thread and on threads that TBB lends, so that any number of engines, and

@@ -33,5 +33,15 @@ TEST(Settings, TheCapOnDeviceMemoryIsANumberOfBytes) {
   ::unsetenv("HEDDLE_PINNED_MEMORY_CAP");
 }
 
+TEST(Settings, TheSecondLevelCacheIsTheMachinesOrWhatIsSaid) {
+  ::unsetenv("HEDDLE_L2_CACHE");
+  EXPECT_GE(second_level_cache(), 128 << 10);
+  ::setenv("HEDDLE_L2_CACHE", "4096", 1);
+  EXPECT_EQ(second_level_cache(), 4096);
+  ::setenv("HEDDLE_L2_CACHE", "1M", 1);
+  EXPECT_THROW(second_level_cache(), OptionError);
+  ::unsetenv("HEDDLE_L2_CACHE");
+}
+
 }  // namespace
 }  // namespace heddle::engine

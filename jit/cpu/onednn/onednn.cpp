@@ -139,6 +139,27 @@ class Convolution final : public BoundLibraryCall {
 
   std::int64_t extent() const override { return static_cast<std::int64_t>(parts_.size()); }
 
+  std::optional<std::vector<Touched>> touched(std::int64_t begin, std::int64_t end) const override {
+    if (begin >= end || by_channels_ || !problem_.channels_last) return {};
+    constexpr std::int64_t kEach = sizeof(float);
+    Interval read;
+    Interval written;
+    for (std::int64_t k = begin; k < end; ++k) {
+      const Part& part = parts_[static_cast<std::size_t>(k)];
+      const std::int64_t result = part.batch * part.positions * problem_.result[1];
+      read.add({part.x_offset * kEach, (part.x_offset + part.x_elements) * kEach - 1});
+      written.add({part.result_offset * kEach, (part.result_offset + result) * kEach - 1});
+    }
+    const Interval all{0, std::numeric_limits<std::int64_t>::max()};
+    std::vector<Touched> touched(result_buffer_ + 1, Touched{.read = all, .written = {}});
+    touched[0].read = read;
+    touched[result_buffer_] = {written, written};
+    if (added_) touched[*added_].read = written;
+    for (const EpilogueOp& op : tail_)
+      if (op.kind == EpilogueOp::Kind::Add) touched[op.operand].read = written;
+    return touched;
+  }
+
   std::int64_t scratch_bytes() const override { return saved_offset_ + saves() * saved_bytes_; }
 
   const LibraryChoice* choice() const override { return choice_ ? &*choice_ : nullptr; }
@@ -155,10 +176,11 @@ class Convolution final : public BoundLibraryCall {
   }
 
  private:
+  using Kernel = std::variant<Primitive, Tiles, Biases>;
   struct Part {
-    std::variant<Primitive, Tiles, Biases> kernel;
-    std::int64_t batch, positions;  ///< of the result
-    std::int64_t x_offset, result_offset;
+    std::shared_ptr<const Kernel> kernel;  ///< parts of the same sizes share one
+    std::int64_t batch, positions;         ///< of the result
+    std::int64_t x_offset, x_elements, result_offset;
   };
 
   void choose(std::optional<LibraryChoice> choice) {
@@ -272,12 +294,15 @@ class Convolution final : public BoundLibraryCall {
 
   void prepare(int threads) {
     parts_.clear();
+    whole_.reset();
+    kernels_.clear();
     const bool resident = algorithm_ == Algorithm::Winograd || !tail_.empty();
     // What is set aside is a part's whole memory, of which one by channels shares each row with others.
     const bool set_aside = algorithm_ == Algorithm::Winograd && saves() != 0;
     const Cut cut = has_products(problem_)
                         ? cut_of(problem_, algorithm_, threads, resident, !set_aside)
                         : Cut{};
+    by_channels_ = cut.axis == 1;
     for (std::int64_t k = 0; cut.parts > 1 && k < cut.parts; ++k) {
       const std::optional<PartOf> part = part_of(problem_, cut, k);
       if (!part) {
@@ -285,13 +310,14 @@ class Convolution final : public BoundLibraryCall {
         break;
       }
       std::optional<Panels> panels;
-      if (cut.axis == 1) panels = panels_of(cut, k);
+      if (by_channels_) panels = panels_of(cut, k);
       parts_.push_back(made(part->problem, part->x_offset, part->result_offset, panels));
     }
     if (parts_.empty())
       parts_.push_back(made(problem_, 0, 0));
-    else if (!resident || cut.axis == 1)
+    else if (!resident || by_channels_)
       whole_.emplace(made(problem_, 0, 0));
+    kernels_.clear();
     reserve();
   }
 
@@ -301,14 +327,17 @@ class Convolution final : public BoundLibraryCall {
   }
 
   Part made(const Problem& problem, std::int64_t x_offset, std::int64_t result_offset,
-            std::optional<Panels> panels = {}) const {
+            std::optional<Panels> panels = {}) {
+    std::shared_ptr<const Kernel>& kernel =
+        kernels_[{problem.x, problem.result, problem.pads_low, problem.pads_high}];
+    if (kernel == nullptr || panels)
+      kernel = std::make_shared<const Kernel>(kernel_for(problem, panels));
     const std::int64_t batch = problem.result[0];
     const std::int64_t positions = batch == 0 ? 0 : positions_of(problem) / batch;
-    return {kernel_for(problem, panels), batch, positions, x_offset, result_offset};
+    return {kernel, batch, positions, x_offset, elements_of(problem.x), result_offset};
   }
 
-  std::variant<Primitive, Tiles, Biases> kernel_for(const Problem& problem,
-                                                    std::optional<Panels> panels) const {
+  Kernel kernel_for(const Problem& problem, std::optional<Panels> panels) const {
     if (!has_products(problem)) return Biases(problem, sums());
     if (algorithm_ == Algorithm::Winograd && has_winograd(problem))
       return Tiles(problem, weights_, panels);
@@ -320,7 +349,7 @@ class Convolution final : public BoundLibraryCall {
     saved_bytes_ = 0;
     const auto count = [&](const Part& part) {
       const auto bytes = [](const auto& kernel) { return kernel.scratch_bytes(); };
-      saved_offset_ = std::max(saved_offset_, std::visit(bytes, part.kernel));
+      saved_offset_ = std::max(saved_offset_, std::visit(bytes, *part.kernel));
       const std::int64_t elements = part.batch * part.positions * problem_.result[1];
       saved_bytes_ = std::max(saved_bytes_, aligned(static_cast<std::size_t>(elements) * 4));
     };
@@ -364,15 +393,15 @@ class Convolution final : public BoundLibraryCall {
     if (sums() && added != out && bytes != 0) std::memcpy(out, added, bytes);
     void* bias = !bias_.empty() ? const_cast<float*>(bias_.data()) : buffers[2];
     if (!problem_.has_bias) bias = nullptr;
-    if (const auto* tiles = std::get_if<Tiles>(&part.kernel)) {
+    if (const auto* tiles = std::get_if<Tiles>(part.kernel.get())) {
       tiles->run(x, static_cast<const float*>(bias), added, tail, out, scratch);
       return;
     }
-    const auto* primitive = std::get_if<Primitive>(&part.kernel);
+    const auto* primitive = std::get_if<Primitive>(part.kernel.get());
     if (primitive != nullptr)
       primitive->run(x, buffers[1], bias, out, scratch);
     else
-      std::get<Biases>(part.kernel).run(static_cast<const float*>(bias), out);
+      std::get<Biases>(*part.kernel).run(static_cast<const float*>(bias), out);
     if (algorithm_ == Algorithm::Direct)
       run_tail(tail, out, part.batch * part.positions, channels);
     else
@@ -405,7 +434,10 @@ class Convolution final : public BoundLibraryCall {
   std::vector<EpilogueOp> tail_;        ///< what is left of the epilogue
   std::vector<bool> is_one_;            ///< by buffer: has one element
   std::optional<Part> whole_;
+  bool by_channels_ = false;  ///< parts give some channels of all positions
   std::vector<Part> parts_;
+  std::map<std::array<Ints, 4>, std::shared_ptr<const Kernel>>
+      kernels_;  ///< by sizes and padding, of parts being made
   std::int64_t saved_offset_ = 0, saved_bytes_ = 0;
 };
 

@@ -12,6 +12,9 @@ namespace {
 
 /// Of x or the result of a part that stays in a second-level cache beside its weights.
 constexpr std::int64_t kResidentElements = std::int64_t{1} << 17;
+/// Images that second-level caches do not hold are computed in smaller parts, a few of each convolution in turn.
+constexpr std::int64_t kLargeElements = 4 * kResidentElements;
+constexpr std::int64_t kChainElements = kResidentElements / 2;
 
 Ints grouped(const Ints& sizes, std::int64_t groups) {
   if (groups == 1) return sizes;
@@ -220,12 +223,13 @@ Cut cut_of(const Problem& problem, Algorithm algorithm, int threads, bool reside
   const std::int64_t least = axis == 0 ? 1 : std::max(least_slices(problem, axis), unit);
   const std::int64_t most = divides ? std::max<std::int64_t>(1, problem.result[axis] / least) : 1;
   std::int64_t wanted = threads;
-  if (resident) {
-    const std::int64_t elements = std::max(elements_of(problem.x), elements_of(problem.result));
+  const std::int64_t elements = std::max(elements_of(problem.x), elements_of(problem.result));
+  const bool is_large = elements > kLargeElements;
+  if (resident || is_large) {
     // Each part reads all weights again.
     const std::int64_t weights = std::max<std::int64_t>(1, elements_of(problem.weights));
-    const std::int64_t whole =
-        std::max<std::int64_t>(1, elements / std::max(kResidentElements, weights));
+    const std::int64_t each = is_large ? kChainElements : kResidentElements;
+    const std::int64_t whole = std::max<std::int64_t>(1, elements / std::max(each, weights));
     wanted = rounded_up(whole, threads);
   }
   return {axis, std::clamp<std::int64_t>(wanted, 1, most), unit};

@@ -55,7 +55,7 @@ struct Cut {
 
 /// Where slices are whole runs of memory: along the outermost dimension that is not 1. Channels-last problems only.
 /// Of Winograd's algorithm by channels where reading all the weights for each part takes longer than to transform all of x for it.
-/// `resident`: parts that stay in a core's cache, besides one a thread.
+/// `resident`: parts that stay in a core's cache, besides one a thread; as is so where an image is large.
 /// `by_channels`: that may be; each part then writes to every row of the result.
 Cut cut_of(const Problem& problem, Algorithm algorithm, int threads, bool resident,
            bool by_channels = true);

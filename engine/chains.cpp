@@ -1,0 +1,270 @@
+#include "engine/chains.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/check.h"
+#include "engine/unit.h"
+#include "jit/footprint.h"
+
+namespace heddle::engine {
+
+namespace {
+
+using jit::Interval;
+
+/// Memory whose addresses can be compared: an arena, an input, an output.
+using Space = std::pair<AddressSource::Kind, std::uint32_t>;
+
+struct Span {
+  Space space;
+  Interval bytes;
+  bool written;
+};
+using Spans = std::vector<Span>;
+
+std::int64_t bytes_of(const Spans& spans, bool only_written) {
+  std::int64_t bytes = 0;
+  for (const Span& span : spans)
+    if (span.written || !only_written) bytes += span.bytes.high - span.bytes.low + 1;
+  return bytes;
+}
+
+/// Whether one of them writes what the other touches.
+bool conflict(const Spans& a, const Spans& b) {
+  return std::ranges::any_of(a, [&](const Span& x) {
+    return std::ranges::any_of(b, [&](const Span& y) {
+      return (x.written || y.written) && x.space == y.space && x.bytes.meets(y.bytes);
+    });
+  });
+}
+
+/// Iterations of a step and what they touch.
+struct Piece {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  Spans spans;
+};
+
+/// A step that may be cut.
+struct CutStep {
+  std::uint32_t step = 0;  ///< of the plan
+  std::int64_t written_bytes = 0;
+  std::vector<Piece> pieces;
+};
+
+/// What touches which bytes, for any iterations of one step.
+class Reach {
+ public:
+  Reach(const BoundSteps& plan, std::uint32_t step) : plan_(plan), step_(step) {
+    const Unit& unit = *plan.unit;
+    const ir::PlanStep& planned = unit.schedule().record.steps[plan.first_step + step];
+    const jit::ProgramKernel& kernel = unit.program().kernels[planned.kernel];
+    if (kernel.nest != nullptr) footprint_.emplace(*kernel.nest, plan.step_sizes[step]);
+    const jit::Launch& launch =
+        unit.program().launches[unit.schedule().given[plan.first_step + step]];
+    for (const ir::BufferId buffer : launch.buffers)
+      bytes_.push_back(unit.schedule().record.buffers[buffer].bytes.evaluate(plan.sizes));
+  }
+
+  /// Nothing: what the step touches is not known.
+  std::optional<Spans> of(std::int64_t begin, std::int64_t end) const {
+    std::optional<std::vector<jit::Touched>> touched;
+    if (footprint_)
+      touched = footprint_->of(begin, end);
+    else if (plan_.library[step_] != nullptr)
+      touched = plan_.library[step_]->touched(begin, end);
+    if (!touched) return std::nullopt;
+    Spans spans;
+    for (std::size_t k = 0; k < touched->size(); ++k) {
+      add(k, (*touched)[k].read, false, spans);
+      add(k, (*touched)[k].written, true, spans);
+    }
+    return spans;
+  }
+
+  /// Of constants and parameters.
+  std::int64_t fixed_bytes() const {
+    std::int64_t bytes = 0;
+    for (std::size_t k = 0; k < bytes_.size(); ++k)
+      if (source(k).kind == AddressSource::Kind::Fixed) bytes += bytes_[k];
+    return bytes;
+  }
+
+ private:
+  const AddressSource& source(std::size_t k) const {
+    return plan_.table[plan_.table_start[step_] + k];
+  }
+
+  void add(std::size_t k, Interval bytes, bool written, Spans& spans) const {
+    const AddressSource& from = source(k);
+    bytes.high = std::min(bytes.high, bytes_[k] - 1);
+    if (bytes.is_empty() || from.kind == AddressSource::Kind::Fixed) return;
+    const bool in_arena = from.kind == AddressSource::Kind::Arena;
+    const std::int64_t offset = in_arena ? from.offset : 0;
+    spans.push_back(
+        {{from.kind, from.position}, {bytes.low + offset, bytes.high + offset}, written});
+  }
+
+  const BoundSteps& plan_;
+  std::uint32_t step_;
+  std::optional<jit::Footprint> footprint_;
+  std::vector<std::int64_t> bytes_;  ///< by buffer of the launch
+};
+
+/// A chain's stages in the order in which they run.
+class Order {
+ public:
+  explicit Order(std::span<const CutStep> steps) : steps_(steps), done_(steps.size(), 0) {
+    const std::size_t last = steps.size() - 1;
+    for (std::size_t c = 0; c < steps[last].pieces.size(); ++c) emit(last);
+    for (std::size_t k = 0; k < last; ++k)
+      while (done_[k] < steps[k].pieces.size()) emit(k);
+  }
+
+  const std::vector<scheduler::BoundStage>& stages() const { return stages_; }
+  /// The most bytes that a step had written and the next one had not come to, and the same as a share of all that it writes.
+  double most_bytes_ahead() const { return most_bytes_ahead_; }
+  double most_ahead() const { return most_ahead_; }
+
+ private:
+  /// The next piece of step `k`, and before it what it waits for.
+  void emit(std::size_t k) {
+    const Piece& piece = steps_[k].pieces[done_[k]];
+    for (std::size_t m = 0; m < k; ++m) {
+      const std::vector<Piece>& before = steps_[m].pieces;
+      std::size_t needed = before.size();
+      while (needed > done_[m] && !conflict(before[needed - 1].spans, piece.spans)) --needed;
+      while (done_[m] < needed) emit(m);
+    }
+    stages_.push_back({steps_[k].step, 1, piece.begin, piece.end});
+    ++done_[k];
+    for (std::size_t m = 0; m + 1 < steps_.size(); ++m) {
+      const double ahead = share(m) - share(m + 1);
+      most_ahead_ = std::max(most_ahead_, ahead);
+      most_bytes_ahead_ =
+          std::max(most_bytes_ahead_, ahead * static_cast<double>(steps_[m].written_bytes));
+    }
+  }
+
+  double share(std::size_t k) const {
+    return static_cast<double>(done_[k]) / static_cast<double>(steps_[k].pieces.size());
+  }
+
+  std::span<const CutStep> steps_;
+  std::vector<std::size_t> done_;
+  std::vector<scheduler::BoundStage> stages_;
+  double most_ahead_ = 0;
+  double most_bytes_ahead_ = 0;
+};
+
+class Tiler {
+ public:
+  Tiler(BoundSteps& plan, std::int64_t cache_bytes)
+      : plan_(plan), budget_(cache_bytes * plan.threads) {}
+
+  void run() {
+    std::vector<scheduler::BoundStage> stages;
+    for (std::size_t at = 0; at < plan_.stages.size();) {
+      std::vector<CutStep> chain;
+      std::optional<Order> order;
+      for (std::size_t next = at; next < plan_.stages.size(); ++next) {
+        if (next > at && !is_linked(plan_.stages[next - 1], plan_.stages[next])) break;
+        auto step = cut(plan_.stages[next]);
+        if (!step) break;
+        chain.push_back(std::move(*step));
+        if (chain.size() == 1) continue;
+        Order longer(chain);
+        if (!pays(chain, longer)) {
+          chain.pop_back();
+          break;
+        }
+        order = std::move(longer);
+      }
+      if (order) {
+        stages.insert(stages.end(), order->stages().begin(), order->stages().end());
+        at += chain.size();
+      } else {
+        stages.push_back(plan_.stages[at++]);
+      }
+    }
+    plan_.stages = std::move(stages);
+  }
+
+ private:
+  /// Pieces of a step, at most.
+  static constexpr std::int64_t kMostPieces = 128;
+
+  /// Whether `b` reads of `a` more than the caches hold.
+  bool is_linked(const scheduler::BoundStage& a, const scheduler::BoundStage& b) const {
+    if (a.count != 1 || b.count != 1) return false;
+    const ir::ScheduleRecord& record = plan_.unit->schedule().record;
+    const ir::PlanStep& from = record.steps[plan_.first_step + a.first];
+    const ir::PlanStep& to = record.steps[plan_.first_step + b.first];
+    const auto roots = plan_.unit->planner().roots();
+    return std::ranges::any_of(from.writes, [&](ir::BufferId written) {
+      const bool is_read = std::ranges::any_of(
+          to.reads, [&](ir::BufferId read) { return roots[read] == roots[written]; });
+      return is_read && record.buffers[written].bytes.evaluate(plan_.sizes) > budget_ / 2;
+    });
+  }
+
+  std::optional<CutStep> cut(const scheduler::BoundStage& stage) const {
+    const scheduler::BoundStep& step = plan_.steps[stage.first];
+    if (stage.count != 1 || step.run == nullptr || step.extent < 2 * plan_.threads) return {};
+    const Reach reach(plan_, stage.first);
+    const auto all = reach.of(0, step.extent);
+    if (!all) return {};
+    CutStep made{stage.first, bytes_of(*all, true), {}};
+    const std::int64_t bytes = bytes_of(*all, false);
+    const std::int64_t wanted = (bytes + budget_ / 4 - 1) / (budget_ / 4);
+    const std::int64_t count =
+        std::min({std::max<std::int64_t>(1, wanted), step.extent / plan_.threads, kMostPieces});
+    if (reach.fixed_bytes() * (count - 1) > bytes / 2) return {};
+    for (std::int64_t k = 0; k < count; ++k) {
+      const std::int64_t begin = step.extent * k / count;
+      const std::int64_t end = step.extent * (k + 1) / count;
+      made.pieces.push_back({begin, end, *reach.of(begin, end)});
+    }
+    return made;
+  }
+
+  /// Whether what is between the steps stays in the caches.
+  bool pays(std::span<const CutStep> chain, const Order& order) const {
+    return std::ranges::all_of(chain, [](const CutStep& step) { return step.pieces.size() > 1; }) &&
+           order.most_bytes_ahead() <= static_cast<double>(budget_) && order.most_ahead() <= 0.5;
+  }
+
+  BoundSteps& plan_;
+  std::int64_t budget_;  ///< bytes
+};
+
+}  // namespace
+
+void tile_chains(BoundSteps& plan, std::int64_t cache_bytes) { Tiler(plan, cache_bytes).run(); }
+
+void check_chains(const BoundSteps& plan) {
+  const auto is_partial = [](const auto& stage) { return stage.is_partial(); };
+  std::vector<std::int64_t> done(plan.steps.size(), 0);
+  std::vector<std::pair<std::uint32_t, Spans>> ran;  // pieces
+  for (const scheduler::BoundStage& stage : plan.stages) {
+    for (std::uint32_t k = stage.first; k < stage.first + stage.count; ++k) {
+      HD_CHECK(done[k] == stage.begin, "iterations run twice, or not in order");
+      done[k] = is_partial(stage) ? stage.end : plan.steps[k].extent;
+    }
+    if (!is_partial(stage)) {
+      ran.clear();
+      continue;
+    }
+    const auto spans = Reach(plan, stage.first).of(stage.begin, stage.end);
+    HD_CHECK(spans.has_value(), "a piece of a step that touches what is not known");
+    for (const auto& [step, before] : ran)
+      HD_CHECK(step <= stage.first || !conflict(before, *spans),
+               "a piece runs before one of an earlier step that it conflicts with");
+    ran.emplace_back(stage.first, *spans);
+  }
+  for (std::size_t k = 0; k < done.size(); ++k)
+    HD_CHECK(done[k] == plan.steps[k].extent, "some iterations do not run");
+}
+
+}  // namespace heddle::engine
