@@ -328,10 +328,12 @@ class Convolution final : public BoundLibraryCall {
 
   Part made(const Problem& problem, std::int64_t x_offset, std::int64_t result_offset,
             std::optional<Panels> panels = {}) {
-    std::shared_ptr<const Kernel>& kernel =
-        kernels_[{problem.x, problem.result, problem.pads_low, problem.pads_high}];
-    if (kernel == nullptr || panels)
-      kernel = std::make_shared<const Kernel>(kernel_for(problem, panels));
+    std::shared_ptr<const Kernel> kernel;
+    std::shared_ptr<const Kernel>& alike =
+        panels ? kernel
+               : kernels_[{problem.x, problem.result, problem.pads_low, problem.pads_high}];
+    if (alike == nullptr) alike = std::make_shared<const Kernel>(kernel_for(problem, panels));
+    kernel = alike;
     const std::int64_t batch = problem.result[0];
     const std::int64_t positions = batch == 0 ? 0 : positions_of(problem) / batch;
     return {kernel, batch, positions, x_offset, elements_of(problem.x), result_offset};
