@@ -166,27 +166,12 @@ class Tiler {
   void run() {
     std::vector<scheduler::BoundStage> stages;
     for (std::size_t at = 0; at < plan_.stages.size();) {
-      std::vector<CutStep> chain;
-      std::optional<Order> order;
-      for (std::size_t next = at; next < plan_.stages.size(); ++next) {
-        if (next > at && !is_linked(plan_.stages[next - 1], plan_.stages[next])) break;
-        auto step = cut(plan_.stages[next]);
-        if (!step) break;
-        chain.push_back(std::move(*step));
-        if (chain.size() == 1) continue;
-        Order longer(chain);
-        if (!pays(chain, longer)) {
-          chain.pop_back();
-          break;
-        }
-        order = std::move(longer);
-      }
-      if (order) {
+      const auto [order, count] = longest_from(at);
+      if (order)
         stages.insert(stages.end(), order->stages().begin(), order->stages().end());
-        at += chain.size();
-      } else {
-        stages.push_back(plan_.stages[at++]);
-      }
+      else
+        stages.push_back(plan_.stages[at]);
+      at += count;
     }
     plan_.stages = std::move(stages);
   }
@@ -194,6 +179,28 @@ class Tiler {
  private:
   /// Pieces of a step, at most.
   static constexpr std::int64_t kMostPieces = 128;
+
+  /// The longest chain that begins with a stage, and how many stages it has; none: 1.
+  std::pair<std::optional<Order>, std::size_t> longest_from(std::size_t at) const {
+    std::vector<CutStep> chain;
+    const auto add = [&](const scheduler::BoundStage& stage) {
+      auto step = cut(stage);
+      if (step) chain.push_back(std::move(*step));
+      return step.has_value();
+    };
+    std::optional<Order> order;
+    std::size_t count = 1;
+    for (std::size_t next = at + 1; next < plan_.stages.size(); ++next) {
+      if (!is_linked(plan_.stages[next - 1], plan_.stages[next])) break;
+      if (chain.empty() && !add(plan_.stages[at])) break;
+      if (!add(plan_.stages[next])) break;
+      Order longer(chain);
+      if (!pays(chain, longer)) break;
+      order = std::move(longer);
+      count = chain.size();
+    }
+    return {std::move(order), count};
+  }
 
   /// Whether `b` reads of `a` more than the caches hold.
   bool is_linked(const scheduler::BoundStage& a, const scheduler::BoundStage& b) const {
