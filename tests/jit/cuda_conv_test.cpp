@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "jit/lower/conv_channels.h"
-#include "tests/cuda_sim/control.h"
+#include "tests/jit/barriers_of.h"
 #include "tests/jit/one_product.h"
 
 namespace heddle::tests {
@@ -486,42 +486,21 @@ TEST(CudaConvs, TheCostModelKnowsThatWindowsOverlap) {
   EXPECT_LT(cycles(9), cycles(1));
 }
 
-/// What the simulator objects to when barrier `skipped` of a launch is left out; empty: nothing.
-std::string conv_problem_without(std::uint64_t skipped, std::uint64_t& barriers) {
-  static const sim::Control control(test::simulator_path());
+/// Elements of windows come into a step's tile while the products of another are under way.
+TEST(CudaConvs, EveryBarrierIsNeeded) {
+  if (!test::on_simulator()) GTEST_SKIP() << test::kNeedsSimulator;
   const OneProduct one(
       "graph @g(%x: f16[s0, 24, s1, s2], %w: f16[16, 24, 3, 3]) {\n  %c = conv(%x, %w) {strides = "
       "[1, "
       "1], pads_low = [1, 1], pads_high = [1, 1], dilations = [1, 1]}\n  return %c\n}\n");
-  std::vector<ir::Literal> arguments = test::random_arguments(one.graph(), {1, 5, 7});
-  arguments.emplace_back(f16, ir::Sizes{1, 16, 5, 7});
-  std::vector<std::span<unsigned char>> spans;
-  for (const std::size_t k : {1, 0, 2})  // the weights are the left matrix
-    spans.emplace_back(static_cast<unsigned char*>(arguments[k].data()), arguments[k].bytes());
-  try {
-    SimulatedKernels device(one.sources());
-    control.skip_barrier(skipped);
-    device.run(1, {1, 5, 7}, spans);
-  } catch (const DeviceLost&) {
-    const std::string problem = control.problem();
-    control.skip_barrier(0);
-    return problem;
-  }
-  barriers = control.skip_barrier(0);
-  return {};
-}
-
-/// Elements of windows come into a step's tile while the products of another are under way.
-TEST(CudaConvs, EveryBarrierIsNeeded) {
-  if (!test::on_simulator()) GTEST_SKIP() << test::kNeedsSimulator;
-  std::uint64_t barriers = 0;
-  ASSERT_EQ(conv_problem_without(0, barriers), "");
+  std::vector<ir::Literal> buffers = test::random_arguments(one.graph(), {1, 5, 7});
+  std::swap(buffers[0], buffers[1]);  // the weights are the left matrix
+  buffers.emplace_back(f16, ir::Sizes{1, 16, 5, 7});
+  BarriersOf launch(one.sources(), 1, {1, 5, 7}, std::move(buffers));
   // One for each of four steps, of which the last is where the sums will be, two around the sums on their way out, and the last, after which a block would go on
   // to another tile.
-  ASSERT_EQ(barriers, 7u);
-  for (std::uint64_t k = 1; k < barriers; ++k)
-    EXPECT_THAT(conv_problem_without(k, barriers), HasSubstr("no barrier lies between"))
-        << "barrier " << k;
+  EXPECT_EQ(launch.count(), 7u);
+  EXPECT_THAT(launch.unnoticed(), ElementsAre(7u));
 }
 
 class CudaWindowsNvrtc : public ::testing::TestWithParam<WindowDType> {};
