@@ -277,8 +277,13 @@ CudaCode attention_code(const AttentionParts& parts, const CudaOptions& options)
                                      form.masked, code.device);
   for (const AttentionTile& tile : tiles)
     code.variants.push_back(emit_attention(parts, tile, options));
-  code.attention = {tiles,       form.batches * form.heads,    form.queries, form.keys,
-                    form.causal, form.batches * form.key_heads};
+  code.attention = {.tiles = tiles,
+                    .heads = form.batches * form.heads,
+                    .queries = form.queries,
+                    .keys = form.keys,
+                    .causal = form.causal,
+                    .key_heads = form.batches * form.key_heads,
+                    .group = parts.group};
   return code;
 }
 
@@ -341,8 +346,9 @@ ProductShape CudaCode::shape(std::span<const std::int64_t> sizes) const {
 }
 
 AttentionShape AttentionCode::shape(std::span<const std::int64_t> sizes) const {
-  return {heads.evaluate_sizes(sizes), queries.evaluate_sizes(sizes), keys.evaluate_sizes(sizes),
-          causal, key_heads.evaluate_sizes(sizes)};
+  return {heads.evaluate_sizes(sizes),     queries.evaluate_sizes(sizes),
+          keys.evaluate_sizes(sizes),      causal,
+          key_heads.evaluate_sizes(sizes), group};
 }
 
 void CudaCode::set_registers(std::uint32_t variant, int registers) {
