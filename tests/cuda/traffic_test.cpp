@@ -39,8 +39,8 @@ const std::vector<TrafficException>& exceptions() {
       {"conv_f16_by_inputs", kSectors, 0.48, kWindows},
       {"conv_of_an_image", kSectors, 0.16, kWindows},
       {"conv_of_an_image", kPasses, 1.9, "few rows of weights, of which pieces share banks"},
-      {"conv_depthwise_channels_last", kSectors, 0.1,
-       "lanes along positions, which are channels apart"},
+      {"conv_depthwise_channels_last", kSectors, 0.2,
+       "weights of an input, of which a channel's lie side by side"},
       {"max_pool", kSectors, 0.55, kSecond},
       {"avg_pool", kSectors, 0.6, kSecond},
   };

@@ -345,9 +345,11 @@ TEST(CudaConvs, ChannelsOfConvolutionsAreBroughtInside) {
   cuda.target = jit::LowerOptions::Target::Cuda;
   const auto text = [&](const std::string& dtype, const std::string& channels,
                         const std::string& weights, const std::string& more) {
+    const bool last = more.ends_with("channels_last = true");
     const ir::Graph graph = ir::parse(
-        "graph @main(%x: " + dtype + "[s0, " + channels + ", s1, s2]) {\n  %one = const [1]: " +
-        dtype + "\n  %w = expand(%one) {sizes = [" + weights +
+        "graph @main(%x: " + dtype + "[s0, " +
+        (last ? "s1, s2, " + channels : channels + ", s1, s2") +
+        "]) {\n  %one = const [1]: " + dtype + "\n  %w = expand(%one) {sizes = [" + weights +
         "]}\n  %c = conv(%x, %w) {strides = [1, 1], pads_low = [1, 1], pads_high = [1, 1], "
         "dilations = [1, 1]" +
         more + "}\n  return %c\n}\n");
@@ -364,6 +366,12 @@ TEST(CudaConvs, ChannelsOfConvolutionsAreBroughtInside) {
   EXPECT_EQ(text("f16", "12", "32, 12, 3, 3", ""), "as it was") << "24 bytes";
   EXPECT_EQ(text("f16", "16", "8, 16, 3, 3", ""), "as it was") << "few channels out";
   EXPECT_EQ(text("f16", "16", "32, 16, 1, 1", ""), "as it was") << "each element once";
+  const std::string own = text("f32", "20", "20, 1, 3, 3", ", groups = 20, channels_last = true");
+  EXPECT_THAT(own, HasSubstr("permute(%w) {perm = [1, 2, 3, 0]}"));
+  EXPECT_THAT(own, HasSubstr("conv(%x, ")) << "x lies as its threads do";
+  EXPECT_EQ(text("f32", "20", "20, 1, 3, 3", ", groups = 20"), "as it was") << "rows of positions";
+  EXPECT_EQ(text("f32", "12", "12, 1, 3, 3", ", groups = 12, channels_last = true"), "as it was")
+      << "too few channels for threads";
 }
 
 /// What the next convolution reads is stored by the one before as it is read, and besides as others do.
