@@ -19,13 +19,39 @@ static __device__ __forceinline__ float hd_as_exponent(float score) {
   return score >= -3.40282347e+38f ? fmaxf(scaled, -3.40282347e+38f) : scaled;
 }
 
-// Puts lines of `pieces` pieces of 16 bytes into memory where they are `pitch` pieces apart, an odd number: eight
-// lines' pieces of one column then lie in all 32 banks. Zeros where there are none: `lines_left` lines of
-// `count` elements. `wide`: hd_is_wide; then the copies are of 16 bytes.
-template <class T, int lines, int pieces, int pitch, int threads>
-static __device__ __forceinline__ void hd_fetch_lines(hd_sixteen* to, const T* from, long long stride,
-                                                      long long lines_left, int count, bool wide) {
+// Where lines begin that are `stride` elements apart.
+template <class T>
+struct hd_lines {
+  typedef T type;
+  const T* from;
+  long long stride;
+  __device__ __forceinline__ const T* at(int line) const { return from + line * stride; }
+  __device__ __forceinline__ bool is_wide() const { return hd_is_wide(from, stride); }
+};
+
+// Where queries of heads begin, `apart` elements from each other, of which `group` share keys and values: all of the group's
+// of one query, then those of the next. Line 0 is number `first` of these, as which `from` does not count.
+template <class T, int group>
+struct hd_group_lines {
+  typedef T type;
+  const T* from;
+  long long stride;
+  long long apart;
+  int first;
+  __device__ __forceinline__ const T* at(int line) const {
+    return from + (first + line) / group * stride + (first + line) % group * apart;
+  }
+  __device__ __forceinline__ bool is_wide() const { return hd_is_wide(from, stride) && hd_is_wide(from, apart); }
+};
+
+// Puts lines of `pieces` pieces of 16 bytes, an even number, into memory with one more between them: eight lines' pieces of
+// one column then lie in all 32 banks. Zeros where there are none: `lines_left` lines of `count` elements.
+template <int lines, int pieces, int threads, class Lines>
+static __device__ __forceinline__ void hd_fetch_lines(hd_sixteen* to, const Lines& from, long long lines_left,
+                                                      int count) {
+  typedef typename Lines::type T;
   constexpr int each = 16 / (int)sizeof(T);
+  const bool wide = from.is_wide();
   const int there = lines_left >= lines ? lines : (int)lines_left;
 #pragma unroll 1
   for (int k = threadIdx.x; k < lines * pieces; k += threads) {
@@ -33,13 +59,36 @@ static __device__ __forceinline__ void hd_fetch_lines(hd_sixteen* to, const T* f
     const int piece = k % pieces;
     const int left = line < there ? count - each * piece : 0;
     const int valid = left <= 0 ? 0 : left >= each ? each : left;
-    const T* const at = valid == 0 ? from : from + line * stride + each * piece;
+    const T* const at = valid == 0 ? from.from : from.at(line) + each * piece;
+    hd_sixteen* const place = to + line * (pieces + 1) + piece;
     if (wide) {
-      hd_copy_async(to + line * pitch + piece, at, (int)sizeof(T) * valid);
+      hd_copy_async(place, at, (int)sizeof(T) * valid);
     } else {
-      hd_fetch_piece<T, each>(to + line * pitch + piece, at, valid);
+      hd_fetch_piece<T, each>(place, at, valid);
     }
   }
+}
+
+// Begins to fetch tile `number` of the keys and values, of which keys_left are there, for a Tile: hd_attention_tile or
+// hd_plain_attention_tile.
+template <class Tile, class T>
+static __device__ __forceinline__ void hd_fetch_keys(unsigned char* shared, long long number, const hd_lines<T>& key,
+                                                     int key_count, const hd_lines<T>& value, int value_count,
+                                                     long long keys_left) {
+  hd_sixteen* const stage = (hd_sixteen*)shared + (int)(number & 1) * Tile::stage_size;
+  hd_fetch_lines<Tile::keys, Tile::key_pitch - 1, Tile::threads>(stage, key, keys_left, key_count);
+  hd_fetch_lines<Tile::keys, Tile::value_pitch - 1, Tile::threads>(stage + Tile::keys * Tile::key_pitch, value, keys_left,
+                                                                   value_count);
+  hd_copy_commit();
+}
+
+// Begins to fetch the queries of a Tile, of which rows_left are there.
+template <class Tile, class Lines>
+static __device__ __forceinline__ void hd_fetch_queries(unsigned char* shared, const Lines& query, int count,
+                                                        long long rows_left) {
+  hd_fetch_lines<Tile::rows, Tile::key_pitch - 1, Tile::threads>((hd_sixteen*)shared + Tile::queries_at, query,
+                                                                 rows_left, count);
+  hd_copy_commit();
 }
 
 // How a block attends: a tile of queries meets 64 keys at a time. Keys and values come through shared memory, the
@@ -56,6 +105,7 @@ struct hd_attention_tile {
   static constexpr int key_pitch = depth / 8 + 1;
   static constexpr int value_pitch = columns / 8 + 1;
   static constexpr int stage_size = keys * (key_pitch + value_pitch);
+  static constexpr int queries_at = stage_size;  // where the second tile of keys will be
   static constexpr int warp_columns = keys / warp_keys;
   static constexpr int thread_rows = 2 * row_tiles;
   static constexpr int thread_keys = warp_columns / 4;
@@ -87,30 +137,11 @@ struct hd_attention_tile {
       for (int c = 0; c < thread_keys; ++c) score(r, c) *= factor;
     }
   }
-  // Begins to fetch tile `number` of the keys and values, of which keys_left are there.
-  static __device__ __forceinline__ void fetch(unsigned char* shared, long long number, const T* key, long long key_stride,
-                                               int key_count, const T* value, long long value_stride,
-                                               int value_count, long long keys_left) {
-    hd_sixteen* const stage = (hd_sixteen*)shared + (int)(number & 1) * stage_size;
-    hd_fetch_lines<T, keys, depth / 8, key_pitch, threads>(stage, key, key_stride, keys_left, key_count,
-                                                           hd_is_wide(key, key_stride));
-    hd_fetch_lines<T, keys, columns / 8, value_pitch, threads>(stage + keys * key_pitch, value, value_stride,
-                                                               keys_left, value_count,
-                                                               hd_is_wide(value, value_stride));
-    hd_copy_commit();
-  }
-  // Begins to fetch the queries, of which rows_left are there, to where the second tile will be.
-  static __device__ __forceinline__ void fetch_queries(unsigned char* shared, const T* query, long long stride,
-                                                       int count, long long rows_left) {
-    hd_fetch_lines<T, rows, depth / 8, key_pitch, threads>((hd_sixteen*)shared + stage_size, query, stride,
-                                                           rows_left, count, hd_is_wide(query, stride));
-    hd_copy_commit();
-  }
   // Takes the queries, after which one tile is being fetched.
   __device__ __forceinline__ void start(const unsigned char* shared) {
     hd_copy_wait<1>();
     __syncthreads();
-    const hd_sixteen* const lines = (const hd_sixteen*)shared + stage_size;
+    const hd_sixteen* const lines = (const hd_sixteen*)shared + queries_at;
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int m = 0; m < row_tiles; ++m) {
@@ -237,10 +268,16 @@ struct hd_attention_tile {
   static __device__ __forceinline__ void join(float* out, float* all) {
     __syncthreads();
 #pragma unroll 1
-    for (int e = threadIdx.x; e < rows * columns; e += threads) {
-      float* const sum = out + e / columns * line + e % columns;
+    for (int e = 4 * threadIdx.x; e < rows * columns; e += 4 * threads) {
+      float* const at = out + e / columns * line + e % columns;
+      hd_lanes<float, 4> sum = *(const hd_lanes<float, 4>*)at;
 #pragma unroll
-      for (int p = 1; p < warp_keys; ++p) *sum += sum[p * rows * line];
+      for (int p = 1; p < warp_keys; ++p) {
+        const hd_lanes<float, 4> other = *(const hd_lanes<float, 4>*)(at + p * rows * line);
+#pragma unroll
+        for (int n = 0; n < 4; ++n) sum.at[n] += other.at[n];
+      }
+      *(hd_lanes<float, 4>*)at = sum;
     }
     if ((int)threadIdx.x < rows) {
 #pragma unroll
@@ -264,9 +301,8 @@ struct hd_attention_tile {
       if (threadIdx.x % 4 == 0 && part == 0) out[largest_at + row(r)] = largest[r / 2][r % 2];
 #pragma unroll
       for (int n = 0; n < columns / 8; ++n) {
-#pragma unroll
-        for (int k = 0; k < 2; ++k)
-          out[(part * rows + row(r)) * line + 8 * n + (int)threadIdx.x % 4 * 2 + k] = sums[r / 2][n][r % 2 * 2 + k];
+        *(hd_lanes<float, 2>*)(out + (part * rows + row(r)) * line + 8 * n + (int)threadIdx.x % 4 * 2) = {
+            {sums[r / 2][n][r % 2 * 2], sums[r / 2][n][r % 2 * 2 + 1]}};
       }
     }
     if (warp_keys > 1) join(out, all);
@@ -279,8 +315,10 @@ struct hd_attention_tile {
 // anything in between, their totals, and their largest scores.
 template <class Tile, int columns>
 static __device__ __forceinline__ void hd_leave_part(float* share, const float* sums, int rows) {
-  for (int e = threadIdx.x; e < rows * columns; e += Tile::threads)
-    share[e] = sums[e / columns * Tile::line + e % columns];
+  constexpr int each = hd_neighbours(columns);
+  for (int e = each * threadIdx.x; e < rows * columns; e += each * Tile::threads)
+    *(hd_lanes<float, each>*)(share + e) =
+        *(const hd_lanes<float, each>*)(sums + e / columns * Tile::line + e % columns);
   if ((int)threadIdx.x < rows) {
     share[rows * columns + threadIdx.x] = sums[Tile::total_at + threadIdx.x];
     share[rows * (columns + 1) + threadIdx.x] = sums[Tile::largest_at + threadIdx.x];
@@ -309,13 +347,15 @@ static __device__ __forceinline__ float hd_weigh_parts(float* largest, const flo
 }
 
 // Joins what the `parts` blocks found that share queries and part their keys, in an order that depends on their numbers only,
-// whichever comes last: that one gets true, and in `sums` what finish() gives to a block that met all keys: each thread may
-// read the totals, and of the elements e of rows without anything in between those that are its own, threadIdx.x and every
-// threads-th from there. Of the tile's rows `rows` are there. `shares` has room for what hd_leave_part() leaves of all parts; `arrived` is 0 before and after.
+// whichever comes last: that one gets true, and in `sums` what finish() gives to a block that met all keys, but for the largest
+// scores. Of the tile's rows `rows` are there. `shares` has room for what hd_leave_part() leaves of all parts, each of which begins
+// at a multiple of 16 bytes; `arrived` is 0 before and after.
 template <class Tile, int columns>
 static __device__ __forceinline__ bool hd_join_attention(float* sums, float* shares, unsigned int* arrived,
                                                          unsigned int part, unsigned int parts, int rows) {
-  const int pitch = rows * (columns + 2);
+  constexpr int each = hd_neighbours(columns);
+  typedef hd_lanes<float, each> Lanes;
+  const int pitch = (rows * (columns + 2) + 3) / 4 * 4;
   hd_leave_part<Tile, columns>(shares + (long long)part * pitch, sums, rows);
   if (!hd_is_last_part(arrived, parts, (unsigned int*)(sums + Tile::largest_at))) return false;
   float* const totals = shares + rows * columns;
@@ -325,12 +365,17 @@ static __device__ __forceinline__ bool hd_join_attention(float* sums, float* sha
     if (threadIdx.x % 32 == 0) sums[Tile::total_at + row] = total;
   }
   __syncthreads();
-  for (int e = threadIdx.x; e < rows * columns; e += Tile::threads) {
-    float sum = 0.0f;
+  for (int e = each * threadIdx.x; e < rows * columns; e += each * Tile::threads) {
+    Lanes sum = {};
 #pragma unroll 8
-    for (unsigned int k = 0; k < parts; ++k)
-      sum += shares[(long long)k * pitch + e] * weights[(long long)k * pitch + e / columns];
-    sums[e / columns * Tile::line + e % columns] = sum;
+    for (unsigned int k = 0; k < parts; ++k) {
+      const Lanes share = *(const Lanes*)(shares + (long long)k * pitch + e);
+      const float weight = weights[(long long)k * pitch + e / columns];
+#pragma unroll
+      for (int n = 0; n < each; ++n) sum.at[n] += share.at[n] * weight;
+    }
+    *(Lanes*)(sums + e / columns * Tile::line + e % columns) = sum;
   }
+  __syncthreads();
   return true;
 }

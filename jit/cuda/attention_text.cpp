@@ -18,6 +18,8 @@ constexpr std::int64_t kKeys = AttentionForm::kKeys;
 constexpr std::int64_t kMostColumns = 128;
 /// In a kernel's text, the first tile of keys that a block meets.
 constexpr const char* kFirst = "first";
+/// And a row of the tile of queries.
+constexpr const char* kRow = "row";
 
 bool is_loop(const Stmt& statement, ForStmt::Kind kind) {
   const auto* loop = std::get_if<ForStmt>(&statement.node);
@@ -33,6 +35,7 @@ class Finder {
     for (const Stmt& statement : nest_.body) at_block_level(statement);
     require(parts_.score != nullptr && parts_.sums != nullptr && parts_.columns != nullptr);
     if (fits_) contractions();
+    if (fits_) group();
     return fits_ ? std::optional(parts_) : std::nullopt;
   }
 
@@ -181,6 +184,16 @@ class Finder {
             sums.b.column_stride.is_constant(1));
   }
 
+  void group() {
+    const AttentionForm& form = *nest_.attention;
+    if (!form.heads.is_constant() || !form.key_heads.is_constant() || form.key_heads.is_constant(0))
+      return;
+    const SymExpr& query = parts_.scores->a.base;
+    parts_.group = std::max<std::int64_t>(1, form.heads.constant() / form.key_heads.constant());
+    parts_.head_stride = query.substitute({{form.head, SymExpr(form.head) + 1}}) - query;
+    if (parts_.head_stride.mentions(form.head)) parts_.group = 1;
+  }
+
   const Nest& nest_;
   AttentionParts parts_;
   std::set<ScalarId> places_;
@@ -199,10 +212,8 @@ class Writer : private TextWriter {
         tile_(tile),
         statements_(nest_, Mapping::Flat, {}) {
     statements_.replace_loads(parts.scores->acc, "score");
-    statements_.replace_loads(form_.totals,
-                              "sums[Tile::total_at + " + parts.rows->axis.to_string() + "]");
-    statements_.replace_loads(parts.sums->acc, "sums[" + parts.rows->axis.to_string() +
-                                                   " * Tile::line + " +
+    statements_.replace_loads(form_.totals, std::string("sums[Tile::total_at + ") + kRow + "]");
+    statements_.replace_loads(parts.sums->acc, std::string("sums[") + kRow + " * Tile::line + " +
                                                    parts.columns->axis.to_string() + "]");
   }
 
@@ -211,8 +222,9 @@ class Writer : private TextWriter {
     line("typedef " + tile_type() + " Tile;");
     line("const long long queries = " + index(form_.queries) + ";");
     line("const long long keys = " + index(form_.keys) + ";");
-    line("const long long heads = " + index(form_.heads) + ";");
-    line("const long long row_tiles = (queries + " + number(tile_.rows() - 1) + ") / " +
+    line("const long long rows = queries * " + number(parts_.group) + ";");
+    line("const long long heads = " + index(floordiv(form_.heads, parts_.group)) + ";");
+    line("const long long row_tiles = (rows + " + number(tile_.rows() - 1) + ") / " +
          number(tile_.rows()) + ";");
     line("const long long places = row_tiles * heads * (" + index(form_.batches) + ");");
     if (tile_.parts_keys()) {
@@ -257,27 +269,30 @@ class Writer : private TextWriter {
            number(tile_.warp_keys) + ">";
   }
 
-  /// The place, the queries and the first keys.
+  /// The place, the queries and the first keys. Rows of a tile are all queries of a group's heads, each query's of all heads side
+  /// by side; `member` is the first one's number among those of its query.
   void begin() {
-    const std::string row = form_.row_begin.to_string();
+    const std::string group = number(parts_.group);
     line("const long long " + form_.batch.to_string() + " = place / row_tiles / heads;");
-    line("const long long " + form_.head.to_string() + " = place / row_tiles % heads;");
+    line("const long long first_head = place / row_tiles % heads * " + group + ";");
+    line("const long long " + form_.head.to_string() + " = first_head;");
     // Under a causal mask later queries see more keys: their blocks begin first.
-    line("const long long " + row + " = " +
-         (form_.causal ? "(row_tiles - 1 - place % row_tiles)" : "place % row_tiles") + " * " +
-         number(tile_.rows()) + ";");
+    line("const long long first_row = " +
+         std::string(form_.causal ? "(row_tiles - 1 - place % row_tiles)" : "place % row_tiles") +
+         " * " + number(tile_.rows()) + ";");
+    line("const long long " + form_.row_begin.to_string() + " = first_row / " + group + ";");
+    line("const int member = (int)(first_row % " + group + ");");
     scalars(parts_.before);
-    line("const long long rows_left = queries - " + row + ";");
+    line("const long long rows_left = rows - first_row;");
     line(std::string(hides_keys_ ? "" : "const ") + "long long seen = " +
-         (form_.causal ? "hd_clamp(" + row +
-                             " + hd_smaller(rows_left, Tile::rows) + keys - queries, 0, keys)"
+         (form_.causal ? "hd_clamp((first_row + hd_smaller(rows_left, Tile::rows) - 1) / " + group +
+                             " + 1 + keys - queries, 0, keys)"
                        : std::string("keys")) +
          ";");
     line("long long " + std::string(kFirst) + " = 0;");
     if (hides_keys_) skip_hidden();
     part_of_keys();
-    line("Tile::fetch_queries(shared, " + matrix(parts_.scores->a, 0) + ", " +
-         index(parts_.scores->a.row_stride) + ", " + number(parts_.depth()) + ", rows_left);");
+    fetch_queries();
     const std::string at = parts_.tiles->axis.to_string();
     open("");
     line("const long long " + at + " = " + std::string(kFirst) + ";");
@@ -285,6 +300,37 @@ class Writer : private TextWriter {
     close();
     line("Tile tile;");
     line("tile.start(shared);");
+  }
+
+  void fetch_queries() {
+    const bool shares = parts_.group != 1;
+    const std::string type = storage_type(parts_.dtype());
+    line("const " +
+         (shares ? "hd_group_lines<" + type + ", " + number(parts_.group) : "hd_lines<" + type) +
+         "> query = {" + matrix(parts_.scores->a, 0) + ", " + index(parts_.scores->a.row_stride) +
+         (shares ? ", " + index(parts_.head_stride) + ", member" : std::string()) + "};");
+    line("hd_fetch_queries<Tile>(shared, query, " + number(parts_.depth()) + ", rows_left);");
+  }
+
+  /// The query and the head of row kRow of the tile, and with `again` the scalars that are not the same for all heads of a group.
+  void place_of_row(const Symbol& axis, const std::vector<const std::vector<const Stmt*>*>& again) {
+    const std::string group = number(parts_.group);
+    line("const long long " + axis.to_string() + " = (member + " + kRow + ") / " + group + ";");
+    if (parts_.group == 1) return;
+    line("const long long " + form_.head.to_string() + " = first_head + (member + " + kRow +
+         ") % " + group + ";");
+    if (of_heads_)
+      for (const auto* list : again) scalars(*list);
+  }
+
+  /// Whether scalars outside the rows are not the same for all heads of a group.
+  bool of_heads() const {
+    if (parts_.group == 1) return false;
+    Block all;
+    for (const auto* list : {&parts_.before, &parts_.of_tile})
+      for (const Stmt* statement : *list) all.push_back(*statement);
+    return std::ranges::any_of(expressions_of(all),
+                               [&](const SymExpr& expr) { return expr.mentions(form_.head); });
   }
 
   /// The tiles of keys that are this block's, of those that are seen. The first one, where there is one, is even: the queries lie
@@ -310,7 +356,8 @@ class Writer : private TextWriter {
     for (const auto* list : {&parts_.before, &parts_.of_tile, &parts_.of_score_row})
       for (const Stmt* statement : *list) all.push_back(*statement);
     return std::ranges::none_of(expressions_of(all), [&](const SymExpr& expr) {
-      return expr.mentions(parts_.score_rows->axis) || expr.mentions(form_.row_begin);
+      return expr.mentions(parts_.score_rows->axis) || expr.mentions(form_.row_begin) ||
+             (parts_.group != 1 && expr.mentions(form_.head));
     });
   }
 
@@ -353,10 +400,11 @@ class Writer : private TextWriter {
   void fetch(const std::string& number_text, const SymExpr& tile) {
     const TileOperand& key = parts_.scores->b;
     const TileOperand& value = parts_.sums->b;
-    line("Tile::fetch(shared, " + number_text + ", " + matrix(key, tile) + ", " +
-         index(key.column_stride) + ", " + number(parts_.depth()) + ", " + matrix(value, tile) +
-         ", " + index(value.row_stride) + ", " + number(parts_.value_columns()) + ", keys - (" +
-         index(tile * kKeys) + "));");
+    const std::string lines = "hd_lines<" + storage_type(parts_.dtype()) + ">{";
+    line("hd_fetch_keys<Tile>(shared, " + number_text + ", " + lines + matrix(key, tile) + ", " +
+         index(key.column_stride) + "}, " + number(parts_.depth()) + ", " + lines +
+         matrix(value, tile) + ", " + index(value.row_stride) + "}, " +
+         number(parts_.value_columns()) + ", keys - (" + index(tile * kKeys) + "));");
   }
 
   void tiles() {
@@ -394,8 +442,8 @@ class Writer : private TextWriter {
   void scores() {
     scalars(parts_.of_tile);
     unrolled("for (int r = 0; r < Tile::thread_rows; ++r)");
-    line("const long long " + parts_.score_rows->axis.to_string() +
-         " = hd_smaller(Tile::row(r), rows_left - 1);");
+    line(std::string("const int ") + kRow + " = (int)hd_smaller(Tile::row(r), rows_left - 1);");
+    place_of_row(parts_.score_rows->axis, {&parts_.before, &parts_.of_tile});
     scalars(parts_.of_score_row);
     unrolled("for (int c = 0; c < Tile::thread_keys; ++c)");
     const std::string key = parts_.score_columns->axis.to_string();
@@ -425,10 +473,10 @@ class Writer : private TextWriter {
 
   void elements() {
     const std::string columns = number(parts_.value_columns());
-    const std::string row = parts_.rows->axis.to_string();
     open("for (int e = threadIdx.x; e < (int)hd_smaller(rows_left, Tile::rows) * " + columns +
          "; e += " + number(tile_.threads()) + ")");
-    line("const long long " + row + " = e / " + columns + ";");
+    line(std::string("const int ") + kRow + " = e / " + columns + ";");
+    place_of_row(parts_.rows->axis, {&parts_.before});
     line("const long long " + parts_.columns->axis.to_string() + " = e % " + columns + ";");
     scalars(parts_.of_row);
     text_ += statements_.emit(*parts_.columns->body, depth_);
@@ -441,6 +489,7 @@ class Writer : private TextWriter {
   const AttentionTile& tile_;
   StatementEmitter statements_;
   bool hides_keys_ = hides_keys();
+  bool of_heads_ = of_heads();
 };
 
 /// kernel_head()'s: 168 registers are enough, but where a mask's expressions take some, heads are large, or a warp has two
@@ -465,8 +514,9 @@ CudaSource emit_attention(const AttentionParts& parts, const AttentionTile& tile
   source.block_threads = static_cast<std::uint32_t>(tile.threads());
   source.dynamic_shared_bytes = tile.shared_bytes();
   source.part_bytes = tile.part_bytes();
-  source.blocks =
-      min(form.batches * form.heads * ceildiv(form.queries, tile.rows()), options.max_blocks);
+  source.blocks = min(form.batches * floordiv(form.heads, parts.group) *
+                          ceildiv(form.queries * parts.group, tile.rows()),
+                      options.max_blocks);
   source.kernel =
       kernel_head(source, parameters_text(nest, true, true), least_threads(tile, form.masked)) +
       Writer(parts, tile).body() + "}\n";

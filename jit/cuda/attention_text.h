@@ -25,6 +25,9 @@ struct AttentionParts {
   const ForStmt* rows = nullptr;
   std::vector<const Stmt*> of_row;
   const ForStmt* columns = nullptr;
+  std::int64_t group =
+      1;  ///< heads of queries that share one of keys and values; 1 where that is not known, too
+  SymExpr head_stride;  ///< of queries, where they are several
 
   DType dtype() const { return nest->buffers[scores->a.buffer].dtype; }
   std::int64_t depth() const { return scores->depth.constant(); }

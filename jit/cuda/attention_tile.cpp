@@ -27,7 +27,7 @@ std::int64_t ceil_of(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 int padded(std::int64_t size) { return static_cast<int>(ceil_of(size, 16) * 16); }
 
 std::int64_t places_of(const AttentionTile& tile, const AttentionShape& shape) {
-  return shape.heads * ceil_of(shape.queries, tile.rows());
+  return shape.heads / shape.group * ceil_of(shape.rows(), tile.rows());
 }
 
 /// Tiles of keys that a block meets, of all blocks on average.
@@ -36,7 +36,8 @@ double steps_of(const AttentionTile& tile, const AttentionShape& shape, std::int
   double seen = keys;
   // Of the rows' last keys the block goes to that of its last row.
   if (shape.causal)
-    seen = std::min(keys, keys - static_cast<double>(shape.queries) / 2 + tile.rows() / 2.0);
+    seen = std::min(keys, keys - static_cast<double>(shape.queries) / 2 +
+                              tile.rows() / 2.0 / static_cast<double>(shape.group));
   const double steps =
       std::max(0.0, seen) / kKeys + (shape.keys % kKeys != 0 || shape.causal ? 0.5 : 0.0);
   if (parts == 1) return steps;
@@ -119,11 +120,11 @@ double attention_cycles(const AttentionTile& tile, const AttentionShape& shape,
   double busy = steps * busy_cycles(tile);
   const double elements = static_cast<double>(tile.rows()) * tile.columns / tile.threads();
   // What one tile of queries meets comes from memory, not from the second-level cache.
-  const double step = shape.queries <= tile.rows() ? kMemoryLatency : kStepLatency;
+  const double step = shape.rows() <= tile.rows() ? kMemoryLatency : kStepLatency;
   double alone = kMemoryLatency + steps * step + elements * kElementLatency;
   double joined = 0;
   if (parts != 1) {
-    const double rows = static_cast<double>(std::min<std::int64_t>(tile.rows(), shape.queries));
+    const double rows = static_cast<double>(std::min<std::int64_t>(tile.rows(), shape.rows()));
     const double share = rows * (tile.columns + 2) * 4 / kCacheBytes;
     busy += share;
     alone += share;

@@ -39,11 +39,15 @@ struct AttentionTile {
 
 /// The sizes of attention.
 struct AttentionShape {
-  std::int64_t heads = 1;  ///< of all batches
+  std::int64_t heads = 1;  ///< of queries, of all batches
   std::int64_t queries = 1;
   std::int64_t keys = 1;
   bool causal = false;
   std::int64_t key_heads = 1;  ///< of all batches: how often keys lie in memory
+  std::int64_t group = 1;      ///< heads whose queries are rows of the same tiles
+
+  /// Rows that tiles are of.
+  std::int64_t rows() const { return queries * group; }
 };
 
 /// The ways there are for head sizes `depth` of queries and keys and `columns` of values, each from 1 to 128; none

@@ -61,6 +61,24 @@ std::int64_t widest_loop(const Nest& nest, const Block& block) {
   return widest;
 }
 
+/// Whether a vector loop stands in a loop and has one in itself, as a sort's, whose threads look for the place of an element.
+bool searches(const Block& block, bool in_loop = false, bool in_vector = false) {
+  return std::ranges::any_of(block, [&](const Stmt& statement) {
+    if (const auto* branch = std::get_if<IfStmt>(&statement.node))
+      return searches(*branch->body, in_loop, in_vector);
+    const auto* loop = std::get_if<ForStmt>(&statement.node);
+    if (loop == nullptr) return false;
+    if (in_vector) return true;
+    return searches(*loop->body, true, in_loop && loop->kind == ForStmt::Kind::Vector);
+  });
+}
+
+/// kernel_head()'s. Of threads that search the assembler takes it that a multiprocessor is to be full of them, and spills; three
+/// quarters need not.
+int least_threads(const Nest& nest, Mapping mapping) {
+  return mapping == Mapping::Block && searches(nest.body) ? 1536 : 0;
+}
+
 std::uint32_t threads_for(const Nest& nest, Mapping mapping, const CudaOptions& options) {
   if (mapping == Mapping::Flat) return std::min(options.block_threads, 128u);
   const std::int64_t widest = widest_loop(nest, nest.body);
@@ -251,9 +269,10 @@ CudaSource emit_cuda(const Nest& nest, const CudaOptions& options) {
   const SymExpr blocks = ceildiv(nest.parallel_extent, of_block);
   source.blocks = min(blocks, scratch ? options.max_scratch_blocks : options.max_blocks);
 
-  source.kernel = kernel_head(source, parameters_text(nest, scratch)) + storage.text() + "  " +
-                  (rows ? loop_over_rows(nest, *rows) : parallel_loop(nest, mapping)) + body +
-                  "  }\n}\n";
+  source.kernel =
+      kernel_head(source, parameters_text(nest, scratch), least_threads(nest, mapping)) +
+      storage.text() + "  " + (rows ? loop_over_rows(nest, *rows) : parallel_loop(nest, mapping)) +
+      body + "  }\n}\n";
   source.text = prelude_for(source.kernel) + source.kernel;
   return source;
 }
@@ -277,8 +296,13 @@ CudaCode attention_code(const AttentionParts& parts, const CudaOptions& options)
                                      form.masked, code.device);
   for (const AttentionTile& tile : tiles)
     code.variants.push_back(emit_attention(parts, tile, options));
-  code.attention = {tiles,       form.batches * form.heads,    form.queries, form.keys,
-                    form.causal, form.batches * form.key_heads};
+  code.attention = {.tiles = tiles,
+                    .heads = form.batches * form.heads,
+                    .queries = form.queries,
+                    .keys = form.keys,
+                    .causal = form.causal,
+                    .key_heads = form.batches * form.key_heads,
+                    .group = parts.group};
   return code;
 }
 
@@ -341,8 +365,9 @@ ProductShape CudaCode::shape(std::span<const std::int64_t> sizes) const {
 }
 
 AttentionShape AttentionCode::shape(std::span<const std::int64_t> sizes) const {
-  return {heads.evaluate_sizes(sizes), queries.evaluate_sizes(sizes), keys.evaluate_sizes(sizes),
-          causal, key_heads.evaluate_sizes(sizes)};
+  return {heads.evaluate_sizes(sizes),     queries.evaluate_sizes(sizes),
+          keys.evaluate_sizes(sizes),      causal,
+          key_heads.evaluate_sizes(sizes), group};
 }
 
 void CudaCode::set_registers(std::uint32_t variant, int registers) {

@@ -60,7 +60,8 @@ struct AttentionCode {
   std::vector<AttentionTile> tiles;
   SymExpr heads, queries, keys;  ///< heads of all batches
   bool causal = false;
-  SymExpr key_heads;  ///< of all batches
+  SymExpr key_heads;       ///< of all batches
+  std::int64_t group = 1;  ///< heads whose queries are rows of the same tiles
 
   AttentionShape shape(std::span<const std::int64_t> sizes) const;
 };

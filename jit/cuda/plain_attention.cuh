@@ -44,23 +44,6 @@ struct hd_plain_attention_tile {
       for (int c = 0; c < thread_keys; ++c) scores[r][c] *= factor;
     }
   }
-  static __device__ __forceinline__ void fetch(unsigned char* shared, long long number, const float* key,
-                                               long long key_stride, int key_count, const float* value,
-                                               long long value_stride, int value_count, long long keys_left) {
-    hd_sixteen* const stage = (hd_sixteen*)shared + (int)(number & 1) * stage_size;
-    hd_fetch_lines<float, keys, depth / 4, key_pitch, threads>(stage, key, key_stride, keys_left, key_count,
-                                                               hd_is_wide(key, key_stride));
-    hd_fetch_lines<float, keys, columns / 4, value_pitch, threads>(stage + keys * key_pitch, value, value_stride,
-                                                                   keys_left, value_count,
-                                                                   hd_is_wide(value, value_stride));
-    hd_copy_commit();
-  }
-  static __device__ __forceinline__ void fetch_queries(unsigned char* shared, const float* query, long long stride,
-                                                       int count, long long rows_left) {
-    hd_fetch_lines<float, rows, depth / 4, key_pitch, threads>((hd_sixteen*)shared + queries_at, query, stride,
-                                                               rows_left, count, hd_is_wide(query, stride));
-    hd_copy_commit();
-  }
   __device__ __forceinline__ void start(const unsigned char*) {
 #pragma unroll
     for (int r = 0; r < thread_rows; ++r) {

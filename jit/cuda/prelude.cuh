@@ -33,6 +33,12 @@ struct alignas(sizeof(T) * count < 16 ? sizeof(T) * count : 16) hd_lanes {
   T at[count];
 };
 
+// How many of `count` floats or integers of 4 bytes that lie from a multiple of 16 bytes on are moved at once, at most 4: a part of
+// them that leaves none over.
+static __device__ __forceinline__ constexpr int hd_neighbours(int count) {
+  return count % 4 == 0 ? 4 : count % 2 == 0 ? 2 : 1;
+}
+
 // Whether an address is a multiple of `bytes`, or all of those are whose bits are joined.
 template <int bytes>
 static __device__ __forceinline__ bool hd_is_aligned(unsigned long long bits) {

@@ -232,13 +232,6 @@ struct hd_row_tile {
     Dense dense{right, stride, columns_left, depth, hd_is_wide(right, stride), {}};
     return multiply_by(shared, left, left_row, left_step, dense, rows_left, depth);
   }
-  template <class Given>
-  static __device__ __forceinline__ Sum* multiply(unsigned char* shared, const L* left, long long left_row,
-                                                  long long left_step, const Given& given, long long rows_left,
-                                                  long long columns_left, long long depth) {
-    Dequantised<Given> right(given, columns_left, depth);
-    return multiply_by(shared, left, left_row, left_step, right, rows_left, depth);
-  }
   template <class Right>
   static __device__ __forceinline__ Sum* multiply_by(unsigned char* shared, const L* left, long long left_row,
                                                      long long left_step, Right& right, long long rows_left,
@@ -309,13 +302,6 @@ struct hd_plain_tile {
                                      windows.column(column, column < columns_left)};
     return multiply_by(shared, left, left_row, left_step, gathered, rows_left, depth_left);
   }
-  template <class Given>
-  static __device__ __forceinline__ Sum* multiply(unsigned char* shared, const L* left, long long left_row,
-                                                  long long left_step, const Given& given, long long rows_left,
-                                                  long long columns_left, long long depth_left) {
-    const Dequantised<Given> right{given, columns_left, depth_left};
-    return multiply_by(shared, left, left_row, left_step, right, rows_left, depth_left);
-  }
   template <class Right>
   static __device__ __forceinline__ Sum* multiply_by(unsigned char* shared, const L* left, long long left_row,
                                                      long long left_step, const Right& right,
@@ -368,6 +354,15 @@ struct hd_plain_tile {
   }
 };
 
+// As a Tile's multiply(), by a matrix of bytes that stand for numbers: Given is hd_quantised.
+template <class Tile, class L, class Given>
+static __device__ __forceinline__ typename Tile::Sum* hd_multiply_quantised(
+    unsigned char* shared, const L* left, long long left_row, long long left_step, const Given& given,
+    long long rows_left, long long columns_left, long long depth_left) {
+  typename Tile::template Dequantised<Given> right{given, columns_left, depth_left};
+  return Tile::multiply_by(shared, left, left_row, left_step, right, rows_left, depth_left);
+}
+
 // Of `parts` blocks that share a tile, where part number `part` begins in the depth: multiples of `step`, `depth` for
 // the end of the last one. Divisions of 64 bits are long: none where there is one part.
 template <int step>
@@ -406,16 +401,24 @@ static __device__ __forceinline__ bool hd_is_last_part(unsigned int* arrived, un
 template <class Sum, int columns, int line, int threads>
 static __device__ __forceinline__ bool hd_join_parts(Sum* sums, Sum* shares, unsigned int* arrived,
                                                      unsigned int part, unsigned int parts, int rows) {
+  // As many at a time as lie side by side in `sums`, too.
+  constexpr int each = hd_neighbours(line);
+  static_assert(columns % 4 == 0, "whole rows of fours");
+  typedef hd_lanes<Sum, each> Lanes;
   const int count = rows * columns;
-  for (int e = threadIdx.x; e < count; e += threads)
-    shares[(long long)part * count + e] = sums[e / columns * line + e % columns];
+  for (int e = each * threadIdx.x; e < count; e += each * threads)
+    *(Lanes*)(shares + (long long)part * count + e) = *(const Lanes*)(sums + e / columns * line + e % columns);
   if (!hd_is_last_part(arrived, parts, (unsigned int*)sums)) return false;
   __syncthreads();
-  for (int e = threadIdx.x; e < count; e += threads) {
-    Sum total = shares[e];
+  for (int e = each * threadIdx.x; e < count; e += each * threads) {
+    Lanes total = *(const Lanes*)(shares + e);
 #pragma unroll 4
-    for (unsigned int k = 1; k < parts; ++k) total += shares[(long long)k * count + e];
-    sums[e / columns * line + e % columns] = total;
+    for (unsigned int k = 1; k < parts; ++k) {
+      const Lanes share = *(const Lanes*)(shares + (long long)k * count + e);
+#pragma unroll
+      for (int n = 0; n < each; ++n) total.at[n] += share.at[n];
+    }
+    *(Lanes*)(sums + e / columns * line + e % columns) = total;
   }
   __syncthreads();
   return true;

@@ -288,9 +288,11 @@ class Writer : private TextWriter {
     const std::string right = contract.b.windows       ? "windows, (unsigned int)begin"
                               : contract.b.dequantised ? "quantised"
                                                        : operand(contract.b, "begin", true);
-    line("Tile::Sum* const sums = Tile::multiply(shared, " + operand(contract.a, "begin", false) +
-         ", " + right + ", " + row_end() + " - " + form_.row_begin.to_string() + ", columns - " +
-         form_.column_begin.to_string() + ", end - begin);");
+    line("Tile::Sum* const sums = " +
+         std::string(contract.b.dequantised ? "hd_multiply_quantised<Tile>" : "Tile::multiply") +
+         "(shared, " + operand(contract.a, "begin", false) + ", " + right + ", " + row_end() +
+         " - " + form_.row_begin.to_string() + ", columns - " + form_.column_begin.to_string() +
+         ", end - begin);");
   }
 
   /// The right matrix of bytes that stand for numbers.

@@ -292,14 +292,6 @@ struct hd_tensor_tile {
       return multiply_by(shared, left, left_row, left_step, pieces, rows_left, depth_left);
     }
   }
-  // The same where the right matrix is of bytes that stand for numbers.
-  template <class Given>
-  static __device__ __forceinline__ Sum* multiply(unsigned char* shared, const L* left, long long left_row,
-                                                  long long left_step, const Given& given, long long rows_left,
-                                                  long long columns_left, long long depth_left) {
-    Dequantised<Given> right(given, columns_left, depth_left);
-    return multiply_by(shared, left, left_row, left_step, right, rows_left, depth_left);
-  }
   template <class Right>
   static __device__ __forceinline__ Sum* multiply_by(unsigned char* shared, const L* left, long long left_row,
                                                      long long left_step, Right& right, long long rows_left,
@@ -371,9 +363,15 @@ struct hd_tensor_tile {
 #pragma unroll
       for (int n = 0; n < 2 * column_pairs; ++n) {
 #pragma unroll
-        for (int k = 0; k < 4; ++k)
-          out[(row + 16 * m + lane / 4 + k / 2 * 8) * line + column_of(column, n, lane % 4 * 2 + k % 2)] =
-              sums[m][n][k];
+        for (int half = 0; half < 2; ++half) {
+          Sum* const at = out + (row + 16 * m + lane / 4 + half * 8) * line + column_of(column, n, lane % 4 * 2);
+          if constexpr (line % 2 == 0) {
+            *(hd_lanes<Sum, 2>*)at = {{sums[m][n][2 * half], sums[m][n][2 * half + 1]}};
+          } else {
+            at[0] = sums[m][n][2 * half];
+            at[column_of(0, n, 1) - column_of(0, n, 0)] = sums[m][n][2 * half + 1];
+          }
+        }
       }
     }
     __syncthreads();

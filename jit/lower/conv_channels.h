@@ -15,6 +15,14 @@ namespace heddle::jit {
 ///   %f = clone(permute(%w) {perm = [0, 2, 3, 1]})
 ///   %y = conv(permute(%l) {perm = [0, 3, 1, 2]}, permute(%f) {perm = [0, 3, 1, 2]})
 ///
+/// and of convolutions of each channel by itself, channels last, the weights' channels, so that those of neighbouring threads lie
+/// side by side:
+///
+///   %y = conv(%x: f16[s0, s1, s2, 64], %w: param f16[64, 1, 3, 3]) {groups = 64, channels_last = true}
+///     ==>
+///   %f = clone(permute(%w) {perm = [1, 2, 3, 0]})
+///   %y = conv(%x, permute(%f) {perm = [3, 0, 1, 2]}) {groups = 64, channels_last = true}
+///
 /// The result stays what it is. An element of x is in as many windows as there are taps, and as one of two bytes by itself it costs
 /// a thread several instructions each time; turning x reads and writes it once. Weights are the same in each run, so that
 /// they are turned once. Of x that lies so already, only the weights are.

@@ -6,7 +6,11 @@
 //         carry sum[m] += w[m, c, tap] * x[c, position] for each m of the block
 //       result(m, p, o) for each m of the block
 //
-// With channels last x and the result are indexed so; the loops are the same.
+// With channels last x and the result are indexed so; the loops are the same. On CUDA, where neighbours have to lie in memory side
+// by side, the vector loop of a convolution of each channel by itself then is that of the channels:
+//
+//   for p in N x all spatial dimensions (parallel)
+//     for m in M (vector): for taps (serial): carry sum; result(m, p)
 //
 // On CUDA a convolution with enough channels is a product instead (conv_product.h).
 //
@@ -48,19 +52,23 @@ class ConvNest {
     channels_in_ = transposed ? floordiv(x[1], groups) : w[1];
     channels_out_ = transposed ? w[1] : floordiv(out_[1], groups);
     block_ = block_of(channels_out_);
+    vector_ = channels_are_lanes(ctx.node(), ctx.options()) ? 1 : out_.size() - 1;
   }
 
   void build() {
-    std::vector<SymExpr> rows(out_.begin(), out_.end() - 1);
+    std::vector<SymExpr> rows = out_;
     rows[1] = floordiv(rows[1], block_);
+    const auto lanes = rows.begin() + static_cast<std::ptrdiff_t>(vector_);
+    const SymExpr length = *lanes;
+    rows.erase(lanes);
     const SymExpr extent = base::product(rows);
     const Symbol p = b_.new_axis(extent);
     b_.set_parallel(p, extent);
     index_ = delinearize(p, rows, b_.facts());
+    const Symbol o = b_.begin_for(length, ForStmt::Kind::Vector);
+    index_.insert(index_.begin() + static_cast<std::ptrdiff_t>(vector_), o);
     first_channel_ = index_[1] * block_;
     group_ = b_.simplify(floordiv(first_channel_, channels_out_));
-    const Symbol o = b_.begin_for(out_.back(), ForStmt::Kind::Vector);
-    index_.push_back(o);
     const std::vector<Scalar> sums = sum();
     for (std::int64_t k = 0; k < block_; ++k) {
       index_[1] = first_channel_ + k;
@@ -97,10 +105,9 @@ class ConvNest {
 
   std::vector<TapLoop> loops() const {
     std::vector<TapLoop> loops;
-    const std::size_t spatial = out_.size() - 2;
-    for (std::size_t d = 0; d < spatial; ++d) {
+    for (std::size_t d = 0; d + 2 < out_.size(); ++d) {
       loops.push_back(transposed_ ? window_.transposed_taps(d, index_[d + 2])
-                                  : window_.taps(d, index_[d + 2], d + 1 < spatial));
+                                  : window_.taps(d, index_[d + 2], d + 2 != vector_));
     }
     return loops;
   }
@@ -157,6 +164,7 @@ class ConvNest {
   WindowShape window_;
   SymExpr channels_in_, channels_out_;  ///< of one group
   std::int64_t block_ = 1;
+  std::size_t vector_ = 0;  ///< the dimension of out_ whose positions are those of the vector loop
   Index index_;
   SymExpr first_channel_, group_;
 };
@@ -170,6 +178,15 @@ void build_conv(NestContext& ctx) {
 void build_transpose(NestContext& ctx) { ConvNest(ctx, true).build(); }
 
 }  // namespace
+
+bool channels_are_lanes(const ir::Node& node, const LowerOptions& options) {
+  if (options.target != LowerOptions::Target::Cuda || node.op_name() != "conv" ||
+      !node.flag("channels_last"))
+    return false;
+  const ir::Dims& weights = node.input(1).meta().sizes;
+  return weights[0].is_constant(node.integer("groups")) && weights[1].is_constant(1) &&
+         weights[0].constant() >= kFewestLanes;
+}
 
 const NestRecipe kConvRecipe{
     .name = "conv", .memory_operands = 0b11, .epilogue = true, .build = build_conv};

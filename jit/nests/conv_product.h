@@ -9,6 +9,11 @@ namespace heddle::jit {
 /// dimensions, weights that lie in one piece and known sizes of these, and enough channels in a group.
 bool is_conv_product(NestContext& ctx);
 
+/// Whether the node is a convolution of each channel by itself whose vector loop, on CUDA, is that of the channels: they lie side
+/// by side, and are enough to fill sectors of memory.
+bool channels_are_lanes(const ir::Node& node, const LowerOptions& options);
+inline constexpr std::int64_t kFewestLanes = 16;
+
 /// What is read at a time where neighbours in memory are neighbours in a window.
 inline constexpr std::int64_t kPieceBytes = 16;
 

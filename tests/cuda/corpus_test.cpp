@@ -56,7 +56,12 @@ TEST_P(CudaCorpus, RunsLikeTheEvaluatorInEveryInterleaving) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Graphs, CudaCorpus,
-                         ::testing::Range(std::size_t{0}, cuda_graph_cases().size()));
+                         ::testing::Range(std::size_t{0}, cuda_graph_cases().size()),
+                         [](const auto& info) {
+                           const std::string text = cuda_graph_cases()[info.param].text;
+                           const std::size_t begin = text.find('@') + 1;
+                           return text.substr(begin, text.find('(') - begin);
+                         });
 
 }  // namespace
 }  // namespace heddle::testing

@@ -1,5 +1,5 @@
-// Mutation: without the check that keeps two values from sharing bytes while both are needed, the simulated driver notices
-// when work runs on several streams, in whatever order.
+// Mutation: without the checks that keep two values from sharing bytes while both are needed, and streams from taking memory
+// that nothing orders them behind, the simulated driver notices when work runs on several streams, in whatever order.
 #include <cstdlib>
 #include <gmock/gmock.h>
 
@@ -23,6 +23,16 @@ constexpr const char* kBranches = R"(graph @main(%x: f32[6, 6]) {
   return %c, %d
 })";
 
+/// Both branches have a value of their own that nobody else reads.
+constexpr const char* kTwoBranches = R"(graph @main(%x: f32[6, 6]) {
+  %a = softmax(%x)
+  %b = cumsum(%a) {axis = 1}
+  %c = matmul(%a, %a)
+  %d = cumsum(%b) {axis = 0}
+  %e = log_softmax(%c)
+  return %d, %e
+})";
+
 /// The step whose kernel is of the op `name`.
 std::size_t step_of(const jit::Program& program, const std::string& name) {
   for (std::size_t k = 0; k < program.record.steps.size(); ++k)
@@ -41,6 +51,16 @@ jit::Program lower_over_what_is_read(const ir::Graph& graph, const jit::LowerOpt
   jit::Program program = jit::lower(graph, options);
   const ir::PlanStep& step = program.record.steps[step_of(program, "cumsum")];
   program.record.buffers[step.writes[0]].alias_of = step.reads[0];
+  return program;
+}
+
+/// Without the check for an order of steps: the product lies where the cumsum's result does, as if either branch were done
+/// before the other.
+jit::Program lower_over_another_stream(const ir::Graph& graph, const jit::LowerOptions& options) {
+  jit::Program program = jit::lower(graph, options);
+  const std::vector<ir::PlanStep>& steps = program.record.steps;
+  program.record.buffers[steps[step_of(program, "matmul")].writes[0]].alias_of =
+      steps[step_of(program, "cumsum")].writes[0];
   return program;
 }
 
@@ -90,14 +110,22 @@ class CudaPlantedFaults : public ::testing::Test {
 
 TEST_F(CudaPlantedFaults, ARightPlanIsNone) {
   if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
-  for (const unsigned long seed : {0ul, 1ul, 5ul})
-    EXPECT_EQ(problem_of(kBranches, lower_right, seed), "");
+  for (const char* text : {kBranches, kTwoBranches})
+    for (const unsigned long seed : {0ul, 1ul, 5ul})
+      EXPECT_EQ(problem_of(text, lower_right, seed), "");
 }
 
 TEST_F(CudaPlantedFaults, AResultOverAnOperandThatOthersReadIsNoticed) {
   if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   for (const unsigned long seed : {0ul, 1ul, 5ul})
     EXPECT_THAT(problem_of(kBranches, lower_over_what_is_read, seed),
+                HasSubstr("neither waits for the other"));
+}
+
+TEST_F(CudaPlantedFaults, MemoryThatAnotherStreamUsesIsNoticed) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+  for (const unsigned long seed : {0ul, 1ul, 5ul})
+    EXPECT_THAT(problem_of(kTwoBranches, lower_over_another_stream, seed),
                 HasSubstr("neither waits for the other"));
 }
 

@@ -4,130 +4,23 @@
 // Tolerances: scores and sums are f32, weights are rounded to the operands' 16 bits before they meet the values, and
 // the result is rounded once more.
 #include <cmath>
-#include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <list>
 
 #include "device/cuda/nvrtc.h"
 #include "heddle/error.h"
-#include "ir/text.h"
-#include "jit/cuda/attention_text.h"
-#include "tests/cuda_sim/control.h"
-#include "tests/jit/cuda_runner.h"
-#include "tests/jit/lower_support.h"
+#include "tests/jit/barriers_of.h"
+#include "tests/jit/one_attention.h"
 #include "tests/jit/ptxas_report.h"
 
 namespace heddle::tests {
 namespace {
 
 using jit::cuda::AttentionShape;
-using jit::cuda::AttentionTile;
-using jit::cuda::ProductDevice;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr ProductDevice kH200{132, 227 * 1024, true};
-
-double tolerance_of(const std::string& dtype) {
-  return dtype == "f16" ? 2e-3 : dtype == "bf16" ? 1.6e-2 : 2e-6;
-}
-
-/// A graph whose program is attention in one kernel, and all its variants.
-class OneAttention {
- public:
-  explicit OneAttention(const std::string& text)
-      : graph_(ir::parse(text)),
-        program_(jit::lower(
-            graph_, {.target = jit::LowerOptions::Target::Cuda, .rest = {.library = false}})) {
-    const auto parts = jit::cuda::attention_parts(nest());
-    EXPECT_TRUE(parts) << jit::print(nest());
-    if (!parts) return;
-    tiles_ = jit::cuda::attention_tiles(parts->dtype(), parts->depth(), parts->value_columns(),
-                                        nest().attention->masked, kH200);
-    for (const AttentionTile& tile : tiles_)
-      sources_.push_back(jit::cuda::emit_attention(*parts, tile, {}));
-  }
-
-  const ir::Graph& graph() const { return graph_; }
-  const jit::Nest& nest() const { return *program_.kernels.at(0).nest; }
-  const std::vector<jit::cuda::CudaSource>& sources() const { return sources_; }
-  std::vector<std::string> names() const {
-    std::vector<std::string> names;
-    for (const AttentionTile& tile : tiles_) names.push_back(tile.name());
-    return names;
-  }
-  std::string text() const {
-    std::string kernels;
-    for (const auto& source : sources_) kernels += source.kernel + "\n";
-    return jit::cuda::prelude_for(kernels) + kernels;
-  }
-
-  void expect_right(const std::vector<std::vector<std::int64_t>>& sizes, double tolerance) {
-    for (const std::vector<std::int64_t>& one : sizes) {
-      SCOPED_TRACE(::testing::PrintToString(one));
-      expect_right(test::random_arguments(graph_, one), tolerance);
-    }
-  }
-  /// Each kernel in turn, its keys parted among so many blocks.
-  void expect_right(const std::vector<ir::Literal>& arguments, double tolerance) {
-    ASSERT_EQ(program_.record.steps.size(), 1u) << test::nests_of(program_);
-    if (device_ == nullptr) device_ = std::make_unique<SimulatedKernels>(sources_);
-    for (std::size_t k = 0; k < sources_.size() && !::testing::Test::HasFailure(); ++k) {
-      SCOPED_TRACE(tiles_[k].name() + " / " + std::to_string(parts_));
-      const auto runner = [&](const jit::Nest& nest,
-                              std::span<const test::InterpreterBuffer> buffers,
-                              std::span<const std::int64_t> values) {
-        std::vector<std::span<unsigned char>> spans;
-        for (std::size_t b = 0; b < buffers.size(); ++b)
-          spans.emplace_back(
-              static_cast<unsigned char*>(buffers[b].data),
-              static_cast<std::size_t>(buffers[b].count) * size_of(nest.buffers[b].dtype));
-        std::list<std::vector<unsigned char>> copies;
-        for (auto& span : spans)
-          if (poison_ && span.size() == key_bytes_) {
-            span = copies.emplace_back(span.begin(), span.end());
-            poison_(span);
-          }
-        return device_->run(k, {values.begin(), values.end()}, spans, parts_);
-      };
-      test::expect_program_right(graph_, program_, arguments, {.runner = runner}, tolerance);
-    }
-  }
-
-  /// What is done to the `bytes` of the keys, and of the values, that kernels see and the evaluator does not.
-  void poison(std::size_t bytes, std::function<void(std::span<unsigned char>)> with) {
-    key_bytes_ = bytes;
-    poison_ = std::move(with);
-  }
-  /// Among how many blocks keys are parted.
-  void part_keys(std::int64_t parts) { parts_ = parts; }
-
- private:
-  ir::Graph graph_;
-  jit::Program program_;
-  std::size_t key_bytes_ = 0;
-  std::int64_t parts_ = 1;
-  std::function<void(std::span<unsigned char>)> poison_;
-  std::vector<AttentionTile> tiles_;
-  std::vector<jit::cuda::CudaSource> sources_;
-  std::unique_ptr<SimulatedKernels> device_;
-};
-
-/// s0 queries and s1 keys; `heads` of the queries and `shared` of the keys.
-std::string attention_text(const std::string& dtype, int size, int value_size,
-                           const std::string& attrs = "", const std::string& mask = "",
-                           int heads = 2, int shared = 2) {
-  const auto input = [&](const std::string& name, int count, const std::string& length, int d) {
-    return "%" + name + ": " + dtype + "[1, " + std::to_string(count) + ", " + length + ", " +
-           std::to_string(d) + "]";
-  };
-  return "graph @attention(" + input("q", heads, "s0", size) + ", " +
-         input("k", shared, "s1", size) + ", " + input("v", shared, "s1", value_size) +
-         (mask.empty() ? "" : ", %mask: " + mask) + ") {\n  %o = attention(%q, %k, %v" +
-         (mask.empty() ? ")" : ", %mask)") + (attrs.empty() ? "" : " {" + attrs + "}") +
-         "\n  return %o\n}\n";
-}
+constexpr jit::cuda::ProductDevice kH200 = kAttentionDevice;
 
 class CudaAttention : public ::testing::TestWithParam<std::tuple<const char*, int>> {
  protected:
@@ -136,13 +29,15 @@ class CudaAttention : public ::testing::TestWithParam<std::tuple<const char*, in
 };
 
 TEST_P(CudaAttention, EveryWayAgreesWithTheEvaluator) {
-  OneAttention all(attention_text(dtype(), size(), size(), "", "", size() > 64 ? 1 : 2, 1));
-  all.expect_right({{1, 1}, {17, 64}, {65, 70}, {3, 0}, {0, 5}, {129, 131}}, tolerance_of(dtype()));
+  OneAttention all(
+      attention_text(dtype(), size(), size(), "", "", size() > 64 ? 1 : 2, size() > 64 ? 1 : 2));
+  all.expect_right({{1, 1}, {17, 64}, {65, 70}, {3, 0}, {0, 5}, {129, 131}},
+                   attention_tolerance(dtype()));
 }
 
 TEST_P(CudaAttention, CausalQueriesSeeNoLaterKeys) {
   OneAttention causal(attention_text(dtype(), size(), size(), "causal = true", "", 1, 1));
-  causal.expect_right({{1, 130}, {70, 70}, {129, 64}, {20, 5}}, tolerance_of(dtype()));
+  causal.expect_right({{1, 130}, {70, 70}, {129, 64}, {20, 5}}, attention_tolerance(dtype()));
 }
 
 /// Parts of equal numbers of pairs of tiles, some with none; rows that some parts do not show keys to.
@@ -150,9 +45,9 @@ TEST_P(CudaAttention, BlocksMayPartTheKeys) {
   OneAttention all(attention_text(dtype(), size(), size(), "", "", 2, 1));
   OneAttention causal(attention_text(dtype(), size(), size(), "causal = true", "", 1, 1));
   all.part_keys(3);
-  all.expect_right({{1, 400}, {3, 129}, {3, 0}, {0, 5}, {2, 1}}, tolerance_of(dtype()));
+  all.expect_right({{1, 400}, {3, 129}, {3, 0}, {0, 5}, {2, 1}}, attention_tolerance(dtype()));
   causal.part_keys(2);
-  causal.expect_right({{1, 300}, {70, 140}}, tolerance_of(dtype()));
+  causal.expect_right({{1, 300}, {70, 140}}, attention_tolerance(dtype()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, CudaAttention,
@@ -215,9 +110,9 @@ TEST_P(CudaAttentionMask, AgreesWithTheEvaluator) {
   for (const std::string dtype : {"f16", "f32"})
     for (const char* attrs : {"", "causal = true, scale = 0.3"}) {
       OneAttention one(attention_text(dtype, 32, 32, attrs, GetParam()));
-      one.expect_right({{5, 70}, {66, 64}, {2, 0}}, tolerance_of(dtype));
+      one.expect_right({{5, 70}, {66, 64}, {2, 0}}, attention_tolerance(dtype));
       one.part_keys(3);
-      one.expect_right({{5, 400}, {66, 200}}, tolerance_of(dtype));
+      one.expect_right({{5, 400}, {66, 200}}, attention_tolerance(dtype));
     }
 }
 
@@ -252,10 +147,10 @@ TEST(CudaAttentions, QueriesThatSeeNothing) {
       SCOPED_TRACE(std::string(mask) + " " + attrs);
       for (const std::string dtype : {"f16", "f32"}) {
         OneAttention one(attention_text(dtype, 16, 16, attrs, mask, 1, 1));
-        one.expect_right(with_hidden_rows(one.graph()), tolerance_of(dtype));
+        one.expect_right(with_hidden_rows(one.graph()), attention_tolerance(dtype));
         one.expect_right({{4, 0}}, 0);
         one.part_keys(2);
-        one.expect_right(with_hidden_rows(one.graph(), 330), tolerance_of(dtype));
+        one.expect_right(with_hidden_rows(one.graph(), 330), attention_tolerance(dtype));
       }
     }
 }
@@ -288,7 +183,7 @@ TEST(CudaAttentions, HeadSizesThatAreNoMultiples) {
          {std::pair{40, 24}, {72, 8}, {33, 128}, {2, 3}, {128, 5}}) {
       SCOPED_TRACE(dtype + " " + std::to_string(size) + ", " + std::to_string(value_size));
       OneAttention one(attention_text(dtype, size, value_size));
-      one.expect_right({{18, 67}}, tolerance_of(dtype));
+      one.expect_right({{18, 67}}, attention_tolerance(dtype));
     }
 }
 
@@ -463,75 +358,44 @@ TEST(CudaAttentions, TextIsThePlaceTheTilesAndTheExpressions) {
   const std::string text = one.text();
   EXPECT_THAT(text, HasSubstr("typedef hd_attention_tile<hd_bf16, 80, 64, 1, 4, 1> Tile;"));
   EXPECT_THAT(text, HasSubstr("heddle_attention_flash_64x64("));
-  EXPECT_THAT(text, HasSubstr("Tile::fetch(shared, 0, b1"));
+  EXPECT_THAT(text, HasSubstr("hd_fetch_keys<Tile>(shared, 0, hd_lines<hd_bf16>{b1"));
   EXPECT_THAT(text, HasSubstr("tile.scale("));
 }
 
-/// What the simulator objects to when barrier `skipped` of a launch is left out; empty: nothing.
-std::string problem_without(std::uint64_t skipped, std::uint64_t& barriers, DType dtype = f16,
-                            int columns = 16, std::int64_t parts = 1) {
-  const std::int64_t keys = dtype == f32 ? 130 : 200;
-  static const sim::Control control(test::simulator_path());
+/// A launch of the first kernel of attention between 20 queries and so many keys.
+BarriersOf barriers_of(DType dtype, std::int64_t keys, int columns, std::int64_t parts = 1) {
   const OneAttention one(attention_text(std::string(name_of(dtype)), 16, columns, "", "", 1, 1));
-  std::vector<ir::Literal> arguments = test::random_arguments(one.graph(), {20, keys});
-  ir::Literal result(dtype, {1, 1, 20, columns});
-  std::vector<std::span<unsigned char>> spans;
-  arguments.push_back(result);
-  for (ir::Literal& literal : arguments)
-    spans.emplace_back(static_cast<unsigned char*>(literal.data()), literal.bytes());
-  try {
-    SimulatedKernels device(one.sources());
-    control.skip_barrier(skipped);
-    device.run(1, {20, keys}, spans, parts);
-  } catch (const DeviceLost&) {
-    const std::string problem = control.problem();
-    control.skip_barrier(0);
-    return problem;
-  }
-  barriers = control.skip_barrier(0);
-  return {};
+  std::vector<ir::Literal> buffers = test::random_arguments(one.graph(), {20, keys});
+  buffers.emplace_back(dtype, ir::Sizes{1, 1, 20, columns});
+  return {one.sources(), 1, {20, keys}, std::move(buffers), parts};
 }
 
 TEST(CudaAttentions, EveryBarrierIsNeeded) {
   if (!test::on_simulator()) GTEST_SKIP() << test::kNeedsSimulator;
-  std::uint64_t barriers = 0;
-  ASSERT_EQ(problem_without(0, barriers), "");
   // One for the queries, one for each of four tiles of keys, two around the sums on their way out, and the last,
   // after which a block would go on to another tile of queries.
-  ASSERT_EQ(barriers, 8u);
-  for (std::uint64_t k = 1; k < barriers; ++k)
-    EXPECT_THAT(problem_without(k, barriers), HasSubstr("no barrier lies between"))
-        << "barrier " << k;
+  BarriersOf launch = barriers_of(f16, 200, 16);
+  EXPECT_EQ(launch.count(), 8u);
+  EXPECT_THAT(launch.unnoticed(), ElementsAre(8u));
 }
 
 TEST(CudaAttentions, EveryBarrierOfF32IsNeeded) {
   if (!test::on_simulator()) GTEST_SKIP() << test::kNeedsSimulator;
-  std::uint64_t barriers = 0;
-  ASSERT_EQ(problem_without(0, barriers, f32, 128), "");
   // Two for each of three tiles of keys, of which one is for the weights; the others as above.
-  ASSERT_EQ(barriers, 9u);
-  for (std::uint64_t k = 1; k < barriers; ++k)
-    EXPECT_THAT(problem_without(k, barriers, f32, 128), HasSubstr("no barrier lies between"))
-        << "barrier " << k;
+  BarriersOf launch = barriers_of(f32, 130, 128);
+  EXPECT_EQ(launch.count(), 9u);
+  EXPECT_THAT(launch.unnoticed(), ElementsAre(9u));
 }
 
 TEST(CudaAttentions, EveryBarrierOfPartedKeysIsNeeded) {
   if (!test::on_simulator()) GTEST_SKIP() << test::kNeedsSimulator;
   for (const DType dtype : {f16, f32}) {
     SCOPED_TRACE(std::string(name_of(dtype)));
-    std::uint64_t barriers = 0;
-    ASSERT_EQ(problem_without(0, barriers, dtype, 128, 2), "");
-    std::uint64_t noticed = 0;
-    for (std::uint64_t k = 1; k <= barriers; ++k) {
-      const std::string problem = problem_without(k, barriers, dtype, 128, 2);
-      if (problem.empty()) continue;
-      EXPECT_THAT(problem, HasSubstr("no barrier lies between")) << "barrier " << k;
-      ++noticed;
-    }
     // What the last block leaves in memory it waits for twice, where the others have a fence; nobody goes on to another tile of
     // queries. Of f32 its one tile of keys has nothing left to read when its sums take its place.
-    EXPECT_EQ(barriers, 16u);
-    EXPECT_EQ(noticed, dtype == f16 ? 14u : 13u);
+    BarriersOf launch = barriers_of(dtype, dtype == f32 ? 130 : 200, 128, 2);
+    EXPECT_EQ(launch.count(), 17u);
+    EXPECT_EQ(launch.unnoticed().size(), dtype == f16 ? 2u : 3u);
   }
 }
 

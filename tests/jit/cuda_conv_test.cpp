@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "jit/lower/conv_channels.h"
-#include "tests/cuda_sim/control.h"
+#include "tests/jit/barriers_of.h"
 #include "tests/jit/one_product.h"
 
 namespace heddle::tests {
@@ -345,9 +345,11 @@ TEST(CudaConvs, ChannelsOfConvolutionsAreBroughtInside) {
   cuda.target = jit::LowerOptions::Target::Cuda;
   const auto text = [&](const std::string& dtype, const std::string& channels,
                         const std::string& weights, const std::string& more) {
+    const bool last = more.ends_with("channels_last = true");
     const ir::Graph graph = ir::parse(
-        "graph @main(%x: " + dtype + "[s0, " + channels + ", s1, s2]) {\n  %one = const [1]: " +
-        dtype + "\n  %w = expand(%one) {sizes = [" + weights +
+        "graph @main(%x: " + dtype + "[s0, " +
+        (last ? "s1, s2, " + channels : channels + ", s1, s2") +
+        "]) {\n  %one = const [1]: " + dtype + "\n  %w = expand(%one) {sizes = [" + weights +
         "]}\n  %c = conv(%x, %w) {strides = [1, 1], pads_low = [1, 1], pads_high = [1, 1], "
         "dilations = [1, 1]" +
         more + "}\n  return %c\n}\n");
@@ -364,6 +366,12 @@ TEST(CudaConvs, ChannelsOfConvolutionsAreBroughtInside) {
   EXPECT_EQ(text("f16", "12", "32, 12, 3, 3", ""), "as it was") << "24 bytes";
   EXPECT_EQ(text("f16", "16", "8, 16, 3, 3", ""), "as it was") << "few channels out";
   EXPECT_EQ(text("f16", "16", "32, 16, 1, 1", ""), "as it was") << "each element once";
+  const std::string own = text("f32", "20", "20, 1, 3, 3", ", groups = 20, channels_last = true");
+  EXPECT_THAT(own, HasSubstr("permute(%w) {perm = [1, 2, 3, 0]}"));
+  EXPECT_THAT(own, HasSubstr("conv(%x, ")) << "x lies as its threads do";
+  EXPECT_EQ(text("f32", "20", "20, 1, 3, 3", ", groups = 20"), "as it was") << "rows of positions";
+  EXPECT_EQ(text("f32", "12", "12, 1, 3, 3", ", groups = 12, channels_last = true"), "as it was")
+      << "too few channels for threads";
 }
 
 /// What the next convolution reads is stored by the one before as it is read, and besides as others do.
@@ -486,42 +494,21 @@ TEST(CudaConvs, TheCostModelKnowsThatWindowsOverlap) {
   EXPECT_LT(cycles(9), cycles(1));
 }
 
-/// What the simulator objects to when barrier `skipped` of a launch is left out; empty: nothing.
-std::string conv_problem_without(std::uint64_t skipped, std::uint64_t& barriers) {
-  static const sim::Control control(test::simulator_path());
+/// Elements of windows come into a step's tile while the products of another are under way.
+TEST(CudaConvs, EveryBarrierIsNeeded) {
+  if (!test::on_simulator()) GTEST_SKIP() << test::kNeedsSimulator;
   const OneProduct one(
       "graph @g(%x: f16[s0, 24, s1, s2], %w: f16[16, 24, 3, 3]) {\n  %c = conv(%x, %w) {strides = "
       "[1, "
       "1], pads_low = [1, 1], pads_high = [1, 1], dilations = [1, 1]}\n  return %c\n}\n");
-  std::vector<ir::Literal> arguments = test::random_arguments(one.graph(), {1, 5, 7});
-  arguments.emplace_back(f16, ir::Sizes{1, 16, 5, 7});
-  std::vector<std::span<unsigned char>> spans;
-  for (const std::size_t k : {1, 0, 2})  // the weights are the left matrix
-    spans.emplace_back(static_cast<unsigned char*>(arguments[k].data()), arguments[k].bytes());
-  try {
-    SimulatedKernels device(one.sources());
-    control.skip_barrier(skipped);
-    device.run(1, {1, 5, 7}, spans);
-  } catch (const DeviceLost&) {
-    const std::string problem = control.problem();
-    control.skip_barrier(0);
-    return problem;
-  }
-  barriers = control.skip_barrier(0);
-  return {};
-}
-
-/// Elements of windows come into a step's tile while the products of another are under way.
-TEST(CudaConvs, EveryBarrierIsNeeded) {
-  if (!test::on_simulator()) GTEST_SKIP() << test::kNeedsSimulator;
-  std::uint64_t barriers = 0;
-  ASSERT_EQ(conv_problem_without(0, barriers), "");
+  std::vector<ir::Literal> buffers = test::random_arguments(one.graph(), {1, 5, 7});
+  std::swap(buffers[0], buffers[1]);  // the weights are the left matrix
+  buffers.emplace_back(f16, ir::Sizes{1, 16, 5, 7});
+  BarriersOf launch(one.sources(), 1, {1, 5, 7}, std::move(buffers));
   // One for each of four steps, of which the last is where the sums will be, two around the sums on their way out, and the last, after which a block would go on
   // to another tile.
-  ASSERT_EQ(barriers, 7u);
-  for (std::uint64_t k = 1; k < barriers; ++k)
-    EXPECT_THAT(conv_problem_without(k, barriers), HasSubstr("no barrier lies between"))
-        << "barrier " << k;
+  EXPECT_EQ(launch.count(), 7u);
+  EXPECT_THAT(launch.unnoticed(), ElementsAre(7u));
 }
 
 class CudaWindowsNvrtc : public ::testing::TestWithParam<WindowDType> {};

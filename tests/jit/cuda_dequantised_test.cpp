@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "jit/lower/dequantised_products.h"
+#include "tests/jit/barriers_of.h"
 #include "tests/jit/one_product.h"
 #include "tests/jit/ptxas_report.h"
 
@@ -278,40 +279,19 @@ TEST(CudaDequantisedReads, AreBytes) {
   }
 }
 
-/// What the simulator objects to when barrier `skipped` of a launch is left out; empty: nothing.
-std::string dequantised_problem_without(std::uint64_t skipped, std::uint64_t& barriers) {
-  static const sim::Control control(test::simulator_path());
-  const OneProduct one(dequantised_text({.zero = false, .follows = false}));
-  EXPECT_EQ(one.names()[2], "tensor_16x64x64");
-  std::vector<ir::Literal> arguments = test::random_arguments(one.graph(), {16, 296, 48});
-  arguments[3] = ir::Literal(f16, {16, 48});  // in place of the bias, which nothing reads
-  std::vector<std::span<unsigned char>> spans;
-  for (const std::size_t k : {0, 1, 2, 3})
-    spans.emplace_back(static_cast<unsigned char*>(arguments[k].data()), arguments[k].bytes());
-  try {
-    SimulatedKernels device(one.sources());
-    control.skip_barrier(skipped);
-    device.run(2, one.parameters({16, 296, 48}), spans);
-  } catch (const DeviceLost&) {
-    const std::string problem = control.problem();
-    control.skip_barrier(0);
-    return problem;
-  }
-  barriers = control.skip_barrier(0);
-  return {};
-}
-
 /// Numbers come into a step's tile while the products of another are under way.
 TEST(CudaDequantisedRaces, EveryBarrierIsNeeded) {
   if (!test::on_simulator()) GTEST_SKIP() << test::kNeedsSimulator;
-  std::uint64_t barriers = 0;
-  ASSERT_EQ(dequantised_problem_without(0, barriers), "");
+  const OneProduct one(dequantised_text({.zero = false, .follows = false}));
+  ASSERT_EQ(one.names()[2], "tensor_16x64x64");
+  std::vector<ir::Literal> buffers = test::random_arguments(one.graph(), {16, 296, 48});
+  buffers[3] = ir::Literal(f16, {16, 48});  // in place of the bias, which nothing reads
+  buffers.erase(buffers.begin() + 4, buffers.end());
+  BarriersOf launch(one.sources(), 2, one.parameters({16, 296, 48}), std::move(buffers));
   // One for each of five steps, the last of which is where the sums will be, two around the sums on their way out, and the last, after which a block would go on to
   // another tile.
-  ASSERT_EQ(barriers, 8u);
-  for (std::uint64_t k = 1; k < barriers; ++k)
-    EXPECT_THAT(dequantised_problem_without(k, barriers), HasSubstr("no barrier lies between"))
-        << "barrier " << k;
+  EXPECT_EQ(launch.count(), 8u);
+  EXPECT_THAT(launch.unnoticed(), ElementsAre(8u));
 }
 
 TEST(DequantisedProducts, AreCallsOfTheirOwn) {

@@ -134,6 +134,16 @@ inline const std::vector<GraphCase>& cuda_graph_cases() {
           })",
        {{2, 7}, {1, 1}, {0, 3}},
        4e-3},
+      {R"(graph @conv_depthwise(%x: f16[s0, s1, 9, 20], %w: f16[20, 1, 3, 2], %bias: f16[20], %y: f32[s0, s1, 3, 17]) {
+            %c = conv(%x, %w, %bias) {strides = [1, 2], pads_low = [1, 0], pads_high = [1, 2], dilations = [1, 2], groups = 20, channels_last = true}
+            %r = relu(%c)
+            %ones = const [0.5, -2.0]: f32
+            %v = expand(%ones) {sizes = [17, 1, 1, 2]}
+            %d = conv(%y, %v) {strides = [1, 1], pads_low = [0, 1], pads_high = [0, 0], dilations = [1, 1], groups = 17, channels_last = true}
+            return %r, %d
+          })",
+       {{2, 7}, {1, 1}, {0, 3}},
+       4e-3},
       {R"(graph @conv_transpose(%x: f32[s0, 4, 5], %w: f32[4, 3, 3]) {
             %c = conv_transpose(%x, %w) {strides = [2], pads_low = [1], pads_high = [1], dilations = [1], output_padding = [1], groups = 1}
             return %c

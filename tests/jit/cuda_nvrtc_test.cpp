@@ -57,20 +57,30 @@ TEST_P(CudaNvrtc, CompilesScalars) { compile(scalar_corpus()); }
 TEST_P(CudaNvrtc, CompilesLoops) { compile(loop_corpus()); }
 
 /// Rows of 128 are ordered by comparing each element with all: NVRTC wrote that loop out, and kept all of 1 KB for the next
-/// element of the thread.
-TEST_P(CudaNvrtc, LongLoopsOfAThreadKeepToItsRegisters) {
+/// element of the thread. Of longer ones the assembler spilled, so that all threads that a multiprocessor may have would fit.
+TEST_P(CudaNvrtc, SortsKeepToTheRegistersOfAThread) {
   if (nvrtc() == nullptr) GTEST_SKIP() << "libnvrtc is not on this machine";
   const std::string arch = GetParam();
   if (!nvrtc()->supports(std::stoi(arch.substr(3)))) GTEST_SKIP() << "NVRTC makes no such code";
-  const jit::Program program =
-      lowered_for_cuda(ir::parse("graph @main(%x: i64[64, 128]) {\n"
-                                 "  %v, %i = sort(%x) {axis = 1}\n"
-                                 "  return %v, %i\n"
-                                 "}"));
-  ASSERT_EQ(program.kernels.size(), 1u);
-  const auto compiled = nvrtc()->compile_cubin(jit::cuda::emit_cuda(*program.kernels[0].nest).text,
-                                               "sort", arch, {"--ptxas-options=-v"});
-  expect_few_spills(compiled.log, 1, 0);
+  for (const char* rows : {"i64[64, 128]", "i64[s0, 512]", "f32[s0, s1]", "bf16[s0, 9000]"}) {
+    SCOPED_TRACE(rows);
+    const jit::Program program =
+        lowered_for_cuda(ir::parse("graph @main(%x: " + std::string(rows) +
+                                   ") {\n  %v, %i = sort(%x) {axis = 1}\n  return %v, %i\n}"));
+    std::string kernels;
+    std::size_t sorts = 0;
+    for (std::size_t k = 0; k < program.kernels.size(); ++k) {
+      jit::Nest nest = *program.kernels[k].nest;
+      nest.name += "_" + std::to_string(k);
+      if (!nest.name.starts_with("sort")) continue;
+      kernels += jit::cuda::emit_cuda(nest).kernel + "\n";
+      ++sorts;
+    }
+    ASSERT_GE(sorts, 1u);
+    const auto compiled = nvrtc()->compile_cubin(jit::cuda::prelude_for(kernels) + kernels, "sort",
+                                                 arch, {"--ptxas-options=-v"});
+    expect_few_spills(compiled.log, sorts, 0);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Arch, CudaNvrtc, ::testing::Values("sm_80", "sm_90a", "sm_100"),

@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include "jit/nest_builder.h"
+#include "tests/jit/barriers_of.h"
 #include "tests/jit/one_product.h"
 
 namespace heddle::tests {
 namespace {
 
 using jit::cuda::ProductShape;
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -442,6 +444,43 @@ TEST(CudaProducts, WithoutTensorCoresOrSharedMemoryNothingAsksForThem) {
         EXPECT_LE(tile.shared_bytes(static_cast<std::int64_t>(size_of(dtype))),
                   device.max_shared_bytes);
       }
+}
+
+struct BarrierCase {
+  const char* operands;
+  const char* op;  ///< with its attributes
+  DType sum;
+  std::int64_t parts;  ///< blocks that share a tile
+};
+
+/// Steps come into shared memory while the products of others are under way, and sums go out through the same memory.
+TEST(CudaProducts, EveryBarrierOfATileIsNeeded) {
+  if (!test::on_simulator()) GTEST_SKIP() << test::kNeedsSimulator;
+  const std::vector<std::int64_t> sizes = {1, 300, 24};
+  for (const BarrierCase& one :
+       {BarrierCase{"%a: f16[s0, s1], %b: f16[s1, s2]", "matmul(%a, %b)", f16, 1},
+        {"%a: f16[s0, s1], %b: f16[s1, s2]", "matmul(%a, %b)", f16, 2},
+        {"%a: f32[s0, s1], %b: f32[s1, s2]", "matmul(%a, %b)", f32, 1},
+        {"%a: f32[s0, s1], %b: f32[s1, s2]", "matmul(%a, %b) {tf32 = true}", f32, 1},
+        {"%a: u8[s0, s1], %b: i8[s1, s2]", "int8_matmul(%a, %b)", i32, 1}}) {
+    const OneProduct product("graph @g(" + std::string(one.operands) + ") {\n  %m = " + one.op +
+                             "\n  return %m\n}\n");
+    for (std::size_t k = 2; k < product.sources().size(); ++k) {
+      SCOPED_TRACE(product.names()[k] + " / " + std::to_string(one.parts));
+      std::vector<ir::Literal> buffers = test::random_arguments(product.graph(), sizes);
+      buffers.emplace_back(one.sum, ir::Sizes{sizes[0], sizes[2]});
+      BarriersOf launch(product.sources(), k, product.parameters(sizes), std::move(buffers),
+                        one.parts);
+      const std::uint64_t last = launch.count();
+      // After the last a block would go on to another tile; sums may go where no thread reads any more. Of two blocks one waits
+      // with its fence, and the last one for what it left itself.
+      if (one.parts == 1)
+        EXPECT_THAT(launch.unnoticed(), AnyOf(ElementsAre(last), ElementsAre(last - 2, last)));
+      else
+        EXPECT_LE(launch.unnoticed().size(), 5u) << "of " << last;
+      EXPECT_GE(last, 5u);
+    }
+  }
 }
 
 TEST(CudaProducts, TextIsThePlaceTheProductAndTheExpressions) {

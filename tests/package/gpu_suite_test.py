@@ -22,6 +22,7 @@ sys.path.insert(0, str(ROOT / "bench/gpu"))
 import cases  # noqa: E402
 import report  # noqa: E402
 import samples  # noqa: E402
+import suite  # noqa: E402
 
 BUILD = pathlib.Path(sys.argv.pop(1)) if len(sys.argv) > 1 else ROOT / "build/minimal"
 #: Those of scripts/gpu_bundle; the fast tier builds the first two, and the others where they are built are packed too.
@@ -167,6 +168,14 @@ class ReportTest(unittest.TestCase):
     def document(self, **parts):
         return {"date": "2001-02-03", "tiny": False, "facts": {"device": "D"}, "bundle": {}, "peers": {},
                 "parts": parts, "failures": [], "unfinished": []}
+
+    def test_the_sanitizer_looks_at_tests_that_there_are(self):
+        sources = "".join(path.read_text() for path in (ROOT / "tests/cuda").glob("*_test.cpp"))
+        graphs = (ROOT / "tests/jit/cuda_graph_cases.h").read_text()
+        for pattern in {one for patterns in suite.SANITIZED.values() for one in patterns}:
+            test, _, graph = pattern.replace("*", "").partition("/")
+            self.assertIn(f"TEST({test.replace('.', ', ')})" if "." in test else f"TEST_P({test}, ", sources)
+            self.assertTrue(not graph or f"graph @{graph}(" in graphs, pattern)
 
     def test_ratios_and_shares(self):
         one = row("a", 2.0, {"torch eager": 3.0, "jax jit": None})
