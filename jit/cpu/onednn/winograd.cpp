@@ -12,12 +12,16 @@ namespace {
 /// What the kernel is made of for an instruction set.
 struct Avx512 {
   using Vector = float __attribute__((vector_size(64), aligned(4), may_alias));
+  using HalfVector = float __attribute__((vector_size(32), aligned(4), may_alias));
+  using Doubles = double __attribute__((vector_size(64)));
   static constexpr std::int64_t kLanes = 16;
   static constexpr int kRows = 4;     ///< tiles that are multiplied at a time by one row of a panel
   static constexpr int kVectors = 4;  ///< of a row of a panel, at most
 };
 struct Avx2 {
   using Vector = float __attribute__((vector_size(32), aligned(4), may_alias));
+  using HalfVector = float __attribute__((vector_size(16), aligned(4), may_alias));
+  using Doubles = double __attribute__((vector_size(32)));
   static constexpr std::int64_t kLanes = 8;
   static constexpr int kRows = 6;
   static constexpr int kVectors = 2;
@@ -304,6 +308,60 @@ HEDDLE_AVX2 void run_on_avx2(const Shape& s, const float* x, const float* weight
   run_tiles<Avx2>(s, x, weights, bias, added, out, buffers, first, count);
 }
 
+/// G times the three elements of `v`, `step` apart: six elements of `out`, `out_step` apart.
+template <typename Doubles>
+HEDDLE_INLINE void transform_three(const Doubles* v, std::int64_t step, Doubles* out,
+                                   std::int64_t out_step) {
+  constexpr double kSixth = 1.0 / 6;
+  const Doubles ends = v[0] + v[2 * step];
+  const Doubles far = 0.25 * v[0] + v[2 * step];
+  const Doubles middle = 0.5 * v[step];
+  out[0] = 0.25 * v[0];
+  out[out_step] = -kSixth * (ends + v[step]);
+  out[2 * out_step] = -kSixth * (ends - v[step]);
+  out[3 * out_step] = kSixth * (far + middle);
+  out[4 * out_step] = kSixth * (far - middle);
+  out[5 * out_step] = v[2 * step];
+}
+
+/// As many results as there are lanes at a time: their 3 x 3 weights of a channel, in double precision.
+template <typename Isa>
+HEDDLE_INLINE void transform_all(const Shape& s, const float* weights, float* transformed) {
+  using Doubles = typename Isa::Doubles;
+  using Floats = typename Isa::HalfVector;
+  constexpr std::int64_t kLanes = Isa::kLanes / 2;
+  const std::int64_t step = s.panels * s.channels * s.panel;  // from a point to the next
+  for (std::int64_t row = 0; row < s.panels * s.channels; ++row)
+    for (std::int64_t column = 0; column < s.panel; column += kLanes) {
+      const std::int64_t m = row / s.channels * s.panel + column;
+      const std::int64_t c = row % s.channels;
+      alignas(64) float given[9][kLanes];
+      for (std::int64_t lane = 0; lane < kLanes; ++lane)
+        for (std::int64_t k = 0; k < 9; ++k)
+          given[k][lane] = weights[((m + lane) * s.channels + c) * 9 + k];
+      Doubles w[9];
+      for (std::int64_t k = 0; k < 9; ++k)
+        w[k] = __builtin_convertvector(*reinterpret_cast<const Floats*>(given[k]), Doubles);
+      Doubles half[kIn * 3];
+      for (std::int64_t j = 0; j < 3; ++j) transform_three(w + j, 3, half + j, 3);
+      float* to = transformed + row * s.panel + column;
+      for (std::int64_t i = 0; i < kIn; ++i) {
+        Doubles points[kIn];
+        transform_three(half + i * 3, 1, points, 1);
+        for (std::int64_t j = 0; j < kIn; ++j)
+          *reinterpret_cast<Floats*>(to + (i * kIn + j) * step) =
+              __builtin_convertvector(points[j], Floats);
+      }
+    }
+}
+
+HEDDLE_AVX512 void transform_on_avx512(const Shape& s, const float* weights, float* transformed) {
+  transform_all<Avx512>(s, weights, transformed);
+}
+HEDDLE_AVX2 void transform_on_avx2(const Shape& s, const float* weights, float* transformed) {
+  transform_all<Avx2>(s, weights, transformed);
+}
+
 #undef HEDDLE_INLINE
 #undef HEDDLE_AVX2
 #undef HEDDLE_AVX512
@@ -335,28 +393,9 @@ Ints winograd_weights(const Problem& problem, WinogradIsa isa) {
 
 void transform_weights(const Problem& problem, const float* weights, float* transformed,
                        WinogradIsa isa) {
-  constexpr double kMatrix[kIn][3] = {{1. / 4, 0, 0},
-                                      {-1. / 6, -1. / 6, -1. / 6},
-                                      {-1. / 6, 1. / 6, -1. / 6},
-                                      {1. / 24, 1. / 12, 1. / 6},
-                                      {1. / 24, -1. / 12, 1. / 6},
-                                      {0, 0, 1}};
   const Shape s(problem, isa);
-  for (std::int64_t m = 0; m < s.results; ++m)
-    for (std::int64_t c = 0; c < s.channels; ++c) {
-      const float* w = weights + (m * s.channels + c) * 9;
-      double half[kIn][3];
-      for (std::int64_t i = 0; i < kIn; ++i)
-        for (std::int64_t j = 0; j < 3; ++j)
-          half[i][j] = kMatrix[i][0] * w[j] + kMatrix[i][1] * w[3 + j] + kMatrix[i][2] * w[6 + j];
-      for (std::int64_t i = 0; i < kIn; ++i)
-        for (std::int64_t j = 0; j < kIn; ++j) {
-          const double point =
-              half[i][0] * kMatrix[j][0] + half[i][1] * kMatrix[j][1] + half[i][2] * kMatrix[j][2];
-          const std::int64_t panel = (i * kIn + j) * s.panels + m / s.panel;
-          transformed[(panel * s.channels + c) * s.panel + m % s.panel] = static_cast<float>(point);
-        }
-    }
+  const auto run = isa == WinogradIsa::Avx512 ? transform_on_avx512 : transform_on_avx2;
+  run(s, weights, transformed);
 }
 
 std::int64_t winograd_scratch(const Problem& problem, WinogradIsa isa) {
