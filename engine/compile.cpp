@@ -49,6 +49,7 @@ engine::BuildOptions Engine::Impl::build_options(const base::SymbolValues& hints
   engine::BuildOptions build;
   build.engine = options;
   build.compiler = compiler;
+  if (engine::keeps_constants(options)) build.constants = compiler->constants();
   build.hints = hints;
   build.autotune = autotune;
   if (cuda != nullptr) {

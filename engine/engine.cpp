@@ -98,10 +98,21 @@ Engine::Impl::Impl(TraceFunction function, EngineOptions settings, Signature sig
       executor(engine::thread_count(options)),
       plans(options.max_plans),
       counters_at_start(compiler->counters()),
+      found_constants_at_start(found_constants()),
       cuda_kernels_at_start(cuda == nullptr ? 0 : cuda->runtime().compiler().compiled()),
       cuda_disk_hits_at_start(cuda == nullptr ? 0 : cuda->runtime().compiler().disk_hits()),
       specialise_after(engine::calls_before_specialising(options)),
       autotune(engine::wants_autotune(options)) {}
+
+/// What its calls gave to be kept on disk is written before it goes.
+Engine::Impl::~Impl() {
+  if (jit::ConstantCache* constants = compiler->constants()) constants->wait();
+}
+
+std::uint64_t Engine::Impl::found_constants() const {
+  const jit::ConstantCache* constants = compiler->constants();
+  return constants == nullptr ? 0 : constants->found_bytes();
+}
 
 const BoundPlan& Engine::Impl::plan_for(std::span<const Tensor> inputs) {
   const engine::PackedDescriptors packed(inputs, options.device);
@@ -438,6 +449,7 @@ EngineStats Engine::stats() const {
   if (impl_->cuda != nullptr)
     stats.disk_hits +=
         impl_->cuda->runtime().compiler().disk_hits() - impl_->cuda_disk_hits_at_start;
+  stats.found_constant_bytes = impl_->found_constants() - impl_->found_constants_at_start;
   stats.evaluator_steps = impl_->evaluator_steps.load();
   stats.copied_outputs = impl_->copied_outputs.load();
   stats.compile_ms = impl_->compile_ms;

@@ -43,6 +43,7 @@ struct Engine::Impl {
   }
 
   Impl(TraceFunction trace, EngineOptions options, Signature signature);
+  ~Impl();
 
   /// The plan that serves `inputs`: from the memo, or the slow path (guards, trace, compile, bind).
   /// Call inside a reader of plans.reclaimer().
@@ -149,6 +150,8 @@ struct Engine::Impl {
   void rebind(const std::shared_ptr<const engine::Executable>& executable,
               const base::SymbolValues& sizes, const std::vector<std::int64_t>& words,
               std::uint64_t hash);
+  /// Bytes of prepared constants that the compiler's process found on disk.
+  std::uint64_t found_constants() const;
   engine::BuildOptions build_options(const base::SymbolValues& hints) const;
   /// Traces the callable with symbolic tensors like `inputs`. Under `compiling`.
   Traced trace_graph(std::span<const Tensor> inputs);
@@ -194,6 +197,7 @@ struct Engine::Impl {
       told_of_libraries;  ///< under `mutex`: those of which was told that they fail
   std::atomic<std::int64_t> arena_peak{0};
   jit::CompileCounters counters_at_start;
+  std::uint64_t found_constants_at_start;  ///< bytes
   std::uint64_t cuda_kernels_at_start;
   std::uint64_t cuda_disk_hits_at_start;
   int specialise_after;

@@ -1,6 +1,10 @@
 #include "engine/fold.h"
 
 #include <algorithm>
+#include <fmt/format.h>
+#include <map>
+#include <numeric>
+#include <string>
 
 #include "base/check.h"
 #include "base/lasting.h"
@@ -14,18 +18,29 @@ using ir::PlanBuffer;
 
 namespace {
 
+ir::Sizes sizes_of(const PlanBuffer& buffer) {
+  ir::Sizes sizes;
+  for (const ir::SymExpr& size : buffer.sizes) sizes.push_back(size.constant());
+  return sizes;
+}
+
+std::size_t bytes_of(const PlanBuffer& buffer) {
+  return static_cast<std::size_t>(ir::element_count(sizes_of(buffer))) * size_of(buffer.dtype);
+}
+
+/// The elements of a buffer that lie at `memory`.
+ir::Literal literal_at(const PlanBuffer& buffer, std::shared_ptr<const void> memory) {
+  ir::Sizes sizes = sizes_of(buffer);
+  ir::Sizes strides = ir::row_major_strides(sizes);
+  void* data = const_cast<void*>(memory.get());
+  return {buffer.dtype, std::move(sizes), std::move(strides), data, std::move(memory)};
+}
+
 /// Zeroed. Packed weights are most of what is folded: those that are not small share huge pages.
 ir::Literal allocate(const PlanBuffer& buffer) {
   constexpr std::size_t kSmallBytes = std::size_t{16} << 10;
-  ir::Sizes sizes;
-  for (const ir::SymExpr& size : buffer.sizes) sizes.push_back(size.constant());
-  const std::size_t bytes =
-      static_cast<std::size_t>(ir::element_count(sizes)) * size_of(buffer.dtype);
-  if (bytes < kSmallBytes) return {buffer.dtype, std::move(sizes)};
-  std::shared_ptr<void> memory = base::lasting_memory(bytes);
-  void* data = memory.get();
-  ir::Sizes strides = ir::row_major_strides(sizes);
-  return {buffer.dtype, std::move(sizes), std::move(strides), data, std::move(memory)};
+  if (bytes_of(buffer) < kSmallBytes) return {buffer.dtype, sizes_of(buffer)};
+  return literal_at(buffer, base::lasting_memory(bytes_of(buffer)));
 }
 
 bool all_constant(std::span<const ir::SymExpr> exprs) {
@@ -36,7 +51,8 @@ bool all_constant(std::span<const ir::SymExpr> exprs) {
 
 class FixedSteps::Impl {
  public:
-  Impl(jit::Program& program, std::vector<ir::Literal>& fixed, jit::CompileService& compiler)
+  Impl(jit::Program& program, std::vector<ir::Literal>& fixed, jit::CompileService& compiler,
+       jit::ConstantCache* constants)
       : program_(program), fixed_(fixed), kernels_(program.kernels.size()) {
     const std::size_t buffers = program.record.buffers.size();
     writers_.resize(buffers, 0);
@@ -50,16 +66,27 @@ class FixedSteps::Impl {
     for (std::size_t k = 0; k < steps().size(); ++k) {
       folded_.push_back(foldable(k));
       if (!folded_[k]) continue;
-      for (const BufferId id : steps()[k].writes) is_fixed_[root(id)] = true;
+      for (const BufferId id : steps()[k].writes) {
+        is_fixed_[root(id)] = true;
+        results_.push_back(root(id));
+        result_bytes_.push_back(bytes_of(buffer(root(id))));
+      }
+    }
+    find_results(compiler, constants);
+    for (std::size_t k = 0; k < folded_.size(); ++k) {
       const std::uint32_t kernel = steps()[k].kernel;
-      if (!kernels_[kernel].valid())
+      if (folded_[k] && found_.empty() && !kernels_[kernel].valid())
         kernels_[kernel] = compiler.submit(program.kernels[kernel].nest);
     }
   }
 
   std::size_t run() {
-    for (std::size_t k = 0; k < folded_.size(); ++k)
+    for (std::size_t k = 0; k < results_.size() && !found_.empty(); ++k)
+      fixed_[results_[k]] = literal_at(buffer(results_[k]), found_[k]);
+    for (std::size_t k = 0; k < folded_.size() && found_.empty(); ++k)
       if (folded_[k]) execute(k);
+    for (const BufferId result : results_) make_constant(result);
+    if (constants_ != nullptr && found_.empty()) store_results();
     const auto count = static_cast<std::size_t>(std::ranges::count(folded_, true));
     if (count != 0) remove(folded_);
     return count;
@@ -107,12 +134,57 @@ class FixedSteps::Impl {
     kernel->entry(addresses.data(), sizes.data(), 0, nest.parallel_extent.evaluate_sizes(sizes),
                   reinterpret_cast<void*>(address), &status);
     if (status != 0) throw jit::index_error(program_, status, jit::take_index_report());
-    for (const BufferId id : step.writes) {
-      PlanBuffer& target = buffer(root(id));
-      target.role = PlanBuffer::Role::Constant;
-      target.position = static_cast<std::uint32_t>(program_.constants.size());
-      program_.constants.push_back(std::make_shared<const ir::Literal>(fixed_[root(id)]));
+  }
+
+  void make_constant(BufferId id) {
+    PlanBuffer& target = buffer(id);
+    target.role = PlanBuffer::Role::Constant;
+    target.position = static_cast<std::uint32_t>(program_.constants.size());
+    program_.constants.push_back(std::make_shared<const ir::Literal>(fixed_[id]));
+  }
+
+  /// Looks for all results on disk, where they are large enough for that to be worth it.
+  void find_results(const jit::CompileService& compiler, jit::ConstantCache* constants) {
+    const std::size_t bytes = std::reduce(result_bytes_.begin(), result_bytes_.end());
+    if (constants == nullptr || bytes < jit::ConstantCache::kLeastBytes) return;
+    constants_ = constants;
+    key_ = results_key(compiler);
+    found_ = constants->find(key_, result_bytes_);
+  }
+
+  void store_results() {
+    std::vector<jit::ConstantCache::Piece> pieces;
+    for (const BufferId result : results_) {
+      const auto kept = std::make_shared<const ir::Literal>(fixed_[result]);
+      pieces.emplace_back(kept, kept->unaligned_data());
     }
+    constants_->store(std::move(key_), std::move(pieces), std::move(result_bytes_));
+  }
+
+  /// All that the results depend on: the code of each step, its sizes, and what it reads, by content or, where an earlier
+  /// step wrote it, by number.
+  std::string results_key(const jit::CompileService& compiler) {
+    std::string key = "folded steps\n" + compiler.code_key();
+    std::map<std::uint32_t, std::size_t> kernel_number;
+    std::map<BufferId, std::string> names;
+    for (std::size_t k = 0; k < results_.size(); ++k) names[results_[k]] = fmt::format("r{}", k);
+    for (std::size_t k = 0; k < folded_.size(); ++k) {
+      if (!folded_[k]) continue;
+      const std::uint32_t kernel = steps()[k].kernel;
+      const auto [number, is_new] = kernel_number.try_emplace(kernel, kernel_number.size());
+      if (is_new) key += jit::structural_text(*program_.kernels[kernel].nest);
+      key += fmt::format("step of kernel {} sizes", number->second);
+      for (const ir::SymExpr& size : program_.launches[k].sizes)
+        key += fmt::format(" {}", size.constant());
+      for (const BufferId id : program_.launches[k].buffers) {
+        const ir::Literal& literal = fixed_[root(id)];
+        std::string& name = names[root(id)];
+        if (name.empty()) name = jit::source_key(literal.identity(), literal.bytes());
+        key += " [" + name + "]";
+      }
+      key += "\n";
+    }
+    return key;
   }
 
   void remove(const std::vector<bool>& folded) {
@@ -138,14 +210,19 @@ class FixedSteps::Impl {
   std::vector<ir::Literal>& fixed_;
   std::vector<std::shared_future<jit::CpuKernelPtr>> kernels_;  ///< of the program's kernels
   std::vector<std::uint32_t>
-      writers_;                 ///< steps that write each buffer: more than one may not fold
-  std::vector<bool> is_fixed_;  ///< what is in each buffer, once the steps before have run
-  std::vector<bool> folded_;    ///< of the program's steps
+      writers_;                    ///< steps that write each buffer: more than one may not fold
+  std::vector<bool> is_fixed_;     ///< what is in each buffer, once the steps before have run
+  std::vector<bool> folded_;       ///< of the program's steps
+  std::vector<BufferId> results_;  ///< of folded steps, each once
+  std::vector<std::size_t> result_bytes_;
+  jit::ConstantCache* constants_ = nullptr;       ///< where results are kept; null: nowhere
+  std::string key_;                               ///< of the results there
+  std::vector<jit::ConstantCache::Piece> found_;  ///< the results; empty: they are to be made
 };
 
 FixedSteps::FixedSteps(jit::Program& program, std::vector<ir::Literal>& fixed,
-                       jit::CompileService& compiler)
-    : impl_(std::make_unique<Impl>(program, fixed, compiler)) {}
+                       jit::CompileService& compiler, jit::ConstantCache* constants)
+    : impl_(std::make_unique<Impl>(program, fixed, compiler, constants)) {}
 FixedSteps::~FixedSteps() = default;
 const std::vector<bool>& FixedSteps::folded() const { return impl_->folded(); }
 std::size_t FixedSteps::run() { return impl_->run(); }

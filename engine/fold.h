@@ -6,6 +6,7 @@
 
 #include "ir/literal.h"
 #include "jit/compile_service.h"
+#include "jit/constant_cache.h"
 #include "jit/program.h"
 
 namespace heddle::engine {
@@ -16,8 +17,10 @@ std::vector<ir::Literal> fixed_buffers(const jit::Program& program, const ir::Gr
 /// The steps of a program whose operands are all fixed and whose sizes are all constant.
 class FixedSteps {
  public:
-  /// Finds them, and has their kernels compiled in the background.
-  FixedSteps(jit::Program& program, std::vector<ir::Literal>& fixed, jit::CompileService& compiler);
+  /// Finds them, and their results on disk, or has their kernels compiled in the background.
+  /// @param constants  null: none are kept on disk
+  FixedSteps(jit::Program& program, std::vector<ir::Literal>& fixed, jit::CompileService& compiler,
+             jit::ConstantCache* constants);
   ~FixedSteps();
   FixedSteps(const FixedSteps&) = delete;
   FixedSteps& operator=(const FixedSteps&) = delete;
@@ -25,7 +28,7 @@ class FixedSteps {
   /// Of each step of the program, whether it is one.
   const std::vector<bool>& folded() const;
 
-  /// Runs them. Their results become constants in `fixed`, and they leave the program.
+  /// Runs them, but for those whose results were found. Their results become constants in `fixed`, and they leave the program.
   /// @return how many there were.
   std::size_t run();
 

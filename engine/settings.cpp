@@ -122,6 +122,10 @@ bool wants_graphs(const EngineOptions& options) {
   return is_wanted(options.cuda_graphs, "HEDDLE_CUDA_GRAPHS", true);
 }
 
+bool keeps_constants(const EngineOptions& options) {
+  return is_wanted(options.keep_constants, "HEDDLE_KEEP_CONSTANTS", true);
+}
+
 bool wants_autotune(const EngineOptions& options) {
   return is_wanted(options.autotune, "HEDDLE_AUTOTUNE",
                    options.device.kind() == Device::Kind::Cuda);

@@ -25,6 +25,8 @@ std::size_t device_memory_cap();
 std::size_t pinned_memory_cap();
 /// EngineOptions::autotune, HEDDLE_AUTOTUNE or whether the device is a real one.
 bool wants_autotune(const EngineOptions& options);
+/// EngineOptions::keep_constants, HEDDLE_KEEP_CONSTANTS or yes.
+bool keeps_constants(const EngineOptions& options);
 /// Which steps go into graphs: HEDDLE_GRAPH_MIN_KERNELS, and none of those of ops in HEDDLE_GRAPH_SPLIT_OPS or with sizes in
 /// HEDDLE_GRAPH_UNSAFE_SIZES, names with commas between, nor with any symbolic size if HEDDLE_GRAPH_SPLIT_DYNAMIC is 1.
 scheduler::CaptureOptions capture_options();

@@ -76,7 +76,7 @@ Unit::Unit(jit::Program program, std::vector<ir::Literal> fixed, const BuildOpti
   if (options.autotune) verdicts_ = &options.compiler->library_verdicts();
   computed_sizes_ = ir::computed_sizes(program_.graph);
   let_outputs_own_their_bytes(program_.record);
-  FixedSteps fixed_steps(program_, fixed_, *options.compiler);
+  FixedSteps fixed_steps(program_, fixed_, *options.compiler, options.constants);
   const PendingKernels pending =
       options.cuda == nullptr ? submit(fixed_steps.folded(), options) : PendingKernels();
   folded_steps_ = fixed_steps.run();

@@ -17,6 +17,7 @@
 #include "heddle/engine.h"
 #include "ir/analysis/unbacked.h"
 #include "jit/compile_service.h"
+#include "jit/constant_cache.h"
 #include "jit/program.h"
 #include "scheduler/capture.h"
 #include "scheduler/order.h"
@@ -41,9 +42,10 @@ using NestedUnits = std::map<NestedKey, std::shared_ptr<const Unit>>;
 struct BuildOptions {
   EngineOptions engine;
   jit::CompileService* compiler = nullptr;
-  std::shared_ptr<CudaRuntime> cuda{};  ///< where steps run; null: on the CPU
-  std::uint32_t streams = 1;            ///< on CUDA, at most
-  bool graphs = false;                  ///< on CUDA: steps go into graphs
+  jit::ConstantCache* constants = nullptr;  ///< where prepared constants are kept; null: nowhere
+  std::shared_ptr<CudaRuntime> cuda{};      ///< where steps run; null: on the CPU
+  std::uint32_t streams = 1;                ///< on CUDA, at most
+  bool graphs = false;                      ///< on CUDA: steps go into graphs
   bool autotune = false;  ///< variants of kernels and library calls are those measured
   scheduler::CaptureOptions capture{};  ///< which of them; `enabled` and `sizes` are not looked at
   base::SymbolValues hints{};           ///< sizes that orders of steps are compared for

@@ -59,8 +59,9 @@ std::shared_ptr<engine::Executable> Engine::Impl::updated(const engine::Executab
   for (std::size_t k = 0; k < graph.inputs().size(); ++k)
     if (old.originals.contains(old.traced().inputs()[k]))
       now[graph.inputs()[k]] = originals[next++];
-  auto made = std::make_shared<engine::Executable>(std::move(graph), old.guards(),
-                                                   build_options(old.hints));
+  engine::BuildOptions build = build_options(old.hints);
+  build.constants = nullptr;  // values that change while the engine runs are those of no start
+  auto made = std::make_shared<engine::Executable>(std::move(graph), old.guards(), build);
   made->prototype = old.prototype;
   made->originals = std::move(now);
   made->hints = old.hints;

@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "heddle/error.h"
 #include "jit/compile_threads.h"
+#include "jit/constant_cache.h"
 #include "jit/kernel_cache.h"
 #include "jit/library_choice.h"
 #if HEDDLE_WITH_LLVM
@@ -41,6 +42,8 @@ struct CompileService::State {
     target = cpu::host_target(options.vector_bytes);
     key_prefix = "heddle kernel\n" + cpu::codegen_version() + "\n" + target.key() + "\n";
 #endif
+    if (cache && options.keep_constants && !cache->folder().empty())
+      constants.emplace(cache->folder() + "/constants", options.max_constant_bytes);
     verdicts.emplace(cache ? &*cache : nullptr, key_prefix + library_version());
   }
 
@@ -51,6 +54,7 @@ struct CompileService::State {
 
   CompileOptions options;
   std::optional<KernelCache> cache;
+  std::optional<ConstantCache> constants;
 #if HEDDLE_WITH_LLVM
   cpu::CodegenTarget target;
 #endif
@@ -235,6 +239,12 @@ CompileCounters CompileService::counters() const {
 }
 
 KernelCache* CompileService::disk_cache() { return state_->cache ? &*state_->cache : nullptr; }
+
+ConstantCache* CompileService::constants() {
+  return state_->constants ? &*state_->constants : nullptr;
+}
+
+const std::string& CompileService::code_key() const { return state_->key_prefix; }
 
 LibraryVerdicts& CompileService::library_verdicts() { return *state_->verdicts; }
 

@@ -35,6 +35,9 @@ struct CompileOptions {
   bool disk_cache = true;
   /// The disk cache drops its oldest files beyond this.
   std::uint64_t max_cache_bytes = std::uint64_t{1} << 30;
+  /// Whether constants are kept there too, and how many bytes of them.
+  bool keep_constants = true;
+  std::uint64_t max_constant_bytes = std::uint64_t{4} << 30;
   /// Threads that execute submit(); 0: one for each processor, four at most.
   unsigned threads = 0;
   /// Bytes of the vectors that code is made for; 0: the host's.
@@ -44,6 +47,7 @@ struct CompileOptions {
   std::string dump_folder;
 };
 
+class ConstantCache;
 class KernelCache;
 class LibraryVerdicts;
 
@@ -68,6 +72,10 @@ class CompileService {
   CompileCounters counters() const;
   /// The disk cache; null: it is off. Other compilers keep their code there too.
   KernelCache* disk_cache();
+  /// Prepared constants, in a folder in that of the disk cache; null: they are not kept.
+  ConstantCache* constants();
+  /// What the code of a nest depends on besides the nest: how it is made, and for which processor.
+  const std::string& code_key() const;
   /// What was measured of library calls, kept in the disk cache.
   LibraryVerdicts& library_verdicts();
   /// Bytes of the vectors that this service makes code for: 64 with AVX-512, else 32 or 16.

@@ -1,21 +1,15 @@
 #include "jit/kernel_cache.h"
 
-#include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
-#include <unistd.h>
-#include <vector>
+#include <utility>
 
 #include "base/hash.h"
 
 namespace heddle::jit {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::array<char, 8> kMagic = {'h', 'e', 'd', 'd', 'l', 'e', 'k', '\n'};
 constexpr std::uint32_t kFormatVersion = 1;
@@ -64,57 +58,15 @@ std::optional<std::string> parse(const std::string& content, std::string_view ke
   return std::string(code);
 }
 
-struct EntryFile {
-  fs::path path;
-  fs::file_time_type used;
-  std::uint64_t bytes;
-};
-
-std::vector<EntryFile> list_entries(const std::string& folder) {
-  std::vector<EntryFile> entries;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    if (it->path().extension() != kSuffix) continue;
-    std::error_code ignored;
-    const std::uint64_t bytes = it->file_size(ignored);
-    if (ignored) continue;
-    const auto used = it->last_write_time(ignored);
-    if (!ignored) entries.push_back({it->path(), used, bytes});
-  }
-  return entries;
-}
-
 std::string environment(const char* name) {
   const char* text = std::getenv(name);
   return text == nullptr ? std::string() : std::string(text);
 }
 
-/// Writes through a file of its own name, which then takes the place of `path`.
-bool publish(const std::string& path, const std::string& content) {
-  static std::atomic<unsigned> counter{0};
-  const std::string temporary =
-      path + "." + std::to_string(getpid()) + "." + std::to_string(counter.fetch_add(1));
-  std::error_code error;
-  {
-    std::ofstream file(temporary, std::ios::binary);
-    file.write(content.data(), static_cast<std::streamsize>(content.size()));
-    file.close();
-    if (!file) {
-      fs::remove(temporary, error);
-      return false;
-    }
-  }
-  fs::rename(temporary, path, error);
-  if (!error) return true;
-  std::error_code ignored;
-  fs::remove(temporary, ignored);
-  return false;
-}
-
 }  // namespace
 
 KernelCache::KernelCache(std::string folder, std::uint64_t max_bytes)
-    : folder_(folder.empty() ? default_folder() : std::move(folder)), max_bytes_(max_bytes) {}
+    : files_(folder.empty() ? default_folder() : std::move(folder), kSuffix, max_bytes) {}
 
 std::string KernelCache::default_folder() {
   if (std::string folder = environment("HEDDLE_CACHE_DIR"); !folder.empty()) return folder;
@@ -124,57 +76,24 @@ std::string KernelCache::default_folder() {
   return home.empty() ? std::string() : home + "/.cache/heddle";
 }
 
-std::string KernelCache::path_of(std::string_view key) const {
-  return folder_ + "/" + base::hash128(key).hex() + kSuffix;
-}
-
 std::optional<std::string> KernelCache::find(std::string_view key) {
-  if (folder_.empty()) return std::nullopt;
-  const std::string path = path_of(key);
+  const std::string path = files_.path_of(key);
+  if (path.empty()) return std::nullopt;
   const auto content = read_file(path);
   if (!content) return std::nullopt;
   auto code = parse(*content, key);
-  if (code) {
-    std::error_code ignored;
-    fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
-  }
+  if (code) CacheFolder::touch(path);
   return code;
 }
 
 bool KernelCache::store(std::string_view key, std::string_view code) {
-  if (folder_.empty()) return false;
-  std::error_code error;
-  fs::create_directories(folder_, error);
-  if (error) return false;
   Header header;
   header.key_bytes = key.size();
   header.code_bytes = code.size();
   header.checksum = checksum_of(key, code);
-  std::string content(reinterpret_cast<const char*>(&header), sizeof header);
-  content += key;
-  content += code;
-  if (!publish(path_of(key), content)) return false;
-  const std::lock_guard lock(mutex_);
-  if (total_bytes_) *total_bytes_ += content.size();
-  if (!total_bytes_ || *total_bytes_ > max_bytes_) evict();
-  return true;
-}
-
-/// Counts what is there and drops the entries unused for longest until a tenth of the cap is free.
-void KernelCache::evict() {
-  std::vector<EntryFile> entries = list_entries(folder_);
-  std::uint64_t total = 0;
-  for (const EntryFile& entry : entries) total += entry.bytes;
-  if (total > max_bytes_) {
-    std::sort(entries.begin(), entries.end(),
-              [](const EntryFile& a, const EntryFile& b) { return a.used < b.used; });
-    for (const EntryFile& entry : entries) {
-      if (total <= max_bytes_ - max_bytes_ / 10) break;
-      std::error_code error;
-      if (fs::remove(entry.path, error)) total -= entry.bytes;
-    }
-  }
-  total_bytes_ = total;
+  const std::array<std::string_view, 3> parts{
+      std::string_view(reinterpret_cast<const char*>(&header), sizeof header), key, code};
+  return files_.publish(key, parts);
 }
 
 }  // namespace heddle::jit

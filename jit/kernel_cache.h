@@ -1,16 +1,16 @@
 // Compiled code on disk, shared by every process of the user.
 //
-// One file an entry, named by the key's hash. It holds a magic number, a format version, the full key,
-// a checksum and the code; the key is compared in full, so that a collision is a miss. A file appears
-// by rename, whole or not at all. Whatever is broken or unreadable is a miss, and nothing here fails a
-// compile.
+// A file (see CacheFolder) holds a magic number, a format version, the full key, a checksum and the code; the key is
+// compared in full, so that a collision is a miss. Whatever is broken or unreadable is a miss, and nothing here fails
+// a compile.
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "jit/cache_folder.h"
 
 namespace heddle::jit {
 
@@ -25,20 +25,15 @@ class KernelCache {
   /// Whether the entry was written.
   bool store(std::string_view key, std::string_view code);
 
-  const std::string& folder() const { return folder_; }
+  const std::string& folder() const { return files_.folder(); }
   /// The file that holds the entry of `key`, whether it exists or not.
-  std::string path_of(std::string_view key) const;
+  std::string path_of(std::string_view key) const { return files_.path_of(key); }
 
   /// $HEDDLE_CACHE_DIR, $XDG_CACHE_HOME/heddle or ~/.cache/heddle; empty when none is set.
   static std::string default_folder();
 
  private:
-  void evict();
-
-  std::string folder_;
-  std::uint64_t max_bytes_;
-  std::mutex mutex_;
-  std::optional<std::uint64_t> total_bytes_;  ///< of all entries, as far as this process knows
+  CacheFolder files_;
 };
 
 }  // namespace heddle::jit

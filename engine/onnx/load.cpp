@@ -130,7 +130,7 @@ Engine make_engine(ParsedModel parsed, const std::shared_ptr<const MappedFile>& 
 
 Engine load(const std::string& path, EngineOptions options, const Constants& constants) {
   const auto start = Clock::now();
-  const auto file = std::make_shared<const MappedFile>(path);
+  const auto file = map_file(path);
   std::string folder = std::filesystem::path(path).parent_path().string();
   if (folder.empty()) folder = ".";
   return make_engine(parse_model(file->data(), file->size(), path), file, std::move(folder),

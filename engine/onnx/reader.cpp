@@ -3,13 +3,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <fcntl.h>
 #include <filesystem>
 #include <limits>
 #include <set>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "engine/onnx/lean_model.h"
 #include "engine/onnx/onnx.pb.h"
@@ -127,7 +123,7 @@ Tensor read_external(const TensorProto& proto, DType dtype, Sizes sizes, std::in
     if (entry.key() == "offset") offset = parse_number(entry.value(), where);
     if (entry.key() == "length") length = parse_number(entry.value(), where);
   }
-  auto file = std::make_shared<MappedFile>(external_path(location, folder, where));
+  auto file = map_file(external_path(location, folder, where));
   const auto size = static_cast<std::int64_t>(file->size());
   if (length >= 0 && length != bytes)
     fail("tensor " + proto.name() + ": external length", where, std::to_string(bytes) + " bytes",
@@ -216,28 +212,11 @@ DType dtype_of_onnx(int data_type, const std::string& where) {
                     : std::to_string(data_type)});
 }
 
-MappedFile::MappedFile(const std::string& path) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  struct stat info{};
-  if (file < 0 || ::fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) {
-    const std::string reason = file < 0 ? std::strerror(errno) : "not a regular file";
-    if (file >= 0) ::close(file);
-    fail("read " + path, {}, "a file", reason);
-  }
-  size_ = static_cast<std::size_t>(info.st_size);
-  if (size_ != 0) {
-    void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file, 0);
-    if (mapped == MAP_FAILED) {
-      ::close(file);
-      fail("read " + path, {}, "a file that can be mapped", std::strerror(errno));
-    }
-    data_ = static_cast<const char*>(mapped);
-  }
-  ::close(file);
-}
-
-MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<char*>(data_), size_);
+std::shared_ptr<const MappedFile> map_file(const std::string& path) {
+  std::string reason;
+  auto file = MappedFile::open(path, reason);
+  if (file == nullptr) fail("read " + path, {}, "a file", reason);
+  return file;
 }
 
 ParsedModel parse_model(const void* data, std::size_t size, const std::string& where) {
@@ -291,9 +270,9 @@ Tensor read_tensor(const TensorProto& proto, const std::string& folder, const st
 }
 
 Tensor load_tensor(const std::string& path) {
-  const MappedFile file(path);
+  const std::shared_ptr<const MappedFile> file = map_file(path);
   TensorProto proto;
-  if (!proto.ParseFromArray(file.data(), static_cast<int>(file.size())))
+  if (!proto.ParseFromArray(file->data(), static_cast<int>(file->size())))
     fail("read " + path, {}, "an ONNX TensorProto", "bytes that do not parse as one");
   return read_tensor(proto, {}, path);
 }

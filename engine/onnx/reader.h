@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "heddle/mapped_file.h"
 #include "heddle/tensor.h"
 
 namespace heddle::onnx_format {
@@ -19,20 +20,8 @@ namespace heddle::onnx {
 /// The dtype of an ONNX TensorProto.DataType. @throws UnsupportedError naming it and `where`.
 DType dtype_of_onnx(int data_type, const std::string& where);
 
-/// A whole file mapped read-only. @throws ModelError naming the path.
-class MappedFile {
- public:
-  explicit MappedFile(const std::string& path);
-  ~MappedFile();
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  const char* data() const { return data_; }
-  std::size_t size() const { return size_; }
-
- private:
-  const char* data_ = nullptr;
-  std::size_t size_ = 0;
-};
+/// @throws ModelError naming the path.
+std::shared_ptr<const MappedFile> map_file(const std::string& path);
 
 struct ParsedModel {
   std::shared_ptr<const onnx_format::ModelProto> proto;

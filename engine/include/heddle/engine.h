@@ -67,8 +67,13 @@ struct EngineOptions {
   int threads = 0;          ///< worker threads of one call; 0: HEDDLE_THREADS or all cores
   bool disk_cache = true;   ///< keep compiled kernels in cache_dir
   std::string cache_dir{};  ///< empty: HEDDLE_CACHE_DIR, else ~/.cache/heddle
-  bool fuse = true;         ///< false: one kernel an op
-  bool library = true;      ///< library kernels (oneDNN) may be used
+  /// Where kernels are kept on disk: keep weights there too, as kernels read them (packed, transformed, folded), when they
+  /// take a MiB or more; a later process maps them and makes none. In cache_dir/constants, of all models 4 GiB at most, beyond which
+  /// those unused for longest are dropped. What is broken there is made anew, and what cannot be written is not kept. Nothing:
+  /// HEDDLE_KEEP_CONSTANTS, 0 or 1, else yes.
+  std::optional<bool> keep_constants{};
+  bool fuse = true;     ///< false: one kernel an op
+  bool library = true;  ///< library kernels (oneDNN) may be used
   StepOrder order = StepOrder::Smallest;
   std::vector<std::string> skip_passes{};
   std::string dump_dir{};                    ///< graphs and kernels are written here when not empty
@@ -143,6 +148,8 @@ struct EngineStats {
   std::uint64_t kernels_compiled =
       0;  ///< compiled by this engine (neither memory nor disk had them)
   std::uint64_t disk_hits = 0;
+  std::uint64_t found_constant_bytes =
+      0;  ///< of prepared constants that were on disk (EngineOptions::keep_constants)
   std::uint64_t regions_compiled = 0;  ///< compile units that annotations chose
   std::uint64_t region_fallbacks =
       0;  ///< of these, units that run op by op since their compile failed

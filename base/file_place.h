@@ -1,0 +1,22 @@
+// Where bytes of a mapped file come from, as what knows them again without reading them.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace heddle::base {
+
+/// Tells the bytes at `data` from all others that a file ever held: the file's device, inode, size, times of change and
+/// the offset in it. Equal texts, also in another process, mean equal bytes. Empty where that does not hold, and for bytes
+/// that lie in no MappedFile.
+///
+/// It holds on file systems of a local disk (ext4, XFS, Btrfs, F2FS), whose kernel sets the time of change, in nanoseconds, at each
+/// change, whoever makes it; no program can set it back. Images built to have equal times, network and user-space file systems, and
+/// overlays that may hide one of these, do not promise it. A writer that maps the file may write after the time that its first
+/// write set, until the page is written back, half a minute later at most: a file that changed in the minute before it
+/// was opened has no place either.
+///
+/// Threads: any.
+std::string place_in_file(const void* data, std::size_t bytes);
+
+}  // namespace heddle::base

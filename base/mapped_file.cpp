@@ -1,0 +1,121 @@
+#include "heddle/mapped_file.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <ctime>
+#include <fcntl.h>
+#include <map>
+#include <mutex>
+#include <string>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+#include <utility>
+
+#include "base/file_place.h"
+
+namespace heddle {
+
+namespace {
+
+/// f_type of ext2 to ext4, XFS, Btrfs and F2FS.
+constexpr std::array<std::uint32_t, 4> kLocalDisks = {0xEF53, 0x58465342, 0x9123683E, 0xF2F52010};
+/// Seconds without a change after which pages that a writer mapped are written back.
+constexpr std::time_t kSettled = 60;
+
+/// Of a file that is open; empty where equal ones need not mean equal bytes.
+std::string identity_of(int file, const struct stat& info) {
+  struct statfs system{};
+  if (::fstatfs(file, &system) != 0) return {};
+  const auto type = static_cast<std::uint32_t>(system.f_type);
+  if (std::find(kLocalDisks.begin(), kLocalDisks.end(), type) == kLocalDisks.end()) return {};
+  // Times in whole seconds come from an image, not from a change.
+  if (info.st_ctim.tv_nsec == 0 || info.st_ctim.tv_sec + kSettled > std::time(nullptr)) return {};
+  std::string text = "file";
+  for (const std::uint64_t number :
+       {std::uint64_t{info.st_dev}, std::uint64_t{info.st_ino},
+        static_cast<std::uint64_t>(info.st_size), static_cast<std::uint64_t>(info.st_mtim.tv_sec),
+        static_cast<std::uint64_t>(info.st_mtim.tv_nsec),
+        static_cast<std::uint64_t>(info.st_ctim.tv_sec),
+        static_cast<std::uint64_t>(info.st_ctim.tv_nsec)})
+    text += " " + std::to_string(number);
+  return text;
+}
+
+/// Files with an identity that are mapped now, by address.
+class MappedPlaces {
+ public:
+  static MappedPlaces& instance() {
+    static auto* const places = new MappedPlaces;
+    return *places;
+  }
+
+  void add(const char* begin, std::size_t bytes, std::string identity) {
+    const std::lock_guard lock(mutex_);
+    places_[begin] = {bytes, std::move(identity)};
+  }
+  void remove(const char* begin) {
+    const std::lock_guard lock(mutex_);
+    places_.erase(begin);
+  }
+  std::string find(const char* data, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    auto place = places_.upper_bound(data);
+    if (place == places_.begin()) return {};
+    --place;
+    const auto offset = static_cast<std::size_t>(data - place->first);
+    const auto& [size, identity] = place->second;
+    if (offset > size || bytes > size - offset) return {};
+    return identity + " at " + std::to_string(offset);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<const char*, std::pair<std::size_t, std::string>> places_;
+};
+
+}  // namespace
+
+std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path, std::string& reason) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) {
+    reason = std::strerror(errno);
+    return nullptr;
+  }
+  struct stat info{};
+  void* mapped = nullptr;
+  std::size_t size = 0;
+  std::string identity;
+  if (::fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) {
+    reason = "not a regular file";
+  } else if (size = static_cast<std::size_t>(info.st_size); size != 0) {
+    identity = identity_of(file, info);
+    mapped = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
+    if (mapped == MAP_FAILED) reason = std::strerror(errno);
+  }
+  ::close(file);
+  if (!reason.empty()) return nullptr;
+  return std::shared_ptr<const MappedFile>(
+      new MappedFile(static_cast<const char*>(mapped), size, std::move(identity)));
+}
+
+MappedFile::MappedFile(const char* data, std::size_t size, std::string identity)
+    : data_(data), size_(size) {
+  if (!identity.empty()) MappedPlaces::instance().add(data_, size_, std::move(identity));
+}
+
+MappedFile::~MappedFile() {
+  if (data_ == nullptr) return;
+  MappedPlaces::instance().remove(data_);
+  ::munmap(const_cast<char*>(data_), size_);
+}
+
+std::string base::place_in_file(const void* data, std::size_t bytes) {
+  return MappedPlaces::instance().find(static_cast<const char*>(data), bytes);
+}
+
+}  // namespace heddle

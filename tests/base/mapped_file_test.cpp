@@ -1,0 +1,76 @@
+// Files that are mapped, and what is known of their bytes without reading them.
+#include "heddle/mapped_file.h"
+
+#include <cstring>
+#include <gtest/gtest.h>
+#include <string>
+
+#include "base/file_place.h"
+#include "tests/jit/folder_test.h"
+
+namespace heddle {
+namespace {
+
+using MappedFileTest = tests::FolderTest;
+
+TEST_F(MappedFileTest, HoldsTheBytesOfTheFile) {
+  write(folder_, "some bytes");
+  std::string reason;
+  const auto file = MappedFile::open(folder_, reason);
+  ASSERT_NE(file, nullptr) << reason;
+  EXPECT_EQ(std::string(file->data(), file->size()), "some bytes");
+}
+
+TEST_F(MappedFileTest, AnEmptyFileHasNone) {
+  write(folder_, "");
+  std::string reason;
+  const auto file = MappedFile::open(folder_, reason);
+  ASSERT_NE(file, nullptr) << reason;
+  EXPECT_EQ(file->size(), 0u);
+}
+
+TEST_F(MappedFileTest, SaysWhyThereIsNone) {
+  std::string reason;
+  EXPECT_EQ(MappedFile::open(folder_, reason), nullptr);
+  EXPECT_EQ(reason, "No such file or directory");
+  reason.clear();
+  std::filesystem::create_directories(folder_);
+  EXPECT_EQ(MappedFile::open(folder_, reason), nullptr);
+  EXPECT_EQ(reason, "not a regular file");
+}
+
+TEST_F(MappedFileTest, AFileThatChangedJustNowHasNoPlace) {
+  write(folder_, "some bytes");
+  std::string reason;
+  const auto file = MappedFile::open(folder_, reason);
+  ASSERT_NE(file, nullptr) << reason;
+  EXPECT_EQ(base::place_in_file(file->data(), file->size()), "");
+  EXPECT_EQ(base::place_in_file("elsewhere", 9), "");
+}
+
+/// The program of this test was made before, and may lie on a local disk.
+TEST_F(MappedFileTest, PlacesAreThoseOfTheFile) {
+  std::string reason;
+  std::string place;
+  const std::string program = "/proc/self/exe";
+  {
+    const auto file = MappedFile::open(program, reason);
+    ASSERT_NE(file, nullptr) << reason;
+    place = base::place_in_file(file->data() + 64, 64);
+    if (place.empty()) GTEST_SKIP() << "the tests changed just now or lie on no local disk";
+    EXPECT_NE(place, base::place_in_file(file->data() + 128, 64));
+    EXPECT_EQ(base::place_in_file(file->data() + file->size() - 64, 65), "");
+    EXPECT_NE(base::place_in_file(file->data(), file->size()), "");
+  }
+  const auto again = MappedFile::open(program, reason);
+  ASSERT_NE(again, nullptr) << reason;
+  EXPECT_EQ(base::place_in_file(again->data() + 64, 64), place);
+  // A copy is another file, and changed just now.
+  std::filesystem::copy_file(program, folder_);
+  const auto copy = MappedFile::open(folder_, reason);
+  ASSERT_NE(copy, nullptr) << reason;
+  EXPECT_EQ(base::place_in_file(copy->data() + 64, 64), "");
+}
+
+}  // namespace
+}  // namespace heddle

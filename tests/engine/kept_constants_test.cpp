@@ -1,0 +1,133 @@
+// Constants that a later engine finds on disk as the first one prepared them.
+#include <cstdlib>
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "heddle/heddle.h"
+#include "tests/jit/folder_test.h"
+
+namespace hd = heddle;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::int64_t kSize = 600;  // of a side: packed, the matrix takes more than a MiB
+
+hd::Tensor matrix(std::int64_t rows, std::int64_t columns, std::size_t seed) {
+  std::vector<float> values(static_cast<std::size_t>(rows * columns));
+  for (std::size_t k = 0; k < values.size(); ++k)
+    values[k] = static_cast<float>((k + seed) * 7 % 23) - 11;
+  return hd::Tensor::of<float>(values, {rows, columns});
+}
+
+class KeptConstantsTest : public hd::tests::FolderTest {
+ protected:
+  struct Start {
+    std::vector<float> result;
+    std::uint64_t found_bytes = 0;
+  };
+  /// The first call of an engine that multiplies by `weights`, and what it found on disk.
+  Start start(const hd::Tensor& weights, std::optional<bool> keep = true) const {
+    hd::Engine engine([weights](const hd::Tensor& x) { return hd::matmul(x, weights); },
+                      {.cache_dir = folder_, .keep_constants = keep});
+    const hd::Tensor result = engine.run({matrix(3, kSize, 1)})[0];
+    const auto* values = result.data_as<float>();
+    return {{values, values + result.count()}, engine.stats().found_constant_bytes};
+  }
+  std::vector<std::string> kept() const {
+    std::vector<std::string> paths;
+    if (!fs::exists(folder_ + "/constants")) return paths;
+    for (const auto& entry : fs::directory_iterator(folder_ + "/constants"))
+      paths.push_back(entry.path().string());
+    return paths;
+  }
+};
+
+TEST_F(KeptConstantsTest, TheSecondStartFindsThem) {
+  const hd::Tensor weights = matrix(kSize, kSize, 0);
+  const Start first = start(weights);
+  EXPECT_EQ(first.found_bytes, 0u);
+  EXPECT_EQ(kept().size(), 1u);
+  const Start second = start(weights);
+  EXPECT_GE(second.found_bytes, std::uint64_t{kSize * kSize * 4});
+  EXPECT_EQ(second.result, first.result);
+  EXPECT_EQ(kept().size(), 1u);
+}
+
+TEST_F(KeptConstantsTest, OtherWeightsOfTheSameModelAreOthers) {
+  const Start first = start(matrix(kSize, kSize, 0));
+  hd::Tensor other = matrix(kSize, kSize, 0).clone();
+  other.data_as<float>()[kSize * kSize - 1] += 1;
+  const Start second = start(other);
+  EXPECT_EQ(second.found_bytes, 0u);
+  EXPECT_NE(second.result, first.result);
+  EXPECT_EQ(kept().size(), 2u);
+}
+
+TEST_F(KeptConstantsTest, ABrokenFileIsMadeAnew) {
+  const hd::Tensor weights = matrix(kSize, kSize, 0);
+  const Start first = start(weights);
+  const std::string path = kept().at(0);
+  const std::string whole = read(path);
+  const auto expect_made_anew = [&](const std::string& content, const char* what) {
+    write(path, content);
+    const Start again = start(weights);
+    EXPECT_EQ(again.found_bytes, 0u) << what;
+    EXPECT_EQ(again.result, first.result) << what;
+    EXPECT_EQ(read(path), whole) << what;
+  };
+  std::string changed = whole;
+  changed[whole.size() / 2] = static_cast<char>(changed[whole.size() / 2] ^ 1);
+  expect_made_anew(changed, "a bit of a weight");
+  expect_made_anew(whole.substr(0, whole.size() / 2), "half of it");
+  expect_made_anew("", "empty");
+  expect_made_anew(std::string(whole.size(), '\0'), "as after a crash");
+}
+
+TEST_F(KeptConstantsTest, NoneAreKeptWhereTheOptionOrTheEnvironmentSaysSo) {
+  const hd::Tensor weights = matrix(kSize, kSize, 0);
+  start(weights, false);
+  EXPECT_TRUE(kept().empty());
+  ::setenv("HEDDLE_KEEP_CONSTANTS", "0", 1);
+  start(weights, std::nullopt);
+  EXPECT_TRUE(kept().empty());
+  start(weights, true);
+  EXPECT_EQ(kept().size(), 1u);
+  ::setenv("HEDDLE_KEEP_CONSTANTS", "maybe", 1);
+  EXPECT_THROW(start(weights, std::nullopt), hd::OptionError);
+  ::unsetenv("HEDDLE_KEEP_CONSTANTS");
+}
+
+TEST_F(KeptConstantsTest, SmallOnesAreNotKept) {
+  hd::Engine engine([w = matrix(64, 64, 0)](const hd::Tensor& x) { return hd::matmul(x, w); },
+                    {.cache_dir = folder_});
+  engine.run({matrix(3, 64, 1)});
+  EXPECT_TRUE(kept().empty());
+}
+
+TEST_F(KeptConstantsTest, AFolderThatCannotBeWrittenIsSilent) {
+  fs::create_directories(folder_);
+  write(folder_ + "/constants", "a file, not a folder");
+  const hd::Tensor weights = matrix(kSize, kSize, 0);
+  const Start first = start(weights);
+  const Start second = start(weights);
+  EXPECT_EQ(second.found_bytes, 0u);
+  EXPECT_EQ(second.result, first.result);
+}
+
+TEST_F(KeptConstantsTest, NewValuesOfParametersAreNotKept) {
+  const hd::Tensor weights = matrix(kSize, kSize, 0);
+  {
+    hd::Engine engine([weights](const hd::Tensor& x) { return hd::matmul(x, weights); },
+                      {.cache_dir = folder_});
+    engine.run({matrix(3, kSize, 1)});
+    engine.update_parameters({{engine.parameters().at(0).name, matrix(kSize, kSize, 5)}});
+    engine.run({matrix(3, kSize, 1)});
+  }
+  EXPECT_EQ(kept().size(), 1u);
+}
+
+}  // namespace
