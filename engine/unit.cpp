@@ -73,6 +73,7 @@ void fix_argument(jit::Program& program, std::uint32_t position, const ir::Liter
 Unit::Unit(jit::Program program, std::vector<ir::Literal> fixed, const BuildOptions& options)
     : program_(std::move(program)), fixed_(std::move(fixed)) {
   check_plans_ = wants_check(options.engine);
+  constants_ = options.constants;
   if (options.autotune) verdicts_ = &options.compiler->library_verdicts();
   computed_sizes_ = ir::computed_sizes(program_.graph);
   let_outputs_own_their_bytes(program_.record);

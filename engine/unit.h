@@ -160,6 +160,8 @@ class Unit {
   std::size_t folded_steps_ = 0;
   std::int64_t fixed_bytes_ = 0;
   bool check_plans_ = false;
+  jit::ConstantCache* constants_ =
+      nullptr;  ///< null: packed operands of library calls are not kept
   const jit::LibraryVerdicts* verdicts_ = nullptr;  ///< null: library calls are not measured
   scheduler::Schedule schedule_;
   Phases phases_;
