@@ -1,6 +1,7 @@
 #include "base/symexpr_memo.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/hash.h"
 
@@ -42,11 +43,22 @@ FactsMemo::Answers& FactsMemo::at(const SymExpr& expr, const Facts& facts) {
   if (answers_.size() >= kMostAnswers) {
     answers_.clear();
     facts_.clear();
+    recent_ = {};
   }
   return answers_[{expr, kept(facts)}];
 }
 
 const Facts* FactsMemo::kept(const Facts& facts) {
+  for (const Facts*& recent : recent_)
+    if (recent != nullptr && same(*recent, facts)) {
+      std::swap(recent, recent_[0]);
+      return recent_[0];
+    }
+  std::shift_right(recent_.begin(), recent_.end(), 1);
+  return recent_[0] = found_or_kept(facts);
+}
+
+const Facts* FactsMemo::found_or_kept(const Facts& facts) {
   const std::uint64_t key = hash(facts);
   const auto [first, last] = facts_.equal_range(key);
   const auto known =

@@ -1,6 +1,7 @@
 // What a thread found out about expressions under facts.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <unordered_map>
@@ -33,8 +34,12 @@ class FactsMemo {
     std::size_t operator()(const Key& key) const;
   };
 
+  /// The same facts among facts_.
   const Facts* kept(const Facts& facts);
+  const Facts* found_or_kept(const Facts& facts);
 
+  /// Of facts_, those that were asked for last: comparing them takes less than a hash.
+  std::array<const Facts*, 4> recent_{};
   std::unordered_multimap<std::uint64_t, std::unique_ptr<const Facts>> facts_;  ///< by their hash
   std::unordered_map<Key, Answers, Hash> answers_;
 };

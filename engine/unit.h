@@ -163,6 +163,8 @@ class Unit {
   std::int64_t fixed_bytes_ = 0;
   bool check_plans_ = false;
   std::int64_t cache_bytes_ = 0;
+  jit::ConstantCache* constants_ =
+      nullptr;  ///< null: packed operands of library calls are not kept
   const jit::LibraryVerdicts* verdicts_ = nullptr;  ///< null: library calls are not measured
   scheduler::Schedule schedule_;
   Phases phases_;

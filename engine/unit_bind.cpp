@@ -123,7 +123,7 @@ std::vector<jit::LibraryOperand> Unit::library_operands(ir::StepId step,
     const ir::TensorMeta& seen =
         k < call.inputs.size() ? call.inputs[k] : call.outputs[k - call.inputs.size()];
     const ir::Literal& fixed = fixed_[planner_->roots()[launch.buffers[k]]];
-    operands.push_back({concrete(seen.sizes, sizes), fixed.data()});
+    operands.push_back({concrete(seen.sizes, sizes), fixed.data(), fixed.identity()});
   }
   return operands;
 }
@@ -218,9 +218,9 @@ scheduler::BoundStep Unit::bind_step(ir::StepId step, BoundSteps& plan) const {
     for (const auto& nested : plan.regions[at]->plans)
       bound.scratch_bytes = std::max(bound.scratch_bytes, nested->scratch_bytes);
   } else {
-    plan.library[at] =
-        jit::bind_library_call(*kernel.library, library_operands(step, plan.sizes), plan.threads,
-                               {.verdicts = verdicts_, .bytes = fixed_bytes_});
+    plan.library[at] = jit::bind_library_call(
+        *kernel.library, library_operands(step, plan.sizes), plan.threads,
+        {.verdicts = verdicts_, .constants = constants_, .bytes = fixed_bytes_});
     bound.run = run_library;
     bound.code = plan.library[at].get();
     bound.extent = plan.library[at]->extent();

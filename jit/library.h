@@ -47,6 +47,8 @@ class BoundLibraryCall {
 struct LibraryOperand {
   std::vector<std::int64_t> sizes;
   const void* fixed = nullptr;  ///< a parameter or constant: may be packed once, here
+  /// The same bytes where they came from, which may be no address for their dtype; null: not known.
+  const void* origin = nullptr;
 };
 
 /// Whether a library of this build has the kernel `name` for `node`.
@@ -55,12 +57,14 @@ bool library_serves(std::string_view name, const ir::Node& node);
 /// Whether convolutions with the channels in the last dimension suit the libraries of this build better.
 bool library_prefers_channels_last();
 
+class ConstantCache;
 class LibraryVerdicts;
 
 /// What chooses among the ways of a call.
 struct LibraryWays {
   const LibraryVerdicts* verdicts = nullptr;  ///< null: a model of costs alone
   std::optional<std::uint32_t> way{};         ///< this one, where there are several
+  ConstantCache* constants = nullptr;         ///< where packed operands are kept; null: nowhere
   std::int64_t bytes = kManyBytes;  ///< read between two runs of the call: a graph's parameters
 
   static constexpr std::int64_t kManyBytes = std::int64_t{1} << 26;  ///< more than caches hold

@@ -1,9 +1,11 @@
 // Constants that a later engine finds on disk as the first one prepared them.
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "heddle/heddle.h"
@@ -99,6 +101,33 @@ TEST_F(KeptConstantsTest, NoneAreKeptWhereTheOptionOrTheEnvironmentSaysSo) {
   ::setenv("HEDDLE_KEEP_CONSTANTS", "maybe", 1);
   EXPECT_THROW(start(weights, std::nullopt), hd::OptionError);
   ::unsetenv("HEDDLE_KEEP_CONSTANTS");
+}
+
+/// Weights that a library's kernel takes in a layout of its own, with channels scaled and without: two files.
+TEST_F(KeptConstantsTest, WeightsOfConvolutionsAreFoundToo) {
+  const auto first_call = [&](float scale) {
+    hd::Engine engine(
+        [weights = matrix(128 * 128, 9, 0),
+         factor = hd::Tensor::full(hd::f32, {128, 1, 1}, scale)](const hd::Tensor& x) {
+          const hd::Tensor w = hd::reshape(weights, {128, 128, 3, 3});
+          return hd::conv(x, w, {}, {1, 1}, {1, 1}, {1, 1}) * factor;
+        },
+        {.cache_dir = folder_, .keep_constants = true});
+    const hd::Tensor result =
+        engine.run({hd::reshape(matrix(128, 14 * 14, 1), {1, 128, 14, 14})})[0];
+    return std::pair(result.to_doubles(), engine.stats().found_constant_bytes);
+  };
+  const auto first = first_call(2);
+  EXPECT_EQ(first.second, 0u);
+  const std::size_t files = kept().size();
+  if (files == 0) GTEST_SKIP() << "this build has no library";
+  const auto second = first_call(2);
+  EXPECT_GT(second.second, 0u);
+  EXPECT_EQ(second.first, first.first);
+  EXPECT_EQ(kept().size(), files);
+  const auto scaled = first_call(4);
+  for (std::size_t k = 0; k < first.first.size(); ++k)
+    ASSERT_NEAR(scaled.first[k], 2 * first.first[k], 1e-5 * (1 + std::abs(scaled.first[k]))) << k;
 }
 
 TEST_F(KeptConstantsTest, SmallOnesAreNotKept) {

@@ -120,6 +120,8 @@ class Convolution final : public BoundLibraryCall {
       : problem_(problem_of(call, operands)), result_buffer_(operands.size() - 1) {
     stay_on_this_thread();
     weights_.data = static_cast<const float*>(operands[1].fixed);
+    weights_.origin = operands[1].origin;
+    weights_.constants = ways.constants;
     tail_ = call.epilogue;
     for (const LibraryOperand& operand : operands) is_one_.push_back(is_one(operand));
     fold(operands);

@@ -5,6 +5,8 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "base/lasting.h"
 #include "heddle/error.h"
@@ -56,7 +58,7 @@ class PackedParameters {
   /// `weights`, laid out as `given`, in the layout `wanted`.
   std::shared_ptr<const memory> find_or_pack(const FixedWeights& weights, const memory::desc& given,
                                              const memory::desc& wanted) {
-    return find_or_make(weights, given, wanted, [&](float* from, memory& packed) {
+    return find_or_make("reorder", weights, given, wanted, [&](float* from, memory& packed) {
       memory source(given, cpu_engine(), from);
       dnnl::stream stream(cpu_engine());
       dnnl::reorder(dnnl::reorder::primitive_desc(cpu_engine(), given, cpu_engine(), wanted))
@@ -66,9 +68,11 @@ class PackedParameters {
   }
 
   /// What `make(weights, packed)` puts into memory of the layout `wanted`.
+  /// @param how  tells it from others that make the same layout
   template <typename Make>
-  std::shared_ptr<const memory> find_or_make(const FixedWeights& weights, const memory::desc& given,
-                                             const memory::desc& wanted, Make make) {
+  std::shared_ptr<const memory> find_or_make(const std::string& how, const FixedWeights& weights,
+                                             const memory::desc& given, const memory::desc& wanted,
+                                             Make make) {
     const std::lock_guard lock(mutex_);
     std::erase_if(entries_, [](const auto& entry) { return all_expired(entry.second); });
     std::vector<Entry>& entries = entries_[weights.data];
@@ -76,9 +80,24 @@ class PackedParameters {
       std::shared_ptr<const memory> held = entry.packed.lock();
       if (held && entry.factors == weights.factors && held->get_desc() == wanted) return held;
     }
-    const std::unique_ptr<float[]> scaled = scaled_copy(weights, given);
-    const std::shared_ptr<memory> packed = lasting(wanted);
-    make(scaled == nullptr ? const_cast<float*>(weights.data) : scaled.get(), *packed);
+    const std::vector<std::size_t> bytes{wanted.get_size()};
+    const bool is_kept = weights.constants != nullptr && bytes[0] >= ConstantCache::kLeastBytes;
+    std::string key;
+    std::shared_ptr<const memory> packed;
+    if (is_kept) {
+      key = key_of(how, weights, given, wanted);
+      const std::vector<ConstantCache::Piece> found = weights.constants->find(key, bytes);
+      if (!found.empty()) packed = memory_at(found[0], wanted);
+    }
+    if (packed == nullptr) {
+      const std::unique_ptr<float[]> scaled = scaled_copy(weights, given);
+      const std::shared_ptr<memory> made =
+          memory_at(base::lasting_memory(wanted.get_size()), wanted);
+      make(scaled == nullptr ? const_cast<float*>(weights.data) : scaled.get(), *made);
+      packed = made;
+      if (is_kept)
+        weights.constants->store(std::move(key), {{packed, packed->get_data_handle()}}, bytes);
+    }
     entries.push_back({weights.factors, packed});
     return packed;
   }
@@ -96,15 +115,28 @@ class PackedParameters {
     std::vector<FixedWeights::Factor> factors;
     std::weak_ptr<const memory> packed;
   };
-  static std::shared_ptr<memory> lasting(const memory::desc& wanted) {
+  static std::shared_ptr<memory> memory_at(std::shared_ptr<const void> bytes,
+                                           const memory::desc& wanted) {
     struct Held {
-      std::shared_ptr<void> bytes;
+      std::shared_ptr<const void> bytes;
       memory view;
     };
-    std::shared_ptr<void> bytes = base::lasting_memory(wanted.get_size());
+    void* const data = const_cast<void*>(bytes.get());
     const auto held =
-        std::make_shared<Held>(Held{bytes, memory(wanted, cpu_engine(), bytes.get())});
+        std::make_shared<Held>(Held{std::move(bytes), memory(wanted, cpu_engine(), data)});
     return {held, &held->view};
+  }
+  /// All that packed weights depend on.
+  static std::string key_of(const std::string& how, const FixedWeights& weights,
+                            const memory::desc& given, const memory::desc& wanted) {
+    const auto bytes_of = [](const void* data, std::size_t bytes) {
+      return std::string(static_cast<const char*>(data), bytes);
+    };
+    const void* source = weights.origin != nullptr ? weights.origin : weights.data;
+    return "library weights\n" + version() + "\n" + how + "\n" +
+           source_key(source, given.get_size()) + "\n" + bytes_of(&given.data, sizeof given.data) +
+           bytes_of(&wanted.data, sizeof wanted.data) +
+           bytes_of(weights.scale.data(), weights.scale.size() * sizeof(float));
   }
   static bool all_expired(const std::vector<Entry>& entries) {
     return std::ranges::all_of(entries, [](const Entry& entry) { return entry.packed.expired(); });
@@ -295,10 +327,14 @@ void Primitive::run(void* x, void* given_weights, void* bias, void* out, void* s
   impl_->run(x, given_weights, bias, out, scratch);
 }
 
+/// What transform_weights() computes, and from what: to be changed with it.
+constexpr const char* kWinogradWeights = "F(4x4, 3x3) version 1, instruction set ";
+
 std::shared_ptr<const float> winograd_weights_of(const Problem& problem,
                                                  const FixedWeights& weights) {
+  const std::string isa = std::to_string(static_cast<int>(winograd_isas().front()));
   const std::shared_ptr<const memory> held = PackedParameters::instance().find_or_make(
-      weights, plain(problem.weights), plain(winograd_weights(problem)),
+      kWinogradWeights + isa, weights, plain(problem.weights), plain(winograd_weights(problem)),
       [&](const float* from, memory& packed) {
         transform_weights(problem, from, static_cast<float*>(packed.get_data_handle()));
       });

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "jit/constant_cache.h"
 #include "jit/cpu/onednn/problem.h"
 
 namespace heddle::jit::onednn {
@@ -17,7 +18,9 @@ struct FixedWeights {
     float a = 1;
     friend bool operator==(const Factor&, const Factor&) = default;
   };
-  const float* data = nullptr;  ///< row-major; null: given at each call
+  const float* data = nullptr;         ///< row-major; null: given at each call
+  const void* origin = nullptr;        ///< LibraryOperand::origin
+  ConstantCache* constants = nullptr;  ///< where packed ones are kept on disk; null: nowhere
   std::vector<Factor> factors;
   std::vector<float> scale;  ///< the factors' product by output channel; empty: 1
 };
