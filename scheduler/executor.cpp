@@ -77,7 +77,7 @@ class Steps {
   /// How many parts step `k` is cut into.
   std::int64_t parts(std::uint32_t k, int threads) const {
     const std::int64_t by_work = std::max<std::int64_t>(1, work(k) / kPartWork);
-    return std::max<std::int64_t>(1, std::min({extent(k), by_work, std::int64_t{threads} * 4}));
+    return std::max<std::int64_t>(1, std::min({extent(k), by_work, std::int64_t{threads} * 8}));
   }
   void run(std::uint32_t k, bool backwards, int worker, std::int32_t* status) const {
     run_iterations(first_[k], stage_.begin, stage_.begin + extent(k), backwards, worker, status);

@@ -131,7 +131,7 @@ TEST(Executor, AWorkerBeginsWithTheSameShareOfEachStage) {
   const std::int64_t offset = 0;
   for (int turn = 0; turn < 3; ++turn) {
     Meeting meeting;
-    const BoundStep step = meeting_step(meeting, 800, &offset);  // in parts of 100
+    const BoundStep step = meeting_step(meeting, 800, &offset);  // in parts of 50
     const BoundStage stage{0, 1};
     EXPECT_EQ(executor.run({&step, 1}, {&stage, 1}), 0);
     EXPECT_EQ(meeting.first[0].load(), 0);
@@ -141,8 +141,27 @@ TEST(Executor, AWorkerBeginsWithTheSameShareOfEachStage) {
   const BoundStep step = meeting_step(meeting, 800, &offset);
   const BoundStage stage{0, 1};
   EXPECT_EQ(executor.run({&step, 1}, {&stage, 1}, /*backwards=*/true), 0);
-  EXPECT_EQ(meeting.first[0].load(), 300);
-  EXPECT_EQ(meeting.first[1].load(), 700);
+  EXPECT_EQ(meeting.first[0].load(), 350);
+  EXPECT_EQ(meeting.first[1].load(), 750);
+}
+
+/// Stages of some iterations run those, each once, also where they are fewer than the threads.
+TEST(Executor, AStageMayRunSomeIterations) {
+  Executor executor(3);
+  std::vector<std::atomic<int>> runs(1000);
+  BoundStep step{
+      .run = [](const BoundStep& given, std::int64_t begin, std::int64_t end, int, std::int32_t*) {
+        auto& counts = *static_cast<std::vector<std::atomic<int>>*>(given.request);
+        for (std::int64_t k = begin; k < end; ++k) ++counts[static_cast<std::size_t>(k)];
+      }};
+  step.extent = 1000;
+  step.work = kBig;
+  step.request = &runs;
+  const BoundStage stages[] = {
+      {0, 1, 0, 400}, {0, 1, 400, 402}, {0, 1, 402, 402}, {0, 1, 500, 1000}};
+  EXPECT_EQ(executor.run({&step, 1}, stages), 0);
+  for (std::size_t k = 0; k < runs.size(); ++k)
+    EXPECT_EQ(runs[k].load(), k < 402 || k >= 500 ? 1 : 0) << k;
 }
 
 TEST(Executor, StepsOfOneIterationHaveWorkersOfTheirOwn) {
