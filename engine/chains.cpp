@@ -251,15 +251,14 @@ class Tiler {
 void tile_chains(BoundSteps& plan, std::int64_t cache_bytes) { Tiler(plan, cache_bytes).run(); }
 
 void check_chains(const BoundSteps& plan) {
-  const auto is_partial = [](const auto& stage) { return stage.is_partial(); };
   std::vector<std::int64_t> done(plan.steps.size(), 0);
   std::vector<std::pair<std::uint32_t, Spans>> ran;  // pieces
   for (const scheduler::BoundStage& stage : plan.stages) {
     for (std::uint32_t k = stage.first; k < stage.first + stage.count; ++k) {
       HD_CHECK(done[k] == stage.begin, "iterations run twice, or not in order");
-      done[k] = is_partial(stage) ? stage.end : plan.steps[k].extent;
+      done[k] = stage.is_partial() ? stage.end : plan.steps[k].extent;
     }
-    if (!is_partial(stage)) {
+    if (!stage.is_partial()) {
       ran.clear();
       continue;
     }

@@ -9,7 +9,7 @@
 namespace heddle::engine {
 
 /// Cuts stages of one step into stages of some of its iterations, in another order, where
-///   - an intermediate between two such steps is larger than the caches of the plan's threads together, and
+///   - an intermediate between two such steps is larger than half of the caches of the plan's threads together, and
 ///   - the pieces' footprints (jit/footprint.h) say that few of it are waited for at a time.
 /// A piece runs after all pieces of earlier steps that write what it touches or touch what it writes: bytes of an arena that
 /// several buffers share in turn count too, so that the plan of memory holds as it is. Constants that each piece reads again

@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// What is known of each step of a plan's first phases when they have run, in the order of the schedule.
+/// Times of each step of a plan, in the order of the schedule.
 class StepClock {
  public:
   explicit StepClock(const Unit& unit) : unit_(unit), times_(unit.schedule().record.steps.size()) {}
@@ -42,7 +42,6 @@ class StepClock {
     std::vector<StepTime> steps;
     for (std::size_t k = 0; k < times_.size(); ++k) {
       std::vector<double>& times = times_[k].microseconds;
-      if (times.empty()) continue;  // it read constants only, and was run when the plan was made
       const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
       std::nth_element(times.begin(), middle, times.end());
       steps.push_back({k, names[record.steps[k].kernel], *middle, times_[k].bytes, times_[k].work});

@@ -13,8 +13,7 @@ using Kind = SymExpr::Kind;
 using Ranges = std::map<Symbol, Interval>;
 
 std::int64_t floor_div(std::int64_t a, std::int64_t b) {
-  const std::int64_t q = a / b;
-  return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+  return base::floordiv(SymExpr(a), SymExpr(b)).constant();
 }
 
 std::optional<Interval> sum(Interval a, Interval b) {
