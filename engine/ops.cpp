@@ -198,8 +198,9 @@ Tensor rms_norm(const Tensor& x, const Tensor& scale, std::int64_t axis, double 
   return one("rms_norm", {x, scale}, {{"axis", axis}, {"epsilon", epsilon}}, where);
 }
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool causal,
-                 double scale, At where) {
-  return one("attention", {q, k, v, mask}, {{"causal", causal}, {"scale", scale}}, where);
+                 double scale, double softcap, At where) {
+  return one("attention", {q, k, v, mask},
+             {{"causal", causal}, {"scale", scale}, {"softcap", softcap}}, where);
 }
 
 Tensor reshape(const Tensor& x, std::vector<SymInt> sizes, At where) {

@@ -20,6 +20,7 @@ std::span<const Converter> sample_converters();    ///< elements between those o
 std::span<const Converter> window_converters();    ///< convolution and pooling
 std::span<const Converter> norm_converters();      ///< normalisations and softmax
 std::span<const Converter> matrix_converters();    ///< products of matrices
+std::span<const Converter> attention_converters();
 std::span<const Converter> quantize_converters();
 std::span<const Converter> resize_converters();
 std::span<const Converter> recurrent_converters();

@@ -87,6 +87,8 @@ Outputs swish(const Node& node) {
   return {x * sigmoid(x * node.number("alpha", 1.0))};
 }
 
+Outputs swiglu(const Node& node) { return {swish(node)[0].tensor() * node.tensor(1)}; }
+
 constexpr Converter kConverters[] = {
     {"Celu", celu},
     {"Elu", elu},
@@ -101,6 +103,7 @@ constexpr Converter kConverters[] = {
     {"Shrink", shrink},
     {"Softplus", unary, "softplus"},
     {"Softsign", softsign},
+    {"SwiGLU", swiglu},
     {"Swish", swish},
     {"ThresholdedRelu", thresholded_relu},
 };

@@ -137,7 +137,18 @@ Outputs power(const Node& node) {
   return {result.dtype() == base.dtype() ? result : cast(result, base.dtype())};
 }
 
+SymInt remainder(const SymInt& a, const SymInt& b) {
+  if (!b.is_symbolic() && (b.value() == 0 || b.value() == -1)) return 0;
+  if (a.is_symbolic() || b.is_symbolic()) return a % b;
+  const std::int64_t rest = a.value() % b.value();
+  return rest != 0 && (rest < 0) != (b.value() < 0) ? rest + b.value() : rest;
+}
+
 Outputs modulo(const Node& node) {
+  constexpr ShapeRule kRemainder{"mod", remainder};
+  const bool floors = node.integer("fmod", 0) == 0;
+  if (floors && node.is_shape_arithmetic() && applies(kRemainder, node.value(0), node.value(1)))
+    return {combine_ints(kRemainder, node.value(0), node.value(1))};
   return {one(node.integer("fmod", 0) != 0 ? "rem" : "mod", {node.tensor(0), node.tensor(1)})};
 }
 

@@ -417,8 +417,11 @@ Outputs space_to_depth(const Node& node) {
   const std::int64_t block = block_of(node);
   const SymInt height = x.size(2) / block;
   const SymInt width = x.size(3) / block;
+  const std::string mode = node.string("mode", "DCR");
+  if (mode != "DCR" && mode != "CRD") node.malformed("mode", "DCR or CRD", mode);
   const Tensor split = reshape(x, {x.size(0), x.size(1), height, block, width, block});
-  return {reshape(permute(split, {0, 3, 5, 1, 2, 4}),
+  const Ints perm = mode == "CRD" ? Ints{0, 1, 3, 5, 2, 4} : Ints{0, 3, 5, 1, 2, 4};
+  return {reshape(permute(split, perm),
                   {x.size(0), x.size(1) * (block * block), height, width})};
 }
 

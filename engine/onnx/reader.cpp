@@ -27,7 +27,7 @@ namespace {
                     .got = std::move(got)});
 }
 
-constexpr std::int64_t kNewestOpset = 21;
+constexpr std::int64_t kNewestOpset = 28;
 
 void check_opsets(const ModelProto& model, const std::string& where) {
   for (const auto& import : model.opset_import()) {

@@ -1,4 +1,4 @@
-// attention: softmax(q k^T * scale + mask) v, head by head.
+// attention: softmax(cap(q k^T * scale) + mask) v, head by head.
 //
 //   q        T[B, H, Lq, D]
 //   k        U[B, Hk, Lk, D]; heads of q share those of k in runs: head h reads head h / (H / Hk)
@@ -7,6 +7,7 @@
 //            floating: added to the scores, so that -inf hides
 //   causal   query i sees key j only if j <= i + (Lk - Lq)
 //   scale    what scores are multiplied by; 0 means 1 / sqrt(D)
+//   softcap  scores s become softcap * tanh(s / softcap) before the mask; 0: they stay
 //   hidden   the score of a key that a bool mask hides: -inf, or the finite number that a model writes there
 //   nan_rows what a query gives whose scores are all -inf, though there are keys: NaN, as a softmax that is
 //            written out does, instead of 0
@@ -27,11 +28,12 @@
 //   C6  the heads H of q are a multiple of those of k
 //   C7  mask is bool or floating
 //   C8  mask broadcasts to [B, H, Lq, Lk]
+//   C9  softcap is 0 or more, and finite
 //
 // Memory: the result is fresh.
 // Lowering: nest "attention" takes q, k and v of the result's dtype; decompose is the fallback,
 // into matmul and pointwise ops.
-// Source: Vaswani et al., "Attention is all you need", 3.2.1; ONNX Attention-23.
+// Source: Vaswani et al., "Attention is all you need", 3.2.1; ONNX Attention-25.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -90,6 +92,10 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   ctx.require_equal(q[3], k[3], "C5 q and k agree on the head size D");
   check_heads(ctx);
   if (ctx.has(3)) check_mask(ctx);
+  const double softcap = ctx.number("softcap");
+  if (!(softcap >= 0 && std::isfinite(softcap)))
+    fail_argument(ctx, "C9 softcap is 0 or more, and finite", "0 or a positive number",
+                  std::to_string(softcap));
   const DType dtype = promote(promote(ctx.meta(0).dtype, ctx.meta(1).dtype), ctx.meta(2).dtype);
   return one(fresh(ctx, dtype, {q[0], q[1], q[2], v[3]}));
 }
@@ -98,6 +104,7 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
 struct Problem {
   std::int64_t batch, heads, shared_heads, queries, keys, size, value_size;
   double scale;
+  double softcap;
   bool causal;
   double hidden;
   std::vector<double> q, k, v;
@@ -117,6 +124,7 @@ Problem problem_of(const EvalContext& ctx) {
             .size = q[3],
             .value_size = v[3],
             .scale = ctx.node.number("scale"),
+            .softcap = ctx.node.number("softcap"),
             .causal = ctx.node.flag("causal"),
             .hidden = ctx.node.number("hidden"),
             .q = dense<double>(converted(ctx.inputs[0], dtype)),
@@ -138,7 +146,9 @@ double score(const Problem& p, std::int64_t row, std::int64_t query, const doubl
   if (chooses && added == 0.0) return p.hidden;
   double sum = 0;
   for (std::int64_t d = 0; d < p.size; ++d) sum += q[d] * k[key * p.size + d];
-  return sum * p.scale + (chooses ? 0.0 : added);
+  sum *= p.scale;
+  if (p.softcap != 0) sum = p.softcap * std::tanh(sum / p.softcap);
+  return sum + (chooses ? 0.0 : added);
 }
 
 /// Scores to weights that sum to 1, or are all `empty` when every score is -inf.
@@ -197,7 +207,7 @@ Value emit_scale(Emitter& emit, const SymExpr& size, DType dtype) {
   return emit.one_operand("rsqrt", emit_convert(emit.ctx, number, dtype));
 }
 
-/// q k^T * scale, of sizes [B, H, Lq, Lk].
+/// q k^T * scale, capped, of sizes [B, H, Lq, Lk].
 Value emit_scores(Emitter& emit, const Shapes& s, DType dtype) {
   DecomposeContext& ctx = emit.ctx;
   Value q = emit.operand(0, dtype);
@@ -209,8 +219,12 @@ Value emit_scores(Emitter& emit, const Shapes& s, DType dtype) {
     transposed = {0, 1, 2, 4, 3};
   }
   const Value product = ctx.emit("matmul", {q, ctx.emit("permute", {k}, {{"perm", transposed}})});
-  const Value scores = emit_reshape(ctx, product, {s.q[0], s.q[1], s.q[2], s.k[2]});
-  return emit.mul(scores, emit_scale(emit, s.q[3], dtype));
+  const Value scores = emit.mul(emit_reshape(ctx, product, {s.q[0], s.q[1], s.q[2], s.k[2]}),
+                                emit_scale(emit, s.q[3], dtype));
+  const double softcap = ctx.node.number("softcap");
+  if (softcap == 0) return scores;
+  const Value shares = emit.mul(scores, ctx.scalar(dtype, 1.0 / softcap));
+  return emit.mul(emit.one_operand("tanh", shares), ctx.scalar(dtype, softcap));
 }
 
 /// bool[Lq, Lk]: which keys causal attention lets a query see.
@@ -281,6 +295,7 @@ std::span<const OpDef> attention_ops() {
       .operands = {{"q"}, {"k"}, {"v"}, {"mask", OperandSpec::Arity::Optional}},
       .attrs = {{"causal", AttrKind::Bool, false},
                 {"scale", AttrKind::Float, 0.0},
+                {"softcap", AttrKind::Float, 0.0},
                 {"hidden", AttrKind::Float, ops::kHidden},
                 {"nan_rows", AttrKind::Bool, false}},
       .infer = ops::infer,

@@ -53,6 +53,7 @@ struct Match {
   const Node* softmax = nullptr;
   const Node* scores = nullptr;  ///< the product of q and the transposed k
   double scale = 1;
+  double softcap = 0;
   std::optional<Mask> mask;
 };
 
@@ -144,10 +145,17 @@ class AttentionFormer {
 
   bool find_product(Value value, Match& match) const {
     match.scale = 1;
+    match.softcap = 0;
     for (;;) {
       value = without_reshapes(value);
       if (!value) return false;
       if (is_inner(value, "matmul")) break;
+      // c * tanh(s * f) caps s * f * c at c.
+      if (is_inner(value, "tanh") && match.softcap == 0 && match.scale > 0) {
+        match.softcap = match.scale;
+        value = value.node->input(0);
+        continue;
+      }
       const bool divides = is_inner(value, "div");
       if (!divides && !is_inner(value, "mul")) return false;
       std::size_t scores = 0;
@@ -163,7 +171,7 @@ class AttentionFormer {
     }
     match.scores = value.node;
     // An attribute of 0 has another meaning.
-    return match.scale != 0 && std::isfinite(match.scale);
+    return match.scale != 0 && std::isfinite(match.scale) && std::isfinite(match.softcap);
   }
 
   static bool sizes_fit(const Node& product, const Match& match) {
@@ -209,7 +217,7 @@ class AttentionFormer {
     operands.push_back(
         builder.emit("permute", {heads(match.scores->input(1))}, {{"perm", transposed}}));
     operands.push_back(heads(product.input(1)));
-    Attrs attrs{{"scale", match.scale}, {"nan_rows", true}};
+    Attrs attrs{{"scale", match.scale}, {"softcap", match.softcap}, {"nan_rows", true}};
     if (match.mask) {
       Value mask = rewriter.map(match.mask->value);
       if (batch.size() == 1 && mask.meta().rank() == 3) {

@@ -19,7 +19,7 @@ namespace heddle::ir {
 ///   %r  = attention(%q, %v0, %v, %mask) {scale = 0.125, nan_rows = true}
 ///
 /// Between the products, from the scores on: any number of multiplications and divisions by known scalars and of
-/// reshapes that keep the last two dimensions; at most one mask, added or chosen by `where` with a known scalar where
+/// reshapes that keep the last two dimensions, with one tanh between them or none (`softcap`); at most one mask, added or chosen by `where` with a known scalar where
 /// it hides; a softmax over the last dimension; such reshapes again. Scores have three or four dimensions (a product
 /// of matrices alone is more often one with constant weights, which are packed), f32 or f64. A row in which all is
 /// -inf is NaN, as before.

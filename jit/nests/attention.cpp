@@ -6,7 +6,7 @@
 //     largest[row] = -inf, total[row] = 0, sums[row, column] = 0
 //     for tile of keys that some query of the tile sees (serial)
 //       scores = q . k^T
-//       for row (serial): scale and mask; the largest of the tile
+//       for row (serial): scale, cap and mask; the largest of the tile
 //       for row (vector): the new largest, and what the sums so far are scaled by
 //       for row (serial): scores = exp(scores - largest), their sum; rescale sums
 //       sums += scores . v
@@ -107,7 +107,7 @@ class AttentionNest {
         .totals = total_,
         .scale = given != 0 ? given : 1.0 / std::sqrt(static_cast<double>(depth_.constant())),
         .causal = ctx_.node().flag("causal"),
-        .masked = is_masked()};
+        .masked = is_masked() || softcap() != 0};
   }
 
   /// Where the tile begins: a symbol of its own for the form.
@@ -227,9 +227,17 @@ class AttentionNest {
     return b_.apply(ScalarOp::Rsqrt, {b_.convert(b_.from_index(depth_), dtype_)});
   }
 
+  double softcap() const { return ctx_.node().number("softcap"); }
+
+  Scalar capped(Scalar score) {
+    if (softcap() == 0) return score;
+    const Scalar share = b_.apply(ScalarOp::Mul, score, number(1.0 / softcap()));
+    return b_.apply(ScalarOp::Mul, b_.apply(ScalarOp::Tanh, {share}), number(softcap()));
+  }
+
   /// The score of a key with everything that scales or hides it.
   Scalar masked(Scalar score, const SymExpr& query, const SymExpr& key) {
-    score = b_.apply(ScalarOp::Mul, score, scale());
+    score = capped(b_.apply(ScalarOp::Mul, score, scale()));
     Mask seen;
     if (is_masked()) {
       const Scalar mask = ctx_.operand(3, mask_index(query, key));

@@ -178,15 +178,16 @@ void add_dense_rows(std::vector<OpRow>& rows) {
                         {noise(t, {e.first(2), channels, e.last(7)}), noise(t, {channels}, 2),
                          noise(t, {channels}, 3), noise(t, {channels}, 4), variance}};
                   }});
-  const auto attention = [&](const char* variant, bool causal, bool masked, bool nan_rows = false) {
-    rows.push_back({"attention", variant, floats(), [causal, masked, nan_rows](DType t, Extent e) {
+  const auto attention = [&](const char* variant, bool causal, bool masked, bool nan_rows = false,
+                             double softcap = 0) {
+    rows.push_back({"attention", variant, floats(), [=](DType t, Extent e) {
                       const std::int64_t batch = e.first(2);
                       const std::int64_t keys = e.last(11);
                       OneOp call{
                           "attention",
                           {noise(t, {batch, 4, e.other(5), 8}), noise(t, {batch, 2, keys, 8}, 2),
                            noise(t, {batch, 2, keys, e.other(6)}, 3)},
-                          {{"causal", causal}, {"nan_rows", nan_rows}}};
+                          {{"causal", causal}, {"nan_rows", nan_rows}, {"softcap", softcap}}};
                       if (masked)
                         call.operands.push_back(noise(boolean, {1, 1, e.other(5), keys}, 4));
                       return call;
@@ -196,6 +197,7 @@ void add_dense_rows(std::vector<OpRow>& rows) {
   attention("causal", true, false);
   attention("masked", false, true);
   attention("nan_rows", false, true, true);
+  attention("softcap", true, true, false, 0.5);
 }
 
 void add_window_rows(std::vector<OpRow>& rows) {

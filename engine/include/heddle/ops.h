@@ -143,10 +143,11 @@ HEDDLE_API Tensor layer_norm(const Tensor& x, const Tensor& scale, const Tensor&
                              At where = At::current());
 HEDDLE_API Tensor rms_norm(const Tensor& x, const Tensor& scale, std::int64_t axis = -1,
                            double epsilon = 1e-5, At where = At::current());
-/// q [B,H,Lq,D], k [B,Hk,Lk,D], v [B,Hk,Lk,Dv]; mask bool or additive, may be undefined. scale 0: 1/sqrt(D).
+/// q [B,H,Lq,D], k [B,Hk,Lk,D], v [B,Hk,Lk,Dv]; mask bool or additive, may be undefined. scale 0: 1/sqrt(D). softcap c, where
+/// it is not 0: scores s become c * tanh(s / c) before the mask.
 HEDDLE_API Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v,
                             const Tensor& mask = {}, bool causal = false, double scale = 0,
-                            At where = At::current());
+                            double softcap = 0, At where = At::current());
 
 /// Shape operations; sizes may be symbolic. One entry of reshape may be -1.
 HEDDLE_API Tensor reshape(const Tensor& x, std::vector<SymInt> sizes, At where = At::current());

@@ -30,7 +30,7 @@ double at4(const Literal& t, std::int64_t a, std::int64_t b, std::int64_t c, std
 }
 
 /// Without subtracting a maximum: exp of small numbers, straight from the formula.
-Literal formula(const Heads& h, DType dtype, bool is_causal) {
+Literal formula(const Heads& h, DType dtype, bool is_causal, double softcap = 0) {
   const Literal q = h.q(dtype);
   const Literal k = h.k(dtype);
   const Literal v = h.v(dtype);
@@ -47,7 +47,9 @@ Literal formula(const Heads& h, DType dtype, bool is_causal) {
           for (std::int64_t d = 0; d < h.size; ++d) {
             score += at4(q, b, head, i, d) * at4(k, b, from, j, d);
           }
-          const double weight = std::exp(score / std::sqrt(static_cast<double>(h.size)));
+          score /= std::sqrt(static_cast<double>(h.size));
+          const double weight =
+              std::exp(softcap == 0 ? score : softcap * std::tanh(score / softcap));
           sums[0] += weight;
           for (std::int64_t d = 0; d < h.value_size; ++d) {
             sums[static_cast<std::size_t>(d) + 1] += weight * at4(v, b, from, j, d);
@@ -78,6 +80,16 @@ TEST(Attention, AgreesWithTheFormula) {
             value_of(call));
       }
     }
+  }
+}
+
+TEST(Attention, ScoresAreCapped) {
+  for (const Heads& h : kHeads) {
+    const OneOp call{"attention",
+                     {h.q(f64), h.k(f64), h.v(f64)},
+                     {{"causal", true}, {"softcap", 0.25}}};
+    expect_close(value_of(call), formula(h, f64, true, 0.25), tolerance_of(f64));
+    expect_decomposition_agrees(call, tolerance_of(f64));
   }
 }
 
@@ -268,6 +280,15 @@ TEST(Attention, attention_c7) {
 TEST(Attention, attention_c8) {
   EXPECT_EQ(attention_error({1, 1, 2, 1}, {1, 1, 3, 1}, {1, 1, 3, 1}, meta(boolean, {2, 4})),
             "attention: C8 mask broadcasts to [B, H, Lq, Lk]: expected 3, got 4");
+}
+
+TEST(Attention, attention_c9) {
+  for (const double softcap : {-1.0, kInfinity}) {
+    const auto x = meta(f32, {1, 1, 1, 1});
+    EXPECT_EQ(error_of("attention", {x, x, x}, {{"softcap", softcap}}),
+              "attention: C9 softcap is 0 or more, and finite: expected 0 or a positive number, got " +
+                  std::to_string(softcap));
+  }
 }
 
 }  // namespace
