@@ -14,9 +14,9 @@ Tensor repeat_heads(const Tensor& x, const SymInt& heads);
 
 /// Angles by which pairs of numbers are turned.
 struct Rotary {
-  Tensor cosines;         ///< [B or 1, L, size / 2]
-  Tensor sines;           ///< the same
-  std::int64_t size = 0;  ///< numbers of each head that are turned, the first ones; 0: all
+  Tensor cosines;            ///< [B or 1, L, size / 2]
+  Tensor sines;              ///< the same
+  std::int64_t size = 0;     ///< numbers of each head that are turned, the first ones; 0: all
   bool interleaved = false;  ///< pairs are neighbours, not half the size apart
 };
 

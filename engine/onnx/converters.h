@@ -26,6 +26,7 @@ std::span<const Converter> resize_converters();
 std::span<const Converter> recurrent_converters();
 std::span<const Converter> loss_converters();
 std::span<const Converter> contrib_converters();  ///< of the domain com.microsoft
+std::span<const Converter> contrib_attention_converters();
 
 /// The row for `name` of `domain`; null if there is none.
 const Converter* find_converter(std::string_view domain, std::string_view name);

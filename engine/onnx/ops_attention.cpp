@@ -90,8 +90,7 @@ class AttentionOp {
   void read_mask() {
     const bool is_causal = node_.integer("is_causal", 0) != 0;
     // The op's own causal mask ends with the last query and the last key.
-    causal_ = is_causal && !frontier_.each.defined() &&
-              k_.size(2) - q_.size(2) == frontier_.scalar;
+    causal_ = is_causal && !frontier_.each.defined() && k_.size(2) - q_.size(2) == frontier_.scalar;
     if (is_causal && !causal_) hide_all_but(less_equal(key_positions(), query_positions()));
     const std::int64_t left = window("left_window_size");
     const std::int64_t right = window("right_window_size");
@@ -225,8 +224,7 @@ Outputs causal_conv_with_state(const Node& node) {
   const std::string function = node.string("activation", "none");
   if (function != "none" && function != "silu" && function != "swish")
     node.malformed("activation", "none, silu or swish", function);
-  return {function == "none" ? y : silu(y),
-          slice(whole, 2, whole.size(2) - before, whole.size(2))};
+  return {function == "none" ? y : silu(y), slice(whole, 2, whole.size(2) - before, whole.size(2))};
 }
 
 /// LinearAttention: a state of [d_k, d_v] for each head of keys, read and written at each step.
@@ -321,10 +319,8 @@ class LinearAttention {
 Outputs linear_attention(const Node& node) { return LinearAttention(node).convert(); }
 
 constexpr Converter kConverters[] = {
-    {"Attention", convert_attention},
-    {"CausalConvWithState", causal_conv_with_state},
-    {"LinearAttention", linear_attention},
-    {"RotaryEmbedding", rotary_embedding},
+    {"Attention", convert_attention},      {"CausalConvWithState", causal_conv_with_state},
+    {"LinearAttention", linear_attention}, {"RotaryEmbedding", rotary_embedding},
     {"TensorScatter", tensor_scatter},
 };
 
@@ -355,12 +351,11 @@ Tensor rotated(const Node& node, const Tensor& x, std::int64_t heads, const Rota
     // Heads stay where they are, between the positions and the numbers of one.
     if (heads < 1) node.malformed("num_heads", "1 or more", std::to_string(heads));
     const Tensor apart = reshape(x, {x.size(0), x.size(1), heads, x.size(2) / heads});
-    return reshape(rotated(node, apart, unsqueeze(rotary.cosines, 2), unsqueeze(rotary.sines, 2),
-                           rotary),
-                   x.shape());
+    return reshape(
+        rotated(node, apart, unsqueeze(rotary.cosines, 2), unsqueeze(rotary.sines, 2), rotary),
+        x.shape());
   }
-  if (x.rank() != 4)
-    node.malformed("X", "three dimensions or four", std::to_string(x.rank()));
+  if (x.rank() != 4) node.malformed("X", "three dimensions or four", std::to_string(x.rank()));
   return rotated(node, x, unsqueeze(rotary.cosines, 1), unsqueeze(rotary.sines, 1), rotary);
 }
 

@@ -421,8 +421,7 @@ Outputs space_to_depth(const Node& node) {
   if (mode != "DCR" && mode != "CRD") node.malformed("mode", "DCR or CRD", mode);
   const Tensor split = reshape(x, {x.size(0), x.size(1), height, block, width, block});
   const Ints perm = mode == "CRD" ? Ints{0, 1, 3, 5, 2, 4} : Ints{0, 3, 5, 1, 2, 4};
-  return {reshape(permute(split, perm),
-                  {x.size(0), x.size(1) * (block * block), height, width})};
+  return {reshape(permute(split, perm), {x.size(0), x.size(1) * (block * block), height, width})};
 }
 
 constexpr Converter kConverters[] = {

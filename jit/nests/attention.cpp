@@ -2,15 +2,18 @@
 // core. The softmax is taken as the keys come: what was summed before is scaled down whenever a larger
 // score appears.
 //
-//   for p in B x heads x tiles of value columns x tiles of queries (parallel)
+//   for p in B x heads of q, or of k x tiles of value columns x tiles of queries (parallel)
 //     largest[row] = -inf, total[row] = 0, sums[row, column] = 0
-//     for tile of keys that some query of the tile sees (serial)
+//     for tile of keys that some query of the tile sees (serial; on the CPU, if the mask shows one of its keys)
 //       scores = q . k^T
 //       for row (serial): scale, cap and mask; the largest of the tile
 //       for row (vector): the new largest, and what the sums so far are scaled by
 //       for row (serial): scores = exp(scores - largest), their sum; rescale sums
 //       sums += scores . v
 //     result = sums / total, or 0 where total is 0 (nan_rows: where there are no keys)
+//
+// On the CPU heads of q that share a head of k are rows of one tile, a query's side by side, so that keys and values are read
+// once for all of them.
 //
 // On CUDA the nest of f16, bf16 or f32 operands is in attention form (jit/nest.h), whose tiles the emitter chooses, and how
 // many blocks part the keys of one.
@@ -29,6 +32,9 @@ using ir::ScalarOp;
 constexpr std::int64_t kKeys = AttentionForm::kKeys;
 constexpr std::int64_t kMostColumns = 128;
 constexpr std::int64_t kSplitColumns = 64;
+constexpr std::int64_t kMostShared = 16;  ///< heads that are rows of one tile
+constexpr std::int64_t kMostPacked =
+    256;  ///< numbers of a head, where their queries are copied side by side
 
 /// Rows of a tile for accumulators of `dtype`. On a GPU all tiles together fit its shared memory; on the CPU more
 /// rows share what is done for a tile of keys.
@@ -56,21 +62,28 @@ class AttentionNest {
     const bool whole = columns.is_constant() && columns.constant() <= kMostColumns;
     tile_columns_ = whole ? std::max<std::int64_t>(columns.constant(), 1) : kSplitColumns;
     has_form_ = whole && fits_form();
+    group_ = heads_of_a_tile();
+    tile_queries_ = tile_rows_ / group_;
+    tile_rows_ = tile_queries_ * group_;
   }
 
   void build() {
     split_parallel();
     add_locals();
     start();
+    if (group_ > 1) pack_queries();
     const SymExpr tiles = ceildiv(visible_keys(), kKeys);
     const SymExpr tile = b_.begin_for(tiles, ForStmt::Kind::Serial);
     key_begin_ = tile * kKeys;
     key_count_ = min(kKeys, visible_keys() - key_begin_);
+    const bool skips = may_skip_tiles();
+    if (skips) b_.begin_if(shows_a_key());
     contract_scores();
     mask_scores();
     update_largest();
     weigh_scores();
     contract_values();
+    if (skips) b_.end_if();
     b_.end_for();
     write();
     if (has_form_) set_form();
@@ -91,6 +104,17 @@ class AttentionNest {
       fits = fits && b_.nest().buffers[operand->buffer].dtype == dtype &&
              operand->strides[3].is_constant(1);
     return fits;
+  }
+
+  /// Heads of q that are rows of a tile: all that share a head of k, or one.
+  std::int64_t heads_of_a_tile() const {
+    const SymExpr& heads = k_sizes_[1];
+    if (ctx_.options().target != LowerOptions::Target::Cpu || !out_[1].is_constant() ||
+        !heads.is_constant() || heads.constant() < 1 || !depth_.is_constant() ||
+        depth_.constant() < 1 || depth_.constant() > kMostPacked)
+      return 1;
+    const std::int64_t group = out_[1].constant() / heads.constant();
+    return group <= kMostShared ? std::max<std::int64_t>(group, 1) : 1;
   }
 
   void set_form() {
@@ -116,19 +140,26 @@ class AttentionNest {
   }
 
   void split_parallel() {
-    const SymExpr parts[] = {out_[0], out_[1], ceildiv(out_[3], tile_columns_),
-                             ceildiv(out_[2], tile_rows_)};
+    const SymExpr parts[] = {out_[0], group_ > 1 ? k_sizes_[1] : out_[1],
+                             ceildiv(out_[3], tile_columns_), ceildiv(out_[2], tile_queries_)};
     const SymExpr extent = base::product(parts);
     const Symbol p = b_.new_axis(extent);
     b_.set_parallel(p, extent);
     const Index part = delinearize(p, parts, b_.facts());
     batch_ = place(part[0], out_[0]);
     head_ = place(part[1], out_[1]);
-    shared_head_ = b_.simplify(floordiv(head_, floordiv(out_[1], k_sizes_[1])));
+    shared_head_ =
+        group_ > 1 ? head_ : b_.simplify(floordiv(head_, floordiv(out_[1], k_sizes_[1])));
     column_begin_ = part[2] * tile_columns_;
     columns_ = b_.simplify(min(tile_columns_, out_[3] - column_begin_));
-    row_begin_ = place(part[3] * tile_rows_, out_[2]);
-    rows_ = min(tile_rows_, out_[2] - row_begin_);
+    row_begin_ = place(part[3] * tile_queries_, out_[2]);
+    queries_ = min(tile_queries_, out_[2] - row_begin_);
+    rows_ = queries_ * group_;
+  }
+
+  SymExpr query_of(const SymExpr& row) const { return row_begin_ + floordiv(row, group_); }
+  SymExpr head_of(const SymExpr& row) const {
+    return group_ > 1 ? head_ * group_ + mod(row, group_) : head_;
   }
 
   void add_locals() {
@@ -160,7 +191,35 @@ class AttentionNest {
   /// Keys from here on are hidden from every query of the tile.
   SymExpr visible_keys() const {
     if (!ctx_.node().flag("causal")) return keys_;
-    return max(0, min(keys_, row_begin_ + rows_ + keys_ - out_[2]));
+    return max(0, min(keys_, row_begin_ + queries_ + keys_ - out_[2]));
+  }
+
+  /// Whether a mask may hide whole tiles, whose keys then weigh nothing: lengths, windows, causality that a model writes out.
+  /// CUDA's own tiles leave keys out by themselves.
+  bool may_skip_tiles() const {
+    return is_masked() && ctx_.options().target == LowerOptions::Target::Cpu &&
+           ctx_.node().number("hidden") == -std::numeric_limits<double>::infinity();
+  }
+
+  /// Whether the mask shows a key of the tile to a query of the tile. What it says is the same for all rows where it has
+  /// one.
+  Scalar shows_a_key() {
+    const std::vector<SymExpr> sizes = ctx_.operand_sizes(3);
+    const auto varies = [&](std::size_t back) {
+      return sizes.size() >= back && !sizes[sizes.size() - back].is_constant(1);
+    };
+    const bool has_rows = varies(2) || (group_ > 1 && varies(3));
+    const SymExpr row = b_.begin_for(has_rows ? rows_ : SymExpr(1), ForStmt::Kind::Serial);
+    const SymExpr c = b_.begin_for(key_count_, ForStmt::Kind::Vector);
+    const Scalar mask = ctx_.operand(3, mask_index(row, key_begin_ + c));
+    const Scalar added = mask.dtype == DType::Bool
+                             ? select(b_, Mask(mask), number(0), lowest(b_, dtype_))
+                             : b_.convert(mask, dtype_);
+    const Scalar of_row = b_.reduce(ReduceOp::Max, dtype_, {&added, 1})[0];
+    b_.end_for();
+    const Scalar most = b_.reduce(ReduceOp::Max, dtype_, {&of_row, 1})[0];
+    b_.end_for();
+    return b_.apply(ScalarOp::Ne, most, lowest(b_, dtype_));
   }
 
   SymExpr place(const AffineOperand& operand, const SymExpr& head, const SymExpr& row,
@@ -187,9 +246,24 @@ class AttentionNest {
     b_.end_for();
   }
 
+  /// Queries of a tile behind each other, as its rows are.
+  void pack_queries() {
+    const std::int64_t depth = depth_.constant();
+    const std::int64_t count = tile_rows_ * depth;
+    packed_queries_ = b_.add_local(ctx_.node().input(0).meta().dtype, count, count);
+    const SymExpr row = b_.begin_for(rows_, ForStmt::Kind::Serial);
+    const SymExpr d = b_.begin_for(depth, ForStmt::Kind::Vector);
+    const SymExpr source = place(q_, head_of(row), query_of(row), d);
+    b_.store(packed_queries_, row * depth + d, b_.load(q_.buffer, source));
+    b_.end_for();
+    b_.end_for();
+  }
+
   void contract_queries(const SymExpr& from, const SymExpr& depth, TileOperand keys,
                         bool accumulate) {
-    TileOperand a{q_.buffer, place(q_, head_, row_begin_, from), q_.strides[2], q_.strides[3]};
+    TileOperand a = group_ > 1 ? TileOperand{packed_queries_, from, depth_, 1}
+                               : TileOperand{q_.buffer, place(q_, head_, row_begin_, from),
+                                             q_.strides[2], q_.strides[3]};
     b_.contract({scores_, dtype_, tile_rows_, kKeys, rows_, key_count_, depth, std::move(a),
                  std::move(keys), accumulate});
   }
@@ -236,11 +310,11 @@ class AttentionNest {
   }
 
   /// The score of a key with everything that scales or hides it.
-  Scalar masked(Scalar score, const SymExpr& query, const SymExpr& key) {
+  Scalar masked(Scalar score, const SymExpr& row, const SymExpr& key) {
     score = capped(b_.apply(ScalarOp::Mul, score, scale()));
     Mask seen;
     if (is_masked()) {
-      const Scalar mask = ctx_.operand(3, mask_index(query, key));
+      const Scalar mask = ctx_.operand(3, mask_index(row, key));
       const double hidden = ctx_.node().number("hidden");
       if (mask.dtype != DType::Bool)
         score = b_.apply(ScalarOp::Add, score, b_.convert(mask, dtype_));
@@ -250,12 +324,12 @@ class AttentionNest {
         score = b_.apply(ScalarOp::Select, {mask, score, number(hidden)});
     }
     if (ctx_.node().flag("causal"))
-      seen = both(b_, seen, compare(b_, ScalarOp::Le, key, query + keys_ - out_[2]));
+      seen = both(b_, seen, compare(b_, ScalarOp::Le, key, query_of(row) + keys_ - out_[2]));
     return seen ? select(b_, seen, score, lowest(b_, dtype_)) : score;
   }
 
-  Index mask_index(const SymExpr& query, const SymExpr& key) {
-    const SymExpr full[] = {batch_, head_, query, key};
+  Index mask_index(const SymExpr& row, const SymExpr& key) {
+    const SymExpr full[] = {batch_, head_of(row), query_of(row), key};
     const std::vector<SymExpr> sizes = ctx_.operand_sizes(3);
     Index index;
     for (std::size_t d = 0; d < sizes.size(); ++d)
@@ -267,7 +341,7 @@ class AttentionNest {
     const SymExpr row = b_.begin_for(rows_, ForStmt::Kind::Serial);
     const SymExpr c = b_.begin_for(key_count_, ForStmt::Kind::Vector);
     const SymExpr at = row * kKeys + c;
-    const Scalar score = masked(b_.load(scores_, at), row_begin_ + row, key_begin_ + c);
+    const Scalar score = masked(b_.load(scores_, at), row, key_begin_ + c);
     b_.store(scores_, at, score);
     const Scalar most = b_.reduce(ReduceOp::Max, dtype_, {&score, 1})[0];
     b_.end_for();
@@ -324,7 +398,7 @@ class AttentionNest {
     const Scalar sum = b_.load(sums_, row * tile_columns_ + column);
     const Scalar mean = b_.apply(ScalarOp::Mul, sum, share);
     const Scalar value = b_.apply(ScalarOp::Select, {none, number(0), mean});
-    const SymExpr index[] = {batch_, head_, row_begin_ + row, column_begin_ + column};
+    const SymExpr index[] = {batch_, head_of(row), query_of(row), column_begin_ + column};
     ctx_.result(0, index, b_.convert(value, ctx_.node().output().dtype));
     b_.end_for();
     b_.end_for();
@@ -336,12 +410,14 @@ class AttentionNest {
   const AffineOperand q_, k_, v_;
   const SymExpr depth_, keys_;
   const DType dtype_;
-  const std::int64_t tile_rows_;
+  std::int64_t tile_rows_;
   std::int64_t tile_columns_ = 1;
+  std::int64_t group_ = 1;  ///< heads that are rows of a tile
+  std::int64_t tile_queries_ = 1;
   bool has_form_ = false;
-  SymExpr batch_, head_, shared_head_;
-  SymExpr row_begin_, rows_, column_begin_, columns_, key_begin_, key_count_;
-  NestBufferId scores_ = 0, sums_ = 0, largest_ = 0, total_ = 0, packed_ = 0;
+  SymExpr batch_, head_, shared_head_;  ///< head_: of k, where heads of q are rows of a tile
+  SymExpr row_begin_, queries_, rows_, column_begin_, columns_, key_begin_, key_count_;
+  NestBufferId scores_ = 0, sums_ = 0, largest_ = 0, total_ = 0, packed_ = 0, packed_queries_ = 0;
   NestBufferId most_ = 0;  ///< largest score of each row in this tile, then what all are shifted by
   NestBufferId rescale_ = 0;
 };

@@ -210,8 +210,10 @@ void Grower::attention() {
       rounded({score, 0, false, false}, dtype == f64 ? f64 : f32).error * quality.bound;
   if (shared == 1 && (dtype == f32 || dtype == f64) && chance(50))
     return written_attention({q, k, v, mask}, {score, off, false, false}, rounded(quality, dtype));
-  emit("attention", {q, k, v, mask}, {{"causal", chance(40)}, {"scale", chance(50) ? 0.0 : 0.5}},
-       rounded(quality, dtype));
+  const ir::Attrs attrs{{"causal", chance(40)},
+                        {"scale", chance(50) ? 0.0 : 0.5},
+                        {"softcap", chance(70) ? 0.0 : 0.75}};
+  emit("attention", {q, k, v, mask}, attrs, rounded(quality, dtype));
 }
 
 /// As models write it, which the pass form-attention makes one op of, unless a later node reads what lies between.

@@ -45,6 +45,63 @@ TEST(AttentionNest, Masks) {
   }
 }
 
+TEST(AttentionNest, HeadsThatShareKeysAreRowsOfATile) {
+  for (const Shape& s : {Shape{6, 2, 25, 70, 8, 8}, Shape{8, 1, 1, 130, 16, 5},
+                         Shape{4, 2, 33, 70, 70, 130}, Shape{34, 2, 3, 5, 4, 4}}) {
+    for (const ir::Sizes& sizes :
+         {ir::Sizes{2, s.heads, s.queries, s.keys}, {s.queries, s.keys}, {2, s.heads, 1, s.keys}}) {
+      std::vector<ir::Literal> all = operands(s);
+      all.push_back(noise(boolean, sizes, 4));
+      for (const bool causal : {false, true})
+        expect_fast_nest_right({"attention", all, {{"causal", causal}}}, 1e-4);
+    }
+  }
+  expect_nest_right({"attention", operands({3, 1, 23, 5, 2, 2})}, 1e-4);
+  // 21 queries of three heads are a tile.
+  for (const auto& [length, extent] :
+       {std::pair("s1", "4*floor((s1+20)/21)"), std::pair("1", "4")}) {
+    ir::GraphBuilder b("main");
+    const ir::Value q = b.input(tensor(f32, {"2", "6", length, "8"}));
+    const ir::Value k = b.input(tensor(f32, {"2", "2", "s0", "8"}));
+    b.output(b.emit("attention", {q, k, k}));
+    const jit::Program program = jit::lower(b.finish(), {.target = jit::LowerOptions::Target::Cpu});
+    ASSERT_EQ(program.kernels.size(), 1u);
+    EXPECT_EQ(program.kernels[0].nest->parallel_extent.to_string(), extent);
+  }
+}
+
+TEST(AttentionNest, ScoresAreCapped) {
+  for (const DType dtype : {f32, f64, f16}) {
+    std::vector<ir::Literal> all = operands({4, 2, 6, 70, 4, 4}, dtype);
+    expect_nest_right({"attention", all, {{"softcap", 0.25}, {"causal", true}}}, 1e-4);
+    all.push_back(noise(boolean, {6, 70}, 4));
+    expect_nest_right({"attention", all, {{"softcap", 2.0}}}, 1e-4);
+  }
+}
+
+/// Values there are NaN, which would show in sums that read them.
+TEST(AttentionNest, TilesOfHiddenKeysAreNotRead) {
+  for (const DType dtype : {boolean, f32}) {
+    for (const ir::Sizes& sizes : {ir::Sizes{2, 1, 1, 300}, {3, 300}}) {
+      std::vector<ir::Literal> all = operands({4, 2, 3, 300, 4, 4});
+      ir::Literal mask(dtype, sizes);
+      for (std::int64_t k = 0; k < mask.count(); ++k) {
+        const bool seen = k % 300 >= 64 && k % 300 < 200;
+        mask.set(k, dtype == boolean ? (seen ? 1.0 : 0.0) : (seen ? 0.5 : -INFINITY));
+      }
+      all.push_back(mask);
+      const ir::Literal want = testing::value_of({"attention", all});
+      ir::Literal& v = all[2];
+      for (std::int64_t k = 0; k < v.count(); ++k) {
+        const std::int64_t key = k / 4 % 300;
+        if (key < 64 || key >= 256) v.set(k, NAN);
+      }
+      const ir::Graph graph = testing::graph_of({"attention", all});
+      expect_same(run_program(graph, lowered(graph), all, as_code()).at(0), want, 1e-4);
+    }
+  }
+}
+
 TEST(AttentionNest, QueriesThatSeeNothingGiveZero) {
   std::vector<ir::Literal> all = operands({1, 1, 3, 70, 4, 4});
   ir::Literal mask = noise(f32, {3, 70});

@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""Writes what ONNX Runtime gives for ops of com.microsoft: tests/onnx/contrib_cases.zip, in the ONNX backend-test layout.
+
+usage: make_contrib_cases.py      (needs: pip install onnxruntime onnx numpy)
+
+One node a case. Sizes above 1 are symbolic in the models, so that one plan serves all of them.
+"""
+
+import pathlib
+import zipfile
+
+import numpy
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+BATCH, QUERIES, KEYS, HEADS, SIZE = 2, 5, 7, 4, 8
+SHARED, WIDE = 2, 16  # of GroupQueryAttention, whose heads are multiples of 16 in ONNX Runtime
+WIDTH = HEADS * SIZE
+random = numpy.random.default_rng(0)
+
+
+def floats(*sizes):
+    return (random.standard_normal(sizes) * 0.5).astype(numpy.float32)
+
+
+def ints(*numbers):
+    return numpy.array(numbers, numpy.int32)
+
+
+def marks(*sizes):
+    return (random.random(sizes) > 0.4).astype(numpy.int32)
+
+
+def described(name, array, symbolic):
+    sizes = [f"{name}_{axis}" if symbolic and size > 1 else size for axis, size in enumerate(array.shape)]
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), sizes)
+
+
+class Cases:
+    def __init__(self, path):
+        self.file = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED)
+
+    def write(self, path, data):
+        self.file.writestr(zipfile.ZipInfo(path, (2026, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED)
+
+    def add(self, case, op, inputs, outputs, symbolic=True, integer_outputs=(), **attributes):
+        """`inputs`: arrays, None where one is absent; `outputs`: how many."""
+        given = {f"i{k}": x for k, x in enumerate(inputs) if x is not None}
+        names = [f"i{k}" if x is not None else "" for k, x in enumerate(inputs)]
+        results = [f"o{k}" for k in range(outputs)]
+        node = helper.make_node(op, names, results, domain="com.microsoft", **attributes)
+        kind = lambda k: TensorProto.INT32 if k in integer_outputs else TensorProto.FLOAT
+        graph = helper.make_graph(
+            [node],
+            case,
+            [described(name, x, symbolic) for name, x in given.items()],
+            [helper.make_tensor_value_info(name, kind(k), None) for k, name in enumerate(results)],
+        )
+        opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        session = onnxruntime.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+        arrays = session.run(None, given)
+        for info, array in zip(model.graph.output, arrays):
+            info.CopyFrom(
+                helper.make_tensor_value_info(info.name, info.type.tensor_type.elem_type, [None] * array.ndim)
+            )
+        self.write(f"{case}/model.onnx", model.SerializeToString())
+        for stem, all_arrays in (("input", list(given.values())), ("output", arrays)):
+            for k, array in enumerate(all_arrays):
+                proto = numpy_helper.from_array(array)
+                self.write(f"{case}/test_data_set_0/{stem}_{k}.pb", proto.SerializeToString())
+
+
+def multi_head_attention(cases):
+    q, k, v = floats(BATCH, QUERIES, WIDTH), floats(BATCH, KEYS, WIDTH), floats(BATCH, KEYS, WIDTH)
+
+    def add(case, *inputs, outputs=1, **attributes):
+        cases.add("mha_" + case, "MultiHeadAttention", inputs, outputs, num_heads=HEADS, **attributes)
+
+    add("plain", q, k, v)
+    add("bias", q, k, v, floats(3 * WIDTH), scale=0.3)
+    add("lengths", q, k, v, None, ints(3, 7))
+    add("marks", q, k, v, None, marks(BATCH, KEYS))
+    add("marks_of_queries", q, k, v, None, marks(BATCH, QUERIES, KEYS))
+    add("filter_value", q, k, v, None, marks(BATCH, KEYS), mask_filter_value=-2.0)
+    add("attention_bias", q, k, v, None, None, floats(1, HEADS, QUERIES, KEYS))
+    add("marks_and_bias", q, k, v, None, marks(BATCH, KEYS), floats(BATCH, HEADS, QUERIES, KEYS))
+    add("heads_of_keys", q, floats(BATCH, HEADS, KEYS, SIZE), floats(BATCH, HEADS, KEYS, SIZE))
+    add("wide_values", q, k, floats(BATCH, KEYS, HEADS * 6))
+    new = floats(BATCH, QUERIES, WIDTH), floats(BATCH, QUERIES, WIDTH)
+    past = floats(BATCH, HEADS, 3, SIZE), floats(BATCH, HEADS, 3, SIZE)
+    add("past", q, *new, None, None, None, *past, outputs=3)
+    add("past_causal", q, *new, None, None, None, *past, outputs=3, unidirectional=1)
+
+
+def attention(cases):
+    x, w, b = floats(BATCH, QUERIES, 24), floats(24, 3 * WIDTH), floats(3 * WIDTH)
+
+    def add(case, *inputs, outputs=1, **attributes):
+        cases.add("attention_" + case, "Attention", inputs, outputs, num_heads=HEADS, **attributes)
+
+    add("plain", x, w, b)
+    add("causal", x, w, b, unidirectional=1)
+    add("lengths", x, w, b, ints(5, 2))
+    add("marks", x, w, b, marks(BATCH, QUERIES))
+    add("marks_of_queries", x, w, b, marks(BATCH, QUERIES, QUERIES))
+    add("past", x, w, b, None, floats(2, BATCH, HEADS, 3, SIZE), outputs=2, unidirectional=1)
+    add("bias", x, w, b, None, None, floats(BATCH, HEADS, QUERIES, QUERIES))
+    narrow = 2 * WIDTH + HEADS * 4
+    sizes = [WIDTH, WIDTH, HEADS * 4]
+    add("narrow_values", x, floats(24, narrow), floats(narrow), qkv_hidden_sizes=sizes)
+
+
+def angles(positions, pairs):
+    angle = floats(positions, pairs) * 3
+    return numpy.cos(angle), numpy.sin(angle)
+
+
+def rotary_embedding(cases):
+    cosines, sines = angles(16, SIZE // 2)
+    at = random.integers(0, 16, (BATCH, QUERIES))
+    x = floats(BATCH, QUERIES, WIDTH)
+
+    def add(case, *inputs, **attributes):
+        cases.add("rotary_" + case, "RotaryEmbedding", inputs, 1, symbolic=False, **attributes)
+
+    add("first_position", x, numpy.array([2]), cosines, sines)
+    add("positions", x, at, cosines, sines)
+    add("interleaved", x, at, cosines, sines, interleaved=1)
+    add("heads", floats(BATCH, HEADS, QUERIES, SIZE), at, cosines, sines)
+    part = numpy.ascontiguousarray(cosines[:, :2]), numpy.ascontiguousarray(sines[:, :2])
+    add("partial", x, at, *part, num_heads=HEADS, rotary_embedding_dim=4)
+
+
+def group_query_attention(cases):
+    def add(case, queries, lengths, past, packed=False, rotary=True, bias=False, positions=False, **attributes):
+        """`lengths`: keys of each sequence, with this call's; `past`: how long the caches are."""
+        batch = len(lengths)
+        caches = floats(batch, SHARED, past, WIDE), floats(batch, SHARED, past, WIDE)
+        for cache in caches:
+            for sequence, length in enumerate(lengths):
+                cache[sequence, :, max(length - queries, 0) :] = 0
+        new = floats(batch, queries, SHARED * WIDE), floats(batch, queries, SHARED * WIDE)
+        if packed:
+            new = None, None
+        heads = HEADS + 2 * SHARED if packed else HEADS
+        inputs = [floats(batch, queries, heads * WIDE), *new, *caches]
+        inputs += [ints(*(length - 1 for length in lengths)), numpy.array(max(lengths), numpy.int32)]
+        inputs += angles(16, WIDE // 2) if rotary else (None, None)
+        at = [[max(length - queries, 0) + k for k in range(queries)] for length in lengths]
+        inputs += [numpy.array(at) if positions else None]
+        inputs += [floats(1, HEADS, queries, max(lengths)) if bias else None]
+        while inputs[-1] is None:
+            inputs.pop()
+        attributes |= {"num_heads": HEADS, "kv_num_heads": SHARED, "do_rotary": int(rotary)}
+        cases.add("gqa_" + case, "GroupQueryAttention", inputs, 3, **attributes)
+
+    add("prompt", 5, [5], 0)
+    add("prompt_into_caches", 5, [5, 5], 16)
+    add("decode", 1, [7, 7], 6)
+    add("decode_lengths", 1, [7, 4], 6)
+    add("decode_into_caches", 1, [7, 4], 16)
+    add("packed", 1, [7, 7], 6, packed=True)
+    add("interleaved", 1, [7, 5], 6, rotary_interleaved=1)
+    add("not_rotated", 1, [7, 5], 6, rotary=False)
+    add("window", 5, [5, 5], 0, local_window_size=2)
+    add("window_decode", 1, [10, 8], 9, local_window_size=4)
+    add("softcap", 1, [7, 5], 6, softcap=0.5)
+    add("scale", 1, [7, 5], 6, scale=0.2)
+    add("chunk", 4, [10], 6)
+    add("bias", 1, [7, 7], 6, bias=True)
+    add("positions", 1, [7, 5], 6, positions=True)
+
+
+def embed_layer_normalization(cases):
+    ids, segments = random.integers(0, 20, (BATCH, QUERIES)), random.integers(0, 2, (BATCH, QUERIES))
+    ids, segments = ids.astype(numpy.int32), segments.astype(numpy.int32)
+    words, places, kinds = floats(20, 8), floats(QUERIES + 3, 8), floats(2, 8)
+    norm = floats(8), floats(8)
+
+    def add(case, *inputs, outputs=2):
+        cases.add(
+            "embed_" + case, "EmbedLayerNormalization", inputs, outputs, False, integer_outputs={1}, epsilon=1e-6
+        )
+
+    add("marks", ids, segments, words, places, kinds, *norm, marks(BATCH, QUERIES))
+    add("words_alone", ids, None, words, places, None, *norm)
+    at = random.integers(0, QUERIES + 3, (BATCH, QUERIES)).astype(numpy.int32)
+    add("positions", ids, segments, words, places, kinds, *norm, None, at, outputs=3)
+
+
+def main():
+    cases = Cases(pathlib.Path(__file__).parent / "contrib_cases.zip")
+    for family in (
+        multi_head_attention,
+        attention,
+        rotary_embedding,
+        group_query_attention,
+        embed_layer_normalization,
+    ):
+        family(cases)
+    cases.file.close()
+
+
+if __name__ == "__main__":
+    main()
