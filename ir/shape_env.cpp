@@ -12,17 +12,29 @@ ShapeEnv::~ShapeEnv() = default;
 
 namespace {
 
-/// The symbol that `zero` == 0 gives away and what it is: the last one that stands alone.
-std::optional<std::pair<const base::Symbol, SymExpr>> solve(const SymExpr& zero) {
+using Solved = std::optional<std::pair<base::Symbol, SymExpr>>;
+
+/// What a symbol is where `zero` == 0, if it stands alone there.
+Solved solved_for(const base::Symbol& symbol, const SymExpr& zero) {
+  const auto linear = zero.linear_in(symbol);
+  if (!linear) return {};
+  if (linear->coefficient.is_constant(1)) return std::pair(symbol, -linear->rest);
+  if (linear->coefficient.is_constant(-1)) return std::pair(symbol, linear->rest);
+  return {};
+}
+
+/// The symbol that `zero` == 0 gives away and what it is: the last one that stands alone, rather one that is a sum than one that
+/// is a difference, of which nothing says that it is no less than 0.
+Solved solve(const SymExpr& zero) {
   std::vector<base::Symbol> symbols;
   zero.collect_symbols(symbols);
+  Solved first;
   for (std::size_t k = symbols.size(); k-- > 0;) {
-    const auto linear = zero.linear_in(symbols[k]);
-    if (!linear) continue;
-    if (linear->coefficient.is_constant(1)) return std::pair(symbols[k], -linear->rest);
-    if (linear->coefficient.is_constant(-1)) return std::pair(symbols[k], linear->rest);
+    Solved solved = solved_for(symbols[k], zero);
+    if (solved && base::provably_nonnegative(solved->second, {})) return solved;
+    if (!first) first = std::move(solved);
   }
-  return {};
+  return first;
 }
 
 }  // namespace
@@ -34,7 +46,7 @@ base::SymbolExprs equalities(std::span<const Assumption> assumptions) {
     if (p.op != Predicate::Op::Eq) continue;
     const auto solved = solve(p.left.substitute(known) - p.right.substitute(known));
     if (!solved) continue;
-    const base::SymbolExprs one{*solved};
+    const base::SymbolExprs one{{solved->first, solved->second}};
     for (auto& [symbol, expr] : known) expr = expr.substitute(one);
     known.insert(*solved);
   }

@@ -18,6 +18,9 @@ namespace {
 /// Columns of v that one tile of the kernel holds.
 constexpr std::int64_t kMostColumns = 128;
 
+/// Of matrices of four dimensions.
+const std::vector<std::int64_t> kTransposed{0, 1, 3, 2};
+
 /// A constant of one element.
 std::optional<double> known_scalar(const Value& value) {
   if (!value || value.node->op_name() != "const") return std::nullopt;
@@ -212,11 +215,16 @@ class AttentionFormer {
       sizes.insert(sizes.end(), old.meta().sizes.end() - 2, old.meta().sizes.end());
       return reshaped(builder, rewriter.map(old), sizes);
     };
-    const std::vector<std::int64_t> transposed{0, 1, 3, 2};
     std::vector<Value> operands{heads(match.scores->input(0))};
-    operands.push_back(
-        builder.emit("permute", {heads(match.scores->input(1))}, {{"perm", transposed}}));
-    operands.push_back(heads(product.input(1)));
+    const Value k = repeated_heads(untransposed(match.scores->input(1)));
+    const Value v = repeated_heads(product.input(1));
+    if (k && v && k.meta().sizes[1] == v.meta().sizes[1]) {
+      for (const Value& shared : {k, v}) operands.push_back(without_one(builder, rewriter, shared));
+    } else {
+      operands.push_back(
+          builder.emit("permute", {heads(match.scores->input(1))}, {{"perm", kTransposed}}));
+      operands.push_back(heads(product.input(1)));
+    }
     Attrs attrs{{"scale", match.scale}, {"softcap", match.softcap}, {"nan_rows", true}};
     if (match.mask) {
       Value mask = rewriter.map(match.mask->value);
@@ -232,6 +240,40 @@ class AttentionFormer {
     }
     const Value made = builder.call(*find_op("attention"), operands, std::move(attrs))->value();
     return reshaped(builder, made, product.output().sizes);
+  }
+
+  /// What `value` is a transpose of; null where it is none.
+  static Value untransposed(const Value& value) {
+    const Node& node = *value.node;
+    if (node.op_name() != "permute" || node.ints("perm") != kTransposed) return {};
+    return node.input(0);
+  }
+
+  /// [B, Hk, 1, L, D], where `value` is [B, H, L, D] with each head of that repeated, as models write it for heads that share
+  /// keys; else null.
+  static Value repeated_heads(const Value& value) {
+    if (!value || value.node->op_name() != "reshape") return {};
+    const Value expanded = value.node->input(0);
+    if (expanded.node->op_name() != "expand") return {};
+    const Value shared = expanded.node->input(0);
+    const Dims& sizes = value.meta().sizes;
+    const Dims& wide = expanded.meta().sizes;
+    const Dims& narrow = shared.meta().sizes;
+    if (sizes.size() != 4 || wide.size() != 5 || narrow.size() != 5 || !narrow[2].is_constant(1))
+      return {};
+    const bool repeats = narrow[1].is_constant() && wide[2].is_constant() &&
+                         sizes[1] == narrow[1] * wide[2] && narrow[0] == sizes[0];
+    const auto same = [&](std::size_t d) {
+      return narrow[d] == wide[d] && wide[d] == sizes[d - 1];
+    };
+    return repeats && narrow[1] == wide[1] && narrow[0] == wide[0] && same(3) && same(4) ? shared
+                                                                                         : Value{};
+  }
+
+  /// [B, Hk, L, D] of [B, Hk, 1, L, D].
+  static Value without_one(GraphBuilder& builder, Rewriter& rewriter, const Value& shared) {
+    const Dims& sizes = shared.meta().sizes;
+    return reshaped(builder, rewriter.map(shared), {sizes[0], sizes[1], sizes[3], sizes[4]});
   }
 
   static Value reshaped(GraphBuilder& builder, const Value& value, const Dims& sizes) {

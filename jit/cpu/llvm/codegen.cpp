@@ -29,10 +29,11 @@
 #include "jit/cpu/llvm/nest_emitter.h"
 
 namespace heddle::jit::cpu {
-namespace {
 
-/// Raised whenever the code generated for a nest changes.
-constexpr int kEmitterVersion = 32;
+/// A hash of this folder's sources, written when they are compiled (jit/CMakeLists.txt).
+extern const char* const kEmitterSources;
+
+namespace {
 
 [[noreturn]] void fail(const std::string& name, const std::string& what) {
   throw CompileError({.what = "LLVM: " + what, .where = name, .expected = {}, .got = {}});
@@ -157,7 +158,7 @@ CodegenTarget host_target(std::int64_t vector_bytes) {
 }
 
 std::string codegen_version() {
-  return std::string("llvm ") + LLVM_VERSION_STRING + " emitter " + std::to_string(kEmitterVersion);
+  return std::string("llvm ") + LLVM_VERSION_STRING + " emitter " + kEmitterSources;
 }
 
 namespace {
