@@ -71,6 +71,6 @@ class Sweeper {
 
 }  // namespace
 
-void drop_unused(Nest& nest) { Sweeper().sweep(nest.body); }
+void drop_unused(Block& body) { Sweeper().sweep(body); }
 
 }  // namespace heddle::jit

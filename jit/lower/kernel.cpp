@@ -62,7 +62,7 @@ void Kernel::store(Value storage, const Index& index, Scalar scalar) {
 FinishedNest finish_nest(NestBuilder& builder, const std::vector<SymExpr>& sizes_first,
                          bool loops_run) {
   Nest& nest = builder.nest();
-  drop_unused(nest);
+  drop_unused(nest.body);
   hoist_invariants(nest, loops_run);
   // A recipe may know better.
   if (nest.work.is_constant(0)) nest.work = total_work(nest);

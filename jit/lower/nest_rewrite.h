@@ -23,8 +23,8 @@ void substitute(Block& block, const base::SymbolExprs& replacements, const base:
 /// holds of every loop.
 void hoist_invariants(Nest& nest, bool loops_run);
 
-/// Removes statements whose results nobody uses.
-void drop_unused(Nest& nest);
+/// Removes statements of a nest, or of what becomes one, whose results nobody uses.
+void drop_unused(Block& body);
 
 /// What canonical numbering did to a nest's parameters.
 struct Renumbering {

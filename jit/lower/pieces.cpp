@@ -108,9 +108,10 @@ bool pays(const std::vector<SymExpr>& bounds, const SymExpr& extent, const SymEx
 }  // namespace
 
 std::optional<Cut> find_cut(const Block& body, const std::vector<AxisRun>& axes,
-                            const base::Facts& facts) {
+                            const base::Facts& facts, std::size_t most) {
   const Comparisons comparisons(body);
-  std::optional<Cut> best;
+  std::vector<Cut> cuts;  // innermost first
+  std::size_t pieces = 1;
   SymExpr inner = 1;
   for (std::size_t k = axes.size(); k-- > 0;) {
     std::vector<SymExpr> bounds = comparisons.bounds_of(axes[k].axis);
@@ -118,10 +119,14 @@ std::optional<Cut> find_cut(const Block& body, const std::vector<AxisRun>& axes,
     const bool usable = !bounds.empty() && bounds.size() <= kMaxBounds &&
                         arrange(bounds, extent, facts) && !bounds.empty() &&
                         pays(bounds, extent, inner);
-    if (usable && (!best || bounds.size() > best->bounds.size())) best = Cut{k, std::move(bounds)};
     inner *= extent;
+    if (!usable) continue;
+    pieces *= bounds.size() + 1;
+    cuts.push_back({k, std::move(bounds)});
   }
-  return best;
+  if (cuts.empty()) return std::nullopt;
+  if (pieces <= most) return cuts.back();
+  return *std::ranges::max_element(cuts, {}, [](const Cut& cut) { return cut.bounds.size(); });
 }
 
 void PieceJoiner::take() {

@@ -14,10 +14,11 @@ struct Cut {
   std::vector<SymExpr> bounds;
 };
 
-/// The cut at which the comparisons of indices in `body` change, along the axis with most of them. Nothing
+/// The cut at which the comparisons of indices in `body` change: along the outermost axis where cuts along all axes give no more than
+/// `most` pieces, which then can be cut again, else along the one with most of them. Nothing
 /// when there is none, when the order of the bounds is unknown, or when pieces would be too short to pay.
 std::optional<Cut> find_cut(const Block& body, const std::vector<AxisRun>& axes,
-                            const base::Facts& facts);
+                            const base::Facts& facts, std::size_t most);
 
 /// Several loop nests as one kernel: each takes its share of the parallel iterations.
 class PieceJoiner {

@@ -1,11 +1,15 @@
 // Pointwise groups: every member at each point of one domain, stored where others need it.
 #include "jit/lower/domain.h"
 #include "jit/lower/kernel.h"
+#include "jit/lower/nest_rewrite.h"
 #include "jit/lower/pieces.h"
 
 namespace heddle::jit {
 
 namespace {
+
+/// Pieces of a domain that is cut along two axes.
+constexpr std::size_t kMostPieces = 6;
 
 class PointwiseBuilder {
  public:
@@ -18,7 +22,7 @@ class PointwiseBuilder {
     if (kernel_.is_empty()) return kernel_.finish_empty();
     std::vector<AxisRun> axes = make_axes(kernel_.builder, domain_, point_);
     Block body = emit();
-    if (const auto cut = find_cut(body, axes, kernel_.builder.facts())) {
+    if (const auto cut = find_cut(body, axes, kernel_.builder.facts(), kMostPieces)) {
       emit_pieces(axes, *cut);
     } else {
       wrap(std::move(body), axes);
@@ -47,30 +51,44 @@ class PointwiseBuilder {
     wrap_points(kernel_.builder, std::move(body), std::move(runs), kernel_.state.options());
   }
 
-  /// Emits again for each piece, where what the bounds decide is known.
+  /// Emits again for each piece, where what the bounds decide is known; a few pieces are cut along another axis again, as those of
+  /// halves that are turned on their way behind a cache.
   void emit_pieces(const std::vector<AxisRun>& axes, const Cut& cut) {
     PieceJoiner joiner(kernel_.builder);
+    emit_pieces(axes, cut, kMostPieces, joiner);
+    joiner.join();
+  }
+
+  void emit_pieces(const std::vector<AxisRun>& axes, const Cut& cut, std::size_t most,
+                   PieceJoiner& joiner) {
     std::vector<SymExpr> ends = cut.bounds;
     ends.push_back(axes[cut.axis].extent);
+    const std::size_t left = most / ends.size();
     const Index whole = point_;
     SymExpr begin = 0;
     for (const SymExpr& end : ends) {
       std::vector<AxisRun> own;
+      base::SymbolExprs places;
       for (std::size_t k = 0; k < axes.size(); ++k) {
         const SymExpr extent = k == cut.axis ? end - begin : axes[k].extent;
         own.push_back({kernel_.builder.new_axis(extent), extent});
+        places.emplace(axes[k].axis, k == cut.axis ? begin + own[k].axis : SymExpr(own[k].axis));
       }
       point_ = whole;
-      for (SymExpr& expr : point_) {
-        for (std::size_t k = 0; k < axes.size(); ++k)
-          if (expr == SymExpr(axes[k].axis))
-            expr = k == cut.axis ? begin + own[k].axis : SymExpr(own[k].axis);
+      for (SymExpr& expr : point_) expr = expr.substitute(places);
+      Block body = emit();
+      drop_unused(body);  // Comparisons of what this piece has none of would cut it.
+      const auto again =
+          left > 1 ? find_cut(body, own, kernel_.builder.facts(), left) : std::nullopt;
+      if (again && again->bounds.size() < left) {
+        emit_pieces(own, *again, left, joiner);
+      } else {
+        wrap(std::move(body), own);
+        joiner.take();
       }
-      wrap(emit(), own);
-      joiner.take();
       begin = end;
     }
-    joiner.join();
+    point_ = whole;
   }
 
   Kernel kernel_;

@@ -2,6 +2,7 @@
 
 #include "heddle/error.h"
 #include "ir/graph.h"
+#include "ir/known_sizes.h"
 #include "ir/op.h"
 #include "ir/text.h"
 #include "tests/support/one_op.h"
@@ -81,6 +82,20 @@ TEST(ShapeEnv, ALinearEqualityIsSolved) {
   EXPECT_TRUE(env.require({Predicate::Op::Eq, s0 + 1, s1 - 2}, "", {}));
   EXPECT_TRUE(env.decide({Predicate::Op::Eq, s1, s0 + 3}, "", {}));
   EXPECT_EQ(env.assumptions.size(), 1u);
+}
+
+TEST(ShapeEnv, ASumIsSolvedForBeforeADifference) {
+  // A mask is as long as a cache and what comes behind it.
+  const SymExpr s2 = SymExpr::size(2);
+  for (const auto& [left, right] : {std::pair(s0, s1 + s2), std::pair(s1 + s2, s0)}) {
+    const ir::Assumption sum{{Predicate::Op::Eq, left, right}, "", {}};
+    const base::SymbolExprs known = ir::equalities({&sum, 1});
+    ASSERT_EQ(known.size(), 1u);
+    EXPECT_EQ(known.begin()->first, s0.symbol());
+    EXPECT_EQ(known.begin()->second, s1 + s2);
+  }
+  const ir::Assumption difference{{Predicate::Op::Eq, s0, s1 - s2 + s2 * s0}, "", {}};
+  EXPECT_EQ(ir::equalities({&difference, 1}).begin()->second, s0 - s2 * s0 + s2);
 }
 
 TEST(ShapeEnv, DecidesByHintsAndRecordsTheOutcome) {

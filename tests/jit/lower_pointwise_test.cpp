@@ -196,6 +196,30 @@ TEST(LowerPointwise, ConcatIsCutAtItsBounds) {
   }
 }
 
+/// Keys turned in halves behind a cache: what was there is copied in whole rows, and nothing is chosen element by element.
+TEST(LowerPointwise, ConcatOfAConcatIsCutAlongBothAxes) {
+  GraphBuilder b("main");
+  const Value past = b.input(tensor(f32, {"2", "s0", "64"}));
+  const Value x = b.input(tensor(f32, {"2", "s1", "64"}));
+  const auto half = [&](std::int64_t from) {
+    const ir::Dims limit{2, base::SymExpr::size(1), from + 32};
+    return b.emit("slice", {x},
+                  {{"start", ir::Dims{0, 0, from}}, {"limit", limit}, {"stride", ir::Dims(3, 1)}});
+  };
+  const Value halves[] = {b.emit("neg", {half(32)}), half(0)};
+  const Value turned = b.call("concat", halves, {{"axis", std::int64_t{2}}})->value();
+  const Value whole[] = {past, b.emit("add", {x, turned})};
+  b.output(b.call("concat", whole, {{"axis", std::int64_t{1}}})->value());
+  const ir::Graph graph = b.finish();
+  EXPECT_EQ(kernels(graph).size(), 1u);
+  const std::string nests = nests_of(lowered(graph));
+  EXPECT_EQ(nests.find("select"), std::string::npos) << nests;
+  std::size_t pieces = 0;
+  for (std::size_t at = 0; (at = nests.find("if %", at)) != std::string::npos; ++at) ++pieces;
+  EXPECT_EQ(pieces, 3u) << nests;
+  for (const Ints& sizes : {Ints{5, 3}, {0, 2}, {70, 1}, {3, 0}}) expect_right_at(graph, sizes);
+}
+
 TEST(LowerPointwise, PaddingIsCutFromTheRest) {
   GraphBuilder b("main");
   const Value x = b.input(tensor(f32, {"s0", "s1", "20"}));
