@@ -85,9 +85,8 @@ TEST(Attention, AgreesWithTheFormula) {
 
 TEST(Attention, ScoresAreCapped) {
   for (const Heads& h : kHeads) {
-    const OneOp call{"attention",
-                     {h.q(f64), h.k(f64), h.v(f64)},
-                     {{"causal", true}, {"softcap", 0.25}}};
+    const OneOp call{
+        "attention", {h.q(f64), h.k(f64), h.v(f64)}, {{"causal", true}, {"softcap", 0.25}}};
     expect_close(value_of(call), formula(h, f64, true, 0.25), tolerance_of(f64));
     expect_decomposition_agrees(call, tolerance_of(f64));
   }
@@ -285,9 +284,10 @@ TEST(Attention, attention_c8) {
 TEST(Attention, attention_c9) {
   for (const double softcap : {-1.0, kInfinity}) {
     const auto x = meta(f32, {1, 1, 1, 1});
-    EXPECT_EQ(error_of("attention", {x, x, x}, {{"softcap", softcap}}),
-              "attention: C9 softcap is 0 or more, and finite: expected 0 or a positive number, got " +
-                  std::to_string(softcap));
+    EXPECT_EQ(
+        error_of("attention", {x, x, x}, {{"softcap", softcap}}),
+        "attention: C9 softcap is 0 or more, and finite: expected 0 or a positive number, got " +
+            std::to_string(softcap));
   }
 }
 
