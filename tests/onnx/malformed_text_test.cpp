@@ -84,7 +84,7 @@ TEST_F(ModelText, ATruncatedModel) {
 TEST_F(ModelText, AnOpsetFromTheFuture) {
   ModelBuilder model = relu_model();
   model.proto().mutable_opset_import(0)->set_version(99);
-  EXPECT_EQ(text_of_load<ModelError>(model), "model: opset at bytes: expected 1 to 21, got 99");
+  EXPECT_EQ(text_of_load<ModelError>(model), "model: opset at bytes: expected 1 to 28, got 99");
 }
 
 TEST_F(ModelText, ACycle) {
