@@ -283,7 +283,7 @@ void Facts::set_range(Symbol symbol, SymExpr low, SymExpr high) {
   ranges.insert_or_assign(symbol, Range{std::move(low), std::move(high)});
 }
 
-bool provably_nonnegative(const SymExpr& expr, const Facts& facts) {
+bool provably_nonnegative(const SymExpr& expr, const Facts& facts) try {
   if (expr.is_constant()) return expr.constant() >= 0;
   Prover prover(facts);
   if (prover.at_once(expr)) return true;
@@ -292,6 +292,8 @@ bool provably_nonnegative(const SymExpr& expr, const Facts& facts) {
   const bool proven = !has_counterexample(expr, facts) && prover.nonnegative(expr);
   memo.at(expr, facts).nonnegative = proven;
   return proven;
+} catch (const ShapeError&) {
+  return false;  // bounds beyond 64 bits prove nothing
 }
 
 }  // namespace heddle::base

@@ -127,6 +127,12 @@ TEST(Simplify, leaves_what_it_cannot_prove) {
   EXPECT_EQ(mod(t0, 4).simplify(facts), mod(t0, 4));
 }
 
+TEST(ProvablyNonnegative, bounds_beyond_64_bits_prove_nothing) {
+  Facts facts;
+  facts.set_range(s0.symbol(), std::int64_t{1} << 62, std::int64_t{1} << 62);
+  EXPECT_FALSE(provably_nonnegative(s0 * 4 - s1, facts));
+}
+
 TEST(ProvablyNonnegative, index_stays_inside_its_buffer) {
   EXPECT_TRUE(provably_nonnegative(s0 * s1 - 1 - (i0 * s1 + i1), loops()));
   EXPECT_TRUE(provably_nonnegative(s0 * s1 * 64 - 1 - (i0 * s1 * 64 + i1 * 64 + i2), loops()));
