@@ -180,6 +180,10 @@ struct Windows {
 
 /// Bytes that stand for numbers: element (row, column) of an operand for (byte - zero) * scale, multiplied in f32 and rounded
 /// to `dtype`, where zero and scale are elements (row / group, column) of matrices of their own.
+///
+/// With `bits`, element (row, column) of the buffer, which are words of i32, holds 32 / bits rows of its column instead, as
+/// bit_panels says (ir/ops/bit_panels.cpp). They may be multiplied by the scale after they were added up within a group.
+/// Words, scales and zero points of all of the tile's columns are there to be read.
 struct Dequantised {
   /// Element (row, column) is buffer[base + row*row_stride + column*column_stride].
   struct Part {
@@ -192,6 +196,7 @@ struct Dequantised {
   Part scale;                ///< f16, bf16 or f32
   std::optional<Part> zero;  ///< bytes or i32; none: 0
   std::int64_t group = 0;    ///< rows that share a row of those; 0: all
+  std::int64_t bits = 0;     ///< 2, 4 or 8: of a number in a word; 0: bytes
 };
 
 /// One operand of a contraction: element (row, column) is buffer[base + row*row_stride + column*column_stride].

@@ -15,7 +15,7 @@
 //   N13  the extent of a loop inside a vector loop is the same for all its iterations
 //   N14  windows are of a right operand whose elements are not groups, and have taps, strides and dilations of 1 or more
 //   N15  what is dequantised is a right operand of bytes, in an f32 accumulator, with scales of f16, bf16 or f32 and zero points
-//        of bytes or i32
+//        of bytes or i32; one of a few bits (N16) is of words, with whole words of rows in a group and columns side by side
 #include <map>
 #include <set>
 #include <string>
@@ -214,6 +214,7 @@ class Checker {
       return d == DType::F16 || d == DType::BF16 || d == DType::F32;
     };
     const Dequantised& d = *s.b.dequantised;
+    if (d.bits != 0) return of_bits(s, d);
     require(is_byte(buffer(s.b.buffer).dtype) && s.dtype == DType::F32 && s.group == 1 &&
                 !s.b.windows && is_real(d.dtype) && d.group >= 0,
             "N15 an operand that is dequantised");
@@ -223,6 +224,16 @@ class Checker {
     const DType zero = buffer(d.zero->buffer).dtype;
     require(is_byte(zero) || zero == DType::I32, "N15 dtype of zero points");
     part(*d.zero);
+  }
+  void of_bits(const ContractStmt& s, const Dequantised& d) const {
+    const bool fits = d.bits == 2 || d.bits == 4 || d.bits == 8;
+    require(fits && buffer(s.b.buffer).dtype == DType::I32 && s.dtype == DType::F32 &&
+                s.group == 1 && !s.b.windows && d.dtype == DType::F32 && d.group >= 0 &&
+                d.group % (32 / d.bits) == 0 && s.b.column_stride.is_constant(1),
+            "N16 an operand of a few bits");
+    require(is_floating(buffer(d.scale.buffer).dtype), "N16 dtype of scales");
+    part(d.scale);
+    if (d.zero) part(*d.zero);
   }
   void part(const Dequantised::Part& p) const {
     require(buffer(p.buffer).read, "N3 scales and zero points are declared as read");

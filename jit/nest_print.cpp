@@ -110,7 +110,8 @@ class Printer {
   }
   std::string dequantised(const Dequantised& d) const {
     return (d.zero ? " less " + part(*d.zero) : "") + " by " + part(d.scale) +
-           (d.group == 0 ? "" : " of " + std::to_string(d.group) + " rows") + " as " +
+           (d.group == 0 ? "" : " of " + std::to_string(d.group) + " rows") +
+           (d.bits == 0 ? "" : " in " + std::to_string(d.bits) + " bits") + " as " +
            dtype(d.dtype);
   }
   std::string windows(const Windows& w) const {

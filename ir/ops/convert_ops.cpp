@@ -11,6 +11,7 @@
 //
 // Memory: fresh; may take the operand's bytes when S and T are equally wide.
 // Source: WebAssembly's saturating truncation; IEEE 754 for roundings.
+#include "ir/ops/bit_ops.h"
 #include "ir/ops/common.h"
 #include "ir/ops/families.h"
 #include "ir/ops/pointwise.h"
@@ -36,17 +37,19 @@ Scalar element(ElementBuilder& builder, const Node& node, std::uint32_t,
 }  // namespace
 
 std::span<const OpDef> convert_ops() {
-  static const OpDef ops[] = {{
-      .name = "convert",
-      .operands = {{"x"}},
-      .attrs = {{"dtype", AttrKind::DType}},
-      .infer = infer,
-      .alias = ops::reuse_if_same_layout,
-      .evaluate = evaluate,
-      .lowering = {.element = element},
-      .reorder = ops::reorder_pointwise,
-  }};
-  return ops;
+  static const OpDef defs[] = {{
+                                   .name = "convert",
+                                   .operands = {{"x"}},
+                                   .attrs = {{"dtype", AttrKind::DType}},
+                                   .infer = infer,
+                                   .alias = ops::reuse_if_same_layout,
+                                   .evaluate = evaluate,
+                                   .lowering = {.element = element},
+                                   .reorder = ops::reorder_pointwise,
+                               },
+                               ops::bit_panels_op(),
+                               ops::unpack_bits_op()};
+  return defs;
 }
 
 }  // namespace heddle::ir

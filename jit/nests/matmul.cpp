@@ -10,7 +10,8 @@
 // A right operand that lies along the depth (k transposed, as in q.kT) is the contraction's own business.
 // One that lies along neither is first packed, block of depth by block of depth, into a local tile. The panels
 // of packed_matmul are tiles already, and so are those of packed_int8_matmul, which multiplies four bytes at a time, and of
-// packed_bf16_matmul, which multiplies two elements.
+// packed_bf16_matmul, which multiplies two elements. Those of packed_bits_matmul are numbers of a few bits: few rows make them
+// numbers as they go, others share a copy of a part of a panel.
 // Where all matrices on the left are multiplied by one on the right and lie behind each other, they are one matrix
 // with all their rows.
 #include <algorithm>
@@ -48,8 +49,12 @@ class MatmulNest {
         accumulator_(group_ == kByteGroup || ctx.node().op_name() == "int8_matmul"
                          ? DType::I32
                          : accumulator_of(ctx.node().output().dtype)),
-        panels_(group_ != 1 || ctx.node().op_name() == "packed_matmul"),
+        bits_(ctx.node().op_name() == "packed_bits_matmul" ? ctx.node().integer("bits") : 0),
+        panels_(group_ != 1 || bits_ != 0 || ctx.node().op_name() == "packed_matmul"),
         row_stride_(left_.strides[left_.strides.size() - 2]) {
+    // Buffers of others come before those of the kernel's own.
+    for (std::size_t k = 2; k < ctx.node().inputs().size() && ctx.node().input(k); ++k)
+      beside_.push_back(*ctx.affine(k));
     if (!panels_ && right_.strides.size() != 2) return;
     if (const auto even = even_row_stride(b_, left_, out_)) {
       flat_ = true;
@@ -86,6 +91,8 @@ class MatmulNest {
     const SymExpr& column_stride = right_.strides.back();
     if (group_ != 1)
       contract_groups(column_tile);
+    else if (bits_ != 0)
+      contract_bits(column_tile);
     else if (panels_)
       contract_panel(column_tile);
     else if (column_stride.is_constant(1) || column_stride.is_constant(0) ||
@@ -183,6 +190,35 @@ class MatmulNest {
     b_.end_if();
     b_.begin_if(compare(b_, ScalarOp::Le, rows_, kFewRows));
     contract(depth, std::move(a), std::move(part), true);
+    b_.end_if();
+  }
+
+  /// A panel of numbers of a few bits.
+  void contract_bits(const SymExpr& number) {
+    constexpr std::int64_t kFewRows = 8;
+    const auto part = [&](std::size_t k) {
+      const AffineOperand& of = beside_[k];
+      return Dequantised::Part{of.buffer, of.offset + of.strides[0] * number, of.strides[1],
+                               of.strides[2]};
+    };
+    TileOperand whole = panel(right_.offset + right_.strides[0] * number);
+    whole.dequantised =
+        Dequantised{.dtype = DType::F32,
+                    .scale = part(0),
+                    .zero = beside_.size() > 1 ? std::optional(part(1)) : std::nullopt,
+                    .group = ctx_.node().integer("group"),
+                    .bits = bits_};
+    clear(rows_ * kTileColumns);
+    b_.begin_if(compare(b_, ScalarOp::Gt, rows_, kFewRows));
+    const SymExpr blocks = ceildiv(depth_, kPanelDepth);
+    const Symbol block = b_.begin_for(blocks, ForStmt::Kind::Serial);
+    const SymExpr begin = SymExpr(block) * kPanelDepth;
+    const SymExpr depth = b_.simplify(min(kPanelDepth, depth_ - begin));
+    contract(depth, left_tile(begin), copied_numbers(b_, whole, begin, depth), true);
+    b_.end_for();
+    b_.end_if();
+    b_.begin_if(compare(b_, ScalarOp::Le, rows_, kFewRows));
+    contract(depth_, left_tile(0), std::move(whole), true);
     b_.end_if();
   }
 
@@ -284,9 +320,11 @@ class MatmulNest {
   std::vector<SymExpr> out_;
   AffineOperand left_;
   AffineOperand right_;
+  std::vector<AffineOperand> beside_;  ///< scales and zero points
   SymExpr depth_;
   std::int64_t group_;
   DType accumulator_;
+  std::int64_t bits_;  ///< of a number of the right operand, which is one of words; 0: it is none
   bool panels_;        ///< the right operand is a packed one
   bool flat_ = false;  ///< all rows of the batch are rows of one matrix
   SymExpr row_stride_;
@@ -312,6 +350,8 @@ const NestRecipe kMatmulRecipe{
     .name = "matmul", .memory_operands = 0b11, .epilogue = true, .build = build};
 const NestRecipe kPackedBf16MatmulRecipe{
     .name = "packed_bf16_matmul", .memory_operands = 0b11, .epilogue = true, .build = build};
+const NestRecipe kPackedBitsMatmulRecipe{
+    .name = "packed_bits_matmul", .memory_operands = 0b1111, .epilogue = true, .build = build};
 const NestRecipe kPackedInt8MatmulRecipe{
     .name = "packed_int8_matmul", .memory_operands = 0b11, .epilogue = true, .build = build};
 const NestRecipe kPackedMatmulRecipe{

@@ -227,6 +227,38 @@ TileOperand copied_part(NestBuilder& b, const TileOperand& part, const SymExpr& 
   return {copy, 0, kPanelColumns, 1};
 }
 
+TileOperand copied_numbers(NestBuilder& b, const TileOperand& whole, const SymExpr& first,
+                           const SymExpr& depth) {
+  constexpr std::int64_t kCount = kPanelDepth * kPanelColumns;
+  constexpr std::int64_t kWordBits = 32;
+  const Dequantised& d = *whole.dequantised;
+  const std::int64_t rows = kWordBits / d.bits;
+  const NestBufferId copy = b.add_local(DType::F32, kCount, kCount);
+  const Symbol word = b.begin_for(floordiv(depth, rows), ForStmt::Kind::Serial);
+  const SymExpr row = first + SymExpr(word) * rows;
+  const SymExpr group = d.group == 0 ? SymExpr(0) : floordiv(row, d.group);
+  const Symbol column = b.begin_for(kPanelColumns, ForStmt::Kind::Vector);
+  const auto beside = [&](const Dequantised::Part& part) {
+    const SymExpr at = part.base + group * part.row_stride + SymExpr(column) * part.column_stride;
+    return b.convert(b.load(part.buffer, at), DType::F32);
+  };
+  const Scalar scale = beside(d.scale);
+  const SymExpr at = whole.base + floordiv(row, rows) * whole.row_stride + SymExpr(column);
+  const Scalar bits = b.load(whole.buffer, at);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const Scalar up = b.constant_int(DType::I32, kWordBits - d.bits * (r + 1));
+    const Scalar down = b.constant_int(DType::I32, kWordBits - d.bits);
+    const Scalar top = b.apply(ScalarOp::Shl, bits, up);
+    Scalar number = b.convert(b.apply(ScalarOp::Shr, top, down), DType::F32);
+    if (d.zero) number = b.apply(ScalarOp::Sub, number, beside(*d.zero));
+    b.store(copy, (SymExpr(word) * rows + r) * kPanelColumns + SymExpr(column),
+            b.apply(ScalarOp::Mul, number, scale));
+  }
+  b.end_for();
+  b.end_for();
+  return {copy, 0, kPanelColumns, 1};
+}
+
 TileOperand group_panel(NestBuilder& b, const AffineOperand& panels, DType dtype,
                         const SymExpr& first, const SymExpr& groups, const SymExpr& columns) {
   const std::int64_t group = is_floating(dtype) ? kBf16Group : kByteGroup;

@@ -101,6 +101,11 @@ inline constexpr std::int64_t kPanelDepth = 128;
 TileOperand copied_part(NestBuilder& b, const TileOperand& part, const SymExpr& depth,
                         const SymExpr& columns, DType dtype);
 
+/// The same of a part of numbers of a few bits (Dequantised::bits): rows [first, first + depth), whole words, dequantised in
+/// f32, in all columns of a panel.
+TileOperand copied_numbers(NestBuilder& b, const TileOperand& whole, const SymExpr& first,
+                           const SymExpr& depth);
+
 /// `groups` rows, kGroupDepth at most, of a panel [q, w, group] from element `first` on, as they lie or, where the elements of
 /// a group do not lie side by side, in a copy where they do.
 /// @param panels  [p, q, w, group] of `dtype`

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "ir/literal.h"
+#include "ir/ops/bit_ops.h"
 #include "ir/ops/host_scalar.h"
 
 namespace heddle::test {
@@ -280,8 +281,14 @@ class Machine {
                                     column * value_of(part.column_stride)),
           DType::F32);
     };
-    HostScalar value = *element(tile.buffer, value_of(tile.base) + row * value_of(tile.row_stride) +
-                                                 column * value_of(tile.column_stride));
+    const std::int64_t stored_row = d.bits == 0 ? row : row / (32 / d.bits);
+    HostScalar value =
+        *element(tile.buffer, value_of(tile.base) + stored_row * value_of(tile.row_stride) +
+                                  column * value_of(tile.column_stride));
+    if (d.bits != 0)
+      value = HostScalar::of_integer(
+          DType::I32,
+          ir::ops::signed_bits(value.integer >> (row % (32 / d.bits) * d.bits), d.bits));
     value = ir::ops::convert(value, DType::F32);
     if (d.zero) value = ir::ops::apply(ScalarOp::Sub, {value, beside(*d.zero)});
     value = ir::ops::apply(ScalarOp::Mul, {value, beside(d.scale)});

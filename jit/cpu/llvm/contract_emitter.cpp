@@ -86,8 +86,9 @@ struct NestEmitter::Tile {
 };
 
 void NestEmitter::operator()(const ContractStmt& s) {
+  if (s.b.dequantised && s.b.dequantised->bits != 0) return contract_bits(s);
   HD_CHECK(!s.b.windows && !s.b.dequantised,
-           "nests of windows and of what is dequantised are made for CUDA");
+           "nests of windows and of bytes that are dequantised are made for CUDA");
   const unsigned lanes =
       static_cast<unsigned>(target_.vector_bytes) / static_cast<unsigned>(size_of(s.dtype));
   // Registers for accumulators; the others hold the row of b and the element of a.

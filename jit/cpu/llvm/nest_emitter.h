@@ -174,6 +174,18 @@ class NestEmitter {
   llvm::Value* contract_load_b(const Tile& tile, llvm::Value* row, llvm::Value* column,
                                llvm::Value* mask);
 
+  // bits_emitter.cpp: products by numbers of a few bits.
+  struct BitsTile;
+  void contract_bits(const ContractStmt& s);
+  void bits_block(const BitsTile& tile, llvm::Value* row, unsigned rows, llvm::Value* column);
+  Values bits_words(const BitsTile& tile, llvm::Value* word, const Values& a_rows,
+                    llvm::Value* column, const Values& zeros, const Values& sums);
+  /// A row of scales or zero points, in the accumulator's dtype.
+  Values bits_beside(const BitsTile& tile, const Dequantised::Part& part, llvm::Value* group,
+                     llvm::Value* column);
+  /// Number `k` of each word, in the accumulator's dtype.
+  llvm::Value* bits_number(const BitsTile& tile, llvm::Value* words, unsigned k);
+
   const Nest& nest_;
   const CodegenTarget& target_;
   llvm::IRBuilderBase& b_;

@@ -1,0 +1,215 @@
+// Contractions by numbers of a few bits, several rows of a column side by side in a word.
+//
+// A block is some rows by some vectors of columns. In each group of rows of the matrix that share a scale, its sums of
+// a times (number - zero) stay in registers; what they are, times the scale, is then added to the accumulators in memory:
+//
+//   words    one load gives 32 / bits rows of a vector of columns
+//   numbers  of 2 and 4 bits with 16 lanes: a permutation of a table of 16, which takes the lowest four bits of each lane and
+//            leaves the others alone, so that a number costs a shift and that; else two shifts, the second one with the sign,
+//            and a conversion
+//
+// Few rows have two sets of sums, of even and of odd rows of the matrix, to cover the latency of a multiply-add.
+#include <algorithm>
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/DerivedTypes.h>
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
+#include <llvm/IR/Module.h>
+#include <llvm/TargetParser/Triple.h>
+
+#include "ir/ops/bit_ops.h"
+#include "jit/cpu/llvm/nest_emitter.h"
+
+namespace heddle::jit::cpu {
+
+using llvm::Value;
+
+namespace {
+
+constexpr unsigned kWordBits = 32;
+constexpr unsigned kTableSize = 16;
+
+/// What the lowest four bits of a word say of its lowest `bits`.
+llvm::Constant* table_of(llvm::Type* element, unsigned bits) {
+  llvm::SmallVector<llvm::Constant*, kTableSize> numbers;
+  for (unsigned k = 0; k < kTableSize; ++k)
+    numbers.push_back(
+        llvm::ConstantFP::get(element, static_cast<double>(ir::ops::signed_bits(k, bits))));
+  return llvm::ConstantVector::get(numbers);
+}
+
+}  // namespace
+
+struct NestEmitter::BitsTile {
+  const ContractStmt& s;
+  const Dequantised& numbers;
+  unsigned lanes;
+  unsigned bits;
+  bool table;  ///< numbers are taken from one
+  Value *a_base, *a_row, *a_column;
+  Value *b_base, *b_row;
+  Value* groups;
+  Value* group_words;
+  unsigned vectors = 1;  ///< of a block's row
+
+  unsigned per_word() const { return kWordBits / bits; }
+};
+
+void NestEmitter::contract_bits(const ContractStmt& s) {
+  const Dequantised& d = *s.b.dequantised;
+  const auto lanes = static_cast<unsigned>(target_.vector_bytes / sizeof(float));
+  const auto bits = static_cast<unsigned>(d.bits);
+  const bool table =
+      lanes == kTableSize && bits <= 4 && llvm::Triple(module_.getTargetTriple()).isX86();
+  Value* depth = scalar_index(s.depth);
+  const auto group = static_cast<std::uint64_t>(d.group);
+  Value* rows_a_group = d.group == 0 ? depth : b_.getInt64(group);
+  BitsTile tile{.s = s,
+                .numbers = d,
+                .lanes = lanes,
+                .bits = bits,
+                .table = table,
+                .a_base = scalar_index(s.a.base),
+                .a_row = scalar_index(s.a.row_stride),
+                .a_column = scalar_index(s.a.column_stride),
+                .b_base = scalar_index(s.b.base),
+                .b_row = scalar_index(s.b.row_stride),
+                .groups = d.group == 0 ? b_.getInt64(1) : b_.CreateUDiv(depth, b_.getInt64(group)),
+                .group_words = b_.CreateUDiv(rows_a_group, b_.getInt64(kWordBits / bits))};
+  Value* row_count = scalar_index(s.rows);
+  Value* column_count = scalar_index(s.columns);
+  const auto most = static_cast<unsigned>((s.tile_columns + lanes - 1) / lanes);
+  // Sums, words and numbers of a block stay in 32 or 16 registers.
+  const bool wide = target_.vector_bytes == 64;
+  Value* done = b_.getInt64(0);
+  for (const unsigned rows : {8u, 4u, 2u, 1u}) {
+    if (rows == 8 && !wide) continue;
+    tile.vectors = std::min(most, rows == 8 || (rows == 4 && !wide) ? 2u : 4u);
+    Value* left = b_.CreateNSWSub(row_count, done);
+    Value* end = b_.CreateNSWSub(row_count, b_.CreateURem(left, b_.getInt64(rows)));
+    loop(done, end, rows, {}, [&](Value* row, const Values&) {
+      loop(b_.getInt64(0), column_count, tile.vectors * lanes, {},
+           [&](Value* column, const Values&) {
+             bits_block(tile, row, rows, column);
+             return Values{};
+           });
+      return Values{};
+    });
+    done = end;
+  }
+}
+
+void NestEmitter::bits_block(const BitsTile& tile, Value* row, unsigned rows, Value* column) {
+  const ContractStmt& s = tile.s;
+  llvm::Type* vector = scalars_.compute_type(s.dtype, tile.lanes);
+  const auto alignment = llvm::Align(size_of(s.dtype));
+  Values memory;  // of the accumulators
+  Values a_rows;  // index of element (row, 0) of a
+  for (unsigned r = 0; r < rows; ++r) {
+    Value* at = b_.CreateNSWAdd(row, b_.getInt64(r));
+    a_rows.push_back(b_.CreateNSWAdd(tile.a_base, b_.CreateNSWMul(at, tile.a_row)));
+    Value* start = b_.CreateNSWAdd(
+        b_.CreateNSWMul(at, b_.getInt64(static_cast<std::uint64_t>(s.tile_columns))), column);
+    for (unsigned v = 0; v < tile.vectors; ++v)
+      memory.push_back(element_address(s.acc, b_.CreateNSWAdd(start, b_.getInt64(v * tile.lanes))));
+  }
+  constexpr std::size_t kEnoughSums = 8;
+  const std::size_t sets = memory.size() < kEnoughSums ? 2 : 1;
+  loop(b_.getInt64(0), tile.groups, 1, {}, [&](Value* group, const Values&) {
+    Values zeros;
+    if (tile.numbers.zero) zeros = bits_beside(tile, *tile.numbers.zero, group, column);
+    Value* first = b_.CreateNSWMul(group, tile.group_words);
+    Value* last = b_.CreateNSWAdd(first, tile.group_words);
+    const Values none(memory.size() * sets, llvm::Constant::getNullValue(vector));
+    const Values sums = loop(first, last, 1, none, [&](Value* word, const Values& current) {
+      return bits_words(tile, word, a_rows, column, zeros, current);
+    });
+    const Values scales = bits_beside(tile, tile.numbers.scale, group, column);
+    const bool from_nothing = !s.accumulate;
+    for (std::size_t k = 0; k < memory.size(); ++k) {
+      Value* sum = sums[k];
+      if (sets == 2) sum = b_.CreateFAdd(sum, sums[memory.size() + k]);
+      Value* before = b_.CreateAlignedLoad(vector, memory[k], alignment);
+      if (from_nothing)
+        before = b_.CreateSelect(b_.CreateICmpEQ(group, b_.getInt64(0)),
+                                 llvm::Constant::getNullValue(vector), before);
+      b_.CreateAlignedStore(contract_add(s, before, scales[k % tile.vectors], sum), memory[k],
+                            alignment);
+    }
+    return Values{};
+  });
+}
+
+NestEmitter::Values NestEmitter::bits_words(const BitsTile& tile, Value* word, const Values& a_rows,
+                                            Value* column, const Values& zeros,
+                                            const Values& sums) {
+  const ContractStmt& s = tile.s;
+  const NestBuffer& a = nest_.buffers[s.a.buffer];
+  llvm::Type* type = scalars_.storage_type(DType::I32, tile.lanes);
+  Value* at = b_.CreateNSWAdd(tile.b_base, column);
+  Value* row_of_b = b_.CreateNSWMul(word, tile.b_row);
+  llvm::Type* element_of_b = scalars_.storage_type(DType::I32, 0);
+  Values words;
+  for (unsigned v = 0; v < tile.vectors; ++v) {
+    Value* first = element_address(s.b.buffer, b_.CreateNSWAdd(at, b_.getInt64(v * tile.lanes)));
+    words.push_back(b_.CreateAlignedLoad(type, b_.CreateGEP(element_of_b, first, row_of_b),
+                                         llvm::Align(kReadAlignment)));
+  }
+  llvm::Type* element_of_a = scalars_.storage_type(a.dtype, 0);
+  Value* k = b_.CreateNSWMul(word, b_.getInt64(tile.per_word()));
+  const std::size_t set = a_rows.size() * tile.vectors;
+  Values next = sums;
+  for (unsigned n = 0; n < tile.per_word(); ++n) {
+    Values numbers;
+    for (unsigned v = 0; v < tile.vectors; ++v) {
+      Value* number = bits_number(tile, words[v], n);
+      numbers.push_back(zeros.empty() ? number : b_.CreateFSub(number, zeros[v]));
+    }
+    Value* step = b_.CreateNSWMul(b_.CreateNSWAdd(k, b_.getInt64(n)), tile.a_column);
+    const std::size_t begin = n % (sums.size() / set) * set;
+    for (std::size_t r = 0; r < a_rows.size(); ++r) {
+      Value* address = b_.CreateGEP(element_of_a, element_address(s.a.buffer, a_rows[r]), step);
+      Value* element = scalars_.convert(load_scalar(a, address, nullptr), a.dtype, s.dtype);
+      Value* wide = b_.CreateVectorSplat(tile.lanes, element);
+      for (unsigned v = 0; v < tile.vectors; ++v) {
+        Value*& sum = next[begin + r * tile.vectors + v];
+        sum = contract_add(s, sum, wide, numbers[v]);
+      }
+    }
+  }
+  return next;
+}
+
+NestEmitter::Values NestEmitter::bits_beside(const BitsTile& tile, const Dequantised::Part& part,
+                                             Value* group, Value* column) {
+  const DType dtype = nest_.buffers[part.buffer].dtype;
+  llvm::Type* type = scalars_.storage_type(dtype, tile.lanes);
+  Value* row = b_.CreateNSWMul(group, scalar_index(part.row_stride));
+  Value* first = b_.CreateNSWAdd(b_.CreateNSWAdd(scalar_index(part.base), row), column);
+  Values made;
+  for (unsigned v = 0; v < tile.vectors; ++v) {
+    Value* at = b_.CreateNSWAdd(first, b_.getInt64(v * tile.lanes));
+    Value* stored =
+        b_.CreateAlignedLoad(type, element_address(part.buffer, at), llvm::Align(kReadAlignment));
+    made.push_back(scalars_.convert(scalars_.from_storage(dtype, stored), dtype, tile.s.dtype));
+  }
+  return made;
+}
+
+Value* NestEmitter::bits_number(const BitsTile& tile, Value* words, unsigned k) {
+  llvm::Type* vector = scalars_.compute_type(tile.s.dtype, tile.lanes);
+  llvm::Type* type = words->getType();
+  if (tile.table) {
+    Value* lowest =
+        k == 0 ? words : b_.CreateLShr(words, llvm::ConstantInt::get(type, k * tile.bits));
+    return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_permvar_sf_512, {},
+                              {table_of(vector->getScalarType(), tile.bits), lowest});
+  }
+  const unsigned above = kWordBits - (k + 1) * tile.bits;
+  Value* top = above == 0 ? words : b_.CreateShl(words, llvm::ConstantInt::get(type, above));
+  return b_.CreateSIToFP(b_.CreateAShr(top, llvm::ConstantInt::get(type, kWordBits - tile.bits)),
+                         vector);
+}
+
+}  // namespace heddle::jit::cpu
