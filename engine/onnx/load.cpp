@@ -78,11 +78,16 @@ void read_parameters(Model& model, std::span<const std::string_view> weights,
     const auto& initializer = graph.initializer(k);
     const std::string where = "initialiser " + initializer.name();
     const auto at = static_cast<std::size_t>(k);
+    if (auto packing = packing_of(initializer))
+      model.packings[initializer.name()] = std::move(*packing);
     model.parameters[initializer.name()] = at < weights.size() && !weights[at].empty()
                                                ? read_tensor(initializer, weights[at], file, where)
                                                : read_tensor(initializer, model.folder, where);
   }
-  for (const auto& [name, tensor] : constants) model.parameters[name] = tensor;
+  for (const auto& [name, tensor] : constants) {
+    model.parameters[name] = tensor;
+    model.packings.erase(name);
+  }
 }
 
 Signature read_signature(Model& model, const Constants& constants) {
@@ -93,6 +98,8 @@ Signature read_signature(Model& model, const Constants& constants) {
     if (model.parameters.contains(input.name())) continue;
     signature.inputs.push_back(info_of(input, names, true));
     model.inputs.push_back(input.name());
+    if (const auto bits = bits_of_onnx(input.type().tensor_type().elem_type()); bits != 0)
+      model.input_bits[input.name()] = bits;
   }
   for (const auto& [name, tensor] : constants) {
     bool found = false;

@@ -172,9 +172,15 @@ std::vector<std::string> Node::strings(std::string_view name) const {
 }
 
 std::optional<Tensor> Node::tensor_attr(std::string_view name) const {
+  const Value value = constant_attr(name);
+  if (!value.defined()) return {};
+  const auto known = value.concrete();
+  return known ? *known : value.tensor();
+}
+
+Value Node::constant_attr(std::string_view name) const {
   const AttributeProto* attribute = find(name);
-  if (attribute == nullptr) return {};
-  return read_tensor(attribute->t(), folder_, where_);
+  return attribute == nullptr ? Value() : read_constant(attribute->t(), folder_, where_);
 }
 
 const onnx_format::GraphProto& Node::graph(std::string_view name) const {
@@ -186,6 +192,11 @@ const onnx_format::GraphProto& Node::graph(std::string_view name) const {
 DType Node::dtype(std::string_view name, DType otherwise) const {
   const AttributeProto* attribute = find(name);
   return attribute == nullptr ? otherwise : dtype_of_onnx(static_cast<int>(attribute->i()), where_);
+}
+
+std::int64_t Node::bits(std::string_view name) const {
+  const AttributeProto* attribute = find(name);
+  return attribute == nullptr ? 0 : bits_of_onnx(static_cast<int>(attribute->i()));
 }
 
 std::int64_t Node::axis(std::int64_t axis, std::int64_t rank) const {

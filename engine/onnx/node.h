@@ -71,10 +71,14 @@ class Node {
   std::vector<double> numbers(std::string_view name) const;
   std::vector<std::string> strings(std::string_view name) const;
   std::optional<Tensor> tensor_attr(std::string_view name) const;
+  /// The constant that a tensor attribute is; undefined if it is absent.
+  Value constant_attr(std::string_view name) const;
   /// A nested graph. @throws ModelError if it is absent.
   const onnx_format::GraphProto& graph(std::string_view name) const;
   const std::string& folder() const { return folder_; }
   DType dtype(std::string_view name, DType otherwise) const;
+  /// 2 or 4, where the element type that an attribute names has so few bits; else 0.
+  std::int64_t bits(std::string_view name) const;
   /// An axis attribute or number in [0, rank). @throws ModelError.
   std::int64_t axis(std::int64_t axis, std::int64_t rank) const;
   Ints axes(Ints axes, std::int64_t rank) const;

@@ -53,11 +53,105 @@ Outputs fused_matmul(const Node& node) {
   return {alpha == 1.0 ? product : product * alpha};
 }
 
+/// A positive attribute of MatMulNBits.
+std::int64_t size_attr(const Node& node, std::string_view name) {
+  const std::int64_t size = node.integer(name, 0);
+  constexpr std::int64_t kMost = std::int64_t{1} << 31;
+  if (size < 1 || size > kMost)
+    node.malformed(std::string(name), "1 to 2^31", std::to_string(size));
+  return size;
+}
+
+/// Input k with these sizes: some exporters leave dimensions out.
+Tensor with_sizes(const Node& node, std::size_t k, std::string_view name, SymInts sizes) {
+  const Tensor given = node.tensor(k);
+  const SymInt count = product(given.shape());
+  const SymInt wanted = product(sizes);
+  if (count.is_symbolic() || count.value() != wanted.value())
+    node.malformed(std::string(name), listed(sizes), listed(given.shape()));
+  return reshape(given, std::move(sizes));
+}
+
+/// What MatMulNBits says of its matrix [N, K], the rows of which are blocks.
+struct BlockedMatrix {
+  explicit BlockedMatrix(const Node& node)
+      : depth(size_attr(node, "K")),
+        columns(size_attr(node, "N")),
+        bits(node.integer("bits", 4)),
+        block(size_attr(node, "block_size")) {
+    if (bits != 2 && bits != 4 && bits != 8)
+      node.unsupported("bits = " + std::to_string(bits) + ", which are 2, 4 or 8");
+    if (block < 16 || (block & (block - 1)) != 0)
+      node.malformed("block_size", "a power of two from 16 on", std::to_string(block));
+    blocks = (depth + block - 1) / block;
+  }
+  /// So many numbers of each row, in bytes.
+  std::int64_t bytes_of(std::int64_t numbers) const { return (numbers * bits + 7) / 8; }
+  /// The numbers that the last dimension of bytes holds.
+  Tensor unpacked(const Tensor& bytes, std::int64_t count) const {
+    if (bits == 8) return bytes;
+    return one("unpack_bits", {bytes}, {{"bits", bits}, {"count", count}});
+  }
+
+  std::int64_t depth, columns, bits, block;
+  std::int64_t blocks = 0;  ///< of a row
+};
+
+/// Numbers less their zero points, in the dtype of the scales.
+Tensor centred(const Node& node, const BlockedMatrix& matrix, const Tensor& numbers, DType dtype) {
+  constexpr std::size_t kZero = 3;
+  const SymInts sizes{matrix.columns, matrix.blocks, 1};
+  if (!node.has(kZero)) {
+    const std::int64_t middle = std::int64_t{1} << (matrix.bits - 1);
+    return cast(cast(numbers, i32) - Tensor::scalar_int(i32, middle), dtype);
+  }
+  if (is_floating(node.value(kZero).dtype())) {
+    const Tensor zero = with_sizes(node, kZero, "zero_points", sizes);
+    return cast(numbers, dtype) - cast(zero, dtype);
+  }
+  if (node.value(kZero).dtype() != u8) node.unsupported("zero points of this dtype");
+  const Tensor packed =
+      with_sizes(node, kZero, "zero_points", {matrix.columns, matrix.bytes_of(matrix.blocks)});
+  const Tensor zero = reshape(matrix.unpacked(packed, matrix.blocks), sizes);
+  return cast(cast(numbers, i32) - cast(zero, i32), dtype);
+}
+
+/// Inputs: A, B, scales, zero_points, g_idx, bias. How accurately a kernel computes is not less than any accuracy_level
+/// allows.
+Outputs matmul_nbits(const Node& node) {
+  const BlockedMatrix matrix(node);
+  if (node.has(4)) node.unsupported("g_idx");
+  if (node.integer("weight_prepacked", 0) != 0) node.unsupported("weight_prepacked");
+  if (node.value(1).dtype() != u8)
+    node.malformed("dtype of B", "u8", std::string(name_of(node.value(1).dtype())));
+  Tensor a = node.tensor(0);
+  const DType dtype = a.dtype();
+  if (a.rank() < 2 || a.size(-1) != SymInt(matrix.depth))
+    node.malformed("A", "sizes [..., " + std::to_string(matrix.depth) + "]", listed(a.shape()));
+  const Tensor bytes =
+      with_sizes(node, 1, "B", {matrix.columns, matrix.blocks, matrix.bytes_of(matrix.block)});
+  const Tensor scale =
+      cast(with_sizes(node, 2, "scales", {matrix.columns, matrix.blocks, 1}), dtype);
+  const Tensor numbers = matrix.unpacked(bytes, matrix.block);
+  const std::int64_t padded = matrix.blocks * matrix.block;
+  const Tensor rows =
+      reshape(centred(node, matrix, numbers, dtype) * scale, {matrix.columns, padded});
+  if (padded != matrix.depth) {
+    SymInts none(static_cast<std::size_t>(a.rank()), 0);
+    SymInts missing = none;
+    missing.back() = padded - matrix.depth;
+    a = pad(a, none, missing);
+  }
+  const Tensor y = matmul(a, transpose(rows, 0, 1));
+  return {node.has(5) ? y + node.tensor(5) : y};
+}
+
 constexpr Converter kConverters[] = {
     {"BiasGelu", bias_gelu},
     {"FastGelu", fast_gelu},
     {"FusedMatMul", fused_matmul},
     {"Gelu", convert_gelu},
+    {"MatMulNBits", matmul_nbits},
     {"QuickGelu", quick_gelu},
     {"SimplifiedLayerNormalization", simplified_layer_normalization},
     {"SkipLayerNormalization", skip_layer_normalization},

@@ -17,7 +17,7 @@ Tensor vector_of(const Numbers& numbers) {
 }
 
 Outputs constant(const Node& node) {
-  if (const auto tensor = node.tensor_attr("value")) return {Value::of_constant(*tensor)};
+  if (const Value value = node.constant_attr("value"); value.defined()) return {value};
   if (node.has_attr("value_float")) return {Tensor::scalar(f32, node.number("value_float", 0))};
   if (node.has_attr("value_floats")) return {vector_of<float>(node.numbers("value_floats"))};
   if (node.has_attr("value_int")) return {Tensor::scalar_int(i64, node.integer("value_int", 0))};

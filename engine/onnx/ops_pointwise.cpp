@@ -259,9 +259,20 @@ Value cast_reals(const Value& x, DType dtype) {
   return Value::of_reals(result, std::move(reals));
 }
 
-Outputs cast_to(const Node& node, DType dtype) {
+/// The lowest `bits` of whole numbers.
+Tensor lowest_bits(const Tensor& x, std::int64_t bits) {
+  const auto number = [&](std::int64_t value) { return Tensor::scalar_int(x.dtype(), value); };
+  const std::int64_t half = std::int64_t{1} << (bits - 1);
+  const Tensor low = one("and", {x, number(2 * half - 1)});
+  return x.dtype() == i8 ? one("xor", {low, number(half)}) - number(half) : low;
+}
+
+/// @param bits  of the element type, if it has less than a byte; else 0
+Outputs cast_to(const Node& node, DType dtype, std::int64_t bits) {
   const Value& x = node.value(0);
-  if (x.dtype() == dtype) return {x};
+  if (bits != 0 && bits != x.bits())
+    return {Value(lowest_bits(cast(x.tensor(), dtype), bits)).with_bits(bits)};
+  if (x.dtype() == dtype) return {bits == x.bits() ? x : x.with_bits(bits)};
   if (auto ints = x.known_ints(); ints && (dtype == i64 || dtype == i32 || dtype == boolean)) {
     if (dtype == boolean) {
       for (SymInt& number : ints->ints) number = number != 0 ? 1 : 0;
@@ -273,10 +284,12 @@ Outputs cast_to(const Node& node, DType dtype) {
 
 Outputs cast_attr(const Node& node) {
   if (!node.has_attr("to")) node.malformed("to", "a dtype", "none");
-  return cast_to(node, node.dtype("to", f32));
+  return cast_to(node, node.dtype("to", f32), node.bits("to"));
 }
 
-Outputs cast_like(const Node& node) { return cast_to(node, node.value(1).dtype()); }
+Outputs cast_like(const Node& node) {
+  return cast_to(node, node.value(1).dtype(), node.value(1).bits());
+}
 
 constexpr Converter kConverters[] = {
     {"Abs", unary, "abs"},

@@ -12,10 +12,78 @@ namespace {
 /// Scales or zero points beside x: a vector runs along `axis`.
 Tensor beside(const Node& node, const Tensor& vector, const Tensor& x, std::int64_t axis) {
   if (vector.rank() == 0) return vector;
-  if (vector.rank() != 1) node.unsupported("scales of blocks");
+  if (vector.rank() != 1)
+    node.malformed("scale and zero point", "a number or a vector, or a block_size",
+                   std::to_string(vector.rank()) + " dimensions");
   if (!vector.size(0).is_symbolic() && vector.size(0).value() == 1) return reshape(vector, {});
   return unsqueeze_all(vector, range_of(1, x.rank() - node.axis(axis, x.rank())));
 }
+
+/// What lies beside x: a number, a vector along an axis, or, of blocks, a tensor with one for each `block_size` along the axis.
+/// Whole blocks of x are taken apart, so that what is beside them is broadcast.
+class Beside {
+ public:
+  Beside(const Node& node, const Tensor& x)
+      : node_(node), x_(x), block_(node.integer("block_size", 0)) {
+    if (block_ < 0) node.malformed("block_size", "0 or more", std::to_string(block_));
+    if (block_ == 0) return;
+    axis_ = node.axis(node.integer("axis", 1), x.rank());
+    const SymInt& size = x.size(axis_);
+    whole_ = !size.is_symbolic() && size.value() % block_ == 0;
+  }
+
+  /// `x`, or what has its sizes, as it is computed.
+  Tensor taken_apart(const Tensor& x) const { return block_ != 0 && whole_ ? in_blocks(x) : x; }
+  Tensor joined(const Tensor& result) const {
+    return block_ != 0 && whole_ ? reshape(result, x_.shape()) : result;
+  }
+  /// A scale or a zero point.
+  Tensor operator()(const Tensor& part) const {
+    if (block_ == 0) return beside(node_, part, x_, node_.integer("axis", 1));
+    check(part);
+    SymInts sizes = part.shape();
+    const auto at = sizes.begin() + axis_ + 1;
+    if (whole_) {
+      sizes.insert(at, 1);
+      return reshape(part, sizes);
+    }
+    SymInts spread = sizes;
+    sizes.insert(at, 1);
+    SymInts wide = sizes;
+    wide[static_cast<std::size_t>(axis_) + 1] = block_;
+    spread[static_cast<std::size_t>(axis_)] = part.size(axis_) * block_;
+    return slice(reshape(expand(reshape(part, sizes), wide), spread), axis_, 0, x_.size(axis_));
+  }
+
+ private:
+  Tensor in_blocks(const Tensor& x) const {
+    SymInts sizes = x.shape();
+    sizes[static_cast<std::size_t>(axis_)] = x.size(axis_).value() / block_;
+    sizes.insert(sizes.begin() + axis_ + 1, block_);
+    return reshape(x, sizes);
+  }
+
+  /// Sizes that are numbers, those along other axes by the ops that follow too.
+  void check(const Tensor& part) const {
+    bool fits = part.rank() == x_.rank();
+    for (std::int64_t d = 0; fits && d < x_.rank(); ++d) {
+      const SymInt wanted = d == axis_ ? (x_.size(d) + (block_ - 1)) / block_ : x_.size(d);
+      if (!wanted.is_symbolic() && !part.size(d).is_symbolic())
+        fits = wanted.value() == part.size(d).value();
+    }
+    if (fits) return;
+    node_.malformed("scale and zero point",
+                    "the sizes of x, and one for each block of " + std::to_string(block_) +
+                        " along axis " + std::to_string(axis_) + " of " + listed(x_.shape()),
+                    listed(part.shape()));
+  }
+
+  const Node& node_;
+  const Tensor& x_;
+  std::int64_t block_;
+  std::int64_t axis_ = 0;
+  bool whole_ = false;
+};
 
 /// Whether the node has a zero point `k` that is not known to be 0: that of symmetric weights is a vector of zeros. It
 /// is read while tracing and cannot be updated.
@@ -28,35 +96,42 @@ bool has_zero_point(const Node& node, std::size_t k) {
   return !std::all_of(first, first + bytes, [](char byte) { return byte == 0; });
 }
 
-/// Rounded, moved by the zero point and cut to the range of its dtype.
-Tensor quantised(const Tensor& scaled, const Tensor& zero) {
+/// Rounded, moved by the zero point and cut to the range of its dtype, or of so many of its bits.
+Tensor quantised(const Tensor& scaled, const Tensor& zero, std::int64_t bits = 0) {
   const Tensor moved = round(scaled) + cast(zero, scaled.dtype());
-  const bool is_signed = zero.dtype() == i8;
-  return cast(clamp(moved, is_signed ? -128.0 : 0.0, is_signed ? 127.0 : 255.0), zero.dtype());
+  const std::int64_t width =
+      bits != 0 ? bits : 8 * static_cast<std::int64_t>(heddle::size_of(zero.dtype()));
+  const auto values = static_cast<double>(std::int64_t{1} << width);
+  const double least = zero.dtype() == u8 ? 0 : -values / 2;
+  return cast(clamp(moved, least, least + values - 1), zero.dtype());
 }
 
 Tensor zero_point(const Node& node, std::size_t k, DType otherwise) {
   const Tensor zero = node.has(k) ? node.tensor(k) : Tensor::scalar_int(otherwise, 0);
-  if (zero.dtype() != u8 && zero.dtype() != i8) node.unsupported("a zero point of this dtype");
+  if (zero.dtype() != u8 && zero.dtype() != i8 && zero.dtype() != i16)
+    node.unsupported("a zero point of this dtype");
   return zero;
 }
 
 Outputs quantize_linear(const Node& node) {
   const Tensor x = node.tensor(0);
-  const std::int64_t axis = node.integer("axis", 1);
-  const Tensor scale = beside(node, node.tensor(1), x, axis);
-  const Tensor zero = beside(node, zero_point(node, 2, u8), x, axis);
+  const Beside beside_x(node, x);
+  const Tensor scale = beside_x(node.tensor(1));
+  const Tensor zero = zero_point(node, 2, node.dtype("output_dtype", u8));
+  const std::int64_t bits = node.has(2) ? node.value(2).bits() : node.bits("output_dtype");
   const Tensor real = is_floating(x.dtype()) ? x : cast(x, scale.dtype());
-  return {quantised(real / scale, zero)};
+  const Tensor at = node.has(2) ? beside_x(zero) : zero;
+  const Tensor numbers = quantised(beside_x.taken_apart(real) / scale, at, bits);
+  return {Value(beside_x.joined(numbers)).with_bits(bits)};
 }
 
 Outputs dequantize_linear(const Node& node) {
   const Tensor x = node.tensor(0);
-  const std::int64_t axis = node.integer("axis", 1);
-  const Tensor scale = beside(node, node.tensor(1), x, axis);
-  Tensor wide = cast(x, i32);
-  if (has_zero_point(node, 2)) wide = wide - cast(beside(node, node.tensor(2), x, axis), i32);
-  return {cast(wide, scale.dtype()) * scale};
+  const Beside beside_x(node, x);
+  const Tensor scale = beside_x(node.tensor(1));
+  Tensor wide = beside_x.taken_apart(cast(x, i32));
+  if (has_zero_point(node, 2)) wide = wide - cast(beside_x(node.tensor(2)), i32);
+  return {beside_x.joined(cast(wide, scale.dtype()) * scale)};
 }
 
 Outputs dynamic_quantize_linear(const Node& node) {

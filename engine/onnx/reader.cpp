@@ -183,8 +183,12 @@ DType dtype_of_onnx(int data_type, const std::string& where) {
     case TensorProto::FLOAT:
       return f32;
     case TensorProto::UINT8:
+    case TensorProto::UINT4:
+    case TensorProto::UINT2:
       return u8;
     case TensorProto::INT8:
+    case TensorProto::INT4:
+    case TensorProto::INT2:
       return i8;
     case TensorProto::INT16:
       return i16;
@@ -207,9 +211,25 @@ DType dtype_of_onnx(int data_type, const std::string& where) {
   throw UnsupportedError(
       {.what = "ONNX element type",
        .where = where,
-       .expected = "float, double, float16, bfloat16, int8, uint8, int16, int32, int64 or bool",
+       .expected =
+           "float, double, float16, bfloat16, int2, uint2, int4, uint4, int8, uint8, int16, int32, "
+           "int64 or bool",
        .got = known ? TensorProto::DataType_Name(static_cast<TensorProto::DataType>(data_type))
                     : std::to_string(data_type)});
+}
+
+std::int64_t bits_of_onnx(int data_type) {
+  const bool has_two = data_type == TensorProto::INT2 || data_type == TensorProto::UINT2;
+  const bool has_four = data_type == TensorProto::INT4 || data_type == TensorProto::UINT4;
+  return has_two ? 2 : has_four ? 4 : 0;
+}
+
+std::optional<Packing> packing_of(const TensorProto& proto) {
+  const std::int64_t bits = bits_of_onnx(proto.data_type());
+  if (bits == 0) return {};
+  const bool is_signed =
+      proto.data_type() == TensorProto::INT2 || proto.data_type() == TensorProto::INT4;
+  return Packing{bits, is_signed, {proto.dims().begin(), proto.dims().end()}};
 }
 
 std::shared_ptr<const MappedFile> map_file(const std::string& path) {
@@ -234,13 +254,32 @@ ParsedModel parse_model(const void* data, std::size_t size, const std::string& w
   return {std::move(model), lean ? lean->weights : std::vector<std::string_view>()};
 }
 
+namespace {
+
+/// What lies in memory for a tensor.
+struct Stored {
+  DType dtype;
+  Sizes sizes;
+  std::int64_t count;
+};
+
+Stored stored_as(const TensorProto& proto, const std::string& where) {
+  const DType dtype = dtype_of_onnx(proto.data_type(), where);
+  const std::int64_t count = checked_count(proto, where);
+  if (const std::int64_t bits = bits_of_onnx(proto.data_type()); bits != 0) {
+    const std::int64_t bytes = (count * bits + 7) / 8;
+    return {u8, {bytes}, bytes};
+  }
+  return {dtype, Sizes(proto.dims().begin(), proto.dims().end()), count};
+}
+
+}  // namespace
+
 Tensor read_tensor(const TensorProto& proto, std::string_view raw,
                    std::shared_ptr<const MappedFile> file, const std::string& where) {
-  const DType dtype = dtype_of_onnx(proto.data_type(), where);
-  const std::int64_t bytes =
-      checked_count(proto, where) * static_cast<std::int64_t>(size_of(dtype));
+  auto [dtype, sizes, count] = stored_as(proto, where);
+  const std::int64_t bytes = count * static_cast<std::int64_t>(size_of(dtype));
   check_raw_size(proto, static_cast<std::int64_t>(raw.size()), bytes, where);
-  Sizes sizes(proto.dims().begin(), proto.dims().end());
   if (file != nullptr)
     return Tensor::wrap_bytes(raw.data(), dtype, std::move(sizes), [file](void*) {});
   Tensor tensor = Tensor::empty(dtype, std::move(sizes));
@@ -249,9 +288,7 @@ Tensor read_tensor(const TensorProto& proto, std::string_view raw,
 }
 
 Tensor read_tensor(const TensorProto& proto, const std::string& folder, const std::string& where) {
-  const DType dtype = dtype_of_onnx(proto.data_type(), where);
-  const std::int64_t count = checked_count(proto, where);
-  Sizes sizes(proto.dims().begin(), proto.dims().end());
+  auto [dtype, sizes, count] = stored_as(proto, where);
   const std::int64_t bytes = count * static_cast<std::int64_t>(size_of(dtype));
   if (proto.data_location() == TensorProto::EXTERNAL)
     return read_external(proto, dtype, std::move(sizes), bytes, folder, where);
@@ -269,12 +306,20 @@ Tensor read_tensor(const TensorProto& proto, const std::string& folder, const st
   return tensor;
 }
 
+Value read_constant(const TensorProto& proto, const std::string& folder, const std::string& where) {
+  Tensor tensor = read_tensor(proto, folder, where);
+  if (auto packing = packing_of(proto)) return Value::of_packed(std::move(tensor), *packing);
+  return Value::of_constant(std::move(tensor));
+}
+
 Tensor load_tensor(const std::string& path) {
   const std::shared_ptr<const MappedFile> file = map_file(path);
   TensorProto proto;
   if (!proto.ParseFromArray(file->data(), static_cast<int>(file->size())))
     fail("read " + path, {}, "an ONNX TensorProto", "bytes that do not parse as one");
-  return read_tensor(proto, {}, path);
+  const Tensor tensor = read_tensor(proto, {}, path);
+  const auto packing = packing_of(proto);
+  return packing ? unpacked(tensor, *packing) : tensor;
 }
 
 }  // namespace heddle::onnx

@@ -3,22 +3,31 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "engine/onnx/value.h"
 #include "heddle/mapped_file.h"
 #include "heddle/tensor.h"
 
 namespace heddle::onnx_format {
 class ModelProto;
 class TensorProto;
+/// What a constant of a model is: its tensor, or packed numbers.
+Value read_constant(const onnx_format::TensorProto& proto, const std::string& folder,
+                    const std::string& where);
+
 }  // namespace heddle::onnx_format
 
 namespace heddle::onnx {
 
 /// The dtype of an ONNX TensorProto.DataType. @throws UnsupportedError naming it and `where`.
+/// Numbers of 2 and 4 bits are i8 or u8: see bits_of_onnx().
 DType dtype_of_onnx(int data_type, const std::string& where);
+/// 2 or 4 of the types that have so few bits; else 0.
+std::int64_t bits_of_onnx(int data_type);
 
 /// @throws ModelError naming the path.
 std::shared_ptr<const MappedFile> map_file(const std::string& path);
@@ -34,7 +43,10 @@ struct ParsedModel {
 /// @throws ModelError.
 ParsedModel parse_model(const void* data, std::size_t size, const std::string& where);
 
-/// The tensor of a TensorProto. External data must lie inside `folder`.
+/// Of a message that read_tensor() takes: how it holds numbers of less than a byte, if it does.
+std::optional<Packing> packing_of(const onnx_format::TensorProto& proto);
+
+/// The tensor of a TensorProto; of numbers of less than a byte the bytes that hold them, in one dimension. External data must lie inside `folder`.
 /// @throws ModelError (wrong byte count, negative or absurd sizes, paths outside the folder),
 ///         UnsupportedError (dtype).
 Tensor read_tensor(const onnx_format::TensorProto& proto, const std::string& folder,

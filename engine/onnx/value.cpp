@@ -12,6 +12,8 @@ namespace {
 
 /// Longer vectors are data, not shapes.
 constexpr std::int64_t kMaxInts = 128;
+/// Longer tensors of numbers of less than a byte stay packed.
+constexpr std::int64_t kMaxUnpacked = 64;
 
 bool holds_ints(const Tensor& tensor) {
   return !tensor.is_symbolic() && !is_floating(tensor.dtype()) && tensor.rank() <= 1 &&
@@ -88,10 +90,25 @@ Tensor size_tensors(const KnownInts& known) {
 
 }  // namespace
 
+Tensor unpacked(const Tensor& bytes, const Packing& packing) {
+  Tensor numbers = Tensor::empty(packing.is_signed ? i8 : u8, packing.sizes);
+  const auto* from = static_cast<const std::uint8_t*>(bytes.data());
+  auto* to = static_cast<std::uint8_t*>(numbers.data());
+  const auto each = 8 / packing.bits;
+  const unsigned half = 1u << (packing.bits - 1);
+  for (std::int64_t k = 0; k < numbers.count(); ++k) {
+    const unsigned number = (from[k / each] >> (k % each * packing.bits)) & (2 * half - 1);
+    to[k] = static_cast<std::uint8_t>(packing.is_signed ? (number ^ half) - half : number);
+  }
+  return numbers;
+}
+
 struct Value::State {
-  Tensor tensor;
+  Tensor tensor;  ///< of a packed value: its bytes, in one dimension
+  std::optional<Packing> packing;
+  std::int64_t bits = 0;
   bool is_number = false;  ///< `tensor` holds one float, which the graph shall know
-  Tensor in_graph;         ///< of a number: what stands for it
+  Tensor in_graph;         ///< of a number or a packed value: what stands for it
   std::optional<KnownInts> known;
   std::optional<Reals> reals;  ///< of `tensor`
   DType dtype = f32;
@@ -135,6 +152,17 @@ Value Value::of_reals(Tensor tensor, Reals reals) {
   return value;
 }
 
+Value Value::of_packed(Tensor bytes, Packing packing) {
+  std::int64_t count = 1;
+  for (const std::int64_t size : packing.sizes) count *= size;
+  if (count <= kMaxUnpacked) return of_constant(unpacked(bytes, packing)).with_bits(packing.bits);
+  Value value(std::move(bytes));
+  value.state_->dtype = packing.is_signed ? i8 : u8;
+  value.state_->bits = packing.bits;
+  value.state_->packing = std::move(packing);
+  return value;
+}
+
 Value Value::of_input(Tensor tensor, std::string name) {
   Value value(std::move(tensor));
   value.state_->input = name;
@@ -143,19 +171,30 @@ Value Value::of_input(Tensor tensor, std::string name) {
 }
 
 DType Value::dtype() const { return state_->dtype; }
+std::int64_t Value::bits() const { return state_->bits; }
+
+Value Value::with_bits(std::int64_t bits) const {
+  Value value;
+  value.state_ = std::make_shared<State>(*state_);
+  value.state_->bits = bits;
+  return value;
+}
 
 std::int64_t Value::rank() const {
+  if (state_->packing) return static_cast<std::int64_t>(state_->packing->sizes.size());
   if (state_->tensor.defined()) return state_->tensor.rank();
   return static_cast<std::int64_t>(state_->known->sizes.size());
 }
 
 SymInts Value::shape() const {
+  if (state_->packing) return {state_->packing->sizes.begin(), state_->packing->sizes.end()};
   if (state_->tensor.defined()) return state_->tensor.shape();
   return {state_->known->sizes.begin(), state_->known->sizes.end()};
 }
 
 Tensor Value::tensor() const {
   State& state = *state_;
+  if (state.packing) return unpacked_tensor();
   if (state.is_number) return number_tensor();
   if (state.tensor.defined()) return state.tensor;
   bool symbolic = false;
@@ -171,6 +210,21 @@ Tensor Value::tensor() const {
   return state.tensor;
 }
 
+Tensor Value::unpacked_tensor() const {
+  State& state = *state_;
+  if (state.in_graph.defined()) return state.in_graph;
+  const Packing& packing = *state.packing;
+  std::int64_t count = 1;
+  for (const std::int64_t size : packing.sizes) count *= size;
+  const Tensor operands[] = {state.tensor};
+  const Tensor numbers =
+      apply("unpack_bits", operands,
+            {{"bits", packing.bits}, {"count", count}, {"signed", packing.is_signed}})[0];
+  Tensor shown = reshape(numbers, shape());
+  if (!detail::in_region()) state.in_graph = shown;
+  return shown;
+}
+
 Tensor Value::number_tensor() const {
   State& state = *state_;
   if (state.in_graph.defined()) return state.in_graph;
@@ -183,6 +237,7 @@ Tensor Value::number_tensor() const {
 }
 
 std::optional<Tensor> Value::concrete() const {
+  if (state_->packing) return {};
   if (state_->is_number) return state_->tensor;
   if (state_->tensor.defined() && state_->tensor.is_symbolic()) return {};
   if (state_->known) {
@@ -211,7 +266,8 @@ std::optional<SymInts> Value::ints() const {
     return cut;
   }
   if (state_->known && state_->known->sizes.size() <= 1) return state_->known->ints;
-  if (!state_->known && holds_ints(state_->tensor)) return read_ints(state_->tensor);
+  if (!state_->known && !state_->packing && holds_ints(state_->tensor))
+    return read_ints(state_->tensor);
   return {};
 }
 

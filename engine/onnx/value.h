@@ -21,6 +21,16 @@ struct KnownInts {
   Ints sizes;
 };
 
+/// How numbers of less than a byte lie in a tensor of bytes: the first in the lowest bits, the last byte padded.
+struct Packing {
+  std::int64_t bits;  ///< 2 or 4
+  bool is_signed;
+  Ints sizes;  ///< of the tensor of numbers
+};
+
+/// The numbers of `bytes`, as i8 or u8, on the host.
+Tensor unpacked(const Tensor& bytes, const Packing& packing);
+
 /// A tensor, a few integers known while tracing, or both. Shape arithmetic stays on the known integers; an op on
 /// tensors gets a tensor made of them.
 class Value {
@@ -36,11 +46,17 @@ class Value {
   static Value of_constant(Tensor tensor);
   /// A computed tensor, a scalar or vector, whose elements follow from sizes: `reals` are read where a number is needed.
   static Value of_reals(Tensor tensor, Reals reals);
+  /// Numbers of less than a byte: as a tensor they are i8 or u8, which the graph computes from `bytes` where it reads them.
+  static Value of_packed(Tensor bytes, Packing packing);
   /// An input of the graph, called `name`.
   static Value of_input(Tensor tensor, std::string name);
 
   bool defined() const { return state_ != nullptr; }
   DType dtype() const;
+  /// 2 or 4, where ONNX's element type has so few of the dtype's bits; else 0.
+  std::int64_t bits() const;
+  /// The same value, of an ONNX element type of so many bits.
+  Value with_bits(std::int64_t bits) const;
   std::int64_t rank() const;
   SymInts shape() const;
   /// The tensor, made from the integers or the number at the first call; in a region at each.
@@ -68,6 +84,8 @@ class Value {
  private:
   /// Whether its elements become known at run time only.
   bool is_computed() const;
+  /// Numbers of less than a byte as a tensor of the graph.
+  Tensor unpacked_tensor() const;
   /// The number of one element as a tensor of the graph.
   Tensor number_tensor() const;
 

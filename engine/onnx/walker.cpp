@@ -55,9 +55,19 @@ class Walker {
     Scope scope;
     scope.opsets = opsets_of(model_.proto->opset_import());
     if (!scope.opsets.contains("")) scope.opsets.emplace("", 1);
-    for (const auto& [name, tensor] : model_.parameters) scope.values.emplace(name, tensor);
-    for (std::size_t k = 0; k < inputs.size(); ++k)
-      scope.values.emplace(model_.inputs[k], Value::of_input(inputs[k], model_.inputs[k]));
+    for (const auto& [name, tensor] : model_.parameters) {
+      const auto packing = model_.packings.find(name);
+      scope.values.emplace(name, packing == model_.packings.end()
+                                     ? Value(tensor)
+                                     : Value::of_packed(tensor, packing->second));
+    }
+    for (std::size_t k = 0; k < inputs.size(); ++k) {
+      const std::string& name = model_.inputs[k];
+      const auto bits = model_.input_bits.find(name);
+      const Value input = Value::of_input(inputs[k], name);
+      scope.values.emplace(name,
+                           bits == model_.input_bits.end() ? input : input.with_bits(bits->second));
+    }
     run_nodes(graph.node(), scope);
     TraceResult result;
     for (const auto& output : graph.output()) {
@@ -211,7 +221,7 @@ class Walker {
     scope.opsets = outer.opsets;
     scope.arguments = outer.arguments;
     for (const auto& initializer : graph.initializer())
-      scope.values[initializer.name()] = read_tensor(initializer, model_.folder, describe(proto));
+      scope.values[initializer.name()] = read_constant(initializer, model_.folder, describe(proto));
     for (int k = 0; k < graph.input_size() && static_cast<std::size_t>(k) < given.size(); ++k)
       scope.values[graph.input(k).name()] = std::move(given[static_cast<std::size_t>(k)]);
     run_nodes(graph.node(), scope);

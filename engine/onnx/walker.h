@@ -25,7 +25,10 @@ struct Model {
   std::shared_ptr<const onnx_format::ModelProto> proto;
   std::string folder;  ///< where external data lies
   std::map<std::string, Tensor, std::less<>>
-      parameters;                   ///< initialisers and constants given by the user
+      parameters;  ///< initialisers and constants given by the user
+  std::map<std::string, Packing, std::less<>>
+      packings;  ///< of parameters that hold numbers of less than a byte
+  std::map<std::string, std::int64_t, std::less<>> input_bits;  ///< of such inputs: 2 or 4
   std::vector<std::string> inputs;  ///< names of the engine's inputs, in order
 };
 

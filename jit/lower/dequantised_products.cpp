@@ -6,7 +6,11 @@
 
 #include "ir/op.h"
 #include "ir/passes/form_regions.h"
+#include "jit/lower/bits_products.h"
+#include "jit/lower/byte_products.h"
 #include "jit/lower/decompose.h"
+#include "jit/lower/fixed_values.h"
+#include "jit/lower/live_graph.h"
 
 namespace heddle::jit {
 namespace {
@@ -38,7 +42,8 @@ struct Dequantised {
 /// Takes apart what a product reads.
 class Reader {
  public:
-  explicit Reader(Value value) {
+  /// @param real_zero  whether zero points may be reals
+  Reader(Value value, bool real_zero) : real_zero_(real_zero) {
     value = behind_views(value);
     if (is_op(value, "convert") && value.node->input(0).meta().dtype == DType::F32)
       value = behind_views(operand_of(value));
@@ -100,7 +105,8 @@ class Reader {
     if (!is_op(value, "convert") || value.meta().dtype != dtype) return false;
     made_.bytes = operand_of(value);
     return is_byte(made_.bytes.meta().dtype) &&
-           (!made_.zero || is_in_range(made_.zero, made_.bytes.meta().dtype));
+           (!made_.zero || (real_zero_ && is_real(made_.zero.meta().dtype)) ||
+            is_in_range(made_.zero, made_.bytes.meta().dtype));
   }
 
   /// Whether zero points are bytes too: differences are exact in each dtype.
@@ -119,6 +125,7 @@ class Reader {
   }
 
   Dequantised made_;
+  bool real_zero_;
   bool found_ = false;
 };
 
@@ -235,28 +242,37 @@ std::optional<Beside> follow(Value part, std::span<const Node* const> views, con
 
 class Converter {
  public:
-  explicit Converter(const LowerOptions& options) : options_(options) {}
+  explicit Converter(const LowerOptions& options)
+      : options_(options), on_cpu_(options.target == LowerOptions::Target::Cpu), fixed_(options) {}
 
-  std::optional<std::vector<Value>> visit(ir::Rewriter& rewriter, const Node& node) const {
+  std::optional<std::vector<Value>> visit(ir::Rewriter& rewriter, const Node& node) {
     if (node.op_name() != "matmul" || classify(node, options_) != NodeClass::Nest) return {};
     if (!unit_of(node, options_).fuse || ir::wants_fallback(node)) return {};
     if (!is_real(node.output().dtype) || node.input(1).meta().rank() < 2) return {};
-    const auto found = Reader(node.input(1)).found();
+    const auto found = Reader(node.input(1), on_cpu_).found();
     if (!found || !std::ranges::all_of(found->nodes, [&](const Node* each) {
           return each->after().empty() && same_unit(*each, node, options_) &&
                  !ir::wants_fallback(*each);
         }))
       return {};
+    if (on_cpu_ && !is_for_cpu(node, *found)) return {};
     return product(rewriter, node, *found);
   }
 
  private:
-  static std::optional<std::vector<Value>> product(ir::Rewriter& rewriter, const Node& node,
-                                                   const Dequantised& found) {
+  /// Whether all that stands for the matrix is the same in each run, and its product not one of bytes.
+  bool is_for_cpu(const Node& node, const Dequantised& found) {
+    for (const Value part : {found.bytes, found.scale, found.zero})
+      if (part && !fixed_.contains(part.node)) return false;
+    return takes_bits_product(found.bytes, node.input(1)) && !byte_product_of(node);
+  }
+
+  std::optional<std::vector<Value>> product(ir::Rewriter& rewriter, const Node& node,
+                                            const Dequantised& found) const {
     const Dims& whole = node.input(1).meta().sizes;
     const std::span<const Node* const> views = found.views;
     const Value scale = as_it_lies(found.scale, is_real);
-    const Value zero = found.zero ? as_it_lies(found.zero, is_byte) : Value();
+    const Value zero = !found.zero || is_middle(found) ? Value() : as_it_lies(found.zero, is_byte);
     const auto scales = follow(scale, views.first(found.scale_views), whole);
     const auto zeros =
         zero ? follow(zero, views.first(found.zero_views), whole) : std::optional<Beside>();
@@ -267,12 +283,34 @@ class Converter {
     Value bytes = rewriter.map(found.bytes);
     for (std::size_t k = views.size(); k-- > 0;)
       bytes = b.call(views[k]->op(), std::array{bytes}, views[k]->attrs())->value();
+    if (on_cpu_) {
+      const BitsProduct parts{.left = rewriter.map(node.input(0)),
+                              .numbers = bytes,
+                              .scale = made(b, rewriter.map(scale), *scales),
+                              .zero = zero ? made(b, rewriter.map(zero), *zeros) : Value(),
+                              .bits = bits_of(found.bytes),
+                              .group = group};
+      if (!fits_words(parts)) return {};
+      return std::vector<Value>{emit_bits_product(b, parts)};
+    }
     std::vector<Value> operands = {rewriter.map(node.input(0)), bytes,
                                    made(b, rewriter.map(scale), *scales)};
     if (zero)
       operands.push_back(as_integers(b, made(b, rewriter.map(zero), *zeros), bytes.meta().dtype));
     ir::Attrs attrs{{"group", group}, {"tf32", node.flag("tf32")}};
     return std::vector<Value>{b.call("dequantised_matmul", operands, std::move(attrs))->value()};
+  }
+
+  /// Whether the zero points are those that panels of words take off anyway.
+  bool is_middle(const Dequantised& found) const {
+    if (!on_cpu_) return false;
+    Value zero = found.zero;
+    while (is_view(zero) || is_op(zero, "convert")) zero = zero.node->input(0);
+    const auto splat = splat_of(*zero.node);
+    if (!splat) return false;
+    const double number =
+        is_floating(zero.meta().dtype) ? splat->number : static_cast<double>(splat->integer);
+    return number == static_cast<double>(middle_of(found.bytes));
   }
 
   /// What `part` widens, if that is such a dtype: exactly.
@@ -307,16 +345,29 @@ class Converter {
   }
 
   const LowerOptions& options_;
+  bool on_cpu_;
+  FixedValues fixed_;
 };
 
 }  // namespace
 
-ir::Graph dequantised_products(const ir::Graph& graph, const LowerOptions& options) {
-  if (options.target != LowerOptions::Target::Cuda) return graph;
-  const Converter converter(options);
+namespace {
+
+ir::Graph convert(const ir::Graph& graph, const LowerOptions& options) {
+  Converter converter(options);
   return ir::rewrite(graph, [&](ir::Rewriter& rewriter, const ir::NodePtr& node) {
     return converter.visit(rewriter, *node);
   });
+}
+
+}  // namespace
+
+ir::Graph dequantised_products(const ir::Graph& graph, const LowerOptions& options) {
+  return options.target == LowerOptions::Target::Cuda ? convert(graph, options) : graph;
+}
+
+ir::Graph bits_products(const ir::Graph& graph, const LowerOptions& options) {
+  return options.target == LowerOptions::Target::Cpu ? convert(graph, options) : graph;
 }
 
 }  // namespace heddle::jit

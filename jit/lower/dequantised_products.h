@@ -24,7 +24,7 @@ namespace heddle::jit {
 ///
 /// Needs:  decomposed ops, known sizes put in; quantised_products and byte_products before it, which take what they can.
 /// Leaves: matrices of other numbers, zero points that may lie beyond the bytes' range, groups of rows that are no multiples
-///         of eight, products of nodes that must not be fused, and all of the CPU's, which makes the numbers once.
+///         of eight, products of nodes that must not be fused, and all of the CPU's: see bits_products.
 ir::Graph dequantised_products(const ir::Graph& graph, const LowerOptions& options);
 
 }  // namespace heddle::jit

@@ -2,6 +2,7 @@
 #include "ir/op.h"
 #include "ir/passes/order_sizes.h"
 #include "ir/passes/resolve_sizes.h"
+#include "jit/lower/bits_products.h"
 #include "jit/lower/byte_products.h"
 #include "jit/lower/conv_channels.h"
 #include "jit/lower/conv_products.h"
@@ -77,7 +78,8 @@ ir::Graph simplified(const ir::Graph& graph, const LowerOptions& options) {
       decompose_all(split_sorts(order_scatters(split, options), options), options);
   const ir::Graph products =
       conv_channels(convs_as_products(quantised_products(ordered, options), options), options);
-  return dequantised_products(byte_products(pack_weights(products, options), options), options);
+  const ir::Graph packed = pack_weights(bits_products(products, options), options);
+  return dequantised_products(byte_products(packed, options), options);
 }
 
 }  // namespace

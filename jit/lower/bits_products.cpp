@@ -1,0 +1,86 @@
+#include "jit/lower/bits_products.h"
+
+#include "jit/lower/group_panels.h"
+#include "jit/lower/pack_weights.h"
+
+namespace heddle::jit {
+namespace {
+
+using ir::Value;
+
+constexpr std::int64_t kWordBits = 32;
+/// Bytes of a matrix of f32 that leaves room for other things in a second-level cache.
+constexpr std::int64_t kCachedBytes = 1 << 20;
+
+const ir::Node* behind_views(Value value) {
+  const ir::Node* node = value.node;
+  while (node->op_name() == "reshape" || node->op_name() == "permute") node = node->input(0).node;
+  return node;
+}
+
+bool is_packed(Value numbers) { return behind_views(numbers)->op_name() == "unpack_bits"; }
+
+/// `beside` [g or 1, n or 1] in panels [p, groups, kPanelColumns].
+Value panels(ir::GraphBuilder& b, Value beside, const SymExpr& groups, const SymExpr& columns) {
+  const ir::Dims whole{groups, columns};
+  if (beside.meta().sizes != whole) beside = b.emit("expand", {beside}, {{"sizes", whole}});
+  const Value made = emit_group_panels(b, beside, 1);
+  ir::Dims sizes = made.meta().sizes;
+  sizes.pop_back();
+  return b.emit("reshape", {made}, {{"sizes", sizes}});
+}
+
+/// `zero` less the middle, in the fewest bytes that hold it.
+Value moved_zero(ir::GraphBuilder& b, const BitsProduct& product) {
+  const bool is_real = is_floating(product.zero.meta().dtype);
+  const DType wide = is_real ? DType::F32 : DType::I16;
+  const bool fits_byte = product.bits == 8 || is_packed(product.zero);
+  Value zero = product.zero;
+  if (zero.meta().dtype != wide) zero = b.emit("convert", {zero}, {{"dtype", wide}});
+  if (const std::int64_t middle = middle_of(product.numbers); middle != 0) {
+    const ir::Literal literal = is_real ? ir::Literal::scalar(wide, static_cast<double>(middle))
+                                        : ir::Literal::scalar_int(wide, middle);
+    zero = b.emit("sub", {zero, b.constant(literal)}, {});
+  }
+  if (is_real || !fits_byte) return zero;
+  return b.emit("convert", {zero}, {{"dtype", DType::I8}});
+}
+
+}  // namespace
+
+std::int64_t bits_of(Value numbers) {
+  return is_packed(numbers) ? behind_views(numbers)->integer("bits") : 8;
+}
+
+std::int64_t middle_of(Value numbers) {
+  return numbers.meta().dtype == DType::U8 ? std::int64_t{1} << (bits_of(numbers) - 1) : 0;
+}
+
+bool takes_bits_product(Value numbers, Value matrix) {
+  const SymExpr count = matrix.meta().count();
+  if (matrix.meta().rank() != 2 || !count.is_constant()) return false;
+  const auto f32_bytes = static_cast<std::int64_t>(sizeof(float)) * count.constant();
+  return is_packed(numbers) ? count.constant() >= kLeastPackedCount : f32_bytes > kCachedBytes;
+}
+
+bool fits_words(const BitsProduct& product) {
+  const ir::Dims& sizes = product.numbers.meta().sizes;
+  const std::int64_t rows = kWordBits / product.bits;
+  return sizes.size() == 2 && sizes[0].is_constant() && sizes[1].is_constant() &&
+         sizes[0].constant() % rows == 0 && product.group % rows == 0;
+}
+
+Value emit_bits_product(ir::GraphBuilder& b, const BitsProduct& product) {
+  const SymExpr depth = product.numbers.meta().sizes[0];
+  const SymExpr columns = product.numbers.meta().sizes[1];
+  const SymExpr groups = product.group == 0 ? SymExpr(1) : floordiv(depth, product.group);
+  const Value words =
+      b.emit("bit_panels", {product.numbers}, {{"bits", product.bits}, {"width", kPanelColumns}});
+  std::vector<Value> operands{product.left, words, panels(b, product.scale, groups, columns)};
+  if (product.zero) operands.push_back(panels(b, moved_zero(b, product), groups, columns));
+  ir::Attrs attrs{
+      {"bits", product.bits}, {"columns", columns.constant()}, {"group", product.group}};
+  return b.call("packed_bits_matmul", operands, std::move(attrs))->value();
+}
+
+}  // namespace heddle::jit
