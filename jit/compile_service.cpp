@@ -256,6 +256,14 @@ std::int64_t CompileService::vector_bytes() const {
 #endif
 }
 
+bool CompileService::has_byte_dot() const {
+#if HEDDLE_WITH_LLVM
+  return cpu::has_byte_dot(state_->target);
+#else
+  return false;
+#endif
+}
+
 bool CompileService::has_bf16_dot() const {
 #if HEDDLE_WITH_LLVM
   return cpu::has_bf16_dot(state_->target);

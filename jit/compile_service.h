@@ -82,6 +82,8 @@ class CompileService {
   std::int64_t vector_bytes() const;
   /// Whether that code multiplies pairs of bf16 by one instruction (AVX512_BF16).
   bool has_bf16_dot() const;
+  /// Whether that code multiplies groups of four bytes by one instruction (AVX512_VNNI, AVX_VNNI).
+  bool has_byte_dot() const;
 
  private:
   struct State;

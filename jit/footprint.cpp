@@ -165,9 +165,9 @@ class Footprint::Walk {
     if (tile.windows || tile.dequantised) {
       note_unknown(tile.buffer);
       if (tile.windows && tile.windows->outside) note_unknown(tile.windows->outside->buffer);
-      if (!tile.dequantised) return;
-      note_unknown(tile.dequantised->scale.buffer);
-      if (tile.dequantised->zero) note_unknown(tile.dequantised->zero->buffer);
+      if (tile.dequantised)
+        for_each_part(
+            *tile.dequantised, [&](const Dequantised::Part& part) { note_unknown(part.buffer); });
       return;
     }
     constexpr std::uint32_t kOwn = 0xffffff00u;  // no axis of a nest

@@ -183,7 +183,7 @@ struct Windows {
 ///
 /// With `bits`, element (row, column) of the buffer, which are words of i32, holds 32 / bits rows of its column instead, as
 /// bit_panels says (ir/ops/bit_panels.cpp). They may be multiplied by the scale after they were added up within a group.
-/// Words, scales and zero points of all of the tile's columns are there to be read.
+/// Words, scales and zero points of all of the tile's columns are there to be read. The left operand may then be `fixed`.
 struct Dequantised {
   /// Element (row, column) is buffer[base + row*row_stride + column*column_stride].
   struct Part {
@@ -192,12 +192,33 @@ struct Dequantised {
     SymExpr row_stride;
     SymExpr column_stride;
   };
+  /// Rows of the left operand, of i8, as fixed-point numbers: number k of a row is scale(row, k / block) times the sum over d
+  /// of digit d times 256^d, where digit d is element (row, k) moved by d * digit_stride. What a block adds is computed in
+  /// integers.
+  struct FixedRows {
+    std::int64_t digits;  ///< 1 to 3
+    std::int64_t block;   ///< whole words of rows; 128 at most
+    SymExpr digit_stride;
+    Part scale;  ///< f32, of (row, block)
+    Part sums;   ///< i32, of (row, block): of digit 0; others are moved by d * sum_stride
+    SymExpr sum_stride;
+  };
   DType dtype;               ///< f16, bf16 or f32
   Part scale;                ///< f16, bf16 or f32
   std::optional<Part> zero;  ///< bytes or i32; none: 0
   std::int64_t group = 0;    ///< rows that share a row of those; 0: all
   std::int64_t bits = 0;     ///< 2, 4 or 8: of a number in a word; 0: bytes
+  std::optional<FixedRows> fixed{};
 };
+
+/// Calls `visit` with each part of a Dequantised, const or not: what is read beside the operands.
+void for_each_part(auto& dequantised, auto&& visit) {
+  visit(dequantised.scale);
+  if (dequantised.zero) visit(*dequantised.zero);
+  if (!dequantised.fixed) return;
+  visit(dequantised.fixed->scale);
+  visit(dequantised.fixed->sums);
+}
 
 /// One operand of a contraction: element (row, column) is buffer[base + row*row_stride + column*column_stride].
 ///

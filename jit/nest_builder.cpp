@@ -228,13 +228,14 @@ void NestBuilder::end_if() {
 }
 
 void NestBuilder::read_parts(Dequantised& dequantised) {
-  for (Dequantised::Part* part :
-       {&dequantised.scale, dequantised.zero ? &*dequantised.zero : nullptr}) {
-    if (part == nullptr) continue;
-    nest_.buffers.at(part->buffer).read = true;
-    for (SymExpr* expr : {&part->base, &part->row_stride, &part->column_stride})
+  for_each_part(dequantised, [&](Dequantised::Part& part) {
+    nest_.buffers.at(part.buffer).read = true;
+    for (SymExpr* expr : {&part.base, &part.row_stride, &part.column_stride})
       *expr = simplify(*expr);
-  }
+  });
+  if (!dequantised.fixed) return;
+  for (SymExpr* expr : {&dequantised.fixed->digit_stride, &dequantised.fixed->sum_stride})
+    *expr = simplify(*expr);
 }
 
 void NestBuilder::contract(ContractStmt stmt) {

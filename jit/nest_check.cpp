@@ -15,7 +15,9 @@
 //   N13  the extent of a loop inside a vector loop is the same for all its iterations
 //   N14  windows are of a right operand whose elements are not groups, and have taps, strides and dilations of 1 or more
 //   N15  what is dequantised is a right operand of bytes, in an f32 accumulator, with scales of f16, bf16 or f32 and zero points
-//        of bytes or i32; one of a few bits (N16) is of words, with whole words of rows in a group and columns side by side
+//        of bytes or i32
+//   N16  what is dequantised from a few bits is of words, with whole words of rows in a group and columns side by side; rows in
+//        fixed point are of bytes, and their blocks are whole words of rows that share a scale
 #include <map>
 #include <set>
 #include <string>
@@ -232,8 +234,17 @@ class Checker {
                 d.group % (32 / d.bits) == 0 && s.b.column_stride.is_constant(1),
             "N16 an operand of a few bits");
     require(is_floating(buffer(d.scale.buffer).dtype), "N16 dtype of scales");
-    part(d.scale);
-    if (d.zero) part(*d.zero);
+    for_each_part(d, [&](const Dequantised::Part& each) { part(each); });
+    if (!d.fixed) return;
+    const Dequantised::FixedRows& fixed = *d.fixed;
+    require(buffer(s.a.buffer).dtype == DType::I8 && fixed.digits >= 1 && fixed.digits <= 3 && fixed.block >= 1 && fixed.block <= 128 &&
+                fixed.block % (32 / d.bits) == 0 && d.group % fixed.block == 0,
+            "N16 rows in fixed point");
+    require(buffer(fixed.scale.buffer).dtype == DType::F32 &&
+                buffer(fixed.sums.buffer).dtype == DType::I32,
+            "N16 scales and sums of rows");
+    index(fixed.digit_stride);
+    index(fixed.sum_stride);
   }
   void part(const Dequantised::Part& p) const {
     require(buffer(p.buffer).read, "N3 scales and zero points are declared as read");

@@ -111,8 +111,13 @@ class Printer {
   std::string dequantised(const Dequantised& d) const {
     return (d.zero ? " less " + part(*d.zero) : "") + " by " + part(d.scale) +
            (d.group == 0 ? "" : " of " + std::to_string(d.group) + " rows") +
-           (d.bits == 0 ? "" : " in " + std::to_string(d.bits) + " bits") + " as " +
-           dtype(d.dtype);
+           (d.bits == 0 ? "" : " in " + std::to_string(d.bits) + " bits") +
+           (d.fixed ? fixed(*d.fixed) : "") + " as " + dtype(d.dtype);
+  }
+  std::string fixed(const Dequantised::FixedRows& f) const {
+    return " of rows in " + std::to_string(f.digits) + " digits{" + f.digit_stride.to_string() +
+           "} by " + part(f.scale) + " of " + std::to_string(f.block) + " with sums " +
+           part(f.sums) + "{" + f.sum_stride.to_string() + "}";
   }
   std::string windows(const Windows& w) const {
     std::string text = " windows from " + w.first.to_string();

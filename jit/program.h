@@ -140,6 +140,7 @@ struct LowerOptions {
   bool (*library_available)(std::string_view name, const ir::Node& node) = nullptr;
   std::int64_t vector_bytes = 64;  ///< of the CPU's vectors
   bool bf16_dot = false;           ///< the CPU multiplies pairs of bf16
+  bool byte_dot = false;           ///< the CPU multiplies groups of four bytes
   bool build_all =
       false;  ///< prove kernels that are built once for several groups by building them for each
 };

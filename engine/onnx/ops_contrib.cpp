@@ -116,8 +116,7 @@ Tensor centred(const Node& node, const BlockedMatrix& matrix, const Tensor& numb
   return cast(cast(numbers, i32) - cast(zero, i32), dtype);
 }
 
-/// Inputs: A, B, scales, zero_points, g_idx, bias. How accurately a kernel computes is not less than any accuracy_level
-/// allows.
+/// Inputs: A, B, scales, zero_points, g_idx, bias. Accuracy level 4 lets kernels round A to bytes.
 Outputs matmul_nbits(const Node& node) {
   const BlockedMatrix matrix(node);
   if (node.has(4)) node.unsupported("g_idx");
@@ -142,7 +141,9 @@ Outputs matmul_nbits(const Node& node) {
     missing.back() = padded - matrix.depth;
     a = pad(a, none, missing);
   }
-  const Tensor y = matmul(a, transpose(rows, 0, 1));
+  constexpr std::int64_t kBytes = 4;
+  const bool rounds = node.integer("accuracy_level", 0) == kBytes;
+  const Tensor y = one("matmul", {a, transpose(rows, 0, 1)}, {{"int8", rounds}});
   return {node.has(5) ? y + node.tensor(5) : y};
 }
 

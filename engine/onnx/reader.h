@@ -15,10 +15,6 @@
 namespace heddle::onnx_format {
 class ModelProto;
 class TensorProto;
-/// What a constant of a model is: its tensor, or packed numbers.
-Value read_constant(const onnx_format::TensorProto& proto, const std::string& folder,
-                    const std::string& where);
-
 }  // namespace heddle::onnx_format
 
 namespace heddle::onnx {
@@ -46,7 +42,8 @@ ParsedModel parse_model(const void* data, std::size_t size, const std::string& w
 /// Of a message that read_tensor() takes: how it holds numbers of less than a byte, if it does.
 std::optional<Packing> packing_of(const onnx_format::TensorProto& proto);
 
-/// The tensor of a TensorProto; of numbers of less than a byte the bytes that hold them, in one dimension. External data must lie inside `folder`.
+/// The tensor of a TensorProto; of numbers of less than a byte the bytes that hold them, in one dimension. External data must
+/// lie inside `folder`.
 /// @throws ModelError (wrong byte count, negative or absurd sizes, paths outside the folder),
 ///         UnsupportedError (dtype).
 Tensor read_tensor(const onnx_format::TensorProto& proto, const std::string& folder,
@@ -56,5 +53,9 @@ Tensor read_tensor(const onnx_format::TensorProto& proto, const std::string& fol
 /// holds it, is given; else a copy.
 Tensor read_tensor(const onnx_format::TensorProto& proto, std::string_view raw,
                    std::shared_ptr<const MappedFile> file, const std::string& where);
+
+/// What a constant of a model is: its tensor, or packed numbers. @throws as read_tensor() does.
+Value read_constant(const onnx_format::TensorProto& proto, const std::string& folder,
+                    const std::string& where);
 
 }  // namespace heddle::onnx

@@ -3,8 +3,9 @@
 //   x        U[k, n], U being u8 or i8
 //   bits     2, 4 or 8: of a number
 //   width    w, the columns of a panel
-//   result   i32[ceil(n / w), ceil(k / r), w], r = 32 / bits: element (row, column) of x is number row % r, counted from the
-//            lowest bits, of word (column / w, row / r, column % w), in two's complement; less 2^(bits - 1) where U is u8.
+//   result   i32[ceil(n / w), ceil(k / r), w], r = 32 / bits: element (row, column) of x is number row % r of word
+//            (column / w, row / r, column % w), in two's complement; less 2^(bits - 1) where U is u8. Number i lies in byte
+//            i % 4, from bit i / 4 * bits on, so that a shift and a mask give four rows as bytes side by side.
 //            Higher bits of x are dropped, and what is missing to whole words and panels is 0 of x
 //
 // The lowering makes such calls from constant weights; they run once, when the program is built.
@@ -59,7 +60,7 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
         const bool inside = row < x.sizes()[0] && column < x.sizes()[1];
         const std::int64_t number =
             inside ? numbers[static_cast<std::size_t>(row * x.sizes()[1] + column)] : 0;
-        word |= ((number - half) & ((std::int64_t{1} << bits) - 1)) << (r * bits);
+        word |= ((number - half) & ((std::int64_t{1} << bits) - 1)) << bit_of_row(r, bits);
       }
       words.push_back(word);
     } while (next_index(at, sizes));
@@ -94,7 +95,7 @@ Scalar element(ElementBuilder& builder, const Node& node, std::uint32_t,
   const std::int64_t bits = node.integer("bits");
   Scalar word = number(builder, node, index, 0);
   for (std::int64_t r = 1; r < kWordBits / bits; ++r) {
-    const Scalar up = builder.constant_int(DType::I32, r * bits);
+    const Scalar up = builder.constant_int(DType::I32, bit_of_row(r, bits));
     const Scalar part = builder.apply2(ScalarOp::Shl, number(builder, node, index, r), up);
     word = builder.apply2(ScalarOp::Or, word, part);
   }

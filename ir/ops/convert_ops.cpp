@@ -48,6 +48,7 @@ std::span<const OpDef> convert_ops() {
                                    .reorder = ops::reorder_pointwise,
                                },
                                ops::bit_panels_op(),
+                               ops::byte_digits_op(),
                                ops::unpack_bits_op()};
   return defs;
 }

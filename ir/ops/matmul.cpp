@@ -9,7 +9,9 @@
 // wrap. The sum over no products (k = 0) is 0.
 //
 // With tf32 = true operands of f32 may be rounded to tf32 (10 bits of fraction) before they are multiplied; the definition
-// does not. With bf16 = true operands of f32 may be rounded to bf16 (7 bits), and subnormal operands and sums taken for 0.
+// does not. With bf16 = true operands of f32 may be rounded to bf16 (7 bits), and subnormal operands and sums taken for 0. With
+// int8 = true the elements of a may be rounded to whole multiples of a 127th of the largest magnitude among at most 128
+// neighbours in their row.
 //
 // Constraints. infer() checks them in this order; tests are named matmul_c1 ...
 //   C1  a and b are numbers
@@ -18,6 +20,7 @@
 //   C4  the leading dimensions broadcast
 //   C5  tf32 is for a result of f32
 //   C6  bf16 is for a result of f32 or bf16
+//   C7  int8 is for a result of f16, bf16 or f32
 //
 // Memory: the result is fresh.
 // Lowering: nest "matmul" takes operands of two or more dimensions and of the result's dtype;
@@ -54,6 +57,9 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
     ctx.fail_dtype("C5 tf32 is for a result of f32", "f32", std::string(name_of(dtype)));
   if (ctx.flag("bf16") && dtype != DType::F32 && dtype != DType::BF16)
     ctx.fail_dtype("C6 bf16 is for a result of f32 or bf16", "f32 or bf16",
+                   std::string(name_of(dtype)));
+  if (ctx.flag("int8") && dtype != DType::F32 && dtype != DType::BF16 && dtype != DType::F16)
+    ctx.fail_dtype("C7 int8 is for a result of f16, bf16 or f32", "f16, bf16 or f32",
                    std::string(name_of(dtype)));
   if (a.rank() > 1) sizes.push_back(a.sizes[a.sizes.size() - 2]);
   if (b.rank() > 1) sizes.push_back(b.sizes.back());
@@ -134,12 +140,13 @@ std::span<const OpDef> matmul_ops() {
       {
           .name = "matmul",
           .operands = {{"a"}, {"b"}},
-          .attrs = {{"tf32", AttrKind::Bool, false}, {"bf16", AttrKind::Bool, false}},
+          .attrs = {{"tf32", AttrKind::Bool, false}, {"bf16", AttrKind::Bool, false}, {"int8", AttrKind::Bool, false}},
           .infer = ops::infer,
           .evaluate = ops::evaluate,
           .lowering = {.decompose = ops::decompose, .nest = "matmul", .library = "matmul"},
       },
       ops::dequantised_matmul_op(),
+      ops::fixed_bits_matmul_op(),
       ops::grouped_matmul_op(),
       ops::int8_matmul_op(),
       ops::packed_bf16_matmul_op(),

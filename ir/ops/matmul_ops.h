@@ -6,6 +6,7 @@
 namespace heddle::ir::ops {
 
 OpDef dequantised_matmul_op();
+OpDef fixed_bits_matmul_op();
 OpDef grouped_matmul_op();
 OpDef int8_matmul_op();
 OpDef packed_bf16_matmul_op();

@@ -130,8 +130,8 @@ class Analysis {
       if (contract->b.windows && contract->b.windows->outside)
         read.push_back(contract->b.windows->outside->buffer);
       if (const auto& dequantised = contract->b.dequantised) {
-        read.push_back(dequantised->scale.buffer);
-        if (dequantised->zero) read.push_back(dequantised->zero->buffer);
+        for_each_part(*dequantised,
+                      [&](const Dequantised::Part& part) { read.push_back(part.buffer); });
       }
       for (const NestBufferId id : read)
         if (tracked(id)) out[id].how |= kRead;

@@ -70,17 +70,67 @@ bool fits_words(const BitsProduct& product) {
          sizes[0].constant() % rows == 0 && product.group % rows == 0;
 }
 
-Value emit_bits_product(ir::GraphBuilder& b, const BitsProduct& product) {
+std::int64_t block_of(const BitsProduct& product) {
+  constexpr std::int64_t kMost = 128;
+  constexpr std::int64_t kLeast = 16;
+  const std::int64_t whole =
+      product.group == 0 ? product.numbers.meta().sizes[0].constant() : product.group;
+  for (std::int64_t block = kMost; block >= kLeast; block /= 2)
+    if (whole % block == 0 && block % (kWordBits / product.bits) == 0) return block;
+  return 0;
+}
+
+FixedRows emit_fixed_rows(ir::GraphBuilder& b, Value left, std::int64_t digits,
+                          std::int64_t block) {
+  // Largest number of one, two and three digits of 127.
+  static constexpr double kLargest[] = {127, 127 * 257, 127 * 65793};
+  // Smaller blocks keep fewer bits, so that scales do not underflow.
+  constexpr double kLeast = 1e-30;
+  const auto number = [&](double value) {
+    return b.constant(ir::Literal::scalar(DType::F32, value));
+  };
+  const SymExpr depth = left.meta().sizes.back();
+  const SymExpr blocks = floordiv(depth, block);
+  const SymExpr rows = base::product(std::span(left.meta().sizes).first(left.meta().rank() - 1));
+  if (left.meta().dtype != DType::F32) left = b.emit("convert", {left}, {{"dtype", DType::F32}});
+  const Value x = b.emit("reshape", {left}, {{"sizes", ir::Dims{rows, blocks, block}}});
+  const Value top = b.emit("reduce_max", {b.emit("abs", {x})},
+                           {{"axes", std::vector<std::int64_t>{2}}, {"keepdims", true}});
+  const Value scale =
+      b.emit("mul", {b.emit("max", {top, number(kLeast)}), number(1 / kLargest[digits - 1])});
+  const Value whole = b.emit("convert", {b.emit("round", {b.emit("div", {x, scale})})},
+                             {{"dtype", DType::I32}});
+  const Value flat = b.emit("reshape", {whole}, {{"sizes", ir::Dims{rows, depth}}});
+  const Value bytes = b.emit("byte_digits", {flat}, {{"count", digits}});
+  const Value by_block =
+      b.emit("reshape", {b.emit("convert", {bytes}, {{"dtype", DType::I32}})},
+             {{"sizes", ir::Dims{rows, digits, blocks, block}}});
+  const Value sums = b.emit("reduce_sum", {by_block}, {{"axes", std::vector<std::int64_t>{3}}});
+  return {bytes, b.emit("reshape", {scale}, {{"sizes", ir::Dims{rows, blocks}}}), sums, block};
+}
+
+Value emit_bits_product(ir::GraphBuilder& b, const BitsProduct& product, const FixedRows* rows) {
   const SymExpr depth = product.numbers.meta().sizes[0];
   const SymExpr columns = product.numbers.meta().sizes[1];
   const SymExpr groups = product.group == 0 ? SymExpr(1) : floordiv(depth, product.group);
   const Value words =
       b.emit("bit_panels", {product.numbers}, {{"bits", product.bits}, {"width", kPanelColumns}});
   std::vector<Value> operands{product.left, words, panels(b, product.scale, groups, columns)};
-  if (product.zero) operands.push_back(panels(b, moved_zero(b, product), groups, columns));
   ir::Attrs attrs{
       {"bits", product.bits}, {"columns", columns.constant()}, {"group", product.group}};
-  return b.call("packed_bits_matmul", operands, std::move(attrs))->value();
+  if (rows != nullptr) {
+    operands[0] = rows->digits;
+    operands.insert(operands.end(), {rows->scale, rows->sums});
+    attrs.insert_or_assign("block", rows->block);
+  }
+  if (product.zero) operands.push_back(panels(b, moved_zero(b, product), groups, columns));
+  if (rows == nullptr) return b.call("packed_bits_matmul", operands, std::move(attrs))->value();
+  Value y = b.call("fixed_bits_matmul", operands, std::move(attrs))->value();
+  ir::Dims sizes = product.left.meta().sizes;
+  sizes.back() = columns;
+  y = b.emit("reshape", {y}, {{"sizes", sizes}});
+  const DType dtype = product.left.meta().dtype;
+  return dtype == DType::F32 ? y : b.emit("convert", {y}, {{"dtype", dtype}});
 }
 
 }  // namespace heddle::jit

@@ -16,6 +16,21 @@ struct BitsProduct {
   std::int64_t group;  ///< rows that share a row of scale and zero; 0: all
 };
 
+/// Rows of fixed-point numbers, as fixed_bits_matmul takes them.
+struct FixedRows {
+  ir::Value digits;
+  ir::Value scale;
+  ir::Value sums;
+  std::int64_t block;
+};
+
+/// Columns of a row that share a scale where it is multiplied by `product`'s matrix: 128 at most; 0: too few to be worth it.
+std::int64_t block_of(const BitsProduct& product);
+/// The rows of `left`, of f16, bf16 or f32, in so many digits, each off by at most about 256^-digits times the largest magnitude
+/// of its block; rows that hold an infinity or a NaN become NaN.
+FixedRows emit_fixed_rows(ir::GraphBuilder& builder, ir::Value left, std::int64_t digits,
+                          std::int64_t block);
+
 /// Bits of each of the numbers, which are views of unpack_bits or bytes.
 std::int64_t bits_of(ir::Value numbers);
 /// The number that bit_panels makes 0.
@@ -30,7 +45,10 @@ bool takes_bits_product(ir::Value numbers, ir::Value matrix);
 ///
 ///   %w = bit_panels(%numbers) {bits = 4, width = 64}
 ///   %y = packed_bits_matmul(%left, %w, panels of %scale, panels of %zero less the middle) {bits = 4, columns = n, group = 32}
-ir::Value emit_bits_product(ir::GraphBuilder& builder, const BitsProduct& product);
+///
+/// With `rows`, those of left, fixed_bits_matmul in its place.
+ir::Value emit_bits_product(ir::GraphBuilder& builder, const BitsProduct& product,
+                            const FixedRows* rows = nullptr);
 
 /// Does so on the CPU with products by constant matrices that are dequantised, whatever their rows are: of few rows a product
 /// takes as long as its matrix is read, a half or an eighth of its bytes; of many, a tile of 32 rows makes the numbers once.

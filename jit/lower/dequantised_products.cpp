@@ -268,7 +268,7 @@ class Converter {
   }
 
   std::optional<std::vector<Value>> product(ir::Rewriter& rewriter, const Node& node,
-                                            const Dequantised& found) const {
+                                            const Dequantised& found) {
     const Dims& whole = node.input(1).meta().sizes;
     const std::span<const Node* const> views = found.views;
     const Value scale = as_it_lies(found.scale, is_real);
@@ -291,7 +291,7 @@ class Converter {
                               .bits = bits_of(found.bytes),
                               .group = group};
       if (!fits_words(parts)) return {};
-      return std::vector<Value>{emit_bits_product(b, parts)};
+      return std::vector<Value>{emit_bits_product(b, parts, fixed_rows(b, node, parts))};
     }
     std::vector<Value> operands = {rewriter.map(node.input(0)), bytes,
                                    made(b, rewriter.map(scale), *scales)};
@@ -299,6 +299,18 @@ class Converter {
       operands.push_back(as_integers(b, made(b, rewriter.map(zero), *zeros), bytes.meta().dtype));
     ir::Attrs attrs{{"group", group}, {"tf32", node.flag("tf32")}};
     return std::vector<Value>{b.call("dequantised_matmul", operands, std::move(attrs))->value()};
+  }
+
+  /// The rows on the left of `node` in fixed point, made once for all products that read them; null where that does not pay.
+  const FixedRows* fixed_rows(ir::GraphBuilder& b, const Node& node, const BitsProduct& parts) {
+    const std::int64_t block = block_of(parts);
+    if (!options_.byte_dot || block == 0) return nullptr;
+    const bool is_f32 = node.output().dtype == DType::F32;
+    const std::int64_t digits = node.flag("int8") ? 1 : is_f32 && !node.flag("bf16") ? 3 : 2;
+    const auto [found, is_new] =
+        rows_.try_emplace({node.input(0), region_of(node), digits, block});
+    if (is_new) found->second = emit_fixed_rows(b, parts.left, digits, block);
+    return &found->second;
   }
 
   /// Whether the zero points are those that panels of words take off anyway.
@@ -347,6 +359,7 @@ class Converter {
   const LowerOptions& options_;
   bool on_cpu_;
   FixedValues fixed_;
+  std::map<std::tuple<Value, std::string, std::int64_t, std::int64_t>, FixedRows> rows_;
 };
 
 }  // namespace

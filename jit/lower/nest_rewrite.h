@@ -62,10 +62,12 @@ inline void visit_exprs(Windows& w, auto&& visit) {
     for (SymExpr* expr : {&axis.windows, &axis.size, &axis.memory_stride}) visit(*expr);
 }
 inline void visit_exprs(Dequantised& d, auto&& visit) {
-  for (Dequantised::Part* part : {&d.scale, d.zero ? &*d.zero : nullptr}) {
-    if (part == nullptr) continue;
-    for (SymExpr* expr : {&part->base, &part->row_stride, &part->column_stride}) visit(*expr);
-  }
+  for_each_part(d, [&](Dequantised::Part& part) {
+    for (SymExpr* expr : {&part.base, &part.row_stride, &part.column_stride}) visit(*expr);
+  });
+  if (!d.fixed) return;
+  visit(d.fixed->digit_stride);
+  visit(d.fixed->sum_stride);
 }
 inline void visit_exprs(ContractStmt& s, auto&& visit) {
   for (SymExpr* expr : {&s.rows, &s.columns, &s.depth}) visit(*expr);

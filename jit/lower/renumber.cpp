@@ -59,10 +59,9 @@ class Renumberer {
     access(s.a.buffer, true, false);
     access(s.b.buffer, true, false);
     if (s.b.windows && s.b.windows->outside) access(s.b.windows->outside->buffer, true, false);
-    if (s.b.dequantised) {
-      access(s.b.dequantised->scale.buffer, true, false);
-      if (s.b.dequantised->zero) access(s.b.dequantised->zero->buffer, true, false);
-    }
+    if (s.b.dequantised)
+      for_each_part(
+          *s.b.dequantised, [&](const Dequantised::Part& part) { access(part.buffer, true, false); });
     access(s.acc, s.accumulate, true);
   }
   void collect(const IfStmt& s) { collect_accesses(*s.body); }
@@ -78,10 +77,9 @@ class Renumberer {
     for (NestBufferId* id : {&s.acc, &s.a.buffer, &s.b.buffer}) *id = buffers_.at(*id);
     if (s.b.windows && s.b.windows->outside)
       s.b.windows->outside->buffer = buffers_.at(s.b.windows->outside->buffer);
-    if (!s.b.dequantised) return;
-    Dequantised& d = *s.b.dequantised;
-    d.scale.buffer = buffers_.at(d.scale.buffer);
-    if (d.zero) d.zero->buffer = buffers_.at(d.zero->buffer);
+    if (s.b.dequantised)
+      for_each_part(
+          *s.b.dequantised, [&](Dequantised::Part& part) { part.buffer = buffers_.at(part.buffer); });
   }
   void rename(auto&) {}
 

@@ -49,12 +49,18 @@ class MatmulNest {
         accumulator_(group_ == kByteGroup || ctx.node().op_name() == "int8_matmul"
                          ? DType::I32
                          : accumulator_of(ctx.node().output().dtype)),
-        bits_(ctx.node().op_name() == "packed_bits_matmul" ? ctx.node().integer("bits") : 0),
-        panels_(group_ != 1 || bits_ != 0 || ctx.node().op_name() == "packed_matmul"),
-        row_stride_(left_.strides[left_.strides.size() - 2]) {
+        fixed_(ctx.node().op_name() == "fixed_bits_matmul"),
+        bits_(fixed_ || ctx.node().op_name() == "packed_bits_matmul" ? ctx.node().integer("bits")
+                                                                     : 0),
+        panels_(group_ != 1 || bits_ != 0 || ctx.node().op_name() == "packed_matmul") {
     // Buffers of others come before those of the kernel's own.
     for (std::size_t k = 2; k < ctx.node().inputs().size() && ctx.node().input(k); ++k)
       beside_.push_back(*ctx.affine(k));
+    if (fixed_) {
+      digit_stride_ = left_.strides[1];
+      left_.strides.erase(left_.strides.begin() + 1);
+    }
+    row_stride_ = left_.strides[left_.strides.size() - 2];
     if (!panels_ && right_.strides.size() != 2) return;
     if (const auto even = even_row_stride(b_, left_, out_)) {
       flat_ = true;
@@ -201,13 +207,19 @@ class MatmulNest {
       return Dequantised::Part{of.buffer, of.offset + of.strides[0] * number, of.strides[1],
                                of.strides[2]};
     };
+    const std::size_t zero = fixed_ ? 3 : 1;
     TileOperand whole = panel(right_.offset + right_.strides[0] * number);
     whole.dequantised =
         Dequantised{.dtype = DType::F32,
                     .scale = part(0),
-                    .zero = beside_.size() > 1 ? std::optional(part(1)) : std::nullopt,
+                    .zero = beside_.size() > zero ? std::optional(part(zero)) : std::nullopt,
                     .group = ctx_.node().integer("group"),
                     .bits = bits_};
+    if (fixed_) {
+      whole.dequantised->fixed = fixed_rows();
+      contract(depth_, left_tile(0), std::move(whole), false);
+      return;
+    }
     clear(rows_ * kTileColumns);
     b_.begin_if(compare(b_, ScalarOp::Gt, rows_, kFewRows));
     const SymExpr blocks = ceildiv(depth_, kPanelDepth);
@@ -220,6 +232,20 @@ class MatmulNest {
     b_.begin_if(compare(b_, ScalarOp::Le, rows_, kFewRows));
     contract(depth_, left_tile(0), std::move(whole), true);
     b_.end_if();
+  }
+
+  /// The digits of a tile's rows.
+  Dequantised::FixedRows fixed_rows() const {
+    const AffineOperand& scale = beside_[1];
+    const AffineOperand& sums = beside_[2];
+    return {.digits = ctx_.operand_sizes(0)[1].constant(),
+            .block = ctx_.node().integer("block"),
+            .digit_stride = digit_stride_,
+            .scale = {scale.buffer, scale.offset + row_begin_ * scale.strides[0], scale.strides[0],
+                      scale.strides[1]},
+            .sums = {sums.buffer, sums.offset + row_begin_ * sums.strides[0], sums.strides[0],
+                     sums.strides[2]},
+            .sum_stride = sums.strides[1]};
   }
 
   TileOperand panel(SymExpr base) const {
@@ -324,9 +350,11 @@ class MatmulNest {
   SymExpr depth_;
   std::int64_t group_;
   DType accumulator_;
+  bool fixed_;         ///< the left operand is one of digits
   std::int64_t bits_;  ///< of a number of the right operand, which is one of words; 0: it is none
   bool panels_;        ///< the right operand is a packed one
   bool flat_ = false;  ///< all rows of the batch are rows of one matrix
+  SymExpr digit_stride_;  ///< of digits
   SymExpr row_stride_;
   NestBufferId acc_ = 0;
   std::vector<SymExpr> index_;
@@ -352,6 +380,8 @@ const NestRecipe kPackedBf16MatmulRecipe{
     .name = "packed_bf16_matmul", .memory_operands = 0b11, .epilogue = true, .build = build};
 const NestRecipe kPackedBitsMatmulRecipe{
     .name = "packed_bits_matmul", .memory_operands = 0b1111, .epilogue = true, .build = build};
+const NestRecipe kFixedBitsMatmulRecipe{
+    .name = "fixed_bits_matmul", .memory_operands = 0b111111, .epilogue = true, .build = build};
 const NestRecipe kPackedInt8MatmulRecipe{
     .name = "packed_int8_matmul", .memory_operands = 0b11, .epilogue = true, .build = build};
 const NestRecipe kPackedMatmulRecipe{

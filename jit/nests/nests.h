@@ -21,6 +21,7 @@ extern const NestRecipe kOrderedScatterRecipe;
 extern const NestRecipe kPackedGroupedMatmulRecipe;
 extern const NestRecipe kPackedInt8ConvRecipe;
 extern const NestRecipe kPackedBf16MatmulRecipe;
+extern const NestRecipe kFixedBitsMatmulRecipe;
 extern const NestRecipe kPackedBitsMatmulRecipe;
 extern const NestRecipe kPackedInt8MatmulRecipe;
 extern const NestRecipe kPackedMatmulRecipe;

@@ -18,6 +18,7 @@ std::span<const NestRecipe> all_recipes() {
                                                kPackedGroupedMatmulRecipe,
                                                kPackedInt8ConvRecipe,
                                                kPackedBf16MatmulRecipe,
+                                               kFixedBitsMatmulRecipe,
                                                kPackedBitsMatmulRecipe,
                                                kPackedInt8MatmulRecipe,
                                                kPackedMatmulRecipe,

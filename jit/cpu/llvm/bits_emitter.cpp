@@ -10,6 +10,7 @@
 //
 // Few rows have two sets of sums, of even and of odd rows of the matrix, to cover the latency of a multiply-add.
 #include <algorithm>
+#include <bit>
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/DerivedTypes.h>
 #include <llvm/IR/IRBuilder.h>
@@ -19,7 +20,7 @@
 #include <llvm/TargetParser/Triple.h>
 
 #include "ir/ops/bit_ops.h"
-#include "jit/cpu/llvm/nest_emitter.h"
+#include "jit/cpu/llvm/bits_tile.h"
 
 namespace heddle::jit::cpu {
 
@@ -27,7 +28,6 @@ using llvm::Value;
 
 namespace {
 
-constexpr unsigned kWordBits = 32;
 constexpr unsigned kTableSize = 16;
 
 /// What the lowest four bits of a word say of its lowest `bits`.
@@ -39,22 +39,18 @@ llvm::Constant* table_of(llvm::Type* element, unsigned bits) {
   return llvm::ConstantVector::get(numbers);
 }
 
+/// Vectors of columns in a block of so many rows, which leave some of 32 or 16 registers for words and numbers; 0: too many rows.
+unsigned vectors_of(const Dequantised& numbers, unsigned rows, bool wide) {
+  constexpr unsigned kMost = 4;
+  if (!numbers.fixed) {
+    if (rows == 8) return wide ? 2 : 0;
+    return rows == 4 && !wide ? 2 : kMost;
+  }
+  const auto sums = rows * static_cast<unsigned>(numbers.fixed->digits);
+  return std::min(kMost, std::bit_floor((wide ? 24 : 8) / sums / 2 * 2));
+}
+
 }  // namespace
-
-struct NestEmitter::BitsTile {
-  const ContractStmt& s;
-  const Dequantised& numbers;
-  unsigned lanes;
-  unsigned bits;
-  bool table;  ///< numbers are taken from one
-  Value *a_base, *a_row, *a_column;
-  Value *b_base, *b_row;
-  Value* groups;
-  Value* group_words;
-  unsigned vectors = 1;  ///< of a block's row
-
-  unsigned per_word() const { return kWordBits / bits; }
-};
 
 void NestEmitter::contract_bits(const ContractStmt& s) {
   const Dequantised& d = *s.b.dequantised;
@@ -80,18 +76,19 @@ void NestEmitter::contract_bits(const ContractStmt& s) {
   Value* row_count = scalar_index(s.rows);
   Value* column_count = scalar_index(s.columns);
   const auto most = static_cast<unsigned>((s.tile_columns + lanes - 1) / lanes);
-  // Sums, words and numbers of a block stay in 32 or 16 registers.
-  const bool wide = target_.vector_bytes == 64;
   Value* done = b_.getInt64(0);
   for (const unsigned rows : {8u, 4u, 2u, 1u}) {
-    if (rows == 8 && !wide) continue;
-    tile.vectors = std::min(most, rows == 8 || (rows == 4 && !wide) ? 2u : 4u);
+    tile.vectors = std::min(most, vectors_of(d, rows, target_.vector_bytes == 64));
+    if (tile.vectors == 0) continue;
     Value* left = b_.CreateNSWSub(row_count, done);
     Value* end = b_.CreateNSWSub(row_count, b_.CreateURem(left, b_.getInt64(rows)));
     loop(done, end, rows, {}, [&](Value* row, const Values&) {
       loop(b_.getInt64(0), column_count, tile.vectors * lanes, {},
            [&](Value* column, const Values&) {
-             bits_block(tile, row, rows, column);
+             if (d.fixed)
+               fixed_block(tile, row, rows, column);
+             else
+               bits_block(tile, row, rows, column);
              return Values{};
            });
       return Values{};
@@ -103,42 +100,55 @@ void NestEmitter::contract_bits(const ContractStmt& s) {
 void NestEmitter::bits_block(const BitsTile& tile, Value* row, unsigned rows, Value* column) {
   const ContractStmt& s = tile.s;
   llvm::Type* vector = scalars_.compute_type(s.dtype, tile.lanes);
-  const auto alignment = llvm::Align(size_of(s.dtype));
-  Values memory;  // of the accumulators
-  Values a_rows;  // index of element (row, 0) of a
-  for (unsigned r = 0; r < rows; ++r) {
-    Value* at = b_.CreateNSWAdd(row, b_.getInt64(r));
-    a_rows.push_back(b_.CreateNSWAdd(tile.a_base, b_.CreateNSWMul(at, tile.a_row)));
-    Value* start = b_.CreateNSWAdd(
-        b_.CreateNSWMul(at, b_.getInt64(static_cast<std::uint64_t>(s.tile_columns))), column);
-    for (unsigned v = 0; v < tile.vectors; ++v)
-      memory.push_back(element_address(s.acc, b_.CreateNSWAdd(start, b_.getInt64(v * tile.lanes))));
-  }
+  const auto [memory, a_rows] = bits_rows(tile, row, rows, column);
   constexpr std::size_t kEnoughSums = 8;
   const std::size_t sets = memory.size() < kEnoughSums ? 2 : 1;
   loop(b_.getInt64(0), tile.groups, 1, {}, [&](Value* group, const Values&) {
     Values zeros;
-    if (tile.numbers.zero) zeros = bits_beside(tile, *tile.numbers.zero, group, column);
+    if (tile.numbers.zero) zeros = bits_beside(tile, *tile.numbers.zero, group, column, s.dtype);
     Value* first = b_.CreateNSWMul(group, tile.group_words);
     Value* last = b_.CreateNSWAdd(first, tile.group_words);
     const Values none(memory.size() * sets, llvm::Constant::getNullValue(vector));
     const Values sums = loop(first, last, 1, none, [&](Value* word, const Values& current) {
       return bits_words(tile, word, a_rows, column, zeros, current);
     });
-    const Values scales = bits_beside(tile, tile.numbers.scale, group, column);
-    const bool from_nothing = !s.accumulate;
+    const Values scales = bits_beside(tile, tile.numbers.scale, group, column, s.dtype);
     for (std::size_t k = 0; k < memory.size(); ++k) {
       Value* sum = sums[k];
       if (sets == 2) sum = b_.CreateFAdd(sum, sums[memory.size() + k]);
-      Value* before = b_.CreateAlignedLoad(vector, memory[k], alignment);
-      if (from_nothing)
-        before = b_.CreateSelect(b_.CreateICmpEQ(group, b_.getInt64(0)),
-                                 llvm::Constant::getNullValue(vector), before);
-      b_.CreateAlignedStore(contract_add(s, before, scales[k % tile.vectors], sum), memory[k],
-                            alignment);
+      bits_add(tile, group, memory[k], scales[k % tile.vectors], sum);
     }
     return Values{};
   });
+}
+
+std::pair<NestEmitter::Values, NestEmitter::Values> NestEmitter::bits_rows(const BitsTile& tile,
+                                                                          Value* row,
+                                                                          unsigned rows,
+                                                                          Value* column) {
+  Values memory;
+  Values a_rows;
+  for (unsigned r = 0; r < rows; ++r) {
+    Value* at = b_.CreateNSWAdd(row, b_.getInt64(r));
+    a_rows.push_back(b_.CreateNSWAdd(tile.a_base, b_.CreateNSWMul(at, tile.a_row)));
+    Value* width = b_.getInt64(static_cast<std::uint64_t>(tile.s.tile_columns));
+    Value* start = b_.CreateNSWAdd(b_.CreateNSWMul(at, width), column);
+    for (unsigned v = 0; v < tile.vectors; ++v)
+      memory.push_back(
+          element_address(tile.s.acc, b_.CreateNSWAdd(start, b_.getInt64(v * tile.lanes))));
+  }
+  return {std::move(memory), std::move(a_rows)};
+}
+
+void NestEmitter::bits_add(const BitsTile& tile, Value* step, Value* memory, Value* left,
+                           Value* right) {
+  llvm::Type* vector = right->getType();
+  const auto alignment = llvm::Align(size_of(tile.s.dtype));
+  Value* before = b_.CreateAlignedLoad(vector, memory, alignment);
+  if (!tile.s.accumulate)
+    before = b_.CreateSelect(b_.CreateICmpEQ(step, b_.getInt64(0)),
+                             llvm::Constant::getNullValue(vector), before);
+  b_.CreateAlignedStore(contract_add(tile.s, before, left, right), memory, alignment);
 }
 
 NestEmitter::Values NestEmitter::bits_words(const BitsTile& tile, Value* word, const Values& a_rows,
@@ -146,16 +156,7 @@ NestEmitter::Values NestEmitter::bits_words(const BitsTile& tile, Value* word, c
                                             const Values& sums) {
   const ContractStmt& s = tile.s;
   const NestBuffer& a = nest_.buffers[s.a.buffer];
-  llvm::Type* type = scalars_.storage_type(DType::I32, tile.lanes);
-  Value* at = b_.CreateNSWAdd(tile.b_base, column);
-  Value* row_of_b = b_.CreateNSWMul(word, tile.b_row);
-  llvm::Type* element_of_b = scalars_.storage_type(DType::I32, 0);
-  Values words;
-  for (unsigned v = 0; v < tile.vectors; ++v) {
-    Value* first = element_address(s.b.buffer, b_.CreateNSWAdd(at, b_.getInt64(v * tile.lanes)));
-    words.push_back(b_.CreateAlignedLoad(type, b_.CreateGEP(element_of_b, first, row_of_b),
-                                         llvm::Align(kReadAlignment)));
-  }
+  const Values words = words_of(tile, word, column);
   llvm::Type* element_of_a = scalars_.storage_type(a.dtype, 0);
   Value* k = b_.CreateNSWMul(word, b_.getInt64(tile.per_word()));
   const std::size_t set = a_rows.size() * tile.vectors;
@@ -181,8 +182,23 @@ NestEmitter::Values NestEmitter::bits_words(const BitsTile& tile, Value* word, c
   return next;
 }
 
+NestEmitter::Values NestEmitter::words_of(const BitsTile& tile, Value* word, Value* column) {
+  llvm::Type* type = scalars_.storage_type(DType::I32, tile.lanes);
+  llvm::Type* element = scalars_.storage_type(DType::I32, 0);
+  Value* at = b_.CreateNSWAdd(tile.b_base, column);
+  Value* row = b_.CreateNSWMul(word, tile.b_row);
+  Values words;
+  for (unsigned v = 0; v < tile.vectors; ++v) {
+    Value* index = b_.CreateNSWAdd(at, b_.getInt64(v * tile.lanes));
+    Value* first = element_address(tile.s.b.buffer, index);
+    words.push_back(b_.CreateAlignedLoad(type, b_.CreateGEP(element, first, row),
+                                         llvm::Align(kReadAlignment)));
+  }
+  return words;
+}
+
 NestEmitter::Values NestEmitter::bits_beside(const BitsTile& tile, const Dequantised::Part& part,
-                                             Value* group, Value* column) {
+                                             Value* group, Value* column, DType to) {
   const DType dtype = nest_.buffers[part.buffer].dtype;
   llvm::Type* type = scalars_.storage_type(dtype, tile.lanes);
   Value* row = b_.CreateNSWMul(group, scalar_index(part.row_stride));
@@ -192,7 +208,7 @@ NestEmitter::Values NestEmitter::bits_beside(const BitsTile& tile, const Dequant
     Value* at = b_.CreateNSWAdd(first, b_.getInt64(v * tile.lanes));
     Value* stored =
         b_.CreateAlignedLoad(type, element_address(part.buffer, at), llvm::Align(kReadAlignment));
-    made.push_back(scalars_.convert(scalars_.from_storage(dtype, stored), dtype, tile.s.dtype));
+    made.push_back(scalars_.convert(scalars_.from_storage(dtype, stored), dtype, to));
   }
   return made;
 }
@@ -200,13 +216,13 @@ NestEmitter::Values NestEmitter::bits_beside(const BitsTile& tile, const Dequant
 Value* NestEmitter::bits_number(const BitsTile& tile, Value* words, unsigned k) {
   llvm::Type* vector = scalars_.compute_type(tile.s.dtype, tile.lanes);
   llvm::Type* type = words->getType();
+  const auto bit = static_cast<unsigned>(ir::ops::bit_of_row(k, tile.bits));
   if (tile.table) {
-    Value* lowest =
-        k == 0 ? words : b_.CreateLShr(words, llvm::ConstantInt::get(type, k * tile.bits));
+    Value* lowest = bit == 0 ? words : b_.CreateLShr(words, llvm::ConstantInt::get(type, bit));
     return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_permvar_sf_512, {},
                               {table_of(vector->getScalarType(), tile.bits), lowest});
   }
-  const unsigned above = kWordBits - (k + 1) * tile.bits;
+  const unsigned above = kWordBits - tile.bits - bit;
   Value* top = above == 0 ? words : b_.CreateShl(words, llvm::ConstantInt::get(type, above));
   return b_.CreateSIToFP(b_.CreateAShr(top, llvm::ConstantInt::get(type, kWordBits - tile.bits)),
                          vector);

@@ -24,6 +24,8 @@ CodegenTarget host_target(std::int64_t vector_bytes = 0);
 
 /// Whether one instruction of the target's vectors multiplies pairs of bf16.
 bool has_bf16_dot(const CodegenTarget& target);
+/// Whether one multiplies groups of four bytes.
+bool has_byte_dot(const CodegenTarget& target);
 
 /// Version of the compiler and of this emitter; part of every cache key.
 std::string codegen_version();

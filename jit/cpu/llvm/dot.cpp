@@ -80,6 +80,10 @@ Value* half_of(llvm::IRBuilderBase& b, Value* pairs, bool upper) {
 
 }  // namespace
 
+bool has_byte_dot(const CodegenTarget& target) {
+  return has_dot(target, static_cast<unsigned>(target.vector_bytes / 4));
+}
+
 bool has_bf16_dot(const CodegenTarget& target) {
   return has(target, "avx512bf16") && (target.vector_bytes == 64 || has(target, "avx512vl"));
 }
