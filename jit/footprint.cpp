@@ -166,8 +166,8 @@ class Footprint::Walk {
       note_unknown(tile.buffer);
       if (tile.windows && tile.windows->outside) note_unknown(tile.windows->outside->buffer);
       if (tile.dequantised)
-        for_each_part(
-            *tile.dequantised, [&](const Dequantised::Part& part) { note_unknown(part.buffer); });
+        for_each_part(*tile.dequantised,
+                      [&](const Dequantised::Part& part) { note_unknown(part.buffer); });
       return;
     }
     constexpr std::uint32_t kOwn = 0xffffff00u;  // no axis of a nest

@@ -237,8 +237,9 @@ class Checker {
     for_each_part(d, [&](const Dequantised::Part& each) { part(each); });
     if (!d.fixed) return;
     const Dequantised::FixedRows& fixed = *d.fixed;
-    require(buffer(s.a.buffer).dtype == DType::I8 && fixed.digits >= 1 && fixed.digits <= 3 && fixed.block >= 1 && fixed.block <= 128 &&
-                fixed.block % (32 / d.bits) == 0 && d.group % fixed.block == 0,
+    require(buffer(s.a.buffer).dtype == DType::I8 && fixed.digits >= 1 && fixed.digits <= 3 &&
+                fixed.block >= 1 && fixed.block <= 128 && fixed.block % (32 / d.bits) == 0 &&
+                d.group % fixed.block == 0,
             "N16 rows in fixed point");
     require(buffer(fixed.scale.buffer).dtype == DType::F32 &&
                 buffer(fixed.sums.buffer).dtype == DType::I32,

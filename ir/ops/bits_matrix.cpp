@@ -76,8 +76,8 @@ std::vector<double> BitsMatrix::values(const EvalContext& ctx) const {
       const std::int64_t panel = j / sizes[2];
       const auto word =
           static_cast<std::size_t>((panel * sizes[1] + k / rows) * sizes[2] + j % sizes[2]);
-      const auto beside = static_cast<std::size_t>(
-          (panel * scale_sizes[1] + k / group) * sizes[2] + j % sizes[2]);
+      const auto beside =
+          static_cast<std::size_t>((panel * scale_sizes[1] + k / group) * sizes[2] + j % sizes[2]);
       const std::int64_t number = signed_bits(words[word] >> bit_of_row(k % rows, bits), bits);
       values.push_back((static_cast<double>(number) - zeros[beside]) * scales[beside]);
     }

@@ -93,10 +93,9 @@ std::vector<double> rows_of(const EvalContext& ctx) {
     for (std::int64_t j = 0; j < sizes[2]; ++j) {
       double number = 0;
       for (std::int64_t d = sizes[1]; d-- > 0;)
-        number = number * kBase +
-                 digits[static_cast<std::size_t>((i * sizes[1] + d) * sizes[2] + j)];
-      rows.push_back(number *
-                     scales[static_cast<std::size_t>(i * (sizes[2] / block) + j / block)]);
+        number =
+            number * kBase + digits[static_cast<std::size_t>((i * sizes[1] + d) * sizes[2] + j)];
+      rows.push_back(number * scales[static_cast<std::size_t>(i * (sizes[2] / block) + j / block)]);
     }
   return rows;
 }

@@ -140,7 +140,9 @@ std::span<const OpDef> matmul_ops() {
       {
           .name = "matmul",
           .operands = {{"a"}, {"b"}},
-          .attrs = {{"tf32", AttrKind::Bool, false}, {"bf16", AttrKind::Bool, false}, {"int8", AttrKind::Bool, false}},
+          .attrs = {{"tf32", AttrKind::Bool, false},
+                    {"bf16", AttrKind::Bool, false},
+                    {"int8", AttrKind::Bool, false}},
           .infer = ops::infer,
           .evaluate = ops::evaluate,
           .lowering = {.decompose = ops::decompose, .nest = "matmul", .library = "matmul"},

@@ -98,13 +98,12 @@ FixedRows emit_fixed_rows(ir::GraphBuilder& b, Value left, std::int64_t digits,
                            {{"axes", std::vector<std::int64_t>{2}}, {"keepdims", true}});
   const Value scale =
       b.emit("mul", {b.emit("max", {top, number(kLeast)}), number(1 / kLargest[digits - 1])});
-  const Value whole = b.emit("convert", {b.emit("round", {b.emit("div", {x, scale})})},
-                             {{"dtype", DType::I32}});
+  const Value whole =
+      b.emit("convert", {b.emit("round", {b.emit("div", {x, scale})})}, {{"dtype", DType::I32}});
   const Value flat = b.emit("reshape", {whole}, {{"sizes", ir::Dims{rows, depth}}});
   const Value bytes = b.emit("byte_digits", {flat}, {{"count", digits}});
-  const Value by_block =
-      b.emit("reshape", {b.emit("convert", {bytes}, {{"dtype", DType::I32}})},
-             {{"sizes", ir::Dims{rows, digits, blocks, block}}});
+  const Value by_block = b.emit("reshape", {b.emit("convert", {bytes}, {{"dtype", DType::I32}})},
+                                {{"sizes", ir::Dims{rows, digits, blocks, block}}});
   const Value sums = b.emit("reduce_sum", {by_block}, {{"axes", std::vector<std::int64_t>{3}}});
   return {bytes, b.emit("reshape", {scale}, {{"sizes", ir::Dims{rows, blocks}}}), sums, block};
 }

@@ -307,8 +307,7 @@ class Converter {
     if (!options_.byte_dot || block == 0) return nullptr;
     const bool is_f32 = node.output().dtype == DType::F32;
     const std::int64_t digits = node.flag("int8") ? 1 : is_f32 && !node.flag("bf16") ? 3 : 2;
-    const auto [found, is_new] =
-        rows_.try_emplace({node.input(0), region_of(node), digits, block});
+    const auto [found, is_new] = rows_.try_emplace({node.input(0), region_of(node), digits, block});
     if (is_new) found->second = emit_fixed_rows(b, parts.left, digits, block);
     return &found->second;
   }

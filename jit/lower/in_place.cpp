@@ -72,8 +72,8 @@ class Accesses {
     for (const NestBufferId id : {s.acc, s.a.buffer, s.b.buffer}) blocked_.insert(id);
     if (s.b.windows && s.b.windows->outside) blocked_.insert(s.b.windows->outside->buffer);
     if (s.b.dequantised)
-      for_each_part(
-          *s.b.dequantised, [&](const Dequantised::Part& part) { blocked_.insert(part.buffer); });
+      for_each_part(*s.b.dequantised,
+                    [&](const Dequantised::Part& part) { blocked_.insert(part.buffer); });
   }
   void note(const auto&) {}
 

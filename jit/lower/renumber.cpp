@@ -60,8 +60,8 @@ class Renumberer {
     access(s.b.buffer, true, false);
     if (s.b.windows && s.b.windows->outside) access(s.b.windows->outside->buffer, true, false);
     if (s.b.dequantised)
-      for_each_part(
-          *s.b.dequantised, [&](const Dequantised::Part& part) { access(part.buffer, true, false); });
+      for_each_part(*s.b.dequantised,
+                    [&](const Dequantised::Part& part) { access(part.buffer, true, false); });
     access(s.acc, s.accumulate, true);
   }
   void collect(const IfStmt& s) { collect_accesses(*s.body); }
@@ -78,8 +78,8 @@ class Renumberer {
     if (s.b.windows && s.b.windows->outside)
       s.b.windows->outside->buffer = buffers_.at(s.b.windows->outside->buffer);
     if (s.b.dequantised)
-      for_each_part(
-          *s.b.dequantised, [&](Dequantised::Part& part) { part.buffer = buffers_.at(part.buffer); });
+      for_each_part(*s.b.dequantised,
+                    [&](Dequantised::Part& part) { part.buffer = buffers_.at(part.buffer); });
   }
   void rename(auto&) {}
 

@@ -247,7 +247,8 @@ TileOperand copied_numbers(NestBuilder& b, const TileOperand& whole, const SymEx
   const SymExpr at = whole.base + floordiv(row, rows) * whole.row_stride + SymExpr(column);
   const Scalar bits = b.load(whole.buffer, at);
   for (std::int64_t r = 0; r < rows; ++r) {
-    const Scalar up = b.constant_int(DType::I32, kWordBits - d.bits - ir::ops::bit_of_row(r, d.bits));
+    const Scalar up =
+        b.constant_int(DType::I32, kWordBits - d.bits - ir::ops::bit_of_row(r, d.bits));
     const Scalar down = b.constant_int(DType::I32, kWordBits - d.bits);
     const Scalar top = b.apply(ScalarOp::Shl, bits, up);
     Scalar number = b.convert(b.apply(ScalarOp::Shr, top, down), DType::F32);

@@ -211,8 +211,8 @@ class Machine {
         for (std::int64_t k = 0; k < depth; ++k) {
           for (std::int64_t g = 0; g < s.group; ++g) {
             const bool fixed = s.b.dequantised && s.b.dequantised->fixed;
-            const HostScalar a = fixed ? fixed_number(s, m, k)
-                                       : ir::ops::convert(operand(s.a, m, k, g), s.dtype);
+            const HostScalar a =
+                fixed ? fixed_number(s, m, k) : ir::ops::convert(operand(s.a, m, k, g), s.dtype);
             const HostScalar b = ir::ops::convert(operand(s.b, k, n, g), s.dtype);
             sum = ir::ops::apply(ScalarOp::Add, {sum, ir::ops::apply(ScalarOp::Mul, {a, b})});
           }
@@ -290,7 +290,8 @@ class Machine {
     if (d.bits != 0)
       value = HostScalar::of_integer(
           DType::I32,
-          ir::ops::signed_bits(value.integer >> ir::ops::bit_of_row(row % (32 / d.bits), d.bits), d.bits));
+          ir::ops::signed_bits(value.integer >> ir::ops::bit_of_row(row % (32 / d.bits), d.bits),
+                               d.bits));
     value = ir::ops::convert(value, DType::F32);
     if (d.zero) value = ir::ops::apply(ScalarOp::Sub, {value, beside(*d.zero)});
     value = ir::ops::apply(ScalarOp::Mul, {value, beside(d.scale)});
@@ -299,15 +300,15 @@ class Machine {
 
   HostScalar fixed_number(const ContractStmt& s, std::int64_t row, std::int64_t column) {
     const Dequantised::FixedRows& f = *s.b.dequantised->fixed;
-    const std::int64_t first = value_of(s.a.base) + row * value_of(s.a.row_stride) +
-                               column * value_of(s.a.column_stride);
+    const std::int64_t first =
+        value_of(s.a.base) + row * value_of(s.a.row_stride) + column * value_of(s.a.column_stride);
     double sum = 0;
     for (std::int64_t d = f.digits; d-- > 0;)
-      sum = sum * 256 + static_cast<double>(
-                            element(s.a.buffer, first + d * value_of(f.digit_stride))->integer);
-    const HostScalar scale = *element(
-        f.scale.buffer, value_of(f.scale.base) + row * value_of(f.scale.row_stride) +
-                            column / f.block * value_of(f.scale.column_stride));
+      sum = sum * 256 +
+            static_cast<double>(element(s.a.buffer, first + d * value_of(f.digit_stride))->integer);
+    const HostScalar scale =
+        *element(f.scale.buffer, value_of(f.scale.base) + row * value_of(f.scale.row_stride) +
+                                     column / f.block * value_of(f.scale.column_stride));
     return ir::ops::apply(ScalarOp::Mul, {number(DType::F32, sum), scale});
   }
 

@@ -44,36 +44,36 @@ void NestEmitter::fixed_block(const BitsTile& tile, Value* row, unsigned rows, V
   const auto block = static_cast<std::uint64_t>(fixed.block);
   Value* block_words = b_.getInt64(block / tile.per_word());
   Value* blocks = b_.CreateUDiv(scalar_index(tile.s.depth), b_.getInt64(block));
-  loop(b_.getInt64(0), blocks, 1, {}, [&, &memory = memory, &a_rows = a_rows](Value* number,
-                                                                             const Values&) {
-    Value* group = d.group == 0
-                       ? b_.getInt64(0)
-                       : b_.CreateUDiv(number, b_.getInt64(static_cast<std::uint64_t>(d.group) / block));
-    Values row_scales;
-    Values row_sums;  // by row, then digit
-    for (unsigned r = 0; r < rows; ++r) {
-      Value* at = b_.CreateNSWAdd(row, b_.getInt64(r));
-      row_scales.push_back(fixed_part(fixed.scale, at, number, nullptr));
-      for (std::int64_t digit = 0; digit < fixed.digits; ++digit)
-        row_sums.push_back(fixed_part(fixed.sums, at, number,
-                                      scalar_index(fixed.sum_stride * SymExpr(digit))));
-    }
-    Value* first = b_.CreateNSWMul(number, block_words);
-    Value* last = b_.CreateNSWAdd(first, block_words);
-    const Values sums =
-        loop(first, last, 1, fixed_begin(tile, row_sums, group, column),
-             [&](Value* word, const Values& current) {
-               return fixed_words(tile, word, a_rows, column, current);
-             });
-    fixed_end(tile, number, memory, sums, row_scales, row_sums, group, column);
-    return Values{};
-  });
+  loop(b_.getInt64(0), blocks, 1, {},
+       [&, &memory = memory, &a_rows = a_rows](Value* number, const Values&) {
+         Value* group =
+             d.group == 0
+                 ? b_.getInt64(0)
+                 : b_.CreateUDiv(number, b_.getInt64(static_cast<std::uint64_t>(d.group) / block));
+         Values row_scales;
+         Values row_sums;  // by row, then digit
+         for (unsigned r = 0; r < rows; ++r) {
+           Value* at = b_.CreateNSWAdd(row, b_.getInt64(r));
+           row_scales.push_back(fixed_part(fixed.scale, at, number, nullptr));
+           for (std::int64_t digit = 0; digit < fixed.digits; ++digit)
+             row_sums.push_back(fixed_part(fixed.sums, at, number,
+                                           scalar_index(fixed.sum_stride * SymExpr(digit))));
+         }
+         Value* first = b_.CreateNSWMul(number, block_words);
+         Value* last = b_.CreateNSWAdd(first, block_words);
+         const Values sums = loop(first, last, 1, fixed_begin(tile, row_sums, group, column),
+                                  [&](Value* word, const Values& current) {
+                                    return fixed_words(tile, word, a_rows, column, current);
+                                  });
+         fixed_end(tile, number, memory, sums, row_scales, row_sums, group, column);
+         return Values{};
+       });
 }
 
 Value* NestEmitter::fixed_part(const Dequantised::Part& part, Value* row, Value* block,
                                Value* moved) {
-  Value* at = b_.CreateNSWAdd(scalar_index(part.base),
-                              b_.CreateNSWMul(row, scalar_index(part.row_stride)));
+  Value* at =
+      b_.CreateNSWAdd(scalar_index(part.base), b_.CreateNSWMul(row, scalar_index(part.row_stride)));
   at = b_.CreateNSWAdd(at, b_.CreateNSWMul(block, scalar_index(part.column_stride)));
   if (moved != nullptr) at = b_.CreateNSWAdd(at, moved);
   return load_scalar(nest_.buffers[part.buffer], element_address(part.buffer, at), nullptr);
@@ -172,8 +172,7 @@ void NestEmitter::fixed_end(const BitsTile& tile, Value* block, const Values& me
         Value* of_row = b_.CreateVectorSplat(tile.lanes, joined(row_sums, r * digits, 1));
         sum = contract_add(tile.s, sum, b_.CreateFNeg(of_row), zeros[v]);
       }
-      Value* scale =
-          b_.CreateFMul(scales[v], b_.CreateVectorSplat(tile.lanes, row_scales[r]));
+      Value* scale = b_.CreateFMul(scales[v], b_.CreateVectorSplat(tile.lanes, row_scales[r]));
       bits_add(tile, block, memory[r * tile.vectors + v], scale, sum);
     }
 }

@@ -204,9 +204,9 @@ class NestEmitter {
                      llvm::Value* column, const Values& sums);
   /// Digits k to k + 3 behind `first`, as the bytes of an i32.
   llvm::Value* four_digits(const BitsTile& tile, llvm::Value* first, llvm::Value* k);
-  void fixed_end(const BitsTile& tile, llvm::Value* block, const Values& memory,
-                 const Values& sums, const Values& row_scales, const Values& row_sums,
-                 llvm::Value* group, llvm::Value* column);
+  void fixed_end(const BitsTile& tile, llvm::Value* block, const Values& memory, const Values& sums,
+                 const Values& row_scales, const Values& row_sums, llvm::Value* group,
+                 llvm::Value* column);
 
   const Nest& nest_;
   const CodegenTarget& target_;
