@@ -271,7 +271,7 @@ Tensor lowest_bits(const Tensor& x, std::int64_t bits) {
 Outputs cast_to(const Node& node, DType dtype, std::int64_t bits) {
   const Value& x = node.value(0);
   if (bits != 0 && bits != x.bits())
-    return {Value(lowest_bits(cast(x.tensor(), dtype), bits)).with_bits(bits)};
+    return {Value(lowest_bits(cast(cast(x.tensor(), i32), dtype), bits)).with_bits(bits)};
   if (x.dtype() == dtype) return {bits == x.bits() ? x : x.with_bits(bits)};
   if (auto ints = x.known_ints(); ints && (dtype == i64 || dtype == i32 || dtype == boolean)) {
     if (dtype == boolean) {
