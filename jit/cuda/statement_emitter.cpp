@@ -14,6 +14,7 @@ namespace {
 
 /// Serial loops of a thread with more iterations are not unrolled as a whole.
 constexpr std::int64_t kMostWrittenOut = 16;
+constexpr std::int64_t kWordBits = 32;
 
 /// Whether a loop's body is short and stores nothing.
 bool only_reads(const Block& body) {
@@ -367,7 +368,10 @@ void StatementEmitter::operator()(const ContractStmt& s) {
        ";");
   open("for (long long k = 0; k < " + index(s.depth) + "; ++k)");
   if (s.group != 1) open("for (int g = 0; g < " + std::to_string(s.group) + "; ++g)");
-  line("const " + type + " left = " + factor(s.a, "m", "k") + ";");
+  if (s.b.dequantised && s.b.dequantised->fixed)
+    fixed_element(s);
+  else
+    line("const " + type + " left = " + factor(s.a, "m", "k") + ";");
   if (s.b.windows) {
     window_element(s.b);
     const DType dtype = nest_.buffers[s.b.buffer].dtype;
@@ -380,22 +384,7 @@ void StatementEmitter::operator()(const ContractStmt& s) {
               : constant_text(s.dtype, 0, 0)) +
          ";");
   } else if (s.b.dequantised) {
-    const Dequantised& d = *s.b.dequantised;
-    const std::string row = d.group == 0 ? "0" : "k / " + std::to_string(d.group);
-    const auto beside = [&](const Dequantised::Part& p) {
-      return "(float)" +
-             loaded_text(nest_.buffers[p.buffer].dtype,
-                         buffer(p.buffer) + "[" + index(p.base) + " + " + row + " * (" +
-                             index(p.row_stride) + ") + n * (" + index(p.column_stride) + ")]");
-    };
-    line("const float centred = " + factor(s.b, "k", "n") +
-         (d.zero ? " - " + beside(*d.zero) : "") + ";");
-    const std::string scaled = "centred * " + beside(d.scale);
-    line("const float right = " +
-         (d.dtype == DType::F16    ? "hd_round_f16(" + scaled + ")"
-          : d.dtype == DType::BF16 ? "hd_round_bf16(" + scaled + ")"
-                                   : scaled) +
-         ";");
+    dequantised_element(s);
   } else {
     line("const " + type + " right = " + factor(s.b, "k", "n") + ";");
   }
@@ -407,6 +396,52 @@ void StatementEmitter::operator()(const ContractStmt& s) {
   close();
   line(buffer(s.acc) + "[e] = sum;");
   close();
+}
+
+std::string StatementEmitter::part_text(const Dequantised::Part& p, const std::string& row,
+                                        const std::string& column) {
+  return loaded_text(nest_.buffers[p.buffer].dtype, buffer(p.buffer) + "[" + index(p.base) + " + " +
+                                                        row + " * (" + index(p.row_stride) +
+                                                        ") + " + column + " * (" +
+                                                        index(p.column_stride) + ")]");
+}
+
+/// Element (k, n) of a matrix that is dequantised, as `right`.
+void StatementEmitter::dequantised_element(const ContractStmt& s) {
+  const Dequantised& d = *s.b.dequantised;
+  const std::string group = d.group == 0 ? "0" : "k / " + std::to_string(d.group);
+  const Dequantised::Part stored{s.b.buffer, s.b.base, s.b.row_stride, s.b.column_stride};
+  const std::string bits = std::to_string(d.bits);
+  const std::string above = std::to_string(kWordBits - d.bits);
+  if (d.bits != 0) {
+    const std::string rows = std::to_string(kWordBits / d.bits);
+    line("const unsigned bit = k % 4 * 8 + k % " + rows + " / 4 * " + bits + ";  // bit_panels");
+    line("const unsigned word = " + part_text(stored, "k / " + rows, "n") + ";");
+  }
+  const std::string number = d.bits == 0
+                                 ? part_text(stored, "k", "n")
+                                 : "((int)(word << (" + above + " - bit)) >> " + above + ")";
+  line("const float centred = (float)" + number +
+       (d.zero ? " - (float)" + part_text(*d.zero, group, "n") : "") + ";");
+  const std::string scaled = "centred * (float)" + part_text(d.scale, group, "n");
+  line("const float right = " +
+       (d.dtype == DType::F16    ? "hd_round_f16(" + scaled + ")"
+        : d.dtype == DType::BF16 ? "hd_round_bf16(" + scaled + ")"
+                                 : scaled) +
+       ";");
+}
+
+/// Element (m, k) of rows in fixed point, as `left`.
+void StatementEmitter::fixed_element(const ContractStmt& s) {
+  const Dequantised::FixedRows& f = *s.b.dequantised->fixed;
+  std::string sum = "0";
+  for (std::int64_t d = f.digits; d-- > 0;) {
+    const Dequantised::Part digit{s.a.buffer, s.a.base + f.digit_stride * SymExpr(d),
+                                  s.a.row_stride, s.a.column_stride};
+    sum = "(" + sum + ") * 256 + " + part_text(digit, "m", "k");
+  }
+  line("const float left = (float)(" + sum + ") * " +
+       part_text(f.scale, "m", "k / " + std::to_string(f.block)) + ";");
 }
 
 /// Where element (k, n) of a matrix of windows lies, and whether it is `inside` its image.

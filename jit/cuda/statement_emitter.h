@@ -70,6 +70,10 @@ class StatementEmitter : private TextWriter {
   std::string partial(const LoopReduction& r) const;
   void carry_on(const ForStmt& s);
   void window_element(const TileOperand& o);
+  std::string part_text(const Dequantised::Part& p, const std::string& row,
+                        const std::string& column);
+  void dequantised_element(const ContractStmt& s);
+  void fixed_element(const ContractStmt& s);
   std::string whole_part(const ForStmt& s, const WideLoop& wide);
   void neighbours(const ForStmt& s, const WideLoop& wide);
   void lane(const ForStmt& s, const WideLoop& wide);

@@ -250,5 +250,13 @@ TEST(NestCheck, N15WhatIsDequantisedIsARightOperandOfBytes) {
                 [](Nest& n) { std::get<ContractStmt>(n.body[4].node).b.dequantised = by_first(); });
 }
 
+TEST(NestCheck, N16NumbersOfAFewBitsLieInWords) {
+  expect_broken("N16", [](Nest& n) {
+    Dequantised of_bits = by_first();
+    of_bits.bits = 4;
+    std::get<ContractStmt>(n.body[4].node).b.dequantised = of_bits;
+  });
+}
+
 }  // namespace
 }  // namespace heddle::jit

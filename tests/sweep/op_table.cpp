@@ -79,6 +79,28 @@ void add_pointwise_rows(std::vector<OpRow>& rows) {
                       return OneOp{
                           "convert", {noise(t, {e.first(3), e.last(37)})}, {{"dtype", to}}};
                     }});
+  for (const std::int64_t bits : {2, 4})
+    rows.push_back({"unpack_bits", std::to_string(bits), {u8}, [bits](DType t, Extent e) {
+                      const std::int64_t bytes = e.last(37);
+                      return OneOp{
+                          "unpack_bits",
+                          {any_bytes(t, {e.first(3), bytes})},
+                          {{"bits", bits}, {"count", bytes * (8 / bits)}, {"signed", bits == 2}}};
+                    }});
+  for (const std::int64_t bits : {2, 4, 8})
+    rows.push_back({"bit_panels", std::to_string(bits), {u8, i8}, [bits](DType t, Extent e) {
+                      return OneOp{"bit_panels",
+                                   {any_bytes(t, {e.first(37), e.last(70)})},
+                                   {{"bits", bits}, {"width", std::int64_t{64}}}};
+                    }});
+  rows.push_back(
+      {"byte_digits", "", {i32}, [](DType t, Extent e) {
+         return OneOp{
+             "byte_digits",
+             {value_of(
+                 {"mul", {noise(t, {e.first(3), e.last(37)}), Literal::scalar_int(t, 2785237)}})},
+             {{"count", std::int64_t{3}}}};
+       }});
   for (const std::string_view op : {"gelu", "silu", "softplus"})
     rows.push_back({op, "", floats(), [op](DType t, Extent e) {
                       return OneOp{op, {noise(t, {e.first(3), e.last(37)})}};
