@@ -16,8 +16,8 @@
 //   N14  windows are of a right operand whose elements are not groups, and have taps, strides and dilations of 1 or more
 //   N15  what is dequantised is a right operand of bytes, in an f32 accumulator, with scales of f16, bf16 or f32 and zero points
 //        of bytes or i32
-//   N16  what is dequantised from a few bits is of words, with whole words of rows in a group and columns side by side; rows in
-//        fixed point are of bytes, and their blocks are whole words of rows that share a scale
+//   N16  what is dequantised from a few bits, and added to what is there, is of words, with whole words of rows in a group; rows in fixed point
+//        are of bytes, and their blocks are whole words of rows that share a scale
 #include <map>
 #include <set>
 #include <string>
@@ -231,7 +231,7 @@ class Checker {
     const bool fits = d.bits == 2 || d.bits == 4 || d.bits == 8;
     require(fits && buffer(s.b.buffer).dtype == DType::I32 && s.dtype == DType::F32 &&
                 s.group == 1 && !s.b.windows && d.dtype == DType::F32 && d.group >= 0 &&
-                d.group % (32 / d.bits) == 0 && s.b.column_stride.is_constant(1),
+                d.group % (32 / d.bits) == 0 && s.accumulate,
             "N16 an operand of a few bits");
     require(is_floating(buffer(d.scale.buffer).dtype), "N16 dtype of scales");
     for_each_part(d, [&](const Dequantised::Part& each) { part(each); });

@@ -5,6 +5,7 @@
 //   row_scale  f32[m, k / block]: what numbers of a block of a row are multiplied by
 //   row_sums   i32[m, D, k / block]: the sum of each digit over the block
 //   zero       optional, bits, columns, group: as in packed_bits_matmul
+//   digits     D, 1 to 3
 //   block      columns of a row that share a scale
 //   result     f32[m, n] = matmul(a, d), where a[i, j] = row_scale[i, j / block] * number j of row i
 //
@@ -18,7 +19,7 @@
 //   C3 .. C10    those of packed_bits_matmul
 //   C11          row_scale is f32, row_sums are i32
 //   C12          block is a multiple of r and at most 128, and group, or k where that is 0, is one of block
-//   C13          there are at most 3 digits
+//   C13          digits is 1 to 3, and a row of the operand has so many
 //   C14          row_scale has m rows, row_sums have m rows of D digits, each of k / block
 //
 // Memory: the result is fresh.
@@ -56,8 +57,10 @@ void require_rows(const InferContext& ctx, const SymExpr& depth) {
     fail_argument(ctx, kC12, "a multiple of " + std::to_string(rows), std::to_string(block));
   require_multiple(ctx, depth, block, kC12);
   const Dims& digits = ctx.meta(0).sizes;
-  require_le(ctx, digits[1], kMostDigits, "C13 there are at most 3 digits", "at most 3",
-             digits[1].to_string());
+  constexpr std::string_view kC13 = "C13 digits is 1 to 3, and a row of the operand has so many";
+  const std::int64_t count = ctx.integer("digits");
+  if (count < 1 || count > kMostDigits) fail_argument(ctx, kC13, "1 to 3", std::to_string(count));
+  ctx.require_equal(SymExpr(count), digits[1], kC13);
   constexpr std::string_view kC14 =
       "C14 row_scale has m rows, row_sums have m rows of D digits, each of k / block";
   const SymExpr blocks = floordiv(depth, block);
@@ -121,6 +124,7 @@ OpDef fixed_bits_matmul_op() {
                    {"zero", OperandSpec::Arity::Optional}},
       .attrs = {{"bits", AttrKind::Int, {}},
                 {"columns", AttrKind::Int, {}},
+                {"digits", AttrKind::Int, {}},
                 {"block", AttrKind::Int, {}},
                 {"group", AttrKind::Int, std::int64_t{0}}},
       .infer = infer,

@@ -11,7 +11,7 @@
 //
 // Sums are f32 and what is multiplied is not rounded before: kernels may add up a times (number - zero) within each group and
 // multiply that sum by the scale. An element is off by little more than (k + 2) * 2^-24 times the sum of the magnitudes that
-// it adds up, and by the rounding to T. The lowering makes such calls from products by constant weights that are dequantised.
+// it adds up, and by the rounding to T; where scale or zero is not finite, its column is not, or NaN. The lowering makes such calls from products by constant weights that are dequantised.
 //
 // Constraints. infer() checks them in this order; tests are named packed_bits_matmul_c1 ...
 //   C1   a is f16, bf16 or f32

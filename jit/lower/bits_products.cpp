@@ -121,6 +121,7 @@ Value emit_bits_product(ir::GraphBuilder& b, const BitsProduct& product, const F
     operands[0] = rows->digits;
     operands.insert(operands.end(), {rows->scale, rows->sums});
     attrs.insert_or_assign("block", rows->block);
+    attrs.insert_or_assign("digits", rows->digits.meta().sizes[1].constant());
   }
   if (product.zero) operands.push_back(panels(b, moved_zero(b, product), groups, columns));
   if (rows == nullptr) return b.call("packed_bits_matmul", operands, std::move(attrs))->value();

@@ -215,12 +215,12 @@ class MatmulNest {
                     .zero = beside_.size() > zero ? std::optional(part(zero)) : std::nullopt,
                     .group = ctx_.node().integer("group"),
                     .bits = bits_};
+    clear(rows_ * kTileColumns);
     if (fixed_) {
       whole.dequantised->fixed = fixed_rows();
-      contract(depth_, left_tile(0), std::move(whole), false);
+      contract(depth_, left_tile(0), std::move(whole), true);
       return;
     }
-    clear(rows_ * kTileColumns);
     b_.begin_if(compare(b_, ScalarOp::Gt, rows_, kFewRows));
     const SymExpr blocks = ceildiv(depth_, kPanelDepth);
     const Symbol block = b_.begin_for(blocks, ForStmt::Kind::Serial);
@@ -238,7 +238,7 @@ class MatmulNest {
   Dequantised::FixedRows fixed_rows() const {
     const AffineOperand& scale = beside_[1];
     const AffineOperand& sums = beside_[2];
-    return {.digits = ctx_.operand_sizes(0)[1].constant(),
+    return {.digits = ctx_.node().integer("digits"),
             .block = ctx_.node().integer("block"),
             .digit_stride = digit_stride_,
             .scale = {scale.buffer, scale.offset + row_begin_ * scale.strides[0], scale.strides[0],

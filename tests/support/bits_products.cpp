@@ -65,8 +65,14 @@ Literal BitsMatrixNoise::reals() const {
 
 FixedNoise::FixedNoise(std::int64_t rows, std::int64_t depth, std::int64_t count,
                        std::int64_t block)
-    : digits(any_bytes(i8, {rows, count, depth}, 9)), scale(noise(f32, {rows, depth / block}, 10)) {
+    : digits(i8, {rows, count, depth}), scale(noise(f32, {rows, depth / block}, 10)) {
   const std::int64_t blocks = depth / block;
+  const Literal first = any_bytes(i8, {count, depth}, 9);
+  for (std::int64_t k = 0; k < digits.count(); ++k) {
+    const std::int64_t at = k % (count * depth);
+    const std::int64_t turned = (at % block + k / (count * depth)) % block;
+    digits.set_int(k, first.at_int(at / block * block + turned));
+  }
   std::vector<std::int64_t> all_sums(static_cast<std::size_t>(rows * count * blocks));
   std::vector<double> values;
   for (std::int64_t m = 0; m < rows; ++m)
@@ -92,6 +98,7 @@ OneOp fixed_bits_product(const FixedNoise& rows, std::int64_t block,
                          const BitsMatrixNoise& matrix) {
   ir::Attrs attrs = matrix.attrs();
   attrs["block"] = block;
+  attrs["digits"] = rows.digits.sizes()[1];
   return {"fixed_bits_matmul",
           {rows.digits, matrix.words(), matrix.scales(), rows.scale, rows.sums, matrix.zeros()},
           attrs};

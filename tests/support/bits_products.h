@@ -33,6 +33,7 @@ struct BitsMatrixNoise {
 };
 
 /// Operands digits, row_scale and row_sums of fixed_bits_matmul for noise, and the reals f32 [rows, depth] that they stand for.
+/// The blocks of all rows have the same sums.
 struct FixedNoise {
   FixedNoise(std::int64_t rows, std::int64_t depth, std::int64_t count, std::int64_t block);
   ir::Literal digits, scale, sums, reals;

@@ -69,6 +69,18 @@ void add_where(Samples& samples) {
   samples.push_back({"where", {noise(boolean, {1}), noise(i8, {0}), noise(i64, {1}, 2)}});
 }
 
+void add_bits(Samples& samples) {
+  for (const std::int64_t bits : {2, 4})
+    samples.push_back({"unpack_bits",
+                       {any_bytes(u8, {3, 4})},
+                       {{"bits", bits}, {"count", 32 / bits - 1}, {"signed", bits == 2}}});
+  for (const DType dtype : {u8, i8})
+    samples.push_back({"bit_panels",
+                       {any_bytes(dtype, {9, 5})},
+                       {{"bits", std::int64_t{4}}, {"width", std::int64_t{4}}}});
+  samples.push_back({"byte_digits", {noise(i32, {2, 3})}, {{"count", std::int64_t{3}}}});
+}
+
 void add_converts(Samples& samples) {
   for (const DType from : kAllDTypes) {
     for (const DType to : kAllDTypes) {
@@ -268,6 +280,7 @@ std::vector<OneOp> op_samples() {
   Samples samples;
   add_scalar_ops(samples);
   add_where(samples);
+  add_bits(samples);
   add_converts(samples);
   add_composites(samples);
   add_views(samples);

@@ -141,20 +141,32 @@ void add_dense_rows(std::vector<OpRow>& rows) {
                          any_bytes(i8, {e.other(9), channels, 3, 3}, 2), Literal::scalar_int(t, 9)},
                         window(2, 1, 1, 1)};
                   }});
-  rows.push_back({"packed_bits_matmul", "", {f16, bf16, f32}, [](DType t, Extent e) {
+  // Sums of a group are multiplied by its scale: an infinity there is not multiplied by each 0.
+  constexpr std::size_t kScalesAreFinite = 1;
+  rows.push_back({"packed_bits_matmul",
+                  "",
+                  {f16, bf16, f32},
+                  [](DType t, Extent e) {
                     const BitsMatrixNoise matrix{.depth = 8 * e.last(13),
                                                  .columns = 70,
                                                  .bits = t == f16 ? 8 : 4,
                                                  .zero = t == f32 ? i8 : DType::Bool,
                                                  .scale = t};
                     return packed_bits_product(noise(t, {2, e.first(5), matrix.depth}), matrix);
-                  }});
-  rows.push_back({"fixed_bits_matmul", "", {i8}, [](DType, Extent e) {
+                  },
+                  kScalesAreFinite});
+  rows.push_back({"fixed_bits_matmul",
+                  "",
+                  {i8},
+                  [](DType t, Extent e) {
                     const BitsMatrixNoise matrix{
                         .depth = 32 * e.last(5), .columns = 70, .group = 32, .zero = i8};
-                    return fixed_bits_product(FixedNoise(e.first(5), matrix.depth, 2, 32), 32,
-                                              matrix);
-                  }});
+                    const FixedNoise left(e.first(5), matrix.depth, 2, 32);
+                    OneOp call = fixed_bits_product(left, 32, matrix);
+                    if (t != i8) call.operands[0] = noise(t, left.digits.sizes());
+                    return call;
+                  },
+                  kScalesAreFinite});
   rows.push_back({"dequantised_matmul", "", {f16, bf16, f32}, [](DType t, Extent e) {
                     const std::int64_t depth = e.last(101);
                     return OneOp{

@@ -71,8 +71,6 @@ void NestEmitter::contract_bits(const ContractStmt& s) {
                 .a_base = scalar_index(s.a.base),
                 .a_row = scalar_index(s.a.row_stride),
                 .a_column = scalar_index(s.a.column_stride),
-                .b_base = scalar_index(s.b.base),
-                .b_row = scalar_index(s.b.row_stride),
                 .groups = d.group == 0 ? b_.getInt64(1) : b_.CreateUDiv(depth, b_.getInt64(group)),
                 .group_words = b_.CreateUDiv(rows_a_group, b_.getInt64(kWordBits / bits))};
   Value* row_count = scalar_index(s.rows);
@@ -118,7 +116,7 @@ void NestEmitter::bits_block(const BitsTile& tile, Value* row, unsigned rows, Va
     for (std::size_t k = 0; k < memory.size(); ++k) {
       Value* sum = sums[k];
       if (sets == 2) sum = b_.CreateFAdd(sum, sums[memory.size() + k]);
-      bits_add(tile, group, memory[k], scales[k % tile.vectors], sum);
+      bits_add(tile, memory[k], scales[k % tile.vectors], sum);
     }
     return Values{};
   });
@@ -142,14 +140,9 @@ std::pair<NestEmitter::Values, NestEmitter::Values> NestEmitter::bits_rows(const
   return {std::move(memory), std::move(a_rows)};
 }
 
-void NestEmitter::bits_add(const BitsTile& tile, Value* step, Value* memory, Value* left,
-                           Value* right) {
-  llvm::Type* vector = right->getType();
+void NestEmitter::bits_add(const BitsTile& tile, Value* memory, Value* left, Value* right) {
   const auto alignment = llvm::Align(size_of(tile.s.dtype));
-  Value* before = b_.CreateAlignedLoad(vector, memory, alignment);
-  if (!tile.s.accumulate)
-    before = b_.CreateSelect(b_.CreateICmpEQ(step, b_.getInt64(0)),
-                             llvm::Constant::getNullValue(vector), before);
+  Value* before = b_.CreateAlignedLoad(right->getType(), memory, alignment);
   b_.CreateAlignedStore(contract_add(tile.s, before, left, right), memory, alignment);
 }
 
@@ -185,33 +178,43 @@ NestEmitter::Values NestEmitter::bits_words(const BitsTile& tile, Value* word, c
 }
 
 NestEmitter::Values NestEmitter::words_of(const BitsTile& tile, Value* word, Value* column) {
-  llvm::Type* type = scalars_.storage_type(DType::I32, tile.lanes);
-  llvm::Type* element = scalars_.storage_type(DType::I32, 0);
-  Value* at = b_.CreateNSWAdd(tile.b_base, column);
-  Value* row = b_.CreateNSWMul(word, tile.b_row);
-  Values words;
-  for (unsigned v = 0; v < tile.vectors; ++v) {
-    Value* index = b_.CreateNSWAdd(at, b_.getInt64(v * tile.lanes));
-    Value* first = element_address(tile.s.b.buffer, index);
-    words.push_back(
-        b_.CreateAlignedLoad(type, b_.CreateGEP(element, first, row), llvm::Align(kReadAlignment)));
+  const TileOperand& b = tile.s.b;
+  return bits_row(tile, {b.buffer, b.base, b.row_stride, b.column_stride}, word, column);
+}
+
+NestEmitter::Values NestEmitter::bits_row(const BitsTile& tile, const Dequantised::Part& part,
+                                          Value* row, Value* column) {
+  const DType dtype = nest_.buffers[part.buffer].dtype;
+  llvm::Type* type = scalars_.storage_type(dtype, tile.lanes);
+  llvm::Type* element = scalars_.storage_type(dtype, 0);
+  const auto alignment = llvm::Align(kReadAlignment);
+  Value* moved = b_.CreateNSWMul(row, scalar_index(part.row_stride));
+  Value* stride = scalar_index(part.column_stride);
+  Value* first = b_.CreateNSWAdd(scalar_index(part.base), b_.CreateNSWMul(column, stride));
+  const auto address = [&](unsigned place) {
+    Value* at = b_.CreateNSWAdd(first, b_.CreateNSWMul(b_.getInt64(place), stride));
+    return b_.CreateGEP(element, element_address(part.buffer, at), moved);
+  };
+  Values all;
+  for (unsigned begin = 0; begin < tile.vectors * tile.lanes; begin += tile.lanes) {
+    if (part.column_stride.is_constant(1)) {
+      all.push_back(b_.CreateAlignedLoad(type, address(begin), alignment));
+      continue;
+    }
+    all.push_back(llvm::PoisonValue::get(type));
+    for (unsigned lane = 0; lane < tile.lanes; ++lane)
+      all.back() = b_.CreateInsertElement(
+          all.back(), b_.CreateAlignedLoad(element, address(begin + lane), alignment),
+          std::uint64_t{lane});
   }
-  return words;
+  return all;
 }
 
 NestEmitter::Values NestEmitter::bits_beside(const BitsTile& tile, const Dequantised::Part& part,
                                              Value* group, Value* column, DType to) {
   const DType dtype = nest_.buffers[part.buffer].dtype;
-  llvm::Type* type = scalars_.storage_type(dtype, tile.lanes);
-  Value* row = b_.CreateNSWMul(group, scalar_index(part.row_stride));
-  Value* first = b_.CreateNSWAdd(b_.CreateNSWAdd(scalar_index(part.base), row), column);
-  Values made;
-  for (unsigned v = 0; v < tile.vectors; ++v) {
-    Value* at = b_.CreateNSWAdd(first, b_.getInt64(v * tile.lanes));
-    Value* stored =
-        b_.CreateAlignedLoad(type, element_address(part.buffer, at), llvm::Align(kReadAlignment));
-    made.push_back(scalars_.convert(scalars_.from_storage(dtype, stored), dtype, to));
-  }
+  Values made = bits_row(tile, part, group, column);
+  for (Value*& each : made) each = scalars_.convert(scalars_.from_storage(dtype, each), dtype, to);
   return made;
 }
 

@@ -14,7 +14,6 @@ struct NestEmitter::BitsTile {
   unsigned bits;
   bool table;  ///< numbers are taken from one
   llvm::Value *a_base, *a_row, *a_column;
-  llvm::Value *b_base, *b_row;
   llvm::Value* groups;
   llvm::Value* group_words;
   unsigned vectors = 1;  ///< of a block's row

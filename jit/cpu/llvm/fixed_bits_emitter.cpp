@@ -65,7 +65,7 @@ void NestEmitter::fixed_block(const BitsTile& tile, Value* row, unsigned rows, V
                                   [&](Value* word, const Values& current) {
                                     return fixed_words(tile, word, a_rows, column, current);
                                   });
-         fixed_end(tile, number, memory, sums, row_scales, row_sums, group, column);
+         fixed_end(tile, memory, sums, row_scales, row_sums, group, column);
          return Values{};
        });
 }
@@ -146,9 +146,9 @@ Value* NestEmitter::four_digits(const BitsTile& tile, Value* first, Value* k) {
   return all;
 }
 
-void NestEmitter::fixed_end(const BitsTile& tile, Value* block, const Values& memory,
-                            const Values& sums, const Values& row_scales, const Values& row_sums,
-                            Value* group, Value* column) {
+void NestEmitter::fixed_end(const BitsTile& tile, const Values& memory, const Values& sums,
+                            const Values& row_scales, const Values& row_sums, Value* group,
+                            Value* column) {
   const Dequantised& d = tile.numbers;
   const auto digits = static_cast<std::size_t>(d.fixed->digits);
   const Values scales = bits_beside(tile, d.scale, group, column, tile.s.dtype);
@@ -173,7 +173,7 @@ void NestEmitter::fixed_end(const BitsTile& tile, Value* block, const Values& me
         sum = contract_add(tile.s, sum, b_.CreateFNeg(of_row), zeros[v]);
       }
       Value* scale = b_.CreateFMul(scales[v], b_.CreateVectorSplat(tile.lanes, row_scales[r]));
-      bits_add(tile, block, memory[r * tile.vectors + v], scale, sum);
+      bits_add(tile, memory[r * tile.vectors + v], scale, sum);
     }
 }
 

@@ -184,14 +184,16 @@ class NestEmitter {
   Values bits_words(const BitsTile& tile, llvm::Value* word, const Values& a_rows,
                     llvm::Value* column, const Values& zeros, const Values& sums);
   Values words_of(const BitsTile& tile, llvm::Value* word, llvm::Value* column);
-  /// A row of scales or zero points, as `to`.
+  /// A row of words, scales or zero points from `column` on, as they are stored.
+  Values bits_row(const BitsTile& tile, const Dequantised::Part& part, llvm::Value* row,
+                  llvm::Value* column);
+  /// One of scales or zero points, as `to`.
   Values bits_beside(const BitsTile& tile, const Dequantised::Part& part, llvm::Value* group,
                      llvm::Value* column, DType to);
   /// Number `k` of each word, in the accumulator's dtype.
   llvm::Value* bits_number(const BitsTile& tile, llvm::Value* words, unsigned k);
-  /// Adds left times right to an accumulator; at step 0 to none, unless what is there counts.
-  void bits_add(const BitsTile& tile, llvm::Value* step, llvm::Value* memory, llvm::Value* left,
-                llvm::Value* right);
+  /// Adds left times right to an accumulator.
+  void bits_add(const BitsTile& tile, llvm::Value* memory, llvm::Value* left, llvm::Value* right);
   // fixed_bits_emitter.cpp: the same of rows in fixed point.
   void fixed_block(const BitsTile& tile, llvm::Value* row, unsigned rows, llvm::Value* column);
   /// Element (row, block) of a row's scales or sums, `moved` on where that is given.
@@ -204,7 +206,7 @@ class NestEmitter {
                      llvm::Value* column, const Values& sums);
   /// Digits k to k + 3 behind `first`, as the bytes of an i32.
   llvm::Value* four_digits(const BitsTile& tile, llvm::Value* first, llvm::Value* k);
-  void fixed_end(const BitsTile& tile, llvm::Value* block, const Values& memory, const Values& sums,
+  void fixed_end(const BitsTile& tile, const Values& memory, const Values& sums,
                  const Values& row_scales, const Values& row_sums, llvm::Value* group,
                  llvm::Value* column);
 

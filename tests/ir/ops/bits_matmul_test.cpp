@@ -72,7 +72,10 @@ std::string error_of_product(std::string_view op, std::size_t replaced, const ir
   all[replaced] = by;
   ir::Attrs attrs{
       {"bits", std::int64_t{4}}, {"columns", std::int64_t{70}}, {"group", std::int64_t{32}}};
-  if (op == "fixed_bits_matmul") attrs["block"] = std::int64_t{32};
+  if (op == "fixed_bits_matmul") {
+    attrs["block"] = std::int64_t{32};
+    attrs["digits"] = std::int64_t{3};
+  }
   for (const auto& [name, value] : changed) attrs[name] = value;
   return error_of(op, all, attrs);
 }
@@ -189,7 +192,13 @@ TEST(FixedBitsMatmul, fixed_bits_matmul_c12) {
 }
 TEST(FixedBitsMatmul, fixed_bits_matmul_c13) {
   EXPECT_EQ(error_of_product("fixed_bits_matmul", 0, meta(i8, {2, 4, 64})),
-            "fixed_bits_matmul: C13 there are at most 3 digits: expected at most 3, got 4");
+            "fixed_bits_matmul: C13 digits is 1 to 3, and a row of the operand has so many: "
+            "expected 3, got 4");
+  for (const std::int64_t digits : {0, 4})
+    EXPECT_EQ(with_attr("fixed_bits_matmul", "digits", digits),
+              "fixed_bits_matmul: C13 digits is 1 to 3, and a row of the operand has so many: "
+              "expected 1 to 3, got " +
+                  std::to_string(digits));
 }
 TEST(FixedBitsMatmul, fixed_bits_matmul_c14) {
   const std::string label =

@@ -175,6 +175,11 @@ TEST(Matmul, matmul_c6) {
   EXPECT_EQ(error_of("matmul", {meta(f16, {2, 4}), meta(f16, {4, 2})}, {{"bf16", true}}),
             "matmul: C6 bf16 is for a result of f32 or bf16: expected f32 or bf16, got f16");
 }
+TEST(Matmul, matmul_c7) {
+  EXPECT_EQ(error_of("matmul", {meta(f64, {2, 4}), meta(f64, {4, 2})}, {{"int8", true}}),
+            "matmul: C7 int8 is for a result of f16, bf16 or f32: expected f16, bf16 or f32, got "
+            "f64");
+}
 
 }  // namespace
 }  // namespace heddle::testing
