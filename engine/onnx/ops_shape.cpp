@@ -390,6 +390,31 @@ Outputs convert_pad(const Node& node) {
   return {one("pad", {kept, value}, std::move(attrs))};
 }
 
+/// Sizes of some dimensions: cut at both ends, or with zeros there, one more at the high end where they are odd.
+Outputs center_crop_pad(const Node& node) {
+  Tensor x = node.tensor(0);
+  const SymInts wanted = node.known(1, "shape");
+  const Ints axes = node.axes(node.integers("axes", range_of(0, x.rank())), x.rank());
+  if (axes.size() != wanted.size())
+    node.malformed("shape", std::to_string(axes.size()) + " sizes", listed(wanted));
+  SymInts low(static_cast<std::size_t>(x.rank()), SymInt(0));
+  SymInts high = low;
+  for (std::size_t k = 0; k < axes.size(); ++k) {
+    const std::int64_t axis = axes[k];
+    if (!wanted[k].is_symbolic() && wanted[k].value() < 0)
+      node.malformed("shape", "sizes of at least 0", listed(wanted));
+    const SymInt missing = wanted[k] - x.size(axis);
+    if (missing < 0) {
+      const SymInt begin = (x.size(axis) - wanted[k]) / 2;
+      x = slice(x, axis, begin, begin + wanted[k]);
+    } else {
+      low[static_cast<std::size_t>(axis)] = missing / 2;
+      high[static_cast<std::size_t>(axis)] = missing - missing / 2;
+    }
+  }
+  return {pad(x, low, high, Tensor::scalar_int(x.dtype(), 0))};
+}
+
 /// The size of the blocks, of which as many elements go into channels.
 std::int64_t block_of(const Node& node) {
   constexpr std::int64_t kLargestBlock = 1 << 24;
@@ -425,6 +450,7 @@ Outputs space_to_depth(const Node& node) {
 }
 
 constexpr Converter kConverters[] = {
+    {"CenterCropPad", center_crop_pad},
     {"Concat", convert_concat},
     {"DepthToSpace", depth_to_space},
     {"Expand", convert_expand},
