@@ -45,7 +45,9 @@ class Cases:
     def write(self, path, data):
         self.file.writestr(zipfile.ZipInfo(path, (2026, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED)
 
-    def add(self, case, op, inputs, outputs, symbolic=True, integer_outputs=(), known=(), domain="com.microsoft", **attributes):
+    def add(
+        self, case, op, inputs, outputs, symbolic=True, integer_outputs=(), known=(), domain="com.microsoft", **attributes
+    ):
         """`inputs`: arrays, None where one is absent, constants of the model where `known` has their number; `outputs`:
         how many."""
         given = {f"i{k}": x for k, x in enumerate(inputs) if x is not None and k not in known}
@@ -254,6 +256,22 @@ def windows(cases):
     standard(cases, "Det", "batches", matrices)
 
 
+def resizes(cases):
+    x = floats(2, 3, 9, 7)
+
+    def add(case, rows, columns, crop=None, **attributes):
+        region = None if crop is None else numpy.array(crop, numpy.float32)
+        standard(cases, "Resize", case, x, region, None, sizes(2, 3, rows, columns), known={1, 3}, **attributes)
+
+    crops = {"coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 3.0}
+    add("crop", 5, 11, [0, 0, 0.2, -0.1, 1, 1, 0.7, 1.2], mode="linear", **crops)
+    add("crop_of_one", 1, 1, [0, 0, 0.2, 0.1, 1, 1, 0.7, 0.6], mode="linear", **crops)
+    add("crop_nearest", 5, 4, [0, 0, 0.9, 0.3, 1, 1, 0.1, 1.0], mode="nearest", **crops)
+    add("antialias", 4, 3, mode="linear", antialias=1, exclude_outside=1)
+    add("antialias_cubic", 4, 5, mode="cubic", antialias=1, exclude_outside=1)
+    add("antialias_wider", 4, 12, mode="cubic", antialias=1, exclude_outside=1, cubic_coeff_a=-0.5)
+
+
 def signals(cases):
     signal, step = floats(2, 50, 1), numpy.array(7, numpy.int64)
     length = numpy.array(16, numpy.int64)
@@ -272,6 +290,7 @@ def main():
         embed_layer_normalization,
         regions,
         windows,
+        resizes,
         signals,
     ):
         family(cases)
