@@ -4,6 +4,7 @@
 
 #include "engine/onnx/converters.h"
 #include "engine/onnx/integers.h"
+#include "heddle/custom_op.h"
 
 namespace heddle::onnx {
 
@@ -276,6 +277,20 @@ Outputs cast_attr(const Node& node) {
   return cast_to(node, node.dtype("to", f32));
 }
 
+/// Equally wide integers wrap, and bools are bytes already.
+Outputs bit_cast(const Node& node) {
+  if (!node.has_attr("to")) node.malformed("to", "a dtype", "none");
+  const Tensor x = node.tensor(0);
+  const DType dtype = node.dtype("to", f32);
+  if (x.dtype() == dtype) return {node.value(0)};
+  if (heddle::size_of(x.dtype()) != heddle::size_of(dtype))
+    node.malformed("to", "a dtype as wide as " + std::string(name_of(x.dtype())),
+                   std::string(name_of(dtype)));
+  if (dtype == boolean) node.unsupported("bits as bool");
+  if (!is_floating(x.dtype()) && !is_floating(dtype)) return {cast(x, dtype)};
+  return {call("heddle::bit_cast", {x, dtype})[0]};
+}
+
 Outputs cast_like(const Node& node) { return cast_to(node, node.value(1).dtype()); }
 
 constexpr Converter kConverters[] = {
@@ -288,6 +303,7 @@ constexpr Converter kConverters[] = {
     {"Asinh", unary, "asinh"},
     {"Atan", unary, "atan"},
     {"Atanh", unary, "atanh"},
+    {"BitCast", bit_cast},
     {"BitShift", bit_shift},
     {"BitwiseAnd", convert_binary, "and"},
     {"BitwiseNot", unary, "not"},
