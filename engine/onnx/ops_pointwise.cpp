@@ -217,6 +217,11 @@ Outputs clip(const Node& node) {
 
 Outputs identity(const Node& node) { return {node.value(0)}; }
 
+/// Of a tensor, which is there, or of nothing: other optional values are no tensors.
+Outputs optional_has_element(const Node& node) {
+  return {Value::of_ints({node.has(0) ? 1 : 0}, true, boolean)};
+}
+
 /// A few known numbers in another dtype, still known: what sizes and scales are computed from.
 std::optional<Tensor> cast_known(const Value& x, DType dtype) {
   constexpr std::int64_t kMaxNumbers = 64;
@@ -335,6 +340,8 @@ constexpr Converter kConverters[] = {
     {"Mul", convert_binary, "mul"},
     {"Neg", negate, "neg"},
     {"Not", logical_negation, "not"},
+    {"OptionalGetElement", identity},
+    {"OptionalHasElement", optional_has_element},
     {"Or", convert_binary, "or"},
     {"Pow", power},
     {"Reciprocal", unary, "reciprocal"},

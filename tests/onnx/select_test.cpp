@@ -209,6 +209,21 @@ TEST(Select, DistinctElementsWithPlacesAndCounts) {
   }
 }
 
+TEST(Select, DistinctSlicesAlongAnAxis) {
+  ModelBuilder model;
+  model.input("x", {"n", "m"}).output("y").output("at", TensorProto::INT64);
+  model.output("inverse", TensorProto::INT64).output("count", TensorProto::INT64);
+  NodeProto& node = model.node("Unique", {"x"}, {"y", "at", "inverse", "count"});
+  ModelBuilder::set_int(node, "axis", 1);
+  Engine engine = model.load();
+  const auto got = engine.run({Tensor::of<float>({2, 1, 2, 1, 2, 0, 5, 0, 4, 0}, {2, 5})});
+  EXPECT_THAT(got[0].sizes(), ElementsAre(2, 3));
+  EXPECT_THAT(got[0].to_doubles(), ElementsAre(1, 1, 2, 4, 5, 0));
+  EXPECT_THAT(got[1].to_doubles(), ElementsAre(3, 1, 0));
+  EXPECT_THAT(got[2].to_doubles(), ElementsAre(2, 1, 2, 0, 2));
+  EXPECT_THAT(got[3].to_doubles(), ElementsAre(1, 1, 3));
+}
+
 TEST(Select, ARangeUpToANumberThatTheRunComputes) {
   for (const bool real : {false, true}) {
     const int dtype = real ? TensorProto::FLOAT : TensorProto::INT64;
