@@ -227,9 +227,27 @@ Outputs convert_concat(const Node& node) {
   return {with_reals(joined, node.values())};
 }
 
+/// Parts of a known vector; nothing where they are not all of it, which split says of tensors.
+std::optional<Outputs> split_ints(const Value& x, const SymInts& sizes) {
+  if (!x.is_shape_like() || x.rank() != 1) return {};
+  const SymInts ints = *x.ints();
+  Outputs parts;
+  std::size_t begin = 0;
+  for (const SymInt& size : sizes) {
+    if (size.is_symbolic() || size.value() < 0) return {};
+    const auto count = static_cast<std::size_t>(size.value());
+    if (count > ints.size() - begin) return {};
+    const auto from = ints.begin() + static_cast<std::ptrdiff_t>(begin);
+    parts.push_back(Value::of_ints({from, from + size.value()}, false, x.dtype()));
+    begin += count;
+  }
+  if (begin != ints.size()) return {};
+  return parts;
+}
+
 Outputs convert_split(const Node& node) {
-  const Tensor x = node.tensor(0);
-  const std::int64_t axis = node.axis(node.integer("axis", 0), x.rank());
+  const Value& value = node.value(0);
+  const std::int64_t axis = node.axis(node.integer("axis", 0), value.rank());
   SymInts sizes;
   if (node.has(1)) {
     sizes = node.known(1, "split");
@@ -238,13 +256,15 @@ Outputs convert_split(const Node& node) {
   } else {
     const auto count = static_cast<std::int64_t>(node.output_count());
     if (count == 0) node.malformed("outputs", "one or more", "none");
-    const SymInt size = x.size(axis);
+    const SymInt size = value.shape()[static_cast<std::size_t>(axis)];
     const SymInt part = (size + (count - 1)) / count;
     for (std::int64_t k = 0; k + 1 < count; ++k) sizes.push_back(part);
     sizes.push_back(size - part * (count - 1));
   }
+  if (auto parts = split_ints(value, sizes)) return *parts;
   Outputs outputs;
-  for (Tensor& part : split(x, std::move(sizes), axis)) outputs.push_back(std::move(part));
+  for (Tensor& part : split(value.tensor(), std::move(sizes), axis))
+    outputs.push_back(std::move(part));
   return outputs;
 }
 
