@@ -51,6 +51,12 @@ double weight_at(double distance, const ResizeRules& rules) {
   return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0.0;
 }
 
+/// What a dimension of a result reads: [out, taps] each.
+struct Taps {
+  Tensor indices;  ///< i64, inside x
+  Tensor weights;  ///< f64
+};
+
 /// One dimension with its positions.
 class Resizer {
  public:
@@ -79,11 +85,25 @@ class Resizer {
     return Tensor::of(std::span<const std::int64_t>(indices), {dim_.out});
   }
 
-  /// f64[in, out], each column adding up to 1.
-  Tensor weights() const {
-    std::vector<double> all(static_cast<std::size_t>(dim_.in * dim_.out));
-    for (std::int64_t k = 0; k < dim_.out; ++k) add_column(all, k);
-    return Tensor::of(std::span<const double>(all), {dim_.in, dim_.out});
+  /// The elements that each one of the result reads, equally many.
+  Taps taps() const {
+    std::vector<Column> columns;
+    std::size_t most = 1;
+    for (const double position : positions_) {
+      columns.push_back(column_at(position));
+      most = std::max(most, columns.back().weights.size());
+    }
+    Ints indices;
+    std::vector<double> weights;
+    for (const Column& column : columns) {
+      for (std::size_t k = 0; k < most; ++k) {
+        indices.push_back(inside(column.first + static_cast<std::int64_t>(k)));
+        weights.push_back(k < column.weights.size() ? column.weights[k] : 0.0);
+      }
+    }
+    const Sizes sizes{dim_.out, static_cast<std::int64_t>(most)};
+    return {Tensor::of(std::span<const std::int64_t>(indices), sizes),
+            Tensor::of(std::span<const double>(weights), sizes)};
   }
 
   /// bool[out]: positions that crops have outside of x; undefined where there are none.
@@ -107,27 +127,30 @@ class Resizer {
     return std::clamp<std::int64_t>(index, 0, dim_.in - 1);
   }
 
+  /// Weights of neighbours in x, adding up to 1.
+  struct Column {
+    std::int64_t first = 0;
+    std::vector<double> weights;
+  };
+
   /// Weights of elements beyond the ends go to the outermost ones, or nowhere.
-  void add_column(std::vector<double>& all, std::int64_t k) const {
-    const double position = positions_[static_cast<std::size_t>(k)];
+  Column column_at(double position) const {
     const double narrowing = rules_.antialias ? std::min(dim_.scale, 1.0) : 1.0;
     const double reach = std::min((rules_.mode == "linear" ? 1.0 : 2.0) / narrowing,
                                   static_cast<double>(dim_.in + dim_.out));
     const auto first = static_cast<std::int64_t>(std::floor(position - reach));
     const auto last = static_cast<std::int64_t>(std::ceil(position + reach));
+    Column column{.first = inside(first), .weights = {}};
+    column.weights.resize(static_cast<std::size_t>(inside(last) - column.first + 1));
     double total = 0;
-    for (const bool adds : {false, true}) {
-      for (std::int64_t index = first; index <= last; ++index) {
-        const bool is_there = index == inside(index);
-        if (rules_.exclude_outside && !is_there) continue;
-        const double weight =
-            weight_at((static_cast<double>(index) - position) * narrowing, rules_);
-        if (adds && weight != 0)
-          all[static_cast<std::size_t>(inside(index) * dim_.out + k)] += weight / total;
-        else
-          total += weight;
-      }
+    for (std::int64_t index = first; index <= last; ++index) {
+      if (rules_.exclude_outside && index != inside(index)) continue;
+      const double weight = weight_at((static_cast<double>(index) - position) * narrowing, rules_);
+      column.weights[static_cast<std::size_t>(inside(index) - column.first)] += weight;
+      total += weight;
     }
+    for (double& weight : column.weights) weight /= total;
+    return column;
   }
 
   const ResizedDim& dim_;
@@ -135,11 +158,14 @@ class Resizer {
   std::vector<double> positions_;
 };
 
-/// x with dimension `axis` multiplied by a matrix.
-Tensor multiplied(const Tensor& x, std::int64_t axis, const Tensor& matrix) {
-  Ints order = range_of(0, x.rank());
-  std::swap(order[static_cast<std::size_t>(axis)], order.back());
-  return permute(matmul(permute(x, order), cast(matrix, x.dtype())), order);
+/// x with each element along `axis` the sum of those that it reads.
+Tensor summed(const Tensor& x, std::int64_t axis, const Taps& taps) {
+  SymInts sizes(static_cast<std::size_t>(x.rank()) + 1, SymInt(1));
+  const auto k = static_cast<std::size_t>(axis);
+  sizes[k] = taps.weights.size(0);
+  sizes[k + 1] = taps.weights.size(1);
+  const Tensor weights = reshape(cast(taps.weights, x.dtype()), sizes);
+  return sum(gather(x, taps.indices, axis) * weights, {axis + 1});
 }
 
 }  // namespace
@@ -154,11 +180,11 @@ Tensor resized_by_weights(const Node& node, const Tensor& x, const std::vector<R
   for (const ResizedDim& dim : dims) {
     if (dim.in < 1 || dim.out > kMostWeights ||
         dim.in > kMostWeights / std::max<std::int64_t>(dim.out, 1))
-      node.unsupported("dimensions without elements, or with more than 2^26 weights");
+      node.unsupported("dimensions without elements, or whose sizes multiply to more than 2^26");
     const Resizer resizer(node, dim, rules);
     if (!resizer.is_identity())
       result = picks ? gather(result, resizer.nearest(node), dim.axis)
-                     : multiplied(result, dim.axis, resizer.weights());
+                     : summed(result, dim.axis, resizer.taps());
     const Tensor flags = resizer.outside();
     if (!flags.defined()) continue;
     SymInts thin(static_cast<std::size_t>(x.rank()), SymInt(1));

@@ -1,4 +1,4 @@
-// Resizing as products with matrices: what filters that are widened and crops need.
+// Resizing by weights made when the model is read: what filters that are widened and crops need.
 #pragma once
 
 #include "engine/onnx/node.h"
@@ -28,7 +28,7 @@ struct ResizeRules {
 };
 
 /// x with `dims` resized, of its dtype or f32 at least: what is between elements is not rounded to integers.
-/// @throws UnsupportedError where the weights of a dimension are more than 2^26, or nothing is in it; ModelError for rules
+/// @throws UnsupportedError of a dimension without elements, or whose sizes multiply to more than 2^26; ModelError for rules
 ///         that are none.
 /// Source: ONNX Resize-19 and its evaluator.
 Tensor resized_by_weights(const Node& node, const Tensor& x, const std::vector<ResizedDim>& dims,
