@@ -8,40 +8,44 @@ namespace heddle::onnx {
 
 namespace {
 
-/// The elements of x by channel of its image, which a tensor of boxes picks.
+/// Elements of x, all channels side by side: what reads one position reads them all.
 class Images {
  public:
   /// x [N, C, H, W], `image` i64[R]: the image of each box.
-  Images(const Tensor& x, const Tensor& image)
-      : flat_(reshape(x, {-1})), height_(x.size(2)), width_(x.size(3)) {
-    const SymInt channels = x.size(1);
-    const Tensor channel = iota({1, channels, 1, 1, 1, 1}, 1);
-    const Tensor picked = reshape(cast(image, i64), {image.size(0), 1, 1, 1, 1, 1});
-    first_ = (picked * size_tensor(channels) + channel) * size_tensor(height_ * width_);
+  Images(const Tensor& x, const Tensor& image) : height_(x.size(2)), width_(x.size(3)) {
+    rows_ = reshape(permute(x, {0, 2, 3, 1}), {x.size(0) * height_ * width_, x.size(1)});
+    first_ = reshape(cast(image, i64), {image.size(0), 1, 1, 1, 1}) * size_tensor(height_ * width_);
   }
 
-  /// Elements of rows i64[R, 1, h, s, 1, 1] and columns i64[R, 1, 1, 1, w, t] inside x: [R, C, h, s, w, t].
+  /// Elements of rows i64[R, h, s, 1, 1] and columns i64[R, 1, 1, w, t] inside x: [R, h, s, w, t, C].
   Tensor at(const Tensor& row, const Tensor& column) const {
-    return gather(flat_, first_ + row * size_tensor(width_) + column, 0);
+    return gather(rows_, first_ + row * size_tensor(width_) + column, 0);
   }
 
  private:
-  Tensor flat_, first_;
+  Tensor rows_, first_;
   SymInt height_, width_;
 };
 
-constexpr std::int64_t kRows = 2;     ///< the dimension that bins along H have, samples behind it
-constexpr std::int64_t kColumns = 4;  ///< the same along W
+constexpr std::int64_t kRows = 1;     ///< the dimension that bins along H have, samples behind it
+constexpr std::int64_t kColumns = 3;  ///< the same along W
+constexpr std::int64_t kChannels = 5;
 
 /// [R] as what bins and samples along a dimension broadcast to.
-Tensor by_box(const Tensor& x) { return reshape(x, {x.size(0), 1, 1, 1, 1, 1}); }
+Tensor by_box(const Tensor& x) { return reshape(x, {x.size(0), 1, 1, 1, 1}); }
 
-/// Numbers of `count` bins or samples along a dimension of six.
+/// Numbers of `count` bins or samples along a dimension of five.
 Tensor numbered(const SymInt& count, std::int64_t axis, DType dtype) {
-  SymInts sizes(6, SymInt(1));
+  SymInts sizes(5, SymInt(1));
   sizes[static_cast<std::size_t>(axis)] = count;
   return iota(sizes, axis, dtype);
 }
+
+/// For all channels.
+Tensor of_channels(const Tensor& x) { return unsqueeze(x, kChannels); }
+
+/// [R, C, h, w] of pooled bins [R, h, w, C].
+Tensor channels_first(const Tensor& x) { return permute(x, {0, 3, 1, 2}); }
 
 /// Column k of the boxes [R, 4 or 5].
 Tensor corner(const Tensor& boxes, std::int64_t k) { return squeeze(slice(boxes, 1, k, k + 1), 1); }
@@ -104,15 +108,15 @@ class RoiAlign {
           images.at(lower ? rows.high : rows.low, right ? columns.high : columns.low);
       const Tensor down = lower ? rows.weight : 1.0 - rows.weight;
       const Tensor across = right ? columns.weight : 1.0 - columns.weight;
-      return value * (down * across);
+      return value * of_channels(down * across);
     };
     const auto joined = [&](const Tensor& a, const Tensor& b) {
       return largest_ ? maximum(a, b) : a + b;
     };
     Tensor value = joined(joined(part(false, false), part(false, true)),
                           joined(part(true, false), part(true, true)));
-    value = where(logical_and(rows.inside, columns.inside), value, 0.0);
-    return {cast(pooled(value, rows, columns), x_.dtype())};
+    value = where(of_channels(logical_and(rows.inside, columns.inside)), value, 0.0);
+    return {cast(channels_first(pooled(value, rows, columns)), x_.dtype())};
   }
 
  private:
@@ -159,19 +163,19 @@ class RoiAlign {
     all.high = cast(minimum(low + 1.0, last), i64);
   }
 
-  /// [R, C, h, w] of samples [R, C, h, s, w, t]. Bins without samples are 0.
+  /// [R, h, w, C] of samples [R, h, s, w, t, C]. Bins without samples are 0.
   Tensor pooled(const Tensor& value, const Samples& rows, const Samples& columns) const {
     const Ints axes{kRows + 1, kColumns + 1};
     if (fixed_ > 0) return largest_ ? amax(value, axes) : mean(value, axes);
-    const Tensor counted = logical_and(rows.counts, columns.counts);
+    const Tensor counted = of_channels(logical_and(rows.counts, columns.counts));
+    const Tensor count = of_channels(rows.count * columns.count);
     if (!largest_) {
       const Tensor total = sum(where(counted, value, 0.0), axes, true);
-      return squeeze(squeeze(total / maximum(rows.count * columns.count, 1.0), kColumns + 1),
-                     kRows + 1);
+      return squeeze(squeeze(total / maximum(count, 1.0), kColumns + 1), kRows + 1);
     }
     constexpr double kLowest = -std::numeric_limits<double>::infinity();
     const Tensor top = amax(where(counted, value, kLowest), axes, true);
-    const Tensor has_some = greater(rows.count * columns.count, 0.0);
+    const Tensor has_some = greater(count, 0.0);
     return squeeze(squeeze(where(has_some, top, 0.0), kColumns + 1), kRows + 1);
   }
 
@@ -222,12 +226,12 @@ Outputs max_roi_pool(const Node& node) {
   const Held rows = held(boxes, kRows, 2, bins_of(node, "pooled_shape", bins[0]), scale, x.size(2));
   const Held columns =
       held(boxes, kColumns, 1, bins_of(node, "pooled_shape", bins[1]), scale, x.size(3));
-  const Tensor inside = logical_and(rows.inside, columns.inside);
+  const Tensor inside = of_channels(logical_and(rows.inside, columns.inside));
   const Tensor value = Images(x, corner(boxes, 0)).at(rows.index, columns.index);
   constexpr double kLowest = -std::numeric_limits<double>::infinity();
   const Ints axes{kRows + 1, kColumns + 1};
   const Tensor top = amax(where(inside, value, Tensor::scalar(x.dtype(), kLowest)), axes);
-  return {where(any(inside, axes), top, Tensor::scalar(x.dtype(), 0))};
+  return {channels_first(where(any(inside, axes), top, Tensor::scalar(x.dtype(), 0)))};
 }
 
 constexpr Converter kConverters[] = {
