@@ -80,7 +80,7 @@ bool Node::has_reals() const {
 }
 
 void Node::unknown_value(std::size_t k, std::string_view name) const {
-  const std::string& input = inputs_[k].input_name();
+  const std::string& input = inputs_[k].source();
   Error::Parts parts{.what = fmt::format("{}: input {} ({})", proto_.op_type(), k, name),
                      .where = where_,
                      .expected = "a value that is known when tracing",

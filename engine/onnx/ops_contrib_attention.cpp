@@ -165,8 +165,6 @@ class GroupQueryAttention {
  public:
   explicit GroupQueryAttention(const Node& node)
       : node_(node), heads_(heads_of(node)), shared_(heads_of(node, "kv_num_heads")) {
-    if (node.has(11) || node.integer("smooth_softmax", 0) > 0)
-      node.unsupported("head_sink and smooth_softmax");
     if (node.has(12) || node.has(13)) node.unsupported("caches in fewer bits");
     if (node.wants_output(3)) node.unsupported("the output output_qk");
     if (node.has(3) != node.has(4))
@@ -183,6 +181,21 @@ class GroupQueryAttention {
     const SymInt length = node_.has(3) ? cache_length() : k_.size(2);
     const Tensor k = node_.has(3) ? cached(3, k_, length) : k_;
     const Tensor v = node_.has(3) ? cached(4, v_, length) : v_;
+    const Tensor mask = mask_of(k);
+    const Tensor sink = sinks();
+    const double scale = node_.number("scale", 0);
+    const double softcap = node_.number("softcap", 0);
+    if (!sink.defined())
+      return {join_heads(attention(q_, k, v, mask, false, scale, softcap)), k, v};
+    const SymInt keys = k.size(2);
+    const Tensor y = attention(q_, lengthened(k, 2, keys + 1), lengthened(v, 2, keys + 1),
+                               with_sink(mask, sink), false, scale, softcap);
+    return {join_heads(y), k, v};
+  }
+
+ private:
+  /// Which keys a query sees, or what is added to their scores.
+  Tensor mask_of(const Tensor& k) const {
     const Tensor at = before_ + numbered_queries(q_.size(2));
     const Tensor keys = numbered_keys(k.size(2));
     Tensor mask = less_equal(keys, at);
@@ -190,12 +203,33 @@ class GroupQueryAttention {
     if (window > 0) mask = logical_and(mask, greater(keys, at - window));
     if (node_.has(10))
       mask = where(mask, lengthened(node_.tensor(10), 3, k.size(2)), kMinusInfinity);
-    const Tensor y =
-        attention(q_, k, v, mask, false, node_.number("scale", 0), node_.number("softcap", 0));
-    return {join_heads(y), k, v};
+    return mask;
   }
 
- private:
+  /// [1, H, 1, 1], the score of a key without a value that each query sees; undefined where there is none.
+  Tensor sinks() const {
+    if (node_.has(11)) {
+      const Tensor sink = node_.tensor(11);
+      if (sink.rank() != 1 || sink.size(0) != heads_)
+        node_.malformed("head_sink", std::to_string(heads_) + " numbers", listed(sink.shape()));
+      return reshape(cast(sink, q_.dtype()), {1, heads_, 1, 1});
+    }
+    if (node_.integer("smooth_softmax", 0) <= 0) return {};
+    return expand(Tensor::scalar(q_.dtype(), 0), {1, heads_, 1, 1});
+  }
+
+  /// A mask of keys, with one key more behind them: all zeros, so that its score is what is added.
+  Tensor with_sink(const Tensor& mask, const Tensor& sink) const {
+    const Tensor zero = Tensor::scalar(q_.dtype(), 0);
+    const Tensor added = mask.dtype() == boolean
+                             ? where(mask, zero, Tensor::scalar(q_.dtype(), kMinusInfinity))
+                             : mask;
+    SymInts sizes = added.shape();
+    sizes[1] = heads_;
+    const SymInts last{sizes[0], heads_, sizes[2], 1};
+    return concat({expand(added, sizes), expand(sink, last)}, 3);
+  }
+
   void read_operands() {
     const Tensor query = node_.tensor(0);
     if (query.rank() != 3)

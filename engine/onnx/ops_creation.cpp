@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "engine/onnx/converters.h"
+#include "engine/onnx/integers.h"
 
 namespace heddle::onnx {
 
@@ -75,6 +76,16 @@ Tensor late_range(const Node& node, DType dtype) {
   return counted * step + start;
 }
 
+/// Few numbers from a known one on, as axes are counted.
+std::optional<SymInts> known_range(const SymInt& start, const SymInt& count, std::int64_t step) {
+  constexpr std::int64_t kMost = 32;
+  if (start.is_symbolic() || count.is_symbolic() || count.value() > kMost) return {};
+  SymInts ints;
+  for (std::int64_t k = 0; k < count.value(); ++k)
+    ints.push_back(wrapping_add(start, wrapping_multiply(k, step)));
+  return ints;
+}
+
 Outputs range(const Node& node) {
   const DType dtype = node.value(0).dtype();
   if (is_late(node, 0) || is_late(node, 1) || is_late(node, 2)) return {late_range(node, dtype)};
@@ -82,7 +93,10 @@ Outputs range(const Node& node) {
     const SymInt start = node.known_size(0, "start");
     const SymInt limit = node.known_size(1, "limit");
     const std::int64_t step = node.known_number(2, "delta");
-    const Tensor counted = iota({range_count(node, start, limit, step)}, 0, i64);
+    const SymInt count = range_count(node, start, limit, step);
+    if (const auto ints = known_range(start, count, step))
+      return {Value::of_ints(*ints, false, dtype)};
+    const Tensor counted = iota({count}, 0, i64);
     return {cast(counted * step + size_tensor(start), dtype)};
   }
   const double start = node.known_real(0, "start");

@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "engine/onnx/converters.h"
+#include "heddle/control_flow.h"
 
 namespace heddle::onnx {
 
@@ -251,7 +252,51 @@ Outputs einsum(const Node& node) {
   return {arranged(total, have, result)};
 }
 
+/// i64[B, rows, 1] or [B, 1, 1]: the first row from `k` on whose number in `column` [B, rows, 1] is the largest.
+Tensor pivot_of(const Tensor& column, const Tensor& row, const Tensor& k) {
+  const Tensor left = where(greater_equal(row, k), abs(column), -1.0);
+  return argmax(left, 1, true);
+}
+
+/// The product of what Gaussian elimination with partial pivoting leaves on the diagonal; each exchange of rows turns its
+/// sign.
+Outputs det(const Node& node) {
+  const Tensor x = node.tensor(0);
+  if (x.rank() < 2 || x.size(-1) != x.size(-2))
+    node.malformed("X", "square matrices", listed(x.shape()));
+  if (!is_floating(x.dtype())) node.malformed("X", "real numbers", std::string(name_of(x.dtype())));
+  const SymInt size = x.size(-1);
+  SymInts outer = x.shape();
+  outer.resize(outer.size() - 2);
+  const SymInt batch = product(outer);
+  const DType dtype = x.dtype() == f64 ? f64 : f32;
+  const auto column_of = [&](const Tensor& matrix, const Tensor& k) {
+    return gather(matrix, reshape(k, {1}), 2);
+  };
+  using State = std::pair<Tensor, Tensor>;
+  const auto eliminate = [&](const State& state, const Tensor& k) {
+    const Tensor row = iota({1, size, 1}, 1);
+    const Tensor pivot = pivot_of(column_of(state.first, k), row, k);
+    const Tensor exchanged = where(equal(row, k), pivot, where(equal(row, pivot), k, row));
+    const Tensor matrix =
+        one("gather_elements", {state.first, expand(exchanged, {batch, size, size})},
+            {{"axis", std::int64_t{1}}});
+    const Tensor top = gather(matrix, reshape(k, {1}), 1);
+    const Tensor diagonal = column_of(top, k);
+    const Tensor divisor = where(equal(diagonal, 0.0), 1.0, diagonal);
+    const Tensor factor = where(greater(row, k), column_of(matrix, k) / divisor, 0.0);
+    const Tensor sign = where(equal(pivot, k), 1.0, Tensor::scalar(dtype, -1));
+    const Tensor total = state.second * reshape(diagonal * sign, {batch});
+    return std::pair(State(matrix - factor * top, total), std::tuple<>());
+  };
+  const State start(reshape(cast(x, dtype), {batch, size, size}),
+                    expand(Tensor::scalar(dtype, 1), {batch}));
+  const Tensor total = scan(start, iota({size}), eliminate).first.second;
+  return {cast(reshape(total, outer), x.dtype())};
+}
+
 constexpr Converter kConverters[] = {
+    {"Det", det},
     {"Einsum", einsum},
     {"Gemm", gemm},
     {"MatMul", convert_matmul},

@@ -4,6 +4,7 @@
 
 #include "engine/onnx/converters.h"
 #include "engine/onnx/integers.h"
+#include "heddle/custom_op.h"
 
 namespace heddle::onnx {
 
@@ -216,6 +217,11 @@ Outputs clip(const Node& node) {
 
 Outputs identity(const Node& node) { return {node.value(0)}; }
 
+/// Of a tensor, which is there, or of nothing: other optional values are no tensors.
+Outputs optional_has_element(const Node& node) {
+  return {Value::of_ints({node.has(0) ? 1 : 0}, true, boolean)};
+}
+
 /// A few known numbers in another dtype, still known: what sizes and scales are computed from.
 std::optional<Tensor> cast_known(const Value& x, DType dtype) {
   constexpr std::int64_t kMaxNumbers = 64;
@@ -287,6 +293,22 @@ Outputs cast_attr(const Node& node) {
   return cast_to(node, node.dtype("to", f32), node.bits("to"));
 }
 
+/// Equally wide integers wrap, and bools are bytes already.
+Outputs bit_cast(const Node& node) {
+  if (!node.has_attr("to")) node.malformed("to", "a dtype", "none");
+  const Tensor x = node.tensor(0);
+  const DType dtype = node.dtype("to", f32);
+  if (x.dtype() == dtype) return {node.value(0)};
+  if (heddle::size_of(x.dtype()) != heddle::size_of(dtype))
+    node.malformed("to", "a dtype as wide as " + std::string(name_of(x.dtype())),
+                   std::string(name_of(dtype)));
+  if (dtype == boolean) node.unsupported("bits as bool");
+  if (node.bits("to") != 0 || node.value(0).bits() != 0)
+    node.unsupported("numbers of less than a byte");
+  if (!is_floating(x.dtype()) && !is_floating(dtype)) return {cast(x, dtype)};
+  return {call("heddle::bit_cast", {x, dtype})[0]};
+}
+
 Outputs cast_like(const Node& node) {
   return cast_to(node, node.value(1).dtype(), node.value(1).bits());
 }
@@ -301,6 +323,7 @@ constexpr Converter kConverters[] = {
     {"Asinh", unary, "asinh"},
     {"Atan", unary, "atan"},
     {"Atanh", unary, "atanh"},
+    {"BitCast", bit_cast},
     {"BitShift", bit_shift},
     {"BitwiseAnd", convert_binary, "and"},
     {"BitwiseNot", unary, "not"},
@@ -332,6 +355,8 @@ constexpr Converter kConverters[] = {
     {"Mul", convert_binary, "mul"},
     {"Neg", negate, "neg"},
     {"Not", logical_negation, "not"},
+    {"OptionalGetElement", identity},
+    {"OptionalHasElement", optional_has_element},
     {"Or", convert_binary, "or"},
     {"Pow", power},
     {"Reciprocal", unary, "reciprocal"},

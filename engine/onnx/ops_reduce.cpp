@@ -2,6 +2,7 @@
 
 #include "engine/onnx/converters.h"
 #include "engine/onnx/integers.h"
+#include "heddle/control_flow.h"
 
 namespace heddle::onnx {
 
@@ -114,6 +115,26 @@ Outputs cumulative_sum(const Node& node) {
                {"reverse", node.integer("reverse", 0) != 0}})};
 }
 
+/// One product after the other, each of all other dimensions at once.
+Outputs cumulative_product(const Node& node) {
+  const Tensor x = node.tensor(0);
+  const std::int64_t axis = node.axis(node.known_number(1, "axis"), x.rank());
+  const bool exclusive = node.integer("exclusive", 0) != 0;
+  Ints order = range_of(0, x.rank());
+  std::swap(order[0], order[static_cast<std::size_t>(axis)]);
+  const Tensor slices = permute(x, order);
+  SymInts sizes = slices.shape();
+  sizes.erase(sizes.begin());
+  const Tensor ones = expand(Tensor::scalar_int(x.dtype(), 1), sizes);
+  const auto step = [&](const Tensor& before, const Tensor& slice) {
+    const Tensor after = before * slice;
+    return std::pair(after, exclusive ? before + Tensor::scalar_int(x.dtype(), 0) : after);
+  };
+  const Tensor products =
+      scan(ones, slices, step, {.reverse = node.integer("reverse", 0) != 0}).second;
+  return {permute(products, order)};
+}
+
 Outputs top_k(const Node& node) {
   const Tensor x = node.tensor(0);
   const SymInt k = node.has(1) ? node.known_size(1, "K") : SymInt(node.integer("k", 1));
@@ -129,6 +150,7 @@ Outputs top_k(const Node& node) {
 constexpr Converter kConverters[] = {
     {"ArgMax", arg_reduce, "argmax"},
     {"ArgMin", arg_reduce, "argmin"},
+    {"CumProd", cumulative_product},
     {"CumSum", cumulative_sum},
     {"ReduceL1", composite<l1>},
     {"ReduceL2", real<l2>},

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/onnx/converters.h"
+#include "engine/onnx/resize_weights.h"
 
 namespace heddle::onnx {
 
@@ -112,12 +113,56 @@ Outputs upsample(const Node& node) {
   return resized(node, x, std::move(sizes), std::move(scales), "asymmetric", "floor");
 }
 
+/// Which part of each dimension a crop takes: begins, then ends. @throws ModelError.
+std::pair<std::vector<double>, std::vector<double>> crop_of(const Node& node, std::size_t rank,
+                                                            bool crops) {
+  std::vector<double> begins(rank, 0.0);
+  std::vector<double> ends(rank, 1.0);
+  if (!crops) return {begins, ends};
+  const std::vector<double> roi = node.known_reals(1, "roi");
+  const auto middle = roi.begin() + static_cast<std::ptrdiff_t>(roi.size() / 2);
+  if (roi.size() % 2 != 0) node.malformed("roi", "begins and ends", std::to_string(roi.size()));
+  return {spread(node, {roi.begin(), middle}, begins), spread(node, {middle, roi.end()}, ends)};
+}
+
+/// The sizes of dimensions that change become part of what is compiled.
+Outputs by_weights(const Node& node, const Tensor& x, const SymInts& sizes,
+                   const std::vector<double>& scales) {
+  const ResizeRules rules{
+      .mode = mode_of(node),
+      .coordinates = node.string("coordinate_transformation_mode", "half_pixel"),
+      .nearest = node.string("nearest_mode", "round_prefer_floor"),
+      .cubic_a = node.number("cubic_coeff_a", -0.75),
+      .exclude_outside = node.integer("exclude_outside", 0) != 0,
+      .antialias = node.integer("antialias", 0) != 0,
+      .extrapolation = node.number("extrapolation_value", 0)};
+  const auto [begins, ends] =
+      crop_of(node, sizes.size(), rules.coordinates == "tf_crop_and_resize");
+  std::vector<ResizedDim> dims;
+  for (std::size_t k = 0; k < sizes.size(); ++k) {
+    const auto axis = static_cast<std::int64_t>(k);
+    const SymInt size = x.size(axis);
+    const bool stays = (scales.empty() || scales[k] == 1) && begins[k] == 0 && ends[k] == 1 &&
+                       sizes[k].to_string() == size.to_string();
+    if (stays) continue;
+    ResizedDim dim{.axis = axis,
+                   .in = size.value(),
+                   .out = sizes[k].value(),
+                   .begin = begins[k],
+                   .end = ends[k]};
+    if (dim.out < 0) node.malformed("sizes", "0 or more", std::to_string(dim.out));
+    dim.scale =
+        scales.empty() ? static_cast<double>(dim.out) / static_cast<double>(dim.in) : scales[k];
+    dims.push_back(dim);
+  }
+  const Tensor result = resized_by_weights(node, x, dims, rules);
+  return {result.dtype() == x.dtype() ? result : cut_to(result, x.dtype())};
+}
+
 Outputs resize(const Node& node) {
   if (node.opset() < 11) return upsample(node);
   const Tensor x = node.tensor(0);
   const std::string coordinates = node.string("coordinate_transformation_mode", "half_pixel");
-  if (coordinates == "tf_crop_and_resize") node.unsupported("tf_crop_and_resize");
-  if (node.integer("antialias", 0) != 0) node.unsupported("antialias");
   std::vector<double> scales;
   SymInts sizes;
   if (node.has(3)) {
@@ -128,6 +173,8 @@ Outputs resize(const Node& node) {
                     std::vector<double>(static_cast<std::size_t>(x.rank()), 1.0));
     sizes = sizes_by(node, x, scales);
   }
+  if (coordinates == "tf_crop_and_resize" || node.integer("antialias", 0) != 0)
+    return by_weights(node, x, sizes, scales);
   return resized(node, x, std::move(sizes), std::move(scales), coordinates,
                  node.string("nearest_mode", "round_prefer_floor"));
 }

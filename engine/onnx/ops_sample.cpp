@@ -1,8 +1,9 @@
-// GridSample: elements of x between its points.
+// GridSample: elements of x between its points; and AffineGrid, which says where.
 
 #include <vector>
 
 #include "engine/onnx/converters.h"
+#include "engine/onnx/sampling.h"
 
 namespace heddle::onnx {
 
@@ -34,13 +35,6 @@ Sampling sampling_of(const Node& node) {
   sampling.corners = node.integer("align_corners", 0) != 0;
   return sampling;
 }
-
-/// One element that is read along a dimension, and how much it counts.
-struct Tap {
-  Tensor index;   ///< i64, inside x
-  Tensor inside;  ///< bool; undefined where that is always so
-  Tensor weight;  ///< undefined: 1
-};
 
 /// Positions along one dimension of x, of `length` elements.
 class Axis {
@@ -94,42 +88,6 @@ class Axis {
   Tensor range_;  ///< from `low_` to where the elements end
 };
 
-/// Sums over the taps of dimension `d` and all later ones. `row`: the elements' positions so far, i64[N, 1, points].
-class WeightedSum {
- public:
-  WeightedSum(const Tensor& x, std::vector<std::vector<Tap>> taps, SymInts sizes)
-      : x_(reshape(x, {x.size(0), x.size(1), product(std::span(sizes).subspan(2))})),
-        taps_(std::move(taps)),
-        sizes_(std::move(sizes)) {}
-
-  Tensor all() const { return from(0, {}, {}); }
-
- private:
-  Tensor from(std::size_t d, const Tensor& row, const Tensor& inside) const {
-    if (d == taps_.size()) return read(row, inside);
-    Tensor sum;
-    for (const Tap& tap : taps_[d]) {
-      const Tensor next = row.defined() ? row * size_tensor(sizes_[d + 2]) + tap.index : tap.index;
-      const Tensor both = inside.defined() ? logical_and(inside, tap.inside) : tap.inside;
-      Tensor value = from(d + 1, next, both);
-      if (tap.weight.defined()) value = value * cast(tap.weight, value.dtype());
-      sum = sum.defined() ? sum + value : value;
-    }
-    return sum;
-  }
-
-  Tensor read(const Tensor& row, const Tensor& inside) const {
-    const SymInts all{x_.size(0), x_.size(1), row.size(2)};
-    const Tensor value =
-        one("gather_elements", {x_, expand(row, all)}, {{"axis", std::int64_t{2}}});
-    return inside.defined() ? where(inside, value, Tensor::scalar_int(x_.dtype(), 0)) : value;
-  }
-
-  Tensor x_;
-  std::vector<std::vector<Tap>> taps_;
-  SymInts sizes_;
-};
-
 /// Rows of the grid name points of x, their first number one of the last dimension.
 Outputs grid_sample(const Node& node) {
   const Sampling sampling = sampling_of(node);
@@ -155,12 +113,60 @@ Outputs grid_sample(const Node& node) {
     const Tensor numbers = reshape(slice(grid, -1, k, k + 1), {sizes[0], 1, points});
     taps.push_back(Axis(sampling, sizes[d + 2], grid.dtype()).taps(numbers));
   }
-  const Tensor sampled = WeightedSum(x, std::move(taps), sizes).all();
+  const Tensor sampled = weighted_sum(x, std::move(taps));
   shape.insert(shape.begin() + 1, sizes[1]);
   return {cast(reshape(sampled, shape), dtype)};
 }
 
-constexpr Converter kConverters[] = {{"GridSample", grid_sample}};
+/// -1 to 1 in `size` steps: the centres of the outermost elements, or their outer edges.
+Tensor evenly_spaced(const SymInt& size, bool corners, DType dtype) {
+  const Tensor at = iota({size}, 0, dtype);
+  const Tensor count = cast(size_tensor(size), dtype);
+  if (corners) return at * 2.0 / (count - 1.0) - 1.0;
+  return (at * 2.0 + 1.0) / count - 1.0;
+}
+
+/// theta [N, 2, 3] or [N, 3, 4] and sizes (N, C, spatial...): where the elements of a tensor of these sizes lie in another
+/// that each theta maps it to, [N, spatial..., 2 or 3]. The last spatial dimension's number comes first.
+Outputs affine_grid(const Node& node) {
+  const Tensor given = node.tensor(0);
+  const SymInts sizes = node.known(1, "size");
+  const std::size_t spatial = sizes.size() - 2;
+  if (sizes.size() != 4 && sizes.size() != 5)
+    node.malformed("size", "four or five sizes", std::to_string(sizes.size()));
+  if (given.rank() != 3 || given.size(1) != SymInt(spatial) || given.size(2) != SymInt(spatial + 1))
+    node.malformed("theta", "two or three rows of one number more", listed(given.shape()));
+  if (!is_floating(given.dtype()))
+    node.malformed("theta", "real numbers", std::string(name_of(given.dtype())));
+  const Tensor theta = given.dtype() == f64 ? given : cast(given, f32);
+  const bool corners = node.integer("align_corners", 0) != 0;
+  const SymInts space(sizes.begin() + 2, sizes.end());
+  std::vector<Tensor> rows;
+  for (std::size_t d = 0; d <= spatial; ++d) {
+    SymInts thin(spatial + 1, SymInt(1));
+    SymInts wide = space;
+    wide.push_back(1);
+    if (d == spatial) {
+      rows.push_back(expand(Tensor::scalar(theta.dtype(), 1), wide));
+      continue;
+    }
+    const std::size_t k = spatial - 1 - d;
+    thin[k] = space[k];
+    rows.push_back(expand(reshape(evenly_spaced(space[k], corners, theta.dtype()), thin), wide));
+  }
+  const SymInt points = product(space);
+  const Tensor places =
+      reshape(concat(rows, static_cast<std::int64_t>(spatial)), {points, spatial + 1});
+  SymInts result{given.size(0)};
+  result.insert(result.end(), space.begin(), space.end());
+  result.push_back(spatial);
+  return {cast(reshape(matmul(places, transpose(theta, 1, 2)), result), given.dtype())};
+}
+
+constexpr Converter kConverters[] = {
+    {"AffineGrid", affine_grid},
+    {"GridSample", grid_sample},
+};
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "engine/onnx/converters.h"
+#include "heddle/control_flow.h"
 #include "heddle/custom_op.h"
 
 namespace heddle::onnx {
@@ -78,7 +79,7 @@ Outputs non_max_suppression(const Node& node) {
   return {first_rows(kept[0], kept[1])};
 }
 
-/// The distinct elements of a vector: what Unique gives.
+/// The distinct elements of a vector, or rows of a matrix: what Unique gives.
 struct Distinct {
   Tensor values, firsts, inverse, counts;
 };
@@ -89,11 +90,21 @@ std::pair<Tensor, Tensor> sorted(const Tensor& x) {
   return {results[0], results[1]};
 }
 
+/// Rows of a matrix by their first numbers, equal ones by the next: sorted by one column after the other, the last first.
+Tensor order_of_rows(const Tensor& x) {
+  const auto step = [](const Tensor& order, const Tensor& column) {
+    return std::pair(gather(order, sorted(gather(column, order)).second), std::tuple<>());
+  };
+  return scan(iota({x.size(0)}), transpose(x, 0, 1), step, {.reverse = true}).first;
+}
+
 Distinct distinct_of(const Tensor& x) {
-  const auto [values, from] = sorted(x);
+  const Tensor from = x.rank() == 1 ? sorted(x).second : order_of_rows(x);
+  const Tensor values = gather(x, from);
   const Tensor at = iota({x.size(0)});
-  const Tensor before = gather(values, maximum(at - 1, 0));
-  const Tensor is_first = logical_or(equal(at, 0), not_equal(values, before));
+  Tensor differs = not_equal(values, gather(values, maximum(at - 1, 0)));
+  if (x.rank() == 2) differs = any(differs, {1});
+  const Tensor is_first = logical_or(equal(at, 0), differs);
   const Tensor starts = reshape(nonzero(is_first), {-1});
   const Tensor number = cumsum(cast(is_first, i64), 0) - 1;
   const SymInt kept = starts.size(0);
@@ -116,15 +127,22 @@ Distinct by_first(const Distinct& distinct) {
 
 Outputs unique(const Node& node) {
   const Tensor x = node.tensor(0);
-  const bool is_vector = x.rank() == 1;
-  if (node.has_attr("axis")) {
-    node.axis(node.integer("axis", 0), x.rank());
-    if (!is_vector) node.unsupported("slices along an axis");
-  }
-  const Tensor flat = is_vector ? x : reshape(x, {-1});
-  Distinct distinct = distinct_of(x.dtype() == boolean ? cast(flat, u8) : flat);
+  Ints order = range_of(0, x.rank());
+  const bool of_slices = node.has_attr("axis");
+  if (of_slices)
+    std::swap(order[0],
+              order[static_cast<std::size_t>(node.axis(node.integer("axis", 0), x.rank()))]);
+  const Tensor turned = of_slices ? permute(x, order) : reshape(x, {-1});
+  SymInts sizes = turned.shape();
+  const bool has_rows = sizes.size() > 1;
+  const Tensor rows =
+      has_rows ? reshape(turned, {sizes[0], product(std::span(sizes).subspan(1))}) : turned;
+  Distinct distinct = distinct_of(x.dtype() == boolean ? cast(rows, u8) : rows);
   if (node.integer("sorted", 1) == 0) distinct = by_first(distinct);
-  return {cast(distinct.values, x.dtype()), distinct.firsts, distinct.inverse, distinct.counts};
+  sizes[0] = distinct.values.size(0);
+  Tensor values = cast(distinct.values, x.dtype());
+  if (has_rows) values = permute(reshape(values, sizes), order);
+  return {values, distinct.firsts, distinct.inverse, distinct.counts};
 }
 
 constexpr Converter kConverters[] = {

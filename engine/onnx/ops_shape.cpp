@@ -227,9 +227,27 @@ Outputs convert_concat(const Node& node) {
   return {with_reals(joined, node.values())};
 }
 
+/// Parts of a known vector; nothing where they are not all of it, which split says of tensors.
+std::optional<Outputs> split_ints(const Value& x, const SymInts& sizes) {
+  if (!x.is_shape_like() || x.rank() != 1) return {};
+  const SymInts ints = *x.ints();
+  Outputs parts;
+  std::size_t begin = 0;
+  for (const SymInt& size : sizes) {
+    if (size.is_symbolic() || size.value() < 0) return {};
+    const auto count = static_cast<std::size_t>(size.value());
+    if (count > ints.size() - begin) return {};
+    const auto from = ints.begin() + static_cast<std::ptrdiff_t>(begin);
+    parts.push_back(Value::of_ints({from, from + size.value()}, false, x.dtype()));
+    begin += count;
+  }
+  if (begin != ints.size()) return {};
+  return parts;
+}
+
 Outputs convert_split(const Node& node) {
-  const Tensor x = node.tensor(0);
-  const std::int64_t axis = node.axis(node.integer("axis", 0), x.rank());
+  const Value& value = node.value(0);
+  const std::int64_t axis = node.axis(node.integer("axis", 0), value.rank());
   SymInts sizes;
   if (node.has(1)) {
     sizes = node.known(1, "split");
@@ -238,13 +256,15 @@ Outputs convert_split(const Node& node) {
   } else {
     const auto count = static_cast<std::int64_t>(node.output_count());
     if (count == 0) node.malformed("outputs", "one or more", "none");
-    const SymInt size = x.size(axis);
+    const SymInt size = value.shape()[static_cast<std::size_t>(axis)];
     const SymInt part = (size + (count - 1)) / count;
     for (std::int64_t k = 0; k + 1 < count; ++k) sizes.push_back(part);
     sizes.push_back(size - part * (count - 1));
   }
+  if (auto parts = split_ints(value, sizes)) return *parts;
   Outputs outputs;
-  for (Tensor& part : split(x, std::move(sizes), axis)) outputs.push_back(std::move(part));
+  for (Tensor& part : split(value.tensor(), std::move(sizes), axis))
+    outputs.push_back(std::move(part));
   return outputs;
 }
 
@@ -390,6 +410,31 @@ Outputs convert_pad(const Node& node) {
   return {one("pad", {kept, value}, std::move(attrs))};
 }
 
+/// Sizes of some dimensions: cut at both ends, or with zeros there, one more at the high end where they are odd.
+Outputs center_crop_pad(const Node& node) {
+  Tensor x = node.tensor(0);
+  const SymInts wanted = node.known(1, "shape");
+  const Ints axes = node.axes(node.integers("axes", range_of(0, x.rank())), x.rank());
+  if (axes.size() != wanted.size())
+    node.malformed("shape", std::to_string(axes.size()) + " sizes", listed(wanted));
+  SymInts low(static_cast<std::size_t>(x.rank()), SymInt(0));
+  SymInts high = low;
+  for (std::size_t k = 0; k < axes.size(); ++k) {
+    const std::int64_t axis = axes[k];
+    if (!wanted[k].is_symbolic() && wanted[k].value() < 0)
+      node.malformed("shape", "sizes of at least 0", listed(wanted));
+    const SymInt missing = wanted[k] - x.size(axis);
+    if (missing < 0) {
+      const SymInt begin = (x.size(axis) - wanted[k]) / 2;
+      x = slice(x, axis, begin, begin + wanted[k]);
+    } else {
+      low[static_cast<std::size_t>(axis)] = missing / 2;
+      high[static_cast<std::size_t>(axis)] = missing - missing / 2;
+    }
+  }
+  return {pad(x, low, high, Tensor::scalar_int(x.dtype(), 0))};
+}
+
 /// The size of the blocks, of which as many elements go into channels.
 std::int64_t block_of(const Node& node) {
   constexpr std::int64_t kLargestBlock = 1 << 24;
@@ -425,6 +470,7 @@ Outputs space_to_depth(const Node& node) {
 }
 
 constexpr Converter kConverters[] = {
+    {"CenterCropPad", center_crop_pad},
     {"Concat", convert_concat},
     {"DepthToSpace", depth_to_space},
     {"Expand", convert_expand},

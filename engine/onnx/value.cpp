@@ -290,7 +290,7 @@ const std::string& Value::source() const { return state_->source; }
 void Value::note_source(std::span<const Value> operands) {
   if (!defined() || !state_->source.empty() || !is_computed()) return;
   for (const Value& operand : operands) {
-    if (!operand.defined() || !operand.is_computed()) continue;
+    if (!operand.defined() || !operand.is_computed() || operand.is_shape_like()) continue;
     const bool other = !state_->source.empty() && operand.source() != state_->source;
     if (operand.source().empty() || other) {
       state_->source.clear();

@@ -76,7 +76,7 @@ class Value {
   bool is_shape_like() const;
   /// The graph input that this value is; empty if it is computed.
   const std::string& input_name() const;
-  /// The graph input that this value is or that alone, with constants, it is computed from; empty otherwise.
+  /// The graph input that this value is or that alone, with constants and sizes, it is computed from; empty otherwise.
   const std::string& source() const;
   /// Says so of a value that was just computed from `operands`.
   void note_source(std::span<const Value> operands);

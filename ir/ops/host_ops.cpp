@@ -5,6 +5,7 @@ namespace heddle::ir::ops {
 std::vector<std::unique_ptr<CustomOp>> host_ops() {
   std::vector<std::unique_ptr<CustomOp>> ops;
   ops.push_back(as_size_op());
+  ops.push_back(bit_cast_op());
   ops.push_back(non_max_suppression_op());
   return ops;
 }

@@ -10,6 +10,7 @@
 namespace heddle::ir::ops {
 
 std::unique_ptr<CustomOp> as_size_op();
+std::unique_ptr<CustomOp> bit_cast_op();
 std::unique_ptr<CustomOp> non_max_suppression_op();
 
 /// All of them.

@@ -28,13 +28,6 @@ std::string text_of_run(const ModelBuilder& model, const std::vector<Tensor>& in
   return "no error";
 }
 
-void set_ints(NodeProto& node, const std::string& name, const std::vector<std::int64_t>& values) {
-  AttributeProto& attribute = *node.add_attribute();
-  attribute.set_name(name);
-  attribute.set_type(AttributeProto::INTS);
-  for (const std::int64_t value : values) attribute.add_ints(value);
-}
-
 void set_string(NodeProto& node, const std::string& name, const std::string& value) {
   AttributeProto& attribute = *node.add_attribute();
   attribute.set_name(name);
@@ -94,7 +87,7 @@ TEST(Hostile, NeighboursInChannelsThatAreNotThere) {
 TEST(Hostile, AnOutputShapeOfTooFewSizes) {
   ModelBuilder model;
   model.input("x", {"1", "1", "8", "8"}).input("w", {"1", "1", "3", "3"}).output("y");
-  set_ints(model.node("ConvTranspose", {"x", "w"}, {"y"}), "output_shape", {9});
+  ModelBuilder::set_ints(model.node("ConvTranspose", {"x", "w"}, {"y"}), "output_shape", {9});
   EXPECT_EQ(
       text_of_run(model, {ones({1, 1, 8, 8}), ones({1, 1, 3, 3})}),
       "ConvTranspose: output_shape at the_ConvTranspose (ai.onnx ConvTranspose): expected one "
@@ -157,8 +150,8 @@ TEST(Hostile, WindowsThatReachPastEveryNumber) {
     ModelBuilder model;
     model.input("x", {"1", "1", "8", "8"}).output("y");
     NodeProto& node = model.node("MaxPool", {"x"}, {"y"});
-    set_ints(node, "kernel_shape", kernel);
-    set_ints(node, name, values);
+    ModelBuilder::set_ints(node, "kernel_shape", kernel);
+    ModelBuilder::set_ints(node, name, values);
     set_string(node, "auto_pad", "SAME_UPPER");
     return text_of_run<ShapeError>(model, {ones({1, 1, 8, 8})});
   };

@@ -178,6 +178,20 @@ TEST(KnownIntegers, ASliceMayStepFurtherThanItsEnd) {
 }
 
 /// Rows without elements are counted, not walked: 2^40 of them would take minutes.
+TEST(KnownIntegers, SizesThatAreSplitAreSizes) {
+  ModelBuilder model;
+  model.input("x", {"n", "m"}).output("y");
+  model.node("Shape", {"x"}, {"sizes"});
+  model.node("Split", {"sizes"}, {"rows", "columns"});
+  model.node("Concat", {"columns", "rows"}, {"turned"});
+  ModelBuilder::set_int(*model.graph().mutable_node(2), "axis", 0);
+  model.node("Reshape", {"x", "turned"}, {"y"});
+  Engine engine = model.load();
+  EXPECT_THAT(engine.run({ones({2, 3})})[0].sizes(), ElementsAre(3, 2));
+  EXPECT_THAT(engine.run({ones({4, 5})})[0].sizes(), ElementsAre(5, 4));
+  EXPECT_EQ(engine.stats().compiles, 1u);
+}
+
 TEST(KnownIntegers, EmptyRowsCostNothing) {
   ModelBuilder model;
   model.output("y", TensorProto::INT64).ints("none", {}).ints("shape", {0, std::int64_t{1} << 40});

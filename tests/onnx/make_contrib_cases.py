@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes what ONNX Runtime gives for ops of com.microsoft: tests/onnx/contrib_cases.zip, in the ONNX backend-test layout.
+"""Writes what ONNX Runtime gives for ops of com.microsoft, and for standard ones in forms that ONNX's own cases lack:
+tests/onnx/contrib_cases.zip, in the ONNX backend-test layout.
 
 usage: make_contrib_cases.py      (needs: pip install onnxruntime onnx numpy)
 
@@ -44,18 +45,22 @@ class Cases:
     def write(self, path, data):
         self.file.writestr(zipfile.ZipInfo(path, (2026, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED)
 
-    def add(self, case, op, inputs, outputs, symbolic=True, integer_outputs=(), **attributes):
-        """`inputs`: arrays, None where one is absent; `outputs`: how many."""
-        given = {f"i{k}": x for k, x in enumerate(inputs) if x is not None}
+    def add(
+        self, case, op, inputs, outputs, symbolic=True, integer_outputs=(), known=(), domain="com.microsoft", **attributes
+    ):
+        """`inputs`: arrays, None where one is absent, constants of the model where `known` has their number; `outputs`:
+        how many."""
+        given = {f"i{k}": x for k, x in enumerate(inputs) if x is not None and k not in known}
         names = [f"i{k}" if x is not None else "" for k, x in enumerate(inputs)]
         results = [f"o{k}" for k in range(outputs)]
-        node = helper.make_node(op, names, results, domain="com.microsoft", **attributes)
+        node = helper.make_node(op, names, results, domain=domain, **attributes)
         kind = lambda k: TensorProto.INT32 if k in integer_outputs else TensorProto.FLOAT
         graph = helper.make_graph(
             [node],
             case,
             [described(name, x, symbolic) for name, x in given.items()],
             [helper.make_tensor_value_info(name, kind(k), None) for k, name in enumerate(results)],
+            [numpy_helper.from_array(inputs[k], f"i{k}") for k in known if inputs[k] is not None],
         )
         opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
@@ -138,7 +143,8 @@ def rotary_embedding(cases):
 
 
 def group_query_attention(cases):
-    def add(case, queries, lengths, past, packed=False, rotary=True, bias=False, positions=False, **attributes):
+    def add(case, queries, lengths, past, packed=False, rotary=True, bias=False, positions=False, sink=False,
+            **attributes):
         """`lengths`: keys of each sequence, with this call's; `past`: how long the caches are."""
         batch = len(lengths)
         caches = floats(batch, SHARED, past, WIDE), floats(batch, SHARED, past, WIDE)
@@ -155,6 +161,7 @@ def group_query_attention(cases):
         at = [[max(length - queries, 0) + k for k in range(queries)] for length in lengths]
         inputs += [numpy.array(at) if positions else None]
         inputs += [floats(1, HEADS, queries, max(lengths)) if bias else None]
+        inputs += [floats(HEADS) * 4 if sink else None]
         while inputs[-1] is None:
             inputs.pop()
         attributes |= {"num_heads": HEADS, "kv_num_heads": SHARED, "do_rotary": int(rotary)}
@@ -175,6 +182,10 @@ def group_query_attention(cases):
     add("chunk", 4, [10], 6)
     add("bias", 1, [7, 7], 6, bias=True)
     add("positions", 1, [7, 5], 6, positions=True)
+    add("sink", 5, [5, 5], 0, sink=True)
+    add("sink_decode", 1, [10, 8], 9, sink=True, local_window_size=4)
+    add("sink_bias", 1, [7, 7], 6, sink=True, bias=True, softcap=0.5)
+    add("smooth_softmax", 1, [7, 4], 16, smooth_softmax=1)
 
 
 def embed_layer_normalization(cases):
@@ -194,6 +205,81 @@ def embed_layer_normalization(cases):
     add("positions", ids, segments, words, places, kinds, *norm, None, at, outputs=3)
 
 
+def sizes(*numbers):
+    return numpy.array(numbers, numpy.int64)
+
+
+def standard(cases, op, case, *inputs, **attributes):
+    cases.add(f"{op.lower()}_{case}", op, inputs, 1, domain="", **attributes)
+
+
+def boxes(count, most):
+    corners = numpy.sort(random.random((count, 2, 2)) * most, axis=1)
+    return corners.reshape(count, 4).astype(numpy.float32)
+
+
+def regions(cases):
+    x, images = floats(2, 3, 9, 11), sizes(1, 0, 1, 1)
+    some = boxes(4, 22)
+
+    def align(case, given, **attributes):
+        attributes |= {"output_height": 2, "output_width": 3, "spatial_scale": 0.5}
+        standard(cases, "RoiAlign", case, x, given, images, **attributes)
+
+    align("adaptive", some)
+    align("adaptive_output_half_pixel", some, coordinate_transformation_mode="output_half_pixel")
+    align("adaptive_max", some, mode="max")
+    align("beyond_edges", some * 2 - 11, sampling_ratio=3)
+    numbered = numpy.concatenate([images[:, None].astype(numpy.float32), some], axis=1)
+    standard(cases, "MaxRoiPool", "plain", x, numbered, pooled_shape=[3, 2], spatial_scale=0.5)
+    numbered[:, 1:] = numbered[:, 1:] * 2 - 9
+    standard(cases, "MaxRoiPool", "beyond_edges", x, numbered, pooled_shape=[2, 4])
+
+
+def windows(cases):
+    x = floats(2, 4, 7, 6)
+    offset, mask = floats(2, 2 * 6 * 2, 5, 5) * 4, floats(2, 2 * 6, 5, 5)
+    attributes = {"group": 2, "offset_group": 2, "pads": [1, 1, 0, 1], "strides": [1, 1], "dilations": [1, 1]}
+    w = floats(6, 2, 3, 2)
+    offset, mask = floats(2, 2 * 6 * 2, 6, 7) * 4, floats(2, 2 * 6, 6, 7)
+    standard(cases, "DeformConv", "groups", x, w, offset, floats(6), mask, **attributes)
+    attributes |= {"strides": [2, 1], "dilations": [2, 3], "offset_group": 1}
+    standard(cases, "DeformConv", "strides_and_dilations", x, w, floats(2, 12, 2, 5) * 2, **attributes)
+    image, block = sizes(7, 8), sizes(3, 2)
+    attributes = {"strides": [2, 1], "dilations": [1, 2], "pads": [1, 0, 2, 1]}
+    standard(cases, "Col2Im", "strides", floats(2, 3 * 6, 4 * 7), image, block, known={1, 2}, **attributes)
+    standard(cases, "Col2Im", "one_dimension", floats(2, 4, 6), sizes(9), sizes(4), known={1, 2}, pads=[0, 0],
+             dilations=[1], strides=[1])
+    matrices = floats(3, 2, 5, 5)
+    matrices[0, 0, 2] = matrices[0, 0, 1] * 2  # singular
+    matrices[0, 1, 0, 0] = 0
+    standard(cases, "Det", "batches", matrices)
+
+
+def resizes(cases):
+    x = floats(2, 3, 9, 7)
+
+    def add(case, rows, columns, crop=None, **attributes):
+        region = None if crop is None else numpy.array(crop, numpy.float32)
+        standard(cases, "Resize", case, x, region, None, sizes(2, 3, rows, columns), known={1, 3}, **attributes)
+
+    crops = {"coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 3.0}
+    add("crop", 5, 11, [0, 0, 0.2, -0.1, 1, 1, 0.7, 1.2], mode="linear", **crops)
+    add("crop_of_one", 1, 1, [0, 0, 0.2, 0.1, 1, 1, 0.7, 0.6], mode="linear", **crops)
+    add("crop_nearest", 5, 4, [0, 0, 0.9, 0.3, 1, 1, 0.1, 1.0], mode="nearest", **crops)
+    add("antialias", 4, 3, mode="linear", antialias=1, exclude_outside=1)
+    add("antialias_cubic", 4, 5, mode="cubic", antialias=1, exclude_outside=1)
+    add("antialias_wider", 4, 12, mode="cubic", antialias=1, exclude_outside=1, cubic_coeff_a=-0.5)
+
+
+def signals(cases):
+    signal, step = floats(2, 50, 1), numpy.array(7, numpy.int64)
+    length = numpy.array(16, numpy.int64)
+    standard(cases, "STFT", "window", signal, step, floats(16), length, known={1, 3})
+    standard(cases, "STFT", "both_sides", signal, step, None, length, known={1, 3}, onesided=0)
+    standard(cases, "STFT", "pairs", floats(2, 50, 2), step, floats(16), None, known={1}, onesided=0)
+
+
 def main():
     cases = Cases(pathlib.Path(__file__).parent / "contrib_cases.zip")
     for family in (
@@ -202,6 +288,10 @@ def main():
         rotary_embedding,
         group_query_attention,
         embed_layer_normalization,
+        regions,
+        windows,
+        resizes,
+        signals,
     ):
         family(cases)
     cases.file.close()

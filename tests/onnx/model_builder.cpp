@@ -68,6 +68,14 @@ void ModelBuilder::set_int(NodeProto& node, const std::string& name, std::int64_
   attribute.set_i(value);
 }
 
+void ModelBuilder::set_ints(NodeProto& node, const std::string& name,
+                            const std::vector<std::int64_t>& values) {
+  AttributeProto& attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(AttributeProto::INTS);
+  for (const std::int64_t value : values) attribute.add_ints(value);
+}
+
 TensorProto& ModelBuilder::initializer(const std::string& name,
                                        const std::vector<std::int64_t>& dims, int dtype) {
   TensorProto& tensor = *graph().add_initializer();

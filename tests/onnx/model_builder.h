@@ -42,6 +42,8 @@ class ModelBuilder {
   static void fill(NodeProto& node, const std::string& op, const std::vector<std::string>& inputs,
                    const std::vector<std::string>& outputs, const std::string& domain = {});
   static void set_int(NodeProto& node, const std::string& name, std::int64_t value);
+  static void set_ints(NodeProto& node, const std::string& name,
+                       const std::vector<std::int64_t>& values);
 
   std::string bytes() const;
   Engine load(const onnx::Constants& constants = {}) const;

@@ -14,9 +14,14 @@ import sys
 
 ONNX = "1.23.2"
 NEEDED = ["onnx", "numpy", "protobuf", "ml_dtypes", "typing_extensions"]
-LEAST_PASSED = 1435
+LEAST_PASSED = 1532
 # ONNX's evaluator rounds between the steps of an op, a kernel at its end: results may differ by some units in the last place.
-FEW_BITS = {"bf16": "1.6e-2", "fp16": "2e-3"}
+FEW_BITS = {
+    "bf16": ["--rtol", "1.6e-2"],
+    "fp16": ["--rtol", "2e-3"],
+    # Where numbers cancel each other, what is left of them is rounding alone.
+    "dft_inverse": ["--atol", "1e-6"],
+}
 
 
 def write_cases(wheels, folder):
@@ -69,7 +74,7 @@ def main():
         name = case["case"]
         bits = precision_of(name)
         if bits:
-            again = verify(command, [os.path.join(folder, "node", name)], "--rtol", FEW_BITS[bits])
+            again = verify(command, [os.path.join(folder, "node", name)], *FEW_BITS[bits])
             if again["failed"] == 0:
                 passed += 1
                 continue

@@ -24,13 +24,6 @@ void set_text(NodeProto& node, const std::string& name, const std::string& value
   attribute.set_s(value);
 }
 
-void set_ints(NodeProto& node, const std::string& name, const std::vector<std::int64_t>& values) {
-  AttributeProto& attribute = *node.add_attribute();
-  attribute.set_name(name);
-  attribute.set_type(AttributeProto::INTS);
-  for (const std::int64_t value : values) attribute.add_ints(value);
-}
-
 Tensor random_floats(std::mt19937& random, Sizes sizes, float low, float high) {
   Tensor tensor = Tensor::empty(f32, std::move(sizes));
   for (std::int64_t k = 0; k < tensor.count(); ++k)
@@ -62,7 +55,7 @@ TEST(Select, CompressByAConditionThatTheRunComputes) {
   model.initializer("half", {}, TensorProto::FLOAT).add_float_data(0.5f);
   model.ints("last", {1});
   model.node("ReduceMax", {"x"}, {"largest"});
-  set_ints(*model.graph().mutable_node(0), "axes", {1});
+  ModelBuilder::set_ints(*model.graph().mutable_node(0), "axes", {1});
   ModelBuilder::set_int(*model.graph().mutable_node(0), "keepdims", 0);
   model.node("Greater", {"largest", "half"}, {"large"});
   ModelBuilder::set_int(model.node("Compress", {"x", "large"}, {"rows"}), "axis", -2);
@@ -216,6 +209,21 @@ TEST(Select, DistinctElementsWithPlacesAndCounts) {
   }
 }
 
+TEST(Select, DistinctSlicesAlongAnAxis) {
+  ModelBuilder model;
+  model.input("x", {"n", "m"}).output("y").output("at", TensorProto::INT64);
+  model.output("inverse", TensorProto::INT64).output("count", TensorProto::INT64);
+  NodeProto& node = model.node("Unique", {"x"}, {"y", "at", "inverse", "count"});
+  ModelBuilder::set_int(node, "axis", 1);
+  Engine engine = model.load();
+  const auto got = engine.run({Tensor::of<float>({2, 1, 2, 1, 2, 0, 5, 0, 4, 0}, {2, 5})});
+  EXPECT_THAT(got[0].sizes(), ElementsAre(2, 3));
+  EXPECT_THAT(got[0].to_doubles(), ElementsAre(1, 1, 2, 4, 5, 0));
+  EXPECT_THAT(got[1].to_doubles(), ElementsAre(3, 1, 0));
+  EXPECT_THAT(got[2].to_doubles(), ElementsAre(2, 1, 2, 0, 2));
+  EXPECT_THAT(got[3].to_doubles(), ElementsAre(1, 1, 3));
+}
+
 TEST(Select, ARangeUpToANumberThatTheRunComputes) {
   for (const bool real : {false, true}) {
     const int dtype = real ? TensorProto::FLOAT : TensorProto::INT64;
@@ -366,10 +374,10 @@ TEST(Sample, LpPoolWithALastWindowThatReachesPastTheEnd) {
           model.proto().mutable_opset_import(0)->set_version(18);
           model.input("x", {"1", "1", "w"}).output("y");
           NodeProto& node = model.node("LpPool", {"x"}, {"y"});
-          set_ints(node, "kernel_shape", {kernel});
-          set_ints(node, "strides", {stride});
-          set_ints(node, "pads", {pads, pads});
-          set_ints(node, "dilations", {dilation});
+          ModelBuilder::set_ints(node, "kernel_shape", {kernel});
+          ModelBuilder::set_ints(node, "strides", {stride});
+          ModelBuilder::set_ints(node, "pads", {pads, pads});
+          ModelBuilder::set_ints(node, "dilations", {dilation});
           ModelBuilder::set_int(node, "ceil_mode", 1);
           ModelBuilder::set_int(node, "p", 3);
           Engine engine = model.load();

@@ -28,7 +28,7 @@ class HEDDLE_API NeedsValueError : public UnsupportedError {
   std::string input_;
 };
 
-/// An engine over the model in `path` (opset 1 to 21 of ai.onnx; external data beside the file). Weights stay mapped
+/// An engine over the model in `path` (opset 1 to 28 of ai.onnx; external data beside the file). Weights stay mapped
 /// from the files: replace such a file by renaming, do not write into it. Declared dtypes of outputs
 /// are held to what the nodes give when the model is traced; their declared sizes are taken as hints.
 /// @throws ModelError (malformed, hostile), UnsupportedError naming node, op and domain.
