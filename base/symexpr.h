@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace heddle::base {
@@ -35,10 +36,36 @@ using SymbolExprs = std::map<Symbol, SymExpr>;
 /// `sizes_positive`), an Unbacked >= 0, anything else unbounded.
 struct Facts {
   struct Range;
-  std::map<Symbol, Range> ranges;
   bool sizes_positive = false;
 
+  const std::map<Symbol, Range>& ranges() const { return ranges_; }
   void set_range(Symbol symbol, SymExpr low, SymExpr high);
+  void set_range(Symbol symbol, Range range);
+  void set_low(Symbol symbol, SymExpr low);
+
+  /// Facts with the same number, unless it is 0, have the same ranges; those of others may be the same too.
+  std::uint64_t version() const { return version_.number; }
+  /// Bits (symbol_bit() of symexpr_node.h) of the symbols whose range may be a single value, and perhaps of others.
+  std::uint64_t single_valued() const { return single_valued_; }
+
+ private:
+  /// What is moved from has none.
+  struct Version {
+    Version() = default;
+    Version(const Version&) = default;
+    Version(Version&& other) noexcept : number(std::exchange(other.number, 0)) {}
+    Version& operator=(const Version&) = default;
+    Version& operator=(Version&& other) noexcept {
+      number = std::exchange(other.number, 0);
+      return *this;
+    }
+    std::uint64_t number = 0;
+  };
+  void note(Symbol symbol, const Range& range);
+
+  std::map<Symbol, Range> ranges_;
+  Version version_;
+  std::uint64_t single_valued_ = 0;
 };
 
 /// An immutable integer expression in canonical form: a polynomial over atoms, where an atom is a

@@ -3,10 +3,14 @@
 // within all ranges show it long before a proof gives up.
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <utility>
+#include <vector>
 
 #include "base/symexpr.h"
 #include "base/symexpr_memo.h"
 #include "base/symexpr_node.h"
+#include "base/symexpr_value.h"
 #include "heddle/error.h"
 
 namespace heddle::base {
@@ -34,15 +38,13 @@ class Sample {
 
   /// The value of `expr`; nothing where a range is empty, or the value is none.
   std::optional<std::int64_t> evaluate(const SymExpr& expr) {
-    std::vector<Symbol> symbols;
-    expr.collect_symbols(symbols);
-    if (!std::ranges::all_of(symbols, [&](Symbol symbol) { return assign(symbol); }))
-      return std::nullopt;
+    const auto lookup = [this](Symbol symbol) { return value_of(symbol); };
     try {
-      return expr.evaluate(values_);
+      const std::int64_t value = Evaluator(lookup).value(expr);
+      if (is_possible_) return value;
     } catch (const Error&) {
-      return std::nullopt;
     }
+    return std::nullopt;
   }
 
  private:
@@ -51,18 +53,25 @@ class Sample {
     return (symbol.id % 2 == 0) == (ends_ == Ends::LowOfEven);
   }
 
-  bool assign(Symbol symbol) {
-    if (values_.contains(symbol)) return true;
+  std::int64_t value_of(Symbol symbol) {
+    for (const auto& [known, value] : values_)
+      if (known == symbol) return value;
     std::optional<std::int64_t> low = least_of(symbol, facts_);
     std::optional<std::int64_t> high;
-    if (const auto found = facts_.ranges.find(symbol); found != facts_.ranges.end()) {
+    if (const auto found = facts_.ranges().find(symbol); found != facts_.ranges().end()) {
       const Facts::Range& range = found->second;
-      if (range.low && !(low = evaluate(*range.low))) return false;
-      if (range.high && !(high = evaluate(*range.high))) return false;
+      if (range.low) low = end(*range.low);
+      if (range.high) high = end(*range.high);
     }
-    if (low && high && *low > *high) return false;
-    values_[symbol] = choose(symbol, low, high);
-    return true;
+    if (low && high && *low > *high) is_possible_ = false;
+    values_.emplace_back(symbol, choose(symbol, low, high));
+    return values_.back().second;
+  }
+
+  std::optional<std::int64_t> end(const SymExpr& expr) {
+    const std::optional<std::int64_t> value = evaluate(expr);
+    if (!value) is_possible_ = false;
+    return value;
   }
 
   std::int64_t choose(Symbol symbol, std::optional<std::int64_t> low,
@@ -75,7 +84,8 @@ class Sample {
 
   const Facts& facts_;
   const Ends ends_;
-  SymbolValues values_;
+  bool is_possible_ = true;  ///< no range that was looked at is empty
+  std::vector<std::pair<Symbol, std::int64_t>> values_;
 };
 
 /// Whether `expr` is negative for values that the facts allow.
@@ -110,15 +120,15 @@ class Prover {
   };
 
   std::optional<SymExpr> low(Symbol symbol) const {
-    const auto found = facts_.ranges.find(symbol);
-    if (found != facts_.ranges.end() && found->second.low) return found->second.low;
+    const auto found = facts_.ranges().find(symbol);
+    if (found != facts_.ranges().end() && found->second.low) return found->second.low;
     const auto least = least_of(symbol, facts_);
     return least ? std::optional(SymExpr(*least)) : std::nullopt;
   }
 
   std::optional<SymExpr> high(Symbol symbol) const {
-    const auto found = facts_.ranges.find(symbol);
-    return found == facts_.ranges.end() ? std::nullopt : found->second.high;
+    const auto found = facts_.ranges().find(symbol);
+    return found == facts_.ranges().end() ? std::nullopt : found->second.high;
   }
 
   /// Every symbol has a constant low end (else false); written as low + something, no coefficient
@@ -199,8 +209,8 @@ class Prover {
     return std::ranges::any_of(atoms, [&](const SymNodePtr& atom) {
       if (atom->kind != Kind::Symbol) return SymExprAccess::make(atom).mentions(symbol);
       if (atom->symbol == symbol) return false;
-      const auto found = facts_.ranges.find(atom->symbol);
-      if (found == facts_.ranges.end()) return false;
+      const auto found = facts_.ranges().find(atom->symbol);
+      if (found == facts_.ranges().end()) return false;
       const Facts::Range& range = found->second;
       return (range.low && range.low->mentions(symbol)) ||
              (range.high && range.high->mentions(symbol));
@@ -280,18 +290,32 @@ class Prover {
 }  // namespace
 
 void Facts::set_range(Symbol symbol, SymExpr low, SymExpr high) {
-  ranges.insert_or_assign(symbol, Range{std::move(low), std::move(high)});
+  set_range(symbol, Range{std::move(low), std::move(high)});
+}
+
+void Facts::set_range(Symbol symbol, Range range) {
+  note(symbol, ranges_.insert_or_assign(symbol, std::move(range)).first->second);
+}
+
+void Facts::set_low(Symbol symbol, SymExpr low) {
+  Range& range = ranges_[symbol];
+  range.low = std::move(low);
+  note(symbol, range);
+}
+
+void Facts::note(Symbol symbol, const Range& range) {
+  static std::atomic<std::uint64_t> last_version{0};
+  version_.number = 1 + last_version.fetch_add(1, std::memory_order_relaxed);
+  if (range.low && range.high && *range.low == *range.high) single_valued_ |= symbol_bit(symbol);
 }
 
 bool provably_nonnegative(const SymExpr& expr, const Facts& facts) try {
   if (expr.is_constant()) return expr.constant() >= 0;
   Prover prover(facts);
   if (prover.at_once(expr)) return true;
-  FactsMemo& memo = FactsMemo::of_this_thread();
-  if (const auto known = memo.at(expr, facts).nonnegative) return *known;
-  const bool proven = !has_counterexample(expr, facts) && prover.nonnegative(expr);
-  memo.at(expr, facts).nonnegative = proven;
-  return proven;
+  std::optional<bool>& known = FactsMemo::of_this_thread().at(expr, facts).nonnegative;
+  if (!known) known = !has_counterexample(expr, facts) && prover.nonnegative(expr);
+  return *known;
 } catch (const ShapeError&) {
   return false;  // bounds beyond 64 bits prove nothing
 }

@@ -8,19 +8,21 @@
 namespace heddle::base {
 namespace {
 
-constexpr std::size_t kMostAnswers = 2048;
+/// A power of two.
+constexpr std::size_t kPlaces = 4096;
+constexpr std::size_t kMostFacts = 1024;
 
 std::uint64_t hash(const Facts& facts) {
   const auto end = [](const std::optional<SymExpr>& one) { return one ? one->hash() : 1; };
   std::uint64_t key = facts.sizes_positive ? 1 : 0;
-  for (const auto& [symbol, range] : facts.ranges)
+  for (const auto& [symbol, range] : facts.ranges())
     key = combine(combine(combine(key, symbol.id), end(range.low)), end(range.high));
   return key;
 }
 
 bool same(const Facts& a, const Facts& b) {
   return a.sizes_positive == b.sizes_positive &&
-         std::ranges::equal(a.ranges, b.ranges, [](const auto& x, const auto& y) {
+         std::ranges::equal(a.ranges(), b.ranges(), [](const auto& x, const auto& y) {
            return x.first == y.first && x.second.low == y.second.low &&
                   x.second.high == y.second.high;
          });
@@ -28,34 +30,41 @@ bool same(const Facts& a, const Facts& b) {
 
 }  // namespace
 
-std::size_t FactsMemo::Hash::operator()(const Key& key) const {
-  return combine(key.expr.hash(), reinterpret_cast<std::uintptr_t>(key.facts));
-}
-
 FactsMemo& FactsMemo::of_this_thread() {
   thread_local FactsMemo memo;
   return memo;
 }
 
 FactsMemo::Answers& FactsMemo::at(const SymExpr& expr, const Facts& facts) {
-  const auto known = answers_.find({expr, kept(facts)});
-  if (known != answers_.end()) return known->second;
-  if (answers_.size() >= kMostAnswers) {
-    answers_.clear();
-    facts_.clear();
-    recent_ = {};
-  }
-  return answers_[{expr, kept(facts)}];
+  if (facts_.size() >= kMostFacts) clear();
+  if (places_.empty()) places_.resize(kPlaces);
+  const Facts* own = kept(facts);
+  const std::uint64_t key = combine(expr.hash(), reinterpret_cast<std::uintptr_t>(own));
+  Place& place = places_[key % kPlaces];
+  if (place.facts != own || place.expr != expr) place = {expr, own, {}};
+  return place.answers;
+}
+
+void FactsMemo::clear() {
+  places_.clear();
+  facts_.clear();
+  recent_ = {};
 }
 
 const Facts* FactsMemo::kept(const Facts& facts) {
-  for (const Facts*& recent : recent_)
-    if (recent != nullptr && same(*recent, facts)) {
-      std::swap(recent, recent_[0]);
-      return recent_[0];
-    }
+  const std::uint64_t version = facts.version();
+  for (Recent& recent : recent_) {
+    if (recent.facts == nullptr) break;
+    const bool same_version = version != 0 && recent.version == version &&
+                              recent.facts->sizes_positive == facts.sizes_positive;
+    if (!same_version && !same(*recent.facts, facts)) continue;
+    recent.version = version;
+    std::swap(recent, recent_[0]);
+    return recent_[0].facts;
+  }
   std::shift_right(recent_.begin(), recent_.end(), 1);
-  return recent_[0] = found_or_kept(facts);
+  recent_[0] = {found_or_kept(facts), version};
+  return recent_[0].facts;
 }
 
 const Facts* FactsMemo::found_or_kept(const Facts& facts) {

@@ -5,13 +5,14 @@
 #include <memory>
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "base/symexpr.h"
 
 namespace heddle::base {
 
-/// The statements of a kernel, and of the next one, ask the same again and again with the same facts. Answers are kept
-/// until they are many.
+/// The statements of a kernel, and of the next one, ask the same again and again with the same facts. An answer is kept
+/// until another one takes its place.
 class FactsMemo {
  public:
   struct Answers {
@@ -25,23 +26,26 @@ class FactsMemo {
   Answers& at(const SymExpr& expr, const Facts& facts);
 
  private:
-  struct Key {
+  /// Of `facts`, one of facts_; null: nothing is here.
+  struct Place {
     SymExpr expr;
-    const Facts* facts;  ///< of facts_
-    friend bool operator==(const Key&, const Key&) = default;
+    const Facts* facts = nullptr;
+    Answers answers;
   };
-  struct Hash {
-    std::size_t operator()(const Key& key) const;
+  struct Recent {
+    const Facts* facts = nullptr;
+    std::uint64_t version = 0;  ///< of those that it was asked for with
   };
 
   /// The same facts among facts_.
   const Facts* kept(const Facts& facts);
   const Facts* found_or_kept(const Facts& facts);
+  void clear();
 
-  /// Of facts_, those that were asked for last: comparing them takes less than a hash.
-  std::array<const Facts*, 4> recent_{};
+  /// Those that were asked for last: comparing them takes less than a hash.
+  std::array<Recent, 4> recent_{};
   std::unordered_multimap<std::uint64_t, std::unique_ptr<const Facts>> facts_;  ///< by their hash
-  std::unordered_map<Key, Answers, Hash> answers_;
+  std::vector<Place> places_;  ///< by a hash of expression and facts; none until they are asked for
 };
 
 }  // namespace heddle::base

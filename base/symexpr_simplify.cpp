@@ -11,6 +11,20 @@ namespace {
 
 using Kind = SymExpr::Kind;
 
+/// Whether a monomial is symbols alone, none of which is a single value.
+bool stays(const SymNode& monomial, const Facts& facts) {
+  if (monomial.depth != 0 || (monomial.symbols & facts.single_valued()) != 0) return false;
+  const auto is_symbol = [](const SymNodePtr& factor) { return factor->kind == Kind::Symbol; };
+  return monomial.kind == Kind::Symbol ||
+         (monomial.kind == Kind::Product && std::ranges::all_of(monomial.factors, is_symbol));
+}
+
+bool stays(const SymExpr& expr, const Facts& facts) {
+  const Polynomial polynomial(expr);
+  return std::ranges::all_of(
+      polynomial.terms(), [&facts](const SymTerm& term) { return stays(*term.monomial, facts); });
+}
+
 class Simplifier {
  public:
   explicit Simplifier(const Facts& facts) : facts_(facts) {}
@@ -28,6 +42,10 @@ class Simplifier {
     sum.reserve(polynomial.terms().size());
     sum.add(polynomial.constant());
     for (const SymTerm& term : polynomial.terms()) {
+      if (stays(*term.monomial, facts_)) {
+        sum.add(term.coefficient, term.monomial);
+        continue;
+      }
       SymExpr product = term.coefficient;
       for (const SymNodePtr& factor : factors_of(term.monomial)) product *= atom(factor);
       sum.add(product);
@@ -46,8 +64,8 @@ class Simplifier {
 
   /// A symbol whose range is a single value is that value.
   SymExpr symbol(const SymNodePtr& node) const {
-    const auto found = facts_.ranges.find(node->symbol);
-    if (found == facts_.ranges.end()) return SymExprAccess::make(node);
+    const auto found = facts_.ranges().find(node->symbol);
+    if (found == facts_.ranges().end()) return SymExprAccess::make(node);
     const Facts::Range& range = found->second;
     const bool single = range.low && range.high && *range.low == *range.high;
     return single && !range.low->mentions(node->symbol) ? *range.low : SymExprAccess::make(node);
@@ -137,7 +155,7 @@ class Simplifier {
 }  // namespace
 
 SymExpr SymExpr::simplify(const Facts& facts) const {
-  if (is_constant()) return *this;
+  if (is_constant() || stays(*this, facts)) return *this;
   FactsMemo& memo = FactsMemo::of_this_thread();
   if (const auto& known = memo.at(*this, facts).simple) return *known;
   SymExpr result = Simplifier(facts).run(*this);

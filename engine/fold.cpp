@@ -53,7 +53,7 @@ class FixedSteps::Impl {
  public:
   Impl(jit::Program& program, std::vector<ir::Literal>& fixed, jit::CompileService& compiler,
        jit::ConstantCache* constants)
-      : program_(program), fixed_(fixed), kernels_(program.kernels.size()) {
+      : program_(program), fixed_(fixed), compiler_(compiler), kernels_(program.kernels.size()) {
     const std::size_t buffers = program.record.buffers.size();
     writers_.resize(buffers, 0);
     for (const ir::PlanStep& step : steps())
@@ -72,15 +72,12 @@ class FixedSteps::Impl {
         result_bytes_.push_back(bytes_of(buffer(root(id))));
       }
     }
-    find_results(compiler, constants);
-    for (std::size_t k = 0; k < folded_.size(); ++k) {
-      const std::uint32_t kernel = steps()[k].kernel;
-      if (folded_[k] && found_.empty() && !kernels_[kernel].valid())
-        kernels_[kernel] = compiler.submit(program.kernels[kernel].nest);
-    }
+    if (!expects_results(constants)) submit_kernels();
   }
 
   std::size_t run() {
+    if (!key_.empty()) found_ = constants_->find(key_, result_bytes_);
+    if (found_.empty()) submit_kernels();
     for (std::size_t k = 0; k < results_.size() && !found_.empty(); ++k)
       fixed_[results_[k]] = literal_at(buffer(results_[k]), found_[k]);
     for (std::size_t k = 0; k < folded_.size() && found_.empty(); ++k)
@@ -143,13 +140,23 @@ class FixedSteps::Impl {
     program_.constants.push_back(std::make_shared<const ir::Literal>(fixed_[id]));
   }
 
-  /// Looks for all results on disk, where they are large enough for that to be worth it.
-  void find_results(const jit::CompileService& compiler, jit::ConstantCache* constants) {
+  /// Whether all results seem to be on disk, where they are large enough for that to be worth it: they are read while other
+  /// kernels are compiled.
+  bool expects_results(jit::ConstantCache* constants) {
     const std::size_t bytes = std::reduce(result_bytes_.begin(), result_bytes_.end());
-    if (constants == nullptr || bytes < jit::ConstantCache::kLeastBytes) return;
+    if (constants == nullptr || bytes < jit::ConstantCache::kLeastBytes) return false;
     constants_ = constants;
-    key_ = results_key(compiler);
-    found_ = constants->find(key_, result_bytes_);
+    key_ = results_key(compiler_);
+    return constants->has(key_);
+  }
+
+  /// Has the kernels of the steps compiled in the background.
+  void submit_kernels() {
+    for (std::size_t k = 0; k < folded_.size(); ++k) {
+      const std::uint32_t kernel = steps()[k].kernel;
+      if (folded_[k] && !kernels_[kernel].valid())
+        kernels_[kernel] = compiler_.submit(program_.kernels[kernel].nest);
+    }
   }
 
   void store_results() {
@@ -208,6 +215,7 @@ class FixedSteps::Impl {
 
   jit::Program& program_;
   std::vector<ir::Literal>& fixed_;
+  jit::CompileService& compiler_;
   std::vector<std::shared_future<jit::CpuKernelPtr>> kernels_;  ///< of the program's kernels
   std::vector<std::uint32_t>
       writers_;                    ///< steps that write each buffer: more than one may not fold

@@ -17,7 +17,7 @@ std::vector<ir::Literal> fixed_buffers(const jit::Program& program, const ir::Gr
 /// The steps of a program whose operands are all fixed and whose sizes are all constant.
 class FixedSteps {
  public:
-  /// Finds them, and their results on disk, or has their kernels compiled in the background.
+  /// Finds them and, unless their results seem to be on disk, has their kernels compiled in the background.
   /// @param constants  null: none are kept on disk
   FixedSteps(jit::Program& program, std::vector<ir::Literal>& fixed, jit::CompileService& compiler,
              jit::ConstantCache* constants);
@@ -28,7 +28,7 @@ class FixedSteps {
   /// Of each step of the program, whether it is one.
   const std::vector<bool>& folded() const;
 
-  /// Runs them, but for those whose results were found. Their results become constants in `fixed`, and they leave the program.
+  /// Takes their results from the disk, or runs them. Their results become constants in `fixed`, and they leave the program.
   /// @return how many there were.
   std::size_t run();
 

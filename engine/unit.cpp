@@ -74,6 +74,7 @@ Unit::Unit(jit::Program program, std::vector<ir::Literal> fixed, const BuildOpti
     : program_(std::move(program)), fixed_(std::move(fixed)) {
   check_plans_ = wants_check(options.engine);
   cache_bytes_ = options.cache_bytes;
+  compiler_ = options.compiler;
   constants_ = options.constants;
   if (options.autotune) verdicts_ = &options.compiler->library_verdicts();
   computed_sizes_ = ir::computed_sizes(program_.graph);

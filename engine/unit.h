@@ -146,6 +146,7 @@ class Unit {
                                            const base::SymbolValues& sizes, int threads,
                                            NestedPlans& known) const;
   void bind_launch(ir::StepId step, BoundSteps& plan) const;
+  void bind_library(ir::StepId begin, ir::StepId end, BoundSteps& plan) const;
   scheduler::BoundStep bind_step(ir::StepId step, BoundSteps& plan) const;
   std::shared_ptr<const BoundSteps> bind_nested(const base::SymbolValues& sizes, int threads,
                                                 NestedPlans& known) const;
@@ -163,6 +164,7 @@ class Unit {
   std::int64_t fixed_bytes_ = 0;
   bool check_plans_ = false;
   std::int64_t cache_bytes_ = 0;
+  jit::CompileService* compiler_ = nullptr;
   jit::ConstantCache* constants_ =
       nullptr;  ///< null: packed operands of library calls are not kept
   const jit::LibraryVerdicts* verdicts_ = nullptr;  ///< null: library calls are not measured

@@ -218,10 +218,7 @@ scheduler::BoundStep Unit::bind_step(ir::StepId step, BoundSteps& plan) const {
     for (const auto& nested : plan.regions[at]->plans)
       bound.scratch_bytes = std::max(bound.scratch_bytes, nested->scratch_bytes);
   } else {
-    plan.library[at] = jit::bind_library_call(
-        *kernel.library, library_operands(step, plan.sizes), plan.threads,
-        {.verdicts = verdicts_, .constants = constants_, .bytes = fixed_bytes_});
-    bound.run = run_library;
+    bound.run = run_library;  // bind_library() was there
     bound.code = plan.library[at].get();
     bound.extent = plan.library[at]->extent();
     bound.scratch_bytes = plan.library[at]->scratch_bytes();
@@ -280,6 +277,21 @@ std::optional<Error::Parts> Unit::refused(const BoundSteps& plan) const {
   return std::nullopt;
 }
 
+/// Makes the library calls of steps [begin, end), each by itself: a library may take milliseconds for one.
+void Unit::bind_library(ir::StepId begin, ir::StepId end, BoundSteps& plan) const {
+  std::vector<ir::StepId> calls;
+  for (ir::StepId step = begin; step < end; ++step)
+    if (program_.kernels[schedule_.record.steps[step].kernel].library != nullptr)
+      calls.push_back(step);
+  compiler_->for_each(calls.size(), [&](std::size_t k) {
+    const ir::StepId step = calls[k];
+    const jit::ProgramKernel& kernel = program_.kernels[schedule_.record.steps[step].kernel];
+    plan.library[step - begin] = jit::bind_library_call(
+        *kernel.library, library_operands(step, plan.sizes), plan.threads,
+        {.verdicts = verdicts_, .constants = constants_, .bytes = fixed_bytes_});
+  });
+}
+
 /// Nested plans, and the custom ops and launches of a device first: their arenas and workspaces are buffers of this one.
 void Unit::bind_phase(BoundSteps& plan, NestedPlans& known) const {
   const ir::StepId begin = phases_.begin(plan.phase);
@@ -314,6 +326,7 @@ void Unit::bind_phase(BoundSteps& plan, NestedPlans& known) const {
   }
   bind_memory(plan);
   if (check_plans_ && phases_.is_last(plan.phase)) check_steps(*this, plan);
+  bind_library(begin, end, plan);
   for (ir::StepId step = begin; step < end; ++step) {
     plan.steps.push_back(bind_step(step, plan));
     plan.scratch_bytes = std::max(plan.scratch_bytes, plan.steps.back().scratch_bytes);

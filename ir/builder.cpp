@@ -157,7 +157,7 @@ GraphBuilder::GraphBuilder(std::string name, std::shared_ptr<ShapeEnv> env)
 /// Most passes over most graphs ask for no name, and putting all into the map takes as long as going over the graph.
 void GraphBuilder::note_names() {
   for (const NodePtr& node : unnoted_)
-    for (const std::string& name : node->names()) taken_.emplace(name, 1);
+    for (const std::string& name : node->names()) taken_.try_emplace(name, 1);
   unnoted_.clear();
 }
 
@@ -166,12 +166,12 @@ std::string GraphBuilder::unique_name(std::string wanted, std::string_view prefi
   for (char& c : wanted)
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '.') c = '_';
   const bool generated = wanted.empty();
-  if (!generated && taken_.emplace(wanted, 1).second) return wanted;
+  if (!generated && taken_.try_emplace(wanted, 1).second) return wanted;
   const std::string stem = generated ? std::string(prefix) : wanted + "_";
   std::uint32_t& next = generated ? generated_[std::string(prefix)] : taken_[wanted];
   for (;;) {
     std::string candidate = stem + std::to_string(next++);
-    if (taken_.emplace(candidate, 1).second) return candidate;
+    if (taken_.try_emplace(candidate, 1).second) return candidate;
   }
 }
 
@@ -312,7 +312,7 @@ const Node* GraphBuilder::with_inputs(const NodePtr& node, std::span<const Value
     ++reinferred_;
   }
   assign_storages(*made, node.get());
-  for (const std::string& name : made->names_) taken_.emplace(name, 1);
+  for (const std::string& name : made->names_) taken_.try_emplace(name, 1);
   data_->nodes.push_back(made);
   return made.get();
 }

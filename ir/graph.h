@@ -8,8 +8,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
+#include "base/hash.h"
 #include "base/location.h"
 #include "ir/attr.h"
 #include "ir/meta.h"
@@ -29,6 +31,12 @@ struct Value {
   friend auto operator<=>(const Value&, const Value&) = default;
   /// "%name" of a one-output node, "%name.1" otherwise, or the output's own name.
   std::string name() const;
+
+  struct Hash {
+    std::size_t operator()(const Value& value) const {
+      return base::combine(reinterpret_cast<std::uintptr_t>(value.node), value.index);
+    }
+  };
 };
 
 /// One operation: op, operands, attributes, what its outputs are. Never changes once made.
@@ -246,7 +254,7 @@ class GraphBuilder {
   std::shared_ptr<ShapeEnv> env_;
   std::shared_ptr<Graph::Data> data_;
   std::vector<NodePtr> unnoted_;                                 ///< their names belong in taken_
-  std::map<std::string, std::uint32_t, std::less<>> taken_;      ///< name → next suffix
+  std::unordered_map<std::string, std::uint32_t> taken_;         ///< name → next suffix
   std::map<std::string, std::uint32_t, std::less<>> generated_;  ///< prefix → next number
   std::size_t reinferred_ = 0;
 };
@@ -292,7 +300,7 @@ class Rewriter {
   bool visit_node(const NodePtr& node, Visit visit, void* state);
 
   GraphBuilder* builder_ = nullptr;
-  std::map<Value, Value> values_;
+  std::unordered_map<Value, Value, Value::Hash> values_;
   std::vector<std::size_t> dropped_;  ///< write-backs
 };
 

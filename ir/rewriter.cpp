@@ -83,6 +83,7 @@ Graph Rewriter::run(const Graph& graph, Visit visit, void* state) {
   builder.adopt(graph);
   Rewriter rewriter;
   rewriter.builder_ = &builder;
+  rewriter.values_.reserve(graph.nodes().size());
   bool changed = false;
   for (const NodePtr& node : graph.nodes()) {
     if (is_input(*node)) {

@@ -32,6 +32,38 @@ std::string environment(const char* name) {
   return text == nullptr ? std::string() : std::string(text);
 }
 
+/// Numbers that several threads take until none is left.
+class SharedWork {
+ public:
+  SharedWork(std::size_t count, const std::function<void(std::size_t)>& work)
+      : count_(count), work_(&work), errors_(count) {}
+
+  void take_all() {
+    for (std::size_t k = next_.fetch_add(1); k < count_; k = next_.fetch_add(1)) {
+      try {
+        (*work_)(k);
+      } catch (...) {
+        errors_[k] = std::current_exception();
+      }
+      if (done_.fetch_add(1) + 1 == count_) done_.notify_all();
+    }
+  }
+
+  /// Until all calls have returned. Who comes later finds nothing to do.
+  void wait() const {
+    for (std::size_t done = done_.load(); done != count_; done = done_.load()) done_.wait(done);
+    for (const std::exception_ptr& error : errors_)
+      if (error != nullptr) std::rethrow_exception(error);
+  }
+
+ private:
+  const std::size_t count_;
+  const std::function<void(std::size_t)>* const work_;  ///< its owner waits until all is done
+  std::vector<std::exception_ptr> errors_;
+  std::atomic<std::size_t> next_{0};
+  std::atomic<std::size_t> done_{0};
+};
+
 }  // namespace
 
 struct CompileService::State {
@@ -48,6 +80,7 @@ struct CompileService::State {
   }
 
   CpuKernelPtr make(const Nest& nest, const std::string& key);
+  std::size_t most_threads() const;
   void enqueue(Task task);
   void work();
   void stop();
@@ -167,12 +200,16 @@ CpuKernelPtr CompileService::State::make(const Nest& nest, const std::string&) {
 }
 #endif
 
+std::size_t CompileService::State::most_threads() const {
+  const unsigned processors = std::max(1u, std::thread::hardware_concurrency());
+  return options.threads != 0 ? options.threads : std::min(4u, processors);
+}
+
 /// A thread is started when none waits for a task, up to the number allowed.
 void CompileService::State::enqueue(Task task) {
   queue.push(std::move(task));
   const std::lock_guard lock(threads_mutex);
-  const unsigned processors = std::max(1u, std::thread::hardware_concurrency());
-  const std::size_t most = options.threads != 0 ? options.threads : std::min(4u, processors);
+  const std::size_t most = most_threads();
   if (!threads.empty() && (queue.size() <= 0 || threads.size() >= most)) return;
   if (auto thread = CompileThread::start([this] { work(); })) threads.push_back(std::move(thread));
   HD_CHECK(!threads.empty(), "a compile thread could not be started");
@@ -231,6 +268,22 @@ std::shared_future<CpuKernelPtr> CompileService::submit(std::shared_ptr<const Ne
   std::shared_future<CpuKernelPtr> future = task.get_future().share();
   state_->enqueue(std::move(task));
   return future;
+}
+
+void CompileService::for_each(std::size_t count, const std::function<void(std::size_t)>& work) {
+  const auto shared = std::make_shared<SharedWork>(count, work);
+  const auto help = [shared]() -> CpuKernelPtr {
+    shared->take_all();
+    return nullptr;
+  };
+  try {
+    for (std::size_t k = 1; k < std::min(count, state_->most_threads()); ++k)
+      state_->enqueue(Task(help));
+  } catch (const std::exception&) {
+    // Without help, or with less, it takes longer.
+  }
+  shared->take_all();
+  shared->wait();
 }
 
 CompileCounters CompileService::counters() const {

@@ -2,7 +2,9 @@
 // machine.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
@@ -68,6 +70,10 @@ class CompileService {
   CpuKernelPtr compile(const Nest& nest);
   /// The same on a compile thread with a stack of its own.
   std::shared_future<CpuKernelPtr> submit(std::shared_ptr<const Nest> nest);
+
+  /// Calls `work` with each number below `count`, here and on compile threads that have nothing else to do: what others
+  /// have these compile is not waited for. The first of its exceptions, by number, is thrown when all calls have returned.
+  void for_each(std::size_t count, const std::function<void(std::size_t)>& work);
 
   CompileCounters counters() const;
   /// The disk cache; null: it is off. Other compilers keep their code there too.

@@ -99,6 +99,12 @@ std::vector<ConstantCache::Piece> ConstantCache::find(std::string_view key,
   return pieces;
 }
 
+bool ConstantCache::has(std::string_view key) const {
+  const std::string path = files_.path_of(key);
+  std::error_code error;
+  return !path.empty() && std::filesystem::exists(path, error);
+}
+
 void ConstantCache::store(std::string key, std::vector<Piece> pieces,
                           std::vector<std::size_t> bytes) {
   const std::lock_guard lock(mutex_);

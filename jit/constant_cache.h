@@ -47,6 +47,8 @@ class ConstantCache {
   /// The pieces kept under `key`, of these numbers of bytes, each at a multiple of 64. Mapped: not to be written to.
   /// Empty: there are none.
   std::vector<Piece> find(std::string_view key, std::span<const std::size_t> bytes) const;
+  /// Whether there is a file for `key`: find() may still find nothing in it.
+  bool has(std::string_view key) const;
   /// Has `pieces` written by a thread that nobody waits for. Where that fails, nothing is kept.
   void store(std::string key, std::vector<Piece> pieces, std::vector<std::size_t> bytes);
   /// Until nothing is left to be written.

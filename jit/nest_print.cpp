@@ -29,7 +29,7 @@ class Printer {
   std::string run() {
     text_ = "(" + std::to_string(nest_.size_count) + " sizes) {\n";
     for (const NestBuffer& buffer : nest_.buffers) line(describe(buffer));
-    for (const auto& [symbol, range] : nest_.facts.ranges) line(describe(symbol, range));
+    for (const auto& [symbol, range] : nest_.facts.ranges()) line(describe(symbol, range));
     if (nest_.facts.sizes_positive) line("fact sizes are positive");
     if (nest_.product) line(describe(*nest_.product));
     if (nest_.attention) line(describe(*nest_.attention));

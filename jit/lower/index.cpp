@@ -58,7 +58,7 @@ Index domain_axes(std::span<const SymExpr> sizes, std::uint32_t first, base::Fac
 
 void assume_elements(std::span<const SymExpr> sizes, base::Facts& facts) {
   const auto assume = [&](const SymExpr& factor) {
-    if (factor.is_symbol()) facts.ranges[factor.symbol()].low = 1;
+    if (factor.is_symbol()) facts.set_low(factor.symbol(), 1);
   };
   for (const SymExpr& size : sizes) {
     assume(size);

@@ -185,7 +185,7 @@ class Renumberer {
   void renumber_facts() {
     base::Facts facts;
     facts.sizes_positive = nest_.facts.sizes_positive;
-    for (const auto& [symbol, range] : nest_.facts.ranges) {
+    for (const auto& [symbol, range] : nest_.facts.ranges()) {
       // What was assumed of sizes has done its work; emitters read the ranges of axes.
       if (symbol.kind != Symbol::Kind::Axis && symbol.kind != Symbol::Kind::Temp) continue;
       const auto found = symbols_.find(symbol);
@@ -193,7 +193,7 @@ class Renumberer {
       base::Facts::Range renamed;
       if (range.low) renamed.low = range.low->substitute(symbols_);
       if (range.high) renamed.high = range.high->substitute(symbols_);
-      facts.ranges.emplace(found->second.symbol(), std::move(renamed));
+      facts.set_range(found->second.symbol(), std::move(renamed));
     }
     nest_.facts = std::move(facts);
   }

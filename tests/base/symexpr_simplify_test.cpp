@@ -1,5 +1,6 @@
 // What facts allow: kernel indices, bounds, and proofs.
 #include <gtest/gtest.h>
+#include <utility>
 
 #include "base/symexpr.h"
 
@@ -202,6 +203,53 @@ TEST(ProvablyNonnegative, ranges_that_depend_on_axes) {
   EXPECT_TRUE(provably_nonnegative(i0 - i1, facts));
   EXPECT_TRUE(provably_nonnegative(s0 - 1 - i1, facts));
   EXPECT_FALSE(provably_nonnegative(i1 - i0, facts));
+}
+
+/// Answers are kept for a while, by facts and expression: these differ in one of them.
+TEST(Simplify, asks_again_when_facts_change) {
+  Facts facts = loops();
+  const SymExpr rows = floordiv(i2, 32);
+  EXPECT_NE(rows.simplify(facts), SymExpr(0));
+  set_extent(facts, i2, 32);
+  EXPECT_EQ(rows.simplify(facts), SymExpr(0));
+  Facts other = facts;
+  EXPECT_EQ(rows.simplify(other), SymExpr(0));
+  set_extent(other, i2, 33);
+  EXPECT_NE(rows.simplify(other), SymExpr(0));
+  EXPECT_EQ(rows.simplify(facts), SymExpr(0));
+
+  const Facts moved = std::move(facts);
+  EXPECT_EQ(rows.simplify(moved), SymExpr(0));
+  facts = Facts();
+  EXPECT_NE(rows.simplify(facts), SymExpr(0));
+  facts.set_low(i2.symbol(), 0);
+  EXPECT_FALSE(provably_nonnegative(31 - i2, facts));
+  EXPECT_TRUE(provably_nonnegative(i2, facts));
+}
+
+TEST(Simplify, puts_the_number_of_a_single_value) {
+  Facts facts = loops();
+  const SymExpr flat = i0 * s1 + i2;
+  EXPECT_EQ(flat.simplify(facts), flat);
+  facts.set_range(i2.symbol(), 5, 5);
+  EXPECT_EQ(flat.simplify(facts), i0 * s1 + 5);
+  facts.set_range(i2.symbol(), s0, s0);
+  EXPECT_EQ(flat.simplify(facts), i0 * s1 + s0);
+  facts.set_range(i2.symbol(), 0, s0);
+  EXPECT_EQ(flat.simplify(facts), flat);
+}
+
+TEST(Simplify, of_more_questions_than_are_kept) {
+  for (int round = 0; round < 2; ++round) {
+    for (std::int64_t extent = 2; extent <= 3000; ++extent) {
+      Facts facts;
+      set_extent(facts, i0, extent);
+      ASSERT_EQ(floordiv(i0, extent).simplify(facts), SymExpr(0));
+      ASSERT_EQ(mod(i0 + 2 * extent, extent).simplify(facts), i0);
+      ASSERT_EQ(provably_nonnegative(extent - 1 - i0, facts), true);
+      ASSERT_EQ(provably_nonnegative(extent - 2 - i0, facts), false);
+    }
+  }
 }
 
 }  // namespace

@@ -8,7 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/file_place.h"
 #include "heddle/heddle.h"
+#include "heddle/mapped_file.h"
 #include "tests/jit/folder_test.h"
 
 namespace hd = heddle;
@@ -128,6 +130,34 @@ TEST_F(KeptConstantsTest, WeightsOfConvolutionsAreFoundToo) {
   const auto scaled = first_call(4);
   for (std::size_t k = 0; k < first.first.size(); ++k)
     ASSERT_NEAR(scaled.first[k], 2 * first.first[k], 1e-5 * (1 + std::abs(scaled.first[k]))) << k;
+}
+
+/// Whether weights in a file have subnormal numbers among them is kept beside them. The program of this test, as numbers, does.
+TEST_F(KeptConstantsTest, WhatWeightsInAFileHoldIsKeptToo) {
+  std::string reason;
+  const auto file = hd::MappedFile::open("/proc/self/exe", reason);
+  ASSERT_NE(file, nullptr) << reason;
+  constexpr std::int64_t kChannels = 192;
+  constexpr std::size_t kBytes = kChannels * kChannels * 9 * sizeof(float);
+  if (file->size() < kBytes || hd::base::place_in_file(file->data(), kBytes).empty())
+    GTEST_SKIP() << "the tests changed just now or lie on no local disk";
+  const auto first_call = [&](const hd::Tensor& weights) {
+    hd::Engine engine(
+        [&](const hd::Tensor& x) { return hd::conv(x, weights, {}, {1, 1}, {1, 1}, {1, 1}); },
+        {.cache_dir = folder_, .keep_constants = true});
+    const hd::Tensor result = engine.run({hd::Tensor::full(hd::f32, {1, kChannels, 9, 9}, 1)})[0];
+    const auto* bytes = static_cast<const char*>(result.data());
+    return std::string(bytes, static_cast<std::size_t>(result.count()) * sizeof(float));
+  };
+  const hd::Tensor mapped =
+      hd::Tensor::wrap(const_cast<char*>(file->data()), hd::f32, {kChannels, kChannels, 3, 3});
+  const std::string copied = first_call(mapped.clone());
+  const std::size_t files = kept().size();
+  if (files == 0) GTEST_SKIP() << "this build has no library";
+  for (int k = 0; k < 2; ++k) {
+    EXPECT_EQ(first_call(mapped), copied);
+    EXPECT_EQ(kept().size(), 2 * files + 1);
+  }
 }
 
 TEST_F(KeptConstantsTest, SmallOnesAreNotKept) {

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -134,6 +136,44 @@ TEST_F(CompileServiceTest, DumpsShowEveryStage) {
   EXPECT_EQ(read(stem + ".nest"), print(nest));
   EXPECT_NE(read(stem + ".ll").find("heddle_kernel"), std::string::npos);
   EXPECT_NE(read(stem + ".opt.ll").find("heddle_kernel"), std::string::npos);
+}
+
+TEST_F(CompileServiceTest, ForEachCallsWithEachNumberOnce) {
+  CompileService service(options());
+  for (const std::size_t count : {0, 1, 2, 100}) {
+    std::vector<std::atomic<int>> calls(count);
+    service.for_each(count, [&](std::size_t k) { ++calls[k]; });
+    for (const std::atomic<int>& number : calls) EXPECT_EQ(number, 1) << count;
+  }
+}
+
+TEST_F(CompileServiceTest, ForEachWithinForEachAndOfManyThreadsAtOnce) {
+  CompileService service(options());
+  std::atomic<int> calls{0};
+  const auto call = [&] {
+    service.for_each(8, [&](std::size_t) { service.for_each(8, [&](std::size_t) { ++calls; }); });
+  };
+  {
+    const std::jthread other(call);
+    call();
+  }
+  EXPECT_EQ(calls, 2 * 8 * 8);
+}
+
+TEST_F(CompileServiceTest, ForEachThrowsTheFirstErrorWhenAllCallsHaveReturned) {
+  CompileService service(options());
+  std::atomic<int> calls{0};
+  const auto call = [&](std::size_t k) {
+    ++calls;
+    if (k % 2 == 1) throw std::runtime_error(std::to_string(k));
+  };
+  try {
+    service.for_each(64, call);
+    ADD_FAILURE() << "no error";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "1");
+  }
+  EXPECT_EQ(calls, 64);
 }
 
 TEST(CompileThread, HasALargeStackAndIsWaitedFor) {

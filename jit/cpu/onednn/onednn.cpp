@@ -8,6 +8,7 @@
 #include <optional>
 #include <variant>
 
+#include "base/file_place.h"
 #include "heddle/error.h"
 #include "jit/cpu/onednn/conv_choice.h"
 #include "jit/cpu/onednn/primitive.h"
@@ -55,6 +56,23 @@ bool has_subnormals(const float* values, std::int64_t count) {
     if (found[lane] != 0) return true;
   return false;
 }
+
+/// The same of fixed weights. Where they lie in a file that can be told from others, a byte on disk says it: large ones are
+/// not read again at each start.
+bool has_subnormals(const FixedWeights& weights, std::int64_t count) {
+  const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
+  const void* source = weights.origin != nullptr ? weights.origin : weights.data;
+  if (weights.constants == nullptr || bytes < ConstantCache::kLeastBytes ||
+      base::place_in_file(source, bytes).empty())
+    return has_subnormals(weights.data, count);
+  std::string key = "subnormal floats\n" + source_key(source, bytes);
+  if (const auto known = weights.constants->find(key, std::array{sizeof(bool)}); !known.empty())
+    return *static_cast<const bool*>(known[0].get());
+  const auto has = std::make_shared<const bool>(has_subnormals(weights.data, count));
+  weights.constants->store(std::move(key), {has}, {sizeof(bool)});
+  return *has;
+}
+
 /// Winograd's algorithm by a kernel of ours, with all that follows it.
 class Tiles {
  public:
@@ -276,7 +294,7 @@ class Convolution final : public BoundLibraryCall {
     constexpr float kLift = 1 << 24;
     if (weights_.data == nullptr || added_ || tail_.size() == kMaxEpilogue) return;
     const bool varies = problem_.has_bias && bias_.empty() && operands[2].fixed == nullptr;
-    if (varies || !has_subnormals(weights_.data, elements_of(problem_.weights))) return;
+    if (varies || !has_subnormals(weights_, elements_of(problem_.weights))) return;
     const auto channels = static_cast<std::size_t>(problem_.result[1]);
     if (problem_.has_bias && bias_.empty()) {
       const auto* given = static_cast<const float*>(operands[2].fixed);

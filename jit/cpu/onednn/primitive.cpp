@@ -73,32 +73,22 @@ class PackedParameters {
   std::shared_ptr<const memory> find_or_make(const std::string& how, const FixedWeights& weights,
                                              const memory::desc& given, const memory::desc& wanted,
                                              Make make) {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(entries_, [](const auto& entry) { return all_expired(entry.second); });
-    std::vector<Entry>& entries = entries_[weights.data];
-    for (const Entry& entry : entries) {
-      std::shared_ptr<const memory> held = entry.packed.lock();
-      if (held && entry.factors == weights.factors && held->get_desc() == wanted) return held;
-    }
+    if (std::shared_ptr<const memory> held = find(weights, wanted)) return held;
+    // Others may make the same meanwhile: the first is kept.
     const std::vector<std::size_t> bytes{wanted.get_size()};
     const bool is_kept = weights.constants != nullptr && bytes[0] >= ConstantCache::kLeastBytes;
     std::string key;
-    std::shared_ptr<const memory> packed;
     if (is_kept) {
       key = key_of(how, weights, given, wanted);
       const std::vector<ConstantCache::Piece> found = weights.constants->find(key, bytes);
-      if (!found.empty()) packed = memory_at(found[0], wanted);
+      if (!found.empty()) return add(weights, memory_at(found[0], wanted));
     }
-    if (packed == nullptr) {
-      const std::unique_ptr<float[]> scaled = scaled_copy(weights, given);
-      const std::shared_ptr<memory> made =
-          memory_at(base::lasting_memory(wanted.get_size()), wanted);
-      make(scaled == nullptr ? const_cast<float*>(weights.data) : scaled.get(), *made);
-      packed = made;
-      if (is_kept)
-        weights.constants->store(std::move(key), {{packed, packed->get_data_handle()}}, bytes);
-    }
-    entries.push_back({weights.factors, packed});
+    const std::unique_ptr<float[]> scaled = scaled_copy(weights, given);
+    const std::shared_ptr<memory> made = memory_at(base::lasting_memory(wanted.get_size()), wanted);
+    make(scaled == nullptr ? const_cast<float*>(weights.data) : scaled.get(), *made);
+    std::shared_ptr<const memory> packed = add(weights, made);
+    if (is_kept && packed == made)
+      weights.constants->store(std::move(key), {{packed, packed->get_data_handle()}}, bytes);
     return packed;
   }
 
@@ -115,6 +105,32 @@ class PackedParameters {
     std::vector<FixedWeights::Factor> factors;
     std::weak_ptr<const memory> packed;
   };
+
+  std::shared_ptr<const memory> find(const FixedWeights& weights, const memory::desc& wanted) {
+    const std::lock_guard lock(mutex_);
+    return held(weights, wanted);
+  }
+  /// `packed`, or the same where it was added before.
+  std::shared_ptr<const memory> add(const FixedWeights& weights,
+                                    std::shared_ptr<const memory> packed) {
+    const std::lock_guard lock(mutex_);
+    if (std::shared_ptr<const memory> before = held(weights, packed->get_desc())) return before;
+    std::erase_if(entries_, [](const auto& entry) { return all_expired(entry.second); });
+    entries_[weights.data].push_back({weights.factors, packed});
+    return packed;
+  }
+  /// Under `mutex_`; null: there is none.
+  std::shared_ptr<const memory> held(const FixedWeights& weights,
+                                     const memory::desc& wanted) const {
+    const auto known = entries_.find(weights.data);
+    if (known == entries_.end()) return nullptr;
+    for (const Entry& entry : known->second) {
+      std::shared_ptr<const memory> packed = entry.packed.lock();
+      if (packed && entry.factors == weights.factors && packed->get_desc() == wanted) return packed;
+    }
+    return nullptr;
+  }
+
   static std::shared_ptr<memory> memory_at(std::shared_ptr<const void> bytes,
                                            const memory::desc& wanted) {
     struct Held {
