@@ -181,28 +181,32 @@ class GroupQueryAttention {
     const SymInt length = node_.has(3) ? cache_length() : k_.size(2);
     const Tensor k = node_.has(3) ? cached(3, k_, length) : k_;
     const Tensor v = node_.has(3) ? cached(4, v_, length) : v_;
-    const Tensor mask = mask_of(k);
     const Tensor sink = sinks();
     const double scale = node_.number("scale", 0);
     const double softcap = node_.number("softcap", 0);
     if (!sink.defined())
-      return {join_heads(attention(q_, k, v, mask, false, scale, softcap)), k, v};
-    const SymInt keys = k.size(2);
-    const Tensor y = attention(q_, lengthened(k, 2, keys + 1), lengthened(v, 2, keys + 1),
-                               with_sink(mask, sink), false, scale, softcap);
+      return {join_heads(attention(q_, k, v, mask_of(k.size(2)), false, scale, softcap)), k, v};
+    // One key more, all zeros, so that its score is what is added.
+    const SymInt keys = k.size(2) + 1;
+    Tensor added = mask_of(keys);
+    if (added.dtype() == boolean)
+      added =
+          where(added, Tensor::scalar(q_.dtype(), 0), Tensor::scalar(q_.dtype(), kMinusInfinity));
+    added = where(equal(numbered_keys(keys), size_tensor(k.size(2))), sink, added);
+    const Tensor y =
+        attention(q_, lengthened(k, 2, keys), lengthened(v, 2, keys), added, false, scale, softcap);
     return {join_heads(y), k, v};
   }
 
  private:
-  /// Which keys a query sees, or what is added to their scores.
-  Tensor mask_of(const Tensor& k) const {
+  /// Which of `count` keys a query sees, or what is added to their scores.
+  Tensor mask_of(const SymInt& count) const {
     const Tensor at = before_ + numbered_queries(q_.size(2));
-    const Tensor keys = numbered_keys(k.size(2));
+    const Tensor keys = numbered_keys(count);
     Tensor mask = less_equal(keys, at);
     const std::int64_t window = node_.integer("local_window_size", -1);
     if (window > 0) mask = logical_and(mask, greater(keys, at - window));
-    if (node_.has(10))
-      mask = where(mask, lengthened(node_.tensor(10), 3, k.size(2)), kMinusInfinity);
+    if (node_.has(10)) mask = where(mask, lengthened(node_.tensor(10), 3, count), kMinusInfinity);
     return mask;
   }
 
@@ -216,18 +220,6 @@ class GroupQueryAttention {
     }
     if (node_.integer("smooth_softmax", 0) <= 0) return {};
     return expand(Tensor::scalar(q_.dtype(), 0), {1, heads_, 1, 1});
-  }
-
-  /// A mask of keys, with one key more behind them: all zeros, so that its score is what is added.
-  Tensor with_sink(const Tensor& mask, const Tensor& sink) const {
-    const Tensor zero = Tensor::scalar(q_.dtype(), 0);
-    const Tensor added = mask.dtype() == boolean
-                             ? where(mask, zero, Tensor::scalar(q_.dtype(), kMinusInfinity))
-                             : mask;
-    SymInts sizes = added.shape();
-    sizes[1] = heads_;
-    const SymInts last{sizes[0], heads_, sizes[2], 1};
-    return concat({expand(added, sizes), expand(sink, last)}, 3);
   }
 
   void read_operands() {
