@@ -280,6 +280,33 @@ def signals(cases):
     standard(cases, "STFT", "pairs", floats(2, 50, 2), step, floats(16), None, known={1}, onesided=0)
 
 
+def few_bits(cases):
+    """MatMulNBits. ONNX Runtime's kernels for rows of one digit round otherwise: accuracy level 4 is left out."""
+
+    def add(case, depth, columns, bits, block, zero=None, bias=False, **attributes):
+        blocks = -(-depth // block)
+        numbers = random.integers(0, 256, (columns, blocks, block * bits // 8), numpy.uint8)
+        scales = (random.random((columns, blocks)) * 0.02 + 0.001).astype(numpy.float32)
+        zeros = {
+            None: None,
+            "packed": random.integers(0, 256, (columns, -(-blocks * bits // 8)), numpy.uint8),
+            "real": floats(columns, blocks) * 4,
+        }[zero]
+        inputs = [floats(BATCH, QUERIES, depth), numbers, scales, zeros, None, floats(columns) if bias else None]
+        cases.add("nbits_" + case, "MatMulNBits", inputs, 1, known={1, 2, 3, 5}, K=depth, N=columns, bits=bits,
+                  block_size=block, **attributes)
+
+    add("four", 128, 70, 4, 32)
+    add("four_zeros", 128, 70, 4, 32, "packed")
+    add("four_real_zeros", 128, 70, 4, 32, "real")
+    add("four_bias", 128, 70, 4, 32, bias=True)
+    add("part_of_a_block", 100, 70, 4, 32, "packed")
+    add("one_block", 64, 33, 4, 64, "packed")
+    add("eight", 128, 70, 8, 32, "packed")
+    add("two", 128, 70, 2, 32, "packed")
+    add("small", 16, 3, 4, 16)
+
+
 def main():
     cases = Cases(pathlib.Path(__file__).parent / "contrib_cases.zip")
     for family in (
@@ -292,6 +319,7 @@ def main():
         windows,
         resizes,
         signals,
+        few_bits,
     ):
         family(cases)
     cases.file.close()
