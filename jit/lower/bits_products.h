@@ -52,6 +52,8 @@ ir::Value emit_bits_product(ir::GraphBuilder& builder, const BitsProduct& produc
 
 /// Does so on the CPU with products by constant matrices that are dequantised, whatever their rows are: of few rows a product
 /// takes as long as its matrix is read, a half or an eighth of its bytes; of many, a tile of 32 rows makes the numbers once.
+/// Where the CPU multiplies bytes, rows are put in fixed point, once for all products that read them: three digits hold rows of
+/// f32 as exactly as its products round, two hold f16, bf16 and rows that may be rounded to bf16, one what may be rounded to i8.
 /// The operands are those that dequantised_products() finds, and zero points that are reals.
 ///
 /// Needs:  decomposed ops, known sizes put in; quantised_products before it, pack_weights behind.

@@ -361,10 +361,6 @@ class Converter {
   std::map<std::tuple<Value, std::string, std::int64_t, std::int64_t>, FixedRows> rows_;
 };
 
-}  // namespace
-
-namespace {
-
 ir::Graph convert(const ir::Graph& graph, const LowerOptions& options) {
   Converter converter(options);
   return ir::rewrite(graph, [&](ir::Rewriter& rewriter, const ir::NodePtr& node) {
