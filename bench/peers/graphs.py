@@ -11,7 +11,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from reference import along, reference
+
 OPSET = 17
+CONTRIB = {"MatMulNBits"}  # of com.microsoft
 ELEMENT_TYPES = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64,
                  "int32": TensorProto.INT32}
 
@@ -79,14 +82,16 @@ class Graph:
         """The ModelProto; `outputs` are the values of self.outputs."""
         def info(name, array):
             return helper.make_tensor_value_info(name, ELEMENT_TYPES[array.dtype.name], array.shape)
-        nodes = [helper.make_node(op, ins, outs, **attributes)
+        nodes = [helper.make_node(op, ins, outs, domain="com.microsoft" if op in CONTRIB else None, **attributes)
                  for op, ins, outs, attributes in self.nodes]
         graph = helper.make_graph(
             nodes, "graph", [info(name, array) for name, array in self.inputs],
             [info(name, value.astype(np.float32)) for name, value in zip(self.outputs, outputs)],
             [numpy_helper.from_array(array, name) for name, array in self.constants.items()])
-        return helper.make_model(graph, ir_version=8,
-                                 opset_imports=[helper.make_opsetid("", OPSET)])
+        opsets = [helper.make_opsetid("", OPSET)]
+        if any(op in CONTRIB for op, _, _, _ in self.nodes):
+            opsets.append(helper.make_opsetid("com.microsoft", 1))
+        return helper.make_model(graph, ir_version=8, opset_imports=opsets)
 
     def save(self, folder):
         folder = pathlib.Path(folder)
@@ -101,174 +106,6 @@ class Graph:
                     output_bytes=sum(4 * value.size for value in outputs),
                     weight_bytes=sum(array.nbytes for array in self.constants.values()))
         (folder / "cost.json").write_text(json.dumps(cost, indent=1))
-
-
-# The reference: each op in float64, written for reading.
-
-def convolution(x, weights, bias=None, *, strides, pads, kernel_shape):
-    batch, channels, height, width = x.shape
-    filters, (kh, kw), stride, pad = weights.shape[0], kernel_shape, strides[0], pads[0]
-    x = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
-    oh, ow = (height + 2 * pad - kh) // stride + 1, (width + 2 * pad - kw) // stride + 1
-    columns = np.empty((batch, channels, kh, kw, oh, ow))
-    for i in range(kh):
-        for j in range(kw):
-            columns[:, :, i, j] = x[:, :, i:i + stride * oh:stride, j:j + stride * ow:stride]
-    result = np.einsum("ok,nkp->nop", weights.reshape(filters, -1),
-                       columns.reshape(batch, channels * kh * kw, oh * ow), optimize=True)
-    result = result.reshape(batch, filters, oh, ow)
-    return result if bias is None else result + bias[:, None, None]
-
-
-def max_pool(x, *, kernel_shape, strides, pads):
-    pad, stride, size = pads[0], strides[0], kernel_shape[0]
-    x = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)), constant_values=-np.inf)
-    oh, ow = (x.shape[2] - size) // stride + 1, (x.shape[3] - size) // stride + 1
-    return np.max([x[:, :, i:i + stride * oh:stride, j:j + stride * ow:stride]
-                   for i in range(size) for j in range(size)], axis=0)
-
-
-def layer_norm(x, gamma, beta, *, epsilon, axis):
-    assert axis == -1
-    centred = x - x.mean(-1, keepdims=True)
-    return centred / np.sqrt((centred ** 2).mean(-1, keepdims=True) + epsilon) * gamma + beta
-
-
-def batch_norm(x, scale, shift, mean, variance, *, epsilon):
-    factor = scale / np.sqrt(variance + epsilon)
-    return x * factor[:, None, None] + (shift - mean * factor)[:, None, None]
-
-
-def softmax(x, *, axis):
-    powers = np.exp(x - x.max(axis, keepdims=True))
-    return powers / powers.sum(axis, keepdims=True)
-
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
-
-
-def lstm(x, w, r, b, *, hidden_size):
-    """One direction; ONNX orders the gates input, output, forget, cell."""
-    gates = 4 * hidden_size
-    hidden = np.zeros((x.shape[1], hidden_size))
-    cell = np.zeros_like(hidden)
-    rows = []
-    for step in x:
-        z = step @ w[0].T + hidden @ r[0].T + b[0, :gates] + b[0, gates:]
-        take, show, keep, fresh = np.split(z, 4, axis=1)
-        cell = sigmoid(keep) * cell + sigmoid(take) * np.tanh(fresh)
-        hidden = sigmoid(show) * np.tanh(cell)
-        rows.append(hidden)
-    return [np.stack(rows)[:, None], hidden[None], cell[None]]
-
-
-def gather(x, indices, *, axis):
-    return np.take(x, indices, axis)
-
-
-def reshape(x, sizes):
-    return x.reshape([x.shape[k] if size == 0 else int(size) for k, size in enumerate(sizes)])
-
-
-def cast(x, *, to):
-    return x.astype(np.float64 if to == TensorProto.FLOAT else np.int64)
-
-
-def dynamic_quantize(x):
-    """In f32, as the operator says: another rounding would be another integer."""
-    x = x.astype(np.float32)
-    low, high = min(x.min(), np.float32(0)), max(x.max(), np.float32(0))
-    scale = (high - low) / np.float32(255)
-    zero = np.clip(np.rint(-low / scale), 0, 255)
-    quantised = np.clip(np.rint(x / scale) + zero, 0, 255)
-    return [quantised.astype(np.uint8), scale.astype(np.float64), zero.astype(np.uint8)]
-
-
-def along(vector, x, axis):
-    """A scale or zero point as it is broadcast to x: a vector runs along `axis`."""
-    return vector.reshape([-1 if d == axis % x.ndim else 1 for d in range(x.ndim)]) if vector.ndim else vector
-
-
-def quantize(x, scale, zero, *, axis=1):
-    """In f32, as above."""
-    scaled = x.astype(np.float32) / along(scale.astype(np.float32), x, axis)
-    limits = np.iinfo(zero.dtype)
-    moved = np.rint(scaled) + along(zero, x, axis).astype(np.float32)
-    return np.clip(moved, limits.min, limits.max).astype(zero.dtype)
-
-
-def dequantize(x, scale, zero, *, axis=1):
-    return (x.astype(np.float64) - along(zero, x, axis)) * along(scale, x, axis)
-
-
-def integer_product(a, b, a_zero, b_zero):
-    """Sums of less than 2^53 in float64: exact."""
-    return (a.astype(np.float64) - a_zero) @ (b.astype(np.float64) - b_zero)
-
-
-REFERENCE = {
-    "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide, "Pow": np.power,
-    "Abs": np.abs, "Neg": np.negative, "Exp": np.exp, "Sqrt": np.sqrt, "Tanh": np.tanh,
-    "Sigmoid": sigmoid, "Erf": np.vectorize(math.erf, otypes=[np.float64]),
-    "Relu": lambda x: np.maximum(x, 0), "Reciprocal": lambda x: 1 / x, "MatMul": np.matmul,
-    "Gemm": lambda x, w, b, *, transB: x @ w.T + b,
-    "ReduceMean": lambda x, *, axes: x.mean(tuple(axes), keepdims=True),
-    "Transpose": lambda x, *, perm: x.transpose(perm),
-    "Unsqueeze": lambda x, axes: np.expand_dims(x, tuple(int(axis) for axis in axes)),
-    "Flatten": lambda x: x.reshape(x.shape[0], -1),
-    "GlobalAveragePool": lambda x: x.mean((2, 3), keepdims=True),
-    "Conv": convolution, "MaxPool": max_pool, "LayerNormalization": layer_norm,
-    "BatchNormalization": batch_norm, "Softmax": softmax, "LSTM": lstm, "Gather": gather,
-    "Reshape": reshape, "Cast": cast, "DynamicQuantizeLinear": dynamic_quantize,
-    "MatMulInteger": integer_product, "QuantizeLinear": quantize, "DequantizeLinear": dequantize,
-}
-TRANSCENDENTAL = {"Exp", "Tanh", "Sigmoid", "Erf", "Softmax"}
-MOVES = {"Reshape", "Transpose", "Unsqueeze", "Flatten", "Cast", "Gather"}
-
-
-def product_flops(op, operands, results):
-    """Floating operations of what runs on multiply-add units; 0 for all other ops."""
-    if op == "MatMul":
-        return 2 * results[0].size * operands[0].shape[-1]
-    if op == "MatMulInteger":  # one instruction multiplies four times as many bytes as floats
-        return results[0].size * operands[0].shape[-1] // 2
-    if op == "Gemm":
-        return 2 * results[0].size * operands[0].shape[-1]
-    if op == "Conv":
-        return 2 * results[0].size * operands[1][0].size
-    if op == "LSTM":
-        steps, batch, width = operands[0].shape
-        return 2 * steps * batch * operands[1].shape[1] * (width + operands[2].shape[2])
-    return 0
-
-
-def reference(graph):
-    """Outputs in float64, and counts: flops of products, cheap and transcendental operations on elements."""
-    def wide(array):
-        return array.astype(np.float64) if array.dtype.kind == "f" else array
-    values = {name: wide(array) for name, array in graph.constants.items()}
-    values.update({name: wide(array) for name, array in graph.inputs})
-    cost = {"flops": 0, "cheap": 0, "transcendental": 0}
-    last = {name: k for k, (_, inputs, _, _) in enumerate(graph.nodes) for name in inputs}
-    for k, (op, inputs, names, attributes) in enumerate(graph.nodes):
-        operands = [values[name] for name in inputs]
-        results = REFERENCE[op](*operands, **attributes)
-        results = results if isinstance(results, list) else [results]
-        flops = product_flops(op, operands, results)
-        cost["flops"] += flops
-        elements = max(results[0].size, operands[0].size)
-        if op == "LSTM":
-            cost["transcendental"] += 5 * results[0].size
-        elif op in TRANSCENDENTAL:
-            cost["transcendental"] += elements
-        elif not flops and op not in MOVES:
-            cost["cheap"] += elements
-        values.update(zip(names, results))
-        for name in set(inputs):
-            if last[name] == k and name not in graph.outputs:
-                values.pop(name, None)
-    return [values[name] for name in graph.outputs], {key: int(n) for key, n in cost.items()}
 
 
 # Building blocks, in the node patterns of the usual exporters.
@@ -497,6 +334,71 @@ def encoder(layers, width, length):
     return g
 
 
+def few_bits(g, x, inner, outer, block=32):
+    """A product by weights of 4 bits with a scale for each block of the depth."""
+    blocks = inner // block
+    numbers = g.random.integers(0, 256, (outer, blocks, block // 2), np.uint8)
+    scales = np.abs(g.random.standard_normal((outer, blocks))) / (4 * math.sqrt(inner))
+    return g.op("MatMulNBits", x, g.constant(numbers, "weight"),
+                g.constant(scales.astype(np.float32)), K=inner, N=outer, bits=4, block_size=block)
+
+
+def root_normed(g, x, width):
+    """As exporters of decoders write an RMS norm."""
+    mean = g.op("ReduceMean", g.op("Pow", x, g.scalar(2)), axes=[-1])
+    root = g.op("Sqrt", g.op("Add", mean, g.scalar(1e-5)))
+    return g.op("Mul", g.op("Div", x, root), g.normal(width, 0.1, 1.0))
+
+
+def turned(g, x, cosines, sines, size):
+    """Rotary embedding: x * cos + (-second half, first half) * sin."""
+    def half(begin, end):
+        return g.op("Slice", x, g.integers(begin), g.integers(end), g.integers(3))
+    other = g.op("Concat", g.op("Neg", half(size // 2, size)), half(0, size // 2), axis=-1)
+    return g.op("Add", g.op("Mul", x, cosines), g.op("Mul", other, sines))
+
+
+def decoder(layers, product):
+    """One token behind a cache of 1023, 16 heads of 64 that share 4 of keys and values, gated feed-forward of 2816;
+    outputs are the token and the caches with it."""
+    width, heads, shared, size, inner, past = 1024, 16, 4, 64, 2816, 1023
+    g = Graph(seed=12, tolerance=5e-4)
+    x = g.input("x", normal(12, 1, 1, width))
+    angles = normal(13, 1, 1, 1, size)
+    cosines, sines = g.input("cos", np.cos(angles)), g.input("sin", np.sin(angles))
+    caches = []
+
+    def split(y, count):
+        return g.op("Transpose", g.op("Reshape", y, g.integers(0, 0, count, size)), perm=[0, 2, 1, 3])
+
+    def cached(name, seed, y):
+        old = g.input(name, normal(seed, 1, shared, past, size))
+        caches.append(g.op("Concat", old, y, axis=2))
+        wide = g.op("Expand", g.op("Unsqueeze", caches[-1], g.integers(2)),
+                    g.integers(1, shared, heads // shared, past + 1, size))
+        return g.op("Reshape", wide, g.integers(1, heads, past + 1, size))
+
+    for layer in range(layers):
+        y = root_normed(g, x, width)
+        query = turned(g, split(product(g, y, width, width), heads), cosines, sines, size)
+        key = turned(g, split(product(g, y, width, shared * size), shared), cosines, sines, size)
+        keys = cached(f"keys_{layer}", 14 + 2 * layer, key)
+        values = cached(f"values_{layer}", 15 + 2 * layer,
+                        split(product(g, y, width, shared * size), shared))
+        scores = g.op("MatMul", query, g.op("Transpose", keys, perm=[0, 1, 3, 2]))
+        scores = g.op("Softmax", g.op("Div", scores, g.scalar(math.sqrt(size))), axis=3)
+        context = g.op("Transpose", g.op("MatMul", scores, values), perm=[0, 2, 1, 3])
+        context = g.op("Reshape", context, g.integers(0, 0, width))
+        x = g.op("Add", x, product(g, context, width, width))
+        y = root_normed(g, x, width)
+        gate = product(g, y, width, inner)
+        gate = g.op("Mul", gate, g.op("Sigmoid", gate))
+        y = g.op("Mul", gate, product(g, y, width, inner))
+        x = g.op("Add", x, product(g, y, inner, width))
+    g.outputs = [x, *caches]
+    return g
+
+
 def conv_block():
     g = Graph(seed=9, tolerance=5e-4)
     x = g.input("x", normal(9, 1, 64, 56, 56))
@@ -549,6 +451,9 @@ GRAPHS = {
     "mlp_qdq_m1": ("the same MLP quantised ahead, 1 row", lambda: mlp_of_bytes(1)),
     "bert_layer": ("BERT-base layer, 128 tokens", lambda: encoder(1, 768, 128)),
     "minilm_random": ("6 layers of 384, 128 tokens", lambda: encoder(6, 384, 128)),
+    "decoder": ("2 decoder layers of 1024, a token behind 1023",
+                lambda: decoder(2, lambda g, x, inner, outer: g.op("MatMul", x, g.weight(inner, outer)))),
+    "decoder_4bit": ("the same, weights of 4 bits in blocks of 32", lambda: decoder(2, few_bits)),
     "conv_block": ("two 3x3 convolutions 64-64 at 56x56, residual", conv_block),
     "conv_block_qdq": ("3x3, 3x3, 1x1 convolutions 128-128 at 28x28 quantised ahead",
                        conv_block_of_bytes),
