@@ -140,6 +140,11 @@ Tensor gelu(const Tensor& x, bool tanh_form, At where) {
 Tensor cast(const Tensor& x, DType dtype, At where) {
   return one("convert", {x}, {{"dtype", dtype}}, where);
 }
+Tensor unpack_bits(const Tensor& packed, std::int64_t bits, std::int64_t count, bool is_signed,
+                   At where) {
+  return one("unpack_bits", {packed}, {{"bits", bits}, {"count", count}, {"signed", is_signed}},
+             where);
+}
 
 Tensor sum(const Tensor& x, Ints axes, bool keepdims, At where) {
   return reduce("reduce_sum", x, std::move(axes), keepdims, where);

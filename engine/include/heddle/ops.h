@@ -104,6 +104,11 @@ HEDDLE_API Tensor softplus(const Tensor& x, At where = At::current());
 /// 0.5 x (1 + erf(x / sqrt 2)); `tanh_form`: the tanh approximation.
 HEDDLE_API Tensor gelu(const Tensor& x, bool tanh_form = false, At where = At::current());
 HEDDLE_API Tensor cast(const Tensor& x, DType dtype, At where = At::current());
+/// Numbers of 2 or 4 `bits` that lie side by side in the bytes of `packed`, u8 [..., b], the first in the lowest bits:
+/// [..., count] of u8, or of i8 where they are in two's complement. On the CPU a product by constants
+/// `(cast(unpack_bits(w, 4, k), f32) - zero) * scale` reads the bytes as they are packed.
+HEDDLE_API Tensor unpack_bits(const Tensor& packed, std::int64_t bits, std::int64_t count,
+                              bool is_signed = false, At where = At::current());
 
 /// Reductions over `axes` (negative from the end; empty: all).
 HEDDLE_API Tensor sum(const Tensor& x, std::vector<std::int64_t> axes = {}, bool keepdims = false,
