@@ -83,7 +83,7 @@ class Runner {
       if (input.node->op_name() != "param" || k++ != position) continue;
       return graph_.parameter(input.node)->contiguous();
     }
-    HD_CHECK(false, "no such parameter");
+    base::check_failed(__FILE__, __LINE__, "a parameter at this position");
   }
 
   void run_step(std::size_t k) {
