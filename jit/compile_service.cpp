@@ -271,6 +271,7 @@ std::shared_future<CpuKernelPtr> CompileService::submit(std::shared_ptr<const Ne
 }
 
 void CompileService::for_each(std::size_t count, const std::function<void(std::size_t)>& work) {
+  if (count == 0) return;
   const auto shared = std::make_shared<SharedWork>(count, work);
   const auto help = [shared]() -> CpuKernelPtr {
     shared->take_all();
