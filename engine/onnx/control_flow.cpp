@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <map>
 
 #include "engine/onnx/onnx.pb.h"
 #include "engine/onnx/reader.h"
@@ -61,7 +62,20 @@ bool differ_in_results(const Error& misfit) {
   node.unsupported("branches whose results differ: " + std::string(misfit.what()));
 }
 
-Outputs convert_if(const Node& node, const RunBody& run) {
+using Shapes = std::vector<SymInts>;
+
+bool is_one_element(const SymInts& shape) {
+  return shape.size() == 1 && !shape[0].is_symbolic() && shape[0].value() == 1;
+}
+
+/// Scalars as vectors of one element where the other branch gives such, as Paddle's exporter writes branches.
+std::vector<Tensor> as_beside(std::vector<Tensor> results, const Shapes& others) {
+  for (std::size_t k = 0; k < std::min(results.size(), others.size()); ++k)
+    if (results[k].rank() == 0 && is_one_element(others[k])) results[k] = reshape(results[k], {1});
+  return results;
+}
+
+Outputs convert_if(const Node& node, const RunBody& run, const FindValue&) {
   const GraphProto& yes = node.graph("then_branch");
   const GraphProto& no = node.graph("else_branch");
   check_types(node, yes);
@@ -69,12 +83,29 @@ Outputs convert_if(const Node& node, const RunBody& run) {
   if (const auto known = known_size(node, 0); known && !known->is_symbolic())
     return outputs_of(run(known->value() != 0 ? yes : no, {}));
   const Tensor condition = scalar(node.tensor(0));
+  const auto choose = [&](const auto& results_of) {
+    return outputs_of(
+        cond(condition, [&] { return results_of(yes, no); }, [&] { return results_of(no, yes); }));
+  };
+  std::map<const GraphProto*, Shapes> shapes;
   try {
-    return outputs_of(cond(condition, [&] { return run(yes, {}); }, [&] { return run(no, {}); }));
+    return choose([&](const GraphProto& branch, const GraphProto&) {
+      std::vector<Tensor> results = run(branch, {});
+      Shapes& seen = shapes[&branch] = {};
+      for (const Tensor& result : results) seen.push_back(result.shape());
+      return results;
+    });
   } catch (const ShapeError& misfit) {
     if (node.value(0).source().empty() && !differ_in_results(misfit)) throw;
-    refuse_misfit(node, misfit);
+    if (!differ_in_results(misfit)) refuse_misfit(node, misfit);
   } catch (const DTypeError& misfit) {
+    if (!differ_in_results(misfit)) throw;
+  }
+  try {
+    return choose([&](const GraphProto& branch, const GraphProto& other) {
+      return as_beside(run(branch, {}), shapes[&other]);
+    });
+  } catch (const Error& misfit) {
     if (!differ_in_results(misfit)) throw;
     refuse_misfit(node, misfit);
   }
@@ -108,10 +139,97 @@ bool condition_stays(const Node& node, const GraphProto& body) {
   return body.input_size() > 1 && body.input(1).name() == name;
 }
 
+/// A loop without what it only hands on.
 struct LoopParts {
   const GraphProto& body;
   std::size_t carried;
   std::vector<Tensor> start;
+};
+
+/// The condition of a loop that counts: `counter + 1 < limit`, as exporters write a loop over a sequence.
+class CountedCondition {
+ public:
+  CountedCondition(const Node& node, const GraphProto& body, const FindValue& find)
+      : node_(node), body_(body), find_(find) {}
+
+  /// How often a loop runs whose condition holds at first; nothing where that is not known while tracing.
+  std::optional<SymInt> trips() {
+    const NodeProto* compares = producer(body_, origin(body_.output(0).name()));
+    if (compares == nullptr || compares->input_size() != 2) return {};
+    const bool greater = compares->op_type() == "Greater";
+    if (!greater && compares->op_type() != "Less") return {};
+    const std::optional<SymInt> first = counted_from(origin(compares->input(greater ? 1 : 0)));
+    const std::optional<SymInt> limit = steady(origin(compares->input(greater ? 0 : 1)));
+    if (!first || !limit) return {};
+    // What f32 counts exactly, where the numbers are compared as that.
+    constexpr std::int64_t kMost = std::int64_t{1} << 24;
+    if (as_reals_ && (*first < -kMost || *limit > kMost)) return {};
+    const SymInt trips = *limit - *first;
+    return trips < 1 ? SymInt(1) : trips;
+  }
+
+ private:
+  /// What a value of the body is a copy or a cast of.
+  std::string origin(std::string name) {
+    for (const NodeProto* from = producer(body_, name);
+         from != nullptr && from->input_size() == 1 &&
+         (from->op_type() == "Identity" || from->op_type() == "Cast");
+         from = producer(body_, name)) {
+      as_reals_ = as_reals_ || from->op_type() == "Cast";
+      name = from->input(0);
+    }
+    return name;
+  }
+
+  std::optional<std::size_t> carried_at(const std::string& name) const {
+    for (int k = 2; k < body_.input_size(); ++k)
+      if (body_.input(k).name() == name) return static_cast<std::size_t>(k - 2);
+    return {};
+  }
+
+  static std::optional<SymInt> one_of(const Value& value) {
+    const auto ints = is_floating(value.dtype()) ? std::nullopt : value.ints();
+    return ints && ints->size() == 1 ? std::optional((*ints)[0]) : std::nullopt;
+  }
+
+  /// The number that a value of the body is in every iteration.
+  std::optional<SymInt> steady(const std::string& name) {
+    if (const auto at = carried_at(name)) {
+      if (origin(body_.output(static_cast<int>(1 + *at)).name()) != name) return {};
+      return one_of(node_.value(2 + *at));
+    }
+    const NodeProto* from = producer(body_, name);
+    if (from != nullptr && from->op_type() == "Constant" && from->attribute_size() == 1 &&
+        from->attribute(0).has_t())
+      return one_of(Value(read_tensor(from->attribute(0).t(), node_.folder(), node_.where())));
+    for (const auto& initializer : body_.initializer())
+      if (initializer.name() == name)
+        return one_of(Value(read_tensor(initializer, node_.folder(), node_.where())));
+    if (from != nullptr || name == body_.input(0).name() || name == body_.input(1).name())
+      return {};
+    const Value* outer = find_(name);
+    return outer != nullptr ? one_of(*outer) : std::nullopt;
+  }
+
+  /// What a carried number starts as, if `name` is that number plus 1, and the next one.
+  std::optional<SymInt> counted_from(const std::string& name) {
+    const NodeProto* adds = producer(body_, name);
+    if (adds == nullptr || adds->op_type() != "Add" || adds->input_size() != 2) return {};
+    for (int k = 0; k < 2; ++k) {
+      const auto at = carried_at(origin(adds->input(k)));
+      const std::optional<SymInt> step = steady(origin(adds->input(1 - k)));
+      if (!at || !step || step->is_symbolic() || step->value() != 1 ||
+          origin(body_.output(static_cast<int>(1 + *at)).name()) != name)
+        continue;
+      return one_of(node_.value(2 + *at));
+    }
+    return {};
+  }
+
+  const Node& node_;
+  const GraphProto& body_;
+  const FindValue& find_;
+  bool as_reals_ = false;
 };
 
 /// A loop that runs a known number of times: a scan over the iteration numbers.
@@ -178,43 +296,85 @@ Outputs known_loop(const Node& node, const LoopParts& loop, const SymInt& length
   return unrolled_loop(loop, length.value(), run);
 }
 
-/// A loop that asks its condition each time.
-Outputs asked_loop(const Node& node, const LoopParts& loop, const RunBody& run) {
+/// Whether a loop runs at least once, as far as tracing tells.
+bool surely_runs(const Node& node) {
+  const auto holds = [&](std::size_t k) {
+    if (!node.has(k)) return true;
+    const std::optional<SymInt> known = known_size(node, k);
+    return known && !known->is_symbolic() && known->value() > 0;
+  };
+  return holds(0) && holds(1);
+}
+
+/// One iteration of a loop that asks its condition; `now`: its number, the condition, and what is carried.
+std::vector<Tensor> next_state(const LoopParts& loop, const std::vector<Tensor>& now,
+                               const RunBody& run) {
+  std::vector<Tensor> made = run(loop.body, std::vector<Value>(now.begin(), now.end()));
+  made.resize(1 + loop.carried);
+  made[0] = scalar(made[0]);
+  made.insert(made.begin(), now[0] + 1);
+  return made;
+}
+
+/// A loop that asks its condition each time: how often it ran, and what it carried last. What changes its type in the first
+/// iteration only, as a placeholder does, is carried from the second one on.
+std::vector<Tensor> asked_loop(const Node& node, const LoopParts& loop, const RunBody& run) {
   std::vector<Tensor> state{Tensor::scalar_int(i64, 0),
                             node.has(1) ? scalar(node.tensor(1)) : Tensor::scalar_int(boolean, 1)};
   state.insert(state.end(), loop.start.begin(), loop.start.end());
   const Tensor limit = node.has(0) ? scalar(node.tensor(0)) : Tensor();
-  const auto goes_on = [&](const std::vector<Tensor>& now) {
-    return limit.defined() ? logical_and(now[1], less(now[0], limit)) : now[1];
-  };
-  const auto body = [&](const std::vector<Tensor>& now) {
-    std::vector<Tensor> made = run(loop.body, std::vector<Value>(now.begin(), now.end()));
-    made[0] = scalar(made[0]);
-    made.insert(made.begin(), now[0] + 1);
-    return made;
+  const auto run_from = [&](const std::vector<Tensor>& start) {
+    const auto goes_on = [&](const std::vector<Tensor>& now) {
+      return limit.defined() ? logical_and(now[1], less(now[0], limit)) : now[1];
+    };
+    std::vector<Tensor> last = while_loop(
+        start, goes_on, [&](const std::vector<Tensor>& now) { return next_state(loop, now, run); });
+    last.erase(last.begin() + 1);
+    return last;
   };
   try {
-    state = while_loop(std::move(state), goes_on, body);
+    return run_from(state);
+  } catch (const Error& error) {
+    if (!changes_what_it_carries(error)) throw;
+    if (!surely_runs(node)) refuse_change(node, error);
+  }
+  try {
+    return run_from(next_state(loop, state, run));
   } catch (const Error& error) {
     if (!changes_what_it_carries(error)) throw;
     refuse_change(node, error);
   }
-  return outputs_of({state.begin() + 2, state.end()});
 }
 
-Outputs convert_loop(const Node& node, const RunBody& run) {
-  const GraphProto& body = node.graph("body");
-  check_types(node, body);
-  LoopParts loop{body, node.input_count() > 2 ? node.input_count() - 2 : 0, {}};
-  const std::size_t results = static_cast<std::size_t>(body.output_size());
-  if (results < 1 + loop.carried || static_cast<std::size_t>(body.input_size()) != 2 + loop.carried)
-    node.malformed("body", fmt::format("{} inputs", 2 + loop.carried),
-                   std::to_string(body.input_size()));
-  for (std::size_t k = 0; k < loop.carried; ++k) loop.start.push_back(node.tensor(2 + k));
-  const bool stacks = results > 1 + loop.carried;
+/// A loop that its own condition ends, with stacked results: what it carries tells how often it runs, then it runs so often.
+Outputs stacking_loop(const Node& node, const LoopParts& loop, const RunBody& run) {
+  return counted_loop(loop, as_size(asked_loop(node, loop, run)[0]), run);
+}
+
+/// How often a loop runs that its own condition ends, where the condition counts.
+std::optional<SymInt> known_trips(const Node& node, const GraphProto& body, const FindValue& find) {
+  const std::optional<SymInt> starts = node.has(1) ? known_size(node, 1) : SymInt(1);
+  if (!starts || starts->is_symbolic()) return {};
+  if (starts->value() == 0) return 0;
+  const std::optional<SymInt> trips = CountedCondition(node, body, find).trips();
+  if (!trips || !node.has(0)) return trips;
+  const std::optional<SymInt> limit = known_size(node, 0);
+  return limit ? std::optional(*trips < *limit ? *trips : *limit) : std::nullopt;
+}
+
+/// Runs a loop that carries only what changes.
+Outputs run_loop(const Node& node, const LoopParts& loop, const RunBody& run,
+                 const FindValue& find) {
+  const GraphProto& body = loop.body;
+  const bool stacks = body.output_size() + 1 > body.input_size();
+  const auto ended_by_condition = [&] {
+    const std::vector<Tensor> last = asked_loop(node, loop, run);
+    return outputs_of({last.begin() + 1, last.end()});
+  };
   if (!condition_stays(node, body)) {
-    if (stacks) node.unsupported("stacked results of a loop that its own condition ends");
-    return asked_loop(node, loop, run);
+    if (const auto trips = known_trips(node, body, find))
+      return known_loop(node, loop, *trips, run);
+    return stacks ? stacking_loop(node, loop, run) : ended_by_condition();
   }
   if (stacks && !node.has(0)) node.unsupported("stacked results of a loop without a trip count");
   if (stacks) {
@@ -224,7 +384,48 @@ Outputs convert_loop(const Node& node, const RunBody& run) {
   const std::optional<SymInt> length = known_size(node, 0);
   const std::optional<SymInt> starts = known_size(node, 1);
   const bool always = !node.has(1) || (starts && !starts->is_symbolic() && starts->value() != 0);
-  return length && always ? known_loop(node, loop, *length, run) : asked_loop(node, loop, run);
+  return length && always ? known_loop(node, loop, *length, run) : ended_by_condition();
+}
+
+/// Whether the body hands carried value k on as it got it.
+bool stays(const GraphProto& body, std::size_t k) {
+  std::string name = body.output(static_cast<int>(1 + k)).name();
+  for (const NodeProto* from = producer(body, name);
+       from != nullptr && from->op_type() == "Identity" && from->input_size() == 1;
+       from = producer(body, name))
+    name = from->input(0);
+  return name == body.input(static_cast<int>(2 + k)).name();
+}
+
+/// What a body only hands on, as exporters do with weights, it reads as a value from around it.
+Outputs convert_loop(const Node& node, const RunBody& run, const FindValue& find) {
+  const GraphProto& body = node.graph("body");
+  check_types(node, body);
+  const std::size_t carried = node.input_count() > 2 ? node.input_count() - 2 : 0;
+  if (static_cast<std::size_t>(body.output_size()) < 1 + carried ||
+      static_cast<std::size_t>(body.input_size()) != 2 + carried)
+    node.malformed("body", fmt::format("{} inputs", 2 + carried),
+                   std::to_string(body.input_size()));
+  LoopParts loop{body, 0, {}};
+  std::vector<std::ptrdiff_t> steady;
+  for (std::size_t k = 0; k < carried; ++k) {
+    if (stays(body, k))
+      steady.push_back(static_cast<std::ptrdiff_t>(k));
+    else
+      loop.start.push_back(node.tensor(2 + k));
+  }
+  loop.carried = loop.start.size();
+  const auto run_whole = [&](const GraphProto& graph, std::vector<Value> given) {
+    for (const std::ptrdiff_t k : steady)
+      given.insert(given.begin() + 2 + k, node.value(static_cast<std::size_t>(2 + k)));
+    std::vector<Tensor> made = run(graph, std::move(given));
+    for (auto k = steady.rbegin(); k != steady.rend(); ++k) made.erase(made.begin() + 1 + *k);
+    return made;
+  };
+  Outputs outputs = run_loop(node, loop, run_whole, find);
+  for (const std::ptrdiff_t k : steady)
+    outputs.insert(outputs.begin() + k, node.value(static_cast<std::size_t>(2 + k)));
+  return outputs;
 }
 
 // Scan.
@@ -273,7 +474,7 @@ std::vector<Tensor> scan_once(const Node& node, const ScanParts& parts,
   return results;
 }
 
-Outputs convert_scan(const Node& node, const RunBody& run) {
+Outputs convert_scan(const Node& node, const RunBody& run, const FindValue&) {
   const GraphProto& body = node.graph("body");
   check_types(node, body);
   const std::int64_t wanted = node.integer("num_scan_inputs", 0);

@@ -13,9 +13,12 @@ namespace heddle::onnx {
 using RunBody =
     std::function<std::vector<Tensor>(const onnx_format::GraphProto&, std::vector<Value>)>;
 
+/// A value around the node; null when there is none of that name.
+using FindValue = std::function<const Value*(std::string_view)>;
+
 struct ControlConverter {
   Converter row;
-  Outputs (*convert)(const Node& node, const RunBody& run);
+  Outputs (*convert)(const Node& node, const RunBody& run, const FindValue& find);
 };
 
 /// Null when `name` has no nested graphs.

@@ -13,6 +13,7 @@ pointwise_converters();  ///< one element from one element of each operand
 std::span<const Converter> activation_converters();
 std::span<const Converter> reduce_converters();  ///< reductions, scans and selections along an axis
 std::span<const Converter> shape_converters();   ///< views, sizes and their arithmetic
+std::span<const Converter> slice_converters();
 std::span<const Converter> creation_converters();  ///< tensors made from sizes and numbers
 std::span<const Converter> index_converters();     ///< gather, scatter and what is made of them
 std::span<const Converter> select_converters();    ///< as many elements as the data say
@@ -31,6 +32,7 @@ std::span<const Converter> unpool_converters();   ///< from windows back to what
 std::span<const Converter> deform_converters();   ///< convolution where offsets say
 std::span<const Converter> contrib_converters();  ///< of the domain com.microsoft
 std::span<const Converter> contrib_attention_converters();
+std::span<const Converter> contrib_recurrent_converters();
 
 /// The row for `name` of `domain`; null if there is none.
 const Converter* find_converter(std::string_view domain, std::string_view name);

@@ -28,11 +28,12 @@ namespace {
 class SizeNames {
  public:
   SymInt size_of(const onnx_format::TensorShapeProto::Dimension& dim, const std::string& where) {
+    constexpr std::int64_t kAny = -1;  // as Paddle's exporter says it
     if (dim.has_dim_value() && dim.dim_value() >= 0) return dim.dim_value();
-    if (dim.has_dim_value())
+    if (dim.has_dim_value() && dim.dim_value() != kAny)
       throw ModelError({.what = "model: size of " + where,
                         .where = {},
-                        .expected = "0 or more",
+                        .expected = "0 or more, or -1 for any",
                         .got = std::to_string(dim.dim_value())});
     if (!dim.has_dim_param() || dim.dim_param().empty()) return detail::size_symbol(next_++);
     const auto [found, added] = ids_.emplace(dim.dim_param(), next_);

@@ -91,12 +91,28 @@ Tensor aligned(const Node& node, const Tensor& a, const Tensor& b) {
   return unsqueeze_all(b, range_of(b.rank(), b.rank() + missing));
 }
 
-const ShapeRule* shape_rule(const Node& node) {
-  if (!node.is_shape_arithmetic()) return nullptr;
+const ShapeRule* rule_of(std::string_view op) {
   for (const ShapeRule& rule : kShapeRules) {
-    if (rule.op == node.ir_op()) return &rule;
+    if (rule.op == op) return &rule;
   }
   return nullptr;
+}
+
+const ShapeRule* shape_rule(const Node& node) {
+  return node.is_shape_arithmetic() ? rule_of(node.ir_op()) : nullptr;
+}
+
+/// A comparison of two numbers that follow from sizes, and are exact.
+std::optional<Value> compared_reals(const Node& node) {
+  const ShapeRule* rule = rule_of(node.ir_op());
+  if (rule == nullptr || !rule->compares || !node.has_reals()) return {};
+  const auto a = node.value(0).reals();
+  const auto b = node.value(1).reals();
+  if (!a || !b || a->size() != 1 || b->size() != 1) return {};
+  const std::optional<SymInt> difference = Real::difference((*a)[0], (*b)[0]);
+  if (!difference) return {};
+  return Value::of_ints({rule->combine(*difference, 0)},
+                        node.value(0).rank() == 0 && node.value(1).rank() == 0, boolean);
 }
 
 /// A result, known to follow from sizes where its operands do.
@@ -380,6 +396,7 @@ Outputs convert_binary(const Node& node) {
   const ShapeRule* rule = shape_rule(node);
   if (rule != nullptr && applies(*rule, node.value(0), node.value(1)))
     return {combine_ints(*rule, node.value(0), node.value(1))};
+  if (const auto known = compared_reals(node)) return {*known};
   const Tensor a = node.tensor(0);
   return {with_reals(node, one(node.ir_op(), {a, aligned(node, a, node.tensor(1))}))};
 }

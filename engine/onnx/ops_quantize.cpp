@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/onnx/converters.h"
+#include "engine/onnx/quantised.h"
 #include "engine/onnx/window.h"
 
 namespace heddle::onnx {
@@ -134,8 +135,9 @@ Outputs dequantize_linear(const Node& node) {
   return {beside_x.joined(cast(wide, scale.dtype()) * scale)};
 }
 
-Outputs dynamic_quantize_linear(const Node& node) {
-  const Tensor x = node.tensor(0);
+}  // namespace
+
+Quantised dynamically_quantised(const Tensor& x) {
   const Tensor high = maximum(amax(x), 0.0);
   const Tensor low = minimum(amin(x), 0.0);
   // Nothing but zeros has no range to divide.
@@ -143,6 +145,13 @@ Outputs dynamic_quantize_linear(const Node& node) {
   const Tensor scale = where(equal(range, 0.0), 1.0, range);
   const Tensor zero = cast(clamp(round(-low / scale), 0.0, 255.0), u8);
   return {quantised(x / scale, zero), scale, zero};
+}
+
+namespace {
+
+Outputs dynamic_quantize_linear(const Node& node) {
+  const Quantised result = dynamically_quantised(node.tensor(0));
+  return {result.numbers, result.scale, result.zero};
 }
 
 /// x less its zero point, in i32. A vector of zero points runs along the rows of a matrix.

@@ -4,11 +4,19 @@
 #include <cctype>
 
 #include "engine/onnx/converters.h"
+#include "engine/onnx/quantised.h"
 #include "heddle/control_flow.h"
 
 namespace heddle::onnx {
 
 namespace {
+
+/// A matrix that rows are multiplied with: of reals, or, with a scale, of bytes, beside which the rows become bytes too.
+struct Weights {
+  Tensor numbers;
+  Tensor scale{};  ///< of all columns or of each; undefined: reals
+  Tensor zero{};   ///< the same
+};
 
 /// One direction of a layer: what a cell reads at every step.
 struct Direction {
@@ -17,10 +25,10 @@ struct Direction {
   bool reversed;
   std::int64_t hidden;
   std::int64_t gates;
-  Tensor w;  ///< [input, gates * hidden]
-  Tensor r;  ///< [hidden, gates * hidden]: turned once, before the steps
-  Tensor
-      candidate_r;  ///< [hidden, hidden] of a GRU that resets before this product; r has no columns for it then
+  Weights w;  ///< [input, gates * hidden]
+  Weights r;  ///< [hidden, gates * hidden]: turned once, before the steps
+  /// [hidden, hidden] of a GRU that resets before this product; r has no columns for it then
+  Tensor candidate_r;
   Tensor input_bias;  ///< [gates * hidden] or undefined
   Tensor hidden_bias;
   Tensor peepholes;  ///< [3 * hidden] or undefined
@@ -61,8 +69,16 @@ Tensor gate(const Direction& d, const Tensor& x, std::int64_t k) {
   return slice(x, -1, k * d.hidden, (k + 1) * d.hidden);
 }
 
-Tensor affine(const Tensor& x, const Tensor& weights, const Tensor& bias) {
-  const Tensor product = matmul(x, weights);
+Tensor times(const Tensor& x, const Weights& weights) {
+  if (!weights.scale.defined()) return matmul(x, weights.numbers);
+  const Quantised rows = dynamically_quantised(x);
+  const Tensor product = matmul(cast(rows.numbers, i32) - cast(rows.zero, i32),
+                                cast(weights.numbers, i32) - cast(weights.zero, i32));
+  return cast(product, x.dtype()) * (rows.scale * weights.scale);
+}
+
+Tensor affine(const Tensor& x, const Weights& weights, const Tensor& bias) {
+  const Tensor product = times(x, weights);
   return bias.defined() ? product + bias : product;
 }
 
@@ -89,7 +105,7 @@ State gru_cell(const Direction& d, const Tensor& input, const State& state) {
     through = reset * gate(d, recurrent, 2);
   } else {
     const Tensor bias = d.hidden_bias.defined() ? gate(d, d.hidden_bias, 2) : Tensor();
-    through = affine(reset * state.hidden, d.candidate_r, bias);
+    through = affine(reset * state.hidden, {d.candidate_r}, bias);
   }
   const Tensor candidate = activation(d, 1, "tanh", clipped(d, gate(d, input, 2) + through));
   return {candidate - update * candidate + update * state.hidden, {}};
@@ -164,8 +180,17 @@ Run run_direction(const Direction& d, Cell cell, const Tensor& x) {
   return {state_of(carry), stacked[0]};
 }
 
+/// Input k of a layer, whose scale, if its weights are bytes, is input `scale`, and whose zero point follows.
+Weights weights_of(const Node& node, std::int64_t index, std::size_t k, std::size_t scale) {
+  const Tensor numbers = of_direction(node.tensor(k), index);
+  if (node.type() != "DynamicQuantizeLSTM") return {transpose(numbers, 0, 1)};
+  return {numbers, of_direction(node.tensor(scale), index),
+          of_direction(node.tensor(scale + 1), index)};
+}
+
 Direction direction_of(const Node& node, std::int64_t index, bool reversed, std::int64_t gates) {
-  const Tensor r = transpose(of_direction(node.tensor(2), index), 0, 1);
+  const Weights weights = weights_of(node, index, 2, 10);
+  const Tensor& r = weights.numbers;
   const std::int64_t hidden = r.size(0).value();
   if (node.integer("hidden_size", hidden) != hidden)
     node.malformed("hidden_size", std::to_string(hidden) + ", the last size of R",
@@ -175,15 +200,15 @@ Direction direction_of(const Node& node, std::int64_t index, bool reversed, std:
               .reversed = reversed,
               .hidden = hidden,
               .gates = gates,
-              .w = transpose(of_direction(node.tensor(1), index), 0, 1),
-              .r = r,
+              .w = weights_of(node, index, 1, 8),
+              .r = weights,
               .candidate_r = {},
               .input_bias = {},
               .hidden_bias = {},
               .peepholes = {}};
   if (gates == 3 && node.integer("linear_before_reset", 0) == 0) {
     d.candidate_r = slice(r, 1, 2 * d.hidden, 3 * d.hidden);
-    d.r = slice(r, 1, 0, 2 * d.hidden);
+    d.r.numbers = slice(r, 1, 0, 2 * d.hidden);
   }
   if (node.has(3)) {
     const Tensor bias = of_direction(node.tensor(3), index);
@@ -233,8 +258,13 @@ constexpr Converter kConverters[] = {
     {"RNN", rnn},
 };
 
+constexpr Converter kContrib[] = {
+    {"DynamicQuantizeLSTM", lstm},
+};
+
 }  // namespace
 
 std::span<const Converter> recurrent_converters() { return kConverters; }
+std::span<const Converter> contrib_recurrent_converters() { return kContrib; }
 
 }  // namespace heddle::onnx

@@ -268,104 +268,6 @@ Outputs convert_split(const Node& node) {
   return outputs;
 }
 
-constexpr std::int64_t kFar = std::int64_t{1} << 31;
-constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
-
-/// Position `at` of a dimension of `size` elements, moved into [low, high]. Numbers that stand for "the
-/// end" do not enter expressions.
-SymInt position(const SymInt& at, const SymInt& size, const SymInt& low, const SymInt& high) {
-  if (!at.is_symbolic()) {
-    if (at.value() >= kFar - 1) return high;
-    if (at.value() <= -kFar) return low;
-  }
-  const SymInt from_start = at < 0 ? at + size : at;
-  // Strict comparisons: x[:1] of one element and of many then hold under the same guard.
-  if (from_start < low) return low;
-  if (from_start > high) return high;
-  return from_start;
-}
-
-struct Window {
-  SymInts starts;
-  SymInts ends;
-  Ints axes;
-  Ints steps;
-};
-
-Window window_of(const Node& node, std::int64_t rank) {
-  Window window;
-  if (node.opset() < 10) {
-    for (const std::int64_t start : node.integers("starts")) window.starts.push_back(start);
-    for (const std::int64_t end : node.integers("ends")) window.ends.push_back(end);
-    window.axes = node.integers("axes");
-  } else {
-    window.starts = node.known(1, "starts");
-    window.ends = node.known(2, "ends");
-    if (node.has(3)) window.axes = node.known_numbers(3, "axes");
-    if (node.has(4)) window.steps = node.known_numbers(4, "steps");
-  }
-  const std::size_t count = window.starts.size();
-  if (window.axes.empty()) window.axes = range_of(0, static_cast<std::int64_t>(count));
-  if (window.steps.empty()) window.steps.assign(count, 1);
-  if (window.ends.size() != count || window.axes.size() != count || window.steps.size() != count)
-    node.malformed("starts, ends, axes and steps", "equally many numbers", std::to_string(count));
-  window.axes = node.axes(window.axes, rank);
-  return window;
-}
-
-Tensor slice_axis(const Node& node, const Tensor& x, std::int64_t axis, const SymInt& start,
-                  const SymInt& end, std::int64_t step) {
-  const SymInt size = x.size(axis);
-  if (step == 0) node.malformed("steps", "steps other than 0", "0");
-  if (step > 0) {
-    const SymInt first = position(start, size, 0, size);
-    const SymInt limit = position(end, size, 0, size);
-    if (limit < first) return slice(x, axis, first, first);
-    return slice(x, axis, first, limit, step);
-  }
-  const SymInt last = size - 1;
-  const SymInt first = last - position(start, size, -1, last);
-  const SymInt limit = last - position(end, size, -1, last);
-  const Tensor reversed = one("reverse", {x}, {{"axes", Ints{axis}}});
-  if (limit < first) return slice(reversed, axis, first, first);
-  return slice(reversed, axis, first, limit, -std::max(step, -kLargest));
-}
-
-/// A slice of known integers, with numbers for positions: of a vector, or whole rows of what has more dimensions.
-std::optional<Value> slice_ints(const Value& x, const Window& window) {
-  const std::optional<KnownInts> known = x.known_ints();
-  if (!known || known->sizes.empty() || window.axes != Ints{0}) return {};
-  const std::int64_t size = known->sizes[0];
-  const std::int64_t step = window.steps[0];
-  if (step == 0) return {};
-  const std::int64_t low = step > 0 ? 0 : -1;
-  const std::int64_t high = step > 0 ? size : size - 1;
-  const std::int64_t first = position(window.starts[0], size, low, high).value();
-  const std::int64_t end = position(window.ends[0], size, low, high).value();
-  const std::int64_t span = step > 0 ? end - first : first - end;
-  // Counted before it is walked: a step may be as large as a number gets, and rows may be empty.
-  const std::int64_t stride = step > 0 ? step : -std::max(step, -kLargest);
-  KnownInts result{{}, known->sizes};
-  result.sizes[0] = span <= 0 ? 0 : (span - 1) / stride + 1;
-  if (known->ints.empty()) return Value::of_known(std::move(result), x.dtype());
-  const auto row = static_cast<std::ptrdiff_t>(known->ints.size()) / size;
-  for (std::int64_t k = 0; k < result.sizes[0]; ++k) {
-    const auto from = known->ints.begin() + (first + k * step) * row;
-    result.ints.insert(result.ints.end(), from, from + row);
-  }
-  return Value::of_known(std::move(result), x.dtype());
-}
-
-Outputs convert_slice(const Node& node) {
-  const Value& value = node.value(0);
-  const Window window = window_of(node, value.rank());
-  if (const auto ints = slice_ints(value, window)) return {*ints};
-  Tensor x = value.tensor();
-  for (std::size_t k = 0; k < window.axes.size(); ++k)
-    x = slice_axis(node, x, window.axes[k], window.starts[k], window.ends[k], window.steps[k]);
-  return {x};
-}
-
 /// `x` without what negative pads take away, which are 0 then: what is left is mirrored or repeated.
 Tensor cropped(Tensor x, SymInts& low, SymInts& high) {
   const auto take = [](SymInt& pad) {
@@ -479,7 +381,6 @@ constexpr Converter kConverters[] = {
     {"Reshape", convert_reshape},
     {"Shape", shape_of},
     {"Size", size_of},
-    {"Slice", convert_slice},
     {"SpaceToDepth", space_to_depth},
     {"Split", convert_split},
     {"Squeeze", convert_squeeze},

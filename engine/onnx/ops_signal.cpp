@@ -231,9 +231,11 @@ Outputs dft(const Node& node) {
 
 /// Inputs: signal, frame_step, window, frame_length.
 Outputs stft(const Node& node) {
-  const Tensor signal = node.tensor(0);
+  // ONNX Runtime takes a real signal without its last dimension of 1.
+  const Tensor given = node.tensor(0);
+  const Tensor signal = given.rank() == 2 ? unsqueeze(given, 2) : given;
   if (signal.rank() != 3)
-    node.malformed("signal", "three dimensions", std::to_string(signal.rank()));
+    node.malformed("signal", "two or three dimensions", std::to_string(signal.rank()));
   check_parts(node, signal, "signal");
   const std::int64_t step = checked_length(node, "frame_step", node.known_number(1, "frame_step"));
   std::int64_t length = 0;

@@ -39,22 +39,27 @@ void check_opsets(const ModelProto& model, const std::string& where) {
   }
 }
 
-/// Every value is defined once, before its uses.
+/// Every value is defined once, before its uses; a nested graph may call its own by names from around it.
+/// @param known  values around the graph
 /// @param constants  initialisers, the last ones, that were nodes
 void check_order(const onnx_format::GraphProto& graph, std::set<std::string> known,
                  const std::string& where, std::size_t constants = 0) {
+  std::set<std::string> own;
   const auto define = [&](const std::string& name, const std::string& by) {
-    if (!name.empty() && !known.insert(name).second)
+    known.insert(name);
+    if (!name.empty() && !own.insert(name).second)
       fail("model: value defined twice", where, "one definition of each value", name + by);
   };
   for (const auto& input : graph.input()) define(input.name(), " (graph input)");
   const auto initializers = static_cast<std::size_t>(graph.initializer_size());
   for (std::size_t k = 0; k < initializers; ++k) {
     const std::string& name = graph.initializer(static_cast<int>(k)).name();
-    if (k + constants < initializers)
+    if (k + constants < initializers) {
       known.insert(name);
-    else
+      own.insert(name);
+    } else {
       define(name, " (a Constant)");
+    }
   }
   std::set<std::string> later;
   for (const auto& node : graph.node()) later.insert(node.output().begin(), node.output().end());

@@ -94,6 +94,21 @@ std::optional<Real::Fraction> Real::combine(std::string_view op, const Fraction&
   return Fraction{op == "add" ? left + right : left - right, denominator};
 }
 
+std::optional<Real::Fraction> Real::combined(std::string_view op, const Real& a, const Real& b) {
+  if (!a.fraction_ || !b.fraction_) return {};
+  try {
+    return combine(op, *a.fraction_, *b.fraction_);
+  } catch (const ShapeError&) {
+    return {};
+  }
+}
+
+std::optional<SymInt> Real::difference(const Real& a, const Real& b) {
+  if (!a.is_exact() || !b.is_exact()) return {};
+  const std::optional<Fraction> left = combined("sub", a, b);
+  return left ? std::optional(left->numerator) : std::nullopt;
+}
+
 std::optional<Real> Real::apply(std::string_view op, const Real& a) {
   const auto compute = unary_of(op);
   if (compute == nullptr || a.steps_ >= kMostSteps) return {};
@@ -110,12 +125,7 @@ std::optional<Real> Real::apply(std::string_view op, const Real& a) {
 std::optional<Real> Real::apply(std::string_view op, const Real& a, const Real& b) {
   const auto compute = binary_of(op);
   if (compute == nullptr || a.steps_ + b.steps_ >= kMostSteps) return {};
-  std::optional<Fraction> fraction;
-  try {
-    if (a.fraction_ && b.fraction_) fraction = combine(op, *a.fraction_, *b.fraction_);
-  } catch (const ShapeError&) {
-    // Its terms overflow: no fraction.
-  }
+  std::optional<Fraction> fraction = combined(op, a, b);
   const DType dtype = a.dtype_;
   return Real([compute, left = a.number_, right = b.number_,
                dtype] { return rounded(compute((*left)(), (*right)()), dtype); },

@@ -29,6 +29,9 @@ class Real {
   /// The number cut to an integer, if it is symbolic still.
   std::optional<SymInt> cut() const;
 
+  /// a - b of two that their dtype holds exactly, times a positive number: its sign tells which is larger.
+  static std::optional<SymInt> difference(const Real& a, const Real& b);
+
   /// op of reals of one dtype, by the names of the IR's ops; nothing if it is none that is known of reals.
   static std::optional<Real> apply(std::string_view op, const Real& a);
   static std::optional<Real> apply(std::string_view op, const Real& a, const Real& b);
@@ -47,6 +50,8 @@ class Real {
         steps_(steps) {}
   static std::optional<Fraction> fraction_of(double number);
   static std::optional<Fraction> combine(std::string_view op, const Fraction& a, const Fraction& b);
+  /// Nothing where its terms overflow too.
+  static std::optional<Fraction> combined(std::string_view op, const Real& a, const Real& b);
   /// Whether `dtype_` holds the fraction exactly; guards that it does.
   bool is_exact() const;
 

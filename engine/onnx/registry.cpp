@@ -24,13 +24,14 @@ Table table_of(std::initializer_list<std::span<const Converter>> families) {
 const Converter* find_converter(std::string_view domain, std::string_view name) {
   static const Table standard =
       table_of({pointwise_converters(), activation_converters(), reduce_converters(),
-                shape_converters(),     creation_converters(),   index_converters(),
-                window_converters(),    norm_converters(),       matrix_converters(),
-                attention_converters(), quantize_converters(),   resize_converters(),
-                recurrent_converters(), loss_converters(),       select_converters(),
-                sample_converters(),    signal_converters(),     region_converters(),
-                unpool_converters(),    deform_converters()});
-  static const Table contrib = table_of({contrib_converters(), contrib_attention_converters()});
+                shape_converters(),     slice_converters(),      creation_converters(),
+                index_converters(),     window_converters(),     norm_converters(),
+                matrix_converters(),    attention_converters(),  quantize_converters(),
+                resize_converters(),    recurrent_converters(),  loss_converters(),
+                select_converters(),    sample_converters(),     signal_converters(),
+                region_converters(),    unpool_converters(),     deform_converters()});
+  static const Table contrib = table_of(
+      {contrib_converters(), contrib_attention_converters(), contrib_recurrent_converters()});
   const Table* table = nullptr;
   if (domain.empty() || domain == "ai.onnx") table = &standard;
   if (domain == "com.microsoft") table = &contrib;

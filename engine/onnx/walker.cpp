@@ -164,9 +164,10 @@ class Walker {
     if (const ControlConverter* row = domain.empty() ? find_control(proto.op_type()) : nullptr) {
       const Node node(proto, row->row, operands(proto, scope), attributes(proto, scope),
                       scope.opsets.at(""), model_.folder);
-      return row->convert(node, [&](const GraphProto& graph, std::vector<Value> given) {
+      const auto run = [&](const GraphProto& graph, std::vector<Value> given) {
         return run_body(graph, std::move(given), proto, scope);
-      });
+      };
+      return row->convert(node, run, [&](std::string_view name) { return scope.find(name); });
     }
     const Converter* row = find_converter(domain, proto.op_type());
     if (row == nullptr)

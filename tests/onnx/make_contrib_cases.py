@@ -278,6 +278,7 @@ def signals(cases):
     standard(cases, "STFT", "window", signal, step, floats(16), length, known={1, 3})
     standard(cases, "STFT", "both_sides", signal, step, None, length, known={1, 3}, onesided=0)
     standard(cases, "STFT", "pairs", floats(2, 50, 2), step, floats(16), None, known={1}, onesided=0)
+    standard(cases, "STFT", "two_dimensions", signal[:, :, 0], step, None, length, known={1, 3})
 
 
 def few_bits(cases):
@@ -307,6 +308,40 @@ def few_bits(cases):
     add("small", 16, 3, 4, 16)
 
 
+def recurrent(cases):
+    """DynamicQuantizeLSTM. A batch of 1, and an input of a few values: rows become bytes in one way only."""
+
+    def add(case, steps, directions, dtype, columns=False, bias=False, states=False, peephole=False, **attributes):
+        depth, hidden = 24, 16
+        gates, low = 4 * hidden, 0 if dtype == numpy.uint8 else -127
+        weights = [random.integers(low, low + 255, (directions, rows, gates), dtype) for rows in (depth, hidden)]
+        sizes = (directions, gates) if columns else (directions,)
+        scales = [(random.random(sizes) * 0.004 + 0.001).astype(numpy.float32) for _ in weights]
+        middle = 0 if columns else low + 110
+        zeros = [random.integers(middle, middle + (1 if columns else 30), sizes).astype(dtype) for _ in weights]
+        inputs = [
+            floats(steps, 1, depth),
+            *weights,
+            floats(directions, 2 * gates) if bias else None,
+            None,
+            *([floats(directions, 1, hidden) for _ in range(2)] if states else [None, None]),
+            floats(directions, 3 * hidden) if peephole else None,
+            scales[0],
+            zeros[0],
+            scales[1],
+            zeros[1],
+        ]
+        cases.add("quantize_lstm_" + case, "DynamicQuantizeLSTM", inputs, 3, known={1, 2, 3, 7, 8, 9, 10, 11},
+                  hidden_size=hidden, **attributes)
+
+    add("forward", 5, 1, numpy.int8)
+    add("bytes", 5, 1, numpy.uint8, bias=True)
+    add("columns", 5, 1, numpy.int8, columns=True, bias=True)
+    add("bidirectional", 6, 2, numpy.int8, bias=True, states=True, direction="bidirectional")
+    add("reverse", 4, 1, numpy.uint8, columns=True, direction="reverse")
+    add("peepholes", 4, 1, numpy.int8, bias=True, peephole=True)
+
+
 def main():
     cases = Cases(pathlib.Path(__file__).parent / "contrib_cases.zip")
     for family in (
@@ -320,6 +355,7 @@ def main():
         resizes,
         signals,
         few_bits,
+        recurrent,
     ):
         family(cases)
     cases.file.close()

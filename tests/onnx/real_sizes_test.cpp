@@ -87,7 +87,7 @@ TEST(RealSizes, ArithmeticWithoutBoundIsNone) {
   ModelBuilder::set_int(model.node("Cast", {"v60"}, {"end"}), "to", TensorProto::INT64);
   model.node("Slice", {"x", "zero", "end"}, {"y"});
   Engine engine = model.load();
-  EXPECT_THROW(engine.run({ones({4})}), Error);
+  EXPECT_EQ(lengths(engine, {4}), (std::vector<std::int64_t>{4})) << "2^61 in all, cut by the run";
 }
 
 TEST(RealSizes, FixedSizesAreKnownToo) {
