@@ -281,6 +281,10 @@ Tensor slice(const Tensor& x, std::int64_t axis, SymInt start, SymInt limit, Sym
       where);
 }
 
+Tensor unfold(const Tensor& x, std::int64_t axis, std::int64_t size, std::int64_t step, At where) {
+  return one("unfold", {x}, {{"axis", axis}, {"size", size}, {"step", step}}, where);
+}
+
 Tensor concat(const std::vector<Tensor>& parts, std::int64_t axis, At where) {
   return apply("concat", parts, {{"axis", axis}}, where)[0];
 }

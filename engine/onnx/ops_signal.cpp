@@ -247,8 +247,9 @@ Outputs stft(const Node& node) {
   const SymInt room = signal.size(1) - length;
   if (room < 0) node.malformed("frame_length", "at most the signal's", std::to_string(length));
   const SymInt frames = room / step + 1;
-  const Tensor at = iota({frames, length}, 0) * step + iota({frames, length}, 1);
-  Tensor x = gather(widened(node, signal), at, 1);
+  // [batch, frames, parts, length] with the parts behind the elements
+  const Tensor windows = unfold(widened(node, signal), 1, length, step);
+  Tensor x = permute(windows, {0, 1, 3, 2});
   if (node.has(2)) {
     const Tensor window = node.tensor(2);
     if (window.rank() != 1 || window.size(0) != length)

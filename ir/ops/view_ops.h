@@ -11,6 +11,7 @@ OpDef reshape_op();
 OpDef permute_op();
 OpDef expand_op();
 OpDef slice_op();
+OpDef unfold_op();
 OpDef reverse_op();
 OpDef clone_op();
 OpDef alias_op();

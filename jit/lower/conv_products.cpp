@@ -8,6 +8,7 @@
 #include "ir/passes/form_regions.h"
 #include "jit/lower/conv_windows.h"
 #include "jit/lower/decompose.h"
+#include "jit/lower/fixed_values.h"
 #include "jit/lower/pack_weights.h"
 
 namespace heddle::jit {
@@ -57,15 +58,29 @@ bool is_bound_by_weights(const Node& node) {
          positions.is_constant() && positions.constant() <= kFewPositions;
 }
 
+/// Whether each window is many elements behind each other, as of filters of sound: rows of a product that overlap. Columns that
+/// fill no panels cost as much as the library takes longer.
+bool has_long_runs(const Node& node) {
+  const std::optional<std::size_t> axis = axis_of_runs(node);
+  if (!axis) return false;
+  const Dims& weights = node.input(1).meta().sizes;
+  const std::int64_t taps = weights[*axis + 1].constant();
+  return taps >= kLeastDepth && weights[0].is_constant() &&
+         weights[0].constant() % kPanelColumns == 0 &&
+         taps * weights[0].constant() >= kLeastPackedCount;
+}
+
 class Converter {
  public:
-  explicit Converter(const LowerOptions& options) : options_(options) {}
+  explicit Converter(const LowerOptions& options) : options_(options), fixed_(options) {}
 
   std::optional<std::vector<Value>> visit(ir::Rewriter& rewriter, const Node& node) {
     if (options_.target == LowerOptions::Target::Cuda) return visit_for_cuda(rewriter, node);
     if (!may_be_product(node)) return std::nullopt;
+    const bool in_place = has_long_runs(node) && fixed_.contains(node.input(1).node);
+    if (!in_place && !is_fixed_data(*node.input(1).node)) return std::nullopt;
     const bool one_tap = suits(node.input(1).meta()) && !has_padding(node);
-    if (!one_tap && !is_bound_by_weights(node)) return std::nullopt;
+    if (!one_tap && !in_place && !is_bound_by_weights(node)) return std::nullopt;
     ir::GraphBuilder& builder = rewriter.builder();
     Value x = rewriter.map(node.input(0));
     Value weights = rewriter.map(node.input(1));
@@ -75,7 +90,7 @@ class Converter {
     } else {
       Value zero;
       if (has_padding(node)) zero = builder.constant(ir::Literal::scalar(DType::F32, 0));
-      x = windows_of(builder, node, x, zero);
+      x = in_place ? windows_in_place(builder, node, x, zero) : windows_of(builder, node, x, zero);
       weights = filters_of(builder, weights);
     }
     Value result = builder.emit("matmul", {x, weights});
@@ -88,8 +103,8 @@ class Converter {
   bool may_be_product(const Node& node) const {
     return node.op_name() == "conv" && node.flag("channels_last") &&
            node.output().dtype == DType::F32 && node.integer("groups") == 1 &&
-           is_fixed_data(*node.input(1).node) && classify(node, options_) == NodeClass::Library &&
-           unit_of(node, options_).fuse && !ir::wants_fallback(node);
+           classify(node, options_) == NodeClass::Library && unit_of(node, options_).fuse &&
+           !ir::wants_fallback(node);
   }
 
   std::optional<std::vector<Value>> visit_for_cuda(ir::Rewriter& rewriter, const Node& node) const {
@@ -170,6 +185,7 @@ class Converter {
   }
 
   const LowerOptions& options_;
+  FixedValues fixed_;
   std::map<std::pair<Value, std::vector<std::int64_t>>, Value> rows_;  ///< by x and strides
 };
 

@@ -22,6 +22,10 @@ namespace heddle::jit {
 /// at most 9 elements have more weights than a second-level cache holds and at most 64 windows share them: 512 channels with
 /// 3 x 3 at 7 x 7 took the library 1.9 ms, of which multiplying is 1.3.
 ///
+/// Filters of sound, of one channel in, read windows of at least 64 elements behind each other: rows of a product that overlap
+/// where they lie (conv_windows.h). The library's take 3.9 times as long where 37 windows lie 441 apart (resampling), and as long
+/// where 3001 lie 160 apart (a spectrum).
+///
 /// For CUDA, of those of f32, f16 and bf16 that move by one element and have one group: a product for each image, whose
 /// rows are channels, since these are what lies apart.
 ///

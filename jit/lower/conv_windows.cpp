@@ -38,6 +38,14 @@ Value slice(GraphBuilder& builder, const Node& conv, Value from, const Ints& tap
   return builder.emit("slice", {from}, {{"start", start}, {"limit", limit}, {"stride", stride}});
 }
 
+/// `x` with the padding of `conv`, if it has any.
+Value padded(GraphBuilder& builder, const Node& conv, Value x, Value zero) {
+  if (!has_padding(conv)) return x;
+  return builder.emit(
+      "pad", {x, zero},
+      {{"low", around(conv.ints("pads_low"))}, {"high", around(conv.ints("pads_high"))}});
+}
+
 }  // namespace
 
 bool has_padding(const Node& conv) {
@@ -46,11 +54,34 @@ bool has_padding(const Node& conv) {
          std::ranges::any_of(conv.ints("pads_high"), pads);
 }
 
+std::optional<std::size_t> axis_of_runs(const Node& conv) {
+  const Dims& kernel = conv.input(1).meta().sizes;
+  if (!kernel[1].is_constant(1)) return {};
+  std::optional<std::size_t> axis;
+  for (std::size_t d = 0; d + 2 < kernel.size(); ++d) {
+    const bool stays = kernel[d + 2].is_constant(1) && conv.ints("strides")[d] == 1 &&
+                       conv.ints("pads_low")[d] == 0 && conv.ints("pads_high")[d] == 0;
+    if (stays) continue;
+    if (axis || !kernel[d + 2].is_constant() || conv.ints("dilations")[d] != 1) return {};
+    axis = d + 1;
+  }
+  return axis;
+}
+
+Value windows_in_place(GraphBuilder& builder, const Node& conv, Value x, Value zero) {
+  x = padded(builder, conv, x, zero);
+  const std::size_t axis = *axis_of_runs(conv);
+  const Dims& sizes = x.meta().sizes;
+  const Value flat =
+      builder.emit("reshape", {x}, {{"sizes", Dims(sizes.begin(), sizes.end() - 1)}});
+  return builder.emit("unfold", {flat},
+                      {{"axis", static_cast<std::int64_t>(axis)},
+                       {"size", conv.input(1).meta().sizes[axis + 1].constant()},
+                       {"step", conv.ints("strides")[axis - 1]}});
+}
+
 Value windows_of(GraphBuilder& builder, const Node& conv, Value x, Value zero) {
-  if (has_padding(conv))
-    x = builder.emit(
-        "pad", {x, zero},
-        {{"low", around(conv.ints("pads_low"))}, {"high", around(conv.ints("pads_high"))}});
+  x = padded(builder, conv, x, zero);
   const Dims& kernel = conv.input(1).meta().sizes;
   const std::int64_t taps = base::product(std::span(kernel).subspan(2)).constant();
   std::vector<Value> slices;

@@ -1,6 +1,8 @@
 // What the windows of a convolution read, as rows of a matrix.
 #pragma once
 
+#include <optional>
+
 #include "ir/graph.h"
 
 namespace heddle::jit {
@@ -15,6 +17,15 @@ bool has_padding(const ir::Node& conv);
 /// One tap is x itself, copied where windows leave out some of it or it is in another order.
 /// @param zero  scalar of x's dtype; read only where there is padding.
 ir::Value windows_of(ir::GraphBuilder& builder, const ir::Node& conv, ir::Value x, ir::Value zero);
+
+/// The dimension of x [n, in…, 1] along which the windows of `conv` lie, each in one piece; nothing where they do not.
+std::optional<std::size_t> axis_of_runs(const ir::Node& conv);
+
+/// The same of a convolution of which axis_of_runs() tells the axis: a view of x, or of x with padding, in which windows overlap.
+///
+///   %w = unfold(reshape(%x) {sizes = [n, in]}) {axis = 1, size = taps, step = stride}
+ir::Value windows_in_place(ir::GraphBuilder& builder, const ir::Node& conv, ir::Value x,
+                           ir::Value zero);
 
 /// Weights [m, c, k…] as [k… * c, m], what rows of windows_of() are multiplied by.
 ir::Value filters_of(ir::GraphBuilder& builder, ir::Value weights);

@@ -12,6 +12,7 @@ namespace {
 
 using ir::GraphBuilder;
 using ir::Value;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using testing::ops_of;
 using Ints = std::vector<std::int64_t>;
@@ -124,6 +125,40 @@ TEST(ConvProducts, OfFewPositionsAndManyWeights) {
     EXPECT_TRUE(last.starts_with("packed_matmul")) << last;
     EXPECT_TRUE(last.ends_with("relu")) << last;
     expect_program_right(graph, program, random_arguments(graph, {}), {}, 1e-4);
+  }
+}
+
+// Filters of sound: windows of one channel overlap where they lie, along either dimension, with padding and without.
+TEST(ConvProducts, OfWindowsInOnePiece) {
+  struct Windows {
+    bool rows;
+    std::int64_t pad, step;
+  };
+  for (const auto& [rows, pad, step] : {Windows{false, 0, 9}, {true, 5, 9}, {false, 5, 1}}) {
+    const Conv conv{.sizes = {128, 1, rows ? 70 : 1, rows ? 1 : 70},
+                    .strides = {rows ? step : 1, rows ? 1 : step},
+                    .pads = {rows ? pad : 0, rows ? 0 : pad}};
+    GraphBuilder b("main");
+    const ir::TensorMeta along =
+        rows ? tensor(f32, {"2", "s0", "3", "1"}) : tensor(f32, {"2", "3", "s0", "1"});
+    b.output(emit(b, b.input(along, "x"), conv));
+    const ir::Graph graph = b.finish();
+    EXPECT_THAT(ops_of(jit::convs_as_products(graph, with_library())), Contains("unfold"));
+    std::vector<std::string> kernels{"clone", "packed_matmul_add"};
+    if (pad != 0) kernels.insert(kernels.begin(), "pad");
+    for (const std::int64_t length : {70, 133})
+      expect_right_with_products(graph, kernels, {length});
+  }
+}
+
+TEST(ConvProducts, LeavesWindowsThatFillNoPanelsOrAreShort) {
+  for (const Ints& sizes :
+       {Ints{80, 1, 1, 70}, {128, 1, 1, 60}, {128, 2, 1, 70}, {128, 1, 2, 70}}) {
+    GraphBuilder b("main");
+    b.output(
+        emit(b, b.input(ir::TensorMeta::of(f32, {2, 3, 90, sizes[1]}), "x"), {.sizes = sizes}));
+    EXPECT_THAT(ops_of(jit::convs_as_products(b.finish(), with_library())), Contains("conv"))
+        << sizes[3];
   }
 }
 

@@ -135,6 +135,12 @@ void add_views(Samples& samples) {
   samples.push_back({"expand", {noise(f32, {3, 1})}, {{"sizes", Dims{2, 3, 4}}}});
   samples.push_back({"expand", {noise(f32, {})}, {{"sizes", Dims{2, 0}}}});
   samples.push_back({"expand", {noise(u8, {1, 1})}, {{"sizes", Dims{1, 5}}}});
+  const auto windows = [](std::int64_t axis, std::int64_t size, std::int64_t step) {
+    return ir::Attrs{{"axis", axis}, {"size", size}, {"step", step}};
+  };
+  samples.push_back({"unfold", {x}, windows(-1, 3, 1)});
+  samples.push_back({"unfold", {x}, windows(0, 1, 4)});
+  samples.push_back({"unfold", {noise(f32, {9, 2})}, windows(0, 4, 2)});
   samples.push_back(
       {"slice",
        {x},

@@ -40,6 +40,13 @@ void add_view_rows(std::vector<OpRow>& rows) {
                                   {"limit", Dims{e.first(3), last}},
                                   {"stride", Dims{1, 2}}}};
                   }});
+  rows.push_back({"unfold", "", all_dtypes(), [](DType t, Extent e) {
+                    return OneOp{"unfold",
+                                 {noise(t, {e.first(3), e.other(2) + e.last(19)})},
+                                 {{"axis", std::int64_t{1}},
+                                  {"size", std::max<std::int64_t>(e.last(19) / 2, 1)},
+                                  {"step", std::int64_t{3}}}};
+                  }});
   rows.push_back({"reverse", "", all_dtypes(), [](DType t, Extent e) {
                     return OneOp{
                         "reverse", {noise(t, {e.first(3), e.last(19)})}, {{"axes", Ints{0, -1}}}};

@@ -144,6 +144,37 @@ TEST(Expand, C2RefusesToRepeatMoreThanOneElement) {
             "expand: C2 repeatable sizes: expected 2, got 4");
 }
 
+// unfold
+
+ir::Attrs windows(std::int64_t axis, std::int64_t size, std::int64_t step) {
+  return {{"axis", axis}, {"size", size}, {"step", step}};
+}
+
+TEST(Unfold, NamesElementsOfWindowsThatOverlap) {
+  expect_same(value_of({"unfold", {counting({5, 1})}, windows(0, 3, 2)}),
+              ints(i32, {2, 1, 3}, {0, 1, 2, 2, 3, 4}));
+  EXPECT_EQ(type_of("unfold", {meta(f32, {s0, 6})}, windows(-1, 3, 2)), "f32[s0, 2, 3]{6, 2, 1}");
+  EXPECT_EQ(map_of("unfold", meta(f32, {s0, 6}), windows(1, 3, 2)), "i0, 2*i1+i2");
+}
+
+TEST(Unfold, C1RefusesAnAxisThatIsNotThere) {
+  for (const std::int64_t axis : {-3, 2})
+    EXPECT_EQ(error_of("unfold", {meta(f32, {2, 3})}, windows(axis, 1, 1)),
+              "unfold: C1 axis: expected an axis in [-2, 2), got " + std::to_string(axis));
+}
+
+TEST(Unfold, C2RefusesNoSizeOrStep) {
+  EXPECT_EQ(error_of("unfold", {meta(f32, {2})}, windows(0, 0, 1)),
+            "unfold: C2 size and step: expected size >= 1, got 0");
+  EXPECT_EQ(error_of("unfold", {meta(f32, {2})}, windows(0, 1, 0)),
+            "unfold: C2 size and step: expected step >= 1, got 0");
+}
+
+TEST(Unfold, C3RefusesALongerWindow) {
+  EXPECT_EQ(error_of("unfold", {meta(f32, {2})}, windows(0, 3, 1)),
+            "unfold: C3 window: expected at least 3, got 2");
+}
+
 // slice
 
 ir::Attrs window(Dims start, Dims limit, Dims stride) {
