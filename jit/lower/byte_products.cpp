@@ -88,6 +88,21 @@ class Emitter {
         b_.emit("packed_int8_matmul", {left.bytes, emit_group_panels(b_, right.bytes, kGroup)},
                 {{"columns", columns}}));
   }
+
+  BytePanels panels(const ByteOperand& given) {
+    const ByteOperand right = with_sign(given);
+    return {.panels = emit_group_panels(b_, right.bytes, kGroup),
+            .sums = sums_of_columns(right),
+            .zero = is_zero(right.zero) ? Value() : right.zero,
+            .columns = right.bytes.meta().sizes[1].constant()};
+  }
+  Value product(const ByteOperand& given, const BytePanels& right) {
+    const ByteOperand left = without_sign(given);
+    const Value made =
+        b_.emit("packed_int8_matmul", {left.bytes, right.panels}, {{"columns", right.columns}});
+    return less_zero_points(left, right.sums, right.zero, made);
+  }
+
   /// `given` with the windows of `x` on the left; the left operand's zero point is one for all.
   Value windows(const ByteProduct& given, const Node& conv) {
     const ByteOperand left = without_sign(given.left);
@@ -134,17 +149,24 @@ class Emitter {
  private:
   /// `result` with the terms of the zero points.
   Value corrected(const ByteOperand& left, const ByteOperand& right, Value result) {
-    if (!is_zero(left.zero)) {
-      Value sums = sum(right.bytes, 0, false);
-      const SymExpr depth = right.bytes.meta().sizes[0];
-      if (!is_zero(right.zero))
-        sums = b_.emit("sub",
-                       {sums, b_.emit("mul", {right.zero, number(DType::I32, depth.constant())})});
-      result = b_.emit("sub", {result, b_.emit("mul", {left.zero, sums})});
-    }
-    if (!is_zero(right.zero))
-      result = b_.emit("sub", {result, b_.emit("mul", {sum(left.bytes, -1, true), right.zero})});
+    Value sums;
+    if (!is_zero(left.zero)) sums = sums_of_columns(right);
+    return less_zero_points(left, sums, right.zero, result);
+  }
+
+  Value less_zero_points(const ByteOperand& left, Value sums, Value right_zero, Value result) {
+    if (!is_zero(left.zero)) result = b_.emit("sub", {result, b_.emit("mul", {left.zero, sums})});
+    if (!is_zero(right_zero))
+      result = b_.emit("sub", {result, b_.emit("mul", {sum(left.bytes, -1, true), right_zero})});
     return result;
+  }
+
+  /// Of the bytes less their zero points.
+  Value sums_of_columns(const ByteOperand& right) {
+    const Value sums = sum(right.bytes, 0, false);
+    if (is_zero(right.zero)) return sums;
+    const std::int64_t depth = right.bytes.meta().sizes[0].constant();
+    return b_.emit("sub", {sums, b_.emit("mul", {right.zero, number(DType::I32, depth)})});
   }
 
   /// A zero point that is_of() `dtype` as one.
@@ -205,6 +227,14 @@ std::optional<ByteProduct> byte_product_of(const Node& matmul) {
 
 Value emit_byte_product(GraphBuilder& builder, const ByteProduct& product) {
   return Emitter(builder).packed(product);
+}
+
+BytePanels emit_byte_panels(GraphBuilder& builder, const ByteOperand& right) {
+  return Emitter(builder).panels(right);
+}
+
+Value emit_byte_product(GraphBuilder& builder, const ByteOperand& left, const BytePanels& right) {
+  return Emitter(builder).product(left, right);
 }
 
 Value emit_byte_conv(GraphBuilder& builder, const ByteProduct& product, const Node& conv) {

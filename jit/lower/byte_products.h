@@ -35,6 +35,19 @@ std::optional<ByteProduct> byte_product_of(const ir::Node& matmul);
 /// `product`: what byte_product_of() gave, its values in the graph that `builder` makes.
 ir::Value emit_byte_product(ir::GraphBuilder& builder, const ByteProduct& product);
 
+/// The right operand of emit_byte_product() made ready once for many products, as before a loop.
+struct BytePanels {
+  ir::Value panels;  ///< of bytes with a sign
+  ir::Value
+      sums;  ///< i32 [n], of the columns less their zero points: what a zero point on the left adds, once for each of it
+  ir::Value zero;  ///< i32; none: 0
+  std::int64_t columns = 0;
+};
+BytePanels emit_byte_panels(ir::GraphBuilder& builder, const ByteOperand& right);
+/// @param right  values of the graph that `builder` makes
+ir::Value emit_byte_product(ir::GraphBuilder& builder, const ByteOperand& left,
+                            const BytePanels& right);
+
 /// The convolution `conv` with its channels last, whose windows are the rows on the left: packed_int8_conv with the terms of
 /// emit_byte_product(). Nothing where the weights have a zero point or no sign: windows would be summed for it.
 /// `product`: x as bytes [n, in..., c] less one zero point for all, and the weights as the matrix [taps * c, m].

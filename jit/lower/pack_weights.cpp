@@ -121,23 +121,36 @@ class Packer {
     const ir::Graph& body = node.graph("body");
     const auto first = static_cast<std::size_t>(node.integer("carried") + node.integer("scanned"));
     std::vector<Value> operands = rewriter.map(node.inputs());
-    // Panels in the body, by operand and whether they are of pairs.
-    std::map<std::pair<std::size_t, bool>, Value> inside;
+    // Panels in the body, by the matrix and whether they are of pairs.
+    std::map<std::pair<Value, bool>, Value> inside;
+    std::map<std::pair<Value, Value>, BytePanels> bytes;  // by the matrix and its zero point
+    // What the scan reads around it for a value of the body, if that is the same in each run.
+    const auto given_to = [&](Value value) -> Value {
+      const auto inputs = body.inputs();
+      const auto k = static_cast<std::size_t>(std::ranges::find(inputs, value) - inputs.begin());
+      if (k == inputs.size() || k < first || !fixed_.contains(node.input(k).node)) return {};
+      return node.input(k);
+    };
     const ir::Graph packed = ir::rewrite(
         body,
         [&](ir::Rewriter& within, const ir::NodePtr& part) -> std::optional<std::vector<Value>> {
           if (!is_packable(*part)) return std::nullopt;
-          const auto inputs = body.inputs();
-          const auto k =
-              static_cast<std::size_t>(std::ranges::find(inputs, part->input(1)) - inputs.begin());
-          if (k == inputs.size() || k < first || !fixed_.contains(node.input(k).node))
-            return std::nullopt;
+          if (const auto product = byte_product_of(*part)) {
+            const Value matrix = given_to(product->right.bytes);
+            const Value zero = product->right.zero;
+            const Value point = zero ? given_to(behind_conversion(zero)) : Value();
+            if (!matrix || (zero && !point)) return std::nullopt;
+            return product_in_scan(rewriter, within, operands, bytes[{matrix, point}], *product,
+                                   {matrix, point});
+          }
+          const Value matrix = given_to(part->input(1));
+          if (!matrix) return std::nullopt;
           const bool pairs = is_of_pairs(*part);
-          Value& given = inside[{k, pairs}];
+          Value& given = inside[{matrix, pairs}];
           if (!given) {
             const std::string region = region_of(node);
-            operands.push_back(pairs ? panels_of_pairs(rewriter, node.input(k), region)
-                                     : panels(rewriter, node.input(k), region));
+            operands.push_back(pairs ? panels_of_pairs(rewriter, matrix, region)
+                                     : panels(rewriter, matrix, region));
             const ir::TensorMeta& meta = operands.back().meta();
             given = within.builder().input(ir::TensorMeta::of(meta.dtype, meta.sizes));
           }
@@ -152,6 +165,37 @@ class Packer {
     std::vector<Value> results;
     for (std::uint32_t k = 0; k < made->outputs().size(); ++k) results.push_back(made->value(k));
     return results;
+  }
+
+  /// What a zero point was widened from.
+  static Value behind_conversion(Value zero) {
+    return zero.node->op_name() == "convert" ? zero.node->input(0) : zero;
+  }
+
+  /// A product of bytes in a scan with panels that are made before it.
+  /// @param panels  those as the body has them, once they are there
+  /// @param right   the matrix and its zero point around the scan
+  static std::vector<Value> product_in_scan(ir::Rewriter& rewriter, ir::Rewriter& within,
+                                            std::vector<Value>& operands, BytePanels& panels,
+                                            const ByteProduct& product, ByteOperand right) {
+    if (!panels.panels) {
+      right.bytes = rewriter.map(right.bytes);
+      if (right.zero) {
+        right.zero = rewriter.map(right.zero);
+        if (right.zero.meta().dtype != DType::I32)
+          right.zero = rewriter.builder().emit("convert", {right.zero}, {{"dtype", DType::I32}});
+      }
+      panels = emit_byte_panels(rewriter.builder(), right);
+      for (Value* value : {&panels.panels, &panels.sums, &panels.zero}) {
+        if (!*value) continue;
+        operands.push_back(*value);
+        const ir::TensorMeta& meta = value->meta();
+        *value = within.builder().input(ir::TensorMeta::of(meta.dtype, meta.sizes));
+      }
+    }
+    ByteOperand left{within.map(product.left.bytes), {}};
+    if (product.left.zero) left.zero = within.map(product.left.zero);
+    return {emit_byte_product(within.builder(), left, panels)};
   }
 
   /// What a conversion from 16 bits to f32 reads: the kernel widens it again, and reads half the bytes.

@@ -7,7 +7,7 @@
 namespace heddle {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 std::vector<Tensor> window_sums(std::span<const Tensor> inputs) {
   const Tensor windows = unfold(inputs[0], 0, 3, 2);

@@ -138,6 +138,63 @@ TEST(ByteProducts, LeaveOtherOperandsAsTheyAre) {
   expect_right_at(graph, {4}, 0);
 }
 
+/// A step of a layer of bytes: what it carries times weights, both less their zero points, scaled to bytes again.
+ir::Graph step_of_bytes(const ir::TensorMeta& weights, const std::optional<ir::TensorMeta>& zero) {
+  GraphBuilder b("step");
+  const Value state = b.input(tensor(u8, {"2", "70"}));
+  const Value slice = b.input(tensor(i32, {"2", "70"}));
+  const Value w = b.input(weights);
+  const Value point = zero ? b.input(*zero) : Value();
+  const Value three = b.constant(ir::Literal::scalar_int(u8, 3));
+  const Value product = b.emit("matmul", {centred(b, state, three), centred(b, w, point)});
+  const Value sum = b.emit("add", {product, slice});
+  const Value real = b.emit("mul", {b.emit("convert", {sum}, {{"dtype", f32}}),
+                                    b.constant(ir::Literal::scalar(f32, 1.0 / 512))});
+  const Value bounds[] = {b.constant(ir::Literal::scalar(f32, 0)),
+                          b.constant(ir::Literal::scalar(f32, 255))};
+  b.output(b.emit("convert", {b.emit("clamp", {real, bounds[0], bounds[1]})}, {{"dtype", u8}}));
+  b.output(sum);
+  return b.finish();
+}
+
+ir::Graph loop_of_bytes(DType dtype, const std::optional<ir::Literal>& zero) {
+  GraphBuilder b("main");
+  const Value w = b.constant(any_bytes(dtype, {70, 70}, 7));
+  std::vector<Value> operands{b.input(tensor(u8, {"2", "70"})),
+                              b.input(tensor(i32, {"s0", "2", "70"})), w};
+  std::optional<ir::TensorMeta> point;
+  if (zero) {
+    operands.push_back(b.constant(*zero));
+    point = operands.back().meta();
+  }
+  const ir::GraphRef body{"@step",
+                          std::make_shared<const ir::Graph>(step_of_bytes(w.meta(), point))};
+  const ir::Node* scan = b.call("scan", operands,
+                                {{"carried", std::int64_t{1}},
+                                 {"scanned", std::int64_t{1}},
+                                 {"length", base::parse_symexpr("s0")},
+                                 {"body", body}});
+  for (std::uint32_t k = 0; k < 2; ++k) b.output(scan->value(k));
+  return b.finish();
+}
+
+// What the body of a loop reads in each iteration is packed before it.
+TEST(ByteProducts, InALoop) {
+  for (const DType dtype : {i8, u8}) {
+    for (const std::optional<ir::Literal>& zero :
+         {std::optional<ir::Literal>(), std::optional(ir::Literal::scalar_int(dtype, 5)),
+          std::optional(any_bytes(dtype, {70}, 9))}) {
+      const ir::Graph graph = loop_of_bytes(dtype, zero);
+      const ir::Graph packed = jit::pack_weights(graph, {});
+      const ir::Node& scan = *packed.outputs()[0].node;
+      ASSERT_EQ(scan.op_name(), "scan");
+      EXPECT_THAT(testing::ops_of(scan.graph("body")), ::testing::Contains("packed_int8_matmul"));
+      EXPECT_THAT(testing::ops_of(scan.graph("body")),
+                  ::testing::Not(::testing::Contains("matmul")));
+    }
+  }
+}
+
 TEST(ByteProducts, OnCudaAreProductsOfTheBytesAsTheyAre) {
   Quantised q{.left = i8, .right = u8};
   EXPECT_THAT(calls_of(jit::byte_products(product(q), kCuda)),
