@@ -94,13 +94,7 @@ TEST(Bf16Products, InTheBodyOfALoop) {
   GraphBuilder b("main");
   const Value start = b.input(tensor(f32, {"2", "70"}));
   const Value slices = b.input(tensor(f32, {"s0", "2", "70"}));
-  const ir::GraphRef step{"@step", std::make_shared<const ir::Graph>(body.finish())};
-  const ir::Node* scan = b.call("scan", {start, slices, whole_weights(b, f32, {70, 70})},
-                                {{"carried", std::int64_t{1}},
-                                 {"scanned", std::int64_t{1}},
-                                 {"length", base::parse_symexpr("s0")},
-                                 {"body", step}});
-  b.output(scan->value(1));
+  b.output(emit_scan(b, {start, slices, whole_weights(b, f32, {70, 70})}, body.finish())->value(1));
   const ir::Graph graph = b.finish();
   const ir::Graph packed = jit::pack_weights(graph, kPairs);
   const ir::Node& loop = *packed.outputs()[0].node;

@@ -167,13 +167,7 @@ ir::Graph loop_of_bytes(DType dtype, const std::optional<ir::Literal>& zero) {
     operands.push_back(b.constant(*zero));
     point = operands.back().meta();
   }
-  const ir::GraphRef body{"@step",
-                          std::make_shared<const ir::Graph>(step_of_bytes(w.meta(), point))};
-  const ir::Node* scan = b.call("scan", operands,
-                                {{"carried", std::int64_t{1}},
-                                 {"scanned", std::int64_t{1}},
-                                 {"length", base::parse_symexpr("s0")},
-                                 {"body", body}});
+  const ir::Node* scan = emit_scan(b, operands, step_of_bytes(w.meta(), point));
   for (std::uint32_t k = 0; k < 2; ++k) b.output(scan->value(k));
   return b.finish();
 }

@@ -123,6 +123,16 @@ void expect_right_at(const ir::Graph& graph, const std::vector<std::int64_t>& si
   expect_right(graph, random_arguments(graph, sizes), tolerance);
 }
 
+const ir::Node* emit_scan(ir::GraphBuilder& b, const std::vector<ir::Value>& operands,
+                          ir::Graph body) {
+  const ir::GraphRef step{"@step", std::make_shared<const ir::Graph>(std::move(body))};
+  return b.call("scan", operands,
+                {{"carried", std::int64_t{1}},
+                 {"scanned", std::int64_t{1}},
+                 {"length", base::parse_symexpr("s0")},
+                 {"body", step}});
+}
+
 jit::Program lowered(const ir::Graph& graph) { return jit::lower(graph, {}); }
 
 std::vector<std::string> kernels(const ir::Graph& graph) {

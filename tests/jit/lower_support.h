@@ -35,6 +35,10 @@ void expect_right(const ir::Graph& graph, const std::vector<ir::Literal>& argume
 void expect_right_at(const ir::Graph& graph, const std::vector<std::int64_t>& sizes,
                      double tolerance = 1e-5);
 
+/// A scan of s0 steps that carries operands[0] and reads slices of operands[1]; `body` gets what is left of them whole.
+const ir::Node* emit_scan(ir::GraphBuilder& b, const std::vector<ir::Value>& operands,
+                          ir::Graph body);
+
 /// The program fused for the CPU.
 jit::Program lowered(const ir::Graph& graph);
 /// Names of its kernels, in order of steps.

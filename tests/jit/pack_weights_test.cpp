@@ -185,12 +185,7 @@ ir::Graph recurrent(Value (*matrix)(GraphBuilder&)) {
   GraphBuilder b("main");
   const Value state = b.input(tensor(f32, {"2", "70"}));
   const Value slices = b.input(tensor(f32, {"s0", "2", "70"}));
-  const ir::GraphRef body{"@step", std::make_shared<const ir::Graph>(recurrent_body())};
-  const ir::Node* scan = b.call("scan", {state, slices, matrix(b)},
-                                {{"carried", std::int64_t{1}},
-                                 {"scanned", std::int64_t{1}},
-                                 {"length", base::parse_symexpr("s0")},
-                                 {"body", body}});
+  const ir::Node* scan = emit_scan(b, {state, slices, matrix(b)}, recurrent_body());
   for (std::uint32_t k = 0; k < 2; ++k) b.output(scan->value(k));
   return b.finish();
 }

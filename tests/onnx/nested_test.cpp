@@ -296,24 +296,16 @@ TEST(LateScatter, AsManyUpdatesAsIndices) {
 /// As Paddle's exporter says it.
 TEST(AnySize, MinusOneIsAnySize) {
   ModelBuilder model = relu_model();
-  model.graph()
-      .mutable_input(0)
-      ->mutable_type()
-      ->mutable_tensor_type()
-      ->mutable_shape()
-      ->mutable_dim(0)
-      ->set_dim_value(-1);
+  const auto set_size = [&](std::int64_t size) {
+    auto* type = model.graph().mutable_input(0)->mutable_type()->mutable_tensor_type();
+    type->mutable_shape()->mutable_dim(0)->set_dim_value(size);
+  };
+  set_size(-1);
   Engine engine = model.load();
   for (const std::int64_t size : {4, 9})
     EXPECT_THAT(engine.run({ones({size})})[0].sizes(), ElementsAre(size));
   EXPECT_EQ(engine.stats().compiles, 1u);
-  model.graph()
-      .mutable_input(0)
-      ->mutable_type()
-      ->mutable_tensor_type()
-      ->mutable_shape()
-      ->mutable_dim(0)
-      ->set_dim_value(-2);
+  set_size(-2);
   try {
     model.load();
     FAIL() << "no error";
