@@ -182,7 +182,8 @@ struct Windows {
 /// to `dtype`, where zero and scale are elements (row / group, column) of matrices of their own.
 ///
 /// With `bits`, element (row, column) of the buffer, which are words of i32, holds 32 / bits rows of its column instead, as
-/// bit_panels says (ir/ops/bit_panels.cpp). They may be multiplied by the scale after they were added up within a group.
+/// bit_panels says (ir/ops/bit_panels.cpp). They may be multiplied by the scale after they were added up within a group, and
+/// need not be rounded. The contraction accumulates, or is that of a product.
 /// Words, scales and zero points of all of the tile's columns are there to be read. The left operand may then be `fixed`.
 struct Dequantised {
   /// Element (row, column) is buffer[base + row*row_stride + column*column_stride].

@@ -230,8 +230,8 @@ class Checker {
   void of_bits(const ContractStmt& s, const Dequantised& d) const {
     const bool fits = d.bits == 2 || d.bits == 4 || d.bits == 8;
     require(fits && buffer(s.b.buffer).dtype == DType::I32 && s.dtype == DType::F32 &&
-                s.group == 1 && !s.b.windows && d.dtype == DType::F32 && d.group >= 0 &&
-                d.group % (32 / d.bits) == 0 && s.accumulate,
+                s.group == 1 && !s.b.windows && d.group >= 0 && d.group % (32 / d.bits) == 0 &&
+                (s.accumulate ? d.dtype == DType::F32 : nest_.product && !d.fixed),
             "N16 an operand of a few bits");
     require(is_floating(buffer(d.scale.buffer).dtype), "N16 dtype of scales");
     for_each_part(d, [&](const Dequantised::Part& each) { part(each); });

@@ -7,11 +7,13 @@
 //   bits      2, 4 or 8
 //   columns   n; what lies beyond them in the last panel is of no account
 //   group     rows of the matrix that share a row of scale and zero; 0: all
+//   tf32      as matmul's
 //   result    T[..., m, n] = matmul(a, d), where d[i, j] = (number[i, j] - zero[i / group, j]) * scale[i / group, j]
 //
 // Sums are f32 and what is multiplied is not rounded before: kernels may add up a times (number - zero) within each group and
 // multiply that sum by the scale. An element is off by little more than (k + 2) * 2^-24 times the sum of the magnitudes that
-// it adds up, and by the rounding to T; where scale or zero is not finite, its column is not, or NaN. The lowering makes such calls from products by constant weights that are dequantised.
+// it adds up, and by the rounding to T. Tensor cores, of CUDA, take d rounded to T, or to tf32 where that is allowed: that is
+// 2^-12, 2^-9 or 2^-12 more for f16, bf16 and tf32; where scale or zero is not finite, its column is not, or NaN. The lowering makes such calls from products by constant weights that are dequantised.
 //
 // Constraints. infer() checks them in this order; tests are named packed_bits_matmul_c1 ...
 //   C1   a is f16, bf16 or f32
@@ -65,7 +67,8 @@ OpDef packed_bits_matmul_op() {
       .operands = {{"a"}, {"words"}, {"scale"}, {"zero", OperandSpec::Arity::Optional}},
       .attrs = {{"bits", AttrKind::Int, {}},
                 {"columns", AttrKind::Int, {}},
-                {"group", AttrKind::Int, std::int64_t{0}}},
+                {"group", AttrKind::Int, std::int64_t{0}},
+                {"tf32", AttrKind::Bool, false}},
       .infer = infer,
       .evaluate = evaluate,
       .lowering = {.nest = "packed_bits_matmul"},

@@ -1,4 +1,4 @@
-// Device functions of matrices of bytes that stand for numbers, which are made of them on their way into a product. The rules
+// Device functions of matrices of bytes, or of a few bits, that stand for numbers, which are made of them on their way into a product. The rules
 // of prelude.cuh hold, whose continuation this is.
 
 // Two numbers rounded to 16 bits each, the first in the lower half of the word.
@@ -27,6 +27,7 @@ static __device__ __forceinline__ float hd_number(hd_f16 stored) { return hd_wid
 static __device__ __forceinline__ float hd_number(hd_bf16 stored) { return hd_widen(stored); }
 static __device__ __forceinline__ float hd_number(float stored) { return stored; }
 static __device__ __forceinline__ float hd_number(int stored) { return (float)stored; }
+static __device__ __forceinline__ float hd_number(short stored) { return (float)(int)stored; }
 static __device__ __forceinline__ float hd_number(signed char stored) { return (float)(int)stored; }
 static __device__ __forceinline__ float hd_number(unsigned char stored) { return (float)(int)stored; }
 
@@ -55,6 +56,25 @@ static __device__ __forceinline__ void hd_round_pair(float* pair, T) {
 // Stands for zero points that are not there.
 struct hd_nothing {};
 
+// Whether T holds reals.
+template <class T> struct hd_is_real { static constexpr bool value = false; };
+template <> struct hd_is_real<float> { static constexpr bool value = true; };
+template <> struct hd_is_real<hd_f16> { static constexpr bool value = true; };
+template <> struct hd_is_real<hd_bf16> { static constexpr bool value = true; };
+
+// `count` numbers side by side, from a multiple of so many on.
+template <int count>
+static __device__ __forceinline__ void hd_read_wide(float* out, const hd_nothing*) {
+#pragma unroll
+  for (int k = 0; k < count; ++k) out[k] = 0.0f;
+}
+template <int count, class S>
+static __device__ __forceinline__ void hd_read_wide(float* out, const S* at) {
+  const hd_lanes<S, count> all = *(const hd_lanes<S, count>*)at;
+#pragma unroll
+  for (int k = 0; k < count; ++k) out[k] = hd_number(all.at[k]);
+}
+
 // `count` numbers that lie `stride` apart, 0 from `valid` on, at least one being there.
 template <int count>
 static __device__ __forceinline__ void hd_read_numbers(float* out, const hd_nothing*, long long, int) {
@@ -63,13 +83,8 @@ static __device__ __forceinline__ void hd_read_numbers(float* out, const hd_noth
 }
 template <int count, class S>
 static __device__ __forceinline__ void hd_read_numbers(float* out, const S* at, long long stride, int valid) {
-  typedef hd_lanes<S, count> Lanes;
-  if (stride == 1 && valid >= count && ((unsigned long long)at & (alignof(Lanes) - 1)) == 0) {
-    const Lanes all = *(const Lanes*)at;
-#pragma unroll
-    for (int k = 0; k < count; ++k) out[k] = hd_number(all.at[k]);
-    return;
-  }
+  if (stride == 1 && valid >= count && hd_is_aligned<alignof(hd_lanes<S, count>)>((unsigned long long)at))
+    return hd_read_wide<count>(out, at);
 #pragma unroll
   for (int k = 0; k < count; ++k) out[k] = k < valid ? hd_number(at[k * stride]) : 0.0f;
 }
@@ -91,28 +106,53 @@ static __device__ __forceinline__ void hd_read_bytes(unsigned int* words, const 
     if (k < left) words[k / 4] |= (unsigned int)(unsigned char)at[k] << k % 4 * 8;
 }
 
-// A matrix of bytes that stand for numbers: element (row, column) for (byte - zero) * scale, where zero and scale are those
-// of row (first + row) / group of matrices of their own; group 0: the same for all rows. Zero points are small integers.
+// Scales and zero points of a matrix of small integers: those of row (first + row) / group of matrices of their own; group 0:
+// the same for all rows.
+template <class S, class Z, int group>
+struct hd_beside {
+  const S* scale;
+  long long scale_step, scale_column;  // from one row, and one column, to the next
+  const Z* zero;
+  long long zero_step, zero_column;
+  unsigned int first;
+  __device__ __forceinline__ unsigned int group_of(unsigned int row) const {
+    return group == 0 ? 0u : (first + row) / (group == 0 ? 1u : (unsigned int)group);
+  }
+  // Of `count` columns of a group, 0 from `valid` on, at least one being there.
+  template <int count>
+  __device__ __forceinline__ void read(float* scales, float* zeros, unsigned int of, long long at, int valid) const {
+    hd_read_numbers<count>(scales, scale + of * scale_step + at * scale_column, scale_column, valid);
+    hd_read_numbers<count>(zeros, zero + of * zero_step + at * zero_column, zero_column, valid);
+  }
+  // The same where is_wide() holds, all being there: `at` is a multiple of `count`.
+  template <int count>
+  __device__ __forceinline__ void read_wide(float* scales, float* zeros, unsigned int of, long long at) const {
+    hd_read_wide<count>(scales, scale + of * scale_step + at);
+    hd_read_wide<count>(zeros, zero + of * zero_step + at);
+  }
+  template <int count>
+  __device__ __forceinline__ bool is_wide() const {
+    return scale_column == 1 && hd_begin_at<count * (int)sizeof(S)>(scale, scale_step) &&
+           (zero == 0 || (zero_column == 1 && hd_begin_at<count * (int)sizeof(Z)>(zero, zero_step)));
+  }
+};
+
+// A matrix of bytes that stand for numbers: element (row, column) for (byte - zero) * scale. Zero points are small integers.
 template <class Q, class S, class Z, int group>
 struct hd_quantised {
   const Q* bytes;
   long long step, column;  // from one row, and one column, to the next
-  const S* scale;
-  long long scale_step, scale_column;
-  const Z* zero;
-  long long zero_step, zero_column;
-  unsigned int first;
+  hd_beside<S, Z, group> beside;
+  // What brings it to a Tile.
+  template <class Tile> using right_of = typename Tile::template Dequantised<hd_quantised>;
   // 2^23 and a byte less than 256 is a float that has the byte's bits for its last ones. Bytes with a sign are moved by 128.
   static constexpr float origin = (Q)-1 < (Q)1 ? 8388608.0f + 128.0f : 8388608.0f;
-  __device__ __forceinline__ unsigned int group_of(unsigned int row) const {
-    return group == 0 ? 0u : (first + row) / (group == 0 ? 1u : (unsigned int)group);
-  }
-  // Of `count` columns of a group: scales, and what numbers() has to be less by; 0 from `valid` on, at least one being there.
+  __device__ __forceinline__ unsigned int group_of(unsigned int row) const { return beside.group_of(row); }
+  // Scales, and what numbers() has to be less by.
   template <int count>
   __device__ __forceinline__ void read_beside(float* scales, float* offsets, unsigned int of, long long at,
                                               int valid) const {
-    hd_read_numbers<count>(scales, scale + of * scale_step + at * scale_column, scale_column, valid);
-    hd_read_numbers<count>(offsets, zero + of * zero_step + at * zero_column, zero_column, valid);
+    beside.template read<count>(scales, offsets, of, at, valid);
 #pragma unroll
     for (int k = 0; k < count; ++k) offsets[k] += origin;
   }
@@ -142,6 +182,69 @@ struct hd_quantised {
   template <int count>
   __device__ __forceinline__ bool is_wide(long long apart) const {
     return (((unsigned long long)bytes | (unsigned long long)apart) & (count - 1)) == 0;
+  }
+};
+
+// A matrix of numbers of `bits` bits, `rows` of a column in a word, as bit_panels says, that stand for numbers: element
+// (row, column) for (number - zero) * scale. Zero points are small integers or reals.
+template <class S, class Z, int group, int bits>
+struct hd_packed {
+  const int* words;
+  long long step;  // from one row of words to the next; columns are neighbours
+  hd_beside<S, Z, group> beside;
+  template <class Tile> using right_of = typename Tile::template Packed<hd_packed>;
+  static constexpr int rows = 32 / bits;
+  static constexpr int group_rows = group;
+  static constexpr bool is_whole = !hd_is_real<Z>::value;  // zero points are integers
+  static constexpr unsigned int mask = 0x01010101u * ((1u << bits) - 1);
+  static constexpr unsigned int middle = 0x01010101u << (bits - 1);
+  // As hd_quantised's, of numbers with a sign, which are moved by half of their range.
+  static constexpr float origin = 8388608.0f + (1 << (bits - 1));
+  __device__ __forceinline__ unsigned int group_of(unsigned int row) const { return beside.group_of(row); }
+  // Whether four neighbours are read at once.
+  __device__ __forceinline__ bool is_wide() const {
+    return hd_is_wide(words, step) && beside.template is_wide<4>();
+  }
+  // Words of four columns that hold row `row`, their scales and what centred() takes off: from column `at` on, a multiple of
+  // four. Of these `valid` are there, others are 0; `wide`: all are, and is_wide().
+  template <bool wide>
+  __device__ __forceinline__ void read(hd_sixteen& all, float* scales, float* offsets, long long row, int at,
+                                       int valid) const {
+    const int* const from = words + row / rows * step + at;
+    const unsigned int of = group_of((unsigned int)row);
+    if constexpr (wide) {
+      all = *(const hd_sixteen*)from;
+      beside.template read_wide<4>(scales, offsets, of, at);
+    } else {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) all.words[k] = k < valid ? (unsigned int)from[k] : 0u;
+      beside.template read<4>(scales, offsets, of, at, valid);
+    }
+#pragma unroll
+    for (int k = 0; k < 4; ++k) offsets[k] += is_whole ? origin : 0.0f;
+  }
+  // The same of one column.
+  __device__ __forceinline__ void read_beside(float& scale, float& offset, long long row, long long at) const {
+    beside.template read<1>(&scale, &offset, group_of((unsigned int)row), at, 1);
+    offset += is_whole ? origin : 0.0f;
+  }
+  // The four numbers of a word from `first` on, which is a multiple of four, less their zero points.
+  static __device__ __forceinline__ void centred(float* out, unsigned int word, int first, float offset) {
+    const unsigned int four = (word >> first / 4 * bits & mask) ^ middle;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const float moved = __int_as_float((int)hd_permute_bytes(four, 0x4b000000u, 0x7650u + k));
+      out[k] = is_whole ? moved - offset : moved - origin - offset;
+    }
+  }
+  // One element, not rounded.
+  __device__ __forceinline__ float element(long long row, long long at) const {
+    float scales, offsets;
+    read_beside(scales, offsets, row, at);
+    const int place = (int)(row % rows);
+    float four[4];
+    centred(four, (unsigned int)words[row / rows * step + at] >> place % 4 * 8, place / 4 * 4, offsets);
+    return four[0] * scales;
   }
 };
 

@@ -334,7 +334,7 @@ CudaCode emit_code(const Nest& nest, const CudaOptions& options) {
   code.window_overlap = parts->window_overlap();
   code.in_pieces = parts->right() == Along::Channels;
   const bool dequantised = parts->contract->b.dequantised.has_value();
-  if (dequantised) code.stored_bytes = static_cast<std::int64_t>(size_of(parts->right_dtype()));
+  code.stored_bits = parts->stored_bits();
   for (const ProductTile& tile : product_tiles(code.dtype, parts->left(), parts->right(),
                                                code.device, parts->contract->tf32, dequantised)) {
     code.variants.push_back(emit_product(*parts, tile, options));
@@ -354,7 +354,7 @@ ProductShape CudaCode::shape(std::span<const std::int64_t> sizes) const {
                      .element_bytes = static_cast<std::int64_t>(size_of(dtype)),
                      .window_overlap = window_overlap,
                      .is_grouped = is_grouped,
-                     .stored_bytes = stored_bytes,
+                     .stored_bits = stored_bits,
                      .in_pieces = in_pieces};
   if (is_grouped) {
     // Of few rows most groups have none.

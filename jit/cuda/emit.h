@@ -122,7 +122,7 @@ struct CudaCode {
   bool is_grouped = false;          ///< batches are groups, and rows are those of all
   std::int64_t window_overlap = 0;  ///< ProductShape's
   bool in_pieces = false;           ///< ProductShape's
-  std::int64_t stored_bytes = 0;    ///< ProductShape's
+  std::int64_t stored_bits = 0;     ///< ProductShape's
   std::optional<AttentionCode> attention{};
   std::vector<CudaBuffer> buffers{};     ///< in the nest's order
   std::optional<LibraryForm> library{};  ///< the last variant is the library's

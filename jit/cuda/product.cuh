@@ -129,17 +129,22 @@ struct hd_row_tile {
       }
     }
   };
+  // And here numbers of a few bits in words (Given is hd_packed; right_along), four words side by side at a time.
+  template <class Given>
+  struct Packed {
+    static constexpr int count = 4;
+    const Given& given;
+    long long columns_left, depth;
+  };
   // right_along: a thread has some rows of the right matrix, and `count` columns of them.
   template <class Right>
-  static __device__ __forceinline__ void along_columns(Sum* out, Sum* partial, const L* left,
-                                                       long long left_row, long long left_step, Right& right,
-                                                       long long rows_left, long long depth) {
+  static __device__ __forceinline__ void add_columns(Sum (*sums)[Right::count], int column, const L* left,
+                                                     long long left_row, long long left_step, Right& right,
+                                                     long long rows_left, long long depth) {
     constexpr int count = Right::count;
     constexpr int run = Right::run;
     constexpr int pieces = columns / count;
     constexpr int ahead = Right::ahead;
-    const int column = threadIdx.x % pieces * count;
-    Sum sums[rows][count] = {};
 #pragma unroll ahead
     for (long long begin = threadIdx.x / pieces * run; begin < depth; begin += threads / pieces * run) {
       right.begin(begin, column);
@@ -157,6 +162,91 @@ struct hd_row_tile {
         }
       }
     }
+  }
+  // Of few rows a product takes as long as its words come from memory, each once: a thread reads 16 bytes at a time, 256
+  // neighbours of a row of words with its neighbours, and `ahead` of them with their scales are under way. A number takes 2.4
+  // instructions and one for each row, for products are added up without the scale, which those of a run of rows share: of
+  // three rows or more arithmetic takes as long.
+  template <class Given>
+  static __device__ __forceinline__ void add_columns(Sum (*sums)[4], int column, const L* left, long long left_row,
+                                                     long long left_step, Packed<Given>& right,
+                                                     long long rows_left, long long depth) {
+    if (column + 4 <= right.columns_left && right.given.is_wide()) {
+      add_words<true>(sums, column, 4, left, left_row, left_step, right.given, rows_left, depth);
+    } else if (column < right.columns_left) {
+      const int valid = (int)hd_smaller(right.columns_left - column, 4);
+      add_words<false>(sums, column, valid, left, left_row, left_step, right.given, rows_left, depth);
+    }
+  }
+  template <bool wide, class Given>
+  static __device__ __forceinline__ void add_words(Sum (*sums)[4], int column, int valid, const L* left,
+                                                   long long left_row, long long left_step, const Given& given,
+                                                   long long rows_left, long long depth) {
+    constexpr int run = 8;  // rows that are added up
+    constexpr int apart = threads / (columns / 4) * Given::rows;
+    constexpr int ahead = wide && rows == 1 ? 4 : 1;
+    const bool left_wide = left_step == 1 && hd_is_wide(left, left_row);
+#pragma unroll 1
+    for (long long begin = threadIdx.x / (columns / 4) * Given::rows; begin < depth; begin += ahead * apart) {
+      hd_sixteen words[ahead];
+      float scales[ahead][4], offsets[ahead][4];
+#pragma unroll
+      for (int t = 0; t < ahead; ++t) {
+        const long long k = begin + t * apart;
+        if (k < depth) given.template read<wide>(words[t], scales[t], offsets[t], k, column, valid);
+      }
+#pragma unroll
+      for (int t = 0; t < ahead; ++t) {
+        if (begin + t * apart >= depth) break;
+#pragma unroll
+        for (int r = 0; r < Given::rows; r += run)
+          add_run<run, Given>(sums, left + (begin + t * apart + r) * left_step, left_row, left_step, left_wide, words[t],
+                              r, scales[t], offsets[t], rows_left);
+      }
+    }
+  }
+  // Adds to the sums products of `run` rows that lie in each of four words from row `first` on, all in one group.
+  template <int run, class Given>
+  static __device__ __forceinline__ void add_run(Sum (*sums)[4], const L* left, long long left_row,
+                                                 long long left_step, bool left_wide, const hd_sixteen& words,
+                                                 int first, const float* scales, const float* offsets,
+                                                 long long rows_left) {
+    constexpr int left_count = 16 / (int)sizeof(L);
+    Sum b[4][run];
+#pragma unroll
+    for (int n = 0; n < 4; ++n) {
+#pragma unroll
+      for (int e = 0; e < run; e += 4) Given::centred(b[n] + e, words.words[n], first + e, offsets[n]);
+    }
+#pragma unroll
+    for (int m = 0; m < rows; ++m) {
+      if (m >= rows_left) break;
+      Sum a[run];
+      if (left_step == 1) {
+#pragma unroll
+        for (int e = 0; e < run; e += left_count) hd_read_piece(a + e, left + m * left_row + e, run - e, left_wide);
+      } else {
+#pragma unroll
+        for (int e = 0; e < run; ++e) a[e] = hd_as_sum(left[m * left_row + e * left_step]);
+      }
+#pragma unroll
+      for (int n = 0; n < 4; ++n) {
+        Sum sum = a[0] * b[n][0];
+#pragma unroll
+        for (int e = 1; e < run; ++e) sum += a[e] * b[n][e];
+        sums[m][n] += sum * scales[n];
+      }
+    }
+  }
+  template <class Right>
+  static __device__ __forceinline__ void along_columns(Sum* out, Sum* partial, const L* left,
+                                                       long long left_row, long long left_step, Right& right,
+                                                       long long rows_left, long long depth) {
+    constexpr int count = Right::count;
+    constexpr int pieces = columns / count;
+    const int column = threadIdx.x % pieces * count;
+    Sum sums[rows][count] = {};
+    add_columns(sums, column, left, left_row, left_step, right, rows_left, depth);
 #pragma unroll
     for (int m = 0; m < rows; ++m) {
 #pragma unroll
@@ -275,7 +365,7 @@ struct hd_plain_tile {
       return k < depth_left ? hd_as_sum(windows.element(own, windows.tap(first + (unsigned int)k))) : 0;
     }
   };
-  // And here of bytes that stand for numbers (Given is hd_quantised).
+  // And here of bytes that stand for numbers (Given is hd_quantised), or of a few bits of words.
   template <class Given>
   struct Dequantised {
     const Given& given;
@@ -284,6 +374,7 @@ struct hd_plain_tile {
       return n < columns_left && k < depth_left ? hd_rounded(given.element(k, n), L()) : 0;
     }
   };
+  template <class Given> using Packed = Dequantised<Given>;
   // As hd_tensor_tile's.
   static __device__ __forceinline__ Sum* multiply(unsigned char* shared, const L* left, long long left_row,
                                                   long long left_step, const R* right, long long right_step,
@@ -354,12 +445,12 @@ struct hd_plain_tile {
   }
 };
 
-// As a Tile's multiply(), by a matrix of bytes that stand for numbers: Given is hd_quantised.
+// As a Tile's multiply(), by a matrix of bytes or of a few bits that stand for numbers: Given is hd_quantised or hd_packed.
 template <class Tile, class L, class Given>
 static __device__ __forceinline__ typename Tile::Sum* hd_multiply_quantised(
     unsigned char* shared, const L* left, long long left_row, long long left_step, const Given& given,
     long long rows_left, long long columns_left, long long depth_left) {
-  typename Tile::template Dequantised<Given> right{given, columns_left, depth_left};
+  typename Given::template right_of<Tile> right{given, columns_left, depth_left};
   return Tile::multiply_by(shared, left, left_row, left_step, right, rows_left, depth_left);
 }
 

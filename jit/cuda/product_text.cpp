@@ -17,9 +17,10 @@ namespace {
 /// Of hd_windows: directions, and taps of each.
 constexpr std::size_t kWindowAxes = 3;
 constexpr std::int64_t kMostWindowTaps = 32;
-/// Of hd_quantised: rows of which a group has a multiple, and the depth that it counts.
+/// Of hd_quantised and hd_packed: rows of which a group has a multiple, and the depth that they count.
 constexpr std::int64_t kGroupRows = 8;
 constexpr std::int64_t kMostGroupedDepth = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kWordBits = 32;
 
 bool is_byte(DType dtype) { return dtype == DType::U8 || dtype == DType::I8; }
 
@@ -151,9 +152,12 @@ class Finder {
     return true;
   }
 
-  /// Whether hd_quantised can be of these groups: eight rows side by side are in one.
+  /// Whether hd_quantised can be of these groups, eight rows side by side in one, or hd_packed of these words.
   static bool has_groups_of_prelude(const ContractStmt& contract) {
-    const std::int64_t group = contract.b.dequantised->group;
+    const Dequantised& d = *contract.b.dequantised;
+    const std::int64_t group = d.group;
+    if (d.bits != 0 && (d.bits > 4 || d.fixed || !contract.b.column_stride.is_constant(1)))
+      return false;
     return group % kGroupRows == 0 &&
            (group == 0 ||
             (contract.depth.is_constant() && contract.depth.constant() <= kMostGroupedDepth));
@@ -223,7 +227,9 @@ class Writer : private TextWriter {
     const std::string tile = number(tile_.rows) + ", " + number(tile_.columns) + ", ";
     const bool left = parts_.left() == Along::Rows;
     const bool is_tensor = tile_.kind == ProductTile::Kind::Tensor;
-    const bool right = parts_.right() == Along::Rows || parts_.right() == Along::Windows ||
+    const bool in_words = parts_.right_bits() != 0;  // a word holds rows of one column
+    const bool right = (parts_.right() == Along::Rows && !(in_words && is_tensor)) ||
+                       parts_.right() == Along::Windows ||
                        (parts_.right() == Along::Channels && !is_tensor);
     switch (tile_.kind) {
       case ProductTile::Kind::Rows:
@@ -295,7 +301,7 @@ class Writer : private TextWriter {
          ", end - begin);");
   }
 
-  /// The right matrix of bytes that stand for numbers.
+  /// The right matrix of bytes, or of words of a few bits, that stand for numbers.
   void quantised(const TileOperand& o) {
     const Dequantised& d = *o.dequantised;
     const auto type = [&](NestBufferId id) { return storage_type(nest_.buffers[id].dtype); };
@@ -303,12 +309,20 @@ class Writer : private TextWriter {
       return buffer_name(nest_, p.buffer) + " + (" + index(p.base) + "), " + index(p.row_stride) +
              ", " + index(p.column_stride);
     };
-    line("const hd_quantised<" + type(o.buffer) + ", " + type(d.scale.buffer) + ", " +
-         (d.zero ? type(d.zero->buffer) : "hd_nothing") + ", " + number(d.group) +
-         "> quantised = {");
-    line("    " + operand(o, "begin", true) + ",");
-    line("    " + part(d.scale) + ",");
-    line("    " + (d.zero ? part(*d.zero) : "0, 0, 0") + ", (unsigned int)begin};");
+    const std::string beside = type(d.scale.buffer) + ", " +
+                               (d.zero ? type(d.zero->buffer) : "hd_nothing") + ", " +
+                               number(d.group);
+    if (d.bits == 0) {
+      line("const hd_quantised<" + type(o.buffer) + ", " + beside + "> quantised = {");
+      line("    " + operand(o, "begin", true) + ",");
+    } else {
+      line("const hd_packed<" + beside + ", " + number(d.bits) + "> quantised = {");
+      line("    " + buffer_name(nest_, o.buffer) + " + (" + index(o.base) + ") + begin / " +
+           number(kWordBits / d.bits) + " * (" + index(o.row_stride) + "), " + index(o.row_stride) +
+           ",");
+    }
+    line("    {" + part(d.scale) + ",");
+    line("     " + (d.zero ? part(*d.zero) : "0, 0, 0") + ", (unsigned int)begin}};");
   }
 
   /// The right matrix; directions that it has not come first.
@@ -383,11 +397,13 @@ class Writer : private TextWriter {
   const ProductTile& tile_;
 };
 
-/// kernel_head()'s. Rows are a matter of memory, whose reads many threads cover. A block that gathers waits for memory between
+/// kernel_head()'s. Rows are a matter of memory, whose reads many threads cover, or fewer that read words ahead. A block that gathers waits for memory between
 /// its products: two large ones have to fit, for which the assembler has to do with fewer registers than it would take. It can
 /// without spills, but for bytes, each of which has a register of its own until a word is made of four.
 int least_threads(const ProductParts& parts, const ProductTile& tile) {
-  if (tile.kind == ProductTile::Kind::Rows) return tile.rows == 1 ? 3 * kTileThreads / 2 : 0;
+  if (tile.kind == ProductTile::Kind::Rows && tile.rows == 1)
+    return parts.right_bits() != 0 ? kTileThreads : 3 * kTileThreads / 2;
+  if (tile.kind == ProductTile::Kind::Rows) return 0;
   const bool large = tile.kind == ProductTile::Kind::Tensor && tile.threads() == 256;
   const bool gathers = parts.right() == Along::Windows && !is_byte(parts.right_dtype());
   if (large) return gathers ? kTileThreads : 0;
@@ -396,6 +412,15 @@ int least_threads(const ProductParts& parts, const ProductTile& tile) {
 }
 
 }  // namespace
+
+std::int64_t ProductParts::right_bits() const {
+  return contract->b.dequantised ? contract->b.dequantised->bits : 0;
+}
+
+std::int64_t ProductParts::stored_bits() const {
+  if (!contract->b.dequantised) return 0;
+  return right_bits() != 0 ? right_bits() : 8 * static_cast<std::int64_t>(size_of(right_dtype()));
+}
 
 Along ProductParts::left() const { return along(contract->a); }
 Along ProductParts::right() const { return along(contract->b); }

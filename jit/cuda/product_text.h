@@ -26,6 +26,10 @@ struct ProductParts {
   DType right_factor() const {
     return contract->b.dequantised ? contract->b.dequantised->dtype : right_dtype();
   }
+  /// Of the right matrix, where words hold numbers of so many bits; 0: they do not.
+  std::int64_t right_bits() const;
+  /// ProductShape's.
+  std::int64_t stored_bits() const;
   Along left() const;
   Along right() const;
   /// Whether neighbours in memory of the elements of the result are those of a column, as channels of windows are.
@@ -34,8 +38,8 @@ struct ProductParts {
   std::int64_t window_overlap() const;
 };
 
-/// The parts, if `nest` is in product form with operands of f16, bf16 or f32 of one dtype, or of bytes. Bytes that stand
-/// for numbers are operands of these.
+/// The parts, if `nest` is in product form with operands of f16, bf16 or f32 of one dtype, or of bytes. Bytes, and numbers of 2 or
+/// 4 bits in words, that stand for numbers are operands of these.
 std::optional<ProductParts> product_parts(const Nest& nest);
 
 CudaSource emit_product(const ProductParts& parts, const ProductTile& tile,

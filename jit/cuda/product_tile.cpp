@@ -15,6 +15,7 @@ constexpr double kPlainIntegers = 64;   ///< the same of integers
 constexpr double kWidened = 64;         ///< elements from 8 or 16 bits to 32
 constexpr double kGathered = 16;        ///< elements of windows, at 8 instructions each
 constexpr double kDequantised = 28;     ///< bytes made numbers, at 4.5 instructions each
+constexpr double kUnpacked = 48;        ///< the same of words and without scales, at 2.6
 // Cycles that nothing hides.
 constexpr double kStepLatency = 60;  ///< of a step's barrier and first fragments
 /// Steps of a part, at least.
@@ -30,6 +31,12 @@ constexpr std::int64_t kReservedBytes = 1024;
 
 std::int64_t ceil_of(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
+/// Of an element of the right operand in memory.
+double stored_bytes(const ProductShape& shape) {
+  return shape.stored_bits == 0 ? static_cast<double>(shape.element_bytes)
+                                : static_cast<double>(shape.stored_bits) / 8;
+}
+
 /// Cycles of a multiprocessor that a block's arithmetic, shared memory and reads take: the most of them.
 double busy_cycles(const ProductTile& tile, const ProductShape& shape, double depth) {
   const auto size = static_cast<double>(shape.element_bytes);
@@ -38,17 +45,18 @@ double busy_cycles(const ProductTile& tile, const ProductShape& shape, double de
   const bool gathers = shape.window_overlap != 0 && !shape.in_pieces;
   const double gathered = gathers ? columns * depth / kGathered : 0;
   const double overlap = static_cast<double>(std::max<std::int64_t>(1, shape.window_overlap));
-  const double stored =
-      static_cast<double>(shape.stored_bytes == 0 ? shape.element_bytes : shape.stored_bytes);
-  const double made = shape.stored_bytes == 0 ? 0 : columns * depth / kDequantised;
+  const double stored = stored_bytes(shape);
+  const double made = shape.stored_bits == 0 ? 0 : columns * depth / kDequantised;
   const double cache =
       std::max(gathered, (rows * size + columns / overlap * stored) * depth / kCacheBytes);
   const double plain = shape.element_bytes == 1 ? kPlainIntegers : kPlainProducts;
   switch (tile.kind) {
     case ProductTile::Kind::Rows: {
       const double used = std::min(rows, static_cast<double>(shape.rows));
-      const double widened = shape.stored_bytes == 0 ? 1 / kWidened : 1 / kDequantised;
-      return std::max((used / plain + widened) * columns * depth, cache);
+      const double rate = shape.stored_bits == 0  ? kWidened
+                          : shape.stored_bits < 8 ? kUnpacked
+                                                  : kDequantised;
+      return std::max((used / plain + 1 / rate) * columns * depth, cache);
     }
     case ProductTile::Kind::Plain:
       // A thread reads as many floats from shared memory for its 4 x 4 sums as it has rows and columns.
@@ -186,8 +194,7 @@ std::int64_t part_of_depth(const ProductTile& tile, const ProductShape& shape, s
 double product_cycles(const ProductTile& tile, const ProductShape& shape,
                       const ProductDevice& device, std::int64_t parts) {
   const double overlap = static_cast<double>(std::max<std::int64_t>(1, shape.window_overlap));
-  const double stored =
-      static_cast<double>(shape.stored_bytes == 0 ? shape.element_bytes : shape.stored_bytes);
+  const double stored = stored_bytes(shape);
   const double bytes =
       static_cast<double>(shape.batches) *
       (static_cast<double>(shape.element_bytes) * static_cast<double>(shape.rows) *

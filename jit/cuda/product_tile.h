@@ -52,8 +52,8 @@ struct ProductShape {
   std::int64_t window_overlap = 0;
   /// Batches are groups that are taken to be of `rows` rows each; a kernel does not share their tiles.
   bool is_grouped = false;
-  /// Of the right one in memory, where its elements stand for numbers of element_bytes; 0: these lie there themselves.
-  std::int64_t stored_bytes = 0;
+  /// Of an element of the right one in memory, where it stands for a number of element_bytes; 0: that lies there itself.
+  std::int64_t stored_bits = 0;
   /// Windows are read 16 bytes at a time, as what lies in memory is; else element by element.
   bool in_pieces = false;
 };
@@ -77,7 +77,7 @@ enum class Along : std::uint8_t {
 /// The ways there are for operands of this dtype, or of this and another of bytes, on such a device; at least one.
 /// f32 is multiplied exactly, by none of the ways that use tensor cores, unless it may be rounded to tf32. Nor does any of
 /// bytes use them whose left matrix has columns of neighbours. None reads windows straight from memory.
-/// @param dequantised  the right matrix is of bytes that stand for numbers of this dtype
+/// @param dequantised  the right matrix is of bytes, or of words of a few bits, that stand for numbers of this dtype
 std::vector<ProductTile> product_tiles(DType dtype, Along left, Along right,
                                        const ProductDevice& device, bool tf32 = false,
                                        bool dequantised = false);
@@ -116,8 +116,8 @@ std::int64_t tiles_of(const ProductTile& tile, const ProductShape& shape);
 ///   - all bytes of the operands and the result at the device's memory bandwidth;
 ///   - the blocks in waves, as many at a time as fit on the multiprocessors. In a wave, those that share a
 ///     multiprocessor take as long as its arithmetic or its reads of the second-level cache last, but no block
-///     is faster than its chain of steps allows. Elements of windows that are read one by one take a thread's time each, and so do bytes that stand
-///     for numbers, each time that they are read.
+///     is faster than its chain of steps allows. Elements of windows that are read one by one take a thread's time each, and so do bytes and
+///     numbers of a few bits that stand for numbers, each time that they are read.
 ///
 /// Where blocks share a tile, each has its part of the depth to go through, all bring their sums to memory, and the last
 /// one reads those of its tile.

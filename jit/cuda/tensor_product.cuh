@@ -266,6 +266,68 @@ struct hd_tensor_tile {
       }
     }
   };
+  // And here numbers of a few bits in words (Given is hd_packed; not right_along), each of which holds whole pieces of one
+  // column: a thread has the same words of the same column in each step, neighbours of which are of neighbouring lanes. Those
+  // of the step after the next are under way meanwhile, for there are few bytes to a step.
+  template <class Given>
+  struct Packed {
+    static constexpr int lines = depth / Given::rows;  // of words in a step
+    static constexpr int mine = lines * columns > threads ? lines * columns / threads : 1;
+    static constexpr int kept = Given::group_rows % (mine * Given::rows) == 0 ? 1 : mine;  // scales
+    static_assert(!right_along && threads % columns == 0 && depth % Given::rows == 0, "whole words of columns");
+    static_assert(threads / columns * mine >= lines, "all words of a step");
+    struct Read {
+      unsigned int words[mine];
+      float scales[kept], offsets[kept];
+    };
+    const Given& given;
+    long long depth_left;
+    bool is_column;  // the thread's is there
+    long long from;  // where the step begins in the depth
+    Read now, coming;
+    __device__ __forceinline__ Packed(const Given& all, long long columns_left, long long depth_of_all)
+        : given(all), depth_left(depth_of_all), is_column(column() < columns_left), from(0), now(),
+          coming() {
+      read(coming, 0);
+    }
+    static __device__ __forceinline__ int column() { return (int)threadIdx.x % columns; }
+    static __device__ __forceinline__ int line_of(int n) { return (int)threadIdx.x / columns * mine + n; }
+    __device__ __forceinline__ bool is_there(long long k, int n) const {
+      return is_column && line_of(n) < lines && k < depth_left;
+    }
+    __device__ __forceinline__ void read(Read& to, long long step) const {
+#pragma unroll
+      for (int n = 0; n < mine; ++n) {
+        const long long line = step * lines + line_of(n);
+        const bool there = is_there(line * Given::rows, n);
+        to.words[n] = there ? (unsigned int)given.words[line * given.step + column()] : 0u;
+        if (n < kept && there)
+          given.read_beside(to.scales[n % kept], to.offsets[n % kept], line * Given::rows, column());
+      }
+    }
+    __device__ __forceinline__ void begin(hd_sixteen*, long long step) {
+      now = coming;
+      read(coming, step + 1);
+      from = step * depth;
+    }
+    __device__ __forceinline__ void finish(hd_sixteen* tile) const {
+#pragma unroll
+      for (int n = 0; n < mine; ++n) {
+        if (line_of(n) >= lines) break;
+        const bool there = is_there(from + line_of(n) * Given::rows, n);
+#pragma unroll
+        for (int r = 0; r < Given::rows; r += count) {
+          float values[count];
+#pragma unroll
+          for (int e = 0; e < count; e += 4) Given::centred(values + e, now.words[n], r + e, now.offsets[n % kept]);
+#pragma unroll
+          for (int e = 0; e < count; ++e) values[e] = there ? values[e] * now.scales[n % kept] : 0.0f;
+          tile[hd_swizzled<right_pieces>(column(), (line_of(n) * Given::rows + r) / count)] =
+              hd_stored_piece(values, L());
+        }
+      }
+    }
+  };
   // Leaves in `shared` the sums of left . right, element (m, n) at m * line + n, for all threads.
   // `left` and `right` are where the tile's matrices begin, which have rows_left rows, columns_left columns
   // and depth_left products a sum; left_row is the distance of two rows of the left one, left_step that of two

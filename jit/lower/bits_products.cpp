@@ -20,11 +20,12 @@ const ir::Node* behind_views(Value value) {
 
 bool is_packed(Value numbers) { return behind_views(numbers)->op_name() == "unpack_bits"; }
 
-/// `beside` [g or 1, n or 1] in panels [p, groups, kPanelColumns].
-Value panels(ir::GraphBuilder& b, Value beside, const SymExpr& groups, const SymExpr& columns) {
+/// `beside` [g or 1, n or 1] in panels [p, groups, width].
+Value panels(ir::GraphBuilder& b, Value beside, const SymExpr& groups, const SymExpr& columns,
+             std::int64_t width) {
   const ir::Dims whole{groups, columns};
   if (beside.meta().sizes != whole) beside = b.emit("expand", {beside}, {{"sizes", whole}});
-  const Value made = emit_group_panels(b, beside, 1);
+  const Value made = emit_group_panels(b, beside, 1, width);
   ir::Dims sizes = made.meta().sizes;
   sizes.pop_back();
   return b.emit("reshape", {made}, {{"sizes", sizes}});
@@ -108,13 +109,20 @@ FixedRows emit_fixed_rows(ir::GraphBuilder& b, Value left, std::int64_t digits,
   return {bytes, b.emit("reshape", {scale}, {{"sizes", ir::Dims{rows, blocks}}}), sums, block};
 }
 
-Value emit_bits_product(ir::GraphBuilder& b, const BitsProduct& product, const FixedRows* rows) {
+std::int64_t whole_width(Value numbers) {
+  constexpr std::int64_t kWords = 4;
+  return (numbers.meta().sizes[1].constant() + kWords - 1) / kWords * kWords;
+}
+
+Value emit_bits_product(ir::GraphBuilder& b, const BitsProduct& product, std::int64_t width,
+                        const FixedRows* rows) {
   const SymExpr depth = product.numbers.meta().sizes[0];
   const SymExpr columns = product.numbers.meta().sizes[1];
   const SymExpr groups = product.group == 0 ? SymExpr(1) : floordiv(depth, product.group);
   const Value words =
-      b.emit("bit_panels", {product.numbers}, {{"bits", product.bits}, {"width", kPanelColumns}});
-  std::vector<Value> operands{product.left, words, panels(b, product.scale, groups, columns)};
+      b.emit("bit_panels", {product.numbers}, {{"bits", product.bits}, {"width", width}});
+  std::vector<Value> operands{product.left, words,
+                              panels(b, product.scale, groups, columns, width)};
   ir::Attrs attrs{
       {"bits", product.bits}, {"columns", columns.constant()}, {"group", product.group}};
   if (rows != nullptr) {
@@ -123,7 +131,8 @@ Value emit_bits_product(ir::GraphBuilder& b, const BitsProduct& product, const F
     attrs.insert_or_assign("block", rows->block);
     attrs.insert_or_assign("digits", rows->digits.meta().sizes[1].constant());
   }
-  if (product.zero) operands.push_back(panels(b, moved_zero(b, product), groups, columns));
+  if (product.zero) operands.push_back(panels(b, moved_zero(b, product), groups, columns, width));
+  if (product.tf32) attrs.insert_or_assign("tf32", true);
   if (rows == nullptr) return b.call("packed_bits_matmul", operands, std::move(attrs))->value();
   Value y = b.call("fixed_bits_matmul", operands, std::move(attrs))->value();
   ir::Dims sizes = product.left.meta().sizes;

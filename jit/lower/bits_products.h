@@ -1,4 +1,4 @@
-// Products by constant matrices of small numbers with scales, whose kernels on the CPU read the numbers packed.
+// Products by constant matrices of small numbers with scales, whose kernels read the numbers packed.
 #pragma once
 
 #include "ir/graph.h"
@@ -14,6 +14,7 @@ struct BitsProduct {
   ir::Value zero;      ///< of such sizes; none: middle_of(numbers)
   std::int64_t bits;   ///< 2, 4 or 8: of a number
   std::int64_t group;  ///< rows that share a row of scale and zero; 0: all
+  bool tf32 = false;   ///< as matmul's
 };
 
 /// Rows of fixed-point numbers, as fixed_bits_matmul takes them.
@@ -41,14 +42,17 @@ bool fits_words(const BitsProduct& product);
 /// as f32 are read faster so by many rows.
 bool takes_bits_product(ir::Value numbers, ir::Value matrix);
 
-/// Of a product for which fits_words() holds:
+/// Columns of the one panel that kernels on CUDA read: all, in whole 16 bytes of words.
+std::int64_t whole_width(ir::Value numbers);
+
+/// Of a product for which fits_words() holds, in panels of `width` columns:
 ///
 ///   %w = bit_panels(%numbers) {bits = 4, width = 64}
 ///   %y = packed_bits_matmul(%left, %w, panels of %scale, panels of %zero less the middle) {bits = 4, columns = n, group = 32}
 ///
 /// With `rows`, those of left, fixed_bits_matmul in its place.
 ir::Value emit_bits_product(ir::GraphBuilder& builder, const BitsProduct& product,
-                            const FixedRows* rows = nullptr);
+                            std::int64_t width, const FixedRows* rows = nullptr);
 
 /// Does so on the CPU with products by constant matrices that are dequantised, whatever their rows are: of few rows a product
 /// takes as long as its matrix is read, a half or an eighth of its bytes; of many, a tile of 32 rows makes the numbers once.
@@ -58,7 +62,8 @@ ir::Value emit_bits_product(ir::GraphBuilder& builder, const BitsProduct& produc
 ///
 /// Needs:  decomposed ops, known sizes put in; quantised_products before it, pack_weights behind.
 /// Leaves: matrices that are not constant, small or not of whole words of rows, groups that are no multiples of eight, products
-///         of two matrices of bytes or of nodes that must not be fused, and all of CUDA's.
+///         of two matrices of bytes or of nodes that must not be fused, and all of CUDA's: see
+///         dequantised_products.
 ir::Graph bits_products(const ir::Graph& graph, const LowerOptions& options);
 
 }  // namespace heddle::jit

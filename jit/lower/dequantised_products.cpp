@@ -11,6 +11,7 @@
 #include "jit/lower/decompose.h"
 #include "jit/lower/fixed_values.h"
 #include "jit/lower/live_graph.h"
+#include "jit/lower/pack_weights.h"
 
 namespace heddle::jit {
 namespace {
@@ -22,6 +23,7 @@ using ir::Value;
 
 /// Rows of a group are a multiple of these, so that what a thread reads at once is of one group.
 constexpr std::int64_t kGroupRows = 8;
+constexpr std::int64_t kByteBits = 8;
 
 bool is_byte(DType dtype) { return dtype == DType::U8 || dtype == DType::I8; }
 bool is_real(DType dtype) {
@@ -33,6 +35,7 @@ bool is_view(Value value) { return is_op(value, "permute") || is_op(value, "resh
 /// Bytes less zero points, times scales, and the views through which that is read.
 struct Dequantised {
   Value bytes, zero, scale;        ///< no zero: 0
+  bool byte_zero = true;           ///< zero points are bytes; else any reals
   std::vector<const Node*> views;  ///< the outermost first
   std::size_t zero_views = 0;      ///< of these, those outside of the subtraction
   std::size_t scale_views = 0;     ///< and of the multiplication
@@ -42,8 +45,7 @@ struct Dequantised {
 /// Takes apart what a product reads.
 class Reader {
  public:
-  /// @param real_zero  whether zero points may be reals
-  Reader(Value value, bool real_zero) : real_zero_(real_zero) {
+  explicit Reader(Value value) {
     value = behind_views(value);
     if (is_op(value, "convert") && value.node->input(0).meta().dtype == DType::F32)
       value = behind_views(operand_of(value));
@@ -104,9 +106,10 @@ class Reader {
   bool take_bytes(Value value, DType dtype) {
     if (!is_op(value, "convert") || value.meta().dtype != dtype) return false;
     made_.bytes = operand_of(value);
-    return is_byte(made_.bytes.meta().dtype) &&
-           (!made_.zero || (real_zero_ && is_real(made_.zero.meta().dtype)) ||
-            is_in_range(made_.zero, made_.bytes.meta().dtype));
+    const DType bytes = made_.bytes.meta().dtype;
+    if (!is_byte(bytes)) return false;
+    made_.byte_zero = !made_.zero || is_in_range(made_.zero, bytes);
+    return made_.byte_zero || is_real(made_.zero.meta().dtype);
   }
 
   /// Whether zero points are bytes too: differences are exact in each dtype.
@@ -125,7 +128,6 @@ class Reader {
   }
 
   Dequantised made_;
-  bool real_zero_;
   bool found_ = false;
 };
 
@@ -249,55 +251,89 @@ class Converter {
     if (node.op_name() != "matmul" || classify(node, options_) != NodeClass::Nest) return {};
     if (!unit_of(node, options_).fuse || ir::wants_fallback(node)) return {};
     if (!is_real(node.output().dtype) || node.input(1).meta().rank() < 2) return {};
-    const auto found = Reader(node.input(1), on_cpu_).found();
+    const auto found = Reader(node.input(1)).found();
     if (!found || !std::ranges::all_of(found->nodes, [&](const Node* each) {
           return each->after().empty() && same_unit(*each, node, options_) &&
                  !ir::wants_fallback(*each);
         }))
       return {};
-    if (on_cpu_ && !is_for_cpu(node, *found)) return {};
-    return product(rewriter, node, *found);
+    if (stays_packed(node, *found))
+      if (auto made = bits_product(rewriter, node, *found)) return made;
+    if (on_cpu_ || !found->byte_zero) return {};
+    return bytes_product(rewriter, node, *found);
   }
 
  private:
-  /// Whether all that stands for the matrix is the same in each run, and its product not one of bytes.
-  bool is_for_cpu(const Node& node, const Dequantised& found) {
+  /// Whether all that stands for the matrix is the same in each run, and worth it, and its product not one of bytes.
+  bool stays_packed(const Node& node, const Dequantised& found) {
     for (const Value part : {found.bytes, found.scale, found.zero})
       if (part && !fixed_.contains(part.node)) return false;
-    return takes_bits_product(found.bytes, node.input(1)) && !byte_product_of(node);
+    return on_cpu_ ? takes_bits_product(found.bytes, node.input(1)) && !byte_product_of(node)
+                   : node.input(1).meta().rank() == 2 && bits_of(found.bytes) != kByteBits;
   }
 
-  std::optional<std::vector<Value>> product(ir::Rewriter& rewriter, const Node& node,
-                                            const Dequantised& found) {
+  /// What lies beside the matrix, and rows that share a row of it.
+  struct Parts {
+    Value scale, zero;
+    std::optional<Beside> scales, zeros;
+    std::int64_t group = 0;
+  };
+  /// @param middle  whether zero points are left out that panels of words take off anyway
+  std::optional<Parts> parts(const Node& node, const Dequantised& found, bool middle) const {
     const Dims& whole = node.input(1).meta().sizes;
     const std::span<const Node* const> views = found.views;
-    const Value scale = as_it_lies(found.scale, is_real);
-    const Value zero = !found.zero || is_middle(found) ? Value() : as_it_lies(found.zero, is_byte);
-    const auto scales = follow(scale, views.first(found.scale_views), whole);
-    const auto zeros =
-        zero ? follow(zero, views.first(found.zero_views), whole) : std::optional<Beside>();
-    std::int64_t group = 0;
-    if (!scales || !shares_rows(*scales, whole, group)) return {};
-    if (zero && (!zeros || !shares_rows(*zeros, whole, group))) return {};
-    GraphBuilder& b = rewriter.builder();
+    Parts made{.scale = as_it_lies(found.scale, is_real), .zero = {}, .scales = {}, .zeros = {}};
+    if (found.zero && !(middle && is_middle(found))) made.zero = as_it_lies(found.zero, is_byte);
+    made.scales = follow(made.scale, views.first(found.scale_views), whole);
+    if (!made.scales || !shares_rows(*made.scales, whole, made.group)) return {};
+    if (!made.zero) return made;
+    made.zeros = follow(made.zero, views.first(found.zero_views), whole);
+    if (!made.zeros || !shares_rows(*made.zeros, whole, made.group)) return {};
+    return made;
+  }
+
+  /// The matrix as it lies, through the views.
+  static Value numbers(ir::Rewriter& rewriter, const Dequantised& found) {
     Value bytes = rewriter.map(found.bytes);
-    for (std::size_t k = views.size(); k-- > 0;)
-      bytes = b.call(views[k]->op(), std::array{bytes}, views[k]->attrs())->value();
-    if (on_cpu_) {
-      const BitsProduct parts{.left = rewriter.map(node.input(0)),
-                              .numbers = bytes,
-                              .scale = made(b, rewriter.map(scale), *scales),
-                              .zero = zero ? made(b, rewriter.map(zero), *zeros) : Value(),
-                              .bits = bits_of(found.bytes),
-                              .group = group};
-      if (!fits_words(parts)) return {};
-      return std::vector<Value>{emit_bits_product(b, parts, fixed_rows(b, node, parts))};
-    }
+    for (std::size_t k = found.views.size(); k-- > 0;)
+      bytes = rewriter.builder()
+                  .call(found.views[k]->op(), std::array{bytes}, found.views[k]->attrs())
+                  ->value();
+    return bytes;
+  }
+
+  std::optional<std::vector<Value>> bits_product(ir::Rewriter& rewriter, const Node& node,
+                                                 const Dequantised& found) {
+    const auto beside = parts(node, found, true);
+    if (!beside) return {};
+    GraphBuilder& b = rewriter.builder();
+    const BitsProduct product{
+        .left = rewriter.map(node.input(0)),
+        .numbers = numbers(rewriter, found),
+        .scale = made(b, rewriter.map(beside->scale), *beside->scales),
+        .zero = beside->zero ? made(b, rewriter.map(beside->zero), *beside->zeros) : Value(),
+        .bits = bits_of(found.bytes),
+        .group = beside->group,
+        .tf32 = !on_cpu_ && node.flag("tf32")};
+    if (!fits_words(product)) return {};
+    if (!on_cpu_)
+      return std::vector<Value>{emit_bits_product(b, product, whole_width(product.numbers))};
+    return std::vector<Value>{
+        emit_bits_product(b, product, kPanelColumns, fixed_rows(b, node, product))};
+  }
+
+  std::optional<std::vector<Value>> bytes_product(ir::Rewriter& rewriter, const Node& node,
+                                                  const Dequantised& found) const {
+    const auto beside = parts(node, found, false);
+    if (!beside) return {};
+    GraphBuilder& b = rewriter.builder();
+    const Value bytes = numbers(rewriter, found);
     std::vector<Value> operands = {rewriter.map(node.input(0)), bytes,
-                                   made(b, rewriter.map(scale), *scales)};
-    if (zero)
-      operands.push_back(as_integers(b, made(b, rewriter.map(zero), *zeros), bytes.meta().dtype));
-    ir::Attrs attrs{{"group", group}, {"tf32", node.flag("tf32")}};
+                                   made(b, rewriter.map(beside->scale), *beside->scales)};
+    if (beside->zero)
+      operands.push_back(
+          as_integers(b, made(b, rewriter.map(beside->zero), *beside->zeros), bytes.meta().dtype));
+    ir::Attrs attrs{{"group", beside->group}, {"tf32", node.flag("tf32")}};
     return std::vector<Value>{b.call("dequantised_matmul", operands, std::move(attrs))->value()};
   }
 
@@ -313,8 +349,7 @@ class Converter {
   }
 
   /// Whether the zero points are those that panels of words take off anyway.
-  bool is_middle(const Dequantised& found) const {
-    if (!on_cpu_) return false;
+  static bool is_middle(const Dequantised& found) {
     Value zero = found.zero;
     while (is_view(zero) || is_op(zero, "convert")) zero = zero.node->input(0);
     const auto splat = splat_of(*zero.node);

@@ -1,22 +1,21 @@
 #include "jit/lower/group_panels.h"
 
-#include "jit/lower/pack_weights.h"
-
 namespace heddle::jit {
 
-ir::Value emit_group_panels(ir::GraphBuilder& builder, ir::Value matrix, std::int64_t group) {
+ir::Value emit_group_panels(ir::GraphBuilder& builder, ir::Value matrix, std::int64_t group,
+                            std::int64_t width) {
   const DType dtype = matrix.meta().dtype;
   const SymExpr depth = matrix.meta().sizes[0];
   const SymExpr columns = matrix.meta().sizes[1];
   const SymExpr groups = ceildiv(depth, group);
-  const SymExpr count = ceildiv(columns, kPanelColumns);
-  const ir::Dims missing{groups * group - depth, count * kPanelColumns - columns};
+  const SymExpr count = ceildiv(columns, width);
+  const ir::Dims missing{groups * group - depth, count * width - columns};
   if (!missing[0].is_constant(0) || !missing[1].is_constant(0)) {
     const ir::Value zero = builder.constant(is_floating(dtype) ? ir::Literal::scalar(dtype, 0)
                                                                : ir::Literal::scalar_int(dtype, 0));
     matrix = builder.emit("pad", {matrix, zero}, {{"low", ir::Dims{0, 0}}, {"high", missing}});
   }
-  const ir::Dims split{groups, SymExpr(group), count, SymExpr(kPanelColumns)};
+  const ir::Dims split{groups, SymExpr(group), count, SymExpr(width)};
   const ir::Value parts = builder.emit("reshape", {matrix}, {{"sizes", split}});
   return builder.emit("clone", {builder.emit("permute", {parts},
                                              {{"perm", std::vector<std::int64_t>{2, 0, 3, 1}}})});

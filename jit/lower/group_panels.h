@@ -2,14 +2,16 @@
 #pragma once
 
 #include "ir/graph.h"
+#include "jit/lower/pack_weights.h"
 
 namespace heddle::jit {
 
-/// The panels [p, q, kPanelColumns, group] of a matrix, whatever is missing to whole ones 0:
+/// The panels [p, q, width, group] of a matrix, whatever is missing to whole ones 0:
 ///
-///   clone(permute(reshape(pad(%matrix, 0)) {sizes = [q, group, p, 64]}) {perm = [2, 0, 3, 1]})
+///   clone(permute(reshape(pad(%matrix, 0)) {sizes = [q, group, p, width]}) {perm = [2, 0, 3, 1]})
 ///
 /// @param matrix  [depth, columns], of constant sizes.
-ir::Value emit_group_panels(ir::GraphBuilder& builder, ir::Value matrix, std::int64_t group);
+ir::Value emit_group_panels(ir::GraphBuilder& builder, ir::Value matrix, std::int64_t group,
+                            std::int64_t width = kPanelColumns);
 
 }  // namespace heddle::jit

@@ -26,7 +26,7 @@ class ProductNest {
     const std::size_t operands = ctx.node().inputs().size();
     for (std::size_t k = 2; k < operands && ctx.node().input(k); ++k)
       beside_.push_back(*ctx.affine(k));
-    if (right_.strides.size() != 2) return;
+    if (right_.strides.size() != 2 && !in_words()) return;
     if (const auto even = even_row_stride(b_, left_, out_)) {
       row_stride_ = *even;
       batch_dims_ = 0;
@@ -51,6 +51,7 @@ class ProductNest {
   }
 
  private:
+  bool in_words() const { return ctx_.node().op_name() == "packed_bits_matmul"; }
   SymExpr depth() { return ctx_.operand_sizes(0).back(); }
 
   /// Where the matrix of operand `k` begins that belongs to this batch index; dimensions of size 1 are broadcast.
@@ -88,12 +89,13 @@ class ProductNest {
                  .tf32 = ctx_.node().op_name() != "int8_matmul" && ctx_.node().flag("tf32")});
   }
 
-  /// What the bytes of dequantised_matmul stand for.
+  /// What the bytes of dequantised_matmul, or the numbers of packed_bits_matmul's one panel, stand for.
   std::optional<Dequantised> dequantised() {
-    if (ctx_.node().op_name() != "dequantised_matmul") return std::nullopt;
+    if (ctx_.node().op_name() != "dequantised_matmul" && !in_words()) return std::nullopt;
     Dequantised made{.dtype = ctx_.node().output().dtype,
                      .scale = part(2),
-                     .group = ctx_.node().integer("group")};
+                     .group = ctx_.node().integer("group"),
+                     .bits = in_words() ? ctx_.node().integer("bits") : 0};
     if (beside_.size() > 1) made.zero = part(3);
     return made;
   }
@@ -146,6 +148,8 @@ bool is_product(const NestContext& ctx) {
   const DType dtype = ctx.node().output().dtype;
   const bool floats = dtype == DType::F16 || dtype == DType::BF16 || dtype == DType::F32;
   const std::string_view name = ctx.node().op_name();
+  if (name == "packed_bits_matmul")
+    return ctx.node().input(1).meta().sizes[0].is_constant(1) && ctx.node().integer("bits") <= 4;
   return name == "int8_matmul" || (floats && (name == "matmul" || name == "dequantised_matmul"));
 }
 

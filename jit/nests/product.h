@@ -5,7 +5,8 @@
 
 namespace heddle::jit {
 
-/// Whether the node's product is built in this form: products of f16, bf16, f32 and bytes on CUDA.
+/// Whether the node's product is built in this form: products of f16, bf16, f32 and bytes on CUDA, and by one panel of
+/// numbers of 2 or 4 bits.
 bool is_product(const NestContext& ctx);
 
 ///   for p in batches x column tiles x row tiles (parallel)

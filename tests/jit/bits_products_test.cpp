@@ -16,11 +16,13 @@ using ir::Value;
 using testing::BitsMatrixNoise;
 using ::testing::Contains;
 using ::testing::Each;
+using testing::few_bits_matrix;
 using testing::fixed_bits_product;
 using testing::FixedNoise;
 using ::testing::Not;
 using testing::ops_of;
 using testing::packed_bits_product;
+using Weights = testing::FewBitsWeights;
 
 const jit::LowerOptions kBytes{.byte_dot = true};
 
@@ -80,50 +82,10 @@ TEST(FixedBitsNest, IsRightInterpreted) {
                                          {.depth = 64, .columns = 70, .group = group, .zero = i8}));
 }
 
-/// What a matrix of numbers in a graph is made of.
-struct Weights {
-  std::int64_t depth = 256;
-  std::int64_t columns = 96;
-  std::int64_t bits = 4;
-  std::int64_t group = 32;
-  DType zero = u8;  ///< u8: packed ones; f32: reals; bool: the middle of the range
-  DType dtype = f32;
-};
-
-/// Packed bytes [n, g, bytes of a group], as MatMulNBits has them, as (numbers - zero) * scale in [k, n].
-Value weights(GraphBuilder& b, const Weights& w) {
-  const std::int64_t groups = w.depth / w.group;
-  const auto convert = [&](Value x, DType to) { return b.emit("convert", {x}, {{"dtype", to}}); };
-  const auto unpacked = [&](Value x, std::int64_t count) {
-    return b.emit("unpack_bits", {x}, {{"bits", w.bits}, {"count", count}});
-  };
-  const Value packed = b.constant(
-      testing::any_bytes(u8, {w.columns, groups, w.bits == 8 ? w.group : w.group * w.bits / 8}, 2));
-  const Value numbers = w.bits == 8 ? packed : unpacked(packed, w.group);
-  const Value scale = b.constant(noise(w.dtype, {w.columns, groups, 1}, 3));
-  Value centred;
-  if (w.zero == f32) {
-    const Value zero = b.constant(noise(f32, {w.columns, groups, 1}, 4));
-    centred = b.emit("sub", {convert(numbers, w.dtype), convert(zero, w.dtype)});
-  } else {
-    Value zero = b.constant(ir::Literal::scalar_int(i32, std::int64_t{1} << (w.bits - 1)));
-    if (w.zero == u8) {
-      const Value bytes =
-          b.constant(testing::any_bytes(u8, {w.columns, (groups * w.bits + 7) / 8}, 4));
-      const Value flat = w.bits == 8 ? bytes : unpacked(bytes, groups);
-      zero = convert(b.emit("reshape", {flat}, {{"sizes", ir::Dims{w.columns, groups, 1}}}), i32);
-    }
-    centred = convert(b.emit("sub", {convert(numbers, i32), zero}), w.dtype);
-  }
-  const Value rows = b.emit("reshape", {b.emit("mul", {centred, scale})},
-                            {{"sizes", ir::Dims{w.columns, w.depth}}});
-  return b.emit("permute", {rows}, {{"perm", Ints{1, 0}}});
-}
-
 ir::Graph product_of(const Weights& w, const ir::Attrs& attrs = {}) {
   GraphBuilder b("main");
   const Value x = b.input(tensor(w.dtype, {"s0", "s1", std::to_string(w.depth).c_str()}), "x");
-  b.output(b.emit("matmul", {x, weights(b, w)}, attrs));
+  b.output(b.emit("matmul", {x, few_bits_matrix(b, w)}, attrs));
   return b.finish();
 }
 
@@ -208,7 +170,7 @@ TEST(BitsProducts, ArePoisonedByNanAndInfinity) {
 TEST(BitsProducts, MakeDigitsOfRowsOnceForAllThatReadThem) {
   GraphBuilder b("main");
   const Value x = b.input(tensor(f32, {"s0", "256"}), "x");
-  for (int k = 0; k < 3; ++k) b.output(b.emit("matmul", {x, weights(b, {})}));
+  for (int k = 0; k < 3; ++k) b.output(b.emit("matmul", {x, few_bits_matrix(b, {})}));
   const std::vector<std::string> ops = ops_of(jit::bits_products(b.finish(), kBytes));
   EXPECT_EQ(std::ranges::count(ops, "byte_digits"), 1);
   EXPECT_EQ(std::ranges::count(ops, "fixed_bits_matmul"), 3);

@@ -343,7 +343,7 @@ TEST(DequantisedProducts, TakeNoLongerByTheModel) {
     const auto tiles =
         jit::cuda::product_tiles(f16, Along::Rows, right, kProductDevice, false, dequantised);
     const ProductShape shape{
-        .rows = rows, .columns = columns, .depth = depth, .stored_bytes = dequantised ? 1 : 0};
+        .rows = rows, .columns = columns, .depth = depth, .stored_bits = dequantised ? 8 : 0};
     const auto choice = jit::cuda::cheapest_tile(tiles, shape, kProductDevice);
     return jit::cuda::product_cycles(tiles[choice.tile], shape, kProductDevice, choice.parts);
   };

@@ -90,13 +90,14 @@ class OneProduct {
     return jit::cuda::prelude_for(kernels) + kernels;
   }
 
-  /// What the threads of kernel `k` read of the device's memory; of the simulator alone.
+  /// What the threads of the product's kernel `k` read of the device's memory; of the simulator alone.
   std::int64_t bytes_read(std::size_t k, const std::vector<std::int64_t>& sizes) const {
     const sim::Control control(test::simulator_path());
     SimulatedKernels device(sources_);
     std::int64_t bytes = 0;
     const auto runner = [&](const jit::Nest& nest, std::span<const test::InterpreterBuffer> buffers,
                             std::span<const std::int64_t> values) {
+      if (&nest != &this->nest()) return test::interpret(nest, buffers, values);
       control.bytes_read();
       const std::int32_t status =
           device.run(k, {values.begin(), values.end()}, spans_of(nest, buffers));

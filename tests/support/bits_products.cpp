@@ -104,4 +104,56 @@ OneOp fixed_bits_product(const FixedNoise& rows, std::int64_t block,
           attrs};
 }
 
+namespace {
+
+/// Makes the parts of a FewBitsWeights.
+struct FewBitsMaker {
+  ir::GraphBuilder& b;
+  const FewBitsWeights& w;
+  std::int64_t groups = w.depth / w.group;
+
+  ir::Value convert(ir::Value x, DType to) const { return b.emit("convert", {x}, {{"dtype", to}}); }
+  ir::Value reshape(ir::Value x, const ir::Dims& sizes) const {
+    return b.emit("reshape", {x}, {{"sizes", sizes}});
+  }
+  /// Noise, the last dimension of which is packed.
+  ir::Value numbers(const ir::Sizes& sizes, unsigned seed) const {
+    ir::Sizes packed = sizes;
+    packed.back() = (sizes.back() * w.bits + 7) / 8;
+    const ir::Value bytes = b.constant(any_bytes(u8, packed, seed));
+    if (w.bits == 8) return bytes;
+    return b.emit("unpack_bits", {bytes}, {{"bits", w.bits}, {"count", sizes.back()}});
+  }
+  ir::Sizes beside() const {
+    return w.by_row ? ir::Sizes{groups, 1, w.columns} : ir::Sizes{w.columns, groups, 1};
+  }
+  ir::Value packed_zeros() const {
+    const ir::Sizes sizes = beside();
+    if (w.by_row) return numbers(sizes, 4);
+    return reshape(numbers({w.columns, groups}, 4), {sizes.begin(), sizes.end()});
+  }
+  ir::Value centred(ir::Value all) const {
+    if (w.zero == f32)
+      return b.emit("sub",
+                    {convert(all, w.dtype), convert(b.constant(noise(f32, beside(), 4)), w.dtype)});
+    const ir::Value zero =
+        w.zero == u8 ? convert(packed_zeros(), i32)
+                     : b.constant(Literal::scalar_int(i32, std::int64_t{1} << (w.bits - 1)));
+    return convert(b.emit("sub", {convert(all, i32), zero}), w.dtype);
+  }
+};
+
+}  // namespace
+
+ir::Value few_bits_matrix(ir::GraphBuilder& b, const FewBitsWeights& w) {
+  const FewBitsMaker maker{b, w};
+  const ir::Value all = w.by_row ? maker.numbers({maker.groups, w.group, w.columns}, 2)
+                                 : maker.numbers({w.columns, maker.groups, w.group}, 2);
+  const ir::Value scale = b.constant(noise(w.dtype, maker.beside(), 3));
+  const ir::Value made = b.emit("mul", {maker.centred(all), scale});
+  if (w.by_row) return maker.reshape(made, {w.depth, w.columns});
+  const ir::Value columns = maker.reshape(made, {w.columns, w.depth});
+  return b.emit("permute", {columns}, {{"perm", std::vector<std::int64_t>{1, 0}}});
+}
+
 }  // namespace heddle::testing

@@ -42,4 +42,19 @@ struct FixedNoise {
 OneOp packed_bits_product(const ir::Literal& a, const BitsMatrixNoise& matrix);
 OneOp fixed_bits_product(const FixedNoise& rows, std::int64_t block, const BitsMatrixNoise& matrix);
 
+/// What a constant matrix of numbers in a graph is made of.
+struct FewBitsWeights {
+  std::int64_t depth = 256;
+  std::int64_t columns = 96;
+  std::int64_t bits = 4;    ///< 2, 4 or 8
+  std::int64_t group = 32;  ///< rows that share a scale and a zero point
+  DType zero = u8;          ///< u8: packed ones; f32: reals; bool: the middle of the range
+  DType dtype = f32;        ///< of scales and of what they make
+  bool by_row =
+      false;  ///< numbers of a row lie side by side; else those of a column, as MatMulNBits has them
+};
+
+/// (numbers - zero) * scale of noise, [depth, columns].
+ir::Value few_bits_matrix(ir::GraphBuilder& b, const FewBitsWeights& weights);
+
 }  // namespace heddle::testing
