@@ -161,21 +161,31 @@ class CountedCondition {
     const std::optional<SymInt> first = counted_from(origin(compares->input(greater ? 1 : 0)));
     const std::optional<SymInt> limit = steady(origin(compares->input(greater ? 0 : 1)));
     if (!first || !limit) return {};
-    // What f32 counts exactly, where the numbers are compared as that.
+    // What every one of the casts keeps.
     constexpr std::int64_t kMost = std::int64_t{1} << 24;
-    if (as_reals_ && (*first < -kMost || *limit > kMost)) return {};
+    if (is_cast_ && (*first < -kMost || *limit > kMost)) return {};
     const SymInt trips = *limit - *first;
     return trips < 1 ? SymInt(1) : trips;
   }
 
  private:
-  /// What a value of the body is a copy or a cast of.
+  /// Whether a Cast keeps every integer of up to 24 bits.
+  static bool is_wide(const NodeProto& cast) {
+    using Type = onnx_format::TensorProto;
+    for (const auto& attribute : cast.attribute())
+      if (attribute.name() == "to")
+        return attribute.i() == Type::FLOAT || attribute.i() == Type::DOUBLE ||
+               attribute.i() == Type::INT32 || attribute.i() == Type::INT64;
+    return false;
+  }
+
+  /// What a value of the body is a copy or a wide cast of.
   std::string origin(std::string name) {
-    for (const NodeProto* from = producer(body_, name);
-         from != nullptr && from->input_size() == 1 &&
-         (from->op_type() == "Identity" || from->op_type() == "Cast");
+    for (const NodeProto* from = producer(body_, name); from != nullptr && from->input_size() == 1;
          from = producer(body_, name)) {
-      as_reals_ = as_reals_ || from->op_type() == "Cast";
+      const bool casts = from->op_type() == "Cast" && is_wide(*from);
+      if (!casts && from->op_type() != "Identity") break;
+      is_cast_ = is_cast_ || casts;
       name = from->input(0);
     }
     return name;
@@ -229,7 +239,7 @@ class CountedCondition {
   const Node& node_;
   const GraphProto& body_;
   const FindValue& find_;
-  bool as_reals_ = false;
+  bool is_cast_ = false;
 };
 
 /// A loop that runs a known number of times: a scan over the iteration numbers.

@@ -55,8 +55,8 @@ void add_truth(ModelBuilder& model, const std::string& name, bool truth) {
 }
 
 /// Running sums of the rows of x [rows, 2], each times w, as TensorFlow's exporter writes a loop over a sequence: no trip
-/// count, a condition on a counter compared in f32, the number of rows and w handed on. `compare`: what ends it.
-ModelBuilder running_sums(const BodyNode& compare) {
+/// count, a condition on a counter compared in f32 or another type, the number of rows and w handed on. `compare`: what ends it.
+ModelBuilder running_sums(const BodyNode& compare, int compared_as = TensorProto::FLOAT) {
   ModelBuilder model;
   model.input("x", {"rows", "2"}).output("last").output("sums");
   add_number(model, "zero", 0);
@@ -77,8 +77,8 @@ ModelBuilder running_sums(const BodyNode& compare) {
                                {"count", "rows_last", "w_last", "last", "sums"});
   add_graph(loop, "body", {"k", "go_in", "i", "limit", "weights", "sum"},
             {{"Add", {"i", "one"}, "next"},
-             {"Cast", {"next"}, "next_f", TensorProto::FLOAT},
-             {"Cast", {"limit"}, "limit_f", TensorProto::FLOAT},
+             {"Cast", {"next"}, "next_f", compared_as},
+             {"Cast", {"limit"}, "limit_f", compared_as},
              compare,
              {"Gather", {"x", "i"}, "row"},
              {"Mul", {"row", "weights"}, "scaled"},
@@ -118,6 +118,13 @@ TEST(NestedLoop, ACountingConditionIsATripCount) {
     EXPECT_EQ(engine.stats().compiles, 1u) << "as many iterations as rows, whatever their number";
     for (const std::int64_t rows : {1, 0}) expect_sums(engine, rows);
   }
+}
+
+/// 200 as i8 is -56, which 1 is not below.
+TEST(NestedLoop, ACountThatACastCutsIsNone) {
+  Engine engine = running_sums({"Less", {"next_f", "limit_f"}, "go_out"}, TensorProto::INT8).load();
+  EXPECT_THAT(engine.run({rows_of(200)})[1].sizes(), ElementsAre(1, 2));
+  expect_sums(engine, 7);
 }
 
 /// x doubles while it is below a limit: what the loop computes tells how often it runs.
