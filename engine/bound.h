@@ -94,7 +94,7 @@ struct BoundSteps {
   /// Where the addresses begin in the table that tell the sizes of the next phase; kNone: this is the last.
   std::uint32_t query = ir::kNone;
 
-  /// What running the phase throws as a ShapeError: a size that the run told came out below 0. Nothing else is bound then.
+  /// What running the phase throws as a ShapeError: sizes that the run told do not fit a step. Nothing else is bound then.
   std::optional<Error::Parts> refusal;
 
   std::unique_ptr<LatePlans> late;  ///< what follows; null: this is the last phase

@@ -87,8 +87,6 @@ std::string SymInt::to_string() const {
   return is_symbolic() ? expr_->expr.to_string() : std::to_string(value_);
 }
 
-bool detail::is_late(const SymInt& size) { return ir::is_unbacked(engine::to_expr(size)); }
-
 std::string detail::seen(const SymInt& size) {
   if (!size.is_symbolic() || size.impl()->trace == nullptr) return size.to_string();
   return ir::seen(size.impl()->trace->env(), size.impl()->expr).to_string();

@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "heddle/error.h"
 #include "ir/analysis/regions.h"
+#include "ir/analysis/unbacked.h"
 #include "ir/op.h"
 #include "ir/structural_key.h"
 
@@ -267,6 +268,65 @@ ir::Value Trace::parameter(const Tensor& tensor, std::string name) {
   return value;
 }
 
+namespace {
+
+/// Whether a size that only the run tells gives way to `other`: to one that is known, or that is known before it.
+bool gives_way(const base::SymExpr& size, const base::SymExpr& other) {
+  const std::vector<base::Symbol> own = ir::unbacked_in(size);
+  const std::vector<base::Symbol> others = ir::unbacked_in(other);
+  return !own.empty() && (others.empty() || others.back() < own.back());
+}
+
+bool has_size(const ir::Value& value, const base::SymExpr& size) {
+  return value && std::ranges::find(value.meta().sizes, size) != value.meta().sizes.end();
+}
+
+/// A size of operands of `node` and what it is required to be; each gives way once.
+std::optional<std::pair<base::SymExpr, base::SymExpr>> misfit(
+    const ir::Node& node, std::span<const base::SymExpr> gave_way) {
+  for (const ir::Assumption& required : node.late_requirements()) {
+    const auto& [op, left, right] = required.predicate;
+    if (op != base::Predicate::Op::Eq) continue;
+    std::pair fit(left, right);
+    if (!gives_way(left, right)) std::swap(fit.first, fit.second);
+    for (int k = 0; k < 2; ++k, std::swap(fit.first, fit.second)) {
+      const auto has = [&](const ir::Value& operand) { return has_size(operand, fit.first); };
+      if (std::ranges::any_of(node.inputs(), has) &&
+          std::ranges::find(gave_way, fit.second) == gave_way.end())
+        return fit;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+/// Calls `op`. Operands whose sizes must be equal, as only the run can tell, get equal types: by a reshape, which the run
+/// refuses where they are not.
+const ir::Node* Trace::call_fitted(const ir::OpDef& op, std::vector<ir::Value> values,
+                                   const ir::Attrs& attrs) {
+  if (env().next_unbacked_ == 0) return builder_.call(op, values, attrs);
+  std::vector<base::SymExpr> gave_way;
+  for (;;) {
+    const ir::GraphBuilder::Checkpoint before = builder_.checkpoint();
+    const ir::Node* node = builder_.call(op, values, attrs);
+    const auto fit = op.name == "reshape" ? std::nullopt : misfit(*node, gave_way);
+    if (!fit) return node;
+    builder_.rollback(before);
+    gave_way.push_back(fit->first);
+    const std::string wanted = std::exchange(builder_.context.name, {});
+    builder_.context.origin = op.name;
+    for (ir::Value& value : values) {
+      if (!has_size(value, fit->first)) continue;
+      ir::Dims sizes = value.meta().sizes;
+      std::ranges::replace(sizes, fit->first, fit->second);
+      value = builder_.emit("reshape", {value}, {{"sizes", std::move(sizes)}});
+    }
+    builder_.context.origin.clear();
+    builder_.context.name = wanted;
+  }
+}
+
 std::vector<Tensor> Trace::apply(std::string_view op_name, std::span<const Tensor> operands,
                                  OpAttrs attrs, const base::Location& where) {
   const ir::OpDef& op = ir::op_named(op_name);
@@ -274,10 +334,10 @@ std::vector<Tensor> Trace::apply(std::string_view op_name, std::span<const Tenso
   for (const Tensor& operand : operands) values.push_back(value_of(operand, where));
   if (op.custom != nullptr)
     return apply_custom(op, std::move(values), convert(std::move(attrs), op, where), where);
-  ir::Attrs converted = convert(std::move(attrs), op, where);
+  const ir::Attrs converted = convert(std::move(attrs), op, where);
   builder_.context.location = where;
   builder_.context.name = wanted_name();
-  const ir::Node* node = builder_.call(op, values, std::move(converted));
+  const ir::Node* node = call_fitted(op, std::move(values), converted);
   std::vector<Tensor> results;
   for (std::uint32_t k = 0; k < node->outputs().size(); ++k)
     results.push_back(handle(node->value(k)));

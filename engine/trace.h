@@ -99,6 +99,8 @@ class Trace : public std::enable_shared_from_this<Trace> {
 
  private:
   bool is_around(const Trace* inner) const;
+  const ir::Node* call_fitted(const ir::OpDef& op, std::vector<ir::Value> values,
+                              const ir::Attrs& attrs);
   std::vector<Tensor> apply_custom(const ir::OpDef& op, std::vector<ir::Value> values,
                                    ir::Attrs attrs, const base::Location& where);
   ir::Value moved(ir::Value value, ir::Value root, ir::Value by);

@@ -77,7 +77,7 @@ Unit::Unit(jit::Program program, std::vector<ir::Literal> fixed, const BuildOpti
   compiler_ = options.compiler;
   constants_ = options.constants;
   if (options.autotune) verdicts_ = &options.compiler->library_verdicts();
-  computed_sizes_ = ir::computed_sizes(program_.graph);
+  late_checks_ = ir::late_checks(program_.graph);
   let_outputs_own_their_bytes(program_.record);
   FixedSteps fixed_steps(program_, fixed_, *options.compiler, options.constants);
   const PendingKernels pending =

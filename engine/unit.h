@@ -170,7 +170,7 @@ class Unit {
   const jit::LibraryVerdicts* verdicts_ = nullptr;  ///< null: library calls are not measured
   scheduler::Schedule schedule_;
   Phases phases_;
-  std::vector<ir::ComputedSize> computed_sizes_;  ///< that may come out below 0
+  std::vector<ir::LateCheck> late_checks_;
   std::unique_ptr<memory::Planner> planner_;
   std::vector<ir::SharedPlace> shared_places_;
   std::vector<jit::CpuKernelPtr> kernels_;  ///< by PlanStep::kernel; null for library calls

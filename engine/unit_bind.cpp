@@ -269,11 +269,11 @@ void Unit::bind_launch(ir::StepId step, BoundSteps& plan) const {
   if (cuda_->shares_tiles(kernel)) plan.sizes[shares_workspace(given)] = scratch_bytes;
 }
 
-/// What keeps the phase from running: a size that it is the first to know.
+/// What keeps the phase from running: sizes that it is the first to know.
 std::optional<Error::Parts> Unit::refused(const BoundSteps& plan) const {
-  for (const ir::ComputedSize& computed : computed_sizes_)
-    if (phases_.known_in(computed.size) == plan.phase)
-      if (auto why = ir::refusal(computed, plan.sizes)) return why;
+  for (const ir::LateCheck& check : late_checks_)
+    if (phases_.known_in(ir::Dims{check.holds.left, check.holds.right}) == plan.phase)
+      if (auto why = ir::refusal(check, plan.sizes)) return why;
   return std::nullopt;
 }
 

@@ -103,9 +103,13 @@ Attrs complete(const OpDef& op, Attrs attrs, const base::Location& location) {
 
 thread_local std::uint64_t inferred = 0;
 
+/// Types of the results, and what is required of sizes that only the run tells.
+using Inferred = std::pair<std::vector<TensorMeta>, std::vector<Assumption>>;
+
 /// What infer says, on the device of the operands.
-std::vector<TensorMeta> infer_outputs(const Node& node, ShapeEnv& env) {
+Inferred infer_outputs(const Node& node, ShapeEnv& env) {
   ++inferred;
+  env.late.clear();
   const OpDef& op = node.op();
   std::vector<TensorMeta> outputs =
       op.infer(InferContext(op, node.inputs(), node.attrs(), env, node.location()));
@@ -118,11 +122,11 @@ std::vector<TensorMeta> infer_outputs(const Node& node, ShapeEnv& env) {
     HD_CHECK(meta.strides.size() == meta.sizes.size(), std::string(op.name));
     if (meta.device == DeviceTag{}) meta.device = device;
   }
-  return outputs;
+  return {std::move(outputs), std::move(env.late)};
 }
 
 /// The same for a node that takes the place of `like`.
-std::vector<TensorMeta> infer_in_place_of(const Node& like, const Node& node, ShapeEnv& env) {
+Inferred infer_in_place_of(const Node& like, const Node& node, ShapeEnv& env) {
   const SameNumbers numbers(like, env);
   return infer_outputs(node, env);
 }
@@ -263,7 +267,7 @@ const Node* GraphBuilder::call(const OpDef& op, std::span<const Value> inputs, A
   try {
     check_operands(op, inputs, context.location);
     node->attrs_ = complete(op, std::move(attrs), context.location);
-    node->outputs_ = infer_outputs(*node, *env_);
+    std::tie(node->outputs_, node->late_requirements_) = infer_outputs(*node, *env_);
   } catch (const Error& error) {
     tell_where(error, op, context);
     throw;
@@ -308,7 +312,7 @@ const Node* GraphBuilder::with_inputs(const NodePtr& node, std::span<const Value
   made->inputs_.assign(inputs.begin(), inputs.end());
   made->after_.assign(after.begin(), after.end());
   if (!std::ranges::equal(inputs, node->inputs(), same_type)) {
-    made->outputs_ = infer_in_place_of(*node, *made, *env_);
+    std::tie(made->outputs_, made->late_requirements_) = infer_in_place_of(*node, *made, *env_);
     ++reinferred_;
   }
   assign_storages(*made, node.get());
@@ -324,7 +328,7 @@ const Node* GraphBuilder::transplant(const NodePtr& node, std::span<const Value>
   made->after_.assign(after.begin(), after.end());
   made->annotations_ = std::move(annotations);
   if (!std::ranges::equal(inputs, node->inputs(), same_type))
-    made->outputs_ = infer_in_place_of(*node, *made, *env_);
+    std::tie(made->outputs_, made->late_requirements_) = infer_in_place_of(*node, *made, *env_);
   assign_storages(*made, node.get());
   for (std::string& name : made->names_) name = unique_name(name);
   data_->nodes.push_back(made);

@@ -128,8 +128,8 @@ std::vector<Literal> evaluate(const Graph& graph, std::span<const Literal> argum
     std::vector<Literal> operands;
     for (const Value& operand : node->inputs())
       operands.push_back(operand ? values.at(operand.node)[operand.index] : Literal());
-    for (const ComputedSize& computed : computed_sizes(*node))
-      if (const auto why = refusal(computed, sizes)) throw ShapeError(*why);
+    for (const LateCheck& check : late_checks(*node))
+      if (const auto why = refusal(check, sizes)) throw ShapeError(*why);
     std::vector<Literal> results = node->op().evaluate(EvalContext(*node, operands, sizes));
     HD_CHECK(results.size() == node->outputs().size(), node->name());
     overwrite_operands(*node, operands, results);

@@ -39,6 +39,13 @@ struct Value {
   };
 };
 
+/// A condition under which the graph is what its callable would have computed, with its reason.
+struct Assumption {
+  base::Predicate predicate;
+  std::string reason;  ///< "broadcast of dimension 1 in add", "branch in user code"
+  base::Location location;
+};
+
 /// One operation: op, operands, attributes, what its outputs are. Never changes once made.
 class Node {
  public:
@@ -74,6 +81,8 @@ class Node {
   /// The first name; empty for a node without results.
   const std::string& name() const;
   const base::Location& location() const { return location_; }
+  /// What inference required of sizes that only the run tells: it holds, or the run is refused (ShapeError).
+  std::span<const Assumption> late_requirements() const { return late_requirements_; }
 
  private:
   friend class GraphBuilder;
@@ -85,15 +94,9 @@ class Node {
   std::vector<Value> after_;
   std::vector<std::string> names_;
   base::Location location_;
+  std::vector<Assumption> late_requirements_;
 };
 using NodePtr = std::shared_ptr<const Node>;
-
-/// A condition under which the graph is what its callable would have computed, with its reason.
-struct Assumption {
-  base::Predicate predicate;
-  std::string reason;  ///< "broadcast of dimension 1 in add", "branch in user code"
-  base::Location location;
-};
 
 /// How an input is used: given at each call, a captured parameter, or a state that the graph mutates.
 enum class InputRole : std::uint8_t { Argument, Parameter };
@@ -143,7 +146,8 @@ bool is_donated(const Value& value);
 /// Who decides a comparison of sizes while metadata is inferred.
 ///
 /// The base class proves what it can; what it can't it assumes, and records: decide() takes the hints
-/// (sizes seen in this trace) when there are any and says false without; require() assumes true.
+/// (sizes seen in this trace) when there are any and says false without; require() assumes true. What is required of sizes
+/// that only the run tells is no assumption: it goes to `late`, and from there to the node that is being inferred.
 class ShapeEnv {
  public:
   ShapeEnv();
@@ -161,6 +165,7 @@ class ShapeEnv {
   base::SymbolValues hints;             ///< sizes seen at the trace; may be empty
   base::Facts facts;                    ///< what is known for sure
   std::vector<Assumption> assumptions;  ///< without repeats
+  std::vector<Assumption> late;         ///< of the node that is being inferred
   std::uint32_t next_unbacked_ = 0;
 };
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "heddle/error.h"
+#include "ir/analysis/unbacked.h"
 #include "ir/known_sizes.h"
 
 namespace heddle::ir {
@@ -103,7 +104,8 @@ bool ShapeEnv::require(const Predicate& predicate, std::string_view reason,
                        const base::Location& location) {
   if (const auto outcome = known_outcome(*this, predicate)) return *outcome;
   if (hinted(*this, predicate) && !predicate.evaluate(hints)) return false;
-  assumptions.push_back({predicate, std::string(reason), location});
+  const bool is_late = is_unbacked(predicate.left) || is_unbacked(predicate.right);
+  (is_late ? late : assumptions).push_back({predicate, std::string(reason), location});
   return true;
 }
 

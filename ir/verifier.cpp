@@ -108,6 +108,7 @@ class Verifier {
       const std::vector<base::Symbol> defined = unbacked_defined(node);
       if (!defined.empty()) env_->next_unbacked_ = defined.front().id;
     }
+    env_->late.clear();
     try {
       return node.op().infer(
           InferContext(node.op(), node.inputs(), node.attrs(), *env_, node.location()));
@@ -122,6 +123,11 @@ class Verifier {
     if (env_->assumptions.size() != graph_.assumptions().size())
       fail("V10 what inference assumes is recorded", node, "no new assumption",
            env_->assumptions.back().predicate.to_string());
+    if (!std::ranges::equal(env_->late, node.late_requirements(), {}, &Assumption::predicate,
+                            &Assumption::predicate))
+      fail("V10 what inference requires of late sizes is recorded", node,
+           fmt::format("{} requirements", node.late_requirements().size()),
+           env_->late.empty() ? "none" : env_->late.back().predicate.to_string());
     if (metas.size() != node.outputs().size())
       fail("V5 metadata is what inference gives", node, std::to_string(metas.size()) + " outputs",
            std::to_string(node.outputs().size()));

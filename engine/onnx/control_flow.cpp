@@ -120,22 +120,38 @@ const NodeProto* producer(const GraphProto& graph, const std::string& name) {
   return nullptr;
 }
 
-bool is_true(const onnx_format::TensorProto& tensor, const Node& node) {
-  const Tensor value = read_tensor(tensor, node.folder(), node.where());
-  return value.count() == 1 && value.item() != 0;
+/// Whether a node hands its one input on.
+bool is_identity(const NodeProto& node) { return node.op_type() == "Identity"; }
+
+/// The value that `name` is handed on from, through nodes that `hands_on` says do so.
+template <typename HandsOn>
+std::string origin_of(const GraphProto& graph, std::string name, HandsOn&& hands_on) {
+  for (const NodeProto* from = producer(graph, name);
+       from != nullptr && from->input_size() == 1 && hands_on(*from); from = producer(graph, name))
+    name = from->input(0);
+  return name;
+}
+
+/// A value that the graph itself says.
+std::optional<Tensor> constant_of(const Node& node, const GraphProto& graph,
+                                  const std::string& name) {
+  const auto read = [&](const onnx_format::TensorProto& tensor) {
+    return read_tensor(tensor, node.folder(), node.where());
+  };
+  const NodeProto* from = producer(graph, name);
+  if (from != nullptr && from->op_type() == "Constant" && from->attribute_size() == 1 &&
+      from->attribute(0).has_t())
+    return read(from->attribute(0).t());
+  for (const auto& initializer : graph.initializer())
+    if (initializer.name() == name) return read(initializer);
+  return {};
 }
 
 /// Whether the body gives its condition on as it got it, or gives true.
 bool condition_stays(const Node& node, const GraphProto& body) {
-  std::string name = body.output(0).name();
-  for (const NodeProto* from = producer(body, name); from != nullptr; from = producer(body, name)) {
-    if (from->op_type() == "Constant" && from->attribute_size() == 1 && from->attribute(0).has_t())
-      return is_true(from->attribute(0).t(), node);
-    if (from->op_type() != "Identity" || from->input_size() != 1) return false;
-    name = from->input(0);
-  }
-  for (const auto& initializer : body.initializer())
-    if (initializer.name() == name) return is_true(initializer, node);
+  const std::string name = origin_of(body, body.output(0).name(), is_identity);
+  if (const auto constant = constant_of(node, body, name))
+    return constant->count() == 1 && constant->item() != 0;
   return body.input_size() > 1 && body.input(1).name() == name;
 }
 
@@ -180,15 +196,12 @@ class CountedCondition {
   }
 
   /// What a value of the body is a copy or a wide cast of.
-  std::string origin(std::string name) {
-    for (const NodeProto* from = producer(body_, name); from != nullptr && from->input_size() == 1;
-         from = producer(body_, name)) {
-      const bool casts = from->op_type() == "Cast" && is_wide(*from);
-      if (!casts && from->op_type() != "Identity") break;
+  std::string origin(const std::string& name) {
+    return origin_of(body_, name, [&](const NodeProto& node) {
+      const bool casts = node.op_type() == "Cast" && is_wide(node);
       is_cast_ = is_cast_ || casts;
-      name = from->input(0);
-    }
-    return name;
+      return casts || is_identity(node);
+    });
   }
 
   std::optional<std::size_t> carried_at(const std::string& name) const {
@@ -208,14 +221,9 @@ class CountedCondition {
       if (origin(body_.output(static_cast<int>(1 + *at)).name()) != name) return {};
       return one_of(node_.value(2 + *at));
     }
-    const NodeProto* from = producer(body_, name);
-    if (from != nullptr && from->op_type() == "Constant" && from->attribute_size() == 1 &&
-        from->attribute(0).has_t())
-      return one_of(Value(read_tensor(from->attribute(0).t(), node_.folder(), node_.where())));
-    for (const auto& initializer : body_.initializer())
-      if (initializer.name() == name)
-        return one_of(Value(read_tensor(initializer, node_.folder(), node_.where())));
-    if (from != nullptr || name == body_.input(0).name() || name == body_.input(1).name())
+    if (const auto constant = constant_of(node_, body_, name)) return one_of(Value(*constant));
+    if (producer(body_, name) != nullptr || name == body_.input(0).name() ||
+        name == body_.input(1).name())
       return {};
     const Value* outer = find_(name);
     return outer != nullptr ? one_of(*outer) : std::nullopt;
@@ -399,12 +407,8 @@ Outputs run_loop(const Node& node, const LoopParts& loop, const RunBody& run,
 
 /// Whether the body hands carried value k on as it got it.
 bool stays(const GraphProto& body, std::size_t k) {
-  std::string name = body.output(static_cast<int>(1 + k)).name();
-  for (const NodeProto* from = producer(body, name);
-       from != nullptr && from->op_type() == "Identity" && from->input_size() == 1;
-       from = producer(body, name))
-    name = from->input(0);
-  return name == body.input(static_cast<int>(2 + k)).name();
+  const std::string& name = body.output(static_cast<int>(1 + k)).name();
+  return origin_of(body, name, is_identity) == body.input(static_cast<int>(2 + k)).name();
 }
 
 /// What a body only hands on, as exporters do with weights, it reads as a value from around it.

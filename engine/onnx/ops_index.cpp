@@ -37,27 +37,11 @@ Outputs gather_nd(const Node& node) {
               {{"batch_dims", node.integer("batch_dims", 0)}})};
 }
 
-/// `x` with dimension `axis` of as many elements as `size` says, where both become known during the run: if they differ, the
-/// elements read are ones that are not there, which is an error.
-Tensor with_late_size(const Tensor& x, std::int64_t axis, const SymInt& size) {
-  const Tensor got = size_tensor(x.size(axis));
-  const Tensor astray = where(equal(got, size_tensor(size)), 0, got);
-  return gather(x, iota({size}) + astray, axis);
-}
-
 Outputs scatter_elements(const Node& node) {
   const Tensor x = node.tensor(0);
-  const Tensor indices = node.tensor(1);
-  Tensor updates = node.tensor(2);
-  const OpAttrs attrs{{"axis", node.axis(node.integer("axis", 0), x.rank())},
-                      {"reduction", node.string("reduction", "none")}};
-  for (std::int64_t axis = 0; axis < std::min(indices.rank(), updates.rank()); ++axis) {
-    const SymInt size = indices.size(axis);
-    const SymInt other = updates.size(axis);
-    if ((detail::is_late(size) || detail::is_late(other)) && size.to_string() != other.to_string())
-      updates = with_late_size(updates, axis, size);
-  }
-  return {one("scatter_elements", {x, indices, updates}, attrs)};
+  return {one("scatter_elements", {x, node.tensor(1), node.tensor(2)},
+              {{"axis", node.axis(node.integer("axis", 0), x.rank())},
+               {"reduction", node.string("reduction", "none")}})};
 }
 
 Outputs scatter_nd(const Node& node) {

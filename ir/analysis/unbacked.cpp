@@ -92,13 +92,16 @@ base::SymbolValues solve_sizes(std::span<const Dims> results, std::span<const Si
   return known;
 }
 
-std::vector<ComputedSize> computed_sizes(const Node& node) {
-  std::vector<ComputedSize> computed;
+std::vector<LateCheck> late_checks(const Node& node) {
+  std::vector<LateCheck> checks;
+  for (const Assumption& required : node.late_requirements())
+    checks.push_back({required.predicate, fmt::format("{} (%{})", required.reason, node.name()),
+                      required.location.to_string()});
   const auto add = [&](const SymExpr& size, const char* what) {
     if (size.is_symbol() || !is_unbacked(size)) return;
     const base::Predicate holds{base::Predicate::Op::Le, 0, size};
     if (holds.decide(base::Facts()).value_or(false)) return;
-    computed.push_back({size, spoken_op(node) + what, node.location().to_string()});
+    checks.push_back({holds, spoken_op(node) + what, node.location().to_string()});
   };
   const std::vector<base::Symbol> own = unbacked_defined(node);
   const auto is_own = [&](const base::Symbol& symbol) {
@@ -110,28 +113,33 @@ std::vector<ComputedSize> computed_sizes(const Node& node) {
   if (node.has("length"))
     if (const auto* length = std::get_if<SymExpr>(&node.attr("length")))
       add(*length, ": number of iterations");
-  return computed;
+  return checks;
 }
 
-std::vector<ComputedSize> computed_sizes(const Graph& graph) {
-  std::vector<ComputedSize> all;
+std::vector<LateCheck> late_checks(const Graph& graph) {
+  std::vector<LateCheck> all;
   for (const NodePtr& node : graph.nodes()) {
     if (node->op_name() == "input" || node->op_name() == "param") continue;
-    for (ComputedSize& computed : computed_sizes(*node))
-      if (std::ranges::find(all, computed.size, &ComputedSize::size) == all.end())
-        all.push_back(std::move(computed));
+    for (LateCheck& check : late_checks(*node))
+      if (std::ranges::find(all, check.holds, &LateCheck::holds) == all.end())
+        all.push_back(std::move(check));
   }
   return all;
 }
 
-std::optional<Error::Parts> refusal(const ComputedSize& computed, const base::SymbolValues& known) {
-  if (!all_known(computed.size, known)) return std::nullopt;
-  const std::int64_t value = computed.size.evaluate(known);
-  if (value >= 0) return std::nullopt;
-  return Error::Parts{.what = computed.what,
-                      .where = computed.where,
-                      .expected = "sizes of at least 0",
-                      .got = fmt::format("{} = {}", computed.size.to_string(), value)};
+std::optional<Error::Parts> refusal(const LateCheck& check, const base::SymbolValues& known) {
+  const auto& [op, left, right] = check.holds;
+  if (!all_known(left, known) || !all_known(right, known) || check.holds.evaluate(known))
+    return std::nullopt;
+  std::vector<std::string> values;
+  for (const SymExpr* size : {&left, &right})
+    if (!size->is_constant())
+      values.push_back(fmt::format("{} = {}", size->to_string(), size->evaluate(known)));
+  const bool is_size = op == base::Predicate::Op::Le && left.is_constant(0);
+  return Error::Parts{.what = check.what,
+                      .where = check.where,
+                      .expected = is_size ? "sizes of at least 0" : check.holds.to_string(),
+                      .got = fmt::format("{}", fmt::join(values, ", "))};
 }
 
 namespace {

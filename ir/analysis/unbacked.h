@@ -35,19 +35,20 @@ std::vector<base::Symbol> unbacked_in(const SymExpr& size);
 /// Whether `size` mentions sizes known only at run time.
 bool is_unbacked(const SymExpr& size);
 
-/// A size that a node computes from sizes known only at run time, and that may come out below 0.
-struct ComputedSize {
-  SymExpr size;
-  std::string what;   ///< "iota: sizes of the result"
+/// What must hold of sizes known only at run time for a node to run.
+struct LateCheck {
+  base::Predicate holds;
+  std::string what;   ///< "iota: sizes of the result", "reshape: C2 element count (%add.reshape)"
   std::string where;  ///< location of the node
 };
 
-/// Those of results of `node`, and of the length of a loop, that none of the sizes which it defines is in.
-std::vector<ComputedSize> computed_sizes(const Node& node);
+/// What inference required of such sizes; and that sizes of results of `node`, and the length of a loop, which are computed
+/// from such that it does not define, are no less than 0.
+std::vector<LateCheck> late_checks(const Node& node);
 /// Those of all nodes of `graph`, each once. Nested graphs have their own.
-std::vector<ComputedSize> computed_sizes(const Graph& graph);
-/// What a ShapeError says if `computed` is below 0; nothing if it is not, or if `known` does not tell.
-std::optional<Error::Parts> refusal(const ComputedSize& computed, const base::SymbolValues& known);
+std::vector<LateCheck> late_checks(const Graph& graph);
+/// What a ShapeError says if `check` fails; nothing if it holds, or if `known` does not tell.
+std::optional<Error::Parts> refusal(const LateCheck& check, const base::SymbolValues& known);
 
 /// While it lives, what is inferred in `env` in place of `node` numbers the sizes that only the run tells as `node` did, so
 /// that what speaks of them further down still does: attributes, and nested graphs.

@@ -25,24 +25,13 @@ std::size_t axis_of(const Node& node, std::int64_t rank) {
   return static_cast<std::size_t>(axis < 0 ? axis + rank : axis);
 }
 
-void check(const InferContext& ctx) {
-  const std::int64_t rank = ctx.meta(0).rank();
-  const std::int64_t axis = ctx.integer("axis");
-  if (axis < -rank || axis >= rank)
-    ctx.fail_shape("C1 axis",
-                   "an axis in [" + std::to_string(-rank) + ", " + std::to_string(rank) + ")",
-                   std::to_string(axis));
+std::vector<TensorMeta> infer(const InferContext& ctx) {
+  TensorMeta result = ctx.meta(0);
+  const auto d = static_cast<std::size_t>(ctx.axis(ctx.integer("axis"), result.rank(), "C1 axis"));
   for (const std::string_view name : {"size", "step"})
     if (ctx.integer(name) < 1)
       ctx.fail_shape("C2 size and step", std::string(name) + " >= 1",
                      std::to_string(ctx.integer(name)));
-}
-
-std::vector<TensorMeta> infer(const InferContext& ctx) {
-  check(ctx);
-  TensorMeta result = ctx.meta(0);
-  const std::int64_t axis = ctx.integer("axis");
-  const auto d = static_cast<std::size_t>(axis < 0 ? axis + result.rank() : axis);
   const std::int64_t size = ctx.integer("size");
   const std::int64_t step = ctx.integer("step");
   require_le(ctx, size, result.sizes[d], "C3 window", "at least " + std::to_string(size),

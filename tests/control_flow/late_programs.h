@@ -207,6 +207,19 @@ inline std::vector<LateProgram> late_programs() {
                        {ramp({1, 1}, 5)},
                        {ramp({17, 3})}}});
 
+  // Two counts that turn out equal, to each other and to a size that is known: added, multiplied, in a matrix.
+  programs.push_back({"ThatMustBeEqual",
+                      [](Inputs in) -> List {
+                        const Tensor a = positive()(in[0])[0];
+                        const Tensor b = positive_counted_there()(in[0] * -1.0f)[0];
+                        const Tensor rows = matmul(unsqueeze(a, 0), in[1]) + sum(b);
+                        const Tensor known = where(greater(in[2], 1.5f), a, in[2]);
+                        return {a + b, rows, known * b, matmul(unsqueeze(b, 1), unsqueeze(a, 0))};
+                      },
+                      {{numbers({1, -1, 2, -3}), ramp({2, 5}), numbers({1, 2})},
+                       {numbers({-4, 4}), ramp({1, 3}), numbers({2})},
+                       {numbers({-1, -2, 3, -4, 5, 6}), ramp({3, 4}), numbers({0, 2, 1})}}});
+
   // Two chains beside each other, with work around them for several streams.
   programs.push_back({"BesideOtherWork",
                       [](Inputs in) -> List {

@@ -264,12 +264,73 @@ TEST(LateSizes, CannotBeComparedInHostCode) {
   EXPECT_THAT(refused(branch, inputs), HasSubstr("late_sizes_test.cpp:"));
   EXPECT_THAT(refused([&](const Tensor& x) { return invoke({.name = "g"}, branch, x); }, inputs),
               HasSubstr("region g: a comparison of sizes at "));
-  const auto known = refused([](const Tensor& x) { return positive()(x)[0] + x; }, inputs);
-  EXPECT_THAT(known, HasSubstr("broadcast of dimension 0 in add at "));
-  EXPECT_THAT(known, HasSubstr("expected sizes that are known before the run, got "));
-  const auto late =
-      refused([](const Tensor& x) { return positive()(x)[0] + positive()(x * -1.0f)[0]; }, inputs);
-  EXPECT_THAT(late, HasSubstr("broadcast of dimension 0 in add at "));
+}
+
+/// What `f` says of inputs that the trace was not made with; then those of the trace still run.
+template <typename F>
+std::string refused_in_the_run(F f, const std::vector<Tensor>& good,
+                               const std::vector<Tensor>& bad) {
+  everywhere(f, good);
+  EXPECT_EQ(refused_by(f, good, Device::reference()), "");
+  EXPECT_NE(refused_by(f, bad, Device::reference()), "");
+  Engine engine(f);
+  EXPECT_THROW(engine.run(bad), ShapeError) << "the first call is the one that does not fit";
+  EXPECT_NO_THROW(engine.run(good));
+  EXPECT_THROW(engine.run(bad), ShapeError);
+  EXPECT_EQ(engine.stats().compiles, 1u);
+  return refused_by(f, bad, Device::cpu());
+}
+
+TEST(LateSizes, ThatAnOpNeedsEqualAreComparedInTheRun) {
+  const auto both = [](const Tensor& x, const Tensor& y) {
+    const Tensor a = positive()(x)[0];
+    return a + positive()(y)[0];
+  };
+  const Tensor two = numbers({1, -1, 2});
+  const auto late = refused_in_the_run(both, {two, numbers({3, 4})}, {two, numbers({3, 4, 5})});
+  EXPECT_THAT(late, HasSubstr("late_sizes_test.cpp:"));
+  EXPECT_THAT(late, HasSubstr("(%add.reshape"));
+  EXPECT_THAT(late, HasSubstr("expected u1 == u0, got u1 = 3, u0 = 2"));
+  EXPECT_THAT(elements(Engine(both).run({two, numbers({3, 4})})[0]), ElementsAre(4, 6));
+
+  const auto known = refused_in_the_run([](const Tensor& x) { return positive()(x)[0] + x; },
+                                        {numbers({1, 2, 3})}, {numbers({1, -2, 3})});
+  EXPECT_THAT(known, HasSubstr("expected u0 == s0, got u0 = 2, s0 = 3"));
+}
+
+TEST(LateSizes, ThatEachOpNeedsAreCheckedInTheRun) {
+  const Tensor two = numbers({1, -1, 2});
+  const Tensor three = numbers({1, 5, 2});
+  const auto check = [&](auto f) { refused_in_the_run(f, {two}, {three}); };
+  const Tensor weights = ramp({2, 5});
+  check([&](const Tensor& x) { return matmul(reshape(positive()(x)[0], {1, -1}), weights); });
+  check([](const Tensor& x) { return reshape(positive()(x)[0], {2, 1}) * 3.0f; });
+  check([](const Tensor& x) {
+    const Tensor kept = positive()(x)[0];
+    return concat({unsqueeze(kept, 0), ramp({3, 2}) * sum(kept)}, 0);
+  });
+  check([](const Tensor& x) {
+    const Tensor kept = positive()(x)[0];
+    return where(greater(kept, 1.0f), ramp({2}) * sum(kept), kept);
+  });
+  check([](const Tensor& x) { return expand(positive()(x)[0], {3, 2}); });
+  refused_in_the_run([](const Tensor& x) { return slice(positive()(x)[0], 0, 1, 3); }, {three},
+                     {two});
+}
+
+TEST(LateSizes, ThatABodyNeedsEqualAreComparedInTheRun) {
+  const auto f = [](const Tensor& p, const Tensor& x, const Tensor& y) {
+    return cond(
+        p, [&] { return sum(positive()(x)[0] * positive()(y)[0]); }, [&] { return sum(x); });
+  };
+  const Tensor x = numbers({1, -1, 2});
+  const std::vector<Tensor> good{flag(true), x, numbers({3, 4})};
+  const auto text = refused_in_the_run(f, good, {flag(true), x, numbers({3, 4, 5})});
+  EXPECT_THAT(text, HasSubstr("expected u"));
+  Engine engine(f);
+  EXPECT_THAT(elements(engine.run(good)[0]), ElementsAre(11));
+  EXPECT_THAT(elements(engine.run({flag(false), x, numbers({3, 4, 5})})[0]), ElementsAre(2))
+      << "the branch that does not fit does not run";
 }
 
 // What is at least 0 whatever the run finds needs no comparison.

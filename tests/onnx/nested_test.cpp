@@ -294,8 +294,8 @@ TEST(LateScatter, AsManyUpdatesAsIndices) {
   const Tensor two = Tensor::of<float>({0, 1, 0, 1}, {4});
   EXPECT_THAT(engine.run({x, two, Tensor::of<float>({7, 0, 8}, {3})})[0].to_doubles(),
               ElementsAre(1, 7, 1, 8));
-  EXPECT_THROW(engine.run({x, two, Tensor::of<float>({7, 0, 0}, {3})}), IndexError);
-  EXPECT_THROW(engine.run({x, two, Tensor::of<float>({7, 8, 9}, {3})}), IndexError);
+  EXPECT_THROW(engine.run({x, two, Tensor::of<float>({7, 0, 0}, {3})}), ShapeError);
+  EXPECT_THROW(engine.run({x, two, Tensor::of<float>({7, 8, 9}, {3})}), ShapeError);
   EXPECT_THAT(engine.run({x, ones({4}), Tensor::of<float>({6, 7, 8, 9}, {4})})[0].to_doubles(),
               ElementsAre(6, 7, 8, 9));
 }

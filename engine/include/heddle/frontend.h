@@ -15,9 +15,6 @@ HEDDLE_API SymInt size_symbol(std::uint32_t id);
 /// `size` as an error shows it: the number that the call which is traced says, else as to_string().
 HEDDLE_API std::string seen(const SymInt& size);
 
-/// Whether only the run tells `size`: it cannot be compared while tracing.
-HEDDLE_API bool is_late(const SymInt& size);
-
 /// Records how long reading and checking the model took (EngineStats::load_ms).
 HEDDLE_API void set_load_ms(Engine& engine, double milliseconds);
 
