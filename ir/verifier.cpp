@@ -123,11 +123,11 @@ class Verifier {
     if (env_->assumptions.size() != graph_.assumptions().size())
       fail("V10 what inference assumes is recorded", node, "no new assumption",
            env_->assumptions.back().predicate.to_string());
-    if (!std::ranges::equal(env_->late, node.late_requirements(), {}, &Assumption::predicate,
-                            &Assumption::predicate))
-      fail("V10 what inference requires of late sizes is recorded", node,
-           fmt::format("{} requirements", node.late_requirements().size()),
-           env_->late.empty() ? "none" : env_->late.back().predicate.to_string());
+    for (const Assumption& required : env_->late)
+      if (std::ranges::find(node.late_requirements(), required.predicate, &Assumption::predicate) ==
+          node.late_requirements().end())
+        fail("V10 what inference requires of late sizes is recorded", node, "no new requirement",
+             required.predicate.to_string());
     if (metas.size() != node.outputs().size())
       fail("V5 metadata is what inference gives", node, std::to_string(metas.size()) + " outputs",
            std::to_string(node.outputs().size()));
