@@ -23,7 +23,7 @@ TraceResult GraphReplay::operator()(std::span<const Tensor> inputs) const {
                         : trace.value_of(inputs[next++], {});
   }
   for (const ir::NodePtr& node : graph_.nodes()) {
-    if (node->op_name() == "input" || node->op_name() == "param") continue;
+    if (node->is_argument()) continue;
     std::vector<ir::Value> operands;
     for (const ir::Value& operand : node->inputs())
       operands.push_back(operand ? values.at(operand) : ir::Value{});

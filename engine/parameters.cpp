@@ -85,7 +85,7 @@ ir::Graph with_parameters(const ir::Graph& graph,
     now[input] = builder.parameter(input.meta(), std::move(literal), name, graph.input_label(k));
   }
   for (const ir::NodePtr& node : graph.nodes()) {
-    if (node->op_name() == "input" || node->op_name() == "param") continue;
+    if (node->is_argument()) continue;
     std::vector<ir::Value> operands;
     for (const ir::Value& operand : node->inputs())
       operands.push_back(operand ? now.at(operand) : ir::Value{});

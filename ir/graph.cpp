@@ -21,6 +21,8 @@ bool is_donated(const Value& value) {
 
 std::string_view Node::op_name() const { return op_->name; }
 
+bool Node::is_argument() const { return op_name() == "input" || op_name() == "param"; }
+
 const std::string& Node::name() const {
   static const std::string kNone;
   return names_.empty() ? kNone : names_[0];

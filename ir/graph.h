@@ -51,6 +51,8 @@ class Node {
  public:
   const OpDef& op() const { return *op_; }
   std::string_view op_name() const;
+  /// An argument of its graph, an input or a param: computed by nothing in it.
+  bool is_argument() const;
   /// Operands in schema order; an absent optional operand is a null Value.
   std::span<const Value> inputs() const { return inputs_; }
   const Value& input(std::size_t k) const { return inputs_[k]; }

@@ -37,8 +37,6 @@ std::shared_ptr<ShapeEnv> environment_of(const Graph& graph) {
   return env;
 }
 
-bool is_input(const Node& node) { return node.op_name() == "input" || node.op_name() == "param"; }
-
 }  // namespace
 
 std::vector<Value> Rewriter::map_order(const Node& node) const {
@@ -86,7 +84,7 @@ Graph Rewriter::run(const Graph& graph, Visit visit, void* state) {
   rewriter.values_.reserve(graph.nodes().size());
   bool changed = false;
   for (const NodePtr& node : graph.nodes()) {
-    if (is_input(*node)) {
+    if (node->is_argument()) {
       builder.share(node);
       rewriter.values_[node->value()] = node->value();
     } else {

@@ -18,7 +18,7 @@ constexpr std::uint32_t kFirstLate = 1u << 30;
 using Late = std::optional<base::SymbolExprs>;
 
 /// What is known of nested graphs, however many paths of calls lead to one.
-class NestedGraphs {
+class KnownGraphs {
  public:
   /// Symbols of which the graph speaks, those that it defines itself left out.
   const std::set<base::Symbol>& free_symbols(const Graph& graph) {
@@ -63,9 +63,9 @@ class NestedGraphs {
 
 class StructuralKey {
  public:
-  StructuralKey(Late late, NestedGraphs& nested) : late_(std::move(late)), nested_(nested) {}
+  StructuralKey(Late late, KnownGraphs& nested) : late_(std::move(late)), nested_(nested) {}
 
-  static base::Hash128 of(const Graph& graph, Late late, NestedGraphs& nested) {
+  static base::Hash128 of(const Graph& graph, Late late, KnownGraphs& nested) {
     StructuralKey key(std::move(late), nested);
     for (const NodePtr& node : graph.nodes()) key.add(*node);
     for (const Value& input : graph.inputs()) key.add(input);
@@ -163,7 +163,7 @@ class StructuralKey {
   }
 
   Late late_;
-  NestedGraphs& nested_;
+  KnownGraphs& nested_;
   std::vector<std::uint64_t> words_;
   std::unordered_map<const Node*, std::uint64_t> numbers_;
 };
@@ -171,7 +171,7 @@ class StructuralKey {
 }  // namespace
 
 base::Hash128 structural_key(const Graph& graph, std::optional<base::SymbolExprs> late) {
-  NestedGraphs nested;
+  KnownGraphs nested;
   return StructuralKey::of(graph, std::move(late), nested);
 }
 

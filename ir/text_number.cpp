@@ -77,7 +77,7 @@ std::optional<std::int64_t> int_value(std::string_view text) {
   return value;
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') {

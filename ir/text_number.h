@@ -19,6 +19,6 @@ std::optional<double> float_value(std::string_view text);
 std::optional<std::int64_t> int_value(std::string_view text);
 
 /// `text` in quotes, with \" \\ \n \t and \xHH for other control characters.
-std::string quoted(std::string_view text);
+std::string in_quotes(std::string_view text);
 
 }  // namespace heddle::ir

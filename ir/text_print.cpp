@@ -47,7 +47,6 @@ std::string named_text(const Literal& literal, const std::string& name) {
 }
 
 bool is_const(const Node& node) { return node.op_name() == "const"; }
-bool is_input(const Node& node) { return node.op_name() == "input" || node.op_name() == "param"; }
 bool is_large(const Literal& literal) { return literal.count() > kMaxInlineElements; }
 
 /// Names that the builder gives to constants nobody named.
@@ -63,7 +62,7 @@ std::string annotation_text(const Annotation& annotation) {
   if (const bool* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
   if (const auto* number = std::get_if<std::int64_t>(&value)) return std::to_string(*number);
   if (const double* number = std::get_if<double>(&value)) return float_text(f64, *number);
-  if (const auto* text = std::get_if<std::string>(&value)) return quoted(*text);
+  if (const auto* text = std::get_if<std::string>(&value)) return in_quotes(*text);
   return annotations_text(*std::get<std::shared_ptr<const Annotations>>(value));
 }
 
@@ -121,17 +120,17 @@ class Printer {
     out_ += "graph @" + name + "(" + signature(graph) + ") {\n";
     for (const Assumption& assumption : graph.assumptions()) {
       out_ += "  assume " + assumption.predicate.to_string();
-      if (!assumption.reason.empty()) out_ += " " + quoted(assumption.reason);
+      if (!assumption.reason.empty()) out_ += " " + in_quotes(assumption.reason);
       out_ += "\n";
     }
     for (const NodePtr& node : graph.nodes())
-      if (!is_input(*node) && !inlined_.contains(node.get())) print_node(*node);
+      if (!node->is_argument() && !inlined_.contains(node.get())) print_node(*node);
     for (const Graph::WriteBack& write : graph.write_backs())
       out_ += fmt::format("  write_back {} = {}\n", write.target.name(), write.source.name());
     out_ += "  return";
     for (std::size_t k = 0; k < graph.outputs().size(); ++k) {
       out_ += (k ? ", " : " ") + graph.outputs()[k].name();
-      if (!graph.output_label(k).empty()) out_ += " " + quoted(graph.output_label(k));
+      if (!graph.output_label(k).empty()) out_ += " " + in_quotes(graph.output_label(k));
     }
     out_ += "\n}\n";
   }
@@ -140,7 +139,7 @@ class Printer {
   static std::vector<std::size_t> declared(const Graph& graph) {
     std::map<const Node*, std::size_t> age;
     for (const NodePtr& node : graph.nodes())
-      if (is_input(*node)) age.emplace(node.get(), age.size());
+      if (node->is_argument()) age.emplace(node.get(), age.size());
     const auto inputs = graph.inputs();
     const auto is_param = [&](std::size_t k) { return inputs[k].node->op_name() == "param"; };
     std::size_t arguments = 0;
@@ -168,7 +167,7 @@ class Printer {
       if (input.node->op_name() == "param") text += "param ";
       if (is_donated(input)) text += "donated ";
       text += input.meta().to_string();
-      if (!graph.input_label(k).empty()) text += " " + quoted(graph.input_label(k));
+      if (!graph.input_label(k).empty()) text += " " + in_quotes(graph.input_label(k));
     }
     return text;
   }
@@ -216,7 +215,7 @@ class Printer {
   std::string text_of(bool value) { return value ? "true" : "false"; }
   std::string text_of(std::int64_t value) { return std::to_string(value); }
   std::string text_of(double value) { return float_text(f64, value); }
-  std::string text_of(const std::string& value) { return quoted(value); }
+  std::string text_of(const std::string& value) { return in_quotes(value); }
   std::string text_of(DType value) { return std::string(name_of(value)); }
   std::string text_of(const SymExpr& value) { return value.to_string(); }
   std::string text_of(const LiteralPtr& value) { return inline_text(*value); }

@@ -13,8 +13,6 @@ namespace heddle::ir {
 
 namespace {
 
-bool is_input(const Node& node) { return node.op_name() == "input" || node.op_name() == "param"; }
-
 using Graphs = std::unordered_set<const Graph*>;
 
 class Verifier {
@@ -118,7 +116,7 @@ class Verifier {
   }
 
   void check_metadata(const Node& node) {
-    if (is_input(node)) return;
+    if (node.is_argument()) return;
     const std::vector<TensorMeta> metas = inferred(node);
     if (env_->assumptions.size() != graph_.assumptions().size())
       fail("V10 what inference assumes is recorded", node, "no new assumption",
@@ -211,7 +209,7 @@ class Verifier {
         fail("V8 outputs are defined", *output.node, "a node of the graph", output.name());
     }
     for (const Graph::WriteBack& write : graph_.write_backs()) {
-      if (!is_input(*write.target.node) || !defined_.contains(write.target.node) ||
+      if (!write.target.node->is_argument() || !defined_.contains(write.target.node) ||
           !defined_.contains(write.source.node))
         fail("V9 write-backs go from nodes of the graph to inputs", *write.target.node, "an input",
              write.target.name());

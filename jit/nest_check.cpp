@@ -211,7 +211,6 @@ class Checker {
   }
 
   void dequantised(const ContractStmt& s) const {
-    const auto is_byte = [](DType d) { return d == DType::U8 || d == DType::I8; };
     const auto is_real = [](DType d) {
       return d == DType::F16 || d == DType::BF16 || d == DType::F32;
     };

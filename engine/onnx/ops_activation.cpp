@@ -89,27 +89,28 @@ Outputs swish(const Node& node) {
 
 Outputs swiglu(const Node& node) { return {swish(node)[0].tensor() * node.tensor(1)}; }
 
-constexpr Converter kConverters[] = {
-    {"Celu", celu},
-    {"Elu", elu},
-    {"Gelu", convert_gelu},
-    {"HardSigmoid", hard_sigmoid},
-    {"HardSwish", hard_swish},
-    {"LeakyRelu", leaky_relu},
-    {"Mish", mish},
-    {"PRelu", parametric_relu},
-    {"Relu", unary, "relu"},
-    {"Selu", selu},
-    {"Shrink", shrink},
-    {"Softplus", unary, "softplus"},
-    {"Softsign", softsign},
-    {"SwiGLU", swiglu},
-    {"Swish", swish},
-    {"ThresholdedRelu", thresholded_relu},
-};
-
 }  // namespace
 
-std::span<const Converter> activation_converters() { return kConverters; }
+std::span<const Converter> activation_converters() {
+  static constexpr Converter kConverters[] = {
+      {"Celu", celu},
+      {"Elu", elu},
+      {"Gelu", convert_gelu},
+      {"HardSigmoid", hard_sigmoid},
+      {"HardSwish", hard_swish},
+      {"LeakyRelu", leaky_relu},
+      {"Mish", mish},
+      {"PRelu", parametric_relu},
+      {"Relu", unary, "relu"},
+      {"Selu", selu},
+      {"Shrink", shrink},
+      {"Softplus", unary, "softplus"},
+      {"Softsign", softsign},
+      {"SwiGLU", swiglu},
+      {"Swish", swish},
+      {"ThresholdedRelu", thresholded_relu},
+  };
+  return kConverters;
+}
 
 }  // namespace heddle::onnx

@@ -318,12 +318,6 @@ class LinearAttention {
 
 Outputs linear_attention(const Node& node) { return LinearAttention(node).convert(); }
 
-constexpr Converter kConverters[] = {
-    {"Attention", convert_attention},      {"CausalConvWithState", causal_conv_with_state},
-    {"LinearAttention", linear_attention}, {"RotaryEmbedding", rotary_embedding},
-    {"TensorScatter", tensor_scatter},
-};
-
 }  // namespace
 
 Tensor split_heads(const Node& node, const Tensor& x, std::int64_t heads, std::string_view name) {
@@ -384,6 +378,13 @@ Tensor rotated(const Node& node, const Tensor& x, const Tensor& cosines, const T
   return concat({result, slice(x, 3, size, x.size(3))}, 3);
 }
 
-std::span<const Converter> attention_converters() { return kConverters; }
+std::span<const Converter> attention_converters() {
+  static constexpr Converter kConverters[] = {
+      {"Attention", convert_attention},      {"CausalConvWithState", causal_conv_with_state},
+      {"LinearAttention", linear_attention}, {"RotaryEmbedding", rotary_embedding},
+      {"TensorScatter", tensor_scatter},
+  };
+  return kConverters;
+}
 
 }  // namespace heddle::onnx

@@ -147,20 +147,21 @@ Outputs matmul_nbits(const Node& node) {
   return {node.has(5) ? y + node.tensor(5) : y};
 }
 
-constexpr Converter kConverters[] = {
-    {"BiasGelu", bias_gelu},
-    {"FastGelu", fast_gelu},
-    {"FusedMatMul", fused_matmul},
-    {"Gelu", convert_gelu},
-    {"MatMulNBits", matmul_nbits},
-    {"QuickGelu", quick_gelu},
-    {"SimplifiedLayerNormalization", simplified_layer_normalization},
-    {"SkipLayerNormalization", skip_layer_normalization},
-    {"SkipSimplifiedLayerNormalization", skip_simplified_layer_normalization},
-};
-
 }  // namespace
 
-std::span<const Converter> contrib_converters() { return kConverters; }
+std::span<const Converter> contrib_converters() {
+  static constexpr Converter kConverters[] = {
+      {"BiasGelu", bias_gelu},
+      {"FastGelu", fast_gelu},
+      {"FusedMatMul", fused_matmul},
+      {"Gelu", convert_gelu},
+      {"MatMulNBits", matmul_nbits},
+      {"QuickGelu", quick_gelu},
+      {"SimplifiedLayerNormalization", simplified_layer_normalization},
+      {"SkipLayerNormalization", skip_layer_normalization},
+      {"SkipSimplifiedLayerNormalization", skip_simplified_layer_normalization},
+  };
+  return kConverters;
+}
 
 }  // namespace heddle::onnx

@@ -324,16 +324,17 @@ Outputs embed_layer_normalization(const Node& node) {
   return {y, seen, total};
 }
 
-constexpr Converter kConverters[] = {
-    {"Attention", packed_attention},
-    {"EmbedLayerNormalization", embed_layer_normalization},
-    {"GroupQueryAttention", group_query_attention},
-    {"MultiHeadAttention", multi_head_attention},
-    {"RotaryEmbedding", contrib_rotary_embedding},
-};
-
 }  // namespace
 
-std::span<const Converter> contrib_attention_converters() { return kConverters; }
+std::span<const Converter> contrib_attention_converters() {
+  static constexpr Converter kConverters[] = {
+      {"Attention", packed_attention},
+      {"EmbedLayerNormalization", embed_layer_normalization},
+      {"GroupQueryAttention", group_query_attention},
+      {"MultiHeadAttention", multi_head_attention},
+      {"RotaryEmbedding", contrib_rotary_embedding},
+  };
+  return kConverters;
+}
 
 }  // namespace heddle::onnx

@@ -144,19 +144,20 @@ Outputs hamming_window(const Node& node) {
 }
 Outputs blackman_window(const Node& node) { return cosine_window(node, 0.42, 0.5, 0.08); }
 
-constexpr Converter kConverters[] = {
-    {"BlackmanWindow", blackman_window},
-    {"Constant", constant},
-    {"ConstantOfShape", constant_of_shape},
-    {"EyeLike", eye_like},
-    {"HammingWindow", hamming_window},
-    {"HannWindow", hann_window},
-    {"Range", range},
-    {"Trilu", trilu},
-};
-
 }  // namespace
 
-std::span<const Converter> creation_converters() { return kConverters; }
+std::span<const Converter> creation_converters() {
+  static constexpr Converter kConverters[] = {
+      {"BlackmanWindow", blackman_window},
+      {"Constant", constant},
+      {"ConstantOfShape", constant_of_shape},
+      {"EyeLike", eye_like},
+      {"HammingWindow", hamming_window},
+      {"HannWindow", hann_window},
+      {"Range", range},
+      {"Trilu", trilu},
+  };
+  return kConverters;
+}
 
 }  // namespace heddle::onnx

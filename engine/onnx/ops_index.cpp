@@ -96,19 +96,20 @@ Outputs reverse_sequence(const Node& node) {
   return {one("gather_elements", {x, source}, {{"axis", time}})};
 }
 
-constexpr Converter kConverters[] = {
-    {"Gather", convert_gather},
-    {"GatherElements", gather_elements},
-    {"GatherND", gather_nd},
-    {"OneHot", one_hot},
-    {"ReverseSequence", reverse_sequence},
-    {"Scatter", scatter_elements},
-    {"ScatterElements", scatter_elements},
-    {"ScatterND", scatter_nd},
-};
-
 }  // namespace
 
-std::span<const Converter> index_converters() { return kConverters; }
+std::span<const Converter> index_converters() {
+  static constexpr Converter kConverters[] = {
+      {"Gather", convert_gather},
+      {"GatherElements", gather_elements},
+      {"GatherND", gather_nd},
+      {"OneHot", one_hot},
+      {"ReverseSequence", reverse_sequence},
+      {"Scatter", scatter_elements},
+      {"ScatterElements", scatter_elements},
+      {"ScatterND", scatter_nd},
+  };
+  return kConverters;
+}
 
 }  // namespace heddle::onnx

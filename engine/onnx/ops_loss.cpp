@@ -41,13 +41,14 @@ Outputs softmax_cross_entropy(const Node& node) {
   return {likelihood_loss(node, log_probabilities), log_probabilities};
 }
 
-constexpr Converter kConverters[] = {
-    {"NegativeLogLikelihoodLoss", negative_log_likelihood},
-    {"SoftmaxCrossEntropyLoss", softmax_cross_entropy},
-};
-
 }  // namespace
 
-std::span<const Converter> loss_converters() { return kConverters; }
+std::span<const Converter> loss_converters() {
+  static constexpr Converter kConverters[] = {
+      {"NegativeLogLikelihoodLoss", negative_log_likelihood},
+      {"SoftmaxCrossEntropyLoss", softmax_cross_entropy},
+  };
+  return kConverters;
+}
 
 }  // namespace heddle::onnx

@@ -295,15 +295,16 @@ Outputs det(const Node& node) {
   return {cast(reshape(total, outer), x.dtype())};
 }
 
-constexpr Converter kConverters[] = {
-    {"Det", det},
-    {"Einsum", einsum},
-    {"Gemm", gemm},
-    {"MatMul", convert_matmul},
-};
-
 }  // namespace
 
-std::span<const Converter> matrix_converters() { return kConverters; }
+std::span<const Converter> matrix_converters() {
+  static constexpr Converter kConverters[] = {
+      {"Det", det},
+      {"Einsum", einsum},
+      {"Gemm", gemm},
+      {"MatMul", convert_matmul},
+  };
+  return kConverters;
+}
 
 }  // namespace heddle::onnx

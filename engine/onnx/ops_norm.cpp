@@ -163,23 +163,24 @@ Outputs dropout(const Node& node) {
   return outputs;
 }
 
-constexpr Converter kConverters[] = {
-    {"BatchNormalization", batch_normalization},
-    {"Dropout", dropout},
-    {"GroupNormalization", group_normalization},
-    {"Hardmax", hardmax},
-    {"InstanceNormalization", instance_normalization},
-    {"LRN", local_response_normalization},
-    {"LayerNormalization", layer_normalization},
-    {"LogSoftmax", convert_log_softmax},
-    {"LpNormalization", lp_normalization},
-    {"MeanVarianceNormalization", mean_variance_normalization},
-    {"RMSNormalization", rms_normalization},
-    {"Softmax", convert_softmax},
-};
-
 }  // namespace
 
-std::span<const Converter> norm_converters() { return kConverters; }
+std::span<const Converter> norm_converters() {
+  static constexpr Converter kConverters[] = {
+      {"BatchNormalization", batch_normalization},
+      {"Dropout", dropout},
+      {"GroupNormalization", group_normalization},
+      {"Hardmax", hardmax},
+      {"InstanceNormalization", instance_normalization},
+      {"LRN", local_response_normalization},
+      {"LayerNormalization", layer_normalization},
+      {"LogSoftmax", convert_log_softmax},
+      {"LpNormalization", lp_normalization},
+      {"MeanVarianceNormalization", mean_variance_normalization},
+      {"RMSNormalization", rms_normalization},
+      {"Softmax", convert_softmax},
+  };
+  return kConverters;
+}
 
 }  // namespace heddle::onnx

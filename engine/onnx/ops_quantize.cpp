@@ -196,18 +196,19 @@ Outputs qlinear_conv(const Node& node) {
   return {quantised(real / reshape(node.tensor(6), {}), zero_point(node, 7, u8))};
 }
 
-constexpr Converter kConverters[] = {
-    {"ConvInteger", conv_integer},
-    {"DequantizeLinear", dequantize_linear},
-    {"DynamicQuantizeLinear", dynamic_quantize_linear},
-    {"MatMulInteger", matmul_integer},
-    {"QLinearConv", qlinear_conv},
-    {"QLinearMatMul", qlinear_matmul},
-    {"QuantizeLinear", quantize_linear},
-};
-
 }  // namespace
 
-std::span<const Converter> quantize_converters() { return kConverters; }
+std::span<const Converter> quantize_converters() {
+  static constexpr Converter kConverters[] = {
+      {"ConvInteger", conv_integer},
+      {"DequantizeLinear", dequantize_linear},
+      {"DynamicQuantizeLinear", dynamic_quantize_linear},
+      {"MatMulInteger", matmul_integer},
+      {"QLinearConv", qlinear_conv},
+      {"QLinearMatMul", qlinear_matmul},
+      {"QuantizeLinear", quantize_linear},
+  };
+  return kConverters;
+}
 
 }  // namespace heddle::onnx

@@ -252,19 +252,20 @@ Outputs lstm(const Node& node) { return recurrent(node, lstm_cell, 4); }
 Outputs gru(const Node& node) { return recurrent(node, gru_cell, 3); }
 Outputs rnn(const Node& node) { return recurrent(node, rnn_cell, 1); }
 
-constexpr Converter kConverters[] = {
-    {"GRU", gru},
-    {"LSTM", lstm},
-    {"RNN", rnn},
-};
-
 constexpr Converter kContrib[] = {
     {"DynamicQuantizeLSTM", lstm},
 };
 
 }  // namespace
 
-std::span<const Converter> recurrent_converters() { return kConverters; }
+std::span<const Converter> recurrent_converters() {
+  static constexpr Converter kConverters[] = {
+      {"GRU", gru},
+      {"LSTM", lstm},
+      {"RNN", rnn},
+  };
+  return kConverters;
+}
 std::span<const Converter> contrib_recurrent_converters() { return kContrib; }
 
 }  // namespace heddle::onnx

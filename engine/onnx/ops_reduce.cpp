@@ -147,26 +147,27 @@ Outputs top_k(const Node& node) {
   return {results[0], results[1]};
 }
 
-constexpr Converter kConverters[] = {
-    {"ArgMax", arg_reduce, "argmax"},
-    {"ArgMin", arg_reduce, "argmin"},
-    {"CumProd", cumulative_product},
-    {"CumSum", cumulative_sum},
-    {"ReduceL1", composite<l1>},
-    {"ReduceL2", real<l2>},
-    {"ReduceLogSum", real<log_sum>},
-    {"ReduceLogSumExp", real<log_sum_exp>},
-    {"ReduceMax", direct, "reduce_max"},
-    {"ReduceMean", reduce_mean},
-    {"ReduceMin", direct, "reduce_min"},
-    {"ReduceProd", direct, "reduce_prod"},
-    {"ReduceSum", direct, "reduce_sum"},
-    {"ReduceSumSquare", composite<sum_square>},
-    {"TopK", top_k},
-};
-
 }  // namespace
 
-std::span<const Converter> reduce_converters() { return kConverters; }
+std::span<const Converter> reduce_converters() {
+  static constexpr Converter kConverters[] = {
+      {"ArgMax", arg_reduce, "argmax"},
+      {"ArgMin", arg_reduce, "argmin"},
+      {"CumProd", cumulative_product},
+      {"CumSum", cumulative_sum},
+      {"ReduceL1", composite<l1>},
+      {"ReduceL2", real<l2>},
+      {"ReduceLogSum", real<log_sum>},
+      {"ReduceLogSumExp", real<log_sum_exp>},
+      {"ReduceMax", direct, "reduce_max"},
+      {"ReduceMean", reduce_mean},
+      {"ReduceMin", direct, "reduce_min"},
+      {"ReduceProd", direct, "reduce_prod"},
+      {"ReduceSum", direct, "reduce_sum"},
+      {"ReduceSumSquare", composite<sum_square>},
+      {"TopK", top_k},
+  };
+  return kConverters;
+}
 
 }  // namespace heddle::onnx

@@ -234,13 +234,14 @@ Outputs max_roi_pool(const Node& node) {
   return {channels_first(where(any(inside, axes), top, Tensor::scalar(x.dtype(), 0)))};
 }
 
-constexpr Converter kConverters[] = {
-    {"MaxRoiPool", max_roi_pool},
-    {"RoiAlign", roi_align},
-};
-
 }  // namespace
 
-std::span<const Converter> region_converters() { return kConverters; }
+std::span<const Converter> region_converters() {
+  static constexpr Converter kConverters[] = {
+      {"MaxRoiPool", max_roi_pool},
+      {"RoiAlign", roi_align},
+  };
+  return kConverters;
+}
 
 }  // namespace heddle::onnx

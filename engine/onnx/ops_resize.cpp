@@ -179,13 +179,14 @@ Outputs resize(const Node& node) {
                  node.string("nearest_mode", "round_prefer_floor"));
 }
 
-constexpr Converter kConverters[] = {
-    {"Resize", resize},
-    {"Upsample", upsample},
-};
-
 }  // namespace
 
-std::span<const Converter> resize_converters() { return kConverters; }
+std::span<const Converter> resize_converters() {
+  static constexpr Converter kConverters[] = {
+      {"Resize", resize},
+      {"Upsample", upsample},
+  };
+  return kConverters;
+}
 
 }  // namespace heddle::onnx

@@ -163,13 +163,14 @@ Outputs affine_grid(const Node& node) {
   return {cast(reshape(matmul(places, transpose(theta, 1, 2)), result), given.dtype())};
 }
 
-constexpr Converter kConverters[] = {
-    {"AffineGrid", affine_grid},
-    {"GridSample", grid_sample},
-};
-
 }  // namespace
 
-std::span<const Converter> sample_converters() { return kConverters; }
+std::span<const Converter> sample_converters() {
+  static constexpr Converter kConverters[] = {
+      {"AffineGrid", affine_grid},
+      {"GridSample", grid_sample},
+  };
+  return kConverters;
+}
 
 }  // namespace heddle::onnx

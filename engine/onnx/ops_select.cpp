@@ -145,15 +145,16 @@ Outputs unique(const Node& node) {
   return {values, distinct.firsts, distinct.inverse, distinct.counts};
 }
 
-constexpr Converter kConverters[] = {
-    {"Compress", convert_compress},
-    {"NonMaxSuppression", non_max_suppression},
-    {"NonZero", convert_nonzero},
-    {"Unique", unique},
-};
-
 }  // namespace
 
-std::span<const Converter> select_converters() { return kConverters; }
+std::span<const Converter> select_converters() {
+  static constexpr Converter kConverters[] = {
+      {"Compress", convert_compress},
+      {"NonMaxSuppression", non_max_suppression},
+      {"NonZero", convert_nonzero},
+      {"Unique", unique},
+  };
+  return kConverters;
+}
 
 }  // namespace heddle::onnx

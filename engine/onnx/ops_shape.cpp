@@ -371,26 +371,27 @@ Outputs space_to_depth(const Node& node) {
   return {reshape(permute(split, perm), {x.size(0), x.size(1) * (block * block), height, width})};
 }
 
-constexpr Converter kConverters[] = {
-    {"CenterCropPad", center_crop_pad},
-    {"Concat", convert_concat},
-    {"DepthToSpace", depth_to_space},
-    {"Expand", convert_expand},
-    {"Flatten", flatten},
-    {"Pad", convert_pad},
-    {"Reshape", convert_reshape},
-    {"Shape", shape_of},
-    {"Size", size_of},
-    {"SpaceToDepth", space_to_depth},
-    {"Split", convert_split},
-    {"Squeeze", convert_squeeze},
-    {"Tile", tile},
-    {"Transpose", convert_transpose},
-    {"Unsqueeze", convert_unsqueeze},
-};
-
 }  // namespace
 
-std::span<const Converter> shape_converters() { return kConverters; }
+std::span<const Converter> shape_converters() {
+  static constexpr Converter kConverters[] = {
+      {"CenterCropPad", center_crop_pad},
+      {"Concat", convert_concat},
+      {"DepthToSpace", depth_to_space},
+      {"Expand", convert_expand},
+      {"Flatten", flatten},
+      {"Pad", convert_pad},
+      {"Reshape", convert_reshape},
+      {"Shape", shape_of},
+      {"Size", size_of},
+      {"SpaceToDepth", space_to_depth},
+      {"Split", convert_split},
+      {"Squeeze", convert_squeeze},
+      {"Tile", tile},
+      {"Transpose", convert_transpose},
+      {"Unsqueeze", convert_unsqueeze},
+  };
+  return kConverters;
+}
 
 }  // namespace heddle::onnx

@@ -319,14 +319,15 @@ Outputs mel_weight_matrix(const Node& node) {
   return {cast(tensor_of(weights, {rows, filters}, f64), dtype)};
 }
 
-constexpr Converter kConverters[] = {
-    {"DFT", dft},
-    {"MelWeightMatrix", mel_weight_matrix},
-    {"STFT", stft},
-};
-
 }  // namespace
 
-std::span<const Converter> signal_converters() { return kConverters; }
+std::span<const Converter> signal_converters() {
+  static constexpr Converter kConverters[] = {
+      {"DFT", dft},
+      {"MelWeightMatrix", mel_weight_matrix},
+      {"STFT", stft},
+  };
+  return kConverters;
+}
 
 }  // namespace heddle::onnx

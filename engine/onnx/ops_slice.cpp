@@ -164,12 +164,13 @@ Outputs convert_slice(const Node& node) {
   return {x};
 }
 
-constexpr Converter kConverters[] = {
-    {"Slice", convert_slice},
-};
-
 }  // namespace
 
-std::span<const Converter> slice_converters() { return kConverters; }
+std::span<const Converter> slice_converters() {
+  static constexpr Converter kConverters[] = {
+      {"Slice", convert_slice},
+  };
+  return kConverters;
+}
 
 }  // namespace heddle::onnx

@@ -139,13 +139,14 @@ Outputs max_unpool(const Node& node) {
   return {lengthened(node, result, wanted)};
 }
 
-constexpr Converter kConverters[] = {
-    {"Col2Im", col2im},
-    {"MaxUnpool", max_unpool},
-};
-
 }  // namespace
 
-std::span<const Converter> unpool_converters() { return kConverters; }
+std::span<const Converter> unpool_converters() {
+  static constexpr Converter kConverters[] = {
+      {"Col2Im", col2im},
+      {"MaxUnpool", max_unpool},
+  };
+  return kConverters;
+}
 
 }  // namespace heddle::onnx

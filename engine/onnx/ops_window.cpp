@@ -207,19 +207,20 @@ Outputs global_lp_pool(const Node& node) {
   return {root(sum(powered(x, p), range_of(2, x.rank()), true), p)};
 }
 
-constexpr Converter kConverters[] = {
-    {"AveragePool", average_pool},
-    {"Conv", convert_conv},
-    {"ConvTranspose", conv_transpose},
-    {"GlobalAveragePool", global_average_pool},
-    {"GlobalLpPool", global_lp_pool},
-    {"GlobalMaxPool", global_max_pool},
-    {"LpPool", lp_pool},
-    {"MaxPool", max_pool},
-};
-
 }  // namespace
 
-std::span<const Converter> window_converters() { return kConverters; }
+std::span<const Converter> window_converters() {
+  static constexpr Converter kConverters[] = {
+      {"AveragePool", average_pool},
+      {"Conv", convert_conv},
+      {"ConvTranspose", conv_transpose},
+      {"GlobalAveragePool", global_average_pool},
+      {"GlobalLpPool", global_lp_pool},
+      {"GlobalMaxPool", global_max_pool},
+      {"LpPool", lp_pool},
+      {"MaxPool", max_pool},
+  };
+  return kConverters;
+}
 
 }  // namespace heddle::onnx

@@ -32,12 +32,8 @@ bool is_there_from_the_start(Role role) {
                         .got = std::move(got)});
 }
 
-bool is_argument(const Node& node) {
-  return node.op_name() == "input" || node.op_name() == "param";
-}
-
 /// Of which no kernel computes an element.
-bool is_given(const Node& node) { return is_argument(node) || node.op_name() == "const"; }
+bool is_given(const Node& node) { return node.is_argument() || node.op_name() == "const"; }
 
 std::string step_name(const ScheduleRecord& record, StepId step) {
   if (step == kNone) return "the start";
@@ -98,7 +94,7 @@ void check_collectives(const Graph& graph, const PlanNodes& nodes, const Schedul
 
 void check_effects(const Graph& graph, const PlanNodes& nodes, const ScheduleRecord& record) {
   for (const NodePtr& node : graph.nodes()) {
-    if (is_argument(*node) || is_pure(*node)) continue;
+    if (node->is_argument() || is_pure(*node)) continue;
     const StepSet& steps = nodes.computing(node.get());
     if (steps.size() == 1) continue;
     fail("P14 each node with effects runs in one step",
@@ -369,7 +365,7 @@ class PlanChecker {
     if (alias.kind == Alias::Kind::View) return missing(node->input(alias.operand), at_hand, seen);
     const bool view = node->op().lowering.view != nullptr;
     if (node->inputs().empty()) {
-      const bool given = node->op_name() == "input" || node->op_name() == "param";
+      const bool given = node->is_argument();
       return computed || given ? node : nullptr;
     }
     if (computed && !view) return node;

@@ -45,7 +45,7 @@ bool is_pure(const Node& node, Pure& seen) {
 bool is_pure(const Graph& graph, Pure& seen) {
   if (!seen.insert(&graph).second) return true;
   return std::ranges::all_of(graph.nodes(), [&](const NodePtr& node) {
-    return node->op_name() == "input" || node->op_name() == "param" || is_pure(*node, seen);
+    return node->is_argument() || is_pure(*node, seen);
   });
 }
 

@@ -15,7 +15,7 @@ namespace heddle::ir {
 
 std::vector<base::Symbol> unbacked_defined(const Node& node) {
   std::vector<base::Symbol> symbols;
-  if (node.op_name() == "input" || node.op_name() == "param") return symbols;
+  if (node.is_argument()) return symbols;
   for (const TensorMeta& meta : node.outputs())
     for (const SymExpr& size : meta.sizes) size.collect_symbols(symbols);
   std::erase_if(symbols,
@@ -119,7 +119,7 @@ std::vector<LateCheck> late_checks(const Node& node) {
 std::vector<LateCheck> late_checks(const Graph& graph) {
   std::vector<LateCheck> all;
   for (const NodePtr& node : graph.nodes()) {
-    if (node->op_name() == "input" || node->op_name() == "param") continue;
+    if (node->is_argument()) continue;
     for (LateCheck& check : late_checks(*node))
       if (std::ranges::find(all, check.holds, &LateCheck::holds) == all.end())
         all.push_back(std::move(check));

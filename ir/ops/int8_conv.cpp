@@ -30,8 +30,6 @@
 namespace heddle::ir::ops {
 namespace {
 
-bool is_byte(DType dtype) { return dtype == DType::U8 || dtype == DType::I8; }
-
 /// Sizes [n, spatial..., c] as [n, c, spatial...].
 template <typename T>
 std::vector<T> channels_second(std::vector<T> sizes) {

@@ -19,7 +19,7 @@ bool is_weight(const Value& value) {
   return node->op_name() == "param" || node->op_name() == "const";
 }
 
-bool has_work(const Node& node) {
+bool is_float_product(const Node& node) {
   if (node.op_name() != "matmul" || wants_fallback(node)) return false;
   const TensorMeta& right = node.input(1).meta();
   return node.input(0).meta().dtype == DType::F32 && right.dtype == DType::F32 &&
@@ -31,7 +31,7 @@ bool has_work(const Node& node) {
 Graph bf16_weights(const Graph& graph) {
   std::map<Value, Value> rounded;
   return rewrite(graph, [&](Rewriter& rewriter, const NodePtr& node) -> std::optional<Values> {
-    if (!has_work(*node)) return {};
+    if (!is_float_product(*node)) return {};
     GraphBuilder& builder = rewriter.builder();
     Value& weights = rounded[node->input(1)];
     if (!weights) {

@@ -11,7 +11,7 @@ namespace {
 
 using Values = std::vector<Value>;
 
-bool has_work(const Node& node) {
+bool is_float_conv(const Node& node) {
   return node.op_name() == "conv" && !node.flag("channels_last") &&
          node.output().dtype == DType::F32;
 }
@@ -108,7 +108,7 @@ Graph channels_last(const Graph& graph) {
   std::map<Value, Value> permuted;  // by value of the new graph
   return rewrite(graph, [&](Rewriter& rewriter, const NodePtr& node) -> std::optional<Values> {
     const bool transposed = is_side_by_side(*node);
-    if (!transposed && !has_work(*node)) return {};
+    if (!transposed && !is_float_conv(*node)) return {};
     const Perm perm = to_the_end(node->output().rank());
     Values operands = rewriter.map(node->inputs());
     Value& x = permuted[operands[0]];

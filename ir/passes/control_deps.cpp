@@ -57,8 +57,7 @@ Edges new_edges(const Graph& graph, const ControlDeps& deps) {
   Edges edges;
   for (const auto& [name, firsts] : deps) {
     const Named& node = names.at(name);
-    const std::string_view op = node.value.node->op_name();
-    if (!firsts.empty() && (op == "input" || op == "param"))
+    if (!firsts.empty() && node.value.node->is_argument())
       throw ArgumentError({.what = "control_deps: what waits",
                            .where = {},
                            .expected = "a node that computes something",

@@ -65,7 +65,7 @@ class Inliner {
     for (const NodePtr& node : graph_.nodes()) {
       if (node->op_name() == "region")
         inline_call(*node);
-      else if (is_needed(*node, needed_) || is_argument(*node))
+      else if (is_needed(*node, needed_) || node->is_argument())
         copy(node);
     }
     for (std::size_t k = 0; k < graph_.outputs().size(); ++k)
@@ -168,10 +168,6 @@ class Inliner {
     std::vector<Value> result;
     for (const Value& value : values) result.push_back(value ? values_.at(value) : value);
     return result;
-  }
-
-  static bool is_argument(const Node& node) {
-    return node.op_name() == "input" || node.op_name() == "param";
   }
 
   void copy(const NodePtr& node) {

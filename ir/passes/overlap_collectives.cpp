@@ -132,7 +132,7 @@ class OverlapFinder {
     std::vector<std::int64_t> change(count + 1, 0);
     std::unordered_set<StorageId> seen;
     for (const NodePtr& node : graph_.nodes()) {
-      if (node->op_name() == "input" || node->op_name() == "param") continue;
+      if (node->is_argument()) continue;
       for (const TensorMeta& meta : node->outputs()) {
         const auto life = lifetimes.find(meta.storage);
         if (life == lifetimes.end() || !seen.insert(meta.storage).second) continue;

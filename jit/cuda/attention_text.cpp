@@ -27,9 +27,9 @@ bool is_loop(const Stmt& statement, ForStmt::Kind kind) {
 }
 
 /// Collects the parts of a nest; `fits` becomes false where it has another form.
-class Finder {
+class AttentionFinder {
  public:
-  explicit Finder(const Nest& nest) : nest_(nest) { parts_.nest = &nest; }
+  explicit AttentionFinder(const Nest& nest) : nest_(nest) { parts_.nest = &nest; }
 
   std::optional<AttentionParts> run() {
     for (const Stmt& statement : nest_.body) at_block_level(statement);
@@ -203,9 +203,9 @@ class Finder {
 };
 
 /// Writes one kernel.
-class Writer : private TextWriter {
+class AttentionWriter : private TextWriter {
  public:
-  Writer(const AttentionParts& parts, const AttentionTile& tile)
+  AttentionWriter(const AttentionParts& parts, const AttentionTile& tile)
       : parts_(parts),
         nest_(*parts.nest),
         form_(*parts.nest->attention),
@@ -501,7 +501,7 @@ int least_threads(const AttentionTile& tile, bool masked) {
 }  // namespace
 
 std::optional<AttentionParts> attention_parts(const Nest& nest) {
-  return nest.attention ? Finder(nest).run() : std::nullopt;
+  return nest.attention ? AttentionFinder(nest).run() : std::nullopt;
 }
 
 CudaSource emit_attention(const AttentionParts& parts, const AttentionTile& tile,
@@ -519,7 +519,7 @@ CudaSource emit_attention(const AttentionParts& parts, const AttentionTile& tile
                       options.max_blocks);
   source.kernel =
       kernel_head(source, parameters_text(nest, true, true), least_threads(tile, form.masked)) +
-      Writer(parts, tile).body() + "}\n";
+      AttentionWriter(parts, tile).body() + "}\n";
   source.text = prelude_for(source.kernel) + source.kernel;
   return source;
 }

@@ -9,7 +9,7 @@
 namespace heddle::jit::cuda {
 namespace {
 
-constexpr auto kKeys = static_cast<int>(AttentionForm::kKeys);
+constexpr auto kTileKeys = static_cast<int>(AttentionForm::kKeys);
 
 // Rates of one multiprocessor, in a cycle.
 constexpr double kTensorProducts = 1024;  ///< of 16 bits, by mma.sync
@@ -39,7 +39,7 @@ double steps_of(const AttentionTile& tile, const AttentionShape& shape, std::int
     seen = std::min(keys, keys - static_cast<double>(shape.queries) / 2 +
                               tile.rows() / 2.0 / static_cast<double>(shape.group));
   const double steps =
-      std::max(0.0, seen) / kKeys + (shape.keys % kKeys != 0 || shape.causal ? 0.5 : 0.0);
+      std::max(0.0, seen) / kTileKeys + (shape.keys % kTileKeys != 0 || shape.causal ? 0.5 : 0.0);
   if (parts == 1) return steps;
   // The first parts, of which there are the most, have whole steps.
   const double each = AttentionTile::kPartTiles;
@@ -61,11 +61,11 @@ std::int64_t resident_blocks(const AttentionTile& tile, const ProductDevice& dev
 /// Cycles of a multiprocessor that a tile of keys takes: the most of its units'.
 double busy_cycles(const AttentionTile& tile) {
   const double rows = tile.rows();
-  const double scores = rows * kKeys;
+  const double scores = rows * kTileKeys;
   const double products =
       scores * (tile.depth + tile.columns) / (tile.plain ? kScalars : kTensorProducts);
   // Each warp row reads all keys and values, after they were written once.
-  const double lines = kKeys * (tile.depth + tile.columns) * (tile.plain ? 4.0 : 2.0);
+  const double lines = kTileKeys * (tile.depth + tile.columns) * (tile.plain ? 4.0 : 2.0);
   const double shared = lines * (tile.warp_rows + 1) / kSharedBytes;
   const double scalars = (scores * kScoreScalars + rows * tile.columns) / kScalars;
   // What a plain tile multiplies goes the way of other operations.
@@ -77,19 +77,19 @@ double busy_cycles(const AttentionTile& tile) {
 
 std::int64_t AttentionTile::shared_bytes() const {
   if (plain) {
-    const std::int64_t stages = 2 * kKeys * (depth / 4 + 1 + columns / 4 + 1);
-    return 16 * (stages + std::int64_t{rows()} * (depth / 4 + 1 + kKeys / 4 + 1));
+    const std::int64_t stages = 2 * kTileKeys * (depth / 4 + 1 + columns / 4 + 1);
+    return 16 * (stages + std::int64_t{rows()} * (depth / 4 + 1 + kTileKeys / 4 + 1));
   }
   const std::int64_t key_line = depth / 8 + 1;
   const std::int64_t value_line = columns / 8 + 1;
-  const std::int64_t stage = kKeys * (key_line + value_line);
+  const std::int64_t stage = kTileKeys * (key_line + value_line);
   const std::int64_t lines = stage + std::max(stage, rows() * key_line);
   const std::int64_t sums = std::int64_t{rows()} * (warp_keys * (columns + 8 + 1) + 1);
   return std::max(16 * lines, 4 * sums);
 }
 
 std::string AttentionTile::name() const {
-  return (plain ? "plain_" : "flash_") + std::to_string(rows()) + "x" + std::to_string(kKeys);
+  return (plain ? "plain_" : "flash_") + std::to_string(rows()) + "x" + std::to_string(kTileKeys);
 }
 
 std::vector<AttentionTile> attention_tiles(DType dtype, std::int64_t depth, std::int64_t columns,
@@ -140,7 +140,7 @@ std::int64_t cheapest_parts(const AttentionTile& tile, const AttentionShape& sha
   const std::int64_t places = places_of(tile, shape);
   if (!tile.parts_keys() || places == 0 || places > kMostSharedTiles) return 1;
   const std::int64_t most =
-      std::min(kMostParts, ceil_of(shape.keys, kKeys * AttentionTile::kPartTiles));
+      std::min(kMostParts, ceil_of(shape.keys, kTileKeys * AttentionTile::kPartTiles));
   return cheapest_parts(
       places, most, resident_blocks(tile, device), device,
       [&](std::int64_t parts) { return attention_cycles(tile, shape, device, parts); });

@@ -188,9 +188,9 @@ std::optional<LibraryForm> convolution_form(const ProductParts& parts) {
   return whole;
 }
 
-class Writer : private TextWriter {
+class LibraryWriter : private TextWriter {
  public:
-  Writer(const ProductParts& parts, const LibraryForm& library)
+  LibraryWriter(const ProductParts& parts, const LibraryForm& library)
       : parts_(parts), nest_(*parts.nest), form_(*nest_.product), library_(library) {}
 
   std::string body() {
@@ -444,8 +444,8 @@ CudaSource emit_after_library(const ProductParts& parts, const LibraryForm& form
   source.blocks =
       min(ceildiv(product.batches * product.rows * product.columns, std::int64_t{kThreads}),
           options.max_blocks);
-  source.kernel =
-      kernel_head(source, parameters_text(nest, true, true)) + Writer(parts, form).body() + "}\n";
+  source.kernel = kernel_head(source, parameters_text(nest, true, true)) +
+                  LibraryWriter(parts, form).body() + "}\n";
   source.text = prelude_for(source.kernel) + source.kernel;
   return source;
 }

@@ -22,12 +22,10 @@ constexpr std::int64_t kGroupRows = 8;
 constexpr std::int64_t kMostGroupedDepth = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kWordBits = 32;
 
-bool is_byte(DType dtype) { return dtype == DType::U8 || dtype == DType::I8; }
-
 /// Collects the parts of a nest; `fits` becomes false where it has another form.
-class Finder {
+class ProductFinder {
  public:
-  explicit Finder(const Nest& nest) : nest_(nest) { parts_.nest = &nest; }
+  explicit ProductFinder(const Nest& nest) : nest_(nest) { parts_.nest = &nest; }
 
   std::optional<ProductParts> run() {
     for (const Stmt& statement : nest_.body) at_block_level(statement);
@@ -185,12 +183,12 @@ Along along(const TileOperand& operand) {
   return operand.row_stride.is_constant(1) ? Along::Columns : Along::Neither;
 }
 
-const char* truth(bool value) { return value ? "true" : "false"; }
+const char* true_or_false(bool value) { return value ? "true" : "false"; }
 
 /// Writes one kernel.
-class Writer : private TextWriter {
+class ProductWriter : private TextWriter {
  public:
-  Writer(const ProductParts& parts, const ProductTile& tile)
+  ProductWriter(const ProductParts& parts, const ProductTile& tile)
       : parts_(parts), nest_(*parts.nest), form_(*parts.nest->product), tile_(tile) {}
 
   std::string body() {
@@ -233,16 +231,18 @@ class Writer : private TextWriter {
                        (parts_.right() == Along::Channels && !is_tensor);
     switch (tile_.kind) {
       case ProductTile::Kind::Rows:
-        return "hd_row_tile<" + types + tile + number(tile_.threads()) + ", " + truth(right) + ">";
+        return "hd_row_tile<" + types + tile + number(tile_.threads()) + ", " +
+               true_or_false(right) + ">";
       case ProductTile::Kind::Plain:
-        return "hd_plain_tile<" + types + tile + number(tile_.depth) + ", " + truth(left) + ", " +
-               truth(right) + ">";
+        return "hd_plain_tile<" + types + tile + number(tile_.depth) + ", " + true_or_false(left) +
+               ", " + true_or_false(right) + ">";
       case ProductTile::Kind::Tensor:
         break;
     }
     return "hd_tensor_tile<" + types + tile + number(tile_.depth) + ", " + number(tile_.warp_rows) +
-           ", " + number(tile_.warp_columns) + ", " + number(tile_.stages) + ", " + truth(left) +
-           ", " + truth(right) + (parts_.is_turned() ? ", true>" : ">");
+           ", " + number(tile_.warp_columns) + ", " + number(tile_.stages) + ", " +
+           true_or_false(left) + ", " + true_or_false(right) +
+           (parts_.is_turned() ? ", true>" : ">");
   }
 
   void place() {
@@ -454,7 +454,7 @@ std::int64_t ProductParts::window_overlap() const {
 }
 
 std::optional<ProductParts> product_parts(const Nest& nest) {
-  return nest.product ? Finder(nest).run() : std::nullopt;
+  return nest.product ? ProductFinder(nest).run() : std::nullopt;
 }
 
 CudaSource emit_product(const ProductParts& parts, const ProductTile& tile,
@@ -473,7 +473,7 @@ CudaSource emit_product(const ProductParts& parts, const ProductTile& tile,
           options.max_blocks);
   source.kernel =
       kernel_head(source, parameters_text(nest, true, true), least_threads(parts, tile)) +
-      Writer(parts, tile).body() + "}\n";
+      ProductWriter(parts, tile).body() + "}\n";
   source.text = prelude_for(source.kernel) + source.kernel;
   return source;
 }

@@ -30,16 +30,16 @@ std::int64_t bound_of(const SymExpr& extent) {
 }
 
 /// Whether it is the same in all parallel iterations.
-bool is_uniform(const SymExpr& extent) {
+bool is_same_for_all(const SymExpr& extent) {
   std::vector<Symbol> symbols;
   extent.collect_symbols(symbols);
   return std::ranges::all_of(
       symbols, [](const Symbol& symbol) { return symbol.kind == Symbol::Kind::Size; });
 }
 
-class Finder {
+class LaneFinder {
  public:
-  explicit Finder(const Nest& nest) : nest_(nest) {}
+  explicit LaneFinder(const Nest& nest) : nest_(nest) {}
 
   std::optional<RowLanes> run() {
     block(nest_.body, true);
@@ -57,7 +57,7 @@ class Finder {
       if (loop->kind == ForStmt::Kind::Vector)
         vector(*loop, uniform);
       else
-        block(*loop->body, uniform && is_uniform(loop->extent));
+        block(*loop->body, uniform && is_same_for_all(loop->extent));
     }
   }
 
@@ -96,7 +96,7 @@ class Finder {
 
 std::optional<RowLanes> row_lanes(const Nest& nest, std::uint32_t block_threads) {
   if (nest.buffers.size() != nest.global_count() || !barriers_of(nest).empty()) return std::nullopt;
-  std::optional<RowLanes> found = Finder(nest).run();
+  std::optional<RowLanes> found = LaneFinder(nest).run();
   if (!found) return std::nullopt;
   if (found->reduces) found->lanes = std::min<std::uint32_t>(found->lanes, kWarp);
   const std::int64_t rows = block_threads / found->lanes;

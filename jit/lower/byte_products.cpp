@@ -21,8 +21,6 @@ constexpr std::int64_t kGroup = 4;  ///< bytes that one instruction multiplies
 /// Bytes with a sign and without one differ by it.
 constexpr std::int64_t kMiddle = 128;
 
-bool is_byte(DType dtype) { return dtype == DType::U8 || dtype == DType::I8; }
-
 /// The bytes that `value` widens to i32.
 Value bytes_behind(Value value) {
   const bool widens = value.node->op_name() == "convert" && value.meta().dtype == DType::I32 &&

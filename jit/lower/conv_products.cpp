@@ -70,9 +70,9 @@ bool has_long_runs(const Node& node) {
          taps * weights[0].constant() >= kLeastPackedCount;
 }
 
-class Converter {
+class ConvConverter {
  public:
-  explicit Converter(const LowerOptions& options) : options_(options), fixed_(options) {}
+  explicit ConvConverter(const LowerOptions& options) : options_(options), fixed_(options) {}
 
   std::optional<std::vector<Value>> visit(ir::Rewriter& rewriter, const Node& node) {
     if (options_.target == LowerOptions::Target::Cuda) return visit_for_cuda(rewriter, node);
@@ -192,7 +192,7 @@ class Converter {
 }  // namespace
 
 ir::Graph convs_as_products(const ir::Graph& graph, const LowerOptions& options) {
-  Converter converter(options);
+  ConvConverter converter(options);
   return ir::rewrite(graph, [&](ir::Rewriter& rewriter, const ir::NodePtr& node) {
     return converter.visit(rewriter, *node);
   });

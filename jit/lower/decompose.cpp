@@ -10,10 +10,7 @@
 namespace heddle::jit {
 namespace {
 
-bool is_source(const ir::Node& node) {
-  const std::string_view name = node.op_name();
-  return name == "input" || name == "param" || name == "const";
-}
+bool is_source(const ir::Node& node) { return node.is_argument() || node.op_name() == "const"; }
 
 bool library_serves(const ir::Node& node, const LowerOptions& options) {
   const std::string_view name = node.op().lowering.library;

@@ -25,7 +25,6 @@ using ir::Value;
 constexpr std::int64_t kGroupRows = 8;
 constexpr std::int64_t kByteBits = 8;
 
-bool is_byte(DType dtype) { return dtype == DType::U8 || dtype == DType::I8; }
 bool is_real(DType dtype) {
   return dtype == DType::F16 || dtype == DType::BF16 || dtype == DType::F32;
 }
@@ -33,7 +32,7 @@ bool is_op(Value value, std::string_view name) { return value.node->op_name() ==
 bool is_view(Value value) { return is_op(value, "permute") || is_op(value, "reshape"); }
 
 /// Bytes less zero points, times scales, and the views through which that is read.
-struct Dequantised {
+struct Factors {
   Value bytes, zero, scale;        ///< no zero: 0
   bool byte_zero = true;           ///< zero points are bytes; else any reals
   std::vector<const Node*> views;  ///< the outermost first
@@ -53,7 +52,7 @@ class Reader {
     made_.nodes.push_back(value.node);
     made_.scale_views = made_.views.size();
     for (const std::size_t k : {std::size_t{0}, std::size_t{1}}) {
-      const Dequantised before = made_;
+      const Factors before = made_;
       made_.scale = value.node->input(1 - k);
       const Value real = value.node->input(k);
       found_ = is_real(made_.scale.meta().dtype) && take_real(real, value);
@@ -62,7 +61,7 @@ class Reader {
     }
   }
 
-  std::optional<Dequantised> found() const { return found_ ? std::optional(made_) : std::nullopt; }
+  std::optional<Factors> found() const { return found_ ? std::optional(made_) : std::nullopt; }
 
  private:
   Value behind_views(Value value) {
@@ -127,7 +126,7 @@ class Reader {
     return true;
   }
 
-  Dequantised made_;
+  Factors made_;
   bool found_ = false;
 };
 
@@ -242,9 +241,9 @@ std::optional<Beside> follow(Value part, std::span<const Node* const> views, con
   return made;
 }
 
-class Converter {
+class DequantisedConverter {
  public:
-  explicit Converter(const LowerOptions& options)
+  explicit DequantisedConverter(const LowerOptions& options)
       : options_(options), on_cpu_(options.target == LowerOptions::Target::Cpu), fixed_(options) {}
 
   std::optional<std::vector<Value>> visit(ir::Rewriter& rewriter, const Node& node) {
@@ -265,7 +264,7 @@ class Converter {
 
  private:
   /// Whether all that stands for the matrix is the same in each run, and worth it, and its product not one of bytes.
-  bool stays_packed(const Node& node, const Dequantised& found) {
+  bool stays_packed(const Node& node, const Factors& found) {
     for (const Value part : {found.bytes, found.scale, found.zero})
       if (part && !fixed_.contains(part.node)) return false;
     return on_cpu_ ? takes_bits_product(found.bytes, node.input(1)) && !byte_product_of(node)
@@ -279,7 +278,7 @@ class Converter {
     std::int64_t group = 0;
   };
   /// @param middle  whether zero points are left out that panels of words take off anyway
-  std::optional<Parts> parts(const Node& node, const Dequantised& found, bool middle) const {
+  std::optional<Parts> parts(const Node& node, const Factors& found, bool middle) const {
     const Dims& whole = node.input(1).meta().sizes;
     const std::span<const Node* const> views = found.views;
     Parts made{.scale = as_it_lies(found.scale, is_real), .zero = {}, .scales = {}, .zeros = {}};
@@ -293,7 +292,7 @@ class Converter {
   }
 
   /// The matrix as it lies, through the views.
-  static Value numbers(ir::Rewriter& rewriter, const Dequantised& found) {
+  static Value numbers(ir::Rewriter& rewriter, const Factors& found) {
     Value bytes = rewriter.map(found.bytes);
     for (std::size_t k = found.views.size(); k-- > 0;)
       bytes = rewriter.builder()
@@ -303,7 +302,7 @@ class Converter {
   }
 
   std::optional<std::vector<Value>> bits_product(ir::Rewriter& rewriter, const Node& node,
-                                                 const Dequantised& found) {
+                                                 const Factors& found) {
     const auto beside = parts(node, found, true);
     if (!beside) return {};
     GraphBuilder& b = rewriter.builder();
@@ -323,7 +322,7 @@ class Converter {
   }
 
   std::optional<std::vector<Value>> bytes_product(ir::Rewriter& rewriter, const Node& node,
-                                                  const Dequantised& found) const {
+                                                  const Factors& found) const {
     const auto beside = parts(node, found, false);
     if (!beside) return {};
     GraphBuilder& b = rewriter.builder();
@@ -349,7 +348,7 @@ class Converter {
   }
 
   /// Whether the zero points are those that panels of words take off anyway.
-  static bool is_middle(const Dequantised& found) {
+  static bool is_middle(const Factors& found) {
     Value zero = found.zero;
     while (is_view(zero) || is_op(zero, "convert")) zero = zero.node->input(0);
     const auto splat = splat_of(*zero.node);
@@ -397,7 +396,7 @@ class Converter {
 };
 
 ir::Graph convert(const ir::Graph& graph, const LowerOptions& options) {
-  Converter converter(options);
+  DequantisedConverter converter(options);
   return ir::rewrite(graph, [&](ir::Rewriter& rewriter, const ir::NodePtr& node) {
     return converter.visit(rewriter, *node);
   });

@@ -28,7 +28,6 @@ constexpr std::int64_t kMaxDepth = std::numeric_limits<std::int32_t>::max() / (2
 constexpr std::int64_t kLeastChannels = 16;
 constexpr std::int64_t kMaxTaps = 25;
 
-bool is_byte(DType dtype) { return dtype == DType::U8 || dtype == DType::I8; }
 bool is_single(Value value) { return value.meta().count().is_constant(1); }
 bool converts(Value value, DType dtype) {
   return value.node->op_name() == "convert" && value.meta().dtype == dtype;
@@ -120,9 +119,9 @@ struct Parts {
   Value bytes, zero, scale;
 };
 
-class Converter {
+class QuantisedConverter {
  public:
-  explicit Converter(const LowerOptions& options) : options_(options), fixed_(options) {}
+  explicit QuantisedConverter(const LowerOptions& options) : options_(options), fixed_(options) {}
 
   std::optional<std::vector<Value>> visit(ir::Rewriter& rewriter, const Node& node) {
     const bool is_matmul = node.op_name() == "matmul";
@@ -353,7 +352,7 @@ class Converter {
 }  // namespace
 
 ir::Graph quantised_products(const ir::Graph& graph, const LowerOptions& options) {
-  Converter converter(options);
+  QuantisedConverter converter(options);
   return ir::rewrite(graph, [&](ir::Rewriter& rewriter, const ir::NodePtr& node) {
     return converter.visit(rewriter, *node);
   });

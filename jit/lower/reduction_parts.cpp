@@ -72,6 +72,10 @@ Value converted(ir::GraphBuilder& builder, Value value, DType dtype) {
   return builder.emit("convert", {value}, {{"dtype", dtype}});
 }
 
+Value reshaped(ir::GraphBuilder& builder, Value x, const ir::Dims& sizes) {
+  return builder.emit("reshape", {x}, {{"sizes", sizes}});
+}
+
 Value place_in_parts(ir::GraphBuilder& builder, const Node& arg, Value x, std::int64_t axis,
                      std::int64_t length) {
   const auto place = [&](Value of, std::int64_t along, bool keepdims) {

@@ -24,6 +24,7 @@ DType partial_dtype(ir::ReduceOp op, DType dtype);
 /// What changes nothing when it is combined: the value that fills the last block.
 ir::Value reduction_identity(ir::GraphBuilder& builder, ir::ReduceOp op, DType dtype);
 ir::Value converted(ir::GraphBuilder& builder, ir::Value value, DType dtype);
+ir::Value reshaped(ir::GraphBuilder& builder, ir::Value x, const ir::Dims& sizes);
 /// The places that an arg-reduction finds along a dimension which is given in parts: `x` has `axis` of parts and the next of
 /// their `length` elements. That dimension is kept with one element.
 ir::Value place_in_parts(ir::GraphBuilder& builder, const ir::Node& arg, ir::Value x,
@@ -42,6 +43,13 @@ inline constexpr std::int64_t kManyRows = 264;
 inline constexpr std::int64_t kFewParts = 64;
 /// Elements of the parts of a long row: of equal ones that make up the row, if there are such.
 std::int64_t row_part(std::int64_t length);
+
+/// Threads that keep a large device's memory busy: those of 132 multiprocessors are 270336, and each has eight loads in flight.
+inline constexpr std::int64_t kBusyThreads = 1 << 17;
+/// Elements of a column that one thread takes, at least.
+inline constexpr std::int64_t kLeastPart = 32;
+/// Of a column of fewer elements a thread takes as long as two more kernels do.
+inline constexpr std::int64_t kLeastColumn = 256;
 
 /// Nodes of a graph.
 using Reductions = std::unordered_set<const ir::Node*>;

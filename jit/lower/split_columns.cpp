@@ -16,16 +16,11 @@ using ir::ReduceOp;
 using ir::Value;
 using Values = std::vector<Value>;
 
-/// Threads that keep a large device's memory busy: those of 132 multiprocessors are 270336, and each has eight loads in flight.
-constexpr std::int64_t kThreads = 1 << 17;
 constexpr std::int64_t kBlockThreads = 256;
-/// Elements that one thread reduces, at least, and those of a column of unknown length.
-constexpr std::int64_t kLeastPart = 32;
+/// Elements that one thread reduces of a column of unknown length.
 constexpr std::int64_t kUnknownPart = 64;
 /// Parts of a column, at most: what a block of threads reduces in the second step.
 constexpr std::int64_t kMostParts = 16384;
-/// A thread takes as long for fewer elements as two more kernels do.
-constexpr std::int64_t kLeastLength = 256;
 /// From as many elements for so few results on, one kernel is slow even if it spares what is read again.
 constexpr std::int64_t kStarvedLength = 512;
 constexpr std::int64_t kStarvedResults = 16384;
@@ -85,13 +80,13 @@ std::optional<Parts> parts_of(const Columns& columns) {
       ir::is_unbacked(columns.outer))
     return std::nullopt;
   const std::int64_t inner = columns.inner.constant();
-  if (inner > kThreads / 4 || columns.results() == 0) return std::nullopt;
+  if (inner > kBusyThreads / 4 || columns.results() == 0) return std::nullopt;
   const std::int64_t beside = std::max<std::int64_t>(1, kBlockThreads / inner);
   if (!columns.length.is_constant()) return parts_of_unknown(columns, beside);
   const std::int64_t length = columns.length.constant();
   const std::int64_t wanted =
-      std::min({kThreads / columns.results(), length / kLeastPart, kMostParts});
-  if (length < kLeastLength || wanted < 4) return std::nullopt;
+      std::min({kBusyThreads / columns.results(), length / kLeastPart, kMostParts});
+  if (length < kLeastColumn || wanted < 4) return std::nullopt;
   const std::int64_t rows = std::min(beside, wanted);
   const std::int64_t blocks = (wanted + rows - 1) / rows;
   const std::int64_t each = (length + blocks * rows - 1) / (blocks * rows);
@@ -111,7 +106,7 @@ std::optional<std::int64_t> place_part(const Node& node) {
   if (!columns.length.is_constant() || !parts_of(columns)) return std::nullopt;
   const std::int64_t length = columns.length.constant();
   const std::int64_t wanted =
-      std::min({kThreads / columns.results(), length / kLeastPart, kMostParts});
+      std::min({kBusyThreads / columns.results(), length / kLeastPart, kMostParts});
   const std::int64_t least = (length + wanted - 1) / wanted;
   for (std::int64_t part = least; part < 2 * least; ++part)
     if (length % part == 0) return part;
@@ -126,11 +121,7 @@ Value reduced(ir::GraphBuilder& b, const Node& node, Value x, std::int64_t axis)
       ->value();
 }
 
-Value reshaped(ir::GraphBuilder& b, Value x, const ir::Dims& sizes) {
-  return b.emit("reshape", {x}, {{"sizes", sizes}});
-}
-
-Value split(ir::GraphBuilder& b, const Node& node, Value x) {
+Value split_column_sums(ir::GraphBuilder& b, const Node& node, Value x) {
   const Columns columns(node);
   const Parts parts = *parts_of(columns);
   const DType dtype = x.meta().dtype;
@@ -182,7 +173,7 @@ ir::Graph split_columns(const ir::Graph& graph, const LowerOptions& options) {
         if (const auto part = place_part(*node))
           return Values{
               split_places(rewriter.builder(), *node, rewriter.map(node->input(0)), *part)};
-        return Values{split(rewriter.builder(), *node, rewriter.map(node->input(0)))};
+        return Values{split_column_sums(rewriter.builder(), *node, rewriter.map(node->input(0)))};
       });
 }
 

@@ -15,12 +15,6 @@ using ir::Node;
 using ir::Value;
 using Values = std::vector<Value>;
 
-/// Threads that keep a large device's memory busy, each with its part of a column, of so many elements at least.
-constexpr std::int64_t kThreads = 1 << 17;
-constexpr std::int64_t kLeastPart = 32;
-/// A thread takes as long for fewer elements as two more kernels do.
-constexpr std::int64_t kLeastLength = 256;
-
 /// The operand of a scan as [outer, length, inner].
 struct Scanned {
   SymExpr outer = 1, length = 1, inner = 1;
@@ -48,16 +42,12 @@ std::optional<std::int64_t> part_of(const Node& node) {
     if (length < kLongRow || outer >= kManyRows) return std::nullopt;
     return row_part(length);
   }
-  if (inner == 0 || length < kLeastLength || outer * inner > kThreads / 4) return std::nullopt;
-  const std::int64_t parts = std::min(kThreads / (outer * inner), length / kLeastPart);
+  if (inner == 0 || length < kLeastColumn || outer * inner > kBusyThreads / 4) return std::nullopt;
+  const std::int64_t parts = std::min(kBusyThreads / (outer * inner), length / kLeastPart);
   const std::int64_t least = (length + parts - 1) / parts;
   for (std::int64_t part = least; part < 2 * least; ++part)
     if (length % part == 0) return part;
   return least;
-}
-
-Value reshaped(ir::GraphBuilder& b, Value x, const ir::Dims& sizes) {
-  return b.emit("reshape", {x}, {{"sizes", sizes}});
 }
 
 /// The sums of the parts before each, [outer, parts, 1, inner], of parts [outer, parts, elements, inner].
@@ -78,7 +68,7 @@ Value before_parts(ir::GraphBuilder& b, Value parts, bool reverse) {
   return reshaped(b, before, {sizes[0], sizes[1], 1, sizes[3]});
 }
 
-Value split(ir::GraphBuilder& b, const Node& node, Value x, std::int64_t part) {
+Value split_scan(ir::GraphBuilder& b, const Node& node, Value x, std::int64_t part) {
   const Scanned scanned(node);
   const DType dtype = x.meta().dtype;
   x = converted(b, x, partial_dtype(ir::ReduceOp::Sum, dtype));
@@ -109,7 +99,7 @@ ir::Graph split_scans(const ir::Graph& graph, const LowerOptions& options) {
       graph, [&](ir::Rewriter& rewriter, const ir::NodePtr& node) -> std::optional<Values> {
         const auto part = part_of(*node);
         if (!part) return std::nullopt;
-        return Values{split(rewriter.builder(), *node, rewriter.map(node->input(0)), *part)};
+        return Values{split_scan(rewriter.builder(), *node, rewriter.map(node->input(0)), *part)};
       });
 }
 

@@ -32,7 +32,9 @@ bool depends_on_data(const SymExpr& index) {
                              [](Symbol symbol) { return symbol.kind == Symbol::Kind::Temp; });
 }
 
-bool is_long(const SymExpr& extent) { return !extent.is_constant() || extent.constant() >= kTile; }
+bool fills_tile(const SymExpr& extent) {
+  return !extent.is_constant() || extent.constant() >= kTile;
+}
 
 /// The outer axis along which all loads across the innermost one lie contiguous.
 std::optional<AxisRun> along_of(const Block& body, const std::vector<AxisRun>& axes) {
@@ -49,7 +51,7 @@ std::optional<AxisRun> along_of(const Block& body, const std::vector<AxisRun>& a
     const bool fits = std::all_of(across.begin(), across.end(), [&](const LoadStmt* load) {
       return steps_by_one(load->index, axes[k].axis);
     });
-    if (fits && is_long(axes[k].extent)) return axes[k];
+    if (fits && fills_tile(axes[k].extent)) return axes[k];
   }
   return std::nullopt;
 }
@@ -73,7 +75,7 @@ class Transposer {
 
   bool run() {
     const std::optional<AxisRun> along =
-        is_long(lane_.extent) ? along_of(body_, axes_) : std::nullopt;
+        fills_tile(lane_.extent) ? along_of(body_, axes_) : std::nullopt;
     if (!along) return false;
     along_ = *along;
     make_axes();
@@ -233,7 +235,7 @@ class BlockTransposer {
              std::holds_alternative<IfStmt>(statement.node);
     });
     const std::optional<AxisRun> along =
-        is_flat && is_long(lane_.extent) ? along_of(body_, axes_) : std::nullopt;
+        is_flat && fills_tile(lane_.extent) ? along_of(body_, axes_) : std::nullopt;
     if (!along) return false;
     along_ = *along;
     make_axes();

@@ -29,7 +29,7 @@ namespace {
 using ir::ReduceOp;
 using ir::ScalarOp;
 
-constexpr std::int64_t kKeys = AttentionForm::kKeys;
+constexpr std::int64_t kTileKeys = AttentionForm::kKeys;
 constexpr std::int64_t kMostColumns = 128;
 constexpr std::int64_t kSplitColumns = 64;
 constexpr std::int64_t kMostShared = 16;  ///< heads that are rows of one tile
@@ -72,10 +72,10 @@ class AttentionNest {
     add_locals();
     start();
     if (group_ > 1) pack_queries();
-    const SymExpr tiles = ceildiv(visible_keys(), kKeys);
+    const SymExpr tiles = ceildiv(visible_keys(), kTileKeys);
     const SymExpr tile = b_.begin_for(tiles, ForStmt::Kind::Serial);
-    key_begin_ = tile * kKeys;
-    key_count_ = min(kKeys, visible_keys() - key_begin_);
+    key_begin_ = tile * kTileKeys;
+    key_count_ = min(kTileKeys, visible_keys() - key_begin_);
     const bool skips = may_skip_tiles();
     if (skips) b_.begin_if(shows_a_key());
     contract_scores();
@@ -166,7 +166,7 @@ class AttentionNest {
     const auto local = [&](DType dtype, std::int64_t count) {
       return b_.add_local(dtype, count, count);
     };
-    scores_ = local(dtype_, tile_rows_ * kKeys);
+    scores_ = local(dtype_, tile_rows_ * kTileKeys);
     sums_ = local(dtype_, tile_rows_ * tile_columns_);
     largest_ = local(dtype_, tile_rows_);
     total_ = local(dtype_, tile_rows_);
@@ -238,8 +238,8 @@ class AttentionNest {
     }
     const std::int64_t block = pack_depth(dtype_);
     const DType dtype = ctx_.node().input(1).meta().dtype;
-    packed_ = b_.add_local(dtype, block * kKeys, block * kKeys);
-    fill(scores_, tile_rows_ * kKeys, 0);
+    packed_ = b_.add_local(dtype, block * kTileKeys, block * kTileKeys);
+    fill(scores_, tile_rows_ * kTileKeys, 0);
     const SymExpr number = b_.begin_for(ceildiv(depth_, block), ForStmt::Kind::Serial);
     const SymExpr from = number * block;
     contract_packed(from, min(block, depth_ - from));
@@ -264,7 +264,7 @@ class AttentionNest {
     TileOperand a = group_ > 1 ? TileOperand{packed_queries_, from, depth_, 1}
                                : TileOperand{q_.buffer, place(q_, head_, row_begin_, from),
                                              q_.strides[2], q_.strides[3]};
-    b_.contract({scores_, dtype_, tile_rows_, kKeys, rows_, key_count_, depth, std::move(a),
+    b_.contract({scores_, dtype_, tile_rows_, kTileKeys, rows_, key_count_, depth, std::move(a),
                  std::move(keys), accumulate});
   }
 
@@ -272,10 +272,10 @@ class AttentionNest {
     const SymExpr key = b_.begin_for(key_count_, ForStmt::Kind::Serial);
     const SymExpr d = b_.begin_for(depth, ForStmt::Kind::Vector);
     const SymExpr source = place(k_, shared_head_, key_begin_ + key, from + d);
-    b_.store(packed_, d * kKeys + key, b_.load(k_.buffer, source));
+    b_.store(packed_, d * kTileKeys + key, b_.load(k_.buffer, source));
     b_.end_for();
     b_.end_for();
-    contract_queries(from, depth, {packed_, 0, kKeys, 1}, true);
+    contract_queries(from, depth, {packed_, 0, kTileKeys, 1}, true);
   }
 
   void contract_values() {
@@ -288,7 +288,7 @@ class AttentionNest {
                  rows_,
                  columns_,
                  key_count_,
-                 {scores_, 0, kKeys, 1},
+                 {scores_, 0, kTileKeys, 1},
                  std::move(v),
                  true});
   }
@@ -340,7 +340,7 @@ class AttentionNest {
   void mask_scores() {
     const SymExpr row = b_.begin_for(rows_, ForStmt::Kind::Serial);
     const SymExpr c = b_.begin_for(key_count_, ForStmt::Kind::Vector);
-    const SymExpr at = row * kKeys + c;
+    const SymExpr at = row * kTileKeys + c;
     const Scalar score = masked(b_.load(scores_, at), row, key_begin_ + c);
     b_.store(scores_, at, score);
     const Scalar most = b_.reduce(ReduceOp::Max, dtype_, {&score, 1})[0];
@@ -371,7 +371,7 @@ class AttentionNest {
     const SymExpr row = b_.begin_for(rows_, ForStmt::Kind::Serial);
     const Scalar shift = b_.load(most_, row);
     const SymExpr c = b_.begin_for(key_count_, ForStmt::Kind::Vector);
-    const SymExpr at = row * kKeys + c;
+    const SymExpr at = row * kTileKeys + c;
     const Scalar weight =
         b_.apply(ScalarOp::Exp, {b_.apply(ScalarOp::Sub, b_.load(scores_, at), shift)});
     b_.store(scores_, at, weight);
@@ -422,11 +422,11 @@ class AttentionNest {
   NestBufferId rescale_ = 0;
 };
 
-void build(NestContext& ctx) { AttentionNest(ctx).build(); }
+void build_attention(NestContext& ctx) { AttentionNest(ctx).build(); }
 
 }  // namespace
 
 const NestRecipe kAttentionRecipe{
-    .name = "attention", .memory_operands = 0b111, .epilogue = true, .build = build};
+    .name = "attention", .memory_operands = 0b111, .epilogue = true, .build = build_attention};
 
 }  // namespace heddle::jit

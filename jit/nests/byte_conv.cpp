@@ -216,14 +216,16 @@ class CopiedWindowsNest : ByteConvNest {
   SymExpr pitch_;  ///< bytes from one window to the next
 };
 
-void build(NestContext& ctx) {
+void build_byte_conv(NestContext& ctx) {
   if (reads_windows_in_place(ctx)) return build_byte_conv_in_place(ctx);
   CopiedWindowsNest(ctx).build();
 }
 
 }  // namespace
 
-const NestRecipe kPackedInt8ConvRecipe{
-    .name = "packed_int8_conv", .memory_operands = 0b11, .epilogue = true, .build = build};
+const NestRecipe kPackedInt8ConvRecipe{.name = "packed_int8_conv",
+                                       .memory_operands = 0b11,
+                                       .epilogue = true,
+                                       .build = build_byte_conv};
 
 }  // namespace heddle::jit

@@ -11,8 +11,8 @@ namespace heddle::jit {
 
 namespace {
 
-constexpr std::int64_t kTileRows = 32;
-constexpr std::int64_t kTileColumns = 64;
+constexpr std::int64_t kConvTileRows = 32;
+constexpr std::int64_t kConvTileColumns = 64;
 /// Channels of a group's result, and elements of a window, from which on tiles are not mostly empty: below, a thread for each
 /// element does less.
 constexpr std::int64_t kLeastRows = 16;
@@ -89,7 +89,7 @@ class ConvProductNest {
     form.batches = groups;
     form.rows = floordiv(out_[1], groups);
     form.columns = base::product(windows);
-    split_into_tiles(b_, out_, kTileRows, kTileColumns, form);
+    split_into_tiles(b_, out_, kConvTileRows, kConvTileColumns, form);
     row_begin_ = form.row_begin;
     column_begin_ = form.column_begin;
     const SymExpr group = form.batch;
@@ -127,15 +127,15 @@ class ConvProductNest {
   }
 
   void contract(const ProductForm& form, const SymExpr& group) {
-    rows_ = min(kTileRows, form.rows - row_begin_);
-    columns_ = min(kTileColumns, form.columns - column_begin_);
+    rows_ = min(kConvTileRows, form.rows - row_begin_);
+    columns_ = min(kConvTileColumns, form.columns - column_begin_);
     const DType sums = is_of_bytes_ ? DType::I32 : DType::F32;
-    acc_ = b_.add_local(sums, kTileRows * kTileColumns, kTileRows * kTileColumns);
+    acc_ = b_.add_local(sums, kConvTileRows * kConvTileColumns, kConvTileRows * kConvTileColumns);
     const SymExpr& channel = images_.strides[1];
     b_.contract({.acc = acc_,
                  .dtype = sums,
-                 .tile_rows = kTileRows,
-                 .tile_columns = kTileColumns,
+                 .tile_rows = kConvTileRows,
+                 .tile_columns = kConvTileColumns,
                  .rows = rows_,
                  .columns = columns_,
                  .depth = depth(),
@@ -152,7 +152,7 @@ class ConvProductNest {
     const Symbol row = b_.begin_for(rows_, ForStmt::Kind::Serial);
     const SymExpr channel = first_channel_ + SymExpr(row);
     const Symbol column = b_.begin_for(columns_, ForStmt::Kind::Vector);
-    Scalar sum = b_.load(acc_, SymExpr(row) * kTileColumns + SymExpr(column));
+    Scalar sum = b_.load(acc_, SymExpr(row) * kConvTileColumns + SymExpr(column));
     if (biased) {
       const Scalar bias = ctx_.operand(2, std::array{channel});
       sum = b_.apply(ir::ScalarOp::Add, {sum, b_.convert(bias, DType::F32)});

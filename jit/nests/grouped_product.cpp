@@ -19,8 +19,8 @@ namespace {
 
 using ir::ScalarOp;
 
-constexpr std::int64_t kTileRows = 32;
-constexpr std::int64_t kTileColumns = kPanelColumns;
+constexpr std::int64_t kGroupTileRows = 32;
+constexpr std::int64_t kGroupTileColumns = kPanelColumns;
 /// Rows for which a copy of a matrix does not pay.
 constexpr std::int64_t kFewRows = 4;
 
@@ -43,8 +43,8 @@ class GroupedNest {
     form.batches = 1;
     form.rows = rows_;
     form.columns = columns_;
-    const SymExpr slots = ProductGroups::slots(rows_, groups_, kTileRows);
-    const SymExpr column_tiles = ceildiv(columns_, kTileColumns);
+    const SymExpr slots = ProductGroups::slots(rows_, groups_, kGroupTileRows);
+    const SymExpr column_tiles = ceildiv(columns_, kGroupTileColumns);
     const SymExpr extent = column_tiles * slots;
     const Symbol p = b_.new_axis(extent);
     b_.set_parallel(p, extent);
@@ -52,7 +52,7 @@ class GroupedNest {
     const SymExpr slot = mod(p, slots);
     find_rows(slot, form);
     form.column_begin =
-        b_.bind(b_.from_index(floordiv(p, slots) * kTileColumns), 0, columns_ - 1, 0).symbol();
+        b_.bind(b_.from_index(floordiv(p, slots) * kGroupTileColumns), 0, columns_ - 1, 0).symbol();
     multiply(form);
     write(form);
     b_.nest().work = rows_ * columns_ * depth_ * 2;
@@ -64,8 +64,8 @@ class GroupedNest {
   void find_rows(const SymExpr& slot, ProductForm& form) {
     const Scalar none = b_.i64(0);
     const Scalar all = b_.from_index(rows_);
-    const Scalar tile = b_.i64(kTileRows);
-    const Scalar rest = b_.i64(kTileRows - 1);
+    const Scalar tile = b_.i64(kGroupTileRows);
+    const Scalar rest = b_.i64(kGroupTileRows - 1);
     const Scalar wanted = b_.from_index(slot);
     const Scalar beyond = b_.from_index(groups_);
     const Symbol g = b_.begin_for(groups_ + 1, ForStmt::Kind::Serial);
@@ -110,16 +110,17 @@ class GroupedNest {
   }
 
   void multiply(const ProductForm& form) {
-    here_ = min(kTileRows, SymExpr(form.groups->row_end) - SymExpr(form.row_begin));
-    width_ = min(kTileColumns, columns_ - SymExpr(form.column_begin));
+    here_ = min(kGroupTileRows, SymExpr(form.groups->row_end) - SymExpr(form.row_begin));
+    width_ = min(kGroupTileColumns, columns_ - SymExpr(form.column_begin));
     accumulator_ = accumulator_of(ctx_.node().output().dtype);
-    acc_ = b_.add_local(accumulator_, kTileRows * kTileColumns, kTileRows * kTileColumns);
+    acc_ = b_.add_local(accumulator_, kGroupTileRows * kGroupTileColumns,
+                        kGroupTileRows * kGroupTileColumns);
     const TileOperand a{left_.buffer, left_.offset + left_.strides[0] * SymExpr(form.row_begin),
                         left_.strides[0], left_.strides[1]};
     const std::span<const SymExpr> strides = right_.strides;
     const SymExpr matrix = right_.offset + strides[0] * SymExpr(form.batch);
     if (is_packed_) {
-      const SymExpr number = floordiv(form.column_begin, kTileColumns);
+      const SymExpr number = floordiv(form.column_begin, kGroupTileColumns);
       return multiply_parts(form.groups->products, a,
                             {right_.buffer, matrix + strides[1] * number, strides[2], strides[3]});
     }
@@ -134,7 +135,7 @@ class GroupedNest {
   /// Part of the depth by part: many rows share a copy of the matrix's part in the accumulator's dtype, which stays in the
   /// first-level cache, and few read it where it lies.
   void multiply_parts(const SymExpr& products, TileOperand a, TileOperand b) {
-    const Symbol k = b_.begin_for(here_ * kTileColumns, ForStmt::Kind::Vector);
+    const Symbol k = b_.begin_for(here_ * kGroupTileColumns, ForStmt::Kind::Vector);
     b_.store(acc_, k, zero(b_, accumulator_));
     b_.end_for();
     const Symbol part = b_.begin_for(ceildiv(products, kPanelDepth), ForStmt::Kind::Serial);
@@ -161,8 +162,8 @@ class GroupedNest {
   void contract(const SymExpr& depth, TileOperand a, TileOperand b, bool accumulate) {
     b_.contract({.acc = acc_,
                  .dtype = accumulator_,
-                 .tile_rows = kTileRows,
-                 .tile_columns = kTileColumns,
+                 .tile_rows = kGroupTileRows,
+                 .tile_columns = kGroupTileColumns,
                  .rows = here_,
                  .columns = width_,
                  .depth = depth,
@@ -175,7 +176,7 @@ class GroupedNest {
   void write(const ProductForm& form) {
     const Symbol row = b_.begin_for(here_, ForStmt::Kind::Serial);
     const Symbol column = b_.begin_for(width_, ForStmt::Kind::Vector);
-    const Scalar sum = b_.load(acc_, SymExpr(row) * kTileColumns + SymExpr(column));
+    const Scalar sum = b_.load(acc_, SymExpr(row) * kGroupTileColumns + SymExpr(column));
     const Index index = {SymExpr(form.row_begin) + SymExpr(row),
                          SymExpr(form.column_begin) + SymExpr(column)};
     ctx_.result(0, index, b_.convert(sum, ctx_.node().output().dtype));
@@ -193,14 +194,18 @@ class GroupedNest {
   SymExpr here_, width_;  ///< rows and columns of the tile
 };
 
-void build(NestContext& ctx) { GroupedNest(ctx).build(); }
+void build_grouped_product(NestContext& ctx) { GroupedNest(ctx).build(); }
 
 }  // namespace
 
-const NestRecipe kGroupedMatmulRecipe{
-    .name = "grouped_matmul", .memory_operands = 0b111, .epilogue = true, .build = build};
+const NestRecipe kGroupedMatmulRecipe{.name = "grouped_matmul",
+                                      .memory_operands = 0b111,
+                                      .epilogue = true,
+                                      .build = build_grouped_product};
 
-const NestRecipe kPackedGroupedMatmulRecipe{
-    .name = "packed_grouped_matmul", .memory_operands = 0b111, .epilogue = true, .build = build};
+const NestRecipe kPackedGroupedMatmulRecipe{.name = "packed_grouped_matmul",
+                                            .memory_operands = 0b111,
+                                            .epilogue = true,
+                                            .build = build_grouped_product};
 
 }  // namespace heddle::jit

@@ -361,7 +361,7 @@ class MatmulNest {
   SymExpr row_begin_, column_begin_, rows_, columns_;
 };
 
-void build(NestContext& ctx) {
+void build_matmul(NestContext& ctx) {
   if (is_product(ctx))
     build_product(ctx);
   else
@@ -370,21 +370,27 @@ void build(NestContext& ctx) {
 
 }  // namespace
 
-const NestRecipe kDequantisedMatmulRecipe{
-    .name = "dequantised_matmul", .memory_operands = 0b1111, .epilogue = true, .build = build};
+const NestRecipe kDequantisedMatmulRecipe{.name = "dequantised_matmul",
+                                          .memory_operands = 0b1111,
+                                          .epilogue = true,
+                                          .build = build_matmul};
 const NestRecipe kInt8MatmulRecipe{
-    .name = "int8_matmul", .memory_operands = 0b11, .epilogue = true, .build = build};
+    .name = "int8_matmul", .memory_operands = 0b11, .epilogue = true, .build = build_matmul};
 const NestRecipe kMatmulRecipe{
-    .name = "matmul", .memory_operands = 0b11, .epilogue = true, .build = build};
+    .name = "matmul", .memory_operands = 0b11, .epilogue = true, .build = build_matmul};
 const NestRecipe kPackedBf16MatmulRecipe{
-    .name = "packed_bf16_matmul", .memory_operands = 0b11, .epilogue = true, .build = build};
-const NestRecipe kPackedBitsMatmulRecipe{
-    .name = "packed_bits_matmul", .memory_operands = 0b1111, .epilogue = true, .build = build};
-const NestRecipe kFixedBitsMatmulRecipe{
-    .name = "fixed_bits_matmul", .memory_operands = 0b111111, .epilogue = true, .build = build};
+    .name = "packed_bf16_matmul", .memory_operands = 0b11, .epilogue = true, .build = build_matmul};
+const NestRecipe kPackedBitsMatmulRecipe{.name = "packed_bits_matmul",
+                                         .memory_operands = 0b1111,
+                                         .epilogue = true,
+                                         .build = build_matmul};
+const NestRecipe kFixedBitsMatmulRecipe{.name = "fixed_bits_matmul",
+                                        .memory_operands = 0b111111,
+                                        .epilogue = true,
+                                        .build = build_matmul};
 const NestRecipe kPackedInt8MatmulRecipe{
-    .name = "packed_int8_matmul", .memory_operands = 0b11, .epilogue = true, .build = build};
+    .name = "packed_int8_matmul", .memory_operands = 0b11, .epilogue = true, .build = build_matmul};
 const NestRecipe kPackedMatmulRecipe{
-    .name = "packed_matmul", .memory_operands = 0b11, .epilogue = true, .build = build};
+    .name = "packed_matmul", .memory_operands = 0b11, .epilogue = true, .build = build_matmul};
 
 }  // namespace heddle::jit

@@ -14,7 +14,7 @@ namespace {
 
 using ir::ScalarOp;
 
-constexpr std::int64_t kBlock = 256;
+constexpr std::int64_t kMergeBlock = 256;
 
 class MergeNest {
  public:
@@ -28,14 +28,14 @@ class MergeNest {
 
   void build() {
     const std::span<const SymExpr> rows = std::span(sizes_).first(sizes_.size() - 1);
-    const SymExpr blocks = ceildiv(length_, kBlock);
+    const SymExpr blocks = ceildiv(length_, kMergeBlock);
     const SymExpr extent = base::product(rows) * blocks;
     const Symbol p = b_.new_axis(extent);
     b_.set_parallel(p, extent);
     row_ = delinearize(b_.simplify(floordiv(p, blocks)), rows, b_.facts());
-    const SymExpr begin = b_.simplify(mod(p, blocks)) * kBlock;
+    const SymExpr begin = b_.simplify(mod(p, blocks)) * kMergeBlock;
     const SymExpr lane =
-        b_.begin_for(b_.simplify(min(kBlock, length_ - begin)), ForStmt::Kind::Vector);
+        b_.begin_for(b_.simplify(min(kMergeBlock, length_ - begin)), ForStmt::Kind::Vector);
     place(begin + lane);
     b_.end_for();
   }
@@ -88,10 +88,11 @@ class MergeNest {
   Index row_;
 };
 
-void build(NestContext& ctx) { MergeNest(ctx).build(); }
+void build_merge_runs(NestContext& ctx) { MergeNest(ctx).build(); }
 
 }  // namespace
 
-const NestRecipe kMergeRunsRecipe{.name = "merge_runs", .memory_operands = 0b11, .build = build};
+const NestRecipe kMergeRunsRecipe{
+    .name = "merge_runs", .memory_operands = 0b11, .build = build_merge_runs};
 
 }  // namespace heddle::jit

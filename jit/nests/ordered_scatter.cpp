@@ -18,7 +18,7 @@ namespace {
 
 using ir::ScalarOp;
 
-constexpr std::int64_t kBlock = 256;
+constexpr std::int64_t kScatterBlock = 256;
 
 class OrderedScatter {
  public:
@@ -36,12 +36,12 @@ class OrderedScatter {
 
   void build() {
     const SymExpr total = updates_ * width_;
-    const SymExpr extent = ceildiv(total, kBlock);
+    const SymExpr extent = ceildiv(total, kScatterBlock);
     const Symbol p = b_.new_axis(extent);
     b_.set_parallel(p, extent);
-    begin_ = SymExpr(p) * kBlock;
-    lanes_ = b_.simplify(min(kBlock, total - begin_));
-    lengths_ = b_.add_local(DType::I64, kBlock, kBlock);
+    begin_ = SymExpr(p) * kScatterBlock;
+    lanes_ = b_.simplify(min(kScatterBlock, total - begin_));
+    lengths_ = b_.add_local(DType::I64, kScatterBlock, kScatterBlock);
     const SymExpr longest = b_.bind(measure(), 0, updates_, 0);
     update(longest);
   }
@@ -123,11 +123,11 @@ class OrderedScatter {
   NestBufferId lengths_ = 0;  ///< of the block's elements
 };
 
-void build(NestContext& ctx) { OrderedScatter(ctx).build(); }
+void build_ordered_scatter(NestContext& ctx) { OrderedScatter(ctx).build(); }
 
 }  // namespace
 
 const NestRecipe kOrderedScatterRecipe{
-    .name = "ordered_scatter", .memory_operands = 0b110, .build = build};
+    .name = "ordered_scatter", .memory_operands = 0b110, .build = build_ordered_scatter};
 
 }  // namespace heddle::jit

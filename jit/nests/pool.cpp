@@ -142,11 +142,11 @@ class PoolNest {
   std::vector<TapLoop> loops_;
 };
 
-void build(NestContext& ctx) { PoolNest(ctx).build(); }
+void build_pool(NestContext& ctx) { PoolNest(ctx).build(); }
 
 }  // namespace
 
 const NestRecipe kPoolRecipe{
-    .name = "pool", .memory_operands = 0b1, .epilogue = true, .build = build};
+    .name = "pool", .memory_operands = 0b1, .epilogue = true, .build = build_pool};
 
 }  // namespace heddle::jit

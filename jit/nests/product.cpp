@@ -9,8 +9,8 @@ namespace heddle::jit {
 
 namespace {
 
-constexpr std::int64_t kTileRows = 32;
-constexpr std::int64_t kTileColumns = 64;
+constexpr std::int64_t kDeviceTileRows = 32;
+constexpr std::int64_t kDeviceTileColumns = 64;
 
 class ProductNest {
  public:
@@ -39,7 +39,7 @@ class ProductNest {
     form.rows = base::product(std::span(out_).subspan(batch_dims_, rank - 1 - batch_dims_));
     form.columns = out_[rank - 1];
     form.batches = base::product(std::span(out_).first(batch_dims_));
-    split_into_tiles(b_, out_, kTileRows, kTileColumns, form);
+    split_into_tiles(b_, out_, kDeviceTileRows, kDeviceTileColumns, form);
     row_begin_ = form.row_begin;
     column_begin_ = form.column_begin;
     index_ = delinearize(form.batch, std::span(out_).first(batch_dims_), b_.facts());
@@ -65,16 +65,17 @@ class ProductNest {
   }
 
   void contract(const ProductForm& form) {
-    rows_ = min(kTileRows, form.rows - row_begin_);
-    columns_ = min(kTileColumns, form.columns - column_begin_);
+    rows_ = min(kDeviceTileRows, form.rows - row_begin_);
+    columns_ = min(kDeviceTileColumns, form.columns - column_begin_);
     const DType result = ctx_.node().output().dtype;
     const DType dtype = is_floating(result) ? accumulator_of(result) : result;  // bytes: sums wrap
-    acc_ = b_.add_local(dtype, kTileRows * kTileColumns, kTileRows * kTileColumns);
+    acc_ = b_.add_local(dtype, kDeviceTileRows * kDeviceTileColumns,
+                        kDeviceTileRows * kDeviceTileColumns);
     const SymExpr& right_row = right_.strides[right_.strides.size() - 2];
     b_.contract({.acc = acc_,
                  .dtype = dtype,
-                 .tile_rows = kTileRows,
-                 .tile_columns = kTileColumns,
+                 .tile_rows = kDeviceTileRows,
+                 .tile_columns = kDeviceTileColumns,
                  .rows = rows_,
                  .columns = columns_,
                  .depth = depth(),
@@ -117,7 +118,7 @@ class ProductNest {
     const std::size_t rank = out_.size();
     const Symbol row = b_.begin_for(rows_, ForStmt::Kind::Serial);
     const Symbol column = b_.begin_for(columns_, ForStmt::Kind::Vector);
-    const Scalar sum = b_.load(acc_, SymExpr(row) * kTileColumns + SymExpr(column));
+    const Scalar sum = b_.load(acc_, SymExpr(row) * kDeviceTileColumns + SymExpr(column));
     const SymExpr at = row_begin_ + SymExpr(row);
     const Index rows =
         delinearize(at, std::span(out_).subspan(batch_dims_, rank - 1 - batch_dims_), b_.facts());

@@ -27,7 +27,7 @@ namespace {
 
 using ir::ScalarOp;
 
-constexpr std::int64_t kBlock = 64;
+constexpr std::int64_t kScanBlock = 64;
 /// Elements of a column that a thread of CUDA reads before it stores the sums: it waits for memory once.
 constexpr std::int64_t kAtOnce = 8;
 
@@ -49,19 +49,19 @@ class ScanNest {
     const auto inner = sizes.subspan(axis_ + 1);
     if (ctx_.options().target == LowerOptions::Target::Cuda) return side_by_side(outer, inner);
     const SymExpr columns = base::product(inner);
-    const SymExpr blocks = ceildiv(columns, kBlock);
+    const SymExpr blocks = ceildiv(columns, kScanBlock);
     const SymExpr extent = base::product(outer) * blocks;
     const Symbol p = b_.new_axis(extent);
     b_.set_parallel(p, extent);
     const SymExpr row = b_.simplify(floordiv(p, blocks));
-    const SymExpr begin = b_.simplify(mod(p, blocks)) * kBlock;
+    const SymExpr begin = b_.simplify(mod(p, blocks)) * kScanBlock;
     outer_ = delinearize(row, outer, b_.facts());
     if (columns.is_constant(1)) {
       inner_.assign(inner.size(), SymExpr(0));
       scan();
       return;
     }
-    const SymExpr count = min(kBlock, columns - begin);
+    const SymExpr count = min(kScanBlock, columns - begin);
     const Symbol column = b_.begin_for(count, ForStmt::Kind::Vector);
     inner_ = delinearize(begin + SymExpr(column), inner, b_.facts());
     scan();
@@ -74,11 +74,11 @@ class ScanNest {
     ir::Dims sizes(outer.begin(), outer.end());
     sizes.insert(sizes.end(), inner.begin(), inner.end());
     const SymExpr columns = base::product(sizes);
-    const SymExpr extent = ceildiv(columns, kBlock);
+    const SymExpr extent = ceildiv(columns, kScanBlock);
     const Symbol p = b_.new_axis(extent);
     b_.set_parallel(p, extent);
-    const SymExpr begin = SymExpr(p) * kBlock;
-    const Symbol column = b_.begin_for(min(kBlock, columns - begin), ForStmt::Kind::Vector);
+    const SymExpr begin = SymExpr(p) * kScanBlock;
+    const Symbol column = b_.begin_for(min(kScanBlock, columns - begin), ForStmt::Kind::Vector);
     const Index index = delinearize(begin + column, sizes, b_.facts());
     const auto split = index.begin() + static_cast<std::ptrdiff_t>(outer.size());
     outer_.assign(index.begin(), split);
@@ -279,7 +279,7 @@ class RowScan {
   std::array<NestBufferId, 2> totals_{};
 };
 
-void build(NestContext& ctx) {
+void build_scan(NestContext& ctx) {
   const auto sizes = ctx.output_sizes();
   const std::size_t axis = axis_of(ctx);
   const SymExpr columns = base::product(std::span(sizes).subspan(axis + 1));
@@ -292,6 +292,6 @@ void build(NestContext& ctx) {
 
 }  // namespace
 
-const NestRecipe kScanRecipe{.name = "scan", .epilogue = true, .build = build};
+const NestRecipe kScanRecipe{.name = "scan", .epilogue = true, .build = build_scan};
 
 }  // namespace heddle::jit

@@ -226,7 +226,7 @@ class ScatterSlices : ScatterBase {
   std::span<const SymExpr> slice_;
 };
 
-void build(NestContext& ctx) {
+void build_scatter(NestContext& ctx) {
   if (ctx.node().op_name() == "scatter_elements")
     ScatterElements(ctx).build();
   else
@@ -235,6 +235,6 @@ void build(NestContext& ctx) {
 
 }  // namespace
 
-const NestRecipe kScatterRecipe{.name = "scatter", .build = build};
+const NestRecipe kScatterRecipe{.name = "scatter", .build = build_scatter};
 
 }  // namespace heddle::jit

@@ -32,7 +32,7 @@ constexpr std::int64_t kShortRow = 128;
 /// Lists of up to this length are kept sorted by insertion.
 constexpr std::int64_t kShortList = 64;
 /// Elements compared at once with the last of the list.
-constexpr std::int64_t kBlock = 128;
+constexpr std::int64_t kSortBlock = 128;
 /// Longer orders do not lie on the stack.
 constexpr std::int64_t kStackCount = 4096;
 /// Passes for rows of unknown length: more than memory has elements for.
@@ -121,9 +121,9 @@ class SortNest {
     insert(first, first);
     b_.end_for();
     const SymExpr rest = length_ - wanted_;
-    const SymExpr blocks = ceildiv(rest, kBlock);
-    const SymExpr begin = SymExpr(b_.begin_for(blocks, ForStmt::Kind::Serial)) * kBlock;
-    const SymExpr count = b_.simplify(min(kBlock, rest - begin));
+    const SymExpr blocks = ceildiv(rest, kSortBlock);
+    const SymExpr begin = SymExpr(b_.begin_for(blocks, ForStmt::Kind::Serial)) * kSortBlock;
+    const SymExpr count = b_.simplify(min(kSortBlock, rest - begin));
     const Scalar last = b_.load(best_, wanted_ - 1);
     const SymExpr i = b_.begin_for(count, ForStmt::Kind::Vector);
     const Scalar better = before(key(begin + wanted_ + i), last);
@@ -242,10 +242,10 @@ class SortNest {
   std::int64_t wanted_ = 0;  ///< entries of the list
 };
 
-void build(NestContext& ctx) { SortNest(ctx).build(); }
+void build_sort(NestContext& ctx) { SortNest(ctx).build(); }
 
 }  // namespace
 
-const NestRecipe kSortRecipe{.name = "sort", .memory_operands = 0b1, .build = build};
+const NestRecipe kSortRecipe{.name = "sort", .memory_operands = 0b1, .build = build_sort};
 
 }  // namespace heddle::jit

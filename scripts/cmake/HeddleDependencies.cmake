@@ -12,7 +12,7 @@ target_link_libraries(heddle_xxhash INTERFACE ${HEDDLE_XXHASH_LIBRARY})
 # What the command, the tests and the benchmarks need besides; without it they are not built.
 find_package(nlohmann_json CONFIG QUIET)
 
-# LLVM's include path is given to single sources (see heddle_use_llvm), never to a target.
+# LLVM's include path is given to one target (see heddle_use_llvm) and to none that links it.
 if(HEDDLE_WITH_LLVM)
   find_package(LLVM 19.1 REQUIRED CONFIG HINTS /usr/lib/llvm-19)
   llvm_map_components_to_libnames(HEDDLE_LLVM_LIBRARIES
@@ -32,16 +32,12 @@ if(HEDDLE_WITH_ONNX)
   find_library(HEDDLE_PROTOBUF_LITE protobuf-lite REQUIRED)
 endif()
 
-# Gives `sources` of `target` LLVM's headers. They are compiled without type information, as
+# Gives the sources of `target` LLVM's headers. They are compiled without type information, as
 # LLVM itself is, so that classes may derive from LLVM's.
 function(heddle_use_llvm target)
-  if(NOT ARGN)
-    return()
-  endif()
   separate_arguments(definitions NATIVE_COMMAND "${LLVM_DEFINITIONS}")
-  set_source_files_properties(${ARGN} PROPERTIES
-    COMPILE_OPTIONS "-isystem${LLVM_INCLUDE_DIRS};-fno-rtti;-DNDEBUG;${definitions}")
-  target_link_libraries(${target} PRIVATE ${HEDDLE_LLVM_LIBRARIES})
+  target_include_directories(${target} SYSTEM PRIVATE ${LLVM_INCLUDE_DIRS})
+  target_compile_options(${target} PRIVATE -fno-rtti -DNDEBUG ${definitions})
 endfunction()
 
 function(heddle_use_onednn target)

@@ -49,11 +49,24 @@ endfunction()
 # of the time.
 set(HEDDLE_RUNS_ONCE $<$<CONFIG:Release>:-O1>)
 
-# The same for sources of this directory whose paths match `pattern`.
-function(heddle_runs_once pattern)
-  set(once ${ARGN})
-  list(FILTER once INCLUDE REGEX ${pattern})
-  set_property(SOURCE ${once} APPEND PROPERTY COMPILE_OPTIONS ${HEDDLE_RUNS_ONCE})
+# All of `target` runs once, but for the sources of this directory whose paths match `pattern`.
+function(heddle_runs_once target)
+  cmake_parse_arguments(arg "" "EXCEPT" "" ${ARGN})
+  target_compile_options(${target} PRIVATE ${HEDDLE_RUNS_ONCE})
+  if(arg_EXCEPT)
+    get_target_property(hot ${target} SOURCES)
+    list(FILTER hot INCLUDE REGEX ${arg_EXCEPT})
+    set_property(SOURCE ${hot} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O2>)
+    # GCC 12 crashes on a header that it precompiled at another level.
+    set_property(SOURCE ${hot} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
+  endif()
+endfunction()
+
+# Compiles the sources of `target` in batches, which share what they read of headers and instantiate of templates: more
+# than half of what there is to compile. Those with options of their own stay alone.
+function(heddle_batch target size)
+  set_target_properties(${target} PROPERTIES
+    UNITY_BUILD ${HEDDLE_UNITY} UNITY_BUILD_BATCH_SIZE ${size})
 endfunction()
 
 # What most sources of the product read of the standard library.

@@ -8,6 +8,7 @@ option(HEDDLE_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(HEDDLE_BUILD_BENCH "Build the microbenchmarks" ${PROJECT_IS_TOP_LEVEL})
 option(HEDDLE_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
 option(HEDDLE_GPU_SUITE "Build what scripts/gpu_bundle packs, without LLVM too" OFF)
+option(HEDDLE_UNITY "Compile sources in batches" ON)
 option(HEDDLE_GROUP_TESTS "Register each test binary as one test instead of one per case" OFF)
 set(HEDDLE_SANITIZE "" CACHE STRING "Sanitizers to build with: address,undefined or thread")
 

@@ -157,8 +157,7 @@ ir::Graph merge_across_marks(const ir::Graph& graph) {
   return ir::rewrite(graph,
                      [&](ir::Rewriter& rewriter,
                          const ir::NodePtr& node) -> std::optional<std::vector<ir::Value>> {
-                       const bool is_input =
-                           node->op_name() == "input" || node->op_name() == "param";
+                       const bool is_input = node->is_argument();
                        if (is_input || node->outputs().size() != 1 || !node->op().pure) return {};
                        const std::vector<ir::Value> operands = rewriter.map(node->inputs());
                        auto& same = seen[{node->op_name(), operands}];

@@ -37,6 +37,7 @@ HEDDLE_API DType dtype_from_name(std::string_view name);
 constexpr bool is_floating(DType d) {
   return d == DType::F32 || d == DType::F64 || d == DType::F16 || d == DType::BF16;
 }
+constexpr bool is_byte(DType d) { return d == DType::U8 || d == DType::I8; }
 constexpr bool is_integer(DType d) { return !is_floating(d) && d != DType::Bool; }
 constexpr bool is_signed(DType d) { return d != DType::U8 && d != DType::Bool; }
 
