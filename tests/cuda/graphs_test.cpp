@@ -18,22 +18,13 @@ using test::Json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// Three branches that read what the host sent, and a result that needs them all: kernels that do not
-/// fuse into one.
-std::vector<Tensor> branches(const Tensor& x, const Tensor& y, const Tensor& z) {
-  const Tensor a = matmul(softmax(matmul(x, y), -1), x);
-  const Tensor b = matmul(softmax(matmul(y, z), -1), y);
-  const Tensor c = matmul(softmax(matmul(z, x), -1), z);
-  return {matmul(matmul(a, b), c), cumsum(b, 0)};
-}
-
 std::vector<Tensor> inputs(std::int64_t n = 6) {
   return {counted(f32, {n, n}), counted(f32, {n, n}, 1), counted(f32, {n, n}, 2)};
 }
 
 TEST(CudaGraphs, EveryInterleavingGivesTheBitsOfStreams) {
-  Engine streams(branches, on_cuda(4, false));
-  Engine graphs(branches, on_cuda(4, true));
+  Engine streams(three_branches, on_cuda(4, false));
+  Engine graphs(three_branches, on_cuda(4, true));
   const std::vector<Tensor> want = streams.run(inputs());
   for (unsigned long seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE(seed);
@@ -50,8 +41,8 @@ TEST(CudaGraphs, EveryInterleavingGivesTheBitsOfStreams) {
 
 /// Copies of 6400 bytes; the simulated device takes pitches of 4096 at most, real ones of 2 GiB.
 TEST(CudaGraphs, CopiesMayBeLongerThanAPitch) {
-  Engine engine(branches, on_cuda(4, true));
-  Engine reference(branches, {.device = Device::reference()});
+  Engine engine(three_branches, on_cuda(4, true));
+  Engine reference(three_branches, {.device = Device::reference()});
   const std::vector<Tensor> want = reference.run(inputs(40));
   for (int repeat = 0; repeat < 3; ++repeat) {
     std::vector<Tensor> got = {Tensor::empty(f32, {40, 40}), Tensor::empty(f32, {40, 40})};
@@ -63,7 +54,7 @@ TEST(CudaGraphs, CopiesMayBeLongerThanAPitch) {
 
 TEST(CudaGraphs, ACachedCallIsFewCallsOfTheDriver) {
   if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
-  Engine engine(branches, on_cuda(4, true));
+  Engine engine(three_branches, on_cuda(4, true));
   std::vector<Tensor> on_device;
   for (const Tensor& input : inputs()) on_device.push_back(input.to(cuda_device()));
   std::vector<Tensor> outputs = engine.run(on_device);
@@ -76,8 +67,8 @@ TEST(CudaGraphs, ACachedCallIsFewCallsOfTheDriver) {
 }
 
 TEST(CudaGraphs, AddressesAndSizesAreUpdatedInPlace) {
-  Engine engine(branches, on_cuda(4, true));
-  Engine reference(branches, {.device = Device::reference()});
+  Engine engine(three_branches, on_cuda(4, true));
+  Engine reference(three_branches, {.device = Device::reference()});
   const auto check = [&](std::int64_t n) {
     SCOPED_TRACE(n);
     std::vector<Tensor> on_device;
@@ -236,8 +227,8 @@ TEST(CudaGraphs, AreTurnedOffByOptionAndEnvironment) {
 }
 
 TEST(CudaGraphs, EachRequestInFlightHasItsOwn) {
-  Engine engine(branches, on_cuda(4, true));
-  Engine reference(branches, {.device = Device::reference()});
+  Engine engine(three_branches, on_cuda(4, true));
+  Engine reference(three_branches, {.device = Device::reference()});
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
@@ -262,7 +253,7 @@ TEST(CudaGraphs, AnEdgeThatIsLeftOutIsNoticed) {
   unsigned long edges = 0;
   unsigned long ends = 0;
   {
-    Engine engine(branches, on_cuda(4, true));
+    Engine engine(three_branches, on_cuda(4, true));
     engine.run_into(inputs(), outputs);
     control().skip_edge(0);
     engine.run_into(inputs(), outputs);
@@ -278,7 +269,7 @@ TEST(CudaGraphs, AnEdgeThatIsLeftOutIsNoticed) {
     for (const unsigned long seed : {0ul, 1ul, 5ul}) {
       SCOPED_TRACE("edge " + std::to_string(n) + " of " + std::to_string(edges) + ", seed " +
                    std::to_string(seed));
-      Engine engine(branches, on_cuda(4, true));
+      Engine engine(three_branches, on_cuda(4, true));
       engine.run_into(inputs(), outputs);
       interleave(seed);
       control().skip_edge(n);

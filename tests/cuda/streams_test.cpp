@@ -9,24 +9,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// Three branches that read what the host sent, and a result that needs them all: kernels that do not
-/// fuse into one.
-std::vector<Tensor> branches(const Tensor& x, const Tensor& y, const Tensor& z) {
-  const Tensor a = matmul(softmax(matmul(x, y), -1), x);
-  const Tensor b = matmul(softmax(matmul(y, z), -1), y);
-  const Tensor c = matmul(softmax(matmul(z, x), -1), z);
-  return {matmul(matmul(a, b), c), cumsum(b, 0)};
-}
-
 std::vector<Tensor> inputs() {
   return {counted(f32, {6, 6}), counted(f32, {6, 6}, 1), counted(f32, {6, 6}, 2)};
 }
 
 TEST(CudaStreams, EveryInterleavingGivesTheSameBits) {
-  Engine one(branches, on_cuda(1, false));
-  Engine many(branches, on_cuda(4, false));
+  Engine one(three_branches, on_cuda(1, false));
+  Engine many(three_branches, on_cuda(4, false));
   const std::vector<Tensor> want = one.run(inputs());
-  Engine reference(branches, {.device = Device::reference()});
+  Engine reference(three_branches, {.device = Device::reference()});
   expect_near(want[0], reference.run(inputs())[0], 1e-5);
   for (unsigned long seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE(seed);
@@ -40,7 +31,7 @@ TEST(CudaStreams, EveryInterleavingGivesTheSameBits) {
 
 TEST(CudaStreams, OneStreamWaitsForNothing) {
   if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
-  Engine engine(branches, on_cuda(1, false));
+  Engine engine(three_branches, on_cuda(1, false));
   std::vector<Tensor> on_device = inputs();
   for (Tensor& input : on_device) input = input.to(cuda_device());
   control().skip_wait(0);
@@ -112,7 +103,7 @@ void expect_every_wait_is_needed(F f, const EngineOptions& options, unsigned lon
 /// Mutation: every interleaving but those of one stream notices.
 TEST(CudaStreams, AWaitThatIsLeftOutIsNoticed) {
   if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
-  expect_every_wait_is_needed(branches, on_cuda(4, false), 5, 1);
+  expect_every_wait_is_needed(three_branches, on_cuda(4, false), 5, 1);
 }
 
 TEST(CudaStreams, AWaitForACopyThatIsLeftOutIsNoticed) {

@@ -52,6 +52,15 @@ inline EngineOptions on_cuda(int streams = 0, std::optional<bool> graphs = {}) {
   return options;
 }
 
+/// Three branches that read what the host sent, and a result that needs them all: kernels that do not
+/// fuse into one.
+inline std::vector<Tensor> three_branches(const Tensor& x, const Tensor& y, const Tensor& z) {
+  const Tensor a = matmul(softmax(matmul(x, y), -1), x);
+  const Tensor b = matmul(softmax(matmul(y, z), -1), y);
+  const Tensor c = matmul(softmax(matmul(z, x), -1), z);
+  return {matmul(matmul(a, b), c), cumsum(b, 0)};
+}
+
 /// Small numbers that differ; integers from 0 to 2.
 inline Tensor counted(DType dtype, Sizes sizes, int start = 0) {
   Tensor tensor = Tensor::empty(dtype, std::move(sizes));

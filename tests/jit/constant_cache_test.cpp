@@ -18,8 +18,8 @@ namespace heddle::jit {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 constexpr std::uint64_t kCap = std::uint64_t{1} << 30;
 

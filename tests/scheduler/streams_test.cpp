@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 /// Steps with these predecessors; step k makes buffer k of 64 bytes and reads those of its predecessors.
-ir::ScheduleRecord record_of(const std::vector<std::vector<ir::StepId>>& predecessors) {
+ir::ScheduleRecord kernels_after(const std::vector<std::vector<ir::StepId>>& predecessors) {
   ir::ScheduleRecord record;
   for (ir::StepId k = 0; k < predecessors.size(); ++k) {
     ir::PlanBuffer buffer;
@@ -37,7 +37,7 @@ ir::ScheduleRecord record_of(const std::vector<std::vector<ir::StepId>>& predece
 }
 
 TEST(Streams, AChainNeedsNoEvent) {
-  const StreamPlan plan = assign_streams(record_of({{}, {0}, {1}, {2}}), 4);
+  const StreamPlan plan = assign_streams(kernels_after({{}, {0}, {1}, {2}}), 4);
   EXPECT_EQ(plan.streams, 1u);
   EXPECT_EQ(plan.event_waits(), 0u);
   EXPECT_THAT(plan.joins, IsEmpty());
@@ -45,7 +45,7 @@ TEST(Streams, AChainNeedsNoEvent) {
 
 // 0 -> 1 -> 3, 0 -> 2 -> 3: two streams, an event where they part and one where they meet.
 TEST(Streams, ADiamondNeedsTwoEvents) {
-  const StreamPlan plan = assign_streams(record_of({{}, {0}, {0}, {1, 2}}), 4);
+  const StreamPlan plan = assign_streams(kernels_after({{}, {0}, {0}, {1, 2}}), 4);
   EXPECT_EQ(plan.streams, 2u);
   EXPECT_EQ(plan.event_waits(), 2u);
   EXPECT_NE(plan.stream_of[1], plan.stream_of[2]);
@@ -54,7 +54,7 @@ TEST(Streams, ADiamondNeedsTwoEvents) {
 }
 
 TEST(Streams, IndependentChainsRunSideBySideAndAreJoined) {
-  const StreamPlan plan = assign_streams(record_of({{}, {0}, {}, {2}, {}, {4}}), 4);
+  const StreamPlan plan = assign_streams(kernels_after({{}, {0}, {}, {2}, {}, {4}}), 4);
   EXPECT_THAT(plan.stream_of, ElementsAre(2, 2, 1, 1, 0, 0));
   EXPECT_EQ(plan.event_waits(), 0u);
   EXPECT_THAT(plan.joins, ElementsAre(3, 1));
@@ -62,12 +62,12 @@ TEST(Streams, IndependentChainsRunSideBySideAndAreJoined) {
 
 TEST(Streams, EdgesThatOthersImplyNeedNoEvent) {
   // 2 and 3 both need 0; 3 follows 2.
-  const StreamPlan plan = assign_streams(record_of({{}, {}, {0, 1}, {0, 1, 2}}), 4);
+  const StreamPlan plan = assign_streams(kernels_after({{}, {}, {0, 1}, {0, 1, 2}}), 4);
   EXPECT_EQ(plan.event_waits(), 1u);
 }
 
 TEST(Streams, PinnedStepsAreWhereTheyArePut) {
-  const ir::ScheduleRecord record = record_of({{}, {0}, {1}, {2}});
+  const ir::ScheduleRecord record = kernels_after({{}, {0}, {1}, {2}});
   const std::optional<std::uint32_t> pins[] = {std::nullopt, 2, std::nullopt, 5};
   const StreamPlan plan = assign_streams(record, 3, pins);
   EXPECT_THAT(plan.stream_of, ElementsAre(0, 2, 0, 2));  // 5 is 2 of three
@@ -79,7 +79,7 @@ TEST(Streams, PinnedStepsAreWhereTheyArePut) {
 
 TEST(Streams, NoMoreStreamsThanAllowed) {
   for (const std::uint32_t most : {1u, 2u, 3u}) {
-    const auto record = record_of({{}, {}, {}, {}, {0}, {1}, {2}, {3}, {4, 5, 6, 7}});
+    const auto record = kernels_after({{}, {}, {}, {}, {0}, {1}, {2}, {3}, {4, 5, 6, 7}});
     const StreamPlan plan = assign_streams(record, most);
     EXPECT_EQ(plan.streams, most);
     EXPECT_NO_THROW(check(record, plan));
@@ -93,7 +93,7 @@ ir::ScheduleRecord random_record(std::uint32_t seed) {
   for (ir::StepId k = 1; k < count; ++k)
     for (ir::StepId from = 0; from < k; ++from)
       if (random() % 100 < 12) predecessors[k].push_back(from);
-  return record_of(predecessors);
+  return kernels_after(predecessors);
 }
 
 TEST(Streams, RandomSchedulesKeepEveryEdgeAndEachWaitIsNeeded) {
@@ -145,7 +145,7 @@ TEST(Streams, ManyStepsKeepEveryEdge) {
   for (ir::StepId k = 1; k < predecessors.size(); ++k)
     for (int n = 0; n < 3; ++n, ++edges)
       predecessors[k].push_back(k - 1 - static_cast<ir::StepId>(random() % std::min(k, 40u)));
-  const ir::ScheduleRecord record = record_of(predecessors);
+  const ir::ScheduleRecord record = kernels_after(predecessors);
   const StreamPlan plan = assign_streams(record, 4);
   ASSERT_NO_THROW(check(record, plan));
   EXPECT_EQ(plan.streams, 4u);
@@ -161,7 +161,7 @@ TEST(Streams, ManyStepsKeepEveryEdge) {
 
 // Two chains side by side: what a single order would let share bytes, streams do not.
 TEST(Streams, APlanForOneStreamDoesNotServeTwo) {
-  const ir::ScheduleRecord record = record_of({{}, {0}, {}, {2}});
+  const ir::ScheduleRecord record = kernels_after({{}, {0}, {}, {2}});
   const StreamPlan plan = assign_streams(record, 2);
   const std::vector<std::uint32_t> stages = {0, 1, 2, 3};
   const memory::MemoryPlan one = memory::Planner(record, stages, {}).bind({});

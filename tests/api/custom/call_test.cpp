@@ -11,11 +11,8 @@ using testing::ElementsAre;
 
 namespace {
 
+using heddle::test::numbers;
 using heddle::testing::text_of;
-
-hd::Tensor numbers(std::initializer_list<float> values) {
-  return hd::Tensor::of<float>(values, {static_cast<std::int64_t>(values.size())});
-}
 
 hd::EngineOptions on(hd::Device device) {
   hd::EngineOptions options;

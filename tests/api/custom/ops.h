@@ -2,11 +2,16 @@
 #pragma once
 
 #include <cstring>
+#include <initializer_list>
 #include <string>
 
 #include "heddle/heddle.h"
 
 namespace heddle::test {
+
+inline Tensor numbers(std::initializer_list<float> values) {
+  return Tensor::of<float>(values, {static_cast<std::int64_t>(values.size())});
+}
 
 /// `count` numbers of a row-major or strided f32 tensor, through its strides.
 inline float& element(const KernelTensor& tensor, std::int64_t position) {

@@ -11,9 +11,7 @@ using testing::ElementsAre;
 
 namespace {
 
-hd::Tensor numbers(std::initializer_list<float> values) {
-  return hd::Tensor::of<float>(values, {static_cast<std::int64_t>(values.size())});
-}
+using heddle::test::numbers;
 
 struct Missed {
   std::int64_t count, bytes;

@@ -21,7 +21,7 @@ Literal rows_of(const Literal& x, std::int64_t begin, std::int64_t end) {
                     {"stride", ir::Dims{1, 1}}}});
 }
 
-Literal matrix(const Literal& w, std::int64_t g) {
+Literal matrix_of(const Literal& w, std::int64_t g) {
   const std::int64_t k = w.sizes()[1];
   const std::int64_t m = w.sizes()[2];
   return w.contiguous().view({k, m}, {m, 1}, g * k * m);
@@ -35,7 +35,7 @@ TEST(GroupedMatmul, EachGroupIsAProductOfItsOwn) {
     std::int64_t begin = 0;
     for (const auto& [group, end] : {std::pair<std::int64_t, std::int64_t>{0, 2}, {1, 3}, {2, 7}}) {
       expect_same(rows_of(result, begin, end),
-                  value_of({"matmul", {rows_of(x, begin, end), matrix(w, group)}}));
+                  value_of({"matmul", {rows_of(x, begin, end), matrix_of(w, group)}}));
       begin = end;
     }
   }
