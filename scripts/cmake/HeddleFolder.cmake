@@ -20,6 +20,13 @@ function(heddle_sources result folder)
   set(${result} ${sources} PARENT_SCOPE)
 endfunction()
 
+# Compiles the sources of `target` in batches, which share what they read of headers and instantiate of templates: more
+# than half of what there is to compile. Those with options of their own stay alone.
+function(heddle_batch target size)
+  set_target_properties(${target} PROPERTIES
+    UNITY_BUILD ${HEDDLE_UNITY} UNITY_BUILD_BATCH_SIZE ${size})
+endfunction()
+
 # A static library heddle_<name> of `SOURCES`, seeing its own folder `PATH` and what it `LINKS`.
 # A folder without sources still has a target, so that others can name it.
 function(heddle_folder name)
@@ -60,13 +67,6 @@ function(heddle_runs_once target)
     # GCC 12 crashes on a header that it precompiled at another level.
     set_property(SOURCE ${hot} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
   endif()
-endfunction()
-
-# Compiles the sources of `target` in batches, which share what they read of headers and instantiate of templates: more
-# than half of what there is to compile. Those with options of their own stay alone.
-function(heddle_batch target size)
-  set_target_properties(${target} PROPERTIES
-    UNITY_BUILD ${HEDDLE_UNITY} UNITY_BUILD_BATCH_SIZE ${size})
 endfunction()
 
 # What most sources of the product read of the standard library.
