@@ -32,7 +32,7 @@ bool is_op(Value value, std::string_view name) { return value.node->op_name() ==
 bool is_view(Value value) { return is_op(value, "permute") || is_op(value, "reshape"); }
 
 /// Bytes less zero points, times scales, and the views through which that is read.
-struct Factors {
+struct DequantisedOperand {
   Value bytes, zero, scale;        ///< no zero: 0
   bool byte_zero = true;           ///< zero points are bytes; else any reals
   std::vector<const Node*> views;  ///< the outermost first
@@ -52,7 +52,7 @@ class Reader {
     made_.nodes.push_back(value.node);
     made_.scale_views = made_.views.size();
     for (const std::size_t k : {std::size_t{0}, std::size_t{1}}) {
-      const Factors before = made_;
+      const DequantisedOperand before = made_;
       made_.scale = value.node->input(1 - k);
       const Value real = value.node->input(k);
       found_ = is_real(made_.scale.meta().dtype) && take_real(real, value);
@@ -61,7 +61,9 @@ class Reader {
     }
   }
 
-  std::optional<Factors> found() const { return found_ ? std::optional(made_) : std::nullopt; }
+  std::optional<DequantisedOperand> found() const {
+    return found_ ? std::optional(made_) : std::nullopt;
+  }
 
  private:
   Value behind_views(Value value) {
@@ -126,7 +128,7 @@ class Reader {
     return true;
   }
 
-  Factors made_;
+  DequantisedOperand made_;
   bool found_ = false;
 };
 
@@ -264,7 +266,7 @@ class DequantisedConverter {
 
  private:
   /// Whether all that stands for the matrix is the same in each run, and worth it, and its product not one of bytes.
-  bool stays_packed(const Node& node, const Factors& found) {
+  bool stays_packed(const Node& node, const DequantisedOperand& found) {
     for (const Value part : {found.bytes, found.scale, found.zero})
       if (part && !fixed_.contains(part.node)) return false;
     return on_cpu_ ? takes_bits_product(found.bytes, node.input(1)) && !byte_product_of(node)
@@ -278,7 +280,7 @@ class DequantisedConverter {
     std::int64_t group = 0;
   };
   /// @param middle  whether zero points are left out that panels of words take off anyway
-  std::optional<Parts> parts(const Node& node, const Factors& found, bool middle) const {
+  std::optional<Parts> parts(const Node& node, const DequantisedOperand& found, bool middle) const {
     const Dims& whole = node.input(1).meta().sizes;
     const std::span<const Node* const> views = found.views;
     Parts made{.scale = as_it_lies(found.scale, is_real), .zero = {}, .scales = {}, .zeros = {}};
@@ -292,7 +294,7 @@ class DequantisedConverter {
   }
 
   /// The matrix as it lies, through the views.
-  static Value numbers(ir::Rewriter& rewriter, const Factors& found) {
+  static Value numbers(ir::Rewriter& rewriter, const DequantisedOperand& found) {
     Value bytes = rewriter.map(found.bytes);
     for (std::size_t k = found.views.size(); k-- > 0;)
       bytes = rewriter.builder()
@@ -302,7 +304,7 @@ class DequantisedConverter {
   }
 
   std::optional<std::vector<Value>> bits_product(ir::Rewriter& rewriter, const Node& node,
-                                                 const Factors& found) {
+                                                 const DequantisedOperand& found) {
     const auto beside = parts(node, found, true);
     if (!beside) return {};
     GraphBuilder& b = rewriter.builder();
@@ -322,7 +324,7 @@ class DequantisedConverter {
   }
 
   std::optional<std::vector<Value>> bytes_product(ir::Rewriter& rewriter, const Node& node,
-                                                  const Factors& found) const {
+                                                  const DequantisedOperand& found) const {
     const auto beside = parts(node, found, false);
     if (!beside) return {};
     GraphBuilder& b = rewriter.builder();
@@ -348,7 +350,7 @@ class DequantisedConverter {
   }
 
   /// Whether the zero points are those that panels of words take off anyway.
-  static bool is_middle(const Factors& found) {
+  static bool is_middle(const DequantisedOperand& found) {
     Value zero = found.zero;
     while (is_view(zero) || is_op(zero, "convert")) zero = zero.node->input(0);
     const auto splat = splat_of(*zero.node);
