@@ -4,6 +4,8 @@
 #include <llvm/Analysis/AssumptionCache.h>
 #include <llvm/Analysis/TargetLibraryInfo.h>
 #include <llvm/Analysis/TargetTransformInfo.h>
+#include <llvm/CodeGen/Passes.h>
+#include <llvm/CodeGen/RegAllocRegistry.h>
 #include <llvm/Config/llvm-config.h>
 #include <llvm/IR/Dominators.h>
 #include <llvm/IR/IRBuilder.h>
@@ -39,6 +41,18 @@ namespace {
   throw CompileError({.what = "LLVM: " + what, .where = name, .expected = {}, .got = {}});
 }
 
+/// How registers are allocated: quickly for kernels, whose inner loops keep little; well for functions of vector math, which keep
+/// as much as there are registers, take half the time so, and are compiled once for all kernels.
+enum class Registers : std::uint8_t { Quickly, Well };
+
+/// Of what this thread emits now: LLVM asks one function of the process for every allocator.
+thread_local Registers registers_now = Registers::Quickly;
+
+llvm::FunctionPass* make_register_allocator() {
+  return registers_now == Registers::Well ? llvm::createGreedyRegisterAllocator()
+                                          : llvm::createBasicRegisterAllocator();
+}
+
 void initialize_once() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -48,8 +62,9 @@ void initialize_once() {
     // simple already, and the order of instructions is left to the processor. LLVM is our own copy, so
     // its options are nobody else's.
     constexpr const char* kOptions[] = {"heddle", "-disable-lsr", "-enable-misched=false",
-                                        "-post-RA-scheduler=false", "-regalloc=basic"};
+                                        "-post-RA-scheduler=false"};
     llvm::cl::ParseCommandLineOptions(std::size(kOptions), kOptions, {}, &llvm::nulls());
+    llvm::RegisterRegAlloc::setDefault(make_register_allocator);
   });
 }
 
@@ -166,9 +181,11 @@ namespace {
 /// A module for one object, filled by the caller, and what it takes to compile it.
 class ModuleCompile {
  public:
-  ModuleCompile(const std::string& name, const CodegenTarget& target, CodegenTexts* texts)
+  ModuleCompile(const std::string& name, const CodegenTarget& target, CodegenTexts* texts,
+                Registers registers = Registers::Quickly)
       : target_(target),
         texts_(texts),
+        registers_(registers),
         machine_(MachinePool::shared().take(target)),
         module_(name, context_),
         builder_(context_) {
@@ -195,17 +212,23 @@ class ModuleCompile {
       texts_->optimized = text_of(module_);
       if (texts_->want_assembly) {
         const auto copy = llvm::CloneModule(module_);
-        texts_->assembly = emit_file(*copy, *machine_, llvm::CodeGenFileType::AssemblyFile);
+        texts_->assembly = emit(*copy, llvm::CodeGenFileType::AssemblyFile);
       }
     }
-    std::string object = emit_file(module_, *machine_, llvm::CodeGenFileType::ObjectFile);
+    std::string object = emit(module_, llvm::CodeGenFileType::ObjectFile);
     MachinePool::shared().give_back(target_, std::move(machine_));
     return object;
   }
 
  private:
+  std::string emit(llvm::Module& module, llvm::CodeGenFileType type) {
+    registers_now = registers_;
+    return emit_file(module, *machine_, type);
+  }
+
   const CodegenTarget& target_;
   CodegenTexts* texts_;
+  Registers registers_;
   MachinePool::Machine machine_;
   llvm::LLVMContext context_;
   llvm::Module module_;
@@ -225,7 +248,7 @@ std::string compile_math_object(const std::string& symbol, const CodegenTarget& 
   initialize_once();
   const auto function = MathFunction::of_symbol(symbol);
   if (!function) fail(symbol, "there is no such function of vector math");
-  ModuleCompile compile(symbol, target, nullptr);
+  ModuleCompile compile(symbol, target, nullptr, Registers::Well);
   define_math(compile.module(), compile.builder(), target, *function);
   return compile.object();
 }
