@@ -107,6 +107,35 @@ double seconds_for(const CpuKernel& kernel, std::int64_t count, int repeats) {
   return best;
 }
 
+/// One function of vector math, of x or of x and y, over what stays in the second-level cache.
+template <ScalarOp op>
+Scalar function_of(NestBuilder& b, Scalar x, Scalar y) {
+  if (op == ScalarOp::Pow || op == ScalarOp::Atan2) return b.apply(op, {x, y});
+  return b.apply(op, {x});
+}
+
+void math(benchmark::State& state, Chain chain) {
+  std::int64_t count = 1 << 15;
+  const CpuKernelPtr kernel = service().compile(pointwise_nest(chain));
+  Arrays arrays(count);
+  std::int32_t status = 0;
+  for (auto _ : state) kernel->entry(arrays.buffers(), &count, 0, count / 4096, nullptr, &status);
+  state.counters["elements"] =
+      benchmark::Counter(static_cast<double>(count), benchmark::Counter::kIsIterationInvariantRate);
+}
+BENCHMARK_CAPTURE(math, exp, function_of<ScalarOp::Exp>);
+BENCHMARK_CAPTURE(math, log, function_of<ScalarOp::Log>);
+BENCHMARK_CAPTURE(math, log2, function_of<ScalarOp::Log2>);
+BENCHMARK_CAPTURE(math, log1p, function_of<ScalarOp::Log1p>);
+BENCHMARK_CAPTURE(math, tanh, function_of<ScalarOp::Tanh>);
+BENCHMARK_CAPTURE(math, erf, function_of<ScalarOp::Erf>);
+BENCHMARK_CAPTURE(math, sigmoid, function_of<ScalarOp::Sigmoid>);
+BENCHMARK_CAPTURE(math, sin, function_of<ScalarOp::Sin>);
+BENCHMARK_CAPTURE(math, asin, function_of<ScalarOp::Asin>);
+BENCHMARK_CAPTURE(math, atan, function_of<ScalarOp::Atan>);
+BENCHMARK_CAPTURE(math, pow, function_of<ScalarOp::Pow>);
+BENCHMARK_CAPTURE(math, atan2, function_of<ScalarOp::Atan2>);
+
 /// Time over the time that the same arithmetic takes on data that stays in the first-level cache.
 void pointwise(benchmark::State& state, Chain chain) {
   const std::int64_t count = state.range(0);

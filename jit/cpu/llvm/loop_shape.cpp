@@ -5,6 +5,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "jit/cpu/llvm/scalar_emitter.h"
+
 namespace heddle::jit::cpu {
 namespace {
 
@@ -25,18 +27,19 @@ bool calls_lanes(ScalarOp op, DType dtype) {
     case ScalarOp::Tanh:
     case ScalarOp::Erf:
     case ScalarOp::Sigmoid:
-      return dtype == DType::F64;
-    case ScalarOp::Tan:
     case ScalarOp::Asin:
     case ScalarOp::Acos:
     case ScalarOp::Atan:
+    case ScalarOp::Atan2:
+      return dtype == DType::F64;
+    case ScalarOp::Pow:
+      return !is_floating(dtype) || dtype == DType::F64;
+    case ScalarOp::Tan:
     case ScalarOp::Sinh:
     case ScalarOp::Cosh:
     case ScalarOp::Asinh:
     case ScalarOp::Acosh:
     case ScalarOp::Atanh:
-    case ScalarOp::Pow:
-    case ScalarOp::Atan2:
       return true;
     case ScalarOp::Rem:
     case ScalarOp::Mod:
@@ -48,7 +51,10 @@ bool calls_lanes(ScalarOp op, DType dtype) {
   }
 }
 
-bool is_transcendental(ScalarOp op) { return op >= ScalarOp::Exp && op <= ScalarOp::Sigmoid; }
+bool is_transcendental(ScalarOp op) {
+  return (op >= ScalarOp::Exp && op <= ScalarOp::Sigmoid) || op == ScalarOp::Pow ||
+         op == ScalarOp::Atan2;
+}
 
 /// A constant that `extent` does not exceed, where it shows.
 std::optional<std::int64_t> upper_bound(const SymExpr& extent) {
@@ -73,7 +79,7 @@ class Analysis {
 
   LoopShape shape;
 
-  void operator()(const ConstStmt&) {}
+  void operator()(const ConstStmt& s) { numbers_.emplace(s.result, s.number); }
   void operator()(const ApplyStmt& s) {
     bool varying = false;
     const bool compares = s.op >= ScalarOp::Eq && s.op <= ScalarOp::Ge;
@@ -83,6 +89,7 @@ class Analysis {
     }
     if (!varying) return;
     define(s.result, s.dtype);
+    if (is_product(s)) return;
     shape.calls = shape.calls || calls_lanes(s.op, dtype_of(s));
     if (is_transcendental(s.op)) {
       ++shape.polynomials;
@@ -213,6 +220,13 @@ class Analysis {
     shape.inlines_math = shape.polynomials == 1 && only_exponentials_;
   }
 
+  /// Whether it is a power that is multiplied out.
+  bool is_product(const ApplyStmt& s) const {
+    if (s.op != ScalarOp::Pow || !is_floating(s.dtype)) return false;
+    const auto exponent = numbers_.find(s.operands[1]);
+    return exponent != numbers_.end() && is_simple_power(exponent->second);
+  }
+
   struct Range {
     DType dtype;
     unsigned defined;
@@ -222,6 +236,7 @@ class Analysis {
   std::set<Symbol> varying_symbols_;
   std::unordered_map<ScalarId, Range> values_;
   std::unordered_set<ScalarId> indices_;  ///< defined by an IndexStmt
+  std::unordered_map<ScalarId, double> numbers_;
   unsigned now_ = 0;
   unsigned accumulators_ = 0;
   bool only_exponentials_ = true;

@@ -16,10 +16,13 @@ namespace {
 using ir::ScalarOp;
 
 constexpr std::string_view kPrefix = "heddle_math_";
-constexpr ScalarOp kFunctions[] = {ScalarOp::Exp,     ScalarOp::Exp2, ScalarOp::Expm1,
-                                   ScalarOp::Log,     ScalarOp::Log2, ScalarOp::Log1p,
-                                   ScalarOp::Sin,     ScalarOp::Cos,  ScalarOp::Tanh,
-                                   ScalarOp::Sigmoid, ScalarOp::Erf};
+constexpr ScalarOp kFunctions[] = {
+    ScalarOp::Exp,  ScalarOp::Exp2,    ScalarOp::Expm1, ScalarOp::Log,
+    ScalarOp::Log2, ScalarOp::Log1p,   ScalarOp::Sin,   ScalarOp::Cos,
+    ScalarOp::Tanh, ScalarOp::Sigmoid, ScalarOp::Erf,   ScalarOp::Asin,
+    ScalarOp::Acos, ScalarOp::Atan,    ScalarOp::Pow,   ScalarOp::Atan2};
+
+bool takes_two(ScalarOp op) { return op == ScalarOp::Pow || op == ScalarOp::Atan2; }
 
 }  // namespace
 
@@ -46,7 +49,8 @@ llvm::Function* declare_math(llvm::Module& module, const MathFunction& function)
   if (llvm::Function* known = module.getFunction(name)) return known;
   llvm::Type* vector = llvm::FixedVectorType::get(llvm::Type::getFloatTy(module.getContext()),
                                                   function.vectors * function.vector_bytes / 4);
-  auto* declared = llvm::Function::Create(llvm::FunctionType::get(vector, {vector}, false),
+  const llvm::SmallVector<llvm::Type*, 2> operands(takes_two(function.op) ? 2 : 1, vector);
+  auto* declared = llvm::Function::Create(llvm::FunctionType::get(vector, operands, false),
                                           llvm::GlobalValue::ExternalLinkage, name, module);
   declared->setCallingConv(llvm::CallingConv::X86_RegCall);
   declared->setDoesNotThrow();
@@ -61,7 +65,9 @@ void define_math(llvm::Module& module, llvm::IRBuilderBase& builder, const Codeg
   set_target_attributes(*code, target);
   builder.SetInsertPoint(llvm::BasicBlock::Create(module.getContext(), "entry", code));
   ScalarEmitter scalars(builder, module, target.vector_bytes);
-  llvm::Value* result = scalars.inline_math(function.op, code->getArg(0));
+  llvm::Value* result = takes_two(function.op)
+                            ? scalars.inline_math(function.op, code->getArg(0), code->getArg(1))
+                            : scalars.inline_math(function.op, code->getArg(0));
   HD_CHECK(result != nullptr, "no vector code for " + std::string(ir::name_of(function.op)));
   builder.CreateRet(result);
 }

@@ -67,6 +67,11 @@ Value* concatenate(llvm::IRBuilderBase& builder, std::vector<Value*> parts) {
   return parts[0];
 }
 
+bool is_simple_power(double exponent) {
+  const double size = std::abs(exponent);
+  return size == 1 || size == 0.5 || exponent == 2 || exponent == 3;
+}
+
 ScalarEmitter::ScalarEmitter(llvm::IRBuilderBase& builder, llvm::Module& module,
                              std::int64_t vector_bytes)
     : b_(builder), module_(module), vector_bytes_(vector_bytes) {}
@@ -242,14 +247,14 @@ Value* ScalarEmitter::unary_float(ScalarOp op, DType dtype, Value* a) {
   }
   Value* result = nullptr;
   if (dtype != DType::F64) {
-    result = call_math(op, a);
+    result = call_math(op, std::array{a});
     if (result == nullptr) result = inline_math(op, a);
   }
   return result != nullptr ? result : call_lanes(runtime_name(dtype, op), std::array{a});
 }
 
-Value* ScalarEmitter::call_math(ScalarOp op, Value* a) {
-  const unsigned lanes = lanes_of(a);
+Value* ScalarEmitter::call_math(ScalarOp op, std::span<Value* const> operands) {
+  const unsigned lanes = lanes_of(operands[0]);
   const auto machine_lanes = static_cast<unsigned>(vector_bytes_ / 4);
   if (inline_all_math_ || vector_bytes_ < 32 || lanes == 0 || lanes % machine_lanes != 0)
     return nullptr;
@@ -260,7 +265,10 @@ Value* ScalarEmitter::call_math(ScalarOp op, Value* a) {
   std::vector<Value*> parts;
   const unsigned part = vectors * machine_lanes;
   for (unsigned first = 0; first < lanes; first += part) {
-    Value* given = lanes == part ? a : b_.CreateShuffleVector(a, lane_range(first, part));
+    llvm::SmallVector<Value*, 2> given(operands.begin(), operands.end());
+    if (lanes != part)
+      for (Value*& operand : given)
+        operand = b_.CreateShuffleVector(operand, lane_range(first, part));
     llvm::CallInst* call = b_.CreateCall(callee, given);
     call->setCallingConv(callee->getCallingConv());
     parts.push_back(call);
@@ -276,6 +284,31 @@ Value* ScalarEmitter::inline_math(ScalarOp op, Value* a) {
   // Sine and cosine branch, once for all lanes.
   if (op == ScalarOp::Sin || op == ScalarOp::Cos) return math.apply(op, a, slow);
   return in_parts(a, [&](Value* part) { return math.apply(op, part, slow); });
+}
+
+/// A function of two numbers.
+Value* ScalarEmitter::binary_math(ScalarOp op, DType dtype, Value* a, Value* b) {
+  // Without multiply-add units it would take longer than the library.
+  constexpr std::int64_t kBytesWithFma = 32;
+  if (dtype == DType::F64 || vector_bytes_ < kBytesWithFma)
+    return call_lanes(runtime_name(dtype, op), std::array{a, b});
+  Value* result = call_math(op, std::array{a, b});
+  return result != nullptr ? result : inline_math(op, a, b);
+}
+
+/// As many at a time as leave their registers to a power, which is computed in f64.
+Value* ScalarEmitter::inline_math(ScalarOp op, Value* a, Value* b) {
+  VectorMath math(b_, vector_bytes_ == 64);
+  const unsigned lanes = lanes_of(a);
+  const unsigned part = vector_bytes_ == 64 ? 32 : 8;
+  if (lanes <= part) return math.apply(op, a, b);
+  std::vector<Value*> parts;
+  for (unsigned first = 0; first < lanes; first += part) {
+    const std::vector<int> range = lane_range(first, part);
+    parts.push_back(
+        math.apply(op, b_.CreateShuffleVector(a, range), b_.CreateShuffleVector(b, range)));
+  }
+  return concatenate(b_, std::move(parts));
 }
 
 /// With 16 registers one machine vector at a time: what it keeps alive fits them.
@@ -352,8 +385,9 @@ Value* ScalarEmitter::binary_float(ScalarOp op, DType dtype, Value* a, Value* b)
       return float_modulo(dtype, a, b);
     case ScalarOp::Pow:
       return float_power(dtype, a, b);
-    case ScalarOp::Rem:
     case ScalarOp::Atan2:
+      return binary_math(op, dtype, a, b);
+    case ScalarOp::Rem:
       return call_lanes(runtime_name(dtype, op), std::array{a, b});
     default:
       HD_CHECK(false, "no code for " + std::string(name_of(op)) + " on floats");
@@ -453,16 +487,27 @@ Value* ScalarEmitter::float_modulo(DType dtype, Value* a, Value* b) {
   return b_.CreateSelect(wrong, b_.CreateFAdd(r, b), r);
 }
 
+Value* ScalarEmitter::simple_power(Value* a, double exponent) {
+  if (exponent < 0) return b_.CreateFDiv(reals(a, 1), simple_power(a, -exponent));
+  if (exponent == 1) return a;
+  if (exponent == 2) return b_.CreateFMul(a, a);
+  if (exponent == 3) return b_.CreateFMul(b_.CreateFMul(a, a), a);
+  // As a power, that of -0 is 0 and that of -infinity is infinite.
+  Value* root = b_.CreateFAdd(b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, a), reals(a, 0));
+  llvm::Type* type = a->getType();
+  return b_.CreateSelect(b_.CreateFCmpOEQ(a, llvm::ConstantFP::getInfinity(type, true)),
+                         llvm::ConstantFP::getInfinity(type), root);
+}
+
 Value* ScalarEmitter::float_power(DType dtype, Value* a, Value* b) {
   const auto* exponent = llvm::dyn_cast<llvm::Constant>(b);
   if (exponent != nullptr && lanes_of(b) != 0) exponent = exponent->getSplatValue();
   if (const auto* value = llvm::dyn_cast_or_null<llvm::ConstantFP>(exponent)) {
-    if (value->isExactlyValue(1.0)) return a;
-    if (value->isExactlyValue(2.0)) return b_.CreateFMul(a, a);
-    if (value->isExactlyValue(3.0)) return b_.CreateFMul(b_.CreateFMul(a, a), a);
-    if (value->isExactlyValue(-1.0)) return b_.CreateFDiv(reals(a, 1), a);
+    const double e = value->getType()->isFloatTy() ? value->getValueAPF().convertToFloat()
+                                                   : value->getValueAPF().convertToDouble();
+    if (is_simple_power(e)) return simple_power(a, e);
   }
-  return call_lanes(runtime_name(dtype, ScalarOp::Pow), std::array{a, b});
+  return binary_math(ScalarOp::Pow, dtype, a, b);
 }
 
 Value* ScalarEmitter::call_lanes(const std::string& name, std::span<Value* const> operands) {

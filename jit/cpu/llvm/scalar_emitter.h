@@ -30,6 +30,9 @@ llvm::Constant* integers_like(llvm::Value* like, std::int64_t value);
 /// first, first + 1, …: a shuffle's mask.
 std::vector<int> lane_range(unsigned first, unsigned count);
 
+/// Whether x^exponent is a product, a root or a reciprocal of these.
+bool is_simple_power(double exponent);
+
 class ScalarEmitter {
  public:
   ScalarEmitter(llvm::IRBuilderBase& builder, llvm::Module& module, std::int64_t vector_bytes);
@@ -56,6 +59,7 @@ class ScalarEmitter {
   llvm::Value* index_floordiv(llvm::Value* a, llvm::Value* b, bool simple);
   /// Code of a VectorMath function on floats. Null when there is none.
   llvm::Value* inline_math(ir::ScalarOp op, llvm::Value* a);
+  llvm::Value* inline_math(ir::ScalarOp op, llvm::Value* a, llvm::Value* b);
   /// Exp of an f32 of 0 or less, or NaN. Null where that saves nothing.
   llvm::Value* exp_up_to_zero(llvm::Value* a);
   /// One of a and b that the other does not exceed; any if one is NaN.
@@ -67,7 +71,8 @@ class ScalarEmitter {
   llvm::Value* unary(ir::ScalarOp op, DType dtype, llvm::Value* a);
   llvm::Value* unary_float(ir::ScalarOp op, DType dtype, llvm::Value* a);
   /// A call of the math library (math_library.h), or of several; null for ops and widths that are not in it.
-  llvm::Value* call_math(ir::ScalarOp op, llvm::Value* a);
+  llvm::Value* call_math(ir::ScalarOp op, std::span<llvm::Value* const> operands);
+  llvm::Value* binary_math(ir::ScalarOp op, DType dtype, llvm::Value* a, llvm::Value* b);
   llvm::Value* unary_integer(ir::ScalarOp op, DType dtype, llvm::Value* a);
   llvm::Value* binary_float(ir::ScalarOp op, DType dtype, llvm::Value* a, llvm::Value* b);
   llvm::Value* binary_integer(ir::ScalarOp op, DType dtype, llvm::Value* a, llvm::Value* b);
@@ -80,6 +85,7 @@ class ScalarEmitter {
   llvm::Value* in_parts(llvm::Value* a, const std::function<llvm::Value*(llvm::Value*)>& compute);
   llvm::Value* multiply_by_reciprocal(llvm::Value* a, llvm::Value* b, llvm::Value* inverse);
   llvm::Value* float_modulo(DType dtype, llvm::Value* a, llvm::Value* b);
+  llvm::Value* simple_power(llvm::Value* a, double exponent);
   llvm::Value* float_power(DType dtype, llvm::Value* a, llvm::Value* b);
   /// Calls `name` of the runtime table for every lane, one after the other.
   llvm::Value* call_lanes(const std::string& name, std::span<llvm::Value* const> operands);
@@ -104,6 +110,8 @@ class VectorMath {
   /// `slow(x)` computes lanes outside the range of a fast path.
   llvm::Value* apply(ir::ScalarOp op, llvm::Value* x,
                      const std::function<llvm::Value*(llvm::Value*)>& slow);
+  /// The same for functions of two numbers.
+  llvm::Value* apply(ir::ScalarOp op, llvm::Value* x, llvm::Value* y);
   /// Exp of an x of 0 or less, or NaN. Null where that saves nothing.
   llvm::Value* exp_up_to_zero(llvm::Value* x);
 
@@ -144,7 +152,10 @@ class VectorMath {
   llvm::Value* exp_near_zero(llvm::Value* x, llvm::Value* n);
   llvm::Value* exp_by_table(llvm::Value* x);
   llvm::Value* exp_of_bounded(llvm::Value* bounded);
-  llvm::Value* log_by_table(llvm::Value* x);
+  struct TableLog;
+  TableLog reduce_log_by_table(llvm::Value* x);
+  llvm::Value* log_by_table(llvm::Value* x, llvm::Value* beside = nullptr);
+  llvm::Value* log2_by_table(llvm::Value* x);
   llvm::Value* sigmoid_by_table(llvm::Value* x);
   llvm::Value* piecewise(const PiecewiseTable& table, llvm::Value* x);
   llvm::Value* exp(llvm::Value* x);
@@ -160,6 +171,22 @@ class VectorMath {
   llvm::Value* erf(llvm::Value* x);
   llvm::Value* sine(llvm::Value* x, bool cosine,
                     const std::function<llvm::Value*(llvm::Value*)>& slow);
+  // vector_arc.cpp
+  llvm::Value* from_half_pi(double high, llvm::Value* x);
+  llvm::Value* arc_of_ratio(llvm::Value* low, llvm::Value* high);
+  llvm::Value* atan(llvm::Value* x);
+  llvm::Value* atan2(llvm::Value* y, llvm::Value* x);
+  struct HalfArc {
+    llvm::Value* large;  ///< whether |x| is more than 1/2
+    llvm::Value* arc;
+  };
+  HalfArc half_arc(llvm::Value* x);
+  llvm::Value* asin(llvm::Value* x);
+  llvm::Value* acos(llvm::Value* x);
+  // vector_power.cpp
+  llvm::Value* wide_log2(llvm::Value* x);
+  llvm::Value* narrow_exp2(llvm::Value* x);
+  llvm::Value* power(llvm::Value* x, llvm::Value* y);
 
   static constexpr unsigned kMachineLanes = 16;  ///< of AVX-512
 

@@ -20,7 +20,9 @@ namespace {
 
 using llvm::Value;
 
+/// log2(e), and what the float leaves.
 constexpr double kLog2E = 0x1.715476p+0;
+constexpr double kLog2ELow = 0x1.4ae0cp-26;
 // ln 2 and pi/2 in parts of 24 bits.
 constexpr double kLn2High = 0x1.62e43p-1;
 constexpr double kLn2Low = -0x1.05c61p-29;
@@ -87,9 +89,20 @@ Value* VectorMath::apply(ir::ScalarOp op, Value* x, const std::function<Value*(V
       return sine(x, false, slow);
     case ScalarOp::Cos:
       return sine(x, true, slow);
+    case ScalarOp::Asin:
+      return asin(x);
+    case ScalarOp::Acos:
+      return acos(x);
+    case ScalarOp::Atan:
+      return atan(x);
     default:
       return nullptr;
   }
+}
+
+Value* VectorMath::apply(ir::ScalarOp op, Value* x, Value* y) {
+  if (op == ir::ScalarOp::Pow) return power(x, y);
+  return op == ir::ScalarOp::Atan2 ? atan2(x, y) : nullptr;
 }
 
 Value* VectorMath::real(double value, Value* like) {
@@ -358,11 +371,15 @@ Value* log_limits(llvm::IRBuilderBase& b, Value* x, Value* finite) {
 
 }  // namespace
 
-/// 1.2 ulp. The instructions that take floats apart give what makes 0, infinities and NaN come out right; ln 2 is
-/// in two parts of one sign, as infinities are multiplied by both.
-Value* VectorMath::log_by_table(Value* x) {
-  constexpr double kHigh = 0x1.62e42ep-1;
-  constexpr double kLow = 0x1.efa39ep-25;
+/// log(x) = exponent ln(2) + table + rest.
+struct VectorMath::TableLog {
+  Value* exponent;
+  Value* table;
+  Value* rest;
+};
+
+/// The instructions that take floats apart give what makes 0, infinities and NaN come out right.
+VectorMath::TableLog VectorMath::reduce_log_by_table(Value* x) {
   constexpr unsigned kMantissaFromThreeQuarters = 3;
   constexpr unsigned kPositiveElseNan = 3 << 2;
   const auto exponent = [&](Value* part) {
@@ -378,9 +395,30 @@ Value* VectorMath::log_by_table(Value* x) {
   const LogTable& table = log_table();
   Value* index = b_.CreateLShr(to_bits(m), integer(19, x));
   Value* r = fma(m, look_up(table.reciprocals, index), real(-1, x));
-  Value* low = fma(b_.CreateFMul(r, r), polynomial(table.rest, r), r);
-  low = fma(e, real(kLow, x), low);
-  return fma(e, real(kHigh, x), b_.CreateFAdd(look_up(table.logarithms, index), low));
+  return {e, look_up(table.logarithms, index),
+          fma(b_.CreateFMul(r, r), polynomial(table.rest, r), r)};
+}
+
+/// 1.2 ulp; of log(x) + beside, if that is given. ln 2 is in two parts of one sign, as infinities are multiplied by both.
+Value* VectorMath::log_by_table(Value* x, Value* beside) {
+  constexpr double kHigh = 0x1.62e42ep-1;
+  constexpr double kLow = 0x1.efa39ep-25;
+  const TableLog log = reduce_log_by_table(x);
+  Value* low = fma(log.exponent, real(kLow, x), log.rest);
+  if (beside != nullptr) low = b_.CreateFAdd(low, beside);
+  return fma(log.exponent, real(kHigh, x), b_.CreateFAdd(log.table, low));
+}
+
+/// 1.5 ulp.
+Value* VectorMath::log2_by_table(Value* x) {
+  const TableLog log = reduce_log_by_table(x);
+  Value* high = fma(log.table, real(kLog2E, x), log.exponent);
+  // What the rounding of it lost: no number for infinities, which then are the result.
+  Value* lost = fma(log.table, real(kLog2E, x), b_.CreateFSub(log.exponent, high));
+  Value* low = fma(log.rest, real(kLog2E, x), fma(log.table, real(kLog2ELow, x), lost));
+  low = fma(log.rest, real(kLog2ELow, x), low);
+  Value* finite = b_.CreateFCmpOLT(absolute(high), llvm::ConstantFP::getInfinity(x->getType()));
+  return b_.CreateSelect(finite, b_.CreateFAdd(high, low), high);
 }
 
 /// 1 ulp.
@@ -396,11 +434,11 @@ Value* VectorMath::log(Value* x) {
 
 /// 2 ulp.
 Value* VectorMath::log2(Value* x) {
+  if (takes_avx512(x)) return log2_by_table(x);
   const Reduced reduced = reduce_log(x);
   Value* f = reduced.f;
   Value* low = fma(b_.CreateFMul(f, f), real(-0.5, x), reduced.rest);
   // f log2(e) in two parts: the error of the first is as large as the result's own.
-  constexpr double kLog2ELow = 0x1.4ae0cp-26;
   Value* scaled = fma(low, real(kLog2E, x), b_.CreateFMul(f, real(kLog2ELow, x)));
   Value* sum = fma(f, real(kLog2E, x), scaled);
   return log_limits(b_, x, b_.CreateFAdd(reduced.exponent, sum));
@@ -410,13 +448,20 @@ Value* VectorMath::log2(Value* x) {
 Value* VectorMath::log1p(Value* x) {
   Value* u = b_.CreateFAdd(x, real(1, x));
   Value* lost = b_.CreateFSub(x, b_.CreateFSub(u, real(1, x)));
+  Value* tiny = b_.CreateFCmpOLT(absolute(x), real(0x1p-60, x));
+  if (takes_avx512(x)) {
+    // Of 0 and infinity nothing is to be made good, and the reciprocal of neither is a number.
+    Value* inside = b_.CreateAnd(b_.CreateFCmpOGT(u, real(0, x)),
+                                 b_.CreateFCmpOLT(u, llvm::ConstantFP::getInfinity(x->getType())));
+    Value* made_good = b_.CreateSelect(inside, b_.CreateFMul(lost, reciprocal(u)), real(0, x));
+    return b_.CreateSelect(tiny, x, log_by_table(u, made_good));
+  }
   const Reduced reduced = reduce_log(u);
   Value* f = reduced.f;
   Value* low = fma(reduced.exponent, real(kLn2Low, x), reduced.rest);
   low = fma(b_.CreateFMul(f, f), real(-0.5, x), low);
   low = b_.CreateFAdd(low, b_.CreateFDiv(lost, u));
   Value* sum = fma(reduced.exponent, real(kLn2High, x), b_.CreateFAdd(f, low));
-  Value* tiny = b_.CreateFCmpOLT(absolute(x), real(0x1p-60, x));
   return b_.CreateSelect(tiny, x, log_limits(b_, u, sum));
 }
 
