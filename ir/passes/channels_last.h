@@ -16,12 +16,7 @@ namespace heddle::ir {
 /// That is the order that libraries compute in; what they would reorder around each call becomes permutes that
 /// meet and vanish. A value that several convolutions read is permuted once.
 ///
-/// A transposed convolution whose windows lie side by side is a product that makes all taps as columns:
-///
-///   %1 = conv_transpose(%0: f32[n, c, h, w], %k: f32[c, m, 2, 2]) {strides = [2, 2], …}
-///     ==>
-///   %1 = matmul(permute(%0), reshape(permute(%k)))                                 f32[n, h, w, 4 * m]
-///   %2 = permute(reshape(permute(reshape(%1) {sizes = [n, h, w, 2, 2, m]})))       f32[n, m, 2 * h, 2 * w]
+/// A transposed convolution becomes one of these, or a product (transposed_conv.h).
 ///
 /// Needs:   any verified graph; decompose first, so that other dtypes are converted.
 /// Leaves:  no convolution of f32 in another order.
