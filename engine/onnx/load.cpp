@@ -1,5 +1,7 @@
 // Model files as engines.
 
+#include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <filesystem>
 #include <span>
@@ -24,7 +26,7 @@ NeedsValueError::~NeedsValueError() = default;
 
 namespace {
 
-/// Gives each dim_param one symbol, and each size that is not named one of its own.
+/// Gives each dim_param one symbol, and each size that is not named one of its own, or by a mark only: "?" is any.
 class SizeNames {
  public:
   SymInt size_of(const onnx_format::TensorShapeProto::Dimension& dim, const std::string& where) {
@@ -35,8 +37,11 @@ class SizeNames {
                         .where = {},
                         .expected = "0 or more, or -1 for any",
                         .got = std::to_string(dim.dim_value())});
-    if (!dim.has_dim_param() || dim.dim_param().empty()) return detail::size_symbol(next_++);
-    const auto [found, added] = ids_.emplace(dim.dim_param(), next_);
+    const std::string& name = dim.dim_param();
+    const bool is_name = std::ranges::any_of(
+        name, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c >= 0x80; });
+    if (!is_name) return detail::size_symbol(next_++);
+    const auto [found, added] = ids_.emplace(name, next_);
     if (added) ++next_;
     return detail::size_symbol(found->second);
   }

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "engine/onnx/lean_model.h"
+#include "engine/onnx/node_order.h"
 #include "engine/onnx/onnx.pb.h"
 #include "heddle/error.h"
 #include "heddle/onnx.h"
@@ -66,10 +67,10 @@ void check_order(const onnx_format::GraphProto& graph, std::set<std::string> kno
   for (const auto& node : graph.node()) {
     for (const std::string& input : node.input()) {
       if (input.empty() || known.contains(input)) continue;
+      const bool circular = later.contains(input);
       fail("model: node " + node.name() + " (" + node.op_type() + ")", where,
-           later.contains(input) ? "inputs that earlier nodes define (no cycles)"
-                                 : "inputs that the model defines",
-           input);
+           circular ? "no cycle of nodes" : "inputs that the model defines",
+           circular ? input + ", which depends on what the node makes" : input);
     }
     for (const std::string& output : node.output()) define(output, " (node " + node.name() + ")");
     for (const auto& attribute : node.attribute()) {
@@ -255,6 +256,7 @@ ParsedModel parse_model(const void* data, std::size_t size, const std::string& w
   if (!model->ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) || !model->has_graph())
     fail("model", where, "an ONNX model", "bytes that do not parse as one");
   check_opsets(*model, where);
+  sort_nodes(*model->mutable_graph());
   check_order(model->graph(), {}, where, lean ? lean->constants : 0);
   return {std::move(model), lean ? lean->weights : std::vector<std::string_view>()};
 }

@@ -26,6 +26,7 @@
 #include "ir/passes/merge_views.h"
 #include "ir/passes/order_sizes.h"
 #include "ir/passes/overlap_collectives.h"
+#include "ir/passes/permuted_products.h"
 #include "ir/passes/push_permutes.h"
 #include "ir/passes/reinplace.h"
 #include "ir/passes/remove_noops.h"
@@ -53,6 +54,7 @@ constexpr Pass kPasses[] = {
     {"merge-views", merge_views},
     {"order-sizes", order_sizes},
     {"overlap-collectives", overlap_collectives},
+    {"permuted-products", permuted_products},
     {"push-permutes", push_permutes},
     {"reinplace", reinplace, Stage::Reinplaced},
     {"remove-noops", remove_noops},
@@ -74,6 +76,7 @@ constexpr std::string_view kPipeline[] = {
     "merge-views",
     "channels-last",
     "push-permutes",
+    "permuted-products",
     "merge-views",
     "fold-constants",
     "remove-noops",

@@ -66,8 +66,9 @@ Stamp unordered(const std::array<Stamp, n>& list, const Toucher& toucher) {
 }  // namespace
 
 Memory& Memory::instance() {
-  static Memory memory;
-  return memory;
+  // Never destroyed: a process may end with device memory in use, and what is known of it then is no leak.
+  static Memory* const memory = new Memory;
+  return *memory;
 }
 
 void* Memory::allocate(std::size_t bytes) {

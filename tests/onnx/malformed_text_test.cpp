@@ -92,9 +92,10 @@ TEST_F(ModelText, ACycle) {
   model.input("x", {"4"}).output("a");
   model.node("Add", {"x", "b"}, {"a"});
   model.node("Relu", {"a"}, {"b"});
-  EXPECT_EQ(text_of_load<ModelError>(model),
-            "model: node the_Add (Add) at bytes: expected inputs that earlier nodes define (no "
-            "cycles), got b");
+  EXPECT_EQ(
+      text_of_load<ModelError>(model),
+      "model: node the_Relu (Relu) at bytes: expected no cycle of nodes, got a, which depends "
+      "on what the node makes");
 }
 
 TEST_F(ModelText, UndefinedAndRepeatedValues) {
