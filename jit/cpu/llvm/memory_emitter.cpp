@@ -18,6 +18,8 @@ using llvm::Value;
 
 /// Elements from one lane to the next up to which distances of all lanes fit into 32 bits, in which gathers take them.
 constexpr std::int64_t kMostStep = std::int64_t{1} << 20;
+/// Up to which step elements are picked out of vectors.
+constexpr std::int64_t kMostPicked = 4;
 
 ScalarOp scalar_of(ir::ReduceOp op) {
   switch (op) {
@@ -233,6 +235,9 @@ Value* NestEmitter::load_lanes(const LoadStmt& s, const Access& access) {
   const auto row = row_fetches_.find(&s);
   if (row != row_fetches_.end() && access.kind == Access::Kind::Contiguous && active_ == nullptr)
     fetch_lanes(s.buffer, b_.CreateNSWAdd(access.index, scalar_index(row->second)));
+  if (access.kind == Access::Kind::Strided && active_ == nullptr && s.mask == kNoScalar &&
+      access.step >= 2 && access.step <= kMostPicked)
+    return scalars_.from_storage(buffer.dtype, pick_lanes(s.buffer, access));
   Value* address = access_address(s.buffer, access);
   // Where no lane is wanted the element may lie anywhere; a load of no lanes from memory that is not there takes a microsecond.
   const bool side_by_side =
@@ -241,6 +246,35 @@ Value* NestEmitter::load_lanes(const LoadStmt& s, const Access& access) {
     address = b_.CreateSelect(value(s.mask), address, zeros_);
   Value* stored = read_lanes(buffer, access, address, lane_mask(s.mask));
   return scalars_.from_storage(buffer.dtype, stored);
+}
+
+/// Every step-th element: of whole vectors, a gather would read them one by one. The last of these ends with the last
+/// element that is wanted.
+Value* NestEmitter::pick_lanes(NestBufferId buffer, const Access& access) {
+  const DType dtype = nest_.buffers[buffer].dtype;
+  const unsigned lanes = std::min(
+      lanes_, static_cast<unsigned>(target_.vector_bytes) / static_cast<unsigned>(size_of(dtype)));
+  const auto step = static_cast<unsigned>(access.step);
+  const unsigned last = (lanes - 1) * step + 1 - lanes;
+  llvm::Type* type = scalars_.storage_type(dtype, lanes);
+  Values parts;
+  for (unsigned begin = 0; begin < lanes_; begin += lanes) {
+    Value* picked = llvm::PoisonValue::get(type);
+    for (unsigned k = 0; k < step; ++k) {
+      const unsigned first = std::min(k * lanes, last);
+      Value* index = b_.CreateNSWAdd(access.index, b_.getInt64(begin * step + first));
+      Value* read =
+          b_.CreateAlignedLoad(type, element_address(buffer, index), llvm::Align(kReadAlignment));
+      std::vector<int> from = lane_range(0, lanes);
+      for (unsigned lane = 0; lane < lanes; ++lane) {
+        const unsigned at = lane * step;
+        if (at >= first && at < first + lanes) from[lane] = static_cast<int>(lanes + at - first);
+      }
+      picked = b_.CreateShuffleVector(picked, read, from);
+    }
+    parts.push_back(picked);
+  }
+  return concatenate(b_, std::move(parts));
 }
 
 void NestEmitter::fetch_lanes(NestBufferId buffer, Value* index) {

@@ -116,6 +116,7 @@ class NestEmitter {
   llvm::Value* load_scalar(const NestBuffer& buffer, llvm::Value* address, llvm::Value* mask);
   llvm::Value* load_lanes(const LoadStmt& s, const Access& access);
   /// Asks for all lines of the lanes at `index` of a buffer, in the first-level cache.
+  llvm::Value* pick_lanes(NestBufferId buffer, const Access& access);
   void fetch_lanes(NestBufferId buffer, llvm::Value* index);
   /// Asks for the line at `address`, in the cache of a level.
   void fetch(llvm::Value* address, unsigned level);

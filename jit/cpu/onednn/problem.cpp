@@ -36,6 +36,15 @@ void turn(Problem& problem) {
     std::swap(list->end()[-1], list->end()[-2]);
 }
 
+/// A row [L] as an image [1, L]: the kernels that oneDNN has for groups of one channel know no rows.
+void make_image(Problem& problem) {
+  for (Ints* sizes : {&problem.x, &problem.weights, &problem.result})
+    sizes->insert(sizes->end() - 1, 1);
+  problem.strides.insert(problem.strides.begin(), 1);
+  for (Ints* list : {&problem.dilations, &problem.pads_low, &problem.pads_high})
+    list->insert(list->begin(), 0);
+}
+
 bool all(const Ints& list, std::int64_t value) {
   return std::ranges::all_of(list, [&](std::int64_t v) { return v == value; });
 }
@@ -91,6 +100,7 @@ Problem problem_of(const LibraryCall& call, std::span<const LibraryOperand> oper
     for (Ints* sizes : {&problem.x, &problem.result})
       std::rotate(sizes->begin() + 1, sizes->end() - 1, sizes->end());
   }
+  if (problem.strides.size() == 1) make_image(problem);
   if (keeps_positions(problem))
     join_positions(problem);
   else if (is_column(problem))
