@@ -60,10 +60,11 @@ void Kernel::store(Value storage, const Index& index, Scalar scalar) {
 }
 
 FinishedNest finish_nest(NestBuilder& builder, const std::vector<SymExpr>& sizes_first,
-                         bool loops_run) {
+                         bool loops_run, const LowerOptions& options) {
   Nest& nest = builder.nest();
   drop_unused(nest.body);
   hoist_invariants(nest, loops_run);
+  if (options.target == LowerOptions::Target::Cpu) tabulate_columns(nest);
   // A recipe may know better.
   if (nest.work.is_constant(0)) nest.work = total_work(nest);
   Renumbering numbers = renumber(nest, sizes_first);
@@ -93,7 +94,7 @@ BuiltKernel Kernel::finish(bool loops_run) {
     const ir::Dims& dims = value.meta().sizes;
     sizes_first.insert(sizes_first.end(), dims.begin(), dims.end());
   }
-  FinishedNest finished = finish_nest(builder, sizes_first, loops_run);
+  FinishedNest finished = finish_nest(builder, sizes_first, loops_run, state.options());
   BuiltKernel built;
   for (const NestBufferId id : finished.globals) built.buffers.push_back(memory.values()[id]);
   built.sizes = std::move(finished.sizes);

@@ -43,7 +43,7 @@ struct FinishedNest {
 };
 /// `sizes_first`: see renumber(). `loops_run`: no loop of the nest ever has zero iterations.
 FinishedNest finish_nest(NestBuilder& builder, const std::vector<SymExpr>& sizes_first,
-                         bool loops_run);
+                         bool loops_run, const LowerOptions& options);
 
 class Kernel {
  public:

@@ -23,6 +23,16 @@ void substitute(Block& block, const base::SymbolExprs& replacements, const base:
 /// holds of every loop.
 void hoist_invariants(Nest& nest, bool loops_run);
 
+/// Computes what all rows of a serial loop over vector loops do alike (positions and weights of columns, where an image is
+/// resized) once before them, into tables that the rows read. Where it takes several operations, and the columns are few
+/// enough for tables that stay in a cache.
+///
+///   for row (serial): for i (vector): %1 = index(i); …; %9 = load x[t0]
+///     ==>
+///   for i (vector): %1 = index(i); …; table[i] = %8
+///   for row (serial): for i (vector): %8 = load table[i]; %9 = load x[t0]
+void tabulate_columns(Nest& nest);
+
 /// Removes statements of a nest, or of what becomes one, whose results nobody uses.
 void drop_unused(Block& body);
 

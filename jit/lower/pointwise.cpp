@@ -116,7 +116,7 @@ FinishedNest build_copy(const ir::TensorMeta& source, const ir::TensorMeta& targ
   Block body = std::exchange(builder.nest().body, Block{});
   std::vector<AxisRun> runs = collapse(builder, body, axes);
   wrap_points(builder, std::move(body), std::move(runs), options);
-  return finish_nest(builder, source.sizes, /*loops_run=*/true);
+  return finish_nest(builder, source.sizes, /*loops_run=*/true, options);
 }
 
 }  // namespace heddle::jit
