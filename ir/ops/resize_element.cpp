@@ -1,5 +1,7 @@
 // The lowering of resize: positions and weights of one element as scalars. Positions are computed
 // in f64 in the order that resize_ops.cpp states, so that both round alike.
+#include <cmath>
+
 #include "ir/ops/common.h"
 #include "ir/ops/resize_ops.h"
 
@@ -20,11 +22,13 @@ class AxisSampler {
         in_(node.input(0).meta().sizes[d]),
         out_(node.output().sizes[d]),
         given_(given_scale(node, d)),
+        index_(index),
         o_(number(index)) {}
 
   /// The one element that nearest reads.
   SymExpr nearest() {
     const std::string& mode = node_.string("nearest_mode");
+    if (const std::int64_t count = times_repeated(); count != 0) return floordiv(index_, count);
     const Scalar at = position();
     if (mode == "floor") return element(apply(ScalarOp::Floor, at));
     if (mode == "ceil") return element(apply(ScalarOp::Ceil, at));
@@ -59,6 +63,24 @@ class AxisSampler {
   }
 
  private:
+  /// How often each element of x stands behind itself in the result, if that is all that nearest does; else 0.
+  std::int64_t times_repeated() const {
+    double ratio = given_;
+    if (ratio == 0 && in_.is_constant() && out_.is_constant() && in_.constant() > 0)
+      ratio = static_cast<double>(out_.constant()) / static_cast<double>(in_.constant());
+    constexpr double kMost = 1024;
+    if (!(ratio >= 1 && ratio <= kMost) || ratio != std::floor(ratio)) return 0;
+    const std::string& mode = node_.string("nearest_mode");
+    const std::string& coordinates = node_.string("coordinate_mode");
+    // Positions a half behind or at the middle between two elements of x are rounded to the one before.
+    const bool from_start = coordinates == "asymmetric" || coordinates == "tf_half_pixel_for_nn";
+    const bool from_middle = coordinates == "half_pixel" || coordinates == "pytorch_half_pixel";
+    const bool fits =
+        from_start ? mode == "floor"
+                   : from_middle && (mode == "round_prefer_floor" || mode == "round_prefer_ceil");
+    return fits ? static_cast<std::int64_t>(ratio) : 0;
+  }
+
   Scalar real(double value) { return builder_.constant(DType::F64, value); }
   Scalar number(const SymExpr& expr) {
     if (const auto known = expr.as_constant()) return real(static_cast<double>(*known));
@@ -132,6 +154,7 @@ class AxisSampler {
   const SymExpr& in_;
   const SymExpr& out_;
   double given_;
+  const SymExpr& index_;
   Scalar o_;
 };
 

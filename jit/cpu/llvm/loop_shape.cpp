@@ -167,7 +167,10 @@ class Analysis {
     if (!varies(index)) return false;
     const auto linear = index.linear_in(axis_);
     if (!linear || varies(linear->rest)) {
-      shape.gathers = shape.gathers || !is_bounded(index);
+      const bool is_repeated = repeated_index(index, axis_, [&](const SymExpr& term) {
+                                 return varies(term);
+                               }).has_value();
+      shape.gathers = shape.gathers || !(is_repeated || is_bounded(index));
       return false;
     }
     const auto step = linear->coefficient.as_constant();
@@ -243,6 +246,26 @@ class Analysis {
 };
 
 }  // namespace
+
+std::optional<RepeatedIndex> repeated_index(const SymExpr& index, Symbol axis,
+                                            const std::function<bool(const SymExpr&)>& varies) {
+  RepeatedIndex found{0, 0};
+  const auto terms =
+      index.kind() == SymExpr::Kind::Sum ? index.operands() : std::vector<SymExpr>{index};
+  for (const SymExpr& term : terms) {
+    if (!varies(term)) {
+      found.rest += term;
+      continue;
+    }
+    if (found.count != 0 || term.kind() != SymExpr::Kind::FloorDiv) return std::nullopt;
+    const std::vector<SymExpr> parts = term.operands();
+    if (!parts[0].is_symbol() || parts[0].symbol() != axis || !parts[1].is_constant())
+      return std::nullopt;
+    found.count = parts[1].constant();
+  }
+  const bool is_power = found.count >= 2 && (found.count & (found.count - 1)) == 0;
+  return is_power ? std::optional(found) : std::nullopt;
+}
 
 LoopShape analyse(const ForStmt& loop) { return Analysis(loop).shape; }
 

@@ -1,6 +1,9 @@
 // What a vector loop's body looks like, and the width to emit it with.
 #pragma once
 
+#include <functional>
+#include <optional>
+
 #include "jit/nest.h"
 
 namespace heddle::jit::cpu {
@@ -19,6 +22,15 @@ struct LoopShape {
 };
 
 LoopShape analyse(const ForStmt& loop);
+
+/// floor(axis / count) + rest.
+struct RepeatedIndex {
+  std::int64_t count;  ///< a power of two
+  SymExpr rest;
+};
+/// Nothing where `index` is none. `varies`: whether an expression differs between lanes.
+std::optional<RepeatedIndex> repeated_index(const SymExpr& index, Symbol axis,
+                                            const std::function<bool(const SymExpr&)>& varies);
 
 /// Elements of an iteration of the main loop: `base_lanes` times 1, 2, 4 or 8, and no more than `most_vectors`.
 unsigned main_width(const LoopShape& shape, const ForStmt& loop, unsigned base_lanes,

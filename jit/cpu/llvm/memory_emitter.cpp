@@ -130,6 +130,7 @@ NestEmitter::Access NestEmitter::classify(const SymExpr& index) {
     }
   }
   if (const auto bounded = classify_bounded(index)) return *bounded;
+  if (const auto repeated = classify_repeated(index)) return *repeated;
   return {Access::Kind::General, index_value(index)};
 }
 
@@ -158,6 +159,18 @@ std::optional<NestEmitter::Access> NestEmitter::classify_bounded(const SymExpr& 
                 b_.CreateNSWAdd(index_value(linear->rest + outside), vector_base_)};
   access.bound = index_value(sides[0] + outside);
   return access;
+}
+
+/// floor(axis / count) + more: vectors begin at multiples of their lanes, so that each begins with the first lane of an element.
+std::optional<NestEmitter::Access> NestEmitter::classify_repeated(const SymExpr& index) {
+  const auto repeated =
+      repeated_index(index, vector_axis_, [&](const SymExpr& term) { return varies(term); });
+  if (!repeated || lanes_ % repeated->count != 0) return std::nullopt;
+  Value* first =
+      b_.CreateUDiv(vector_base_, b_.getInt64(static_cast<std::uint64_t>(repeated->count)));
+  return Access{.kind = Access::Kind::Repeated,
+                .index = b_.CreateNSWAdd(index_value(repeated->rest), first),
+                .step = repeated->count};
 }
 
 /// 0, 1, 2, … as i32.
@@ -238,6 +251,11 @@ Value* NestEmitter::load_lanes(const LoadStmt& s, const Access& access) {
   if (access.kind == Access::Kind::Strided && active_ == nullptr && s.mask == kNoScalar &&
       access.step >= 2 && access.step <= kMostPicked)
     return scalars_.from_storage(buffer.dtype, pick_lanes(s.buffer, access));
+  if (access.kind == Access::Kind::Repeated) {
+    if (s.mask == kNoScalar)
+      return scalars_.from_storage(buffer.dtype, repeat_lanes(s.buffer, access));
+    return load_lanes(s, {Access::Kind::General, index_value(s.index)});
+  }
   Value* address = access_address(s.buffer, access);
   // Where no lane is wanted the element may lie anywhere; a load of no lanes from memory that is not there takes a microsecond.
   const bool side_by_side =
@@ -275,6 +293,27 @@ Value* NestEmitter::pick_lanes(NestBufferId buffer, const Access& access) {
     parts.push_back(picked);
   }
   return concatenate(b_, std::move(parts));
+}
+
+/// Neighbours, each in step lanes.
+Value* NestEmitter::repeat_lanes(NestBufferId buffer, const Access& access) {
+  const auto step = static_cast<unsigned>(access.step);
+  llvm::Type* type = scalars_.storage_type(nest_.buffers[buffer].dtype, lanes_ / step);
+  Value* address = element_address(buffer, access.index);
+  Value* read = nullptr;
+  if (active_ == nullptr) {
+    read = b_.CreateAlignedLoad(type, address, llvm::Align(kReadAlignment));
+  } else {
+    // An element is there if its first lane is.
+    std::vector<int> firsts;
+    for (unsigned lane = 0; lane < lanes_; lane += step) firsts.push_back(static_cast<int>(lane));
+    read = b_.CreateMaskedLoad(type, address, llvm::Align(kReadAlignment),
+                               b_.CreateShuffleVector(active_, firsts),
+                               llvm::Constant::getNullValue(type));
+  }
+  std::vector<int> from(lanes_);
+  for (unsigned lane = 0; lane < lanes_; ++lane) from[lane] = static_cast<int>(lane / step);
+  return b_.CreateShuffleVector(read, from);
 }
 
 void NestEmitter::fetch_lanes(NestBufferId buffer, Value* index) {
@@ -352,7 +391,8 @@ void NestEmitter::store_scalar(const StoreStmt& s) {
 void NestEmitter::store_lanes(const StoreStmt& s, const Access& uniform) {
   Access access = uniform;
   const NestBuffer& buffer = nest_.buffers[s.buffer];
-  if (access.kind == Access::Kind::Uniform || access.kind == Access::Kind::Bounded)
+  if (access.kind == Access::Kind::Uniform || access.kind == Access::Kind::Bounded ||
+      access.kind == Access::Kind::Repeated)
     access = {Access::Kind::General, widened(index_value(s.index), lanes_)};
   Value* address = access_address(s.buffer, access);
   Value* mask = lane_mask(s.mask);

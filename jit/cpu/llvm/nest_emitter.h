@@ -63,12 +63,13 @@ class NestEmitter {
       Reversed,
       Bounded,
       Strided,
+      Repeated,
       General,
     } kind;
     /// A vector for General, else a scalar: of lane 0 where lanes differ.
     llvm::Value* index;
     llvm::Value* bound = nullptr;  ///< Bounded: contiguous up to here, this element beyond
-    std::int64_t step = 0;         ///< Strided: elements from one lane to the next
+    std::int64_t step = 0;  ///< Strided: elements from one lane to the next; Repeated: lanes of one
   };
 
   // nest_emitter.cpp: the function around the body, statements.
@@ -103,6 +104,7 @@ class NestEmitter {
   bool varies(const SymExpr& expr) const;
   Access classify(const SymExpr& index);
   std::optional<Access> classify_bounded(const SymExpr& index);
+  std::optional<Access> classify_repeated(const SymExpr& index);
   llvm::Value* lane_numbers();
   /// 0, step, 2 * step, … as i64.
   llvm::Value* lane_offsets(std::int64_t step);
@@ -116,6 +118,7 @@ class NestEmitter {
   llvm::Value* load_scalar(const NestBuffer& buffer, llvm::Value* address, llvm::Value* mask);
   llvm::Value* load_lanes(const LoadStmt& s, const Access& access);
   /// Asks for all lines of the lanes at `index` of a buffer, in the first-level cache.
+  llvm::Value* repeat_lanes(NestBufferId buffer, const Access& access);
   llvm::Value* pick_lanes(NestBufferId buffer, const Access& access);
   void fetch_lanes(NestBufferId buffer, llvm::Value* index);
   /// Asks for the line at `address`, in the cache of a level.

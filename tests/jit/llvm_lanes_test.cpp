@@ -1,0 +1,92 @@
+// Lanes that read every n-th element, or several of them one element, from memory that ends with the last that is wanted.
+#include <cstdint>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <vector>
+
+#include "jit/nest_builder.h"
+#include "tests/jit/nest_runner.h"
+
+namespace heddle::jit {
+namespace {
+
+using tests::CompiledNest;
+
+/// Memory whose last byte lies before a page that may not be read.
+class Guarded {
+ public:
+  explicit Guarded(std::size_t bytes)
+      : page_(static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))),
+        size_((bytes + page_ - 1) / page_ * page_ + page_),
+        begin_(static_cast<std::byte*>(
+            ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))),
+        data_(begin_ + size_ - page_ - bytes) {
+    ::mprotect(begin_ + size_ - page_, page_, PROT_NONE);
+  }
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
+  ~Guarded() { ::munmap(begin_, size_); }
+
+  template <typename T>
+  T* as() {
+    return reinterpret_cast<T*>(data_);
+  }
+
+ private:
+  std::size_t page_, size_;
+  std::byte* begin_;
+  std::byte* data_;
+};
+
+/// out[i] = in[at(i)] for i < count.
+template <typename T>
+void expect_read(DType dtype, std::int64_t count, const std::function<SymExpr(SymExpr)>& at,
+                 const std::function<std::int64_t(std::int64_t)>& want) {
+  NestBuilder b("lanes");
+  b.nest().size_count = 1;
+  const SymExpr n = SymExpr::size(0);
+  const auto x = b.add_global(dtype, SymExpr::size(0) * 8);
+  const auto y = b.add_global(dtype, n);
+  b.set_parallel(b.new_axis(1), 1);
+  const Symbol i = b.new_axis(n);
+  b.begin_for(i, n, ForStmt::Kind::Vector);
+  b.store(y, i, b.load(x, at(i)));
+  b.end_for();
+  const auto elements = static_cast<std::size_t>(want(count - 1)) + 1;
+  Guarded in(elements * sizeof(T));
+  for (std::size_t k = 0; k < elements; ++k) in.as<T>()[k] = static_cast<T>(k % 101);
+  std::vector<T> out(static_cast<std::size_t>(count), T{113});
+  const Nest nest = b.finish();
+  for (const std::int64_t vector_bytes : {16, 32, 64}) {
+    CompiledNest(nest, vector_bytes).run({in.as<T>(), out.data()}, {count});
+    for (std::int64_t k = 0; k < count; ++k)
+      ASSERT_EQ(out[static_cast<std::size_t>(k)], static_cast<T>(want(k) % 101))
+          << k << " of " << count << ", vectors of " << vector_bytes;
+  }
+}
+
+template <typename T>
+void expect_all(DType dtype) {
+  for (const std::int64_t count : {1, 15, 16, 33, 64, 150}) {
+    for (const std::int64_t step : {2, 3, 4, 5}) {
+      SCOPED_TRACE(::testing::Message() << "every " << step);
+      expect_read<T>(
+          dtype, count, [&](const SymExpr& i) { return i * step + 1; },
+          [&](std::int64_t k) { return k * step + 1; });
+    }
+    for (const std::int64_t each : {2, 3, 4, 8, 64}) {
+      SCOPED_TRACE(::testing::Message() << "each " << each << " times");
+      expect_read<T>(
+          dtype, count, [&](const SymExpr& i) { return floordiv(i, each) + 2; },
+          [&](std::int64_t k) { return k / each + 2; });
+    }
+  }
+}
+
+TEST(LlvmLanes, OfFourBytes) { expect_all<float>(f32); }
+TEST(LlvmLanes, OfEightBytes) { expect_all<std::int64_t>(i64); }
+TEST(LlvmLanes, OfOneByte) { expect_all<std::uint8_t>(u8); }
+
+}  // namespace
+}  // namespace heddle::jit
