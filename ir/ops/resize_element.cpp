@@ -70,6 +70,8 @@ class AxisSampler {
       ratio = static_cast<double>(out_.constant()) / static_cast<double>(in_.constant());
     constexpr double kMost = 1024;
     if (!(ratio >= 1 && ratio <= kMost) || ratio != std::floor(ratio)) return 0;
+    // A scale may be given beside other sizes.
+    if (!(in_ * static_cast<std::int64_t>(ratio) == out_)) return 0;
     const std::string& mode = node_.string("nearest_mode");
     const std::string& coordinates = node_.string("coordinate_mode");
     // Positions a half behind or at the middle between two elements of x are rounded to the one before.

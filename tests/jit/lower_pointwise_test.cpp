@@ -402,5 +402,39 @@ TEST(LowerPointwise, ReadsAcrossWhatDataPicks) {
   }
 }
 
+/// Positions and weights of columns are computed before the rows, where a table is cheaper than computing them again.
+TEST(LowerPointwise, WhatRowsComputeAlikeIsComputedOnce) {
+  const auto resized = [](const char* mode, std::initializer_list<const char*> from,
+                          std::vector<std::int64_t> to) {
+    GraphBuilder b("main");
+    ir::Dims sizes(to.begin(), to.end());
+    b.output(b.emit("resize", {b.input(tensor(f32, from))},
+                    {{"sizes", sizes}, {"mode", std::string(mode)}}));
+    return b.finish();
+  };
+  const auto tables = [](const ir::Graph& graph) {
+    const jit::Program program = lowered(graph);
+    return program.kernels.at(0).nest->buffers.size() - program.kernels.at(0).nest->global_count();
+  };
+  const ir::Graph linear = resized("linear", {"3", "8", "20"}, {3, 13, 30});
+  // Two places and two weights.
+  EXPECT_EQ(tables(linear), 4u) << nests_of(lowered(linear));
+  expect_right_at(linear, {});
+  const ir::Graph cubic = resized("cubic", {"3", "8", "20"}, {3, 13, 30});
+  EXPECT_EQ(tables(cubic), 8u) << nests_of(lowered(cubic));
+  expect_right_at(cubic, {});
+  // Tables of a row that wide would not stay in a first-level cache.
+  EXPECT_EQ(tables(resized("linear", {"3", "8", "2000"}, {3, 13, 3000})), 0u);
+  EXPECT_EQ(tables(resized("nearest", {"3", "8", "20"}, {3, 16, 40})), 0u);
+}
+
+/// A scale that does not fit the sizes reads the last element again and again.
+TEST(LowerPointwise, NearestOfAScaleBesideOtherSizesStaysInside) {
+  GraphBuilder b("main");
+  b.output(b.emit("resize", {b.input(tensor(f32, {"2", "5"}))},
+                  {{"sizes", ir::Dims{2, 17}}, {"scales", std::vector<double>{1, 2}}}));
+  expect_right_at(b.finish(), {});
+}
+
 }  // namespace
 }  // namespace heddle::test
