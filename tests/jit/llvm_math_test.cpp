@@ -33,7 +33,7 @@ const Function kFunctions[] = {
     {ScalarOp::Log1p, [](double x) { return std::log1p(x); }, 2},
     {ScalarOp::Sin, [](double x) { return std::sin(x); }, 2},
     {ScalarOp::Cos, [](double x) { return std::cos(x); }, 2},
-    {ScalarOp::Tan, [](double x) { return std::tan(x); }, 2},
+    {ScalarOp::Tan, [](double x) { return std::tan(x); }, 4},
     {ScalarOp::Asin, [](double x) { return std::asin(x); }, 2},
     {ScalarOp::Acos, [](double x) { return std::acos(x); }, 2},
     {ScalarOp::Atan, [](double x) { return std::atan(x); }, 2},

@@ -27,6 +27,7 @@ bool calls_lanes(ScalarOp op, DType dtype) {
     case ScalarOp::Tanh:
     case ScalarOp::Erf:
     case ScalarOp::Sigmoid:
+    case ScalarOp::Tan:
     case ScalarOp::Asin:
     case ScalarOp::Acos:
     case ScalarOp::Atan:
@@ -34,7 +35,6 @@ bool calls_lanes(ScalarOp op, DType dtype) {
       return dtype == DType::F64;
     case ScalarOp::Pow:
       return !is_floating(dtype) || dtype == DType::F64;
-    case ScalarOp::Tan:
     case ScalarOp::Sinh:
     case ScalarOp::Cosh:
     case ScalarOp::Asinh:

@@ -17,10 +17,10 @@ using ir::ScalarOp;
 
 constexpr std::string_view kPrefix = "heddle_math_";
 constexpr ScalarOp kFunctions[] = {
-    ScalarOp::Exp,  ScalarOp::Exp2,    ScalarOp::Expm1, ScalarOp::Log,
-    ScalarOp::Log2, ScalarOp::Log1p,   ScalarOp::Sin,   ScalarOp::Cos,
-    ScalarOp::Tanh, ScalarOp::Sigmoid, ScalarOp::Erf,   ScalarOp::Asin,
-    ScalarOp::Acos, ScalarOp::Atan,    ScalarOp::Pow,   ScalarOp::Atan2};
+    ScalarOp::Exp,   ScalarOp::Exp2, ScalarOp::Expm1, ScalarOp::Log,  ScalarOp::Log2,
+    ScalarOp::Log1p, ScalarOp::Sin,  ScalarOp::Cos,   ScalarOp::Tanh, ScalarOp::Sigmoid,
+    ScalarOp::Erf,   ScalarOp::Asin, ScalarOp::Acos,  ScalarOp::Atan, ScalarOp::Pow,
+    ScalarOp::Atan2, ScalarOp::Tan};
 
 bool takes_two(ScalarOp op) { return op == ScalarOp::Pow || op == ScalarOp::Atan2; }
 

@@ -281,8 +281,9 @@ Value* ScalarEmitter::inline_math(ScalarOp op, Value* a) {
     return call_lanes(runtime_name(DType::F32, op), std::array{x});
   };
   VectorMath math(b_, vector_bytes_ == 64);
-  // Sine and cosine branch, once for all lanes.
-  if (op == ScalarOp::Sin || op == ScalarOp::Cos) return math.apply(op, a, slow);
+  // They branch, once for all lanes.
+  if (op == ScalarOp::Sin || op == ScalarOp::Cos || op == ScalarOp::Tan)
+    return math.apply(op, a, slow);
   return in_parts(a, [&](Value* part) { return math.apply(op, part, slow); });
 }
 

@@ -169,9 +169,15 @@ class VectorMath {
   llvm::Value* tanh(llvm::Value* x);
   llvm::Value* sigmoid(llvm::Value* x);
   llvm::Value* erf(llvm::Value* x);
+  // vector_angles.cpp
+  struct Turned;
+  Turned turned(llvm::Value* x);
   llvm::Value* sine(llvm::Value* x, bool cosine,
                     const std::function<llvm::Value*(llvm::Value*)>& slow);
-  // vector_arc.cpp
+  llvm::Value* tangent(llvm::Value* x, const std::function<llvm::Value*(llvm::Value*)>& slow);
+  llvm::Value* sign_of(llvm::Value* x);
+  llvm::Value* unless_far(llvm::Value* x, llvm::Value* magnitude, llvm::Value* fast,
+                          const std::function<llvm::Value*(llvm::Value*)>& slow);
   llvm::Value* from_half_pi(double high, llvm::Value* x);
   llvm::Value* arc_of_ratio(llvm::Value* low, llvm::Value* high);
   llvm::Value* atan(llvm::Value* x);

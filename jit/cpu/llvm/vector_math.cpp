@@ -5,7 +5,6 @@
 // them. Subnormals, signed zeros, infinities and NaN come out as IEEE 754 and C ask.
 #include <array>
 #include <cmath>
-#include <limits>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsX86.h>
@@ -23,17 +22,11 @@ using llvm::Value;
 /// log2(e), and what the float leaves.
 constexpr double kLog2E = 0x1.715476p+0;
 constexpr double kLog2ELow = 0x1.4ae0cp-26;
-// ln 2 and pi/2 in parts of 24 bits.
+// ln 2 in parts of 24 bits.
 constexpr double kLn2High = 0x1.62e43p-1;
 constexpr double kLn2Low = -0x1.05c61p-29;
-constexpr double kHalfPi1 = 0x1.921fb4p+0;
-constexpr double kHalfPi2 = 0x1.4442dp-24;
-constexpr double kHalfPi3 = 0x1.846988p-48;
-constexpr double kTwoByPi = 0x1.45f306p-1;
 /// Added and subtracted, it rounds to an integer, which the low bits of the sum then hold.
 constexpr double kRounder = 0x1.8p23;
-/// Below it, the reduction of sine and cosine keeps its accuracy.
-constexpr double kMostReduced = 1e5;
 
 /// (e^r - 1 - r) / r^2 for |r| <= ln(2)/2: 2^-28 of e^r; five terms more exactly for expm1.
 constexpr std::array<double, 5> kExp = {5.000000095e-01, 1.666651884e-01, 4.166620583e-02,
@@ -51,9 +44,6 @@ constexpr std::array<double, 6> kExp2 = {6.931472063e-01, 2.402265133e-01, 5.550
 constexpr std::array<double, 9> kLog = {3.333331258e-01,  -2.500000961e-01, 2.000212022e-01,
                                         -1.666799677e-01, 1.421951817e-01,  -1.240554616e-01,
                                         1.188839056e-01,  -1.167604120e-01, 6.746596987e-02};
-/// (sin r - r) / r^3 and (cos r - 1 + r^2/2) / r^4 in r^2, |r| <= pi/4: 2^-28 and 2^-33.
-constexpr std::array<double, 3> kSin = {-1.666665454e-01, 8.332156060e-03, -1.951463257e-04};
-constexpr std::array<double, 3> kCos = {4.166664555e-02, -1.388730986e-03, 2.443241222e-05};
 /// erf(x)/x - 1 in x^2 for |x| <= 1: 2^-29; ln(erfc x) on [1, 4]: 2^-29 of erf.
 constexpr std::array<double, 7> kErfSmall = {1.283791657e-01,  -3.761262584e-01, 1.128358526e-01,
                                              -2.685381563e-02, 5.188333773e-03,  -8.010241894e-04,
@@ -89,6 +79,8 @@ Value* VectorMath::apply(ir::ScalarOp op, Value* x, const std::function<Value*(V
       return sine(x, false, slow);
     case ScalarOp::Cos:
       return sine(x, true, slow);
+    case ScalarOp::Tan:
+      return tangent(x, slow);
     case ScalarOp::Asin:
       return asin(x);
     case ScalarOp::Acos:
@@ -529,50 +521,6 @@ Value* VectorMath::erf(Value* x) {
   Value* bounded = b_.CreateSelect(b_.CreateFCmpOGT(magnitude, real(4, x)), real(4, x), magnitude);
   Value* large = b_.CreateFSub(real(1, x), exp(polynomial(kErfLarge, bounded)));
   return b_.CreateSelect(b_.CreateFCmpOLT(magnitude, real(1, x)), small, copy_sign(large, x));
-}
-
-/// 2 ulp; beyond 10^5 the C library's.
-Value* VectorMath::sine(Value* x, bool cosine, const std::function<Value*(Value*)>& slow) {
-  Value* magnitude = absolute(x);
-  Value* rounder = real(kRounder, x);
-  Value* shifted = fma(magnitude, real(kTwoByPi, x), rounder);
-  Value* n = b_.CreateFSub(shifted, rounder);
-  Value* quadrant = to_bits(shifted);
-  if (cosine) quadrant = b_.CreateAdd(quadrant, integer(1, x));
-  Value* r = fma(n, real(-kHalfPi1, x), magnitude);
-  r = fma(n, real(-kHalfPi2, x), r);
-  r = fma(n, real(-kHalfPi3, x), r);
-  Value* square = b_.CreateFMul(r, r);
-  Value* sin = fma(b_.CreateFMul(square, r), polynomial(kSin, square), r);
-  Value* cos = fma(square, real(-0.5, x),
-                   b_.CreateFMul(b_.CreateFMul(square, square), polynomial(kCos, square)));
-  cos = b_.CreateFAdd(cos, real(1, x));
-  Value* odd = b_.CreateICmpNE(b_.CreateAnd(quadrant, integer(1, x)), integer(0, x));
-  Value* sign = b_.CreateShl(b_.CreateAnd(quadrant, integer(2, x)), integer(30, x));
-  if (!cosine) {
-    Value* given = b_.CreateAnd(to_bits(x), integer(std::numeric_limits<std::int32_t>::min(), x));
-    sign = b_.CreateXor(sign, given);
-  }
-  Value* fast = from_bits(b_.CreateXor(to_bits(b_.CreateSelect(odd, cos, sin)), sign));
-
-  Value* beyond =
-      b_.CreateAnd(b_.CreateFCmpOGT(magnitude, real(kMostReduced, x)),
-                   b_.CreateFCmpOLT(magnitude, llvm::ConstantFP::getInfinity(x->getType())));
-  Value* any = lanes_of(x) == 0 ? beyond : b_.CreateOrReduce(beyond);
-  llvm::BasicBlock* before = b_.GetInsertBlock();
-  llvm::Function* function = before->getParent();
-  auto* far = llvm::BasicBlock::Create(b_.getContext(), "far", function);
-  auto* after = llvm::BasicBlock::Create(b_.getContext(), "far.end", function);
-  b_.CreateCondBr(any, far, after);
-  b_.SetInsertPoint(far);
-  Value* exact = b_.CreateSelect(beyond, slow(x), fast);
-  llvm::BasicBlock* far_end = b_.GetInsertBlock();
-  b_.CreateBr(after);
-  b_.SetInsertPoint(after);
-  llvm::PHINode* result = b_.CreatePHI(x->getType(), 2);
-  result->addIncoming(fast, before);
-  result->addIncoming(exact, far_end);
-  return result;
 }
 
 }  // namespace heddle::jit::cpu
