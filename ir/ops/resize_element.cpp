@@ -94,22 +94,19 @@ class AxisSampler {
   Scalar mul(Scalar a, Scalar b) { return builder_.apply2(ScalarOp::Mul, a, b); }
   Scalar div(Scalar a, Scalar b) { return builder_.apply2(ScalarOp::Div, a, b); }
 
-  Scalar scale() {
-    if (given_ != 0) return real(given_);
-    if (in_.is_constant() && out_.is_constant()) {
-      return real(static_cast<double>(out_.constant()) / static_cast<double>(in_.constant()));
-    }
-    return div(number(out_), number(in_));
+  Scalar over_scale(Scalar place) {
+    if (given_ != 0) return div(place, real(given_));
+    return div(mul(place, number(in_)), number(out_));
   }
   Scalar length() { return given_ != 0 ? mul(real(given_), number(in_)) : number(out_); }
 
   /// Where the element lies in x.
   Scalar position() {
     const std::string& mode = node_.string("coordinate_mode");
-    if (mode == "asymmetric") return div(o_, scale());
-    if (mode == "tf_half_pixel_for_nn") return div(add(o_, real(0.5)), scale());
+    if (mode == "asymmetric") return over_scale(o_);
+    if (mode == "tf_half_pixel_for_nn") return over_scale(add(o_, real(0.5)));
     if (mode == "align_corners") return zero_where_one(length(), corner_position());
-    const Scalar centred = div(add(o_, real(0.5)), scale());
+    const Scalar centred = over_scale(add(o_, real(0.5)));
     if (mode == "half_pixel_symmetric" && given_ != 0) {
       const Scalar rest = sub(real(1), div(number(out_), length()));
       const Scalar middle = mul(div(number(in_), real(2)), rest);

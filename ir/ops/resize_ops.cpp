@@ -13,7 +13,8 @@
 //   result            T[sizes]
 //
 // A dimension whose size does not change, with no scale or scale 1, is copied. Along each other
-// one, with scale s = out / in and length l = out (given a scale: that s and l = s * in), in f64:
+// one, with scale s = out / in and length l = out (given a scale: that s and l = s * in), in f64,
+// where p / s is p * in / out, rounded once, so that ties are found:
 //
 //   half_pixel              (o + 0.5) / s - 0.5
 //   half_pixel_symmetric    in / 2 * (1 - out / l) + (o + 0.5) / s - 0.5
@@ -122,20 +123,22 @@ struct ResizedAxis {
   const std::string& mode;
   double in;
   double out;
-  double scale;
+  double given;  ///< scale, or 0
   double length;
+
+  double over_scale(double place) const { return given != 0 ? place / given : place * in / out; }
 };
 
 double position_in_x(const ResizedAxis& axis, double o) {
-  if (axis.mode == "asymmetric") return o / axis.scale;
-  if (axis.mode == "tf_half_pixel_for_nn") return (o + 0.5) / axis.scale;
+  if (axis.mode == "asymmetric") return axis.over_scale(o);
+  if (axis.mode == "tf_half_pixel_for_nn") return axis.over_scale(o + 0.5);
   if (axis.mode == "align_corners") {
     return axis.length == 1 ? 0.0 : o * (axis.in - 1) / (axis.length - 1);
   }
   if (axis.mode == "pytorch_half_pixel" && axis.out == 1) return 0.0;
   const double middle =
       axis.mode == "half_pixel_symmetric" ? axis.in / 2 * (1 - axis.out / axis.length) : 0.0;
-  return middle + (o + 0.5) / axis.scale - 0.5;
+  return middle + axis.over_scale(o + 0.5) - 0.5;
 }
 
 double rounded(double position, std::string_view nearest_mode) {
@@ -163,8 +166,7 @@ std::vector<WeightedTap> taps_at(const Node& node, std::size_t d, std::int64_t i
   if (!is_resized(node, d)) return {{o, 1.0}};
   const double given = given_scale(node, d);
   const auto size = static_cast<double>(in);
-  const ResizedAxis axis{node.string("coordinate_mode"), size, static_cast<double>(out),
-                         given != 0 ? given : static_cast<double>(out) / size,
+  const ResizedAxis axis{node.string("coordinate_mode"), size, static_cast<double>(out), given,
                          given != 0 ? given * size : static_cast<double>(out)};
   const double position = position_in_x(axis, static_cast<double>(o));
   const auto clamped = [&](double at) {

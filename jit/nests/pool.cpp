@@ -166,8 +166,9 @@ class PoolNest {
       for (std::int64_t k = 1; k < kernel.constant(); ++k) value = joined(value, tap(k));
       return value;
     }
+    const Scalar initial = nothing();
     const Symbol k = b_.begin_for(kernel, ForStmt::Kind::Serial);
-    const Scalar value = b_.carry(nothing());
+    const Scalar value = b_.carry(initial);
     const Scalar result = b_.set_next(value, joined(value, tap(k)));
     b_.end_for();
     return result;

@@ -54,6 +54,21 @@ TEST(PoolNest, EveryWindow) {
   }
 }
 
+/// Windows wider than what is unrolled, and than what they slide over.
+TEST(PoolNest, WideWindows) {
+  for (const Window& w : {Window{{9, 9}, {1, 1}, {4, 4}, {4, 4}, {1, 1}},
+                          Window{{1, 13}, {1, 2}, {0, 6}, {0, 5}, {1, 1}},
+                          Window{{2, 10}, {3, 3}, {1, 9}, {0, 9}, {1, 2}, true},
+                          Window{{9, 20}, {1, 1}, {0, 0}, {0, 0}, {1, 1}}}) {
+    const ir::Literal x = special(noise(f32, {2, 2, 9, 20}));
+    expect_nest_right({"max_pool", {x}, pool_attrs(w)});
+    expect_nest_right({"avg_pool", {noise(f32, {2, 2, 9, 20})}, pool_attrs(w)});
+  }
+  const Window line{{33}, {1}, {16}, {16}, {1}};
+  for (const char* op : {"max_pool", "avg_pool"})
+    expect_nest_right({op, {noise(f32, {1, 2, 40})}, pool_attrs(line)});
+}
+
 TEST(PoolNest, EveryDType) {
   for (const DType dtype : testing::kNumbers) {
     const ir::Literal x = noise(dtype, {1, 2, 5, 6});

@@ -1,6 +1,8 @@
 // resize against values written out, and its constraints.
+#include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
+#include <numeric>
 
 #include "tests/support/one_op.h"
 
@@ -61,6 +63,27 @@ TEST(Resize, NearestRoundsFourWays) {
   const Attrs uneven = with(to({5}, "nearest", "asymmetric", "round_prefer_floor"), "scales",
                             std::vector<double>{4.0 / 3});
   expect_same(resize(x, uneven), line({0, 1, 1, 2, 3}));
+}
+
+/// Ties and whole positions are found, though the scale is no number of two.
+TEST(Resize, NearestFindsTies) {
+  std::vector<double> numbers(640);
+  std::iota(numbers.begin(), numbers.end(), 0.0);
+  const Literal x = line(numbers);
+  for (const char* mode : {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"}) {
+    const Literal y = resize(x, to({224}, "nearest", "half_pixel", mode));
+    const std::string_view name = mode;
+    for (std::int64_t o = 0; o < 224; ++o) {
+      // Position (2 o + 1) * 640 / 448 - 1/2 is p / 448.
+      const std::int64_t p = (2 * o + 1) * 640 - 224;
+      const std::int64_t half = name.starts_with("round") ? 224 : 0;
+      const std::int64_t up = 447 - half;
+      const bool rounds_up = name == "ceil" || name == "round_prefer_floor";
+      const std::int64_t want = rounds_up ? (p + up) / 448 : (p + half) / 448;
+      ASSERT_EQ(y.at(o), static_cast<double>(std::clamp<std::int64_t>(want, 0, 639)))
+          << mode << " at " << o;
+    }
+  }
 }
 
 TEST(Resize, CoordinateModesOfLinear) {
