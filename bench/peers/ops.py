@@ -1,0 +1,91 @@
+"""Runs models of single ops, at sizes that users' models have, through Heddle and ONNX Runtime on one thread: same outputs,
+and which is faster.
+
+usage: .cache/peers_venv/bin/python bench/peers/ops.py [--only REGEX] [--heddle PATH] [--rounds N] [--no-times] [--write]
+                                                       [--list]
+
+bench/peers/run makes that Python environment. The cases are in op_cases.py and op_products.py, by families. A case's name
+fixes its numbers; its model, its inputs and ONNX Runtime's outputs are left in .cache/ops/NAME, a case for `heddle verify`.
+--only takes cases whose family and name, as in pointwise/relu, match. --write writes bench/results/<date>_ops.md.
+"""
+import argparse
+import re
+
+import numpy as np
+import onnx
+
+import op_cases
+import op_products
+import peers
+from op_models import Model
+from single_models import MEASURED, ROOT, add_options, compare, measured, summary, write_report
+
+STORE = ROOT / ".cache/ops"
+FAMILIES = op_cases.FAMILIES | op_products.FAMILIES
+# Of an output's type: the largest difference over its largest magnitude. Other types are exact.
+TOLERANCES = {"float32": 1e-4, "float16": 2e-3, "bfloat16": 1e-2, "float64": 1e-6}
+# An element on the edge between two integers may be rounded to either.
+TO_EITHER = 1e-2
+OWN_TOLERANCES = {"layer_norm_bf16": 2e-2, "quantisation/(q_linear|qdq|quantize|dynamic)": TO_EITHER}
+
+HEADER = f"""| case | {MEASURED}|
+|---|---|---|---|---|---|---|"""
+
+
+def tolerance(case, output):
+    own = next((value for pattern, value in OWN_TOLERANCES.items() if re.search(pattern, case)), None)
+    return TOLERANCES.get(output.dtype.name, 0.0) if own is None else own
+
+
+def run(case, build, args):
+    """The row of a case."""
+    row, folder = {"case": case}, STORE / case.split("/")[1]
+    path = folder.with_suffix(".onnx")
+    model = Model(case)
+
+    def inputs():
+        build(model.op)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        onnx.save(model.proto(), str(path))
+        return {name: np.array(array, order="C") for name, array in model.inputs.items()}
+
+    compare(row, args, folder, path, inputs, lambda output: tolerance(case, output))
+    return row
+
+
+def line(row):
+    return f"| {row['case']} | {measured(row)} |"
+
+
+def behind(rows):
+    """The rows where Heddle is behind, worst first."""
+    return sorted((row for row in rows if row.get("ratio", 1) < 1), key=lambda row: row["ratio"])
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", default="", help="a regular expression: family/name")
+    add_options(parser, "ops", rounds=1)
+    args = parser.parse_args()
+    cases = {f"{family}/{name}": build for family, builds in FAMILIES.items() for name, build in builds.items()
+             if re.search(args.only, f"{family}/{name}")}
+    if args.list:
+        print("\n".join(cases))
+        return
+    rows, load = [], peers.load_average()
+    print(HEADER)
+    for case, build in cases.items():
+        rows.append(run(case, build, args))
+        print(line(rows[-1]), flush=True)
+    failed = [row for row in rows if row["verdict"] != "agrees"]
+    text = summary(rows, "cases")
+    for title, chosen in (("Not the same", failed), ("Behind, worst first", behind(rows))):
+        if chosen:
+            text += "\n\n" + "\n".join([f"{title}:\n", HEADER, *map(line, chosen)])
+    print("\n" + text)
+    if args.write:
+        write_report(args, "ops", f"Single ops, {args.date}", load, text + "\n\nAll:\n\n" + "\n".join([HEADER, *map(line, rows)]))
+
+
+if __name__ == "__main__":
+    main()
