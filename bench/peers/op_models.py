@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 SINCE_23 = {"Attention", "RMSNormalization", "RotaryEmbedding"}
 

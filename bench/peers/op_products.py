@@ -62,12 +62,14 @@ CONVOLUTIONS = {
     "conv_depthwise_weights_given": one("Conv", (1, 256, 31, 31), normal(256, 1, 7, 7, scale=0.05), group=256),
     "conv_transpose_2_stride_2": upwards(IMAGE, (64, 32, 2, 2), strides=[2, 2]),
     "conv_transpose_4_stride_2": upwards((1, 64, 28, 28), (64, 32, 4, 4), strides=[2, 2], **ROUND_1),
-    "conv_transpose_3_stride_2": upwards((1, 64, 28, 28), (64, 32, 3, 3), strides=[2, 2], output_padding=[1, 1], **ROUND_1),
+    "conv_transpose_3_stride_2": upwards((1, 64, 28, 28), (64, 32, 3, 3), strides=[2, 2], output_padding=[1, 1],
+                                           **ROUND_1),
     "conv_transpose_groups_4": upwards((1, 64, 28, 28), (64, 16, 4, 4), group=4, strides=[2, 2], **ROUND_1),
     "conv_transpose_depthwise": upwards((1, 64, 28, 28), (64, 1, 4, 4), group=64, strides=[2, 2], **ROUND_1),
     "conv_transpose_1d": upwards((1, 256, 100), (256, 128, 16), strides=[8], pads=[4, 4]),
     "conv_transpose_3d": upwards((1, 16, 4, 14, 14), (16, 8, 2, 2, 2), strides=[2, 2, 2]),
-    "deform_conv": one("DeformConv", (1, 32, 28, 28), weight(32, 32, 3, 3), normal(1, 18, 28, 28, scale=0.5), pads=[1] * 4),
+    "deform_conv": one("DeformConv", (1, 32, 28, 28), weight(32, 32, 3, 3), normal(1, 18, 28, 28, scale=0.5),
+                       **ROUND_1),
 }
 
 
@@ -95,7 +97,8 @@ def grouped_query_decode(op):
 def few_bits(rows, inner, outer, block=32, bits=4, zeros=False):
     blocks = inner // block
     zero_points = constant(whole(256, outer * ((blocks * bits + 7) // 8), dtype=BYTE)) if zeros else None
-    return one("com.microsoft.MatMulNBits", (rows, inner), constant(whole(256, outer, blocks, block * bits // 8, dtype=BYTE)),
+    return one("com.microsoft.MatMulNBits", (rows, inner),
+               constant(whole(256, outer, blocks, block * bits // 8, dtype=BYTE)),
                constant(positive(outer * blocks, low=0.001, high=0.01)), zero_points, K=inner, N=outer, bits=bits,
                block_size=block)
 
@@ -152,7 +155,8 @@ ATTENTION = {
     "attention_cross": attention(8, 300, 1500, 32),
     "attention_windows": windows_attention,
     "attention_op": one("Attention", (1, 8, 256, 64), (1, 8, 256, 64), (1, 8, 256, 64), is_causal=1),
-    "multi_head_attention": one("com.microsoft.MultiHeadAttention", (1, 128, 512), (1, 128, 512), (1, 128, 512), num_heads=8),
+    "multi_head_attention": one("com.microsoft.MultiHeadAttention", (1, 128, 512), (1, 128, 512), (1, 128, 512),
+                                num_heads=8),
     "attention_contrib": one("com.microsoft.Attention", (1, 128, 256), weight(256, 768), weight(768), num_heads=4),
     "grouped_query_decode": grouped_query_decode,
     "rotary": one("RotaryEmbedding", (1, 16, 128, 64), weight(1, 128, 32), weight(1, 128, 32)),
@@ -165,8 +169,8 @@ def recurrent(kind, gates, steps, batch, width, hidden, directions=1, results=1,
     bias = weight(directions, 2 * gates * hidden) if biased else None
     direction = "bidirectional" if directions == 2 else "forward"
     return one(kind, (steps, batch, width), weight(directions, gates * hidden, width),
-               weight(directions, gates * hidden, hidden), bias, results=results, hidden_size=hidden, direction=direction,
-               **attributes)
+               weight(directions, gates * hidden, hidden), bias, results=results, hidden_size=hidden,
+               direction=direction, **attributes)
 
 
 RECURRENCES = {
@@ -220,8 +224,8 @@ def dynamic_product(op):
 def quantised_lstm(op):
     weights = [bytes_of(1, 256, 1024), bytes_of(1, 256, 1024)]
     scales = [np.array([0.001], np.float32), np.zeros(1, np.int8)]
-    return op("com.microsoft.DynamicQuantizeLSTM", (32, 1, 256), *weights, weight(1, 2048), None, None, None, None, *scales,
-              *scales, hidden_size=256)
+    return op("com.microsoft.DynamicQuantizeLSTM", (32, 1, 256), *weights, weight(1, 2048), None, None, None, None,
+              *scales, *scales, hidden_size=256)
 
 
 BYTES, PIXELS = whole(256, 512, 1024, dtype=BYTE), whole(256, 1, 64, 28, 28, dtype=BYTE)
@@ -238,8 +242,8 @@ QUANTISATION = {
     "conv_integer": one("ConvInteger", PIXELS, bytes_of(64, 64, 3, 3), ZERO, **ROUND_1),
     "q_linear_product": one("QLinearMatMul", whole(256, 64, 512, dtype=BYTE), SCALE, ZERO, bytes_of(512, 512),
                             np.float32(0.0005), NONE, SCALE, ZERO),
-    "q_linear_conv": one("QLinearConv", PIXELS, SCALE, ZERO, bytes_of(64, 64, 3, 3), np.float32(0.0005), NONE, SCALE, ZERO,
-                         **ROUND_1),
+    "q_linear_conv": one("QLinearConv", PIXELS, SCALE, ZERO, bytes_of(64, 64, 3, 3), np.float32(0.0005), NONE, SCALE,
+                         ZERO, **ROUND_1),
     "q_linear_conv_depthwise": one("QLinearConv", PIXELS, SCALE, ZERO, bytes_of(64, 1, 3, 3), np.float32(0.002), NONE,
                                    SCALE, ZERO, group=64, **ROUND_1),
     "q_linear_add": one("com.microsoft.QLinearAdd", PIXELS, SCALE, ZERO, PIXELS, SCALE, ZERO, np.float32(0.04), ZERO),

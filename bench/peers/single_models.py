@@ -113,7 +113,7 @@ def distance(got, want):
     if not np.array_equal(got[~finite], want[~finite], equal_nan=True):
         return float("inf")
     largest = np.abs(want[finite]).max(initial=0)
-    return float(np.abs(got - want)[finite].max(initial=0) / (largest or 1))
+    return float(np.abs(got[finite] - want[finite]).max(initial=0) / (largest or 1))
 
 
 def compare(row, args, case, model, make_inputs, tolerance_of):
@@ -189,9 +189,9 @@ def add_options(parser, name, rounds):
 def write_report(args, name, title, load, text):
     """`load`: the load averages at the start."""
     method = f"""{peers.processor()}; load averages {load} at the start and {peers.load_average()} at the end.
-ONNX Runtime {onnxruntime.__version__}, one thread each. Times are medians of turns of {TURN_SECONDS} s, Heddle's between
-two of ONNX Runtime's; a ratio is the median of {args.rounds} rounds. A difference is the largest one over the largest
-magnitude of that output. `bench/peers/{name}.py` writes this file and says how inputs are made."""
+ONNX Runtime {onnxruntime.__version__}, one thread each. Times are medians of turns of {TURN_SECONDS} s, Heddle's
+between two of ONNX Runtime's; a ratio is the median of {args.rounds} rounds. A difference is the largest one over the
+largest magnitude of that output. `bench/peers/{name}.py` writes this file and says how inputs are made."""
     path = ROOT / f"bench/results/{args.date}_{name}.md"
     path.write_text(f"# {title}\n\n{method}\n\n{text}\n")
     print(path)
