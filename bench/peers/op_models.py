@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 SINCE_23 = {"Attention", "RMSNormalization", "RotaryEmbedding"}
 
@@ -83,7 +83,9 @@ class Model:
         model = onnx.shape_inference.infer_shapes(helper.make_model(graph, ir_version=10, opset_imports=opsets))
         for output in model.graph.output:  # of an op that inference does not know
             if not output.type.WhichOneof("value"):
-                output.type.tensor_type.elem_type = infos[0].type.tensor_type.elem_type
+                of_floats = output.name.startswith("matmulintegertofloat")
+                first = infos[0].type.tensor_type.elem_type
+                output.type.tensor_type.elem_type = TensorProto.FLOAT if of_floats else first
         return model
 
 

@@ -140,6 +140,7 @@ WINDOWS = {
     "average_pool_padded": one("AveragePool", IMAGE, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4,
                                count_include_pad=1),
     "average_pool_ceil": one("AveragePool", (1, 64, 55, 55), kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1),
+    "average_pool_whole_14": one("AveragePool", (1, 256, 14, 14), kernel_shape=[14, 14]),
     "lp_pool": one("LpPool", IMAGE, kernel_shape=[2, 2], strides=[2, 2]),
     "global_average_pool": one("GlobalAveragePool", IMAGE),
     "global_max_pool": one("GlobalMaxPool", (1, 2048, 7, 7)),

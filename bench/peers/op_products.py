@@ -57,7 +57,6 @@ CONVOLUTIONS = {
     "conv_3d": conv((1, 16, 8, 28, 28), (16, 16, 3, 3, 3), pads=[1] * 6),
     "conv_3d_1x3x3": conv((1, 16, 8, 28, 28), (32, 16, 1, 3, 3), pads=[0, 1, 1, 0, 1, 1]),
     "conv_f16": one("Conv", normal(1, 64, 28, 28, dtype=HALF), weight(64, 64, 3, 3, dtype=HALF), **ROUND_1),
-    "conv_f64": one("Conv", normal(1, 32, 28, 28, dtype=DOUBLE), weight(32, 32, 3, 3, dtype=DOUBLE), **ROUND_1),
     "conv_weights_given": one("Conv", IMAGE, normal(64, 64, 3, 3, scale=0.05), **ROUND_1),
     "conv_depthwise_weights_given": one("Conv", (1, 256, 31, 31), normal(256, 1, 7, 7, scale=0.05), group=256),
     "conv_transpose_2_stride_2": upwards(IMAGE, (64, 32, 2, 2), strides=[2, 2]),

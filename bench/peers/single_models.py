@@ -116,7 +116,7 @@ def distance(got, want):
     return float(np.abs(got[finite] - want[finite]).max(initial=0) / (largest or 1))
 
 
-def compare(row, args, case, model, make_inputs, tolerance_of):
+def compare(row, args, case, model, make_inputs, tolerance_of, timed=True):
     """Fills a row: `verdict`, `distance` and `tolerance` of the output that is worst off, and the times. The case, with
     ONNX Runtime's outputs, is left in a folder, for `heddle verify`."""
     try:
@@ -133,7 +133,7 @@ def compare(row, args, case, model, make_inputs, tolerance_of):
         worst = max(range(len(found)), key=lambda k: found[k][0] - found[k][1])
         row["distance"], row["tolerance"] = found[worst]
         row["verdict"] = "agrees" if row["distance"] <= row["tolerance"] else f"differs, output {worst}"
-        if not args.no_times:
+        if timed and not args.no_times:
             measure(row, heddle, peer, args.rounds)
     except (RuntimeError, ValueError) as error:
         row["verdict"] = one_line(error)
