@@ -32,6 +32,7 @@ std::span<const Converter> unpool_converters();   ///< from windows back to what
 std::span<const Converter> deform_converters();   ///< convolution where offsets say
 std::span<const Converter> contrib_converters();  ///< of the domain com.microsoft
 std::span<const Converter> contrib_attention_converters();
+std::span<const Converter> contrib_quantize_converters();
 std::span<const Converter> contrib_recurrent_converters();
 
 /// The row for `name` of `domain`; null if there is none.

@@ -97,8 +97,9 @@ bool has_zero_point(const Node& node, std::size_t k) {
   return !std::all_of(first, first + bytes, [](char byte) { return byte == 0; });
 }
 
-/// Rounded, moved by the zero point and cut to the range of its dtype, or of so many of its bits.
-Tensor quantised(const Tensor& scaled, const Tensor& zero, std::int64_t bits = 0) {
+}  // namespace
+
+Tensor quantised(const Tensor& scaled, const Tensor& zero, std::int64_t bits) {
   const Tensor moved = round(scaled) + cast(zero, scaled.dtype());
   const std::int64_t width =
       bits != 0 ? bits : 8 * static_cast<std::int64_t>(heddle::size_of(zero.dtype()));
@@ -113,6 +114,8 @@ Tensor zero_point(const Node& node, std::size_t k, DType otherwise) {
     node.unsupported("a zero point of this dtype");
   return zero;
 }
+
+namespace {
 
 Outputs quantize_linear(const Node& node) {
   const Tensor x = node.tensor(0);
@@ -147,20 +150,19 @@ Quantised dynamically_quantised(const Tensor& x) {
   return {quantised(x / scale, zero), scale, zero};
 }
 
-namespace {
-
-Outputs dynamic_quantize_linear(const Node& node) {
-  const Quantised result = dynamically_quantised(node.tensor(0));
-  return {result.numbers, result.scale, result.zero};
-}
-
-/// x less its zero point, in i32. A vector of zero points runs along the rows of a matrix.
 Tensor centred(const Node& node, std::size_t operand, std::size_t zero, bool rows) {
   const Tensor wide = cast(node.tensor(operand), i32);
   if (!has_zero_point(node, zero)) return wide;
   Tensor point = cast(node.tensor(zero), i32);
   if (point.rank() == 1 && !(point.size(0) == 1) && rows) point = unsqueeze(point, 1);
   return wide - point;
+}
+
+namespace {
+
+Outputs dynamic_quantize_linear(const Node& node) {
+  const Quantised result = dynamically_quantised(node.tensor(0));
+  return {result.numbers, result.scale, result.zero};
 }
 
 Outputs matmul_integer(const Node& node) {

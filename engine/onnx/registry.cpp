@@ -30,11 +30,14 @@ const Converter* find_converter(std::string_view domain, std::string_view name) 
                 resize_converters(),    recurrent_converters(),  loss_converters(),
                 select_converters(),    sample_converters(),     signal_converters(),
                 region_converters(),    unpool_converters(),     deform_converters()});
-  static const Table contrib = table_of(
-      {contrib_converters(), contrib_attention_converters(), contrib_recurrent_converters()});
+  static const Table contrib =
+      table_of({contrib_converters(), contrib_attention_converters(), contrib_quantize_converters(),
+                contrib_recurrent_converters()});
   const Table* table = nullptr;
   if (domain.empty() || domain == "ai.onnx") table = &standard;
-  if (domain == "com.microsoft") table = &contrib;
+  // ONNX Runtime writes this one without its domain.
+  constexpr std::string_view kAtHome = "SimplifiedLayerNormalization";
+  if (domain == "com.microsoft" || name == kAtHome) table = &contrib;
   if (table == nullptr) return nullptr;
   const auto found = table->find(name);
   return found == table->end() ? nullptr : found->second;

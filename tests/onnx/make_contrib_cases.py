@@ -46,7 +46,8 @@ class Cases:
         self.file.writestr(zipfile.ZipInfo(path, (2026, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED)
 
     def add(
-        self, case, op, inputs, outputs, symbolic=True, integer_outputs=(), known=(), domain="com.microsoft", **attributes
+        self, case, op, inputs, outputs, symbolic=True, integer_outputs=(), known=(), domain="com.microsoft",
+        dtype=TensorProto.FLOAT, **attributes
     ):
         """`inputs`: arrays, None where one is absent, constants of the model where `known` has their number; `outputs`:
         how many."""
@@ -54,7 +55,7 @@ class Cases:
         names = [f"i{k}" if x is not None else "" for k, x in enumerate(inputs)]
         results = [f"o{k}" for k in range(outputs)]
         node = helper.make_node(op, names, results, domain=domain, **attributes)
-        kind = lambda k: TensorProto.INT32 if k in integer_outputs else TensorProto.FLOAT
+        kind = lambda k: TensorProto.INT32 if k in integer_outputs else dtype
         graph = helper.make_graph(
             [node],
             case,
@@ -342,6 +343,39 @@ def recurrent(cases):
     add("peepholes", 4, 1, numpy.int8, bias=True, peephole=True)
 
 
+def quantised(cases):
+    """Arithmetic on bytes. Reals lie between the halves that rounding would part."""
+
+    def add(case, op, *inputs, **attributes):
+        kinds = {numpy.uint8: TensorProto.UINT8, numpy.int8: TensorProto.INT8}
+        dtype = kinds[inputs[0].dtype.type] if op.startswith("QLinear") else TensorProto.FLOAT
+        cases.add("quantised_" + case, op, list(inputs), 1, dtype=dtype, **attributes)
+
+    def one(value):
+        return numpy.array(value, numpy.float32)
+
+    def byte(value, dtype=numpy.uint8):
+        return numpy.array(value, dtype)
+
+    x = random.integers(0, 256, (2, 3, 4, 5), numpy.uint8)
+    y = random.integers(0, 256, (3, 1, 5), numpy.uint8)
+    signed = random.integers(-128, 128, (2, 3, 4, 5), numpy.int8)
+    add("add", "QLinearAdd", x, one(0.031), byte(120), y, one(0.017), byte(99), one(0.0371), byte(131))
+    add("mul", "QLinearMul", x, one(0.031), byte(120), y, one(0.017), byte(99), one(0.0353), byte(131))
+    add("sigmoid", "QLinearSigmoid", signed, one(0.0413), byte(3, numpy.int8), one(0.00391), byte(-128, numpy.int8))
+    add("leaky", "QLinearLeakyRelu", x, one(0.0413), byte(128), one(0.0277), byte(60), alpha=0.2)
+    add("pool", "QLinearGlobalAveragePool", x, one(0.0413), byte(128), one(0.0137), byte(120))
+    add("pool_last", "QLinearGlobalAveragePool", x, one(0.0413), byte(128), one(0.0137), byte(120), channels_last=1)
+    matrix = random.integers(-128, 128, (20, 9), numpy.int8)
+    scales = (random.random(9) * 0.01 + 0.001).astype(numpy.float32)
+    rows = random.integers(0, 256, (2, 7, 20), numpy.uint8)
+    add("to_float", "MatMulIntegerToFloat", rows, matrix, one(0.02), one(0.003), byte(119), byte(4, numpy.int8))
+    add("to_float_columns", "MatMulIntegerToFloat", rows, matrix, one(0.02), scales, byte(119),
+        numpy.zeros(9, numpy.int8), floats(9))
+    add("dynamic", "DynamicQuantizeMatMul", floats(2, 7, 20), matrix, one(0.003), byte(4, numpy.int8), floats(9))
+    add("dynamic_columns", "DynamicQuantizeMatMul", floats(7, 20), matrix, scales)
+
+
 def main():
     cases = Cases(pathlib.Path(__file__).parent / "contrib_cases.zip")
     for family in (
@@ -356,6 +390,7 @@ def main():
         signals,
         few_bits,
         recurrent,
+        quantised,
     ):
         family(cases)
     cases.file.close()
