@@ -1,5 +1,7 @@
 #include "engine/onnx/node_order.h"
 
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -14,14 +16,28 @@ using onnx_format::NodeProto;
 
 namespace {
 
-/// Calls f with what `node` reads, the graphs within it included.
-template <typename F>
-void for_each_read(const NodeProto& node, const F& f) {
+using Reader = std::function<void(const std::string&)>;
+
+std::set<std::string> names_of(const GraphProto& graph) {
+  std::set<std::string> names;
+  for (const auto& input : graph.input()) names.insert(input.name());
+  for (const auto& initializer : graph.initializer()) names.insert(initializer.name());
+  for (const NodeProto& node : graph.node())
+    names.insert(node.output().begin(), node.output().end());
+  return names;
+}
+
+/// Calls f with what `node` reads, and the graphs within it from around them: their own names hide others.
+void for_each_read(const NodeProto& node, const Reader& f) {
   for (const std::string& input : node.input()) f(input);
   for (const auto& attribute : node.attribute()) {
     if (!attribute.has_g()) continue;
-    for (const NodeProto& inner : attribute.g().node()) for_each_read(inner, f);
-    for (const auto& output : attribute.g().output()) f(output.name());
+    const std::set<std::string> own = names_of(attribute.g());
+    const Reader from_around = [&](const std::string& name) {
+      if (!own.contains(name)) f(name);
+    };
+    for (const NodeProto& inner : attribute.g().node()) for_each_read(inner, from_around);
+    for (const auto& output : attribute.g().output()) from_around(output.name());
   }
 }
 

@@ -44,6 +44,29 @@ TEST(NodeOrder, OfBranchesAndOfWhatTheyReadFromAround) {
   EXPECT_EQ(engine.run({Tensor::full(boolean, {}, 0), x})[0].to_doubles()[0], 6);
 }
 
+/// A branch has a value of its own by the name of one that a later node makes of the branch's result: nothing is moved.
+TEST(NodeOrder, NamesOfABranchHideThoseAroundIt) {
+  ModelBuilder model;
+  model.input("c", {}, TensorProto::BOOL).input("x", {"n"}).output("y");
+  NodeProto& chosen = model.node("If", {"c"}, {"picked"});
+  for (const char* name : {"then_branch", "else_branch"}) {
+    AttributeProto& attribute = *chosen.add_attribute();
+    attribute.set_name(name);
+    attribute.set_type(AttributeProto::GRAPH);
+    GraphProto& branch = *attribute.mutable_g();
+    branch.set_name(name);
+    branch.add_output()->set_name(std::string(name) + ".result");
+    ModelBuilder::fill(*branch.add_node(), "Neg", {"x"}, {"part"});
+    ModelBuilder::fill(*branch.add_node(), "Abs", {"part"}, {std::string(name) + ".result"});
+  }
+  model.node("Add", {"picked", "x"}, {"part"});
+  model.node("Neg", {"part"}, {"y"});
+  EXPECT_EQ(model.load()
+                .run({Tensor::full(boolean, {}, 1), Tensor::full(f32, {1}, 3)})[0]
+                .to_doubles()[0],
+            -6);
+}
+
 TEST(SizeNames, AQuestionMarkIsAnySize) {
   ModelBuilder model;
   model.input("x", {"?", "?"}).output("y");

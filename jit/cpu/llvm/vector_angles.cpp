@@ -68,10 +68,10 @@ Value* VectorMath::atan2(Value* y, Value* x) {
   Value* low = b_.CreateSelect(steep, width, height);
   Value* high = b_.CreateSelect(steep, height, width);
   // Of two zeros the ratio is 0, of two infinities 1.
-  Value* same = b_.CreateOr(b_.CreateFCmpOEQ(high, real(0, x)),
-                            b_.CreateFCmpOEQ(low, llvm::ConstantFP::getInfinity(x->getType())));
   Value* one = real(1, x);
   Value* is_zero = b_.CreateFCmpOEQ(high, real(0, x));
+  Value* same =
+      b_.CreateOr(is_zero, b_.CreateFCmpOEQ(low, llvm::ConstantFP::getInfinity(x->getType())));
   Value* arc = arc_of_ratio(b_.CreateSelect(same, b_.CreateSelect(is_zero, real(0, x), one), low),
                             b_.CreateSelect(same, one, high));
   arc = b_.CreateSelect(steep, from_half_pi(1, arc), arc);
