@@ -72,6 +72,13 @@ struct ConvertStmt {
   ScalarId operand;
 };
 
+/// result = the bits of operand, f32 or f64, as an integer as wide. Only on the CPU.
+struct BitsStmt {
+  ScalarId result;
+  DType dtype;
+  ScalarId operand;
+};
+
 /// result = index, as i64
 struct IndexStmt {
   ScalarId result;
@@ -259,8 +266,8 @@ struct ContractStmt {
 };
 
 struct Stmt {
-  std::variant<ConstStmt, ApplyStmt, ConvertStmt, IndexStmt, BindStmt, LoadStmt, StoreStmt, ForStmt,
-               IfStmt, ContractStmt>
+  std::variant<ConstStmt, ApplyStmt, ConvertStmt, BitsStmt, IndexStmt, BindStmt, LoadStmt,
+               StoreStmt, ForStmt, IfStmt, ContractStmt>
       node;
 };
 

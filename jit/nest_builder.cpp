@@ -116,6 +116,12 @@ Scalar NestBuilder::convert(Scalar value, DType dtype) {
   return result;
 }
 
+Scalar NestBuilder::bits(Scalar value) {
+  const Scalar result = fresh(value.dtype == DType::F64 ? DType::I64 : DType::I32);
+  append(block(), BitsStmt{result.id, result.dtype, value.id});
+  return result;
+}
+
 Scalar NestBuilder::from_index(const SymExpr& index) {
   const Scalar result = fresh(DType::I64);
   append(block(), IndexStmt{result.id, simplify(index)});

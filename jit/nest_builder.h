@@ -29,6 +29,7 @@ class NestBuilder {
   Scalar apply(ir::ScalarOp op, std::initializer_list<Scalar> operands);
   Scalar apply(ir::ScalarOp op, Scalar left, Scalar right) { return apply(op, {left, right}); }
   Scalar convert(Scalar value, DType dtype);
+  Scalar bits(Scalar value);
   Scalar from_index(const SymExpr& index);
   SymExpr bind(Scalar value, const SymExpr& low, const SymExpr& high, std::int32_t check,
                ScalarId mask = kNoScalar);

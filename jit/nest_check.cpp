@@ -67,6 +67,13 @@ class Checker {
     use(s.operand);
     define(s.result, s.dtype);
   }
+  void operator()(const BitsStmt& s) {
+    const DType operand = use(s.operand);
+    require((operand == DType::F32 && s.dtype == DType::I32) ||
+                (operand == DType::F64 && s.dtype == DType::I64),
+            "N7 bits of " + std::string(name_of(operand)));
+    define(s.result, s.dtype);
+  }
   void operator()(const BindStmt& s) {
     require(use(s.operand) == DType::I64, "N7 bind takes an i64");
     index(s.low);

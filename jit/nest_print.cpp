@@ -51,6 +51,9 @@ class Printer {
   void operator()(const ConvertStmt& s) {
     define(s.result, "convert(" + scalar(s.operand) + "): " + dtype(s.dtype));
   }
+  void operator()(const BitsStmt& s) {
+    define(s.result, "bits(" + scalar(s.operand) + "): " + dtype(s.dtype));
+  }
   void operator()(const IndexStmt& s) { define(s.result, "index(" + s.index.to_string() + ")"); }
   void operator()(const BindStmt& s) {
     line(s.symbol.to_string() + " = bind " + scalar(s.operand) + " in [" + s.low.to_string() +

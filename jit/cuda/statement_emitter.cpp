@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "jit/cuda/scalar_text.h"
 
 namespace heddle::jit::cuda {
@@ -103,6 +104,8 @@ void StatementEmitter::operator()(const ApplyStmt& s) {
 void StatementEmitter::operator()(const ConvertStmt& s) {
   define(s.result, s.dtype, convert_text(dtypes_.at(s.operand), s.dtype, name(s.operand)));
 }
+
+void StatementEmitter::operator()(const BitsStmt&) { HD_CHECK(false, "bits are for the CPU"); }
 
 void StatementEmitter::operator()(const IndexStmt& s) {
   define(s.result, DType::I64, index(s.index));

@@ -53,6 +53,7 @@ Renumbering renumber(Nest& nest, const std::vector<SymExpr>& sizes_first);
 inline void visit_exprs(ConstStmt&, auto&&) {}
 inline void visit_exprs(ApplyStmt&, auto&&) {}
 inline void visit_exprs(ConvertStmt&, auto&&) {}
+inline void visit_exprs(BitsStmt&, auto&&) {}
 inline void visit_exprs(IndexStmt& s, auto&& visit) { visit(s.index); }
 inline void visit_exprs(LoadStmt& s, auto&& visit) { visit(s.index); }
 inline void visit_exprs(StoreStmt& s, auto&& visit) { visit(s.index); }

@@ -12,6 +12,7 @@ inline void visit_uses(ApplyStmt& s, auto&& visit) {
   for (ScalarId& id : s.operands) visit(id);
 }
 inline void visit_uses(ConvertStmt& s, auto&& visit) { visit(s.operand); }
+inline void visit_uses(BitsStmt& s, auto&& visit) { visit(s.operand); }
 inline void visit_uses(BindStmt& s, auto&& visit) {
   visit(s.operand);
   if (s.mask != kNoScalar) visit(s.mask);
@@ -40,6 +41,7 @@ inline void visit_definitions(auto&, auto&&) {}
 inline void visit_definitions(ConstStmt& s, auto&& visit) { visit(s.result); }
 inline void visit_definitions(ApplyStmt& s, auto&& visit) { visit(s.result); }
 inline void visit_definitions(ConvertStmt& s, auto&& visit) { visit(s.result); }
+inline void visit_definitions(BitsStmt& s, auto&& visit) { visit(s.result); }
 inline void visit_definitions(IndexStmt& s, auto&& visit) { visit(s.result); }
 inline void visit_definitions(LoadStmt& s, auto&& visit) { visit(s.result); }
 /// Of a loop: what exists after it.

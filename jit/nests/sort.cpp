@@ -4,7 +4,9 @@
 //
 //   for i (vector): place = sum over j (serial) of "j comes before i"; order[place] = i
 //
-// Long rows: runs of 1, 2, 4, … elements are merged in pairs. An element's place in the merged run is its
+// Long rows on the CPU: by the digits of their keys, radix_sort.h.
+//
+// Long rows on CUDA: runs of 1, 2, 4, … elements are merged in pairs. An element's place in the merged run is its
 // place in its own run and the number of elements of the other run that come before it, found by halving.
 // All elements of a pass are independent.
 //
@@ -19,7 +21,11 @@
 //   for pass (serial)
 //     for i (vector): search the other run (serial); merged[place] = order[i]
 //     for i (vector): order[i] = merged[i]
+#include <cmath>
+#include <optional>
+
 #include "jit/nests/nests.h"
+#include "jit/nests/radix_sort.h"
 #include "jit/nests/support.h"
 
 namespace heddle::jit {
@@ -60,11 +66,15 @@ class SortNest {
       collect_best();
       return write();
     }
+    if (is_long() && !on_cuda()) {
+      order_by_digits();
+      return write();
+    }
     order_ = add_order(length_);
-    if (length_.is_constant() && length_.constant() <= kShortRow)
-      count_places();
-    else
+    if (is_long())
       merge_runs();
+    else
+      count_places();
     write();
   }
 
@@ -104,13 +114,32 @@ class SortNest {
     b_.end_for();
   }
 
+  bool on_cuda() const { return ctx_.options().target == LowerOptions::Target::Cuda; }
+  bool is_long() const { return !length_.is_constant() || length_.constant() > kShortRow; }
+
+  void order_by_digits() {
+    by_digits_.emplace(b_, length_, dtype_, descending_);
+    const auto element = [&](const SymExpr& position) { return key(position); };
+    const SymExpr& wanted = out_[axis_];
+    if (wanted == length_)
+      by_digits_->order_all(element);
+    else
+      by_digits_->order_first(wanted, element);
+  }
+
   /// On CUDA not: elements would be inserted one after the other, by one thread.
   bool has_short_list() const {
-    if (ctx_.options().target == LowerOptions::Target::Cuda) return false;
     const SymExpr& wanted = out_[axis_];
-    const bool is_long = !length_.is_constant() || length_.constant() > kShortRow;
-    return is_long && wanted.is_constant() && wanted.constant() >= 1 &&
-           wanted.constant() <= kShortList;
+    return is_long() && !on_cuda() && wanted.is_constant() && wanted.constant() >= 1 &&
+           wanted.constant() <= kShortList && inserts_few(wanted.constant());
+  }
+
+  /// Whether the list takes less time than digits do. Of n elements in any order, k * (1 + ln(n / k)) are inserted. One takes
+  /// 40 ns; digits take 2.5 ns for an element and 1.5 us for a row.
+  bool inserts_few(std::int64_t wanted) const {
+    if (!length_.is_constant()) return true;
+    const auto k = static_cast<double>(wanted), n = static_cast<double>(length_.constant());
+    return 16 * k * (1 + std::log(n / k)) <= n + 600;
   }
 
   void collect_best() {
@@ -222,7 +251,7 @@ class SortNest {
 
   void write() {
     const SymExpr k = b_.begin_for(out_[axis_], ForStmt::Kind::Vector);
-    const Scalar from = b_.load(order_, k);
+    const Scalar from = by_digits_ ? by_digits_->position(k) : b_.load(order_, k);
     const Scalar value = key(bound(from));
     ctx_.result(0, at(k), value);
     ctx_.result(1, at(k), from);
@@ -238,6 +267,7 @@ class SortNest {
   bool descending_ = false;
   Index row_;
   NestBufferId order_ = 0;
+  std::optional<RadixSort> by_digits_;
   NestBufferId best_ = 0;    ///< keys of the list
   std::int64_t wanted_ = 0;  ///< entries of the list
 };

@@ -1,5 +1,6 @@
 #include "tests/jit/nest_interpreter.h"
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -153,6 +154,13 @@ class Machine {
   }
   void operator()(const ConvertStmt& s) {
     set(s.result, ir::ops::convert(get(s.operand), s.dtype));
+  }
+  void operator()(const BitsStmt& s) {
+    const double number = get(s.operand).real;
+    const std::int64_t bits = s.dtype == DType::I64
+                                  ? std::bit_cast<std::int64_t>(number)
+                                  : std::bit_cast<std::int32_t>(static_cast<float>(number));
+    set(s.result, HostScalar::of_integer(s.dtype, bits));
   }
   void operator()(const IndexStmt& s) {
     set(s.result, HostScalar::of_integer(DType::I64, value_of(s.index)));

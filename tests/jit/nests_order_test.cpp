@@ -150,6 +150,65 @@ OneOp topk_of(const ir::Literal& x, std::int64_t k, std::int64_t axis, bool larg
   return {"topk", {x}, {{"k", ir::SymExpr(k)}, {"axis", axis}, {"largest", largest}}};
 }
 
+/// Rows long enough to be ordered by their digits, whose numbers differ in all of them, in few or in none.
+TEST(SortByDigits, EveryDType) {
+  for (const DType dtype : testing::kNumbers) {
+    const ir::Literal narrow = with_ties(dtype, {2, 150});
+    const ir::Literal wide = noise(dtype, {2, 150});
+    for (const bool descending : {false, true}) {
+      for (const ir::Literal& x : {narrow, wide}) {
+        expect_fast_nest_right({"sort", {x}, {{"descending", descending}}});
+        expect_fast_nest_right(topk_of(x, 100, -1, descending));
+      }
+    }
+  }
+}
+
+TEST(SortByDigits, LimitsZerosAndNan) {
+  for (const DType dtype : {f32, f64, f16, bf16}) {
+    ir::Literal x = noise(dtype, {1, 300});
+    const double special[] = {0.0, -0.0, NAN, -NAN, INFINITY, -INFINITY};
+    for (std::int64_t k = 0; k < 60; ++k) x.set(5 * k, special[k % 6]);
+    for (const bool descending : {false, true}) {
+      expect_fast_nest_right({"sort", {x}, {{"descending", descending}}});
+      for (const std::int64_t k : {0, 80, 295, 300})
+        expect_fast_nest_right(topk_of(x, k, -1, descending));
+    }
+  }
+  constexpr double kLeast = std::numeric_limits<std::int64_t>::min();
+  ir::Literal x = noise(i64, {1, 300});
+  for (std::int64_t k = 0; k < 9; ++k) x.set(31 * k, k % 2 == 0 ? kLeast : 1 + kLeast / 3);
+  for (const bool descending : {false, true})
+    expect_fast_nest_right({"sort", {x}, {{"descending", descending}}});
+}
+
+TEST(SortByDigits, EqualElementsStay) {
+  const ir::Literal x = random_literal(f32, {2, 200}, 9, 3, 3);
+  for (const bool descending : {false, true}) {
+    expect_nest_right({"sort", {x}, {{"descending", descending}}});
+    expect_nest_right(topk_of(x, 70, -1, descending));
+  }
+}
+
+TEST(SortByDigits, LongRowsHaveWideDigits) {
+  for (const DType dtype : {f32, i64, f16, u8}) {
+    expect_fast_nest_right({"sort", {noise(dtype, {2, 5000})}});
+    expect_fast_nest_right({"sort", {noise(dtype, {5000, 2})}, {{"axis", std::int64_t{0}}}});
+    expect_fast_nest_right(topk_of(noise(dtype, {2, 5000}), 300, -1, true));
+  }
+}
+
+TEST(SortByDigits, SizesThatAreNotKnown) {
+  ir::GraphBuilder b("main");
+  const ir::Value x = b.input(tensor(f32, {"s0", "s1"}));
+  const ir::Node* best = b.call("topk", {x}, {{"k", x.meta().sizes[0]}});
+  b.output(best->value(0));
+  b.output(best->value(1));
+  const ir::Graph graph = b.finish();
+  for (const ir::Sizes& sizes : {ir::Sizes{3, 3}, ir::Sizes{3, 400}, ir::Sizes{100, 101}})
+    expect_fast_code_right(graph, {noise(f32, sizes)});
+}
+
 TEST(TopkList, OfEachLengthAndCount) {
   for (const std::int64_t length : {129, 257, 700}) {
     for (const std::int64_t k : {1, 5, 63, 64, 65}) {

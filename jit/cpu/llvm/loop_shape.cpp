@@ -100,6 +100,9 @@ class Analysis {
     if (indices_.count(s.operand) != 0) shape.wide = true;
     if (use(s.operand)) define(s.result, s.dtype);
   }
+  void operator()(const BitsStmt& s) {
+    if (use(s.operand)) define(s.result, s.dtype);
+  }
   void operator()(const IndexStmt& s) {
     if (!varies(s.index)) return;
     // Comparing one takes 32 bits a lane; all else the whole index.

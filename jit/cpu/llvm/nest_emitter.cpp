@@ -174,6 +174,13 @@ void NestEmitter::operator()(const ConvertStmt& s) {
                        : scalars_.convert(value(s.operand), dtypes_.at(s.operand), s.dtype));
 }
 
+void NestEmitter::operator()(const BitsStmt& s) {
+  dtypes_[s.result] = s.dtype;
+  Value* number = value(s.operand);
+  llvm::Type* bits = b_.getIntNTy(number->getType()->getScalarSizeInBits());
+  define(s.result, b_.CreateBitCast(number, number->getType()->getWithNewType(bits)));
+}
+
 std::optional<ScalarId> NestEmitter::beside_number(ScalarId id, ScalarOp op, double& number) const {
   const auto made = applied_.find(id);
   if (made == applied_.end() || made->second->op != op || made->second->dtype != DType::F32)

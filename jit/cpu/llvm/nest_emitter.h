@@ -44,6 +44,7 @@ class NestEmitter {
   void operator()(const ConstStmt& s);
   void operator()(const ApplyStmt& s);
   void operator()(const ConvertStmt& s);
+  void operator()(const BitsStmt& s);
   void operator()(const IndexStmt& s);
   void operator()(const BindStmt& s);
   void operator()(const LoadStmt& s);
