@@ -36,11 +36,20 @@ class ScatterBase {
     b_.store(out_, position, update, id_of(mask));
   }
 
-  /// Opens the vector loop over the columns of this part; gives the column in x.
+  /// Whether there is one column, which on the CPU takes no loop.
+  bool has_one_column() const {
+    return columns_.is_constant(1) && ctx_.options().target != LowerOptions::Target::Cuda;
+  }
+
+  /// Opens the vector loop over the columns of this part, which end_columns() closes; gives the column in x.
   SymExpr begin_columns() {
+    if (has_one_column()) return 0;
     const SymExpr count = b_.simplify(min(width_, columns_ - begin_));
     const Symbol column = b_.begin_for(count, ForStmt::Kind::Vector);
     return begin_ + SymExpr(column);
+  }
+  void end_columns() {
+    if (!has_one_column()) b_.end_for();
   }
 
   /// Columns split into blocks of `width`: sets the parallel axis, gives the row of the part.
@@ -96,7 +105,7 @@ class ScatterElements : ScatterBase {
     if (!in_place()) copy_part();
     const Symbol k = b_.begin_for(updates_[axis_], ForStmt::Kind::Serial);
     update(k, begin_columns());
-    b_.end_for();
+    end_columns();
     b_.end_for();
   }
 
@@ -115,7 +124,7 @@ class ScatterElements : ScatterBase {
     }
     b_.begin_for(k, length_, ForStmt::Kind::Serial);
     copy(position(k, begin_columns()));
-    b_.end_for();
+    end_columns();
     b_.end_for();
   }
 
@@ -192,7 +201,7 @@ class ScatterSlices : ScatterBase {
       copy(k);
     } else {
       copy(SymExpr(k) * columns_ + begin_columns());
-      b_.end_for();
+      end_columns();
     }
     b_.end_for();
   }
@@ -217,7 +226,7 @@ class ScatterSlices : ScatterBase {
     from.insert(from.end(), within.begin(), within.end());
     if (put_) from = broadcast_index(from, ctx_.operand_sizes(1));
     join(row * columns_ + column, ctx_.operand(put_ ? 1 : 2, from), exists);
-    b_.end_for();
+    end_columns();
   }
 
   const bool put_;
