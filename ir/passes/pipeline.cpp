@@ -15,6 +15,7 @@
 #include "ir/passes/bf16_products.h"
 #include "ir/passes/bf16_weights.h"
 #include "ir/passes/bucket_collectives.h"
+#include "ir/passes/byte_convs.h"
 #include "ir/passes/canonicalise.h"
 #include "ir/passes/channels_last.h"
 #include "ir/passes/cse.h"
@@ -42,6 +43,7 @@ constexpr Pass kPasses[] = {
     {"bf16-products", bf16_products},
     {"bf16-weights", bf16_weights},
     {"bucket-collectives", bucket_collectives},
+    {"byte-convs", byte_convs},
     {"canonicalise", canonicalise},
     {"channels-last", channels_last},
     {"cse", cse},
@@ -68,20 +70,9 @@ constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
 };
 
 constexpr std::string_view kPipeline[] = {
-    "form-attention",
-    "decompose",
-    "fold-constants",
-    "canonicalise",
-    "remove-noops",
-    "merge-views",
-    "channels-last",
-    "push-permutes",
-    "permuted-products",
-    "merge-views",
-    "fold-constants",
-    "remove-noops",
-    "cse",
-    "dce",
+    "form-attention", "decompose",      "fold-constants", "canonicalise",  "remove-noops",
+    "merge-views",    "byte-convs",     "channels-last",  "push-permutes", "permuted-products",
+    "merge-views",    "fold-constants", "remove-noops",   "cse",           "dce",
 };
 
 void dump(const Graph& graph, const std::string& folder, std::size_t number,

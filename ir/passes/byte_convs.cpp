@@ -1,0 +1,70 @@
+#include "ir/passes/byte_convs.h"
+
+#include <optional>
+#include <span>
+
+#include "ir/op.h"
+
+namespace heddle::ir {
+
+namespace {
+
+using Values = std::vector<Value>;
+
+/// Products of numbers of at most 255 whose sum is below 2^24.
+constexpr std::int64_t kMostProducts = (std::int64_t{1} << 24) / (255 * 255);
+/// Channels of a group that are worth a product of bytes.
+constexpr std::int64_t kManyChannels = 16;
+
+/// The dtype of the bytes that `value` widens.
+std::optional<DType> bytes_behind(Value value) {
+  while (value.node->op_name() == "reshape") value = value.node->input(0);
+  if (value.node->op_name() != "convert") return {};
+  const DType dtype = value.node->input(0).meta().dtype;
+  return is_byte(dtype) ? std::optional(dtype) : std::nullopt;
+}
+
+/// Whether all of a zero point's numbers are those of `dtype`, bytes.
+bool is_of(Value zero, DType dtype) {
+  if (zero.node->op_name() != "const") return bytes_behind(zero) == dtype;
+  const Literal& literal = zero.node->literal("value");
+  const std::int64_t least = dtype == DType::I8 ? -128 : 0;
+  for (std::int64_t k = 0; k < literal.count(); ++k)
+    if (literal.at_int(k) < least || literal.at_int(k) > least + 255) return false;
+  return true;
+}
+
+/// Whether it is at most 255 in size.
+bool is_small(Value value) {
+  if (bytes_behind(value)) return true;
+  if (value.node->op_name() != "sub") return false;
+  const auto dtype = bytes_behind(value.node->input(0));
+  return dtype && is_of(value.node->input(1), *dtype);
+}
+
+bool adds_few_bytes(const Node& node) {
+  if (node.op_name() != "conv" || node.output().dtype != DType::I32) return false;
+  if (node.inputs().size() > 2 && node.input(2)) return false;
+  const Dims& weights = node.input(1).meta().sizes;
+  const SymExpr products = base::product(std::span(weights).subspan(1));
+  const bool few = products.is_constant() && products.constant() <= kMostProducts;
+  const bool narrow = node.integer("groups") != 1 || weights[1].constant() < kManyChannels;
+  return few && narrow && is_small(node.input(0)) && is_small(node.input(1));
+}
+
+}  // namespace
+
+Graph byte_convs(const Graph& graph) {
+  return rewrite(graph, [](Rewriter& rewriter, const NodePtr& node) -> std::optional<Values> {
+    if (!adds_few_bytes(*node)) return {};
+    GraphBuilder& builder = rewriter.builder();
+    Values operands = rewriter.map(node->inputs());
+    for (Value& operand : operands)
+      if (operand) operand = builder.emit("convert", {operand}, {{"dtype", DType::F32}});
+    const Value sums = builder.call(node->op(), operands, node->attrs())->value();
+    return Values{
+        builder.emit("convert", {builder.emit("round", {sums})}, {{"dtype", DType::I32}})};
+  });
+}
+
+}  // namespace heddle::ir
