@@ -5,6 +5,7 @@
 
 #include "ir/op.h"
 #include "ir/passes/form_regions.h"
+#include "jit/lower/conv_windows.h"
 #include "jit/lower/decompose.h"
 #include "jit/lower/group_panels.h"
 #include "jit/nests/conv_product.h"
@@ -98,25 +99,28 @@ class Emitter {
     const ByteOperand left = without_sign(given);
     const Value made =
         b_.emit("packed_int8_matmul", {left.bytes, right.panels}, {{"columns", right.columns}});
-    return less_zero_points(left, right.sums, right.zero, made);
+    return less_zero_points(left, right.sums, sums_of_rows(left, right.zero), right.zero, made);
   }
 
   /// `given` with the windows of `x` on the left; the left operand's zero point is one for all.
   Value windows(const ByteProduct& given, const Node& conv) {
     const ByteOperand left = without_sign(given.left);
+    const ByteOperand right = with_sign(given.right);
     const Value zero = left.zero ? converted(left.zero, DType::U8) : number(DType::U8, 0);
     const ir::Dims& weights = conv.input(1).meta().sizes;
     Ints kernel;
     for (std::size_t d = 2; d < weights.size(); ++d) kernel.push_back(weights[d].constant());
-    return corrected(left, given.right,
-                     b_.emit("packed_int8_conv",
-                             {left.bytes, emit_group_panels(b_, given.right.bytes, kGroup), zero},
-                             {{"columns", weights[0].constant()},
-                              {"kernel", std::move(kernel)},
-                              {"strides", conv.ints("strides")},
-                              {"pads_low", conv.ints("pads_low")},
-                              {"pads_high", conv.ints("pads_high")},
-                              {"dilations", conv.ints("dilations")}}));
+    const Value made =
+        b_.emit("packed_int8_conv", {left.bytes, emit_group_panels(b_, right.bytes, kGroup), zero},
+                {{"columns", weights[0].constant()},
+                 {"kernel", std::move(kernel)},
+                 {"strides", conv.ints("strides")},
+                 {"pads_low", conv.ints("pads_low")},
+                 {"pads_high", conv.ints("pads_high")},
+                 {"dilations", conv.ints("dilations")}});
+    const Value columns = is_zero(left.zero) ? Value() : sums_of_columns(right);
+    const Value windows = is_zero(right.zero) ? Value() : sums_of_windows(left, conv);
+    return less_zero_points(left, columns, windows, right.zero, made);
   }
   /// `given` with x on the left and filters on the right.
   Value plain_windows(const ByteProduct& given, const Node& conv) {
@@ -149,14 +153,28 @@ class Emitter {
   Value corrected(const ByteOperand& left, const ByteOperand& right, Value result) {
     Value sums;
     if (!is_zero(left.zero)) sums = sums_of_columns(right);
-    return less_zero_points(left, sums, right.zero, result);
+    return less_zero_points(left, sums, sums_of_rows(left, right.zero), right.zero, result);
   }
 
-  Value less_zero_points(const ByteOperand& left, Value sums, Value right_zero, Value result) {
-    if (!is_zero(left.zero)) result = b_.emit("sub", {result, b_.emit("mul", {left.zero, sums})});
-    if (!is_zero(right_zero))
-      result = b_.emit("sub", {result, b_.emit("mul", {sum(left.bytes, -1, true), right_zero})});
+  /// `columns` and `rows`: what zero points of the left and of the right are multiplied by.
+  Value less_zero_points(const ByteOperand& left, Value columns, Value rows, Value right_zero,
+                         Value result) {
+    if (!is_zero(left.zero))
+      result = b_.emit("sub", {result, b_.emit("mul", {left.zero, columns})});
+    if (!is_zero(right_zero)) result = b_.emit("sub", {result, b_.emit("mul", {rows, right_zero})});
     return result;
+  }
+
+  /// Of the bytes on the left; nothing where the right's zero point is known to be 0.
+  Value sums_of_rows(const ByteOperand& left, Value right_zero) {
+    return is_zero(right_zero) ? Value() : sum(left.bytes, -1, true);
+  }
+  /// The same of windows that move over them.
+  Value sums_of_windows(const ByteOperand& left, const Node& conv) {
+    const std::int64_t channels = left.bytes.meta().sizes.back().constant();
+    const Value outside = left.zero ? b_.emit("mul", {left.zero, number(DType::I32, channels)})
+                                    : number(DType::I32, 0);
+    return window_sums(b_, conv, sum(left.bytes, -1, true), outside);
   }
 
   /// Of the bytes less their zero points.
@@ -193,6 +211,9 @@ class Emitter {
   }
   /// Zero points that move with their bytes.
   Value moved(Value zero, std::int64_t by) {
+    const Value from = zero ? behind_widening(zero) : Value();
+    if (zero && zero.meta().rank() == 0 && from.node->op_name() == "const")
+      return number(DType::I32, from.node->literal("value").at_int(0) + by);
     const Value distance = number(DType::I32, by);
     return zero ? b_.emit("add", {zero, distance}) : distance;
   }
@@ -236,9 +257,6 @@ Value emit_byte_product(GraphBuilder& builder, const ByteOperand& left, const By
 }
 
 Value emit_byte_conv(GraphBuilder& builder, const ByteProduct& product, const Node& conv) {
-  const bool sums_windows =
-      product.right.bytes.meta().dtype != DType::I8 || !is_zero(product.right.zero);
-  if (sums_windows) return {};
   ByteProduct dense = product;
   Value& bytes = dense.left.bytes;
   if (bytes.node->op_name() == "permute") bytes = builder.emit("clone", {bytes});

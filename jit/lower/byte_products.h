@@ -49,7 +49,7 @@ ir::Value emit_byte_product(ir::GraphBuilder& builder, const ByteOperand& left,
                             const BytePanels& right);
 
 /// The convolution `conv` with its channels last, whose windows are the rows on the left: packed_int8_conv with the terms of
-/// emit_byte_product(). Nothing where the weights have a zero point or no sign: windows would be summed for it.
+/// emit_byte_product(), the last one being q times the sums over x's channels, summed over the taps of each window.
 /// `product`: x as bytes [n, in..., c] less one zero point for all, and the weights as the matrix [taps * c, m].
 ir::Value emit_byte_conv(ir::GraphBuilder& builder, const ByteProduct& product,
                          const ir::Node& conv);

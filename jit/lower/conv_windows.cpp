@@ -80,8 +80,10 @@ Value windows_in_place(GraphBuilder& builder, const Node& conv, Value x, Value z
                        {"step", conv.ints("strides")[axis - 1]}});
 }
 
-Value windows_of(GraphBuilder& builder, const Node& conv, Value x, Value zero) {
-  x = padded(builder, conv, x, zero);
+namespace {
+
+/// What each tap of a window reads of `x`, which has its padding.
+std::vector<Value> slices_of(GraphBuilder& builder, const Node& conv, Value x) {
   const Dims& kernel = conv.input(1).meta().sizes;
   const std::int64_t taps = base::product(std::span(kernel).subspan(2)).constant();
   std::vector<Value> slices;
@@ -94,6 +96,21 @@ Value windows_of(GraphBuilder& builder, const Node& conv, Value x, Value zero) {
     }
     slices.push_back(slice(builder, conv, x, tap));
   }
+  return slices;
+}
+
+}  // namespace
+
+Value window_sums(GraphBuilder& builder, const Node& conv, Value x, Value zero) {
+  const std::vector<Value> slices = slices_of(builder, conv, padded(builder, conv, x, zero));
+  Value sum = slices[0];
+  for (std::size_t k = 1; k < slices.size(); ++k) sum = builder.emit("add", {sum, slices[k]});
+  return sum;
+}
+
+Value windows_of(GraphBuilder& builder, const Node& conv, Value x, Value zero) {
+  x = padded(builder, conv, x, zero);
+  const std::vector<Value> slices = slices_of(builder, conv, x);
   if (slices.size() > 1)
     return builder.call("concat", slices, {{"axis", std::int64_t{-1}}})->value();
   const bool moves = x.node->op_name() == "permute" || slices[0] != x;

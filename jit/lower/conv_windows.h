@@ -18,6 +18,9 @@ bool has_padding(const ir::Node& conv);
 /// @param zero  scalar of x's dtype; read only where there is padding.
 ir::Value windows_of(ir::GraphBuilder& builder, const ir::Node& conv, ir::Value x, ir::Value zero);
 
+/// x [n, in…, c] ==> [n, out…, c]: the sum over the taps of each window. @param zero  as above
+ir::Value window_sums(ir::GraphBuilder& builder, const ir::Node& conv, ir::Value x, ir::Value zero);
+
 /// The dimension of x [n, in…, 1] along which the windows of `conv` lie, each in one piece; nothing where they do not.
 std::optional<std::size_t> axis_of_runs(const ir::Node& conv);
 

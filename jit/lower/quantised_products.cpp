@@ -305,10 +305,7 @@ class QuantisedConverter {
                          std::ranges::any_of(node_.ints("strides"),
                                              [](std::int64_t stride) { return stride != 1; }) ||
                          has_padding(node_);
-      if (moves) {
-        if (const Value sums = emit_byte_conv(b_, {{x.bytes, x.zero}, {w.bytes, w.zero}}, node_))
-          return sums;
-      }
+      if (moves) return emit_byte_conv(b_, {{x.bytes, x.zero}, {w.bytes, w.zero}}, node_);
       x.bytes = windows_of(b_, node_, x.bytes, zero_of(x));
       return multiplied(x, w);
     }

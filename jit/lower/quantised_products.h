@@ -19,8 +19,7 @@ namespace heddle::jit {
 ///
 /// On the CPU a convolution, of dequantised tensors or of integers, is such a product with the bytes of each window behind each
 /// other on the left. Where the kernel is one element those are x itself; else packed_int8_conv puts them there tile by
-/// tile, unless weights have zero points or no sign: then they are in memory. Padding is the zero point. On CUDA it is int8_conv,
-/// or a product of bytes where the kernel is one element.
+/// tile. Padding is the zero point. On CUDA it is int8_conv, or a product of bytes where the kernel is one element.
 ///
 /// The definition rounds each product and each sum; this rounds the exact sum, the product of the scales and the
 /// result. Infinite scales give infinities where the definition, for bytes at the zero point, has NaN.

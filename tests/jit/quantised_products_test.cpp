@@ -182,6 +182,7 @@ struct Conv {
   Ints weights{72, 32, 3, 3}, strides{1, 1}, low{1, 1}, high{1, 1}, dilations{1, 1};
   bool channels_last = true, biased = true, integers = false, zeros = true;
   std::int64_t groups = 1;
+  DType dtype = i8;  ///< of the weights
 };
 
 ir::Graph convolution(const Conv& c) {
@@ -189,9 +190,10 @@ ir::Graph convolution(const Conv& c) {
   const std::string channels = std::to_string(c.weights[1] * c.groups);
   const Value x = c.channels_last ? b.input(tensor(u8, {"2", "s0", "s1", channels.c_str()}), "x")
                                   : b.input(tensor(u8, {"2", channels.c_str(), "s0", "s1"}), "x");
-  const Value w = b.constant(any_bytes(i8, c.weights, 7));
+  const Value w = b.constant(any_bytes(c.dtype, c.weights, 7));
   const Value x_zero = c.zeros ? b.constant(ir::Literal::scalar_int(u8, 117)) : Value();
-  const Value w_zero = c.zeros ? b.constant(any_bytes(i8, {c.weights[0], 1, 1, 1}, 9)) : Value();
+  const Value w_zero =
+      c.zeros ? b.constant(any_bytes(c.dtype, {c.weights[0], 1, 1, 1}, 9)) : Value();
   const auto operand = [&](Value bytes, Value zero, const ir::Literal& scale) {
     if (!c.integers) return dequantised(b, bytes, zero, b.constant(scale));
     const Value wide = b.emit("convert", {bytes}, {{"dtype", i32}});
@@ -238,7 +240,7 @@ TEST(QuantisedProducts, ConvolutionsOfAllKinds) {
   }
 }
 
-/// Windows are in memory only where the zero points of weights need their sums.
+/// Windows are in memory nowhere: the zero points of weights need sums of a window's bytes only.
 TEST(QuantisedProducts, ReadWindowsInPlace) {
   const auto of = [](const Conv& c) { return kernels(convolution(c)); };
   const Conv plain{.biased = false, .zeros = false};
@@ -253,7 +255,9 @@ TEST(QuantisedProducts, ReadWindowsInPlace) {
                .biased = false,
                .zeros = false};
   EXPECT_THAT(of(strided), ElementsAre("clone", "mul", "packed_int8_conv_convert_mul"));
-  EXPECT_THAT(of({}), Not(Contains(HasSubstr("packed_int8_conv"))));
+  EXPECT_THAT(of({}), Contains(HasSubstr("packed_int8_conv")));
+  EXPECT_THAT(of({.dtype = u8}), Contains(HasSubstr("packed_int8_conv")));
+  EXPECT_THAT(of({.dtype = u8}), Not(Contains(HasSubstr("concat"))));
 }
 
 /// Depths that fill no whole group, padding all around, windows without any element of x, many columns, and few rows.
@@ -268,7 +272,13 @@ TEST(QuantisedProducts, WindowsOfEveryPlace) {
                          .dilations = {3, 3},
                          .zeros = false},
                         {.weights = {72, 32, 3, 3}, .channels_last = false, .zeros = false}};
-  for (const Conv& c : convs) {
+  std::vector<Conv> all(std::begin(convs), std::end(convs));
+  for (Conv c : convs) {
+    c.zeros = true;
+    c.dtype = u8;
+    all.push_back(c);
+  }
+  for (const Conv& c : all) {
     const ir::Graph graph = convolution(c);
     EXPECT_THAT(kernels(graph), Contains(HasSubstr("packed_int8_conv")));
     for (const auto& [height, width] : {std::pair<std::int64_t, std::int64_t>{7, 9}, {13, 6}}) {
