@@ -74,6 +74,11 @@ class Checker {
             "N7 bits of " + std::string(name_of(operand)));
     define(s.result, s.dtype);
   }
+  void operator()(const TableStmt& s) {
+    require(is_byte(use(s.operand)) && is_byte(s.dtype) && s.values.size() == 256,
+            "N7 table of bytes");
+    define(s.result, s.dtype);
+  }
   void operator()(const BindStmt& s) {
     require(use(s.operand) == DType::I64, "N7 bind takes an i64");
     index(s.low);

@@ -63,6 +63,7 @@ FinishedNest finish_nest(NestBuilder& builder, const std::vector<SymExpr>& sizes
                          bool loops_run, const LowerOptions& options) {
   Nest& nest = builder.nest();
   drop_unused(nest.body);
+  if (options.target == LowerOptions::Target::Cpu) tabulate_bytes(nest);
   hoist_invariants(nest, loops_run);
   if (options.target == LowerOptions::Target::Cpu) tabulate_columns(nest);
   // A recipe may know better.

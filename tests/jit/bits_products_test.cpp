@@ -27,17 +27,6 @@ using Weights = testing::FewBitsWeights;
 const jit::LowerOptions kBytes{.byte_dot = true};
 
 #if HEDDLE_WITH_LLVM
-RunOptions as_code_of(std::int64_t vector_bytes) {
-  return {.runner = [vector_bytes](const jit::Nest& nest,
-                                   std::span<const InterpreterBuffer> buffers,
-                                   std::span<const std::int64_t> sizes) {
-    std::vector<void*> addresses;
-    for (const InterpreterBuffer& buffer : buffers) addresses.push_back(buffer.data);
-    return heddle::tests::CompiledNest(nest, vector_bytes)
-        .run(addresses, {sizes.begin(), sizes.end()});
-  }};
-}
-
 void expect_right_on_every_target(const OneOp& call) {
   const ir::Graph graph = testing::graph_of(call);
   for (const std::int64_t vector_bytes : {64, 32, 16}) {

@@ -20,6 +20,18 @@ inline std::int32_t run_as_code(const jit::Nest& nest, std::span<const Interpret
   for (const InterpreterBuffer& buffer : buffers) addresses.push_back(buffer.data);
   return heddle::tests::CompiledNest(nest).run(addresses, {sizes.begin(), sizes.end()});
 }
+
+/// Nests run as machine code for vectors of this width.
+inline RunOptions as_code_of(std::int64_t vector_bytes) {
+  return {.runner = [vector_bytes](const jit::Nest& nest,
+                                   std::span<const InterpreterBuffer> buffers,
+                                   std::span<const std::int64_t> sizes) {
+    std::vector<void*> addresses;
+    for (const InterpreterBuffer& buffer : buffers) addresses.push_back(buffer.data);
+    return heddle::tests::CompiledNest(nest, vector_bytes)
+        .run(addresses, {sizes.begin(), sizes.end()});
+  }};
+}
 #endif
 
 /// Nests run as machine code, or interpreted where there is none.

@@ -150,6 +150,11 @@ std::string emit_file(llvm::Module& module, llvm::TargetMachine& machine,
 
 }  // namespace
 
+bool has_feature(const CodegenTarget& target, std::string_view feature) {
+  const std::string wanted = ",+" + std::string(feature) + ",";
+  return ("," + target.features + ",").find(wanted) != std::string::npos;
+}
+
 std::string CodegenTarget::key() const {
   return cpu + " " + features + " " + std::to_string(vector_bytes);
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "jit/nest.h"
 
@@ -22,6 +23,8 @@ struct CodegenTarget {
 /// The host, with vectors of at most `vector_bytes` (16, 32, 64; 0: its widest).
 CodegenTarget host_target(std::int64_t vector_bytes = 0);
 
+/// Whether the target has an instruction set of LLVM's name `feature`.
+bool has_feature(const CodegenTarget& target, std::string_view feature);
 /// Whether one instruction of the target's vectors multiplies pairs of bf16.
 bool has_bf16_dot(const CodegenTarget& target);
 /// Whether one multiplies groups of four bytes.

@@ -15,14 +15,10 @@ namespace {
 using llvm::Value;
 namespace Intrinsic = llvm::Intrinsic;
 
-bool has(const CodegenTarget& target, std::string_view feature) {
-  const std::string wanted = ",+" + std::string(feature) + ",";
-  return ("," + target.features + ",").find(wanted) != std::string::npos;
-}
-
 bool has_dot(const CodegenTarget& target, unsigned lanes) {
-  if (has(target, "avx512vnni") && (lanes == 16 || has(target, "avx512vl"))) return true;
-  return lanes < 16 && has(target, "avxvnni");
+  if (has_feature(target, "avx512vnni") && (lanes == 16 || has_feature(target, "avx512vl")))
+    return true;
+  return lanes < 16 && has_feature(target, "avxvnni");
 }
 
 Intrinsic::ID dot_of(unsigned lanes) {
@@ -85,7 +81,8 @@ bool has_byte_dot(const CodegenTarget& target) {
 }
 
 bool has_bf16_dot(const CodegenTarget& target) {
-  return has(target, "avx512bf16") && (target.vector_bytes == 64 || has(target, "avx512vl"));
+  return has_feature(target, "avx512bf16") &&
+         (target.vector_bytes == 64 || has_feature(target, "avx512vl"));
 }
 
 Value* dot_of_bf16(llvm::IRBuilderBase& b, const std::string& triple, const CodegenTarget& target,

@@ -9,6 +9,7 @@
 #include <llvm/IR/Module.h>
 
 #include "base/check.h"
+#include "jit/cpu/llvm/byte_table.h"
 
 namespace heddle::jit::cpu {
 namespace {
@@ -179,6 +180,11 @@ void NestEmitter::operator()(const BitsStmt& s) {
   Value* number = value(s.operand);
   llvm::Type* bits = b_.getIntNTy(number->getType()->getScalarSizeInBits());
   define(s.result, b_.CreateBitCast(number, number->getType()->getWithNewType(bits)));
+}
+
+void NestEmitter::operator()(const TableStmt& s) {
+  dtypes_[s.result] = s.dtype;
+  define(s.result, byte_of_table(b_, module_, target_, s.values, value(s.operand)));
 }
 
 std::optional<ScalarId> NestEmitter::beside_number(ScalarId id, ScalarOp op, double& number) const {
