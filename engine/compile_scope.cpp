@@ -175,7 +175,7 @@ ir::PipelineOptions pipeline_of(const EngineOptions& options, const jit::UnitOpt
   pipeline.skip = options.skip_passes;
   pipeline.infer_again = wants_check(options);
   if (!unit.library || !jit::library_prefers_channels_last())
-    pipeline.skip.emplace_back("channels-last");
+    for (const char* pass : {"wide-convs", "channels-last"}) pipeline.skip.emplace_back(pass);
   if (!unit.fuse) pipeline.skip.emplace_back("form-attention");
   pipeline.dump_dir = options.dump_dir;
   return pipeline;

@@ -33,6 +33,7 @@
 #include "ir/passes/remove_noops.h"
 #include "ir/passes/resolve_sizes.h"
 #include "ir/passes/tf32_products.h"
+#include "ir/passes/wide_convs.h"
 #include "ir/text.h"
 
 namespace heddle::ir {
@@ -62,6 +63,7 @@ constexpr Pass kPasses[] = {
     {"remove-noops", remove_noops},
     {"resolve-sizes", resolve_sizes},
     {"tf32-products", tf32_products},
+    {"wide-convs", wide_convs},
 };
 
 /// Slices are views, which one pass merges.
@@ -70,9 +72,24 @@ constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
 };
 
 constexpr std::string_view kPipeline[] = {
-    "form-attention", "decompose",      "fold-constants", "canonicalise",  "remove-noops",
-    "merge-views",    "byte-convs",     "channels-last",  "push-permutes", "permuted-products",
-    "merge-views",    "fold-constants", "remove-noops",   "cse",           "dce",
+    // what ops are
+    "form-attention",
+    "decompose",
+    "fold-constants",
+    "canonicalise",
+    "remove-noops",
+    "merge-views",
+    // what they are done in
+    "byte-convs",
+    "wide-convs",
+    "channels-last",
+    "push-permutes",
+    "permuted-products",
+    "merge-views",
+    "fold-constants",
+    "remove-noops",
+    "cse",
+    "dce",
 };
 
 void dump(const Graph& graph, const std::string& folder, std::size_t number,

@@ -170,6 +170,7 @@ Value* NestEmitter::compare_lane_index(ScalarOp op, ScalarId index, ScalarId uni
 void NestEmitter::operator()(const ConvertStmt& s) {
   dtypes_[s.result] = s.dtype;
   Value* byte = quantised(s);
+  if (byte == nullptr) byte = clamped(s);
   define(s.result, byte != nullptr
                        ? byte
                        : scalars_.convert(value(s.operand), dtypes_.at(s.operand), s.dtype));
@@ -224,6 +225,27 @@ Value* NestEmitter::quantised(const ConvertStmt& s) {
   if (below && bound == 0) at = below;
   return scalars_.quantise(value(*at), static_cast<float>(scale), static_cast<std::int64_t>(zero),
                            s.dtype);
+}
+
+/// min(max(x, low), high) as a byte, with numbers that are bytes for bounds: they leave nothing to saturate, and NaN is looked for
+/// once. Null where it is anything else.
+Value* NestEmitter::clamped(const ConvertStmt& s) {
+  if (lanes_ == 0 || !is_byte(s.dtype)) return nullptr;
+  double low = 0, high = 0;
+  auto at = beside_number(s.operand, ScalarOp::Min, high);
+  if (at) at = beside_number(*at, ScalarOp::Max, low);
+  const double least = is_signed(s.dtype) ? -128 : 0;
+  if (!at || !(least <= low && low <= high && high <= least + 255)) return nullptr;
+  Value* x = value(*at);
+  if (lanes_of(x) == 0) return nullptr;
+  const auto number = [&](double of) { return llvm::ConstantFP::get(x->getType(), of); };
+  Value* bounded = b_.CreateSelect(b_.CreateFCmpOGT(x, number(low)), x, number(low));
+  bounded = b_.CreateSelect(b_.CreateFCmpOLT(bounded, number(high)), bounded, number(high));
+  Value* wide = b_.CreateFPToSI(bounded, x->getType()->getWithNewType(b_.getInt32Ty()));
+  Value* byte = b_.CreateTrunc(wide, x->getType()->getWithNewType(b_.getInt8Ty()));
+  if (low == 0) return byte;
+  return b_.CreateSelect(b_.CreateFCmpUNO(x, x), llvm::Constant::getNullValue(byte->getType()),
+                         byte);
 }
 
 void NestEmitter::operator()(const IndexStmt& s) {

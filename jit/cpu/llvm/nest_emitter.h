@@ -81,6 +81,7 @@ class NestEmitter {
   llvm::Value* value(ScalarId id) const;
   void define(ScalarId id, llvm::Value* v) { values_[id] = v; }
   llvm::Value* quantised(const ConvertStmt& s);
+  llvm::Value* clamped(const ConvertStmt& s);
   /// The other operand of `op` where one is a number, which is put there.
   std::optional<ScalarId> beside_number(ScalarId id, ir::ScalarOp op, double& number) const;
   llvm::Value* compare_lane_index(ir::ScalarOp op, ScalarId index, ScalarId uniform);

@@ -115,8 +115,8 @@ TEST(PassFuzz, EachPassAloneAndEachLeftOut) {
     const bool idle = pass.name == "resolve-sizes" || pass.name == "channels-last" ||
                       pass.name == "permuted-products" || pass.name == "form-attention" ||
                       pass.name.starts_with("bf16-") || pass.name == "tf32-products" ||
-                      pass.name == "byte-convs" || pass.name == "order-sizes" ||
-                      pass.name.ends_with("-collectives");
+                      pass.name == "byte-convs" || pass.name == "wide-convs" ||
+                      pass.name == "order-sizes" || pass.name.ends_with("-collectives");
     const int floor = idle ? 0 : 30;
     EXPECT_GE(count, floor) << pass.name;
   }
