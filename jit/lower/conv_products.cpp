@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "ir/op.h"
@@ -10,6 +11,7 @@
 #include "jit/lower/decompose.h"
 #include "jit/lower/fixed_values.h"
 #include "jit/lower/pack_weights.h"
+#include "jit/nests/row_conv.h"
 
 namespace heddle::jit {
 namespace {
@@ -17,6 +19,7 @@ namespace {
 using ir::Dims;
 using ir::Node;
 using ir::Value;
+using Ints = std::vector<std::int64_t>;
 
 /// Channels of x from which on a product takes longer than what surrounds it.
 constexpr std::int64_t kLeastDepth = 64;
@@ -76,6 +79,7 @@ class ConvConverter {
 
   std::optional<std::vector<Value>> visit(ir::Rewriter& rewriter, const Node& node) {
     if (options_.target == LowerOptions::Target::Cuda) return visit_for_cuda(rewriter, node);
+    if (reads_rows(node)) return with_channels_behind(rewriter, node);
     if (!may_be_product(node)) return std::nullopt;
     const bool in_place = has_long_runs(node) && fixed_.contains(node.input(1).node);
     if (!in_place && !is_fixed_data(*node.input(1).node)) return std::nullopt;
@@ -100,6 +104,29 @@ class ConvConverter {
   }
 
  private:
+  bool reads_rows(const Node& node) {
+    return may_be_row_conv(node) && !is_row_conv(node) && unit_of(node, options_).fuse &&
+           !ir::wants_fallback(node) && fixed_.contains(node.input(1).node);
+  }
+
+  /// The same with weights [m, 1, k…] that lie as [1, k…, m].
+  static std::vector<Value> with_channels_behind(ir::Rewriter& rewriter, const Node& node) {
+    ir::GraphBuilder& builder = rewriter.builder();
+    std::vector<Value> operands = rewriter.map(node.inputs());
+    Ints there(static_cast<std::size_t>(operands[1].meta().rank()));
+    std::iota(there.begin(), there.end(), 1);
+    there.back() = 0;
+    Ints back(there.size());
+    std::iota(back.begin(), back.end(), -1);
+    back.front() = static_cast<std::int64_t>(back.size()) - 1;
+    const Value moved = builder.emit(
+        "clone", {builder.emit("permute", {operands[1]}, {{"perm", std::move(there)}})});
+    operands[1] = builder.emit("permute", {moved}, {{"perm", std::move(back)}});
+    Value& x = operands[0];
+    if (x.node->op_name() == "permute") x = builder.emit("clone", {x});
+    return {builder.call(node.op(), operands, node.attrs())->value()};
+  }
+
   bool may_be_product(const Node& node) const {
     return node.op_name() == "conv" && node.flag("channels_last") &&
            node.output().dtype == DType::F32 && node.integer("groups") == 1 &&

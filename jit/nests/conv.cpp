@@ -12,6 +12,8 @@
 //   for p in N x all spatial dimensions (parallel)
 //     for m in M (vector): for taps (serial): carry sum; result(m, p)
 //
+// On the CPU such a convolution has blocks of positions instead (row_conv.h).
+//
 // On CUDA a convolution with enough channels is a product instead (conv_product.h).
 //
 // The transpose gathers: for each position of the result it visits the taps that reach it.
@@ -19,6 +21,7 @@
 
 #include "jit/nests/conv_product.h"
 #include "jit/nests/nests.h"
+#include "jit/nests/row_conv.h"
 #include "jit/nests/support.h"
 
 namespace heddle::jit {
@@ -170,7 +173,9 @@ class ConvNest {
 };
 
 void build_conv(NestContext& ctx) {
-  if (is_conv_product(ctx))
+  if (ctx.options().target == LowerOptions::Target::Cpu && is_row_conv(ctx.node()))
+    build_row_conv(ctx);
+  else if (is_conv_product(ctx))
     build_conv_product(ctx);
   else
     ConvNest(ctx, false).build();

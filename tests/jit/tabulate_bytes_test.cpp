@@ -36,13 +36,6 @@ ir::Graph activation(DType from, DType to) {
   return b.finish();
 }
 
-std::string text_of(const ir::Graph& graph) {
-  std::string text;
-  for (const auto& kernel : lowered(graph).kernels)
-    if (kernel.nest) text += print(*kernel.nest);
-  return text;
-}
-
 ir::Literal all_bytes(DType dtype, std::int64_t rows) {
   ir::Literal x(dtype, {rows, 300});
   for (std::int64_t k = 0; k < x.count(); ++k) x.set_int(k, k % 256 - (dtype == i8 ? 128 : 0));
@@ -53,7 +46,7 @@ TEST(TabulateBytes, AnActivationIsOneTable) {
   for (const DType from : {u8, i8}) {
     for (const DType to : {u8, i8}) {
       const ir::Graph graph = activation(from, to);
-      const std::string text = text_of(graph);
+      const std::string text = nests_text(graph);
       EXPECT_THAT(text, HasSubstr("table("));
       EXPECT_EQ(text.find("table("), text.rfind("table("));
       EXPECT_THAT(text, Not(HasSubstr("sigmoid")));
@@ -78,7 +71,7 @@ TEST(TabulateBytes, OfBytesMadeInTheSameKernel) {
   b.output(number_of(b, byte_of(b, y, u8, 0, 1.0 / 256), 0, 1.0 / 256));
   b.output(bytes);
   const ir::Graph graph = b.finish();
-  EXPECT_THAT(text_of(graph), HasSubstr("table("));
+  EXPECT_THAT(nests_text(graph), HasSubstr("table("));
   expect_code_right_at(graph, {4}, 0);
 }
 
@@ -90,7 +83,7 @@ TEST(TabulateBytes, NotOfTwoBytesNorOfFewOperations) {
   b.output(byte_of(b, b.emit("sigmoid", {sum}), u8, 0, 1.0 / 256));
   b.output(b.emit("convert", {b.emit("add", {x, x})}, {{"dtype", i8}}));
   const ir::Graph graph = b.finish();
-  EXPECT_THAT(text_of(graph), Not(HasSubstr("table(")));
+  EXPECT_THAT(nests_text(graph), Not(HasSubstr("table(")));
   expect_code_right_at(graph, {3});
 }
 

@@ -1,0 +1,178 @@
+#include "jit/nests/row_conv.h"
+
+#include <algorithm>
+
+#include "ir/op.h"
+#include "jit/nests/support.h"
+
+namespace heddle::jit {
+namespace {
+
+using ir::ScalarOp;
+
+/// Taps along a row, whose weights stay in registers, and along all dimensions.
+constexpr std::int64_t kMostTaps = 7;
+constexpr std::int64_t kMostTapsInAll = 49;
+/// Fewer channels leave most of a vector empty.
+constexpr std::int64_t kFewestChannels = 8;
+/// Positions whose sums are carried at once.
+constexpr std::int64_t kMostPositions = 8;
+
+/// How many positions of a row of `length` make a block: as few blocks as there can be, and evenly filled.
+std::int64_t block_of(std::int64_t length) {
+  const std::int64_t blocks =
+      std::max<std::int64_t>(1, (length + kMostPositions - 1) / kMostPositions);
+  return std::max<std::int64_t>(1, (length + blocks - 1) / blocks);
+}
+
+class RowConv {
+ public:
+  explicit RowConv(NestContext& ctx)
+      : ctx_(ctx),
+        b_(ctx.builder()),
+        out_(ctx.output_sizes()),
+        window_(ctx.node()),
+        row_(out_.size() - 3) {
+    const std::vector<SymExpr> x = ctx.operand_sizes(0);
+    const std::vector<SymExpr> w = ctx.operand_sizes(1);
+    window_.kernel.assign(w.begin() + 2, w.end());
+    window_.input.assign(x.begin() + 1, x.end() - 1);
+    taps_ = w.back().constant();
+  }
+
+  void build() {
+    const std::span<const SymExpr> outer = std::span(out_).first(out_.size() - 2);
+    const SymExpr extent = base::product(outer);
+    const Symbol p = b_.new_axis(extent);
+    b_.set_parallel(p, extent);
+    index_ = delinearize(p, outer, b_.facts());
+    const SymExpr length = out_[out_.size() - 2];
+    if (length.is_constant()) {
+      blocks(block_of(length.constant()));
+    } else {
+      const Scalar enough = compare(b_, ScalarOp::Le, kMostPositions, length);
+      b_.begin_if(enough);
+      blocks(kMostPositions);
+      b_.end_if();
+      b_.begin_if(b_.apply(ScalarOp::Not, {enough}));
+      blocks(1);
+      b_.end_if();
+    }
+    b_.nest().work = base::product(out_) * base::product(window_.kernel) * 2;
+  }
+
+ private:
+  /// A row in blocks of `count` positions, of which it has so many: the last one overlaps the one before it.
+  void blocks(std::int64_t count) {
+    const SymExpr length = out_[out_.size() - 2];
+    const SymExpr number = b_.begin_for(ceildiv(length, count), ForStmt::Kind::Serial);
+    const SymExpr first = b_.simplify(min(number * count, length - count));
+    const std::int64_t stride = window_.strides[row_], dilation = window_.dilations[row_];
+    const std::int64_t reach = (count - 1) * stride + (taps_ - 1) * dilation + 1;
+    const SymExpr begin = first * stride - window_.pads_low[row_];
+    block(count, first, begin, insides(begin, reach));
+    b_.end_for();
+  }
+
+  /// For each position from `begin` on, whether it lies inside of x: none where all do.
+  std::vector<Mask> insides(const SymExpr& begin, std::int64_t reach) {
+    std::vector<Mask> masks(static_cast<std::size_t>(reach));
+    for (std::int64_t k = 0; k < reach; ++k) {
+      Mask& mask = masks[static_cast<std::size_t>(k)];
+      if (k < window_.pads_low[row_]) mask = where_less(b_, mask, -1, begin + k);
+      if (reach - 1 - k < window_.pads_high[row_])
+        mask = where_less(b_, mask, begin + k, window_.input[row_]);
+    }
+    return masks;
+  }
+
+  void block(std::int64_t count, const SymExpr& first, const SymExpr& begin,
+             const std::vector<Mask>& insides) {
+    channel_ = SymExpr(b_.begin_for(out_.back(), ForStmt::Kind::Vector));
+    const bool biased = ctx_.node().inputs().size() > 2 && ctx_.node().input(2);
+    const Scalar initial = biased ? ctx_.operand(2, Index{channel_}) : zero(b_, DType::F32);
+    std::vector<TapLoop> loops;
+    for (std::size_t d = 0; d < row_; ++d) loops.push_back(window_.taps(d, index_[d + 1], true));
+    const auto body = [&](const Index& position, const Index& tap, const Mask&,
+                          std::span<const Scalar> sums) {
+      return add_row(begin, insides, position, tap, {sums.begin(), sums.end()});
+    };
+    const std::vector<Scalar> sums = for_each_tap(
+        b_, loops, std::vector<Scalar>(static_cast<std::size_t>(count), initial), body);
+    for (std::int64_t k = 0; k < count; ++k) {
+      Index at = index_;
+      at.push_back(first + k);
+      at.push_back(channel_);
+      ctx_.result(0, at, sums[static_cast<std::size_t>(k)]);
+    }
+    b_.end_for();
+  }
+
+  /// What one row of x, at `position` of the other dimensions, adds.
+  std::vector<Scalar> add_row(const SymExpr& begin, const std::vector<Mask>& insides,
+                              const Index& position, const Index& tap, std::vector<Scalar> sums) {
+    std::vector<Scalar> weights;
+    for (std::int64_t k = 0; k < taps_; ++k) {
+      Index at{channel_, 0};
+      at.insert(at.end(), tap.begin(), tap.end());
+      at.emplace_back(k);
+      weights.push_back(ctx_.operand(1, at));
+    }
+    const std::int64_t stride = window_.strides[row_], dilation = window_.dilations[row_];
+    for (std::size_t j = 0; j < insides.size(); ++j) {
+      std::optional<Scalar> x;
+      for (std::size_t k = 0; k < sums.size(); ++k) {
+        const std::int64_t from =
+            static_cast<std::int64_t>(j) - static_cast<std::int64_t>(k) * stride;
+        if (from < 0 || from % dilation != 0 || from / dilation >= taps_) continue;
+        if (!x) {
+          Index at{index_[0]};
+          at.insert(at.end(), position.begin(), position.end());
+          at.push_back(begin + static_cast<std::int64_t>(j));
+          at.push_back(channel_);
+          x = ctx_.operand(0, at, id_of(insides[j]));
+        }
+        const Scalar w = weights[static_cast<std::size_t>(from / dilation)];
+        sums[k] = b_.apply(ScalarOp::Fma, {w, *x, sums[k]});
+      }
+    }
+    return sums;
+  }
+
+  NestContext& ctx_;
+  NestBuilder& b_;
+  const std::vector<SymExpr> out_;  ///< [N, out..., M]
+  WindowShape window_;
+  const std::size_t row_;  ///< the spatial dimension that rows lie along
+  std::int64_t taps_ = 0;  ///< along it
+  Index index_;
+  SymExpr channel_;
+};
+
+}  // namespace
+
+bool may_be_row_conv(const ir::Node& conv) {
+  if (conv.op_name() != "conv" || !conv.flag("channels_last")) return false;
+  const ir::Dims& weights = conv.input(1).meta().sizes;
+  for (const ir::Value& input : conv.inputs())
+    if (input && input.meta().dtype != DType::F32) return false;
+  const SymExpr taps = base::product(std::span(weights).subspan(2));
+  return weights[0].is_constant(conv.integer("groups")) && weights[1].is_constant(1) &&
+         weights[0].constant() >= kFewestChannels && taps.is_constant() && taps.constant() > 1 &&
+         taps.constant() <= kMostTapsInAll && weights.back().constant() <= kMostTaps;
+}
+
+bool is_row_conv(const ir::Node& conv) {
+  if (!may_be_row_conv(conv)) return false;
+  const ir::Node& weights = *conv.input(1).node;
+  if (weights.op_name() != "permute") return false;
+  const auto& perm = weights.ints("perm");
+  const auto rank = static_cast<std::int64_t>(perm.size());
+  for (std::int64_t d = 0; d < rank; ++d)
+    if (perm[static_cast<std::size_t>(d)] != (d + rank - 1) % rank) return false;
+  return true;
+}
+
+void build_row_conv(NestContext& ctx) { RowConv(ctx).build(); }
+
+}  // namespace heddle::jit

@@ -1,0 +1,27 @@
+// Convolutions of each channel by itself on the CPU, with the channels side by side.
+//
+//   for p in N x all dimensions of the result but the last spatial one (parallel)
+//     for block of positions along that (serial)
+//       for c in channels (vector)
+//         for taps along the other dimensions (serial): carry the sums of the block
+//           for each position of x that the block's windows read along the row: for each window that reads it:
+//             sum += w[taps, c] * x[position, c]
+//         result(positions of the block, c)
+//
+// What is read of x is used by all windows of the block, and weights by all of its positions: the sums stay in registers. The
+// weights lie with the channels behind all other dimensions.
+#pragma once
+
+#include "ir/graph.h"
+#include "jit/lower/nest_context.h"
+
+namespace heddle::jit {
+
+/// Whether a convolution can be one of these, once its weights lie so.
+bool may_be_row_conv(const ir::Node& conv);
+/// Whether its weights lie so: [m, 1, k…] as a view of [1, k…, m].
+bool is_row_conv(const ir::Node& conv);
+
+void build_row_conv(NestContext& ctx);
+
+}  // namespace heddle::jit

@@ -1,0 +1,116 @@
+// Convolutions of each channel by itself, with the channels last, on the CPU.
+#include "tests/jit/nests_support.h"
+
+namespace heddle::test {
+namespace {
+
+using ir::GraphBuilder;
+using ir::Value;
+
+struct Depthwise {
+  std::int64_t channels = 24;
+  Ints kernel{3, 3}, strides{1, 1}, low{1, 1}, high{1, 1}, dilations{1, 1};
+  std::vector<const char*> sizes{"2", "7", "9"};  ///< of x, but for the channels
+  bool biased = true, constant = true;
+};
+
+ir::Graph graph_of(const Depthwise& c) {
+  GraphBuilder b("main");
+  const std::string channels = std::to_string(c.channels);
+  Value x;
+  switch (c.sizes.size()) {
+    case 2:
+      x = b.input(tensor(f32, {c.sizes[0], c.sizes[1], channels.c_str()}), "x");
+      break;
+    case 3:
+      x = b.input(tensor(f32, {c.sizes[0], c.sizes[1], c.sizes[2], channels.c_str()}), "x");
+      break;
+    default:
+      x = b.input(tensor(f32, {c.sizes[0], c.sizes[1], c.sizes[2], c.sizes[3], channels.c_str()}),
+                  "x");
+  }
+  Ints weights{c.channels, 1};
+  weights.insert(weights.end(), c.kernel.begin(), c.kernel.end());
+  const ir::Literal filters = random_literal(f32, weights, 7);
+  std::vector<Value> operands{
+      x, c.constant ? b.constant(filters)
+                    : b.input(ir::TensorMeta::of(f32, {weights.begin(), weights.end()}), "w")};
+  if (c.biased) operands.push_back(b.constant(random_literal(f32, {c.channels}, 8)));
+  const Value y = b.call("conv", operands,
+                         {{"strides", c.strides},
+                          {"pads_low", c.low},
+                          {"pads_high", c.high},
+                          {"dilations", c.dilations},
+                          {"groups", c.channels},
+                          {"channels_last", true}})
+                      ->value();
+  b.output(b.emit("max", {y, b.constant(ir::Literal::scalar(f32, -0.2))}));
+  return b.finish();
+}
+
+void expect_right(const Depthwise& c, const Ints& sizes = {}) {
+  const ir::Graph graph = graph_of(c);
+  expect_fast_code_right(graph, random_arguments(graph, sizes));
+}
+
+TEST(RowConv, OfEveryWindow) {
+  expect_right({});
+  expect_right({.biased = false});
+  expect_right({.kernel = {5, 5}, .low = {2, 2}, .high = {2, 2}});
+  expect_right({.kernel = {7, 7}, .low = {3, 3}, .high = {3, 3}});
+  expect_right({.kernel = {1, 4}, .low = {0, 3}, .high = {0, 0}});
+  expect_right({.kernel = {2, 3}, .strides = {2, 3}, .low = {0, 2}, .high = {1, 0}});
+  expect_right({.strides = {2, 2}});
+  expect_right({.low = {2, 2}, .high = {2, 2}, .dilations = {2, 2}});
+  expect_right({.strides = {2, 2}, .low = {3, 3}, .high = {3, 3}, .dilations = {3, 3}});
+  expect_right({.low = {4, 5}, .high = {5, 4}});
+  expect_right({.low = {0, 0}, .high = {0, 0}});
+}
+
+TEST(RowConv, OfEveryWidth) {
+  for (const char* width : {"1", "2", "7", "8", "9", "15", "17", "31"})
+    for (const std::int64_t channels : {8, 16, 37, 70})
+      expect_right({.channels = channels, .sizes = {"1", "4", width}});
+}
+
+TEST(RowConv, OfEveryRank) {
+  expect_right({.kernel = {4},
+                .strides = {1},
+                .low = {3},
+                .high = {0},
+                .dilations = {1},
+                .sizes = {"2", "19"}});
+  expect_right({.kernel = {2, 3, 3},
+                .strides = {1, 2, 1},
+                .low = {1, 1, 1},
+                .high = {0, 1, 1},
+                .dilations = {1, 1, 1},
+                .sizes = {"1", "4", "5", "10"}});
+}
+
+TEST(RowConv, OfSizesThatAreNotKnown) {
+  for (const Ints& sizes : {Ints{1, 1, 1}, Ints{2, 3, 5}, Ints{1, 4, 8}, Ints{1, 2, 21}})
+    expect_right({.sizes = {"s0", "s1", "s2"}}, sizes);
+  expect_right({.strides = {2, 2}, .sizes = {"s0", "s1", "s2"}}, {2, 9, 30});
+}
+
+std::int64_t multiply_adds(const ir::Graph& graph) {
+  const std::string text = nests_text(graph);
+  std::int64_t count = 0;
+  for (std::size_t at = text.find("fma("); at != std::string::npos; at = text.find("fma(", at + 1))
+    ++count;
+  return count;
+}
+
+/// Rows of 9 are two blocks of 5; what cannot be in blocks is one sum at a time.
+TEST(RowConv, TakesManyChannelsAndWeightsThatStayTheSame) {
+  EXPECT_EQ(multiply_adds(graph_of({})), 5 * 3);
+  EXPECT_EQ(multiply_adds(graph_of({.constant = false})), 1);
+  EXPECT_EQ(multiply_adds(graph_of({.channels = 4})), 1);
+  EXPECT_EQ(multiply_adds(graph_of({.kernel = {3, 9}, .low = {1, 4}, .high = {1, 4}})), 1);
+  expect_right({.constant = false});
+  expect_right({.channels = 4});
+}
+
+}  // namespace
+}  // namespace heddle::test
