@@ -6,7 +6,7 @@ namespace heddle::onnx {
 
 namespace {
 
-Outputs convert_gelu(const Node& node) { return {gelu(node.tensor(0))}; }
+Outputs exact_gelu(const Node& node) { return {gelu(node.tensor(0))}; }
 
 Outputs bias_gelu(const Node& node) { return {gelu(node.tensor(0) + node.tensor(1))}; }
 
@@ -154,7 +154,7 @@ std::span<const Converter> contrib_converters() {
       {"BiasGelu", bias_gelu},
       {"FastGelu", fast_gelu},
       {"FusedMatMul", fused_matmul},
-      {"Gelu", convert_gelu},
+      {"Gelu", exact_gelu},
       {"MatMulNBits", matmul_nbits},
       {"QuickGelu", quick_gelu},
       {"SimplifiedLayerNormalization", simplified_layer_normalization},

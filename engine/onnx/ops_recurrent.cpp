@@ -1,8 +1,8 @@
 // Recurrent layers: a scan of the cell over the steps.
 
-#include <algorithm>
-#include <cctype>
+#include <utility>
 
+#include "engine/onnx/activations.h"
 #include "engine/onnx/converters.h"
 #include "engine/onnx/quantised.h"
 #include "heddle/control_flow.h"
@@ -25,8 +25,9 @@ struct Direction {
   bool reversed;
   std::int64_t hidden;
   std::int64_t gates;
-  Weights w;  ///< [input, gates * hidden]
-  Weights r;  ///< [hidden, gates * hidden]: turned once, before the steps
+  std::vector<Activation> activations;  ///< f, g and h of the ONNX equations, those that there are
+  Weights w;                            ///< [input, gates * hidden]
+  Weights r;                            ///< [hidden, gates * hidden]: turned once, before the steps
   /// [hidden, hidden] of a GRU that resets before this product; r has no columns for it then
   Tensor candidate_r;
   Tensor input_bias;  ///< [gates * hidden] or undefined
@@ -39,29 +40,16 @@ struct State {
   Tensor cell;    ///< the same, of an LSTM
 };
 
-Tensor of_direction(const Tensor& x, std::int64_t index) {
-  return squeeze(slice(x, 0, index, index + 1), 0);
+Tensor of_direction(const Tensor& x, std::int64_t index, std::int64_t axis = 0) {
+  return squeeze(slice(x, axis, index, index + 1), axis);
 }
 
-Tensor activation(const Direction& d, std::int64_t which, const char* otherwise, const Tensor& x) {
-  const std::vector<std::string> names = d.node.strings("activations");
-  const std::int64_t count = d.gates == 4 ? 3 : d.gates == 3 ? 2 : 1;
-  const auto at = static_cast<std::size_t>(d.index * count + which);
-  std::string name = at < names.size() ? names[at] : otherwise;
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  if (!d.node.numbers("activation_alpha").empty() || !d.node.numbers("activation_beta").empty())
-    d.node.unsupported("activation_alpha and activation_beta");
-  if (name == "sigmoid") return sigmoid(x);
-  if (name == "tanh") return tanh(x);
-  if (name == "relu") return relu(x);
-  if (name == "softplus") return softplus(x);
-  d.node.unsupported("activation " + name);
-}
+bool is_batch_first(const Node& node) { return node.integer("layout", 0) != 0; }
 
-Tensor clipped(const Direction& d, const Tensor& x) {
+/// Activation `which` of a cell, of what the attribute clips.
+Tensor activated(const Direction& d, std::size_t which, const Tensor& x) {
   const double limit = d.node.number("clip", 0);
-  return limit > 0 ? clamp(x, -limit, limit) : x;
+  return d.activations[which](limit > 0 ? clamp(x, -limit, limit) : x);
 }
 
 /// Part `k` of the last dimension of `x`, which holds one block of `hidden` a gate.
@@ -84,7 +72,7 @@ Tensor affine(const Tensor& x, const Weights& weights, const Tensor& bias) {
 
 State rnn_cell(const Direction& d, const Tensor& input, const State& state) {
   const Tensor sum = input + affine(state.hidden, d.r, d.hidden_bias);
-  return {activation(d, 0, "tanh", clipped(d, sum)), {}};
+  return {activated(d, 0, sum), {}};
 }
 
 /// The bias of the update and reset gates.
@@ -96,10 +84,8 @@ State gru_cell(const Direction& d, const Tensor& input, const State& state) {
   const bool linear_first = !d.candidate_r.defined();
   const Tensor recurrent = linear_first ? affine(state.hidden, d.r, d.hidden_bias)
                                         : affine(state.hidden, d.r, gate_bias(d));
-  const Tensor update =
-      activation(d, 0, "sigmoid", clipped(d, gate(d, input, 0) + gate(d, recurrent, 0)));
-  const Tensor reset =
-      activation(d, 0, "sigmoid", clipped(d, gate(d, input, 1) + gate(d, recurrent, 1)));
+  const Tensor update = activated(d, 0, gate(d, input, 0) + gate(d, recurrent, 0));
+  const Tensor reset = activated(d, 0, gate(d, input, 1) + gate(d, recurrent, 1));
   Tensor through;
   if (linear_first) {
     through = reset * gate(d, recurrent, 2);
@@ -107,7 +93,7 @@ State gru_cell(const Direction& d, const Tensor& input, const State& state) {
     const Tensor bias = d.hidden_bias.defined() ? gate(d, d.hidden_bias, 2) : Tensor();
     through = affine(reset * state.hidden, {d.candidate_r}, bias);
   }
-  const Tensor candidate = activation(d, 1, "tanh", clipped(d, gate(d, input, 2) + through));
+  const Tensor candidate = activated(d, 1, gate(d, input, 2) + through);
   return {candidate - update * candidate + update * state.hidden, {}};
 }
 
@@ -116,21 +102,21 @@ State lstm_cell(const Direction& d, const Tensor& input, const State& state) {
   const auto peep = [&](const Tensor& x, std::int64_t k, const Tensor& cell) {
     return d.peepholes.defined() ? x + gate(d, d.peepholes, k) * cell : x;
   };
-  const Tensor in = activation(d, 0, "sigmoid", clipped(d, peep(gate(d, all, 0), 0, state.cell)));
-  const Tensor forget =
-      d.node.integer("input_forget", 0) != 0
-          ? 1.0 - in
-          : activation(d, 0, "sigmoid", clipped(d, peep(gate(d, all, 2), 2, state.cell)));
-  const Tensor candidate = activation(d, 1, "tanh", clipped(d, gate(d, all, 3)));
+  const Tensor in = activated(d, 0, peep(gate(d, all, 0), 0, state.cell));
+  const Tensor forget = d.node.integer("input_forget", 0) != 0
+                            ? 1.0 - in
+                            : activated(d, 0, peep(gate(d, all, 2), 2, state.cell));
+  const Tensor candidate = activated(d, 1, gate(d, all, 3));
   const Tensor cell = forget * state.cell + in * candidate;
-  const Tensor out = activation(d, 0, "sigmoid", clipped(d, peep(gate(d, all, 1), 1, cell)));
-  return {out * activation(d, 2, "tanh", cell), cell};
+  const Tensor out = activated(d, 0, peep(gate(d, all, 1), 1, cell));
+  return {out * d.activations[2](cell), cell};
 }
 
 using Cell = State (*)(const Direction&, const Tensor&, const State&);
 
 Tensor initial(const Direction& d, std::size_t input, const Tensor& x) {
-  if (d.node.has(input)) return of_direction(d.node.tensor(input), d.index);
+  if (d.node.has(input))
+    return of_direction(d.node.tensor(input), d.index, is_batch_first(d.node) ? 1 : 0);
   return expand(Tensor::scalar(x.dtype(), 0), {x.size(1), d.hidden});
 }
 
@@ -188,6 +174,17 @@ Weights weights_of(const Node& node, std::int64_t index, std::size_t k, std::siz
           of_direction(node.tensor(scale + 1), index)};
 }
 
+std::vector<Activation> activations_of(const Node& node, std::int64_t index, std::int64_t gates) {
+  std::vector<std::string> each{"tanh"};
+  if (gates == 3) each = {"sigmoid", "tanh"};
+  if (gates == 4) each = {"sigmoid", "tanh", "tanh"};
+  std::vector<std::string> otherwise = each;
+  otherwise.insert(otherwise.end(), each.begin(), each.end());
+  const std::vector<Activation> all = recurrent_activations(node, otherwise);
+  const auto first = all.begin() + index * std::ssize(each);
+  return {first, first + std::ssize(each)};
+}
+
 Direction direction_of(const Node& node, std::int64_t index, bool reversed, std::int64_t gates) {
   const Weights weights = weights_of(node, index, 2, 10);
   const Tensor& r = weights.numbers;
@@ -200,6 +197,7 @@ Direction direction_of(const Node& node, std::int64_t index, bool reversed, std:
               .reversed = reversed,
               .hidden = hidden,
               .gates = gates,
+              .activations = activations_of(node, index, gates),
               .w = weights_of(node, index, 1, 8),
               .r = weights,
               .candidate_r = {},
@@ -227,8 +225,7 @@ Tensor joined(const std::vector<Tensor>& states, bool batch_first) {
 }
 
 Outputs recurrent(const Node& node, Cell cell, std::int64_t gates) {
-  const bool batch_first = node.integer("layout", 0) != 0;
-  if (batch_first && (node.has(5) || node.has(6))) node.unsupported("initial states with layout 1");
+  const bool batch_first = is_batch_first(node);
   const Tensor x = batch_first ? transpose(node.tensor(0), 0, 1) : node.tensor(0);
   const std::string order = node.string("direction", "forward");
   const std::int64_t directions = order == "bidirectional" ? 2 : 1;
