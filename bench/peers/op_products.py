@@ -164,11 +164,13 @@ ATTENTION = {
 }
 
 
-def recurrent(kind, gates, steps, batch, width, hidden, directions=1, results=1, biased=True, **attributes):
+def recurrent(kind, gates, steps, batch, width, hidden, directions=1, results=1, biased=True, lengths=None, **attributes):
+    """`lengths`: of the sequences, an input."""
+    given = None if lengths is None else Operand(lambda _: np.array(lengths, INT32))
     bias = weight(directions, 2 * gates * hidden) if biased else None
     direction = "bidirectional" if directions == 2 else "forward"
     return one(kind, (steps, batch, width), weight(directions, gates * hidden, width),
-               weight(directions, gates * hidden, hidden), bias, results=results, hidden_size=hidden,
+               weight(directions, gates * hidden, hidden), bias, given, results=results, hidden_size=hidden,
                direction=direction, **attributes)
 
 
@@ -184,6 +186,10 @@ RECURRENCES = {
     "lstm_batch_8": recurrent("LSTM", 4, 32, 8, 256, 256),
     "lstm_both_ways": recurrent("LSTM", 4, 64, 1, 256, 128, directions=2),
     "lstm_1_step": recurrent("LSTM", 4, 1, 1, 128, 128, results=3),
+    "lstm_lengths": recurrent("LSTM", 4, 64, 4, 256, 256, results=3, lengths=[9, 16, 3, 12]),
+    "lstm_lengths_full": recurrent("LSTM", 4, 32, 4, 256, 256, results=3, lengths=[32, 16, 20, 32]),
+    "gru_lengths_both_ways": recurrent("GRU", 3, 64, 4, 128, 128, directions=2, lengths=[9, 16, 3, 12]),
+    "lstm_hard_sigmoid": recurrent("LSTM", 4, 32, 1, 256, 256, activations=["HardSigmoid", "Softsign", "Softsign"]),
     "lstm_narrow": recurrent("LSTM", 4, 200, 1, 16, 32),
 }
 

@@ -147,11 +147,40 @@ std::pair<State, Tensor> run_step(const Direction& d, Cell cell, const State& st
   return {next, shown};
 }
 
+/// How many steps are multiplied at once where only some of `x` are run: enough rows for a product, and a divisor of
+/// the number of steps. All of them where no number is.
+std::int64_t steps_at_once(const Tensor& x) {
+  constexpr std::int64_t kRows = 32;
+  if (x.size(0).is_symbolic()) return 0;
+  const std::int64_t steps = x.size(0).value();
+  const std::int64_t batch = x.size(1).is_symbolic() ? 1 : x.size(1).value();
+  for (std::int64_t count = 1; count < steps; ++count)
+    if (steps % count == 0 && count * batch >= kRows) return count;
+  return 0;
+}
+
+/// What the gates of all steps see of x, [steps, batch, gates * hidden]; zeros from about `count` steps on.
+Tensor input_of_gates(const Direction& d, const Tensor& x, const std::optional<Tensor>& count) {
+  const std::int64_t part = count && !d.w.scale.defined() ? steps_at_once(x) : 0;
+  if (part == 0) return affine(x, d.w, d.input_bias);
+  const SymInt steps = x.size(0);
+  const Tensor parts =
+      reshape(x, {SymInt(steps.value() / part), SymInt(part), x.size(1), x.size(2)});
+  const Tensor number = one("div", {*count + (part - 1), Tensor::scalar_int(i64, part)});
+  const auto body = [&](std::tuple<>, const Tensor& some) {
+    return std::pair(std::tuple<>(), affine(some, d.w, d.input_bias));
+  };
+  const Tensor product = scan(std::tuple<>(), parts, body, {.count = number}).second;
+  return reshape(product, {steps, x.size(1), SymInt(d.gates * d.hidden)});
+}
+
 /// Runs one direction over x [steps, batch, input].
 Run run_direction(const Direction& d, Cell cell, const Tensor& x) {
   const State start{initial(d, 5, x), d.gates == 4 ? initial(d, 6, x) : Tensor()};
   const Tensor lengths = d.node.has(4) ? unsqueeze(cast(d.node.tensor(4), i64), 1) : Tensor();
-  std::vector<Tensor> scanned{affine(x, d.w, d.input_bias)};
+  std::optional<Tensor> count;
+  if (lengths.defined()) count = amax(lengths, {0, 1});
+  std::vector<Tensor> scanned{input_of_gates(d, x, count)};
   if (lengths.defined()) scanned.push_back(iota({x.size(0)}));
   if (!x.size(0).is_symbolic() && x.size(0).value() == 1) {
     for (Tensor& slice : scanned) slice = of_direction(slice, 0);
@@ -162,7 +191,8 @@ Run run_direction(const Direction& d, Cell cell, const Tensor& x) {
     const auto [next, shown] = run_step(d, cell, state_of(carry), slices, lengths);
     return std::pair(carry_of(next), std::vector<Tensor>{shown});
   };
-  auto [carry, stacked] = scan(carry_of(start), scanned, body, {.reverse = d.reversed});
+  auto [carry, stacked] =
+      scan(carry_of(start), scanned, body, {.reverse = d.reversed, .count = count});
   return {state_of(carry), stacked[0]};
 }
 
