@@ -234,6 +234,20 @@ TEST(NestedBranch, OneElementAsAScalarAndAsAVector) {
       << "both branches give a scalar";
 }
 
+/// As many of start : end : step as a dimension of `size` has.
+std::vector<double> window_of_size(std::int64_t size, std::int64_t start, std::int64_t end,
+                                   std::int64_t step) {
+  const std::int64_t low = step > 0 ? 0 : -1;
+  const std::int64_t high = step > 0 ? size : size - 1;
+  const auto bound = [&](std::int64_t at) {
+    return std::clamp(at < 0 ? at + size : at, low, high);
+  };
+  std::vector<double> numbers;
+  for (std::int64_t k = bound(start); step > 0 ? k < bound(end) : k > bound(end); k += step)
+    numbers.push_back(static_cast<double>(k));
+  return numbers;
+}
+
 /// y = x[start + 0: end + 0: step], positions that the run computes.
 ModelBuilder late_slice(std::int64_t step) {
   ModelBuilder model;
@@ -258,23 +272,51 @@ TEST(LateSlice, PositionsOfTheRun) {
          {std::int64_t{0}, std::int64_t{2}, std::int64_t{-3}, kMost, -kMost})
       for (const std::int64_t end :
            {std::int64_t{0}, std::int64_t{5}, std::int64_t{-1}, kMost, -kMost}) {
-        const std::int64_t low = step > 0 ? 0 : -1;
-        const std::int64_t high = step > 0 ? kSize : kSize - 1;
-        const auto bound = [&](std::int64_t at) {
-          return std::clamp(at < 0 ? at + kSize : at, low, high);
-        };
-        std::vector<double> wanted;
-        for (std::int64_t k = bound(start); step > 0 ? k < bound(end) : k > bound(end); k += step)
-          wanted.push_back(static_cast<double>(k));
         const auto number = [](std::int64_t value) {
           return Tensor::of<std::int64_t>({value}, {1});
         };
         EXPECT_THAT(engine.run({x, number(start), number(end)})[0].to_doubles(),
-                    ElementsAreArray(wanted))
+                    ElementsAreArray(window_of_size(kSize, start, end, step)))
             << start << ":" << end << ":" << step;
       }
     EXPECT_EQ(engine.stats().compiles, 1u);
   }
+}
+
+TEST(LateSlice, NumbersOfADimensionThatTheRunTells) {
+  for (const std::int64_t step : {1, 2, -1, -3})
+    for (const std::int64_t start : {0, 2, -2, 1'000'000'000})
+      for (const std::int64_t end : {0, 3, -1, 1'000'000'000, -1'000'000'000}) {
+        SCOPED_TRACE(::testing::Message() << start << ":" << end << ":" << step);
+        ModelBuilder model;
+        model.input("x", {"n"}).output("y", TensorProto::INT64).ints("flat", {-1});
+        model.ints("start", {start}).ints("end", {end}).ints("axes", {0}).ints("steps", {step});
+        model.node("NonZero", {"x"}, {"places"});
+        model.node("Reshape", {"places", "flat"}, {"list"});
+        model.node("Slice", {"list", "start", "end", "axes", "steps"}, {"y"});
+        Engine engine = model.load();
+        for (const std::int64_t size : {5, 1, 0})
+          EXPECT_THAT(engine.run({ones({size})})[0].to_doubles(),
+                      ElementsAreArray(window_of_size(size, start, end, step)))
+              << size;
+      }
+}
+
+/// The end counts from either side, as the run tells.
+TEST(LateSlice, EndsThatFollowFromADimensionThatTheRunTells) {
+  ModelBuilder model;
+  model.input("x", {"n"}).output("y", TensorProto::INT64).ints("flat", {-1});
+  model.ints("start", {0}).ints("three", {3});
+  model.node("NonZero", {"x"}, {"places"});
+  model.node("Reshape", {"places", "flat"}, {"list"});
+  model.node("Shape", {"list"}, {"size"});
+  model.node("Sub", {"size", "three"}, {"end"});
+  model.node("Slice", {"list", "start", "end"}, {"y"});
+  Engine engine = model.load();
+  for (const std::int64_t size : {5, 3, 2, 1, 0})
+    EXPECT_THAT(engine.run({ones({size})})[0].to_doubles(),
+                ElementsAreArray(window_of_size(size, 0, size - 3, 1)))
+        << size;
 }
 
 /// y = x with the first elements of `values` that are not 0 put to where `places` is not 0.
