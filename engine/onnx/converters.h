@@ -26,6 +26,7 @@ std::span<const Converter> quantize_converters();
 std::span<const Converter> resize_converters();
 std::span<const Converter> recurrent_converters();
 std::span<const Converter> loss_converters();
+std::span<const Converter> random_converters();   ///< other numbers in each run
 std::span<const Converter> signal_converters();   ///< Fourier transforms
 std::span<const Converter> region_converters();   ///< pooled regions of interest
 std::span<const Converter> unpool_converters();   ///< from windows back to what they were cut from
