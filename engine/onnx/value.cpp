@@ -114,6 +114,7 @@ struct Value::State {
   DType dtype = f32;
   std::string input;
   std::string source;
+  std::optional<std::vector<Value>> elements;
 };
 
 Value::Value(Tensor tensor) {
@@ -162,6 +163,16 @@ Value Value::of_packed(Tensor bytes, Packing packing) {
   value.state_->packing = std::move(packing);
   return value;
 }
+
+Value Value::of_sequence(std::vector<Value> elements) {
+  Value value;
+  value.state_ = std::make_shared<State>();
+  value.state_->elements = std::move(elements);
+  return value;
+}
+
+bool Value::is_sequence() const { return defined() && state_->elements.has_value(); }
+const std::vector<Value>& Value::elements() const { return *state_->elements; }
 
 Value Value::of_input(Tensor tensor, std::string name) {
   Value value(std::move(tensor));
