@@ -85,6 +85,10 @@ class Numbers {
 
 }  // namespace
 
+Activation activation_called(const Node& node, const std::string& name) {
+  return row_of(node, name).activation;
+}
+
 std::vector<Activation> recurrent_activations(const Node& node,
                                               const std::vector<std::string>& otherwise) {
   std::vector<std::string> names = node.strings("activations");

@@ -26,6 +26,10 @@ struct Activation {
   Tensor operator()(const Tensor& x) const { return apply(x, alpha, beta); }
 };
 
+/// The one called `name`, whatever the case of its letters, with the parameters that its op has without attributes.
+/// @throws UnsupportedError.
+Activation activation_called(const Node& node, const std::string& name);
+
 /// Those of all directions of a recurrent layer in turn, which are `otherwise` where the node names none.
 /// Those that take an alpha take the next one of activation_alpha, if any is left, and so with beta.
 /// @throws ModelError, UnsupportedError.

@@ -41,18 +41,6 @@ Outputs skip_simplified_layer_normalization(const Node& node) {
   return {rms_norm(total, node.tensor(2), -1, node.number("epsilon", 1e-12)), {}, {}, total};
 }
 
-Outputs fused_matmul(const Node& node) {
-  Tensor a = node.tensor(0);
-  Tensor b = node.tensor(1);
-  if (node.integer("transBatchA", 0) != 0 || node.integer("transBatchB", 0) != 0)
-    node.unsupported("transBatchA and transBatchB");
-  if (node.integer("transA", 0) != 0) a = transpose(a, -1, -2);
-  if (node.integer("transB", 0) != 0) b = transpose(b, -1, -2);
-  const double alpha = node.number("alpha", 1.0);
-  const Tensor product = matmul(a, b);
-  return {alpha == 1.0 ? product : product * alpha};
-}
-
 /// A positive attribute of MatMulNBits.
 std::int64_t size_attr(const Node& node, std::string_view name) {
   const std::int64_t size = node.integer(name, 0);
@@ -147,13 +135,58 @@ Outputs matmul_nbits(const Node& node) {
   return {node.has(5) ? y + node.tensor(5) : y};
 }
 
+/// Numbers of the last dimension, of which each byte holds some.
+Tensor spread(const Tensor& bytes, std::int64_t bits) {
+  if (bits == 8) return bytes;
+  const std::int64_t count = bytes.size(-1).value() * (8 / bits);
+  return one("unpack_bits", {bytes}, {{"bits", bits}, {"count", count}});
+}
+
+/// Rows of a matrix in few bits. Inputs: data, indices, scales and zero points, those of blocks along one dimension.
+Outputs gather_block_quantized(const Node& node) {
+  const Value& data = node.value(0);
+  const std::int64_t rank = data.rank();
+  const std::int64_t axis = node.axis(node.integer("gather_axis", 0), rank);
+  const std::int64_t along = node.axis(node.integer("quantize_axis", 1), rank);
+  const std::int64_t block = node.integer("block_size", 128);
+  if (axis == along || along != rank - 1)
+    node.unsupported("blocks along another dimension than the last, or along the gathered one");
+  if (block < 1) node.malformed("block_size", "1 or more", std::to_string(block));
+  const bool in_bytes = data.bits() == 0;
+  const std::int64_t bits = in_bytes ? node.integer("bits", 4) : 8;
+  if (bits != 2 && bits != 4 && bits != 8) node.unsupported("bits = " + std::to_string(bits));
+  const Tensor indices = node.tensor(1);
+  const auto rows = [&](std::size_t k) { return gather(node.tensor(k), indices, axis); };
+  const Tensor numbers = cast(spread(rows(0), bits), i32);
+  const Tensor scales = rows(2);
+  SymInts blocks = scales.shape();
+  blocks.emplace_back(1);
+  const std::int64_t none = in_bytes ? std::int64_t{1} << (bits - 1) : 0;
+  Tensor zero = Tensor::scalar_int(i32, none);
+  if (node.has(3)) {
+    Tensor points = spread(rows(3), bits);
+    points = slice(points, -1, 0, scales.size(-1));
+    zero = reshape(cast(points, i32), blocks);
+  }
+  SymInts apart = scales.shape();
+  apart.emplace_back(block);
+  const SymInt padded = scales.size(-1) * block;
+  const SymInt missing = padded - numbers.size(-1);
+  SymInts low(static_cast<std::size_t>(numbers.rank()), SymInt(0));
+  SymInts high = low;
+  high.back() = missing;
+  const Tensor whole = missing == 0 ? numbers : pad(numbers, low, high);
+  const Tensor real = cast(reshape(whole, apart) - zero, scales.dtype()) * reshape(scales, blocks);
+  return {slice(reshape(real, whole.shape()), -1, 0, numbers.size(-1))};
+}
+
 }  // namespace
 
 std::span<const Converter> contrib_converters() {
   static constexpr Converter kConverters[] = {
       {"BiasGelu", bias_gelu},
       {"FastGelu", fast_gelu},
-      {"FusedMatMul", fused_matmul},
+      {"GatherBlockQuantized", gather_block_quantized},
       {"Gelu", exact_gelu},
       {"MatMulNBits", matmul_nbits},
       {"QuickGelu", quick_gelu},

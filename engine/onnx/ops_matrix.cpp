@@ -26,7 +26,9 @@ void check_added(const Node& node, const Tensor& product, const Tensor& added) {
   if (!fits) node.malformed("C", "sizes that repeat to " + listed(whole), listed(sizes));
 }
 
-Outputs gemm(const Node& node) {
+}  // namespace
+
+Outputs convert_gemm(const Node& node) {
   Tensor a = node.tensor(0);
   Tensor b = node.tensor(1);
   if (a.rank() != 2 || b.rank() != 2)
@@ -47,6 +49,8 @@ Outputs gemm(const Node& node) {
   check_added(node, result, node.tensor(2));
   return {result + scaled(node.tensor(2), beta)};
 }
+
+namespace {
 
 /// Labels of one operand or of the result, one a dimension. Dimensions under "..." take labels that
 /// no letter has: 0x01 for the last one, 0x02 before it, and so on.
@@ -301,7 +305,7 @@ std::span<const Converter> matrix_converters() {
   static constexpr Converter kConverters[] = {
       {"Det", det},
       {"Einsum", einsum},
-      {"Gemm", gemm},
+      {"Gemm", convert_gemm},
       {"MatMul", convert_matmul},
   };
   return kConverters;

@@ -89,7 +89,7 @@ std::string refusal_of(const std::string& op, std::int64_t position) {
 TEST(Sequence, WhereATensorIsWantedOrNoElementIsIsAnError) {
   EXPECT_THAT(refusal_of("SequenceAt", 2), HasSubstr("one of a sequence of 2, got 2"));
   EXPECT_THAT(refusal_of("SequenceAt", -3), HasSubstr("one of a sequence of 2, got -3"));
-  EXPECT_THAT(refusal_of("SequenceInsert", 0), HasSubstr("input 1: expected a tensor"));
+  EXPECT_THAT(refusal_of("SequenceInsert", 0), HasSubstr("expected a tensor, got a sequence"));
   EXPECT_THAT(refusal_of("Relu", 0), HasSubstr("model: value both"));
   EXPECT_THAT(refusal_of("Identity", 0), HasSubstr("model: value y"));
   EXPECT_THAT(refusal_of("SequenceLength", 0), HasSubstr("expected a sequence"));
