@@ -109,6 +109,12 @@ def transposed_product(op):
     return op("MatMul", (128, 768), op("Transpose", (768, 768), perm=[1, 0]))
 
 
+def experts(rows, width, inner, count):
+    return one("com.microsoft.MoE", (rows, width), (rows, count), weight(count, inner, width), weight(count, inner),
+               weight(count, width, inner), weight(count, width), k=2, activation_type="silu",
+               normalize_routing_weights=1)
+
+
 PRODUCTS = {
     "gemm_1_row": one("Gemm", (1, 1024), weight(1000, 1024), weight(1000), transB=1),
     "gemm_8_rows": one("Gemm", (8, 1024), weight(1000, 1024), weight(1000), transB=1),
@@ -141,6 +147,8 @@ PRODUCTS = {
     "fused_gemm": one("com.microsoft.FusedGemm", (64, 512), weight(512, 512), weight(512), activation="LeakyRelu",
                       activation_alpha=0.1),
     "distances": one("com.microsoft.CDist", (256, 64), weight(128, 64), metric="euclidean"),
+    "experts": experts(32, 256, 512, 8),
+    "experts_1_row": experts(1, 256, 512, 8),
     "few_bits_rows": one("com.microsoft.GatherBlockQuantized", constant(whole(256, 4096, 512, dtype=BYTE)),
                          whole(4096, 1, 64), constant(positive(4096, 32, low=0.001, high=0.01)), block_size=32,
                          quantize_axis=1, bits=4),

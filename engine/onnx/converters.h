@@ -36,6 +36,7 @@ std::span<const Converter> contrib_converters();   ///< of the domain com.micros
 std::span<const Converter>
 contrib_fused_converters();  ///< several ops in one, as optimisers write them
 std::span<const Converter> contrib_qlinear_converters();
+std::span<const Converter> contrib_expert_converters();
 std::span<const Converter> contrib_attention_converters();
 std::span<const Converter> contrib_quantize_converters();
 std::span<const Converter> contrib_recurrent_converters();

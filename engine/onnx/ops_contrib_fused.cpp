@@ -173,6 +173,41 @@ Outputs is_all_finite(const Node& node) {
   return {result};
 }
 
+Outputs scaled_silu(const Node& node) {
+  const Tensor x = node.tensor(0);
+  const Tensor z =
+      node.has(1) ? x * reshape(cast(node.tensor(1), x.dtype()), {}) : x * node.number("alpha", 1);
+  return {z * sigmoid(z)};
+}
+
+/// Rows of as many numbers as there are scales, normalised, scaled, and gated.
+Outputs gated_rms_norm(const Node& node) {
+  const Tensor x = node.tensor(0);
+  const Tensor scale = cast(node.tensor(1), f32);
+  const Tensor rows = reshape(cast(x, f32), {-1, scale.size(0)});
+  const Tensor normal = reshape(rms_norm(rows, scale, -1, node.number("epsilon", 1e-5)), x.shape());
+  const Tensor gate = cast(node.tensor(2), f32);
+  const std::string kind = node.string("activation", "silu");
+  if (kind != "silu" && kind != "swish" && kind != "sigmoid")
+    node.malformed("activation", "silu, swish or sigmoid", kind);
+  const Tensor y = normal * (kind == "sigmoid" ? sigmoid(gate) : silu(gate));
+  return {cast(y, x.dtype())};
+}
+
+Outputs gated_add(const Node& node) {
+  if (node.has(3)) node.unsupported("gate_weight");
+  return {node.tensor(0) + node.tensor(1) * node.tensor(2)};
+}
+
+/// Inputs: a, dt_bias, decay_scale, b.
+Outputs linear_attention_gate(const Node& node) {
+  const Tensor a = node.tensor(0);
+  const Tensor decay = node.tensor(2) * softplus(cast(a, f32) + node.tensor(1));
+  Outputs outputs{cast(decay, a.dtype())};
+  if (node.has(3)) outputs.emplace_back(sigmoid(node.tensor(3)));
+  return outputs;
+}
+
 Outputs torch_embedding(const Node& node) { return {gather(node.tensor(0), node.tensor(1), 0)}; }
 
 }  // namespace
@@ -190,10 +225,14 @@ std::span<const Converter> contrib_fused_converters() {
       {"FusedConv", fused_conv},
       {"FusedGemm", fused_gemm},
       {"FusedMatMul", fused_matmul},
+      {"GatedAdd", gated_add},
+      {"GatedRMSNorm", gated_rms_norm},
       {"GemmFastGelu", gemm_fast_gelu},
       {"GroupNorm", group_norm},
       {"IsAllFinite", is_all_finite},
+      {"LinearAttentionGate", linear_attention_gate},
       {"NhwcMaxPool", nhwc_max_pool},
+      {"ScaledSiLU", scaled_silu},
       {"SkipGroupNorm", skip_group_norm},
       {"TorchEmbedding", torch_embedding},
       {"TransposeMatMul", fused_matmul},

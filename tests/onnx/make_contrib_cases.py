@@ -467,6 +467,40 @@ def quantised_more(cases):
     attend("past", None, byte(119), byte(0, numpy.int8), floats(2, BATCH, HEADS, 3, SIZE), outputs=2, unidirectional=1)
 
 
+def experts(cases):
+    rows, width, inner, count = 12, 16, 24, 4
+    logits = floats(rows, count) * 4
+
+    def add(case, first, *more, x=None, k=2, **attributes):
+        x = floats(rows, width) if x is None else x
+        cases.add("experts_" + case, "MoE", [x, logits, first, *more], 1, known=range(2, 3 + len(more)), k=k,
+                  **attributes)
+
+    up, up_bias = floats(count, inner, width), floats(count, inner)
+    down, down_bias = floats(count, width, inner), floats(count, width)
+    fused, fused_bias = floats(count, 2 * inner, width), floats(count, 2 * inner)
+    add("relu", up, None, down, None)
+    add("one", up, up_bias, down, down_bias, k=1, activation_type="silu")
+    add("normalised", up, up_bias, down, down_bias, normalize_routing_weights=1, activation_type="gelu")
+    add("batch", up, up_bias, down, down_bias, x=floats(3, rows // 3, width), activation_type="identity")
+    swiglu = {"activation_type": "swiglu", "activation_alpha": 1.702, "activation_beta": 1.0}
+    add("swiglu", fused, fused_bias, down, down_bias, swiglu_fusion=1, swiglu_limit=0.7, **swiglu)
+
+
+def gates(cases):
+    def add(case, op, *inputs, outputs=1, **attributes):
+        cases.add("gate_" + case, op, list(inputs), outputs, **attributes)
+
+    x, gate = floats(2, 5, 16), floats(2, 5, 16) * 3
+    add("silu", "ScaledSiLU", x, alpha=1.3)
+    add("silu_given", "ScaledSiLU", x, numpy.array(0.7, numpy.float32))
+    add("norm", "GatedRMSNorm", x, floats(8), gate, activation="silu", epsilon=1e-3)
+    add("norm_sigmoid", "GatedRMSNorm", x, floats(16), gate, activation="sigmoid")
+    add("add", "GatedAdd", x, gate, floats(2, 5, 1))
+    add("linear", "LinearAttentionGate", floats(2, 5, 4), floats(4), -numpy.exp(floats(4)), floats(2, 5, 4), outputs=2)
+    add("decay", "LinearAttentionGate", floats(2, 5, 4), floats(4), -numpy.exp(floats(4)))
+
+
 def main():
     cases = Cases(pathlib.Path(__file__).parent / "contrib_cases.zip")
     for family in (
@@ -484,6 +518,8 @@ def main():
         quantised,
         fused,
         quantised_more,
+        experts,
+        gates,
     ):
         family(cases)
     cases.file.close()
