@@ -46,6 +46,8 @@ const Converter* find_converter(std::string_view domain, std::string_view name);
 
 // Shape arithmetic on known integers, used by several families.
 Outputs convert_binary(const Node& node);
+/// Of square matrices.
+Outputs convert_inverse(const Node& node);
 /// Gemm, what others do something to.
 Outputs convert_gemm(const Node& node);
 

@@ -229,6 +229,7 @@ std::span<const Converter> contrib_fused_converters() {
       {"GatedRMSNorm", gated_rms_norm},
       {"GemmFastGelu", gemm_fast_gelu},
       {"GroupNorm", group_norm},
+      {"Inverse", convert_inverse},
       {"IsAllFinite", is_all_finite},
       {"LinearAttentionGate", linear_attention_gate},
       {"NhwcMaxPool", nhwc_max_pool},

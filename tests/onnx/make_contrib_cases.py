@@ -501,6 +501,14 @@ def gates(cases):
     add("decay", "LinearAttentionGate", floats(2, 5, 4), floats(4), -numpy.exp(floats(4)))
 
 
+def inverses(cases):
+    unit = numpy.eye(3, dtype=numpy.float32)
+    cases.add("inverse_batches", "Inverse", [floats(2, 4, 3, 3) + 2 * unit], 1)
+    cases.add("inverse_one", "Inverse", [floats(3, 3)[::-1] + unit[::-1]], 1)
+    exchanged = numpy.array([[[0, 2, 0], [0, 0, 4], [5, 0, 1]]], numpy.float32)
+    cases.add("inverse_of_exchanged_rows", "Inverse", [exchanged], 1)
+
+
 def main():
     cases = Cases(pathlib.Path(__file__).parent / "contrib_cases.zip")
     for family in (
@@ -520,6 +528,7 @@ def main():
         quantised_more,
         experts,
         gates,
+        inverses,
     ):
         family(cases)
     cases.file.close()
