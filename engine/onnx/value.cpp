@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "engine/onnx/integers.h"
+#include "heddle/error.h"
 #include "heddle/frontend.h"
 #include "heddle/ops.h"
 
@@ -205,6 +206,9 @@ SymInts Value::shape() const {
 
 Tensor Value::tensor() const {
   State& state = *state_;
+  if (state.elements)
+    throw UnsupportedError(
+        {.what = "a value", .where = {}, .expected = "a tensor", .got = "a sequence"});
   if (state.packing) return unpacked_tensor();
   if (state.is_number) return number_tensor();
   if (state.tensor.defined()) return state.tensor;

@@ -178,11 +178,11 @@ class Walker {
         found != functions_.end())
       return call(*found->second, proto, scope);
     if (const ControlConverter* row = domain.empty() ? find_control(proto.op_type()) : nullptr) {
-      const Node node(proto, row->row, operands(proto, scope, false), attributes(proto, scope),
-                      scope.opsets.at(""), model_.folder);
-      const auto run = [&](const GraphProto& graph, std::vector<Value> given) {
+      const Node node(proto, row->row, operands(proto, scope, row->row.sequences),
+                      attributes(proto, scope), scope.opsets.at(""), model_.folder);
+      const RunBody run([&](const GraphProto& graph, std::vector<Value> given) {
         return run_body(graph, std::move(given), proto, scope);
-      };
+      });
       return row->convert(node, run, [&](std::string_view name) { return scope.find(name); });
     }
     const Converter* row = find_converter(domain, proto.op_type());
@@ -231,8 +231,8 @@ class Walker {
   }
 
   /// Runs a nested graph, which sees the values around it, on `given`.
-  std::vector<Tensor> run_body(const GraphProto& graph, std::vector<Value> given,
-                               const NodeProto& proto, const Scope& outer) {
+  std::vector<Value> run_body(const GraphProto& graph, std::vector<Value> given,
+                              const NodeProto& proto, const Scope& outer) {
     Scope scope = nested(outer, proto);
     scope.outer = &outer;
     scope.opsets = outer.opsets;
@@ -242,9 +242,9 @@ class Walker {
     for (int k = 0; k < graph.input_size() && static_cast<std::size_t>(k) < given.size(); ++k)
       scope.values[graph.input(k).name()] = std::move(given[static_cast<std::size_t>(k)]);
     run_nodes(graph.node(), scope);
-    std::vector<Tensor> outputs;
+    std::vector<Value> outputs;
     for (const auto& output : graph.output())
-      outputs.push_back(read_tensor(scope, output.name(), describe(proto)));
+      outputs.push_back(read(scope, output.name(), describe(proto)));
     return outputs;
   }
 

@@ -234,6 +234,47 @@ TEST(NestedBranch, OneElementAsAScalarAndAsAVector) {
       << "both branches give a scalar";
 }
 
+/// The rows of x, each doubled, put into a sequence by a loop and stacked; `limit`: how many iterations, a value's name.
+ModelBuilder doubled_rows(const std::string& limit) {
+  ModelBuilder model;
+  model.input("x", {"rows", "2"}).output("y").output("sums");
+  add_number(model, "zero", 0);
+  add_number(model, "hundred", 100);
+  add_truth(model, "go", true);
+  add_float(model, "nothing", 0);
+  model.node("Shape", {"x"}, {"shape"});
+  model.node("Gather", {"shape", "zero"}, {"rows"});
+  model.node("SequenceEmpty", {}, {"none"});
+  NodeProto& loop = model.node("Loop", {limit, "go", "none", "nothing"}, {"all", "total", "sums"});
+  add_graph(loop, "body", {"k", "go_in", "some", "sum"},
+            {{"Gather", {"x", "k"}, "row"},
+             {"Add", {"row", "row"}, "twice"},
+             {"ReduceSum", {"twice"}, "of_row"},
+             {"SequenceInsert", {"some", "twice"}, "more"},
+             {"Add", {"sum", "of_row"}, "next"},
+             {"Identity", {"go_in"}, "go_on"}},
+            {"go_on", "more", "next", "next"});
+  ModelBuilder::set_int(*loop.mutable_attribute(0)->mutable_g()->mutable_node(2), "keepdims", 0);
+  NodeProto& join = model.node("ConcatFromSequence", {"all"}, {"y"});
+  ModelBuilder::set_int(join, "axis", 0);
+  ModelBuilder::set_int(join, "new_axis", 1);
+  return model;
+}
+
+TEST(LoopOverSequences, IsTracedIterationByIteration) {
+  Engine engine = doubled_rows("rows").load();
+  const auto got = engine.run({Tensor::of<float>({1, 2, 3, 4, 5, 6}, {3, 2})});
+  EXPECT_THAT(got[0].sizes(), ElementsAre(3, 2));
+  EXPECT_THAT(got[0].to_doubles(), ElementsAre(2, 4, 6, 8, 10, 12));
+  EXPECT_THAT(got[1].to_doubles(), ElementsAre(6, 20, 42));
+  EXPECT_THAT(engine.run({ones({5, 2})})[0].sizes(), ElementsAre(5, 2));
+}
+
+TEST(LoopOverSequences, OfManyIterationsIsRefused) {
+  Engine engine = doubled_rows("hundred").load();
+  EXPECT_THROW(engine.run({ones({100, 2})}), UnsupportedError);
+}
+
 /// As many of start : end : step as a dimension of `size` has.
 std::vector<double> window_of_size(std::int64_t size, std::int64_t start, std::int64_t end,
                                    std::int64_t step) {
