@@ -1,5 +1,6 @@
 // Recurrent layers: a scan of the cell over the steps.
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/onnx/activations.h"
@@ -148,30 +149,40 @@ std::pair<State, Tensor> run_step(const Direction& d, Cell cell, const State& st
 }
 
 /// How many steps are multiplied at once where only some of `x` are run: enough rows for a product, and a divisor of
-/// the number of steps. All of them where no number is.
+/// the number of steps, if one is. 0: all of them.
 std::int64_t steps_at_once(const Tensor& x) {
   constexpr std::int64_t kRows = 32;
-  if (x.size(0).is_symbolic()) return 0;
+  const std::int64_t batch = x.size(1).is_symbolic() ? 2 : x.size(1).value();
+  const std::int64_t least = (kRows + batch - 1) / std::max<std::int64_t>(batch, 1);
+  // A single sequence in a model for any number of steps is as long as that.
+  if (x.size(0).is_symbolic()) return x.size(1).is_symbolic() || batch > 1 ? least : 0;
   const std::int64_t steps = x.size(0).value();
-  const std::int64_t batch = x.size(1).is_symbolic() ? 1 : x.size(1).value();
-  for (std::int64_t count = 1; count < steps; ++count)
-    if (steps % count == 0 && count * batch >= kRows) return count;
-  return 0;
+  for (std::int64_t part = least; part < steps; ++part)
+    if (steps % part == 0) return part;
+  return steps >= 2 * least ? least : 0;
 }
 
-/// What the gates of all steps see of x, [steps, batch, gates * hidden]; zeros from about `count` steps on.
-Tensor input_of_gates(const Direction& d, const Tensor& x, const std::optional<Tensor>& count) {
-  const std::int64_t part = count && !d.w.scale.defined() ? steps_at_once(x) : 0;
-  if (part == 0) return affine(x, d.w, d.input_bias);
-  const SymInt steps = x.size(0);
-  const Tensor parts =
-      reshape(x, {SymInt(steps.value() / part), SymInt(part), x.size(1), x.size(2)});
-  const Tensor number = one("div", {*count + (part - 1), Tensor::scalar_int(i64, part)});
+/// What the gates see of x [steps, batch, input], `part` steps at a time; zeros from about `count` steps on.
+Tensor input_in_parts(const Direction& d, const Tensor& x, std::int64_t part, const Tensor& count) {
+  const Tensor parts = reshape(x, {x.size(0) / part, SymInt(part), x.size(1), x.size(2)});
+  const Tensor number = one("div", {count + (part - 1), Tensor::scalar_int(i64, part)});
   const auto body = [&](std::tuple<>, const Tensor& some) {
     return std::pair(std::tuple<>(), affine(some, d.w, d.input_bias));
   };
   const Tensor product = scan(std::tuple<>(), parts, body, {.count = number}).second;
-  return reshape(product, {steps, x.size(1), SymInt(d.gates * d.hidden)});
+  return reshape(product, {x.size(0), x.size(1), SymInt(d.gates * d.hidden)});
+}
+
+/// What the gates of all steps see of x, [steps, batch, gates * hidden]. Of steps behind the first `count` it may be zeros.
+Tensor input_of_gates(const Direction& d, const Tensor& x, const std::optional<Tensor>& count) {
+  // Rows become bytes by the range of all of them.
+  const std::int64_t part = count && !d.w.scale.defined() ? steps_at_once(x) : 0;
+  if (part == 0) return affine(x, d.w, d.input_bias);
+  const SymInt steps = x.size(0);
+  const SymInt whole = steps / part * part;
+  if (!steps.is_symbolic() && whole == steps) return input_in_parts(d, x, part, *count);
+  const Tensor first = input_in_parts(d, slice(x, 0, 0, whole), part, *count);
+  return concat({first, affine(slice(x, 0, whole, steps), d.w, d.input_bias)}, 0);
 }
 
 /// Runs one direction over x [steps, batch, input].
