@@ -162,6 +162,8 @@ PRODUCTS = {
     "few_bits_1_row": few_bits(1, 2048, 2048),
     "few_bits_32_rows": few_bits(32, 1024, 1024),
     "few_bits_zeros": few_bits(1, 1024, 1024, block=128, zeros=True),
+    "few_bits_bnb": one("com.microsoft.MatMulBnb4", (1, 1024), constant(whole(256, 1024 * 512, dtype=BYTE)),
+                        constant(positive(1024 * 16, low=0.01, high=0.1)), K=1024, N=1024, block_size=64, quant_type=1),
     "eight_bits_1_row": few_bits(1, 1024, 1024, bits=8),
 }
 

@@ -104,10 +104,22 @@ Tensor centred(const Node& node, const BlockedMatrix& matrix, const Tensor& numb
   return cast(cast(numbers, i32) - cast(zero, i32), dtype);
 }
 
+/// The matrix [N, K], each column of which takes the scales and zero points of the block that g_idx names.
+Tensor by_groups(const Node& node, const BlockedMatrix& matrix, const Tensor& numbers,
+                 const Tensor& scale) {
+  constexpr std::size_t kGroups = 4;
+  const Tensor groups = slice(cast(node.tensor(kGroups), i64), 0, 0, matrix.depth);
+  const auto of_columns = [&](const Tensor& of_blocks) { return gather(of_blocks, groups, 1); };
+  const Tensor all = cast(slice(numbers, 1, 0, matrix.depth), scale.dtype());
+  const Tensor none = reshape(Tensor::scalar_int(u8, 0), {1, 1, 1});
+  const Tensor below = centred(node, matrix, none, scale.dtype());  // 0 less the zero points
+  const Tensor wide = expand(below, {matrix.columns, matrix.blocks, 1});
+  return (all + of_columns(squeeze(wide, 2))) * of_columns(scale);
+}
+
 /// Inputs: A, B, scales, zero_points, g_idx, bias. Accuracy level 4 lets kernels round A to bytes.
 Outputs matmul_nbits(const Node& node) {
   const BlockedMatrix matrix(node);
-  if (node.has(4)) node.unsupported("g_idx");
   if (node.integer("weight_prepacked", 0) != 0) node.unsupported("weight_prepacked");
   if (node.value(1).dtype() != u8)
     node.malformed("dtype of B", "u8", std::string(name_of(node.value(1).dtype())));
@@ -121,6 +133,12 @@ Outputs matmul_nbits(const Node& node) {
       cast(with_sizes(node, 2, "scales", {matrix.columns, matrix.blocks, 1}), dtype);
   const Tensor numbers = matrix.unpacked(bytes, matrix.block);
   const std::int64_t padded = matrix.blocks * matrix.block;
+  const auto with_bias = [&](const Tensor& y) { return node.has(5) ? y + node.tensor(5) : y; };
+  if (node.has(4)) {
+    const Tensor all = reshape(numbers, {matrix.columns, padded});
+    const Tensor rows = by_groups(node, matrix, all, squeeze(scale, 2));
+    return {with_bias(matmul(a, transpose(rows, 0, 1)))};
+  }
   const Tensor rows =
       reshape(centred(node, matrix, numbers, dtype) * scale, {matrix.columns, padded});
   if (padded != matrix.depth) {
@@ -132,7 +150,52 @@ Outputs matmul_nbits(const Node& node) {
   constexpr std::int64_t kBytes = 4;
   const bool rounds = node.integer("accuracy_level", 0) == kBytes;
   const Tensor y = one("matmul", {a, transpose(rows, 0, 1)}, {{"int8", rounds}});
-  return {node.has(5) ? y + node.tensor(5) : y};
+  return {with_bias(y)};
+}
+
+/// A table of what the four bits of bitsandbytes stand for: FP4, and NF4 as the paper on QLoRA has it.
+Tensor four_bit_numbers(const Node& node) {
+  static constexpr float kFloats[] = {
+      0,     0.0052083333f,  0.6666667f,  1,  0.33333333f,  0.5f,  0.16666667f,  0.25f,
+      -0.0f, -0.0052083333f, -0.6666667f, -1, -0.33333333f, -0.5f, -0.16666667f, -0.25f};
+  static constexpr float kNormal[] = {-1,
+                                      -0.6961928009986877f,
+                                      -0.5250730514526367f,
+                                      -0.39491748809814453f,
+                                      -0.28444138169288635f,
+                                      -0.18477343022823334f,
+                                      -0.09105003625154495f,
+                                      0,
+                                      0.07958029955625534f,
+                                      0.16093020141124725f,
+                                      0.24611230194568634f,
+                                      0.33791524171829224f,
+                                      0.44070982933044434f,
+                                      0.5626170039176941f,
+                                      0.7229568362236023f,
+                                      1};
+  const std::int64_t kind = node.integer("quant_type", 1);
+  if (kind != 0 && kind != 1) node.malformed("quant_type", "0 or 1", std::to_string(kind));
+  return Tensor::of(std::span<const float>(kind == 0 ? kFloats : kNormal), {16});
+}
+
+/// Inputs: A, B, absmax. Bytes hold two numbers of B [N, K] each, the first one in the high bits; blocks run over rows.
+Outputs matmul_bnb4(const Node& node) {
+  const std::int64_t depth = size_attr(node, "K");
+  const std::int64_t columns = size_attr(node, "N");
+  const std::int64_t block = size_attr(node, "block_size");
+  const std::int64_t count = depth * columns;
+  if (count % 2 != 0 || count % block != 0)
+    node.unsupported("a matrix of no whole number of bytes and blocks");
+  const Tensor bytes = with_sizes(node, 1, "B", {count / 2, 1});
+  const Tensor pairs =
+      one("unpack_bits", {bytes}, {{"bits", std::int64_t{4}}, {"count", std::int64_t{2}}});
+  const Tensor numbers = cast(one("reverse", {pairs}, {{"axes", Ints{1}}}), i32);
+  const DType dtype = node.value(0).dtype();
+  const Tensor reals = gather(cast(four_bit_numbers(node), dtype), numbers, 0);
+  const Tensor scale = cast(with_sizes(node, 2, "absmax", {count / block, 1}), dtype);
+  const Tensor b = reshape(reshape(reals, {count / block, block}) * scale, {columns, depth});
+  return {matmul(node.tensor(0), node.integer("transB", 1) != 0 ? transpose(b, 0, 1) : b)};
 }
 
 /// Numbers of the last dimension, of which each byte holds some.
@@ -188,6 +251,7 @@ std::span<const Converter> contrib_converters() {
       {"FastGelu", fast_gelu},
       {"GatherBlockQuantized", gather_block_quantized},
       {"Gelu", exact_gelu},
+      {"MatMulBnb4", matmul_bnb4},
       {"MatMulNBits", matmul_nbits},
       {"QuickGelu", quick_gelu},
       {"SimplifiedLayerNormalization", simplified_layer_normalization},

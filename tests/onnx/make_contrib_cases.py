@@ -509,6 +509,24 @@ def inverses(cases):
     cases.add("inverse_of_exchanged_rows", "Inverse", [exchanged], 1)
 
 
+def other_few_bits(cases):
+    """MatMulBnb4, and MatMulNBits whose columns take any block's scale."""
+    depth, columns, block = 64, 33, 32
+    a = floats(BATCH, QUERIES, depth)
+    numbers = random.integers(0, 256, depth * columns // 2, numpy.uint8)
+    scales = (random.random(depth * columns // block) * 0.1 + 0.01).astype(numpy.float32)
+    for kind, name in enumerate(("fp4", "nf4")):
+        cases.add("bnb_" + name, "MatMulBnb4", [a, numbers, scales], 1, known={1, 2}, K=depth, N=columns,
+                  block_size=block, quant_type=kind)
+    numbers = random.integers(0, 256, (columns, 2, block // 2), numpy.uint8)
+    scales = (random.random((columns, 2)) * 0.02 + 0.001).astype(numpy.float32)
+    zeros = numpy.full((columns, 1), 0x88, numpy.uint8)  # beside g_idx ONNX Runtime takes no others
+    groups = random.permutation(numpy.arange(depth, dtype=numpy.int32) // block)
+    for name, points in (("groups", None), ("groups_zeros", zeros)):
+        cases.add("nbits_" + name, "MatMulNBits", [a, numbers, scales, points, groups], 1, known={1, 2, 3, 4}, K=depth,
+                  N=columns, bits=4, block_size=block)
+
+
 def main():
     cases = Cases(pathlib.Path(__file__).parent / "contrib_cases.zip")
     for family in (
@@ -529,6 +547,7 @@ def main():
         experts,
         gates,
         inverses,
+        other_few_bits,
     ):
         family(cases)
     cases.file.close()
