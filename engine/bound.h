@@ -117,6 +117,7 @@ struct BoundRegion {
   std::uint32_t results = 0;
   std::int64_t length = 0;  ///< Scan: iterations
   bool reverse = false;
+  bool counted = false;  ///< Scan: the first operand after the scanned ones says how many
   std::vector<std::int64_t> carried_bytes;
   std::vector<std::int64_t> slice_bytes;    ///< of the scanned operands
   std::vector<std::int64_t> element_bytes;  ///< of the stacked results

@@ -21,8 +21,9 @@ void add_node(const ir::Node& node, ir::DeviceTag device, scheduler::StepTraits&
                                                       input.meta().device != meta.device);
   }
   const auto region = node.op().lowering.region;
-  step.conditional =
-      step.conditional || region == ir::RegionKind::Cond || region == ir::RegionKind::While;
+  step.conditional = step.conditional || region == ir::RegionKind::Cond ||
+                     region == ir::RegionKind::While ||
+                     (node.has("counted") && node.flag("counted"));
   step.makes_sizes = step.makes_sizes || !ir::unbacked_defined(node).empty();
   const auto& custom = node.op().custom;
   step.capture_unsafe =

@@ -284,12 +284,15 @@ void scan(Trace& outer, const Leaves& start, std::span<const Tensor> tensors,
   const std::vector<ir::Value> scanned = values_of(outer, tensors, where);
   const ir::SymExpr length = length_of(scanned, options, label, where);
   operands.insert(operands.end(), scanned.begin(), scanned.end());
+  const std::size_t given = operands.size();
+  if (options.count && op == "scan") operands.push_back(outer.value_of(*options.count, where));
   std::vector<ir::TensorMeta> metas = plain_metas(operands);
-  for (std::size_t k = carried; k < metas.size(); ++k)
+  for (std::size_t k = carried; k < given; ++k)
     metas[k] = ir::TensorMeta::of(metas[k].dtype,
                                   ir::Dims(metas[k].sizes.begin() + 1, metas[k].sizes.end()),
                                   metas[k].device);
-  RegionTrace run(label + " body", "body", metas, body, where);
+  const auto of_slices = [&](std::span<const Tensor> all) { return body(all.first(given)); };
+  RegionTrace run(label + " body", "body", metas, of_slices, where);
   run.refuse_leaks();
   if (!is_map && !run.structure().starts_with("(" + start.structure + ", "))
     fail_structure("scan: the body returns another carry than the scan starts with", where,
@@ -304,6 +307,7 @@ void scan(Trace& outer, const Leaves& start, std::span<const Tensor> tensors,
     attrs.emplace("carried", static_cast<std::int64_t>(carried));
     attrs.emplace("length", length);
     attrs.emplace("reverse", options.reverse);
+    attrs.emplace("counted", options.count.has_value());
   }
   const ir::Node* node = call(outer, op, operands, captured, std::move(attrs), where);
   std::uint32_t slot = 0;
@@ -361,6 +365,10 @@ std::int64_t scan_length(std::span<const Tensor> scanned, const ScanOptions& opt
 
 Tensor slice_at(const Tensor& tensor, std::int64_t at) {
   return squeeze(slice(tensor, 0, at, at + 1), 0);
+}
+
+Tensor zeros_like(const Tensor& tensor) {
+  return Tensor::zeros(tensor.dtype(), Sizes(tensor.sizes().begin(), tensor.sizes().end()));
 }
 
 Tensor stacked(const std::vector<Tensor>& elements) {

@@ -147,6 +147,7 @@ class CudaContext : private RegionMachine, private StepRunner {
   std::int32_t run(Frame& frame) override;
   std::int32_t bring_to_host(std::span<Bytes> bytes) override;
   void copy(void* to, const void* from, std::size_t bytes) override;
+  void clear(void* memory, std::size_t bytes) override { overwrite(memory, 0, bytes); }
   std::shared_ptr<void> allocate(std::size_t bytes) override;
   const void* lane() const override { return stream_; }
   bool asks_on_device() const override { return true; }

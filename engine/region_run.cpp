@@ -26,6 +26,9 @@ class CpuMachine : public RegionMachine {
   void copy(void* to, const void* from, std::size_t bytes) override {
     if (bytes != 0) std::memcpy(to, from, bytes);
   }
+  void clear(void* memory, std::size_t bytes) override {
+    if (bytes != 0) std::memset(memory, 0, bytes);
+  }
   std::shared_ptr<void> allocate(std::size_t bytes) override {
     auto& host = memory::CachingAllocator::host();
     return {host.allocate(bytes), [&host](void* block) { host.release(block); }};
@@ -250,15 +253,17 @@ class RegionRun {
     Frame& body = frame_.frames[0];
     for (std::uint32_t k = region_.carried + region_.scanned; k < region_.operands; ++k)
       body.set_input(k, operands_[k]);
+    std::int64_t steps = region_.length;
+    if (const std::int32_t status = take_count(steps)) return status;
     Place place = Place::Start;
-    for (std::int64_t step = 0; step < region_.length; ++step) {
-      const std::int64_t at = region_.reverse ? region_.length - 1 - step : step;
+    for (std::int64_t step = 0; step < steps; ++step) {
+      const std::int64_t at = region_.reverse ? steps - 1 - step : step;
       for (std::uint32_t k = 0; k < region_.scanned; ++k)
         body.set_input(region_.carried + k,
                        moved(operands_[region_.carried + k], at * region_.slice_bytes[k]));
       for (std::uint32_t k = region_.carried; k < region_.results; ++k)
         body.set_output(k, moved(results_[k], at * region_.element_bytes[k - region_.carried]));
-      const bool even = (region_.length - 1 - step) % 2 == 0;
+      const bool even = (steps - 1 - step) % 2 == 0;
       const Place next = even ? Place::Result : Place::Spare;
       read_carried(body, place);
       write_carried(body, next);
@@ -276,6 +281,21 @@ class RegionRun {
   }
 
   std::int32_t run(Frame& frame) { return run_phases(frame, machine_); }
+
+  /// Of a scan that is told how many slices to run; the elements of the others are cleared.
+  std::int32_t take_count(std::int64_t& steps) {
+    if (!region_.counted) return 0;
+    std::int64_t count = 0;
+    const void* address = operands_[region_.carried + region_.scanned];
+    if (const std::int32_t status = machine_.number(address, count)) return status;
+    steps = std::clamp<std::int64_t>(count, 0, region_.length);
+    for (std::uint32_t k = region_.carried; k < region_.results; ++k) {
+      const std::int64_t bytes = region_.element_bytes[k - region_.carried];
+      machine_.clear(moved(results_[k], steps * bytes),
+                     static_cast<std::size_t>((region_.length - steps) * bytes));
+    }
+    return 0;
+  }
 
   std::int32_t once(Frame& frame) {
     for (std::uint32_t k = 0; k < region_.operands; ++k) frame.set_input(k, operands_[k]);
@@ -317,6 +337,13 @@ std::int32_t RegionMachine::truth(const void* address, bool& answer) {
   Bytes bytes{address, 1};
   const std::int32_t status = bring_to_host({&bytes, 1});
   answer = *static_cast<const bool*>(bytes.address);
+  return status;
+}
+
+std::int32_t RegionMachine::number(const void* address, std::int64_t& answer) {
+  Bytes bytes{address, sizeof answer};
+  const std::int32_t status = bring_to_host({&bytes, 1});
+  std::memcpy(&answer, bytes.address, sizeof answer);
   return status;
 }
 

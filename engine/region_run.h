@@ -136,7 +136,10 @@ class RegionMachine {
   virtual std::int32_t bring_to_host(std::span<Bytes> bytes) = 0;
   /// Reads a bool that the steps run so far wrote. @return as run().
   std::int32_t truth(const void* address, bool& answer);
+  /// Reads an i64 that the steps run so far wrote. @return as run().
+  std::int32_t number(const void* address, std::int64_t& answer);
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
+  virtual void clear(void* memory, std::size_t bytes) = 0;
   // For plans of several phases.
   /// Memory where the steps can reach it, aligned for an arena; the last owner may give it back while steps queued
   /// so far still use it. @throws OutOfMemory.

@@ -37,26 +37,28 @@ std::shared_ptr<Trace> trace_of(const SymInt& a, const SymInt& b) {
   return b.is_symbolic() ? b.impl()->trace : nullptr;
 }
 
-/// Fails when nobody knows the outcome of `predicate` before the run.
-void refuse_late(const Predicate& predicate, const base::Location& where) {
-  if (!ir::is_unbacked(predicate.left) && !ir::is_unbacked(predicate.right)) return;
-  throw TraceError({.what = "a comparison of sizes",
-                    .where = where.to_string(),
-                    .expected = "sizes that are known before the run; cond() chooses during it",
-                    .got = predicate.to_string()});
+/// The outcome for this trace, guarded; nothing when nobody knows it before the run.
+std::optional<bool> decided(const Predicate& predicate, const std::shared_ptr<Trace>& trace,
+                            const base::Location& location) {
+  ir::ShapeEnv* env = trace != nullptr ? &trace->env() : shape_env;
+  if (env == nullptr) return predicate.evaluate({});
+  const bool is_late = ir::is_unbacked(predicate.left) || ir::is_unbacked(predicate.right);
+  if (is_late && !env->expect(predicate)) return {};
+  return env->decide(predicate, "branch in user code", location);
 }
 
 bool compare(Predicate::Op op, const SymIntArg& a, const SymIntArg& b, bool swap) {
   const SymInt& left = swap ? b.value : a.value;
   const SymInt& right = swap ? a.value : b.value;
   const Predicate predicate{op, to_expr(left), to_expr(right)};
-  const auto trace = trace_of(left, right);
-  ir::ShapeEnv* env = trace != nullptr ? &trace->env() : shape_env;
-  if (env == nullptr) return predicate.evaluate({});
-  const auto& where = a.where.line() != 0 ? a.where : b.where;
-  const base::Location location = location_of(where);
-  if (!env->expect(predicate)) refuse_late(predicate, location);
-  return env->decide(predicate, "branch in user code", location);
+  const base::Location location = location_of(a.where.line() != 0 ? a.where : b.where);
+  const std::optional<bool> outcome = decided(predicate, trace_of(left, right), location);
+  if (outcome) return *outcome;
+  throw TraceError({.what = "a comparison of sizes",
+                    .where = location.to_string(),
+                    .expected = "sizes that are known before the run, from sizes of inputs or from "
+                                "inputs given as constants; cond() chooses during it",
+                    .got = predicate.to_string()});
 }
 
 }  // namespace
@@ -74,7 +76,8 @@ std::int64_t SymInt::value(std::source_location where) const {
     if (!env.hints.contains(symbol))
       throw TraceError({.what = "SymInt::value: a size that is known only at run time",
                         .where = engine::location_of(where).to_string(),
-                        .expected = "a size that follows from the inputs' sizes",
+                        .expected = "a size that follows from the inputs' sizes, or from inputs "
+                                    "given as constants",
                         .got = expr_->expr.to_string()});
   }
   const std::int64_t number = expr_->expr.evaluate(env.hints);
@@ -90,6 +93,12 @@ std::string SymInt::to_string() const {
 std::string detail::seen(const SymInt& size) {
   if (!size.is_symbolic() || size.impl()->trace == nullptr) return size.to_string();
   return ir::seen(size.impl()->trace->env(), size.impl()->expr).to_string();
+}
+
+std::optional<bool> detail::less_before_run(const SymInt& a, const SymInt& b) {
+  const Predicate predicate{Predicate::Op::Lt, engine::to_expr(a), engine::to_expr(b)};
+  return engine::decided(predicate, engine::trace_of(a, b),
+                         engine::location_of(std::source_location::current()));
 }
 
 namespace {

@@ -139,6 +139,7 @@ std::unique_ptr<BoundRegion> Unit::bind_region(const jit::NestedCall& call, std:
   region->results = call.results;
   region->length = call.kind == ir::RegionKind::Scan ? call.length.evaluate(sizes) : 0;
   region->reverse = call.reverse;
+  region->counted = call.counted;
   std::int64_t arena = 0;
   for (std::size_t k = 0; k < call.regions.size(); ++k) {
     region->plans.push_back(

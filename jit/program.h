@@ -73,6 +73,7 @@ struct NestedCall {
   std::uint32_t results = 0;
   SymExpr length;        ///< Scan: iterations
   bool reverse = false;  ///< Scan: from the last slice to the first
+  bool counted = false;  ///< Scan: the first captured operand says how many slices are run
   Symbol workspace;      ///< bytes of the workspace: known when the programs are planned
 
   /// Where the operands begin among the buffers of the launch.

@@ -177,6 +177,8 @@ RECURRENCES = {
     "lstm_clipped": sequence("LSTM", 4, STATE, STATE, clip=0.1),
     "lstm_input_forget": sequence("LSTM", 4, STATE, STATE, weight(1, 24), input_forget=1),
     "lstm_activations": sequence("LSTM", 4, STATE, STATE, activations=["HardSigmoid", "Relu", "Softsign"]),
+    "gru_activations": sequence("GRU", 3, STATE, activations=["Affine", "ScaledTanh"], activation_alpha=[0.5, 0.75],
+                                activation_beta=[0.25, 0.5]),
     "gru_lengths": sequence("GRU", 3, STATE),
     "gru_reverse": sequence("GRU", 3, STATE, direction="reverse", linear_before_reset=1),
     "rnn_lengths": sequence("RNN", 1, STATE, activations=["Relu"]),

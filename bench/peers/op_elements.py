@@ -178,6 +178,7 @@ OTHERS = {
     "mel_weights": one("MelWeightMatrix", np.int64(80), np.int64(400), np.int64(16000), 0.0, 8000.0),
     "range": one("Range", Operand(lambda _: np.int64(0)), np.int64(4096), np.int64(1)),
     "det": one("Det", (64, 3, 3)),
+    "inverse": one("com.microsoft.Inverse", (64, 4, 4)),
     "loop_16": running_sum,
     "scan_64": scanned,
     "if": chosen,

@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+OF_FLOATS = ("matmulintegertofloat", "gatherblockquantized", "qattention")  # whatever the type of their first input
 SINCE_23 = {"Attention", "RMSNormalization", "RotaryEmbedding"}
 
 
@@ -83,8 +84,9 @@ class Model:
         model = onnx.shape_inference.infer_shapes(helper.make_model(graph, ir_version=10, opset_imports=opsets))
         for output in model.graph.output:  # of an op that inference does not know
             if not output.type.WhichOneof("value"):
-                of_floats = output.name.startswith("matmulintegertofloat")
-                first = infos[0].type.tensor_type.elem_type
+                of_floats = output.name.startswith(OF_FLOATS)
+                types = [info.type.tensor_type.elem_type for info in infos]
+                first = next(kind for kind in types if kind != TensorProto.BOOL)
                 output.type.tensor_type.elem_type = TensorProto.FLOAT if of_floats else first
         return model
 

@@ -3,7 +3,8 @@ import math
 
 import numpy as np
 
-from op_models import (BYTE, DOUBLE, HALF, IMAGE, INT8, INT32, Operand, constant, normal, one, positive, weight, whole)
+from op_models import (BYTE, DOUBLE, HALF, IMAGE, INT8, INT32, Operand, chance, constant, normal, one, positive, weight,
+                       whole)
 
 
 def conv(shape, weights, **attributes):
@@ -18,6 +19,8 @@ ROUND_1 = {"pads": [1] * 4}
 SPEECH = (1, 256, 400)
 
 CONVOLUTIONS = {
+    "fused_relu": one("com.microsoft.FusedConv", (1, 64, 28, 28), weight(64, 64, 3, 3), weight(64), activation="Relu",
+                      kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
     "conv_1x1": conv(IMAGE, (128, 64, 1, 1)),
     "conv_1x1_7x7x2048": conv((1, 2048, 7, 7), (512, 2048, 1, 1)),
     "conv_1x1_stride_2": conv((1, 256, 56, 56), (512, 256, 1, 1), strides=[2, 2]),
@@ -106,6 +109,12 @@ def transposed_product(op):
     return op("MatMul", (128, 768), op("Transpose", (768, 768), perm=[1, 0]))
 
 
+def experts(rows, width, inner, count):
+    return one("com.microsoft.MoE", (rows, width), (rows, count), weight(count, inner, width), weight(count, inner),
+               weight(count, width, inner), weight(count, width), k=2, activation_type="silu",
+               normalize_routing_weights=1)
+
+
 PRODUCTS = {
     "gemm_1_row": one("Gemm", (1, 1024), weight(1000, 1024), weight(1000), transB=1),
     "gemm_8_rows": one("Gemm", (8, 1024), weight(1000, 1024), weight(1000), transB=1),
@@ -134,6 +143,15 @@ PRODUCTS = {
     "product_f16": one("MatMul", normal(128, 256, dtype=HALF), weight(256, 256, dtype=HALF)),
     "product_i32": one("MatMul", whole(100, 64, 128, dtype=INT32), whole(100, 128, 64, dtype=INT32)),
     "fused_matmul": one("com.microsoft.FusedMatMul", (8, 64, 128), (8, 64, 128), transB=1, alpha=0.125),
+    "fused_matmul_batch": one("com.microsoft.FusedMatMul", (128, 8, 64), (8, 64, 128), transBatchA=1, alpha=0.125),
+    "fused_gemm": one("com.microsoft.FusedGemm", (64, 512), weight(512, 512), weight(512), activation="LeakyRelu",
+                      activation_alpha=0.1),
+    "distances": one("com.microsoft.CDist", (256, 64), weight(128, 64), metric="euclidean"),
+    "experts": experts(32, 256, 512, 8),
+    "experts_1_row": experts(1, 256, 512, 8),
+    "few_bits_rows": one("com.microsoft.GatherBlockQuantized", constant(whole(256, 4096, 512, dtype=BYTE)),
+                         whole(4096, 1, 64), constant(positive(4096, 32, low=0.001, high=0.01)), block_size=32,
+                         quantize_axis=1, bits=4),
     "einsum_scores": one("Einsum", (1, 128, 8, 64), (1, 128, 8, 64), equation="bqhd,bkhd->bhqk"),
     "einsum_context": one("Einsum", (1, 8, 128, 128), (1, 128, 8, 64), equation="bhqk,bkhd->bqhd"),
     "einsum_outer": one("Einsum", (512,), (1024,), equation="i,j->ij"),
@@ -144,6 +162,8 @@ PRODUCTS = {
     "few_bits_1_row": few_bits(1, 2048, 2048),
     "few_bits_32_rows": few_bits(32, 1024, 1024),
     "few_bits_zeros": few_bits(1, 1024, 1024, block=128, zeros=True),
+    "few_bits_bnb": one("com.microsoft.MatMulBnb4", (1, 1024), constant(whole(256, 1024 * 512, dtype=BYTE)),
+                        constant(positive(1024 * 16, low=0.01, high=0.1)), K=1024, N=1024, block_size=64, quant_type=1),
     "eight_bits_1_row": few_bits(1, 1024, 1024, bits=8),
 }
 
@@ -164,11 +184,14 @@ ATTENTION = {
 }
 
 
-def recurrent(kind, gates, steps, batch, width, hidden, directions=1, results=1, biased=True, **attributes):
+def recurrent(kind, gates, steps, batch, width, hidden, directions=1, results=1, biased=True, lengths=None,
+              **attributes):
+    """`lengths`: of the sequences, an input."""
+    given = None if lengths is None else Operand(lambda _: np.array(lengths, INT32))
     bias = weight(directions, 2 * gates * hidden) if biased else None
     direction = "bidirectional" if directions == 2 else "forward"
     return one(kind, (steps, batch, width), weight(directions, gates * hidden, width),
-               weight(directions, gates * hidden, hidden), bias, results=results, hidden_size=hidden,
+               weight(directions, gates * hidden, hidden), bias, given, results=results, hidden_size=hidden,
                direction=direction, **attributes)
 
 
@@ -184,6 +207,10 @@ RECURRENCES = {
     "lstm_batch_8": recurrent("LSTM", 4, 32, 8, 256, 256),
     "lstm_both_ways": recurrent("LSTM", 4, 64, 1, 256, 128, directions=2),
     "lstm_1_step": recurrent("LSTM", 4, 1, 1, 128, 128, results=3),
+    "lstm_lengths": recurrent("LSTM", 4, 64, 4, 256, 256, results=3, lengths=[9, 16, 3, 12]),
+    "lstm_lengths_full": recurrent("LSTM", 4, 32, 4, 256, 256, results=3, lengths=[32, 16, 20, 32]),
+    "gru_lengths_both_ways": recurrent("GRU", 3, 64, 4, 128, 128, directions=2, lengths=[9, 16, 3, 12]),
+    "lstm_hard_sigmoid": recurrent("LSTM", 4, 32, 1, 256, 256, activations=["HardSigmoid", "Softsign", "Softsign"]),
     "lstm_narrow": recurrent("LSTM", 4, 200, 1, 16, 32),
 }
 
@@ -248,6 +275,18 @@ QUANTISATION = {
     "q_linear_add": one("com.microsoft.QLinearAdd", PIXELS, SCALE, ZERO, PIXELS, SCALE, ZERO, np.float32(0.04), ZERO),
     "q_linear_sigmoid": one("com.microsoft.QLinearSigmoid", PIXELS, SCALE, ZERO, np.float32(1 / 256), np.uint8(0)),
     "q_linear_average_pool": one("com.microsoft.QLinearGlobalAveragePool", PIXELS, SCALE, ZERO, SCALE, ZERO),
+    "q_linear_pool_2x2": one("com.microsoft.QLinearAveragePool", PIXELS, SCALE, ZERO, SCALE, ZERO, kernel_shape=[2, 2],
+                             strides=[2, 2]),
+    "q_linear_concat": one("com.microsoft.QLinearConcat", np.float32(0.04), ZERO, PIXELS, SCALE, ZERO, PIXELS,
+                           np.float32(0.03), ZERO, axis=1),
+    "q_linear_softmax": one("com.microsoft.QLinearSoftmax", whole(256, 8, 128, 128, dtype=BYTE), SCALE, ZERO,
+                            np.float32(1 / 256), np.uint8(0), axis=-1, opset=13),
+    "q_linear_where": one("com.microsoft.QLinearWhere", chance(1, 1, 28, 28), PIXELS, SCALE, ZERO, PIXELS,
+                          np.float32(0.03), ZERO, np.float32(0.04), ZERO),
+    "q_gemm": one("com.microsoft.QGemm", whole(256, 64, 512, dtype=BYTE), SCALE, ZERO, bytes_of(512, 512),
+                  np.float32(0.0005), NONE, constant(whole(900, 512, dtype=INT32)), SCALE, ZERO),
+    "q_attention": one("com.microsoft.QAttention", whole(256, 1, 128, 256, dtype=BYTE), bytes_of(256, 768), weight(768),
+                       SCALE, np.float32(0.0005), None, ZERO, NONE, num_heads=4),
     "qdq_conv": conv_of_bytes(64, 64, 3, 3, **ROUND_1),
     "qdq_conv_depthwise": conv_of_bytes(64, 1, 3, 3, group=64, **ROUND_1),
     "qdq_product": product_of_bytes,

@@ -28,7 +28,7 @@ FAMILIES = op_movement.FAMILIES | op_elements.FAMILIES | op_products.FAMILIES | 
 # Of an output's type: the largest difference over its largest magnitude. Other types are exact.
 TOLERANCES = {"float32": 1e-4, "float16": 2e-3, "bfloat16": 1e-2, "float64": 1e-6}
 # Of cases: a byte may be rounded to either of two numbers; group_norm_offset is ONNX Runtime's error, of single sums.
-OWN_TOLERANCES = {"quantisation/(q_linear|qdq|quantize|dynamic)": 1e-2, "resize_u8_n(hwc|chw)": 5e-3,
+OWN_TOLERANCES = {"quantisation/(q_linear|q_gemm|qdq|quantize|dynamic)": 1e-2, "resize_u8_n(hwc|chw)": 5e-3,
                   "layer_norm_bf16": 2e-2, "group_norm_offset": 5e-4}
 
 HEADER = f"""| case | {MEASURED}|

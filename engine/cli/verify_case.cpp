@@ -73,6 +73,7 @@ class CaseModel {
         if (!constants.contains(names_[k])) left.push_back(inputs[k]);
       try {
         std::vector<Tensor> outputs = engine.run(left);
+        refuse_random(engine, left);
         count_steps(engine, left, steps);
         return outputs;
       } catch (const onnx::NeedsValueError& error) {
@@ -83,6 +84,15 @@ class CaseModel {
   }
 
  private:
+  /// Numbers that differ from run to run are no case.
+  static void refuse_random(Engine& engine, const std::vector<Tensor>& inputs) {
+    if (engine.graph_text(inputs, false).find("heddle::random_key") == std::string::npos) return;
+    throw UnsupportedError({.what = "verify: the model",
+                            .where = {},
+                            .expected = "the same outputs in each run",
+                            .got = "random numbers"});
+  }
+
   static void count_steps(Engine& engine, const std::vector<Tensor>& inputs, StepCounts& steps) {
     steps.evaluator += engine.stats().evaluator_steps;
     if (is_reference(engine)) return;

@@ -25,11 +25,12 @@ Tensor scalar(const Tensor& tensor) {
 }
 
 void check_types(const Node& node, const GraphProto& graph) {
+  using Type = onnx_format::TypeProto;
   for (const auto* list : {&graph.input(), &graph.output()})
     for (const auto& value : *list)
-      if (value.type().value_case() != onnx_format::TypeProto::kTensorType &&
-          value.type().value_case() != onnx_format::TypeProto::VALUE_NOT_SET)
-        node.unsupported("a sequence, map or optional in a nested graph");
+      if (const auto kind = value.type().value_case();
+          kind != Type::kTensorType && kind != Type::kSequenceType && kind != Type::VALUE_NOT_SET)
+        node.unsupported("a map or optional in a nested graph");
 }
 
 /// The integer, if it is known while tracing.
@@ -81,7 +82,7 @@ Outputs convert_if(const Node& node, const RunBody& run, const FindValue&) {
   check_types(node, yes);
   check_types(node, no);
   if (const auto known = known_size(node, 0); known && !known->is_symbolic())
-    return outputs_of(run(known->value() != 0 ? yes : no, {}));
+    return run.values(known->value() != 0 ? yes : no, {});
   const Tensor condition = scalar(node.tensor(0));
   const auto choose = [&](const auto& results_of) {
     return outputs_of(
@@ -287,6 +288,29 @@ Outputs unrolled_loop(const LoopParts& loop, std::int64_t length, const RunBody&
   return outputs;
 }
 
+/// A loop that carries sequences, traced iteration by iteration.
+Outputs loop_over_sequences(const Node& node, const GraphProto& body, const SymInt& trips,
+                            const RunBody& run) {
+  const std::int64_t length = trips.value();
+  if (length > kMostUnrolled)
+    node.unsupported(fmt::format("sequences between more than {} iterations", kMostUnrolled));
+  std::vector<Value> carry(node.values().begin() + 2, node.values().end());
+  const auto carried = static_cast<std::ptrdiff_t>(carry.size());
+  const auto stacks = static_cast<std::size_t>(body.output_size()) - 1 - carry.size();
+  if (length < 1 && stacks != 0) node.unsupported("stacked results of a loop that never runs");
+  std::vector<std::vector<Tensor>> elements(stacks);
+  for (std::int64_t k = 0; k < length; ++k) {
+    std::vector<Value> given{Value::of_ints({k}, true), Tensor::scalar_int(boolean, 1)};
+    given.insert(given.end(), carry.begin(), carry.end());
+    const std::vector<Value> made = run.values(body, std::move(given));
+    carry.assign(made.begin() + 1, made.begin() + 1 + carried);
+    for (std::size_t e = 0; e < stacks; ++e)
+      elements[e].push_back(made[1 + carry.size() + e].tensor());
+  }
+  for (const auto& list : elements) carry.emplace_back(detail::stacked(list));
+  return carry;
+}
+
 /// Whether what a loop carries has other sizes or another dtype after an iteration.
 bool changes_what_it_carries(const Error& error) {
   const std::string& what = error.parts().what;
@@ -380,6 +404,17 @@ std::optional<SymInt> known_trips(const Node& node, const GraphProto& body, cons
   return limit ? std::optional(*trips < *limit ? *trips : *limit) : std::nullopt;
 }
 
+/// How often a loop runs whose number of iterations must be known. @throws NeedsValueError, UnsupportedError.
+SymInt trips_known(const Node& node, const GraphProto& body, const FindValue& find) {
+  if (!condition_stays(node, body)) {
+    if (const auto trips = known_trips(node, body, find)) return *trips;
+    node.unsupported("sequences between iterations that a condition ends");
+  }
+  if (!node.has(0)) node.unsupported("sequences in a loop without a trip count");
+  const bool runs = !node.has(1) || node.known_number(1, "cond") != 0;
+  return runs ? node.known_size(0, "M") : SymInt(0);
+}
+
 /// Runs a loop that carries only what changes.
 Outputs run_loop(const Node& node, const LoopParts& loop, const RunBody& run,
                  const FindValue& find) {
@@ -420,6 +455,8 @@ Outputs convert_loop(const Node& node, const RunBody& run, const FindValue& find
       static_cast<std::size_t>(body.input_size()) != 2 + carried)
     node.malformed("body", fmt::format("{} inputs", 2 + carried),
                    std::to_string(body.input_size()));
+  if (std::ranges::any_of(node.values(), &Value::is_sequence))
+    return loop_over_sequences(node, body, trips_known(node, body, find), run);
   LoopParts loop{body, 0, {}};
   std::vector<std::ptrdiff_t> steady;
   for (std::size_t k = 0; k < carried; ++k) {
@@ -429,13 +466,13 @@ Outputs convert_loop(const Node& node, const RunBody& run, const FindValue& find
       loop.start.push_back(node.tensor(2 + k));
   }
   loop.carried = loop.start.size();
-  const auto run_whole = [&](const GraphProto& graph, std::vector<Value> given) {
+  const RunBody run_whole([&](const GraphProto& graph, std::vector<Value> given) {
     for (const std::ptrdiff_t k : steady)
       given.insert(given.begin() + 2 + k, node.value(static_cast<std::size_t>(2 + k)));
-    std::vector<Tensor> made = run(graph, std::move(given));
+    std::vector<Value> made = run.values(graph, std::move(given));
     for (auto k = steady.rbegin(); k != steady.rend(); ++k) made.erase(made.begin() + 1 + *k);
     return made;
-  };
+  });
   Outputs outputs = run_loop(node, loop, run_whole, find);
   for (const std::ptrdiff_t k : steady)
     outputs.insert(outputs.begin() + k, node.value(static_cast<std::size_t>(2 + k)));
@@ -520,9 +557,15 @@ Outputs convert_scan(const Node& node, const RunBody& run, const FindValue&) {
 
 }  // namespace
 
+std::vector<Tensor> RunBody::operator()(const GraphProto& graph, std::vector<Value> given) const {
+  std::vector<Tensor> tensors;
+  for (const Value& value : values(graph, std::move(given))) tensors.push_back(value.tensor());
+  return tensors;
+}
+
 const ControlConverter* find_control(std::string_view name) {
   static constexpr ControlConverter kRows[] = {
-      {{"If"}, convert_if}, {{"Loop"}, convert_loop}, {{"Scan"}, convert_scan}};
+      {{"If"}, convert_if}, {{"Loop", nullptr, {}, true}, convert_loop}, {{"Scan"}, convert_scan}};
   for (const ControlConverter& row : kRows)
     if (row.row.name == name) return &row;
   return nullptr;

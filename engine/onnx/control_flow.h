@@ -9,9 +9,22 @@
 
 namespace heddle::onnx {
 
-/// Runs a nested graph on values for its inputs; returns its outputs.
-using RunBody =
-    std::function<std::vector<Tensor>(const onnx_format::GraphProto&, std::vector<Value>)>;
+/// Runs a nested graph on values for its inputs.
+class RunBody {
+ public:
+  using Run = std::function<std::vector<Value>(const onnx_format::GraphProto&, std::vector<Value>)>;
+  explicit RunBody(Run run) : run_(std::move(run)) {}
+
+  std::vector<Value> values(const onnx_format::GraphProto& graph, std::vector<Value> given) const {
+    return run_(graph, std::move(given));
+  }
+  /// Its outputs, none of which is a sequence. @throws UnsupportedError.
+  std::vector<Tensor> operator()(const onnx_format::GraphProto& graph,
+                                 std::vector<Value> given) const;
+
+ private:
+  Run run_;
+};
 
 /// A value around the node; null when there is none of that name.
 using FindValue = std::function<const Value*(std::string_view)>;

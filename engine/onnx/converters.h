@@ -26,11 +26,17 @@ std::span<const Converter> quantize_converters();
 std::span<const Converter> resize_converters();
 std::span<const Converter> recurrent_converters();
 std::span<const Converter> loss_converters();
-std::span<const Converter> signal_converters();   ///< Fourier transforms
-std::span<const Converter> region_converters();   ///< pooled regions of interest
-std::span<const Converter> unpool_converters();   ///< from windows back to what they were cut from
-std::span<const Converter> deform_converters();   ///< convolution where offsets say
-std::span<const Converter> contrib_converters();  ///< of the domain com.microsoft
+std::span<const Converter> random_converters();    ///< other numbers in each run
+std::span<const Converter> signal_converters();    ///< Fourier transforms
+std::span<const Converter> region_converters();    ///< pooled regions of interest
+std::span<const Converter> unpool_converters();    ///< from windows back to what they were cut from
+std::span<const Converter> deform_converters();    ///< convolution where offsets say
+std::span<const Converter> sequence_converters();  ///< lists of tensors, as long as tracing says
+std::span<const Converter> contrib_converters();   ///< of the domain com.microsoft
+std::span<const Converter>
+contrib_fused_converters();  ///< several ops in one, as optimisers write them
+std::span<const Converter> contrib_qlinear_converters();
+std::span<const Converter> contrib_expert_converters();
 std::span<const Converter> contrib_attention_converters();
 std::span<const Converter> contrib_quantize_converters();
 std::span<const Converter> contrib_recurrent_converters();
@@ -40,5 +46,9 @@ const Converter* find_converter(std::string_view domain, std::string_view name);
 
 // Shape arithmetic on known integers, used by several families.
 Outputs convert_binary(const Node& node);
+/// Of square matrices.
+Outputs convert_inverse(const Node& node);
+/// Gemm, what others do something to.
+Outputs convert_gemm(const Node& node);
 
 }  // namespace heddle::onnx

@@ -110,6 +110,7 @@ struct Converter {
   std::string_view name;
   ConvertFunction convert = nullptr;
   std::string_view ir_op{};  ///< for functions shared by many rows
+  bool sequences = false;    ///< takes sequences of tensors too
 };
 
 /// "conv1 (ai.onnx Conv)".

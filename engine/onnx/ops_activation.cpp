@@ -1,5 +1,6 @@
 // Activations.
 
+#include "engine/onnx/activations.h"
 #include "engine/onnx/converters.h"
 
 namespace heddle::onnx {
@@ -8,13 +9,8 @@ namespace {
 
 Outputs unary(const Node& node) { return {one(node.ir_op(), {node.tensor(0)})}; }
 
-Tensor exponential_below_zero(const Tensor& x, double alpha) {
-  return where(less(x, 0.0), expm1(x) * alpha, x);
-}
-
-Outputs leaky_relu(const Node& node) {
-  const Tensor x = node.tensor(0);
-  return {where(less(x, 0.0), x * node.number("alpha", 0.01), x)};
+Outputs convert_leaky_relu(const Node& node) {
+  return {leaky_relu(node.tensor(0), node.number("alpha", 0.01))};
 }
 
 Outputs parametric_relu(const Node& node) {
@@ -26,14 +22,12 @@ Outputs parametric_relu(const Node& node) {
   return {where(less(x, Tensor::scalar(x.dtype(), 0)), x * slope, x)};
 }
 
-Outputs elu(const Node& node) {
-  return {exponential_below_zero(node.tensor(0), node.number("alpha", 1.0))};
-}
+Outputs convert_elu(const Node& node) { return {elu(node.tensor(0), node.number("alpha", 1.0))}; }
 
 Outputs selu(const Node& node) {
   const double alpha = node.number("alpha", 1.67326319217681884765625);
   const double gamma = node.number("gamma", 1.05070102214813232421875);
-  return {exponential_below_zero(node.tensor(0), alpha) * gamma};
+  return {elu(node.tensor(0), alpha) * gamma};
 }
 
 Outputs celu(const Node& node) {
@@ -42,9 +36,8 @@ Outputs celu(const Node& node) {
   return {where(less(x, 0.0), expm1(x / alpha) * alpha, x)};
 }
 
-Outputs hard_sigmoid(const Node& node) {
-  const Tensor line = node.tensor(0) * node.number("alpha", 0.2) + node.number("beta", 0.5);
-  return {clamp(line, 0.0, 1.0)};
+Outputs convert_hard_sigmoid(const Node& node) {
+  return {hard_sigmoid(node.tensor(0), node.number("alpha", 0.2), node.number("beta", 0.5))};
 }
 
 Outputs hard_swish(const Node& node) {
@@ -57,14 +50,10 @@ Outputs mish(const Node& node) {
   return {x * tanh(softplus(x))};
 }
 
-Outputs softsign(const Node& node) {
-  const Tensor x = node.tensor(0);
-  return {x / (abs(x) + 1.0)};
-}
+Outputs convert_softsign(const Node& node) { return {softsign(node.tensor(0))}; }
 
-Outputs thresholded_relu(const Node& node) {
-  const Tensor x = node.tensor(0);
-  return {where(greater(x, node.number("alpha", 1.0)), x, 0.0)};
+Outputs convert_thresholded_relu(const Node& node) {
+  return {thresholded_relu(node.tensor(0), node.number("alpha", 1.0))};
 }
 
 Outputs shrink(const Node& node) {
@@ -94,21 +83,21 @@ Outputs swiglu(const Node& node) { return {swish(node)[0].tensor() * node.tensor
 std::span<const Converter> activation_converters() {
   static constexpr Converter kConverters[] = {
       {"Celu", celu},
-      {"Elu", elu},
+      {"Elu", convert_elu},
       {"Gelu", convert_gelu},
-      {"HardSigmoid", hard_sigmoid},
+      {"HardSigmoid", convert_hard_sigmoid},
       {"HardSwish", hard_swish},
-      {"LeakyRelu", leaky_relu},
+      {"LeakyRelu", convert_leaky_relu},
       {"Mish", mish},
       {"PRelu", parametric_relu},
       {"Relu", unary, "relu"},
       {"Selu", selu},
       {"Shrink", shrink},
       {"Softplus", unary, "softplus"},
-      {"Softsign", softsign},
+      {"Softsign", convert_softsign},
       {"SwiGLU", swiglu},
       {"Swish", swish},
-      {"ThresholdedRelu", thresholded_relu},
+      {"ThresholdedRelu", convert_thresholded_relu},
   };
   return kConverters;
 }

@@ -5,6 +5,7 @@
 
 #include "engine/onnx/attention.h"
 #include "engine/onnx/converters.h"
+#include "engine/onnx/quantised.h"
 
 namespace heddle::onnx {
 
@@ -129,34 +130,52 @@ Outputs multi_head_attention(const Node& node) {
   return {join_heads(y), all.k, all.v};
 }
 
-/// Inputs: input, weights, bias, mask_index, past, attention_bias.
-Outputs packed_attention(const Node& node) {
-  if (node.has(6)) node.unsupported("past_sequence_length");
+/// Which inputs say what keys are seen, which came before, and what is added to scores.
+struct AttentionInputs {
+  std::size_t mask, past, bias;
+};
+
+/// Heads of queries, keys and values that lie behind one another in the last dimension of `all`.
+Outputs attended(const Node& node, const Tensor& all, const AttentionInputs& inputs) {
   if (node.integer("do_rotary", 0) != 0) node.unsupported("do_rotary");
   const std::int64_t heads = heads_of(node);
-  const Tensor weights = node.tensor(1);
-  Tensor all = matmul(node.tensor(0), weights);
-  if (node.has(2)) all = all + node.tensor(2);
   Ints widths = node.integers("qkv_hidden_sizes");
-  if (widths.empty()) widths.assign(3, weights.size(1).value() / 3);
+  if (widths.empty()) widths.assign(3, all.size(2).value() / 3);
   if (widths.size() != 3)
     node.malformed("qkv_hidden_sizes", "three sizes", std::to_string(widths.size()));
   const std::vector<Tensor> parts = split(all, {widths[0], widths[1], widths[2]}, 2);
   const Tensor q = split_heads(node, parts[0], heads, "num_heads");
   Tensor k = split_heads(node, parts[1], heads, "num_heads");
   Tensor v = split_heads(node, parts[2], heads, "num_heads");
-  if (node.has(4)) {
-    const Tensor past = node.tensor(4);
+  if (node.has(inputs.past)) {
+    const Tensor past = node.tensor(inputs.past);
     k = concat({squeeze(slice(past, 0, 0, 1), 0), k}, 2);
     v = concat({squeeze(slice(past, 0, 1, 2), 0), v}, 2);
   }
-  refuse_other_lengths(node, 3, q.size(0));
-  const Tensor added = plus(AddedMask(node, q.dtype(), k.size(2)).of_input(3), node.optional(5));
+  refuse_other_lengths(node, inputs.mask, q.size(0));
+  const Tensor added =
+      plus(AddedMask(node, q.dtype(), k.size(2)).of_input(inputs.mask), node.optional(inputs.bias));
   const bool causal = node.integer("unidirectional", 0) != 0;
   const Tensor y = attention(q, k, v, added, causal, node.number("scale", 0));
   Outputs outputs{join_heads(y)};
   if (node.wants_output(1)) outputs.emplace_back(concat({unsqueeze(k, 0), unsqueeze(v, 0)}, 0));
   return outputs;
+}
+
+/// Inputs: input, weights, bias, mask_index, past, attention_bias.
+Outputs packed_attention(const Node& node) {
+  if (node.has(6)) node.unsupported("past_sequence_length");
+  const Tensor all = matmul(node.tensor(0), node.tensor(1));
+  return attended(node, node.has(2) ? all + node.tensor(2) : all,
+                  {.mask = 3, .past = 4, .bias = 5});
+}
+
+/// Inputs: input and weights in bytes, bias, their scales, mask_index, their zero points, past.
+Outputs quantised_attention(const Node& node) {
+  constexpr std::size_t kNone = 99;
+  const Tensor product = matmul(centred(node, 0, 6, true), centred(node, 1, 7, false));
+  const Tensor all = cast(product, f32) * (node.tensor(3) * node.tensor(4)) + node.tensor(2);
+  return attended(node, all, {.mask = 5, .past = 8, .bias = kNone});
 }
 
 /// GroupQueryAttention: keys and values go into caches behind what each sequence has there, and queries see those and
@@ -332,6 +351,7 @@ std::span<const Converter> contrib_attention_converters() {
       {"EmbedLayerNormalization", embed_layer_normalization},
       {"GroupQueryAttention", group_query_attention},
       {"MultiHeadAttention", multi_head_attention},
+      {"QAttention", quantised_attention},
       {"RotaryEmbedding", contrib_rotary_embedding},
   };
   return kConverters;

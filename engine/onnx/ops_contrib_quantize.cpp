@@ -1,4 +1,4 @@
-// Arithmetic on quantised tensors as ONNX Runtime writes it, in the domain com.microsoft.
+// Products of quantised tensors as ONNX Runtime writes it, in the domain com.microsoft.
 
 #include "engine/onnx/converters.h"
 #include "engine/onnx/quantised.h"
@@ -6,36 +6,6 @@
 namespace heddle::onnx {
 
 namespace {
-
-/// The reals of operand `k`, whose scale and zero point, numbers both, follow.
-Tensor reals(const Node& node, std::size_t k) {
-  Tensor wide = cast(node.tensor(k), i32);
-  if (node.has(k + 2)) wide = wide - reshape(cast(node.tensor(k + 2), i32), {});
-  return cast(wide, f32) * reshape(node.tensor(k + 1), {});
-}
-
-/// `real` in bytes, by the scale that is operand `k` and the zero point behind it.
-Outputs in_bytes(const Node& node, const Tensor& real, std::size_t k) {
-  const Tensor zero = reshape(zero_point(node, k + 1, node.tensor(0).dtype()), {});
-  return {quantised(real / reshape(node.tensor(k), {}), zero)};
-}
-
-Outputs qlinear_add(const Node& node) { return in_bytes(node, reals(node, 0) + reals(node, 3), 6); }
-Outputs qlinear_mul(const Node& node) { return in_bytes(node, reals(node, 0) * reals(node, 3), 6); }
-Outputs qlinear_sigmoid(const Node& node) { return in_bytes(node, sigmoid(reals(node, 0)), 3); }
-
-Outputs qlinear_leaky_relu(const Node& node) {
-  const Tensor x = reals(node, 0);
-  constexpr double kSlope = 0.01;
-  return in_bytes(node, where(less(x, 0.0), x * node.number("alpha", kSlope), x), 3);
-}
-
-Outputs qlinear_global_average_pool(const Node& node) {
-  const Tensor x = reals(node, 0);
-  const bool last = node.integer("channels_last", 0) != 0;
-  const std::vector<std::int64_t> axes = last ? range_of(1, x.rank() - 1) : range_of(2, x.rank());
-  return in_bytes(node, mean(x, axes, true), 3);
-}
 
 /// A product of integers times the scales of both sides, and a bias.
 Tensor scaled(const Node& node, const Tensor& product, const Tensor& scale, std::size_t bias) {
@@ -46,6 +16,21 @@ Tensor scaled(const Node& node, const Tensor& product, const Tensor& scale, std:
 Outputs matmul_integer_to_float(const Node& node) {
   const Tensor product = matmul(centred(node, 0, 4, true), centred(node, 1, 5, false));
   return {scaled(node, product, node.tensor(2) * node.tensor(3), 6)};
+}
+
+/// Inputs: a, its scale and zero point, the same of b, c, and the scale and zero point of y; without them y is real. c counts
+/// in products of both scales.
+Outputs quantised_gemm(const Node& node) {
+  Tensor a = centred(node, 0, 2, false);
+  Tensor b = node.tensor(3);
+  if (node.integer("transA", 0) != 0) a = transpose(a, 0, 1);
+  if (node.integer("transB", 0) != 0) b = transpose(b, 0, 1);
+  Tensor product = matmul(a, cast(b, i32) - cast(node.tensor(5), i32));
+  if (node.has(6)) product = product + node.tensor(6);
+  const Tensor scale = reshape(node.tensor(1), {}) * node.tensor(4) * node.number("alpha", 1);
+  const Tensor real = cast(product, f32) * scale;
+  if (!node.has(7)) return {real};
+  return {quantised(real / reshape(node.tensor(7), {}), zero_point(node, 8, u8))};
 }
 
 Outputs dynamic_quantize_matmul(const Node& node) {
@@ -60,11 +45,7 @@ std::span<const Converter> contrib_quantize_converters() {
   static constexpr Converter kConverters[] = {
       {"DynamicQuantizeMatMul", dynamic_quantize_matmul},
       {"MatMulIntegerToFloat", matmul_integer_to_float},
-      {"QLinearAdd", qlinear_add},
-      {"QLinearGlobalAveragePool", qlinear_global_average_pool},
-      {"QLinearLeakyRelu", qlinear_leaky_relu},
-      {"QLinearMul", qlinear_mul},
-      {"QLinearSigmoid", qlinear_sigmoid},
+      {"QGemm", quantised_gemm},
   };
   return kConverters;
 }

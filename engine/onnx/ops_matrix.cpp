@@ -26,7 +26,9 @@ void check_added(const Node& node, const Tensor& product, const Tensor& added) {
   if (!fits) node.malformed("C", "sizes that repeat to " + listed(whole), listed(sizes));
 }
 
-Outputs gemm(const Node& node) {
+}  // namespace
+
+Outputs convert_gemm(const Node& node) {
   Tensor a = node.tensor(0);
   Tensor b = node.tensor(1);
   if (a.rank() != 2 || b.rank() != 2)
@@ -47,6 +49,8 @@ Outputs gemm(const Node& node) {
   check_added(node, result, node.tensor(2));
   return {result + scaled(node.tensor(2), beta)};
 }
+
+namespace {
 
 /// Labels of one operand or of the result, one a dimension. Dimensions under "..." take labels that
 /// no letter has: 0x01 for the last one, 0x02 before it, and so on.
@@ -258,50 +262,89 @@ Tensor pivot_of(const Tensor& column, const Tensor& row, const Tensor& k) {
   return argmax(left, 1, true);
 }
 
+/// Square matrices in one batch, in f32 or f64.
+struct Squares {
+  explicit Squares(const Node& node) {
+    const Tensor x = node.tensor(0);
+    if (x.rank() < 2 || x.size(-1) != x.size(-2))
+      node.malformed("X", "square matrices", listed(x.shape()));
+    if (!is_floating(x.dtype()))
+      node.malformed("X", "real numbers", std::string(name_of(x.dtype())));
+    size = x.size(-1);
+    outer = x.shape();
+    outer.resize(outer.size() - 2);
+    batch = product(outer);
+    dtype = x.dtype() == f64 ? f64 : f32;
+    matrices = reshape(cast(x, dtype), {batch, size, size});
+  }
+
+  SymInt size, batch;
+  SymInts outer;
+  DType dtype = f32;
+  Tensor matrices;
+};
+
+Tensor column_of(const Tensor& matrix, const Tensor& k) {
+  return gather(matrix, reshape(k, {1}), 2);
+}
+
+/// `matrix` with row k exchanged for row `pivot`.
+Tensor with_pivot(const Tensor& matrix, const Tensor& row, const Tensor& pivot, const Tensor& k) {
+  const Tensor from = where(equal(row, k), pivot, where(equal(row, pivot), k, row));
+  return one("gather_elements", {matrix, expand(from, matrix.shape())},
+             {{"axis", std::int64_t{1}}});
+}
+
 /// The product of what Gaussian elimination with partial pivoting leaves on the diagonal; each exchange of rows turns its
 /// sign.
 Outputs det(const Node& node) {
-  const Tensor x = node.tensor(0);
-  if (x.rank() < 2 || x.size(-1) != x.size(-2))
-    node.malformed("X", "square matrices", listed(x.shape()));
-  if (!is_floating(x.dtype())) node.malformed("X", "real numbers", std::string(name_of(x.dtype())));
-  const SymInt size = x.size(-1);
-  SymInts outer = x.shape();
-  outer.resize(outer.size() - 2);
-  const SymInt batch = product(outer);
-  const DType dtype = x.dtype() == f64 ? f64 : f32;
-  const auto column_of = [&](const Tensor& matrix, const Tensor& k) {
-    return gather(matrix, reshape(k, {1}), 2);
-  };
+  const Squares squares(node);
+  const DType dtype = squares.dtype;
   using State = std::pair<Tensor, Tensor>;
   const auto eliminate = [&](const State& state, const Tensor& k) {
-    const Tensor row = iota({1, size, 1}, 1);
+    const Tensor row = iota({1, squares.size, 1}, 1);
     const Tensor pivot = pivot_of(column_of(state.first, k), row, k);
-    const Tensor exchanged = where(equal(row, k), pivot, where(equal(row, pivot), k, row));
-    const Tensor matrix =
-        one("gather_elements", {state.first, expand(exchanged, {batch, size, size})},
-            {{"axis", std::int64_t{1}}});
+    const Tensor matrix = with_pivot(state.first, row, pivot, k);
     const Tensor top = gather(matrix, reshape(k, {1}), 1);
     const Tensor diagonal = column_of(top, k);
     const Tensor divisor = where(equal(diagonal, 0.0), 1.0, diagonal);
     const Tensor factor = where(greater(row, k), column_of(matrix, k) / divisor, 0.0);
     const Tensor sign = where(equal(pivot, k), 1.0, Tensor::scalar(dtype, -1));
-    const Tensor total = state.second * reshape(diagonal * sign, {batch});
+    const Tensor total = state.second * reshape(diagonal * sign, {squares.batch});
     return std::pair(State(matrix - factor * top, total), std::tuple<>());
   };
-  const State start(reshape(cast(x, dtype), {batch, size, size}),
-                    expand(Tensor::scalar(dtype, 1), {batch}));
-  const Tensor total = scan(start, iota({size}), eliminate).first.second;
-  return {cast(reshape(total, outer), x.dtype())};
+  const State start(squares.matrices, expand(Tensor::scalar(dtype, 1), {squares.batch}));
+  const Tensor total = scan(start, iota({squares.size}), eliminate).first.second;
+  return {cast(reshape(total, squares.outer), node.value(0).dtype())};
 }
 
 }  // namespace
+
+/// What elimination in all rows with partial pivoting makes of the unit matrices beside the others.
+Outputs convert_inverse(const Node& node) {
+  const Squares squares(node);
+  const Tensor row = iota({1, squares.size, 1}, 1);
+  const Tensor unit = cast(equal(row, iota({1, 1, squares.size}, 2)), squares.dtype);
+  const Tensor beside = expand(unit, {squares.batch, squares.size, squares.size});
+  const auto eliminate = [&](const Tensor& state, const Tensor& k) {
+    const Tensor at = iota({1, squares.size, 1}, 1);
+    const Tensor matrix = with_pivot(state, at, pivot_of(column_of(state, k), at, k), k);
+    const Tensor top = gather(matrix, reshape(k, {1}), 1);
+    const Tensor whole = top / column_of(top, k);
+    const Tensor factor = column_of(matrix, k);
+    return std::pair(where(equal(at, k), whole, matrix - factor * whole), std::tuple<>());
+  };
+  const Tensor start = concat({squares.matrices, beside}, 2);
+  const Tensor done = scan(start, iota({squares.size}), eliminate).first;
+  const Tensor inverse = slice(done, 2, squares.size, squares.size * 2);
+  return {cast(reshape(inverse, node.value(0).shape()), node.value(0).dtype())};
+}
 
 std::span<const Converter> matrix_converters() {
   static constexpr Converter kConverters[] = {
       {"Det", det},
       {"Einsum", einsum},
-      {"Gemm", gemm},
+      {"Gemm", convert_gemm},
       {"MatMul", convert_matmul},
   };
   return kConverters;

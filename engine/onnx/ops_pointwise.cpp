@@ -370,7 +370,7 @@ std::span<const Converter> pointwise_converters() {
       {"Floor", unary, "floor"},
       {"Greater", convert_binary, "gt"},
       {"GreaterOrEqual", convert_binary, "ge"},
-      {"Identity", identity},
+      {"Identity", identity, {}, true},
       {"IsInf", is_inf},
       {"IsNaN", unary, "is_nan"},
       {"Less", convert_binary, "lt"},

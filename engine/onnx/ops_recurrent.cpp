@@ -1,8 +1,9 @@
 // Recurrent layers: a scan of the cell over the steps.
 
 #include <algorithm>
-#include <cctype>
+#include <utility>
 
+#include "engine/onnx/activations.h"
 #include "engine/onnx/converters.h"
 #include "engine/onnx/quantised.h"
 #include "heddle/control_flow.h"
@@ -25,8 +26,9 @@ struct Direction {
   bool reversed;
   std::int64_t hidden;
   std::int64_t gates;
-  Weights w;  ///< [input, gates * hidden]
-  Weights r;  ///< [hidden, gates * hidden]: turned once, before the steps
+  std::vector<Activation> activations;  ///< f, g and h of the ONNX equations, those that there are
+  Weights w;                            ///< [input, gates * hidden]
+  Weights r;                            ///< [hidden, gates * hidden]: turned once, before the steps
   /// [hidden, hidden] of a GRU that resets before this product; r has no columns for it then
   Tensor candidate_r;
   Tensor input_bias;  ///< [gates * hidden] or undefined
@@ -39,29 +41,16 @@ struct State {
   Tensor cell;    ///< the same, of an LSTM
 };
 
-Tensor of_direction(const Tensor& x, std::int64_t index) {
-  return squeeze(slice(x, 0, index, index + 1), 0);
+Tensor of_direction(const Tensor& x, std::int64_t index, std::int64_t axis = 0) {
+  return squeeze(slice(x, axis, index, index + 1), axis);
 }
 
-Tensor activation(const Direction& d, std::int64_t which, const char* otherwise, const Tensor& x) {
-  const std::vector<std::string> names = d.node.strings("activations");
-  const std::int64_t count = d.gates == 4 ? 3 : d.gates == 3 ? 2 : 1;
-  const auto at = static_cast<std::size_t>(d.index * count + which);
-  std::string name = at < names.size() ? names[at] : otherwise;
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  if (!d.node.numbers("activation_alpha").empty() || !d.node.numbers("activation_beta").empty())
-    d.node.unsupported("activation_alpha and activation_beta");
-  if (name == "sigmoid") return sigmoid(x);
-  if (name == "tanh") return tanh(x);
-  if (name == "relu") return relu(x);
-  if (name == "softplus") return softplus(x);
-  d.node.unsupported("activation " + name);
-}
+bool is_batch_first(const Node& node) { return node.integer("layout", 0) != 0; }
 
-Tensor clipped(const Direction& d, const Tensor& x) {
+/// Activation `which` of a cell, of what the attribute clips.
+Tensor activated(const Direction& d, std::size_t which, const Tensor& x) {
   const double limit = d.node.number("clip", 0);
-  return limit > 0 ? clamp(x, -limit, limit) : x;
+  return d.activations[which](limit > 0 ? clamp(x, -limit, limit) : x);
 }
 
 /// Part `k` of the last dimension of `x`, which holds one block of `hidden` a gate.
@@ -84,7 +73,7 @@ Tensor affine(const Tensor& x, const Weights& weights, const Tensor& bias) {
 
 State rnn_cell(const Direction& d, const Tensor& input, const State& state) {
   const Tensor sum = input + affine(state.hidden, d.r, d.hidden_bias);
-  return {activation(d, 0, "tanh", clipped(d, sum)), {}};
+  return {activated(d, 0, sum), {}};
 }
 
 /// The bias of the update and reset gates.
@@ -96,10 +85,8 @@ State gru_cell(const Direction& d, const Tensor& input, const State& state) {
   const bool linear_first = !d.candidate_r.defined();
   const Tensor recurrent = linear_first ? affine(state.hidden, d.r, d.hidden_bias)
                                         : affine(state.hidden, d.r, gate_bias(d));
-  const Tensor update =
-      activation(d, 0, "sigmoid", clipped(d, gate(d, input, 0) + gate(d, recurrent, 0)));
-  const Tensor reset =
-      activation(d, 0, "sigmoid", clipped(d, gate(d, input, 1) + gate(d, recurrent, 1)));
+  const Tensor update = activated(d, 0, gate(d, input, 0) + gate(d, recurrent, 0));
+  const Tensor reset = activated(d, 0, gate(d, input, 1) + gate(d, recurrent, 1));
   Tensor through;
   if (linear_first) {
     through = reset * gate(d, recurrent, 2);
@@ -107,7 +94,7 @@ State gru_cell(const Direction& d, const Tensor& input, const State& state) {
     const Tensor bias = d.hidden_bias.defined() ? gate(d, d.hidden_bias, 2) : Tensor();
     through = affine(reset * state.hidden, {d.candidate_r}, bias);
   }
-  const Tensor candidate = activation(d, 1, "tanh", clipped(d, gate(d, input, 2) + through));
+  const Tensor candidate = activated(d, 1, gate(d, input, 2) + through);
   return {candidate - update * candidate + update * state.hidden, {}};
 }
 
@@ -116,21 +103,21 @@ State lstm_cell(const Direction& d, const Tensor& input, const State& state) {
   const auto peep = [&](const Tensor& x, std::int64_t k, const Tensor& cell) {
     return d.peepholes.defined() ? x + gate(d, d.peepholes, k) * cell : x;
   };
-  const Tensor in = activation(d, 0, "sigmoid", clipped(d, peep(gate(d, all, 0), 0, state.cell)));
-  const Tensor forget =
-      d.node.integer("input_forget", 0) != 0
-          ? 1.0 - in
-          : activation(d, 0, "sigmoid", clipped(d, peep(gate(d, all, 2), 2, state.cell)));
-  const Tensor candidate = activation(d, 1, "tanh", clipped(d, gate(d, all, 3)));
+  const Tensor in = activated(d, 0, peep(gate(d, all, 0), 0, state.cell));
+  const Tensor forget = d.node.integer("input_forget", 0) != 0
+                            ? 1.0 - in
+                            : activated(d, 0, peep(gate(d, all, 2), 2, state.cell));
+  const Tensor candidate = activated(d, 1, gate(d, all, 3));
   const Tensor cell = forget * state.cell + in * candidate;
-  const Tensor out = activation(d, 0, "sigmoid", clipped(d, peep(gate(d, all, 1), 1, cell)));
-  return {out * activation(d, 2, "tanh", cell), cell};
+  const Tensor out = activated(d, 0, peep(gate(d, all, 1), 1, cell));
+  return {out * d.activations[2](cell), cell};
 }
 
 using Cell = State (*)(const Direction&, const Tensor&, const State&);
 
 Tensor initial(const Direction& d, std::size_t input, const Tensor& x) {
-  if (d.node.has(input)) return of_direction(d.node.tensor(input), d.index);
+  if (d.node.has(input))
+    return of_direction(d.node.tensor(input), d.index, is_batch_first(d.node) ? 1 : 0);
   return expand(Tensor::scalar(x.dtype(), 0), {x.size(1), d.hidden});
 }
 
@@ -161,11 +148,50 @@ std::pair<State, Tensor> run_step(const Direction& d, Cell cell, const State& st
   return {next, shown};
 }
 
+/// How many steps are multiplied at once where only some of `x` are run: enough rows for a product, and a divisor of
+/// the number of steps, if one is. 0: all of them.
+std::int64_t steps_at_once(const Tensor& x) {
+  constexpr std::int64_t kRows = 32;
+  const std::int64_t batch = x.size(1).is_symbolic() ? 2 : x.size(1).value();
+  const std::int64_t least = (kRows + batch - 1) / std::max<std::int64_t>(batch, 1);
+  // A single sequence in a model for any number of steps is as long as that.
+  if (x.size(0).is_symbolic()) return x.size(1).is_symbolic() || batch > 1 ? least : 0;
+  const std::int64_t steps = x.size(0).value();
+  for (std::int64_t part = least; part < steps; ++part)
+    if (steps % part == 0) return part;
+  return steps >= 2 * least ? least : 0;
+}
+
+/// What the gates see of x [steps, batch, input], `part` steps at a time; zeros from about `count` steps on.
+Tensor input_in_parts(const Direction& d, const Tensor& x, std::int64_t part, const Tensor& count) {
+  const Tensor parts = reshape(x, {x.size(0) / part, SymInt(part), x.size(1), x.size(2)});
+  const Tensor number = one("div", {count + (part - 1), Tensor::scalar_int(i64, part)});
+  const auto body = [&](std::tuple<>, const Tensor& some) {
+    return std::pair(std::tuple<>(), affine(some, d.w, d.input_bias));
+  };
+  const Tensor product = scan(std::tuple<>(), parts, body, {.count = number}).second;
+  return reshape(product, {x.size(0), x.size(1), SymInt(d.gates * d.hidden)});
+}
+
+/// What the gates of all steps see of x, [steps, batch, gates * hidden]. Of steps behind the first `count` it may be zeros.
+Tensor input_of_gates(const Direction& d, const Tensor& x, const std::optional<Tensor>& count) {
+  // Rows become bytes by the range of all of them.
+  const std::int64_t part = count && !d.w.scale.defined() ? steps_at_once(x) : 0;
+  if (part == 0) return affine(x, d.w, d.input_bias);
+  const SymInt steps = x.size(0);
+  const SymInt whole = steps / part * part;
+  if (!steps.is_symbolic() && whole == steps) return input_in_parts(d, x, part, *count);
+  const Tensor first = input_in_parts(d, slice(x, 0, 0, whole), part, *count);
+  return concat({first, affine(slice(x, 0, whole, steps), d.w, d.input_bias)}, 0);
+}
+
 /// Runs one direction over x [steps, batch, input].
 Run run_direction(const Direction& d, Cell cell, const Tensor& x) {
   const State start{initial(d, 5, x), d.gates == 4 ? initial(d, 6, x) : Tensor()};
   const Tensor lengths = d.node.has(4) ? unsqueeze(cast(d.node.tensor(4), i64), 1) : Tensor();
-  std::vector<Tensor> scanned{affine(x, d.w, d.input_bias)};
+  std::optional<Tensor> count;
+  if (lengths.defined()) count = amax(lengths, {0, 1});
+  std::vector<Tensor> scanned{input_of_gates(d, x, count)};
   if (lengths.defined()) scanned.push_back(iota({x.size(0)}));
   if (!x.size(0).is_symbolic() && x.size(0).value() == 1) {
     for (Tensor& slice : scanned) slice = of_direction(slice, 0);
@@ -176,7 +202,8 @@ Run run_direction(const Direction& d, Cell cell, const Tensor& x) {
     const auto [next, shown] = run_step(d, cell, state_of(carry), slices, lengths);
     return std::pair(carry_of(next), std::vector<Tensor>{shown});
   };
-  auto [carry, stacked] = scan(carry_of(start), scanned, body, {.reverse = d.reversed});
+  auto [carry, stacked] =
+      scan(carry_of(start), scanned, body, {.reverse = d.reversed, .count = count});
   return {state_of(carry), stacked[0]};
 }
 
@@ -186,6 +213,17 @@ Weights weights_of(const Node& node, std::int64_t index, std::size_t k, std::siz
   if (node.type() != "DynamicQuantizeLSTM") return {transpose(numbers, 0, 1)};
   return {numbers, of_direction(node.tensor(scale), index),
           of_direction(node.tensor(scale + 1), index)};
+}
+
+std::vector<Activation> activations_of(const Node& node, std::int64_t index, std::int64_t gates) {
+  std::vector<std::string> each{"tanh"};
+  if (gates == 3) each = {"sigmoid", "tanh"};
+  if (gates == 4) each = {"sigmoid", "tanh", "tanh"};
+  std::vector<std::string> otherwise = each;
+  otherwise.insert(otherwise.end(), each.begin(), each.end());
+  const std::vector<Activation> all = recurrent_activations(node, otherwise);
+  const auto first = all.begin() + index * std::ssize(each);
+  return {first, first + std::ssize(each)};
 }
 
 Direction direction_of(const Node& node, std::int64_t index, bool reversed, std::int64_t gates) {
@@ -200,6 +238,7 @@ Direction direction_of(const Node& node, std::int64_t index, bool reversed, std:
               .reversed = reversed,
               .hidden = hidden,
               .gates = gates,
+              .activations = activations_of(node, index, gates),
               .w = weights_of(node, index, 1, 8),
               .r = weights,
               .candidate_r = {},
@@ -227,8 +266,7 @@ Tensor joined(const std::vector<Tensor>& states, bool batch_first) {
 }
 
 Outputs recurrent(const Node& node, Cell cell, std::int64_t gates) {
-  const bool batch_first = node.integer("layout", 0) != 0;
-  if (batch_first && (node.has(5) || node.has(6))) node.unsupported("initial states with layout 1");
+  const bool batch_first = is_batch_first(node);
   const Tensor x = batch_first ? transpose(node.tensor(0), 0, 1) : node.tensor(0);
   const std::string order = node.string("direction", "forward");
   const std::int64_t directions = order == "bidirectional" ? 2 : 1;

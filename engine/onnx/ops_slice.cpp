@@ -1,8 +1,11 @@
 // Slice: of what is known while tracing, and with positions that the run computes.
 
+#include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "engine/onnx/converters.h"
+#include "heddle/frontend.h"
 
 namespace heddle::onnx {
 
@@ -12,17 +15,23 @@ constexpr std::int64_t kFar = std::int64_t{1} << 31;
 constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
 
 /// Position `at` of a dimension of `size` elements, moved into [low, high]. Numbers that stand for "the
-/// end" do not enter expressions.
-SymInt position(const SymInt& at, const SymInt& size, const SymInt& low, const SymInt& high) {
+/// end" do not enter expressions. Nothing: only the run tells on which side `at` counts from.
+std::optional<SymInt> position(const SymInt& at, const SymInt& size, const SymInt& low,
+                               const SymInt& high) {
   if (!at.is_symbolic()) {
     if (at.value() >= kFar - 1) return high;
     if (at.value() <= -kFar) return low;
   }
-  const SymInt from_start = at < 0 ? at + size : at;
+  const auto from_end = detail::less_before_run(at, 0);
+  if (!from_end) return {};
+  const SymInt from_start = *from_end ? at + size : at;
   // Strict comparisons: x[:1] of one element and of many then hold under the same guard.
-  if (from_start < low) return low;
-  if (from_start > high) return high;
-  return from_start;
+  const auto below = detail::less_before_run(from_start, low);
+  if (below.value_or(false)) return low;
+  const SymInt bounded = below ? from_start : max(from_start, low);
+  const auto above = detail::less_before_run(high, bounded);
+  if (above.value_or(false)) return high;
+  return above ? bounded : min(bounded, high);
 }
 
 struct Window {
@@ -60,24 +69,6 @@ Window window_of(const Node& node, std::int64_t rank) {
   return window;
 }
 
-Tensor slice_axis(const Node& node, const Tensor& x, std::int64_t axis, const SymInt& start,
-                  const SymInt& end, std::int64_t step) {
-  const SymInt size = x.size(axis);
-  if (step == 0) node.malformed("steps", "steps other than 0", "0");
-  if (step > 0) {
-    const SymInt first = position(start, size, 0, size);
-    const SymInt limit = position(end, size, 0, size);
-    if (limit < first) return slice(x, axis, first, first);
-    return slice(x, axis, first, limit, step);
-  }
-  const SymInt last = size - 1;
-  const SymInt first = last - position(start, size, -1, last);
-  const SymInt limit = last - position(end, size, -1, last);
-  const Tensor reversed = one("reverse", {x}, {{"axes", Ints{axis}}});
-  if (limit < first) return slice(reversed, axis, first, first);
-  return slice(reversed, axis, first, limit, -std::max(step, -kLargest));
-}
-
 /// A slice of known integers, with numbers for positions: of a vector, or whole rows of what has more dimensions.
 std::optional<Value> slice_ints(const Value& x, const Window& window) {
   const std::optional<KnownInts> known = x.known_ints();
@@ -87,8 +78,8 @@ std::optional<Value> slice_ints(const Value& x, const Window& window) {
   if (step == 0) return {};
   const std::int64_t low = step > 0 ? 0 : -1;
   const std::int64_t high = step > 0 ? size : size - 1;
-  const std::int64_t first = position(window.starts[0], size, low, high).value();
-  const std::int64_t end = position(window.ends[0], size, low, high).value();
+  const std::int64_t first = position(window.starts[0], size, low, high)->value();
+  const std::int64_t end = position(window.ends[0], size, low, high)->value();
   const std::int64_t span = step > 0 ? end - first : first - end;
   // Counted before it is walked: a step may be as large as a number gets, and rows may be empty.
   const std::int64_t stride = step > 0 ? step : -std::max(step, -kLargest);
@@ -129,6 +120,25 @@ Tensor late_slice_axis(const Node& node, const Tensor& x, std::int64_t axis, con
   const Tensor count = step == 1 ? span : (span + (step > 0 ? step - 1 : step + 1)) / step;
   const Tensor counted = iota({as_size(maximum(count, 0))});
   return gather(x, (step == 1 ? counted : counted * step) + first, axis);
+}
+
+Tensor slice_axis(const Node& node, const Tensor& x, std::int64_t axis, const SymInt& start,
+                  const SymInt& end, std::int64_t step) {
+  const SymInt size = x.size(axis);
+  if (step == 0) node.malformed("steps", "steps other than 0", "0");
+  const SymInt low = step > 0 ? 0 : -1;
+  const SymInt high = step > 0 ? size : size - 1;
+  const auto from = position(start, size, low, high);
+  const auto to = position(end, size, low, high);
+  if (!from || !to)
+    return late_slice_axis(node, x, axis, size_tensor(start), size_tensor(end), step);
+  const SymInt first = step > 0 ? *from : high - *from;
+  SymInt limit = step > 0 ? *to : high - *to;
+  const auto is_empty = detail::less_before_run(limit, first);
+  if (!is_empty) limit = max(limit, first);
+  if (is_empty.value_or(false)) limit = first;
+  const Tensor turned = step > 0 ? x : one("reverse", {x}, {{"axes", Ints{axis}}});
+  return slice(turned, axis, first, limit, step > 0 ? step : -std::max(step, -kLargest));
 }
 
 Outputs late_slice(const Node& node) {

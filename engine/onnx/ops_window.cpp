@@ -132,22 +132,43 @@ OpAttrs pool_attrs(const Node& node, const WindowAttrs& window) {
 
 Outputs max_pool(const Node& node) {
   const Tensor x = node.tensor(0);
-  const WindowAttrs window = window_attrs(node, x, node.integers("kernel_shape"));
-  Outputs outputs{one("max_pool", {x}, pool_attrs(node, window))};
+  Outputs outputs{max_pooled(node, x)};
   if (node.wants_output(1)) {
-    OpAttrs attrs = pool_attrs(node, window);
+    OpAttrs attrs = pool_attrs(node, window_attrs(node, x, node.integers("kernel_shape")));
     attrs["column_major"] = node.integer("storage_order", 0) != 0;
     outputs.emplace_back(one("max_pool_indices", {x}, std::move(attrs)));
   }
   return outputs;
 }
 
-Outputs average_pool(const Node& node) {
-  const Tensor x = node.tensor(0);
+}  // namespace
+
+Tensor channels_first(const Tensor& x) {
+  Ints order{0, x.rank() - 1};
+  for (std::int64_t k = 1; k < x.rank() - 1; ++k) order.push_back(k);
+  return permute(x, order);
+}
+Tensor channels_last(const Tensor& x) {
+  Ints order{0};
+  for (std::int64_t k = 2; k < x.rank(); ++k) order.push_back(k);
+  order.push_back(1);
+  return permute(x, order);
+}
+
+Tensor max_pooled(const Node& node, const Tensor& x) {
+  const WindowAttrs window = window_attrs(node, x, node.integers("kernel_shape"));
+  return one("max_pool", {x}, pool_attrs(node, window));
+}
+
+Tensor average_pooled(const Node& node, const Tensor& x) {
   OpAttrs attrs = pool_attrs(node, window_attrs(node, x, node.integers("kernel_shape")));
   attrs["count_include_pad"] = node.integer("count_include_pad", 0) != 0;
-  return {one("avg_pool", {x}, std::move(attrs))};
+  return one("avg_pool", {x}, std::move(attrs));
 }
+
+namespace {
+
+Outputs average_pool(const Node& node) { return {average_pooled(node, node.tensor(0))}; }
 
 double count_of(const Ints& kernel) {
   double count = 1;

@@ -29,10 +29,12 @@ const Converter* find_converter(std::string_view domain, std::string_view name) 
                 matrix_converters(),    attention_converters(),  quantize_converters(),
                 resize_converters(),    recurrent_converters(),  loss_converters(),
                 select_converters(),    sample_converters(),     signal_converters(),
-                region_converters(),    unpool_converters(),     deform_converters()});
+                region_converters(),    unpool_converters(),     deform_converters(),
+                random_converters(),    sequence_converters()});
   static const Table contrib =
       table_of({contrib_converters(), contrib_attention_converters(), contrib_quantize_converters(),
-                contrib_recurrent_converters()});
+                contrib_recurrent_converters(), contrib_fused_converters(),
+                contrib_qlinear_converters(), contrib_expert_converters()});
   const Table* table = nullptr;
   if (domain.empty() || domain == "ai.onnx") table = &standard;
   // ONNX Runtime writes this one without its domain.

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "engine/onnx/integers.h"
+#include "heddle/error.h"
 #include "heddle/frontend.h"
 #include "heddle/ops.h"
 
@@ -114,6 +115,7 @@ struct Value::State {
   DType dtype = f32;
   std::string input;
   std::string source;
+  std::optional<std::vector<Value>> elements;
 };
 
 Value::Value(Tensor tensor) {
@@ -163,6 +165,16 @@ Value Value::of_packed(Tensor bytes, Packing packing) {
   return value;
 }
 
+Value Value::of_sequence(std::vector<Value> elements) {
+  Value value;
+  value.state_ = std::make_shared<State>();
+  value.state_->elements = std::move(elements);
+  return value;
+}
+
+bool Value::is_sequence() const { return defined() && state_->elements.has_value(); }
+const std::vector<Value>& Value::elements() const { return *state_->elements; }
+
 Value Value::of_input(Tensor tensor, std::string name) {
   Value value(std::move(tensor));
   value.state_->input = name;
@@ -194,6 +206,9 @@ SymInts Value::shape() const {
 
 Tensor Value::tensor() const {
   State& state = *state_;
+  if (state.elements)
+    throw UnsupportedError(
+        {.what = "a value", .where = {}, .expected = "a tensor", .got = "a sequence"});
   if (state.packing) return unpacked_tensor();
   if (state.is_number) return number_tensor();
   if (state.tensor.defined()) return state.tensor;

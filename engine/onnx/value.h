@@ -31,7 +31,7 @@ struct Packing {
 /// The numbers of `bytes`, as i8 or u8, on the host.
 Tensor unpacked(const Tensor& bytes, const Packing& packing);
 
-/// A tensor, a few integers known while tracing, or both. Shape arithmetic stays on the known integers; an op on
+/// A tensor, a few integers known while tracing, or both; or a sequence of such. Shape arithmetic stays on the known integers; an op on
 /// tensors gets a tensor made of them.
 class Value {
  public:
@@ -48,10 +48,14 @@ class Value {
   static Value of_reals(Tensor tensor, Reals reals);
   /// Numbers of less than a byte: as a tensor they are i8 or u8, which the graph computes from `bytes` where it reads them.
   static Value of_packed(Tensor bytes, Packing packing);
+  /// A list of tensors whose number is known while tracing. It has elements(), and none of what tensors have.
+  static Value of_sequence(std::vector<Value> elements);
   /// An input of the graph, called `name`.
   static Value of_input(Tensor tensor, std::string name);
 
   bool defined() const { return state_ != nullptr; }
+  bool is_sequence() const;
+  const std::vector<Value>& elements() const;
   DType dtype() const;
   /// 2 or 4, where ONNX's element type has so few of the dtype's bits; else 0.
   std::int64_t bits() const;

@@ -71,7 +71,7 @@ class Walker {
     run_nodes(graph.node(), scope);
     TraceResult result;
     for (const auto& output : graph.output()) {
-      result.tensors.push_back(read(scope, output.name(), "graph output").tensor());
+      result.tensors.push_back(read_tensor(scope, output.name(), "graph output"));
       check_declared(output, result.tensors.back().dtype());
       result.names.push_back(output.name());
     }
@@ -99,12 +99,28 @@ class Walker {
     return *value;
   }
 
-  std::vector<Value> operands(const NodeProto& proto, const Scope& scope) const {
+  /// @param sequences  whether the op takes some
+  std::vector<Value> operands(const NodeProto& proto, const Scope& scope, bool sequences) const {
     std::vector<Value> values;
-    for (const std::string& name : proto.input())
+    for (const std::string& name : proto.input()) {
       values.push_back(name.empty() ? Value() : read(scope, name, describe(proto)));
+      if (!sequences && values.back().is_sequence()) refuse_sequence(name, describe(proto));
+    }
     while (!values.empty() && !values.back().defined()) values.pop_back();
     return values;
+  }
+
+  [[noreturn]] static void refuse_sequence(const std::string& name, const std::string& where) {
+    throw UnsupportedError({.what = "model: value " + name,
+                            .where = where,
+                            .expected = "a tensor",
+                            .got = "a sequence"});
+  }
+
+  Tensor read_tensor(const Scope& scope, const std::string& name, const std::string& where) const {
+    const Value& value = read(scope, name, where);
+    if (value.is_sequence()) refuse_sequence(name, where);
+    return value.tensor();
   }
 
   /// The node's attributes, references to the function's arguments resolved.
@@ -124,7 +140,7 @@ class Walker {
 
   static void check_sizes(const NodeProto& proto, const Outputs& outputs) {
     for (const Value& output : outputs) {
-      if (!output.defined() || !is_uncountable(output.shape())) continue;
+      if (!output.defined() || output.is_sequence() || !is_uncountable(output.shape())) continue;
       throw ModelError({.what = fmt::format("{}: sizes of the result", proto.op_type()),
                         .where = describe(proto),
                         .expected = "fewer than 2^63 elements",
@@ -162,11 +178,11 @@ class Walker {
         found != functions_.end())
       return call(*found->second, proto, scope);
     if (const ControlConverter* row = domain.empty() ? find_control(proto.op_type()) : nullptr) {
-      const Node node(proto, row->row, operands(proto, scope), attributes(proto, scope),
-                      scope.opsets.at(""), model_.folder);
-      const auto run = [&](const GraphProto& graph, std::vector<Value> given) {
+      const Node node(proto, row->row, operands(proto, scope, row->row.sequences),
+                      attributes(proto, scope), scope.opsets.at(""), model_.folder);
+      const RunBody run([&](const GraphProto& graph, std::vector<Value> given) {
         return run_body(graph, std::move(given), proto, scope);
-      };
+      });
       return row->convert(node, run, [&](std::string_view name) { return scope.find(name); });
     }
     const Converter* row = find_converter(domain, proto.op_type());
@@ -177,7 +193,7 @@ class Walker {
                               .expected = "an op that the importer knows",
                               .got = {}});
     const auto opset = scope.opsets.find(domain);
-    const std::vector<Value> given = operands(proto, scope);
+    const std::vector<Value> given = operands(proto, scope, domain.empty() && row->sequences);
     const Node node(proto, *row, given, attributes(proto, scope),
                     opset == scope.opsets.end() ? 1 : opset->second, model_.folder);
     if (domain.empty()) check_operand_types(node);
@@ -202,7 +218,7 @@ class Walker {
     scope.opsets = opsets_of(function.opset_import());
     if (!scope.opsets.contains("")) scope.opsets.emplace("", outer.opsets.at(""));
     scope.arguments = attributes(proto, outer);
-    const std::vector<Value> given = operands(proto, outer);
+    const std::vector<Value> given = operands(proto, outer, true);
     for (int k = 0; k < function.input_size(); ++k) {
       const auto at = static_cast<std::size_t>(k);
       scope.values[function.input(k)] = at < given.size() ? given[at] : Value();
@@ -215,8 +231,8 @@ class Walker {
   }
 
   /// Runs a nested graph, which sees the values around it, on `given`.
-  std::vector<Tensor> run_body(const GraphProto& graph, std::vector<Value> given,
-                               const NodeProto& proto, const Scope& outer) {
+  std::vector<Value> run_body(const GraphProto& graph, std::vector<Value> given,
+                              const NodeProto& proto, const Scope& outer) {
     Scope scope = nested(outer, proto);
     scope.outer = &outer;
     scope.opsets = outer.opsets;
@@ -226,9 +242,9 @@ class Walker {
     for (int k = 0; k < graph.input_size() && static_cast<std::size_t>(k) < given.size(); ++k)
       scope.values[graph.input(k).name()] = std::move(given[static_cast<std::size_t>(k)]);
     run_nodes(graph.node(), scope);
-    std::vector<Tensor> outputs;
+    std::vector<Value> outputs;
     for (const auto& output : graph.output())
-      outputs.push_back(read(scope, output.name(), describe(proto)).tensor());
+      outputs.push_back(read(scope, output.name(), describe(proto)));
     return outputs;
   }
 

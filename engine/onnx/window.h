@@ -20,5 +20,12 @@ WindowAttrs window_attrs(const Node& node, const Tensor& x, Ints kernel);
 Ints kernel_of(const Node& node, const Tensor& w);
 /// The convolution that a Conv-like node describes, of other operands.
 Tensor convolve(const Node& node, const Tensor& x, const Tensor& w, const Tensor& bias);
+/// The pool that an AveragePool-like node describes, of another operand.
+Tensor average_pooled(const Node& node, const Tensor& x);
+/// The same of MaxPool, without positions.
+Tensor max_pooled(const Node& node, const Tensor& x);
+/// Channels moved from the last dimension behind the batch, and back.
+Tensor channels_first(const Tensor& x);
+Tensor channels_last(const Tensor& x);
 
 }  // namespace heddle::onnx

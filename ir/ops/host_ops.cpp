@@ -7,6 +7,7 @@ std::vector<std::unique_ptr<CustomOp>> host_ops() {
   ops.push_back(as_size_op());
   ops.push_back(bit_cast_op());
   ops.push_back(non_max_suppression_op());
+  ops.push_back(random_key_op());
   return ops;
 }
 

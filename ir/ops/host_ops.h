@@ -12,6 +12,7 @@ namespace heddle::ir::ops {
 std::unique_ptr<CustomOp> as_size_op();
 std::unique_ptr<CustomOp> bit_cast_op();
 std::unique_ptr<CustomOp> non_max_suppression_op();
+std::unique_ptr<CustomOp> random_key_op();
 
 /// All of them.
 std::vector<std::unique_ptr<CustomOp>> host_ops();

@@ -7,8 +7,10 @@
 //              dropped) and the rest: the next carried values, then the elements of the results
 //   length     of scan: how many iterations; of map: the leading size of operand 0
 //   reverse    of scan: from the last slice to the first
+//   counted    of scan: the operand after the scanned ones, i64[], says how many of the slices are run, the first ones;
+//              less than 0 are none, more than `length` are all
 //   results    the last carried values, then for each other value of the body all its elements stacked in
-//              the order of the slices: [length, ...]
+//              the order of the slices: [length, ...]; zeros for slices that are not run
 //
 // Constraints. infer() checks them in this order.
 //   C1  carried and scanned are counts of operands; map scans one tensor at least; length is at least 0
@@ -16,10 +18,12 @@
 //   C3  the body takes what is said above, has no parameters and writes nothing back
 //   C4  the body gives carried values of the dtypes and sizes that the loop starts with
 //   C5  the other values of the body have the same sizes in each iteration
+//   C6  a count is i64[]
 //
 // Without results the call gives a token, u8[0], that order can name.
 // Memory: the results are fresh.
 // Source: ONNX Scan-9 with the scan axis first.
+#include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
 
@@ -50,11 +54,23 @@ TensorMeta slice_of(const TensorMeta& meta) {
   return TensorMeta::of(meta.dtype, Dims(meta.sizes.begin() + 1, meta.sizes.end()));
 }
 
+bool is_counted(const Attrs& attrs) {
+  const auto found = attrs.find("counted");
+  return found != attrs.end() && std::get<bool>(found->second);
+}
+
 std::vector<TensorMeta> arguments(std::span<const Value> inputs, const Attrs& attrs) {
   const auto [carried, scanned] = counts(attrs);
   std::vector<TensorMeta> given = plain_arguments(inputs, 0);
   for (std::size_t k = carried; k < carried + scanned; ++k) given[k] = slice_of(given[k]);
   return given;
+}
+
+void check_count(const InferContext& context, std::size_t k) {
+  if (k >= context.inputs.size())
+    context.fail_shape("C6 count", "an operand after the scanned ones", "none");
+  if (context.meta(k).dtype != i64 || context.meta(k).rank() != 0)
+    context.fail_dtype("C6 count", "i64[]", context.meta(k).to_string());
 }
 
 std::vector<TensorMeta> infer(const InferContext& context) {
@@ -92,6 +108,7 @@ std::vector<TensorMeta> infer(const InferContext& context) {
     stacked.insert(stacked.end(), result.sizes.begin(), result.sizes.end());
     results.push_back(TensorMeta::of(result.dtype, std::move(stacked)));
   }
+  if (is_counted(context.attrs)) check_count(context, carried + scanned);
   return or_token(std::move(results));
 }
 
@@ -102,15 +119,25 @@ Literal slice(const Literal& tensor, std::int64_t at) {
   return tensor.view(sizes, strides, at * tensor.strides()[0]);
 }
 
+/// Row-major, all zeros.
+Literal cleared(Literal tensor) {
+  if (tensor.bytes() != 0) std::memset(tensor.data(), 0, tensor.bytes());
+  return tensor;
+}
+
 std::vector<Literal> evaluate(const EvalContext& context) {
   const Attrs& attrs = context.node.attrs();
   const auto [carried, scanned] = counts(attrs);
-  const std::int64_t steps = length(context.node.inputs(), attrs).evaluate(context.sizes);
+  const std::int64_t all = length(context.node.inputs(), attrs).evaluate(context.sizes);
+  const std::int64_t steps =
+      is_counted(attrs)
+          ? std::clamp<std::int64_t>(context.inputs[carried + scanned].at_int(0), 0, all)
+          : all;
   const bool reverse = context.node.has("reverse") && context.node.flag("reverse");
   std::vector<Literal> results(context.inputs.begin(),
                                context.inputs.begin() + static_cast<std::ptrdiff_t>(carried));
   for (std::size_t k = carried; k < context.node.outputs().size(); ++k)
-    results.push_back(context.make(k));  // a token among them
+    results.push_back(cleared(context.make(k)));  // a token among them
   for (std::int64_t step = 0; step < steps; ++step) {
     const std::int64_t at = reverse ? steps - 1 - step : step;
     std::vector<Literal> given(context.inputs.begin(), context.inputs.end());
@@ -150,6 +177,7 @@ OpDef scan_op() {
   op.attrs.push_back({"scanned", AttrKind::Int, std::nullopt});
   op.attrs.push_back({"length", AttrKind::SymInt, std::nullopt});
   op.attrs.push_back({"reverse", AttrKind::Bool, false});
+  op.attrs.push_back({"counted", AttrKind::Bool, false});
   return op;
 }
 

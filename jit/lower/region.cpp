@@ -62,6 +62,7 @@ std::shared_ptr<const NestedCall> lower_regions(const Node& node, const Lowering
     call->length =
         node.has("length") ? std::get<SymExpr>(node.attr("length")) : node.input(0).meta().sizes[0];
   call->reverse = node.has("reverse") && node.flag("reverse");
+  call->counted = node.has("counted") && node.flag("counted");
   call->workspace = {Symbol::Kind::Unbacked, kFirstWorkspace + step};
   return call;
 }

@@ -240,6 +240,15 @@ TEST_F(Contract, VerifyPassesNoCaseThatNothingIsComparedIn) {
             "FAIL one: expected 2 outputs, got 1\n0 passed, 1 failed, 0 skipped\n");
 }
 
+TEST_F(Contract, VerifySkipsCasesOfRandomNumbers) {
+  const std::string x = tensor_bytes({1, 2}, {0, 1});
+  write_case("one", model_bytes("Bernoulli"), x, x);
+  EXPECT_EQ(
+      run("verify " + path("cases")).out,
+      "SKIP one: verify: the model: expected the same outputs in each run, got random numbers\n"
+      "0 passed, 0 failed, 1 skipped\n");
+}
+
 TEST_F(Contract, VerifyTakesNumbersThatMeanSomething) {
   const std::string x = tensor_bytes({1, 2}, {-1, 5});
   write_case("one", model_bytes("Relu"), x, tensor_bytes({1, 2}, {0, 5}));

@@ -170,6 +170,14 @@ TEST(RegionOps, ConstraintsAreChecked) {
             "scan: C1 counts: expected at most 1 operands, got 2 carried and 0 scanned");
   EXPECT_EQ(failure("%r = scan(%x) {body = @h, carried = 1, scanned = 0, length = 2}", longer),
             "scan: C4 the body keeps the shape of carried value 0: expected f32[4], got f32[8]");
+  EXPECT_EQ(failure("%r = scan(%x) {body = @g, carried = 1, scanned = 0, length = 2, "
+                    "counted = true}",
+                    same),
+            "scan: C6 count: expected an operand after the scanned ones, got none");
+  EXPECT_EQ(failure("%r = scan(%x, %y) {body = @h, carried = 1, scanned = 0, length = 2, "
+                    "counted = true}",
+                    "graph @h(%x: f32[4], %y: i32[4]) {\n  return %x\n}\n"),
+            "scan: C6 count: expected i64[], got i32[4]");
   EXPECT_EQ(failure("%r = map(%p) {body = @g, scanned = 1}", same),
             "map: C2 scanned operand 0: expected a leading dimension, got bool[]");
   EXPECT_EQ(failure("%r = invoke(%y) {body = @g}", same),

@@ -119,6 +119,39 @@ TEST(Scan, SumsAndKeepsEachStep) {
   }
 }
 
+TEST(Scan, RunsAsManySlicesAsItIsTold) {
+  constexpr std::int64_t kLength = 5;
+  for (const bool reverse : {false, true}) {
+    const auto f = [reverse](const Tensor& start, const Tensor& xs, const Tensor& count) {
+      return scan(start, xs,
+                  [](const Tensor& carry, const Tensor& x) {
+                    const Tensor next = carry * 2 + x;
+                    return std::pair(next, next + 1);
+                  },
+                  {.reverse = reverse, .count = count});
+    };
+    for (const std::int64_t count : {-1, 0, 1, 4, 5, 9}) {
+      SCOPED_TRACE(count);
+      const std::vector<Tensor> inputs{numbers({1}), ramp({kLength, 1}, 1),
+                                       Tensor::scalar_int(i64, count)};
+      std::vector<double> wanted(kLength, 0);
+      double carry = 1;
+      const std::int64_t run = std::clamp<std::int64_t>(count, 0, kLength);
+      for (std::int64_t step = 0; step < run; ++step) {
+        const auto at = static_cast<std::size_t>(reverse ? run - 1 - step : step);
+        carry = carry * 2 + inputs[1].to_doubles()[at];
+        wanted[at] = carry + 1;
+      }
+      const std::vector<Tensor> got = everywhere(f, inputs);
+      EXPECT_THAT(got[0].to_doubles(), ElementsAre(carry));
+      EXPECT_THAT(got[1].to_doubles(), ::testing::ElementsAreArray(wanted));
+      const auto [last, elements] = f(inputs[0], inputs[1], inputs[2]);
+      EXPECT_THAT(last.to_doubles(), ElementsAre(carry));
+      EXPECT_THAT(elements.to_doubles(), ::testing::ElementsAreArray(wanted));
+    }
+  }
+}
+
 TEST(Scan, TheCarryGoesOnByPosition) {
   // Both handles are one value in the first iteration, and part in the second.
   const auto f = [](const Tensor& x, const Tensor& xs) {

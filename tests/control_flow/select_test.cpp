@@ -155,9 +155,10 @@ TEST(HostOps, AreTheseAndHaveTestsOfTheirOwn) {
   std::vector<std::string_view> names;
   for (const std::string_view name : ir::custom_op_names())
     if (name.starts_with("heddle::")) names.push_back(name);
-  EXPECT_THAT(names, ElementsAre("heddle::as_size",                // above
-                                 "heddle::bit_cast",               // tests/onnx/bit_cast_test.cpp
-                                 "heddle::non_max_suppression"));  // tests/onnx/select_test.cpp
+  EXPECT_THAT(names, ElementsAre("heddle::as_size",              // above
+                                 "heddle::bit_cast",             // tests/onnx/bit_cast_test.cpp
+                                 "heddle::non_max_suppression",  // tests/onnx/select_test.cpp
+                                 "heddle::random_key"));         // tests/onnx/random_test.cpp
 }
 
 }  // namespace

@@ -120,6 +120,29 @@ TEST(CudaGraphs, NewParametersAreReadBySoonNewGraphs) {
   }
 }
 
+TEST(CudaGraphs, AScanReadsHowManySlicesAreRunInEachCall) {
+  const auto f = [](const Tensor& x, const Tensor& counts) {
+    const auto [last, rows] = scan(sum(x, {0}), softmax(x, -1),
+                                   [](const Tensor& carry, const Tensor& row) {
+                                     const Tensor next = tanh(carry + row);
+                                     return std::pair(next, next * 2.0f);
+                                   },
+                                   {.reverse = true, .count = amax(counts)});
+    return std::pair(softmax(rows, -1), last);
+  };
+  Engine engine(f, on_cuda(4, true));
+  Engine reference(f, {.device = Device::reference()});
+  for (const std::int64_t count : {3, 0, 5, 1, 4}) {
+    SCOPED_TRACE(count);
+    const std::vector<Tensor> call = {counted(f32, {5, 7}),
+                                      Tensor::of<std::int64_t>({count, count - 1}, {2})};
+    const std::vector<Tensor> got = engine.run(call);
+    const std::vector<Tensor> wanted = reference.run(call);
+    expect_near(got[0], wanted[0], 1e-5);
+    expect_near(got[1], wanted[1], 1e-5);
+  }
+}
+
 /// Kernels around a custom op and a loop, which are queued step by step between graphs.
 Tensor cut(const Tensor& x, const Tensor& limit) {
   const Tensor a = softmax(host_work()(softmax(x, -1) * 3.0f)[0], -1);

@@ -376,6 +376,157 @@ def quantised(cases):
     add("dynamic_columns", "DynamicQuantizeMatMul", floats(7, 20), matrix, scales)
 
 
+def fused(cases):
+    """What ONNX Runtime's optimisers make of several ops, and small ops."""
+
+    def add(case, op, *inputs, known=(), outputs=1, **attributes):
+        cases.add("fused_" + case, op, list(inputs), outputs, known=known, **attributes)
+
+    x, w = floats(2, 6, 7, 5), floats(4, 3, 3, 3)
+    window = {"pads": [1, 1, 1, 1], "group": 2}
+    add("conv", "FusedConv", x, w, floats(4), activation="Relu", **window)
+    add("conv_added", "FusedConv", x, w, floats(4), floats(2, 4, 7, 5), activation="Relu", **window)
+    add("conv_leaky", "FusedConv", x, w, None, activation="LeakyRelu", activation_params=[0.2], **window)
+    add("conv_clip", "FusedConv", x, w, None, activation="Clip", activation_params=[-0.5, 0.75], **window)
+    add("conv_hard", "FusedConv", x, w, activation="HardSigmoid", activation_params=[0.3, 0.4], **window)
+    a, b, c = floats(5, 8), floats(6, 8), floats(6)
+    add("gemm", "FusedGemm", a, b, c, transB=1, alpha=0.5, beta=2.0, activation="Relu")
+    add("gemm_leaky", "FusedGemm", a, b, c, transB=1, activation="LeakyRelu", activation_alpha=0.3)
+    add("gemm_elu", "FusedGemm", a, b, c, transB=1, activation="Elu", activation_alpha=0.3)
+    add("matmul_batch", "FusedMatMul", floats(5, 2, 3, 8), floats(2, 3, 8, 6), transBatchA=1, alpha=0.5)
+    add("matmul_batches", "FusedMatMul", floats(8, 2, 5), floats(6, 2, 8), transBatchA=1, transA=1, transBatchB=1,
+        transB=1)
+    add("transposed", "TransposeMatMul", floats(3, 8, 5), floats(3, 8, 6), transA=1)
+    for metric in ("euclidean", "sqeuclidean"):
+        add("distances_" + metric, "CDist", floats(5, 8), floats(7, 8), metric=metric)
+    add("unfold", "UnfoldTensor", floats(2, 9, 3), dim=1, size=4, step=2)
+    add("unfold_last", "UnfoldTensor", floats(2, 9), size=3, step=1)
+    add("expand_dims", "ExpandDims", floats(2, 3), ints(-1).reshape(()), known={1})
+    rows = random.integers(0, 256, (9, 64), numpy.uint8)
+    scales = (random.random((9, 4)) * 0.02 + 0.001).astype(numpy.float32)
+    at = random.integers(0, 9, (2, 3))
+    add("rows", "GatherBlockQuantized", rows, at, scales, known={0, 2}, block_size=32, quantize_axis=1, bits=4)
+    zeros = random.integers(0, 256, (9, 2), numpy.uint8)
+    add("rows_zeros", "GatherBlockQuantized", rows, at, scales, zeros, known={0, 2, 3}, block_size=32,
+        quantize_axis=1, bits=4)
+    scales = (random.random((9, 2)) * 0.02 + 0.001).astype(numpy.float32)
+    add("rows_of_bytes", "GatherBlockQuantized", rows, at, scales, known={0, 2}, block_size=32, quantize_axis=1, bits=8)
+
+
+def quantised_more(cases):
+    """QGemm, QLinear ops and QAttention. Reals lie between the halves that rounding would part."""
+
+    def add(case, op, *inputs, dtype=TensorProto.UINT8, outputs=1, known=(), symbolic=True, **attributes):
+        cases.add("quantised_" + case, op, list(inputs), outputs, dtype=dtype, known=known, symbolic=symbolic,
+                  **attributes)
+
+    def one(value):
+        return numpy.array(value, numpy.float32)
+
+    def byte(value, dtype=numpy.uint8):
+        return numpy.array(value, dtype)
+
+    x = random.integers(0, 256, (2, 3, 6, 5), numpy.uint8)
+    y = random.integers(0, 256, (2, 3, 6, 5), numpy.uint8)
+    scaled = x, one(0.0413), byte(128)
+    window = {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1]}
+    add("average", "QLinearAveragePool", *scaled, one(0.0213), byte(120), symbolic=False, **window)
+    add("average_padded", "QLinearAveragePool", *scaled, one(0.0213), byte(120), symbolic=False, count_include_pad=1,
+        **window)
+    last = numpy.ascontiguousarray(numpy.moveaxis(x, 1, -1)), *scaled[1:]
+    add("average_last", "QLinearAveragePool", *last, one(0.0213), byte(120), symbolic=False, channels_last=1, **window)
+    signed = random.integers(-128, 128, (2, 2, 6, 5), numpy.int8)
+    add("concat", "QLinearConcat", one(0.0371), byte(131), *scaled, y[:, :1].copy(), one(0.0171), byte(99), axis=1)
+    add("concat_signed", "QLinearConcat", one(0.0371), byte(3, numpy.int8), signed, one(0.0413), byte(-5, numpy.int8),
+        signed, one(0.0171), byte(9, numpy.int8), dtype=TensorProto.INT8, axis=-2)
+    add("where", "QLinearWhere", marks(2, 1, 6, 5) > 0, x, one(0.0413), byte(128), y, one(0.0171), byte(99),
+        one(0.0371), byte(131))
+    add("softmax", "QLinearSoftmax", *scaled, one(1 / 256), byte(0), axis=-1, opset=13)
+    add("softmax_rows", "QLinearSoftmax", *scaled, one(1 / 256), byte(0), axis=2, opset=12)
+    a, b = random.integers(0, 256, (5, 8), numpy.uint8), random.integers(-128, 128, (6, 8), numpy.int8)
+    factors = a, one(0.02), byte(119), b, one(0.003), byte(4, numpy.int8)
+    add("gemm", "QGemm", *factors, random.integers(-900, 900, 6).astype(numpy.int32), one(0.0173), byte(101), transB=1)
+    add("gemm_reals", "QGemm", *factors, None, None, None, dtype=TensorProto.FLOAT, transB=1, alpha=0.5)
+    columns = (random.random(6) * 0.01 + 0.001).astype(numpy.float32)
+    factors = *factors[:4], columns, numpy.zeros(6, numpy.int8)
+    add("gemm_columns", "QGemm", *factors, random.integers(-900, 900, 6).astype(numpy.int32), dtype=TensorProto.FLOAT,
+        transB=1)
+    pool = {"kernel_shape": [2, 2], "strides": [2, 1]}
+    add("max_last", "NhwcMaxPool", last[0], symbolic=False, **pool)
+    rows = random.integers(0, 256, (BATCH, QUERIES, 24), numpy.uint8)
+    weights = random.integers(-128, 128, (24, 3 * WIDTH), numpy.int8)
+    scales = one(0.02), one(0.003)
+
+    def attend(case, *more, outputs=1, **attributes):
+        add("attention_" + case, "QAttention", rows, weights, floats(3 * WIDTH), *scales, *more,
+            dtype=TensorProto.FLOAT, outputs=outputs, num_heads=HEADS, **attributes)
+
+    attend("plain", None, byte(119), byte(4, numpy.int8))
+    attend("causal", None, byte(119), byte(0, numpy.int8), unidirectional=1)
+    attend("marks", marks(BATCH, QUERIES), byte(119), byte(0, numpy.int8))
+    attend("past", None, byte(119), byte(0, numpy.int8), floats(2, BATCH, HEADS, 3, SIZE), outputs=2, unidirectional=1)
+
+
+def experts(cases):
+    rows, width, inner, count = 12, 16, 24, 4
+    logits = floats(rows, count) * 4
+
+    def add(case, first, *more, x=None, k=2, **attributes):
+        x = floats(rows, width) if x is None else x
+        cases.add("experts_" + case, "MoE", [x, logits, first, *more], 1, known=range(2, 3 + len(more)), k=k,
+                  **attributes)
+
+    up, up_bias = floats(count, inner, width), floats(count, inner)
+    down, down_bias = floats(count, width, inner), floats(count, width)
+    fused, fused_bias = floats(count, 2 * inner, width), floats(count, 2 * inner)
+    add("relu", up, None, down, None)
+    add("one", up, up_bias, down, down_bias, k=1, activation_type="silu")
+    add("normalised", up, up_bias, down, down_bias, normalize_routing_weights=1, activation_type="gelu")
+    add("batch", up, up_bias, down, down_bias, x=floats(3, rows // 3, width), activation_type="identity")
+    swiglu = {"activation_type": "swiglu", "activation_alpha": 1.702, "activation_beta": 1.0}
+    add("swiglu", fused, fused_bias, down, down_bias, swiglu_fusion=1, swiglu_limit=0.7, **swiglu)
+
+
+def gates(cases):
+    def add(case, op, *inputs, outputs=1, **attributes):
+        cases.add("gate_" + case, op, list(inputs), outputs, **attributes)
+
+    x, gate = floats(2, 5, 16), floats(2, 5, 16) * 3
+    add("silu", "ScaledSiLU", x, alpha=1.3)
+    add("silu_given", "ScaledSiLU", x, numpy.array(0.7, numpy.float32))
+    add("norm", "GatedRMSNorm", x, floats(8), gate, activation="silu", epsilon=1e-3)
+    add("norm_sigmoid", "GatedRMSNorm", x, floats(16), gate, activation="sigmoid")
+    add("add", "GatedAdd", x, gate, floats(2, 5, 1))
+    add("linear", "LinearAttentionGate", floats(2, 5, 4), floats(4), -numpy.exp(floats(4)), floats(2, 5, 4), outputs=2)
+    add("decay", "LinearAttentionGate", floats(2, 5, 4), floats(4), -numpy.exp(floats(4)))
+
+
+def inverses(cases):
+    unit = numpy.eye(3, dtype=numpy.float32)
+    cases.add("inverse_batches", "Inverse", [floats(2, 4, 3, 3) + 2 * unit], 1)
+    cases.add("inverse_one", "Inverse", [floats(3, 3)[::-1] + unit[::-1]], 1)
+    exchanged = numpy.array([[[0, 2, 0], [0, 0, 4], [5, 0, 1]]], numpy.float32)
+    cases.add("inverse_of_exchanged_rows", "Inverse", [exchanged], 1)
+
+
+def other_few_bits(cases):
+    """MatMulBnb4, and MatMulNBits whose columns take any block's scale."""
+    depth, columns, block = 64, 33, 32
+    a = floats(BATCH, QUERIES, depth)
+    numbers = random.integers(0, 256, depth * columns // 2, numpy.uint8)
+    scales = (random.random(depth * columns // block) * 0.1 + 0.01).astype(numpy.float32)
+    for kind, name in enumerate(("fp4", "nf4")):
+        cases.add("bnb_" + name, "MatMulBnb4", [a, numbers, scales], 1, known={1, 2}, K=depth, N=columns,
+                  block_size=block, quant_type=kind)
+    numbers = random.integers(0, 256, (columns, 2, block // 2), numpy.uint8)
+    scales = (random.random((columns, 2)) * 0.02 + 0.001).astype(numpy.float32)
+    zeros = numpy.full((columns, 1), 0x88, numpy.uint8)  # beside g_idx ONNX Runtime takes no others
+    groups = random.permutation(numpy.arange(depth, dtype=numpy.int32) // block)
+    for name, points in (("groups", None), ("groups_zeros", zeros)):
+        cases.add("nbits_" + name, "MatMulNBits", [a, numbers, scales, points, groups], 1, known={1, 2, 3, 4}, K=depth,
+                  N=columns, bits=4, block_size=block)
+
+
 def main():
     cases = Cases(pathlib.Path(__file__).parent / "contrib_cases.zip")
     for family in (
@@ -391,6 +542,12 @@ def main():
         few_bits,
         recurrent,
         quantised,
+        fused,
+        quantised_more,
+        experts,
+        gates,
+        inverses,
+        other_few_bits,
     ):
         family(cases)
     cases.file.close()

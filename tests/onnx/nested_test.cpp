@@ -234,6 +234,61 @@ TEST(NestedBranch, OneElementAsAScalarAndAsAVector) {
       << "both branches give a scalar";
 }
 
+/// The rows of x, each doubled, put into a sequence by a loop and stacked; `limit`: how many iterations, a value's name.
+ModelBuilder doubled_rows(const std::string& limit) {
+  ModelBuilder model;
+  model.input("x", {"rows", "2"}).output("y").output("sums");
+  add_number(model, "zero", 0);
+  add_number(model, "hundred", 100);
+  add_truth(model, "go", true);
+  add_float(model, "nothing", 0);
+  model.node("Shape", {"x"}, {"shape"});
+  model.node("Gather", {"shape", "zero"}, {"rows"});
+  model.node("SequenceEmpty", {}, {"none"});
+  NodeProto& loop = model.node("Loop", {limit, "go", "none", "nothing"}, {"all", "total", "sums"});
+  add_graph(loop, "body", {"k", "go_in", "some", "sum"},
+            {{"Gather", {"x", "k"}, "row"},
+             {"Add", {"row", "row"}, "twice"},
+             {"ReduceSum", {"twice"}, "of_row"},
+             {"SequenceInsert", {"some", "twice"}, "more"},
+             {"Add", {"sum", "of_row"}, "next"},
+             {"Identity", {"go_in"}, "go_on"}},
+            {"go_on", "more", "next", "next"});
+  ModelBuilder::set_int(*loop.mutable_attribute(0)->mutable_g()->mutable_node(2), "keepdims", 0);
+  NodeProto& join = model.node("ConcatFromSequence", {"all"}, {"y"});
+  ModelBuilder::set_int(join, "axis", 0);
+  ModelBuilder::set_int(join, "new_axis", 1);
+  return model;
+}
+
+TEST(LoopOverSequences, IsTracedIterationByIteration) {
+  Engine engine = doubled_rows("rows").load();
+  const auto got = engine.run({Tensor::of<float>({1, 2, 3, 4, 5, 6}, {3, 2})});
+  EXPECT_THAT(got[0].sizes(), ElementsAre(3, 2));
+  EXPECT_THAT(got[0].to_doubles(), ElementsAre(2, 4, 6, 8, 10, 12));
+  EXPECT_THAT(got[1].to_doubles(), ElementsAre(6, 20, 42));
+  EXPECT_THAT(engine.run({ones({5, 2})})[0].sizes(), ElementsAre(5, 2));
+}
+
+TEST(LoopOverSequences, OfManyIterationsIsRefused) {
+  Engine engine = doubled_rows("hundred").load();
+  EXPECT_THROW(engine.run({ones({100, 2})}), UnsupportedError);
+}
+
+/// As many of start : end : step as a dimension of `size` has.
+std::vector<double> window_of_size(std::int64_t size, std::int64_t start, std::int64_t end,
+                                   std::int64_t step) {
+  const std::int64_t low = step > 0 ? 0 : -1;
+  const std::int64_t high = step > 0 ? size : size - 1;
+  const auto bound = [&](std::int64_t at) {
+    return std::clamp(at < 0 ? at + size : at, low, high);
+  };
+  std::vector<double> numbers;
+  for (std::int64_t k = bound(start); step > 0 ? k < bound(end) : k > bound(end); k += step)
+    numbers.push_back(static_cast<double>(k));
+  return numbers;
+}
+
 /// y = x[start + 0: end + 0: step], positions that the run computes.
 ModelBuilder late_slice(std::int64_t step) {
   ModelBuilder model;
@@ -258,23 +313,51 @@ TEST(LateSlice, PositionsOfTheRun) {
          {std::int64_t{0}, std::int64_t{2}, std::int64_t{-3}, kMost, -kMost})
       for (const std::int64_t end :
            {std::int64_t{0}, std::int64_t{5}, std::int64_t{-1}, kMost, -kMost}) {
-        const std::int64_t low = step > 0 ? 0 : -1;
-        const std::int64_t high = step > 0 ? kSize : kSize - 1;
-        const auto bound = [&](std::int64_t at) {
-          return std::clamp(at < 0 ? at + kSize : at, low, high);
-        };
-        std::vector<double> wanted;
-        for (std::int64_t k = bound(start); step > 0 ? k < bound(end) : k > bound(end); k += step)
-          wanted.push_back(static_cast<double>(k));
         const auto number = [](std::int64_t value) {
           return Tensor::of<std::int64_t>({value}, {1});
         };
         EXPECT_THAT(engine.run({x, number(start), number(end)})[0].to_doubles(),
-                    ElementsAreArray(wanted))
+                    ElementsAreArray(window_of_size(kSize, start, end, step)))
             << start << ":" << end << ":" << step;
       }
     EXPECT_EQ(engine.stats().compiles, 1u);
   }
+}
+
+TEST(LateSlice, NumbersOfADimensionThatTheRunTells) {
+  for (const std::int64_t step : {1, 2, -1, -3})
+    for (const std::int64_t start : {0, 2, -2, 1'000'000'000})
+      for (const std::int64_t end : {0, 3, -1, 1'000'000'000, -1'000'000'000}) {
+        SCOPED_TRACE(::testing::Message() << start << ":" << end << ":" << step);
+        ModelBuilder model;
+        model.input("x", {"n"}).output("y", TensorProto::INT64).ints("flat", {-1});
+        model.ints("start", {start}).ints("end", {end}).ints("axes", {0}).ints("steps", {step});
+        model.node("NonZero", {"x"}, {"places"});
+        model.node("Reshape", {"places", "flat"}, {"list"});
+        model.node("Slice", {"list", "start", "end", "axes", "steps"}, {"y"});
+        Engine engine = model.load();
+        for (const std::int64_t size : {5, 1, 0})
+          EXPECT_THAT(engine.run({ones({size})})[0].to_doubles(),
+                      ElementsAreArray(window_of_size(size, start, end, step)))
+              << size;
+      }
+}
+
+/// The end counts from either side, as the run tells.
+TEST(LateSlice, EndsThatFollowFromADimensionThatTheRunTells) {
+  ModelBuilder model;
+  model.input("x", {"n"}).output("y", TensorProto::INT64).ints("flat", {-1});
+  model.ints("start", {0}).ints("three", {3});
+  model.node("NonZero", {"x"}, {"places"});
+  model.node("Reshape", {"places", "flat"}, {"list"});
+  model.node("Shape", {"list"}, {"size"});
+  model.node("Sub", {"size", "three"}, {"end"});
+  model.node("Slice", {"list", "start", "end"}, {"y"});
+  Engine engine = model.load();
+  for (const std::int64_t size : {5, 3, 2, 1, 0})
+    EXPECT_THAT(engine.run({ones({size})})[0].to_doubles(),
+                ElementsAreArray(window_of_size(size, 0, size - 3, 1)))
+        << size;
 }
 
 /// y = x with the first elements of `values` that are not 0 put to where `places` is not 0.

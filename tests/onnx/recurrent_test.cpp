@@ -105,6 +105,55 @@ TEST(Recurrent, ReverseStartsAtTheEnd) {
   for (const std::int64_t steps : {4, 5}) expect_lstm(engine, steps, true);
 }
 
+/// A GRU in both directions over two sequences, of one number a step.
+Engine gru_with_lengths(const std::string& steps) {
+  ModelBuilder model;
+  model.input("x", {steps, "2", "1"}).input("lengths", {"2"}, TensorProto::INT32);
+  model.output("y").output("h");
+  fill(model.initializer("w", {2, 3, 1}, TensorProto::FLOAT), 6, kW);
+  fill(model.initializer("r", {2, 3, 1}, TensorProto::FLOAT), 6, kR);
+  NodeProto& node = model.node("GRU", {"x", "w", "r", "", "lengths"}, {"y", "h"});
+  ModelBuilder::set_int(node, "hidden_size", 1);
+  AttributeProto& attribute = *node.add_attribute();
+  attribute.set_name("direction");
+  attribute.set_type(AttributeProto::STRING);
+  attribute.set_s("bidirectional");
+  return model.load();
+}
+
+/// Steps behind a sequence's end are infinite: nothing comes from them.
+std::vector<Tensor> with_lengths(std::int64_t steps, const std::vector<std::int32_t>& lengths) {
+  Tensor x = Tensor::empty(f32, {steps, 2, 1});
+  for (std::int64_t k = 0; k < x.count(); ++k)
+    x.data_as<float>()[k] =
+        k / 2 < lengths[static_cast<std::size_t>(k % 2)] ? number(k, kX) : INFINITY;
+  return {x, Tensor::of<std::int32_t>(lengths, {2})};
+}
+
+/// 48 steps are multiplied with the weights in three parts, 50 in three and a rest.
+TEST(Recurrent, StepsBeyondTheLongestSequenceAreNotRun) {
+  constexpr int kFirst = 20;
+  constexpr int kSecond = 9;
+  for (const auto& [dim, steps] : {std::pair("48", 48), {"n", 50}, {"n", 48}, {"n", 20}}) {
+    SCOPED_TRACE(std::string(dim) + " " + std::to_string(steps));
+    Engine engine = gru_with_lengths(dim);
+    const std::vector<Tensor> both = engine.run(with_lengths(steps, {kFirst, kSecond}));
+    const Tensor first = engine.run(with_lengths(steps, {kFirst, 0}))[0];
+    const Tensor second = engine.run(with_lengths(steps, {0, kSecond}))[0];
+    const std::vector<double> y = both[0].to_doubles();  // [step, direction, row]
+    for (std::size_t k = 0; k < y.size(); ++k) {
+      const bool of_first = k % 2 == 0;
+      EXPECT_EQ(y[k], (of_first ? first : second).to_doubles()[k]) << k;
+      EXPECT_EQ(y[k] != 0, static_cast<int>(k) / 4 < (of_first ? kFirst : kSecond)) << k;
+    }
+    const std::vector<double> last = both[1].to_doubles();  // [direction, row]
+    EXPECT_EQ(last, (std::vector<double>{y[4 * kFirst - 4], y[4 * kSecond - 3], y[2], y[3]}));
+    const std::string text = engine.graph_text(with_lengths(steps, {kFirst, kSecond}), false);
+    EXPECT_NE(text.find("counted = true"), std::string::npos) << text;
+    EXPECT_EQ(engine.stats().compiles, 1u);
+  }
+}
+
 constexpr int kWide = 72;  // its weights are packed
 
 /// A GRU of one input over five steps; its weights are small, so that no gate saturates.

@@ -457,11 +457,18 @@ class Author {
 
   void over_rows() {
     used("scan");
-    const auto [carry, rows] =
-        scan(sum(pick(), {0}), pick(), [&](const Tensor& sum, const Tensor& row) {
+    ScanOptions options{.reverse = below(2) == 0};
+    if (below(3) == 0) {
+      used("scan of some slices");
+      options.count = cast(sum(iota({1 + below(5)})), i64);
+    }
+    const auto [carry, rows] = scan(
+        sum(pick(), {0}), pick(),
+        [&](const Tensor& sum, const Tensor& row) {
           const Tensor next = body(sum, row);
           return std::pair<Tensor, Tensor>(next, next - row);
-        });
+        },
+        options);
     pool_.push_back(bounded(rows + carry));
   }
 

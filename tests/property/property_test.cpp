@@ -38,6 +38,7 @@ constexpr std::pair<const char*, int> kFloors[] = {
     {"cond", 200},
     {"while", 200},
     {"scan", 200},
+    {"scan of some slices", 60},
     {"invoke", 400},
     {"region in a body", 300},
     {"pointwise", 700},

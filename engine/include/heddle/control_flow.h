@@ -38,6 +38,8 @@ struct RegionOptions {
 struct ScanOptions {
   std::optional<SymInt> length{};  ///< iterations; needed when nothing is scanned
   bool reverse = false;            ///< from the last slice to the first
+  /// i64[], of scan(): how many slices are run, the first ones. Elements of the others are zeros.
+  std::optional<Tensor> count{};
   At where = At::current();
 };
 
@@ -61,6 +63,7 @@ HEDDLE_API void trace_scan(const Leaves& start, std::span<const Tensor> scanned,
 /// Without a trace: how many iterations, slice `at` of the first dimension, and elements stacked along it.
 HEDDLE_API std::int64_t scan_length(std::span<const Tensor> scanned, const ScanOptions& options);
 HEDDLE_API Tensor slice_at(const Tensor& tensor, std::int64_t at);
+HEDDLE_API Tensor zeros_like(const Tensor& tensor);
 HEDDLE_API Tensor stacked(const std::vector<Tensor>& elements);
 
 template <typename T>
@@ -166,13 +169,18 @@ auto scan(Carry carry, Xs xs, F&& body, const ScanOptions& options = {}) {
   const std::int64_t length = detail::scan_length(scanned, options);
   std::vector<std::vector<Tensor>> elements;
   for (std::int64_t step = 0; step < length; ++step) {
+    const std::int64_t at = options.reverse ? length - 1 - step : step;
     std::vector<Tensor> slices;
-    for (const Tensor& tensor : scanned)
-      slices.push_back(detail::slice_at(tensor, options.reverse ? length - 1 - step : step));
+    for (const Tensor& tensor : scanned) slices.push_back(detail::slice_at(tensor, at));
     std::span<const Tensor> left(slices);
+    // Of slices beyond the count, what the body returns tells sizes and types only.
+    const bool counts = !options.count || static_cast<double>(at) < options.count->item();
     result.emplace(body(carry, detail::with_tensors(xs, left)));
-    carry = result->first;
-    const std::vector<Tensor> made = detail::tensors_of(result->second);
+    if (counts) carry = result->first;
+    std::vector<Tensor> made = detail::tensors_of(result->second);
+    if (!counts) {
+      for (Tensor& element : made) element = detail::zeros_like(element);
+    }
     elements.resize(made.size());
     for (std::size_t k = 0; k < made.size(); ++k)
       elements[k].insert(options.reverse ? elements[k].begin() : elements[k].end(), made[k]);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "heddle/engine.h"
@@ -14,6 +15,9 @@ HEDDLE_API SymInt size_symbol(std::uint32_t id);
 
 /// `size` as an error shows it: the number that the call which is traced says, else as to_string().
 HEDDLE_API std::string seen(const SymInt& size);
+
+/// Whether a < b, as comparing them says; nothing where only the run tells.
+HEDDLE_API std::optional<bool> less_before_run(const SymInt& a, const SymInt& b);
 
 /// Records how long reading and checking the model took (EngineStats::load_ms).
 HEDDLE_API void set_load_ms(Engine& engine, double milliseconds);
