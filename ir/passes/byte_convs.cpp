@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "ir/op.h"
 
@@ -44,12 +45,19 @@ bool is_small(Value value) {
 
 bool adds_few_bytes(const Node& node) {
   if (node.op_name() != "conv" || node.output().dtype != DType::I32) return false;
-  if (node.inputs().size() > 2 && node.input(2)) return false;
   const Dims& weights = node.input(1).meta().sizes;
   const SymExpr products = base::product(std::span(weights).subspan(1));
   const bool few = products.is_constant() && products.constant() <= kMostProducts;
   const bool narrow = node.integer("groups") != 1 || weights[1].constant() < kManyChannels;
   return few && narrow && is_small(node.input(0)) && is_small(node.input(1));
+}
+
+/// A bias [m] beside the result.
+Value by_channel(GraphBuilder& builder, const Node& conv, Value bias) {
+  if (conv.flag("channels_last")) return bias;
+  Dims sizes(static_cast<std::size_t>(conv.output().rank()) - 1, SymExpr(1));
+  sizes[0] = conv.input(1).meta().sizes[0];
+  return builder.emit("reshape", {bias}, {{"sizes", std::move(sizes)}});
 }
 
 }  // namespace
@@ -59,11 +67,15 @@ Graph byte_convs(const Graph& graph) {
     if (!adds_few_bytes(*node)) return {};
     GraphBuilder& builder = rewriter.builder();
     Values operands = rewriter.map(node->inputs());
-    for (Value& operand : operands)
-      if (operand) operand = builder.emit("convert", {operand}, {{"dtype", DType::F32}});
+    for (const std::size_t k : {0, 1})
+      operands[k] = builder.emit("convert", {operands[k]}, {{"dtype", DType::F32}});
+    Value bias;
+    if (operands.size() > 2) bias = std::exchange(operands[2], Value());
     const Value sums = builder.call(node->op(), operands, node->attrs())->value();
-    return Values{
-        builder.emit("convert", {builder.emit("round", {sums})}, {{"dtype", DType::I32}})};
+    const Value result =
+        builder.emit("convert", {builder.emit("round", {sums})}, {{"dtype", DType::I32}});
+    if (!bias) return Values{result};
+    return Values{builder.emit("add", {result, by_channel(builder, *node, bias)})};
   });
 }
 

@@ -12,9 +12,11 @@ namespace {
 
 using Values = std::vector<Value>;
 
-bool is_float_conv(const Node& node) {
+/// Of f32, or of integers, which quantised models have.
+bool is_conv(const Node& node) {
+  const DType dtype = node.output().dtype;
   return node.op_name() == "conv" && !node.flag("channels_last") &&
-         node.output().dtype == DType::F32;
+         (dtype == DType::F32 || dtype == DType::I32);
 }
 
 /// [N, C, in...] to [N, in..., C].
@@ -31,7 +33,7 @@ Graph channels_last(const Graph& graph) {
   std::map<Value, Value> permuted;  // by value of the new graph
   return rewrite(graph, [&](Rewriter& rewriter, const NodePtr& node) -> std::optional<Values> {
     const bool transposed = is_transposed_conv(*node);
-    if (!transposed && !is_float_conv(*node)) return {};
+    if (!transposed && !is_conv(*node)) return {};
     const Perm perm = to_the_end(node->output().rank());
     Values operands = rewriter.map(node->inputs());
     Value& x = permuted[operands[0]];
