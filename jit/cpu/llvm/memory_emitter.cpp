@@ -214,6 +214,18 @@ Value* NestEmitter::lane_mask(ScalarId mask) {
   return active_ == nullptr ? wanted : b_.CreateAnd(active_, wanted);
 }
 
+Value* NestEmitter::active_lanes(std::int64_t first, std::int64_t step, unsigned count) {
+  llvm::SmallVector<llvm::Constant*, 128> numbers;
+  for (unsigned k = 0; k < count; ++k)
+    numbers.push_back(b_.getInt32(static_cast<std::uint32_t>(first + step * k)));
+  return b_.CreateICmpSLT(llvm::ConstantVector::get(numbers), widened(left_, count));
+}
+
+Value* NestEmitter::reversed_mask(Value* mask) {
+  if (mask == active_) return active_lanes(std::int64_t{lanes_} - 1, -1, lanes_);
+  return b_.CreateShuffleVector(mask, reversed_lanes(lanes_));
+}
+
 Value* NestEmitter::load_scalar(const NestBuffer& buffer, Value* address, Value* mask) {
   if (mask != nullptr) address = b_.CreateSelect(mask, address, zeros_);
   llvm::Type* type = scalars_.storage_type(buffer.dtype, 0);
@@ -305,10 +317,8 @@ Value* NestEmitter::repeat_lanes(NestBufferId buffer, const Access& access) {
     read = b_.CreateAlignedLoad(type, address, llvm::Align(kReadAlignment));
   } else {
     // An element is there if its first lane is.
-    std::vector<int> firsts;
-    for (unsigned lane = 0; lane < lanes_; lane += step) firsts.push_back(static_cast<int>(lane));
     read = b_.CreateMaskedLoad(type, address, llvm::Align(kReadAlignment),
-                               b_.CreateShuffleVector(active_, firsts),
+                               active_lanes(0, step, lanes_ / step),
                                llvm::Constant::getNullValue(type));
   }
   std::vector<int> from(lanes_);
@@ -359,7 +369,7 @@ Value* NestEmitter::read_lanes(const NestBuffer& buffer, const Access& access, V
   if (reversed) {
     llvm::Type* element = type->getScalarType();
     address = b_.CreateGEP(element, address, b_.getInt64(1 - static_cast<std::uint64_t>(lanes_)));
-    if (mask != nullptr) mask = b_.CreateShuffleVector(mask, reversed_lanes(lanes_));
+    if (mask != nullptr) mask = reversed_mask(mask);
   }
   Value* stored =
       mask == nullptr
@@ -415,7 +425,7 @@ void NestEmitter::write_lanes(const NestBuffer& buffer, const Access& access, Va
     address = b_.CreateGEP(stored->getType()->getScalarType(), address,
                            b_.getInt64(1 - static_cast<std::uint64_t>(lanes_)));
     stored = b_.CreateShuffleVector(stored, reversed_lanes(lanes_));
-    if (mask != nullptr) mask = b_.CreateShuffleVector(mask, reversed_lanes(lanes_));
+    if (mask != nullptr) mask = reversed_mask(mask);
   }
   if (mask == nullptr) {
     b_.CreateAlignedStore(stored, address, alignment);

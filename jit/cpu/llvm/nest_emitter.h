@@ -115,6 +115,9 @@ class NestEmitter {
   llvm::Value* access_address(NestBufferId buffer, const Access& access);
   /// Lanes of the current loop that are within its extent and where `mask` holds; null: all of them.
   llvm::Value* lane_mask(ScalarId mask);
+  /// Of the tail: whether lanes first, first + step, … are within the extent. Made anew, where turning a mask around would take
+  /// an instruction for each lane.
+  llvm::Value* active_lanes(std::int64_t first, std::int64_t step, unsigned count);
   llvm::Value* load_scalar(const NestBuffer& buffer, llvm::Value* address, llvm::Value* mask);
   llvm::Value* load_lanes(const LoadStmt& s, const Access& access);
   /// Asks for all lines of the lanes at `index` of a buffer, in the first-level cache.
@@ -129,6 +132,7 @@ class NestEmitter {
                    llvm::Value* stored, llvm::Value* mask);
   llvm::Value* read_lanes(const NestBuffer& buffer, const Access& access, llvm::Value* address,
                           llvm::Value* mask);
+  llvm::Value* reversed_mask(llvm::Value* mask);
 
   // loop_emitter.cpp: loops and reductions.
   /// for (i = from; i < limit; i += step): `body` gets i and the carried values, gives the next ones.
@@ -238,6 +242,7 @@ class NestEmitter {
   Symbol vector_axis_{};
   llvm::Value* vector_base_ = nullptr;  ///< the axis's value in lane 0
   llvm::Value* active_ = nullptr;       ///< of the tail: lanes within the extent
+  llvm::Value* left_ = nullptr;         ///< of the tail: how many those are, or more, as i32
   std::vector<const Stmt*> hoisted_;    ///< emitted before the current vector loop
   const RowMaxima maxima_;
   const RowStrips strips_;
