@@ -18,6 +18,8 @@ constexpr std::int64_t kCudaPart = 512;
 constexpr std::int64_t kShortRow = 16;
 /// Lanes of a tile of rows whose operands lie across the rows: so many cache lines are in use at once.
 constexpr std::int64_t kAcrossLanes = 16;
+/// Elements from lane to lane up to which lanes share their cache lines.
+constexpr std::int64_t kNearLanes = 8;
 /// Lanes of a tile when the loop inside it is serial.
 constexpr std::int64_t kLaneTile = 256;
 
@@ -146,6 +148,14 @@ bool interleaves(const Block& body, const std::vector<AxisRun>& axes) {
   return reads;
 }
 
+/// Whether rows shorter than kShortRow cost less with some lanes idle than walked flat, where what does not lie in rows is
+/// gathered, element by element.
+bool fills_lanes(const Block& body, std::int64_t columns) {
+  constexpr std::int64_t kMostWork = 32;
+  const SymExpr work = work_of(body);
+  return 2 * columns > kShortRow && work.is_constant() && work.constant() <= kMostWork;
+}
+
 struct WorkCounter {
   SymExpr operator()(const ForStmt& s) const { return s.extent * work_of(*s.body); }
   SymExpr operator()(const IfStmt& s) const { return work_of(*s.body); }
@@ -197,15 +207,24 @@ std::vector<AxisRun> collapse(NestBuilder& builder, Block& body, std::vector<Axi
   return runs;
 }
 
+bool has_columns(const std::vector<AxisRun>& axes) {
+  constexpr std::int64_t kMostColumns = 8;
+  if (axes.size() < 2) return false;
+  const SymExpr& columns = axes.back().extent;
+  const SymExpr& rows = axes[axes.size() - 2].extent;
+  return columns.is_constant() && columns.constant() <= kMostColumns &&
+         (!rows.is_constant() || rows.constant() >= kShortRow / 2);
+}
+
 void wrap_points(NestBuilder& builder, Block body, std::vector<AxisRun> axes,
-                 const LowerOptions& options) {
-  const std::int64_t chunk = chunk_for(options);
+                 const LowerOptions& options, std::int64_t elements) {
+  const std::int64_t chunk = chunk_for(options) / elements;
   if (axes.empty()) {
     wrap_parallel(builder, std::move(body), axes);
     return;
   }
   const SymExpr& inner = axes.back().extent;
-  const bool short_rows = inner.is_constant() && inner.constant() < kShortRow;
+  const bool short_rows = inner.is_constant() && inner.constant() * elements < kShortRow;
   const bool cpu = options.target == LowerOptions::Target::Cpu;
   if (cpu && short_rows && interleaves(body, axes)) {
     const std::int64_t rows = inner.constant();
@@ -213,12 +232,12 @@ void wrap_points(NestBuilder& builder, Block body, std::vector<AxisRun> axes,
     wrap_rows(builder, std::move(body), std::move(axes), rows * kInterleaved, kInterleaved);
     return;
   }
-  if (axes.size() == 1 || short_rows) {
+  if (axes.size() == 1 ||
+      (short_rows && !(cpu && fills_lanes(body, inner.constant() * elements)))) {
     wrap_flat(builder, std::move(body), axes, chunk);
     return;
   }
-  const bool across = cpu && loads_across(body, axes.back().axis);
-  if (across && wrap_transposed(builder, body, axes)) return;
+  if (cpu && wrap_transposed(builder, body, axes)) return;
   if (!cpu && wrap_transposed_blocks(builder, body, axes)) return;
   if (!cpu) {
     // Each row by itself: several of them have groups of a block's threads.
@@ -226,6 +245,7 @@ void wrap_points(NestBuilder& builder, Block body, std::vector<AxisRun> axes,
     wrap_rows(builder, std::move(body), std::move(axes), 1, part);
     return;
   }
+  const bool across = loads_across(body, axes.back().axis, kNearLanes);
   wrap_rows(builder, std::move(body), std::move(axes), chunk, across ? kAcrossLanes : chunk);
 }
 

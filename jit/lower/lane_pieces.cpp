@@ -77,7 +77,7 @@ class LaneSplitter {
 
   /// Whether a split succeeded; `into` has the loops then.
   bool run(Block& into) {
-    if (!is_plain()) return false;
+    if (!is_plain() || find_uneven(*loop_.body) == nullptr) return false;
     std::deque<LanePiece> open;
     open.push_back({{0, 0}, {loop_.extent, loop_.extent}, *loop_.body});
     std::vector<LanePiece> pieces;

@@ -1,6 +1,7 @@
 #include "jit/lower/transpose.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 
 #include "base/check.h"
@@ -350,10 +351,12 @@ bool wrap_transposed_blocks(NestBuilder& builder, Block& body, const std::vector
   return axes.size() >= 2 && BlockTransposer(builder, body, axes).run();
 }
 
-bool loads_across(const Block& body, Symbol lane) {
+bool loads_across(const Block& body, Symbol lane, std::int64_t step) {
   return std::any_of(body.begin(), body.end(), [&](const Stmt& statement) {
     const auto* load = std::get_if<LoadStmt>(&statement.node);
-    return load != nullptr && is_across(*load, lane);
+    if (load == nullptr || !is_across(*load, lane)) return false;
+    const auto by = load->index.linear_in(lane)->coefficient.as_constant();
+    return !by || std::abs(*by) > step;
   });
 }
 

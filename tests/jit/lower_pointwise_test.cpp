@@ -121,19 +121,26 @@ TEST(LowerPointwise, TransposesGoThroughTiles) {
 }
 
 /// Three planes of an image brought together: lanes run along each plane, which needs no division.
+/// The planes of images, put last, and a number added to each.
+ir::Graph planes_last(const char* images, const char* planes) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {images, planes, "s0", "s1"}));
+  const Value bias = b.input(tensor(f32, {planes}));
+  const Value last = b.emit("permute", {x}, {{"perm", Ints{0, 2, 3, 1}}});
+  b.output(b.emit("add", {last, bias}));
+  return b.finish();
+}
+
 TEST(LowerPointwise, PlanesAreInterleavedAlongThem) {
-  for (const char* images : {"1", "2"}) {
-    GraphBuilder b("main");
-    const Value x = b.input(tensor(f32, {images, "3", "s0", "s1"}));
-    const Value bias = b.input(tensor(f32, {"3"}));
-    const Value last = b.emit("permute", {x}, {{"perm", Ints{0, 2, 3, 1}}});
-    b.output(b.emit("add", {last, bias}));
-    const ir::Graph graph = b.finish();
-    const std::string nest = nests_of(lowered(graph));
-    EXPECT_EQ(nest.find("/3"), std::string::npos) << nest;
-    EXPECT_NE(nest.find("i1+3*i2"), std::string::npos) << nest;
-    for (const auto& [height, width] : {std::pair{1, 1}, {7, 5}, {40, 33}, {41, 53}})
-      expect_right_at(graph, {height, width});
+  for (const auto& [planes, store] : {std::pair{"3", "+2] ="}, {"11", "i1+11*i2"}}) {
+    for (const char* images : {"1", "2"}) {
+      const ir::Graph graph = planes_last(images, planes);
+      const std::string nest = nests_of(lowered(graph));
+      EXPECT_EQ(nest.find("/" + std::string(planes)), std::string::npos) << nest;
+      EXPECT_NE(nest.find(store), std::string::npos) << nest;
+      for (const auto& [height, width] : {std::pair{1, 1}, {7, 5}, {40, 33}, {41, 53}})
+        expect_right_at(graph, {height, width});
+    }
   }
 }
 

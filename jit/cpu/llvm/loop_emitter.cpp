@@ -162,6 +162,7 @@ void NestEmitter::vector_loop(const ForStmt& s) {
   const unsigned width = main_width(shape, s, base_lanes_, strips_.most_vectors);
   scalars_.inline_all_math(shape.inlines_math);
   hoist_uniform(s);
+  find_columns(s);
   const ForStmt* loops[] = {&s};
   const std::vector<Values> results = vector_loops(loops, width, [](std::size_t) {});
   hoisted_.clear();
@@ -225,7 +226,7 @@ Value* NestEmitter::set_lanes(Value* first, unsigned lanes, Value* extent) {
   vector_base_ = first;
   if (extent != nullptr) {
     left_ = b_.CreateTrunc(b_.CreateSub(extent, first), b_.getInt32Ty());
-    active_ = active_lanes(0, 1, lanes);
+    active_ = lanes_below(left_, 0, 1, lanes);
   }
   return b_.CreateNSWAdd(widened(first, lanes), lane_offsets(1));
 }
