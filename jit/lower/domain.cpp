@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "jit/lower/copies.h"
+#include "jit/lower/jam_rows.h"
 #include "jit/lower/nest_rewrite.h"
 #include "jit/lower/transpose.h"
 
@@ -20,6 +22,8 @@ constexpr std::int64_t kShortRow = 16;
 constexpr std::int64_t kAcrossLanes = 16;
 /// Elements from lane to lane up to which lanes share their cache lines.
 constexpr std::int64_t kNearLanes = 8;
+/// Rows that share what they look up, as far as images of their size stay in the first-level cache.
+constexpr std::int64_t kJammedRows = 4;
 /// Lanes of a tile when the loop inside it is serial.
 constexpr std::int64_t kLaneTile = 256;
 
@@ -96,7 +100,7 @@ void wrap_flat(NestBuilder& builder, Block body, const std::vector<AxisRun>& axe
 /// Parallel blocks of rows (and, of long rows, of parts), serial over the rows of a block, vector over the
 /// innermost axis. Blocks of rows have `chunk` elements, or, if that is 1, one row.
 void wrap_rows(NestBuilder& builder, Block body, std::vector<AxisRun> axes, std::int64_t chunk,
-               std::int64_t part) {
+               std::int64_t part, bool jam = false) {
   const AxisRun inner = std::move(axes.back());
   axes.pop_back();
   const SymExpr rows = extent_of(axes);
@@ -111,21 +115,35 @@ void wrap_rows(NestBuilder& builder, Block body, std::vector<AxisRun> axes, std:
 
   const Symbol row = builder.new_axis(rows);
   replace_axes(builder, body, axes, row);
-  const Symbol lane = builder.new_axis(inner.extent);
-  const Symbol step = builder.new_axis(block_rows);
-  substitute(body, {{inner.axis, part_start + lane}, {row, block * block_rows + step}},
-             builder.facts());
   const SymExpr lanes = whole_rows ? inner.extent : min(part, inner.extent - part_start);
-  Block row_body;
-  row_body.push_back(loop_of(lane, lanes, ForStmt::Kind::Vector, std::move(body)));
+  const auto row_at = [&](Block statements, const SymExpr& step) {
+    const Symbol lane = builder.new_axis(inner.extent);
+    substitute(statements, {{inner.axis, part_start + lane}, {row, block * block_rows + step}},
+               builder.facts());
+    Block made;
+    made.push_back(loop_of(lane, lanes, ForStmt::Kind::Vector, std::move(statements)));
+    return made;
+  };
   builder.set_parallel(parallel, blocks * parts);
   if (block_rows.is_constant(1)) {
-    substitute(row_body, {{step, 0}}, builder.facts());
-    builder.nest().body = std::move(row_body);
+    builder.nest().body = row_at(std::move(body), 0);
     return;
   }
   const SymExpr steps = min(block_rows, rows - block * block_rows);
-  builder.nest().body.push_back(loop_of(step, steps, ForStmt::Kind::Serial, std::move(row_body)));
+  SymExpr done = 0;
+  const auto add_loop = [&](Block statements, std::int64_t count, const SymExpr& extent) {
+    const Symbol step = builder.new_axis(count == 1 ? block_rows : floordiv(block_rows, count));
+    Block made = row_at(std::move(statements), done + SymExpr(step) * count);
+    builder.nest().body.push_back(loop_of(step, extent, ForStmt::Kind::Serial, std::move(made)));
+  };
+  Block jammed = jam ? body : Block{};
+  if (jam && jam_rows(builder, jammed, row, kJammedRows)) {
+    add_loop(std::move(jammed), kJammedRows, floordiv(steps, kJammedRows));
+    done = floordiv(steps, kJammedRows) * kJammedRows;
+    body = copy_of(builder, body, {});
+  }
+  const SymExpr left = builder.simplify(steps - done);
+  if (!left.is_constant(0)) add_loop(std::move(body), 1, left);
 }
 
 /// Whether all that is read along the last axis but one lies contiguous along it, as of planes whose elements are brought
@@ -246,7 +264,8 @@ void wrap_points(NestBuilder& builder, Block body, std::vector<AxisRun> axes,
     return;
   }
   const bool across = loads_across(body, axes.back().axis, kNearLanes);
-  wrap_rows(builder, std::move(body), std::move(axes), chunk, across ? kAcrossLanes : chunk);
+  wrap_rows(builder, std::move(body), std::move(axes), chunk, across ? kAcrossLanes : chunk,
+            /*jam=*/true);
 }
 
 void wrap_parallel(NestBuilder& builder, Block body, const std::vector<AxisRun>& axes) {

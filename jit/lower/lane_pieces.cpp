@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <deque>
-#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "jit/lower/copies.h"
 #include "jit/lower/nest_rewrite.h"
-#include "jit/lower/nest_scalars.h"
 
 namespace heddle::jit {
 namespace {
@@ -238,22 +237,9 @@ class LaneSplitter {
     made.axis = builder_.new_axis(extent);
     made.extent = extent;
     made.kind = ForStmt::Kind::Vector;
-    substitute(piece.body, {{lane_, piece.begin.at + made.axis}}, facts_);
-    std::map<ScalarId, ScalarId> renamed;
-    for (Stmt& statement : piece.body) {
-      const auto rename = [&](ScalarId& id) {
-        if (const auto found = renamed.find(id); found != renamed.end()) id = found->second;
-      };
-      std::visit([&](auto& node) { visit_uses(node, rename); }, statement.node);
-      std::visit([&](auto& node) { give_name(node, renamed); }, statement.node);
-    }
-    made.body = std::make_shared<Block>(std::move(piece.body));
+    CopyNames names{{}, {{lane_, piece.begin.at + made.axis}}};
+    made.body = std::make_shared<Block>(copy_of(builder_, piece.body, std::move(names)));
     into.push_back(Stmt{std::move(made)});
-  }
-
-  void give_name(auto& node, std::map<ScalarId, ScalarId>& renamed) {
-    if constexpr (requires { node.result; })
-      node.result = renamed[node.result] = builder_.fresh_scalar();
   }
 
   NestBuilder& builder_;
