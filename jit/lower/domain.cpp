@@ -97,12 +97,27 @@ void wrap_flat(NestBuilder& builder, Block body, const std::vector<AxisRun>& axe
   builder.set_parallel(block, blocks);
 }
 
+/// Joins as many neighbours of `rows` as are jammed, where no row is left over and they share what they look up.
+bool jam_axis(NestBuilder& builder, Block& body, AxisRun& rows) {
+  const auto extent = rows.extent.as_constant();
+  if (!extent || *extent % kJammedRows != 0 || !jam_rows(builder, body, rows.axis, kJammedRows))
+    return false;
+  const Symbol joined = builder.new_axis(*extent / kJammedRows);
+  substitute(body, {{rows.axis, SymExpr(joined) * kJammedRows}}, builder.facts());
+  rows = {joined, *extent / kJammedRows};
+  return true;
+}
+
 /// Parallel blocks of rows (and, of long rows, of parts), serial over the rows of a block, vector over the
 /// innermost axis. Blocks of rows have `chunk` elements, or, if that is 1, one row.
 void wrap_rows(NestBuilder& builder, Block body, std::vector<AxisRun> axes, std::int64_t chunk,
                std::int64_t part, bool jam = false) {
   const AxisRun inner = std::move(axes.back());
   axes.pop_back();
+  if (jam && jam_axis(builder, body, axes.back())) {
+    jam = false;
+    chunk /= kJammedRows;
+  }
   const SymExpr rows = extent_of(axes);
   const bool whole_rows = inner.extent.is_constant() && inner.extent.constant() <= part;
   const SymExpr parts = whole_rows ? SymExpr(1) : ceildiv(inner.extent, part);

@@ -54,12 +54,23 @@ TEST(JamRows, SharedIndicesAreReadOnce) {
 }
 
 TEST(JamRows, OfAnyNumberOfThem) {
-  for (const char* rows : {"1", "3", "4", "5", "411"})
+  for (const char* rows : {"1", "3", "4", "5", "8", "411"})
     for (const char* columns : {"1", "3"}) expect_looked_up(looked_up(rows, "40", columns), {});
   for (const std::int64_t rows : {1, 4, 7}) {
     expect_looked_up(looked_up("s0", "s1", "1"), {rows, 33});
     expect_looked_up(looked_up("s0", "s1", "1"), {rows, 16400});
     expect_looked_up(looked_up("s0", "s1", "2"), {rows, 33});
+  }
+}
+
+TEST(JamRows, OfChannelsThatShareThemOfTheirImage) {
+  for (const char* channels : {"8", "6"}) {
+    GraphBuilder b("main");
+    const Value x = b.input(tensor(f32, {"3", channels, "50"}));
+    const Value at = b.input(tensor(i64, {"3", "1", "40"}));
+    const Value all = b.emit("expand", {at}, {{"sizes", dims({"3", channels, "40"})}});
+    b.output(b.emit("gather_elements", {x, all}, {{"axis", std::int64_t{2}}}));
+    expect_looked_up(b.finish(), {});
   }
 }
 
