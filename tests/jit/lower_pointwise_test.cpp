@@ -120,8 +120,19 @@ TEST(LowerPointwise, TransposesGoThroughTiles) {
   expect_right_at(graph, {2, 40, 70});
 }
 
-/// Three planes of an image brought together: lanes run along each plane, which needs no division.
-/// The planes of images, put last, and a number added to each.
+TEST(LowerPointwise, WhatIsOnlyMovedNeedsNoTile) {
+  for (const DType dtype : {f32, u8}) {
+    GraphBuilder b("main");
+    const Value x = b.input(tensor(dtype, {"s0", "s1", "s2"}));
+    b.output(b.emit("permute", {x}, {{"perm", Ints{0, 2, 1}}}));
+    const ir::Graph graph = b.finish();
+    EXPECT_EQ(nests_of(lowered(graph)).find("local"), std::string::npos);
+    expect_right_at(graph, {2, 3, 5});
+    expect_right_at(graph, {3, 33, 70});
+  }
+}
+
+/// The planes of images, put last, and a number added to each: lanes run along each plane, which needs no division.
 ir::Graph planes_last(const char* images, const char* planes) {
   GraphBuilder b("main");
   const Value x = b.input(tensor(f32, {images, planes, "s0", "s1"}));
