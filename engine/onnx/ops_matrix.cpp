@@ -76,15 +76,29 @@ std::size_t letters_in(std::string_view text) {
       text.begin(), text.end(), [](unsigned char c) { return std::isalpha(c) != 0; }));
 }
 
-/// The sum over repeated labels' off-diagonal elements taken out: "ii" becomes "i".
+/// Takes what lies on the diagonal of repeated labels: "ii" becomes "i". Of two dimensions of n elements that are one of n * n,
+/// every (n + 1)th.
 void take_diagonals(Tensor& x, Labels& labels) {
   for (std::size_t k = 0; k < labels.size(); ++k) {
     const std::size_t again = labels.find(labels[k], k + 1);
     if (again == Labels::npos) continue;
-    const auto axis = static_cast<std::int64_t>(again);
-    const SymInts sizes = x.shape();
-    const Tensor same = equal(iota(sizes, static_cast<std::int64_t>(k)), iota(sizes, axis));
-    x = sum(where(same, x, Tensor::scalar_int(x.dtype(), 0)), {axis});
+    Ints order;
+    for (std::size_t d = 0; d < labels.size(); ++d)
+      if (d != k && d != again) order.push_back(static_cast<std::int64_t>(d));
+    const auto last = static_cast<std::int64_t>(order.size());
+    order.push_back(static_cast<std::int64_t>(k));
+    order.push_back(static_cast<std::int64_t>(again));
+    x = permute(x, order);
+    const SymInt n = x.size(last);
+    SymInts sizes = x.shape();
+    sizes.pop_back();
+    sizes.back() = n * n;
+    x = slice(reshape(x, sizes), last, 0, n * n, n + 1);
+    // Back to where the first of the two was.
+    Ints back;
+    for (std::int64_t d = 0; d < last; ++d) back.push_back(d);
+    back.insert(back.begin() + static_cast<std::ptrdiff_t>(k), last);
+    x = permute(x, back);
     labels.erase(again, 1);
     --k;
   }

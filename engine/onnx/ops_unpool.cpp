@@ -1,6 +1,7 @@
 // From windows back to what they were cut from.
 
 #include <algorithm>
+#include <optional>
 
 #include "engine/onnx/converters.h"
 #include "engine/onnx/window.h"
@@ -59,6 +60,114 @@ class Col2Im {
 
   /// The sum over taps: each element of the image reads what the blocks hold of it.
   Outputs convert() const {
+    SymInts sizes{x_.size(0), x_.size(1) / taps_};
+    SymInts split = sizes;
+    split.insert(split.end(), block_.begin(), block_.end());
+    split.insert(split.end(), counts_.begin(), counts_.end());
+    sizes.insert(sizes.end(), image_.begin(), image_.end());
+    if (is_tiled()) return {reshape(permute(reshape(x_, split), tiled_order()), sizes)};
+    if (!is_known()) return {reshape(gathered(), sizes)};
+    const bool is_half = is_floating(x_.dtype()) && size_of(x_.dtype()) < size_of(f32);
+    Ints phases;
+    Tensor image = interleaved(reshape(is_half ? cast(x_, f32) : x_, split), phases);
+    SymInts whole{sizes[0], sizes[1]};
+    for (std::size_t k = 0; k < image_.size(); ++k) whole.push_back(places(k) * strides_[k]);
+    image = reshape(image, whole);
+    for (std::size_t k = 0; k < image_.size(); ++k)
+      if (places(k) * strides_[k] != image_[k].value())
+        image = slice(image, static_cast<std::int64_t>(k) + 2, 0, image_[k]);
+    return {is_half ? cast(image, x_.dtype()) : image};
+  }
+
+ private:
+  /// Whether each element of the image lies in one block.
+  bool is_tiled() const {
+    for (std::size_t k = 0; k < image_.size(); ++k)
+      if (block_[k] != strides_[k] || dilations_[k] != 1 || pads_[k] != 0 ||
+          counts_[k] * strides_[k] != image_[k])
+        return false;
+    return true;
+  }
+
+  /// Of [N, C, block, counts]: blocks with the elements of each behind it, dimension by dimension.
+  Ints tiled_order() const {
+    const auto rank = static_cast<std::int64_t>(image_.size());
+    Ints order{0, 1};
+    for (std::int64_t k = 0; k < rank; ++k) {
+      order.push_back(2 + rank + k);
+      order.push_back(2 + k);
+    }
+    return order;
+  }
+
+  /// Whether few taps, and elements by their place between two blocks, are known beforehand.
+  bool is_known() const {
+    constexpr std::int64_t kMostTaps = 64;
+    constexpr std::int64_t kMostPhases = 16;
+    std::int64_t phases = 1;
+    for (std::size_t k = 0; k < image_.size(); ++k) {
+      if (image_[k].is_symbolic() || block_[k].is_symbolic()) return false;
+      phases *= strides_[k];
+    }
+    return taps_.value() <= kMostTaps && phases <= kMostPhases && product(image_).value() > 0;
+  }
+
+  /// Elements of a dimension of the image that lie a stride apart.
+  std::int64_t places(std::size_t k) const {
+    return (image_[k].value() + strides_[k] - 1) / strides_[k];
+  }
+
+  /// Elements whose place between two blocks begins with `phases` have the same taps, and of each those of neighbouring blocks:
+  /// the sums of moved blocks, put side by side. [N, C, places, strides, ...] from the dimension behind `phases` on.
+  Tensor interleaved(const Tensor& blocks, Ints& phases) const {
+    const std::size_t k = phases.size();
+    if (k == image_.size()) return moved_sum(blocks, phases);
+    std::vector<Tensor> parts;
+    const auto axis = static_cast<std::int64_t>(k) + 3;
+    for (std::int64_t phase = 0; phase < strides_[k]; ++phase) {
+      phases.push_back(phase);
+      parts.push_back(unsqueeze(interleaved(blocks, phases), axis));
+      phases.pop_back();
+    }
+    return concat(parts, axis);
+  }
+
+  /// Of elements place * stride + phase: the sum over taps.
+  Tensor moved_sum(const Tensor& blocks, const Ints& phases) const {
+    std::optional<Tensor> sum;
+    Ints tap(image_.size(), 0);
+    for (std::int64_t number = 0; number < taps_.value(); ++number) {
+      std::int64_t rest = number;
+      for (std::size_t k = tap.size(); k-- > 0; rest /= block_[k].value())
+        tap[k] = rest % block_[k].value();
+      const auto part = moved(blocks, phases, tap);
+      if (part) sum = sum ? *sum + *part : *part;
+    }
+    if (sum) return *sum;
+    SymInts sizes{blocks.size(0), blocks.size(1)};
+    for (std::size_t k = 0; k < image_.size(); ++k) sizes.push_back(places(k));
+    return expand(Tensor::scalar_int(blocks.dtype(), 0), sizes);
+  }
+
+  /// What one tap of all blocks gives to each place; nothing where it gives none.
+  std::optional<Tensor> moved(const Tensor& blocks, const Ints& phases, const Ints& tap) const {
+    SymInts low{0, 0};
+    SymInts high{0, 0};
+    Tensor part = blocks;
+    for (std::size_t k = 0; k < tap.size(); ++k) {
+      const std::int64_t distance = phases[k] + pads_[k] - tap[k] * dilations_[k];
+      if (distance % strides_[k] != 0) return std::nullopt;
+      const std::int64_t first = distance / strides_[k];  // block of place 0
+      const std::int64_t count = counts_[k].value();
+      if (first >= count || first + places(k) <= 0) return std::nullopt;
+      low.push_back(-first);
+      high.push_back(places(k) - count + first);
+      part = squeeze(slice(part, 2, tap[k], tap[k] + 1), 2);
+    }
+    return pad(part, low, high);
+  }
+
+  Tensor gathered() const {
     const SymInt channels = x_.size(1) / taps_;
     const SymInt elements = product(image_);
     const Blocks blocks = all();
@@ -68,12 +177,9 @@ class Col2Im {
     const Tensor read = one("gather_elements", {split, index}, {{"axis", std::int64_t{3}}});
     const Tensor held = where(reshape(blocks.inside, {1, 1, taps_, elements}), read,
                               Tensor::scalar_int(x_.dtype(), 0));
-    SymInts sizes{x_.size(0), channels};
-    sizes.insert(sizes.end(), image_.begin(), image_.end());
-    return {reshape(sum(held, {2}), sizes)};
+    return sum(held, {2});
   }
 
- private:
   Blocks all() const {
     Blocks blocks;
     SymInts sizes = block_;

@@ -14,8 +14,9 @@ using Values = std::vector<Value>;
 
 /// Products of numbers of at most 255 whose sum is below 2^24.
 constexpr std::int64_t kMostProducts = (std::int64_t{1} << 24) / (255 * 255);
-/// Channels of a group that are worth a product of bytes.
+/// Channels of a group, and weights, that are worth a product of bytes.
 constexpr std::int64_t kManyChannels = 16;
+constexpr std::int64_t kManyWeights = 1024;
 
 /// The dtype of the bytes that `value` widens.
 std::optional<DType> bytes_behind(Value value) {
@@ -48,8 +49,10 @@ bool adds_few_bytes(const Node& node) {
   const Dims& weights = node.input(1).meta().sizes;
   const SymExpr products = base::product(std::span(weights).subspan(1));
   const bool few = products.is_constant() && products.constant() <= kMostProducts;
-  const bool narrow = node.integer("groups") != 1 || weights[1].constant() < kManyChannels;
-  return few && narrow && is_small(node.input(0)) && is_small(node.input(1));
+  if (!few) return false;
+  const bool narrow = node.integer("groups") != 1 || weights[1].constant() < kManyChannels ||
+                      (weights[0] * products).as_constant().value_or(kManyWeights) < kManyWeights;
+  return narrow && is_small(node.input(0)) && is_small(node.input(1));
 }
 
 /// A bias [m] beside the result.

@@ -17,7 +17,7 @@ namespace heddle::ir {
 /// transforms its operands may be off by less than a half.
 ///
 /// Needs:   any verified graph.
-/// Leaves:  convolutions of one group and many channels, whose bytes are multiplied as bytes.
+/// Leaves:  convolutions of one group, many channels and many weights, whose bytes are multiplied as bytes.
 /// Order:   before channels-last, which is for f32.
 /// Cost:    linear in nodes.
 Graph byte_convs(const Graph& graph);

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "jit/lower/copies.h"
+#include "jit/lower/jam_rows.h"
 #include "jit/lower/nest_rewrite.h"
 #include "jit/lower/transpose.h"
 
@@ -18,6 +20,10 @@ constexpr std::int64_t kCudaPart = 512;
 constexpr std::int64_t kShortRow = 16;
 /// Lanes of a tile of rows whose operands lie across the rows: so many cache lines are in use at once.
 constexpr std::int64_t kAcrossLanes = 16;
+/// Elements from lane to lane up to which lanes share their cache lines.
+constexpr std::int64_t kNearLanes = 8;
+/// Rows that share what they look up, as far as images of their size stay in the first-level cache.
+constexpr std::int64_t kJammedRows = 4;
 /// Lanes of a tile when the loop inside it is serial.
 constexpr std::int64_t kLaneTile = 256;
 
@@ -91,12 +97,27 @@ void wrap_flat(NestBuilder& builder, Block body, const std::vector<AxisRun>& axe
   builder.set_parallel(block, blocks);
 }
 
+/// Joins as many neighbours of `rows` as are jammed, where no row is left over and they share what they look up.
+bool jam_axis(NestBuilder& builder, Block& body, AxisRun& rows) {
+  const auto extent = rows.extent.as_constant();
+  if (!extent || *extent % kJammedRows != 0 || !jam_rows(builder, body, rows.axis, kJammedRows))
+    return false;
+  const Symbol joined = builder.new_axis(*extent / kJammedRows);
+  substitute(body, {{rows.axis, SymExpr(joined) * kJammedRows}}, builder.facts());
+  rows = {joined, *extent / kJammedRows};
+  return true;
+}
+
 /// Parallel blocks of rows (and, of long rows, of parts), serial over the rows of a block, vector over the
 /// innermost axis. Blocks of rows have `chunk` elements, or, if that is 1, one row.
 void wrap_rows(NestBuilder& builder, Block body, std::vector<AxisRun> axes, std::int64_t chunk,
-               std::int64_t part) {
+               std::int64_t part, bool jam = false) {
   const AxisRun inner = std::move(axes.back());
   axes.pop_back();
+  if (jam && jam_axis(builder, body, axes.back())) {
+    jam = false;
+    chunk /= kJammedRows;
+  }
   const SymExpr rows = extent_of(axes);
   const bool whole_rows = inner.extent.is_constant() && inner.extent.constant() <= part;
   const SymExpr parts = whole_rows ? SymExpr(1) : ceildiv(inner.extent, part);
@@ -109,21 +130,35 @@ void wrap_rows(NestBuilder& builder, Block body, std::vector<AxisRun> axes, std:
 
   const Symbol row = builder.new_axis(rows);
   replace_axes(builder, body, axes, row);
-  const Symbol lane = builder.new_axis(inner.extent);
-  const Symbol step = builder.new_axis(block_rows);
-  substitute(body, {{inner.axis, part_start + lane}, {row, block * block_rows + step}},
-             builder.facts());
   const SymExpr lanes = whole_rows ? inner.extent : min(part, inner.extent - part_start);
-  Block row_body;
-  row_body.push_back(loop_of(lane, lanes, ForStmt::Kind::Vector, std::move(body)));
+  const auto row_at = [&](Block statements, const SymExpr& step) {
+    const Symbol lane = builder.new_axis(inner.extent);
+    substitute(statements, {{inner.axis, part_start + lane}, {row, block * block_rows + step}},
+               builder.facts());
+    Block made;
+    made.push_back(loop_of(lane, lanes, ForStmt::Kind::Vector, std::move(statements)));
+    return made;
+  };
   builder.set_parallel(parallel, blocks * parts);
   if (block_rows.is_constant(1)) {
-    substitute(row_body, {{step, 0}}, builder.facts());
-    builder.nest().body = std::move(row_body);
+    builder.nest().body = row_at(std::move(body), 0);
     return;
   }
   const SymExpr steps = min(block_rows, rows - block * block_rows);
-  builder.nest().body.push_back(loop_of(step, steps, ForStmt::Kind::Serial, std::move(row_body)));
+  SymExpr done = 0;
+  const auto add_loop = [&](Block statements, std::int64_t count, const SymExpr& extent) {
+    const Symbol step = builder.new_axis(count == 1 ? block_rows : floordiv(block_rows, count));
+    Block made = row_at(std::move(statements), done + SymExpr(step) * count);
+    builder.nest().body.push_back(loop_of(step, extent, ForStmt::Kind::Serial, std::move(made)));
+  };
+  Block jammed = jam ? body : Block{};
+  if (jam && jam_rows(builder, jammed, row, kJammedRows)) {
+    add_loop(std::move(jammed), kJammedRows, floordiv(steps, kJammedRows));
+    done = floordiv(steps, kJammedRows) * kJammedRows;
+    body = copy_of(builder, body, {});
+  }
+  const SymExpr left = builder.simplify(steps - done);
+  if (!left.is_constant(0)) add_loop(std::move(body), 1, left);
 }
 
 /// Whether all that is read along the last axis but one lies contiguous along it, as of planes whose elements are brought
@@ -144,6 +179,14 @@ bool interleaves(const Block& body, const std::vector<AxisRun>& axes) {
     reads = true;
   }
   return reads;
+}
+
+/// Whether rows shorter than kShortRow cost less with some lanes idle than walked flat, where what does not lie in rows is
+/// gathered, element by element.
+bool fills_lanes(const Block& body, std::int64_t columns) {
+  constexpr std::int64_t kMostWork = 32;
+  const SymExpr work = work_of(body);
+  return 2 * columns > kShortRow && work.is_constant() && work.constant() <= kMostWork;
 }
 
 struct WorkCounter {
@@ -197,15 +240,24 @@ std::vector<AxisRun> collapse(NestBuilder& builder, Block& body, std::vector<Axi
   return runs;
 }
 
+bool has_columns(const std::vector<AxisRun>& axes) {
+  constexpr std::int64_t kMostColumns = 8;
+  if (axes.size() < 2) return false;
+  const SymExpr& columns = axes.back().extent;
+  const SymExpr& rows = axes[axes.size() - 2].extent;
+  return columns.is_constant() && columns.constant() <= kMostColumns &&
+         (!rows.is_constant() || rows.constant() >= kShortRow / 2);
+}
+
 void wrap_points(NestBuilder& builder, Block body, std::vector<AxisRun> axes,
-                 const LowerOptions& options) {
-  const std::int64_t chunk = chunk_for(options);
+                 const LowerOptions& options, std::int64_t elements) {
+  const std::int64_t chunk = chunk_for(options) / elements;
   if (axes.empty()) {
     wrap_parallel(builder, std::move(body), axes);
     return;
   }
   const SymExpr& inner = axes.back().extent;
-  const bool short_rows = inner.is_constant() && inner.constant() < kShortRow;
+  const bool short_rows = inner.is_constant() && inner.constant() * elements < kShortRow;
   const bool cpu = options.target == LowerOptions::Target::Cpu;
   if (cpu && short_rows && interleaves(body, axes)) {
     const std::int64_t rows = inner.constant();
@@ -213,12 +265,12 @@ void wrap_points(NestBuilder& builder, Block body, std::vector<AxisRun> axes,
     wrap_rows(builder, std::move(body), std::move(axes), rows * kInterleaved, kInterleaved);
     return;
   }
-  if (axes.size() == 1 || short_rows) {
+  if (axes.size() == 1 ||
+      (short_rows && !(cpu && fills_lanes(body, inner.constant() * elements)))) {
     wrap_flat(builder, std::move(body), axes, chunk);
     return;
   }
-  const bool across = cpu && loads_across(body, axes.back().axis);
-  if (across && wrap_transposed(builder, body, axes)) return;
+  if (cpu && wrap_transposed(builder, body, axes)) return;
   if (!cpu && wrap_transposed_blocks(builder, body, axes)) return;
   if (!cpu) {
     // Each row by itself: several of them have groups of a block's threads.
@@ -226,7 +278,9 @@ void wrap_points(NestBuilder& builder, Block body, std::vector<AxisRun> axes,
     wrap_rows(builder, std::move(body), std::move(axes), 1, part);
     return;
   }
-  wrap_rows(builder, std::move(body), std::move(axes), chunk, across ? kAcrossLanes : chunk);
+  const bool across = loads_across(body, axes.back().axis, kNearLanes);
+  wrap_rows(builder, std::move(body), std::move(axes), chunk, across ? kAcrossLanes : chunk,
+            /*jam=*/true);
 }
 
 void wrap_parallel(NestBuilder& builder, Block body, const std::vector<AxisRun>& axes) {

@@ -23,9 +23,12 @@ std::vector<AxisRun> make_axes(NestBuilder& builder, const ir::Dims& sizes, Inde
 std::vector<AxisRun> collapse(NestBuilder& builder, Block& body, std::vector<AxisRun> axes);
 
 /// Puts loops around `body`, which is emitted for one point of `axes` (outermost first): a parallel axis
-/// over blocks of points, a vector loop inside. Becomes the nest's body.
+/// over blocks of points, a vector loop inside. Becomes the nest's body. A point stands for so many elements.
 void wrap_points(NestBuilder& builder, Block body, std::vector<AxisRun> axes,
-                 const LowerOptions& options);
+                 const LowerOptions& options, std::int64_t elements = 1);
+
+/// Whether the last axis is so short that lanes do well along the one before it, each with a row of the last.
+bool has_columns(const std::vector<AxisRun>& axes);
 
 /// Makes the parallel axis run over all points of `axes`, and `body` the nest's.
 void wrap_parallel(NestBuilder& builder, Block body, const std::vector<AxisRun>& axes);

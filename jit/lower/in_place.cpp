@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 namespace heddle::jit {
 namespace {
@@ -13,6 +14,7 @@ struct Access {
   std::vector<SymExpr> extents;  ///< of the loops around it, outermost first
   SymExpr index;
   std::size_t order;
+  const ForStmt* loop;  ///< the innermost around it
 };
 
 class Accesses {
@@ -26,11 +28,12 @@ class Accesses {
     const auto stores = stores_.find(written);
     if (loads == loads_.end() || stores == stores_.end()) return false;
     if (blocked_.count(read) || blocked_.count(written) || stores_.count(read) != 0) return false;
-    const Access& first = stores->second[0];
+    const std::vector<Access>& places = stores->second;
+    const Access& first = places[0];
     const auto pairs = [&](const Access& access) {
       return access.extents == first.extents && access.index == first.index;
     };
-    if (!std::all_of(stores->second.begin(), stores->second.end(), pairs)) return false;
+    if (!std::ranges::all_of(places, pairs)) return stores_rows(loads->second, places, written);
     for (const Access& load : loads->second)
       if (load.order > first.order || !pairs(load)) return false;
     const auto again = loads_.find(written);
@@ -41,11 +44,28 @@ class Accesses {
   }
 
  private:
+  /// Whether each iteration of one loop reads what it then stores, several elements.
+  bool stores_rows(const std::vector<Access>& loads, const std::vector<Access>& stores,
+                   NestBufferId written) const {
+    if (loads_.count(written) != 0) return false;
+    const auto is_stored = [&](const Access& access) {
+      return access.loop == stores[0].loop && std::ranges::any_of(stores, [&](const Access& store) {
+               return access.loop == store.loop && access.index == store.index;
+             });
+    };
+    return std::ranges::all_of(stores, is_stored) &&
+           std::ranges::all_of(loads, [&](const Access& load) {
+             return load.order < stores[0].order && is_stored(load);
+           });
+  }
+
   void walk(const Block& block) {
     for (const Stmt& statement : block)
       std::visit([&](const auto& node) { note(node); }, statement.node);
   }
-  Access access(const SymExpr& index) { return {extents_, index.substitute(by_depth_), next_++}; }
+  Access access(const SymExpr& index) {
+    return {extents_, index.substitute(by_depth_), next_++, loop_};
+  }
   void note(const LoadStmt& s) { loads_[s.buffer].push_back(access(s.index)); }
   void note(const StoreStmt& s) {
     if (s.combine || s.mask != kNoScalar) blocked_.insert(s.buffer);
@@ -57,7 +77,9 @@ class Accesses {
     const SymExpr extent = s.extent.substitute(by_depth_);
     by_depth_.emplace(s.axis, SymExpr::axis(kDepthAxis + depth));
     extents_.push_back(extent);
+    const ForStmt* around = std::exchange(loop_, &s);
     walk(*s.body);
+    loop_ = around;
     extents_.pop_back();
     by_depth_.erase(s.axis);
   }
@@ -83,6 +105,7 @@ class Accesses {
   std::map<NestBufferId, std::vector<Access>> stores_;
   std::set<NestBufferId> blocked_;
   std::size_t next_ = 0;
+  const ForStmt* loop_ = nullptr;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "jit/lower/domain.h"
 #include "jit/lower/in_place.h"
+#include "jit/lower/lane_pieces.h"
 #include "jit/lower/nest_rewrite.h"
 #include "jit/lower/region.h"
 
@@ -63,9 +64,11 @@ FinishedNest finish_nest(NestBuilder& builder, const std::vector<SymExpr>& sizes
                          bool loops_run, const LowerOptions& options) {
   Nest& nest = builder.nest();
   drop_unused(nest.body);
-  if (options.target == LowerOptions::Target::Cpu) tabulate_bytes(nest);
+  const bool cpu = options.target == LowerOptions::Target::Cpu;
+  if (cpu) tabulate_bytes(nest);
+  if (cpu) loops_run = split_lanes(builder) && loops_run;
   hoist_invariants(nest, loops_run);
-  if (options.target == LowerOptions::Target::Cpu) tabulate_columns(nest);
+  if (cpu) tabulate_columns(nest);
   // A recipe may know better.
   if (nest.work.is_constant(0)) nest.work = total_work(nest);
   Renumbering numbers = renumber(nest, sizes_first);

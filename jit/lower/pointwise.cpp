@@ -1,4 +1,6 @@
 // Pointwise groups: every member at each point of one domain, stored where others need it.
+#include <algorithm>
+
 #include "jit/lower/domain.h"
 #include "jit/lower/kernel.h"
 #include "jit/lower/nest_rewrite.h"
@@ -10,6 +12,8 @@ namespace {
 
 /// Pieces of a domain that is cut along two axes.
 constexpr std::size_t kMostPieces = 6;
+/// Statements of a body that computes all elements of a short row.
+constexpr std::size_t kMostColumnStatements = 160;
 
 class PointwiseBuilder {
  public:
@@ -48,7 +52,49 @@ class PointwiseBuilder {
 
   void wrap(Block body, const std::vector<AxisRun>& axes) {
     std::vector<AxisRun> runs = collapse(kernel_.builder, body, axes);
-    wrap_points(kernel_.builder, std::move(body), std::move(runs), kernel_.state.options());
+    const LowerOptions& options = kernel_.state.options();
+    if (options.target == LowerOptions::Target::Cpu && has_columns(runs) &&
+        runs.back().axis == axes.back().axis && is_flat(body)) {
+      const std::int64_t columns = runs.back().extent.constant();
+      if (body.size() * static_cast<std::size_t>(columns) <= kMostColumnStatements)
+        return wrap_columns(axes, columns);
+    }
+    wrap_points(kernel_.builder, std::move(body), std::move(runs), options);
+  }
+
+  static bool is_flat(const Block& body) {
+    return std::ranges::none_of(body, [](const Stmt& statement) {
+      return std::holds_alternative<ForStmt>(statement.node) ||
+             std::holds_alternative<IfStmt>(statement.node);
+    });
+  }
+
+  /// All elements of the last axis at each point of the others: what they have in common is computed once, and comparisons of
+  /// columns are known.
+  void wrap_columns(std::vector<AxisRun> axes, std::int64_t columns) {
+    const Symbol column = axes.back().axis;
+    axes.pop_back();
+    const Index whole = point_;
+    kernel_.emitter.open_scope();
+    std::vector<Index> places;
+    std::vector<Scalar> elements;
+    for (const Value& value : kernel_.stored) {
+      for (std::int64_t k = 0; k < columns; ++k) {
+        point_ = whole;
+        for (SymExpr& expr : point_) expr = expr.substitute({{column, SymExpr(k)}});
+        places.push_back(index_in(value.meta().sizes, domain_, point_, kernel_.builder.facts()));
+        elements.push_back(kernel_.emitter.request(value, places.back()));
+      }
+    }
+    for (std::size_t k = 0; k < elements.size(); ++k)
+      kernel_.store(kernel_.stored[k / static_cast<std::size_t>(columns)], places[k], elements[k]);
+    kernel_.emitter.close_scope();
+    point_ = whole;
+    Block body = kernel_.take_body();
+    drop_unused(body);
+    std::vector<AxisRun> runs = collapse(kernel_.builder, body, axes);
+    wrap_points(kernel_.builder, std::move(body), std::move(runs), kernel_.state.options(),
+                columns);
   }
 
   /// Emits again for each piece, where what the bounds decide is known; a few pieces are cut along another axis again, as those of

@@ -1,5 +1,6 @@
 // What the rows of a loop compute alike is computed once.
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <set>
 
@@ -14,13 +15,86 @@ constexpr std::int64_t kMostBytes = 16 * 1024;
 /// Operations that a table replaces, at least: reading it is one, and an address.
 constexpr std::size_t kLeastOperations = 3;
 
+/// A table that there is: `result` for each `column`.
+struct Table {
+  NestBufferId buffer;
+  ScalarId result;
+  Symbol column;
+};
+
+/// Tells scalars that are computed alike in two loops over columns.
+class Alike {
+ public:
+  explicit Alike(Block& block) { note(block); }
+
+  /// Whether `a` in a loop over `column` is `b` in one over `other`.
+  bool operator()(ScalarId a, Symbol column, ScalarId b, Symbol other) {
+    places_ = {{column, SymExpr(other)}};
+    known_.clear();
+    return is_same(a, b);
+  }
+
+ private:
+  void note(Block& block) {
+    for (Stmt& statement : block) {
+      std::visit(
+          [&](auto& node) {
+            visit_definitions(node, [&](ScalarId id) { definitions_[id] = &statement; });
+          },
+          statement.node);
+      if (auto* loop = std::get_if<ForStmt>(&statement.node)) note(*loop->body);
+    }
+  }
+
+  bool is_same(ScalarId a, ScalarId b) {
+    if (a == b) return true;
+    const auto left = definitions_.find(a);
+    const auto right = definitions_.find(b);
+    if (left == definitions_.end() || right == definitions_.end()) return false;
+    const auto [known, added] = known_.emplace(std::pair(a, b), false);
+    if (added)
+      known->second = std::visit(
+          [&](const auto& node) {
+            const auto* other = std::get_if<std::decay_t<decltype(node)>>(&right->second->node);
+            return other != nullptr && is_same(node, *other);
+          },
+          left->second->node);
+    return known->second;
+  }
+  bool is_same(const ConstStmt& a, const ConstStmt& b) const {
+    return a.dtype == b.dtype && a.integer == b.integer &&
+           std::bit_cast<std::uint64_t>(a.number) == std::bit_cast<std::uint64_t>(b.number);
+  }
+  bool is_same(const IndexStmt& a, const IndexStmt& b) const {
+    return a.index.substitute(places_) == b.index;
+  }
+  bool is_same(const ConvertStmt& a, const ConvertStmt& b) {
+    return a.dtype == b.dtype && is_same(a.operand, b.operand);
+  }
+  bool is_same(const ApplyStmt& a, const ApplyStmt& b) {
+    return a.op == b.op && a.dtype == b.dtype &&
+           std::ranges::equal(a.operands, b.operands,
+                              [&](ScalarId left, ScalarId right) { return is_same(left, right); });
+  }
+  bool is_same(const auto&, const auto&) const { return false; }
+
+  std::map<ScalarId, const Stmt*> definitions_;
+  base::SymbolExprs places_;
+  std::map<std::pair<ScalarId, ScalarId>, bool> known_;
+};
+
 /// A vector loop in a serial one.
 class Tabulator {
  public:
-  Tabulator(Nest& nest, ForStmt& rows, ForStmt& columns, ScalarId& next_scalar)
-      : nest_(nest), rows_(rows), columns_(columns), next_scalar_(next_scalar) {}
+  Tabulator(Nest& nest, ForStmt& rows, ForStmt& columns, ScalarId& next_scalar,
+            std::vector<Table>& tables)
+      : nest_(nest),
+        rows_(rows),
+        columns_(columns),
+        next_scalar_(next_scalar),
+        known_tables_(tables) {}
 
-  /// The loop that makes the tables, to be put before the rows; nothing where there are none.
+  /// The loop that makes the tables, to be put before the rows; nothing where there are none to be made.
   std::optional<Stmt> run() {
     find_alike();
     const std::vector<ScalarId> results = read_later();
@@ -128,23 +202,40 @@ class Tabulator {
       for (Stmt& inner : *branch->body) visit_all_uses(inner, use);
   }
 
-  Stmt split(const std::vector<ScalarId>& results, std::int64_t width) {
+  /// An earlier table of the same numbers.
+  std::optional<NestBufferId> known_table(Alike& alike, ScalarId result, std::int64_t width) const {
+    for (const Table& table : known_tables_)
+      if (nest_.buffers[table.buffer].dtype == dtypes_.at(result) &&
+          nest_.buffers[table.buffer].max_count == width &&
+          alike(result, columns_.axis, table.result, table.column))
+        return table.buffer;
+    return std::nullopt;
+  }
+
+  NestBufferId add_table(ScalarId result, std::int64_t width) {
+    const auto table = static_cast<NestBufferId>(nest_.buffers.size());
+    nest_.buffers.push_back({.name = "table" + std::to_string(table),
+                             .dtype = dtypes_.at(result),
+                             .scope = NestBuffer::Scope::Local,
+                             .read = true,
+                             .written = true,
+                             .count = width,
+                             .max_count = width});
+    made_tables_.push_back({table, result, columns_.axis});
+    return table;
+  }
+
+  std::optional<Stmt> split(const std::vector<ScalarId>& results, std::int64_t width) {
     Block first;
     Block later;
     std::map<ScalarId, ScalarId> renamed;
-    for (std::size_t k = 0; k < results.size(); ++k) {
-      const DType dtype = dtypes_.at(results[k]);
-      const auto table = static_cast<NestBufferId>(nest_.buffers.size());
-      nest_.buffers.push_back({.name = "table" + std::to_string(table),
-                               .dtype = dtype,
-                               .scope = NestBuffer::Scope::Local,
-                               .read = true,
-                               .written = true,
-                               .count = width,
-                               .max_count = width});
-      tables_.push_back(table);
-      renamed[results[k]] = next_scalar_++;
-      later.push_back({LoadStmt{renamed[results[k]], dtype, table, columns_.axis}});
+    std::optional<Alike> alike;
+    if (!known_tables_.empty()) alike.emplace(nest_.body);
+    for (const ScalarId result : results) {
+      const auto known = alike ? known_table(*alike, result, width) : std::nullopt;
+      const NestBufferId table = known ? *known : add_table(result, width);
+      renamed[result] = next_scalar_++;
+      later.push_back({LoadStmt{renamed[result], dtypes_.at(result), table, columns_.axis}});
     }
     const auto rename = [&](ScalarId& id) {
       const auto found = renamed.find(first_of(id));
@@ -167,14 +258,16 @@ class Tabulator {
       }
     }
     visit_loop_exits(columns_, rename);
-    for (std::size_t k = 0; k < results.size(); ++k)
-      first.push_back({StoreStmt{tables_[k], columns_.axis, results[k]}});
+    for (const Table& table : made_tables_)
+      first.push_back({StoreStmt{table.buffer, columns_.axis, table.result}});
     ForStmt tables{.axis = columns_.axis,
                    .extent = columns_.extent,
                    .kind = ForStmt::Kind::Vector,
                    .body = std::make_shared<Block>(std::move(first))};
     *columns_.body = std::move(later);
-    return {std::move(tables)};
+    if (made_tables_.empty()) return std::nullopt;
+    known_tables_.insert(known_tables_.end(), made_tables_.begin(), made_tables_.end());
+    return Stmt{std::move(tables)};
   }
 
   Nest& nest_;
@@ -189,7 +282,8 @@ class Tabulator {
   std::map<std::pair<ScalarId, DType>, ScalarId> conversions_;
   std::map<ScalarId, ScalarId> same_;
   std::size_t operations_ = 0;
-  std::vector<NestBufferId> tables_;
+  std::vector<Table>& known_tables_;
+  std::vector<Table> made_tables_;
 };
 
 ScalarId scalars_of(Block& block) {
@@ -215,13 +309,14 @@ ScalarId scalars_of(Block& block) {
 void tabulate_columns(Nest& nest) {
   if (nest.product || nest.attention) return;
   ScalarId next = scalars_of(nest.body);
+  std::vector<Table> made;
   for (std::size_t k = 0; k < nest.body.size(); ++k) {
     auto* rows = std::get_if<ForStmt>(&nest.body[k].node);
     if (rows == nullptr || rows->kind != ForStmt::Kind::Serial) continue;
     for (Stmt& inner : *rows->body) {
       auto* columns = std::get_if<ForStmt>(&inner.node);
       if (columns == nullptr || columns->kind != ForStmt::Kind::Vector) continue;
-      if (auto tables = Tabulator(nest, *rows, *columns, next).run()) {
+      if (auto tables = Tabulator(nest, *rows, *columns, next, made).run()) {
         nest.body.insert(nest.body.begin() + static_cast<std::ptrdiff_t>(k), std::move(*tables));
         ++k;
       }

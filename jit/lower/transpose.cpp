@@ -1,6 +1,7 @@
 #include "jit/lower/transpose.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 
 #include "base/check.h"
@@ -85,6 +86,11 @@ class Transposer {
       if (load != nullptr && is_across(*load, lane_.axis)) across.push_back(*load);
     }
     Block tile;
+    if (is_copy(across)) {
+      builder_.nest().body.push_back(loop(lane_tile_, lane_tiles_, ForStmt::Kind::Serial, copy()));
+      builder_.set_parallel(parallel_, parallel_extent_);
+      return true;
+    }
     std::vector<Narrowing> narrowings;
     for (const LoadStmt& load : across) {
       if (auto narrowing = take_narrowing(body_, load.result))
@@ -101,6 +107,30 @@ class Transposer {
   }
 
  private:
+  /// Whether the body only moves elements, each to a row that runs along the lanes.
+  bool is_copy(const std::vector<LoadStmt>& across) const {
+    if (body_.size() != 2 || across.size() != 1) return false;
+    const auto* store = std::get_if<StoreStmt>(&body_[1].node);
+    if (store == nullptr || store->mask != kNoScalar || store->combine ||
+        store->operand != across[0].result || !steps_by_one(store->index, lane_.axis))
+      return false;
+    const auto by_along = store->index.linear_in(along_.axis);
+    return by_along && !by_along->coefficient.mentions(lane_.axis) &&
+           builder_.nest().buffers[store->buffer].dtype == across[0].dtype;
+  }
+
+  /// A tile of such a body, turned on its way.
+  Block copy() {
+    const Symbol along = builder_.new_axis(kTile);
+    const Symbol lane = builder_.new_axis(kTile);
+    substitute(body_, at(along, lane), builder_.facts());
+    Block outer;
+    outer.push_back(loop(along, along_extent_, ForStmt::Kind::Vector, std::move(body_)));
+    Block made;
+    made.push_back(loop(lane, lane_extent_, ForStmt::Kind::Serial, std::move(outer)));
+    return made;
+  }
+
   /// Parallel: all other axes times the tiles of `along`. Serial: the tiles of the lanes.
   void make_axes() {
     const auto [others, names] = axes_beside(axes_, along_);
@@ -350,10 +380,12 @@ bool wrap_transposed_blocks(NestBuilder& builder, Block& body, const std::vector
   return axes.size() >= 2 && BlockTransposer(builder, body, axes).run();
 }
 
-bool loads_across(const Block& body, Symbol lane) {
+bool loads_across(const Block& body, Symbol lane, std::int64_t step) {
   return std::any_of(body.begin(), body.end(), [&](const Stmt& statement) {
     const auto* load = std::get_if<LoadStmt>(&statement.node);
-    return load != nullptr && is_across(*load, lane);
+    if (load == nullptr || !is_across(*load, lane)) return false;
+    const auto by = load->index.linear_in(lane)->coefficient.as_constant();
+    return !by || std::abs(*by) > step;
   });
 }
 

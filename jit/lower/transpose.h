@@ -1,6 +1,7 @@
 // Tiles for kernels that read across the order in which they write.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "jit/lower/domain.h"
@@ -15,7 +16,7 @@ bool wrap_transposed(NestBuilder& builder, Block& body, const std::vector<AxisRu
 /// The same for CUDA: a block of threads has one tile, in shared memory, and a thread of it some of its elements.
 bool wrap_transposed_blocks(NestBuilder& builder, Block& body, const std::vector<AxisRun>& axes);
 
-/// Whether some load of `body` steps over more than an element from one index of `lane` to the next.
-bool loads_across(const Block& body, Symbol lane);
+/// Whether some load of `body` goes on by more than `step` elements, forwards or back, from one index of `lane` to the next.
+bool loads_across(const Block& body, Symbol lane, std::int64_t step);
 
 }  // namespace heddle::jit

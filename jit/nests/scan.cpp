@@ -5,6 +5,10 @@
 //     for column of the block (vector; absent where inner is 1)
 //       for k along the axis (serial): carry the sum, result(p, k, column)
 //
+// Where a row has many columns, the other way round, the sums in a buffer:
+//
+//     for k along the axis (serial): for column of the block (vector): sums[column] += x, result(p, k, column)
+//
 // On CUDA columns that lie side by side are those of all of outer, in steps of 8 elements, and along the last axis a block of threads adds up each row,
 // or several short ones: runs of 8 elements one after the other, then what lies before each of them, by doubling (Hillis and
 // Steele, "Data parallel algorithms", 1986).
@@ -28,6 +32,8 @@ namespace {
 using ir::ScalarOp;
 
 constexpr std::int64_t kScanBlock = 64;
+/// Columns whose sums are kept beside each other where there are many: several cache lines of each row, and tiles for threads.
+constexpr std::int64_t kScanRow = 512;
 /// Elements of a column that a thread of CUDA reads before it stores the sums: it waits for memory once.
 constexpr std::int64_t kAtOnce = 8;
 
@@ -49,6 +55,7 @@ class ScanNest {
     const auto inner = sizes.subspan(axis_ + 1);
     if (ctx_.options().target == LowerOptions::Target::Cuda) return side_by_side(outer, inner);
     const SymExpr columns = base::product(inner);
+    if (columns.is_constant() && columns.constant() > kScanBlock) return row_by_row(outer, inner);
     const SymExpr blocks = ceildiv(columns, kScanBlock);
     const SymExpr extent = base::product(outer) * blocks;
     const Symbol p = b_.new_axis(extent);
@@ -87,6 +94,43 @@ class ScanNest {
     b_.end_for();
   }
 
+  /// Many columns, a row of all of them after the other: memory is read as it lies, and sums stay in the first-level cache.
+  void row_by_row(std::span<const SymExpr> outer, std::span<const SymExpr> inner) {
+    const SymExpr columns = base::product(inner);
+    const SymExpr blocks = ceildiv(columns, kScanRow);
+    const SymExpr extent = base::product(outer) * blocks;
+    const Symbol p = b_.new_axis(extent);
+    b_.set_parallel(p, extent);
+    outer_ = delinearize(b_.simplify(floordiv(p, blocks)), outer, b_.facts());
+    const SymExpr begin = b_.simplify(mod(p, blocks)) * kScanRow;
+    const SymExpr count = b_.simplify(min(kScanRow, columns - begin));
+    const DType accumulator = accumulator_of(ctx_.node().output().dtype);
+    const NestBufferId sums = b_.add_local(accumulator, kScanRow, kScanRow);
+    const Symbol first = b_.begin_for(count, ForStmt::Kind::Vector);
+    b_.store(sums, first, zero(b_, accumulator));
+    b_.end_for();
+    const Symbol step = b_.begin_for(sizes_[axis_], ForStmt::Kind::Serial);
+    const Symbol column = b_.begin_for(count, ForStmt::Kind::Vector);
+    inner_ = delinearize(begin + SymExpr(column), inner, b_.facts());
+    const Index index = index_at(step);
+    const Scalar before = b_.load(sums, column);
+    const Scalar sum =
+        b_.apply(ScalarOp::Add, {before, b_.convert(ctx_.operand(0, index), accumulator)});
+    b_.store(sums, column, sum);
+    const Scalar result = ctx_.node().flag("exclusive") ? before : sum;
+    ctx_.result(0, index, b_.convert(result, ctx_.node().output().dtype));
+    b_.end_for();
+    b_.end_for();
+  }
+
+  /// Where the sum's element number `element` lies.
+  Index index_at(const SymExpr& element) const {
+    Index index = outer_;
+    index.push_back(ctx_.node().flag("reverse") ? sizes_[axis_] - 1 - element : element);
+    index.insert(index.end(), inner_.begin(), inner_.end());
+    return index;
+  }
+
   void scan() {
     const DType accumulator = accumulator_of(ctx_.node().output().dtype);
     const SymExpr length = sizes_[axis_];
@@ -106,10 +150,7 @@ class ScanNest {
     std::vector<Index> places;
     std::vector<Scalar> values;
     for (std::int64_t k = 0; k < at_once; ++k) {
-      const SymExpr element = first + SymExpr(step) * at_once + k;
-      Index& index = places.emplace_back(outer_);
-      index.push_back(ctx_.node().flag("reverse") ? sizes_[axis_] - 1 - element : element);
-      index.insert(index.end(), inner_.begin(), inner_.end());
+      const Index& index = places.emplace_back(index_at(first + SymExpr(step) * at_once + k));
       values.push_back(b_.convert(ctx_.operand(0, index), start.dtype));
     }
     Scalar sum = carried;

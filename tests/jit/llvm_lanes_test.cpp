@@ -1,4 +1,5 @@
 // Lanes that read every n-th element, or several of them one element, from memory that ends with the last that is wanted.
+#include <algorithm>
 #include <cstdint>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -46,7 +47,7 @@ void expect_read(DType dtype, std::int64_t count, const std::function<SymExpr(Sy
   NestBuilder b("lanes");
   b.nest().size_count = 1;
   const SymExpr n = SymExpr::size(0);
-  const auto x = b.add_global(dtype, SymExpr::size(0) * 8);
+  const auto x = b.add_global(dtype, SymExpr::size(0) * 12);
   const auto y = b.add_global(dtype, n);
   b.set_parallel(b.new_axis(1), 1);
   const Symbol i = b.new_axis(n);
@@ -69,7 +70,7 @@ void expect_read(DType dtype, std::int64_t count, const std::function<SymExpr(Sy
 template <typename T>
 void expect_all(DType dtype) {
   for (const std::int64_t count : {1, 15, 16, 33, 64, 150}) {
-    for (const std::int64_t step : {2, 3, 4, 5}) {
+    for (const std::int64_t step : {2, 3, 4, 5, 8, 9}) {
       SCOPED_TRACE(::testing::Message() << "every " << step);
       expect_read<T>(
           dtype, count, [&](const SymExpr& i) { return i * step + 1; },
@@ -80,6 +81,50 @@ void expect_all(DType dtype) {
       expect_read<T>(
           dtype, count, [&](const SymExpr& i) { return floordiv(i, each) + 2; },
           [&](std::int64_t k) { return k / each + 2; });
+    }
+  }
+}
+
+/// out[width * i + k] = in[width * i + width - 1 - k], where memory ends with the last row.
+template <typename T>
+void expect_rows(DType dtype, std::int64_t width, std::int64_t count) {
+  NestBuilder b("rows");
+  b.nest().size_count = 1;
+  const SymExpr n = SymExpr::size(0);
+  const auto x = b.add_global(dtype, n * width);
+  const auto y = b.add_global(dtype, n * width);
+  b.set_parallel(b.new_axis(1), 1);
+  const Symbol i = b.new_axis(n);
+  b.begin_for(i, n, ForStmt::Kind::Vector);
+  std::vector<Scalar> row;
+  for (std::int64_t k = 0; k < width; ++k)
+    row.push_back(b.load(x, SymExpr(i) * width + width - 1 - k));
+  for (std::int64_t k = 0; k < width; ++k)
+    b.store(y, SymExpr(i) * width + k, row[static_cast<std::size_t>(k)]);
+  b.end_for();
+  const auto elements = static_cast<std::size_t>(width * count);
+  Guarded in(elements * sizeof(T));
+  Guarded out(elements * sizeof(T));
+  for (std::size_t k = 0; k < elements; ++k) in.as<T>()[k] = static_cast<T>(k % 101);
+  const Nest nest = b.finish();
+  for (const std::int64_t vector_bytes : {16, 32, 64}) {
+    std::fill_n(out.as<T>(), elements, T{113});
+    CompiledNest(nest, vector_bytes).run({in.as<T>(), out.as<T>()}, {count});
+    for (std::int64_t k = 0; k < width * count; ++k) {
+      const std::int64_t from = k / width * width + width - 1 - k % width;
+      ASSERT_EQ(out.as<T>()[k], static_cast<T>(from % 101))
+          << k << " of " << count << " rows, vectors of " << vector_bytes;
+    }
+  }
+}
+
+TEST(LlvmLanes, OfWholeRows) {
+  for (const std::int64_t width : {2, 3, 4, 5, 6, 7, 8, 9}) {
+    for (const std::int64_t count : {7, 64, 150}) {
+      SCOPED_TRACE(width);
+      expect_rows<float>(f32, width, count);
+      expect_rows<std::int64_t>(i64, width, count);
+      expect_rows<std::uint8_t>(u8, width, count);
     }
   }
 }

@@ -40,6 +40,24 @@ Nest turning(DType dtype, std::int64_t gap = 0, std::int64_t pitch = kTile) {
   return b.finish();
 }
 
+/// The same without a tile, of any sizes.
+Nest turning_directly(DType dtype, std::int64_t gap) {
+  NestBuilder b("turning");
+  b.nest().size_count = 2;
+  const SymExpr rows = SymExpr(Symbol{Symbol::Kind::Size, 0});
+  const SymExpr columns = SymExpr(Symbol{Symbol::Kind::Size, 1});
+  b.set_parallel(b.new_axis(1), 1);
+  const NestBufferId from = b.add_global(dtype, rows * (columns + gap));
+  const NestBufferId to = b.add_global(dtype, rows * columns);
+  const Symbol row = b.begin_for(rows, ForStmt::Kind::Serial);
+  const Symbol column = b.begin_for(columns, ForStmt::Kind::Vector);
+  b.store(to, SymExpr(row) + SymExpr(column) * rows,
+          b.load(from, SymExpr(row) * (columns + gap) + SymExpr(column)));
+  b.end_for();
+  b.end_for();
+  return b.finish();
+}
+
 /// Memory that ends where none can be touched.
 class Guarded {
  public:
@@ -71,8 +89,9 @@ TEST_P(LlvmTranspose, EveryElementComesToItsPlaceAndNothingElseIsRead) {
   for (const DType dtype : {DType::U8, DType::Bool, DType::I8, DType::F16, DType::BF16, DType::F32,
                             DType::I32, DType::F64, DType::I64}) {
     const std::size_t size = static_cast<std::size_t>(size_of(dtype));
-    for (const std::int64_t gap : {std::int64_t{0}, std::int64_t{3}}) {
-      const CompiledNest code(turning(dtype, gap), GetParam());
+    for (const auto& [gap, direct] : {std::pair{0, false}, {3, false}, {0, true}, {3, true}}) {
+      const CompiledNest code(direct ? turning_directly(dtype, gap) : turning(dtype, gap),
+                              GetParam());
       for (const auto& [rows, columns] : {std::pair{1, 1},
                                           {1, 32},
                                           {32, 1},

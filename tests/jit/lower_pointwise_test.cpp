@@ -120,20 +120,38 @@ TEST(LowerPointwise, TransposesGoThroughTiles) {
   expect_right_at(graph, {2, 40, 70});
 }
 
-/// Three planes of an image brought together: lanes run along each plane, which needs no division.
-TEST(LowerPointwise, PlanesAreInterleavedAlongThem) {
-  for (const char* images : {"1", "2"}) {
+TEST(LowerPointwise, WhatIsOnlyMovedNeedsNoTile) {
+  for (const DType dtype : {f32, u8}) {
     GraphBuilder b("main");
-    const Value x = b.input(tensor(f32, {images, "3", "s0", "s1"}));
-    const Value bias = b.input(tensor(f32, {"3"}));
-    const Value last = b.emit("permute", {x}, {{"perm", Ints{0, 2, 3, 1}}});
-    b.output(b.emit("add", {last, bias}));
+    const Value x = b.input(tensor(dtype, {"s0", "s1", "s2"}));
+    b.output(b.emit("permute", {x}, {{"perm", Ints{0, 2, 1}}}));
     const ir::Graph graph = b.finish();
-    const std::string nest = nests_of(lowered(graph));
-    EXPECT_EQ(nest.find("/3"), std::string::npos) << nest;
-    EXPECT_NE(nest.find("i1+3*i2"), std::string::npos) << nest;
-    for (const auto& [height, width] : {std::pair{1, 1}, {7, 5}, {40, 33}, {41, 53}})
-      expect_right_at(graph, {height, width});
+    EXPECT_EQ(nests_of(lowered(graph)).find("local"), std::string::npos);
+    expect_right_at(graph, {2, 3, 5});
+    expect_right_at(graph, {3, 33, 70});
+  }
+}
+
+/// The planes of images, put last, and a number added to each: lanes run along each plane, which needs no division.
+ir::Graph planes_last(const char* images, const char* planes) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {images, planes, "s0", "s1"}));
+  const Value bias = b.input(tensor(f32, {planes}));
+  const Value last = b.emit("permute", {x}, {{"perm", Ints{0, 2, 3, 1}}});
+  b.output(b.emit("add", {last, bias}));
+  return b.finish();
+}
+
+TEST(LowerPointwise, PlanesAreInterleavedAlongThem) {
+  for (const auto& [planes, store] : {std::pair{"3", "+2] ="}, {"11", "i1+11*i2"}}) {
+    for (const char* images : {"1", "2"}) {
+      const ir::Graph graph = planes_last(images, planes);
+      const std::string nest = nests_of(lowered(graph));
+      EXPECT_EQ(nest.find("/" + std::string(planes)), std::string::npos) << nest;
+      EXPECT_NE(nest.find(store), std::string::npos) << nest;
+      for (const auto& [height, width] : {std::pair{1, 1}, {7, 5}, {40, 33}, {41, 53}})
+        expect_right_at(graph, {height, width});
+    }
   }
 }
 

@@ -23,6 +23,15 @@ TEST(ScanNest, EachAxisBothWays) {
   }
 }
 
+TEST(ScanNest, ManyColumnsInBlocks) {
+  for (const DType dtype : {f32, f16, i64, u8})
+    for (const std::int64_t columns : {65, 512, 513, 1100})
+      for (const bool exclusive : {false, true})
+        expect_nest_right({"cumsum",
+                           {noise(dtype, {2, 5, columns})},
+                           {{"axis", 1}, {"exclusive", exclusive}, {"reverse", !exclusive}}});
+}
+
 TEST(ScanNest, SizesThatAreNotKnownOrZero) {
   for (const std::int64_t axis : {0, 1}) {
     ir::GraphBuilder b("main");

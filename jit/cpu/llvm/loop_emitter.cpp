@@ -103,6 +103,10 @@ NestEmitter::Values NestEmitter::loop(Value* from, Value* limit, std::int64_t st
   if (first != nullptr && last != nullptr && first->getSExtValue() >= last->getSExtValue())
     return initials;
 
+  // One iteration knows its place, and with it the mask of a tail.
+  if (first != nullptr && last != nullptr && last->getSExtValue() - first->getSExtValue() <= step)
+    return body(from, initials);
+
   llvm::BasicBlock* before = b_.GetInsertBlock();
   auto* head = llvm::BasicBlock::Create(b_.getContext(), "loop", function_);
   auto* after = llvm::BasicBlock::Create(b_.getContext(), "loop.end", function_);
@@ -158,6 +162,7 @@ void NestEmitter::vector_loop(const ForStmt& s) {
   const unsigned width = main_width(shape, s, base_lanes_, strips_.most_vectors);
   scalars_.inline_all_math(shape.inlines_math);
   hoist_uniform(s);
+  find_columns(s);
   const ForStmt* loops[] = {&s};
   const std::vector<Values> results = vector_loops(loops, width, [](std::size_t) {});
   hoisted_.clear();
@@ -220,8 +225,8 @@ Value* NestEmitter::set_lanes(Value* first, unsigned lanes, Value* extent) {
   lanes_ = lanes;
   vector_base_ = first;
   if (extent != nullptr) {
-    Value* left = b_.CreateTrunc(b_.CreateSub(extent, first), b_.getInt32Ty());
-    active_ = b_.CreateICmpSLT(lane_numbers(), widened(left, lanes));
+    left_ = b_.CreateTrunc(b_.CreateSub(extent, first), b_.getInt32Ty());
+    active_ = lanes_below(left_, 0, 1, lanes);
   }
   return b_.CreateNSWAdd(widened(first, lanes), lane_offsets(1));
 }

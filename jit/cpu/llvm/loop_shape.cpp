@@ -180,7 +180,9 @@ class Analysis {
       return false;
     }
     const auto step = linear->coefficient.as_constant();
-    if (!step || (*step != 1 && *step != -1)) shape.gathers = true;
+    // Wide rows take many shuffles, and much code.
+    const bool narrow = step && *step >= 2 && *step <= kMostColumns / 2;
+    if (!step || (*step != 1 && *step != -1 && !narrow)) shape.gathers = true;
     return step && *step != 0;
   }
 

@@ -1,12 +1,16 @@
 // What a vector loop's body looks like, and the width to emit it with.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 
 #include "jit/nest.h"
 
 namespace heddle::jit::cpu {
+
+/// Elements of a row up to which lanes that go along rows take vectors apart and put them together.
+inline constexpr std::int64_t kMostColumns = 8;
 
 struct LoopShape {
   unsigned live = 0;         ///< most vector values live at once

@@ -18,8 +18,6 @@ using llvm::Value;
 
 /// Elements from one lane to the next up to which distances of all lanes fit into 32 bits, in which gathers take them.
 constexpr std::int64_t kMostStep = std::int64_t{1} << 20;
-/// Up to which step elements are picked out of vectors.
-constexpr std::int64_t kMostPicked = 4;
 
 ScalarOp scalar_of(ir::ReduceOp op) {
   switch (op) {
@@ -214,6 +212,19 @@ Value* NestEmitter::lane_mask(ScalarId mask) {
   return active_ == nullptr ? wanted : b_.CreateAnd(active_, wanted);
 }
 
+Value* NestEmitter::lanes_below(Value* limit, std::int64_t first, std::int64_t step,
+                                unsigned count) {
+  llvm::SmallVector<llvm::Constant*, 128> numbers;
+  for (std::int64_t k = 0; k < std::int64_t{count}; ++k)
+    numbers.push_back(b_.getInt32(static_cast<std::uint32_t>(first + step * k)));
+  return b_.CreateICmpSLT(llvm::ConstantVector::get(numbers), widened(limit, count));
+}
+
+Value* NestEmitter::reversed_mask(Value* mask) {
+  if (mask == active_) return lanes_below(left_, std::int64_t{lanes_} - 1, -1, lanes_);
+  return b_.CreateShuffleVector(mask, reversed_lanes(lanes_));
+}
+
 Value* NestEmitter::load_scalar(const NestBuffer& buffer, Value* address, Value* mask) {
   if (mask != nullptr) address = b_.CreateSelect(mask, address, zeros_);
   llvm::Type* type = scalars_.storage_type(buffer.dtype, 0);
@@ -248,9 +259,9 @@ Value* NestEmitter::load_lanes(const LoadStmt& s, const Access& access) {
   const auto row = row_fetches_.find(&s);
   if (row != row_fetches_.end() && access.kind == Access::Kind::Contiguous && active_ == nullptr)
     fetch_lanes(s.buffer, b_.CreateNSWAdd(access.index, scalar_index(row->second)));
-  if (access.kind == Access::Kind::Strided && active_ == nullptr && s.mask == kNoScalar &&
-      access.step >= 2 && access.step <= kMostPicked)
-    return scalars_.from_storage(buffer.dtype, pick_lanes(s.buffer, access));
+  if (access.kind == Access::Kind::Strided && s.mask == kNoScalar && access.step >= 2 &&
+      access.step <= kMostColumns)
+    return scalars_.from_storage(buffer.dtype, pick_lanes(s, access));
   if (access.kind == Access::Kind::Repeated) {
     if (s.mask == kNoScalar)
       return scalars_.from_storage(buffer.dtype, repeat_lanes(s.buffer, access));
@@ -264,56 +275,6 @@ Value* NestEmitter::load_lanes(const LoadStmt& s, const Access& access) {
     address = b_.CreateSelect(value(s.mask), address, zeros_);
   Value* stored = read_lanes(buffer, access, address, lane_mask(s.mask));
   return scalars_.from_storage(buffer.dtype, stored);
-}
-
-/// Every step-th element: of whole vectors, a gather would read them one by one. The last of these ends with the last
-/// element that is wanted.
-Value* NestEmitter::pick_lanes(NestBufferId buffer, const Access& access) {
-  const DType dtype = nest_.buffers[buffer].dtype;
-  const unsigned lanes = std::min(
-      lanes_, static_cast<unsigned>(target_.vector_bytes) / static_cast<unsigned>(size_of(dtype)));
-  const auto step = static_cast<unsigned>(access.step);
-  const unsigned last = (lanes - 1) * step + 1 - lanes;
-  llvm::Type* type = scalars_.storage_type(dtype, lanes);
-  Values parts;
-  for (unsigned begin = 0; begin < lanes_; begin += lanes) {
-    Value* picked = llvm::PoisonValue::get(type);
-    for (unsigned k = 0; k < step; ++k) {
-      const unsigned first = std::min(k * lanes, last);
-      Value* index = b_.CreateNSWAdd(access.index, b_.getInt64(begin * step + first));
-      Value* read =
-          b_.CreateAlignedLoad(type, element_address(buffer, index), llvm::Align(kReadAlignment));
-      std::vector<int> from = lane_range(0, lanes);
-      for (unsigned lane = 0; lane < lanes; ++lane) {
-        const unsigned at = lane * step;
-        if (at >= first && at < first + lanes) from[lane] = static_cast<int>(lanes + at - first);
-      }
-      picked = b_.CreateShuffleVector(picked, read, from);
-    }
-    parts.push_back(picked);
-  }
-  return concatenate(b_, std::move(parts));
-}
-
-/// Neighbours, each in step lanes.
-Value* NestEmitter::repeat_lanes(NestBufferId buffer, const Access& access) {
-  const auto step = static_cast<unsigned>(access.step);
-  llvm::Type* type = scalars_.storage_type(nest_.buffers[buffer].dtype, lanes_ / step);
-  Value* address = element_address(buffer, access.index);
-  Value* read = nullptr;
-  if (active_ == nullptr) {
-    read = b_.CreateAlignedLoad(type, address, llvm::Align(kReadAlignment));
-  } else {
-    // An element is there if its first lane is.
-    std::vector<int> firsts;
-    for (unsigned lane = 0; lane < lanes_; lane += step) firsts.push_back(static_cast<int>(lane));
-    read = b_.CreateMaskedLoad(type, address, llvm::Align(kReadAlignment),
-                               b_.CreateShuffleVector(active_, firsts),
-                               llvm::Constant::getNullValue(type));
-  }
-  std::vector<int> from(lanes_);
-  for (unsigned lane = 0; lane < lanes_; ++lane) from[lane] = static_cast<int>(lane / step);
-  return b_.CreateShuffleVector(read, from);
 }
 
 void NestEmitter::fetch_lanes(NestBufferId buffer, Value* index) {
@@ -359,7 +320,7 @@ Value* NestEmitter::read_lanes(const NestBuffer& buffer, const Access& access, V
   if (reversed) {
     llvm::Type* element = type->getScalarType();
     address = b_.CreateGEP(element, address, b_.getInt64(1 - static_cast<std::uint64_t>(lanes_)));
-    if (mask != nullptr) mask = b_.CreateShuffleVector(mask, reversed_lanes(lanes_));
+    if (mask != nullptr) mask = reversed_mask(mask);
   }
   Value* stored =
       mask == nullptr
@@ -370,6 +331,7 @@ Value* NestEmitter::read_lanes(const NestBuffer& buffer, const Access& access, V
 
 void NestEmitter::operator()(const StoreStmt& s) {
   if (lanes_ == 0) return store_scalar(s);
+  if (store_column(s)) return;
   store_lanes(s, classify(s.index));
 }
 
@@ -415,7 +377,7 @@ void NestEmitter::write_lanes(const NestBuffer& buffer, const Access& access, Va
     address = b_.CreateGEP(stored->getType()->getScalarType(), address,
                            b_.getInt64(1 - static_cast<std::uint64_t>(lanes_)));
     stored = b_.CreateShuffleVector(stored, reversed_lanes(lanes_));
-    if (mask != nullptr) mask = b_.CreateShuffleVector(mask, reversed_lanes(lanes_));
+    if (mask != nullptr) mask = reversed_mask(mask);
   }
   if (mask == nullptr) {
     b_.CreateAlignedStore(stored, address, alignment);

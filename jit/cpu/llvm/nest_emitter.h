@@ -118,11 +118,13 @@ class NestEmitter {
   llvm::Value* access_address(NestBufferId buffer, const Access& access);
   /// Lanes of the current loop that are within its extent and where `mask` holds; null: all of them.
   llvm::Value* lane_mask(ScalarId mask);
+  /// Whether first, first + step, … are below a limit of i32. A mask that is turned around or spread instead takes instructions
+  /// for every lane.
+  llvm::Value* lanes_below(llvm::Value* limit, std::int64_t first, std::int64_t step,
+                           unsigned count);
   llvm::Value* load_scalar(const NestBuffer& buffer, llvm::Value* address, llvm::Value* mask);
   llvm::Value* load_lanes(const LoadStmt& s, const Access& access);
   /// Asks for all lines of the lanes at `index` of a buffer, in the first-level cache.
-  llvm::Value* repeat_lanes(NestBufferId buffer, const Access& access);
-  llvm::Value* pick_lanes(NestBufferId buffer, const Access& access);
   void fetch_lanes(NestBufferId buffer, llvm::Value* index);
   /// Asks for the line at `address`, in the cache of a level.
   void fetch(llvm::Value* address, unsigned level);
@@ -132,6 +134,15 @@ class NestEmitter {
                    llvm::Value* stored, llvm::Value* mask);
   llvm::Value* read_lanes(const NestBuffer& buffer, const Access& access, llvm::Value* address,
                           llvm::Value* mask);
+  llvm::Value* reversed_mask(llvm::Value* mask);
+
+  // column_emitter.cpp: lanes along rows of a few elements.
+  void find_columns(const ForStmt& loop);
+  std::size_t find_row(const Block& body, std::size_t begin, Symbol axis);
+  llvm::Value* pick_lanes(const LoadStmt& s, const Access& access);
+  llvm::Value* repeat_lanes(NestBufferId buffer, const Access& access);
+  bool store_column(const StoreStmt& s);
+  void write_rows(NestBufferId buffer);
 
   // loop_emitter.cpp: loops and reductions.
   /// for (i = from; i < limit; i += step): `body` gets i and the carried values, gives the next ones.
@@ -241,7 +252,14 @@ class NestEmitter {
   Symbol vector_axis_{};
   llvm::Value* vector_base_ = nullptr;  ///< the axis's value in lane 0
   llvm::Value* active_ = nullptr;       ///< of the tail: lanes within the extent
+  llvm::Value* left_ = nullptr;         ///< of the tail: how many those are, or more, as i32
   std::vector<const Stmt*> hoisted_;    ///< emitted before the current vector loop
+  /// Of a load of which all neighbours up to a row are loaded too: its place in the row.
+  std::unordered_map<const LoadStmt*, std::int64_t> loaded_columns_;
+  /// Of a store that is one of a whole row: its place, and the row's elements.
+  std::unordered_map<const StoreStmt*, std::pair<unsigned, unsigned>> stored_columns_;
+  Values row_values_;                 ///< of the row being stored
+  llvm::Value* row_index_ = nullptr;  ///< of its first element
   const RowMaxima maxima_;
   const RowStrips strips_;
   Values row_locals_;  ///< local buffers of the first row that is held

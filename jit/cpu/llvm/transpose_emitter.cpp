@@ -1,8 +1,8 @@
 // Loops that turn a matrix around, in registers.
 //
-//   serial r < rows { vector c < columns {          rows, columns <= pitch
+//   serial r < rows { vector c < columns {          of a local buffer: rows, columns <= pitch
 //     %0 = load from[stride*r + c + rest]
-//     store tile[r + pitch*c] = %0
+//     store to[r + pitch*c + rest] = %0
 //   } }
 //
 // Squares of as many rows as a vector has lanes are loaded row by row, turned by shuffles and stored row by row. Lane by lane a
@@ -48,8 +48,10 @@ std::optional<std::int64_t> most(const SymExpr& extent) {
 
 struct NestEmitter::Turned {
   NestBufferId from, to;
-  std::int64_t pitch;
+  bool in_tile;    ///< squares beyond the last row and column stay within what is stored to
   unsigned lanes;  ///< rows and columns of a square
+  Value* begin;    ///< index of the first element stored
+  Value* pitch;    ///< elements from column to column, as they are stored
   Value* rows;
   Value* columns;
   Value* first;   ///< index of the first element
@@ -69,33 +71,35 @@ std::optional<NestEmitter::Turned> NestEmitter::turned(const ForStmt& outer) {
     return std::nullopt;
   const NestBuffer& tile = nest_.buffers[store->buffer];
   const NestBuffer& source = nest_.buffers[load->buffer];
-  if (store->buffer < nest_.global_count() || store->buffer == load->buffer ||
-      tile.dtype != source.dtype)
-    return std::nullopt;
+  const bool is_local = store->buffer >= nest_.global_count();
+  if (store->buffer == load->buffer || tile.dtype != source.dtype) return std::nullopt;
 
   const auto to_column = store->index.linear_in(inner->axis);
   const auto from_column = load->index.linear_in(inner->axis);
   if (!to_column || !from_column || !from_column->coefficient.is_constant(1)) return std::nullopt;
   const auto to_row = to_column->rest.linear_in(outer.axis);
   const auto from_row = from_column->rest.linear_in(outer.axis);
-  const auto pitch = to_column->coefficient.as_constant();
-  if (!pitch || !to_row || !from_row || !to_row->coefficient.is_constant(1) ||
-      !to_row->rest.is_constant(0) || inner->extent.mentions(outer.axis))
+  if (!to_row || !from_row || !to_row->coefficient.is_constant(1) ||
+      inner->extent.mentions(outer.axis) || to_column->coefficient.mentions(outer.axis))
     return std::nullopt;
 
   const auto size = static_cast<unsigned>(size_of(tile.dtype));
   const unsigned lanes = std::min(static_cast<unsigned>(target_.vector_bytes) / size, kMostLanes);
-  const auto rows = most(outer.extent);
-  const auto columns = most(inner->extent);
-  // Squares beyond the last row and column stay within the tile.
-  const auto within = [&](std::optional<std::int64_t> count) {
-    return count && *count <= *pitch && *pitch % lanes == 0;
-  };
-  if (!within(rows) || !within(columns) || tile.max_count < *pitch * *pitch) return std::nullopt;
+  if (is_local) {
+    const auto pitch = to_column->coefficient.as_constant();
+    const auto within = [&](std::optional<std::int64_t> count) {
+      return count && *count <= *pitch && *pitch % lanes == 0;
+    };
+    if (!pitch || !to_row->rest.is_constant(0) || !within(most(outer.extent)) ||
+        !within(most(inner->extent)) || tile.max_count < *pitch * *pitch)
+      return std::nullopt;
+  }
   return Turned{load->buffer,
                 store->buffer,
-                *pitch,
+                is_local,
                 lanes,
+                scalar_index(to_row->rest),
+                scalar_index(to_column->coefficient),
                 scalar_index(outer.extent),
                 scalar_index(inner->extent),
                 scalar_index(from_row->rest),
@@ -108,12 +112,15 @@ void NestEmitter::turn_square(const Turned& t, Value* row, Value* column, bool p
   const DType dtype = nest_.buffers[t.from].dtype;
   const auto size = static_cast<unsigned>(size_of(dtype));
   auto* vector = llvm::FixedVectorType::get(b_.getIntNTy(8 * size), t.lanes);
+  const auto numbers = [&] {
+    llvm::SmallVector<llvm::Constant*, kMostLanes> all;
+    for (unsigned k = 0; k < t.lanes; ++k) all.push_back(b_.getInt64(k));
+    return llvm::ConstantVector::get(all);
+  };
   Value* mask = nullptr;
   if (partial) {
-    llvm::SmallVector<llvm::Constant*, kMostLanes> numbers;
-    for (unsigned k = 0; k < t.lanes; ++k) numbers.push_back(b_.getInt64(k));
     Value* left = b_.CreateVectorSplat(t.lanes, b_.CreateNSWSub(t.columns, column));
-    mask = b_.CreateICmpSLT(llvm::ConstantVector::get(numbers), left);
+    mask = b_.CreateICmpSLT(numbers(), left);
   }
   Value* last = b_.CreateNSWSub(t.rows, b_.getInt64(1));
   Values square;
@@ -129,11 +136,21 @@ void NestEmitter::turn_square(const Turned& t, Value* row, Value* column, bool p
                          : b_.CreateAlignedLoad(vector, address, align));
   }
   turn(b_, square);
+  const bool masked = partial && !t.in_tile;
+  Value* rows = masked ? b_.CreateICmpSLT(
+                             numbers(), b_.CreateVectorSplat(t.lanes, b_.CreateNSWSub(t.rows, row)))
+                       : nullptr;
   for (unsigned k = 0; k < t.lanes; ++k) {
-    Value* at = b_.CreateNSWMul(b_.CreateNSWAdd(column, b_.getInt64(k)),
-                                b_.getInt64(static_cast<std::uint64_t>(t.pitch)));
-    b_.CreateAlignedStore(square[k], element_address(t.to, b_.CreateNSWAdd(at, row)),
-                          llvm::Align(size));
+    Value* c = b_.CreateNSWAdd(column, b_.getInt64(k));
+    Value* at = b_.CreateNSWAdd(t.begin, b_.CreateNSWAdd(b_.CreateNSWMul(c, t.pitch), row));
+    Value* address = element_address(t.to, at);
+    if (!masked) {
+      b_.CreateAlignedStore(square[k], address, llvm::Align(size));
+      continue;
+    }
+    when(
+        b_.CreateICmpSLT(c, t.columns),
+        [&] { b_.CreateMaskedStore(square[k], address, llvm::Align(size), rows); }, false);
   }
 }
 
