@@ -133,13 +133,19 @@ Engine make_engine(ParsedModel parsed, const std::shared_ptr<const MappedFile>& 
   TraceFunction trace = [model](std::span<const Tensor> inputs) { return walk(*model, inputs); };
   Engine engine(Engine::FromTrace{}, std::move(trace), std::move(options), std::move(signature));
   for (const auto& [name, tensor] : model->parameters)
-    if (tensor.rank() > 0) detail::name_parameter(engine, name, tensor, true);
+    if (!is_number(tensor)) detail::name_parameter(engine, name, tensor, true);
   detail::set_load_ms(engine,
                       std::chrono::duration<double, std::milli>(Clock::now() - start).count());
   return engine;
 }
 
 }  // namespace
+
+bool is_number(const Tensor& tensor) {
+  if (tensor.rank() == 0) return true;
+  return is_byte(tensor.dtype()) &&
+         std::ranges::all_of(tensor.sizes(), [](std::int64_t size) { return size == 1; });
+}
 
 Engine load(const std::string& path, EngineOptions options, const Constants& constants) {
   const auto start = Clock::now();

@@ -108,7 +108,7 @@ struct Value::State {
   Tensor tensor;  ///< of a packed value: its bytes, in one dimension
   std::optional<Packing> packing;
   std::int64_t bits = 0;
-  bool is_number = false;  ///< `tensor` holds one float, which the graph shall know
+  bool is_number = false;  ///< `tensor` holds one float or byte, which the graph shall know
   Tensor in_graph;         ///< of a number or a packed value: what stands for it
   std::optional<KnownInts> known;
   std::optional<Reals> reals;  ///< of `tensor`
@@ -144,7 +144,8 @@ Value Value::of_constant(Tensor tensor) {
   Value value(std::move(tensor));
   if (!value.defined()) return value;
   const Tensor& given = value.state_->tensor;
-  value.state_->is_number = is_floating(given.dtype()) && given.rank() != 0 && given.count() == 1;
+  value.state_->is_number = (is_floating(given.dtype()) || is_byte(given.dtype())) &&
+                            given.rank() != 0 && given.count() == 1;
   return value;
 }
 

@@ -41,7 +41,7 @@ class Value {
   static Value of_ints(SymInts ints, bool scalar, DType dtype = i64);
   /// Known integers of any rank, as the padding of a model is built from pairs; numbers wrap to `dtype`.
   static Value of_known(KnownInts known, DType dtype);
-  /// A constant of the model, with data: one float is a number to the graph and no parameter, so that kernels have it
+  /// A constant of the model, with data: one float or byte is a number to the graph and no parameter, so that kernels have it
   /// in their code.
   static Value of_constant(Tensor tensor);
   /// A computed tensor, a scalar or vector, whose elements follow from sizes: `reals` are read where a number is needed.

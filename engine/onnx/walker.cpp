@@ -57,9 +57,10 @@ class Walker {
     if (!scope.opsets.contains("")) scope.opsets.emplace("", 1);
     for (const auto& [name, tensor] : model_.parameters) {
       const auto packing = model_.packings.find(name);
-      scope.values.emplace(name, packing == model_.packings.end()
-                                     ? Value(tensor)
-                                     : Value::of_packed(tensor, packing->second));
+      if (packing != model_.packings.end())
+        scope.values.emplace(name, Value::of_packed(tensor, packing->second));
+      else
+        scope.values.emplace(name, is_number(tensor) ? Value::of_constant(tensor) : Value(tensor));
     }
     for (std::size_t k = 0; k < inputs.size(); ++k) {
       const std::string& name = model_.inputs[k];

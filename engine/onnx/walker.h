@@ -32,6 +32,10 @@ struct Model {
   std::vector<std::string> inputs;  ///< names of the engine's inputs, in order
 };
 
+/// Whether a tensor of the model is no parameter, which could get other values, but a number of its graph: a scalar, or a quantised
+/// one that is written as a vector.
+bool is_number(const Tensor& tensor);
+
 /// Names and versions visible to a list of nodes: a graph, a branch or the body of a function.
 struct Scope {
   const Scope* outer = nullptr;  ///< whose values are visible too; null for functions

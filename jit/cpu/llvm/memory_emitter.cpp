@@ -8,6 +8,7 @@
 #include <llvm/IR/Module.h>
 
 #include "base/check.h"
+#include "jit/cpu/llvm/loop_shape.h"
 #include "jit/cpu/llvm/nest_emitter.h"
 
 namespace heddle::jit::cpu {
