@@ -107,6 +107,61 @@ TEST(Conv, WithoutChannelsItIsTheBias) {
   }
 }
 
+/// Each channel by itself between other operations, whose weights are known, in f32 and in the narrow floats that are convolved
+/// in f32; the last convolution gives its channels second.
+TEST(Conv, OfEachChannelByItself) {
+  for (const hd::DType dtype : {hd::f32, hd::f16, hd::bf16}) {
+    SCOPED_TRACE(std::string(hd::name_of(dtype)));
+    const hd::Tensor w = hd::cast(random_tensor({24, 1, 3, 3}, 2), dtype);
+    const hd::Tensor v = hd::cast(random_tensor({24, 1, 5, 5}, 4), dtype);
+    const hd::Tensor bias = hd::cast(random_tensor({24}, 3), dtype);
+    const auto f = [&](const hd::Tensor& x) {
+      const hd::Tensor y = hd::relu(hd::conv(hd::relu(x), w, bias, {1, 1}, {1, 1}, {1, 1}, 24));
+      return hd::sigmoid(hd::conv(y, v, {}, {2, 2}, {2, 2}, {2, 2}, 24));
+    };
+    hd::Engine compiled(f, {.check_plans = true});
+    hd::Engine reference(f, {.device = hd::Device::reference()});
+    for (const hd::Sizes& sizes : {hd::Sizes{2, 24, 9, 11}, {1, 24, 3, 2}, {1, 24, 20, 33}}) {
+      const hd::Tensor x = hd::cast(random_tensor(sizes, 1), dtype);
+      expect_close(compiled.run({x})[0], reference.run({x})[0], dtype == hd::f32 ? 1e-6 : 2e-2);
+    }
+  }
+}
+
+hd::Tensor random_bytes(hd::Sizes sizes, hd::DType dtype, unsigned seed) {
+  const hd::Tensor reals = random_tensor(std::move(sizes), seed) * 127.0;
+  return hd::cast(hd::round(dtype == hd::u8 ? reals + 128.0 : reals), dtype);
+}
+
+/// Sums of bytes are exact whatever computes them: of groups, of few weights and of many, with a bias and zero points.
+TEST(Conv, OfBytesIsExact) {
+  struct Case {
+    hd::Sizes weights;
+    std::int64_t groups, pad;
+  };
+  for (const auto& [weights, groups, pad] :
+       {Case{{32, 1, 3, 3}, 32, 1}, Case{{8, 3, 3, 3}, 1, 1}, Case{{16, 16, 1, 1}, 1, 0},
+        Case{{64, 32, 3, 3}, 1, 1}, Case{{8, 16, 3, 3}, 2, 1}}) {
+    for (const bool biased : {false, true}) {
+      const hd::Tensor w = random_bytes(weights, hd::i8, 2);
+      const hd::Tensor bias =
+          biased ? hd::cast(random_tensor({weights[0]}, 3) * 1e6, hd::i32) : hd::Tensor();
+      const auto f = [&, groups = groups, pad = pad](const hd::Tensor& x) {
+        const hd::Tensor centred = hd::cast(x, hd::i32) - 117;
+        const hd::Tensor sums =
+            hd::conv(centred, hd::cast(w, hd::i32), bias, {1, 1}, {pad, pad}, {pad, pad}, groups);
+        return hd::relu(sums);
+      };
+      hd::Engine compiled(f, {.check_plans = true});
+      hd::Engine reference(f, {.device = hd::Device::reference()});
+      const std::int64_t channels = weights[1] * groups;
+      const hd::Tensor x = random_bytes({2, channels, 7, 9}, hd::u8, 1);
+      EXPECT_EQ(compiled.run({x})[0].to_doubles(), reference.run({x})[0].to_doubles())
+          << weights[0] << " x " << weights[1] << ", groups " << groups << ", biased " << biased;
+    }
+  }
+}
+
 TEST(Conv, EpiloguesAgreeForAnyBatchAndSize) {
   const Block block;
   hd::Engine compiled(block, {.check_plans = true});

@@ -61,6 +61,29 @@ TEST(Model, InitialisersAreUpdatedByName) {
                ArgumentError);
 }
 
+// They are in the code of kernels, as scalars are, and not among what can be updated.
+TEST(Model, QuantisedNumbersAreConstants) {
+  ModelBuilder model;
+  model.input("x", {"n"}).output("y");
+  model.initializer("scale", {}, TensorProto::FLOAT).add_float_data(0.5F);
+  for (const char* name : {"number", "vector"}) {
+    const std::int64_t count = std::string(name) == "number" ? 1 : 2;
+    auto& tensor = model.initializer(name, {count}, TensorProto::UINT8);
+    for (std::int64_t k = 0; k < count; ++k) tensor.add_int32_data(6);
+  }
+  model.node("DequantizeLinear", {"number", "scale"}, {"a"});
+  model.node("DequantizeLinear", {"vector", "scale"}, {"b"});
+  model.node("Mul", {"x", "a"}, {"m"});
+  model.node("Add", {"m", "b"}, {"y"});
+  Engine engine = model.load();
+  const std::vector inputs{counted({2})};
+  EXPECT_THAT(engine.run(inputs)[0].to_doubles(), ElementsAre(3, 6));
+  const std::string text = engine.graph_text(inputs, false);
+  EXPECT_NE(text.find("param u8[2] \"vector\""), std::string::npos) << text;
+  EXPECT_EQ(text.find("\"number\""), std::string::npos) << text;
+  EXPECT_THROW(engine.update_parameters({{"number", Tensor::full(u8, {1}, 5)}}), ArgumentError);
+}
+
 // Inputs and parameters keep their names; values go by their node, or by its output where it has no name.
 TEST(Model, GraphsSpeakTheNamesOfTheModel) {
   ModelBuilder model;
