@@ -54,7 +54,8 @@ class PointwiseBuilder {
     std::vector<AxisRun> runs = collapse(kernel_.builder, body, axes);
     const LowerOptions& options = kernel_.state.options();
     if (options.target == LowerOptions::Target::Cpu && has_columns(runs) &&
-        runs.back().axis == axes.back().axis && is_flat(body)) {
+        runs.back().axis == axes.back().axis && runs.back().extent == axes.back().extent &&
+        is_flat(body)) {
       const std::int64_t columns = runs.back().extent.constant();
       if (body.size() * static_cast<std::size_t>(columns) <= kMostColumnStatements)
         return wrap_columns(axes, columns);

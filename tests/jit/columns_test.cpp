@@ -1,31 +1,24 @@
 // Lanes along short rows, each with a whole row.
 #include <gtest/gtest.h>
 
-#include "tests/jit/lower_support.h"
-#include "tests/jit/nest_runner.h"
+#include "tests/jit/nests_support.h"
 
 namespace heddle::test {
 namespace {
 
 using ir::GraphBuilder;
 using ir::Value;
-using Ints = std::vector<std::int64_t>;
 
 /// In all modes, and as machine code for vectors of every length.
 void expect_columns_right(const ir::Graph& graph, const std::vector<std::int64_t>& sizes) {
   expect_right_at(graph, sizes, 0);
 #if HEDDLE_WITH_LLVM
   for (const std::int64_t vector_bytes : {16, 32, 64}) {
-    const auto run_compiled = [&](const jit::Nest& nest, std::span<const InterpreterBuffer> buffers,
-                                  std::span<const std::int64_t> nest_sizes) {
-      std::vector<void*> addresses;
-      for (const InterpreterBuffer& buffer : buffers) addresses.push_back(buffer.data);
-      return heddle::tests::CompiledNest(nest, vector_bytes)
-          .run(addresses, {nest_sizes.begin(), nest_sizes.end()});
-    };
-    for (const bool in_place : {false, true})
-      expect_program_right(graph, lowered(graph), random_arguments(graph, sizes),
-                           {.runner = run_compiled, .in_place = in_place}, 0);
+    RunOptions options = as_code_of(vector_bytes);
+    for (const bool in_place : {false, true}) {
+      options.in_place = in_place;
+      expect_program_right(graph, lowered(graph), random_arguments(graph, sizes), options, 0);
+    }
   }
 #endif
 }
@@ -71,6 +64,18 @@ TEST(Columns, StoreOverWhatTheyRead) {
   ASSERT_EQ(program.record.kernels.size(), 1u);
   EXPECT_FALSE(program.record.steps[0].may_reuse.empty());
   for (const std::int64_t rows : {1, 40, 20000}) expect_columns_right(graph, {rows});
+}
+
+/// Rows of two dimensions that lie as one are no columns of the last of them.
+TEST(Columns, OfDimensionsThatAreWalkedAsOne) {
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "2", "3", "s1"}));
+  const Value y = b.input(tensor(f32, {"s0", "1", "1", "1"}));
+  const Value turned = b.emit("permute", {x}, {{"perm", Ints{0, 3, 1, 2}}});
+  b.output(b.emit("div", {turned, y}));
+  const ir::Graph graph = b.finish();
+  for (const Ints& sizes : {Ints{4, 3}, Ints{1, 40}, Ints{5, 1}})
+    expect_columns_right(graph, sizes);
 }
 
 TEST(Columns, OfSeveralResults) {

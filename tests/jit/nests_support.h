@@ -66,14 +66,6 @@ inline void expect_fast_code_right(const ir::Graph& graph,
                          tolerance);
 }
 
-/// All nests of the program for the CPU.
-inline std::string nests_text(const ir::Graph& graph) {
-  std::string text;
-  for (const auto& kernel : lowered(graph).kernels)
-    if (kernel.nest) text += print(*kernel.nest);
-  return text;
-}
-
 /// How many blocks of threads CUDA has for each kernel; -1 where sizes decide.
 inline std::vector<std::int64_t> blocks_of(const jit::Program& program) {
   std::vector<std::int64_t> blocks;

@@ -95,7 +95,7 @@ TEST(RowConv, OfSizesThatAreNotKnown) {
 }
 
 std::int64_t multiply_adds(const ir::Graph& graph) {
-  const std::string text = nests_text(graph);
+  const std::string text = nests_of(lowered(graph));
   std::int64_t count = 0;
   for (std::size_t at = text.find("fma("); at != std::string::npos; at = text.find("fma(", at + 1))
     ++count;

@@ -46,7 +46,7 @@ TEST(TabulateBytes, AnActivationIsOneTable) {
   for (const DType from : {u8, i8}) {
     for (const DType to : {u8, i8}) {
       const ir::Graph graph = activation(from, to);
-      const std::string text = nests_text(graph);
+      const std::string text = nests_of(lowered(graph));
       EXPECT_THAT(text, HasSubstr("table("));
       EXPECT_EQ(text.find("table("), text.rfind("table("));
       EXPECT_THAT(text, Not(HasSubstr("sigmoid")));
@@ -71,7 +71,7 @@ TEST(TabulateBytes, OfBytesMadeInTheSameKernel) {
   b.output(number_of(b, byte_of(b, y, u8, 0, 1.0 / 256), 0, 1.0 / 256));
   b.output(bytes);
   const ir::Graph graph = b.finish();
-  EXPECT_THAT(nests_text(graph), HasSubstr("table("));
+  EXPECT_THAT(nests_of(lowered(graph)), HasSubstr("table("));
   expect_code_right_at(graph, {4}, 0);
 }
 
@@ -83,7 +83,7 @@ TEST(TabulateBytes, NotOfTwoBytesNorOfFewOperations) {
   b.output(byte_of(b, b.emit("sigmoid", {sum}), u8, 0, 1.0 / 256));
   b.output(b.emit("convert", {b.emit("add", {x, x})}, {{"dtype", i8}}));
   const ir::Graph graph = b.finish();
-  EXPECT_THAT(nests_text(graph), Not(HasSubstr("table(")));
+  EXPECT_THAT(nests_of(lowered(graph)), Not(HasSubstr("table(")));
   expect_code_right_at(graph, {3});
 }
 

@@ -1,0 +1,135 @@
+"""Real models of the peers' table, quantised by ONNX Runtime's tools and in f16, through Heddle and ONNX Runtime on one
+thread: same outputs, and which is faster.
+
+usage: .cache/peers_venv/bin/python bench/peers/variants.py [--only REGEX] [--heddle PATH] [--rounds N] [--no-times]
+                                                            [--write] [--list]
+
+bench/peers/run makes that Python environment; sympy and onnxconverter-common are needed besides. Static quantisation is
+calibrated with the one input that is run. Where a model is sensitive to single roundings its outputs differ from those of
+ONNX Runtime without optimisations too: twice that difference, and 0.02, is allowed.
+"""
+import argparse
+import re
+
+import onnx
+import onnxruntime
+from onnxconverter_common import float16
+from onnxruntime import quantization
+
+import graphs
+import peers
+import real_models
+from single_models import MEASURED, ROOT, add_options, compare, distance, measured, summary, write_report
+
+STORE = ROOT / ".cache/variants"
+MODELS = ["ocr_det", "ocr_rec", "minilm", "magika", "silero"]
+HEADER = f"""| model | {MEASURED}|
+|---|---|---|---|---|---|---|"""
+LEAST_TOLERANCE = 0.02
+
+
+class OneInput(quantization.CalibrationDataReader):
+    def __init__(self, inputs):
+        self.left = [inputs]
+
+    def get_next(self):
+        return self.left.pop() if self.left else None
+
+
+def dynamic(weights):
+    return lambda source, target, inputs: quantization.quantize_dynamic(source, target, weight_type=weights)
+
+
+def static(form):
+    def make(source, target, inputs):
+        quantization.quantize_static(source, target, OneInput(inputs), quant_format=form,
+                                     activation_type=quantization.QuantType.QUInt8,
+                                     weight_type=quantization.QuantType.QInt8)
+    return make
+
+
+def in_f16(source, target, inputs):
+    onnx.save(float16.convert_float_to_float16(onnx.load(source), keep_io_types=True), target)
+
+
+VARIANTS = {"dynamic_u8": dynamic(quantization.QuantType.QUInt8), "dynamic_i8": dynamic(quantization.QuantType.QInt8),
+            "qdq": static(quantization.QuantFormat.QDQ), "operators": static(quantization.QuantFormat.QOperator),
+            "f16": in_f16}
+
+
+def with_initialisers(model):
+    """Constants as initialisers, which is where quantisation looks for weights."""
+    graph, nodes = model.graph, []
+    for node in model.graph.node:
+        if node.op_type == "Constant" and node.attribute[0].name == "value":
+            tensor = node.attribute[0].t
+            tensor.name = node.output[0]
+            graph.initializer.append(tensor)
+        else:
+            nodes.append(node)
+    del graph.node[:]
+    graph.node.extend(nodes)
+    return model
+
+
+def original(name):
+    """The file of a model and its inputs."""
+    folder = STORE / name
+    real_models.REAL_MODELS[name][1](folder)
+    path = STORE / f"{name}.onnx"
+    onnx.save(with_initialisers(onnx.load(folder / "model.onnx")), str(path))
+    return path, graphs.read_case(folder / "case")
+
+
+def tolerance(path, inputs):
+    found = []
+    for level in (onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL, onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL):
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level, options.log_severity_level = level, 4
+        found.append(onnxruntime.InferenceSession(str(path), options).run(None, inputs))
+    return max([LEAST_TOLERANCE] + [2 * distance(a, b) for a, b in zip(*found)])
+
+
+def run(case, model, variant, args):
+    source, inputs = model
+    path = STORE / f"{case.replace('/', '_')}.onnx"
+    row = {"case": case}
+    try:
+        VARIANTS[variant](str(source), str(path), inputs)
+        allowed = tolerance(path, inputs)
+    except Exception as error:  # of the tools or ONNX Runtime: the model does not count
+        row["verdict"] = "not counted: " + str(error).strip().split("\n")[0][:120]
+        return row
+    compare(row, args, path.with_suffix(""), path, lambda: inputs, lambda _: allowed)
+    return row
+
+
+def line(row):
+    return f"| {row['case']} | {measured(row)} |"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", default="", help="a regular expression: model/variant")
+    add_options(parser, "variants", rounds=3)
+    args = parser.parse_args()
+    cases = [(name, variant) for name in MODELS for variant in VARIANTS if re.search(args.only, f"{name}/{variant}")]
+    if args.list:
+        print("\n".join(map("/".join, cases)))
+        return
+    rows, load, models = [], peers.load_average(), {}
+    print(HEADER)
+    for name, variant in cases:
+        if name not in models:
+            models[name] = original(name)
+        rows.append(run(f"{name}/{variant}", models[name], variant, args))
+        print(line(rows[-1]), flush=True)
+    text = summary(rows, "models")
+    print("\n" + text)
+    if args.write:
+        body = "\n".join([HEADER, *map(line, rows)])
+        write_report(args, "variants", f"Real models in bytes and f16, {args.date}", load, f"{text}\n\n{body}")
+
+
+if __name__ == "__main__":
+    main()
