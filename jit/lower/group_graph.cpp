@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "ir/analysis/collectives.h"
+#include "jit/lower/decompose.h"
 #include "jit/lower/kernel_memory.h"
 
 namespace heddle::jit {
@@ -77,26 +78,38 @@ void GroupGraph::add_data_edges() {
 }
 
 /// `after` of an inlined node binds every kernel that evaluates it; what it names stands for the kernels
-/// that compute it. An edge that data implies adds nothing.
+/// that compute it. An edge that data implies adds nothing, but that an inlined node is not evaluated by the kernel of what it
+/// comes after: data leads to the kernel's other nodes only.
 void GroupGraph::add_order_edges() {
   std::vector<std::vector<const Node*>> evaluated_by(graph_.nodes().size());
+  std::vector<std::vector<const Node*>> computing(graph_.nodes().size());  // a view: its readers
   for (std::size_t k = graph_.nodes().size(); k-- > 0;) {
     const Node* node = graph_.nodes()[k];
     auto& owners = evaluated_by[k];
     if (reads_.is_owned(node)) owners = {node};
+    if (reads_.is_owned(node) || classify(*node, graph_.options()) != NodeClass::View)
+      computing[k] = {node};
     for (const Value& input : node->inputs()) {
       if (!input || reads_.is_owned(input.node)) continue;
-      auto& behind = evaluated_by[graph_.position(input.node)];
+      const std::uint32_t position = graph_.position(input.node);
+      auto& behind = evaluated_by[position];
       behind.insert(behind.end(), owners.begin(), owners.end());
+      if (classify(*input.node, graph_.options()) == NodeClass::View)
+        computing[position].insert(computing[position].end(), computing[k].begin(),
+                                   computing[k].end());
     }
   }
   for (const Node* node : graph_.nodes()) {
     for (const Value& named : node->after()) {
       if (!graph_.is_live(named.node)) continue;
       for (const Node* before : owners_behind(named)) {
-        for (const Node* later : evaluated_by[graph_.position(node)]) {
-          if (before == later || depends_on_data(later, before)) continue;
-          add_weak(graph_.position(before), graph_.position(later));
+        for (const Node* part : computing[graph_.position(node)]) {
+          const bool is_inlined = !reads_.is_owned(part) && !depends_on_data(part, before);
+          for (const Node* later : evaluated_by[graph_.position(part)]) {
+            const bool implied = before != later && depends_on_data(later, before);
+            if (before == later || (implied && !is_inlined)) continue;
+            add_weak(graph_.position(before), graph_.position(later), implied);
+          }
         }
       }
     }

@@ -140,6 +140,19 @@ TEST(TextGraphs, ResizedInAnotherOrder) {
 }  // namespace
 
 /// The path from %first to %second leads through a kernel after both, which holds a node before %second.
+// What is computed where it is read, after another node, is computed by no kernel of that node.
+TEST(TextGraphs, WhatIsReadThroughAnotherNodeKeepsItsOrder) {
+  expect_agrees(R"(graph @main(%x: i16[], %y: i16[6], %z: f32[s0]) {
+  %a = variance(%z) {axes = [0], keepdims = true}
+  %b = div(%x, %y)
+  %c = alias(%a) after(%b)
+  %d = neg(%c)
+  %e = sub(%b, %d)
+  return %e
+})",
+                {{}, {6}, {4}});
+}
+
 TEST(TextGraphs, AKernelOfEarlyAndLateNodesLiesBetweenTwoOthers) {
   expect_agrees(
       "graph @main(%a: f32[7], %b: f32[5], %c: f32[7]) {\n"
