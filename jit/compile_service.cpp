@@ -318,6 +318,14 @@ bool CompileService::has_byte_dot() const {
 #endif
 }
 
+bool CompileService::has_byte_tables() const {
+#if HEDDLE_WITH_LLVM
+  return cpu::has_byte_tables(state_->target);
+#else
+  return false;
+#endif
+}
+
 bool CompileService::has_bf16_dot() const {
 #if HEDDLE_WITH_LLVM
   return cpu::has_bf16_dot(state_->target);

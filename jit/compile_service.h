@@ -90,6 +90,8 @@ class CompileService {
   bool has_bf16_dot() const;
   /// Whether that code multiplies groups of four bytes by one instruction (AVX512_VNNI, AVX_VNNI).
   bool has_byte_dot() const;
+  /// Whether its vectors look bytes up in tables that registers hold.
+  bool has_byte_tables() const;
 
  private:
   struct State;

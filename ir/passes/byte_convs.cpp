@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ir/op.h"
+#include "ir/passes/form_regions.h"
 
 namespace heddle::ir {
 
@@ -45,7 +46,8 @@ bool is_small(Value value) {
 }
 
 bool adds_few_bytes(const Node& node) {
-  if (node.op_name() != "conv" || node.output().dtype != DType::I32) return false;
+  if (node.op_name() != "conv" || node.output().dtype != DType::I32 || wants_fallback(node))
+    return false;
   const Dims& weights = node.input(1).meta().sizes;
   const SymExpr products = base::product(std::span(weights).subspan(1));
   const bool few = products.is_constant() && products.constant() <= kMostProducts;

@@ -17,8 +17,9 @@ namespace heddle::ir {
 /// transforms its operands may be off by less than a half.
 ///
 /// Needs:   any verified graph.
-/// Leaves:  convolutions of one group, many channels and many weights, whose bytes are multiplied as bytes.
-/// Order:   before channels-last, which is for f32.
+/// Leaves:  convolutions of one group, many channels and many weights, whose bytes are multiplied as bytes, and those with
+///          should_fallback.
+/// Order:   before channels-last.
 /// Cost:    linear in nodes.
 Graph byte_convs(const Graph& graph);
 

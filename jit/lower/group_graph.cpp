@@ -81,6 +81,8 @@ void GroupGraph::add_data_edges() {
 /// that compute it. An edge that data implies adds nothing, but that an inlined node is not evaluated by the kernel of what it
 /// comes after: data leads to the kernel's other nodes only.
 void GroupGraph::add_order_edges() {
+  if (std::ranges::all_of(graph_.nodes(), [](const Node* node) { return node->after().empty(); }))
+    return;
   std::vector<std::vector<const Node*>> evaluated_by(graph_.nodes().size());
   std::vector<std::vector<const Node*>> computing(graph_.nodes().size());  // a view: its readers
   for (std::size_t k = graph_.nodes().size(); k-- > 0;) {

@@ -8,6 +8,8 @@
 
 namespace heddle::jit {
 
+struct LowerOptions;
+
 /// Calls `visit(SymExpr&)` for every expression in `block`, nested ones included.
 template <typename F>
 void for_each_expr(Block& block, F&& visit);
@@ -39,7 +41,7 @@ void tabulate_columns(Nest& nest);
 ///   %9 = convert(%8): u8                  made of %1: u8 and constants by what follows %1
 ///     ==>
 ///   %9 = table(%1)
-void tabulate_bytes(Nest& nest);
+void tabulate_bytes(Nest& nest, const LowerOptions& options);
 
 /// Removes statements of a nest, or of what becomes one, whose results nobody uses.
 void drop_unused(Block& body);

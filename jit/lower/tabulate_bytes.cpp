@@ -5,6 +5,7 @@
 #include "ir/ops/host_scalar.h"
 #include "jit/lower/nest_rewrite.h"
 #include "jit/lower/nest_scalars.h"
+#include "jit/program.h"
 
 namespace heddle::jit {
 namespace {
@@ -12,9 +13,15 @@ namespace {
 using ir::ScalarOp;
 using ir::ops::HostScalar;
 
-/// What a table must save, in simple operations on a vector of 32-bit elements. Reading one takes 5 where there are instructions
-/// for it, else some 40.
-constexpr int kLeastCost = 24;
+/// What a table must save at least, in simple operations on a vector of 32-bit elements. Reading one takes 5 where registers hold
+/// it; else some 3 for each element.
+int least_cost(const LowerOptions& options) {
+  constexpr int kOfRegisters = 24;
+  constexpr int kOfElement = 3;
+  constexpr int kElementBytes = 4;
+  if (options.byte_tables) return kOfRegisters;
+  return kOfElement * static_cast<int>(options.vector_bytes) / kElementBytes;
+}
 
 int cost_of(ScalarOp op) {
   switch (op) {
@@ -30,6 +37,8 @@ int cost_of(ScalarOp op) {
 
 class ByteTabulator {
  public:
+  explicit ByteTabulator(int least) : least_(least) {}
+
   /// Puts tables, still without their values, in the place of chains.
   void run(Block& block) {
     for (Stmt& statement : block) {
@@ -82,7 +91,7 @@ class ByteTabulator {
     if (!is_byte(dtype)) return;
     std::vector<ScalarId> chain;
     std::set<ScalarId> seen;
-    if (collect(result, chain, seen) < kLeastCost) return;
+    if (collect(result, chain, seen) < least_) return;
     statement = {TableStmt{result, dtype, *byte, {}}};
   }
 
@@ -162,6 +171,7 @@ class ByteTabulator {
     return ir::ops::apply(std::get<ApplyStmt>(step.how->node).op, operands);
   }
 
+  const int least_;  ///< what a chain costs that a table replaces
   std::unordered_map<ScalarId, HostScalar> constants_;
   std::unordered_map<ScalarId, DType> bytes_;  ///< that are not made of one other byte
   std::unordered_map<ScalarId, Made> made_;
@@ -169,8 +179,8 @@ class ByteTabulator {
 
 }  // namespace
 
-void tabulate_bytes(Nest& nest) {
-  ByteTabulator tabulator;
+void tabulate_bytes(Nest& nest, const LowerOptions& options) {
+  ByteTabulator tabulator(least_cost(options));
   tabulator.run(nest.body);
   drop_unused(nest.body);
   tabulator.fill(nest.body);

@@ -2,15 +2,13 @@
 #include <gtest/gtest.h>
 
 #include "heddle/error.h"
-#include "tests/jit/lower_support.h"
-#include "tests/jit/nest_runner.h"
+#include "tests/jit/nests_support.h"
 
 namespace heddle::test {
 namespace {
 
 using ir::GraphBuilder;
 using ir::Value;
-using Ints = std::vector<std::int64_t>;
 
 ir::Graph looked_up(const char* rows, const char* places, const char* columns) {
   GraphBuilder b("main");
@@ -34,13 +32,7 @@ void expect_looked_up(const ir::Graph& graph, const Ints& sizes) {
   const auto arguments = arguments_of(graph, sizes, -50, 49);
   expect_right(graph, arguments, 0);
 #if HEDDLE_WITH_LLVM
-  const auto run_compiled = [](const jit::Nest& nest, std::span<const InterpreterBuffer> buffers,
-                               std::span<const std::int64_t> nest_sizes) {
-    std::vector<void*> addresses;
-    for (const InterpreterBuffer& buffer : buffers) addresses.push_back(buffer.data);
-    return heddle::tests::CompiledNest(nest).run(addresses, {nest_sizes.begin(), nest_sizes.end()});
-  };
-  expect_program_right(graph, lowered(graph), arguments, {.runner = run_compiled}, 0);
+  expect_program_right(graph, lowered(graph), arguments, as_code(), 0);
 #endif
 }
 

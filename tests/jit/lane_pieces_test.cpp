@@ -1,30 +1,13 @@
 // Loops whose lanes are neighbours but for borders.
 #include <gtest/gtest.h>
 
-#include "tests/jit/lower_support.h"
-#include "tests/jit/nest_runner.h"
+#include "tests/jit/nests_support.h"
 
 namespace heddle::test {
 namespace {
 
 using ir::GraphBuilder;
 using ir::Value;
-using Ints = std::vector<std::int64_t>;
-
-/// In all modes, and as machine code.
-void expect_right_everywhere(const ir::Graph& graph, const std::vector<std::int64_t>& sizes) {
-  expect_right_at(graph, sizes, 0);
-#if HEDDLE_WITH_LLVM
-  const auto run_compiled = [](const jit::Nest& nest, std::span<const InterpreterBuffer> buffers,
-                               std::span<const std::int64_t> nest_sizes) {
-    std::vector<void*> addresses;
-    for (const InterpreterBuffer& buffer : buffers) addresses.push_back(buffer.data);
-    return heddle::tests::CompiledNest(nest).run(addresses, {nest_sizes.begin(), nest_sizes.end()});
-  };
-  expect_program_right(graph, lowered(graph), random_arguments(graph, sizes),
-                       {.runner = run_compiled}, 0);
-#endif
-}
 
 ir::Graph padded(const ir::TensorMeta& x, const char* mode, const Ints& low, const Ints& high) {
   GraphBuilder b("main");
@@ -56,8 +39,8 @@ TEST(LanePieces, OfEveryModeAndType) {
     for (const DType dtype : {f32, u8, i64, f16}) {
       for (const char* width : {"14", "31", "64", "100"}) {
         SCOPED_TRACE(std::string(mode) + " of " + width);
-        expect_right_everywhere(padded(tensor(dtype, {"4", width}), mode, {1, 9}, {2, 7}), {});
-        expect_right_everywhere(padded(tensor(dtype, {"2", width}), mode, {0, 5}, {1, 0}), {});
+        expect_code_right_at(padded(tensor(dtype, {"4", width}), mode, {1, 9}, {2, 7}), {}, 0);
+        expect_code_right_at(padded(tensor(dtype, {"2", width}), mode, {0, 5}, {1, 0}), {}, 0);
       }
     }
   }
@@ -66,8 +49,8 @@ TEST(LanePieces, OfEveryModeAndType) {
 TEST(LanePieces, OfRowsInSeveralParts) {
   for (const char* mode : {"reflect", "edge", "wrap"}) {
     SCOPED_TRACE(mode);
-    expect_right_everywhere(padded(tensor(f32, {"16500"}), mode, {300}, {16400}), {});
-    expect_right_everywhere(padded(tensor(f32, {"2", "16380"}), mode, {0, 3}, {0, 5}), {});
+    expect_code_right_at(padded(tensor(f32, {"16500"}), mode, {300}, {16400}), {}, 0);
+    expect_code_right_at(padded(tensor(f32, {"2", "16380"}), mode, {0, 3}, {0, 5}), {}, 0);
   }
 }
 
@@ -76,10 +59,10 @@ TEST(LanePieces, OfSizesKnownLate) {
     SCOPED_TRACE(mode);
     const ir::Graph graph = padded(tensor(f32, {"s0", "s1"}), mode, {1, 4}, {1, 3});
     for (const std::int64_t width : {5, 6, 17, 40, 16384, 16390})
-      expect_right_everywhere(graph, {2, width});
+      expect_code_right_at(graph, {2, width}, 0);
     const ir::Graph row = padded(tensor(f32, {"s0"}), mode, {4}, {3});
     for (const std::int64_t width : {5, 16376, 16377, 16378, 16384, 32770})
-      expect_right_everywhere(row, {width});
+      expect_code_right_at(row, {width}, 0);
   }
 }
 
@@ -90,7 +73,7 @@ TEST(LanePieces, WithWhatElseIsComputed) {
   const Value padded = b.emit(
       "pad", {x}, {{"mode", std::string("reflect")}, {"low", Ints{0, 5}}, {"high", Ints{0, 3}}});
   b.output(b.emit("mul", {b.emit("add", {padded, y}), y}));
-  expect_right_everywhere(b.finish(), {});
+  expect_code_right_at(b.finish(), {}, 0);
 }
 
 }  // namespace

@@ -164,6 +164,18 @@ TEST(SortByDigits, EveryDType) {
   }
 }
 
+/// Rows of up to 128, and the few best of long ones, are ordered by comparing.
+TEST(SortByDigits, OrdersLongRowsOnTheCpu) {
+  const auto has_digits = [](const OneOp& call) {
+    return nests_of(lowered(testing::graph_of(call))).find("bits(") != std::string::npos;
+  };
+  const ir::Literal row = noise(f32, {1, 150});
+  EXPECT_TRUE(has_digits({"sort", {row}}));
+  EXPECT_TRUE(has_digits(topk_of(row, 100, -1, true)));
+  EXPECT_FALSE(has_digits(topk_of(row, 5, -1, true)));
+  EXPECT_FALSE(has_digits({"sort", {noise(f32, {1, 128})}}));
+}
+
 TEST(SortByDigits, LimitsZerosAndNan) {
   for (const DType dtype : {f32, f64, f16, bf16}) {
     ir::Literal x = noise(dtype, {1, 300});

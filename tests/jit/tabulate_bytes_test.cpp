@@ -71,8 +71,24 @@ TEST(TabulateBytes, OfBytesMadeInTheSameKernel) {
   b.output(number_of(b, byte_of(b, y, u8, 0, 1.0 / 256), 0, 1.0 / 256));
   b.output(bytes);
   const ir::Graph graph = b.finish();
-  EXPECT_THAT(nests_of(lowered(graph)), HasSubstr("table("));
-  expect_code_right_at(graph, {4}, 0);
+  const jit::Program program = jit::lower(graph, {.byte_tables = true});
+  EXPECT_THAT(nests_of(program), HasSubstr("table("));
+  expect_program_right(graph, program, random_arguments(graph, {4}), as_code(), 0);
+}
+
+/// Bytes in other numbers: a table pays where registers hold it, and where vectors are short.
+TEST(TabulateBytes, WhereReadingCostsLess) {
+  GraphBuilder b("main");
+  Value x = b.input(tensor(u8, {"s0", "300"}));
+  for (const double scale : {0.04, 0.03}) x = byte_of(b, number_of(b, x, 7, 0.05), u8, 9, scale);
+  b.output(x);
+  const ir::Graph graph = b.finish();
+  const auto has_table = [&](const jit::LowerOptions& options) {
+    return nests_of(jit::lower(graph, options)).find("table(") != std::string::npos;
+  };
+  EXPECT_TRUE(has_table({.byte_tables = true}));
+  EXPECT_TRUE(has_table({.vector_bytes = 32}));
+  EXPECT_FALSE(has_table({.vector_bytes = 64}));
 }
 
 TEST(TabulateBytes, NotOfTwoBytesNorOfFewOperations) {

@@ -89,11 +89,15 @@ class ByteTable {
 
 }  // namespace
 
+bool has_byte_tables(const CodegenTarget& target) {
+  return target.vector_bytes == kRegister && has_feature(target, "avx512vbmi");
+}
+
 Value* byte_of_table(llvm::IRBuilderBase& builder, llvm::Module& module,
                      const CodegenTarget& target, const std::string& values, Value* byte) {
   ByteTable table(builder, module, values);
-  const bool fits = target.vector_bytes == kRegister && has_feature(target, "avx512vbmi");
-  return fits && lanes_of(byte) != 0 ? table.from_registers(byte) : table.from_memory(byte);
+  return has_byte_tables(target) && lanes_of(byte) != 0 ? table.from_registers(byte)
+                                                        : table.from_memory(byte);
 }
 
 }  // namespace heddle::jit::cpu

@@ -30,6 +30,9 @@ bool has_bf16_dot(const CodegenTarget& target);
 /// Whether one multiplies groups of four bytes.
 bool has_byte_dot(const CodegenTarget& target);
 
+/// Whether its registers hold tables of 256 bytes that one vector looks up in.
+bool has_byte_tables(const CodegenTarget& target);
+
 /// Version of the compiler and of this emitter; part of every cache key.
 std::string codegen_version();
 
