@@ -94,7 +94,7 @@ bool measure(const Wanted& wanted, engine::CudaRuntime& runtime, jit::KernelCach
   };
   wanted.kernel->add_verdict(
       wanted.sizes,
-      jit::cuda::fastest_variant(*wanted.kernel, runtime.device(), wanted.sizes, memory));
+      jit::cuda::measure_variants(*wanted.kernel, runtime.device(), wanted.sizes, memory));
   if (cache != nullptr) wanted.kernel->store_verdicts(*cache);
   return true;
 }

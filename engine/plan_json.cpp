@@ -144,6 +144,7 @@ class StepsDocument {
       if (const std::string variant = variant_of(k); !variant.empty())
         result.back()["variant"] = variant;
       if (is_measured(k)) result.back()["measured"] = true;
+      add_timings(k, result.back());
       if (cuda_source_of(k) != nullptr && plan_.cuda[k].parts != 1)
         result.back()["parts"] = plan_.cuda[k].parts;
       if (unit_.program().kernels[step.kernel].nested != nullptr)
@@ -174,6 +175,14 @@ class StepsDocument {
   bool is_measured(std::size_t k) const {
     if (const jit::LibraryChoice* choice = choice_of(k)) return choice->measured;
     return k < plan_.cuda.size() && plan_.cuda[k].measured;
+  }
+
+  /// What the variants took that this process measured, in microseconds, by their names.
+  void add_timings(std::size_t k, Json& step) const {
+    if (cuda_source_of(k) == nullptr || k >= plan_.step_sizes.size()) return;
+    const jit::cuda::CudaKernel& kernel = *plan_.cuda[k].kernel;
+    for (const jit::Verdicts::Timing& one : kernel.verdicts().timings(plan_.step_sizes[k]))
+      step["variant_us"][kernel.source(one.variant).variant] = one.microseconds;
   }
 
   /// Null where only the run tells the sizes.

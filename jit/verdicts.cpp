@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <mutex>
 #include <sstream>
+#include <utility>
 
 namespace heddle::jit {
 namespace {
@@ -32,6 +33,18 @@ std::optional<std::uint32_t> Verdicts::find(std::span<const std::int64_t> sizes)
 void Verdicts::set(std::span<const std::int64_t> sizes, std::uint32_t variant) {
   const std::scoped_lock lock(mutex_);
   variants_[class_of(sizes)] = variant;
+}
+
+void Verdicts::set(std::span<const std::int64_t> sizes, std::vector<Timing> timings) {
+  const std::scoped_lock lock(mutex_);
+  variants_[class_of(sizes)] = timings.front().variant;
+  timings_[class_of(sizes)] = std::move(timings);
+}
+
+std::vector<Verdicts::Timing> Verdicts::timings(std::span<const std::int64_t> sizes) const {
+  const std::shared_lock lock(mutex_);
+  const auto found = timings_.find(class_of(sizes));
+  return found == timings_.end() ? std::vector<Timing>() : found->second;
 }
 
 std::string Verdicts::to_text(std::span<const std::string> names) const {

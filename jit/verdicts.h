@@ -23,7 +23,16 @@ class Verdicts {
  public:
   /// Nothing: not measured.
   std::optional<std::uint32_t> find(std::span<const std::int64_t> sizes) const;
+  /// What a variant took when it was measured, in microseconds; the least of them is the fastest.
+  struct Timing {
+    std::uint32_t variant = 0;
+    double microseconds = 0;
+  };
   void set(std::span<const std::int64_t> sizes, std::uint32_t variant);
+  /// @param timings  of one variant at least; the first one is the fastest
+  void set(std::span<const std::int64_t> sizes, std::vector<Timing> timings);
+  /// Of all variants that this process measured, the fastest first; empty: it measured none.
+  std::vector<Timing> timings(std::span<const std::int64_t> sizes) const;
 
   /// A line for each class: its sizes, a colon, the variant's name.
   std::string to_text(std::span<const std::string> names) const;
@@ -35,7 +44,8 @@ class Verdicts {
   static Class class_of(std::span<const std::int64_t> sizes);
 
   mutable std::shared_mutex mutex_;
-  std::map<Class, std::uint32_t> variants_;  ///< under `mutex_`
+  std::map<Class, std::uint32_t> variants_;        ///< under `mutex_`
+  std::map<Class, std::vector<Timing>> timings_;  ///< under `mutex_`
 };
 
 }  // namespace heddle::jit

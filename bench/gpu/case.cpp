@@ -128,6 +128,25 @@ std::vector<Tensor> read_inputs(const Case& one) {
   return tensors;
 }
 
+std::vector<Tensor> read_inputs_to(const Case& one, engine::CudaRuntime& runtime) {
+  std::vector<Tensor> tensors;
+  for (std::size_t k = 0; k < one.inputs.size(); ++k) {
+    const CaseInput& input = one.inputs[k];
+    const std::string bytes = read_text(path_of(one, k));
+    Tensor tensor = Tensor::empty(input.dtype, input.sizes, runtime.name());
+    const std::size_t total = static_cast<std::size_t>(input.count()) * size_of(input.dtype);
+    if (total != 0 && bytes.empty())
+      throw std::runtime_error(path_of(one, k) + ": holds no elements");
+    char* const to = static_cast<char*>(tensor.data());
+    std::size_t there = std::min(bytes.size(), total);
+    if (there != 0) runtime.copy_in(to, bytes.data(), there);
+    for (; there < total; there = std::min(2 * there, total))
+      runtime.copy_within(to + there, to, std::min(there, total - there));
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
 namespace {
 
 float number_at(const Tensor& tensor, std::int64_t k) {

@@ -17,12 +17,13 @@
 #include <string>
 #include <vector>
 
+#include "engine/cuda_runtime.h"
 #include "heddle/heddle.h"
 
 namespace heddle::bench::gpu {
 
 /// No power of two, so that no column of a matrix is constant.
-inline constexpr std::int64_t kPeriod = (std::int64_t{1} << 24) - 3;
+inline constexpr std::int64_t kPeriod = (std::int64_t{1} << 20) - 3;
 /// Elements of one output that are compared: all, or as many that lie evenly among them.
 inline constexpr std::int64_t kSamples = std::int64_t{1} << 17;
 
@@ -50,6 +51,8 @@ Case read_case(const std::string& folder);
 void write_inputs(const Case& one);
 /// The tensors of the files, on the host.
 std::vector<Tensor> read_inputs(const Case& one);
+/// Those on a CUDA device: one period comes from the file, and the rest is copied there.
+std::vector<Tensor> read_inputs_to(const Case& one, engine::CudaRuntime& runtime);
 /// `name`.f32 in `folder`: the elements that are compared, as f32.
 void write_samples(const std::string& folder, const std::string& name, const Tensor& tensor);
 

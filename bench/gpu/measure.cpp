@@ -7,15 +7,19 @@
 //   heddle_gpu_measure run --device D --case FOLDER --out FOLDER [--seconds S] [--cache FOLDER]
 //                                                    times a case and writes what is compared
 //
-//   heddle_gpu_measure texts --device D --case FOLDER
+//   heddle_gpu_measure texts --device D --case FOLDER [--cache FOLDER]
 //                                                    compiles a case and runs nothing; $HEDDLE_DUMP_DIR gets the texts
+//   heddle_gpu_measure serve                         does what lines of JSON on standard input ask for, in one process:
+//                                                    {"command": "run", "device": "cuda", ...}
 //
-// One JSON line on standard output. Exit codes: 0 done, 1 an error, told on standard error, 2 wrong usage.
+// One JSON line on standard output; of serve one for each line, {"error": TEXT} for what failed. Exit codes: 0 done, 1 an
+// error, told on standard error, 2 wrong usage.
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <iostream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -55,7 +59,7 @@ class Runner {
   Runner(const Case& one, const Device& device, const std::string& cache)
       : runtime_(engine::CudaRuntime::get(device)),
         stream_(runtime_->device().make_stream()),
-        host_(read_inputs(one)) {
+        case_(one) {
     EngineOptions options;
     options.device = device;
     options.stream = stream_->native();
@@ -64,7 +68,7 @@ class Runner {
     const auto start = Clock::now();
     engine_ = std::make_unique<Engine>(parse_ir(one.graph, options));
     load_ms_ = milliseconds_since(start);
-    add_set(device);
+    add_set();
     const auto first = Clock::now();
     outputs_.push_back(engine_->run(inputs_[0]));
     stream_->synchronize();
@@ -76,7 +80,7 @@ class Runner {
         (kRotatedBytes + set_bytes() - 1) / std::max<std::int64_t>(set_bytes(), 1), 1, kMostSets);
     const bool small = set_bytes() * sets < runtime_->device().properties().memory_bytes / 3;
     for (std::int64_t k = 1; small && k < sets; ++k) {
-      add_set(device);
+      add_set();
       outputs_.push_back(engine_->run(inputs_.back()));
       stream_->synchronize();
     }
@@ -135,7 +139,8 @@ class Runner {
             {"kernels_compiled", stats.kernels_compiled},
             {"disk_hits", stats.disk_hits},
             {"measurements", stats.measurements},
-            {"variants", variants()},
+            {"variants", of_steps("variant")},
+            {"variant_us", of_steps("variant_us")},
             {"graph_launches", stats.graph_launches},
             {"arena_bytes", stats.arena_peak_bytes},
             {"evaluator_steps", stats.evaluator_steps}};
@@ -152,18 +157,15 @@ class Runner {
   }
 
  private:
-  /// Which ones steps take of kernels that have several.
-  json variants() const {
+  /// What steps say of kernels that have several variants.
+  json of_steps(const char* key) const {
     json taken = json::array();
     const json plan = json::parse(engine_->plan_json(inputs_[0]));
     for (const json& step : plan.at("steps"))
-      if (step.contains("variant")) taken.push_back(step.at("variant"));
+      if (step.contains(key)) taken.push_back(step.at(key));
     return taken;
   }
-  void add_set(const Device& device) {
-    std::vector<Tensor>& set = inputs_.emplace_back();
-    for (const Tensor& input : host_) set.push_back(input.to(device));
-  }
+  void add_set() { inputs_.push_back(read_inputs_to(case_, *runtime_)); }
   void call(std::size_t k) {
     engine_->run_into(inputs_[k % inputs_.size()], outputs_[k % outputs_.size()]);
   }
@@ -177,7 +179,7 @@ class Runner {
 
   engine::CudaRuntimePtr runtime_;
   std::unique_ptr<device::Stream> stream_;
-  std::vector<Tensor> host_;
+  const Case& case_;
   std::unique_ptr<Engine> engine_;
   std::vector<std::vector<Tensor>> inputs_;
   std::vector<std::vector<Tensor>> outputs_;
@@ -250,7 +252,11 @@ json facts(const Arguments& arguments) {
 
 json texts(const Arguments& arguments) {
   const Case one = read_case(arguments.at("case"));
-  Engine engine = parse_ir(one.graph, {.device = Device::parse(arguments.at("device"))});
+  EngineOptions options;
+  options.device = Device::parse(arguments.at("device"));
+  options.disk_cache = arguments.contains("cache");
+  if (options.disk_cache) options.cache_dir = arguments.at("cache");
+  Engine engine = parse_ir(one.graph, options);
   std::vector<Tensor> inputs;
   for (const CaseInput& input : one.inputs)
     inputs.push_back(Tensor::empty(input.dtype, input.sizes));
@@ -278,18 +284,42 @@ Arguments parse(int argc, char** argv) {
   return arguments;
 }
 
+/// Engines come and go, the device stays open.
+int serve() {
+  std::map<std::string, engine::CudaRuntimePtr> open;
+  for (std::string line; std::getline(std::cin, line);) {
+    json reply;
+    try {
+      const auto arguments = json::parse(line).get<Arguments>();
+      const auto device = arguments.find("device");
+      if (device != arguments.end() && Device::parse(device->second).is_cuda())
+        open.try_emplace(device->second, engine::CudaRuntime::get(Device::parse(device->second)));
+      reply = kCommands.at(arguments.at("command"))(arguments);
+    } catch (const DeviceLost& error) {
+      open.clear();
+      reply = {{"error", error.what()}};
+    } catch (const std::exception& error) {
+      reply = {{"error", error.what()}};
+    }
+    std::puts(reply.dump().c_str());
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
 }  // namespace
 }  // namespace heddle::bench::gpu
 
 int main(int argc, char** argv) {
   using namespace heddle::bench::gpu;
   try {
+    if (argc == 2 && std::string(argv[1]) == "serve") return serve();
     const Command command = kCommands.at(argc > 1 ? argv[1] : "");
     std::puts(command(parse(argc, argv)).dump().c_str());
     return 0;
   } catch (const std::out_of_range&) {
     std::fputs(
-        "usage: heddle_gpu_measure facts|inputs|copy|run|texts --KEY VALUE...; see measure.cpp\n",
+        "usage: heddle_gpu_measure facts|inputs|copy|run|texts|serve --KEY VALUE...; see measure.cpp\n",
         stderr);
     return 2;
   } catch (const std::exception& error) {

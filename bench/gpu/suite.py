@@ -1,7 +1,7 @@
 """The GPU suite: tests on the machine's own driver, compute-sanitizer, figures beside those of peers on the same graphs.
 
 usage: run_gpu_suite --out DIR [--device cuda|cuda-sim] [--budget SECONDS] [--parts NAME,...] [--peers NAME,...]
-                     [--peer-device cuda|cpu] [--suites REGEX] [--tiny] [--merge FILE]...
+                     [--peer-device cuda|cpu] [--suites REGEX] [--cases REGEX] [--modes NAME,...] [--seconds S] [--tiny] [--merge FILE]...
 
 Needs Python 3.8 and, for figures, a CUDA driver with NVRTC; takes of PyTorch, JAX and compute-sanitizer what is there.
 Writes DIR/<date>_gpu_<device>.json and .md, anew after each case, so that what was measured is kept whatever comes; and
@@ -13,23 +13,24 @@ Exit codes: 0 all was run and is right; 1 something failed, and the table says w
 time ran out before all was run.
 """
 import argparse
+import concurrent.futures
 import datetime
 import glob
 import json
 import os
 import pathlib
 import re
-import select
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import cases
 import report
 import samples
+from processes import Server, Timeout, end_session
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 #: Shares of the budget, by part.
@@ -44,27 +45,31 @@ SANITIZED = {"memcheck": ["CudaEngine.AgreesWithTheEvaluator", "CudaEngine.RunsT
                            *(f"*CudaCorpus*/{name}" for name in ("mlp", "mlp_half", "mlp_bytes", "causal", "flash", "norms",
                                                                  "reductions", "conv_product", "scans_by_blocks", "sorts"))]}
 SECONDS_A_CASE = 0.3
+#: Ways of PyTorch to run a case: eager mode, and with a kernel of attention of its own; compiled.
+MODES = ["eager", "flash", "efficient", "cudnn", "math", "default", "max-autotune"]
 TINY_SECONDS = 0.01
 #: What a peer has for a case at least, and else three tenths of its part: a compile that takes long is not all there is.
 LEAST_ANSWER_SECONDS = 20
-#: How long what was killed is waited for: where nobody reaps orphans, they stay in their group for good.
-KILLED_SECONDS = 5
-
-
-class Timeout(Exception):
-    pass
+#: Tests that one process runs, unless it has to stop before.
+TESTS_A_PROCESS = 24
+#: Processes that run tests, or compile cases, at a time: each has its own context on the device.
+MOST_PROCESSES = 14
 
 
 class Suite:
     def __init__(self, args, out, work):
         self.args, self.out, self.work = args, out, work
         self.tiny = args.tiny or args.device == "cuda-sim"
-        self.seconds = TINY_SECONDS if self.tiny else SECONDS_A_CASE
+        self.seconds = TINY_SECONDS if self.tiny else args.seconds
         self.end = time.monotonic() + args.budget
         self.deadline = self.end
         self.log = open(out / "log.txt", "w")
         self.peers = {}
+        self.lock = threading.Lock()
+        self.processes = max(1, min(MOST_PROCESSES, (os.cpu_count() or 1) - 2))
         self.environment = self.make_environment()
+        self.measurer = self.server()
+        self.ready = {}
         self.results = {"date": datetime.date.today().isoformat(), "device_kind": args.device, "tiny": self.tiny,
                         "budget_seconds": args.budget, "bundle": manifest(), "facts": {}, "peers": {},
                         "parts": {}, "failures": [], "unfinished": []}
@@ -107,11 +112,19 @@ class Suite:
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
             raise Timeout(f"{pathlib.Path(command[0]).name}: not done after {limit:.0f} s") from None
-        self.log.write(f"$ {' '.join(map(str, command))}\n{text}\nexit {process.returncode}\n")
+        with self.lock:
+            self.log.write(f"$ {' '.join(map(str, command))}\n{text}\nexit {process.returncode}\n")
         return process.returncode, text
 
+    def server(self):
+        return Server([ROOT / "bin/heddle_gpu_measure", "serve"], self.log, self.environment, self.work)
+
     def measure(self, command, **options):
-        """A line of heddle_gpu_measure. @raises RuntimeError with what it says went wrong."""
+        """What heddle_gpu_measure answers. @raises RuntimeError with what it says went wrong."""
+        return answered(self.measurer, {"command": command, **options}, self.left())
+
+    def measure_anew(self, command, **options):
+        """The same by a process that does nothing else."""
         words = [ROOT / "bin/heddle_gpu_measure", command]
         for key, value in options.items():
             words += [f"--{key}", value]
@@ -125,6 +138,8 @@ class Suite:
         self.say(f"FAILED {what}")
 
     def unfinished(self, what):
+        if what in self.results["unfinished"]:
+            return
         self.results["unfinished"].append(what)
         self.say(f"not run for want of time: {what}")
 
@@ -146,6 +161,7 @@ class Suite:
             return
         self.say(json.dumps(self.results["facts"]))
         self.peers = {name: Peer(name, self) for name in self.args.peers}
+        preparer = Preparer(self, parts)
         for k, part in enumerate(parts):
             share = SHARES[part] / sum(SHARES[name] for name in parts[k:])
             self.deadline = time.monotonic() + share * (self.end - time.monotonic())
@@ -160,6 +176,8 @@ class Suite:
                 self.failed(f"{part}: {type(error).__name__}: {error}")
             self.results["parts"].setdefault(part, {})["seconds"] = round(time.monotonic() - begin, 1)
             self.save()
+        preparer.stop()
+        self.measurer.stop()
         for peer in self.peers.values():
             peer.stop()
 
@@ -179,43 +197,68 @@ class Suite:
         self.results["parts"]["copy"] = {"rows": rows, "bytes_per_second": best}
 
     def tests(self):
-        rows = self.results["parts"]["tests"] = {"rows": []}
+        part = self.results["parts"]["tests"] = {"rows": []}
+        chunks = []
         for binary in self.results["bundle"]["programs"]:
             path, wanted = ROOT / "bin" / binary, TESTS.get(binary)
             if wanted is None:
                 continue
-            for suite in test_suites(self.run([path, "--gtest_list_tests"])[1]):
-                if re.search(wanted, suite) and re.search(self.args.suites, suite):
-                    rows["rows"].append(self.test_suite(path, suite))
-                    self.save()
+            tests = [test for test in listed_tests(self.run([path, "--gtest_list_tests"])[1])
+                     if re.search(wanted, test) and re.search(self.args.suites, test)]
+            if not tests:
+                continue
+            part["rows"].append({"name": binary, "passed": 0, "failed": [], "skipped": []})
+            # Neighbours are alike: each process gets some of each kind.
+            count = -(-len(tests) // TESTS_A_PROCESS)
+            chunks += [(path, tests[k::count], part["rows"][-1]) for k in range(count)]
+        with concurrent.futures.ThreadPoolExecutor(self.processes) as pool:
+            for _ in pool.map(lambda chunk: self.run_tests(*chunk), chunks):
+                self.save()
 
-    def test_suite(self, path, suite):
-        """One process a test suite: a crash costs no more than that."""
-        name = f"{path.name} {suite}"
-        row = {"name": name, "passed": 0, "failed": [], "skipped": []}
-        output = self.work / "tests.json"
-        if output.exists():
-            output.unlink()
-        try:
-            code, text = self.run([path, f"--gtest_filter={suite}.*", f"--gtest_output=json:{output}"],
-                                  HEDDLE_CHECK_PLANS="1")
-        except Timeout as error:
-            self.unfinished(f"{name}: {error}")
-            return {**row, "error": str(error)}
-        if not output.exists():
-            self.failed(f"{name}: exit {code}: {text.strip()[-300:]}")
-            return {**row, "failed": ["the process"], "error": f"exit {code}"}
-        for group in json.loads(output.read_text())["testsuites"]:
-            for test in group["testsuite"]:
-                if test.get("failures"):
-                    row["failed"].append(test["name"])
-                elif test["result"] == "SKIPPED":
-                    row["skipped"].append(test["name"])
+    def run_tests(self, path, tests, row):
+        """In one process, and what a crash leaves of them in others."""
+        while tests:
+            with tempfile.TemporaryDirectory(dir=self.work) as folder:
+                output = pathlib.Path(folder) / "tests.json"
+                try:
+                    code, text = self.run([path, f"--gtest_filter={':'.join(tests)}", f"--gtest_output=json:{output}"],
+                                          HEDDLE_CHECK_PLANS="1", TMPDIR=folder)
+                except Timeout as error:
+                    with self.lock:
+                        self.unfinished(f"{path.name}: {len(tests)} tests: {error}")
+                    return
+                groups = json.loads(output.read_text())["testsuites"] if output.exists() else []
+            begun = re.findall(r"^\[ RUN      \] (\S+)", text, re.MULTILINE)
+            ended = set(re.findall(r"^\[(?:       OK |  FAILED  |  SKIPPED )\] ([^\s,]+)", text, re.MULTILINE))
+            crashed = [test for test in begun if test not in ended] if not groups else []
+            if not groups and not crashed:  # before the first one, or after the last
+                crashed = tests
+            with self.lock:
+                for test in crashed:
+                    row["failed"].append(test)
+                    self.failed(f"{path.name} {test}: exit {code}: {text.strip()[-300:]}")
+                if groups:
+                    self.count_tests(path, groups, row)
                 else:
+                    row["passed"] += len(re.findall(r"^\[       OK \] ", text, re.MULTILINE))
+                    for test in re.findall(r"^\[  FAILED  \] ([^\s,]+)", text, re.MULTILINE):
+                        row["failed"].append(test)
+                        self.failed(f"{path.name} {test}")
+            if groups:
+                return
+            tests = [test for test in tests if test not in ended and test not in crashed]
+
+    def count_tests(self, path, groups, row):
+        for group in groups:
+            for test in group["testsuite"]:
+                name = f"{group['name']}.{test['name']}"
+                if test.get("failures"):
+                    row["failed"].append(name)
+                    self.failed(f"{path.name} {name}: {test['failures'][0]['failure'][:400]}")
+                elif test["result"] == "SKIPPED":
+                    row["skipped"].append(name)
+                elif test["status"] == "RUN":
                     row["passed"] += 1
-        for test in row["failed"]:
-            self.failed(f"{name}.{test}")
-        return row
 
     def sanitizer(self):
         tool = shutil.which("compute-sanitizer") or next(
@@ -240,13 +283,16 @@ class Suite:
 
     def case_part(self, part):
         rows = self.results["parts"].setdefault(part, {"rows": []})["rows"]
-        for case in cases.PARTS[part](self.tiny):
+        for case in cases_of(part, self.tiny, self.args.cases):
             if self.left() <= 0:
                 self.unfinished(f"{part}: {case.name}")
                 continue
-            folder = self.work / "case"
+            folder = self.folder_of(case)
             try:
-                case.graph.write(folder, case.name, case.rotate)
+                try:
+                    self.ready[case.name].result(self.left())
+                except concurrent.futures.TimeoutError:
+                    raise Timeout("its kernels are not compiled") from None
                 rows.append(self.measure_case(case, folder))
             except Timeout as error:
                 self.unfinished(f"{case.name}: {error}")
@@ -254,16 +300,19 @@ class Suite:
                 shutil.rmtree(folder, ignore_errors=True)
                 self.save()
 
+    def folder_of(self, case):
+        return self.work / "cases" / case.name
+
     def start(self):
         """Twice in processes of their own: no kernel is on disk, then all are."""
         rows = self.results["parts"].setdefault("start", {"rows": []})["rows"]
-        for case in cases.PARTS["start"](self.tiny):
-            folder, cache = self.work / "case", self.work / "start_cache"
+        for case in cases_of("start", self.tiny, self.args.cases):
+            folder, cache = self.folder_of(case), self.work / "start_cache"
             case.graph.write(folder, case.name, False)
             self.measure("inputs", case=folder)
             options = {"device": self.args.device, "case": folder, "out": folder / "heddle", "cache": cache,
                        "seconds": TINY_SECONDS}
-            cold, warm = self.measure("run", **options), self.measure("run", **options)
+            cold, warm = self.measure_anew("run", **options), self.measure_anew("run", **options)
             row = {"name": case.name, "cold_ms": cold["load_ms"] + cold["first_call_ms"],
                    "warm_ms": warm["load_ms"] + warm["first_call_ms"], "kernels": cold["kernels"], "peers": {}}
             if warm["kernels_compiled"] != 0:
@@ -278,10 +327,9 @@ class Suite:
     def measure_case(self, case, folder):
         row = {"name": case.name, "bytes": case.graph.bytes, "flops": case.graph.flops,
                "tolerance": case.tolerance, "peers": {}}
-        self.measure("inputs", case=folder)
         try:
             row["heddle"] = self.measure("run", device=self.args.device, case=folder, out=folder / "heddle",
-                                         seconds=self.seconds)
+                                         seconds=self.seconds, cache=self.work / "cache")
             if row["heddle"]["evaluator_steps"] != 0:
                 self.failed(f"{case.name}: the evaluator ran {row['heddle']['evaluator_steps']} steps")
         except RuntimeError as error:
@@ -295,7 +343,8 @@ class Suite:
 
     def peer_runs(self, case):
         for mode in case.modes:
-            yield "torch", mode
+            if mode in self.args.modes:
+                yield "torch", mode
         if case.jax:
             yield "jax", "jit"
 
@@ -335,21 +384,19 @@ class Suite:
 
 
 class Peer:
-    """A peer in a process of its own, which starts while others work; one that is stuck is ended, and started anew for
-    the next case."""
+    """A peer in a process of its own, which starts while others work."""
 
     START_SECONDS = 120
 
     def __init__(self, name, suite):
-        self.name, self.suite, self.missing, self.facts, self.process = name, suite, None, {}, None
+        self.name, self.suite, self.missing, self.facts = name, suite, None, {}
+        script = pathlib.Path(__file__).with_name(f"peer_{name}.py")
+        self.server = Server([sys.executable, "-u", script, "--device", suite.args.peer_device], suite.log,
+                             suite.environment, suite.work)
         self.start()
 
     def start(self):
-        script = pathlib.Path(__file__).with_name(f"peer_{self.name}.py")
-        self.process = subprocess.Popen([sys.executable, "-u", str(script), "--device", self.suite.args.peer_device],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.suite.log,
-                                        env=self.suite.environment, cwd=self.suite.work,
-                                        start_new_session=True)
+        self.server.start()
         self.greeted = False
 
     def ask(self, request, seconds):
@@ -358,64 +405,79 @@ class Peer:
             return {"error": self.missing}
         if seconds <= 0:
             raise Timeout("no time is left")
-        if self.process is None:
+        if self.server.process is None:
             self.start()
         if not self.greeted:
-            reply = self.reply(min(self.START_SECONDS, self.suite.left()))
+            reply = self.server.reply(min(self.START_SECONDS, self.suite.left()))
             if "error" in reply:
                 self.missing = f"{self.name} is not here, or does not start: {reply['error']}"
                 self.facts = {"missing": self.missing}
                 return {"error": self.missing}
             self.facts, self.greeted = reply, True
-        try:
-            self.process.stdin.write((json.dumps(request) + "\n").encode())
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            self.stop()
-            return {"error": "the process ended; see log.txt"}
-        return self.reply(seconds)
-
-    def reply(self, seconds):
-        """A line of JSON; other lines are what libraries print. @raises Timeout"""
-        end = time.monotonic() + seconds
-        while True:
-            ready = select.select([self.process.stdout], [], [], max(end - time.monotonic(), 0))[0]
-            if not ready:
-                self.stop()
-                raise Timeout(f"no answer in {seconds:.0f} s")
-            line = self.process.stdout.readline().decode(errors="replace")
-            if not line:
-                self.stop()
-                return {"error": "the process ended; see log.txt"}
-            if line.startswith("{"):
-                return json.loads(line)
+        return self.server.ask(request, seconds)
 
     def stop(self):
-        if self.process is None:
-            return
-        end_session(self.process)
-        self.process.stdin.close()
-        self.process = None
+        self.server.stop()
 
 
-def end_session(process):
-    """Ends a session by its leader, with all that it started, a compiler say: on return none of them writes a file."""
-    end = time.monotonic() + KILLED_SECONDS
-    try:
-        while time.monotonic() < end:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.poll()  # until it is waited for, the group has a member
-            time.sleep(0.01)
-    except ProcessLookupError:
-        pass
-    process.wait()
-    process.stdout.close()
+class Preparer:
+    """Writes cases and compiles them, on processes of its own, ahead of those who measure them."""
+
+    def __init__(self, suite, parts):
+        self.suite, self.free, self.servers = suite, [], []
+        self.pool = concurrent.futures.ThreadPoolExecutor(max(1, suite.processes // 2))
+        for part in parts:
+            if part in cases.PARTS and part != "start":
+                for case in cases_of(part, suite.tiny, suite.args.cases):
+                    suite.ready[case.name] = self.pool.submit(self.prepare, case)
+
+    def prepare(self, case):
+        suite, folder = self.suite, self.suite.folder_of(case)
+        case.graph.write(folder, case.name, case.rotate)
+        with suite.lock:
+            if not self.free:
+                self.free.append(suite.server())
+                self.servers.append(self.free[-1])
+            server = self.free.pop()
+        try:
+            left = suite.end - time.monotonic()
+            answered(server, {"command": "inputs", "case": folder}, left)
+            # What does not compile is told by who measures it.
+            server.ask({"command": "texts", "device": suite.args.device, "case": str(folder),
+                        "cache": str(suite.work / "cache")}, left)
+        finally:
+            with suite.lock:
+                self.free.append(server)
+
+    def stop(self):
+        for future in self.suite.ready.values():
+            future.cancel()
+        for server in self.servers:
+            server.close()
+        self.pool.shutdown()
 
 
-def test_suites(listing):
+def cases_of(part, tiny, wanted):
+    return [case for case in cases.PARTS[part](tiny) if re.search(wanted, case.name)]
+
+
+def answered(server, request, seconds):
+    """@raises RuntimeError with what the answer says went wrong."""
+    reply = server.ask({key: str(value) for key, value in request.items()}, seconds)
+    if "error" in reply:
+        raise RuntimeError(reply["error"][-500:])
+    return reply
+
+
+def listed_tests(listing):
     """Names in what --gtest_list_tests prints, which begins with a line of GoogleTest's own."""
-    return [line.split(".")[0] for line in listing.splitlines()
-            if line and not line.startswith((" ", "Running main"))]
+    suite, tests = "", []
+    for line in listing.splitlines():
+        if line.startswith("  "):
+            tests.append(suite + line.split()[0])
+        elif line and not line.startswith("Running main"):
+            suite = line.split()[0]
+    return tests
 
 
 def find_nvrtc():
@@ -446,7 +508,10 @@ def parse_arguments():
     parser.add_argument("--parts", default=",".join(SHARES))
     parser.add_argument("--peers", default=None, help="torch,jax by default; with cuda-sim none")
     parser.add_argument("--peer-device", choices=["cuda", "cpu"], default="cuda")
-    parser.add_argument("--suites", default=".", help="test suites whose name matches")
+    parser.add_argument("--suites", default=".", help="tests whose full name matches")
+    parser.add_argument("--cases", default=".", help="cases whose name matches")
+    parser.add_argument("--modes", default=",".join(MODES), help="of PyTorch: " + ", ".join(MODES))
+    parser.add_argument("--seconds", type=float, default=SECONDS_A_CASE, help="that a case is timed")
     parser.add_argument("--tiny", action="store_true", help="cases of a few elements, to try the suite out")
     parser.add_argument("--merge", action="append", default=[])
     args = parser.parse_args()
@@ -454,6 +519,7 @@ def parse_arguments():
     for name in args.parts:
         if name not in SHARES:
             parser.error(f"no part {name}; there are {', '.join(SHARES)}")
+    args.modes = args.modes.split(",")
     given = args.peers if args.peers is not None else "" if args.device == "cuda-sim" else "torch,jax"
     args.peers = [name for name in given.split(",") if name]
     return args

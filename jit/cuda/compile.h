@@ -51,8 +51,9 @@ class CudaKernel {
 
   /// What was measured of the variants; shared by all who use the kernel.
   const Verdicts& verdicts() const { return *verdicts_; }
-  void add_verdict(std::span<const std::int64_t> sizes, std::uint32_t variant) const {
-    verdicts_->set(sizes, variant);
+  void add_verdict(std::span<const std::int64_t> sizes,
+                   std::vector<Verdicts::Timing> timings) const {
+    verdicts_->set(sizes, std::move(timings));
   }
   /// Takes the verdicts that are on disk, or puts those there that there are.
   void load_verdicts(KernelCache& cache) const;

@@ -51,14 +51,17 @@ class Measurement {
   Measurement(const Measurement&) = delete;
   Measurement& operator=(const Measurement&) = delete;
 
-  std::uint32_t run() {
+  std::vector<Verdicts::Timing> run() {
     for (const Block& block : blocks_) fill(block);
     std::erase_if(candidates_, [&](Candidate& one) { return !try_first(one); });
     const double least = std::ranges::min(candidates_, {}, &Candidate::first).first;
     std::erase_if(candidates_, [&](const Candidate& one) { return one.first > kHopeless * least; });
     for (int round = 0; round < kRounds && (round < 3 || spent_ < kMostMilliseconds); ++round)
       for (Candidate& one : candidates_) one.times.push_back(launch(one.choice));
-    return std::ranges::min(candidates_, {}, median).choice.variant;
+    std::vector<Verdicts::Timing> timings;
+    for (const Candidate& one : candidates_) timings.push_back({one.choice.variant, 1000 * median(one)});
+    std::ranges::stable_sort(timings, {}, &Verdicts::Timing::microseconds);
+    return timings;
   }
 
  private:
@@ -134,8 +137,9 @@ class Measurement {
 
 }  // namespace
 
-std::uint32_t fastest_variant(const CudaKernel& kernel, device::Device& device,
-                              std::span<const std::int64_t> sizes, const DeviceMemory& memory) {
+std::vector<Verdicts::Timing> measure_variants(const CudaKernel& kernel, device::Device& device,
+                                               std::span<const std::int64_t> sizes,
+                                               const DeviceMemory& memory) {
   return Measurement(kernel, device, sizes, memory).run();
 }
 

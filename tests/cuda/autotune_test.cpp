@@ -89,6 +89,14 @@ TEST_F(CudaAutotune, TheFastestVariantTakesThePlaceOfTheExpectedOne) {
   const Choice after = choice(engine, 16);
   EXPECT_TRUE(after.measured);
   EXPECT_NE(after.variant, first);
+  const auto plan = Json::parse(engine.plan_json(inputs(16)));
+  for (const auto& step : plan.at("steps")) {
+    if (!step.contains("variant")) continue;
+    const Json& taken = step.at("variant_us");
+    for (const auto& [variant, time] : taken.items())
+      EXPECT_LE(taken.at(after.variant).get<double>(), time.get<double>()) << variant;
+    EXPECT_GE(taken.size(), 2u);
+  }
   EXPECT_EQ(engine.stats().measurements, 1u);
   for (int repeat = 0; repeat < 3; ++repeat) expect_right(engine, 16);  // the graph is updated
   EXPECT_EQ(engine.stats().compiles, 1u);

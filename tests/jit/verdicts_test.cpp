@@ -34,7 +34,7 @@ TEST(Verdicts, AboveThatThereAreTwoClassesAnOctave) {
 
 TEST(Verdicts, TextBringsThemBack) {
   Verdicts first;
-  first.set(Sizes{16, 768}, 1);
+  first.set(Sizes{16, 768}, {{1, 2.0}, {0, 3.0}});
   first.set(Sizes{1, 768}, 0);
   first.set(Sizes{}, 2);
   const std::string text = first.to_text(kNames);

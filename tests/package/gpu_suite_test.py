@@ -95,7 +95,7 @@ class BundleTest(unittest.TestCase):
 
     def test_runs_end_to_end(self):
         code, out, text = self.run_suite("all", "--parts", "copy,tests,matmul,weights8,attention,conv,host,start", "--suites",
-                                         "^CudaDevice$", "--budget", "200")
+                                         "^CudaDevice[.]", "--budget", "200")
         self.assertEqual(code, 0, text)
         results, markdown, _ = results_of(out)
         self.assertEqual((results["failures"], results["unfinished"]), ([], []))
@@ -109,7 +109,7 @@ class BundleTest(unittest.TestCase):
                 self.assertLessEqual(row["heddle"]["disagreement"], row["tolerance"])
                 self.assertEqual(row["peers"]["torch eager"], {"error": "not asked for"})
         (tests,) = results["parts"]["tests"]["rows"]
-        self.assertEqual((tests["name"], tests["failed"], tests["skipped"]), ("tests_device CudaDevice", [], []))
+        self.assertEqual((tests["name"], tests["failed"], tests["skipped"]), ("tests_device", [], []))
         self.assertGreater(tests["passed"], 8)
         self.assertGreater(results["parts"]["start"]["rows"][0]["kernels"], 3)
         self.assertIn("that the suite runs, and no figure of any device", markdown)
@@ -119,14 +119,38 @@ class BundleTest(unittest.TestCase):
         broken = self.folder / "broken"
         shutil.copytree(self.bundle, broken)
         program = broken / "bin/tests_device"
-        program.write_text("#!/bin/sh\nif [ $1 = --gtest_list_tests ]; then echo Suite.; else echo bad luck; exit 3; fi\n")
+        program.write_text("#!/bin/sh\nif [ $1 = --gtest_list_tests ]; then echo Suite.; echo '  One'; "
+                           "else echo bad luck; exit 3; fi\n")
         code, out, text = self.run_suite("broken_out", "--parts", "tests,copy", "--suites", "Suite", bundle=broken)
         self.assertEqual(code, 1, text)
         results, markdown, _ = results_of(out)
-        self.assertIn("tests_device Suite: exit 3: bad luck", results["failures"])
+        self.assertIn("tests_device Suite.One: exit 3: bad luck", results["failures"])
         self.assertEqual(len(results["failures"]), 1)
         self.assertGreater(results["parts"]["copy"]["bytes_per_second"], 0)
-        self.assertIn("tests_device Suite: exit 3: bad luck", markdown)
+        self.assertIn("tests_device Suite.One: exit 3: bad luck", markdown)
+
+    def test_a_crash_costs_the_test_that_it_was_in(self):
+        crashing = self.folder / "crashing"
+        shutil.copytree(self.bundle, crashing)
+        program = crashing / "bin/tests_device"
+        program.write_text("""#!/usr/bin/python3
+import json, sys
+if sys.argv[1] == "--gtest_list_tests":
+    print("Running main() from somewhere\\nSuite.\\n  One\\n  Two  # of two\\n  Three\\n  Four")
+    sys.exit()
+report = []
+for name in sys.argv[1].partition("=")[2].split(":"):
+    print(f"[ RUN      ] {name}", flush=True)
+    if name == "Suite.Two":
+        sys.exit(139)
+    print(f"[  FAILED  ] {name} (0 ms)" if name == "Suite.One" else f"[       OK ] {name} (0 ms)", flush=True)
+    report.append({"name": name.split(".")[1], "status": "RUN", "result": "COMPLETED"})
+json.dump({"testsuites": [{"name": "Suite", "testsuite": report}]}, open(sys.argv[2].partition(":")[2], "w"))
+""")
+        code, out, text = self.run_suite("crashing_out", "--parts", "tests", "--suites", "Suite", bundle=crashing)
+        self.assertEqual(code, 1, text)
+        (row,) = results_of(out)[0]["parts"]["tests"]["rows"]
+        self.assertEqual(row, {"name": "tests_device", "passed": 2, "failed": ["Suite.Two", "Suite.One"], "skipped": []})
 
     def test_want_of_time_is_told_and_what_was_measured_is_kept(self):
         code, out, text = self.run_suite("short", "--parts", "copy,models", "--budget", "3")
@@ -142,13 +166,13 @@ class BundleTest(unittest.TestCase):
         stuck = self.folder / "stuck"
         shutil.copytree(self.bundle, stuck)
         program = stuck / "bin/tests_device"
-        program.write_text("#!/bin/sh\n[ $1 = --gtest_list_tests ] && echo Suite. && exit\n"
+        program.write_text("#!/bin/sh\n[ $1 = --gtest_list_tests ] && echo Suite. && echo '  One' && exit\n"
                            "(while :; do mkdir -p $TMPDIR/kernels; : > $TMPDIR/kernels/$$; done) >/dev/null 2>&1 &\n"
                            f"echo $! > {self.folder}/writer\nwait\n")
         code, out, text = self.run_suite("stuck_out", "--parts", "tests", "--suites", "Suite", "--budget", "2",
                                          bundle=stuck)
         self.assertEqual(code, 3, text)
-        self.assertIn("tests_device Suite: tests_device: not done after", text)
+        self.assertIn("tests_device: 1 tests: tests_device: not done after", text)
         writer = int((self.folder / "writer").read_text())
         self.addCleanup(end, writer)
         self.assertFalse(runs(writer))
