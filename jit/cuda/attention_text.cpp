@@ -266,7 +266,7 @@ class AttentionWriter : private TextWriter {
     if (tile_.plain) return "hd_plain_attention_tile<" + sizes + number(tile_.rows()) + ">";
     return "hd_attention_tile<" + storage_type(parts_.dtype()) + ", " + sizes +
            number(tile_.row_tiles) + ", " + number(tile_.warp_rows) + ", " +
-           number(tile_.warp_keys) + ">";
+           number(tile_.warp_keys) + (tile_.warpgroups ? ", true>" : ">");
   }
 
   /// The place, the queries and the first keys. Rows of a tile are all queries of a group's heads, each query's of all heads side
@@ -495,6 +495,7 @@ class AttentionWriter : private TextWriter {
 /// kernel_head()'s: 168 registers are enough, but where a mask's expressions take some, heads are large, or a warp has two
 /// tiles of rows.
 int least_threads(const AttentionTile& tile, bool masked) {
+  if (tile.warpgroups) return tile.depth + tile.columns <= 128 && tile.threads() == 256 ? 512 : 0;
   return tile.row_tiles == 1 && !masked && tile.depth + tile.columns <= 128 ? 384 : 256;
 }
 

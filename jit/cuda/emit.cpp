@@ -290,7 +290,8 @@ std::vector<CudaBuffer> buffers_of(const Nest& nest) {
 CudaCode attention_code(const AttentionParts& parts, const CudaOptions& options) {
   CudaCode code;
   code.buffers = buffers_of(*parts.nest);
-  code.device = {options.multiprocessors, options.max_shared_bytes, options.tensor_cores};
+  code.device = {options.multiprocessors, options.max_shared_bytes, options.tensor_cores,
+                 options.warpgroups};
   const AttentionForm& form = *parts.nest->attention;
   const auto tiles = attention_tiles(parts.dtype(), parts.depth(), parts.value_columns(),
                                      form.masked, code.device);
@@ -315,7 +316,8 @@ CudaCode emit_code(const Nest& nest, const CudaOptions& options) {
   }
   CudaCode code;
   code.buffers = buffers_of(nest);
-  code.device = {options.multiprocessors, options.max_shared_bytes, options.tensor_cores};
+  code.device = {options.multiprocessors, options.max_shared_bytes, options.tensor_cores,
+                 options.warpgroups};
   const auto parts = product_parts(nest);
   if (!parts) {
     code.variants.push_back(emit_cuda(nest, options));

@@ -24,6 +24,7 @@ struct CudaOptions {
   std::int64_t max_shared_bytes = 99 * 1024;  ///< of a block; dynamic beyond 48 KiB
   int multiprocessors = 132;
   bool tensor_cores = true;  ///< those of sm_80 and later
+  bool warpgroups = false;   ///< wgmma, which sm_90a has alone
   bool cublaslt = false;     ///< products get a variant by cuBLASLt
   bool cudnn = false;        ///< products with windows get one by cuDNN
 };

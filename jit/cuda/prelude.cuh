@@ -22,7 +22,7 @@ static __device__ __forceinline__ unsigned short hd_cvt_f16_f32(float value) {
 
 #ifndef HEDDLE_CUDA_SIM
 static __device__ __forceinline__ unsigned char* hd_dynamic_shared() {
-  extern __shared__ __align__(16) unsigned char dynamic_shared[];
+  extern __shared__ __align__(1024) unsigned char dynamic_shared[];
   return dynamic_shared;
 }
 #endif

@@ -242,7 +242,9 @@ class ProductWriter : private TextWriter {
     return "hd_tensor_tile<" + types + tile + number(tile_.depth) + ", " + number(tile_.warp_rows) +
            ", " + number(tile_.warp_columns) + ", " + number(tile_.stages) + ", " +
            true_or_false(left) + ", " + true_or_false(right) +
-           (parts_.is_turned() ? ", true>" : ">");
+           (tile_.warpgroups     ? std::string(", ") + true_or_false(parts_.is_turned()) + ", true>"
+            : parts_.is_turned() ? ", true>"
+                                 : ">");
   }
 
   void place() {
@@ -404,9 +406,10 @@ int least_threads(const ProductParts& parts, const ProductTile& tile) {
   if (tile.kind == ProductTile::Kind::Rows && tile.rows == 1)
     return parts.right_bits() != 0 ? kTileThreads : 3 * kTileThreads / 2;
   if (tile.kind == ProductTile::Kind::Rows) return 0;
+  if (tile.warpgroups) return tile.columns == 256 ? 0 : tile.rows == 64 ? 384 : 512;
   const bool large = tile.kind == ProductTile::Kind::Tensor && tile.threads() == 256;
-  const bool gathers = parts.right() == Along::Windows && !is_byte(parts.right_dtype());
-  if (large) return gathers ? kTileThreads : 0;
+  const bool bytes = parts.right() == Along::Windows && is_byte(parts.right_dtype());
+  if (large) return bytes ? 0 : kTileThreads;
   // What is gathered waits in registers.
   return parts.right() == Along::Windows ? 3 * kTileThreads / 4 : kTileThreads;
 }
