@@ -4,6 +4,7 @@
 #include <numbers>
 #include <set>
 
+#include "jit/cuda/element_text.h"
 #include "jit/cuda/prelude.h"
 #include "jit/cuda/scalar_text.h"
 #include "jit/cuda/statement_emitter.h"
@@ -473,13 +474,27 @@ class AttentionWriter : private TextWriter {
 
   void elements() {
     const std::string columns = number(parts_.value_columns());
-    open("for (int e = threadIdx.x; e < (int)hd_smaller(rows_left, Tile::rows) * " + columns +
-         "; e += " + number(tile_.threads()) + ")");
+    const ElementText wide(nest_, parts_.columns->axis, *parts_.columns->body, 8, parts_.sums->acc);
+    const int width = parts_.value_columns() % wide.width() == 0 ? wide.width() : 1;
+    open("for (int e = " + (width == 1 ? "" : number(width) + " * ") +
+         "threadIdx.x; e < (int)hd_smaller(rows_left, Tile::rows) * " + columns +
+         "; e += " + number(std::int64_t{width} * tile_.threads()) + ")");
     line(std::string("const int ") + kRow + " = e / " + columns + ";");
     place_of_row(parts_.rows->axis, {&parts_.before});
-    line("const long long " + parts_.columns->axis.to_string() + " = e % " + columns + ";");
+    const std::string column = parts_.columns->axis.to_string();
+    line("const long long " + (width == 1 ? column : "first_column") + " = e % " + columns + ";");
     scalars(parts_.of_row);
-    text_ += statements_.emit(*parts_.columns->body, depth_);
+    if (width == 1) {
+      text_ += statements_.emit(*parts_.columns->body, depth_);
+    } else {
+      const std::string own = "hd_lanes<float, " + number(width) + "> own;\n" +
+                              std::string(2 * static_cast<std::size_t>(depth_ + 2), ' ') +
+                              "hd_read_sums<Tile::line>(own, sums + " + kRow +
+                              " * Tile::line + first_column);";
+      text_ += wide.text(statements_, depth_, "first_column", "(" + columns + " - first_column)",
+                         own, "own.at[lane]",
+                         std::string("sums[") + kRow + " * Tile::line + " + column + "]");
+    }
     close();
   }
 

@@ -81,6 +81,7 @@ struct LibraryForm {
   };
   Matrix left, right;
   bool tf32 = false;
+  bool rounded = false;  ///< sums are of the operands' dtype: they are rounded to it in any case
   /// Where the product goes, if it is stored as it is; its dtype is the buffer's.
   std::optional<Matrix> result{};
 
@@ -89,7 +90,6 @@ struct LibraryForm {
     SymExpr image_stride, channel_stride;
     std::vector<WindowAxis> axes;
     bool channels_last = false;  ///< of the result and of sums: [N, out..., M], else [N, M, out...]
-    bool rounded = false;  ///< sums are of the operands' dtype: they are rounded to it in any case
     bool inner_channels = false;  ///< of weights: [M, taps..., C], else [M, C, taps...]
   };
   std::optional<Convolution> convolution{};

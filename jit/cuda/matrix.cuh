@@ -189,6 +189,18 @@ static __device__ __forceinline__ int hd_swizzled_words(int row, int piece) {
   return place * pieces + (piece ^ (turn & (pieces >= 8 ? 7 : 3)));
 }
 
+// Neighbours among sums in shared memory, whose rows are `line` apart.
+template <int line, class T, int count>
+static __device__ __forceinline__ void hd_read_sums(hd_lanes<T, count>& to, const T* from) {
+  constexpr int at_once = line % 4 == 0 && count % 4 == 0 ? 4 : line % 2 == 0 && count % 2 == 0 ? 2 : 1;
+#pragma unroll
+  for (int k = 0; k < count; k += at_once) {
+    const hd_lanes<T, at_once> some = *(const hd_lanes<T, at_once>*)(from + k);
+#pragma unroll
+    for (int n = 0; n < at_once; ++n) to.at[k + n] = some.at[n];
+  }
+}
+
 // Whether lines that are `stride` elements apart begin at multiples of so many bytes.
 template <int bytes, class T>
 static __device__ __forceinline__ bool hd_begin_at(const T* at, long long stride) {
@@ -288,7 +300,7 @@ struct hd_tile_source {
   static constexpr int count = 16 / (int)sizeof(T);
   static constexpr int depth = along ? pieces * count : lines;
   static constexpr int apart = threads / pieces;  // lines between a thread's pieces
-  static constexpr bool is_even = !by_word && threads % pieces == 0 && apart % 8 == 0 && lines % apart == 0;
+  static constexpr bool is_even = !by_word && threads % pieces == 0;
   const T* from;
   long long stride;
   long long others_left;  // lines that are there, or elements of a line
@@ -312,10 +324,13 @@ struct hd_tile_source {
     if (is_even && wide && left >= depth) {
       const T* mine = own + offset;
 #pragma unroll
-      for (int n = 0; n < lines / apart; ++n) {
+      for (int n = 0; n < (lines + apart - 1) / apart; ++n) {
+        if (lines % apart != 0 && own_line + n * apart >= lines) break;
         const int there = along ? (n * apart < own_left ? count : 0) : own_left >= count ? count : own_left;
-        hd_copy_async(tile + place + n * apart * (pieces < 8 ? pieces : 8), there == 0 ? from : mine,
-                      (int)sizeof(T) * there);
+        // Every eighth line lies alike.
+        const int at = apart % 8 == 0 ? place + n * apart * (pieces < 8 ? pieces : 8)
+                                      : hd_swizzled<lines, pieces>(own_line + n * apart, (int)threadIdx.x % pieces);
+        hd_copy_async(tile + at, there == 0 ? from : mine, (int)sizeof(T) * there);
         mine += own_apart;
       }
     } else {

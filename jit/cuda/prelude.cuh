@@ -39,6 +39,25 @@ static __device__ __forceinline__ constexpr int hd_neighbours(int count) {
   return count % 4 == 0 ? 4 : count % 2 == 0 ? 2 : 1;
 }
 
+// So many neighbours, 16 bytes at a time where their address lets them.
+template <int count, class T>
+static __device__ __forceinline__ hd_lanes<T, count> hd_read_lanes(const T* from) {
+  constexpr int each = 16 / (int)sizeof(T) < count ? 16 / (int)sizeof(T) : count;
+  hd_lanes<T, count> all;
+  if ((unsigned long long)from % (each * sizeof(T)) == 0) {
+#pragma unroll
+    for (int k = 0; k < count; k += each) {
+      const hd_lanes<T, each> some = *(const hd_lanes<T, each>*)(from + k);
+#pragma unroll
+      for (int n = 0; n < each; ++n) all.at[k + n] = some.at[n];
+    }
+  } else {
+#pragma unroll
+    for (int k = 0; k < count; ++k) all.at[k] = from[k];
+  }
+  return all;
+}
+
 // Whether an address is a multiple of `bytes`, or all of those are whose bits are joined.
 template <int bytes>
 static __device__ __forceinline__ bool hd_is_aligned(unsigned long long bits) {

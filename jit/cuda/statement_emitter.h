@@ -27,6 +27,11 @@ class StatementEmitter : private TextWriter {
   void replace_loads(NestBufferId buffer, std::string place) {
     replaced_[buffer] = std::move(place);
   }
+  /// That LoadStmt or StoreStmt touches the lvalue `place` from now on, until accesses are restored.
+  void replace_access(const void* statement, std::string place) {
+    lanes_[statement] = std::move(place);
+  }
+  void restore_accesses() { lanes_.clear(); }
   /// Memory is touched outside of vector loops only where the bool `name` holds; elsewhere these have no iterations.
   void only_where(std::string name) { where_ = std::move(name); }
   /// The lines of `block`, indented by `depth` steps.
