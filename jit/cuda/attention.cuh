@@ -88,7 +88,7 @@ template <class Tile, class T>
 static __device__ __forceinline__ void hd_fetch_keys(unsigned char* shared, long long number, const hd_lines<T>& key,
                                                      int key_count, const hd_lines<T>& value, int value_count,
                                                      long long keys_left) {
-  hd_sixteen* const stage = (hd_sixteen*)shared + (int)(number & 1) * Tile::stage_size;
+  hd_sixteen* const stage = (hd_sixteen*)shared + (int)(number & (Tile::stages - 1)) * Tile::stage_size;
   hd_fetch_lines<Tile, Tile::keys, Tile::key_pieces>(stage, key, keys_left, key_count);
   hd_fetch_lines<Tile, Tile::keys, Tile::value_pieces>(stage + Tile::values_at, value, keys_left, value_count);
   hd_copy_commit();
@@ -110,7 +110,8 @@ static __device__ __forceinline__ void hd_fetch_queries(unsigned char* shared, c
 // Scores are exponents of 2. A thread has those of rows row(r) and keys key(c) of the tile.
 //
 // warpgroups: wgmma multiplies keys and values straight from shared memory; each four warps are a group of 64 queries, and depth and
-// columns are 64 or 128.
+// columns are 64 or 128. While scores are weighed, the values of the tile before are multiplied: the first tile takes
+// multiply_first() and weigh(), each other one multiply_next() and weigh(), and in the end there is multiply_last().
 template <class T, int depth, int columns, int row_tiles, int warp_rows, int warp_keys, bool warpgroups = false>
 struct hd_attention_tile {
   static constexpr int rows = 16 * row_tiles * warp_rows;
@@ -121,7 +122,8 @@ struct hd_attention_tile {
   static constexpr int beside = warpgroups ? 0 : 1;  // a line's pieces that nothing lies in
   static constexpr int values_at = keys * (key_pieces + beside);
   static constexpr int stage_size = values_at + keys * (value_pieces + beside);
-  static constexpr int queries_at = stage_size;  // where the second tile of keys will be
+  static constexpr int stages = warpgroups ? 4 : 2;
+  static constexpr int queries_at = warpgroups ? stages * stage_size : stage_size;  // there the second tile of keys will be
   static constexpr int warp_columns = keys / warp_keys;
   static constexpr int thread_rows = 2 * row_tiles;
   static constexpr int thread_keys = warp_columns / 4;
@@ -134,6 +136,7 @@ struct hd_attention_tile {
   float largest[row_tiles][2];
   float totals[row_tiles][2];  // of the thread's own keys
   float factor;  // that scores are yet to be multiplied by
+  unsigned int weights[keys / 16][4];  // of warpgroups: the tile's, rounded to T
   // Eight lines' pieces of one column lie in all 32 banks.
   template <int lines, int pieces>
   static __device__ __forceinline__ int place(int line, int piece) {
@@ -195,7 +198,6 @@ struct hd_attention_tile {
     const hd_sixteen* const lines = (const hd_sixteen*)shared + (int)(number & 1) * stage_size;
     const int lane = threadIdx.x % 32;
     factor = 1.0f;
-    if constexpr (warpgroups) return multiply_keys_by_warpgroups(lines);
 #pragma unroll
     for (int n = 0; n < warp_columns / 8; n += 2) {
 #pragma unroll
@@ -216,8 +218,11 @@ struct hd_attention_tile {
       }
     }
   }
-  __device__ __forceinline__ void multiply_keys_by_warpgroups(const hd_sixteen* lines) {
-    const hd_descriptor key = hd_describe(lines, keys * 128);
+  static __device__ __forceinline__ const hd_sixteen* stage_of(const unsigned char* shared, long long number) {
+    return (const hd_sixteen*)shared + (int)(number & (stages - 1)) * stage_size;
+  }
+  __device__ __forceinline__ void begin_keys(const unsigned char* shared, long long number) {
+    const hd_descriptor key = hd_describe(stage_of(shared, number), keys * 128);
 #pragma unroll
     for (int n = 0; n < keys / 8; ++n) {
 #pragma unroll
@@ -229,11 +234,40 @@ struct hd_attention_tile {
       hd_wgmma_registers<keys, false>(&scores[0][0][0], queries[0][k],
                                       hd_further(key, k / 4 * keys * 128 + k % 4 * 32), T());
     hd_products_commit();
+  }
+  __device__ __forceinline__ void begin_values(const unsigned char* shared, long long number) {
+    const hd_descriptor value = hd_describe(stage_of(shared, number) + values_at, keys * 128);
+#pragma unroll
+    for (int k = 0; k < keys / 16; ++k)
+      hd_wgmma_registers<columns, true>(&sums[0][0][0], weights[k], hd_further(value, k * 2048), T());
+    hd_products_commit();
+  }
+  __device__ __forceinline__ void hold_sums() { hd_products_hold<columns / 2>(&sums[0][0][0]); }
+  __device__ __forceinline__ void multiply_first(const unsigned char* shared, long long number) {
+    factor = 1.0f;
+    begin_keys(shared, number);
     hd_products_wait<0>();
     hd_products_hold<keys / 2>(&scores[0][0][0]);
   }
+  // Waits for the scores alone.
+  __device__ __forceinline__ void multiply_next(const unsigned char* shared, long long number) {
+    factor = 1.0f;
+    hold_sums();
+    begin_keys(shared, number);
+    begin_values(shared, number - 1);
+    hd_products_wait<1>();
+    hd_products_hold<keys / 2>(&scores[0][0][0]);
+  }
+  __device__ __forceinline__ void multiply_last(const unsigned char* shared, long long number) {
+    hold_sums();
+    hd_products_begin();
+    begin_values(shared, number);
+    hd_products_wait<0>();
+    hold_sums();
+  }
   // Turns scores into weights: 2^(score - the largest so far). What was summed with a smaller one is scaled down.
   __device__ __forceinline__ void weigh() {
+    float rescale[thread_rows];
 #pragma unroll
     for (int r = 0; r < thread_rows; ++r) {
       float most = score(r, 0);
@@ -245,7 +279,7 @@ struct hd_attention_tile {
       const float now = fmaxf(before, most * factor);
       // Rows that saw nothing yet: -inf - -inf would be NaN.
       const float shift = now == -hd_infinity() ? 0.0f : now;
-      const float rescale = hd_exp2(before - shift);
+      rescale[r] = hd_exp2(before - shift);
       float total = 0.0f;
 #pragma unroll
       for (int c = 0; c < thread_keys; ++c) {
@@ -253,11 +287,24 @@ struct hd_attention_tile {
         total += score(r, c);
       }
       largest[r / 2][r % 2] = now;
-      totals[r / 2][r % 2] = totals[r / 2][r % 2] * rescale + total;
+      totals[r / 2][r % 2] = totals[r / 2][r % 2] * rescale[r] + total;
+    }
+    if constexpr (warpgroups) {  // values of the tile before
+      hd_products_wait<0>();
+      hold_sums();
+#pragma unroll
+      for (int k = 0; k < keys / 16; ++k) {
+#pragma unroll
+        for (int p = 0; p < 4; ++p)
+          weights[k][p] = hd_pack(scores[0][2 * k + p / 2][p % 2 * 2], scores[0][2 * k + p / 2][p % 2 * 2 + 1], T());
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < thread_rows; ++r) {
 #pragma unroll
       for (int n = 0; n < columns / 8; ++n) {
-        sums[r / 2][n][r % 2 * 2] *= rescale;
-        sums[r / 2][n][r % 2 * 2 + 1] *= rescale;
+        sums[r / 2][n][r % 2 * 2] *= rescale[r];
+        sums[r / 2][n][r % 2 * 2 + 1] *= rescale[r];
       }
     }
   }
@@ -266,7 +313,6 @@ struct hd_attention_tile {
     const hd_sixteen* const lines =
         (const hd_sixteen*)shared + (int)(number & 1) * stage_size + values_at;
     const int lane = threadIdx.x % 32;
-    if constexpr (warpgroups) return multiply_values_by_warpgroups(lines);
 #pragma unroll
     for (int k = 0; k < warp_columns / 16; ++k) {
       unsigned int a[row_tiles][4];
@@ -287,24 +333,6 @@ struct hd_attention_tile {
         }
       }
     }
-  }
-  __device__ __forceinline__ void multiply_values_by_warpgroups(const hd_sixteen* lines) {
-    const hd_descriptor value = hd_describe(lines, keys * 128);
-    unsigned int weights[keys / 16][4];
-#pragma unroll
-    for (int k = 0; k < keys / 16; ++k) {
-#pragma unroll
-      for (int p = 0; p < 4; ++p)
-        weights[k][p] = hd_pack(scores[0][2 * k + p / 2][p % 2 * 2], scores[0][2 * k + p / 2][p % 2 * 2 + 1], T());
-    }
-    hd_products_hold<columns / 2>(&sums[0][0][0]);
-    hd_products_begin();
-#pragma unroll
-    for (int k = 0; k < keys / 16; ++k)
-      hd_wgmma_registers<columns, true>(&sums[0][0][0], weights[k], hd_further(value, k * 2048), T());
-    hd_products_commit();
-    hd_products_wait<0>();
-    hd_products_hold<columns / 2>(&sums[0][0][0]);
   }
   // Makes what the warps have that share queries relative to one largest score. `all`: room for theirs.
   __device__ __forceinline__ void agree(float* all, int part) {

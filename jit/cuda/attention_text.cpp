@@ -410,16 +410,33 @@ class AttentionWriter : private TextWriter {
 
   void tiles() {
     const std::string at = parts_.tiles->axis.to_string();
+    std::string first = kFirst;
+    if (tile_.warpgroups) {
+      open("");
+      line("const long long " + at + " = " + first + ";");
+      one_tile("multiply_first", at + " < tiles");
+      close();
+      first += " + 1";
+    }
     line("#pragma unroll 1");
-    open("for (long long " + at + " = " + std::string(kFirst) + "; " + at + " < tiles; ++" + at +
-         ")");
+    open("for (long long " + at + " = " + first + "; " + at + " < tiles; ++" + at + ")");
+    one_tile(tile_.warpgroups ? "multiply_next" : "multiply_keys", "");
+    if (!tile_.warpgroups) line("tile.multiply_values(shared, " + at + ");");
+    close();
+    if (tile_.warpgroups)
+      line("tile.multiply_last(shared, tiles > " + std::string(kFirst) + " ? tiles - 1 : " + kFirst + ");");
+  }
+
+  /// @param is_there  as text, where it may not be; else empty
+  void one_tile(const std::string& multiply, const std::string& is_there) {
+    const std::string at = parts_.tiles->axis.to_string();
     line("Tile::arrive();");
     open("if (" + at + " + 1 < tiles)");
     fetch(at + " + 1", SymExpr(parts_.tiles->axis) + 1);
     close();
-    line("tile.multiply_keys(shared, " + at + ");");
-    line("const int left = (int)hd_smaller(seen - " + number(kKeys) + " * " + at + ", " +
-         number(kKeys) + ");");
+    line("tile." + multiply + "(shared, " + at + ");");
+    line("const int left = " + (is_there.empty() ? "" : is_there + " ? ") + "(int)hd_smaller(seen - " +
+         number(kKeys) + " * " + at + ", " + number(kKeys) + ")" + (is_there.empty() ? ";" : " : 0;"));
     if (form_.masked) {
       scores();
     } else {
@@ -435,8 +452,6 @@ class AttentionWriter : private TextWriter {
       close();
     }
     line("tile.weigh();");
-    line("tile.multiply_values(shared, " + at + ");");
-    close();
   }
 
   /// The nest's expressions on each score of a tile. Rows that do not exist do as the last one.
@@ -510,7 +525,7 @@ class AttentionWriter : private TextWriter {
 /// kernel_head()'s: 168 registers are enough, but where a mask's expressions take some, heads are large, or a warp has two
 /// tiles of rows.
 int least_threads(const AttentionTile& tile, bool masked) {
-  if (tile.warpgroups) return tile.depth + tile.columns <= 128 && tile.threads() == 256 ? 512 : 0;
+  if (tile.warpgroups) return 0;
   return tile.row_tiles == 1 && !masked && tile.depth + tile.columns <= 128 ? 384 : 256;
 }
 

@@ -88,7 +88,8 @@ std::int64_t AttentionTile::shared_bytes() const {
   const std::int64_t key_line = depth / 8 + beside;
   const std::int64_t value_line = columns / 8 + beside;
   const std::int64_t stage = kTileKeys * (key_line + value_line);
-  const std::int64_t lines = stage + std::max(stage, rows() * key_line);
+  const std::int64_t lines =
+      warpgroups ? 4 * stage + rows() * key_line : stage + std::max(stage, rows() * key_line);
   const std::int64_t sums = std::int64_t{rows()} * (warp_keys * (columns + 8 + 1) + 1);
   return std::max(16 * lines, 4 * sums);
 }
@@ -115,7 +116,8 @@ std::vector<AttentionTile> attention_tiles(DType dtype, std::int64_t depth, std:
     const auto is_whole = [](int size) { return size == 64 || size == 128; };
     if (device.warpgroups && is_whole(d) && is_whole(c))
       for (const int warp_rows : {8, 12})
-        tiles.push_back({d, c, 1, warp_rows, 1, 168, false, true});
+        if (warp_rows == 8 || d + c <= 128)  // registers
+          tiles.push_back({d, c, 1, warp_rows, 1, 168, false, true});
   }
   std::erase_if(tiles, [&](const AttentionTile& tile) {
     return tile.shared_bytes() > device.max_shared_bytes;

@@ -21,7 +21,8 @@ struct hd_plain_attention_tile {
   static constexpr int value_pieces = columns / 4;
   static constexpr int values_at = keys * key_pitch;
   static constexpr int stage_size = values_at + keys * value_pitch;
-  static constexpr int queries_at = 2 * stage_size;
+  static constexpr int stages = 2;
+  static constexpr int queries_at = stages * stage_size;
   static constexpr int weights_at = queries_at + rows * key_pitch;
   static constexpr int thread_rows = 4;
   static constexpr int thread_keys = keys / 16;
