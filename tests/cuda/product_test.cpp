@@ -215,6 +215,7 @@ TEST(CudaProducts, Tf32IsAskedForAndStaysWithinItsError) {
   Engine exact(product, on_cuda());
   EXPECT_LT(largest_share(exact.run({x, w})[0]), 0x1p-20);
   EngineOptions options = on_cuda();
+  options.autotune = false;  // which may find a way faster that rounds nothing
   options.passes = {{.name = "tf32-products"}};
   Engine rounded(product, options);
   const double share = largest_share(rounded.run({x, w})[0]);
