@@ -56,14 +56,17 @@ class Event {
 struct Kernel {
   void* handle = nullptr;
   int registers = 0;  ///< of a thread; 0: the device does not tell
+  /// Dynamic shared memory of a block that launches may ask for at once; more has to be allowed at each launch.
+  std::uint32_t dynamic_shared_bytes = 0;
 };
 
 /// Compiled kernels, loaded.
 class Module {
  public:
   virtual ~Module() = default;
-  /// @throws DeviceError naming the kernel if the module has none of that name.
-  virtual Kernel kernel(const std::string& name) const = 0;
+  /// @param dynamic_shared_bytes  of a block of its launches, at most
+  /// @throws DeviceError naming the kernel if the module has none of that name, or is none.
+  virtual Kernel kernel(const std::string& name, std::uint32_t dynamic_shared_bytes = 0) const = 0;
 };
 
 struct LaunchShape {
@@ -133,6 +136,7 @@ class Device {
                     Stream& stream) = 0;
   virtual void fill(void* to, unsigned char value, std::size_t bytes, Stream& stream) = 0;
 
+  /// What is no image may be refused here, or when a kernel of it is asked for.
   /// @throws UnsupportedError on a device that takes no modules.
   virtual std::unique_ptr<Module> load(std::span<const char> image) = 0;
   /// Queued. `arguments` point to the parameters, which are copied at once.
@@ -145,6 +149,11 @@ class Device {
                          void* stream) = 0;
   /// @throws UnsupportedError on a device that has none.
   virtual std::unique_ptr<Graph> make_graph() = 0;
+  /// Makes the device's context current on this thread until leave(): functions of the device need not do it, each for
+  /// itself, meanwhile. Not for spans in which code of others runs but by with_context().
+  /// @return false: it was so before, or cannot be; leave() is not to be called
+  virtual bool enter() noexcept { return false; }
+  virtual void leave() noexcept {}
   /// Calls `work` with the device's context current on this thread.
   virtual void with_context(const std::function<void()>& work) { work(); }
   /// The same for work that gives something back and throws nothing. A lost context is left alone: what it held is gone.
@@ -182,6 +191,21 @@ class Allocation {
   Device* device_ = nullptr;
   void* memory_ = nullptr;
   std::size_t bytes_ = 0;
+};
+
+/// Device::enter() and leave().
+class EnteredDevice {
+ public:
+  explicit EnteredDevice(Device& device) : device_(device), has_entered_(device.enter()) {}
+  ~EnteredDevice() {
+    if (has_entered_) device_.leave();
+  }
+  EnteredDevice(const EnteredDevice&) = delete;
+  EnteredDevice& operator=(const EnteredDevice&) = delete;
+
+ private:
+  Device& device_;
+  const bool has_entered_;
 };
 
 }  // namespace heddle::device

@@ -7,12 +7,9 @@
 
 namespace heddle::engine {
 
-Completion::Completion(std::shared_ptr<device::Event> event, void* stream,
-                       const std::int32_t* status, std::shared_ptr<const Executable> executable)
-    : event_(std::move(event)),
-      stream_(stream),
-      status_word_(status),
-      executable_(std::move(executable)) {}
+Completion::Completion(Point end, const std::int32_t* status,
+                       std::shared_ptr<const Executable> executable)
+    : end_(std::move(end)), status_word_(status), executable_(std::move(executable)) {}
 
 void Completion::keep_outcome(std::exception_ptr error) noexcept {
   if (settled_) return;
@@ -28,7 +25,7 @@ bool Completion::done() {
   const std::scoped_lock lock(mutex_);
   if (settled_) return true;
   try {
-    if (!event_->done()) return false;
+    if (!end_.event->done()) return false;
   } catch (...) {
     return false;  // who waits will see
   }
@@ -57,8 +54,8 @@ void Completion::settle() noexcept {
     const std::scoped_lock lock(mutex_);
     if (settled_) return;
   }
-  std::exception_ptr error = wait_for(*event_);
-  if (error != nullptr) error = wait_for(*event_);
+  std::exception_ptr error = wait_for(*end_.event);
+  if (error != nullptr) error = wait_for(*end_.event);
   const std::scoped_lock lock(mutex_);
   keep_outcome(std::move(error));
 }
@@ -75,9 +72,9 @@ std::int32_t Completion::status() {
 }
 
 bool Completion::order_before(device::Stream& stream) {
-  if (stream.native() == stream_) return false;
+  if (stream.native() == end_.stream) return false;
   const std::scoped_lock lock(mutex_);
-  if (!settled_) stream.wait(*event_);
+  if (!settled_) stream.wait(*end_.event);
   return !settled_;
 }
 
@@ -96,7 +93,9 @@ void PendingUses::add(const CompletionPtr& use, bool writes) {
     readers_.clear();
     return;
   }
-  std::erase_if(readers_, [](const CompletionPtr& reader) { return reader->done(); });
+  std::erase_if(readers_, [&](const CompletionPtr& reader) {
+    return use->implies(*reader) || reader->done();
+  });
   readers_.push_back(use);
 }
 

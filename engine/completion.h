@@ -16,11 +16,21 @@ class Executable;
 /// The end of the work that one call queued. Threads: any.
 class Completion {
  public:
-  /// @param event   recorded behind the work
-  /// @param stream  native handle of the stream where it was recorded
+  /// Where the work ends.
+  struct Point {
+    std::shared_ptr<device::Event> event;  ///< recorded behind it
+    void* stream;                          ///< native handle of the stream where it was recorded
+    std::uint64_t before;  ///< numbers of all calls up to this were given before it was recorded
+    std::uint64_t number;  ///< of the call, given when it was
+  };
+
   /// @param status  where the call's status word is when the event is done, until settle() returned
-  Completion(std::shared_ptr<device::Event> event, void* stream, const std::int32_t* status,
-             std::shared_ptr<const Executable> executable);
+  Completion(Point end, const std::int32_t* status, std::shared_ptr<const Executable> executable);
+
+  /// Whether the work of `earlier` is done when this is, by the order of their stream alone.
+  bool implies(const Completion& earlier) const {
+    return end_.stream == earlier.end_.stream && earlier.end_.number <= end_.before;
+  }
 
   /// Whether the work is done; does not wait.
   bool done();
@@ -38,8 +48,7 @@ class Completion {
   /// Under `mutex_`, when the event is done or failed.
   void keep_outcome(std::exception_ptr error) noexcept;
 
-  const std::shared_ptr<device::Event> event_;
-  void* const stream_;
+  const Point end_;
   std::mutex mutex_;
   bool settled_ = false;
   const std::int32_t* status_word_;

@@ -41,8 +41,7 @@ CudaContext::CudaContext(CudaRuntimePtr runtime, GraphCounters& graphs, void* st
                          std::function<bool()> make_room)
     : runtime_(std::move(runtime)),
       make_room_(std::move(make_room)),
-      pinned_(runtime_->pinned(), kAlignment),
-      status_(runtime_->pool(), sizeof(std::int32_t)),
+      status_(runtime_->pinned(), sizeof(std::int32_t)),
       status_address_(status_.get()),
       on_callers_stream_(stream != nullptr),
       counters_(graphs) {
@@ -56,7 +55,6 @@ CudaContext::~CudaContext() { finish(); }
 void CudaContext::finish() noexcept {
   if (completion_ == nullptr) return;
   completion_->settle();
-  status_is_zero_ = completion_->status() == 0;
   completion_.reset();
   kept_.clear();
   kept_executable_.reset();
@@ -128,7 +126,7 @@ void CudaContext::list_transfers(const BoundPlan& plan, std::span<const Tensor> 
   for (std::size_t k = 0; k < outputs.size(); ++k)
     if (on_host(outputs[k])) add_transfer(outputs[k], false, true, k, false);
   staging_.reserve(runtime_->pool(), staged_bytes_);
-  pinned_.reserve(runtime_->pinned(), kAlignment + staged_bytes_);
+  pinned_.reserve(runtime_->pinned(), staged_bytes_);
 }
 
 void CudaContext::set_addresses(const CudaCall& call) {
@@ -155,21 +153,13 @@ void CudaContext::set_addresses(const CudaCall& call) {
 
 /// Where its bytes lie in pinned memory.
 char* CudaContext::pinned_of(const Transfer& transfer) const {
-  return pinned_.get() + kAlignment + transfer.offset;
+  return pinned_.get() + transfer.offset;
 }
 
 void CudaContext::fill_pinned() {
   for (const Transfer& transfer : transfers_)
     if (transfer.input && transfer.bytes != 0)
       std::memcpy(pinned_of(transfer), transfer.tensor->impl()->data(), transfer.bytes);
-}
-
-void CudaContext::clear_status() {
-  if (!status_is_zero_) {
-    runtime_->device().fill(status_.get(), 0, sizeof(std::int32_t), *streams_[0]);
-    must_follow_ = true;
-  }
-  status_is_zero_ = false;
 }
 
 void CudaContext::clear_counters() {
@@ -190,11 +180,6 @@ void CudaContext::bring_out(const Transfer& transfer, device::Stream& stream) {
                           CopyKind::DeviceToHost, stream);
 }
 
-void CudaContext::bring_status_out() {
-  runtime_->device().copy(pinned_.get() + kStatusAt, status_.get(), sizeof(std::int32_t),
-                          CopyKind::DeviceToHost, *streams_[0]);
-}
-
 void CudaContext::bring_in() {
   for (const Transfer& transfer : transfers_)
     if (transfer.input) bring_in(transfer, *streams_[0]);
@@ -203,7 +188,6 @@ void CudaContext::bring_in() {
 void CudaContext::bring_out() {
   for (const Transfer& transfer : transfers_)
     if (transfer.output) bring_out(transfer, *streams_[0]);
-  bring_status_out();
 }
 
 void CudaContext::deliver() const {
@@ -254,13 +238,9 @@ std::int32_t CudaContext::bring_to_host(std::span<Bytes> bytes) {
     wanted.address = to;
     to += aligned(wanted.count);
   }
-  device.copy(pinned_.get() + kStatusAt, status_.get(), sizeof(std::int32_t),
-              CopyKind::DeviceToHost, *stream_);
   stream_->synchronize();
   std::erase_if(released_, [&](const Released& old) { return old.stream == stream_; });
-  std::int32_t status = 0;
-  std::memcpy(&status, pinned_.get() + kStatusAt, sizeof status);
-  return status;
+  return status_word();
 }
 
 std::shared_ptr<void> CudaContext::allocate(std::size_t bytes) {
@@ -315,7 +295,7 @@ bool CudaContext::queue(const CudaCall& call) {
   phase_ = &frame_;
   note_places();
   fill_pinned();
-  clear_status();
+  status_word() = 0;
   clear_counters();
   bool all = false;
   if (call.events != nullptr) {
@@ -353,12 +333,13 @@ void CudaContext::leave(const BoundPlan& plan, std::span<const Tensor> inputs,
                         std::span<const Tensor> outputs) {
   static std::atomic<std::uint64_t> tickets{0};
   kept_.reserve(inputs.size() + outputs.size());
+  const std::uint64_t before = tickets;
   streams_[0]->record(*end_);
   ticket_ = ++tickets;
   kept_executable_ = plan.executable;
-  completion_ = std::make_shared<Completion>(
-      end_, streams_[0]->native(), reinterpret_cast<const std::int32_t*>(pinned_.get() + kStatusAt),
-      plan.executable);
+  completion_ =
+      std::make_shared<Completion>(Completion::Point{end_, streams_[0]->native(), before, ticket_},
+                                   &status_word(), plan.executable);
   const auto& guards = plan.executable->guards().inputs;
   const auto keep = [&](const Tensor& tensor, bool writes) {
     if (on_host(tensor)) return;
@@ -433,8 +414,7 @@ CudaOutcome CudaContext::run(const CudaCall& call) {
     throw;
   }
   released_.clear();
-  std::memcpy(&outcome.status, pinned_.get() + kStatusAt, sizeof outcome.status);
-  status_is_zero_ = outcome.status == 0;
+  outcome.status = status_word();
   if (outcome.status == 0) deliver();
   return outcome;
 }
@@ -445,18 +425,19 @@ std::unique_ptr<CudaContext> CudaExecutor::take(std::atomic<CudaContext*>& slot)
 }
 
 std::unique_ptr<CudaContext> CudaExecutor::acquire() {
-  std::unique_ptr<CudaContext> first;  // of those that are busy
-  int busy = 0;
+  std::unique_ptr<CudaContext> first;
+  int under_way = 0;
   for (auto& slot : slots_) {
     std::unique_ptr<CudaContext> context = take(slot);
     if (context == nullptr) continue;
-    const bool ready = !context->busy();
-    busy += ready ? 0 : 1;
-    if (ready || first == nullptr || context->ticket() < first->ticket()) std::swap(first, context);
+    const bool idle = !context->is_under_way();
+    under_way += idle ? 0 : 1;
+    if (idle || first == nullptr || context->ticket() < first->ticket()) std::swap(first, context);
     if (context != nullptr) release(std::move(context));
-    if (ready) break;
+    if (idle) break;
   }
-  if (first != nullptr && first->busy() && busy < kMostBusy) release(std::move(first));
+  // Their work ends in order: the device is asked about one.
+  if (first != nullptr && under_way < kMostBusy && first->busy()) release(std::move(first));
   if (first == nullptr)
     return std::make_unique<CudaContext>(runtime_, graphs_, stream_,
                                          [this] { return drop_idle(); });
@@ -493,6 +474,7 @@ CudaOutcome CudaExecutor::run(const CudaCall& call) {
                       .where = runtime_->name().to_string(),
                       .expected = "an engine made since the device was lost",
                       .got = "one whose CUDA context is lost"});
+  const device::EnteredDevice entered(runtime_->device());
   std::unique_ptr<CudaContext> context;
   CudaOutcome outcome;
   try {

@@ -61,15 +61,15 @@ class CudaContext : private RegionMachine, private StepRunner {
   /// Whether the last run got as far as queueing work.
   bool has_begun() const { return has_begun_; }
 
-  /// Whether work of the last run may still be under way, as far as is known without waiting.
+  /// Whether work of the last run may still be under way, as far as is known without asking the device.
+  bool is_under_way() const { return completion_ != nullptr; }
+  /// The same, as far as is known without waiting.
   bool busy() { return completion_ != nullptr && !completion_->done(); }
   /// Waits until it is not.
   void finish() noexcept;
   std::uint64_t ticket() const { return ticket_; }  ///< of runs that did not wait, in order
 
  private:
-  static constexpr std::size_t kStatusAt = 0;  ///< in pinned memory
-
   /// Bytes that lie on the host, in pinned memory and on the device.
   struct Transfer {
     const Tensor* tensor;
@@ -120,13 +120,12 @@ class CudaContext : private RegionMachine, private StepRunner {
   void plan_copies(const BoundPlan& plan);
   device::Event& copy_event(std::size_t number);
   void fill_pinned();
-  void clear_status();
   void clear_counters();
   void bring_in();
   void bring_out();
   void bring_in(const Transfer& transfer, device::Stream& stream);
   void bring_out(const Transfer& transfer, device::Stream& stream);
-  void bring_status_out();
+  std::int32_t& status_word() { return *static_cast<std::int32_t*>(status_address_); }
   bool bring_out_after_error();
   char* pinned_of(const Transfer& transfer) const;
   void deliver() const;
@@ -162,8 +161,9 @@ class CudaContext : private RegionMachine, private StepRunner {
   std::function<bool()> make_room_;
   memory::PoolBlock arena_;
   memory::PoolBlock staging_;  ///< on the device
-  memory::PoolBlock pinned_;   ///< begins with the status word
+  memory::PoolBlock pinned_;   ///< what is copied to `staging_` and from it
   memory::PoolBlock told_;     ///< pinned: what the host asked for in the middle of a run
+  /// Pinned, too: a kernel that meets an error writes there, so that nothing has to be copied where none does.
   memory::PoolBlock status_;
   /// Memory whose owner let go of it while work of a stream may use it.
   struct Released {
@@ -173,7 +173,6 @@ class CudaContext : private RegionMachine, private StepRunner {
   std::vector<Released> released_;
   std::size_t lent_ = 0;  ///< blocks of allocate() with an owner
   bool has_begun_ = false;
-  bool status_is_zero_ = false;
   void* status_address_ = nullptr;
   /// Counters of blocks that share tiles, for each stream: kernels of one stream follow one another. A kernel leaves
   /// them at 0.

@@ -13,19 +13,21 @@ namespace heddle::engine {
 using device::CopyKind;
 using ir::StepId;
 
-GraphPlan plan_graphs(const scheduler::CapturePlan& capture, const scheduler::StreamPlan& streams) {
+GraphPlan plan_graphs(const scheduler::CapturePlan& capture, const scheduler::StreamPlan& streams,
+                      std::size_t least_in_line) {
   GraphPlan plan;
   StepId next = 0;
   std::vector<StepId> last(streams.streams, ir::kNone);
   for (const scheduler::Partition& partition : capture.partitions) {
     GraphSegment& segment = plan.emplace_back();
     segment.first = next;
-    segment.captured = partition.captured;
     segment.reason = partition.reason;
     segment.inputs = partition.inputs;
     segment.outputs = partition.outputs;
     segment.sizes = partition.symbols;
+    bool in_line = true;
     for (std::size_t k = 0; k < partition.steps.size(); ++k, ++next) {
+      in_line = in_line && streams.stream_of[next] == streams.stream_of[segment.first];
       std::vector<std::uint32_t>& after = segment.after.emplace_back();
       const auto add = [&](StepId from) {
         if (from != ir::kNone && from >= segment.first) after.push_back(from - segment.first);
@@ -35,8 +37,10 @@ GraphPlan plan_graphs(const scheduler::CapturePlan& capture, const scheduler::St
       for (const StepId from : streams.waits_for[next]) add(from);
       before = next;
     }
+    segment.captured = partition.captured && !(in_line && partition.steps.size() < least_in_line);
   }
   for (const scheduler::IndexMap& map : capture.maps) {
+    if (!plan[map.partition].captured) continue;
     plan[map.partition].arguments = map.inputs;
     plan[map.partition].results = map.outputs;
   }
@@ -99,21 +103,13 @@ void SegmentGraph::build(const GraphRequest& request) {
         if (step < segment_.end()) after[step - segment_.first].push_back(in_.back().node);
     }
   }
-  std::vector<bool> is_last(segment_.after.size(), true);
   for (std::uint32_t k = 0; k < segment_.after.size(); ++k) {
-    for (const std::uint32_t from : segment_.after[k]) {
-      after[k].push_back(launches_[from].node);
-      is_last[from] = false;
-    }
+    for (const std::uint32_t from : segment_.after[k]) after[k].push_back(launches_[from].node);
     add_step(request, k, std::move(after[k]));
   }
   if (!copies_out_) return;
   for (const GraphCopy& copy : request.copies_out)
     out_.push_back(add_copy(copy, CopyKind::DeviceToHost, nodes_of(copy.steps)));
-  Nodes ends;
-  for (std::uint32_t k = 0; k < is_last.size(); ++k)
-    if (is_last[k]) ends.push_back(launches_[k].node);
-  status_ = add_copy(request.status_out, CopyKind::DeviceToHost, ends);
 }
 
 SegmentGraph::Nodes SegmentGraph::nodes_of(std::span<const StepId> steps) const {
@@ -236,7 +232,6 @@ bool SegmentGraph::update(const GraphRequest& request) {
     update(in_[k], request.copies_in[k], CopyKind::HostToDevice);
   for (std::size_t k = 0; k < out_.size(); ++k)
     update(out_[k], request.copies_out[k], CopyKind::DeviceToHost);
-  if (copies_out_) update(status_, request.status_out, CopyKind::DeviceToHost);
   return true;
 }
 

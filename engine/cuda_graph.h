@@ -40,7 +40,10 @@ struct GraphSegment {
 using GraphPlan = std::vector<GraphSegment>;
 
 /// @param capture  of steps that are in its order
-GraphPlan plan_graphs(const scheduler::CapturePlan& capture, const scheduler::StreamPlan& streams);
+/// @param least_in_line  kernels that follow one another on one stream are launched as they are where they are fewer: that
+///                       keeps the host, and the device, less than the launch of a graph
+GraphPlan plan_graphs(const scheduler::CapturePlan& capture, const scheduler::StreamPlan& streams,
+                      std::size_t least_in_line);
 
 /// What graphs of one engine did; written by its contexts.
 struct GraphCounters {
@@ -73,7 +76,6 @@ struct GraphRequest {
   std::span<void*> counters;              ///< addresses, by stream
   std::span<const GraphCopy> copies_in;   ///< part of the first segment, if that is captured
   std::span<const GraphCopy> copies_out;  ///< part of the last one
-  GraphCopy status_out;                   ///< the same, after everything
 };
 
 /// One segment as an executable graph.
@@ -133,7 +135,6 @@ class SegmentGraph {
   std::vector<std::vector<bool>> done_before_;  ///< by node, while the graph is made
   std::vector<LaunchNode> launches_;
   std::vector<CopyNode> in_, out_;
-  CopyNode status_;
   std::vector<void*> arguments_;
   std::vector<std::uint64_t> words_;
   std::vector<KernelTensor> custom_tensors_;

@@ -45,13 +45,7 @@ GraphRequest CudaContext::graph_request(const SegmentCopies& copies, bool with_s
     copies_out_.push_back({pinned_of(transfer), staging_.get() + transfer.offset, transfer.bytes});
     if (with_steps) copies_out_.back().steps = std::move(steps.writers[k]);
   }
-  return {plan,
-          phase_->steps(),
-          &status_address_,
-          counters_of_,
-          copies_in_,
-          copies_out_,
-          {pinned_.get() + kStatusAt, status_.get(), sizeof(std::int32_t)}};
+  return {plan, phase_->steps(), &status_address_, counters_of_, copies_in_, copies_out_};
 }
 
 bool CudaContext::queue_segment(const GraphSegment& segment) {
@@ -119,10 +113,8 @@ bool CudaContext::queue_graphs(Graphs& graphs) {
       return bring_out_after_error();
     if (k != last) follow_segment(copies, k);
   }
-  if (!segments.back().captured) {
+  if (!segments.back().captured)
     for (const std::uint32_t tensor : copies.out.back()) bring_out(transfers_[tensor], *stream_);
-    bring_status_out();
-  }
   if (copies.is_aside()) {
     device::Event& end = copy_event(2 * segments.size());
     aside_out_->record(end);

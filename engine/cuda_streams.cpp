@@ -84,7 +84,6 @@ void CudaContext::end_streams() {
   const scheduler::StreamPlan& streams = *frame_.plan().streams;
   for (const StepId end : streams.joins) streams_[0]->wait(*events_[event_of_[end]]);
   for (const std::uint32_t tensor : copies_.at_end) bring_out(transfers_[tensor], *streams_[0]);
-  bring_status_out();
   if (!copies_.is_aside) return;
   device::Event& end = copy_event(copies_.in.size() + copies_.marks.size());
   aside_out_->record(end);

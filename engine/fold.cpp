@@ -99,6 +99,7 @@ class FixedSteps::Impl {
   bool foldable(std::size_t k) {
     const ir::PlanStep& step = steps()[k];
     const jit::ProgramKernel& kernel = program_.kernels[step.kernel];
+    if (!compiler_.can_compile()) return false;  // the device computes it in each call
     if (kernel.nest == nullptr || step.reads.empty() || !all_constant(program_.launches[k].sizes))
       return false;
     for (const BufferId id : step.reads) {

@@ -75,6 +75,9 @@ class CompileService {
   /// have these compile is not waited for. The first of its exceptions, by number, is thrown when all calls have returned.
   void for_each(std::size_t count, const std::function<void(std::size_t)>& work);
 
+  /// False in a build without LLVM, where compile() always throws.
+  bool can_compile() const { return HEDDLE_WITH_LLVM != 0; }
+
   CompileCounters counters() const;
   /// The disk cache; null: it is off. Other compilers keep their code there too.
   KernelCache* disk_cache();

@@ -1,8 +1,10 @@
 #include "device/cuda/cuda_device.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "device/cuda/driver.h"
@@ -93,23 +95,38 @@ class Context {
   template <typename Function>
   int call_quietly(Function function) noexcept {
     if (const int fatal = lost_; fatal != 0) return fatal;
+    if (entered == this) return function();
     if (const int result = driver.context_push(context_); result != 0) return result;
     const int result = function();
-    void* popped = nullptr;
-    driver.context_pop(&popped);
+    pop();
     return result;
   }
-  /// Calls `work`, which may throw, with the context current.
+  /// Device::enter() and leave().
+  bool enter() noexcept {
+    if (entered == this || lost()) return false;
+    if (const int result = driver.context_push(context_); result != 0) {
+      if (Driver::is_fatal(result)) lost_ = result;
+      return false;
+    }
+    entered = this;
+    return true;
+  }
+  void leave() noexcept {
+    entered = nullptr;
+    pop();
+  }
+  /// Calls `work`, which may throw and is somebody else's, with the context current.
   void enter(const std::function<void()>& work) {
     const int fatal = lost_;
     check(fatal != 0 ? fatal : driver.context_push(context_), "cuCtxPushCurrent");
     struct Pop {
-      Driver& driver;
+      const Context& context;
+      const Context* const before = std::exchange(entered, nullptr);
       ~Pop() {
-        void* popped = nullptr;
-        driver.context_pop(&popped);
+        context.pop();
+        entered = before;
       }
-    } const pop{driver};
+    } const pop{*this};
     const Apart apart(driver);
     work();
   }
@@ -118,14 +135,17 @@ class Context {
   template <typename Function>
   int release(Function function) noexcept {
     if (const int fatal = lost_; fatal != 0) return fatal;
+    if (entered == this) {
+      const Apart apart(driver);
+      return function();
+    }
     if (driver.context_push(context_) != 0)
       if (const int result = driver.context_push(context_); result != 0) return result;
     const int result = [&] {
       const Apart apart(driver);
       return function();
     }();
-    void* popped = nullptr;
-    driver.context_pop(&popped);
+    pop();
     return result;
   }
   void check(int result, const char* name) {
@@ -150,6 +170,10 @@ class Context {
   Driver driver;
 
  private:
+  void pop() const noexcept {
+    void* popped = nullptr;
+    driver.context_pop(&popped);
+  }
   /// The caller's context has to be one of the device that was asked for.
   void check_device(int index) {
     int device = 0;
@@ -164,8 +188,10 @@ class Context {
   int device_ = 0;
   void* context_ = nullptr;
   bool is_primary_;
-  std::atomic<int> lost_{0};  ///< the error that the context did not survive
+  std::atomic<int> lost_{0};                   ///< the error that the context did not survive
+  static thread_local const Context* entered;  ///< by enter(); null: none is
 };
+thread_local const Context* Context::entered = nullptr;
 using ContextPtr = std::shared_ptr<Context>;
 
 class CudaEvent : public Event {
@@ -246,6 +272,15 @@ class CudaStream : public Stream {
   bool is_ours_ = true;
 };
 
+/// Lets a function use more shared memory than every block may.
+int allow_shared(const Driver& driver, Kernel kernel, std::uint32_t bytes) {
+  return driver.function_set(kernel.handle, kFunctionMaxDynamicShared, static_cast<int>(bytes));
+}
+int allow_shared(const Driver& driver, Kernel kernel, const LaunchShape& shape) {
+  if (shape.dynamic_shared_bytes <= std::max(kDefaultShared, kernel.dynamic_shared_bytes)) return 0;
+  return allow_shared(driver, kernel, shape.dynamic_shared_bytes);
+}
+
 /// A library where the driver has them, which no context but ours has to know of; else a module of the context.
 class CudaModule : public Module {
  public:
@@ -263,7 +298,7 @@ class CudaModule : public Module {
   }
   /// The code is loaded when this returns: a function that loads at its first launch would stop every other thread of the
   /// context there.
-  Kernel kernel(const std::string& name) const override {
+  Kernel kernel(const std::string& name, std::uint32_t dynamic_shared_bytes) const override {
     const Driver& driver = context_->driver;
     Kernel result;
     void* kernel = nullptr;
@@ -282,6 +317,10 @@ class CudaModule : public Module {
       call("cuFuncLoad", [&] { return driver.function_load(result.handle); });
     call("cuFuncGetAttribute",
          [&] { return driver.function_get(&result.registers, kFunctionRegisters, result.handle); });
+    result.dynamic_shared_bytes = std::max(kDefaultShared, dynamic_shared_bytes);
+    if (dynamic_shared_bytes > kDefaultShared)
+      call("cuFuncSetAttribute",
+           [&] { return allow_shared(driver, result, dynamic_shared_bytes); });
     return result;
   }
 
@@ -302,13 +341,6 @@ class CudaModule : public Module {
   void* handle_ = nullptr;
   bool is_library_ = false;
 };
-
-/// Lets a function use more shared memory than every block may.
-int allow_shared(const Driver& driver, Kernel kernel, const LaunchShape& shape) {
-  if (shape.dynamic_shared_bytes <= kDefaultShared) return 0;
-  return driver.function_set(kernel.handle, kFunctionMaxDynamicShared,
-                             static_cast<int>(shape.dynamic_shared_bytes));
-}
 
 class CudaGraph : public Graph {
  public:
@@ -558,6 +590,8 @@ class CudaDevice : public Device {
     });
   }
   std::unique_ptr<Graph> make_graph() override { return std::make_unique<CudaGraph>(context_); }
+  bool enter() noexcept override { return context_->enter(); }
+  void leave() noexcept override { context_->leave(); }
   void with_context(const std::function<void()>& work) override { context_->enter(work); }
   void release_with_context(const std::function<void()>& work) noexcept override {
     context_->release([&] {

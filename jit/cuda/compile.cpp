@@ -64,7 +64,9 @@ CudaKernel::CudaKernel(CudaCode code, std::vector<ModulePtr> modules, std::strin
       verdicts_(std::make_unique<Verdicts>()),
       libraries_(libraries) {
   for (std::size_t k = 0; k < modules_.size(); ++k) {
-    handles_.push_back(modules_[k]->kernel(code_.variants[k].entry));
+    const CudaSource& source = code_.variants[k];
+    handles_.push_back(
+        modules_[k]->kernel(source.entry, static_cast<std::uint32_t>(source.dynamic_shared_bytes)));
     names_.push_back(code_.variants[k].variant);
     code_.set_registers(static_cast<std::uint32_t>(k), handles_.back().registers);
   }

@@ -30,7 +30,6 @@ s0 graph
 s0 launch host
 s0 graph
   0 launch sin
-  1 out 4 after 0
 s0 synchronize
 )");
   const Variable least("HEDDLE_GRAPH_MIN_KERNELS", "2");
@@ -43,7 +42,6 @@ s0 graph
   1 launch add after 0
 s0 launch host
 s0 launch sin
-s0 out 4
 s0 synchronize
 )");
   EXPECT_EQ(larger.stats().graphs, 1u);
@@ -130,7 +128,6 @@ s0 launch host
 s0 graph
   0 launch sin
   1 launch cos after 0
-  2 out 4 after 1
 s0 synchronize
 )");
   }
@@ -163,7 +160,6 @@ s0 graph
 s0 launch host
 s0 graph
   0 launch add
-  1 out 4 after 0
 s0 synchronize
 )");
   EXPECT_EQ(captured.stats().graphs, 2u);

@@ -41,7 +41,6 @@ s0 launch host
 s0 launch host
 s0 graph
   0 launch add
-  1 out 4 after 0
 s0 synchronize
 )");
   EXPECT_EQ(captured.stats().graphs, 2u);
@@ -68,7 +67,6 @@ s0 graph
   0 launch exp
   1 launch sin
   2 launch add after 1,0
-  3 out 4 after 2
 s0 synchronize
 )");
   EXPECT_EQ(captured.stats().graphs, 1u);
@@ -97,7 +95,6 @@ s0 graph
 s0 launch host
 s0 graph
   0 launch cos
-  1 out 4 after 0
 s0 synchronize
 )");
   EXPECT_EQ(captured.stats().graphs, 3u);
@@ -115,7 +112,6 @@ s0 graph
 s0 launch reduce_sum
 s0 launch host
 s0 launch cos
-s0 out 4
 s0 synchronize
 )");
 }
@@ -138,7 +134,6 @@ s0 graph
   1 launch mul after 0
   2 launch sin after 1
 s0 launch host
-s0 out 4
 s0 synchronize
 )");
   EXPECT_EQ(captured.stats().graphs, 1u);
@@ -161,7 +156,6 @@ s0 graph
   1 launch sin
   2 launch cos after 1
   3 launch tanh after 0
-  4 out 4 after 3,2
 s0 synchronize
 )");
 }
@@ -183,7 +177,6 @@ TEST_F(CudaCapture, A3_31_OneMemberSplitsAFusedStepAndNoCaptureIsOnePart) {
 s0 launch exp_sin
 s0 graph
   0 launch matmul
-  1 out 4 after 0
 s0 synchronize
 )");
   }
@@ -194,7 +187,6 @@ s0 synchronize
   EXPECT_EQ(off.steady(), R"(
 s0 launch exp_sin
 s0 launch matmul
-s0 out 4
 s0 synchronize
 )");
 }
@@ -225,7 +217,6 @@ s0 launch sin
 s0 graph
   0 launch exp
   1 launch cos after 0
-  2 out 4 after 1
 s0 synchronize
 )");
   }
@@ -379,7 +370,6 @@ s0 graph
   0 launch exp
   1 launch sin
   2 launch add after 1,0
-  3 out 4 after 2
 s0 synchronize
 )");
   EXPECT_EQ(Captured(text, on_cuda(2, false)).steady(), R"(
@@ -388,7 +378,6 @@ s0 record e0
 s1 launch sin
 s1 wait e0
 s1 launch add
-s1 out 4
 s1 synchronize
 )");
 }
@@ -451,7 +440,6 @@ s0 graph
   7 out 16 after 4
   8 out 16 after 5
   9 out 4 after 6
-  10 out 4 after 6,5
 s0 synchronize
 )");
   EXPECT_EQ(steady_on_host(kChain, on_cuda(1, true), of_chain()), R"(
@@ -465,7 +453,6 @@ s0 graph
   6 launch mul after 5,2
   7 out 32 after 4
   8 out 32 after 6
-  9 out 4 after 6
 s0 synchronize
 )");
 }
@@ -489,7 +476,6 @@ s1 record e2
 s0 launch reduce_sum
 s0 out 4
 s0 wait e2
-s0 out 4
 s3 record e3
 s0 wait e3
 s0 synchronize
@@ -510,7 +496,6 @@ s0 launch sin
 s0 wait e1
 s0 launch mul
 s0 out 32
-s0 out 4
 s2 record e3
 s0 wait e3
 s0 synchronize
@@ -538,7 +523,6 @@ s1 wait e0
 s1 graph
   0 launch mul
   1 out 32 after 0
-  2 out 4 after 0
 s2 record e2
 s1 wait e2
 s1 synchronize
@@ -562,7 +546,6 @@ s2 out 32
 s1 wait e1
 s1 launch mul
 s1 out 32
-s1 out 4
 s2 record e3
 s1 wait e3
 s1 synchronize
@@ -583,7 +566,6 @@ TEST_F(CudaCapture, AStateThatNoStepWritesIsNotCopied) {
 s0 in 16
 s0 launch exp
 s0 out 16
-s0 out 4
 s0 synchronize
 )");
   const std::string graph = steady_on_host(text, on_cuda(1, true), inputs);

@@ -216,7 +216,7 @@ TEST(CudaCustomOp, ATextThatItNamesAndDoesNotCompileIsToldWhenTheGraphIsCompiled
 class AnyModule : public device::Module {
  public:
   explicit AnyModule(void* handle) : handle_(handle) {}
-  device::Kernel kernel(const std::string& name) const override {
+  device::Kernel kernel(const std::string& name, std::uint32_t) const override {
     if (name == "none") throw std::runtime_error("no such kernel");
     return {handle_};
   }

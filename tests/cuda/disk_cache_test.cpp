@@ -30,6 +30,7 @@ class CudaDiskCache : public tests::FolderTest {
     EngineOptions options = on_cuda();
     options.cache_dir = folder;
     options.disk_cache = disk_cache;
+    options.autotune = false;  // whose verdicts are entries, too
     Engine engine(callable, options);
     Outcome outcome;
     for (const Tensor& output : engine.run({counted(f32, {5, 5})}))

@@ -24,13 +24,15 @@ Tensor product_of_packed(const Tensor& x, const Tensor& bytes) {
 }
 
 TEST(CudaFewBits, AreHeldAndReadPacked) {
+  if (HEDDLE_WITH_LLVM == 0) GTEST_SKIP() << "this build folds no constants";
   const Tensor bytes = packed_columns();
   const auto f = [=](const Tensor& x) { return product_of_packed(x, bytes); };
   Engine engine(f, on_cuda());
+  Engine reference(f, {.device = Device::reference()});
   const std::size_t before = engine.memory().device.in_use_bytes;
   for (const std::int64_t rows : {1, 3, 40}) {
     const Tensor x = counted(f32, {rows, kDepth});
-    const std::vector<double> want = Engine(f).run({x})[0].to_doubles();
+    const std::vector<double> want = reference.run({x})[0].to_doubles();
     const std::vector<double> got = engine.run({x})[0].to_doubles();
     ASSERT_EQ(got.size(), want.size());
     double largest = 0;

@@ -52,20 +52,6 @@ TEST(CudaGraphs, CopiesMayBeLongerThanAPitch) {
   EXPECT_EQ(engine.stats().graph_launches, 2u);
 }
 
-TEST(CudaGraphs, ACachedCallIsFewCallsOfTheDriver) {
-  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
-  Engine engine(three_branches, on_cuda(4, true));
-  std::vector<Tensor> on_device;
-  for (const Tensor& input : inputs()) on_device.push_back(input.to(cuda_device()));
-  std::vector<Tensor> outputs = engine.run(on_device);
-  engine.run_into(on_device, outputs);
-  control().fail(0, 0);
-  engine.run_into(on_device, outputs);
-  // The launch of the graph and the wait, each with a push and a pop of the context; and around the wait the thread's
-  // mode of captures.
-  EXPECT_EQ(control().calls(), 8u);
-}
-
 TEST(CudaGraphs, AddressesAndSizesAreUpdatedInPlace) {
   Engine engine(three_branches, on_cuda(4, true));
   Engine reference(three_branches, {.device = Device::reference()});
@@ -240,7 +226,7 @@ TEST(CudaGraphs, AreTurnedOffByOptionAndEnvironment) {
     ::unsetenv("HEDDLE_CUDA_GRAPHS");
     return engine.stats().graph_launches;
   };
-  EXPECT_EQ(launches({}, nullptr), 2u);
+  EXPECT_EQ(launches({}, nullptr), 0u) << "one kernel is launched as it is";
   EXPECT_EQ(launches({}, "0"), 0u);
   EXPECT_EQ(launches({}, "1"), 2u);
   EXPECT_EQ(launches(true, "0"), 2u) << "the option wins";
@@ -268,27 +254,20 @@ TEST(CudaGraphs, EachRequestInFlightHasItsOwn) {
   EXPECT_GE(engine.stats().graph_launches, 24u - 2 * 4);
 }
 
-/// Mutation: each edge in turn is left out when the graph is made. Those of the status word are written by
-/// kernels that fail only.
+/// Mutation: each edge in turn is left out when the graph is made.
 TEST(CudaGraphs, AnEdgeThatIsLeftOutIsNoticed) {
   if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
   std::vector<Tensor> outputs = {Tensor::empty(f32, {6, 6}), Tensor::empty(f32, {6, 6})};
   unsigned long edges = 0;
-  unsigned long ends = 0;
   {
     Engine engine(three_branches, on_cuda(4, true));
     engine.run_into(inputs(), outputs);
     control().skip_edge(0);
     engine.run_into(inputs(), outputs);
     edges = control().edges();
-    const auto plan = Json::parse(engine.plan_json(inputs()));
-    std::set<int> followed;
-    for (const auto& step : plan["steps"])
-      for (const auto& edge : step["edges"]) followed.insert(edge["from"].get<int>());
-    ends = plan["steps"].size() - followed.size();
   }
   ASSERT_GE(edges, 15u);
-  for (unsigned long n = 1; n <= edges - ends; ++n) {
+  for (unsigned long n = 1; n <= edges; ++n) {
     for (const unsigned long seed : {0ul, 1ul, 5ul}) {
       SCOPED_TRACE("edge " + std::to_string(n) + " of " + std::to_string(edges) + ", seed " +
                    std::to_string(seed));

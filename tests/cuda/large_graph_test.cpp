@@ -56,7 +56,7 @@ TEST(CudaLargeGraph, ImpliedEdgesAreLeftOutUpToABound) {
   interleave(0);
   EXPECT_EQ(got[0].to_doubles(), want);
   const Edges edges = edges_in(record);
-  EXPECT_EQ(edges.nodes, kSteps + 2) << "a copy in, and the status out";
+  EXPECT_EQ(edges.nodes, kSteps + 1) << "a copy in";
   EXPECT_EQ(edges.reduced, kNoted - 1) << "the copy is node 0, so these are nodes 1 to 4095";
   EXPECT_EQ(edges.whole, kSteps - (kNoted - 1));
   EXPECT_EQ(engine.stats().graphs, 1u);

@@ -154,11 +154,9 @@ TEST(CudaLateSizesSchedule, ABranchIsAskedForOnce) {
 s0 in 1
 s0 in 12
 s0 out 1
-s0 out 4
 s0 synchronize
 s0 launch mul
 s0 launch mul_reduce_max_sub_exp
-s0 out 4
 s0 synchronize
 )");
 }
@@ -171,12 +169,10 @@ s0 in 20
 s1 in 12
 s1 record e0
 s0 out 20
-s0 out 4
 s0 synchronize
 s0 launch positive
 s0 launch sub_add
 s0 out 16
-s0 out 4
 s0 synchronize
 s0 launch positive
 s0 record e1
@@ -187,7 +183,6 @@ s2 record e2
 s0 wait e0
 s0 launch matmul
 s0 wait e2
-s0 out 4
 s0 synchronize
 )");
 }
@@ -201,14 +196,12 @@ s0 record e0
 s1 in 20
 s1 launch count_positive
 s1 out 8
-s1 out 4
 s1 synchronize
 s1 launch positive
 s1 graph
   0 launch sub_add
 s1 launch count_positive
 s1 out 8
-s1 out 4
 s1 synchronize
 s1 launch positive
 s1 wait e0
@@ -216,7 +209,6 @@ s1 graph
   0 launch concat
   1 launch mul
   2 launch matmul after 0
-  3 out 4 after 2,1
 s1 synchronize
 )");
 }

@@ -66,7 +66,7 @@ class LibraryTest : public tests::FolderTest {
   }
 
   EngineOptions options() {
-    EngineOptions options = on_cuda();
+    EngineOptions options = on_cuda(0, true);
     options.cache_dir = folder_;
     options.autotune = true;
     options.log = [this](std::string_view line) {

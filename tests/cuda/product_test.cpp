@@ -215,6 +215,7 @@ TEST(CudaProducts, Tf32IsAskedForAndStaysWithinItsError) {
   Engine exact(product, on_cuda());
   EXPECT_LT(largest_share(exact.run({x, w})[0]), 0x1p-20);
   EngineOptions options = on_cuda();
+  options.autotune = false;  // which may find a way faster that rounds nothing
   options.passes = {{.name = "tf32-products"}};
   Engine rounded(product, options);
   const double share = largest_share(rounded.run({x, w})[0]);
@@ -293,6 +294,7 @@ TEST(CudaConvs, ABlockIsThreeProductsForAllSizes) {
   const auto plan = Json::parse(engine.plan_json(images));
   std::vector<std::string> names;
   for (const auto& step : plan.at("steps")) names.push_back(step.at("kernel"));
+  if (HEDDLE_WITH_LLVM == 0) return;  // constants are made in each call
   EXPECT_THAT(names, ::testing::ElementsAre("matmul_clone", "conv_relu", "matmul_add_relu"));
   if (!on_simulator()) return;  // it has two multiprocessors
   EXPECT_THAT(variants(engine, images),
@@ -332,6 +334,7 @@ TEST(CudaConvs, OfDequantisedTensorsMultiplyBytes) {
   const auto plan = Json::parse(engine.plan_json(inputs));
   std::vector<std::string> names;
   for (const auto& step : plan.at("steps")) names.push_back(step.at("kernel"));
+  if (HEDDLE_WITH_LLVM == 0) return;  // constants are made in each call
   EXPECT_THAT(names,
               ::testing::ElementsAre("int8_conv_sub_convert_mul", "int8_matmul_sub_convert_mul"));
   if (!on_simulator()) return;

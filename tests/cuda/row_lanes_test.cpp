@@ -8,11 +8,9 @@ namespace {
 
 /// Numbers in [-1, 1) that differ.
 Tensor varied(DType dtype, Sizes sizes, int start = 0) {
-  Tensor tensor = Tensor::empty(f32, std::move(sizes));
-  for (std::int64_t k = 0; k < tensor.count(); ++k)
-    static_cast<float*>(tensor.data())[k] =
-        static_cast<float>((k * 37 + k / 11 + start) % 1024) / 512 - 1;
-  return dtype == f32 ? tensor : cast(tensor, dtype);
+  return made_of(dtype, std::move(sizes), [=](std::int64_t k) {
+    return static_cast<double>((k * 37 + k / 11 + start) % 1024) / 512 - 1;
+  });
 }
 
 /// All sizes as numbers, so that kernels know them.

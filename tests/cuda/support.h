@@ -12,12 +12,14 @@
 #include <string_view>
 #include <vector>
 
+#include "base/half.h"
 #include "heddle/custom_op.h"
 #include "heddle/heddle.h"
 #include "tests/cuda_sim/control.h"
 #include "tests/fuzz/environment.h"
 #include "tests/support/cuda_driver.h"
 #include "tests/support/one_op.h"
+#include "tests/support/primary_context.h"
 
 namespace heddle::testing {
 
@@ -73,6 +75,22 @@ inline Tensor counted(DType dtype, Sizes sizes, int start = 0) {
     if (!floating) std::memset(at, 0, size_of(dtype));
     if (!floating)
       *static_cast<char*>(at) = static_cast<char>((k + start) % (dtype == boolean ? 2 : 3));
+  }
+  return tensor;
+}
+
+/// `number(k)` as the k-th element, of any floating dtype, on the host.
+template <typename F>
+Tensor made_of(DType dtype, Sizes sizes, F&& number) {
+  Tensor tensor = Tensor::empty(dtype, std::move(sizes));
+  for (std::int64_t k = 0; k < tensor.count(); ++k) {
+    const double value = number(k);
+    if (dtype == f64) static_cast<double*>(tensor.data())[k] = value;
+    const auto single = static_cast<float>(value);
+    if (dtype == f32) static_cast<float*>(tensor.data())[k] = single;
+    auto* const half = static_cast<std::uint16_t*>(tensor.data()) + k;
+    if (dtype == f16) *half = base::Half(single).bits;
+    if (dtype == bf16) *half = base::BFloat16(single).bits;
   }
   return tensor;
 }

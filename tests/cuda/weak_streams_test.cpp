@@ -241,7 +241,6 @@ s2 wait e1
 s2 launch note
 s2 record e2
 s0 wait e2
-s0 out 4
 s0 synchronize
 )");
 }
@@ -341,7 +340,6 @@ s0 graph
 s0 launch note
 s0 graph
   0 launch tanh
-  1 out 4 after 0
 s0 synchronize
 )");
   EXPECT_EQ(graph.stats().graphs, 2u);

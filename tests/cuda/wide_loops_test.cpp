@@ -6,12 +6,11 @@
 namespace heddle::testing {
 namespace {
 
-/// Numbers in [-1, 1) of any floating dtype, on the host.
+/// Numbers in [-1, 1).
 Tensor noise(DType dtype, Sizes sizes) {
-  Tensor tensor = Tensor::empty(f32, std::move(sizes));
-  for (std::int64_t k = 0; k < tensor.count(); ++k)
-    static_cast<float*>(tensor.data())[k] = static_cast<float>((k * 37 + k / 11) % 1024) / 512 - 1;
-  return dtype == f32 ? tensor : cast(tensor, dtype);
+  return made_of(dtype, std::move(sizes), [](std::int64_t k) {
+    return static_cast<double>((k * 37 + k / 11) % 1024) / 512 - 1;
+  });
 }
 
 class CudaWideLoops : public ::testing::TestWithParam<DType> {};

@@ -79,7 +79,9 @@ int wild_argument(const Kernel& kernel, const std::vector<std::uint64_t>& argume
   for (std::size_t k = 0; k < kernel.kinds.size(); ++k) {
     if (kernel.kinds[k] != 'p') continue;
     const auto* pointer = reinterpret_cast<const void*>(arguments[k]);
-    if (pointer != nullptr && !Memory::instance().holds(pointer, 0)) return static_cast<int>(k);
+    const Memory& memory = Memory::instance();
+    if (pointer != nullptr && !memory.holds(pointer, 0) && !memory.holds_pinned(pointer, 0))
+      return static_cast<int>(k);
   }
   return -1;
 }

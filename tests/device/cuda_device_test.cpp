@@ -15,6 +15,7 @@
 #include "heddle/error.h"
 #include "tests/cuda_sim/control.h"
 #include "tests/support/cuda_driver.h"
+#include "tests/support/primary_context.h"
 
 namespace heddle::tests {
 namespace {
@@ -230,10 +231,11 @@ TEST(CudaDevice, SaysWhichKernelIsMissing) {
   EXPECT_NE(text.find("absent"), std::string::npos) << text;
 }
 
+/// A driver that loads what it is asked for at the first use says so then.
 TEST(CudaDevice, RefusesAnImageThatIsNone) {
   const auto cuda = open_cuda(0, driver_path());
   const std::vector<char> image(64, 'x');
-  EXPECT_THROW(cuda->load(image), DeviceError);
+  EXPECT_THROW(cuda->load(image)->kernel("f"), DeviceError);
 }
 
 TEST(CudaDevice, RunsOutOfMemory) {

@@ -9,6 +9,7 @@
 #include "tests/fuzz/check_case.h"
 #include "tests/fuzz/environment.h"
 #include "tests/support/cuda_driver.h"
+#include "tests/support/primary_context.h"
 
 namespace heddle::fuzz {
 namespace {

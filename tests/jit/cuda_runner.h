@@ -13,6 +13,7 @@
 #include "jit/cuda/prelude.h"
 #include "tests/jit/cuda_corpus.h"
 #include "tests/support/cuda_driver.h"
+#include "tests/support/primary_context.h"
 
 namespace heddle::tests {
 
