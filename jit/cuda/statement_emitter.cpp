@@ -41,7 +41,11 @@ std::string buffer_name(const Nest& nest, NestBufferId id) {
 
 StatementEmitter::StatementEmitter(const Nest& nest, Mapping mapping,
                                    std::set<const Stmt*> barriers, std::uint32_t threads)
-    : nest_(nest), mapping_(mapping), barriers_(std::move(barriers)), threads_(threads) {}
+    : nest_(nest),
+      mapping_(mapping),
+      barriers_(std::move(barriers)),
+      threads_(threads),
+      coarse_(nest) {}
 
 std::string StatementEmitter::emit(const Block& block, int depth) {
   text_.clear();
@@ -69,7 +73,11 @@ std::string StatementEmitter::index(const SymExpr& expr) const {
 }
 
 std::string StatementEmitter::element(NestBufferId id, const SymExpr& expr) const {
-  return buffer(id) + "[" + index(expr) + "]";
+  if (tile_.loop == nullptr || !expr.mentions(tile_.loop->axis))
+    return buffer(id) + "[" + index(expr) + "]";
+  const SymExpr place = by_period(nest_, *tile_.loop, tile_.period, expr);
+  const base::Facts facts = facts_of_period(nest_, *tile_.loop, tile_.period);
+  return buffer(id) + "[" + index_text(place, facts) + "]";
 }
 
 std::string StatementEmitter::guard(ScalarId mask) const {
@@ -95,13 +103,18 @@ void StatementEmitter::operator()(const ConstStmt& s) {
 }
 
 void StatementEmitter::operator()(const ApplyStmt& s) {
+  if (coarse_.is_in_gate(s.result)) return;
+  if (const auto gated = coarse_.gate(s.result))
+    return define(s.result, s.dtype, "hd_coarse_tanh_gate(" + name(*gated) + ")");
   std::vector<std::string> operands;
   for (const ScalarId id : s.operands) operands.push_back(name(id));
   const DType operand = dtypes_.at(s.operands[s.op == ScalarOp::Select ? 1 : 0]);
-  define(s.result, s.dtype, apply_text(s.op, operand, operands));
+  define(s.result, s.dtype, apply_text(s.op, operand, operands, coarse_.has(s.result)));
 }
 
 void StatementEmitter::operator()(const ConvertStmt& s) {
+  const bool is_float = compute_type(dtypes_.at(s.operand)) == "float";
+  if (is_float && size_of(s.dtype) == 2 && is_floating(s.dtype)) rounded_[s.result] = s.operand;
   define(s.result, s.dtype, convert_text(dtypes_.at(s.operand), s.dtype, name(s.operand)));
 }
 
@@ -147,7 +160,11 @@ void StatementEmitter::operator()(const StoreStmt& s) {
     when += (when.empty() ? "" : " && ") + there;
   const auto lane = lanes_.find(&s);
   const std::string target = lane != lanes_.end() ? lane->second : element(s.buffer, s.index);
-  const std::string value = stored_text(nest_.buffers[s.buffer].dtype, name(s.operand));
+  // What is stored is rounded anyway.
+  const DType stored = nest_.buffers[s.buffer].dtype;
+  const auto rounded = rounded_.find(s.operand);
+  const bool twice = rounded != rounded_.end() && dtypes_.at(s.operand) == stored;
+  const std::string value = stored_text(stored, name(twice ? rounded->second : s.operand));
   const std::string action = s.combine ? combined_store(s) : target + " = " + value;
   line((when.empty() ? "" : "if (" + when + ") ") + action + ";");
 }
@@ -228,9 +245,14 @@ std::string StatementEmitter::whole_part(const ForStmt& s, const WideLoop& wide)
   std::size_t count = 0;
   const auto declare = [&](NestBufferId id, const SymExpr& at, bool stored) {
     const std::string first = of_loop("p", count++, s);
+    const NeighbourPlaces places = *neighbour_places(nest_, s, wide.period, at);
     line(std::string(stored ? "" : "const ") + storage_type(nest_.buffers[id].dtype) + "* const " +
-         first + " = " + buffer(id) + " + (" + index(*first_of_neighbours(s, at)) + ");");
+         first + " = " + buffer(id) + " + (" + index(places.first) + ");");
     bits += (bits.empty() ? "" : " | ") + ("(unsigned long long)" + first);
+    // What is known of constants wide_loop() knows.
+    if (!places.stride.is_constant())
+      bits += " | (unsigned long long)(" + index(places.stride) + ") * " +
+              number(static_cast<std::int64_t>(size_of(nest_.buffers[id].dtype)));
   };
   for (const LoadStmt* load : wide.loads) declare(load->buffer, load->index, false);
   for (const StoreStmt* store : wide.stores) declare(store->buffer, store->index, true);
@@ -252,12 +274,23 @@ void StatementEmitter::neighbours(const ForStmt& s, const WideLoop& wide) {
   };
   open("for (long long " + first + " = " + width + " * " + thread() + "; " + first + " < whole_" +
        s.axis.to_string() + "; " + first + " += " + width + " * " + threads() + ")");
+  const std::string from = "from_" + s.axis.to_string();
+  if (wide.period != 0) {
+    line("const long long " + row_of_period(s).to_string() + " = " + first + " / " +
+         number(wide.period) + ";");
+    line("const long long " + from + " = " + first + " % " + number(wide.period) + ";");
+  }
+  const auto place = [&](std::size_t k, const SymExpr& at) {
+    const SymExpr stride = neighbour_places(nest_, s, wide.period, at)->stride;
+    return of_loop("p", k, s) + " + " +
+           (wide.period == 0 ? first : index(row_of_period(s) * stride) + " + " + from);
+  };
   std::size_t count = 0;
   for (const LoadStmt* load : wide.loads) {
     const std::string type = lanes(load->buffer);
     const std::string name = of_loop("x", count, s);
-    line("const " + type + " " + name + " = *(const " + type + "*)(" + of_loop("p", count++, s) +
-         " + " + first + ");");
+    line("const " + type + " " + name + " = *(const " + type + "*)(" + place(count++, load->index) +
+         ");");
     lanes_[load] = name + ".at[lane]";
   }
   const std::size_t loads = count;
@@ -269,9 +302,11 @@ void StatementEmitter::neighbours(const ForStmt& s, const WideLoop& wide) {
   lane(s, wide);
   count = loads;
   for (const StoreStmt* store : wide.stores) {
-    line("*(" + lanes(store->buffer) + "*)(" + of_loop("p", count, s) + " + " + first +
-         ") = " + of_loop("x", count, s) + ";");
-    ++count;
+    const std::string at = place(count, store->index);
+    const std::string value = of_loop("x", count++, s);
+    const bool global = nest_.buffers[store->buffer].scope == NestBuffer::Scope::Global;
+    line(global ? "hd_store(" + at + ", " + value + ");"
+                : "*(" + lanes(store->buffer) + "*)(" + at + ") = " + value + ";");
   }
   close();
   lanes_.clear();
@@ -282,10 +317,16 @@ void StatementEmitter::lane(const ForStmt& s, const WideLoop& wide) {
   line("#pragma unroll");
   open("for (int lane = 0; lane < " + number(wide.width) + "; ++lane)");
   line("const long long " + s.axis.to_string() + " = first_" + s.axis.to_string() + " + lane;");
+  if (wide.period != 0) {
+    line("const long long " + column_of_period(s).to_string() + " = from_" + s.axis.to_string() +
+         " + lane;");
+    tile_ = {&s, wide.period};
+  }
   const bool outer = std::exchange(in_vector_, true);
   statements(*s.body);
   for (const LoopReduction& r : s.reductions) accumulate(r);
   in_vector_ = outer;
+  tile_ = {};
   close();
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "jit/cuda/coarse_values.h"
 #include "jit/cuda/text_writer.h"
 #include "jit/cuda/wide_loop.h"
 #include "jit/nest.h"
@@ -84,13 +85,21 @@ class StatementEmitter : private TextWriter {
   Mapping mapping_;
   std::set<const Stmt*> barriers_;
   std::uint32_t threads_;
+  const CoarseValues coarse_;
   std::map<ScalarId, DType> dtypes_;
+  std::map<ScalarId, ScalarId> rounded_;  ///< by what is rounded to 16 bits: what it was before
   bool in_vector_ = false;
   std::string where_;  ///< empty: everywhere
   bool uses_reduce_scratch_ = false;
   std::map<NestBufferId, std::string> replaced_;  ///< lvalues by buffer
   /// The same by LoadStmt and StoreStmt, inside of what a thread does with several iterations at once.
   std::map<const void*, std::string> lanes_;
+  /// A loop whose threads take several iterations at once, where its indices divide its number.
+  struct Tile {
+    const ForStmt* loop = nullptr;
+    std::int64_t period = 0;
+  };
+  Tile tile_;
   /// By bound index that may have no valid value at all, as one into a dimension of size 0: when it has one.
   std::map<base::Symbol, std::string> exists_;
 };
