@@ -86,16 +86,57 @@ static __device__ __forceinline__ void hd_store(T* to, const hd_lanes<T, count>&
   }
 }
 
-// How many of `count` floats or integers of 4 bytes that lie from a multiple of 16 bytes on are moved at once, at most 4: a part of
-// them that leaves none over.
-static __device__ __forceinline__ constexpr int hd_neighbours(int count) {
-  return count % 4 == 0 ? 4 : count % 2 == 0 ? 2 : 1;
-}
-
 // Whether an address is a multiple of `bytes`, or all of those are whose bits are joined.
 template <int bytes>
 static __device__ __forceinline__ bool hd_is_aligned(unsigned long long bits) {
   return (bits & (bytes - 1ull)) == 0;
+}
+
+// Those that may lie anywhere.
+template <class T, int count>
+static __device__ __forceinline__ hd_lanes<T, count> hd_load_anywhere(const T* from) {
+  hd_lanes<T, count> lanes;
+  if (hd_is_aligned<alignof(hd_lanes<T, count>)>((unsigned long long)from)) {
+    lanes = *(const hd_lanes<T, count>*)from;
+  } else {
+    for (int lane = 0; lane < count; ++lane) lanes.at[lane] = from[lane];
+  }
+  return lanes;
+}
+template <class T, int count>
+static __device__ __forceinline__ void hd_store_anywhere(T* to, const hd_lanes<T, count>& lanes) {
+  if (hd_is_aligned<alignof(hd_lanes<T, count>)>((unsigned long long)to)) {
+    hd_store(to, lanes);
+  } else {
+    for (int lane = 0; lane < count; ++lane) to[lane] = lanes.at[lane];
+  }
+}
+
+// A row of `count` elements into the registers of `threads` threads: chunk k of thread t has those from (k * threads + t) * width on.
+template <int threads, int count, class T, int width, int chunks>
+static __device__ __forceinline__ void hd_load_row(hd_lanes<T, width> (&row)[chunks], const T* from) {
+  const bool aligned = hd_is_aligned<alignof(hd_lanes<T, width>)>((unsigned long long)from);
+  if (aligned) {
+#pragma unroll
+    for (int k = 0; k < chunks; ++k) {
+      const int first = (k * threads + (int)threadIdx.x) * width;
+      if (count == threads * width * chunks || first < count)
+        row[k] = *(const hd_lanes<T, width>*)(from + first);
+    }
+  } else {
+#pragma unroll
+    for (int k = 0; k < chunks; ++k) {
+      const int first = (k * threads + (int)threadIdx.x) * width;
+      if (count == threads * width * chunks || first < count)
+        for (int lane = 0; lane < width; ++lane) row[k].at[lane] = from[first + lane];
+    }
+  }
+}
+
+// How many of `count` floats or integers of 4 bytes that lie from a multiple of 16 bytes on are moved at once, at most 4: a part of
+// them that leaves none over.
+static __device__ __forceinline__ constexpr int hd_neighbours(int count) {
+  return count % 4 == 0 ? 4 : count % 2 == 0 ? 2 : 1;
 }
 
 struct hd_f16 {
@@ -453,6 +494,23 @@ static __device__ __noinline__ V hd_block_reduce(V value, void* scratch) {
   V total = partial[0];
 #pragma unroll 1
   for (unsigned int warp = 1; warp < blockDim.x / 32; ++warp) total = Op::combine(total, partial[warp]);
+  return total;
+}
+
+// The same for a block of `warps`, which meets once: others do not come to this scratch again before another barrier, or they do
+// `first` wait for each other. In a tree, too.
+template <class Op, int warps, bool first, class V>
+static __device__ __forceinline__ V hd_block_total(V value, void* scratch) {
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2)
+    value = Op::combine(value, hd_exchange(value, distance));
+  V* partial = (V*)scratch;
+  if (first) __syncthreads();
+  if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
+  __syncthreads();
+  V total = partial[0];
+#pragma unroll
+  for (int warp = 1; warp < warps; ++warp) total = Op::combine(total, partial[warp]);
   return total;
 }
 

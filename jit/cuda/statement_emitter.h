@@ -7,6 +7,7 @@
 #include <string>
 
 #include "jit/cuda/coarse_values.h"
+#include "jit/cuda/row_registers.h"
 #include "jit/cuda/text_writer.h"
 #include "jit/cuda/wide_loop.h"
 #include "jit/nest.h"
@@ -16,6 +17,9 @@ namespace heddle::jit::cuda {
 /// Threads share a parallel iteration (Block), each runs its own (Flat: nests without vector loops and contractions), or
 /// groups of them do (Rows: see row_lanes.h).
 enum class Mapping : std::uint8_t { Block, Flat, Rows };
+
+/// Of a reduction: for one value of 24 bytes from each of 32 warps.
+inline constexpr std::int64_t kReduceScratchBytes = 768;
 
 class StatementEmitter : private TextWriter {
  public:
@@ -28,6 +32,8 @@ class StatementEmitter : private TextWriter {
   void replace_loads(NestBufferId buffer, std::string place) {
     replaced_[buffer] = std::move(place);
   }
+  /// Vector loops keep these rows in registers from now on; the block has `rows.threads` threads.
+  void keep_rows(const RowRegisters& rows) { kept_ = &rows; }
   /// Memory is touched outside of vector loops only where the bool `name` holds; elsewhere these have no iterations.
   void only_where(std::string name) { where_ = std::move(name); }
   /// The lines of `block`, indented by `depth` steps.
@@ -80,6 +86,11 @@ class StatementEmitter : private TextWriter {
   std::string whole_part(const ForStmt& s, const WideLoop& wide);
   void neighbours(const ForStmt& s, const WideLoop& wide);
   void lane(const ForStmt& s, const WideLoop& wide);
+  void row_loop(const ForStmt& s);
+  void fetch_rows(std::size_t loop);
+  void row_chunk(const ForStmt& s);
+  std::string chunk_type(NestBufferId id) const;
+  void end_reductions(const ForStmt& s);
 
   const Nest& nest_;
   Mapping mapping_;
@@ -91,6 +102,8 @@ class StatementEmitter : private TextWriter {
   bool in_vector_ = false;
   std::string where_;  ///< empty: everywhere
   bool uses_reduce_scratch_ = false;
+  const RowRegisters* kept_ = nullptr;
+  std::size_t totals_ = 0;                        ///< reductions of such loops so far
   std::map<NestBufferId, std::string> replaced_;  ///< lvalues by buffer
   /// The same by LoadStmt and StoreStmt, inside of what a thread does with several iterations at once.
   std::map<const void*, std::string> lanes_;

@@ -22,8 +22,22 @@ std::set<Symbol> bound_in(const Block& body) {
   return bound;
 }
 
-/// Whether places that are known to be no multiple of `width` are among those of an expression: rows of an odd length, or
-/// what begins at an odd place. Of sizes that are not known nothing is.
+/// How often a body loads from a buffer and stores to it.
+struct Uses {
+  int loads = 0;
+  int stores = 0;
+};
+std::map<NestBufferId, Uses> uses_of(const Block& body) {
+  std::map<NestBufferId, Uses> uses;
+  for (const Stmt& statement : body) {
+    if (const auto* load = std::get_if<LoadStmt>(&statement.node)) ++uses[load->buffer].loads;
+    if (const auto* store = std::get_if<StoreStmt>(&statement.node)) ++uses[store->buffer].stores;
+  }
+  return uses;
+}
+
+}  // namespace
+
 bool is_misaligned(const SymExpr& place, std::int64_t width) {
   switch (place.kind()) {
     case SymExpr::Kind::Constant:
@@ -41,22 +55,6 @@ bool is_misaligned(const SymExpr& place, std::int64_t width) {
       return true;
   }
 }
-
-/// How often a body loads from a buffer and stores to it.
-struct Uses {
-  int loads = 0;
-  int stores = 0;
-};
-std::map<NestBufferId, Uses> uses_of(const Block& body) {
-  std::map<NestBufferId, Uses> uses;
-  for (const Stmt& statement : body) {
-    if (const auto* load = std::get_if<LoadStmt>(&statement.node)) ++uses[load->buffer].loads;
-    if (const auto* store = std::get_if<StoreStmt>(&statement.node)) ++uses[store->buffer].stores;
-  }
-  return uses;
-}
-
-}  // namespace
 
 bool is_scalar(const Stmt& statement) {
   return !std::holds_alternative<ForStmt>(statement.node) &&

@@ -26,6 +26,10 @@ struct WideLoop {
 /// Whether a statement holds no others.
 bool is_scalar(const Stmt& statement);
 
+/// Whether places that are known to be no multiple of `width` are among those of an expression: rows of an odd length, or
+/// what begins at an odd place. Of sizes that are not known nothing is.
+bool is_misaligned(const SymExpr& place, std::int64_t width);
+
 /// Where the elements lie that iterations touch, if that of iteration k, for any k but the multiples of `period`, lies behind that of
 /// iteration k - 1, and what binds symbols in the body has no say in it.
 struct NeighbourPlaces {
