@@ -252,7 +252,9 @@ CudaSource emit_cuda(const Nest& nest, const CudaOptions& options) {
   if (mapping == Mapping::Block) kept = row_registers(nest);
   std::set<const Stmt*> barriers;
   if (mapping == Mapping::Block && !kept) barriers = barriers_of(nest);
+  const ForStmt* scan = find_scan(nest.body);
   const std::uint32_t threads = rows   ? kRowThreads
+                                : scan ? scan_loop(nest, *scan).threads
                                 : kept ? kept->threads
                                        : threads_for(nest, mapping, options);
   const std::uint32_t of_iteration = rows ? rows->lanes : mapping == Mapping::Block ? threads : 0;

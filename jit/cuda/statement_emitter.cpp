@@ -155,6 +155,7 @@ void StatementEmitter::operator()(const LoadStmt& s) {
 }
 
 void StatementEmitter::operator()(const StoreStmt& s) {
+  if (without_stores_) return;
   std::string when = one_thread() ? thread() + " == 0" : "";
   if (const std::string there = condition(s.mask, s.index); !there.empty())
     when += (when.empty() ? "" : " && ") + there;
@@ -185,6 +186,7 @@ void StatementEmitter::operator()(const IfStmt& s) {
 }
 
 void StatementEmitter::operator()(const ForStmt& s) {
+  if (s.kind == ForStmt::Kind::Scan) return scan(s);
   for (const LoopReduction& r : s.reductions) declare_reduction(r);
   for (const LoopCarried& c : s.carried) {
     dtypes_[c.current] = dtypes_[c.result] = c.dtype;

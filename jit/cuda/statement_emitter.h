@@ -8,6 +8,7 @@
 
 #include "jit/cuda/coarse_values.h"
 #include "jit/cuda/row_registers.h"
+#include "jit/cuda/scan_loop.h"
 #include "jit/cuda/text_writer.h"
 #include "jit/cuda/wide_loop.h"
 #include "jit/nest.h"
@@ -91,6 +92,8 @@ class StatementEmitter : private TextWriter {
   void row_chunk(const ForStmt& s);
   std::string chunk_type(NestBufferId id) const;
   void end_reductions(const ForStmt& s);
+  void scan(const ForStmt& s);
+  void scan_chunk(const ForStmt& s, const ScanLoop& scan, const std::string& start, bool stores);
 
   const Nest& nest_;
   Mapping mapping_;
@@ -103,6 +106,7 @@ class StatementEmitter : private TextWriter {
   std::string where_;  ///< empty: everywhere
   bool uses_reduce_scratch_ = false;
   const RowRegisters* kept_ = nullptr;
+  bool without_stores_ = false;
   std::size_t totals_ = 0;                        ///< reductions of such loops so far
   std::map<NestBufferId, std::string> replaced_;  ///< lvalues by buffer
   /// The same by LoadStmt and StoreStmt, inside of what a thread does with several iterations at once.

@@ -76,8 +76,13 @@ HEDDLE_SIM_UNDEFINED(load_invalid_value_abort, "reads a bool that is neither tru
 #define __syncthreads() heddle_sim.barrier()
 #define __threadfence() heddle_sim.fence()
 #define __shfl_xor_sync(lanes, value, mask) heddle_sim.shuffle_xor(value, mask)
+#define __shfl_sync(lanes, value, from) heddle_sim_from_lane(value, from)
 #define memcpy __builtin_memcpy
 #define hd_dynamic_shared() (heddle_sim.dynamic_shared)
+
+static inline unsigned int heddle_sim_from_lane(unsigned int value, int from) {
+  return heddle_sim.exchange(&value, 1)[from];
+}
 
 static inline float __int_as_float(int bits) {
   float value;
