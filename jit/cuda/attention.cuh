@@ -3,15 +3,6 @@
 // Source of the way: Dao, "FlashAttention-2", 2023. That sums of one mma are, rounded, the left operand of the next:
 // PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type".
 
-// 2^x to 2^-22 of itself; 0 where that is smaller than any normal number.
-#ifndef HEDDLE_CUDA_SIM
-static __device__ __forceinline__ float hd_exp2(float x) {
-  float value;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
-  return value;
-}
-#endif
-
 // A score as an exponent of 2. What is finite stays so: the smallest float, as a mask adds it, hides a key among others,
 // but not all keys of a row, as minus infinity does.
 static __device__ __forceinline__ float hd_as_exponent(float score) {

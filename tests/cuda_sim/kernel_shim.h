@@ -76,8 +76,13 @@ HEDDLE_SIM_UNDEFINED(load_invalid_value_abort, "reads a bool that is neither tru
 #define __syncthreads() heddle_sim.barrier()
 #define __threadfence() heddle_sim.fence()
 #define __shfl_xor_sync(lanes, value, mask) heddle_sim.shuffle_xor(value, mask)
+#define __shfl_sync(lanes, value, from) heddle_sim_from_lane(value, from)
 #define memcpy __builtin_memcpy
 #define hd_dynamic_shared() (heddle_sim.dynamic_shared)
+
+static inline unsigned int heddle_sim_from_lane(unsigned int value, int from) {
+  return heddle_sim.exchange(&value, 1)[from];
+}
 
 static inline float __int_as_float(int bits) {
   float value;
@@ -120,6 +125,19 @@ static HEDDLE_SIM_ATOMIC T hd_peek(const T* at) {
   return *at;
 }
 
+// Twin of a store of neighbouring words at once. Inlined: each call is a site.
+template <int count>
+struct alignas(4 * count) heddle_sim_words {
+  unsigned int at[count];
+};
+template <int count>
+static inline __attribute__((always_inline)) void hd_store_words(
+    void* to, const unsigned int (&words)[count]) {
+  heddle_sim_words<count> all;
+  memcpy(&all, words, sizeof all);
+  *(heddle_sim_words<count>*)to = all;
+}
+
 // Twins of the PTX conversions: cvt.f32.f16 and cvt.rn.f16.f32, subnormals kept.
 static inline float hd_cvt_f32_f16(unsigned short bits) {
   const unsigned int sign = (bits & 0x8000u) << 16;
@@ -145,21 +163,35 @@ static inline unsigned short hd_cvt_f16_f32(float value) {
   return (unsigned short)(sign | ((rounded - 0x38000000u) >> 13));
 }
 
-// Twins of ex2.approx.ftz and of the conversions of pairs: cvt.rn.f16x2.f32 and cvt.rn.bf16x2.f32, whose NaN is 0x7fff.
+// Twins of what is approximate and knows no numbers below 2^-126: ex2.approx.ftz, rcp, sqrt, rsqrt, and div.full; and of
+// tanh.approx, which is off by as much as the device's may be.
 extern "C" float exp2f(float) noexcept;
-static inline float hd_exp2(float x) {
-  const float power = exp2f(x);
-  return power < 0x1p-126f ? 0.0f : power;
+extern "C" float tanhf(float) noexcept;
+extern "C" float sqrtf(float) noexcept;
+extern "C" float fabsf(float) noexcept;
+static inline float heddle_sim_flushed(float x) { return fabsf(x) < 0x1p-126f ? x * 0.0f : x; }
+static inline float hd_exp2(float x) { return heddle_sim_flushed(exp2f(x)); }
+static inline float hd_inverse(float x) { return heddle_sim_flushed(1.0f / heddle_sim_flushed(x)); }
+static inline float hd_coarse_sqrt(float x) { return sqrtf(heddle_sim_flushed(x)); }
+static inline float hd_coarse_rsqrt(float x) { return 1.0f / sqrtf(heddle_sim_flushed(x)); }
+static inline float hd_coarse_div(float a, float b) {
+  return heddle_sim_flushed(heddle_sim_flushed(a) / heddle_sim_flushed(b));
 }
+static inline float hd_coarse_tanh(float x) { return tanhf(x) * (1.0f - 0x1p-11f); }
+
+// Twins of the conversions cvt.rn.bf16.f32, cvt.rn.f16x2.f32 and cvt.rn.bf16x2.f32, whose NaN is 0x7fff.
 static inline unsigned int hd_pack_f16(float low, float high) {
   return hd_cvt_f16_f32(low) | (unsigned int)hd_cvt_f16_f32(high) << 16;
 }
-static inline unsigned int heddle_sim_cvt_bf16(float value) {
+static inline unsigned short hd_cvt_bf16_f32(float value) {
   const unsigned int bits = (unsigned int)__float_as_int(value);
-  return value == value ? (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16 : 0x7fffu;
+  return (unsigned short)(value == value ? (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16 : 0x7fffu);
+}
+static inline float hd_round_bf16(float value) {
+  return __int_as_float((int)((unsigned int)hd_cvt_bf16_f32(value) << 16));
 }
 static inline unsigned int hd_pack_bf16(float low, float high) {
-  return heddle_sim_cvt_bf16(low) | heddle_sim_cvt_bf16(high) << 16;
+  return hd_cvt_bf16_f32(low) | (unsigned int)hd_cvt_bf16_f32(high) << 16;
 }
 
 // Twins of ldmatrix: what lane k gets comes from the rows that other lanes point to. To the meter each lane reads its own
