@@ -168,6 +168,8 @@ class Suite:
             self.answer_seconds = max(0.3 * self.left(), LEAST_ANSWER_SECONDS)
             begin = time.monotonic()
             self.say(f"== {part}, {self.left():.0f} s")
+            if part in cases.PARTS:
+                self.settle()
             try:
                 getattr(self, part, lambda: self.case_part(part))()
             except Timeout as error:
@@ -180,6 +182,13 @@ class Suite:
         self.measurer.stop()
         for peer in self.peers.values():
             peer.stop()
+
+    def settle(self):
+        """Waits, as long as there is time, until nobody compiles or starts: what they do shows in times."""
+        for future in self.ready.values():
+            concurrent.futures.wait([future], max(self.end - time.monotonic(), 0))
+        for peer in self.peers.values():
+            peer.greet(self.end - time.monotonic())
 
     def driver_facts(self):
         tool = shutil.which("nvidia-smi")
@@ -400,22 +409,26 @@ class Peer:
         self.server.start()
         self.greeted = False
 
-    def ask(self, request, seconds):
-        """@raises Timeout"""
+    def greet(self, seconds):
+        """Waits until it has started. @raises Timeout"""
         if self.missing:
-            return {"error": self.missing}
+            return
         if seconds <= 0:
             raise Timeout("no time is left")
         if self.server.process is None:
             self.start()
         if not self.greeted:
-            reply = self.server.reply(min(self.START_SECONDS, self.suite.left()))
+            reply = self.server.reply(min(self.START_SECONDS, seconds))
             if "error" in reply:
                 self.missing = f"{self.name} is not here, or does not start: {reply['error']}"
                 self.facts = {"missing": self.missing}
-                return {"error": self.missing}
+                return
             self.facts, self.greeted = reply, True
-        return self.server.ask(request, seconds)
+
+    def ask(self, request, seconds):
+        """@raises Timeout"""
+        self.greet(seconds)
+        return {"error": self.missing} if self.missing else self.server.ask(request, seconds)
 
     def stop(self):
         self.server.stop()
