@@ -80,7 +80,8 @@ HEDDLE_SIM_UNDEFINED(load_invalid_value_abort, "reads a bool that is neither tru
 #define memcpy __builtin_memcpy
 #define hd_dynamic_shared() (heddle_sim.dynamic_shared)
 
-static inline unsigned int heddle_sim_from_lane(unsigned int value, int from) {
+static __attribute__((noinline, no_sanitize("thread"))) unsigned int heddle_sim_from_lane(
+    unsigned int value, int from) {
   return heddle_sim.exchange(&value, 1)[from];
 }
 
@@ -171,7 +172,12 @@ extern "C" float sqrtf(float) noexcept;
 extern "C" float fabsf(float) noexcept;
 static inline float heddle_sim_flushed(float x) { return fabsf(x) < 0x1p-126f ? x * 0.0f : x; }
 static inline float hd_exp2(float x) { return heddle_sim_flushed(exp2f(x)); }
-static inline float hd_inverse(float x) { return heddle_sim_flushed(1.0f / heddle_sim_flushed(x)); }
+static inline float hd_inverse(float x) {
+  return heddle_sim_flushed((1.0f + 0x1p-23f) / heddle_sim_flushed(x));
+}
+static inline float hd_inverse_root(float x) {
+  return (1.0f + 0x1p-23f) / sqrtf(heddle_sim_flushed(x));
+}
 static inline float hd_coarse_sqrt(float x) { return sqrtf(heddle_sim_flushed(x)); }
 static inline float hd_coarse_rsqrt(float x) { return 1.0f / sqrtf(heddle_sim_flushed(x)); }
 static inline float hd_coarse_div(float a, float b) {
