@@ -111,47 +111,6 @@ static __device__ __forceinline__ bool hd_is_aligned(unsigned long long bits) {
   return (bits & (bytes - 1ull)) == 0;
 }
 
-// Those that may lie anywhere.
-template <class T, int count>
-static __device__ __forceinline__ hd_lanes<T, count> hd_load_anywhere(const T* from) {
-  hd_lanes<T, count> lanes;
-  if (hd_is_aligned<alignof(hd_lanes<T, count>)>((unsigned long long)from)) {
-    lanes = *(const hd_lanes<T, count>*)from;
-  } else {
-    for (int lane = 0; lane < count; ++lane) lanes.at[lane] = from[lane];
-  }
-  return lanes;
-}
-template <class T, int count>
-static __device__ __forceinline__ void hd_store_anywhere(T* to, const hd_lanes<T, count>& lanes) {
-  if (hd_is_aligned<alignof(hd_lanes<T, count>)>((unsigned long long)to)) {
-    hd_store(to, lanes);
-  } else {
-    for (int lane = 0; lane < count; ++lane) to[lane] = lanes.at[lane];
-  }
-}
-
-// A row of `count` elements into the registers of `threads` threads: chunk k of thread t has those from (k * threads + t) * width on.
-template <int threads, int count, class T, int width, int chunks>
-static __device__ __forceinline__ void hd_load_row(hd_lanes<T, width> (&row)[chunks], const T* from) {
-  const bool aligned = hd_is_aligned<alignof(hd_lanes<T, width>)>((unsigned long long)from);
-  if (aligned) {
-#pragma unroll
-    for (int k = 0; k < chunks; ++k) {
-      const int first = (k * threads + (int)threadIdx.x) * width;
-      if (count == threads * width * chunks || first < count)
-        row[k] = *(const hd_lanes<T, width>*)(from + first);
-    }
-  } else {
-#pragma unroll
-    for (int k = 0; k < chunks; ++k) {
-      const int first = (k * threads + (int)threadIdx.x) * width;
-      if (count == threads * width * chunks || first < count)
-        for (int lane = 0; lane < width; ++lane) row[k].at[lane] = from[first + lane];
-    }
-  }
-}
-
 // How many of `count` floats or integers of 4 bytes that lie from a multiple of 16 bytes on are moved at once, at most 4: a part of
 // them that leaves none over.
 static __device__ __forceinline__ constexpr int hd_neighbours(int count) {
@@ -355,6 +314,38 @@ static __device__ __forceinline__ float hd_inverse(float x) {
 }
 #endif
 
+// a / b without a branch, so that those of neighbours go side by side: what the reciprocal gives is corrected once. Exact where the quotient
+// is a float, or infinite, or none; else off by at most one in the last place, three where a or the quotient is below 2^-100, and of what is
+// too small for a float the zero may have either sign.
+static __device__ __forceinline__ float hd_divide(float a, float b) {
+  const float size = fabsf(b);
+  const float scale = size > 1.8446744e+19f ? 5.4210109e-20f : size < 5.4210109e-20f ? 1.8446744e+19f : 1.0f;
+  const float inverse = hd_inverse(b * scale);
+  const float quotient = a * scale * inverse;
+  const float better = fmaf(fmaf(-b, quotient, a) * inverse, scale, quotient);
+  return better == better && quotient != 0.0f ? better : quotient;  // which has the sign of a zero
+}
+
+// 1 / sqrt(x) for a normal x, to 2^-22 of itself.
+#ifndef HEDDLE_CUDA_SIM
+static __device__ __forceinline__ float hd_inverse_root(float x) {
+  float value;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
+  return value;
+}
+#endif
+
+// The same of a square root.
+static __device__ __forceinline__ float hd_sqrt(float x) {
+  const bool small = x < 7.8886091e-31f;
+  const float scaled = small ? x * 1.2676506e+30f : x;
+  // Of 0 the inverse would be infinite.
+  const float inverse = hd_min(fabsf(hd_inverse_root(scaled)), 1.2676506e+30f);
+  const float root = scaled * inverse;
+  const float better = fmaf(fmaf(-root, root, scaled), 0.5f * inverse, root);
+  return x == hd_infinity() ? x : small ? better * 8.8817842e-16f : better;
+}
+
 // The quotient is of numbers in [0, 2] and has no cases apart: a step of Newton's makes it as good as a division.
 static __device__ __forceinline__ float hd_sigmoid(float x) {
   const float e = expf(-fabsf(x));
@@ -513,23 +504,6 @@ static __device__ __noinline__ V hd_block_reduce(V value, void* scratch) {
   V total = partial[0];
 #pragma unroll 1
   for (unsigned int warp = 1; warp < blockDim.x / 32; ++warp) total = Op::combine(total, partial[warp]);
-  return total;
-}
-
-// The same for a block of `warps`, which meets once: others do not come to this scratch again before another barrier, or they do
-// `first` wait for each other. In a tree, too.
-template <class Op, int warps, bool first, class V>
-static __device__ __forceinline__ V hd_block_total(V value, void* scratch) {
-#pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2)
-    value = Op::combine(value, hd_exchange(value, distance));
-  V* partial = (V*)scratch;
-  if (first) __syncthreads();
-  if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
-  __syncthreads();
-  V total = partial[0];
-#pragma unroll
-  for (int warp = 1; warp < warps; ++warp) total = Op::combine(total, partial[warp]);
   return total;
 }
 

@@ -72,7 +72,9 @@ std::string float_text(ScalarOp op, DType dtype, Operands v) {
     case ScalarOp::Mul:
       return infix("*", v);
     case ScalarOp::Div:
-      return infix("/", v);
+      return dtype == DType::F64 ? infix("/", v) : call("hd_divide", v);
+    case ScalarOp::Sqrt:
+      return dtype == DType::F64 ? math("sqrt", dtype, v) : call("hd_sqrt", v);
     case ScalarOp::Mod:
       return call("hd_float_mod", v);
     case ScalarOp::Sign:

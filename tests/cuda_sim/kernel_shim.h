@@ -80,7 +80,8 @@ HEDDLE_SIM_UNDEFINED(load_invalid_value_abort, "reads a bool that is neither tru
 #define memcpy __builtin_memcpy
 #define hd_dynamic_shared() (heddle_sim.dynamic_shared)
 
-static inline unsigned int heddle_sim_from_lane(unsigned int value, int from) {
+static __attribute__((noinline, no_sanitize("thread"))) unsigned int heddle_sim_from_lane(
+    unsigned int value, int from) {
   return heddle_sim.exchange(&value, 1)[from];
 }
 
@@ -171,7 +172,12 @@ extern "C" float sqrtf(float) noexcept;
 extern "C" float fabsf(float) noexcept;
 static inline float heddle_sim_flushed(float x) { return fabsf(x) < 0x1p-126f ? x * 0.0f : x; }
 static inline float hd_exp2(float x) { return heddle_sim_flushed(exp2f(x)); }
-static inline float hd_inverse(float x) { return heddle_sim_flushed(1.0f / heddle_sim_flushed(x)); }
+static inline float hd_inverse(float x) {
+  return heddle_sim_flushed((1.0f + 0x1p-23f) / heddle_sim_flushed(x));
+}
+static inline float hd_inverse_root(float x) {
+  return (1.0f + 0x1p-23f) / sqrtf(heddle_sim_flushed(x));
+}
 static inline float hd_coarse_sqrt(float x) { return sqrtf(heddle_sim_flushed(x)); }
 static inline float hd_coarse_rsqrt(float x) { return 1.0f / sqrtf(heddle_sim_flushed(x)); }
 static inline float hd_coarse_div(float a, float b) {
@@ -321,7 +327,7 @@ static inline void heddle_sim_wgmma(float* sums, hd_descriptor a, hd_descriptor 
 }
 // Register r of lane (g, t) of the left matrix holds elements (g + 8 * (r % 2), 2 * t + 8 * (r / 2)) and the one right of it.
 template <int columns, bool right_along>
-static inline void heddle_sim_wgmma_registers(float* sums, const unsigned int* a, hd_descriptor b,
+HEDDLE_SIM_OWN static void heddle_sim_wgmma_registers(float* sums, const unsigned int* a, hd_descriptor b,
                                               float (*widen)(unsigned short)) {
   heddle_sim_warpgroup_product product = {sums, {}, b, columns, true, right_along, true, widen, {}};
   const unsigned int* const all = heddle_sim.exchange(a, 4);

@@ -79,6 +79,75 @@ void check_narrowing(DType dtype) {
   }
 }
 
+/// out[i] = op(a[i], b[i]), of f32.
+std::vector<double> of_f32(ir::ScalarOp op, const std::vector<float>& left,
+                           const std::vector<float>& right) {
+  const auto count = static_cast<std::int64_t>(left.size());
+  jit::NestBuilder b("of_f32_" + std::string(name_of(op)));
+  const auto x = b.add_global(DType::F32, count), y = b.add_global(DType::F32, count);
+  const auto out = b.add_global(DType::F32, count);
+  const auto axis = b.new_axis(count);
+  b.set_parallel(axis, count);
+  std::vector<jit::Scalar> operands{b.load(x, axis)};
+  if (op == ir::ScalarOp::Div) operands.push_back(b.load(y, axis));
+  b.store(out, axis, b.apply(op, operands));
+  SimulatedKernels kernels({jit::cuda::emit_cuda(b.finish())});
+  std::vector<CorpusBuffer> buffers(3, make_buffer(DType::F32, count, 0, false));
+  std::memcpy(buffers[0].bytes.data(), left.data(), 4 * left.size());
+  std::memcpy(buffers[1].bytes.data(), right.data(), 4 * right.size());
+  kernels.run(0, {}, buffers);
+  std::vector<double> got;
+  for (std::int64_t k = 0; k < count; ++k) got.push_back(buffers[2].number(k));
+  return got;
+}
+
+void expect_last_place(double got, float want, int places, const std::string& where) {
+  if (std::isnan(want)) {
+    ASSERT_TRUE(std::isnan(got)) << where;
+    return;
+  }
+  float low = want, high = want;
+  for (int k = 0; k < places; ++k) {
+    low = std::nextafter(low, -INFINITY);
+    high = std::nextafter(high, INFINITY);
+  }
+  ASSERT_GE(got, low) << where;
+  ASSERT_LE(got, high) << where;
+}
+
+/// Of each pair of what is special and of what is not, with a reciprocal that is off by as much as the device's may be.
+TEST(CudaPrelude, DividesAndTakesRoots) {
+  std::vector<float> numbers{0.0f,     INFINITY, NAN,   1e-40f, 1.4e-45f,
+                             1.2e-38f, 3.4e38f,  1e38f, 8.6e37f};
+  for (int k = -126; k < 128; k += 7) numbers.push_back(std::ldexp(1.0f + 0.013f * (k + 126), k));
+  for (int k = 1; k < 40; ++k) numbers.push_back(static_cast<float>(k));
+  for (std::size_t k = numbers.size(); k-- > 0;) numbers.push_back(-numbers[k]);
+  std::vector<float> left, right;
+  for (const float a : numbers)
+    for (const float b : numbers) {
+      left.push_back(a);
+      right.push_back(b);
+    }
+  const auto quotients = of_f32(ir::ScalarOp::Div, left, right);
+  const auto roots = of_f32(ir::ScalarOp::Sqrt, left, right);
+  for (std::size_t k = 0; k < left.size(); ++k) {
+    const std::string where = std::to_string(left[k]) + " " + std::to_string(right[k]);
+    const float want = left[k] / right[k];
+    const bool whole = std::fabs(want) >= 1 && std::fabs(want) < 40 && want == std::rint(want) &&
+                       want * right[k] == left[k];
+    const bool tiny = std::fabs(want) < 0x1p-100f || std::fabs(left[k]) < 0x1p-100f;
+    if (!std::isnan(want) && (left[k] == 0 || std::fabs(want) >= 0x1p-126f)) {
+      ASSERT_EQ(std::signbit(quotients[k]), std::signbit(want)) << where;
+    }
+    expect_last_place(quotients[k], want, tiny ? 3 : whole ? 0 : 1, where);
+    const float root = std::sqrt(left[k]);
+    if (!std::isnan(root)) {
+      ASSERT_EQ(std::signbit(roots[k]), std::signbit(root)) << where;
+    }
+    expect_last_place(roots[k], root, root == std::rint(root) && root < 40 ? 0 : 1, where);
+  }
+}
+
 TEST(CudaPrelude, WidensEveryF16) { check_widening<base::Half>(DType::F16); }
 TEST(CudaPrelude, WidensEveryBf16) { check_widening<base::BFloat16>(DType::BF16); }
 TEST(CudaPrelude, RoundsToEveryF16) { check_narrowing<base::Half>(DType::F16); }

@@ -1,0 +1,59 @@
+// Device functions of rows that stay in registers. The rules of prelude.cuh hold, whose continuation this is.
+
+// Those that may lie anywhere.
+template <class T, int count>
+static __device__ __forceinline__ hd_lanes<T, count> hd_load_anywhere(const T* from) {
+  hd_lanes<T, count> lanes;
+  if (hd_is_aligned<alignof(hd_lanes<T, count>)>((unsigned long long)from)) {
+    lanes = *(const hd_lanes<T, count>*)from;
+  } else {
+    for (int lane = 0; lane < count; ++lane) lanes.at[lane] = from[lane];
+  }
+  return lanes;
+}
+template <class T, int count>
+static __device__ __forceinline__ void hd_store_anywhere(T* to, const hd_lanes<T, count>& lanes) {
+  if (hd_is_aligned<alignof(hd_lanes<T, count>)>((unsigned long long)to)) {
+    hd_store(to, lanes);
+  } else {
+    for (int lane = 0; lane < count; ++lane) to[lane] = lanes.at[lane];
+  }
+}
+
+// A row of `count` elements into the registers of `threads` threads: chunk k of thread t has those from (k * threads + t) * width on.
+template <int threads, int count, class T, int width, int chunks>
+static __device__ __forceinline__ void hd_load_row(hd_lanes<T, width> (&row)[chunks], const T* from) {
+  const bool aligned = hd_is_aligned<alignof(hd_lanes<T, width>)>((unsigned long long)from);
+  if (aligned) {
+#pragma unroll
+    for (int k = 0; k < chunks; ++k) {
+      const int first = (k * threads + (int)threadIdx.x) * width;
+      if (count == threads * width * chunks || first < count)
+        row[k] = *(const hd_lanes<T, width>*)(from + first);
+    }
+  } else {
+#pragma unroll
+    for (int k = 0; k < chunks; ++k) {
+      const int first = (k * threads + (int)threadIdx.x) * width;
+      if (count == threads * width * chunks || first < count)
+        for (int lane = 0; lane < width; ++lane) row[k].at[lane] = from[first + lane];
+    }
+  }
+}
+
+// hd_block_reduce() for a block of so many warps, which meets once: nobody comes to this scratch again before another barrier, or all
+// wait for each other `first`.
+template <class Op, int warps, bool first, class V>
+static __device__ __forceinline__ V hd_block_total(V value, void* scratch) {
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2)
+    value = Op::combine(value, hd_exchange(value, distance));
+  V* partial = (V*)scratch;
+  if (first) __syncthreads();
+  if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
+  __syncthreads();
+  V total = partial[0];
+#pragma unroll
+  for (int warp = 1; warp < warps; ++warp) total = Op::combine(total, partial[warp]);
+  return total;
+}
