@@ -119,9 +119,6 @@ std::vector<ProductTile> product_tiles(DType dtype, Along left, Along right,
     tiles.push_back({Kind::Tensor, 64, 128, 64, 4, 1, 4, 128, true});
     tiles.push_back({Kind::Tensor, 128, 128, 64, 8, 1, 3, 128, true});
     tiles.push_back({Kind::Tensor, 128, 256, 64, 8, 1, 4, 200, true});
-    // Threads that make the right matrix make as much of it each.
-    if (!dequantised && right != Along::Channels)
-      tiles.push_back({Kind::Tensor, 192, 256, 64, 12, 1, 3, 168, true});
   }
   if (tensor && tf32 && bytes == 4) {
     tiles.push_back({Kind::Tensor, 16, 64, 32, 1, 4, 4});
