@@ -141,6 +141,73 @@ struct hd_row_tile {
   static __device__ __forceinline__ void add_columns(Sum (*sums)[Right::count], int column, const L* left,
                                                      long long left_row, long long left_step, Right& right,
                                                      long long rows_left, long long depth) {
+    add_pieces(sums, column, left, left_row, left_step, right, rows_left, depth);
+  }
+  // Pieces of `lines` rows in a row are under way at a time, between which no branch lies. The elements on the left that they
+  // are multiplied by are neighbours, read at once.
+  static constexpr int lines = rows == 1 ? 8 : 4;
+  static __device__ __forceinline__ void add_columns(Sum (*sums)[Dense::count], int column, const L* left,
+                                                     long long left_row, long long left_step, Dense& right,
+                                                     long long rows_left, long long depth) {
+    if (column >= right.columns_left) return;
+    if (!right.wide || column + Dense::count > right.columns_left)
+      return add_pieces(sums, column, left, left_row, left_step, right, rows_left, depth);
+    constexpr int apart = threads / (columns / Dense::count) * lines;
+    const bool left_wide = left_step == 1 && hd_is_wide(left, left_row);
+    long long begin = threadIdx.x / (columns / Dense::count) * lines;
+    const R* from = right.right + begin * right.stride + column;
+#pragma unroll 1
+    for (; begin + lines <= depth; begin += apart, from += apart * right.stride) {
+      hd_sixteen pieces[lines];
+      hd_lanes<L, lines> a[rows];
+#pragma unroll
+      for (int r = 0; r < lines; ++r) pieces[r] = *(const hd_sixteen*)(from + r * right.stride);
+      read_left(a, left + begin * left_step, left_row, left_step, left_wide, rows_left, lines);
+      add_lines(sums, pieces, a);
+    }
+    if (begin >= depth) return;
+    hd_sixteen pieces[lines] = {};
+    hd_lanes<L, lines> a[rows];
+#pragma unroll
+    for (int r = 0; r < lines; ++r)
+      if (begin + r < depth) pieces[r] = *(const hd_sixteen*)(from + r * right.stride);
+    read_left(a, left + begin * left_step, left_row, left_step, false, rows_left, (int)(depth - begin));
+    add_lines(sums, pieces, a);
+  }
+  // Of each row on the left `lines` elements, zeros from `left_over` on. `wide`: all are there, and neighbours that are read at once.
+  static __device__ __forceinline__ void read_left(hd_lanes<L, lines>* a, const L* left, long long left_row,
+                                                   long long left_step, bool wide, long long rows_left,
+                                                   int left_over) {
+#pragma unroll
+    for (int m = 0; m < rows; ++m) {
+      if (wide && m < rows_left) {
+        a[m] = *(const hd_lanes<L, lines>*)(left + m * left_row);
+      } else {
+#pragma unroll
+        for (int r = 0; r < lines; ++r)
+          a[m].at[r] = m < rows_left && r < left_over ? left[m * left_row + r * left_step] : L();
+      }
+    }
+  }
+  static __device__ __forceinline__ void add_lines(Sum (*sums)[Dense::count], const hd_sixteen* pieces,
+                                                   const hd_lanes<L, lines>* a) {
+    constexpr int count = Dense::count;
+#pragma unroll
+    for (int r = 0; r < lines; ++r) {
+      Sum b[count];
+      widen(b, pieces[r]);
+#pragma unroll
+      for (int m = 0; m < rows; ++m) {
+        const Sum factor = hd_as_sum(a[m].at[r]);
+#pragma unroll
+        for (int n = 0; n < count; ++n) sums[m][n] += factor * b[n];
+      }
+    }
+  }
+  template <class Right>
+  static __device__ __forceinline__ void add_pieces(Sum (*sums)[Right::count], int column, const L* left,
+                                                    long long left_row, long long left_step, Right& right,
+                                                    long long rows_left, long long depth) {
     constexpr int count = Right::count;
     constexpr int run = Right::run;
     constexpr int pieces = columns / count;
@@ -245,7 +312,7 @@ struct hd_row_tile {
     constexpr int count = Right::count;
     constexpr int pieces = columns / count;
     const int column = threadIdx.x % pieces * count;
-    Sum sums[rows][count] = {};
+    alignas(16) Sum sums[rows][count] = {};
     add_columns(sums, column, left, left_row, left_step, right, rows_left, depth);
 #pragma unroll
     for (int m = 0; m < rows; ++m) {
@@ -254,18 +321,68 @@ struct hd_row_tile {
 #pragma unroll
         for (int distance = 16; distance >= pieces; distance /= 2)
           sums[m][n] += hd_exchange(sums[m][n], distance);
-        if (threadIdx.x % 32 < pieces)
-          partial[(threadIdx.x / 32 * rows + m) * columns + column + n] = sums[m][n];
+      }
+      if (threadIdx.x % 32 < pieces) {
+        // Fours of all threads side by side, then the next ones.
+        Sum* const to = partial + (threadIdx.x / 32 * rows + m) * columns + threadIdx.x % pieces * 4;
+#pragma unroll
+        for (int n = 0; n < count; n += 4)
+          *(hd_lanes<Sum, 4>*)(to + n * pieces) = *(const hd_lanes<Sum, 4>*)(sums[m] + n);
       }
     }
     __syncthreads();
     for (int k = threadIdx.x; k < rows * columns; k += threads) {
       Sum sum = partial[k];
       for (int warp = 1; warp < warps; ++warp) sum += partial[warp * rows * columns + k];
-      out[k] = sum;
+      const int four = k % columns / 4;
+      out[k / columns * columns + four % pieces * count + four / pieces * 4 + k % 4] = sum;
     }
   }
-  // Otherwise a warp has some columns, and its lanes pieces of them.
+  // Otherwise a warp has some columns, and its lanes pieces of them: of each column those of `steps` steps are under way at a
+  // time where all are there. Gives where the next step begins.
+  template <class Right>
+  static __device__ __forceinline__ long long add_steps(Sum (*)[mine], long long k, int, const L*, long long, bool,
+                                                        const Right&, long long, long long) {
+    return k;
+  }
+  static __device__ __forceinline__ long long add_steps(Sum (*sums)[mine], long long k, int column, const L* left,
+                                                        long long left_row, bool left_wide, const Dense& right,
+                                                        long long rows_left, long long depth) {
+    constexpr int count = Dense::count;
+    constexpr int steps = rows == 1 ? 4 : 2;
+    if (!left_wide || !right.wide || column + mine > right.columns_left) return k;
+    const R* from = right.right + column * right.stride + k;
+#pragma unroll 1
+    for (; k + (steps - 1) * 32 * count + count <= depth; k += steps * 32 * count, from += steps * 32 * count) {
+      hd_sixteen pieces[steps][mine];
+#pragma unroll
+      for (int t = 0; t < steps; ++t)
+#pragma unroll
+        for (int n = 0; n < mine; ++n) pieces[t][n] = *(const hd_sixteen*)(from + n * right.stride + t * 32 * count);
+#pragma unroll
+      for (int t = 0; t < steps; ++t) {
+        Sum b[mine][count];
+#pragma unroll
+        for (int n = 0; n < mine; ++n) widen(b[n], pieces[t][n]);
+#pragma unroll
+        for (int m = 0; m < rows; ++m) {
+          if (m >= rows_left) break;
+          const hd_lanes<L, count> a = *(const hd_lanes<L, count>*)(left + m * left_row + k + t * 32 * count);
+#pragma unroll
+          for (int n = 0; n < mine; ++n)
+#pragma unroll
+            for (int e = 0; e < count; ++e) sums[m][n] += hd_as_sum(a.at[e]) * b[n][e];
+        }
+      }
+    }
+    return k;
+  }
+  static __device__ __forceinline__ void widen(Sum* out, const hd_sixteen& piece) {
+    R elements[Dense::count];
+    memcpy(elements, &piece, 16);
+#pragma unroll
+    for (int n = 0; n < Dense::count; ++n) out[n] = hd_as_sum(elements[n]);
+  }
   template <class Right>
   static __device__ __forceinline__ void along_depth(Sum* out, const L* left, long long left_row,
                                                      long long left_step, Right& right, long long rows_left,
@@ -277,8 +394,9 @@ struct hd_row_tile {
     const int column = threadIdx.x / 32 * mine;
     const int lane = threadIdx.x % 32;
     Sum sums[rows][mine] = {};
+    long long k = add_steps(sums, lane * count, column, left, left_row, left_wide, right, rows_left, depth);
 #pragma unroll ahead
-    for (long long k = lane * count; k < depth; k += 32 * count) {
+    for (; k < depth; k += 32 * count) {
       Sum b[mine][count];
 #pragma unroll
       for (int n = 0; n < mine; ++n) right.column(b[n], k, column, n);
