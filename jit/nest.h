@@ -154,6 +154,8 @@ struct ForStmt {
     Serial,
     Vector,  ///< independent iterations; see the machine above
     Unroll,  ///< Serial with a small constant extent, to be unrolled
+    Scan,  ///< Serial, but all that is carried is one sum, to which an iteration adds what does not depend on it: CUDA's
+           ///< threads share the loop, and add in an order of their own
   };
   Symbol axis;
   SymExpr extent;

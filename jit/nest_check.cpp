@@ -18,6 +18,7 @@
 //        of bytes or i32
 //   N16  what is dequantised from a few bits, and added to what is there, is of words, with whole words of rows in a group; rows in fixed point
 //        are of bytes, and their blocks are whole words of rows that share a scale
+//   N17  a scan carries one value, reduces none, and lies outside of vector loops
 #include <map>
 #include <set>
 #include <string>
@@ -138,6 +139,9 @@ class Checker {
     const bool vector = s.kind == ForStmt::Kind::Vector;
     require(!(vector && in_vector_), "N4 nested vector loops");
     require(!vector || s.carried.empty(), "N5 a vector loop that carries values");
+    const bool scan = s.kind == ForStmt::Kind::Scan;
+    require(!scan || (!in_vector_ && s.carried.size() == 1 && s.reductions.empty()),
+            "N17 a scan carries one value, outside of vector loops");
     index(s.extent);
     check_uniform(s.extent);
     for (const LoopCarried& c : s.carried)

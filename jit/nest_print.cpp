@@ -78,7 +78,7 @@ class Printer {
          (s.streaming ? " streaming" : ""));
   }
   void operator()(const ForStmt& s) {
-    static constexpr const char* kKinds[] = {"serial", "vector", "unroll"};
+    static constexpr const char* kKinds[] = {"serial", "vector", "unroll", "scan"};
     std::string head = kKinds[static_cast<int>(s.kind)];
     head += " " + s.axis.to_string() + " < " + s.extent.to_string();
     for (const LoopReduction& r : s.reductions)

@@ -9,11 +9,12 @@ TINY_SIZES = {"tiny": 1 << 9}
 
 
 class Case:
-    """`target` is what the figure is held to: a share of the copy bandwidth, or a ratio to a peer."""
+    """`by_norm`: answers are compared as a whole, as single elements may be quite different ones where rounding decides
+    between two experts."""
 
     def __init__(self, name, graph, tolerance, rotate=False, modes=("eager", "default", "max-autotune"),
-                 jax=True):
-        self.name, self.graph, self.tolerance, self.rotate = name, graph, tolerance, rotate
+                 jax=True, by_norm=False):
+        self.name, self.graph, self.tolerance, self.rotate, self.by_norm = name, graph, tolerance, rotate, by_norm
         self.modes, self.jax = modes, jax
 
 
@@ -264,8 +265,8 @@ def model_cases(tiny):
     images = (1, 16, 4) if tiny else (16, 224, 64)
     yield Case("transformer_block", transformer_block(Graph("bf16"), *block), 5e-2)
     yield Case("decode_step", transformer_block(Graph("bf16"), *step), 5e-2)
-    yield Case("moe_layer", moe_layer(Graph("bf16"), *moe), 5e-2)
-    yield Case("moe_grouped", moe_grouped(Graph("bf16"), *moe), 5e-2)
+    yield Case("moe_layer", moe_layer(Graph("bf16"), *moe), 0.15, by_norm=True)
+    yield Case("moe_grouped", moe_grouped(Graph("bf16"), *moe), 0.15, by_norm=True)
     yield Case("resnet50", resnet50(Graph("bf16"), *images), 8e-2)
 
 

@@ -254,6 +254,7 @@ json texts(const Arguments& arguments) {
   const Case one = read_case(arguments.at("case"));
   EngineOptions options;
   options.device = Device::parse(arguments.at("device"));
+  options.autotune = false;  // others use the device
   options.disk_cache = arguments.contains("cache");
   if (options.disk_cache) options.cache_dir = arguments.at("cache");
   Engine engine = parse_ir(one.graph, options);

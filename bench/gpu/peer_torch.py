@@ -4,6 +4,7 @@
 
 usage: peer_torch.py --device cuda|cpu
 
+MODE "exact" runs the case once, with numbers of 32 bits where it has such of 16, and times nothing: what answers are judged by. Else
 MODE is "eager", "default" or "max-autotune" (torch.compile, with CUDA graphs in the latter, as a user asks for it), or names the
 kernel of attention that eager mode takes: "flash", "efficient", "cudnn", "math"; one that does not take the inputs is an error. The elements that are compared are written as
 case.h says. cpu is for trying the suite out.
@@ -13,6 +14,7 @@ import contextlib
 import json
 import math
 import pathlib
+import re
 import sys
 import time
 
@@ -40,7 +42,7 @@ def tensor_of(folder, k, spec, device):
 
 def grouped_matmul(x, w, ends):
     """Where PyTorch has no product of groups for the device, a loop that waits for the ends."""
-    if x.is_cuda and hasattr(torch, "_grouped_mm"):
+    if x.is_cuda and x.dtype == torch.bfloat16 and hasattr(torch, "_grouped_mm"):
         return torch._grouped_mm(x, w, offs=ends.to(torch.int32))
     bounds = [0, *ends.tolist()]
     return torch.cat([x[a:b] @ w[g] for g, (a, b) in enumerate(zip(bounds, bounds[1:]))])
@@ -129,11 +131,18 @@ def measured(request, device):
     out.mkdir(parents=True, exist_ok=True)
     case = json.loads((folder / "case.json").read_text())
     names = {"torch": torch, "F": F, "grouped_matmul": grouped_matmul}
-    exec(compile((folder / "torch.txt").read_text(), str(folder / "torch.txt"), "exec"), names)
+    text, is_exact = (folder / "torch.txt").read_text(), request["mode"] == "exact"
+    if is_exact:
+        text = re.sub(r"torch\.b?float16", "torch.float32", text)
+    exec(compile(text, str(folder / "torch.txt"), "exec"), names)
     function = names["function"]
     timer = Timer(device)
     with torch.no_grad():
         inputs = [tensor_of(folder, k, spec, device) for k, spec in enumerate(case["inputs"])]
+        if is_exact:
+            inputs = [x.float() if x.is_floating_point() else x for x in inputs]
+            write_answer(out, case, inputs, function(*inputs))
+            return {}
         torch._dynamo.reset()
         start = time.perf_counter()
         if request["mode"] == "default":
@@ -157,18 +166,23 @@ def measured(request, device):
         result["host_us"] = host_us(call, inputs, timer, 10 if request["seconds"] < 0.1 else 301)
         result["first_call_ms"] = first_call_ms
         call(inputs)
-        for k, tensor in enumerate(kept):
-            write_samples(out, f"output{k}", tensor)
-        for k, spec in enumerate(case["inputs"]):
-            if spec["state"]:
-                write_samples(out, f"state{k}", inputs[k])
+        write_answer(out, case, inputs, kept)
     return result
+
+
+def write_answer(out, case, inputs, results):
+    for k, tensor in enumerate(results):
+        write_samples(out, f"output{k}", tensor)
+    for k, spec in enumerate(case["inputs"]):
+        if spec["state"]:
+            write_samples(out, f"state{k}", inputs[k])
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cuda")
     device = parser.parse_args().device
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     if device == "cuda" and not torch.cuda.is_available():
         raise SystemExit("peer_torch: PyTorch sees no CUDA device")
     name = torch.cuda.get_device_name() if device == "cuda" else "cpu"

@@ -25,6 +25,13 @@ def read_floats(path):
     return numbers
 
 
+def distance(got, want):
+    """Of all elements together: the norm of got - want, in norms of want; infinite where one is not finite."""
+    if len(got) != len(want) or not all(math.isfinite(x) for x in got) or not all(math.isfinite(x) for x in want):
+        return math.inf
+    return math.sqrt(sum((a - b) ** 2 for a, b in zip(got, want)) / max(sum(b * b for b in want), 1e-60))
+
+
 def disagreement(got, want):
     """The least r with |got - want| <= r |want| + r max |want| for each element; infinite where one is NaN alone."""
     if len(got) != len(want):

@@ -3,15 +3,6 @@
 // Source of the way: Dao, "FlashAttention-2", 2023. That sums of one mma are, rounded, the left operand of the next:
 // PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type".
 
-// 2^x to 2^-22 of itself; 0 where that is smaller than any normal number.
-#ifndef HEDDLE_CUDA_SIM
-static __device__ __forceinline__ float hd_exp2(float x) {
-  float value;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
-  return value;
-}
-#endif
-
 // A score as an exponent of 2. What is finite stays so: the smallest float, as a mask adds it, hides a key among others,
 // but not all keys of a row, as minus infinity does.
 static __device__ __forceinline__ float hd_as_exponent(float score) {
@@ -44,15 +35,28 @@ struct hd_group_lines {
   __device__ __forceinline__ bool is_wide() const { return hd_is_wide(from, stride) && hd_is_wide(from, apart); }
 };
 
-// Puts lines of `pieces` pieces of 16 bytes, an even number, into memory with one more between them: eight lines' pieces of
-// one column then lie in all 32 banks. Zeros where there are none: `lines_left` lines of `count` elements.
-template <int lines, int pieces, int threads, class Lines>
+// Puts lines of `pieces` pieces of 16 bytes, an even number, where a Tile has them: Tile::place(). Zeros where there are none:
+// `lines_left` lines of `count` elements.
+template <class Tile, int lines, int pieces, class Lines>
 static __device__ __forceinline__ void hd_fetch_lines(hd_sixteen* to, const Lines& from, long long lines_left,
                                                       int count) {
   typedef typename Lines::type T;
   constexpr int each = 16 / (int)sizeof(T);
+  constexpr int threads = Tile::threads;
   const bool wide = from.is_wide();
   const int there = lines_left >= lines ? lines : (int)lines_left;
+  if (threads % pieces == 0 && lines % (threads / pieces) == 0 && wide && count == each * pieces) {
+    constexpr int apart = threads / pieces;
+    const int first = (int)threadIdx.x / pieces;
+    const int piece = (int)threadIdx.x % pieces;
+#pragma unroll
+    for (int n = 0; n < lines / apart; ++n) {
+      const int line = first + n * apart;
+      const T* const at = line < there ? from.at(line) + each * piece : from.from;
+      hd_copy_async(to + Tile::template place<lines, pieces>(line, piece), at, line < there ? 16 : 0);
+    }
+    return;
+  }
 #pragma unroll 1
   for (int k = threadIdx.x; k < lines * pieces; k += threads) {
     const int line = k / pieces;
@@ -60,7 +64,7 @@ static __device__ __forceinline__ void hd_fetch_lines(hd_sixteen* to, const Line
     const int left = line < there ? count - each * piece : 0;
     const int valid = left <= 0 ? 0 : left >= each ? each : left;
     const T* const at = valid == 0 ? from.from : from.at(line) + each * piece;
-    hd_sixteen* const place = to + line * (pieces + 1) + piece;
+    hd_sixteen* const place = to + Tile::template place<lines, pieces>(line, piece);
     if (wide) {
       hd_copy_async(place, at, (int)sizeof(T) * valid);
     } else {
@@ -75,10 +79,9 @@ template <class Tile, class T>
 static __device__ __forceinline__ void hd_fetch_keys(unsigned char* shared, long long number, const hd_lines<T>& key,
                                                      int key_count, const hd_lines<T>& value, int value_count,
                                                      long long keys_left) {
-  hd_sixteen* const stage = (hd_sixteen*)shared + (int)(number & 1) * Tile::stage_size;
-  hd_fetch_lines<Tile::keys, Tile::key_pitch - 1, Tile::threads>(stage, key, keys_left, key_count);
-  hd_fetch_lines<Tile::keys, Tile::value_pitch - 1, Tile::threads>(stage + Tile::keys * Tile::key_pitch, value, keys_left,
-                                                                   value_count);
+  hd_sixteen* const stage = (hd_sixteen*)shared + (int)(number & (Tile::stages - 1)) * Tile::stage_size;
+  hd_fetch_lines<Tile, Tile::keys, Tile::key_pieces>(stage, key, keys_left, key_count);
+  hd_fetch_lines<Tile, Tile::keys, Tile::value_pieces>(stage + Tile::values_at, value, keys_left, value_count);
   hd_copy_commit();
 }
 
@@ -86,8 +89,7 @@ static __device__ __forceinline__ void hd_fetch_keys(unsigned char* shared, long
 template <class Tile, class Lines>
 static __device__ __forceinline__ void hd_fetch_queries(unsigned char* shared, const Lines& query, int count,
                                                         long long rows_left) {
-  hd_fetch_lines<Tile::rows, Tile::key_pitch - 1, Tile::threads>((hd_sixteen*)shared + Tile::queries_at, query,
-                                                                 rows_left, count);
+  hd_fetch_lines<Tile, Tile::rows, Tile::key_pieces>((hd_sixteen*)shared + Tile::queries_at, query, rows_left, count);
   hd_copy_commit();
 }
 
@@ -97,15 +99,22 @@ static __device__ __forceinline__ void hd_fetch_queries(unsigned char* shared, c
 // the queries and part the keys.
 //
 // Scores are exponents of 2. A thread has those of rows row(r) and keys key(c) of the tile.
-template <class T, int depth, int columns, int row_tiles, int warp_rows, int warp_keys>
+//
+// warpgroups: wgmma multiplies keys and values straight from shared memory; each four warps are a group of 64 queries, and depth and
+// columns are 64 or 128. While scores are weighed, the values of the tile before are multiplied: the first tile takes
+// multiply_first() and weigh(), each other one multiply_next() and weigh(), and in the end there is multiply_last().
+template <class T, int depth, int columns, int row_tiles, int warp_rows, int warp_keys, bool warpgroups = false>
 struct hd_attention_tile {
   static constexpr int rows = 16 * row_tiles * warp_rows;
   static constexpr int keys = 64;
   static constexpr int threads = 32 * warp_rows * warp_keys;
-  static constexpr int key_pitch = depth / 8 + 1;
-  static constexpr int value_pitch = columns / 8 + 1;
-  static constexpr int stage_size = keys * (key_pitch + value_pitch);
-  static constexpr int queries_at = stage_size;  // where the second tile of keys will be
+  static constexpr int key_pieces = depth / 8;
+  static constexpr int value_pieces = columns / 8;
+  static constexpr int beside = warpgroups ? 0 : 1;  // a line's pieces that nothing lies in
+  static constexpr int values_at = keys * (key_pieces + beside);
+  static constexpr int stage_size = values_at + keys * (value_pieces + beside);
+  static constexpr int stages = warpgroups ? 4 : 2;
+  static constexpr int queries_at = warpgroups ? stages * stage_size : stage_size;  // there the second tile of keys will be
   static constexpr int warp_columns = keys / warp_keys;
   static constexpr int thread_rows = 2 * row_tiles;
   static constexpr int thread_keys = warp_columns / 4;
@@ -117,6 +126,13 @@ struct hd_attention_tile {
   float sums[row_tiles][columns / 8][4];
   float largest[row_tiles][2];
   float totals[row_tiles][2];  // of the thread's own keys
+  float factor;  // that scores are yet to be multiplied by
+  unsigned int weights[keys / 16][4];  // of warpgroups: the tile's, rounded to T
+  // Eight lines' pieces of one column lie in all 32 banks.
+  template <int lines, int pieces>
+  static __device__ __forceinline__ int place(int line, int piece) {
+    return warpgroups ? hd_swizzled<lines, pieces>(line, piece) : line * (pieces + 1) + piece;
+  }
   static __device__ __forceinline__ int first_row() {
     return (int)threadIdx.x / 32 / warp_keys * 16 * row_tiles;
   }
@@ -130,11 +146,15 @@ struct hd_attention_tile {
     return first_key() + c / 2 * 8 + (int)threadIdx.x % 4 * 2 + c % 2;
   }
   __device__ __forceinline__ float& score(int r, int c) { return scores[r / 2][c / 2][r % 2 * 2 + c % 2]; }
-  __device__ __forceinline__ void scale(float factor) {
+  __device__ __forceinline__ void scale(float by) {
+    if (by > 0.0f) {
+      factor = by;
+      return;
+    }
 #pragma unroll
     for (int r = 0; r < thread_rows; ++r) {
 #pragma unroll
-      for (int c = 0; c < thread_keys; ++c) score(r, c) *= factor;
+      for (int c = 0; c < thread_keys; ++c) score(r, c) *= by;
     }
   }
   // Takes the queries, after which one tile is being fetched.
@@ -155,18 +175,20 @@ struct hd_attention_tile {
 #pragma unroll
       for (int k = 0; k < depth / 16; ++k)
         hd_load_matrices(queries[m][k],
-                         lines + (first_row() + 16 * m + lane % 16) * key_pitch + 2 * k + lane / 16);
+                         lines + place<rows, key_pieces>(first_row() + 16 * m + lane % 16, 2 * k + lane / 16));
     }
   }
   // Waits for what was fetched, and until no thread needs the other stage.
   static __device__ __forceinline__ void arrive() {
     hd_copy_wait<0>();
+    if constexpr (warpgroups) hd_products_publish();
     __syncthreads();
   }
   // scores = queries . keys of tile `number`
   __device__ __forceinline__ void multiply_keys(const unsigned char* shared, long long number) {
     const hd_sixteen* const lines = (const hd_sixteen*)shared + (int)(number & 1) * stage_size;
     const int lane = threadIdx.x % 32;
+    factor = 1.0f;
 #pragma unroll
     for (int n = 0; n < warp_columns / 8; n += 2) {
 #pragma unroll
@@ -177,8 +199,8 @@ struct hd_attention_tile {
 #pragma unroll
       for (int k = 0; k < depth / 16; ++k) {
         unsigned int b[4];
-        hd_load_matrices(b, lines + (first_key() + 8 * n + lane % 8 + lane / 16 * 8) * key_pitch + 2 * k +
-                                lane / 8 % 2);
+        hd_load_matrices(b, lines + place<keys, key_pieces>(first_key() + 8 * n + lane % 8 + lane / 16 * 8,
+                                                            2 * k + lane / 8 % 2));
 #pragma unroll
         for (int m = 0; m < row_tiles; ++m) {
           hd_mma(scores[m][n], queries[m][k], b, T(), T());
@@ -187,8 +209,56 @@ struct hd_attention_tile {
       }
     }
   }
+  static __device__ __forceinline__ const hd_sixteen* stage_of(const unsigned char* shared, long long number) {
+    return (const hd_sixteen*)shared + (int)(number & (stages - 1)) * stage_size;
+  }
+  __device__ __forceinline__ void begin_keys(const unsigned char* shared, long long number) {
+    const hd_descriptor key = hd_describe(stage_of(shared, number), keys * 128);
+#pragma unroll
+    for (int n = 0; n < keys / 8; ++n) {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) scores[0][n][k] = 0.0f;
+    }
+    hd_products_begin();
+#pragma unroll
+    for (int k = 0; k < depth / 16; ++k)
+      hd_wgmma_registers<keys, false>(&scores[0][0][0], queries[0][k],
+                                      hd_further(key, k / 4 * keys * 128 + k % 4 * 32), T());
+    hd_products_commit();
+  }
+  __device__ __forceinline__ void begin_values(const unsigned char* shared, long long number) {
+    const hd_descriptor value = hd_describe(stage_of(shared, number) + values_at, keys * 128);
+#pragma unroll
+    for (int k = 0; k < keys / 16; ++k)
+      hd_wgmma_registers<columns, true>(&sums[0][0][0], weights[k], hd_further(value, k * 2048), T());
+    hd_products_commit();
+  }
+  __device__ __forceinline__ void hold_sums() { hd_products_hold<columns / 2>(&sums[0][0][0]); }
+  __device__ __forceinline__ void multiply_first(const unsigned char* shared, long long number) {
+    factor = 1.0f;
+    begin_keys(shared, number);
+    hd_products_wait<0>();
+    hd_products_hold<keys / 2>(&scores[0][0][0]);
+  }
+  // Waits for the scores alone.
+  __device__ __forceinline__ void multiply_next(const unsigned char* shared, long long number) {
+    factor = 1.0f;
+    hold_sums();
+    begin_keys(shared, number);
+    begin_values(shared, number - 1);
+    hd_products_wait<1>();
+    hd_products_hold<keys / 2>(&scores[0][0][0]);
+  }
+  __device__ __forceinline__ void multiply_last(const unsigned char* shared, long long number) {
+    hold_sums();
+    hd_products_begin();
+    begin_values(shared, number);
+    hd_products_wait<0>();
+    hold_sums();
+  }
   // Turns scores into weights: 2^(score - the largest so far). What was summed with a smaller one is scaled down.
   __device__ __forceinline__ void weigh() {
+    float rescale[thread_rows];
 #pragma unroll
     for (int r = 0; r < thread_rows; ++r) {
       float most = score(r, 0);
@@ -197,29 +267,42 @@ struct hd_attention_tile {
       most = fmaxf(most, hd_exchange(most, 1));
       most = fmaxf(most, hd_exchange(most, 2));
       const float before = largest[r / 2][r % 2];
-      const float now = fmaxf(before, most);
+      const float now = fmaxf(before, most * factor);
       // Rows that saw nothing yet: -inf - -inf would be NaN.
       const float shift = now == -hd_infinity() ? 0.0f : now;
-      const float rescale = hd_exp2(before - shift);
+      rescale[r] = hd_exp2(before - shift);
       float total = 0.0f;
 #pragma unroll
       for (int c = 0; c < thread_keys; ++c) {
-        score(r, c) = hd_exp2(score(r, c) - shift);
+        score(r, c) = hd_exp2(score(r, c) * factor - shift);
         total += score(r, c);
       }
       largest[r / 2][r % 2] = now;
-      totals[r / 2][r % 2] = totals[r / 2][r % 2] * rescale + total;
+      totals[r / 2][r % 2] = totals[r / 2][r % 2] * rescale[r] + total;
+    }
+    if constexpr (warpgroups) {  // values of the tile before
+      hd_products_wait<0>();
+      hold_sums();
+#pragma unroll
+      for (int k = 0; k < keys / 16; ++k) {
+#pragma unroll
+        for (int p = 0; p < 4; ++p)
+          weights[k][p] = hd_pack(scores[0][2 * k + p / 2][p % 2 * 2], scores[0][2 * k + p / 2][p % 2 * 2 + 1], T());
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < thread_rows; ++r) {
 #pragma unroll
       for (int n = 0; n < columns / 8; ++n) {
-        sums[r / 2][n][r % 2 * 2] *= rescale;
-        sums[r / 2][n][r % 2 * 2 + 1] *= rescale;
+        sums[r / 2][n][r % 2 * 2] *= rescale[r];
+        sums[r / 2][n][r % 2 * 2 + 1] *= rescale[r];
       }
     }
   }
   // sums += weights . values of tile `number`; the weights are rounded to T.
   __device__ __forceinline__ void multiply_values(const unsigned char* shared, long long number) {
     const hd_sixteen* const lines =
-        (const hd_sixteen*)shared + (int)(number & 1) * stage_size + keys * key_pitch;
+        (const hd_sixteen*)shared + (int)(number & 1) * stage_size + values_at;
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int k = 0; k < warp_columns / 16; ++k) {
@@ -233,7 +316,7 @@ struct hd_attention_tile {
 #pragma unroll
       for (int n = 0; n < columns / 8; n += 2) {
         unsigned int b[4];
-        hd_load_transposed(b, lines + (first_key() + 16 * k + lane % 16) * value_pitch + n + lane / 16);
+        hd_load_transposed(b, lines + place<keys, value_pieces>(first_key() + 16 * k + lane % 16, n + lane / 16));
 #pragma unroll
         for (int m = 0; m < row_tiles; ++m) {
           hd_mma(sums[m][n], a[m], b, T(), T());

@@ -4,6 +4,7 @@
 #include <numbers>
 #include <set>
 
+#include "jit/cuda/element_text.h"
 #include "jit/cuda/prelude.h"
 #include "jit/cuda/scalar_text.h"
 #include "jit/cuda/statement_emitter.h"
@@ -266,7 +267,7 @@ class AttentionWriter : private TextWriter {
     if (tile_.plain) return "hd_plain_attention_tile<" + sizes + number(tile_.rows()) + ">";
     return "hd_attention_tile<" + storage_type(parts_.dtype()) + ", " + sizes +
            number(tile_.row_tiles) + ", " + number(tile_.warp_rows) + ", " +
-           number(tile_.warp_keys) + ">";
+           number(tile_.warp_keys) + (tile_.warpgroups ? ", true>" : ">");
   }
 
   /// The place, the queries and the first keys. Rows of a tile are all queries of a group's heads, each query's of all heads side
@@ -409,16 +410,33 @@ class AttentionWriter : private TextWriter {
 
   void tiles() {
     const std::string at = parts_.tiles->axis.to_string();
+    std::string first = kFirst;
+    if (tile_.warpgroups) {
+      open("");
+      line("const long long " + at + " = " + first + ";");
+      one_tile("multiply_first", at + " < tiles");
+      close();
+      first += " + 1";
+    }
     line("#pragma unroll 1");
-    open("for (long long " + at + " = " + std::string(kFirst) + "; " + at + " < tiles; ++" + at +
-         ")");
+    open("for (long long " + at + " = " + first + "; " + at + " < tiles; ++" + at + ")");
+    one_tile(tile_.warpgroups ? "multiply_next" : "multiply_keys", "");
+    if (!tile_.warpgroups) line("tile.multiply_values(shared, " + at + ");");
+    close();
+    if (tile_.warpgroups)
+      line("tile.multiply_last(shared, tiles > " + std::string(kFirst) + " ? tiles - 1 : " + kFirst + ");");
+  }
+
+  /// @param is_there  as text, where it may not be; else empty
+  void one_tile(const std::string& multiply, const std::string& is_there) {
+    const std::string at = parts_.tiles->axis.to_string();
     line("Tile::arrive();");
     open("if (" + at + " + 1 < tiles)");
     fetch(at + " + 1", SymExpr(parts_.tiles->axis) + 1);
     close();
-    line("tile.multiply_keys(shared, " + at + ");");
-    line("const int left = (int)hd_smaller(seen - " + number(kKeys) + " * " + at + ", " +
-         number(kKeys) + ");");
+    line("tile." + multiply + "(shared, " + at + ");");
+    line("const int left = " + (is_there.empty() ? "" : is_there + " ? ") + "(int)hd_smaller(seen - " +
+         number(kKeys) + " * " + at + ", " + number(kKeys) + ")" + (is_there.empty() ? ";" : " : 0;"));
     if (form_.masked) {
       scores();
     } else {
@@ -434,8 +452,6 @@ class AttentionWriter : private TextWriter {
       close();
     }
     line("tile.weigh();");
-    line("tile.multiply_values(shared, " + at + ");");
-    close();
   }
 
   /// The nest's expressions on each score of a tile. Rows that do not exist do as the last one.
@@ -473,13 +489,27 @@ class AttentionWriter : private TextWriter {
 
   void elements() {
     const std::string columns = number(parts_.value_columns());
-    open("for (int e = threadIdx.x; e < (int)hd_smaller(rows_left, Tile::rows) * " + columns +
-         "; e += " + number(tile_.threads()) + ")");
+    const ElementText wide(nest_, parts_.columns->axis, *parts_.columns->body, 8, parts_.sums->acc);
+    const int width = parts_.value_columns() % wide.width() == 0 ? wide.width() : 1;
+    open("for (int e = " + (width == 1 ? "" : number(width) + " * ") +
+         "threadIdx.x; e < (int)hd_smaller(rows_left, Tile::rows) * " + columns +
+         "; e += " + number(std::int64_t{width} * tile_.threads()) + ")");
     line(std::string("const int ") + kRow + " = e / " + columns + ";");
     place_of_row(parts_.rows->axis, {&parts_.before});
-    line("const long long " + parts_.columns->axis.to_string() + " = e % " + columns + ";");
+    const std::string column = parts_.columns->axis.to_string();
+    line("const long long " + (width == 1 ? column : "first_column") + " = e % " + columns + ";");
     scalars(parts_.of_row);
-    text_ += statements_.emit(*parts_.columns->body, depth_);
+    if (width == 1) {
+      text_ += statements_.emit(*parts_.columns->body, depth_);
+    } else {
+      const std::string own = "hd_lanes<float, " + number(width) + "> own;\n" +
+                              std::string(2 * static_cast<std::size_t>(depth_ + 2), ' ') +
+                              "hd_read_sums<Tile::line>(own, sums + " + kRow +
+                              " * Tile::line + first_column);";
+      text_ += wide.text(statements_, depth_, "first_column", "(" + columns + " - first_column)",
+                         own, "own.at[lane]",
+                         std::string("sums[") + kRow + " * Tile::line + " + column + "]");
+    }
     close();
   }
 
@@ -495,6 +525,7 @@ class AttentionWriter : private TextWriter {
 /// kernel_head()'s: 168 registers are enough, but where a mask's expressions take some, heads are large, or a warp has two
 /// tiles of rows.
 int least_threads(const AttentionTile& tile, bool masked) {
+  if (tile.warpgroups) return 0;
   return tile.row_tiles == 1 && !masked && tile.depth + tile.columns <= 128 ? 384 : 256;
 }
 

@@ -63,10 +63,14 @@ double busy_cycles(const AttentionTile& tile) {
   const double rows = tile.rows();
   const double scores = rows * kTileKeys;
   const double products =
-      scores * (tile.depth + tile.columns) / (tile.plain ? kScalars : kTensorProducts);
+      scores * (tile.depth + tile.columns) /
+      (tile.plain        ? kScalars
+       : tile.warpgroups ? 2 * kTensorProducts
+                         : kTensorProducts);
   // Each warp row reads all keys and values, after they were written once.
   const double lines = kTileKeys * (tile.depth + tile.columns) * (tile.plain ? 4.0 : 2.0);
-  const double shared = lines * (tile.warp_rows + 1) / kSharedBytes;
+  const double readers = tile.warpgroups ? tile.warp_rows / 4.0 : tile.warp_rows;
+  const double shared = lines * (readers + 1) / kSharedBytes;
   const double scalars = (scores * kScoreScalars + rows * tile.columns) / kScalars;
   // What a plain tile multiplies goes the way of other operations.
   const double arithmetic = tile.plain ? products + scalars : std::max(products, scalars);
@@ -80,16 +84,18 @@ std::int64_t AttentionTile::shared_bytes() const {
     const std::int64_t stages = 2 * kTileKeys * (depth / 4 + 1 + columns / 4 + 1);
     return 16 * (stages + std::int64_t{rows()} * (depth / 4 + 1 + kTileKeys / 4 + 1));
   }
-  const std::int64_t key_line = depth / 8 + 1;
-  const std::int64_t value_line = columns / 8 + 1;
+  const std::int64_t beside = warpgroups ? 0 : 1;
+  const std::int64_t key_line = depth / 8 + beside;
+  const std::int64_t value_line = columns / 8 + beside;
   const std::int64_t stage = kTileKeys * (key_line + value_line);
-  const std::int64_t lines = stage + std::max(stage, rows() * key_line);
+  const std::int64_t lines =
+      warpgroups ? 4 * stage + rows() * key_line : stage + std::max(stage, rows() * key_line);
   const std::int64_t sums = std::int64_t{rows()} * (warp_keys * (columns + 8 + 1) + 1);
   return std::max(16 * lines, 4 * sums);
 }
 
 std::string AttentionTile::name() const {
-  return (plain ? "plain_" : "flash_") + std::to_string(rows()) + "x" + std::to_string(kTileKeys);
+  return (plain ? "plain_" : warpgroups ? "wgmma_" : "flash_") + std::to_string(rows()) + "x" + std::to_string(kTileKeys);
 }
 
 std::vector<AttentionTile> attention_tiles(DType dtype, std::int64_t depth, std::int64_t columns,
@@ -107,6 +113,11 @@ std::vector<AttentionTile> attention_tiles(DType dtype, std::int64_t depth, std:
     // Two tiles of rows share each fragment of keys and values where registers hold both.
     const bool both = d + c <= 128 && !masked;
     tiles.push_back(both ? AttentionTile{d, c, 2, 4, 1} : AttentionTile{d, c, 1, 8, 1});
+    const auto is_whole = [](int size) { return size == 64 || size == 128; };
+    if (device.warpgroups && is_whole(d) && is_whole(c))
+      for (const int warp_rows : {8, 12})
+        if (warp_rows == 8 || d + c <= 128)  // registers
+          tiles.push_back({d, c, 1, warp_rows, 1, 168, false, true});
   }
   std::erase_if(tiles, [&](const AttentionTile& tile) {
     return tile.shared_bytes() > device.max_shared_bytes;

@@ -20,6 +20,7 @@ struct AttentionTile {
   int warp_keys = 1;   ///< warps that share queries and part the keys of a tile
   int registers = 64;  ///< of a thread: a guess, until the compiler reports them
   bool plain = false;  ///< without tensor cores
+  bool warpgroups = false;  ///< by wgmma: each four warps have 64 queries
 
   /// Where blocks part the keys of a tile of queries, each but the last takes a multiple of so many tiles of them.
   static constexpr int kPartTiles = 2;
@@ -31,7 +32,7 @@ struct AttentionTile {
   std::int64_t shared_bytes() const;
   /// What one block that has a part of the keys leaves for the others: sums, totals and largest scores.
   std::int64_t part_bytes() const { return std::int64_t{rows()} * (columns + 2) * 4; }
-  /// "flash_64x64", "plain_64x64": queries and keys of a tile
+  /// "flash_64x64", "wgmma_128x64", "plain_64x64": queries and keys of a tile
   std::string name() const;
 
   friend bool operator==(const AttentionTile&, const AttentionTile&) = default;

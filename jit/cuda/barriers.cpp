@@ -42,6 +42,11 @@ void merge(Accesses& into, const Accesses& from) {
   }
 }
 
+/// Whether the threads of a block have iterations of their own.
+bool is_shared(const ForStmt& loop) {
+  return loop.kind == ForStmt::Kind::Vector || loop.kind == ForStmt::Kind::Scan;
+}
+
 class Analysis {
  public:
   explicit Analysis(const Nest& nest) : nest_(nest) {}
@@ -67,7 +72,7 @@ class Analysis {
   void block(const Block& statements, Accesses& pending) {
     for (const Stmt& statement : statements) {
       if (const auto* loop_stmt = std::get_if<ForStmt>(&statement.node);
-          loop_stmt != nullptr && loop_stmt->kind != ForStmt::Kind::Vector) {
+          loop_stmt != nullptr && !is_shared(*loop_stmt)) {
         loop(*loop_stmt->body, pending);
       } else if (const auto* branch = std::get_if<IfStmt>(&statement.node)) {
         Accesses inside = pending;
@@ -153,7 +158,7 @@ bool uses_block(const Block& block) {
   for (const Stmt& statement : block) {
     if (std::holds_alternative<ContractStmt>(statement.node)) return true;
     if (const auto* loop = std::get_if<ForStmt>(&statement.node);
-        loop != nullptr && (loop->kind == ForStmt::Kind::Vector || uses_block(*loop->body)))
+        loop != nullptr && (is_shared(*loop) || uses_block(*loop->body)))
       return true;
     if (const auto* branch = std::get_if<IfStmt>(&statement.node);
         branch != nullptr && uses_block(*branch->body))

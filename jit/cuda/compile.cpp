@@ -225,6 +225,7 @@ void CudaCompiler::emit(Job& job) const {
   emit.max_shared_bytes = device_.properties().max_shared_bytes;
   emit.multiprocessors = device_.properties().multiprocessors;
   emit.tensor_cores = has_tensor_cores(device_.properties().arch);
+  emit.warpgroups = device_.properties().arch == "sm_90a";
   emit.cublaslt = libraries_.cublaslt.is_wanted();
   emit.cudnn = libraries_.cudnn.is_wanted();
   Nest named = *job.nest;

@@ -17,8 +17,6 @@ namespace heddle::jit::cuda {
 namespace {
 
 constexpr std::int64_t kStaticSharedBytes = 48 * 1024;
-/// For one value of 24 bytes from each of 32 warps.
-constexpr std::int64_t kReduceScratchBytes = 768;
 /// Local buffers that one thread may have for itself.
 constexpr std::int64_t kThreadBytes = 1024;
 
@@ -89,10 +87,13 @@ std::uint32_t threads_for(const Nest& nest, Mapping mapping, const CudaOptions& 
 /// Decides where local buffers lie and declares them.
 class Storage {
  public:
-  Storage(const Nest& nest, Mapping mapping, const CudaOptions& options, bool reduces)
-      : nest_(nest), reduces_(reduces) {
-    std::int64_t total = reduces ? kReduceScratchBytes : 0;
-    for (const NestBufferId id : locals_of(nest)) {
+  /// @param reductions  that have scratch of their own
+  /// @param in_memory   whether local buffers are
+  Storage(const Nest& nest, Mapping mapping, const CudaOptions& options, std::size_t reductions,
+          bool in_memory)
+      : nest_(nest), reduce_bytes_(static_cast<std::int64_t>(reductions) * kReduceScratchBytes) {
+    std::int64_t total = reduce_bytes_;
+    for (const NestBufferId id : in_memory ? locals_of(nest) : std::vector<NestBufferId>()) {
       const NestBuffer& buffer = nest.buffers[id];
       if (mapping == Mapping::Flat) {
         line(storage_type(buffer.dtype) + " " + array(id) + ";");
@@ -135,9 +136,9 @@ class Storage {
         buffer.count.is_constant(0) ? SymExpr(256) : ceildiv(buffer.count * size, 256) * 256;
   }
   void declare_static() {
-    if (reduces_)
+    if (reduce_bytes_ != 0)
       line("__shared__ __align__(16) unsigned char reduce_scratch[" +
-           std::to_string(kReduceScratchBytes) + "];");
+           std::to_string(reduce_bytes_) + "];");
     for (const NestBufferId id : shared_)
       line("__shared__ __align__(16) " + storage_type(nest_.buffers[id].dtype) + " " + array(id) +
            ";");
@@ -145,9 +146,9 @@ class Storage {
   }
   void declare_dynamic() {
     line("unsigned char* const dynamic_shared = hd_dynamic_shared();");
-    if (reduces_) {
+    if (reduce_bytes_ != 0) {
       line("unsigned char* const reduce_scratch = dynamic_shared;");
-      dynamic_bytes_ = kReduceScratchBytes;
+      dynamic_bytes_ = reduce_bytes_;
     }
     for (const NestBufferId id : shared_) {
       line(pointer(id, "dynamic_shared + " + std::to_string(dynamic_bytes_)));
@@ -166,7 +167,7 @@ class Storage {
   }
 
   const Nest& nest_;
-  bool reduces_;
+  std::int64_t reduce_bytes_;
   std::string text_;
   std::vector<NestBufferId> shared_;
   std::vector<std::pair<NestBufferId, SymExpr>> scratch_;
@@ -247,14 +248,22 @@ CudaSource emit_cuda(const Nest& nest, const CudaOptions& options) {
   std::optional<RowLanes> rows;
   if (mapping == Mapping::Block) rows = row_lanes(nest, kRowThreads);
   if (rows) mapping = Mapping::Rows;
+  std::optional<RowRegisters> kept;
+  if (mapping == Mapping::Block) kept = row_registers(nest);
   std::set<const Stmt*> barriers;
-  if (mapping == Mapping::Block) barriers = barriers_of(nest);
-  const std::uint32_t threads = rows ? kRowThreads : threads_for(nest, mapping, options);
+  if (mapping == Mapping::Block && !kept) barriers = barriers_of(nest);
+  const ForStmt* scan = find_scan(nest.body);
+  const std::uint32_t threads = rows   ? kRowThreads
+                                : scan ? scan_loop(nest, *scan).threads
+                                : kept ? kept->threads
+                                       : threads_for(nest, mapping, options);
   const std::uint32_t of_iteration = rows ? rows->lanes : mapping == Mapping::Block ? threads : 0;
   StatementEmitter statements(nest, mapping, std::move(barriers), of_iteration);
   if (rows && rows->reduces) statements.only_where("row_exists");
+  if (kept) statements.keep_rows(*kept);
   const std::string body = statements.emit(nest.body, 2);
-  const Storage storage(nest, mapping, options, statements.uses_reduce_scratch());
+  const std::size_t totals = !statements.uses_reduce_scratch() ? 0 : kept ? kept->reductions : 1;
+  const Storage storage(nest, mapping, options, totals, !kept);
 
   CudaSource source;
   source.entry = entry_name(nest.name);
@@ -290,7 +299,8 @@ std::vector<CudaBuffer> buffers_of(const Nest& nest) {
 CudaCode attention_code(const AttentionParts& parts, const CudaOptions& options) {
   CudaCode code;
   code.buffers = buffers_of(*parts.nest);
-  code.device = {options.multiprocessors, options.max_shared_bytes, options.tensor_cores};
+  code.device = {options.multiprocessors, options.max_shared_bytes, options.tensor_cores,
+                 options.warpgroups};
   const AttentionForm& form = *parts.nest->attention;
   const auto tiles = attention_tiles(parts.dtype(), parts.depth(), parts.value_columns(),
                                      form.masked, code.device);
@@ -315,7 +325,8 @@ CudaCode emit_code(const Nest& nest, const CudaOptions& options) {
   }
   CudaCode code;
   code.buffers = buffers_of(nest);
-  code.device = {options.multiprocessors, options.max_shared_bytes, options.tensor_cores};
+  code.device = {options.multiprocessors, options.max_shared_bytes, options.tensor_cores,
+                 options.warpgroups};
   const auto parts = product_parts(nest);
   if (!parts) {
     code.variants.push_back(emit_cuda(nest, options));

@@ -24,6 +24,7 @@ struct CudaOptions {
   std::int64_t max_shared_bytes = 99 * 1024;  ///< of a block; dynamic beyond 48 KiB
   int multiprocessors = 132;
   bool tensor_cores = true;  ///< those of sm_80 and later
+  bool warpgroups = false;   ///< wgmma, which sm_90a has alone
   bool cublaslt = false;     ///< products get a variant by cuBLASLt
   bool cudnn = false;        ///< products with windows get one by cuDNN
 };
@@ -80,6 +81,7 @@ struct LibraryForm {
   };
   Matrix left, right;
   bool tf32 = false;
+  bool rounded = false;  ///< sums are of the operands' dtype: they are rounded to it in any case
   /// Where the product goes, if it is stored as it is; its dtype is the buffer's.
   std::optional<Matrix> result{};
 
@@ -88,7 +90,6 @@ struct LibraryForm {
     SymExpr image_stride, channel_stride;
     std::vector<WindowAxis> axes;
     bool channels_last = false;  ///< of the result and of sums: [N, out..., M], else [N, M, out...]
-    bool rounded = false;  ///< sums are of the operands' dtype: they are rounded to it in any case
     bool inner_channels = false;  ///< of weights: [M, taps..., C], else [M, C, taps...]
   };
   std::optional<Convolution> convolution{};

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "jit/cuda/element_text.h"
 #include "jit/cuda/prelude.h"
 #include "jit/cuda/scalar_text.h"
 #include "jit/cuda/statement_emitter.h"
@@ -153,6 +154,10 @@ bool are_rounded(const ProductParts& parts) {
   return rounded;
 }
 
+bool sums_are_rounded(const ProductParts& parts) {
+  return parts.left_dtype() != DType::F32 && are_rounded(parts);
+}
+
 /// Of weights that lie in one piece, a group after the other.
 std::optional<LibraryForm> convolution_form(const ProductParts& parts) {
   const ProductForm& form = *parts.nest->product;
@@ -171,8 +176,7 @@ std::optional<LibraryForm> convolution_form(const ProductParts& parts) {
   convolution.axes = axes;
   convolution.channels_last = images.row_stride.is_constant(1);
   convolution.inner_channels = images.windows->channels != 0;
-  convolution.rounded = parts.left_dtype() != DType::F32 && are_rounded(parts);
-  LibraryForm whole{*weights, first, parts.contract->tf32, {}, convolution};
+  LibraryForm whole{*weights, first, parts.contract->tf32, sums_are_rounded(parts), {}, convolution};
   const StoreStmt* store = plain_store(parts);
   std::vector<SymExpr> out;
   for (const WindowAxis& axis : axes) out.push_back(axis.windows);
@@ -191,12 +195,24 @@ std::optional<LibraryForm> convolution_form(const ProductParts& parts) {
 class LibraryWriter : private TextWriter {
  public:
   LibraryWriter(const ProductParts& parts, const LibraryForm& library)
-      : parts_(parts), nest_(*parts.nest), form_(*nest_.product), library_(library) {}
+      : parts_(parts),
+        nest_(*parts.nest),
+        form_(*nest_.product),
+        library_(library),
+        block_(block_of(parts)),
+        wide_(nest_, parts.columns->axis, block_, 8, parts.contract->acc) {}
+
+  /// Elements that a thread takes at a time.
+  int width() const { return library_.convolution ? 1 : wide_.width(); }
 
   std::string body() {
     line("const long long rows = " + index(form_.rows) + ";");
     line("const long long columns = " + index(form_.columns) + ";");
     line("const long long all = rows * columns * (" + index(form_.batches) + ");");
+    if (width() > 1) {
+      neighbours(wide_);
+      return std::move(text_);
+    }
     open(
         "for (long long e = (long long)blockIdx.x * blockDim.x + threadIdx.x; e < all; e += (long "
         "long)gridDim.x * blockDim.x)");
@@ -210,12 +226,8 @@ class LibraryWriter : private TextWriter {
     line("const long long " + form_.row_begin.to_string() + " = 0, " +
          form_.column_begin.to_string() + " = 0;");
     StatementEmitter statements(nest_, Mapping::Flat, {});
-    statements.replace_loads(parts_.contract->acc, sum());
-    Block block;
-    for (const auto* list : {&parts_.before, &parts_.of_row})
-      for (const Stmt* statement : *list) block.push_back(*statement);
-    block.insert(block.end(), parts_.columns->body->begin(), parts_.columns->body->end());
-    text_ += statements.emit(block, depth_);
+    statements.replace_loads(parts_.contract->acc, sum("e"));
+    text_ += statements.emit(block_, depth_);
     close();
     return std::move(text_);
   }
@@ -224,6 +236,38 @@ class LibraryWriter : private TextWriter {
   std::string index(const SymExpr& expr) const { return index_text(expr, nest_.facts); }
   void define(const Symbol& symbol, const std::string& value) {
     line("const long long " + symbol.to_string() + " = " + value + ";");
+  }
+
+  static Block block_of(const ProductParts& parts) {
+    Block block;
+    for (const auto* list : {&parts.before, &parts.of_row})
+      for (const Stmt* statement : *list) block.push_back(*statement);
+    block.insert(block.end(), parts.columns->body->begin(), parts.columns->body->end());
+    return block;
+  }
+
+  /// Several elements of a row at a time.
+  void neighbours(const ElementText& elements) {
+    const std::string width = number(elements.width());
+    line("const long long chunks = (columns + " + number(elements.width() - 1) + ") / " + width + ";");
+    line("const long long all_chunks = rows * chunks * (" + index(form_.batches) + ");");
+    open(
+        "for (long long e = (long long)blockIdx.x * blockDim.x + threadIdx.x; e < all_chunks; e += "
+        "(long long)gridDim.x * blockDim.x)");
+    define(form_.batch, "e / (rows * chunks)");
+    define(parts_.rows->axis, "e / chunks % rows");
+    line("const long long first = e % chunks * " + width + ";");
+    line("const long long row_at = e / chunks * columns;");
+    line("const long long " + form_.row_begin.to_string() + " = 0, " +
+         form_.column_begin.to_string() + " = 0;");
+    StatementEmitter statements(nest_, Mapping::Flat, {});
+    const std::string type = storage_type(sum_dtype());
+    const std::string prepare = "const hd_lanes<" + type + ", " + width + "> own = hd_read_lanes<" +
+                                width + ">((const " + type + "*)scratch + row_at + first);";
+    text_ += elements.text(statements, depth_, "first", "(columns - first)", prepare,
+                           loaded_text(sum_dtype(), "own.at[lane]"),
+                           sum("row_at + " + parts_.columns->axis.to_string()));
+    close();
   }
 
   /// Neighbours of sums are those of the result, most likely: channels, or windows of an image.
@@ -241,16 +285,18 @@ class LibraryWriter : private TextWriter {
     define(parts_.rows->axis, "channel % rows");
   }
 
-  std::string sum() const {
-    const DType dtype =
-        library_.convolution && library_.convolution->rounded ? parts_.left_dtype() : DType::F32;
-    return loaded_text(dtype, "((const " + storage_type(dtype) + "*)scratch)[e]");
+  std::string sum(const std::string& place) const {
+    return loaded_text(sum_dtype(), "((const " + storage_type(sum_dtype()) + "*)scratch)[" + place + "]");
   }
+
+  DType sum_dtype() const { return library_.rounded ? parts_.left_dtype() : DType::F32; }
 
   const ProductParts& parts_;
   const Nest& nest_;
   const ProductForm& form_;
   const LibraryForm& library_;
+  const Block block_;
+  const ElementText wide_;
 };
 
 /// At these sizes; nothing where neighbouring rows or columns would overlap.
@@ -305,7 +351,7 @@ class FormAtSizes {
   std::int64_t sums() const { return shape_.batches * shape_.rows * shape_.columns; }
   DType result_dtype(bool direct) const {
     if (direct) return code_.buffers[form_.result->buffer].dtype;
-    return form_.convolution && form_.convolution->rounded ? code_.dtype : DType::F32;
+    return form_.rounded ? code_.dtype : DType::F32;
   }
 
   /// @param direct  in: whether the result may be where it belongs; out: whether it is.
@@ -429,7 +475,8 @@ std::optional<LibraryForm> library_form(const ProductParts& parts) {
   const auto left = operand(parts.contract->a, form, true);
   const auto right = operand(parts.contract->b, form, false);
   if (!left || !right) return std::nullopt;
-  return LibraryForm{*left, *right, parts.contract->tf32, plain_result(parts), {}};
+  return LibraryForm{*left, *right,          parts.contract->tf32,
+                     sums_are_rounded(parts), plain_result(parts), {}};
 }
 
 CudaSource emit_after_library(const ProductParts& parts, const LibraryForm& form,
@@ -441,11 +488,12 @@ CudaSource emit_after_library(const ProductParts& parts, const LibraryForm& form
   source.entry = entry_name(nest.name + "_" + source.variant);
   source.block_threads = kThreads;
   source.part_bytes = 1;
-  source.blocks =
-      min(ceildiv(product.batches * product.rows * product.columns, std::int64_t{kThreads}),
-          options.max_blocks);
-  source.kernel = kernel_head(source, parameters_text(nest, true, true)) +
-                  LibraryWriter(parts, form).body() + "}\n";
+  LibraryWriter writer(parts, form);
+  source.blocks = min(ceildiv(product.batches * product.rows * product.columns,
+                              std::int64_t{kThreads} * writer.width()),
+                      options.max_blocks);
+  source.kernel =
+      kernel_head(source, parameters_text(nest, true, true)) + writer.body() + "}\n";
   source.text = prelude_for(source.kernel) + source.kernel;
   return source;
 }

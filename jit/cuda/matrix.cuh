@@ -170,12 +170,13 @@ template <class T> struct hd_sum_of { typedef float type; };
 template <> struct hd_sum_of<signed char> { typedef unsigned int type; };
 template <> struct hd_sum_of<unsigned char> { typedef unsigned int type; };
 
-// Where piece `piece` of 16 bytes of row `row` lies in a tile with `pieces` of them a row (a power of two):
-// eight rows' pieces of one column lie in all 32 banks.
-template <int pieces>
+// Where piece `piece` of 16 bytes of row `row` lies in a tile of `rows` rows with `pieces` of them each (a power of two):
+// eight rows' pieces of one column lie in all 32 banks. Rows of more than 128 bytes are cut: all rows' first 128 bytes come first.
+template <int rows, int pieces>
 static __device__ __forceinline__ int hd_swizzled(int row, int piece) {
-  const int turn = pieces >= 8 ? row : pieces == 4 ? row / 2 : row / 4;
-  return row * pieces + (piece ^ (turn & (pieces >= 8 ? 7 : pieces - 1)));
+  if (pieces > 8) return (piece / 8 * rows + row) * 8 + ((piece ^ row) & 7);
+  const int turn = pieces == 8 ? row : pieces == 4 ? row / 2 : row / 4;
+  return row * pieces + (piece ^ (turn & (pieces - 1)));
 }
 
 // The same of a tile of `rows` rows that a warp reads word by word (four pieces a row, or more): eight neighbouring words
@@ -186,6 +187,18 @@ static __device__ __forceinline__ int hd_swizzled_words(int row, int piece) {
   const int place = row % apart * (rows / apart) + row / apart;
   const int turn = pieces >= 8 ? 2 * place : place / 2 * 2;
   return place * pieces + (piece ^ (turn & (pieces >= 8 ? 7 : 3)));
+}
+
+// Neighbours among sums in shared memory, whose rows are `line` apart.
+template <int line, class T, int count>
+static __device__ __forceinline__ void hd_read_sums(hd_lanes<T, count>& to, const T* from) {
+  constexpr int at_once = line % 4 == 0 && count % 4 == 0 ? 4 : line % 2 == 0 && count % 2 == 0 ? 2 : 1;
+#pragma unroll
+  for (int k = 0; k < count; k += at_once) {
+    const hd_lanes<T, at_once> some = *(const hd_lanes<T, at_once>*)(from + k);
+#pragma unroll
+    for (int n = 0; n < at_once; ++n) to.at[k + n] = some.at[n];
+  }
 }
 
 // Whether lines that are `stride` elements apart begin at multiples of so many bytes.
@@ -248,7 +261,7 @@ static __device__ __forceinline__ void hd_fetch_tile_in_parts(hd_sixteen* tile, 
     const T* const at = valid == 0 ? from : from + line * stride + each * part;
     const int piece = part / parts;
     hd_sixteen* const to = tile + (by_word ? hd_swizzled_words<lines, pieces, 4 / (int)sizeof(T)>(line, piece)
-                                           : hd_swizzled<pieces>(line, piece));
+                                           : hd_swizzled<lines, pieces>(line, piece));
     hd_copy_async_part<bytes>((unsigned char*)to + part % parts * bytes, at, (int)sizeof(T) * valid);
   }
 }
@@ -270,7 +283,7 @@ static __device__ __forceinline__ void hd_fetch_tile(hd_sixteen* tile, const T* 
     const int valid = left <= 0 ? 0 : left >= count ? count : (int)left;
     const T* const at = valid == 0 ? from : from + line * stride + count * piece;
     hd_sixteen* const to = tile + (by_word ? hd_swizzled_words<lines, pieces, 4 / (int)sizeof(T)>(line, piece)
-                                           : hd_swizzled<pieces>(line, piece));
+                                           : hd_swizzled<lines, pieces>(line, piece));
     if (wide) {
       hd_copy_async(to, at, (int)sizeof(T) * valid);
     } else {
@@ -278,3 +291,51 @@ static __device__ __forceinline__ void hd_fetch_tile(hd_sixteen* tile, const T* 
     }
   }
 }
+
+// What brings tiles of lines of a matrix in memory, one for each step of the depth, as hd_fetch_tile does. A thread has the same
+// pieces of each where lines begin at multiples of 16 bytes: addresses are found once. along: lines lie along the depth, of
+// which a step is `pieces` pieces; else lines are the depth, and a step is all of them.
+template <class T, int lines, int pieces, int threads, bool by_word, bool along>
+struct hd_tile_source {
+  static constexpr int count = 16 / (int)sizeof(T);
+  static constexpr int depth = along ? pieces * count : lines;
+  static constexpr int apart = threads / pieces;  // lines between a thread's pieces
+  static constexpr bool is_even = !by_word && threads % pieces == 0;
+  const T* from;
+  long long stride;
+  long long others_left;  // lines that are there, or elements of a line
+  long long depth_left;
+  const T* own;
+  long long own_apart;
+  int own_line, own_left, place;
+  bool wide;
+  __device__ __forceinline__ hd_tile_source(const T* at, long long distance, long long others, long long all)
+      : from(at), stride(distance), others_left(others), depth_left(all), own_apart(apart * distance),
+        own_line((int)threadIdx.x / pieces), wide(hd_is_wide(at, distance)) {
+    const int piece = (int)threadIdx.x % pieces;
+    own = from + own_line * stride + piece * count;
+    place = hd_swizzled<lines, pieces>(own_line, piece);
+    const long long left = along ? others - own_line : others - piece * count;
+    own_left = left <= 0 ? 0 : left >= 4096 ? 4096 : (int)left;
+  }
+  __device__ __forceinline__ void fetch(hd_sixteen* tile, long long step) const {
+    const long long offset = along ? step * depth : step * depth * stride;
+    const long long left = depth_left - step * depth;
+    if (is_even && wide && left >= depth) {
+      const T* mine = own + offset;
+#pragma unroll
+      for (int n = 0; n < (lines + apart - 1) / apart; ++n) {
+        if (lines % apart != 0 && own_line + n * apart >= lines) break;
+        const int there = along ? (n * apart < own_left ? count : 0) : own_left >= count ? count : own_left;
+        // Every eighth line lies alike.
+        const int at = apart % 8 == 0 ? place + n * apart * (pieces < 8 ? pieces : 8)
+                                      : hd_swizzled<lines, pieces>(own_line + n * apart, (int)threadIdx.x % pieces);
+        hd_copy_async(tile + at, there == 0 ? from : mine, (int)sizeof(T) * there);
+        mine += own_apart;
+      }
+    } else {
+      hd_fetch_tile<T, lines, pieces, threads, by_word>(tile, from + offset, stride, along ? others_left : left,
+                                                        along ? left : others_left, wide);
+    }
+  }
+};

@@ -17,8 +17,12 @@ struct hd_plain_attention_tile {
   static constexpr int key_pitch = depth / 4 + 1;
   static constexpr int value_pitch = columns / 4 + 1;
   static constexpr int weight_pitch = keys / 4 + 1;
-  static constexpr int stage_size = keys * (key_pitch + value_pitch);
-  static constexpr int queries_at = 2 * stage_size;
+  static constexpr int key_pieces = depth / 4;
+  static constexpr int value_pieces = columns / 4;
+  static constexpr int values_at = keys * key_pitch;
+  static constexpr int stage_size = values_at + keys * value_pitch;
+  static constexpr int stages = 2;
+  static constexpr int queries_at = stages * stage_size;
   static constexpr int weights_at = queries_at + rows * key_pitch;
   static constexpr int thread_rows = 4;
   static constexpr int thread_keys = keys / 16;
@@ -37,6 +41,11 @@ struct hd_plain_attention_tile {
     return n / beside * 16 * beside + (int)threadIdx.x % 16 * beside + n % beside;
   }
   __device__ __forceinline__ float& score(int r, int c) { return scores[r][c]; }
+  // With one more between lines: eight lines' pieces of one column then lie in all 32 banks.
+  template <int lines, int pieces>
+  static __device__ __forceinline__ int place(int line, int piece) {
+    return line * (pieces + 1) + piece;
+  }
   __device__ __forceinline__ void scale(float factor) {
 #pragma unroll
     for (int r = 0; r < thread_rows; ++r) {

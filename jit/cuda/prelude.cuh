@@ -18,11 +18,30 @@ static __device__ __forceinline__ unsigned short hd_cvt_f16_f32(float value) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
   return bits;
 }
+static __device__ __forceinline__ unsigned short hd_cvt_bf16_f32(float value) {
+  unsigned short bits;
+#if __CUDA_ARCH__ >= 800
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+#else
+  const unsigned int word = (unsigned int)__float_as_int(value);
+  bits = (unsigned short)(value == value ? (word + 0x7fffu + (word >> 16 & 1u)) >> 16 : 0x7fffu);
+#endif
+  return bits;
+}
+static __device__ __forceinline__ float hd_round_bf16(float value) {
+#if __CUDA_ARCH__ >= 800
+  unsigned int word;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(value), "f"(0.0f));
+  return __int_as_float((int)word);
+#else
+  return __int_as_float((int)((unsigned int)hd_cvt_bf16_f32(value) << 16));
+#endif
+}
 #endif
 
 #ifndef HEDDLE_CUDA_SIM
 static __device__ __forceinline__ unsigned char* hd_dynamic_shared() {
-  extern __shared__ __align__(16) unsigned char dynamic_shared[];
+  extern __shared__ __align__(1024) unsigned char dynamic_shared[];
   return dynamic_shared;
 }
 #endif
@@ -33,16 +52,110 @@ struct alignas(sizeof(T) * count < 16 ? sizeof(T) * count : 16) hd_lanes {
   T at[count];
 };
 
-// How many of `count` floats or integers of 4 bytes that lie from a multiple of 16 bytes on are moved at once, at most 4: a part of
-// them that leaves none over.
-static __device__ __forceinline__ constexpr int hd_neighbours(int count) {
-  return count % 4 == 0 ? 4 : count % 2 == 0 ? 2 : 1;
+// Stores four words, two or one of global memory at once: of a structure the compiler makes as many stores as it sees fit.
+#ifndef HEDDLE_CUDA_SIM
+static __device__ __forceinline__ unsigned long long hd_global(const void* at) {
+  unsigned long long address;
+  asm("cvta.to.global.u64 %0, %1;" : "=l"(address) : "l"(at));
+  return address;
+}
+static __device__ __forceinline__ void hd_store_words(void* to, const unsigned int (&words)[4]) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(hd_global(to)), "r"(words[0]),
+               "r"(words[1]), "r"(words[2]), "r"(words[3])
+               : "memory");
+}
+static __device__ __forceinline__ void hd_store_words(void* to, const unsigned int (&words)[2]) {
+  asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(hd_global(to)), "r"(words[0]), "r"(words[1])
+               : "memory");
+}
+static __device__ __forceinline__ void hd_store_words(void* to, const unsigned int (&words)[1]) {
+  *(unsigned int*)to = words[0];
+}
+#endif
+
+// Stores neighbours in global memory at once.
+template <class T, int count>
+static __device__ __forceinline__ void hd_store(T* to, const hd_lanes<T, count>& lanes) {
+  constexpr int bytes = sizeof(T) * count;
+  if constexpr (bytes == 4 || bytes == 8 || bytes == 16) {
+    unsigned int words[bytes / 4];
+    memcpy(words, &lanes, bytes);
+    hd_store_words(to, words);
+  } else {
+    *(hd_lanes<T, count>*)to = lanes;
+  }
+}
+
+// So many neighbours, 16 bytes at a time where their address lets them.
+template <int count, class T>
+static __device__ __forceinline__ hd_lanes<T, count> hd_read_lanes(const T* from) {
+  constexpr int each = 16 / (int)sizeof(T) < count ? 16 / (int)sizeof(T) : count;
+  hd_lanes<T, count> all;
+  if ((unsigned long long)from % (each * sizeof(T)) == 0) {
+#pragma unroll
+    for (int k = 0; k < count; k += each) {
+      const hd_lanes<T, each> some = *(const hd_lanes<T, each>*)(from + k);
+#pragma unroll
+      for (int n = 0; n < each; ++n) all.at[k + n] = some.at[n];
+    }
+  } else {
+#pragma unroll
+    for (int k = 0; k < count; ++k) all.at[k] = from[k];
+  }
+  return all;
 }
 
 // Whether an address is a multiple of `bytes`, or all of those are whose bits are joined.
 template <int bytes>
 static __device__ __forceinline__ bool hd_is_aligned(unsigned long long bits) {
   return (bits & (bytes - 1ull)) == 0;
+}
+
+// Those that may lie anywhere.
+template <class T, int count>
+static __device__ __forceinline__ hd_lanes<T, count> hd_load_anywhere(const T* from) {
+  hd_lanes<T, count> lanes;
+  if (hd_is_aligned<alignof(hd_lanes<T, count>)>((unsigned long long)from)) {
+    lanes = *(const hd_lanes<T, count>*)from;
+  } else {
+    for (int lane = 0; lane < count; ++lane) lanes.at[lane] = from[lane];
+  }
+  return lanes;
+}
+template <class T, int count>
+static __device__ __forceinline__ void hd_store_anywhere(T* to, const hd_lanes<T, count>& lanes) {
+  if (hd_is_aligned<alignof(hd_lanes<T, count>)>((unsigned long long)to)) {
+    hd_store(to, lanes);
+  } else {
+    for (int lane = 0; lane < count; ++lane) to[lane] = lanes.at[lane];
+  }
+}
+
+// A row of `count` elements into the registers of `threads` threads: chunk k of thread t has those from (k * threads + t) * width on.
+template <int threads, int count, class T, int width, int chunks>
+static __device__ __forceinline__ void hd_load_row(hd_lanes<T, width> (&row)[chunks], const T* from) {
+  const bool aligned = hd_is_aligned<alignof(hd_lanes<T, width>)>((unsigned long long)from);
+  if (aligned) {
+#pragma unroll
+    for (int k = 0; k < chunks; ++k) {
+      const int first = (k * threads + (int)threadIdx.x) * width;
+      if (count == threads * width * chunks || first < count)
+        row[k] = *(const hd_lanes<T, width>*)(from + first);
+    }
+  } else {
+#pragma unroll
+    for (int k = 0; k < chunks; ++k) {
+      const int first = (k * threads + (int)threadIdx.x) * width;
+      if (count == threads * width * chunks || first < count)
+        for (int lane = 0; lane < width; ++lane) row[k].at[lane] = from[first + lane];
+    }
+  }
+}
+
+// How many of `count` floats or integers of 4 bytes that lie from a multiple of 16 bytes on are moved at once, at most 4: a part of
+// them that leaves none over.
+static __device__ __forceinline__ constexpr int hd_neighbours(int count) {
+  return count % 4 == 0 ? 4 : count % 2 == 0 ? 2 : 1;
 }
 
 struct hd_f16 {
@@ -65,20 +178,14 @@ static __device__ __forceinline__ hd_f16 hd_to_f16(float value) {
   return stored;
 }
 
-// Rounds to nearest even; a NaN stays one.
+// Rounds to nearest even; a NaN stays one. Of two neighbours that are stored together the assembler makes one conversion.
 static __device__ __forceinline__ hd_bf16 hd_to_bf16(float value) {
-  const unsigned int bits = (unsigned int)__float_as_int(value);
-  const unsigned int rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
   hd_bf16 stored;
-  stored.bits = (unsigned short)((value == value ? rounded : bits | 0x400000u) >> 16);
+  stored.bits = hd_cvt_bf16_f32(value);
   return stored;
 }
 
 static __device__ __forceinline__ float hd_round_f16(float value) { return hd_widen(hd_to_f16(value)); }
-
-static __device__ __forceinline__ float hd_round_bf16(float value) {
-  return hd_widen(hd_to_bf16(value));
-}
 
 static __device__ __forceinline__ float hd_infinity() { return __int_as_float(0x7f800000); }
 
@@ -207,19 +314,53 @@ static __device__ __forceinline__ T hd_shr(T a, T count) {
 }
 
 // NaN if either is NaN.
+#if !defined(HEDDLE_CUDA_SIM) && __CUDA_ARCH__ >= 800
+static __device__ __forceinline__ float hd_larger_float(float a, float b) {
+  float value;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(value) : "f"(a), "f"(b));
+  return value;
+}
+static __device__ __forceinline__ float hd_smaller_float(float a, float b) {
+  float value;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(value) : "f"(a), "f"(b));
+  return value;
+}
+#else
+static __device__ __forceinline__ float hd_larger_float(float a, float b) {
+  return a > b || a != a ? a : b;
+}
+static __device__ __forceinline__ float hd_smaller_float(float a, float b) {
+  return a < b || a != a ? a : b;
+}
+#endif
+
 template <class T>
 static __device__ __forceinline__ T hd_max(T a, T b) {
   return a > b || a != a ? a : b;
 }
+static __device__ __forceinline__ float hd_max(float a, float b) { return hd_larger_float(a, b); }
 
 template <class T>
 static __device__ __forceinline__ T hd_min(T a, T b) {
   return a < b || a != a ? a : b;
 }
+static __device__ __forceinline__ float hd_min(float a, float b) { return hd_smaller_float(a, b); }
 
+// 1 / x for a normal x, to 2^-23 of itself.
+#ifndef HEDDLE_CUDA_SIM
+static __device__ __forceinline__ float hd_inverse(float x) {
+  float value;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
+  return value;
+}
+#endif
+
+// The quotient is of numbers in [0, 2] and has no cases apart: a step of Newton's makes it as good as a division.
 static __device__ __forceinline__ float hd_sigmoid(float x) {
   const float e = expf(-fabsf(x));
-  return (x < 0.0f ? e : 1.0f) / (1.0f + e);
+  const float whole = 1.0f + e;
+  const float inverse = hd_inverse(whole);
+  return (x < 0.0f ? e : 1.0f) * fmaf(inverse, fmaf(-whole, inverse, 1.0f), inverse);
 }
 static __device__ __forceinline__ double hd_sigmoid(double x) {
   const double e = exp(-fabs(x));
@@ -372,6 +513,23 @@ static __device__ __noinline__ V hd_block_reduce(V value, void* scratch) {
   V total = partial[0];
 #pragma unroll 1
   for (unsigned int warp = 1; warp < blockDim.x / 32; ++warp) total = Op::combine(total, partial[warp]);
+  return total;
+}
+
+// The same for a block of `warps`, which meets once: others do not come to this scratch again before another barrier, or they do
+// `first` wait for each other. In a tree, too.
+template <class Op, int warps, bool first, class V>
+static __device__ __forceinline__ V hd_block_total(V value, void* scratch) {
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2)
+    value = Op::combine(value, hd_exchange(value, distance));
+  V* partial = (V*)scratch;
+  if (first) __syncthreads();
+  if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
+  __syncthreads();
+  V total = partial[0];
+#pragma unroll
+  for (int warp = 1; warp < warps; ++warp) total = Op::combine(total, partial[warp]);
   return total;
 }
 

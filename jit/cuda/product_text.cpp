@@ -4,6 +4,7 @@
 #include <limits>
 #include <set>
 
+#include "jit/cuda/element_text.h"
 #include "jit/cuda/prelude.h"
 #include "jit/cuda/scalar_text.h"
 #include "jit/cuda/statement_emitter.h"
@@ -242,7 +243,9 @@ class ProductWriter : private TextWriter {
     return "hd_tensor_tile<" + types + tile + number(tile_.depth) + ", " + number(tile_.warp_rows) +
            ", " + number(tile_.warp_columns) + ", " + number(tile_.stages) + ", " +
            true_or_false(left) + ", " + true_or_false(right) +
-           (parts_.is_turned() ? ", true>" : ">");
+           (tile_.warpgroups     ? std::string(", ") + true_or_false(parts_.is_turned()) + ", true>"
+            : parts_.is_turned() ? ", true>"
+                                 : ">");
   }
 
   void place() {
@@ -371,6 +374,15 @@ class ProductWriter : private TextWriter {
     const std::string row = parts_.rows->axis.to_string();
     const std::string column = parts_.columns->axis.to_string();
     const std::string columns = number(tile_.columns);
+    Block block;
+    for (const auto* list : {&parts_.before, &parts_.of_row})
+      for (const Stmt* statement : *list) block.push_back(*statement);
+    block.insert(block.end(), parts_.columns->body->begin(), parts_.columns->body->end());
+    // Along columns of sums, neighbours of neighbouring threads lie in few banks.
+    const ElementText wide(nest_, parts_.is_turned() ? parts_.rows->axis : parts_.columns->axis, block,
+                           parts_.is_turned() ? 2 : 8, parts_.contract->acc);
+    const int least = tile_.rows * tile_.columns / tile_.threads();
+    if (wide.width() > 1 && wide.width() <= least) return neighbours(wide);
     open("for (int e = threadIdx.x; e < " + number(std::int64_t{tile_.rows} * tile_.columns) +
          "; e += " + number(tile_.threads()) + ")");
     const bool turned = parts_.is_turned();
@@ -380,14 +392,46 @@ class ProductWriter : private TextWriter {
     line("if (" + row + " >= " + row_end() + " - " + form_.row_begin.to_string() + " || " + column +
          " >= columns - " + form_.column_begin.to_string() + ") continue;");
     StatementEmitter statements(nest_, Mapping::Flat, {});
-    statements.replace_loads(parts_.contract->acc, "(" + compute_type(parts_.contract->dtype) +
-                                                       ")sums[" + row + " * Tile::line + " +
-                                                       column + "]");
-    Block block;
-    for (const auto* list : {&parts_.before, &parts_.of_row})
-      for (const Stmt* statement : *list) block.push_back(*statement);
-    block.insert(block.end(), parts_.columns->body->begin(), parts_.columns->body->end());
+    statements.replace_loads(parts_.contract->acc, sum_at(row + " * Tile::line + " + column));
     text_ += statements.emit(block, depth_);
+    close();
+  }
+
+  std::string sum_at(const std::string& place) const {
+    return "(" + compute_type(parts_.contract->dtype) + ")sums[" + place + "]";
+  }
+
+  /// Several neighbours at a time.
+  void neighbours(const ElementText& elements) {
+    const bool turned = parts_.is_turned();
+    const Symbol outer = turned ? parts_.columns->axis : parts_.rows->axis;
+    const std::string width = number(elements.width());
+    const std::string inner = number(turned ? tile_.rows : tile_.columns);
+    open("for (int e = " + width + " * threadIdx.x; e < " +
+         number(std::int64_t{tile_.rows} * tile_.columns) + "; e += " +
+         number(std::int64_t{elements.width()} * tile_.threads()) + ")");
+    line("const long long " + outer.to_string() + " = e / " + inner + ";");
+    line("const int first = e % " + inner + ";");
+    const std::string rows_there = row_end() + " - " + form_.row_begin.to_string();
+    const std::string columns_there = "columns - " + form_.column_begin.to_string();
+    line("const long long left = " + (turned ? rows_there : columns_there) + " - first;");
+    line("if (" + outer.to_string() + " >= " + (turned ? columns_there : rows_there) +
+         " || left <= 0) continue;");
+    StatementEmitter statements(nest_, Mapping::Flat, {});
+    const std::string row = parts_.rows->axis.to_string();
+    const std::string column = parts_.columns->axis.to_string();
+    const std::string place = row + " * Tile::line + " + column;
+    // Those of a row are read several at once.
+    const std::string prepare =
+        turned ? std::string()
+               : "hd_lanes<Tile::Sum, " + width + "> own;\n" +
+                     std::string(2 * static_cast<std::size_t>(depth_ + 2), ' ') +
+                     "hd_read_sums<Tile::line>(own, sums + " + row + " * Tile::line + first);";
+    text_ += elements.text(
+        statements, depth_, "first", "left", prepare,
+        turned ? sum_at(place)
+               : "(" + compute_type(parts_.contract->dtype) + ")own.at[lane]",
+        sum_at(place));
     close();
   }
 
@@ -404,9 +448,10 @@ int least_threads(const ProductParts& parts, const ProductTile& tile) {
   if (tile.kind == ProductTile::Kind::Rows && tile.rows == 1)
     return parts.right_bits() != 0 ? kTileThreads : 3 * kTileThreads / 2;
   if (tile.kind == ProductTile::Kind::Rows) return parts.stored_bits() == 0 ? kTileThreads : 0;
+  if (tile.warpgroups) return tile.columns == 256 ? 0 : tile.rows == 64 ? 384 : 512;
   const bool large = tile.kind == ProductTile::Kind::Tensor && tile.threads() == 256;
-  const bool gathers = parts.right() == Along::Windows && !is_byte(parts.right_dtype());
-  if (large) return gathers ? kTileThreads : 0;
+  const bool bytes = parts.right() == Along::Windows && is_byte(parts.right_dtype());
+  if (large) return bytes ? 0 : kTileThreads;
   // What is gathered waits in registers.
   return parts.right() == Along::Windows ? 3 * kTileThreads / 4 : kTileThreads;
 }

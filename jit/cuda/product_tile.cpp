@@ -71,6 +71,11 @@ double busy_cycles(const ProductTile& tile, const ProductShape& shape, double de
     case ProductTile::Kind::Tensor:
       break;
   }
+  if (tile.warpgroups) {
+    const double lines = 2 * rows + columns * (1 + rows / 64);
+    return std::max({rows * columns * depth * size / (2 * kTensorBytes),
+                     lines * depth * size / kSharedBytes, made, cache});
+  }
   // Each warp reads its rows and columns, after they were written once.
   const double lines = rows * (tile.warp_columns + 1) + columns * (tile.warp_rows + 1);
   return std::max({rows * columns * depth * size / kTensorBytes,
@@ -95,7 +100,7 @@ int ProductTile::part_depth() const { return kind == Kind::Rows ? 128 : depth; }
 std::string ProductTile::name() const {
   static constexpr const char* kKinds[] = {"rows_", "tensor_", "plain_"};
   const std::string tile = std::to_string(rows) + "x" + std::to_string(columns);
-  return kKinds[static_cast<int>(kind)] + tile +
+  return (warpgroups ? "wgmma_" : kKinds[static_cast<int>(kind)]) + tile +
          (kind == Kind::Rows ? "" : "x" + std::to_string(depth));
 }
 
@@ -116,6 +121,14 @@ std::vector<ProductTile> product_tiles(DType dtype, Along left, Along right,
     tiles.push_back({Kind::Tensor, 16, 64, 64, 1, 4, 4});
     tiles.push_back({Kind::Tensor, 64, 64, 64, 2, 2, 3});
     tiles.push_back({Kind::Tensor, 128, 128, 32, 2, 4, 4});
+  }
+  if (tensor && device.warpgroups && bytes == 2 && right != Along::Windows) {
+    tiles.push_back({Kind::Tensor, 64, 128, 64, 4, 1, 4, 128, true});
+    tiles.push_back({Kind::Tensor, 128, 128, 64, 8, 1, 3, 128, true});
+    tiles.push_back({Kind::Tensor, 128, 256, 64, 8, 1, 4, 200, true});
+    // Threads that make the right matrix make as much of it each.
+    if (!dequantised && right != Along::Channels)
+      tiles.push_back({Kind::Tensor, 192, 256, 64, 12, 1, 3, 168, true});
   }
   if (tensor && tf32 && bytes == 4) {
     tiles.push_back({Kind::Tensor, 16, 64, 32, 1, 4, 4});

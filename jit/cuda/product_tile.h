@@ -26,6 +26,7 @@ struct ProductTile {
   int warp_columns = 8;  ///< Rows: warps
   int stages = 0;        ///< Tensor: buffers of operands, filled ahead
   int registers = 40;    ///< of a thread: a guess, until the compiler reports them
+  bool warpgroups = false;  ///< Tensor: by wgmma; each four warps have 64 rows and all columns
 
   int threads() const { return 32 * warp_rows * warp_columns; }
   /// Elements of a row of sums in shared memory, at most.
@@ -35,7 +36,7 @@ struct ProductTile {
   int part_depth() const;
   /// Of the sums of one block that shares a tile.
   std::int64_t part_bytes() const { return std::int64_t{rows} * columns * 4; }
-  /// "tensor_128x128x32", "rows_8x16"
+  /// "tensor_128x128x32", "wgmma_128x256x64", "rows_8x16"
   std::string name() const;
 
   friend bool operator==(const ProductTile&, const ProductTile&) = default;
@@ -63,6 +64,7 @@ struct ProductDevice {
   int multiprocessors = 132;
   std::int64_t max_shared_bytes = 99 * 1024;  ///< of one block
   bool tensor_cores = true;                   ///< sm_80 or later
+  bool warpgroups = false;                    ///< sm_90a
 };
 
 /// How an operand lies in memory.

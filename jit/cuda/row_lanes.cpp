@@ -54,6 +54,7 @@ class LaneFinder {
       if (const auto* branch = std::get_if<IfStmt>(&statement.node)) block(*branch->body, false);
       const auto* loop = std::get_if<ForStmt>(&statement.node);
       if (loop == nullptr) continue;
+      if (loop->kind == ForStmt::Kind::Scan) fits_ = false;
       if (loop->kind == ForStmt::Kind::Vector)
         vector(*loop, uniform);
       else

@@ -89,6 +89,24 @@ std::string float_text(ScalarOp op, DType dtype, Operands v) {
   }
 }
 
+/// Where jit/cuda/coarse.cuh has a function for it.
+std::string coarse_text(ScalarOp op, Operands v) {
+  switch (op) {
+    case ScalarOp::Exp2:
+      return call("hd_exp2", v);
+    case ScalarOp::Exp:
+    case ScalarOp::Tanh:
+    case ScalarOp::Sqrt:
+    case ScalarOp::Rsqrt:
+    case ScalarOp::Reciprocal:
+    case ScalarOp::Sigmoid:
+    case ScalarOp::Div:
+      return call("hd_coarse_" + std::string(name_of(op)), v);
+    default:
+      return {};
+  }
+}
+
 std::string bool_text(ScalarOp op, Operands v) {
   switch (op) {
     case ScalarOp::Not:
@@ -238,7 +256,9 @@ std::string constant_text(DType dtype, double number, std::int64_t integer) {
   return real_text(narrow, false);
 }
 
-std::string apply_text(ScalarOp op, DType operand, Operands v) {
+std::string apply_text(ScalarOp op, DType operand, Operands v, bool coarse) {
+  if (coarse)
+    if (std::string text = coarse_text(op, v); !text.empty()) return text;
   if (op == ScalarOp::Select) return v[0] + " ? " + v[1] + " : " + v[2];
   if (op >= ScalarOp::Eq && op <= ScalarOp::Ge) return infix(comparison(op), v);
   if (operand == DType::Bool) return bool_text(op, v);

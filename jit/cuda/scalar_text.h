@@ -14,8 +14,9 @@ std::string compute_type(DType dtype);
 std::string storage_type(DType dtype);
 
 std::string constant_text(DType dtype, double number, std::int64_t integer);
-/// `operand`: dtype of the operands (of the second one for Select).
-std::string apply_text(ir::ScalarOp op, DType operand, std::span<const std::string> operands);
+/// `operand`: dtype of the operands (of the second one for Select). `coarse`: floats need only be as good as those of bf16 are.
+std::string apply_text(ir::ScalarOp op, DType operand, std::span<const std::string> operands,
+                       bool coarse = false);
 std::string convert_text(DType from, DType to, const std::string& value);
 
 /// The element `place` (an lvalue) as a value to compute with, and a value as what is stored.

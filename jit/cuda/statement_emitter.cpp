@@ -41,7 +41,11 @@ std::string buffer_name(const Nest& nest, NestBufferId id) {
 
 StatementEmitter::StatementEmitter(const Nest& nest, Mapping mapping,
                                    std::set<const Stmt*> barriers, std::uint32_t threads)
-    : nest_(nest), mapping_(mapping), barriers_(std::move(barriers)), threads_(threads) {}
+    : nest_(nest),
+      mapping_(mapping),
+      barriers_(std::move(barriers)),
+      threads_(threads),
+      coarse_(nest) {}
 
 std::string StatementEmitter::emit(const Block& block, int depth) {
   text_.clear();
@@ -69,7 +73,11 @@ std::string StatementEmitter::index(const SymExpr& expr) const {
 }
 
 std::string StatementEmitter::element(NestBufferId id, const SymExpr& expr) const {
-  return buffer(id) + "[" + index(expr) + "]";
+  if (tile_.loop == nullptr || !expr.mentions(tile_.loop->axis))
+    return buffer(id) + "[" + index(expr) + "]";
+  const SymExpr place = by_period(nest_, *tile_.loop, tile_.period, expr);
+  const base::Facts facts = facts_of_period(nest_, *tile_.loop, tile_.period);
+  return buffer(id) + "[" + index_text(place, facts) + "]";
 }
 
 std::string StatementEmitter::guard(ScalarId mask) const {
@@ -95,13 +103,18 @@ void StatementEmitter::operator()(const ConstStmt& s) {
 }
 
 void StatementEmitter::operator()(const ApplyStmt& s) {
+  if (coarse_.is_in_gate(s.result)) return;
+  if (const auto gated = coarse_.gate(s.result))
+    return define(s.result, s.dtype, "hd_coarse_tanh_gate(" + name(*gated) + ")");
   std::vector<std::string> operands;
   for (const ScalarId id : s.operands) operands.push_back(name(id));
   const DType operand = dtypes_.at(s.operands[s.op == ScalarOp::Select ? 1 : 0]);
-  define(s.result, s.dtype, apply_text(s.op, operand, operands));
+  define(s.result, s.dtype, apply_text(s.op, operand, operands, coarse_.has(s.result)));
 }
 
 void StatementEmitter::operator()(const ConvertStmt& s) {
+  const bool is_float = compute_type(dtypes_.at(s.operand)) == "float";
+  if (is_float && size_of(s.dtype) == 2 && is_floating(s.dtype)) rounded_[s.result] = s.operand;
   define(s.result, s.dtype, convert_text(dtypes_.at(s.operand), s.dtype, name(s.operand)));
 }
 
@@ -142,12 +155,17 @@ void StatementEmitter::operator()(const LoadStmt& s) {
 }
 
 void StatementEmitter::operator()(const StoreStmt& s) {
+  if (without_stores_) return;
   std::string when = one_thread() ? thread() + " == 0" : "";
   if (const std::string there = condition(s.mask, s.index); !there.empty())
     when += (when.empty() ? "" : " && ") + there;
   const auto lane = lanes_.find(&s);
   const std::string target = lane != lanes_.end() ? lane->second : element(s.buffer, s.index);
-  const std::string value = stored_text(nest_.buffers[s.buffer].dtype, name(s.operand));
+  // What is stored is rounded anyway.
+  const DType stored = nest_.buffers[s.buffer].dtype;
+  const auto rounded = rounded_.find(s.operand);
+  const bool twice = rounded != rounded_.end() && dtypes_.at(s.operand) == stored;
+  const std::string value = stored_text(stored, name(twice ? rounded->second : s.operand));
   const std::string action = s.combine ? combined_store(s) : target + " = " + value;
   line((when.empty() ? "" : "if (" + when + ") ") + action + ";");
 }
@@ -168,6 +186,7 @@ void StatementEmitter::operator()(const IfStmt& s) {
 }
 
 void StatementEmitter::operator()(const ForStmt& s) {
+  if (s.kind == ForStmt::Kind::Scan) return scan(s);
   for (const LoopReduction& r : s.reductions) declare_reduction(r);
   for (const LoopCarried& c : s.carried) {
     dtypes_[c.current] = dtypes_[c.result] = c.dtype;
@@ -175,6 +194,7 @@ void StatementEmitter::operator()(const ForStmt& s) {
   }
   const std::string axis = s.axis.to_string();
   const bool vector = s.kind == ForStmt::Kind::Vector;
+  if (kept_ != nullptr && vector) return row_loop(s);
   std::string from = vector ? thread() : "0";
   const auto is_there = [this](const SymExpr& index) {
     return condition(kNoScalar, index).empty();
@@ -200,8 +220,13 @@ void StatementEmitter::operator()(const ForStmt& s) {
   carry_on(s);
   in_vector_ = outer;
   close();
+  end_reductions(s);
+  for (const LoopCarried& c : s.carried) define(c.result, c.dtype, name(c.current));
+}
+
+void StatementEmitter::end_reductions(const ForStmt& s) {
   for (const LoopReduction& r : s.reductions) {
-    if (vector) finish_reduction(r);
+    if (s.kind == ForStmt::Kind::Vector) finish_reduction(r);
     const std::size_t width = r.results.size();
     static constexpr const char* kArg[] = {".value", ".index"};
     static constexpr const char* kMoments[] = {".mean", ".squares", ".count"};
@@ -209,7 +234,6 @@ void StatementEmitter::operator()(const ForStmt& s) {
       define(r.results[k], dtypes_.at(r.results[k]),
              partial(r) + (is_arg(r.op) ? kArg[k] : kMoments[k]));
   }
-  for (const LoopCarried& c : s.carried) define(c.result, c.dtype, name(c.current));
 }
 
 namespace {
@@ -228,9 +252,14 @@ std::string StatementEmitter::whole_part(const ForStmt& s, const WideLoop& wide)
   std::size_t count = 0;
   const auto declare = [&](NestBufferId id, const SymExpr& at, bool stored) {
     const std::string first = of_loop("p", count++, s);
+    const NeighbourPlaces places = *neighbour_places(nest_, s, wide.period, at);
     line(std::string(stored ? "" : "const ") + storage_type(nest_.buffers[id].dtype) + "* const " +
-         first + " = " + buffer(id) + " + (" + index(*first_of_neighbours(s, at)) + ");");
+         first + " = " + buffer(id) + " + (" + index(places.first) + ");");
     bits += (bits.empty() ? "" : " | ") + ("(unsigned long long)" + first);
+    // What is known of constants wide_loop() knows.
+    if (!places.stride.is_constant())
+      bits += " | (unsigned long long)(" + index(places.stride) + ") * " +
+              number(static_cast<std::int64_t>(size_of(nest_.buffers[id].dtype)));
   };
   for (const LoadStmt* load : wide.loads) declare(load->buffer, load->index, false);
   for (const StoreStmt* store : wide.stores) declare(store->buffer, store->index, true);
@@ -252,12 +281,23 @@ void StatementEmitter::neighbours(const ForStmt& s, const WideLoop& wide) {
   };
   open("for (long long " + first + " = " + width + " * " + thread() + "; " + first + " < whole_" +
        s.axis.to_string() + "; " + first + " += " + width + " * " + threads() + ")");
+  const std::string from = "from_" + s.axis.to_string();
+  if (wide.period != 0) {
+    line("const long long " + row_of_period(s).to_string() + " = " + first + " / " +
+         number(wide.period) + ";");
+    line("const long long " + from + " = " + first + " % " + number(wide.period) + ";");
+  }
+  const auto place = [&](std::size_t k, const SymExpr& at) {
+    const SymExpr stride = neighbour_places(nest_, s, wide.period, at)->stride;
+    return of_loop("p", k, s) + " + " +
+           (wide.period == 0 ? first : index(row_of_period(s) * stride) + " + " + from);
+  };
   std::size_t count = 0;
   for (const LoadStmt* load : wide.loads) {
     const std::string type = lanes(load->buffer);
     const std::string name = of_loop("x", count, s);
-    line("const " + type + " " + name + " = *(const " + type + "*)(" + of_loop("p", count++, s) +
-         " + " + first + ");");
+    line("const " + type + " " + name + " = *(const " + type + "*)(" + place(count++, load->index) +
+         ");");
     lanes_[load] = name + ".at[lane]";
   }
   const std::size_t loads = count;
@@ -269,9 +309,11 @@ void StatementEmitter::neighbours(const ForStmt& s, const WideLoop& wide) {
   lane(s, wide);
   count = loads;
   for (const StoreStmt* store : wide.stores) {
-    line("*(" + lanes(store->buffer) + "*)(" + of_loop("p", count, s) + " + " + first +
-         ") = " + of_loop("x", count, s) + ";");
-    ++count;
+    const std::string at = place(count, store->index);
+    const std::string value = of_loop("x", count++, s);
+    const bool global = nest_.buffers[store->buffer].scope == NestBuffer::Scope::Global;
+    line(global ? "hd_store(" + at + ", " + value + ");"
+                : "*(" + lanes(store->buffer) + "*)(" + at + ") = " + value + ";");
   }
   close();
   lanes_.clear();
@@ -282,11 +324,94 @@ void StatementEmitter::lane(const ForStmt& s, const WideLoop& wide) {
   line("#pragma unroll");
   open("for (int lane = 0; lane < " + number(wide.width) + "; ++lane)");
   line("const long long " + s.axis.to_string() + " = first_" + s.axis.to_string() + " + lane;");
+  if (wide.period != 0) {
+    line("const long long " + column_of_period(s).to_string() + " = from_" + s.axis.to_string() +
+         " + lane;");
+    tile_ = {&s, wide.period};
+  }
+  const bool outer = std::exchange(in_vector_, true);
+  statements(*s.body);
+  for (const LoopReduction& r : s.reductions) accumulate(r);
+  in_vector_ = outer;
+  tile_ = {};
+  close();
+}
+
+std::string StatementEmitter::chunk_type(NestBufferId id) const {
+  return "hd_lanes<" + storage_type(nest_.buffers[id].dtype) + ", " + number(kept_->width) + ">";
+}
+
+/// Declares the registers of the rows that the loop is the first to touch, and reads those that lie in memory.
+void StatementEmitter::fetch_rows(std::size_t loop) {
+  for (std::size_t k = 0; k < kept_->rows.size(); ++k) {
+    const RowRegisters::Row& row = kept_->rows[k];
+    if (row.loop != loop) continue;
+    const std::string name = "row" + number(static_cast<std::int64_t>(k));
+    line(chunk_type(row.buffer) + " " + name + "[" + number(kept_->chunks) + "];");
+    if (!row.local)
+      line("hd_load_row<" + number(kept_->threads) + ", " + number(kept_->extent) + ">(" + name +
+           ", " + buffer(row.buffer) + " + (" + index(row.first) + "));");
+  }
+}
+
+/// A vector loop over a row whose elements all belong to a thread each, in chunks.
+void StatementEmitter::row_loop(const ForStmt& s) {
+  const auto number_of_loop =
+      static_cast<std::size_t>(std::ranges::find(kept_->loops, &s) - kept_->loops.begin());
+  fetch_rows(number_of_loop);
+  line("#pragma unroll");
+  open("for (int chunk = 0; chunk < " + number(kept_->chunks) + "; ++chunk)");
+  const std::string first = "first_" + s.axis.to_string();
+  line("const int " + first + " = (chunk * " + number(kept_->threads) + " + (int)threadIdx.x) * " +
+       number(kept_->width) + ";");
+  if (!kept_->is_exact()) open("if (" + first + " < " + number(kept_->extent) + ")");
+  row_chunk(s);
+  if (!kept_->is_exact()) close();
+  close();
+  lanes_.clear();
+  end_reductions(s);
+}
+
+void StatementEmitter::row_chunk(const ForStmt& s) {
+  const std::string first = "first_" + s.axis.to_string();
+  std::vector<std::string> stores;
+  std::size_t count = 0;
+  const auto place = [&](NestBufferId id, const SymExpr& at) {
+    return buffer(id) + " + (" + index(*first_of_row(s, at)) + ") + " + first;
+  };
+  const auto find_row = [&](const void* statement) {
+    const auto found = kept_->row_of.find(statement);
+    if (found == kept_->row_of.end()) return false;
+    lanes_[statement] =
+        "row" + number(static_cast<std::int64_t>(found->second)) + "[chunk].at[lane]";
+    return true;
+  };
+  for (const Stmt& statement : *s.body) {
+    if (const auto* load = std::get_if<LoadStmt>(&statement.node)) {
+      if (find_row(load) || !load->index.mentions(s.axis)) continue;
+      const std::string name = of_loop("x", count++, s);
+      line("const " + chunk_type(load->buffer) + " " + name + " = hd_load_anywhere<" +
+           storage_type(nest_.buffers[load->buffer].dtype) + ", " + number(kept_->width) + ">(" +
+           place(load->buffer, load->index) + ");");
+      lanes_[load] = name + ".at[lane]";
+    } else if (const auto* store = std::get_if<StoreStmt>(&statement.node)) {
+      if (find_row(store)) continue;
+      const std::string name = of_loop("x", count++, s);
+      line(chunk_type(store->buffer) + " " + name + ";");
+      lanes_[store] = name + ".at[lane]";
+      stores.push_back("hd_store_anywhere(" + place(store->buffer, store->index) + ", " + name +
+                       ");");
+    }
+  }
+  line("#pragma unroll");
+  open("for (int lane = 0; lane < " + number(kept_->width) + "; ++lane)");
+  line("const long long " + s.axis.to_string() + " = " + first + " + lane;");
   const bool outer = std::exchange(in_vector_, true);
   statements(*s.body);
   for (const LoopReduction& r : s.reductions) accumulate(r);
   in_vector_ = outer;
   close();
+  for (const std::string& store : stores) line(store);
 }
 
 /// The variable that holds what a reduction has so far.
@@ -330,6 +455,14 @@ void StatementEmitter::finish_reduction(const LoopReduction& r) {
     return;
   }
   uses_reduce_scratch_ = true;
+  if (kept_ != nullptr) {
+    // Each of several has scratch of its own: that of the next is a barrier between two times of this one.
+    line(partial(r) + " = hd_block_total<" + reduction_text(r.op) + ", " +
+         number(kept_->threads / 32) + ", " + (kept_->reductions == 1 ? "true" : "false") + ">(" +
+         partial(r) + ", reduce_scratch + " +
+         number(static_cast<std::int64_t>(totals_++) * kReduceScratchBytes) + ");");
+    return;
+  }
   line(partial(r) + " = hd_block_reduce<" + reduction_text(r.op) + ">(" + partial(r) +
        ", reduce_scratch);");
 }

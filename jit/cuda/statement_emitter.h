@@ -6,6 +6,9 @@
 #include <set>
 #include <string>
 
+#include "jit/cuda/coarse_values.h"
+#include "jit/cuda/row_registers.h"
+#include "jit/cuda/scan_loop.h"
 #include "jit/cuda/text_writer.h"
 #include "jit/cuda/wide_loop.h"
 #include "jit/nest.h"
@@ -15,6 +18,9 @@ namespace heddle::jit::cuda {
 /// Threads share a parallel iteration (Block), each runs its own (Flat: nests without vector loops and contractions), or
 /// groups of them do (Rows: see row_lanes.h).
 enum class Mapping : std::uint8_t { Block, Flat, Rows };
+
+/// Of a reduction: for one value of 24 bytes from each of 32 warps.
+inline constexpr std::int64_t kReduceScratchBytes = 768;
 
 class StatementEmitter : private TextWriter {
  public:
@@ -27,6 +33,13 @@ class StatementEmitter : private TextWriter {
   void replace_loads(NestBufferId buffer, std::string place) {
     replaced_[buffer] = std::move(place);
   }
+  /// That LoadStmt or StoreStmt touches the lvalue `place` from now on, until accesses are restored.
+  void replace_access(const void* statement, std::string place) {
+    lanes_[statement] = std::move(place);
+  }
+  void restore_accesses() { lanes_.clear(); }
+  /// Vector loops keep these rows in registers from now on; the block has `rows.threads` threads.
+  void keep_rows(const RowRegisters& rows) { kept_ = &rows; }
   /// Memory is touched outside of vector loops only where the bool `name` holds; elsewhere these have no iterations.
   void only_where(std::string name) { where_ = std::move(name); }
   /// The lines of `block`, indented by `depth` steps.
@@ -79,18 +92,36 @@ class StatementEmitter : private TextWriter {
   std::string whole_part(const ForStmt& s, const WideLoop& wide);
   void neighbours(const ForStmt& s, const WideLoop& wide);
   void lane(const ForStmt& s, const WideLoop& wide);
+  void row_loop(const ForStmt& s);
+  void fetch_rows(std::size_t loop);
+  void row_chunk(const ForStmt& s);
+  std::string chunk_type(NestBufferId id) const;
+  void end_reductions(const ForStmt& s);
+  void scan(const ForStmt& s);
+  void scan_chunk(const ForStmt& s, const ScanLoop& scan, const std::string& start, bool stores);
 
   const Nest& nest_;
   Mapping mapping_;
   std::set<const Stmt*> barriers_;
   std::uint32_t threads_;
+  const CoarseValues coarse_;
   std::map<ScalarId, DType> dtypes_;
+  std::map<ScalarId, ScalarId> rounded_;  ///< by what is rounded to 16 bits: what it was before
   bool in_vector_ = false;
   std::string where_;  ///< empty: everywhere
   bool uses_reduce_scratch_ = false;
+  const RowRegisters* kept_ = nullptr;
+  bool without_stores_ = false;
+  std::size_t totals_ = 0;                        ///< reductions of such loops so far
   std::map<NestBufferId, std::string> replaced_;  ///< lvalues by buffer
   /// The same by LoadStmt and StoreStmt, inside of what a thread does with several iterations at once.
   std::map<const void*, std::string> lanes_;
+  /// A loop whose threads take several iterations at once, where its indices divide its number.
+  struct Tile {
+    const ForStmt* loop = nullptr;
+    std::int64_t period = 0;
+  };
+  Tile tile_;
   /// By bound index that may have no valid value at all, as one into a dimension of size 0: when it has one.
   std::map<base::Symbol, std::string> exists_;
 };

@@ -9,8 +9,10 @@
 // round, but no other: floats are read one by one there. Of bytes, where the right one is along its rows, a lane reads
 // words, four columns of one row each, and turns four of them. These are columns of four fragments, whose columns
 // therefore lie four apart. Floats are rounded to tf32 once they are in registers.
+//
+// warpgroups: wgmma multiplies numbers of 16 bits, of steps of 64 products, straight from shared memory; warps lie as 4 * groups x 1.
 template <class L, class R, int rows, int columns, int depth, int warp_rows, int warp_columns, int stages,
-          bool left_along, bool right_along, bool turned = false>
+          bool left_along, bool right_along, bool turned = false, bool warpgroups = false>
 struct hd_tensor_tile {
   typedef typename hd_sum_of<L>::type Sum;
   static constexpr int count = 16 / (int)sizeof(L);  // elements of a piece
@@ -31,13 +33,13 @@ struct hd_tensor_tile {
                                                        int k) {
     const int lane = threadIdx.x % 32;
     if (left_along) {
-      hd_load_matrices(a, tile + hd_swizzled<left_pieces>(row + lane % 16, k / count + lane / 16));
+      hd_load_matrices(a, tile + hd_swizzled<rows, left_pieces>(row + lane % 16, k / count + lane / 16));
     } else if constexpr (is_float) {
 #pragma unroll
       for (int n = 0; n < 4; ++n) a[n] = word<left_pieces>(tile, k + n / 2 * 4, row + n % 2 * 8);
     } else {
-      hd_load_transposed(a, tile + hd_swizzled<left_pieces>(k + lane % 8 + lane / 16 * 8,
-                                                            row / count + lane / 8 % 2));
+      hd_load_transposed(a, tile + hd_swizzled<depth, left_pieces>(k + lane % 8 + lane / 16 * 8,
+                                                                   row / count + lane / 8 % 2));
     }
     round(a);
   }
@@ -62,10 +64,10 @@ struct hd_tensor_tile {
 #pragma unroll
       for (int n = 0; n < 4; ++n) b[n] = word<right_pieces>(tile, k + n % 2 * 4, column + n / 2 * 8);
     } else if (right_along) {
-      hd_load_transposed(b, tile + hd_swizzled<right_pieces>(k + lane % 16, column / count + lane / 16));
+      hd_load_transposed(b, tile + hd_swizzled<depth, right_pieces>(k + lane % 16, column / count + lane / 16));
     } else {
-      hd_load_matrices(b, tile + hd_swizzled<right_pieces>(column + lane % 8 + lane / 16 * 8,
-                                                           k / count + lane / 8 % 2));
+      hd_load_matrices(b, tile + hd_swizzled<columns, right_pieces>(column + lane % 8 + lane / 16 * 8,
+                                                                    k / count + lane / 8 % 2));
     }
     round(b);
   }
@@ -90,30 +92,16 @@ struct hd_tensor_tile {
   static __device__ __forceinline__ int column_of(int column, int n, int at) {
     return column + (by_word ? n / 4 * 32 + 4 * at + n % 4 : 8 * n + at);
   }
-  static __device__ __forceinline__ void fetch_left(hd_sixteen* stage, const L* left, long long stride,
-                                                    long long rows_left, long long depth_left, bool wide) {
-    if (left_along) {
-      hd_fetch_tile<L, rows, left_pieces, threads, false>(stage, left, stride, rows_left, depth_left, wide);
-    } else {
-      hd_fetch_tile<L, depth, left_pieces, threads, is_float>(stage, left, stride, depth_left, rows_left, wide);
-    }
-  }
+  // What brings the left matrix.
+  typedef hd_tile_source<L, left_along ? rows : depth, left_pieces, threads, !left_along && is_float, left_along> Left;
   // What brings the right matrix: begin() a step's part of it, finish() it once the products of another step are done.
   // Here from memory, by copies that are under way meanwhile.
   struct Dense {
-    const R* right;
-    long long stride, columns_left, depth_left;
-    bool wide;
-    __device__ __forceinline__ void begin(hd_sixteen* tile, long long step) {
-      const R* const at = right + step * (right_along ? depth * stride : depth);
-      if (right_along) {
-        hd_fetch_tile<R, depth, right_pieces, threads, by_word || is_float>(
-            tile, at, stride, depth_left - step * depth, columns_left, wide);
-      } else {
-        hd_fetch_tile<R, columns, right_pieces, threads, false>(tile, at, stride, columns_left,
-                                                                depth_left - step * depth, wide);
-      }
-    }
+    hd_tile_source<R, right_along ? depth : columns, right_pieces, threads, by_word || (right_along && is_float), !right_along>
+        source;
+    __device__ __forceinline__ Dense(const R* right, long long stride, long long columns_left, long long depth_left)
+        : source(right, stride, columns_left, depth_left) {}
+    __device__ __forceinline__ void begin(hd_sixteen* tile, long long step) { source.fetch(tile, step); }
     __device__ __forceinline__ void finish(hd_sixteen*) {}
   };
   // And here a matrix of windows (right_along), element by element: a thread has the same columns in each step, as many as
@@ -157,7 +145,7 @@ struct hd_tensor_tile {
         unsigned int packed;
         memcpy(&packed, values[n], 4);
         tile[by_word || is_float ? hd_swizzled_words<depth, right_pieces, by_word ? 4 : 1>(row, word / 4)
-                                 : hd_swizzled<right_pieces>(row, word / 4)]
+                                 : hd_swizzled<depth, right_pieces>(row, word / 4)]
             .words[word % 4] = packed;
       }
     }
@@ -186,7 +174,7 @@ struct hd_tensor_tile {
       const typename Windows::Tap tap = windows.tap(first + (unsigned int)k);
 #pragma unroll
       for (int n = 0; n < mine; ++n)
-        windows.fetch(tile + hd_swizzled<right_pieces>(line_of(n), piece), own[n], tap, k < depth_left, wide);
+        windows.fetch(tile + hd_swizzled<columns, right_pieces>(line_of(n), piece), own[n], tap, k < depth_left, wide);
     }
     __device__ __forceinline__ void finish(hd_sixteen*) {}
   };
@@ -261,7 +249,7 @@ struct hd_tensor_tile {
             if (right_along || e >= left) values[e] = 0.0f;
         }
         tile[right_along && is_float ? hd_swizzled_words<depth, right_pieces, 1>(line_of(n), at() / count)
-                                     : hd_swizzled<right_pieces>(line_of(n), at() / count)] =
+                                     : hd_swizzled<right_along ? depth : columns, right_pieces>(line_of(n), at() / count)] =
             hd_stored_piece(values, L());
       }
     }
@@ -322,7 +310,7 @@ struct hd_tensor_tile {
           for (int e = 0; e < count; e += 4) Given::centred(values + e, now.words[n], r + e, now.offsets[n % kept]);
 #pragma unroll
           for (int e = 0; e < count; ++e) values[e] = there ? values[e] * now.scales[n % kept] : 0.0f;
-          tile[hd_swizzled<right_pieces>(column(), (line_of(n) * Given::rows + r) / count)] =
+          tile[hd_swizzled<columns, right_pieces>(column(), (line_of(n) * Given::rows + r) / count)] =
               hd_stored_piece(values, L());
         }
       }
@@ -337,7 +325,7 @@ struct hd_tensor_tile {
                                                   long long right_column, long long rows_left,
                                                   long long columns_left, long long depth_left) {
     const long long stride = right_along ? right_step : right_column;
-    Dense dense{right, stride, columns_left, depth_left, hd_is_wide(right, stride)};
+    Dense dense(right, stride, columns_left, depth_left);
     return multiply_by(shared, left, left_row, left_step, dense, rows_left, depth_left);
   }
   // The same where the right matrix is of windows, of which row `first` is the tile's first.
@@ -358,20 +346,26 @@ struct hd_tensor_tile {
   static __device__ __forceinline__ Sum* multiply_by(unsigned char* shared, const L* left, long long left_row,
                                                      long long left_step, Right& right, long long rows_left,
                                                      long long depth_left) {
-    hd_sixteen* const tiles = (hd_sixteen*)shared;
-    const long long left_stride = left_along ? left_row : left_step;
-    const bool left_wide = hd_is_wide(left, left_stride);
-    const long long left_move = left_along ? depth : depth * left_stride;
-    const long long steps = (depth_left + depth - 1) / depth;
-    const int warp = threadIdx.x / 32;
-    const int row = warp / warp_columns * (rows / warp_rows);
-    const int column = warp % warp_columns * (columns / warp_columns);
+    const Left lines(left, left_along ? left_row : left_step, rows_left, depth_left);
     Sum sums[row_tiles][2 * column_pairs][4] = {};
+    if constexpr (warpgroups) {
+      multiply_by_warpgroups(sums, (hd_sixteen*)shared, lines, right, (depth_left + depth - 1) / depth);
+    } else {
+      multiply_by_warps(sums, (hd_sixteen*)shared, lines, right, (depth_left + depth - 1) / depth);
+    }
+    leave(sums, (Sum*)shared);
+    return (Sum*)shared;
+  }
+  template <class Right>
+  static __device__ __forceinline__ void multiply_by_warps(Sum (*sums)[2 * column_pairs][4], hd_sixteen* tiles,
+                                                           const Left& lines, Right& right, long long steps) {
+    const int row = (int)threadIdx.x / 32 / warp_columns * (rows / warp_rows);
+    const int column = (int)threadIdx.x / 32 % warp_columns * (columns / warp_columns);
 #pragma unroll 1
     for (int k = 0; k < stages - 1; ++k) {
       if (k < steps) {
         hd_sixteen* const stage = tiles + k * stage_size;
-        fetch_left(stage, left + k * left_move, left_stride, rows_left, depth_left - k * depth, left_wide);
+        lines.fetch(stage, k);
         right.begin(stage + left_size, k);
         right.finish(stage + left_size);
       }
@@ -386,8 +380,7 @@ struct hd_tensor_tile {
       const long long next = step + stages - 1;
       hd_sixteen* const stage = tiles + filled * stage_size;
       if (next < steps) {
-        fetch_left(stage, left + next * left_move, left_stride, rows_left, depth_left - next * depth,
-                   left_wide);
+        lines.fetch(stage, next);
         right.begin(stage + left_size, next);
       }
       hd_copy_commit();
@@ -418,7 +411,64 @@ struct hd_tensor_tile {
     }
     hd_copy_wait<0>();
     __syncthreads();
-    Sum* const out = (Sum*)shared;
+  }
+  // Warpgroups have 64 rows each, and all columns. Products of a step go on while the next one's begin, so that the step before
+  // those makes room for the one that is fetched.
+  template <class Right>
+  static __device__ __forceinline__ void multiply_by_warpgroups(Sum (*sums)[2 * column_pairs][4], hd_sixteen* tiles,
+                                                                const Left& lines, Right& right, long long steps) {
+    constexpr int ahead = stages - 2;
+    constexpr int left_lines = left_along ? rows : depth;
+    constexpr int right_lines = right_along ? depth : columns;
+    const int group = (int)threadIdx.x / 128;
+    const int left_at = group * 64 * (left_along ? 8 : left_lines / 8);
+#pragma unroll 1
+    for (int k = 0; k < ahead; ++k) {
+      if (k < steps) {
+        hd_sixteen* const stage = tiles + k * stage_size;
+        lines.fetch(stage, k);
+        right.begin(stage + left_size, k);
+        right.finish(stage + left_size);
+      }
+      hd_copy_commit();
+    }
+    int filled = ahead;
+    int used = 0;
+#pragma unroll 1
+    for (long long step = 0; step < steps; ++step) {
+      hd_copy_wait<ahead - 1>();
+      hd_products_publish();
+      __syncthreads();
+      const hd_sixteen* const tile = tiles + used * stage_size;
+      const hd_descriptor a = hd_describe(tile + left_at, left_lines * 128);
+      const hd_descriptor b = hd_describe(tile + left_size, right_lines * 128);
+      hd_products_begin();
+#pragma unroll
+      for (int k = 0; k < depth / 16; ++k)
+        hd_wgmma<columns, left_along, right_along>(&sums[0][0][0], hd_further(a, k * (left_along ? 32 : 2048)),
+                                                   hd_further(b, k * (right_along ? 2048 : 32)), L());
+      hd_products_commit();
+      const long long next = step + ahead;
+      hd_sixteen* const stage = tiles + filled * stage_size;
+      if (next < steps) {
+        lines.fetch(stage, next);
+        right.begin(stage + left_size, next);
+        right.finish(stage + left_size);
+      }
+      hd_copy_commit();
+      hd_products_wait<1>();
+      filled = filled + 1 == stages ? 0 : filled + 1;
+      used = used + 1 == stages ? 0 : used + 1;
+    }
+    hd_products_wait<0>();
+    hd_products_hold<row_tiles * 8 * column_pairs>(&sums[0][0][0]);
+    hd_copy_wait<0>();
+    __syncthreads();
+  }
+  // Puts the sums where all threads find them.
+  static __device__ __forceinline__ void leave(const Sum (*sums)[2 * column_pairs][4], Sum* out) {
+    const int row = (int)threadIdx.x / 32 / warp_columns * (rows / warp_rows);
+    const int column = (int)threadIdx.x / 32 % warp_columns * (columns / warp_columns);
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int m = 0; m < row_tiles; ++m) {
@@ -437,6 +487,5 @@ struct hd_tensor_tile {
       }
     }
     __syncthreads();
-    return out;
   }
 };

@@ -15,19 +15,40 @@ namespace heddle::jit::cuda {
 /// is one of `width` neighbours in memory, and the others are of one element, the same in all iterations.
 struct WideLoop {
   int width = 1;
-  int bytes = 16;  ///< of the widest access: all are aligned to as many
+  int bytes = 16;           ///< of the widest access: all are aligned to as many
+  std::int64_t period = 0;  ///< a multiple of the width; NeighbourPlaces'
   std::vector<const LoadStmt*>
       loads;  ///< without masks, of buffers that the loop does not store to
   std::vector<const StoreStmt*>
-      stores;  ///< without masks, one to a buffer, which the loop does not load from
+      stores;  ///< without masks, to buffers that the loop does not load from
 };
 
 /// Whether a statement holds no others.
 bool is_scalar(const Stmt& statement);
 
-/// Where an element lies that iteration 0 touches, if iteration k touches the k-th after it and what binds symbols in the
-/// body has no say in it.
-std::optional<SymExpr> first_of_neighbours(const ForStmt& loop, const SymExpr& index);
+/// Whether places that are known to be no multiple of `width` are among those of an expression: rows of an odd length, or
+/// what begins at an odd place. Of sizes that are not known nothing is.
+bool is_misaligned(const SymExpr& place, std::int64_t width);
+
+/// Where the elements lie that iterations touch, if that of iteration k, for any k but the multiples of `period`, lies behind that of
+/// iteration k - 1, and what binds symbols in the body has no say in it.
+struct NeighbourPlaces {
+  SymExpr first;            ///< of iteration 0
+  SymExpr stride = 0;       ///< from those of one period to those of the next
+  std::int64_t period = 0;  ///< 0: it has no end, and all lie side by side
+};
+/// The symbols that stand for the period and the place in it, where an index is written in these.
+Symbol row_of_period(const ForStmt& loop);
+Symbol column_of_period(const ForStmt& loop);
+base::Facts facts_of_period(const Nest& nest, const ForStmt& loop, std::int64_t period);
+/// The index in those symbols.
+SymExpr by_period(const Nest& nest, const ForStmt& loop, std::int64_t period, const SymExpr& index);
+/// @param period  of the loop; see period_of()
+std::optional<NeighbourPlaces> neighbour_places(const Nest& nest, const ForStmt& loop,
+                                                std::int64_t period, const SymExpr& index);
+/// What indices of global memory divide the loop's number by, as of one that goes through the rows of a tile: the same in all. 0:
+/// nothing.
+std::int64_t period_of(const Nest& nest, const ForStmt& loop);
 
 /// Nothing where it would not pay: not all lies side by side, the body is long, or iterations are too few for the threads.
 /// @param threads   that share the loop

@@ -1,10 +1,12 @@
 #include "jit/lower/pieces.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 
 #include "jit/lower/nest_rewrite.h"
+#include "jit/lower/nest_scalars.h"
 
 namespace heddle::jit {
 namespace {
@@ -134,7 +136,90 @@ void PieceJoiner::take() {
   pieces_.push_back({std::exchange(nest.body, Block{}), nest.parallel_axis, nest.parallel_extent});
 }
 
+namespace {
+
+/// The one vector loop that a piece is, with nothing but scalars, loads and stores in it.
+ForStmt* loop_of_piece(Block& body) {
+  if (body.size() != 1) return nullptr;
+  auto* loop = std::get_if<ForStmt>(&body[0].node);
+  if (loop == nullptr || loop->kind != ForStmt::Kind::Vector || !loop->reductions.empty())
+    return nullptr;
+  const bool is_flat = std::ranges::all_of(*loop->body, [](const Stmt& statement) {
+    const auto* store = std::get_if<StoreStmt>(&statement.node);
+    return (store != nullptr && !store->combine) ||
+           std::holds_alternative<LoadStmt>(statement.node) ||
+           std::holds_alternative<ConstStmt>(statement.node) ||
+           std::holds_alternative<ApplyStmt>(statement.node) ||
+           std::holds_alternative<ConvertStmt>(statement.node) ||
+           std::holds_alternative<IndexStmt>(statement.node);
+  });
+  return is_flat ? loop : nullptr;
+}
+
+/// Loads without a mask of what an earlier one reads become that one. @return whether there were such.
+bool join_loads(Block& body) {
+  std::vector<LoadStmt> seen;
+  std::map<ScalarId, ScalarId> same;
+  Block kept;
+  for (Stmt& statement : body) {
+    std::visit(
+        [&](auto& node) {
+          visit_uses(node, [&](ScalarId& id) {
+            if (const auto found = same.find(id); found != same.end()) id = found->second;
+          });
+        },
+        statement.node);
+    if (const auto* load = std::get_if<LoadStmt>(&statement.node);
+        load != nullptr && load->mask == kNoScalar) {
+      const auto before = std::ranges::find_if(seen, [&](const LoadStmt& one) {
+        return one.buffer == load->buffer && one.index == load->index;
+      });
+      if (before != seen.end()) {
+        same[load->result] = before->result;
+        continue;
+      }
+      seen.push_back(*load);
+    }
+    kept.push_back(std::move(statement));
+  }
+  body = std::move(kept);
+  return !same.empty();
+}
+
+}  // namespace
+
+/// Stores come after all loads: no result lies where another piece reads.
+bool PieceJoiner::merge() {
+  if (!may_merge_ || pieces_.size() < 2) return false;
+  std::vector<ForStmt*> loops;
+  for (Piece& piece : pieces_) {
+    ForStmt* loop = loop_of_piece(piece.body);
+    if (loop == nullptr || piece.extent != pieces_[0].extent ||
+        (!loops.empty() && loop->extent != loops[0]->extent))
+      return false;
+    loops.push_back(loop);
+  }
+  Block loads, stores;
+  for (std::size_t k = 0; k < pieces_.size(); ++k) {
+    Block body = *loops[k]->body;
+    substitute(
+        body,
+        {{pieces_[k].axis, SymExpr(pieces_[0].axis)}, {loops[k]->axis, SymExpr(loops[0]->axis)}},
+        builder_.facts());
+    for (Stmt& statement : body)
+      (std::holds_alternative<StoreStmt>(statement.node) ? stores : loads)
+          .push_back(std::move(statement));
+  }
+  std::ranges::move(stores, std::back_inserter(loads));
+  if (!join_loads(loads)) return false;
+  *loops[0]->body = std::move(loads);
+  builder_.set_parallel(pieces_[0].axis, pieces_[0].extent);
+  builder_.nest().body = std::move(pieces_[0].body);
+  return true;
+}
+
 void PieceJoiner::join() {
+  if (merge()) return;
   SymExpr total = 0;
   for (const Piece& piece : pieces_) total += piece.extent;
   const Symbol parallel = builder_.new_axis(total);

@@ -20,10 +20,16 @@ struct Cut {
 std::optional<Cut> find_cut(const Block& body, const std::vector<AxisRun>& axes,
                             const base::Facts& facts, std::size_t most);
 
-/// Several loop nests as one kernel: each takes its share of the parallel iterations.
+/// Several loop nests as one kernel: each takes its share of the parallel iterations. Or all take all of them, where they are of one
+/// shape and `may_merge`: what two of them read, as halves that are turned against each other do, is then read once.
+///
+///   parallel p < 8: vector i < 64: store y[128p+i] = f(x[128p+i], x[128p+i+64])
+///   parallel p < 8: vector i < 64: store y[128p+i+64] = g(x[128p+i], x[128p+i+64])
+///     ==>
+///   parallel p < 8: vector i < 64: store y[128p+i] = f(…); store y[128p+i+64] = g(…)
 class PieceJoiner {
  public:
-  explicit PieceJoiner(NestBuilder& builder) : builder_(builder) {}
+  PieceJoiner(NestBuilder& builder, bool may_merge) : builder_(builder), may_merge_(may_merge) {}
 
   /// Takes the builder's body, which runs over its parallel axis, as the next piece.
   void take();
@@ -36,7 +42,10 @@ class PieceJoiner {
     Symbol axis;
     SymExpr extent;
   };
+  bool merge();
+
   NestBuilder& builder_;
+  const bool may_merge_;
   std::vector<Piece> pieces_;
 };
 

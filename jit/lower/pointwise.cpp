@@ -101,7 +101,8 @@ class PointwiseBuilder {
   /// Emits again for each piece, where what the bounds decide is known; a few pieces are cut along another axis again, as those of
   /// halves that are turned on their way behind a cache.
   void emit_pieces(const std::vector<AxisRun>& axes, const Cut& cut) {
-    PieceJoiner joiner(kernel_.builder);
+    PieceJoiner joiner(kernel_.builder,
+                       kernel_.state.options().target == LowerOptions::Target::Cuda);
     emit_pieces(axes, cut, kMostPieces, joiner);
     joiner.join();
   }

@@ -13,6 +13,8 @@ namespace {
 
 /// Rows and columns of a tile: a few vectors, a few cache lines, 4 KiB of f32.
 constexpr std::int64_t kTile = 32;
+/// The same of blocks of threads whose elements are of 2 bytes or less.
+constexpr std::int64_t kNarrowTile = 64;
 
 bool steps_by_one(const SymExpr& index, Symbol axis) {
   const auto linear = index.linear_in(axis);
@@ -253,7 +255,8 @@ class Transposer {
   SymExpr along_begin_, lane_begin_, along_extent_, lane_extent_;
 };
 
-/// Tiles of blocks of threads: each parallel iteration has one, and each of its loops has an iteration for each element.
+/// Tiles of blocks of threads: each parallel iteration has one, and each of its loops has an iteration for each element. A thread takes
+/// several neighbours at once (jit/cuda/wide_loop.h), 16 bytes of them if it can, so rows of a tile are 128 bytes long.
 class BlockTransposer {
  public:
   BlockTransposer(NestBuilder& builder, Block& body, const std::vector<AxisRun>& axes)
@@ -268,6 +271,7 @@ class BlockTransposer {
         is_flat && fills_tile(lane_.extent) ? along_of(body_, axes_) : std::nullopt;
     if (!along) return false;
     along_ = *along;
+    tile_ = tile_of();
     make_axes();
     for (Stmt& statement : body_) {
       auto* load = std::get_if<LoadStmt>(&statement.node);
@@ -278,36 +282,50 @@ class BlockTransposer {
   }
 
  private:
-  /// Elements from one row of a tile to the next: an odd number of words of 4 bytes, or of wider ones, so that those of a column
-  /// lie in banks of their own.
-  static std::int64_t pitch_of(DType dtype) {
+  /// Elements of a row.
+  std::int64_t tile_of() const {
+    for (const AxisRun* run : {&lane_, &along_})
+      if (run->extent.is_constant() && run->extent.constant() < kNarrowTile) return kTile;
+    const bool narrow = std::ranges::all_of(body_, [&](const Stmt& statement) {
+      const auto* load = std::get_if<LoadStmt>(&statement.node);
+      return load == nullptr || !is_across(*load, lane_.axis) || size_of(load->dtype) <= 2;
+    });
+    return narrow ? kNarrowTile : kTile;
+  }
+
+  /// Where an element of a tile lies. From one row to the next it is an odd number of words of 4 bytes, or of wider ones, so that
+  /// those of a column lie in banks of their own; and so do those of the second half of a longer row, behind a gap.
+  SymExpr place_in(const SymExpr& along, const SymExpr& lane, DType dtype) const {
     constexpr std::int64_t kWord = 4;
-    return kTile + std::max<std::int64_t>(1, kWord / static_cast<std::int64_t>(size_of(dtype)));
+    const std::int64_t word =
+        std::max<std::int64_t>(1, kWord / static_cast<std::int64_t>(size_of(dtype)));
+    const SymExpr gap = tile_ == kTile ? SymExpr(0) : floordiv(along, kTile) * (4 * word);
+    return along * (tile_ + word) + gap + lane;
   }
 
   void make_axes() {
     auto [sizes, names] = axes_beside(axes_, along_);
-    sizes.push_back(ceildiv(along_.extent, kTile));
-    sizes.push_back(ceildiv(lane_.extent, kTile));
+    sizes.push_back(ceildiv(along_.extent, tile_));
+    sizes.push_back(ceildiv(lane_.extent, tile_));
     const SymExpr extent = base::product(sizes);
     const Symbol parallel = builder_.new_axis(extent);
     builder_.set_parallel(parallel, extent);
     const Index index = delinearize(parallel, sizes, builder_.facts());
     for (std::size_t k = 0; k < names.size(); ++k) others_.emplace(names[k], index[k]);
-    along_begin_ = index[names.size()] * kTile;
-    lane_begin_ = index[names.size() + 1] * kTile;
+    along_begin_ = index[names.size()] * tile_;
+    lane_begin_ = index[names.size() + 1] * tile_;
   }
 
-  /// Puts `body` into a loop over the elements of a tile, element k in row k / kTile of `slow`, and under the
+  /// Puts `body` into a loop over the elements of a tile, element k in row k / tile_ of `slow`, and under the
   /// mask of those that there are.
   void loop(Block body, const AxisRun& slow, const AxisRun& fast) {
-    const Symbol k = builder_.begin_for(kTile * kTile, ForStmt::Kind::Vector);
+    const Symbol k = builder_.begin_for(tile_ * tile_, ForStmt::Kind::Vector);
     base::SymbolExprs place = others_;
-    place.emplace(slow.axis, begin_of(slow) + floordiv(k, kTile));
-    place.emplace(fast.axis, begin_of(fast) + mod(k, kTile));
+    place.emplace(slow.axis, begin_of(slow) + floordiv(k, tile_));
+    place.emplace(fast.axis, begin_of(fast) + mod(k, tile_));
     std::optional<Scalar> inside;
     for (const AxisRun* run : {&slow, &fast}) {
-      const bool whole = run->extent.is_constant() && run->extent.constant() % kTile == 0;
+      const bool whole = run->extent.is_constant() && run->extent.constant() % tile_ == 0;
       if (whole) continue;
       const Scalar one = builder_.apply(
           ir::ScalarOp::Lt, {builder_.from_index(builder_.simplify(place.at(run->axis))),
@@ -344,11 +362,11 @@ class BlockTransposer {
 
   /// Loads a tile along the memory's own order; `load` then reads the tile.
   void fill(LoadStmt& load) {
-    const std::int64_t pitch = pitch_of(load.dtype);
-    const NestBufferId tile = builder_.add_local(load.dtype, kTile * pitch, kTile * pitch);
+    const std::int64_t count = place_in(tile_ - 1, tile_ - 1, load.dtype).constant() + 1;
+    const NestBufferId tile = builder_.add_local(load.dtype, count, count);
     builder_.nest().buffers[tile].read = builder_.nest().buffers[tile].written = true;
-    const SymExpr place =
-        (SymExpr(along_.axis) - along_begin_) * pitch + (SymExpr(lane_.axis) - lane_begin_);
+    const SymExpr place = place_in(SymExpr(along_.axis) - along_begin_,
+                                   SymExpr(lane_.axis) - lane_begin_, load.dtype);
     LoadStmt from = load;
     from.result = builder_.fresh_scalar();
     Block body;
@@ -366,6 +384,7 @@ class BlockTransposer {
   const std::vector<AxisRun>& axes_;
   const AxisRun lane_;
   AxisRun along_;
+  std::int64_t tile_ = kTile;
   base::SymbolExprs others_;
   SymExpr along_begin_, lane_begin_;
 };

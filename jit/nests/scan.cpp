@@ -9,7 +9,12 @@
 //
 //     for k along the axis (serial): for column of the block (vector): sums[column] += x, result(p, k, column)
 //
-// On CUDA columns that lie side by side are those of all of outer, in steps of 8 elements, and along the last axis a block of threads adds up each row,
+// On CUDA a long row that is not reversed is a loop that the threads of a block share (ForStmt::Kind::Scan):
+//
+//   for p in rows (parallel)
+//     for k along the axis (scan): carry the sum, result(p, k)
+//
+// Columns that lie side by side are those of all of outer, in steps of 8 elements, and along the last axis a block of threads adds up each row,
 // or several short ones: runs of 8 elements one after the other, then what lies before each of them, by doubling (Hillis and
 // Steele, "Data parallel algorithms", 1986).
 //
@@ -172,6 +177,32 @@ class ScanNest {
   Index outer_, inner_;
 };
 
+/// Sums along a long row, which a block's threads share.
+void build_shared_row(NestContext& ctx) {
+  NestBuilder& b = ctx.builder();
+  const std::vector<SymExpr> sizes = ctx.output_sizes();
+  const std::size_t axis = axis_of(ctx);
+  const auto outer = std::span<const SymExpr>(sizes).first(axis);
+  const DType dtype = ctx.node().output().dtype;
+  const SymExpr rows = base::product(outer);
+  const Symbol p = b.new_axis(rows);
+  b.set_parallel(p, rows);
+  Index index = delinearize(p, outer, b.facts());
+  const Scalar start = zero(b, accumulator_of(dtype));
+  const Symbol k = b.begin_for(sizes[axis], ForStmt::Kind::Scan);
+  index.push_back(k);
+  index.insert(index.end(), sizes.size() - index.size(), SymExpr(0));
+  const Scalar before = b.carry(start);
+  const Scalar sum =
+      b.apply(ScalarOp::Add, before, b.convert(ctx.operand(0, index), accumulator_of(dtype)));
+  ctx.result(0, index, b.convert(ctx.node().flag("exclusive") ? before : sum, dtype));
+  b.set_next(before, sum);
+  b.end_for();
+}
+
+/// Elements from which on a row has threads enough.
+constexpr std::int64_t kSharedRow = 512;
+
 /// Sums along rows, each by a block of threads.
 class RowScan {
  public:
@@ -325,7 +356,11 @@ void build_scan(NestContext& ctx) {
   const std::size_t axis = axis_of(ctx);
   const SymExpr columns = base::product(std::span(sizes).subspan(axis + 1));
   const bool in_rows = columns.is_constant(1) && !sizes[axis].is_constant(0);
-  if (ctx.options().target == LowerOptions::Target::Cuda && in_rows)
+  const bool on_cuda = ctx.options().target == LowerOptions::Target::Cuda;
+  const bool is_long = sizes[axis].as_constant().value_or(kSharedRow) >= kSharedRow;
+  if (on_cuda && in_rows && is_long && !ctx.node().flag("reverse"))
+    build_shared_row(ctx);
+  else if (on_cuda && in_rows)
     RowScan(ctx).build();
   else
     ScanNest(ctx).build();

@@ -31,6 +31,8 @@ const std::vector<TrafficException>& exceptions() {
       {"every_second", kSectors, 0.65, "every second element"},
       {"best_of_rows", kSectors, 0.38, "a row's elements are read where they are, in any order"},
       {"sorted_rows", kSectors, 0.38, "a row's elements are read where they are, in any order"},
+      {"transposed_bytes", kPasses, 1.6,
+       "two of the four rows that a warp reads of a tile share banks"},
       {"matmul", kPasses, 1.02, "sums go out two at a time: rows of a fragment in different banks"},
       {"attention", kPasses, 1.05,
        "sums go out two at a time: rows of a fragment in different banks"},

@@ -14,6 +14,8 @@ namespace {
 constexpr std::uint32_t kWarp = 32;
 /// Floats of these bytes are NaN, integers -1.
 constexpr unsigned char kPoison = 0xff;
+/// Of dynamic shared memory: what addresses of wgmma's matrices are counted from.
+constexpr std::size_t kSharedAlignment = 1024;
 
 std::vector<std::uint32_t> order_of_blocks(std::uint32_t count, std::uint64_t order) {
   std::vector<std::uint32_t> blocks(count);
@@ -40,14 +42,18 @@ std::string BlockRunner::run(const Call& call) {
   state_->copy = &copy;
   state_->commit_copies = &commit_copies;
   state_->wait_copies = &wait_copies;
+  state_->defer = &defer;
+  state_->commit_work = &commit_work;
+  state_->wait_work = &wait_work;
   const std::uint32_t count = call.block.x;
   if (call.block.y != 1 || call.block.z != 1 || call.grid.y != 1 || call.grid.z != 1)
     return "the simulator runs grids and blocks of one dimension";
   while (threads_.size() < count) threads_.push_back(std::make_unique<Thread>());
   warps_.resize(std::max<std::size_t>(warps_.size(), (count + kWarp - 1) / kWarp));
-  dynamic_shared_.resize(call.dynamic_shared_bytes + 16);
+  dynamic_shared_.resize(call.dynamic_shared_bytes + kSharedAlignment);
   const auto address = reinterpret_cast<std::uintptr_t>(dynamic_shared_.data());
-  state_->dynamic_shared = dynamic_shared_.data() + (16 - address % 16) % 16;
+  state_->dynamic_shared =
+      dynamic_shared_.data() + (kSharedAlignment - address % kSharedAlignment) % kSharedAlignment;
   state_->block_size = call.block;
   state_->grid_size = call.grid;
   races_.begin(count);
@@ -73,6 +79,8 @@ std::string BlockRunner::run_block(const Call& call) {
     threads_[k]->shuffles = 0;
     threads_[k]->fences = 0;
     threads_[k]->copies.clear();
+    threads_[k]->deferred.clear();
+    threads_[k]->work_groups = 0;
     threads_[k]->groups = 0;
     threads_[k]->fiber.prepare(&enter, this);
   }
@@ -220,6 +228,31 @@ void BlockRunner::copy(void* to, const void* from, unsigned int bytes, unsigned 
   if (valid != 0) std::memcpy(copy.bytes.data(), from, valid);
   std::memset(to, kPoison, bytes);
   thread.copies.push_back(copy);
+}
+
+void BlockRunner::defer(void (*work)(const void*), const void* data, unsigned int bytes) {
+  BlockRunner& runner = instance();
+  Thread& thread = *runner.threads_[runner.current_];
+  Work one{work, {}, thread.work_groups};
+  if (bytes > one.data.size()) runner.abandon("defers work with more data than there is room for");
+  std::memcpy(one.data.data(), data, bytes);
+  thread.deferred.push_back(one);
+}
+
+void BlockRunner::commit_work() {
+  BlockRunner& runner = instance();
+  ++runner.threads_[runner.current_]->work_groups;
+}
+
+void BlockRunner::wait_work(unsigned int pending) {
+  BlockRunner& runner = instance();
+  Thread& thread = *runner.threads_[runner.current_];
+  while (!thread.deferred.empty() &&
+         thread.deferred.front().group + pending < thread.work_groups) {
+    const Work one = thread.deferred.front();
+    thread.deferred.pop_front();
+    one.work(one.data.data());
+  }
 }
 
 void BlockRunner::commit_copies() {

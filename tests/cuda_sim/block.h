@@ -66,6 +66,12 @@ class BlockRunner {
     std::uint32_t count = 0;
     std::uint32_t group = 0;
   };
+  /// Work that goes on while the thread does other things.
+  struct Work {
+    void (*work)(const void*) = nullptr;
+    alignas(16) std::array<unsigned char, 256> data{};
+    std::uint32_t group = 0;
+  };
   struct Thread {
     Fiber fiber;
     Wait wait = Wait::None;
@@ -73,6 +79,8 @@ class BlockRunner {
     std::uint32_t fences = 0;
     std::deque<Copy> copies;   ///< not written yet, in order
     std::uint32_t groups = 0;  ///< that were committed
+    std::deque<Work> deferred;       ///< not done yet, in order
+    std::uint32_t work_groups = 0;   ///< that were committed
   };
   /// What a lane brings to an exchange of its warp: two turns of it, since a lane may be one exchange ahead of its
   /// neighbour, not two.
@@ -90,6 +98,9 @@ class BlockRunner {
   static void copy(void* to, const void* from, unsigned int bytes, unsigned int valid);
   static void commit_copies();
   static void wait_copies(unsigned int pending);
+  static void defer(void (*work)(const void*), const void* data, unsigned int bytes);
+  static void commit_work();
+  static void wait_work(unsigned int pending);
   void pause(Wait why);
   std::string run_block(const Call& call);
   /// Lets go on who may. False: nobody.

@@ -177,7 +177,7 @@ EXPORT int cuDeviceGetAttribute(int* value, int attribute, int) {
                                      {38, 4096},
                                      {75, 9},
                                      {76, 0},
-                                     {97, 99 * 1024}};
+                                     {97, 227 * 1024}};
   const auto found = values.find(attribute);
   if (found != values.end()) *value = found->second;
   return Entry("cuDeviceGetAttribute").after(found == values.end() ? kInvalidValue : kSuccess);

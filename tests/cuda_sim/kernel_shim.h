@@ -76,8 +76,13 @@ HEDDLE_SIM_UNDEFINED(load_invalid_value_abort, "reads a bool that is neither tru
 #define __syncthreads() heddle_sim.barrier()
 #define __threadfence() heddle_sim.fence()
 #define __shfl_xor_sync(lanes, value, mask) heddle_sim.shuffle_xor(value, mask)
+#define __shfl_sync(lanes, value, from) heddle_sim_from_lane(value, from)
 #define memcpy __builtin_memcpy
 #define hd_dynamic_shared() (heddle_sim.dynamic_shared)
+
+static inline unsigned int heddle_sim_from_lane(unsigned int value, int from) {
+  return heddle_sim.exchange(&value, 1)[from];
+}
 
 static inline float __int_as_float(int bits) {
   float value;
@@ -120,6 +125,19 @@ static HEDDLE_SIM_ATOMIC T hd_peek(const T* at) {
   return *at;
 }
 
+// Twin of a store of neighbouring words at once. Inlined: each call is a site.
+template <int count>
+struct alignas(4 * count) heddle_sim_words {
+  unsigned int at[count];
+};
+template <int count>
+static inline __attribute__((always_inline)) void hd_store_words(
+    void* to, const unsigned int (&words)[count]) {
+  heddle_sim_words<count> all;
+  memcpy(&all, words, sizeof all);
+  *(heddle_sim_words<count>*)to = all;
+}
+
 // Twins of the PTX conversions: cvt.f32.f16 and cvt.rn.f16.f32, subnormals kept.
 static inline float hd_cvt_f32_f16(unsigned short bits) {
   const unsigned int sign = (bits & 0x8000u) << 16;
@@ -145,21 +163,35 @@ static inline unsigned short hd_cvt_f16_f32(float value) {
   return (unsigned short)(sign | ((rounded - 0x38000000u) >> 13));
 }
 
-// Twins of ex2.approx.ftz and of the conversions of pairs: cvt.rn.f16x2.f32 and cvt.rn.bf16x2.f32, whose NaN is 0x7fff.
+// Twins of what is approximate and knows no numbers below 2^-126: ex2.approx.ftz, rcp, sqrt, rsqrt, and div.full; and of
+// tanh.approx, which is off by as much as the device's may be.
 extern "C" float exp2f(float) noexcept;
-static inline float hd_exp2(float x) {
-  const float power = exp2f(x);
-  return power < 0x1p-126f ? 0.0f : power;
+extern "C" float tanhf(float) noexcept;
+extern "C" float sqrtf(float) noexcept;
+extern "C" float fabsf(float) noexcept;
+static inline float heddle_sim_flushed(float x) { return fabsf(x) < 0x1p-126f ? x * 0.0f : x; }
+static inline float hd_exp2(float x) { return heddle_sim_flushed(exp2f(x)); }
+static inline float hd_inverse(float x) { return heddle_sim_flushed(1.0f / heddle_sim_flushed(x)); }
+static inline float hd_coarse_sqrt(float x) { return sqrtf(heddle_sim_flushed(x)); }
+static inline float hd_coarse_rsqrt(float x) { return 1.0f / sqrtf(heddle_sim_flushed(x)); }
+static inline float hd_coarse_div(float a, float b) {
+  return heddle_sim_flushed(heddle_sim_flushed(a) / heddle_sim_flushed(b));
 }
+static inline float hd_coarse_tanh(float x) { return tanhf(x) * (1.0f - 0x1p-11f); }
+
+// Twins of the conversions cvt.rn.bf16.f32, cvt.rn.f16x2.f32 and cvt.rn.bf16x2.f32, whose NaN is 0x7fff.
 static inline unsigned int hd_pack_f16(float low, float high) {
   return hd_cvt_f16_f32(low) | (unsigned int)hd_cvt_f16_f32(high) << 16;
 }
-static inline unsigned int heddle_sim_cvt_bf16(float value) {
+static inline unsigned short hd_cvt_bf16_f32(float value) {
   const unsigned int bits = (unsigned int)__float_as_int(value);
-  return value == value ? (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16 : 0x7fffu;
+  return (unsigned short)(value == value ? (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16 : 0x7fffu);
+}
+static inline float hd_round_bf16(float value) {
+  return __int_as_float((int)((unsigned int)hd_cvt_bf16_f32(value) << 16));
 }
 static inline unsigned int hd_pack_bf16(float low, float high) {
-  return heddle_sim_cvt_bf16(low) | heddle_sim_cvt_bf16(high) << 16;
+  return hd_cvt_bf16_f32(low) | (unsigned int)hd_cvt_bf16_f32(high) << 16;
 }
 
 // Twins of ldmatrix: what lane k gets comes from the rows that other lanes point to. To the meter each lane reads its own
@@ -206,6 +238,117 @@ template <int pending>
 static inline void hd_copy_wait() {
   heddle_sim.wait_copies(pending);
 }
+
+// Twins of wgmma: done when the group is waited for, no sooner, so that what becomes of the operands meanwhile shows; to the
+// machine they are read when the product begins, too. Rows are the thread's own two; the first lane of a warp reads for all.
+struct hd_descriptor {
+  unsigned long at;
+  int leading;
+};
+static inline hd_descriptor hd_describe(const void* at, int leading) { return {(unsigned long)at, leading}; }
+static inline hd_descriptor hd_further(hd_descriptor matrix, int bytes) {
+  return {matrix.at + (unsigned long)bytes, matrix.leading};
+}
+static inline void hd_products_begin() {}
+static inline void hd_products_commit() { heddle_sim.commit_work(); }
+template <int pending>
+static inline void hd_products_wait() {
+  heddle_sim.wait_work(pending);
+}
+template <int count>
+static inline void hd_products_hold(float*) {}
+static inline void hd_products_publish() {}
+struct heddle_sim_warpgroup_product {
+  float* sums;
+  hd_descriptor a, b;
+  int columns;
+  bool left_along, right_along, left_given;
+  float (*widen)(unsigned short);
+  float left[2][16];
+};
+// Element `depth` of line `line`, where lines are along the depth; else element `line` of line `depth`. The address bits that
+// number a line of eight turn those that number its pieces.
+static inline unsigned long heddle_sim_matrix_place(hd_descriptor matrix, bool along, int line, int depth) {
+  const int across = along ? line : depth;
+  const int element = along ? depth : line;
+  const unsigned long at = matrix.at + (unsigned long)(across / 8 * 1024 + across % 8 * 128 + element / 64 * matrix.leading +
+                                                       element % 64 * 2);
+  return at ^ (at >> 7 & 7) << 4;
+}
+HEDDLE_SIM_OWN static unsigned short heddle_sim_matrix_element(hd_descriptor matrix, bool along, int line, int depth) {
+  return *(const unsigned short*)heddle_sim_matrix_place(matrix, along, line, depth);
+}
+// `lines` lines from number `first` on of 16 products.
+HEDDLE_SIM_OWN static void heddle_sim_read_matrix(hd_descriptor matrix, bool along, int first, int lines) {
+  if (threadIdx.x % 32 != 0) return;
+  for (int line = first; line < first + lines; line += along ? 1 : 8)
+    for (int k = 0; k < 16; k += along ? 8 : 1)
+      heddle_sim.access(heddle_sim_matrix_place(matrix, along, line, k), 16, 0, nullptr);
+}
+HEDDLE_SIM_OWN static void heddle_sim_read_operands(const heddle_sim_warpgroup_product& p) {
+  if (!p.left_given) heddle_sim_read_matrix(p.a, p.left_along, (int)threadIdx.x / 32 % 4 * 16, 16);
+  heddle_sim_read_matrix(p.b, !p.right_along, 0, p.columns);
+}
+HEDDLE_SIM_OWN static void heddle_sim_multiply(const void* data) {
+  const heddle_sim_warpgroup_product& p = *(const heddle_sim_warpgroup_product*)data;
+  heddle_sim_read_operands(p);
+  const int lane = (int)threadIdx.x % 32;
+  const int row = (int)threadIdx.x / 32 % 4 * 16 + lane / 4;
+  float left[2][16];
+  for (int half = 0; half < 2; ++half)
+    for (int k = 0; k < 16; ++k)
+      left[half][k] = p.left_given ? p.left[half][k]
+                                   : p.widen(heddle_sim_matrix_element(p.a, p.left_along, row + 8 * half, k));
+  for (int n = 0; n < p.columns; ++n) {
+    if (n % 8 / 2 != lane % 4) continue;
+    float right[16];
+    for (int k = 0; k < 16; ++k) right[k] = p.widen(heddle_sim_matrix_element(p.b, !p.right_along, n, k));
+    for (int half = 0; half < 2; ++half) {
+      double sum = 0;  // products are exact, so the order of 16 of them hardly shows
+      for (int k = 0; k < 16; ++k) sum += (double)left[half][k] * (double)right[k];
+      p.sums[n / 8 * 4 + half * 2 + n % 2] += (float)sum;
+    }
+  }
+}
+static inline float heddle_sim_widen_bf16(unsigned short bits);
+template <int columns, bool left_along, bool right_along>
+static inline void heddle_sim_wgmma(float* sums, hd_descriptor a, hd_descriptor b, float (*widen)(unsigned short)) {
+  const heddle_sim_warpgroup_product product = {sums, a, b, columns, left_along, right_along, false, widen, {}};
+  heddle_sim_read_operands(product);
+  heddle_sim.defer(heddle_sim_multiply, &product, sizeof product);
+}
+// Register r of lane (g, t) of the left matrix holds elements (g + 8 * (r % 2), 2 * t + 8 * (r / 2)) and the one right of it.
+template <int columns, bool right_along>
+static inline void heddle_sim_wgmma_registers(float* sums, const unsigned int* a, hd_descriptor b,
+                                              float (*widen)(unsigned short)) {
+  heddle_sim_warpgroup_product product = {sums, {}, b, columns, true, right_along, true, widen, {}};
+  const unsigned int* const all = heddle_sim.exchange(a, 4);
+  const unsigned int lane = threadIdx.x % 32;
+  for (unsigned int half = 0; half < 2; ++half)
+    for (unsigned int k = 0; k < 16; ++k)
+      product.left[half][k] =
+          widen((unsigned short)(all[4 * (lane / 4 * 4 + k % 8 / 2) + half + k / 8 * 2] >> 16 * (k % 2)));
+  heddle_sim_read_operands(product);
+  heddle_sim.defer(heddle_sim_multiply, &product, sizeof product);
+}
+// Those of HEDDLE_WGMMA_TWINS come once the types of 16 bits are known.
+#define HEDDLE_WGMMA_TWINS                                                                                     \
+  template <int columns, bool left_along, bool right_along>                                                    \
+  static inline void hd_wgmma(float* sums, hd_descriptor a, hd_descriptor b, hd_bf16) {                        \
+    heddle_sim_wgmma<columns, left_along, right_along>(sums, a, b, heddle_sim_widen_bf16);                     \
+  }                                                                                                            \
+  template <int columns, bool left_along, bool right_along>                                                    \
+  static inline void hd_wgmma(float* sums, hd_descriptor a, hd_descriptor b, hd_f16) {                         \
+    heddle_sim_wgmma<columns, left_along, right_along>(sums, a, b, hd_cvt_f32_f16);                            \
+  }                                                                                                            \
+  template <int columns, bool right_along>                                                                     \
+  static inline void hd_wgmma_registers(float* sums, const unsigned int* a, hd_descriptor b, hd_bf16) {        \
+    heddle_sim_wgmma_registers<columns, right_along>(sums, a, b, heddle_sim_widen_bf16);                       \
+  }                                                                                                            \
+  template <int columns, bool right_along>                                                                     \
+  static inline void hd_wgmma_registers(float* sums, const unsigned int* a, hd_descriptor b, hd_f16) {         \
+    heddle_sim_wgmma_registers<columns, right_along>(sums, a, b, hd_cvt_f32_f16);                              \
+  }
 
 // Twins of mma.sync m16n8k16. Register r of lane (g, t) holds of a: elements (g + 8 * (r % 2), 2 * t + 8 * (r / 2))
 // and the one right of it; of b: (2 * t + 8 * r, g) and the one below it; of the sums: (g + 8 * (r / 2), 2 * t + r % 2).

@@ -21,6 +21,11 @@ struct heddle_sim_state {
   void (*copy)(void* to, const void* from, unsigned int bytes, unsigned int valid);
   void (*commit_copies)();
   void (*wait_copies)(unsigned int pending);
+  /// Work of the thread that goes on while it does other things, in groups: done no sooner than it is waited for. `data`, at most
+  /// 256 bytes, is copied.
+  void (*defer)(void (*work)(const void* data), const void* data, unsigned int bytes);
+  void (*commit_work)();
+  void (*wait_work)(unsigned int pending);
   unsigned char* dynamic_shared;
   /// Called before a kernel touches memory through a pointer. Kinds: 0 read, 1 write, 2 atomic update, 3 the same of a
   /// counter that wraps, which only launches in order may share. `site`: where in the kernel's code, for the meter; null:

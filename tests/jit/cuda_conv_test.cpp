@@ -227,7 +227,7 @@ TEST_P(CudaWindows, EveryWayAgreesWithTheEvaluator) {
   const auto form = all.library();
   ASSERT_TRUE(form && form->convolution);
   EXPECT_FALSE(form->result) << "more follows than a store";
-  EXPECT_FALSE(form->convolution->rounded) << "the bias is added to sums in f32";
+  EXPECT_FALSE(form->rounded) << "the bias is added to sums in f32";
   EXPECT_EQ(form->convolution->channels_last, one().name == std::string("channels_last"));
   if (tf32())
     EXPECT_THAT(all.names(),
@@ -428,7 +428,7 @@ TEST(CudaConvs, ALibraryRoundsWhatIsRoundedAnyway) {
       const auto followed = form_of(dtype, "  %y = tanh(%c)\n  return %y");
       ASSERT_TRUE(followed && followed->convolution);
       EXPECT_FALSE(followed->result);
-      EXPECT_EQ(followed->convolution->rounded, dtype == std::string("f16"));
+      EXPECT_EQ(followed->rounded, dtype == std::string("f16"));
     }
   }
 }

@@ -404,9 +404,9 @@ TEST(CudaProducts, TheCostModelTakesRowsForFewRowsAndTilesThatFillTheDevice) {
   EXPECT_EQ(chosen(1, 4096, 4096), "rows_1x16");
   EXPECT_EQ(chosen(4, 4096, 4096), "rows_8x16");
   EXPECT_EQ(chosen(16, 4096, 4096), "tensor_16x64x64 / 4");
-  EXPECT_EQ(chosen(128, 8192, 4096), "tensor_128x128x32 / 2");
+  EXPECT_EQ(chosen(128, 8192, 4096), "wgmma_64x128x64 / 2");
   EXPECT_EQ(chosen(512, 512, 512), "tensor_16x64x64") << "large tiles would leave most of it idle";
-  EXPECT_EQ(chosen(8192, 8192, 8192), "tensor_128x128x32");
+  EXPECT_EQ(chosen(8192, 8192, 8192), "wgmma_128x256x64");
   EXPECT_EQ(chosen(1, 4096, 4096, i8), "rows_1x16");
   EXPECT_EQ(chosen(512, 512, 512, i8), "tensor_16x128x128");
   EXPECT_EQ(chosen(1024, 1024, 1024, i8), "tensor_64x64x128");

@@ -102,11 +102,11 @@ TEST(ScanNest, AThreadReadsBesideItsNeighbour) {
     std::int64_t axis, blocks, threads;
     int touched;
   };
-  // A block has a long row, as many short ones as make 2048 elements, or 64 columns of whatever row, 8 elements at once.
+  // A block has a long row, whose threads share the scan, as many short ones as make 2048 elements, or 64 columns of whatever row, 8 elements at once.
   for (const auto& [sizes, axis, blocks, threads, places] :
-       {Case{{300, 5000}, 1, 300, 2048, 2}, Case{{300, 1024}, 1, 150, 2048, 2},
-        Case{{4096, 4, 16}, 2, 128, 2048, 2}, Case{{4096, 4, 16}, 1, 1024, 64, 2},
-        Case{{4096, 16, 16}, 1, 1024, 64, 16}}) {
+       {Case{{300, 5000}, 1, 300, 2048, 2}, Case{{300, 1024}, 1, 300, 2048, 2},
+        Case{{300, 256}, 1, 38, 2048, 2}, Case{{4096, 4, 16}, 2, 128, 2048, 2},
+        Case{{4096, 4, 16}, 1, 1024, 64, 2}, Case{{4096, 16, 16}, 1, 1024, 64, 16}}) {
     SCOPED_TRACE(::testing::PrintToString(sizes));
     const ir::Graph graph = testing::graph_of({"cumsum", {noise(f32, sizes)}, {{"axis", axis}}});
     const jit::Program program = jit::lower(graph, kScansOnCuda);
@@ -137,8 +137,9 @@ TEST(ScanNest, AThreadReadsBesideItsNeighbour) {
           check(store->buffer, store->index);
         const auto* loop = std::get_if<jit::ForStmt>(&statement.node);
         if (loop == nullptr) continue;
-        const bool vector = loop->kind == jit::ForStmt::Kind::Vector;
-        if (vector && !lane && loop->extent.is_constant()) {
+        const bool scan = loop->kind == jit::ForStmt::Kind::Scan;
+        const bool vector = scan || loop->kind == jit::ForStmt::Kind::Vector;
+        if (vector && !scan && !lane && loop->extent.is_constant()) {
           EXPECT_LE(loop->extent.constant(), threads);
         }
         self(self, *loop->body, vector ? loop->axis : lane);
@@ -147,6 +148,18 @@ TEST(ScanNest, AThreadReadsBesideItsNeighbour) {
     follow(follow, nest.body, {});
     EXPECT_EQ(touched, places);
   }
+}
+
+/// Rows of all lengths whose scan a block shares, whole tiles or not, of dtypes of all widths.
+TEST(ScanNest, ABlockSharesALongRow) {
+  for (const std::int64_t length : {512, 1000, 2048, 4096, 4099, 9000})
+    for (const DType dtype : {f32, bf16, f64, i32, u8}) {
+      SCOPED_TRACE(::testing::PrintToString(length) + " " + std::string(name_of(dtype)));
+      const jit::Program program = expect_scan_right(noise(dtype, {3, length}), 1, length == 1000);
+      ASSERT_EQ(program.kernels.size(), 1u);
+      const auto& loop = std::get<jit::ForStmt>(program.kernels[0].nest->body.back().node);
+      EXPECT_EQ(loop.kind, jit::ForStmt::Kind::Scan);
+    }
 }
 
 using ::testing::ElementsAre;

@@ -20,7 +20,7 @@ namespace heddle::tests {
 using jit::cuda::AttentionTile;
 
 /// An H200.
-inline constexpr jit::cuda::ProductDevice kAttentionDevice{132, 227 * 1024, true};
+inline constexpr jit::cuda::ProductDevice kAttentionDevice{132, 227 * 1024, true, true};
 
 inline double attention_tolerance(const std::string& dtype) {
   return dtype == "f16" ? 2e-3 : dtype == "bf16" ? 1.6e-2 : 2e-6;
