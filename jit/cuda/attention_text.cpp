@@ -297,7 +297,7 @@ class AttentionWriter : private TextWriter {
     const std::string at = parts_.tiles->axis.to_string();
     open("");
     line("const long long " + at + " = " + std::string(kFirst) + ";");
-    fetch("0", SymExpr(parts_.tiles->axis));
+    fetch(at, SymExpr(parts_.tiles->axis));
     close();
     line("Tile tile;");
     line("tile.start(shared);");
@@ -397,7 +397,7 @@ class AttentionWriter : private TextWriter {
     text_ += statements_.emit(block, depth_);
   }
 
-  /// @param number  of the stage that it goes to, or another number that is even where that is
+  /// @param number  of the tile, which says what stage it goes to
   void fetch(const std::string& number_text, const SymExpr& tile) {
     const TileOperand& key = parts_.scores->b;
     const TileOperand& value = parts_.sums->b;

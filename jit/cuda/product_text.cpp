@@ -441,13 +441,13 @@ class ProductWriter : private TextWriter {
   const ProductTile& tile_;
 };
 
-/// kernel_head()'s. Rows are a matter of memory, whose reads many threads cover, or fewer that read words ahead. A block that gathers waits for memory between
+/// kernel_head()'s. Rows are a matter of memory, whose reads many threads cover, or fewer that have more of them under way. A block that gathers waits for memory between
 /// its products: two large ones have to fit, for which the assembler has to do with fewer registers than it would take. It can
 /// without spills, but for bytes, each of which has a register of its own until a word is made of four.
 int least_threads(const ProductParts& parts, const ProductTile& tile) {
   if (tile.kind == ProductTile::Kind::Rows && tile.rows == 1)
     return parts.right_bits() != 0 ? kTileThreads : 3 * kTileThreads / 2;
-  if (tile.kind == ProductTile::Kind::Rows) return 0;
+  if (tile.kind == ProductTile::Kind::Rows) return parts.stored_bits() == 0 ? kTileThreads : 0;
   if (tile.warpgroups) return tile.columns == 256 ? 0 : tile.rows == 64 ? 384 : 512;
   const bool large = tile.kind == ProductTile::Kind::Tensor && tile.threads() == 256;
   const bool bytes = parts.right() == Along::Windows && is_byte(parts.right_dtype());

@@ -1,6 +1,7 @@
 #include "jit/cuda/product_tile.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "jit/cuda/rates.h"
 
@@ -17,7 +18,10 @@ constexpr double kGathered = 16;        ///< elements of windows, at 8 instructi
 constexpr double kDequantised = 28;     ///< bytes made numbers, at 4.5 instructions each
 constexpr double kUnpacked = 48;        ///< the same of words and without scales, at 2.6
 // Cycles that nothing hides.
-constexpr double kStepLatency = 60;  ///< of a step's barrier and first fragments
+constexpr double kStepLatency =
+    500;  ///< of a step of tiles: on an H100 600 to 1500 where nothing else keeps it
+/// Of what a thread of Rows has under way at a time: twice that of memory that nobody else reads.
+constexpr double kPiecesLatency = 1600;
 /// Steps of a part, at least.
 constexpr std::int64_t kLeastPartSteps = 2;
 constexpr std::int64_t kMostParts = 64;
@@ -52,11 +56,14 @@ double busy_cycles(const ProductTile& tile, const ProductShape& shape, double de
   const double plain = shape.element_bytes == 1 ? kPlainIntegers : kPlainProducts;
   switch (tile.kind) {
     case ProductTile::Kind::Rows: {
+      // Threads beyond the last row and column do nothing.
       const double used = std::min(rows, static_cast<double>(shape.rows));
+      const double used_columns = std::min(columns, static_cast<double>(shape.columns));
       const double rate = shape.stored_bits == 0  ? kWidened
                           : shape.stored_bits < 8 ? kUnpacked
                                                   : kDequantised;
-      return std::max((used / plain + 1 / rate) * columns * depth, cache);
+      return std::max((used / plain + 1 / rate) * used_columns * depth,
+                      (used * size + used_columns * stored) * depth / kCacheBytes);
     }
     case ProductTile::Kind::Plain:
       // A thread reads as many floats from shared memory for its 4 x 4 sums as it has rows and columns.
@@ -88,7 +95,7 @@ std::int64_t ProductTile::shared_bytes(std::int64_t element_bytes) const {
   return std::max(sums, std::int64_t{stages} * (rows + columns) * depth * element_bytes);
 }
 
-int ProductTile::part_depth() const { return kind == Kind::Rows ? 256 : depth; }
+int ProductTile::part_depth() const { return kind == Kind::Rows ? 128 : depth; }
 
 std::string ProductTile::name() const {
   static constexpr const char* kKinds[] = {"rows_", "tensor_", "plain_"};
@@ -103,9 +110,9 @@ std::vector<ProductTile> product_tiles(DType dtype, Along left, Along right,
   const auto bytes = static_cast<std::int64_t>(size_of(dtype));
   std::vector<ProductTile> tiles;
   if (right == Along::Rows || right == Along::Columns) {
-    // Segments of 64 bytes, but that a thread's sums stay in registers.
-    const int width = right == Along::Columns ? 16 : bytes == 1 || dequantised ? 64 : 32;
-    const int rows = right == Along::Rows && bytes == 1 ? 4 : 8;
+    // Segments of 256 bytes, or 128 of bytes; but a thread's sums, and what it has under way, stay in registers.
+    const int width = right == Along::Columns ? 16 : dequantised ? 64 : 128;
+    const int rows = right == Along::Rows && bytes != 4 && !dequantised ? 4 : 8;
     tiles.push_back({Kind::Rows, 1, width, 0, 1, 8, 0});
     tiles.push_back({Kind::Rows, rows, width, 0, 1, 8, 0});
   }
@@ -214,10 +221,12 @@ double product_cycles(const ProductTile& tile, const ProductShape& shape,
   const std::int64_t blocks = tiles_of(tile, shape) * parts;
   const auto depth = static_cast<double>(part_of_depth(tile, shape, parts));
   const double area = static_cast<double>(tile.rows) * tile.columns;
-  const double steps = tile.depth != 0 ? depth / tile.depth
-                                       : depth * tile.columns * stored / (16.0 * tile.threads());
+  const double pieces = depth * tile.columns * stored / (16.0 * tile.threads());
+  const double chain = tile.depth != 0
+                           ? depth / tile.depth * kStepLatency
+                           : std::ceil(pieces / (tile.rows == 1 ? 8 : 4)) * kPiecesLatency;
   double busy = busy_cycles(tile, shape, depth);
-  double alone = kMemoryLatency + steps * kStepLatency + area / tile.threads() * kElementLatency;
+  double alone = kMemoryLatency + chain + area / tile.threads() * kElementLatency;
   double joined = 0;
   if (parts != 1) {
     const double rows = static_cast<double>(std::min<std::int64_t>(tile.rows, shape.rows));
@@ -234,8 +243,11 @@ double product_cycles(const ProductTile& tile, const ProductShape& shape,
 std::int64_t cheapest_parts(const ProductTile& tile, const ProductShape& shape,
                             const ProductDevice& device) {
   const std::int64_t count = tiles_of(tile, shape);
-  if (shape.is_grouped || count == 0 || count >= device.multiprocessors || count > kMostSharedTiles)
-    return 1;
+  // What is read straight from memory is so by as many blocks as fit.
+  const std::int64_t enough =
+      device.multiprocessors *
+      (tile.kind == ProductTile::Kind::Rows ? resident_blocks(tile, shape, device) : 1);
+  if (shape.is_grouped || count == 0 || count >= enough || count > kMostSharedTiles) return 1;
   const std::int64_t most =
       std::min(kMostParts, ceil_of(shape.depth, tile.part_depth()) / kLeastPartSteps);
   return cheapest_parts(

@@ -78,12 +78,12 @@ TEST_F(CudaSharedTiles, RegistersOfThreadsDecideBetweenKernels) {
   const auto way_with = [](unsigned int registers) {
     control().registers(registers);
     Engine engine(deep_layer, on_cuda());
-    const auto found = ways(Json::parse(engine.plan_json(operands(128, 16, 256))));
+    const auto found = ways(Json::parse(engine.plan_json(operands(128, 64, 256, f32))));
     control().registers(0);
     return found;
   };
-  EXPECT_THAT(way_with(32), ::testing::ElementsAre("rows_8x32"));
-  EXPECT_THAT(way_with(255), ::testing::ElementsAre("tensor_16x64x64"));
+  EXPECT_THAT(way_with(32), ::testing::ElementsAre("rows_8x128"));
+  EXPECT_THAT(way_with(255), ::testing::ElementsAre("plain_64x64x16"));
 }
 
 TEST_F(CudaSharedTiles, FewTilesOfADeepProductAreShared) {
@@ -94,10 +94,10 @@ TEST_F(CudaSharedTiles, FewTilesOfADeepProductAreShared) {
     const char* way;
     std::int64_t bytes;
   };
-  for (const Deep& one : {Deep{1, 4096, 64, "rows_1x32 / 8", 2 * 8 * 32 * 4},
-                          Deep{16, 2048, 64, "rows_8x32 / 4", 4 * 4 * 8 * 32 * 4},
-                          Deep{64, 2048, 64, "tensor_16x64x64 / 4", 4 * 4 * 16 * 64 * 4},
-                          Deep{64, 64, 64, "rows_8x32", 0}, Deep{0, 4096, 64, "", 0}}) {
+  for (const Deep& one : {Deep{1, 4096, 64, "tensor_16x64x64 / 32", 32 * 16 * 64 * 4},
+                          Deep{1, 1024, 1024, "tensor_16x64x64", 0},
+                          Deep{64, 2048, 64, "tensor_16x64x64 / 8", 4 * 8 * 16 * 64 * 4},
+                          Deep{64, 64, 64, "tensor_16x64x64", 0}, Deep{0, 4096, 64, "", 0}}) {
     SCOPED_TRACE(std::to_string(one.rows) + " x " + std::to_string(one.depth));
     const std::vector<Tensor> inputs = operands(one.rows, one.depth, one.columns);
     expect_near(engine.run(inputs)[0], reference.run(inputs)[0], 4e-3);
@@ -120,10 +120,10 @@ TEST_F(CudaSharedTiles, SharesAreMovedFourNumbersAtATime) {
   const auto launches = metered([&] { engine.run(inputs)[0].wait(); });
   ASSERT_EQ(launches.size(), 1u);
   ASSERT_THAT(launches[0].kernel, ::testing::HasSubstr("tensor_16x64x64"));
-  // Four tiles of 16 x 64 sums of four blocks each.
+  // Four tiles of 16 x 64 sums of eight blocks each.
   int sites = 0;
   for (const SiteTraffic& site : launches[0].sites)
-    if (!site.is_shared() && site.bytes == 4 * 4 * 16 * 64 * 4) {
+    if (!site.is_shared() && site.bytes == 4 * 8 * 16 * 64 * 4) {
       EXPECT_EQ(site.bytes, 32 * 16 * site.requests) << site;
       ++sites;
     }
@@ -158,7 +158,7 @@ TEST_F(CudaSharedTiles, AFenceThatIsLeftOutIsNoticed) {
     engine.run(inputs);
     fences = control().skip_fence(0);
   }
-  ASSERT_EQ(fences, 32u) << "two of each of the eight blocks of two tiles";
+  ASSERT_EQ(fences, 64u) << "two of each of the 32 blocks of a tile";
   std::uint64_t noticed = 0;
   for (std::uint64_t n = 1; n <= fences; ++n) {
     Engine engine(deep_layer, on_cuda());
@@ -172,7 +172,7 @@ TEST_F(CudaSharedTiles, AFenceThatIsLeftOutIsNoticed) {
     }
     control().skip_fence(0);
   }
-  EXPECT_EQ(noticed, 16u);
+  EXPECT_EQ(noticed, 32u);
 }
 
 /// Two products at a time on two streams; with counters in common the simulator would object in any order.
@@ -194,7 +194,7 @@ TEST_F(CudaSharedTiles, StreamsHaveCountersOfTheirOwn) {
       }
       if (on_simulator()) {
         EXPECT_THAT(ways(Json::parse(engine.plan_json(inputs))),
-                    ::testing::ElementsAre("rows_1x32 / 8", "rows_1x32 / 8"));
+                    ::testing::ElementsAre("tensor_16x64x64 / 32", "tensor_16x64x64 / 32"));
       }
     }
 }

@@ -46,12 +46,12 @@ TEST_P(CudaPointwiseConv, IsAProductOfEachImage) {
   EXPECT_EQ(product.left(), Along::Rows);
   EXPECT_EQ(product.right(), Along::Rows);
   if (tf32)
-    EXPECT_THAT(product.names(), ElementsAre("rows_1x32", "rows_8x32", "tensor_16x64x32",
+    EXPECT_THAT(product.names(), ElementsAre("rows_1x128", "rows_8x128", "tensor_16x64x32",
                                              "tensor_64x64x32", "tensor_128x128x16"));
   else if (dtype == std::string("f32"))
-    EXPECT_THAT(product.names(), ElementsAre("rows_1x32", "rows_8x32", "plain_64x64x16"));
+    EXPECT_THAT(product.names(), ElementsAre("rows_1x128", "rows_8x128", "plain_64x64x16"));
   else
-    EXPECT_THAT(product.names(), ElementsAre("rows_1x32", "rows_8x32", "tensor_16x64x64",
+    EXPECT_THAT(product.names(), ElementsAre("rows_1x128", "rows_4x128", "tensor_16x64x64",
                                              "tensor_64x64x64", "tensor_128x128x32"));
   product.expect_right(kImages, tf32 ? 2e-3 : tolerance_of(dtype));
 }
@@ -477,9 +477,9 @@ std::string chosen_for_conv(std::int64_t rows, std::int64_t columns, std::int64_
 TEST(CudaConvs, TheCostModelTakesTilesThatFillTheDevice) {
   EXPECT_EQ(chosen_for_conv(64, 16 * 56 * 56, 64), "tensor_64x64x64");
   EXPECT_EQ(chosen_for_conv(128, 16 * 28 * 28, 128), "tensor_128x128x32");
-  EXPECT_EQ(chosen_for_conv(256, 16 * 14 * 14, 256), "tensor_128x128x32 / 2");
+  EXPECT_EQ(chosen_for_conv(256, 16 * 14 * 14, 256), "tensor_128x128x32 / 5");
   EXPECT_EQ(chosen_for_conv(512, 16 * 7 * 7, 512), "tensor_128x128x32 / 4");
-  EXPECT_EQ(chosen_for_conv(512, 7 * 7, 512), "tensor_16x64x64 / 4");
+  EXPECT_EQ(chosen_for_conv(512, 7 * 7, 512), "tensor_16x64x64 / 8");
 }
 
 /// Their elements are in memory but once: what bounds a matrix that is there does not bound them.
