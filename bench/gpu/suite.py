@@ -231,7 +231,7 @@ class Suite:
                 output = pathlib.Path(folder) / "tests.json"
                 try:
                     code, text = self.run([path, f"--gtest_filter={':'.join(tests)}", f"--gtest_output=json:{output}"],
-                                          HEDDLE_CHECK_PLANS="1", TMPDIR=folder)
+                                          HEDDLE_CHECK_PLANS="1", HEDDLE_AUTOTUNE="0", TMPDIR=folder)
                 except Timeout as error:
                     with self.lock:
                         self.unfinished(f"{path.name}: {len(tests)} tests: {error}")

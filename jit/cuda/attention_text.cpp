@@ -297,7 +297,8 @@ class AttentionWriter : private TextWriter {
     const std::string at = parts_.tiles->axis.to_string();
     open("");
     line("const long long " + at + " = " + std::string(kFirst) + ";");
-    fetch(at, SymExpr(parts_.tiles->axis));
+    // Where there are no tiles, the first one's number may be odd, and the queries lie in the second stage of two.
+    fetch(tile_.warpgroups ? at : "0", SymExpr(parts_.tiles->axis));
     close();
     line("Tile tile;");
     line("tile.start(shared);");
