@@ -103,7 +103,7 @@ TEST_F(CudaLibrary, OperandsThatBeginAtOddPlacesAreOurs) {
     expect_near(engine.run(inputs)[0], reference.run(inputs)[0], 4e-3);
     engine.wait_for_specialisations();
   }
-  EXPECT_THAT(variant_of(engine, inputs), HasSubstr("tensor_"));
+  EXPECT_NE(variant_of(engine, inputs), "cublaslt");
   EXPECT_EQ(control().calls_of("cublasLtMatmul"), 0u);
 }
 

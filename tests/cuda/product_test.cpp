@@ -48,7 +48,7 @@ TEST_P(CudaProductEngine, OneCompileServesAllSizesWithTheKernelThatFitsThem) {
   Engine engine(dense_gelu, on_cuda());
   Engine reference(dense_gelu, {.device = Device::reference()});
   for (const ProductCase& one :
-       {ProductCase{64, 128, 192, "tensor_64x64x64"}, ProductCase{65, 77, 131, "tensor_128x128x32"},
+       {ProductCase{64, 128, 192, "tensor_64x64x64"}, ProductCase{65, 77, 131, "tensor_64x64x64"},
         ProductCase{16, 512, 256, "tensor_16x64x64"}, ProductCase{7, 200, 33, "tensor_16x64x64"},
         ProductCase{1, 96, 136, "tensor_16x64x64"}, ProductCase{1, 600, 512, "rows_1x128"},
         ProductCase{0, 8, 8, ""}, ProductCase{4, 8, 0, ""}, ProductCase{4, 0, 8, ""},
@@ -81,7 +81,7 @@ Tensor quantised_bytes(DType dtype, Sizes sizes, int start = 0) {
 
 /// Rows of a product of bytes, and the variant that is chosen for them on the simulator.
 constexpr std::pair<int, const char*> kByteWays[] = {
-    {1, "tensor_16x128x128"}, {16, "tensor_16x128x128"}, {100, "tensor_128x128x64"}};
+    {1, "tensor_16x128x128"}, {16, "tensor_16x128x128"}, {100, "tensor_64x64x128"}};
 
 /// As a quantised model has it: bytes less their zero points, scaled back, with constant weights.
 TEST(CudaProducts, QuantisedLayersMultiplyBytesExactly) {
@@ -152,7 +152,7 @@ TEST(CudaProducts, WeightsOfBytesAreReadAsSuch) {
     for (const auto& [rows, variant] : {std::pair{1, "rows_1x64"},
                                         {6, "tensor_16x64x64"},
                                         {16, "tensor_16x64x64"},
-                                        {100, "tensor_128x128x32"}}) {
+                                        {100, "wgmma_64x128x64"}}) {
       SCOPED_TRACE(rows);
       const std::vector<Tensor> inputs = {narrow(dtype, {rows, kDepth}),
                                           narrow(dtype, {rows, kColumns}, 9)};
