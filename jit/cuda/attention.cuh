@@ -101,8 +101,8 @@ static __device__ __forceinline__ void hd_fetch_queries(unsigned char* shared, c
 // Scores are exponents of 2. A thread has those of rows row(r) and keys key(c) of the tile.
 //
 // warpgroups: wgmma multiplies keys and values straight from shared memory; each four warps are a group of 64 queries, and depth and
-// columns are 64 or 128. While a tile's scores are weighed, those of the next one and the values of the one before are multiplied:
-// after multiply_first() a tile takes multiply_next() and weigh(), and in the end there is multiply_last().
+// columns are 64 or 128. While scores are weighed, the values of the tile before are multiplied: the first tile takes
+// multiply_first() and weigh(), each other one multiply_next() and weigh(), and in the end there is multiply_last().
 template <class T, int depth, int columns, int row_tiles, int warp_rows, int warp_keys, bool warpgroups = false>
 struct hd_attention_tile {
   static constexpr int rows = 16 * row_tiles * warp_rows;
@@ -115,7 +115,6 @@ struct hd_attention_tile {
   static constexpr int stage_size = values_at + keys * (value_pieces + beside);
   static constexpr int stages = warpgroups ? 4 : 2;
   static constexpr int queries_at = warpgroups ? stages * stage_size : stage_size;  // there the second tile of keys will be
-  static constexpr int nothing_at = queries_at + rows * key_pieces;  // of warpgroups: a zero, and a number of each thread
   static constexpr int warp_columns = keys / warp_keys;
   static constexpr int thread_rows = 2 * row_tiles;
   static constexpr int thread_keys = warp_columns / 4;
@@ -128,8 +127,7 @@ struct hd_attention_tile {
   float largest[row_tiles][2];
   float totals[row_tiles][2];  // of the thread's own keys
   float factor;  // that scores are yet to be multiplied by
-  float coming[warpgroups ? warp_columns / 8 : 1][4];  // scores of the next tile
-  unsigned int weights[keys / 16][4];                  // of warpgroups: the tile's, rounded to T
+  unsigned int weights[keys / 16][4];  // of warpgroups: the tile's, rounded to T
   // Eight lines' pieces of one column lie in all 32 banks.
   template <int lines, int pieces>
   static __device__ __forceinline__ int place(int line, int piece) {
@@ -160,8 +158,7 @@ struct hd_attention_tile {
     }
   }
   // Takes the queries, after which one tile is being fetched.
-  __device__ __forceinline__ void start(unsigned char* shared) {
-    if (warpgroups && threadIdx.x == 0) *(float*)((hd_sixteen*)shared + nothing_at) = 0.0f;
+  __device__ __forceinline__ void start(const unsigned char* shared) {
     hd_copy_wait<1>();
     __syncthreads();
     const hd_sixteen* const lines = (const hd_sixteen*)shared + queries_at;
@@ -215,18 +212,17 @@ struct hd_attention_tile {
   static __device__ __forceinline__ const hd_sixteen* stage_of(const unsigned char* shared, long long number) {
     return (const hd_sixteen*)shared + (int)(number & (stages - 1)) * stage_size;
   }
-  // Where there is no such tile, of whatever its stage holds.
   __device__ __forceinline__ void begin_keys(const unsigned char* shared, long long number) {
     const hd_descriptor key = hd_describe(stage_of(shared, number), keys * 128);
 #pragma unroll
     for (int n = 0; n < keys / 8; ++n) {
 #pragma unroll
-      for (int k = 0; k < 4; ++k) coming[n][k] = 0.0f;
+      for (int k = 0; k < 4; ++k) scores[0][n][k] = 0.0f;
     }
     hd_products_begin();
 #pragma unroll
     for (int k = 0; k < depth / 16; ++k)
-      hd_wgmma_registers<keys, false>(&coming[0][0], queries[0][k],
+      hd_wgmma_registers<keys, false>(&scores[0][0][0], queries[0][k],
                                       hd_further(key, k / 4 * keys * 128 + k % 4 * 32), T());
     hd_products_commit();
   }
@@ -237,40 +233,31 @@ struct hd_attention_tile {
       hd_wgmma_registers<columns, true>(&sums[0][0][0], weights[k], hd_further(value, k * 2048), T());
     hd_products_commit();
   }
-  __device__ __forceinline__ void end_products() {
-    hd_products_wait<0>();
-    hd_products_hold<columns / 2>(&sums[0][0][0]);
-    hd_products_hold<keys / 2>(&coming[0][0]);
-  }
-  __device__ __forceinline__ void take_scores() {
-    factor = 1.0f;
-#pragma unroll
-    for (int n = 0; n < keys / 8; ++n) {
-#pragma unroll
-      for (int k = 0; k < 4; ++k) scores[0][n][k] = coming[n][k];
-    }
-  }
+  __device__ __forceinline__ void hold_sums() { hd_products_hold<columns / 2>(&sums[0][0][0]); }
   __device__ __forceinline__ void multiply_first(const unsigned char* shared, long long number) {
+    factor = 1.0f;
     begin_keys(shared, number);
-    end_products();
-    take_scores();
+    hd_products_wait<0>();
+    hd_products_hold<keys / 2>(&scores[0][0][0]);
   }
-  // Begins the scores of the tile after number `number`, and the values of the one before; of the first one there is none.
-  template <bool is_first>
+  // Waits for the scores alone.
   __device__ __forceinline__ void multiply_next(const unsigned char* shared, long long number) {
-    hd_products_hold<columns / 2>(&sums[0][0][0]);
-    begin_keys(shared, number + 1);
-    if constexpr (!is_first) begin_values(shared, number - 1);
-    factor += hd_after_products((const float*)((const hd_sixteen*)shared + nothing_at));
+    factor = 1.0f;
+    hold_sums();
+    begin_keys(shared, number);
+    begin_values(shared, number - 1);
+    hd_products_wait<1>();
+    hd_products_hold<keys / 2>(&scores[0][0][0]);
   }
   __device__ __forceinline__ void multiply_last(const unsigned char* shared, long long number) {
-    hd_products_hold<columns / 2>(&sums[0][0][0]);
+    hold_sums();
     hd_products_begin();
     begin_values(shared, number);
-    end_products();
+    hd_products_wait<0>();
+    hold_sums();
   }
   // Turns scores into weights: 2^(score - the largest so far). What was summed with a smaller one is scaled down.
-  __device__ __forceinline__ void weigh(unsigned char* shared) {
+  __device__ __forceinline__ void weigh() {
     float rescale[thread_rows];
 #pragma unroll
     for (int r = 0; r < thread_rows; ++r) {
@@ -294,9 +281,8 @@ struct hd_attention_tile {
       totals[r / 2][r % 2] = totals[r / 2][r % 2] * rescale[r] + total;
     }
     if constexpr (warpgroups) {  // values of the tile before
-      hd_before_products_end((float*)((hd_sixteen*)shared + nothing_at + 1) + threadIdx.x,
-                             totals[0][0] + totals[0][1]);
-      end_products();
+      hd_products_wait<0>();
+      hold_sums();
 #pragma unroll
       for (int k = 0; k < keys / 16; ++k) {
 #pragma unroll
@@ -312,7 +298,6 @@ struct hd_attention_tile {
         sums[r / 2][n][r % 2 * 2 + 1] *= rescale[r];
       }
     }
-    if constexpr (warpgroups) take_scores();
   }
   // sums += weights . values of tile `number`; the weights are rounded to T.
   __device__ __forceinline__ void multiply_values(const unsigned char* shared, long long number) {

@@ -410,64 +410,32 @@ class AttentionWriter : private TextWriter {
   }
 
   void tiles() {
-    if (tile_.warpgroups) return tiles_of_warpgroups();
     const std::string at = parts_.tiles->axis.to_string();
+    std::string first = kFirst;
+    if (tile_.warpgroups) {
+      open("");
+      line("const long long " + at + " = " + first + ";");
+      one_tile("multiply_first", at + " < tiles");
+      close();
+      first += " + 1";
+    }
     line("#pragma unroll 1");
-    open("for (long long " + at + " = " + std::string(kFirst) + "; " + at + " < tiles; ++" + at + ")");
-    arrive(1);
-    line("tile.multiply_keys(shared, " + at + ");");
-    scaled_or_hidden("");
-    line("tile.weigh(shared);");
-    line("tile.multiply_values(shared, " + at + ");");
+    open("for (long long " + at + " = " + first + "; " + at + " < tiles; ++" + at + ")");
+    one_tile(tile_.warpgroups ? "multiply_next" : "multiply_keys", "");
+    if (!tile_.warpgroups) line("tile.multiply_values(shared, " + at + ");");
     close();
+    if (tile_.warpgroups)
+      line("tile.multiply_last(shared, tiles > " + std::string(kFirst) + " ? tiles - 1 : " + kFirst + ");");
   }
 
-  /// A tile's scores are scaled, and keys hidden, before products begin that go on meanwhile: no branch of single threads may lie
-  /// between their beginning and their end.
-  void tiles_of_warpgroups() {
+  /// @param is_there  as text, where it may not be; else empty
+  void one_tile(const std::string& multiply, const std::string& is_there) {
     const std::string at = parts_.tiles->axis.to_string();
-    const std::string first = kFirst;
-    open("");
-    line("const long long " + at + " = " + first + ";");
-    arrive(1);
-    line("tile.multiply_first(shared, " + at + ");");
-    scaled_or_hidden(at + " < tiles");
-    close();
-    open("");
-    line("const long long " + at + " = " + first + ";");
-    one_of_warpgroups("true");
-    close();
-    line("#pragma unroll 1");
-    open("for (long long " + at + " = " + first + " + 1; " + at + " < tiles; ++" + at + ")");
-    one_of_warpgroups("false");
-    close();
-    line("tile.multiply_last(shared, tiles > " + first + " ? tiles - 1 : " + first + ");");
-  }
-
-  void one_of_warpgroups(const char* is_first) {
-    const std::string at = parts_.tiles->axis.to_string();
-    arrive(2);
-    line(std::string("tile.multiply_next<") + is_first + ">(shared, " + at + ");");
-    line("tile.weigh(shared);");
-    line("const long long next = " + at + " + 1;");
-    open("if (next < tiles)");
-    line("const long long " + at + " = next;");
-    scaled_or_hidden("");
-    close();
-  }
-
-  /// Waits for a tile, and begins to fetch the one that comes `ahead` tiles later.
-  void arrive(int ahead) {
-    const std::string tile = parts_.tiles->axis.to_string() + " + " + number(ahead);
     line("Tile::arrive();");
-    open("if (" + tile + " < tiles)");
-    fetch(tile, SymExpr(parts_.tiles->axis) + ahead);
+    open("if (" + at + " + 1 < tiles)");
+    fetch(at + " + 1", SymExpr(parts_.tiles->axis) + 1);
     close();
-  }
-
-  /// @param is_there  as text, where the tile may not be; else empty
-  void scaled_or_hidden(const std::string& is_there) {
-    const std::string at = parts_.tiles->axis.to_string();
+    line("tile." + multiply + "(shared, " + at + ");");
     line("const int left = " + (is_there.empty() ? "" : is_there + " ? ") + "(int)hd_smaller(seen - " +
          number(kKeys) + " * " + at + ", " + number(kKeys) + ")" + (is_there.empty() ? ";" : " : 0;"));
     if (form_.masked) {
@@ -484,6 +452,7 @@ class AttentionWriter : private TextWriter {
       scores();
       close();
     }
+    line("tile.weigh();");
   }
 
   /// The nest's expressions on each score of a tile. Rows that do not exist do as the last one.

@@ -89,7 +89,7 @@ std::int64_t AttentionTile::shared_bytes() const {
   const std::int64_t value_line = columns / 8 + beside;
   const std::int64_t stage = kTileKeys * (key_line + value_line);
   const std::int64_t lines =
-      warpgroups ? 4 * stage + rows() * key_line + 1 + threads() / 4 : stage + std::max(stage, rows() * key_line);
+      warpgroups ? 4 * stage + rows() * key_line : stage + std::max(stage, rows() * key_line);
   const std::int64_t sums = std::int64_t{rows()} * (warp_keys * (columns + 8 + 1) + 1);
   return std::max(16 * lines, 4 * sums);
 }

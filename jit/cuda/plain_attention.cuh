@@ -53,7 +53,7 @@ struct hd_plain_attention_tile {
       for (int c = 0; c < thread_keys; ++c) scores[r][c] *= factor;
     }
   }
-  __device__ __forceinline__ void start(unsigned char*) {
+  __device__ __forceinline__ void start(const unsigned char*) {
 #pragma unroll
     for (int r = 0; r < thread_rows; ++r) {
       largest[r] = -hd_infinity();
@@ -91,7 +91,7 @@ struct hd_plain_attention_tile {
       }
     }
   }
-  __device__ __forceinline__ void weigh(unsigned char*) {
+  __device__ __forceinline__ void weigh() {
 #pragma unroll
     for (int r = 0; r < thread_rows; ++r) {
       float most = scores[r][0];

@@ -32,20 +32,6 @@ template <int pending>
 static __device__ __forceinline__ void hd_products_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(pending) : "memory");
 }
-// The number in shared memory, for which the warpgroup waits at a barrier of its own: what is computed of it begins no sooner than the
-// products before. The assembler would else put it before them.
-static __device__ __forceinline__ float hd_after_products(const float* number) {
-  float value;
-  asm volatile("bar.sync %1, 128; ld.volatile.shared.f32 %0, [%2];"
-               : "=f"(value) : "r"(1 + (int)threadIdx.x / 128), "r"(hd_shared_address(number)) : "memory");
-  return value;
-}
-// Puts the number into shared memory, and waits as before: what it is computed of is done before the thread waits for products. The
-// assembler would else put that behind the wait.
-static __device__ __forceinline__ void hd_before_products_end(float* to, float number) {
-  asm volatile("st.volatile.shared.f32 [%2], %0; bar.sync %1, 128;"
-               :: "f"(number), "r"(1 + (int)threadIdx.x / 128), "r"(hd_shared_address(to)) : "memory");
-}
 // Keeps the compiler from moving what uses these registers over a wait.
 template <int count>
 static __device__ __forceinline__ void hd_products_hold(float* sums) {

@@ -264,8 +264,6 @@ static inline void hd_products_wait() {
 template <int count>
 static inline void hd_products_hold(float*) {}
 static inline void hd_products_publish() {}
-static inline void hd_before_products_end(float* to, float number) { *to = number; }
-static inline float hd_after_products(const float* number) { return *number; }
 struct heddle_sim_warpgroup_product {
   float* sums;
   hd_descriptor a, b;

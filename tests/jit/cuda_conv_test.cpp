@@ -52,7 +52,7 @@ TEST_P(CudaPointwiseConv, IsAProductOfEachImage) {
     EXPECT_THAT(product.names(), ElementsAre("rows_1x128", "rows_8x128", "plain_64x64x16"));
   else
     EXPECT_THAT(product.names(), ElementsAre("rows_1x128", "rows_4x128", "tensor_16x64x64",
-                                             "tensor_64x64x64", "tensor_128x128x32"));
+                                             "tensor_64x64x64", "tensor_128x128x32", "wgmma_64x128x64", "wgmma_128x128x64", "wgmma_128x256x64"));
   product.expect_right(kImages, tf32 ? 2e-3 : tolerance_of(dtype));
 }
 
@@ -69,7 +69,7 @@ INSTANTIATE_TEST_SUITE_P(Operands, CudaPointwiseConv,
 TEST(CudaConvs, NothingDividesWhereAnElementGoes) {
   const OneProduct product(pointwise_text("f16", false));
   const std::string text = product.sources().back().kernel;
-  const std::string elements = text.substr(text.rfind("for (int e = threadIdx.x;"));
+  const std::string elements = text.substr(text.rfind("for (int e = "));
   for (const char* division : {"floordiv", "floormod", " / s", " % s", " / (", " % ("})
     EXPECT_EQ(elements.find(division), std::string::npos) << elements;
 }

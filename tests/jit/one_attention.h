@@ -50,9 +50,11 @@ class OneAttention {
     for (const AttentionTile& tile : tiles_) names.push_back(tile.name());
     return names;
   }
-  std::string text() const {
+  /// @param warpgroups  with the kernels that only sm_90a has
+  std::string text(bool warpgroups = true) const {
     std::string kernels;
-    for (const auto& source : sources_) kernels += source.kernel + "\n";
+    for (std::size_t k = 0; k < sources_.size(); ++k)
+      if (warpgroups || !tiles_[k].warpgroups) kernels += sources_[k].kernel + "\n";
     return jit::cuda::prelude_for(kernels) + kernels;
   }
 
