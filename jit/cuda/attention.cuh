@@ -79,7 +79,7 @@ template <class Tile, class T>
 static __device__ __forceinline__ void hd_fetch_keys(unsigned char* shared, long long number, const hd_lines<T>& key,
                                                      int key_count, const hd_lines<T>& value, int value_count,
                                                      long long keys_left) {
-  hd_sixteen* const stage = (hd_sixteen*)shared + (int)(number & (Tile::stages - 1)) * Tile::stage_size;
+  hd_sixteen* const stage = (hd_sixteen*)shared + (int)((unsigned int)number % Tile::stages) * Tile::stage_size;
   hd_fetch_lines<Tile, Tile::keys, Tile::key_pieces>(stage, key, keys_left, key_count);
   hd_fetch_lines<Tile, Tile::keys, Tile::value_pieces>(stage + Tile::values_at, value, keys_left, value_count);
   hd_copy_commit();
@@ -93,7 +93,7 @@ static __device__ __forceinline__ void hd_fetch_queries(unsigned char* shared, c
   hd_copy_commit();
 }
 
-// How a block attends: a tile of queries meets 64 keys at a time. Keys and values come through shared memory, the
+// How a block attends: a tile of queries meets 64 keys at a time, or 128. Keys and values come through shared memory, the
 // next ones while these are used; queries, scores and sums stay in registers. `depth` is the head size of queries
 // and keys and `columns` that of values, multiples of 16. A warp has 16 * row_tiles queries; warp_keys of them share
 // the queries and part the keys.
@@ -106,14 +106,14 @@ static __device__ __forceinline__ void hd_fetch_queries(unsigned char* shared, c
 template <class T, int depth, int columns, int row_tiles, int warp_rows, int warp_keys, bool warpgroups = false>
 struct hd_attention_tile {
   static constexpr int rows = 16 * row_tiles * warp_rows;
-  static constexpr int keys = 64;
+  static constexpr int keys = warpgroups ? 128 : 64;
   static constexpr int threads = 32 * warp_rows * warp_keys;
   static constexpr int key_pieces = depth / 8;
   static constexpr int value_pieces = columns / 8;
   static constexpr int beside = warpgroups ? 0 : 1;  // a line's pieces that nothing lies in
   static constexpr int values_at = keys * (key_pieces + beside);
   static constexpr int stage_size = values_at + keys * (value_pieces + beside);
-  static constexpr int stages = warpgroups ? 4 : 2;
+  static constexpr int stages = warpgroups ? 3 : 2;
   static constexpr int queries_at = warpgroups ? stages * stage_size : stage_size;  // there the second tile of keys will be
   static constexpr int warp_columns = keys / warp_keys;
   static constexpr int thread_rows = 2 * row_tiles;
@@ -173,7 +173,7 @@ struct hd_attention_tile {
         for (int k = 0; k < 4; ++k) sums[m][n][k] = 0.0f;
       }
 #pragma unroll
-      for (int k = 0; k < depth / 16; ++k)
+      for (int k = 0; !warpgroups && k < depth / 16; ++k)
         hd_load_matrices(queries[m][k],
                          lines + place<rows, key_pieces>(first_row() + 16 * m + lane % 16, 2 * k + lane / 16));
     }
@@ -210,10 +210,12 @@ struct hd_attention_tile {
     }
   }
   static __device__ __forceinline__ const hd_sixteen* stage_of(const unsigned char* shared, long long number) {
-    return (const hd_sixteen*)shared + (int)(number & (stages - 1)) * stage_size;
+    return (const hd_sixteen*)shared + (int)((unsigned int)number % stages) * stage_size;
   }
   __device__ __forceinline__ void begin_keys(const unsigned char* shared, long long number) {
     const hd_descriptor key = hd_describe(stage_of(shared, number), keys * 128);
+    const hd_descriptor query =
+        hd_describe((const hd_sixteen*)shared + queries_at + (int)threadIdx.x / 128 * 64 * 8, rows * 128);
 #pragma unroll
     for (int n = 0; n < keys / 8; ++n) {
 #pragma unroll
@@ -222,8 +224,8 @@ struct hd_attention_tile {
     hd_products_begin();
 #pragma unroll
     for (int k = 0; k < depth / 16; ++k)
-      hd_wgmma_registers<keys, false>(&scores[0][0][0], queries[0][k],
-                                      hd_further(key, k / 4 * keys * 128 + k % 4 * 32), T());
+      hd_wgmma<keys, true, false>(&scores[0][0][0], hd_further(query, k / 4 * rows * 128 + k % 4 * 32),
+                                  hd_further(key, k / 4 * keys * 128 + k % 4 * 32), T());
     hd_products_commit();
   }
   __device__ __forceinline__ void begin_values(const unsigned char* shared, long long number) {

@@ -298,7 +298,7 @@ class AttentionWriter : private TextWriter {
     open("");
     line("const long long " + at + " = " + std::string(kFirst) + ";");
     // Where there are no tiles, the first one's number may be odd, and the queries lie in the second stage of two.
-    fetch(tile_.warpgroups ? at : "0", SymExpr(parts_.tiles->axis));
+    fetch(tile_.warpgroups ? stage_number(at) : "0", SymExpr(parts_.tiles->axis));
     close();
     line("Tile tile;");
     line("tile.start(shared);");
@@ -398,6 +398,13 @@ class AttentionWriter : private TextWriter {
     text_ += statements_.emit(block, depth_);
   }
 
+  /// Tiles of the nest that a tile of keys has here.
+  std::int64_t step() const { return tile_.keys() / kKeys; }
+  /// The number among tiles of keys here of the nest's tile `at`, as text.
+  std::string stage_number(const std::string& at) const {
+    return step() == 1 ? at : at + " / " + number(step());
+  }
+
   /// @param number  of the tile, which says what stage it goes to
   void fetch(const std::string& number_text, const SymExpr& tile) {
     const TileOperand& key = parts_.scores->b;
@@ -417,32 +424,35 @@ class AttentionWriter : private TextWriter {
       line("const long long " + at + " = " + first + ";");
       one_tile("multiply_first", at + " < tiles");
       close();
-      first += " + 1";
+      first += " + " + number(step());
     }
     line("#pragma unroll 1");
-    open("for (long long " + at + " = " + first + "; " + at + " < tiles; ++" + at + ")");
+    open("for (long long " + at + " = " + first + "; " + at + " < tiles; " + at + " += " + number(step()) + ")");
     one_tile(tile_.warpgroups ? "multiply_next" : "multiply_keys", "");
     if (!tile_.warpgroups) line("tile.multiply_values(shared, " + at + ");");
     close();
     if (tile_.warpgroups)
-      line("tile.multiply_last(shared, tiles > " + std::string(kFirst) + " ? tiles - 1 : " + kFirst + ");");
+      line("tile.multiply_last(shared, " +
+           stage_number("(tiles > " + std::string(kFirst) + " ? tiles - 1 : " + kFirst + ")") + ");");
   }
 
   /// @param is_there  as text, where it may not be; else empty
   void one_tile(const std::string& multiply, const std::string& is_there) {
     const std::string at = parts_.tiles->axis.to_string();
     line("Tile::arrive();");
-    open("if (" + at + " + 1 < tiles)");
-    fetch(at + " + 1", SymExpr(parts_.tiles->axis) + 1);
+    const std::string next = at + " + " + number(step());
+    open("if (" + next + " < tiles)");
+    fetch(stage_number("(" + next + ")"), SymExpr(parts_.tiles->axis) + step());
     close();
-    line("tile." + multiply + "(shared, " + at + ");");
+    line("tile." + multiply + "(shared, " + stage_number(at) + ");");
     line("const int left = " + (is_there.empty() ? "" : is_there + " ? ") + "(int)hd_smaller(seen - " +
-         number(kKeys) + " * " + at + ", " + number(kKeys) + ")" + (is_there.empty() ? ";" : " : 0;"));
+         number(kKeys) + " * " + at + ", " + number(tile_.keys()) + ")" +
+         (is_there.empty() ? ";" : " : 0;"));
     if (form_.masked) {
       scores();
     } else {
-      open("if (left == " + number(kKeys) +
-           (form_.causal ? " && " + number(kKeys) + " * " + at + " + " + number(kKeys - 1) +
+      open("if (left == " + number(tile_.keys()) +
+           (form_.causal ? " && " + number(kKeys) + " * " + at + " + " + number(tile_.keys() - 1) +
                                " <= " + form_.row_begin.to_string() + " + keys - queries"
                          : std::string()) +
            ")");

@@ -87,15 +87,15 @@ std::int64_t AttentionTile::shared_bytes() const {
   const std::int64_t beside = warpgroups ? 0 : 1;
   const std::int64_t key_line = depth / 8 + beside;
   const std::int64_t value_line = columns / 8 + beside;
-  const std::int64_t stage = kTileKeys * (key_line + value_line);
+  const std::int64_t stage = keys() * (key_line + value_line);
   const std::int64_t lines =
-      warpgroups ? 4 * stage + rows() * key_line : stage + std::max(stage, rows() * key_line);
+      warpgroups ? 3 * stage + rows() * key_line : stage + std::max(stage, rows() * key_line);
   const std::int64_t sums = std::int64_t{rows()} * (warp_keys * (columns + 8 + 1) + 1);
   return std::max(16 * lines, 4 * sums);
 }
 
 std::string AttentionTile::name() const {
-  return (plain ? "plain_" : warpgroups ? "wgmma_" : "flash_") + std::to_string(rows()) + "x" + std::to_string(kTileKeys);
+  return (plain ? "plain_" : warpgroups ? "wgmma_" : "flash_") + std::to_string(rows()) + "x" + std::to_string(keys());
 }
 
 std::vector<AttentionTile> attention_tiles(DType dtype, std::int64_t depth, std::int64_t columns,
@@ -115,9 +115,7 @@ std::vector<AttentionTile> attention_tiles(DType dtype, std::int64_t depth, std:
     tiles.push_back(both ? AttentionTile{d, c, 2, 4, 1} : AttentionTile{d, c, 1, 8, 1});
     const auto is_whole = [](int size) { return size == 64 || size == 128; };
     if (device.warpgroups && is_whole(d) && is_whole(c))
-      for (const int warp_rows : {8, 12})
-        if (warp_rows == 8 || d + c <= 128)  // registers
-          tiles.push_back({d, c, 1, warp_rows, 1, 168, false, true});
+      tiles.push_back({d, c, 1, 8, 1, 168, false, true});
   }
   std::erase_if(tiles, [&](const AttentionTile& tile) {
     return tile.shared_bytes() > device.max_shared_bytes;

@@ -24,6 +24,8 @@ struct AttentionTile {
 
   /// Where blocks part the keys of a tile of queries, each but the last takes a multiple of so many tiles of them.
   static constexpr int kPartTiles = 2;
+  /// Keys that a tile of queries meets at a time.
+  int keys() const { return warpgroups ? 128 : 64; }
   /// Whether blocks may part keys: with two tiles of rows a warp has no register left for it.
   bool parts_keys() const { return row_tiles == 1; }
 
@@ -32,7 +34,7 @@ struct AttentionTile {
   std::int64_t shared_bytes() const;
   /// What one block that has a part of the keys leaves for the others: sums, totals and largest scores.
   std::int64_t part_bytes() const { return std::int64_t{rows()} * (columns + 2) * 4; }
-  /// "flash_64x64", "wgmma_128x64", "plain_64x64": queries and keys of a tile
+  /// "flash_64x64", "wgmma_128x128", "plain_64x64": queries and keys of a tile
   std::string name() const;
 
   friend bool operator==(const AttentionTile&, const AttentionTile&) = default;

@@ -1,5 +1,5 @@
 // What the cost models of products and of attention have in common: rates of one multiprocessor in a cycle, and cycles that
-// nothing hides. Those of datasheets for A100 and H100, taken alike for both; none has been measured on a device.
+// nothing hides. Those of datasheets for A100 and H100, taken alike for both.
 #pragma once
 
 namespace heddle::jit::cuda {

@@ -317,8 +317,8 @@ TEST(CudaAttentions, TheCostModelTakesTilesThatFillTheDevice) {
   EXPECT_EQ(chosen_attention(132, 1, 256), "flash_16x64") << "one query: warps part the keys";
   EXPECT_EQ(chosen_attention(8, 100, 1000), "flash_16x64 / 4")
       << "larger tiles would leave most of it idle";
-  EXPECT_EQ(chosen_attention(256, 4096, 4096), "wgmma_128x64");
-  EXPECT_EQ(chosen_attention(256, 4096, 4096, 128, true), "wgmma_128x64");
+  EXPECT_EQ(chosen_attention(256, 4096, 4096), "wgmma_128x128");
+  EXPECT_EQ(chosen_attention(256, 4096, 4096, 128, true), "wgmma_128x128");
   EXPECT_EQ(chosen_attention(512, 64, 512), "flash_64x64");
 }
 
@@ -347,9 +347,9 @@ TEST(CudaAttentions, TheCostModelPartsManyKeysOfFewHeads) {
 
 TEST(CudaAttentions, VariantsAreTilesOfQueries) {
   EXPECT_THAT(OneAttention(attention_text("f16", 64, 64)).names(),
-              ElementsAre("flash_16x64", "flash_64x64", "flash_128x64", "wgmma_128x64", "wgmma_192x64"));
+              ElementsAre("flash_16x64", "flash_64x64", "flash_128x64", "wgmma_128x128"));
   EXPECT_THAT(OneAttention(attention_text("f16", 128, 128)).names(),
-              ElementsAre("flash_16x64", "flash_64x64", "flash_128x64", "wgmma_128x64"))
+              ElementsAre("flash_16x64", "flash_64x64", "flash_128x64", "wgmma_128x128"))
       << "registers";
   EXPECT_EQ(jit::cuda::attention_tiles(f16, 96, 96, false, kH200).size(), 3u)
       << "head sizes of 64 and 128 alone";
