@@ -44,7 +44,7 @@ class Verdicts {
   static Class class_of(std::span<const std::int64_t> sizes);
 
   mutable std::shared_mutex mutex_;
-  std::map<Class, std::uint32_t> variants_;        ///< under `mutex_`
+  std::map<Class, std::uint32_t> variants_;       ///< under `mutex_`
   std::map<Class, std::vector<Timing>> timings_;  ///< under `mutex_`
 };
 

@@ -320,7 +320,8 @@ int main(int argc, char** argv) {
     return 0;
   } catch (const std::out_of_range&) {
     std::fputs(
-        "usage: heddle_gpu_measure facts|inputs|copy|run|texts|serve --KEY VALUE...; see measure.cpp\n",
+        "usage: heddle_gpu_measure facts|inputs|copy|run|texts|serve --KEY VALUE...; see "
+        "measure.cpp\n",
         stderr);
     return 2;
   } catch (const std::exception& error) {

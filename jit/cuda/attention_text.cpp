@@ -427,13 +427,15 @@ class AttentionWriter : private TextWriter {
       first += " + " + number(step());
     }
     line("#pragma unroll 1");
-    open("for (long long " + at + " = " + first + "; " + at + " < tiles; " + at + " += " + number(step()) + ")");
+    open("for (long long " + at + " = " + first + "; " + at + " < tiles; " + at +
+         " += " + number(step()) + ")");
     one_tile(tile_.warpgroups ? "multiply_next" : "multiply_keys", "");
     if (!tile_.warpgroups) line("tile.multiply_values(shared, " + at + ");");
     close();
     if (tile_.warpgroups)
       line("tile.multiply_last(shared, " +
-           stage_number("(tiles > " + std::string(kFirst) + " ? tiles - 1 : " + kFirst + ")") + ");");
+           stage_number("(tiles > " + std::string(kFirst) + " ? tiles - 1 : " + kFirst + ")") +
+           ");");
   }
 
   /// @param is_there  as text, where it may not be; else empty
@@ -445,9 +447,9 @@ class AttentionWriter : private TextWriter {
     fetch(stage_number("(" + next + ")"), SymExpr(parts_.tiles->axis) + step());
     close();
     line("tile." + multiply + "(shared, " + stage_number(at) + ");");
-    line("const int left = " + (is_there.empty() ? "" : is_there + " ? ") + "(int)hd_smaller(seen - " +
-         number(kKeys) + " * " + at + ", " + number(tile_.keys()) + ")" +
-         (is_there.empty() ? ";" : " : 0;"));
+    line("const int left = " + (is_there.empty() ? "" : is_there + " ? ") +
+         "(int)hd_smaller(seen - " + number(kKeys) + " * " + at + ", " + number(tile_.keys()) +
+         ")" + (is_there.empty() ? ";" : " : 0;"));
     if (form_.masked) {
       scores();
     } else {

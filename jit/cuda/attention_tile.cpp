@@ -62,11 +62,10 @@ std::int64_t resident_blocks(const AttentionTile& tile, const ProductDevice& dev
 double busy_cycles(const AttentionTile& tile) {
   const double rows = tile.rows();
   const double scores = rows * kTileKeys;
-  const double products =
-      scores * (tile.depth + tile.columns) /
-      (tile.plain        ? kScalars
-       : tile.warpgroups ? 2 * kTensorProducts
-                         : kTensorProducts);
+  const double products = scores * (tile.depth + tile.columns) /
+                          (tile.plain        ? kScalars
+                           : tile.warpgroups ? 2 * kTensorProducts
+                                             : kTensorProducts);
   // Each warp row reads all keys and values, after they were written once.
   const double lines = kTileKeys * (tile.depth + tile.columns) * (tile.plain ? 4.0 : 2.0);
   const double readers = tile.warpgroups ? tile.warp_rows / 4.0 : tile.warp_rows;
@@ -95,7 +94,10 @@ std::int64_t AttentionTile::shared_bytes() const {
 }
 
 std::string AttentionTile::name() const {
-  return (plain ? "plain_" : warpgroups ? "wgmma_" : "flash_") + std::to_string(rows()) + "x" + std::to_string(keys());
+  return (plain        ? "plain_"
+          : warpgroups ? "wgmma_"
+                       : "flash_") +
+         std::to_string(rows()) + "x" + std::to_string(keys());
 }
 
 std::vector<AttentionTile> attention_tiles(DType dtype, std::int64_t depth, std::int64_t columns,

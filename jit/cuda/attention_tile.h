@@ -17,9 +17,9 @@ struct AttentionTile {
   int columns = 0;    ///< of values, a multiple of 16
   int row_tiles = 1;  ///< of 16 queries, a warp
   int warp_rows = 4;
-  int warp_keys = 1;   ///< warps that share queries and part the keys of a tile
-  int registers = 64;  ///< of a thread: a guess, until the compiler reports them
-  bool plain = false;  ///< without tensor cores
+  int warp_keys = 1;        ///< warps that share queries and part the keys of a tile
+  int registers = 64;       ///< of a thread: a guess, until the compiler reports them
+  bool plain = false;       ///< without tensor cores
   bool warpgroups = false;  ///< by wgmma: each four warps have 64 queries
 
   /// Where blocks part the keys of a tile of queries, each but the last takes a multiple of so many tiles of them.

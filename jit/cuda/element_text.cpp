@@ -44,9 +44,8 @@ class Writer : private TextWriter {
 bool ElementText::lies_beside(const SymExpr& index) const {
   const auto linear = index.linear_in(axis_);
   if (!linear || !linear->coefficient.is_constant(1)) return false;
-  return std::ranges::none_of(bound_in(body_), [&](base::Symbol symbol) {
-    return linear->rest.mentions(symbol);
-  });
+  return std::ranges::none_of(bound_in(body_),
+                              [&](base::Symbol symbol) { return linear->rest.mentions(symbol); });
 }
 
 ElementText::ElementText(const Nest& nest, base::Symbol axis, const Block& body, int most,
@@ -83,7 +82,9 @@ std::string ElementText::text(StatementEmitter& statements, int depth, const std
   const auto type = [&](const Access& access) {
     return storage_type(nest_.buffers[access.buffer].dtype);
   };
-  const auto lanes = [&](const Access& access) { return "hd_lanes<" + type(access) + ", " + width + ">"; };
+  const auto lanes = [&](const Access& access) {
+    return "hd_lanes<" + type(access) + ", " + width + ">";
+  };
   const auto named = [](const char* what, std::size_t k) { return what + std::to_string(k); };
   std::string aligned = left + " >= " + width;
   out.open("");
@@ -115,7 +116,8 @@ std::string ElementText::text(StatementEmitter& statements, int depth, const std
   statements.restore_accesses();
   for (std::size_t k = 0; k < accesses_.size(); ++k)
     if (accesses_[k].is_store)
-      out.line("*(" + lanes(accesses_[k]) + "*)" + named("near", k) + " = " + named("lanes", k) + ";");
+      out.line("*(" + lanes(accesses_[k]) + "*)" + named("near", k) + " = " + named("lanes", k) +
+               ";");
   out.close();
   out.open("else");
   out.line("#pragma unroll 1");

@@ -27,8 +27,8 @@ class ElementText {
   /// @param prepare  lines before those on neighbours, or empty
   /// @param of_lane  the inner buffer's element number `lane` of the neighbours, and that where axis has its value, as text
   std::string text(StatementEmitter& statements, int depth, const std::string& first,
-                   const std::string& left, const std::string& prepare,
-                   const std::string& of_lane, const std::string& of_axis) const;
+                   const std::string& left, const std::string& prepare, const std::string& of_lane,
+                   const std::string& of_axis) const;
 
  private:
   struct Access {

@@ -176,7 +176,8 @@ std::optional<LibraryForm> convolution_form(const ProductParts& parts) {
   convolution.axes = axes;
   convolution.channels_last = images.row_stride.is_constant(1);
   convolution.inner_channels = images.windows->channels != 0;
-  LibraryForm whole{*weights, first, parts.contract->tf32, sums_are_rounded(parts), {}, convolution};
+  LibraryForm whole{*weights, first,      parts.contract->tf32, sums_are_rounded(parts),
+                    {},       convolution};
   const StoreStmt* store = plain_store(parts);
   std::vector<SymExpr> out;
   for (const WindowAxis& axis : axes) out.push_back(axis.windows);
@@ -249,7 +250,8 @@ class LibraryWriter : private TextWriter {
   /// Several elements of a row at a time.
   void neighbours(const ElementText& elements) {
     const std::string width = number(elements.width());
-    line("const long long chunks = (columns + " + number(elements.width() - 1) + ") / " + width + ";");
+    line("const long long chunks = (columns + " + number(elements.width() - 1) + ") / " + width +
+         ";");
     line("const long long all_chunks = rows * chunks * (" + index(form_.batches) + ");");
     open(
         "for (long long e = (long long)blockIdx.x * blockDim.x + threadIdx.x; e < all_chunks; e += "
@@ -286,7 +288,8 @@ class LibraryWriter : private TextWriter {
   }
 
   std::string sum(const std::string& place) const {
-    return loaded_text(sum_dtype(), "((const " + storage_type(sum_dtype()) + "*)scratch)[" + place + "]");
+    return loaded_text(sum_dtype(),
+                       "((const " + storage_type(sum_dtype()) + "*)scratch)[" + place + "]");
   }
 
   DType sum_dtype() const { return library_.rounded ? parts_.left_dtype() : DType::F32; }
@@ -475,8 +478,8 @@ std::optional<LibraryForm> library_form(const ProductParts& parts) {
   const auto left = operand(parts.contract->a, form, true);
   const auto right = operand(parts.contract->b, form, false);
   if (!left || !right) return std::nullopt;
-  return LibraryForm{*left, *right,          parts.contract->tf32,
-                     sums_are_rounded(parts), plain_result(parts), {}};
+  return LibraryForm{
+      *left, *right, parts.contract->tf32, sums_are_rounded(parts), plain_result(parts), {}};
 }
 
 CudaSource emit_after_library(const ProductParts& parts, const LibraryForm& form,
@@ -492,8 +495,7 @@ CudaSource emit_after_library(const ProductParts& parts, const LibraryForm& form
   source.blocks = min(ceildiv(product.batches * product.rows * product.columns,
                               std::int64_t{kThreads} * writer.width()),
                       options.max_blocks);
-  source.kernel =
-      kernel_head(source, parameters_text(nest, true, true)) + writer.body() + "}\n";
+  source.kernel = kernel_head(source, parameters_text(nest, true, true)) + writer.body() + "}\n";
   source.text = prelude_for(source.kernel) + source.kernel;
   return source;
 }

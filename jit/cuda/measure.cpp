@@ -59,7 +59,8 @@ class Measurement {
     for (int round = 0; round < kRounds && (round < 3 || spent_ < kMostMilliseconds); ++round)
       for (Candidate& one : candidates_) one.times.push_back(launch(one.choice));
     std::vector<Verdicts::Timing> timings;
-    for (const Candidate& one : candidates_) timings.push_back({one.choice.variant, 1000 * median(one)});
+    for (const Candidate& one : candidates_)
+      timings.push_back({one.choice.variant, 1000 * median(one)});
     std::ranges::stable_sort(timings, {}, &Verdicts::Timing::microseconds);
     return timings;
   }

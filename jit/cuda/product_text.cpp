@@ -379,8 +379,8 @@ class ProductWriter : private TextWriter {
       for (const Stmt* statement : *list) block.push_back(*statement);
     block.insert(block.end(), parts_.columns->body->begin(), parts_.columns->body->end());
     // Along columns of sums, neighbours of neighbouring threads lie in few banks.
-    const ElementText wide(nest_, parts_.is_turned() ? parts_.rows->axis : parts_.columns->axis, block,
-                           parts_.is_turned() ? 2 : 8, parts_.contract->acc);
+    const ElementText wide(nest_, parts_.is_turned() ? parts_.rows->axis : parts_.columns->axis,
+                           block, parts_.is_turned() ? 2 : 8, parts_.contract->acc);
     const int least = tile_.rows * tile_.columns / tile_.threads();
     if (wide.width() > 1 && wide.width() <= least) return neighbours(wide);
     open("for (int e = threadIdx.x; e < " + number(std::int64_t{tile_.rows} * tile_.columns) +
@@ -408,8 +408,8 @@ class ProductWriter : private TextWriter {
     const std::string width = number(elements.width());
     const std::string inner = number(turned ? tile_.rows : tile_.columns);
     open("for (int e = " + width + " * threadIdx.x; e < " +
-         number(std::int64_t{tile_.rows} * tile_.columns) + "; e += " +
-         number(std::int64_t{elements.width()} * tile_.threads()) + ")");
+         number(std::int64_t{tile_.rows} * tile_.columns) +
+         "; e += " + number(std::int64_t{elements.width()} * tile_.threads()) + ")");
     line("const long long " + outer.to_string() + " = e / " + inner + ";");
     line("const int first = e % " + inner + ";");
     const std::string rows_there = row_end() + " - " + form_.row_begin.to_string();
@@ -429,8 +429,7 @@ class ProductWriter : private TextWriter {
                      "hd_read_sums<Tile::line>(own, sums + " + row + " * Tile::line + first);";
     text_ += elements.text(
         statements, depth_, "first", "left", prepare,
-        turned ? sum_at(place)
-               : "(" + compute_type(parts_.contract->dtype) + ")own.at[lane]",
+        turned ? sum_at(place) : "(" + compute_type(parts_.contract->dtype) + ")own.at[lane]",
         sum_at(place));
     close();
   }

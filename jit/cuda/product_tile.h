@@ -23,9 +23,9 @@ struct ProductTile {
   int columns = 0;
   int depth = 0;  ///< Tensor, Plain: products of a sum at a time; of Tensor a multiple of 32 bytes
   int warp_rows = 1;
-  int warp_columns = 8;  ///< Rows: warps
-  int stages = 0;        ///< Tensor: buffers of operands, filled ahead
-  int registers = 40;    ///< of a thread: a guess, until the compiler reports them
+  int warp_columns = 8;     ///< Rows: warps
+  int stages = 0;           ///< Tensor: buffers of operands, filled ahead
+  int registers = 40;       ///< of a thread: a guess, until the compiler reports them
   bool warpgroups = false;  ///< Tensor: by wgmma; each four warps have 64 rows and all columns
 
   int threads() const { return 32 * warp_rows * warp_columns; }

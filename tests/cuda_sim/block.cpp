@@ -247,8 +247,7 @@ void BlockRunner::commit_work() {
 void BlockRunner::wait_work(unsigned int pending) {
   BlockRunner& runner = instance();
   Thread& thread = *runner.threads_[runner.current_];
-  while (!thread.deferred.empty() &&
-         thread.deferred.front().group + pending < thread.work_groups) {
+  while (!thread.deferred.empty() && thread.deferred.front().group + pending < thread.work_groups) {
     const Work one = thread.deferred.front();
     thread.deferred.pop_front();
     one.work(one.data.data());

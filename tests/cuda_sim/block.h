@@ -77,10 +77,10 @@ class BlockRunner {
     Wait wait = Wait::None;
     unsigned int shuffles = 0;
     std::uint32_t fences = 0;
-    std::deque<Copy> copies;   ///< not written yet, in order
-    std::uint32_t groups = 0;  ///< that were committed
-    std::deque<Work> deferred;       ///< not done yet, in order
-    std::uint32_t work_groups = 0;   ///< that were committed
+    std::deque<Copy> copies;        ///< not written yet, in order
+    std::uint32_t groups = 0;       ///< that were committed
+    std::deque<Work> deferred;      ///< not done yet, in order
+    std::uint32_t work_groups = 0;  ///< that were committed
   };
   /// What a lane brings to an exchange of its warp: two turns of it, since a lane may be one exchange ahead of its
   /// neighbour, not two.

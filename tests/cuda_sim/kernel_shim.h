@@ -251,7 +251,9 @@ struct hd_descriptor {
   unsigned long at;
   int leading;
 };
-static inline hd_descriptor hd_describe(const void* at, int leading) { return {(unsigned long)at, leading}; }
+static inline hd_descriptor hd_describe(const void* at, int leading) {
+  return {(unsigned long)at, leading};
+}
 static inline hd_descriptor hd_further(hd_descriptor matrix, int bytes) {
   return {matrix.at + (unsigned long)bytes, matrix.leading};
 }
@@ -274,18 +276,22 @@ struct heddle_sim_warpgroup_product {
 };
 // Element `depth` of line `line`, where lines are along the depth; else element `line` of line `depth`. The address bits that
 // number a line of eight turn those that number its pieces.
-static inline unsigned long heddle_sim_matrix_place(hd_descriptor matrix, bool along, int line, int depth) {
+static inline unsigned long heddle_sim_matrix_place(hd_descriptor matrix, bool along, int line,
+                                                    int depth) {
   const int across = along ? line : depth;
   const int element = along ? depth : line;
-  const unsigned long at = matrix.at + (unsigned long)(across / 8 * 1024 + across % 8 * 128 + element / 64 * matrix.leading +
-                                                       element % 64 * 2);
+  const unsigned long at =
+      matrix.at + (unsigned long)(across / 8 * 1024 + across % 8 * 128 +
+                                  element / 64 * matrix.leading + element % 64 * 2);
   return at ^ (at >> 7 & 7) << 4;
 }
-HEDDLE_SIM_OWN static unsigned short heddle_sim_matrix_element(hd_descriptor matrix, bool along, int line, int depth) {
+HEDDLE_SIM_OWN static unsigned short heddle_sim_matrix_element(hd_descriptor matrix, bool along,
+                                                               int line, int depth) {
   return *(const unsigned short*)heddle_sim_matrix_place(matrix, along, line, depth);
 }
 // `lines` lines from number `first` on of 16 products.
-HEDDLE_SIM_OWN static void heddle_sim_read_matrix(hd_descriptor matrix, bool along, int first, int lines) {
+HEDDLE_SIM_OWN static void heddle_sim_read_matrix(hd_descriptor matrix, bool along, int first,
+                                                  int lines) {
   if (threadIdx.x % 32 != 0) return;
   for (int line = first; line < first + lines; line += along ? 1 : 8)
     for (int k = 0; k < 16; k += along ? 8 : 1)
@@ -303,12 +309,14 @@ HEDDLE_SIM_OWN static void heddle_sim_multiply(const void* data) {
   float left[2][16];
   for (int half = 0; half < 2; ++half)
     for (int k = 0; k < 16; ++k)
-      left[half][k] = p.left_given ? p.left[half][k]
-                                   : p.widen(heddle_sim_matrix_element(p.a, p.left_along, row + 8 * half, k));
+      left[half][k] =
+          p.left_given ? p.left[half][k]
+                       : p.widen(heddle_sim_matrix_element(p.a, p.left_along, row + 8 * half, k));
   for (int n = 0; n < p.columns; ++n) {
     if (n % 8 / 2 != lane % 4) continue;
     float right[16];
-    for (int k = 0; k < 16; ++k) right[k] = p.widen(heddle_sim_matrix_element(p.b, !p.right_along, n, k));
+    for (int k = 0; k < 16; ++k)
+      right[k] = p.widen(heddle_sim_matrix_element(p.b, !p.right_along, n, k));
     for (int half = 0; half < 2; ++half) {
       double sum = 0;  // products are exact, so the order of 16 of them hardly shows
       for (int k = 0; k < 16; ++k) sum += (double)left[half][k] * (double)right[k];
@@ -318,42 +326,47 @@ HEDDLE_SIM_OWN static void heddle_sim_multiply(const void* data) {
 }
 static inline float heddle_sim_widen_bf16(unsigned short bits);
 template <int columns, bool left_along, bool right_along>
-static inline void heddle_sim_wgmma(float* sums, hd_descriptor a, hd_descriptor b, float (*widen)(unsigned short)) {
-  const heddle_sim_warpgroup_product product = {sums, a, b, columns, left_along, right_along, false, widen, {}};
+static inline void heddle_sim_wgmma(float* sums, hd_descriptor a, hd_descriptor b,
+                                    float (*widen)(unsigned short)) {
+  const heddle_sim_warpgroup_product product = {sums,        a,     b,     columns, left_along,
+                                                right_along, false, widen, {}};
   heddle_sim_read_operands(product);
   heddle_sim.defer(heddle_sim_multiply, &product, sizeof product);
 }
 // Register r of lane (g, t) of the left matrix holds elements (g + 8 * (r % 2), 2 * t + 8 * (r / 2)) and the one right of it.
 template <int columns, bool right_along>
-HEDDLE_SIM_OWN static void heddle_sim_wgmma_registers(float* sums, const unsigned int* a, hd_descriptor b,
-                                              float (*widen)(unsigned short)) {
+HEDDLE_SIM_OWN static void heddle_sim_wgmma_registers(float* sums, const unsigned int* a,
+                                                      hd_descriptor b,
+                                                      float (*widen)(unsigned short)) {
   heddle_sim_warpgroup_product product = {sums, {}, b, columns, true, right_along, true, widen, {}};
   const unsigned int* const all = heddle_sim.exchange(a, 4);
   const unsigned int lane = threadIdx.x % 32;
   for (unsigned int half = 0; half < 2; ++half)
     for (unsigned int k = 0; k < 16; ++k)
-      product.left[half][k] =
-          widen((unsigned short)(all[4 * (lane / 4 * 4 + k % 8 / 2) + half + k / 8 * 2] >> 16 * (k % 2)));
+      product.left[half][k] = widen(
+          (unsigned short)(all[4 * (lane / 4 * 4 + k % 8 / 2) + half + k / 8 * 2] >> 16 * (k % 2)));
   heddle_sim_read_operands(product);
   heddle_sim.defer(heddle_sim_multiply, &product, sizeof product);
 }
 // Those of HEDDLE_WGMMA_TWINS come once the types of 16 bits are known.
-#define HEDDLE_WGMMA_TWINS                                                                                     \
-  template <int columns, bool left_along, bool right_along>                                                    \
-  static inline void hd_wgmma(float* sums, hd_descriptor a, hd_descriptor b, hd_bf16) {                        \
-    heddle_sim_wgmma<columns, left_along, right_along>(sums, a, b, heddle_sim_widen_bf16);                     \
-  }                                                                                                            \
-  template <int columns, bool left_along, bool right_along>                                                    \
-  static inline void hd_wgmma(float* sums, hd_descriptor a, hd_descriptor b, hd_f16) {                         \
-    heddle_sim_wgmma<columns, left_along, right_along>(sums, a, b, hd_cvt_f32_f16);                            \
-  }                                                                                                            \
-  template <int columns, bool right_along>                                                                     \
-  static inline void hd_wgmma_registers(float* sums, const unsigned int* a, hd_descriptor b, hd_bf16) {        \
-    heddle_sim_wgmma_registers<columns, right_along>(sums, a, b, heddle_sim_widen_bf16);                       \
-  }                                                                                                            \
-  template <int columns, bool right_along>                                                                     \
-  static inline void hd_wgmma_registers(float* sums, const unsigned int* a, hd_descriptor b, hd_f16) {         \
-    heddle_sim_wgmma_registers<columns, right_along>(sums, a, b, hd_cvt_f32_f16);                              \
+#define HEDDLE_WGMMA_TWINS                                                                   \
+  template <int columns, bool left_along, bool right_along>                                  \
+  static inline void hd_wgmma(float* sums, hd_descriptor a, hd_descriptor b, hd_bf16) {      \
+    heddle_sim_wgmma<columns, left_along, right_along>(sums, a, b, heddle_sim_widen_bf16);   \
+  }                                                                                          \
+  template <int columns, bool left_along, bool right_along>                                  \
+  static inline void hd_wgmma(float* sums, hd_descriptor a, hd_descriptor b, hd_f16) {       \
+    heddle_sim_wgmma<columns, left_along, right_along>(sums, a, b, hd_cvt_f32_f16);          \
+  }                                                                                          \
+  template <int columns, bool right_along>                                                   \
+  static inline void hd_wgmma_registers(float* sums, const unsigned int* a, hd_descriptor b, \
+                                        hd_bf16) {                                           \
+    heddle_sim_wgmma_registers<columns, right_along>(sums, a, b, heddle_sim_widen_bf16);     \
+  }                                                                                          \
+  template <int columns, bool right_along>                                                   \
+  static inline void hd_wgmma_registers(float* sums, const unsigned int* a, hd_descriptor b, \
+                                        hd_f16) {                                            \
+    heddle_sim_wgmma_registers<columns, right_along>(sums, a, b, hd_cvt_f32_f16);            \
   }
 
 // Twins of mma.sync m16n8k16. Register r of lane (g, t) holds of a: elements (g + 8 * (r % 2), 2 * t + 8 * (r / 2))

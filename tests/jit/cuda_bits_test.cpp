@@ -59,8 +59,10 @@ TEST_P(CudaBits, EveryWayAgreesWithTheEvaluator) {
   if (weights().dtype == f32)
     EXPECT_THAT(product.names(), ElementsAre("rows_1x64", "rows_8x64", "plain_64x64x16"));
   else
-    EXPECT_THAT(product.names(), ElementsAre("rows_1x64", "rows_8x64", "tensor_16x64x64",
-                                             "tensor_64x64x64", "tensor_128x128x32", "wgmma_64x128x64", "wgmma_128x128x64", "wgmma_128x256x64"));
+    EXPECT_THAT(product.names(),
+                ElementsAre("rows_1x64", "rows_8x64", "tensor_16x64x64", "tensor_64x64x64",
+                            "tensor_128x128x32", "wgmma_64x128x64", "wgmma_128x128x64",
+                            "wgmma_128x256x64"));
   product.expect_right({{1}, {2}, {3}, {4}, {5}, {6}, {7}, {8}, {33}, {0}},
                        bits_tolerance(weights().dtype));
 }

@@ -51,8 +51,10 @@ TEST_P(CudaPointwiseConv, IsAProductOfEachImage) {
   else if (dtype == std::string("f32"))
     EXPECT_THAT(product.names(), ElementsAre("rows_1x128", "rows_8x128", "plain_64x64x16"));
   else
-    EXPECT_THAT(product.names(), ElementsAre("rows_1x128", "rows_4x128", "tensor_16x64x64",
-                                             "tensor_64x64x64", "tensor_128x128x32", "wgmma_64x128x64", "wgmma_128x128x64", "wgmma_128x256x64"));
+    EXPECT_THAT(product.names(),
+                ElementsAre("rows_1x128", "rows_4x128", "tensor_16x64x64", "tensor_64x64x64",
+                            "tensor_128x128x32", "wgmma_64x128x64", "wgmma_128x128x64",
+                            "wgmma_128x256x64"));
   product.expect_right(kImages, tf32 ? 2e-3 : tolerance_of(dtype));
 }
 

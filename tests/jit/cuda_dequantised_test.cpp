@@ -122,8 +122,10 @@ TEST_P(CudaDequantised, EveryWayAgreesWithTheEvaluator) {
   if (weights().dtype == "f32")
     EXPECT_THAT(product.names(), ElementsAre("rows_1" + rows, "rows_8" + rows, "plain_64x64x16"));
   else
-    EXPECT_THAT(product.names(), ElementsAre("rows_1" + rows, "rows_8" + rows, "tensor_16x64x64",
-                                             "tensor_64x64x64", "tensor_128x128x32", "wgmma_64x128x64", "wgmma_128x128x64", "wgmma_128x256x64"));
+    EXPECT_THAT(product.names(),
+                ElementsAre("rows_1" + rows, "rows_8" + rows, "tensor_16x64x64", "tensor_64x64x64",
+                            "tensor_128x128x32", "wgmma_64x128x64", "wgmma_128x128x64",
+                            "wgmma_128x256x64"));
   product.expect_right(kDequantisedSizes, tolerance_of(weights().dtype));
 }
 
@@ -178,15 +180,13 @@ TEST_P(CudaDequantisedRegisters, HoldAllThatIsTheThreads) {
                                  {.dtype = "bf16", .bytes = "u8", .transposed = true, .groups = 3},
                                  {.dtype = "f32", .tf32 = true}}) {
     const OneProduct product(dequantised_text(one));
-    const auto compiled =
-        nvrtc->compile_cubin(product.text(arch == "sm_90a"), "product", arch,
-                             {"--ptxas-options=-v"});
+    const auto compiled = nvrtc->compile_cubin(product.text(arch == "sm_90a"), "product", arch,
+                                               {"--ptxas-options=-v"});
     SCOPED_TRACE(one.dtype);
     // A few values of a whole tile may wait in memory where that lets another block run beside it.
-    const auto compiled_kernels = static_cast<std::size_t>(
-        std::ranges::count_if(product.tiles(), [&](const ProductTile& tile) {
-          return arch == "sm_90a" || !tile.warpgroups;
-        }));
+    const auto compiled_kernels = static_cast<std::size_t>(std::ranges::count_if(
+        product.tiles(),
+        [&](const ProductTile& tile) { return arch == "sm_90a" || !tile.warpgroups; }));
     expect_few_spills(compiled.log, compiled_kernels, 64);
   }
 }

@@ -441,8 +441,8 @@ TEST(CudaMatrix, SwizzledTilesHaveNoBankConflicts) {
     run(warp_kernel("unsigned int* out",
                     "  for (int k = threadIdx.x; k < " + std::to_string(kRows * pieces) +
                         "; k += 32)\n    out[k] = hd_swizzled<" + std::to_string(kRows) + ", " +
-                        std::to_string(pieces) + ">(k / " + std::to_string(pieces) + ", k % " + std::to_string(pieces) +
-                        ");\n"),
+                        std::to_string(pieces) + ">(k / " + std::to_string(pieces) + ", k % " +
+                        std::to_string(pieces) + ");\n"),
         {&out});
     EXPECT_EQ(std::set<std::uint32_t>(out.begin(), out.end()).size(), out.size())
         << "every place once, " << pieces << " pieces";

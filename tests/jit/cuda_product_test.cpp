@@ -88,7 +88,8 @@ TEST_P(CudaProduct, OperandsLieAsTheyAreGiven) {
     EXPECT_THAT(
         product.names(),
         ElementsAre("rows_1" + rows, product.right() == Along::Rows ? "rows_4x128" : "rows_8x16",
-                    "tensor_16x64x64", "tensor_64x64x64", "tensor_128x128x32", "wgmma_64x128x64", "wgmma_128x128x64", "wgmma_128x256x64"));
+                    "tensor_16x64x64", "tensor_64x64x64", "tensor_128x128x32", "wgmma_64x128x64",
+                    "wgmma_128x128x64", "wgmma_128x256x64"));
 }
 
 TEST_P(CudaProduct, NvrtcTakesEveryText) { expect_nvrtc_takes(OneProduct(text())); }

@@ -182,8 +182,8 @@ inline void expect_nvrtc_takes(const OneProduct& product) {
     const std::vector<std::string> options = arch == std::string("sm_90a")
                                                  ? std::vector<std::string>()
                                                  : std::vector<std::string>{"--ptxas-options=-O0"};
-    const auto compiled = nvrtc->compile_cubin(product.text(arch == std::string("sm_90a")),
-                                               "product", arch, options);
+    const auto compiled =
+        nvrtc->compile_cubin(product.text(arch == std::string("sm_90a")), "product", arch, options);
     EXPECT_EQ(compiled.log, "") << arch;
     EXPECT_EQ(std::string(compiled.image.data(), 4), "\177ELF");
   }
