@@ -73,6 +73,19 @@ ElementText::ElementText(const Nest& nest, base::Symbol axis, const Block& body,
   width_ = std::max(1, std::min(most, kMostBytes / static_cast<int>(largest)));
 }
 
+std::string ElementText::are_aligned(base::Symbol outer) const {
+  std::string text;
+  for (const Access& access : accesses_)
+    for (const std::int64_t line : {0, 1}) {
+      const SymExpr at = access.index->substitute({{axis_, SymExpr(0)}, {outer, SymExpr(line)}});
+      const auto bytes = width_ * static_cast<int>(size_of(nest_.buffers[access.buffer].dtype));
+      text += (text.empty() ? "" : " && ") + ("hd_is_aligned<" + std::to_string(bytes)) +
+              ">((unsigned long long)(" + buffer_name(nest_, access.buffer) + " + (" +
+              index_text(at, nest_.facts) + ")))";
+    }
+  return text;
+}
+
 std::string ElementText::text(StatementEmitter& statements, int depth, const std::string& first,
                               const std::string& left, const std::string& prepare,
                               const std::string& of_lane, const std::string& of_axis) const {

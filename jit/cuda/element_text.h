@@ -21,6 +21,9 @@ class ElementText {
 
   /// 1: nothing lies side by side.
   int width() const { return width_; }
+  /// Whether addresses are aligned in lines 0 and 1 that `outer` numbers, as text: elsewhere neighbours are better left to neighbouring
+  /// threads.
+  std::string are_aligned(base::Symbol outer) const;
   /// The lines, indented by `depth` steps.
   /// @param first    the axis' first value of the thread, as text
   /// @param left     how many elements there are from there on, as text

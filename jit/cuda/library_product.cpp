@@ -211,8 +211,10 @@ class LibraryWriter : private TextWriter {
     line("const long long columns = " + index(form_.columns) + ";");
     line("const long long all = rows * columns * (" + index(form_.batches) + ");");
     if (width() > 1) {
+      open("if (columns % " + number(width()) + " == 0)");
       neighbours(wide_);
-      return std::move(text_);
+      line("return;");
+      close();
     }
     open(
         "for (long long e = (long long)blockIdx.x * blockDim.x + threadIdx.x; e < all; e += (long "

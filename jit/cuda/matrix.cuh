@@ -189,9 +189,21 @@ static __device__ __forceinline__ int hd_swizzled_words(int row, int piece) {
   return place * pieces + (piece ^ (turn & (pieces >= 8 ? 7 : 3)));
 }
 
-// Neighbours among sums in shared memory, whose rows are `line` apart.
+// Neighbours among sums in shared memory, whose rows are `line` apart. Of eight, every other four threads read the last four first: what
+// eight threads read then lies in different banks.
 template <int line, class T, int count>
 static __device__ __forceinline__ void hd_read_sums(hd_lanes<T, count>& to, const T* from) {
+  if constexpr (line % 4 == 0 && count == 8) {
+    const bool turned = threadIdx.x / 4 % 2 != 0;
+    const hd_lanes<T, 4> one = *(const hd_lanes<T, 4>*)(from + (turned ? 4 : 0));
+    const hd_lanes<T, 4> other = *(const hd_lanes<T, 4>*)(from + (turned ? 0 : 4));
+#pragma unroll
+    for (int n = 0; n < 4; ++n) {
+      to.at[n] = turned ? other.at[n] : one.at[n];
+      to.at[4 + n] = turned ? one.at[n] : other.at[n];
+    }
+    return;
+  }
   constexpr int at_once = line % 4 == 0 && count % 4 == 0 ? 4 : line % 2 == 0 && count % 2 == 0 ? 2 : 1;
 #pragma unroll
   for (int k = 0; k < count; k += at_once) {

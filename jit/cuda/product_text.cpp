@@ -371,9 +371,6 @@ class ProductWriter : private TextWriter {
   }
 
   void elements() {
-    const std::string row = parts_.rows->axis.to_string();
-    const std::string column = parts_.columns->axis.to_string();
-    const std::string columns = number(tile_.columns);
     Block block;
     for (const auto* list : {&parts_.before, &parts_.of_row})
       for (const Stmt* statement : *list) block.push_back(*statement);
@@ -382,7 +379,22 @@ class ProductWriter : private TextWriter {
     const ElementText wide(nest_, parts_.is_turned() ? parts_.rows->axis : parts_.columns->axis,
                            block, parts_.is_turned() ? 2 : 8, parts_.contract->acc);
     const int least = tile_.rows * tile_.columns / tile_.threads();
-    if (wide.width() > 1 && wide.width() <= least) return neighbours(wide);
+    const bool has_neighbours = wide.width() > 1 && wide.width() <= least;
+    if (has_neighbours) {
+      open("if (" +
+           wide.are_aligned(parts_.is_turned() ? parts_.columns->axis : parts_.rows->axis) + ")");
+      neighbours(wide);
+      close();
+      open("else");
+    }
+    one_by_one(block);
+    if (has_neighbours) close();
+  }
+
+  void one_by_one(const Block& block) {
+    const std::string row = parts_.rows->axis.to_string();
+    const std::string column = parts_.columns->axis.to_string();
+    const std::string columns = number(tile_.columns);
     open("for (int e = threadIdx.x; e < " + number(std::int64_t{tile_.rows} * tile_.columns) +
          "; e += " + number(tile_.threads()) + ")");
     const bool turned = parts_.is_turned();
@@ -449,8 +461,10 @@ int least_threads(const ProductParts& parts, const ProductTile& tile) {
   if (tile.kind == ProductTile::Kind::Rows) return parts.stored_bits() == 0 ? kTileThreads : 0;
   if (tile.warpgroups) return tile.columns == 256 ? 0 : tile.rows == 64 ? 384 : 512;
   const bool large = tile.kind == ProductTile::Kind::Tensor && tile.threads() == 256;
-  const bool bytes = parts.right() == Along::Windows && is_byte(parts.right_dtype());
-  if (large) return bytes ? 0 : kTileThreads;
+  const bool gathers = parts.right() == Along::Windows && !is_byte(parts.right_dtype());
+  const bool copies = (parts.right() == Along::Rows || parts.right() == Along::Columns) &&
+                      !parts.contract->b.dequantised;
+  if (large) return gathers || copies ? kTileThreads : 0;
   // What is gathered waits in registers.
   return parts.right() == Along::Windows ? 3 * kTileThreads / 4 : kTileThreads;
 }

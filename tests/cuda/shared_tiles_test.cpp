@@ -278,10 +278,10 @@ TEST_F(CudaSharedTiles, ManyKeysOfFewQueriesAreParted) {
   };
   for (const Case& one : {Case{1, 2000, "flash_16x64 / 16", 2 * 16 * 16 * 34 * 4},
                           {1, 100, "flash_16x64", 0},
-                          {20, 2000, "flash_16x64 / 10", 6 * 10 * 16 * 34 * 4},
+                          {20, 2000, "flash_16x64 / 16", 6 * 16 * 16 * 34 * 4},
                           {1, 2001, "flash_16x64 / 16", 2 * 16 * 16 * 34 * 4},
                           {1, 0, "", 0},
-                          {300, 300, "flash_64x64", 0}}) {
+                          {300, 300, "flash_16x64", 0}}) {
     SCOPED_TRACE(std::to_string(one.queries) + " x " + std::to_string(one.keys));
     const std::vector<Tensor> inputs = heads(f16, one.queries, one.keys);
     const Tensor want = reference.run(inputs)[0];
