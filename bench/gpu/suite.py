@@ -34,8 +34,8 @@ from processes import Server, Timeout, end_session
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 #: Shares of the budget, by part.
-SHARES = {"copy": 1, "tests": 20, "sanitizer": 8, "memory": 25, "matmul": 12, "weights8": 6, "attention": 6, "conv": 6,
-          "models": 22, "host": 3, "start": 3}
+SHARES = {"copy": 1, "tests": 20, "sanitizer": 8, "memory": 30, "matmul": 12, "weights8": 8, "attention": 4, "conv": 5,
+          "models": 30, "host": 3, "start": 3}
 #: Binaries of tests and the test suites of theirs that are about CUDA.
 TESTS = {"tests_device": ".", "tests_cuda": ".", "tests_jit": "Cuda", "tests_fuzz": "CudaFuzz"}
 #: What compute-sanitizer, which makes a program tens of times slower, looks at.

@@ -43,6 +43,8 @@ const std::vector<TrafficException>& exceptions() {
       {"conv_of_an_image", kPasses, 1.9, "few rows of weights, of which pieces share banks"},
       {"conv_depthwise_channels_last", kSectors, 0.2,
        "weights of an input, of which a channel's lie side by side"},
+      {"conv_f16_channels_last", kPasses, 1.4,
+       "results are read along columns of sums, two at a time"},
       {"max_pool", kSectors, 0.55, kSecond},
       {"avg_pool", kSectors, 0.6, kSecond},
   };
