@@ -163,13 +163,13 @@ class Suite:
         self.peers = {name: Peer(name, self) for name in self.args.peers}
         preparer = Preparer(self, parts)
         for k, part in enumerate(parts):
+            if part in cases.PARTS:
+                self.settle()
             share = SHARES[part] / sum(SHARES[name] for name in parts[k:])
             self.deadline = time.monotonic() + share * (self.end - time.monotonic())
             self.answer_seconds = max(0.3 * self.left(), LEAST_ANSWER_SECONDS)
             begin = time.monotonic()
             self.say(f"== {part}, {self.left():.0f} s")
-            if part in cases.PARTS:
-                self.settle()
             try:
                 getattr(self, part, lambda: self.case_part(part))()
             except Timeout as error:
@@ -188,7 +188,10 @@ class Suite:
         for future in self.ready.values():
             concurrent.futures.wait([future], max(self.end - time.monotonic(), 0))
         for peer in self.peers.values():
-            peer.greet(self.end - time.monotonic())
+            try:
+                peer.greet(self.end - time.monotonic())
+            except Timeout as error:  # its cases tell
+                self.say(f"{peer.name}: {error}")
 
     def driver_facts(self):
         tool = shutil.which("nvidia-smi")

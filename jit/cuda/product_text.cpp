@@ -378,7 +378,11 @@ class ProductWriter : private TextWriter {
     // Neighbours of neighbouring threads lie in few banks along columns of sums, and where rows of sums have an odd length.
     const bool odd = is_byte(parts_.left_dtype()) && parts_.right() == Along::Rows;
     const ElementText wide(nest_, parts_.is_turned() ? parts_.rows->axis : parts_.columns->axis,
-                           block, parts_.is_turned() ? 2 : odd ? 1 : 8, parts_.contract->acc);
+                           block,
+                           parts_.is_turned() ? 2
+                           : odd              ? 1
+                                              : 8,
+                           parts_.contract->acc);
     const int least = tile_.rows * tile_.columns / tile_.threads();
     const bool has_neighbours = wide.width() > 1 && wide.width() <= least;
     if (has_neighbours) {

@@ -164,7 +164,7 @@ TEST_P(CudaBitsRegisters, HoldAllThatIsTheThreads) {
     const auto kernels = static_cast<std::size_t>(std::ranges::count_if(
         product.tiles(),
         [&](const ProductTile& tile) { return arch == "sm_90a" || !tile.warpgroups; }));
-    expect_few_spills(compiled.log, kernels, 16);
+    expect_few_spills(compiled.log, kernels, 32);
   }
 }
 

@@ -320,7 +320,7 @@ TEST_P(CudaChannels, AreReadInPieces) {
   EXPECT_EQ(all.others(), 0u);
   EXPECT_EQ(all.right(), Along::Channels);
   EXPECT_THAT(jit::print(all.nest()), HasSubstr(" channels ["));
-  EXPECT_EQ(all.text().find("__launch_bounds__(256, 2)"), std::string::npos);
+  EXPECT_EQ(all.text(false).find("__launch_bounds__(256, 2)"), std::string::npos);
   // Neighbours of results are channels, or positions.
   EXPECT_EQ(all.text(false).find(", true> Tile") != std::string::npos, !one.second);
   const double tolerance = how.tf32 ? 2e-3 : tolerance_of(how.dtype);
