@@ -184,9 +184,12 @@ struct hd_attention_tile {
     if constexpr (warpgroups) hd_products_publish();
     __syncthreads();
   }
+  static __device__ __forceinline__ const hd_sixteen* stage_of(const unsigned char* shared, long long number) {
+    return (const hd_sixteen*)shared + (int)((unsigned int)number % stages) * stage_size;
+  }
   // scores = queries . keys of tile `number`
   __device__ __forceinline__ void multiply_keys(const unsigned char* shared, long long number) {
-    const hd_sixteen* const lines = (const hd_sixteen*)shared + (int)(number & 1) * stage_size;
+    const hd_sixteen* const lines = stage_of(shared, number);
     const int lane = threadIdx.x % 32;
     factor = 1.0f;
 #pragma unroll
@@ -208,9 +211,6 @@ struct hd_attention_tile {
         }
       }
     }
-  }
-  static __device__ __forceinline__ const hd_sixteen* stage_of(const unsigned char* shared, long long number) {
-    return (const hd_sixteen*)shared + (int)((unsigned int)number % stages) * stage_size;
   }
   __device__ __forceinline__ void begin_keys(const unsigned char* shared, long long number) {
     const hd_descriptor key = hd_describe(stage_of(shared, number), keys * 128);
@@ -303,8 +303,7 @@ struct hd_attention_tile {
   }
   // sums += weights . values of tile `number`; the weights are rounded to T.
   __device__ __forceinline__ void multiply_values(const unsigned char* shared, long long number) {
-    const hd_sixteen* const lines =
-        (const hd_sixteen*)shared + (int)(number & 1) * stage_size + values_at;
+    const hd_sixteen* const lines = stage_of(shared, number) + values_at;
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int k = 0; k < warp_columns / 16; ++k) {

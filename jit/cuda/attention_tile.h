@@ -10,7 +10,7 @@
 
 namespace heddle::jit::cuda {
 
-/// A way to attend with hd_attention_tile: the queries that one block has, and how its warps share them. A plain one is
+/// A way to attend with hd_attention_tile: the queries that one block has, and how its warps share them, or its warpgroups. A plain one is
 /// hd_plain_attention_tile, of f32, in which two warps have 16 queries.
 struct AttentionTile {
   int depth = 0;      ///< of queries and keys, a multiple of 16
@@ -68,7 +68,7 @@ std::vector<AttentionTile> attention_tiles(DType dtype, std::int64_t depth, std:
 ///
 /// Where `parts` blocks part the keys of a tile of queries, all bring what they found to memory, and the last one joins it.
 ///
-/// The rates are those of product_cycles(), datasheets'; none has been measured on a device.
+/// The rates are those of product_cycles().
 double attention_cycles(const AttentionTile& tile, const AttentionShape& shape,
                         const ProductDevice& device, std::int64_t parts = 1);
 

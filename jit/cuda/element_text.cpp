@@ -1,7 +1,6 @@
 #include "jit/cuda/element_text.h"
 
 #include <algorithm>
-#include <set>
 
 #include "jit/cuda/scalar_text.h"
 #include "jit/cuda/text_writer.h"
@@ -10,13 +9,6 @@ namespace heddle::jit::cuda {
 namespace {
 
 constexpr int kMostBytes = 16;
-
-std::set<base::Symbol> bound_in(const Block& body) {
-  std::set<base::Symbol> bound;
-  for (const Stmt& statement : body)
-    if (const auto* bind = std::get_if<BindStmt>(&statement.node)) bound.insert(bind->symbol);
-  return bound;
-}
 
 /// Where a lane that stores and one that loads might meet, they keep their order only one by one.
 bool are_apart(const Block& body, const StoreStmt& store) {

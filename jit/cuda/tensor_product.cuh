@@ -356,13 +356,11 @@ struct hd_tensor_tile {
     leave(sums, (Sum*)shared);
     return (Sum*)shared;
   }
-  template <class Right>
-  static __device__ __forceinline__ void multiply_by_warps(Sum (*sums)[2 * column_pairs][4], hd_sixteen* tiles,
-                                                           const Left& lines, Right& right, long long steps) {
-    const int row = (int)threadIdx.x / 32 / warp_columns * (rows / warp_rows);
-    const int column = (int)threadIdx.x / 32 % warp_columns * (columns / warp_columns);
+  // Brings the first `count_ahead` steps.
+  template <int count_ahead, class Right>
+  static __device__ __forceinline__ void begin(hd_sixteen* tiles, const Left& lines, Right& right, long long steps) {
 #pragma unroll 1
-    for (int k = 0; k < stages - 1; ++k) {
+    for (int k = 0; k < count_ahead; ++k) {
       if (k < steps) {
         hd_sixteen* const stage = tiles + k * stage_size;
         lines.fetch(stage, k);
@@ -371,6 +369,13 @@ struct hd_tensor_tile {
       }
       hd_copy_commit();
     }
+  }
+  template <class Right>
+  static __device__ __forceinline__ void multiply_by_warps(Sum (*sums)[2 * column_pairs][4], hd_sixteen* tiles,
+                                                           const Left& lines, Right& right, long long steps) {
+    const int row = (int)threadIdx.x / 32 / warp_columns * (rows / warp_rows);
+    const int column = (int)threadIdx.x / 32 % warp_columns * (columns / warp_columns);
+    begin<stages - 1>(tiles, lines, right, steps);
     int filled = stages - 1;
     int used = 0;
 #pragma unroll 1
@@ -422,16 +427,7 @@ struct hd_tensor_tile {
     constexpr int right_lines = right_along ? depth : columns;
     const int group = (int)threadIdx.x / 128;
     const int left_at = group * 64 * (left_along ? 8 : left_lines / 8);
-#pragma unroll 1
-    for (int k = 0; k < ahead; ++k) {
-      if (k < steps) {
-        hd_sixteen* const stage = tiles + k * stage_size;
-        lines.fetch(stage, k);
-        right.begin(stage + left_size, k);
-        right.finish(stage + left_size);
-      }
-      hd_copy_commit();
-    }
+    begin<ahead>(tiles, lines, right, steps);
     int filled = ahead;
     int used = 0;
 #pragma unroll 1

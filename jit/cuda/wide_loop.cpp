@@ -14,14 +14,6 @@ constexpr std::int64_t kMostOfTile = 4;
 /// Statements of all iterations that a thread takes at once: each is text, and registers.
 constexpr std::int64_t kMostStatements = 256;
 
-/// Symbols that the body binds.
-std::set<Symbol> bound_in(const Block& body) {
-  std::set<Symbol> bound;
-  for (const Stmt& statement : body)
-    if (const auto* bind = std::get_if<BindStmt>(&statement.node)) bound.insert(bind->symbol);
-  return bound;
-}
-
 /// How often a body loads from a buffer and stores to it.
 struct Uses {
   int loads = 0;
@@ -37,6 +29,13 @@ std::map<NestBufferId, Uses> uses_of(const Block& body) {
 }
 
 }  // namespace
+
+std::set<Symbol> bound_in(const Block& body) {
+  std::set<Symbol> bound;
+  for (const Stmt& statement : body)
+    if (const auto* bind = std::get_if<BindStmt>(&statement.node)) bound.insert(bind->symbol);
+  return bound;
+}
 
 bool is_misaligned(const SymExpr& place, std::int64_t width) {
   switch (place.kind()) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "jit/nest.h"
@@ -22,6 +23,9 @@ struct WideLoop {
   std::vector<const StoreStmt*>
       stores;  ///< without masks, to buffers that the loop does not load from
 };
+
+/// Symbols that the body binds.
+std::set<Symbol> bound_in(const Block& body);
 
 /// Whether a statement holds no others.
 bool is_scalar(const Stmt& statement);
