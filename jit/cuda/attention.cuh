@@ -157,10 +157,12 @@ struct hd_attention_tile {
       for (int c = 0; c < thread_keys; ++c) score(r, c) *= by;
     }
   }
-  // Takes the queries, after which one tile is being fetched.
+  // Takes the queries, after which one tile is being fetched. Warpgroups leave them where they are, and wait for both.
   __device__ __forceinline__ void start(const unsigned char* shared) {
-    hd_copy_wait<1>();
-    __syncthreads();
+    if constexpr (!warpgroups) {
+      hd_copy_wait<1>();
+      __syncthreads();
+    }
     const hd_sixteen* const lines = (const hd_sixteen*)shared + queries_at;
     const int lane = threadIdx.x % 32;
 #pragma unroll

@@ -24,6 +24,10 @@ std::vector<std::uint32_t> order_of_blocks(std::uint32_t count, std::uint64_t or
   return blocks;
 }
 
+std::size_t static_bytes(const Call& call) {
+  return static_cast<std::size_t>(call.shared_end - call.shared_begin);
+}
+
 }  // namespace
 
 BlockRunner& BlockRunner::instance() {
@@ -37,6 +41,7 @@ std::string BlockRunner::run(const Call& call) {
   state_ = call.state;
   state_->barrier = &barrier;
   state_->fence = &fence;
+  state_->proxy_fence = &proxy_fence;
   state_->shuffle_xor = &shuffle_xor;
   state_->exchange = &exchange;
   state_->copy = &copy;
@@ -70,9 +75,9 @@ std::string BlockRunner::run_block(const Call& call) {
   std::fill(call.shared_begin, call.shared_end, kPoison);
   std::fill(dynamic_shared_.begin(), dynamic_shared_.end(), kPoison);
   races_.begin_block();
-  races_.begin_block(call.shared_begin,
-                     static_cast<std::size_t>(call.shared_end - call.shared_begin));
+  races_.begin_block(call.shared_begin, static_bytes(call));
   races_.begin_block(dynamic_shared_.data(), dynamic_shared_.size());
+  proxy_.begin_block(count, static_bytes(call) + dynamic_shared_.size());
   epoch_ = 0;
   for (std::uint32_t k = 0; k < count; ++k) {
     threads_[k]->wait = Wait::None;
@@ -115,6 +120,7 @@ bool BlockRunner::release(std::uint32_t count) {
     if (++barriers_ != skip_barrier_) {
       ++epoch_;
       races_.barrier();
+      proxy_.barrier();
     }
     go_on(0, count);
     return true;
@@ -160,6 +166,22 @@ std::uint64_t BlockRunner::skip_fence(std::uint64_t n) {
   return std::exchange(fences_, 0);
 }
 
+std::uint64_t BlockRunner::skip_proxy_fence(std::uint64_t n) {
+  skip_proxy_fence_ = n;
+  return std::exchange(proxy_fences_, 0);
+}
+
+std::string BlockRunner::touch_shared(const void* address, std::size_t bytes, bool writes) {
+  const auto* at = static_cast<const unsigned char*>(address);
+  const std::ptrdiff_t offset =
+      within(at, call_->shared_begin, call_->shared_end)
+          ? at - call_->shared_begin
+          : at - dynamic_shared_.data() + static_cast<std::ptrdiff_t>(static_bytes(*call_));
+  if (!writes) return proxy_.read(static_cast<std::size_t>(offset), bytes, current_);
+  proxy_.write(static_cast<std::size_t>(offset), bytes, current_);
+  return {};
+}
+
 void BlockRunner::abandon(std::string&& why) {
   problem_ = "thread " + std::to_string(current_) + " " + why;
   std::string().swap(why);  // its owner's frame never returns
@@ -186,6 +208,11 @@ void BlockRunner::fence() {
   if (++runner.fences_ == runner.skip_fence_) return;
   ++runner.threads_[runner.current_]->fences;
   runner.races_.fence(runner.now());
+}
+
+void BlockRunner::proxy_fence() {
+  BlockRunner& runner = instance();
+  if (++runner.proxy_fences_ != runner.skip_proxy_fence_) runner.proxy_.fence(runner.current_);
 }
 
 unsigned int BlockRunner::shuffle_xor(unsigned int value, int mask) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/cuda_sim/async_proxy.h"
 #include "tests/cuda_sim/fiber.h"
 #include "tests/cuda_sim/races.h"
 #include "tests/cuda_sim/state.h"
@@ -49,11 +50,15 @@ class BlockRunner {
   }
   std::uint32_t thread() const { return current_; }  ///< of the block
   Races& races() { return races_; }
+  /// The thread that runs writes shared memory, or a product of its reads it. @return what is wrong with that, in words; empty: nothing.
+  std::string touch_shared(const void* address, std::size_t bytes, bool writes);
   /// Barriers that whole blocks have passed since this was last called. The n-th from now on orders nothing, as if
   /// it were not in the text. For tests of tests: the simulator must object. 0: none.
   std::uint64_t skip_barrier(std::uint64_t n);
   /// The same of the fences of threads.
   std::uint64_t skip_fence(std::uint64_t n);
+  /// The same of the fences by which products of warpgroups see what threads wrote.
+  std::uint64_t skip_proxy_fence(std::uint64_t n);
   /// For kernels that run: ends the thread that asks, and the run with it, which then says `why`.
   void abandon(std::string&& why);
 
@@ -93,6 +98,7 @@ class BlockRunner {
   static void enter(void* self);
   static void barrier();
   static void fence();
+  static void proxy_fence();
   static unsigned int shuffle_xor(unsigned int value, int mask);
   static const unsigned int* exchange(const unsigned int* words, unsigned int count);
   static void copy(void* to, const void* from, unsigned int bytes, unsigned int valid);
@@ -115,10 +121,13 @@ class BlockRunner {
   std::uint32_t current_ = 0;
   std::uint32_t epoch_ = 0;
   Races races_;
+  AsyncProxy proxy_;
   std::uint64_t barriers_ = 0;
   std::uint64_t skip_barrier_ = 0;
   std::uint64_t fences_ = 0;
   std::uint64_t skip_fence_ = 0;
+  std::uint64_t proxy_fences_ = 0;
+  std::uint64_t skip_proxy_fence_ = 0;
 };
 
 }  // namespace heddle::sim

@@ -29,6 +29,7 @@ struct Control {
     load(edges, "heddle_cuda_sim_edges");
     load(skip_barrier, "heddle_cuda_sim_skip_barrier");
     load(skip_fence, "heddle_cuda_sim_skip_fence");
+    load(skip_proxy_fence, "heddle_cuda_sim_skip_proxy_fence");
     load(slow, "heddle_cuda_sim_slow");
     load(problem, "heddle_cuda_sim_problem");
     load(live, "heddle_cuda_sim_live");
@@ -87,6 +88,8 @@ struct Control {
   unsigned long (*skip_barrier)(unsigned long n) = nullptr;
   /// The same of the fences of threads.
   unsigned long (*skip_fence)(unsigned long n) = nullptr;
+  /// The same of those by which products of warpgroups see what threads wrote.
+  unsigned long (*skip_proxy_fence)(unsigned long n) = nullptr;
 
   /// Launches of kernels whose name has `part` in it take so many milliseconds more on the clock that events show;
   /// nobody waits for them. Null: of none.

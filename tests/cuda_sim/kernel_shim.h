@@ -265,7 +265,7 @@ static inline void hd_products_wait() {
 }
 template <int count>
 static inline void hd_products_hold(float*) {}
-static inline void hd_products_publish() {}
+static inline void hd_products_publish() { heddle_sim.proxy_fence(); }
 struct heddle_sim_warpgroup_product {
   float* sums;
   hd_descriptor a, b;
@@ -295,7 +295,7 @@ HEDDLE_SIM_OWN static void heddle_sim_read_matrix(hd_descriptor matrix, bool alo
   if (threadIdx.x % 32 != 0) return;
   for (int line = first; line < first + lines; line += along ? 1 : 8)
     for (int k = 0; k < 16; k += along ? 8 : 1)
-      heddle_sim.access(heddle_sim_matrix_place(matrix, along, line, k), 16, 0, nullptr);
+      heddle_sim.access(heddle_sim_matrix_place(matrix, along, line, k), 16, 4, nullptr);
 }
 HEDDLE_SIM_OWN static void heddle_sim_read_operands(const heddle_sim_warpgroup_product& p) {
   if (!p.left_given) heddle_sim_read_matrix(p.a, p.left_along, (int)threadIdx.x / 32 % 4 * 16, 16);

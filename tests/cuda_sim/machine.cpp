@@ -276,14 +276,20 @@ void Machine::kernel_access(unsigned long address, unsigned long bytes, int kind
   const auto* at = reinterpret_cast<const void*>(address);
   if (runner.is_own(at)) return;
   constexpr int kCounter = 3;
-  const Access how = kind == kCounter ? Access::Atomic : static_cast<Access>(kind);
+  constexpr int kProduct = 4;
+  const Access how = kind == kCounter   ? Access::Atomic
+                     : kind == kProduct ? Access::Read
+                                        : static_cast<Access>(kind);
   const Access of_launch = kind == kCounter ? Access::Write : how;
   std::string wrong;
-  if (!runner.is_shared(at)) {
+  const bool shared = runner.is_shared(at);
+  if (!shared) {
     wrong = Memory::instance().access(at, bytes, of_launch, machine.toucher_);
     if (how == Access::Read) machine.bytes_read_ += bytes;
   }
   if (wrong.empty()) wrong = runner.races().access(at, bytes, how, runner.now());
+  if (wrong.empty() && shared && (kind == kProduct || how != Access::Read))
+    wrong = runner.touch_shared(at, bytes, how != Access::Read);
   if (wrong.empty()) {
     if (site != nullptr) kernel_meter(address, bytes, kind, site);
     return;

@@ -13,6 +13,8 @@ struct heddle_sim_state {
   heddle_sim_uint3 grid_size;
   void (*barrier)();
   void (*fence)();  ///< of the thread, for the whole device
+  void (
+      *proxy_fence)();  ///< of the thread: products of warpgroups see what it wrote to shared memory
   unsigned int (*shuffle_xor)(unsigned int value, int mask);
   /// What the lanes of the warp bring: `count` words of lane k from word k * count on, until its next exchange. At
   /// most 8 words; all lanes of a warp bring as many.
@@ -28,7 +30,7 @@ struct heddle_sim_state {
   void (*wait_work)(unsigned int pending);
   unsigned char* dynamic_shared;
   /// Called before a kernel touches memory through a pointer. Kinds: 0 read, 1 write, 2 atomic update, 3 the same of a
-  /// counter that wraps, which only launches in order may share. `site`: where in the kernel's code, for the meter; null:
+  /// counter that wraps, which only launches in order may share, 4 read by a product of a warpgroup. `site`: where in the kernel's code, for the meter; null:
   /// it is part of what `meter` tells.
   void (*access)(unsigned long address, unsigned long bytes, int kind, const void* site);
   /// An access whose parts are checked each by itself.

@@ -1,4 +1,4 @@
-// Mutation: barriers of a launch are left out, one at a time; the simulator has to object.
+// Mutation: barriers and fences of a launch are left out, one at a time; the simulator has to object.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -14,9 +14,12 @@
 
 namespace heddle::tests {
 
-/// A launch whose barriers can be left out; on the simulator alone.
+/// A launch whose barriers, and the fences by which products of warpgroups see what threads wrote, can be left out; on the
+/// simulator alone.
 class BarriersOf {
  public:
+  enum class What { Barrier, ProxyFence };
+
   /// @param buffers  what the kernel's parameters point to, results last
   /// @param parts    blocks that share a tile
   BarriersOf(std::vector<jit::cuda::CudaSource> sources, std::size_t kernel,
@@ -27,41 +30,50 @@ class BarriersOf {
         sizes_(std::move(sizes)),
         buffers_(std::move(buffers)),
         parts_(parts) {
-    EXPECT_EQ(problem_without(0), "");
+    EXPECT_EQ(problem_without(What::Barrier, 0), "");
+    barriers_ = passed_;
+    EXPECT_EQ(problem_without(What::ProxyFence, 0), "");
+    proxy_fences_ = passed_;
   }
 
   /// Those that the launch passes.
-  std::uint64_t count() const { return count_; }
-  /// Those, from 1 on, without which the simulator finds nothing wrong; of all others it says that a barrier is missing.
-  std::vector<std::uint64_t> unnoticed() {
+  std::uint64_t count(What what = What::Barrier) const {
+    return what == What::Barrier ? barriers_ : proxy_fences_;
+  }
+  /// Those, from 1 on, without which the simulator finds nothing wrong; of all others it says that one is missing.
+  /// @param step  every which one is left out
+  std::vector<std::uint64_t> unnoticed(What what = What::Barrier, std::uint64_t step = 1) {
+    const std::string objection = what == What::Barrier
+                                      ? "no barrier lies between"
+                                      : "no fence of the asynchronous proxy lies between";
     std::vector<std::uint64_t> numbers;
-    const std::uint64_t count = count_;
-    for (std::uint64_t k = 1; k <= count; ++k) {
-      const std::string problem = problem_without(k);
+    for (std::uint64_t k = 1; k <= count(what); k += step) {
+      const std::string problem = problem_without(what, k);
       if (problem.empty())
         numbers.push_back(k);
       else
-        EXPECT_THAT(problem, ::testing::HasSubstr("no barrier lies between")) << "barrier " << k;
+        EXPECT_THAT(problem, ::testing::HasSubstr(objection)) << "number " << k;
     }
     return numbers;
   }
 
  private:
-  /// What the simulator objects to when barrier `skipped` is left out; empty: nothing. 0: none is.
-  std::string problem_without(std::uint64_t skipped) {
+  /// What the simulator objects to when number `skipped` is left out; empty: nothing. 0: none is.
+  std::string problem_without(What what, std::uint64_t skipped) {
     static const sim::Control control(test::simulator_path());
+    const auto skip = what == What::Barrier ? control.skip_barrier : control.skip_proxy_fence;
     std::vector<std::span<unsigned char>> spans;
     for (ir::Literal& literal : buffers_)
       spans.emplace_back(static_cast<unsigned char*>(literal.data()), literal.bytes());
     std::string problem;
     try {
       SimulatedKernels device(sources_);
-      control.skip_barrier(skipped);
+      skip(skipped);
       device.run(kernel_, sizes_, spans, parts_);
     } catch (const DeviceLost&) {
       problem = control.problem();
     }
-    count_ = control.skip_barrier(0);
+    passed_ = skip(0);
     return problem;
   }
 
@@ -70,7 +82,9 @@ class BarriersOf {
   std::vector<std::int64_t> sizes_;
   std::vector<ir::Literal> buffers_;
   std::int64_t parts_;
-  std::uint64_t count_ = 0;
+  std::uint64_t passed_ = 0;  ///< by the last launch
+  std::uint64_t barriers_ = 0;
+  std::uint64_t proxy_fences_ = 0;
 };
 
 }  // namespace heddle::tests

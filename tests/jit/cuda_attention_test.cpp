@@ -17,7 +17,9 @@ namespace heddle::tests {
 namespace {
 
 using jit::cuda::AttentionShape;
+using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::Gt;
 using ::testing::HasSubstr;
 
 constexpr jit::cuda::ProductDevice kH200 = kAttentionDevice;
@@ -372,19 +374,36 @@ TEST(CudaAttentions, TextIsThePlaceTheTilesAndTheExpressions) {
   EXPECT_THAT(text, HasSubstr("tile.scale("));
 }
 
-/// A launch of the first kernel of attention between 20 queries and so many keys.
-BarriersOf barriers_of(DType dtype, std::int64_t keys, int columns, std::int64_t parts = 1) {
-  const OneAttention one(attention_text(std::string(name_of(dtype)), 16, columns, "", "", 1, 1));
+/// A launch of one of attention's kernels between 20 queries and so many keys.
+BarriersOf barriers_of(DType dtype, std::int64_t keys, int depth, int columns,
+                       const std::string& kernel, std::int64_t parts = 1) {
+  const OneAttention one(attention_text(std::string(name_of(dtype)), depth, columns, "", "", 1, 1));
   std::vector<ir::Literal> buffers = test::random_arguments(one.graph(), {20, keys});
   buffers.emplace_back(dtype, ir::Sizes{1, 1, 20, columns});
-  return {one.sources(), 1, {20, keys}, std::move(buffers), parts};
+  const std::vector<std::string> names = one.names();
+  const auto found = std::find(names.begin(), names.end(), kernel);
+  EXPECT_NE(found, names.end()) << kernel;
+  const auto number = static_cast<std::size_t>(found - names.begin());
+  return {one.sources(), number, {20, keys}, std::move(buffers), parts};
+}
+
+TEST(CudaAttentions, EveryBarrierAndProxyFenceOfWarpgroupsIsNeeded) {
+  if (!test::on_simulator()) GTEST_SKIP() << test::kNeedsSimulator;
+  // One for each of two tiles of keys, the first of which is for the queries too; the others as below.
+  BarriersOf launch = barriers_of(f16, 200, 128, 128, "wgmma_128x128");
+  EXPECT_EQ(launch.count(), 5u);
+  EXPECT_THAT(launch.unnoticed(), ElementsAre(5u));
+  const auto fence = BarriersOf::What::ProxyFence;
+  EXPECT_EQ(launch.count(fence), 3u * 256);
+  EXPECT_THAT(launch.unnoticed(fence, 61), Each(Gt(2u * 256)))
+      << "those of the last barrier before sums go out";
 }
 
 TEST(CudaAttentions, EveryBarrierIsNeeded) {
   if (!test::on_simulator()) GTEST_SKIP() << test::kNeedsSimulator;
   // One for the queries, one for each of four tiles of keys, two around the sums on their way out, and the last,
   // after which a block would go on to another tile of queries.
-  BarriersOf launch = barriers_of(f16, 200, 16);
+  BarriersOf launch = barriers_of(f16, 200, 16, 16, "flash_64x64");
   EXPECT_EQ(launch.count(), 8u);
   EXPECT_THAT(launch.unnoticed(), ElementsAre(8u));
 }
@@ -392,7 +411,7 @@ TEST(CudaAttentions, EveryBarrierIsNeeded) {
 TEST(CudaAttentions, EveryBarrierOfF32IsNeeded) {
   if (!test::on_simulator()) GTEST_SKIP() << test::kNeedsSimulator;
   // Two for each of three tiles of keys, of which one is for the weights; the others as above.
-  BarriersOf launch = barriers_of(f32, 130, 128);
+  BarriersOf launch = barriers_of(f32, 130, 16, 128, "plain_32x64");
   EXPECT_EQ(launch.count(), 9u);
   EXPECT_THAT(launch.unnoticed(), ElementsAre(9u));
 }
@@ -403,7 +422,8 @@ TEST(CudaAttentions, EveryBarrierOfPartedKeysIsNeeded) {
     SCOPED_TRACE(std::string(name_of(dtype)));
     // What the last block leaves in memory it waits for twice, where the others have a fence; nobody goes on to another tile of
     // queries. Of f32 its one tile of keys has nothing left to read when its sums take its place.
-    BarriersOf launch = barriers_of(dtype, dtype == f32 ? 130 : 200, 128, 2);
+    BarriersOf launch = dtype == f32 ? barriers_of(f32, 130, 16, 128, "plain_32x64", 2)
+                                     : barriers_of(f16, 200, 16, 128, "flash_64x64", 2);
     EXPECT_EQ(launch.count(), 17u);
     EXPECT_LE(launch.unnoticed().size(), dtype == f16 ? 2u : 4u);
   }

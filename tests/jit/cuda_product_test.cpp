@@ -383,6 +383,26 @@ TEST(CudaProducts, SeveralResultsOfOneProduct) {
   two.expect_right({{5, 12}, {66, 70}}, 4e-3);
 }
 
+TEST(CudaProducts, EveryBarrierAndProxyFenceOfWarpgroupsIsNeeded) {
+  if (!test::on_simulator()) GTEST_SKIP() << test::kNeedsSimulator;
+  const OneProduct one(
+      "graph @g(%a: bf16[s0, s1], %b: bf16[s1, s2]) {\n  %m = matmul(%a, %b)\n  return %m\n}\n");
+  const std::vector<std::string> names = one.names();
+  const auto found = std::find(names.begin(), names.end(), "wgmma_64x128x64");
+  ASSERT_NE(found, names.end());
+  std::vector<ir::Literal> buffers = test::random_arguments(one.graph(), {64, 320, 128});
+  buffers.emplace_back(bf16, ir::Sizes{64, 128});
+  BarriersOf launch(one.sources(), static_cast<std::size_t>(found - names.begin()),
+                    one.parameters({64, 320, 128}), std::move(buffers));
+  // One for each of five steps, two around the sums on their way out, and the last, after which a block would go on to
+  // another tile.
+  EXPECT_EQ(launch.count(), 8u);
+  EXPECT_THAT(launch.unnoticed(), ElementsAre(8u));
+  const auto fence = BarriersOf::What::ProxyFence;
+  EXPECT_EQ(launch.count(fence), 5u * 128);
+  EXPECT_THAT(launch.unnoticed(fence, 37), ElementsAre());
+}
+
 TEST(CudaProducts, OtherNestsAreNotProducts) {
   const auto parts = [](const char* text) {
     const ir::Graph graph = ir::parse(text);

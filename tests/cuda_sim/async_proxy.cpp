@@ -1,0 +1,32 @@
+#include "tests/cuda_sim/async_proxy.h"
+
+namespace heddle::sim {
+
+void AsyncProxy::begin_block(std::uint32_t threads, std::size_t shared_bytes) {
+  fences_.assign(threads, {});
+  written_.assign((shared_bytes + kGranule - 1) / kGranule, {});
+}
+
+void AsyncProxy::write(std::size_t offset, std::size_t bytes, std::uint32_t thread) {
+  for (std::size_t k = offset / kGranule; k * kGranule < offset + bytes; ++k)
+    written_[k] = {thread + 1, fences_[thread].now};
+}
+
+void AsyncProxy::barrier() {
+  for (Fences& fences : fences_) fences.at_barrier = fences.now;
+}
+
+std::string AsyncProxy::read(std::size_t offset, std::size_t bytes, std::uint32_t thread) const {
+  for (std::size_t k = offset / kGranule; k * kGranule < offset + bytes; ++k) {
+    const Written& written = written_[k];
+    if (written.thread == 0) continue;
+    const Fences& fences = fences_[written.thread - 1];
+    const bool own = written.thread - 1 == thread;
+    if (written.fences < (own ? fences.now : fences.at_barrier)) continue;
+    return "multiplies what thread " + std::to_string(written.thread - 1) +
+           " wrote to shared memory: no fence of the asynchronous proxy lies between";
+  }
+  return {};
+}
+
+}  // namespace heddle::sim
