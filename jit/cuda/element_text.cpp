@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "jit/cuda/loop_body.h"
 #include "jit/cuda/scalar_text.h"
 #include "jit/cuda/text_writer.h"
 
@@ -33,13 +34,6 @@ class Writer : private TextWriter {
 
 }  // namespace
 
-bool ElementText::lies_beside(const SymExpr& index) const {
-  const auto linear = index.linear_in(axis_);
-  if (!linear || !linear->coefficient.is_constant(1)) return false;
-  return std::ranges::none_of(bound_in(body_),
-                              [&](base::Symbol symbol) { return linear->rest.mentions(symbol); });
-}
-
 ElementText::ElementText(const Nest& nest, base::Symbol axis, const Block& body, int most,
                          NestBufferId inner)
     : nest_(nest), axis_(axis), body_(body), inner_(inner) {
@@ -52,11 +46,13 @@ ElementText::ElementText(const Nest& nest, base::Symbol axis, const Block& body,
   };
   for (const Stmt& statement : body) {
     if (const auto* load = std::get_if<LoadStmt>(&statement.node)) {
-      if (load->buffer != inner && load->mask == kNoScalar && lies_beside(load->index))
+      if (load->buffer != inner && load->mask == kNoScalar &&
+          first_neighbour(axis, body, load->index))
         take(load, load->buffer, load->index, false);
     }
     if (const auto* store = std::get_if<StoreStmt>(&statement.node)) {
-      const bool wide = store->mask == kNoScalar && !store->combine && lies_beside(store->index);
+      const bool wide = store->mask == kNoScalar && !store->combine &&
+                        first_neighbour(axis, body, store->index).has_value();
       fits = fits && wide && are_apart(body, *store);
       if (wide) take(store, store->buffer, store->index, true);
     }

@@ -40,7 +40,6 @@ class ElementText {
     const SymExpr* index;
     bool is_store;
   };
-  bool lies_beside(const SymExpr& index) const;
 
   const Nest& nest_;
   base::Symbol axis_;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "jit/cuda/loop_body.h"
 #include "jit/cuda/scalar_text.h"
 #include "jit/cuda/statement_emitter.h"
 
@@ -47,7 +48,7 @@ void StatementEmitter::row_chunk(const ForStmt& s) {
   std::vector<std::string> stores;
   std::size_t count = 0;
   const auto place = [&](NestBufferId id, const SymExpr& at) {
-    return buffer(id) + " + (" + index(*first_of_row(s, at)) + ") + " + first;
+    return buffer(id) + " + (" + index(*first_neighbour(s, at)) + ") + " + first;
   };
   const auto find_row = [&](const void* statement) {
     const auto found = kept_->row_of.find(statement);

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "jit/cuda/barriers.h"
+#include "jit/cuda/loop_body.h"
 #include "jit/cuda/wide_loop.h"
 
 namespace heddle::jit::cuda {

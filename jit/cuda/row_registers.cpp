@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "jit/cuda/wide_loop.h"
+#include "jit/cuda/loop_body.h"
 
 namespace heddle::jit::cuda {
 namespace {
@@ -77,7 +77,7 @@ class RowFinder {
 
   bool touch(const void* statement, NestBufferId buffer, const SymExpr& index, std::size_t loop,
              bool is_store) {
-    const auto first = first_of_row(*found_.loops[loop], index);
+    const auto first = first_neighbour(*found_.loops[loop], index);
     if (!first) return false;
     auto& rows = found_.rows;
     const bool local = nest_.buffers[buffer].scope == NestBuffer::Scope::Local;
@@ -160,12 +160,6 @@ class RowFinder {
 };
 
 }  // namespace
-
-std::optional<SymExpr> first_of_row(const ForStmt& loop, const SymExpr& index) {
-  const auto linear = index.linear_in(loop.axis);
-  if (!linear || !linear->coefficient.is_constant(1)) return std::nullopt;
-  return linear->rest;
-}
 
 std::optional<RowRegisters> row_registers(const Nest& nest) { return RowFinder(nest).run(); }
 

@@ -38,7 +38,4 @@ struct RowRegisters {
 /// read twice, or where threads would touch what others do.
 std::optional<RowRegisters> row_registers(const Nest& nest);
 
-/// Where an element lies that iteration 0 touches, if iteration k touches the k-th after it.
-std::optional<SymExpr> first_of_row(const ForStmt& loop, const SymExpr& index);
-
 }  // namespace heddle::jit::cuda

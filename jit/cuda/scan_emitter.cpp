@@ -1,6 +1,7 @@
 // Loops that carry a sum, which the threads of a block share: StatementEmitter's part of them.
 #include <utility>
 
+#include "jit/cuda/loop_body.h"
 #include "jit/cuda/scalar_text.h"
 #include "jit/cuda/statement_emitter.h"
 
@@ -23,7 +24,7 @@ void StatementEmitter::scan(const ForStmt& s) {
     line("hd_lanes<" + storage_type(nest_.buffers[load->buffer].dtype) + ", " + number(scan.width) +
          "> " + row + "[" + number(scan.chunks) + "];");
     line("hd_load_tile<" + number(scan.threads) + ", " + (scan.exact ? "true" : "false") + ">(" +
-         row + ", " + buffer(load->buffer) + " + (" + index(*first_of_row(s, load->index)) +
+         row + ", " + buffer(load->buffer) + " + (" + index(*first_neighbour(s, load->index)) +
          ") + " + tile + ", " + index(s.extent) + " - " + tile + ");");
     lanes_[load] = row + "[chunk].at[lane]";
   }
@@ -56,8 +57,8 @@ void StatementEmitter::scan_chunk(const ForStmt& s, const ScanLoop& scan, const 
          "> " + lanes + ";");
     lanes_[&store] = lanes + ".at[lane]";
     moved.push_back("hd_store_part<" + std::string(scan.exact ? "true" : "false") + ">(" +
-                    buffer(store.buffer) + " + (" + index(*first_of_row(s, store.index)) + ") + " +
-                    first + ", " + lanes + ", " + index(s.extent) + " - " + first + ");");
+                    buffer(store.buffer) + " + (" + index(*first_neighbour(s, store.index)) +
+                    ") + " + first + ", " + lanes + ", " + index(s.extent) + " - " + first + ");");
   }
   line(compute_type(carried.dtype) + " running = " + start + ";");
   line("#pragma unroll");

@@ -1,10 +1,8 @@
 #include "jit/cuda/scan_loop.h"
 
 #include <algorithm>
-#include <map>
 
-#include "jit/cuda/row_registers.h"
-#include "jit/cuda/wide_loop.h"
+#include "jit/cuda/loop_body.h"
 
 namespace heddle::jit::cuda {
 namespace {
@@ -32,21 +30,12 @@ const ForStmt* find_scan(const Block& block) {
 
 ScanLoop scan_loop(const Nest& nest, const ForStmt& loop) {
   ScanLoop found;
-  std::map<NestBufferId, std::pair<int, int>> uses;  // loads, stores
-  for (const Stmt& statement : *loop.body) {
-    if (const auto* load = std::get_if<LoadStmt>(&statement.node)) ++uses[load->buffer].first;
-    if (const auto* store = std::get_if<StoreStmt>(&statement.node)) ++uses[store->buffer].second;
-  }
+  auto uses = uses_of(*loop.body);
   std::int64_t most = 1;
   std::vector<SymExpr> firsts;
   const auto take = [&](NestBufferId buffer, const SymExpr& index, ScalarId mask) {
-    const auto first = first_of_row(loop, index);
-    const bool bound = std::ranges::any_of(*loop.body, [&](const Stmt& statement) {
-      const auto* bind = std::get_if<BindStmt>(&statement.node);
-      return bind != nullptr && index.mentions(bind->symbol);
-    });
-    if (!first || bound || mask != kNoScalar ||
-        nest.buffers[buffer].scope == NestBuffer::Scope::Local)
+    const auto first = first_neighbour(loop, index);
+    if (!first || mask != kNoScalar || nest.buffers[buffer].scope == NestBuffer::Scope::Local)
       return false;
     most = std::max(most, static_cast<std::int64_t>(size_of(nest.buffers[buffer].dtype)));
     firsts.push_back(*first);
@@ -54,10 +43,10 @@ ScanLoop scan_loop(const Nest& nest, const ForStmt& loop) {
   };
   for (const Stmt& statement : *loop.body) {
     if (const auto* load = std::get_if<LoadStmt>(&statement.node))
-      if (uses[load->buffer].second == 0 && take(load->buffer, load->index, load->mask))
+      if (uses[load->buffer].stores == 0 && take(load->buffer, load->index, load->mask))
         found.loads.push_back(load);
     if (const auto* store = std::get_if<StoreStmt>(&statement.node))
-      if (uses[store->buffer].first == 0 && uses[store->buffer].second == 1 && !store->combine &&
+      if (uses[store->buffer].loads == 0 && uses[store->buffer].stores == 1 && !store->combine &&
           take(store->buffer, store->index, store->mask))
         found.stores.push_back(store);
   }

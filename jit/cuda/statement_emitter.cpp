@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "jit/cuda/loop_body.h"
 #include "jit/cuda/scalar_text.h"
 
 namespace heddle::jit::cuda {

@@ -1,8 +1,9 @@
 #include "jit/cuda/wide_loop.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
+
+#include "jit/cuda/loop_body.h"
 
 namespace heddle::jit::cuda {
 namespace {
@@ -14,52 +15,7 @@ constexpr std::int64_t kMostOfTile = 4;
 /// Statements of all iterations that a thread takes at once: each is text, and registers.
 constexpr std::int64_t kMostStatements = 256;
 
-/// How often a body loads from a buffer and stores to it.
-struct Uses {
-  int loads = 0;
-  int stores = 0;
-};
-std::map<NestBufferId, Uses> uses_of(const Block& body) {
-  std::map<NestBufferId, Uses> uses;
-  for (const Stmt& statement : body) {
-    if (const auto* load = std::get_if<LoadStmt>(&statement.node)) ++uses[load->buffer].loads;
-    if (const auto* store = std::get_if<StoreStmt>(&statement.node)) ++uses[store->buffer].stores;
-  }
-  return uses;
-}
-
 }  // namespace
-
-std::set<Symbol> bound_in(const Block& body) {
-  std::set<Symbol> bound;
-  for (const Stmt& statement : body)
-    if (const auto* bind = std::get_if<BindStmt>(&statement.node)) bound.insert(bind->symbol);
-  return bound;
-}
-
-bool is_misaligned(const SymExpr& place, std::int64_t width) {
-  switch (place.kind()) {
-    case SymExpr::Kind::Constant:
-      return place.constant() % width != 0;
-    case SymExpr::Kind::Sum:
-      return std::ranges::any_of(
-          place.operands(), [width](const SymExpr& term) { return is_misaligned(term, width); });
-    case SymExpr::Kind::Product:
-      return std::ranges::all_of(place.operands(), [width](const SymExpr& factor) {
-        return is_misaligned(factor, width);
-      });
-    case SymExpr::Kind::Symbol:
-      return place.symbol().kind != Symbol::Kind::Size;
-    default:
-      return true;
-  }
-}
-
-bool is_scalar(const Stmt& statement) {
-  return !std::holds_alternative<ForStmt>(statement.node) &&
-         !std::holds_alternative<IfStmt>(statement.node) &&
-         !std::holds_alternative<ContractStmt>(statement.node);
-}
 
 std::int64_t period_of(const Nest& nest, const ForStmt& loop) {
   std::int64_t period = 0;
@@ -115,13 +71,11 @@ SymExpr by_period(const Nest& nest, const ForStmt& loop, std::int64_t period,
 
 std::optional<NeighbourPlaces> neighbour_places(const Nest& nest, const ForStmt& loop,
                                                 std::int64_t period, const SymExpr& index) {
+  if (const auto first = first_neighbour(loop, index))
+    return NeighbourPlaces{*first, period, period};
+  if (period == 0 || index.linear_in(loop.axis)) return std::nullopt;
   for (const Symbol symbol : bound_in(*loop.body))
     if (index.mentions(symbol)) return std::nullopt;
-  if (const auto linear = index.linear_in(loop.axis)) {
-    if (!linear->coefficient.is_constant(1)) return std::nullopt;
-    return NeighbourPlaces{linear->rest, period, period};
-  }
-  if (period == 0) return std::nullopt;
   const Symbol row = row_of_period(loop), column = column_of_period(loop);
   const SymExpr place = by_period(nest, loop, period, index);
   const auto by_column = place.linear_in(column);

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include "jit/nest.h"
@@ -23,16 +22,6 @@ struct WideLoop {
   std::vector<const StoreStmt*>
       stores;  ///< without masks, to buffers that the loop does not load from
 };
-
-/// Symbols that the body binds.
-std::set<Symbol> bound_in(const Block& body);
-
-/// Whether a statement holds no others.
-bool is_scalar(const Stmt& statement);
-
-/// Whether places that are known to be no multiple of `width` are among those of an expression: rows of an odd length, or
-/// what begins at an odd place. Of sizes that are not known nothing is.
-bool is_misaligned(const SymExpr& place, std::int64_t width);
 
 /// Where the elements lie that iterations touch, if that of iteration k, for any k but the multiples of `period`, lies behind that of
 /// iteration k - 1, and what binds symbols in the body has no say in it.
