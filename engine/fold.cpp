@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 #include "base/lasting.h"
@@ -51,9 +52,9 @@ bool all_constant(std::span<const ir::SymExpr> exprs) {
 
 class FixedSteps::Impl {
  public:
-  Impl(jit::Program& program, std::vector<ir::Literal>& fixed, jit::CompileService& compiler,
+  Impl(jit::Program& program, std::vector<ir::Literal>& fixed, FoldingKernels& kernels,
        jit::ConstantCache* constants)
-      : program_(program), fixed_(fixed), compiler_(compiler), kernels_(program.kernels.size()) {
+      : program_(program), fixed_(fixed), kernels_(kernels) {
     const std::size_t buffers = program.record.buffers.size();
     writers_.resize(buffers, 0);
     for (const ir::PlanStep& step : steps())
@@ -99,7 +100,6 @@ class FixedSteps::Impl {
   bool foldable(std::size_t k) {
     const ir::PlanStep& step = steps()[k];
     const jit::ProgramKernel& kernel = program_.kernels[step.kernel];
-    if (!compiler_.can_compile()) return false;  // the device computes it in each call
     if (kernel.nest == nullptr || step.reads.empty() || !all_constant(program_.launches[k].sizes))
       return false;
     for (const BufferId id : step.reads) {
@@ -118,20 +118,12 @@ class FixedSteps::Impl {
       const BufferId owner = root(id);
       fixed_[owner] = allocate(buffer(owner));
     }
-    const auto& nest = *program_.kernels[step.kernel].nest;
-    const jit::CpuKernelPtr kernel = kernels_[step.kernel].get();
     std::vector<std::int64_t> sizes;
     for (const ir::SymExpr& size : program_.launches[k].sizes) sizes.push_back(size.constant());
-    std::vector<void*> addresses;
-    for (const BufferId id : program_.launches[k].buffers)
-      addresses.push_back(const_cast<void*>(fixed_[root(id)].unaligned_data()));
-    const ir::Literal scratch(u8, {kernel->scratch_bytes.evaluate_sizes(sizes) + 64});
-    auto address = reinterpret_cast<std::uintptr_t>(scratch.data());
-    address = (address + 63) / 64 * 64;
-    std::int32_t status = 0;
-    kernel->entry(addresses.data(), sizes.data(), 0, nest.parallel_extent.evaluate_sizes(sizes),
-                  reinterpret_cast<void*>(address), &status);
-    if (status != 0) throw jit::index_error(program_, status, jit::take_index_report());
+    std::vector<const ir::Literal*> buffers;
+    for (const BufferId id : program_.launches[k].buffers) buffers.push_back(&fixed_[root(id)]);
+    if (const std::int32_t status = kernels_.run(step.kernel, buffers, sizes); status != 0)
+      throw jit::index_error(program_, status, kernels_.report());
   }
 
   void make_constant(BufferId id) {
@@ -147,17 +139,19 @@ class FixedSteps::Impl {
     const std::size_t bytes = std::reduce(result_bytes_.begin(), result_bytes_.end());
     if (constants == nullptr || bytes < jit::ConstantCache::kLeastBytes) return false;
     constants_ = constants;
-    key_ = results_key(compiler_);
+    key_ = results_key();
     return constants->has(key_);
   }
 
-  /// Has the kernels of the steps compiled in the background.
+  /// Has the kernels of the steps compiled, unless they are already.
   void submit_kernels() {
+    if (std::exchange(is_submitted_, true)) return;
+    std::vector<std::shared_ptr<const jit::Nest>> nests(program_.kernels.size());
     for (std::size_t k = 0; k < folded_.size(); ++k) {
       const std::uint32_t kernel = steps()[k].kernel;
-      if (folded_[k] && !kernels_[kernel].valid())
-        kernels_[kernel] = compiler_.submit(program_.kernels[kernel].nest);
+      if (folded_[k]) nests[kernel] = program_.kernels[kernel].nest;
     }
+    if (!results_.empty()) kernels_.submit(std::move(nests));
   }
 
   void store_results() {
@@ -171,8 +165,8 @@ class FixedSteps::Impl {
 
   /// All that the results depend on: the code of each step, its sizes, and what it reads, by content or, where an earlier
   /// step wrote it, by number.
-  std::string results_key(const jit::CompileService& compiler) {
-    std::string key = "folded steps\n" + compiler.code_key();
+  std::string results_key() {
+    std::string key = "folded steps\n" + kernels_.code_key();
     std::map<std::uint32_t, std::size_t> kernel_number;
     std::map<BufferId, std::string> names;
     for (std::size_t k = 0; k < results_.size(); ++k) names[results_[k]] = fmt::format("r{}", k);
@@ -216,8 +210,8 @@ class FixedSteps::Impl {
 
   jit::Program& program_;
   std::vector<ir::Literal>& fixed_;
-  jit::CompileService& compiler_;
-  std::vector<std::shared_future<jit::CpuKernelPtr>> kernels_;  ///< of the program's kernels
+  FoldingKernels& kernels_;
+  bool is_submitted_ = false;
   std::vector<std::uint32_t>
       writers_;                    ///< steps that write each buffer: more than one may not fold
   std::vector<bool> is_fixed_;     ///< what is in each buffer, once the steps before have run
@@ -230,8 +224,8 @@ class FixedSteps::Impl {
 };
 
 FixedSteps::FixedSteps(jit::Program& program, std::vector<ir::Literal>& fixed,
-                       jit::CompileService& compiler, jit::ConstantCache* constants)
-    : impl_(std::make_unique<Impl>(program, fixed, compiler, constants)) {}
+                       FoldingKernels& kernels, jit::ConstantCache* constants)
+    : impl_(std::make_unique<Impl>(program, fixed, kernels, constants)) {}
 FixedSteps::~FixedSteps() = default;
 const std::vector<bool>& FixedSteps::folded() const { return impl_->folded(); }
 std::size_t FixedSteps::run() { return impl_->run(); }

@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
+#include "engine/folding.h"
 #include "ir/literal.h"
-#include "jit/compile_service.h"
 #include "jit/constant_cache.h"
 #include "jit/program.h"
 
@@ -17,9 +17,9 @@ std::vector<ir::Literal> fixed_buffers(const jit::Program& program, const ir::Gr
 /// The steps of a program whose operands are all fixed and whose sizes are all constant.
 class FixedSteps {
  public:
-  /// Finds them and, unless their results seem to be on disk, has their kernels compiled in the background.
+  /// Finds them and, unless their results seem to be on disk, has their kernels compiled.
   /// @param constants  null: none are kept on disk
-  FixedSteps(jit::Program& program, std::vector<ir::Literal>& fixed, jit::CompileService& compiler,
+  FixedSteps(jit::Program& program, std::vector<ir::Literal>& fixed, FoldingKernels& kernels,
              jit::ConstantCache* constants);
   ~FixedSteps();
   FixedSteps(const FixedSteps&) = delete;

@@ -79,7 +79,12 @@ Unit::Unit(jit::Program program, std::vector<ir::Literal> fixed, const BuildOpti
   if (options.autotune) verdicts_ = &options.compiler->library_verdicts();
   late_checks_ = ir::late_checks(program_.graph);
   let_outputs_own_their_bytes(program_.record);
-  FixedSteps fixed_steps(program_, fixed_, *options.compiler, options.constants);
+  // The CPU's compiler makes code of any nest in less time than NVRTC, where it is there.
+  const std::unique_ptr<FoldingKernels> folding =
+      options.cuda == nullptr || options.compiler->can_compile()
+          ? fold_on_cpu(*options.compiler)
+          : fold_on_cuda(options.cuda, options.compiler->disk_cache());
+  FixedSteps fixed_steps(program_, fixed_, *folding, options.constants);
   const PendingKernels pending =
       options.cuda == nullptr ? submit(fixed_steps.folded(), options) : PendingKernels();
   folded_steps_ = fixed_steps.run();

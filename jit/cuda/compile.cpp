@@ -15,6 +15,10 @@
 #include "jit/cuda/prelude.h"
 
 namespace heddle::jit::cuda {
+
+/// A hash of this folder's sources, written when they are compiled (jit/CMakeLists.txt).
+extern const char* const kEmitterSources;
+
 namespace {
 
 /// Kernels of one program: it still compiles in a moment.
@@ -267,6 +271,12 @@ void CudaCompiler::finish(Job& job, KernelCache* cache) {
   } catch (...) {
     forget(job);
   }
+}
+
+std::string CudaCompiler::code_key() const {
+  return "heddle CUDA code\n" + options_.target + "\n" + version() + "\n" +
+         device_.properties().name + "\n" + std::to_string(device_.properties().multiprocessors) +
+         "\n" + kEmitterSources + "\n";
 }
 
 /// The text as it would be under any other name, and all else that the code depends on.

@@ -139,6 +139,8 @@ class CudaCompiler {
   std::uint64_t disk_hits() const { return disk_hits_.load(); }
   /// "nvrtc 13.0"
   std::string version() const { return nvrtc_.version(); }
+  /// What the code of a nest depends on besides the nest: how it is made, and for which device.
+  std::string code_key() const;
 
  private:
   struct Job;

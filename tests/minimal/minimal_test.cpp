@@ -55,3 +55,21 @@ TEST(Minimal, OnnxNamesTheOption) {
   expect_names(unsupported([] { hd::onnx::load_tensor("x.pb"); }), "HEDDLE_WITH_ONNX");
 }
 #endif
+
+/// What is made of weights alone is made once, by the device itself.
+TEST(Minimal, CudaPreparesConstantsOnce) {
+  const hd::Tensor weights = hd::Tensor::full(hd::f32, {4, 6}, 0.5);
+  const auto f = [=](const hd::Tensor& x) {
+    return hd::matmul(x, hd::cumsum(hd::exp(weights), 1));
+  };
+  hd::Engine engine(f, {.device = hd::Device::cuda_sim()});
+  hd::Engine reference(f, {.device = hd::Device::reference()});
+  const hd::Tensor x = hd::Tensor::full(hd::f32, {2, 4}, 3);
+  const auto got = engine.run({x})[0].to_doubles();
+  const auto want = reference.run({x})[0].to_doubles();
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t k = 0; k < got.size(); ++k) EXPECT_NEAR(got[k], want[k], 1e-4) << k;
+  const std::string plan = engine.plan_json(std::vector<hd::Tensor>{x});
+  EXPECT_EQ(plan.find("\"folded_steps\": 0"), std::string::npos) << plan;
+  EXPECT_NE(plan.find("\"folded_steps\""), std::string::npos) << plan;
+}

@@ -1,0 +1,82 @@
+// Steps that read constants only, run once on the CUDA device: what a build does that has no compiler for the CPU.
+#include <gmock/gmock.h>
+#include <string>
+
+#include "engine/cuda_runtime.h"
+#include "engine/fold.h"
+#include "heddle/error.h"
+#include "ir/text.h"
+#include "jit/program.h"
+#include "tests/cuda/support.h"
+
+namespace heddle::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// 24 numbers as a constant %w, then %m [6, 4] of them.
+std::string weights() {
+  std::string numbers;
+  for (int k = 0; k < 24; ++k) numbers += (k == 0 ? "" : ", ") + std::to_string(0.25 * (k % 7));
+  return "  %w = const [" + numbers + "]: f32\n  %m = reshape(%w) {sizes = [6, 4]}\n";
+}
+
+/// Two steps of constants, of which the second one reads what the first one makes, and one that reads the input.
+std::string two_layers() {
+  return "graph @main(%x: f32[s0, 6]) {\n" + weights() +
+         "  %s = softmax(%m)\n  %c = cumsum(%s) {axis = 0}\n  %y = matmul(%x, %c)\n"
+         "  return %y\n}\n";
+}
+
+struct Folded {
+  explicit Folded(const std::string& text) : graph(ir::parse(text)) {
+    jit::LowerOptions options;
+    options.target = jit::LowerOptions::Target::Cuda;
+    options.rest.library = false;
+    program = jit::lower(graph, options);
+    fixed = engine::fixed_buffers(program, graph);
+    count = engine::FixedSteps(program, fixed, *folding, nullptr).run();
+  }
+  ir::Graph graph;
+  engine::CudaRuntimePtr runtime = engine::CudaRuntime::get(cuda_device());
+  std::unique_ptr<engine::FoldingKernels> folding = engine::fold_on_cuda(runtime, nullptr);
+  jit::Program program;
+  std::vector<ir::Literal> fixed;
+  std::size_t count = 0;
+};
+
+TEST(CudaFolding, LeavesTheProgramWhatReadsInputs) {
+  Folded folded(two_layers());
+  EXPECT_EQ(folded.count, 2u);
+  ASSERT_EQ(folded.program.record.steps.size(), 1u);
+  Engine rest = parse_ir("graph @main(%x: f32[s0, 6]) {\n" + weights() +
+                             "  %s = softmax(%m)\n  %c = cumsum(%s) {axis = 0}\n  return %c\n}\n",
+                         {.device = Device::reference()});
+  const std::vector<double> want = rest.run({counted(f32, {1, 6})})[0].to_doubles();
+  const ir::Literal& got = *folded.program.constants.back();
+  ASSERT_EQ(got.count(), static_cast<std::int64_t>(want.size()));
+  for (std::size_t k = 0; k < want.size(); ++k)
+    EXPECT_NEAR(got.data_as<float>()[k], want[k], 1e-5) << k;
+}
+
+TEST(CudaFolding, ResultsAreOnTheDevice) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+  Folded folded(two_layers());
+  const ir::Literal& result = *folded.program.constants.back();
+  control().fail(0, 0);
+  const auto bytes = folded.runtime->upload(result);
+  EXPECT_EQ(control().calls_of("cuMemcpyHtoDAsync"), 0u);
+  std::vector<float> there(24);
+  folded.runtime->copy_out(there.data(), bytes->address(), result.bytes());
+  EXPECT_EQ(std::memcmp(there.data(), result.unaligned_data(), result.bytes()), 0);
+}
+
+TEST(CudaFolding, ACheckThatFailsIsAnIndexError) {
+  const std::string text = "graph @main(%x: f32[s0, 4]) {\n" + weights() +
+                           "  %i = const [2, 7]: i64\n  %g = gather(%m, %i) {axis = 0}\n"
+                           "  %y = matmul(%g, %x)\n  return %y\n}\n";
+  EXPECT_THROW(Folded{text}, IndexError);
+}
+
+}  // namespace
+}  // namespace heddle::testing
