@@ -91,6 +91,18 @@ TEST_F(CudaLibrary, AGraphIsMadeAnewWhereTheLibraryQueuesSomethingElse) {
   EXPECT_EQ(engine.stats().measurements, 3u);
 }
 
+/// In its first call a library loads its code, which may take longer than all our kernels together.
+TEST_F(CudaLibrary, TheFirstCallIsNotWhatCounts) {
+  const std::vector<Tensor> inputs = {fractions(f16, {48, 64}), fractions(f16, {64, 80}, 3)};
+  constexpr double kOfOurs = 200, kOfTheFirst = 1e5;
+  control().slow(kOurs, kOfOurs);
+  control().slow_once("heddle_sim_cublaslt", kOfTheFirst);
+  Engine engine(plain_product, options());
+  engine.run(inputs);
+  engine.wait_for_specialisations();
+  EXPECT_EQ(variant_of(engine, inputs), "cublaslt");
+}
+
 TEST_F(CudaLibrary, OperandsThatBeginAtOddPlacesAreOurs) {
   const auto from_the_second_column = [](const Tensor& x, const Tensor& w) {
     return matmul(slice(x, 1, 1, 65), w);

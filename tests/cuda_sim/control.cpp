@@ -53,6 +53,10 @@ EXPORT void heddle_cuda_sim_slow(const char* part, double milliseconds) {
   const std::lock_guard lock(mutex());
   Machine::instance().slow(part == nullptr ? "" : part, milliseconds);
 }
+EXPORT void heddle_cuda_sim_slow_once(const char* part, double milliseconds) {
+  const std::lock_guard lock(mutex());
+  Machine::instance().slow_once(part == nullptr ? "" : part, milliseconds);
+}
 EXPORT unsigned long heddle_cuda_sim_waits() {
   const std::lock_guard lock(mutex());
   return Machine::instance().waits();

@@ -31,6 +31,7 @@ struct Control {
     load(skip_fence, "heddle_cuda_sim_skip_fence");
     load(skip_proxy_fence, "heddle_cuda_sim_skip_proxy_fence");
     load(slow, "heddle_cuda_sim_slow");
+    load(slow_once, "heddle_cuda_sim_slow_once");
     load(problem, "heddle_cuda_sim_problem");
     load(live, "heddle_cuda_sim_live");
     load(leaked, "heddle_cuda_sim_leaked");
@@ -94,6 +95,8 @@ struct Control {
   /// Launches of kernels whose name has `part` in it take so many milliseconds more on the clock that events show;
   /// nobody waits for them. Null: of none.
   void (*slow)(const char* part, double milliseconds) = nullptr;
+  /// The same of the next such launch alone.
+  void (*slow_once)(const char* part, double milliseconds) = nullptr;
 
   /// What the context was lost by, in words; empty: it lives.
   const char* (*problem)() = nullptr;

@@ -231,13 +231,22 @@ void Machine::begin_graph(Stream& stream, Operation& operation) {
   for (const auto& end : ends) stream.queue.push_front(wait_for(end));
 }
 
+namespace {
+bool is_of(const std::string& part, const Kernel& kernel) {
+  return !part.empty() && kernel.name.find(part) != std::string::npos;
+}
+}  // namespace
+
 void Machine::execute(Stream& stream, Operation& operation) {
   std::string wrong;
   switch (operation.kind) {
     case Operation::Kind::Launch:
       wrong = launch(operation);
-      if (!slow_part_.empty() && operation.kernel->name.find(slow_part_) != std::string::npos)
-        lag_ += slow_by_;
+      if (is_of(slow_part_, *operation.kernel)) lag_ += slow_by_;
+      if (is_of(slow_once_part_, *operation.kernel)) {
+        lag_ += slow_once_by_;
+        slow_once_part_.clear();
+      }
       break;
     case Operation::Kind::Copy:
     case Operation::Kind::Fill:

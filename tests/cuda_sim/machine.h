@@ -146,6 +146,11 @@ class Machine {
     slow_part_ = std::move(part);
     slow_by_ = std::chrono::duration<double, std::milli>(milliseconds);
   }
+  /// The same of the next such launch alone.
+  void slow_once(std::string part, double milliseconds) {
+    slow_once_part_ = std::move(part);
+    slow_once_by_ = std::chrono::duration<double, std::milli>(milliseconds);
+  }
   std::uint64_t operations() const { return operations_; }
   /// What kernels have read of the device's memory since this was last asked.
   std::uint64_t take_bytes_read() { return std::exchange(bytes_read_, 0); }
@@ -184,6 +189,8 @@ class Machine {
   std::uint64_t skip_wait_ = 0;
   std::string slow_part_;
   std::chrono::duration<double, std::milli> slow_by_{};
+  std::string slow_once_part_;
+  std::chrono::duration<double, std::milli> slow_once_by_{};
   std::chrono::duration<double, std::milli> lag_{};  ///< of the host's clock behind that of events
   std::string problem_;
   bool illegal_address_ = false;
