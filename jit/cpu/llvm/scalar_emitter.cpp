@@ -467,31 +467,6 @@ Value* ScalarEmitter::multiply_by_reciprocal(Value* a, Value* b, Value* inverse)
   return b_.CreateSelect(inexact, fma(left, inverse, ratio), ratio);
 }
 
-Value* ScalarEmitter::quantise(Value* value, float scale, std::int64_t zero, DType to) {
-  const double low = is_signed(to) ? -128 : 0;
-  const double origin = static_cast<double>(zero);
-  Value* least = reals(value, static_cast<float>((low - origin) * scale));
-  Value* most = reals(value, static_cast<float>((low + 255 - origin) * scale));
-  // NaN becomes the least, whose byte is 0 without a sign.
-  Value* bounded = b_.CreateSelect(b_.CreateFCmpOGT(value, least), value, least);
-  bounded = b_.CreateSelect(b_.CreateFCmpOLT(bounded, most), bounded, most);
-  const auto fma = [&](Value* x, Value* y, Value* z) {
-    return b_.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {x, y, z});
-  };
-  Value* inverse = reals(value, 1.0 / scale);
-  Value* ratio = b_.CreateFMul(bounded, inverse);
-  ratio = fma(fma(reals(value, -static_cast<double>(scale)), ratio, bounded), inverse, ratio);
-  // Next to it floats are integers apart, so that the addition rounds, and their bits count them.
-  constexpr float kRounding = 0x1.8p23f;
-  Value* rounded = b_.CreateFAdd(ratio, reals(value, kRounding));
-  Value* bits = b_.CreateBitCast(rounded, with_lanes(b_.getInt32Ty(), lanes_of(value)));
-  bits = b_.CreateSub(
-      bits, integers_like(bits, std::int64_t{std::bit_cast<std::int32_t>(kRounding)} - zero));
-  Value* byte = b_.CreateTrunc(bits, compute_type(to, lanes_of(value)));
-  if (!is_signed(to)) return byte;
-  return b_.CreateSelect(b_.CreateFCmpUNO(value, value), integers_like(byte, 0), byte);
-}
-
 Value* ScalarEmitter::float_modulo(DType dtype, Value* a, Value* b) {
   Value* r = binary_float(ScalarOp::Rem, dtype, a, b);
   Value* zero = reals(r, 0);

@@ -38,6 +38,15 @@ bool has_vector_math(ir::ScalarOp op, DType dtype, std::int64_t vector_bytes);
 /// Whether x^exponent is a product, a root or a reciprocal of these.
 bool is_simple_power(double exponent);
 
+/// A scale and a zero point as reals become bytes by them: one number each.
+struct ByteScale {
+  llvm::Value* negative = nullptr;  ///< -scale
+  llvm::Value* inverse = nullptr;
+  llvm::Value* least = nullptr;  ///< of the least byte, and of the largest
+  llvm::Value* most = nullptr;
+  llvm::Value* zero = nullptr;  ///< an i32
+};
+
 class ScalarEmitter {
  public:
   ScalarEmitter(llvm::IRBuilderBase& builder, llvm::Module& module, std::int64_t vector_bytes);
@@ -51,11 +60,13 @@ class ScalarEmitter {
   llvm::Constant* constant(DType dtype, double number, std::int64_t integer, unsigned lanes = 0);
   llvm::Value* splat(llvm::Value* value, unsigned lanes);
   llvm::Value* convert(llvm::Value* value, DType from, DType to);
+  /// What quantise() takes, of
+  /// @param scale  one f32, in [2^-60, 2^60]
+  /// @param zero   one f32, an integer that `to` holds
+  ByteScale byte_scale(llvm::Value* scale, llvm::Value* zero, DType to);
   /// The u8 or i8 that convert(clamp(round(value / scale) + zero, least, largest)) of f32 gives, bit for bit: bounded before
   /// it is divided, nothing needs to be told apart.
-  /// @param scale  in [2^-60, 2^60]
-  /// @param zero   an integer that `to` holds
-  llvm::Value* quantise(llvm::Value* value, float scale, std::int64_t zero, DType to);
+  llvm::Value* quantise(llvm::Value* value, const ByteScale& scale, DType to);
   /// `operand`: dtype of the operands (of the second one for Select).
   llvm::Value* apply(ir::ScalarOp op, DType operand, std::span<llvm::Value* const> operands);
   llvm::Value* maximum(DType dtype, llvm::Value* a, llvm::Value* b);
