@@ -48,6 +48,9 @@ bool all_constant(std::span<const ir::SymExpr> exprs) {
   return std::all_of(exprs.begin(), exprs.end(), [](const auto& e) { return e.is_constant(); });
 }
 
+/// What is computed of nothing, positions and what follows from them, is no more than numbers in its kernel: it is kept up to this.
+constexpr std::size_t kMostBytesOfNothing = std::size_t{64} << 10;
+
 }  // namespace
 
 class FixedSteps::Impl {
@@ -100,15 +103,23 @@ class FixedSteps::Impl {
   bool foldable(std::size_t k) {
     const ir::PlanStep& step = steps()[k];
     const jit::ProgramKernel& kernel = program_.kernels[step.kernel];
-    if (kernel.nest == nullptr || step.reads.empty() || !all_constant(program_.launches[k].sizes))
-      return false;
+    if (kernel.nest == nullptr || !all_constant(program_.launches[k].sizes)) return false;
+    // An order that runs through a step that reads nothing would be lost with it.
+    if (step.reads.empty() && !step.edges.empty()) return false;
+    // What the kernel is given, not what the record says it reads: nothing else is there yet.
+    for (const BufferId id : program_.launches[k].buffers) {
+      const bool is_result = std::ranges::any_of(
+          step.writes, [&](BufferId written) { return root(written) == root(id); });
+      if (!is_result && !is_fixed_[root(id)]) return false;
+    }
     for (const BufferId id : step.reads) {
       if (!is_fixed_[root(id)]) return false;
     }
     return std::all_of(step.writes.begin(), step.writes.end(), [&](BufferId id) {
       const PlanBuffer& target = buffer(root(id));
       return target.role == PlanBuffer::Role::Intermediate && all_constant(target.sizes) &&
-             writers_[root(id)] == 1;
+             writers_[root(id)] == 1 &&
+             (!step.reads.empty() || bytes_of(target) <= kMostBytesOfNothing);
     });
   }
 

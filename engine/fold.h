@@ -1,4 +1,4 @@
-// Steps that read only parameters and constants: run once, when an executable is made.
+// Steps that read nothing but parameters and constants: run once, when an executable is made.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,8 @@ namespace heddle::engine {
 /// Host bytes of each buffer that never changes (parameters and constants); empty literals for the rest.
 std::vector<ir::Literal> fixed_buffers(const jit::Program& program, const ir::Graph& graph);
 
-/// The steps of a program whose operands are all fixed and whose sizes are all constant.
+/// The steps of a program whose operands are all fixed and whose sizes are all constant; of those without operands the ones
+/// whose results are small.
 class FixedSteps {
  public:
   /// Finds them and, unless their results seem to be on disk, has their kernels compiled.

@@ -22,6 +22,7 @@
 // Memory: the results are fresh. Only on the CPU: boxes depend on all that were kept before.
 // Source: ONNX NonMaxSuppression-11.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <fmt/format.h>
 #include <numeric>
@@ -103,7 +104,9 @@ struct Limits {
                            .expected = "0 to 1",
                            .got = fmt::format("{}", overlap)});
   }
-  bool admits(float value) const { return !std::isnan(value) && (!has_score || value > score); }
+  bool admits(float value) const {
+    return static_cast<bool>(int{!std::isnan(value)} & (int{!has_score} | int{value > score}));
+  }
 };
 
 struct Candidate {
@@ -116,24 +119,95 @@ float score_at(const KernelTensor& scores, std::int64_t batch, std::int64_t kind
                                   n * scores.strides()[2]];
 }
 
+/// Whether `a` comes after `b`: of equal scores the box with the lower number is first.
+bool is_worse(const Candidate& a, const Candidate& b) {
+  return a.score < b.score || (a.score == b.score && a.box > b.box);
+}
+
+/// The boxes that have been kept, corner by corner, so that several are compared at once. Those without area overlap none.
+class KeptCorners {
+ public:
+  void add(const Box& box) {
+    const float area = box.area();
+    if (!(area > 0)) return;
+    if (count_ % kLanes == 0) blocks_.emplace_back();
+    Block& block = blocks_.back();
+    const std::size_t lane = count_++ % kLanes;
+    for (std::size_t d : {0, 1}) {
+      block.low[d][lane] = box.low[d];
+      block.high[d][lane] = box.high[d];
+    }
+    block.area[lane] = area;
+  }
+
+  /// Whether overlap() is true of `box` and any of them.
+  bool any_overlaps(const Box& box, float threshold) const {
+    const float area = box.area();
+    return area > 0 && std::ranges::any_of(blocks_, [&](const Block& block) {
+             return block.overlaps(box, area, threshold);
+           });
+  }
+
+ private:
+  static constexpr std::size_t kLanes = 16;
+
+  /// Empty lanes hold a box without extent.
+  struct Block {
+    std::array<float, kLanes> low[2] = {};
+    std::array<float, kLanes> high[2] = {};
+    std::array<float, kLanes> area = {};
+
+    /// Loops of floats and of nothing else, beside numbers that no store may change, which compilers turn into vectors.
+    bool overlaps(const Box& box, float box_area, float threshold) const {
+      const float bottom = box.low[0], top = box.high[0], left = box.low[1], right = box.high[1];
+      std::array<float, kLanes> shares;
+      for (std::size_t k = 0; k < kLanes; ++k) {
+        const float height = std::min(high[0][k], top) - std::max(low[0][k], bottom);
+        const float width = std::min(high[1][k], right) - std::max(low[1][k], left);
+        const float common = std::max(height, 0.0f) * std::max(width, 0.0f);
+        shares[k] = common / (area[k] + box_area - common);
+      }
+      int found = 0;
+      for (std::size_t k = 0; k < kLanes; ++k) found |= shares[k] > threshold ? 1 : 0;
+      return found != 0;
+    }
+  };
+
+  std::vector<Block> blocks_;
+  std::size_t count_ = 0;
+};
+
+/// Those that the score admits, in no order.
+std::vector<Candidate> candidates_of(const KernelTensor& scores, const Limits& limits,
+                                     std::int64_t batch, std::int64_t kind) {
+  std::vector<Candidate> candidates(static_cast<std::size_t>(scores.sizes()[2]));
+  std::size_t count = 0;
+  for (std::int64_t n = 0; n < scores.sizes()[2]; ++n) {
+    // Without a branch, which is as often wrong as right.
+    candidates[count] = {score_at(scores, batch, kind, n), n};
+    count += limits.admits(candidates[count].score) ? 1 : 0;
+  }
+  candidates.resize(count);
+  return candidates;
+}
+
 /// The boxes of one class of one batch that are kept, best first.
 std::vector<std::int64_t> kept_boxes(const KernelCall& call, const Limits& limits,
                                      std::int64_t batch, std::int64_t kind) {
-  const KernelTensor& scores = call.tensor(1);
-  std::vector<Candidate> candidates;
-  for (std::int64_t n = 0; n < scores.sizes()[2]; ++n)
-    if (const float score = score_at(scores, batch, kind, n); limits.admits(score))
-      candidates.push_back({score, n});
-  std::ranges::stable_sort(candidates, std::ranges::greater(), &Candidate::score);
+  // A heap: what comes after the last box that is kept is not sorted.
+  std::vector<Candidate> heap = candidates_of(call.tensor(1), limits, batch, kind);
+  std::ranges::make_heap(heap, is_worse);
+  const bool centred = call.flag("center_point_box");
   std::vector<std::int64_t> kept;
-  std::vector<Box> boxes;
-  for (const Candidate& candidate : candidates) {
-    if (static_cast<std::int64_t>(kept.size()) >= limits.most) break;
-    const Box box = box_at(call.tensor(0), batch, candidate.box, call.flag("center_point_box"));
-    if (std::ranges::any_of(boxes, [&](const Box& o) { return overlap(o, box, limits.overlap); }))
-      continue;
-    kept.push_back(candidate.box);
-    boxes.push_back(box);
+  KeptCorners corners;
+  while (!heap.empty() && static_cast<std::int64_t>(kept.size()) < limits.most) {
+    std::ranges::pop_heap(heap, is_worse);
+    const std::int64_t candidate = heap.back().box;
+    heap.pop_back();
+    const Box box = box_at(call.tensor(0), batch, candidate, centred);
+    if (corners.any_overlaps(box, limits.overlap)) continue;
+    kept.push_back(candidate);
+    corners.add(box);
   }
   return kept;
 }

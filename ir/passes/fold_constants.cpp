@@ -1,6 +1,7 @@
 #include "ir/passes/fold_constants.h"
 
 #include <algorithm>
+#include <map>
 
 #include "ir/op.h"
 #include "ir/passes/visible.h"
@@ -31,13 +32,50 @@ bool has_static_attrs(const Node& node) {
   });
 }
 
-/// An op without operands is a compact form of its own (iota), not work to be saved; a loop may take long.
-bool foldable(const Node& node, std::span<const Value> operands) {
+/// Whether all but its operands lets `node` be evaluated; a loop may take long.
+bool can_evaluate(const Node& node) {
   return node.op().pure && node.op().evaluate != nullptr && !node.op().lowering.region &&
-         !operands.empty() && node.after().empty() && has_static_attrs(node) &&
-         std::all_of(operands.begin(), operands.end(), is_constant) &&
+         node.after().empty() && has_static_attrs(node) &&
          std::all_of(node.outputs().begin(), node.outputs().end(), small_and_static);
 }
+
+/// Values of a graph that follow from constants and positions.
+class Known {
+ public:
+  /// Whether an op on these is to be folded: an op without operands (iota) is a compact form of its own, and so is what is easily
+  /// computed of it, not work to be saved.
+  bool folds(const Node& node, std::span<const Value> operands) {
+    const bool saves = node.op().expensive || std::ranges::all_of(operands, is_constant);
+    return !operands.empty() && saves && can_evaluate(node) &&
+           std::ranges::all_of(operands, [this](Value v) { return known(v); });
+  }
+
+  /// Of one that is known; empty for an operand that is left out.
+  const Literal& literal(Value value) {
+    static const Literal kNone;
+    return value ? literals_.at(value.node)[value.index] : kNone;
+  }
+
+ private:
+  bool known(Value value) {
+    if (!value) return true;
+    if (const auto found = literals_.find(value.node); found != literals_.end())
+      return !found->second.empty();
+    std::vector<Literal>& literals = literals_[value.node];
+    const Node& node = *value.node;
+    if (node.op_name() == "const") {
+      literals = {node.literal("value")};
+    } else if (can_evaluate(node) &&
+               std::ranges::all_of(node.inputs(), [this](Value v) { return known(v); })) {
+      std::vector<Literal> operands;
+      for (Value operand : node.inputs()) operands.push_back(literal(operand));
+      literals = node.op().evaluate(EvalContext(node, operands, {}));
+    }
+    return !literals.empty();
+  }
+
+  std::map<const Node*, std::vector<Literal>> literals_;  ///< empty: not known
+};
 
 /// Whether the caller sees strides that a constant, which is row-major, would not have.
 bool seen_strided(const Node& node, const std::set<StorageId>& visible) {
@@ -50,13 +88,13 @@ bool seen_strided(const Node& node, const std::set<StorageId>& visible) {
 
 Graph fold_constants(const Graph& graph) {
   const std::set<StorageId> visible = visible_storages(graph);
+  Known known;
   return rewrite(graph,
                  [&](Rewriter& rewriter, const NodePtr& node) -> std::optional<std::vector<Value>> {
                    const std::vector<Value> operands = rewriter.map(node->inputs());
-                   if (!foldable(*node, operands) || seen_strided(*node, visible)) return {};
+                   if (!known.folds(*node, operands) || seen_strided(*node, visible)) return {};
                    std::vector<Literal> literals;
-                   for (const Value& operand : operands)
-                     literals.push_back(operand ? operand.node->literal("value") : Literal());
+                   for (const Value& operand : operands) literals.push_back(known.literal(operand));
                    std::vector<Value> folded;
                    for (Literal& result : node->op().evaluate(EvalContext(*node, literals, {}))) {
                      rewriter.builder().context.name = node->names()[folded.size()];

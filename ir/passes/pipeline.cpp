@@ -25,6 +25,7 @@
 #include "ir/passes/form_attention.h"
 #include "ir/passes/form_regions.h"
 #include "ir/passes/merge_views.h"
+#include "ir/passes/narrow_products.h"
 #include "ir/passes/order_sizes.h"
 #include "ir/passes/overlap_collectives.h"
 #include "ir/passes/permuted_products.h"
@@ -55,6 +56,7 @@ constexpr Pass kPasses[] = {
     {"form-regions", [](const Graph& graph) { return form_regions(graph); }},
     {"inline-regions", inline_regions},
     {"merge-views", merge_views},
+    {"narrow-products", narrow_products},
     {"order-sizes", order_sizes},
     {"overlap-collectives", overlap_collectives},
     {"permuted-products", permuted_products},
@@ -85,6 +87,7 @@ constexpr std::string_view kPipeline[] = {
     "channels-last",
     "push-permutes",
     "permuted-products",
+    "narrow-products",
     "merge-views",
     "fold-constants",
     "remove-noops",

@@ -73,6 +73,8 @@ class CaseGraph {
       const std::int64_t number = (k * 5 + start * 3) % 7;
       if (info.dtype == f32)
         tensor.data_as<float>()[k] = static_cast<float>(number) / 4 - 0.75f;
+      else if (info.dtype == f64)
+        tensor.data_as<double>()[k] = static_cast<double>(number) / 4 - 0.75;
       else if (info.dtype == i32)
         tensor.data_as<std::int32_t>()[k] = static_cast<std::int32_t>(number % 3);
       else if (info.dtype == i64)

@@ -33,24 +33,30 @@ Nest chain_nest(ScalarOp first, ScalarOp second, std::int64_t count) {
 }
 
 TEST(MathLibrary, SymbolsNameOneFunctionEach) {
-  const MathFunction function{ScalarOp::Tanh, 4, 64};
-  EXPECT_EQ(function.symbol(), "heddle_math_tanh_4x64");
-  const auto parsed = MathFunction::of_symbol("heddle_math_tanh_4x64");
+  const MathFunction function{ScalarOp::Tanh, f32, 4, 64};
+  EXPECT_EQ(function.symbol(), "heddle_math_f32_tanh_4x64");
+  const auto parsed = MathFunction::of_symbol("heddle_math_f32_tanh_4x64");
   ASSERT_TRUE(parsed.has_value());
   EXPECT_EQ(parsed->op, ScalarOp::Tanh);
+  EXPECT_EQ(parsed->dtype, f32);
   EXPECT_EQ(parsed->vectors, 4u);
   EXPECT_EQ(parsed->vector_bytes, 64u);
-  for (const char* other : {"heddle_f32_tanh", "heddle_math_tanh_3x64", "heddle_math_tanh_16x64",
-                            "heddle_math_tanh_4x16", "heddle_math_sqrt_1x64", "tanhf"})
+  const auto wide = MathFunction::of_symbol("heddle_math_f64_tanh_4x64");
+  ASSERT_TRUE(wide.has_value());
+  EXPECT_EQ(wide->dtype, f64);
+  for (const char* other :
+       {"heddle_f32_tanh", "heddle_math_f32_tanh_3x64", "heddle_math_f32_tanh_16x64",
+        "heddle_math_f32_tanh_4x16", "heddle_math_f32_sqrt_1x64", "heddle_math_f64_pow_1x64",
+        "heddle_math_tanh_4x64", "tanhf"})
     EXPECT_FALSE(MathFunction::of_symbol(other).has_value()) << other;
 }
 
 TEST(MathLibrary, AFunctionThatIsNotThereIsAnErrorThatNamesIt) {
   try {
-    cpu::compile_math_object("heddle_math_sqrt_1x64", cpu::host_target());
+    cpu::compile_math_object("heddle_math_f32_sqrt_1x64", cpu::host_target());
     FAIL() << "no error";
   } catch (const CompileError& error) {
-    EXPECT_NE(std::string(error.what()).find("heddle_math_sqrt_1x64"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("heddle_math_f32_sqrt_1x64"), std::string::npos)
         << error.what();
   }
 }
@@ -60,8 +66,8 @@ TEST(MathLibrary, KernelsCallItInsteadOfRepeatingItsCode) {
   if (target.vector_bytes < 32) GTEST_SKIP() << "vectors of 16 bytes have their math in place";
   cpu::CodegenTexts texts;
   cpu::compile_object(chain_nest(ScalarOp::Erf, ScalarOp::Tanh, 100), target, &texts);
-  for (const char* symbol : {"@heddle_math_erf_8x32(", "@heddle_math_erf_1x32(",
-                             "@heddle_math_tanh_8x32(", "@heddle_math_tanh_1x32("})
+  for (const char* symbol : {"@heddle_math_f32_erf_8x32(", "@heddle_math_f32_erf_1x32(",
+                             "@heddle_math_f32_tanh_8x32(", "@heddle_math_f32_tanh_1x32("})
     EXPECT_NE(texts.ir.find(symbol), std::string::npos) << symbol << "\n" << texts.ir;
   EXPECT_EQ(texts.ir.find("@llvm.fma"), std::string::npos) << texts.ir;
 }
@@ -116,13 +122,13 @@ TEST(MathLibrary, FunctionsComeFromTheStoreOrGoThere) {
     return "heddle math\n" + cpu::codegen_version() + "\n" + target.key() + "\n" + symbol + "\n";
   };
   MemoryStore store;
-  const std::string given = cpu::compile_math_object("heddle_math_exp2_1x32", target);
-  EXPECT_EQ(given, cpu::compile_math_object("heddle_math_exp2_1x32", target));
-  store.objects[key_of("heddle_math_exp2_1x32")] = given;
+  const std::string given = cpu::compile_math_object("heddle_math_f32_exp2_1x32", target);
+  EXPECT_EQ(given, cpu::compile_math_object("heddle_math_f32_exp2_1x32", target));
+  store.objects[key_of("heddle_math_f32_exp2_1x32")] = given;
   const cpu::LoadedObject first = load(ScalarOp::Exp2, store);
   EXPECT_EQ(store.asked, 2);
   ASSERT_EQ(store.objects.size(), 2u);
-  EXPECT_EQ(store.objects.count(key_of("heddle_math_log2_1x32")), 1u);
+  EXPECT_EQ(store.objects.count(key_of("heddle_math_f32_log2_1x32")), 1u);
 
   float x[8] = {1, 2, 4, 8, 0.5f, 1, 2, 4};
   float y[8] = {};

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <limits>
 #include <random>
 
 #include "engine/onnx/onnx.pb.h"
@@ -158,6 +159,40 @@ TEST(Select, BoxesAreTheEvaluatorsToo) {
                                      random_floats(random, {2, 3, boxes}, 0, 1)};
     EXPECT_EQ(compiled.run(inputs)[0].to_doubles(), reference.run(inputs)[0].to_doubles());
   }
+}
+
+/// More boxes are kept than are compared at once; scores are equal or no number, boxes are without area, infinite or no number.
+TEST(Select, OddBoxesAreTheEvaluatorsToo) {
+  std::mt19937 random(3);
+  const auto f = [](const Tensor& boxes, const Tensor& scores) {
+    const CallArg arguments[] = {boxes,
+                                 scores,
+                                 Tensor::scalar_int(i64, 70),
+                                 Tensor::scalar(f32, 0.2),
+                                 Tensor::scalar(f32, 0.1),
+                                 min(scores.size(2), 70),
+                                 false};
+    const auto kept = call("heddle::non_max_suppression", arguments);
+    return gather(kept[0], iota({as_size(kept[1])}), 0);
+  };
+  Engine reference(f, {.device = Device::reference()});
+  Engine compiled(f);
+  Tensor boxes = random_floats(random, {1, 200, 4}, 0, 6);
+  Tensor scores = random_floats(random, {1, 2, 200}, 0, 1);
+  const float odd[] = {std::numeric_limits<float>::quiet_NaN(), 1e30f,
+                       std::numeric_limits<float>::infinity(), -1e-30f};
+  for (std::int64_t k = 0; k < scores.count(); ++k) {
+    float& score = scores.data_as<float>()[k];
+    score = k % 23 == 0 ? odd[0] : std::floor(score * 8) / 8;
+  }
+  for (std::int64_t n = 0; n < 200; n += 9) {
+    float* box = boxes.data_as<float>() + 4 * n;
+    if (n % 2 == 0) box[2] = box[0];
+    box[n % 4] = odd[n / 9 % 4];
+  }
+  const Tensor got = compiled.run({boxes, scores})[0];
+  EXPECT_GT(got.sizes()[0], 40);
+  EXPECT_EQ(got.to_doubles(), reference.run({boxes, scores})[0].to_doubles());
 }
 
 /// What the error of a run says.

@@ -20,6 +20,7 @@
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/TargetParser/Host.h>
+#include <llvm/Transforms/Scalar/DCE.h>
 #include <llvm/Transforms/Scalar/EarlyCSE.h>
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 #include <llvm/Transforms/Utils/Cloning.h>
@@ -125,6 +126,7 @@ void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
   analyses.registerPass([] { return llvm::DominatorTreeAnalysis(); });
   llvm::FunctionPassManager passes;
   passes.addPass(llvm::EarlyCSEPass());
+  passes.addPass(llvm::DCEPass());
   passes.addPass(llvm::SimplifyCFGPass());
   for (llvm::Function& function : module)
     if (!function.isDeclaration()) passes.run(function, analyses);

@@ -13,47 +13,17 @@ namespace {
 using ir::ReduceOp;
 using ir::ScalarOp;
 
-/// Whether `op` on `dtype` is a call for every lane.
-bool calls_lanes(ScalarOp op, DType dtype) {
-  switch (op) {
-    case ScalarOp::Exp:
-    case ScalarOp::Exp2:
-    case ScalarOp::Expm1:
-    case ScalarOp::Log:
-    case ScalarOp::Log2:
-    case ScalarOp::Log1p:
-    case ScalarOp::Sin:
-    case ScalarOp::Cos:
-    case ScalarOp::Tanh:
-    case ScalarOp::Erf:
-    case ScalarOp::Sigmoid:
-    case ScalarOp::Tan:
-    case ScalarOp::Asin:
-    case ScalarOp::Acos:
-    case ScalarOp::Atan:
-    case ScalarOp::Atan2:
-      return dtype == DType::F64;
-    case ScalarOp::Pow:
-      return !is_floating(dtype) || dtype == DType::F64;
-    case ScalarOp::Sinh:
-    case ScalarOp::Cosh:
-    case ScalarOp::Asinh:
-    case ScalarOp::Acosh:
-    case ScalarOp::Atanh:
-      return true;
-    case ScalarOp::Rem:
-    case ScalarOp::Mod:
-      return is_floating(dtype) || size_of(dtype) == 8;
-    case ScalarOp::Div:
-      return dtype == DType::I64;
-    default:
-      return false;
-  }
-}
-
 bool is_transcendental(ScalarOp op) {
   return (op >= ScalarOp::Exp && op <= ScalarOp::Sigmoid) || op == ScalarOp::Pow ||
          op == ScalarOp::Atan2;
+}
+
+/// Whether `op` on `dtype` is a call for every lane, on targets with multiply-add units.
+bool calls_lanes(ScalarOp op, DType dtype) {
+  if (is_transcendental(op))
+    return !is_floating(dtype) || !has_vector_math(op, dtype, kBytesWithFma);
+  if (op == ScalarOp::Rem || op == ScalarOp::Mod) return is_floating(dtype) || size_of(dtype) == 8;
+  return op == ScalarOp::Div && dtype == DType::I64;
 }
 
 /// A constant that `extent` does not exceed, where it shows.

@@ -20,24 +20,28 @@ constexpr ScalarOp kFunctions[] = {
     ScalarOp::Exp,   ScalarOp::Exp2, ScalarOp::Expm1, ScalarOp::Log,  ScalarOp::Log2,
     ScalarOp::Log1p, ScalarOp::Sin,  ScalarOp::Cos,   ScalarOp::Tanh, ScalarOp::Sigmoid,
     ScalarOp::Erf,   ScalarOp::Asin, ScalarOp::Acos,  ScalarOp::Atan, ScalarOp::Pow,
-    ScalarOp::Atan2, ScalarOp::Tan};
+    ScalarOp::Atan2, ScalarOp::Tan,  ScalarOp::Sinh,  ScalarOp::Cosh, ScalarOp::Asinh,
+    ScalarOp::Acosh, ScalarOp::Atanh};
 
 bool takes_two(ScalarOp op) { return op == ScalarOp::Pow || op == ScalarOp::Atan2; }
 
 }  // namespace
 
 std::string MathFunction::symbol() const {
-  return std::string(kPrefix) + std::string(ir::name_of(op)) + "_" + std::to_string(vectors) + "x" +
-         std::to_string(vector_bytes);
+  return std::string(kPrefix) + std::string(name_of(dtype)) + "_" + std::string(ir::name_of(op)) +
+         "_" + std::to_string(vectors) + "x" + std::to_string(vector_bytes);
 }
 
 std::optional<MathFunction> MathFunction::of_symbol(std::string_view symbol) {
   if (!symbol.starts_with(kPrefix)) return std::nullopt;
   for (ScalarOp op : kFunctions) {
-    for (unsigned vectors = 1; vectors <= kMostMathVectors; vectors *= 2) {
-      for (unsigned bytes : {32u, 64u}) {
-        const MathFunction function{op, vectors, bytes};
-        if (function.symbol() == symbol) return function;
+    for (DType dtype : {DType::F32, DType::F64}) {
+      if (op == ScalarOp::Pow && dtype == DType::F64) continue;
+      for (unsigned vectors = 1; vectors <= kMostMathVectors; vectors *= 2) {
+        for (unsigned bytes : {32u, 64u}) {
+          const MathFunction function{op, dtype, vectors, bytes};
+          if (function.symbol() == symbol) return function;
+        }
       }
     }
   }
@@ -47,8 +51,12 @@ std::optional<MathFunction> MathFunction::of_symbol(std::string_view symbol) {
 llvm::Function* declare_math(llvm::Module& module, const MathFunction& function) {
   const std::string name = function.symbol();
   if (llvm::Function* known = module.getFunction(name)) return known;
-  llvm::Type* vector = llvm::FixedVectorType::get(llvm::Type::getFloatTy(module.getContext()),
-                                                  function.vectors * function.vector_bytes / 4);
+  llvm::LLVMContext& context = module.getContext();
+  llvm::Type* element = function.dtype == DType::F64 ? llvm::Type::getDoubleTy(context)
+                                                     : llvm::Type::getFloatTy(context);
+  const auto size = static_cast<unsigned>(size_of(function.dtype));
+  llvm::Type* vector =
+      llvm::FixedVectorType::get(element, function.vectors * function.vector_bytes / size);
   const llvm::SmallVector<llvm::Type*, 2> operands(takes_two(function.op) ? 2 : 1, vector);
   auto* declared = llvm::Function::Create(llvm::FunctionType::get(vector, operands, false),
                                           llvm::GlobalValue::ExternalLinkage, name, module);

@@ -1,7 +1,7 @@
 // Vector math as functions of their own, shared by all kernels: compiled when the first kernel that calls one is
 // loaded, instead of into every kernel several times over.
 //
-// A function takes and returns one vector of f32, a power of two of machine vectors, in registers
+// A function takes and returns one vector of f32 or f64, a power of two of machine vectors, in registers
 // (LLVM's x86_regcallcc).
 #pragma once
 
@@ -28,6 +28,7 @@ inline constexpr unsigned kMostMathVectors = 8;
 /// What a symbol of the library computes.
 struct MathFunction {
   ir::ScalarOp op;
+  DType dtype;  ///< f32 or f64
   unsigned vectors;
   unsigned vector_bytes;
 

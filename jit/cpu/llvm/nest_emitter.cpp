@@ -188,66 +188,6 @@ void NestEmitter::operator()(const TableStmt& s) {
   define(s.result, byte_of_table(b_, module_, target_, s.values, value(s.operand)));
 }
 
-std::optional<ScalarId> NestEmitter::beside_number(ScalarId id, ScalarOp op, double& number) const {
-  const auto made = applied_.find(id);
-  if (made == applied_.end() || made->second->op != op || made->second->dtype != DType::F32)
-    return std::nullopt;
-  const std::vector<ScalarId>& operands = made->second->operands;
-  for (const std::size_t k : {std::size_t{1}, std::size_t{0}}) {
-    const auto found = numbers_.find(operands[k]);
-    if (found == numbers_.end() || (k == 0 && op == ScalarOp::Div)) continue;
-    number = found->second;
-    return operands[1 - k];
-  }
-  return std::nullopt;
-}
-
-/// What QuantizeLinear is: min(max(round(x / scale) + zero, least), largest) as a byte, with numbers for all but x. Null
-/// where it is anything else. What it was made of is emitted already, and dropped if nothing else reads it.
-Value* NestEmitter::quantised(const ConvertStmt& s) {
-  constexpr float kMost = 0x1p60f;
-  if (lanes_ == 0 || target_.vector_bytes < 32 || (s.dtype != DType::U8 && s.dtype != DType::I8))
-    return nullptr;
-  double low = 0, high = 0, zero = 0, scale = 0;
-  auto at = beside_number(s.operand, ScalarOp::Min, high);
-  if (at) at = beside_number(*at, ScalarOp::Max, low);
-  if (at) at = beside_number(*at, ScalarOp::Add, zero);
-  const auto round = at ? applied_.find(*at) : applied_.end();
-  if (round == applied_.end() || round->second->op != ScalarOp::Round) return nullptr;
-  at = beside_number(round->second->operands[0], ScalarOp::Div, scale);
-  const double least = is_signed(s.dtype) ? -128 : 0;
-  const bool fits = low == least && high == least + 255 && zero >= low && zero <= high &&
-                    zero == std::floor(zero) && scale >= 1 / kMost && scale <= kMost;
-  if (!at || !fits || lanes_of(value(*at)) == 0) return nullptr;
-  // The least byte stands for 0 and less: a relu before it changes nothing.
-  double bound = 0;
-  const auto below = zero == least ? beside_number(*at, ScalarOp::Max, bound) : std::nullopt;
-  if (below && bound == 0) at = below;
-  return scalars_.quantise(value(*at), static_cast<float>(scale), static_cast<std::int64_t>(zero),
-                           s.dtype);
-}
-
-/// min(max(x, low), high) as a byte, with numbers that are bytes for bounds: they leave nothing to saturate, and NaN is looked for
-/// once. Null where it is anything else.
-Value* NestEmitter::clamped(const ConvertStmt& s) {
-  if (lanes_ == 0 || !is_byte(s.dtype)) return nullptr;
-  double low = 0, high = 0;
-  auto at = beside_number(s.operand, ScalarOp::Min, high);
-  if (at) at = beside_number(*at, ScalarOp::Max, low);
-  const double least = is_signed(s.dtype) ? -128 : 0;
-  if (!at || !(least <= low && low <= high && high <= least + 255)) return nullptr;
-  Value* x = value(*at);
-  if (lanes_of(x) == 0) return nullptr;
-  const auto number = [&](double of) { return llvm::ConstantFP::get(x->getType(), of); };
-  Value* bounded = b_.CreateSelect(b_.CreateFCmpOGT(x, number(low)), x, number(low));
-  bounded = b_.CreateSelect(b_.CreateFCmpOLT(bounded, number(high)), bounded, number(high));
-  Value* wide = b_.CreateFPToSI(bounded, x->getType()->getWithNewType(b_.getInt32Ty()));
-  Value* byte = b_.CreateTrunc(wide, x->getType()->getWithNewType(b_.getInt8Ty()));
-  if (low == 0) return byte;
-  return b_.CreateSelect(b_.CreateFCmpUNO(x, x), llvm::Constant::getNullValue(byte->getType()),
-                         byte);
-}
-
 void NestEmitter::operator()(const IndexStmt& s) {
   dtypes_[s.result] = DType::I64;
   define(s.result, index_value(s.index));

@@ -81,9 +81,13 @@ class NestEmitter {
   llvm::Value* value(ScalarId id) const;
   void define(ScalarId id, llvm::Value* v) { values_[id] = v; }
   llvm::Value* quantised(const ConvertStmt& s);
+  llvm::Value* quantised_if_fits(llvm::Value* x, llvm::Value* scale, llvm::Value* zero, DType to);
+  llvm::BasicBlock* block_before(llvm::Value* a, llvm::Value* b) const;
   llvm::Value* clamped(const ConvertStmt& s);
   /// The other operand of `op` where one is a number, which is put there.
   std::optional<ScalarId> beside_number(ScalarId id, ir::ScalarOp op, double& number) const;
+  /// The same beside what all lanes share.
+  std::optional<ScalarId> beside_uniform(ScalarId id, ir::ScalarOp op, llvm::Value*& uniform);
   llvm::Value* compare_lane_index(ir::ScalarOp op, ScalarId index, ScalarId uniform);
   void report(llvm::Value* bad, std::int32_t code, llvm::Value* index, llvm::Value* last);
   /// The operand as wide as the current vector loop's lanes, if `lanes` is not 0.

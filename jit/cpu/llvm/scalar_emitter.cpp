@@ -39,7 +39,20 @@ std::string runtime_name(DType dtype, ScalarOp op) {
          std::string(name_of(op));
 }
 
+/// f64, or the f32 that narrower types are computed with.
+DType float_type(Value* value) {
+  return value->getType()->getScalarType()->isDoubleTy() ? DType::F64 : DType::F32;
+}
+
 }  // namespace
+
+/// Without multiply-add units polynomials take longer than the library, but for the short ones of f32.
+bool has_vector_math(ScalarOp op, DType dtype, std::int64_t vector_bytes) {
+  const bool has_fma = vector_bytes >= kBytesWithFma;
+  if (op == ScalarOp::Pow) return has_fma && dtype != DType::F64;
+  if (op == ScalarOp::Atan2 || (op >= ScalarOp::Sinh && op <= ScalarOp::Atanh)) return has_fma;
+  return op >= ScalarOp::Exp && op <= ScalarOp::Sigmoid && (has_fma || dtype != DType::F64);
+}
 
 std::vector<int> lane_range(unsigned first, unsigned count) {
   std::vector<int> lanes(count);
@@ -246,7 +259,7 @@ Value* ScalarEmitter::unary_float(ScalarOp op, DType dtype, Value* a) {
       break;
   }
   Value* result = nullptr;
-  if (dtype != DType::F64) {
+  if (has_vector_math(op, dtype, vector_bytes_)) {
     result = call_math(op, std::array{a});
     if (result == nullptr) result = inline_math(op, a);
   }
@@ -255,11 +268,12 @@ Value* ScalarEmitter::unary_float(ScalarOp op, DType dtype, Value* a) {
 
 Value* ScalarEmitter::call_math(ScalarOp op, std::span<Value* const> operands) {
   const unsigned lanes = lanes_of(operands[0]);
-  const auto machine_lanes = static_cast<unsigned>(vector_bytes_ / 4);
+  const DType dtype = float_type(operands[0]);
+  const auto machine_lanes = static_cast<unsigned>(vector_bytes_ / size_of(dtype));
   if (inline_all_math_ || vector_bytes_ < 32 || lanes == 0 || lanes % machine_lanes != 0)
     return nullptr;
   const unsigned vectors = std::min(lanes / machine_lanes, kMostMathVectors);
-  const MathFunction function{op, vectors, static_cast<unsigned>(vector_bytes_)};
+  const MathFunction function{op, dtype, vectors, static_cast<unsigned>(vector_bytes_)};
   if (!MathFunction::of_symbol(function.symbol())) return nullptr;
   llvm::Function* callee = declare_math(module_, function);
   std::vector<Value*> parts;
@@ -278,7 +292,7 @@ Value* ScalarEmitter::call_math(ScalarOp op, std::span<Value* const> operands) {
 
 Value* ScalarEmitter::inline_math(ScalarOp op, Value* a) {
   const auto slow = [&](Value* x) {
-    return call_lanes(runtime_name(DType::F32, op), std::array{x});
+    return call_lanes(runtime_name(float_type(x), op), std::array{x});
   };
   VectorMath math(b_, vector_bytes_ == 64);
   // They branch, once for all lanes.
@@ -289,9 +303,7 @@ Value* ScalarEmitter::inline_math(ScalarOp op, Value* a) {
 
 /// A function of two numbers.
 Value* ScalarEmitter::binary_math(ScalarOp op, DType dtype, Value* a, Value* b) {
-  // Without multiply-add units it would take longer than the library.
-  constexpr std::int64_t kBytesWithFma = 32;
-  if (dtype == DType::F64 || vector_bytes_ < kBytesWithFma)
+  if (!has_vector_math(op, dtype, vector_bytes_))
     return call_lanes(runtime_name(dtype, op), std::array{a, b});
   Value* result = call_math(op, std::array{a, b});
   return result != nullptr ? result : inline_math(op, a, b);
@@ -301,7 +313,8 @@ Value* ScalarEmitter::binary_math(ScalarOp op, DType dtype, Value* a, Value* b) 
 Value* ScalarEmitter::inline_math(ScalarOp op, Value* a, Value* b) {
   VectorMath math(b_, vector_bytes_ == 64);
   const unsigned lanes = lanes_of(a);
-  const unsigned part = vector_bytes_ == 64 ? 32 : 8;
+  const unsigned f32_lanes = vector_bytes_ == 64 ? 32 : 8;
+  const unsigned part = float_type(a) == DType::F64 ? f32_lanes / 2 : f32_lanes;
   if (lanes <= part) return math.apply(op, a, b);
   std::vector<Value*> parts;
   for (unsigned first = 0; first < lanes; first += part) {
@@ -315,11 +328,11 @@ Value* ScalarEmitter::inline_math(ScalarOp op, Value* a, Value* b) {
 /// With 16 registers one machine vector at a time: what it keeps alive fits them.
 Value* ScalarEmitter::in_parts(Value* a, const std::function<Value*(Value*)>& compute) {
   const unsigned lanes = lanes_of(a);
-  constexpr unsigned kPartLanes = 8;
-  if (vector_bytes_ == 64 || lanes <= kPartLanes) return compute(a);
+  const unsigned part_lanes = float_type(a) == DType::F64 ? 4 : 8;
+  if (vector_bytes_ == 64 || lanes <= part_lanes) return compute(a);
   std::vector<Value*> parts;
-  for (unsigned first = 0; first < lanes; first += kPartLanes) {
-    parts.push_back(compute(b_.CreateShuffleVector(a, lane_range(first, kPartLanes))));
+  for (unsigned first = 0; first < lanes; first += part_lanes) {
+    parts.push_back(compute(b_.CreateShuffleVector(a, lane_range(first, part_lanes))));
     if (parts.back() == nullptr) return nullptr;
   }
   return concatenate(b_, std::move(parts));
@@ -408,7 +421,6 @@ Value* ScalarEmitter::divide_float(Value* a, Value* b) {
     if (std::abs(std::frexp(value, &exponent)) == 0.5) return b_.CreateFMul(a, reals(a, 1 / value));
     return multiply_by_reciprocal(a, b, reals(a, 1 / value));
   }
-  constexpr std::int64_t kBytesWithFma = 32;
   if (vector_bytes_ < kBytesWithFma || llvm::isa<llvm::Constant>(divisor))
     return b_.CreateFDiv(a, b);
   return divide_by_uniform(a, b, divisor);
@@ -453,31 +465,6 @@ Value* ScalarEmitter::multiply_by_reciprocal(Value* a, Value* b, Value* inverse)
   // Infinities leave nothing that could be measured, and an exact -0 would lose its sign: twice these is the same.
   Value* inexact = b_.CreateFCmpONE(left, b_.CreateFAdd(left, left));
   return b_.CreateSelect(inexact, fma(left, inverse, ratio), ratio);
-}
-
-Value* ScalarEmitter::quantise(Value* value, float scale, std::int64_t zero, DType to) {
-  const double low = is_signed(to) ? -128 : 0;
-  const double origin = static_cast<double>(zero);
-  Value* least = reals(value, static_cast<float>((low - origin) * scale));
-  Value* most = reals(value, static_cast<float>((low + 255 - origin) * scale));
-  // NaN becomes the least, whose byte is 0 without a sign.
-  Value* bounded = b_.CreateSelect(b_.CreateFCmpOGT(value, least), value, least);
-  bounded = b_.CreateSelect(b_.CreateFCmpOLT(bounded, most), bounded, most);
-  const auto fma = [&](Value* x, Value* y, Value* z) {
-    return b_.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {x, y, z});
-  };
-  Value* inverse = reals(value, 1.0 / scale);
-  Value* ratio = b_.CreateFMul(bounded, inverse);
-  ratio = fma(fma(reals(value, -static_cast<double>(scale)), ratio, bounded), inverse, ratio);
-  // Next to it floats are integers apart, so that the addition rounds, and their bits count them.
-  constexpr float kRounding = 0x1.8p23f;
-  Value* rounded = b_.CreateFAdd(ratio, reals(value, kRounding));
-  Value* bits = b_.CreateBitCast(rounded, with_lanes(b_.getInt32Ty(), lanes_of(value)));
-  bits = b_.CreateSub(
-      bits, integers_like(bits, std::int64_t{std::bit_cast<std::int32_t>(kRounding)} - zero));
-  Value* byte = b_.CreateTrunc(bits, compute_type(to, lanes_of(value)));
-  if (!is_signed(to)) return byte;
-  return b_.CreateSelect(b_.CreateFCmpUNO(value, value), integers_like(byte, 0), byte);
 }
 
 Value* ScalarEmitter::float_modulo(DType dtype, Value* a, Value* b) {

@@ -30,8 +30,22 @@ llvm::Constant* integers_like(llvm::Value* like, std::int64_t value);
 /// first, first + 1, …: a shuffle's mask.
 std::vector<int> lane_range(unsigned first, unsigned count);
 
+/// Bytes of the vectors of the least target with multiply-add units.
+inline constexpr std::int64_t kBytesWithFma = 32;
+/// Whether `op` on floats is vector math, not a call of the runtime table for each lane.
+bool has_vector_math(ir::ScalarOp op, DType dtype, std::int64_t vector_bytes);
+
 /// Whether x^exponent is a product, a root or a reciprocal of these.
 bool is_simple_power(double exponent);
+
+/// A scale and a zero point as reals become bytes by them: one number each.
+struct ByteScale {
+  llvm::Value* negative = nullptr;  ///< -scale
+  llvm::Value* inverse = nullptr;
+  llvm::Value* least = nullptr;  ///< of the least byte, and of the largest
+  llvm::Value* most = nullptr;
+  llvm::Value* zero = nullptr;  ///< an i32
+};
 
 class ScalarEmitter {
  public:
@@ -46,11 +60,13 @@ class ScalarEmitter {
   llvm::Constant* constant(DType dtype, double number, std::int64_t integer, unsigned lanes = 0);
   llvm::Value* splat(llvm::Value* value, unsigned lanes);
   llvm::Value* convert(llvm::Value* value, DType from, DType to);
+  /// What quantise() takes, of
+  /// @param scale  one f32, in [2^-60, 2^60]
+  /// @param zero   one f32, an integer that `to` holds
+  ByteScale byte_scale(llvm::Value* scale, llvm::Value* zero, DType to);
   /// The u8 or i8 that convert(clamp(round(value / scale) + zero, least, largest)) of f32 gives, bit for bit: bounded before
   /// it is divided, nothing needs to be told apart.
-  /// @param scale  in [2^-60, 2^60]
-  /// @param zero   an integer that `to` holds
-  llvm::Value* quantise(llvm::Value* value, float scale, std::int64_t zero, DType to);
+  llvm::Value* quantise(llvm::Value* value, const ByteScale& scale, DType to);
   /// `operand`: dtype of the operands (of the second one for Select).
   llvm::Value* apply(ir::ScalarOp op, DType operand, std::span<llvm::Value* const> operands);
   llvm::Value* maximum(DType dtype, llvm::Value* a, llvm::Value* b);
@@ -101,7 +117,7 @@ struct PiecewiseTable;
 /// Vectors of equal width side by side; their count is a power of two.
 llvm::Value* concatenate(llvm::IRBuilderBase& builder, std::vector<llvm::Value*> parts);
 
-/// Vector math: f32 polynomials with stated error bounds, in units in the last place over all floats.
+/// Vector math: polynomials with stated error bounds, in units in the last place over all floats, of f32 and f64.
 /// Null when `op` has none (the runtime table's function is called for each lane then).
 class VectorMath {
  public:
@@ -116,6 +132,7 @@ class VectorMath {
   llvm::Value* exp_up_to_zero(llvm::Value* x);
 
  private:
+  static bool is_wide(llvm::Value* x);  ///< whether it is f64
   llvm::Value* real(double value, llvm::Value* like);
   llvm::Value* integer(std::int64_t value, llvm::Value* like);
   llvm::Value* fma(llvm::Value* a, llvm::Value* b, llvm::Value* c);
@@ -160,15 +177,37 @@ class VectorMath {
   llvm::Value* piecewise(const PiecewiseTable& table, llvm::Value* x);
   llvm::Value* exp(llvm::Value* x);
   llvm::Value* exp2(llvm::Value* x);
+  llvm::Value* quarter_expm1(llvm::Value* x);
   llvm::Value* expm1(llvm::Value* x);
   struct Reduced;
   Reduced reduce_log(llvm::Value* x);
+  llvm::Value* log_limits(llvm::Value* x, llvm::Value* finite);
   llvm::Value* log(llvm::Value* x);
   llvm::Value* log2(llvm::Value* x);
   llvm::Value* log1p(llvm::Value* x);
   llvm::Value* tanh(llvm::Value* x);
   llvm::Value* sigmoid(llvm::Value* x);
   llvm::Value* erf(llvm::Value* x);
+  // vector_doubles.cpp
+  llvm::Value* power_of_two(llvm::Value* shifted);
+  llvm::Value* scale_wide(llvm::Value* x, llvm::Value* exponent);
+  llvm::Value* wide_exp_near_zero(llvm::Value* x, llvm::Value* n);
+  llvm::Value* wide_exp(llvm::Value* x);
+  llvm::Value* wide_exp2(llvm::Value* x);
+  llvm::Value* wide_quarter_expm1(llvm::Value* x);
+  struct WideReduced;
+  WideReduced wide_reduce_log(llvm::Value* x);
+  llvm::Value* wide_log(llvm::Value* x);
+  llvm::Value* wide_log2(llvm::Value* x);
+  llvm::Value* wide_log1p(llvm::Value* x);
+  llvm::Value* wide_erf(llvm::Value* x);
+  // vector_hyperbolics.cpp
+  llvm::Value* sinh(llvm::Value* x);
+  llvm::Value* cosh(llvm::Value* x);
+  llvm::Value* asinh(llvm::Value* x);
+  llvm::Value* acosh(llvm::Value* x);
+  llvm::Value* atanh(llvm::Value* x);
+  llvm::Value* log1p_of_far(llvm::Value* near, llvm::Value* far);
   // vector_angles.cpp
   struct Turned;
   Turned turned(llvm::Value* x);
@@ -190,11 +229,9 @@ class VectorMath {
   llvm::Value* asin(llvm::Value* x);
   llvm::Value* acos(llvm::Value* x);
   // vector_power.cpp
-  llvm::Value* wide_log2(llvm::Value* x);
+  llvm::Value* rough_log2(llvm::Value* x);
   llvm::Value* narrow_exp2(llvm::Value* x);
   llvm::Value* power(llvm::Value* x, llvm::Value* y);
-
-  static constexpr unsigned kMachineLanes = 16;  ///< of AVX-512
 
   llvm::IRBuilderBase& b_;
   bool avx512_;

@@ -1,4 +1,4 @@
-// f32 functions as straight-line vector code.
+// Functions as straight-line vector code: what f32 and f64 share, and those of f32.
 //
 // Polynomials are minimax fits of the quantity and interval named beside them, relative to the
 // function's value. Bounds are over all floats and stated in units in the last place; a test measures
@@ -52,6 +52,9 @@ constexpr std::array<double, 7> kErfLarge = {-3.415125920e-04, -1.127089234e+00,
                                              -1.031068214e-01, 2.183809696e-02,  -2.947666796e-03,
                                              1.863800842e-04};
 
+/// Of AVX-512. Masks are those of f32.
+unsigned machine_lanes(Value* x) { return x->getType()->getScalarSizeInBits() == 64 ? 8 : 16; }
+
 }  // namespace
 
 Value* VectorMath::apply(ir::ScalarOp op, Value* x, const std::function<Value*(Value*)>& slow) {
@@ -87,15 +90,27 @@ Value* VectorMath::apply(ir::ScalarOp op, Value* x, const std::function<Value*(V
       return acos(x);
     case ScalarOp::Atan:
       return atan(x);
+    case ScalarOp::Sinh:
+      return sinh(x);
+    case ScalarOp::Cosh:
+      return cosh(x);
+    case ScalarOp::Asinh:
+      return asinh(x);
+    case ScalarOp::Acosh:
+      return acosh(x);
+    case ScalarOp::Atanh:
+      return atanh(x);
     default:
       return nullptr;
   }
 }
 
 Value* VectorMath::apply(ir::ScalarOp op, Value* x, Value* y) {
-  if (op == ir::ScalarOp::Pow) return power(x, y);
+  if (op == ir::ScalarOp::Pow) return is_wide(x) ? nullptr : power(x, y);
   return op == ir::ScalarOp::Atan2 ? atan2(x, y) : nullptr;
 }
+
+bool VectorMath::is_wide(Value* x) { return x->getType()->getScalarType()->isDoubleTy(); }
 
 Value* VectorMath::real(double value, Value* like) {
   return llvm::ConstantFP::get(like->getType(), value);
@@ -103,8 +118,8 @@ Value* VectorMath::real(double value, Value* like) {
 
 Value* VectorMath::integer(std::int64_t value, Value* like) {
   llvm::Type* type = like->getType();
-  if (type->getScalarType()->isFloatTy())
-    type = type->getWithNewType(llvm::Type::getInt32Ty(type->getContext()));
+  if (type->isFPOrFPVectorTy())
+    type = type->getWithNewType(is_wide(like) ? b_.getInt64Ty() : b_.getInt32Ty());
   return llvm::ConstantInt::getSigned(type, value);
 }
 
@@ -124,7 +139,8 @@ Value* VectorMath::absolute(Value* x) { return b_.CreateUnaryIntrinsic(llvm::Int
 Value* VectorMath::to_bits(Value* x) { return b_.CreateBitCast(x, integer(0, x)->getType()); }
 
 Value* VectorMath::from_bits(Value* x) {
-  return b_.CreateBitCast(x, x->getType()->getWithNewType(b_.getFloatTy()));
+  llvm::Type* real = x->getType()->getScalarSizeInBits() == 64 ? b_.getDoubleTy() : b_.getFloatTy();
+  return b_.CreateBitCast(x, x->getType()->getWithNewType(real));
 }
 
 Value* VectorMath::copy_sign(Value* magnitude, Value* sign) {
@@ -138,13 +154,14 @@ Value* VectorMath::clamp(Value* x, double low, double high) {
 }
 
 bool VectorMath::takes_avx512(Value* x) const {
-  return avx512_ && lanes_of(x) != 0 && lanes_of(x) % kMachineLanes == 0;
+  return avx512_ && lanes_of(x) != 0 && lanes_of(x) % machine_lanes(x) == 0;
 }
 
 std::vector<Value*> VectorMath::machine_vectors(Value* x) {
   std::vector<Value*> parts;
-  for (unsigned first = 0; first < lanes_of(x); first += kMachineLanes)
-    parts.push_back(b_.CreateShuffleVector(x, lane_range(first, kMachineLanes)));
+  const unsigned width = machine_lanes(x);
+  for (unsigned first = 0; first < lanes_of(x); first += width)
+    parts.push_back(b_.CreateShuffleVector(x, lane_range(first, width)));
   return parts;
 }
 
@@ -294,6 +311,7 @@ Value* VectorMath::at_most(Value* x, double high) {
 
 /// 1.1 ulp.
 Value* VectorMath::exp(Value* x) {
+  if (is_wide(x)) return wide_exp(x);
   if (takes_avx512(x)) return exp_by_table(x);
   return vanishing(x, kVanishing, [this](Value* given) {
     Value* bounded = at_most(given, 89);
@@ -305,6 +323,7 @@ Value* VectorMath::exp(Value* x) {
 
 /// 1.1 ulp.
 Value* VectorMath::exp2(Value* x) {
+  if (is_wide(x)) return wide_exp2(x);
   return vanishing(x, -150, [this](Value* given) {
     Value* bounded = at_most(given, 129);
     Value* rounder = real(kRounder, bounded);
@@ -314,18 +333,24 @@ Value* VectorMath::exp2(Value* x) {
   });
 }
 
-/// 1.5 ulp.
-Value* VectorMath::expm1(Value* x) {
-  Value* bounded = clamp(x, -20, 89);
+/// (e^x - 1) / 4, which is finite where e^x / 2 is.
+Value* VectorMath::quarter_expm1(Value* x) {
+  if (is_wide(x)) return wide_quarter_expm1(x);
+  // Up to where e^x / 2 is infinite, and no further: a rest below 0 times an infinite power, less infinity, were no number.
+  Value* bounded = clamp(x, -20, 89.5);
   Value* rounder = real(kRounder, x);
   Value* n = b_.CreateFSub(fma(bounded, real(kLog2E, x), rounder), rounder);
   Value* r = fma(n, real(-kLn2Low, x), fma(n, real(-kLn2High, x), bounded));
   Value* p = fma(b_.CreateFMul(r, r), polynomial(kExpm1, r), r);
-  // 2^n (1 + p) - 1 with 2^(n-1), since 2^n itself may overflow.
-  Value* half = scale(real(0.5, x), n);
-  Value* sum = fma(p, half, b_.CreateFSub(half, real(0.5, x)));
+  // 2^n (1 + p) - 1 with 2^(n-2), since 2^n itself may overflow.
+  Value* quarter = scale(real(0.25, x), n);
+  return fma(p, quarter, b_.CreateFSub(quarter, real(0.25, x)));
+}
+
+/// 1.5 ulp; 1.8 of f64.
+Value* VectorMath::expm1(Value* x) {
   Value* tiny = b_.CreateFCmpOLT(absolute(x), real(0x1p-60, x));
-  return b_.CreateSelect(tiny, x, b_.CreateFAdd(sum, sum));
+  return b_.CreateSelect(tiny, x, b_.CreateFMul(quarter_expm1(x), real(4, x)));
 }
 
 struct VectorMath::Reduced {
@@ -347,21 +372,17 @@ VectorMath::Reduced VectorMath::reduce_log(Value* x) {
   return {e, f, b_.CreateFMul(cube, polynomial(kLog, f))};
 }
 
-namespace {
-
 /// `finite` where 0 < x < infinity; the limits elsewhere.
-Value* log_limits(llvm::IRBuilderBase& b, Value* x, Value* finite) {
+Value* VectorMath::log_limits(Value* x, Value* finite) {
   llvm::Type* type = x->getType();
   Value* zero = llvm::Constant::getNullValue(type);
   Value* infinity = llvm::ConstantFP::getInfinity(type);
-  Value* inside = b.CreateAnd(b.CreateFCmpOGT(x, zero), b.CreateFCmpOLT(x, infinity));
-  Value* low = b.CreateSelect(b.CreateFCmpOEQ(x, zero), llvm::ConstantFP::getInfinity(type, true),
-                              llvm::ConstantFP::getNaN(type));
-  Value* edge = b.CreateSelect(b.CreateFCmpOEQ(x, infinity), x, low);
-  return b.CreateSelect(inside, finite, edge);
+  Value* inside = b_.CreateAnd(b_.CreateFCmpOGT(x, zero), b_.CreateFCmpOLT(x, infinity));
+  Value* low = b_.CreateSelect(b_.CreateFCmpOEQ(x, zero), llvm::ConstantFP::getInfinity(type, true),
+                               llvm::ConstantFP::getNaN(type));
+  Value* edge = b_.CreateSelect(b_.CreateFCmpOEQ(x, infinity), x, low);
+  return b_.CreateSelect(inside, finite, edge);
 }
-
-}  // namespace
 
 /// log(x) = exponent ln(2) + table + rest.
 struct VectorMath::TableLog {
@@ -415,17 +436,19 @@ Value* VectorMath::log2_by_table(Value* x) {
 
 /// 1 ulp.
 Value* VectorMath::log(Value* x) {
+  if (is_wide(x)) return wide_log(x);
   if (takes_avx512(x)) return log_by_table(x);
   const Reduced reduced = reduce_log(x);
   Value* f = reduced.f;
   Value* low = fma(reduced.exponent, real(kLn2Low, x), reduced.rest);
   low = fma(b_.CreateFMul(f, f), real(-0.5, x), low);
   Value* sum = fma(reduced.exponent, real(kLn2High, x), b_.CreateFAdd(f, low));
-  return log_limits(b_, x, sum);
+  return log_limits(x, sum);
 }
 
 /// 2 ulp.
 Value* VectorMath::log2(Value* x) {
+  if (is_wide(x)) return wide_log2(x);
   if (takes_avx512(x)) return log2_by_table(x);
   const Reduced reduced = reduce_log(x);
   Value* f = reduced.f;
@@ -433,11 +456,12 @@ Value* VectorMath::log2(Value* x) {
   // f log2(e) in two parts: the error of the first is as large as the result's own.
   Value* scaled = fma(low, real(kLog2E, x), b_.CreateFMul(f, real(kLog2ELow, x)));
   Value* sum = fma(f, real(kLog2E, x), scaled);
-  return log_limits(b_, x, b_.CreateFAdd(reduced.exponent, sum));
+  return log_limits(x, b_.CreateFAdd(reduced.exponent, sum));
 }
 
 /// 1.5 ulp.
 Value* VectorMath::log1p(Value* x) {
+  if (is_wide(x)) return wide_log1p(x);
   Value* u = b_.CreateFAdd(x, real(1, x));
   Value* lost = b_.CreateFSub(x, b_.CreateFSub(u, real(1, x)));
   Value* tiny = b_.CreateFCmpOLT(absolute(x), real(0x1p-60, x));
@@ -454,7 +478,7 @@ Value* VectorMath::log1p(Value* x) {
   low = fma(b_.CreateFMul(f, f), real(-0.5, x), low);
   low = b_.CreateFAdd(low, b_.CreateFDiv(lost, u));
   Value* sum = fma(reduced.exponent, real(kLn2High, x), b_.CreateFAdd(f, low));
-  return b_.CreateSelect(tiny, x, log_limits(b_, u, sum));
+  return b_.CreateSelect(tiny, x, log_limits(u, sum));
 }
 
 /// An odd function from its table: 1.2 ulp.
@@ -486,7 +510,7 @@ Value* VectorMath::piecewise(const PiecewiseTable& table, Value* x) {
 
 /// 2.5 ulp: -t / (t + 2) with t = expm1(-2|x|).
 Value* VectorMath::tanh(Value* x) {
-  if (takes_avx512(x)) return piecewise(tanh_table(), x);
+  if (!is_wide(x) && takes_avx512(x)) return piecewise(tanh_table(), x);
   Value* magnitude = absolute(x);
   Value* t = expm1(b_.CreateFMul(magnitude, real(-2, x)));
   return copy_sign(b_.CreateFDiv(t, b_.CreateFAdd(t, real(2, x))), x);
@@ -506,7 +530,7 @@ Value* VectorMath::sigmoid_by_table(Value* x) {
 
 /// 2.5 ulp. From exp(-|x|), which does not overflow.
 Value* VectorMath::sigmoid(Value* x) {
-  if (takes_avx512(x)) return sigmoid_by_table(x);
+  if (!is_wide(x) && takes_avx512(x)) return sigmoid_by_table(x);
   Value* e = exp(b_.CreateFNeg(absolute(x)));
   Value* one = real(1, x);
   Value* top = b_.CreateSelect(b_.CreateFCmpOLT(x, real(0, x)), e, one);
@@ -515,6 +539,7 @@ Value* VectorMath::sigmoid(Value* x) {
 
 /// 2 ulp.
 Value* VectorMath::erf(Value* x) {
+  if (is_wide(x)) return wide_erf(x);
   if (takes_avx512(x)) return piecewise(erf_table(), x);
   Value* magnitude = absolute(x);
   Value* small = fma(x, polynomial(kErfSmall, b_.CreateFMul(x, x)), x);

@@ -40,7 +40,7 @@ constexpr double kMostExponent = 200;
 }  // namespace
 
 /// log2 of an f64 that was a positive finite f32.
-Value* VectorMath::wide_log2(Value* x) {
+Value* VectorMath::rough_log2(Value* x) {
   llvm::Type* type = x->getType();
   llvm::Type* bits_type = type->getWithNewType(b_.getInt64Ty());
   const auto bits = [&](std::int64_t value) {
@@ -77,7 +77,7 @@ Value* VectorMath::power(Value* x, Value* y) {
   Value* one = real(1, x);
   llvm::Constant* infinity = llvm::ConstantFP::getInfinity(x->getType());
   Value* magnitude = absolute(x);
-  Value* log = wide_log2(b_.CreateFPExt(magnitude, wide));
+  Value* log = rough_log2(b_.CreateFPExt(magnitude, wide));
   log = b_.CreateSelect(b_.CreateFCmpOEQ(magnitude, zero),
                         llvm::ConstantFP::getInfinity(wide, /*Negative=*/true), log);
   log = b_.CreateSelect(b_.CreateFCmpOEQ(magnitude, infinity), llvm::ConstantFP::getInfinity(wide),

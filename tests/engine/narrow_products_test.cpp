@@ -1,0 +1,89 @@
+// Products of a few terms for a few columns, which are elements, and what is computed of positions alone, which is kept.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "tests/engine/case_graph.h"
+
+namespace heddle::testing {
+namespace {
+
+std::size_t steps_of(const std::string& text) {
+  CaseGraph graph(text);
+  graph.launched();
+  return graph.plan().at("steps").size();
+}
+
+TEST(NarrowProducts, OfEverySizeAndBatchAgreeWithTheEvaluator) {
+  for (const char* dtype : {"f32", "f64"}) {
+    for (const auto& [left, right] :
+         {std::pair("", ""), {"5, ", ""}, {"", "3, "}, {"2, 1, ", "3, "}, {"s0, ", "s0, "}}) {
+      for (const auto& [rows, terms, columns] : {std::tuple("70", 3, 2),
+                                                 {"s1", 4, 4},
+                                                 {"1", 1, 1},
+                                                 {"0", 2, 3},
+                                                 {"9", 3, 1},
+                                                 {"8", 2, 5}})
+        CaseGraph(fmt::format("graph @main(%a: {0}[{1}{3}, {4}], %b: {0}[{2}{4}, {5}]) {{\n"
+                              "  %c = matmul(%a, %b)\n"
+                              "  %y = relu(%c)\n"
+                              "  return %y\n"
+                              "}}\n",
+                              dtype, left, right, rows, terms, columns))
+            .launched();
+    }
+  }
+}
+
+/// One kernel makes the rows, multiplies them and sums what comes of it; one column more has a kernel of its own.
+TEST(NarrowProducts, AreComputedWithWhatMakesAndReadsThem) {
+  const auto steps = [](int columns) {
+    return steps_of(
+        fmt::format("graph @main(%x: f32[50, 3], %w: f32[3, {}]) {{\n"
+                    "  %a = neg(%x)\n"
+                    "  %b = matmul(%a, %w)\n"
+                    "  %y = reduce_max(%b) {{axes = [1]}}\n"
+                    "  return %y\n"
+                    "}}\n",
+                    columns));
+  };
+  EXPECT_EQ(steps(4), 1u);
+  EXPECT_GT(steps(5), 1u);
+}
+
+/// What is made of positions alone is computed once, when the engine is made, where it is small.
+TEST(FixedSteps, OfPositionsAloneAreKeptWhereTheyAreSmall) {
+  const auto steps = [](int count) {
+    return steps_of(
+        fmt::format("graph @main(%x: i64[2, {0}]) {{\n"
+                    "  %p = iota() {{sizes = [{0}], axis = 0}}\n"
+                    "  %q = cumsum(%p) {{axis = 0}}\n"
+                    "  %y = add(%x, %q)\n"
+                    "  return %y\n"
+                    "}}\n",
+                    count));
+  };
+  EXPECT_EQ(steps(5000), 1u);
+  EXPECT_GT(steps(50000), 1u);
+}
+
+/// A window, whose cosines are folded: a call copies it.
+TEST(FixedSteps, OfAWindowAreNone) {
+  CaseGraph graph(
+      "graph @main() {\n"
+      "  %p = iota() {sizes = [400], axis = 0, dtype = f64}\n"
+      "  %a = mul(%p, 0.0157: f64)\n"
+      "  %c = cos(%a)\n"
+      "  %h = mul(%c, -0.5: f64)\n"
+      "  %w = add(%h, 0.5: f64)\n"
+      "  %y = convert(%w) {dtype = f32}\n"
+      "  return %y\n"
+      "}\n");
+  graph.launched();
+  for (const auto& kernel : graph.plan().at("kernels")) EXPECT_EQ(kernel.at("kind"), "copy");
+}
+
+}  // namespace
+}  // namespace heddle::testing
