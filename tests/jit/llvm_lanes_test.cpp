@@ -129,6 +129,42 @@ TEST(LlvmLanes, OfWholeRows) {
   }
 }
 
+/// out[i] = s0 < 50 ? in[i / 4] : 0: a condition that all lanes share.
+Nest repeated_where_few() {
+  NestBuilder b("repeated");
+  b.nest().size_count = 1;
+  const SymExpr n = SymExpr::size(0);
+  const auto x = b.add_global(f32, n);
+  const auto y = b.add_global(f32, n);
+  b.set_parallel(b.new_axis(1), 1);
+  const Scalar few = b.apply(ir::ScalarOp::Lt, {b.from_index(n), b.constant_int(DType::I64, 50)});
+  const Symbol i = b.new_axis(n);
+  b.begin_for(i, n, ForStmt::Kind::Vector);
+  b.store(y, i, b.load(x, floordiv(i, 4), few.id));
+  b.end_for();
+  return b.finish();
+}
+
+TEST(LlvmLanes, RepeatedOnesAreReadTogetherWhereAllAreWanted) {
+  const Nest nest = repeated_where_few();
+  for (const std::int64_t vector_bytes : {16, 32, 64}) {
+    cpu::CodegenTexts texts;
+    cpu::compile_object(nest, cpu::host_target(vector_bytes), &texts);
+    EXPECT_EQ(texts.ir.find("masked.gather"), std::string::npos) << vector_bytes;
+    for (const std::int64_t count : {1, 7, 32, 49, 50, 90}) {
+      const bool few = count < 50;
+      Guarded in(few ? static_cast<std::size_t>(count + 3) / 4 * sizeof(float) : 1);
+      for (std::int64_t k = 0; few && k < count; k += 4)
+        in.as<float>()[k / 4] = static_cast<float>(k);
+      std::vector<float> out(static_cast<std::size_t>(count), -1);
+      CompiledNest(nest, vector_bytes).run({in.as<float>(), out.data()}, {count});
+      for (std::int64_t k = 0; k < count; ++k)
+        ASSERT_EQ(out[static_cast<std::size_t>(k)], few ? static_cast<float>(k / 4 * 4) : 0.0F)
+            << k << " of " << count << ", vectors of " << vector_bytes;
+    }
+  }
+}
+
 TEST(LlvmLanes, OfFourBytes) { expect_all<float>(f32); }
 TEST(LlvmLanes, OfEightBytes) { expect_all<std::int64_t>(i64); }
 TEST(LlvmLanes, OfOneByte) { expect_all<std::uint8_t>(u8); }

@@ -264,8 +264,9 @@ Value* NestEmitter::load_lanes(const LoadStmt& s, const Access& access) {
       access.step <= kMostColumns)
     return scalars_.from_storage(buffer.dtype, pick_lanes(s, access));
   if (access.kind == Access::Kind::Repeated) {
-    if (s.mask == kNoScalar)
-      return scalars_.from_storage(buffer.dtype, repeat_lanes(s.buffer, access));
+    Value* wanted = s.mask == kNoScalar ? nullptr : value(s.mask);
+    if (wanted == nullptr || lanes_of(wanted) == 0)
+      return scalars_.from_storage(buffer.dtype, repeat_lanes(s.buffer, access, wanted));
     return load_lanes(s, {Access::Kind::General, index_value(s.index)});
   }
   Value* address = access_address(s.buffer, access);

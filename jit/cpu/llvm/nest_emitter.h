@@ -140,7 +140,7 @@ class NestEmitter {
   void find_columns(const ForStmt& loop);
   std::size_t find_row(const Block& body, std::size_t begin, Symbol axis);
   llvm::Value* pick_lanes(const LoadStmt& s, const Access& access);
-  llvm::Value* repeat_lanes(NestBufferId buffer, const Access& access);
+  llvm::Value* repeat_lanes(NestBufferId buffer, const Access& access, llvm::Value* wanted);
   bool store_column(const StoreStmt& s);
   void write_rows(NestBufferId buffer);
 
