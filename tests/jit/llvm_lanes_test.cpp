@@ -1,7 +1,10 @@
-// Lanes that read every n-th element, or several of them one element, from memory that ends with the last that is wanted.
+// Lanes that read every n-th element, several of them one element, or near each other, from memory that ends with the last that
+// is wanted.
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <gtest/gtest.h>
+#include <map>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <vector>
@@ -163,6 +166,78 @@ TEST(LlvmLanes, RepeatedOnesAreReadTogetherWhereAllAreWanted) {
             << k << " of " << count << ", vectors of " << vector_bytes;
     }
   }
+}
+
+/// table[i] = places[i]; y[r, i] = x[r, table[i]] for two rows: s0 lanes of s1 elements.
+Nest tabulated(DType dtype) {
+  NestBuilder b("tabulated");
+  b.nest().size_count = 2;
+  const SymExpr lanes = SymExpr::size(0), width = SymExpr::size(1);
+  const auto x = b.add_global(dtype, width * 2);
+  const auto places = b.add_global(i64, lanes);
+  const auto y = b.add_global(dtype, lanes * 2);
+  const auto table = b.add_local(i64, lanes, 256);
+  b.set_parallel(b.new_axis(1), 1);
+  const Symbol j = b.begin_for(lanes, ForStmt::Kind::Vector);
+  b.store(table, j, b.load(places, j));
+  b.end_for();
+  const Symbol r = b.begin_for(2, ForStmt::Kind::Serial);
+  const Symbol i = b.begin_for(lanes, ForStmt::Kind::Vector);
+  const SymExpr t = b.bind(b.load(table, i), 0, width - 1, 0);
+  b.store(y, SymExpr(r) * lanes + SymExpr(i), b.load(x, SymExpr(r) * width + t));
+  b.end_for();
+  b.end_for();
+  return b.finish();
+}
+
+template <typename T>
+void expect_tabulated(DType dtype) {
+  const Nest nest = tabulated(dtype);
+  std::map<std::int64_t, CompiledNest> compiled;
+  for (const std::int64_t vector_bytes : {16, 32, 64})
+    compiled.try_emplace(vector_bytes, nest, vector_bytes);
+  const auto at = [](std::int64_t step, std::int64_t first, std::int64_t width) {
+    return [=](std::int64_t k) {
+      return std::clamp<std::int64_t>(first + k * step / 8, 0, width - 1);
+    };
+  };
+  const auto scattered = [](std::int64_t k) { return k * 37 % 100; };
+  for (const std::int64_t count : {1, 15, 16, 17, 32, 40, 100}) {
+    // A quarter to six elements from lane to lane, forwards and back, from before the first to behind the last.
+    for (const std::function<std::int64_t(std::int64_t)>& place :
+         std::vector<std::function<std::int64_t(std::int64_t)>>{
+             at(2, -3, 100), at(8, 0, 100), at(15, 40, 100), at(24, 0, 100), at(48, 0, 100),
+             at(-4, 99, 100), at(0, 99, 100), scattered}) {
+      Guarded x(2 * 100 * sizeof(T));
+      for (std::int64_t k = 0; k < 200; ++k) x.as<T>()[k] = static_cast<T>(k % 113);
+      std::vector<std::int64_t> places;
+      for (std::int64_t k = 0; k < count; ++k) places.push_back(place(k));
+      for (const std::int64_t vector_bytes : {16, 32, 64}) {
+        std::vector<T> y(static_cast<std::size_t>(2 * count), T{117});
+        compiled.at(vector_bytes).run({x.as<T>(), places.data(), y.data()}, {count, 100});
+        for (std::int64_t k = 0; k < 2 * count; ++k) {
+          const std::int64_t from = k / count * 100 + place(k % count);
+          ASSERT_EQ(y[static_cast<std::size_t>(k)], static_cast<T>(from % 113))
+              << k << " of " << count << ", vectors of " << vector_bytes;
+        }
+      }
+    }
+  }
+}
+
+TEST(LlvmLanes, NearEachOther) {
+  expect_tabulated<float>(f32);
+  expect_tabulated<std::int32_t>(i32);
+  expect_tabulated<double>(DType::F64);
+  expect_tabulated<std::uint8_t>(u8);
+}
+
+TEST(LlvmLanes, NearEachOtherAreShuffled) {
+  const cpu::CodegenTarget target = cpu::host_target(64);
+  if (target.vector_bytes != 64) GTEST_SKIP() << "this processor has no AVX-512";
+  cpu::CodegenTexts texts;
+  cpu::compile_object(tabulated(f32), target, &texts);
+  EXPECT_NE(texts.ir.find("vpermi2var"), std::string::npos);
 }
 
 TEST(LlvmLanes, OfFourBytes) { expect_all<float>(f32); }

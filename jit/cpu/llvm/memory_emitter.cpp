@@ -269,6 +269,11 @@ Value* NestEmitter::load_lanes(const LoadStmt& s, const Access& access) {
       return scalars_.from_storage(buffer.dtype, repeat_lanes(s.buffer, access, wanted));
     return load_lanes(s, {Access::Kind::General, index_value(s.index)});
   }
+  if (access.kind == Access::Kind::General) {
+    if (Value* near = load_near(s)) return near;
+  }
+  if (access.kind == Access::Kind::Contiguous && s.buffer >= nest_.global_count())
+    tabulated_.insert(s.result);
   Value* address = access_address(s.buffer, access);
   // Where no lane is wanted the element may lie anywhere; a load of no lanes from memory that is not there takes a microsecond.
   const bool side_by_side =

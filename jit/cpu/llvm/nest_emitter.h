@@ -9,8 +9,10 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "jit/cpu/llvm/codegen.h"
@@ -144,6 +146,18 @@ class NestEmitter {
   bool store_column(const StoreStmt& s);
   void write_rows(NestBufferId buffer);
 
+  // near_emitter.cpp: lanes that read near each other.
+  struct NearLanes {
+    NestBufferId buffer;
+    llvm::Value* first;  ///< index of what place 0 is
+    llvm::Value* count;  ///< elements of the buffer
+  };
+  std::optional<Symbol> tabulated_place(const SymExpr& index) const;
+  llvm::Value* load_near(const LoadStmt& s);
+  llvm::Value* near_part(const NearLanes& near, llvm::Value* places, llvm::Value* active);
+  llvm::Value* either(llvm::Value* condition, const std::function<llvm::Value*()>& then,
+                      const std::function<llvm::Value*()>& otherwise);
+
   // loop_emitter.cpp: loops and reductions.
   /// for (i = from; i < limit; i += step): `body` gets i and the carried values, gives the next ones.
   Values loop(llvm::Value* from, llvm::Value* limit, std::int64_t step, const Values& initials,
@@ -258,8 +272,10 @@ class NestEmitter {
   std::unordered_map<const LoadStmt*, std::int64_t> loaded_columns_;
   /// Of a store that is one of a whole row: its place, and the row's elements.
   std::unordered_map<const StoreStmt*, std::pair<unsigned, unsigned>> stored_columns_;
-  Values row_values_;                 ///< of the row being stored
-  llvm::Value* row_index_ = nullptr;  ///< of its first element
+  Values row_values_;                       ///< of the row being stored
+  llvm::Value* row_index_ = nullptr;        ///< of its first element
+  std::unordered_set<ScalarId> tabulated_;  ///< read side by side from local buffers
+  std::set<Symbol> tabulated_places_;       ///< bound to these
   const RowMaxima maxima_;
   const RowStrips strips_;
   Values row_locals_;  ///< local buffers of the first row that is held
