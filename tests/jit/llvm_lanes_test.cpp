@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <functional>
 #include <gtest/gtest.h>
-#include <map>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include "jit/nest_builder.h"
@@ -168,11 +168,11 @@ TEST(LlvmLanes, RepeatedOnesAreReadTogetherWhereAllAreWanted) {
   }
 }
 
-/// table[i] = places[i]; y[r, i] = x[r, table[i]] for two rows: s0 lanes of s1 elements.
-Nest tabulated(DType dtype) {
+/// table[i] = places[i]; y[r, i] = x[r, table[i]] for two rows.
+Nest tabulated(DType dtype, const SymExpr& lanes = SymExpr::size(0),
+               const SymExpr& width = SymExpr::size(1)) {
   NestBuilder b("tabulated");
   b.nest().size_count = 2;
-  const SymExpr lanes = SymExpr::size(0), width = SymExpr::size(1);
   const auto x = b.add_global(dtype, width * 2);
   const auto places = b.add_global(i64, lanes);
   const auto y = b.add_global(dtype, lanes * 2);
@@ -192,10 +192,7 @@ Nest tabulated(DType dtype) {
 
 template <typename T>
 void expect_tabulated(DType dtype) {
-  const Nest nest = tabulated(dtype);
-  std::map<std::int64_t, CompiledNest> compiled;
-  for (const std::int64_t vector_bytes : {16, 32, 64})
-    compiled.try_emplace(vector_bytes, nest, vector_bytes);
+  const Nest any = tabulated(dtype);
   const auto at = [](std::int64_t step, std::int64_t first, std::int64_t width) {
     return [=](std::int64_t k) {
       return std::clamp<std::int64_t>(first + k * step / 8, 0, width - 1);
@@ -203,6 +200,11 @@ void expect_tabulated(DType dtype) {
   };
   const auto scattered = [](std::int64_t k) { return k * 37 % 100; };
   for (const std::int64_t count : {1, 15, 16, 17, 32, 40, 100}) {
+    std::vector<std::pair<std::int64_t, CompiledNest>> compiled;
+    for (const std::int64_t vector_bytes : {16, 32, 64}) {
+      compiled.emplace_back(vector_bytes, CompiledNest(any, vector_bytes));
+      compiled.emplace_back(vector_bytes, CompiledNest(tabulated(dtype, count, 100), vector_bytes));
+    }
     // A quarter to six elements from lane to lane, forwards and back, from before the first to behind the last.
     for (const std::function<std::int64_t(std::int64_t)>& place :
          std::vector<std::function<std::int64_t(std::int64_t)>>{
@@ -212,9 +214,9 @@ void expect_tabulated(DType dtype) {
       for (std::int64_t k = 0; k < 200; ++k) x.as<T>()[k] = static_cast<T>(k % 113);
       std::vector<std::int64_t> places;
       for (std::int64_t k = 0; k < count; ++k) places.push_back(place(k));
-      for (const std::int64_t vector_bytes : {16, 32, 64}) {
+      for (const auto& [vector_bytes, code] : compiled) {
         std::vector<T> y(static_cast<std::size_t>(2 * count), T{117});
-        compiled.at(vector_bytes).run({x.as<T>(), places.data(), y.data()}, {count, 100});
+        code.run({x.as<T>(), places.data(), y.data()}, {count, 100});
         for (std::int64_t k = 0; k < 2 * count; ++k) {
           const std::int64_t from = k / count * 100 + place(k % count);
           ASSERT_EQ(y[static_cast<std::size_t>(k)], static_cast<T>(from % 113))
@@ -235,9 +237,12 @@ TEST(LlvmLanes, NearEachOther) {
 TEST(LlvmLanes, NearEachOtherAreShuffled) {
   const cpu::CodegenTarget target = cpu::host_target(64);
   if (target.vector_bytes != 64) GTEST_SKIP() << "this processor has no AVX-512";
-  cpu::CodegenTexts texts;
-  cpu::compile_object(tabulated(f32), target, &texts);
-  EXPECT_NE(texts.ir.find("vpermi2var"), std::string::npos);
+  for (const auto& [lanes, near] : {std::pair{100, true}, {40, true}, {20, false}}) {
+    cpu::CodegenTexts texts;
+    cpu::compile_object(tabulated(f32, lanes, 100), target, &texts);
+    EXPECT_EQ(texts.ir.find("vpermi2var") != std::string::npos, near) << lanes;
+    EXPECT_NE(texts.ir.find("masked.gather"), std::string::npos) << "others may still be far";
+  }
 }
 
 TEST(LlvmLanes, OfFourBytes) { expect_all<float>(f32); }

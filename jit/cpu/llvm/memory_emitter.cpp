@@ -272,8 +272,6 @@ Value* NestEmitter::load_lanes(const LoadStmt& s, const Access& access) {
   if (access.kind == Access::Kind::General) {
     if (Value* near = load_near(s)) return near;
   }
-  if (access.kind == Access::Kind::Contiguous && s.buffer >= nest_.global_count())
-    tabulated_.insert(s.result);
   Value* address = access_address(s.buffer, access);
   // Where no lane is wanted the element may lie anywhere; a load of no lanes from memory that is not there takes a microsecond.
   const bool side_by_side =

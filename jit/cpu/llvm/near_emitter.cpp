@@ -3,14 +3,17 @@
 //   vector i { store table[i] = … }
 //   serial r { vector i { t = bind table[i];  %0 = load x[100*r + t] } }
 //
-// Where all lanes read within two or four vectors behind the first lane's element, these are loaded and shuffled, which the
-// code finds out as it runs; a gather reads lane by lane.
-#include <array>
+// Before each such loop over the lanes the code looks how far from each other the lanes of a vector read. Where that is within
+// two or four vectors, a loop runs that loads these and shuffles them; else one that gathers, which takes lane by lane.
+#include <algorithm>
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/DerivedTypes.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsX86.h>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "jit/cpu/llvm/nest_emitter.h"
 
@@ -29,102 +32,152 @@ Value* shuffled(llvm::IRBuilderBase& b, Value* low, Value* which, Value* high) {
   return b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_vpermi2var_d_512, {}, {low, which, high});
 }
 
+/// The vectors within which lanes lie `places` / `lanes` elements apart, and a few more; 0: too many.
+unsigned vectors_for(const SymExpr& places, const SymExpr& lanes) {
+  const auto from = places.as_constant();
+  const auto to = lanes.as_constant();
+  if (!from || !to || *to == 0) return 4;
+  for (const unsigned vectors : {2U, 4U})
+    if (8 * *from <= std::int64_t{8 * vectors - 1} * *to) return vectors;
+  return 0;
+}
+
 }  // namespace
 
-/// The symbol that the lanes of an index differ by, if that was bound to a place in a table of the loop.
-std::optional<Symbol> NestEmitter::tabulated_place(const SymExpr& index) const {
-  std::optional<Symbol> found;
-  const auto terms =
-      index.kind() == SymExpr::Kind::Sum ? index.operands() : std::vector<SymExpr>{index};
-  for (const SymExpr& term : terms) {
-    if (!varies(term)) continue;
-    if (found || !term.is_symbol() || tabulated_places_.count(term.symbol()) == 0) return {};
-    found = term.symbol();
+/// What a loop reads where tables say.
+struct NestEmitter::NearLoop {
+  struct Load {
+    const LoadStmt* load;
+    Symbol place;            ///< by which lanes differ
+    SymExpr base;            ///< what it is added to
+    Value* first = nullptr;  ///< that, computed before the loop
+  };
+  std::vector<std::pair<const BindStmt*, const LoadStmt*>> tables;  ///< each place, from where
+  std::vector<Load> loads;
+  unsigned vectors = 0;  ///< that the lanes of one vector may lie within
+};
+
+std::optional<NestEmitter::NearLoop> NestEmitter::near_loop(const ForStmt& s) const {
+  if (target_.vector_bytes != 4 * std::int64_t{kLanes} || !has_feature(target_, "avx512f") ||
+      !s.reductions.empty() || !s.carried.empty())
+    return std::nullopt;
+  NearLoop found;
+  std::unordered_map<ScalarId, const LoadStmt*> tabulated;
+  std::vector<Symbol> inside{s.axis};
+  for (const Stmt& statement : *s.body) {
+    if (std::holds_alternative<ForStmt>(statement.node) ||
+        std::holds_alternative<IfStmt>(statement.node))
+      return std::nullopt;
+    if (const auto* bind = std::get_if<BindStmt>(&statement.node); bind != nullptr) {
+      inside.push_back(bind->symbol);
+      const bool is_plain =
+          bind->check == 0 && bind->mask == kNoScalar && bind->low.is_constant() &&
+          std::ranges::none_of(inside, [&](Symbol symbol) { return bind->high.mentions(symbol); });
+      if (!is_plain || tabulated.count(bind->operand) == 0) continue;
+      const unsigned vectors = vectors_for(bind->high + 1, s.extent);
+      if (vectors == 0) return std::nullopt;
+      found.vectors = std::max(found.vectors, vectors);
+      found.tables.emplace_back(bind, tabulated.at(bind->operand));
+    }
+    const auto* load = std::get_if<LoadStmt>(&statement.node);
+    if (load == nullptr || load->mask != kNoScalar) continue;
+    const auto linear = load->index.linear_in(s.axis);
+    if (load->buffer >= nest_.global_count() && linear && linear->coefficient.is_constant(1) &&
+        load->dtype == DType::I64)
+      tabulated.emplace(load->result, load);
+    const DType dtype = nest_.buffers[load->buffer].dtype;
+    const bool is_word = dtype == DType::F32 || dtype == DType::I32;
+    if (!is_word) continue;
+    for (const auto& [bind, table] : found.tables) {
+      const auto by_place = load->index.linear_in(bind->symbol);
+      if (!by_place || !by_place->coefficient.is_constant(1)) continue;
+      const bool is_uniform = std::ranges::none_of(
+          inside, [&](Symbol symbol) { return by_place->rest.mentions(symbol); });
+      if (is_uniform) found.loads.push_back({load, bind->symbol, by_place->rest});
+    }
   }
+  if (found.loads.empty()) return std::nullopt;
   return found;
 }
 
-/// What the lanes of a load read where tables say where; null where the load is none of these.
-Value* NestEmitter::load_near(const LoadStmt& s) {
-  const NestBuffer& buffer = nest_.buffers[s.buffer];
-  llvm::Type* element = scalars_.storage_type(buffer.dtype, 0);
-  const bool is_word = element->isFloatTy() || element->isIntegerTy(32);
-  if (s.mask != kNoScalar || !is_word || target_.vector_bytes != 4 * std::int64_t{kLanes} ||
-      !has_feature(target_, "avx512f") || lanes_ % kLanes != 0)
-    return nullptr;
-  const auto place = tabulated_place(s.index);
-  if (!place) return nullptr;
-  const NearLanes near{
-      .buffer = s.buffer,
-      .first = scalar_index(s.index - SymExpr(*place)),
-      .count = scalar_index(buffer.count),
+/// How far from the first one the lanes of any vector read, as the loop over them will; of all tables.
+Value* NestEmitter::reach_of(const NearLoop& near, const ForStmt& s) {
+  Value* extent = scalar_index(s.extent);
+  auto* type = llvm::FixedVectorType::get(b_.getInt64Ty(), kLanes);
+  const auto step = [&](Value* i, const Values& current) {
+    vector_axis_ = s.axis;
+    symbols_[s.axis] = set_lanes(i, kLanes, extent);
+    Value* reach = current[0];
+    for (const auto& [bind, table] : near.tables) {
+      (*this)(*table);
+      (*this)(*bind);
+      Value* places = symbols_.at(bind->symbol);
+      Value* first = widened(b_.CreateExtractElement(places, std::uint64_t{0}), kLanes);
+      Value* distance =
+          b_.CreateSelect(active_, b_.CreateSub(places, first), llvm::Constant::getNullValue(type));
+      reach = b_.CreateBinaryIntrinsic(llvm::Intrinsic::umax, reach, distance);
+    }
+    lanes_ = 0;
+    active_ = nullptr;
+    return Values{reach};
   };
-  Value* places = symbols_.at(*place);
-  Values parts;
-  for (unsigned begin = 0; begin < lanes_; begin += kLanes) {
-    const auto part = [&](Value* v) {
-      return lanes_ == kLanes ? v : b_.CreateShuffleVector(v, lane_range(begin, kLanes));
-    };
-    parts.push_back(near_part(near, part(places), active_ == nullptr ? nullptr : part(active_)));
-  }
-  return scalars_.from_storage(buffer.dtype, concatenate(b_, std::move(parts)));
+  const Values all =
+      loop(b_.getInt64(0), extent, kLanes, {llvm::Constant::getNullValue(type)}, step);
+  return b_.CreateIntMaxReduce(all[0], /*IsSigned=*/false);
 }
 
-/// The lanes of one vector; `active`: those that are wanted, if not all.
-Value* NestEmitter::near_part(const NearLanes& near, Value* places, Value* active) {
-  Value* first = b_.CreateExtractElement(places, std::uint64_t{0});
-  Value* distances = b_.CreateSub(places, widened(first, kLanes));
-  Value* which = b_.CreateTrunc(distances, llvm::FixedVectorType::get(b_.getInt32Ty(), kLanes));
-  Value* begin = b_.CreateNSWAdd(near.first, first);
-  llvm::Type* type = scalars_.storage_type(nest_.buffers[near.buffer].dtype, kLanes);
+/// Emits the loop over lanes that read near each other; `otherwise` emits it for any others. False where it is none of these.
+bool NestEmitter::emit_near(const ForStmt& s, const std::function<void(unsigned)>& otherwise,
+                            unsigned width) {
+  std::optional<NearLoop> found = near_loop(s);
+  if (!found) return false;
+  const std::int64_t count = std::int64_t{kLanes} * found->vectors;
+  Value* near =
+      b_.CreateICmpULT(reach_of(*found, s), b_.getInt64(static_cast<std::uint64_t>(count)));
+  for (const NearLoop::Load& read : found->loads) {
+    const SymExpr& elements = nest_.buffers[read.load->buffer].count;
+    if (elements.is_constant() && elements.constant() >= count) continue;
+    near = b_.CreateAnd(near, b_.CreateICmpSGE(scalar_index(elements),
+                                               b_.getInt64(static_cast<std::uint64_t>(count))));
+  }
+  const auto shuffle = [&] {
+    for (NearLoop::Load& read : found->loads) read.first = scalar_index(read.base);
+    near_ = &*found;
+    otherwise(kLanes);
+    near_ = nullptr;
+  };
+  when(near, shuffle, false);
+  when(b_.CreateNot(near), [&] { otherwise(width); }, true);
+  return true;
+}
+
+/// What the lanes of a load read in such a loop; null where the load is none of these.
+Value* NestEmitter::load_near(const LoadStmt& s) {
+  if (near_ == nullptr) return nullptr;
+  const auto found = std::ranges::find(near_->loads, &s, &NearLoop::Load::load);
+  if (found == near_->loads.end()) return nullptr;
+  const NearLoop::Load& near = *found;
+  const NestBuffer& buffer = nest_.buffers[s.buffer];
+  Value* places = symbols_.at(near.place);
+  // The vectors end with the buffer at the latest.
+  Value* last = scalar_index(buffer.count - std::int64_t{kLanes} * near_->vectors);
+  Value* begin = b_.CreateNSWAdd(near.first, b_.CreateExtractElement(places, std::uint64_t{0}));
+  begin = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, begin, last);
+  Value* from = b_.CreateTrunc(b_.CreateNSWSub(begin, near.first), b_.getInt32Ty());
+  from = widened(from, kLanes);
+  Value* which = b_.CreateSub(b_.CreateTrunc(places, from->getType()), from);
+  llvm::Type* type = scalars_.storage_type(buffer.dtype, kLanes);
   const auto vector = [&](unsigned k) {
-    Value* address = element_address(near.buffer, b_.CreateNSWAdd(begin, b_.getInt64(k * kLanes)));
+    Value* address = element_address(s.buffer, b_.CreateNSWAdd(begin, b_.getInt64(k * kLanes)));
     return b_.CreateAlignedLoad(type, address, llvm::Align(kReadAlignment));
   };
-  const auto within = [&](unsigned vectors) {
-    Value* reach = widened(b_.getInt64(vectors * kLanes), kLanes);
-    Value* near_enough = b_.CreateICmpULT(distances, reach);
-    if (active != nullptr) near_enough = b_.CreateOr(near_enough, b_.CreateNot(active));
-    Value* end = b_.CreateNSWAdd(begin, b_.getInt64(vectors * kLanes));
-    return b_.CreateAnd(b_.CreateAndReduce(near_enough), b_.CreateICmpSLE(end, near.count));
-  };
-  const auto gathered = [&]() -> Value* {
-    Value* base = element_address(near.buffer, near.first);
-    Value* addresses = b_.CreateGEP(type->getScalarType(), base, places);
-    return b_.CreateMaskedGather(type, addresses, llvm::Align(kReadAlignment), active,
-                                 llvm::Constant::getNullValue(type));
-  };
-  const auto of_four = [&]() -> Value* {
-    Value* low = shuffled(b_, vector(0), which, vector(1));
+  Value* read = shuffled(b_, vector(0), which, vector(1));
+  if (near_->vectors == 4) {
     Value* high = shuffled(b_, vector(2), which, vector(3));
     Value* is_high = b_.CreateICmpUGE(which, widened(b_.getInt32(2 * kLanes), kLanes));
-    return b_.CreateSelect(is_high, high, low);
-  };
-  return either(
-      within(2), [&] { return shuffled(b_, vector(0), which, vector(1)); },
-      [&] { return either(within(4), of_four, gathered); });
-}
-
-/// What `then` or `otherwise` gives, of which one runs.
-Value* NestEmitter::either(Value* condition, const std::function<Value*()>& then,
-                           const std::function<Value*()>& otherwise) {
-  const std::array<const std::function<Value*()>*, 2> sides{&then, &otherwise};
-  std::array<llvm::BasicBlock*, 2> blocks{};
-  for (llvm::BasicBlock*& block : blocks)
-    block = llvm::BasicBlock::Create(b_.getContext(), "side", function_);
-  auto* after = llvm::BasicBlock::Create(b_.getContext(), "joined", function_);
-  b_.CreateCondBr(condition, blocks[0], blocks[1]);
-  std::array<Value*, 2> values{};
-  for (std::size_t k = 0; k < 2; ++k) {
-    b_.SetInsertPoint(blocks[k]);
-    values[k] = (*sides[k])();
-    blocks[k] = b_.GetInsertBlock();
-    b_.CreateBr(after);
+    read = b_.CreateSelect(is_high, high, read);
   }
-  b_.SetInsertPoint(after);
-  llvm::PHINode* joined = b_.CreatePHI(values[0]->getType(), 2);
-  for (std::size_t k = 0; k < 2; ++k) joined->addIncoming(values[k], blocks[k]);
-  return joined;
+  return scalars_.from_storage(buffer.dtype, read);
 }
 
 }  // namespace heddle::jit::cpu

@@ -260,7 +260,6 @@ void NestEmitter::operator()(const IndexStmt& s) {
 
 void NestEmitter::operator()(const BindStmt& s) {
   Value* v = value(s.operand);
-  if (tabulated_.count(s.operand) != 0) tabulated_places_.insert(s.symbol);
   Value* low = index_value(s.low);
   Value* high = index_value(s.high);
   const unsigned lanes = std::max({lanes_of(v), lanes_of(low), lanes_of(high)});

@@ -9,10 +9,8 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <span>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "jit/cpu/llvm/codegen.h"
@@ -147,16 +145,11 @@ class NestEmitter {
   void write_rows(NestBufferId buffer);
 
   // near_emitter.cpp: lanes that read near each other.
-  struct NearLanes {
-    NestBufferId buffer;
-    llvm::Value* first;  ///< index of what place 0 is
-    llvm::Value* count;  ///< elements of the buffer
-  };
-  std::optional<Symbol> tabulated_place(const SymExpr& index) const;
+  struct NearLoop;
+  std::optional<NearLoop> near_loop(const ForStmt& s) const;
+  llvm::Value* reach_of(const NearLoop& near, const ForStmt& s);
+  bool emit_near(const ForStmt& s, const std::function<void(unsigned)>& otherwise, unsigned width);
   llvm::Value* load_near(const LoadStmt& s);
-  llvm::Value* near_part(const NearLanes& near, llvm::Value* places, llvm::Value* active);
-  llvm::Value* either(llvm::Value* condition, const std::function<llvm::Value*()>& then,
-                      const std::function<llvm::Value*()>& otherwise);
 
   // loop_emitter.cpp: loops and reductions.
   /// for (i = from; i < limit; i += step): `body` gets i and the carried values, gives the next ones.
@@ -272,10 +265,9 @@ class NestEmitter {
   std::unordered_map<const LoadStmt*, std::int64_t> loaded_columns_;
   /// Of a store that is one of a whole row: its place, and the row's elements.
   std::unordered_map<const StoreStmt*, std::pair<unsigned, unsigned>> stored_columns_;
-  Values row_values_;                       ///< of the row being stored
-  llvm::Value* row_index_ = nullptr;        ///< of its first element
-  std::unordered_set<ScalarId> tabulated_;  ///< read side by side from local buffers
-  std::set<Symbol> tabulated_places_;       ///< bound to these
+  Values row_values_;                 ///< of the row being stored
+  llvm::Value* row_index_ = nullptr;  ///< of its first element
+  const NearLoop* near_ = nullptr;    ///< the loop being emitted, if its lanes read near each other
   const RowMaxima maxima_;
   const RowStrips strips_;
   Values row_locals_;  ///< local buffers of the first row that is held
