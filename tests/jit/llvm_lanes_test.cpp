@@ -234,6 +234,41 @@ TEST(LlvmLanes, NearEachOther) {
   expect_tabulated<std::uint8_t>(u8);
 }
 
+/// Places that another place decides, and places that the loop itself stores, are no tables that are there before it.
+TEST(LlvmLanes, PlacesMadeInTheLoopAreNoTables) {
+  constexpr std::int64_t kCount = 40;
+  for (const bool stores : {false, true}) {
+    NestBuilder b("own_places");
+    const auto x = b.add_global(f32, kCount), which = b.add_global(i64, kCount);
+    const auto y = b.add_global(f32, kCount);
+    const auto table = b.add_local(i64, 2 * kCount, 2 * kCount);
+    b.set_parallel(b.new_axis(1), 1);
+    const Symbol j = b.begin_for(2 * kCount, ForStmt::Kind::Vector);
+    b.store(table, j, b.from_index(mod(j, kCount)));
+    b.end_for();
+    const Symbol i = b.begin_for(kCount, ForStmt::Kind::Vector);
+    const SymExpr place = b.bind(b.load(which, i), 0, kCount - 1, 0);
+    if (stores) b.store(table, i, b.from_index(place));
+    const SymExpr at = stores ? SymExpr(i) : SymExpr(i) + b.bind(b.load(which, 0), 0, 1, 0);
+    b.store(y, i, b.load(x, b.bind(b.load(table, at), 0, kCount - 1, 0)));
+    b.end_for();
+    const Nest nest = b.finish();
+    std::vector<float> in, out(kCount);
+    std::vector<std::int64_t> places;
+    for (std::int64_t k = 0; k < kCount; ++k) {
+      in.push_back(static_cast<float>(k));
+      places.push_back(kCount - 1 - k);
+    }
+    for (const std::int64_t vector_bytes : {16, 32, 64}) {
+      CompiledNest(nest, vector_bytes).run({in.data(), places.data(), out.data()}, {});
+      for (std::int64_t k = 0; k < kCount; ++k)
+        ASSERT_EQ(out[static_cast<std::size_t>(k)],
+                  static_cast<float>(stores ? kCount - 1 - k : (k + 1) % kCount))
+            << vector_bytes;
+    }
+  }
+}
+
 TEST(LlvmLanes, NearEachOtherAreShuffled) {
   const cpu::CodegenTarget target = cpu::host_target(64);
   if (target.vector_bytes != 64) GTEST_SKIP() << "this processor has no AVX-512";

@@ -12,6 +12,7 @@
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsX86.h>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -64,6 +65,9 @@ std::optional<NestEmitter::NearLoop> NestEmitter::near_loop(const ForStmt& s) co
   NearLoop found;
   std::unordered_map<ScalarId, const LoadStmt*> tabulated;
   std::vector<Symbol> inside{s.axis};
+  std::unordered_set<NestBufferId> written;
+  for (const Stmt& statement : *s.body)
+    if (const auto* store = std::get_if<StoreStmt>(&statement.node)) written.insert(store->buffer);
   for (const Stmt& statement : *s.body) {
     if (std::holds_alternative<ForStmt>(statement.node) ||
         std::holds_alternative<IfStmt>(statement.node))
@@ -82,8 +86,12 @@ std::optional<NestEmitter::NearLoop> NestEmitter::near_loop(const ForStmt& s) co
     const auto* load = std::get_if<LoadStmt>(&statement.node);
     if (load == nullptr || load->mask != kNoScalar) continue;
     const auto linear = load->index.linear_in(s.axis);
-    if (load->buffer >= nest_.global_count() && linear && linear->coefficient.is_constant(1) &&
-        load->dtype == DType::I64)
+    const auto is_uniform = [&](const SymExpr& expr) {
+      return std::ranges::none_of(inside, [&](Symbol symbol) { return expr.mentions(symbol); });
+    };
+    if (load->buffer >= nest_.global_count() && load->dtype == DType::I64 &&
+        written.count(load->buffer) == 0 && linear && linear->coefficient.is_constant(1) &&
+        is_uniform(linear->rest))
       tabulated.emplace(load->result, load);
     const DType dtype = nest_.buffers[load->buffer].dtype;
     const bool is_word = dtype == DType::F32 || dtype == DType::I32;
@@ -91,9 +99,7 @@ std::optional<NestEmitter::NearLoop> NestEmitter::near_loop(const ForStmt& s) co
     for (const auto& [bind, table] : found.tables) {
       const auto by_place = load->index.linear_in(bind->symbol);
       if (!by_place || !by_place->coefficient.is_constant(1)) continue;
-      const bool is_uniform = std::ranges::none_of(
-          inside, [&](Symbol symbol) { return by_place->rest.mentions(symbol); });
-      if (is_uniform) found.loads.push_back({load, bind->symbol, by_place->rest});
+      if (is_uniform(by_place->rest)) found.loads.push_back({load, bind->symbol, by_place->rest});
     }
   }
   if (found.loads.empty()) return std::nullopt;
