@@ -175,6 +175,33 @@ TEST(LowerPointwise, FewTurnedColumnsMeetOthers) {
   }
 }
 
+/// What a transposed convolution makes, the channels last, as planes: [h, w, 2, 2, c] to [c, 2 * h, 2 * w].
+ir::Graph pixels_side_by_side(std::int64_t width, std::int64_t channels, std::int64_t step,
+                              DType dtype) {
+  GraphBuilder b("main");
+  const Value x = b.input(ir::TensorMeta::of(dtype, {3, width, step, step, channels}));
+  const Value bias = b.input(ir::TensorMeta::of(dtype, {channels, 1, 1}));
+  const Value turned = b.emit("permute", {x}, {{"perm", Ints{4, 0, 2, 1, 3}}});
+  const Value planes =
+      b.emit("reshape", {turned}, {{"sizes", ir::Dims{channels, 3 * step, width * step}}});
+  b.output(b.emit("add", {planes, bias}));
+  return b.finish();
+}
+
+TEST(LowerPointwise, PixelsArePutSideBySideInWholeRows) {
+  const ir::Graph graph = pixels_side_by_side(56, 32, 2, f32);
+  const std::string nest = nests_of(lowered(graph));
+  EXPECT_NE(nest.find("local l1: f32[1024]"), std::string::npos) << nest;
+  EXPECT_EQ(std::get<jit::ForStmt>(lowered(graph).kernels[0].nest->body.back().node).kind,
+            jit::ForStmt::Kind::Serial);
+  for (const std::int64_t step : {2, 3, 9})
+    for (const std::int64_t width : {7, 8, 33})
+      for (const std::int64_t channels : {1, 20})
+        expect_code_right_at(pixels_side_by_side(width, channels, step, f32), {});
+  for (const DType dtype : {f16, i64})
+    expect_code_right_at(pixels_side_by_side(20, 16, 2, dtype), {});
+}
+
 /// The planes of images, put last, and a number added to each: lanes run along each plane, which needs no division.
 ir::Graph planes_last(const char* images, const char* planes) {
   GraphBuilder b("main");
