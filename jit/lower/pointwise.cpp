@@ -1,5 +1,6 @@
 // Pointwise groups: every member at each point of one domain, stored where others need it.
 #include <algorithm>
+#include <optional>
 
 #include "jit/lower/domain.h"
 #include "jit/lower/kernel.h"
@@ -26,6 +27,7 @@ class PointwiseBuilder {
     if (kernel_.is_empty()) return kernel_.finish_empty();
     std::vector<AxisRun> axes = make_axes(kernel_.builder, domain_, point_);
     Block body = emit();
+    if (split_last(body, axes)) body = emit();
     if (const auto cut = find_cut(body, axes, kernel_.builder.facts(), kMostPieces)) {
       emit_pieces(axes, *cut);
     } else {
@@ -35,6 +37,46 @@ class PointwiseBuilder {
   }
 
  private:
+  /// On the CPU, makes two axes of the last one where reads take it apart, as those of pixels that are put side by side do: whole
+  /// short rows, which wrap_columns() takes, and how many.
+  ///
+  ///   i1 < 112: load x[128*floor(i1/2) + 32*mod(i1,2)]   ==>   i1 < 56, i2 < 2: load x[128*i1 + 32*i2]
+  ///
+  /// @return whether it did.
+  bool split_last(const Block& body, std::vector<AxisRun>& axes) {
+    if (axes.empty() || kernel_.state.options().target != LowerOptions::Target::Cpu) return false;
+    const AxisRun last = axes.back();
+    std::optional<std::int64_t> columns;
+    for (const Stmt& statement : body) {
+      const auto* load = std::get_if<LoadStmt>(&statement.node);
+      if (load != nullptr && !columns) columns = remainders_of(load->index, last.axis);
+    }
+    if (!columns || !last.extent.is_constant() || last.extent.constant() % *columns != 0)
+      return false;
+    NestBuilder& builder = kernel_.builder;
+    const SymExpr rows = last.extent.constant() / *columns;
+    std::vector<AxisRun> made(axes.begin(), axes.end() - 1);
+    made.push_back({builder.new_axis(rows), rows});
+    made.push_back({builder.new_axis(*columns), *columns});
+    if (!has_columns(made)) return false;
+    const SymExpr whole = SymExpr(made[made.size() - 2].axis) * *columns + made.back().axis;
+    for (SymExpr& expr : point_) expr = expr.substitute({{last.axis, whole}});
+    axes = std::move(made);
+    return true;
+  }
+
+  /// By which constant an index divides `axis` and takes the remainder.
+  static std::optional<std::int64_t> remainders_of(const SymExpr& index, Symbol axis) {
+    if (index.is_constant() || index.is_symbol()) return std::nullopt;
+    const std::vector<SymExpr> operands = index.operands();
+    if (index.kind() == SymExpr::Kind::Mod && operands[0].is_symbol() &&
+        operands[0].symbol() == axis && operands[1].is_constant())
+      return operands[1].constant();
+    for (const SymExpr& operand : operands)
+      if (const auto found = remainders_of(operand, axis)) return found;
+    return std::nullopt;
+  }
+
   /// The statements for one point. Stores come last, so that a result may overwrite an operand.
   Block emit() {
     kernel_.emitter.open_scope();

@@ -15,6 +15,10 @@ namespace {
 constexpr std::int64_t kTile = 32;
 /// The same of blocks of threads whose elements are of 2 bytes or less.
 constexpr std::int64_t kNarrowTile = 64;
+/// On the CPU, rows and columns from which on squares that are turned in registers take less than gathers.
+constexpr std::int64_t kLeastTurned = 9;
+/// On the CPU, tiles along the lanes that one iteration of the parallel axis has: 64 KiB of f32.
+constexpr std::int64_t kTilesOfPart = 16;
 
 bool steps_by_one(const SymExpr& index, Symbol axis) {
   const auto linear = index.linear_in(axis);
@@ -35,12 +39,15 @@ bool depends_on_data(const SymExpr& index) {
                              [](Symbol symbol) { return symbol.kind == Symbol::Kind::Temp; });
 }
 
-bool fills_tile(const SymExpr& extent) {
-  return !extent.is_constant() || extent.constant() >= kTile;
+bool has_at_least(std::int64_t count, const SymExpr& extent) {
+  return !extent.is_constant() || extent.constant() >= count;
 }
 
-/// The outer axis along which all loads across the innermost one lie contiguous.
-std::optional<AxisRun> along_of(const Block& body, const std::vector<AxisRun>& axes) {
+/// The outer axis, of `least` elements, along which all loads across the innermost one lie contiguous. None where that one has
+/// fewer, too.
+std::optional<AxisRun> along_of(const Block& body, const std::vector<AxisRun>& axes,
+                                std::int64_t least) {
+  if (!has_at_least(least, axes.back().extent)) return std::nullopt;
   const Symbol lane = axes.back().axis;
   std::vector<const LoadStmt*> across;
   for (const Stmt& statement : body) {
@@ -54,7 +61,7 @@ std::optional<AxisRun> along_of(const Block& body, const std::vector<AxisRun>& a
     const bool fits = std::all_of(across.begin(), across.end(), [&](const LoadStmt* load) {
       return steps_by_one(load->index, axes[k].axis);
     });
-    if (fits && fills_tile(axes[k].extent)) return axes[k];
+    if (fits && has_at_least(least, axes[k].extent)) return axes[k];
   }
   return std::nullopt;
 }
@@ -77,8 +84,7 @@ class Transposer {
       : builder_(builder), body_(body), axes_(axes), lane_(axes.back()) {}
 
   bool run() {
-    const std::optional<AxisRun> along =
-        fills_tile(lane_.extent) ? along_of(body_, axes_) : std::nullopt;
+    const std::optional<AxisRun> along = along_of(body_, axes_, kLeastTurned);
     if (!along) return false;
     along_ = *along;
     make_axes();
@@ -133,20 +139,21 @@ class Transposer {
     return made;
   }
 
-  /// Parallel: all other axes times the tiles of `along`. Serial: the tiles of the lanes.
+  /// Parallel: all other axes times the tiles of `along` times parts of the lanes. Serial: the tiles of a part.
   void make_axes() {
-    const auto [others, names] = axes_beside(axes_, along_);
-    const SymExpr along_tiles = ceildiv(along_.extent, kTile);
-    lane_tiles_ = ceildiv(lane_.extent, kTile);
-    parallel_extent_ = base::product(others) * along_tiles;
+    auto [sizes, names] = axes_beside(axes_, along_);
+    const SymExpr tiles = ceildiv(lane_.extent, kTile);
+    sizes.push_back(ceildiv(along_.extent, kTile));
+    sizes.push_back(ceildiv(tiles, kTilesOfPart));
+    parallel_extent_ = base::product(sizes);
     parallel_ = builder_.new_axis(parallel_extent_);
-    lane_tile_ = builder_.new_axis(lane_tiles_);
-    const SymExpr rest = others.empty() ? SymExpr(0) : floordiv(parallel_, along_tiles);
-    const Index index = delinearize(rest, others, builder_.facts());
+    const Index index = delinearize(parallel_, sizes, builder_.facts());
     for (std::size_t k = 0; k < names.size(); ++k) others_.emplace(names[k], index[k]);
-    const SymExpr along_tile = others.empty() ? SymExpr(parallel_) : mod(parallel_, along_tiles);
-    along_begin_ = along_tile * kTile;
-    lane_begin_ = SymExpr(lane_tile_) * kTile;
+    const SymExpr first_tile = index[names.size() + 1] * kTilesOfPart;
+    lane_tiles_ = builder_.simplify(min(kTilesOfPart, tiles - first_tile));
+    lane_tile_ = builder_.new_axis(lane_tiles_);
+    along_begin_ = index[names.size()] * kTile;
+    lane_begin_ = (first_tile + lane_tile_) * kTile;
     along_extent_ = min(kTile, along_.extent - along_begin_);
     lane_extent_ = min(kTile, lane_.extent - lane_begin_);
   }
@@ -267,8 +274,7 @@ class BlockTransposer {
       return std::holds_alternative<ForStmt>(statement.node) ||
              std::holds_alternative<IfStmt>(statement.node);
     });
-    const std::optional<AxisRun> along =
-        is_flat && fills_tile(lane_.extent) ? along_of(body_, axes_) : std::nullopt;
+    const std::optional<AxisRun> along = is_flat ? along_of(body_, axes_, kTile) : std::nullopt;
     if (!along) return false;
     along_ = *along;
     tile_ = tile_of();

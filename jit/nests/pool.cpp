@@ -6,13 +6,25 @@
 //       result(p, o)
 //
 // On the CPU, where the windows slide along the last dimension, the largest and the sum are found in two steps without a
-// mask: of the rows of all windows at once, then along what these give, padded, in a buffer of its own.
+// mask: of the rows of all windows at once, then along what these give, padded, in a buffer of its own. Each step is done for all
+// rows of a block before the next one reads what it stored: vectors at other places than those stored wait until these are in
+// the cache.
 //
-//   for p in blocks of rows of the result (parallel): the padding of column
+//   for p in blocks of rows of the result (parallel)
+//     for row in the block (serial): column[row, ...] = padding
 //     for row in the block (serial)
-//       for j in the row (vector): column[low + j] = over taps of the other dimensions
-//       for j (vector): line[j] = over taps from column[j] on
-//       for o (vector): result(row, o) = line[o * stride]
+//       for j in the row (vector): column[row, low + j] = over taps of the other dimensions
+//     for row in the block (serial)
+//       for o (vector): result(row, o) = over taps from column[row, o * stride] on
+//
+// Windows that are far apart are found at every place instead, where neighbours lie side by side:
+//
+//     for row in the block (serial)
+//       for j (vector): line[row, j] = over taps from column[row, j] on
+//     for row in the block (serial)
+//       for o (vector): result(row, o) = line[row, o * stride]
+#include <algorithm>
+
 #include "ir/ops/pool_ops.h"
 #include "jit/nests/nests.h"
 #include "jit/nests/support.h"
@@ -69,73 +81,166 @@ class PoolNest {
   bool is_mean() const { return ctx_.node().op_name() == "avg_pool"; }
   DType joined_dtype() const { return is_mean() ? accumulator_of(dtype_) : dtype_; }
   Scalar nothing() { return is_mean() ? zero(b_, joined_dtype()) : lowest(b_, dtype_); }
-  Scalar joined(Scalar a, Scalar b) {
-    return b_.apply(is_mean() ? ScalarOp::Add : ScalarOp::Max, {a, b});
+  /// Whether the element is a NaN is seen before what was found so far is there: it comes first.
+  Scalar joined(Scalar element, Scalar found) {
+    return b_.apply(is_mean() ? ScalarOp::Add : ScalarOp::Max, {element, found});
   }
 
-  /// Rows of the result that share what is made once: the padding, and how many taps each element of a row has.
-  static constexpr std::int64_t kRows = 16;
+  /// Strides up to which whole vectors are read and every stride-th element picked.
+  static constexpr std::int64_t kMostPicked = 4;
+  /// Rows of the result that are worked on at once, at most, and the bytes that what is found of them may take.
+  static constexpr std::int64_t kMostRows = 16;
+  static constexpr std::int64_t kRowsBytes = 16 << 10;
+  /// Those of rows whose length is not known, which are long as a rule.
+  static constexpr std::int64_t kRowsOfAnyLength = 4;
+  /// Taps that are written out, at most, but for those along the row.
+  static constexpr std::int64_t kMostTaps = 16;
+
+  /// What is found for the rows of a block, each in `pitch` elements of a buffer.
+  struct Found {
+    NestBufferId buffer;
+    SymExpr pitch;
+
+    SymExpr at(const SymExpr& row, const SymExpr& place) const { return row * pitch + place; }
+  };
 
   void build_rows() {
     const std::span<const SymExpr> rows = std::span(out_).first(out_.size() - 1);
+    const std::size_t last = spatial() - 1;
+    const std::int64_t stride = window_.strides[last];
+    const SymExpr reach = (window_.kernel[last] - 1) * window_.dilations[last];
+    const SymExpr positions = max(0, (out_.back() - 1) * stride + 1);
+    rows_ = rows_of(positions + reach);
     const SymExpr all = base::product(rows);
-    const SymExpr blocks = base::ceildiv(all, kRows);
+    const SymExpr blocks = base::ceildiv(all, rows_);
     const Symbol p = b_.new_axis(blocks);
     b_.set_parallel(p, blocks);
-    const std::size_t last = spatial() - 1;
-    const SymExpr reach = (window_.kernel[last] - 1) * window_.dilations[last];
-    const SymExpr positions = max(0, (out_.back() - 1) * window_.strides[last] + 1);
-    const NestBufferId column = padded_column(positions + reach);
-    const NestBufferId line = window_.strides[last] == 1 ? column : local(positions);
+    const SymExpr first = SymExpr(p) * rows_;
+    const SymExpr count = min(rows_, all - first);
+    const Found column = padded_column(positions + reach, count);
     if (is_mean()) count_taps();
-    const SymExpr first = SymExpr(p) * kRows;
-    const Symbol row = b_.begin_for(min(kRows, all - first), ForStmt::Kind::Serial);
-    index_ = delinearize(first + SymExpr(row), rows, b_.facts());
-    join_rows(column, positions + reach);
-    if (line != column) {
-      const Symbol j = b_.begin_for(positions, ForStmt::Kind::Vector);
-      b_.store(line, j, along(column, j));
+    const auto for_each_row = [&](const auto& body) {
+      const Symbol row = b_.begin_for(count, ForStmt::Kind::Serial);
+      index_ = delinearize(first + SymExpr(row), rows, b_.facts());
+      body(SymExpr(row));
       b_.end_for();
+    };
+    for_each_row([&](const SymExpr& row) { join_rows(column, row, positions + reach); });
+    std::optional<Found> line;
+    if (stride > kMostPicked) {
+      line = found(positions);
+      for_each_row([&](const SymExpr& row) {
+        const Symbol j = b_.begin_for(positions, ForStmt::Kind::Vector);
+        b_.store(line->buffer, line->at(row, j), along(column, row, j));
+        b_.end_for();
+      });
     }
-    const Symbol o = b_.begin_for(out_.back(), ForStmt::Kind::Vector);
-    index_.push_back(o);
-    const Scalar value =
-        line == column ? along(column, o) : b_.load(line, SymExpr(o) * window_.strides[last]);
-    ctx_.result(0, index_, is_mean() ? divided(value) : value);
-    b_.end_for();
-    b_.end_for();
+    for_each_row([&](const SymExpr& row) {
+      const Symbol o = b_.begin_for(out_.back(), ForStmt::Kind::Vector);
+      index_.push_back(o);
+      const SymExpr place = SymExpr(o) * stride;
+      const Scalar value =
+          line ? b_.load(line->buffer, line->at(row, place)) : along(column, row, place);
+      ctx_.result(0, index_, is_mean() ? divided(value) : value);
+      b_.end_for();
+    });
   }
+
+  /// How many rows of `length` elements make a block.
+  std::int64_t rows_of(const SymExpr& length) const {
+    if (!length.is_constant()) return kRowsOfAnyLength;
+    const std::int64_t bytes = std::max<std::int64_t>(1, length.constant()) *
+                               static_cast<std::int64_t>(size_of(joined_dtype()));
+    return std::clamp<std::int64_t>(kRowsBytes / bytes, 1, kMostRows);
+  }
+
+  /// A buffer for `length` elements of each row.
+  Found found(const SymExpr& length) { return {local(length * rows_), length}; }
 
   NestBufferId local(const SymExpr& count) {
     return b_.add_local(joined_dtype(), count, count.is_constant() ? count.constant() : 0);
   }
 
-  /// A buffer of `count` elements, from the first of the padding on; the padding is filled.
-  NestBufferId padded_column(const SymExpr& count) {
-    const NestBufferId column = local(count);
-    const SymExpr low = min(window_.pads_low[spatial() - 1], count);
-    const SymExpr inside = min(window_.input[spatial() - 1], count - low);
-    fill(column, 0, low);
-    fill(column, low + inside, count - low - inside);
+  /// Of `length` elements of each row, from the first of the padding on; the padding is filled.
+  Found padded_column(const SymExpr& length, const SymExpr& rows) {
+    const Found column = found(length);
+    const SymExpr low = min(window_.pads_low[spatial() - 1], length);
+    const SymExpr inside = min(window_.input[spatial() - 1], length - low);
+    const SymExpr high = length - low - inside;
+    if (low.is_constant(0) && high.is_constant(0)) return column;
+    const Symbol row = b_.begin_for(rows, ForStmt::Kind::Serial);
+    fill(column, row, 0, low);
+    fill(column, row, low + inside, high);
+    b_.end_for();
     return column;
   }
 
-  /// What is found over all taps but those along the row.
-  void join_rows(NestBufferId column, const SymExpr& count) {
+  /// What is found over all taps but those along the row. Where these all lie inside, they are written out: nothing is computed
+  /// for each of them but where it lies.
+  void join_rows(const Found& column, const SymExpr& row, const SymExpr& length) {
     const std::size_t last = spatial() - 1;
-    const SymExpr low = min(window_.pads_low[last], count);
-    const Symbol j = b_.begin_for(min(window_.input[last], count - low), ForStmt::Kind::Vector);
-    index_.push_back(j);
+    const auto store = [&](const auto& over_taps) {
+      const SymExpr low = min(window_.pads_low[last], length);
+      const Symbol j = b_.begin_for(min(window_.input[last], length - low), ForStmt::Kind::Vector);
+      index_.push_back(j);
+      b_.store(column.buffer, column.at(row, low + SymExpr(j)), over_taps());
+      index_.pop_back();
+      b_.end_for();
+    };
+    const SymExpr taps = base::product(std::span(window_.kernel).first(last));
+    const auto looped = [&] { return over_taps_inside(); };
+    if (!taps.is_constant() || taps.constant() > kMostTaps) return store(looped);
+    const auto written_out = [&] { return over_all_taps(taps.constant()); };
+    const Mask inside = all_taps_inside();
+    if (!inside) return store(written_out);
+    b_.begin_if(*inside);
+    store(written_out);
+    b_.end_if();
+    b_.begin_if(b_.apply(ScalarOp::Not, {*inside}));
+    store(looped);
+    b_.end_if();
+  }
+
+  Scalar over_taps_inside() {
     std::vector<TapLoop> loops;
-    for (std::size_t d = 0; d < last; ++d) loops.push_back(window_.taps(d, at(d), true));
+    for (std::size_t d = 0; d + 1 < spatial(); ++d) loops.push_back(window_.taps(d, at(d), true));
     const auto body = [&](const Index& position, const Index&, const Mask& mask,
                           std::span<const Scalar> now) {
       const Scalar found = b_.convert(element(position, mask), joined_dtype());
-      return std::vector<Scalar>{select(b_, mask, joined(now[0], found), now[0])};
+      return std::vector<Scalar>{select(b_, mask, joined(found, now[0]), now[0])};
     };
-    b_.store(column, low + SymExpr(j), for_each_tap(b_, loops, {nothing()}, body)[0]);
-    index_.pop_back();
-    b_.end_for();
+    return for_each_tap(b_, loops, {nothing()}, body)[0];
+  }
+
+  Scalar over_all_taps(std::int64_t count) {
+    std::optional<Scalar> found;
+    for (std::int64_t number = 0; number < count; ++number) {
+      Index position(spatial() - 1);
+      std::int64_t rest = number;
+      for (std::size_t d = position.size(); d-- > 0;) {
+        const std::int64_t kernel = window_.kernel[d].constant();
+        position[d] = begin(d) + rest % kernel * window_.dilations[d];
+        rest /= kernel;
+      }
+      const Scalar value = b_.convert(element(position, std::nullopt), joined_dtype());
+      found = found ? joined(value, *found) : value;
+    }
+    return *found;
+  }
+
+  /// Where the first tap along dimension d lies.
+  SymExpr begin(std::size_t d) const { return at(d) * window_.strides[d] - window_.pads_low[d]; }
+
+  /// Whether all taps but those along the row do.
+  Mask all_taps_inside() {
+    Mask inside;
+    for (std::size_t d = 0; d + 1 < spatial(); ++d) {
+      const SymExpr last = begin(d) + (window_.kernel[d] - 1) * window_.dilations[d];
+      if (window_.pads_low[d] > 0) inside = where_less(b_, inside, -1, begin(d));
+      if (window_.pads_high[d] > 0 || window_.rounds_up)
+        inside = where_less(b_, inside, last, window_.input[d]);
+    }
+    return inside;
   }
 
   /// Taps along the last dimension that each element of a row counts.
@@ -146,30 +251,35 @@ class PoolNest {
     b_.end_for();
   }
 
-  void fill(NestBufferId column, const SymExpr& first, const SymExpr& count) {
-    if (count.is_constant(0)) return;
+  void fill(const Found& column, const SymExpr& row, const SymExpr& first, const SymExpr& count) {
+    constexpr std::int64_t kFew = 4;
+    if (count.is_constant() && count.constant() <= kFew) {
+      for (std::int64_t k = 0; k < count.constant(); ++k)
+        b_.store(column.buffer, column.at(row, first + k), nothing());
+      return;
+    }
     const Symbol j = b_.begin_for(count, ForStmt::Kind::Vector);
-    b_.store(column, first + SymExpr(j), nothing());
+    b_.store(column.buffer, column.at(row, first + SymExpr(j)), nothing());
     b_.end_for();
   }
 
   /// What is found from `first` on along the row.
-  Scalar along(NestBufferId column, const SymExpr& first) {
+  Scalar along(const Found& column, const SymExpr& row, const SymExpr& first) {
     const std::size_t last = spatial() - 1;
     const auto tap = [&](const SymExpr& number) {
-      return b_.load(column, first + number * window_.dilations[last]);
+      return b_.load(column.buffer, column.at(row, first + number * window_.dilations[last]));
     };
     constexpr std::int64_t kUnrolled = 8;
     const SymExpr& kernel = window_.kernel[last];
     if (kernel.is_constant() && kernel.constant() <= kUnrolled) {
       Scalar value = tap(0);
-      for (std::int64_t k = 1; k < kernel.constant(); ++k) value = joined(value, tap(k));
+      for (std::int64_t k = 1; k < kernel.constant(); ++k) value = joined(tap(k), value);
       return value;
     }
     const Scalar initial = nothing();
     const Symbol k = b_.begin_for(kernel, ForStmt::Kind::Serial);
     const Scalar value = b_.carry(initial);
-    const Scalar result = b_.set_next(value, joined(value, tap(k)));
+    const Scalar result = b_.set_next(value, joined(tap(k), value));
     b_.end_for();
     return result;
   }
@@ -270,6 +380,7 @@ class PoolNest {
   const std::vector<std::int64_t> axes_;
   Index index_;
   std::vector<TapLoop> loops_;
+  std::int64_t rows_ = 1;             ///< of a block
   std::optional<NestBufferId> taps_;  ///< of a mean: how many are counted along the row
 };
 

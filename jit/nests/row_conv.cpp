@@ -1,6 +1,7 @@
 #include "jit/nests/row_conv.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "ir/op.h"
 #include "jit/nests/support.h"
@@ -17,6 +18,9 @@ constexpr std::int64_t kMostTapsInAll = 49;
 constexpr std::int64_t kFewestChannels = 8;
 /// Positions whose sums are carried at once.
 constexpr std::int64_t kMostPositions = 8;
+
+/// Channels of the result for each one of x, which lanes read together.
+constexpr std::int64_t kMostMultiplier = 8;
 
 /// How many positions of a row of `length` make a block: as few blocks as there can be, and evenly filled.
 std::int64_t block_of(std::int64_t length) {
@@ -38,6 +42,7 @@ class RowConv {
     window_.kernel.assign(w.begin() + 2, w.end());
     window_.input.assign(x.begin() + 1, x.end() - 1);
     taps_ = w.back().constant();
+    multiplier_ = w.front().constant() / ctx.node().integer("groups");
   }
 
   void build() {
@@ -129,7 +134,7 @@ class RowConv {
           Index at{index_[0]};
           at.insert(at.end(), position.begin(), position.end());
           at.push_back(begin + static_cast<std::int64_t>(j));
-          at.push_back(channel_);
+          at.push_back(floordiv(channel_, multiplier_));
           x = ctx_.operand(0, at, id_of(insides[j]));
         }
         const Scalar w = weights[static_cast<std::size_t>(from / dilation)];
@@ -143,8 +148,9 @@ class RowConv {
   NestBuilder& b_;
   const std::vector<SymExpr> out_;  ///< [N, out..., M]
   WindowShape window_;
-  const std::size_t row_;  ///< the spatial dimension that rows lie along
-  std::int64_t taps_ = 0;  ///< along it
+  const std::size_t row_;        ///< the spatial dimension that rows lie along
+  std::int64_t taps_ = 0;        ///< along it
+  std::int64_t multiplier_ = 1;  ///< channels of the result for each one of x
   Index index_;
   SymExpr channel_;
 };
@@ -157,7 +163,10 @@ bool may_be_row_conv(const ir::Node& conv) {
   for (const ir::Value& input : conv.inputs())
     if (input && input.meta().dtype != DType::F32) return false;
   const SymExpr taps = base::product(std::span(weights).subspan(2));
-  return weights[0].is_constant(conv.integer("groups")) && weights[1].is_constant(1) &&
+  if (!weights[0].is_constant() || !weights[1].is_constant(1)) return false;
+  const auto multiplier =
+      static_cast<std::uint64_t>(weights[0].constant() / conv.integer("groups"));
+  return std::has_single_bit(multiplier) && multiplier <= kMostMultiplier &&
          weights[0].constant() >= kFewestChannels && taps.is_constant() && taps.constant() > 1 &&
          taps.constant() <= kMostTapsInAll && weights.back().constant() <= kMostTaps;
 }

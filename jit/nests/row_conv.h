@@ -5,8 +5,11 @@
 //       for c in channels (vector)
 //         for taps along the other dimensions (serial): carry the sums of the block
 //           for each position of x that the block's windows read along the row: for each window that reads it:
-//             sum += w[taps, c] * x[position, c]
+//             sum += w[taps, c] * x[position, floor(c / multiplier)]
 //         result(positions of the block, c)
+//
+// The multiplier is how many channels of the result each one of x has: a power of two, so that a vector of lanes reads whole
+// channels.
 //
 // What is read of x is used by all windows of the block, and weights by all of its positions: the sums stay in registers. The
 // weights lie with the channels behind all other dimensions.

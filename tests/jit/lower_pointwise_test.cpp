@@ -7,7 +7,7 @@
 
 #include "heddle/error.h"
 #include "ir/text.h"
-#include "tests/jit/lower_support.h"
+#include "tests/jit/nests_support.h"
 
 namespace heddle::test {
 namespace {
@@ -130,6 +130,76 @@ TEST(LowerPointwise, WhatIsOnlyMovedNeedsNoTile) {
     expect_right_at(graph, {2, 3, 5});
     expect_right_at(graph, {3, 33, 70});
   }
+}
+
+/// Fewer columns than a tile has are turned too, in registers, and threads share the rows.
+TEST(LowerPointwise, FewColumnsAreTurned) {
+  for (const std::int64_t columns : {9, 12, 16, 24, 31}) {
+    for (const DType dtype : {f32, f16, u8}) {
+      GraphBuilder b("main");
+      const Value x = b.input(tensor(dtype, {"s0", std::to_string(columns).c_str()}));
+      b.output(b.emit("permute", {x}, {{"perm", Ints{1, 0}}}));
+      const ir::Graph graph = b.finish();
+      const jit::Program program = lowered(graph);
+      const jit::Nest& nest = *program.kernels.at(0).nest;
+      const base::SymExpr parts = nest.parallel_extent.substitute(
+          {{base::Symbol{base::Symbol::Kind::Size, 0}, base::SymExpr(2000)}});
+      EXPECT_EQ(parts.as_constant(), 4) << parts.to_string();
+      // serial tile { serial lane { vector along { load; store } } }, contiguous along what the vector reads.
+      const jit::Block* body = &nest.body;
+      const jit::ForStmt* loop = nullptr;
+      for (int depth = 0; depth < 3; ++depth) {
+        ASSERT_EQ(body->size(), 1u);
+        loop = &std::get<jit::ForStmt>(body->front().node);
+        body = loop->body.get();
+      }
+      EXPECT_EQ(loop->kind, jit::ForStmt::Kind::Vector);
+      const auto along = std::get<jit::LoadStmt>(body->front().node).index.linear_in(loop->axis);
+      ASSERT_TRUE(along);
+      EXPECT_TRUE(along->coefficient.is_constant(1));
+      for (const std::int64_t rows : {1, 15, 33, 600}) expect_code_right_at(graph, {rows});
+    }
+  }
+}
+
+TEST(LowerPointwise, FewTurnedColumnsMeetOthers) {
+  for (const char* columns : {"9", "16", "20"}) {
+    GraphBuilder b("main");
+    const Value x = b.input(tensor(f32, {"2", "s0", columns}));
+    const Value y = b.input(tensor(f32, {columns, "s0"}));
+    const Value turned = b.emit("permute", {x}, {{"perm", Ints{0, 2, 1}}});
+    b.output(b.emit("relu", {b.emit("add", {turned, y})}));
+    const ir::Graph graph = b.finish();
+    EXPECT_NE(nests_of(lowered(graph)).find("local l0: f32[1024]"), std::string::npos);
+    for (const std::int64_t rows : {1, 17, 530}) expect_code_right_at(graph, {rows});
+  }
+}
+
+/// What a transposed convolution makes, the channels last, as planes: [h, w, 2, 2, c] to [c, 2 * h, 2 * w].
+ir::Graph pixels_side_by_side(std::int64_t width, std::int64_t channels, std::int64_t step,
+                              DType dtype) {
+  GraphBuilder b("main");
+  const Value x = b.input(ir::TensorMeta::of(dtype, {3, width, step, step, channels}));
+  const Value bias = b.input(ir::TensorMeta::of(dtype, {channels, 1, 1}));
+  const Value turned = b.emit("permute", {x}, {{"perm", Ints{4, 0, 2, 1, 3}}});
+  const Value planes =
+      b.emit("reshape", {turned}, {{"sizes", ir::Dims{channels, 3 * step, width * step}}});
+  b.output(b.emit("add", {planes, bias}));
+  return b.finish();
+}
+
+TEST(LowerPointwise, PixelsArePutSideBySideInWholeRows) {
+  const ir::Graph graph = pixels_side_by_side(56, 32, 2, f32);
+  const std::string nest = nests_of(lowered(graph));
+  EXPECT_NE(nest.find("local l1: f32[1024]"), std::string::npos) << nest;
+  EXPECT_EQ(std::get<jit::ForStmt>(lowered(graph).kernels[0].nest->body.back().node).kind,
+            jit::ForStmt::Kind::Serial);
+  for (const std::int64_t step : {2, 3, 9})
+    for (const std::int64_t width : {7, 8, 33})
+      for (const std::int64_t channels : {1, 20})
+        expect_code_right_at(pixels_side_by_side(width, channels, step, f32), {});
+  for (const DType dtype : {f16, i64})
+    expect_code_right_at(pixels_side_by_side(20, 16, 2, dtype), {});
 }
 
 /// The planes of images, put last, and a number added to each: lanes run along each plane, which needs no division.

@@ -1,5 +1,6 @@
 // Pools and convolutions as nests, against the definitions of their ops.
 #include <cmath>
+#include <set>
 
 #include "tests/jit/nests_support.h"
 
@@ -67,6 +68,86 @@ TEST(PoolNest, WideWindows) {
   const Window line{{33}, {1}, {16}, {16}, {1}};
   for (const char* op : {"max_pool", "avg_pool"})
     expect_nest_right({op, {noise(f32, {1, 2, 40})}, pool_attrs(line)});
+}
+
+/// Rows that fill blocks, of which only a few fit one, and that are longer than one; windows that are far apart.
+TEST(PoolNest, BlocksOfRows) {
+  const Window close{{2, 3}, {2, 2}, {0, 1}, {0, 1}, {1, 1}};
+  const Window far{{2, 3}, {1, 5}, {1, 2}, {1, 1}, {1, 1}, true};
+  const Window farthest{{1, 9}, {1, 9}, {0, 4}, {0, 0}, {1, 1}};
+  for (const Window& w : {close, far, farthest}) {
+    for (const ir::Sizes& sizes :
+         {ir::Sizes{3, 7, 6, 21}, ir::Sizes{1, 1, 9, 700}, ir::Sizes{1, 1, 3, 4100}}) {
+      const ir::Literal x = special(noise(f32, sizes));
+      expect_nest_right({"max_pool", {x}, pool_attrs(w)});
+      expect_nest_right({"avg_pool", {noise(f32, sizes)}, pool_attrs(w)});
+    }
+  }
+}
+
+/// A NaN shows in each window that it lies in, whichever tap reads it, and nowhere else.
+TEST(PoolNest, ANanAtEveryTap) {
+  const Window windows[] = {{{3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+                            {{2, 3}, {2, 2}, {0, 1}, {1, 0}, {1, 1}}};
+  for (const Window& w : windows) {
+    const ir::Literal x = noise(f32, {1, 1, 6, 7});
+    for (std::int64_t k = 0; k < 42; ++k)
+      expect_nest_right({"max_pool", {testing::with_nan(x, k)}, pool_attrs(w)});
+  }
+}
+
+/// The padding is as wide as the window, so that some windows hold nothing else.
+TEST(PoolNest, WindowsOfPaddingOnly) {
+  const Window w{{2, 2}, {1, 1}, {2, 2}, {2, 2}, {1, 1}};
+  const ir::Literal x = noise(f32, {1, 2, 3, 4});
+  expect_nest_right({"max_pool", {x}, pool_attrs(w)});
+  ir::Attrs attrs = pool_attrs(w);
+  attrs.emplace("count_include_pad", true);
+  expect_nest_right({"avg_pool", {x}, attrs});
+}
+
+/// Local buffers that the loop stores to, and reads.
+void collect_locals(const jit::Nest& nest, const jit::Block& body,
+                    std::set<jit::NestBufferId>& stored, std::set<jit::NestBufferId>& read) {
+  for (const jit::Stmt& statement : body) {
+    if (const auto* loop = std::get_if<jit::ForStmt>(&statement.node))
+      collect_locals(nest, *loop->body, stored, read);
+    if (const auto* branch = std::get_if<jit::IfStmt>(&statement.node))
+      collect_locals(nest, *branch->body, stored, read);
+    if (const auto* store = std::get_if<jit::StoreStmt>(&statement.node);
+        store != nullptr && store->buffer >= nest.global_count())
+      stored.insert(store->buffer);
+    if (const auto* load = std::get_if<jit::LoadStmt>(&statement.node);
+        load != nullptr && load->buffer >= nest.global_count())
+      read.insert(load->buffer);
+  }
+}
+
+/// What is stored for one row waits for the other rows of its block before it is read.
+TEST(PoolNest, ARowIsReadLongAfterItIsStored) {
+  for (const std::int64_t stride : {1, 2, 5}) {
+    const Window w{{3, 3}, {stride, stride}, {1, 1}, {1, 1}, {1, 1}};
+    const ir::Graph graph =
+        testing::graph_of({"max_pool", {noise(f32, {1, 8, 20, 28})}, pool_attrs(w)});
+    const jit::Program program = lowered(graph);
+    const jit::Nest& nest = *program.kernels.at(0).nest;
+    std::set<jit::NestBufferId> before;
+    int loops = 0;
+    for (const jit::Stmt& statement : nest.body) {
+      const auto* rows = std::get_if<jit::ForStmt>(&statement.node);
+      if (rows == nullptr) continue;
+      EXPECT_EQ(rows->kind, jit::ForStmt::Kind::Serial);
+      ++loops;
+      std::set<jit::NestBufferId> stored, read;
+      collect_locals(nest, *rows->body, stored, read);
+      for (const jit::NestBufferId buffer : read) {
+        EXPECT_TRUE(before.contains(buffer));
+        EXPECT_FALSE(stored.contains(buffer));
+      }
+      before.insert(stored.begin(), stored.end());
+    }
+    EXPECT_EQ(loops, stride == 5 ? 4 : 3) << "the padding, the columns, and along the rows";
+  }
 }
 
 TEST(PoolNest, EveryDType) {

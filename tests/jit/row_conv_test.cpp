@@ -8,7 +8,8 @@ using ir::GraphBuilder;
 using ir::Value;
 
 struct Depthwise {
-  std::int64_t channels = 24;
+  std::int64_t channels = 24;   ///< of the result
+  std::int64_t multiplier = 1;  ///< of them for each one of x
   Ints kernel{3, 3}, strides{1, 1}, low{1, 1}, high{1, 1}, dilations{1, 1};
   std::vector<const char*> sizes{"2", "7", "9"};  ///< of x, but for the channels
   bool biased = true, constant = true;
@@ -16,7 +17,7 @@ struct Depthwise {
 
 ir::Graph graph_of(const Depthwise& c) {
   GraphBuilder b("main");
-  const std::string channels = std::to_string(c.channels);
+  const std::string channels = std::to_string(c.channels / c.multiplier);
   Value x;
   switch (c.sizes.size()) {
     case 2:
@@ -41,7 +42,7 @@ ir::Graph graph_of(const Depthwise& c) {
                           {"pads_low", c.low},
                           {"pads_high", c.high},
                           {"dilations", c.dilations},
-                          {"groups", c.channels},
+                          {"groups", c.channels / c.multiplier},
                           {"channels_last", true}})
                       ->value();
   b.output(b.emit("max", {y, b.constant(ir::Literal::scalar(f32, -0.2))}));
@@ -71,6 +72,17 @@ TEST(RowConv, OfEveryWidth) {
   for (const char* width : {"1", "2", "7", "8", "9", "15", "17", "31"})
     for (const std::int64_t channels : {8, 16, 37, 70})
       expect_right({.channels = channels, .sizes = {"1", "4", width}});
+}
+
+TEST(RowConv, OfSeveralChannelsForEachOne) {
+  for (const std::int64_t multiplier : {2, 4, 8}) {
+    for (const char* width : {"1", "5", "9", "17"})
+      for (const std::int64_t channels : {8, 24, 72})
+        expect_right({.channels = channels, .multiplier = multiplier, .sizes = {"2", "4", width}});
+    expect_right({.channels = 40, .multiplier = multiplier, .low = {4, 5}, .high = {5, 4}});
+    expect_right({.channels = 40, .multiplier = multiplier, .sizes = {"s0", "s1", "s2"}},
+                 {1, 3, 12});
+  }
 }
 
 TEST(RowConv, OfEveryRank) {
@@ -105,11 +117,14 @@ std::int64_t multiply_adds(const ir::Graph& graph) {
 /// Rows of 9 are two blocks of 5; what cannot be in blocks is one sum at a time.
 TEST(RowConv, TakesManyChannelsAndWeightsThatStayTheSame) {
   EXPECT_EQ(multiply_adds(graph_of({})), 5 * 3);
+  EXPECT_EQ(multiply_adds(graph_of({.multiplier = 2})), 5 * 3);
+  EXPECT_EQ(multiply_adds(graph_of({.multiplier = 3})), 1);
   EXPECT_EQ(multiply_adds(graph_of({.constant = false})), 1);
   EXPECT_EQ(multiply_adds(graph_of({.channels = 4})), 1);
   EXPECT_EQ(multiply_adds(graph_of({.kernel = {3, 9}, .low = {1, 4}, .high = {1, 4}})), 1);
   expect_right({.constant = false});
   expect_right({.channels = 4});
+  expect_right({.multiplier = 3});
 }
 
 }  // namespace

@@ -214,20 +214,23 @@ Value* NestEmitter::pick_lanes(const LoadStmt& s, const Access& access) {
   return concatenate(b_, std::move(parts));
 }
 
-/// Neighbours, each in step lanes.
-Value* NestEmitter::repeat_lanes(NestBufferId buffer, const Access& access) {
+/// Neighbours, each in step lanes; zeros where `wanted`, if there is such a condition, does not hold.
+Value* NestEmitter::repeat_lanes(NestBufferId buffer, const Access& access, Value* wanted) {
   const auto step = static_cast<unsigned>(access.step);
-  llvm::Type* type = scalars_.storage_type(nest_.buffers[buffer].dtype, lanes_ / step);
+  const unsigned count = lanes_ / step;
+  llvm::Type* type = scalars_.storage_type(nest_.buffers[buffer].dtype, count);
   Value* address = element_address(buffer, access.index);
-  Value* read = nullptr;
-  if (active_ == nullptr) {
-    read = b_.CreateAlignedLoad(type, address, llvm::Align(kReadAlignment));
-  } else {
-    // An element is there if its first lane is.
-    read = b_.CreateMaskedLoad(type, address, llvm::Align(kReadAlignment),
-                               lanes_below(left_, 0, step, lanes_ / step),
-                               llvm::Constant::getNullValue(type));
+  // An element is there if its first lane is.
+  Value* mask = active_ == nullptr ? nullptr : lanes_below(left_, 0, step, count);
+  if (wanted != nullptr) {
+    address = b_.CreateSelect(wanted, address, zeros_);
+    Value* all = widened(wanted, count);
+    mask = mask == nullptr ? all : b_.CreateAnd(mask, all);
   }
+  const llvm::Align align(kReadAlignment);
+  Value* read = mask == nullptr ? static_cast<Value*>(b_.CreateAlignedLoad(type, address, align))
+                                : b_.CreateMaskedLoad(type, address, align, mask,
+                                                      llvm::Constant::getNullValue(type));
   std::vector<int> from(lanes_);
   for (unsigned lane = 0; lane < lanes_; ++lane) from[lane] = static_cast<int>(lane / step);
   return b_.CreateShuffleVector(read, from);

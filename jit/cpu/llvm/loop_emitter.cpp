@@ -164,9 +164,14 @@ void NestEmitter::vector_loop(const ForStmt& s) {
   hoist_uniform(s);
   find_columns(s);
   const ForStmt* loops[] = {&s};
-  const std::vector<Values> results = vector_loops(loops, width, [](std::size_t) {});
+  std::vector<Values> results(1);
+  const auto emit = [&](unsigned lanes) {
+    results = vector_loops(loops, lanes, [](std::size_t) {});
+  };
+  const bool is_near = emit_near(s, emit, width);
+  if (!is_near) emit(width);
   hoisted_.clear();
-  define_results(s, results[0]);
+  if (!is_near) define_results(s, results[0]);
 }
 
 /// Loops of one extent, each iteration of the first, then of the next; `enter(k)` comes before loop k in each.

@@ -264,9 +264,13 @@ Value* NestEmitter::load_lanes(const LoadStmt& s, const Access& access) {
       access.step <= kMostColumns)
     return scalars_.from_storage(buffer.dtype, pick_lanes(s, access));
   if (access.kind == Access::Kind::Repeated) {
-    if (s.mask == kNoScalar)
-      return scalars_.from_storage(buffer.dtype, repeat_lanes(s.buffer, access));
+    Value* wanted = s.mask == kNoScalar ? nullptr : value(s.mask);
+    if (wanted == nullptr || lanes_of(wanted) == 0)
+      return scalars_.from_storage(buffer.dtype, repeat_lanes(s.buffer, access, wanted));
     return load_lanes(s, {Access::Kind::General, index_value(s.index)});
+  }
+  if (access.kind == Access::Kind::General) {
+    if (Value* near = load_near(s)) return near;
   }
   Value* address = access_address(s.buffer, access);
   // Where no lane is wanted the element may lie anywhere; a load of no lanes from memory that is not there takes a microsecond.

@@ -144,9 +144,16 @@ class NestEmitter {
   void find_columns(const ForStmt& loop);
   std::size_t find_row(const Block& body, std::size_t begin, Symbol axis);
   llvm::Value* pick_lanes(const LoadStmt& s, const Access& access);
-  llvm::Value* repeat_lanes(NestBufferId buffer, const Access& access);
+  llvm::Value* repeat_lanes(NestBufferId buffer, const Access& access, llvm::Value* wanted);
   bool store_column(const StoreStmt& s);
   void write_rows(NestBufferId buffer);
+
+  // near_emitter.cpp: lanes that read near each other.
+  struct NearLoop;
+  std::optional<NearLoop> near_loop(const ForStmt& s) const;
+  llvm::Value* reach_of(const NearLoop& near, const ForStmt& s);
+  bool emit_near(const ForStmt& s, const std::function<void(unsigned)>& otherwise, unsigned width);
+  llvm::Value* load_near(const LoadStmt& s);
 
   // loop_emitter.cpp: loops and reductions.
   /// for (i = from; i < limit; i += step): `body` gets i and the carried values, gives the next ones.
@@ -264,6 +271,7 @@ class NestEmitter {
   std::unordered_map<const StoreStmt*, std::pair<unsigned, unsigned>> stored_columns_;
   Values row_values_;                 ///< of the row being stored
   llvm::Value* row_index_ = nullptr;  ///< of its first element
+  const NearLoop* near_ = nullptr;    ///< the loop being emitted, if its lanes read near each other
   const RowMaxima maxima_;
   const RowStrips strips_;
   Values row_locals_;  ///< local buffers of the first row that is held
