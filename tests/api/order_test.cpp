@@ -161,7 +161,7 @@ TEST(Order, A3_17_ACycleOfEdgesIsListed) {
 
 // A4-07: the edge mm0 => mm3 does not keep mm0's bytes until mm3.
 TEST(Order, EdgesKeepNoBytes) {
-  constexpr const char* kChain = R"(graph @main(%x: f32[4, 4], %w: f32[4, 4]) {
+  constexpr const char* kChain = R"(graph @main(%x: f32[8, 8], %w: f32[8, 8]) {
   %mm0 = matmul(%x, %w)
   %mm1 = matmul(%mm0, %w)
   %mm2 = matmul(%mm1, %w)
@@ -170,11 +170,11 @@ TEST(Order, EdgesKeepNoBytes) {
 }
 )";
   for (const hd::StepOrder order : kOrders) {
-    const auto x = hd::Tensor::full(hd::f32, {4, 4}, 1);
+    const auto x = hd::Tensor::full(hd::f32, {8, 8}, 1);
     const Json plan = plan_of(kChain, {x, x}, {.threads = 1, .order = order});
     EXPECT_EQ(events_of(plan), "+mm0 mm0 +mm1 mm1 -mm0 +mm2 mm2 -mm1 mm3 -mm2");
-    EXPECT_EQ(plan["peak_bytes"], 128);
-    EXPECT_EQ(plan["lower_bound_bytes"], 128);
+    EXPECT_EQ(plan["peak_bytes"], 512);
+    EXPECT_EQ(plan["lower_bound_bytes"], 512);
   }
 }
 
