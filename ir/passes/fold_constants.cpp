@@ -59,19 +59,37 @@ class Known {
  private:
   bool known(Value value) {
     if (!value) return true;
-    if (const auto found = literals_.find(value.node); found != literals_.end())
-      return !found->second.empty();
-    std::vector<Literal>& literals = literals_[value.node];
-    const Node& node = *value.node;
-    if (node.op_name() == "const") {
-      literals = {node.literal("value")};
-    } else if (can_evaluate(node) &&
-               std::ranges::all_of(node.inputs(), [this](Value v) { return known(v); })) {
-      std::vector<Literal> operands;
-      for (Value operand : node.inputs()) operands.push_back(literal(operand));
-      literals = node.op().evaluate(EvalContext(node, operands, {}));
+    // Chains may be as long as the graph.
+    std::vector<const Node*> open{value.node};
+    while (!open.empty()) {
+      const Node& node = *open.back();
+      if (literals_.contains(&node) || evaluate(node, open)) open.pop_back();
     }
-    return !literals.empty();
+    return !literals_.at(value.node).empty();
+  }
+
+  /// False: operands have to be looked at before, which were added to `open`.
+  bool evaluate(const Node& node, std::vector<const Node*>& open) {
+    if (node.op_name() == "const") {
+      literals_[&node] = {node.literal("value")};
+      return true;
+    }
+    bool follows = can_evaluate(node);
+    const std::size_t before = open.size();
+    for (const Value& operand : node.inputs()) {
+      if (!operand || !follows) continue;
+      const auto found = literals_.find(operand.node);
+      if (found == literals_.end()) open.push_back(operand.node);
+      follows = found == literals_.end() || !found->second.empty();
+    }
+    if (follows && open.size() != before) return false;
+    open.resize(before);
+    std::vector<Literal>& literals = literals_[&node];
+    if (!follows) return true;
+    std::vector<Literal> operands;
+    for (const Value& operand : node.inputs()) operands.push_back(literal(operand));
+    literals = node.op().evaluate(EvalContext(node, operands, {}));
+    return true;
   }
 
   std::map<const Node*, std::vector<Literal>> literals_;  ///< empty: not known

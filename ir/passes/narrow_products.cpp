@@ -1,5 +1,8 @@
 #include "ir/passes/narrow_products.h"
 
+#include <algorithm>
+#include <span>
+
 #include "ir/op.h"
 #include "ir/passes/form_regions.h"
 
@@ -11,9 +14,23 @@ using Values = std::vector<Value>;
 
 constexpr std::int64_t kMostTerms = 4;
 constexpr std::int64_t kMostColumns = 4;
+/// Of matrices of which each batch has its own.
+constexpr std::int64_t kFewNumbers = 4;
+constexpr std::int64_t kManyRows = 16;
 
 bool is_between(const SymExpr& size, std::int64_t low, std::int64_t high) {
   return size.is_constant() && size.constant() >= low && size.constant() <= high;
+}
+
+/// Whether lanes read what lies side by side, or so little that it is read at once. Where each batch has a matrix of its own, few
+/// rows by it are gathered from both sides.
+bool are_along(const TensorMeta& left, const TensorMeta& right) {
+  const bool shared = std::ranges::all_of(std::span(right.sizes).first(right.rank() - 2),
+                                          [](const SymExpr& size) { return size.is_constant(1); });
+  const SymExpr& rows = left.sizes[left.rank() - 2];
+  const std::int64_t area = left.sizes.back().constant() * right.sizes.back().constant();
+  return shared || area <= kFewNumbers || rows.is_constant(1) ||
+         right.sizes.back().is_constant(1) || (rows.is_constant() && rows.constant() >= kManyRows);
 }
 
 bool is_narrow(const Node& node) {
@@ -26,7 +43,7 @@ bool is_narrow(const Node& node) {
   return (dtype == DType::F32 || dtype == DType::F64) && left.dtype == dtype &&
          right.dtype == dtype && left.rank() >= 2 && right.rank() >= 2 &&
          is_between(left.sizes.back(), 1, kMostTerms) &&
-         is_between(right.sizes.back(), 1, kMostColumns);
+         is_between(right.sizes.back(), 1, kMostColumns) && are_along(left, right);
 }
 
 /// Element `at` of a dimension, counted from the last one, which stays.
@@ -49,11 +66,12 @@ Graph narrow_products(const Graph& graph) {
     GraphBuilder& builder = rewriter.builder();
     const Value left = rewriter.map(node->input(0));
     const Value right = rewriter.map(node->input(1));
-    Value sum;
+    // From 0 on: a sum of products that are all -0 is 0.
+    Value sum = builder.scalar(node->output().dtype, 0);
     for (std::int64_t k = 0; k < left.meta().sizes.back().constant(); ++k) {
       const Value term =
           builder.emit("mul", {one_of(builder, left, 1, k), one_of(builder, right, 2, k)});
-      sum = sum ? builder.emit("add", {sum, term}) : term;
+      sum = builder.emit("add", {sum, term});
     }
     return Values{sum};
   });

@@ -51,7 +51,8 @@ class PointwiseBuilder {
       const auto* load = std::get_if<LoadStmt>(&statement.node);
       if (load != nullptr && !columns) columns = remainders_of(load->index, last.axis);
     }
-    if (!columns || !last.extent.is_constant() || last.extent.constant() % *columns != 0)
+    if (!columns || !last.extent.is_constant() || last.extent.constant() % *columns != 0 ||
+        !takes_columns(body, *columns))
       return false;
     NestBuilder& builder = kernel_.builder;
     const SymExpr rows = last.extent.constant() / *columns;
@@ -97,19 +98,18 @@ class PointwiseBuilder {
     const LowerOptions& options = kernel_.state.options();
     if (options.target == LowerOptions::Target::Cpu && has_columns(runs) &&
         runs.back().axis == axes.back().axis && runs.back().extent == axes.back().extent &&
-        is_flat(body)) {
-      const std::int64_t columns = runs.back().extent.constant();
-      if (body.size() * static_cast<std::size_t>(columns) <= kMostColumnStatements)
-        return wrap_columns(axes, columns);
-    }
+        takes_columns(body, runs.back().extent.constant()))
+      return wrap_columns(axes, runs.back().extent.constant());
     wrap_points(kernel_.builder, std::move(body), std::move(runs), options);
   }
 
-  static bool is_flat(const Block& body) {
-    return std::ranges::none_of(body, [](const Stmt& statement) {
+  /// Whether all columns of a row are written out, with the body of each.
+  static bool takes_columns(const Block& body, std::int64_t columns) {
+    const bool is_flat = std::ranges::none_of(body, [](const Stmt& statement) {
       return std::holds_alternative<ForStmt>(statement.node) ||
              std::holds_alternative<IfStmt>(statement.node);
     });
+    return is_flat && body.size() * static_cast<std::size_t>(columns) <= kMostColumnStatements;
   }
 
   /// All elements of the last axis at each point of the others: what they have in common is computed once, and comparisons of

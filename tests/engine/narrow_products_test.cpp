@@ -53,6 +53,37 @@ TEST(NarrowProducts, AreComputedWithWhatMakesAndReadsThem) {
   EXPECT_GT(steps(5), 1u);
 }
 
+/// Where each batch has a matrix of its own, rows decide: few would be gathered.
+TEST(NarrowProducts, OfManyMatricesNeedManyRows) {
+  const auto is_product = [](int rows, int terms, int columns) {
+    CaseGraph graph(
+        fmt::format("graph @main(%a: f32[64, {0}, {1}], %b: f32[64, {1}, {2}]) {{\n"
+                    "  %c = matmul(%a, %b)\n"
+                    "  return %c\n"
+                    "}}\n",
+                    rows, terms, columns));
+    graph.launched();
+    return graph.optimised().find("matmul") != std::string::npos;
+  };
+  EXPECT_TRUE(is_product(4, 4, 4));
+  EXPECT_TRUE(is_product(3, 3, 3));
+  EXPECT_FALSE(is_product(16, 4, 4));
+  EXPECT_FALSE(is_product(2, 2, 2));
+  EXPECT_FALSE(is_product(1, 4, 4));
+  EXPECT_FALSE(is_product(4, 4, 1));
+}
+
+/// As of a sum that begins with 0; 1 / -0 would be another infinity.
+TEST(NarrowProducts, OfTermsThatAreAllMinusZeroAreZero) {
+  const auto sign = [](int terms) {
+    Engine engine([](const Tensor& a, const Tensor& b) { return 1.0f / matmul(a, b); });
+    const Tensor a = Tensor::full(f32, {2, terms}, -1);
+    const Tensor b = Tensor::full(f32, {terms, 3}, 0);
+    return engine.run({a, b})[0].to_doubles()[0];
+  };
+  for (const int terms : {1, 2, 4}) EXPECT_GT(sign(terms), 0) << terms;
+}
+
 /// What is made of positions alone is computed once, when the engine is made, where it is small.
 TEST(FixedSteps, OfPositionsAloneAreKeptWhereTheyAreSmall) {
   const auto steps = [](int count) {

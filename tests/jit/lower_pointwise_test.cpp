@@ -177,15 +177,28 @@ TEST(LowerPointwise, FewTurnedColumnsMeetOthers) {
 
 /// What a transposed convolution makes, the channels last, as planes: [h, w, 2, 2, c] to [c, 2 * h, 2 * w].
 ir::Graph pixels_side_by_side(std::int64_t width, std::int64_t channels, std::int64_t step,
-                              DType dtype) {
+                              DType dtype, int more = 0) {
   GraphBuilder b("main");
   const Value x = b.input(ir::TensorMeta::of(dtype, {3, width, step, step, channels}));
   const Value bias = b.input(ir::TensorMeta::of(dtype, {channels, 1, 1}));
   const Value turned = b.emit("permute", {x}, {{"perm", Ints{4, 0, 2, 1, 3}}});
   const Value planes =
       b.emit("reshape", {turned}, {{"sizes", ir::Dims{channels, 3 * step, width * step}}});
-  b.output(b.emit("add", {planes, bias}));
+  Value sum = b.emit("add", {planes, bias});
+  for (int k = 0; k < more; ++k) sum = b.emit(k % 2 == 0 ? "max" : "mul", {sum, bias});
+  b.output(sum);
   return b.finish();
+}
+
+/// Of many statements the columns are not all written out, and rows of two elements would be all that lanes have.
+TEST(LowerPointwise, PixelsOfLongBodiesStayInWholeRows) {
+  const auto axes = [](int more) {
+    const std::string nest = nests_of(lowered(pixels_side_by_side(56, 32, 2, f32, more)));
+    return std::pair(nest.find("< 112 {") != std::string::npos, nest);
+  };
+  EXPECT_FALSE(axes(0).first) << axes(0).second;
+  EXPECT_TRUE(axes(100).first) << axes(100).second;
+  expect_code_right_at(pixels_side_by_side(20, 8, 2, f32, 100), {});
 }
 
 TEST(LowerPointwise, PixelsArePutSideBySideInWholeRows) {
