@@ -78,6 +78,32 @@ class MappedPlaces {
   std::map<const char*, std::pair<std::size_t, std::string>> places_;
 };
 
+std::size_t page_bytes() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
+
+/// The pages of so many bytes, and one more.
+std::size_t mapped_bytes(std::size_t size) {
+  const std::size_t page = page_bytes();
+  return (size + page - 1) / page * page + page;
+}
+
+/// The file, and a page of zeros behind it. Vectors whose last lanes are masked out reach beyond the last element: where no page is
+/// there, processors leave these lanes out in microcode, which takes some tens of cycles each time. @return MAP_FAILED: errno
+/// says why.
+void* map_with_page_behind(int file, std::size_t size) {
+  const std::size_t all = mapped_bytes(size);
+  void* begin = ::mmap(nullptr, all, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (begin == MAP_FAILED) return begin;
+  if (::mmap(begin, size, PROT_READ, MAP_PRIVATE | MAP_FIXED, file, 0) == MAP_FAILED) {
+    const int error = errno;
+    ::munmap(begin, all);
+    errno = error;
+    return MAP_FAILED;
+  }
+  // It is there from its first use on.
+  static_cast<void>(*(static_cast<const volatile char*>(begin) + all - page_bytes()));
+  return begin;
+}
+
 }  // namespace
 
 std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path, std::string& reason) {
@@ -94,7 +120,7 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path, std:
     reason = "not a regular file";
   } else if (size = static_cast<std::size_t>(info.st_size); size != 0) {
     identity = identity_of(file, info);
-    mapped = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
+    mapped = map_with_page_behind(file, size);
     if (mapped == MAP_FAILED) reason = std::strerror(errno);
   }
   ::close(file);
@@ -111,7 +137,7 @@ MappedFile::MappedFile(const char* data, std::size_t size, std::string identity)
 MappedFile::~MappedFile() {
   if (data_ == nullptr) return;
   MappedPlaces::instance().remove(data_);
-  ::munmap(const_cast<char*>(data_), size_);
+  ::munmap(const_cast<char*>(data_), mapped_bytes(size_));
 }
 
 std::string base::place_in_file(const void* data, std::size_t bytes) {

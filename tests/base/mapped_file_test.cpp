@@ -21,6 +21,17 @@ TEST_F(MappedFileTest, HoldsTheBytesOfTheFile) {
   EXPECT_EQ(std::string(file->data(), file->size()), "some bytes");
 }
 
+/// What reads whole vectors reaches beyond the last element.
+TEST_F(MappedFileTest, ZerosAreBehindIt) {
+  for (const std::size_t size : {1000u, 4090u, 4096u, 8192u}) {
+    write(folder_, std::string(size, 'x'));
+    std::string reason;
+    const auto file = MappedFile::open(folder_, reason);
+    ASSERT_NE(file, nullptr) << reason;
+    EXPECT_EQ(std::string(file->data() + size, 4096), std::string(4096, '\0')) << size;
+  }
+}
+
 TEST_F(MappedFileTest, AnEmptyFileHasNone) {
   write(folder_, "");
   std::string reason;

@@ -9,7 +9,8 @@
 
 namespace heddle {
 
-/// A whole file mapped read-only: its pages are shared with every process that maps it, and read when they are used.
+/// A whole file mapped read-only: its pages are shared with every process that maps it, and read when they are used. Zeros
+/// lie behind its last byte, a page at least.
 class HEDDLE_API MappedFile {
  public:
   /// Null when `path` is no file that can be mapped; `reason` then says why.
