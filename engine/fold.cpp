@@ -104,8 +104,6 @@ class FixedSteps::Impl {
     const ir::PlanStep& step = steps()[k];
     const jit::ProgramKernel& kernel = program_.kernels[step.kernel];
     if (kernel.nest == nullptr || !all_constant(program_.launches[k].sizes)) return false;
-    // An order that runs through a step that reads nothing would be lost with it.
-    if (step.reads.empty() && !step.edges.empty()) return false;
     // What the kernel is given, not what the record says it reads: nothing else is there yet.
     for (const BufferId id : program_.launches[k].buffers) {
       const bool is_result = std::ranges::any_of(
@@ -200,21 +198,43 @@ class FixedSteps::Impl {
     return key;
   }
 
+  /// The steps that must have run before each one where folded ones are gone: who came after one of these comes after all that it
+  /// came after.
+  std::vector<std::vector<ir::PlanEdge>> edges_without(const std::vector<bool>& folded) {
+    std::vector<std::vector<ir::PlanEdge>> edges(folded.size());
+    for (std::size_t k = 0; k < folded.size(); ++k) {
+      const auto add = [&](ir::StepId from, bool weak) {
+        const auto known = std::ranges::find(edges[k], from, &ir::PlanEdge::from);
+        if (known == edges[k].end())
+          edges[k].push_back({from, weak});
+        else
+          known->weak = known->weak && weak;
+      };
+      for (const ir::PlanEdge& edge : steps()[k].edges) {
+        HD_CHECK(edge.from < k);
+        if (!folded[edge.from])
+          add(edge.from, edge.weak);
+        else
+          for (const ir::PlanEdge& before : edges[edge.from]) add(before.from, true);
+      }
+    }
+    return edges;
+  }
+
   void remove(const std::vector<bool>& folded) {
+    std::vector<std::vector<ir::PlanEdge>> edges = edges_without(folded);
     std::vector<ir::StepId> renumbered(folded.size(), ir::kNone);
     std::vector<ir::PlanStep> kept;
     std::vector<jit::Launch> launches;
     for (std::size_t k = 0; k < folded.size(); ++k) {
       if (folded[k]) continue;
       renumbered[k] = static_cast<ir::StepId>(kept.size());
+      steps()[k].edges = std::move(edges[k]);
       kept.push_back(std::move(steps()[k]));
       launches.push_back(std::move(program_.launches[k]));
     }
-    for (ir::PlanStep& step : kept) {
-      std::erase_if(step.edges,
-                    [&](const ir::PlanEdge& edge) { return renumbered[edge.from] == ir::kNone; });
+    for (ir::PlanStep& step : kept)
       for (ir::PlanEdge& edge : step.edges) edge.from = renumbered[edge.from];
-    }
     steps() = std::move(kept);
     program_.launches = std::move(launches);
   }

@@ -118,5 +118,29 @@ TEST(FixedSteps, OfAWindowAreNone) {
   for (const auto& kernel : plan.at("kernels")) EXPECT_EQ(kernel.at("kind"), "copy");
 }
 
+/// %y is after %t, which is computed once; so it is after %a, which %t is after.
+TEST(FixedSteps, LeaveTheOrderThatRanThroughThem) {
+  for (const char* made :
+       {"iota() {sizes = [4], axis = 0, dtype = f32}", "const [0.5, 2, 1, 4]: f32"}) {
+    CaseGraph graph(std::string("graph @main(%x: f32[6, 6], %z: f32[70, 2]) {\n  %p = ") + made +
+                    "\n  %a = softmax(%x)\n"
+                    "  %t = cumsum(%p) {axis = 0} after(%a)\n"
+                    "  %m = softmax(%t)\n"
+                    "  %y = softmax(%z) after(%m)\n"
+                    "  %v = cumsum(%m) {axis = 0}\n"
+                    "  %r = reshape(%v) {sizes = [2, 2]}\n"
+                    "  %w = matmul(%z, %r) {tf32 = true}\n"
+                    "  return %y, %a, %w\n"
+                    "}\n");
+    graph.launched();
+    const auto plan = graph.plan();
+    EXPECT_GE(plan.at("folded_steps").get<int>(), 2) << made;
+    std::size_t weak = 0;
+    for (const auto& step : plan.at("steps"))
+      for (const auto& edge : step.at("edges")) weak += edge.at("kind") == "weak" ? 1 : 0;
+    EXPECT_EQ(weak, 2u) << made;
+  }
+}
+
 }  // namespace
 }  // namespace heddle::testing
