@@ -69,6 +69,13 @@ class CudaReportTest(unittest.TestCase):
         self.assertEqual({name for name, _, _ in jobs}, set(kept))
         self.assertEqual({arch for _, _, arch in jobs}, {"a", "b", "c", "d"})
 
+    def test_products_by_warpgroups_are_of_one_architecture(self):
+        name = "heddle_matmul_0123_wgmma_64x128x64"
+        self.assertEqual(cuda_report.jobs_of({name: ""}, cuda_report.CHECKED_ARCHS, 1), [(name, "", "sm_90a")])
+        numbers = {"registers": 200, "spills": 8, "stack": 0, "shared": 0}
+        _, page = cuda_report.page_of({name: ("", {"sm_90a": numbers})}, "nvrtc 13.0", "2001-02-03")
+        self.assertEqual(cuda_report.spills_of(page)[1], {"sm_80": (0, 0), "sm_90a": (1, 8), "sm_100": (0, 0)})
+
 
 if __name__ == "__main__":
     unittest.main()
