@@ -8,10 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "tests/cuda_sim/block.h"
 #include "tests/cuda_sim/entry.h"
 #include "tests/cuda_sim/graph.h"
-#include "tests/cuda_sim/inject.h"
 #include "tests/cuda_sim/memory.h"
 #include "tests/cuda_sim/record.h"
 

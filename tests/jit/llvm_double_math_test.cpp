@@ -67,8 +67,9 @@ Wide error_in_ulps(double got, Wide exact) {
   return std::abs(value - std::clamp(exact, -limit, limit)) / std::ldexp(1.0L, exponent - 52);
 }
 
+/// @param more  is added, unless it is 0
 CompiledNest compile_double(ScalarOp op, std::int64_t vector_bytes,
-                            ForStmt::Kind kind = ForStmt::Kind::Vector) {
+                            ForStmt::Kind kind = ForStmt::Kind::Vector, double more = 0) {
   NestBuilder b("unary");
   b.nest().size_count = 1;
   const SymExpr n = SymExpr::size(0);
@@ -77,7 +78,8 @@ CompiledNest compile_double(ScalarOp op, std::int64_t vector_bytes,
   b.set_parallel(b.new_axis(1), 1);
   const Symbol i = b.new_axis(n);
   b.begin_for(i, n, kind);
-  b.store(y, i, b.apply(op, {b.load(x, i)}));
+  const Scalar result = b.apply(op, {b.load(x, i)});
+  b.store(y, i, more == 0 ? result : b.apply(ScalarOp::Add, {result, b.constant(f64, more)}));
   b.end_for();
   return CompiledNest(b.finish(), vector_bytes);
 }
@@ -224,6 +226,23 @@ TEST_P(LlvmDoubleMath, EveryWidthGivesTheSameBits) {
             << want[k] << ", vectors of " << vector_bytes << ", of " << count;
     }
   }
+}
+
+/// Where the result overflows or is subnormal, a multiply-add of its last product and what follows would round once less.
+TEST(LlvmDoubleExp, ASumBehindItGivesTheSameBits) {
+  if (cpu::host_target(0).vector_bytes < 32) GTEST_SKIP() << "needs fused multiply-add";
+  const std::vector<double> x = {709.5, 709.9, 710, -709.3, -720.1, -740.7, 1.5, 0.3};
+  for (double more : {-1e308, 0x1p-1074, 0x1.8p-1030}) {
+    const auto at = [&](std::int64_t vector_bytes, ForStmt::Kind kind) {
+      return run_double(compile_double(ScalarOp::Exp, vector_bytes, kind, more), x);
+    };
+    const std::vector<double> want = at(32, ForStmt::Kind::Serial);
+    EXPECT_EQ(at(32, ForStmt::Kind::Vector), want) << more;
+    EXPECT_EQ(at(64, ForStmt::Kind::Vector), want) << more;
+    EXPECT_EQ(at(64, ForStmt::Kind::Serial), want) << more;
+  }
+  EXPECT_EQ(run_double(compile_double(ScalarOp::Exp, 32, ForStmt::Kind::Serial, -1e308), x)[1],
+            HUGE_VAL);
 }
 
 /// No call of the runtime table is left in a kernel.

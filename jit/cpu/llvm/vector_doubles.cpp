@@ -72,11 +72,7 @@ Value* VectorMath::scale_wide(Value* x, Value* exponent) {
     Value* shifted = fma(exponent, real(0.5, x), rounder);
     Value* rest = b_.CreateFSub(exponent, b_.CreateFSub(shifted, rounder));
     Value* halfway = b_.CreateFMul(x, power_of_two(shifted));
-    Value* power = power_of_two(b_.CreateFAdd(rest, rounder));
-    // A sum that comes next must not take the product in, which scalef would not be part of either.
-    const llvm::IRBuilderBase::FastMathFlagGuard guard(b_);
-    b_.clearFastMathFlags();
-    return b_.CreateFMul(halfway, power);
+    return b_.CreateFMul(halfway, power_of_two(b_.CreateFAdd(rest, rounder)));
   }
   return each_machine_vector(x, exponent, [&](Value* part, Value* power) {
     return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_pd_512, {},
