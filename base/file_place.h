@@ -1,4 +1,4 @@
-// Where bytes of a mapped file come from, as what knows them again without reading them.
+// Bytes of mapped files: where they come from, as what knows them again without reading them, and those that nobody reads any more.
 #pragma once
 
 #include <cstddef>
@@ -18,5 +18,11 @@ namespace heddle::base {
 ///
 /// Threads: any.
 std::string place_in_file(const void* data, std::size_t bytes);
+
+/// Takes the pages that lie wholly within these bytes of a MappedFile out of the process's memory: who reads them again has them
+/// from the file, as at first. Does nothing for bytes that lie in no MappedFile.
+///
+/// Threads: any, also while others read them.
+void give_back_pages(const void* data, std::size_t bytes);
 
 }  // namespace heddle::base

@@ -46,7 +46,9 @@ std::string identity_of(int file, const struct stat& info) {
   return text;
 }
 
-/// Files with an identity that are mapped now, by address.
+std::size_t page_bytes() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
+
+/// Files that are mapped now, by address.
 class MappedPlaces {
  public:
   static MappedPlaces& instance() {
@@ -56,7 +58,7 @@ class MappedPlaces {
 
   void add(const char* begin, std::size_t bytes, std::string identity) {
     const std::lock_guard lock(mutex_);
-    places_[begin] = {bytes, std::move(identity)};
+    places_[begin] = {.bytes = bytes, .identity = std::move(identity)};
   }
   void remove(const char* begin) {
     const std::lock_guard lock(mutex_);
@@ -64,21 +66,40 @@ class MappedPlaces {
   }
   std::string find(const char* data, std::size_t bytes) {
     const std::lock_guard lock(mutex_);
-    auto place = places_.upper_bound(data);
-    if (place == places_.begin()) return {};
-    --place;
+    const auto place = file_around(data, bytes);
+    if (place == places_.end() || place->second.identity.empty()) return {};
+    return place->second.identity + " at " + std::to_string(data - place->first);
+  }
+  void give_back(const char* data, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);  // the file stays mapped meanwhile
+    const auto place = file_around(data, bytes);
+    if (place == places_.end()) return;
+    const std::size_t page = page_bytes();
     const auto offset = static_cast<std::size_t>(data - place->first);
-    const auto& [size, identity] = place->second;
-    if (offset > size || bytes > size - offset) return {};
-    return identity + " at " + std::to_string(offset);
+    const std::size_t begin = (offset + page - 1) / page * page;
+    const std::size_t end = (offset + bytes) / page * page;
+    if (begin < end) ::madvise(const_cast<char*>(place->first) + begin, end - begin, MADV_DONTNEED);
   }
 
  private:
-  std::mutex mutex_;
-  std::map<const char*, std::pair<std::size_t, std::string>> places_;
-};
+  struct File {
+    std::size_t bytes = 0;
+    std::string identity;  ///< empty: it has none
+  };
+  using Files = std::map<const char*, File>;
 
-std::size_t page_bytes() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
+  Files::const_iterator file_around(const char* data, std::size_t bytes) const {
+    auto place = places_.upper_bound(data);
+    if (place == places_.begin()) return places_.end();
+    --place;
+    const auto offset = static_cast<std::size_t>(data - place->first);
+    const std::size_t size = place->second.bytes;
+    return offset > size || bytes > size - offset ? places_.end() : Files::const_iterator(place);
+  }
+
+  std::mutex mutex_;
+  Files places_;
+};
 
 /// The pages of so many bytes, and one more.
 std::size_t mapped_bytes(std::size_t size) {
@@ -131,7 +152,7 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path, std:
 
 MappedFile::MappedFile(const char* data, std::size_t size, std::string identity)
     : data_(data), size_(size) {
-  if (!identity.empty()) MappedPlaces::instance().add(data_, size_, std::move(identity));
+  if (data_ != nullptr) MappedPlaces::instance().add(data_, size_, std::move(identity));
 }
 
 MappedFile::~MappedFile() {
@@ -142,6 +163,10 @@ MappedFile::~MappedFile() {
 
 std::string base::place_in_file(const void* data, std::size_t bytes) {
   return MappedPlaces::instance().find(static_cast<const char*>(data), bytes);
+}
+
+void base::give_back_pages(const void* data, std::size_t bytes) {
+  MappedPlaces::instance().give_back(static_cast<const char*>(data), bytes);
 }
 
 }  // namespace heddle

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/file_place.h"
 #include "engine/custom_step.h"
 #include "engine/unit.h"
 #include "heddle/error.h"
@@ -117,7 +118,9 @@ void CudaUnit::upload(const jit::Program& program, const std::vector<ir::Literal
       const BufferId root = roots[buffer];
       const PlanBuffer::Role role = program.record.buffers[root].role;
       if (role != PlanBuffer::Role::Parameter && role != PlanBuffer::Role::Constant) continue;
-      if (fixed_[root] == nullptr) fixed_[root] = runtime_->upload(fixed[root]);
+      if (fixed_[root] != nullptr) continue;
+      fixed_[root] = runtime_->upload(fixed[root]);
+      base::give_back_pages(fixed[root].identity(), fixed[root].bytes());
     }
   }
 }

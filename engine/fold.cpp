@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/file_place.h"
 #include "base/lasting.h"
 #include "heddle/error.h"
 #include "jit/index_report.h"
@@ -76,6 +77,7 @@ class FixedSteps::Impl {
         result_bytes_.push_back(bytes_of(buffer(root(id))));
       }
     }
+    find_last_readers();
     if (!expects_results(constants)) submit_kernels();
   }
 
@@ -84,8 +86,11 @@ class FixedSteps::Impl {
     if (found_.empty()) submit_kernels();
     for (std::size_t k = 0; k < results_.size() && !found_.empty(); ++k)
       fixed_[results_[k]] = literal_at(buffer(results_[k]), found_[k]);
-    for (std::size_t k = 0; k < folded_.size() && found_.empty(); ++k)
-      if (folded_[k]) execute(k);
+    for (std::size_t k = 0; k < folded_.size() && found_.empty(); ++k) {
+      if (!folded_[k]) continue;
+      execute(k);
+      give_back_operands(k);
+    }
     for (const BufferId result : results_) make_constant(result);
     if (constants_ != nullptr && found_.empty()) store_results();
     const auto count = static_cast<std::size_t>(std::ranges::count(folded_, true));
@@ -135,6 +140,23 @@ class FixedSteps::Impl {
       throw jit::index_error(program_, status, kernels_.report());
   }
 
+  void find_last_readers() {
+    last_reader_.assign(program_.record.buffers.size(), 0);
+    for (std::size_t k = 0; k < folded_.size(); ++k)
+      for (const BufferId id : program_.launches[k].buffers) last_reader_[root(id)] = k;
+    for (std::size_t k = 0; k < folded_.size(); ++k)
+      for (const BufferId id : program_.launches[k].buffers)
+        if (!folded_[k]) last_reader_[root(id)] = folded_.size();
+  }
+
+  /// Weights in a file that no step after this one reads leave memory: their packed form takes their place.
+  void give_back_operands(std::size_t k) {
+    for (const BufferId id : program_.launches[k].buffers) {
+      const ir::Literal& literal = fixed_[root(id)];
+      if (last_reader_[root(id)] == k) base::give_back_pages(literal.identity(), literal.bytes());
+    }
+  }
+
   void make_constant(BufferId id) {
     PlanBuffer& target = buffer(id);
     target.role = PlanBuffer::Role::Constant;
@@ -149,6 +171,8 @@ class FixedSteps::Impl {
     if (constants == nullptr || bytes < jit::ConstantCache::kLeastBytes) return false;
     constants_ = constants;
     key_ = results_key();
+    for (std::size_t k = 0; k < folded_.size(); ++k)
+      if (folded_[k]) give_back_operands(k);  // the key may have come of their bytes
     return constants->has(key_);
   }
 
@@ -244,10 +268,11 @@ class FixedSteps::Impl {
   FoldingKernels& kernels_;
   bool is_submitted_ = false;
   std::vector<std::uint32_t>
-      writers_;                    ///< steps that write each buffer: more than one may not fold
-  std::vector<bool> is_fixed_;     ///< what is in each buffer, once the steps before have run
-  std::vector<bool> folded_;       ///< of the program's steps
-  std::vector<BufferId> results_;  ///< of folded steps, each once
+      writers_;                 ///< steps that write each buffer: more than one may not fold
+  std::vector<bool> is_fixed_;  ///< what is in each buffer, once the steps before have run
+  std::vector<bool> folded_;    ///< of the program's steps
+  std::vector<std::size_t> last_reader_;  ///< of each root; the number of steps: one that stays
+  std::vector<BufferId> results_;         ///< of folded steps, each once
   std::vector<std::size_t> result_bytes_;
   jit::ConstantCache* constants_ = nullptr;       ///< where results are kept; null: nowhere
   std::string key_;                               ///< of the results there

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/file_place.h"
+#include "tests/base/resident.h"
 #include "tests/jit/folder_test.h"
 
 namespace heddle {
@@ -81,6 +82,28 @@ TEST_F(MappedFileTest, PlacesAreThoseOfTheFile) {
   const auto copy = MappedFile::open(folder_, reason);
   ASSERT_NE(copy, nullptr) << reason;
   EXPECT_EQ(base::place_in_file(copy->data() + 64, 64), "");
+}
+
+TEST_F(MappedFileTest, PagesGivenBackAreReadAgain) {
+  constexpr std::size_t kPage = 4096;
+  std::string bytes(64 * kPage, '\0');
+  for (std::size_t k = 0; k < bytes.size(); ++k) bytes[k] = static_cast<char>(k * 7 / 5);
+  write(folder_, bytes);
+  std::string reason;
+  const auto file = MappedFile::open(folder_, reason);
+  ASSERT_NE(file, nullptr) << reason;
+  EXPECT_EQ(std::string(file->data(), file->size()), bytes);
+  EXPECT_EQ(tests::resident_bytes(file->data()), bytes.size());
+  base::give_back_pages(file->data() + 1, 20 * kPage);  // 19 whole pages
+  EXPECT_EQ(tests::resident_bytes(file->data()), bytes.size() - 19 * kPage);
+  base::give_back_pages(file->data() + kPage + 1, 2 * kPage - 2);
+  base::give_back_pages(file->data() + kPage, file->size());  // not all of it is the file's
+  EXPECT_EQ(tests::resident_bytes(file->data()), bytes.size() - 19 * kPage);
+  EXPECT_EQ(std::string(file->data(), file->size()), bytes);
+  // What is no file's stays.
+  const std::string own(4 * kPage, 'x');
+  base::give_back_pages(own.data(), own.size());
+  EXPECT_EQ(own, std::string(4 * kPage, 'x'));
 }
 
 }  // namespace

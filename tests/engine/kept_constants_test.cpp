@@ -11,6 +11,7 @@
 #include "base/file_place.h"
 #include "heddle/heddle.h"
 #include "heddle/mapped_file.h"
+#include "tests/base/resident.h"
 #include "tests/jit/folder_test.h"
 
 namespace hd = heddle;
@@ -158,6 +159,39 @@ TEST_F(KeptConstantsTest, WhatWeightsInAFileHoldIsKeptToo) {
     EXPECT_EQ(first_call(mapped), copied);
     EXPECT_EQ(kept().size(), 2 * files + 1);
   }
+}
+
+/// Nobody reads weights in a file once they are packed: their pages leave memory, whether a start packs them or finds them packed.
+TEST_F(KeptConstantsTest, WeightsOfAFileLeaveMemoryOncePacked) {
+  constexpr std::size_t kBytes = kSize * kSize * sizeof(float);
+  const hd::Tensor weights = matrix(kSize, kSize, 0);
+  const std::string path = folder_ + ".weights";
+  write(path, std::string(static_cast<const char*>(weights.data()), kBytes));
+  std::string reason;
+  const auto file = hd::MappedFile::open(path, reason);
+  ASSERT_NE(file, nullptr) << reason;
+  const auto expect_left = [&](const auto& first_call) {
+    EXPECT_EQ(std::string(file->data(), kBytes),
+              std::string(static_cast<const char*>(weights.data()), kBytes));
+    EXPECT_GE(hd::tests::resident_bytes(file->data()), kBytes);
+    first_call();
+    EXPECT_LE(hd::tests::resident_bytes(file->data()), kBytes / 8);
+  };
+  const hd::Tensor mapped = hd::Tensor::wrap_bytes(file->data(), hd::f32, {kSize, kSize});
+  const std::vector<float> expected = start(weights, false).result;
+  for (const bool keep : {false, true, true})
+    expect_left([&] { EXPECT_EQ(start(mapped, keep).result, expected); });
+  // Those of a library's kernel, too.
+  const hd::Tensor taps = hd::Tensor::wrap_bytes(file->data(), hd::f32, {200, 200, 3, 3});
+  const auto convolved = [&](const hd::Tensor& w) {
+    hd::Engine engine(
+        [&](const hd::Tensor& x) { return hd::conv(x, w, {}, {1, 1}, {1, 1}, {1, 1}); },
+        {.cache_dir = folder_, .keep_constants = true});
+    return engine.run({hd::Tensor::full(hd::f32, {1, 200, 9, 9}, 1)})[0].to_doubles();
+  };
+  const std::vector<double> expected_taps = convolved(taps.clone());
+  for (int k = 0; k < 2; ++k) expect_left([&] { EXPECT_EQ(convolved(taps), expected_taps); });
+  fs::remove(path);
 }
 
 TEST_F(KeptConstantsTest, SmallOnesAreNotKept) {

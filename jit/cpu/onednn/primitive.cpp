@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/file_place.h"
 #include "base/lasting.h"
 #include "heddle/error.h"
 #include "jit/cpu/onednn/onednn.h"
@@ -81,11 +82,13 @@ class PackedParameters {
     if (is_kept) {
       key = key_of(how, weights, given, wanted);
       const std::vector<ConstantCache::Piece> found = weights.constants->find(key, bytes);
+      give_back_source(weights, given);  // the key may have come of its bytes
       if (!found.empty()) return add(weights, memory_at(found[0], wanted));
     }
     const std::unique_ptr<float[]> scaled = scaled_copy(weights, given);
     const std::shared_ptr<memory> made = memory_at(base::lasting_memory(wanted.get_size()), wanted);
     make(scaled == nullptr ? const_cast<float*>(weights.data) : scaled.get(), *made);
+    give_back_source(weights, given);
     std::shared_ptr<const memory> packed = add(weights, made);
     if (is_kept && packed == made)
       weights.constants->store(std::move(key), {{packed, packed->get_data_handle()}}, bytes);
@@ -153,6 +156,11 @@ class PackedParameters {
            source_key(source, given.get_size()) + "\n" + bytes_of(&given.data, sizeof given.data) +
            bytes_of(&wanted.data, sizeof wanted.data) +
            bytes_of(weights.scale.data(), weights.scale.size() * sizeof(float));
+  }
+  /// Weights in a file leave memory: their packed form takes their place.
+  static void give_back_source(const FixedWeights& weights, const memory::desc& given) {
+    const void* source = weights.origin != nullptr ? weights.origin : weights.data;
+    base::give_back_pages(source, given.get_size());
   }
   static bool all_expired(const std::vector<Entry>& entries) {
     return std::ranges::all_of(entries, [](const Entry& entry) { return entry.packed.expired(); });
