@@ -264,8 +264,13 @@ class Prover {
     if (!positive(atom.right)) return false;
     const SymExpr scaled_rest = parts.rest * atom.right;
     if (!rises) return nonnegative(parts.coefficient * atom.left + scaled_rest);
+    // floor(a / b) + r >= 0 where a + r*b >= 0, and there only.
+    const SymExpr& times = parts.coefficient;
+    if (times.is_constant(1) && nonnegative(atom.left + scaled_rest)) return true;
+    if (times.is_constant() && parts.rest.is_constant())
+      return nonnegative(atom.left + floordiv(parts.rest, times) * atom.right);
     const SymExpr least = atom.left - atom.right + 1;
-    if (nonnegative(parts.coefficient * least + scaled_rest)) return true;
+    if (!times.is_constant(1) && nonnegative(times * least + scaled_rest)) return true;
     return nonnegative(atom.left) && nonnegative(parts.rest);
   }
 

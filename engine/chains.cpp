@@ -1,6 +1,7 @@
 #include "engine/chains.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "base/check.h"
@@ -51,7 +52,21 @@ struct CutStep {
   std::uint32_t step = 0;  ///< of the plan
   std::int64_t written_bytes = 0;
   std::vector<Piece> pieces;
+  std::vector<Spans> from{};  ///< by piece: what it and those after it touch, and maybe more
 };
+
+/// The least that holds what `more` and `all` do, with one span for each space and way of use.
+void add(const Spans& more, Spans& all) {
+  for (const Span& span : more) {
+    const auto known = std::ranges::find_if(all, [&](const Span& other) {
+      return other.space == span.space && other.written == span.written;
+    });
+    if (known == all.end())
+      all.push_back(span);
+    else
+      known->bytes.add(span.bytes);
+  }
+}
 
 /// What touches which bytes, for any iterations of one step.
 class Reach {
@@ -60,7 +75,8 @@ class Reach {
     const Unit& unit = *plan.unit;
     const ir::PlanStep& planned = unit.schedule().record.steps[plan.first_step + step];
     const jit::ProgramKernel& kernel = unit.program().kernels[planned.kernel];
-    if (kernel.nest != nullptr) footprint_.emplace(*kernel.nest, plan.step_sizes[step]);
+    if (kernel.nest != nullptr)
+      footprint_.emplace(unit.footprints(planned.kernel).at(plan.step_sizes[step]));
     const jit::Launch& launch =
         unit.program().launches[unit.schedule().given[plan.first_step + step]];
     for (const ir::BufferId buffer : launch.buffers)
@@ -68,7 +84,7 @@ class Reach {
   }
 
   /// Nothing: what the step touches is not known.
-  std::optional<Spans> of(std::int64_t begin, std::int64_t end) const {
+  std::optional<Spans> of(std::int64_t begin, std::int64_t end) {
     std::optional<std::vector<jit::Touched>> touched;
     if (footprint_)
       touched = footprint_->of(begin, end);
@@ -115,11 +131,11 @@ class Reach {
 /// A chain's stages in the order in which they run.
 class Order {
  public:
-  explicit Order(std::span<const CutStep> steps) : steps_(steps), done_(steps.size(), 0) {
+  explicit Order(std::span<const CutStep* const> steps) : steps_(steps), done_(steps.size(), 0) {
     const std::size_t last = steps.size() - 1;
-    for (std::size_t c = 0; c < steps[last].pieces.size(); ++c) emit(last);
+    for (std::size_t c = 0; c < steps[last]->pieces.size(); ++c) emit(last);
     for (std::size_t k = 0; k < last; ++k)
-      while (done_[k] < steps[k].pieces.size()) emit(k);
+      while (done_[k] < steps[k]->pieces.size()) emit(k);
   }
 
   const std::vector<scheduler::BoundStage>& stages() const { return stages_; }
@@ -130,28 +146,37 @@ class Order {
  private:
   /// The next piece of step `k`, and before it what it waits for.
   void emit(std::size_t k) {
-    const Piece& piece = steps_[k].pieces[done_[k]];
+    const Piece& piece = steps_[k]->pieces[done_[k]];
     for (std::size_t m = 0; m < k; ++m) {
-      const std::vector<Piece>& before = steps_[m].pieces;
-      std::size_t needed = before.size();
-      while (needed > done_[m] && !conflict(before[needed - 1].spans, piece.spans)) --needed;
+      const std::size_t needed = needed_of(m, piece);
       while (done_[m] < needed) emit(m);
     }
-    stages_.push_back({steps_[k].step, 1, piece.begin, piece.end});
+    stages_.push_back({steps_[k]->step, 1, piece.begin, piece.end});
     ++done_[k];
     for (std::size_t m = 0; m + 1 < steps_.size(); ++m) {
       const double ahead = share(m) - share(m + 1);
       most_ahead_ = std::max(most_ahead_, ahead);
       most_bytes_ahead_ =
-          std::max(most_bytes_ahead_, ahead * static_cast<double>(steps_[m].written_bytes));
+          std::max(most_bytes_ahead_, ahead * static_cast<double>(steps_[m]->written_bytes));
     }
   }
 
-  double share(std::size_t k) const {
-    return static_cast<double>(done_[k]) / static_cast<double>(steps_[k].pieces.size());
+  /// Pieces of step `m` that have to run before `piece`, of a later step.
+  std::size_t needed_of(std::size_t m, const Piece& piece) const {
+    const CutStep& step = *steps_[m];
+    const auto none = std::partition_point(
+        step.from.begin() + static_cast<std::ptrdiff_t>(done_[m]), step.from.end(),
+        [&](const Spans& spans) { return conflict(spans, piece.spans); });
+    auto needed = static_cast<std::size_t>(none - step.from.begin());
+    while (needed > done_[m] && !conflict(step.pieces[needed - 1].spans, piece.spans)) --needed;
+    return needed;
   }
 
-  std::span<const CutStep> steps_;
+  double share(std::size_t k) const {
+    return static_cast<double>(done_[k]) / static_cast<double>(steps_[k]->pieces.size());
+  }
+
+  std::span<const CutStep* const> steps_;
   std::vector<std::size_t> done_;
   std::vector<scheduler::BoundStage> stages_;
   double most_ahead_ = 0;
@@ -181,21 +206,23 @@ class Tiler {
   static constexpr std::int64_t kMostPieces = 128;
 
   /// The longest chain that begins with a stage, and how many stages it has; none: 1.
-  std::pair<std::optional<Order>, std::size_t> longest_from(std::size_t at) const {
-    std::vector<CutStep> chain;
-    const auto add = [&](const scheduler::BoundStage& stage) {
-      auto step = cut(stage);
-      if (step) chain.push_back(std::move(*step));
+  std::pair<std::optional<Order>, std::size_t> longest_from(std::size_t at) {
+    std::vector<const CutStep*> chain;
+    const auto add = [&](std::size_t stage) {
+      const auto [known, is_new] = cuts_.try_emplace(stage);
+      if (is_new) known->second = cut(plan_.stages[stage]);
+      const std::optional<CutStep>& step = known->second;
+      if (step) chain.push_back(&*step);
       return step.has_value();
     };
     std::optional<Order> order;
     std::size_t count = 1;
     for (std::size_t next = at + 1; next < plan_.stages.size(); ++next) {
       if (!is_linked(plan_.stages[next - 1], plan_.stages[next])) break;
-      if (chain.empty() && !add(plan_.stages[at])) break;
-      if (!add(plan_.stages[next])) break;
+      if (chain.empty() && !add(at)) break;
+      if (!add(next)) break;
       Order longer(chain);
-      if (!pays(chain, longer)) break;
+      if (!pays(longer)) break;
       order = std::move(longer);
       count = chain.size();
     }
@@ -219,7 +246,7 @@ class Tiler {
   std::optional<CutStep> cut(const scheduler::BoundStage& stage) const {
     const scheduler::BoundStep& step = plan_.steps[stage.first];
     if (stage.count != 1 || step.run == nullptr || step.extent < 2 * plan_.threads) return {};
-    const Reach reach(plan_, stage.first);
+    Reach reach(plan_, stage.first);
     const auto all = reach.of(0, step.extent);
     if (!all) return {};
     CutStep made{stage.first, bytes_of(*all, true), {}};
@@ -227,23 +254,29 @@ class Tiler {
     const std::int64_t wanted = (bytes + budget_ / 4 - 1) / (budget_ / 4);
     const std::int64_t count =
         std::min({std::max<std::int64_t>(1, wanted), step.extent / plan_.threads, kMostPieces});
-    if (reach.fixed_bytes() * (count - 1) > bytes / 2) return {};
+    if (count < 2 || reach.fixed_bytes() * (count - 1) > bytes / 2) return {};
     for (std::int64_t k = 0; k < count; ++k) {
       const std::int64_t begin = step.extent * k / count;
       const std::int64_t end = step.extent * (k + 1) / count;
       made.pieces.push_back({begin, end, *reach.of(begin, end)});
     }
+    made.from.resize(made.pieces.size());
+    for (std::size_t k = made.pieces.size(); k-- > 0;) {
+      if (k + 1 < made.pieces.size()) made.from[k] = made.from[k + 1];
+      add(made.pieces[k].spans, made.from[k]);
+    }
     return made;
   }
 
   /// Whether what is between the steps stays in the caches.
-  bool pays(std::span<const CutStep> chain, const Order& order) const {
-    return std::ranges::all_of(chain, [](const CutStep& step) { return step.pieces.size() > 1; }) &&
-           order.most_bytes_ahead() <= static_cast<double>(budget_) && order.most_ahead() <= 0.5;
+  bool pays(const Order& order) const {
+    return order.most_bytes_ahead() <= static_cast<double>(budget_) && order.most_ahead() <= 0.5;
   }
 
   BoundSteps& plan_;
   std::int64_t budget_;  ///< bytes
+  std::map<std::size_t, std::optional<CutStep>>
+      cuts_;  ///< by stage, of those that were looked at; nothing: may not be cut
 };
 
 }  // namespace

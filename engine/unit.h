@@ -6,6 +6,7 @@
 #include <future>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -18,6 +19,8 @@
 #include "ir/analysis/unbacked.h"
 #include "jit/compile_service.h"
 #include "jit/constant_cache.h"
+#include "jit/footprint.h"
+#include "jit/library.h"
 #include "jit/program.h"
 #include "scheduler/capture.h"
 #include "scheduler/order.h"
@@ -112,6 +115,9 @@ class Unit {
   /// Bytes of parameters, constants and what was made of them.
   std::int64_t fixed_bytes() const { return fixed_bytes_; }
 
+  /// Of a kernel that is a nest. Threads: any.
+  const jit::Footprints& footprints(std::uint32_t kernel) const;
+
   /// Fills `plan`, the first phase, for `sizes` and so many workers.
   void bind(const base::SymbolValues& sizes, int threads, BoundSteps& plan) const;
   /// Fills `plan`, the phase after `before`, for `sizes`: those of `before` and what was found since.
@@ -148,6 +154,7 @@ class Unit {
                                            NestedPlans& known) const;
   void bind_launch(ir::StepId step, BoundSteps& plan) const;
   void bind_library(ir::StepId begin, ir::StepId end, BoundSteps& plan) const;
+  void make_library_ready(const BoundSteps& plan) const;
   scheduler::BoundStep bind_step(ir::StepId step, BoundSteps& plan) const;
   std::shared_ptr<const BoundSteps> bind_nested(const base::SymbolValues& sizes, int threads,
                                                 NestedPlans& known) const;
@@ -175,6 +182,9 @@ class Unit {
   std::unique_ptr<memory::Planner> planner_;
   std::vector<ir::SharedPlace> shared_places_;
   std::vector<jit::CpuKernelPtr> kernels_;  ///< by PlanStep::kernel; null for library calls
+  mutable jit::FixedFacts fixed_facts_;     ///< of `fixed_`
+  mutable std::mutex footprints_mutex_;
+  mutable std::map<std::uint32_t, jit::Footprints> footprints_;  ///< by PlanStep::kernel
   std::unique_ptr<CudaUnit> cuda_;
   std::vector<std::vector<std::shared_ptr<const Unit>>> nested_;  ///< by PlanStep::kernel
 };

@@ -128,6 +128,11 @@ std::vector<jit::LibraryOperand> Unit::library_operands(ir::StepId step,
   return operands;
 }
 
+const jit::Footprints& Unit::footprints(std::uint32_t kernel) const {
+  const std::lock_guard lock(footprints_mutex_);
+  return footprints_.try_emplace(kernel, *program_.kernels[kernel].nest).first->second;
+}
+
 std::unique_ptr<BoundRegion> Unit::bind_region(const jit::NestedCall& call, std::uint32_t kernel,
                                                const SymbolValues& sizes, int threads,
                                                NestedPlans& known) const {
@@ -287,9 +292,32 @@ void Unit::bind_library(ir::StepId begin, ir::StepId end, BoundSteps& plan) cons
   compiler_->for_each(calls.size(), [&](std::size_t k) {
     const ir::StepId step = calls[k];
     const jit::ProgramKernel& kernel = program_.kernels[schedule_.record.steps[step].kernel];
-    plan.library[step - begin] = jit::bind_library_call(
-        *kernel.library, library_operands(step, plan.sizes), plan.threads,
-        {.verdicts = verdicts_, .constants = constants_, .bytes = fixed_bytes_});
+    plan.library[step - begin] =
+        jit::bind_library_call(*kernel.library, library_operands(step, plan.sizes), plan.threads,
+                               {.verdicts = verdicts_,
+                                .constants = constants_,
+                                .facts = &fixed_facts_,
+                                .bytes = fixed_bytes_});
+  });
+}
+
+/// Has the library make its code for steps as the stages run them. Workers share what one thread would run whole.
+void Unit::make_library_ready(const BoundSteps& plan) const {
+  struct Use {
+    bool whole = false;
+    bool in_parts = false;
+  };
+  std::map<std::uint32_t, Use> uses;
+  for (const scheduler::BoundStage& stage : plan.stages)
+    for (std::uint32_t step = stage.first; step < stage.first + stage.count; ++step) {
+      if (plan.library[step] == nullptr) continue;
+      uses[step].whole |= !stage.is_partial();
+      uses[step].in_parts |= stage.is_partial() || plan.threads > 1;
+    }
+  const std::vector<std::pair<std::uint32_t, Use>> calls(uses.begin(), uses.end());
+  compiler_->for_each(calls.size(), [&](std::size_t k) {
+    const auto& [step, use] = calls[k];
+    plan.library[step]->make_ready(use.whole, use.in_parts);
   });
 }
 
@@ -341,6 +369,7 @@ void Unit::bind_phase(BoundSteps& plan, NestedPlans& known) const {
     tile_chains(plan, cache_bytes_);
     if (check_plans_) check_chains(plan);
   }
+  make_library_ready(plan);
 }
 
 void Unit::bind(const SymbolValues& sizes, int threads, BoundSteps& plan) const {

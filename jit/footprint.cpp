@@ -2,18 +2,16 @@
 
 #include <algorithm>
 #include <map>
-
-#include "heddle/error.h"
+#include <optional>
+#include <set>
+#include <utility>
 
 namespace heddle::jit {
 
 namespace {
 
-using Kind = SymExpr::Kind;
-using Ranges = std::map<Symbol, Interval>;
-
 std::int64_t floor_div(std::int64_t a, std::int64_t b) {
-  return base::floordiv(SymExpr(a), SymExpr(b)).constant();
+  return a / b - (a % b < 0 ? 1 : 0);  // b > 0
 }
 
 std::optional<Interval> sum(Interval a, Interval b) {
@@ -49,48 +47,12 @@ std::optional<Interval> remainder(Interval a, Interval b) {
   return Interval{a.low - first * b.low, a.high - first * b.low};
 }
 
-std::optional<Interval> range_of(const SymExpr& expr, const Ranges& ranges);
-
-std::optional<Interval> joined(const SymExpr& expr, const Ranges& ranges,
-                               std::optional<Interval> (*join)(Interval, Interval)) {
-  std::optional<Interval> all;
-  for (const SymExpr& operand : expr.operands()) {
-    const auto range = range_of(operand, ranges);
-    if (!range) return std::nullopt;
-    all = all ? join(*all, *range) : range;
-    if (!all) return std::nullopt;
-  }
-  return all;
+std::optional<Interval> smaller(Interval a, Interval b) {
+  return Interval{std::min(a.low, b.low), std::min(a.high, b.high)};
 }
 
-/// The values that `expr` takes, and maybe others; nothing where they are not known.
-std::optional<Interval> range_of(const SymExpr& expr, const Ranges& ranges) {
-  if (expr.is_constant()) return Interval{expr.constant(), expr.constant()};
-  if (expr.is_symbol()) {
-    const auto found = ranges.find(expr.symbol());
-    return found == ranges.end() ? std::nullopt : std::optional(found->second);
-  }
-  using Joined = std::optional<Interval>;
-  switch (expr.kind()) {
-    case Kind::Sum:
-      return joined(expr, ranges, sum);
-    case Kind::Product:
-      return joined(expr, ranges, product);
-    case Kind::FloorDiv:
-      return joined(expr, ranges, quotient);
-    case Kind::Mod:
-      return joined(expr, ranges, remainder);
-    case Kind::Min:
-      return joined(expr, ranges, [](Interval a, Interval b) {
-        return Joined({std::min(a.low, b.low), std::min(a.high, b.high)});
-      });
-    case Kind::Max:
-      return joined(expr, ranges, [](Interval a, Interval b) {
-        return Joined({std::max(a.low, b.low), std::max(a.high, b.high)});
-      });
-    default:
-      return std::nullopt;
-  }
+std::optional<Interval> larger(Interval a, Interval b) {
+  return Interval{std::max(a.low, b.low), std::max(a.high, b.high)};
 }
 
 }  // namespace
@@ -106,33 +68,85 @@ void Interval::add(const Interval& other) {
 }
 
 /// Collects the accesses of a block.
-class Footprint::Walk {
+class Footprints::Walk {
  public:
-  Walk(Footprint& made, base::SymbolExprs sizes) : made_(made), sizes_(std::move(sizes)) {}
+  Walk(Footprints& made, Symbol parallel) : made_(made), parallel_(parallel) {}
 
   void block(const Block& block) {
     for (const Stmt& stmt : block) std::visit([&](const auto& node) { visit(node); }, stmt.node);
   }
 
  private:
-  void add_axis(Symbol axis, const SymExpr& extent) {
-    bindings_.push_back({axis, 0, with_sizes(extent) - 1, true});
-  }
-  /// What divides by a size of 0 stays as it is: its range is not known then.
-  SymExpr with_sizes(const SymExpr& expr) const {
-    try {
-      return expr.substitute(sizes_);
-    } catch (const ShapeError&) {
-      return expr;
+  using Op = Value::Op;
+  struct Binding {
+    Symbol symbol;
+    std::uint32_t value;
+    bool is_axis;
+  };
+
+  static Op op_of(SymExpr::Kind kind) {
+    switch (kind) {
+      case SymExpr::Kind::Sum:
+        return Op::Sum;
+      case SymExpr::Kind::Product:
+        return Op::Product;
+      case SymExpr::Kind::FloorDiv:
+        return Op::FloorDiv;
+      case SymExpr::Kind::Mod:
+        return Op::Mod;
+      case SymExpr::Kind::Min:
+        return Op::Min;
+      case SymExpr::Kind::Max:
+        return Op::Max;
+      default:
+        return Op::Unknown;
     }
   }
 
+  std::uint32_t number_of(Value value) {
+    const auto next = static_cast<std::uint32_t>(made_.values_.size());
+    const auto [known, is_new] = numbers_.try_emplace(value, next);
+    if (!is_new) return known->second;
+    varies_.push_back(value.op == Op::Parallel ||
+                      std::ranges::any_of(value.operands,
+                                          [&](std::uint32_t operand) { return varies_[operand]; }));
+    if (varies_.back()) made_.varying_.push_back(next);
+    made_.values_.push_back(std::move(value));
+    return next;
+  }
+
+  std::uint32_t value_of(Symbol symbol) {
+    if (symbol == parallel_) return number_of({.op = Op::Parallel});
+    if (symbol.kind == Symbol::Kind::Size)
+      return number_of({.op = Op::Size, .number = std::int64_t{symbol.id}});
+    for (std::size_t k = bindings_.size(); k-- > 0;)
+      if (bindings_[k].symbol == symbol) return bindings_[k].value;
+    return number_of({.op = Op::Unknown});
+  }
+
+  std::uint32_t value_of(const SymExpr& expr) {
+    if (expr.is_constant()) return number_of({.op = Op::Constant, .number = expr.constant()});
+    if (expr.is_symbol()) return value_of(expr.symbol());
+    Value value{.op = op_of(expr.kind())};
+    for (const SymExpr& operand : expr.operands()) value.operands.push_back(value_of(operand));
+    return number_of(std::move(value));
+  }
+
+  void bind(Symbol symbol, const SymExpr& low, const SymExpr& high, bool is_axis) {
+    const std::uint32_t from = value_of(low);
+    const std::uint32_t to = value_of(high);
+    bindings_.push_back({symbol, number_of({.op = Op::Span, .operands = {from, to}}), is_axis});
+  }
+
   void note(NestBufferId buffer, bool writes, const SymExpr& index) {
-    if (buffer < made_.whole_.size())
-      made_.accesses_.push_back({buffer, writes, with_sizes(index), bindings_});
+    if (buffer >= made_.buffers_.size()) return;
+    Access access{buffer, writes, value_of(index)};
+    for (const Binding& binding : bindings_)
+      if (binding.is_axis) access.axes.push_back(binding.value);
+    if (seen_.insert(access).second) made_.accesses_.push_back(std::move(access));
   }
   void note_unknown(NestBufferId buffer) {
-    if (buffer < made_.whole_.size()) made_.unknown_[buffer] = true;
+    if (buffer < made_.buffers_.size()) made_.buffers_[buffer].is_unknown = true;
   }
 
   void visit(const LoadStmt& load) { note(load.buffer, false, load.index); }
@@ -140,12 +154,10 @@ class Footprint::Walk {
     note(store.buffer, true, store.index);
     if (store.combine) note(store.buffer, false, store.index);
   }
-  void visit(const BindStmt& bind) {
-    bindings_.push_back({bind.symbol, with_sizes(bind.low), with_sizes(bind.high), false});
-  }
+  void visit(const BindStmt& bound) { bind(bound.symbol, bound.low, bound.high, false); }
   void visit(const ForStmt& loop) {
     const std::size_t outer = bindings_.size();
-    add_axis(loop.axis, loop.extent);
+    bind(loop.axis, 0, loop.extent - 1, true);
     block(*loop.body);
     bindings_.resize(outer);
   }
@@ -175,57 +187,114 @@ class Footprint::Walk {
     const Symbol column{Symbol::Kind::Axis, kOwn + 1};
     const Symbol part{Symbol::Kind::Axis, kOwn + 2};
     const std::size_t outer = bindings_.size();
-    add_axis(row, rows);
-    add_axis(column, columns);
-    add_axis(part, group);
+    bind(row, 0, rows - 1, true);
+    bind(column, 0, columns - 1, true);
+    bind(part, 0, group - 1, true);
     note(tile.buffer, false,
          tile.base + SymExpr(row) * tile.row_stride + SymExpr(column) * tile.column_stride +
              SymExpr(part));
     bindings_.resize(outer);
   }
 
-  Footprint& made_;
-  const base::SymbolExprs sizes_;
-  std::vector<Binding> bindings_;
+  Footprints& made_;
+  const Symbol parallel_;
+  std::vector<Binding> bindings_;  ///< outermost first
+  std::map<Value, std::uint32_t> numbers_;
+  std::vector<bool> varies_;  ///< by value
+  std::set<Access> seen_;
 };
 
-Footprint::Footprint(const Nest& nest, std::span<const std::int64_t> sizes)
-    : parallel_(nest.parallel_axis) {
-  base::SymbolExprs numbers;
-  for (std::size_t k = 0; k < sizes.size(); ++k)
-    numbers[Symbol{Symbol::Kind::Size, static_cast<std::uint32_t>(k)}] = sizes[k];
-  for (std::uint32_t b = 0; b < nest.global_count(); ++b) {
-    whole_.push_back({0, nest.buffers[b].count.evaluate_sizes(sizes) - 1});
-    element_bytes_.push_back(static_cast<std::int64_t>(size_of(nest.buffers[b].dtype)));
-  }
-  unknown_.assign(whole_.size(), false);
-  Walk(*this, std::move(numbers)).block(nest.body);
+Footprints::Footprints(const Nest& nest) {
+  for (std::uint32_t b = 0; b < nest.global_count(); ++b)
+    buffers_.push_back(
+        {.count = nest.buffers[b].count,
+         .element_bytes = static_cast<std::int64_t>(size_of(nest.buffers[b].dtype))});
+  Walk(*this, nest.parallel_axis).block(nest.body);
 }
 
-std::vector<Touched> Footprint::of(std::int64_t begin, std::int64_t end) const {
-  std::vector<Touched> touched(whole_.size());
-  for (const Access& access : accesses_) {
-    Ranges ranges{{parallel_, {begin, end - 1}}};
-    bool runs = begin < end;
-    for (const Binding& binding : access.bindings) {
-      const auto low = range_of(binding.low, ranges);
-      const auto high = range_of(binding.high, ranges);
-      if (!low || !high) continue;
-      runs = runs && (!binding.is_axis || high->high >= low->low);
-      ranges[binding.symbol] = {low->low, std::max(low->low, high->high)};
+Footprint Footprints::at(std::span<const std::int64_t> sizes) const { return {*this, sizes}; }
+
+Footprint::Footprint(const Footprints& all, std::span<const std::int64_t> sizes) : all_(all) {
+  for (const Footprints::Buffer& buffer : all.buffers_)
+    whole_.push_back({0, buffer.count.evaluate_sizes(sizes) - 1});
+  ranges_.reserve(all.values_.size());
+  for (const Footprints::Value& value : all.values_) ranges_.push_back(range_of(value, sizes));
+}
+
+/// The values that `value` takes, and maybe others, where they are known.
+Footprint::Range Footprint::range_of(const Footprints::Value& value,
+                                     std::span<const std::int64_t> sizes) const {
+  using Op = Footprints::Value::Op;
+  std::optional<Interval> (*join)(Interval, Interval) = nullptr;
+  switch (value.op) {
+    case Op::Constant:
+      return {{value.number, value.number}, true};
+    case Op::Size: {
+      const std::int64_t size = sizes[static_cast<std::size_t>(value.number)];
+      return {{size, size}, true};
     }
-    if (!runs) continue;
+    case Op::Parallel:
+      return {iterations_, true};
+    case Op::Unknown:
+      return {};
+    case Op::Span: {
+      const Range& low = ranges_[value.operands[0]];
+      const Range& high = ranges_[value.operands[1]];
+      if (!low.is_known || !high.is_known) return {};
+      return {{low.values.low, std::max(low.values.low, high.values.high)},
+              true,
+              high.values.high < low.values.low};
+    }
+    case Op::Sum:
+      join = sum;
+      break;
+    case Op::Product:
+      join = product;
+      break;
+    case Op::FloorDiv:
+      join = quotient;
+      break;
+    case Op::Mod:
+      join = remainder;
+      break;
+    case Op::Min:
+      join = smaller;
+      break;
+    case Op::Max:
+      join = larger;
+      break;
+  }
+  std::optional<Interval> all;
+  for (const std::uint32_t operand : value.operands) {
+    if (!ranges_[operand].is_known) return {};
+    all = all ? join(*all, ranges_[operand].values) : ranges_[operand].values;
+    if (!all) return {};
+  }
+  return {*all, true};
+}
+
+std::vector<Touched> Footprint::of(std::int64_t begin, std::int64_t end) {
+  std::vector<Touched> touched(whole_.size());
+  if (begin >= end) return touched;
+  iterations_ = {begin, end - 1};
+  for (const std::uint32_t value : all_.varying_)
+    ranges_[value] = range_of(all_.values_[value], {});
+  for (const Footprints::Access& access : all_.accesses_) {
+    if (std::ranges::any_of(access.axes,
+                            [&](std::uint32_t axis) { return ranges_[axis].is_empty; }))
+      continue;
     const Interval& whole = whole_[access.buffer];
-    Interval found = range_of(access.index, ranges).value_or(whole);
+    const Range& index = ranges_[access.index];
+    Interval found = index.is_known ? index.values : whole;
     found = {std::max(found.low, whole.low), std::min(found.high, whole.high)};
     (access.writes ? touched[access.buffer].written : touched[access.buffer].read).add(found);
   }
   for (std::size_t b = 0; b < touched.size(); ++b) {
-    if (unknown_[b] && begin < end) touched[b].read = whole_[b];
+    const std::int64_t bytes = all_.buffers_[b].element_bytes;
+    if (all_.buffers_[b].is_unknown) touched[b].read = whole_[b];
     for (Interval* interval : {&touched[b].read, &touched[b].written})
       if (!interval->is_empty())
-        *interval = {interval->low * element_bytes_[b],
-                     (interval->high + 1) * element_bytes_[b] - 1};
+        *interval = {interval->low * bytes, (interval->high + 1) * bytes - 1};
   }
   return touched;
 }

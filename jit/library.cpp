@@ -30,6 +30,16 @@ std::unique_ptr<BoundLibraryCall> bind_library_call(
                       .got = "none in this build"});
 }
 
+bool FixedFacts::of(const void* data, const std::function<bool()>& read) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = known_.find(data); known != known_.end()) return known->second;
+  }
+  const bool found = read();
+  const std::lock_guard lock(mutex_);
+  return known_.emplace(data, found).first->second;
+}
+
 std::string library_version() {
 #if HEDDLE_WITH_ONEDNN
   return onednn::version();

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,10 +26,13 @@ struct LibraryChoice {
   bool measured = false;              ///< it was found to be the fastest, not just expected to be
 };
 
-/// A library call for concrete sizes. Made off the hot path; run() may be called by many threads at once.
+/// A library call for concrete sizes. run() may be called by many threads at once.
 class BoundLibraryCall {
  public:
   virtual ~BoundLibraryCall() = default;
+  /// Makes code that a first run() would make: of one for all iterations, and of those for some.
+  /// @throws CompileError
+  virtual void make_ready(bool /*whole*/, bool /*in_parts*/) const {}
   /// Iterations [begin, end) of extent(): the library works single-threaded on its part, and all of them may be
   /// one call of it.
   /// `buffers`: inputs, then outputs, row-major. `scratch`: 64-aligned, this thread's own.
@@ -60,11 +66,23 @@ bool library_prefers_channels_last();
 class ConstantCache;
 class LibraryVerdicts;
 
+/// What was found out about fixed operands by reading them, for as long as these live. Threads: any.
+class FixedFacts {
+ public:
+  /// What `read` says of the bytes at `data`, which is asked once.
+  bool of(const void* data, const std::function<bool()>& read);
+
+ private:
+  std::mutex mutex_;
+  std::map<const void*, bool> known_;
+};
+
 /// What chooses among the ways of a call.
 struct LibraryWays {
   const LibraryVerdicts* verdicts = nullptr;  ///< null: a model of costs alone
   std::optional<std::uint32_t> way{};         ///< this one, where there are several
   ConstantCache* constants = nullptr;         ///< where packed operands are kept; null: nowhere
+  FixedFacts* facts = nullptr;                ///< of its operands; null: they are read each time
   std::int64_t bytes = kManyBytes;  ///< read between two runs of the call: a graph's parameters
 
   static constexpr std::int64_t kManyBytes = std::int64_t{1} << 26;  ///< more than caches hold

@@ -73,6 +73,14 @@ bool has_long_runs(const Node& node) {
          taps * weights[0].constant() >= kLeastPackedCount;
 }
 
+/// Whether a kernel of one element has a result of sizes that are not known: a library makes code for each of them.
+bool is_open(const Node& node) {
+  const Dims& weights = node.input(1).meta().sizes;
+  const auto is_one = [](const SymExpr& size) { return size.is_constant(1); };
+  return std::all_of(weights.begin() + 2, weights.end(), is_one) && weights[0].is_constant() &&
+         weights[1].is_constant() && !base::product(node.output().sizes).is_constant();
+}
+
 class ConvConverter {
  public:
   explicit ConvConverter(const LowerOptions& options) : options_(options), fixed_(options) {}
@@ -83,7 +91,7 @@ class ConvConverter {
     if (!may_be_product(node)) return std::nullopt;
     const bool in_place = has_long_runs(node) && fixed_.contains(node.input(1).node);
     if (!in_place && !is_fixed_data(*node.input(1).node)) return std::nullopt;
-    const bool one_tap = suits(node.input(1).meta()) && !has_padding(node);
+    const bool one_tap = (suits(node.input(1).meta()) || is_open(node)) && !has_padding(node);
     if (!one_tap && !in_place && !is_bound_by_weights(node)) return std::nullopt;
     ir::GraphBuilder& builder = rewriter.builder();
     Value x = rewriter.map(node.input(0));
@@ -91,6 +99,9 @@ class ConvConverter {
     if (one_tap) {
       x = rows(builder, x, node);
       weights = matrix(builder, weights);
+      const std::int64_t count = base::product(weights.meta().sizes).constant();
+      // What is too small to be packed lies as it is read, once.
+      if (count < kLeastPackedCount) weights = builder.emit("clone", {weights});
     } else {
       Value zero;
       if (has_padding(node)) zero = builder.constant(ir::Literal::scalar(DType::F32, 0));

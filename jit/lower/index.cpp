@@ -56,15 +56,62 @@ Index domain_axes(std::span<const SymExpr> sizes, std::uint32_t first, base::Fac
   return axes;
 }
 
-void assume_elements(std::span<const SymExpr> sizes, base::Facts& facts) {
-  const auto assume = [&](const SymExpr& factor) {
-    if (factor.is_symbol()) facts.set_low(factor.symbol(), 1);
-  };
-  for (const SymExpr& size : sizes) {
-    assume(size);
-    if (size.kind() != SymExpr::Kind::Product) continue;
-    for (const SymExpr& factor : size.operands()) assume(factor);
+namespace {
+
+void assume_at_least(const SymExpr& expr, std::int64_t least, base::Facts& facts);
+
+/// Of a sum or a product of one term and a number.
+void assume_of_term(const SymExpr& expr, std::int64_t least, base::Facts& facts) {
+  const bool is_sum = expr.kind() == SymExpr::Kind::Sum;
+  std::int64_t number = is_sum ? 0 : 1;
+  std::vector<SymExpr> terms;
+  for (const SymExpr& operand : expr.operands()) {
+    if (operand.is_constant())
+      number = operand.constant();
+    else
+      terms.push_back(operand);
   }
+  if (is_sum && terms.size() == 1) {
+    assume_at_least(terms[0], least - number, facts);
+  } else if (!is_sum && least > 0 && number > 0) {
+    const std::int64_t of_one = terms.size() == 1 ? (least + number - 1) / number : 1;
+    for (const SymExpr& factor : terms) assume_at_least(factor, of_one, facts);
+  }
+}
+
+/// What follows of symbols.
+void assume_at_least(const SymExpr& expr, std::int64_t least, base::Facts& facts) {
+  using Kind = SymExpr::Kind;
+  switch (expr.kind()) {
+    case Kind::Symbol: {
+      const auto known = facts.ranges().find(expr.symbol());
+      const bool is_known =
+          known != facts.ranges().end() && known->second.low &&
+          (!known->second.low->is_constant() || known->second.low->constant() >= least);
+      if (!is_known) facts.set_low(expr.symbol(), least);
+      return;
+    }
+    case Kind::Sum:
+    case Kind::Product:
+      return assume_of_term(expr, least, facts);
+    case Kind::FloorDiv: {
+      const std::vector<SymExpr> sides = expr.operands();
+      if (sides[1].is_constant() && sides[1].constant() > 0)
+        assume_at_least(sides[0], least * sides[1].constant(), facts);
+      return;
+    }
+    case Kind::Min:
+      for (const SymExpr& side : expr.operands()) assume_at_least(side, least, facts);
+      return;
+    default:
+      return;
+  }
+}
+
+}  // namespace
+
+void assume_elements(std::span<const SymExpr> sizes, base::Facts& facts) {
+  for (const SymExpr& size : sizes) assume_at_least(size, 1, facts);
 }
 
 bool same(const SymExpr& a, const SymExpr& b, const base::Facts& facts) {

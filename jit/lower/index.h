@@ -24,7 +24,7 @@ Index delinearize(const SymExpr& position, std::span<const SymExpr> sizes,
 Index domain_axes(std::span<const SymExpr> sizes, std::uint32_t first, base::Facts& facts);
 
 /// What follows from a tensor of `sizes` having elements: symbols that are dimensions, or factors of one, are
-/// at least 1.
+/// at least 1, and those of which one is the half, rounded down, at least 2.
 void assume_elements(std::span<const SymExpr> sizes, base::Facts& facts);
 
 /// Whether the two are equal after simplification.

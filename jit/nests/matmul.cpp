@@ -79,6 +79,7 @@ class MatmulNest {
     const SymExpr extent = batch * column_tiles * row_tiles;
     const Symbol p = b_.new_axis(extent);
     b_.set_parallel(p, extent);
+    assume_elements(out_, b_.facts());
     const bool columns_first = is_resident();
     const SymExpr& inner = columns_first ? column_tiles : row_tiles;
     const SymExpr& outer = columns_first ? row_tiles : column_tiles;

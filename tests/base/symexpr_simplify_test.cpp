@@ -172,6 +172,20 @@ TEST(ProvablyNonnegative, sizes_and_their_lower_ends) {
   EXPECT_FALSE(provably_nonnegative(7 - s0, ranged));
 }
 
+TEST(ProvablyNonnegative, quotients_are_whole_numbers) {
+  const auto half = [](const SymExpr& size) { return floordiv(size + 1, 2); };
+  Facts facts;
+  facts.set_low(s0.symbol(), 1);
+  EXPECT_TRUE(provably_nonnegative(half(s0) - 1, facts));
+  EXPECT_TRUE(provably_nonnegative(half(half(s0)) - 1, facts));
+  EXPECT_FALSE(provably_nonnegative(half(s0) - 2, facts));
+  EXPECT_FALSE(provably_nonnegative(half(half(s0)) - 1, {}));
+  EXPECT_TRUE(provably_nonnegative(half(s0) * 3 - 2, facts));
+  EXPECT_FALSE(provably_nonnegative(half(s0) * 3 - 4, facts));
+  EXPECT_TRUE(provably_nonnegative(floordiv(s0 + s1 * 4, 4) - s1, facts));
+  EXPECT_FALSE(provably_nonnegative(floordiv(s0 + s1 * 4, 4) - s1 - 1, facts));
+}
+
 TEST(ProvablyNonnegative, unbounded_symbols_prove_nothing) {
   EXPECT_FALSE(provably_nonnegative(i0, {}));
   EXPECT_FALSE(provably_nonnegative(t0 * t0 + 1, {}));

@@ -51,7 +51,7 @@ struct Checked {
 void check_piece(const jit::Nest& nest, const jit::CpuKernel& kernel,
                  std::span<const std::int64_t> sizes, std::span<const std::int64_t> bytes,
                  std::int64_t begin, std::int64_t end, Checked& checked) {
-  const std::vector<jit::Touched> touched = jit::Footprint(nest, sizes).of(begin, end);
+  const std::vector<jit::Touched> touched = jit::Footprints(nest).at(sizes).of(begin, end);
   std::vector<char> scratch(static_cast<std::size_t>(kernel.scratch_bytes.evaluate_sizes(sizes)) +
                             128);
   auto* aligned =

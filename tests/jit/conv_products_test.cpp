@@ -70,6 +70,25 @@ TEST(ConvProducts, OnePositionAtATime) {
     expect_right_with_products(graph, {"clone", "packed_matmul_add"}, {2, h, w});
 }
 
+/// A library makes code for each size that comes: where sizes are open, channels of any number are columns of a product.
+TEST(ConvProducts, OfOpenSizesWithAnyChannels) {
+  for (const Ints& sizes : {Ints{18, 96, 1, 1}, {12, 5, 1, 1}, {96, 64, 1, 1}, {100, 33, 1, 1}}) {
+    for (const std::int64_t stride : {1, 2}) {
+      const std::string channels = std::to_string(sizes[1]);
+      GraphBuilder b("main");
+      const Value x = b.input(tensor(f32, {"s0", "s1", "s2", channels.c_str()}), "x");
+      b.output(b.emit("relu", {emit(b, x, {.sizes = sizes, .strides = {stride, stride}})}));
+      const ir::Graph graph = b.finish();
+      const ir::Graph products = jit::convs_as_products(graph, with_library());
+      EXPECT_THAT(ops_of(products), Contains("matmul"));
+      EXPECT_THAT(ops_of(products), ::testing::Not(Contains("conv")));
+      const jit::Program program = jit::lower(graph, with_library());
+      for (const auto& [h, w] : {std::pair{1, 1}, {7, 7}, {5, 13}})
+        expect_program_right(graph, program, random_arguments(graph, {2, h, w}), {}, 1e-4);
+    }
+  }
+}
+
 TEST(ConvProducts, WithWhatFollows) {
   GraphBuilder b("main");
   const Value x = b.input(tensor(f32, {"1", "s0", "6", "64"}), "x");
@@ -168,10 +187,14 @@ TEST(ConvProducts, LeavesOthers) {
                          {.sizes = {2048, 64, 3, 3}, .pads = {1, 1}},
                          {.pads = {1, 1}},
                          {.sizes = {128, 32, 1, 1}, .groups = 2},
-                         {.sizes = {96, 64, 1, 1}},
-                         {.sizes = {64, 64, 1, 1}},
                          {.fixed = false},
                          {.dtype = f64}};
+  for (const Ints& sizes : {Ints{96, 64, 1, 1}, {64, 64, 1, 1}}) {
+    GraphBuilder b("main");
+    b.output(emit(b, b.input(tensor(f32, {"1", "7", "6", "64"}), "x"), {.sizes = sizes}));
+    const ir::Graph graph = b.finish();
+    EXPECT_TRUE(jit::convs_as_products(graph, with_library()).identical(graph)) << sizes[0];
+  }
   for (const Conv& other : others) {
     GraphBuilder b("main");
     b.output(emit(b, b.input(tensor(other.dtype, {"1", "s0", "6", "64"}), "x"), other));

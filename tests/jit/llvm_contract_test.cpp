@@ -22,6 +22,7 @@ struct Case {
   std::int64_t tile_columns = 64;
   Layout a_layout = Layout::RowMajor;
   Layout b_layout = Layout::RowMajor;
+  std::int64_t known_columns = 0;  ///< 0: the kernel is told how many when it runs
 };
 
 /// out[m, n] = the contraction of a [rows, depth] and b [depth, columns], in two halves of the depth.
@@ -29,7 +30,7 @@ CompiledNest compile_contraction(const Case& c, std::int64_t vector_bytes) {
   NestBuilder builder("contract");
   builder.nest().size_count = 3;
   const SymExpr rows = SymExpr::size(0);
-  const SymExpr columns = SymExpr::size(1);
+  const SymExpr columns = c.known_columns == 0 ? SymExpr::size(1) : SymExpr(c.known_columns);
   const SymExpr depth = SymExpr::size(2);
   const auto a = builder.add_global(c.a, rows * depth);
   const auto b = builder.add_global(c.b, depth * columns);
@@ -40,6 +41,14 @@ CompiledNest compile_contraction(const Case& c, std::int64_t vector_bytes) {
   const bool a_plain = c.a_layout == Layout::RowMajor;
   const bool b_plain = c.b_layout == Layout::RowMajor;
   const SymExpr half = floordiv(depth, 2);
+  const bool one_tile = c.known_columns <= c.tile_columns;
+  SymExpr first = 0;
+  SymExpr of_tile = columns;
+  if (!one_tile) {
+    const SymExpr tiles = ceildiv(columns, c.tile_columns);
+    first = SymExpr(builder.begin_for(tiles, ForStmt::Kind::Serial)) * c.tile_columns;
+    of_tile = min(c.tile_columns, columns - first);
+  }
   for (bool second : {false, true}) {
     ContractStmt s;
     s.acc = acc;
@@ -47,7 +56,7 @@ CompiledNest compile_contraction(const Case& c, std::int64_t vector_bytes) {
     s.tile_rows = c.tile_rows;
     s.tile_columns = c.tile_columns;
     s.rows = rows;
-    s.columns = columns;
+    s.columns = of_tile;
     s.depth = second ? depth - half : half;
     s.a = {a, 0, a_plain ? depth : SymExpr(1), a_plain ? SymExpr(1) : rows};
     s.b = {b, 0, b_plain ? columns : SymExpr(1), b_plain ? SymExpr(1) : depth};
@@ -55,18 +64,20 @@ CompiledNest compile_contraction(const Case& c, std::int64_t vector_bytes) {
       s.a.base = half * s.a.column_stride;
       s.b.base = half * s.b.row_stride;
     }
+    s.b.base += first * s.b.column_stride;
     s.accumulate = second;
     builder.contract(s);
   }
   builder.nest().buffers[acc].read = true;
   const Symbol m = builder.new_axis(rows);
-  const Symbol n = builder.new_axis(columns);
+  const Symbol n = builder.new_axis(of_tile);
   builder.begin_for(m, rows, ForStmt::Kind::Serial);
-  builder.begin_for(n, columns, ForStmt::Kind::Vector);
-  builder.store(out, SymExpr(m) * columns + SymExpr(n),
+  builder.begin_for(n, of_tile, ForStmt::Kind::Vector);
+  builder.store(out, SymExpr(m) * columns + first + SymExpr(n),
                 builder.load(acc, SymExpr(m) * c.tile_columns + SymExpr(n)));
   builder.end_for();
   builder.end_for();
+  if (!one_tile) builder.end_for();
   return CompiledNest(builder.finish(), vector_bytes);
 }
 
@@ -146,6 +157,19 @@ TEST(LlvmContract, EveryEdgeOfATile) {
         expect_contraction(c, code, rows, columns, 5);
     for (std::int64_t depth : {0, 1, 2, 63, 130}) expect_contraction(c, code, 5, 70, depth);
   }
+}
+
+/// Columns that are left over of whole blocks are multiplied at once where it is known how many they are.
+TEST(LlvmContract, KnownColumns) {
+  for (std::int64_t vector_bytes : {64, 32, 16})
+    for (std::int64_t columns :
+         {1, 8, 12, 15, 16, 18, 31, 33, 42, 48, 60, 64, 65, 80, 96, 113, 128})
+      for (const Layout layout : {Layout::RowMajor, Layout::Transposed}) {
+        const Case c{.tile_rows = 32, .b_layout = layout, .known_columns = columns};
+        const CompiledNest code = compile_contraction(c, vector_bytes);
+        for (std::int64_t rows : {1, 2, 3, 15, 16, 29, 32})
+          expect_contraction(c, code, rows, columns, 7);
+      }
 }
 
 TEST(LlvmContract, EveryTileShape) {
@@ -327,7 +351,7 @@ TEST(LlvmContract, PairsOfBf16HaveSumsOfF32OnEveryTarget) {
 
 /// acc += a . b on one tile of 32 by 64, the rows of b `stride` elements apart.
 std::string code_of_tile(const SymExpr& stride, bool accumulate, bool local = false,
-                         std::int64_t vector_bytes = 0) {
+                         std::int64_t vector_bytes = 0, std::int64_t columns = 64) {
   NestBuilder builder("tile");
   builder.nest().size_count = 1;
   const SymExpr depth = 96;
@@ -345,7 +369,7 @@ std::string code_of_tile(const SymExpr& stride, bool accumulate, bool local = fa
     builder.end_for();
   }
   builder.contract(
-      {acc, f32, 32, 64, 32, 64, depth, {a, 0, depth, 1}, {b, 0, stride, 1}, accumulate});
+      {acc, f32, 32, 64, 32, columns, depth, {a, 0, depth, 1}, {b, 0, stride, 1}, accumulate});
   builder.store(out, 0, builder.load(acc, 0));
   cpu::CodegenTexts texts;
   cpu::compile_object(builder.finish(), cpu::host_target(vector_bytes), &texts);
@@ -362,6 +386,17 @@ TEST(LlvmContract, FetchesTheNextPartOfAPanel) {
   EXPECT_FALSE(fetches(code_of_tile(128, true))) << "rows of a wider matrix";
   EXPECT_FALSE(fetches(code_of_tile(SymExpr::size(0), true)));
   EXPECT_FALSE(fetches(code_of_tile(64, true, true))) << "a local buffer";
+}
+
+/// 48 columns of 64 are one block of 3 vectors in a row and no others: 8 rows, and those that are left over by two and by one.
+TEST(LlvmContract, KnownColumnsAreOneBlock) {
+  if (cpu::host_target(64).vector_bytes != 64) GTEST_SKIP() << "vectors of other sizes";
+  const std::string code = code_of_tile(64, false, false, 64, 48);
+  std::ptrdiff_t products = 0;
+  for (std::size_t k = code.find("@llvm.fma.v16f32(<16 x float> %"); k != std::string::npos;
+       k = code.find("@llvm.fma.v16f32(<16 x float> %", k + 1))
+    ++products;
+  EXPECT_EQ(products, 3 * 8) << "all rows are there, so that none are left over";
 }
 
 /// All passes over a tile of 32 x 64 together fetch the 4 lines of each row of the next part once: a pass asks for a line

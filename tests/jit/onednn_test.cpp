@@ -60,6 +60,31 @@ TEST(OneDnn, PlansOfSeveralSizesShareThePackedWeights) {
   EXPECT_EQ(onednn::packed_parameters(), before);
 }
 
+/// New sizes of a call do not read its weights again.
+TEST(OneDnn, WhatWasReadOfWeightsIsKnown) {
+  const Ints strides{1, 1};
+  LibraryCall call;
+  call.name = "conv";
+  call.attrs = {{"strides", strides},      {"dilations", strides},      {"pads_low", Ints{0, 0}},
+                {"pads_high", Ints{0, 0}}, {"groups", std::int64_t{1}}, {"channels_last", true}};
+  std::vector<float> weights(std::size_t{32} * 16 * 2 * 2, 1.0f);
+  FixedFacts facts;
+  const auto bound = [&](std::int64_t rows) {
+    const std::vector<LibraryOperand> operands{{{1, rows, 8, 16}, nullptr},
+                                               {{32, 16, 2, 2}, weights.data()},
+                                               {{1, rows - 1, 7, 32}, nullptr}};
+    return onednn::bind(call, operands, 1, {.facts = &facts});
+  };
+  bound(5);
+  int reads = 0;
+  const auto read = [&] { return ++reads != 0; };
+  EXPECT_FALSE(facts.of(weights.data(), read)) << "they have no subnormal numbers";
+  EXPECT_EQ(reads, 0) << "binding found it out";
+  EXPECT_TRUE(facts.of(&facts, read));
+  EXPECT_TRUE(facts.of(&facts, read));
+  EXPECT_EQ(reads, 1);
+}
+
 struct Shape {
   Ints x, weights, result;  ///< channels last but for the weights
   Ints strides, pads;
@@ -107,6 +132,7 @@ TEST_P(Parts, GiveTheWholeResult) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   std::vector<float> whole(counted(shape.result, 0).size(), nan);
   run_range(*bound, x, weights, whole, 0, bound->extent());
+  bound->make_ready(false, true);
   std::vector<float> parts(whole.size(), nan);
   for (std::int64_t k = bound->extent(); k-- > 0;) {
     const auto unwritten = [&] {

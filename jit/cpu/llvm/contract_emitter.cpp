@@ -2,7 +2,7 @@
 //
 // A block is some rows by some vectors of columns. Each step of the depth loads the row of b once and
 // multiplies it with one element of a for every row. Rows left over go in pairs and one by one, columns left over
-// one masked vector at a time. A right operand that lies along the depth (a transposed matrix) is packed first.
+// at once where it is known how many these are, else one masked vector at a time. A right operand that lies along the depth (a transposed matrix) is packed first.
 //
 // Of a part of a panel, each pass of a block over the depth fetches its share of the lines of the next part:
 //
@@ -15,6 +15,7 @@
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/Module.h>
+#include <optional>
 
 #include "base/check.h"
 #include "jit/cpu/llvm/dot.h"
@@ -45,6 +46,24 @@ unsigned block_vectors(unsigned rows, unsigned columns, std::int64_t vector_byte
   return std::min(columns, rows == 1 ? 8u : rows == 2 ? 4u : 2u);
 }
 
+/// Columns of the last tile of a row of tiles, where they are known: of 96 that are cut into tiles of 64 these are 32.
+std::optional<std::int64_t> last_columns(const ContractStmt& s) {
+  if (s.columns.is_constant()) return s.columns.constant();
+  if (s.columns.kind() != SymExpr::Kind::Min) return std::nullopt;
+  const std::vector<SymExpr> sides = s.columns.operands();
+  const bool first = sides[0].is_constant(s.tile_columns);
+  if (!first && !sides[1].is_constant(s.tile_columns)) return std::nullopt;
+  const SymExpr rest = base::mod(sides[first ? 1 : 0], s.tile_columns);
+  return rest.is_constant() ? std::optional(rest.constant()) : std::nullopt;
+}
+
+llvm::Constant* first_lanes(llvm::LLVMContext& context, unsigned lanes, unsigned count) {
+  llvm::SmallVector<llvm::Constant*, 16> bits;
+  for (unsigned k = 0; k < lanes; ++k)
+    bits.push_back(llvm::ConstantInt::getBool(context, k < count));
+  return llvm::ConstantVector::get(bits);
+}
+
 llvm::Constant* column_numbers(llvm::Type* element, unsigned lanes) {
   llvm::SmallVector<llvm::Constant*, 16> numbers;
   for (unsigned k = 0; k < lanes; ++k) numbers.push_back(llvm::ConstantInt::get(element, k));
@@ -63,9 +82,10 @@ struct NestEmitter::Tile {
   Value* depth;
   Value *a_base, *a_row, *a_column;
   Value *b_base, *b_row, *b_column;
-  unsigned columns;          ///< of the tile, in vectors
-  std::int64_t line;         ///< elements of b in a line of the caches
-  Value* panel = nullptr;    ///< rows of b packed side by side, read in place of b
+  unsigned columns;                  ///< of the tile, in vectors
+  std::int64_t line;                 ///< elements of b in a line of the caches
+  std::optional<std::int64_t> last;  ///< columns of the last tile
+  Value* panel = nullptr;            ///< rows of b packed side by side, read in place of b
   Value* resumes = nullptr;  ///< whether the sums go on from memory; null: as the statement says
   Value* ahead = nullptr;  ///< element of b that the first pass over these rows fetches; null: none
 
@@ -93,7 +113,10 @@ void NestEmitter::operator()(const ContractStmt& s) {
       static_cast<unsigned>(target_.vector_bytes) / static_cast<unsigned>(size_of(s.dtype));
   // Registers for accumulators; the others hold the row of b and the element of a.
   const unsigned registers = target_.vector_bytes == 64 ? 28 : 12;
-  const auto columns = static_cast<unsigned>((s.tile_columns + lanes - 1) / lanes);
+  const std::int64_t most_columns =
+      s.columns.is_constant() ? std::clamp<std::int64_t>(s.columns.constant(), 1, s.tile_columns)
+                              : s.tile_columns;
+  const auto columns = static_cast<unsigned>((most_columns + lanes - 1) / lanes);
   const auto tile_rows = static_cast<unsigned>(s.tile_rows);
   const unsigned vectors = block_vectors(tile_rows, columns, target_.vector_bytes);
   const unsigned rows = block_rows(tile_rows, vectors, registers / vectors);
@@ -111,7 +134,8 @@ void NestEmitter::operator()(const ContractStmt& s) {
             scalar_index(s.b.row_stride),
             scalar_index(s.b.column_stride),
             columns,
-            kLineBytes / static_cast<std::int64_t>(size_of(nest_.buffers[s.b.buffer].dtype))};
+            kLineBytes / static_cast<std::int64_t>(size_of(nest_.buffers[s.b.buffer].dtype)),
+            last_columns(s)};
   // Gathering costs as much as the arithmetic of several rows; packing what lies along the depth does not.
   if (s.group == 1 && s.b.row_stride.is_constant(1) && !s.b.column_stride.is_constant(1)) {
     contract_packed(tile);
@@ -220,8 +244,9 @@ void NestEmitter::contract_columns(const Tile& tile, Value* row, unsigned rows) 
   llvm::SmallVector<unsigned, 2> widths{block_vectors(rows, tile.columns, target_.vector_bytes)};
   if (tile.vectors < widths[0]) widths.push_back(tile.vectors);
   Value* full = b_.getInt64(0);
+  unsigned width = 0;
   for (const unsigned vectors : widths) {
-    const unsigned width = vectors * tile.lanes;
+    width = vectors * tile.lanes;
     Value* begin = full;
     Value* left = b_.CreateSub(tile.column_count, begin);
     full = b_.CreateSub(tile.column_count, b_.CreateURem(left, b_.getInt64(width)));
@@ -229,6 +254,17 @@ void NestEmitter::contract_columns(const Tile& tile, Value* row, unsigned rows) 
       contract_block(tile, row, rows, column, vectors, nullptr);
       return Values{};
     });
+  }
+  if (tile.last) {
+    const auto left = static_cast<unsigned>(*tile.last) % width;
+    const unsigned lanes = left % tile.lanes;
+    Value* mask = lanes == 0 ? nullptr : first_lanes(b_.getContext(), tile.lanes, lanes);
+    if (left != 0)
+      loop(full, tile.column_count, width, {}, [&](Value* column, const Values&) {
+        contract_block(tile, row, rows, column, (left + tile.lanes - 1) / tile.lanes, mask);
+        return Values{};
+      });
+    return;
   }
   loop(full, tile.column_count, tile.lanes, {}, [&](Value* column, const Values&) {
     Value* left = b_.CreateTrunc(b_.CreateSub(tile.column_count, column), b_.getInt32Ty());
@@ -239,6 +275,7 @@ void NestEmitter::contract_columns(const Tile& tile, Value* row, unsigned rows) 
   });
 }
 
+/// @param mask  of the last of the vectors; null: all of it is there
 void NestEmitter::contract_block(const Tile& tile, Value* row, unsigned rows, Value* column,
                                  unsigned vectors, Value* mask) {
   const ContractStmt& s = tile.s;
@@ -259,7 +296,7 @@ void NestEmitter::contract_block(const Tile& tile, Value* row, unsigned rows, Va
         sums.push_back(zero);
         continue;
       }
-      if (mask != nullptr) {
+      if (mask != nullptr && v + 1 == vectors) {
         sums.push_back(b_.CreateMaskedLoad(vector, memory.back(), alignment, mask, zero));
       } else {
         sums.push_back(b_.CreateAlignedLoad(vector, memory.back(), alignment));
@@ -271,7 +308,7 @@ void NestEmitter::contract_block(const Tile& tile, Value* row, unsigned rows, Va
     return contract_step(tile, k, a_rows, column, current, mask);
   };
   Value* done = b_.getInt64(0);
-  if (tile.ahead != nullptr && mask == nullptr) {
+  if (tile.ahead != nullptr && vectors == tile.vectors) {
     const unsigned steps = tile.steps_a_line();
     Value* pass = b_.CreateUDiv(column, b_.getInt64(vectors * tile.lanes));
     Value* first = b_.CreateNSWAdd(tile.ahead, b_.CreateNSWMul(pass, tile.fetched(b_)));
@@ -287,7 +324,7 @@ void NestEmitter::contract_block(const Tile& tile, Value* row, unsigned rows, Va
   }
   sums = loop(done, tile.depth, 1, sums, step);
   for (std::size_t n = 0; n < sums.size(); ++n) {
-    if (mask != nullptr) {
+    if (mask != nullptr && n % vectors + 1 == vectors) {
       b_.CreateMaskedStore(sums[n], memory[n], alignment, mask);
     } else {
       b_.CreateAlignedStore(sums[n], memory[n], alignment);
@@ -307,8 +344,9 @@ NestEmitter::Values NestEmitter::contract_step(const Tile& tile, Value* k, const
           ? b_.CreateNSWMul(k, tile.b_row)
           : b_.CreateNSWMul(k, b_.getInt64(static_cast<std::uint64_t>(tile.panel_columns())));
   for (unsigned v = 0; v < vectors; ++v)
-    row_of_b.push_back(
-        contract_load_b(tile, b_row, b_.CreateNSWAdd(column, b_.getInt64(v * tile.lanes)), mask));
+    row_of_b.push_back(contract_load_b(tile, b_row,
+                                       b_.CreateNSWAdd(column, b_.getInt64(v * tile.lanes)),
+                                       v + 1 == vectors ? mask : nullptr));
   Value* step = b_.CreateNSWMul(k, tile.a_column);
   llvm::Type* element_of_a = scalars_.storage_type(a.dtype, 0);
   Values next;

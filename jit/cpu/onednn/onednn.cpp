@@ -59,7 +59,7 @@ bool has_subnormals(const float* values, std::int64_t count) {
 
 /// The same of fixed weights. Where they lie in a file that can be told from others, a byte on disk says it: large ones are
 /// not read again at each start.
-bool has_subnormals(const FixedWeights& weights, std::int64_t count) {
+bool find_subnormals(const FixedWeights& weights, std::int64_t count) {
   const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
   const void* source = weights.origin != nullptr ? weights.origin : weights.data;
   if (weights.constants == nullptr || bytes < ConstantCache::kLeastBytes ||
@@ -71,6 +71,11 @@ bool has_subnormals(const FixedWeights& weights, std::int64_t count) {
   const auto has = std::make_shared<const bool>(has_subnormals(weights.data, count));
   weights.constants->store(std::move(key), {has}, {sizeof(bool)});
   return *has;
+}
+
+bool has_subnormals(const FixedWeights& weights, std::int64_t count) {
+  const auto find = [&] { return find_subnormals(weights, count); };
+  return weights.facts == nullptr ? find() : weights.facts->of(weights.data, find);
 }
 
 /// Winograd's algorithm by a kernel of ours, with all that follows it.
@@ -140,6 +145,7 @@ class Convolution final : public BoundLibraryCall {
     weights_.data = static_cast<const float*>(operands[1].fixed);
     weights_.origin = operands[1].origin;
     weights_.constants = ways.constants;
+    weights_.facts = ways.facts;
     tail_ = call.epilogue;
     for (const LibraryOperand& operand : operands) is_one_.push_back(is_one(operand));
     fold(operands);
@@ -155,6 +161,14 @@ class Convolution final : public BoundLibraryCall {
       choose({});
       prepare(threads);
     }
+  }
+
+  void make_ready(bool whole, bool in_parts) const override {
+    const auto make = [](const Part& part) {
+      if (const auto* primitive = std::get_if<Primitive>(part.kernel.get())) primitive->make();
+    };
+    if (whole && whole_) make(*whole_);
+    if (in_parts || !whole_) std::ranges::for_each(parts_, make);
   }
 
   std::int64_t extent() const override { return static_cast<std::int64_t>(parts_.size()); }

@@ -183,6 +183,13 @@ class PackedParameters {
   std::unordered_map<const void*, std::vector<Entry>> entries_;
 };
 
+CompileError refused(const dnnl::error& error) {
+  return CompileError({.what = "oneDNN conv",
+                       .where = {},
+                       .expected = "a primitive for these sizes",
+                       .got = error.what()});
+}
+
 }  // namespace
 
 class Primitive::Impl {
@@ -202,18 +209,28 @@ class Primitive::Impl {
       attr.set_post_ops(after);
     }
     primitive_desc_ = descriptor(attr);
-    primitive_ = dnnl::convolution_forward(primitive_desc_);
     prepare_reorders(weights);
     reserve();
   }
 
   std::int64_t scratch_bytes() const { return total_; }
 
+  void make() const {
+    std::call_once(is_made_, [this] {
+      try {
+        primitive_ = dnnl::convolution_forward(primitive_desc_);
+      } catch (const dnnl::error& error) {
+        throw refused(error);
+      }
+    });
+  }
+
   const float* blocked(void* scratch) const {
     return reinterpret_cast<const float*>(static_cast<char*>(scratch) + result_offset_);
   }
 
   void run(void* x, void* given_weights, void* bias, void* out, void* scratch) const {
+    make();
     dnnl::stream stream(cpu_engine());
     char* at = static_cast<char*>(scratch);
     memory source(source_, cpu_engine(), x);
@@ -322,7 +339,8 @@ class Primitive::Impl {
   Algorithm algorithm_;
   memory::desc source_, weights_, bias_, result_;
   dnnl::convolution_forward::primitive_desc primitive_desc_;
-  dnnl::convolution_forward primitive_;
+  mutable std::once_flag is_made_;
+  mutable dnnl::convolution_forward primitive_;  ///< once it is made
   dnnl::reorder reorder_source_, reorder_weights_, reorder_result_;
   std::shared_ptr<const memory> packed_weights_;
   std::int64_t source_offset_ = 0, weights_offset_ = 0, result_offset_ = 0, pad_offset_ = 0;
@@ -334,16 +352,15 @@ Primitive::Primitive(const Problem& problem, Algorithm algorithm, bool sums,
   try {
     impl_ = std::make_unique<const Impl>(problem, algorithm, sums, weights);
   } catch (const dnnl::error& error) {
-    throw CompileError({.what = "oneDNN conv",
-                        .where = {},
-                        .expected = "a primitive for these sizes",
-                        .got = error.what()});
+    throw refused(error);
   }
 }
 Primitive::Primitive(Primitive&&) noexcept = default;
 Primitive::~Primitive() = default;
 
 std::int64_t Primitive::scratch_bytes() const { return impl_->scratch_bytes(); }
+
+void Primitive::make() const { impl_->make(); }
 
 const float* Primitive::blocked(void* scratch) const { return impl_->blocked(scratch); }
 

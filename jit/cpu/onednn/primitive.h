@@ -21,6 +21,7 @@ struct FixedWeights {
   const float* data = nullptr;         ///< row-major; null: given at each call
   const void* origin = nullptr;        ///< LibraryOperand::origin
   ConstantCache* constants = nullptr;  ///< where packed ones are kept on disk; null: nowhere
+  FixedFacts* facts = nullptr;         ///< LibraryWays::facts
   std::vector<Factor> factors;
   std::vector<float> scale;  ///< the factors' product by output channel; empty: 1
 };
@@ -36,6 +37,9 @@ class Primitive {
   ~Primitive();
 
   std::int64_t scratch_bytes() const;
+  /// Makes its code, a fraction of a millisecond, unless that is there: else its first run does.
+  /// @throws CompileError
+  void make() const;
   /// What Winograd's algorithm leaves: [N, channels / 16, positions, 16], in `scratch`.
   const float* blocked(void* scratch) const;
   void run(void* x, void* given_weights, void* bias, void* out, void* scratch) const;
