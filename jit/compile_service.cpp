@@ -9,7 +9,6 @@
 #include <mutex>
 #include <tbb/concurrent_queue.h>
 #include <thread>
-#include <unordered_map>
 #include <vector>
 
 #include "base/check.h"
@@ -18,6 +17,7 @@
 #include "jit/constant_cache.h"
 #include "jit/kernel_cache.h"
 #include "jit/library_choice.h"
+#include "jit/recent_kernels.h"
 #if HEDDLE_WITH_LLVM
 #include "jit/cpu/llvm/codegen.h"
 #endif
@@ -94,8 +94,7 @@ struct CompileService::State {
   std::string key_prefix;
   std::optional<LibraryVerdicts> verdicts;
 
-  std::mutex kernels_mutex;
-  std::unordered_map<std::string, std::shared_future<CpuKernelPtr>> kernels;
+  RecentKernels<CpuKernel> kernels{options.max_idle_kernels};
 
   std::atomic<std::uint64_t> compiled{0};
   std::atomic<std::uint64_t> memory_hits{0};
@@ -239,16 +238,9 @@ CompileService& CompileService::shared() {
 CpuKernelPtr CompileService::compile(const Nest& nest) {
   const std::string key = state_->key_prefix + structural_text(nest);
   std::promise<CpuKernelPtr> promise;
-  {
-    std::unique_lock lock(state_->kernels_mutex);
-    const auto found = state_->kernels.find(key);
-    if (found != state_->kernels.end()) {
-      const auto future = found->second;
-      lock.unlock();
-      state_->memory_hits.fetch_add(1);
-      return future.get();
-    }
-    state_->kernels.emplace(key, promise.get_future().share());
+  if (const auto found = state_->kernels.find_or_add(key, promise); !found.is_new) {
+    state_->memory_hits.fetch_add(1);
+    return found.kernel.get();
   }
   try {
     CpuKernelPtr kernel = state_->make(nest, key);
@@ -257,8 +249,7 @@ CpuKernelPtr CompileService::compile(const Nest& nest) {
   } catch (...) {
     // Those who wait see the failure; who comes later tries anew.
     promise.set_exception(std::current_exception());
-    const std::lock_guard lock(state_->kernels_mutex);
-    state_->kernels.erase(key);
+    state_->kernels.forget(key);
     throw;
   }
 }

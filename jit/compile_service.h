@@ -37,6 +37,8 @@ struct CompileOptions {
   bool disk_cache = true;
   /// The disk cache drops its oldest files beyond this.
   std::uint64_t max_cache_bytes = std::uint64_t{1} << 30;
+  /// Kernels in memory that no engine uses any more: those used longest ago are dropped beyond this.
+  std::size_t max_idle_kernels = 2048;
   /// Whether constants are kept there too, and how many bytes of them.
   bool keep_constants = true;
   std::uint64_t max_constant_bytes = std::uint64_t{4} << 30;

@@ -301,12 +301,13 @@ std::string CudaCompiler::verdict_key_of(const CudaCode& code) const {
 
 CudaCompiler::ModulePtr CudaCompiler::load(const std::string& image_key, KernelCache& cache) {
   const std::lock_guard lock(modules_mutex_);
-  std::weak_ptr<const device::Module>& known = modules_[image_key];
-  if (ModulePtr module = known.lock()) return module;
+  if (const auto known = modules_.find(image_key); known != modules_.end())
+    if (ModulePtr module = known->second.lock()) return module;
   const std::optional<std::string> image = cache.find(image_key);
   if (!image) return nullptr;
   ModulePtr module = device_.load(*image);
-  known = module;
+  std::erase_if(modules_, [](const auto& entry) { return entry.second.expired(); });
+  modules_[image_key] = module;
   return module;
 }
 
@@ -371,8 +372,7 @@ void CudaCompiler::fail(Job& job) {
 
 void CudaCompiler::forget(Job& job) {
   job.promise.set_exception(std::current_exception());
-  const std::lock_guard lock(mutex_);
-  kernels_.erase(job.key);
+  kernels_.forget(job.key);
 }
 
 /// As many programs as there are compilers, of about as much text each, and more where they would grow too large.
@@ -398,13 +398,9 @@ std::vector<std::shared_future<CudaKernelPtr>> CudaCompiler::compile_all(
   std::vector<std::shared_future<CudaKernelPtr>> results;
   for (const Nest* nest : nests) {
     auto job = std::make_unique<Job>(structural_key(*nest).hex(), nest);
-    const std::lock_guard lock(mutex_);
-    auto [place, inserted] = kernels_.try_emplace(job->key);
-    if (inserted) {
-      place->second = job->promise.get_future().share();
-      jobs.push_back(std::move(job));
-    }
-    results.push_back(place->second);
+    const auto found = kernels_.find_or_add(job->key, job->promise);
+    results.push_back(found.kernel);
+    if (found.is_new) jobs.push_back(std::move(job));
   }
   const auto compilers = static_cast<std::size_t>(options_.threads);
   std::vector<std::vector<Unit>> found(jobs.size());

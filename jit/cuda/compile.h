@@ -18,6 +18,7 @@
 #include "jit/cuda/emit.h"
 #include "jit/cuda/libraries.h"
 #include "jit/kernel_cache.h"
+#include "jit/recent_kernels.h"
 #include "jit/verdicts.h"
 
 namespace heddle::jit::cuda {
@@ -170,8 +171,7 @@ class CudaCompiler {
   std::atomic<std::uint64_t> disk_hits_{0};
   std::mutex modules_mutex_;
   std::map<std::string, std::weak_ptr<const device::Module>> modules_;  ///< by key of their image
-  mutable std::mutex mutex_;
-  std::map<std::string, std::shared_future<CudaKernelPtr>> kernels_;  ///< by structural key
+  RecentKernels<CudaKernel> kernels_;                                   ///< by structural key
 };
 
 }  // namespace heddle::jit::cuda

@@ -20,6 +20,13 @@ namespace {
 /// A stage with less work runs on one thread.
 constexpr std::int64_t kForkWork = 48 * 1024;
 
+/// Of what divides by a size that is 0 there is none.
+std::int64_t work_of(const ir::PlanStep& step, const base::SymbolValues& sizes) try {
+  return step.work.evaluate(sizes);
+} catch (const ShapeError&) {
+  return 0;
+}
+
 bool is_view(const ir::Node& node) {
   return !node.inputs().empty() && ir::alias_of(node, 0).kind == ir::Alias::Kind::View;
 }
@@ -158,7 +165,7 @@ void Histogram::add_plan(const Case& subject) {
     for (const Call& call : subject.calls) {
       const auto& sizes = call.sizes;
       const bool zero = std::ranges::any_of(sizes, [](const auto& s) { return s.second == 0; });
-      if (!zero && step.work.evaluate(sizes) >= kForkWork) plans.insert("work for two threads");
+      if (!zero && work_of(step, sizes) >= kForkWork) plans.insert("work for two threads");
     }
   }
   counts_["plan"]["kernels"] += static_cast<int>(schedule.record.steps.size());

@@ -60,6 +60,23 @@ TEST_F(CompileServiceTest, OneStructureCompilesOnce) {
   EXPECT_GT(service.counters().compile_microseconds, 0u);
 }
 
+/// Of those that nobody uses the last ones stay; what is in use is not made twice.
+TEST_F(CompileServiceTest, KernelsThatNobodyUsesAreDropped) {
+  CompileOptions few = options();
+  few.max_idle_kernels = 4;
+  CompileService service(few);
+  const CpuKernelPtr used = service.compile(constant_nest(-1));
+  std::weak_ptr<const CpuKernel> first = service.compile(constant_nest(0));
+  std::weak_ptr<const CpuKernel> last;
+  for (int k = 1; k <= 20; ++k) last = service.compile(constant_nest(k));
+  EXPECT_TRUE(first.expired());
+  EXPECT_FALSE(last.expired());
+  EXPECT_EQ(service.compile(constant_nest(-1)), used);
+  EXPECT_EQ(call(*service.compile(constant_nest(0))), 0);
+  EXPECT_EQ(service.counters().compiled, 22u);
+  EXPECT_EQ(service.counters().disk_hits, 1u) << "it comes from the disk";
+}
+
 TEST_F(CompileServiceTest, AnotherProcessWouldLoadFromDisk) {
   CompileService(options()).compile(constant_nest(5));
   CompileService service(options());
