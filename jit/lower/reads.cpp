@@ -18,6 +18,8 @@ namespace {
 // An inlined node that several readers evaluate costs at most this.
 constexpr int kCheapOperations = 6;
 constexpr int kCheapLoads = 2;
+/// Reads of each element of a copy, from which on it is stored.
+constexpr std::int64_t kManyReads = 8;
 /// One element, evaluated once a kernel or so: almost anything is cheaper than a kernel of its own.
 constexpr int kScalarOperations = 64;
 /// Nodes between a product and what is stored of it that are looked at.
@@ -197,7 +199,7 @@ bool ReadAnalysis::should_inline(const Node* node) const {
   if (computes && (!unit_of(*node, graph_.options()).fuse || ir::wants_fallback(*node)))
     return false;
   if (computes && leaves_its_region(node)) return false;
-  if (is_computed_once(node)) return false;
+  if (is_computed_once(node) || turns_what_many_read(node)) return false;
   const Cost& cost = costs_[k];
   if (node->output(0).count().is_constant(1))
     return cost.operations <= kScalarOperations && cost.loads <= 2 * kCheapLoads;
@@ -260,6 +262,19 @@ bool ReadAnalysis::is_computed_once(const Node* node) const {
   return std::ranges::any_of(node->inputs(), has_fixed_load) &&
          std::ranges::any_of(readers_[graph_.position(node)],
                              [&](const Reader& reader) { return !is_fixed(reader.node); });
+}
+
+/// Whether it copies what a permute shows, for a reader that reads each element several times: what lies across then would be
+/// gathered each time.
+bool ReadAnalysis::turns_what_many_read(const Node* node) const {
+  if (graph_.options().target != LowerOptions::Target::Cpu || node->op_name() != "clone" ||
+      node->input(0).node->op_name() != "permute")
+    return false;
+  const SymExpr often = node->output(0).count() * kManyReads;
+  return std::ranges::any_of(readers_[graph_.position(node)], [&](const Reader& reader) {
+    const NodeReads& reads = reads_[graph_.position(reader.node)];
+    return base::provably_nonnegative(base::product(reads.domain) - often, reads.facts);
+  });
 }
 
 /// Whether a node outside the node's region reads it, or one that shares no kernel.
