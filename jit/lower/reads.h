@@ -69,6 +69,7 @@ class ReadAnalysis {
   bool narrows_a_nest(const Node* node) const;
   bool is_computed_once(const Node* node) const;
   bool turns_what_many_read(const Node* node) const;
+  bool is_joined_and_turned(const Node* node) const;
   bool is_injective(const NodeReads& reads, const Index& index) const;
   bool reads_each_once(const Node* node, const Reader& reader) const;
   void open(const Node* node);
