@@ -79,7 +79,7 @@ constexpr std::int64_t kManyPositions = 128;
 /// Elements of windows that a second-level cache holds beside what is made of them.
 constexpr std::int64_t kMostCopied = std::int64_t{1} << 17;
 
-/// [n, …, c] from [n, c, …].
+/// [n, …, c] from [n, c, …], of three dimensions or more.
 Ints channels_to_last(std::size_t rank) {
   Ints perm(rank);
   std::iota(perm.begin(), perm.end(), 1);
@@ -167,7 +167,8 @@ class ConvConverter {
   }
 
   static bool brings_channels_to_front(const Node& node) {
-    return is_permute(node, channels_to_front(node.output().sizes.size()));
+    return node.op_name() == "permute" && node.output().rank() >= 3 &&
+           is_permute(node, channels_to_front(node.output().sizes.size()));
   }
 
   /// Whether a convolution reads and gives images with their channels first, of which one is a matrix of channels by positions.
