@@ -5,6 +5,7 @@
 #include "ir/op.h"
 #include "ir/passes/layouts.h"
 #include "ir/passes/transposed_conv.h"
+#include "ir/passes/transposed_phases.h"
 
 namespace heddle::ir {
 
@@ -39,7 +40,8 @@ Graph channels_last(const Graph& graph) {
     Value& x = permuted[operands[0]];
     if (!x) x = rewriter.builder().emit("permute", {operands[0]}, {{"perm", perm}});
     if (transposed) {
-      const Value made = as_convolution(rewriter.builder(), *node, x, operands);
+      const std::optional<Value> phases = as_phases(rewriter.builder(), *node, x, operands);
+      const Value made = phases ? *phases : as_convolution(rewriter.builder(), *node, x, operands);
       return Values{rewriter.builder().emit("permute", {made}, {{"perm", inverse(perm)}})};
     }
     operands[0] = x;

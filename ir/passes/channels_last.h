@@ -17,7 +17,7 @@ namespace heddle::ir {
 /// meet and vanish. A value that several convolutions read is permuted once. Those of i32 are what quantised models have, and are
 /// made products of bytes with the channels last.
 ///
-/// A transposed convolution becomes one of these, or a product (transposed_conv.h).
+/// A transposed convolution becomes one of these, or a product (transposed_conv.h), or several (transposed_phases.h).
 ///
 /// Needs:   any verified graph; decompose first, so that other dtypes are converted.
 /// Leaves:  no convolution of f32 or i32 in another order.

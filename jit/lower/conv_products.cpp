@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "ir/op.h"
@@ -81,14 +82,52 @@ bool is_open(const Node& node) {
          weights[1].is_constant() && !base::product(node.output().sizes).is_constant();
 }
 
+/// Positions of an image from which on its rows fill tiles.
+constexpr std::int64_t kManyPositions = 128;
+/// Elements of windows that a second-level cache holds beside what is made of them.
+constexpr std::int64_t kMostCopied = std::int64_t{1} << 17;
+
+/// [n, …, c] from [n, c, …], of three dimensions or more.
+Ints channels_to_last(std::size_t rank) {
+  Ints perm(rank);
+  std::iota(perm.begin(), perm.end(), 1);
+  perm.front() = 0;
+  perm.back() = 1;
+  return perm;
+}
+Ints channels_to_front(std::size_t rank) {
+  Ints perm(rank);
+  std::iota(perm.begin(), perm.end(), -1);
+  perm[0] = 0;
+  perm[1] = static_cast<std::int64_t>(rank) - 1;
+  return perm;
+}
+
+bool is_permute(const Node& node, const Ints& perm) {
+  return node.op_name() == "permute" && node.ints("perm") == perm;
+}
+
 class ConvConverter {
  public:
-  explicit ConvConverter(const LowerOptions& options) : options_(options), fixed_(options) {}
+  ConvConverter(const ir::Graph& graph, const LowerOptions& options)
+      : options_(options), fixed_(options) {
+    for (const ir::NodePtr& node : graph.nodes()) {
+      const bool front = node->after().empty() && brings_channels_to_front(*node) &&
+                         same_unit(*node, *node->input(0).node, options);
+      for (const Value& input : node->inputs())
+        if (input) (front ? fronts_ : others_).insert(input.node);
+    }
+    for (const Value& output : graph.outputs()) others_.insert(output.node);
+  }
 
   std::optional<std::vector<Value>> visit(ir::Rewriter& rewriter, const Node& node) {
     if (options_.target == LowerOptions::Target::Cuda) return visit_for_cuda(rewriter, node);
     if (reads_rows(node)) return with_channels_behind(rewriter, node);
+    if (const auto made = planes_.find(node.inputs().empty() ? nullptr : node.input(0).node);
+        made != planes_.end())
+      return std::vector<Value>{made->second};
     if (!may_be_product(node)) return std::nullopt;
+    if (lies_in_planes(node)) return in_planes(rewriter, node);
     const bool in_place = has_long_runs(node) && fixed_.contains(node.input(1).node);
     if (!in_place && !is_fixed_data(*node.input(1).node)) return std::nullopt;
     const bool one_tap = (suits(node.input(1).meta()) || is_open(node)) && !has_padding(node);
@@ -136,6 +175,64 @@ class ConvConverter {
     Value& x = operands[0];
     if (x.node->op_name() == "permute") x = builder.emit("clone", {x});
     return {builder.call(node.op(), operands, node.attrs())->value()};
+  }
+
+  static bool brings_channels_to_front(const Node& node) {
+    return node.op_name() == "permute" && node.output().rank() >= 3 &&
+           is_permute(node, channels_to_front(node.output().sizes.size()));
+  }
+
+  /// Whether a convolution reads and gives images with their channels first, of which one is a matrix of channels by positions.
+  bool lies_in_planes(const Node& node) {
+    const std::size_t rank = node.output().sizes.size();
+    if (!fronts_.contains(&node) || others_.contains(&node) || !fixed_.contains(node.input(1).node))
+      return false;
+    const Dims& weights = node.input(1).meta().sizes;
+    const Dims& sizes = node.output().sizes;
+    const SymExpr positions = base::product(std::span(sizes).subspan(1, rank - 2));
+    const SymExpr taps = base::product(std::span(weights).subspan(2));
+    if (!positions.is_constant() || positions.constant() < kManyPositions) return false;
+    if (!taps.is_constant(1))
+      return axis_of_runs(node) &&
+             base::provably_nonnegative(
+                 kMostCopied - base::product(std::span(sizes).first(rank - 1)) * taps, {});
+    return !has_padding(node) && is_permute(*node.input(0).node, channels_to_last(rank));
+  }
+
+  /// As one product for each image, rows of which are channels. What reads it is replaced by its result.
+  std::vector<Value> in_planes(ir::Rewriter& rewriter, const Node& node) {
+    ir::GraphBuilder& builder = rewriter.builder();
+    const Dims& sizes = node.output().sizes;
+    const std::size_t rank = sizes.size();
+    Value x;
+    if (base::product(std::span(node.input(1).meta().sizes).subspan(2)).is_constant(1)) {
+      x = rewriter.map(node.input(0).node->input(0));
+      if (!all(node, "strides", 1)) {
+        x = every(builder, rewriter.map(node.input(0)), node);
+        x = builder.emit("permute", {x}, {{"perm", channels_to_front(rank)}});
+        x = builder.emit("clone", {x});
+      }
+    } else {
+      Value zero;
+      if (has_padding(node)) zero = builder.constant(ir::Literal::scalar(DType::F32, 0));
+      x = windows_in_place(builder, node, rewriter.map(node.input(0)), zero);
+      x = builder.emit("permute", {x}, {{"perm", channels_to_front(rank)}});
+      x = builder.emit("clone", {x});
+    }
+    const SymExpr positions = base::product(std::span(sizes).subspan(1, rank - 2));
+    const Dims flat{sizes[0], x.meta().sizes[1], positions};
+    const Value weights = rewriter.map(node.input(1));
+    const Dims rows{weights.meta().sizes[0], flat[1]};
+    Value made = builder.emit("matmul", {builder.emit("reshape", {weights}, {{"sizes", rows}}),
+                                         builder.emit("reshape", {x}, {{"sizes", flat}})});
+    if (node.inputs().size() > 2 && node.input(2))
+      made = builder.emit("add", {made, by_channel(builder, rewriter.map(node.input(2)), 3)});
+    Dims first = sizes;
+    first.pop_back();
+    first.insert(first.begin() + 1, sizes.back());
+    made = builder.emit("reshape", {made}, {{"sizes", std::move(first)}});
+    planes_[&node] = made;
+    return {builder.emit("permute", {made}, {{"perm", channels_to_last(rank)}})};
   }
 
   bool may_be_product(const Node& node) const {
@@ -224,13 +321,16 @@ class ConvConverter {
 
   const LowerOptions& options_;
   FixedValues fixed_;
+  std::set<const Node*> fronts_;         ///< nodes whose results' channels are brought to the front
+  std::set<const Node*> others_;         ///< nodes whose results something else reads
+  std::map<const Node*, Value> planes_;  ///< results of convolutions, channels first
   std::map<std::pair<Value, std::vector<std::int64_t>>, Value> rows_;  ///< by x and strides
 };
 
 }  // namespace
 
 ir::Graph convs_as_products(const ir::Graph& graph, const LowerOptions& options) {
-  ConvConverter converter(options);
+  ConvConverter converter(graph, options);
   return ir::rewrite(graph, [&](ir::Rewriter& rewriter, const ir::NodePtr& node) {
     return converter.visit(rewriter, *node);
   });

@@ -29,6 +29,19 @@ namespace heddle::jit {
 /// where they lie (conv_windows.h). The library's take 3.9 times as long where 37 windows lie 441 apart (resampling), and as long
 /// where 3001 lie 160 apart (a spectrum).
 ///
+/// Where x has its channels first and all that read the result bring them there, neither is put in another order: the product's
+/// rows are channels.
+///
+///   %l = permute(%x: f32[1, 64, 56, 56]) {perm = [0, 2, 3, 1]}
+///   %y = conv(%l, %w: param f32[128, 64, 1, 1]) {channels_last = true, …}
+///   %z = permute(%y) {perm = [0, 3, 1, 2]}
+///     ==>
+///   %m = matmul(reshape(%w) {sizes = [128, 64]}, reshape(%x) {sizes = [1, 64, 3136]})
+///   %z = reshape(%m) {sizes = [1, 128, 56, 56]}
+///
+/// Weights are then no panels, which takes longer where few positions share them, so of 128 and more; and so are filters of sound
+/// of few taps, whose windows are copied tap behind tap, as far as a second-level cache holds the copies.
+///
 /// For CUDA, of those of f32, f16 and bf16 that move by one element and have one group: a product for each image, whose
 /// rows are channels, since these are what lies apart.
 ///

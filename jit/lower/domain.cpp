@@ -97,14 +97,14 @@ void wrap_flat(NestBuilder& builder, Block body, const std::vector<AxisRun>& axe
   builder.set_parallel(block, blocks);
 }
 
-/// Joins as many neighbours of `rows` as are jammed, where no row is left over and they share what they look up.
-bool jam_axis(NestBuilder& builder, Block& body, AxisRun& rows) {
+/// Joins `count` neighbours of `rows` where no row is left over and `jam` does it.
+bool jam_axis(NestBuilder& builder, Block& body, AxisRun& rows, std::int64_t count,
+              decltype(jam_rows)* jam) {
   const auto extent = rows.extent.as_constant();
-  if (!extent || *extent % kJammedRows != 0 || !jam_rows(builder, body, rows.axis, kJammedRows))
-    return false;
-  const Symbol joined = builder.new_axis(*extent / kJammedRows);
-  substitute(body, {{rows.axis, SymExpr(joined) * kJammedRows}}, builder.facts());
-  rows = {joined, *extent / kJammedRows};
+  if (!extent || *extent % count != 0 || !jam(builder, body, rows.axis, count)) return false;
+  const Symbol joined = builder.new_axis(*extent / count);
+  substitute(body, {{rows.axis, SymExpr(joined) * count}}, builder.facts());
+  rows = {joined, *extent / count};
   return true;
 }
 
@@ -114,7 +114,7 @@ void wrap_rows(NestBuilder& builder, Block body, std::vector<AxisRun> axes, std:
                std::int64_t part, bool jam = false) {
   const AxisRun inner = std::move(axes.back());
   axes.pop_back();
-  if (jam && jam_axis(builder, body, axes.back())) {
+  if (jam && jam_axis(builder, body, axes.back(), kJammedRows, jam_rows)) {
     jam = false;
     chunk /= kJammedRows;
   }
@@ -295,7 +295,7 @@ void wrap_parallel(NestBuilder& builder, Block body, const std::vector<AxisRun>&
 }
 
 void wrap_lanes(NestBuilder& builder, Block body, const std::vector<AxisRun>& axes,
-                const LowerOptions&) {
+                const LowerOptions& options) {
   HD_CHECK(!axes.empty());
   const SymExpr& last = axes.back().extent;
   const bool flat = axes.size() == 1 || (last.is_constant() && last.constant() < kShortRow);
@@ -304,7 +304,10 @@ void wrap_lanes(NestBuilder& builder, Block body, const std::vector<AxisRun>& ax
     return;
   }
   const AxisRun& inner = axes.back();
-  const std::vector<AxisRun> outer(axes.begin(), axes.end() - 1);
+  std::vector<AxisRun> outer(axes.begin(), axes.end() - 1);
+  const bool cpu = options.target == LowerOptions::Target::Cpu;
+  for (std::int64_t count = kJammedRows; cpu && count > 1; --count)
+    if (jam_axis(builder, body, outer.back(), count, jam_sums)) break;
   const SymExpr tiles = ceildiv(inner.extent, kLaneTile);
   const Symbol parallel = builder.new_axis(extent_of(outer) * tiles);
   const Symbol row = builder.new_axis(extent_of(outer));

@@ -18,4 +18,15 @@ namespace heddle::jit {
 /// Does nothing and returns false where rows share no indices, or hardly anything.
 bool jam_rows(NestBuilder& builder, Block& body, Symbol row, std::int64_t count);
 
+/// The same where `body` reduces in one serial loop, as of results that are neighbouring lanes: the loop reduces those of all rows,
+/// so that what rows share is loaded once for all of them, and no sum waits for itself.
+///
+///   for k: %1 = load y[128*k+i]; %2 = load x[64*r+k]; %3 = sub(%1, %2); %4 = sum %3
+///     ==>
+///   for k: %1 = load y[128*k+i]; %2 = load x[64*r+k]; %3 = sub(%1, %2); %5 = load x[64*r+k+64]; %6 = sub(%1, %5);
+///          %4 = sum %3, %7 = sum %6
+///
+/// Does nothing and returns false where there is no such loop, or it loads nothing for all rows alike.
+bool jam_sums(NestBuilder& builder, Block& body, Symbol row, std::int64_t count);
+
 }  // namespace heddle::jit

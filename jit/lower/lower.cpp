@@ -8,6 +8,7 @@
 #include "jit/lower/conv_products.h"
 #include "jit/lower/decompose.h"
 #include "jit/lower/dequantised_products.h"
+#include "jit/lower/dot_products.h"
 #include "jit/lower/kernel_memo.h"
 #include "jit/lower/nest_context.h"
 #include "jit/lower/order_scatters.h"
@@ -20,6 +21,7 @@
 #include "jit/lower/split_rows.h"
 #include "jit/lower/split_scans.h"
 #include "jit/lower/split_sorts.h"
+#include "jit/lower/turned_sums.h"
 
 namespace heddle::jit {
 namespace {
@@ -61,14 +63,15 @@ Placement place_values(const ReadAnalysis& reads, const Grouping& grouping) {
   return placement;
 }
 
-/// Sizes put in where they are known, only ops that have code, with reductions of whole tensors in blocks, on CUDA those
+/// Sizes put in where they are known, only ops that have code, products by one column as sums, with reductions of whole tensors in blocks, on CUDA those
 /// and scans of long rows and columns too, scatters by the order of their destinations and sorts in runs,
 /// quantised products and convolutions of one element as products, constant weights packed, bytes multiplied as such and those that stand
 /// for numbers read by the product itself.
 ir::Graph simplified(const ir::Graph& graph, const LowerOptions& options) {
   const ir::Graph simple = decompose_all(ir::order_sizes(ir::resolve_sizes(graph)), options);
+  const ir::Graph dots = turned_sums(dot_products(simple, options), options);
   const ir::Graph varied =
-      decompose_column_variances(decompose_row_variances(simple, options), options);
+      decompose_column_variances(decompose_row_variances(dots, options), options);
   const ir::Graph summed = decompose_all(decompose_variances(varied), options);
   const ir::Graph scans = split_scans(summed, options);
   const ir::Graph rows = split_rows(separate_runs(scans, options), options);

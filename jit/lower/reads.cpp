@@ -18,6 +18,10 @@ namespace {
 // An inlined node that several readers evaluate costs at most this.
 constexpr int kCheapOperations = 6;
 constexpr int kCheapLoads = 2;
+/// Reads of each element of a copy, from which on it is stored.
+constexpr std::int64_t kManyReads = 8;
+/// Elements of rows that are worth turning.
+constexpr std::int64_t kLeastTurned = 16;
 /// One element, evaluated once a kernel or so: almost anything is cheaper than a kernel of its own.
 constexpr int kScalarOperations = 64;
 /// Nodes between a product and what is stored of it that are looked at.
@@ -28,6 +32,16 @@ constexpr std::int64_t kMaxKept = 1 << 14;
 bool is_expensive(ScalarOp op) {
   return (op >= ScalarOp::Exp && op <= ScalarOp::Sigmoid) || op == ScalarOp::Pow ||
          op == ScalarOp::Atan2;
+}
+
+/// Whether `index` is another one where `axis` is 1 than where all axes are 0.
+bool moves_at_once(const SymExpr& index, const SymExpr& axis, const NodeReads& reads) {
+  base::SymbolExprs places;
+  for (const SymExpr& other : reads.axes)
+    if (other.is_symbol()) places[other.symbol()] = 0;
+  const SymExpr from = index.substitute(places).simplify(reads.facts);
+  places[axis.symbol()] = 1;
+  return !same(index.substitute(places), from, reads.facts);
 }
 
 }  // namespace
@@ -197,7 +211,8 @@ bool ReadAnalysis::should_inline(const Node* node) const {
   if (computes && (!unit_of(*node, graph_.options()).fuse || ir::wants_fallback(*node)))
     return false;
   if (computes && leaves_its_region(node)) return false;
-  if (is_computed_once(node)) return false;
+  if (is_computed_once(node) || turns_what_many_read(node) || is_joined_and_turned(node))
+    return false;
   const Cost& cost = costs_[k];
   if (node->output(0).count().is_constant(1))
     return cost.operations <= kScalarOperations && cost.loads <= 2 * kCheapLoads;
@@ -260,6 +275,40 @@ bool ReadAnalysis::is_computed_once(const Node* node) const {
   return std::ranges::any_of(node->inputs(), has_fixed_load) &&
          std::ranges::any_of(readers_[graph_.position(node)],
                              [&](const Reader& reader) { return !is_fixed(reader.node); });
+}
+
+/// Whether it copies what a permute shows, for a reader that reads each element several times: what lies across then would be
+/// gathered each time.
+bool ReadAnalysis::turns_what_many_read(const Node* node) const {
+  if (graph_.options().target != LowerOptions::Target::Cpu || node->op_name() != "clone" ||
+      node->input(0).node->op_name() != "permute")
+    return false;
+  const SymExpr often = node->output(0).count() * kManyReads;
+  return std::ranges::any_of(readers_[graph_.position(node)], [&](const Reader& reader) {
+    const NodeReads& reads = reads_[graph_.position(reader.node)];
+    return base::provably_nonnegative(base::product(reads.domain) - often, reads.facts);
+  });
+}
+
+/// Whether it puts rows of several values together for a reader that goes across them and takes a row of each in turn: lanes would
+/// be gathered from all of them, where whole rows are copied and then turned in registers.
+bool ReadAnalysis::is_joined_and_turned(const Node* node) const {
+  if (graph_.options().target != LowerOptions::Target::Cpu || node->op_name() != "concat")
+    return false;
+  const SymExpr& row = node->output(0).sizes.back();
+  const std::vector<Reader>& readers = readers_[graph_.position(node)];
+  if (!row.is_constant() || row.constant() < kLeastTurned || readers.size() != 1) return false;
+  const NodeReads& reads = reads_[graph_.position(readers[0].node)];
+  const Index& index = readers[0].index;
+  if (reads.axes.empty() || !reads.axes.back().is_symbol() ||
+      index.back().mentions(reads.axes.back().symbol()))
+    return false;
+  const std::int64_t axis = node->integer("axis");
+  const SymExpr& part = index[static_cast<std::size_t>(axis < 0 ? axis + std::ssize(index) : axis)];
+  return std::ranges::any_of(reads.axes, [&](const SymExpr& along) {
+    return along.is_symbol() && part.mentions(along.symbol()) && !part.linear_in(along.symbol()) &&
+           moves_at_once(part, along, reads);
+  });
 }
 
 /// Whether a node outside the node's region reads it, or one that shares no kernel.

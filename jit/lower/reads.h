@@ -30,7 +30,7 @@ struct NodeReads {
 /// indices than its own and that costs less than storing it: when each element is read once at most, or
 /// when it is cheap. What makes fewer bytes of what a recipe gives is computed with that and stored, on the CPU, wherever it is
 /// read: the result in another order would be stored instead. What widens a value in memory by little is made where it is read,
-/// if in one place. What is the same in each run is not inlined into what is not: it is computed when a unit is
+/// if in one place. A copy in another order that each is read many times of is stored there, on the CPU. What is the same in each run is not inlined into what is not: it is computed when a unit is
 /// built.
 class ReadAnalysis {
  public:
@@ -68,6 +68,8 @@ class ReadAnalysis {
   bool widens_what_is_kept(const Node* node) const;
   bool narrows_a_nest(const Node* node) const;
   bool is_computed_once(const Node* node) const;
+  bool turns_what_many_read(const Node* node) const;
+  bool is_joined_and_turned(const Node* node) const;
   bool is_injective(const NodeReads& reads, const Index& index) const;
   bool reads_each_once(const Node* node, const Reader& reader) const;
   void open(const Node* node);

@@ -7,7 +7,8 @@
 //     acc[rows, columns] = a[rows, k] . b[k, columns]
 //     for row in rows: for column in columns (vector): result(row, column, acc[row, column])
 //
-// A right operand that lies along the depth (k transposed, as in q.kT) is the contraction's own business.
+// A right operand that lies along the depth (k transposed, as in q.kT) is the contraction's own business, which turns it for each
+// tile: on the CPU tiles have more rows then.
 // One that lies along neither is first packed, block of depth by block of depth, into a local tile. The panels
 // of packed_matmul are tiles already, and so are those of packed_int8_matmul, which multiplies four bytes at a time, and of
 // packed_bf16_matmul, which multiplies two elements. Those of packed_bits_matmul are numbers of a few bits: few rows make them
@@ -29,6 +30,8 @@ namespace {
 using ir::ScalarOp;
 
 constexpr std::int64_t kTileRows = 32;
+/// Tiles that keep many threads busy.
+constexpr std::int64_t kEnoughTiles = 24;
 constexpr std::int64_t kTileColumns = kPanelColumns;
 constexpr std::int64_t kPackDepth = 128;
 /// Panels of so many bytes stay in a second-level cache beside the rows of a: 3136 rows by 256 x 64 take 0.85 times
@@ -73,9 +76,10 @@ class MatmulNest {
     const std::size_t batch_dims = flat_ ? 0 : rank - 2;
     const SymExpr rows = base::product(std::span(out_).subspan(batch_dims, rank - 1 - batch_dims));
     const SymExpr columns = out_[rank - 1];
-    const SymExpr row_tiles = ceildiv(rows, kTileRows);
     const SymExpr column_tiles = ceildiv(columns, kTileColumns);
     const SymExpr batch = base::product(std::span(out_).first(batch_dims));
+    if (packs_each_tile()) tile_rows_ = larger_tile(rows, batch * column_tiles);
+    const SymExpr row_tiles = ceildiv(rows, tile_rows_);
     const SymExpr extent = batch * column_tiles * row_tiles;
     const Symbol p = b_.new_axis(extent);
     b_.set_parallel(p, extent);
@@ -87,13 +91,13 @@ class MatmulNest {
     const SymExpr first = b_.simplify(mod(p, inner));
     const SymExpr second = b_.simplify(mod(rest, outer));
     const SymExpr& column_tile = columns_first ? first : second;
-    row_begin_ = (columns_first ? second : first) * kTileRows;
+    row_begin_ = (columns_first ? second : first) * tile_rows_;
     column_begin_ = column_tile * kTileColumns;
     index_.resize(rank);
     if (!flat_) split_batch(b_.simplify(floordiv(rest, outer)));
-    rows_ = min(kTileRows, rows - row_begin_);
+    rows_ = min(tile_rows_, rows - row_begin_);
     columns_ = min(kTileColumns, columns - column_begin_);
-    acc_ = b_.add_local(accumulator_, kTileRows * kTileColumns, kTileRows * kTileColumns);
+    acc_ = b_.add_local(accumulator_, tile_rows_ * kTileColumns, tile_rows_ * kTileColumns);
     const SymExpr& depth_stride = right_.strides[right_.strides.size() - 2];
     const SymExpr& column_stride = right_.strides.back();
     if (group_ != 1)
@@ -108,7 +112,7 @@ class MatmulNest {
     else
       contract_packed();
     write();
-    const SymExpr products = extent * kTileRows * kTileColumns * depth_;
+    const SymExpr products = extent * tile_rows_ * kTileColumns * depth_;
     b_.nest().work = group_ == kByteGroup ? products : products * 2;
   }
 
@@ -117,6 +121,21 @@ class MatmulNest {
   static std::int64_t group_of(std::string_view op) {
     if (op == "packed_int8_matmul") return kByteGroup;
     return op == "packed_bf16_matmul" ? kBf16Group : 1;
+  }
+
+  /// Whether the contraction turns what it reads of the right operand, for each tile again.
+  bool packs_each_tile() const {
+    return !panels_ && ctx_.options().target == LowerOptions::Target::Cpu &&
+           right_.strides[right_.strides.size() - 2].is_constant(1) &&
+           !right_.strides.back().is_constant(1);
+  }
+
+  /// Rows of the largest tile that leaves enough of them for many threads.
+  static std::int64_t larger_tile(const SymExpr& rows, const SymExpr& others) {
+    if (!rows.is_constant() || !others.is_constant()) return kTileRows;
+    for (const std::int64_t tile : {4 * kTileRows, 2 * kTileRows})
+      if (rows.constant() / tile * others.constant() >= kEnoughTiles) return tile;
+    return kTileRows;
   }
 
   /// Whether panels, all of them, stay in a second-level cache.
@@ -156,7 +175,7 @@ class MatmulNest {
   }
 
   void contract(const SymExpr& depth, TileOperand a, TileOperand b, bool accumulate) {
-    b_.contract({acc_, accumulator_, kTileRows, kTileColumns, rows_, columns_, depth, std::move(a),
+    b_.contract({acc_, accumulator_, tile_rows_, kTileColumns, rows_, columns_, depth, std::move(a),
                  std::move(b), accumulate});
   }
 
@@ -270,7 +289,7 @@ class MatmulNest {
     const SymExpr first = begin * group_;
     TileOperand a = whole ? left_tile(first) : whole_groups(first, depth);
     a.column_stride = group_;
-    b_.contract({acc_, accumulator_, kTileRows, kTileColumns, rows_, columns_, depth, std::move(a),
+    b_.contract({acc_, accumulator_, tile_rows_, kTileColumns, rows_, columns_, depth, std::move(a),
                  std::move(b), true, group_});
     b_.end_for();
   }
@@ -279,7 +298,7 @@ class MatmulNest {
   TileOperand whole_groups(const SymExpr& first, const SymExpr& groups) {
     const std::int64_t pitch = kGroupDepth * group_;
     const NestBufferId copy =
-        b_.add_local(ctx_.node().input(0).meta().dtype, kTileRows * pitch, kTileRows * pitch);
+        b_.add_local(ctx_.node().input(0).meta().dtype, tile_rows_ * pitch, tile_rows_ * pitch);
     const TileOperand from = left_tile(first);
     const Symbol row = b_.begin_for(rows_, ForStmt::Kind::Serial);
     const SymExpr width = groups * group_;
@@ -298,7 +317,7 @@ class MatmulNest {
     const DType dtype = ctx_.node().input(1).meta().dtype;
     const NestBufferId packed =
         b_.add_local(dtype, kPackDepth * kTileColumns, kPackDepth * kTileColumns);
-    clear(kTileRows * kTileColumns);
+    clear(tile_rows_ * kTileColumns);
     const SymExpr blocks = ceildiv(depth_, kPackDepth);
     const Symbol block = b_.begin_for(blocks, ForStmt::Kind::Serial);
     const SymExpr begin = SymExpr(block) * kPackDepth;
@@ -357,6 +376,7 @@ class MatmulNest {
   bool flat_ = false;  ///< all rows of the batch are rows of one matrix
   SymExpr digit_stride_;  ///< of digits
   SymExpr row_stride_;
+  std::int64_t tile_rows_ = kTileRows;
   NestBufferId acc_ = 0;
   std::vector<SymExpr> index_;
   SymExpr row_begin_, column_begin_, rows_, columns_;

@@ -107,6 +107,25 @@ TEST(Conv, WithoutChannelsItIsTheBias) {
   }
 }
 
+/// One convolution of each phase, before what follows and before a convolution that has its channels last too.
+TEST(Conv, TransposedInPhases) {
+  const hd::Tensor w = random_tensor({32, 16, 3, 3}, 2);
+  const hd::Tensor bias = random_tensor({16}, 3);
+  const hd::Tensor v = random_tensor({16, 16, 1, 1}, 4);
+  const auto f = [&](const hd::Tensor& x) {
+    using Ints = std::vector<std::int64_t>;
+    const hd::Tensor y = hd::relu(hd::apply("conv_transpose", std::vector<hd::Tensor>{x, w, bias},
+                                            {{"strides", Ints{2, 2}},
+                                             {"pads_low", Ints{1, 0}},
+                                             {"pads_high", Ints{1, 0}},
+                                             {"dilations", Ints{1, 1}},
+                                             {"output_padding", Ints{1, 0}},
+                                             {"groups", std::int64_t{1}}})[0]);
+    return hd::relu(hd::conv(y, v, {}, {1, 1}, {0, 0}, {0, 0})) + y;
+  };
+  for (const std::int64_t rows : {16, 17}) expect_defined(f, {random_tensor({1, 32, rows, 30}, 1)});
+}
+
 /// Each channel by itself between other operations, whose weights are known, in f32 and in the narrow floats that are convolved
 /// in f32; the last convolution gives its channels second.
 TEST(Conv, OfEachChannelByItself) {

@@ -170,6 +170,58 @@ TEST(ConvProducts, OfWindowsInOnePiece) {
   }
 }
 
+/// A convolution between permutes, from x [n, c, in…] to a result [n, m, out…].
+ir::Graph between_permutes(const ir::Dims& x, const Conv& conv, bool read_twice = false) {
+  GraphBuilder b("main");
+  const std::size_t rank = x.size();
+  Ints there(rank), back(rank);
+  for (std::size_t k = 0; k < rank; ++k) {
+    there[k] = k == 0 ? 0 : k + 1 == rank ? 1 : static_cast<std::int64_t>(k) + 1;
+    back[k] = k == 0   ? 0
+              : k == 1 ? static_cast<std::int64_t>(rank) - 1
+                       : static_cast<std::int64_t>(k) - 1;
+  }
+  const Value given = b.input(ir::TensorMeta::of(f32, x), "x");
+  const Value last = b.emit("permute", {given}, {{"perm", there}});
+  const Value made = emit(b, last, conv);
+  b.output(b.emit("permute", {made}, {{"perm", back}}));
+  if (read_twice) b.output(b.emit("relu", {made}));
+  return b.finish();
+}
+
+/// Images that lie channel by channel before and behind stay so: the rows of the product are channels.
+TEST(ConvProducts, OfImagesWithTheirChannelsFirst) {
+  expect_right_with_products(between_permutes({1, 64, 12, 11}, {}), {"matmul_add"}, {});
+  expect_right_with_products(between_permutes({3, 64, 130, 1}, {.biased = false}), {"matmul"}, {});
+  expect_right_with_products(between_permutes({2, 5, 12, 12}, {.sizes = {3, 5, 1, 1}}),
+                             {"matmul_add"}, {});
+  expect_right_with_products(between_permutes({1, 64, 23, 34}, {.strides = {2, 3}}),
+                             {"clone", "matmul_add"}, {});
+}
+
+/// Windows of few taps are copied tap behind tap.
+TEST(ConvProducts, OfShortWindowsWithTheirChannelsFirst) {
+  for (const std::int64_t pad : {0, 3}) {
+    const Conv conv{.sizes = {40, 1, 1, 10}, .strides = {1, 5}, .pads = {0, pad}};
+    const ir::Graph graph = between_permutes({2, 1, 1, 800}, conv);
+    expect_right_with_products(graph, {"clone", "matmul_add"}, {});
+  }
+}
+
+TEST(ConvProducts, LeavesFewPositionsAndWhatIsReadInBothOrders) {
+  const auto keeps_order = [](const ir::Graph& graph) {
+    const ir::Graph products = jit::convs_as_products(graph, with_library());
+    return products.outputs()[0].node->op_name() == "permute";
+  };
+  EXPECT_FALSE(keeps_order(between_permutes({1, 64, 8, 16}, {})));
+  EXPECT_TRUE(keeps_order(between_permutes({1, 64, 7, 18}, {}))) << "few positions";
+  EXPECT_TRUE(keeps_order(between_permutes({1, 64, 8, 16}, {}, true))) << "read in both orders";
+  EXPECT_TRUE(keeps_order(between_permutes({1, 64, 8, 16}, {.pads = {1, 1}}))) << "padding";
+  EXPECT_TRUE(keeps_order(between_permutes({1, 64, 8, 16}, {.fixed = false}))) << "given weights";
+  EXPECT_TRUE(keeps_order(between_permutes({8, 1, 1, 9000}, {.sizes = {40, 1, 1, 10}})))
+      << "more than a second-level cache holds";
+}
+
 TEST(ConvProducts, LeavesWindowsThatFillNoPanelsOrAreShort) {
   for (const Ints& sizes :
        {Ints{80, 1, 1, 70}, {128, 1, 1, 60}, {128, 2, 1, 70}, {128, 1, 2, 70}}) {

@@ -529,6 +529,27 @@ TEST(LowerPointwise, WhatRowsComputeAlikeIsComputedOnce) {
   EXPECT_EQ(tables(resized("nearest", {"3", "8", "20"}, {3, 16, 40})), 0u);
 }
 
+/// Rows of several values that are interleaved and turned, as phases of a transposed convolution, are put together first; what is
+/// only turned is read where it is.
+TEST(LowerPointwise, InterleavedRowsArePutTogetherBeforeTheyAreTurned) {
+  const auto turned = [](std::string_view sizes) {
+    return ir::parse(
+        "graph @main(%a: f32[6, 1, 32], %b: f32[6, 1, 32]) {\n"
+        "  %c = concat(%a, %b) {axis = 1}\n"
+        "  %r = reshape(%c) {sizes = " +
+        std::string(sizes) +
+        "}\n"
+        "  %p = permute(%r) {perm = [1, 0]}\n"
+        "  return %p\n"
+        "}\n");
+  };
+  const ir::Graph graph = turned("[12, 32]");
+  EXPECT_THAT(kernels(graph), ::testing::ElementsAre("concat", "permute"));
+  expect_code_right(graph, random_arguments(graph, {}), 0);
+  EXPECT_EQ(kernels(turned("[6, 64]")).size(), 1u);
+  EXPECT_EQ(kernels(turned("[24, 16]")).size(), 1u);
+}
+
 /// A scale that does not fit the sizes reads the last element again and again.
 TEST(LowerPointwise, NearestOfAScaleBesideOtherSizesStaysInside) {
   GraphBuilder b("main");

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/jit/lower_support.h"
+#include "tests/jit/nests_support.h"
 
 namespace heddle::test {
 namespace {
@@ -31,6 +31,28 @@ TEST(LowerRecipe, MatmulOfEachShape) {
     b.output(b.emit("matmul", {x, y}));
     expect_right_at(b.finish(), {40}, 1e-4);
   }
+}
+
+/// What is turned for a tile serves more rows, where enough tiles are left.
+TEST(LowerRecipe, TilesOfTransposedMatricesHaveMoreRows) {
+  const auto product = [](std::int64_t rows, std::int64_t columns, bool turns = true) {
+    GraphBuilder b("main");
+    const Value x = b.input(ir::TensorMeta::of(f32, {3, rows, 5}));
+    Value y = b.input(turns ? ir::TensorMeta::of(f32, {3, columns, 5})
+                            : ir::TensorMeta::of(f32, {3, 5, columns}));
+    if (turns) y = b.emit("permute", {y}, {{"perm", Ints{0, 2, 1}}});
+    b.output(b.emit("matmul", {x, y}));
+    return b.finish();
+  };
+  const auto has = [](const ir::Graph& graph, std::string_view tile) {
+    return nests_of(lowered(graph)).find(tile) != std::string::npos;
+  };
+  EXPECT_TRUE(has(product(256, 200), "tile 128x64"));
+  EXPECT_TRUE(has(product(130, 200), "tile 64x64"));
+  EXPECT_TRUE(has(product(130, 100), "tile 32x64"));
+  EXPECT_TRUE(has(product(256, 200, false), "tile 32x64"));
+  for (const ir::Graph& graph : {product(256, 200), product(130, 200), product(300, 260)})
+    expect_code_right(graph, random_arguments(graph, {}));
 }
 
 TEST(LowerRecipe, MlpIsOneKernelALayer) {

@@ -3,6 +3,7 @@
 
 #include "ir/evaluate.h"
 #include "ir/passes/channels_last.h"
+#include "ir/text.h"
 #include "tests/support/one_op.h"
 
 namespace heddle::testing {
@@ -82,6 +83,62 @@ TEST(TransposedConv, OfSeveralDimensionsIsOneToo) {
     expect_rewritten(both, groups, true, {3, 6});
     expect_rewritten(side_by_side, groups, true, {3, 2});
     expect_rewritten(gaps, groups, false, {2, 3, 4});
+  }
+}
+
+/// One convolution for each phase, or for several that are alike, with as many taps as it has.
+void expect_phases(std::span<const Window> of, const ir::Sizes& spatial, std::ptrdiff_t count) {
+  ir::Sizes x{8, 16};
+  ir::Sizes w{16, 16};
+  x.insert(x.end(), spatial.begin(), spatial.end());
+  for (const Window& window : of) w.push_back(window.kernel);
+  const OneOp call{
+      "conv_transpose", {digits(x, 1), digits(w, 4), digits({16}, 2)}, attributes(of, 1)};
+  const ir::Graph after = ir::channels_last(graph_of(call));
+  const std::vector<std::string> ops = ops_of(after);
+  EXPECT_EQ(std::ranges::count(ops, "conv"), count);
+  expect_same(ir::evaluate(after, call.operands)[0], value_of(call));
+}
+
+TEST(TransposedConv, OfPhasesWithUnlikeTapsIsOneConvolutionOfEach) {
+  const Window same[] = {{3, 2, 1, 1, 1}, {3, 2, 1, 1, 1}};
+  expect_phases(same, {9, 11}, 4);
+  const Window odd[] = {{3, 2, 0, 0, 0}, {3, 2, 1, 1, 0}};
+  expect_phases(odd, {9, 11}, 4);
+  const Window shared[] = {{4, 3, 0, 0, 0}, {1, 1, 0, 0, 0}};
+  expect_phases(shared, {16, 9}, 2);
+  const Window long_one[] = {{11, 5, 3, 3, 0}};
+  expect_phases(long_one, {50}, 3);
+  const Window solid[] = {{3, 2, 1, 1, 1}, {3, 2, 1, 1, 1}, {3, 2, 1, 1, 1}};
+  expect_phases(solid, {3, 4, 3}, 8);
+}
+
+TEST(TransposedConv, OfPhasesThatAreAlikeOrSmallIsOneConvolution) {
+  const Window alike[] = {{4, 2, 1, 1, 0}, {4, 2, 1, 1, 0}};
+  expect_phases(alike, {9, 11}, 1);
+  const Window winograd[] = {{5, 2, 2, 2, 1}, {5, 2, 2, 2, 1}};
+  expect_phases(winograd, {9, 11}, 1);
+  const Window many[] = {{11, 5, 3, 3, 0}, {7, 4, 1, 1, 0}, {3, 2, 1, 1, 1}};
+  expect_phases(many, {2, 2, 2}, 1);
+  const Window little[] = {{3, 2, 1, 1, 1}, {3, 2, 1, 1, 1}};
+  expect_phases(little, {3, 3}, 1);
+  const Window beyond[] = {{3, 2, 6, 0, 0}, {3, 2, 6, 0, 0}};
+  expect_phases(beyond, {9, 11}, 1);
+}
+
+/// Images of unknown sizes may have no elements.
+TEST(TransposedConv, OfPhasesOfUnknownSizesTakesImagesWithoutElements) {
+  const ir::Graph before = ir::parse(
+      "graph @main(%x: f32[8, 16, s0, 40], %w: f32[16, 16, 3, 3]) {\n"
+      "  %y = conv_transpose(%x, %w) {strides = [2, 2], pads_low = [1, 0], pads_high = [1, 0], "
+      "dilations = [1, 1], output_padding = [1, 0]}\n"
+      "  return %y\n"
+      "}\n");
+  const ir::Graph after = ir::channels_last(before);
+  EXPECT_EQ(std::ranges::count(ops_of(after), "conv"), 4);
+  for (const std::int64_t size : {0, 1, 2, 7}) {
+    const std::vector<ir::Literal> images{digits({8, 16, size, 40}, 1), digits({16, 16, 3, 3}, 4)};
+    expect_same(ir::evaluate(after, images)[0], ir::evaluate(before, images)[0]);
   }
 }
 

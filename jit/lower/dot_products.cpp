@@ -1,0 +1,120 @@
+#include "jit/lower/dot_products.h"
+
+#include <numeric>
+#include <optional>
+
+#include "ir/op.h"
+#include "ir/passes/form_regions.h"
+#include "jit/lower/decompose.h"
+#include "jit/lower/fixed_values.h"
+
+namespace heddle::jit {
+namespace {
+
+using ir::Dims;
+using ir::Node;
+using ir::Value;
+
+/// Terms of a sum that fill a vector.
+constexpr std::int64_t kLeastTerms = 8;
+constexpr std::int64_t kFewColumns = 4;
+/// Of each of several columns, from which on joining the lanes of its sum costs less than what vectors save.
+constexpr std::int64_t kLeastTermsOfSeveral = 32;
+
+/// The last dimension of more than one element; nothing where there is none.
+std::optional<std::size_t> innermost_dimension(const Dims& sizes) {
+  for (std::size_t d = sizes.size(); d-- > 0;)
+    if (!sizes[d].is_constant(1)) return d;
+  return {};
+}
+
+class DotConverter {
+ public:
+  explicit DotConverter(const LowerOptions& options) : options_(options), fixed_(options) {}
+
+  std::optional<std::vector<Value>> visit(ir::Rewriter& rewriter, const Node& node) {
+    if (!is_dot_product(node)) return std::nullopt;
+    ir::GraphBuilder& builder = rewriter.builder();
+    const Value left = rewriter.map(node.input(0));
+    Dims rows = left.meta().sizes;
+    rows.insert(rows.end() - 1, SymExpr(1));
+    const Value apart = builder.emit("reshape", {left}, {{"sizes", std::move(rows)}});
+    Value columns = turned(builder, rewriter.map(node.input(1)));
+    if (!lies_along(node.input(1), rank_of(node, 1) - 2))
+      columns = builder.emit("clone", {columns});
+    Dims sizes = columns.meta().sizes;
+    sizes.insert(sizes.end() - 2, SymExpr(1));
+    columns = builder.emit("reshape", {columns}, {{"sizes", std::move(sizes)}});
+    const Value terms = builder.emit("mul", {apart, columns});
+    const std::vector<std::int64_t> last{terms.meta().rank() - 1};
+    return std::vector<Value>{builder.emit("reduce_sum", {terms}, {{"axes", last}})};
+  }
+
+ private:
+  bool is_dot_product(const Node& node) {
+    if (node.op_name() != "matmul" || node.flag("bf16") || node.flag("int8")) return false;
+    const ir::TensorMeta& left = node.input(0).meta();
+    const ir::TensorMeta& right = node.input(1).meta();
+    const DType dtype = node.output().dtype;
+    if ((dtype != DType::F32 && dtype != DType::F64) || left.dtype != dtype || right.dtype != dtype)
+      return false;
+    return left.rank() >= 2 && right.rank() >= 2 &&
+           has_long_sums(left.sizes.back(), right.sizes.back()) &&
+           classify(node, options_) == NodeClass::Nest && unit_of(node, options_).fuse &&
+           !ir::wants_fallback(node) && lies_along(node.input(0), rank_of(node, 0) - 1) &&
+           (lies_along(node.input(1), rank_of(node, 1) - 2) || fixed_.contains(node.input(1).node));
+  }
+
+  static bool has_long_sums(const SymExpr& terms, const SymExpr& columns) {
+    if (columns.is_constant(1)) return !terms.is_constant() || terms.constant() >= kLeastTerms;
+    return columns.is_constant() && columns.constant() > 0 && columns.constant() <= kFewColumns &&
+           terms.is_constant() && terms.constant() >= kLeastTermsOfSeveral * columns.constant();
+  }
+
+  static std::size_t rank_of(const Node& node, std::size_t operand) {
+    return node.input(operand).meta().sizes.size();
+  }
+
+  /// Whether neighbours along `axis` lie side by side in memory, or are computed.
+  bool lies_along(Value value, std::size_t axis) const {
+    while (classify(*value.node, options_) == NodeClass::View) {
+      const Node& view = *value.node;
+      const Value from = view.input(0);
+      if (view.op_name() == "permute") {
+        axis = static_cast<std::size_t>(view.ints("perm")[axis]);
+      } else if (view.op_name() == "reshape") {
+        if (innermost_dimension(value.meta().sizes) != axis) return false;
+        const std::optional<std::size_t> same = innermost_dimension(from.meta().sizes);
+        if (!same) return false;
+        axis = *same;
+      } else if (view.op_name() != "slice" || !view.symints("stride")[axis].is_constant(1)) {
+        return false;
+      }
+      value = from;
+    }
+    return innermost_dimension(value.meta().sizes) == axis && value.meta().is_row_major();
+  }
+
+  /// The last two dimensions in the other order.
+  static Value turned(ir::GraphBuilder& builder, Value matrices) {
+    std::vector<std::int64_t> perm(matrices.meta().sizes.size());
+    std::iota(perm.begin(), perm.end(), 0);
+    std::swap(perm[perm.size() - 2], perm.back());
+    return builder.emit("permute", {matrices}, {{"perm", std::move(perm)}});
+  }
+
+  const LowerOptions& options_;
+  FixedValues fixed_;
+};
+
+}  // namespace
+
+ir::Graph dot_products(const ir::Graph& graph, const LowerOptions& options) {
+  if (options.target != LowerOptions::Target::Cpu) return graph;
+  DotConverter converter(options);
+  return ir::rewrite(graph, [&](ir::Rewriter& rewriter, const ir::NodePtr& node) {
+    return converter.visit(rewriter, *node);
+  });
+}
+
+}  // namespace heddle::jit

@@ -1,0 +1,26 @@
+// Products by one column, or few of them.
+#pragma once
+
+#include "ir/graph.h"
+#include "jit/program.h"
+
+namespace heddle::jit {
+
+/// Replaces products by matrices of one column by sums over rows, for the CPU, and of up to four columns where sums are long.
+///
+///   %m = matmul(%x: f32[1024, 512], %v: f32[512, 1])
+///     ==>
+///   %r = reshape(%x) {sizes = [1024, 1, 512]}
+///   %p = mul(%r, permute(%v) {perm = [1, 0]})                        [1024, 1, 512]
+///   %m = reduce_sum(%p) {axes = [2]}
+///
+/// A tile of a product is some tens of columns wide: of few columns it multiplies hardly more than one element at a time. Of a row
+/// that lies in one piece whole vectors are multiplied, once for each column, and of one column it is read as fast as it comes from
+/// the caches.
+///
+/// Needs:  decomposed ops, known sizes put in; before the passes that split long reductions.
+/// Leaves: what does not lie along the sum (but of parameters, which are turned once), other dtypes than f32 and f64, products that
+///         are rounded, short sums, nodes that must not be fused, all of CUDA's.
+ir::Graph dot_products(const ir::Graph& graph, const LowerOptions& options);
+
+}  // namespace heddle::jit
