@@ -73,6 +73,22 @@ TEST(SplitSorts, KeysEqualToWhatRowsArePaddedWithComeFirst) {
   }
 }
 
+/// On the CPU rows that lie across memory are brought side by side, but for short ones and those that nearly lie so.
+TEST(SplitSorts, TurnsColumnsOnTheCpu) {
+  const auto is_turned = [](const OneOp& call) {
+    const ir::Graph graph = testing::graph_of(call);
+    expect_fast_code_right(graph, call.operands);
+    return !jit::split_sorts(graph, {}).identical(graph);
+  };
+  const ir::Attrs first{{"axis", std::int64_t{0}}};
+  const ir::Attrs few{{"axis", std::int64_t{-2}}, {"k", ir::SymExpr(5)}};
+  EXPECT_TRUE(is_turned({"sort", {drawn_keys(f32, {200, 9})}, first}));
+  EXPECT_TRUE(is_turned({"topk", {drawn_keys(f32, {2, 150, 9})}, few}));
+  EXPECT_FALSE(is_turned({"sort", {drawn_keys(f32, {200, 2})}, first}));
+  EXPECT_FALSE(is_turned({"sort", {drawn_keys(f32, {8, 9})}, first}));
+  EXPECT_FALSE(is_turned({"sort", {drawn_keys(f32, {200, 9})}}));
+}
+
 TEST(SplitSorts, AnyAxis) {
   expect_sorts_right({"sort", {drawn_keys(f32, {1030, 3})}, {{"axis", std::int64_t{0}}}});
   expect_sorts_right({"topk",
