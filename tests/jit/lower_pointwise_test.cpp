@@ -330,6 +330,22 @@ TEST(LowerPointwise, PaddingIsCutFromTheRest) {
   expect_right_at(graph, {1, 0});
 }
 
+/// Rows that lie across memory are brought side by side before they are looked up, where that is often enough.
+TEST(LowerPointwise, WhatIsLookedUpLiesSideBySide) {
+  const auto is_turned = [](std::int64_t width, std::int64_t count) {
+    GraphBuilder b("main");
+    const Value x = b.input(ir::TensorMeta::of(f32, {width, 80}));
+    const Value ids = b.input(ir::TensorMeta::of(i64, {count}));
+    b.output(b.emit("gather", {b.emit("permute", {x}, {{"perm", Ints{1, 0}}}), ids}));
+    const ir::Graph graph = b.finish();
+    expect_fast_code_right(graph, {noise(f32, {width, 80}), drawn_places({count}, -80, 79)});
+    return kernels(graph) == std::vector<std::string>{"permute", "gather"};
+  };
+  EXPECT_TRUE(is_turned(30, 20));
+  EXPECT_FALSE(is_turned(30, 19));
+  EXPECT_FALSE(is_turned(7, 200));
+}
+
 TEST(LowerPointwise, GatherChecksItsIndices) {
   GraphBuilder b("main");
   const Value table = b.input(tensor(f32, {"s0", "4"}));
