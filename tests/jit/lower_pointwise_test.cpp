@@ -540,6 +540,10 @@ TEST(LowerPointwise, WhatRowsComputeAlikeIsComputedOnce) {
   const ir::Graph cubic = resized("cubic", {"3", "8", "20"}, {3, 13, 30});
   EXPECT_EQ(tables(cubic), 8u) << nests_of(lowered(cubic));
   expect_right_at(cubic, {});
+  // Rows of pixels of a few channels are such rows too.
+  const ir::Graph pixels = resized("linear", {"8", "20", "3"}, {13, 30, 3});
+  EXPECT_EQ(tables(pixels), 4u) << nests_of(lowered(pixels));
+  expect_right_at(pixels, {});
   // Tables of a row that wide would not stay in a first-level cache.
   EXPECT_EQ(tables(resized("linear", {"3", "8", "2000"}, {3, 13, 3000})), 0u);
   EXPECT_EQ(tables(resized("nearest", {"3", "8", "20"}, {3, 16, 40})), 0u);
