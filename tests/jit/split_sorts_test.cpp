@@ -211,5 +211,20 @@ TEST(OrderScatters, FewUpdatesOrManyPartsGoOneAfterTheOther) {
   expect_sorts_right(rows);
 }
 
+/// On the CPU what is scattered into in pieces of rows is copied in whole ones.
+TEST(OrderScatters, TheCpuCopiesRowsBeforeTheirPieces) {
+  using Names = std::vector<std::string>;
+  const auto kernels_of = [](std::int64_t rows, std::int64_t columns) {
+    const OneOp call{"scatter_nd",
+                     {noise(f32, {rows, columns}), drawn_places({9, 1}, -rows, rows - 1),
+                      noise(f32, {9, columns}, 2)}};
+    expect_fast_nest_right(call);
+    return kernels(testing::graph_of(call));
+  };
+  EXPECT_EQ(kernels_of(64, 257), (Names{"clone", "scatter_nd"}));
+  EXPECT_EQ(kernels_of(65, 256), Names{"scatter_nd"});
+  EXPECT_EQ(kernels_of(63, 257), Names{"scatter_nd"});
+}
+
 }  // namespace
 }  // namespace heddle::test
