@@ -51,7 +51,7 @@ double weight_at(double distance, const ResizeRules& rules) {
   return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0.0;
 }
 
-/// What a dimension of a result reads: [out, taps] each.
+/// What a dimension of a result reads: [taps, out] each, so that what neighbours read lies side by side.
 struct Taps {
   Tensor indices;  ///< i64, inside x
   Tensor weights;  ///< f64
@@ -95,13 +95,13 @@ class Resizer {
     }
     Ints indices;
     std::vector<double> weights;
-    for (const Column& column : columns) {
-      for (std::size_t k = 0; k < most; ++k) {
+    for (std::size_t k = 0; k < most; ++k) {
+      for (const Column& column : columns) {
         indices.push_back(inside(column.first + static_cast<std::int64_t>(k)));
         weights.push_back(k < column.weights.size() ? column.weights[k] : 0.0);
       }
     }
-    const Sizes sizes{dim_.out, static_cast<std::int64_t>(most)};
+    const Sizes sizes{static_cast<std::int64_t>(most), dim_.out};
     return {Tensor::of(std::span<const std::int64_t>(indices), sizes),
             Tensor::of(std::span<const double>(weights), sizes)};
   }
@@ -165,7 +165,7 @@ Tensor summed(const Tensor& x, std::int64_t axis, const Taps& taps) {
   sizes[k] = taps.weights.size(0);
   sizes[k + 1] = taps.weights.size(1);
   const Tensor weights = reshape(cast(taps.weights, x.dtype()), sizes);
-  return sum(gather(x, taps.indices, axis) * weights, {axis + 1});
+  return sum(gather(x, taps.indices, axis) * weights, {axis});
 }
 
 }  // namespace

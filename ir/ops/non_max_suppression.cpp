@@ -23,7 +23,10 @@
 // Source: ONNX NonMaxSuppression-11.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
+#include <compare>
+#include <cstdint>
 #include <fmt/format.h>
 #include <numeric>
 
@@ -109,20 +112,28 @@ struct Limits {
   }
 };
 
-struct Candidate {
-  float score = 0;
-  std::int64_t box = 0;
-};
-
 float score_at(const KernelTensor& scores, std::int64_t batch, std::int64_t kind, std::int64_t n) {
   return scores.as<const float>()[batch * scores.strides()[0] + kind * scores.strides()[1] +
                                   n * scores.strides()[2]];
 }
 
-/// Whether `a` comes after `b`: of equal scores the box with the lower number is first.
-bool is_worse(const Candidate& a, const Candidate& b) {
-  return a.score < b.score || (a.score == b.score && a.box > b.box);
-}
+/// A box with its score as one number, the larger the sooner it is looked at: by the score, of equal ones the box with the lower
+/// number first. A box whose number takes more than 32 bits would have 16 GiB of scores before it.
+class Candidate {
+ public:
+  Candidate() = default;
+  Candidate(float score, std::uint32_t box) {
+    // Of floats from the least to the largest, -0 as 0.
+    const auto bits = std::bit_cast<std::uint32_t>(score + 0.0f);
+    const std::uint32_t ordered = (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
+    key_ = std::uint64_t{ordered} << 32 | ~box;
+  }
+  std::int64_t box() const { return std::int64_t{~static_cast<std::uint32_t>(key_)}; }
+  friend auto operator<=>(const Candidate&, const Candidate&) = default;
+
+ private:
+  std::uint64_t key_ = 0;
+};
 
 /// The boxes that have been kept, corner by corner, so that several are compared at once. Those without area overlap none.
 class KeptCorners {
@@ -180,12 +191,17 @@ class KeptCorners {
 /// Those that the score admits, in no order.
 std::vector<Candidate> candidates_of(const KernelTensor& scores, const Limits& limits,
                                      std::int64_t batch, std::int64_t kind) {
-  std::vector<Candidate> candidates(static_cast<std::size_t>(scores.sizes()[2]));
+  const std::int64_t boxes = scores.sizes()[2];
+  const std::int64_t stride = scores.strides()[2];
+  const float* first =
+      scores.as<const float>() + batch * scores.strides()[0] + kind * scores.strides()[1];
+  std::vector<Candidate> candidates(static_cast<std::size_t>(boxes));
   std::size_t count = 0;
-  for (std::int64_t n = 0; n < scores.sizes()[2]; ++n) {
+  for (std::int64_t n = 0; n < boxes; ++n) {
     // Without a branch, which is as often wrong as right.
-    candidates[count] = {score_at(scores, batch, kind, n), n};
-    count += limits.admits(candidates[count].score) ? 1 : 0;
+    const float score = first[n * stride];
+    candidates[count] = Candidate(score, static_cast<std::uint32_t>(n));
+    count += limits.admits(score) ? 1 : 0;
   }
   candidates.resize(count);
   return candidates;
@@ -196,13 +212,13 @@ std::vector<std::int64_t> kept_boxes(const KernelCall& call, const Limits& limit
                                      std::int64_t batch, std::int64_t kind) {
   // A heap: what comes after the last box that is kept is not sorted.
   std::vector<Candidate> heap = candidates_of(call.tensor(1), limits, batch, kind);
-  std::ranges::make_heap(heap, is_worse);
+  std::ranges::make_heap(heap);
   const bool centred = call.flag("center_point_box");
   std::vector<std::int64_t> kept;
   KeptCorners corners;
   while (!heap.empty() && static_cast<std::int64_t>(kept.size()) < limits.most) {
-    std::ranges::pop_heap(heap, is_worse);
-    const std::int64_t candidate = heap.back().box;
+    std::ranges::pop_heap(heap);
+    const std::int64_t candidate = heap.back().box();
     heap.pop_back();
     const Box box = box_at(call.tensor(0), batch, candidate, centred);
     if (corners.any_overlaps(box, limits.overlap)) continue;

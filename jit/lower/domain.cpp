@@ -20,6 +20,8 @@ constexpr std::int64_t kCudaPart = 512;
 constexpr std::int64_t kShortRow = 16;
 /// Lanes of a tile of rows whose operands lie across the rows: so many cache lines are in use at once.
 constexpr std::int64_t kAcrossLanes = 16;
+/// Elements of a row whose places are computed once: tables of more would not stay in a cache (tabulate.cpp).
+constexpr std::int64_t kLongestTabulated = 1024;
 /// Elements from lane to lane up to which lanes share their cache lines.
 constexpr std::int64_t kNearLanes = 8;
 /// Rows that share what they look up, as far as images of their size stay in the first-level cache.
@@ -189,6 +191,28 @@ bool fills_lanes(const Block& body, std::int64_t columns) {
   return 2 * columns > kShortRow && work.is_constant() && work.constant() <= kMostWork;
 }
 
+/// Whether rows of the last two axes, the last one short, are worth a loop of their own: what takes long to compute of a place in
+/// them is computed once for all rows.
+bool has_costly_columns(const Block& body, const std::vector<AxisRun>& axes) {
+  constexpr std::int64_t kLeastWork = 32;
+  if (axes.size() < 3) return false;
+  const SymExpr row = axes.back().extent * axes[axes.size() - 2].extent;
+  const SymExpr work = work_of(body);
+  return row.is_constant() && row.constant() >= 4 * kShortRow &&
+         row.constant() <= kLongestTabulated && work.is_constant() &&
+         work.constant() >= kLeastWork && std::ranges::none_of(body, [](const Stmt& statement) {
+           return std::holds_alternative<ForStmt>(statement.node);
+         });
+}
+
+/// Makes one axis of the last two.
+void join_last(NestBuilder& builder, Block& body, std::vector<AxisRun>& axes) {
+  const std::vector<AxisRun> last(axes.end() - 2, axes.end());
+  axes.resize(axes.size() - 1);
+  axes.back() = {builder.new_axis(extent_of(last)), extent_of(last)};
+  replace_axes(builder, body, last, axes.back().axis);
+}
+
 struct WorkCounter {
   SymExpr operator()(const ForStmt& s) const { return s.extent * work_of(*s.body); }
   SymExpr operator()(const IfStmt& s) const { return work_of(*s.body); }
@@ -263,6 +287,11 @@ void wrap_points(NestBuilder& builder, Block body, std::vector<AxisRun> axes,
     const std::int64_t rows = inner.constant();
     std::swap(axes[axes.size() - 2], axes.back());
     wrap_rows(builder, std::move(body), std::move(axes), rows * kInterleaved, kInterleaved);
+    return;
+  }
+  if (cpu && short_rows && has_costly_columns(body, axes)) {
+    join_last(builder, body, axes);
+    wrap_rows(builder, std::move(body), std::move(axes), chunk, chunk);
     return;
   }
   if (axes.size() == 1 ||

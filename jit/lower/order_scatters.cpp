@@ -20,6 +20,9 @@ constexpr std::int64_t kFewUpdates = 16;
 /// Parts in which updates go one after the other: where there are as many, the device is busy.
 constexpr std::int64_t kManyParts = 256;
 
+/// Elements of x from which on the CPU copies it by a kernel of its own.
+constexpr std::int64_t kLeastCopied = 1 << 14;
+
 Value i64_of(ir::GraphBuilder& b, std::int64_t number) {
   return b.constant(ir::Literal::scalar_int(DType::I64, number));
 }
@@ -70,6 +73,15 @@ class Scatter {
   bool has_many_parts() const {
     const SymExpr count = parts();
     return count.is_constant() && count.constant() >= kManyParts;
+  }
+
+  /// Whether its parts are pieces of rows: a copy of x in each of them goes through memory with gaps, and x is large.
+  bool has_pieces() const {
+    const SymExpr columns =
+        base::product(std::span(x()).subspan(elements_ ? axis() + 1 : coordinates_));
+    const SymExpr count = base::product(x());
+    return columns.is_constant() && columns.constant() > kScatterColumns &&
+           !(count.is_constant() && count.constant() < kLeastCopied);
   }
 
   Value ordered(ir::GraphBuilder& b, Value x) const {
@@ -184,13 +196,18 @@ class Scatter {
 }  // namespace
 
 ir::Graph order_scatters(const ir::Graph& graph, const LowerOptions& options) {
-  if (options.target != LowerOptions::Target::Cuda) return graph;
+  const bool cuda = options.target == LowerOptions::Target::Cuda;
   return ir::rewrite(
       graph,
       [&](ir::Rewriter& rewriter, const ir::NodePtr& node) -> std::optional<std::vector<Value>> {
         if (node->op().lowering.nest != "scatter" || ir::wants_fallback(*node)) return std::nullopt;
         const Scatter scatter(*node, rewriter.map(node->inputs()));
         const bool overwrites = ir::overwrites(*node, 0);
+        if (!cuda) {
+          if (overwrites || !scatter.has_pieces()) return std::nullopt;
+          const Value copy = rewriter.builder().emit("clone", {rewriter.map(node->input(0))});
+          return std::vector<Value>{scatter.in_place(rewriter.builder(), copy)};
+        }
         if (!scatter.pays() && (overwrites || scatter.has_many_parts())) return std::nullopt;
         ir::GraphBuilder& builder = rewriter.builder();
         Value x = rewriter.map(node->input(0));

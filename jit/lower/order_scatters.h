@@ -19,11 +19,12 @@ namespace heddle::jit {
 /// as the most that one slice has. Without a reduction only where the number of updates is known: it is mostly a few, as of
 /// a cache, that go one after the other.
 ///
-/// Of what stays as it is, x is copied by a kernel of its own: the scatter has as few blocks as it has parts.
+/// Of what stays as it is, x is copied by a kernel of its own: the scatter has as few blocks as it has parts. So is a large x on
+/// the CPU where parts are pieces of rows, and nothing else is done there.
 ///
 /// Needs:  decomposed ops, known sizes put in; what may overwrite its operand does.
 /// Leaves: scatters of few updates, those with independent parts for all of the device, nodes that must not be fused, and
-///         all of the CPU's.
+///         all others of the CPU's.
 ir::Graph order_scatters(const ir::Graph& graph, const LowerOptions& options);
 
 }  // namespace heddle::jit

@@ -26,6 +26,10 @@ constexpr std::int64_t kLeastTurned = 16;
 constexpr int kScalarOperations = 64;
 /// Nodes between a product and what is stored of it that are looked at.
 constexpr std::size_t kMostFollowing = 64;
+/// Elements of a row from which on it is worth lying side by side.
+constexpr std::int64_t kLeastRow = 8;
+/// How many elements that lie side by side are read in the time of one that lies across.
+constexpr std::int64_t kDearerAcross = 4;
 /// Elements of what is computed once and kept: larger ones cost more memory than they save time.
 constexpr std::int64_t kMaxKept = 1 << 14;
 
@@ -42,6 +46,16 @@ bool moves_at_once(const SymExpr& index, const SymExpr& axis, const NodeReads& r
   const SymExpr from = index.substitute(places).simplify(reads.facts);
   places[axis.symbol()] = 1;
   return !same(index.substitute(places), from, reads.facts);
+}
+
+/// With 1 for each size that only the run tells.
+SymExpr with_small_unbacked(const SymExpr& expr) {
+  std::vector<Symbol> symbols;
+  expr.collect_symbols(symbols);
+  base::SymbolExprs ones;
+  for (const Symbol& symbol : symbols)
+    if (symbol.kind == Symbol::Kind::Unbacked) ones.emplace(symbol, SymExpr(1));
+  return expr.substitute(ones);
 }
 
 }  // namespace
@@ -194,7 +208,8 @@ void ReadAnalysis::visit(const Node* node) {
   const NodeClass kind = graph_.class_of(node);
   if (kind == NodeClass::Source) return;
   const bool inlineable = kind == NodeClass::View || kind == NodeClass::Element;
-  owned_[k] = !inlineable || is_pinned_[k] || (kind == NodeClass::Element && !should_inline(node));
+  owned_[k] = !inlineable || is_pinned_[k] ||
+              (kind == NodeClass::Element ? !should_inline(node) : brings_together(node));
   if (owned_[k]) {
     open(node);
     return;
@@ -228,6 +243,42 @@ bool ReadAnalysis::should_inline(const Node* node) const {
     return true;
   const bool few_loads = cost.loads <= 1 || (cost.loads <= kCheapLoads && readers.size() <= 2);
   return !cost.expensive && few_loads && cost.operations <= kCheapOperations;
+}
+
+/// Whether rows of its elements are looked up that lie across memory without it, often enough to be worth a copy.
+bool ReadAnalysis::brings_together(const Node* view) const {
+  if (graph_.options().target != LowerOptions::Target::Cpu || graph_.is_relabelling(view) ||
+      !unit_of(*view, graph_.options()).fuse || ir::wants_fallback(*view))
+    return false;
+  return std::ranges::any_of(readers_[graph_.position(view)],
+                             [&](const Reader& reader) { return looks_up_across(view, reader); });
+}
+
+bool ReadAnalysis::looks_up_across(const Node* view, const Reader& reader) const {
+  const NodeReads& reads = reads_[graph_.position(reader.node)];
+  if (reads.axes.empty() || !reads.axes.back().is_symbol()) return false;
+  const SymExpr& row = reads.domain.back();
+  if (row.is_constant() && row.constant() < kLeastRow) return false;
+  const SymExpr spare = kDearerAcross * base::product(reads.domain) - view->output(0).count();
+  if (!base::provably_nonnegative(with_small_unbacked(spare), reads.facts)) return false;
+  const auto step_of = [&](const Index& index, const ir::TensorMeta& meta) {
+    const SymExpr place = linear_index(index, meta.sizes);
+    return place.simplify(reads.facts).linear_in(reads.axes.back().symbol());
+  };
+  const auto together = step_of(reader.index, view->output(0));
+  if (!together || !together->coefficient.is_constant(1)) return false;
+  std::vector<Symbol> symbols;
+  together->rest.collect_symbols(symbols);
+  if (std::ranges::none_of(symbols, [](Symbol s) { return s.kind == Symbol::Kind::Temp; }))
+    return false;
+  Index index = reader.index;
+  Value value = view->value();
+  while (graph_.class_of(value.node) == NodeClass::View) {
+    index = value.node->op().lowering.view(*value.node, index);
+    value = value.node->input(0);
+  }
+  const auto apart = step_of(index, value.meta());
+  return !apart || (!apart->coefficient.is_constant(1) && !apart->coefficient.is_constant(0));
 }
 
 /// Whether it makes more bytes, by few operations of one value and constants, of what is in memory anyway.

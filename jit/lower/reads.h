@@ -26,7 +26,8 @@ struct NodeReads {
 /// Decides which nodes are inlined wherever they are read ("inlined") and which are computed once by a
 /// kernel ("owned"), and finds what the owned ones read.
 ///
-/// Views are inlined unless they must be in memory. An element node is inlined when it is read at other
+/// Views are inlined unless they must be in memory, or bring elements side by side that places computed at run time are looked up
+/// by, on the CPU. An element node is inlined when it is read at other
 /// indices than its own and that costs less than storing it: when each element is read once at most, or
 /// when it is cheap. What makes fewer bytes of what a recipe gives is computed with that and stored, on the CPU, wherever it is
 /// read: the result in another order would be stored instead. What widens a value in memory by little is made where it is read,
@@ -64,6 +65,8 @@ class ReadAnalysis {
   void pin_overwritten();
   void visit(const Node* node);
   bool should_inline(const Node* node) const;
+  bool brings_together(const Node* view) const;
+  bool looks_up_across(const Node* view, const Reader& reader) const;
   bool leaves_its_region(const Node* node) const;
   bool widens_what_is_kept(const Node* node) const;
   bool narrows_a_nest(const Node* node) const;

@@ -21,6 +21,9 @@ constexpr std::int64_t kRuns = 16;
 constexpr int kMerges = 3;
 /// The most elements of a run that topk takes: fewer than all by far.
 constexpr std::int64_t kMostTaken = kSortedRun / 8;
+/// Rows on the CPU that have fewer elements, or elements nearer to each other, are sorted where they lie.
+constexpr std::int64_t kLeastTurned = 32;
+constexpr std::int64_t kLeastStep = 8;
 
 bool is_long(const SymExpr& length) {
   return !length.is_constant() || length.constant() > kLongestRow;
@@ -154,19 +157,46 @@ std::int64_t axis_of(const Node& node) {
   return axis < 0 ? axis + node.input(0).meta().rank() : axis;
 }
 
+bool is_sort(const Node& node) {
+  return node.op().lowering.nest == "sort" && !ir::wants_fallback(node);
+}
+
 bool is_split(const Node& node) {
-  if (node.op().lowering.nest != "sort" || ir::wants_fallback(node)) return false;
-  return is_long(node.input(0).meta().sizes[static_cast<std::size_t>(axis_of(node))]);
+  return is_sort(node) &&
+         is_long(node.input(0).meta().sizes[static_cast<std::size_t>(axis_of(node))]);
+}
+
+/// Whether the elements of a row, which are read several times, lie in a cache line each.
+bool lies_across(const Node& node) {
+  if (!is_sort(node)) return false;
+  const ir::Dims& sizes = node.input(0).meta().sizes;
+  const auto axis = static_cast<std::size_t>(axis_of(node));
+  if (sizes[axis].is_constant() && sizes[axis].constant() < kLeastTurned) return false;
+  SymExpr step = 1;
+  for (std::size_t d = axis + 1; d < sizes.size(); ++d) step *= sizes[d];
+  return !step.is_constant() || step.constant() >= kLeastStep;
+}
+
+/// The same with its rows brought side by side first.
+std::vector<Value> turned(ir::GraphBuilder& builder, const Node& node, Value x) {
+  const std::int64_t axis = axis_of(node);
+  ir::Attrs attrs = node.attrs();
+  attrs["axis"] = x.meta().rank() - 1;
+  const Value rows = builder.emit("clone", {exchanged(builder, x, axis)});
+  const Node* sorted = builder.call(node.op_name(), {rows}, std::move(attrs));
+  return {exchanged(builder, sorted->value(0), axis), exchanged(builder, sorted->value(1), axis)};
 }
 
 }  // namespace
 
 ir::Graph split_sorts(const ir::Graph& graph, const LowerOptions& options) {
-  if (options.target != LowerOptions::Target::Cuda) return graph;
+  const bool cuda = options.target == LowerOptions::Target::Cuda;
   return ir::rewrite(
       graph,
       [&](ir::Rewriter& rewriter, const ir::NodePtr& node) -> std::optional<std::vector<Value>> {
-        if (!is_split(*node)) return std::nullopt;
+        if (!cuda && lies_across(*node))
+          return turned(rewriter.builder(), *node, rewriter.map(node->input(0)));
+        if (!cuda || !is_split(*node)) return std::nullopt;
         const std::int64_t axis = axis_of(*node);
         ir::GraphBuilder& builder = rewriter.builder();
         const Value x = exchanged(builder, rewriter.map(node->input(0)), axis);

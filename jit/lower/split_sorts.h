@@ -1,4 +1,4 @@
-// Long sorts in steps, so that more than one block of threads has work.
+// Long sorts in steps, so that more than one block of threads has work, and sorts of columns as sorts of rows.
 #pragma once
 
 #include "ir/graph.h"
@@ -29,8 +29,15 @@ inline constexpr std::int64_t kSortedRun = 512;
 /// Of n elements a merge does n * 16 * log2(run) comparisons, and its steps are log16(n / 512): a sort is O(n log^2 n), in
 /// as many parallel iterations as there are blocks of elements. Sizes that are not known have merges for any.
 ///
+/// On the CPU a sort or topk of rows that lie across memory becomes one of rows that were brought side by side.
+///
+///   %v, %i = sort(%x: f32[500, 100]) {axis = 0}
+///     ==>
+///   %v0, %i0 = sort(clone(permute(%x) {perm = [1, 0]})) {axis = 1}
+///   %v = permute(%v0) {perm = [1, 0]}; %i = permute(%i0) {perm = [1, 0]}
+///
 /// Needs:  decomposed ops, known sizes put in.
-/// Leaves: rows of at most 1024 elements, nodes that must not be fused, and all of the CPU's as they are.
+/// Leaves: rows of at most 1024 elements, on the CPU of fewer than 32, and nodes that must not be fused as they are.
 ir::Graph split_sorts(const ir::Graph& graph, const LowerOptions& options);
 
 }  // namespace heddle::jit

@@ -7,7 +7,7 @@
 //
 // Where a row has many columns, the other way round, the sums in a buffer:
 //
-//     for k along the axis (serial): for column of the block (vector): sums[column] += x, result(p, k, column)
+//     for two of the axis (serial): for column of the block (vector): sums[column] += each x, result(p, k, column)
 //
 // On CUDA a long row that is not reversed is a loop that the threads of a block share (ForStmt::Kind::Scan):
 //
@@ -39,6 +39,8 @@ using ir::ScalarOp;
 constexpr std::int64_t kScanBlock = 64;
 /// Columns whose sums are kept beside each other where there are many: several cache lines of each row, and tiles for threads.
 constexpr std::int64_t kScanRow = 512;
+/// Rows of many columns that are added up before the sums are stored.
+constexpr std::int64_t kRowsAtOnce = 2;
 /// Elements of a column that a thread of CUDA reads before it stores the sums: it waits for memory once.
 constexpr std::int64_t kAtOnce = 8;
 
@@ -114,16 +116,19 @@ class ScanNest {
     const Symbol first = b_.begin_for(count, ForStmt::Kind::Vector);
     b_.store(sums, first, zero(b_, accumulator));
     b_.end_for();
-    const Symbol step = b_.begin_for(sizes_[axis_], ForStmt::Kind::Serial);
+    const SymExpr steps = b_.simplify(floordiv(sizes_[axis_], kRowsAtOnce));
+    const SymExpr rest = b_.simplify(sizes_[axis_] - steps * kRowsAtOnce);
+    if (!steps.is_constant(0)) add_rows(sums, begin, count, 0, steps, kRowsAtOnce);
+    if (!rest.is_constant(0)) add_rows(sums, begin, count, steps * kRowsAtOnce, rest, 1);
+  }
+
+  /// Rows from the `first`-th on, in steps of `at_once`: sums are loaded and stored once for as many.
+  void add_rows(NestBufferId sums, const SymExpr& begin, const SymExpr& count, const SymExpr& first,
+                const SymExpr& steps, std::int64_t at_once) {
+    const Symbol step = b_.begin_for(steps, ForStmt::Kind::Serial);
     const Symbol column = b_.begin_for(count, ForStmt::Kind::Vector);
-    inner_ = delinearize(begin + SymExpr(column), inner, b_.facts());
-    const Index index = index_at(step);
-    const Scalar before = b_.load(sums, column);
-    const Scalar sum =
-        b_.apply(ScalarOp::Add, {before, b_.convert(ctx_.operand(0, index), accumulator)});
-    b_.store(sums, column, sum);
-    const Scalar result = ctx_.node().flag("exclusive") ? before : sum;
-    ctx_.result(0, index, b_.convert(result, ctx_.node().output().dtype));
+    inner_ = delinearize(begin + SymExpr(column), std::span(sizes_).subspan(axis_ + 1), b_.facts());
+    b_.store(sums, column, add_up(b_.load(sums, column), first + SymExpr(step) * at_once, at_once));
     b_.end_for();
     b_.end_for();
   }
@@ -148,23 +153,28 @@ class ScanNest {
     if (!rest.is_constant(0)) scan_from(sum, steps * at_once, rest, 1);
   }
 
+  /// Results of `count` elements from the `first`-th on. @return `before` and all of them.
+  Scalar add_up(Scalar before, const SymExpr& first, std::int64_t count) {
+    std::vector<Index> places;
+    std::vector<Scalar> values;
+    for (std::int64_t k = 0; k < count; ++k) {
+      const Index& index = places.emplace_back(index_at(first + k));
+      values.push_back(b_.convert(ctx_.operand(0, index), before.dtype));
+    }
+    for (std::size_t k = 0; k < values.size(); ++k) {
+      const Scalar sum = b_.apply(ScalarOp::Add, {before, values[k]});
+      const Scalar result = ctx_.node().flag("exclusive") ? before : sum;
+      ctx_.result(0, places[k], b_.convert(result, ctx_.node().output().dtype));
+      before = sum;
+    }
+    return before;
+  }
+
   /// Elements from the `first`-th on, in steps of `at_once`. @return the sum of all up to there.
   Scalar scan_from(Scalar start, const SymExpr& first, const SymExpr& steps, std::int64_t at_once) {
     const Symbol step = b_.begin_for(steps, ForStmt::Kind::Serial);
     const Scalar carried = b_.carry(start);
-    std::vector<Index> places;
-    std::vector<Scalar> values;
-    for (std::int64_t k = 0; k < at_once; ++k) {
-      const Index& index = places.emplace_back(index_at(first + SymExpr(step) * at_once + k));
-      values.push_back(b_.convert(ctx_.operand(0, index), start.dtype));
-    }
-    Scalar sum = carried;
-    for (std::size_t k = 0; k < values.size(); ++k) {
-      const Scalar before = sum;
-      sum = b_.apply(ScalarOp::Add, {before, values[k]});
-      const Scalar result = ctx_.node().flag("exclusive") ? before : sum;
-      ctx_.result(0, places[k], b_.convert(result, ctx_.node().output().dtype));
-    }
+    const Scalar sum = add_up(carried, first + SymExpr(step) * at_once, at_once);
     const Scalar last = b_.set_next(carried, sum);
     b_.end_for();
     return last;

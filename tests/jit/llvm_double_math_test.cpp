@@ -5,6 +5,8 @@
 #include <cstring>
 #include <gtest/gtest.h>
 #include <limits>
+#include <random>
+#include <utility>
 #include <vector>
 
 #include "jit/nest_builder.h"
@@ -178,31 +180,123 @@ TEST_P(LlvmDoubleMath, StaysWithinItsBound) {
   }
 }
 
-TEST(LlvmDoubleAtan2, StaysWithinItsBound) {
-  NestBuilder b("atan2");
+CompiledNest compile_pairs(ScalarOp op, std::int64_t vector_bytes = 0,
+                           ForStmt::Kind kind = ForStmt::Kind::Vector) {
+  NestBuilder b("binary");
   b.nest().size_count = 1;
   const SymExpr n = SymExpr::size(0);
-  const auto y = b.add_global(f64, n);
   const auto x = b.add_global(f64, n);
-  const auto angle = b.add_global(f64, n);
+  const auto y = b.add_global(f64, n);
+  const auto out = b.add_global(f64, n);
   b.set_parallel(b.new_axis(1), 1);
-  const Symbol i = b.begin_for(n, ForStmt::Kind::Vector);
-  b.store(angle, i, b.apply(ScalarOp::Atan2, {b.load(y, i), b.load(x, i)}));
+  const Symbol i = b.begin_for(n, kind);
+  b.store(out, i, b.apply(op, {b.load(x, i), b.load(y, i)}));
   b.end_for();
-  const CompiledNest code(b.finish());
+  return CompiledNest(b.finish(), vector_bytes);
+}
+
+/// @param x, y  equally many
+std::vector<double> run_pairs(const CompiledNest& code, const std::vector<double>& x,
+                              const std::vector<double>& y) {
+  std::vector<double> out(x.size());
+  code.run({const_cast<double*>(x.data()), const_cast<double*>(y.data()), out.data()},
+           {static_cast<std::int64_t>(x.size())});
+  return out;
+}
+
+TEST(LlvmDoubleAtan2, StaysWithinItsBound) {
+  const CompiledNest code = compile_pairs(ScalarOp::Atan2);
   std::vector<double> few;
   const std::vector<double> all = sampled_doubles();
   for (std::size_t k = 0; k < all.size(); k += k < 100 || k % 997 == 0 ? 1 : 996)
     few.push_back(all[k]);
   for (double special : {0.0, -0.0, HUGE_VAL, -HUGE_VAL, std::nan("")}) few.push_back(special);
-  std::vector<double> heights(few.size());
-  std::vector<double> got(few.size());
   for (double height : few) {
-    std::fill(heights.begin(), heights.end(), height);
-    code.run({heights.data(), few.data(), got.data()}, {static_cast<std::int64_t>(few.size())});
+    const std::vector<double> got = run_pairs(code, std::vector<double>(few.size(), height), few);
     for (std::size_t k = 0; k < few.size(); ++k)
       ASSERT_LE(error_in_ulps(got[k], std::atan2(Wide{height}, Wide{few[k]})), 2)
           << std::hexfloat << height << " and " << few[k] << " give " << got[k];
+  }
+}
+
+/// Bases and exponents: every pair of those that a power treats by itself, any bits, powers that overflow and vanish, bases
+/// near 1 with large exponents, and small integers.
+std::pair<std::vector<double>, std::vector<double>> sampled_powers() {
+  std::vector<double> special = {0,
+                                 1,
+                                 2,
+                                 3,
+                                 0.5,
+                                 1.5,
+                                 2.5,
+                                 1e-3,
+                                 100,
+                                 1e300,
+                                 0x1p52,
+                                 0x1.fffffffffffffp52,
+                                 0x1p53,
+                                 0x1p54,
+                                 0x1p-1074,
+                                 0x1p-1022,
+                                 HUGE_VAL,
+                                 0x1.0000000000001p0,
+                                 1075,
+                                 0x1.fffffffffffffp-1,
+                                 0x1.fffffffffffffp1023,
+                                 std::nan("")};
+  for (std::size_t k = special.size(); k-- > 0;) special.push_back(-special[k]);
+  std::pair<std::vector<double>, std::vector<double>> pairs;
+  const auto add = [&](double x, double y) {
+    pairs.first.push_back(x);
+    pairs.second.push_back(y);
+  };
+  for (const double x : special)
+    for (const double y : special) add(x, y);
+  std::mt19937_64 random(7);
+  const auto any = [&] { return std::bit_cast<double>(random()); };
+  std::uniform_real_distribution<double> near_one(0.9, 1.1);
+  std::uniform_real_distribution<double> exponent(-40, 40);
+  std::uniform_real_distribution<double> result(-1080, 1030);
+  std::uniform_int_distribution<int> small(-12, 12);
+  for (int k = 0; k < 200'000; ++k) {
+    add(any(), any());
+    const double base = std::abs(any());
+    add(base, result(random) / std::log2(base));
+    add(near_one(random), 150 * exponent(random));
+    add(exponent(random), small(random));
+    add(1 + std::ldexp(exponent(random), -k % 50), exponent(random));
+  }
+  return pairs;
+}
+
+TEST(LlvmDoublePower, StaysWithinItsBound) {
+  const auto [x, y] = sampled_powers();
+  std::vector<Wide> exact;
+  for (std::size_t k = 0; k < x.size(); ++k) exact.push_back(std::pow(Wide{x[k]}, Wide{y[k]}));
+  for (std::int64_t vector_bytes : {64, 32}) {
+    const std::vector<double> got = run_pairs(compile_pairs(ScalarOp::Pow, vector_bytes), x, y);
+    Wide worst = 0;
+    std::size_t where = 0;
+    for (std::size_t k = 0; k < x.size(); ++k) {
+      const Wide error = error_in_ulps(got[k], exact[k]);
+      if (error > worst) worst = error, where = k;
+    }
+    RecordProperty("ulps", std::to_string(worst));
+    EXPECT_LE(worst, 0.8L) << std::hexfloat << x[where] << " to " << y[where] << " gives "
+                           << got[where] << ", not " << exact[where];
+  }
+}
+
+TEST(LlvmDoublePower, EveryWidthGivesTheSameBits) {
+  if (cpu::host_target(0).vector_bytes < 32) GTEST_SKIP() << "needs fused multiply-add";
+  const auto [x, y] = sampled_powers();
+  const std::vector<double> want =
+      run_pairs(compile_pairs(ScalarOp::Pow, 32, ForStmt::Kind::Serial), x, y);
+  for (std::int64_t vector_bytes : {64, 32}) {
+    const std::vector<double> got = run_pairs(compile_pairs(ScalarOp::Pow, vector_bytes), x, y);
+    for (std::size_t k = 0; k < x.size(); ++k)
+      ASSERT_TRUE(std::memcmp(&got[k], &want[k], sizeof(double)) == 0 || std::isnan(want[k]))
+          << std::hexfloat << x[k] << " to " << y[k] << ": " << got[k] << " and " << want[k];
   }
 }
 
@@ -246,23 +340,29 @@ TEST(LlvmDoubleExp, ASumBehindItGivesTheSameBits) {
 }
 
 /// No call of the runtime table is left in a kernel.
-TEST_P(LlvmDoubleMath, CallsNoLibraryForEachElement) {
+void expect_no_library(ScalarOp op, std::size_t operands) {
   const cpu::CodegenTarget target = cpu::host_target(0);
   if (target.vector_bytes < 32) GTEST_SKIP() << "needs fused multiply-add";
-  const ScalarOp op = GetParam().op;
-  if (op == ScalarOp::Sin || op == ScalarOp::Cos || op == ScalarOp::Tan)
-    GTEST_SKIP() << "what lies beyond 2^30 is the library's";
-  NestBuilder b("unary");
+  NestBuilder b("function");
   const auto x = b.add_global(f64, 100);
   const auto y = b.add_global(f64, 100);
   b.set_parallel(b.new_axis(1), 1);
   const Symbol i = b.begin_for(100, ForStmt::Kind::Vector);
-  b.store(y, i, b.apply(op, {b.load(x, i)}));
+  b.store(y, i, b.apply(op, std::vector<Scalar>(operands, b.load(x, i))));
   b.end_for();
   cpu::CodegenTexts texts;
   cpu::compile_object(b.finish(), target, &texts);
   EXPECT_EQ(texts.ir.find("@heddle_f64_"), std::string::npos) << texts.ir;
 }
+
+TEST_P(LlvmDoubleMath, CallsNoLibraryForEachElement) {
+  const ScalarOp op = GetParam().op;
+  if (op == ScalarOp::Sin || op == ScalarOp::Cos || op == ScalarOp::Tan)
+    GTEST_SKIP() << "what lies beyond 2^30 is the library's";
+  expect_no_library(op, 1);
+}
+
+TEST(LlvmDoublePower, CallsNoLibraryForEachElement) { expect_no_library(ScalarOp::Pow, 2); }
 
 INSTANTIATE_TEST_SUITE_P(Functions, LlvmDoubleMath, ::testing::ValuesIn(kDoubleFunctions),
                          [](const auto& info) { return std::string(ir::name_of(info.param.op)); });

@@ -308,6 +308,53 @@ TEST(LlvmLoop, AMaskedOutIndexIsNotReported) {
   EXPECT_EQ(code.run({values.data(), out.data()}, {50}), 7);
 }
 
+/// The kernel ends where a check fails: behind it nothing needs bounds.
+TEST(LlvmLoop, CheckedIndicesAreNotBoundedAgain) {
+  for (const std::int32_t check : {0, 7}) {
+    NestBuilder b("checked");
+    const auto indices = b.add_global(i64, 64);
+    const auto x = b.add_global(f32, 10);
+    const auto o = b.add_global(f32, 64);
+    b.set_parallel(b.new_axis(1), 1);
+    const Symbol i = b.begin_for(64, ForStmt::Kind::Vector);
+    b.store(o, i, b.load(x, b.bind(b.load(indices, i), 0, 9, check)));
+    b.end_for();
+    cpu::CodegenTexts texts;
+    cpu::compile_object(b.finish(), cpu::host_target(), &texts);
+    EXPECT_EQ(texts.ir.find("@llvm.smin.v") == std::string::npos, check != 0) << texts.ir;
+  }
+}
+
+/// Up to the largest indices, by products.
+TEST(LlvmLoop, DividesIndicesByNumbers) {
+  for (const std::int64_t divisor : {3, 7, 641, 1000003}) {
+    OneLoop loop;
+    const auto o = loop.builder.add_global(i64, 64);
+    loop.builder.nest().size_count = 2;
+    loop.begin();
+    const SymExpr place = floordiv(SymExpr(loop.i) + SymExpr::size(1), divisor);
+    loop.builder.store(o, loop.i, loop.builder.from_index(place));
+    loop.builder.end_for();
+    const Nest nest = loop.builder.finish();
+    cpu::CodegenTexts texts;
+    cpu::compile_object(nest, cpu::host_target(), &texts);
+    EXPECT_EQ(texts.ir.find("fdiv"), std::string::npos) << texts.ir;
+    const CompiledNest code(nest, 0);
+    for (const int bits : {0, 31, 50, 51}) {
+      for (const std::int64_t side : {-1, 1}) {
+        const std::int64_t multiple = side * ((std::int64_t{1} << bits) / divisor) * divisor;
+        const std::int64_t first = multiple - (side > 0 ? 64 : 0);
+        std::vector<std::int64_t> out(64);
+        code.run({out.data()}, {64, first});
+        for (std::int64_t k = 0; k < 64; ++k)
+          ASSERT_EQ(out[static_cast<std::size_t>(k)],
+                    floordiv(SymExpr(first + k), SymExpr(divisor)).constant())
+              << first + k << " by " << divisor;
+      }
+    }
+  }
+}
+
 /// A masked load of no lanes where there is no memory is right, and takes a microsecond on Zen 4.
 TEST(LlvmLoop, LoadsOfNoLanesAreMadeFromMemoryThatIsThere) {
   OneLoop loop;

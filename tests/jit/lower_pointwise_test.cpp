@@ -330,6 +330,22 @@ TEST(LowerPointwise, PaddingIsCutFromTheRest) {
   expect_right_at(graph, {1, 0});
 }
 
+/// Rows that lie across memory are brought side by side before they are looked up, where that is often enough.
+TEST(LowerPointwise, WhatIsLookedUpLiesSideBySide) {
+  const auto is_turned = [](std::int64_t width, std::int64_t count) {
+    GraphBuilder b("main");
+    const Value x = b.input(ir::TensorMeta::of(f32, {width, 80}));
+    const Value ids = b.input(ir::TensorMeta::of(i64, {count}));
+    b.output(b.emit("gather", {b.emit("permute", {x}, {{"perm", Ints{1, 0}}}), ids}));
+    const ir::Graph graph = b.finish();
+    expect_fast_code_right(graph, {noise(f32, {width, 80}), drawn_places({count}, -80, 79)});
+    return kernels(graph) == std::vector<std::string>{"permute", "gather"};
+  };
+  EXPECT_TRUE(is_turned(30, 20));
+  EXPECT_FALSE(is_turned(30, 19));
+  EXPECT_FALSE(is_turned(7, 200));
+}
+
 TEST(LowerPointwise, GatherChecksItsIndices) {
   GraphBuilder b("main");
   const Value table = b.input(tensor(f32, {"s0", "4"}));
@@ -524,6 +540,10 @@ TEST(LowerPointwise, WhatRowsComputeAlikeIsComputedOnce) {
   const ir::Graph cubic = resized("cubic", {"3", "8", "20"}, {3, 13, 30});
   EXPECT_EQ(tables(cubic), 8u) << nests_of(lowered(cubic));
   expect_right_at(cubic, {});
+  // Rows of pixels of a few channels are such rows too.
+  const ir::Graph pixels = resized("linear", {"8", "20", "3"}, {13, 30, 3});
+  EXPECT_EQ(tables(pixels), 4u) << nests_of(lowered(pixels));
+  expect_right_at(pixels, {});
   // Tables of a row that wide would not stay in a first-level cache.
   EXPECT_EQ(tables(resized("linear", {"3", "8", "2000"}, {3, 13, 3000})), 0u);
   EXPECT_EQ(tables(resized("nearest", {"3", "8", "20"}, {3, 16, 40})), 0u);

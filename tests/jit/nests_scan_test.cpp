@@ -32,6 +32,25 @@ TEST(ScanNest, ManyColumnsInBlocks) {
                            {{"axis", 1}, {"exclusive", exclusive}, {"reverse", !exclusive}}});
 }
 
+/// Sums of many columns are kept once for two rows, and for a last one alone where their number is odd.
+TEST(ScanNest, SumsOfManyColumnsAreStoredOnceForTwoRows) {
+  const auto times_stored = [](std::int64_t rows, const char* what) {
+    const ir::Graph graph =
+        testing::graph_of({"cumsum", {noise(f32, {rows, 100})}, {{"axis", std::int64_t{0}}}});
+    const std::string nests = nests_of(lowered(graph));
+    std::size_t times = 0;
+    for (std::size_t at = 0; (at = nests.find(what, at)) != std::string::npos; ++at) ++times;
+    return times;
+  };
+  // The first store is that of zeros.
+  EXPECT_EQ(times_stored(6, "store l0"), 2u);
+  EXPECT_EQ(times_stored(6, "store b1"), 2u);
+  EXPECT_EQ(times_stored(7, "store l0"), 3u);
+  EXPECT_EQ(times_stored(7, "store b1"), 3u);
+  for (const std::int64_t rows : {1, 2, 7})
+    expect_nest_right({"cumsum", {noise(f32, {rows, 100})}, {{"axis", std::int64_t{0}}}});
+}
+
 TEST(ScanNest, SizesThatAreNotKnownOrZero) {
   for (const std::int64_t axis : {0, 1}) {
     ir::GraphBuilder b("main");

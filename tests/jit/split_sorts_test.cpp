@@ -73,6 +73,22 @@ TEST(SplitSorts, KeysEqualToWhatRowsArePaddedWithComeFirst) {
   }
 }
 
+/// On the CPU rows that lie across memory are brought side by side, but for short ones and those that nearly lie so.
+TEST(SplitSorts, TurnsColumnsOnTheCpu) {
+  const auto is_turned = [](const OneOp& call) {
+    const ir::Graph graph = testing::graph_of(call);
+    expect_fast_code_right(graph, call.operands);
+    return !jit::split_sorts(graph, {}).identical(graph);
+  };
+  const ir::Attrs first{{"axis", std::int64_t{0}}};
+  const ir::Attrs few{{"axis", std::int64_t{-2}}, {"k", ir::SymExpr(5)}};
+  EXPECT_TRUE(is_turned({"sort", {drawn_keys(f32, {200, 9})}, first}));
+  EXPECT_TRUE(is_turned({"topk", {drawn_keys(f32, {2, 150, 9})}, few}));
+  EXPECT_FALSE(is_turned({"sort", {drawn_keys(f32, {200, 2})}, first}));
+  EXPECT_FALSE(is_turned({"sort", {drawn_keys(f32, {8, 9})}, first}));
+  EXPECT_FALSE(is_turned({"sort", {drawn_keys(f32, {200, 9})}}));
+}
+
 TEST(SplitSorts, AnyAxis) {
   expect_sorts_right({"sort", {drawn_keys(f32, {1030, 3})}, {{"axis", std::int64_t{0}}}});
   expect_sorts_right({"topk",
@@ -193,6 +209,21 @@ TEST(OrderScatters, FewUpdatesOrManyPartsGoOneAfterTheOther) {
   const ir::Graph graph = testing::graph_of(rows);
   EXPECT_TRUE(jit::order_scatters(graph, kSortsOnCuda).identical(graph));
   expect_sorts_right(rows);
+}
+
+/// On the CPU what is scattered into in pieces of rows is copied in whole ones.
+TEST(OrderScatters, TheCpuCopiesRowsBeforeTheirPieces) {
+  using Names = std::vector<std::string>;
+  const auto kernels_of = [](std::int64_t rows, std::int64_t columns) {
+    const OneOp call{"scatter_nd",
+                     {noise(f32, {rows, columns}), drawn_places({9, 1}, -rows, rows - 1),
+                      noise(f32, {9, columns}, 2)}};
+    expect_fast_nest_right(call);
+    return kernels(testing::graph_of(call));
+  };
+  EXPECT_EQ(kernels_of(64, 257), (Names{"clone", "scatter_nd"}));
+  EXPECT_EQ(kernels_of(65, 256), Names{"scatter_nd"});
+  EXPECT_EQ(kernels_of(63, 257), Names{"scatter_nd"});
 }
 
 }  // namespace

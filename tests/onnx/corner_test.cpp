@@ -347,5 +347,19 @@ TEST(Corner, ALoopThatGrowsWhatItCarriesIsUnrolledOrUnsupported) {
   }
 }
 
+/// What neighbours of a result read of smoothed images lies side by side: they are computed at once.
+TEST(Corner, PlacesThatNeighboursReadLieSideBySide) {
+  ModelBuilder model;
+  model.proto().mutable_opset_import(0)->set_version(18);
+  model.input("x", {"4", "60"}).output("y").ints("sizes", {4, 30});
+  NodeProto& node = model.node("Resize", {"x", "", "", "sizes"}, {"y"});
+  set_text(node, "mode", "linear");
+  ModelBuilder::set_int(node, "antialias", 1);
+  Engine engine = model.load();
+  const std::vector<Tensor> inputs{ones({4, 60})};
+  EXPECT_THAT(engine.run(inputs)[0].to_doubles(), testing::Each(DoubleNear(1, 1e-6)));
+  EXPECT_THAT(engine.plan_json(inputs), HasSubstr("load b0[i1+30*i2]: i64"));
+}
+
 }  // namespace
 }  // namespace heddle::onnx_test

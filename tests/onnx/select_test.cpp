@@ -139,6 +139,22 @@ TEST(Select, BoxesThatOverlapABetterOneGo) {
   EXPECT_EQ(engine.stats().evaluator_steps, 0u);
 }
 
+/// By falling score, whatever its sign; zeros are equal.
+TEST(Select, BoxesGoByTheirScoresThenByTheirNumbers) {
+  std::vector<float> corners;
+  for (int k = 0; k < 7; ++k) {
+    const auto at = static_cast<float>(2 * k);
+    corners.insert(corners.end(), {at, at, at + 1, at + 1});
+  }
+  const Tensor boxes = Tensor::of(std::span<const float>(corners), {1, 7, 4});
+  const Tensor scores =
+      Tensor::of<float>({-0.0F, 0, -HUGE_VALF, HUGE_VALF, -1, -0.5F, 0}, {1, 1, 7});
+  const Tensor got = suppression_model().load().run(
+      {boxes, scores, Tensor::of<std::int64_t>({7}, {1}), Tensor::of<float>({0.5F}, {1}),
+       Tensor::of<float>({-HUGE_VALF}, {1})})[0];
+  EXPECT_THAT(got.to_doubles(), ElementsAre(0, 0, 3, 0, 0, 0, 0, 0, 1, 0, 0, 6, 0, 0, 5, 0, 0, 4));
+}
+
 TEST(Select, BoxesAreTheEvaluatorsToo) {
   std::mt19937 random(2);
   const auto f = [](const Tensor& boxes, const Tensor& scores) {

@@ -142,14 +142,23 @@ Value* ScalarEmitter::index_floordiv(Value* a, Value* b, bool simple) {
   const unsigned lanes = lanes_of(a);
   const auto* constant = llvm::dyn_cast<llvm::Constant>(b);
   if (constant != nullptr && lanes != 0) constant = constant->getSplatValue();
-  if (const auto* number = llvm::dyn_cast_or_null<llvm::ConstantInt>(constant);
-      number != nullptr && number->getValue().isPowerOf2())
+  const auto* number = llvm::dyn_cast_or_null<llvm::ConstantInt>(constant);
+  if (number != nullptr && number->getValue().isPowerOf2())
     return b_.CreateAShr(
         a, integers_like(a, static_cast<std::int64_t>(number->getValue().logBase2())));
   if (lanes != 0) {
     // Indices stay below 2^51, where the f64 quotient does not reach the next integer.
     llvm::Type* real = llvm::FixedVectorType::get(b_.getDoubleTy(), lanes);
-    Value* ratio = b_.CreateFDiv(b_.CreateSIToFP(a, real), b_.CreateSIToFP(b, real));
+    Value* dividend = b_.CreateSIToFP(a, real);
+    Value* ratio = nullptr;
+    if (number != nullptr && number->getSExtValue() > 0) {
+      // A half more is as far from integers as it can be: the reciprocal's error, of 2^-52 of the quotient, does not reach one.
+      const double inverse = 1 / static_cast<double>(number->getSExtValue());
+      ratio = b_.CreateFMul(b_.CreateFAdd(dividend, llvm::ConstantFP::get(real, 0.5)),
+                            llvm::ConstantFP::get(real, inverse));
+    } else {
+      ratio = b_.CreateFDiv(dividend, b_.CreateSIToFP(b, real));
+    }
     return b_.CreateFPToSI(b_.CreateUnaryIntrinsic(llvm::Intrinsic::floor, ratio), a->getType());
   }
   Value* divisor = b_.CreateSelect(b_.CreateICmpEQ(b, integers_like(b, 0)), integers_like(b, 1), b);

@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "base/check.h"
+#include "jit/cpu/llvm/fixed_indices.h"
 #include "jit/cpu/llvm/loop_shape.h"
 #include "jit/cpu/llvm/nest_emitter.h"
 
@@ -138,6 +139,14 @@ NestEmitter::Values NestEmitter::loop(Value* from, Value* limit, std::int64_t st
 }
 
 void NestEmitter::operator()(const ForStmt& s) {
+  const std::size_t outside = fixed_indices_.size();
+  for (const SymExpr& expr : fixed_divisions(s))
+    if (fixed_index(expr) == nullptr) fixed_indices_.emplace_back(expr, index_value(expr));
+  emit_loop(s);
+  fixed_indices_.resize(outside);
+}
+
+void NestEmitter::emit_loop(const ForStmt& s) {
   if (turning_loop(s)) return;
   if (s.kind != ForStmt::Kind::Vector) return serial_loop(s);
   if (analyse(s).needs_scalar) return serial_loop(s);

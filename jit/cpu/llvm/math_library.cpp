@@ -36,7 +36,6 @@ std::optional<MathFunction> MathFunction::of_symbol(std::string_view symbol) {
   if (!symbol.starts_with(kPrefix)) return std::nullopt;
   for (ScalarOp op : kFunctions) {
     for (DType dtype : {DType::F32, DType::F64}) {
-      if (op == ScalarOp::Pow && dtype == DType::F64) continue;
       for (unsigned vectors = 1; vectors <= kMostMathVectors; vectors *= 2) {
         for (unsigned bytes : {32u, 64u}) {
           const MathFunction function{op, dtype, vectors, bytes};

@@ -58,6 +58,13 @@ bool NestEmitter::varies(const SymExpr& expr) const {
   return false;
 }
 
+/// What was computed of it before a loop; null: nothing.
+Value* NestEmitter::fixed_index(const SymExpr& expr) const {
+  const auto found =
+      std::ranges::find(fixed_indices_, expr, [](const auto& entry) { return entry.first; });
+  return found == fixed_indices_.end() ? nullptr : found->second;
+}
+
 Value* NestEmitter::index_value(const SymExpr& expr) {
   if (expr.is_constant()) return b_.getInt64(static_cast<std::uint64_t>(expr.constant()));
   if (expr.is_symbol()) {
@@ -65,6 +72,7 @@ Value* NestEmitter::index_value(const SymExpr& expr) {
     HD_CHECK(found != symbols_.end(), expr.symbol().to_string() + " is not bound");
     return found->second;
   }
+  if (Value* fixed = fixed_index(expr)) return fixed;
   const std::vector<SymExpr> operands = expr.operands();
   Values v;
   unsigned lanes = 0;

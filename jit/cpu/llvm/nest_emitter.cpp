@@ -207,7 +207,10 @@ void NestEmitter::operator()(const BindStmt& s) {
   Value* wide_high = widened(high, lanes);
   v = widened(v, lanes);
   if (s.check != 0) {
-    Value* bad = b_.CreateOr(b_.CreateICmpSLT(v, wide_low), b_.CreateICmpSGT(v, wide_high));
+    const bool from_zero = s.low.is_constant(0) && provably_nonnegative(s.high, nest_.facts);
+    Value* bad = from_zero
+                     ? b_.CreateICmpUGT(v, wide_high)
+                     : b_.CreateOr(b_.CreateICmpSLT(v, wide_low), b_.CreateICmpSGT(v, wide_high));
     if (lanes == 0 && lanes_ != 0 && active_ != nullptr && s.mask == kNoScalar) {
       // Some lane of the tail is always within the extent.
     } else if (lanes_ != 0) {
@@ -217,6 +220,11 @@ void NestEmitter::operator()(const BindStmt& s) {
       bad = b_.CreateAnd(bad, value(s.mask));
     }
     report(bad, s.check, v, wide_high);
+    // Whoever comes here is within.
+    if (s.mask == kNoScalar && (lanes == 0 || active_ == nullptr)) {
+      symbols_[s.symbol] = v;
+      return;
+    }
   }
   Value* upper = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, v, wide_high);
   symbols_[s.symbol] = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, upper, wide_low);

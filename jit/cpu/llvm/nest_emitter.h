@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "jit/cpu/llvm/codegen.h"
@@ -106,6 +107,7 @@ class NestEmitter {
   llvm::Value* row_slot(const RowPhase::Scalar& scalar, llvm::Value* place);
 
   // memory_emitter.cpp: index expressions, loads and stores.
+  llvm::Value* fixed_index(const SymExpr& expr) const;
   llvm::Value* index_value(const SymExpr& expr);
   llvm::Value* scalar_index(const SymExpr& expr);
   bool varies(const SymExpr& expr) const;
@@ -166,6 +168,7 @@ class NestEmitter {
                                    const std::function<void(std::size_t)>& enter);
   llvm::Value* set_lanes(llvm::Value* first, unsigned lanes, llvm::Value* extent);
   void hoist_uniform(const ForStmt& s);
+  void emit_loop(const ForStmt& s);
   Values run_body(const ForStmt& s, llvm::Value* axis, const Values& state);
   Values initial_state(const ForStmt& s, unsigned lanes);
   Values identity(const LoopReduction& r, unsigned lanes);
@@ -265,6 +268,8 @@ class NestEmitter {
   llvm::Value* active_ = nullptr;       ///< of the tail: lanes within the extent
   llvm::Value* left_ = nullptr;         ///< of the tail: how many those are, or more, as i32
   std::vector<const Stmt*> hoisted_;    ///< emitted before the current vector loop
+  /// Parts of indices that were computed before the loops around what is emitted now.
+  std::vector<std::pair<SymExpr, llvm::Value*>> fixed_indices_;
   /// Of a load of which all neighbours up to a row are loaded too: its place in the row.
   std::unordered_map<const LoadStmt*, std::int64_t> loaded_columns_;
   /// Of a store that is one of a whole row: its place, and the row's elements.

@@ -49,8 +49,9 @@ DType float_type(Value* value) {
 /// Without multiply-add units polynomials take longer than the library, but for the short ones of f32.
 bool has_vector_math(ScalarOp op, DType dtype, std::int64_t vector_bytes) {
   const bool has_fma = vector_bytes >= kBytesWithFma;
-  if (op == ScalarOp::Pow) return has_fma && dtype != DType::F64;
-  if (op == ScalarOp::Atan2 || (op >= ScalarOp::Sinh && op <= ScalarOp::Atanh)) return has_fma;
+  if (op == ScalarOp::Pow || op == ScalarOp::Atan2 ||
+      (op >= ScalarOp::Sinh && op <= ScalarOp::Atanh))
+    return has_fma;
   return op >= ScalarOp::Exp && op <= ScalarOp::Sigmoid && (has_fma || dtype != DType::F64);
 }
 

@@ -195,12 +195,23 @@ class VectorMath {
   llvm::Value* wide_exp(llvm::Value* x);
   llvm::Value* wide_exp2(llvm::Value* x);
   llvm::Value* wide_quarter_expm1(llvm::Value* x);
+  struct WideParts;
+  WideParts wide_parts(llvm::Value* x);
   struct WideReduced;
   WideReduced wide_reduce_log(llvm::Value* x);
   llvm::Value* wide_log(llvm::Value* x);
   llvm::Value* wide_log2(llvm::Value* x);
   llvm::Value* wide_log1p(llvm::Value* x);
   llvm::Value* wide_erf(llvm::Value* x);
+  /// Two numbers, of which the second is as small as what is left of the first by rounding.
+  struct WideSum {
+    llvm::Value* high;
+    llvm::Value* low;
+  };
+  WideSum wide_sum(llvm::Value* large, llvm::Value* small);
+  WideSum wide_product(llvm::Value* a, llvm::Value* b);
+  WideSum wide_log2_in_two(llvm::Value* x);
+  llvm::Value* wide_power(llvm::Value* x, llvm::Value* y);
   // vector_hyperbolics.cpp
   llvm::Value* sinh(llvm::Value* x);
   llvm::Value* cosh(llvm::Value* x);
@@ -231,6 +242,7 @@ class VectorMath {
   // vector_power.cpp
   llvm::Value* rough_log2(llvm::Value* x);
   llvm::Value* narrow_exp2(llvm::Value* x);
+  llvm::Value* power_limits(llvm::Value* x, llvm::Value* y, llvm::Value* result);
   llvm::Value* power(llvm::Value* x, llvm::Value* y);
 
   llvm::IRBuilderBase& b_;

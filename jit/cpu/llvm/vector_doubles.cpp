@@ -10,6 +10,7 @@
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/IR/Module.h>
+#include <span>
 
 #include "jit/cpu/llvm/scalar_emitter.h"
 
@@ -46,6 +47,15 @@ constexpr std::array<double, 11> kDoubleExp2 = {
 constexpr std::array<double, 7> kDoubleAtanh = {
     0x1.5555555555593p-1, 0x1.999999997fb85p-2, 0x1.24924942167c4p-2, 0x1.c71c51e6e322dp-3,
     0x1.746646ad7bb0fp-3, 0x1.39a0e30807e01p-3, 0x1.2f0e66470aa20p-3};
+/// 2 log2(e) and a third of it, and what the doubles leave.
+constexpr double kTwiceLog2E = 0x1.71547652b82fep+1;
+constexpr double kTwiceLog2ELow = 0x1.777d0ffda0d24p-55;
+constexpr double kTwoThirdsLog2E = 0x1.ec709dc3a03fdp-1;
+constexpr double kTwoThirdsLog2ELow = 0x1.d27f05548af0cp-55;
+/// (2 log2(e) atanh(s)/s - 2 log2(e) (1 + s^2/3)) / s^4 in s^2, at Chebyshev's nodes, for s as above: 2^-70 of log2.
+constexpr std::array<double, 8> kPowerLog2 = {
+    0x1.2776c50ef9bfep-1, 0x1.a61762a7adfa8p-2, 0x1.484b13d79c410p-2, 0x1.0c9a84bf4b885p-2,
+    0x1.c68f2f05fc1dap-3, 0x1.89fed19a09519p-3, 0x1.59e09fb241c17p-3, 0x1.5a5fb73c05e36p-3};
 /// erf(x)/x - 1 in x^2 for |x| <= 1: 2^-57; ln(erfc x) on [1, 6]: 2^-59 of erf.
 constexpr std::array<double, 12> kDoubleErfSmall = {
     0x1.06eba8214db68p-3,  -0x1.812746b0379c2p-2,  0x1.ce2f21a041018p-4,  -0x1.b82ce312062bcp-6,
@@ -122,16 +132,12 @@ Value* VectorMath::wide_quarter_expm1(Value* x) {
   return fma(p, quarter, b_.CreateFSub(quarter, real(0.25, x)));
 }
 
-struct VectorMath::WideReduced {
+struct VectorMath::WideParts {
   Value* exponent;  ///< e, as a double
   Value* f;         ///< x = 2^e (1 + f), 1 + f in [sqrt(1/2), sqrt(2))
-  Value* rest;      ///< log(1 + f) = f + rest
 };
 
-/// With s = f / (2 + f), log(1 + f) = 2 atanh(s) = f - f^2/2 + s (f^2/2 + 2 atanh(s)/s - 2).
-/// Source: Tang, "Table-driven implementation of the logarithm function in IEEE floating-point arithmetic" (1990), for what lies
-/// near 1.
-VectorMath::WideReduced VectorMath::wide_reduce_log(Value* x) {
+VectorMath::WideParts VectorMath::wide_parts(Value* x) {
   constexpr std::int64_t kRootHalf = 0x3fe6a09e667f3bcd;
   constexpr std::int64_t kMantissa = (std::int64_t{1} << kDoubleMantissaBits) - 1;
   constexpr std::int64_t kTwoTo52 = 0x4330000000000000;
@@ -146,7 +152,20 @@ VectorMath::WideReduced VectorMath::wide_reduce_log(Value* x) {
   constexpr double kUnits = 0x1p52 + kAbove;
   e = b_.CreateFSub(e, b_.CreateSelect(subnormal, real(kUnits + 54, x), real(kUnits, x)));
   Value* mantissa = b_.CreateAnd(bits, integer(kMantissa, x));
-  Value* f = b_.CreateFSub(from_bits(b_.CreateAdd(mantissa, integer(kRootHalf, x))), real(1, x));
+  return {e, b_.CreateFSub(from_bits(b_.CreateAdd(mantissa, integer(kRootHalf, x))), real(1, x))};
+}
+
+struct VectorMath::WideReduced {
+  Value* exponent;  ///< of the parts
+  Value* f;
+  Value* rest;  ///< log(1 + f) = f + rest
+};
+
+/// With s = f / (2 + f), log(1 + f) = 2 atanh(s) = f - f^2/2 + s (f^2/2 + 2 atanh(s)/s - 2).
+/// Source: Tang, "Table-driven implementation of the logarithm function in IEEE floating-point arithmetic" (1990), for what lies
+/// near 1.
+VectorMath::WideReduced VectorMath::wide_reduce_log(Value* x) {
+  const auto [e, f] = wide_parts(x);
   Value* s = b_.CreateFDiv(f, b_.CreateFAdd(f, real(2, x)));
   Value* square = b_.CreateFMul(s, s);
   Value* half = b_.CreateFMul(b_.CreateFMul(f, real(0.5, x)), f);
@@ -195,6 +214,73 @@ Value* VectorMath::wide_erf(Value* x) {
   Value* near = wide_exp_near_zero(logarithm, b_.CreateFSub(shifted, rounder));
   Value* large = fma(b_.CreateFNeg(near), power_of_two(shifted), real(1, x));
   return b_.CreateSelect(b_.CreateFCmpOLT(magnitude, real(1, x)), small, copy_sign(large, x));
+}
+
+/// The sum of two numbers of which the first is larger or 0, and what it leaves.
+VectorMath::WideSum VectorMath::wide_sum(Value* large, Value* small) {
+  Value* high = b_.CreateFAdd(large, small);
+  return {high, b_.CreateFSub(small, b_.CreateFSub(high, large))};
+}
+
+/// A product and what it leaves.
+VectorMath::WideSum VectorMath::wide_product(Value* a, Value* b) {
+  Value* high = b_.CreateFMul(a, b);
+  return {high, fma(a, b, b_.CreateFNeg(high))};
+}
+
+/// log2 of a positive finite x, within 2^-64 of itself: with s = f / (2 + f), 2 log2(e) atanh(s), of whose series the first two
+/// terms are computed in two doubles each.
+VectorMath::WideSum VectorMath::wide_log2_in_two(Value* x) {
+  const auto [e, f] = wide_parts(x);
+  const WideSum divisor = wide_sum(real(2, x), f);
+  Value* inverse = b_.CreateFDiv(real(1, x), divisor.high);
+  WideSum s{b_.CreateFMul(f, inverse), nullptr};
+  Value* left = fma(b_.CreateFNeg(s.high), divisor.high, f);
+  s.low = b_.CreateFMul(fma(b_.CreateFNeg(s.high), divisor.low, left), inverse);
+  WideSum square = wide_product(s.high, s.high);
+  square.low = fma(b_.CreateFAdd(s.high, s.high), s.low, square.low);
+  WideSum second = wide_product(square.high, real(kTwoThirdsLog2E, x));
+  second.low = fma(square.high, real(kTwoThirdsLog2ELow, x), second.low);
+  second.low = fma(square.low, real(kTwoThirdsLog2E, x), second.low);
+  Value* others =
+      b_.CreateFMul(b_.CreateFMul(square.high, square.high), polynomial(kPowerLog2, square.high));
+  const WideSum behind = wide_sum(second.high, others);
+  WideSum ratio = wide_sum(real(kTwiceLog2E, x), behind.high);
+  Value* low = b_.CreateFAdd(behind.low, b_.CreateFAdd(second.low, real(kTwiceLog2ELow, x)));
+  ratio.low = b_.CreateFAdd(ratio.low, low);
+  WideSum log = wide_product(s.high, ratio.high);
+  log.low = fma(s.high, ratio.low, fma(s.low, ratio.high, log.low));
+  WideSum sum = wide_sum(e, log.high);
+  sum.low = b_.CreateFAdd(sum.low, log.low);
+  return sum;
+}
+
+/// 0.8 ulp: 2^(y log2|x|), whose exponent is the sum of two doubles.
+Value* VectorMath::wide_power(Value* x, Value* y) {
+  // A product that is contracted with a sum leaves another rest.
+  const llvm::IRBuilderBase::FastMathFlagGuard guard(b_);
+  b_.clearFastMathFlags();
+  constexpr double kMost = 1100;
+  Value* magnitude = absolute(x);
+  const WideSum log = wide_log2_in_two(magnitude);
+  Value* infinity = llvm::ConstantFP::getInfinity(x->getType());
+  Value* high = b_.CreateSelect(b_.CreateFCmpOEQ(magnitude, infinity), infinity, log.high);
+  high = b_.CreateSelect(b_.CreateFCmpOEQ(magnitude, real(0, x)), b_.CreateFNeg(infinity), high);
+  const WideSum product = wide_product(y, high);
+  Value* near = b_.CreateFCmpOLT(absolute(product.high), real(kMost, x));
+  Value* exponent = clamp(product.high, -kMost, kMost);
+  Value* low = b_.CreateSelect(near, fma(y, log.low, product.low), real(0, x));
+  Value* rounder = real(kDoubleRounder, x);
+  Value* n = b_.CreateFSub(b_.CreateFAdd(exponent, rounder), rounder);
+  Value* r = b_.CreateFSub(exponent, n);
+  // 2^r with the first term in two doubles: half of what is between two doubles below 1 would show twice.
+  const WideSum first = wide_product(r, real(kDoubleLn2, x));
+  Value* others = polynomial(std::span(kDoubleExp2).subspan(1), r);
+  Value* rest = fma(b_.CreateFMul(r, r), others, fma(r, real(kDoubleLn2Low, x), first.low));
+  const WideSum near_one = wide_sum(real(1, x), first.high);
+  Value* power = b_.CreateFAdd(near_one.high, rest);
+  rest = fma(b_.CreateFMul(low, real(kDoubleLn2, x)), power, b_.CreateFAdd(near_one.low, rest));
+  return power_limits(x, y, scale_wide(b_.CreateFAdd(near_one.high, rest), n));
 }
 
 }  // namespace heddle::jit::cpu

@@ -106,7 +106,7 @@ Value* VectorMath::apply(ir::ScalarOp op, Value* x, const std::function<Value*(V
 }
 
 Value* VectorMath::apply(ir::ScalarOp op, Value* x, Value* y) {
-  if (op == ir::ScalarOp::Pow) return is_wide(x) ? nullptr : power(x, y);
+  if (op == ir::ScalarOp::Pow) return is_wide(x) ? wide_power(x, y) : power(x, y);
   return op == ir::ScalarOp::Atan2 ? atan2(x, y) : nullptr;
 }
 

@@ -73,18 +73,22 @@ Value* VectorMath::narrow_exp2(Value* x) {
 /// 0.6 ulp.
 Value* VectorMath::power(Value* x, Value* y) {
   llvm::Type* wide = x->getType()->getWithNewType(b_.getDoubleTy());
-  Value* zero = real(0, x);
-  Value* one = real(1, x);
-  llvm::Constant* infinity = llvm::ConstantFP::getInfinity(x->getType());
   Value* magnitude = absolute(x);
   Value* log = rough_log2(b_.CreateFPExt(magnitude, wide));
-  log = b_.CreateSelect(b_.CreateFCmpOEQ(magnitude, zero),
+  log = b_.CreateSelect(b_.CreateFCmpOEQ(magnitude, real(0, x)),
                         llvm::ConstantFP::getInfinity(wide, /*Negative=*/true), log);
+  llvm::Constant* infinity = llvm::ConstantFP::getInfinity(x->getType());
   log = b_.CreateSelect(b_.CreateFCmpOEQ(magnitude, infinity), llvm::ConstantFP::getInfinity(wide),
                         log);
-  Value* result = narrow_exp2(b_.CreateFMul(b_.CreateFPExt(y, wide), log));
+  return power_limits(x, y, narrow_exp2(b_.CreateFMul(b_.CreateFPExt(y, wide), log)));
+}
 
-  // What 0, 1, infinities and NaN make, as C has it.
+/// |x|^y as x^y, with what 0, 1, infinities and NaN make, as C has it.
+Value* VectorMath::power_limits(Value* x, Value* y, Value* result) {
+  Value* zero = real(0, x);
+  Value* one = real(1, x);
+  Value* magnitude = absolute(x);
+  llvm::Constant* infinity = llvm::ConstantFP::getInfinity(x->getType());
   Value* y_is_zero = b_.CreateFCmpOEQ(y, zero);
   result = b_.CreateSelect(b_.CreateOr(y_is_zero, b_.CreateFCmpOEQ(magnitude, one)), one, result);
   const auto is_integer = [&](Value* v) {
