@@ -21,7 +21,7 @@ constexpr int kCheapLoads = 2;
 /// Reads of each element of a copy, from which on it is stored.
 constexpr std::int64_t kManyReads = 8;
 /// Elements of rows that are worth turning.
-constexpr std::int64_t kLeastTurned = 16;
+constexpr std::int64_t kLeastTurnedRow = 16;
 /// One element, evaluated once a kernel or so: almost anything is cheaper than a kernel of its own.
 constexpr int kScalarOperations = 64;
 /// Nodes between a product and what is stored of it that are looked at.
@@ -348,7 +348,7 @@ bool ReadAnalysis::is_joined_and_turned(const Node* node) const {
     return false;
   const SymExpr& row = node->output(0).sizes.back();
   const std::vector<Reader>& readers = readers_[graph_.position(node)];
-  if (!row.is_constant() || row.constant() < kLeastTurned || readers.size() != 1) return false;
+  if (!row.is_constant() || row.constant() < kLeastTurnedRow || readers.size() != 1) return false;
   const NodeReads& reads = reads_[graph_.position(readers[0].node)];
   const Index& index = readers[0].index;
   if (reads.axes.empty() || !reads.axes.back().is_symbol() ||

@@ -22,7 +22,7 @@ constexpr int kMerges = 3;
 /// The most elements of a run that topk takes: fewer than all by far.
 constexpr std::int64_t kMostTaken = kSortedRun / 8;
 /// Rows on the CPU that have fewer elements, or elements nearer to each other, are sorted where they lie.
-constexpr std::int64_t kLeastTurned = 32;
+constexpr std::int64_t kLeastSorted = 32;
 constexpr std::int64_t kLeastStep = 8;
 
 bool is_long(const SymExpr& length) {
@@ -171,7 +171,7 @@ bool lies_across(const Node& node) {
   if (!is_sort(node)) return false;
   const ir::Dims& sizes = node.input(0).meta().sizes;
   const auto axis = static_cast<std::size_t>(axis_of(node));
-  if (sizes[axis].is_constant() && sizes[axis].constant() < kLeastTurned) return false;
+  if (sizes[axis].is_constant() && sizes[axis].constant() < kLeastSorted) return false;
   SymExpr step = 1;
   for (std::size_t d = axis + 1; d < sizes.size(); ++d) step *= sizes[d];
   return !step.is_constant() || step.constant() >= kLeastStep;
