@@ -40,6 +40,35 @@ void expect_agrees(F f, const std::vector<hd::Tensor>& inputs, double tolerance 
   EXPECT_EQ(compiled.stats().evaluator_steps, 0u);
 }
 
+/// More rows than any cache holds by panels that the second-level one does not: blocks of rows, the last of which is not full.
+TEST(Run, ManyRowsByManyPanels) {
+  constexpr std::int64_t kDepth = 1024;
+  constexpr std::int64_t kColumns = 136;
+  const auto element = [](std::int64_t row, std::int64_t column) {
+    return static_cast<float>((row * 7 + column * 13 + row * column / 3) % 5) - 2;
+  };
+  const auto matrix = [&](std::int64_t rows, std::int64_t columns) {
+    hd::Tensor made = hd::Tensor::empty(hd::f32, {rows, columns});
+    for (std::int64_t k = 0; k < rows * columns; ++k)
+      made.data_as<float>()[k] = element(k / columns, k % columns);
+    return made;
+  };
+  for (const int threads : {1, 3}) {
+    hd::Engine engine(
+        [w = matrix(kDepth, kColumns)](const hd::Tensor& x) { return hd::matmul(x, w); },
+        {.threads = threads, .check_plans = true});
+    for (const std::int64_t rows : {1, 1055, 1057, 1090}) {
+      const hd::Tensor y = engine.run({matrix(rows, kDepth)})[0];
+      for (std::int64_t row = 0; row < rows; row += row < rows - 70 ? 61 : 1)
+        for (const std::int64_t column : {0, 63, 64, 135}) {
+          float sum = 0;  // of whole numbers: exact
+          for (std::int64_t k = 0; k < kDepth; ++k) sum += element(row, k) * element(k, column);
+          ASSERT_EQ(y.data_as<float>()[row * kColumns + column], sum) << row << ", " << column;
+        }
+    }
+  }
+}
+
 }  // namespace
 
 TEST(Run, AddsOne) {

@@ -1,4 +1,5 @@
 // Nest groups: recipes with inlined producers and fused epilogues.
+#include <array>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,6 +54,26 @@ TEST(LowerRecipe, TilesOfTransposedMatricesHaveMoreRows) {
   EXPECT_TRUE(has(product(256, 200, false), "tile 32x64"));
   for (const ir::Graph& graph : {product(256, 200), product(130, 200), product(300, 260)})
     expect_code_right(graph, random_arguments(graph, {}));
+}
+
+/// Rows that no cache holds go in blocks that stay in the second-level one, beside panels that do not: of 33 tiles and more of
+/// 32 rows, 3 at a time.
+TEST(LowerRecipe, ManyRowsByManyPanelsGoInBlocks) {
+  const std::int64_t depth = 1024;
+  const std::int64_t columns = 136;
+  GraphBuilder b("main");
+  const Value x = b.input(tensor(f32, {"s0", "1024"}));
+  b.output(b.emit("matmul", {x, b.constant(random_literal(f32, {depth, columns}, 3))}));
+  const ir::Graph graph = b.finish();
+  const jit::Program program = jit::lower(graph, {});
+  const jit::Nest& nest = *program.kernels[program.record.steps.back().kernel].nest;
+  const auto tiles = [&](std::int64_t rows) {
+    return nest.parallel_extent.evaluate_sizes(std::array{rows});
+  };
+  EXPECT_EQ(tiles(1), 3);
+  EXPECT_EQ(tiles(32 * 32), 3 * 32);
+  EXPECT_EQ(tiles(33 * 32), 3 * 33) << "11 blocks of 3";
+  EXPECT_EQ(tiles(34 * 32), 3 * 36) << "12 blocks of 3, of the last of which two are empty";
 }
 
 TEST(LowerRecipe, MlpIsOneKernelALayer) {
