@@ -98,8 +98,7 @@ class OnnxRuntimePeer final : public heddle::bench::peers::Peer {
  public:
   ~OnnxRuntimePeer() override {
     if (session_ == nullptr) return;
-    for (void* value : inputs_) api_->release(kReleaseValue, value);
-    for (void* value : outputs_) api_->release(kReleaseValue, value);
+    release_values();
     api_->release(kReleaseSession, session_);
   }
 
@@ -120,6 +119,7 @@ class OnnxRuntimePeer final : public heddle::bench::peers::Peer {
   }
 
   void first_call(std::vector<Array>& inputs) override {
+    release_values();
     for (Array& input : inputs) {
       void* value = nullptr;
       api_->call(kCreateTensorWithData, memory_info_, input.data.get(), input.bytes,
@@ -146,6 +146,14 @@ class OnnxRuntimePeer final : public heddle::bench::peers::Peer {
   nlohmann::json facts() override { return {{"version", api_->version()}}; }
 
  private:
+  void release_values() {
+    for (void* value : inputs_) api_->release(kReleaseValue, value);
+    for (void* value : outputs_) api_->release(kReleaseValue, value);
+    inputs_.clear();
+    outputs_.clear();
+    input_names_.clear();
+  }
+
   void name_outputs() {
     void* allocator = nullptr;
     std::size_t count = 0;

@@ -137,12 +137,23 @@ nlohmann::json take_turn(Peer& peer, double seconds) {
           {"processor_us", processor / (calls * static_cast<double>(samples.size()))}};
 }
 
-nlohmann::json answer(Peer& peer, const std::string& line) {
+/// The call at sizes that may not have come before.
+nlohmann::json call_on(Peer& peer, const std::string& folder, std::vector<Array>& inputs) {
+  std::vector<Array> next = read_case(folder);
+  const auto start = Clock::now();
+  peer.first_call(next);
+  const double taken = microseconds_since(start);
+  inputs = std::move(next);
+  return {{"call_us", taken}};
+}
+
+nlohmann::json answer(Peer& peer, const std::string& line, std::vector<Array>& inputs) {
   std::stringstream words(line);
   std::string command;
   std::string argument;
   words >> command >> argument;
   if (command == "turn") return take_turn(peer, std::stod(argument));
+  if (command == "case") return call_on(peer, argument, inputs);
   if (command == "memory")
     return {{"peak_bytes", status_bytes("VmHWM")}, {"anonymous_bytes", status_bytes("RssAnon")}};
   if (command != "outputs") throw std::runtime_error("unknown command " + command);
@@ -169,7 +180,7 @@ int serve_or_throw(int argc, char** argv, Peer& peer) {
   facts["first_call_ms"] = first_call_ms;
   facts["rss_before_bytes"] = before;
   say(facts);
-  for (std::string line; std::getline(std::cin, line) && line != "end";) say(answer(peer, line));
+  for (std::string line; std::getline(std::cin, line) && line != "end";) say(answer(peer, line, inputs));
   return 0;
 }
 

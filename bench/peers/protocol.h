@@ -7,6 +7,7 @@
 //
 //   turn SECONDS      calls for so long, the first calls unmeasured: {"samples_us": [...], "calls_per_sample": N,
 //                     "processor_us": of all threads of the process, a call}
+//   case FOLDER       calls once on the tensors of another case, which stay those of later turns: {"call_us": ...}
 //   outputs FOLDER    writes the outputs of the last call as a case's tensors: {"outputs": N}
 //   memory            {"peak_bytes": of the process, "anonymous_bytes": now}
 //   end               exits
@@ -61,7 +62,8 @@ class Peer {
   virtual ~Peer() = default;
   /// Everything that comes before the first call.
   virtual void load(const Arguments& arguments) = 0;
-  /// Runs once on `inputs`, which stay where they are, and keeps memory for the outputs.
+  /// Runs once on `inputs`, which stay where they are, and keeps memory for the outputs. Again with others: what comes first
+  /// at these.
   virtual void first_call(std::vector<Array>& inputs) = 0;
   /// Runs again on the same inputs into the same outputs.
   virtual void call() = 0;

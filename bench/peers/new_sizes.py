@@ -1,0 +1,116 @@
+"""What the first call at sizes that did not come before takes, through Heddle and ONNX Runtime on one thread, beside later calls
+at these sizes: a server of pictures or texts sees new sizes all day.
+
+usage: .cache/peers_venv/bin/python bench/peers/new_sizes.py [--only REGEX] [--rounds N] [--write] [--list]
+
+bench/peers/run makes that Python environment and builds the programs. In a round each engine is started anew, called at the first
+sizes, and then at all others in turn, each of them for the first time; a time is the median of the rounds.
+"""
+import argparse
+import datetime
+import pathlib
+import re
+import statistics
+import tempfile
+
+import numpy as np
+
+import graphs
+import peers
+import real_models
+
+TURN_SECONDS = 0.2
+
+
+def lines(count, width):
+    """Lines of text, of one height, as the recogniser wants them."""
+    return {"x": np.random.default_rng(count * width).normal(0, 0.5, (count, 3, 48, width)).astype(np.float32)}
+
+
+MODELS = {
+    "ocr_det": [(f"{h}x{w}", lambda h=h, w=w: {"x": real_models.page(h, w)})
+                for h, w in ((320, 320), (480, 640), (224, 256), (448, 448), (640, 480), (416, 608), (736, 544))],
+    "ocr_rec": [(f"{n} of {w}", lambda n=n, w=w: lines(n, w))
+                for n, w in ((1, 100), (1, 320), (1, 321), (2, 200), (4, 333), (1, 87), (6, 480))],
+}
+HEADER = """| model | sizes | ONNX Runtime, first | later | Heddle, first | later | first over first | later over later | Heddle's first over its later |
+|---|---|---|---|---|---|---|---|---|"""
+
+
+def run(command, folder, cases):
+    """Microseconds of the first and of later calls at each of the cases but the first one."""
+    process = peers.Process(command, folder, 1)
+    try:
+        process.ask(f"turn {TURN_SECONDS}")
+        taken = []
+        for case in cases[1:]:
+            first = process.ask(f"case {case}")["call_us"]
+            later = statistics.median(process.ask(f"turn {TURN_SECONDS}")["samples_us"])
+            taken.append((first, later))
+        return taken
+    finally:
+        process.close()
+
+
+def measure(name, rounds):
+    with tempfile.TemporaryDirectory() as store:
+        folder = pathlib.Path(store) / name
+        real_models.REAL_MODELS[name][1](folder)
+        cases = []
+        for k, (_, inputs) in enumerate(MODELS[name]):
+            cases.append(pathlib.Path(store) / f"case{k}")
+            cases[-1].mkdir()
+            graphs.write_case(cases[-1], inputs())
+        graphs.write_case(folder / "case", MODELS[name][0][1]())
+        commands = {"heddle": peers.heddle_command(pathlib.Path(store) / "cache"),
+                    "onnxruntime": peers.onnxruntime_command()}
+        run(commands["heddle"], folder, cases)  # kernels are compiled
+        found = {engine: [] for engine in commands}
+        for _ in range(rounds):
+            for engine, command in commands.items():
+                found[engine].append(run(command, folder, cases))
+        return {engine: [[statistics.median(times) for times in zip(*of_case)] for of_case in zip(*all_rounds)]
+                for engine, all_rounds in found.items()}
+
+
+def line(name, sizes, ort, heddle):
+    numbers = [f"{time:,.0f}" for time in (*ort, *heddle)]
+    ratios = [ort[0] / heddle[0], ort[1] / heddle[1], heddle[0] / heddle[1]]
+    return "| " + " | ".join([name, sizes, *numbers, *(f"{ratio:.2f}" for ratio in ratios)]) + " |"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", default="", help="a regular expression of models")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--write", action="store_true", help="write bench/results/<date>_new_sizes.md")
+    parser.add_argument("--date", default=datetime.date.today().isoformat())
+    parser.add_argument("--list", action="store_true", help="print what there is")
+    args = parser.parse_args()
+    names = [name for name in MODELS if re.search(args.only, name)]
+    if args.list:
+        print("\n".join(f"{name}: {sizes}" for name in names for sizes, _ in MODELS[name]))
+        return
+    load, rows = peers.load_average(), []
+    print(HEADER)
+    for name in names:
+        found = measure(name, args.rounds)
+        for k, (sizes, _) in enumerate(MODELS[name][1:]):
+            rows.append(line(name, sizes, found["onnxruntime"][k], found["heddle"][k]))
+            print(rows[-1], flush=True)
+    if args.write:
+        path = peers.ROOT / f"bench/results/{args.date}_new_sizes.md"
+        path.write_text(f"""# First calls at new sizes, {args.date}
+
+{peers.processor()}; load averages {load} at the start and {peers.load_average()} at the end. ONNX Runtime and Heddle on one thread, times in
+microseconds, medians of {args.rounds} rounds in which each engine was started anew. The first call at sizes includes all that follows from
+them: planning memory, ordering pieces, code of a library; kernels of Heddle's own are compiled once for all sizes.
+`bench/peers/new_sizes.py` writes this file.
+
+{HEADER}
+""" + "\n".join(rows) + "\n")
+        print(path)
+
+
+if __name__ == "__main__":
+    main()
