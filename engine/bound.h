@@ -105,6 +105,8 @@ struct BoundSteps {
     return query == ir::kNone ? table.size() : query;
   }
   std::int64_t arena_bytes() const { return memory.peak_bytes - arena_begins.back(); }
+  /// Of memory that the plan itself takes, about.
+  std::int64_t held_bytes() const;
 };
 
 /// A step that runs nested plans.

@@ -43,8 +43,9 @@ void Reclaimer::retire(std::unique_ptr<BoundPlan> plan) {
   std::erase_if(retired_, [&](const Retired& item) { return item.generation + 2 < now; });
 }
 
-PlanCache::PlanCache(std::size_t capacity)
+PlanCache::PlanCache(std::size_t capacity, std::int64_t most_bytes)
     : capacity_(std::max<std::size_t>(capacity, 2)),
+      most_bytes_(most_bytes),
       mask_(std::bit_ceil(capacity_ * 2) - 1),
       slots_(new Slot[mask_ + 1]()) {}
 
@@ -65,19 +66,24 @@ const BoundPlan* PlanCache::insert(std::unique_ptr<BoundPlan> plan) {
     reclaimer_.retire(std::move(plan));
     return present;
   }
-  if (plans_.size() == capacity_) {
-    const auto half = plans_.begin() + static_cast<std::ptrdiff_t>(capacity_ / 2);
-    std::vector<std::unique_ptr<BoundPlan>> dropped(std::make_move_iterator(plans_.begin()),
-                                                    std::make_move_iterator(half));
-    plans_.erase(plans_.begin(), half);
-    rebuild();
-    for (auto& old : dropped) reclaimer_.retire(std::move(old));
-  }
+  const std::int64_t bytes = plan->held_bytes();
+  while (plans_.size() == capacity_ || (plans_.size() > 1 && held_bytes_ + bytes > most_bytes_))
+    drop_older_half();
+  held_bytes_ += bytes;
   std::size_t at = plan->hash & mask_;
   while (slots_[at].load(std::memory_order_relaxed) != nullptr) at = (at + 1) & mask_;
   plans_.push_back(std::move(plan));
   slots_[at].store(plans_.back().get(), std::memory_order_release);
   return plans_.back().get();
+}
+
+void PlanCache::drop_older_half() {
+  const auto half = plans_.begin() + static_cast<std::ptrdiff_t>((plans_.size() + 1) / 2);
+  std::vector<std::unique_ptr<BoundPlan>> dropped(std::make_move_iterator(plans_.begin()),
+                                                  std::make_move_iterator(half));
+  plans_.erase(plans_.begin(), half);
+  rebuild();
+  for (auto& old : dropped) reclaimer_.retire(std::move(old));
 }
 
 template <typename F>
@@ -110,7 +116,9 @@ std::size_t PlanCache::size() const {
 /// A reader that meets a slot in between finds nothing and takes the slow path, which is right too.
 void PlanCache::rebuild() {
   for (std::size_t k = 0; k <= mask_; ++k) slots_[k].store(nullptr, std::memory_order_release);
+  held_bytes_ = 0;
   for (const auto& plan : plans_) {
+    held_bytes_ += plan->held_bytes();
     std::size_t at = plan->hash & mask_;
     while (slots_[at].load(std::memory_order_relaxed) != nullptr) at = (at + 1) & mask_;
     slots_[at].store(plan.get(), std::memory_order_release);

@@ -50,10 +50,13 @@ class Reclaimer {
   std::vector<Retired> retired_;
 };
 
-/// At most `capacity` plans; when full, the older half is dropped.
+/// At most `capacity` plans, which take about `most_bytes` at most; when full, the older half is dropped.
 class PlanCache {
  public:
-  explicit PlanCache(std::size_t capacity);
+  /// Plans of convolutional models take half a MB each, with a library's code; those of others tens of KB.
+  static constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;
+
+  explicit PlanCache(std::size_t capacity, std::int64_t most_bytes = kMostBytes);
   ~PlanCache();
 
   /// The plan for these words, or null. Call, and use the plan, inside a Reclaimer::Reader.
@@ -70,15 +73,18 @@ class PlanCache {
 
  private:
   using Slot = std::atomic<const BoundPlan*>;
+  void drop_older_half();
   void rebuild();
   template <typename F>
   void erase_if(F&& is_dropped);
 
   std::size_t capacity_;
+  std::int64_t most_bytes_;
   std::size_t mask_;
   std::unique_ptr<Slot[]> slots_;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<BoundPlan>> plans_;  // in order of insertion
+  std::int64_t held_bytes_ = 0;                    ///< by them
   mutable Reclaimer reclaimer_;
 };
 

@@ -22,6 +22,19 @@ using ir::PlanBuffer;
 BoundSteps::BoundSteps() = default;
 BoundSteps::~BoundSteps() = default;
 
+std::int64_t BoundSteps::held_bytes() const {
+  const auto of = [](const auto& list) { return list.size() * sizeof(list[0]); };
+  std::size_t bytes = sizeof *this + of(table) + of(table_start) + of(step_sizes) + of(steps) +
+                      of(stages) + of(cuda) + of(memory.offsets);
+  for (const auto& sizes_of_step : step_sizes) bytes += of(sizes_of_step);
+  for (const auto& call : library)
+    if (call != nullptr) bytes += static_cast<std::size_t>(call->held_bytes());
+  for (const auto& region : regions)
+    if (region != nullptr)
+      for (const auto& plan : region->plans) bytes += static_cast<std::size_t>(plan->held_bytes());
+  return static_cast<std::int64_t>(bytes);
+}
+
 namespace {
 
 /// Scalar operations of a step that has iterations. Those of a piece that has none, of an operand without elements that

@@ -45,6 +45,8 @@ class BoundLibraryCall {
     return {};
   }
   virtual std::int64_t scratch_bytes() const { return 0; }
+  /// Of memory that is its own, about.
+  virtual std::int64_t held_bytes() const { return 0; }
   /// Null: there is one way.
   virtual const LibraryChoice* choice() const { return nullptr; }
 };

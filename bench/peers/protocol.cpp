@@ -180,7 +180,8 @@ int serve_or_throw(int argc, char** argv, Peer& peer) {
   facts["first_call_ms"] = first_call_ms;
   facts["rss_before_bytes"] = before;
   say(facts);
-  for (std::string line; std::getline(std::cin, line) && line != "end";) say(answer(peer, line, inputs));
+  for (std::string line; std::getline(std::cin, line) && line != "end";)
+    say(answer(peer, line, inputs));
   return 0;
 }
 

@@ -133,6 +133,7 @@ TEST_P(Parts, GiveTheWholeResult) {
   std::vector<float> whole(counted(shape.result, 0).size(), nan);
   run_range(*bound, x, weights, whole, 0, bound->extent());
   bound->make_ready(false, true);
+  EXPECT_GT(bound->held_bytes(), 0);
   std::vector<float> parts(whole.size(), nan);
   for (std::int64_t k = bound->extent(); k-- > 0;) {
     const auto unwritten = [&] {

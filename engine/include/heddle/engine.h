@@ -83,7 +83,8 @@ struct EngineOptions {
   /// Called before a region is compiled, each time; what it throws counts as a failed compile.
   std::function<void(const RegionInfo&)> on_region_compile{};
   std::function<void(std::string_view)> log{};  ///< gets lines of text; standard error when empty
-  std::size_t max_plans = 1024;     ///< bound plans remembered, one for each combination of sizes
+  std::size_t max_plans =
+      1024;  ///< bound plans remembered, one for each combination of sizes; of 64 MiB at most
   std::vector<GraphPass> passes{};  ///< run in order at their points
   ControlDeps control_deps{};       ///< of the graph as traced, after the passes of its point First
   Donations donate{};               ///< inputs whose memory is the engine's from the call on

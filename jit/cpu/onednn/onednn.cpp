@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <memory>
 #include <optional>
+#include <set>
 #include <variant>
 
 #include "base/file_place.h"
@@ -195,6 +196,17 @@ class Convolution final : public BoundLibraryCall {
   }
 
   std::int64_t scratch_bytes() const override { return saved_offset_ + saves() * saved_bytes_; }
+
+  /// Of what the library makes of one problem: a description, and code where it runs. Measured over many sizes.
+  static constexpr std::int64_t kKernelBytes = std::int64_t{16} << 10;
+
+  std::int64_t held_bytes() const override {
+    std::set<const Kernel*> kernels;
+    for (const Part& part : parts_) kernels.insert(part.kernel.get());
+    if (whole_) kernels.insert(whole_->kernel.get());
+    return static_cast<std::int64_t>(kernels.size()) * kKernelBytes +
+           static_cast<std::int64_t>(parts_.size() * sizeof(Part));
+  }
 
   const LibraryChoice* choice() const override { return choice_ ? &*choice_ : nullptr; }
 
