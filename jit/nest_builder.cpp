@@ -49,13 +49,22 @@ NestBufferId NestBuilder::add_global(DType dtype, SymExpr count) {
   return id;
 }
 
+namespace {
+
+/// Bytes of one buffer: threads that run kernels may have small stacks.
+constexpr std::int64_t kMostOnStack = 256 * 1024;
+
+}  // namespace
+
 NestBufferId NestBuilder::add_local(DType dtype, SymExpr count, std::int64_t max_count) {
   const auto id = static_cast<NestBufferId>(nest_.buffers.size());
   NestBuffer buffer;
   buffer.name = "l" + std::to_string(id - nest_.global_count());
   buffer.dtype = dtype;
   buffer.scope = NestBuffer::Scope::Local;
-  buffer.max_count = max_count == 0 && count.is_constant() ? count.constant() : max_count;
+  const auto most = kMostOnStack / static_cast<std::int64_t>(size_of(dtype));
+  const bool fits = max_count == 0 && count.is_constant() && count.constant() <= most;
+  buffer.max_count = fits ? count.constant() : max_count;
   buffer.count = std::move(count);
   nest_.buffers.push_back(std::move(buffer));
   return id;

@@ -31,12 +31,13 @@ class RecentKernels {
     bool is_new = false;  ///< it is that of `promise`, which the caller keeps, or forgets
   };
   Found find_or_add(const std::string& key, std::promise<Pointer>& promise) {
+    std::list<Future> dropped;  // destroyed when others may go on
     const std::lock_guard lock(mutex_);
     if (const auto known = entries_.find(key); known != entries_.end()) {
       by_use_.splice(by_use_.begin(), by_use_, known->second.use);
       return {known->second.kernel, false};
     }
-    if (entries_.size() >= next_look_) drop_idle();
+    if (entries_.size() >= next_look_) dropped = take_idle();
     const auto added = entries_.try_emplace(key, Entry{promise.get_future().share(), {}}).first;
     by_use_.push_front(&added->first);
     added->second.use = by_use_.begin();
@@ -72,11 +73,13 @@ class RecentKernels {
   }
 
   /// Under `mutex_`. Looks at all of them once for many that are added.
-  void drop_idle() {
+  std::list<Future> take_idle() {
+    std::list<Future> taken;
     std::size_t idle = 0;
     for (auto use = by_use_.begin(); use != by_use_.end();) {
       const auto entry = entries_.find(**use);
       if (is_idle(entry->second.kernel) && ++idle > most_idle_) {
+        taken.push_back(std::move(entry->second.kernel));
         use = by_use_.erase(use);
         entries_.erase(entry);
       } else {
@@ -84,6 +87,7 @@ class RecentKernels {
       }
     }
     next_look_ = entries_.size() + most_idle_;
+    return taken;
   }
 
   const std::size_t most_idle_;

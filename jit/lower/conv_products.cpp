@@ -74,12 +74,18 @@ bool has_long_runs(const Node& node) {
          taps * weights[0].constant() >= kLeastPackedCount;
 }
 
+/// Channels from which on a product of open sizes takes as long as the library's.
+constexpr std::int64_t kFewChannels = 4;
+
 /// Whether a kernel of one element has a result of sizes that are not known: a library makes code for each of them.
 bool is_open(const Node& node) {
   const Dims& weights = node.input(1).meta().sizes;
   const auto is_one = [](const SymExpr& size) { return size.is_constant(1); };
-  return std::all_of(weights.begin() + 2, weights.end(), is_one) && weights[0].is_constant() &&
-         weights[1].is_constant() && !base::product(node.output().sizes).is_constant();
+  const auto some = [](const SymExpr& size) {
+    return size.is_constant() && size.constant() >= kFewChannels;
+  };
+  return std::all_of(weights.begin() + 2, weights.end(), is_one) && some(weights[0]) &&
+         some(weights[1]) && !base::product(node.output().sizes).is_constant();
 }
 
 /// Positions of an image from which on its rows fill tiles.
@@ -114,8 +120,12 @@ class ConvConverter {
     for (const ir::NodePtr& node : graph.nodes()) {
       const bool front = node->after().empty() && brings_channels_to_front(*node) &&
                          same_unit(*node, *node->input(0).node, options);
-      for (const Value& input : node->inputs())
-        if (input) (front ? fronts_ : others_).insert(input.node);
+      for (const Value& input : node->inputs()) {
+        if (!input) continue;
+        (front ? fronts_ : others_).insert(input.node);
+        // What follows would be computed where channels lie apart, one lane after the other.
+        if (brings_channels_to_front(*input.node)) others_.insert(input.node->input(0).node);
+      }
     }
     for (const Value& output : graph.outputs()) others_.insert(output.node);
   }

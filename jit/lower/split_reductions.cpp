@@ -50,10 +50,30 @@ Value split(ir::GraphBuilder& builder, const Node& node, Value x) {
   const SymExpr blocks = ceildiv(count, kBlock);
   const Value flat =
       builder.emit("reshape", {converted(builder, x, wide)}, {{"sizes", ir::Dims{count}}});
-  const SymExpr sizes[] = {blocks, kBlock};
-  const Value rows =
-      in_parts(builder, flat, 0, sizes, [&] { return reduction_identity(builder, op, wide); });
-  const Value result = reduce_axis(builder, node, reduce_axis(builder, node, rows, 1), 0);
+  const auto of_blocks = [&](Value all, const SymExpr& number) {
+    const SymExpr sizes[] = {number, kBlock};
+    const Value rows =
+        in_parts(builder, all, 0, sizes, [&] { return reduction_identity(builder, op, wide); });
+    return reduce_axis(builder, node, rows, 1);
+  };
+  Value parts;
+  if (count.is_constant() && count.constant() % kBlock != 0) {
+    // Whole blocks and the rest: elements of a block that is filled up are asked for one by one.
+    const std::int64_t whole = count.constant() / kBlock;
+    const auto piece = [&](std::int64_t begin, std::int64_t end) {
+      return builder.emit(
+          "slice", {flat},
+          {{"start", ir::Dims{begin}}, {"limit", ir::Dims{end}}, {"stride", ir::Dims{1}}});
+    };
+    const Value rest = reduce_axis(builder, node, piece(whole * kBlock, count.constant()), 0);
+    parts = builder.emit("concat",
+                         {of_blocks(piece(0, whole * kBlock), whole),
+                          builder.emit("reshape", {rest}, {{"sizes", ir::Dims{1}}})},
+                         {{"axis", std::int64_t{0}}});
+  } else {
+    parts = of_blocks(flat, blocks);
+  }
+  const Value result = reduce_axis(builder, node, parts, 0);
   const Value narrow = converted(builder, result, dtype);
   return builder.emit("reshape", {narrow}, {{"sizes", node.output().sizes}});
 }

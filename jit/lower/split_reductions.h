@@ -10,9 +10,11 @@ namespace heddle::jit {
 ///
 ///   %s = reduce_sum(%x: f32[100000]) {axes = [0]}
 ///     ==>
-///   %p = reshape(pad(%x, 0.0) {high = [14688]}) {sizes = [7, 16384]}
-///   %s = reduce_sum(reduce_sum(%p) {axes = [1]}) {axes = [0]}
+///   %p = reduce_sum(reshape(slice(%x) {limit = [98304]}) {sizes = [6, 16384]}) {axes = [1]}
+///   %r = reduce_sum(slice(%x) {start = [98304]}) {axes = [0]}
+///   %s = reduce_sum(concat(%p, reshape(%r) {sizes = [1]})) {axes = [0]}
 ///
+/// What has no whole number of blocks but unknown size is filled up with what changes no result.
 /// Of a tensor of unknown size only when nothing but scalars reads the result: otherwise one kernel that
 /// reads the tensor again right away is better. Blocks are the same for any number of threads, and so are
 /// the results.

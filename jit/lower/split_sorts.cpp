@@ -174,7 +174,8 @@ bool lies_across(const Node& node) {
   if (sizes[axis].is_constant() && sizes[axis].constant() < kLeastSorted) return false;
   SymExpr step = 1;
   for (std::size_t d = axis + 1; d < sizes.size(); ++d) step *= sizes[d];
-  return !step.is_constant() || step.constant() >= kLeastStep;
+  const bool few = node.op_name() == "topk";
+  return !step.is_constant() || step.constant() >= (few ? 2 * kLeastStep : kLeastStep);
 }
 
 /// The same with its rows brought side by side first.

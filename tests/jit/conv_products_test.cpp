@@ -171,7 +171,8 @@ TEST(ConvProducts, OfWindowsInOnePiece) {
 }
 
 /// A convolution between permutes, from x [n, c, in…] to a result [n, m, out…].
-ir::Graph between_permutes(const ir::Dims& x, const Conv& conv, bool read_twice = false) {
+ir::Graph between_permutes(const ir::Dims& x, const Conv& conv, bool read_twice = false,
+                           bool then_relu = false) {
   GraphBuilder b("main");
   const std::size_t rank = x.size();
   Ints there(rank), back(rank);
@@ -184,7 +185,9 @@ ir::Graph between_permutes(const ir::Dims& x, const Conv& conv, bool read_twice 
   const Value given = b.input(ir::TensorMeta::of(f32, x), "x");
   const Value last = b.emit("permute", {given}, {{"perm", there}});
   const Value made = emit(b, last, conv);
-  b.output(b.emit("permute", {made}, {{"perm", back}}));
+  const Value result = b.emit("permute", {made}, {{"perm", back}});
+  b.output(result);
+  if (then_relu) b.output(b.emit("relu", {result}));
   if (read_twice) b.output(b.emit("relu", {made}));
   return b.finish();
 }
@@ -216,6 +219,8 @@ TEST(ConvProducts, LeavesFewPositionsAndWhatIsReadInBothOrders) {
   EXPECT_FALSE(keeps_order(between_permutes({1, 64, 8, 16}, {})));
   EXPECT_TRUE(keeps_order(between_permutes({1, 64, 7, 18}, {}))) << "few positions";
   EXPECT_TRUE(keeps_order(between_permutes({1, 64, 8, 16}, {}, true))) << "read in both orders";
+  EXPECT_TRUE(keeps_order(between_permutes({1, 64, 8, 16}, {}, false, true)))
+      << "something follows";
   EXPECT_TRUE(keeps_order(between_permutes({1, 64, 8, 16}, {.pads = {1, 1}}))) << "padding";
   EXPECT_TRUE(keeps_order(between_permutes({1, 64, 8, 16}, {.fixed = false}))) << "given weights";
   EXPECT_TRUE(keeps_order(between_permutes({8, 1, 1, 9000}, {.sizes = {40, 1, 1, 10}})))

@@ -119,7 +119,9 @@ void NestEmitter::operator()(const ContractStmt& s) {
   const auto columns = static_cast<unsigned>((most_columns + lanes - 1) / lanes);
   const auto tile_rows = static_cast<unsigned>(s.tile_rows);
   const unsigned vectors = block_vectors(tile_rows, columns, target_.vector_bytes);
-  const unsigned rows = block_rows(tile_rows, vectors, registers / vectors);
+  // More rows of one vector each have more places in a than there are registers for.
+  const unsigned most_rows = vectors == 1 ? std::min(registers, 8u) : registers / vectors;
+  const unsigned rows = block_rows(tile_rows, vectors, most_rows);
   Tile tile{s,
             lanes,
             rows,

@@ -157,6 +157,7 @@ class Convolution final : public BoundLibraryCall {
       choose(choice_of(problem_, ways));
     try {
       prepare(threads);
+      if (algorithm_ != Algorithm::Direct) make_ready(true, true);
     } catch (const CompileError&) {
       if (algorithm_ == Algorithm::Direct) throw;
       choose({});
@@ -165,6 +166,7 @@ class Convolution final : public BoundLibraryCall {
   }
 
   void make_ready(bool whole, bool in_parts) const override {
+    stay_on_this_thread();
     const auto make = [](const Part& part) {
       if (const auto* primitive = std::get_if<Primitive>(part.kernel.get())) primitive->make();
     };
