@@ -29,8 +29,8 @@ namespace heddle::jit {
 /// where they lie (conv_windows.h). The library's take 3.9 times as long where 37 windows lie 441 apart (resampling), and as long
 /// where 3001 lie 160 apart (a spectrum).
 ///
-/// Where x has its channels first and all that read the result bring them there, neither is put in another order: the product's
-/// rows are channels.
+/// Where x has its channels first, all that read the result bring them there, and nothing is computed of that, neither is put in another
+/// order: the product's rows are channels.
 ///
 ///   %l = permute(%x: f32[1, 64, 56, 56]) {perm = [0, 2, 3, 1]}
 ///   %y = conv(%l, %w: param f32[128, 64, 1, 1]) {channels_last = true, …}
