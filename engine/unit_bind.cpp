@@ -1,6 +1,7 @@
 // What a unit makes of concrete sizes: addresses, steps, plans of nested units.
 #include <algorithm>
 #include <atomic>
+#include <set>
 
 #include "engine/chains.h"
 #include "engine/cuda_unit.h"
@@ -22,16 +23,34 @@ using ir::PlanBuffer;
 BoundSteps::BoundSteps() = default;
 BoundSteps::~BoundSteps() = default;
 
-std::int64_t BoundSteps::held_bytes() const {
+namespace {
+
+/// Without plans nested in it, which `found` gets.
+std::size_t own_bytes(const BoundSteps& plan, std::vector<const BoundSteps*>& found) {
   const auto of = [](const auto& list) { return list.size() * sizeof(list[0]); };
-  std::size_t bytes = sizeof *this + of(table) + of(table_start) + of(step_sizes) + of(steps) +
-                      of(stages) + of(cuda) + of(memory.offsets);
-  for (const auto& sizes_of_step : step_sizes) bytes += of(sizes_of_step);
-  for (const auto& call : library)
+  std::size_t bytes = sizeof plan + of(plan.table) + of(plan.table_start) + of(plan.step_sizes) +
+                      of(plan.steps) + of(plan.stages) + of(plan.cuda) + of(plan.memory.offsets);
+  for (const auto& sizes : plan.step_sizes) bytes += of(sizes);
+  for (const auto& call : plan.library)
     if (call != nullptr) bytes += static_cast<std::size_t>(call->held_bytes());
-  for (const auto& region : regions)
+  for (const auto& region : plan.regions)
     if (region != nullptr)
-      for (const auto& plan : region->plans) bytes += static_cast<std::size_t>(plan->held_bytes());
+      for (const auto& nested : region->plans) found.push_back(nested.get());
+  return bytes;
+}
+
+}  // namespace
+
+/// Plans that several calls share count once.
+std::int64_t BoundSteps::held_bytes() const {
+  std::vector<const BoundSteps*> plans{this};
+  std::set<const BoundSteps*> seen;
+  std::size_t bytes = 0;
+  while (!plans.empty()) {
+    const BoundSteps* plan = plans.back();
+    plans.pop_back();
+    if (seen.insert(plan).second) bytes += own_bytes(*plan, plans);
+  }
   return static_cast<std::int64_t>(bytes);
 }
 
