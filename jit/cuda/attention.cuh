@@ -49,6 +49,13 @@ static __device__ __forceinline__ void hd_fetch_lines(hd_sixteen* to, const Line
     constexpr int apart = threads / pieces;
     const int first = (int)threadIdx.x / pieces;
     const int piece = (int)threadIdx.x % pieces;
+    if (apart % 8 == 0 && there == lines) {  // places are as far apart as lines
+      constexpr int step = Tile::template place<lines, pieces>(apart, 0);
+      hd_sixteen* const place = to + Tile::template place<lines, pieces>(first, piece);
+#pragma unroll
+      for (int n = 0; n < lines / apart; ++n) hd_copy_async(place + n * step, from.at(first + n * apart) + each * piece);
+      return;
+    }
 #pragma unroll
     for (int n = 0; n < lines / apart; ++n) {
       const int line = first + n * apart;
@@ -93,28 +100,23 @@ static __device__ __forceinline__ void hd_fetch_queries(unsigned char* shared, c
   hd_copy_commit();
 }
 
-// How a block attends: a tile of queries meets 64 keys at a time, or 128. Keys and values come through shared memory, the
-// next ones while these are used; queries, scores and sums stay in registers. `depth` is the head size of queries
+// How a block attends: a tile of queries meets 64 keys at a time. Keys and values come through shared memory, the next ones while
+// these are used; queries, scores and sums stay in registers. `depth` is the head size of queries
 // and keys and `columns` that of values, multiples of 16. A warp has 16 * row_tiles queries; warp_keys of them share
 // the queries and part the keys.
 //
 // Scores are exponents of 2. A thread has those of rows row(r) and keys key(c) of the tile.
-//
-// warpgroups: wgmma multiplies keys and values straight from shared memory; each four warps are a group of 64 queries, and depth and
-// columns are 64 or 128. While scores are weighed, the values of the tile before are multiplied: the first tile takes
-// multiply_first() and weigh(), each other one multiply_next() and weigh(), and in the end there is multiply_last().
-template <class T, int depth, int columns, int row_tiles, int warp_rows, int warp_keys, bool warpgroups = false>
+template <class T, int depth, int columns, int row_tiles, int warp_rows, int warp_keys>
 struct hd_attention_tile {
   static constexpr int rows = 16 * row_tiles * warp_rows;
-  static constexpr int keys = warpgroups ? 128 : 64;
+  static constexpr int keys = 64;
   static constexpr int threads = 32 * warp_rows * warp_keys;
   static constexpr int key_pieces = depth / 8;
   static constexpr int value_pieces = columns / 8;
-  static constexpr int beside = warpgroups ? 0 : 1;  // a line's pieces that nothing lies in
-  static constexpr int values_at = keys * (key_pieces + beside);
-  static constexpr int stage_size = values_at + keys * (value_pieces + beside);
-  static constexpr int stages = warpgroups ? 3 : 2;
-  static constexpr int queries_at = warpgroups ? stages * stage_size : stage_size;  // there the second tile of keys will be
+  static constexpr int values_at = keys * (key_pieces + 1);
+  static constexpr int stage_size = values_at + keys * (value_pieces + 1);
+  static constexpr int stages = 2;
+  static constexpr int queries_at = stage_size;  // there the second tile of keys will be
   static constexpr int warp_columns = keys / warp_keys;
   static constexpr int thread_rows = 2 * row_tiles;
   static constexpr int thread_keys = warp_columns / 4;
@@ -127,11 +129,10 @@ struct hd_attention_tile {
   float largest[row_tiles][2];
   float totals[row_tiles][2];  // of the thread's own keys
   float factor;  // that scores are yet to be multiplied by
-  unsigned int weights[keys / 16][4];  // of warpgroups: the tile's, rounded to T
   // Eight lines' pieces of one column lie in all 32 banks.
   template <int lines, int pieces>
-  static __device__ __forceinline__ int place(int line, int piece) {
-    return warpgroups ? hd_swizzled<lines, pieces>(line, piece) : line * (pieces + 1) + piece;
+  static constexpr __device__ __forceinline__ int place(int line, int piece) {
+    return line * (pieces + 1) + piece;
   }
   static __device__ __forceinline__ int first_row() {
     return (int)threadIdx.x / 32 / warp_keys * 16 * row_tiles;
@@ -157,12 +158,10 @@ struct hd_attention_tile {
       for (int c = 0; c < thread_keys; ++c) score(r, c) *= by;
     }
   }
-  // Takes the queries, after which one tile is being fetched. Warpgroups leave them where they are, and wait for both.
+  // Takes the queries, after which one tile is being fetched.
   __device__ __forceinline__ void start(const unsigned char* shared) {
-    if constexpr (!warpgroups) {
-      hd_copy_wait<1>();
-      __syncthreads();
-    }
+    hd_copy_wait<1>();
+    __syncthreads();
     const hd_sixteen* const lines = (const hd_sixteen*)shared + queries_at;
     const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -175,7 +174,7 @@ struct hd_attention_tile {
         for (int k = 0; k < 4; ++k) sums[m][n][k] = 0.0f;
       }
 #pragma unroll
-      for (int k = 0; !warpgroups && k < depth / 16; ++k)
+      for (int k = 0; k < depth / 16; ++k)
         hd_load_matrices(queries[m][k],
                          lines + place<rows, key_pieces>(first_row() + 16 * m + lane % 16, 2 * k + lane / 16));
     }
@@ -183,7 +182,6 @@ struct hd_attention_tile {
   // Waits for what was fetched, and until no thread needs the other stage.
   static __device__ __forceinline__ void arrive() {
     hd_copy_wait<0>();
-    if constexpr (warpgroups) hd_products_publish();
     __syncthreads();
   }
   static __device__ __forceinline__ const hd_sixteen* stage_of(const unsigned char* shared, long long number) {
@@ -214,52 +212,6 @@ struct hd_attention_tile {
       }
     }
   }
-  __device__ __forceinline__ void begin_keys(const unsigned char* shared, long long number) {
-    const hd_descriptor key = hd_describe(stage_of(shared, number), keys * 128);
-    const hd_descriptor query =
-        hd_describe((const hd_sixteen*)shared + queries_at + (int)threadIdx.x / 128 * 64 * 8, rows * 128);
-#pragma unroll
-    for (int n = 0; n < keys / 8; ++n) {
-#pragma unroll
-      for (int k = 0; k < 4; ++k) scores[0][n][k] = 0.0f;
-    }
-    hd_products_begin();
-#pragma unroll
-    for (int k = 0; k < depth / 16; ++k)
-      hd_wgmma<keys, true, false>(&scores[0][0][0], hd_further(query, k / 4 * rows * 128 + k % 4 * 32),
-                                  hd_further(key, k / 4 * keys * 128 + k % 4 * 32), T());
-    hd_products_commit();
-  }
-  __device__ __forceinline__ void begin_values(const unsigned char* shared, long long number) {
-    const hd_descriptor value = hd_describe(stage_of(shared, number) + values_at, keys * 128);
-#pragma unroll
-    for (int k = 0; k < keys / 16; ++k)
-      hd_wgmma_registers<columns, true>(&sums[0][0][0], weights[k], hd_further(value, k * 2048), T());
-    hd_products_commit();
-  }
-  __device__ __forceinline__ void hold_sums() { hd_products_hold<columns / 2>(&sums[0][0][0]); }
-  __device__ __forceinline__ void multiply_first(const unsigned char* shared, long long number) {
-    factor = 1.0f;
-    begin_keys(shared, number);
-    hd_products_wait<0>();
-    hd_products_hold<keys / 2>(&scores[0][0][0]);
-  }
-  // Waits for the scores alone.
-  __device__ __forceinline__ void multiply_next(const unsigned char* shared, long long number) {
-    factor = 1.0f;
-    hold_sums();
-    begin_keys(shared, number);
-    begin_values(shared, number - 1);
-    hd_products_wait<1>();
-    hd_products_hold<keys / 2>(&scores[0][0][0]);
-  }
-  __device__ __forceinline__ void multiply_last(const unsigned char* shared, long long number) {
-    hold_sums();
-    hd_products_begin();
-    begin_values(shared, number);
-    hd_products_wait<0>();
-    hold_sums();
-  }
   // Turns scores into weights: 2^(score - the largest so far). What was summed with a smaller one is scaled down.
   __device__ __forceinline__ void weigh() {
     float rescale[thread_rows];
@@ -283,16 +235,6 @@ struct hd_attention_tile {
       }
       largest[r / 2][r % 2] = now;
       totals[r / 2][r % 2] = totals[r / 2][r % 2] * rescale[r] + total;
-    }
-    if constexpr (warpgroups) {  // values of the tile before
-      hd_products_wait<0>();
-      hold_sums();
-#pragma unroll
-      for (int k = 0; k < keys / 16; ++k) {
-#pragma unroll
-        for (int p = 0; p < 4; ++p)
-          weights[k][p] = hd_pack(scores[0][2 * k + p / 2][p % 2 * 2], scores[0][2 * k + p / 2][p % 2 * 2 + 1], T());
-      }
     }
 #pragma unroll
     for (int r = 0; r < thread_rows; ++r) {

@@ -16,192 +16,10 @@ namespace heddle::jit::cuda {
 namespace {
 
 constexpr std::int64_t kKeys = AttentionForm::kKeys;
-constexpr std::int64_t kMostColumns = 128;
 /// In a kernel's text, the first tile of keys that a block meets.
 constexpr const char* kFirst = "first";
 /// And a row of the tile of queries.
 constexpr const char* kRow = "row";
-
-bool is_loop(const Stmt& statement, ForStmt::Kind kind) {
-  const auto* loop = std::get_if<ForStmt>(&statement.node);
-  return loop != nullptr && loop->kind == kind && loop->carried.empty();
-}
-
-/// Collects the parts of a nest; `fits` becomes false where it has another form.
-class AttentionFinder {
- public:
-  explicit AttentionFinder(const Nest& nest) : nest_(nest) { parts_.nest = &nest; }
-
-  std::optional<AttentionParts> run() {
-    for (const Stmt& statement : nest_.body) at_block_level(statement);
-    require(parts_.score != nullptr && parts_.sums != nullptr && parts_.columns != nullptr);
-    if (fits_) contractions();
-    if (fits_) group();
-    return fits_ ? std::optional(parts_) : std::nullopt;
-  }
-
- private:
-  void require(bool condition) { fits_ = fits_ && condition; }
-
-  void at_block_level(const Stmt& statement) {
-    if (const auto* bind = std::get_if<BindStmt>(&statement.node); bind != nullptr && is_own(*bind))
-      return;
-    if (const auto* index = std::get_if<IndexStmt>(&statement.node);
-        index != nullptr && index->index.mentions(nest_.parallel_axis)) {
-      places_.insert(index->result);
-      return;
-    }
-    if (!std::holds_alternative<ForStmt>(statement.node)) return scalar(statement, parts_.before);
-    // What the sums begin with is the emitter's own business.
-    if (is_loop(statement, ForStmt::Kind::Vector)) return require(parts_.tiles == nullptr);
-    require(is_loop(statement, ForStmt::Kind::Serial));
-    const auto& loop = std::get<ForStmt>(statement.node);
-    if (parts_.tiles == nullptr) return tiles(loop);
-    require(parts_.rows == nullptr);
-    rows(loop);
-  }
-
-  /// The bind of one of the three places.
-  bool is_own(const BindStmt& bind) const {
-    const AttentionForm& form = *nest_.attention;
-    return bind.check == 0 &&
-           (bind.symbol == form.batch || bind.symbol == form.head || bind.symbol == form.row_begin);
-  }
-
-  void scalar(const Stmt& statement, std::vector<const Stmt*>& list) {
-    require(!std::holds_alternative<StoreStmt>(statement.node) &&
-            !std::holds_alternative<IfStmt>(statement.node) &&
-            !std::holds_alternative<ForStmt>(statement.node) &&
-            !std::holds_alternative<ContractStmt>(statement.node));
-    independent(statement);
-    list.push_back(&statement);
-  }
-
-  /// Nothing but the places may know the parallel axis, and of local buffers only what loads() allows is read.
-  void independent(const Stmt& statement) {
-    Block one = {statement};
-    for (const SymExpr& expr : expressions_of(one)) require(!expr.mentions(nest_.parallel_axis));
-    std::visit(
-        [&](auto& node) { visit_uses(node, [&](ScalarId id) { require(!places_.contains(id)); }); },
-        one[0].node);
-    if (const auto* load = std::get_if<LoadStmt>(&statement.node);
-        load != nullptr && load->buffer >= nest_.global_count())
-      require(readable_ == load->buffer && load->index == at_);
-  }
-  /// From now on `buffer` may be read at `index`.
-  void loads(NestBufferId buffer, SymExpr index) {
-    readable_ = buffer;
-    at_ = std::move(index);
-  }
-
-  void tiles(const ForStmt& loop) {
-    require(loop.reductions.empty());
-    parts_.tiles = &loop;
-    for (const Stmt& statement : *loop.body) {
-      if (const auto* contract = std::get_if<ContractStmt>(&statement.node)) {
-        const bool first = parts_.scores == nullptr;
-        require(first || (parts_.score_rows != nullptr && parts_.sums == nullptr));
-        (first ? parts_.scores : parts_.sums) = contract;
-      } else if (parts_.score_rows != nullptr) {
-        continue;  // scores become weights
-      } else if (is_loop(statement, ForStmt::Kind::Serial)) {
-        require(parts_.scores != nullptr);
-        if (fits_) score_rows(std::get<ForStmt>(statement.node));
-      } else {
-        scalar(statement, parts_.of_tile);
-      }
-    }
-  }
-
-  void score_rows(const ForStmt& loop) {
-    require(loop.reductions.empty() && loop.extent == parts_.scores->rows);
-    parts_.score_rows = &loop;
-    for (const Stmt& statement : *loop.body) {
-      if (parts_.score_columns != nullptr) continue;  // the row's largest score
-      if (is_loop(statement, ForStmt::Kind::Vector))
-        score_columns(std::get<ForStmt>(statement.node));
-      else
-        scalar(statement, parts_.of_score_row);
-    }
-  }
-
-  void score_columns(const ForStmt& loop) {
-    require(loop.extent == parts_.scores->columns);
-    parts_.score_columns = &loop;
-    loads(parts_.scores->acc, SymExpr(parts_.score_rows->axis) * kKeys + SymExpr(loop.axis));
-    for (const Stmt& statement : *loop.body) {
-      if (const auto* store = std::get_if<StoreStmt>(&statement.node)) {
-        require(parts_.score == nullptr && store->buffer == readable_ && store->index == at_ &&
-                store->mask == kNoScalar && !store->combine);
-        parts_.score = store;
-        continue;
-      }
-      std::vector<const Stmt*> ignored;
-      require(parts_.score == nullptr);
-      scalar(statement, ignored);
-    }
-    readable_.reset();
-  }
-
-  void rows(const ForStmt& loop) {
-    require(loop.reductions.empty() && parts_.sums != nullptr);
-    if (!fits_) return;
-    require(loop.extent == parts_.sums->rows);
-    parts_.rows = &loop;
-    loads(nest_.attention->totals, loop.axis);
-    for (const Stmt& statement : *loop.body) {
-      require(parts_.columns == nullptr);
-      if (is_loop(statement, ForStmt::Kind::Vector))
-        columns(std::get<ForStmt>(statement.node));
-      else
-        scalar(statement, parts_.of_row);
-    }
-  }
-
-  void columns(const ForStmt& loop) {
-    require(loop.reductions.empty() && loop.extent == parts_.sums->columns);
-    parts_.columns = &loop;
-    loads(parts_.sums->acc,
-          SymExpr(parts_.rows->axis) * parts_.sums->tile_columns + SymExpr(loop.axis));
-    for (const Stmt& statement : *loop.body) {
-      independent(statement);
-      require(!std::holds_alternative<ContractStmt>(statement.node));
-    }
-  }
-
-  void contractions() {
-    const ContractStmt& scores = *parts_.scores;
-    const ContractStmt& sums = *parts_.sums;
-    const DType dtype = parts_.dtype();
-    require(dtype == DType::F16 || dtype == DType::BF16 || dtype == DType::F32);
-    require(nest_.buffers[scores.b.buffer].dtype == dtype &&
-            nest_.buffers[sums.b.buffer].dtype == dtype);
-    require(scores.dtype == DType::F32 && sums.dtype == DType::F32 && !scores.accumulate &&
-            sums.accumulate && sums.a.buffer == scores.acc);
-    require(scores.tile_columns == kKeys && scores.depth.is_constant() &&
-            scores.depth.constant() <= kMostColumns && sums.tile_columns <= kMostColumns &&
-            sums.columns.is_constant(sums.tile_columns));
-    require(scores.a.column_stride.is_constant(1) && scores.b.row_stride.is_constant(1) &&
-            sums.b.column_stride.is_constant(1));
-  }
-
-  void group() {
-    const AttentionForm& form = *nest_.attention;
-    if (!form.heads.is_constant() || !form.key_heads.is_constant() || form.key_heads.is_constant(0))
-      return;
-    const SymExpr& query = parts_.scores->a.base;
-    parts_.group = std::max<std::int64_t>(1, form.heads.constant() / form.key_heads.constant());
-    parts_.head_stride = query.substitute({{form.head, SymExpr(form.head) + 1}}) - query;
-    if (parts_.head_stride.mentions(form.head)) parts_.group = 1;
-  }
-
-  const Nest& nest_;
-  AttentionParts parts_;
-  std::set<ScalarId> places_;
-  std::optional<NestBufferId> readable_;
-  SymExpr at_;
-  bool fits_ = true;
-};
 
 /// Writes one kernel.
 class AttentionWriter : private TextWriter {
@@ -234,9 +52,13 @@ class AttentionWriter : private TextWriter {
     } else {
       line("const unsigned int part = 0, parts = 1;");
     }
+    if (tile_.warpgroups) {
+      line("Tile::prepare(shared);");
+      line("unsigned int turn = 0;");
+    }
     open("for (long long place = blockIdx.x - part * places; place < places; place += gridDim.x)");
     begin();
-    tiles();
+    tile_.warpgroups ? steps() : tiles();
     line("float* const sums = tile.finish(shared);");
     join();
     elements();
@@ -265,9 +87,12 @@ class AttentionWriter : private TextWriter {
   std::string tile_type() const {
     const std::string sizes = number(tile_.depth) + ", " + number(tile_.columns) + ", ";
     if (tile_.plain) return "hd_plain_attention_tile<" + sizes + number(tile_.rows()) + ">";
-    return "hd_attention_tile<" + storage_type(parts_.dtype()) + ", " + sizes +
-           number(tile_.row_tiles) + ", " + number(tile_.warp_rows) + ", " +
-           number(tile_.warp_keys) + (tile_.warpgroups ? ", true>" : ">");
+    const std::string type = storage_type(parts_.dtype()) + ", ";
+    if (tile_.warpgroups)
+      return "hd_warpgroup_attention_tile<" + type + number(tile_.depth) + ", " +
+             number(tile_.columns) + ">";
+    return "hd_attention_tile<" + type + sizes + number(tile_.row_tiles) + ", " +
+           number(tile_.warp_rows) + ", " + number(tile_.warp_keys) + ">";
   }
 
   /// The place, the queries and the first keys. Rows of a tile are all queries of a group's heads, each query's of all heads side
@@ -294,14 +119,36 @@ class AttentionWriter : private TextWriter {
     if (hides_keys_) skip_hidden();
     part_of_keys();
     fetch_queries();
-    const std::string at = parts_.tiles->axis.to_string();
+    tile_.warpgroups ? begin_steps() : begin_tiles();
+  }
+
+  void begin_tiles() {
     open("");
-    line("const long long " + at + " = " + std::string(kFirst) + ";");
-    // Where there are no tiles, the first one's number may be odd, and the queries lie in the second stage of two.
-    fetch(tile_.warpgroups ? stage_number(at) : "0", SymExpr(parts_.tiles->axis));
+    line("const long long " + parts_.tiles->axis.to_string() + " = " + kFirst + ";");
+    // Where there are no tiles, the first one's number may be odd, and the queries lie in the second stage.
+    fetch("0", SymExpr(parts_.tiles->axis));
     close();
     line("Tile tile;");
     line("tile.start(shared);");
+  }
+
+  /// The first steps' keys and values, as many as there are stages.
+  void begin_steps() {
+    line("const long long steps = tiles > " + std::string(kFirst) + " ? (tiles - " + kFirst +
+         " + " + number(step() - 1) + ") / " + number(step()) + " : 1;");
+    line("#pragma unroll 1");
+    open("for (int step = 0; step < Tile::stages; ++step)");
+    begin_step();
+    fetch_step("step", SymExpr(parts_.tiles->axis));
+    close();
+    line("Tile tile;");
+    line("tile.start();");
+  }
+
+  /// In a step: the nest's tile of keys that its own begins at.
+  void begin_step() {
+    line("const long long " + parts_.tiles->axis.to_string() + " = " + kFirst + " + " +
+         number(step()) + " * step;");
   }
 
   void fetch_queries() {
@@ -400,11 +247,6 @@ class AttentionWriter : private TextWriter {
 
   /// Tiles of the nest that a tile of keys has here.
   std::int64_t step() const { return tile_.keys() / kKeys; }
-  /// The number among tiles of keys here of the nest's tile `at`, as text.
-  std::string stage_number(const std::string& at) const {
-    return step() == 1 ? at : at + " / " + number(step());
-  }
-
   /// @param number  of the tile, which says what stage it goes to
   void fetch(const std::string& number_text, const SymExpr& tile) {
     const TileOperand& key = parts_.scores->b;
@@ -416,55 +258,88 @@ class AttentionWriter : private TextWriter {
          number(parts_.value_columns()) + ", keys - (" + index(tile * kKeys) + "));");
   }
 
-  void tiles() {
-    const std::string at = parts_.tiles->axis.to_string();
-    std::string first = kFirst;
-    if (tile_.warpgroups) {
-      open("");
-      line("const long long " + at + " = " + first + ";");
-      one_tile("multiply_first", at + " < tiles");
-      close();
-      first += " + " + number(step());
-    }
-    line("#pragma unroll 1");
-    open("for (long long " + at + " = " + first + "; " + at + " < tiles; " + at +
-         " += " + number(step()) + ")");
-    one_tile(tile_.warpgroups ? "multiply_next" : "multiply_keys", "");
-    if (!tile_.warpgroups) line("tile.multiply_values(shared, " + at + ");");
-    close();
-    if (tile_.warpgroups)
-      line("tile.multiply_last(shared, " +
-           stage_number("(tiles > " + std::string(kFirst) + " ? tiles - 1 : " + kFirst + ")") +
-           ");");
+  /// What step `step_text` needs, whose keys are the nest's tile `tile` and what follows it in a tile here.
+  void fetch_step(const std::string& step_text, const SymExpr& tile) {
+    const TileOperand& key = parts_.scores->b;
+    const TileOperand& value = parts_.sums->b;
+    const SymExpr before = tile - step();
+    const std::string lines = "hd_lines<" + storage_type(parts_.dtype()) + ">{";
+    line("hd_fetch_step<Tile>(shared, turn + (unsigned int)(" + step_text + "), " + step_text +
+         ", steps, " + lines + matrix(key, tile) + ", " + index(key.column_stride) + "}, " +
+         number(parts_.depth()) + ", keys - (" + index(tile * kKeys) + "), " + lines +
+         matrix(value, before) + ", " + index(value.row_stride) + "}, " +
+         number(parts_.value_columns()) + ", keys - (" + index(before * kKeys) + "), " +
+         step_text + " != 0 || query.is_wide());");
   }
 
-  /// @param is_there  as text, where it may not be; else empty
-  void one_tile(const std::string& multiply, const std::string& is_there) {
+  void tiles() {
     const std::string at = parts_.tiles->axis.to_string();
+    line("#pragma unroll 1");
+    open("for (long long " + at + " = " + kFirst + "; " + at + " < tiles; ++" + at + ")");
     line("Tile::arrive();");
-    const std::string next = at + " + " + number(step());
-    open("if (" + next + " < tiles)");
-    fetch(stage_number("(" + next + ")"), SymExpr(parts_.tiles->axis) + step());
+    open("if (" + at + " + 1 < tiles)");
+    fetch("(" + at + " + 1)", SymExpr(parts_.tiles->axis) + 1);
     close();
-    line("tile." + multiply + "(shared, " + stage_number(at) + ");");
+    line("tile.multiply_keys(shared, " + at + ");");
+    exponents("");
+    line("tile.weigh();");
+    line("tile.multiply_values(shared, " + at + ");");
+    close();
+  }
+
+  void steps() {
+    const std::string turn = "turn + (unsigned int)step";
+    const std::string multiply = "(shared, " + turn + ", step + 1 == steps);";
+    open("");
+    line("const int step = 0;");
+    begin_step();
+    line("tile.multiply_first" + multiply);
+    exponents(parts_.tiles->axis.to_string() + " < tiles");
+    line("tile.weigh(shared, " + turn + ");");
+    close();
+    line("#pragma unroll 1");
+    open("for (long long step = 1; step < steps; ++step)");
+    begin_step();
+    line("tile.multiply_next" + multiply);
+    exponents("");
+    // Where the step before was there is room for the one after the next, once all are through with that.
+    open("if (step + 2 <= steps)");
+    line("Tile::wait_free(shared, " + turn + " - 1);");
+    fetch_step("(step + 2)", SymExpr(parts_.tiles->axis) + 2 * step());
+    close();
+    line("tile.weigh(shared, " + turn + ");");
+    close();
+    line("tile.multiply_last(shared, turn + (unsigned int)steps);");
+    line("turn += (unsigned int)steps + 1;");
+  }
+
+  /// Makes exponents of a tile's scores, those of hidden keys minus infinity.
+  /// @param is_there  as text, where the tile may not be; else empty
+  void exponents(const std::string& is_there) {
+    const std::string at = parts_.tiles->axis.to_string();
     line("const int left = " + (is_there.empty() ? "" : is_there + " ? ") +
          "(int)hd_smaller(seen - " + number(kKeys) + " * " + at + ", " + number(tile_.keys()) +
          ")" + (is_there.empty() ? ";" : " : 0;"));
-    if (form_.masked) {
-      scores();
-    } else {
-      open("if (left == " + number(tile_.keys()) +
-           (form_.causal ? " && " + number(kKeys) + " * " + at + " + " + number(tile_.keys() - 1) +
-                               " <= " + form_.row_begin.to_string() + " + keys - queries"
-                         : std::string()) +
-           ")");
-      line("tile.scale(" + constant_text(DType::F32, form_.scale * std::numbers::log2e, 0) + ");");
-      close();
-      open("else");
-      scores();
-      close();
-    }
-    line("tile.weigh();");
+    if (form_.masked) return scores();
+    line("tile.scale(" + constant_text(DType::F32, form_.scale * std::numbers::log2e, 0) + ");");
+    // The last key that a row sees, as a number among those of the tile, may be before these.
+    const std::string seen_by = form_.row_begin.to_string() + " + keys - queries - " +
+                                number(kKeys) + " * " + at;
+    open("if (left != " + number(tile_.keys()) +
+         (form_.causal ? " || " + seen_by + " < " + number(tile_.keys() - 1) : std::string()) +
+         ")");
+    unrolled("for (int r = 0; r < Tile::thread_rows; ++r)");
+    if (form_.causal)
+      line("const int last = (int)hd_clamp((member + hd_smaller(Tile::row(r), rows_left - 1)) / " +
+           number(parts_.group) + " + " + seen_by + ", -1, left - 1);");
+    else
+      line("const int last = left - 1;");
+    unrolled("for (int c = 0; c < Tile::thread_keys; ++c)");
+    line("float& score = tile.score(r, c);");
+    line("score = Tile::key(c) <= last ? score : -hd_infinity();");
+    close();
+    close();
+    close();
   }
 
   /// The nest's expressions on each score of a tile. Rows that do not exist do as the last one.
@@ -536,17 +411,13 @@ class AttentionWriter : private TextWriter {
 };
 
 /// kernel_head()'s: 168 registers are enough, but where a mask's expressions take some, heads are large, or a warp has two
-/// tiles of rows.
+/// tiles of rows. Of warpgroups with small tiles two blocks share a multiprocessor.
 int least_threads(const AttentionTile& tile, bool masked) {
-  if (tile.warpgroups) return 0;
+  if (tile.warpgroups) return tile.keys() == kKeys && !masked ? 2 * tile.threads() : 0;
   return tile.row_tiles == 1 && !masked && tile.depth + tile.columns <= 128 ? 384 : 256;
 }
 
 }  // namespace
-
-std::optional<AttentionParts> attention_parts(const Nest& nest) {
-  return nest.attention ? AttentionFinder(nest).run() : std::nullopt;
-}
 
 CudaSource emit_attention(const AttentionParts& parts, const AttentionTile& tile,
                           const CudaOptions& options) {

@@ -83,12 +83,14 @@ std::int64_t AttentionTile::shared_bytes() const {
     const std::int64_t stages = 2 * kTileKeys * (depth / 4 + 1 + columns / 4 + 1);
     return 16 * (stages + std::int64_t{rows()} * (depth / 4 + 1 + kTileKeys / 4 + 1));
   }
-  const std::int64_t beside = warpgroups ? 0 : 1;
-  const std::int64_t key_line = depth / 8 + beside;
-  const std::int64_t value_line = columns / 8 + beside;
+  constexpr std::int64_t kStages = 3;  // of warpgroups, each with two mbarriers
+  if (warpgroups)
+    return 16 * (kStages * keys() * (depth / 8 + columns / 8) + std::int64_t{rows()} * (depth / 8) +
+                 kStages);
+  const std::int64_t key_line = depth / 8 + 1;
+  const std::int64_t value_line = columns / 8 + 1;
   const std::int64_t stage = keys() * (key_line + value_line);
-  const std::int64_t lines =
-      warpgroups ? 3 * stage + rows() * key_line : stage + std::max(stage, rows() * key_line);
+  const std::int64_t lines = stage + std::max(stage, rows() * key_line);
   const std::int64_t sums = std::int64_t{rows()} * (warp_keys * (columns + 8 + 1) + 1);
   return std::max(16 * lines, 4 * sums);
 }
@@ -117,7 +119,7 @@ std::vector<AttentionTile> attention_tiles(DType dtype, std::int64_t depth, std:
     tiles.push_back(both ? AttentionTile{d, c, 2, 4, 1} : AttentionTile{d, c, 1, 8, 1});
     const auto is_whole = [](int size) { return size == 64 || size == 128; };
     if (device.warpgroups && is_whole(d) && is_whole(c))
-      tiles.push_back({d, c, 1, 8, 1, 168, false, true});
+      tiles.push_back({d, c, 1, 8, 1, d + c <= 128 ? 128 : 248, false, true});
   }
   std::erase_if(tiles, [&](const AttentionTile& tile) {
     return tile.shared_bytes() > device.max_shared_bytes;

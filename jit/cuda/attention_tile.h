@@ -10,8 +10,8 @@
 
 namespace heddle::jit::cuda {
 
-/// A way to attend with hd_attention_tile: the queries that one block has, and how its warps share them, or its warpgroups. A plain one is
-/// hd_plain_attention_tile, of f32, in which two warps have 16 queries.
+/// A way to attend with hd_attention_tile: the queries that one block has, and how its warps share them; or its warpgroups, in
+/// hd_warpgroup_attention_tile. A plain one is hd_plain_attention_tile, of f32, in which two warps have 16 queries.
 struct AttentionTile {
   int depth = 0;      ///< of queries and keys, a multiple of 16
   int columns = 0;    ///< of values, a multiple of 16
@@ -25,7 +25,7 @@ struct AttentionTile {
   /// Where blocks part the keys of a tile of queries, each but the last takes a multiple of so many tiles of them.
   static constexpr int kPartTiles = 2;
   /// Keys that a tile of queries meets at a time.
-  int keys() const { return warpgroups ? 128 : 64; }
+  int keys() const { return warpgroups && depth + columns > 128 ? 128 : 64; }
   /// Whether blocks may part keys: with two tiles of rows a warp has no register left for it.
   bool parts_keys() const { return row_tiles == 1; }
 

@@ -43,6 +43,9 @@ static __device__ __forceinline__ void hd_copy_async(void* to, const void* from,
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                :: "r"(hd_shared_address(to)), "l"(from), "r"(valid) : "memory");
 }
+static __device__ __forceinline__ void hd_copy_async(void* to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(hd_shared_address(to)), "l"(from) : "memory");
+}
 // The same of 8 or 4 bytes from an address that is a multiple of so many.
 template <int bytes>
 static __device__ __forceinline__ void hd_copy_async_part(void* to, const void* from, unsigned int valid) {
@@ -173,7 +176,7 @@ template <> struct hd_sum_of<unsigned char> { typedef unsigned int type; };
 // Where piece `piece` of 16 bytes of row `row` lies in a tile of `rows` rows with `pieces` of them each (a power of two):
 // eight rows' pieces of one column lie in all 32 banks. Rows of more than 128 bytes are cut: all rows' first 128 bytes come first.
 template <int rows, int pieces>
-static __device__ __forceinline__ int hd_swizzled(int row, int piece) {
+static constexpr __device__ __forceinline__ int hd_swizzled(int row, int piece) {
   if (pieces > 8) return (piece / 8 * rows + row) * 8 + ((piece ^ row) & 7);
   const int turn = pieces == 8 ? row : pieces == 4 ? row / 2 : row / 4;
   return row * pieces + (piece ^ (turn & (pieces - 1)));

@@ -43,7 +43,7 @@ struct hd_plain_attention_tile {
   __device__ __forceinline__ float& score(int r, int c) { return scores[r][c]; }
   // With one more between lines: eight lines' pieces of one column then lie in all 32 banks.
   template <int lines, int pieces>
-  static __device__ __forceinline__ int place(int line, int piece) {
+  static constexpr __device__ __forceinline__ int place(int line, int piece) {
     return line * (pieces + 1) + piece;
   }
   __device__ __forceinline__ void scale(float factor) {

@@ -1,5 +1,7 @@
 #include "tests/cuda_sim/async_proxy.h"
 
+#include <utility>
+
 namespace heddle::sim {
 
 void AsyncProxy::begin_block(std::uint32_t threads, std::size_t shared_bytes) {
@@ -7,9 +9,15 @@ void AsyncProxy::begin_block(std::uint32_t threads, std::size_t shared_bytes) {
   written_.assign((shared_bytes + kGranule - 1) / kGranule, {});
 }
 
-void AsyncProxy::write(std::size_t offset, std::size_t bytes, std::uint32_t thread) {
+void AsyncProxy::fence(std::uint32_t thread, std::vector<std::uint32_t>&& seen) {
+  ++fences_[thread].now;
+  fences_[thread].seen = std::move(seen);
+}
+
+void AsyncProxy::write(std::size_t offset, std::size_t bytes, std::uint32_t thread,
+                       std::uint32_t arrivals) {
   for (std::size_t k = offset / kGranule; k * kGranule < offset + bytes; ++k)
-    written_[k] = {thread + 1, fences_[thread].now};
+    written_[k] = {thread + 1, fences_[thread].now, arrivals};
 }
 
 void AsyncProxy::barrier() {
@@ -23,6 +31,8 @@ std::string AsyncProxy::read(std::size_t offset, std::size_t bytes, std::uint32_
     const Fences& fences = fences_[written.thread - 1];
     const bool own = written.thread - 1 == thread;
     if (written.fences < (own ? fences.now : fences.at_barrier)) continue;
+    const std::vector<std::uint32_t>& seen = fences_[thread].seen;
+    if (!seen.empty() && written.arrivals < seen[written.thread - 1]) continue;
     return "multiplies what thread " + std::to_string(written.thread - 1) +
            " wrote to shared memory: no fence of the asynchronous proxy lies between";
   }

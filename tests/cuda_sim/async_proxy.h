@@ -9,15 +9,17 @@
 namespace heddle::sim {
 
 /// What threads write to a block's shared memory, by copies that they waited for too, reaches the asynchronous proxy by a
-/// fence of the thread that wrote it (`fence.proxy.async`); others that read there come after that fence by a barrier
-/// (PTX ISA, "Memory Consistency Model", proxies; "Asynchronous Warpgroup Level Matrix Instructions").
+/// fence of the thread that wrote it (`fence.proxy.async`); others that read there come after that fence by a barrier. Or the thread
+/// that reads has a fence of its own, after it waited where the one that wrote had arrived (PTX ISA, "Memory Consistency
+/// Model", causality order across proxies; "Asynchronous Warpgroup Level Matrix Instructions").
 class AsyncProxy {
  public:
   /// A block begins, with so many threads and so much shared memory, of which nothing was written.
   void begin_block(std::uint32_t threads, std::size_t shared_bytes);
-  /// A thread writes; `offset` bytes into the shared memory.
-  void write(std::size_t offset, std::size_t bytes, std::uint32_t thread);
-  void fence(std::uint32_t thread) { ++fences_[thread].now; }
+  /// A thread writes; `offset` bytes into the shared memory. It has arrived so often where some threads wait.
+  void write(std::size_t offset, std::size_t bytes, std::uint32_t thread, std::uint32_t arrivals);
+  /// @param seen  how often each thread had arrived where this one has waited since; empty: never
+  void fence(std::uint32_t thread, std::vector<std::uint32_t>&& seen);
   /// The block passes a barrier.
   void barrier();
   /// A thread's product reads. @return what it may not see yet, in words; empty: nothing.
@@ -29,10 +31,12 @@ class AsyncProxy {
   struct Fences {
     std::uint32_t now = 0;
     std::uint32_t at_barrier = 0;  ///< as many as there were when the block last passed one
+    std::vector<std::uint32_t> seen{};  ///< at the last one
   };
   struct Written {
     std::uint32_t thread = 0;  ///< from 1 on; 0: nobody did
     std::uint32_t fences = 0;  ///< of that thread, before
+    std::uint32_t arrivals = 0;
   };
 
   std::vector<Fences> fences_;    ///< by thread

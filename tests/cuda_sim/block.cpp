@@ -50,6 +50,11 @@ std::string BlockRunner::run(const Call& call) {
   state_->defer = &defer;
   state_->commit_work = &commit_work;
   state_->wait_work = &wait_work;
+  state_->mbarrier_init = &mbarrier_init;
+  state_->mbarrier_arrive = &mbarrier_arrive;
+  state_->mbarrier_arrive_copies = &mbarrier_arrive_copies;
+  state_->mbarrier_wait = &mbarrier_wait;
+  state_->named_barrier = &named_barrier;
   const std::uint32_t count = call.block.x;
   if (call.block.y != 1 || call.block.z != 1 || call.grid.y != 1 || call.grid.z != 1)
     return "the simulator runs grids and blocks of one dimension";
@@ -78,6 +83,8 @@ std::string BlockRunner::run_block(const Call& call) {
   races_.begin_block(call.shared_begin, static_bytes(call));
   races_.begin_block(dynamic_shared_.data(), dynamic_shared_.size());
   proxy_.begin_block(count, static_bytes(call) + dynamic_shared_.size());
+  mbarriers_.clear();
+  named_ = {};
   epoch_ = 0;
   for (std::uint32_t k = 0; k < count; ++k) {
     threads_[k]->wait = Wait::None;
@@ -104,6 +111,7 @@ std::string BlockRunner::run_block(const Call& call) {
       return {};
     }
     if (!release(count)) return "threads wait for others that never come";
+    if (!problem_.empty()) return problem_;
   }
 }
 
@@ -132,6 +140,14 @@ bool BlockRunner::release(std::uint32_t count) {
     go_on(begin, end);
     any = true;
   }
+  do {
+    for (std::uint32_t k = 0; k < count; ++k) {
+      Thread& thread = *threads_[k];
+      if (thread.wait != Wait::Gate || thread.gate->phase == thread.phase) continue;
+      thread.wait = Wait::None;
+      any = true;
+    }
+  } while (!any && end_copies_of_arrivals(count));
   return any;
 }
 
@@ -171,6 +187,11 @@ std::uint64_t BlockRunner::skip_proxy_fence(std::uint64_t n) {
   return std::exchange(proxy_fences_, 0);
 }
 
+std::uint64_t BlockRunner::skip_mbarrier_wait(std::uint64_t n) {
+  skip_mbarrier_wait_ = n;
+  return std::exchange(mbarrier_waits_, 0);
+}
+
 std::string BlockRunner::touch_shared(const void* address, std::size_t bytes, bool writes) {
   const auto* at = static_cast<const unsigned char*>(address);
   const std::ptrdiff_t offset =
@@ -178,14 +199,14 @@ std::string BlockRunner::touch_shared(const void* address, std::size_t bytes, bo
           ? at - call_->shared_begin
           : at - dynamic_shared_.data() + static_cast<std::ptrdiff_t>(static_bytes(*call_));
   if (!writes) return proxy_.read(static_cast<std::size_t>(offset), bytes, current_);
-  proxy_.write(static_cast<std::size_t>(offset), bytes, current_);
+  proxy_.write(static_cast<std::size_t>(offset), bytes, current_, races_.arrivals(current_));
   return {};
 }
 
 void BlockRunner::abandon(std::string&& why) {
   problem_ = "thread " + std::to_string(current_) + " " + why;
   std::string().swap(why);  // its owner's frame never returns
-  pause(Wait::Done);
+  if (!between_threads_) pause(Wait::Done);
 }
 
 void BlockRunner::enter(void* self) {
@@ -212,7 +233,8 @@ void BlockRunner::fence() {
 
 void BlockRunner::proxy_fence() {
   BlockRunner& runner = instance();
-  if (++runner.proxy_fences_ != runner.skip_proxy_fence_) runner.proxy_.fence(runner.current_);
+  if (++runner.proxy_fences_ != runner.skip_proxy_fence_)
+    runner.proxy_.fence(runner.current_, runner.races_.seen(runner.current_));
 }
 
 unsigned int BlockRunner::shuffle_xor(unsigned int value, int mask) {
@@ -251,7 +273,7 @@ void BlockRunner::copy(void* to, const void* from, unsigned int bytes, unsigned 
   const void* const site = __builtin_return_address(0);
   if (valid != 0) runner.state_->access(address(from), valid, 0, site);
   runner.state_->access(address(to), bytes, 1, site);
-  Copy copy{static_cast<unsigned char*>(to), {}, bytes, thread.groups};
+  Copy copy{static_cast<unsigned char*>(to), {}, bytes, thread.groups, nullptr};
   if (valid != 0) std::memcpy(copy.bytes.data(), from, valid);
   std::memset(to, kPoison, bytes);
   thread.copies.push_back(copy);
@@ -289,12 +311,97 @@ void BlockRunner::commit_copies() {
 void BlockRunner::wait_copies(unsigned int pending) {
   BlockRunner& runner = instance();
   Thread& thread = *runner.threads_[runner.current_];
-  while (!thread.copies.empty() && thread.copies.front().group + pending < thread.groups) {
-    const Copy& copy = thread.copies.front();
-    runner.state_->access(reinterpret_cast<std::uintptr_t>(copy.to), copy.count, 1, nullptr);
-    std::memcpy(copy.to, copy.bytes.data(), copy.count);
-    thread.copies.pop_front();
+  while (!thread.copies.empty() && thread.copies.front().group + pending < thread.groups)
+    runner.end_copy(thread);
+}
+
+void BlockRunner::end_copy(Thread& thread) {
+  const Copy copy = thread.copies.front();
+  thread.copies.pop_front();
+  if (copy.arrival != nullptr) return arrive(mbarriers_.at(copy.arrival));
+  state_->access(reinterpret_cast<std::uintptr_t>(copy.to), copy.count, 1, nullptr);
+  std::memcpy(copy.to, copy.bytes.data(), copy.count);
+}
+
+bool BlockRunner::end_copies_of_arrivals(std::uint32_t count) {
+  bool any = false;
+  between_threads_ = true;
+  for (current_ = 0; current_ < count; ++current_) {
+    Thread& thread = *threads_[current_];
+    const auto hangs = [](const Copy& copy) { return copy.arrival != nullptr; };
+    if (std::none_of(thread.copies.begin(), thread.copies.end(), hangs)) continue;
+    while (!hangs(thread.copies.front())) end_copy(thread);
+    end_copy(thread);
+    any = true;
   }
+  between_threads_ = false;
+  return any;
+}
+
+BlockRunner::Gate& BlockRunner::mbarrier_at(void* at) {
+  state_->access(reinterpret_cast<std::uintptr_t>(at), 8, 2, nullptr);
+  const auto found = mbarriers_.find(at);
+  if (found == mbarriers_.end()) abandon("uses an mbarrier that nobody made");
+  return found->second;
+}
+
+void BlockRunner::mbarrier_init(void* at, unsigned int arrivals) {
+  BlockRunner& runner = instance();
+  if (reinterpret_cast<std::uintptr_t>(at) % 8 != 0 || !runner.is_shared(at) || arrivals == 0)
+    runner.abandon("makes an mbarrier where none can be");
+  runner.state_->access(reinterpret_cast<std::uintptr_t>(at), 8, 1, nullptr);
+  runner.mbarriers_[at] = {arrivals, 0, 0};
+}
+
+void BlockRunner::arrive(Gate& gate) {
+  races_.arrive(&gate, current_);
+  if (++gate.arrived < gate.expected) return;
+  gate.arrived = 0;
+  ++gate.phase;
+  races_.complete(&gate);
+}
+
+void BlockRunner::wait_at(const Gate& gate, std::uint32_t phase) {
+  const std::uint32_t me = current_;
+  if (gate.phase == phase) {
+    threads_[me]->gate = &gate;
+    threads_[me]->phase = phase;
+    pause(Wait::Gate);
+  }
+  races_.acquire(&gate, me);
+}
+
+void BlockRunner::mbarrier_arrive(void* at) {
+  BlockRunner& runner = instance();
+  runner.arrive(runner.mbarrier_at(at));
+}
+
+void BlockRunner::mbarrier_arrive_copies(void* at) {
+  BlockRunner& runner = instance();
+  runner.mbarrier_at(at);
+  Thread& thread = *runner.threads_[runner.current_];
+  thread.copies.push_back({nullptr, {}, 0, thread.groups, at});
+}
+
+void BlockRunner::mbarrier_wait(void* at, unsigned int parity) {
+  BlockRunner& runner = instance();
+  const Gate& gate = runner.mbarrier_at(at);
+  if (++runner.mbarrier_waits_ == runner.skip_mbarrier_wait_) return;
+  const bool is_over = gate.phase % 2 != parity;
+  runner.wait_at(gate, is_over ? gate.phase - 1 : gate.phase);
+}
+
+void BlockRunner::named_barrier(unsigned int number, unsigned int threads, bool waits) {
+  BlockRunner& runner = instance();
+  if (number == 0 || number >= runner.named_.size() || threads % kWarp != 0)
+    runner.abandon("meets others at a barrier that there is not");
+  Gate& gate = runner.named_[number];
+  if (gate.arrived != 0 && gate.expected != threads)
+    runner.abandon("meets others at a barrier that they expect other numbers of threads at");
+  gate.expected = threads;
+  const std::uint32_t phase = gate.phase;
+  runner.arrive(gate);
+  if (waits) runner.wait_at(gate, phase);
 }
 
 }  // namespace heddle::sim

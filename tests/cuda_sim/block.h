@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -46,7 +47,7 @@ class BlockRunner {
   /// For kernels that run: who runs, in which epoch.
   Moment now() const {
     return {state_->block.x * state_->block_size.x + current_ + 1, epoch_,
-            threads_[current_]->fences};
+            threads_[current_]->fences, races_.arrivals(current_)};
   }
   std::uint32_t thread() const { return current_; }  ///< of the block
   Races& races() { return races_; }
@@ -59,17 +60,26 @@ class BlockRunner {
   std::uint64_t skip_fence(std::uint64_t n);
   /// The same of the fences by which products of warpgroups see what threads wrote.
   std::uint64_t skip_proxy_fence(std::uint64_t n);
+  /// The same of the waits of threads at mbarriers.
+  std::uint64_t skip_mbarrier_wait(std::uint64_t n);
   /// For kernels that run: ends the thread that asks, and the run with it, which then says `why`.
   void abandon(std::string&& why);
 
  private:
-  enum class Wait : std::uint8_t { None, Barrier, Shuffle, Done };
+  enum class Wait : std::uint8_t { None, Barrier, Shuffle, Gate, Done };
   /// An asynchronous copy that has begun.
   struct Copy {
     unsigned char* to = nullptr;
     std::array<unsigned char, 16> bytes{};
     std::uint32_t count = 0;
     std::uint32_t group = 0;
+    void* arrival = nullptr;  ///< no copy, but the mbarrier where the thread arrives once those before are done
+  };
+  /// An mbarrier, or a named barrier.
+  struct Gate {
+    std::uint32_t expected = 0;
+    std::uint32_t arrived = 0;
+    std::uint32_t phase = 0;
   };
   /// Work that goes on while the thread does other things.
   struct Work {
@@ -82,6 +92,8 @@ class BlockRunner {
     Wait wait = Wait::None;
     unsigned int shuffles = 0;
     std::uint32_t fences = 0;
+    const Gate* gate = nullptr;  ///< that it waits at, for this phase to end
+    std::uint32_t phase = 0;
     std::deque<Copy> copies;        ///< not written yet, in order
     std::uint32_t groups = 0;       ///< that were committed
     std::deque<Work> deferred;      ///< not done yet, in order
@@ -107,6 +119,18 @@ class BlockRunner {
   static void defer(void (*work)(const void*), const void* data, unsigned int bytes);
   static void commit_work();
   static void wait_work(unsigned int pending);
+  static void mbarrier_init(void* at, unsigned int arrivals);
+  static void mbarrier_arrive(void* at);
+  static void mbarrier_arrive_copies(void* at);
+  static void mbarrier_wait(void* at, unsigned int parity);
+  static void named_barrier(unsigned int number, unsigned int threads, bool waits);
+  Gate& mbarrier_at(void* at);
+  void arrive(Gate& gate);
+  void wait_at(const Gate& gate, std::uint32_t phase);
+  /// The thread's oldest copy reaches the memory.
+  void end_copy(Thread& thread);
+  /// Ends copies up to the oldest arrival that hangs on them, of each thread. False: there is none.
+  bool end_copies_of_arrivals(std::uint32_t count);
   void pause(Wait why);
   std::string run_block(const Call& call);
   /// Lets go on who may. False: nobody.
@@ -120,6 +144,9 @@ class BlockRunner {
   std::string problem_;
   std::uint32_t current_ = 0;
   std::uint32_t epoch_ = 0;
+  bool between_threads_ = false;  ///< no thread's fiber runs
+  std::map<const void*, Gate> mbarriers_;
+  std::array<Gate, 16> named_{};
   Races races_;
   AsyncProxy proxy_;
   std::uint64_t barriers_ = 0;
@@ -128,6 +155,8 @@ class BlockRunner {
   std::uint64_t skip_fence_ = 0;
   std::uint64_t proxy_fences_ = 0;
   std::uint64_t skip_proxy_fence_ = 0;
+  std::uint64_t mbarrier_waits_ = 0;
+  std::uint64_t skip_mbarrier_wait_ = 0;
 };
 
 }  // namespace heddle::sim

@@ -45,6 +45,10 @@ EXPORT unsigned long heddle_cuda_sim_skip_proxy_fence(unsigned long n) {
   const std::lock_guard lock(mutex());
   return BlockRunner::instance().skip_proxy_fence(n);
 }
+EXPORT unsigned long heddle_cuda_sim_skip_mbarrier_wait(unsigned long n) {
+  const std::lock_guard lock(mutex());
+  return BlockRunner::instance().skip_mbarrier_wait(n);
+}
 EXPORT void heddle_cuda_sim_skip_wait(unsigned long n) {
   const std::lock_guard lock(mutex());
   Machine::instance().skip_wait(n);

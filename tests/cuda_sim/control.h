@@ -30,6 +30,7 @@ struct Control {
     load(skip_barrier, "heddle_cuda_sim_skip_barrier");
     load(skip_fence, "heddle_cuda_sim_skip_fence");
     load(skip_proxy_fence, "heddle_cuda_sim_skip_proxy_fence");
+    load(skip_mbarrier_wait, "heddle_cuda_sim_skip_mbarrier_wait");
     load(slow, "heddle_cuda_sim_slow");
     load(slow_once, "heddle_cuda_sim_slow_once");
     load(problem, "heddle_cuda_sim_problem");
@@ -91,6 +92,8 @@ struct Control {
   unsigned long (*skip_fence)(unsigned long n) = nullptr;
   /// The same of those by which products of warpgroups see what threads wrote.
   unsigned long (*skip_proxy_fence)(unsigned long n) = nullptr;
+  /// The same of the waits of threads at mbarriers.
+  unsigned long (*skip_mbarrier_wait)(unsigned long n) = nullptr;
 
   /// Launches of kernels whose name has `part` in it take so many milliseconds more on the clock that events show;
   /// nobody waits for them. Null: of none.

@@ -235,6 +235,7 @@ static inline void hd_load_transposed(unsigned int* out, const void* row) {
 static inline void hd_copy_async(void* to, const void* from, unsigned int valid) {
   heddle_sim.copy(to, from, 16, valid);
 }
+static inline void hd_copy_async(void* to, const void* from) { heddle_sim.copy(to, from, 16, 16); }
 template <int bytes>
 static inline void hd_copy_async_part(void* to, const void* from, unsigned int valid) {
   heddle_sim.copy(to, from, bytes, valid);
@@ -243,6 +244,29 @@ static inline void hd_copy_commit() { heddle_sim.commit_copies(); }
 template <int pending>
 static inline void hd_copy_wait() {
   heddle_sim.wait_copies(pending);
+}
+
+// Twins of mbarriers and of named barriers.
+struct hd_mbarrier {
+  unsigned long state;
+};
+static inline void hd_mbarrier_init(hd_mbarrier* at, int arrivals) {
+  heddle_sim.mbarrier_init(at, (unsigned int)arrivals);
+}
+static inline void hd_mbarrier_arrive(hd_mbarrier* at) { heddle_sim.mbarrier_arrive(at); }
+static inline void hd_mbarrier_arrive_copies(hd_mbarrier* at) {
+  heddle_sim.mbarrier_arrive_copies(at);
+}
+static inline void hd_mbarrier_wait(hd_mbarrier* at, unsigned int parity) {
+  heddle_sim.mbarrier_wait(at, parity & 1u);
+}
+template <int threads>
+static inline void hd_barrier_sync(int number) {
+  heddle_sim.named_barrier((unsigned int)number, threads, true);
+}
+template <int threads>
+static inline void hd_barrier_arrive(int number) {
+  heddle_sim.named_barrier((unsigned int)number, threads, false);
 }
 
 // Twins of wgmma: done when the group is waited for, no sooner, so that what becomes of the operands meanwhile shows; to the
@@ -270,7 +294,7 @@ struct heddle_sim_warpgroup_product {
   float* sums;
   hd_descriptor a, b;
   int columns;
-  bool left_along, right_along, left_given;
+  bool left_along, right_along, left_given, first;
   float (*widen)(unsigned short);
   float left[2][16];
 };
@@ -320,16 +344,17 @@ HEDDLE_SIM_OWN static void heddle_sim_multiply(const void* data) {
     for (int half = 0; half < 2; ++half) {
       double sum = 0;  // products are exact, so the order of 16 of them hardly shows
       for (int k = 0; k < 16; ++k) sum += (double)left[half][k] * (double)right[k];
-      p.sums[n / 8 * 4 + half * 2 + n % 2] += (float)sum;
+      float& to = p.sums[n / 8 * 4 + half * 2 + n % 2];
+      to = p.first ? (float)sum : to + (float)sum;
     }
   }
 }
 static inline float heddle_sim_widen_bf16(unsigned short bits);
 template <int columns, bool left_along, bool right_along>
 static inline void heddle_sim_wgmma(float* sums, hd_descriptor a, hd_descriptor b,
-                                    float (*widen)(unsigned short)) {
+                                    float (*widen)(unsigned short), bool first) {
   const heddle_sim_warpgroup_product product = {sums,        a,     b,     columns, left_along,
-                                                right_along, false, widen, {}};
+                                                right_along, false, first, widen,   {}};
   heddle_sim_read_operands(product);
   heddle_sim.defer(heddle_sim_multiply, &product, sizeof product);
 }
@@ -338,7 +363,8 @@ template <int columns, bool right_along>
 HEDDLE_SIM_OWN static void heddle_sim_wgmma_registers(float* sums, const unsigned int* a,
                                                       hd_descriptor b,
                                                       float (*widen)(unsigned short)) {
-  heddle_sim_warpgroup_product product = {sums, {}, b, columns, true, right_along, true, widen, {}};
+  heddle_sim_warpgroup_product product = {sums,        {},   b,     columns, true,
+                                          right_along, true, false, widen,   {}};
   const unsigned int* const all = heddle_sim.exchange(a, 4);
   const unsigned int lane = threadIdx.x % 32;
   for (unsigned int half = 0; half < 2; ++half)
@@ -352,11 +378,19 @@ HEDDLE_SIM_OWN static void heddle_sim_wgmma_registers(float* sums, const unsigne
 #define HEDDLE_WGMMA_TWINS                                                                   \
   template <int columns, bool left_along, bool right_along>                                  \
   static inline void hd_wgmma(float* sums, hd_descriptor a, hd_descriptor b, hd_bf16) {      \
-    heddle_sim_wgmma<columns, left_along, right_along>(sums, a, b, heddle_sim_widen_bf16);   \
+    heddle_sim_wgmma<columns, left_along, right_along>(sums, a, b, heddle_sim_widen_bf16, false); \
+  }                                                                                          \
+  template <int columns, bool left_along, bool right_along>                                  \
+  static inline void hd_wgmma_first(float* sums, hd_descriptor a, hd_descriptor b, hd_bf16) { \
+    heddle_sim_wgmma<columns, left_along, right_along>(sums, a, b, heddle_sim_widen_bf16, true); \
+  }                                                                                          \
+  template <int columns, bool left_along, bool right_along>                                  \
+  static inline void hd_wgmma_first(float* sums, hd_descriptor a, hd_descriptor b, hd_f16) { \
+    heddle_sim_wgmma<columns, left_along, right_along>(sums, a, b, hd_cvt_f32_f16, true);    \
   }                                                                                          \
   template <int columns, bool left_along, bool right_along>                                  \
   static inline void hd_wgmma(float* sums, hd_descriptor a, hd_descriptor b, hd_f16) {       \
-    heddle_sim_wgmma<columns, left_along, right_along>(sums, a, b, hd_cvt_f32_f16);          \
+    heddle_sim_wgmma<columns, left_along, right_along>(sums, a, b, hd_cvt_f32_f16, false);   \
   }                                                                                          \
   template <int columns, bool right_along>                                                   \
   static inline void hd_wgmma_registers(float* sums, const unsigned int* a, hd_descriptor b, \

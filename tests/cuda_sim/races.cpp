@@ -31,6 +31,8 @@ void Races::begin_block() {
   acquired_.clear();
   pending_.clear();
   released_.clear();
+  gates_.clear();
+  seen_.clear();
 }
 
 void Races::begin_block(const unsigned char* shared, std::size_t bytes) {
@@ -70,9 +72,7 @@ std::uint32_t Races::conflict(const Cell& cell, Access kind, Moment now) const {
     const Touches& touches = cell[static_cast<std::size_t>(other)];
     if (touches.earlier.thread != 0 && (touches.several || !is_ordered(touches.earlier, now)))
       return touches.earlier.thread;
-    // Of the second thread's fences nothing is known.
-    const Moment second{touches.second, touches.first.epoch, ~0u};
-    for (const Moment& touch : {touches.first, second})
+    for (const Moment& touch : {touches.first, touches.second})
       if (touch.thread != 0 && !is_ordered(touch, now)) return touch.thread;
   }
   return 0;
@@ -80,7 +80,10 @@ std::uint32_t Races::conflict(const Cell& cell, Access kind, Moment now) const {
 
 bool Races::is_ordered(const Moment& earlier, const Moment& now) const {
   if (earlier.thread == now.thread) return true;
-  if (block_of(earlier.thread) == block_of(now.thread)) return earlier.epoch != now.epoch;
+  if (block_of(earlier.thread) == block_of(now.thread))
+    return earlier.epoch != now.epoch ||
+           (!seen_.empty() && seen_[(now.thread - 1) % threads_][(earlier.thread - 1) % threads_] >
+                                  earlier.arrivals);
   if (is_known(known_, earlier)) return true;
   const auto own = acquired_.find(now.thread);
   return own != acquired_.end() && is_known(own->second, earlier);
@@ -123,6 +126,23 @@ void Races::barrier() {
   acquired_.clear();
 }
 
+void Races::arrive(const void* gate, std::uint32_t thread) {
+  if (seen_.empty()) seen_.assign(threads_, std::vector<std::uint32_t>(threads_));
+  ++seen_[thread][thread];
+  std::vector<std::uint32_t>& arrived = gates_[gate].arrived;
+  arrived.resize(threads_);
+  std::transform(arrived.begin(), arrived.end(), seen_[thread].begin(), arrived.begin(),
+                 [](std::uint32_t a, std::uint32_t b) { return std::max(a, b); });
+}
+
+void Races::acquire(const void* gate, std::uint32_t thread) {
+  const std::vector<std::uint32_t>& completed = gates_[gate].completed;
+  if (completed.empty()) return;
+  std::vector<std::uint32_t>& seen = seen_[thread];
+  std::transform(seen.begin(), seen.end(), completed.begin(), seen.begin(),
+                 [](std::uint32_t a, std::uint32_t b) { return std::max(a, b); });
+}
+
 void Races::hand_over(std::uintptr_t word, std::uint32_t thread) {
   Known& handed = handed_[word];
   if (!handed.empty()) merge(pending_[thread], handed);
@@ -133,8 +153,8 @@ void Races::hand_over(std::uintptr_t word, std::uint32_t thread) {
 /// Blocks run one after another. Of an earlier one nothing is kept that comes before what is noted now.
 void Races::note(Touches& touches, Moment now) const {
   Moment& first = touches.first;
+  Moment& second = touches.second;
   const bool other_block = first.thread != 0 && block_of(first.thread) != block_of(now.thread);
-  const Moment second{touches.second, first.epoch, ~0u};
   for (const Moment& touch : {first, second}) {
     if (!other_block || touch.thread == 0 || is_ordered(touch, now)) continue;
     touches.several =
@@ -142,11 +162,16 @@ void Races::note(Touches& touches, Moment now) const {
         (touches.earlier.thread != 0 && block_of(touches.earlier.thread) != block_of(touch.thread));
     touches.earlier = touch;
   }
-  if (first.thread == 0 || other_block || first.epoch != now.epoch) {
+  const auto is_over = [&](const Moment& touch) {
+    return touch.thread == 0 || is_ordered(touch, now);
+  };
+  if (other_block || (is_over(first) && is_over(second))) {
     first = now;
-    touches.second = 0;
-  } else if (first.thread != now.thread && touches.second == 0) {
-    touches.second = now.thread;
+    second = {};
+  } else if (is_over(first)) {
+    first = now;
+  } else if (is_over(second)) {
+    second = now;
   }
 }
 

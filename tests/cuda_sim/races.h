@@ -8,22 +8,26 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "tests/cuda_sim/memory.h"
 
 namespace heddle::sim {
 
-/// A thread of a launch at a time: how many barriers of its block it has passed, and how many fences of its own.
+/// A thread of a launch at a time: how many barriers of its block it has passed, how many fences of its own, and how often it has
+/// arrived where not the whole block waits.
 struct Moment {
   std::uint32_t thread = 0;  ///< of the launch, from 1 on; 0: nobody
   std::uint32_t epoch = 0;
   std::uint32_t fences = 0;
+  std::uint32_t arrivals = 0;
 };
 
 /// The accesses of one launch, word by word; byte by byte where narrower ones were seen.
 ///
 /// Two accesses conflict when one is a write, or when one is atomic and the other is not. Conflicting accesses of
-/// two threads have to be in different epochs of one block.
+/// two threads have to be in different epochs of one block, or one arrived at a barrier of its own (an mbarrier, or a named one of some
+/// threads) after its access, and the other waited there before.
 ///
 /// Blocks of a launch are ordered by what one hands to another (PTX ISA, "Memory Consistency Model", release and acquire
 /// patterns): a thread's fence, then its atomic update of a word; a thread of the other block updates the word later,
@@ -45,6 +49,20 @@ class Races {
   /// The block that runs passes a barrier.
   void barrier();
 
+  /// A thread of the block that runs arrives at `gate`, a barrier that not the whole block waits at; all have arrived that are to; a thread
+  /// has waited for that.
+  void arrive(const void* gate, std::uint32_t thread);
+  void complete(const void* gate) { gates_[gate].completed = gates_[gate].arrived; }
+  void acquire(const void* gate, std::uint32_t thread);
+  /// Of a thread of the block that runs, so far.
+  std::uint32_t arrivals(std::uint32_t thread) const {
+    return seen_.empty() ? 0 : seen_[thread][thread];
+  }
+  /// How often each thread of the block had arrived where `thread` has waited since; empty: never.
+  std::vector<std::uint32_t> seen(std::uint32_t thread) const {
+    return seen_.empty() ? std::vector<std::uint32_t>() : seen_[thread];
+  }
+
   static constexpr std::size_t kChunk = 64;
 
  private:
@@ -52,7 +70,7 @@ class Races {
   /// not known to be ordered before these, or several.
   struct Touches {
     Moment first;
-    std::uint32_t second = 0;
+    Moment second;
     Moment earlier;
     bool several = false;
   };
@@ -80,6 +98,12 @@ class Races {
   std::uint32_t block_of(std::uint32_t thread) const { return (thread - 1) / threads_; }
   std::string name_of(std::uint32_t thread) const;
 
+  /// Where some threads of the block meet: by thread, how often it had arrived anywhere when it came to be known there.
+  struct Gate {
+    std::vector<std::uint32_t> arrived;
+    std::vector<std::uint32_t> completed;  ///< of the last phase that ended
+  };
+
   std::unordered_map<std::uintptr_t, Chunk> chunks_;
   std::uintptr_t last_address_ = 0;
   Chunk* last_ = nullptr;
@@ -90,6 +114,8 @@ class Races {
   std::unordered_map<std::uint32_t, Known> acquired_;  ///< by thread, since the last barrier
   std::unordered_map<std::uint32_t, Known> pending_;   ///< by thread, until its next fence
   std::unordered_map<std::uint32_t, Known> released_;  ///< by thread, at its last fence
+  std::map<const void*, Gate> gates_;
+  std::vector<std::vector<std::uint32_t>> seen_;  ///< by thread of the block and other thread; empty: none arrived yet
 };
 
 }  // namespace heddle::sim

@@ -28,6 +28,14 @@ struct heddle_sim_state {
   void (*defer)(void (*work)(const void* data), const void* data, unsigned int bytes);
   void (*commit_work)();
   void (*wait_work)(unsigned int pending);
+  /// An mbarrier in shared memory: made for so many arrivals a phase; one arrival of the thread, or one that comes when the copies are
+  /// done that it has begun, no sooner than somebody waits for nothing else; a wait for the phase of that parity to end.
+  void (*mbarrier_init)(void* at, unsigned int arrivals);
+  void (*mbarrier_arrive)(void* at);
+  void (*mbarrier_arrive_copies)(void* at);
+  void (*mbarrier_wait)(void* at, unsigned int parity);
+  /// Barrier `number` of the block, of so many threads, of which some do not wait.
+  void (*named_barrier)(unsigned int number, unsigned int threads, bool waits);
   unsigned char* dynamic_shared;
   /// Called before a kernel touches memory through a pointer. Kinds: 0 read, 1 write, 2 atomic update, 3 the same of a
   /// counter that wraps, which only launches in order may share, 4 read by a product of a warpgroup. `site`: where in the kernel's code, for the meter; null:

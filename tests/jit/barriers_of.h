@@ -2,6 +2,8 @@
 #pragma once
 
 #include <gmock/gmock.h>
+
+#include <array>
 #include <span>
 #include <string>
 #include <utility>
@@ -14,11 +16,11 @@
 
 namespace heddle::tests {
 
-/// A launch whose barriers, and the fences by which products of warpgroups see what threads wrote, can be left out; on the
-/// simulator alone.
+/// A launch whose barriers, the fences by which products of warpgroups see what threads wrote, and waits at mbarriers can be left
+/// out; on the simulator alone.
 class BarriersOf {
  public:
-  enum class What { Barrier, ProxyFence };
+  enum class What { Barrier, ProxyFence, MbarrierWait };
 
   /// @param buffers  what the kernel's parameters point to, results last
   /// @param parts    blocks that share a tile
@@ -30,24 +32,27 @@ class BarriersOf {
         sizes_(std::move(sizes)),
         buffers_(std::move(buffers)),
         parts_(parts) {
-    EXPECT_EQ(problem_without(What::Barrier, 0), "");
-    barriers_ = passed_;
-    EXPECT_EQ(problem_without(What::ProxyFence, 0), "");
-    proxy_fences_ = passed_;
+    for (const What what : {What::Barrier, What::ProxyFence, What::MbarrierWait}) {
+      EXPECT_EQ(problem_without(what, 0), "");
+      counts_[static_cast<std::size_t>(what)] = passed_;
+    }
   }
 
   /// Those that the launch passes.
   std::uint64_t count(What what = What::Barrier) const {
-    return what == What::Barrier ? barriers_ : proxy_fences_;
+    return counts_[static_cast<std::size_t>(what)];
   }
-  /// Those, from 1 on, without which the simulator finds nothing wrong; of all others it says that one is missing.
-  /// @param step  every which one is left out
-  std::vector<std::uint64_t> unnoticed(What what = What::Barrier, std::uint64_t step = 1) {
-    const std::string objection = what == What::Barrier
-                                      ? "no barrier lies between"
-                                      : "no fence of the asynchronous proxy lies between";
+  /// Those, from 1 on, without which the simulator finds nothing wrong; of all others it says that something is missing.
+  /// @param step   every which one is left out
+  /// @param first  of them
+  std::vector<std::uint64_t> unnoticed(What what = What::Barrier, std::uint64_t step = 1,
+                                       std::uint64_t first = 1) {
+    const std::string objection = what == What::ProxyFence
+                                      ? "no fence of the asynchronous proxy lies between"
+                                  : what == What::Barrier ? "no barrier lies between"
+                                                          : "lies between";
     std::vector<std::uint64_t> numbers;
-    for (std::uint64_t k = 1; k <= count(what); k += step) {
+    for (std::uint64_t k = first; k <= count(what); k += step) {
       const std::string problem = problem_without(what, k);
       if (problem.empty())
         numbers.push_back(k);
@@ -61,7 +66,9 @@ class BarriersOf {
   /// What the simulator objects to when number `skipped` is left out; empty: nothing. 0: none is.
   std::string problem_without(What what, std::uint64_t skipped) {
     static const sim::Control control(test::simulator_path());
-    const auto skip = what == What::Barrier ? control.skip_barrier : control.skip_proxy_fence;
+    const auto skip = what == What::Barrier      ? control.skip_barrier
+                      : what == What::ProxyFence ? control.skip_proxy_fence
+                                                 : control.skip_mbarrier_wait;
     std::vector<std::span<unsigned char>> spans;
     for (ir::Literal& literal : buffers_)
       spans.emplace_back(static_cast<unsigned char*>(literal.data()), literal.bytes());
@@ -83,8 +90,7 @@ class BarriersOf {
   std::vector<ir::Literal> buffers_;
   std::int64_t parts_;
   std::uint64_t passed_ = 0;  ///< by the last launch
-  std::uint64_t barriers_ = 0;
-  std::uint64_t proxy_fences_ = 0;
+  std::array<std::uint64_t, 3> counts_{};  ///< by What
 };
 
 }  // namespace heddle::tests
