@@ -15,9 +15,9 @@ void AsyncProxy::fence(std::uint32_t thread, std::vector<std::uint32_t>&& seen) 
 }
 
 void AsyncProxy::write(std::size_t offset, std::size_t bytes, std::uint32_t thread,
-                       std::uint32_t arrivals) {
+                       std::size_t place, std::uint32_t arrivals) {
   for (std::size_t k = offset / kGranule; k * kGranule < offset + bytes; ++k)
-    written_[k] = {thread + 1, fences_[thread].now, arrivals};
+    written_[k] = {thread + 1, fences_[thread].now, arrivals, static_cast<std::uint32_t>(place)};
 }
 
 void AsyncProxy::barrier() {
@@ -32,7 +32,7 @@ std::string AsyncProxy::read(std::size_t offset, std::size_t bytes, std::uint32_
     const bool own = written.thread - 1 == thread;
     if (written.fences < (own ? fences.now : fences.at_barrier)) continue;
     const std::vector<std::uint32_t>& seen = fences_[thread].seen;
-    if (!seen.empty() && written.arrivals < seen[written.thread - 1]) continue;
+    if (!seen.empty() && written.arrivals < seen[written.place]) continue;
     return "multiplies what thread " + std::to_string(written.thread - 1) +
            " wrote to shared memory: no fence of the asynchronous proxy lies between";
   }

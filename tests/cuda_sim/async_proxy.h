@@ -16,9 +16,11 @@ class AsyncProxy {
  public:
   /// A block begins, with so many threads and so much shared memory, of which nothing was written.
   void begin_block(std::uint32_t threads, std::size_t shared_bytes);
-  /// A thread writes; `offset` bytes into the shared memory. It has arrived so often where some threads wait.
-  void write(std::size_t offset, std::size_t bytes, std::uint32_t thread, std::uint32_t arrivals);
-  /// @param seen  how often each thread had arrived where this one has waited since; empty: never
+  /// A thread writes; `offset` bytes into the shared memory. It, or its copies if they do, have set out so often for where some threads wait,
+  /// which is counted at `place` in what these know then.
+  void write(std::size_t offset, std::size_t bytes, std::uint32_t thread, std::size_t place,
+             std::uint32_t arrivals);
+  /// @param seen  what this thread knows; empty: nobody ever set out
   void fence(std::uint32_t thread, std::vector<std::uint32_t>&& seen);
   /// The block passes a barrier.
   void barrier();
@@ -37,6 +39,7 @@ class AsyncProxy {
     std::uint32_t thread = 0;  ///< from 1 on; 0: nobody did
     std::uint32_t fences = 0;  ///< of that thread, before
     std::uint32_t arrivals = 0;
+    std::uint32_t place = 0;
   };
 
   std::vector<Fences> fences_;    ///< by thread

@@ -199,7 +199,9 @@ std::string BlockRunner::touch_shared(const void* address, std::size_t bytes, bo
           ? at - call_->shared_begin
           : at - dynamic_shared_.data() + static_cast<std::ptrdiff_t>(static_bytes(*call_));
   if (!writes) return proxy_.read(static_cast<std::size_t>(offset), bytes, current_);
-  proxy_.write(static_cast<std::size_t>(offset), bytes, current_, races_.arrivals(current_));
+  const Moment moment = now();
+  proxy_.write(static_cast<std::size_t>(offset), bytes, current_, races_.place_of(moment),
+               moment.arrivals);
   return {};
 }
 
@@ -273,7 +275,8 @@ void BlockRunner::copy(void* to, const void* from, unsigned int bytes, unsigned 
   const void* const site = __builtin_return_address(0);
   if (valid != 0) runner.state_->access(address(from), valid, 0, site);
   runner.state_->access(address(to), bytes, 1, site);
-  Copy copy{static_cast<unsigned char*>(to), {}, bytes, thread.groups, nullptr};
+  Copy copy{static_cast<unsigned char*>(to), {}, bytes, thread.groups,
+            runner.races_.copies_arrived(runner.current_)};
   if (valid != 0) std::memcpy(copy.bytes.data(), from, valid);
   std::memset(to, kPoison, bytes);
   thread.copies.push_back(copy);
@@ -318,7 +321,8 @@ void BlockRunner::wait_copies(unsigned int pending) {
 void BlockRunner::end_copy(Thread& thread) {
   const Copy copy = thread.copies.front();
   thread.copies.pop_front();
-  if (copy.arrival != nullptr) return arrive(mbarriers_.at(copy.arrival));
+  if (copy.arrival != nullptr) return arrive(mbarriers_.at(copy.arrival), copy.known);
+  ending_ = &copy;
   state_->access(reinterpret_cast<std::uintptr_t>(copy.to), copy.count, 1, nullptr);
   std::memcpy(copy.to, copy.bytes.data(), copy.count);
 }
@@ -353,8 +357,8 @@ void BlockRunner::mbarrier_init(void* at, unsigned int arrivals) {
   runner.mbarriers_[at] = {arrivals, 0, 0};
 }
 
-void BlockRunner::arrive(Gate& gate) {
-  races_.arrive(&gate, current_);
+void BlockRunner::arrive(Gate& gate, const std::vector<std::uint32_t>& known) {
+  races_.arrive(&gate, known);
   if (++gate.arrived < gate.expected) return;
   gate.arrived = 0;
   ++gate.phase;
@@ -373,14 +377,16 @@ void BlockRunner::wait_at(const Gate& gate, std::uint32_t phase) {
 
 void BlockRunner::mbarrier_arrive(void* at) {
   BlockRunner& runner = instance();
-  runner.arrive(runner.mbarrier_at(at));
+  Gate& gate = runner.mbarrier_at(at);
+  runner.arrive(gate, runner.races_.set_out(runner.current_, false));
 }
 
 void BlockRunner::mbarrier_arrive_copies(void* at) {
   BlockRunner& runner = instance();
   runner.mbarrier_at(at);
   Thread& thread = *runner.threads_[runner.current_];
-  thread.copies.push_back({nullptr, {}, 0, thread.groups, at});
+  thread.copies.push_back(
+      {nullptr, {}, 0, thread.groups, 0, at, runner.races_.set_out(runner.current_, true)});
 }
 
 void BlockRunner::mbarrier_wait(void* at, unsigned int parity) {
@@ -400,7 +406,7 @@ void BlockRunner::named_barrier(unsigned int number, unsigned int threads, bool 
     runner.abandon("meets others at a barrier that they expect other numbers of threads at");
   gate.expected = threads;
   const std::uint32_t phase = gate.phase;
-  runner.arrive(gate);
+  runner.arrive(gate, runner.races_.set_out(runner.current_, false));
   if (waits) runner.wait_at(gate, phase);
 }
 

@@ -44,10 +44,11 @@ class BlockRunner {
   /// memory.
   bool is_own(const void* address) const;
   bool is_shared(const void* address) const;
-  /// For kernels that run: who runs, in which epoch.
+  /// For kernels that run: who runs, or whose copy ends, in which epoch.
   Moment now() const {
     return {state_->block.x * state_->block_size.x + current_ + 1, epoch_,
-            threads_[current_]->fences, races_.arrivals(current_)};
+            threads_[current_]->fences,
+            between_threads_ ? ending_->arrivals : races_.arrivals(current_), between_threads_};
   }
   std::uint32_t thread() const { return current_; }  ///< of the block
   Races& races() { return races_; }
@@ -73,7 +74,9 @@ class BlockRunner {
     std::array<unsigned char, 16> bytes{};
     std::uint32_t count = 0;
     std::uint32_t group = 0;
+    std::uint32_t arrivals = 0;  ///< of the thread's copies, when it began
     void* arrival = nullptr;  ///< no copy, but the mbarrier where the thread arrives once those before are done
+    std::vector<std::uint32_t> known{};  ///< by that arrival: Races::set_out()
   };
   /// An mbarrier, or a named barrier.
   struct Gate {
@@ -125,7 +128,7 @@ class BlockRunner {
   static void mbarrier_wait(void* at, unsigned int parity);
   static void named_barrier(unsigned int number, unsigned int threads, bool waits);
   Gate& mbarrier_at(void* at);
-  void arrive(Gate& gate);
+  void arrive(Gate& gate, const std::vector<std::uint32_t>& known);
   void wait_at(const Gate& gate, std::uint32_t phase);
   /// The thread's oldest copy reaches the memory.
   void end_copy(Thread& thread);
@@ -144,7 +147,8 @@ class BlockRunner {
   std::string problem_;
   std::uint32_t current_ = 0;
   std::uint32_t epoch_ = 0;
-  bool between_threads_ = false;  ///< no thread's fiber runs
+  bool between_threads_ = false;  ///< no thread's fiber runs, but copies end
+  const Copy* ending_ = nullptr;  ///< then
   std::map<const void*, Gate> mbarriers_;
   std::array<Gate, 16> named_{};
   Races races_;

@@ -6,6 +6,7 @@ namespace heddle::sim {
 namespace {
 
 constexpr std::size_t kWord = 4;
+constexpr std::uint32_t kWarpgroup = 128;
 /// Beyond it the record of earlier launches is thrown away.
 constexpr std::size_t kMostChunks = std::size_t{1} << 16;
 
@@ -33,6 +34,7 @@ void Races::begin_block() {
   released_.clear();
   gates_.clear();
   seen_.clear();
+  copies_.clear();
 }
 
 void Races::begin_block(const unsigned char* shared, std::size_t bytes) {
@@ -82,8 +84,8 @@ bool Races::is_ordered(const Moment& earlier, const Moment& now) const {
   if (earlier.thread == now.thread) return true;
   if (block_of(earlier.thread) == block_of(now.thread))
     return earlier.epoch != now.epoch ||
-           (!seen_.empty() && seen_[(now.thread - 1) % threads_][(earlier.thread - 1) % threads_] >
-                                  earlier.arrivals);
+           (!seen_.empty() &&
+            seen_[(now.thread - 1) % threads_][place_of(earlier)] > earlier.arrivals);
   if (is_known(known_, earlier)) return true;
   const auto own = acquired_.find(now.thread);
   return own != acquired_.end() && is_known(own->second, earlier);
@@ -126,12 +128,25 @@ void Races::barrier() {
   acquired_.clear();
 }
 
-void Races::arrive(const void* gate, std::uint32_t thread) {
-  if (seen_.empty()) seen_.assign(threads_, std::vector<std::uint32_t>(threads_));
-  ++seen_[thread][thread];
+std::vector<std::uint32_t> Races::set_out(std::uint32_t thread, bool copies) {
+  const std::size_t size = 2 * std::size_t{threads_};
+  if (seen_.empty()) {
+    seen_.assign(threads_, std::vector<std::uint32_t>(size));
+    copies_.assign(threads_, 0);
+  }
+  if (!copies) {
+    ++seen_[thread][thread];
+    return seen_[thread];
+  }
+  std::vector<std::uint32_t> known(size);
+  known[threads_ + thread] = ++copies_[thread];
+  return known;
+}
+
+void Races::arrive(const void* gate, const std::vector<std::uint32_t>& known) {
   std::vector<std::uint32_t>& arrived = gates_[gate].arrived;
-  arrived.resize(threads_);
-  std::transform(arrived.begin(), arrived.end(), seen_[thread].begin(), arrived.begin(),
+  arrived.resize(known.size());
+  std::transform(arrived.begin(), arrived.end(), known.begin(), arrived.begin(),
                  [](std::uint32_t a, std::uint32_t b) { return std::max(a, b); });
 }
 
@@ -150,7 +165,8 @@ void Races::hand_over(std::uintptr_t word, std::uint32_t thread) {
     merge(handed, mine->second);
 }
 
-/// Blocks run one after another. Of an earlier one nothing is kept that comes before what is noted now.
+/// Of more than two threads that are in no order, of which two are kept, those of different warpgroups are the ones that most often do not
+/// know of each other. Blocks run one after another. Of an earlier one nothing is kept that comes before what is noted now.
 void Races::note(Touches& touches, Moment now) const {
   Moment& first = touches.first;
   Moment& second = touches.second;
@@ -170,9 +186,14 @@ void Races::note(Touches& touches, Moment now) const {
     second = {};
   } else if (is_over(first)) {
     first = now;
-  } else if (is_over(second)) {
+  } else if (is_over(second) || (warpgroup_of(second.thread) == warpgroup_of(first.thread) &&
+                                 warpgroup_of(now.thread) != warpgroup_of(first.thread))) {
     second = now;
   }
+}
+
+std::uint32_t Races::warpgroup_of(std::uint32_t thread) const {
+  return (thread - 1) % threads_ / kWarpgroup;
 }
 
 std::string Races::name_of(std::uint32_t thread) const {

@@ -21,6 +21,7 @@ struct Moment {
   std::uint32_t epoch = 0;
   std::uint32_t fences = 0;
   std::uint32_t arrivals = 0;
+  bool is_copy = false;  ///< by a copy that goes on beside the thread: `arrivals` are those that hang on its copies
 };
 
 /// The accesses of one launch, word by word; byte by byte where narrower ones were seen.
@@ -49,16 +50,26 @@ class Races {
   /// The block that runs passes a barrier.
   void barrier();
 
-  /// A thread of the block that runs arrives at `gate`, a barrier that not the whole block waits at; all have arrived that are to; a thread
-  /// has waited for that.
-  void arrive(const void* gate, std::uint32_t thread);
+  /// A thread of the block that runs sets out for a barrier that not the whole block waits at, or its copies do, of which the thread itself
+  /// knows nothing. @return what is known by then: how often each thread had set out, and then the same of threads' copies.
+  std::vector<std::uint32_t> set_out(std::uint32_t thread, bool copies);
+  /// Such a thread arrives at `gate`; all have arrived that are to; a thread has waited for that.
+  void arrive(const void* gate, const std::vector<std::uint32_t>& known);
   void complete(const void* gate) { gates_[gate].completed = gates_[gate].arrived; }
   void acquire(const void* gate, std::uint32_t thread);
-  /// Of a thread of the block that runs, so far.
+  /// How often a thread of the block that runs has set out so far.
   std::uint32_t arrivals(std::uint32_t thread) const {
     return seen_.empty() ? 0 : seen_[thread][thread];
   }
-  /// How often each thread of the block had arrived where `thread` has waited since; empty: never.
+  /// The same of its copies.
+  std::uint32_t copies_arrived(std::uint32_t thread) const {
+    return copies_.empty() ? 0 : copies_[thread];
+  }
+  /// Where in what is known a moment's arrivals are counted.
+  std::size_t place_of(const Moment& moment) const {
+    return (moment.thread - 1) % threads_ + (moment.is_copy ? threads_ : 0);
+  }
+  /// What a thread knows of that, of itself and others; empty: nobody ever did.
   std::vector<std::uint32_t> seen(std::uint32_t thread) const {
     return seen_.empty() ? std::vector<std::uint32_t>() : seen_[thread];
   }
@@ -96,9 +107,10 @@ class Races {
   /// An atomic update hands on what the thread has released, and gets what others have.
   void hand_over(std::uintptr_t word, std::uint32_t thread);
   std::uint32_t block_of(std::uint32_t thread) const { return (thread - 1) / threads_; }
+  std::uint32_t warpgroup_of(std::uint32_t thread) const;
   std::string name_of(std::uint32_t thread) const;
 
-  /// Where some threads of the block meet: by thread, how often it had arrived anywhere when it came to be known there.
+  /// Where some threads of the block meet: by thread, how often it had set out, as far as those know that arrived.
   struct Gate {
     std::vector<std::uint32_t> arrived;
     std::vector<std::uint32_t> completed;  ///< of the last phase that ended
@@ -115,7 +127,8 @@ class Races {
   std::unordered_map<std::uint32_t, Known> pending_;   ///< by thread, until its next fence
   std::unordered_map<std::uint32_t, Known> released_;  ///< by thread, at its last fence
   std::map<const void*, Gate> gates_;
-  std::vector<std::vector<std::uint32_t>> seen_;  ///< by thread of the block and other thread; empty: none arrived yet
+  std::vector<std::vector<std::uint32_t>> seen_;  ///< by thread of the block: set_out(); empty: none ever did
+  std::vector<std::uint32_t> copies_;             ///< by thread, how often they set out
 };
 
 }  // namespace heddle::sim

@@ -318,7 +318,7 @@ TEST(CudaAttentions, TheCostModelTakesTilesThatFillTheDevice) {
   EXPECT_EQ(chosen_attention(132, 1, 256), "flash_16x64") << "one query: warps part the keys";
   EXPECT_EQ(chosen_attention(8, 100, 1000), "flash_16x64 / 4")
       << "larger tiles would leave most of it idle";
-  EXPECT_EQ(chosen_attention(256, 4096, 4096), "wgmma_128x128");
+  EXPECT_EQ(chosen_attention(256, 4096, 4096), "wgmma_128x64");
   EXPECT_EQ(chosen_attention(256, 4096, 4096, 128, true), "wgmma_128x128");
   EXPECT_EQ(chosen_attention(512, 64, 512), "flash_64x64");
 }
@@ -348,7 +348,7 @@ TEST(CudaAttentions, TheCostModelPartsManyKeysOfFewHeads) {
 
 TEST(CudaAttentions, VariantsAreTilesOfQueries) {
   EXPECT_THAT(OneAttention(attention_text("f16", 64, 64)).names(),
-              ElementsAre("flash_16x64", "flash_64x64", "flash_128x64", "wgmma_128x128"));
+              ElementsAre("flash_16x64", "flash_64x64", "flash_128x64", "wgmma_128x64"));
   EXPECT_THAT(OneAttention(attention_text("f16", 128, 128)).names(),
               ElementsAre("flash_16x64", "flash_64x64", "flash_128x64", "wgmma_128x128"))
       << "registers";
@@ -389,15 +389,26 @@ BarriersOf barriers_of(DType dtype, std::int64_t keys, int depth, int columns,
 
 TEST(CudaAttentions, EveryBarrierAndProxyFenceOfWarpgroupsIsNeeded) {
   if (!test::on_simulator()) GTEST_SKIP() << test::kNeedsSimulator;
-  for(int w:{128,64}){ printf("width %d\n",w);
-  BarriersOf launch = barriers_of(f16, 300, w, w, w==128?"wgmma_128x128":"wgmma_128x64");
-  std::printf("%zu %zu %zu\n",(size_t)launch.count(),(size_t)launch.count(BarriersOf::What::ProxyFence),(size_t)launch.count(BarriersOf::What::MbarrierWait));
-  for(auto k:launch.unnoticed())std::printf("b %zu\n",(size_t)k);
-  for(int f:{1,32}){
-  for(auto k:launch.unnoticed(BarriersOf::What::ProxyFence, 32,f))std::printf("f %zu\n",(size_t)k);
-  for(auto k:launch.unnoticed(BarriersOf::What::MbarrierWait, 32,f))std::printf("w %zu\n",(size_t)k);
-  }
-  }
+  // One before all, two around the sums on their way out, and the last, after which a block would go on to another tile of queries.
+  BarriersOf launch = barriers_of(f16, 300, 128, 128, "wgmma_128x128");
+  EXPECT_EQ(launch.count(), 4u);
+  EXPECT_THAT(launch.unnoticed(), ElementsAre(4u));
+  // Three tiles of keys are four steps. To the simulator the first lane of a warp reads what is multiplied, and threads take turns in
+  // changing order: the first lanes' fences are the first ones of each 32, or the last.
+  const auto fence = BarriersOf::What::ProxyFence;
+  EXPECT_EQ(launch.count(fence), 4u * 256);
+  EXPECT_EQ(launch.unnoticed(fence, 32, 1).size() + launch.unnoticed(fence, 32, 32).size(), 4u * 8);
+}
+
+TEST(CudaAttentions, WarpgroupsHaveToWaitForFullStagesAndFreeOnes) {
+  if (!test::on_simulator()) GTEST_SKIP() << test::kNeedsSimulator;
+  // Six steps, of which three begin to fetch others.
+  BarriersOf launch = barriers_of(f16, 300, 64, 64, "wgmma_128x64");
+  const auto wait = BarriersOf::What::MbarrierWait;
+  EXPECT_EQ(launch.count(wait), (6u + 3u) * 256);
+  // Lanes in the middle of a warp read nothing, but write to free stages.
+  EXPECT_EQ(launch.unnoticed(wait, 32, 9).size(), 6u * 8);
+  EXPECT_EQ(launch.unnoticed(wait, 32, 1).size() + launch.unnoticed(wait, 32, 32).size(), 6u * 8);
 }
 
 TEST(CudaAttentions, EveryBarrierIsNeeded) {
