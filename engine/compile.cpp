@@ -59,7 +59,6 @@ engine::BuildOptions Engine::Impl::build_options(const base::SymbolValues& hints
     build.streams = engine::stream_count(options);
     build.graphs = engine::wants_graphs(options);
     build.capture = engine::capture_options();
-    build.least_in_line = engine::least_graph_in_line(options);
   }
   return build;
 }

@@ -13,8 +13,7 @@ namespace heddle::engine {
 using device::CopyKind;
 using ir::StepId;
 
-GraphPlan plan_graphs(const scheduler::CapturePlan& capture, const scheduler::StreamPlan& streams,
-                      std::size_t least_in_line) {
+GraphPlan plan_graphs(const scheduler::CapturePlan& capture, const scheduler::StreamPlan& streams) {
   GraphPlan plan;
   StepId next = 0;
   std::vector<StepId> last(streams.streams, ir::kNone);
@@ -25,9 +24,7 @@ GraphPlan plan_graphs(const scheduler::CapturePlan& capture, const scheduler::St
     segment.inputs = partition.inputs;
     segment.outputs = partition.outputs;
     segment.sizes = partition.symbols;
-    bool in_line = true;
     for (std::size_t k = 0; k < partition.steps.size(); ++k, ++next) {
-      in_line = in_line && streams.stream_of[next] == streams.stream_of[segment.first];
       std::vector<std::uint32_t>& after = segment.after.emplace_back();
       const auto add = [&](StepId from) {
         if (from != ir::kNone && from >= segment.first) after.push_back(from - segment.first);
@@ -37,7 +34,7 @@ GraphPlan plan_graphs(const scheduler::CapturePlan& capture, const scheduler::St
       for (const StepId from : streams.waits_for[next]) add(from);
       before = next;
     }
-    segment.captured = partition.captured && !(in_line && partition.steps.size() < least_in_line);
+    segment.captured = partition.captured;
   }
   for (const scheduler::IndexMap& map : capture.maps) {
     if (!plan[map.partition].captured) continue;

@@ -40,10 +40,7 @@ struct GraphSegment {
 using GraphPlan = std::vector<GraphSegment>;
 
 /// @param capture  of steps that are in its order
-/// @param least_in_line  kernels that follow one another on one stream are launched as they are where they are fewer: that
-///                       keeps the host, and the device, less than the launch of a graph
-GraphPlan plan_graphs(const scheduler::CapturePlan& capture, const scheduler::StreamPlan& streams,
-                      std::size_t least_in_line);
+GraphPlan plan_graphs(const scheduler::CapturePlan& capture, const scheduler::StreamPlan& streams);
 
 /// What graphs of one engine did; written by its contexts.
 struct GraphCounters {

@@ -51,8 +51,8 @@ class CudaUnit {
                       std::uint32_t max_streams);
   const scheduler::StreamPlan& streams() const { return streams_; }
   /// Decides which steps go into graphs. @param capture  of the steps that streams were assigned to
-  void plan_graphs(const scheduler::CapturePlan& capture, std::size_t least_in_line) {
-    graphs_ = engine::plan_graphs(capture, streams_, least_in_line);
+  void plan_graphs(const scheduler::CapturePlan& capture) {
+    graphs_ = engine::plan_graphs(capture, streams_);
   }
   const GraphPlan& graphs() const { return graphs_; }
 

@@ -148,11 +148,4 @@ scheduler::CaptureOptions capture_options() {
   return capture;
 }
 
-std::size_t least_graph_in_line(const EngineOptions& options) {
-  constexpr std::size_t kLeast = 4;
-  const bool is_asked_for = is_wanted(options.cuda_graphs, "HEDDLE_CUDA_GRAPHS", false) ||
-                            std::getenv("HEDDLE_GRAPH_MIN_KERNELS") != nullptr;
-  return is_asked_for ? 1 : kLeast;
-}
-
 }  // namespace heddle::engine

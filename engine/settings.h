@@ -32,9 +32,5 @@ bool keeps_constants(const EngineOptions& options);
 /// Which steps go into graphs: HEDDLE_GRAPH_MIN_KERNELS, and none of those of ops in HEDDLE_GRAPH_SPLIT_OPS or with sizes in
 /// HEDDLE_GRAPH_UNSAFE_SIZES, names with commas between, nor with any symbolic size if HEDDLE_GRAPH_SPLIT_DYNAMIC is 1.
 scheduler::CaptureOptions capture_options();
-/// Of how many kernels a graph is made that follow one another on one stream, at least: 1 where EngineOptions::cuda_graphs or
-/// HEDDLE_CUDA_GRAPHS asks for graphs or HEDDLE_GRAPH_MIN_KERNELS says how many; else 4. The launch of a graph keeps the host about as long as those of three
-/// kernels, and the device begins it later.
-std::size_t least_graph_in_line(const EngineOptions& options);
 
 }  // namespace heddle::engine

@@ -241,7 +241,7 @@ scheduler::CapturePlan Unit::order_for_graphs(const BuildOptions& options) {
 void Unit::plan_streams(const BuildOptions& options) {
   const scheduler::CapturePlan capture = order_for_graphs(options);
   cuda_->assign_streams(program_.graph, schedule_.record, options.streams);
-  cuda_->plan_graphs(capture, options.least_in_line);
+  cuda_->plan_graphs(capture);
   memory::Planner::Options memory;
   memory.clocks = &cuda_->streams().clocks;
   planner_ = plan_memory(std::move(memory));

@@ -53,7 +53,6 @@ struct BuildOptions {
   std::int64_t cache_bytes =
       0;  ///< on the CPU: of a thread's second-level cache (engine/chains.h); 0: steps are run whole
   scheduler::CaptureOptions capture{};  ///< which of them; `enabled` and `sizes` are not looked at
-  std::size_t least_in_line = 1;        ///< see plan_graphs()
   base::SymbolValues hints{};           ///< sizes that orders of steps are compared for
   /// Tests put one here that makes mistakes.
   jit::Program (*lower)(const ir::Graph&, const jit::LowerOptions&) = jit::lower;

@@ -97,8 +97,7 @@ struct EngineOptions {
   /// 0: HEDDLE_SPECIALISE_AFTER or never.
   int specialise_after = 0;
   /// CUDA: from the second call of a kind on, its steps are queued as graphs of the device, but for branches, loops,
-  /// and custom ops that are not pure or not flagged capturable. Nothing: HEDDLE_CUDA_GRAPHS, 0 or 1, else they are, but for
-  /// up to three kernels that follow one another, which are launched one by one.
+  /// and custom ops that are not pure or not flagged capturable. Nothing: HEDDLE_CUDA_GRAPHS, 0 or 1, else they are.
   std::optional<bool> cuda_graphs{};
   /// CUDA: kernels of products and attention exist in several variants, and for floating products cuBLASLt, for
   /// convolutions cuDNN, where they are installed, are one more. The first call of a class of sizes takes the one that a
