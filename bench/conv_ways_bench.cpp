@@ -54,7 +54,8 @@ void ways(benchmark::State& state) {
 
 BENCHMARK(ways)
     ->ArgNames({"in", "out", "size", "MB"})
-    ->ArgsProduct({{16, 32, 64, 128, 256}, {16, 32, 64, 128, 256}, {4, 7, 14, 28, 56}, {0, 4, 64}})
+    ->ArgsProduct(
+        {{16, 32, 64, 128, 256}, {16, 24, 32, 64, 128, 256}, {4, 7, 14, 28, 56}, {0, 4, 64}})
     ->UseManualTime()
     ->Iterations(1);
 

@@ -1,5 +1,7 @@
 #include "engine/context.h"
 
+#include <utility>
+
 #include "engine/tensor_impl.h"
 #include "memory/allocator.h"
 
@@ -14,10 +16,10 @@ void ExecutionContext::use(const BoundPlan& plan) {
   plan_id_ = 0;
   if (plan.arena_bytes > arena_bytes_) {
     auto& allocator = memory::CachingAllocator::host();
-    if (arena_ != nullptr) allocator.release(arena_);
-    arena_ = nullptr;
+    void* smaller = std::exchange(arena_, nullptr);
     arena_bytes_ = 0;
-    arena_ = static_cast<char*>(allocator.allocate(static_cast<std::size_t>(plan.arena_bytes)));
+    arena_ =
+        static_cast<char*>(allocator.grow(smaller, static_cast<std::size_t>(plan.arena_bytes)));
     arena_bytes_ = plan.arena_bytes;
   }
   frame_.prepare(plan, {{arena_}, arena_ + plan.memory.peak_bytes, plan.scratch_stride, &failure_});

@@ -61,39 +61,36 @@ const BoundPlan* PlanCache::find(std::span<const std::int64_t> words,
 }
 
 const BoundPlan* PlanCache::insert(std::unique_ptr<BoundPlan> plan) {
+  const std::int64_t bytes = plan->held_bytes();
   const std::scoped_lock lock(mutex_);
   if (const BoundPlan* present = find(plan->words, plan->hash)) {
     reclaimer_.retire(std::move(plan));
     return present;
   }
-  const std::int64_t bytes = plan->held_bytes();
   while (plans_.size() == capacity_ || (plans_.size() > 1 && held_bytes_ + bytes > most_bytes_))
     drop_older_half();
   held_bytes_ += bytes;
-  std::size_t at = plan->hash & mask_;
-  while (slots_[at].load(std::memory_order_relaxed) != nullptr) at = (at + 1) & mask_;
-  plans_.push_back(std::move(plan));
-  slots_[at].store(plans_.back().get(), std::memory_order_release);
-  return plans_.back().get();
+  plans_.push_back({std::move(plan), bytes});
+  put(*plans_.back().plan);
+  return plans_.back().plan.get();
 }
 
 void PlanCache::drop_older_half() {
   const auto half = plans_.begin() + static_cast<std::ptrdiff_t>((plans_.size() + 1) / 2);
-  std::vector<std::unique_ptr<BoundPlan>> dropped(std::make_move_iterator(plans_.begin()),
-                                                  std::make_move_iterator(half));
+  std::vector<Held> dropped(std::make_move_iterator(plans_.begin()), std::make_move_iterator(half));
   plans_.erase(plans_.begin(), half);
   rebuild();
-  for (auto& old : dropped) reclaimer_.retire(std::move(old));
+  for (Held& old : dropped) reclaimer_.retire(std::move(old.plan));
 }
 
 template <typename F>
 void PlanCache::erase_if(F&& is_dropped) {
   const std::scoped_lock lock(mutex_);
   std::vector<std::unique_ptr<BoundPlan>> dropped;
-  for (auto& plan : plans_) {
-    if (is_dropped(*plan)) dropped.push_back(std::move(plan));
+  for (Held& held : plans_) {
+    if (is_dropped(*held.plan)) dropped.push_back(std::move(held.plan));
   }
-  std::erase(plans_, nullptr);
+  std::erase_if(plans_, [](const Held& held) { return held.plan == nullptr; });
   rebuild();
   for (auto& old : dropped) reclaimer_.retire(std::move(old));
 }
@@ -113,15 +110,19 @@ std::size_t PlanCache::size() const {
   return plans_.size();
 }
 
+void PlanCache::put(const BoundPlan& plan) {
+  std::size_t at = plan.hash & mask_;
+  while (slots_[at].load(std::memory_order_relaxed) != nullptr) at = (at + 1) & mask_;
+  slots_[at].store(&plan, std::memory_order_release);
+}
+
 /// A reader that meets a slot in between finds nothing and takes the slow path, which is right too.
 void PlanCache::rebuild() {
   for (std::size_t k = 0; k <= mask_; ++k) slots_[k].store(nullptr, std::memory_order_release);
   held_bytes_ = 0;
-  for (const auto& plan : plans_) {
-    held_bytes_ += plan->held_bytes();
-    std::size_t at = plan->hash & mask_;
-    while (slots_[at].load(std::memory_order_relaxed) != nullptr) at = (at + 1) & mask_;
-    slots_[at].store(plan.get(), std::memory_order_release);
+  for (const Held& held : plans_) {
+    held_bytes_ += held.bytes;
+    put(*held.plan);
   }
 }
 

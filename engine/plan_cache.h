@@ -73,7 +73,12 @@ class PlanCache {
 
  private:
   using Slot = std::atomic<const BoundPlan*>;
+  struct Held {
+    std::unique_ptr<BoundPlan> plan;
+    std::int64_t bytes;  ///< counted once: a plan of many steps takes long
+  };
   void drop_older_half();
+  void put(const BoundPlan& plan);
   void rebuild();
   template <typename F>
   void erase_if(F&& is_dropped);
@@ -83,8 +88,8 @@ class PlanCache {
   std::size_t mask_;
   std::unique_ptr<Slot[]> slots_;
   mutable std::mutex mutex_;
-  std::vector<std::unique_ptr<BoundPlan>> plans_;  // in order of insertion
-  std::int64_t held_bytes_ = 0;                    ///< by them
+  std::vector<Held> plans_;      // in order of insertion
+  std::int64_t held_bytes_ = 0;  ///< by them
   mutable Reclaimer reclaimer_;
 };
 

@@ -6,11 +6,11 @@
 #include <cstdlib>
 #include <fmt/format.h>
 #include <mutex>
-#include <sys/mman.h>
 #include <vector>
 
 #include "heddle/error.h"
 #include "memory/caps.h"
+#include "memory/large_block.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -22,9 +22,9 @@ namespace {
 
 constexpr std::size_t kAlign = 64;
 constexpr std::size_t kHeader = 64;  // before each block: its class, keeps the block aligned
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kClasses = 4 * 44;
 constexpr std::size_t kMaxCached = std::size_t{1} << 30;
+constexpr std::size_t kMostBytes = std::size_t{1} << 46;
 
 /// Four classes a power of two, from 64 bytes on: 64, 80, 96, 112, 128, …
 std::size_t class_of(std::size_t bytes) {
@@ -39,6 +39,22 @@ std::size_t bytes_of(std::size_t size_class) {
   const std::size_t log = (size_class - 1) / 4 + 6;
   return (std::size_t{1} << log) + (((size_class - 1) % 4 + 1) << (log - 2));
 }
+
+/// Large blocks are mappings, which grow() can move; AddressSanitizer watches those of the C library alone.
+constexpr bool kMapsLarge =
+#if defined(__SANITIZE_ADDRESS__)
+    false;
+#else
+    true;
+#endif
+
+/// Lies right before each block.
+struct Header {
+  void* raw;  ///< what std::free() takes; null: a mapping
+  std::size_t size_class;
+};
+
+Header& header_of(void* block) { return static_cast<Header*>(block)[-1]; }
 
 void hide([[maybe_unused]] void* block, [[maybe_unused]] std::size_t bytes) {
 #if defined(__SANITIZE_ADDRESS__)
@@ -72,8 +88,14 @@ struct CachingAllocator::Impl {
     return bytes != 0 &&
            in_use.load(std::memory_order_relaxed) + cached.load(std::memory_order_relaxed) > bytes;
   }
+  std::size_t claim(std::size_t bytes, std::size_t instead_of);
+  void* make(std::size_t size_class, void* from);
+  void note_peak(std::size_t used);
   void* take_cached(std::size_t size_class);
-  static void* from_system(std::size_t bytes);
+  void keep(void* block) noexcept;
+  std::size_t trim() noexcept;
+  static void* from_system(std::size_t size_class, void* from);
+  static void to_system(void* block) noexcept;
   [[noreturn]] void fail(std::size_t bytes) const;
 };
 
@@ -84,27 +106,83 @@ CachingAllocator& CachingAllocator::host() {
   return *allocator;
 }
 
-void* CachingAllocator::Impl::take_cached(std::size_t size_class) {
-  FreeList& list = lists[size_class];
-  const std::scoped_lock lock(list.mutex);
-  if (list.blocks.empty()) return nullptr;
-  void* block = list.blocks.back();
-  list.blocks.pop_back();
+/// The block's pages go on in a larger one where `from` is a mapping, else it is null.
+void* CachingAllocator::Impl::from_system(std::size_t size_class, void* from) {
+  const std::size_t bytes = bytes_of(size_class);
+  void* raw = nullptr;
+  char* block = nullptr;
+  if (from != nullptr) {
+    block = move_block(static_cast<char*>(from), bytes_of(header_of(from).size_class), bytes);
+  } else if (kMapsLarge && bytes >= kHugePage) {
+    block = map_block(bytes);
+  } else if (posix_memalign(&raw, kAlign, bytes + kHeader) == 0) {
+    block = static_cast<char*>(raw) + kHeader;
+  }
+  if (block != nullptr) header_of(block) = {raw, size_class};
   return block;
 }
 
-void* CachingAllocator::Impl::from_system(std::size_t bytes) {
-  const std::size_t align = bytes >= kHugePage ? kHugePage : kAlign;
-  // The block itself is aligned, so the header lies at the end of a leading unit of that alignment.
-  void* raw = nullptr;
-  const std::size_t lead = align == kHugePage ? kHugePage : kHeader;
-  if (posix_memalign(&raw, align, bytes + lead) != 0) return nullptr;
-  char* block = static_cast<char*>(raw) + lead;
-  // Not the leading unit: a huge page, cleared and resident, for the header alone.
-  if (align == kHugePage) madvise(block, bytes, MADV_HUGEPAGE);
-  reinterpret_cast<std::size_t*>(block)[-1] = class_of(bytes);
-  reinterpret_cast<void**>(block)[-2] = raw;
+void CachingAllocator::Impl::to_system(void* block) noexcept {
+  const Header header = header_of(block);
+  if (header.raw != nullptr) return std::free(header.raw);
+  unmap_block(static_cast<char*>(block), bytes_of(header.size_class));
+}
+
+void* CachingAllocator::Impl::take_cached(std::size_t size_class) {
+  void* block = nullptr;
+  {
+    FreeList& list = lists[size_class];
+    const std::scoped_lock lock(list.mutex);
+    if (list.blocks.empty()) return nullptr;
+    block = list.blocks.back();
+    list.blocks.pop_back();
+  }
+  cached.fetch_sub(bytes_of(size_class), std::memory_order_relaxed);
+  show(block, bytes_of(size_class));
   return block;
+}
+
+void CachingAllocator::Impl::keep(void* block) noexcept {
+  const std::size_t size_class = header_of(block).size_class;
+  const std::size_t size = bytes_of(size_class);
+  const std::size_t kept = cached.fetch_add(size, std::memory_order_relaxed) + size;
+  if (kept <= kMaxCached && !is_beyond(caps.get())) {
+    hide(block, size);
+    FreeList& list = lists[size_class];
+    const std::scoped_lock lock(list.mutex);
+    list.blocks.push_back(block);
+    return;
+  }
+  cached.fetch_sub(size, std::memory_order_relaxed);
+  to_system(block);
+}
+
+/// Counts `bytes` as in use and what they are taken for as not. @return bytes in use; 0: they would be more than the cap.
+std::size_t CachingAllocator::Impl::claim(std::size_t bytes, std::size_t instead_of) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  if (bytes > kMostBytes) return 0;
+  const std::size_t more = bytes_of(class_of(bytes)) - instead_of;
+  const std::size_t used = in_use.fetch_add(more, std::memory_order_relaxed) + more;
+  const std::size_t cap = caps.get();
+  if (cap == 0 || used <= cap) return used;
+  in_use.fetch_sub(more, std::memory_order_relaxed);
+  return 0;
+}
+
+/// A block that is not cached, from the pages of `from` unless it is null. @return null: the system has none
+void* CachingAllocator::Impl::make(std::size_t size_class, void* from) {
+  system_allocations.fetch_add(1, std::memory_order_relaxed);
+  if (is_beyond(caps.get())) trim();
+  void* block = from_system(size_class, from);
+  if (block != nullptr) return block;
+  trim();
+  return from_system(size_class, from);
+}
+
+void CachingAllocator::Impl::note_peak(std::size_t used) {
+  std::size_t highest = peak.load(std::memory_order_relaxed);
+  while (used > highest && !peak.compare_exchange_weak(highest, used, std::memory_order_relaxed)) {
+  }
 }
 
 void CachingAllocator::Impl::fail(std::size_t bytes) const {
@@ -118,74 +196,69 @@ void CachingAllocator::Impl::fail(std::size_t bytes) const {
 }
 
 void* CachingAllocator::allocate(std::size_t bytes) {
-  Impl& impl = *impl_;
-  impl.allocations.fetch_add(1, std::memory_order_relaxed);
-  if (bytes > (std::size_t{1} << 46)) impl.fail(bytes);
+  const std::size_t used = impl_->claim(bytes, 0);
+  if (used == 0) impl_->fail(bytes);
   const std::size_t size_class = class_of(bytes);
-  const std::size_t size = bytes_of(size_class);
-  const std::size_t used = impl.in_use.fetch_add(size, std::memory_order_relaxed) + size;
-  const std::size_t cap = impl.caps.get();
-  if (cap != 0 && used > cap) {
-    impl.in_use.fetch_sub(size, std::memory_order_relaxed);
-    impl.fail(bytes);
+  void* block = impl_->take_cached(size_class);
+  if (block == nullptr) block = impl_->make(size_class, nullptr);
+  if (block == nullptr) {
+    impl_->in_use.fetch_sub(bytes_of(size_class), std::memory_order_relaxed);
+    impl_->fail(bytes);
   }
-  void* block = impl.take_cached(size_class);
-  if (block != nullptr) {
-    impl.cached.fetch_sub(size, std::memory_order_relaxed);
-    show(block, size);
-  } else {
-    impl.system_allocations.fetch_add(1, std::memory_order_relaxed);
-    if (impl.is_beyond(cap)) trim();
-    block = Impl::from_system(size);
-    if (block == nullptr) {
-      trim();
-      block = Impl::from_system(size);
-    }
-    if (block == nullptr) {
-      impl.in_use.fetch_sub(size, std::memory_order_relaxed);
-      impl.fail(bytes);
-    }
-  }
-  std::size_t peak = impl.peak.load(std::memory_order_relaxed);
-  while (used > peak && !impl.peak.compare_exchange_weak(peak, used, std::memory_order_relaxed)) {
-  }
+  impl_->note_peak(used);
   return block;
 }
 
-void CachingAllocator::release(void* block) noexcept {
-  Impl& impl = *impl_;
-  const std::size_t size_class = static_cast<std::size_t*>(block)[-1];
-  const std::size_t size = bytes_of(size_class);
-  impl.in_use.fetch_sub(size, std::memory_order_relaxed);
-  const std::size_t kept = impl.cached.fetch_add(size, std::memory_order_relaxed) + size;
-  if (kept <= kMaxCached && !impl.is_beyond(impl.caps.get())) {
-    hide(block, size);
-    FreeList& list = impl.lists[size_class];
-    const std::scoped_lock lock(list.mutex);
-    list.blocks.push_back(block);
-    return;
+void* CachingAllocator::grow(void* block, std::size_t bytes) {
+  if (block == nullptr) return allocate(bytes);
+  const std::size_t size = bytes_of(header_of(block).size_class);
+  if (bytes <= size) return block;
+  if (header_of(block).raw != nullptr) {
+    release(block);
+    return allocate(bytes);
   }
-  impl.cached.fetch_sub(size, std::memory_order_relaxed);
-  std::free(static_cast<void**>(block)[-2]);
+  const std::size_t used = impl_->claim(bytes, size);
+  if (used == 0) {
+    release(block);
+    impl_->fail(bytes);
+  }
+  const std::size_t size_class = class_of(bytes);
+  void* larger = impl_->take_cached(size_class);
+  if (larger != nullptr) {
+    impl_->keep(block);
+  } else if (larger = impl_->make(size_class, block); larger == nullptr) {
+    impl_->in_use.fetch_sub(bytes_of(size_class), std::memory_order_relaxed);
+    impl_->keep(block);
+    impl_->fail(bytes);
+  }
+  impl_->note_peak(used);
+  return larger;
 }
 
-std::size_t CachingAllocator::trim() noexcept {
+void CachingAllocator::release(void* block) noexcept {
+  impl_->in_use.fetch_sub(bytes_of(header_of(block).size_class), std::memory_order_relaxed);
+  impl_->keep(block);
+}
+
+std::size_t CachingAllocator::Impl::trim() noexcept {
   std::size_t given_back = 0;
   for (std::size_t k = 0; k < kClasses; ++k) {
     std::vector<void*> blocks;
     {
-      const std::scoped_lock lock(impl_->lists[k].mutex);
-      blocks.swap(impl_->lists[k].blocks);
+      const std::scoped_lock lock(lists[k].mutex);
+      blocks.swap(lists[k].blocks);
     }
     for (void* block : blocks) {
       show(block, bytes_of(k));
-      impl_->cached.fetch_sub(bytes_of(k), std::memory_order_relaxed);
-      std::free(static_cast<void**>(block)[-2]);
+      cached.fetch_sub(bytes_of(k), std::memory_order_relaxed);
+      to_system(block);
     }
     given_back += blocks.size() * bytes_of(k);
   }
   return given_back;
 }
+
+std::size_t CachingAllocator::trim() noexcept { return impl_->trim(); }
 
 void CachingAllocator::set_cap(std::size_t bytes) {
   impl_->caps.set(bytes);

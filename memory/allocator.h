@@ -16,6 +16,11 @@ class CachingAllocator {
   /// @throws OutOfMemory naming the bytes, what is in use and the cap.
   void* allocate(std::size_t bytes);
   void release(void* block) noexcept;
+  /// Gives room for `bytes` in place of `block`, which may be null. What it held is lost, but not its pages: of a
+  /// large block only what is new is fetched from the system and cleared, at its first use.
+  /// @return the block, elsewhere in most cases.
+  /// @throws OutOfMemory as allocate() does, when `block` was released.
+  void* grow(void* block, std::size_t bytes);
   /// Gives cached blocks back to the system. @return their bytes
   std::size_t trim() noexcept;
   /// Hard cap on bytes in use; 0: none. Cached blocks go before both together are more.
@@ -26,9 +31,10 @@ class CachingAllocator {
   struct Stats {
     std::size_t in_use_bytes = 0;
     std::size_t cached_bytes = 0;
-    std::size_t peak_bytes = 0;            ///< of bytes in use
-    std::size_t cap_bytes = 0;             ///< 0: none
-    std::uint64_t allocations = 0;         ///< calls of allocate()
+    std::size_t peak_bytes = 0;  ///< of bytes in use
+    std::size_t cap_bytes = 0;   ///< 0: none
+    std::uint64_t allocations =
+        0;  ///< calls of allocate(), and of grow() that needed another class
     std::uint64_t system_allocations = 0;  ///< of those, served by the system
   };
   Stats stats() const;

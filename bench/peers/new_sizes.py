@@ -105,8 +105,8 @@ def main():
 {peers.processor()}; load averages {load} at the start and {peers.load_average()} at the end. ONNX Runtime and Heddle on one thread, times in
 microseconds, medians of {args.rounds} rounds in which each engine was started anew. The first call at sizes includes all that follows from
 them: planning memory, ordering pieces, code of a library; kernels of Heddle's own are compiled once for all sizes.
-Sizes larger than all before them (480x640, 736x544) also need a larger arena, whose pages the system clears when they are first touched: 35 ms for
-16 MB on this machine, of which no later size pays anything.
+Sizes larger than all before them (480x640, 736x544) also need a larger arena: the pages of the smaller one go on in it, and the system clears those that
+are new when they are first touched, which takes from 1 ms for 16 MB to 35, by whether the machine had them before.
 `bench/peers/new_sizes.py` writes this file.
 
 {HEADER}

@@ -169,7 +169,7 @@ class ConvConverter {
            !ir::wants_fallback(node) && fixed_.contains(node.input(1).node);
   }
 
-  /// The same with weights [m, 1, k…] that lie as [1, k…, m].
+  /// The same with weights [m, c, k…] that lie as [c, k…, m].
   static std::vector<Value> with_channels_behind(ir::Rewriter& rewriter, const Node& node) {
     ir::GraphBuilder& builder = rewriter.builder();
     std::vector<Value> operands = rewriter.map(node.inputs());
@@ -183,7 +183,8 @@ class ConvConverter {
         "clone", {builder.emit("permute", {operands[1]}, {{"perm", std::move(there)}})});
     operands[1] = builder.emit("permute", {moved}, {{"perm", std::move(back)}});
     Value& x = operands[0];
-    if (x.node->op_name() == "permute") x = builder.emit("clone", {x});
+    const bool in_lanes = !mixes_channels(node);
+    if (in_lanes && x.node->op_name() == "permute") x = builder.emit("clone", {x});
     return {builder.call(node.op(), operands, node.attrs())->value()};
   }
 

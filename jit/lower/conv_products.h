@@ -25,6 +25,10 @@ namespace heddle::jit {
 /// Where the sizes of the result are open, kernels of one element are products whatever their channels: the library makes code for
 /// each size that comes, a fifth of a millisecond for each convolution, and later calls take as long.
 ///
+/// Convolutions of few channels to many, as images come, are no products: their weights are put in order for row_conv.h, which reads
+/// x where it lies and makes no code for each size. The library's, which read a copy with the channels last, took 1.05 to 1.2 times as
+/// long (3 to 16, 32, 64 and 96 channels by 3 x 3 and 4 x 4 at 112 to 448), and as long by 7 x 7.
+///
 /// Filters of sound, of one channel in, read windows of at least 64 elements behind each other: rows of a product that overlap
 /// where they lie (conv_windows.h). The library's take 3.9 times as long where 37 windows lie 441 apart (resampling), and as long
 /// where 3001 lie 160 apart (a spectrum).

@@ -16,6 +16,9 @@ constexpr std::int64_t kMostTaps = 7;
 constexpr std::int64_t kMostTapsInAll = 49;
 /// Fewer channels leave most of a vector empty.
 constexpr std::int64_t kFewestChannels = 8;
+/// Channels of x that one of the result may read, and channels of the result come in multiples of these then.
+constexpr std::int64_t kMostMixed = 4;
+constexpr std::int64_t kMixedLanes = 16;
 /// Positions whose sums are carried at once.
 constexpr std::int64_t kMostPositions = 8;
 
@@ -43,6 +46,7 @@ class RowConv {
     window_.input.assign(x.begin() + 1, x.end() - 1);
     taps_ = w.back().constant();
     multiplier_ = w.front().constant() / ctx.node().integer("groups");
+    mixed_ = w[1].constant();
   }
 
   void build() {
@@ -63,7 +67,7 @@ class RowConv {
       blocks(1);
       b_.end_if();
     }
-    b_.nest().work = base::product(out_) * base::product(window_.kernel) * 2;
+    b_.nest().work = base::product(out_) * base::product(window_.kernel) * (mixed_ * 2);
   }
 
  private:
@@ -100,7 +104,10 @@ class RowConv {
     for (std::size_t d = 0; d < row_; ++d) loops.push_back(window_.taps(d, index_[d + 1], true));
     const auto body = [&](const Index& position, const Index& tap, const Mask&,
                           std::span<const Scalar> sums) {
-      return add_row(begin, insides, position, tap, {sums.begin(), sums.end()});
+      std::vector<Scalar> all(sums.begin(), sums.end());
+      for (std::int64_t c = 0; c < mixed_; ++c)
+        all = add_row(begin, insides, position, tap, c, std::move(all));
+      return all;
     };
     const std::vector<Scalar> sums = for_each_tap(
         b_, loops, std::vector<Scalar>(static_cast<std::size_t>(count), initial), body);
@@ -113,12 +120,13 @@ class RowConv {
     b_.end_for();
   }
 
-  /// What one row of x, at `position` of the other dimensions, adds.
+  /// What one row of x, at `position` of the other dimensions, adds; of channels that are mixed, that of number `mixed`.
   std::vector<Scalar> add_row(const SymExpr& begin, const std::vector<Mask>& insides,
-                              const Index& position, const Index& tap, std::vector<Scalar> sums) {
+                              const Index& position, const Index& tap, std::int64_t mixed,
+                              std::vector<Scalar> sums) {
     std::vector<Scalar> weights;
     for (std::int64_t k = 0; k < taps_; ++k) {
-      Index at{channel_, 0};
+      Index at{channel_, mixed};
       at.insert(at.end(), tap.begin(), tap.end());
       at.emplace_back(k);
       weights.push_back(ctx_.operand(1, at));
@@ -134,7 +142,7 @@ class RowConv {
           Index at{index_[0]};
           at.insert(at.end(), position.begin(), position.end());
           at.push_back(begin + static_cast<std::int64_t>(j));
-          at.push_back(floordiv(channel_, multiplier_));
+          at.push_back(mixed_ == 1 ? floordiv(channel_, multiplier_) : SymExpr(mixed));
           x = ctx_.operand(0, at, id_of(insides[j]));
         }
         const Scalar w = weights[static_cast<std::size_t>(from / dilation)];
@@ -151,6 +159,7 @@ class RowConv {
   const std::size_t row_;        ///< the spatial dimension that rows lie along
   std::int64_t taps_ = 0;        ///< along it
   std::int64_t multiplier_ = 1;  ///< channels of the result for each one of x
+  std::int64_t mixed_ = 1;       ///< channels of x that each one of the result reads
   Index index_;
   SymExpr channel_;
 };
@@ -163,12 +172,20 @@ bool may_be_row_conv(const ir::Node& conv) {
   for (const ir::Value& input : conv.inputs())
     if (input && input.meta().dtype != DType::F32) return false;
   const SymExpr taps = base::product(std::span(weights).subspan(2));
-  if (!weights[0].is_constant() || !weights[1].is_constant(1)) return false;
+  if (!weights[0].is_constant() || !weights[1].is_constant()) return false;
   const auto multiplier =
       static_cast<std::uint64_t>(weights[0].constant() / conv.integer("groups"));
-  return std::has_single_bit(multiplier) && multiplier <= kMostMultiplier &&
-         weights[0].constant() >= kFewestChannels && taps.is_constant() && taps.constant() > 1 &&
+  const bool by_itself = weights[1].is_constant(1) && std::has_single_bit(multiplier) &&
+                         multiplier <= kMostMultiplier && weights[0].constant() >= kFewestChannels;
+  return (by_itself || mixes_channels(conv)) && taps.is_constant() && taps.constant() > 1 &&
          taps.constant() <= kMostTapsInAll && weights.back().constant() <= kMostTaps;
+}
+
+bool mixes_channels(const ir::Node& conv) {
+  const ir::Dims& weights = conv.input(1).meta().sizes;
+  return weights[0].is_constant() && weights[0].constant() % kMixedLanes == 0 &&
+         weights[1].is_constant() && weights[1].constant() > 1 &&
+         weights[1].constant() <= kMostMixed && conv.integer("groups") == 1;
 }
 
 bool is_row_conv(const ir::Node& conv) {

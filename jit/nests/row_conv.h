@@ -1,4 +1,4 @@
-// Convolutions of each channel by itself on the CPU, with the channels side by side.
+// Convolutions of each channel by itself, and of few channels to many, on the CPU, with the channels side by side.
 //
 //   for p in N x all dimensions of the result but the last spatial one (parallel)
 //     for block of positions along that (serial)
@@ -7,6 +7,9 @@
 //           for each position of x that the block's windows read along the row: for each window that reads it:
 //             sum += w[taps, c] * x[position, floor(c / multiplier)]
 //         result(positions of the block, c)
+//
+// Of few channels, as images have, each vector of the result reads all of x: its channels are one more tap, and the lanes share what
+// is read, wherever it lies.
 //
 // The multiplier is how many channels of the result each one of x has: a power of two, so that a vector of lanes reads whole
 // channels.
@@ -22,7 +25,9 @@ namespace heddle::jit {
 
 /// Whether a convolution can be one of these, once its weights lie so.
 bool may_be_row_conv(const ir::Node& conv);
-/// Whether its weights lie so: [m, 1, k…] as a view of [1, k…, m].
+/// Whether it is one of few channels to many.
+bool mixes_channels(const ir::Node& conv);
+/// Whether its weights lie so: [m, c, k…] as a view of [c, k…, m].
 bool is_row_conv(const ir::Node& conv);
 
 void build_row_conv(NestContext& ctx);

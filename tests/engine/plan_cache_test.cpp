@@ -54,5 +54,23 @@ TEST(PlanCache, OneThatIsTooLargeIsHeldAlone) {
   }
 }
 
+TEST(PlanCache, WhatIsErasedOrReplacedCountsNoMore) {
+  constexpr std::size_t kStages = 10000;
+  const std::int64_t each = plan_of(0, kStages)->held_bytes();
+  PlanCache cache(1000, 10 * each);
+  const auto* const first = reinterpret_cast<const Executable*>(&cache);  // never followed
+  for (std::int64_t k = 0; k < 10; ++k) {
+    auto plan = plan_of(k, kStages);
+    plan->executable = {std::shared_ptr<void>(), k < 5 ? first : nullptr};
+    cache.insert(std::move(plan));
+  }
+  cache.erase(first);
+  EXPECT_EQ(cache.size(), 5u);
+  for (std::int64_t k = 5; k < 10; ++k) cache.replace(plan_of(k, kStages));
+  for (std::int64_t k = 10; k < 15; ++k) cache.insert(plan_of(k, kStages));
+  EXPECT_EQ(cache.size(), 10u) << "room for ten";
+  for (std::int64_t k = 5; k < 15; ++k) EXPECT_TRUE(has(cache, k));
+}
+
 }  // namespace
 }  // namespace heddle::engine

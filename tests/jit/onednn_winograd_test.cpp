@@ -181,9 +181,26 @@ TEST(Winograd, OfSomePanelsAtATime) {
                     .panels = panels});
 }
 
+/// The last panel ends with half a vector of AVX-512, or with a vector of AVX2 that is filled up; whole, and by itself.
+TEST(Winograd, OfHalfAVectorOfChannels) {
+  if (winograd_isas().empty()) GTEST_SKIP() << "the processor has no AVX2";
+  for (const std::int64_t results : {8, 24, 40, 56, 72, 104})
+    for (const bool adds : {false, true})
+      for (const std::int64_t panels : {0, 2})
+        expect_right({.batch = 2,
+                      .height = 9,
+                      .width = 30,
+                      .channels = 32,
+                      .results = results,
+                      .biased = adds,
+                      .adds = adds,
+                      .in_place = adds,
+                      .panels = panels});
+}
+
 TEST(Winograd, NeedsWholeVectorsOfChannels) {
   EXPECT_FALSE(has_winograd(Case{1, 4, 4, 24, 16}.problem()));
-  EXPECT_FALSE(has_winograd(Case{1, 4, 4, 16, 24}.problem()));
+  EXPECT_FALSE(has_winograd(Case{1, 4, 4, 16, 28}.problem()));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Convolutions of each channel by itself, with the channels last, on the CPU.
+// Convolutions of each channel by itself and of few channels to many, with the channels last, on the CPU.
 #include "tests/jit/nests_support.h"
 
 namespace heddle::test {
@@ -55,55 +55,109 @@ void expect_right(const Depthwise& c, const Ints& sizes = {}) {
 }
 
 TEST(RowConv, OfEveryWindow) {
-  expect_right({});
-  expect_right({.biased = false});
-  expect_right({.kernel = {5, 5}, .low = {2, 2}, .high = {2, 2}});
-  expect_right({.kernel = {7, 7}, .low = {3, 3}, .high = {3, 3}});
-  expect_right({.kernel = {1, 4}, .low = {0, 3}, .high = {0, 0}});
-  expect_right({.kernel = {2, 3}, .strides = {2, 3}, .low = {0, 2}, .high = {1, 0}});
-  expect_right({.strides = {2, 2}});
-  expect_right({.low = {2, 2}, .high = {2, 2}, .dilations = {2, 2}});
-  expect_right({.strides = {2, 2}, .low = {3, 3}, .high = {3, 3}, .dilations = {3, 3}});
-  expect_right({.low = {4, 5}, .high = {5, 4}});
-  expect_right({.low = {0, 0}, .high = {0, 0}});
+  expect_right(Depthwise{});
+  expect_right(Depthwise{.biased = false});
+  expect_right(Depthwise{.kernel = {5, 5}, .low = {2, 2}, .high = {2, 2}});
+  expect_right(Depthwise{.kernel = {7, 7}, .low = {3, 3}, .high = {3, 3}});
+  expect_right(Depthwise{.kernel = {1, 4}, .low = {0, 3}, .high = {0, 0}});
+  expect_right(Depthwise{.kernel = {2, 3}, .strides = {2, 3}, .low = {0, 2}, .high = {1, 0}});
+  expect_right(Depthwise{.strides = {2, 2}});
+  expect_right(Depthwise{.low = {2, 2}, .high = {2, 2}, .dilations = {2, 2}});
+  expect_right(Depthwise{.strides = {2, 2}, .low = {3, 3}, .high = {3, 3}, .dilations = {3, 3}});
+  expect_right(Depthwise{.low = {4, 5}, .high = {5, 4}});
+  expect_right(Depthwise{.low = {0, 0}, .high = {0, 0}});
 }
 
 TEST(RowConv, OfEveryWidth) {
   for (const char* width : {"1", "2", "7", "8", "9", "15", "17", "31"})
     for (const std::int64_t channels : {8, 16, 37, 70})
-      expect_right({.channels = channels, .sizes = {"1", "4", width}});
+      expect_right(Depthwise{.channels = channels, .sizes = {"1", "4", width}});
 }
 
 TEST(RowConv, OfSeveralChannelsForEachOne) {
   for (const std::int64_t multiplier : {2, 4, 8}) {
     for (const char* width : {"1", "5", "9", "17"})
       for (const std::int64_t channels : {8, 24, 72})
-        expect_right({.channels = channels, .multiplier = multiplier, .sizes = {"2", "4", width}});
-    expect_right({.channels = 40, .multiplier = multiplier, .low = {4, 5}, .high = {5, 4}});
-    expect_right({.channels = 40, .multiplier = multiplier, .sizes = {"s0", "s1", "s2"}},
+        expect_right(
+            Depthwise{.channels = channels, .multiplier = multiplier, .sizes = {"2", "4", width}});
+    expect_right(
+        Depthwise{.channels = 40, .multiplier = multiplier, .low = {4, 5}, .high = {5, 4}});
+    expect_right(Depthwise{.channels = 40, .multiplier = multiplier, .sizes = {"s0", "s1", "s2"}},
                  {1, 3, 12});
   }
 }
 
 TEST(RowConv, OfEveryRank) {
-  expect_right({.kernel = {4},
-                .strides = {1},
-                .low = {3},
-                .high = {0},
-                .dilations = {1},
-                .sizes = {"2", "19"}});
-  expect_right({.kernel = {2, 3, 3},
-                .strides = {1, 2, 1},
-                .low = {1, 1, 1},
-                .high = {0, 1, 1},
-                .dilations = {1, 1, 1},
-                .sizes = {"1", "4", "5", "10"}});
+  expect_right(Depthwise{.kernel = {4},
+                         .strides = {1},
+                         .low = {3},
+                         .high = {0},
+                         .dilations = {1},
+                         .sizes = {"2", "19"}});
+  expect_right(Depthwise{.kernel = {2, 3, 3},
+                         .strides = {1, 2, 1},
+                         .low = {1, 1, 1},
+                         .high = {0, 1, 1},
+                         .dilations = {1, 1, 1},
+                         .sizes = {"1", "4", "5", "10"}});
 }
 
 TEST(RowConv, OfSizesThatAreNotKnown) {
   for (const Ints& sizes : {Ints{1, 1, 1}, Ints{2, 3, 5}, Ints{1, 4, 8}, Ints{1, 2, 21}})
-    expect_right({.sizes = {"s0", "s1", "s2"}}, sizes);
-  expect_right({.strides = {2, 2}, .sizes = {"s0", "s1", "s2"}}, {2, 9, 30});
+    expect_right(Depthwise{.sizes = {"s0", "s1", "s2"}}, sizes);
+  expect_right(Depthwise{.strides = {2, 2}, .sizes = {"s0", "s1", "s2"}}, {2, 9, 30});
+}
+
+struct Mixed {
+  std::int64_t channels = 3, results = 16;
+  Ints kernel{3, 3}, strides{2, 2}, low{1, 1}, high{1, 1}, dilations{1, 1};
+  std::vector<const char*> sizes{"2", "7", "19"};  ///< of x, but for the channels
+  bool planes = true;                              ///< x has its channels first
+  bool biased = true;
+};
+
+ir::Graph graph_of(const Mixed& c) {
+  GraphBuilder b("main");
+  const std::string channels = std::to_string(c.channels);
+  const char* const n = channels.c_str();
+  Value x = c.planes ? b.input(tensor(f32, {c.sizes[0], n, c.sizes[1], c.sizes[2]}), "x")
+                     : b.input(tensor(f32, {c.sizes[0], c.sizes[1], c.sizes[2], n}), "x");
+  if (c.planes) x = b.emit("permute", {x}, {{"perm", Ints{0, 2, 3, 1}}});
+  std::vector<Value> operands{
+      x, b.constant(random_literal(f32, {c.results, c.channels, c.kernel[0], c.kernel[1]}, 7))};
+  if (c.biased) operands.push_back(b.constant(random_literal(f32, {c.results}, 8)));
+  const Value y = b.call("conv", operands,
+                         {{"strides", c.strides},
+                          {"pads_low", c.low},
+                          {"pads_high", c.high},
+                          {"dilations", c.dilations},
+                          {"channels_last", true}})
+                      ->value();
+  b.output(b.emit("max", {y, b.constant(ir::Literal::scalar(f32, -0.2))}));
+  return b.finish();
+}
+
+/// For the CPU alone: CUDA's are products of windows, which have tests of their own.
+void expect_right(const Mixed& c, const Ints& sizes = {}) {
+  const ir::Graph graph = graph_of(c);
+  expect_program_right(graph, jit::lower(graph, {.target = jit::LowerOptions::Target::Cpu}),
+                       random_arguments(graph, sizes), as_code(), 1e-5);
+}
+
+TEST(RowConv, OfFewChannelsToMany) {
+  for (const bool planes : {false, true})
+    for (const std::int64_t channels : {2, 3, 4})
+      for (const std::int64_t results : {16, 48, 64})
+        expect_right(Mixed{.channels = channels, .results = results, .planes = planes});
+  expect_right(Mixed{.biased = false});
+  expect_right(Mixed{.kernel = {7, 7}, .low = {3, 3}, .high = {3, 3}});
+  expect_right(Mixed{.kernel = {4, 4}, .strides = {4, 4}, .low = {0, 0}, .high = {0, 0}});
+  expect_right(Mixed{.kernel = {2, 3}, .strides = {1, 3}, .low = {0, 2}, .high = {1, 0}});
+  expect_right(Mixed{.strides = {1, 1}, .low = {4, 5}, .high = {5, 4}, .dilations = {2, 2}});
+  for (const char* width : {"1", "2", "8", "15", "17", "31"})
+    expect_right(Mixed{.sizes = {"1", "4", width}});
+  for (const Ints& sizes : {Ints{1, 1, 1}, Ints{2, 3, 5}, Ints{1, 2, 41}})
+    expect_right(Mixed{.sizes = {"s0", "s1", "s2"}}, sizes);
 }
 
 std::int64_t multiply_adds(const ir::Graph& graph) {
@@ -116,15 +170,18 @@ std::int64_t multiply_adds(const ir::Graph& graph) {
 
 /// Rows of 9 are two blocks of 5; what cannot be in blocks is one sum at a time.
 TEST(RowConv, TakesManyChannelsAndWeightsThatStayTheSame) {
-  EXPECT_EQ(multiply_adds(graph_of({})), 5 * 3);
-  EXPECT_EQ(multiply_adds(graph_of({.multiplier = 2})), 5 * 3);
-  EXPECT_EQ(multiply_adds(graph_of({.multiplier = 3})), 1);
-  EXPECT_EQ(multiply_adds(graph_of({.constant = false})), 1);
-  EXPECT_EQ(multiply_adds(graph_of({.channels = 4})), 1);
-  EXPECT_EQ(multiply_adds(graph_of({.kernel = {3, 9}, .low = {1, 4}, .high = {1, 4}})), 1);
-  expect_right({.constant = false});
-  expect_right({.channels = 4});
-  expect_right({.multiplier = 3});
+  EXPECT_EQ(multiply_adds(graph_of(Depthwise{})), 5 * 3);
+  EXPECT_EQ(multiply_adds(graph_of(Depthwise{.multiplier = 2})), 5 * 3);
+  EXPECT_EQ(multiply_adds(graph_of(Depthwise{.multiplier = 3})), 1);
+  EXPECT_EQ(multiply_adds(graph_of(Depthwise{.constant = false})), 1);
+  EXPECT_EQ(multiply_adds(graph_of(Depthwise{.channels = 4})), 1);
+  EXPECT_EQ(multiply_adds(graph_of(Depthwise{.kernel = {3, 9}, .low = {1, 4}, .high = {1, 4}})), 1);
+  EXPECT_EQ(multiply_adds(graph_of(Mixed{.sizes = {"2", "7", "9"}})), 3 * 5 * 3) << "rows of 5";
+  expect_right(Depthwise{.constant = false});
+  expect_right(Depthwise{.channels = 4});
+  expect_right(Depthwise{.multiplier = 3});
+  expect_right(Mixed{.results = 24});
+  expect_right(Mixed{.channels = 5});
 }
 
 }  // namespace

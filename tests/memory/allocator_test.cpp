@@ -105,6 +105,74 @@ TEST(CachingAllocator, CachedBlocksGoBeforeTheCapIsPassed) {
   allocator.release(kept);
 }
 
+TEST(CachingAllocator, WhatGrowsCountsOnce) {
+  CachingAllocator& allocator = CachingAllocator::host();
+  allocator.trim();
+  const auto before = allocator.stats();
+  void* block = nullptr;
+  for (const std::size_t bytes : {1000ul, 3ul << 19, 5ul << 20, 5ul << 20, 9ul << 20, 40ul << 20}) {
+    block = allocator.grow(block, bytes);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % 64, 0u) << bytes;
+    std::memset(block, 1, bytes);
+    EXPECT_GE(allocator.stats().in_use_bytes, before.in_use_bytes + bytes);
+    EXPECT_LE(allocator.stats().in_use_bytes, before.in_use_bytes + bytes * 5 / 4);
+  }
+  EXPECT_EQ(allocator.stats().allocations, before.allocations + 5);
+  EXPECT_EQ(allocator.grow(block, 1 << 20), block) << "room for less";
+  EXPECT_GE(allocator.stats().peak_bytes, before.in_use_bytes + (40 << 20));
+  allocator.release(block);
+  EXPECT_EQ(allocator.stats().in_use_bytes, before.in_use_bytes);
+  EXPECT_GE(allocator.trim(), std::size_t{40} << 20);
+}
+
+#if !defined(__SANITIZE_ADDRESS__)
+TEST(CachingAllocator, WhatGrowsKeepsItsPages) {
+  CachingAllocator& allocator = CachingAllocator::host();
+  allocator.trim();
+  auto* block = static_cast<char*>(allocator.allocate(5 << 20));
+  std::memset(block, 7, 5 << 20);
+  block = static_cast<char*>(allocator.grow(block, 32 << 20));
+  EXPECT_EQ(block[0], 7);
+  EXPECT_EQ(block[(4 << 20) - 1], 7) << "all huge pages";
+  EXPECT_EQ(block[4 << 20], 0);
+  EXPECT_EQ(block[(32 << 20) - 1], 0);
+  EXPECT_EQ(allocator.stats().cached_bytes, 0u) << "the smaller block is gone";
+  allocator.release(block);
+}
+#endif
+
+TEST(CachingAllocator, ABlockOfTheNewClassIsTakenFirst) {
+  CachingAllocator& allocator = CachingAllocator::host();
+  allocator.trim();
+  void* waits = allocator.allocate(16 << 20);
+  void* block = allocator.allocate(4 << 20);
+  allocator.release(waits);
+  const auto before = allocator.stats();
+  EXPECT_EQ(allocator.grow(block, 16 << 20), waits);
+  EXPECT_EQ(allocator.stats().system_allocations, before.system_allocations);
+  EXPECT_EQ(allocator.stats().cached_bytes, std::size_t{4} << 20);
+  allocator.release(waits);
+  allocator.trim();
+}
+
+TEST(CachingAllocator, WhatCannotGrowIsReleased) {
+  CachingAllocator& allocator = CachingAllocator::host();
+  const std::size_t in_use = allocator.stats().in_use_bytes;
+  void* block = allocator.allocate(4 << 20);
+  {
+    const auto cap = allocator.hold_cap(in_use + (8 << 20));
+    block = allocator.grow(block, 8 << 20);
+    EXPECT_THROW(allocator.grow(block, 9 << 20), OutOfMemory);
+    EXPECT_EQ(allocator.stats().in_use_bytes, in_use);
+  }
+  EXPECT_THROW(allocator.grow(allocator.allocate(4 << 20), std::size_t{1} << 60), OutOfMemory);
+#if !defined(__SANITIZE_ADDRESS__)  // which ends the process
+  EXPECT_THROW(allocator.grow(allocator.allocate(4 << 20), std::size_t{1} << 45), OutOfMemory)
+      << "more than the system has";
+#endif
+  EXPECT_EQ(allocator.stats().in_use_bytes, in_use);
+}
+
 TEST(CachingAllocator, AnAbsurdRequestIsATypedError) {
   EXPECT_THROW(CachingAllocator::host().allocate(std::size_t{1} << 60), OutOfMemory);
 }

@@ -181,8 +181,10 @@ Algorithm algorithm_for(const Problem& problem, std::int64_t bytes) {
   const std::int64_t winograd =
       kTaps * (tiles * in * out + costs.transform * tiles * (in + out) + weight * in * out) +
       (ours ? 0 : cost_of_reorders(problem, in * out));
+  // The direct kernel multiplies whole vectors too.
+  const std::int64_t results = ours ? out : problem.result[1];
   const std::int64_t direct =
-      (positions_of(problem) + costs.direct_weight) * problem.x[1] * problem.result[1] * 9 +
+      (positions_of(problem) + costs.direct_weight) * problem.x[1] * results * 9 +
       costs.direct_call;
   return winograd < direct / 8 * 7 ? Algorithm::Winograd : Algorithm::Direct;
 }

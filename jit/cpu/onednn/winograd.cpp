@@ -28,8 +28,10 @@ struct Avx2 {
   static constexpr int kVectors = 2;
 };
 
-/// Channels come in multiples of this.
+/// Channels of x come in multiples of this; those of the result are filled up to one.
 constexpr std::int64_t kChannels = 16;
+/// Channels of the result come in multiples of this: the last vector of them is a half, or whole.
+constexpr std::int64_t kResults = 8;
 constexpr std::int64_t kIn = kWinogradTile + 2;  ///< rows and columns of x that a tile reads
 constexpr std::int64_t kPoints = kIn * kIn;
 /// Tiles are multiplied by kRows at a time, or by this many, so that any multiple of it comes out even.
@@ -57,7 +59,8 @@ HEDDLE_INLINE void store(float* at, const Vector& v) {
 struct Shape {
   std::int64_t batch, height, width, channels;  ///< of x
   std::int64_t rows, columns, results;          ///< of the result
-  std::int64_t top, left;                       ///< padding
+  std::int64_t filled;     ///< its channels, with those that fill the last panel up
+  std::int64_t top, left;  ///< padding
   std::int64_t tiles_down, tiles_across, panel, panels;
   std::int64_t first_panel, last_panel;  ///< those that are computed
 
@@ -69,32 +72,33 @@ struct Shape {
         rows(p.result[2]),
         columns(p.result[3]),
         results(p.result[1]),
+        filled((results + kChannels - 1) / kChannels * kChannels),
         top(p.pads_low[0]),
         left(p.pads_low[1]),
         tiles_down((rows + kWinogradTile - 1) / kWinogradTile),
         tiles_across((columns + kWinogradTile - 1) / kWinogradTile),
-        panel(widest_panel(results, isa)),
-        panels(results / panel),
+        panel(widest_panel(filled, isa)),
+        panels(filled / panel),
         first_panel(some ? some->begin : 0),
         last_panel(some ? some->end : panels) {}
 
   /// Channels of the result that are computed.
   std::int64_t first_result() const { return first_panel * panel; }
-  std::int64_t last_result() const { return last_panel * panel; }
+  std::int64_t last_result() const { return std::min(results, last_panel * panel); }
 
   /// Columns of a panel: the most whole vectors that divide all.
-  static std::int64_t widest_panel(std::int64_t results, WinogradIsa isa) {
+  static std::int64_t widest_panel(std::int64_t filled, WinogradIsa isa) {
     const bool wide = isa == WinogradIsa::Avx512;
     const std::int64_t lanes = wide ? Avx512::kLanes : Avx2::kLanes;
     std::int64_t vectors = wide ? Avx512::kVectors : Avx2::kVectors;
-    while (results % (vectors * lanes) != 0) --vectors;
+    while (filled % (vectors * lanes) != 0) --vectors;
     return vectors * lanes;
   }
 
   std::int64_t tiles() const { return tiles_down * tiles_across; }
   /// Of a block, a multiple of kRestRows.
   std::int64_t block() const {
-    const std::int64_t each = kPoints * (channels + results) * 4;
+    const std::int64_t each = kPoints * (channels + filled) * 4;
     const std::int64_t most =
         std::max<std::int64_t>(kRestRows, kBlockBytes / each / kRestRows * kRestRows);
     return std::min(most, (tiles() + kRestRows - 1) / kRestRows * kRestRows);
@@ -170,7 +174,7 @@ HEDDLE_INLINE void multiply_rows(const Shape& s, const float* a, std::int64_t de
 #pragma GCC unroll 6
   for (int r = 0; r < Rows && !begins; ++r)
 #pragma GCC unroll 4
-    for (int v = 0; v < Vectors; ++v) load(acc[r][v], sums + r * s.results + v * kLanes);
+    for (int v = 0; v < Vectors; ++v) load(acc[r][v], sums + r * s.filled + v * kLanes);
   for (std::int64_t k = 0; k < depth; k += 2) {
     __builtin_prefetch(ahead, 0, 2);
     if (often) __builtin_prefetch(ahead + kLine, 0, 2);
@@ -192,7 +196,7 @@ HEDDLE_INLINE void multiply_rows(const Shape& s, const float* a, std::int64_t de
 #pragma GCC unroll 6
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 4
-    for (int v = 0; v < Vectors; ++v) store(sums + r * s.results + v * kLanes, acc[r][v]);
+    for (int v = 0; v < Vectors; ++v) store(sums + r * s.filled + v * kLanes, acc[r][v]);
 }
 
 /// `count` tiles of one point times one panel: part of the depth by part, which stays in the first-level cache while all
@@ -209,7 +213,7 @@ HEDDLE_INLINE void multiply_panel(const Shape& s, const float* points, const flo
                               __attribute__((always_inline)) {
                                 multiply_rows<Isa, Rows, Vectors>(s, points + r * s.channels + k,
                                                                   depth, part, ahead, often, k == 0,
-                                                                  sums + r * s.results);
+                                                                  sums + r * s.filled);
                                 ahead += depth / 2 * (often ? 2 * kLine : kLine);
                               };
     for (std::int64_t r = 0; r < count;) {
@@ -231,10 +235,34 @@ HEDDLE_INLINE void multiply_panels(const Shape& s, const float* points, const fl
     for (std::int64_t n = s.first_panel; n < s.last_panel; ++n)
       multiply_panel<Isa, Vectors>(s, points + k * block * s.channels,
                                    weights + (k * s.panels + n) * s.channels * s.panel, count,
-                                   sums + k * block * s.results + n * s.panel);
+                                   sums + k * block * s.filled + n * s.panel);
 }
 
-/// Tile `slot` of `sums` [36, block, columns] to its place in the image `out`.
+/// The `Vector` of channels from `c` on of tile `slot` of `sums` [36, block, columns] to its place, of `down` x `across` positions,
+/// in an image; `added` and `out` at the first of them.
+template <typename Vector>
+HEDDLE_INLINE void put_channels(const Shape& s, const float* sums, std::int64_t slot,
+                                std::int64_t block, std::int64_t c, std::int64_t down,
+                                std::int64_t across, const float* bias, const float* added,
+                                float* out) {
+  Vector v[kPoints];
+  for (std::int64_t k = 0; k < kPoints; ++k) load(v[k], sums + (k * block + slot) * s.filled + c);
+  for (std::int64_t j = 0; j < kIn; ++j) transform_out(v + j, kIn);
+  for (std::int64_t i = 0; i < kWinogradTile; ++i) transform_out(v + i * kIn, 1);
+  Vector shift{};
+  if (bias != nullptr) load(shift, bias + c);
+  for (std::int64_t i = 0; i < down; ++i)
+    for (std::int64_t j = 0; j < across; ++j) {
+      const std::int64_t at = (i * s.columns + j) * s.results + c;
+      Vector value = v[i * kIn + j] + shift;
+      Vector other{};
+      if (added != nullptr) load(other, added + at);
+      value += other;
+      store(out + at, value);
+    }
+}
+
+/// Tile `slot` of `sums` to its place in the image `out`.
 template <typename Isa>
 HEDDLE_INLINE void put(const Shape& s, const float* sums, std::int64_t tile, std::int64_t slot,
                        std::int64_t block, const float* bias, const float* added, float* out) {
@@ -242,24 +270,15 @@ HEDDLE_INLINE void put(const Shape& s, const float* sums, std::int64_t tile, std
   const std::int64_t z = tile % s.tiles_across * kWinogradTile;
   const std::int64_t down = std::min(kWinogradTile, s.rows - y);
   const std::int64_t across = std::min(kWinogradTile, s.columns - z);
-  for (std::int64_t c = s.first_result(); c < s.last_result(); c += Isa::kLanes) {
-    typename Isa::Vector v[kPoints];
-    for (std::int64_t k = 0; k < kPoints; ++k)
-      load(v[k], sums + (k * block + slot) * s.results + c);
-    for (std::int64_t j = 0; j < kIn; ++j) transform_out(v + j, kIn);
-    for (std::int64_t i = 0; i < kWinogradTile; ++i) transform_out(v + i * kIn, 1);
-    typename Isa::Vector shift{};
-    if (bias != nullptr) load(shift, bias + c);
-    for (std::int64_t i = 0; i < down; ++i)
-      for (std::int64_t j = 0; j < across; ++j) {
-        const std::int64_t at = ((y + i) * s.columns + z + j) * s.results + c;
-        typename Isa::Vector value = v[i * kIn + j] + shift;
-        typename Isa::Vector other{};
-        if (added != nullptr) load(other, added + at);
-        value += other;
-        store(out + at, value);
-      }
-  }
+  const std::int64_t first = (y * s.columns + z) * s.results;
+  out += first;
+  if (added != nullptr) added += first;
+  const std::int64_t last = s.last_result();
+  std::int64_t c = s.first_result();
+  for (; c + Isa::kLanes <= last; c += Isa::kLanes)
+    put_channels<typename Isa::Vector>(s, sums, slot, block, c, down, across, bias, added, out);
+  if (c < last)
+    put_channels<typename Isa::HalfVector>(s, sums, slot, block, c, down, across, bias, added, out);
 }
 
 /// What follows, on rows [begin, end) of an image of `out`.
@@ -353,7 +372,8 @@ HEDDLE_INLINE void transform_all(const Shape& s, const float* weights, float* tr
       alignas(64) float given[9][kLanes];
       for (std::int64_t lane = 0; lane < kLanes; ++lane)
         for (std::int64_t k = 0; k < 9; ++k)
-          given[k][lane] = weights[((m + lane) * s.channels + c) * 9 + k];
+          given[k][lane] =
+              m + lane < s.results ? weights[((m + lane) * s.channels + c) * 9 + k] : 0.0f;
       Doubles w[9];
       for (std::int64_t k = 0; k < 9; ++k)
         w[k] = __builtin_convertvector(*reinterpret_cast<const Floats*>(given[k]), Doubles);
@@ -398,7 +418,7 @@ std::span<const WinogradIsa> winograd_isas() {
 
 bool has_winograd(const Problem& problem) {
   return !winograd_isas().empty() && problem.x[1] % kChannels == 0 &&
-         problem.result[1] % kChannels == 0;
+         problem.result[1] % kResults == 0;
 }
 
 Ints winograd_weights(const Problem& problem, WinogradIsa isa) {
@@ -415,7 +435,7 @@ void transform_weights(const Problem& problem, const float* weights, float* tran
 
 std::int64_t winograd_scratch(const Problem& problem, WinogradIsa isa) {
   const Shape s(problem, isa);
-  return (kPoints * s.block() * (s.channels + s.results) + s.channels) * 4;
+  return (kPoints * s.block() * (s.channels + s.filled) + s.channels) * 4;
 }
 
 void run_winograd(const Problem& problem, const float* x, const float* transformed,
@@ -425,7 +445,7 @@ void run_winograd(const Problem& problem, const float* x, const float* transform
   const std::int64_t block = s.block();
   Buffers buffers{static_cast<float*>(scratch), nullptr, nullptr};
   buffers.sums = buffers.points + kPoints * block * s.channels;
-  buffers.zeros = buffers.sums + kPoints * block * s.results;
+  buffers.zeros = buffers.sums + kPoints * block * s.filled;
   std::fill_n(buffers.zeros, s.channels, 0.0f);
   for (std::int64_t n = 0; n < s.batch; ++n) {
     const std::int64_t image = n * s.rows * s.columns * s.results;

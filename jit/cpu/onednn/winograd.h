@@ -17,10 +17,10 @@ enum class WinogradIsa { Avx512, Avx2 };
 std::span<const WinogradIsa> winograd_isas();
 
 /// Whether a kernel below runs `problem` here: a 3 x 3 convolution as algorithm_for() takes it, of multiples of 16
-/// channels, on a processor that has an instruction set of theirs.
+/// channels to multiples of 8, on a processor that has an instruction set of theirs.
 bool has_winograd(const Problem& problem);
 
-/// Sizes of the transformed weights: [36, panels, channels of x, columns of a panel].
+/// Sizes of the transformed weights: [36, panels, channels of x, columns of a panel]. Zeros fill the columns up to multiples of 16.
 Ints winograd_weights(const Problem& problem, WinogradIsa isa = winograd_isas().front());
 /// `weights`: [m, c, 3, 3].
 void transform_weights(const Problem& problem, const float* weights, float* transformed,
