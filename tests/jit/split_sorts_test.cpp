@@ -93,8 +93,8 @@ TEST(SplitSorts, TurnsColumnsOnTheCpu) {
 
 /// Threads that run kernels may have small stacks.
 TEST(SplitSorts, LongRowsDoNotLieOnTheStack) {
-  GraphBuilder b("main");
-  const Value x = b.input(tensor(f32, {"8", "1000000"}));
+  ir::GraphBuilder b("main");
+  const ir::Value x = b.input(tensor(f32, {"8", "1000000"}));
   const ir::Node* sorted = b.call("sort", {x}, {});
   b.output(sorted->value(0));
   b.output(sorted->value(1));
