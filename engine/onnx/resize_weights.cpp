@@ -85,8 +85,8 @@ class Resizer {
     return Tensor::of(std::span<const std::int64_t>(indices), {dim_.out});
   }
 
-  /// The elements that each one of the result reads, equally many.
-  Taps taps() const {
+  /// The elements that each one of the result reads, equally many, of a dimension joined with one of size `inner` inside it.
+  Taps taps(std::int64_t inner) const {
     std::vector<Column> columns;
     std::size_t most = 1;
     for (const double position : positions_) {
@@ -97,11 +97,13 @@ class Resizer {
     std::vector<double> weights;
     for (std::size_t k = 0; k < most; ++k) {
       for (const Column& column : columns) {
-        indices.push_back(inside(column.first + static_cast<std::int64_t>(k)));
-        weights.push_back(k < column.weights.size() ? column.weights[k] : 0.0);
+        const std::int64_t first = inner * inside(column.first + static_cast<std::int64_t>(k));
+        for (std::int64_t place = 0; place < inner; ++place) indices.push_back(first + place);
+        weights.insert(weights.end(), static_cast<std::size_t>(inner),
+                       k < column.weights.size() ? column.weights[k] : 0.0);
       }
     }
-    const Sizes sizes{static_cast<std::int64_t>(most), dim_.out};
+    const Sizes sizes{static_cast<std::int64_t>(most), dim_.out * inner};
     return {Tensor::of(std::span<const std::int64_t>(indices), sizes),
             Tensor::of(std::span<const double>(weights), sizes)};
   }
@@ -158,14 +160,39 @@ class Resizer {
   std::vector<double> positions_;
 };
 
-/// x with each element along `axis` the sum of those that it reads.
-Tensor summed(const Tensor& x, std::int64_t axis, const Taps& taps) {
-  SymInts sizes(static_cast<std::size_t>(x.rank()) + 1, SymInt(1));
-  const auto k = static_cast<std::size_t>(axis);
-  sizes[k] = taps.weights.size(0);
-  sizes[k + 1] = taps.weights.size(1);
+/// Channels up to which pixels are resized as rows of numbers.
+constexpr std::int64_t kMostChannels = 8;
+
+/// The elements of x that share a place in the dimension of `axis` and all outside it, if those are a few; else 1.
+std::int64_t channels_of(const Tensor& x, std::int64_t axis) {
+  std::int64_t channels = 1;
+  for (std::int64_t k = axis + 1; k < x.rank(); ++k) {
+    const SymInt size = x.size(k);
+    if (size.is_symbolic() || size.value() < 1 || size.value() > kMostChannels) return 1;
+    channels *= size.value();
+  }
+  return channels <= kMostChannels ? channels : 1;
+}
+
+/// x with each element along the dimension the sum of those that it reads.
+Tensor summed(const Tensor& x, const ResizedDim& dim, const Resizer& resizer) {
+  const std::int64_t channels = channels_of(x, dim.axis);
+  const auto axis = static_cast<std::size_t>(dim.axis);
+  SymInts result = x.shape();
+  result[axis] = dim.out;
+  SymInts rows = x.shape();
+  if (channels > 1) {
+    rows.resize(axis + 1);
+    rows[axis] = dim.in * channels;
+  }
+  const Taps taps = resizer.taps(channels);
+  SymInts sizes(rows.size() + 1, SymInt(1));
+  sizes[axis] = taps.weights.size(0);
+  sizes[axis + 1] = taps.weights.size(1);
   const Tensor weights = reshape(cast(taps.weights, x.dtype()), sizes);
-  return sum(gather(x, taps.indices, axis) * weights, {axis});
+  const Tensor read = gather(channels > 1 ? reshape(x, rows) : x, taps.indices, dim.axis);
+  const Tensor sums = sum(read * weights, {dim.axis});
+  return channels > 1 ? reshape(sums, result) : sums;
 }
 
 }  // namespace
@@ -183,8 +210,8 @@ Tensor resized_by_weights(const Node& node, const Tensor& x, const std::vector<R
       node.unsupported("dimensions without elements, or whose sizes multiply to more than 2^26");
     const Resizer resizer(node, dim, rules);
     if (!resizer.is_identity())
-      result = picks ? gather(result, resizer.nearest(node), dim.axis)
-                     : summed(result, dim.axis, resizer.taps());
+      result =
+          picks ? gather(result, resizer.nearest(node), dim.axis) : summed(result, dim, resizer);
     const Tensor flags = resizer.outside();
     if (!flags.defined()) continue;
     SymInts thin(static_cast<std::size_t>(x.rank()), SymInt(1));

@@ -5,6 +5,7 @@
 #include "ir/op.h"
 #include "ir/passes/form_regions.h"
 #include "jit/lower/reduction_parts.h"
+#include "jit/nests/best_in_lanes.h"
 
 namespace heddle::jit {
 namespace {
@@ -168,7 +169,7 @@ bool is_split(const Node& node) {
 
 /// Whether the elements of a row, which are read several times, lie in a cache line each.
 bool lies_across(const Node& node) {
-  if (!is_sort(node)) return false;
+  if (!is_sort(node) || takes_best_in_lanes(node)) return false;
   const ir::Dims& sizes = node.input(0).meta().sizes;
   const auto axis = static_cast<std::size_t>(axis_of(node));
   if (sizes[axis].is_constant() && sizes[axis].constant() < kLeastSorted) return false;
@@ -188,6 +189,28 @@ std::vector<Value> turned(ir::GraphBuilder& builder, const Node& node, Value x) 
   return {exchanged(builder, sorted->value(0), axis), exchanged(builder, sorted->value(1), axis)};
 }
 
+/// The same of a matrix that has its rows, of which the axis is the last one.
+std::vector<Value> as_matrix(ir::GraphBuilder& builder, const Node& node, Value x) {
+  const SymExpr length = x.meta().sizes.back();
+  ir::Dims rows{1};
+  for (std::size_t d = 0; d + 1 < x.meta().sizes.size(); ++d) rows[0] *= x.meta().sizes[d];
+  rows.push_back(length);
+  ir::Attrs attrs = node.attrs();
+  attrs["axis"] = std::int64_t{1};
+  const Value matrix = builder.emit("reshape", {x}, {{"sizes", rows}});
+  const Node* sorted = builder.call(node.op_name(), {matrix}, std::move(attrs));
+  const auto back = [&](std::uint32_t k) {
+    return builder.emit("reshape", {sorted->value(k)}, {{"sizes", node.output(k).sizes}});
+  };
+  return {back(0), back(1)};
+}
+
+/// Whether rows go along lanes that as_matrix() must make rows of a matrix first.
+bool lies_in_tensor(const Node& node) {
+  return is_sort(node) && takes_best_in_lanes(node) && node.input(0).meta().rank() != 2 &&
+         axis_of(node) == node.input(0).meta().rank() - 1;
+}
+
 }  // namespace
 
 ir::Graph split_sorts(const ir::Graph& graph, const LowerOptions& options) {
@@ -197,6 +220,8 @@ ir::Graph split_sorts(const ir::Graph& graph, const LowerOptions& options) {
       [&](ir::Rewriter& rewriter, const ir::NodePtr& node) -> std::optional<std::vector<Value>> {
         if (!cuda && lies_across(*node))
           return turned(rewriter.builder(), *node, rewriter.map(node->input(0)));
+        if (!cuda && lies_in_tensor(*node))
+          return as_matrix(rewriter.builder(), *node, rewriter.map(node->input(0)));
         if (!cuda || !is_split(*node)) return std::nullopt;
         const std::int64_t axis = axis_of(*node);
         ir::GraphBuilder& builder = rewriter.builder();

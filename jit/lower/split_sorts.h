@@ -36,6 +36,13 @@ inline constexpr std::int64_t kSortedRun = 512;
 ///   %v0, %i0 = sort(clone(permute(%x) {perm = [1, 0]})) {axis = 1}
 ///   %v = permute(%v0) {perm = [1, 0]}; %i = permute(%i0) {perm = [1, 0]}
 ///
+/// and a topk whose rows go along lanes (best_in_lanes.h) one of a matrix.
+///
+///   %v, %i = topk(%x: f32[4, 500, 64]) {k = 2}
+///     ==>
+///   %v0, %i0 = topk(reshape(%x) {sizes = [2000, 64]}) {k = 2}
+///   %v = reshape(%v0) {sizes = [4, 500, 2]}; %i = reshape(%i0) {sizes = [4, 500, 2]}
+///
 /// Needs:  decomposed ops, known sizes put in.
 /// Leaves: rows of at most 1024 elements, on the CPU of fewer than 32, and nodes that must not be fused as they are.
 ir::Graph split_sorts(const ir::Graph& graph, const LowerOptions& options);

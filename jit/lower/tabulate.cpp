@@ -10,8 +10,9 @@
 namespace heddle::jit {
 namespace {
 
-/// Bytes that the tables of a loop may take: they are on the stack, and stay in the first-level cache.
-constexpr std::int64_t kMostBytes = 16 * 1024;
+/// Bytes that the tables of a loop may take: they are on the stack, and read in order, so that they may lie in the second-level
+/// cache.
+constexpr std::int64_t kMostBytes = 40 * 1024;
 /// Operations that a table replaces, at least: reading it is one, and an address.
 constexpr std::size_t kLeastOperations = 3;
 
@@ -20,6 +21,15 @@ struct Table {
   NestBufferId buffer;
   ScalarId result;
   Symbol column;
+};
+
+/// How a scalar comes from others: by an operation or, without one, by conversion.
+struct Computed {
+  std::optional<ir::ScalarOp> op;
+  DType dtype;
+  std::vector<ScalarId> operands;
+
+  auto operator<=>(const Computed&) const = default;
 };
 
 /// Tells scalars that are computed alike in two loops over columns.
@@ -158,15 +168,25 @@ class Tabulator {
   }
 
   void note(ConstStmt& s) { dtypes_[s.result] = s.dtype; }
-  void note(IndexStmt& s) { count(s.result, DType::I64); }
-  void note(ApplyStmt& s) { count(s.result, s.dtype); }
-  void note(ConvertStmt& s) {
-    // The same conversion of one scalar needs one table.
-    const auto [known, added] = conversions_.emplace(std::pair(s.operand, s.dtype), s.result);
-    if (!added) same_[s.result] = known->second;
-    count(s.result, s.dtype);
+  void note(IndexStmt& s) {
+    const auto known =
+        std::ranges::find(indices_, s.index, [](const auto& pair) { return pair.first; });
+    if (known != indices_.end())
+      same_[s.result] = known->second;
+    else
+      indices_.emplace_back(s.index, s.result);
+    count(s.result, DType::I64);
   }
+  void note(ApplyStmt& s) { note_computed({s.op, s.dtype, s.operands}, s.result); }
+  void note(ConvertStmt& s) { note_computed({std::nullopt, s.dtype, {s.operand}}, s.result); }
   void note(auto&) {}
+  /// What is computed alike, as places of neighbouring channels are, needs one table.
+  void note_computed(Computed computed, ScalarId result) {
+    for (ScalarId& id : computed.operands) id = first_of(id);
+    const auto [known, added] = computed_.emplace(std::move(computed), result);
+    if (!added) same_[result] = known->second;
+    count(result, known->first.dtype);
+  }
   void count(ScalarId result, DType dtype) {
     dtypes_[result] = dtype;
     made_.insert(result);
@@ -279,7 +299,8 @@ class Tabulator {
   std::vector<bool> alike_;  ///< by statement of the columns
   std::set<ScalarId> made_;  ///< by those
   std::map<ScalarId, DType> dtypes_;
-  std::map<std::pair<ScalarId, DType>, ScalarId> conversions_;
+  std::map<Computed, ScalarId> computed_;
+  std::vector<std::pair<SymExpr, ScalarId>> indices_;
   std::map<ScalarId, ScalarId> same_;
   std::size_t operations_ = 0;
   std::vector<Table>& known_tables_;

@@ -32,6 +32,31 @@ DType position_type(const SymExpr& length) {
 
 }  // namespace
 
+Scalar sort_key(NestBuilder& b, Scalar x, bool descending) {
+  const DType dtype = x.dtype;
+  const DType type = key_type(dtype);
+  const std::int64_t bits = bits_of(dtype);
+  const std::int64_t half =
+      bits == 64 ? std::numeric_limits<std::int64_t>::min() : std::int64_t{1} << (bits - 1);
+  const Scalar all = b.constant_int(type, -1);
+  if (!is_floating(dtype)) {
+    Scalar key = b.convert(x, type);
+    if (is_signed(dtype)) key = b.apply(ScalarOp::Add, key, b.constant_int(type, half));
+    if (!descending) return key;
+    const std::int64_t most = bits < 32 ? (std::int64_t{1} << bits) - 1 : -1;
+    return b.apply(ScalarOp::Xor, key, b.constant_int(type, most));
+  }
+  const Scalar number = b.convert(x, dtype == DType::F64 ? dtype : DType::F32);
+  const Scalar none = zero(b, number.dtype);
+  const Scalar is_zero = b.apply(ScalarOp::Eq, number, none);  // -0 too
+  const Scalar raw = b.bits(b.apply(ScalarOp::Select, {is_zero, none, number}));
+  const Scalar sign = b.apply(ScalarOp::Shr, raw, b.constant_int(type, bits - 1));
+  const Scalar flipped = b.apply(ScalarOp::Or, sign, b.constant_int(type, half));
+  Scalar key = b.apply(ScalarOp::Xor, raw, flipped);
+  if (descending) key = b.apply(ScalarOp::Xor, key, all);
+  return b.apply(ScalarOp::Select, {b.apply(ScalarOp::IsNan, {number}), all, key});
+}
+
 RadixSort::RadixSort(NestBuilder& builder, const SymExpr& length, DType dtype, bool descending)
     : b_(builder),
       length_(length),
@@ -55,30 +80,6 @@ void RadixSort::add_buffers() {
   side_ = add(DType::I64, 1);
 }
 
-/// An integer whose bits, unsigned, come in the order of sort.
-Scalar RadixSort::key_of(Scalar x) {
-  const std::int64_t bits = bits_of(dtype_);
-  const std::int64_t half =
-      bits == 64 ? std::numeric_limits<std::int64_t>::min() : std::int64_t{1} << (bits - 1);
-  const Scalar all = b_.constant_int(key_, -1);
-  if (!is_floating(dtype_)) {
-    Scalar key = b_.convert(x, key_);
-    if (is_signed(dtype_)) key = b_.apply(ScalarOp::Add, key, b_.constant_int(key_, half));
-    if (!descending_) return key;
-    const std::int64_t most = bits < 32 ? (std::int64_t{1} << bits) - 1 : -1;
-    return b_.apply(ScalarOp::Xor, key, b_.constant_int(key_, most));
-  }
-  const Scalar number = b_.convert(x, dtype_ == DType::F64 ? dtype_ : DType::F32);
-  const Scalar none = zero(b_, number.dtype);
-  const Scalar is_zero = b_.apply(ScalarOp::Eq, number, none);  // -0 too
-  const Scalar raw = b_.bits(b_.apply(ScalarOp::Select, {is_zero, none, number}));
-  const Scalar sign = b_.apply(ScalarOp::Shr, raw, b_.constant_int(key_, bits - 1));
-  const Scalar flipped = b_.apply(ScalarOp::Or, sign, b_.constant_int(key_, half));
-  Scalar key = b_.apply(ScalarOp::Xor, raw, flipped);
-  if (descending_) key = b_.apply(ScalarOp::Xor, key, all);
-  return b_.apply(ScalarOp::Select, {b_.apply(ScalarOp::IsNan, {number}), all, key});
-}
-
 Scalar RadixSort::digit(Scalar key, Scalar shift) {
   const Scalar mask = b_.constant_int(key_, (std::int64_t{1} << digit_bits_) - 1);
   const Scalar bits = b_.apply(ScalarOp::And, b_.apply(ScalarOp::Shr, key, shift), mask);
@@ -98,7 +99,7 @@ Scalar RadixSort::count_up(const SymExpr& place) {
 
 void RadixSort::order_all(const Element& element) {
   const SymExpr i = b_.begin_for(length_, ForStmt::Kind::Vector);
-  b_.store(keys_, i, key_of(element(i)));
+  b_.store(keys_, i, sort_key(b_, element(i), descending_));
   b_.store(order_, i, b_.convert(b_.from_index(i), place_));
   b_.end_for();
   order(length_);
@@ -116,7 +117,7 @@ SymExpr RadixSort::collect(const SymExpr& wanted, const Element& element) {
   b_.store(counts_, value, zero(b_, place_));
   b_.end_for();
   const SymExpr i = b_.begin_for(length_, ForStmt::Kind::Vector);
-  b_.store(keys_, keys + i, key_of(element(i)));
+  b_.store(keys_, keys + i, sort_key(b_, element(i), descending_));
   b_.end_for();
   const Scalar shift = b_.constant_int(key_, (digits_ - 1) * digit_bits_);
   const SymExpr k = b_.begin_for(length_, ForStmt::Kind::Serial);

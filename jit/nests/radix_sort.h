@@ -19,6 +19,9 @@
 
 namespace heddle::jit {
 
+/// An integer of 32 bits, or of 64 for a dtype of as many, whose bits, unsigned, come in the order of sort.
+Scalar sort_key(NestBuilder& b, Scalar x, bool descending);
+
 class RadixSort {
  public:
   using Element = std::function<Scalar(const SymExpr& position)>;
@@ -34,7 +37,6 @@ class RadixSort {
 
  private:
   void add_buffers();
-  Scalar key_of(Scalar x);
   Scalar digit(Scalar key, Scalar shift);
   /// The place in counts_ of what an element has in digit number `d`.
   SymExpr count_of(Scalar digit, const SymExpr& d);

@@ -10,8 +10,9 @@
 // place in its own run and the number of elements of the other run that come before it, found by halving.
 // All elements of a pass are independent.
 //
-// The first k elements of long rows on the CPU, k small: a sorted list of the best so far. A block of elements none of which
-// comes before the last of the list is passed over at the speed of a comparison.
+// The first k elements of many rows on the CPU: rows in lanes, best_in_lanes.h. Of few long rows, k small: a sorted list of the
+// best so far. A block of elements none of which comes before the last of the list is passed over at the speed of a
+// comparison.
 //
 //   for element < k (serial): insert it
 //   for block of the others (serial)
@@ -24,6 +25,7 @@
 #include <cmath>
 #include <optional>
 
+#include "jit/nests/best_in_lanes.h"
 #include "jit/nests/nests.h"
 #include "jit/nests/radix_sort.h"
 #include "jit/nests/support.h"
@@ -272,7 +274,12 @@ class SortNest {
   std::int64_t wanted_ = 0;  ///< entries of the list
 };
 
-void build_sort(NestContext& ctx) { SortNest(ctx).build(); }
+void build_sort(NestContext& ctx) {
+  if (ctx.options().target == LowerOptions::Target::Cpu && takes_best_in_lanes(ctx.node()))
+    build_best_in_lanes(ctx);
+  else
+    SortNest(ctx).build();
+}
 
 }  // namespace
 

@@ -544,7 +544,7 @@ TEST(LowerPointwise, WhatRowsComputeAlikeIsComputedOnce) {
   const ir::Graph pixels = resized("linear", {"8", "20", "3"}, {13, 30, 3});
   EXPECT_EQ(tables(pixels), 4u) << nests_of(lowered(pixels));
   expect_right_at(pixels, {});
-  // Tables of a row that wide would not stay in a first-level cache.
+  // Tables of a row that wide would not stay near in the caches.
   EXPECT_EQ(tables(resized("linear", {"3", "8", "2000"}, {3, 13, 3000})), 0u);
   EXPECT_EQ(tables(resized("nearest", {"3", "8", "20"}, {3, 16, 40})), 0u);
 }

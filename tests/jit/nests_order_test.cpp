@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "heddle/error.h"
+#include "jit/nests/best_in_lanes.h"
 #include "tests/jit/nests_support.h"
 
 namespace heddle::test {
@@ -219,6 +220,66 @@ TEST(SortByDigits, SizesThatAreNotKnown) {
   const ir::Graph graph = b.finish();
   for (const ir::Sizes& sizes : {ir::Sizes{3, 3}, ir::Sizes{3, 400}, ir::Sizes{100, 101}})
     expect_fast_code_right(graph, {noise(f32, sizes)});
+}
+
+TEST(TopkInLanes, OfEachLengthAndCount) {
+  for (const std::int64_t length : {4, 8, 33, 64, 70, 150}) {
+    for (const std::int64_t k : {1, 2, 8, 9, 20}) {
+      if (k > length) continue;
+      for (const std::int64_t rows : {3, 32, 75}) {
+        ir::Literal x = with_ties(f32, {rows, length});
+        const double special[] = {0.0, -0.0, NAN, -NAN, INFINITY, -INFINITY};
+        for (std::int64_t at = 0; at < x.count(); at += 7) x.set(at, special[at % 6]);
+        for (const bool largest : {false, true}) expect_fast_nest_right(topk_of(x, k, -1, largest));
+      }
+    }
+  }
+}
+
+TEST(TopkInLanes, EveryDType) {
+  for (const DType dtype : testing::kNumbers) {
+    const ir::Literal narrow = with_ties(dtype, {40, 40});
+    const ir::Literal wide = noise(dtype, {40, 40});
+    for (const bool largest : {false, true}) {
+      expect_fast_nest_right(topk_of(narrow, 6, -1, largest));
+      expect_fast_nest_right(topk_of(wide, 6, -1, largest));
+    }
+  }
+  expect_nest_right(topk_of(with_ties(f32, {18, 12}), 3, -1, true));
+}
+
+TEST(TopkInLanes, EachAxis) {
+  for (const std::int64_t axis : {0, 1, 2, 3}) {
+    expect_fast_nest_right(topk_of(with_ties(f32, {9, 10, 11, 37}), 3, axis, true));
+    expect_fast_nest_right(topk_of(with_ties(f32, {33, 9, 9, 17}), 9, axis, false));
+  }
+}
+
+TEST(TopkInLanes, WhereThatIsFaster) {
+  const auto by_lanes = [](DType dtype, const ir::Sizes& sizes, std::int64_t k) {
+    const ir::Graph graph = testing::graph_of(topk_of(noise(dtype, sizes), k, 1, true));
+    return jit::takes_best_in_lanes(*graph.nodes().back());
+  };
+  EXPECT_TRUE(by_lanes(f32, {100, 64}, 6));
+  EXPECT_TRUE(by_lanes(f16, {50, 200}, 50));
+  EXPECT_TRUE(by_lanes(f32, {2, 200, 30}, 5));
+  EXPECT_TRUE(by_lanes(f32, {16, 8}, 1));
+  EXPECT_FALSE(by_lanes(f32, {1, 5000}, 5)) << "one row";
+  EXPECT_FALSE(by_lanes(i64, {100, 64}, 6)) << "no room beside the key";
+  EXPECT_FALSE(by_lanes(f32, {100, 200}, 65)) << "a long list";
+}
+
+TEST(TopkInLanes, RowsThatAreNotKnown) {
+  for (const std::int64_t axis : {1, 2}) {
+    ir::GraphBuilder b("main");
+    const ir::Value x = b.input(tensor(f32, {"s0", "20", "40"}));
+    const ir::Node* best = b.call("topk", {x}, {{"k", ir::SymExpr(4)}, {"axis", axis}});
+    b.output(best->value(0));
+    b.output(best->value(1));
+    const ir::Graph graph = b.finish();
+    for (const std::int64_t size : {0, 1, 5})
+      expect_fast_code_right(graph, {with_ties(f32, {size, 20, 40})});
+  }
 }
 
 TEST(TopkList, OfEachLengthAndCount) {

@@ -361,5 +361,38 @@ TEST(Corner, PlacesThatNeighboursReadLieSideBySide) {
   EXPECT_THAT(engine.plan_json(inputs), HasSubstr("load b0[i1+30*i2]: i64"));
 }
 
+/// Images of 6 x 9, smoothed to 4 x 5.
+Tensor smoothed(const Tensor& images, const std::vector<std::int64_t>& sizes) {
+  ModelBuilder model;
+  model.proto().mutable_opset_import(0)->set_version(18);
+  std::vector<std::string> from;
+  for (const std::int64_t size : images.sizes()) from.push_back(std::to_string(size));
+  model.input("x", from).output("y").ints("sizes", sizes);
+  NodeProto& node = model.node("Resize", {"x", "", "", "sizes"}, {"y"});
+  set_text(node, "mode", "cubic");
+  ModelBuilder::set_int(node, "antialias", 1);
+  return model.load().run(std::vector<Tensor>{images})[0];
+}
+
+/// Images whose pixels have their channels side by side are smoothed as those of each channel are.
+TEST(Corner, SmoothedPixelsAreThoseOfEachChannel) {
+  std::vector<float> planes(2 * 3 * 6 * 9), pixels(planes.size());
+  for (std::size_t k = 0; k < planes.size(); ++k) {
+    planes[k] = static_cast<float>(k * k % 101);
+    const std::size_t image = k / 162, channel = k / 54 % 3, place = k % 54;
+    pixels[(image * 54 + place) * 3 + channel] = planes[k];
+  }
+  const auto of = [](const std::vector<float>& values, const Sizes& sizes) {
+    return Tensor::of(std::span<const float>(values), sizes);
+  };
+  const std::vector<double> want = smoothed(of(planes, {2, 3, 6, 9}), {2, 3, 4, 5}).to_doubles();
+  const std::vector<double> got = smoothed(of(pixels, {2, 6, 9, 3}), {2, 4, 5, 3}).to_doubles();
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t k = 0; k < want.size(); ++k) {
+    const std::size_t image = k / 60, channel = k / 20 % 3, place = k % 20;
+    EXPECT_NEAR(got[(image * 20 + place) * 3 + channel], want[k], 1e-3) << k;
+  }
+}
+
 }  // namespace
 }  // namespace heddle::onnx_test
