@@ -227,8 +227,11 @@ void* CachingAllocator::grow(void* block, std::size_t bytes) {
   if (larger != nullptr) {
     impl_->keep(block);
   } else if (larger = impl_->make(size_class, block); larger == nullptr) {
+    impl_->keep(block);  // its pages cannot be moved
+    larger = impl_->make(size_class, nullptr);
+  }
+  if (larger == nullptr) {
     impl_->in_use.fetch_sub(bytes_of(size_class), std::memory_order_relaxed);
-    impl_->keep(block);
     impl_->fail(bytes);
   }
   impl_->note_peak(used);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <thread>
 #include <vector>
 
@@ -138,6 +139,21 @@ TEST(CachingAllocator, WhatGrowsKeepsItsPages) {
   EXPECT_EQ(block[(32 << 20) - 1], 0);
   EXPECT_EQ(allocator.stats().cached_bytes, 0u) << "the smaller block is gone";
   allocator.release(block);
+}
+
+TEST(CachingAllocator, PagesThatCannotMoveAreFetchedAnew) {
+  CachingAllocator& allocator = CachingAllocator::host();
+  allocator.trim();
+  const std::size_t in_use = allocator.stats().in_use_bytes;
+  auto* block = static_cast<char*>(allocator.allocate(5 << 20));
+  // The system moves no range of two kinds.
+  ASSERT_EQ(madvise(block, 2 << 20, MADV_DONTDUMP), 0);
+  block = static_cast<char*>(allocator.grow(block, 32 << 20));
+  std::memset(block, 1, 32 << 20);
+  EXPECT_EQ(allocator.stats().cached_bytes, std::size_t{5} << 20);
+  allocator.release(block);
+  EXPECT_EQ(allocator.stats().in_use_bytes, in_use);
+  allocator.trim();
 }
 #endif
 
