@@ -115,7 +115,8 @@ class AttentionFinder {
   void score_columns(const ForStmt& loop) {
     require(loop.extent == parts_.scores->columns);
     parts_.score_columns = &loop;
-    loads(parts_.scores->acc, SymExpr(parts_.score_rows->axis) * AttentionForm::kKeys + SymExpr(loop.axis));
+    loads(parts_.scores->acc,
+          SymExpr(parts_.score_rows->axis) * AttentionForm::kKeys + SymExpr(loop.axis));
     for (const Stmt& statement : *loop.body) {
       if (const auto* store = std::get_if<StoreStmt>(&statement.node)) {
         require(parts_.score == nullptr && store->buffer == readable_ && store->index == at_ &&

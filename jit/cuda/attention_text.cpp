@@ -268,8 +268,8 @@ class AttentionWriter : private TextWriter {
          ", steps, " + lines + matrix(key, tile) + ", " + index(key.column_stride) + "}, " +
          number(parts_.depth()) + ", keys - (" + index(tile * kKeys) + "), " + lines +
          matrix(value, before) + ", " + index(value.row_stride) + "}, " +
-         number(parts_.value_columns()) + ", keys - (" + index(before * kKeys) + "), " +
-         step_text + " != 0 || query.is_wide());");
+         number(parts_.value_columns()) + ", keys - (" + index(before * kKeys) + "), " + step_text +
+         " != 0 || query.is_wide());");
   }
 
   void tiles() {
@@ -323,8 +323,8 @@ class AttentionWriter : private TextWriter {
     if (form_.masked) return scores();
     line("tile.scale(" + constant_text(DType::F32, form_.scale * std::numbers::log2e, 0) + ");");
     // The last key that a row sees, as a number among those of the tile, may be before these.
-    const std::string seen_by = form_.row_begin.to_string() + " + keys - queries - " +
-                                number(kKeys) + " * " + at;
+    const std::string seen_by =
+        form_.row_begin.to_string() + " + keys - queries - " + number(kKeys) + " * " + at;
     open("if (left != " + number(tile_.keys()) +
          (form_.causal ? " || " + seen_by + " < " + number(tile_.keys() - 1) : std::string()) +
          ")");

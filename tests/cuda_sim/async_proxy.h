@@ -32,7 +32,7 @@ class AsyncProxy {
   static constexpr std::size_t kGranule = 2;
   struct Fences {
     std::uint32_t now = 0;
-    std::uint32_t at_barrier = 0;  ///< as many as there were when the block last passed one
+    std::uint32_t at_barrier = 0;       ///< as many as there were when the block last passed one
     std::vector<std::uint32_t> seen{};  ///< at the last one
   };
   struct Written {

@@ -275,7 +275,10 @@ void BlockRunner::copy(void* to, const void* from, unsigned int bytes, unsigned 
   const void* const site = __builtin_return_address(0);
   if (valid != 0) runner.state_->access(address(from), valid, 0, site);
   runner.state_->access(address(to), bytes, 1, site);
-  Copy copy{static_cast<unsigned char*>(to), {}, bytes, thread.groups,
+  Copy copy{static_cast<unsigned char*>(to),
+            {},
+            bytes,
+            thread.groups,
             runner.races_.copies_arrived(runner.current_)};
   if (valid != 0) std::memcpy(copy.bytes.data(), from, valid);
   std::memset(to, kPoison, bytes);

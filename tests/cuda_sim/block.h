@@ -75,7 +75,8 @@ class BlockRunner {
     std::uint32_t count = 0;
     std::uint32_t group = 0;
     std::uint32_t arrivals = 0;  ///< of the thread's copies, when it began
-    void* arrival = nullptr;  ///< no copy, but the mbarrier where the thread arrives once those before are done
+    void* arrival =
+        nullptr;  ///< no copy, but the mbarrier where the thread arrives once those before are done
     std::vector<std::uint32_t> known{};  ///< by that arrival: Races::set_out()
   };
   /// An mbarrier, or a named barrier.

@@ -375,32 +375,32 @@ HEDDLE_SIM_OWN static void heddle_sim_wgmma_registers(float* sums, const unsigne
   heddle_sim.defer(heddle_sim_multiply, &product, sizeof product);
 }
 // Those of HEDDLE_WGMMA_TWINS come once the types of 16 bits are known.
-#define HEDDLE_WGMMA_TWINS                                                                   \
-  template <int columns, bool left_along, bool right_along>                                  \
-  static inline void hd_wgmma(float* sums, hd_descriptor a, hd_descriptor b, hd_bf16) {      \
+#define HEDDLE_WGMMA_TWINS                                                                        \
+  template <int columns, bool left_along, bool right_along>                                       \
+  static inline void hd_wgmma(float* sums, hd_descriptor a, hd_descriptor b, hd_bf16) {           \
     heddle_sim_wgmma<columns, left_along, right_along>(sums, a, b, heddle_sim_widen_bf16, false); \
-  }                                                                                          \
-  template <int columns, bool left_along, bool right_along>                                  \
-  static inline void hd_wgmma_first(float* sums, hd_descriptor a, hd_descriptor b, hd_bf16) { \
-    heddle_sim_wgmma<columns, left_along, right_along>(sums, a, b, heddle_sim_widen_bf16, true); \
-  }                                                                                          \
-  template <int columns, bool left_along, bool right_along>                                  \
-  static inline void hd_wgmma_first(float* sums, hd_descriptor a, hd_descriptor b, hd_f16) { \
-    heddle_sim_wgmma<columns, left_along, right_along>(sums, a, b, hd_cvt_f32_f16, true);    \
-  }                                                                                          \
-  template <int columns, bool left_along, bool right_along>                                  \
-  static inline void hd_wgmma(float* sums, hd_descriptor a, hd_descriptor b, hd_f16) {       \
-    heddle_sim_wgmma<columns, left_along, right_along>(sums, a, b, hd_cvt_f32_f16, false);   \
-  }                                                                                          \
-  template <int columns, bool right_along>                                                   \
-  static inline void hd_wgmma_registers(float* sums, const unsigned int* a, hd_descriptor b, \
-                                        hd_bf16) {                                           \
-    heddle_sim_wgmma_registers<columns, right_along>(sums, a, b, heddle_sim_widen_bf16);     \
-  }                                                                                          \
-  template <int columns, bool right_along>                                                   \
-  static inline void hd_wgmma_registers(float* sums, const unsigned int* a, hd_descriptor b, \
-                                        hd_f16) {                                            \
-    heddle_sim_wgmma_registers<columns, right_along>(sums, a, b, hd_cvt_f32_f16);            \
+  }                                                                                               \
+  template <int columns, bool left_along, bool right_along>                                       \
+  static inline void hd_wgmma_first(float* sums, hd_descriptor a, hd_descriptor b, hd_bf16) {     \
+    heddle_sim_wgmma<columns, left_along, right_along>(sums, a, b, heddle_sim_widen_bf16, true);  \
+  }                                                                                               \
+  template <int columns, bool left_along, bool right_along>                                       \
+  static inline void hd_wgmma_first(float* sums, hd_descriptor a, hd_descriptor b, hd_f16) {      \
+    heddle_sim_wgmma<columns, left_along, right_along>(sums, a, b, hd_cvt_f32_f16, true);         \
+  }                                                                                               \
+  template <int columns, bool left_along, bool right_along>                                       \
+  static inline void hd_wgmma(float* sums, hd_descriptor a, hd_descriptor b, hd_f16) {            \
+    heddle_sim_wgmma<columns, left_along, right_along>(sums, a, b, hd_cvt_f32_f16, false);        \
+  }                                                                                               \
+  template <int columns, bool right_along>                                                        \
+  static inline void hd_wgmma_registers(float* sums, const unsigned int* a, hd_descriptor b,      \
+                                        hd_bf16) {                                                \
+    heddle_sim_wgmma_registers<columns, right_along>(sums, a, b, heddle_sim_widen_bf16);          \
+  }                                                                                               \
+  template <int columns, bool right_along>                                                        \
+  static inline void hd_wgmma_registers(float* sums, const unsigned int* a, hd_descriptor b,      \
+                                        hd_f16) {                                                 \
+    heddle_sim_wgmma_registers<columns, right_along>(sums, a, b, hd_cvt_f32_f16);                 \
   }
 
 // Twins of mma.sync m16n8k16. Register r of lane (g, t) holds of a: elements (g + 8 * (r % 2), 2 * t + 8 * (r / 2))

@@ -21,7 +21,8 @@ struct Moment {
   std::uint32_t epoch = 0;
   std::uint32_t fences = 0;
   std::uint32_t arrivals = 0;
-  bool is_copy = false;  ///< by a copy that goes on beside the thread: `arrivals` are those that hang on its copies
+  bool is_copy =
+      false;  ///< by a copy that goes on beside the thread: `arrivals` are those that hang on its copies
 };
 
 /// The accesses of one launch, word by word; byte by byte where narrower ones were seen.
@@ -127,8 +128,9 @@ class Races {
   std::unordered_map<std::uint32_t, Known> pending_;   ///< by thread, until its next fence
   std::unordered_map<std::uint32_t, Known> released_;  ///< by thread, at its last fence
   std::map<const void*, Gate> gates_;
-  std::vector<std::vector<std::uint32_t>> seen_;  ///< by thread of the block: set_out(); empty: none ever did
-  std::vector<std::uint32_t> copies_;             ///< by thread, how often they set out
+  std::vector<std::vector<std::uint32_t>>
+      seen_;                           ///< by thread of the block: set_out(); empty: none ever did
+  std::vector<std::uint32_t> copies_;  ///< by thread, how often they set out
 };
 
 }  // namespace heddle::sim

@@ -1,9 +1,8 @@
 // Mutation: barriers and fences of a launch are left out, one at a time; the simulator has to object.
 #pragma once
 
-#include <gmock/gmock.h>
-
 #include <array>
+#include <gmock/gmock.h>
 #include <span>
 #include <string>
 #include <utility>
@@ -89,7 +88,7 @@ class BarriersOf {
   std::vector<std::int64_t> sizes_;
   std::vector<ir::Literal> buffers_;
   std::int64_t parts_;
-  std::uint64_t passed_ = 0;  ///< by the last launch
+  std::uint64_t passed_ = 0;               ///< by the last launch
   std::array<std::uint64_t, 3> counts_{};  ///< by What
 };
 
