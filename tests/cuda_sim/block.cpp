@@ -84,6 +84,7 @@ std::string BlockRunner::run_block(const Call& call) {
   races_.begin_block(dynamic_shared_.data(), dynamic_shared_.size());
   proxy_.begin_block(count, static_bytes(call) + dynamic_shared_.size());
   mbarriers_.clear();
+  of_copy_ = nullptr;
   named_ = {};
   epoch_ = 0;
   for (std::uint32_t k = 0; k < count; ++k) {
@@ -274,12 +275,14 @@ void BlockRunner::copy(void* to, const void* from, unsigned int bytes, unsigned 
   // What others still read must not be overwritten from now on.
   const void* const site = __builtin_return_address(0);
   if (valid != 0) runner.state_->access(address(from), valid, 0, site);
-  runner.state_->access(address(to), bytes, 1, site);
   Copy copy{static_cast<unsigned char*>(to),
             {},
             bytes,
             thread.groups,
             runner.races_.copies_arrived(runner.current_)};
+  runner.of_copy_ = &copy;
+  runner.state_->access(address(to), bytes, 1, site);
+  runner.of_copy_ = nullptr;
   if (valid != 0) std::memcpy(copy.bytes.data(), from, valid);
   std::memset(to, kPoison, bytes);
   thread.copies.push_back(copy);
@@ -325,8 +328,9 @@ void BlockRunner::end_copy(Thread& thread) {
   const Copy copy = thread.copies.front();
   thread.copies.pop_front();
   if (copy.arrival != nullptr) return arrive(mbarriers_.at(copy.arrival), copy.known);
-  ending_ = &copy;
+  of_copy_ = between_threads_ ? &copy : nullptr;  // else the thread has waited for it
   state_->access(reinterpret_cast<std::uintptr_t>(copy.to), copy.count, 1, nullptr);
+  of_copy_ = nullptr;
   std::memcpy(copy.to, copy.bytes.data(), copy.count);
 }
 

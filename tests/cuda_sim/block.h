@@ -44,11 +44,11 @@ class BlockRunner {
   /// memory.
   bool is_own(const void* address) const;
   bool is_shared(const void* address) const;
-  /// For kernels that run: who runs, or whose copy ends, in which epoch.
+  /// For kernels that run: who runs, or whose copy begins or ends, in which epoch.
   Moment now() const {
-    return {state_->block.x * state_->block_size.x + current_ + 1, epoch_,
-            threads_[current_]->fences,
-            between_threads_ ? ending_->arrivals : races_.arrivals(current_), between_threads_};
+    return {
+        state_->block.x * state_->block_size.x + current_ + 1, epoch_, threads_[current_]->fences,
+        of_copy_ != nullptr ? of_copy_->arrivals : races_.arrivals(current_), of_copy_ != nullptr};
   }
   std::uint32_t thread() const { return current_; }  ///< of the block
   Races& races() { return races_; }
@@ -148,8 +148,8 @@ class BlockRunner {
   std::string problem_;
   std::uint32_t current_ = 0;
   std::uint32_t epoch_ = 0;
-  bool between_threads_ = false;  ///< no thread's fiber runs, but copies end
-  const Copy* ending_ = nullptr;  ///< then
+  bool between_threads_ = false;   ///< no thread's fiber runs, but copies end
+  const Copy* of_copy_ = nullptr;  ///< what is touched is, beside the thread
   std::map<const void*, Gate> mbarriers_;
   std::array<Gate, 16> named_{};
   Races races_;
