@@ -28,6 +28,25 @@ void run_of_one_add(benchmark::State& state) {
 }
 BENCHMARK(run_of_one_add);
 
+/// One engine called from several threads at once: real time of a call of any of them.
+void run_into_from_threads(benchmark::State& state) {
+  static hd::Engine engine([](const hd::Tensor& x) { return x + 1; });
+  std::vector<hd::Tensor> inputs{ones({16})};
+  std::vector<hd::Tensor> outputs{ones({16})};
+  engine.run_into(inputs, outputs);
+  for (auto _ : state) engine.run_into(inputs, outputs);
+}
+BENCHMARK(run_into_from_threads)->ThreadRange(1, 4)->UseRealTime();
+
+/// The same with fresh outputs, of which every thread holds the last ones.
+void run_from_threads(benchmark::State& state) {
+  static hd::Engine engine([](const hd::Tensor& x) { return x + 1; });
+  std::vector<hd::Tensor> inputs{ones({16})};
+  std::vector<hd::Tensor> last = engine.run(inputs);
+  for (auto _ : state) last = engine.run(inputs);
+}
+BENCHMARK(run_from_threads)->ThreadRange(1, 4)->UseRealTime();
+
 hd::Tensor sixty_four_ops(const hd::Tensor& x) {
   hd::Tensor y = x;
   for (int k = 0; k < 32; ++k) y = y * 0.5 + 1;

@@ -45,13 +45,15 @@ void ExecutionContext::set_io(const BoundPlan& plan, std::span<const Tensor> inp
 }
 
 ContextPool::~ContextPool() {
-  for (auto& slot : slots_) delete slot.load();
+  for (Place& place : places_) delete place.context.load();
 }
 
 std::unique_ptr<ExecutionContext> ContextPool::acquire() {
-  for (auto& slot : slots_) {
-    if (slot.load(std::memory_order_relaxed) == nullptr) continue;
-    if (ExecutionContext* context = slot.exchange(nullptr, std::memory_order_acquire))
+  const std::size_t own = base::thread_stripe();
+  for (std::size_t k = 0; k < places_.size(); ++k) {
+    std::atomic<ExecutionContext*>& place = places_[(own + k) % places_.size()].context;
+    if (place.load(std::memory_order_relaxed) == nullptr) continue;
+    if (ExecutionContext* context = place.exchange(nullptr, std::memory_order_acquire))
       return std::unique_ptr<ExecutionContext>(context);
   }
   return std::make_unique<ExecutionContext>();
@@ -59,19 +61,22 @@ std::unique_ptr<ExecutionContext> ContextPool::acquire() {
 
 std::size_t ContextPool::drop_idle() noexcept {
   std::size_t bytes = 0;
-  for (auto& slot : slots_) {
-    const std::unique_ptr<ExecutionContext> idle(slot.exchange(nullptr, std::memory_order_acquire));
+  for (Place& place : places_) {
+    const std::unique_ptr<ExecutionContext> idle(
+        place.context.exchange(nullptr, std::memory_order_acquire));
     if (idle != nullptr) bytes += static_cast<std::size_t>(idle->arena_bytes());
   }
   return bytes;
 }
 
 void ContextPool::release(std::unique_ptr<ExecutionContext> context) noexcept {
-  for (auto& slot : slots_) {
+  const std::size_t own = base::thread_stripe();
+  for (std::size_t k = 0; k < places_.size(); ++k) {
+    std::atomic<ExecutionContext*>& place = places_[(own + k) % places_.size()].context;
     ExecutionContext* empty = nullptr;
-    if (slot.load(std::memory_order_relaxed) == nullptr &&
-        slot.compare_exchange_strong(empty, context.get(), std::memory_order_release)) {
-      static_cast<void>(context.release());  // the slot has it
+    if (place.load(std::memory_order_relaxed) == nullptr &&
+        place.compare_exchange_strong(empty, context.get(), std::memory_order_release)) {
+      static_cast<void>(context.release());  // the place has it
       return;
     }
   }

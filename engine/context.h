@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/stripes.h"
 #include "engine/executable.h"
 #include "engine/failure.h"
 #include "engine/region_run.h"
@@ -53,8 +54,9 @@ class ExecutionContext {
   Failure failure_;
 };
 
-/// Contexts that wait for a request. Taking and giving back is one exchange; when none is left a new one
-/// is made.
+/// Contexts that wait for a request. Taking and giving back is one exchange, of the place that a thread begins with: the
+/// same context comes back to it, with memory that is in its caches, and threads that call at once write apart. Where that
+/// place is empty any other's context serves; when none is left a new one is made.
 class ContextPool {
  public:
   ~ContextPool();
@@ -64,7 +66,10 @@ class ContextPool {
   std::size_t drop_idle() noexcept;
 
  private:
-  std::array<std::atomic<ExecutionContext*>, 64> slots_{};
+  struct alignas(base::kLineBytes) Place {
+    std::atomic<ExecutionContext*> context{nullptr};
+  };
+  std::array<Place, base::kStripes> places_{};
 };
 
 }  // namespace heddle::engine

@@ -169,7 +169,7 @@ void Engine::Impl::note_peak(std::int64_t arena_bytes) {
 
 void Engine::Impl::finish_run(const BoundPlan& plan, std::int32_t status,
                               const std::exception_ptr& failure) {
-  runs.fetch_add(1, std::memory_order_relaxed);
+  runs.add(1);
   if (failure != nullptr) std::rethrow_exception(failure);
   if (status != 0) [[unlikely]]
     throw jit::index_error(plan.executable->program(), status, {});
@@ -196,7 +196,8 @@ Tensor Engine::Impl::make_output(DType dtype, const Sizes& sizes) const {
   return engine::make_device_tensor(cuda->runtime(), dtype, sizes);
 }
 
-Engine::Impl::Results Engine::Impl::run_reference(std::span<const Tensor> inputs) {
+std::vector<Tensor> Engine::Impl::run_reference(std::span<const Tensor> inputs,
+                                                std::shared_ptr<const void>* prototype) {
   const engine::PackedDescriptors checked(inputs, Device::cpu());
   Traced traced;
   {
@@ -211,12 +212,13 @@ Engine::Impl::Results Engine::Impl::run_reference(std::span<const Tensor> inputs
   for (const Tensor& input : inputs) arguments.push_back(engine::to_literal(input));
   const ir::Graph graph = ir::control_deps(traced.graph, options.control_deps);
   const std::vector<ir::Literal> values = ir::evaluate(graph, arguments);
-  Results results{std::vector<Tensor>{}, std::move(traced.prototype)};
+  if (prototype != nullptr) *prototype = std::move(traced.prototype);
+  std::vector<Tensor> results;
   for (std::size_t k = 0; k < graph.outputs().size(); ++k)
-    results.first.push_back(engine::from_literal(values[k].clone()));
+    results.push_back(engine::from_literal(values[k].clone()));
   write_back(graph, values, arguments);
   evaluator_steps += graph.nodes().size();
-  ++runs;
+  runs.add(1);
   return results;
 }
 
@@ -226,9 +228,10 @@ Engine::Engine(Engine&&) noexcept = default;
 Engine& Engine::operator=(Engine&&) noexcept = default;
 Engine::~Engine() = default;
 
-Engine::Impl::Results Engine::Impl::run(std::span<const Tensor> inputs,
-                                        std::vector<Tensor>* handed_over) {
-  if (options.device.kind() == Device::Kind::Reference) return run_reference(inputs);
+std::vector<Tensor> Engine::Impl::run(std::span<const Tensor> inputs,
+                                      std::vector<Tensor>* handed_over,
+                                      std::shared_ptr<const void>* prototype) {
+  if (options.device.kind() == Device::Kind::Reference) return run_reference(inputs, prototype);
   const engine::Reclaimer::Reader reader(plans.reclaimer());
   const BoundPlan& plan = plan_for(inputs);
   std::vector<Tensor> outputs;
@@ -242,7 +245,8 @@ Engine::Impl::Results Engine::Impl::run(std::span<const Tensor> inputs,
     taken.keep();
   }
   count_call(plan);
-  return {std::move(outputs), plan.executable->prototype};
+  if (prototype != nullptr) *prototype = plan.executable->prototype;
+  return outputs;
 }
 
 std::pair<std::vector<Tensor>, std::shared_ptr<const void>> Engine::run_with_prototype(
@@ -251,16 +255,19 @@ std::pair<std::vector<Tensor>, std::shared_ptr<const void>> Engine::run_with_pro
     TraceResult inlined = impl_->trace(inputs);
     return {std::move(inlined.tensors), std::move(inlined.prototype)};
   }
-  return impl_->run(inputs, nullptr);
+  std::pair<std::vector<Tensor>, std::shared_ptr<const void>> results;
+  results.first = impl_->run(inputs, nullptr, &results.second);
+  return results;
 }
 
 std::vector<Tensor> Engine::run(std::span<const Tensor> inputs) {
-  return run_with_prototype(inputs).first;
+  if (engine::current_trace() != nullptr) return impl_->trace(inputs).tensors;
+  return impl_->run(inputs, nullptr, nullptr);
 }
 
 std::vector<Tensor> Engine::run(std::vector<Tensor>&& inputs) {
   if (engine::current_trace() != nullptr) return run(std::span<const Tensor>(inputs));
-  return impl_->run(inputs, &inputs).first;
+  return impl_->run(inputs, &inputs, nullptr);
 }
 
 std::vector<Tensor> Engine::run_named(std::span<const NamedTensor> inputs) {
@@ -338,7 +345,7 @@ void Engine::Impl::run_aside(const BoundPlan& plan, std::span<const Tensor> inpu
 
 void Engine::run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs) {
   if (impl_->options.device.kind() == Device::Kind::Reference)
-    return copy_into(impl_->run_reference(inputs).first, inputs, outputs,
+    return copy_into(impl_->run_reference(inputs, nullptr), inputs, outputs,
                      [&](std::size_t i) { return impl_->is_donated(i); });
   const engine::Reclaimer::Reader reader(impl_->plans.reclaimer());
   const BoundPlan& plan = impl_->plan_for(inputs);
@@ -368,7 +375,7 @@ std::future<std::vector<Tensor>> Engine::submit(std::vector<Tensor> inputs) {
                                          kept = std::move(inputs)]() mutable {
     const std::shared_ptr<void> until_it_ends = std::move(call);
     std::vector<Tensor> handed_over = std::move(kept);
-    return impl->run(handed_over, &handed_over).first;
+    return impl->run(handed_over, &handed_over, nullptr);
   });
 }
 
@@ -427,7 +434,7 @@ EngineStats Engine::stats() const {
   stats.specialisations = impl_->specialisations;
   stats.regions_compiled = impl_->regions_compiled;
   stats.region_fallbacks = impl_->region_fallbacks;
-  stats.runs = impl_->runs.load();
+  stats.runs = impl_->runs.sum();
   for (const auto* list : {&impl_->executables, &impl_->exact_executables}) {
     for (const auto& executable : *list) {
       stats.kernels += executable->distinct_kernels();

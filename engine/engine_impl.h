@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/stripes.h"
 #include "engine/background.h"
 #include "engine/context.h"
 #include "engine/cuda_context.h"
@@ -98,9 +99,11 @@ struct Engine::Impl {
     std::span<const Tensor> inputs_;
     std::span<Tensor> outputs_;
   };
-  using Results = std::pair<std::vector<Tensor>, std::shared_ptr<const void>>;
-  Results run_reference(std::span<const Tensor> inputs);
-  Results run(std::span<const Tensor> inputs, std::vector<Tensor>* handed_over);
+  /// @param prototype  not null: what the callable returned when it was traced is put there
+  std::vector<Tensor> run_reference(std::span<const Tensor> inputs,
+                                    std::shared_ptr<const void>* prototype);
+  std::vector<Tensor> run(std::span<const Tensor> inputs, std::vector<Tensor>* handed_over,
+                          std::shared_ptr<const void>* prototype);
   /// @param outputs  of the caller: some lie where donated inputs do, and are not to be written before the end
   void run_aside(const engine::BoundPlan& plan, std::span<const Tensor> inputs,
                  std::span<Tensor> outputs, std::span<const std::size_t> aside);
@@ -189,7 +192,7 @@ struct Engine::Impl {
   std::uint64_t region_fallbacks = 0;
   double compile_ms = 0;
   double load_ms = 0;
-  std::atomic<std::uint64_t> runs{0};
+  base::StripedCounter runs;
   std::atomic<std::uint64_t> evaluator_steps{0};
   std::atomic<std::uint64_t> measurements{0};
   std::atomic<std::uint64_t> copied_outputs{0};

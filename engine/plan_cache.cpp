@@ -7,12 +7,6 @@ namespace heddle::engine {
 
 namespace {
 
-std::size_t thread_stripe() {
-  static std::atomic<std::size_t> next{0};
-  thread_local const std::size_t stripe = next.fetch_add(1, std::memory_order_relaxed);
-  return stripe;
-}
-
 bool same_words(const BoundPlan& plan, std::span<const std::int64_t> words) {
   return plan.words.size() == words.size() &&
          std::equal(words.begin(), words.end(), plan.words.begin());
@@ -22,7 +16,7 @@ bool same_words(const BoundPlan& plan, std::span<const std::int64_t> words) {
 
 Reclaimer::Reader::Reader(Reclaimer& owner) noexcept {
   const std::uint64_t generation = owner.generation_.load(std::memory_order_seq_cst);
-  counter_ = &owner.stripes_[thread_stripe() % kStripes].readers[generation & 1];
+  counter_ = &owner.stripes_[base::thread_stripe()].readers[generation & 1];
   counter_->fetch_add(1, std::memory_order_seq_cst);
 }
 

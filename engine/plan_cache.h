@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "base/stripes.h"
 #include "engine/executable.h"
 
 namespace heddle::engine {
@@ -35,8 +36,7 @@ class Reclaimer {
   void retire(std::unique_ptr<BoundPlan> plan);
 
  private:
-  static constexpr std::size_t kStripes = 16;
-  struct alignas(64) Stripe {
+  struct alignas(base::kLineBytes) Stripe {
     std::array<std::atomic<std::int64_t>, 2> readers{};
   };
   struct Retired {
@@ -45,7 +45,7 @@ class Reclaimer {
   };
   void advance();
 
-  std::array<Stripe, kStripes> stripes_;
+  std::array<Stripe, base::kStripes> stripes_;
   std::atomic<std::uint64_t> generation_{2};
   std::vector<Retired> retired_;
 };

@@ -6,12 +6,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <exception>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <map>
 #include <sstream>
 #include <stdexcept>
+#include <thread>
 
 namespace heddle::bench::peers {
 
@@ -137,6 +139,69 @@ nlohmann::json take_turn(Peer& peer, double seconds) {
           {"processor_us", processor / (calls * static_cast<double>(samples.size()))}};
 }
 
+/// What one of several threads saw that called at once.
+struct CallerTurn {
+  std::size_t calls = 0;
+  std::vector<double> samples_us;
+  std::exception_ptr failure;
+};
+
+/// Calls until `end`, three times at least. Of short calls every `stride`th is a sample: neither reading the clock nor
+/// keeping samples costs as much as the calls.
+void call_until(const std::function<void()>& call, Clock::time_point end, std::size_t stride,
+                CallerTurn& turn) {
+  try {
+    for (auto start = Clock::now(); turn.samples_us.size() < 3 || start < end;
+         start = Clock::now()) {
+      call();
+      turn.samples_us.push_back(microseconds_since(start));
+      for (std::size_t k = 1; k < stride; ++k) call();
+      turn.calls += stride;
+    }
+  } catch (...) {
+    turn.failure = std::current_exception();
+  }
+}
+
+/// Threads that call at once, as those of a server do, after calls of each that make what later ones use again.
+nlohmann::json take_callers_turn(Peer& peer, int callers, double seconds) {
+  constexpr double kSampleMicroseconds = 5;
+  std::vector<std::function<void()>> calls;
+  for (int k = 0; k < callers; ++k) calls.push_back(peer.caller());
+  double shortest = 1e30;
+  for (const std::function<void()>& call : calls) {
+    for (int k = 0; k < 3; ++k) {
+      const auto start = Clock::now();
+      call();
+      shortest = std::min(shortest, microseconds_since(start));
+    }
+  }
+  const auto stride =
+      static_cast<std::size_t>(std::clamp(kSampleMicroseconds / shortest, 1.0, 1000.0));
+  std::vector<CallerTurn> turns(calls.size());
+  std::vector<std::thread> threads;
+  const double processor_before = processor_microseconds();
+  const auto begin = Clock::now();
+  const auto end =
+      begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  for (std::size_t k = 0; k < calls.size(); ++k)
+    threads.emplace_back([&, k] { call_until(calls[k], end, stride, turns[k]); });
+  for (std::thread& thread : threads) thread.join();
+  const double taken = microseconds_since(begin);
+  const double processor = processor_microseconds() - processor_before;
+  std::size_t made = 0;
+  std::vector<double> samples;
+  for (const CallerTurn& turn : turns) {
+    if (turn.failure) std::rethrow_exception(turn.failure);
+    made += turn.calls;
+    samples.insert(samples.end(), turn.samples_us.begin(), turn.samples_us.end());
+  }
+  return {{"samples_us", samples},
+          {"calls", made},
+          {"seconds", taken / 1e6},
+          {"processor_us", processor / static_cast<double>(made)}};
+}
+
 /// The call at sizes that may not have come before.
 nlohmann::json call_on(Peer& peer, const std::string& folder, std::vector<Array>& inputs) {
   std::vector<Array> next = read_case(folder);
@@ -153,6 +218,11 @@ nlohmann::json answer(Peer& peer, const std::string& line, std::vector<Array>& i
   std::string argument;
   words >> command >> argument;
   if (command == "turn") return take_turn(peer, std::stod(argument));
+  if (command == "callers") {
+    double seconds = 0;
+    words >> seconds;
+    return take_callers_turn(peer, std::stoi(argument), seconds);
+  }
   if (command == "case") return call_on(peer, argument, inputs);
   if (command == "memory")
     return {{"peak_bytes", status_bytes("VmHWM")}, {"anonymous_bytes", status_bytes("RssAnon")}};

@@ -7,6 +7,8 @@
 //
 //   turn SECONDS      calls for so long, the first calls unmeasured: {"samples_us": [...], "calls_per_sample": N,
 //                     "processor_us": of all threads of the process, a call}
+//   callers N SECONDS N threads call at once for so long, each into outputs of its own: {"samples_us": [...] of some calls of all threads,
+//                     "calls": N, "seconds": until the last call came back, "processor_us": of all threads of the process, a call}
 //   case FOLDER       calls once on the tensors of another case, which stay those of later turns: {"call_us": ...}
 //   outputs FOLDER    writes the outputs of the last call as a case's tensors: {"outputs": N}
 //   memory            {"peak_bytes": of the process, "anonymous_bytes": now}
@@ -18,6 +20,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -67,6 +70,9 @@ class Peer {
   virtual void first_call(std::vector<Array>& inputs) = 0;
   /// Runs again on the same inputs into the same outputs.
   virtual void call() = 0;
+  /// Such a call into outputs of its own, which a thread may make while others make theirs. Valid until the next first_call.
+  /// @throws std::runtime_error where a peer has none.
+  virtual std::function<void()> caller() { throw std::runtime_error("one caller at a time"); }
   virtual std::vector<Array> outputs() = 0;
   /// `version`, and what else is worth telling.
   virtual nlohmann::json facts() = 0;
