@@ -50,10 +50,44 @@ int spin_microseconds() {
   return text == nullptr ? kDefaultSpinMicroseconds : std::max(0, std::atoi(text));
 }
 
-/// Threads that TBB is asked for: it lends one for each processor but the caller's, and one at least.
-int helpers_for(int threads) {
-  return std::max(1, std::min(threads, tbb::info::default_concurrency()) - 1);
+/// Threads that TBB runs at once, the caller's included: one for each processor that the process may use.
+int processors() {
+  static const int count = tbb::info::default_concurrency();
+  return count;
 }
+
+/// Threads that TBB is asked for: it lends one for each processor but the caller's, and one at least.
+int helpers_for(int threads) { return std::max(1, std::min(threads, processors()) - 1); }
+
+/// A thread's stay in run(), counted from the first stage on that is worth a fork. Where as many callers as there are processors are
+/// at work, threads lent to one of them would take another's processor.
+class Stay {
+ public:
+  Stay() = default;
+  Stay(const Stay&) = delete;
+  Stay& operator=(const Stay&) = delete;
+  ~Stay() {
+    if (!counts_) return;
+    is_counted = false;
+    callers.fetch_sub(1, std::memory_order_relaxed);
+  }
+  /// @return how many processors no caller is at work on
+  int free_processors() {
+    if (!is_counted) {
+      is_counted = counts_ = true;
+      callers.fetch_add(1, std::memory_order_relaxed);
+    }
+    return processors() - callers.load(std::memory_order_relaxed);
+  }
+
+ private:
+  static std::atomic<int> callers;      ///< of all executors
+  static thread_local bool is_counted;  ///< this thread, by this stay or one around it
+  bool counts_ = false;
+};
+
+std::atomic<int> Stay::callers{0};
+thread_local bool Stay::is_counted = false;
 
 void run_iterations(const BoundStep& step, std::int64_t begin, std::int64_t end, bool backwards,
                     int worker, std::int32_t* status) {
@@ -162,7 +196,7 @@ class Crew {
     epoch_.fetch_add(1);
   }
   int threads() const { return threads_; }
-  void run_stage(const Steps& steps, bool backwards, std::int32_t* shared_status,
+  void run_stage(const Steps& steps, bool backwards, Stay& stay, std::int32_t* shared_status,
                  tbb::task_arena& arena);
 
  private:
@@ -174,6 +208,7 @@ class Crew {
   bool wait_for_region(std::uint32_t seen) const;
   void work(int worker);
   void work_on_parts_of(int owner, int worker, std::int32_t* status);
+  void join_helpers();
   void offer(const Steps& steps, bool backwards, std::atomic<std::int32_t>* status);
   int take_number();
 
@@ -314,7 +349,19 @@ void Crew::offer(const Steps& steps, bool backwards, std::atomic<std::int32_t>* 
   epoch_.fetch_add(1, std::memory_order_seq_cst);
 }
 
-void Crew::run_stage(const Steps& steps, bool backwards, std::int32_t* shared_status,
+/// Closes the region and waits until nobody is inside; a helper whose processor the system gave to another thread may need ours.
+void Crew::join_helpers() {
+  constexpr int kSpins = 2000;
+  gate_.fetch_and(~kOpen, std::memory_order_relaxed);
+  for (int turn = 0; gate_.load(std::memory_order_acquire) != 0; ++turn) {
+    if (turn < kSpins)
+      relax();
+    else
+      std::this_thread::yield();
+  }
+}
+
+void Crew::run_stage(const Steps& steps, bool backwards, Stay& stay, std::int32_t* shared_status,
                      tbb::task_arena& arena) {
   std::int64_t work_total = 0;
   std::int64_t parts = 0;
@@ -323,17 +370,17 @@ void Crew::run_stage(const Steps& steps, bool backwards, std::int32_t* shared_st
     parts += steps.parts(k, threads_);
   }
   bool free = false;
-  if (threads_ == 1 || work_total < kForkWork || parts == 1 ||
-      !busy_.compare_exchange_strong(free, true, std::memory_order_acquire)) {
+  const int spare =
+      threads_ == 1 || work_total < kForkWork || parts == 1 ? 0 : stay.free_processors();
+  if (spare <= 0 || !busy_.compare_exchange_strong(free, true, std::memory_order_acquire)) {
     for (std::uint32_t k = 0; k < steps.count(); ++k) steps.run(k, backwards, 0, shared_status);
     return;
   }
   std::atomic<std::int32_t> region_status{0};
   offer(steps, backwards, &region_status);
-  summon(std::min<std::int64_t>(parts - 1, most_helpers_), arena);
+  summon(std::min<std::int64_t>(parts - 1, std::min(most_helpers_, spare)), arena);
   work(0);
-  gate_.fetch_and(~kOpen, std::memory_order_relaxed);
-  while (gate_.load(std::memory_order_acquire) != 0) relax();
+  join_helpers();
   busy_.store(false, std::memory_order_release);
   if (*shared_status == 0) *shared_status = region_status.load();
 }
@@ -359,12 +406,13 @@ int Executor::threads() const { return impl_->crew->threads(); }
 std::int32_t Executor::run(std::span<const BoundStep> steps, std::span<const BoundStage> stages,
                            bool backwards) {
   std::int32_t status = 0;
+  Stay stay;
   for (const BoundStage& stage : stages) {
     const BoundStep* first = steps.data() + stage.first;
     if (first->run_alone != nullptr)
       first->run_alone(*first, *this, &status);
     else
-      impl_->crew->run_stage({steps.data(), stage}, backwards, &status, impl_->arena);
+      impl_->crew->run_stage({steps.data(), stage}, backwards, stay, &status, impl_->arena);
     if (status != 0) return status;
   }
   return status;

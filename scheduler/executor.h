@@ -59,7 +59,7 @@ class Executor {
   int threads() const;
   /// Runs the stages one after another. A stage whose work is below the cost of a fork runs inline on the
   /// calling thread. Allocates nothing. Any number of threads may call it at once: a call that finds the
-  /// workers busy runs inline.
+  /// workers busy runs inline, and so does one while callers, of any executor, are at work on every processor.
   /// @return the first status word that is not 0, else 0.
   /// `backwards`: reversible steps begin with their last iterations, as every other turn of a loop does: what the turn
   /// before read last is still in the caches then.

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <gtest/gtest.h>
+#include <memory>
+#include <tbb/info.h>
 #include <thread>
 #include <vector>
 
@@ -203,6 +206,59 @@ TEST(Executor, ManyCallersAtOnce) {
   }
   for (std::thread& caller : callers) caller.join();
   EXPECT_EQ(wrong.load(), 0);
+}
+
+/// What callers that are all at work at once share.
+struct Crowd {
+  std::barrier<> together;
+  std::atomic<int> lent{0};  ///< iterations that another thread than the caller's ran
+};
+
+struct Member {
+  Crowd* crowd;
+  std::thread::id thread;
+  std::atomic<bool> waited{false};
+};
+
+/// The first iteration to begin waits for all callers.
+void wait_for_all(const BoundStep& step, std::int64_t, std::int64_t, int, std::int32_t*) {
+  auto& member = *static_cast<Member*>(step.request);
+  if (!member.waited.exchange(true)) member.crowd->together.arrive_and_wait();
+}
+
+/// Leaves the processor meanwhile, so that a lent thread would have its chance.
+void note_lent(const BoundStep& step, std::int64_t begin, std::int64_t end, int, std::int32_t*) {
+  std::this_thread::sleep_for(std::chrono::microseconds(200));
+  const auto& member = *static_cast<const Member*>(step.request);
+  if (std::this_thread::get_id() != member.thread)
+    member.crowd->lent += static_cast<int>(end - begin);
+}
+
+TEST(Executor, NoThreadsAreLentWhileCallersTakeEveryProcessor) {
+  const int callers = tbb::info::default_concurrency();
+  Crowd crowd{std::barrier<>(callers)};
+  std::vector<std::unique_ptr<Executor>> executors;
+  for (int k = 0; k < callers; ++k) executors.push_back(std::make_unique<Executor>(4));
+  std::vector<std::thread> threads;
+  for (const auto& executor : executors) {
+    threads.emplace_back([&crowd, &executor] {
+      Member member{&crowd, std::this_thread::get_id()};
+      Member at_the_end{&crowd, member.thread};
+      BoundStep steps[3];
+      for (BoundStep& step : steps) {
+        step.run = note_lent;
+        step.request = &member;
+        step.extent = 64;
+        step.work = kBig;
+      }
+      steps[0].run = steps[2].run = wait_for_all;
+      steps[2].request = &at_the_end;
+      const BoundStage stages[] = {{0, 1}, {1, 1}, {2, 1}};
+      executor->run(steps, stages);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(crowd.lent.load(), 0);
 }
 
 }  // namespace
