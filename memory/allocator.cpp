@@ -1,5 +1,6 @@
 #include "memory/allocator.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
@@ -8,6 +9,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/stripes.h"
 #include "heddle/error.h"
 #include "memory/caps.h"
 #include "memory/large_block.h"
@@ -51,7 +53,9 @@ constexpr bool kMapsLarge =
 /// Lies right before each block.
 struct Header {
   void* raw;  ///< what std::free() takes; null: a mapping
-  std::size_t size_class;
+  std::uint32_t size_class;
+  std::uint32_t
+      owner;  ///< which lists it goes back to: those of the thread that it was made for, if it is small
 };
 
 Header& header_of(void* block) { return static_cast<Header*>(block)[-1]; }
@@ -68,34 +72,52 @@ void show([[maybe_unused]] void* block, [[maybe_unused]] std::size_t bytes) {
 #endif
 }
 
-struct FreeList {
+struct alignas(base::kLineBytes) FreeList {
   std::mutex mutex;
   std::vector<void*> blocks;
 };
+
+/// Small blocks, of which calls that take microseconds are made, are kept apart for threads, so that none waits for another;
+/// they come back to where they were taken from, whichever thread is done with them.
+constexpr std::size_t kSmallClasses = 4 * 8 + 1;  // up to 16 KiB
+constexpr std::size_t kOwners = 16;
+
+std::size_t owner_of(std::size_t size_class) {
+  return size_class < kSmallClasses ? base::thread_stripe() % kOwners : 0;
+}
 
 }  // namespace
 
 struct CachingAllocator::Impl {
   std::array<FreeList, kClasses> lists;
-  std::atomic<std::size_t> in_use{0};
-  std::atomic<std::size_t> cached{0};
-  std::atomic<std::size_t> peak{0};
+  std::array<std::array<FreeList, kSmallClasses>, kOwners> small;
+  alignas(base::kLineBytes) std::atomic<std::size_t> in_use{0};
+  alignas(base::kLineBytes) std::atomic<std::size_t> peak{0};
+  std::atomic<std::size_t> held{0};  ///< bytes from the system: in use and cached
   Caps caps;
-  std::atomic<std::uint64_t> allocations{0};
+  base::StripedCounter allocations;
   std::atomic<std::uint64_t> system_allocations{0};
 
   bool is_beyond(std::size_t bytes) const {
-    return bytes != 0 &&
-           in_use.load(std::memory_order_relaxed) + cached.load(std::memory_order_relaxed) > bytes;
+    return bytes != 0 && held.load(std::memory_order_relaxed) > bytes;
+  }
+  /// Between an allocation's first and last step what is in use may be more than what is held.
+  std::size_t cached(std::size_t used) const {
+    const std::size_t all = held.load(std::memory_order_relaxed);
+    return all - std::min(all, used);
+  }
+  FreeList& list_of(std::size_t size_class, std::size_t owner) {
+    return size_class < kSmallClasses ? small[owner][size_class] : lists[size_class];
   }
   std::size_t claim(std::size_t bytes, std::size_t instead_of);
   void* make(std::size_t size_class, void* from);
   void note_peak(std::size_t used);
   void* take_cached(std::size_t size_class);
-  void keep(void* block) noexcept;
+  void keep(void* block, std::size_t used) noexcept;
+  std::size_t empty(FreeList& list, std::size_t size_class) noexcept;
   std::size_t trim() noexcept;
-  static void* from_system(std::size_t size_class, void* from);
-  static void to_system(void* block) noexcept;
+  void* from_system(std::size_t size_class, void* from);
+  void to_system(void* block) noexcept;
   [[noreturn]] void fail(std::size_t bytes) const;
 };
 
@@ -109,21 +131,26 @@ CachingAllocator& CachingAllocator::host() {
 /// The block's pages go on in a larger one where `from` is a mapping, else it is null.
 void* CachingAllocator::Impl::from_system(std::size_t size_class, void* from) {
   const std::size_t bytes = bytes_of(size_class);
+  const std::size_t before = from == nullptr ? 0 : bytes_of(header_of(from).size_class);
   void* raw = nullptr;
   char* block = nullptr;
   if (from != nullptr) {
-    block = move_block(static_cast<char*>(from), bytes_of(header_of(from).size_class), bytes);
+    block = move_block(static_cast<char*>(from), before, bytes);
   } else if (kMapsLarge && bytes >= kHugePage) {
     block = map_block(bytes);
   } else if (posix_memalign(&raw, kAlign, bytes + kHeader) == 0) {
     block = static_cast<char*>(raw) + kHeader;
   }
-  if (block != nullptr) header_of(block) = {raw, size_class};
+  if (block == nullptr) return nullptr;
+  held.fetch_add(bytes - before, std::memory_order_relaxed);
+  header_of(block) = {raw, static_cast<std::uint32_t>(size_class),
+                      static_cast<std::uint32_t>(owner_of(size_class))};
   return block;
 }
 
 void CachingAllocator::Impl::to_system(void* block) noexcept {
   const Header header = header_of(block);
+  held.fetch_sub(bytes_of(header.size_class), std::memory_order_relaxed);
   if (header.raw != nullptr) return std::free(header.raw);
   unmap_block(static_cast<char*>(block), bytes_of(header.size_class));
 }
@@ -131,35 +158,29 @@ void CachingAllocator::Impl::to_system(void* block) noexcept {
 void* CachingAllocator::Impl::take_cached(std::size_t size_class) {
   void* block = nullptr;
   {
-    FreeList& list = lists[size_class];
+    FreeList& list = list_of(size_class, owner_of(size_class));
     const std::scoped_lock lock(list.mutex);
     if (list.blocks.empty()) return nullptr;
     block = list.blocks.back();
     list.blocks.pop_back();
   }
-  cached.fetch_sub(bytes_of(size_class), std::memory_order_relaxed);
   show(block, bytes_of(size_class));
   return block;
 }
 
-void CachingAllocator::Impl::keep(void* block) noexcept {
-  const std::size_t size_class = header_of(block).size_class;
-  const std::size_t size = bytes_of(size_class);
-  const std::size_t kept = cached.fetch_add(size, std::memory_order_relaxed) + size;
-  if (kept <= kMaxCached && !is_beyond(caps.get())) {
-    hide(block, size);
-    FreeList& list = lists[size_class];
-    const std::scoped_lock lock(list.mutex);
-    list.blocks.push_back(block);
-    return;
-  }
-  cached.fetch_sub(size, std::memory_order_relaxed);
-  to_system(block);
+/// @param used  bytes in use, those of the block no more
+void CachingAllocator::Impl::keep(void* block, std::size_t used) noexcept {
+  if (cached(used) > kMaxCached || is_beyond(caps.get())) return to_system(block);
+  const Header header = header_of(block);
+  hide(block, bytes_of(header.size_class));
+  FreeList& list = list_of(header.size_class, header.owner);
+  const std::scoped_lock lock(list.mutex);
+  list.blocks.push_back(block);
 }
 
 /// Counts `bytes` as in use and what they are taken for as not. @return bytes in use; 0: they would be more than the cap.
 std::size_t CachingAllocator::Impl::claim(std::size_t bytes, std::size_t instead_of) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
+  allocations.add(1);
   if (bytes > kMostBytes) return 0;
   const std::size_t more = bytes_of(class_of(bytes)) - instead_of;
   const std::size_t used = in_use.fetch_add(more, std::memory_order_relaxed) + more;
@@ -172,7 +193,8 @@ std::size_t CachingAllocator::Impl::claim(std::size_t bytes, std::size_t instead
 /// A block that is not cached, from the pages of `from` unless it is null. @return null: the system has none
 void* CachingAllocator::Impl::make(std::size_t size_class, void* from) {
   system_allocations.fetch_add(1, std::memory_order_relaxed);
-  if (is_beyond(caps.get())) trim();
+  const std::size_t cap = caps.get();
+  if (cap != 0 && held.load(std::memory_order_relaxed) + bytes_of(size_class) > cap) trim();
   void* block = from_system(size_class, from);
   if (block != nullptr) return block;
   trim();
@@ -225,9 +247,9 @@ void* CachingAllocator::grow(void* block, std::size_t bytes) {
   const std::size_t size_class = class_of(bytes);
   void* larger = impl_->take_cached(size_class);
   if (larger != nullptr) {
-    impl_->keep(block);
+    impl_->keep(block, used);
   } else if (larger = impl_->make(size_class, block); larger == nullptr) {
-    impl_->keep(block);  // its pages cannot be moved
+    impl_->keep(block, used);  // its pages cannot be moved
     larger = impl_->make(size_class, nullptr);
   }
   if (larger == nullptr) {
@@ -239,25 +261,28 @@ void* CachingAllocator::grow(void* block, std::size_t bytes) {
 }
 
 void CachingAllocator::release(void* block) noexcept {
-  impl_->in_use.fetch_sub(bytes_of(header_of(block).size_class), std::memory_order_relaxed);
-  impl_->keep(block);
+  const std::size_t bytes = bytes_of(header_of(block).size_class);
+  impl_->keep(block, impl_->in_use.fetch_sub(bytes, std::memory_order_relaxed) - bytes);
+}
+
+std::size_t CachingAllocator::Impl::empty(FreeList& list, std::size_t size_class) noexcept {
+  std::vector<void*> blocks;
+  {
+    const std::scoped_lock lock(list.mutex);
+    blocks.swap(list.blocks);
+  }
+  for (void* block : blocks) {
+    show(block, bytes_of(size_class));
+    to_system(block);
+  }
+  return blocks.size() * bytes_of(size_class);
 }
 
 std::size_t CachingAllocator::Impl::trim() noexcept {
   std::size_t given_back = 0;
-  for (std::size_t k = 0; k < kClasses; ++k) {
-    std::vector<void*> blocks;
-    {
-      const std::scoped_lock lock(lists[k].mutex);
-      blocks.swap(lists[k].blocks);
-    }
-    for (void* block : blocks) {
-      show(block, bytes_of(k));
-      cached.fetch_sub(bytes_of(k), std::memory_order_relaxed);
-      to_system(block);
-    }
-    given_back += blocks.size() * bytes_of(k);
-  }
+  for (std::size_t k = 0; k < kClasses; ++k) given_back += empty(lists[k], k);
+  for (auto& of_owner : small)
+    for (std::size_t k = 0; k < kSmallClasses; ++k) given_back += empty(of_owner[k], k);
   return given_back;
 }
 
@@ -275,8 +300,13 @@ std::shared_ptr<const void> CachingAllocator::hold_cap(std::size_t bytes) {
 }
 
 CachingAllocator::Stats CachingAllocator::stats() const {
-  return {impl_->in_use.load(), impl_->cached.load(),      impl_->peak.load(),
-          impl_->caps.get(),    impl_->allocations.load(), impl_->system_allocations.load()};
+  const std::size_t used = impl_->in_use.load();
+  return {used,
+          impl_->cached(used),
+          impl_->peak.load(),
+          impl_->caps.get(),
+          impl_->allocations.sum(),
+          impl_->system_allocations.load()};
 }
 
 }  // namespace heddle::memory

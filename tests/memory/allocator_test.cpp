@@ -52,6 +52,28 @@ TEST(CachingAllocator, CountsExactly) {
   EXPECT_EQ(allocator.stats().cached_bytes, 0u);
 }
 
+/// One thread makes results, another is done with them.
+TEST(CachingAllocator, ABlockComesBackToTheThreadThatItWasMadeFor) {
+  CachingAllocator& allocator = CachingAllocator::host();
+  for (const std::size_t bytes : {std::size_t{700}, std::size_t{700'000}}) {
+    void* made = allocator.allocate(bytes);
+    std::thread([&] { allocator.release(made); }).join();
+    EXPECT_EQ(allocator.allocate(bytes), made) << bytes;
+    allocator.release(made);
+  }
+}
+
+TEST(CachingAllocator, TrimGivesBackWhatOtherThreadsLeft) {
+  CachingAllocator& allocator = CachingAllocator::host();
+  allocator.trim();
+  for (int t = 0; t < 3; ++t)
+    std::thread([&] { allocator.release(allocator.allocate(700)); }).join();
+  const std::size_t cached = allocator.stats().cached_bytes;
+  EXPECT_GE(cached, 700u);
+  EXPECT_EQ(allocator.trim(), cached);
+  EXPECT_EQ(allocator.stats().cached_bytes, 0u);
+}
+
 TEST(CachingAllocator, TheCapIsAnErrorThatSaysSo) {
   CachingAllocator& allocator = CachingAllocator::host();
   allocator.set_cap(allocator.stats().in_use_bytes + 1000);
