@@ -83,20 +83,27 @@ class Reach {
       bytes_.push_back(unit.schedule().record.buffers[buffer].bytes.evaluate(plan.sizes));
   }
 
-  /// Nothing: what the step touches is not known.
-  std::optional<Spans> of(std::int64_t begin, std::int64_t end) {
-    std::optional<std::vector<jit::Touched>> touched;
-    if (footprint_)
-      touched = footprint_->of(begin, end);
-    else if (plan_.library[step_] != nullptr)
-      touched = plan_.library[step_]->touched(begin, end);
-    if (!touched) return std::nullopt;
-    Spans spans;
-    for (std::size_t k = 0; k < touched->size(); ++k) {
-      add(k, (*touched)[k].read, false, spans);
-      add(k, (*touched)[k].written, true, spans);
+  /// Of each of `pieces`, which are iterations from the first to the last. Nothing: what the step touches is not known.
+  std::optional<std::vector<Spans>> of(std::span<const Interval> pieces) const {
+    std::vector<std::vector<jit::Touched>> touched;
+    if (footprint_) touched = footprint_->of(pieces);
+    for (const Interval& piece : pieces) {
+      if (footprint_) break;
+      if (plan_.library[step_] == nullptr) return std::nullopt;
+      auto found = plan_.library[step_]->touched(piece.low, piece.high + 1);
+      if (!found) return std::nullopt;
+      touched.push_back(std::move(*found));
     }
-    return spans;
+    std::vector<Spans> all;
+    all.reserve(touched.size());
+    for (const std::vector<jit::Touched>& of_piece : touched) all.push_back(spans_of(of_piece));
+    return all;
+  }
+  std::optional<Spans> of(std::int64_t begin, std::int64_t end) const {
+    const Interval piece{begin, end - 1};
+    auto spans = of({&piece, 1});
+    if (!spans) return std::nullopt;
+    return std::move((*spans)[0]);
   }
 
   /// Of constants and parameters.
@@ -110,6 +117,15 @@ class Reach {
  private:
   const AddressSource& source(std::size_t k) const {
     return plan_.table[plan_.table_start[step_] + k];
+  }
+
+  Spans spans_of(const std::vector<jit::Touched>& touched) const {
+    Spans spans;
+    for (std::size_t k = 0; k < touched.size(); ++k) {
+      add(k, touched[k].read, false, spans);
+      add(k, touched[k].written, true, spans);
+    }
+    return spans;
   }
 
   void add(std::size_t k, Interval bytes, bool written, Spans& spans) const {
@@ -246,7 +262,7 @@ class Tiler {
   std::optional<CutStep> cut(const scheduler::BoundStage& stage) const {
     const scheduler::BoundStep& step = plan_.steps[stage.first];
     if (stage.count != 1 || step.run == nullptr || step.extent < 2 * plan_.threads) return {};
-    Reach reach(plan_, stage.first);
+    const Reach reach(plan_, stage.first);
     const auto all = reach.of(0, step.extent);
     if (!all) return {};
     CutStep made{stage.first, bytes_of(*all, true), {}};
@@ -255,11 +271,12 @@ class Tiler {
     const std::int64_t count =
         std::min({std::max<std::int64_t>(1, wanted), step.extent / plan_.threads, kMostPieces});
     if (count < 2 || reach.fixed_bytes() * (count - 1) > bytes / 2) return {};
-    for (std::int64_t k = 0; k < count; ++k) {
-      const std::int64_t begin = step.extent * k / count;
-      const std::int64_t end = step.extent * (k + 1) / count;
-      made.pieces.push_back({begin, end, *reach.of(begin, end)});
-    }
+    std::vector<Interval> pieces;
+    for (std::int64_t k = 0; k < count; ++k)
+      pieces.push_back({step.extent * k / count, step.extent * (k + 1) / count - 1});
+    std::vector<Spans> spans = *reach.of(pieces);
+    for (std::size_t k = 0; k < pieces.size(); ++k)
+      made.pieces.push_back({pieces[k].low, pieces[k].high + 1, std::move(spans[k])});
     made.from.resize(made.pieces.size());
     for (std::size_t k = made.pieces.size(); k-- > 0;) {
       if (k + 1 < made.pieces.size()) made.from[k] = made.from[k + 1];
