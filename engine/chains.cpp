@@ -71,32 +71,36 @@ void add(const Spans& more, Spans& all) {
 /// What touches which bytes, for any iterations of one step.
 class Reach {
  public:
-  Reach(const BoundSteps& plan, std::uint32_t step) : plan_(plan), step_(step) {
+  Reach(const BoundSteps& plan, const base::ExprTable::Values& values, std::uint32_t step)
+      : plan_(plan), step_(step) {
     const Unit& unit = *plan.unit;
     const ir::PlanStep& planned = unit.schedule().record.steps[plan.first_step + step];
     const jit::ProgramKernel& kernel = unit.program().kernels[planned.kernel];
     if (kernel.nest != nullptr)
-      footprint_.emplace(unit.footprints(planned.kernel).at(plan.step_sizes[step]));
+      footprint_.emplace(unit.footprints(plan.first_step + step).at(plan.step_sizes[step]));
     const jit::Launch& launch =
         unit.program().launches[unit.schedule().given[plan.first_step + step]];
     for (const ir::BufferId buffer : launch.buffers)
-      bytes_.push_back(unit.schedule().record.buffers[buffer].bytes.evaluate(plan.sizes));
+      bytes_.push_back(unit.buffer_bytes(buffer, values));
   }
 
   /// Of each of `pieces`, which are iterations from the first to the last. Nothing: what the step touches is not known.
   std::optional<std::vector<Spans>> of(std::span<const Interval> pieces) const {
-    std::vector<std::vector<jit::Touched>> touched;
-    if (footprint_) touched = footprint_->of(pieces);
-    for (const Interval& piece : pieces) {
-      if (footprint_) break;
-      if (plan_.library[step_] == nullptr) return std::nullopt;
-      auto found = plan_.library[step_]->touched(piece.low, piece.high + 1);
-      if (!found) return std::nullopt;
-      touched.push_back(std::move(*found));
-    }
     std::vector<Spans> all;
-    all.reserve(touched.size());
-    for (const std::vector<jit::Touched>& of_piece : touched) all.push_back(spans_of(of_piece));
+    all.reserve(pieces.size());
+    if (footprint_) {
+      const std::vector<jit::Touched> touched = footprint_->of(pieces);
+      const std::size_t buffers = touched.size() / std::max<std::size_t>(1, pieces.size());
+      for (std::size_t k = 0; k < pieces.size(); ++k)
+        all.push_back(spans_of(std::span(touched).subspan(k * buffers, buffers)));
+      return all;
+    }
+    for (const Interval& piece : pieces) {
+      if (plan_.library[step_] == nullptr) return std::nullopt;
+      const auto touched = plan_.library[step_]->touched(piece.low, piece.high + 1);
+      if (!touched) return std::nullopt;
+      all.push_back(spans_of(*touched));
+    }
     return all;
   }
   std::optional<Spans> of(std::int64_t begin, std::int64_t end) const {
@@ -119,8 +123,9 @@ class Reach {
     return plan_.table[plan_.table_start[step_] + k];
   }
 
-  Spans spans_of(const std::vector<jit::Touched>& touched) const {
+  Spans spans_of(std::span<const jit::Touched> touched) const {
     Spans spans;
+    spans.reserve(touched.size());
     for (std::size_t k = 0; k < touched.size(); ++k) {
       add(k, touched[k].read, false, spans);
       add(k, touched[k].written, true, spans);
@@ -202,7 +207,7 @@ class Order {
 class Tiler {
  public:
   Tiler(BoundSteps& plan, std::int64_t cache_bytes)
-      : plan_(plan), budget_(cache_bytes * plan.threads) {}
+      : plan_(plan), values_(plan.unit->values(plan.sizes)), budget_(cache_bytes * plan.threads) {}
 
   void run() {
     std::vector<scheduler::BoundStage> stages;
@@ -255,14 +260,14 @@ class Tiler {
     return std::ranges::any_of(from.writes, [&](ir::BufferId written) {
       const bool is_read = std::ranges::any_of(
           to.reads, [&](ir::BufferId read) { return roots[read] == roots[written]; });
-      return is_read && record.buffers[written].bytes.evaluate(plan_.sizes) > budget_ / 2;
+      return is_read && plan_.unit->buffer_bytes(written, values_) > budget_ / 2;
     });
   }
 
   std::optional<CutStep> cut(const scheduler::BoundStage& stage) const {
     const scheduler::BoundStep& step = plan_.steps[stage.first];
     if (stage.count != 1 || step.run == nullptr || step.extent < 2 * plan_.threads) return {};
-    const Reach reach(plan_, stage.first);
+    const Reach reach(plan_, values_, stage.first);
     const auto all = reach.of(0, step.extent);
     if (!all) return {};
     CutStep made{stage.first, bytes_of(*all, true), {}};
@@ -291,6 +296,7 @@ class Tiler {
   }
 
   BoundSteps& plan_;
+  const base::ExprTable::Values values_;
   std::int64_t budget_;  ///< bytes
   std::map<std::size_t, std::optional<CutStep>>
       cuts_;  ///< by stage, of those that were looked at; nothing: may not be cut
@@ -303,6 +309,7 @@ void tile_chains(BoundSteps& plan, std::int64_t cache_bytes) { Tiler(plan, cache
 void check_chains(const BoundSteps& plan) {
   std::vector<std::int64_t> done(plan.steps.size(), 0);
   std::vector<std::pair<std::uint32_t, Spans>> ran;  // pieces
+  const base::ExprTable::Values values = plan.unit->values(plan.sizes);
   for (const scheduler::BoundStage& stage : plan.stages) {
     for (std::uint32_t k = stage.first; k < stage.first + stage.count; ++k) {
       HD_CHECK(done[k] == stage.begin, "iterations run twice, or not in order");
@@ -312,7 +319,7 @@ void check_chains(const BoundSteps& plan) {
       ran.clear();
       continue;
     }
-    const auto spans = Reach(plan, stage.first).of(stage.begin, stage.end);
+    const auto spans = Reach(plan, values, stage.first).of(stage.begin, stage.end);
     HD_CHECK(spans.has_value(), "a piece of a step that touches what is not known");
     for (const auto& [step, before] : ran)
       HD_CHECK(step <= stage.first || !conflict(before, *spans),

@@ -160,14 +160,15 @@ class Footprints::Walk {
   }
 
   void note(NestBufferId buffer, bool writes, const SymExpr& index) {
-    if (buffer >= made_.buffers_.size()) return;
+    if (buffer >= made_.buffers_.size() || made_.buffers_[buffer].is_left_out) return;
     Access access{buffer, writes, value_of(index)};
     for (const Binding& binding : bindings_)
       if (binding.is_axis) access.axes.push_back(binding.value);
     if (seen_.insert(access).second) made_.accesses_.push_back(std::move(access));
   }
   void note_unknown(NestBufferId buffer) {
-    if (buffer < made_.buffers_.size()) made_.buffers_[buffer].is_unknown = true;
+    if (buffer >= made_.buffers_.size() || made_.buffers_[buffer].is_left_out) return;
+    made_.buffers_[buffer].is_unknown = true;
   }
 
   void visit(const LoadStmt& load) { note(load.buffer, false, load.index); }
@@ -224,11 +225,11 @@ class Footprints::Walk {
   std::set<Access> seen_;
 };
 
-Footprints::Footprints(const Nest& nest) {
+Footprints::Footprints(const Nest& nest, const std::vector<bool>& left_out) {
   for (std::uint32_t b = 0; b < nest.global_count(); ++b)
-    buffers_.push_back(
-        {.count = nest.buffers[b].count,
-         .element_bytes = static_cast<std::int64_t>(size_of(nest.buffers[b].dtype))});
+    buffers_.push_back({.count = nest.buffers[b].count,
+                        .element_bytes = static_cast<std::int64_t>(size_of(nest.buffers[b].dtype)),
+                        .is_left_out = !left_out.empty() && left_out[b]});
   Walk(*this, nest.parallel_axis).block(nest.body);
 }
 
@@ -351,17 +352,18 @@ class Footprint::Ranges {
 Footprint::Footprint(const Footprints& all, std::span<const std::int64_t> sizes)
     : all_(all), fixed_(Ranges::fixed_of(all, sizes)) {
   for (const Footprints::Buffer& buffer : all.buffers_)
-    whole_.push_back({0, buffer.count.evaluate_sizes(sizes) - 1});
+    whole_.push_back({0, buffer.is_left_out ? -1 : buffer.count.evaluate_sizes(sizes) - 1});
 }
 
 std::vector<Touched> Footprint::of(std::int64_t begin, std::int64_t end) const {
   const Interval piece{begin, end - 1};
-  return of({&piece, 1})[0];
+  return of({&piece, 1});
 }
 
-std::vector<std::vector<Touched>> Footprint::of(std::span<const Interval> pieces) const {
+std::vector<Touched> Footprint::of(std::span<const Interval> pieces) const {
   const Ranges ranges(all_, fixed_, pieces);
-  std::vector<std::vector<Touched>> all(pieces.size(), std::vector<Touched>(whole_.size()));
+  const std::size_t buffers = whole_.size();
+  std::vector<Touched> all(pieces.size() * buffers);
   for (const Footprints::Access& access : all_.accesses_) {
     const Interval& whole = whole_[access.buffer];
     for (std::size_t k = 0; k < pieces.size(); ++k) {
@@ -370,17 +372,17 @@ std::vector<std::vector<Touched>> Footprint::of(std::span<const Interval> pieces
       const Range& index = ranges.at(access.index, k);
       Interval found = index.is_known ? index.values : whole;
       found = {std::max(found.low, whole.low), std::min(found.high, whole.high)};
-      Touched& touched = all[k][access.buffer];
+      Touched& touched = all[k * buffers + access.buffer];
       (access.writes ? touched.written : touched.read).add(found);
     }
   }
   for (std::size_t k = 0; k < pieces.size(); ++k)
-    if (!pieces[k].is_empty()) finish(all[k]);
+    if (!pieces[k].is_empty()) finish(std::span(all).subspan(k * buffers, buffers));
   return all;
 }
 
 /// Elements become bytes, with all that is read in ways that are not followed.
-void Footprint::finish(std::vector<Touched>& touched) const {
+void Footprint::finish(std::span<Touched> touched) const {
   for (std::size_t b = 0; b < touched.size(); ++b) {
     const std::int64_t bytes = all_.buffers_[b].element_bytes;
     if (all_.buffers_[b].is_unknown) touched[b].read = whole_[b];

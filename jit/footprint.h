@@ -34,7 +34,8 @@ class Footprint;
 /// Footprints of one nest at any sizes: its indices as one list of operations on ranges of numbers, each once.
 class Footprints {
  public:
-  explicit Footprints(const Nest& nest);
+  /// @param left_out  by global buffer: what is touched of it is not asked for, and is nothing. Empty: none.
+  explicit Footprints(const Nest& nest, const std::vector<bool>& left_out = {});
 
   /// @param sizes  of the nest's parameters
   /// @return what refers to this
@@ -75,6 +76,7 @@ class Footprints {
     SymExpr count;  ///< of its elements
     std::int64_t element_bytes = 0;
     bool is_unknown = false;  ///< read in ways that are not followed
+    bool is_left_out = false;
   };
   class Walk;
 
@@ -94,8 +96,8 @@ class Footprint {
  public:
   /// Bytes of each global buffer that iterations [begin, end) touch.
   std::vector<Touched> of(std::int64_t begin, std::int64_t end) const;
-  /// The same of each of `pieces`, which are iterations from the first to the last.
-  std::vector<std::vector<Touched>> of(std::span<const Interval> pieces) const;
+  /// The same of each of `pieces`, which are iterations from the first to the last: one piece after the other.
+  std::vector<Touched> of(std::span<const Interval> pieces) const;
 
  private:
   friend class Footprints;
@@ -106,7 +108,7 @@ class Footprint {
     bool is_empty = false;  ///< of a span
   };
   Footprint(const Footprints& all, std::span<const std::int64_t> sizes);
-  void finish(std::vector<Touched>& touched) const;
+  void finish(std::span<Touched> touched) const;
 
   const Footprints& all_;
   std::vector<Range> fixed_;     ///< of values that do not vary
