@@ -71,32 +71,43 @@ void add(const Spans& more, Spans& all) {
 /// What touches which bytes, for any iterations of one step.
 class Reach {
  public:
-  Reach(const BoundSteps& plan, std::uint32_t step) : plan_(plan), step_(step) {
+  Reach(const BoundSteps& plan, const base::ExprTable::Values& values, std::uint32_t step)
+      : plan_(plan), step_(step) {
     const Unit& unit = *plan.unit;
     const ir::PlanStep& planned = unit.schedule().record.steps[plan.first_step + step];
     const jit::ProgramKernel& kernel = unit.program().kernels[planned.kernel];
     if (kernel.nest != nullptr)
-      footprint_.emplace(unit.footprints(planned.kernel).at(plan.step_sizes[step]));
+      footprint_.emplace(unit.footprints(plan.first_step + step).at(plan.step_sizes[step]));
     const jit::Launch& launch =
         unit.program().launches[unit.schedule().given[plan.first_step + step]];
     for (const ir::BufferId buffer : launch.buffers)
-      bytes_.push_back(unit.schedule().record.buffers[buffer].bytes.evaluate(plan.sizes));
+      bytes_.push_back(unit.buffer_bytes(buffer, values));
   }
 
-  /// Nothing: what the step touches is not known.
-  std::optional<Spans> of(std::int64_t begin, std::int64_t end) {
-    std::optional<std::vector<jit::Touched>> touched;
-    if (footprint_)
-      touched = footprint_->of(begin, end);
-    else if (plan_.library[step_] != nullptr)
-      touched = plan_.library[step_]->touched(begin, end);
-    if (!touched) return std::nullopt;
-    Spans spans;
-    for (std::size_t k = 0; k < touched->size(); ++k) {
-      add(k, (*touched)[k].read, false, spans);
-      add(k, (*touched)[k].written, true, spans);
+  /// Of each of `pieces`, which are iterations from the first to the last. Nothing: what the step touches is not known.
+  std::optional<std::vector<Spans>> of(std::span<const Interval> pieces) const {
+    std::vector<Spans> all;
+    all.reserve(pieces.size());
+    if (footprint_) {
+      const std::vector<jit::Touched> touched = footprint_->of(pieces);
+      const std::size_t buffers = touched.size() / std::max<std::size_t>(1, pieces.size());
+      for (std::size_t k = 0; k < pieces.size(); ++k)
+        all.push_back(spans_of(std::span(touched).subspan(k * buffers, buffers)));
+      return all;
     }
-    return spans;
+    for (const Interval& piece : pieces) {
+      if (plan_.library[step_] == nullptr) return std::nullopt;
+      const auto touched = plan_.library[step_]->touched(piece.low, piece.high + 1);
+      if (!touched) return std::nullopt;
+      all.push_back(spans_of(*touched));
+    }
+    return all;
+  }
+  std::optional<Spans> of(std::int64_t begin, std::int64_t end) const {
+    const Interval piece{begin, end - 1};
+    auto spans = of({&piece, 1});
+    if (!spans) return std::nullopt;
+    return std::move((*spans)[0]);
   }
 
   /// Of constants and parameters.
@@ -110,6 +121,16 @@ class Reach {
  private:
   const AddressSource& source(std::size_t k) const {
     return plan_.table[plan_.table_start[step_] + k];
+  }
+
+  Spans spans_of(std::span<const jit::Touched> touched) const {
+    Spans spans;
+    spans.reserve(touched.size());
+    for (std::size_t k = 0; k < touched.size(); ++k) {
+      add(k, touched[k].read, false, spans);
+      add(k, touched[k].written, true, spans);
+    }
+    return spans;
   }
 
   void add(std::size_t k, Interval bytes, bool written, Spans& spans) const {
@@ -186,7 +207,7 @@ class Order {
 class Tiler {
  public:
   Tiler(BoundSteps& plan, std::int64_t cache_bytes)
-      : plan_(plan), budget_(cache_bytes * plan.threads) {}
+      : plan_(plan), values_(plan.unit->values(plan.sizes)), budget_(cache_bytes * plan.threads) {}
 
   void run() {
     std::vector<scheduler::BoundStage> stages;
@@ -239,14 +260,14 @@ class Tiler {
     return std::ranges::any_of(from.writes, [&](ir::BufferId written) {
       const bool is_read = std::ranges::any_of(
           to.reads, [&](ir::BufferId read) { return roots[read] == roots[written]; });
-      return is_read && record.buffers[written].bytes.evaluate(plan_.sizes) > budget_ / 2;
+      return is_read && plan_.unit->buffer_bytes(written, values_) > budget_ / 2;
     });
   }
 
   std::optional<CutStep> cut(const scheduler::BoundStage& stage) const {
     const scheduler::BoundStep& step = plan_.steps[stage.first];
     if (stage.count != 1 || step.run == nullptr || step.extent < 2 * plan_.threads) return {};
-    Reach reach(plan_, stage.first);
+    const Reach reach(plan_, values_, stage.first);
     const auto all = reach.of(0, step.extent);
     if (!all) return {};
     CutStep made{stage.first, bytes_of(*all, true), {}};
@@ -255,11 +276,12 @@ class Tiler {
     const std::int64_t count =
         std::min({std::max<std::int64_t>(1, wanted), step.extent / plan_.threads, kMostPieces});
     if (count < 2 || reach.fixed_bytes() * (count - 1) > bytes / 2) return {};
-    for (std::int64_t k = 0; k < count; ++k) {
-      const std::int64_t begin = step.extent * k / count;
-      const std::int64_t end = step.extent * (k + 1) / count;
-      made.pieces.push_back({begin, end, *reach.of(begin, end)});
-    }
+    std::vector<Interval> pieces;
+    for (std::int64_t k = 0; k < count; ++k)
+      pieces.push_back({step.extent * k / count, step.extent * (k + 1) / count - 1});
+    std::vector<Spans> spans = *reach.of(pieces);
+    for (std::size_t k = 0; k < pieces.size(); ++k)
+      made.pieces.push_back({pieces[k].low, pieces[k].high + 1, std::move(spans[k])});
     made.from.resize(made.pieces.size());
     for (std::size_t k = made.pieces.size(); k-- > 0;) {
       if (k + 1 < made.pieces.size()) made.from[k] = made.from[k + 1];
@@ -274,6 +296,7 @@ class Tiler {
   }
 
   BoundSteps& plan_;
+  const base::ExprTable::Values values_;
   std::int64_t budget_;  ///< bytes
   std::map<std::size_t, std::optional<CutStep>>
       cuts_;  ///< by stage, of those that were looked at; nothing: may not be cut
@@ -286,6 +309,7 @@ void tile_chains(BoundSteps& plan, std::int64_t cache_bytes) { Tiler(plan, cache
 void check_chains(const BoundSteps& plan) {
   std::vector<std::int64_t> done(plan.steps.size(), 0);
   std::vector<std::pair<std::uint32_t, Spans>> ran;  // pieces
+  const base::ExprTable::Values values = plan.unit->values(plan.sizes);
   for (const scheduler::BoundStage& stage : plan.stages) {
     for (std::uint32_t k = stage.first; k < stage.first + stage.count; ++k) {
       HD_CHECK(done[k] == stage.begin, "iterations run twice, or not in order");
@@ -295,7 +319,7 @@ void check_chains(const BoundSteps& plan) {
       ran.clear();
       continue;
     }
-    const auto spans = Reach(plan, stage.first).of(stage.begin, stage.end);
+    const auto spans = Reach(plan, values, stage.first).of(stage.begin, stage.end);
     HD_CHECK(spans.has_value(), "a piece of a step that touches what is not known");
     for (const auto& [step, before] : ran)
       HD_CHECK(step <= stage.first || !conflict(before, *spans),

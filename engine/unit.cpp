@@ -104,6 +104,7 @@ Unit::Unit(jit::Program program, std::vector<ir::Literal> fixed, const BuildOpti
   make_schedule(options);
   if (cuda_ != nullptr) plan_streams(options);
   find_shared_places();
+  make_recipes();
 }
 
 Unit::~Unit() = default;

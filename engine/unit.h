@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/expr_table.h"
 #include "engine/bound.h"
 #include "engine/phases.h"
 #include "heddle/engine.h"
@@ -114,8 +115,17 @@ class Unit {
   /// Bytes of parameters, constants and what was made of them.
   std::int64_t fixed_bytes() const { return fixed_bytes_; }
 
-  /// Of a kernel that is a nest. Threads: any.
-  const jit::Footprints& footprints(std::uint32_t kernel) const;
+  /// Of a step that is a nest, without constants and parameters. Threads: any.
+  const jit::Footprints& footprints(ir::StepId step) const;
+
+  /// What depends on sizes. Symbols without a value fail where something asks for what depends on them.
+  base::ExprTable::Values values(const base::SymbolValues& sizes) const {
+    return expressions_.evaluate(sizes);
+  }
+  /// Of `values()`.
+  std::int64_t buffer_bytes(ir::BufferId buffer, const base::ExprTable::Values& values) const {
+    return values[bytes_values_[buffer]];
+  }
 
   /// Fills `plan`, the first phase, for `sizes` and so many workers.
   void bind(const base::SymbolValues& sizes, int threads, BoundSteps& plan) const;
@@ -127,6 +137,28 @@ class Unit {
   }
 
  private:
+  /// What all plans have in common of a step. Numbers are those of `expressions_`.
+  struct StepRecipe {
+    std::uint32_t kernel = 0;
+    const void* code = nullptr;    ///< of a nest on the CPU
+    std::uint32_t first_size = 0;  ///< in `size_values_`; up to where those of the next step begin
+    std::uint32_t first_address = 0;  ///< in `addresses_`, in the same way
+    std::uint32_t extent = 0;         ///< of nests
+    std::uint32_t scratch_bytes = 0;  ///< of nests on the CPU
+    std::uint32_t work = 0;
+  };
+  /// Where the address of a buffer comes from in all plans.
+  struct AddressRecipe {
+    AddressSource
+        source{};  ///< but for offsets, and addresses of constants that have to be aligned
+    ir::BufferId root = 0;
+    bool aligned = false;
+  };
+
+  void make_recipes();
+  void add_recipe(ir::StepId step, base::ExprTable::Builder& expressions);
+  AddressRecipe address_recipe(ir::BufferId buffer, bool any_address) const;
+  AddressSource source_of(const AddressRecipe& recipe, const BoundSteps& plan) const;
   void add_nested(const BuildOptions& options);
   void add_nested(std::uint32_t step, std::span<const ir::BufferId> roots,
                   const BuildOptions& options);
@@ -147,14 +179,16 @@ class Unit {
   void wait_for(const PendingKernels& pending);
   std::unique_ptr<memory::Planner> plan_memory(memory::Planner::Options options) const;
   std::int64_t peak_bytes(const base::SymbolValues& sizes) const;
-  AddressSource source_of(ir::BufferId buffer, const BoundSteps& plan, bool any_address) const;
   std::unique_ptr<BoundRegion> bind_region(const jit::NestedCall& call, std::uint32_t kernel,
                                            const base::SymbolValues& sizes, int threads,
                                            NestedPlans& known) const;
   void bind_launch(ir::StepId step, BoundSteps& plan) const;
   void bind_library(ir::StepId begin, ir::StepId end, BoundSteps& plan) const;
   void make_library_ready(const BoundSteps& plan) const;
-  scheduler::BoundStep bind_step(ir::StepId step, BoundSteps& plan) const;
+  scheduler::BoundStep bind_step(ir::StepId step, const base::ExprTable::Values& values,
+                                 BoundSteps& plan) const;
+  void bind_other(const StepRecipe& recipe, const base::ExprTable::Values& values, std::size_t at,
+                  scheduler::BoundStep& bound, BoundSteps& plan) const;
   std::shared_ptr<const BoundSteps> bind_nested(const base::SymbolValues& sizes, int threads,
                                                 NestedPlans& known) const;
   void bind_phase(BoundSteps& plan, NestedPlans& known) const;
@@ -183,7 +217,13 @@ class Unit {
   std::vector<jit::CpuKernelPtr> kernels_;  ///< by PlanStep::kernel; null for library calls
   mutable jit::FixedFacts fixed_facts_;     ///< of `fixed_`
   mutable std::mutex footprints_mutex_;
-  mutable std::map<std::uint32_t, jit::Footprints> footprints_;  ///< by PlanStep::kernel
+  /// By PlanStep::kernel, and which of its buffers are fixed.
+  mutable std::map<std::pair<std::uint32_t, std::vector<bool>>, jit::Footprints> footprints_;
+  base::ExprTable expressions_;
+  std::vector<StepRecipe> recipes_;  ///< by step, and where those of the last one end
+  std::vector<std::uint32_t> size_values_;
+  std::vector<AddressRecipe> addresses_;
+  std::vector<std::uint32_t> bytes_values_;  ///< by buffer
   std::unique_ptr<CudaUnit> cuda_;
   std::vector<std::vector<std::shared_ptr<const Unit>>> nested_;  ///< by PlanStep::kernel
 };

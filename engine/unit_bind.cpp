@@ -58,10 +58,10 @@ namespace {
 
 /// Scalar operations of a step that has iterations. Those of a piece that has none, of an operand without elements that
 /// is joined to others, may divide by its size of 0: the iterations are counted then.
-std::int64_t estimated_work(const ir::SymExpr& work, const SymbolValues& sizes,
+std::int64_t estimated_work(const base::ExprTable::Values& values, std::uint32_t work,
                             std::int64_t iterations) {
   try {
-    return work.evaluate(sizes);
+    return values[work];
   } catch (const ShapeError&) {
     return iterations;
   }
@@ -120,29 +120,72 @@ SymbolValues nested_sizes(const jit::NestedCall::Region& region, const SymbolVal
   return values;
 }
 
+void Unit::make_recipes() {
+  base::ExprTable::Builder expressions;
+  for (const PlanBuffer& buffer : schedule_.record.buffers)
+    bytes_values_.push_back(expressions.add(buffer.bytes));
+  const auto steps = static_cast<ir::StepId>(schedule_.record.steps.size());
+  for (ir::StepId step = 0; step < steps; ++step) add_recipe(step, expressions);
+  recipes_.push_back({.first_size = static_cast<std::uint32_t>(size_values_.size()),
+                      .first_address = static_cast<std::uint32_t>(addresses_.size())});
+  expressions_ = expressions.finish();
+}
+
+void Unit::add_recipe(ir::StepId step, base::ExprTable::Builder& expressions) {
+  const ir::PlanStep& planned = schedule_.record.steps[step];
+  const jit::Launch& launch = program_.launches[schedule_.given[step]];
+  const jit::ProgramKernel& kernel = program_.kernels[planned.kernel];
+  StepRecipe recipe{.kernel = planned.kernel,
+                    .first_size = static_cast<std::uint32_t>(size_values_.size()),
+                    .first_address = static_cast<std::uint32_t>(addresses_.size()),
+                    .work = expressions.add(planned.work)};
+  for (const ir::SymExpr& size : launch.sizes) size_values_.push_back(expressions.add(size));
+  const auto sizes = std::span<const std::uint32_t>(size_values_).subspan(recipe.first_size);
+  if (kernel.nest != nullptr) recipe.extent = expressions.add(kernel.nest->parallel_extent, sizes);
+  if (kernel.nest != nullptr && cuda_ == nullptr) {
+    recipe.code = kernels_[planned.kernel].get();
+    recipe.scratch_bytes = expressions.add(kernels_[planned.kernel]->scratch_bytes, sizes);
+  }
+  for (std::size_t k = 0; k < launch.buffers.size(); ++k)
+    addresses_.push_back(address_recipe(launch.buffers[k], reads_any_address(kernel, k)));
+  recipes_.push_back(recipe);
+}
+
 /// @param any_address  its reader loads from any address
-AddressSource Unit::source_of(BufferId buffer, const BoundSteps& plan, bool any_address) const {
+Unit::AddressRecipe Unit::address_recipe(BufferId buffer, bool any_address) const {
   const BufferId root = planner_->roots()[buffer];
   const PlanBuffer& owner = schedule_.record.buffers[root];
   switch (owner.role) {
     case PlanBuffer::Role::Input:
-      return {AddressSource::Kind::Input, 0, owner.position, nullptr};
+      return {{AddressSource::Kind::Input, 0, owner.position, nullptr}, root};
     case PlanBuffer::Role::Output:
-      return {AddressSource::Kind::Output, 0, owner.position, nullptr};
+      return {{AddressSource::Kind::Output, 0, owner.position, nullptr}, root};
     case PlanBuffer::Role::Parameter:
-    case PlanBuffer::Role::Constant:
-      if (cuda_ != nullptr) return {AddressSource::Kind::Fixed, 0, 0, cuda_->fixed_address(root)};
-      return {AddressSource::Kind::Fixed, 0, 0,
-              const_cast<void*>(any_address ? fixed_[root].unaligned_data() : fixed_[root].data())};
+    case PlanBuffer::Role::Constant: {
+      AddressSource source{AddressSource::Kind::Fixed};
+      if (cuda_ != nullptr)
+        source.address = cuda_->fixed_address(root);
+      else if (any_address)
+        source.address = const_cast<void*>(fixed_[root].unaligned_data());
+      return {source, root, cuda_ == nullptr && !any_address};
+    }
     case PlanBuffer::Role::Intermediate:
     case PlanBuffer::Role::Workspace:
       break;
   }
-  const std::int64_t offset = plan.memory.offsets[root];
+  return {{AddressSource::Kind::Arena}, root};
+}
+
+AddressSource Unit::source_of(const AddressRecipe& recipe, const BoundSteps& plan) const {
+  AddressSource source = recipe.source;
+  if (recipe.aligned) source.address = const_cast<void*>(fixed_[recipe.root].data());
+  if (source.kind != AddressSource::Kind::Arena) return source;
+  const std::int64_t offset = plan.memory.offsets[recipe.root];
   const auto& begins = plan.arena_begins;
   const auto arena = std::upper_bound(begins.begin(), begins.end(), offset) - begins.begin() - 1;
-  const auto phase = static_cast<std::uint32_t>(arena);
-  return {AddressSource::Kind::Arena, offset - begins[phase], phase, nullptr};
+  source.position = static_cast<std::uint32_t>(arena);
+  source.offset = offset - begins[source.position];
+  return source;
 }
 
 /// Sizes are those that the call sees: a buffer may be seen through a reshape.
@@ -160,9 +203,14 @@ std::vector<jit::LibraryOperand> Unit::library_operands(ir::StepId step,
   return operands;
 }
 
-const jit::Footprints& Unit::footprints(std::uint32_t kernel) const {
+const jit::Footprints& Unit::footprints(ir::StepId step) const {
+  const std::uint32_t kernel = recipes_[step].kernel;
+  std::vector<bool> fixed;
+  for (std::uint32_t k = recipes_[step].first_address; k < recipes_[step + 1].first_address; ++k)
+    fixed.push_back(addresses_[k].source.kind == AddressSource::Kind::Fixed);
   const std::lock_guard lock(footprints_mutex_);
-  return footprints_.try_emplace(kernel, *program_.kernels[kernel].nest).first->second;
+  return footprints_.try_emplace({kernel, fixed}, *program_.kernels[kernel].nest, fixed)
+      .first->second;
 }
 
 std::unique_ptr<BoundRegion> Unit::bind_region(const jit::NestedCall& call, std::uint32_t kernel,
@@ -222,24 +270,41 @@ void Unit::bind_address(const AddressSource& source, BoundSteps& plan) const {
     plan.output_slots.emplace_back(entry, source.position);
 }
 
-scheduler::BoundStep Unit::bind_step(ir::StepId step, BoundSteps& plan) const {
-  const ir::PlanStep& planned = schedule_.record.steps[step];
-  const jit::Launch& launch = program_.launches[schedule_.given[step]];
-  const jit::ProgramKernel& kernel = program_.kernels[planned.kernel];
+scheduler::BoundStep Unit::bind_step(ir::StepId step, const base::ExprTable::Values& values,
+                                     BoundSteps& plan) const {
+  const StepRecipe& recipe = recipes_[step];
+  const StepRecipe& next = recipes_[step + 1];
   const std::size_t at = step - plan.first_step;
   scheduler::BoundStep bound{};
   std::vector<std::int64_t>& numbers = plan.step_sizes[at];
-  const bool launches = kernel.nest != nullptr && cuda_ != nullptr;  // bind_launch() was there
-  for (const ir::SymExpr& size : launch.sizes)
-    if (!launches) numbers.push_back(size.evaluate(plan.sizes));
-  if (launches) {
-    bound.extent = kernel.nest->parallel_extent.evaluate_sizes(numbers);
-  } else if (kernel.nest != nullptr) {
+  if (numbers.empty()) {  // bind_launch() was not there
+    numbers.reserve(next.first_size - recipe.first_size);
+    for (std::uint32_t k = recipe.first_size; k < next.first_size; ++k)
+      numbers.push_back(values[size_values_[k]]);
+  }
+  if (recipe.code != nullptr) {
     bound.run = run_kernel;
     bound.is_reversible = true;
-    bound.code = kernels_[planned.kernel].get();
-    bound.extent = kernel.nest->parallel_extent.evaluate_sizes(numbers);
-    bound.scratch_bytes = kernels_[planned.kernel]->scratch_bytes.evaluate_sizes(numbers);
+    bound.code = recipe.code;
+    bound.extent = values[recipe.extent];
+    bound.scratch_bytes = values[recipe.scratch_bytes];
+  } else {
+    bind_other(recipe, values, at, bound, plan);
+  }
+  if (bound.extent > 0) bound.work = estimated_work(values, recipe.work, bound.extent);
+  bound.sizes = numbers.data();
+  plan.table_start.push_back(static_cast<std::uint32_t>(plan.table.size()));
+  for (std::uint32_t k = recipe.first_address; k < next.first_address; ++k)
+    bind_address(source_of(addresses_[k], plan), plan);
+  return bound;
+}
+
+/// A step that is no nest on the CPU.
+void Unit::bind_other(const StepRecipe& recipe, const base::ExprTable::Values& values,
+                      std::size_t at, scheduler::BoundStep& bound, BoundSteps& plan) const {
+  const jit::ProgramKernel& kernel = program_.kernels[recipe.kernel];
+  if (kernel.nest != nullptr) {
+    bound.extent = values[recipe.extent];
   } else if (kernel.custom != nullptr && cuda_ != nullptr) {
     bound.code = plan.custom[at].get();
     bound.extent = plan.custom[at]->extent();
@@ -261,12 +326,6 @@ scheduler::BoundStep Unit::bind_step(ir::StepId step, BoundSteps& plan) const {
     bound.extent = plan.library[at]->extent();
     bound.scratch_bytes = plan.library[at]->scratch_bytes();
   }
-  if (bound.extent > 0) bound.work = estimated_work(planned.work, plan.sizes, bound.extent);
-  bound.sizes = numbers.data();
-  plan.table_start.push_back(static_cast<std::uint32_t>(plan.table.size()));
-  for (std::size_t k = 0; k < launch.buffers.size(); ++k)
-    bind_address(source_of(launch.buffers[k], plan, reads_any_address(kernel, k)), plan);
-  return bound;
 }
 
 /// The arena of the phase, after those of the phases before it.
@@ -290,7 +349,8 @@ void Unit::bind_query(BoundSteps& plan) const {
   plan.query = static_cast<std::uint32_t>(plan.table.size());
   for (const BufferId buffer : program_.launches[schedule_.given[step]].buffers) {
     const bool read = std::ranges::find(planned.reads, buffer) != planned.reads.end();
-    bind_address(read ? source_of(buffer, plan, false) : AddressSource{AddressSource::Kind::Fixed},
+    bind_address(read ? source_of(address_recipe(buffer, false), plan)
+                      : AddressSource{AddressSource::Kind::Fixed},
                  plan);
   }
 }
@@ -388,8 +448,12 @@ void Unit::bind_phase(BoundSteps& plan, NestedPlans& known) const {
   bind_memory(plan);
   if (check_plans_ && phases_.is_last(plan.phase)) check_steps(*this, plan);
   bind_library(begin, end, plan);
+  plan.steps.reserve(count);
+  plan.table_start.reserve(count);
+  plan.table.reserve(recipes_[end].first_address - recipes_[begin].first_address);
+  const base::ExprTable::Values numbers = values(plan.sizes);
   for (ir::StepId step = begin; step < end; ++step) {
-    plan.steps.push_back(bind_step(step, plan));
+    plan.steps.push_back(bind_step(step, numbers, plan));
     plan.scratch_bytes = std::max(plan.scratch_bytes, plan.steps.back().scratch_bytes);
   }
   bind_query(plan);

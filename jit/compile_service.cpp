@@ -200,7 +200,7 @@ CpuKernelPtr CompileService::State::make(const Nest& nest, const std::string&) {
 #endif
 
 std::size_t CompileService::State::most_threads() const {
-  const unsigned processors = std::max(1u, std::thread::hardware_concurrency());
+  static const unsigned processors = std::max(1u, std::thread::hardware_concurrency());
   return options.threads != 0 ? options.threads : std::min(4u, processors);
 }
 

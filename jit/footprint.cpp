@@ -1,6 +1,7 @@
 #include "jit/footprint.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -14,45 +15,50 @@ std::int64_t floor_div(std::int64_t a, std::int64_t b) {
   return a / b - (a % b < 0 ? 1 : 0);  // b > 0
 }
 
-std::optional<Interval> sum(Interval a, Interval b) {
-  Interval made;
-  if (__builtin_add_overflow(a.low, b.low, &made.low) ||
-      __builtin_add_overflow(a.high, b.high, &made.high))
-    return std::nullopt;
-  return made;
+// What is known of an operation is joined to `a`, operand by operand; false: nothing is.
+
+bool add(Interval& a, const Interval& b) {
+  return !__builtin_add_overflow(a.low, b.low, &a.low) &&
+         !__builtin_add_overflow(a.high, b.high, &a.high);
 }
 
-std::optional<Interval> product(Interval a, Interval b) {
-  std::optional<Interval> made;
+bool multiply(Interval& a, const Interval& b) {
+  Interval made{std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()};
   for (const std::int64_t x : {a.low, a.high})
     for (const std::int64_t y : {b.low, b.high}) {
       std::int64_t value = 0;
-      if (__builtin_mul_overflow(x, y, &value)) return std::nullopt;
-      if (!made) made = {value, value};
-      made->add({value, value});
+      if (__builtin_mul_overflow(x, y, &value)) return false;
+      made = {std::min(made.low, value), std::max(made.high, value)};
     }
-  return made;
+  a = made;
+  return true;
 }
 
 /// Of divisors that are one number above 0; nothing else is known.
-std::optional<Interval> quotient(Interval a, Interval b) {
-  if (b.low != b.high || b.low <= 0) return std::nullopt;
-  return Interval{floor_div(a.low, b.low), floor_div(a.high, b.low)};
+bool divide(Interval& a, const Interval& b) {
+  if (b.low != b.high || b.low <= 0) return false;
+  a = {floor_div(a.low, b.low), floor_div(a.high, b.low)};
+  return true;
 }
 
-std::optional<Interval> remainder(Interval a, Interval b) {
-  if (b.low != b.high || b.low <= 0) return std::nullopt;
+bool take_remainder(Interval& a, const Interval& b) {
+  if (b.low != b.high || b.low <= 0) return false;
   const std::int64_t first = floor_div(a.low, b.low);
-  if (first != floor_div(a.high, b.low)) return Interval{0, b.low - 1};
-  return Interval{a.low - first * b.low, a.high - first * b.low};
+  if (first != floor_div(a.high, b.low))
+    a = {0, b.low - 1};
+  else
+    a = {a.low - first * b.low, a.high - first * b.low};
+  return true;
 }
 
-std::optional<Interval> smaller(Interval a, Interval b) {
-  return Interval{std::min(a.low, b.low), std::min(a.high, b.high)};
+bool take_smaller(Interval& a, const Interval& b) {
+  a = {std::min(a.low, b.low), std::min(a.high, b.high)};
+  return true;
 }
 
-std::optional<Interval> larger(Interval a, Interval b) {
-  return Interval{std::max(a.low, b.low), std::max(a.high, b.high)};
+bool take_larger(Interval& a, const Interval& b) {
+  a = {std::max(a.low, b.low), std::max(a.high, b.high)};
+  return true;
 }
 
 }  // namespace
@@ -77,7 +83,13 @@ class Footprints::Walk {
   }
 
  private:
-  using Op = Value::Op;
+  /// What tells a value from others.
+  struct Key {
+    Op op = Op::Unknown;
+    std::int64_t number = 0;
+    std::vector<std::uint32_t> operands{};
+    friend auto operator<=>(const Key&, const Key&) = default;
+  };
   struct Binding {
     Symbol symbol;
     std::uint32_t value;
@@ -103,16 +115,25 @@ class Footprints::Walk {
     }
   }
 
-  std::uint32_t number_of(Value value) {
+  std::uint32_t number_of(Key key) {
     const auto next = static_cast<std::uint32_t>(made_.values_.size());
-    const auto [known, is_new] = numbers_.try_emplace(value, next);
-    if (!is_new) return known->second;
-    varies_.push_back(value.op == Op::Parallel ||
-                      std::ranges::any_of(value.operands,
-                                          [&](std::uint32_t operand) { return varies_[operand]; }));
-    if (varies_.back()) made_.varying_.push_back(next);
-    made_.values_.push_back(std::move(value));
-    return next;
+    const auto [known, is_new] = numbers_.try_emplace(std::move(key), next);
+    if (is_new) append(known->first);
+    return known->second;
+  }
+
+  void append(const Key& key) {
+    Value value{.op = key.op, .number = key.number};
+    value.varies =
+        key.op == Op::Parallel || std::ranges::any_of(key.operands, [&](std::uint32_t operand) {
+          return made_.values_[operand].varies;
+        });
+    value.first_operand = static_cast<std::uint32_t>(made_.operands_.size());
+    value.operands = static_cast<std::uint32_t>(key.operands.size());
+    made_.operands_.insert(made_.operands_.end(), key.operands.begin(), key.operands.end());
+    const auto before = static_cast<std::uint32_t>(made_.values_.size());
+    value.place = value.varies ? made_.varying_++ : before - made_.varying_;
+    made_.values_.push_back(value);
   }
 
   std::uint32_t value_of(Symbol symbol) {
@@ -127,9 +148,9 @@ class Footprints::Walk {
   std::uint32_t value_of(const SymExpr& expr) {
     if (expr.is_constant()) return number_of({.op = Op::Constant, .number = expr.constant()});
     if (expr.is_symbol()) return value_of(expr.symbol());
-    Value value{.op = op_of(expr.kind())};
-    for (const SymExpr& operand : expr.operands()) value.operands.push_back(value_of(operand));
-    return number_of(std::move(value));
+    Key key{.op = op_of(expr.kind())};
+    for (const SymExpr& operand : expr.operands()) key.operands.push_back(value_of(operand));
+    return number_of(std::move(key));
   }
 
   void bind(Symbol symbol, const SymExpr& low, const SymExpr& high, bool is_axis) {
@@ -139,14 +160,15 @@ class Footprints::Walk {
   }
 
   void note(NestBufferId buffer, bool writes, const SymExpr& index) {
-    if (buffer >= made_.buffers_.size()) return;
+    if (buffer >= made_.buffers_.size() || made_.buffers_[buffer].is_left_out) return;
     Access access{buffer, writes, value_of(index)};
     for (const Binding& binding : bindings_)
       if (binding.is_axis) access.axes.push_back(binding.value);
     if (seen_.insert(access).second) made_.accesses_.push_back(std::move(access));
   }
   void note_unknown(NestBufferId buffer) {
-    if (buffer < made_.buffers_.size()) made_.buffers_[buffer].is_unknown = true;
+    if (buffer >= made_.buffers_.size() || made_.buffers_[buffer].is_left_out) return;
+    made_.buffers_[buffer].is_unknown = true;
   }
 
   void visit(const LoadStmt& load) { note(load.buffer, false, load.index); }
@@ -199,96 +221,168 @@ class Footprints::Walk {
   Footprints& made_;
   const Symbol parallel_;
   std::vector<Binding> bindings_;  ///< outermost first
-  std::map<Value, std::uint32_t> numbers_;
-  std::vector<bool> varies_;  ///< by value
+  std::map<Key, std::uint32_t> numbers_;
   std::set<Access> seen_;
 };
 
-Footprints::Footprints(const Nest& nest) {
+Footprints::Footprints(const Nest& nest, const std::vector<bool>& left_out) {
   for (std::uint32_t b = 0; b < nest.global_count(); ++b)
-    buffers_.push_back(
-        {.count = nest.buffers[b].count,
-         .element_bytes = static_cast<std::int64_t>(size_of(nest.buffers[b].dtype))});
+    buffers_.push_back({.count = nest.buffers[b].count,
+                        .element_bytes = static_cast<std::int64_t>(size_of(nest.buffers[b].dtype)),
+                        .is_left_out = !left_out.empty() && left_out[b]});
   Walk(*this, nest.parallel_axis).block(nest.body);
 }
 
 Footprint Footprints::at(std::span<const std::int64_t> sizes) const { return {*this, sizes}; }
 
-Footprint::Footprint(const Footprints& all, std::span<const std::int64_t> sizes) : all_(all) {
+/// Ranges of values, each for several pieces at once.
+class Footprint::Ranges {
+ public:
+  using Op = Footprints::Op;
+  using Value = Footprints::Value;
+
+  /// @param fixed  of values that do not vary
+  Ranges(const Footprints& all, std::span<const Range> fixed, std::span<const Interval> pieces)
+      : all_(all), fixed_(fixed), count_(pieces.size()), varying_(all.varying_ * count_) {
+    for (const Value& value : all.values_)
+      if (value.varies) fill(value, varying_.data() + value.place * count_, count_, pieces);
+  }
+
+  const Range& at(std::uint32_t value, std::size_t piece) const {
+    const Places ranges = places(value);
+    return ranges.first[piece * ranges.step];
+  }
+
+  /// Those that do not vary.
+  static std::vector<Range> fixed_of(const Footprints& all, std::span<const std::int64_t> sizes) {
+    std::vector<Range> found(all.values_.size() - all.varying_);
+    Ranges ranges(all, found);
+    for (const Value& value : all.values_) {
+      Range& range = found[value.place];
+      if (value.op == Op::Size) {
+        const std::int64_t size = sizes[static_cast<std::size_t>(value.number)];
+        range = {{size, size}, true};
+      } else if (!value.varies) {
+        ranges.fill(value, &range, 1, {});
+      }
+    }
+    return found;
+  }
+
+ private:
+  /// Of one value: by piece, or one for all of them.
+  struct Places {
+    const Range* first;
+    std::size_t step;
+  };
+
+  Ranges(const Footprints& all, std::span<const Range> fixed)
+      : all_(all), fixed_(fixed), count_(1) {}
+
+  Places places(std::uint32_t number) const {
+    const Value& value = all_.values_[number];
+    if (value.varies) return {varying_.data() + value.place * count_, 1};
+    return {fixed_.data() + value.place, 0};
+  }
+
+  /// The values that `value` takes, and maybe others, where they are known.
+  void fill(const Value& value, Range* out, std::size_t count,
+            std::span<const Interval> pieces) const {
+    const std::span<const std::uint32_t> operands = all_.operands_of(value);
+    switch (value.op) {
+      case Op::Constant:
+        out[0] = {{value.number, value.number}, true};
+        return;
+      case Op::Parallel:
+        for (std::size_t k = 0; k < count; ++k) out[k] = {pieces[k], true};
+        return;
+      case Op::Size:
+      case Op::Unknown:
+        return;
+      case Op::Span:
+        return span(places(operands[0]), places(operands[1]), out, count);
+      case Op::Sum:
+        return join<add>(operands, out, count);
+      case Op::Product:
+        return join<multiply>(operands, out, count);
+      case Op::FloorDiv:
+        return join<divide>(operands, out, count);
+      case Op::Mod:
+        return join<take_remainder>(operands, out, count);
+      case Op::Min:
+        return join<take_smaller>(operands, out, count);
+      case Op::Max:
+        return join<take_larger>(operands, out, count);
+    }
+  }
+
+  static void span(Places low, Places high, Range* out, std::size_t count) {
+    for (std::size_t k = 0; k < count; ++k) {
+      const Range& from = low.first[k * low.step];
+      const Range& to = high.first[k * high.step];
+      if (from.is_known && to.is_known)
+        out[k] = {{from.values.low, std::max(from.values.low, to.values.high)},
+                  true,
+                  to.values.high < from.values.low};
+    }
+  }
+
+  template <bool (*kJoin)(Interval&, const Interval&)>
+  void join(std::span<const std::uint32_t> operands, Range* out, std::size_t count) const {
+    const Places first = places(operands[0]);
+    for (std::size_t k = 0; k < count; ++k) {
+      const Range& from = first.first[k * first.step];
+      out[k] = {from.values, from.is_known};
+    }
+    for (const std::uint32_t operand : operands.subspan(1)) {
+      const Places more = places(operand);
+      for (std::size_t k = 0; k < count; ++k) {
+        const Range& other = more.first[k * more.step];
+        out[k].is_known = out[k].is_known && other.is_known && kJoin(out[k].values, other.values);
+      }
+    }
+  }
+
+  const Footprints& all_;
+  std::span<const Range> fixed_;
+  std::size_t count_;
+  std::vector<Range> varying_;  ///< by value and piece
+};
+
+Footprint::Footprint(const Footprints& all, std::span<const std::int64_t> sizes)
+    : all_(all), fixed_(Ranges::fixed_of(all, sizes)) {
   for (const Footprints::Buffer& buffer : all.buffers_)
-    whole_.push_back({0, buffer.count.evaluate_sizes(sizes) - 1});
-  ranges_.reserve(all.values_.size());
-  for (const Footprints::Value& value : all.values_) ranges_.push_back(range_of(value, sizes));
+    whole_.push_back({0, buffer.is_left_out ? -1 : buffer.count.evaluate_sizes(sizes) - 1});
 }
 
-/// The values that `value` takes, and maybe others, where they are known.
-Footprint::Range Footprint::range_of(const Footprints::Value& value,
-                                     std::span<const std::int64_t> sizes) const {
-  using Op = Footprints::Value::Op;
-  std::optional<Interval> (*join)(Interval, Interval) = nullptr;
-  switch (value.op) {
-    case Op::Constant:
-      return {{value.number, value.number}, true};
-    case Op::Size: {
-      const std::int64_t size = sizes[static_cast<std::size_t>(value.number)];
-      return {{size, size}, true};
-    }
-    case Op::Parallel:
-      return {iterations_, true};
-    case Op::Unknown:
-      return {};
-    case Op::Span: {
-      const Range& low = ranges_[value.operands[0]];
-      const Range& high = ranges_[value.operands[1]];
-      if (!low.is_known || !high.is_known) return {};
-      return {{low.values.low, std::max(low.values.low, high.values.high)},
-              true,
-              high.values.high < low.values.low};
-    }
-    case Op::Sum:
-      join = sum;
-      break;
-    case Op::Product:
-      join = product;
-      break;
-    case Op::FloorDiv:
-      join = quotient;
-      break;
-    case Op::Mod:
-      join = remainder;
-      break;
-    case Op::Min:
-      join = smaller;
-      break;
-    case Op::Max:
-      join = larger;
-      break;
-  }
-  std::optional<Interval> all;
-  for (const std::uint32_t operand : value.operands) {
-    if (!ranges_[operand].is_known) return {};
-    all = all ? join(*all, ranges_[operand].values) : ranges_[operand].values;
-    if (!all) return {};
-  }
-  return {*all, true};
+std::vector<Touched> Footprint::of(std::int64_t begin, std::int64_t end) const {
+  const Interval piece{begin, end - 1};
+  return of({&piece, 1});
 }
 
-std::vector<Touched> Footprint::of(std::int64_t begin, std::int64_t end) {
-  std::vector<Touched> touched(whole_.size());
-  if (begin >= end) return touched;
-  iterations_ = {begin, end - 1};
-  for (const std::uint32_t value : all_.varying_)
-    ranges_[value] = range_of(all_.values_[value], {});
+std::vector<Touched> Footprint::of(std::span<const Interval> pieces) const {
+  const Ranges ranges(all_, fixed_, pieces);
+  const std::size_t buffers = whole_.size();
+  std::vector<Touched> all(pieces.size() * buffers);
   for (const Footprints::Access& access : all_.accesses_) {
-    if (std::ranges::any_of(access.axes,
-                            [&](std::uint32_t axis) { return ranges_[axis].is_empty; }))
-      continue;
     const Interval& whole = whole_[access.buffer];
-    const Range& index = ranges_[access.index];
-    Interval found = index.is_known ? index.values : whole;
-    found = {std::max(found.low, whole.low), std::min(found.high, whole.high)};
-    (access.writes ? touched[access.buffer].written : touched[access.buffer].read).add(found);
+    for (std::size_t k = 0; k < pieces.size(); ++k) {
+      const auto is_empty = [&](std::uint32_t axis) { return ranges.at(axis, k).is_empty; };
+      if (pieces[k].is_empty() || std::ranges::any_of(access.axes, is_empty)) continue;
+      const Range& index = ranges.at(access.index, k);
+      Interval found = index.is_known ? index.values : whole;
+      found = {std::max(found.low, whole.low), std::min(found.high, whole.high)};
+      Touched& touched = all[k * buffers + access.buffer];
+      (access.writes ? touched.written : touched.read).add(found);
+    }
   }
+  for (std::size_t k = 0; k < pieces.size(); ++k)
+    if (!pieces[k].is_empty()) finish(std::span(all).subspan(k * buffers, buffers));
+  return all;
+}
+
+/// Elements become bytes, with all that is read in ways that are not followed.
+void Footprint::finish(std::span<Touched> touched) const {
   for (std::size_t b = 0; b < touched.size(); ++b) {
     const std::int64_t bytes = all_.buffers_[b].element_bytes;
     if (all_.buffers_[b].is_unknown) touched[b].read = whole_[b];
@@ -296,7 +390,6 @@ std::vector<Touched> Footprint::of(std::int64_t begin, std::int64_t end) {
       if (!interval->is_empty())
         *interval = {interval->low * bytes, (interval->high + 1) * bytes - 1};
   }
-  return touched;
 }
 
 }  // namespace heddle::jit

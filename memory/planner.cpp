@@ -294,6 +294,7 @@ Planner::Planner(const ScheduleRecord& record, std::span<const std::uint32_t> st
       taken.insert(merged[from]);
     }
   }
+  base::ExprTable::Builder expressions;
   std::vector<std::ptrdiff_t> item_of(record.buffers.size(), -1);
   for (BufferId b = 0; b < record.buffers.size(); ++b) {
     if (roots_[b] != b || !in_arena(record.buffers[b]) || lifetimes_[b].first_step == ir::kNone)
@@ -301,8 +302,9 @@ Planner::Planner(const ScheduleRecord& record, std::span<const std::uint32_t> st
     const BufferId owner = merged[b];
     if (item_of[owner] < 0) {
       item_of[owner] = static_cast<std::ptrdiff_t>(items_.size());
-      items_.push_back(
-          {owner, static_cast<std::uint32_t>(stages_), 0, arenas[owner], bytes[owner]});
+      items_.push_back({owner, static_cast<std::uint32_t>(stages_), 0, arenas[owner], {}});
+      for (const base::SymExpr& expr : bytes[owner])
+        items_.back().bytes.push_back(expressions.add(expr));
     }
     item_of[b] = item_of[owner];
     Item& item = items_[static_cast<std::size_t>(item_of[b])];
@@ -311,6 +313,7 @@ Planner::Planner(const ScheduleRecord& record, std::span<const std::uint32_t> st
     item.first_step = std::min(item.first_step, lifetimes_[b].first_step);
     item.last_step = std::max(item.last_step, lifetimes_[b].last_step);
   }
+  expressions_ = expressions.finish();
   item_of_ = std::move(item_of);
   for (BufferId b = 0; b < record.buffers.size(); ++b) {
     lifetimes_[b] = lifetimes_[roots_[b]];
@@ -464,13 +467,13 @@ void Planner::place_highest_first(std::vector<std::size_t> order,
 }
 
 MemoryPlan Planner::bind(const base::SymbolValues& sizes, std::uint32_t arena) const {
+  const base::ExprTable::Values values = expressions_.evaluate(sizes);
   std::vector<std::int64_t> bytes(items_.size(), 0);
   std::vector<std::size_t> by_size;
   for (std::size_t k = 0; k < items_.size(); ++k) {
     if (items_[k].arena != arena) continue;
     by_size.push_back(k);
-    for (const base::SymExpr& expr : items_[k].bytes)
-      bytes[k] = std::max(bytes[k], expr.evaluate(sizes));
+    for (const std::uint32_t value : items_[k].bytes) bytes[k] = std::max(bytes[k], values[value]);
     if (bytes[k] > (std::int64_t{1} << 56))
       throw OutOfMemory({.what = "memory plan",
                          .where = {},

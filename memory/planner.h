@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/expr_table.h"
 #include "base/symexpr.h"
 #include "ir/analysis/step_clocks.h"
 #include "ir/schedule.h"
@@ -69,7 +70,7 @@ class Planner {
     std::uint32_t first_stage;
     std::uint32_t last_stage;
     std::uint32_t arena;
-    std::vector<base::SymExpr> bytes;  // the largest of these
+    std::vector<std::uint32_t> bytes;  // the largest of these, values of `expressions_`
     std::uint32_t first_step = ir::kNone;
     std::uint32_t last_step = 0;
     std::uint32_t free_for_all =
@@ -108,6 +109,7 @@ class Planner {
   std::vector<Lifetime> lifetimes_;
   std::vector<ir::BufferId> roots_;
   std::vector<ir::BufferId> taken_from_;
+  base::ExprTable expressions_;
   std::vector<Item> items_;
   std::vector<std::ptrdiff_t> item_of_;  // by buffer; -1: not in the arena
   std::size_t lanes_ = 1;

@@ -68,6 +68,7 @@ bool has_long_runs(const Node& node) {
   const std::optional<std::size_t> axis = axis_of_runs(node);
   if (!axis) return false;
   const Dims& weights = node.input(1).meta().sizes;
+  if (!weights[1].is_constant(1)) return false;
   const std::int64_t taps = weights[*axis + 1].constant();
   return taps >= kLeastDepth && weights[0].is_constant() &&
          weights[0].constant() % kPanelColumns == 0 &&
@@ -86,6 +87,16 @@ bool is_open(const Node& node) {
   };
   return std::all_of(weights.begin() + 2, weights.end(), is_one) && some(weights[0]) &&
          some(weights[1]) && !base::product(node.output().sizes).is_constant();
+}
+
+/// The same of windows that are many elements behind each other, of several channels.
+bool has_open_runs(const Node& node) {
+  const std::optional<std::size_t> axis = axis_of_runs(node);
+  if (!axis || base::product(node.output().sizes).is_constant()) return false;
+  const Dims& weights = node.input(1).meta().sizes;
+  return weights[0].is_constant() && weights[0].constant() >= kFewChannels &&
+         !weights[1].is_constant(1) &&
+         weights[1].constant() * weights[*axis + 1].constant() >= kLeastDepth;
 }
 
 /// Positions of an image from which on its rows fill tiles.
@@ -138,9 +149,10 @@ class ConvConverter {
       return std::vector<Value>{made->second};
     if (!may_be_product(node)) return std::nullopt;
     if (lies_in_planes(node)) return in_planes(rewriter, node);
-    const bool in_place = has_long_runs(node) && fixed_.contains(node.input(1).node);
-    if (!in_place && !is_fixed_data(*node.input(1).node)) return std::nullopt;
     const bool one_tap = (suits(node.input(1).meta()) || is_open(node)) && !has_padding(node);
+    const bool in_place = !one_tap && (has_long_runs(node) || has_open_runs(node)) &&
+                          fixed_.contains(node.input(1).node);
+    if (!in_place && !is_fixed_data(*node.input(1).node)) return std::nullopt;
     if (!one_tap && !in_place && !is_bound_by_weights(node)) return std::nullopt;
     ir::GraphBuilder& builder = rewriter.builder();
     Value x = rewriter.map(node.input(0));
@@ -204,7 +216,7 @@ class ConvConverter {
     const SymExpr taps = base::product(std::span(weights).subspan(2));
     if (!positions.is_constant() || positions.constant() < kManyPositions) return false;
     if (!taps.is_constant(1))
-      return axis_of_runs(node) &&
+      return weights[1].is_constant(1) && axis_of_runs(node) &&
              base::provably_nonnegative(
                  kMostCopied - base::product(std::span(sizes).first(rank - 1)) * taps, {});
     return !has_padding(node) && is_permute(*node.input(0).node, channels_to_last(rank));

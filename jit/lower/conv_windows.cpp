@@ -56,7 +56,7 @@ bool has_padding(const Node& conv) {
 
 std::optional<std::size_t> axis_of_runs(const Node& conv) {
   const Dims& kernel = conv.input(1).meta().sizes;
-  if (!kernel[1].is_constant(1)) return {};
+  if (!kernel[1].is_constant()) return {};
   std::optional<std::size_t> axis;
   for (std::size_t d = 0; d + 2 < kernel.size(); ++d) {
     const bool stays = kernel[d + 2].is_constant(1) && conv.ints("strides")[d] == 1 &&
@@ -65,19 +65,22 @@ std::optional<std::size_t> axis_of_runs(const Node& conv) {
     if (axis || !kernel[d + 2].is_constant() || conv.ints("dilations")[d] != 1) return {};
     axis = d + 1;
   }
+  if (!kernel[1].is_constant(1) && axis != kernel.size() - 2) return {};
   return axis;
 }
 
 Value windows_in_place(GraphBuilder& builder, const Node& conv, Value x, Value zero) {
   x = padded(builder, conv, x, zero);
   const std::size_t axis = *axis_of_runs(conv);
-  const Dims& sizes = x.meta().sizes;
-  const Value flat =
-      builder.emit("reshape", {x}, {{"sizes", Dims(sizes.begin(), sizes.end() - 1)}});
+  const std::int64_t channels = conv.input(1).meta().sizes[1].constant();
+  Dims sizes = x.meta().sizes;
+  sizes.pop_back();
+  sizes[axis] *= channels;
+  const Value flat = builder.emit("reshape", {x}, {{"sizes", std::move(sizes)}});
   return builder.emit("unfold", {flat},
                       {{"axis", static_cast<std::int64_t>(axis)},
-                       {"size", conv.input(1).meta().sizes[axis + 1].constant()},
-                       {"step", conv.ints("strides")[axis - 1]}});
+                       {"size", conv.input(1).meta().sizes[axis + 1].constant() * channels},
+                       {"step", conv.ints("strides")[axis - 1] * channels}});
 }
 
 namespace {

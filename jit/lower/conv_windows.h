@@ -21,12 +21,13 @@ ir::Value windows_of(ir::GraphBuilder& builder, const ir::Node& conv, ir::Value 
 /// x [n, in…, c] ==> [n, out…, c]: the sum over the taps of each window. @param zero  as above
 ir::Value window_sums(ir::GraphBuilder& builder, const ir::Node& conv, ir::Value x, ir::Value zero);
 
-/// The dimension of x [n, in…, 1] along which the windows of `conv` lie, each in one piece; nothing where they do not.
+/// The dimension of x [n, in…, c] along which the windows of `conv` lie, each in one piece: of one channel any, of several the last
+/// before the channels; nothing where they do not.
 std::optional<std::size_t> axis_of_runs(const ir::Node& conv);
 
 /// The same of a convolution of which axis_of_runs() tells the axis: a view of x, or of x with padding, in which windows overlap.
 ///
-///   %w = unfold(reshape(%x) {sizes = [n, in]}) {axis = 1, size = taps, step = stride}
+///   %w = unfold(reshape(%x) {sizes = [n, in * c]}) {axis = 1, size = taps * c, step = stride * c}
 ir::Value windows_in_place(ir::GraphBuilder& builder, const ir::Node& conv, ir::Value x,
                            ir::Value zero);
 

@@ -170,6 +170,24 @@ TEST(ConvProducts, OfWindowsInOnePiece) {
   }
 }
 
+/// Several elements of a row, with their channels, overlap where they lie, too.
+TEST(ConvProducts, OfOpenSizesWithWindowsAlongRows) {
+  for (const std::int64_t stride : {1, 2})
+    for (const std::int64_t pad : {0, 1}) {
+      const Conv conv{.sizes = {60, 48, 1, 3}, .strides = {1, stride}, .pads = {0, pad}};
+      GraphBuilder b("main");
+      b.output(emit(b, b.input(tensor(f32, {"s0", "2", "s1", "48"}), "x"), conv));
+      const ir::Graph graph = b.finish();
+      const ir::Graph products = jit::convs_as_products(graph, with_library());
+      EXPECT_THAT(ops_of(products), Contains("unfold"));
+      EXPECT_EQ(products.outputs()[0].meta().sizes, graph.outputs()[0].meta().sizes);
+      std::vector<std::string> kernels{"pad_clone", "packed_matmul_add"};
+      if (pad != 0) kernels.insert(kernels.begin(), "pad");
+      for (const std::int64_t width : {3, 8, 41})
+        expect_right_with_products(graph, kernels, {2, width});
+    }
+}
+
 /// A convolution between permutes, from x [n, c, in…] to a result [n, m, out…].
 ir::Graph between_permutes(const ir::Dims& x, const Conv& conv, bool read_twice = false,
                            bool then_relu = false) {
@@ -239,7 +257,7 @@ TEST(ConvProducts, LeavesWindowsThatFillNoPanelsOrAreShort) {
 }
 
 TEST(ConvProducts, LeavesOthers) {
-  const Conv others[] = {{.sizes = {128, 64, 1, 3}, .pads = {0, 1}},
+  const Conv others[] = {{.sizes = {128, 64, 3, 1}, .pads = {1, 0}},
                          {.sizes = {128, 64, 3, 3}},
                          {.sizes = {2048, 64, 3, 3}, .pads = {1, 1}},
                          {.pads = {1, 1}},
