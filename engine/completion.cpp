@@ -13,19 +13,22 @@ Completion::Completion(Point end, const std::int32_t* status,
 
 void Completion::keep_outcome(std::exception_ptr error) noexcept {
   if (settled_) return;
-  settled_ = true;
+  // The call itself is passed where no other was given a number meanwhile.
+  if (error == nullptr)
+    end_.progress->pass(end_.before + 1 == end_.number ? end_.number : end_.before);
   error_ = std::move(error);
   status_ = error_ == nullptr ? *status_word_ : -1;
   if (status_ > 0)
     error_ = std::make_exception_ptr(jit::index_error(executable_->program(), status_, {}));
   executable_.reset();
+  settled_.store(true, std::memory_order_release);
 }
 
 bool Completion::done() {
   const std::scoped_lock lock(mutex_);
   if (settled_) return true;
   try {
-    if (!end_.event->done()) return false;
+    if (!known_done() && !end_.event->done()) return false;
   } catch (...) {
     return false;  // who waits will see
   }
@@ -52,7 +55,7 @@ std::exception_ptr wait_for(const device::Event& event) {
 void Completion::settle() noexcept {
   {
     const std::scoped_lock lock(mutex_);
-    if (settled_) return;
+    if (known_done()) return keep_outcome(nullptr);
   }
   std::exception_ptr error = wait_for(*end_.event);
   if (error != nullptr) error = wait_for(*end_.event);
@@ -74,11 +77,15 @@ std::int32_t Completion::status() {
 bool Completion::order_before(device::Stream& stream) {
   if (stream.native() == end_.stream) return false;
   const std::scoped_lock lock(mutex_);
-  if (!settled_) stream.wait(*end_.event);
-  return !settled_;
+  const bool waits = !known_done();
+  if (waits) stream.wait(*end_.event);
+  return waits;
 }
 
 bool PendingUses::order(device::Stream& stream, bool writes) {
+  const bool has_uses = has_writer_.load(std::memory_order_acquire) ||
+                        (writes && has_readers_.load(std::memory_order_acquire));
+  if (!has_uses) return false;
   const std::scoped_lock lock(mutex_);
   bool waits = writer_ != nullptr && writer_->order_before(stream);
   if (!writes) return waits;
@@ -91,10 +98,17 @@ void PendingUses::add(const CompletionPtr& use, bool writes) {
   if (writes) {
     writer_ = use;
     readers_.clear();
+    has_readers_.store(false, std::memory_order_release);
+    has_writer_.store(true, std::memory_order_release);
+    return;
+  }
+  has_readers_.store(true, std::memory_order_release);
+  if (readers_.size() == 1 && use->implies(*readers_.front())) {
+    readers_.front() = use;
     return;
   }
   std::erase_if(readers_, [&](const CompletionPtr& reader) {
-    return use->implies(*reader) || reader->done();
+    return use->implies(*reader) || reader->known_done();
   });
   readers_.push_back(use);
 }

@@ -1,6 +1,7 @@
 // When a call that did not wait for its work is done, and whether it failed.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -13,6 +14,23 @@ namespace heddle::engine {
 
 class Executable;
 
+/// Up to which of the calls that did not wait the work on one stream is known to be done, whoever found out. Threads: any.
+class StreamProgress {
+ public:
+  /// Number 0: of no call.
+  bool has_passed(std::uint64_t number) const {
+    return number <= passed_.load(std::memory_order_acquire);
+  }
+  void pass(std::uint64_t number) {
+    std::uint64_t passed = passed_.load(std::memory_order_relaxed);
+    while (passed < number && !passed_.compare_exchange_weak(passed, number, std::memory_order_acq_rel)) {
+    }
+  }
+
+ private:
+  std::atomic<std::uint64_t> passed_{0};
+};
+
 /// The end of the work that one call queued. Threads: any.
 class Completion {
  public:
@@ -22,6 +40,7 @@ class Completion {
     void* stream;                          ///< native handle of the stream where it was recorded
     std::uint64_t before;  ///< numbers of all calls up to this were given before it was recorded
     std::uint64_t number;  ///< of the call, given when it was
+    std::shared_ptr<StreamProgress> progress;  ///< of the stream
   };
 
   /// @param status  where the call's status word is when the event is done, until settle() returned
@@ -32,6 +51,10 @@ class Completion {
     return end_.stream == earlier.end_.stream && earlier.end_.number <= end_.before;
   }
 
+  /// Whether the work is known to be done, without asking the device.
+  bool known_done() const {
+    return settled_.load(std::memory_order_acquire) || end_.progress->has_passed(end_.number);
+  }
   /// Whether the work is done; does not wait.
   bool done();
   /// Waits on the host.
@@ -50,7 +73,7 @@ class Completion {
 
   const Point end_;
   std::mutex mutex_;
-  bool settled_ = false;
+  std::atomic<bool> settled_{false};  ///< written under `mutex_`
   const std::int32_t* status_word_;
   std::int32_t status_ = 0;
   std::exception_ptr error_;
@@ -71,6 +94,9 @@ class PendingUses {
   std::mutex mutex_;
   CompletionPtr writer_;
   std::vector<CompletionPtr> readers_;  ///< since
+  // What most memory that is read, and most that is written, needs no lock to know.
+  std::atomic<bool> has_writer_{false};
+  std::atomic<bool> has_readers_{false};
 };
 
 }  // namespace heddle::engine

@@ -5,6 +5,7 @@
 
 #include "engine/custom_step.h"
 #include "engine/guards.h"
+#include "engine/output_check.h"
 #include "engine/tensor_impl.h"
 #include "heddle/error.h"
 #include "jit/cuda/product_tile.h"
@@ -38,12 +39,13 @@ std::size_t extent_bytes(const Tensor& tensor) {
 }  // namespace
 
 CudaContext::CudaContext(CudaRuntimePtr runtime, GraphCounters& graphs, void* stream,
-                         std::function<bool()> make_room)
+                         std::shared_ptr<StreamProgress> progress, std::function<bool()> make_room)
     : runtime_(std::move(runtime)),
       make_room_(std::move(make_room)),
       status_(runtime_->pinned(), sizeof(std::int32_t)),
       status_address_(status_.get()),
       on_callers_stream_(stream != nullptr),
+      progress_(std::move(progress)),
       counters_(graphs) {
   device::Device& device = runtime_->device();
   streams_.push_back(on_callers_stream_ ? device.wrap_stream(stream) : device.make_stream());
@@ -52,11 +54,16 @@ CudaContext::CudaContext(CudaRuntimePtr runtime, GraphCounters& graphs, void* st
 
 CudaContext::~CudaContext() { finish(); }
 
-void CudaContext::finish() noexcept {
+void CudaContext::begin() noexcept {
   if (completion_ == nullptr) return;
   completion_->settle();
   completion_.reset();
-  kept_.clear();
+  kept_outputs_.clear();
+}
+
+void CudaContext::finish() noexcept {
+  begin();
+  kept_inputs_.clear();
   kept_executable_.reset();
 }
 
@@ -76,6 +83,13 @@ void CudaContext::use(const BoundPlan& plan) {
   note_written(plan);
   frame_.prepare(plan, {{arena_.get()}, nullptr, 0, nullptr});
   plan_id_ = plan.id;
+}
+
+/// Those of sizes that are known, in memory that the context may just have let go of.
+void CudaContext::make_outputs(const CudaCall& call) {
+  for (std::size_t k = 0; k < call.outputs.size(); ++k)
+    if (const Sizes& sizes = call.plan.output_sizes[k]; !call.outputs[k].defined() && !is_late(sizes))
+      call.late.output(static_cast<std::uint32_t>(k), sizes);
 }
 
 void CudaContext::note_written(const BoundPlan& plan) {
@@ -113,18 +127,24 @@ void CudaContext::add_transfer(const Tensor& tensor, bool input, bool output, st
 
 void CudaContext::list_transfers(const BoundPlan& plan, std::span<const Tensor> inputs,
                                  std::span<const Tensor> outputs) {
-  const auto& guards = plan.executable->guards().inputs;
-  for (std::size_t k = 0; k < inputs.size(); ++k)
-    if (!on_host(inputs[k])) check_alive(inputs[k], *runtime_, "run: input " + guards[k].name);
-  for (std::size_t k = 0; k < outputs.size(); ++k)
-    if (outputs[k].defined() && !on_host(outputs[k]))
-      check_alive(outputs[k], *runtime_, "run: output " + std::to_string(k));
+  const auto is_elsewhere = [&](const Tensor& tensor) {
+    return tensor.impl()->device_bytes->runtime != runtime_;
+  };
   transfers_.clear();
   staged_bytes_ = 0;
-  for (std::size_t k = 0; k < inputs.size(); ++k)
-    if (on_host(inputs[k])) add_transfer(inputs[k], true, is_written_[k], k, true);
-  for (std::size_t k = 0; k < outputs.size(); ++k)
-    if (on_host(outputs[k])) add_transfer(outputs[k], false, true, k, false);
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    if (on_host(inputs[k]))
+      add_transfer(inputs[k], true, is_written_[k], k, true);
+    else if (is_elsewhere(inputs[k]))
+      check_alive(inputs[k], *runtime_,
+                  "run: input " + plan.executable->guards().inputs[k].name);
+  }
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    if (on_host(outputs[k]))
+      add_transfer(outputs[k], false, true, k, false);
+    else if (outputs[k].defined() && is_elsewhere(outputs[k]))
+      check_alive(outputs[k], *runtime_, "run: output " + std::to_string(k));
+  }
   staging_.reserve(runtime_->pool(), staged_bytes_);
   pinned_.reserve(runtime_->pinned(), staged_bytes_);
 }
@@ -332,26 +352,28 @@ void CudaContext::order(const BoundPlan& plan, std::span<const Tensor> inputs,
 void CudaContext::leave(const BoundPlan& plan, std::span<const Tensor> inputs,
                         std::span<const Tensor> outputs) {
   static std::atomic<std::uint64_t> tickets{0};
-  kept_.reserve(inputs.size() + outputs.size());
+  kept_inputs_.resize(inputs.size());
+  kept_outputs_.resize(outputs.size());
   const std::uint64_t before = tickets;
   streams_[0]->record(*end_);
   ticket_ = ++tickets;
-  kept_executable_ = plan.executable;
-  completion_ =
-      std::make_shared<Completion>(Completion::Point{end_, streams_[0]->native(), before, ticket_},
-                                   &status_word(), plan.executable);
+  if (kept_executable_ != plan.executable) kept_executable_ = plan.executable;
+  completion_ = std::make_shared<Completion>(
+      Completion::Point{end_, streams_[0]->native(), before, ticket_, progress_}, &status_word(),
+      plan.executable);
   const auto& guards = plan.executable->guards().inputs;
-  const auto keep = [&](const Tensor& tensor, bool writes) {
-    if (on_host(tensor)) return;
+  const auto keep = [&](const Tensor& tensor, bool writes, std::shared_ptr<const void>& kept) {
+    if (on_host(tensor)) return kept.reset();
     DeviceBytes& bytes = *tensor.impl()->device_bytes;
-    if (bytes.block != nullptr)
-      kept_.push_back(bytes.block);
-    else
-      kept_.push_back(tensor.impl());
+    if (bytes.block == nullptr)
+      kept = tensor.impl();
+    else if (kept != bytes.block)
+      kept = bytes.block;
     bytes.uses.add(completion_, writes);
   };
-  for (std::size_t k = 0; k < inputs.size(); ++k) keep(inputs[k], guards[k].is_overwritten());
-  for (const Tensor& output : outputs) keep(output, true);
+  for (std::size_t k = 0; k < inputs.size(); ++k)
+    keep(inputs[k], guards[k].is_overwritten(), kept_inputs_[k]);
+  for (std::size_t k = 0; k < outputs.size(); ++k) keep(outputs[k], true, kept_outputs_[k]);
 }
 
 void CudaContext::note_places() {
@@ -368,6 +390,7 @@ void CudaContext::note_places() {
 
 void CudaContext::settle() noexcept {
   plan_id_ = 0;
+  finish();
   counters_are_zero_ = false;
   graphs_.clear();
   const auto wait_for = [](device::Stream* stream) {
@@ -396,6 +419,7 @@ CudaOutcome CudaContext::run(const CudaCall& call) {
   check_stream();
   released_.clear();
   use(call.plan);
+  make_outputs(call);
   list_transfers(call.plan, call.inputs, call.outputs);
   set_addresses(call);
   CudaOutcome outcome;
@@ -414,43 +438,76 @@ CudaOutcome CudaContext::run(const CudaCall& call) {
     throw;
   }
   released_.clear();
+  finish();
   outcome.status = status_word();
   if (outcome.status == 0) deliver();
   return outcome;
 }
 
-std::unique_ptr<CudaContext> CudaExecutor::take(std::atomic<CudaContext*>& slot) {
-  if (slot.load(std::memory_order_relaxed) == nullptr) return nullptr;
-  return std::unique_ptr<CudaContext>(slot.exchange(nullptr, std::memory_order_acquire));
+std::unique_ptr<CudaContext> CudaExecutor::take(Slot& slot) {
+  if (slot.context.load(std::memory_order_relaxed) == nullptr) return nullptr;
+  return std::unique_ptr<CudaContext>(slot.context.exchange(nullptr, std::memory_order_acquire));
+}
+
+std::unique_ptr<CudaContext> CudaExecutor::take_idle() {
+  for (Slot& slot : slots_) {
+    if (!progress_->has_passed(slot.ticket.load(std::memory_order_relaxed))) continue;
+    std::unique_ptr<CudaContext> context = take(slot);
+    if (context == nullptr) continue;
+    if (!context->is_under_way()) return context;
+    release(std::move(context));
+  }
+  return nullptr;
+}
+
+/// Work on the caller's stream ends in order: once the newest call is done all are, and the next ones need not ask. While
+/// it is not, the device has work to do during a question more. What has little memory is rather made anew than asked for,
+/// so that kMostBusy calls go by between two questions.
+std::unique_ptr<CudaContext> CudaExecutor::take_busy() {
+  Slot* first = nullptr;
+  Slot* last = nullptr;
+  std::uint64_t lowest = 0;
+  std::uint64_t highest = 0;
+  int under_way = 0;
+  for (Slot& slot : slots_) {
+    if (slot.context.load(std::memory_order_relaxed) == nullptr) continue;
+    const std::uint64_t ticket = slot.ticket.load(std::memory_order_relaxed);
+    if (first == nullptr || ticket < lowest) first = &slot, lowest = ticket;
+    if (last == nullptr || ticket > highest) last = &slot, highest = ticket;
+    ++under_way;
+  }
+  const auto may_be_added = [&](const CudaContext& like) {
+    return under_way < kMostBusy && like.device_bytes() <= kFewBytes;
+  };
+  if (last != first) {
+    std::unique_ptr<CudaContext> context = take(*last);
+    if (context != nullptr && !may_be_added(*context) && !context->busy()) return context;
+    if (context != nullptr) release(std::move(context));
+  }
+  std::unique_ptr<CudaContext> context = first == nullptr ? nullptr : take(*first);
+  if (context != nullptr && under_way < kMostBusy && (may_be_added(*context) || context->busy()))
+    release(std::move(context));
+  return context;
 }
 
 std::unique_ptr<CudaContext> CudaExecutor::acquire() {
-  std::unique_ptr<CudaContext> first;
-  int under_way = 0;
-  for (auto& slot : slots_) {
-    std::unique_ptr<CudaContext> context = take(slot);
-    if (context == nullptr) continue;
-    const bool idle = !context->is_under_way();
-    under_way += idle ? 0 : 1;
-    if (idle || first == nullptr || context->ticket() < first->ticket()) std::swap(first, context);
-    if (context != nullptr) release(std::move(context));
-    if (idle) break;
-  }
-  // Their work ends in order: the device is asked about one.
-  if (first != nullptr && under_way < kMostBusy && first->busy()) release(std::move(first));
-  if (first == nullptr)
-    return std::make_unique<CudaContext>(runtime_, graphs_, stream_,
+  std::unique_ptr<CudaContext> context = take_idle();
+  if (context == nullptr) context = take_busy();
+  if (context == nullptr)
+    return std::make_unique<CudaContext>(runtime_, graphs_, stream_, progress_,
                                          [this] { return drop_idle(); });
-  first->finish();
-  return first;
+  context->begin();
+  return context;
 }
 
 void CudaExecutor::release(std::unique_ptr<CudaContext> context) noexcept {
-  for (auto& slot : slots_) {
+  const std::uint64_t ticket = context->ticket();
+  for (Slot& slot : slots_) {
     CudaContext* empty = nullptr;
-    if (slot.load(std::memory_order_relaxed) == nullptr &&
-        slot.compare_exchange_strong(empty, context.get(), std::memory_order_release)) {
+    if (slot.context.load(std::memory_order_relaxed) == nullptr &&
+        slot.context.compare_exchange_strong(empty, context.get(), std::memory_order_release)) {
       context.release();
+      slot.ticket.store(ticket, std::memory_order_relaxed);
       return;
     }
   }

@@ -22,7 +22,7 @@ namespace heddle::engine {
 struct CudaCall {
   const BoundPlan& plan;
   std::span<const Tensor> inputs;
-  std::span<const Tensor> outputs;  ///< those that `late` makes are undefined before
+  std::span<const Tensor> outputs;  ///< `late` makes those that are undefined before
   OutputSource& late;
   std::vector<RunEvent>* events =
       nullptr;  ///< not null: steps run one by one, and it gets what happened
@@ -47,9 +47,10 @@ class CudaContext : private RegionMachine, private StepRunner {
  public:
   /// @param graphs     counters of the engine's graphs; outlive the context
   /// @param stream     the caller's, by its handle; null: one of the context's own
+  /// @param progress   of that stream
   /// @param make_room  gives memory of others back to the pool; false: there was none
   CudaContext(CudaRuntimePtr runtime, GraphCounters& graphs, void* stream,
-              std::function<bool()> make_room);
+              std::shared_ptr<StreamProgress> progress, std::function<bool()> make_room);
   ~CudaContext() override;
   CudaContext(const CudaContext&) = delete;
   CudaContext& operator=(const CudaContext&) = delete;
@@ -62,12 +63,17 @@ class CudaContext : private RegionMachine, private StepRunner {
   bool has_begun() const { return has_begun_; }
 
   /// Whether work of the last run may still be under way, as far as is known without asking the device.
-  bool is_under_way() const { return completion_ != nullptr; }
+  bool is_under_way() const { return completion_ != nullptr && !completion_->known_done(); }
   /// The same, as far as is known without waiting.
   bool busy() { return completion_ != nullptr && !completion_->done(); }
-  /// Waits until it is not.
+  /// Waits until it is not, before the next run, which may well have the same inputs: they are kept until then.
+  void begin() noexcept;
+  /// Waits until it is not, and lets go of all that it used.
   void finish() noexcept;
-  std::uint64_t ticket() const { return ticket_; }  ///< of runs that did not wait, in order
+  /// Of arena and staging.
+  std::size_t device_bytes() const { return arena_.bytes() + staging_.bytes(); }
+  /// Of runs that did not wait, in order; 0: nothing is under way.
+  std::uint64_t ticket() const { return completion_ == nullptr ? 0 : ticket_; }
 
  private:
   /// Bytes that lie on the host, in pinned memory and on the device.
@@ -84,13 +90,16 @@ class CudaContext : private RegionMachine, private StepRunner {
   /// The graphs of one executable for calls whose tensors lie alike.
   struct Graphs {
     std::shared_ptr<const Executable> executable;
-    std::vector<bool> on_host;  ///< by input, then by output: whether it is copied
+    std::vector<std::uint8_t> on_host;  ///< by input, then by output: whether it is copied
     std::vector<std::unique_ptr<SegmentGraph>>
         segments;  ///< null: not captured; empty: not made yet
     SegmentCopies copies;
+    std::uint64_t plan_id = 0;  ///< that they were launched for; 0: not all of them were
+    std::vector<void*> places;  ///< with this at these addresses
   };
 
   void use(const BoundPlan& plan);
+  static void make_outputs(const CudaCall& call);
   void make_counters(const BoundPlan& plan);
   void note_written(const BoundPlan& plan);
   void add_transfer(const Tensor& tensor, bool input, bool output, std::size_t position,
@@ -109,9 +118,11 @@ class CudaContext : private RegionMachine, private StepRunner {
   bool queue_traced(std::vector<RunEvent>& events);
   /// Makes `phase_` that of a step, whose turn it is.
   bool reach(ir::StepId step);
-  void queue_graph(Graphs& graphs, std::size_t number);
+  void queue_graph(Graphs& graphs, std::size_t number, bool alike);
   /// @return null at the first call of a kind: its steps are queued one by one.
   Graphs* graphs_for(const BoundPlan& plan);
+  /// Notes what graphs of the call are launched with. @return whether it is what they were launched with before.
+  bool is_launched_alike(Graphs& graphs);
   GraphRequest graph_request(const SegmentCopies& copies, bool with_steps);
   void begin_segments(const SegmentCopies& copies);
   void follow_segment(const SegmentCopies& copies, std::size_t number);
@@ -186,7 +197,9 @@ class CudaContext : private RegionMachine, private StepRunner {
   std::shared_ptr<device::Event> end_;  ///< of a run that did not wait
   CompletionPtr completion_;            ///< of the run under way; null: none is
   std::uint64_t ticket_ = 0;
-  std::vector<std::shared_ptr<const void>> kept_;  ///< memory and tensors that it uses
+  const std::shared_ptr<StreamProgress> progress_;
+  std::vector<std::shared_ptr<const void>> kept_inputs_;  ///< memory or tensors that it uses
+  std::vector<std::shared_ptr<const void>> kept_outputs_;
   std::shared_ptr<const Executable> kept_executable_;
   std::vector<std::unique_ptr<device::Event>> events_;  ///< of steps, then the one at the begin
   std::vector<std::uint32_t> event_of_;                 ///< by step
@@ -198,12 +211,13 @@ class CudaContext : private RegionMachine, private StepRunner {
   std::vector<HostTensor> host_tensors_;  ///< `transfers_`
   CopyPlan copies_;                       ///< of a call on streams; of `transfers_`
   std::uint64_t copies_plan_id_ = 0;
-  std::vector<bool> copies_on_host_;                         ///< as `on_host_`
+  std::vector<std::uint8_t> copies_on_host_;                 ///< as `on_host_`
   std::unique_ptr<device::Stream> aside_in_, aside_out_;     ///< of copies; null: not needed yet
   std::vector<std::unique_ptr<device::Event>> copy_events_;  ///< null: not needed yet
   GraphCounters& counters_;
   std::vector<Graphs> graphs_;  ///< most recently used first
-  std::vector<bool> on_host_;   ///< of this call, as Graphs::on_host
+  std::vector<std::uint8_t> on_host_;  ///< of this call, as Graphs::on_host
+  std::vector<void*> places_;          ///< of this call, as Graphs::places
   std::vector<GraphCopy> copies_in_, copies_out_;
   std::vector<void*> device_inputs_, device_outputs_;
   std::size_t staged_bytes_ = 0;
@@ -230,19 +244,31 @@ class CudaExecutor {
   void drop_ready();
 
  private:
-  /// One that is not busy: without a lock, by an exchange. Waits only when kMostBusy are.
+  /// Where a context waits for the next request.
+  struct Slot {
+    std::atomic<CudaContext*> context{nullptr};
+    std::atomic<std::uint64_t> ticket{0};  ///< of the context that it last had
+  };
+
+  /// One that is not busy: without a lock, by an exchange. The device is asked only where none is known to be idle, and
+  /// waited for only when kMostBusy are busy.
   std::unique_ptr<CudaContext> acquire();
+  std::unique_ptr<CudaContext> take_idle();
+  /// @return null: all are busy, and one more may be made.
+  std::unique_ptr<CudaContext> take_busy();
   void release(std::unique_ptr<CudaContext> context) noexcept;
-  std::unique_ptr<CudaContext> take(std::atomic<CudaContext*>& slot);
+  std::unique_ptr<CudaContext> take(Slot& slot);
   /// Gives back what contexts of no request hold; false: there were none.
   bool drop_idle();
 
   static constexpr int kMostBusy = 4;
+  static constexpr std::size_t kFewBytes = std::size_t{1} << 20;
 
   CudaRuntimePtr runtime_;
   void* stream_;
   GraphCounters graphs_;
-  std::array<std::atomic<CudaContext*>, 64> slots_{};
+  const std::shared_ptr<StreamProgress> progress_ = std::make_shared<StreamProgress>();
+  std::array<Slot, 64> slots_{};
 };
 
 }  // namespace heddle::engine

@@ -23,7 +23,7 @@ CudaContext::Graphs* CudaContext::graphs_for(const BoundPlan& plan) {
     return &graphs_.front();
   }
   if (graphs_.size() == kMostGraphs) graphs_.pop_back();
-  graphs_.insert(graphs_.begin(), Graphs{plan.executable, on_host_, {}, {}});
+  graphs_.insert(graphs_.begin(), Graphs{plan.executable, on_host_, {}, {}, 0, {}});
   return nullptr;
 }
 
@@ -57,15 +57,27 @@ bool CudaContext::queue_segment(const GraphSegment& segment) {
 }
 
 /// Steps that begin a phase are in no graph, so that all steps of a graph are of one phase.
-void CudaContext::queue_graph(Graphs& graphs, std::size_t number) {
+void CudaContext::queue_graph(Graphs& graphs, std::size_t number, bool alike) {
   const GraphPlan& segments = *frame_.plan().graphs;
   std::unique_ptr<SegmentGraph>& graph = graphs.segments[number];
-  if (graph != nullptr && !graph->update(graph_request(graphs.copies, false))) graph = nullptr;
+  if (graph != nullptr && !alike && !graph->update(graph_request(graphs.copies, false)))
+    graph = nullptr;
   if (graph == nullptr)
     graph = std::make_unique<SegmentGraph>(*runtime_, segments[number],
                                            graph_request(graphs.copies, true), number == 0,
                                            number + 1 == segments.size(), counters_);
   graph->launch(*stream_);
+}
+
+/// What steps are given follows from the plan and these addresses, unless later phases have arenas of their own.
+bool CudaContext::is_launched_alike(Graphs& graphs) {
+  places_.assign({arena_.get(), staging_.get(), pinned_.get(), tile_counters_.get()});
+  places_.insert(places_.end(), device_inputs_.begin(), device_inputs_.end());
+  places_.insert(places_.end(), device_outputs_.begin(), device_outputs_.end());
+  const bool alike = graphs.plan_id == plan_id_ && graphs.places == places_;
+  graphs.plan_id = 0;  // until all of them are launched
+  if (!alike) graphs.places = places_;
+  return alike;
 }
 
 /// Brings in what segments after the first are the first to use, beside the steps of those before.
@@ -100,6 +112,7 @@ bool CudaContext::queue_graphs(Graphs& graphs) {
   }
   const SegmentCopies& copies = graphs.copies;
   graphs.segments.resize(segments.size());
+  const bool alike = is_launched_alike(graphs);
   stream_ = streams_[0].get();
   begin_segments(copies);
   if (!segments.front().captured)
@@ -108,7 +121,7 @@ bool CudaContext::queue_graphs(Graphs& graphs) {
   for (std::size_t k = 0; k <= last; ++k) {
     if (k != 0 && !copies.in[k].empty()) stream_->wait(copy_event(k));
     if (segments[k].captured)
-      queue_graph(graphs, k);
+      queue_graph(graphs, k, alike);
     else if (!queue_segment(segments[k]))
       return bring_out_after_error();
     if (k != last) follow_segment(copies, k);
@@ -120,6 +133,7 @@ bool CudaContext::queue_graphs(Graphs& graphs) {
     aside_out_->record(end);
     stream_->wait(end);
   }
+  if (frame_.io() == nullptr) graphs.plan_id = plan_id_;
   return true;
 }
 

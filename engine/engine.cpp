@@ -185,7 +185,7 @@ std::vector<Tensor> Engine::Impl::make_outputs(const BoundPlan& plan,
     const bool late = std::ranges::find(sizes, engine::kUnknownSize) != sizes.end();
     const DType dtype = values[k].meta().dtype;
     Tensor output = late || taken == nullptr ? Tensor() : taken->take(k, dtype, sizes);
-    if (!output.defined() && !late) output = make_output(dtype, sizes);
+    if (!output.defined() && !late && cuda == nullptr) output = make_output(dtype, sizes);
     outputs.push_back(std::move(output));
   }
   return outputs;

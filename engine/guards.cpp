@@ -180,16 +180,12 @@ std::string input_name(const Signature& signature, std::size_t k) {
 MemoryRange extent_of(const Tensor::Impl& tensor) {
   const auto first = reinterpret_cast<std::uintptr_t>(tensor.data());
   if (tensor.count == 0) return {first, first};
+  if (tensor.row_major)
+    return {first, first + static_cast<std::uintptr_t>(tensor.count) * size_of(tensor.dtype)};
   std::int64_t last = 0;
   for (std::size_t d = 0; d < tensor.sizes.size(); ++d)
     last += (tensor.sizes[d] - 1) * tensor.strides[d];
   return {first, first + (static_cast<std::uintptr_t>(last) + 1) * size_of(tensor.dtype)};
-}
-
-bool overlap(const Tensor& a, const Tensor& b) {
-  const auto [a0, a1] = extent_of(*a.impl());
-  const auto [b0, b1] = extent_of(*b.impl());
-  return a0 < b1 && b0 < a1;
 }
 
 void Guards::note_writes(const ir::Graph& graph) {
@@ -230,7 +226,7 @@ void Guards::check_overlap(std::span<const Tensor> tensors) const {
       require_writable(tensors[k], fmt::format("run: input {}, {}", inputs[k].name, why(k)));
     if (inputs[k].written && overlaps_itself(*tensors[k].impl())) clash(k, "itself");
     for (std::size_t other = 0; other < inputs.size(); ++other) {
-      if (other != k && overlap(tensors[k], tensors[other]))
+      if (other != k && overlap(extent_of(*tensors[k].impl()), extent_of(*tensors[other].impl())))
         clash(k, "input " + inputs[other].name);
     }
     if (inputs[k].donated && lies_in(extent_of(*tensors[k].impl()), fixed_))

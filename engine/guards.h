@@ -39,8 +39,10 @@ using MemoryRange = std::pair<std::uintptr_t, std::uintptr_t>;
 
 /// Bytes from the first to the last element of `tensor`.
 MemoryRange extent_of(const Tensor::Impl& tensor);
-/// Whether the extents of two tensors share a byte.
-bool overlap(const Tensor& a, const Tensor& b);
+/// Whether two ranges share a byte.
+inline bool overlap(const MemoryRange& a, const MemoryRange& b) {
+  return a.first < b.second && b.first < a.second;
+}
 
 /// The predicate on a call's inputs under which an executable computes what its callable would.
 struct Guards {

@@ -37,15 +37,17 @@ std::size_t check_output(DType dtype, const Sizes& sizes, const Device& device,
                          std::size_t k, F&& is_donated) {
   const Tensor& output = outputs[k];
   check_output_type(dtype, sizes, device, output, k);
+  const MemoryRange own = extent_of(*output.impl());
   std::size_t place = kNoInput;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (!overlap(output, inputs[i])) continue;
-    const bool same = extent_of(*output.impl()) == extent_of(*inputs[i].impl());
-    if (!same || !is_donated(i)) refuse_overlap(k, "input", i);
+    const MemoryRange other = extent_of(*inputs[i].impl());
+    if (!overlap(own, other)) continue;
+    if (own != other || !is_donated(i)) refuse_overlap(k, "input", i);
     place = i;
   }
   for (std::size_t o = 0; o < k; ++o)
-    if (outputs[o].defined() && overlap(output, outputs[o])) refuse_overlap(k, "output", o);
+    if (outputs[o].defined() && overlap(own, extent_of(*outputs[o].impl())))
+      refuse_overlap(k, "output", o);
   return place;
 }
 
