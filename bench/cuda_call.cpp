@@ -103,17 +103,23 @@ constexpr std::int64_t kRows = 8, kWidth = 16, kHeads = 2;
 
 /// x, then the weights of a layer.
 std::vector<hd::Tensor> layer_inputs() {
-  return {ones({1, kRows, kWidth}),  ones({kWidth, kWidth}), ones({kWidth, kWidth}),
-          ones({kWidth, kWidth}),    ones({kWidth, kWidth}), ones({kWidth}),
-          ones({kWidth}),            ones({kWidth, 4 * kWidth}),
-          ones({4 * kWidth, kWidth}), ones({kWidth}),         ones({kWidth})};
+  return {ones({1, kRows, kWidth}),
+          ones({kWidth, kWidth}),
+          ones({kWidth, kWidth}),
+          ones({kWidth, kWidth}),
+          ones({kWidth, kWidth}),
+          ones({kWidth}),
+          ones({kWidth}),
+          ones({kWidth, 4 * kWidth}),
+          ones({4 * kWidth, kWidth}),
+          ones({kWidth}),
+          ones({kWidth})};
 }
 
 std::vector<hd::Tensor> encoder_layer(std::span<const hd::Tensor> in) {
   const hd::Tensor& x = in[0];
   const auto heads = [&](const hd::Tensor& weight) {
-    const hd::Tensor rows =
-        hd::reshape(hd::matmul(x, weight), {1, kRows, kHeads, kWidth / kHeads});
+    const hd::Tensor rows = hd::reshape(hd::matmul(x, weight), {1, kRows, kHeads, kWidth / kHeads});
     return hd::permute(rows, {0, 2, 1, 3});
   };
   const hd::Tensor mixed = hd::attention(heads(in[1]), heads(in[2]), heads(in[3]));

@@ -23,7 +23,8 @@ class StreamProgress {
   }
   void pass(std::uint64_t number) {
     std::uint64_t passed = passed_.load(std::memory_order_relaxed);
-    while (passed < number && !passed_.compare_exchange_weak(passed, number, std::memory_order_acq_rel)) {
+    while (passed < number &&
+           !passed_.compare_exchange_weak(passed, number, std::memory_order_acq_rel)) {
     }
   }
 

@@ -88,7 +88,8 @@ void CudaContext::use(const BoundPlan& plan) {
 /// Those of sizes that are known, in memory that the context may just have let go of.
 void CudaContext::make_outputs(const CudaCall& call) {
   for (std::size_t k = 0; k < call.outputs.size(); ++k)
-    if (const Sizes& sizes = call.plan.output_sizes[k]; !call.outputs[k].defined() && !is_late(sizes))
+    if (const Sizes& sizes = call.plan.output_sizes[k];
+        !call.outputs[k].defined() && !is_late(sizes))
       call.late.output(static_cast<std::uint32_t>(k), sizes);
 }
 
@@ -136,8 +137,7 @@ void CudaContext::list_transfers(const BoundPlan& plan, std::span<const Tensor> 
     if (on_host(inputs[k]))
       add_transfer(inputs[k], true, is_written_[k], k, true);
     else if (is_elsewhere(inputs[k]))
-      check_alive(inputs[k], *runtime_,
-                  "run: input " + plan.executable->guards().inputs[k].name);
+      check_alive(inputs[k], *runtime_, "run: input " + plan.executable->guards().inputs[k].name);
   }
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     if (on_host(outputs[k]))

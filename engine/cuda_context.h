@@ -215,7 +215,7 @@ class CudaContext : private RegionMachine, private StepRunner {
   std::unique_ptr<device::Stream> aside_in_, aside_out_;     ///< of copies; null: not needed yet
   std::vector<std::unique_ptr<device::Event>> copy_events_;  ///< null: not needed yet
   GraphCounters& counters_;
-  std::vector<Graphs> graphs_;  ///< most recently used first
+  std::vector<Graphs> graphs_;         ///< most recently used first
   std::vector<std::uint8_t> on_host_;  ///< of this call, as Graphs::on_host
   std::vector<void*> places_;          ///< of this call, as Graphs::places
   std::vector<GraphCopy> copies_in_, copies_out_;
