@@ -14,6 +14,8 @@ import statistics
 import tempfile
 
 import numpy as np
+import onnx
+from onnx import helper, numpy_helper
 
 import graphs
 import peers
@@ -27,11 +29,44 @@ def lines(count, width):
     return {"x": np.random.default_rng(count * width).normal(0, 0.5, (count, 3, 48, width)).astype(np.float32)}
 
 
+def texts(count, length):
+    """Texts of so many tokens, as the encoder of sentences wants them."""
+    tokens = np.random.default_rng(count * length).integers(1000, 30000, (count, length))
+    return {"input_ids": tokens.astype(np.int64), "attention_mask": np.ones((count, length), np.int64),
+            "token_type_ids": np.zeros((count, length), np.int64)}
+
+
+def with_open_sizes(folder):
+    """MiniLM for any number of texts of any length, as exporters write it: positions count up to the length."""
+    real_models.minilm(folder)
+    model = onnx.load(str(folder / "model.onnx"))
+    graph = model.graph
+    positions = next(i for i in graph.initializer if i.data_type == onnx.TensorProto.INT64
+                     and list(i.dims) == [1, 128] and not numpy_helper.to_array(i)[0, 0])
+    name = positions.name
+    graph.initializer.remove(positions)
+    numbers = {"zero": 0, "one": 1, "axes": [0]}
+    graph.initializer.extend(numpy_helper.from_array(np.array(value, np.int64), key) for key, value in numbers.items())
+    nodes = [helper.make_node("Shape", ["input_ids"], ["sizes"]), helper.make_node("Gather", ["sizes", "one"], ["length"], axis=0),
+             helper.make_node("Range", ["zero", "length", "one"], ["counted"]),
+             helper.make_node("Unsqueeze", ["counted", "axes"], [name])]
+    for k, node in enumerate(nodes):
+        graph.node.insert(k, node)
+    for value in (*graph.input, *graph.output):
+        for dim, size in zip(value.type.tensor_type.shape.dim, ("texts", "length")):
+            dim.dim_param = size
+    onnx.save(model, str(folder / "model.onnx"))
+
+
+#: Builders of models that have known sizes in real_models.
+BUILDERS = {"minilm": with_open_sizes}
 MODELS = {
     "ocr_det": [(f"{h}x{w}", lambda h=h, w=w: {"x": real_models.page(h, w)})
                 for h, w in ((320, 320), (480, 640), (224, 256), (448, 448), (640, 480), (416, 608), (736, 544))],
     "ocr_rec": [(f"{n} of {w}", lambda n=n, w=w: lines(n, w))
                 for n, w in ((1, 100), (1, 320), (1, 321), (2, 200), (4, 333), (1, 87), (6, 480))],
+    "minilm": [(f"{n} of {t}", lambda n=n, t=t: texts(n, t))
+               for n, t in ((1, 16), (1, 17), (1, 128), (1, 9), (4, 32), (1, 77), (8, 128), (3, 50))],
 }
 HEADER = """| model | sizes | ONNX Runtime, first | later | Heddle, first | later | first over first | later over later | Heddle's first over its later |
 |---|---|---|---|---|---|---|---|---|"""
@@ -55,7 +90,7 @@ def run(command, folder, cases):
 def measure(name, rounds):
     with tempfile.TemporaryDirectory() as store:
         folder = pathlib.Path(store) / name
-        real_models.REAL_MODELS[name][1](folder)
+        BUILDERS.get(name, real_models.REAL_MODELS[name][1])(folder)
         cases = []
         for k, (_, inputs) in enumerate(MODELS[name]):
             cases.append(pathlib.Path(store) / f"case{k}")
