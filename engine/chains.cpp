@@ -250,18 +250,13 @@ class Tiler {
     return {std::move(order), count};
   }
 
-  /// Whether `b` reads of `a` more than the caches hold.
+  /// Whether `b`, the stage after `a`, reads of it more than the caches hold.
   bool is_linked(const scheduler::BoundStage& a, const scheduler::BoundStage& b) const {
     if (a.count != 1 || b.count != 1) return false;
-    const ir::ScheduleRecord& record = plan_.unit->schedule().record;
-    const ir::PlanStep& from = record.steps[plan_.first_step + a.first];
-    const ir::PlanStep& to = record.steps[plan_.first_step + b.first];
-    const auto roots = plan_.unit->planner().roots();
-    return std::ranges::any_of(from.writes, [&](ir::BufferId written) {
-      const bool is_read = std::ranges::any_of(
-          to.reads, [&](ir::BufferId read) { return roots[read] == roots[written]; });
-      return is_read && plan_.unit->buffer_bytes(written, values_) > budget_ / 2;
-    });
+    return std::ranges::any_of(plan_.unit->passed_on(plan_.first_step + a.first),
+                               [&](ir::BufferId written) {
+                                 return plan_.unit->buffer_bytes(written, values_) > budget_ / 2;
+                               });
   }
 
   std::optional<CutStep> cut(const scheduler::BoundStage& stage) const {

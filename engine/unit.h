@@ -122,6 +122,12 @@ class Unit {
   base::ExprTable::Values values(const base::SymbolValues& sizes) const {
     return expressions_.evaluate(sizes);
   }
+  /// What a step writes and the next one reads, whole or a view of it.
+  std::span<const ir::BufferId> passed_on(ir::StepId step) const {
+    return std::span(passed_on_)
+        .subspan(recipes_[step].first_passed_on,
+                 recipes_[step + 1].first_passed_on - recipes_[step].first_passed_on);
+  }
   /// Of `values()`.
   std::int64_t buffer_bytes(ir::BufferId buffer, const base::ExprTable::Values& values) const {
     return values[bytes_values_[buffer]];
@@ -142,9 +148,10 @@ class Unit {
     std::uint32_t kernel = 0;
     const void* code = nullptr;    ///< of a nest on the CPU
     std::uint32_t first_size = 0;  ///< in `size_values_`; up to where those of the next step begin
-    std::uint32_t first_address = 0;  ///< in `addresses_`, in the same way
-    std::uint32_t extent = 0;         ///< of nests
-    std::uint32_t scratch_bytes = 0;  ///< of nests on the CPU
+    std::uint32_t first_address = 0;    ///< in `addresses_`, in the same way
+    std::uint32_t first_passed_on = 0;  ///< in `passed_on_`, in the same way
+    std::uint32_t extent = 0;           ///< of nests
+    std::uint32_t scratch_bytes = 0;    ///< of nests on the CPU
     std::uint32_t work = 0;
   };
   /// Where the address of a buffer comes from in all plans.
@@ -156,6 +163,7 @@ class Unit {
   };
 
   void make_recipes();
+  void add_passed_on(ir::StepId step);
   void add_recipe(ir::StepId step, base::ExprTable::Builder& expressions);
   AddressRecipe address_recipe(ir::BufferId buffer, bool any_address) const;
   AddressSource source_of(const AddressRecipe& recipe, const BoundSteps& plan) const;
@@ -223,6 +231,7 @@ class Unit {
   std::vector<StepRecipe> recipes_;  ///< by step, and where those of the last one end
   std::vector<std::uint32_t> size_values_;
   std::vector<AddressRecipe> addresses_;
+  std::vector<ir::BufferId> passed_on_;
   std::vector<std::uint32_t> bytes_values_;  ///< by buffer
   std::unique_ptr<CudaUnit> cuda_;
   std::vector<std::vector<std::shared_ptr<const Unit>>> nested_;  ///< by PlanStep::kernel

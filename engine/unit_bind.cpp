@@ -127,7 +127,8 @@ void Unit::make_recipes() {
   const auto steps = static_cast<ir::StepId>(schedule_.record.steps.size());
   for (ir::StepId step = 0; step < steps; ++step) add_recipe(step, expressions);
   recipes_.push_back({.first_size = static_cast<std::uint32_t>(size_values_.size()),
-                      .first_address = static_cast<std::uint32_t>(addresses_.size())});
+                      .first_address = static_cast<std::uint32_t>(addresses_.size()),
+                      .first_passed_on = static_cast<std::uint32_t>(passed_on_.size())});
   expressions_ = expressions.finish();
 }
 
@@ -138,6 +139,7 @@ void Unit::add_recipe(ir::StepId step, base::ExprTable::Builder& expressions) {
   StepRecipe recipe{.kernel = planned.kernel,
                     .first_size = static_cast<std::uint32_t>(size_values_.size()),
                     .first_address = static_cast<std::uint32_t>(addresses_.size()),
+                    .first_passed_on = static_cast<std::uint32_t>(passed_on_.size()),
                     .work = expressions.add(planned.work)};
   for (const ir::SymExpr& size : launch.sizes) size_values_.push_back(expressions.add(size));
   const auto sizes = std::span<const std::uint32_t>(size_values_).subspan(recipe.first_size);
@@ -148,7 +150,18 @@ void Unit::add_recipe(ir::StepId step, base::ExprTable::Builder& expressions) {
   }
   for (std::size_t k = 0; k < launch.buffers.size(); ++k)
     addresses_.push_back(address_recipe(launch.buffers[k], reads_any_address(kernel, k)));
+  add_passed_on(step);
   recipes_.push_back(recipe);
+}
+
+void Unit::add_passed_on(ir::StepId step) {
+  const auto& steps = schedule_.record.steps;
+  if (step + 1 == steps.size()) return;
+  const auto roots = planner_->roots();
+  for (const BufferId written : steps[step].writes)
+    if (std::ranges::any_of(steps[step + 1].reads,
+                            [&](BufferId read) { return roots[read] == roots[written]; }))
+      passed_on_.push_back(written);
 }
 
 /// @param any_address  its reader loads from any address

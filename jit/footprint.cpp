@@ -82,6 +82,15 @@ class Footprints::Walk {
     for (const Stmt& stmt : block) std::visit([&](const auto& node) { visit(node); }, stmt.node);
   }
 
+  /// Of what is in scope, the number of the value of `expr`.
+  std::uint32_t value_of(const SymExpr& expr) {
+    if (expr.is_constant()) return number_of({.op = Op::Constant, .number = expr.constant()});
+    if (expr.is_symbol()) return value_of(expr.symbol());
+    Key key{.op = op_of(expr.kind())};
+    for (const SymExpr& operand : expr.operands()) key.operands.push_back(value_of(operand));
+    return number_of(std::move(key));
+  }
+
  private:
   /// What tells a value from others.
   struct Key {
@@ -143,14 +152,6 @@ class Footprints::Walk {
     for (std::size_t k = bindings_.size(); k-- > 0;)
       if (bindings_[k].symbol == symbol) return bindings_[k].value;
     return number_of({.op = Op::Unknown});
-  }
-
-  std::uint32_t value_of(const SymExpr& expr) {
-    if (expr.is_constant()) return number_of({.op = Op::Constant, .number = expr.constant()});
-    if (expr.is_symbol()) return value_of(expr.symbol());
-    Key key{.op = op_of(expr.kind())};
-    for (const SymExpr& operand : expr.operands()) key.operands.push_back(value_of(operand));
-    return number_of(std::move(key));
   }
 
   void bind(Symbol symbol, const SymExpr& low, const SymExpr& high, bool is_axis) {
@@ -230,7 +231,10 @@ Footprints::Footprints(const Nest& nest, const std::vector<bool>& left_out) {
     buffers_.push_back({.count = nest.buffers[b].count,
                         .element_bytes = static_cast<std::int64_t>(size_of(nest.buffers[b].dtype)),
                         .is_left_out = !left_out.empty() && left_out[b]});
-  Walk(*this, nest.parallel_axis).block(nest.body);
+  Walk walk(*this, nest.parallel_axis);
+  walk.block(nest.body);
+  for (Buffer& buffer : buffers_)
+    if (!buffer.is_left_out) buffer.count_value = walk.value_of(buffer.count);
 }
 
 Footprint Footprints::at(std::span<const std::int64_t> sizes) const { return {*this, sizes}; }
@@ -352,7 +356,15 @@ class Footprint::Ranges {
 Footprint::Footprint(const Footprints& all, std::span<const std::int64_t> sizes)
     : all_(all), fixed_(Ranges::fixed_of(all, sizes)) {
   for (const Footprints::Buffer& buffer : all.buffers_)
-    whole_.push_back({0, buffer.is_left_out ? -1 : buffer.count.evaluate_sizes(sizes) - 1});
+    whole_.push_back({0, buffer.is_left_out ? -1 : count_of(buffer, sizes) - 1});
+}
+
+/// Of a buffer's elements. What is not known of a range may be of a number.
+std::int64_t Footprint::count_of(const Footprints::Buffer& buffer,
+                                 std::span<const std::int64_t> sizes) const {
+  const Range& count = fixed_[all_.values_[buffer.count_value].place];
+  const bool is_number = count.is_known && count.values.low == count.values.high;
+  return is_number ? count.values.low : buffer.count.evaluate_sizes(sizes);
 }
 
 std::vector<Touched> Footprint::of(std::int64_t begin, std::int64_t end) const {

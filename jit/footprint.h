@@ -73,7 +73,8 @@ class Footprints {
     friend auto operator<=>(const Access&, const Access&) = default;
   };
   struct Buffer {
-    SymExpr count;  ///< of its elements
+    SymExpr count;                  ///< of its elements
+    std::uint32_t count_value = 0;  ///< the same as a value
     std::int64_t element_bytes = 0;
     bool is_unknown = false;  ///< read in ways that are not followed
     bool is_left_out = false;
@@ -109,6 +110,8 @@ class Footprint {
   };
   Footprint(const Footprints& all, std::span<const std::int64_t> sizes);
   void finish(std::span<Touched> touched) const;
+  std::int64_t count_of(const Footprints::Buffer& buffer,
+                        std::span<const std::int64_t> sizes) const;
 
   const Footprints& all_;
   std::vector<Range> fixed_;     ///< of values that do not vary
