@@ -1,6 +1,7 @@
 #include "base/lasting.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -17,6 +18,8 @@ namespace {
 constexpr std::size_t kAlign = 64;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kChunk = std::size_t{16} << 20;
+
+std::atomic<std::size_t> bytes_there{0};
 
 std::size_t rounded_up(std::size_t value, std::size_t unit) {
   return (value + unit - 1) / unit * unit;
@@ -95,10 +98,14 @@ std::shared_ptr<void> lasting_memory(std::size_t bytes) {
       piece = chunk->take(room);
     }
   }
+  bytes_there += room;
   return {piece, [chunk = std::move(chunk), room](void* dead) {
             const std::lock_guard lock(mutex);
             chunk->give_back(dead, room);
+            bytes_there -= room;
           }};
 }
+
+std::size_t lasting_bytes() { return bytes_there; }
 
 }  // namespace heddle::base

@@ -17,5 +17,7 @@ namespace heddle::base {
 /// @throws OutOfMemory: the system has no such memory.
 /// Threads: any.
 std::shared_ptr<void> lasting_memory(std::size_t bytes);
+/// Of all pieces that are there, rounded up to 64 each.
+std::size_t lasting_bytes();
 
 }  // namespace heddle::base

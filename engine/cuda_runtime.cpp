@@ -96,21 +96,34 @@ std::shared_ptr<DeviceBytes> CudaRuntime::allocate(std::size_t bytes) {
   return made;
 }
 
-std::shared_ptr<DeviceBytes> CudaRuntime::upload(const ir::Literal& literal) {
-  {
-    const std::scoped_lock lock(mutex_);
-    const auto found = uploads_.find(literal.identity());
-    if (found != uploads_.end()) {
-      auto bytes = found->second.lock();
-      if (bytes != nullptr && bytes->source.bytes() == literal.bytes()) return bytes;
-    }
-  }
-  auto bytes = allocate(literal.bytes());
-  bytes->source = literal;
-  copy_in(bytes->address(), literal.unaligned_data(), literal.bytes());
+std::shared_ptr<DeviceBytes> CudaRuntime::find(const ir::Literal& literal) {
   const std::scoped_lock lock(mutex_);
-  std::erase_if(uploads_, [](const auto& entry) { return entry.second.expired(); });
-  uploads_[literal.identity()] = bytes;
+  const auto found = uploads_.find(literal.identity());
+  if (found == uploads_.end()) return nullptr;
+  const Upload& upload = found->second;
+  const bool same = !upload.source.expired() && upload.count == literal.bytes();
+  return same ? upload.bytes.lock() : nullptr;
+}
+
+void CudaRuntime::note(const ir::Literal& literal, const std::shared_ptr<DeviceBytes>& bytes) {
+  const std::scoped_lock lock(mutex_);
+  std::erase_if(uploads_, [](const auto& entry) {
+    return entry.second.bytes.expired() || entry.second.source.expired();
+  });
+  uploads_[literal.identity()] = {bytes, literal.life(), literal.bytes()};
+}
+
+std::shared_ptr<DeviceBytes> CudaRuntime::upload(const ir::Literal& literal) {
+  if (auto bytes = find(literal)) return bytes;
+  auto bytes = allocate(literal.bytes());
+  copy_in(bytes->address(), literal.unaligned_data(), literal.bytes());
+  note(literal, bytes);
+  return bytes;
+}
+
+std::shared_ptr<DeviceBytes> CudaRuntime::place_for(const ir::Literal& literal) {
+  auto bytes = allocate(literal.bytes());
+  note(literal, bytes);
   return bytes;
 }
 

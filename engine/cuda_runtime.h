@@ -25,7 +25,6 @@ struct DeviceBytes {
   CudaRuntimePtr runtime;
   /// Null: the memory is the caller's. Calls under way keep it without the tensor.
   std::shared_ptr<const memory::PoolBlock> block{};
-  ir::Literal source{};  ///< of a parameter: keeps the address, its key, taken
   PendingUses uses{};
 
   char* address() const { return block == nullptr ? nullptr : block->get(); }
@@ -50,14 +49,26 @@ class CudaRuntime : public std::enable_shared_from_this<CudaRuntime> {
   std::mutex& measuring() { return measuring_; }
 
   std::shared_ptr<DeviceBytes> allocate(std::size_t bytes);
-  /// The bytes of a row-major literal on the device: one copy for all who ask while it is in use.
+  /// The bytes of a row-major literal on the device: one copy for all who ask while it is in use and the literal's own
+  /// are there, which need not be there for it.
   std::shared_ptr<DeviceBytes> upload(const ir::Literal& literal);
+  /// Where upload() will find the bytes of a literal that work of the device makes: memory that holds anything yet.
+  std::shared_ptr<DeviceBytes> place_for(const ir::Literal& literal);
   /// Copies that the host waits for.
   void copy_in(void* to, const void* from, std::size_t bytes);
   void copy_out(void* to, const void* from, std::size_t bytes);
   void copy_within(void* to, const void* from, std::size_t bytes);
 
  private:
+  /// A literal's bytes on the device.
+  struct Upload {
+    std::weak_ptr<DeviceBytes> bytes;
+    std::weak_ptr<const void> source;  ///< expired: the address, its key, is another's
+    std::size_t count = 0;
+  };
+
+  std::shared_ptr<DeviceBytes> find(const ir::Literal& literal);
+  void note(const ir::Literal& literal, const std::shared_ptr<DeviceBytes>& bytes);
   void copy(void* to, const void* from, std::size_t bytes, device::CopyKind kind);
 
   Device name_;
@@ -67,8 +78,8 @@ class CudaRuntime : public std::enable_shared_from_this<CudaRuntime> {
   memory::DevicePool pool_;
   memory::DevicePool pinned_;
   std::mutex mutex_;
-  std::unique_ptr<device::Stream> stream_;                     ///< of copies; under `mutex_`
-  std::map<const void*, std::weak_ptr<DeviceBytes>> uploads_;  ///< under `mutex_`
+  std::unique_ptr<device::Stream> stream_;  ///< of copies; under `mutex_`
+  std::map<const void*, Upload> uploads_;   ///< by Literal::identity(); under `mutex_`
   std::mutex measuring_;
 };
 

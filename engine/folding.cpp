@@ -84,14 +84,18 @@ class CudaFolding final : public FoldingKernels {
     std::vector<std::shared_ptr<DeviceBytes>> memory;
     const Settled settled{*stream_};
     std::vector<void*> addresses;
-    for (const ir::Literal* buffer : buffers) {
-      memory.push_back(runtime_->upload(*buffer));
+    const auto clear = [&](std::size_t bytes) {
+      runtime_->device().fill(memory.back()->address(), 0, bytes, *stream_);
+    };
+    for (std::size_t k = 0; k < buffers.size(); ++k) {
+      const bool written = nests_[number]->buffers[k].written;
+      memory.push_back(written ? runtime_->place_for(*buffers[k]) : runtime_->upload(*buffers[k]));
+      if (written) clear(buffers[k]->bytes());
       addresses.push_back(memory.back()->address());
     }
     const auto zeros = [&](std::int64_t bytes) {
       memory.push_back(runtime_->allocate(static_cast<std::size_t>(bytes)));
-      runtime_->device().fill(memory.back()->address(), 0, static_cast<std::size_t>(bytes),
-                              *stream_);
+      clear(static_cast<std::size_t>(bytes));
       return memory.back()->address();
     };
     void* const scratch = zeros(choice.scratch_bytes);

@@ -246,7 +246,14 @@ void Unit::plan_streams(const BuildOptions& options) {
   memory::Planner::Options memory;
   memory.clocks = &cuda_->streams().clocks;
   planner_ = plan_memory(std::move(memory));
+  move_to_device();
+}
+
+/// What was folded or packed has no other owner on the host.
+void Unit::move_to_device() {
   cuda_->upload(program_, fixed_, planner_->roots());
+  fixed_ = {};
+  program_.constants = {};
 }
 
 /// Has the kernels compiled of the steps that are there in each run.
@@ -305,15 +312,16 @@ void Unit::add_nested(std::uint32_t step, std::span<const BufferId> roots,
 
 std::shared_ptr<const Unit> Unit::nested_unit(NestedKey key, const std::vector<ir::Literal>& values,
                                               const BuildOptions& options) {
-  std::shared_ptr<const Unit>& unit = (*options.nested)[key];
-  if (unit != nullptr) return unit;
+  NestedUnit& known = (*options.nested)[key];
+  if (known.unit != nullptr) return known.unit;
+  known.fixed = values;
   jit::Program program = *key.program;
   for (std::size_t k = 0; k < values.size(); ++k)
     fix_argument(program, key.fixed[k].first, values[k]);
   std::vector<ir::Literal> fixed = fixed_buffers(program, ir::Graph());
   BuildOptions inside = options;
   inside.graphs = false;  // nested plans are queued step by step
-  return unit = std::make_shared<const Unit>(std::move(program), std::move(fixed), inside);
+  return known.unit = std::make_shared<const Unit>(std::move(program), std::move(fixed), inside);
 }
 
 std::size_t Unit::folded_steps() const {

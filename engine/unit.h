@@ -39,8 +39,12 @@ struct NestedKey {
   std::vector<std::pair<std::uint32_t, const void*>> fixed{};
   friend auto operator<=>(const NestedKey&, const NestedKey&) = default;
 };
-/// Units that several calls share.
-using NestedUnits = std::map<NestedKey, std::shared_ptr<const Unit>>;
+/// A unit that several calls share.
+struct NestedUnit {
+  std::shared_ptr<const Unit> unit;
+  std::vector<ir::Literal> fixed;  ///< keep the addresses of its key taken
+};
+using NestedUnits = std::map<NestedKey, NestedUnit>;
 
 /// Settings that shape an executable.
 struct BuildOptions {
@@ -178,6 +182,7 @@ class Unit {
   base::SymbolValues sizes_to_plan_for(base::SymbolValues hints) const;
   void make_schedule(const BuildOptions& options);
   void plan_streams(const BuildOptions& options);
+  void move_to_device();
   void log_split_steps(const scheduler::CapturePlan& plan, const BuildOptions& options) const;
   scheduler::CapturePlan order_for_graphs(const BuildOptions& options);
   /// Of each kernel of the program; not valid where no step is left that needs one compiled.
@@ -208,7 +213,8 @@ class Unit {
   void find_shared_places();
 
   jit::Program program_;
-  std::vector<ir::Literal> fixed_;  ///< by buffer: parameters, constants, folded results
+  /// By buffer: parameters, constants, folded results. On CUDA gone when they are on the device.
+  std::vector<ir::Literal> fixed_;
   std::size_t folded_steps_ = 0;
   std::int64_t fixed_bytes_ = 0;
   bool check_plans_ = false;

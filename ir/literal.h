@@ -55,6 +55,8 @@ class Literal {
   const void* unaligned_data() const;
   /// Tells these bytes from others as long as they live, whether aligned or not.
   const void* identity() const { return data_; }
+  /// Of the bytes: expired when nothing shares them any more, and of bytes without an owner.
+  std::weak_ptr<const void> life() const { return owner_; }
   template <typename T>
   T* data_as() {
     return static_cast<T*>(data());

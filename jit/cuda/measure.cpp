@@ -12,8 +12,25 @@ namespace {
 constexpr int kRounds = 9;                 ///< launches of a variant whose median counts
 constexpr double kHopeless = 4;            ///< times the least
 constexpr double kMostMilliseconds = 200;  ///< of all launches; three rounds are made in any case
-constexpr unsigned char kSmallFloat =
-    0x3c;  ///< all bytes of a float of any width: 1.06 in f16, 0.01 in bf16 and f32
+/// Of memory that looks random the host makes so much; the rest repeats it.
+constexpr std::size_t kRandomBytes = std::size_t{1} << 20;
+
+/// Halves of words that are small finite floats of either sign, and no subnormals, in each floating dtype: 0.5 to 1 in f16,
+/// 2^-15 to 2^-7 in bf16 and f32.
+std::vector<std::uint16_t> random_halves() {
+  std::vector<std::uint16_t> halves(kRandomBytes / sizeof(std::uint16_t));
+  std::uint32_t state = 1;
+  for (std::uint16_t& half : halves) {
+    state = state * 1664525u + 1013904223u;  // Numerical Recipes, "ranqd1"
+    half = static_cast<std::uint16_t>(0x3800u | (state >> 16 & 0x83ffu));
+  }
+  return halves;
+}
+
+/// Positions in what a kernel gathers are wider than a byte.
+bool looks_random(DType dtype) {
+  return is_floating(dtype) || dtype == DType::I8 || dtype == DType::U8;
+}
 
 class Measurement {
  public:
@@ -27,8 +44,7 @@ class Measurement {
         end_(device.make_event(true)) {
     // All of the memory before the first work that uses it.
     for (const CudaBuffer& buffer : kernel.buffers())
-      buffers_.push_back(
-          add(memory, bytes_of(buffer), is_floating(buffer.dtype) ? kSmallFloat : 0));
+      buffers_.push_back(add(memory, bytes_of(buffer), looks_random(buffer.dtype)));
     std::int64_t scratch_bytes = 0;
     for (const std::uint32_t variant : kernel.plausible(sizes, kHopeless)) {
       const std::optional<CudaChoice> choice = kernel.choice_of(variant, sizes);
@@ -36,10 +52,10 @@ class Measurement {
       candidates_.push_back({*choice, 0, {}});
       scratch_bytes = std::max(scratch_bytes, choice->scratch_bytes);
     }
-    scratch_ = add(memory, scratch_bytes, 0);
-    counters_ = add(memory, kMostSharedTiles * sizeof(std::uint32_t), 0);
-    status_ = add(memory, sizeof(std::int32_t), 0);
-    add(memory, 2 * device.properties().cache_bytes, 0);
+    scratch_ = add(memory, scratch_bytes, false);
+    counters_ = add(memory, kMostSharedTiles * sizeof(std::uint32_t), false);
+    status_ = add(memory, sizeof(std::int32_t), false);
+    add(memory, 2 * device.properties().cache_bytes, false);
   }
   /// No work may use the memory when it is given back.
   ~Measurement() {
@@ -52,7 +68,7 @@ class Measurement {
   Measurement& operator=(const Measurement&) = delete;
 
   std::vector<Verdicts::Timing> run() {
-    for (const Block& block : blocks_) fill(block);
+    for (const Block& block : blocks_) block.random ? randomise(block) : clear(block);
     std::erase_if(candidates_, [&](Candidate& one) { return !try_first(one); });
     const double least = std::ranges::min(candidates_, {}, &Candidate::first).first;
     std::erase_if(candidates_, [&](const Candidate& one) { return one.first > kHopeless * least; });
@@ -74,7 +90,7 @@ class Measurement {
   struct Block {
     std::shared_ptr<void> memory;
     std::size_t bytes;
-    unsigned char value;
+    bool random;
   };
   static double median(const Candidate& one) {
     std::vector<double> times = one.times;
@@ -87,13 +103,23 @@ class Measurement {
     return buffer.count.evaluate_sizes(sizes_) * static_cast<std::int64_t>(size_of(buffer.dtype));
   }
 
-  void* add(const DeviceMemory& memory, std::int64_t bytes, unsigned char value) {
+  void* add(const DeviceMemory& memory, std::int64_t bytes, bool random) {
     const auto count = static_cast<std::size_t>(bytes);
-    blocks_.push_back({memory(count), count, value});
+    blocks_.push_back({memory(count), count, random});
     return blocks_.back().memory.get();
   }
-  void fill(const Block& block) {
-    device_.fill(block.memory.get(), block.value, block.bytes, *stream_);
+  void clear(const Block& block) {
+    device_.fill(block.memory.get(), 0, block.bytes, *stream_);
+  }
+  void randomise(const Block& block) {
+    auto* const begin = static_cast<char*>(block.memory.get());
+    std::size_t done = std::min(block.bytes, kRandomBytes);
+    device_.copy(begin, halves_.data(), done, device::CopyKind::HostToDevice, *stream_);
+    while (done < block.bytes) {
+      const std::size_t more = std::min(done, block.bytes - done);
+      device_.copy(begin + done, begin, more, device::CopyKind::DeviceToDevice, *stream_);
+      done += more;
+    }
   }
 
   /// False where the library refuses what it said it could do.
@@ -114,7 +140,7 @@ class Measurement {
 
   /// Milliseconds.
   double launch(const CudaChoice& choice) {
-    fill(blocks_.back());
+    clear(blocks_.back());
     stream_->record(*begin_);
     kernel_.launch(device_, choice, buffers_, sizes_, scratch_, counters_, status_, *stream_);
     stream_->record(*end_);
@@ -127,6 +153,7 @@ class Measurement {
   const CudaKernel& kernel_;
   device::Device& device_;
   std::span<const std::int64_t> sizes_;
+  const std::vector<std::uint16_t> halves_ = random_halves();
   std::vector<Block> blocks_;  ///< the last one is there to be overwritten
   std::unique_ptr<device::Stream> stream_;
   std::unique_ptr<device::Event> begin_, end_;

@@ -3,8 +3,13 @@
 #include <filesystem>
 #include <gmock/gmock.h>
 #include <mutex>
+#include <set>
 
 #include "base/half.h"
+#include "engine/cuda_runtime.h"
+#include "ir/text.h"
+#include "jit/cuda/measure.h"
+#include "jit/program.h"
 #include "tests/cuda/support.h"
 #include "tests/jit/folder_test.h"
 #include "tests/support/json.h"
@@ -104,6 +109,44 @@ TEST_F(CudaAutotune, TheFastestVariantTakesThePlaceOfTheExpectedOne) {
   // What was measured is not for those who did not ask.
   expect_right(expected, 16);
   EXPECT_EQ(choice(expected, 16), (Choice{first, false}));
+}
+
+/// Equal bytes flatter memory and the multipliers' power.
+TEST_F(CudaAutotune, OperandsLookLikeData) {
+  for (const DType dtype : {f16, bf16, f32}) {
+    const std::string name(name_of(dtype));
+    const ir::Graph graph = ir::parse("graph @main(%x: " + name + "[16, 256], %w: " + name +
+                                      "[256, 48]) {\n  %y = matmul(%x, %w)\n  return %y\n}\n");
+    jit::LowerOptions lower;
+    lower.target = jit::LowerOptions::Target::Cuda;
+    const jit::Program program = jit::lower(graph, lower);
+    const auto runtime = engine::CudaRuntime::get(cuda_device());
+    const jit::Nest* nest = program.kernels[program.record.steps.back().kernel].nest.get();
+    const auto kernel = runtime->compiler().compile_all(std::span(&nest, 1), nullptr)[0].get();
+    std::vector<std::shared_ptr<memory::PoolBlock>> blocks;
+    const auto memory = [&](std::size_t bytes) -> std::shared_ptr<void> {
+      const auto& block =
+          blocks.emplace_back(std::make_shared<memory::PoolBlock>(runtime->pool(), bytes));
+      return {block, block->get()};
+    };
+    std::vector<std::int64_t> sizes;
+    for (const ir::SymExpr& size : program.launches.back().sizes) sizes.push_back(size.constant());
+    jit::cuda::measure_variants(*kernel, runtime->device(), sizes, memory);
+    for (std::size_t k = 0; k < 2; ++k) {
+      ir::Literal there(dtype, {k == 0 ? 16 : 48, 256});
+      ASSERT_EQ(blocks[k]->bytes(), there.bytes());
+      runtime->copy_out(there.data(), blocks[k]->get(), there.bytes());
+      std::set<double> values;
+      int negative = 0;
+      for (std::int64_t at = 0; at < there.count(); ++at) {
+        ASSERT_TRUE(std::isnormal(there.at(at))) << name;
+        values.insert(there.at(at));
+        negative += there.at(at) < 0;
+      }
+      EXPECT_GT(values.size(), 500u) << name;
+      EXPECT_NEAR(negative, there.count() / 2, there.count() / 20) << name;
+    }
+  }
 }
 
 TEST_F(CudaAutotune, SizesOfOneClassAreMeasuredOnce) {

@@ -71,6 +71,29 @@ TEST(CudaFolding, ResultsAreOnTheDevice) {
   EXPECT_EQ(std::memcmp(there.data(), result.unaligned_data(), result.bytes()), 0);
 }
 
+/// What is made there is not sent there as zeros first.
+TEST(CudaFolding, OnlyWeightsAreSentToTheDevice) {
+  if (!on_simulator()) GTEST_SKIP() << kNeedsSimulator;
+  control().fail(0, 0);
+  Folded folded(two_layers());
+  EXPECT_EQ(folded.count, 2u);
+  EXPECT_EQ(control().calls_of("cuMemcpyHtoDAsync"), 1u);
+}
+
+/// An address that another literal took is not where its bytes are.
+TEST(CudaFolding, ALiteralThatIsGoneIsForgotten) {
+  const auto runtime = engine::CudaRuntime::get(cuda_device());
+  std::vector<float> memory(16, 1);
+  const auto literal = [&] {
+    return ir::Literal(f32, {16}, {1}, memory.data(), std::make_shared<int>(0));
+  };
+  auto first = std::make_optional(literal());
+  const auto bytes = runtime->upload(*first);
+  EXPECT_EQ(runtime->upload(*first), bytes) << "one copy for all";
+  first.reset();
+  EXPECT_NE(runtime->upload(literal()), bytes);
+}
+
 TEST(CudaFolding, ACheckThatFailsIsAnIndexError) {
   const std::string text = "graph @main(%x: f32[s0, 4]) {\n" + weights() +
                            "  %i = const [2, 7]: i64\n  %g = gather(%m, %i) {axis = 0}\n"

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <thread>
 
+#include "base/lasting.h"
 #include "engine/cuda_runtime.h"
 #include "tests/cuda/recorded.h"
 #include "tests/cuda/support.h"
@@ -118,6 +119,29 @@ TEST_F(CudaMemory, AnEngineTellsAndGivesBackWhatItsContextsHold) {
   }
   EXPECT_EQ(engine.run({kept})[0].to_doubles(), want);
   EXPECT_EQ(engine.run({x})[0].to_doubles(), want);
+}
+
+/// Weights in another form are on the device alone, those of a nested plan too.
+TEST_F(CudaMemory, WhatWasFoldedLeavesTheHost) {
+  const Tensor weight = counted(f32, {72, 72});
+  const auto folded = [weight](const Tensor& x) {
+    return matmul(x, cumsum(softmax(weight, -1), 0));
+  };
+  const auto nested = [folded](const Tensor& x) {
+    return cond(greater(sum(x), 0.0f), [&] { return folded(x); }, [&] { return x * 1.0f; });
+  };
+  const std::size_t before = base::lasting_bytes();
+  const std::vector<Tensor> inputs{counted(f32, {3, 72})};
+  const auto check = [&](auto f) {
+    Engine engine(f, on_cuda());
+    Engine reference(f, {.device = Device::reference()});
+    expect_near(engine.run(inputs)[0], reference.run(inputs)[0], 1e-4);
+    EXPECT_EQ(base::lasting_bytes(), before);
+    expect_near(engine.run({counted(f32, {5, 72})})[0],
+                reference.run({counted(f32, {5, 72})})[0], 1e-4);
+  };
+  check(folded);
+  check(nested);
 }
 
 TEST_F(CudaMemory, EnginesAreTrimmedWhileOthersRun) {
