@@ -108,9 +108,7 @@ class Measurement {
     blocks_.push_back({memory(count), count, random});
     return blocks_.back().memory.get();
   }
-  void clear(const Block& block) {
-    device_.fill(block.memory.get(), 0, block.bytes, *stream_);
-  }
+  void clear(const Block& block) { device_.fill(block.memory.get(), 0, block.bytes, *stream_); }
   void randomise(const Block& block) {
     auto* const begin = static_cast<char*>(block.memory.get());
     std::size_t done = std::min(block.bytes, kRandomBytes);

@@ -58,6 +58,15 @@ TEST(LastingMemory, GoesBackWithTheLastPieceOfAChunk) {
   EXPECT_FALSE(is_mapped(address));
 }
 
+TEST(LastingMemory, IsCountedWhileItIsThere) {
+  const std::size_t before = lasting_bytes();
+  auto first = lasting_memory(100);
+  const auto second = lasting_memory(kMiB);
+  EXPECT_EQ(lasting_bytes(), before + 128 + kMiB);
+  first.reset();
+  EXPECT_EQ(lasting_bytes(), before + kMiB);
+}
+
 std::size_t resident_pages(std::uintptr_t begin, std::size_t bytes) {
   std::vector<unsigned char> pages(bytes / 4096);
   EXPECT_EQ(mincore(reinterpret_cast<void*>(begin), bytes, pages.data()), 0);

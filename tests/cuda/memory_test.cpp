@@ -137,8 +137,8 @@ TEST_F(CudaMemory, WhatWasFoldedLeavesTheHost) {
     Engine reference(f, {.device = Device::reference()});
     expect_near(engine.run(inputs)[0], reference.run(inputs)[0], 1e-4);
     EXPECT_EQ(base::lasting_bytes(), before);
-    expect_near(engine.run({counted(f32, {5, 72})})[0],
-                reference.run({counted(f32, {5, 72})})[0], 1e-4);
+    expect_near(engine.run({counted(f32, {5, 72})})[0], reference.run({counted(f32, {5, 72})})[0],
+                1e-4);
   };
   check(folded);
   check(nested);
