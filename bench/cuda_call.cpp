@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/chosen_case.h"
+
 #include "heddle/heddle.h"
 
 namespace hd = heddle;
@@ -167,15 +169,8 @@ const std::map<std::string, void (*)(const Driver&, int)> kCases{
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc == 2 && std::string(argv[1]) == "--list") {
-    for (const auto& [name, run] : kCases) std::cout << name << '\n';
-    return 0;
-  }
-  const auto found = argc == 3 ? kCases.find(argv[1]) : kCases.end();
-  if (found == kCases.end()) {
-    std::cerr << "usage: cuda_call CASE CALLS, with a CASE of --list\n";
-    return 2;
-  }
-  ::setenv("HEDDLE_CUDA_SIM_PATH", HEDDLE_IDLE_DRIVER_PATH, 1);
-  found->second(Driver(), std::atoi(argv[2]));
+  return hd::bench::make_chosen_case(argc, argv, kCases, [](auto make, int calls) {
+    ::setenv("HEDDLE_CUDA_SIM_PATH", HEDDLE_IDLE_DRIVER_PATH, 1);
+    make(Driver(), calls);
+  });
 }

@@ -10,6 +10,7 @@ engines take turns. Peak memory is that of the process beyond what it had before
 import argparse
 import contextlib
 import datetime
+import os
 import pathlib
 import re
 import statistics
@@ -69,7 +70,7 @@ def report(args, load, rows, memory):
     body = "\n".join([HEADER, *rows, "", MEMORY_HEADER, *memory])
     path.write_text(f"""# Threads that call one model at once, {args.date}
 
-{peers.processor()}, 2 processors; load averages {load} at the start and {peers.load_average()} at the end. Medians of {args.rounds} rounds of {args.seconds} s.
+{peers.processor()}; {os.cpu_count()} processors; load averages {load} at the start and {peers.load_average()} at the end. Medians of {args.rounds} rounds of {args.seconds} s.
 Memory is the peak of the process beyond what it had before the model was loaded, weights included.
 `bench/peers/callers.py` writes this file.
 

@@ -180,7 +180,6 @@ nlohmann::json take_callers_turn(Peer& peer, int callers, double seconds) {
       static_cast<std::size_t>(std::clamp(kSampleMicroseconds / shortest, 1.0, 1000.0));
   std::vector<CallerTurn> turns(calls.size());
   std::vector<std::thread> threads;
-  const double processor_before = processor_microseconds();
   const auto begin = Clock::now();
   const auto end =
       begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -188,7 +187,6 @@ nlohmann::json take_callers_turn(Peer& peer, int callers, double seconds) {
     threads.emplace_back([&, k] { call_until(calls[k], end, stride, turns[k]); });
   for (std::thread& thread : threads) thread.join();
   const double taken = microseconds_since(begin);
-  const double processor = processor_microseconds() - processor_before;
   std::size_t made = 0;
   std::vector<double> samples;
   for (const CallerTurn& turn : turns) {
@@ -196,10 +194,7 @@ nlohmann::json take_callers_turn(Peer& peer, int callers, double seconds) {
     made += turn.calls;
     samples.insert(samples.end(), turn.samples_us.begin(), turn.samples_us.end());
   }
-  return {{"samples_us", samples},
-          {"calls", made},
-          {"seconds", taken / 1e6},
-          {"processor_us", processor / static_cast<double>(made)}};
+  return {{"samples_us", samples}, {"calls", made}, {"seconds", taken / 1e6}};
 }
 
 /// The call at sizes that may not have come before.

@@ -8,7 +8,7 @@
 //   turn SECONDS      calls for so long, the first calls unmeasured: {"samples_us": [...], "calls_per_sample": N,
 //                     "processor_us": of all threads of the process, a call}
 //   callers N SECONDS N threads call at once for so long, each into outputs of its own: {"samples_us": [...] of some calls of all threads,
-//                     "calls": N, "seconds": until the last call came back, "processor_us": of all threads of the process, a call}
+//                     "calls": N, "seconds": until the last call came back}
 //   case FOLDER       calls once on the tensors of another case, which stay those of later turns: {"call_us": ...}
 //   outputs FOLDER    writes the outputs of the last call as a case's tensors: {"outputs": N}
 //   memory            {"peak_bytes": of the process, "anonymous_bytes": now}

@@ -17,7 +17,8 @@ namespace heddle::jit::cuda {
 using DeviceMemory = std::function<std::shared_ptr<void>(std::size_t bytes)>;
 
 /// The variants of the kernel at these sizes, the fastest first, in turns on memory of its own: floats and bytes that look random,
-/// since equal ones take less power and time, and other integers, which may be positions, 0. The least median of the times on the device, with the second-level cache overwritten
+/// since equal ones take less power and time, and other integers, which may be positions, 0. The least median of the times
+/// on the device, with the second-level cache overwritten
 /// before each launch. Variants that the cost model expects to take more than four times the least are not tried,
 /// nor are those tried again whose first launch took that long.
 ///
