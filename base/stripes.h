@@ -18,7 +18,9 @@ std::size_t next_thread_stripe() noexcept;
 
 /// The calling thread's stripe, below kStripes.
 inline std::size_t thread_stripe() noexcept {
-  thread_local const std::size_t stripe = next_thread_stripe();
+  constinit thread_local std::size_t stripe = kStripes;
+  if (stripe == kStripes) [[unlikely]]
+    stripe = next_thread_stripe();
   return stripe;
 }
 

@@ -50,13 +50,15 @@ ContextPool::~ContextPool() {
 
 std::unique_ptr<ExecutionContext> ContextPool::acquire() {
   const std::size_t own = base::thread_stripe();
-  for (std::size_t k = 0; k < places_.size(); ++k) {
+  std::unique_ptr<ExecutionContext> taken;
+  for (std::size_t k = 0; k < places_.size() && taken == nullptr; ++k) {
     std::atomic<ExecutionContext*>& place = places_[(own + k) % places_.size()].context;
-    if (place.load(std::memory_order_relaxed) == nullptr) continue;
-    if (ExecutionContext* context = place.exchange(nullptr, std::memory_order_acquire))
-      return std::unique_ptr<ExecutionContext>(context);
+    if (place.load(std::memory_order_relaxed) != nullptr)
+      taken.reset(place.exchange(nullptr, std::memory_order_acquire));
   }
-  return std::make_unique<ExecutionContext>();
+  if (taken == nullptr) taken = std::make_unique<ExecutionContext>();
+  taken->set_place(own);
+  return taken;
 }
 
 std::size_t ContextPool::drop_idle() noexcept {
@@ -70,7 +72,7 @@ std::size_t ContextPool::drop_idle() noexcept {
 }
 
 void ContextPool::release(std::unique_ptr<ExecutionContext> context) noexcept {
-  const std::size_t own = base::thread_stripe();
+  const std::size_t own = context->place();
   for (std::size_t k = 0; k < places_.size(); ++k) {
     std::atomic<ExecutionContext*>& place = places_[(own + k) % places_.size()].context;
     ExecutionContext* empty = nullptr;

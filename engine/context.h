@@ -39,6 +39,9 @@ class ExecutionContext {
   Frame& frame() { return frame_; }
   char* arena() { return arena_; }
   std::int64_t arena_bytes() const { return arena_bytes_; }
+  /// In a pool, of the thread that took it last.
+  std::size_t place() const { return place_; }
+  void set_place(std::size_t place) { place_ = place; }
   /// Of the arenas of the last run.
   std::int64_t peak_bytes() { return frame_.io() == nullptr ? 0 : frame_.io()->peak_bytes; }
   /// What the last run failed with, by its status word: what a step stored, or a check found.
@@ -47,6 +50,7 @@ class ExecutionContext {
   }
 
  private:
+  std::size_t place_ = 0;
   std::uint64_t plan_id_ = 0;
   char* arena_ = nullptr;
   std::int64_t arena_bytes_ = 0;
@@ -56,7 +60,7 @@ class ExecutionContext {
 
 /// Contexts that wait for a request. Taking and giving back is one exchange, of the place that a thread begins with: the
 /// same context comes back to it, with memory that is in its caches, and threads that call at once write apart. Where that
-/// place is empty any other's context serves; when none is left a new one is made.
+/// place is empty any other's context serves, and goes to the taker's place; when none is left a new one is made.
 class ContextPool {
  public:
   ~ContextPool();

@@ -74,6 +74,7 @@ void show([[maybe_unused]] void* block, [[maybe_unused]] std::size_t bytes) {
 
 struct alignas(base::kLineBytes) FreeList {
   std::mutex mutex;
+  std::uint64_t allocations = 0;  ///< blocks that were asked for, under `mutex`
   std::vector<void*> blocks;
 };
 
@@ -95,7 +96,6 @@ struct CachingAllocator::Impl {
   alignas(base::kLineBytes) std::atomic<std::size_t> peak{0};
   std::atomic<std::size_t> held{0};  ///< bytes from the system: in use and cached
   Caps caps;
-  base::StripedCounter allocations;
   std::atomic<std::uint64_t> system_allocations{0};
 
   bool is_beyond(std::size_t bytes) const {
@@ -114,7 +114,10 @@ struct CachingAllocator::Impl {
   void note_peak(std::size_t used);
   void* take_cached(std::size_t size_class);
   void keep(void* block, std::size_t used) noexcept;
+  template <typename F>
+  void for_each_list(F&& visit);
   std::size_t empty(FreeList& list, std::size_t size_class) noexcept;
+  std::uint64_t allocations();
   std::size_t trim() noexcept;
   void* from_system(std::size_t size_class, void* from);
   void to_system(void* block) noexcept;
@@ -160,6 +163,7 @@ void* CachingAllocator::Impl::take_cached(std::size_t size_class) {
   {
     FreeList& list = list_of(size_class, owner_of(size_class));
     const std::scoped_lock lock(list.mutex);
+    ++list.allocations;
     if (list.blocks.empty()) return nullptr;
     block = list.blocks.back();
     list.blocks.pop_back();
@@ -180,7 +184,6 @@ void CachingAllocator::Impl::keep(void* block, std::size_t used) noexcept {
 
 /// Counts `bytes` as in use and what they are taken for as not. @return bytes in use; 0: they would be more than the cap.
 std::size_t CachingAllocator::Impl::claim(std::size_t bytes, std::size_t instead_of) {
-  allocations.add(1);
   if (bytes > kMostBytes) return 0;
   const std::size_t more = bytes_of(class_of(bytes)) - instead_of;
   const std::size_t used = in_use.fetch_add(more, std::memory_order_relaxed) + more;
@@ -278,12 +281,28 @@ std::size_t CachingAllocator::Impl::empty(FreeList& list, std::size_t size_class
   return blocks.size() * bytes_of(size_class);
 }
 
+/// With its size class.
+template <typename F>
+void CachingAllocator::Impl::for_each_list(F&& visit) {
+  for (std::size_t k = 0; k < kClasses; ++k) visit(lists[k], k);
+  for (auto& of_owner : small)
+    for (std::size_t k = 0; k < kSmallClasses; ++k) visit(of_owner[k], k);
+}
+
 std::size_t CachingAllocator::Impl::trim() noexcept {
   std::size_t given_back = 0;
-  for (std::size_t k = 0; k < kClasses; ++k) given_back += empty(lists[k], k);
-  for (auto& of_owner : small)
-    for (std::size_t k = 0; k < kSmallClasses; ++k) given_back += empty(of_owner[k], k);
+  for_each_list(
+      [&](FreeList& list, std::size_t size_class) { given_back += empty(list, size_class); });
   return given_back;
+}
+
+std::uint64_t CachingAllocator::Impl::allocations() {
+  std::uint64_t total = 0;
+  for_each_list([&](FreeList& list, std::size_t) {
+    const std::scoped_lock lock(list.mutex);
+    total += list.allocations;
+  });
+  return total;
 }
 
 std::size_t CachingAllocator::trim() noexcept { return impl_->trim(); }
@@ -305,7 +324,7 @@ CachingAllocator::Stats CachingAllocator::stats() const {
           impl_->cached(used),
           impl_->peak.load(),
           impl_->caps.get(),
-          impl_->allocations.sum(),
+          impl_->allocations(),
           impl_->system_allocations.load()};
 }
 

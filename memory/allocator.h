@@ -33,8 +33,8 @@ class CachingAllocator {
     std::size_t cached_bytes = 0;
     std::size_t peak_bytes = 0;  ///< of bytes in use
     std::size_t cap_bytes = 0;   ///< 0: none
-    std::uint64_t allocations =
-        0;  ///< calls of allocate(), and of grow() that needed another class
+    /// Calls of allocate(), and of grow() that needed another class, but for those that the cap refused.
+    std::uint64_t allocations = 0;
     std::uint64_t system_allocations = 0;  ///< of those, served by the system
   };
   Stats stats() const;
