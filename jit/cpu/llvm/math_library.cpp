@@ -60,6 +60,9 @@ llvm::Function* declare_math(llvm::Module& module, const MathFunction& function)
   auto* declared = llvm::Function::Create(llvm::FunctionType::get(vector, operands, false),
                                           llvm::GlobalValue::ExternalLinkage, name, module);
   declared->setCallingConv(llvm::CallingConv::X86_RegCall);
+  // Called directly: calls through the global offset table, which this convention has otherwise, JITLink of LLVM 19 relaxes
+  // wrongly where functions lie in the lowest 4 GiB (llvm/llvm-project#190968).
+  declared->setDSOLocal(true);
   declared->setDoesNotThrow();
   declared->setDoesNotAccessMemory();
   declared->setWillReturn();
