@@ -299,7 +299,8 @@ Value* ScalarEmitter::inline_math(ScalarOp op, Value* a) {
   // They branch, once for all lanes.
   if (op == ScalarOp::Sin || op == ScalarOp::Cos || op == ScalarOp::Tan)
     return math.apply(op, a, slow);
-  return in_parts(a, [&](Value* part) { return math.apply(op, part, slow); });
+  const unsigned vectors = op == ScalarOp::Exp || op == ScalarOp::Exp2 ? 1 : 2;
+  return in_parts(a, vectors, [&](Value* part) { return math.apply(op, part, slow); });
 }
 
 /// A function of two numbers.
@@ -326,10 +327,12 @@ Value* ScalarEmitter::inline_math(ScalarOp op, Value* a, Value* b) {
   return concatenate(b_, std::move(parts));
 }
 
-/// With 16 registers one machine vector at a time: what it keeps alive fits them.
-Value* ScalarEmitter::in_parts(Value* a, const std::function<Value*(Value*)>& compute) {
+/// With 16 registers `machine_vectors` at a time, by instructions that take turns: two are what the registers hold, and one after
+/// another would fill the processor's window with instructions that wait for each other.
+Value* ScalarEmitter::in_parts(Value* a, unsigned machine_vectors,
+                               const std::function<Value*(Value*)>& compute) {
   const unsigned lanes = lanes_of(a);
-  const unsigned part_lanes = float_type(a) == DType::F64 ? 4 : 8;
+  const unsigned part_lanes = (float_type(a) == DType::F64 ? 4 : 8) * machine_vectors;
   if (vector_bytes_ == 64 || lanes <= part_lanes) return compute(a);
   std::vector<Value*> parts;
   for (unsigned first = 0; first < lanes; first += part_lanes) {
@@ -343,7 +346,7 @@ Value* ScalarEmitter::exp_up_to_zero(Value* a) {
   if (vector_bytes_ < 32 || lanes_of(a) == 0 || (vector_bytes_ == 64 && !inline_all_math_))
     return nullptr;
   VectorMath math(b_, vector_bytes_ == 64);
-  return in_parts(a, [&](Value* part) { return math.exp_up_to_zero(part); });
+  return in_parts(a, 1, [&](Value* part) { return math.exp_up_to_zero(part); });
 }
 
 Value* ScalarEmitter::any_larger(Value* a, Value* b) {

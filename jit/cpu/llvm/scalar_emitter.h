@@ -98,7 +98,8 @@ class ScalarEmitter {
   llvm::Value* shift(ir::ScalarOp op, DType dtype, llvm::Value* a, llvm::Value* b);
   llvm::Value* divide_float(llvm::Value* a, llvm::Value* b);
   llvm::Value* divide_by_uniform(llvm::Value* a, llvm::Value* b, llvm::Value* divisor);
-  llvm::Value* in_parts(llvm::Value* a, const std::function<llvm::Value*(llvm::Value*)>& compute);
+  llvm::Value* in_parts(llvm::Value* a, unsigned machine_vectors,
+                        const std::function<llvm::Value*(llvm::Value*)>& compute);
   llvm::Value* multiply_by_reciprocal(llvm::Value* a, llvm::Value* b, llvm::Value* inverse);
   llvm::Value* float_modulo(DType dtype, llvm::Value* a, llvm::Value* b);
   llvm::Value* simple_power(llvm::Value* a, double exponent);
@@ -129,6 +130,7 @@ class VectorMath {
   /// The same for functions of two numbers.
   llvm::Value* apply(ir::ScalarOp op, llvm::Value* x, llvm::Value* y);
   /// Exp of an x of 0 or less, or NaN. Null where that saves nothing.
+  llvm::Value* power_of_sum(llvm::Value* sum);
   llvm::Value* exp_up_to_zero(llvm::Value* x);
 
  private:
@@ -136,6 +138,8 @@ class VectorMath {
   llvm::Value* real(double value, llvm::Value* like);
   llvm::Value* integer(std::int64_t value, llvm::Value* like);
   llvm::Value* fma(llvm::Value* a, llvm::Value* b, llvm::Value* c);
+  llvm::Value* polynomial_by_pairs(std::span<const double> coefficients, llvm::Value* x,
+                                   llvm::Value* square);
   llvm::Value* polynomial(std::span<const double> coefficients, llvm::Value* x);
   llvm::Value* absolute(llvm::Value* x);
   llvm::Value* to_bits(llvm::Value* x);
