@@ -63,6 +63,7 @@ struct ApplyStmt {
   ir::ScalarOp op;
   DType dtype;  ///< of the result
   std::vector<ScalarId> operands;
+  bool up_to_zero = false;  ///< of Exp: the operand is known to be 0 or less, or NaN
 };
 
 /// result = convert(operand); rules of ir::ElementBuilder::convert

@@ -118,6 +118,16 @@ Scalar NestBuilder::apply(ir::ScalarOp op, std::initializer_list<Scalar> operand
   return apply(op, std::span<const Scalar>(operands.begin(), operands.size()));
 }
 
+Scalar NestBuilder::exp_up_to_zero(Scalar value) {
+  const Scalar result = fresh(value.dtype);
+  append(block(), ApplyStmt{.result = result.id,
+                            .op = ir::ScalarOp::Exp,
+                            .dtype = result.dtype,
+                            .operands = {value.id},
+                            .up_to_zero = true});
+  return result;
+}
+
 Scalar NestBuilder::convert(Scalar value, DType dtype) {
   if (value.dtype == dtype) return value;
   const Scalar result = fresh(dtype);

@@ -45,8 +45,8 @@ class Printer {
                          ": " + dtype(s.dtype));
   }
   void operator()(const ApplyStmt& s) {
-    define(s.result,
-           std::string(name_of(s.op)) + "(" + scalars(s.operands) + "): " + dtype(s.dtype));
+    define(s.result, std::string(name_of(s.op)) + "(" + scalars(s.operands) +
+                         (s.up_to_zero ? " up to 0): " : "): ") + dtype(s.dtype));
   }
   void operator()(const ConvertStmt& s) {
     define(s.result, "convert(" + scalar(s.operand) + "): " + dtype(s.dtype));

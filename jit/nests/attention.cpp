@@ -357,7 +357,7 @@ class AttentionNest {
     // Rows that saw nothing yet: exp(-inf - 0) is 0, where -inf - -inf is NaN.
     const Scalar nothing = b_.apply(ScalarOp::Eq, now, lowest(b_, dtype_));
     const Scalar shift = b_.apply(ScalarOp::Select, {nothing, number(0), now});
-    const Scalar rescale = b_.apply(ScalarOp::Exp, {b_.apply(ScalarOp::Sub, before, shift)});
+    const Scalar rescale = b_.exp_up_to_zero(b_.apply(ScalarOp::Sub, before, shift));
     const Scalar total = b_.apply(ScalarOp::Mul, b_.load(total_, row), rescale);
     b_.store(largest_, row, now);
     b_.store(most_, row, shift);
@@ -372,8 +372,7 @@ class AttentionNest {
     const Scalar shift = b_.load(most_, row);
     const SymExpr c = b_.begin_for(key_count_, ForStmt::Kind::Vector);
     const SymExpr at = row * kTileKeys + c;
-    const Scalar weight =
-        b_.apply(ScalarOp::Exp, {b_.apply(ScalarOp::Sub, b_.load(scores_, at), shift)});
+    const Scalar weight = b_.exp_up_to_zero(b_.apply(ScalarOp::Sub, b_.load(scores_, at), shift));
     b_.store(scores_, at, weight);
     const Scalar sum = b_.reduce(ReduceOp::Sum, dtype_, {&weight, 1})[0];
     b_.end_for();

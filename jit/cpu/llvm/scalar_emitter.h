@@ -131,6 +131,8 @@ class VectorMath {
   llvm::Value* apply(ir::ScalarOp op, llvm::Value* x, llvm::Value* y);
   /// Exp of an x of 0 or less, or NaN. Null where that saves nothing.
   llvm::Value* power_of_sum(llvm::Value* sum);
+  llvm::Value* exp_between(llvm::Value* x);
+  llvm::Value* at_least(llvm::Value* x, double low);
   llvm::Value* exp_up_to_zero(llvm::Value* x);
 
  private:

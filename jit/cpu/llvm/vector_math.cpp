@@ -44,10 +44,6 @@ constexpr std::array<double, 6> kExp2 = {6.931472063e-01, 2.402265133e-01, 5.550
 constexpr std::array<double, 9> kLog = {3.333331258e-01,  -2.500000961e-01, 2.000212022e-01,
                                         -1.666799677e-01, 1.421951817e-01,  -1.240554616e-01,
                                         1.188839056e-01,  -1.167604120e-01, 6.746596987e-02};
-/// (tanh(x) - x) / x^3 in x^2 for |x| <= kTanhSmall: 2^-27 of tanh.
-constexpr double kTanhSmall = 0.625;
-constexpr std::array<double, 5> kTanh = {-3.333328194e-01, 1.333144224e-01, -5.373971765e-02,
-                                         2.063909346e-02, -5.704992269e-03};
 /// erf(x)/x - 1 in x^2 for |x| <= 1: 2^-29; log2(erfc x) on [1, 4]: 2^-29 of erf.
 constexpr std::array<double, 7> kErfSmall = {1.283791657e-01,  -3.761262584e-01, 1.128358526e-01,
                                              -2.685381563e-02, 5.188333773e-03,  -8.010241894e-04,
@@ -280,6 +276,11 @@ constexpr double kVanishing = -103.97207708399179;
 
 }  // namespace
 
+/// x from `low` on, or NaN.
+Value* VectorMath::at_least(Value* x, double low) {
+  return b_.CreateSelect(b_.CreateFCmpOLT(x, real(low, x)), real(low, x), x);
+}
+
 /// 1.1 ulp: e^x = 2^floor(n) 2^(n - floor(n)) e^r, the second factor from a table in a register.
 Value* VectorMath::exp_by_table(Value* x) { return exp_of_bounded(at_most(x, 89)); }
 
@@ -300,16 +301,19 @@ Value* VectorMath::power_of_sum(Value* sum) {
   return from_bits(b_.CreateShl(to_bits(sum), integer(23, sum)));
 }
 
-/// Scaled by 2^(n + 64) and by 2^-64, the result is rounded once where it is subnormal, as scale() rounds it.
 Value* VectorMath::exp_up_to_zero(Value* x) {
   if (takes_avx512(x)) return exp_of_bounded(x);
+  return vanishing(x, kVanishing, [this](Value* bounded) { return exp_between(bounded); });
+}
+
+/// For an x from -104 to 0, or NaN. Scaled by 2^(n + 64) and by 2^-64, the result is rounded once where it is subnormal, as scale()
+/// rounds it.
+Value* VectorMath::exp_between(Value* x) {
   constexpr double kShift = 64;
-  return vanishing(x, kVanishing, [&](Value* bounded) {
-    Value* rounder = real(kRounder + 127 + kShift, bounded);
-    Value* sum = fma(bounded, real(kLog2E, bounded), rounder);
-    Value* near = exp_near_zero(bounded, b_.CreateFSub(sum, rounder));
-    return b_.CreateFMul(b_.CreateFMul(near, power_of_sum(sum)), real(std::exp2(-kShift), bounded));
-  });
+  Value* rounder = real(kRounder + 127 + kShift, x);
+  Value* sum = fma(x, real(kLog2E, x), rounder);
+  Value* near = exp_near_zero(x, b_.CreateFSub(sum, rounder));
+  return b_.CreateFMul(b_.CreateFMul(near, power_of_sum(sum)), real(std::exp2(-kShift), x));
 }
 
 /// e^(x - n ln(2)).
@@ -530,7 +534,7 @@ Value* VectorMath::piecewise(const PiecewiseTable& table, Value* x) {
   return copy_sign(concatenate(b_, sums), x);
 }
 
-/// 1.5 ulp: an odd polynomial near 0, 1 - 2 / (1 + e^2|x|) beyond; of f64 2.5: -t / (t + 2) with t = expm1(-2|x|).
+/// 2.5 ulp: t / (t + 2) with t = e^2|x| - 1.
 Value* VectorMath::tanh(Value* x) {
   Value* magnitude = absolute(x);
   if (is_wide(x)) {
@@ -538,23 +542,18 @@ Value* VectorMath::tanh(Value* x) {
     return copy_sign(b_.CreateFDiv(t, b_.CreateFAdd(t, real(2, x))), x);
   }
   if (takes_avx512(x)) return piecewise(tanh_table(), x);
-  Value* square = b_.CreateFMul(x, x);
-  Value* small = fma(b_.CreateFMul(x, square), polynomial(kTanh, square), x);
   // From here on the result is rounded to 1.
   Value* bounded = at_most(magnitude, 9.1);
   Value* rounder = real(kRounder + 127, x);
   Value* sum = fma(bounded, real(2 * kLog2E, x), rounder);
   Value* n = b_.CreateFSub(sum, rounder);
-  // What the float of ln 2 leaves matters less than the rounding of 1 + e^2|x|.
+  // What the float of ln 2 leaves is less than the rounding of t + 2.
   Value* r = fma(n, real(-kLn2High, x), b_.CreateFAdd(bounded, bounded));
-  Value* one = real(1, x);
-  Value* r_square = b_.CreateFMul(r, r);
-  Value* near = fma(polynomial_by_pairs(kExp, r, r_square), r_square, b_.CreateFAdd(r, one));
-  Value* denominator = fma(near, power_of_sum(sum), one);
-  Value* large = b_.CreateFSub(one, b_.CreateFDiv(real(2, x), denominator));
-  Value* is_small = b_.CreateFCmpOLT(magnitude, real(kTanhSmall, x));
-  // Of -0 the multiply-add makes 0.
-  return copy_sign(b_.CreateSelect(is_small, small, large), x);
+  Value* square = b_.CreateFMul(r, r);
+  Value* near = fma(polynomial_by_pairs(kExp, r, square), square, r);
+  Value* power = power_of_sum(sum);
+  Value* t = fma(near, power, b_.CreateFSub(power, real(1, x)));
+  return copy_sign(b_.CreateFDiv(t, b_.CreateFAdd(t, real(2, x))), x);
 }
 
 /// 2.5 ulp: e^x = 2^floor(n) m, and 1 / (1 + e^-x) = s / (s + m) with s a power of two, which overflows nowhere.
@@ -572,11 +571,11 @@ Value* VectorMath::sigmoid_by_table(Value* x) {
 /// 2.5 ulp. From exp(-|x|), which does not overflow.
 Value* VectorMath::sigmoid(Value* x) {
   if (!is_wide(x) && takes_avx512(x)) return sigmoid_by_table(x);
-  Value* below = b_.CreateFNeg(absolute(x));
-  Value* e = is_wide(x) ? exp(below) : exp_up_to_zero(below);
   Value* one = real(1, x);
-  Value* top = b_.CreateSelect(b_.CreateFCmpOLT(x, real(0, x)), e, one);
-  return b_.CreateFDiv(top, b_.CreateFAdd(e, one));
+  Value* below = b_.CreateFNeg(absolute(x));
+  Value* e = is_wide(x) ? exp(below) : exp_between(at_least(below, -104));
+  Value* negative = b_.CreateICmpSLT(to_bits(x), integer(0, x));
+  return b_.CreateFDiv(b_.CreateSelect(negative, e, one), b_.CreateFAdd(e, one));
 }
 
 /// 1.5 ulp.
