@@ -177,8 +177,9 @@ class ConvConverter {
 
  private:
   bool reads_rows(const Node& node) {
-    return may_be_row_conv(node) && !is_row_conv(node) && unit_of(node, options_).fuse &&
-           !ir::wants_fallback(node) && fixed_.contains(node.input(1).node);
+    return may_be_row_conv(node, options_.vector_bytes) && !is_row_conv(node) &&
+           unit_of(node, options_).fuse && !ir::wants_fallback(node) &&
+           fixed_.contains(node.input(1).node);
   }
 
   /// The same with weights [m, c, k…] that lie as [c, k…, m].
@@ -196,8 +197,16 @@ class ConvConverter {
     operands[1] = builder.emit("permute", {moved}, {{"perm", std::move(back)}});
     Value& x = operands[0];
     const bool in_lanes = !mixes_channels(node);
-    if (in_lanes && x.node->op_name() == "permute") x = builder.emit("clone", {x});
-    return {builder.call(node.op(), operands, node.attrs())->value()};
+    ir::Attrs attrs = node.attrs();
+    if (has_many_row_taps(node) && has_padding(node)) {
+      x = with_padding(builder, node, x, builder.constant(ir::Literal::scalar(DType::F32, 0)));
+      const Ints none(node.ints("pads_low").size(), 0);
+      attrs["pads_low"] = none;
+      attrs["pads_high"] = none;
+    } else if (in_lanes && x.node->op_name() == "permute") {
+      x = builder.emit("clone", {x});
+    }
+    return {builder.call(node.op(), operands, attrs)->value()};
   }
 
   static bool brings_channels_to_front(const Node& node) {

@@ -38,20 +38,19 @@ Value slice(GraphBuilder& builder, const Node& conv, Value from, const Ints& tap
   return builder.emit("slice", {from}, {{"start", start}, {"limit", limit}, {"stride", stride}});
 }
 
-/// `x` with the padding of `conv`, if it has any.
-Value padded(GraphBuilder& builder, const Node& conv, Value x, Value zero) {
-  if (!has_padding(conv)) return x;
-  return builder.emit(
-      "pad", {x, zero},
-      {{"low", around(conv.ints("pads_low"))}, {"high", around(conv.ints("pads_high"))}});
-}
-
 }  // namespace
 
 bool has_padding(const Node& conv) {
   const auto pads = [](std::int64_t pad) { return pad != 0; };
   return std::ranges::any_of(conv.ints("pads_low"), pads) ||
          std::ranges::any_of(conv.ints("pads_high"), pads);
+}
+
+Value with_padding(GraphBuilder& builder, const Node& conv, Value x, Value zero) {
+  if (!has_padding(conv)) return x;
+  return builder.emit(
+      "pad", {x, zero},
+      {{"low", around(conv.ints("pads_low"))}, {"high", around(conv.ints("pads_high"))}});
 }
 
 std::optional<std::size_t> axis_of_runs(const Node& conv) {
@@ -70,7 +69,7 @@ std::optional<std::size_t> axis_of_runs(const Node& conv) {
 }
 
 Value windows_in_place(GraphBuilder& builder, const Node& conv, Value x, Value zero) {
-  x = padded(builder, conv, x, zero);
+  x = with_padding(builder, conv, x, zero);
   const std::size_t axis = *axis_of_runs(conv);
   const std::int64_t channels = conv.input(1).meta().sizes[1].constant();
   Dims sizes = x.meta().sizes;
@@ -105,14 +104,14 @@ std::vector<Value> slices_of(GraphBuilder& builder, const Node& conv, Value x) {
 }  // namespace
 
 Value window_sums(GraphBuilder& builder, const Node& conv, Value x, Value zero) {
-  const std::vector<Value> slices = slices_of(builder, conv, padded(builder, conv, x, zero));
+  const std::vector<Value> slices = slices_of(builder, conv, with_padding(builder, conv, x, zero));
   Value sum = slices[0];
   for (std::size_t k = 1; k < slices.size(); ++k) sum = builder.emit("add", {sum, slices[k]});
   return sum;
 }
 
 Value windows_of(GraphBuilder& builder, const Node& conv, Value x, Value zero) {
-  x = padded(builder, conv, x, zero);
+  x = with_padding(builder, conv, x, zero);
   const std::vector<Value> slices = slices_of(builder, conv, x);
   if (slices.size() > 1)
     return builder.call("concat", slices, {{"axis", std::int64_t{-1}}})->value();

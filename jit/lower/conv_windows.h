@@ -8,6 +8,9 @@
 namespace heddle::jit {
 
 bool has_padding(const ir::Node& conv);
+/// x [n, in…, c] with the padding of `conv`, if it has any. @param zero  scalar of x's dtype
+ir::Value with_padding(ir::GraphBuilder& builder, const ir::Node& conv, ir::Value x,
+                       ir::Value zero);
 
 /// x [n, in…, c] ==> [n, out…, taps * c]: what each window reads, tap behind tap. Its kernel's sizes are constant.
 ///

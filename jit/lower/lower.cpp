@@ -13,6 +13,7 @@
 #include "jit/lower/nest_context.h"
 #include "jit/lower/order_scatters.h"
 #include "jit/lower/pack_weights.h"
+#include "jit/lower/packed_convs.h"
 #include "jit/lower/quantised_products.h"
 #include "jit/lower/record.h"
 #include "jit/lower/region.h"
@@ -83,7 +84,8 @@ ir::Graph simplified(const ir::Graph& graph, const LowerOptions& options) {
       decompose_all(split_sorts(order_scatters(split, options), options), options);
   const ir::Graph products =
       conv_channels(convs_as_products(quantised_products(ordered, options), options), options);
-  const ir::Graph packed = pack_weights(bits_products(products, options), options);
+  const ir::Graph convs = packed_convs(products, options);
+  const ir::Graph packed = pack_weights(bits_products(convs, options), options);
   return dequantised_products(byte_products(packed, options), options);
 }
 

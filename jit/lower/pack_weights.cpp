@@ -90,7 +90,7 @@ class Packer {
     Value& packed = panels_[{right, region}];
     // Kernels of groups do not widen.
     const Value given = right.meta().rank() == 2 ? without_widening(right) : right;
-    if (!packed) packed = pack(rewriter.builder(), rewriter.map(given));
+    if (!packed) packed = emit_panels(rewriter.builder(), rewriter.map(given), kPanelColumns);
     return packed;
   }
 
@@ -206,30 +206,6 @@ class Packer {
     return dtype == DType::F16 || dtype == DType::BF16 ? narrow : matrix;
   }
 
-  /// Of a matrix, or of each of several.
-  static Value pack(ir::GraphBuilder& builder, Value matrix) {
-    const DType dtype = matrix.meta().dtype;
-    const ir::Dims around(matrix.meta().sizes.begin(), matrix.meta().sizes.end() - 1);
-    const SymExpr columns = matrix.meta().sizes.back();
-    const SymExpr panels = ceildiv(columns, kPanelColumns);
-    const SymExpr missing = panels * kPanelColumns - columns;
-    if (!missing.is_constant(0)) {
-      const Value zero = builder.constant(is_floating(dtype) ? ir::Literal::scalar(dtype, 0)
-                                                             : ir::Literal::scalar_int(dtype, 0));
-      ir::Dims high(around.size(), 0);
-      high.push_back(missing);
-      matrix =
-          builder.emit("pad", {matrix, zero}, {{"low", ir::Dims(high.size(), 0)}, {"high", high}});
-    }
-    ir::Dims split = around;
-    split.insert(split.end(), {panels, SymExpr(kPanelColumns)});
-    const Value parts = builder.emit("reshape", {matrix}, {{"sizes", split}});
-    std::vector<std::int64_t> order(split.size());
-    std::iota(order.begin(), order.end(), 0);
-    std::swap(order[order.size() - 2], order[order.size() - 3]);
-    return builder.emit("clone", {builder.emit("permute", {parts}, {{"perm", order}})});
-  }
-
   const LowerOptions& options_;
   FixedValues fixed_;
   /// By the matrix and the unit that reads it: units share no kernel.
@@ -240,6 +216,29 @@ class Packer {
 };
 
 }  // namespace
+
+Value emit_panels(ir::GraphBuilder& builder, Value matrix, std::int64_t width) {
+  const DType dtype = matrix.meta().dtype;
+  const ir::Dims around(matrix.meta().sizes.begin(), matrix.meta().sizes.end() - 1);
+  const SymExpr columns = matrix.meta().sizes.back();
+  const SymExpr panels = ceildiv(columns, width);
+  const SymExpr missing = panels * width - columns;
+  if (!missing.is_constant(0)) {
+    const Value zero = builder.constant(is_floating(dtype) ? ir::Literal::scalar(dtype, 0)
+                                                           : ir::Literal::scalar_int(dtype, 0));
+    ir::Dims high(around.size(), 0);
+    high.push_back(missing);
+    matrix =
+        builder.emit("pad", {matrix, zero}, {{"low", ir::Dims(high.size(), 0)}, {"high", high}});
+  }
+  ir::Dims split = around;
+  split.insert(split.end(), {panels, SymExpr(width)});
+  const Value parts = builder.emit("reshape", {matrix}, {{"sizes", split}});
+  std::vector<std::int64_t> order(split.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order[order.size() - 2], order[order.size() - 3]);
+  return builder.emit("clone", {builder.emit("permute", {parts}, {{"perm", order}})});
+}
 
 ir::Graph pack_weights(const ir::Graph& graph, const LowerOptions& options) {
   if (options.target != LowerOptions::Target::Cpu) return graph;

@@ -162,7 +162,7 @@ bool is_sort(const Node& node) {
   return node.op().lowering.nest == "sort" && !ir::wants_fallback(node);
 }
 
-bool is_split(const Node& node) {
+bool is_split_sort(const Node& node) {
   return is_sort(node) &&
          is_long(node.input(0).meta().sizes[static_cast<std::size_t>(axis_of(node))]);
 }
@@ -222,7 +222,7 @@ ir::Graph split_sorts(const ir::Graph& graph, const LowerOptions& options) {
           return turned(rewriter.builder(), *node, rewriter.map(node->input(0)));
         if (!cuda && lies_in_tensor(*node))
           return as_matrix(rewriter.builder(), *node, rewriter.map(node->input(0)));
-        if (!cuda || !is_split(*node)) return std::nullopt;
+        if (!cuda || !is_split_sort(*node)) return std::nullopt;
         const std::int64_t axis = axis_of(*node);
         ir::GraphBuilder& builder = rewriter.builder();
         const Value x = exchanged(builder, rewriter.map(node->input(0)), axis);

@@ -15,6 +15,7 @@ std::span<const NestRecipe> all_recipes() {
                                                kInt8ConvRecipe,
                                                kInt8MatmulRecipe,
                                                kMatmulRecipe,
+                                               kPackedConvRecipe,
                                                kPackedGroupedMatmulRecipe,
                                                kPackedInt8ConvRecipe,
                                                kPackedBf16MatmulRecipe,

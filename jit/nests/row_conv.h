@@ -12,7 +12,9 @@
 // is read, wherever it lies.
 //
 // The multiplier is how many channels of the result each one of x has: a power of two, so that a vector of lanes reads whole
-// channels.
+// channels. So are those of a group of a few channels of x, each of which is one more tap then.
+//
+// Of many taps along the row, only some have their weights in registers: a loop over parts of the taps carries the sums.
 //
 // What is read of x is used by all windows of the block, and weights by all of its positions: the sums stay in registers. The
 // weights lie with the channels behind all other dimensions.
@@ -23,11 +25,14 @@
 
 namespace heddle::jit {
 
-/// Whether a convolution can be one of these, once its weights lie so.
-bool may_be_row_conv(const ir::Node& conv);
+/// Whether a convolution can be one of these, once its weights lie so. With vectors of 64 bytes the library's are as fast where
+/// there are many taps or groups of several channels.
+bool may_be_row_conv(const ir::Node& conv, std::int64_t vector_bytes);
+/// Whether so many taps lie along the row that those in the padding must not be, for which x has to have its padding.
+bool has_many_row_taps(const ir::Node& conv);
 /// Whether it is one of few channels to many.
 bool mixes_channels(const ir::Node& conv);
-/// Whether its weights lie so: [m, c, k…] as a view of [c, k…, m].
+/// Whether its weights lie so: [m, c, k…] as a view of [c, k…, m]; a copy of them where only narrow vectors want it.
 bool is_row_conv(const ir::Node& conv);
 
 void build_row_conv(NestContext& ctx);

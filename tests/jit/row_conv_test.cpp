@@ -160,6 +160,86 @@ TEST(RowConv, OfFewChannelsToMany) {
     expect_right(Mixed{.sizes = {"s0", "s1", "s2"}}, sizes);
 }
 
+struct Narrow {
+  std::int64_t groups = 8, channels = 4, results = 4;  ///< of each group
+  Ints kernel{3, 3}, strides{1, 1}, low{1, 1}, high{1, 1}, dilations{1, 1};
+  std::vector<const char*> sizes{"2", "7", "19"};  ///< of x, but for the channels
+};
+
+ir::Graph graph_of(const Narrow& c) {
+  GraphBuilder b("main");
+  const std::string channels = std::to_string(c.groups * c.channels);
+  const Value x = b.input(tensor(f32, {c.sizes[0], c.sizes[1], c.sizes[2], channels.c_str()}), "x");
+  const Ints weights{c.groups * c.results, c.channels, c.kernel[0], c.kernel[1]};
+  const Value y = b.call("conv",
+                         {x, b.constant(random_literal(f32, weights, 7)),
+                          b.constant(random_literal(f32, {weights[0]}, 8))},
+                         {{"strides", c.strides},
+                          {"pads_low", c.low},
+                          {"pads_high", c.high},
+                          {"dilations", c.dilations},
+                          {"groups", c.groups},
+                          {"channels_last", true}})
+                      ->value();
+  b.output(b.emit("max", {y, b.constant(ir::Literal::scalar(f32, -0.2))}));
+  return b.finish();
+}
+
+jit::LowerOptions for_vectors_of(std::int64_t bytes) {
+  return {.target = jit::LowerOptions::Target::Cpu, .vector_bytes = bytes};
+}
+
+/// In blocks of several sums with vectors of 32 bytes, and one at a time with those of 64.
+void expect_right_and_narrow(const Narrow& c, const Ints& sizes = {}) {
+  const ir::Graph graph = graph_of(c);
+  const jit::Program narrow = jit::lower(graph, for_vectors_of(32));
+  const auto count = [](const jit::Program& program) {
+    const std::string text = nests_of(program);
+    std::int64_t found = 0;
+    for (std::size_t at = text.find("fma("); at != std::string::npos;
+         at = text.find("fma(", at + 1))
+      ++found;
+    return found;
+  };
+  // Sums of a whole nest are those of as many channels as share what it reads.
+  EXPECT_GT(count(narrow), count(jit::lower(graph, for_vectors_of(64))));
+  for (const std::int64_t bytes : {32, 64})
+    expect_program_right(graph, narrow, random_arguments(graph, sizes), as_code_of(bytes), 1e-5);
+}
+
+TEST(RowConv, OfManyTapsForNarrowVectors) {
+  const Narrow each{.groups = 21, .channels = 1, .results = 1};
+  for (const std::int64_t taps : {8, 9, 15, 31}) {
+    Narrow c = each;
+    c.kernel = {1, taps};
+    c.low = {0, taps / 2};
+    c.high = {0, taps - 1 - taps / 2};
+    expect_right_and_narrow(c);
+  }
+  Narrow square = each;
+  square.kernel = {9, 9};
+  square.low = square.high = {4, 4};
+  expect_right_and_narrow(square);
+  square.strides = {2, 2};
+  expect_right_and_narrow(square);
+  Narrow wide = each;
+  wide.kernel = {1, 9};
+  wide.low = wide.high = {0, 8};
+  wide.dilations = {1, 2};
+  expect_right_and_narrow(wide);
+  wide.sizes = {"s0", "s1", "s2"};
+  expect_right_and_narrow(wide, {2, 3, 12});
+}
+
+TEST(RowConv, OfGroupsOfAFewChannelsForNarrowVectors) {
+  for (const std::int64_t channels : {2, 3, 4})
+    for (const std::int64_t results : {2, 4, 8})
+      expect_right_and_narrow({.groups = 5, .channels = channels, .results = results});
+  expect_right_and_narrow({.strides = {2, 2}});
+  expect_right_and_narrow({.low = {4, 5}, .high = {5, 4}, .dilations = {2, 2}});
+  expect_right_and_narrow({.sizes = {"s0", "s1", "s2"}}, {1, 3, 12});
+}
+
 std::int64_t multiply_adds(const ir::Graph& graph) {
   const std::string text = nests_of(lowered(graph));
   std::int64_t count = 0;

@@ -216,6 +216,7 @@ Value* NestEmitter::pick_lanes(const LoadStmt& s, const Access& access) {
 
 /// Neighbours, each in step lanes; zeros where `wanted`, if there is such a condition, does not hold.
 Value* NestEmitter::repeat_lanes(NestBufferId buffer, const Access& access, Value* wanted) {
+  if (access.unit != 1) return repeat_apart(buffer, access, wanted);
   const auto step = static_cast<unsigned>(access.step);
   const unsigned count = lanes_ / step;
   llvm::Type* type = scalars_.storage_type(nest_.buffers[buffer].dtype, count);
@@ -234,6 +235,27 @@ Value* NestEmitter::repeat_lanes(NestBufferId buffer, const Access& access, Valu
   std::vector<int> from(lanes_);
   for (unsigned lane = 0; lane < lanes_; ++lane) from[lane] = static_cast<int>(lane / step);
   return b_.CreateShuffleVector(read, from);
+}
+
+/// The same of elements that are no neighbours: each is loaded into all lanes, of which it keeps its own.
+Value* NestEmitter::repeat_apart(NestBufferId buffer, const Access& access, Value* wanted) {
+  const auto step = static_cast<unsigned>(access.step);
+  llvm::Type* element = scalars_.storage_type(nest_.buffers[buffer].dtype, 0);
+  Value* lanes = nullptr;
+  for (unsigned k = 0; k < lanes_ / step; ++k) {
+    Value* place = b_.getInt64(k * static_cast<std::uint64_t>(access.unit));
+    Value* address = element_address(buffer, b_.CreateNSWAdd(access.index, place));
+    if (wanted != nullptr) address = b_.CreateSelect(wanted, address, zeros_);
+    if (active_ != nullptr)
+      address = b_.CreateSelect(b_.CreateICmpSLT(b_.getInt32(k * step), left_), address, zeros_);
+    Value* wide = b_.CreateVectorSplat(
+        lanes_, b_.CreateAlignedLoad(element, address, llvm::Align(kReadAlignment)));
+    std::vector<int> from(lanes_);
+    for (unsigned lane = 0; lane < lanes_; ++lane)
+      from[lane] = static_cast<int>(lane < k * step ? lane : lanes_ + lane);
+    lanes = lanes == nullptr ? wide : b_.CreateShuffleVector(lanes, wide, from);
+  }
+  return lanes;
 }
 
 /// Keeps what a store of a row stores until the row is complete. False where the store is none of a row.

@@ -143,9 +143,9 @@ class Analysis {
     if (!varies(index)) return false;
     const auto linear = index.linear_in(axis_);
     if (!linear || varies(linear->rest)) {
-      const bool is_repeated = repeated_index(index, axis_, [&](const SymExpr& term) {
-                                 return varies(term);
-                               }).has_value();
+      const auto repeated =
+          repeated_index(index, axis_, [&](const SymExpr& term) { return varies(term); });
+      const bool is_repeated = repeated && repeated->unit == 1;
       shape.gathers = shape.gathers || !(is_repeated || is_bounded(index));
       return false;
     }
@@ -227,7 +227,7 @@ class Analysis {
 
 std::optional<RepeatedIndex> repeated_index(const SymExpr& index, Symbol axis,
                                             const std::function<bool(const SymExpr&)>& varies) {
-  RepeatedIndex found{0, 0};
+  RepeatedIndex found{0, 0, 1};
   const auto terms =
       index.kind() == SymExpr::Kind::Sum ? index.operands() : std::vector<SymExpr>{index};
   for (const SymExpr& term : terms) {
@@ -235,8 +235,16 @@ std::optional<RepeatedIndex> repeated_index(const SymExpr& index, Symbol axis,
       found.rest += term;
       continue;
     }
-    if (found.count != 0 || term.kind() != SymExpr::Kind::FloorDiv) return std::nullopt;
-    const std::vector<SymExpr> parts = term.operands();
+    SymExpr quotient = term;
+    if (term.kind() == SymExpr::Kind::Product) {
+      const std::vector<SymExpr> factors = term.operands();
+      if (factors.size() != 2 || !factors[0].is_constant() || factors[0].constant() < 1)
+        return std::nullopt;
+      found.unit = factors[0].constant();
+      quotient = factors[1];
+    }
+    if (found.count != 0 || quotient.kind() != SymExpr::Kind::FloorDiv) return std::nullopt;
+    const std::vector<SymExpr> parts = quotient.operands();
     if (!parts[0].is_symbol() || parts[0].symbol() != axis || !parts[1].is_constant())
       return std::nullopt;
     found.count = parts[1].constant();
@@ -263,6 +271,8 @@ unsigned main_width(const LoopShape& shape, const ForStmt& loop, unsigned base_l
   }
   if (shape.wide) vectors = std::max(1u, vectors / 2);
   if (shape.nested) vectors = std::min(vectors, 4u);
+  constexpr unsigned kLanesOf16Registers = 8;
+  if (shape.nested && base_lanes <= kLanesOf16Registers && shape.live > 7) vectors = 1;
   if (shape.gathers) vectors = std::min(vectors, 2u);
   if (shape.calls) vectors = 1;
   vectors = std::min(vectors, most_vectors);

@@ -27,16 +27,18 @@ struct LoopShape {
 
 LoopShape analyse(const ForStmt& loop);
 
-/// floor(axis / count) + rest.
+/// unit * floor(axis / count) + rest.
 struct RepeatedIndex {
   std::int64_t count;  ///< a power of two
   SymExpr rest;
+  std::int64_t unit = 1;  ///< positive
 };
 /// Nothing where `index` is none. `varies`: whether an expression differs between lanes.
 std::optional<RepeatedIndex> repeated_index(const SymExpr& index, Symbol axis,
                                             const std::function<bool(const SymExpr&)>& varies);
 
-/// Elements of an iteration of the main loop: `base_lanes` times 1, 2, 4 or 8, and no more than `most_vectors`.
+/// Elements of an iteration of the main loop: `base_lanes` times 1, 2, 4 or 8, and no more than `most_vectors`. Vectors of 8 lanes
+/// or fewer have 16 registers, which sums that loops inside carry fill sooner than 32.
 unsigned main_width(const LoopShape& shape, const ForStmt& loop, unsigned base_lanes,
                     unsigned most_vectors = 8);
 

@@ -168,16 +168,22 @@ std::optional<NestEmitter::Access> NestEmitter::classify_bounded(const SymExpr& 
   return access;
 }
 
-/// floor(axis / count) + more: vectors begin at multiples of their lanes, so that each begins with the first lane of an element.
+/// unit * floor(axis / count) + more: vectors begin at multiples of their lanes, so that each begins with the first lane of an
+/// element. Elements that are no neighbours are loaded one by one, where gathers take longer.
 std::optional<NestEmitter::Access> NestEmitter::classify_repeated(const SymExpr& index) {
   const auto repeated =
       repeated_index(index, vector_axis_, [&](const SymExpr& term) { return varies(term); });
   if (!repeated || lanes_ % repeated->count != 0) return std::nullopt;
+  const bool gathers_well = target_.vector_bytes == 64;
+  if (repeated->unit != 1 && gathers_well) return std::nullopt;
   Value* first =
       b_.CreateUDiv(vector_base_, b_.getInt64(static_cast<std::uint64_t>(repeated->count)));
+  if (repeated->unit != 1)
+    first = b_.CreateNSWMul(first, b_.getInt64(static_cast<std::uint64_t>(repeated->unit)));
   return Access{.kind = Access::Kind::Repeated,
                 .index = b_.CreateNSWAdd(index_value(repeated->rest), first),
-                .step = repeated->count};
+                .step = repeated->count,
+                .unit = repeated->unit};
 }
 
 /// 0, 1, 2, … as i32.

@@ -73,6 +73,7 @@ class NestEmitter {
     llvm::Value* index;
     llvm::Value* bound = nullptr;  ///< Bounded: contiguous up to here, this element beyond
     std::int64_t step = 0;  ///< Strided: elements from one lane to the next; Repeated: lanes of one
+    std::int64_t unit = 1;  ///< Repeated: elements from one that lanes read to the next
   };
 
   // nest_emitter.cpp: the function around the body, statements.
@@ -147,6 +148,7 @@ class NestEmitter {
   std::size_t find_row(const Block& body, std::size_t begin, Symbol axis);
   llvm::Value* pick_lanes(const LoadStmt& s, const Access& access);
   llvm::Value* repeat_lanes(NestBufferId buffer, const Access& access, llvm::Value* wanted);
+  llvm::Value* repeat_apart(NestBufferId buffer, const Access& access, llvm::Value* wanted);
   bool store_column(const StoreStmt& s);
   void write_rows(NestBufferId buffer);
 

@@ -1,0 +1,114 @@
+// Convolutions that the library has no kernel for with vectors of 32 bytes read windows in place by weights in panels.
+#include "jit/lower/packed_convs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/jit/nests_support.h"
+#include "tests/support/one_op.h"
+
+namespace heddle::test {
+namespace {
+
+using ir::GraphBuilder;
+using ir::Value;
+using ::testing::Contains;
+using ::testing::Not;
+using testing::ops_of;
+
+struct Grouped {
+  std::int64_t groups = 2, channels = 9, results = 20;  ///< of each group
+  Ints kernel{3, 3}, strides{1, 1}, low{1, 1}, high{1, 1}, dilations{1, 1};
+  std::vector<const char*> sizes{"2", "7", "40"};  ///< of x, but for the channels
+  bool biased = true, fixed = true, turned = false;
+};
+
+ir::Graph graph_of(const Grouped& c) {
+  GraphBuilder b("main");
+  const std::string channels = std::to_string(c.groups * c.channels);
+  const char* const n = channels.c_str();
+  Value x = c.turned ? b.input(tensor(f32, {c.sizes[0], n, c.sizes[1], c.sizes[2]}), "x")
+                     : b.input(tensor(f32, {c.sizes[0], c.sizes[1], c.sizes[2], n}), "x");
+  if (c.turned) x = b.emit("permute", {x}, {{"perm", Ints{0, 2, 3, 1}}});
+  const Ints weights{c.groups * c.results, c.channels, c.kernel[0], c.kernel[1]};
+  std::vector<Value> operands{
+      x, c.fixed ? b.constant(random_literal(f32, weights, 7))
+                 : b.input(ir::TensorMeta::of(f32, {weights.begin(), weights.end()}), "w")};
+  if (c.biased) operands.push_back(b.constant(random_literal(f32, {weights[0]}, 8)));
+  const Value y = b.call("conv", operands,
+                         {{"strides", c.strides},
+                          {"pads_low", c.low},
+                          {"pads_high", c.high},
+                          {"dilations", c.dilations},
+                          {"groups", c.groups},
+                          {"channels_last", true}})
+                      ->value();
+  b.output(b.emit("max", {y, b.constant(ir::Literal::scalar(f32, -0.2))}));
+  return b.finish();
+}
+
+jit::LowerOptions with_library_for(std::int64_t vector_bytes) {
+  jit::LowerOptions options;
+  options.library_available = [](std::string_view name, const ir::Node&) { return name == "conv"; };
+  options.vector_bytes = vector_bytes;
+  return options;
+}
+
+void expect_packed(const Grouped& c, const Ints& sizes = {}) {
+  const ir::Graph graph = graph_of(c);
+  const jit::LowerOptions options = with_library_for(32);
+  EXPECT_THAT(ops_of(jit::packed_convs(graph, options)), Contains("packed_conv"));
+  const jit::Program program = jit::lower(graph, options);
+  const auto arguments = random_arguments(graph, sizes);
+  for (const std::int64_t bytes : {32, 64})
+    expect_program_right(graph, program, arguments, as_code_of(bytes), 1e-5);
+}
+
+void expect_left(const Grouped& c, std::int64_t vector_bytes = 32) {
+  EXPECT_THAT(ops_of(jit::packed_convs(graph_of(c), with_library_for(vector_bytes))),
+              Not(Contains("packed_conv")));
+}
+
+TEST(PackedConvs, OfGroupsThatFillNoVectors) {
+  expect_packed({});
+  expect_packed({.biased = false, .turned = true});
+  expect_packed({.low = {0, 0}, .high = {0, 0}, .turned = true});
+  expect_packed({.strides = {2, 3}});
+  expect_packed({.kernel = {2, 3}, .low = {3, 0}, .high = {0, 2}, .dilations = {2, 3}});
+  expect_packed({.groups = 3, .channels = 10, .results = 72});
+  expect_packed({.sizes = {"s0", "s1", "s2"}}, {2, 4, 33});
+}
+
+TEST(PackedConvs, OfWidePadding) {
+  const Grouped wide{
+      .groups = 1, .channels = 40, .low = {1, 4}, .high = {1, 4}, .dilations = {1, 4}};
+  expect_packed(wide);
+  Grouped row = wide;
+  row.kernel = {1, 11};
+  row.low = row.high = {0, 5};
+  row.dilations = {1, 1};
+  expect_packed(row);
+  for (const char* width : {"11", "29", "30", "31", "61"}) {
+    row.sizes = {"1", "3", width};
+    expect_packed(row);
+  }
+  row.sizes = {"s0", "s1", "s2"};
+  expect_packed(row, {1, 2, 35});
+}
+
+TEST(PackedConvs, OfFewProducts) {
+  expect_packed({.groups = 1, .channels = 8, .results = 8, .sizes = {"1", "7", "7"}});
+}
+
+TEST(PackedConvs, LeavesWhatTheLibraryHasKernelsFor) {
+  const Grouped library{.groups = 1, .channels = 64, .results = 64};
+  expect_left(library);
+  expect_left({}, 64);
+  expect_left({.fixed = false});
+  expect_left({.channels = 4, .results = 8});
+  expect_left({.kernel = {1, 1}, .low = {0, 0}, .high = {0, 0}});
+  expect_left({.channels = 16, .results = 16, .sizes = {"2", "30", "40"}});
+}
+
+}  // namespace
+}  // namespace heddle::test
