@@ -40,7 +40,8 @@ class PackedConvNest {
 
   void build() {
     place();
-    const std::int64_t width = panel_sizes_[3].constant();
+    // Panels of a width that is not known have no more columns than those of packed_matmul.
+    const std::int64_t width = panel_sizes_[3].as_constant().value_or(kPanelColumns);
     acc_ = b_.add_local(DType::F32, tile_rows_ * width, tile_rows_ * width);
     clear(width);
     add_taps(width);

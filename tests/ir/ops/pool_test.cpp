@@ -25,7 +25,7 @@ Attrs line(std::int64_t kernel, std::int64_t stride, std::int64_t low = 0, std::
   return pool({kernel}, {stride}, {low}, {high}, {dilation}, ceil_mode);
 }
 
-Attrs with(Attrs attrs, std::string_view name, bool value) {
+Attrs with_flag(Attrs attrs, std::string_view name, bool value) {
   attrs[std::string(name)] = value;
   return attrs;
 }
@@ -56,7 +56,7 @@ TEST(MaxPool, TwoDimensionsAndBothNumberings) {
               doubles(f32, {1, 2, 2, 2}, {7, 9, 17, 19, 32, 34, 42, 44}));
   expect_same(value_of({"max_pool_indices", {x}, attrs}),
               ints(i64, {1, 2, 2, 2}, {6, 8, 16, 18, 31, 33, 41, 43}));
-  expect_same(value_of({"max_pool_indices", {x}, with(attrs, "column_major", true)}),
+  expect_same(value_of({"max_pool_indices", {x}, with_flag(attrs, "column_major", true)}),
               ints(i64, {1, 2, 2, 2}, {6, 16, 8, 18, 31, 41, 33, 43}));
 }
 
@@ -111,7 +111,7 @@ TEST(Pool, CeilModeAddsAWindowThatStartsInside) {
   expect_same(value_of({"avg_pool", {x}, line(2, 2, 0, 0, 1, true)}),
               doubles(f32, {1, 1, 3}, {1.5, 3.5, 5}));
   expect_same(
-      value_of({"avg_pool", {x}, with(line(2, 2, 0, 0, 1, true), "count_include_pad", true)}),
+      value_of({"avg_pool", {x}, with_flag(line(2, 2, 0, 0, 1, true), "count_include_pad", true)}),
       doubles(f32, {1, 1, 3}, {1.5, 3.5, 5}));
 }
 
@@ -161,7 +161,7 @@ TEST(AvgPool, DividesByElementsOrByTaps) {
                 doubles(dtype, {1, 1, 4}, {4.5, 6, 9, 10.5}));
     expect_same(value_of({"avg_pool", {spread_out(x)}, line(3, 1, 1, 1)}),
                 doubles(dtype, {1, 1, 4}, {4.5, 6, 9, 10.5}));
-    expect_same(value_of({"avg_pool", {x}, with(line(3, 1, 1, 1), "count_include_pad", true)}),
+    expect_same(value_of({"avg_pool", {x}, with_flag(line(3, 1, 1, 1), "count_include_pad", true)}),
                 doubles(dtype, {1, 1, 4}, {3, 6, 9, 7}));
     expect_same(value_of({"avg_pool", {x}, line(2, 1, 0, 0, 3)}), doubles(dtype, {1, 1, 1}, {7.5}));
   }
