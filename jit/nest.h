@@ -271,8 +271,11 @@ struct ContractStmt {
   TileOperand a;  ///< rows x depth; neither windows nor dequantised
   TileOperand b;  ///< depth x columns
   bool accumulate = false;
-  /// 4: of u8 in a and of i8 in b, for an accumulator of i32; 2: of bf16 in both, for one of f32.
+  /// 4: of u8 in a, or i16 that hold such numbers, and of i8 in b, for an accumulator of i32; 2: of bf16 in both, for one of f32.
   std::int64_t group = 1;
+  /// Of groups of u8 and i8: any u8 times each two neighbours in b, first and second or third and fourth of a group, add up to
+  /// an i16.
+  bool pairs_fit = false;
   bool tf32 = false;  ///< elements of f32 may be rounded to tf32
 };
 

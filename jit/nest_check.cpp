@@ -118,12 +118,14 @@ class Checker {
                 s.dtype == DType::I64,
             "N12 dtype of the accumulator");
     require(acc.max_count == 0 || acc.max_count >= s.tile_rows * s.tile_columns, "N12 tile");
-    const bool bytes = buffer(s.a.buffer).dtype == DType::U8 &&
+    const DType left = buffer(s.a.buffer).dtype;
+    const bool bytes = (left == DType::U8 || (left == DType::I16 && !s.pairs_fit)) &&
                        buffer(s.b.buffer).dtype == DType::I8 && s.dtype == DType::I32;
     const bool pairs = buffer(s.a.buffer).dtype == DType::BF16 &&
                        buffer(s.b.buffer).dtype == DType::BF16 && s.dtype == DType::F32;
     require(s.group == 1 || (s.group == 4 && bytes) || (s.group == 2 && pairs),
             "N12 group of the operands");
+    require(!s.pairs_fit || s.group == 4, "N12 pairs of what is no group");
     for (const SymExpr* expr : {&s.rows, &s.columns, &s.depth}) index(*expr);
     for (const TileOperand* operand : {&s.a, &s.b}) {
       require(buffer(operand->buffer).read, "N3 operands of a contraction are declared as read");

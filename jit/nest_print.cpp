@@ -95,7 +95,8 @@ class Printer {
          operand(s.b) + ": " + dtype(s.dtype) + " tile " + std::to_string(s.tile_rows) + "x" +
          std::to_string(s.tile_columns) + " rows " + s.rows.to_string() + " columns " +
          s.columns.to_string() + " depth " + s.depth.to_string() +
-         (s.group == 1 ? "" : " group " + std::to_string(s.group)) + (s.tf32 ? " tf32" : ""));
+         (s.group == 1 ? "" : " group " + std::to_string(s.group)) +
+         (s.pairs_fit ? " of pairs that fit i16" : "") + (s.tf32 ? " tf32" : ""));
   }
 
  private:

@@ -147,6 +147,12 @@ struct LowerOptions {
       false;  ///< prove kernels that are built once for several groups by building them for each
 };
 
+/// Whether the CPU multiplies bytes by pairs of 16 bits, best of all ways it has: AVX2.
+inline bool multiplies_pairs(const LowerOptions& options) {
+  return options.target == LowerOptions::Target::Cpu && options.vector_bytes == 32 &&
+         !options.byte_dot;
+}
+
 /// Lowers a graph after its passes into kernels and steps, in a valid order.
 /// @throws UnsupportedError naming the op that has no way to become code.
 Program lower(const ir::Graph& graph, const LowerOptions& options);

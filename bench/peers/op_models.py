@@ -1,5 +1,7 @@
 """How the cases of ops.py are written: models of one op, or of a few, with their inputs."""
+import contextlib
 import dataclasses
+import pathlib
 import zlib
 from collections.abc import Callable
 
@@ -9,6 +11,15 @@ from onnx import TensorProto, helper, numpy_helper
 
 OF_FLOATS = ("matmulintegertofloat", "gatherblockquantized", "qattention")  # whatever the type of their first input
 SINCE_23 = {"Attention", "RMSNormalization", "RotaryEmbedding"}
+
+
+def peer_saturates():
+    """Whether ONNX Runtime adds up products of bytes in 16 bits, two at a time, which saturate: on x86 without VNNI. Weights of
+    7 bits keep its sums exact, so its tools take these for such processors (reduce_range)."""
+    with contextlib.suppress(OSError):
+        flags = pathlib.Path("/proc/cpuinfo").read_text().split("flags", 1)[-1].split("\n", 1)[0].split()
+        return "avx2" in flags and "avx512_vnni" not in flags and "avx_vnni" not in flags
+    return False
 
 
 @dataclasses.dataclass

@@ -4,7 +4,7 @@ import math
 import numpy as np
 
 from op_models import (BYTE, DOUBLE, HALF, IMAGE, INT8, INT32, Operand, chance, constant, normal, one, positive, weight,
-                       whole)
+                       peer_saturates, whole)
 
 
 def conv(shape, weights, **attributes):
@@ -218,8 +218,11 @@ SCALE, ZERO = np.float32(0.02), np.uint8(128)
 NONE = np.int8(0)
 
 
+LARGEST_WEIGHT = 63 if peer_saturates() else 127
+
+
 def bytes_of(*shape):
-    return constant(whole(128, *shape, dtype=INT8, low=-127))
+    return constant(whole(LARGEST_WEIGHT + 1, *shape, dtype=INT8, low=-LARGEST_WEIGHT))
 
 
 def through_bytes(op, x):

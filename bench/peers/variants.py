@@ -37,13 +37,14 @@ class OneInput(quantization.CalibrationDataReader):
 
 
 def dynamic(weights):
-    return lambda source, target, inputs: quantization.quantize_dynamic(source, target, weight_type=weights)
+    return lambda source, target, inputs: quantization.quantize_dynamic(source, target, weight_type=weights,
+                                                                          reduce_range=peer_saturates())
 
 
 def static(form):
     def make(source, target, inputs):
         quantization.quantize_static(source, target, OneInput(inputs), quant_format=form,
-                                     activation_type=quantization.QuantType.QUInt8,
+                                     activation_type=quantization.QuantType.QUInt8, reduce_range=peer_saturates(),
                                      weight_type=quantization.QuantType.QInt8)
     return make
 

@@ -47,6 +47,14 @@ std::vector<TensorMeta> panel_product(const InferContext& ctx, std::int64_t grou
   return one(fresh(ctx, result, std::move(sizes)));
 }
 
+void require_pairs_fit(const InferContext& ctx, std::size_t k, std::string_view constraint) {
+  if (!ctx.has(k)) return;
+  const TensorMeta& flag = ctx.meta(k);
+  if (flag.dtype != DType::Bool)
+    ctx.fail_dtype(constraint, "bool", std::string(name_of(flag.dtype)));
+  if (flag.rank() != 0) ctx.fail_shape(constraint, "sizes []", text_of(flag.sizes));
+}
+
 Literal matrix_of_panels(const Literal& panels, DType dtype, std::int64_t depth,
                          std::int64_t columns) {
   return with_number(dtype, [&]<typename T>() {

@@ -19,6 +19,8 @@ OpDef packed_matmul_op();
 
 /// Of a product a [..., m, k] by panels [p, q, w, group]: all of infer() but the dtypes of the operands (C1).
 std::vector<TensorMeta> panel_product(const InferContext& ctx, std::int64_t group, DType result);
+/// Operand k, where there is one, is a bool scalar.
+void require_pairs_fit(const InferContext& ctx, std::size_t k, std::string_view constraint);
 /// The matrix [depth, columns] that panels [p, q, w, group] hold, converted to `dtype`.
 Literal matrix_of_panels(const Literal& panels, DType dtype, std::int64_t depth,
                          std::int64_t columns);

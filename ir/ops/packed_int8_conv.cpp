@@ -4,6 +4,7 @@
 //   panels                i8[p, q, w, 4]: the matrix [taps * c, columns] that a window is multiplied by, tap behind tap in
 //                         row-major order of the kernel
 //   zero                  u8[]: what lies outside of x
+//   pairs_fit             as that of packed_int8_matmul
 //   columns               of the matrix: channels of the result
 //   kernel, strides,
 //   pads_low, pads_high,
@@ -22,6 +23,7 @@
 //   C7  q groups of 4 hold a window, and q - 1 do not
 //   C8  p panels of w columns hold the columns, and p - 1 do not
 //   C9  the kernel fits into the padded input
+//   C10 pairs_fit is a bool without dimensions
 //
 // Memory: the result is fresh.
 // Source: as packed_int8_matmul.
@@ -88,6 +90,7 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
     sizes.push_back(
         window_count(ctx, d, x[d + 1], kernel[d], "C9 the kernel fits into the padded input"));
   sizes.push_back(columns);
+  require_pairs_fit(ctx, 3, "C10 pairs_fit is a bool without dimensions");
   return one(fresh(ctx, DType::I32, std::move(sizes)));
 }
 
@@ -130,7 +133,7 @@ OpDef packed_int8_conv_op() {
   attrs.push_back({"columns", AttrKind::Int, {}});
   return {
       .name = "packed_int8_conv",
-      .operands = {{"x"}, {"panels"}, {"zero"}},
+      .operands = {{"x"}, {"panels"}, {"zero"}, {"pairs_fit", OperandSpec::Arity::Optional}},
       .attrs = std::move(attrs),
       .infer = infer,
       .evaluate = evaluate,

@@ -3,6 +3,8 @@
 //   a         u8[..., m, k]
 //   panels    i8[p, q, w, 4]: element (row, column) of the right matrix is element (column / w, row / 4, column % w,
 //             row % 4); rows from k on are not read as anything but 0
+//   pairs_fit bool[]; optional: false. If true, any u8 times each two neighbours of the last dimension of panels, first and second
+//             or third and fourth, add up to an i16: kernels may multiply so. Nothing checks it
 //   columns   n, the columns of the right matrix; what lies beyond them in the last panel is not read
 //   result    i32[..., m, n]
 //
@@ -14,6 +16,7 @@
 //   C3  the last dimension of panels is 4
 //   C4  q groups of 4 hold k rows, and q - 1 do not
 //   C5  p panels of w columns hold n columns, and p - 1 do not
+//   C6  pairs_fit is a bool without dimensions
 //
 // Memory: the result is fresh.
 // Source: Intel, "Architecture Instruction Set Extensions": VPDPBUSD multiplies four bytes without a sign by four with one.
@@ -30,7 +33,9 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   const DType panels = ctx.meta(1).dtype;
   if (a != DType::U8) ctx.fail_dtype(kC1, "u8", std::string(name_of(a)));
   if (panels != DType::I8) ctx.fail_dtype(kC1, "i8", std::string(name_of(panels)));
-  return panel_product(ctx, kGroup, DType::I32);
+  std::vector<TensorMeta> result = panel_product(ctx, kGroup, DType::I32);
+  require_pairs_fit(ctx, 2, "C6 pairs_fit is a bool without dimensions");
+  return result;
 }
 
 std::vector<Literal> evaluate(const EvalContext& ctx) {
@@ -42,7 +47,7 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
 OpDef packed_int8_matmul_op() {
   return {
       .name = "packed_int8_matmul",
-      .operands = {{"a"}, {"panels"}},
+      .operands = {{"a"}, {"panels"}, {"pairs_fit", OperandSpec::Arity::Optional}},
       .attrs = {{"columns", AttrKind::Int, {}}},
       .infer = infer,
       .evaluate = evaluate,

@@ -76,29 +76,28 @@ bool is_of(Value zero, DType dtype) {
 
 class Emitter {
  public:
-  explicit Emitter(GraphBuilder& builder) : b_(builder) {}
+  Emitter(GraphBuilder& builder, const LowerOptions& options) : b_(builder), options_(options) {}
 
   Value packed(const ByteProduct& given) {
     const ByteOperand left = without_sign(given.left);
     const ByteOperand right = with_sign(given.right);
     const std::int64_t columns = right.bytes.meta().sizes[1].constant();
-    return corrected(
-        left, right,
-        b_.emit("packed_int8_matmul", {left.bytes, emit_group_panels(b_, right.bytes, kGroup)},
-                {{"columns", columns}}));
+    const Value panels = emit_group_panels(b_, right.bytes, kGroup);
+    return corrected(left, right, product_of(left.bytes, panels, pairs_fit(panels), columns));
   }
 
   BytePanels panels(const ByteOperand& given) {
     const ByteOperand right = with_sign(given);
-    return {.panels = emit_group_panels(b_, right.bytes, kGroup),
+    const Value panels = emit_group_panels(b_, right.bytes, kGroup);
+    return {.panels = panels,
             .sums = sums_of_columns(right),
             .zero = is_zero(right.zero) ? Value() : right.zero,
+            .pairs_fit = pairs_fit(panels),
             .columns = right.bytes.meta().sizes[1].constant()};
   }
   Value product(const ByteOperand& given, const BytePanels& right) {
     const ByteOperand left = without_sign(given);
-    const Value made =
-        b_.emit("packed_int8_matmul", {left.bytes, right.panels}, {{"columns", right.columns}});
+    const Value made = product_of(left.bytes, right.panels, right.pairs_fit, right.columns);
     return less_zero_points(left, right.sums, sums_of_rows(left, right.zero), right.zero, made);
   }
 
@@ -110,14 +109,14 @@ class Emitter {
     const ir::Dims& weights = conv.input(1).meta().sizes;
     Ints kernel;
     for (std::size_t d = 2; d < weights.size(); ++d) kernel.push_back(weights[d].constant());
+    const Value panels = emit_group_panels(b_, right.bytes, kGroup);
+    ir::Attrs attrs{{"columns", weights[0].constant()},    {"kernel", std::move(kernel)},
+                    {"strides", conv.ints("strides")},     {"pads_low", conv.ints("pads_low")},
+                    {"pads_high", conv.ints("pads_high")}, {"dilations", conv.ints("dilations")}};
+    const Value fit = pairs_fit(panels);
     const Value made =
-        b_.emit("packed_int8_conv", {left.bytes, emit_group_panels(b_, right.bytes, kGroup), zero},
-                {{"columns", weights[0].constant()},
-                 {"kernel", std::move(kernel)},
-                 {"strides", conv.ints("strides")},
-                 {"pads_low", conv.ints("pads_low")},
-                 {"pads_high", conv.ints("pads_high")},
-                 {"dilations", conv.ints("dilations")}});
+        fit ? b_.emit("packed_int8_conv", {left.bytes, panels, zero, fit}, std::move(attrs))
+            : b_.emit("packed_int8_conv", {left.bytes, panels, zero}, std::move(attrs));
     const Value columns = is_zero(left.zero) ? Value() : sums_of_columns(right);
     const Value windows = is_zero(right.zero) ? Value() : sums_of_windows(left, conv);
     return less_zero_points(left, columns, windows, right.zero, made);
@@ -149,6 +148,28 @@ class Emitter {
   }
 
  private:
+  Value product_of(Value left, Value panels, Value pairs_fit, std::int64_t columns) {
+    ir::Attrs attrs{{"columns", columns}};
+    return pairs_fit ? b_.emit("packed_int8_matmul", {left, panels, pairs_fit}, std::move(attrs))
+                     : b_.emit("packed_int8_matmul", {left, panels}, std::move(attrs));
+  }
+
+  /// Whether any u8 times each two neighbours of a group add up to an i16; nothing where kernels do not ask.
+  Value pairs_fit(Value panels) {
+    if (!multiplies_pairs(options_)) return {};
+    constexpr std::int64_t kMost = 128;
+    const ir::Dims& sizes = panels.meta().sizes;
+    const ir::Dims pairs{sizes[0] * sizes[1] * sizes[2] * 2, 2};
+    const Value wide = converted(b_.emit("reshape", {panels}, {{"sizes", pairs}}), DType::I32);
+    const auto largest = [&](Value value) {
+      const Value parts = b_.emit("max", {value, number(DType::I32, 0)});
+      const Value sums = b_.emit("reduce_sum", {parts}, {{"axes", Ints{1}}});
+      return b_.emit("reduce_max", {sums}, {{"axes", Ints{0}}});
+    };
+    const Value most = b_.emit("max", {largest(wide), largest(b_.emit("neg", {wide}))});
+    return b_.emit("le", {most, number(DType::I32, kMost)});
+  }
+
   /// `result` with the terms of the zero points.
   Value corrected(const ByteOperand& left, const ByteOperand& right, Value result) {
     Value sums;
@@ -230,6 +251,7 @@ class Emitter {
   }
 
   GraphBuilder& b_;
+  const LowerOptions& options_;
 };
 
 }  // namespace
@@ -244,23 +266,27 @@ std::optional<ByteProduct> byte_product_of(const Node& matmul) {
   return ByteProduct{*left, *right};
 }
 
-Value emit_byte_product(GraphBuilder& builder, const ByteProduct& product) {
-  return Emitter(builder).packed(product);
+Value emit_byte_product(GraphBuilder& builder, const ByteProduct& product,
+                        const LowerOptions& options) {
+  return Emitter(builder, options).packed(product);
 }
 
-BytePanels emit_byte_panels(GraphBuilder& builder, const ByteOperand& right) {
-  return Emitter(builder).panels(right);
+BytePanels emit_byte_panels(GraphBuilder& builder, const ByteOperand& right,
+                            const LowerOptions& options) {
+  return Emitter(builder, options).panels(right);
 }
 
-Value emit_byte_product(GraphBuilder& builder, const ByteOperand& left, const BytePanels& right) {
-  return Emitter(builder).product(left, right);
+Value emit_byte_product(GraphBuilder& builder, const ByteOperand& left, const BytePanels& right,
+                        const LowerOptions& options) {
+  return Emitter(builder, options).product(left, right);
 }
 
-Value emit_byte_conv(GraphBuilder& builder, const ByteProduct& product, const Node& conv) {
+Value emit_byte_conv(GraphBuilder& builder, const ByteProduct& product, const Node& conv,
+                     const LowerOptions& options) {
   ByteProduct dense = product;
   Value& bytes = dense.left.bytes;
   if (bytes.node->op_name() == "permute") bytes = builder.emit("clone", {bytes});
-  return Emitter(builder).windows(dense, conv);
+  return Emitter(builder, options).windows(dense, conv);
 }
 
 namespace {
@@ -281,7 +307,8 @@ Value emit_plain_byte_conv(GraphBuilder& builder, const ByteProduct& product, co
   ByteProduct dense = product;
   Value& filters = dense.right.bytes;
   if (!lies_in_one_piece(filters)) filters = builder.emit("clone", {filters});
-  return Emitter(builder).plain_windows(dense, conv);
+  const LowerOptions options{.target = LowerOptions::Target::Cuda};
+  return Emitter(builder, options).plain_windows(dense, conv);
 }
 
 namespace {
@@ -310,7 +337,7 @@ ir::Graph byte_products(const ir::Graph& graph, const LowerOptions& options) {
           operand->bytes = rewriter.map(operand->bytes);
           if (operand->zero) operand->zero = rewriter.map(operand->zero);
         }
-        const Value result = Emitter(rewriter.builder()).plain(*product);
+        const Value result = Emitter(rewriter.builder(), options).plain(*product);
         const DType dtype = node->output().dtype;
         if (dtype == DType::I32) return Values{result};
         return Values{rewriter.builder().emit("convert", {result}, {{"dtype", dtype}})};

@@ -33,26 +33,33 @@ std::optional<ByteProduct> byte_product_of(const ir::Node& matmul);
 /// where a term whose zero point is known to be 0 is left out. Bytes with a sign on the left, and without one on the
 /// right, are moved by 128 with their zero points.
 /// `product`: what byte_product_of() gave, its values in the graph that `builder` makes.
-ir::Value emit_byte_product(ir::GraphBuilder& builder, const ByteProduct& product);
+///
+/// Where options say that pairs are multiplied, whether any u8 times two neighbours of w add up to an i16 is computed beside the panels:
+///
+///   le(max(reduce_max(positive parts of both, added), reduce_max(negative ones)), 128)
+ir::Value emit_byte_product(ir::GraphBuilder& builder, const ByteProduct& product,
+                            const LowerOptions& options);
 
 /// The right operand of emit_byte_product() made ready once for many products, as before a loop.
 struct BytePanels {
   ir::Value panels;  ///< of bytes with a sign
   ir::Value
       sums;  ///< i32 [n], of the columns less their zero points: what a zero point on the left adds, once for each of it
-  ir::Value zero;  ///< i32; none: 0
+  ir::Value zero;       ///< i32; none: 0
+  ir::Value pairs_fit;  ///< bool; none: not known
   std::int64_t columns = 0;
 };
-BytePanels emit_byte_panels(ir::GraphBuilder& builder, const ByteOperand& right);
+BytePanels emit_byte_panels(ir::GraphBuilder& builder, const ByteOperand& right,
+                            const LowerOptions& options);
 /// @param right  values of the graph that `builder` makes
 ir::Value emit_byte_product(ir::GraphBuilder& builder, const ByteOperand& left,
-                            const BytePanels& right);
+                            const BytePanels& right, const LowerOptions& options);
 
 /// The convolution `conv` with its channels last, whose windows are the rows on the left: packed_int8_conv with the terms of
 /// emit_byte_product(), the last one being q times the sums over x's channels, summed over the taps of each window.
 /// `product`: x as bytes [n, in..., c] less one zero point for all, and the weights as the matrix [taps * c, m].
 ir::Value emit_byte_conv(ir::GraphBuilder& builder, const ByteProduct& product,
-                         const ir::Node& conv);
+                         const ir::Node& conv, const LowerOptions& options);
 
 /// The same for CUDA, as int8_conv with the channels where `conv` has them: i32 sums less what the zero point of x adds to them.
 /// Nothing where the weights have a zero point, or too few channels or too many taps for a kernel, or where that of x may be no

@@ -33,6 +33,9 @@ class DotConverter {
   explicit DotConverter(const LowerOptions& options) : options_(options), fixed_(options) {}
 
   std::optional<std::vector<Value>> visit(ir::Rewriter& rewriter, const Node& node) {
+    if (is_outer_product(node))
+      return std::vector<Value>{rewriter.builder().emit(
+          "mul", {rewriter.map(node.input(0)), rewriter.map(node.input(1))})};
     if (!is_dot_product(node)) return std::nullopt;
     ir::GraphBuilder& builder = rewriter.builder();
     const Value left = rewriter.map(node.input(0));
@@ -51,6 +54,17 @@ class DotConverter {
   }
 
  private:
+  bool is_outer_product(const Node& node) const {
+    if (node.op_name() != "matmul" || node.flag("bf16") || node.flag("int8")) return false;
+    const ir::TensorMeta& left = node.input(0).meta();
+    const ir::TensorMeta& right = node.input(1).meta();
+    const DType dtype = node.output().dtype;
+    return options_.vector_bytes != 64 && is_floating(dtype) && left.dtype == dtype &&
+           right.dtype == dtype && left.rank() >= 2 && right.rank() >= 2 &&
+           left.sizes.back().is_constant(1) && classify(node, options_) == NodeClass::Nest &&
+           unit_of(node, options_).fuse && !ir::wants_fallback(node);
+  }
+
   bool is_dot_product(const Node& node) {
     if (node.op_name() != "matmul" || node.flag("bf16") || node.flag("int8")) return false;
     const ir::TensorMeta& left = node.input(0).meta();

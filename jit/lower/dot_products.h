@@ -1,4 +1,4 @@
-// Products by one column, or few of them.
+// Products by one column, or few of them, and of one column.
 #pragma once
 
 #include "ir/graph.h"
@@ -17,6 +17,8 @@ namespace heddle::jit {
 /// A tile of a product is some tens of columns wide: of few columns it multiplies hardly more than one element at a time. Of a row
 /// that lies in one piece whole vectors are multiplied, once for each column, and of one column it is read as fast as it comes from
 /// the caches.
+///
+/// Products whose sums have one term are mul, which writes whole vectors of results, where vectors have not 64 bytes.
 ///
 /// Needs:  decomposed ops, known sizes put in; before the passes that split long reductions.
 /// Leaves: what does not lie along the sum (but of parameters, which are turned once), other dtypes than f32 and f64, products that

@@ -107,12 +107,12 @@ class Packer {
         {{"columns", columns}})};
   }
 
-  static std::vector<Value> byte_product(ir::Rewriter& rewriter, ByteProduct product) {
+  std::vector<Value> byte_product(ir::Rewriter& rewriter, ByteProduct product) const {
     for (ByteOperand* operand : {&product.left, &product.right}) {
       operand->bytes = rewriter.map(operand->bytes);
       if (operand->zero) operand->zero = rewriter.map(operand->zero);
     }
-    return {emit_byte_product(rewriter.builder(), product)};
+    return {emit_byte_product(rewriter.builder(), product, options_)};
   }
 
   /// Matrices that are the same in each iteration, and in each run, are packed before the loop: their panels are
@@ -175,9 +175,9 @@ class Packer {
   /// A product of bytes in a scan with panels that are made before it.
   /// @param panels  those as the body has them, once they are there
   /// @param right   the matrix and its zero point around the scan
-  static std::vector<Value> product_in_scan(ir::Rewriter& rewriter, ir::Rewriter& within,
-                                            std::vector<Value>& operands, BytePanels& panels,
-                                            const ByteProduct& product, ByteOperand right) {
+  std::vector<Value> product_in_scan(ir::Rewriter& rewriter, ir::Rewriter& within,
+                                     std::vector<Value>& operands, BytePanels& panels,
+                                     const ByteProduct& product, ByteOperand right) const {
     if (!panels.panels) {
       right.bytes = rewriter.map(right.bytes);
       if (right.zero) {
@@ -185,8 +185,8 @@ class Packer {
         if (right.zero.meta().dtype != DType::I32)
           right.zero = rewriter.builder().emit("convert", {right.zero}, {{"dtype", DType::I32}});
       }
-      panels = emit_byte_panels(rewriter.builder(), right);
-      for (Value* value : {&panels.panels, &panels.sums, &panels.zero}) {
+      panels = emit_byte_panels(rewriter.builder(), right, options_);
+      for (Value* value : {&panels.panels, &panels.sums, &panels.zero, &panels.pairs_fit}) {
         if (!*value) continue;
         operands.push_back(*value);
         const ir::TensorMeta& meta = value->meta();
@@ -195,7 +195,7 @@ class Packer {
     }
     ByteOperand left{within.map(product.left.bytes), {}};
     if (product.left.zero) left.zero = within.map(product.left.zero);
-    return {emit_byte_product(within.builder(), left, panels)};
+    return {emit_byte_product(within.builder(), left, panels, options_)};
   }
 
   /// What a conversion from 16 bits to f32 reads: the kernel widens it again, and reads half the bytes.

@@ -135,7 +135,7 @@ class QuantisedConverter {
     const auto right = left ? read(node.input(1)) : std::nullopt;
     if (!right || !fixed_.contains(node.input(1).node)) return {};
     if (!(is_matmul ? is_product(node, *left, *right) : is_window(node, *left, *right))) return {};
-    const Builder make(rewriter, node);
+    const Builder make(rewriter, node, options_);
     if (is_matmul) return std::vector<Value>{make.product(*left, *right)};
     if (options_.target == LowerOptions::Target::Cpu)
       return std::vector<Value>{make.conv(*left, *right)};
@@ -205,8 +205,8 @@ class QuantisedConverter {
 
   class Builder {
    public:
-    Builder(ir::Rewriter& rewriter, const Node& node)
-        : rewriter_(rewriter), b_(rewriter.builder()), node_(node) {}
+    Builder(ir::Rewriter& rewriter, const Node& node, const LowerOptions& options)
+        : rewriter_(rewriter), b_(rewriter.builder()), node_(node), options_(options) {}
 
     Value product(const Quantised& left, const Quantised& right) const {
       const Parts x = parts(left, node_.input(0));
@@ -305,7 +305,7 @@ class QuantisedConverter {
                          std::ranges::any_of(node_.ints("strides"),
                                              [](std::int64_t stride) { return stride != 1; }) ||
                          has_padding(node_);
-      if (moves) return emit_byte_conv(b_, {{x.bytes, x.zero}, {w.bytes, w.zero}}, node_);
+      if (moves) return emit_byte_conv(b_, {{x.bytes, x.zero}, {w.bytes, w.zero}}, node_, options_);
       x.bytes = windows_of(b_, node_, x.bytes, zero_of(x));
       return multiplied(x, w);
     }
@@ -340,6 +340,7 @@ class QuantisedConverter {
     ir::Rewriter& rewriter_;
     GraphBuilder& b_;
     const Node& node_;
+    const LowerOptions& options_;
   };
 
   const LowerOptions& options_;

@@ -40,7 +40,9 @@ ByteConvNest::ByteConvNest(NestContext& ctx)
       kernel_(ctx.node().ints("kernel")),
       strides_(ctx.node().ints("strides")),
       pads_(ctx.node().ints("pads_low")),
-      dilations_(ctx.node().ints("dilations")) {}
+      dilations_(ctx.node().ints("dilations")) {
+  if (ctx.node().inputs().size() > 3 && ctx.node().input(3)) pairs_fit_ = ctx.operand(3, {});
+}
 
 SymExpr ByteConvNest::depth() const {
   SymExpr count = channels();
@@ -78,17 +80,19 @@ void ByteConvNest::multiply(const Sums& sums, const SymExpr& rows, const TileOpe
   const SymExpr at =
       panels_.offset + panels_.strides[0] * panel_ + panels_.strides[1] * (first + begin);
   TileOperand right = group_panel(b_, panels_, DType::I8, at, depth, columns_);
-  b_.contract({.acc = sums.buffer,
-               .dtype = DType::I32,
-               .tile_rows = sums.rows,
-               .tile_columns = kTileColumns,
-               .rows = rows,
-               .columns = columns_,
-               .depth = depth,
-               .a = {a.buffer, a.base + begin * a.column_stride, a.row_stride, a.column_stride},
-               .b = std::move(right),
-               .accumulate = true,
-               .group = kByteGroup});
+  contract_bytes(b_, ctx_.options(),
+                 {.acc = sums.buffer,
+                  .dtype = DType::I32,
+                  .tile_rows = sums.rows,
+                  .tile_columns = kTileColumns,
+                  .rows = rows,
+                  .columns = columns_,
+                  .depth = depth,
+                  .a = {a.buffer, a.base + begin * a.column_stride, a.row_stride, a.column_stride},
+                  .b = std::move(right),
+                  .accumulate = true,
+                  .group = kByteGroup},
+                 pairs_fit_);
   b_.end_for();
 }
 

@@ -73,6 +73,7 @@ class ByteConvNest {
   const std::vector<std::int64_t> kernel_, strides_, pads_, dilations_;  ///< pads: before x
 
  private:
+  Mask pairs_fit_;
   SymExpr first_panel_, strip_;             ///< of the iteration
   SymExpr panel_, column_begin_, columns_;  ///< of the panel
 };

@@ -36,6 +36,8 @@ constexpr std::int64_t kTileRows = 32;
 constexpr std::int64_t kEnoughTiles = 24;
 constexpr std::int64_t kTileColumns = kPanelColumns;
 constexpr std::int64_t kPackDepth = 128;
+/// Rows, or groups, of a part of a panel where blocks of 16 registers pass over it several times: 16 KiB.
+constexpr std::int64_t kShortPanelDepth = 64;
 /// Panels of so many bytes stay in a second-level cache beside the rows of a: 3136 rows by 256 x 64 take 0.85 times
 /// as long as where all rows come again for each panel. 1 MB of panels takes longer so, with rows that all stay
 /// there.
@@ -64,7 +66,10 @@ class MatmulNest {
                                                                      : 0),
         panels_(group_ != 1 || bits_ != 0 || ctx.node().op_name() == "packed_matmul") {
     // Buffers of others come before those of the kernel's own.
-    for (std::size_t k = 2; k < ctx.node().inputs().size() && ctx.node().input(k); ++k)
+    if (group_ == kByteGroup && ctx.node().inputs().size() > 2 && ctx.node().input(2))
+      pairs_fit_ = ctx.operand(2, {});
+    for (std::size_t k = 2; group_ == 1 && k < ctx.node().inputs().size() && ctx.node().input(k);
+         ++k)
       beside_.push_back(*ctx.affine(k));
     if (fixed_) {
       digit_stride_ = left_.strides[1];
@@ -223,15 +228,16 @@ class MatmulNest {
     const SymExpr base = right_.offset + right_.strides[0] * number;
     const DType dtype = ctx_.node().input(1).meta().dtype;
     const bool narrow = dtype == DType::F16 || dtype == DType::BF16;
-    if (!narrow && depth_.is_constant() && depth_.constant() <= kPanelDepth) {
+    const std::int64_t most = has_few_registers() ? kShortPanelDepth : kPanelDepth;
+    if (!narrow && depth_.is_constant() && depth_.constant() <= most) {
       contract(depth_, left_tile(0), panel(base), false);
       return;
     }
     clear(rows_ * kTileColumns);
-    const SymExpr blocks = ceildiv(depth_, kPanelDepth);
+    const SymExpr blocks = ceildiv(depth_, most);
     const Symbol block = b_.begin_for(blocks, ForStmt::Kind::Serial);
-    const SymExpr begin = SymExpr(block) * kPanelDepth;
-    const SymExpr depth = b_.simplify(min(kPanelDepth, depth_ - begin));
+    const SymExpr begin = SymExpr(block) * most;
+    const SymExpr depth = b_.simplify(min(most, depth_ - begin));
     TileOperand part = panel(base + begin * right_.strides[1]);
     if (narrow)
       contract_narrow(std::move(part), left_tile(begin), depth);
@@ -244,11 +250,32 @@ class MatmulNest {
   void contract_narrow(TileOperand part, TileOperand a, const SymExpr& depth) {
     constexpr std::int64_t kFewRows = 2;
     b_.begin_if(compare(b_, ScalarOp::Gt, rows_, kFewRows));
-    contract(depth, a, copied_part(b_, part, depth, columns_, accumulator_), true);
+    TileOperand wide = copied_part(b_, part, depth, columns_, accumulator_);
+    contract(depth, has_few_registers() ? copied_rows(a, depth) : a, std::move(wide), true);
     b_.end_if();
     b_.begin_if(compare(b_, ScalarOp::Le, rows_, kFewRows));
     contract(depth, std::move(a), std::move(part), true);
     b_.end_if();
+  }
+
+  /// Whether vectors are those of a CPU with 16 of them: a block then has few columns, and each element of a tile's rows is read for
+  /// many blocks.
+  bool has_few_registers() const {
+    return ctx_.options().target == LowerOptions::Target::Cpu && ctx_.options().vector_bytes == 32;
+  }
+
+  /// A copy of a part of a tile's rows, kPanelDepth deep at most, in the accumulator's dtype.
+  TileOperand copied_rows(const TileOperand& a, const SymExpr& depth) {
+    const std::int64_t count = tile_rows_ * kPanelDepth;
+    const NestBufferId copy = b_.add_local(accumulator_, count, count);
+    const Symbol row = b_.begin_for(rows_, ForStmt::Kind::Serial);
+    const Symbol k = b_.begin_for(depth, ForStmt::Kind::Vector);
+    const Scalar element =
+        b_.load(a.buffer, a.base + SymExpr(row) * a.row_stride + SymExpr(k) * a.column_stride);
+    b_.store(copy, SymExpr(row) * kPanelDepth + SymExpr(k), b_.convert(element, accumulator_));
+    b_.end_for();
+    b_.end_for();
+    return {copy, 0, kPanelDepth, 1};
   }
 
   /// A panel of numbers of a few bits.
@@ -309,10 +336,11 @@ class MatmulNest {
     const SymExpr groups = ctx_.operand_sizes(1)[1];
     const SymExpr base = right_.offset + right_.strides[0] * number;
     clear(rows_ * kTileColumns);
-    const SymExpr blocks = ceildiv(groups, kGroupDepth);
+    const std::int64_t most = has_few_registers() ? kShortPanelDepth : kGroupDepth;
+    const SymExpr blocks = ceildiv(groups, most);
     const Symbol block = b_.begin_for(blocks, ForStmt::Kind::Serial);
-    const SymExpr begin = SymExpr(block) * kGroupDepth;
-    const SymExpr depth = b_.simplify(min(kGroupDepth, groups - begin));
+    const SymExpr begin = SymExpr(block) * most;
+    const SymExpr depth = b_.simplify(min(most, groups - begin));
     const SymExpr part = base + begin * right_.strides[1];
     TileOperand b =
         group_panel(b_, right_, ctx_.node().input(1).meta().dtype, part, depth, columns_);
@@ -321,8 +349,12 @@ class MatmulNest {
     const SymExpr first = begin * group_;
     TileOperand a = whole ? left_tile(first) : whole_groups(first, depth);
     a.column_stride = group_;
-    b_.contract({acc_, accumulator_, tile_rows_, kTileColumns, rows_, columns_, depth, std::move(a),
-                 std::move(b), true, group_});
+    ContractStmt contraction{acc_,  accumulator_, tile_rows_,   kTileColumns, rows_, columns_,
+                             depth, std::move(a), std::move(b), true,         group_};
+    if (group_ == kByteGroup)
+      contract_bytes(b_, ctx_.options(), std::move(contraction), pairs_fit_);
+    else
+      b_.contract(std::move(contraction));
     b_.end_for();
   }
 
@@ -410,6 +442,7 @@ class MatmulNest {
   SymExpr row_stride_;
   std::int64_t tile_rows_ = kTileRows;
   NestBufferId acc_ = 0;
+  Mask pairs_fit_;
   std::vector<SymExpr> index_;
   SymExpr row_begin_, column_begin_, rows_, columns_;
 };

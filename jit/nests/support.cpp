@@ -279,6 +279,44 @@ TileOperand group_panel(NestBuilder& b, const AffineOperand& panels, DType dtype
   return {copy, 0, pitch, group};
 }
 
+namespace {
+
+/// The left operand of a contraction of groups of bytes in i16.
+TileOperand widened_groups(NestBuilder& b, const ContractStmt& s) {
+  const std::int64_t pitch = kGroupDepth * kByteGroup;
+  const NestBufferId copy = b.add_local(DType::I16, s.tile_rows * pitch, s.tile_rows * pitch);
+  const Symbol row = b.begin_for(s.rows, ForStmt::Kind::Serial);
+  const SymExpr width = s.depth * kByteGroup;
+  const Symbol element = b.begin_for(width, ForStmt::Kind::Vector);
+  const SymExpr within =
+      s.a.column_stride.is_constant(kByteGroup)
+          ? SymExpr(element)
+          : floordiv(element, kByteGroup) * s.a.column_stride + mod(element, kByteGroup);
+  const Scalar byte = b.load(s.a.buffer, s.a.base + SymExpr(row) * s.a.row_stride + within);
+  b.store(copy, SymExpr(row) * pitch + SymExpr(element), b.convert(byte, DType::I16));
+  b.end_for();
+  b.end_for();
+  return {copy, 0, pitch, kByteGroup};
+}
+
+}  // namespace
+
+void contract_bytes(NestBuilder& b, const LowerOptions& options, ContractStmt contraction,
+                    const Mask& pairs_fit) {
+  if (!multiplies_pairs(options)) return b.contract(std::move(contraction));
+  if (pairs_fit) {
+    ContractStmt narrow = contraction;
+    narrow.pairs_fit = true;
+    b.begin_if(*pairs_fit);
+    b.contract(std::move(narrow));
+    b.end_if();
+    b.begin_if(b.apply(ScalarOp::Not, {*pairs_fit}));
+  }
+  contraction.a = widened_groups(b, contraction);
+  b.contract(std::move(contraction));
+  if (pairs_fit) b.end_if();
+}
+
 std::optional<SymExpr> even_row_stride(const NestBuilder& b, const AffineOperand& left,
                                        std::span<const SymExpr> out) {
   std::optional<SymExpr> rows;

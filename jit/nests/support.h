@@ -112,6 +112,12 @@ TileOperand copied_numbers(NestBuilder& b, const TileOperand& whole, const SymEx
 TileOperand group_panel(NestBuilder& b, const AffineOperand& panels, DType dtype,
                         const SymExpr& first, const SymExpr& groups, const SymExpr& columns);
 
+/// A contraction of groups of bytes, kGroupDepth of them at most, by all rows of a tile. Where the target multiplies them by pairs of
+/// 16 bits (multiplies_pairs), a copy of the left operand in i16 is what is multiplied, unless the sums of pairs fit.
+/// @param pairs_fit  whether they do, where that is known as the kernel runs: a bool
+void contract_bytes(NestBuilder& b, const LowerOptions& options, ContractStmt contraction,
+                    const Mask& pairs_fit);
+
 /// How far apart the rows of all matrices of `left` are, if equally, so that a product of sizes `out` reads them as those
 /// of one: with dimensions of size 1 passed over, each dimension begins where the one inside it ends.
 std::optional<SymExpr> even_row_stride(const NestBuilder& b, const AffineOperand& left,

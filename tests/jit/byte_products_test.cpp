@@ -86,6 +86,40 @@ TEST(ByteProducts, AreExactForAllDTypesAndZeroPoints) {
   }
 }
 
+/// As on a processor with AVX2 and without an instruction for groups of bytes. Whether sums of two products fit 16 bits depends on the
+/// weights, and kernels ask: 255 * 127 * 2 does not, 255 * 64 * 2 does.
+TEST(ByteProducts, AreExactByPairs) {
+  const jit::LowerOptions pairs{.vector_bytes = 32};
+  for (const std::int64_t most : {127, 64})
+    for (const DType right : {i8, u8})
+      for (const std::int64_t depth : {33, 96, 390})
+        for (const std::int64_t rows : {1, 5, 33}) {
+          GraphBuilder b("main");
+          const Value x = b.input(tensor(u8, {"s0", std::to_string(depth).c_str()}), "x");
+          const Value zero = b.input(tensor(u8, {}), "zero");
+          ir::Literal weights = any_bytes(right, {depth, 70}, 7);
+          const std::int64_t middle = right == u8 ? 128 : 0;
+          for (std::int64_t k = 0; k < weights.count(); ++k) {
+            const std::int64_t number = (weights.at_int(k) - middle) * most / 127;
+            weights.set_int(k, middle + (k % 5 == 0 ? most : std::max(-most, number)));
+          }
+          const Value w = b.constant(weights);
+          const Value of_weights = b.constant(ir::Literal::scalar_int(right, middle));
+          b.output(b.emit("matmul", {centred(b, x, zero), centred(b, w, of_weights)}));
+          const ir::Graph graph = b.finish();
+          ir::Literal bytes = any_bytes(u8, {rows, depth}, 3);
+          for (std::int64_t k = 0; k < bytes.count(); k += 2 + k % 3) bytes.set_int(k, 255);
+          const std::vector<ir::Literal> arguments{bytes, ir::Literal::scalar_int(u8, 101)};
+          const jit::Program program = jit::lower(graph, pairs);
+          EXPECT_THAT(nests_of(program), ::testing::HasSubstr("of pairs that fit i16"));
+          if (rows == 5) expect_program_right(graph, program, arguments, {}, 0);
+#if HEDDLE_WITH_LLVM
+          for (const std::int64_t vector_bytes : {16, 32})
+            expect_program_right(graph, program, arguments, as_code_of(vector_bytes), 0);
+#endif
+        }
+}
+
 TEST(ByteProducts, OfAnyShape) {
   for (const std::int64_t depth : {1, 95, 97, 384, 390, 1031}) {
     for (const std::int64_t rows : {0, 1, 33}) {

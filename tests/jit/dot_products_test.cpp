@@ -50,6 +50,24 @@ TEST(DotProducts, OfFewColumnsOfAParameter) {
   }
 }
 
+/// Sums of one term are products of elements where vectors have not 64 bytes.
+TEST(DotProducts, OfOneTerm) {
+  const jit::LowerOptions options{.vector_bytes = 32};
+  for (const DType dtype : {f32, f64, f16})
+    for (const auto& [left, right] :
+         {std::pair("s0, 1", "1, 40"), {"3, s0, 1", "1, s1"}, {"4, 1, s0, 1", "2, 1, 33"}}) {
+      const std::string name(name_of(dtype));
+      const ir::Graph graph =
+          product(fmt::format("{}[{}]", name, left), fmt::format("{}[{}]", name, right));
+      const jit::Program program = jit::lower(graph, options);
+      EXPECT_EQ(nests_of(program).find("contract"), std::string::npos) << left;
+      EXPECT_FALSE(is_sum(graph)) << left;
+      for (const std::int64_t size : {0, 1, 7, 50})
+        expect_program_right(graph, program, random_arguments(graph, {size, size}), as_code(),
+                             1e-3);
+    }
+}
+
 /// What lies across the sum would be gathered; short sums leave lanes idle; tiles fill more columns.
 TEST(DotProducts, OfNothingElse) {
   EXPECT_FALSE(is_sum(product("f32[9, 150]", "f32[150, 2]")));

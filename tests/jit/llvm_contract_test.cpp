@@ -218,6 +218,7 @@ struct Groups {
   DType b = i8;
   DType acc = i32;
   std::int64_t size = 4;  ///< elements
+  bool pairs_fit = false;
 };
 constexpr Groups kPairs{.a = bf16, .b = bf16, .acc = f32, .size = 2};
 
@@ -234,6 +235,10 @@ Nest group_nest(std::int64_t groups, const Groups& of = {}) {
   const auto out = builder.add_global(of.acc, rows * columns);
   const auto acc = builder.add_local(of.acc, kRows * kColumns, kRows * kColumns);
   builder.set_parallel(builder.new_axis(1), 1);
+  const Symbol k = builder.begin_for(kRows * kColumns, ForStmt::Kind::Vector);
+  builder.store(
+      acc, k, is_floating(of.acc) ? builder.constant(of.acc, 0) : builder.constant_int(of.acc, 0));
+  builder.end_for();
   builder.contract({acc,
                     of.acc,
                     kRows,
@@ -243,8 +248,9 @@ Nest group_nest(std::int64_t groups, const Groups& of = {}) {
                     groups,
                     {a, 0, of.size * groups, of.size},
                     {b, 0, of.size * kColumns, of.size},
-                    false,
-                    of.size});
+                    true,
+                    of.size,
+                    of.pairs_fit});
   builder.nest().buffers[acc].read = true;
   const Symbol m = builder.new_axis(rows);
   const Symbol n = builder.new_axis(columns);
@@ -257,17 +263,35 @@ Nest group_nest(std::int64_t groups, const Groups& of = {}) {
   return builder.finish();
 }
 
-void expect_groups(const cpu::CodegenTarget& target, std::int64_t rows, std::int64_t columns) {
+/// Weights at the ends of their range: sums of two products would not fit 16 bits.
+std::int8_t any_weight(std::int64_t k) {
+  if (k % 7 < 2) return 127;
+  return k % 2 == 0 ? -128 : static_cast<std::int8_t>(k * 11 % 256 - 128);
+}
+
+/// Each two that are even and odd add up to 128 or -128, or one has the other sign.
+std::int8_t fitting_weight(std::int64_t k) {
+  const std::int64_t first = k / 2 * 37 % 129;
+  const auto second = k / 2 % 5 == 0 ? 0 : 128 - first;
+  const std::int64_t value = k % 2 == 0 ? first : second;
+  if (k / 2 % 3 == 0) return static_cast<std::int8_t>(-value);
+  if (k / 2 % 7 == 0) return static_cast<std::int8_t>(k % 2 == 0 ? -128 : 127);
+  return static_cast<std::int8_t>(std::min<std::int64_t>(value, 127));
+}
+
+/// @tparam A  elements of a, all of them bytes without a sign
+template <typename A = std::uint8_t>
+void expect_groups(const cpu::CodegenTarget& target, std::int64_t rows, std::int64_t columns,
+                   const Groups& of = {}) {
   constexpr std::int64_t kGroups = 5;
-  std::vector<std::uint8_t> a;
+  std::vector<A> a;
   std::vector<std::int8_t> b;
-  // The ends of both ranges are among them: sums of two products would not fit 16 bits.
   for (std::int64_t k = 0; k < rows * kGroups * 4; ++k)
-    a.push_back(k % 3 == 0 ? 255 : static_cast<std::uint8_t>(k * 37));
+    a.push_back(k % 3 == 0 ? 255 : static_cast<std::uint8_t>(k % 4 == 1 ? 255 : k * 37));
   for (std::int64_t k = 0; k < kGroups * 64 * 4; ++k)
-    b.push_back(k % 2 == 0 ? -128 : static_cast<std::int8_t>(k * 11 % 256 - 128));
+    b.push_back(of.pairs_fit ? fitting_weight(k) : any_weight(k));
   std::vector<std::int32_t> out(static_cast<std::size_t>(rows * columns), 7);
-  const auto code = cpu::load_object(cpu::compile_object(group_nest(kGroups), target), target);
+  const auto code = cpu::load_object(cpu::compile_object(group_nest(kGroups, of), target), target);
   void* buffers[] = {a.data(), b.data(), out.data()};
   const std::int64_t sizes[] = {rows, columns};
   std::int32_t status = 0;
@@ -305,6 +329,30 @@ TEST(LlvmContract, GroupsOfBytesAreExactOnEveryTarget) {
         for (const std::int64_t columns : {1, 16, 33, 64}) expect_groups(target, rows, columns);
     }
   }
+}
+
+/// Of bytes that lie in i16, and of those whose products' sums are known to fit 16 bits.
+TEST(LlvmContract, GroupsOfBytesByPairs) {
+  const Groups widened{.a = i16};
+  const Groups narrow{.pairs_fit = true};
+  for (const std::int64_t vector_bytes : {64, 32, 16}) {
+    cpu::CodegenTarget target = cpu::host_target(vector_bytes);
+    target.features = without(without(target.features, "avx512vnni"), "avxvnni");
+    for (const std::int64_t rows : {1, 2, 3, 4, 6, 7})
+      for (const std::int64_t columns : {1, 8, 16, 29, 33, 64}) {
+        expect_groups<std::int16_t>(target, rows, columns, widened);
+        expect_groups(target, rows, columns, narrow);
+      }
+  }
+  cpu::CodegenTarget target = cpu::host_target(32);
+  if (target.vector_bytes != 32) return;
+  target.features = without(without(target.features, "avx512vnni"), "avxvnni");
+  cpu::CodegenTexts texts;
+  cpu::compile_object(group_nest(5, narrow), target, &texts);
+  EXPECT_NE(texts.ir.find("pmadd.ub.sw"), std::string::npos);
+  cpu::compile_object(group_nest(5, widened), target, &texts);
+  EXPECT_EQ(texts.ir.find("pmadd.ub.sw"), std::string::npos);
+  EXPECT_NE(texts.ir.find("pmadd.wd"), std::string::npos);
 }
 
 void expect_pairs(const cpu::CodegenTarget& target, std::int64_t rows, std::int64_t columns) {

@@ -84,6 +84,21 @@ TEST(PackWeights, KeepsSixteenBits) {
   }
 }
 
+/// With vectors of 32 bytes parts of panels are shorter, and rows of 16 bits are widened once for all blocks of columns.
+TEST(PackWeights, WithSixteenRegisters) {
+  const jit::LowerOptions options{.vector_bytes = 32};
+  for (const DType dtype : {f32, f64, f16, bf16}) {
+    GraphBuilder b("main");
+    const Value x = b.input(tensor(dtype, {"s0", "300"}));
+    b.output(b.emit("matmul", {x, weights(b, dtype, {300, 100})}));
+    const ir::Graph graph = b.finish();
+    const jit::Program program = jit::lower(graph, options);
+    EXPECT_NE(nests_of(program).find("+300,64)"), std::string::npos) << nests_of(program);
+    for (const std::int64_t rows : {0, 1, 2, 3, 7, 33})
+      expect_program_right(graph, program, random_arguments(graph, {rows}), {}, 1e-4);
+  }
+}
+
 TEST(PackWeights, ThroughWhatIsComputedFromConstants) {
   GraphBuilder b("main");
   const Value x = b.input(tensor(f32, {"s0", "80"}));

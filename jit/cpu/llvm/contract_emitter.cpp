@@ -18,6 +18,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "jit/cpu/llvm/contract_tile.h"
 #include "jit/cpu/llvm/dot.h"
 #include "jit/cpu/llvm/nest_emitter.h"
 #include "jit/cpu/llvm/turn.h"
@@ -41,9 +42,10 @@ unsigned block_rows(unsigned tile_rows, unsigned vectors, unsigned most) {
 
 /// Vectors of a row of a block, so that its sums cover that latency where rows are few. With 16 registers there is room for
 /// the sums, a row of b and an element of a.
-unsigned block_vectors(unsigned rows, unsigned columns, std::int64_t vector_bytes) {
-  if (vector_bytes == 64) return std::min(columns, 4u);
-  return std::min(columns, rows == 1 ? 8u : rows == 2 ? 4u : 2u);
+/// @param sums  vectors of them for each vector of a row
+unsigned block_vectors(unsigned rows, unsigned columns, unsigned sums, std::int64_t vector_bytes) {
+  if (vector_bytes == 64) return std::min(columns, 4u / sums);
+  return std::min(columns, (rows == 1 ? 8u : rows == 2 ? 4u : 2u) / sums);
 }
 
 /// Columns of the last tile of a row of tiles, where they are known: of 96 that are cut into tiles of 64 these are 32.
@@ -72,39 +74,6 @@ llvm::Constant* column_numbers(llvm::Type* element, unsigned lanes) {
 
 }  // namespace
 
-struct NestEmitter::Tile {
-  const ContractStmt& s;
-  unsigned lanes;    ///< elements of an accumulator vector
-  unsigned rows;     ///< of a block
-  unsigned vectors;  ///< of a block's row
-  Value* row_count;
-  Value* column_count;
-  Value* depth;
-  Value *a_base, *a_row, *a_column;
-  Value *b_base, *b_row, *b_column;
-  unsigned columns;                  ///< of the tile, in vectors
-  std::int64_t line;                 ///< elements of b in a line of the caches
-  std::optional<std::int64_t> last;  ///< columns of the last tile
-  Value* panel = nullptr;            ///< rows of b packed side by side, read in place of b
-  Value* resumes = nullptr;  ///< whether the sums go on from memory; null: as the statement says
-  Value* ahead = nullptr;  ///< element of b that the first pass over these rows fetches; null: none
-
-  std::int64_t panel_columns() const { return static_cast<std::int64_t>(columns) * lanes; }
-  unsigned passes_a_row() const { return columns / vectors; }
-  /// Steps of the depth in which a pass fetches one line, so that all passes of a full tile fetch as much as
-  /// they multiply.
-  unsigned steps_a_line() const {
-    const std::int64_t passes = s.tile_rows / rows * passes_a_row();
-    const std::int64_t lines = std::max<std::int64_t>(1, s.tile_columns * s.group / line);
-    return static_cast<unsigned>(std::max<std::int64_t>(1, passes / lines));
-  }
-  /// Elements of b that one pass fetches.
-  Value* fetched(llvm::IRBuilderBase& b) const {
-    return b.CreateNSWMul(b.CreateUDiv(depth, b.getInt64(steps_a_line())),
-                          b.getInt64(static_cast<std::uint64_t>(line)));
-  }
-};
-
 void NestEmitter::operator()(const ContractStmt& s) {
   if (s.b.dequantised && s.b.dequantised->bits != 0) return contract_bits(s);
   HD_CHECK(!s.b.windows && !s.b.dequantised,
@@ -117,11 +86,16 @@ void NestEmitter::operator()(const ContractStmt& s) {
       s.columns.is_constant() ? std::clamp<std::int64_t>(s.columns.constant(), 1, s.tile_columns)
                               : s.tile_columns;
   const auto columns = static_cast<unsigned>((most_columns + lanes - 1) / lanes);
-  const auto tile_rows = static_cast<unsigned>(s.tile_rows);
-  const unsigned vectors = block_vectors(tile_rows, columns, target_.vector_bytes);
+  // With 16 registers, few rows that are known are one block.
+  const bool are_few = target_.vector_bytes != 64 && s.rows.is_constant();
+  const auto tile_rows = static_cast<unsigned>(
+      are_few ? std::clamp<std::int64_t>(s.rows.constant(), 1, s.tile_rows) : s.tile_rows);
+  const unsigned sums = sums_by_pairs(s) ? 2 : 1;
+  const unsigned vectors = block_vectors(tile_rows, columns, sums, target_.vector_bytes);
   // More rows of one vector each have more places in a than there are registers for.
-  const unsigned most_rows = vectors == 1 ? std::min(registers, 8u) : registers / vectors;
-  const unsigned rows = block_rows(tile_rows, vectors, most_rows);
+  const unsigned most_rows =
+      vectors == 1 ? std::min(registers / sums, 8u) : registers / (vectors * sums);
+  const unsigned rows = block_rows(tile_rows, vectors * sums, most_rows);
   Tile tile{s,
             lanes,
             rows,
@@ -135,6 +109,7 @@ void NestEmitter::operator()(const ContractStmt& s) {
             scalar_index(s.b.base),
             scalar_index(s.b.row_stride),
             scalar_index(s.b.column_stride),
+            sums,
             columns,
             kLineBytes / static_cast<std::int64_t>(size_of(nest_.buffers[s.b.buffer].dtype)),
             last_columns(s)};
@@ -243,7 +218,8 @@ void NestEmitter::pack_panel(const Tile& tile, Value* panel, Value* begin) {
 
 void NestEmitter::contract_columns(const Tile& tile, Value* row, unsigned rows) {
   // Rows that are left over of a block have wider ones, and what those leave over has the block's own.
-  llvm::SmallVector<unsigned, 2> widths{block_vectors(rows, tile.columns, target_.vector_bytes)};
+  llvm::SmallVector<unsigned, 2> widths{
+      block_vectors(rows, tile.columns, tile.sums, target_.vector_bytes)};
   if (tile.vectors < widths[0]) widths.push_back(tile.vectors);
   Value* full = b_.getInt64(0);
   unsigned width = 0;
@@ -280,6 +256,7 @@ void NestEmitter::contract_columns(const Tile& tile, Value* row, unsigned rows) 
 /// @param mask  of the last of the vectors; null: all of it is there
 void NestEmitter::contract_block(const Tile& tile, Value* row, unsigned rows, Value* column,
                                  unsigned vectors, Value* mask) {
+  if (tile.sums != 1) return pair_block(tile, row, rows, column, vectors, mask);
   const ContractStmt& s = tile.s;
   llvm::Type* vector = scalars_.compute_type(s.dtype, tile.lanes);
   const auto alignment = llvm::Align(size_of(s.dtype));
@@ -369,7 +346,7 @@ Value* NestEmitter::contract_add(const ContractStmt& s, Value* sum, Value* left,
   const std::string& triple = module_.getTargetTriple();
   if (s.group != 1 && is_floating(s.dtype))
     return dot_of_bf16(b_, triple, target_, sum, left, right);
-  if (s.group != 1) return dot_of_bytes(b_, triple, target_, sum, left, right);
+  if (s.group != 1) return dot_of_bytes(b_, triple, target_, sum, left, right, s.pairs_fit);
   if (is_floating(s.dtype))
     return b_.CreateIntrinsic(llvm::Intrinsic::fma, {sum->getType()}, {left, right, sum});
   return b_.CreateAdd(b_.CreateMul(left, right), sum);

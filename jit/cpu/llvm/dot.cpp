@@ -1,5 +1,6 @@
 #include "jit/cpu/llvm/dot.h"
 
+#include <llvm/ADT/SmallVector.h>
 #include <llvm/IR/DerivedTypes.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Intrinsics.h>
@@ -30,6 +31,27 @@ Intrinsic::ID dot_of(unsigned lanes) {
 Intrinsic::ID pairs_of(unsigned lanes) {
   if (lanes == 16) return Intrinsic::x86_avx512_pmaddw_d_512;
   return lanes == 8 ? Intrinsic::x86_avx2_pmadd_wd : Intrinsic::x86_sse2_pmadd_wd;
+}
+
+/// Multiplies bytes without a sign by bytes with one and adds each two neighbours, which saturate.
+Intrinsic::ID byte_pairs_of(unsigned lanes) {
+  if (lanes == 16) return Intrinsic::x86_avx512_pmaddubs_w_512;
+  return lanes == 8 ? Intrinsic::x86_avx2_pmadd_ub_sw : Intrinsic::x86_ssse3_pmadd_ub_sw_128;
+}
+
+bool has_byte_pairs(const CodegenTarget& target, unsigned lanes) {
+  return lanes == 4 ? has_feature(target, "ssse3")
+                    : has_feature(target, lanes == 8 ? "avx2" : "avx512bw");
+}
+
+Value* by_byte_pairs(llvm::IRBuilderBase& b, unsigned lanes, Value* sum, Value* left,
+                     Value* right) {
+  auto* bytes = llvm::FixedVectorType::get(b.getInt8Ty(), 4 * lanes);
+  auto* halves = llvm::FixedVectorType::get(b.getInt16Ty(), 2 * lanes);
+  Value* pairs = b.CreateIntrinsic(byte_pairs_of(lanes), {},
+                                   {b.CreateBitCast(left, bytes), b.CreateBitCast(right, bytes)});
+  return b.CreateAdd(
+      sum, b.CreateIntrinsic(pairs_of(lanes), {}, {pairs, llvm::ConstantInt::get(halves, 1)}));
 }
 
 /// Bytes 0 and 2 of each lane make one vector of 16 bits, 1 and 3 the other.
@@ -100,12 +122,29 @@ Value* dot_of_bf16(llvm::IRBuilderBase& b, const std::string& triple, const Code
 }
 
 Value* dot_of_bytes(llvm::IRBuilderBase& b, const std::string& triple, const CodegenTarget& target,
-                    Value* sum, Value* left, Value* right) {
+                    Value* sum, Value* left, Value* right, bool pairs_fit) {
   const unsigned lanes = lanes_of(sum);
   const bool fits = llvm::Triple(triple).isX86() && (lanes == 4 || lanes == 8 || lanes == 16);
   if (!fits) return by_elements(b, sum, left, right);
   if (has_dot(target, lanes)) return b.CreateIntrinsic(dot_of(lanes), {}, {sum, left, right});
+  if (pairs_fit && has_byte_pairs(target, lanes)) return by_byte_pairs(b, lanes, sum, left, right);
   return by_pairs(b, lanes, sum, left, right);
+}
+
+Value* dot_of_pairs(llvm::IRBuilderBase& b, const std::string& triple, Value* sum, Value* left,
+                    Value* right) {
+  const unsigned lanes = lanes_of(sum);
+  if (llvm::Triple(triple).isX86() && (lanes == 4 || lanes == 8 || lanes == 16))
+    return b.CreateAdd(sum, b.CreateIntrinsic(pairs_of(lanes), {}, {left, right}));
+  for (const int first : {0, 1}) {
+    llvm::SmallVector<int, 16> places;
+    for (unsigned k = 0; k < lanes; ++k) places.push_back(first + 2 * static_cast<int>(k));
+    const auto half = [&](Value* pairs) {
+      return b.CreateSExt(b.CreateShuffleVector(pairs, places), sum->getType());
+    };
+    sum = b.CreateAdd(sum, b.CreateMul(half(left), half(right)));
+  }
+  return sum;
 }
 
 }  // namespace heddle::jit::cpu

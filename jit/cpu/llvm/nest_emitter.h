@@ -203,6 +203,15 @@ class NestEmitter {
   Values contract_step(const Tile& tile, llvm::Value* k, const Values& a_rows, llvm::Value* column,
                        const Values& sums, llvm::Value* mask);
   /// sum + left * right, lane by lane; of groups the sum of their products.
+  // pair_contract_emitter.cpp
+  bool sums_by_pairs(const ContractStmt& s) const;
+  void pair_block(const Tile& tile, llvm::Value* row, unsigned rows, llvm::Value* column,
+                  unsigned vectors, llvm::Value* mask);
+  Values pair_step(const Tile& tile, llvm::Value* k, const Values& a_rows, llvm::Value* column,
+                   const Values& sums, llvm::Value* mask);
+  Values pair_groups(const Tile& tile, llvm::Value* k, llvm::Value* column, unsigned vectors,
+                     llvm::Value* mask);
+  // contract_emitter.cpp
   llvm::Value* contract_add(const ContractStmt& s, llvm::Value* sum, llvm::Value* left,
                             llvm::Value* right);
   llvm::Value* contract_load_b(const Tile& tile, llvm::Value* row, llvm::Value* column,

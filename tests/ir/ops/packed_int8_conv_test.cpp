@@ -147,5 +147,13 @@ TEST(PackedInt8Conv, packed_int8_conv_c9) {
                          "packed_int8_conv: C9 the kernel fits into the padded input: ");
 }
 
+TEST(PackedInt8Conv, packed_int8_conv_c10) {
+  const ByteConvCall call;
+  for (const ir::TensorMeta& flag : {meta(i32, {}), meta(boolean, {1})})
+    expect_byte_conv_error(
+        error_of("packed_int8_conv", {call.x, call.panels, call.zero, flag}, call.attrs),
+        "packed_int8_conv: C10 pairs_fit is a bool without dimensions: ");
+}
+
 }  // namespace
 }  // namespace heddle::testing

@@ -84,5 +84,15 @@ TEST(PackedInt8Matmul, packed_int8_matmul_c5) {
   }
 }
 
+TEST(PackedInt8Matmul, packed_int8_matmul_c6) {
+  for (const ir::TensorMeta& flag : {meta(i32, {}), meta(boolean, {1})}) {
+    const std::string error =
+        error_of("packed_int8_matmul", {meta(u8, {2, 4}), meta(i8, {1, 1, 8, 4}), flag},
+                 {{"columns", std::int64_t{8}}});
+    EXPECT_EQ(error.find("packed_int8_matmul: C6 pairs_fit is a bool without dimensions: "), 0u)
+        << error;
+  }
+}
+
 }  // namespace
 }  // namespace heddle::testing
