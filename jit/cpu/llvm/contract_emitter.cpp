@@ -74,6 +74,11 @@ llvm::Constant* column_numbers(llvm::Type* element, unsigned lanes) {
 
 }  // namespace
 
+Value* NestEmitter::Tile::fetched(llvm::IRBuilderBase& b) const {
+  return b.CreateNSWMul(b.CreateUDiv(depth, b.getInt64(steps_a_line())),
+                        b.getInt64(static_cast<std::uint64_t>(line)));
+}
+
 void NestEmitter::operator()(const ContractStmt& s) {
   if (s.b.dequantised && s.b.dequantised->bits != 0) return contract_bits(s);
   HD_CHECK(!s.b.windows && !s.b.dequantised,

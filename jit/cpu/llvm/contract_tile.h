@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <llvm/IR/IRBuilder.h>
 #include <optional>
 
 #include "jit/cpu/llvm/nest_emitter.h"
@@ -24,10 +23,10 @@ struct NestEmitter::Tile {
   std::int64_t line;                 ///< elements of b in a line of the caches
   std::optional<std::int64_t> last;  ///< columns of the last tile
   llvm::Value* panel = nullptr;      ///< rows of b packed side by side, read in place of b
-  llvm::Value* resumes =
-      nullptr;  ///< whether the sums go on from memory; null: as the statement says
-  llvm::Value* ahead =
-      nullptr;  ///< element of b that the first pass over these rows fetches; null: none
+  /// Whether the sums go on from memory; null: as the statement says.
+  llvm::Value* resumes = nullptr;
+  /// Element of b that the first pass over these rows fetches; null: none.
+  llvm::Value* ahead = nullptr;
 
   std::int64_t panel_columns() const { return static_cast<std::int64_t>(columns) * lanes; }
   unsigned passes_a_row() const { return columns / vectors; }
@@ -39,10 +38,7 @@ struct NestEmitter::Tile {
     return static_cast<unsigned>(std::max<std::int64_t>(1, passes / lines));
   }
   /// Elements of b that one pass fetches.
-  llvm::Value* fetched(llvm::IRBuilderBase& b) const {
-    return b.CreateNSWMul(b.CreateUDiv(depth, b.getInt64(steps_a_line())),
-                          b.getInt64(static_cast<std::uint64_t>(line)));
-  }
+  llvm::Value* fetched(llvm::IRBuilderBase& b) const;
 };
 
 }  // namespace heddle::jit::cpu
