@@ -18,6 +18,7 @@ from onnxruntime import quantization
 import graphs
 import peers
 import real_models
+from op_models import peer_saturates
 from single_models import (MEASURED, ROOT, OnnxRuntime, add_options, compare, distance, measured, summary,
                            write_report)
 
