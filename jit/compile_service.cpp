@@ -291,6 +291,8 @@ ConstantCache* CompileService::constants() {
 
 const std::string& CompileService::code_key() const { return state_->key_prefix; }
 
+bool CompileService::can_compile() const { return HEDDLE_WITH_LLVM != 0; }
+
 LibraryVerdicts& CompileService::library_verdicts() { return *state_->verdicts; }
 
 std::int64_t CompileService::vector_bytes() const {

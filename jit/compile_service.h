@@ -78,7 +78,7 @@ class CompileService {
   void for_each(std::size_t count, const std::function<void(std::size_t)>& work);
 
   /// False in a build without LLVM, where compile() always throws.
-  bool can_compile() const { return HEDDLE_WITH_LLVM != 0; }
+  bool can_compile() const;
 
   CompileCounters counters() const;
   /// The disk cache; null: it is off. Other compilers keep their code there too.

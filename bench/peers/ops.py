@@ -20,7 +20,7 @@ import op_elements
 import op_movement
 import op_products
 import peers
-from op_models import Model, peer_saturates
+from op_models import Model, saturation_note
 from single_models import MEASURED, ROOT, add_options, compare, measured, summary, write_report
 
 STORE = ROOT / ".cache/ops"
@@ -30,9 +30,6 @@ TOLERANCES = {"float32": 1e-4, "float16": 2e-3, "bfloat16": 1e-2, "float64": 1e-
 # Of cases: a byte may be rounded to either of two numbers; group_norm_offset is ONNX Runtime's error, of single sums.
 OWN_TOLERANCES = {"quantisation/(q_linear|q_gemm|qdq|quantize|dynamic)": 1e-2, "resize_u8_n(hwc|chw)": 5e-3,
                   "layer_norm_bf16": 2e-2, "group_norm_offset": 5e-4}
-
-SATURATION = """Weights of products of bytes have 7 bits: without VNNI, as here, ONNX Runtime's sums of products of two neighbouring
-bytes saturate at 16 bits and are wrong for some weights of 8 bits. Heddle's are exact for all."""
 
 HEADER = f"""| case | {MEASURED}|
 |---|---|---|---|---|---|---|"""
@@ -76,8 +73,7 @@ def report(rows):
     for title, chosen in (("Not the same:", failed), ("Behind, worst first:", behind)):
         if chosen:
             parts += [title, table(chosen)]
-    if peer_saturates():
-        parts.insert(1, SATURATION)
+    parts[1:1] = saturation_note()
     return "\n\n".join(parts)
 
 

@@ -18,7 +18,7 @@ from onnxruntime import quantization
 import graphs
 import peers
 import real_models
-from op_models import peer_saturates
+from op_models import peer_saturates, saturation_note
 from single_models import (MEASURED, ROOT, OnnxRuntime, add_options, compare, distance, measured, summary,
                            write_report)
 
@@ -125,8 +125,9 @@ def main():
     text = summary(rows, "models")
     print("\n" + text)
     if args.write:
-        body = "\n".join([HEADER, *map(line, rows)])
-        write_report(args, "variants", f"Real models in bytes and f16, {args.date}", load, f"{text}\n\n{body}")
+        table = "\n".join([HEADER, *map(line, rows)])
+        write_report(args, "variants", f"Real models in bytes and f16, {args.date}", load,
+                     "\n\n".join([text, *saturation_note(), table]))
 
 
 if __name__ == "__main__":

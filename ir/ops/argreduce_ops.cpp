@@ -26,7 +26,7 @@
 namespace heddle::ir {
 namespace {
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_argreduce(const InferContext& ctx) {
   const TensorMeta& x = ctx.meta(0);
   const std::int64_t axis = ctx.axis(ctx.integer("axis"), x.rank(), "C1 axis");
   if (x.dtype == DType::Bool) ctx.fail_dtype("C2 dtype", "a number dtype", "bool");
@@ -55,7 +55,7 @@ std::int64_t place_of_best(const Literal& x, std::span<const std::int64_t> posit
   return place;
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_argreduce(const EvalContext& ctx) {
   const Literal& x = ctx.inputs[0];
   const std::int64_t axes[] = {ops::from_front(ctx.node.integer("axis"), x.rank())};
   const bool largest = ctx.node.op().lowering.reduce == ReduceOp::ArgMax;
@@ -68,7 +68,7 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
   return {std::move(result)};
 }
 
-std::vector<Value> decompose(DecomposeContext& ctx) {
+std::vector<Value> decompose_argreduce(DecomposeContext& ctx) {
   if (!ctx.node.flag("last")) return {};
   const TensorMeta& x = ctx.inputs[0].meta();
   const std::int64_t axis = ops::from_front(ctx.node.integer("axis"), x.rank());
@@ -87,9 +87,9 @@ OpDef arg_reduction(std::string_view name, ReduceOp reduce) {
       .attrs = {{"axis", AttrKind::Int},
                 {"keepdims", AttrKind::Bool, Attr(false)},
                 {"last", AttrKind::Bool, Attr(false)}},
-      .infer = infer,
-      .evaluate = evaluate,
-      .lowering = {.reduce = reduce, .decompose = decompose},
+      .infer = infer_argreduce,
+      .evaluate = evaluate_argreduce,
+      .lowering = {.reduce = reduce, .decompose = decompose_argreduce},
       .reorder = ops::reorder_reduction,
   };
 }

@@ -17,7 +17,7 @@
 namespace heddle::ir::ops {
 namespace {
 
-std::vector<TensorMeta> shape(const CustomShapes& shapes) {
+std::vector<TensorMeta> shape_as_size(const CustomShapes& shapes) {
   const TensorMeta& number = shapes.tensors[0];
   if (number.dtype != DType::I64 || number.rank() != 0)
     shapes.context.fail_dtype("C1 number", "i64[]", seen(shapes.context.env, number).to_string());
@@ -33,7 +33,7 @@ std::vector<Sizes> sizes(const KernelCall& call) {
 std::unique_ptr<CustomOp> as_size_op() {
   auto op = std::make_unique<CustomOp>();
   op->schema = parse_op_schema("heddle::as_size(Tensor number) -> Tensor");
-  op->shape = shape;
+  op->shape = shape_as_size;
   op->sizes = sizes;
   op->cpu = [](const KernelCall&) {};
   op->cuda = [](const KernelCall&, void*) {};

@@ -73,7 +73,7 @@ void check_mask(const InferContext& ctx) {
                        "C8 mask broadcasts to [B, H, Lq, Lk]");
 }
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_attention(const InferContext& ctx) {
   for (std::size_t k = 0; k < 3; ++k) {
     require_floating(ctx, k, "C1 q, k and v have floating dtypes");
   }
@@ -160,7 +160,7 @@ void softmax_or(double empty, std::vector<double>& scores) {
   for (double& s : scores) s = sum == 0 ? empty : s / sum;
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_attention(const EvalContext& ctx) {
   const Problem p = problem_of(ctx);
   std::vector<double> result(static_cast<std::size_t>(element_count(ctx.output_sizes())));
   std::vector<double> weights(static_cast<std::size_t>(p.keys));
@@ -268,7 +268,7 @@ Value emit_weighted(Emitter& emit, Value weights, const Shapes& s) {
   return emit_reshape(ctx, ctx.emit("matmul", {weights, v}), ctx.node.output().sizes);
 }
 
-std::vector<Value> decompose(DecomposeContext& ctx) {
+std::vector<Value> decompose_attention(DecomposeContext& ctx) {
   Emitter emit{ctx};
   const Shapes s{ctx.inputs[0].meta().sizes, ctx.inputs[1].meta().sizes,
                  ctx.inputs[2].meta().sizes};
@@ -298,9 +298,11 @@ std::span<const OpDef> attention_ops() {
                 {"softcap", AttrKind::Float, 0.0},
                 {"hidden", AttrKind::Float, ops::kHidden},
                 {"nan_rows", AttrKind::Bool, false}},
-      .infer = ops::infer,
-      .evaluate = ops::evaluate,
-      .lowering = {.decompose = ops::decompose, .nest = "attention", .decompose_last = true},
+      .infer = ops::infer_attention,
+      .evaluate = ops::evaluate_attention,
+      .lowering = {.decompose = ops::decompose_attention,
+                   .nest = "attention",
+                   .decompose_last = true},
   }};
   return defs;
 }

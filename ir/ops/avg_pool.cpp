@@ -28,7 +28,7 @@
 namespace heddle::ir::ops {
 namespace {
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_avg_pool(const InferContext& ctx) {
   require_floating(ctx, 0, "C1 x has a floating dtype");
   return one(fresh(ctx, ctx.meta(0).dtype, pool_sizes(ctx)));
 }
@@ -47,7 +47,7 @@ std::int64_t taps_with_padding(const Window& window, const Sizes& at, const Size
   return count;
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_avg_pool(const EvalContext& ctx) {
   const Literal x = with_windows_last(ctx.node, ctx.inputs[0]);
   const Sizes sizes = with_windows_last(ctx.node, ctx.output_sizes());
   const Sizes spatial = spatial_of(x.sizes());
@@ -81,8 +81,8 @@ OpDef avg_pool_op() {
   return {.name = "avg_pool",
           .operands = {{"x"}},
           .attrs = std::move(attrs),
-          .infer = infer,
-          .evaluate = evaluate,
+          .infer = infer_avg_pool,
+          .evaluate = evaluate_avg_pool,
           .lowering = {.nest = "pool"},
           .reorder = reorder_pool};
 }

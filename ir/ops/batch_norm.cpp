@@ -25,7 +25,7 @@
 namespace heddle::ir::ops {
 namespace {
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_batch_norm(const InferContext& ctx) {
   constexpr std::string_view kC3 = "C3 scale, bias, mean and var have sizes [C]";
   const TensorMeta& x = ctx.meta(0);
   for (std::size_t k = 0; k < ctx.inputs.size(); ++k) {
@@ -44,7 +44,7 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   return one(fresh(ctx, x.dtype, x.sizes));
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_batch_norm(const EvalContext& ctx) {
   const Literal& x = ctx.inputs[0];
   const AxisCut cut = cut_at(x.sizes(), 1);
   std::vector<double> values = dense<double>(x);
@@ -57,7 +57,7 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
   return {literal_of(x.dtype(), x.sizes(), values)};
 }
 
-std::vector<Value> decompose(DecomposeContext& ctx) {
+std::vector<Value> decompose_batch_norm(DecomposeContext& ctx) {
   Emitter emit{ctx};
   const TensorMeta& result = ctx.node.output();
   DType dtype = statistics_dtype(result.dtype);
@@ -81,9 +81,9 @@ OpDef batch_norm_op() {
   return {.name = "batch_norm",
           .operands = {{"x"}, {"scale"}, {"bias"}, {"mean"}, {"var"}},
           .attrs = {{"epsilon", AttrKind::Float, 1e-5}},
-          .infer = infer,
-          .evaluate = evaluate,
-          .lowering = {.decompose = decompose}};
+          .infer = infer_batch_norm,
+          .evaluate = evaluate_batch_norm,
+          .lowering = {.decompose = decompose_batch_norm}};
 }
 
 }  // namespace heddle::ir::ops

@@ -23,14 +23,14 @@
 namespace heddle::ir {
 namespace {
 
-constexpr ScalarOp kInstructions[] = {
+constexpr ScalarOp kBinaryInstructions[] = {
     ScalarOp::Add, ScalarOp::Sub,   ScalarOp::Mul, ScalarOp::Div, ScalarOp::Mod, ScalarOp::Rem,
     ScalarOp::Pow, ScalarOp::Atan2, ScalarOp::Max, ScalarOp::Min, ScalarOp::And, ScalarOp::Or,
     ScalarOp::Xor, ScalarOp::Shl,   ScalarOp::Shr, ScalarOp::Eq,  ScalarOp::Ne,  ScalarOp::Lt,
     ScalarOp::Le,  ScalarOp::Gt,    ScalarOp::Ge,
 };
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_binary(const InferContext& ctx) {
   Dims sizes = ops::broadcast_all(ctx, "C1 sizes broadcast");
   const DType dtype = ops::promoted(ctx);
   if (!defined_on(*ctx.op.scalar, dtype)) {
@@ -40,7 +40,7 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   return ops::one(ops::fresh(ctx, result_of(*ctx.op.scalar, dtype), std::move(sizes)));
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_binary(const EvalContext& ctx) {
   return ops::evaluate_points(ctx, [](const Node& node, std::span<const ops::HostScalar> operands) {
     const DType dtype = promote(operands[0].dtype, operands[1].dtype);
     return ops::apply(*node.op().scalar,
@@ -48,8 +48,8 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
   });
 }
 
-Scalar element(ElementBuilder& builder, const Node& node, std::uint32_t,
-               std::span<const SymExpr> index) {
+Scalar element_binary(ElementBuilder& builder, const Node& node, std::uint32_t,
+                      std::span<const SymExpr> index) {
   const DType dtype = ops::promoted(node);
   const Scalar a = ops::operand_as(builder, node, 0, index, dtype);
   const Scalar b = ops::operand_as(builder, node, 1, index, dtype);
@@ -60,10 +60,10 @@ OpDef binary(ScalarOp op) {
   return {
       .name = name_of(op),
       .operands = {{"a"}, {"b"}},
-      .infer = infer,
+      .infer = infer_binary,
       .alias = ops::reuse_if_same_layout,
-      .evaluate = evaluate,
-      .lowering = {.element = element},
+      .evaluate = evaluate_binary,
+      .lowering = {.element = element_binary},
       .expensive = op == ScalarOp::Pow || op == ScalarOp::Atan2,
       .scalar = op,
       .reorder = ops::reorder_pointwise,
@@ -75,7 +75,7 @@ OpDef binary(ScalarOp op) {
 std::span<const OpDef> binary_ops() {
   static const std::vector<OpDef> ops = [] {
     std::vector<OpDef> made;
-    for (const ScalarOp op : kInstructions) made.push_back(binary(op));
+    for (const ScalarOp op : kBinaryInstructions) made.push_back(binary(op));
     return made;
   }();
   return ops;

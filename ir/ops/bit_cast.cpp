@@ -18,7 +18,7 @@
 namespace heddle::ir::ops {
 namespace {
 
-std::vector<TensorMeta> shape(const CustomShapes& shapes) {
+std::vector<TensorMeta> shape_bit_cast(const CustomShapes& shapes) {
   const InferContext& context = shapes.context;
   const TensorMeta& x = shapes.tensors[0];
   const DType dtype = std::get<DType>(context.attrs.find("dtype")->second);
@@ -53,7 +53,7 @@ char* copy_from(const KernelTensor& x, std::size_t d, const char* from, char* to
 std::unique_ptr<CustomOp> bit_cast_op() {
   auto op = std::make_unique<CustomOp>();
   op->schema = parse_op_schema("heddle::bit_cast(Tensor x, dtype dtype) -> Tensor");
-  op->shape = shape;
+  op->shape = shape_bit_cast;
   op->cpu = [](const KernelCall& call) {
     if (call.results[0].count() == 0) return;
     copy_from(call.tensor(0), 0, call.tensor(0).as<const char>(), call.results[0].as<char>());

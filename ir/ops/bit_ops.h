@@ -9,6 +9,9 @@ OpDef bit_panels_op();
 OpDef byte_digits_op();
 OpDef unpack_bits_op();
 
+/// What a word that holds several of them has.
+inline constexpr std::int64_t kWordBits = 32;
+
 /// The number in two's complement that the lowest `bits` of `word` are.
 inline std::int64_t signed_bits(std::int64_t word, std::int64_t bits) {
   const std::int64_t half = std::int64_t{1} << (bits - 1);

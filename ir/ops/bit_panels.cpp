@@ -25,9 +25,7 @@
 namespace heddle::ir::ops {
 namespace {
 
-constexpr std::int64_t kWordBits = 32;
-
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_bit_panels(const InferContext& ctx) {
   const TensorMeta& x = ctx.meta(0);
   if (x.dtype != DType::U8 && x.dtype != DType::I8)
     ctx.fail_dtype("C1 x is u8 or i8", "u8 or i8", std::string(name_of(x.dtype)));
@@ -43,7 +41,7 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
             {ceildiv(x.sizes[1], width), ceildiv(x.sizes[0], kWordBits / bits), SymExpr(width)}));
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_bit_panels(const EvalContext& ctx) {
   const Literal& x = ctx.inputs[0];
   const std::int64_t bits = ctx.node.integer("bits");
   const std::int64_t rows = kWordBits / bits;
@@ -90,8 +88,8 @@ Scalar number(ElementBuilder& builder, const Node& node, std::span<const SymExpr
   return builder.apply2(ScalarOp::And, value, builder.constant_int(DType::I32, mask));
 }
 
-Scalar element(ElementBuilder& builder, const Node& node, std::uint32_t,
-               std::span<const SymExpr> index) {
+Scalar element_bit_panels(ElementBuilder& builder, const Node& node, std::uint32_t,
+                          std::span<const SymExpr> index) {
   const std::int64_t bits = node.integer("bits");
   Scalar word = number(builder, node, index, 0);
   for (std::int64_t r = 1; r < kWordBits / bits; ++r) {
@@ -109,9 +107,9 @@ OpDef bit_panels_op() {
       .name = "bit_panels",
       .operands = {{"x"}},
       .attrs = {{"bits", AttrKind::Int, {}}, {"width", AttrKind::Int, {}}},
-      .infer = infer,
-      .evaluate = evaluate,
-      .lowering = {.element = element},
+      .infer = infer_bit_panels,
+      .evaluate = evaluate_bit_panels,
+      .lowering = {.element = element_bit_panels},
       .expensive = true,
   };
 }

@@ -9,8 +9,6 @@
 namespace heddle::ir::ops {
 namespace {
 
-constexpr std::int64_t kWordBits = 32;
-
 bool is_real(DType dtype) {
   return dtype == DType::F16 || dtype == DType::BF16 || dtype == DType::F32;
 }

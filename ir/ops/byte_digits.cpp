@@ -23,7 +23,7 @@ constexpr std::int64_t kBits = 8;
 /// 128 * (1 + 256 + 256^2): what is added before all digits below the fourth are dropped, so that the next one is rounded.
 constexpr std::int64_t kHalves = 0x808080;
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_byte_digits(const InferContext& ctx) {
   const TensorMeta& x = ctx.meta(0);
   if (x.dtype != DType::I32) ctx.fail_dtype("C1 x is i32", "i32", std::string(name_of(x.dtype)));
   if (x.rank() < 1)
@@ -36,7 +36,7 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   return one(fresh(ctx, DType::I8, std::move(sizes)));
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_byte_digits(const EvalContext& ctx) {
   const std::vector<std::int64_t> numbers = dense<std::int64_t>(ctx.inputs[0]);
   const Sizes sizes = ctx.output_sizes();
   const std::int64_t width = sizes.back();
@@ -53,8 +53,8 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
   return {literal_of(DType::I8, sizes, digits)};
 }
 
-Scalar element(ElementBuilder& builder, const Node&, std::uint32_t,
-               std::span<const SymExpr> index) {
+Scalar element_byte_digits(ElementBuilder& builder, const Node&, std::uint32_t,
+                           std::span<const SymExpr> index) {
   std::vector<SymExpr> at(index.begin(), index.end() - 2);
   at.push_back(index.back());
   const SymExpr& digit = index[index.size() - 2];
@@ -74,9 +74,9 @@ OpDef byte_digits_op() {
       .name = "byte_digits",
       .operands = {{"x"}},
       .attrs = {{"count", AttrKind::Int, {}}},
-      .infer = infer,
-      .evaluate = evaluate,
-      .lowering = {.element = element},
+      .infer = infer_byte_digits,
+      .evaluate = evaluate_byte_digits,
+      .lowering = {.element = element_byte_digits},
   };
 }
 

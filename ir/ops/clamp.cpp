@@ -18,7 +18,7 @@
 namespace heddle::ir::ops {
 namespace {
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_clamp(const InferContext& ctx) {
   Dims sizes = broadcast_all(ctx, "C1 sizes broadcast");
   const DType dtype = promoted(ctx);
   if (dtype == DType::Bool) ctx.fail_dtype("C2 dtype", "a number dtype", text_of(dtype));
@@ -35,10 +35,12 @@ HostScalar clamped(const Node& node, std::span<const HostScalar> operands) {
   return value;
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) { return evaluate_points(ctx, clamped); }
+std::vector<Literal> evaluate_clamp(const EvalContext& ctx) {
+  return evaluate_points(ctx, clamped);
+}
 
-Scalar element(ElementBuilder& builder, const Node& node, std::uint32_t,
-               std::span<const SymExpr> index) {
+Scalar element_clamp(ElementBuilder& builder, const Node& node, std::uint32_t,
+                     std::span<const SymExpr> index) {
   const DType dtype = promoted(node);
   Scalar value = operand_as(builder, node, 0, index, dtype);
   constexpr ScalarOp kBounds[] = {ScalarOp::Max, ScalarOp::Min};
@@ -57,10 +59,10 @@ OpDef clamp_op() {
       .operands = {{"x"},
                    {"low", OperandSpec::Arity::Optional},
                    {"high", OperandSpec::Arity::Optional}},
-      .infer = infer,
+      .infer = infer_clamp,
       .alias = reuse_if_same_layout,
-      .evaluate = evaluate,
-      .lowering = {.element = element},
+      .evaluate = evaluate_clamp,
+      .lowering = {.element = element_clamp},
       .reorder = reorder_pointwise,
   };
 }

@@ -20,8 +20,8 @@ std::vector<TensorMeta> infer_clone(const InferContext& ctx) {
 
 std::vector<Literal> evaluate_clone(const EvalContext& ctx) { return {ctx.inputs[0].clone()}; }
 
-Scalar element(ElementBuilder& builder, const Node&, std::uint32_t,
-               std::span<const SymExpr> index) {
+Scalar element_clone(ElementBuilder& builder, const Node&, std::uint32_t,
+                     std::span<const SymExpr> index) {
   return builder.operand(0, index);
 }
 
@@ -29,7 +29,7 @@ std::vector<TensorMeta> infer_alias(const InferContext& ctx) { return one(ctx.me
 
 std::vector<Literal> evaluate_alias(const EvalContext& ctx) { return {ctx.inputs[0]}; }
 
-std::vector<SymExpr> view(const Node&, std::span<const SymExpr> index) {
+std::vector<SymExpr> view_clone(const Node&, std::span<const SymExpr> index) {
   return {index.begin(), index.end()};
 }
 
@@ -41,7 +41,7 @@ OpDef clone_op() {
       .operands = {{"x"}},
       .infer = infer_clone,
       .evaluate = evaluate_clone,
-      .lowering = {.element = element},
+      .lowering = {.element = element_clone},
       .reorder = reorder_pointwise,
   };
 }
@@ -53,7 +53,7 @@ OpDef alias_op() {
       .infer = infer_alias,
       .alias = view_of_first,
       .evaluate = evaluate_alias,
-      .lowering = {.view = view},
+      .lowering = {.view = view_clone},
   };
 }
 

@@ -33,7 +33,7 @@ void check_operand(const InferContext& ctx, std::size_t k, std::int64_t axis) {
   }
 }
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_concat(const InferContext& ctx) {
   if (ctx.inputs.empty()) {
     throw ArgumentError({.what = "concat: C1 operands",
                          .where = ctx.location.to_string(),
@@ -49,7 +49,7 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   return one(fresh(ctx, promoted(ctx), std::move(sizes)));
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_concat(const EvalContext& ctx) {
   const DType dtype = ctx.node.output(0).dtype;
   const std::int64_t axis = from_front(ctx.node.integer("axis"), ctx.inputs[0].rank());
   Sizes sizes = ctx.inputs[0].sizes();
@@ -90,8 +90,8 @@ Piece piece(ElementBuilder& builder, const Node& node, std::size_t k, std::int64
   return {before_end, value};
 }
 
-Scalar element(ElementBuilder& builder, const Node& node, std::uint32_t,
-               std::span<const SymExpr> index) {
+Scalar element_concat(ElementBuilder& builder, const Node& node, std::uint32_t,
+                      std::span<const SymExpr> index) {
   const std::int64_t axis = from_front(node.integer("axis"), node.output(0).rank());
   std::vector<Piece> pieces;
   SymExpr begin = 0;
@@ -113,9 +113,9 @@ OpDef concat_op() {
       .name = "concat",
       .operands = {{"xs", OperandSpec::Arity::Variadic}},
       .attrs = {{"axis", AttrKind::Int}},
-      .infer = infer,
-      .evaluate = evaluate,
-      .lowering = {.element = element},
+      .infer = infer_concat,
+      .evaluate = evaluate_concat,
+      .lowering = {.element = element_concat},
       .reorder = reorder_axes,
   };
 }

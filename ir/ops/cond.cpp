@@ -54,16 +54,16 @@ Dims merged(const InferContext& context, const Branch& yes, const Branch& no, st
   return sizes;
 }
 
-std::vector<TensorMeta> arguments(std::span<const Value> inputs, const Attrs&) {
+std::vector<TensorMeta> arguments_cond(std::span<const Value> inputs, const Attrs&) {
   return plain_arguments(inputs, 1);
 }
 
-std::vector<TensorMeta> infer(const InferContext& context) {
+std::vector<TensorMeta> infer_cond(const InferContext& context) {
   if (context.meta(0).dtype != boolean || context.meta(0).rank() != 0)
     context.fail_dtype("C1 predicate", "bool[]", seen(context.env, context.meta(0)).to_string());
   const Graph& yes = region(context, "then");
   const Graph& no = region(context, "else");
-  const std::vector<TensorMeta> given = arguments(context.inputs, context.attrs);
+  const std::vector<TensorMeta> given = arguments_cond(context.inputs, context.attrs);
   const Branch then_branch{yes, check_region(context, yes, given, "C2 then"),
                            late_sizes(context, yes)};
   const Branch else_branch{no, check_region(context, no, given, "C2 else"),
@@ -83,7 +83,7 @@ std::vector<TensorMeta> infer(const InferContext& context) {
   return or_token(std::move(results));
 }
 
-std::vector<Literal> evaluate(const EvalContext& context) {
+std::vector<Literal> evaluate_cond(const EvalContext& context) {
   const bool chosen = context.inputs[0].at_int(0) != 0;
   return or_token(context,
                   evaluate_region(context, chosen ? "then" : "else", context.inputs.subspan(1)));
@@ -98,9 +98,9 @@ OpDef cond_op() {
                  {"operands", OperandSpec::Arity::Variadic}};
   op.attrs = {{"then", AttrKind::Graph, std::nullopt}, {"else", AttrKind::Graph, std::nullopt}};
   op.outputs = -1;
-  op.infer = infer;
-  op.evaluate = evaluate;
-  op.region_arguments = arguments;
+  op.infer = infer_cond;
+  op.evaluate = evaluate_cond;
+  op.region_arguments = arguments_cond;
   op.lowering.region = RegionKind::Cond;
   return op;
 }

@@ -43,20 +43,14 @@
 namespace heddle::ir::ops {
 namespace {
 
-/// Sizes [N, in..., C] as [N, C, in...].
-template <typename T>
-std::vector<T> channels_second(std::vector<T> sizes) {
-  std::rotate(sizes.begin() + 1, sizes.end() - 1, sizes.end());
-  return sizes;
-}
-/// The way back.
+/// Sizes [N, C, in...] as [N, in..., C].
 template <typename T>
 std::vector<T> channels_to_the_end(std::vector<T> sizes) {
   std::rotate(sizes.begin() + 1, sizes.begin() + 2, sizes.end());
   return sizes;
 }
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_conv(const InferContext& ctx) {
   const std::size_t spatial = check_conv_operands(ctx);
   const std::int64_t groups = check_groups(ctx);
   const bool last = ctx.flag("channels_last");
@@ -118,7 +112,7 @@ void convolve(const Window& window, const Literal& x, const Literal& w, std::int
   });
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_conv(const EvalContext& ctx) {
   const DType dtype = ctx.node.output().dtype;
   const Literal x = converted(ctx.inputs[0], dtype);
   const Literal w = converted(ctx.inputs[1], dtype);
@@ -143,8 +137,8 @@ OpDef conv_op() {
   return {.name = "conv",
           .operands = {{"x"}, {"w"}, {"bias", OperandSpec::Arity::Optional}},
           .attrs = std::move(attrs),
-          .infer = infer,
-          .evaluate = evaluate,
+          .infer = infer_conv,
+          .evaluate = evaluate_conv,
           .lowering = {.decompose = decompose_conv_dtypes, .nest = "conv", .library = "conv"}};
 }
 

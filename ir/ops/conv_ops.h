@@ -1,6 +1,9 @@
 // Convolution and its transpose: the two definitions, and what their inference shares.
 #pragma once
 
+#include <algorithm>
+#include <vector>
+
 #include "ir/ops/window.h"
 
 namespace heddle::ir::ops {
@@ -20,6 +23,13 @@ DType conv_dtype(const InferContext& ctx);
 
 /// Converts the operands to the result's dtype, if one is not of it yet, around the same op.
 std::vector<Value> decompose_conv_dtypes(DecomposeContext& ctx);
+
+/// Sizes [N, in..., C] as [N, C, in...].
+template <typename T>
+std::vector<T> channels_second(std::vector<T> sizes) {
+  std::rotate(sizes.begin() + 1, sizes.end() - 1, sizes.end());
+  return sizes;
+}
 
 /// The values of a result that starts as the bias by channel, which is dimension `axis`, or as 0 without one.
 template <typename T>

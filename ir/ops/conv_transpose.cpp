@@ -62,7 +62,7 @@ SymExpr output_size(const InferContext& ctx, std::size_t d, const SymExpr& in,
   return size;
 }
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_conv_transpose(const InferContext& ctx) {
   const std::size_t spatial = check_conv_operands(ctx);
   const std::int64_t groups = check_groups(ctx);
   const Dims& x = ctx.meta(0).sizes;
@@ -106,7 +106,7 @@ void spread(const Window& window, const Literal& x, const Literal& w, std::int64
   });
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_conv_transpose(const EvalContext& ctx) {
   const DType dtype = ctx.node.output().dtype;
   const Literal x = converted(ctx.inputs[0], dtype);
   const Literal w = converted(ctx.inputs[1], dtype);
@@ -128,8 +128,8 @@ OpDef conv_transpose_op() {
   return {.name = "conv_transpose",
           .operands = {{"x"}, {"w"}, {"bias", OperandSpec::Arity::Optional}},
           .attrs = std::move(attrs),
-          .infer = infer,
-          .evaluate = evaluate,
+          .infer = infer_conv_transpose,
+          .evaluate = evaluate_conv_transpose,
           .lowering = {.decompose = decompose_conv_dtypes, .nest = "conv_transpose"}};
 }
 

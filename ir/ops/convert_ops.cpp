@@ -19,18 +19,18 @@
 namespace heddle::ir {
 namespace {
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_convert(const InferContext& ctx) {
   return ops::one(ops::fresh(ctx, ctx.dtype("dtype"), ctx.meta(0).sizes));
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_convert(const EvalContext& ctx) {
   return ops::evaluate_points(ctx, [](const Node& node, std::span<const ops::HostScalar> operands) {
     return ops::convert(operands[0], node.dtype("dtype"));
   });
 }
 
-Scalar element(ElementBuilder& builder, const Node& node, std::uint32_t,
-               std::span<const SymExpr> index) {
+Scalar element_convert(ElementBuilder& builder, const Node& node, std::uint32_t,
+                       std::span<const SymExpr> index) {
   return ops::operand_as(builder, node, 0, index, node.dtype("dtype"));
 }
 
@@ -41,10 +41,10 @@ std::span<const OpDef> convert_ops() {
                                    .name = "convert",
                                    .operands = {{"x"}},
                                    .attrs = {{"dtype", AttrKind::DType}},
-                                   .infer = infer,
+                                   .infer = infer_convert,
                                    .alias = ops::reuse_if_same_layout,
-                                   .evaluate = evaluate,
-                                   .lowering = {.element = element},
+                                   .evaluate = evaluate_convert,
+                                   .lowering = {.element = element_convert},
                                    .reorder = ops::reorder_pointwise,
                                },
                                ops::bit_panels_op(),

@@ -20,7 +20,7 @@
 namespace heddle::ir {
 namespace {
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_creation(const InferContext& ctx) {
   const Dims& sizes = ctx.symints("sizes");
   ops::require_sizes(ctx, sizes, "C1 sizes");
   ctx.axis(ctx.integer("axis"), static_cast<std::int64_t>(sizes.size()), "C2 axis");
@@ -28,7 +28,7 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   return ops::one(ops::fresh(ctx, ctx.dtype("dtype"), sizes));
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_creation(const EvalContext& ctx) {
   const DType dtype = ctx.node.dtype("dtype");
   Literal result(dtype, ctx.concrete_attr("sizes"));
   const std::int64_t axis = ops::from_front(ctx.node.integer("axis"), result.rank());
@@ -39,8 +39,8 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
   return {std::move(result)};
 }
 
-Scalar element(ElementBuilder& builder, const Node& node, std::uint32_t,
-               std::span<const SymExpr> index) {
+Scalar element_creation(ElementBuilder& builder, const Node& node, std::uint32_t,
+                        std::span<const SymExpr> index) {
   const std::int64_t axis = ops::from_front(node.integer("axis"), node.output(0).rank());
   const Scalar value = builder.from_index(index[axis]);
   const DType dtype = node.dtype("dtype");
@@ -55,9 +55,9 @@ std::span<const OpDef> creation_ops() {
       .attrs = {{"sizes", AttrKind::SymInts},
                 {"axis", AttrKind::Int, Attr(std::int64_t{0})},
                 {"dtype", AttrKind::DType, Attr(DType::I64)}},
-      .infer = infer,
-      .evaluate = evaluate,
-      .lowering = {.element = element},
+      .infer = infer_creation,
+      .evaluate = evaluate_creation,
+      .lowering = {.element = element_creation},
   }};
   return ops;
 }

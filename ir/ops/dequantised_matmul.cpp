@@ -36,19 +36,19 @@ namespace {
 constexpr std::size_t kScale = 2;
 constexpr std::size_t kZero = 3;
 
-Dims leading(const TensorMeta& meta) { return {meta.sizes.begin(), meta.sizes.end() - 2}; }
+Dims batch_sizes(const TensorMeta& meta) { return {meta.sizes.begin(), meta.sizes.end() - 2}; }
 
-bool is_real(DType dtype) {
+bool is_scale(DType dtype) {
   return dtype == DType::F16 || dtype == DType::BF16 || dtype == DType::F32;
 }
 
 void require_dtypes(const InferContext& ctx) {
   const auto name = [&](std::size_t k) { return std::string(name_of(ctx.meta(k).dtype)); };
   const DType b = ctx.meta(1).dtype;
-  if (!is_real(ctx.meta(0).dtype))
+  if (!is_scale(ctx.meta(0).dtype))
     ctx.fail_dtype("C1 a is f16, bf16 or f32", "f16, bf16 or f32", name(0));
   if (b != DType::U8 && b != DType::I8) ctx.fail_dtype("C2 b is u8 or i8", "u8 or i8", name(1));
-  if (!is_real(ctx.meta(kScale).dtype))
+  if (!is_scale(ctx.meta(kScale).dtype))
     ctx.fail_dtype("C3 scale is f16, bf16 or f32", "f16, bf16 or f32", name(kScale));
   if (ctx.has(kZero) && ctx.meta(kZero).dtype != b && ctx.meta(kZero).dtype != DType::I32)
     ctx.fail_dtype("C4 zero is of b's dtype or i32", name(1) + " or i32", name(kZero));
@@ -77,7 +77,7 @@ SymExpr groups_of(const InferContext& ctx, const SymExpr& depth) {
   return floordiv(depth, group);
 }
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_dequantised_matmul(const InferContext& ctx) {
   require_dtypes(ctx);
   const TensorMeta& a = ctx.meta(0);
   const TensorMeta& b = ctx.meta(1);
@@ -86,7 +86,7 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
                    text_of(seen(ctx.env, a.sizes)) + " and " + text_of(seen(ctx.env, b.sizes)));
   }
   ctx.require_equal(a.sizes.back(), b.sizes[b.sizes.size() - 2], "C6 the inner sizes agree");
-  Dims sizes = ctx.broadcast(leading(a), leading(b), "C7 the leading dimensions broadcast");
+  Dims sizes = ctx.broadcast(batch_sizes(a), batch_sizes(b), "C7 the leading dimensions broadcast");
   const SymExpr groups = groups_of(ctx, a.sizes.back());
   require_beside(ctx, b.sizes, groups, kScale);
   if (ctx.has(kZero)) require_beside(ctx, b.sizes, groups, kZero);
@@ -125,7 +125,7 @@ Literal dequantised(const EvalContext& ctx) {
   return literal_of(ctx.node.output().dtype, b.sizes(), values);
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_dequantised_matmul(const EvalContext& ctx) {
   return {matrix_product(ctx.inputs[0], dequantised(ctx), ctx.output_sizes())};
 }
 
@@ -151,7 +151,7 @@ Value with_groups(DecomposeContext& ctx, std::string_view op, Value value, Value
 }
 
 /// %d = convert(mul(convert(sub(convert(%b), %zero)), %scale)); %r = matmul(%a, %d)
-std::vector<Value> decompose(DecomposeContext& ctx) {
+std::vector<Value> decompose_dequantised_matmul(DecomposeContext& ctx) {
   Value wide = emit_convert(ctx, ctx.inputs[1], DType::I32);
   if (ctx.inputs.size() > kZero && ctx.inputs[kZero])
     wide = with_groups(ctx, "sub", wide, emit_convert(ctx, ctx.inputs[kZero], DType::I32));
@@ -169,9 +169,9 @@ OpDef dequantised_matmul_op() {
       .name = "dequantised_matmul",
       .operands = {{"a"}, {"b"}, {"scale"}, {"zero", OperandSpec::Arity::Optional}},
       .attrs = {{"group", AttrKind::Int, std::int64_t{0}}, {"tf32", AttrKind::Bool, false}},
-      .infer = infer,
-      .evaluate = evaluate,
-      .lowering = {.decompose = decompose, .nest = "dequantised_matmul"},
+      .infer = infer_dequantised_matmul,
+      .evaluate = evaluate_dequantised_matmul,
+      .lowering = {.decompose = decompose_dequantised_matmul, .nest = "dequantised_matmul"},
   };
 }
 

@@ -17,7 +17,7 @@
 namespace heddle::ir::ops {
 namespace {
 
-void check_sizes(const InferContext& ctx, const Dims& sizes) {
+void check_expansion(const InferContext& ctx, const Dims& sizes) {
   const TensorMeta& x = ctx.meta(0);
   if (sizes.size() < x.sizes.size()) {
     ctx.fail_shape("C1 sizes", "at least " + std::to_string(x.rank()) + " sizes", text_of(sizes));
@@ -37,9 +37,9 @@ bool repeats(const InferContext& ctx, const SymExpr& from, const SymExpr& to) {
   return false;
 }
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_expand(const InferContext& ctx) {
   const Dims& sizes = ctx.symints("sizes");
-  check_sizes(ctx, sizes);
+  check_expansion(ctx, sizes);
   TensorMeta result = ctx.meta(0);
   const std::size_t added = sizes.size() - result.sizes.size();
   Dims strides(sizes.size(), 0);
@@ -51,11 +51,11 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   return one(std::move(result));
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_expand(const EvalContext& ctx) {
   return {broadcast_to(ctx.inputs[0], ctx.concrete_attr("sizes"))};
 }
 
-std::vector<SymExpr> view(const Node& node, std::span<const SymExpr> index) {
+std::vector<SymExpr> view_expand(const Node& node, std::span<const SymExpr> index) {
   return broadcast_index(node.input(0).meta().sizes, node.output(0).sizes, index);
 }
 
@@ -66,10 +66,10 @@ OpDef expand_op() {
       .name = "expand",
       .operands = {{"x"}},
       .attrs = {{"sizes", AttrKind::SymInts}},
-      .infer = infer,
+      .infer = infer_expand,
       .alias = view_of_first,
-      .evaluate = evaluate,
-      .lowering = {.view = view},
+      .evaluate = evaluate_expand,
+      .lowering = {.view = view_expand},
       .reorder = reorder_entries,
   };
 }

@@ -25,6 +25,7 @@
 // Memory: the result is fresh.
 // Source: exact products of bytes of split operands: the Ozaki scheme; ONNX Runtime's contrib op "MatMulNBits" at accuracy level
 // 4 is the case of one digit.
+#include "ir/ops/bit_ops.h"
 #include "ir/ops/bits_matrix.h"
 #include "ir/ops/common.h"
 #include "ir/ops/dense.h"
@@ -35,8 +36,7 @@ namespace {
 
 constexpr std::size_t kRowScale = 3;
 constexpr std::size_t kRowSums = 4;
-constexpr BitsMatrix kMatrix{.zero = 5};
-constexpr std::int64_t kWordBits = 32;
+constexpr BitsMatrix kFixedMatrix{.zero = 5};
 constexpr std::int64_t kMostDigits = 3;
 constexpr std::int64_t kMostBlock = 128;
 constexpr double kBase = 256;
@@ -73,14 +73,14 @@ void require_rows(const InferContext& ctx, const SymExpr& depth) {
   }
 }
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_fixed_bits_matmul(const InferContext& ctx) {
   const TensorMeta& digits = ctx.meta(0);
   if (digits.dtype != DType::I8)
     ctx.fail_dtype("C1 digits are i8", "i8", std::string(name_of(digits.dtype)));
   if (digits.rank() != 3)
     ctx.fail_shape("C2 digits have three dimensions", "sizes [m, D, k]",
                    text_of(seen(ctx.env, digits.sizes)));
-  kMatrix.require(ctx, digits.sizes.back());
+  kFixedMatrix.require(ctx, digits.sizes.back());
   require_rows(ctx, digits.sizes.back());
   return one(fresh(ctx, DType::F32, {digits.sizes[0], SymExpr(ctx.integer("columns"))}));
 }
@@ -103,11 +103,11 @@ std::vector<double> rows_of(const EvalContext& ctx) {
   return rows;
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_fixed_bits_matmul(const EvalContext& ctx) {
   const Sizes& sizes = ctx.inputs[0].sizes();
   const Literal a = literal_of(DType::F64, {sizes[0], sizes[2]}, rows_of(ctx));
   const Literal d =
-      literal_of(DType::F64, {sizes[2], ctx.node.integer("columns")}, kMatrix.values(ctx));
+      literal_of(DType::F64, {sizes[2], ctx.node.integer("columns")}, kFixedMatrix.values(ctx));
   return {converted(matrix_product(a, d, ctx.output_sizes()), DType::F32)};
 }
 
@@ -127,8 +127,8 @@ OpDef fixed_bits_matmul_op() {
                 {"digits", AttrKind::Int, {}},
                 {"block", AttrKind::Int, {}},
                 {"group", AttrKind::Int, std::int64_t{0}}},
-      .infer = infer,
-      .evaluate = evaluate,
+      .infer = infer_fixed_bits_matmul,
+      .evaluate = evaluate_fixed_bits_matmul,
       .lowering = {.nest = "fixed_bits_matmul"},
   };
 }

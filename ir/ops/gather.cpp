@@ -30,14 +30,14 @@ std::vector<T> spliced(const std::vector<T>& x, std::int64_t axis, const std::ve
   return result;
 }
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_gather(const InferContext& ctx) {
   const TensorMeta& x = ctx.meta(0);
   const std::int64_t axis = ctx.axis(ctx.integer("axis"), x.rank(), "C1 axis");
   require_integer_indices(ctx, 1, "C2 indices");
   return one(fresh(ctx, x.dtype, spliced(x.sizes, axis, ctx.meta(1).sizes)));
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_gather(const EvalContext& ctx) {
   const Literal& x = ctx.inputs[0];
   const Literal& indices = ctx.inputs[1];
   const std::int64_t axis = from_front(ctx.node.integer("axis"), x.rank());
@@ -55,8 +55,8 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
   return {std::move(result)};
 }
 
-Scalar element(ElementBuilder& builder, const Node& node, std::uint32_t,
-               std::span<const SymExpr> index) {
+Scalar element_gather(ElementBuilder& builder, const Node& node, std::uint32_t,
+                      std::span<const SymExpr> index) {
   const TensorMeta& x = node.input(0).meta();
   const std::int64_t axis = from_front(node.integer("axis"), x.rank());
   const auto picked = static_cast<std::size_t>(node.input(1).meta().rank());
@@ -74,9 +74,9 @@ OpDef gather_op() {
       .name = "gather",
       .operands = {{"x"}, {"indices"}},
       .attrs = {{"axis", AttrKind::Int, Attr(std::int64_t{0})}},
-      .infer = infer,
-      .evaluate = evaluate,
-      .lowering = {.element = element},
+      .infer = infer_gather,
+      .evaluate = evaluate_gather,
+      .lowering = {.element = element_gather},
   };
 }
 

@@ -22,7 +22,7 @@
 namespace heddle::ir::ops {
 namespace {
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_gather_elements(const InferContext& ctx) {
   const TensorMeta& x = ctx.meta(0);
   const TensorMeta& indices = ctx.meta(1);
   const std::int64_t axis = ctx.axis(ctx.integer("axis"), x.rank(), "C1 axis");
@@ -41,7 +41,7 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   return one(fresh(ctx, x.dtype, indices.sizes));
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_gather_elements(const EvalContext& ctx) {
   const Literal& x = ctx.inputs[0];
   const Literal& indices = ctx.inputs[1];
   const std::int64_t axis = from_front(ctx.node.integer("axis"), x.rank());
@@ -54,8 +54,8 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
   return {std::move(result)};
 }
 
-Scalar element(ElementBuilder& builder, const Node& node, std::uint32_t,
-               std::span<const SymExpr> index) {
+Scalar element_gather_elements(ElementBuilder& builder, const Node& node, std::uint32_t,
+                               std::span<const SymExpr> index) {
   const TensorMeta& x = node.input(0).meta();
   const std::int64_t axis = from_front(node.integer("axis"), x.rank());
   std::vector<SymExpr> at(index.begin(), index.end());
@@ -70,9 +70,9 @@ OpDef gather_elements_op() {
       .name = "gather_elements",
       .operands = {{"x"}, {"indices"}},
       .attrs = {{"axis", AttrKind::Int, Attr(std::int64_t{0})}},
-      .infer = infer,
-      .evaluate = evaluate,
-      .lowering = {.element = element},
+      .infer = infer_gather_elements,
+      .evaluate = evaluate_gather_elements,
+      .lowering = {.element = element_gather_elements},
   };
 }
 

@@ -46,7 +46,7 @@ std::int64_t checked_tuple(const InferContext& ctx) {
   return *tuple;
 }
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_gather_nd(const InferContext& ctx) {
   const TensorMeta& x = ctx.meta(0);
   const TensorMeta& indices = ctx.meta(1);
   require_integer_indices(ctx, 1, "C1 indices");
@@ -67,7 +67,7 @@ Sizes result_sizes(const Literal& x, const Literal& indices, std::int64_t batch)
   return sizes;
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_gather_nd(const EvalContext& ctx) {
   const Literal& x = ctx.inputs[0];
   const Literal& indices = ctx.inputs[1];
   const std::int64_t batch = ctx.node.integer("batch_dims");
@@ -89,8 +89,8 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
   return {std::move(result)};
 }
 
-Scalar element(ElementBuilder& builder, const Node& node, std::uint32_t,
-               std::span<const SymExpr> index) {
+Scalar element_gather_nd(ElementBuilder& builder, const Node& node, std::uint32_t,
+                         std::span<const SymExpr> index) {
   const Dims& sizes = node.input(0).meta().sizes;
   const Dims& index_sizes = node.input(1).meta().sizes;
   const std::int64_t batch = node.integer("batch_dims");
@@ -113,9 +113,9 @@ OpDef gather_nd_op() {
       .name = "gather_nd",
       .operands = {{"x"}, {"indices"}},
       .attrs = {{"batch_dims", AttrKind::Int, Attr(std::int64_t{0})}},
-      .infer = infer,
-      .evaluate = evaluate,
-      .lowering = {.element = element},
+      .infer = infer_gather_nd,
+      .evaluate = evaluate_gather_nd,
+      .lowering = {.element = element_gather_nd},
   };
 }
 

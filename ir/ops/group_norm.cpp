@@ -34,7 +34,7 @@ void require_channels(const InferContext& ctx, std::size_t k, const SymExpr& cha
   ctx.require_equal(channels, sizes[0], kC5);
 }
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_group_norm(const InferContext& ctx) {
   const TensorMeta& x = ctx.meta(0);
   for (std::size_t k = 0; k < ctx.inputs.size(); ++k) {
     if (ctx.has(k)) require_floating(ctx, k, "C1 x, scale and bias have floating dtypes");
@@ -54,7 +54,7 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   return one(fresh(ctx, x.dtype, x.sizes));
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_group_norm(const EvalContext& ctx) {
   const Literal& x = ctx.inputs[0];
   const std::int64_t groups = ctx.node.integer("groups");
   const std::int64_t channels = x.sizes()[1];
@@ -79,7 +79,7 @@ Value emit_by_channel(DecomposeContext& ctx, Value value) {
   return emit_reshape(ctx, value, std::move(sizes));
 }
 
-std::vector<Value> decompose(DecomposeContext& ctx) {
+std::vector<Value> decompose_group_norm(DecomposeContext& ctx) {
   Emitter emit{ctx};
   const TensorMeta& result = ctx.node.output();
   const std::int64_t groups = ctx.node.integer("groups");
@@ -105,9 +105,9 @@ OpDef group_norm_op() {
                        {"scale", OperandSpec::Arity::Optional},
                        {"bias", OperandSpec::Arity::Optional}},
           .attrs = {{"groups", AttrKind::Int, {}}, {"epsilon", AttrKind::Float, 1e-5}},
-          .infer = infer,
-          .evaluate = evaluate,
-          .lowering = {.decompose = decompose}};
+          .infer = infer_group_norm,
+          .evaluate = evaluate_group_norm,
+          .lowering = {.decompose = decompose_group_norm}};
 }
 
 }  // namespace heddle::ir::ops

@@ -44,7 +44,7 @@
 namespace heddle::ir::ops {
 namespace {
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_grouped_matmul(const InferContext& ctx) {
   const TensorMeta& x = ctx.meta(0);
   const TensorMeta& w = ctx.meta(1);
   const TensorMeta& ends = ctx.meta(2);
@@ -87,7 +87,7 @@ std::vector<T> products(const std::vector<T>& x, const std::vector<T>& w, const 
   return result;
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_grouped_matmul(const EvalContext& ctx) {
   const DType dtype = ctx.node.output().dtype;
   const Literal x = converted(ctx.inputs[0], dtype);
   const Literal w = converted(ctx.inputs[1], dtype);
@@ -99,7 +99,7 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
 }
 
 /// Converts operands to the result's dtype, and ends to i64.
-std::vector<Value> decompose(DecomposeContext& ctx) {
+std::vector<Value> decompose_grouped_matmul(DecomposeContext& ctx) {
   const DType dtype = ctx.node.output().dtype;
   const Value x = emit_convert(ctx, ctx.inputs[0], dtype);
   const Value w = emit_convert(ctx, ctx.inputs[1], dtype);
@@ -134,7 +134,7 @@ std::vector<TensorMeta> infer_packed(const InferContext& ctx) {
 
 /// The matrices that panels hold, [groups, k, columns] row-major.
 template <typename T>
-std::vector<T> unpacked(const Literal& panels, std::int64_t columns) {
+std::vector<T> columns_of_panels(const Literal& panels, std::int64_t columns) {
   const std::vector<T> packed = dense<T>(panels);
   const Sizes& sizes = panels.sizes();
   const std::int64_t width = sizes[3];
@@ -154,7 +154,7 @@ std::vector<Literal> evaluate_packed(const EvalContext& ctx) {
   const Sizes of_w = {panels.sizes()[0], panels.sizes()[2], columns};
   return {with_number(x.dtype(), [&]<typename T>() {
     return literal_of(x.dtype(), ctx.output_sizes(),
-                      products(dense<T>(x), unpacked<T>(panels, columns),
+                      products(dense<T>(x), columns_of_panels<T>(panels, columns),
                                ctx.inputs[2].contiguous(), x.sizes(), of_w));
   })};
 }
@@ -166,9 +166,9 @@ OpDef grouped_matmul_op() {
       .name = "grouped_matmul",
       .operands = {{"x"}, {"w"}, {"ends"}},
       .attrs = {{"tf32", AttrKind::Bool, false}},
-      .infer = infer,
-      .evaluate = evaluate,
-      .lowering = {.decompose = decompose, .nest = "grouped_matmul"},
+      .infer = infer_grouped_matmul,
+      .evaluate = evaluate_grouped_matmul,
+      .lowering = {.decompose = decompose_grouped_matmul, .nest = "grouped_matmul"},
   };
 }
 

@@ -35,7 +35,7 @@ namespace {
 
 constexpr std::size_t kFirstIndex = 2;
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_index_put(const InferContext& ctx) {
   const TensorMeta& x = ctx.meta(0);
   check_update_dtype(ctx, 1, "C1 values have the dtype of x");
   for (std::size_t k = kFirstIndex; k < ctx.inputs.size(); ++k) {
@@ -57,7 +57,7 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   return one(fresh(ctx, x.dtype, x.sizes));
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_index_put(const EvalContext& ctx) {
   const Literal& x = ctx.inputs[0];
   const std::span<const Literal> operands = ctx.inputs.subspan(kFirstIndex);
   std::vector<Sizes> shapes;
@@ -105,7 +105,7 @@ Dims broadcast_of(std::span<const Value> operands) {
 ///     ==>
 ///   %n = concat(reshape(%i) [3, 1], reshape(expand(%j) [3]) [3, 1]) {axis = 1}
 ///   %r = scatter_nd(%x, %n, expand(%v) [3, 6])
-std::vector<Value> decompose(DecomposeContext& ctx) {
+std::vector<Value> decompose_index_put(DecomposeContext& ctx) {
   const Dims& x = ctx.inputs[0].meta().sizes;
   const std::span<const Value> operands = std::span<const Value>(ctx.inputs).subspan(kFirstIndex);
   const Dims picked = broadcast_of(operands);
@@ -133,10 +133,10 @@ OpDef index_put_op() {
   return {.name = "index_put",
           .operands = {{"x"}, {"values"}, {"indices", OperandSpec::Arity::Variadic}},
           .attrs = {{"accumulate", AttrKind::Bool, false}, in_place_attr()},
-          .infer = infer,
+          .infer = infer_index_put,
           .alias = reuse_first,
-          .evaluate = evaluate,
-          .lowering = {.decompose = decompose, .nest = "scatter", .decompose_last = true},
+          .evaluate = evaluate_index_put,
+          .lowering = {.decompose = decompose_index_put, .nest = "scatter", .decompose_last = true},
           .in_place = {{0, 0}}};
 }
 

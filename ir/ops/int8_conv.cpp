@@ -30,13 +30,6 @@
 namespace heddle::ir::ops {
 namespace {
 
-/// Sizes [n, spatial..., c] as [n, c, spatial...].
-template <typename T>
-std::vector<T> channels_second(std::vector<T> sizes) {
-  std::rotate(sizes.begin() + 1, sizes.end() - 1, sizes.end());
-  return sizes;
-}
-
 void check_operands(const InferContext& ctx) {
   for (const std::size_t k : {std::size_t{0}, std::size_t{1}})
     if (!is_byte(ctx.meta(k).dtype))
@@ -53,7 +46,7 @@ void check_operands(const InferContext& ctx) {
                    text_of(ctx.meta(0).sizes) + " and " + text_of(ctx.meta(1).sizes));
 }
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_int8_conv(const InferContext& ctx) {
   check_operands(ctx);
   const bool last = ctx.flag("channels_last");
   const Dims x = last ? channels_second(ctx.meta(0).sizes) : ctx.meta(0).sizes;
@@ -79,7 +72,7 @@ std::size_t place(const Sizes& sizes, bool last, std::int64_t n, std::int64_t ch
                                        : (n * sizes[1] + channel) * positions + position);
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_int8_conv(const EvalContext& ctx) {
   const bool last = ctx.node.flag("channels_last");
   const Sizes in = last ? channels_second(ctx.inputs[0].sizes()) : ctx.inputs[0].sizes();
   const Sizes out = last ? channels_second(ctx.output_sizes()) : ctx.output_sizes();
@@ -107,7 +100,7 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
 }
 
 /// %r = add(conv(sub(convert(%x), %zero), convert(%w)), mul(%zero, sums of filters)), in i32
-std::vector<Value> decompose(DecomposeContext& ctx) {
+std::vector<Value> decompose_int8_conv(DecomposeContext& ctx) {
   const Value w = emit_convert(ctx, ctx.inputs[1], DType::I32);
   const Value zero = emit_convert(ctx, ctx.inputs[2], DType::I32);
   const Value x = ctx.emit("sub", {emit_convert(ctx, ctx.inputs[0], DType::I32), zero});
@@ -132,9 +125,9 @@ OpDef int8_conv_op() {
   return {.name = "int8_conv",
           .operands = {{"x"}, {"w"}, {"zero"}},
           .attrs = std::move(attrs),
-          .infer = infer,
-          .evaluate = evaluate,
-          .lowering = {.decompose = decompose, .nest = "int8_conv"}};
+          .infer = infer_int8_conv,
+          .evaluate = evaluate_int8_conv,
+          .lowering = {.decompose = decompose_int8_conv, .nest = "int8_conv"}};
 }
 
 }  // namespace heddle::ir::ops

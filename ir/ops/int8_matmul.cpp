@@ -22,9 +22,9 @@
 namespace heddle::ir::ops {
 namespace {
 
-Dims leading(const TensorMeta& meta) { return {meta.sizes.begin(), meta.sizes.end() - 2}; }
+Dims batch_of(const TensorMeta& meta) { return {meta.sizes.begin(), meta.sizes.end() - 2}; }
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_int8_matmul(const InferContext& ctx) {
   const TensorMeta& a = ctx.meta(0);
   const TensorMeta& b = ctx.meta(1);
   for (const TensorMeta* operand : {&a, &b})
@@ -35,13 +35,13 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
                    text_of(seen(ctx.env, a.sizes)) + " and " + text_of(seen(ctx.env, b.sizes)));
   }
   ctx.require_equal(a.sizes.back(), b.sizes[b.sizes.size() - 2], "C3 the inner sizes agree");
-  Dims sizes = ctx.broadcast(leading(a), leading(b), "C4 the leading dimensions broadcast");
+  Dims sizes = ctx.broadcast(batch_of(a), batch_of(b), "C4 the leading dimensions broadcast");
   sizes.push_back(a.sizes[a.sizes.size() - 2]);
   sizes.push_back(b.sizes.back());
   return one(fresh(ctx, DType::I32, std::move(sizes)));
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_int8_matmul(const EvalContext& ctx) {
   return {matrix_product(converted(ctx.inputs[0], DType::I32), converted(ctx.inputs[1], DType::I32),
                          ctx.output_sizes())};
 }
@@ -52,8 +52,8 @@ OpDef int8_matmul_op() {
   return {
       .name = "int8_matmul",
       .operands = {{"a"}, {"b"}},
-      .infer = infer,
-      .evaluate = evaluate,
+      .infer = infer_int8_matmul,
+      .evaluate = evaluate_int8_matmul,
       .lowering = {.nest = "int8_matmul"},
   };
 }

@@ -17,7 +17,7 @@
 namespace heddle::ir::ops {
 namespace {
 
-std::vector<TensorMeta> arguments(std::span<const Value> inputs, const Attrs&) {
+std::vector<TensorMeta> arguments_invoke(std::span<const Value> inputs, const Attrs&) {
   return plain_arguments(inputs, 0);
 }
 
@@ -33,10 +33,10 @@ void rename_late_sizes(const InferContext& context, const Graph& body, base::Sym
   }
 }
 
-std::vector<TensorMeta> infer(const InferContext& context) {
+std::vector<TensorMeta> infer_invoke(const InferContext& context) {
   const Graph& body = region(context, "body");
   base::SymbolExprs sizes =
-      check_region(context, body, arguments(context.inputs, context.attrs), "C1 body");
+      check_region(context, body, arguments_invoke(context.inputs, context.attrs), "C1 body");
   rename_late_sizes(context, body, sizes);
   std::vector<TensorMeta> results;
   for (std::size_t k = 0; k < body.outputs().size(); ++k)
@@ -44,7 +44,7 @@ std::vector<TensorMeta> infer(const InferContext& context) {
   return or_token(std::move(results));
 }
 
-Alias alias(const Node& node, std::uint32_t output) {
+Alias alias_invoke(const Node& node, std::uint32_t output) {
   const Graph& body = node.graph("body");
   if (body.outputs().empty()) return {};
   for (std::size_t k = 0; k < body.inputs().size(); ++k)
@@ -53,7 +53,7 @@ Alias alias(const Node& node, std::uint32_t output) {
   return {};
 }
 
-std::vector<Literal> evaluate(const EvalContext& context) {
+std::vector<Literal> evaluate_invoke(const EvalContext& context) {
   return or_token(context, evaluate_region(context, "body", context.inputs));
 }
 
@@ -65,10 +65,10 @@ OpDef invoke_op() {
   op.operands = {{"operands", OperandSpec::Arity::Variadic}};
   op.attrs = {{"body", AttrKind::Graph, std::nullopt}};
   op.outputs = -1;
-  op.infer = infer;
-  op.alias = alias;
-  op.evaluate = evaluate;
-  op.region_arguments = arguments;
+  op.infer = infer_invoke;
+  op.alias = alias_invoke;
+  op.evaluate = evaluate_invoke;
+  op.region_arguments = arguments_invoke;
   op.lowering.region = RegionKind::Once;
   return op;
 }

@@ -30,7 +30,7 @@
 namespace heddle::ir::ops {
 namespace {
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_layer_norm(const InferContext& ctx) {
   const TensorMeta& x = ctx.meta(0);
   for (std::size_t k = 0; k < ctx.inputs.size(); ++k) {
     if (ctx.has(k)) require_floating(ctx, k, "C1 x, scale and bias have floating dtypes");
@@ -126,7 +126,7 @@ OpDef layer_norm_op() {
                        {"scale", OperandSpec::Arity::Optional},
                        {"bias", OperandSpec::Arity::Optional}},
           .attrs = attributes(),
-          .infer = infer,
+          .infer = infer_layer_norm,
           .evaluate = evaluate_layer_norm,
           .lowering = {.decompose = decompose_layer_norm}};
 }
@@ -135,7 +135,7 @@ OpDef rms_norm_op() {
   return {.name = "rms_norm",
           .operands = {{"x"}, {"scale", OperandSpec::Arity::Optional}},
           .attrs = attributes(),
-          .infer = infer,
+          .infer = infer_layer_norm,
           .evaluate = evaluate_rms_norm,
           .lowering = {.decompose = decompose_rms_norm}};
 }

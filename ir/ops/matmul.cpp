@@ -40,7 +40,7 @@ Dims leading(const TensorMeta& meta) {
   return {meta.sizes.begin(), meta.sizes.begin() + static_cast<std::ptrdiff_t>(kept)};
 }
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_matmul(const InferContext& ctx) {
   const TensorMeta& a = ctx.meta(0);
   const TensorMeta& b = ctx.meta(1);
   require_number(ctx, 0, "C1 a and b are numbers");
@@ -96,7 +96,7 @@ std::vector<T> products(const std::vector<T>& a, const std::vector<T>& b, std::i
   return result;
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_matmul(const EvalContext& ctx) {
   const DType dtype = ctx.node.output().dtype;
   return {matrix_product(converted(ctx.inputs[0], dtype), converted(ctx.inputs[1], dtype),
                          ctx.output_sizes())};
@@ -107,7 +107,7 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
 ///   %r = matmul(%x: f16[k], %w: f32[k, n])
 ///     ==>
 ///   %r = reshape(matmul(reshape(convert(%x)), %w)) {sizes = [n]}
-std::vector<Value> decompose(DecomposeContext& ctx) {
+std::vector<Value> decompose_matmul(DecomposeContext& ctx) {
   const TensorMeta& result = ctx.node.output();
   Value a = emit_convert(ctx, ctx.inputs[0], result.dtype);
   Value b = emit_convert(ctx, ctx.inputs[1], result.dtype);
@@ -143,9 +143,9 @@ std::span<const OpDef> matmul_ops() {
           .attrs = {{"tf32", AttrKind::Bool, false},
                     {"bf16", AttrKind::Bool, false},
                     {"int8", AttrKind::Bool, false}},
-          .infer = ops::infer,
-          .evaluate = ops::evaluate,
-          .lowering = {.decompose = ops::decompose, .nest = "matmul", .library = "matmul"},
+          .infer = ops::infer_matmul,
+          .evaluate = ops::evaluate_matmul,
+          .lowering = {.decompose = ops::decompose_matmul, .nest = "matmul", .library = "matmul"},
       },
       ops::dequantised_matmul_op(),
       ops::fixed_bits_matmul_op(),

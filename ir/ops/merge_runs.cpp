@@ -29,7 +29,7 @@
 namespace heddle::ir::ops {
 namespace {
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_merge_runs(const InferContext& ctx) {
   require_number(ctx, 0, "C1 keys are numbers");
   const TensorMeta& keys = ctx.meta(0);
   const TensorMeta& order = ctx.meta(1);
@@ -58,7 +58,7 @@ std::vector<std::int64_t> merged(const T* keys, std::int64_t n, std::int64_t gro
   return order;
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_merge_runs(const EvalContext& ctx) {
   const Literal& x = ctx.inputs[0];
   const std::int64_t n = x.sizes().back();
   const std::int64_t count = ctx.concrete({&std::get<SymExpr>(ctx.node.attr("count")), 1})[0];
@@ -89,8 +89,8 @@ OpDef merge_runs_op() {
                     {"count", AttrKind::SymInt, {}},
                     {"descending", AttrKind::Bool, false}},
           .outputs = 2,
-          .infer = infer,
-          .evaluate = evaluate,
+          .infer = infer_merge_runs,
+          .evaluate = evaluate_merge_runs,
           .lowering = {.nest = "merge_runs"}};
 }
 

@@ -37,7 +37,7 @@
 namespace heddle::ir::ops {
 namespace {
 
-std::vector<TensorMeta> shape(const CustomShapes& shapes) {
+std::vector<TensorMeta> shape_non_max_suppression(const CustomShapes& shapes) {
   const InferContext& context = shapes.context;
   const TensorMeta& boxes = shapes.tensors[0];
   const TensorMeta& scores = shapes.tensors[1];
@@ -288,7 +288,7 @@ std::unique_ptr<CustomOp> non_max_suppression_op() {
       "heddle::non_max_suppression(Tensor boxes, Tensor scores, Tensor? max_output, "
       "Tensor? iou_threshold, Tensor? score_threshold, SymInt most, "
       "bool center_point_box=false) -> (Tensor, Tensor)");
-  op->shape = shape;
+  op->shape = shape_non_max_suppression;
   op->cpu = suppress;
   op->reference = reference;
   return op;

@@ -55,7 +55,7 @@ std::size_t check_coordinates(const InferContext& ctx) {
   return static_cast<std::size_t>(coordinates);
 }
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_ordered_scatter(const InferContext& ctx) {
   const TensorMeta& x = ctx.meta(0);
   check_update_dtype(ctx, 3, "C1 updates have the dtype of x");
   check_lists(ctx);
@@ -71,7 +71,7 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   return one(fresh(ctx, x.dtype, x.sizes));
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_ordered_scatter(const EvalContext& ctx) {
   const Literal& x = ctx.inputs[0];
   const auto coordinates = static_cast<std::size_t>(ctx.node.integer("coordinates"));
   const std::span<const std::int64_t> sizes(x.sizes());
@@ -94,7 +94,7 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
 }
 
 /// The nest overwrites x: of another call a copy.
-std::vector<Value> decompose(DecomposeContext& ctx) {
+std::vector<Value> decompose_ordered_scatter(DecomposeContext& ctx) {
   if (overwrites(ctx.node, 0)) return {};
   Attrs attrs = ctx.node.attrs();
   attrs["in_place"] = std::vector<std::int64_t>{0};
@@ -112,10 +112,10 @@ OpDef ordered_scatter_op() {
                     reduction_attr(),
                     {"what", AttrKind::String, std::string("ordered_scatter")},
                     in_place_attr()},
-          .infer = infer,
+          .infer = infer_ordered_scatter,
           .alias = reuse_first,
-          .evaluate = evaluate,
-          .lowering = {.decompose = decompose, .nest = "ordered_scatter"},
+          .evaluate = evaluate_ordered_scatter,
+          .lowering = {.decompose = decompose_ordered_scatter, .nest = "ordered_scatter"},
           .in_place = {{0, 0}}};
 }
 

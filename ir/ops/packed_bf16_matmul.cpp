@@ -24,18 +24,18 @@
 namespace heddle::ir::ops {
 namespace {
 
-constexpr std::int64_t kGroup = 2;
+constexpr std::int64_t kPair = 2;
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_packed_bf16_matmul(const InferContext& ctx) {
   constexpr std::string_view kC1 = "C1 a and panels are bf16";
   for (const std::size_t k : {0, 1}) {
     const DType dtype = ctx.meta(k).dtype;
     if (dtype != DType::BF16) ctx.fail_dtype(kC1, "bf16", std::string(name_of(dtype)));
   }
-  return panel_product(ctx, kGroup, DType::F32);
+  return panel_product(ctx, kPair, DType::F32);
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_packed_bf16_matmul(const EvalContext& ctx) {
   const Literal& a = ctx.inputs[0];
   return {panel_product(a, ctx.inputs[1], DType::F32, ctx.output_sizes())};
 }
@@ -47,8 +47,8 @@ OpDef packed_bf16_matmul_op() {
       .name = "packed_bf16_matmul",
       .operands = {{"a"}, {"panels"}},
       .attrs = {{"columns", AttrKind::Int, {}}},
-      .infer = infer,
-      .evaluate = evaluate,
+      .infer = infer_packed_bf16_matmul,
+      .evaluate = evaluate_packed_bf16_matmul,
       .lowering = {.nest = "packed_bf16_matmul"},
   };
 }

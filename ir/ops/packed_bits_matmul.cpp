@@ -37,25 +37,25 @@
 namespace heddle::ir::ops {
 namespace {
 
-constexpr BitsMatrix kMatrix{.zero = 3};
+constexpr BitsMatrix kPackedMatrix{.zero = 3};
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_packed_bits_matmul(const InferContext& ctx) {
   const TensorMeta& a = ctx.meta(0);
   if (a.dtype != DType::F16 && a.dtype != DType::BF16 && a.dtype != DType::F32)
     ctx.fail_dtype("C1 a is f16, bf16 or f32", "f16, bf16 or f32", std::string(name_of(a.dtype)));
   if (a.rank() < 2)
     ctx.fail_shape("C2 a has at least two dimensions", "sizes [..., m, k]",
                    text_of(seen(ctx.env, a.sizes)));
-  kMatrix.require(ctx, a.sizes.back());
+  kPackedMatrix.require(ctx, a.sizes.back());
   Dims sizes(a.sizes.begin(), a.sizes.end() - 1);
   sizes.push_back(ctx.integer("columns"));
   return one(fresh(ctx, a.dtype, std::move(sizes)));
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_packed_bits_matmul(const EvalContext& ctx) {
   const Literal a = converted(ctx.inputs[0], DType::F32);
   const Sizes sizes{a.sizes().back(), ctx.node.integer("columns")};
-  const Literal d = literal_of(DType::F32, sizes, kMatrix.values(ctx));
+  const Literal d = literal_of(DType::F32, sizes, kPackedMatrix.values(ctx));
   return {converted(matrix_product(a, d, ctx.output_sizes()), ctx.inputs[0].dtype())};
 }
 
@@ -69,8 +69,8 @@ OpDef packed_bits_matmul_op() {
                 {"columns", AttrKind::Int, {}},
                 {"group", AttrKind::Int, std::int64_t{0}},
                 {"tf32", AttrKind::Bool, false}},
-      .infer = infer,
-      .evaluate = evaluate,
+      .infer = infer_packed_bits_matmul,
+      .evaluate = evaluate_packed_bits_matmul,
       .lowering = {.nest = "packed_bits_matmul"},
   };
 }

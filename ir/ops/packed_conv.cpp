@@ -33,7 +33,7 @@ namespace {
 
 constexpr const char* kWindow[] = {"kernel", "strides", "dilations"};
 
-void check_operands(const InferContext& ctx) {
+void check_operand_dtypes(const InferContext& ctx) {
   for (const std::size_t k : {std::size_t{0}, std::size_t{1}}) {
     const DType got = ctx.meta(k).dtype;
     if (got != DType::F32)
@@ -57,8 +57,8 @@ void check_windows(const InferContext& ctx, std::size_t spatial) {
   }
 }
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
-  check_operands(ctx);
+std::vector<TensorMeta> infer_packed_conv(const InferContext& ctx) {
+  check_operand_dtypes(ctx);
   const Dims& x = ctx.meta(0).sizes;
   const Dims& panels = ctx.meta(1).sizes;
   const std::size_t spatial = x.size() - 2;
@@ -92,7 +92,7 @@ struct Panels {
   }
 };
 
-std::vector<double> convolve(const EvalContext& ctx, const Sizes& result) {
+std::vector<double> convolve_panels(const EvalContext& ctx, const Sizes& result) {
   const Literal& x = ctx.inputs[0];
   const Panels panels{ctx.inputs[1].sizes()};
   const Sizes none(result.size() - 2, 0);
@@ -127,9 +127,9 @@ std::vector<double> convolve(const EvalContext& ctx, const Sizes& result) {
   return sums;
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_packed_conv(const EvalContext& ctx) {
   const Sizes sizes = ctx.output_sizes();
-  return {literal_of(DType::F32, sizes, convolve(ctx, sizes))};
+  return {literal_of(DType::F32, sizes, convolve_panels(ctx, sizes))};
 }
 
 }  // namespace
@@ -142,8 +142,8 @@ OpDef packed_conv_op() {
       .name = "packed_conv",
       .operands = {{"x"}, {"panels"}},
       .attrs = std::move(attrs),
-      .infer = infer,
-      .evaluate = evaluate,
+      .infer = infer_packed_conv,
+      .evaluate = evaluate_packed_conv,
       .lowering = {.nest = "packed_conv"},
   };
 }

@@ -36,7 +36,7 @@
 namespace heddle::ir::ops {
 namespace {
 
-constexpr std::int64_t kGroup = 4;
+constexpr std::int64_t kTapGroup = 4;
 
 std::int64_t taps_of(const Sizes& kernel) { return element_count(kernel); }
 
@@ -58,7 +58,7 @@ void check_ranks(const InferContext& ctx) {
                      text_of(ctx.meta(2).sizes));
 }
 
-void check_kernel(const InferContext& ctx, std::size_t spatial) {
+void check_taps(const InferContext& ctx, std::size_t spatial) {
   const auto& kernel = ctx.ints("kernel");
   if (kernel.size() == spatial &&
       std::ranges::all_of(kernel, [](std::int64_t size) { return size >= 1; }))
@@ -67,19 +67,19 @@ void check_kernel(const InferContext& ctx, std::size_t spatial) {
                 std::to_string(spatial) + " entries of 1 or more", text_of(kernel));
 }
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_packed_int8_conv(const InferContext& ctx) {
   check_dtypes(ctx);
   check_ranks(ctx);
   const Dims& x = ctx.meta(0).sizes;
   const Dims& panels = ctx.meta(1).sizes;
   const std::size_t spatial = x.size() - 2;
-  check_kernel(ctx, spatial);
+  check_taps(ctx, spatial);
   check_window(ctx, spatial,
                "C4 strides, pads_low, pads_high and dilations have one entry a spatial dimension",
                "C5 strides and dilations are at least 1, pads at least 0");
-  ctx.require_equal(kGroup, panels[3], "C6 the last dimension of panels is 4");
+  ctx.require_equal(kTapGroup, panels[3], "C6 the last dimension of panels is 4");
   const auto& kernel = ctx.ints("kernel");
-  ctx.require_equal(ceildiv(x.back() * taps_of(kernel), kGroup), panels[1],
+  ctx.require_equal(ceildiv(x.back() * taps_of(kernel), kTapGroup), panels[1],
                     "C7 q groups of 4 hold a window, and q - 1 do not");
   const SymExpr columns = ctx.integer("columns");
   constexpr std::string_view kC8 = "C8 p panels of w columns hold the columns, and p - 1 do not";
@@ -117,7 +117,7 @@ Literal windows_of(const EvalContext& ctx, const Sizes& result) {
   return literal_of(DType::I32, sizes, values);
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_packed_int8_conv(const EvalContext& ctx) {
   const Sizes sizes = ctx.output_sizes();
   const Literal windows = windows_of(ctx, sizes);
   return {matrix_product(
@@ -135,8 +135,8 @@ OpDef packed_int8_conv_op() {
       .name = "packed_int8_conv",
       .operands = {{"x"}, {"panels"}, {"zero"}, {"pairs_fit", OperandSpec::Arity::Optional}},
       .attrs = std::move(attrs),
-      .infer = infer,
-      .evaluate = evaluate,
+      .infer = infer_packed_int8_conv,
+      .evaluate = evaluate_packed_int8_conv,
       .lowering = {.nest = "packed_int8_conv"},
   };
 }

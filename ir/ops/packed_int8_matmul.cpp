@@ -25,20 +25,20 @@
 namespace heddle::ir::ops {
 namespace {
 
-constexpr std::int64_t kGroup = 4;
+constexpr std::int64_t kQuad = 4;
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_packed_int8_matmul(const InferContext& ctx) {
   constexpr std::string_view kC1 = "C1 a is u8 and panels are i8";
   const DType a = ctx.meta(0).dtype;
   const DType panels = ctx.meta(1).dtype;
   if (a != DType::U8) ctx.fail_dtype(kC1, "u8", std::string(name_of(a)));
   if (panels != DType::I8) ctx.fail_dtype(kC1, "i8", std::string(name_of(panels)));
-  std::vector<TensorMeta> result = panel_product(ctx, kGroup, DType::I32);
+  std::vector<TensorMeta> result = panel_product(ctx, kQuad, DType::I32);
   require_pairs_fit(ctx, 2, "C6 pairs_fit is a bool without dimensions");
   return result;
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_packed_int8_matmul(const EvalContext& ctx) {
   return {panel_product(ctx.inputs[0], ctx.inputs[1], DType::I32, ctx.output_sizes())};
 }
 
@@ -49,8 +49,8 @@ OpDef packed_int8_matmul_op() {
       .name = "packed_int8_matmul",
       .operands = {{"a"}, {"panels"}, {"pairs_fit", OperandSpec::Arity::Optional}},
       .attrs = {{"columns", AttrKind::Int, {}}},
-      .infer = infer,
-      .evaluate = evaluate,
+      .infer = infer_packed_int8_matmul,
+      .evaluate = evaluate_packed_int8_matmul,
       .lowering = {.nest = "packed_int8_matmul"},
   };
 }

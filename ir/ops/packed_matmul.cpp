@@ -24,7 +24,7 @@
 namespace heddle::ir::ops {
 namespace {
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_packed_matmul(const InferContext& ctx) {
   const TensorMeta& a = ctx.meta(0);
   const TensorMeta& panels = ctx.meta(1);
   constexpr std::string_view kC1 =
@@ -52,7 +52,7 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
 
 /// The right matrix, row-major.
 template <typename T>
-std::vector<T> unpacked(const Literal& panels, std::int64_t columns) {
+std::vector<T> from_panels(const Literal& panels, std::int64_t columns) {
   const std::vector<T> packed = dense<T>(panels);
   const std::int64_t depth = panels.sizes()[1];
   const std::int64_t width = panels.sizes()[2];
@@ -64,12 +64,12 @@ std::vector<T> unpacked(const Literal& panels, std::int64_t columns) {
   return matrix;
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_packed_matmul(const EvalContext& ctx) {
   const Literal& panels = ctx.inputs[1];
   const std::int64_t columns = ctx.node.integer("columns");
   const Sizes sizes = {panels.sizes()[1], columns};
   const Literal matrix = with_number(panels.dtype(), [&]<typename T>() {
-    return literal_of(panels.dtype(), sizes, unpacked<T>(panels, columns));
+    return literal_of(panels.dtype(), sizes, from_panels<T>(panels, columns));
   });
   return {
       matrix_product(ctx.inputs[0], converted(matrix, ctx.inputs[0].dtype()), ctx.output_sizes())};
@@ -82,8 +82,8 @@ OpDef packed_matmul_op() {
       .name = "packed_matmul",
       .operands = {{"a"}, {"panels"}},
       .attrs = {{"columns", AttrKind::Int, {}}},
-      .infer = infer,
-      .evaluate = evaluate,
+      .infer = infer_packed_matmul,
+      .evaluate = evaluate_packed_matmul,
       .lowering = {.nest = "packed_matmul"},
   };
 }

@@ -60,7 +60,7 @@ void check_reach(const InferContext& ctx, std::size_t d) {
   }
 }
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_pad(const InferContext& ctx) {
   for (const std::string_view attr : {"low", "high"}) check_entries(ctx, attr);
   check_mode(ctx);
   if (ctx.has(1) && ctx.meta(1).rank() != 0) {
@@ -97,7 +97,7 @@ std::optional<Sizes> source_index(const std::string& mode, Sizes index, const Si
   return index;
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_pad(const EvalContext& ctx) {
   const Literal& x = ctx.inputs[0];
   const Sizes low = ctx.concrete_attr("low");
   const Sizes high = ctx.concrete_attr("high");
@@ -149,8 +149,8 @@ Scalar padding_value(ElementBuilder& builder, const Node& node, DType dtype) {
   return value.dtype == dtype ? value : builder.convert(value, dtype);
 }
 
-Scalar element(ElementBuilder& builder, const Node& node, std::uint32_t,
-               std::span<const SymExpr> index) {
+Scalar element_pad(ElementBuilder& builder, const Node& node, std::uint32_t,
+                   std::span<const SymExpr> index) {
   const TensorMeta& x = node.input(0).meta();
   const std::string& mode = node.string("mode");
   std::vector<SymExpr> at;
@@ -177,9 +177,9 @@ std::span<const OpDef> pad_ops() {
       .attrs = {{"low", AttrKind::SymInts},
                 {"high", AttrKind::SymInts},
                 {"mode", AttrKind::String, Attr(std::string("constant"))}},
-      .infer = infer,
-      .evaluate = evaluate,
-      .lowering = {.element = element},
+      .infer = infer_pad,
+      .evaluate = evaluate_pad,
+      .lowering = {.element = element_pad},
       .reorder = ops::reorder_entries,
   }};
   return ops;

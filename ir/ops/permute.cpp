@@ -40,7 +40,7 @@ std::vector<T> permuted(const std::vector<T>& values, std::span<const std::int64
   return result;
 }
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_permute(const InferContext& ctx) {
   const auto perm = checked_perm(ctx);
   TensorMeta result = ctx.meta(0);
   result.sizes = permuted(result.sizes, perm);
@@ -48,13 +48,13 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   return one(std::move(result));
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_permute(const EvalContext& ctx) {
   const Literal& x = ctx.inputs[0];
   const auto& perm = ctx.node.ints("perm");
   return {x.view(permuted(x.sizes(), perm), permuted(x.strides(), perm), 0)};
 }
 
-std::vector<SymExpr> view(const Node& node, std::span<const SymExpr> index) {
+std::vector<SymExpr> view_permute(const Node& node, std::span<const SymExpr> index) {
   const auto& perm = node.ints("perm");
   std::vector<SymExpr> mapped(index.size());
   for (std::size_t k = 0; k < perm.size(); ++k) {
@@ -70,10 +70,10 @@ OpDef permute_op() {
       .name = "permute",
       .operands = {{"x"}},
       .attrs = {{"perm", AttrKind::Ints}},
-      .infer = infer,
+      .infer = infer_permute,
       .alias = view_of_first,
-      .evaluate = evaluate,
-      .lowering = {.view = view},
+      .evaluate = evaluate_permute,
+      .lowering = {.view = view_permute},
   };
 }
 

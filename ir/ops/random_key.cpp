@@ -16,7 +16,9 @@
 namespace heddle::ir::ops {
 namespace {
 
-std::vector<TensorMeta> shape(const CustomShapes&) { return {TensorMeta::of(DType::I64, {2})}; }
+std::vector<TensorMeta> shape_random_key(const CustomShapes&) {
+  return {TensorMeta::of(DType::I64, {2})};
+}
 
 std::uint64_t mixed(std::uint64_t number) {
   number = (number ^ (number >> 30)) * 0xbf58476d1ce4e5b9;
@@ -46,7 +48,7 @@ std::int64_t next_seed(std::int64_t stream) {
 std::unique_ptr<CustomOp> random_key_op() {
   auto op = std::make_unique<CustomOp>();
   op->schema = parse_op_schema("heddle::random_key(int stream) -> Tensor");
-  op->shape = shape;
+  op->shape = shape_random_key;
   op->cpu = [](const KernelCall& call) {
     auto* key = call.results[0].as<std::int64_t>();
     key[0] = next_seed(call.integer("stream"));

@@ -41,7 +41,7 @@ namespace heddle::ir {
 namespace ops {
 namespace {
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_random(const InferContext& ctx) {
   constexpr std::string_view kC1 = "C1 key is i64[2]";
   const TensorMeta& key = ctx.meta(0);
   if (key.dtype != DType::I64) ctx.fail_dtype(kC1, "i64", text_of(key.dtype));
@@ -222,7 +222,7 @@ OpDef random_op(std::string_view name, AttrSpec first, AttrSpec second, Evaluate
                     {"dtype", AttrKind::DType, DType::F32},
                     std::move(first),
                     std::move(second)},
-          .infer = infer,
+          .infer = infer_random,
           .evaluate = evaluate,
           .lowering = {.element = element},
           .expensive = true};

@@ -21,14 +21,14 @@
 namespace heddle::ir::ops {
 namespace {
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_reduce_mean(const InferContext& ctx) {
   const DType dtype = ctx.meta(0).dtype;
   TensorMeta result = infer_reduction(ctx, dtype);
   if (!is_floating(dtype)) ctx.fail_dtype("C3 dtype", "a floating dtype", text_of(dtype));
   return one(std::move(result));
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_reduce_mean(const EvalContext& ctx) {
   const Literal& x = ctx.inputs[0];
   const auto axes = sorted_axes(ctx.node.ints("axes"), x.rank());
   Literal result(x.dtype(), without_axes(x.sizes(), axes, ctx.node.flag("keepdims")));
@@ -41,7 +41,7 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
   return {std::move(result)};
 }
 
-std::vector<Value> decompose(DecomposeContext& ctx) {
+std::vector<Value> decompose_reduce_mean(DecomposeContext& ctx) {
   const DType dtype = ctx.node.output(0).dtype;
   const DType wide = accumulator_of(dtype);
   const Value sum =
@@ -58,9 +58,9 @@ OpDef reduce_mean_op() {
       .name = "reduce_mean",
       .operands = {{"x"}},
       .attrs = {{"axes", AttrKind::Ints}, {"keepdims", AttrKind::Bool, Attr(false)}},
-      .infer = infer,
-      .evaluate = evaluate,
-      .lowering = {.decompose = decompose},
+      .infer = infer_reduce_mean,
+      .evaluate = evaluate_reduce_mean,
+      .lowering = {.decompose = decompose_reduce_mean},
       .reorder = reorder_reduction,
   };
 }

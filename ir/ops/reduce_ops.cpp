@@ -46,7 +46,7 @@ const Kind& kind_of_op(ReduceOp reduce) {
   return *kind;
 }
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_reduce(const InferContext& ctx) {
   const DType dtype = ctx.meta(0).dtype;
   TensorMeta result = ops::infer_reduction(ctx, dtype);
   const ReduceOp reduce = *ctx.op.lowering.reduce;
@@ -87,7 +87,7 @@ DType wide(DType dtype) {
   return is_floating(dtype) ? DType::F64 : DType::I64;
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_reduce(const EvalContext& ctx) {
   const Literal& x = ctx.inputs[0];
   const Kind& kind = kind_of_op(*ctx.node.op().lowering.reduce);
   const auto axes = ops::sorted_axes(ctx.node.ints("axes"), x.rank());
@@ -108,8 +108,8 @@ OpDef reduction(const Kind& kind) {
       .name = kind.name,
       .operands = {{"x"}},
       .attrs = {{"axes", AttrKind::Ints}, {"keepdims", AttrKind::Bool, Attr(false)}},
-      .infer = infer,
-      .evaluate = evaluate,
+      .infer = infer_reduce,
+      .evaluate = evaluate_reduce,
       .lowering = {.reduce = kind.reduce},
       .reorder = ops::reorder_reduction,
   };

@@ -25,7 +25,7 @@ void check_sizes(const InferContext& ctx, const Dims& sizes, std::string_view la
   }
 }
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_reshape(const InferContext& ctx) {
   const TensorMeta& x = ctx.meta(0);
   const Dims& sizes = ctx.symints("sizes");
   check_sizes(ctx, sizes, "C1 sizes");
@@ -38,7 +38,7 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   return one(std::move(result));
 }
 
-Alias alias(const Node& node, std::uint32_t) {
+Alias alias_reshape(const Node& node, std::uint32_t) {
   const TensorMeta& x = node.input(0).meta();
   const bool viewable = reshape_strides(x.sizes, x.strides, node.output(0).sizes).has_value();
   return {.kind = viewable ? Alias::Kind::View : Alias::Kind::Fresh, .operand = 0};
@@ -46,7 +46,7 @@ Alias alias(const Node& node, std::uint32_t) {
 
 Dims as_dims(const Sizes& sizes) { return Dims(sizes.begin(), sizes.end()); }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_reshape(const EvalContext& ctx) {
   const Literal& x = ctx.inputs[0];
   const Sizes sizes = ctx.concrete_attr("sizes");
   const auto strides = reshape_strides(as_dims(x.sizes()), as_dims(x.strides()), as_dims(sizes));
@@ -77,7 +77,7 @@ void split(const std::vector<std::size_t>& dims, std::span<const SymExpr> sizes,
 
 bool is_empty(std::span<const SymExpr> sizes) { return base::product(sizes).is_constant(0); }
 
-std::vector<SymExpr> view(const Node& node, std::span<const SymExpr> index) {
+std::vector<SymExpr> view_reshape(const Node& node, std::span<const SymExpr> index) {
   const Dims& from = node.input(0).meta().sizes;
   const Dims& to = node.output(0).sizes;
   std::vector<SymExpr> mapped(from.size(), SymExpr(0));
@@ -95,10 +95,10 @@ OpDef reshape_op() {
       .name = "reshape",
       .operands = {{"x"}},
       .attrs = {{"sizes", AttrKind::SymInts}},
-      .infer = infer,
-      .alias = alias,
-      .evaluate = evaluate,
-      .lowering = {.view = view},
+      .infer = infer_reshape,
+      .alias = alias_reshape,
+      .evaluate = evaluate_reshape,
+      .lowering = {.view = view_reshape},
   };
 }
 

@@ -99,7 +99,7 @@ void check_sizes(const InferContext& ctx, const Dims& x, const Dims& sizes) {
     require_le(ctx, 0, size, kC1, "0 or more", seen(ctx.env, size).to_string());
 }
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_resize(const InferContext& ctx) {
   const TensorMeta& x = ctx.meta(0);
   const Dims& sizes = ctx.symints("sizes");
   check_sizes(ctx, x.sizes, sizes);
@@ -209,7 +209,7 @@ std::vector<WeightedTap> taps_of(const Node& node, const Sizes& in, const Sizes&
   return taps;
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_resize(const EvalContext& ctx) {
   const Literal& x = ctx.inputs[0];
   const Sizes sizes = ctx.output_sizes();
   return with_number(x.dtype(), [&]<typename T>() {
@@ -263,8 +263,8 @@ std::span<const OpDef> resize_ops() {
                 {"scales", AttrKind::Floats, std::vector<double>{}},
                 {"cubic_a", AttrKind::Float, -0.75},
                 {"exclude_outside", AttrKind::Bool, false}},
-      .infer = ops::infer,
-      .evaluate = ops::evaluate,
+      .infer = ops::infer_resize,
+      .evaluate = ops::evaluate_resize,
       .lowering = {.element = ops::resize_element},
       .expensive = true,
       .reorder = ops::reorder_entries,

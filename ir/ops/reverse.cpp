@@ -16,7 +16,7 @@
 namespace heddle::ir::ops {
 namespace {
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_reverse(const InferContext& ctx) {
   TensorMeta result = ctx.meta(0);
   for (const std::int64_t axis : check_axes(ctx, result.rank(), "C1 axis", "C2 repeated axis")) {
     result.strides[axis] = -result.strides[axis];
@@ -24,7 +24,7 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   return one(std::move(result));
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_reverse(const EvalContext& ctx) {
   const Literal& x = ctx.inputs[0];
   Sizes strides = x.strides();
   std::int64_t offset = 0;
@@ -35,7 +35,7 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
   return {x.view(x.sizes(), strides, offset)};
 }
 
-std::vector<SymExpr> view(const Node& node, std::span<const SymExpr> index) {
+std::vector<SymExpr> view_reverse(const Node& node, std::span<const SymExpr> index) {
   const Dims& sizes = node.output(0).sizes;
   std::vector<SymExpr> mapped(index.begin(), index.end());
   for (const std::int64_t axis : sorted_axes(node.ints("axes"), node.output(0).rank())) {
@@ -51,10 +51,10 @@ OpDef reverse_op() {
       .name = "reverse",
       .operands = {{"x"}},
       .attrs = {{"axes", AttrKind::Ints}},
-      .infer = infer,
+      .infer = infer_reverse,
       .alias = view_of_first,
-      .evaluate = evaluate,
-      .lowering = {.view = view},
+      .evaluate = evaluate_reverse,
+      .lowering = {.view = view_reverse},
       .reorder = reorder_axes,
   };
 }

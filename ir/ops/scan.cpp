@@ -59,7 +59,7 @@ bool is_counted(const Attrs& attrs) {
   return found != attrs.end() && std::get<bool>(found->second);
 }
 
-std::vector<TensorMeta> arguments(std::span<const Value> inputs, const Attrs& attrs) {
+std::vector<TensorMeta> arguments_scan(std::span<const Value> inputs, const Attrs& attrs) {
   const auto [carried, scanned] = counts(attrs);
   std::vector<TensorMeta> given = plain_arguments(inputs, 0);
   for (std::size_t k = carried; k < carried + scanned; ++k) given[k] = slice_of(given[k]);
@@ -73,7 +73,7 @@ void check_count(const InferContext& context, std::size_t k) {
     context.fail_dtype("C6 count", "i64[]", context.meta(k).to_string());
 }
 
-std::vector<TensorMeta> infer(const InferContext& context) {
+std::vector<TensorMeta> infer_scan(const InferContext& context) {
   const auto [carried, scanned] = counts(context.attrs);
   const bool counted = carried <= context.inputs.size() && scanned <= context.inputs.size() &&
                        carried + scanned <= context.inputs.size();
@@ -90,7 +90,7 @@ std::vector<TensorMeta> infer(const InferContext& context) {
                           fmt::format("C2 length of scanned operand {}", k));
   }
   const Graph& body = region(context, "body");
-  const std::vector<TensorMeta> given = arguments(context.inputs, context.attrs);
+  const std::vector<TensorMeta> given = arguments_scan(context.inputs, context.attrs);
   const base::SymbolExprs sizes = check_region(context, body, given, "C3 body");
   if (body.outputs().size() < carried)
     context.fail_shape("C4 carried values", std::to_string(carried),
@@ -125,7 +125,7 @@ Literal cleared(Literal tensor) {
   return tensor;
 }
 
-std::vector<Literal> evaluate(const EvalContext& context) {
+std::vector<Literal> evaluate_scan(const EvalContext& context) {
   const Attrs& attrs = context.node.attrs();
   const auto [carried, scanned] = counts(attrs);
   const std::int64_t all = length(context.node.inputs(), attrs).evaluate(context.sizes);
@@ -162,9 +162,9 @@ OpDef loop(std::string_view name) {
   op.operands = {{"operands", OperandSpec::Arity::Variadic}};
   op.attrs = {{"body", AttrKind::Graph, std::nullopt}};
   op.outputs = -1;
-  op.infer = infer;
-  op.evaluate = evaluate;
-  op.region_arguments = arguments;
+  op.infer = infer_scan;
+  op.evaluate = evaluate_scan;
+  op.region_arguments = arguments_scan;
   op.lowering.region = RegionKind::Scan;
   return op;
 }

@@ -24,7 +24,7 @@ namespace heddle::ir {
 namespace ops {
 namespace {
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_running(const InferContext& ctx) {
   const TensorMeta& x = ctx.meta(0);
   require_number(ctx, 0, "C1 x is a number");
   ctx.axis(ctx.integer("axis"), x.rank(), "C2 axis lies within the rank of x");
@@ -46,7 +46,7 @@ void accumulate(std::vector<T>& values, const AxisCut& cut, bool exclusive, bool
   }
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_running(const EvalContext& ctx) {
   const Literal& x = ctx.inputs[0];
   const AxisCut cut = cut_at(x.sizes(), from_front(ctx.node.integer("axis"), x.rank()));
   return with_number(x.dtype(), [&]<typename T>() {
@@ -66,8 +66,8 @@ std::span<const OpDef> scan_ops() {
       .attrs = {{"axis", AttrKind::Int, {}},
                 {"exclusive", AttrKind::Bool, false},
                 {"reverse", AttrKind::Bool, false}},
-      .infer = ops::infer,
-      .evaluate = ops::evaluate,
+      .infer = ops::infer_running,
+      .evaluate = ops::evaluate_running,
       .lowering = {.nest = "scan"},
       .reorder = ops::reorder_axes,
   }};

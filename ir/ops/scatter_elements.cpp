@@ -32,7 +32,7 @@
 namespace heddle::ir::ops {
 namespace {
 
-void check_sizes(const InferContext& ctx, std::int64_t axis) {
+void check_places(const InferContext& ctx, std::int64_t axis) {
   const Dims& x = ctx.meta(0).sizes;
   const Dims& indices = ctx.meta(1).sizes;
   for (std::size_t d = 0; d < x.size(); ++d) {
@@ -46,7 +46,7 @@ void check_sizes(const InferContext& ctx, std::int64_t axis) {
   }
 }
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_scatter_elements(const InferContext& ctx) {
   const TensorMeta& x = ctx.meta(0);
   check_update_dtype(ctx, 2, "C1 updates have the dtype of x");
   require_integer_indices(ctx, 1, "C2 indices are integers");
@@ -57,11 +57,11 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
                    std::to_string(x.rank()) + ", " + std::to_string(ctx.meta(1).rank()) + " and " +
                        std::to_string(ctx.meta(2).rank()));
   }
-  check_sizes(ctx, ctx.axis(ctx.integer("axis"), x.rank(), "C5 axis lies within the rank of x"));
+  check_places(ctx, ctx.axis(ctx.integer("axis"), x.rank(), "C5 axis lies within the rank of x"));
   return one(fresh(ctx, x.dtype, x.sizes));
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_scatter_elements(const EvalContext& ctx) {
   const Literal& x = ctx.inputs[0];
   const Literal& indices = ctx.inputs[1];
   const auto axis = static_cast<std::size_t>(from_front(ctx.node.integer("axis"), x.rank()));
@@ -80,9 +80,9 @@ OpDef scatter_elements_op() {
   return {.name = "scatter_elements",
           .operands = {{"x"}, {"indices"}, {"updates"}},
           .attrs = {{"axis", AttrKind::Int, std::int64_t{0}}, reduction_attr(), in_place_attr()},
-          .infer = infer,
+          .infer = infer_scatter_elements,
           .alias = reuse_first,
-          .evaluate = evaluate,
+          .evaluate = evaluate_scatter_elements,
           .lowering = {.nest = "scatter"},
           .in_place = {{0, 0}}};
 }

@@ -47,7 +47,7 @@ void check_updates(const InferContext& ctx, const Dims& wanted) {
   for (std::size_t d = 0; d < wanted.size(); ++d) ctx.require_equal(wanted[d], updates[d], kC6);
 }
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_scatter_nd(const InferContext& ctx) {
   const TensorMeta& x = ctx.meta(0);
   const Dims& indices = ctx.meta(1).sizes;
   check_update_dtype(ctx, 2, "C1 updates have the dtype of x");
@@ -67,7 +67,7 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   return one(fresh(ctx, x.dtype, x.sizes));
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_scatter_nd(const EvalContext& ctx) {
   const Literal& x = ctx.inputs[0];
   const Literal& indices = ctx.inputs[1];
   const std::int64_t coordinates = indices.sizes().back();
@@ -93,9 +93,9 @@ OpDef scatter_nd_op() {
   return {.name = "scatter_nd",
           .operands = {{"x"}, {"indices"}, {"updates"}},
           .attrs = {reduction_attr(), in_place_attr()},
-          .infer = infer,
+          .infer = infer_scatter_nd,
           .alias = reuse_first,
-          .evaluate = evaluate,
+          .evaluate = evaluate_scatter_nd,
           .lowering = {.nest = "scatter"},
           .in_place = {{0, 0}}};
 }

@@ -17,7 +17,7 @@
 namespace heddle::ir {
 namespace {
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_select(const InferContext& ctx) {
   Dims sizes = ops::broadcast_all(ctx, "C1 sizes broadcast");
   if (ctx.meta(0).dtype != DType::Bool) {
     ctx.fail_dtype("C2 condition", "bool", ops::text_of(ctx.meta(0).dtype));
@@ -25,15 +25,15 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   return ops::one(ops::fresh(ctx, ops::promoted(ctx, 1), std::move(sizes)));
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_select(const EvalContext& ctx) {
   return ops::evaluate_points(ctx, [](const Node& node, std::span<const ops::HostScalar> operands) {
     const ops::HostScalar& chosen = operands[0].truth() ? operands[1] : operands[2];
     return ops::convert(chosen, node.output(0).dtype);
   });
 }
 
-Scalar element(ElementBuilder& builder, const Node& node, std::uint32_t,
-               std::span<const SymExpr> index) {
+Scalar element_select(ElementBuilder& builder, const Node& node, std::uint32_t,
+                      std::span<const SymExpr> index) {
   const DType dtype = ops::promoted(node, 1);
   const Scalar condition = ops::operand_as(builder, node, 0, index, DType::Bool);
   const Scalar a = ops::operand_as(builder, node, 1, index, dtype);
@@ -47,10 +47,10 @@ std::span<const OpDef> select_ops() {
   static const OpDef ops[] = {{
       .name = "where",
       .operands = {{"cond"}, {"a"}, {"b"}},
-      .infer = infer,
+      .infer = infer_select,
       .alias = ops::reuse_if_same_layout,
-      .evaluate = evaluate,
-      .lowering = {.element = element},
+      .evaluate = evaluate_select,
+      .lowering = {.element = element_select},
       .scalar = ScalarOp::Select,
       .reorder = ops::reorder_pointwise,
   }};

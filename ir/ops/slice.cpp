@@ -18,7 +18,7 @@
 namespace heddle::ir::ops {
 namespace {
 
-void check_entries(const InferContext& ctx, std::string_view attr) {
+void check_bounds(const InferContext& ctx, std::string_view attr) {
   const Dims& entries = ctx.symints(attr);
   if (entries.size() == ctx.meta(0).sizes.size()) return;
   ctx.fail_shape("C1 entries",
@@ -41,8 +41,8 @@ void check_window(const InferContext& ctx, std::size_t d) {
   require_le(ctx, limit, size, "C3 window", expected, got);
 }
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
-  for (const std::string_view attr : {"start", "limit", "stride"}) check_entries(ctx, attr);
+std::vector<TensorMeta> infer_slice(const InferContext& ctx) {
+  for (const std::string_view attr : {"start", "limit", "stride"}) check_bounds(ctx, attr);
   TensorMeta result = ctx.meta(0);
   for (std::size_t d = 0; d < result.sizes.size(); ++d) {
     check_window(ctx, d);
@@ -53,7 +53,7 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   return one(std::move(result));
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_slice(const EvalContext& ctx) {
   const Literal& x = ctx.inputs[0];
   const Sizes start = ctx.concrete_attr("start");
   const Sizes limit = ctx.concrete_attr("limit");
@@ -69,7 +69,7 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
   return {x.view(sizes, strides, offset)};
 }
 
-std::vector<SymExpr> view(const Node& node, std::span<const SymExpr> index) {
+std::vector<SymExpr> view_slice(const Node& node, std::span<const SymExpr> index) {
   std::vector<SymExpr> mapped;
   for (std::size_t d = 0; d < index.size(); ++d) {
     mapped.push_back(node.symints("start")[d] + index[d] * node.symints("stride")[d]);
@@ -86,10 +86,10 @@ OpDef slice_op() {
       .attrs = {{"start", AttrKind::SymInts},
                 {"limit", AttrKind::SymInts},
                 {"stride", AttrKind::SymInts}},
-      .infer = infer,
+      .infer = infer_slice,
       .alias = view_of_first,
-      .evaluate = evaluate,
-      .lowering = {.view = view},
+      .evaluate = evaluate_slice,
+      .lowering = {.view = view_slice},
       .reorder = reorder_entries,
   };
 }

@@ -24,7 +24,7 @@
 namespace heddle::ir::ops {
 namespace {
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_softmax(const InferContext& ctx) {
   const TensorMeta& x = ctx.meta(0);
   require_floating(ctx, 0, "C1 x has a floating dtype");
   ctx.axis(ctx.integer("axis"), x.rank(), "C2 axis lies within the rank of x");
@@ -108,7 +108,7 @@ OpDef softmax_op() {
   return {.name = "softmax",
           .operands = {{"x"}},
           .attrs = {{"axis", AttrKind::Int, std::int64_t{-1}}},
-          .infer = infer,
+          .infer = infer_softmax,
           .evaluate = evaluate_softmax,
           .lowering = {.decompose = decompose_softmax},
           .reorder = reorder_axes};
@@ -118,7 +118,7 @@ OpDef log_softmax_op() {
   return {.name = "log_softmax",
           .operands = {{"x"}},
           .attrs = {{"axis", AttrKind::Int, std::int64_t{-1}}},
-          .infer = infer,
+          .infer = infer_softmax,
           .evaluate = evaluate_log_softmax,
           .lowering = {.decompose = decompose_log_softmax},
           .reorder = reorder_axes};

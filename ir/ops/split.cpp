@@ -18,7 +18,7 @@
 namespace heddle::ir::ops {
 namespace {
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_split(const InferContext& ctx) {
   const TensorMeta& x = ctx.meta(0);
   const std::int64_t axis = ctx.axis(ctx.integer("axis"), x.rank(), "C1 axis");
   if (ctx.symints("sizes").empty()) ctx.fail_shape("C2 sizes", "at least one size", "[]");
@@ -35,7 +35,7 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   return results;
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_split(const EvalContext& ctx) {
   const Literal& x = ctx.inputs[0];
   const std::int64_t axis = from_front(ctx.node.integer("axis"), x.rank());
   std::vector<Literal> results;
@@ -49,7 +49,7 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
   return results;
 }
 
-std::vector<Value> decompose(DecomposeContext& ctx) {
+std::vector<Value> decompose_split(DecomposeContext& ctx) {
   const Dims& whole = ctx.inputs[0].meta().sizes;
   const std::int64_t axis =
       from_front(ctx.node.integer("axis"), static_cast<std::int64_t>(whole.size()));
@@ -74,10 +74,10 @@ OpDef split_op() {
       .operands = {{"x"}},
       .attrs = {{"axis", AttrKind::Int}, {"sizes", AttrKind::SymInts}},
       .outputs = -1,
-      .infer = infer,
+      .infer = infer_split,
       .alias = view_of_first,
-      .evaluate = evaluate,
-      .lowering = {.decompose = decompose},
+      .evaluate = evaluate_split,
+      .lowering = {.decompose = decompose_split},
   };
 }
 

@@ -22,7 +22,7 @@
 namespace heddle::ir {
 namespace {
 
-constexpr ScalarOp kInstructions[] = {
+constexpr ScalarOp kUnaryInstructions[] = {
     ScalarOp::Neg,   ScalarOp::Abs,   ScalarOp::Sign,  ScalarOp::Ceil,  ScalarOp::Floor,
     ScalarOp::Round, ScalarOp::Trunc, ScalarOp::Sqrt,  ScalarOp::Rsqrt, ScalarOp::Reciprocal,
     ScalarOp::Exp,   ScalarOp::Exp2,  ScalarOp::Expm1, ScalarOp::Log,   ScalarOp::Log2,
@@ -35,7 +35,7 @@ constexpr ScalarOp kInstructions[] = {
 /// Instructions that take tens of machine instructions: the transcendental ones.
 bool is_expensive(ScalarOp op) { return op >= ScalarOp::Exp && op <= ScalarOp::Sigmoid; }
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_unary(const InferContext& ctx) {
   const TensorMeta& x = ctx.meta(0);
   if (!defined_on(*ctx.op.scalar, x.dtype)) {
     ctx.fail_dtype("C1 dtype", "a dtype that " + std::string(ctx.op.name) + " is defined on",
@@ -44,14 +44,14 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   return ops::one(ops::fresh(ctx, result_of(*ctx.op.scalar, x.dtype), x.sizes));
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_unary(const EvalContext& ctx) {
   return ops::evaluate_points(ctx, [](const Node& node, std::span<const ops::HostScalar> operands) {
     return ops::apply(*node.op().scalar, operands);
   });
 }
 
-Scalar element(ElementBuilder& builder, const Node& node, std::uint32_t,
-               std::span<const SymExpr> index) {
+Scalar element_unary(ElementBuilder& builder, const Node& node, std::uint32_t,
+                     std::span<const SymExpr> index) {
   return builder.apply1(*node.op().scalar, builder.operand(0, index));
 }
 
@@ -59,10 +59,10 @@ OpDef unary(ScalarOp op) {
   return {
       .name = name_of(op),
       .operands = {{"x"}},
-      .infer = infer,
+      .infer = infer_unary,
       .alias = ops::reuse_if_same_layout,
-      .evaluate = evaluate,
-      .lowering = {.element = element},
+      .evaluate = evaluate_unary,
+      .lowering = {.element = element_unary},
       .expensive = is_expensive(op),
       .scalar = op,
       .reorder = ops::reorder_pointwise,
@@ -74,7 +74,7 @@ OpDef unary(ScalarOp op) {
 std::span<const OpDef> unary_ops() {
   static const std::vector<OpDef> ops = [] {
     std::vector<OpDef> made;
-    for (const ScalarOp op : kInstructions) made.push_back(unary(op));
+    for (const ScalarOp op : kUnaryInstructions) made.push_back(unary(op));
     return made;
   }();
   return ops;

@@ -20,12 +20,12 @@
 namespace heddle::ir::ops {
 namespace {
 
-std::size_t axis_of(const Node& node, std::int64_t rank) {
+std::size_t unfolded_axis(const Node& node, std::int64_t rank) {
   const std::int64_t axis = node.integer("axis");
   return static_cast<std::size_t>(axis < 0 ? axis + rank : axis);
 }
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_unfold(const InferContext& ctx) {
   TensorMeta result = ctx.meta(0);
   const auto d = static_cast<std::size_t>(ctx.axis(ctx.integer("axis"), result.rank(), "C1 axis"));
   for (const std::string_view name : {"size", "step"})
@@ -44,9 +44,9 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   return one(std::move(result));
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_unfold(const EvalContext& ctx) {
   const Literal& x = ctx.inputs[0];
-  const std::size_t d = axis_of(ctx.node, x.rank());
+  const std::size_t d = unfolded_axis(ctx.node, x.rank());
   const std::int64_t size = ctx.node.integer("size");
   const std::int64_t step = ctx.node.integer("step");
   Sizes sizes = x.sizes();
@@ -58,9 +58,9 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
   return {x.view(sizes, strides, 0)};
 }
 
-std::vector<SymExpr> view(const Node& node, std::span<const SymExpr> index) {
+std::vector<SymExpr> view_unfold(const Node& node, std::span<const SymExpr> index) {
   std::vector<SymExpr> mapped(index.begin(), index.end() - 1);
-  SymExpr& at = mapped[axis_of(node, node.input(0).meta().rank())];
+  SymExpr& at = mapped[unfolded_axis(node, node.input(0).meta().rank())];
   at = at * node.integer("step") + index.back();
   return mapped;
 }
@@ -72,10 +72,10 @@ OpDef unfold_op() {
       .name = "unfold",
       .operands = {{"x"}},
       .attrs = {{"axis", AttrKind::Int}, {"size", AttrKind::Int}, {"step", AttrKind::Int}},
-      .infer = infer,
+      .infer = infer_unfold,
       .alias = view_of_first,
-      .evaluate = evaluate,
-      .lowering = {.view = view},
+      .evaluate = evaluate_unfold,
+      .lowering = {.view = view_unfold},
   };
 }
 

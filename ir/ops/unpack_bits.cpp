@@ -23,7 +23,7 @@ namespace {
 
 DType result_dtype(bool is_signed) { return is_signed ? DType::I8 : DType::U8; }
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_unpack_bits(const InferContext& ctx) {
   const TensorMeta& packed = ctx.meta(0);
   if (packed.dtype != DType::U8)
     ctx.fail_dtype("C1 packed is u8", "u8", std::string(name_of(packed.dtype)));
@@ -41,7 +41,7 @@ std::vector<TensorMeta> infer(const InferContext& ctx) {
   return one(fresh(ctx, result_dtype(ctx.flag("signed")), std::move(sizes)));
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_unpack_bits(const EvalContext& ctx) {
   const std::int64_t bits = ctx.node.integer("bits");
   const std::int64_t count = ctx.node.integer("count");
   const bool is_signed = ctx.node.flag("signed");
@@ -60,8 +60,8 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
 }
 
 /// The bits go to the top of the byte and from there to its bottom, with or without their sign.
-Scalar element(ElementBuilder& builder, const Node& node, std::uint32_t,
-               std::span<const SymExpr> index) {
+Scalar element_unpack_bits(ElementBuilder& builder, const Node& node, std::uint32_t,
+                           std::span<const SymExpr> index) {
   const std::int64_t bits = node.integer("bits");
   const DType dtype = result_dtype(node.flag("signed"));
   std::vector<SymExpr> at(index.begin(), index.end());
@@ -82,9 +82,9 @@ OpDef unpack_bits_op() {
       .attrs = {{"bits", AttrKind::Int, {}},
                 {"count", AttrKind::Int, {}},
                 {"signed", AttrKind::Bool, false}},
-      .infer = infer,
-      .evaluate = evaluate,
-      .lowering = {.element = element},
+      .infer = infer_unpack_bits,
+      .evaluate = evaluate_unpack_bits,
+      .lowering = {.element = element_unpack_bits},
   };
 }
 

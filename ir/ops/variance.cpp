@@ -27,7 +27,7 @@
 namespace heddle::ir::ops {
 namespace {
 
-std::vector<TensorMeta> infer(const InferContext& ctx) {
+std::vector<TensorMeta> infer_variance(const InferContext& ctx) {
   const DType dtype = ctx.meta(0).dtype;
   TensorMeta result = infer_reduction(ctx, dtype);
   if (!is_floating(dtype)) ctx.fail_dtype("C3 dtype", "a floating dtype", text_of(dtype));
@@ -50,7 +50,7 @@ double variance(const Literal& x, std::span<const std::int64_t> group, std::int6
   return squares / static_cast<double>(std::max<std::int64_t>(count - correction, 0));
 }
 
-std::vector<Literal> evaluate(const EvalContext& ctx) {
+std::vector<Literal> evaluate_variance(const EvalContext& ctx) {
   const Literal& x = ctx.inputs[0];
   const auto axes = sorted_axes(ctx.node.ints("axes"), x.rank());
   Literal result(x.dtype(), without_axes(x.sizes(), axes, ctx.node.flag("keepdims")));
@@ -61,7 +61,7 @@ std::vector<Literal> evaluate(const EvalContext& ctx) {
   return {std::move(result)};
 }
 
-std::vector<Value> decompose(DecomposeContext& ctx) {
+std::vector<Value> decompose_variance(DecomposeContext& ctx) {
   const DType dtype = ctx.node.output(0).dtype;
   const DType wide = variance_dtype(dtype);
   const Attr axes = ctx.node.ints("axes");
@@ -87,9 +87,9 @@ OpDef variance_op() {
       .attrs = {{"axes", AttrKind::Ints},
                 {"keepdims", AttrKind::Bool, Attr(false)},
                 {"correction", AttrKind::Int, Attr(std::int64_t{0})}},
-      .infer = infer,
-      .evaluate = evaluate,
-      .lowering = {.reduce = ReduceOp::Welford, .decompose = decompose},
+      .infer = infer_variance,
+      .evaluate = evaluate_variance,
+      .lowering = {.reduce = ReduceOp::Welford, .decompose = decompose_variance},
       .reorder = reorder_reduction,
   };
 }

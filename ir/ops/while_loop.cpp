@@ -22,17 +22,17 @@
 namespace heddle::ir::ops {
 namespace {
 
-std::vector<TensorMeta> arguments(std::span<const Value> inputs, const Attrs&) {
+std::vector<TensorMeta> arguments_while_loop(std::span<const Value> inputs, const Attrs&) {
   return plain_arguments(inputs, 0);
 }
 
-std::vector<TensorMeta> infer(const InferContext& context) {
+std::vector<TensorMeta> infer_while_loop(const InferContext& context) {
   const std::int64_t carried = context.integer("carried");
   if (carried < 0 || carried > static_cast<std::int64_t>(context.inputs.size()))
     context.fail_shape("C1 carried", "at most the number of operands", std::to_string(carried));
   const Graph& condition = region(context, "condition");
   const Graph& body = region(context, "body");
-  std::vector<TensorMeta> given = arguments(context.inputs, context.attrs);
+  std::vector<TensorMeta> given = arguments_while_loop(context.inputs, context.attrs);
   check_region(context, condition, given, "C2 condition");
   const base::SymbolExprs sizes = check_region(context, body, given, "C2 body");
   if (condition.outputs().size() != 1 || condition.outputs()[0].meta().dtype != boolean ||
@@ -53,7 +53,7 @@ std::vector<TensorMeta> infer(const InferContext& context) {
   return or_token(std::move(given));
 }
 
-std::vector<Literal> evaluate(const EvalContext& context) {
+std::vector<Literal> evaluate_while_loop(const EvalContext& context) {
   std::vector<Literal> values(context.inputs.begin(), context.inputs.end());
   while (evaluate_region(context, "condition", values)[0].at_int(0) != 0) {
     std::vector<Literal> next = evaluate_region(context, "body", values);
@@ -73,9 +73,9 @@ OpDef while_loop_op() {
               {"body", AttrKind::Graph, std::nullopt},
               {"carried", AttrKind::Int, std::nullopt}};
   op.outputs = -1;
-  op.infer = infer;
-  op.evaluate = evaluate;
-  op.region_arguments = arguments;
+  op.infer = infer_while_loop;
+  op.evaluate = evaluate_while_loop;
+  op.region_arguments = arguments_while_loop;
   op.lowering.region = RegionKind::While;
   return op;
 }

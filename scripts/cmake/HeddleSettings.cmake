@@ -64,10 +64,13 @@ foreach(forest base ir device jit scheduler memory engine onnx cli tests bench)
     -fmacro-prefix-map=${HEDDLE_FOREST}/${forest}/= -fmacro-prefix-map=include_forest/${forest}/=)
 endforeach()
 
-target_compile_definitions(heddle_flags INTERFACE
+# What a build was made with. Only what asks has these, so that all else compiles alike whatever the options are and a
+# compiler cache serves it.
+set(HEDDLE_OPTIONS
   HEDDLE_WITH_LLVM=$<BOOL:${HEDDLE_WITH_LLVM}>
   HEDDLE_WITH_ONEDNN=$<BOOL:${HEDDLE_WITH_ONEDNN}>
   HEDDLE_WITH_ONNX=$<BOOL:${HEDDLE_WITH_ONNX}>)
+
 target_link_options(heddle_flags INTERFACE -Wl,--gc-sections -Wl,--as-needed)
 
 # mold links a binary that holds LLVM in a second; lld in a few; GNU ld in many.

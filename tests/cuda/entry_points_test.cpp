@@ -403,7 +403,7 @@ TEST_P(CudaEntryPoints, FailOnceAtEachCallSite) {
 /// A lost context is not touched again, so that what libraries made for it stays.
 TEST_P(CudaEntryPoints, AfterAFatalErrorAnywhereANewEngineWorks) {
   const unsigned long calls = control().calls();
-  const unsigned long step = is_nightly() ? 1 : one().is_long ? calls / 3 : 7;
+  const unsigned long step = is_nightly() ? 1 : one().is_long ? calls / 2 : 13;
   for (unsigned long n = 1; n <= calls; n += step) {
     SCOPED_TRACE("call " + std::to_string(n));
     control().fail(n, kFatal);

@@ -18,6 +18,7 @@
 #include "tests/cuda_sim/control.h"
 #include "tests/fuzz/environment.h"
 #include "tests/support/cuda_driver.h"
+#include "tests/support/nightly.h"
 #include "tests/support/one_op.h"
 #include "tests/support/primary_context.h"
 
@@ -26,8 +27,7 @@ namespace heddle::testing {
 using test::kNeedsSimulator;
 using test::on_simulator;
 
-/// Whether long runs are wanted (HEDDLE_NIGHTLY=1).
-inline bool is_nightly() { return fuzz::from_environment("HEDDLE_NIGHTLY", 0) != 0; }
+using test::is_nightly;
 
 inline Device cuda_device() { return on_simulator() ? Device::cuda_sim() : Device::cuda(); }
 

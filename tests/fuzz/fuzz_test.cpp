@@ -10,6 +10,7 @@
 #include "tests/fuzz/environment.h"
 #include "tests/fuzz/histogram.h"
 #include "tests/fuzz/shrink.h"
+#include "tests/support/nightly.h"
 
 namespace heddle::fuzz {
 namespace {
@@ -60,9 +61,8 @@ class Fuzz : public ::testing::TestWithParam<std::uint32_t> {
 
 TEST_P(Fuzz, EngineAgreesWithTheEvaluator) {
   report_crashes();
-  const bool nightly = from_environment("HEDDLE_NIGHTLY", 0) != 0;
   const std::uint32_t first = from_environment("HEDDLE_FUZZ_SEED", 1);
-  const std::uint32_t count = from_environment("HEDDLE_FUZZ_COUNT", nightly ? 20000 : 2000);
+  const std::uint32_t count = from_environment("HEDDLE_FUZZ_COUNT", test::is_nightly() ? 20000 : 600);
   int failures = 0;
   Histogram histogram;
   for (std::uint32_t seed = first; seed < first + count && failures < 5; ++seed) {
@@ -88,7 +88,7 @@ TEST_P(Fuzz, EngineAgreesWithTheEvaluator) {
 TEST_P(Fuzz, DonatedArguments) {
   report_crashes();
   const std::uint32_t first = from_environment("HEDDLE_FUZZ_SEED", 1);
-  const std::uint32_t count = from_environment("HEDDLE_FUZZ_COUNT", 400);
+  const std::uint32_t count = from_environment("HEDDLE_FUZZ_COUNT", test::is_nightly() ? 400 : 160);
   int failures = 0;
   for (std::uint32_t seed = first; seed < first + count && failures < 5; ++seed) {
     if (seed % kShards != GetParam()) continue;

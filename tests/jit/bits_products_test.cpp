@@ -7,6 +7,7 @@
 
 #include "tests/jit/nests_support.h"
 #include "tests/support/bits_products.h"
+#include "tests/support/nightly.h"
 
 namespace heddle::test {
 namespace {
@@ -39,7 +40,8 @@ TEST(PackedBitsNest, MultipliesOnEveryTarget) {
   for (const std::int64_t bits : {2, 4, 8})
     for (const std::int64_t group : {0, 32})
       for (const DType zero : {DType::Bool, i8, f32})
-        for (const std::int64_t rows : {1, 2, 7, 8, 9, 41})
+        for (const std::int64_t rows :
+             few_by_day<std::int64_t>({1, 2, 7, 8, 9, 41}, 2, static_cast<std::size_t>(bits / 2)))
           expect_right_on_every_target(packed_bits_product(
               noise(f32, {rows, 160}),
               {.depth = 160, .columns = 150, .bits = bits, .group = group, .zero = zero}));
@@ -49,7 +51,8 @@ TEST(FixedBitsNest, MultipliesOnEveryTarget) {
   for (const std::int64_t bits : {2, 4, 8})
     for (const std::int64_t digits : {1, 2, 3})
       for (const DType zero : {DType::Bool, i16, f32})
-        for (const std::int64_t rows : {1, 7, 34})
+        for (const std::int64_t rows :
+             few_by_day<std::int64_t>({1, 7, 34}, 2, static_cast<std::size_t>(digits)))
           expect_right_on_every_target(fixed_bits_product(
               FixedNoise(rows, 128, digits, 32), 32,
               {.depth = 128, .columns = 150, .bits = bits, .group = 64, .zero = zero}));
@@ -91,13 +94,14 @@ void expect_lowered_right(const ir::Graph& graph, const std::vector<ir::Literal>
 }
 
 TEST(BitsProducts, OfPackedNumbersWithAnyZeroPoint) {
+  std::size_t turn = 0;
   for (const std::int64_t bits : {2, 4})
     for (const DType zero : {u8, f32, DType::Bool})
       for (const DType dtype : {f32, f16, bf16}) {
         const ir::Graph graph = product_of({.bits = bits, .zero = zero, .dtype = dtype});
         EXPECT_THAT(products_of(graph, {}), Each("packed_bits_matmul"));
         EXPECT_THAT(products_of(graph, kBytes), Each("fixed_bits_matmul"));
-        for (const std::int64_t rows : {0, 1, 5})
+        for (const std::int64_t rows : few_by_day<std::int64_t>({0, 1, 5}, 3, turn++))
           for (const jit::LowerOptions& options : {jit::LowerOptions{}, kBytes})
             expect_lowered_right(graph, {noise(dtype, {2, rows, 256})},
                                  dtype == f32 ? 1e-5 : testing::tolerance_of(dtype), options);

@@ -12,6 +12,7 @@
 #include "tests/jit/barriers_of.h"
 #include "tests/jit/one_attention.h"
 #include "tests/jit/ptxas_report.h"
+#include "tests/support/nightly.h"
 
 namespace heddle::tests {
 namespace {
@@ -148,10 +149,12 @@ std::vector<ir::Literal> with_hidden_rows(const ir::Graph& graph, std::int64_t k
 }
 
 TEST(CudaAttentions, QueriesThatSeeNothing) {
+  std::size_t turn = 0;
   for (const char* mask : {"f16[s0, s1]", "f32[s0, s1]", "bool[s0, s1]"})
     for (const char* attrs : {"", "nan_rows = true"}) {
       SCOPED_TRACE(std::string(mask) + " " + attrs);
-      for (const std::string dtype : {"f16", "f32"}) {
+      for (const std::string& dtype :
+           test::few_by_day<std::string>({"f16", "f32"}, 2, turn++ * 2 / 3)) {
         OneAttention one(attention_text(dtype, 16, 16, attrs, mask, 1, 1));
         one.expect_right(with_hidden_rows(one.graph()), attention_tolerance(dtype));
         one.expect_right({{4, 0}}, 0);
@@ -185,8 +188,8 @@ TEST(CudaAttentions, LargeScoresDoNotOverflow) {
 // to multiples of 16 with zeros.
 TEST(CudaAttentions, HeadSizesThatAreNoMultiples) {
   for (const std::string dtype : {"f16", "f32"})
-    for (const auto& [size, value_size] :
-         {std::pair{40, 24}, {72, 8}, {33, 128}, {2, 3}, {128, 5}}) {
+    for (const auto& [size, value_size] : test::few_by_day<std::pair<int, int>>(
+             {{40, 24}, {72, 8}, {33, 128}, {2, 3}, {128, 5}}, 2, dtype == "f16")) {
       SCOPED_TRACE(dtype + " " + std::to_string(size) + ", " + std::to_string(value_size));
       OneAttention one(attention_text(dtype, size, value_size));
       one.expect_right({{18, 67}}, attention_tolerance(dtype));
@@ -388,6 +391,7 @@ BarriersOf barriers_of(DType dtype, std::int64_t keys, int depth, int columns,
 }
 
 TEST(CudaAttentions, EveryBarrierAndProxyFenceOfWarpgroupsIsNeeded) {
+  if (!test::is_nightly()) GTEST_SKIP() << test::kByNight;
   if (!test::on_simulator()) GTEST_SKIP() << test::kNeedsSimulator;
   // One before all, two around the sums on their way out, and the last, after which a block would go on to another tile of queries.
   BarriersOf launch = barriers_of(f16, 300, 128, 128, "wgmma_128x128");
@@ -401,6 +405,7 @@ TEST(CudaAttentions, EveryBarrierAndProxyFenceOfWarpgroupsIsNeeded) {
 }
 
 TEST(CudaAttentions, WarpgroupsHaveToWaitForFullStagesAndFreeOnes) {
+  if (!test::is_nightly()) GTEST_SKIP() << test::kByNight;
   if (!test::on_simulator()) GTEST_SKIP() << test::kNeedsSimulator;
   // Six steps, of which three begin to fetch others.
   BarriersOf launch = barriers_of(f16, 300, 64, 64, "wgmma_128x64");

@@ -6,6 +6,7 @@
 #include "jit/nest_builder.h"
 #include "tests/jit/barriers_of.h"
 #include "tests/jit/one_product.h"
+#include "tests/support/nightly.h"
 
 namespace heddle::tests {
 namespace {
@@ -481,6 +482,7 @@ struct BarrierCase {
 
 /// Steps come into shared memory while the products of others are under way, and sums go out through the same memory.
 TEST(CudaProducts, EveryBarrierOfATileIsNeeded) {
+  if (!test::is_nightly()) GTEST_SKIP() << test::kByNight;
   if (!test::on_simulator()) GTEST_SKIP() << test::kNeedsSimulator;
   const std::vector<std::int64_t> sizes = {1, 300, 24};
   for (const BarrierCase& one :

@@ -1,6 +1,7 @@
 // Graphs that are one product on CUDA: all ways to multiply, on the simulated device against the reference evaluator.
 #pragma once
 
+#include <algorithm>
 #include <gtest/gtest.h>
 #include <memory>
 #include <string>
@@ -15,6 +16,7 @@
 #include "tests/jit/cuda_runner.h"
 #include "tests/jit/lower_support.h"
 #include "tests/jit/ptxas_report.h"
+#include "tests/support/nightly.h"
 #include "tests/support/one_op.h"
 
 namespace heddle::tests {
@@ -83,6 +85,8 @@ class OneProduct {
     for (const ProductTile& tile : tiles_) names.push_back(tile.name());
     return names;
   }
+  /// Another number for other products.
+  std::size_t salt() const { return sources_.empty() ? 0 : sources_.front().kernel.size(); }
   /// @param warpgroups  with the kernels that only sm_90a has
   std::string text(bool warpgroups = true) const {
     std::string kernels;
@@ -111,7 +115,7 @@ class OneProduct {
     return bytes;
   }
 
-  /// Each kernel in turn, at all sizes.
+  /// Each kernel in turn, at all sizes; by day at a third of them, others for each.
   /// @param parts  blocks that share a tile
   void expect_right(const std::vector<std::vector<std::int64_t>>& sizes, double tolerance,
                     std::int64_t parts = 1) const {
@@ -124,7 +128,8 @@ class OneProduct {
         if (&nest != &this->nest()) return test::interpret(nest, buffers, values);
         return device.run(k, {values.begin(), values.end()}, spans_of(nest, buffers), parts);
       };
-      for (const std::vector<std::int64_t>& one : sizes) {
+      const std::size_t step = std::clamp<std::size_t>(sizes.size(), 1, 3);
+      for (const std::vector<std::int64_t>& one : test::few_by_day(sizes, step, salt() + k)) {
         SCOPED_TRACE(tiles_[k].name());
         SCOPED_TRACE(::testing::PrintToString(one));
         test::expect_program_right(graph_, program_, arguments(one), {.runner = runner}, tolerance);
@@ -168,7 +173,7 @@ inline double tolerance_of(const std::string& dtype) {
   return dtype == "f32" ? 1e-5 : dtype == "f16" ? 4e-3 : 3e-2;
 }
 
-/// Each architecture, without a word in the log.
+/// Each architecture, by day one of them, without a word in the log.
 inline void expect_nvrtc_takes(const OneProduct& product) {
   std::unique_ptr<device::cuda::Nvrtc> nvrtc;
   try {
@@ -177,14 +182,15 @@ inline void expect_nvrtc_takes(const OneProduct& product) {
     GTEST_SKIP() << "libnvrtc is not on this machine";
   }
   EXPECT_EQ(product.text().find("#include"), std::string::npos);
-  for (const char* arch : {"sm_80", "sm_90a", "sm_100"}) {
-    if (!nvrtc->supports(std::stoi(std::string(arch).substr(3)))) continue;
-    // Code for one of them is what an engine would make; the others are taken without optimising it.
-    const std::vector<std::string> options = arch == std::string("sm_90a")
+  const std::vector<std::string> archs{"sm_80", "sm_90a", "sm_100"};
+  for (const std::string& arch : test::few_by_day(archs, 3, product.salt())) {
+    if (!nvrtc->supports(std::stoi(arch.substr(3)))) continue;
+    // By night code for one of them is what an engine would make; else they are taken without optimising it.
+    const bool whole = arch == "sm_90a";
+    const std::vector<std::string> options = whole && test::is_nightly()
                                                  ? std::vector<std::string>()
                                                  : std::vector<std::string>{"--ptxas-options=-O0"};
-    const auto compiled =
-        nvrtc->compile_cubin(product.text(arch == std::string("sm_90a")), "product", arch, options);
+    const auto compiled = nvrtc->compile_cubin(product.text(whole), "product", arch, options);
     EXPECT_EQ(without_notes(compiled.log), "") << arch;
     EXPECT_EQ(std::string(compiled.image.data(), 4), "\177ELF");
   }
