@@ -7,11 +7,24 @@
 namespace heddle::jit {
 namespace {
 
+/// Runs of fewer columns are as well read by division.
+constexpr std::int64_t kLeastRun = 16;
+
+/// What `expr` divides `axis` by: d where there is floor(axis/d) or mod(axis,d).
+void note_divisors(const SymExpr& expr, Symbol axis, std::vector<SymExpr>& divisors) {
+  if (!expr.mentions(axis)) return;
+  const std::vector<SymExpr> operands = expr.operands();
+  const bool divides = expr.kind() == SymExpr::Kind::FloorDiv || expr.kind() == SymExpr::Kind::Mod;
+  if (divides && operands[0].is_symbol() && operands[0].symbol() == axis)
+    divisors.push_back(operands[1]);
+  for (const SymExpr& operand : operands) note_divisors(operand, axis, divisors);
+}
+
 class Expander {
  public:
   Expander(NestBuilder& builder, Symbol column, const std::vector<AxisRun>& columns,
-           ForStmt::Kind kind)
-      : builder_(builder), column_(column), columns_(columns), kind_(kind) {}
+           ForStmt::Kind kind, bool cuts_runs)
+      : builder_(builder), column_(column), columns_(columns), kind_(kind), cuts_runs_(cuts_runs) {}
 
   void run(Block& body) {
     for (Stmt& statement : body) {
@@ -45,7 +58,37 @@ class Expander {
       replacements.emplace(column.axis, SymExpr(own.back().axis));
     }
     if (!own.empty()) substitute(body, replacements, builder_.facts());
+    if (!cuts_runs_) return own;
+    // Each cut leaves a smaller axis.
+    for (std::size_t k = 0; k < own.size(); ++k)
+      while (const auto run = run_of(body, own[k]))
+        own.insert(own.begin() + static_cast<std::ptrdiff_t>(k), cut(body, own[k], *run));
     return own;
+  }
+
+  /// The longest run that `body` numbers along `axis`, if there are several of them.
+  std::optional<SymExpr> run_of(const Block& body, const AxisRun& axis) const {
+    std::vector<SymExpr> divisors;
+    for (const SymExpr& expr : expressions_of(body)) note_divisors(expr, axis.axis, divisors);
+    std::optional<SymExpr> longest;
+    for (const SymExpr& run : divisors) {
+      const auto count = divide_exact(axis.extent, run);
+      if (!count || count->is_constant(1)) continue;
+      if (run.is_constant() && run.constant() < kLeastRun) continue;
+      if (!longest || divide_exact(run, *longest)) longest = run;
+    }
+    return longest;
+  }
+
+  /// Makes `axis` one over a run. @return that over the runs.
+  AxisRun cut(Block& body, AxisRun& axis, const SymExpr& run) {
+    const SymExpr count = *divide_exact(axis.extent, run);
+    const AxisRun runs{builder_.new_axis(count), count};
+    const AxisRun within{builder_.new_axis(run), run};
+    substitute(body, {{axis.axis, SymExpr(runs.axis) * run + SymExpr(within.axis)}},
+               builder_.facts());
+    axis = within;
+    return runs;
   }
 
   ForStmt flat_loop(ForStmt loop, const std::vector<AxisRun>& runs) {
@@ -92,13 +135,14 @@ class Expander {
   const Symbol column_;
   const std::vector<AxisRun>& columns_;
   const ForStmt::Kind kind_;
+  const bool cuts_runs_;
 };
 
 }  // namespace
 
 void expand_column_loops(NestBuilder& builder, Block& body, Symbol column,
-                         const std::vector<AxisRun>& columns, ForStmt::Kind kind) {
-  Expander(builder, column, columns, kind).run(body);
+                         const std::vector<AxisRun>& columns, ForStmt::Kind kind, bool cuts_runs) {
+  Expander(builder, column, columns, kind, cuts_runs).run(body);
 }
 
 }  // namespace heddle::jit

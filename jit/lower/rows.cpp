@@ -302,7 +302,9 @@ class RowBuilder {
     Block body = kernel_.take_body();
     const std::vector<AxisRun> rows = collapse(builder_, body, rows_);
     const auto kind = lanes_ ? ForStmt::Kind::Serial : ForStmt::Kind::Vector;
-    expand_column_loops(builder_, body, placeholder_, columns_, kind);
+    // On a GPU the threads of a block walk over a loop: one long loop is best.
+    const bool cuts_runs = !lanes_ && kernel_.state.options().target == LowerOptions::Target::Cpu;
+    expand_column_loops(builder_, body, placeholder_, columns_, kind, cuts_runs);
     if (lanes_) {
       wrap_lanes(builder_, std::move(body), rows, kernel_.state.options());
     } else {

@@ -20,11 +20,13 @@ constexpr std::uint32_t kCudaShards = 8;
 class CudaFuzz : public ::testing::TestWithParam<std::uint32_t> {};
 
 /// HEDDLE_CUDA_FUZZ_COUNT graphs, or `usual`, or `by_night`, from HEDDLE_CUDA_FUZZ_SEED on, dealt out to all shards.
-void fuzz_on_cuda(std::uint32_t shard, const Compile& on_streams, std::uint32_t usual, std::uint32_t by_night) {
+void fuzz_on_cuda(std::uint32_t shard, const Compile& on_streams, std::uint32_t usual,
+                  std::uint32_t by_night) {
   std::optional<sim::Control> control;
   if (test::on_simulator()) control.emplace(test::simulator_path());
   const std::uint32_t first = from_environment("HEDDLE_CUDA_FUZZ_SEED", 1);
-  const std::uint32_t count = from_environment("HEDDLE_CUDA_FUZZ_COUNT", test::is_nightly() ? by_night : usual);
+  const std::uint32_t count =
+      from_environment("HEDDLE_CUDA_FUZZ_COUNT", test::is_nightly() ? by_night : usual);
   int failures = 0;
   for (std::uint32_t seed = first; seed < first + count && failures < 3; ++seed) {
     if (seed % kCudaShards != shard) continue;
@@ -52,9 +54,7 @@ TEST_P(CudaFuzz, EngineAgreesWithTheEvaluator) {
   fuzz_on_cuda(GetParam(), compile_on_cuda, 64, 500);
 }
 
-TEST_P(CudaFuzz, DonatedArguments) {
-  fuzz_on_cuda(GetParam(), compile_donating_on_cuda, 24, 500);
-}
+TEST_P(CudaFuzz, DonatedArguments) { fuzz_on_cuda(GetParam(), compile_donating_on_cuda, 24, 500); }
 
 INSTANTIATE_TEST_SUITE_P(Shard, CudaFuzz, ::testing::Range(0u, kCudaShards));
 

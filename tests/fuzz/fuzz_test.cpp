@@ -62,7 +62,8 @@ class Fuzz : public ::testing::TestWithParam<std::uint32_t> {
 TEST_P(Fuzz, EngineAgreesWithTheEvaluator) {
   report_crashes();
   const std::uint32_t first = from_environment("HEDDLE_FUZZ_SEED", 1);
-  const std::uint32_t count = from_environment("HEDDLE_FUZZ_COUNT", test::is_nightly() ? 20000 : 600);
+  const std::uint32_t count =
+      from_environment("HEDDLE_FUZZ_COUNT", test::is_nightly() ? 20000 : 600);
   int failures = 0;
   Histogram histogram;
   for (std::uint32_t seed = first; seed < first + count && failures < 5; ++seed) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/jit/nests_support.h"
+#include "tests/support/nightly.h"
 
 namespace heddle::test {
 namespace {
@@ -37,7 +38,8 @@ TEST(Columns, ConcatenatedComparesNothing) {
 
 TEST(Columns, OfEveryWidthAndType) {
   for (const DType dtype : {f32, u8, i64, f16, boolean}) {
-    for (int width = 2; width <= 9; ++width) {
+    for (const int width :
+         few_by_day<int>({2, 3, 4, 5, 6, 7, 8, 9}, 3, static_cast<std::size_t>(dtype))) {
       SCOPED_TRACE(width);
       const std::string columns = std::to_string(width);
       GraphBuilder b("main");

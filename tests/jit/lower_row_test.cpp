@@ -9,6 +9,8 @@ namespace {
 
 using ir::GraphBuilder;
 using ir::Value;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using Ints = std::vector<std::int64_t>;
 
 TEST(LowerRow, ReductionsOverEachAxis) {
@@ -209,6 +211,26 @@ TEST(LowerRow, GroupAndBatchNorm) {
   const ir::Graph graph = b.finish();
   EXPECT_EQ(kernels(graph).size(), 1u) << nests_of(lowered(graph));
   expect_right_at(graph, {2}, 1e-4);
+}
+
+/// Channels are runs of a group's columns: each has a loop of its own, without a division for every column.
+TEST(LowerRow, RunsOfColumnsHaveLoopsOfTheirOwn) {
+  for (const auto& [height, width] : {std::pair{"4", "5"}, {"s1", "s2"}}) {
+    SCOPED_TRACE(height);
+    const std::string group = std::string("9*") + height + "*" + width;
+    GraphBuilder b("main");
+    const Value x = b.input(tensor(f32, {"s0", "18", height, width}));
+    const Value scale = b.input(tensor(f32, {"18", "1", "1"}));
+    const Value groups = b.emit("reshape", {x}, {{"sizes", dims({"s0", "2", group.c_str()})}});
+    const Value sum = b.emit("reduce_sum", {groups}, {{"axes", Ints{2}}, {"keepdims", true}});
+    const Value whole = b.emit("reshape", {b.emit("div", {groups, sum})},
+                               {{"sizes", dims({"s0", "18", height, width})}});
+    b.output(b.emit("mul", {whole, scale}));
+    const ir::Graph graph = b.finish();
+    EXPECT_THAT(nests_of(lowered(graph)), Not(HasSubstr("floor(")));
+    expect_right_at(graph, {2, 7, 9}, 1e-4);
+    expect_right_at(graph, {1, 0, 3}, 1e-4);
+  }
 }
 
 TEST(LowerRow, Variance) {
