@@ -36,8 +36,8 @@ constexpr std::int64_t kTileRows = 32;
 constexpr std::int64_t kEnoughTiles = 24;
 constexpr std::int64_t kTileColumns = kPanelColumns;
 constexpr std::int64_t kPackDepth = 128;
-/// Rows, or groups, of a part of a panel where blocks of 16 registers pass over it several times: 16 KiB.
-constexpr std::int64_t kShortPanelDepth = 64;
+/// Of a part of a panel where blocks of 16 registers pass over it several times: half a first-level cache.
+constexpr std::int64_t kShortPanelBytes = 16 * 1024;
 /// Panels of so many bytes stay in a second-level cache beside the rows of a: 3136 rows by 256 x 64 take 0.85 times
 /// as long as where all rows come again for each panel. 1 MB of panels takes longer so, with rows that all stay
 /// there.
@@ -228,7 +228,7 @@ class MatmulNest {
     const SymExpr base = right_.offset + right_.strides[0] * number;
     const DType dtype = ctx_.node().input(1).meta().dtype;
     const bool narrow = dtype == DType::F16 || dtype == DType::BF16;
-    const std::int64_t most = has_few_registers() ? kShortPanelDepth : kPanelDepth;
+    const std::int64_t most = part_depth(kPanelDepth);
     if (!narrow && depth_.is_constant() && depth_.constant() <= most) {
       contract(depth_, left_tile(0), panel(base), false);
       return;
@@ -262,6 +262,12 @@ class MatmulNest {
   /// many blocks.
   bool has_few_registers() const {
     return ctx_.options().target == LowerOptions::Target::Cpu && ctx_.options().vector_bytes == 32;
+  }
+
+  /// Rows, or groups, of a part of a panel: `usual`, or as many as are half a first-level cache.
+  std::int64_t part_depth(std::int64_t usual) const {
+    if (!has_few_registers()) return usual;
+    return kShortPanelBytes / kTileColumns / static_cast<std::int64_t>(size_of(accumulator_));
   }
 
   /// A copy of a part of a tile's rows, kPanelDepth deep at most, in the accumulator's dtype.
@@ -336,7 +342,7 @@ class MatmulNest {
     const SymExpr groups = ctx_.operand_sizes(1)[1];
     const SymExpr base = right_.offset + right_.strides[0] * number;
     clear(rows_ * kTileColumns);
-    const std::int64_t most = has_few_registers() ? kShortPanelDepth : kGroupDepth;
+    const std::int64_t most = part_depth(kGroupDepth);
     const SymExpr blocks = ceildiv(groups, most);
     const Symbol block = b_.begin_for(blocks, ForStmt::Kind::Serial);
     const SymExpr begin = SymExpr(block) * most;

@@ -24,8 +24,11 @@ const std::int64_t kCounts[] = {0,   1,   2,   15,  16,  17,  63,  64, 65,
 struct Shape {
   ForStmt::Kind kind = ForStmt::Kind::Vector;
   bool masked = false;
+  bool bounded = false;  ///< whether it shows that places fit 32 bits
 };
 const Shape kShapes[] = {{ForStmt::Kind::Vector, false},
+                         {ForStmt::Kind::Vector, false, true},
+                         {ForStmt::Kind::Serial, false, true},
                          {ForStmt::Kind::Vector, true},
                          {ForStmt::Kind::Serial, false},
                          {ForStmt::Kind::Serial, true}};
@@ -41,7 +44,7 @@ Nest make_reduction(ReduceOp op, DType dtype, Shape shape, const SymExpr& n) {
     out.push_back(b.add_global(arg && k == 1 ? DType::I64 : dtype, 1));
   b.set_parallel(b.new_axis(1), 1);
   const Symbol i = b.new_axis(n);
-  b.begin_for(i, n, shape.kind);
+  b.begin_for(i, shape.bounded ? min(n, 4096) : n, shape.kind);
   std::vector<Scalar> contributions = {b.load(x, i)};
   const Scalar at = b.from_index(i);
   if (arg) contributions.push_back(at);

@@ -154,7 +154,7 @@ void NestEmitter::emit_loop(const ForStmt& s) {
 }
 
 void NestEmitter::serial_loop(const ForStmt& s) {
-  Values state = initial_state(s, lanes_);
+  Values state = initial_state(s, lanes_, 0);
   const auto extent = s.extent.as_constant();
   if (s.kind == ForStmt::Kind::Unroll && extent && *extent <= kMostUnrolled) {
     for (std::int64_t k = 0; k < *extent; ++k)
@@ -222,7 +222,7 @@ std::vector<NestEmitter::Values> NestEmitter::vector_loops(
   // What is left over fits 32 bits only below the main width, so the tail starts there.
   Value* main_limit = b_.CreateAnd(extent, b_.getInt64(~static_cast<std::uint64_t>(width - 1)));
   Values state;
-  for (const ForStmt* s : loops) append(state, initial_state(*s, width));
+  for (const ForStmt* s : loops) append(state, initial_state(*s, width, 1));
   state = loop(b_.getInt64(0), main_limit, width, state, run(width, false));
   state = narrowed(state, base_lanes_);
   if (main_limit != extent)
@@ -296,7 +296,8 @@ NestEmitter::Values NestEmitter::run_body(const ForStmt& s, Value* axis, const V
     }
     const Values current(state.begin() + static_cast<std::ptrdiff_t>(place),
                          state.begin() + static_cast<std::ptrdiff_t>(place + width));
-    for (Value* v : accumulate(r, current, mask)) next.push_back(v);
+    append(next, ordered_places(s, r) ? later_extreme(r, current, mask)
+                                      : accumulate(r, current, mask));
     place += width;
   }
   for (const LoopCarried& c : s.carried)
@@ -304,10 +305,24 @@ NestEmitter::Values NestEmitter::run_body(const ForStmt& s, Value* axis, const V
   return next;
 }
 
-NestEmitter::Values NestEmitter::initial_state(const ForStmt& s, unsigned lanes) {
+NestEmitter::Values NestEmitter::initial_state(const ForStmt& s, unsigned lanes,
+                                               std::int64_t step) {
   Values state;
-  for (const LoopReduction& r : s.reductions)
-    for (Value* v : identity(r, lanes)) state.push_back(v);
+  for (const LoopReduction& r : s.reductions) {
+    append(state, identity(r, lanes));
+    const auto places = ordered_places(s, r);
+    if (!places) continue;
+    // The first place of each lane, which is right if no element is better than the worst there is.
+    const DType dtype = places->are_narrow ? DType::I32 : DType::I64;
+    state.back() = scalars_.constant(dtype, 0, places->first, lanes);
+    if (step == 0 || lanes == 0) continue;
+    llvm::SmallVector<llvm::Constant*, 64> firsts;
+    for (unsigned k = 0; k < lanes; ++k)
+      firsts.push_back(llvm::ConstantInt::get(
+          state.back()->getType()->getScalarType(),
+          static_cast<std::uint64_t>(places->first + places->step * step * k)));
+    state.back() = llvm::ConstantVector::get(firsts);
+  }
   for (const LoopCarried& c : s.carried) state.push_back(widened(value(c.initial), lanes));
   return state;
 }
@@ -357,6 +372,25 @@ NestEmitter::Values NestEmitter::accumulate(const LoopReduction& r, const Values
       given[k] = b_.CreateSelect(mask, given[k], neutral[k]);
   }
   return combine(r, state, given);
+}
+
+NestEmitter::Values NestEmitter::later_extreme(const LoopReduction& r, const Values& state,
+                                               Value* mask) {
+  const unsigned lanes = lanes_of(state[0]);
+  Value* element = widened(value(r.contributions[0]), lanes);
+  Value* place = b_.CreateTrunc(widened(value(r.contributions[1]), lanes), state[1]->getType());
+  const bool is_max = r.op == ReduceOp::ArgMax;
+  Value* wins = nullptr;
+  if (is_floating(r.dtype)) {
+    // The first NaN is the extreme.
+    wins = is_max ? b_.CreateFCmpUGT(element, state[0]) : b_.CreateFCmpULT(element, state[0]);
+    wins = b_.CreateAnd(wins, b_.CreateFCmpORD(state[0], state[0]));
+  } else {
+    const auto better = is_max ? ir::ScalarOp::Gt : ir::ScalarOp::Lt;
+    wins = scalars_.apply(better, r.dtype, Values{element, state[0]});
+  }
+  if (mask != nullptr) wins = b_.CreateAnd(wins, mask);
+  return {b_.CreateSelect(wins, element, state[0]), b_.CreateSelect(wins, place, state[1])};
 }
 
 NestEmitter::Values NestEmitter::combine(const LoopReduction& r, const Values& a, const Values& b) {
@@ -455,8 +489,12 @@ void NestEmitter::define_results(const ForStmt& s, const Values& state) {
   std::size_t place = 0;
   for (const LoopReduction& r : s.reductions) {
     for (std::size_t k = 0; k < r.results.size(); ++k) {
-      dtypes_[r.results[k]] = is_arg(r.op) && k == 1 ? DType::I64 : r.dtype;
-      define(r.results[k], state[place++]);
+      const bool is_place = is_arg(r.op) && k == 1;
+      dtypes_[r.results[k]] = is_place ? DType::I64 : r.dtype;
+      Value* result = state[place++];
+      if (is_place)
+        result = b_.CreateZExt(result, scalars_.compute_type(DType::I64, lanes_of(result)));
+      define(r.results[k], result);
     }
   }
   for (const LoopCarried& c : s.carried) {

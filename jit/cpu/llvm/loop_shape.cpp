@@ -1,6 +1,7 @@
 #include "jit/cpu/llvm/loop_shape.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
@@ -43,7 +44,7 @@ class Analysis {
   explicit Analysis(const ForStmt& loop) : axis_(loop.axis) {
     varying_symbols_.insert(loop.axis);
     block(*loop.body);
-    for (const LoopReduction& r : loop.reductions) reduction(r);
+    for (const LoopReduction& r : loop.reductions) reduction(loop, r);
     finish();
   }
 
@@ -107,7 +108,7 @@ class Analysis {
     }
     block(*s.body);
     for (const LoopReduction& r : s.reductions) {
-      reduction(r);
+      reduction(s, r);
       for (ScalarId id : r.results) define(id, r.dtype);
     }
     for (const LoopCarried& c : s.carried) {
@@ -166,12 +167,14 @@ class Analysis {
     });
   }
 
-  void reduction(const LoopReduction& r) {
+  void reduction(const ForStmt& loop, const LoopReduction& r) {
     for (ScalarId id : r.contributions) use(id);
     use(r.mask);
     accumulators_ += static_cast<unsigned>(ir::width_of(r.op));
     const bool arg = r.op == ReduceOp::ArgMax || r.op == ReduceOp::ArgMin;
-    if (arg || size_of(r.dtype) == 8) shape.wide = true;
+    const auto places = ordered_places(loop, r);
+    const bool wide_places = arg && !(places && places->are_narrow);
+    if (wide_places || size_of(r.dtype) == 8) shape.wide = true;
   }
 
   /// Notes a use; whether the value differs between lanes.
@@ -254,6 +257,24 @@ std::optional<RepeatedIndex> repeated_index(const SymExpr& index, Symbol axis,
 }
 
 LoopShape analyse(const ForStmt& loop) { return Analysis(loop).shape; }
+
+std::optional<OrderedPlaces> ordered_places(const ForStmt& loop, const LoopReduction& r) {
+  if (r.op != ReduceOp::ArgMax && r.op != ReduceOp::ArgMin) return std::nullopt;
+  if (r.mask != kNoScalar) return std::nullopt;
+  for (const Stmt& statement : *loop.body) {
+    const auto* place = std::get_if<IndexStmt>(&statement.node);
+    if (place == nullptr || place->result != r.contributions[1]) continue;
+    const auto linear = place->index.linear_in(loop.axis);
+    if (!linear || !linear->coefficient.is_constant() || !linear->rest.is_constant()) break;
+    const std::int64_t step = linear->coefficient.constant();
+    const std::int64_t first = linear->rest.constant();
+    if (step < 1 || first < 0) break;
+    const auto count = upper_bound(loop.extent);
+    const std::int64_t most = std::numeric_limits<std::int32_t>::max();
+    return OrderedPlaces{step, first, count && first <= most && *count <= (most - first) / step};
+  }
+  return std::nullopt;
+}
 
 unsigned main_width(const LoopShape& shape, const ForStmt& loop, unsigned base_lanes,
                     unsigned most_vectors) {

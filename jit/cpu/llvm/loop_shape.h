@@ -37,6 +37,16 @@ struct RepeatedIndex {
 std::optional<RepeatedIndex> repeated_index(const SymExpr& index, Symbol axis,
                                             const std::function<bool(const SymExpr&)>& varies);
 
+/// The places of a reduction to an extreme's place where elements come in their order: step * axis + first, of which the earliest
+/// is the first that is seen.
+struct OrderedPlaces {
+  std::int64_t step;  ///< positive
+  std::int64_t first;
+  bool are_narrow;  ///< whether all fit an i32
+};
+/// Nothing where `r`, one of `loop`, is another reduction, or elements come in another order or under a mask of their own.
+std::optional<OrderedPlaces> ordered_places(const ForStmt& loop, const LoopReduction& r);
+
 /// Elements of an iteration of the main loop: `base_lanes` times 1, 2, 4 or 8, and no more than `most_vectors`. Vectors of 8 lanes
 /// or fewer have 16 registers, which sums that loops inside carry fill sooner than 32.
 unsigned main_width(const LoopShape& shape, const ForStmt& loop, unsigned base_lanes,

@@ -172,9 +172,12 @@ class NestEmitter {
   void hoist_uniform(const ForStmt& s);
   void emit_loop(const ForStmt& s);
   Values run_body(const ForStmt& s, llvm::Value* axis, const Values& state);
-  Values initial_state(const ForStmt& s, unsigned lanes);
+  /// @param step  from the axis's value in one lane to that in the next
+  Values initial_state(const ForStmt& s, unsigned lanes, std::int64_t step);
   Values identity(const LoopReduction& r, unsigned lanes);
   Values accumulate(const LoopReduction& r, const Values& state, llvm::Value* mask);
+  /// What `state` becomes by an element that comes after those it is of.
+  Values later_extreme(const LoopReduction& r, const Values& state, llvm::Value* mask);
   Values combine(const LoopReduction& r, const Values& a, const Values& b);
   Values welford_step(const Values& state, llvm::Value* x, llvm::Value* mask);
   Values narrow(const LoopReduction& r, Values state, unsigned lanes);

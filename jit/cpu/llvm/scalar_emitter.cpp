@@ -172,28 +172,13 @@ Value* ScalarEmitter::convert(Value* value, DType from, DType to) {
   if (!is_floating(from) && !is_floating(to))
     return is_signed(from) ? b_.CreateSExtOrTrunc(value, type) : b_.CreateZExtOrTrunc(value, type);
   if (!is_floating(to)) {
-    // Clamped to what `to` holds before the conversion, whose result is undefined beyond.
-    const unsigned width = static_cast<unsigned>(8 * size_of(to));
-    const bool is_unsigned = !is_signed(to);
-    const unsigned value_bits = width - (is_unsigned ? 0 : 1);
-    const double low = is_unsigned ? 0 : -std::ldexp(1.0, static_cast<int>(value_bits));
-    const double beyond = std::ldexp(1.0, static_cast<int>(value_bits));
-    const unsigned mantissa = from == DType::F64 ? 53 : 24;
-    const double high =
-        beyond -
-        (value_bits > mantissa ? std::ldexp(1.0, static_cast<int>(value_bits - mantissa)) : 1.0);
-    Value* bounded =
-        b_.CreateSelect(b_.CreateFCmpOLT(value, reals(value, low)), reals(value, low), value);
-    bounded =
-        b_.CreateSelect(b_.CreateFCmpOGT(bounded, reals(value, high)), reals(value, high), bounded);
-    bounded = b_.CreateSelect(b_.CreateFCmpUNO(value, value), reals(value, 0), bounded);
-    Value* wide =
-        b_.CreateFPToSI(bounded, with_lanes(width > 32 ? b_.getInt64Ty() : b_.getInt32Ty(), lanes));
-    Value* result = b_.CreateTrunc(wide, type);
-    if (value_bits <= mantissa) return result;
-    const std::int64_t largest = width == 64 ? INT64_MAX : INT32_MAX;
-    return b_.CreateSelect(b_.CreateFCmpOGE(value, reals(value, beyond)),
-                           integers_like(result, largest), result);
+    if (size_of(to) < 8 || lanes < 2 || vector_bytes_ != 32) return cut_off(value, from, to);
+    // Vectors of these have an instruction for i32 only, which most numbers fit.
+    Value* size = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, value);
+    return either(
+        b_.CreateAndReduce(b_.CreateFCmpOLT(size, reals(value, 0x1p31))),
+        [&] { return b_.CreateSExt(b_.CreateFPToSI(value, with_lanes(b_.getInt32Ty(), lanes)), type); },
+        [&] { return cut_off(value, from, to); });
   }
   Value* real = value;
   llvm::Type* single = with_lanes(b_.getFloatTy(), lanes);
@@ -206,6 +191,55 @@ Value* ScalarEmitter::convert(Value* value, DType from, DType to) {
     real = b_.CreateFPExt(value, type);
   }
   return to == DType::F16 || to == DType::BF16 ? from_storage(to, to_storage(to, real)) : real;
+}
+
+Value* ScalarEmitter::cut_off(Value* value, DType from, DType to) {
+  const unsigned lanes = lanes_of(value);
+  // Clamped to what `to` holds before the conversion, whose result is undefined beyond.
+  const unsigned width = static_cast<unsigned>(8 * size_of(to));
+  const bool is_unsigned = !is_signed(to);
+  const unsigned value_bits = width - (is_unsigned ? 0 : 1);
+  const double low = is_unsigned ? 0 : -std::ldexp(1.0, static_cast<int>(value_bits));
+  const double beyond = std::ldexp(1.0, static_cast<int>(value_bits));
+  const unsigned mantissa = from == DType::F64 ? 53 : 24;
+  const double high =
+      beyond -
+      (value_bits > mantissa ? std::ldexp(1.0, static_cast<int>(value_bits - mantissa)) : 1.0);
+  Value* bounded =
+      b_.CreateSelect(b_.CreateFCmpOLT(value, reals(value, low)), reals(value, low), value);
+  bounded =
+      b_.CreateSelect(b_.CreateFCmpOGT(bounded, reals(value, high)), reals(value, high), bounded);
+  bounded = b_.CreateSelect(b_.CreateFCmpUNO(value, value), reals(value, 0), bounded);
+  Value* wide =
+      width > 32 && vector_bytes_ == 32 && lanes > 1
+          ? i64_of(bounded)
+          : b_.CreateFPToSI(bounded,
+                            with_lanes(width > 32 ? b_.getInt64Ty() : b_.getInt32Ty(), lanes));
+  Value* result = b_.CreateTrunc(wide, compute_type(to, lanes));
+  if (value_bits <= mantissa) return result;
+  const std::int64_t largest = width == 64 ? INT64_MAX : INT32_MAX;
+  return b_.CreateSelect(b_.CreateFCmpOGE(value, reals(value, beyond)),
+                         integers_like(result, largest), result);
+}
+
+Value* ScalarEmitter::i64_of(Value* value) {
+  const unsigned lanes = lanes_of(value);
+  llvm::Type* real = compute_type(DType::F64, lanes);
+  llvm::Type* integer = compute_type(DType::I64, lanes);
+  const auto whole = [&](Value* x) {
+    return b_.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, x);
+  };
+  // The last place of this number is 1: what is added to it is in its low bits.
+  Value* unit = llvm::ConstantFP::get(real, 0x1.8p52);
+  const auto bits = [&](Value* x) {
+    return b_.CreateSub(b_.CreateBitCast(b_.CreateFAdd(x, unit), integer),
+                        b_.CreateBitCast(unit, integer));
+  };
+  Value* all = whole(b_.CreateFPExt(value, real));
+  Value* high = whole(b_.CreateFMul(all, llvm::ConstantFP::get(real, 0x1p-32)));
+  Value* low = b_.CreateIntrinsic(llvm::Intrinsic::fma, {real},
+                                  {high, llvm::ConstantFP::get(real, -0x1p32), all});
+  return b_.CreateAdd(b_.CreateShl(bits(high), 32), bits(low));
 }
 
 Value* ScalarEmitter::apply(ScalarOp op, DType operand, std::span<Value* const> v) {
@@ -430,30 +464,39 @@ Value* ScalarEmitter::divide_float(Value* a, Value* b) {
   return divide_by_uniform(a, b, divisor);
 }
 
-Value* ScalarEmitter::divide_by_uniform(Value* a, Value* b, Value* divisor) {
+Value* ScalarEmitter::either(Value* condition, const std::function<Value*()>& yes,
+                             const std::function<Value*()>& no) {
   llvm::Function* function = b_.GetInsertBlock()->getParent();
   const auto make = [&](const char* name) {
     return llvm::BasicBlock::Create(b_.getContext(), name, function);
   };
-  llvm::BasicBlock* inside = make("divide.inside");
-  llvm::BasicBlock* beyond = make("divide.beyond");
-  llvm::BasicBlock* after = make("divide.end");
+  llvm::BasicBlock* blocks[] = {make("either.yes"), make("either.no")};
+  llvm::BasicBlock* after = make("either.end");
+  b_.CreateCondBr(condition, blocks[0], blocks[1]);
+  std::pair<Value*, llvm::BasicBlock*> results[2];
+  for (const int k : {0, 1}) {
+    b_.SetInsertPoint(blocks[k]);
+    Value* result = k == 0 ? yes() : no();
+    results[k] = {result, b_.GetInsertBlock()};
+    b_.CreateBr(after);
+  }
+  b_.SetInsertPoint(after);
+  llvm::PHINode* result = b_.CreatePHI(results[0].first->getType(), 2);
+  for (const auto& [value, block] : results) result->addIncoming(value, block);
+  return result;
+}
+
+Value* ScalarEmitter::divide_by_uniform(Value* a, Value* b, Value* divisor) {
   Value* size = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, divisor);
   Value* fits = b_.CreateAnd(b_.CreateFCmpOGE(size, reals(size, kLeastDivisor)),
                              b_.CreateFCmpOLE(size, reals(size, kMostDivisor)));
-  b_.CreateCondBr(fits, inside, beyond);
-  b_.SetInsertPoint(inside);
-  Value* inverse = b_.CreateFDiv(reals(divisor, 1), divisor);
-  Value* product = multiply_by_reciprocal(a, b, b_.CreateVectorSplat(lanes_of(a), inverse));
-  b_.CreateBr(after);
-  b_.SetInsertPoint(beyond);
-  Value* quotient = b_.CreateFDiv(a, b);
-  b_.CreateBr(after);
-  b_.SetInsertPoint(after);
-  llvm::PHINode* result = b_.CreatePHI(a->getType(), 2);
-  result->addIncoming(product, inside);
-  result->addIncoming(quotient, beyond);
-  return result;
+  return either(
+      fits,
+      [&] {
+        Value* inverse = b_.CreateFDiv(reals(divisor, 1), divisor);
+        return multiply_by_reciprocal(a, b, b_.CreateVectorSplat(lanes_of(a), inverse));
+      },
+      [&] { return b_.CreateFDiv(a, b); });
 }
 
 /// Corrected by what is left over, the quotient is rounded as a division rounds it. One below 2^-100 in a or in the result,

@@ -84,6 +84,14 @@ class ScalarEmitter {
   void inline_all_math(bool yes) { inline_all_math_ = yes; }
 
  private:
+  /// Reals as integers: cut off, saturated; 0 of NaN.
+  llvm::Value* cut_off(llvm::Value* value, DType from, DType to);
+  /// What one of two functions emits, whichever `condition` says.
+  llvm::Value* either(llvm::Value* condition, const std::function<llvm::Value*()>& yes,
+                      const std::function<llvm::Value*()>& no);
+  /// Reals below 2^63 in magnitude, cut off, where vectors have no instruction for that: halves of 32 bits, added to a number
+  /// large enough to hold integers.
+  llvm::Value* i64_of(llvm::Value* value);
   llvm::Value* unary(ir::ScalarOp op, DType dtype, llvm::Value* a);
   llvm::Value* unary_float(ir::ScalarOp op, DType dtype, llvm::Value* a);
   /// A call of the math library (math_library.h), or of several; null for ops and widths that are not in it.
