@@ -141,8 +141,8 @@ TEST_F(CudaLibrary, AddressesThatItDoesNotTakeAreOurs) {
 TEST(CudaLibraryOrOurs, WhatWasMeasuredIsRight) {
   std::size_t turn = 0;
   for (const DType dtype : {f16, bf16, f32})
-    for (const std::int64_t rows : test::few_by_day<std::int64_t>(
-             {1, 64, on_simulator() ? 80 : 1024}, 3, turn++)) {
+    for (const std::int64_t rows :
+         test::few_by_day<std::int64_t>({1, 64, on_simulator() ? 80 : 1024}, 3, turn++)) {
       SCOPED_TRACE(std::string(name_of(dtype)) + ", rows " + std::to_string(rows));
       const std::vector<Tensor> inputs = {fractions(dtype, {rows, 256}),
                                           fractions(dtype, {256, 128}, 3)};

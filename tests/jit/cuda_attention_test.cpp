@@ -10,6 +10,7 @@
 #include "device/cuda/nvrtc.h"
 #include "heddle/error.h"
 #include "tests/jit/barriers_of.h"
+#include "tests/jit/of_architecture.h"
 #include "tests/jit/one_attention.h"
 #include "tests/jit/ptxas_report.h"
 #include "tests/support/nightly.h"
@@ -61,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, CudaAttention,
                                   std::to_string(std::get<1>(info.param));
                          });
 
-class CudaAttentionNvrtc : public ::testing::TestWithParam<const char*> {
+class CudaAttentionNvrtc : public OfArchitecture {
  protected:
   /// NVRTC's log for the kernels; none where there is no NVRTC that makes code for the architecture.
   static std::optional<std::string> log_of(const OneAttention& one, const std::string& option) {

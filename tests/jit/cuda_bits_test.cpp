@@ -5,6 +5,7 @@
 
 #include "jit/lower/dequantised_products.h"
 #include "tests/jit/barriers_of.h"
+#include "tests/jit/of_architecture.h"
 #include "tests/jit/one_product.h"
 #include "tests/jit/ptxas_report.h"
 #include "tests/support/bits_products.h"
@@ -142,7 +143,7 @@ TEST(CudaBitsTf32, NvrtcTakesEveryText) {
   expect_nvrtc_takes(OneProduct(bits_graph({.depth = 160, .columns = 70}, false, true)));
 }
 
-class CudaBitsRegisters : public ::testing::TestWithParam<const char*> {};
+class CudaBitsRegisters : public OfArchitecture {};
 
 TEST_P(CudaBitsRegisters, HoldAllThatIsTheThreads) {
   const std::string arch = GetParam();

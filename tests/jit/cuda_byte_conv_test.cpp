@@ -5,6 +5,7 @@
 
 #include "jit/lower/conv_products.h"
 #include "jit/lower/quantised_products.h"
+#include "tests/jit/of_architecture.h"
 #include "tests/jit/one_product.h"
 #include "tests/jit/ptxas_report.h"
 
@@ -111,7 +112,7 @@ TEST(CudaByteConvs, NvrtcTakesEveryText) {
   expect_nvrtc_takes(OneProduct(byte_conv({.x = i8, .w = u8, .channels_last = true})));
 }
 
-class CudaByteConvRegisters : public ::testing::TestWithParam<const char*> {};
+class CudaByteConvRegisters : public OfArchitecture {};
 
 TEST_P(CudaByteConvRegisters, HoldAllThatIsTheThreads) {
   const std::string arch = GetParam();

@@ -5,6 +5,7 @@
 
 #include "jit/lower/dequantised_products.h"
 #include "tests/jit/barriers_of.h"
+#include "tests/jit/of_architecture.h"
 #include "tests/jit/one_product.h"
 #include "tests/jit/ptxas_report.h"
 
@@ -165,7 +166,7 @@ INSTANTIATE_TEST_SUITE_P(Operands, CudaDequantised,
                                   (std::get<4>(info.param) ? "_zero" : "");
                          });
 
-class CudaDequantisedRegisters : public ::testing::TestWithParam<const char*> {};
+class CudaDequantisedRegisters : public OfArchitecture {};
 
 TEST_P(CudaDequantisedRegisters, HoldAllThatIsTheThreads) {
   const std::string arch = GetParam();

@@ -9,6 +9,7 @@
 #include "tests/jit/cuda_graph_cases.h"
 #include "tests/jit/cuda_runner.h"
 #include "tests/jit/lower_support.h"
+#include "tests/jit/of_architecture.h"
 #include "tests/jit/random_graph.h"
 #include "tests/support/one_op.h"
 
@@ -127,7 +128,7 @@ TEST(CudaGraph, RandomGraphsRunLikeTheEvaluator) {
   random.expect_right();
 }
 
-class CudaGraphNvrtc : public ::testing::TestWithParam<const char*> {};
+class CudaGraphNvrtc : public OfArchitecture {};
 
 TEST_P(CudaGraphNvrtc, CompilesTheKernels) {
   std::unique_ptr<device::cuda::Nvrtc> nvrtc;

@@ -11,6 +11,7 @@
 #include "jit/cuda/emit.h"
 #include "jit/cuda/prelude.h"
 #include "tests/jit/cuda_corpus.h"
+#include "tests/jit/of_architecture.h"
 #include "tests/jit/one_product.h"
 #include "tests/jit/ptxas_report.h"
 
@@ -38,7 +39,7 @@ std::string text_of(const std::vector<CorpusCase>& cases) {
   return jit::cuda::prelude_for(kernels) + kernels;
 }
 
-class CudaNvrtc : public ::testing::TestWithParam<const char*> {
+class CudaNvrtc : public OfArchitecture {
  protected:
   void compile(const std::vector<CorpusCase>& cases) {
     if (nvrtc() == nullptr) GTEST_SKIP() << "libnvrtc is not on this machine";

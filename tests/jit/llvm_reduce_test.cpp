@@ -26,12 +26,9 @@ struct Shape {
   bool masked = false;
   bool bounded = false;  ///< whether it shows that places fit 32 bits
 };
-const Shape kShapes[] = {{ForStmt::Kind::Vector, false},
-                         {ForStmt::Kind::Vector, false, true},
-                         {ForStmt::Kind::Serial, false, true},
-                         {ForStmt::Kind::Vector, true},
-                         {ForStmt::Kind::Serial, false},
-                         {ForStmt::Kind::Serial, true}};
+const Shape kShapes[] = {{ForStmt::Kind::Vector, false},       {ForStmt::Kind::Vector, false, true},
+                         {ForStmt::Kind::Serial, false, true}, {ForStmt::Kind::Vector, true},
+                         {ForStmt::Kind::Serial, false},       {ForStmt::Kind::Serial, true}};
 
 /// out_k[0] = component k of the reduction of x[0 .. n); masked: of the elements at even places.
 Nest make_reduction(ReduceOp op, DType dtype, Shape shape, const SymExpr& n) {

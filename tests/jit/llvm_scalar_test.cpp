@@ -112,9 +112,33 @@ std::vector<HostScalar> samples(DType dtype) {
   std::mt19937_64 random(7);
   if (is_floating(dtype)) {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    for (double v : {0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 7.25, 0.1, 30.5, 127.0, 1000.0, 60000.0,
-                     1e-6, 1e-40, 3e9, 1e19, 3e38, 2147483647.5, 0x1p31, 4294967295.75, 0x1p32,
-                     1234567890123.9, 0x1p51, 0x1p52 + 1, 9.2e18, kInfinity})
+    for (double v : {0.0,
+                     0.5,
+                     1.0,
+                     1.5,
+                     2.0,
+                     2.5,
+                     3.0,
+                     7.25,
+                     0.1,
+                     30.5,
+                     127.0,
+                     1000.0,
+                     60000.0,
+                     1e-6,
+                     1e-40,
+                     3e9,
+                     1e19,
+                     3e38,
+                     2147483647.5,
+                     0x1p31,
+                     4294967295.75,
+                     0x1p32,
+                     1234567890123.9,
+                     0x1p51,
+                     0x1p52 + 1,
+                     9.2e18,
+                     kInfinity})
       for (double sign : {1.0, -1.0}) values.push_back(HostScalar::of_real(dtype, sign * v));
     values.push_back(HostScalar::of_real(dtype, std::nan("")));
     std::normal_distribution<double> normal(0, 3);

@@ -296,8 +296,8 @@ NestEmitter::Values NestEmitter::run_body(const ForStmt& s, Value* axis, const V
     }
     const Values current(state.begin() + static_cast<std::ptrdiff_t>(place),
                          state.begin() + static_cast<std::ptrdiff_t>(place + width));
-    append(next, ordered_places(s, r) ? later_extreme(r, current, mask)
-                                      : accumulate(r, current, mask));
+    append(next,
+           ordered_places(s, r) ? later_extreme(r, current, mask) : accumulate(r, current, mask));
     place += width;
   }
   for (const LoopCarried& c : s.carried)

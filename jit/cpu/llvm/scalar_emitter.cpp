@@ -177,7 +177,9 @@ Value* ScalarEmitter::convert(Value* value, DType from, DType to) {
     Value* size = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, value);
     return either(
         b_.CreateAndReduce(b_.CreateFCmpOLT(size, reals(value, 0x1p31))),
-        [&] { return b_.CreateSExt(b_.CreateFPToSI(value, with_lanes(b_.getInt32Ty(), lanes)), type); },
+        [&] {
+          return b_.CreateSExt(b_.CreateFPToSI(value, with_lanes(b_.getInt32Ty(), lanes)), type);
+        },
         [&] { return cut_off(value, from, to); });
   }
   Value* real = value;
@@ -226,9 +228,7 @@ Value* ScalarEmitter::i64_of(Value* value) {
   const unsigned lanes = lanes_of(value);
   llvm::Type* real = compute_type(DType::F64, lanes);
   llvm::Type* integer = compute_type(DType::I64, lanes);
-  const auto whole = [&](Value* x) {
-    return b_.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, x);
-  };
+  const auto whole = [&](Value* x) { return b_.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, x); };
   // The last place of this number is 1: what is added to it is in its low bits.
   Value* unit = llvm::ConstantFP::get(real, 0x1.8p52);
   const auto bits = [&](Value* x) {
