@@ -154,10 +154,12 @@ TEST_P(CudaBitsRegisters, HoldAllThatIsTheThreads) {
     GTEST_SKIP() << "libnvrtc is not on this machine";
   }
   if (!nvrtc->supports(std::stoi(arch.substr(3)))) GTEST_SKIP() << "NVRTC makes no such code";
-  for (const Weights& one : {Weights{.dtype = f16},
-                             {.group = 16, .dtype = bf16},
-                             {.bits = 2, .zero = DType::Bool, .dtype = f16},
-                             {.dtype = f32}}) {
+  for (const Weights& one :
+       test::few_by_day<Weights>({{.dtype = f16},
+                                  {.group = 16, .dtype = bf16},
+                                  {.bits = 2, .zero = DType::Bool, .dtype = f16},
+                                  {.dtype = f32}},
+                                 2)) {
     const OneProduct product(bits_graph(one));
     const auto compiled = nvrtc->compile_cubin(product.text(arch == "sm_90a"), "product", arch,
                                                {"--ptxas-options=-v"});

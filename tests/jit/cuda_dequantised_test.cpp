@@ -177,9 +177,11 @@ TEST_P(CudaDequantisedRegisters, HoldAllThatIsTheThreads) {
     GTEST_SKIP() << "libnvrtc is not on this machine";
   }
   if (!nvrtc->supports(std::stoi(arch.substr(3)))) GTEST_SKIP() << "NVRTC makes no such code";
-  for (const ByteWeights& one : {ByteWeights{.dtype = "f16", .groups = 11},
-                                 {.dtype = "bf16", .bytes = "u8", .transposed = true, .groups = 3},
-                                 {.dtype = "f32", .tf32 = true}}) {
+  for (const ByteWeights& one : test::few_by_day<ByteWeights>(
+           {{.dtype = "f16", .groups = 11},
+            {.dtype = "bf16", .bytes = "u8", .transposed = true, .groups = 3},
+            {.dtype = "f32", .tf32 = true}},
+           2)) {
     const OneProduct product(dequantised_text(one));
     const auto compiled = nvrtc->compile_cubin(product.text(arch == "sm_90a"), "product", arch,
                                                {"--ptxas-options=-v"});
