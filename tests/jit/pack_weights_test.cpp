@@ -93,7 +93,9 @@ TEST(PackWeights, WithSixteenRegisters) {
     b.output(b.emit("matmul", {x, weights(b, dtype, {300, 100})}));
     const ir::Graph graph = b.finish();
     const jit::Program program = jit::lower(graph, options);
-    EXPECT_NE(nests_of(program).find("+300,64)"), std::string::npos) << nests_of(program);
+    // Parts of a panel are as many bytes of either.
+    const char* part = dtype == f64 ? "+300,32)" : "+300,64)";
+    EXPECT_NE(nests_of(program).find(part), std::string::npos) << nests_of(program);
     for (const std::int64_t rows : {0, 1, 2, 3, 7, 33})
       expect_program_right(graph, program, random_arguments(graph, {rows}), {}, 1e-4);
   }

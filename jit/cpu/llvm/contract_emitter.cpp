@@ -29,6 +29,7 @@ namespace {
 using llvm::Value;
 
 constexpr std::int64_t kLineBytes = 64;
+constexpr unsigned kStepsOfFewSums = 4;
 
 /// Rows of a block, at most `most`: a divisor of the tile's, so that a full tile leaves no rows over, if
 /// that keeps enough sums in flight to cover the latency of a multiply-add; else blocks of like size.
@@ -267,14 +268,19 @@ void NestEmitter::contract_block(const Tile& tile, Value* row, unsigned rows, Va
   const auto alignment = llvm::Align(size_of(s.dtype));
   Values memory;  // of the accumulators
   Values sums;
-  Values a_rows;  // index of element (row, 0) of a
+  // All places of a block are so far from the first one: a register and a constant where rows are of a known length.
+  Value* first_sum = element_address(
+      s.acc,
+      b_.CreateNSWAdd(b_.CreateNSWMul(row, b_.getInt64(static_cast<std::uint64_t>(s.tile_columns))),
+                      column));
+  Value* first_row =
+      element_address(s.a.buffer, b_.CreateNSWAdd(tile.a_base, b_.CreateNSWMul(row, tile.a_row)));
+  llvm::Type* sum_type = scalars_.storage_type(nest_.buffers[s.acc].dtype, 0);
   for (unsigned r = 0; r < rows; ++r) {
-    Value* at = b_.CreateNSWAdd(row, b_.getInt64(r));
-    a_rows.push_back(b_.CreateNSWAdd(tile.a_base, b_.CreateNSWMul(at, tile.a_row)));
-    Value* start = b_.CreateNSWAdd(
-        b_.CreateNSWMul(at, b_.getInt64(static_cast<std::uint64_t>(s.tile_columns))), column);
     for (unsigned v = 0; v < vectors; ++v) {
-      memory.push_back(element_address(s.acc, b_.CreateNSWAdd(start, b_.getInt64(v * tile.lanes))));
+      memory.push_back(b_.CreateGEP(
+          sum_type, first_sum,
+          b_.getInt64(static_cast<std::uint64_t>(r * s.tile_columns + v * tile.lanes))));
       Value* zero = llvm::Constant::getNullValue(vector);
       if (!s.accumulate && tile.resumes == nullptr) {
         sums.push_back(zero);
@@ -288,8 +294,11 @@ void NestEmitter::contract_block(const Tile& tile, Value* row, unsigned rows, Va
       if (tile.resumes != nullptr) sums.back() = b_.CreateSelect(tile.resumes, sums.back(), zero);
     }
   }
-  const auto step = [&](Value* k, const Values& current) {
-    return contract_step(tile, k, a_rows, column, current, mask);
+  const auto steps_from = [&](Value* k, unsigned count, Values current) {
+    for (unsigned n = 0; n < count; ++n)
+      current = contract_step(tile, b_.CreateNSWAdd(k, b_.getInt64(n)), first_row, rows, column,
+                              current, mask);
+    return current;
   };
   Value* done = b_.getInt64(0);
   if (tile.ahead != nullptr && vectors == tile.vectors) {
@@ -301,12 +310,17 @@ void NestEmitter::contract_block(const Tile& tile, Value* row, unsigned rows, Va
       Value* line = b_.CreateNSWMul(b_.CreateUDiv(k, b_.getInt64(steps)),
                                     b_.getInt64(static_cast<std::uint64_t>(tile.line)));
       fetch(element_address(s.b.buffer, b_.CreateNSWAdd(first, line)), 2);
-      Values next = current;
-      for (unsigned n = 0; n < steps; ++n) next = step(b_.CreateNSWAdd(k, b_.getInt64(n)), next);
-      return next;
+      return steps_from(k, steps, current);
+    });
+  } else if (target_.vector_bytes != 64 && rows == tile.rows && mask == nullptr) {
+    // Of few sums a step is short beside what a loop takes to go on.
+    done = b_.CreateNSWSub(tile.depth, b_.CreateURem(tile.depth, b_.getInt64(kStepsOfFewSums)));
+    sums = loop(b_.getInt64(0), done, kStepsOfFewSums, sums, [&](Value* k, const Values& current) {
+      return steps_from(k, kStepsOfFewSums, current);
     });
   }
-  sums = loop(done, tile.depth, 1, sums, step);
+  sums = loop(done, tile.depth, 1, sums,
+              [&](Value* k, const Values& current) { return steps_from(k, 1, current); });
   for (std::size_t n = 0; n < sums.size(); ++n) {
     if (mask != nullptr && n % vectors + 1 == vectors) {
       b_.CreateMaskedStore(sums[n], memory[n], alignment, mask);
@@ -316,11 +330,12 @@ void NestEmitter::contract_block(const Tile& tile, Value* row, unsigned rows, Va
   }
 }
 
-NestEmitter::Values NestEmitter::contract_step(const Tile& tile, Value* k, const Values& a_rows,
-                                               Value* column, const Values& sums, Value* mask) {
+NestEmitter::Values NestEmitter::contract_step(const Tile& tile, Value* k, Value* first_row,
+                                               unsigned rows, Value* column, const Values& sums,
+                                               Value* mask) {
   const ContractStmt& s = tile.s;
   const NestBuffer& a = nest_.buffers[s.a.buffer];
-  const std::size_t vectors = sums.size() / a_rows.size();
+  const std::size_t vectors = sums.size() / rows;
   Values row_of_b;
   // Distances from where the block begins: what is the same in each step is added first, once.
   Value* b_row =
@@ -333,9 +348,13 @@ NestEmitter::Values NestEmitter::contract_step(const Tile& tile, Value* k, const
                                        v + 1 == vectors ? mask : nullptr));
   Value* step = b_.CreateNSWMul(k, tile.a_column);
   llvm::Type* element_of_a = scalars_.storage_type(a.dtype, 0);
+  // Of rows whose distance is not known each has a pointer of its own.
+  const bool near = llvm::isa<llvm::ConstantInt>(tile.a_row);
+  Value* here = near ? b_.CreateGEP(element_of_a, first_row, step) : first_row;
   Values next;
-  for (std::size_t r = 0; r < a_rows.size(); ++r) {
-    Value* address = b_.CreateGEP(element_of_a, element_address(s.a.buffer, a_rows[r]), step);
+  for (unsigned r = 0; r < rows; ++r) {
+    Value* address = b_.CreateGEP(element_of_a, here, b_.CreateNSWMul(tile.a_row, b_.getInt64(r)));
+    if (!near) address = b_.CreateGEP(element_of_a, address, step);
     Value* element = s.group == 1
                          ? scalars_.convert(load_scalar(a, address, nullptr), a.dtype, s.dtype)
                          : b_.CreateAlignedLoad(scalars_.compute_type(s.dtype, 0), address,

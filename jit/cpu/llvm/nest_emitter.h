@@ -203,8 +203,9 @@ class NestEmitter {
   /// `rows` by `vectors` accumulators over the whole depth; `mask`: columns within the count, if not all.
   void contract_block(const Tile& tile, llvm::Value* row, unsigned rows, llvm::Value* column,
                       unsigned vectors, llvm::Value* mask);
-  Values contract_step(const Tile& tile, llvm::Value* k, const Values& a_rows, llvm::Value* column,
-                       const Values& sums, llvm::Value* mask);
+  /// @param first_row  address of the first element of a in the block's first row
+  Values contract_step(const Tile& tile, llvm::Value* k, llvm::Value* first_row, unsigned rows,
+                       llvm::Value* column, const Values& sums, llvm::Value* mask);
   /// sum + left * right, lane by lane; of groups the sum of their products.
   // pair_contract_emitter.cpp
   bool sums_by_pairs(const ContractStmt& s) const;
