@@ -5,22 +5,19 @@
 #include "ir/ops/bit_ops.h"
 #include "ir/ops/common.h"
 #include "ir/ops/dense.h"
+#include "ir/ops/matmul_ops.h"
 
 namespace heddle::ir::ops {
 namespace {
-
-bool is_real(DType dtype) {
-  return dtype == DType::F16 || dtype == DType::BF16 || dtype == DType::F32;
-}
 
 void require_dtypes(const InferContext& ctx, std::size_t zero) {
   const auto name = [&](std::size_t k) { return std::string(name_of(ctx.meta(k).dtype)); };
   constexpr std::string_view kC4 = "C4 scale is f16, bf16 or f32, and zero one of these, i8 or i16";
   if (ctx.meta(BitsMatrix::kWords).dtype != DType::I32)
     ctx.fail_dtype("C3 words are i32", "i32", name(BitsMatrix::kWords));
-  if (!is_real(ctx.meta(BitsMatrix::kScale).dtype))
+  if (!is_scale(ctx.meta(BitsMatrix::kScale).dtype))
     ctx.fail_dtype(kC4, "f16, bf16 or f32", name(BitsMatrix::kScale));
-  if (!ctx.has(zero) || is_real(ctx.meta(zero).dtype)) return;
+  if (!ctx.has(zero) || is_scale(ctx.meta(zero).dtype)) return;
   const DType dtype = ctx.meta(zero).dtype;
   if (dtype != DType::I8 && dtype != DType::I16)
     ctx.fail_dtype(kC4, "f16, bf16, f32, i8 or i16", name(zero));

@@ -36,12 +36,6 @@ namespace {
 constexpr std::size_t kScale = 2;
 constexpr std::size_t kZero = 3;
 
-Dims batch_sizes(const TensorMeta& meta) { return {meta.sizes.begin(), meta.sizes.end() - 2}; }
-
-bool is_scale(DType dtype) {
-  return dtype == DType::F16 || dtype == DType::BF16 || dtype == DType::F32;
-}
-
 void require_dtypes(const InferContext& ctx) {
   const auto name = [&](std::size_t k) { return std::string(name_of(ctx.meta(k).dtype)); };
   const DType b = ctx.meta(1).dtype;

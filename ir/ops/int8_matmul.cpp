@@ -22,8 +22,6 @@
 namespace heddle::ir::ops {
 namespace {
 
-Dims batch_of(const TensorMeta& meta) { return {meta.sizes.begin(), meta.sizes.end() - 2}; }
-
 std::vector<TensorMeta> infer_int8_matmul(const InferContext& ctx) {
   const TensorMeta& a = ctx.meta(0);
   const TensorMeta& b = ctx.meta(1);
@@ -35,7 +33,7 @@ std::vector<TensorMeta> infer_int8_matmul(const InferContext& ctx) {
                    text_of(seen(ctx.env, a.sizes)) + " and " + text_of(seen(ctx.env, b.sizes)));
   }
   ctx.require_equal(a.sizes.back(), b.sizes[b.sizes.size() - 2], "C3 the inner sizes agree");
-  Dims sizes = ctx.broadcast(batch_of(a), batch_of(b), "C4 the leading dimensions broadcast");
+  Dims sizes = ctx.broadcast(batch_sizes(a), batch_sizes(b), "C4 the leading dimensions broadcast");
   sizes.push_back(a.sizes[a.sizes.size() - 2]);
   sizes.push_back(b.sizes.back());
   return one(fresh(ctx, DType::I32, std::move(sizes)));

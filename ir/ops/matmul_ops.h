@@ -17,6 +17,15 @@ OpDef packed_int8_conv_op();
 OpDef packed_int8_matmul_op();
 OpDef packed_matmul_op();
 
+/// Sizes of all dimensions of matrices but the last two.
+inline Dims batch_sizes(const TensorMeta& matrices) {
+  return {matrices.sizes.begin(), matrices.sizes.end() - 2};
+}
+/// Whether `dtype` is one that scales of numbers of few bits, and rows beside them, may have.
+inline bool is_scale(DType dtype) {
+  return dtype == DType::F16 || dtype == DType::BF16 || dtype == DType::F32;
+}
+
 /// Of a product a [..., m, k] by panels [p, q, w, group]: all of infer() but the dtypes of the operands (C1).
 std::vector<TensorMeta> panel_product(const InferContext& ctx, std::int64_t group, DType result);
 /// Operand k, where there is one, is a bool scalar.
