@@ -23,6 +23,7 @@
 #include "jit/lower/split_rows.h"
 #include "jit/lower/split_scans.h"
 #include "jit/lower/split_sorts.h"
+#include "jit/lower/tap_products.h"
 #include "jit/lower/turned_sums.h"
 
 namespace heddle::jit {
@@ -82,8 +83,8 @@ ir::Graph simplified(const ir::Graph& graph, const LowerOptions& options) {
   const ir::Graph split = decompose_all(split_across(columns, options), options);
   const ir::Graph ordered =
       decompose_all(split_sorts(order_scatters(split, options), options), options);
-  const ir::Graph products =
-      conv_channels(convs_as_products(quantised_products(ordered, options), options), options);
+  const ir::Graph taps = tap_products(quantised_products(ordered, options), options);
+  const ir::Graph products = conv_channels(convs_as_products(taps, options), options);
   const ir::Graph convs = packed_convs(products, options);
   const ir::Graph packed = pack_weights(bits_products(convs, options), options);
   return dequantised_products(byte_products(packed, options), options);

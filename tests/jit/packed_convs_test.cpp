@@ -4,14 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/jit/nests_support.h"
-#include "tests/support/one_op.h"
+#include "tests/jit/one_conv.h"
 
 namespace heddle::test {
 namespace {
 
-using ir::GraphBuilder;
-using ir::Value;
 using ::testing::Contains;
 using ::testing::Not;
 using testing::ops_of;
@@ -24,39 +21,23 @@ struct Grouped {
 };
 
 ir::Graph graph_of(const Grouped& c) {
-  GraphBuilder b("main");
-  const std::string channels = std::to_string(c.groups * c.channels);
-  const char* const n = channels.c_str();
-  Value x = c.turned ? b.input(tensor(f32, {c.sizes[0], n, c.sizes[1], c.sizes[2]}), "x")
-                     : b.input(tensor(f32, {c.sizes[0], c.sizes[1], c.sizes[2], n}), "x");
-  if (c.turned) x = b.emit("permute", {x}, {{"perm", Ints{0, 2, 3, 1}}});
-  const Ints weights{c.groups * c.results, c.channels, c.kernel[0], c.kernel[1]};
-  std::vector<Value> operands{
-      x, c.fixed ? b.constant(random_literal(f32, weights, 7))
-                 : b.input(ir::TensorMeta::of(f32, {weights.begin(), weights.end()}), "w")};
-  if (c.biased) operands.push_back(b.constant(random_literal(f32, {weights[0]}, 8)));
-  const Value y = b.call("conv", operands,
-                         {{"strides", c.strides},
-                          {"pads_low", c.low},
-                          {"pads_high", c.high},
-                          {"dilations", c.dilations},
-                          {"groups", c.groups},
-                          {"channels_last", true}})
-                      ->value();
-  b.output(b.emit("max", {y, b.constant(ir::Literal::scalar(f32, -0.2))}));
-  return b.finish();
-}
-
-jit::LowerOptions with_library_for(std::int64_t vector_bytes) {
-  jit::LowerOptions options;
-  options.library_available = [](std::string_view name, const ir::Node&) { return name == "conv"; };
-  options.vector_bytes = vector_bytes;
-  return options;
+  return graph_of(OneConv{.groups = c.groups,
+                          .channels = c.channels,
+                          .results = c.results,
+                          .kernel = c.kernel,
+                          .strides = c.strides,
+                          .low = c.low,
+                          .high = c.high,
+                          .dilations = c.dilations,
+                          .sizes = c.sizes,
+                          .biased = c.biased,
+                          .fixed = c.fixed,
+                          .turned = c.turned});
 }
 
 void expect_packed(const Grouped& c, const Ints& sizes = {}) {
   const ir::Graph graph = graph_of(c);
-  const jit::LowerOptions options = with_library_for(32);
+  const jit::LowerOptions options = with_convs_of_a_library(32);
   EXPECT_THAT(ops_of(jit::packed_convs(graph, options)), Contains("packed_conv"));
   const jit::Program program = jit::lower(graph, options);
   const auto arguments = random_arguments(graph, sizes);
@@ -65,7 +46,7 @@ void expect_packed(const Grouped& c, const Ints& sizes = {}) {
 }
 
 void expect_left(const Grouped& c, std::int64_t vector_bytes = 32) {
-  EXPECT_THAT(ops_of(jit::packed_convs(graph_of(c), with_library_for(vector_bytes))),
+  EXPECT_THAT(ops_of(jit::packed_convs(graph_of(c), with_convs_of_a_library(vector_bytes))),
               Not(Contains("packed_conv")));
 }
 

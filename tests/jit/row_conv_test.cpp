@@ -1,11 +1,8 @@
 // Convolutions of each channel by itself and of few channels to many, with the channels last, on the CPU.
-#include "tests/jit/nests_support.h"
+#include "tests/jit/one_conv.h"
 
 namespace heddle::test {
 namespace {
-
-using ir::GraphBuilder;
-using ir::Value;
 
 struct Depthwise {
   std::int64_t channels = 24;   ///< of the result
@@ -16,37 +13,16 @@ struct Depthwise {
 };
 
 ir::Graph graph_of(const Depthwise& c) {
-  GraphBuilder b("main");
-  const std::string channels = std::to_string(c.channels / c.multiplier);
-  Value x;
-  switch (c.sizes.size()) {
-    case 2:
-      x = b.input(tensor(f32, {c.sizes[0], c.sizes[1], channels.c_str()}), "x");
-      break;
-    case 3:
-      x = b.input(tensor(f32, {c.sizes[0], c.sizes[1], c.sizes[2], channels.c_str()}), "x");
-      break;
-    default:
-      x = b.input(tensor(f32, {c.sizes[0], c.sizes[1], c.sizes[2], c.sizes[3], channels.c_str()}),
-                  "x");
-  }
-  Ints weights{c.channels, 1};
-  weights.insert(weights.end(), c.kernel.begin(), c.kernel.end());
-  const ir::Literal filters = random_literal(f32, weights, 7);
-  std::vector<Value> operands{
-      x, c.constant ? b.constant(filters)
-                    : b.input(ir::TensorMeta::of(f32, {weights.begin(), weights.end()}), "w")};
-  if (c.biased) operands.push_back(b.constant(random_literal(f32, {c.channels}, 8)));
-  const Value y = b.call("conv", operands,
-                         {{"strides", c.strides},
-                          {"pads_low", c.low},
-                          {"pads_high", c.high},
-                          {"dilations", c.dilations},
-                          {"groups", c.channels / c.multiplier},
-                          {"channels_last", true}})
-                      ->value();
-  b.output(b.emit("max", {y, b.constant(ir::Literal::scalar(f32, -0.2))}));
-  return b.finish();
+  return graph_of(OneConv{.groups = c.channels / c.multiplier,
+                          .results = c.multiplier,
+                          .kernel = c.kernel,
+                          .strides = c.strides,
+                          .low = c.low,
+                          .high = c.high,
+                          .dilations = c.dilations,
+                          .sizes = c.sizes,
+                          .biased = c.biased,
+                          .fixed = c.constant});
 }
 
 void expect_right(const Depthwise& c, const Ints& sizes = {}) {
@@ -117,24 +93,16 @@ struct Mixed {
 };
 
 ir::Graph graph_of(const Mixed& c) {
-  GraphBuilder b("main");
-  const std::string channels = std::to_string(c.channels);
-  const char* const n = channels.c_str();
-  Value x = c.planes ? b.input(tensor(f32, {c.sizes[0], n, c.sizes[1], c.sizes[2]}), "x")
-                     : b.input(tensor(f32, {c.sizes[0], c.sizes[1], c.sizes[2], n}), "x");
-  if (c.planes) x = b.emit("permute", {x}, {{"perm", Ints{0, 2, 3, 1}}});
-  std::vector<Value> operands{
-      x, b.constant(random_literal(f32, {c.results, c.channels, c.kernel[0], c.kernel[1]}, 7))};
-  if (c.biased) operands.push_back(b.constant(random_literal(f32, {c.results}, 8)));
-  const Value y = b.call("conv", operands,
-                         {{"strides", c.strides},
-                          {"pads_low", c.low},
-                          {"pads_high", c.high},
-                          {"dilations", c.dilations},
-                          {"channels_last", true}})
-                      ->value();
-  b.output(b.emit("max", {y, b.constant(ir::Literal::scalar(f32, -0.2))}));
-  return b.finish();
+  return graph_of(OneConv{.channels = c.channels,
+                          .results = c.results,
+                          .kernel = c.kernel,
+                          .strides = c.strides,
+                          .low = c.low,
+                          .high = c.high,
+                          .dilations = c.dilations,
+                          .sizes = c.sizes,
+                          .biased = c.biased,
+                          .turned = c.planes});
 }
 
 /// For the CPU alone: CUDA's are products of windows, which have tests of their own.
@@ -167,22 +135,15 @@ struct Narrow {
 };
 
 ir::Graph graph_of(const Narrow& c) {
-  GraphBuilder b("main");
-  const std::string channels = std::to_string(c.groups * c.channels);
-  const Value x = b.input(tensor(f32, {c.sizes[0], c.sizes[1], c.sizes[2], channels.c_str()}), "x");
-  const Ints weights{c.groups * c.results, c.channels, c.kernel[0], c.kernel[1]};
-  const Value y = b.call("conv",
-                         {x, b.constant(random_literal(f32, weights, 7)),
-                          b.constant(random_literal(f32, {weights[0]}, 8))},
-                         {{"strides", c.strides},
-                          {"pads_low", c.low},
-                          {"pads_high", c.high},
-                          {"dilations", c.dilations},
-                          {"groups", c.groups},
-                          {"channels_last", true}})
-                      ->value();
-  b.output(b.emit("max", {y, b.constant(ir::Literal::scalar(f32, -0.2))}));
-  return b.finish();
+  return graph_of(OneConv{.groups = c.groups,
+                          .channels = c.channels,
+                          .results = c.results,
+                          .kernel = c.kernel,
+                          .strides = c.strides,
+                          .low = c.low,
+                          .high = c.high,
+                          .dilations = c.dilations,
+                          .sizes = c.sizes});
 }
 
 jit::LowerOptions for_vectors_of(std::int64_t bytes) {
