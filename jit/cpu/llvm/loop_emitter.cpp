@@ -169,7 +169,7 @@ void NestEmitter::serial_loop(const ForStmt& s) {
 void NestEmitter::vector_loop(const ForStmt& s) {
   const LoopShape shape = analyse(s);
   const unsigned width = main_width(shape, s, base_lanes_, strips_.most_vectors);
-  scalars_.inline_all_math(shape.inlines_math);
+  scalars_.inline_all_math(inlines_math(shape, base_lanes_));
   hoist_uniform(s);
   find_columns(s);
   const ForStmt* loops[] = {&s};
@@ -198,9 +198,15 @@ std::vector<NestEmitter::Values> NestEmitter::vector_loops(
       begin += count;
     }
   };
+  // Vectors that have no masks of their own are masked in no more than one iteration.
+  const bool has_masks = target_.vector_bytes == 64;
   const auto run = [&](unsigned lanes, bool masked) {
     return [&, lanes, masked](Value* i, const Values& current) {
-      Value* axis = set_lanes(i, lanes, masked ? extent : nullptr);
+      Value* left = nullptr;
+      if (masked)
+        left = has_masks ? b_.CreateSub(extent, i)
+                         : b_.CreateAnd(extent, b_.getInt64(std::uint64_t{lanes} - 1));
+      Value* axis = set_lanes(i, lanes, left);
       Values next;
       apart(current, [&](std::size_t k, const Values& mine) {
         enter(k);
@@ -219,27 +225,36 @@ std::vector<NestEmitter::Values> NestEmitter::vector_loops(
     });
     return next;
   };
+  const auto whole = [&](unsigned lanes) {
+    return b_.CreateAnd(extent, b_.getInt64(~(std::uint64_t{lanes} - 1)));
+  };
   // What is left over fits 32 bits only below the main width, so the tail starts there.
-  Value* main_limit = b_.CreateAnd(extent, b_.getInt64(~static_cast<std::uint64_t>(width - 1)));
+  Value* main_limit = whole(width);
   Values state;
   for (const ForStmt* s : loops) append(state, initial_state(*s, width, 1));
   state = loop(b_.getInt64(0), main_limit, width, state, run(width, false));
   state = narrowed(state, base_lanes_);
   if (main_limit != extent)
     for (Value*& v : state) v = widened(v, base_lanes_);
+  if (!has_masks) {
+    Value* limit = whole(base_lanes_);
+    if (width != base_lanes_)
+      state = loop(main_limit, limit, base_lanes_, state, run(base_lanes_, false));
+    main_limit = limit;
+  }
   state = narrowed(loop(main_limit, extent, base_lanes_, state, run(base_lanes_, true)), 0);
   std::vector<Values> results(loops.size());
   apart(state, [&](std::size_t k, const Values& mine) { results[k] = mine; });
   return results;
 }
 
-/// Begins an iteration of `lanes` elements from `first` on, those beyond `extent` masked if that is not null.
+/// Begins an iteration of `lanes` elements from `first` on, those but the first `left` masked if that is not null.
 /// @return the axis's value in each lane.
-Value* NestEmitter::set_lanes(Value* first, unsigned lanes, Value* extent) {
+Value* NestEmitter::set_lanes(Value* first, unsigned lanes, Value* left) {
   lanes_ = lanes;
   vector_base_ = first;
-  if (extent != nullptr) {
-    left_ = b_.CreateTrunc(b_.CreateSub(extent, first), b_.getInt32Ty());
+  if (left != nullptr) {
+    left_ = b_.CreateTrunc(left, b_.getInt32Ty());
     active_ = lanes_below(left_, 0, 1, lanes);
   }
   return b_.CreateNSWAdd(widened(first, lanes), lane_offsets(1));

@@ -63,8 +63,8 @@ class Analysis {
     if (is_product(s)) return;
     shape.calls = shape.calls || calls_lanes(s.op, dtype_of(s));
     if (is_transcendental(s.op)) {
+      shape.polynomial = shape.polynomials == 0 ? std::optional(s.op) : std::nullopt;
       ++shape.polynomials;
-      only_exponentials_ = only_exponentials_ && (s.op == ScalarOp::Exp || s.op == ScalarOp::Exp2);
     }
   }
   void operator()(const ConvertStmt& s) {
@@ -201,7 +201,6 @@ class Analysis {
     int most = 0;
     for (int delta : change) most = std::max(most, live += delta);
     shape.live = static_cast<unsigned>(most) + accumulators_;
-    shape.inlines_math = shape.polynomials == 1 && only_exponentials_;
   }
 
   /// Whether it is a power that is multiplied out.
@@ -223,7 +222,6 @@ class Analysis {
   std::unordered_map<ScalarId, double> numbers_;
   unsigned now_ = 0;
   unsigned accumulators_ = 0;
-  bool only_exponentials_ = true;
 };
 
 }  // namespace
@@ -276,6 +274,11 @@ std::optional<OrderedPlaces> ordered_places(const ForStmt& loop, const LoopReduc
   return std::nullopt;
 }
 
+bool inlines_math(const LoopShape& shape, unsigned base_lanes) {
+  if (shape.polynomial == ScalarOp::Sigmoid) return base_lanes <= kLanesOf16Registers;
+  return shape.polynomial == ScalarOp::Exp || shape.polynomial == ScalarOp::Exp2;
+}
+
 unsigned main_width(const LoopShape& shape, const ForStmt& loop, unsigned base_lanes,
                     unsigned most_vectors) {
   unsigned vectors = 8;
@@ -285,14 +288,13 @@ unsigned main_width(const LoopShape& shape, const ForStmt& loop, unsigned base_l
   if (shape.polynomials > 0) {
     // A polynomial keeps several values alive, and its code grows with the width. In a function of its own it
     // takes any width, and what else is alive waits in memory meanwhile.
-    vectors = shape.inlines_math ? std::min(vectors, 4u) : 8;
-  } else if (shape.operations <= 3) {
-    // Little work for each element: memory sets the pace.
+    vectors = inlines_math(shape, base_lanes) ? std::min(vectors, 4u) : 8;
+  } else if (shape.operations <= 3 || base_lanes <= kLanesOf16Registers) {
+    // Little work for each element, for which memory sets the pace; or no registers for constants beside eight vectors.
     vectors = std::min(vectors, 4u);
   }
   if (shape.wide) vectors = std::max(1u, vectors / 2);
   if (shape.nested) vectors = std::min(vectors, 4u);
-  constexpr unsigned kLanesOf16Registers = 8;
   if (shape.nested && base_lanes <= kLanesOf16Registers && shape.live > 7) vectors = 1;
   if (shape.gathers) vectors = std::min(vectors, 2u);
   if (shape.calls) vectors = 1;

@@ -13,12 +13,11 @@ namespace heddle::jit::cpu {
 inline constexpr std::int64_t kMostColumns = 8;
 
 struct LoopShape {
-  unsigned live = 0;         ///< most vector values live at once
-  unsigned operations = 0;   ///< statements whose value differs between lanes
-  unsigned polynomials = 0;  ///< functions that are computed by one
-  /// One exponential alone: emitted in place, as it is little longer than a call and what surrounds it.
-  bool inlines_math = false;
-  bool wide = false;          ///< computes with 64-bit elements
+  unsigned live = 0;                       ///< most vector values live at once
+  unsigned operations = 0;                 ///< statements whose value differs between lanes
+  unsigned polynomials = 0;                ///< functions that are computed by one
+  std::optional<ir::ScalarOp> polynomial;  ///< where there is only one
+  bool wide = false;                       ///< computes with 64-bit elements
   bool gathers = false;       ///< addresses memory other than contiguously or uniformly
   bool calls = false;         ///< calls a function for every lane
   bool nested = false;        ///< has loops inside
@@ -47,8 +46,15 @@ struct OrderedPlaces {
 /// Nothing where `r`, one of `loop`, is another reduction, or elements come in another order or under a mask of their own.
 std::optional<OrderedPlaces> ordered_places(const ForStmt& loop, const LoopReduction& r);
 
-/// Elements of an iteration of the main loop: `base_lanes` times 1, 2, 4 or 8, and no more than `most_vectors`. Vectors of 8 lanes
-/// or fewer have 16 registers, which sums that loops inside carry fill sooner than 32.
+/// Vectors of so many lanes or fewer have 16 registers.
+inline constexpr unsigned kLanesOf16Registers = 8;
+
+/// Whether the loop's only function is emitted in place: an exponential, as it is little longer than a call and what surrounds it,
+/// and a sigmoid where a call's operands and results fill the registers.
+bool inlines_math(const LoopShape& shape, unsigned base_lanes);
+
+/// Elements of an iteration of the main loop: `base_lanes` times 1, 2, 4 or 8, and no more than `most_vectors`. Sums
+/// that loops inside carry fill 16 registers sooner than 32.
 unsigned main_width(const LoopShape& shape, const ForStmt& loop, unsigned base_lanes,
                     unsigned most_vectors = 8);
 

@@ -336,6 +336,9 @@ Value* NestEmitter::read_lanes(const NestBuffer& buffer, const Access& access, V
   if (access.kind == Access::Kind::General || access.kind == Access::Kind::Strided)
     return b_.CreateMaskedGather(type, address, llvm::Align(kReadAlignment), mask, zero);
   const bool reversed = access.kind == Access::Kind::Reversed;
+  const bool has_no_masks = size_of(buffer.dtype) < 4 || target_.vector_bytes < kBytesWithFma;
+  if (!reversed && has_no_masks && goes_by_pieces(mask))
+    return read_rest(type, address, llvm::Align(kReadAlignment));
   if (reversed) {
     llvm::Type* element = type->getScalarType();
     address = b_.CreateGEP(element, address, b_.getInt64(1 - static_cast<std::uint64_t>(lanes_)));
@@ -400,6 +403,8 @@ void NestEmitter::write_lanes(const NestBuffer& buffer, const Access& access, Va
   }
   if (mask == nullptr) {
     b_.CreateAlignedStore(stored, address, alignment);
+  } else if (access.kind == Access::Kind::Contiguous && goes_by_pieces(mask)) {
+    write_rest(stored, address, alignment);
   } else {
     b_.CreateMaskedStore(stored, address, alignment, mask);
   }

@@ -112,7 +112,7 @@ Value* NestEmitter::reach_of(const NearLoop& near, const ForStmt& s) {
   auto* type = llvm::FixedVectorType::get(b_.getInt64Ty(), kLanes);
   const auto step = [&](Value* i, const Values& current) {
     vector_axis_ = s.axis;
-    symbols_[s.axis] = set_lanes(i, kLanes, extent);
+    symbols_[s.axis] = set_lanes(i, kLanes, b_.CreateSub(extent, i));
     Value* reach = current[0];
     for (const auto& [bind, table] : near.tables) {
       (*this)(*table);

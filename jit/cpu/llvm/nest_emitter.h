@@ -143,6 +143,12 @@ class NestEmitter {
                           llvm::Value* mask);
   llvm::Value* reversed_mask(llvm::Value* mask);
 
+  // rest_emitter.cpp: the end of a row where vectors have no masks of their own.
+  /// Whether `mask` is of the lanes that are left over, fewer than all, which go by pieces.
+  bool goes_by_pieces(llvm::Value* mask) const;
+  void write_rest(llvm::Value* stored, llvm::Value* address, llvm::Align alignment);
+  llvm::Value* read_rest(llvm::Type* type, llvm::Value* address, llvm::Align alignment);
+
   // column_emitter.cpp: lanes along rows of a few elements.
   void find_columns(const ForStmt& loop);
   std::size_t find_row(const Block& body, std::size_t begin, Symbol axis);
@@ -168,7 +174,7 @@ class NestEmitter {
   void vector_loop(const ForStmt& s);
   std::vector<Values> vector_loops(std::span<const ForStmt* const> loops, unsigned width,
                                    const std::function<void(std::size_t)>& enter);
-  llvm::Value* set_lanes(llvm::Value* first, unsigned lanes, llvm::Value* extent);
+  llvm::Value* set_lanes(llvm::Value* first, unsigned lanes, llvm::Value* left);
   void hoist_uniform(const ForStmt& s);
   void emit_loop(const ForStmt& s);
   Values run_body(const ForStmt& s, llvm::Value* axis, const Values& state);

@@ -138,15 +138,15 @@ void NestEmitter::emit_phase(const RowPart& part) {
 void NestEmitter::emit_phases(std::span<const RowPart> parts) {
   const std::span<const Stmt> body(nest_.body);
   std::vector<const ForStmt*> loops;
-  bool inlines_math = false;
+  bool in_place = false;
   for (const RowPart& part : parts) {
     enter(part);
     block(body.subspan(part.phase.begin, part.phase.loop - part.phase.begin));
     loops.push_back(&std::get<ForStmt>(body[part.phase.loop].node));
     hoist_uniform(*loops.back());
-    inlines_math = inlines_math || analyse(*loops.back()).inlines_math;
+    in_place = in_place || inlines_math(analyse(*loops.back()), base_lanes_);
   }
-  scalars_.inline_all_math(inlines_math);
+  scalars_.inline_all_math(in_place);
   const unsigned width =
       main_width(analyse(*loops[0]), *loops[0], base_lanes_, strips_.most_vectors);
   const std::vector<Values> results =

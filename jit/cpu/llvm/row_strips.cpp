@@ -134,7 +134,7 @@ unsigned merged_vectors(const Nest& nest, const std::vector<RowPhase>& phases,
     const ForStmt& loop = *loop_of(nest.body[phase.loop]);
     const LoopShape shape = analyse(loop);
     polynomials += shape.polynomials;
-    if (shape.polynomials != 0 && !shape.inlines_math) return 0;
+    if (shape.polynomials != 0 && !inlines_math(shape, lanes)) return 0;
     vectors = std::min(vectors, main_width(shape, loop, lanes) / lanes);
   }
   if (polynomials > 1 || vectors < 2) return 0;

@@ -329,11 +329,14 @@ Value* ScalarEmitter::inline_math(ScalarOp op, Value* a) {
   const auto slow = [&](Value* x) {
     return call_lanes(runtime_name(float_type(x), op), std::array{x});
   };
-  VectorMath math(b_, vector_bytes_ == 64);
+  // Two vectors are as many as 16 registers hold; of what is short one, beside its constants.
+  const bool in_loop = inline_all_math_ && vector_bytes_ == 32;
+  VectorMath math(b_, vector_bytes_ == 64, in_loop ? &held_ : nullptr);
   // They branch, once for all lanes.
   if (op == ScalarOp::Sin || op == ScalarOp::Cos || op == ScalarOp::Tan)
     return math.apply(op, a, slow);
-  const unsigned vectors = op == ScalarOp::Exp || op == ScalarOp::Exp2 ? 1 : 2;
+  const bool is_short = op == ScalarOp::Exp || op == ScalarOp::Exp2 || in_loop;
+  const unsigned vectors = is_short ? 1 : 2;
   return in_parts(a, vectors, [&](Value* part) { return math.apply(op, part, slow); });
 }
 
@@ -379,7 +382,7 @@ Value* ScalarEmitter::in_parts(Value* a, unsigned machine_vectors,
 Value* ScalarEmitter::exp_up_to_zero(Value* a) {
   if (vector_bytes_ < 32 || lanes_of(a) == 0 || (vector_bytes_ == 64 && !inline_all_math_))
     return nullptr;
-  VectorMath math(b_, vector_bytes_ == 64);
+  VectorMath math(b_, vector_bytes_ == 64, vector_bytes_ == 32 ? &held_ : nullptr);
   return in_parts(a, 1, [&](Value* part) { return math.exp_up_to_zero(part); });
 }
 

@@ -6,8 +6,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ir/scalar.h"
@@ -47,6 +49,12 @@ struct ByteScale {
   llvm::Value* zero = nullptr;  ///< an i32
 };
 
+/// Constants that a function has in registers, or whole in memory where there are too few of these, from its entry on. LLVM knows no
+/// values of them: what it knows it reads and spreads among the lanes again wherever registers are short, which takes
+/// as many instructions as the arithmetic.
+using HeldConstants =
+    std::map<std::pair<const llvm::Function*, const llvm::Constant*>, llvm::Value*>;
+
 class ScalarEmitter {
  public:
   ScalarEmitter(llvm::IRBuilderBase& builder, llvm::Module& module, std::int64_t vector_bytes);
@@ -80,15 +88,15 @@ class ScalarEmitter {
   llvm::Value* exp_up_to_zero(llvm::Value* a);
   /// One of a and b that the other does not exceed; any if one is NaN.
   llvm::Value* any_larger(llvm::Value* a, llvm::Value* b);
+  /// What one of two functions emits, whichever `condition` says.
+  llvm::Value* either(llvm::Value* condition, const std::function<llvm::Value*()>& yes,
+                      const std::function<llvm::Value*()>& no);
   /// Whether vector math is emitted in place from here on, not called.
   void inline_all_math(bool yes) { inline_all_math_ = yes; }
 
  private:
   /// Reals as integers: cut off, saturated; 0 of NaN.
   llvm::Value* cut_off(llvm::Value* value, DType from, DType to);
-  /// What one of two functions emits, whichever `condition` says.
-  llvm::Value* either(llvm::Value* condition, const std::function<llvm::Value*()>& yes,
-                      const std::function<llvm::Value*()>& no);
   /// Reals below 2^63 in magnitude, cut off, where vectors have no instruction for that: halves of 32 bits, added to a number
   /// large enough to hold integers.
   llvm::Value* i64_of(llvm::Value* value);
@@ -119,6 +127,7 @@ class ScalarEmitter {
   llvm::Module& module_;
   std::int64_t vector_bytes_;
   bool inline_all_math_ = false;
+  HeldConstants held_;
 };
 
 struct PiecewiseTable;
@@ -130,7 +139,9 @@ llvm::Value* concatenate(llvm::IRBuilderBase& builder, std::vector<llvm::Value*>
 /// Null when `op` has none (the runtime table's function is called for each lane then).
 class VectorMath {
  public:
-  VectorMath(llvm::IRBuilderBase& builder, bool avx512) : b_(builder), avx512_(avx512) {}
+  /// @param held  not null: constants are taken from there, and kept there
+  VectorMath(llvm::IRBuilderBase& builder, bool avx512, HeldConstants* held = nullptr)
+      : b_(builder), avx512_(avx512), held_(held) {}
 
   /// `slow(x)` computes lanes outside the range of a fast path.
   llvm::Value* apply(ir::ScalarOp op, llvm::Value* x,
@@ -146,6 +157,7 @@ class VectorMath {
  private:
   static bool is_wide(llvm::Value* x);  ///< whether it is f64
   llvm::Value* real(double value, llvm::Value* like);
+  static llvm::Value* held(llvm::Function& function, llvm::Constant* constant);
   llvm::Value* integer(std::int64_t value, llvm::Value* like);
   llvm::Value* fma(llvm::Value* a, llvm::Value* b, llvm::Value* c);
   llvm::Value* polynomial_by_pairs(std::span<const double> coefficients, llvm::Value* x,
@@ -261,6 +273,7 @@ class VectorMath {
 
   llvm::IRBuilderBase& b_;
   bool avx512_;
+  HeldConstants* held_;
 };
 
 }  // namespace heddle::jit::cpu
