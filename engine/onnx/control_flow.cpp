@@ -563,7 +563,10 @@ std::vector<Tensor> RunBody::operator()(const GraphProto& graph, std::vector<Val
   return tensors;
 }
 
-const ControlConverter* find_control(std::string_view name) {
+const ControlConverter* find_control(std::string_view domain, std::string_view name) {
+  static constexpr ControlConverter kFlexAttention = {{"FlexAttention"}, convert_flex_attention};
+  if (domain == "ai.onnx.preview" && name == kFlexAttention.row.name) return &kFlexAttention;
+  if (!domain.empty()) return nullptr;
   static constexpr ControlConverter kRows[] = {
       {{"If"}, convert_if}, {{"Loop", nullptr, {}, true}, convert_loop}, {{"Scan"}, convert_scan}};
   for (const ControlConverter& row : kRows)

@@ -1,4 +1,4 @@
-// If, Loop and Scan: nodes with nested graphs.
+// If, Loop, Scan and FlexAttention: nodes with nested graphs.
 #pragma once
 
 #include <functional>
@@ -34,7 +34,9 @@ struct ControlConverter {
   Outputs (*convert)(const Node& node, const RunBody& run, const FindValue& find);
 };
 
-/// Null when `name` has no nested graphs.
-const ControlConverter* find_control(std::string_view name);
+/// Null when `name` of `domain` has no nested graphs.
+const ControlConverter* find_control(std::string_view domain, std::string_view name);
+
+Outputs convert_flex_attention(const Node& node, const RunBody& run, const FindValue& find);
 
 }  // namespace heddle::onnx

@@ -178,9 +178,11 @@ class Walker {
     if (const auto found = functions_.find(std::pair(domain, proto.op_type()));
         found != functions_.end())
       return call(*found->second, proto, scope);
-    if (const ControlConverter* row = domain.empty() ? find_control(proto.op_type()) : nullptr) {
+    if (const ControlConverter* row = find_control(domain, proto.op_type())) {
+      const auto standard = scope.opsets.find("");
       const Node node(proto, row->row, operands(proto, scope, row->row.sequences),
-                      attributes(proto, scope), scope.opsets.at(""), model_.folder);
+                      attributes(proto, scope),
+                      standard == scope.opsets.end() ? 1 : standard->second, model_.folder);
       const RunBody run([&](const GraphProto& graph, std::vector<Value> given) {
         return run_body(graph, std::move(given), proto, scope);
       });

@@ -404,5 +404,40 @@ TEST(AnySize, MinusOneIsAnySize) {
   }
 }
 
+/// Queries [1, 2, 1, 3] of one head of keys and values [1, 1, 2, 3]; scores are added what lies around the graph that changes
+/// them, weights are doubled.
+ModelBuilder flex_attention(const Names& scores = {"scores"}) {
+  ModelBuilder model;
+  model.input("q", {"1", "2", "1", "3"}).input("k", {"1", "1", "2", "3"});
+  model.input("v", {"1", "1", "2", "3"}).input("bias", {"2"}).output("y");
+  add_float(model, "two", 2);
+  NodeProto& node = model.node("FlexAttention", {"q", "k", "v"}, {"y"}, "ai.onnx.preview");
+  add_graph(node, "score_mod", scores, {{"Add", {"scores", "bias"}, "moved"}}, {"moved"});
+  add_graph(node, "prob_mod", {"weights"}, {{"Mul", {"weights", "two"}, "more"}}, {"more"});
+  auto& import = *model.proto().add_opset_import();
+  import.set_domain("ai.onnx.preview");
+  import.set_version(1);
+  return model;
+}
+
+TEST(Nested, GraphsChangeScoresAndWeightsOfAttention) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const Tensor keys = Tensor::of<float>({1, 2, 3, 4, 5, 6}, {1, 1, 2, 3});
+  const std::vector<Tensor> y = flex_attention().load().run(
+      {ones({1, 2, 1, 3}), keys, keys, Tensor::of<float>({0, -infinity}, {2})});
+  EXPECT_THAT(y[0].to_doubles(), ElementsAre(2, 4, 6, 2, 4, 6));
+}
+
+TEST(Nested, GraphsOfAttentionTakeOneTensor) {
+  const std::vector<Tensor> inputs{ones({1, 2, 1, 3}), ones({1, 1, 2, 3}), ones({1, 1, 2, 3}),
+                                   ones({2})};
+  try {
+    flex_attention({"scores", "other"}).load().run(inputs);
+    FAIL() << "two inputs are taken";
+  } catch (const ModelError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("score_mod"));
+  }
+}
+
 }  // namespace
 }  // namespace heddle::onnx_test
