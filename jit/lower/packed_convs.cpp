@@ -42,6 +42,31 @@ bool lacks_kernel(const Node& node) {
          node.ints("pads_high").back() > kBlockedPadding || (groups > 1 && !fills);
 }
 
+/// What the library's kernels take longer for, from so many elements of a window on that lie behind each other: windows with gaps, an even number
+/// of taps along a row, and windows that move by more than one element.
+constexpr std::int64_t kLeastDilated = 64;
+constexpr std::int64_t kLeastEven = 128;
+constexpr std::int64_t kLeastStrided = 384;
+
+/// Elements of a window of one group that lie behind each other.
+std::int64_t piece_of(const Node& node) {
+  const Dims& weights = node.input(1).meta().sizes;
+  const bool joined = node.integer("groups") == 1 && node.ints("dilations").back() == 1;
+  return weights[1].constant() * (joined ? weights.back().constant() : 1);
+}
+
+bool takes_longer(const Node& node) {
+  const std::int64_t piece = piece_of(node);
+  const Dims& weights = node.input(1).meta().sizes;
+  const Ints& dilations = node.ints("dilations");
+  bool dilated = false;
+  for (std::size_t d = 0; d < dilations.size(); ++d)
+    dilated = dilated || (dilations[d] > 1 && !weights[d + 2].is_constant(1));
+  return (dilated && piece >= kLeastDilated) ||
+         (weights.back().constant() % 2 == 0 && piece >= kLeastEven) ||
+         (node.ints("strides").back() > 1 && piece >= kLeastStrided);
+}
+
 bool has_few_products(const Node& node) {
   const SymExpr products = base::product(node.output().sizes) *
                            base::product(std::span(node.input(1).meta().sizes).subspan(1));
@@ -92,11 +117,9 @@ class ConvPacker {
       return false;
     const std::int64_t groups = node.integer("groups");
     const std::int64_t taps = base::product(std::span(weights).subspan(2)).constant();
-    const bool joined = groups == 1 && node.ints("dilations").back() == 1;
-    const std::int64_t piece = weights[1].constant() * (joined ? weights.back().constant() : 1);
-    return taps > 1 && piece >= kLeastPiece &&
+    return taps > 1 && piece_of(node) >= kLeastPiece &&
            (groups == 1 || weights[0].constant() / groups >= kLeastColumns) &&
-           (lacks_kernel(node) || has_few_products(node));
+           (lacks_kernel(node) || has_few_products(node) || takes_longer(node));
   }
 
   /// Weights [m, c, k…] as panels [groups, p, taps * c, w], made once for a unit.

@@ -81,9 +81,29 @@ TEST(PackedConvs, OfFewProducts) {
   expect_packed({.groups = 1, .channels = 8, .results = 8, .sizes = {"1", "7", "7"}});
 }
 
+TEST(PackedConvs, OfWhatTakesTheLibraryLonger) {
+  Grouped c{.groups = 1, .channels = 64, .results = 40, .sizes = {"1", "9", "21"}};
+  c.low = c.high = c.dilations = {2, 2};
+  expect_packed(c);
+  c.kernel = c.strides = {2, 2};
+  c.low = c.high = {0, 0};
+  c.dilations = {1, 1};
+  expect_packed(c);
+  c.channels = 128;
+  c.kernel = {3, 3};
+  expect_packed(c);
+}
+
 TEST(PackedConvs, LeavesWhatTheLibraryHasKernelsFor) {
   const Grouped library{.groups = 1, .channels = 64, .results = 64};
   expect_left(library);
+  Grouped few = library;
+  few.strides = {2, 2};
+  expect_left(few);
+  few.channels = 32;
+  few.strides = {1, 1};
+  few.low = few.high = few.dilations = {2, 2};
+  expect_left(few);
   expect_left({}, 64);
   expect_left({.fixed = false});
   expect_left({.channels = 4, .results = 8});
