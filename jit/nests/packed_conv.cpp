@@ -112,29 +112,31 @@ class PackedConvNest {
       tap = tap * kernel_[d] + t;
     }
     const SymExpr depth = b_.simplify(channels * (one_piece ? kernel_[last_] : 1));
-    add_piece(from, tap * channels, depth, width);
+    // One channel has no step to the next, but the positions behind each other have.
+    const SymExpr step = one_piece && kernel_[last_] > 1 ? SymExpr(1) : x_.strides.back();
+    add_piece(from, step, tap * channels, depth, width);
     for (std::size_t d = 0; d <= last_; ++d) b_.end_for();
   }
 
-  /// Adds `depth` elements of each window, in parts that stay in the first-level cache.
-  void add_piece(const SymExpr& from, const SymExpr& row, const SymExpr& depth,
+  /// Adds `depth` elements of each window, `step` apart, in parts that stay in the first-level cache.
+  void add_piece(const SymExpr& from, const SymExpr& step, const SymExpr& row, const SymExpr& depth,
                  std::int64_t width) {
     const SymExpr first = panels_.offset + panels_.strides[0] * group_ +
                           panels_.strides[1] * panel_ + panels_.strides[2] * row;
     const SymExpr part =
         SymExpr(b_.begin_for(ceildiv(depth, kPanelDepth), ForStmt::Kind::Serial)) * kPanelDepth;
-    b_.contract({.acc = acc_,
-                 .dtype = DType::F32,
-                 .tile_rows = tile_rows_,
-                 .tile_columns = width,
-                 .rows = rows_,
-                 .columns = columns_,
-                 .depth = b_.simplify(min(kPanelDepth, depth - part)),
-                 .a = {x_.buffer, from + part * x_.strides.back(),
-                       x_.strides[last_ + 1] * strides_[last_], x_.strides.back()},
-                 .b = {panels_.buffer, first + part * panels_.strides[2], panels_.strides[2],
-                       panels_.strides[3]},
-                 .accumulate = true});
+    b_.contract(
+        {.acc = acc_,
+         .dtype = DType::F32,
+         .tile_rows = tile_rows_,
+         .tile_columns = width,
+         .rows = rows_,
+         .columns = columns_,
+         .depth = b_.simplify(min(kPanelDepth, depth - part)),
+         .a = {x_.buffer, from + part * step, x_.strides[last_ + 1] * strides_[last_], step},
+         .b = {panels_.buffer, first + part * panels_.strides[2], panels_.strides[2],
+               panels_.strides[3]},
+         .accumulate = true});
     b_.end_for();
   }
 

@@ -94,6 +94,22 @@ TEST(PackedConvs, OfWhatTakesTheLibraryLonger) {
   expect_packed(c);
 }
 
+/// Whose step to the next channel is none.
+TEST(PackedConvs, OfOneChannel) {
+  Grouped c{.groups = 1, .channels = 1, .low = {0, 0}, .high = {0, 0}, .sizes = {"1", "3", "640"}};
+  for (const bool turned : {false, true}) {
+    c.turned = turned;
+    for (const std::int64_t taps : {9, 128, 130, 300}) {
+      c.kernel = {1, taps};
+      c.strides = {1, 7};
+      c.low = c.high = {0, 4};
+      expect_packed(c);
+    }
+    c.kernel = {3, 11};
+    expect_packed(c);
+  }
+}
+
 TEST(PackedConvs, LeavesWhatTheLibraryHasKernelsFor) {
   const Grouped library{.groups = 1, .channels = 64, .results = 64};
   expect_left(library);
