@@ -1,7 +1,5 @@
 // FlexAttention: attention whose scores and weights graphs of the model's own change.
 
-#include <cmath>
-
 #include "engine/onnx/control_flow.h"
 #include "engine/onnx/onnx.pb.h"
 #include "heddle/error.h"

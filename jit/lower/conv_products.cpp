@@ -104,22 +104,6 @@ constexpr std::int64_t kManyPositions = 128;
 /// Elements of windows that a second-level cache holds beside what is made of them.
 constexpr std::int64_t kMostCopied = std::int64_t{1} << 17;
 
-/// [n, …, c] from [n, c, …], of three dimensions or more.
-Ints channels_to_last(std::size_t rank) {
-  Ints perm(rank);
-  std::iota(perm.begin(), perm.end(), 1);
-  perm.front() = 0;
-  perm.back() = 1;
-  return perm;
-}
-Ints channels_to_front(std::size_t rank) {
-  Ints perm(rank);
-  std::iota(perm.begin(), perm.end(), -1);
-  perm[0] = 0;
-  perm[1] = static_cast<std::int64_t>(rank) - 1;
-  return perm;
-}
-
 bool is_permute(const Node& node, const Ints& perm) {
   return node.op_name() == "permute" && node.ints("perm") == perm;
 }

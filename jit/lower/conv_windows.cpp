@@ -1,6 +1,7 @@
 #include "jit/lower/conv_windows.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace heddle::jit {
 namespace {
@@ -39,6 +40,21 @@ Value slice(GraphBuilder& builder, const Node& conv, Value from, const Ints& tap
 }
 
 }  // namespace
+
+Ints channels_to_last(std::size_t rank) {
+  Ints perm(rank);
+  std::iota(perm.begin(), perm.end(), 1);
+  perm.front() = 0;
+  perm.back() = 1;
+  return perm;
+}
+Ints channels_to_front(std::size_t rank) {
+  Ints perm(rank);
+  std::iota(perm.begin(), perm.end(), -1);
+  perm[0] = 0;
+  perm[1] = static_cast<std::int64_t>(rank) - 1;
+  return perm;
+}
 
 bool has_padding(const Node& conv) {
   const auto pads = [](std::int64_t pad) { return pad != 0; };

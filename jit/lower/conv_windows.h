@@ -1,11 +1,17 @@
 // What the windows of a convolution read, as rows of a matrix.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "ir/graph.h"
 
 namespace heddle::jit {
+
+/// [n, …, c] from [n, c, …], of three dimensions or more, and back.
+std::vector<std::int64_t> channels_to_last(std::size_t rank);
+std::vector<std::int64_t> channels_to_front(std::size_t rank);
 
 bool has_padding(const ir::Node& conv);
 /// x [n, in…, c] with the padding of `conv`, if it has any. @param zero  scalar of x's dtype

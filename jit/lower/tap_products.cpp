@@ -1,7 +1,6 @@
 #include "jit/lower/tap_products.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "ir/op.h"
 #include "ir/passes/form_regions.h"
@@ -33,15 +32,10 @@ class TapConverter {
     const Value weights = rewriter.map(node.input(1));
     const Dims& kernel = weights.meta().sizes;
     Value result = summed(builder, node, products(builder, rewriter.map(node.input(0)), weights));
-    // [n, m, out…] to [n, out…, m].
-    Ints perm(static_cast<std::size_t>(node.output().rank()));
-    std::iota(perm.begin(), perm.end(), 1);
-    perm.front() = 0;
-    perm.back() = 1;
     if (kernel[0].is_constant(1))
       result = builder.emit("reshape", {result}, {{"sizes", node.output().sizes}});
     else
-      result = builder.emit("permute", {result}, {{"perm", perm}});
+      result = builder.emit("permute", {result}, {{"perm", channels_to_last(kernel.size())}});
     if (node.inputs().size() > 2 && node.input(2))
       result = builder.emit("add", {result, rewriter.map(node.input(2))});
     return std::vector<Value>{result};
@@ -79,22 +73,16 @@ class TapConverter {
     Dims sizes = x.meta().sizes;
     sizes.pop_back();
     sizes.insert(sizes.begin() + 1, {taps, kernel[0]});
-    Ints behind(rank), before(rank);
-    std::iota(behind.begin(), behind.end(), 1);
-    behind.front() = 0;
-    behind.back() = 1;
-    std::iota(before.begin(), before.end(), -1);
-    before[0] = 0;
-    before[1] = static_cast<std::int64_t>(rank) - 1;
     Value made;
-    if (x.node->op_name() == "permute" && x.node->ints("perm") == behind) {
+    if (x.node->op_name() == "permute" && x.node->ints("perm") == channels_to_last(rank)) {
       const Dims flat{sizes[0], kernel[1], base::product(std::span(sizes).subspan(3))};
       const Value planes = builder.emit("reshape", {x.node->input(0)}, {{"sizes", flat}});
       made = builder.emit("matmul", {filters, planes});
     } else {
       const Value columns = builder.emit("permute", {filters}, {{"perm", Ints{1, 0}}});
       made = builder.emit("matmul", {x, columns});
-      made = builder.emit("clone", {builder.emit("permute", {made}, {{"perm", before}})});
+      made = builder.emit("clone",
+                          {builder.emit("permute", {made}, {{"perm", channels_to_front(rank)}})});
     }
     return builder.emit("reshape", {made}, {{"sizes", sizes}});
   }
