@@ -1,6 +1,9 @@
 // Tile contractions of every edge size, dtype and layout, against plain loops.
+#include <algorithm>
+#include <cctype>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <sstream>
 #include <vector>
 
 #include "base/half.h"
@@ -223,25 +226,24 @@ struct Groups {
 constexpr Groups kPairs{.a = bf16, .b = bf16, .acc = f32, .size = 2};
 
 /// out[m, n] = the sum of products of groups: a lies by rows, b by groups of columns.
-Nest group_nest(std::int64_t groups, const Groups& of = {}) {
+Nest group_nest(std::int64_t groups, const Groups& of = {}, std::int64_t tile_rows = 7) {
   NestBuilder builder("groups");
   builder.nest().size_count = 2;
   const SymExpr rows = SymExpr::size(0);
   const SymExpr columns = SymExpr::size(1);
-  constexpr std::int64_t kRows = 7;
   constexpr std::int64_t kColumns = 64;
   const auto a = builder.add_global(of.a, rows * groups * of.size);
   const auto b = builder.add_global(of.b, groups * kColumns * of.size);
   const auto out = builder.add_global(of.acc, rows * columns);
-  const auto acc = builder.add_local(of.acc, kRows * kColumns, kRows * kColumns);
+  const auto acc = builder.add_local(of.acc, tile_rows * kColumns, tile_rows * kColumns);
   builder.set_parallel(builder.new_axis(1), 1);
-  const Symbol k = builder.begin_for(kRows * kColumns, ForStmt::Kind::Vector);
+  const Symbol k = builder.begin_for(tile_rows * kColumns, ForStmt::Kind::Vector);
   builder.store(
       acc, k, is_floating(of.acc) ? builder.constant(of.acc, 0) : builder.constant_int(of.acc, 0));
   builder.end_for();
   builder.contract({acc,
                     of.acc,
-                    kRows,
+                    tile_rows,
                     kColumns,
                     rows,
                     columns,
@@ -398,8 +400,7 @@ TEST(LlvmContract, PairsOfBf16HaveSumsOfF32OnEveryTarget) {
 }
 
 /// acc += a . b on one tile of 32 by 64, the rows of b `stride` elements apart.
-std::string code_of_tile(const SymExpr& stride, bool accumulate, bool local = false,
-                         std::int64_t vector_bytes = 0, std::int64_t columns = 64) {
+Nest nest_of_tile(const SymExpr& stride, bool accumulate, bool local, std::int64_t columns) {
   NestBuilder builder("tile");
   builder.nest().size_count = 1;
   const SymExpr depth = 96;
@@ -419,9 +420,58 @@ std::string code_of_tile(const SymExpr& stride, bool accumulate, bool local = fa
   builder.contract(
       {acc, f32, 32, 64, 32, columns, depth, {a, 0, depth, 1}, {b, 0, stride, 1}, accumulate});
   builder.store(out, 0, builder.load(acc, 0));
+  return builder.finish();
+}
+
+/// The IR of such a tile.
+std::string code_of_tile(const SymExpr& stride, bool accumulate, bool local = false,
+                         std::int64_t vector_bytes = 0, std::int64_t columns = 64) {
   cpu::CodegenTexts texts;
-  cpu::compile_object(builder.finish(), cpu::host_target(vector_bytes), &texts);
+  cpu::compile_object(nest_of_tile(stride, accumulate, local, columns),
+                      cpu::host_target(vector_bytes), &texts);
   return texts.ir;
+}
+
+bool has_avx2() { return cpu::has_feature(cpu::host_target(32), "avx2"); }
+
+/// The instructions of the loop that multiplies most at a time, of vectors of 32 bytes: from where it fetches the next part on.
+std::vector<std::string> loop_with_avx2(const Nest& nest) {
+  cpu::CodegenTexts texts;
+  texts.want_assembly = true;
+  cpu::compile_object(nest, cpu::host_target(32), &texts);
+  std::istringstream lines(texts.assembly.substr(texts.assembly.find("prefetcht1")));
+  std::vector<std::string> result;
+  for (std::string line; std::getline(lines, line) && line.find("\tj") == std::string::npos;)
+    if (line.size() > 1 && line[0] == '\t' && std::isalpha(line[1])) result.push_back(line);
+  return result;
+}
+
+std::ptrdiff_t lines_with(const std::vector<std::string>& lines, std::string_view text) {
+  return std::ranges::count_if(
+      lines, [&](const std::string& line) { return line.find(text) != std::string::npos; });
+}
+
+/// Where each step begins is known at the start of a loop, and LLVM leaves steps behind each other: else it loads what
+/// several multiply first, and has no registers for it.
+TEST(LlvmContract, StepsWithAvx2AreLoadsAndProducts) {
+  if (!has_avx2()) GTEST_SKIP() << "other instructions";
+  const std::vector<std::string> code = loop_with_avx2(nest_of_tile(64, true, false, 64));
+  constexpr std::ptrdiff_t kSteps = 4;
+  EXPECT_EQ(lines_with(code, "vfmadd"), kSteps * 12);
+  EXPECT_EQ(lines_with(code, "rsp"), 0);
+  EXPECT_LE(std::ssize(code), kSteps * (12 + 6 + 2) + 8);
+}
+
+/// The same of bytes, whose products are no part of what adds them up.
+TEST(LlvmContract, SumsOfBytesWithAvx2AreInRegisters) {
+  if (!has_avx2()) GTEST_SKIP() << "other instructions";
+  for (const bool fit : {false, true}) {
+    const std::vector<std::string> code =
+        loop_with_avx2(group_nest(64, {.a = fit ? u8 : i16, .pairs_fit = fit}, 32));
+    // 4 rows, two vectors of sums for each and 8 steps.
+    EXPECT_EQ(lines_with(code, "vpmaddwd"), 64);
+    EXPECT_LE(lines_with(code, "rsp"), 8) << "pairs fit: " << fit;
+  }
 }
 
 /// Parts of a panel lie behind each other: the next one is fetched while one is multiplied.
@@ -452,15 +502,15 @@ TEST(LlvmContract, KnownColumnsAreOneBlock) {
   EXPECT_EQ(products(10), 1 * 8) << "more rows have no registers for their places";
 }
 
-/// All passes over a tile of 32 x 64 together fetch the 4 lines of each row of the next part once: a pass asks for a line
-/// and then multiplies as much as it takes for one.
+/// All passes over a tile of 32 x 64 together fetch the 4 lines of each row of the next part at least once: a pass asks for a
+/// line and then multiplies as much as it takes for one, in a power of two of steps.
 TEST(LlvmContract, FetchesAsFastAsItMultiplies) {
   struct Expected {
     std::int64_t vector_bytes;
     std::ptrdiff_t products;  ///< of vectors, for a line
   };
-  // 8 passes of 4 x 4 vectors, 5 x 4 passes of 6 x 2, 5 x 8 of 6 x 2.
-  for (const Expected& e : {Expected{64, 2 * 16}, Expected{32, 5 * 12}, Expected{16, 10 * 12}}) {
+  // 8 passes of 4 x 4 vectors, 5 x 4 passes of 6 x 2, 5 x 8 of 6 x 2: a line for each 2, 5 and 10 steps.
+  for (const Expected& e : {Expected{64, 2 * 16}, Expected{32, 4 * 12}, Expected{16, 8 * 12}}) {
     if (cpu::host_target(e.vector_bytes).vector_bytes != e.vector_bytes) continue;
     const std::string code = code_of_tile(64, true, false, e.vector_bytes);
     const std::string fetch = "call void @llvm.prefetch";

@@ -60,10 +60,10 @@ void initialize_once() {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
     // Passes whose time shows and whose effect on this code does not, or is harmful: addresses are
-    // simple already, and the order of instructions is left to the processor. LLVM is our own copy, so
-    // its options are nobody else's.
+    // simple already, the order of instructions is left to the processor, and integer sums of several steps that are
+    // added up first for a shorter chain have no registers. LLVM is our own copy, so its options are nobody else's.
     constexpr const char* kOptions[] = {"heddle", "-disable-lsr", "-enable-misched=false",
-                                        "-post-RA-scheduler=false"};
+                                        "-post-RA-scheduler=false", "-x86-machine-combiner=false"};
     llvm::cl::ParseCommandLineOptions(std::size(kOptions), kOptions, {}, &llvm::nulls());
     llvm::RegisterRegAlloc::setDefault(make_register_allocator);
   });

@@ -21,6 +21,7 @@
 #include "jit/cpu/llvm/contract_tile.h"
 #include "jit/cpu/llvm/dot.h"
 #include "jit/cpu/llvm/nest_emitter.h"
+#include "jit/cpu/llvm/opaque.h"
 #include "jit/cpu/llvm/turn.h"
 
 namespace heddle::jit::cpu {
@@ -86,8 +87,8 @@ void NestEmitter::operator()(const ContractStmt& s) {
            "nests of windows and of bytes that are dequantised are made for CUDA");
   const unsigned lanes =
       static_cast<unsigned>(target_.vector_bytes) / static_cast<unsigned>(size_of(s.dtype));
-  // Registers for accumulators; the others hold the row of b and the element of a.
-  const unsigned registers = target_.vector_bytes == 64 ? 28 : 12;
+  // Registers for accumulators; the others hold the row of b and the element of a, and terms of integers.
+  const unsigned registers = target_.vector_bytes == 64 ? 28 : is_floating(s.dtype) ? 12 : 8;
   const std::int64_t most_columns =
       s.columns.is_constant() ? std::clamp<std::int64_t>(s.columns.constant(), 1, s.tile_columns)
                               : s.tile_columns;
@@ -262,8 +263,8 @@ void NestEmitter::contract_columns(const Tile& tile, Value* row, unsigned rows) 
 /// @param mask  of the last of the vectors; null: all of it is there
 void NestEmitter::contract_block(const Tile& tile, Value* row, unsigned rows, Value* column,
                                  unsigned vectors, Value* mask) {
-  if (tile.sums != 1) return pair_block(tile, row, rows, column, vectors, mask);
   const ContractStmt& s = tile.s;
+  const bool by_pairs = tile.sums != 1;
   llvm::Type* vector = scalars_.compute_type(s.dtype, tile.lanes);
   const auto alignment = llvm::Align(size_of(s.dtype));
   Values memory;  // of the accumulators
@@ -282,8 +283,8 @@ void NestEmitter::contract_block(const Tile& tile, Value* row, unsigned rows, Va
           sum_type, first_sum,
           b_.getInt64(static_cast<std::uint64_t>(r * s.tile_columns + v * tile.lanes))));
       Value* zero = llvm::Constant::getNullValue(vector);
-      if (!s.accumulate && tile.resumes == nullptr) {
-        sums.push_back(zero);
+      if (by_pairs || (!s.accumulate && tile.resumes == nullptr)) {
+        sums.resize(sums.size() + tile.sums, zero);
         continue;
       }
       if (mask != nullptr && v + 1 == vectors) {
@@ -295,9 +296,11 @@ void NestEmitter::contract_block(const Tile& tile, Value* row, unsigned rows, Va
     }
   }
   const auto steps_from = [&](Value* k, unsigned count, Values current) {
-    for (unsigned n = 0; n < count; ++n)
-      current = contract_step(tile, b_.CreateNSWAdd(k, b_.getInt64(n)), first_row, rows, column,
-                              current, mask);
+    for (unsigned n = 0; n < count; ++n) {
+      if (n != 0) keep_order(b_);
+      current = by_pairs ? pair_step(tile, k, n, first_row, rows, column, current, mask)
+                         : contract_step(tile, k, n, first_row, rows, column, current, mask);
+    }
     return current;
   };
   Value* done = b_.getInt64(0);
@@ -307,12 +310,14 @@ void NestEmitter::contract_block(const Tile& tile, Value* row, unsigned rows, Va
     Value* first = b_.CreateNSWAdd(tile.ahead, b_.CreateNSWMul(pass, tile.fetched(b_)));
     done = b_.CreateNSWSub(tile.depth, b_.CreateURem(tile.depth, b_.getInt64(steps)));
     sums = loop(b_.getInt64(0), done, steps, sums, [&](Value* k, const Values& current) {
-      Value* line = b_.CreateNSWMul(b_.CreateUDiv(k, b_.getInt64(steps)),
-                                    b_.getInt64(static_cast<std::uint64_t>(tile.line)));
-      fetch(element_address(s.b.buffer, b_.CreateNSWAdd(first, line)), 2);
+      const auto line = static_cast<std::uint64_t>(tile.line);
+      Value* distance = line % steps == 0 ? b_.CreateNSWMul(k, b_.getInt64(line / steps))
+                                          : b_.CreateNSWMul(b_.CreateUDiv(k, b_.getInt64(steps)),
+                                                            b_.getInt64(line));
+      fetch(element_address(s.b.buffer, b_.CreateNSWAdd(first, distance)), 2);
       return steps_from(k, steps, current);
     });
-  } else if (target_.vector_bytes != 64 && rows == tile.rows && mask == nullptr) {
+  } else if (target_.vector_bytes != 64 && mask == nullptr) {
     // Of few sums a step is short beside what a loop takes to go on.
     done = b_.CreateNSWSub(tile.depth, b_.CreateURem(tile.depth, b_.getInt64(kStepsOfFewSums)));
     sums = loop(b_.getInt64(0), done, kStepsOfFewSums, sums, [&](Value* k, const Values& current) {
@@ -321,40 +326,64 @@ void NestEmitter::contract_block(const Tile& tile, Value* row, unsigned rows, Va
   }
   sums = loop(done, tile.depth, 1, sums,
               [&](Value* k, const Values& current) { return steps_from(k, 1, current); });
-  for (std::size_t n = 0; n < sums.size(); ++n) {
-    if (mask != nullptr && n % vectors + 1 == vectors) {
-      b_.CreateMaskedStore(sums[n], memory[n], alignment, mask);
+  for (std::size_t n = 0; n < memory.size(); ++n) {
+    const bool is_partial = mask != nullptr && n % vectors + 1 == vectors;
+    Value* sum = by_pairs ? pair_sum(sums[2 * n], sums[2 * n + 1]) : sums[n];
+    if (by_pairs && s.accumulate) {
+      Value* zero = llvm::Constant::getNullValue(vector);
+      sum = b_.CreateAdd(sum, is_partial ? static_cast<Value*>(b_.CreateMaskedLoad(
+                                               vector, memory[n], alignment, mask, zero))
+                                         : b_.CreateAlignedLoad(vector, memory[n], alignment));
+    }
+    if (is_partial) {
+      b_.CreateMaskedStore(sum, memory[n], alignment, mask);
     } else {
-      b_.CreateAlignedStore(sums[n], memory[n], alignment);
+      b_.CreateAlignedStore(sum, memory[n], alignment);
     }
   }
 }
 
-NestEmitter::Values NestEmitter::contract_step(const Tile& tile, Value* k, Value* first_row,
-                                               unsigned rows, Value* column, const Values& sums,
-                                               Value* mask) {
+/// How far `n` steps behind step `k` are: what is the same in each step is added first, once, and those of several steps
+/// differ by constants, which addresses hold.
+Value* NestEmitter::steps_of(Value* k, unsigned n, Value* stride) {
+  return b_.CreateNSWAdd(b_.CreateNSWMul(k, stride), b_.CreateNSWMul(b_.getInt64(n), stride));
+}
+
+/// Addresses of the elements of a in that step, by row.
+NestEmitter::Values NestEmitter::elements_of_a(const Tile& tile, Value* k, unsigned n,
+                                               Value* first_row, unsigned rows) {
+  Value* step = steps_of(k, n, tile.a_column);
+  llvm::Type* element = scalars_.storage_type(nest_.buffers[tile.s.a.buffer].dtype, 0);
+  // Of rows whose distance is not known each has a pointer of its own.
+  const bool near = llvm::isa<llvm::ConstantInt>(tile.a_row);
+  Value* here = near ? b_.CreateGEP(element, first_row, step) : first_row;
+  Values result;
+  for (unsigned r = 0; r < rows; ++r) {
+    result.push_back(b_.CreateGEP(element, here, b_.CreateNSWMul(tile.a_row, b_.getInt64(r))));
+    if (!near) result.back() = b_.CreateGEP(element, result.back(), step);
+  }
+  return result;
+}
+
+NestEmitter::Values NestEmitter::contract_step(const Tile& tile, Value* k, unsigned n,
+                                               Value* first_row, unsigned rows, Value* column,
+                                               const Values& sums, Value* mask) {
   const ContractStmt& s = tile.s;
   const NestBuffer& a = nest_.buffers[s.a.buffer];
   const std::size_t vectors = sums.size() / rows;
   Values row_of_b;
-  // Distances from where the block begins: what is the same in each step is added first, once.
-  Value* b_row =
-      tile.panel == nullptr
-          ? b_.CreateNSWMul(k, tile.b_row)
-          : b_.CreateNSWMul(k, b_.getInt64(static_cast<std::uint64_t>(tile.panel_columns())));
+  Value* b_row = steps_of(k, n,
+                          tile.panel == nullptr
+                              ? tile.b_row
+                              : b_.getInt64(static_cast<std::uint64_t>(tile.panel_columns())));
   for (unsigned v = 0; v < vectors; ++v)
     row_of_b.push_back(contract_load_b(tile, b_row,
                                        b_.CreateNSWAdd(column, b_.getInt64(v * tile.lanes)),
                                        v + 1 == vectors ? mask : nullptr));
-  Value* step = b_.CreateNSWMul(k, tile.a_column);
-  llvm::Type* element_of_a = scalars_.storage_type(a.dtype, 0);
-  // Of rows whose distance is not known each has a pointer of its own.
-  const bool near = llvm::isa<llvm::ConstantInt>(tile.a_row);
-  Value* here = near ? b_.CreateGEP(element_of_a, first_row, step) : first_row;
+  const Values addresses = elements_of_a(tile, k, n, first_row, rows);
   Values next;
   for (unsigned r = 0; r < rows; ++r) {
-    Value* address = b_.CreateGEP(element_of_a, here, b_.CreateNSWMul(tile.a_row, b_.getInt64(r)));
-    if (!near) address = b_.CreateGEP(element_of_a, address, step);
+    Value* address = addresses[r];
     Value* element = s.group == 1
                          ? scalars_.convert(load_scalar(a, address, nullptr), a.dtype, s.dtype)
                          : b_.CreateAlignedLoad(scalars_.compute_type(s.dtype, 0), address,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <optional>
 
 #include "jit/cpu/llvm/nest_emitter.h"
@@ -30,12 +31,14 @@ struct NestEmitter::Tile {
 
   std::int64_t panel_columns() const { return static_cast<std::int64_t>(columns) * lanes; }
   unsigned passes_a_row() const { return columns / vectors; }
-  /// Steps of the depth in which a pass fetches one line, so that all passes of a full tile fetch as much as
-  /// they multiply.
+  /// Steps of the depth in which a pass fetches one line, so that all passes of a full tile fetch at least as much as
+  /// they multiply. A power of two, which leaves no steps over of a part's depth, and few enough to be written out.
   unsigned steps_a_line() const {
     const std::int64_t passes = s.tile_rows / rows * passes_a_row();
     const std::int64_t lines = std::max<std::int64_t>(1, s.tile_columns * s.group / line);
-    return static_cast<unsigned>(std::max<std::int64_t>(1, passes / lines));
+    constexpr std::int64_t kMost = 8;
+    return std::bit_floor(
+        static_cast<unsigned>(std::clamp<std::int64_t>(passes / lines, 1, kMost)));
   }
   /// Elements of b that one pass fetches.
   llvm::Value* fetched(llvm::IRBuilderBase& b) const;

@@ -209,23 +209,26 @@ class NestEmitter {
   /// `rows` by `vectors` accumulators over the whole depth; `mask`: columns within the count, if not all.
   void contract_block(const Tile& tile, llvm::Value* row, unsigned rows, llvm::Value* column,
                       unsigned vectors, llvm::Value* mask);
+  llvm::Value* steps_of(llvm::Value* k, unsigned n, llvm::Value* stride);
+  Values elements_of_a(const Tile& tile, llvm::Value* k, unsigned n, llvm::Value* first_row,
+                       unsigned rows);
+  /// The n-th step of the depth from step `k` on.
   /// @param first_row  address of the first element of a in the block's first row
-  Values contract_step(const Tile& tile, llvm::Value* k, llvm::Value* first_row, unsigned rows,
-                       llvm::Value* column, const Values& sums, llvm::Value* mask);
+  Values contract_step(const Tile& tile, llvm::Value* k, unsigned n, llvm::Value* first_row,
+                       unsigned rows, llvm::Value* column, const Values& sums, llvm::Value* mask);
   /// sum + left * right, lane by lane; of groups the sum of their products.
-  // pair_contract_emitter.cpp
-  bool sums_by_pairs(const ContractStmt& s) const;
-  void pair_block(const Tile& tile, llvm::Value* row, unsigned rows, llvm::Value* column,
-                  unsigned vectors, llvm::Value* mask);
-  Values pair_step(const Tile& tile, llvm::Value* k, const Values& a_rows, llvm::Value* column,
-                   const Values& sums, llvm::Value* mask);
-  Values pair_groups(const Tile& tile, llvm::Value* k, llvm::Value* column, unsigned vectors,
-                     llvm::Value* mask);
-  // contract_emitter.cpp
   llvm::Value* contract_add(const ContractStmt& s, llvm::Value* sum, llvm::Value* left,
                             llvm::Value* right);
   llvm::Value* contract_load_b(const Tile& tile, llvm::Value* row, llvm::Value* column,
                                llvm::Value* mask);
+
+  // pair_contract_emitter.cpp
+  bool sums_by_pairs(const ContractStmt& s) const;
+  Values pair_step(const Tile& tile, llvm::Value* k, unsigned n, llvm::Value* first_row,
+                   unsigned rows, llvm::Value* column, const Values& sums, llvm::Value* mask);
+  Values pair_groups(const Tile& tile, llvm::Value* k, unsigned n, llvm::Value* column,
+                     unsigned vectors, llvm::Value* mask);
+  llvm::Value* pair_sum(llvm::Value* low, llvm::Value* high);
 
   // bits_emitter.cpp: products by numbers of a few bits.
   struct BitsTile;

@@ -6,13 +6,13 @@
 #include <array>
 #include <cmath>
 #include <llvm/IR/IRBuilder.h>
-#include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/IR/Module.h>
 #include <vector>
 
 #include "jit/cpu/llvm/math_tables.h"
+#include "jit/cpu/llvm/opaque.h"
 #include "jit/cpu/llvm/scalar_emitter.h"
 
 namespace heddle::jit::cpu {
@@ -129,18 +129,11 @@ Value* VectorMath::real(double value, Value* like) {
   return known;
 }
 
-/// `constant`, at the function's entry, by way of no instructions that LLVM cannot see through.
+/// `constant`, at the function's entry, opaque.
 Value* VectorMath::held(llvm::Function& function, llvm::Constant* constant) {
   llvm::BasicBlock& entry = function.getEntryBlock();
   llvm::IRBuilder<> b(&entry, entry.getFirstInsertionPt());
-  llvm::Type* type = constant->getType();
-  llvm::InlineAsm* nothing =
-      llvm::InlineAsm::get(llvm::FunctionType::get(type, {type}, false), "", "=x,0", false);
-  llvm::CallInst* call = b.CreateCall(nothing, {constant});
-  call->setDoesNotAccessMemory();
-  call->setDoesNotThrow();
-  call->addFnAttr(llvm::Attribute::WillReturn);
-  return call;
+  return opaque(b, constant);
 }
 
 Value* VectorMath::integer(std::int64_t value, Value* like) {
