@@ -117,7 +117,7 @@ std::size_t times_in(const std::string& text, std::string_view what) {
 TEST(VectorMath, SpreadsEachConstantOnceWhereRegistersAreShort) {
   const cpu::CodegenTarget target = cpu::host_target(32);
   if (target.vector_bytes < 32) GTEST_SKIP() << "needs fused multiply-add";
-  for (const ScalarOp op : {ScalarOp::Exp, ScalarOp::Sigmoid}) {
+  for (const ScalarOp op : {ScalarOp::Exp, ScalarOp::Sigmoid, ScalarOp::Erf}) {
     cpu::CodegenTexts texts;
     texts.want_assembly = true;
     cpu::compile_object(unary(op), target, &texts);

@@ -275,7 +275,8 @@ std::optional<OrderedPlaces> ordered_places(const ForStmt& loop, const LoopReduc
 }
 
 bool inlines_math(const LoopShape& shape, unsigned base_lanes) {
-  if (shape.polynomial == ScalarOp::Sigmoid) return base_lanes <= kLanesOf16Registers;
+  if (shape.polynomial == ScalarOp::Sigmoid || shape.polynomial == ScalarOp::Erf)
+    return base_lanes <= kLanesOf16Registers;
   return shape.polynomial == ScalarOp::Exp || shape.polynomial == ScalarOp::Exp2;
 }
 

@@ -71,6 +71,29 @@ PiecewiseTable make_piecewise(const Function& f, int first_exponent, float highe
   return table;
 }
 
+template <typename Function>
+EvenTable make_even(const Function& f, float width, float highest) {
+  constexpr std::size_t kTerms = EvenTable::kTerms;
+  EvenTable table;
+  table.width = width;
+  table.highest = highest;
+  for (std::size_t k = 0; k < EvenTable::kIntervals; ++k) {
+    const double center = static_cast<double>(k) * static_cast<double>(width);
+    const double half = static_cast<double>(width) / 2;
+    std::vector<double> terms;
+    if (k == 0) {
+      terms = interpolate([&](double t) { return f(t) / t; }, 0, half, kTerms - 1);
+      terms[0] -= 1;
+      terms.insert(terms.begin(), 0.0);
+    } else {
+      terms = interpolate([&](double t) { return f(center + t); }, -half, half, kTerms);
+    }
+    for (std::size_t power = 0; power < kTerms; ++power)
+      table.coefficients[power][k] = static_cast<float>(terms[power]);
+  }
+  return table;
+}
+
 /// The float near `value` whose logarithm is closest to a float.
 float with_exact_logarithm(float value) {
   constexpr int kTried = 256;
@@ -118,6 +141,11 @@ const PiecewiseTable& tanh_table() {
 const PiecewiseTable& erf_table() {
   static const PiecewiseTable table =
       make_piecewise([](double x) { return std::erf(x); }, -6, 0x1.fffffep1f);
+  return table;
+}
+
+const EvenTable& even_erf_table() {
+  static const EvenTable table = make_even([](double x) { return std::erf(x); }, 0.53125f, 3.96f);
   return table;
 }
 

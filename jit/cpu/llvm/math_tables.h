@@ -25,6 +25,19 @@ const PiecewiseTable& tanh_table();
 /// 2^-25 of erf from 2^-6 to 4.
 const PiecewiseTable& erf_table();
 
+/// An odd function that grows to 1, as polynomials in |x| - k * width for |x| around it, k from 0 to 7. Around 0 it is
+/// t + t times a polynomial, so that the error stays relative.
+struct EvenTable {
+  static constexpr std::size_t kIntervals = 8;
+  static constexpr std::size_t kTerms = 7;
+  float width = 0;    ///< of few bits, so that its multiples are exact
+  float highest = 0;  ///< beyond it the function is 1
+  /// By power, then by k. That of t itself is one less for k = 0.
+  std::array<std::array<float, kIntervals>, kTerms> coefficients{};
+};
+/// 2^-25.5 of erf from 2^-2 on.
+const EvenTable& even_erf_table();
+
 /// log(m) = logarithm + log(1 + r) for m in [0.75, 1.5): m * reciprocal = 1 + r with r in [-1/32, 1/16]. By the
 /// four highest bits of the mantissa. Around 1 the reciprocal is 1; elsewhere it is one whose logarithm is close to a
 /// float, so that its rounding adds nothing.

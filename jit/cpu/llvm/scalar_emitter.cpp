@@ -331,7 +331,7 @@ Value* ScalarEmitter::inline_math(ScalarOp op, Value* a) {
   };
   // Two vectors are as many as 16 registers hold; of what is short one, beside its constants.
   const bool in_loop = inline_all_math_ && vector_bytes_ == 32;
-  VectorMath math(b_, vector_bytes_ == 64, in_loop ? &held_ : nullptr);
+  VectorMath math(b_, vector_bytes_, in_loop ? &held_ : nullptr);
   // They branch, once for all lanes.
   if (op == ScalarOp::Sin || op == ScalarOp::Cos || op == ScalarOp::Tan)
     return math.apply(op, a, slow);
@@ -350,7 +350,7 @@ Value* ScalarEmitter::binary_math(ScalarOp op, DType dtype, Value* a, Value* b) 
 
 /// As many at a time as leave their registers to a power, which is computed in f64.
 Value* ScalarEmitter::inline_math(ScalarOp op, Value* a, Value* b) {
-  VectorMath math(b_, vector_bytes_ == 64);
+  VectorMath math(b_, vector_bytes_);
   const unsigned lanes = lanes_of(a);
   const unsigned f32_lanes = vector_bytes_ == 64 ? 32 : 8;
   const unsigned part = float_type(a) == DType::F64 ? f32_lanes / 2 : f32_lanes;
@@ -382,7 +382,7 @@ Value* ScalarEmitter::in_parts(Value* a, unsigned machine_vectors,
 Value* ScalarEmitter::exp_up_to_zero(Value* a) {
   if (vector_bytes_ < 32 || lanes_of(a) == 0 || (vector_bytes_ == 64 && !inline_all_math_))
     return nullptr;
-  VectorMath math(b_, vector_bytes_ == 64, vector_bytes_ == 32 ? &held_ : nullptr);
+  VectorMath math(b_, vector_bytes_, vector_bytes_ == 32 ? &held_ : nullptr);
   return in_parts(a, 1, [&](Value* part) { return math.exp_up_to_zero(part); });
 }
 

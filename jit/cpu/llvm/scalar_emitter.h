@@ -130,6 +130,7 @@ class ScalarEmitter {
   HeldConstants held_;
 };
 
+struct EvenTable;
 struct PiecewiseTable;
 
 /// Vectors of equal width side by side; their count is a power of two.
@@ -140,8 +141,8 @@ llvm::Value* concatenate(llvm::IRBuilderBase& builder, std::vector<llvm::Value*>
 class VectorMath {
  public:
   /// @param held  not null: constants are taken from there, and kept there
-  VectorMath(llvm::IRBuilderBase& builder, bool avx512, HeldConstants* held = nullptr)
-      : b_(builder), avx512_(avx512), held_(held) {}
+  VectorMath(llvm::IRBuilderBase& builder, std::int64_t vector_bytes, HeldConstants* held = nullptr)
+      : b_(builder), avx512_(vector_bytes == 64), avx2_(vector_bytes == 32), held_(held) {}
 
   /// `slow(x)` computes lanes outside the range of a fast path.
   llvm::Value* apply(ir::ScalarOp op, llvm::Value* x,
@@ -201,6 +202,7 @@ class VectorMath {
   llvm::Value* log2_by_table(llvm::Value* x);
   llvm::Value* sigmoid_by_table(llvm::Value* x);
   llvm::Value* piecewise(const PiecewiseTable& table, llvm::Value* x);
+  llvm::Value* piecewise(const EvenTable& table, llvm::Value* x);
   llvm::Value* exp(llvm::Value* x);
   llvm::Value* exp2(llvm::Value* x);
   llvm::Value* quarter_expm1(llvm::Value* x);
@@ -273,6 +275,7 @@ class VectorMath {
 
   llvm::IRBuilderBase& b_;
   bool avx512_;
+  bool avx2_;
   HeldConstants* held_;
 };
 
