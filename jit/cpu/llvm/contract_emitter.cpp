@@ -130,7 +130,8 @@ void NestEmitter::operator()(const ContractStmt& s) {
 
 /// Rows of b that lie behind each other go on behind the last one, as the parts of a panel do. That next part is fetched
 /// into the second-level cache: lines that are asked for faster than they come keep loads waiting. Only blocks of all rows
-/// do so: fewer are over before it arrives.
+/// do so: fewer are over before it arrives. One row by itself is read as fast as it comes, and the processor fetches ahead on
+/// its own; with vectors of 64 bytes, which are whole lines, asking for them costs less than it saves.
 Value* NestEmitter::fetched_ahead(const Tile& tile, Value* row) {
   const bool continues = nest_.buffers[tile.s.b.buffer].scope == NestBuffer::Scope::Global &&
                          tile.panel == nullptr && tile.s.accumulate &&
@@ -148,7 +149,8 @@ void NestEmitter::contract_rows(Tile& tile) {
   Value* full_rows = b_.CreateSub(tile.row_count, b_.CreateURem(tile.row_count, b_.getInt64(rows)));
   const auto run = [&](unsigned count) {
     return [this, &tile, count](Value* row, const Values&) {
-      tile.ahead = count == tile.rows ? fetched_ahead(tile, row) : nullptr;
+      const bool fetches = count == tile.rows && (count > 1 || target_.vector_bytes == 64);
+      tile.ahead = fetches ? fetched_ahead(tile, row) : nullptr;
       contract_columns(tile, row, count);
       return Values{};
     };

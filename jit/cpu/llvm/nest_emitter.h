@@ -227,7 +227,7 @@ class NestEmitter {
   Values pair_step(const Tile& tile, llvm::Value* k, unsigned n, llvm::Value* first_row,
                    unsigned rows, llvm::Value* column, const Values& sums, llvm::Value* mask);
   Values pair_groups(const Tile& tile, llvm::Value* k, unsigned n, llvm::Value* column,
-                     unsigned vectors, llvm::Value* mask);
+                     llvm::Value* mask);
   llvm::Value* pair_sum(llvm::Value* low, llvm::Value* high);
 
   // bits_emitter.cpp: products by numbers of a few bits.

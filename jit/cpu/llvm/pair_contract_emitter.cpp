@@ -44,49 +44,50 @@ Value* NestEmitter::pair_sum(Value* low, Value* high) {
 NestEmitter::Values NestEmitter::pair_step(const Tile& tile, Value* k, unsigned n, Value* first_row,
                                            unsigned rows, Value* column, const Values& sums,
                                            Value* mask) {
-  const std::size_t of_row = sums.size() / rows;
-  const Values right =
-      pair_groups(tile, k, n, column, static_cast<unsigned>(of_row / tile.sums), mask);
   auto* halves = llvm::FixedVectorType::get(b_.getInt16Ty(), 2 * tile.lanes);
+  const auto vectors = static_cast<unsigned>(sums.size() / rows / tile.sums);
+  // Each is read next to its first product: those of all columns beside the sums of one row would not fit 16 registers.
+  std::vector<Values> right(vectors);
   Values next;
   for (Value* address : elements_of_a(tile, k, n, first_row, rows)) {
     Value* group = b_.CreateAlignedLoad(b_.getInt64Ty(), address, llvm::Align(size_of(DType::I16)));
     Value* left = b_.CreateBitCast(b_.CreateVectorSplat(tile.lanes / 2, group), halves);
-    for (std::size_t v = 0; v < of_row; ++v)
-      next.push_back(
-          dot_of_pairs(b_, module_.getTargetTriple(), sums[next.size()], left, right[v]));
+    for (unsigned v = 0; v < vectors; ++v) {
+      Value* at = b_.CreateNSWAdd(column, b_.getInt64(v * tile.lanes));
+      if (right[v].empty())
+        right[v] = pair_groups(tile, k, n, at, v + 1 == vectors ? mask : nullptr);
+      for (Value* groups : right[v])
+        next.push_back(
+            dot_of_pairs(b_, module_.getTargetTriple(), sums[next.size()], left, groups));
+    }
   }
   return next;
 }
 
-/// Groups of `vectors` vectors of columns from `column` on, as two vectors of i16 each.
+/// Groups of a vector of columns from `column` on, as two vectors of i16.
 NestEmitter::Values NestEmitter::pair_groups(const Tile& tile, Value* k, unsigned n, Value* column,
-                                             unsigned vectors, Value* mask) {
+                                             Value* mask) {
   const ContractStmt& s = tile.s;
   const unsigned half = tile.lanes / 2 * kGroup;  // bytes
   auto* bytes = llvm::FixedVectorType::get(b_.getInt8Ty(), half);
   auto* halves = llvm::FixedVectorType::get(b_.getInt16Ty(), half);
   llvm::Type* groups = scalars_.compute_type(s.dtype, tile.lanes);
-  Value* row = steps_of(k, n, tile.b_row);
+  Value* first = b_.CreateNSWAdd(tile.b_base, b_.CreateNSWMul(column, tile.b_column));
+  Value* address =
+      b_.CreateGEP(b_.getInt8Ty(), element_address(s.b.buffer, first), steps_of(k, n, tile.b_row));
+  Value* all = nullptr;
+  if (mask != nullptr)
+    all = b_.CreateBitCast(b_.CreateMaskedLoad(groups, address, llvm::Align(kReadAlignment), mask,
+                                               llvm::Constant::getNullValue(groups)),
+                           llvm::FixedVectorType::get(b_.getInt8Ty(), 2 * half));
   Values result;
-  for (unsigned v = 0; v < vectors; ++v) {
-    Value* at = b_.CreateNSWAdd(column, b_.getInt64(v * tile.lanes));
-    Value* first = b_.CreateNSWAdd(tile.b_base, b_.CreateNSWMul(at, tile.b_column));
-    Value* address = b_.CreateGEP(b_.getInt8Ty(), element_address(s.b.buffer, first), row);
-    Value* all = nullptr;
-    if (mask != nullptr && v + 1 == vectors)
-      all = b_.CreateBitCast(b_.CreateMaskedLoad(groups, address, llvm::Align(kReadAlignment), mask,
-                                                 llvm::Constant::getNullValue(groups)),
-                             llvm::FixedVectorType::get(b_.getInt8Ty(), 2 * half));
-    for (const unsigned part : {0u, 1u}) {
-      Value* stored =
-          all != nullptr
-              ? b_.CreateShuffleVector(all, places(part * half, half, 1))
-              : static_cast<Value*>(b_.CreateAlignedLoad(
-                    bytes, b_.CreateGEP(b_.getInt8Ty(), address, b_.getInt64(part * half)),
-                    llvm::Align(kReadAlignment)));
-      result.push_back(b_.CreateSExt(stored, halves));
-    }
+  for (const unsigned part : {0u, 1u}) {
+    Value* stored =
+        all != nullptr ? b_.CreateShuffleVector(all, places(part * half, half, 1))
+                       : static_cast<Value*>(b_.CreateAlignedLoad(
+                             bytes, b_.CreateGEP(b_.getInt8Ty(), address, b_.getInt64(part * half)),
+                             llvm::Align(kReadAlignment)));
+    result.push_back(b_.CreateSExt(stored, halves));
   }
   return result;
 }
