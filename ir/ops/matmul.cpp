@@ -157,7 +157,8 @@ std::span<const OpDef> matmul_ops() {
       ops::packed_grouped_matmul_op(),
       ops::packed_int8_conv_op(),
       ops::packed_int8_matmul_op(),
-      ops::packed_matmul_op()};
+      ops::packed_matmul_op(),
+      ops::split_byte_pairs_op()};
   return defs;
 }
 

@@ -13,7 +13,7 @@ namespace {
 using Values = std::vector<Value>;
 
 constexpr std::int64_t kMostTerms = 4;
-constexpr std::int64_t kMostColumns = 4;
+constexpr std::int64_t kMostNarrowColumns = 4;
 /// Of matrices of which each batch has its own.
 constexpr std::int64_t kFewNumbers = 4;
 constexpr std::int64_t kManyRows = 16;
@@ -43,7 +43,7 @@ bool is_narrow(const Node& node) {
   return (dtype == DType::F32 || dtype == DType::F64) && left.dtype == dtype &&
          right.dtype == dtype && left.rank() >= 2 && right.rank() >= 2 &&
          is_between(left.sizes.back(), 1, kMostTerms) &&
-         is_between(right.sizes.back(), 1, kMostColumns) && are_along(left, right);
+         is_between(right.sizes.back(), 1, kMostNarrowColumns) && are_along(left, right);
 }
 
 /// Element `at` of a dimension, counted from the last one, which stays.

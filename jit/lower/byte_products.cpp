@@ -83,6 +83,8 @@ class Emitter {
     const ByteOperand right = with_sign(given.right);
     const std::int64_t columns = right.bytes.meta().sizes[1].constant();
     const Value panels = emit_group_panels(b_, right.bytes, kGroup);
+    if (const std::int64_t most = groups_of_rest(right.bytes, panels); most > 0)
+      return corrected(left, right, split_product(left.bytes, panels, most, columns));
     return corrected(left, right, product_of(left.bytes, panels, pairs_fit(panels), columns));
   }
 
@@ -152,6 +154,26 @@ class Emitter {
     ir::Attrs attrs{{"columns", columns}};
     return pairs_fit ? b_.emit("packed_int8_matmul", {left, panels, pairs_fit}, std::move(attrs))
                      : b_.emit("packed_int8_matmul", {left, panels}, std::move(attrs));
+  }
+
+  /// Groups of each panel that may have pairs that do not fit: an eighth, which takes as much longer as pairs of 16 bits take three
+  /// times. 0 where kernels do not ask, of depths that are no whole groups, and of few.
+  std::int64_t groups_of_rest(Value right, Value panels) const {
+    constexpr std::int64_t kLeastGroups = 16;
+    const SymExpr& depth = right.meta().sizes[0];
+    const SymExpr& groups = panels.meta().sizes[1];
+    if (!multiplies_pairs(options_) || !groups.is_constant() || groups.constant() < kLeastGroups ||
+        depth.constant() % kGroup != 0)
+      return 0;
+    return groups.constant() / 8;
+  }
+
+  Value split_product(Value left, Value panels, std::int64_t most, std::int64_t columns) {
+    const Node* split = b_.call("split_byte_pairs", {panels}, {{"most", most}});
+    return b_.emit(
+        "packed_int8_matmul",
+        {left, split->value(0), Value(), split->value(1), split->value(2), split->value(3)},
+        {{"columns", columns}});
   }
 
   /// Whether any u8 times each two neighbours of a group add up to an i16; nothing where kernels do not ask.

@@ -17,6 +17,7 @@
 #include "jit/lower/quantised_products.h"
 #include "jit/lower/record.h"
 #include "jit/lower/region.h"
+#include "jit/lower/scales_in_memory.h"
 #include "jit/lower/split_columns.h"
 #include "jit/lower/split_reductions.h"
 #include "jit/lower/split_resizes.h"
@@ -87,7 +88,7 @@ ir::Graph simplified(const ir::Graph& graph, const LowerOptions& options) {
   const ir::Graph products = conv_channels(convs_as_products(taps, options), options);
   const ir::Graph convs = packed_convs(products, options);
   const ir::Graph packed = pack_weights(bits_products(convs, options), options);
-  return dequantised_products(byte_products(packed, options), options);
+  return scales_in_memory(dequantised_products(byte_products(packed, options), options), options);
 }
 
 }  // namespace

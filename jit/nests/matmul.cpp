@@ -66,8 +66,12 @@ class MatmulNest {
                                                                      : 0),
         panels_(group_ != 1 || bits_ != 0 || ctx.node().op_name() == "packed_matmul") {
     // Buffers of others come before those of the kernel's own.
-    if (group_ == kByteGroup && ctx.node().inputs().size() > 2 && ctx.node().input(2))
-      pairs_fit_ = ctx.operand(2, {});
+    const auto has = [&](std::size_t k) {
+      return ctx.node().inputs().size() > k && ctx.node().input(k);
+    };
+    if (group_ == kByteGroup && has(2)) pairs_fit_ = ctx.operand(2, {});
+    if (group_ == kByteGroup && has(3))
+      rest_ = Rest{*ctx.affine(3), *ctx.affine(4), *ctx.affine(5)};
     for (std::size_t k = 2; group_ == 1 && k < ctx.node().inputs().size() && ctx.node().input(k);
          ++k)
       beside_.push_back(*ctx.affine(k));
@@ -342,6 +346,7 @@ class MatmulNest {
     const SymExpr groups = ctx_.operand_sizes(1)[1];
     const SymExpr base = right_.offset + right_.strides[0] * number;
     clear(rows_ * kTileColumns);
+    if (rest_) begin_rest(number);
     const std::int64_t most = part_depth(kGroupDepth);
     const SymExpr blocks = ceildiv(groups, most);
     const Symbol block = b_.begin_for(blocks, ForStmt::Kind::Serial);
@@ -362,6 +367,57 @@ class MatmulNest {
     else
       b_.contract(std::move(contraction));
     b_.end_for();
+    if (rest_) add_rest(number);
+  }
+
+  /// What was taken from a panel so that its pairs fit: few groups, whose counterparts on the left are brought together.
+  struct Rest {
+    AffineOperand panels, places, counts;
+  };
+  void begin_rest(const SymExpr& number) {
+    const AffineOperand& counts = rest_->counts;
+    const Scalar count = b_.load(counts.buffer, counts.offset + number * counts.strides[0]);
+    const Scalar none = b_.constant_int(DType::I32, 0);
+    pairs_fit_ = b_.apply(ScalarOp::Ge, {count, none});
+    const SymExpr most = ctx_.operand_sizes(3)[1];
+    rest_count_ =
+        b_.bind(b_.convert(b_.apply(ScalarOp::Max, {count, none}), DType::I64), 0, most, 0);
+  }
+  void add_rest(const SymExpr& number) {
+    const std::int64_t most = ctx_.operand_sizes(3)[1].constant();
+    const SymExpr last = ctx_.operand_sizes(1)[1] - 1;
+    const std::int64_t pitch = most * group_;
+    const NestBufferId copy = b_.add_local(DType::U8, tile_rows_ * pitch, tile_rows_ * pitch);
+    const TileOperand from = left_tile(0);
+    const AffineOperand& places = rest_->places;
+    const Symbol k = b_.begin_for(rest_count_, ForStmt::Kind::Serial);
+    const Scalar place = b_.load(
+        places.buffer, places.offset + number * places.strides[0] + SymExpr(k) * places.strides[1]);
+    const SymExpr first = b_.bind(b_.convert(place, DType::I64), 0, last, 0) * group_;
+    const Symbol row = b_.begin_for(rows_, ForStmt::Kind::Serial);
+    const Symbol byte = b_.begin_for(group_, ForStmt::Kind::Vector);
+    const SymExpr at =
+        from.base + SymExpr(row) * from.row_stride + (first + SymExpr(byte)) * from.column_stride;
+    b_.store(copy, SymExpr(row) * pitch + SymExpr(k) * group_ + SymExpr(byte),
+             b_.load(from.buffer, at));
+    b_.end_for();
+    b_.end_for();
+    b_.end_for();
+    const AffineOperand& panels = rest_->panels;
+    ContractStmt contraction{acc_,
+                             accumulator_,
+                             tile_rows_,
+                             kTileColumns,
+                             rows_,
+                             columns_,
+                             rest_count_,
+                             {copy, 0, pitch, group_},
+                             {panels.buffer, panels.offset + number * panels.strides[0],
+                              panels.strides[1], panels.strides[2]},
+                             true,
+                             group_,
+                             true};
+    b_.contract(std::move(contraction));
   }
 
   /// `groups` groups of the left matrix from column `first` on, what lies beyond its last column as zeros.
@@ -449,6 +505,8 @@ class MatmulNest {
   std::int64_t tile_rows_ = kTileRows;
   NestBufferId acc_ = 0;
   Mask pairs_fit_;
+  std::optional<Rest> rest_;
+  SymExpr rest_count_;  ///< groups of it in this panel
   std::vector<SymExpr> index_;
   SymExpr row_begin_, column_begin_, rows_, columns_;
 };
@@ -480,8 +538,10 @@ const NestRecipe kFixedBitsMatmulRecipe{.name = "fixed_bits_matmul",
                                         .memory_operands = 0b111111,
                                         .epilogue = true,
                                         .build = build_matmul};
-const NestRecipe kPackedInt8MatmulRecipe{
-    .name = "packed_int8_matmul", .memory_operands = 0b11, .epilogue = true, .build = build_matmul};
+const NestRecipe kPackedInt8MatmulRecipe{.name = "packed_int8_matmul",
+                                         .memory_operands = 0b111011,
+                                         .epilogue = true,
+                                         .build = build_matmul};
 const NestRecipe kPackedMatmulRecipe{
     .name = "packed_matmul", .memory_operands = 0b11, .epilogue = true, .build = build_matmul};
 

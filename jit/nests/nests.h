@@ -30,5 +30,6 @@ extern const NestRecipe kPoolRecipe;
 extern const NestRecipe kScanRecipe;
 extern const NestRecipe kScatterRecipe;
 extern const NestRecipe kSortRecipe;
+extern const NestRecipe kSplitBytePairsRecipe;
 
 }  // namespace heddle::jit

@@ -28,7 +28,8 @@ std::span<const NestRecipe> all_recipes() {
                                                kPoolRecipe,
                                                kScanRecipe,
                                                kScatterRecipe,
-                                               kSortRecipe};
+                                               kSortRecipe,
+                                               kSplitBytePairsRecipe};
   return recipes;
 }
 

@@ -122,6 +122,35 @@ TEST(ByteProducts, AreExactByPairs) {
         }
 }
 
+/// The first panel has few groups of pairs that do not fit, the second so many that it stays as it is.
+TEST(ByteProducts, AreExactWithFewPairsThatDoNotFit) {
+  const jit::LowerOptions pairs{.vector_bytes = 32};
+  for (const std::int64_t depth : {96, 384})
+    for (const std::int64_t rows : {1, 5, 33}) {
+      GraphBuilder b("main");
+      const Value x = b.input(tensor(u8, {"s0", std::to_string(depth).c_str()}), "x");
+      ir::Literal weights = any_bytes(i8, {depth, 70}, 7);
+      const auto set = [&](std::int64_t row, std::int64_t column, std::int64_t value) {
+        weights.set_int(row * 70 + column, value);
+      };
+      for (std::int64_t k = 0; k < weights.count(); ++k)
+        if (k % 70 < 64) weights.set_int(k, weights.at_int(k) / 2);
+      for (const std::int64_t row : {8, 9, 90}) set(row, 3, 127);
+      for (const std::int64_t row : {62, 63, 94, 95}) set(row, 63, -128);
+      b.output(b.emit("matmul", {centred(b, x, {}), centred(b, b.constant(weights), {})}));
+      const ir::Graph graph = b.finish();
+      ir::Literal bytes = any_bytes(u8, {rows, depth}, 3);
+      for (std::int64_t k = 0; k < bytes.count(); k += 2 + k % 3) bytes.set_int(k, 255);
+      const jit::Program program = jit::lower(graph, pairs);
+      EXPECT_THAT(testing::ops_of(program.graph), ::testing::Contains("split_byte_pairs"));
+      if (rows == 5) expect_program_right(graph, program, {bytes}, {}, 0);
+#if HEDDLE_WITH_LLVM
+      for (const std::int64_t vector_bytes : {16, 32})
+        expect_program_right(graph, program, {bytes}, as_code_of(vector_bytes), 0);
+#endif
+    }
+}
+
 TEST(ByteProducts, OfAnyShape) {
   for (const std::int64_t depth : {1, 95, 97, 384, 390, 1031}) {
     for (const std::int64_t rows : {0, 1, 33}) {

@@ -115,6 +115,12 @@ void add_dense_rows(std::vector<OpRow>& rows) {
                                   any_bytes(i8, {2, (depth + 3) / 4, 64, 4}, 2)},
                                  {{"columns", std::int64_t{70}}}};
                   }});
+  rows.push_back({"split_byte_pairs", "", {i8}, [](DType t, Extent e) {
+                    const ir::Sizes sizes{2, e.last(19), 5, 4};
+                    return OneOp{"split_byte_pairs",
+                                 {t == i8 ? any_bytes(t, sizes) : noise(t, sizes)},
+                                 {{"most", std::int64_t{3}}}};
+                  }});
   rows.push_back({"packed_int8_conv", "", {u8}, [](DType t, Extent e) {
                     const std::int64_t channels = e.last(7);
                     const ir::Sizes sizes{e.first(2), e.other(6), 5, channels};

@@ -319,8 +319,9 @@ void NestEmitter::contract_block(const Tile& tile, Value* row, unsigned rows, Va
       fetch(element_address(s.b.buffer, b_.CreateNSWAdd(first, distance)), 2);
       return steps_from(k, steps, current);
     });
-  } else if (target_.vector_bytes != 64 && mask == nullptr) {
-    // Of few sums a step is short beside what a loop takes to go on.
+  } else if (target_.vector_bytes != 64 && mask == nullptr &&
+             (rows == tile.rows || is_floating(s.dtype))) {
+    // Of few sums a step is short beside what a loop takes to go on. Blocks of bytes leave no rows over of a whole tile.
     done = b_.CreateNSWSub(tile.depth, b_.CreateURem(tile.depth, b_.getInt64(kStepsOfFewSums)));
     sums = loop(b_.getInt64(0), done, kStepsOfFewSums, sums, [&](Value* k, const Values& current) {
       return steps_from(k, kStepsOfFewSums, current);

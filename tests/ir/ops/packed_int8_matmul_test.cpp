@@ -94,5 +94,41 @@ TEST(PackedInt8Matmul, packed_int8_matmul_c6) {
   }
 }
 
+TEST(PackedInt8Matmul, packed_int8_matmul_c7) {
+  EXPECT_EQ(error_of("packed_int8_matmul",
+                     {meta(u8, {2, 4}), meta(i8, {1, 1, 8, 4}), meta(boolean, {}),
+                      meta(i8, {1, 2, 8, 4}), meta(i32, {1, 2})},
+                     {{"columns", std::int64_t{8}}}),
+            "packed_int8_matmul: C7 rest, places and counts are there together: expected all of "
+            "them or none, got some of them");
+}
+
+/// A product with these beside the panels.
+std::string error_with(const ir::TensorMeta& rest, const ir::TensorMeta& places,
+                       const ir::TensorMeta& counts) {
+  return error_of(
+      "packed_int8_matmul",
+      {meta(u8, {2, 4}), meta(i8, {1, 1, 8, 4}), meta(boolean, {}), rest, places, counts},
+      {{"columns", std::int64_t{8}}});
+}
+
+TEST(PackedInt8Matmul, packed_int8_matmul_c8) {
+  EXPECT_EQ(error_with(meta(u8, {1, 2, 8, 4}), meta(i32, {1, 2}), meta(i32, {1})),
+            "packed_int8_matmul: C8 rest is i8, places and counts are i32: expected i8, got u8");
+  EXPECT_EQ(error_with(meta(i8, {1, 2, 8, 4}), meta(i32, {1, 2}), meta(i64, {1})),
+            "packed_int8_matmul: C8 rest is i8, places and counts are i32: expected i32, got i64");
+}
+
+TEST(PackedInt8Matmul, packed_int8_matmul_c9) {
+  const std::string error =
+      "packed_int8_matmul: C9 rest is [p, m, w, 4], places [p, m] and counts [p]: ";
+  EXPECT_EQ(error_with(meta(i8, {1, 2, 7, 4}), meta(i32, {1, 2}), meta(i32, {1})),
+            error + "expected 8, got 7");
+  EXPECT_EQ(error_with(meta(i8, {1, 2, 8, 4}), meta(i32, {1, 3}), meta(i32, {1})),
+            error + "expected 2, got 3");
+  EXPECT_EQ(error_with(meta(i8, {1, 2, 8, 4}), meta(i32, {1, 2}), meta(i32, {})),
+            error + "expected [1], got []");
+}
+
 }  // namespace
 }  // namespace heddle::testing

@@ -1,0 +1,24 @@
+// Numbers by which kernels that are alike but for them multiply.
+#pragma once
+
+#include "ir/graph.h"
+#include "jit/program.h"
+
+namespace heddle::jit {
+
+/// Puts scales of quantised tensors into memory, for the CPU, so that layers share a kernel:
+///
+///   %y = mul(convert(%i), 0.0049000685)
+///     ==>
+///   %s = const {0.0049000685, 0}: f32[2]                        two numbers that differ are no part of a kernel
+///   %y = mul(convert(%i), reshape(slice(%s) {limit = [1]}) {sizes = []})
+///
+/// Each layer of a quantised model has scales of its own, and else a kernel that differs in nothing but a number: of all-MiniLM in 8
+/// bits 36 kernels of products are 6. What a scale is: no round number, and in the graph a few times at most. Zero points of what is
+/// quantised are moved with them.
+///
+/// Needs:  decomposed ops; after all that look for constants.
+/// Leaves: graphs without products of bytes, and those with few such numbers; all of CUDA's.
+ir::Graph scales_in_memory(const ir::Graph& graph, const LowerOptions& options);
+
+}  // namespace heddle::jit

@@ -1,0 +1,65 @@
+// Layers that differ in their scales share kernels, with the same results.
+#include "jit/lower/scales_in_memory.h"
+
+#include <gtest/gtest.h>
+#include <set>
+
+#include "tests/jit/nests_support.h"
+
+namespace heddle::test {
+namespace {
+
+using ir::GraphBuilder;
+using ir::Value;
+using testing::any_bytes;
+
+/// `layers` products of 64 x 64 bytes behind each other, each quantised by a scale and a zero point of its own.
+ir::Graph layers_of_bytes(std::int64_t layers, bool scales_differ = true) {
+  GraphBuilder b("main");
+  const auto number = [&](double value) { return b.constant(ir::Literal::scalar(f32, value)); };
+  Value bytes = b.input(tensor(u8, {"s0", "64"}), "x");
+  for (std::int64_t k = 0; k < layers; ++k) {
+    const Value w = b.constant(any_bytes(i8, {64, 64}, 3 + static_cast<std::uint32_t>(k)));
+    const Value product = b.emit("matmul", {b.emit("convert", {bytes}, {{"dtype", i32}}),
+                                            b.emit("convert", {w}, {{"dtype", i32}})});
+    const double scale = 0.0001234567 * (scales_differ ? 1 + 0.37 * static_cast<double>(k) : 1);
+    const Value real =
+        b.emit("mul", {b.emit("convert", {product}, {{"dtype", f32}}), number(scale)});
+    const Value shifted =
+        b.emit("add", {b.emit("round", {real}), number(100.0 + static_cast<double>(k))});
+    bytes =
+        b.emit("convert", {b.emit("clamp", {shifted, number(0), number(255)})}, {{"dtype", u8}});
+  }
+  b.output(bytes);
+  return b.finish();
+}
+
+/// Kernels of products, each as often as it differs from the others.
+std::size_t kernels_of_products(const jit::Program& program) {
+  std::set<const jit::Nest*> nests;
+  for (const jit::ProgramKernel& kernel : program.kernels)
+    if (kernel.nest != nullptr && kernel.nest->name.find("packed_int8_matmul") == 0)
+      nests.insert(kernel.nest.get());
+  return nests.size();
+}
+
+TEST(ScalesInMemory, LayersShareAKernel) {
+  const ir::Graph graph = layers_of_bytes(6);
+  const jit::Program program = lowered(graph);
+  EXPECT_EQ(kernels_of_products(program), 1u);
+  expect_program_right(graph, program, {any_bytes(u8, {3, 64}, 3)}, {}, 0);
+}
+
+TEST(ScalesInMemory, LeaveWhatIsNotWorthIt) {
+  const auto is_left = [](const ir::Graph& graph, const jit::LowerOptions& options = {}) {
+    return jit::scales_in_memory(graph, options).identical(graph);
+  };
+  const ir::Graph packed = lowered(layers_of_bytes(6)).graph;
+  EXPECT_TRUE(is_left(packed)) << "done once";
+  EXPECT_TRUE(is_left(layers_of_bytes(6))) << "no product of bytes yet";
+  EXPECT_TRUE(is_left(lowered(layers_of_bytes(6, false)).graph)) << "what all layers use";
+  EXPECT_TRUE(is_left(packed, {.target = jit::LowerOptions::Target::Cuda}));
+}
+
+}  // namespace
+}  // namespace heddle::test
