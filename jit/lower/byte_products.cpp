@@ -156,16 +156,18 @@ class Emitter {
                      : b_.emit("packed_int8_matmul", {left, panels}, std::move(attrs));
   }
 
-  /// Groups of each panel that may have pairs that do not fit: an eighth, which takes as much longer as pairs of 16 bits take three
-  /// times. 0 where kernels do not ask, of depths that are no whole groups, and of few.
+  /// Groups of each panel that may have pairs that do not fit: an eighth, since pairs of 16 bits take three eighths longer, and no
+  /// more than whose counterparts have room on the stack. 0 where kernels do not ask, of depths that are no whole groups, and
+  /// of few.
   std::int64_t groups_of_rest(Value right, Value panels) const {
     constexpr std::int64_t kLeastGroups = 16;
+    constexpr std::int64_t kMostGroups = 128;
     const SymExpr& depth = right.meta().sizes[0];
     const SymExpr& groups = panels.meta().sizes[1];
     if (!multiplies_pairs(options_) || !groups.is_constant() || groups.constant() < kLeastGroups ||
         depth.constant() % kGroup != 0)
       return 0;
-    return groups.constant() / 8;
+    return std::min(groups.constant() / 8, kMostGroups);
   }
 
   Value split_product(Value left, Value panels, std::int64_t most, std::int64_t columns) {

@@ -34,7 +34,14 @@ std::optional<ByteProduct> byte_product_of(const ir::Node& matmul);
 /// right, are moved by 128 with their zero points.
 /// `product`: what byte_product_of() gave, its values in the graph that `builder` makes.
 ///
-/// Where options say that pairs are multiplied, whether any u8 times two neighbours of w add up to an i16 is computed beside the panels:
+/// Where options say that pairs are multiplied, kernels want to know whether any u8 times two neighbours of w add up to an i16. Of
+/// matrices, split_byte_pairs makes panels in which they do, and few groups beside them:
+///
+///   %p, %r, %places, %counts = split_byte_pairs(panels of w)
+///   packed_int8_matmul(x, %p, none, %r, %places, %counts)
+///
+/// 0.54 to 0.66 of the time of pairs of 16 bits with weights that one scale quantises (Zen 3). Of the weights of convolutions and loops,
+/// and of depths that are no whole groups, whether all of them do is computed beside the panels:
 ///
 ///   le(max(reduce_max(positive parts of both, added), reduce_max(negative ones)), 128)
 ir::Value emit_byte_product(ir::GraphBuilder& builder, const ByteProduct& product,

@@ -30,7 +30,7 @@ std::optional<std::uint32_t> number_of(Value value) {
   return (bits & kLowBits) != 0 ? std::optional(bits) : std::nullopt;
 }
 
-bool multiplies(const Node& node) { return node.op_name() == "mul" || node.op_name() == "div"; }
+bool multiplies(const Node& node) { return node.op_name() == "mul"; }
 
 /// Whether the second operand is the zero point of what is quantised, which is rounded before.
 bool adds_zero_point(const Node& node) {

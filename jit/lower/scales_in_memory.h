@@ -18,7 +18,8 @@ namespace heddle::jit {
 /// quantised are moved with them.
 ///
 /// Needs:  decomposed ops; after all that look for constants.
-/// Leaves: graphs without products of bytes, and those with few such numbers; all of CUDA's.
+/// Leaves: graphs without products of bytes, and those with few such numbers; divisors, of whose reciprocals less is known where they
+///         come from memory; all of CUDA's.
 ir::Graph scales_in_memory(const ir::Graph& graph, const LowerOptions& options);
 
 }  // namespace heddle::jit

@@ -5,7 +5,7 @@
 //       for pair in pairs of g (vector): fitting[g, pair] = the pair less what it is too much by; most = max of that
 //       if most > 0 and n < m: places[n] = g; for pair (vector): rest[n, pair] = what was taken
 //       n += most > 0
-//     if n > m: copy the panel
+//     if n > m: copy the panel, clear places and rest
 //     counts[c] = n, or -1
 #include "jit/nests/nests.h"
 #include "jit/nests/support.h"
@@ -34,8 +34,7 @@ class SplitNest {
     const Symbol p = b_.new_axis(sizes_[0]);
     b_.set_parallel(p, sizes_[0]);
     panel_ = p;
-    clear(rest_, DType::I8, group_ * most_);
-    clear(places_, DType::I32, most_);
+    clear_rest();
     const Scalar none = number(0);
     const Symbol g = b_.begin_for(sizes_[1], ForStmt::Kind::Serial);
     group_of_panel_ = g;
@@ -51,6 +50,7 @@ class SplitNest {
     const Scalar is_too_much = b_.apply(ScalarOp::Gt, count, number(most_));
     b_.begin_if(is_too_much);
     copy();
+    clear_rest();
     b_.end_if();
     b_.store(counts_, panel_, select(b_, is_too_much, number(-1), count));
   }
@@ -62,6 +62,11 @@ class SplitNest {
     const Symbol k = b_.begin_for(count, ForStmt::Kind::Vector);
     b_.store(buffer, panel_ * count + SymExpr(k), b_.constant_int(dtype, 0));
     b_.end_for();
+  }
+
+  void clear_rest() {
+    clear(rest_, DType::I8, group_ * most_);
+    clear(places_, DType::I32, most_);
   }
 
   Scalar element(const SymExpr& group, const SymExpr& column, const SymExpr& byte) {

@@ -36,6 +36,8 @@ TEST(SplitBytePairs, TakesWhatIsTooMuchFromTheFirstOfAPair) {
 TEST(SplitBytePairs, LeavesPanelsWithTooManyAsTheyAre) {
   const std::vector<Literal> results = evaluate(split(panel(), 1));
   expect_same(results[0], panel());
+  expect_same(results[1], ints(i8, {1, 1, 1, 4}, {0, 0, 0, 0}));
+  expect_same(results[2], ints(i32, {1, 1}, {0}));
   expect_same(results[3], ints(i32, {1}, {-1}));
 }
 
