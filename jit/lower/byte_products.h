@@ -40,7 +40,7 @@ std::optional<ByteProduct> byte_product_of(const ir::Node& matmul);
 ///   %p, %r, %places, %counts = split_byte_pairs(panels of w)
 ///   packed_int8_matmul(x, %p, none, %r, %places, %counts)
 ///
-/// 0.54 to 0.66 of the time of pairs of 16 bits with weights that one scale quantises (Zen 3). Of the weights of convolutions and loops,
+/// 0.63 to 0.66 of the cycles of pairs of 16 bits with weights that one scale quantises (Zen 3). Of the weights of convolutions and loops,
 /// and of depths that are no whole groups, whether all of them do is computed beside the panels:
 ///
 ///   le(max(reduce_max(positive parts of both, added), reduce_max(negative ones)), 128)

@@ -32,6 +32,10 @@ std::optional<std::uint32_t> number_of(Value value) {
 
 bool multiplies(const Node& node) { return node.op_name() == "mul"; }
 
+bool may_change(const Node& node, const LowerOptions& options) {
+  return unit_of(node, options).fuse && !ir::wants_fallback(node);
+}
+
 /// Whether the second operand is the zero point of what is quantised, which is rounded before.
 bool adds_zero_point(const Node& node) {
   return node.op_name() == "add" && node.output().dtype == DType::F32 &&
@@ -64,7 +68,7 @@ class Mover {
     std::vector<Value> operands;
     for (const Value& input : node.inputs())
       operands.push_back(is_scale(input) ? in_memory(builder, input) : rewriter.map(input));
-    return std::vector<Value>{builder.emit(node.op_name(), {operands[0], operands[1]})};
+    return std::vector<Value>{builder.emit("mul", {operands[0], operands[1]})};
   }
 
  private:
@@ -102,7 +106,7 @@ ir::Graph scales_in_memory(const ir::Graph& graph, const LowerOptions& options) 
   Mover mover(graph);
   if (!mover.pays()) return graph;
   return ir::rewrite(graph, [&](ir::Rewriter& rewriter, const ir::NodePtr& node) {
-    return mover.visit(rewriter, *node);
+    return may_change(*node, options) ? mover.visit(rewriter, *node) : std::nullopt;
   });
 }
 

@@ -14,12 +14,12 @@ namespace heddle::jit {
 ///   %y = mul(convert(%i), reshape(slice(%s) {limit = [1]}) {sizes = []})
 ///
 /// Each layer of a quantised model has scales of its own, and else a kernel that differs in nothing but a number: of all-MiniLM in 8
-/// bits 36 kernels of products are 6. What a scale is: no round number, and in the graph a few times at most. Zero points of what is
+/// bits 56 kernels are 25. What a scale is: no round number, and in the graph a few times at most. Zero points of what is
 /// quantised are moved with them.
 ///
 /// Needs:  decomposed ops; after all that look for constants.
 /// Leaves: graphs without products of bytes, and those with few such numbers; divisors, of whose reciprocals less is known where they
-///         come from memory; all of CUDA's.
+///         come from memory; nodes that must not be fused; all of CUDA's.
 ir::Graph scales_in_memory(const ir::Graph& graph, const LowerOptions& options);
 
 }  // namespace heddle::jit
