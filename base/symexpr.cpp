@@ -20,6 +20,7 @@ SymNode symbol_node(Symbol symbol) {
   node.symbol = symbol;
   node.hash = combine(static_cast<std::uint64_t>(symbol.kind), symbol.id);
   node.symbols = symbol_bit(symbol);
+  node.symbol_kinds = kind_bit(symbol.kind);
   return node;
 }
 
@@ -60,6 +61,7 @@ SymExpr from_sorted_terms(std::int64_t constant, std::vector<SymTerm> terms) {
     node->hash = combine(combine(node->hash, static_cast<std::uint64_t>(term.coefficient)),
                          term.monomial->hash);
     node->symbols |= term.monomial->symbols;
+    node->symbol_kinds |= term.monomial->symbol_kinds;
     node->depth = std::max(node->depth, term.monomial->depth);
   }
   node->terms = std::move(terms);
@@ -175,6 +177,7 @@ SymNodePtr make_monomial(std::vector<SymNodePtr> factors) {
   for (const SymNodePtr& factor : factors) {
     node->hash = combine(node->hash, factor->hash);
     node->symbols |= factor->symbols;
+    node->symbol_kinds |= factor->symbol_kinds;
     node->depth = std::max(node->depth, factor->depth);
   }
   node->factors = std::move(factors);
@@ -201,6 +204,7 @@ SymExpr make_atom(SymExpr::Kind kind, SymExpr left, SymExpr right) {
   node->hash = combine(start_hash(kind, 0), combine(left.hash(), right.hash()));
   for (const SymExpr* side : {&left, &right}) {
     node->symbols |= symbol_bits(*side);
+    node->symbol_kinds |= symbol_kinds(*side);
     if (!side->is_constant()) {
       node->depth = std::max(node->depth, SymExprAccess::node(*side)->depth);
     }

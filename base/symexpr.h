@@ -130,6 +130,8 @@ class SymExpr {
   /// Adds the symbols of this expression to `out`, sorted and without repeats.
   void collect_symbols(std::vector<Symbol>& out) const;
   bool mentions(Symbol symbol) const;
+  /// Any symbol of this kind; takes no walk.
+  bool mentions(Symbol::Kind kind) const;
 
   /// This expression with what `facts` allow: floor(i0*s1+i1 / s1) = i0 when 0 <= i1 < s1, and the
   /// same for mod, min and max.

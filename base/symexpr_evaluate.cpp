@@ -128,6 +128,10 @@ bool SymExpr::mentions(Symbol symbol) const {
   return !is_constant() && node_mentions(*node_, symbol);
 }
 
+bool SymExpr::mentions(Symbol::Kind kind) const {
+  return (symbol_kinds(*this) & kind_bit(kind)) != 0;
+}
+
 std::vector<SymExpr> SymExpr::operands() const {
   if (is_constant() || is_symbol()) return {};
   std::vector<SymExpr> result;

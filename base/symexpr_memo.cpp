@@ -9,7 +9,7 @@ namespace heddle::base {
 namespace {
 
 /// A power of two.
-constexpr std::size_t kPlaces = 4096;
+constexpr std::size_t kPlaces = 8192;
 constexpr std::size_t kMostFacts = 1024;
 
 std::uint64_t hash(const Facts& facts) {

@@ -34,6 +34,7 @@ struct SymExpr::Node {
   Symbol symbol;
   std::uint64_t hash = 0;
   std::uint64_t symbols = 0;  ///< a bit for each symbol inside, see symbol_bit
+  std::uint8_t symbol_kinds = 0;  ///< kind_bit() of each symbol inside
   std::int64_t constant = 0;
   std::vector<SymTerm> terms;
   std::vector<SymNodePtr> factors;
@@ -57,6 +58,12 @@ std::int64_t floor_modulo(std::int64_t a, std::int64_t b);
 /// Symbols share bits: a clear bit says that a symbol is absent, a set one nothing.
 constexpr std::uint64_t symbol_bit(Symbol symbol) {
   return std::uint64_t{1} << ((static_cast<std::uint32_t>(symbol.kind) * 16 + symbol.id) % 64);
+}
+constexpr std::uint8_t kind_bit(Symbol::Kind kind) {
+  return static_cast<std::uint8_t>(1U << static_cast<unsigned>(kind));
+}
+inline std::uint8_t symbol_kinds(const SymExpr& expr) {
+  return expr.is_constant() ? std::uint8_t{0} : SymExprAccess::node(expr)->symbol_kinds;
 }
 inline std::uint64_t symbol_bits(const SymExpr& expr) {
   return expr.is_constant() ? 0 : SymExprAccess::node(expr)->symbols;

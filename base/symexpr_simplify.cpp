@@ -57,8 +57,18 @@ class Simplifier {
     if (node->kind == Kind::Symbol) return symbol(node);
     if (node->kind == Kind::Sum) return run(SymExprAccess::make(node));
     if (const auto found = memo_.find(node.get()); found != memo_.end()) return found->second;
-    SymExpr result = division(node->kind, run(node->left), run(node->right));
+    SymExpr result = shared_division(node);
     memo_.emplace(node.get(), result);
+    return result;
+  }
+
+  /// Other indices of the kernel hold the same divisions.
+  SymExpr shared_division(const SymNodePtr& node) {
+    const SymExpr whole = SymExprAccess::make(node);
+    FactsMemo& memo = FactsMemo::of_this_thread();
+    if (const auto& known = memo.at(whole, facts_).simple) return *known;
+    SymExpr result = division(node->kind, run(node->left), run(node->right));
+    memo.at(whole, facts_).simple = result;
     return result;
   }
 

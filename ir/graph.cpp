@@ -92,7 +92,7 @@ std::uint32_t next_symbol(const Graph& graph, base::Symbol::Kind kind) {
   std::unordered_set<SymExpr, ExprHash> seen;
   std::vector<base::Symbol> symbols;
   const auto collect = [&](const SymExpr& expr) {
-    if (!expr.is_constant() && seen.insert(expr).second) expr.collect_symbols(symbols);
+    if (expr.mentions(kind) && seen.insert(expr).second) expr.collect_symbols(symbols);
   };
   for (const NodePtr& node : graph.nodes()) {
     for (const TensorMeta& meta : node->outputs()) {

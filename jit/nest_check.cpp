@@ -22,6 +22,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <type_traits>
 
 #include "base/check.h"
 #include "jit/nest.h"
@@ -50,7 +51,7 @@ class Checker {
   }
   void operator()(const ApplyStmt& s) {
     require(s.operands.size() == static_cast<std::size_t>(ir::arity_of(s.op)),
-            "N7 arity of " + name(s.op));
+            [&] { return "N7 arity of " + name(s.op); });
     std::size_t first = 0;
     if (s.op == ScalarOp::Select) {
       require(use(s.operands[0]) == DType::Bool, "N7 select takes a bool");
@@ -58,10 +59,11 @@ class Checker {
     }
     const DType operand = use(s.operands[first]);
     for (std::size_t k = first; k < s.operands.size(); ++k)
-      require(use(s.operands[k]) == operand, "N7 operands of one dtype: " + name(s.op));
+      require(use(s.operands[k]) == operand,
+              [&] { return "N7 operands of one dtype: " + name(s.op); });
     require(ir::defined_on(s.op, operand),
-            "N7 " + name(s.op) + " on " + std::string(name_of(operand)));
-    require(ir::result_of(s.op, operand) == s.dtype, "N7 result of " + name(s.op));
+            [&] { return "N7 " + name(s.op) + " on " + std::string(name_of(operand)); });
+    require(ir::result_of(s.op, operand) == s.dtype, [&] { return "N7 result of " + name(s.op); });
     define(s.result, s.dtype);
   }
   void operator()(const ConvertStmt& s) {
@@ -72,7 +74,7 @@ class Checker {
     const DType operand = use(s.operand);
     require((operand == DType::F32 && s.dtype == DType::I32) ||
                 (operand == DType::F64 && s.dtype == DType::I64),
-            "N7 bits of " + std::string(name_of(operand)));
+            [&] { return "N7 bits of " + std::string(name_of(operand)); });
     define(s.result, s.dtype);
   }
   void operator()(const TableStmt& s) {
@@ -90,16 +92,16 @@ class Checker {
   }
   void operator()(const LoadStmt& s) {
     const NestBuffer& source = buffer(s.buffer);
-    require(source.read, "N3 " + source.name + " is declared as read");
-    require(source.dtype == s.dtype, "N11 load from " + source.name);
+    require(source.read, [&] { return "N3 " + source.name + " is declared as read"; });
+    require(source.dtype == s.dtype, [&] { return "N11 load from " + source.name; });
     index(s.index);
     mask(s.mask);
     define(s.result, s.dtype);
   }
   void operator()(const StoreStmt& s) {
     const NestBuffer& target = buffer(s.buffer);
-    require(target.written, "N3 " + target.name + " is declared as written");
-    require(use(s.operand) == target.dtype, "N11 store to " + target.name);
+    require(target.written, [&] { return "N3 " + target.name + " is declared as written"; });
+    require(use(s.operand) == target.dtype, [&] { return "N11 store to " + target.name; });
     index(s.index);
     mask(s.mask);
     if (s.combine)
@@ -149,7 +151,8 @@ class Checker {
     for (const LoopCarried& c : s.carried)
       require(use(c.initial) == c.dtype, "N10 initial of a carried value");
     scoped([&] {
-      require(axes_.insert(s.axis).second, "N8 axis " + s.axis.to_string() + " is in use");
+      require(axes_.insert(s.axis).second,
+              [&] { return "N8 axis " + s.axis.to_string() + " is in use"; });
       const bool outer = in_vector_;
       if (vector) varying_ = {s.axis};
       in_vector_ = outer || vector;
@@ -170,8 +173,18 @@ class Checker {
   static std::string name(ScalarOp op) { return std::string(ir::name_of(op)); }
   static bool is_arg(ReduceOp op) { return op == ReduceOp::ArgMax || op == ReduceOp::ArgMin; }
 
-  void require(bool condition, const std::string& what) const {
-    if (!condition) HD_CHECK(false, what + " in\n" + print(nest_));
+  /// `what` makes its text when it is needed: nests are right, and there are many.
+  template <typename What>
+  void require(bool condition, const What& what) const {
+    if (condition) return;
+    if constexpr (std::is_invocable_v<What>) {
+      fail(what());
+    } else {
+      fail(what);
+    }
+  }
+  [[noreturn]] void fail(const std::string& what) const {
+    base::check_failed(__FILE__, __LINE__, "a nest is right", what + " in\n" + print(nest_));
   }
 
   void check_buffers() const {
@@ -189,11 +202,11 @@ class Checker {
     expr.collect_symbols(symbols);
     for (Symbol s : symbols)
       require(s.kind == Symbol::Kind::Size && s.id < nest_.size_count,
-              "N8 only size parameters: " + expr.to_string());
+              [&] { return "N8 only size parameters: " + expr.to_string(); });
   }
 
   const NestBuffer& buffer(NestBufferId id) const {
-    require(id < nest_.buffers.size(), "N3 buffer " + std::to_string(id));
+    require(id < nest_.buffers.size(), [&] { return "N3 buffer " + std::to_string(id); });
     return nest_.buffers[id];
   }
 
@@ -203,7 +216,7 @@ class Checker {
     for (Symbol s : symbols) {
       const bool known = (s.kind == Symbol::Kind::Size && s.id < nest_.size_count) ||
                          axes_.count(s) != 0 || temps_.count(s) != 0;
-      require(known, "N8 " + s.to_string() + " in " + expr.to_string());
+      require(known, [&] { return "N8 " + s.to_string() + " in " + expr.to_string(); });
     }
   }
 
@@ -211,7 +224,8 @@ class Checker {
     if (!in_vector_) return;
     std::vector<Symbol> symbols;
     extent.collect_symbols(symbols);
-    for (Symbol s : symbols) require(varying_.count(s) == 0, "N13 extent " + extent.to_string());
+    for (Symbol s : symbols)
+      require(varying_.count(s) == 0, [&] { return "N13 extent " + extent.to_string(); });
   }
 
   void windows(const Windows& all, DType dtype) const {
@@ -270,30 +284,32 @@ class Checker {
   }
 
   void mask(ScalarId id) const {
-    if (id != kNoScalar) require(use(id) == DType::Bool, "N9 mask %" + std::to_string(id));
+    if (id != kNoScalar)
+      require(use(id) == DType::Bool, [&] { return "N9 mask %" + std::to_string(id); });
   }
 
   void check_contributions(const LoopReduction& r) const {
     const std::size_t width = static_cast<std::size_t>(ir::width_of(r.op));
     const std::size_t wanted = r.op == ReduceOp::Welford ? 1 : width;
     require(r.contributions.size() == wanted && r.results.size() == width,
-            "N10 width of " + std::string(ir::name_of(r.op)));
+            [&] { return "N10 width of " + std::string(ir::name_of(r.op)); });
     require(use(r.contributions[0]) == r.dtype, "N10 dtype of a contribution");
     if (is_arg(r.op)) require(use(r.contributions[1]) == DType::I64, "N10 index of a contribution");
     const bool logical = r.op == ReduceOp::And || r.op == ReduceOp::Or;
     require(logical == (r.dtype == DType::Bool) || r.op == ReduceOp::Max || r.op == ReduceOp::Min ||
                 is_arg(r.op),
-            "N10 dtype of " + std::string(ir::name_of(r.op)));
+            [&] { return "N10 dtype of " + std::string(ir::name_of(r.op)); });
     mask(r.mask);
   }
 
   void define(ScalarId id, DType dtype) {
-    require(id != kNoScalar && defined_.insert(id).second, "N1 %" + std::to_string(id));
+    require(id != kNoScalar && defined_.insert(id).second,
+            [&] { return "N1 %" + std::to_string(id); });
     visible_[id] = dtype;
   }
   DType use(ScalarId id) const {
     const auto found = visible_.find(id);
-    require(found != visible_.end(), "N2 %" + std::to_string(id));
+    require(found != visible_.end(), [&] { return "N2 %" + std::to_string(id); });
     return found->second;
   }
 

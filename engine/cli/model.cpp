@@ -46,14 +46,14 @@ class RandomInputs {
  public:
   Tensor make(DType dtype, const Sizes& sizes) {
     Tensor tensor = Tensor::empty(dtype, sizes);
-    for (std::int64_t k = 0; k < tensor.count(); ++k) store(tensor, k);
+    void* data = tensor.data();
+    for (std::int64_t k = 0, count = tensor.count(); k < count; ++k) store(dtype, data, k);
     return tensor;
   }
 
  private:
-  void store(Tensor& tensor, std::int64_t k) {
-    void* data = tensor.data();
-    switch (tensor.dtype()) {
+  void store(DType dtype, void* data, std::int64_t k) {
+    switch (dtype) {
       case DType::F32:
         static_cast<float*>(data)[k] = static_cast<float>(normal_(bits_));
         return;

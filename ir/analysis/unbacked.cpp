@@ -17,10 +17,11 @@ std::vector<base::Symbol> unbacked_defined(const Node& node) {
   std::vector<base::Symbol> symbols;
   if (node.is_argument()) return symbols;
   for (const TensorMeta& meta : node.outputs())
-    for (const SymExpr& size : meta.sizes) size.collect_symbols(symbols);
+    for (const SymExpr& size : meta.sizes)
+      if (is_unbacked(size)) size.collect_symbols(symbols);
+  if (symbols.empty()) return symbols;
   std::erase_if(symbols,
                 [](const base::Symbol& s) { return s.kind != base::Symbol::Kind::Unbacked; });
-  if (symbols.empty()) return symbols;
   std::vector<base::Symbol> known;
   for (const Value& input : node.inputs())
     if (input)
@@ -43,13 +44,13 @@ SameNumbers::SameNumbers(const Node& node, ShapeEnv& env) : env_(env), next_(env
 
 std::vector<base::Symbol> unbacked_in(const SymExpr& size) {
   std::vector<base::Symbol> symbols;
-  size.collect_symbols(symbols);
+  if (is_unbacked(size)) size.collect_symbols(symbols);
   std::erase_if(symbols,
                 [](const base::Symbol& s) { return s.kind != base::Symbol::Kind::Unbacked; });
   return symbols;
 }
 
-bool is_unbacked(const SymExpr& size) { return !unbacked_in(size).empty(); }
+bool is_unbacked(const SymExpr& size) { return size.mentions(base::Symbol::Kind::Unbacked); }
 
 namespace {
 
