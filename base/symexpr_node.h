@@ -33,7 +33,7 @@ struct SymExpr::Node {
   std::uint32_t depth = 0;  ///< how deep division, min and max nest
   Symbol symbol;
   std::uint64_t hash = 0;
-  std::uint64_t symbols = 0;  ///< a bit for each symbol inside, see symbol_bit
+  std::uint64_t symbols = 0;      ///< a bit for each symbol inside, see symbol_bit
   std::uint8_t symbol_kinds = 0;  ///< kind_bit() of each symbol inside
   std::int64_t constant = 0;
   std::vector<SymTerm> terms;

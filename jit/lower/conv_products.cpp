@@ -24,6 +24,11 @@ using Ints = std::vector<std::int64_t>;
 
 /// Channels of x from which on a product takes longer than what surrounds it.
 constexpr std::int64_t kLeastDepth = 64;
+/// With vectors of at most so many bytes fewer of them pay, and columns that are multiples of fewer: the library's results are read and
+/// written once more by what follows, where a product's are in registers.
+constexpr std::int64_t kNarrowBytes = 32;
+constexpr std::int64_t kLeastNarrowDepth = 16;
+constexpr std::int64_t kNarrowColumns = 16;
 
 bool all(const Node& node, const char* name, std::int64_t value) {
   return std::ranges::all_of(node.ints(name), [&](std::int64_t v) { return v == value; });
@@ -33,12 +38,15 @@ bool is_fixed_data(const Node& node) {
   return node.op_name() == "const" || node.op_name() == "param";
 }
 
-/// Whether weights [m, c, 1, …] fill panels.
-bool suits(const ir::TensorMeta& weights) {
+/// Whether weights [m, c, 1, …] fill panels, or vectors where those are narrow.
+bool suits(const ir::TensorMeta& weights, std::int64_t vector_bytes) {
   for (std::size_t d = 2; d < weights.sizes.size(); ++d)
     if (!weights.sizes[d].is_constant(1)) return false;
   const SymExpr& columns = weights.sizes[0];
   const SymExpr& depth = weights.sizes[1];
+  if (vector_bytes <= kNarrowBytes)
+    return columns.is_constant() && depth.is_constant() &&
+           columns.constant() % kNarrowColumns == 0 && depth.constant() >= kLeastNarrowDepth;
   return columns.is_constant() && depth.is_constant() && columns.constant() % kPanelColumns == 0 &&
          depth.constant() >= kLeastDepth &&
          columns.constant() * depth.constant() >= kLeastPackedCount;
@@ -133,7 +141,8 @@ class ConvConverter {
       return std::vector<Value>{made->second};
     if (!may_be_product(node)) return std::nullopt;
     if (lies_in_planes(node)) return in_planes(rewriter, node);
-    const bool one_tap = (suits(node.input(1).meta()) || is_open(node)) && !has_padding(node);
+    const bool one_tap =
+        (suits(node.input(1).meta(), options_.vector_bytes) || is_open(node)) && !has_padding(node);
     const bool in_place = !one_tap && (has_long_runs(node) || has_open_runs(node)) &&
                           fixed_.contains(node.input(1).node);
     if (!in_place && !is_fixed_data(*node.input(1).node)) return std::nullopt;

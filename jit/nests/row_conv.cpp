@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "ir/op.h"
 #include "jit/nests/support.h"
@@ -23,6 +24,17 @@ constexpr std::int64_t kMostMixed = 4;
 constexpr std::int64_t kMixedLanes = 16;
 /// Positions whose sums are carried at once.
 constexpr std::int64_t kMostPositions = 8;
+
+/// Of channels by themselves, what a tile of the result reads of so many is copied side by side into at most so many bytes where it would
+/// not stay in the first-level cache otherwise.
+constexpr std::int64_t kSlabChannels = 32;
+constexpr std::int64_t kSlabBytes = 32 * 1024;
+/// From so many taps on a copy pays even where what is read nearly fits.
+constexpr std::int64_t kManyTaps = 25;
+/// The first-level cache: 32 KiB in all x86-64 and ARM cores that matter, or more ways of as many sets.
+constexpr std::int64_t kLineBytes = 64;
+constexpr std::int64_t kCacheSets = 64;
+constexpr std::int64_t kCacheWays = 8;
 
 /// Channels of the result for each one of x, which lanes read together, and of a group of several.
 constexpr std::int64_t kMostMultiplier = 8;
@@ -52,9 +64,11 @@ class RowConv {
     groups_ = ctx.node().integer("groups");
     multiplier_ = w.front().constant() / groups_;
     mixed_ = w[1].constant();
+    channels_ = {0, out_.back()};
   }
 
   void build() {
+    if (is_in_slabs()) return Slabs(*this).build();
     const std::span<const SymExpr> outer = std::span(out_).first(out_.size() - 2);
     const SymExpr extent = base::product(outer);
     const Symbol p = b_.new_axis(extent);
@@ -76,6 +90,29 @@ class RowConv {
   }
 
  private:
+  /// Positions of many channels lie far apart: where that is a multiple of a high power of two, those that a block of windows reads
+  /// share so few sets of the cache that they push each other out before the next row of windows reads them again.
+  bool is_in_slabs() const {
+    if (row_ != 1 || multiplier_ != 1 || mixed_ != 1 || is_long()) return false;
+    const std::int64_t bytes = out_.back().constant() * 4;
+    if (bytes % kLineBytes != 0) return false;
+    const std::int64_t sets = kCacheSets / std::gcd(kCacheSets, bytes / kLineBytes);
+    const SymExpr& length = out_[2];
+    const std::int64_t rows = window_.kernel[0].constant();
+    const std::int64_t width =
+        reach(1, length.is_constant() ? block_of(length.constant()) : kMostPositions);
+    if (reach(0, 1) * width * kSlabChannels * 4 > kSlabBytes) return false;
+    const std::int64_t lines = rows * width;
+    const std::int64_t fit = sets * kCacheWays;
+    return lines > fit || (rows * taps_ >= kManyTaps && lines > fit * 3 / 4);
+  }
+
+  /// How much of x so many windows reach over, one after the other.
+  std::int64_t reach(std::size_t d, std::int64_t windows) const {
+    return (windows - 1) * window_.strides[d] +
+           (window_.kernel[d].constant() - 1) * window_.dilations[d] + 1;
+  }
+
   /// A row in blocks of `count` positions, of which it has so many: the last one overlaps the one before it.
   void blocks(std::int64_t count) {
     const std::int64_t taps = is_long() ? kPartTaps : taps_;
@@ -83,9 +120,8 @@ class RowConv {
     const SymExpr number = b_.begin_for(ceildiv(length, count), ForStmt::Kind::Serial);
     const SymExpr first = b_.simplify(min(number * count, length - count));
     const std::int64_t stride = window_.strides[row_], dilation = window_.dilations[row_];
-    const std::int64_t reach = (count - 1) * stride + (taps - 1) * dilation + 1;
     const SymExpr begin = first * stride - window_.pads_low[row_];
-    block(count, first, begin, insides(begin, reach));
+    block(count, first, begin, insides(begin, (count - 1) * stride + (taps - 1) * dilation + 1));
     b_.end_for();
   }
 
@@ -103,7 +139,7 @@ class RowConv {
 
   void block(std::int64_t count, const SymExpr& first, const SymExpr& begin,
              const std::vector<Mask>& insides) {
-    channel_ = SymExpr(b_.begin_for(out_.back(), ForStmt::Kind::Vector));
+    channel_ = channels_.first + b_.begin_for(channels_.count, ForStmt::Kind::Vector);
     const bool biased = ctx_.node().inputs().size() > 2 && ctx_.node().input(2);
     const Scalar initial = biased ? ctx_.operand(2, Index{channel_}) : zero(b_, DType::F32);
     std::vector<TapLoop> loops;
@@ -154,6 +190,14 @@ class RowConv {
                    std::move(sums));
   }
 
+  Scalar of_x(const Index& outer, const SymExpr& along, const SymExpr& channel, ScalarId inside) {
+    Index at{index_[0]};
+    at.insert(at.end(), outer.begin(), outer.end());
+    at.push_back(along);
+    at.push_back(channel);
+    return ctx_.operand(0, at, inside);
+  }
+
   /// The channel of x that lanes read as their `mixed`-th.
   SymExpr channel_of_x(std::int64_t mixed) const {
     if (groups_ == 1) return mixed;
@@ -179,11 +223,9 @@ class RowConv {
             static_cast<std::int64_t>(j) - static_cast<std::int64_t>(k) * stride;
         if (from < 0 || from % dilation != 0 || from / dilation >= taps.count) continue;
         if (!x) {
-          Index at{index_[0]};
-          at.insert(at.end(), position.begin(), position.end());
-          at.push_back(taps.begin + static_cast<std::int64_t>(j));
-          at.push_back(channel_of_x(mixed));
-          x = ctx_.operand(0, at, id_of(insides[j]));
+          const SymExpr along = taps.begin + static_cast<std::int64_t>(j);
+          x = slab_ ? slab_->load(b_, position.front(), along, channel_ - channels_.first)
+                    : of_x(position, along, channel_of_x(mixed), id_of(insides[j]));
         }
         const Scalar w = weights[static_cast<std::size_t>(from / dilation)];
         sums[k] = b_.apply(ScalarOp::Fma, {w, *x, sums[k]});
@@ -191,6 +233,111 @@ class RowConv {
     }
     return sums;
   }
+
+  /// A part of x, [rows, width, kSlabChannels], with zeros where it reaches out of a row.
+  struct Slab {
+    NestBufferId buffer;
+    std::int64_t width;
+    SymExpr first_row;  ///< of x, where the slab begins
+    SymExpr first_column;
+
+    SymExpr at(const SymExpr& row, const SymExpr& column, const SymExpr& channel) const {
+      return ((row - first_row) * width + column - first_column) * kSlabChannels + channel;
+    }
+    Scalar load(NestBuilder& b, const SymExpr& row, const SymExpr& column,
+                const SymExpr& channel) const {
+      return b.load(buffer, b.simplify(at(row, column, channel)));
+    }
+  };
+  struct Channels {
+    SymExpr first;
+    SymExpr count;
+  };
+
+  /// Tiles of some rows and one block of positions, kSlabChannels channels of them.
+  class Slabs {
+   public:
+    explicit Slabs(RowConv& conv) : conv_(conv), b_(conv.b_), length_(conv.out_[2]) {}
+
+    void build() {
+      const std::int64_t count =
+          length_.is_constant() ? block_of(length_.constant()) : kMostPositions;
+      const std::int64_t most = kSlabBytes / (conv_.reach(1, count) * kSlabChannels * 4);
+      rows_ = std::max<std::int64_t>(1, (most - conv_.reach(0, 1)) / conv_.window_.strides[0] + 1);
+      const SymExpr& channels = conv_.out_.back();
+      const std::vector<SymExpr> tiles{conv_.out_[0], ceildiv(conv_.out_[1], rows_),
+                                       ceildiv(length_, count), ceildiv(channels, kSlabChannels)};
+      const SymExpr extent = base::product(tiles);
+      const Symbol p = b_.new_axis(extent);
+      b_.set_parallel(p, extent);
+      const std::vector<SymExpr> tile = delinearize(p, tiles, b_.facts());
+      conv_.index_ = {tile[0], 0};
+      const SymExpr first_channel = tile[3] * kSlabChannels;
+      conv_.channels_ = {first_channel, b_.simplify(min(kSlabChannels, channels - first_channel))};
+      first_row_ = tile[1] * rows_;
+      row_count_ = b_.simplify(min(rows_, conv_.out_[1] - first_row_));
+      // The last block overlaps the one before it.
+      const SymExpr first = b_.simplify(min(tile[2] * count, length_ - count));
+      if (length_.is_constant()) {
+        block(first, count);
+      } else {
+        const Scalar enough = compare(b_, ScalarOp::Le, count, length_);
+        b_.begin_if(enough);
+        block(first, count);
+        b_.end_if();
+        b_.begin_if(b_.apply(ScalarOp::Not, {enough}));
+        block(b_.begin_for(min(length_, count - 1), ForStmt::Kind::Serial), 1);
+        b_.end_for();
+        b_.end_if();
+      }
+      b_.nest().work = base::product(conv_.out_) * base::product(conv_.window_.kernel) * 2;
+    }
+
+   private:
+    SymExpr start(std::size_t d, const SymExpr& window) const {
+      return b_.simplify(window * conv_.window_.strides[d] - conv_.window_.pads_low[d]);
+    }
+
+    void block(const SymExpr& first, std::int64_t count) {
+      const std::int64_t width = conv_.reach(1, count);
+      const std::int64_t size = conv_.reach(0, rows_) * width * kSlabChannels;
+      conv_.slab_ =
+          Slab{b_.add_local(DType::F32, size, size), width, start(0, first_row_), start(1, first)};
+      fill();
+      conv_.index_[1] = first_row_ + b_.begin_for(row_count_, ForStmt::Kind::Serial);
+      conv_.block(count, first, conv_.slab_->first_column,
+                  std::vector<Mask>(static_cast<std::size_t>(width)));
+      b_.end_for();
+      conv_.slab_.reset();
+    }
+
+    /// The rows that lie in x: windows pass over those that do not.
+    void fill() {
+      const Slab& slab = *conv_.slab_;
+      const SymExpr height = (row_count_ - 1) * conv_.window_.strides[0] + conv_.reach(0, 1);
+      const SymExpr low = b_.simplify(max(0, -slab.first_row));
+      const SymExpr high = min(height, conv_.window_.input[0] - slab.first_row);
+      const SymExpr count = b_.simplify(max(0, high - low));
+      const SymExpr row = slab.first_row + low + b_.begin_for(count, ForStmt::Kind::Serial);
+      const std::vector<Mask> insides = conv_.insides(slab.first_column, slab.width);
+      const SymExpr lane = b_.begin_for(conv_.channels_.count, ForStmt::Kind::Vector);
+      for (std::int64_t k = 0; k < slab.width; ++k) {
+        const SymExpr column = slab.first_column + k;
+        const Scalar x = conv_.of_x({row}, column, conv_.channels_.first + lane,
+                                    id_of(insides[static_cast<std::size_t>(k)]));
+        b_.store(slab.buffer, b_.simplify(slab.at(row, column, lane)), x);
+      }
+      b_.end_for();
+      b_.end_for();
+    }
+
+    RowConv& conv_;
+    NestBuilder& b_;
+    const SymExpr length_;
+    std::int64_t rows_ = 1;  ///< of the result in a tile
+    SymExpr first_row_;
+    SymExpr row_count_;
+  };
 
   NestContext& ctx_;
   NestBuilder& b_;
@@ -202,6 +349,8 @@ class RowConv {
   std::int64_t mixed_ = 1;       ///< channels of x that each one of the result reads
   std::int64_t groups_ = 1;
   Index index_;
+  Channels channels_;         ///< those of the vector loop
+  std::optional<Slab> slab_;  ///< what is read instead of x
   SymExpr channel_;
 };
 

@@ -282,6 +282,32 @@ TEST(ConvProducts, LeavesOthers) {
   EXPECT_TRUE(jit::convs_as_products(graph, {}).identical(graph)) << "without a library";
 }
 
+/// Their results are read and written once more by what follows: with vectors of 32 bytes that takes longer than a product.
+TEST(ConvProducts, OfFewerChannelsForNarrowVectors) {
+  jit::LowerOptions narrow = with_library();
+  narrow.vector_bytes = 32;
+  for (const Ints& sizes : {Ints{32, 16, 1, 1}, {96, 64, 1, 1}, {64, 64, 1, 1}, {16, 40, 1, 1}}) {
+    for (const std::int64_t stride : {1, 2}) {
+      const std::string channels = std::to_string(sizes[1]);
+      GraphBuilder b("main");
+      const Value x = b.input(tensor(f32, {"1", "7", "6", channels.c_str()}), "x");
+      b.output(b.emit("relu", {emit(b, x, {.sizes = sizes, .strides = {stride, stride}})}));
+      const ir::Graph graph = b.finish();
+      EXPECT_TRUE(jit::convs_as_products(graph, with_library()).identical(graph));
+      EXPECT_THAT(ops_of(jit::convs_as_products(graph, narrow)), Contains("matmul"));
+      expect_program_right(graph, jit::lower(graph, narrow), random_arguments(graph, {}), {}, 1e-4);
+    }
+  }
+  for (const Ints& sizes : {Ints{32, 8, 1, 1}, {24, 64, 1, 1}, {32, 16, 3, 3}}) {
+    const std::string channels = std::to_string(sizes[1]);
+    GraphBuilder b("main");
+    b.output(
+        emit(b, b.input(tensor(f32, {"1", "7", "6", channels.c_str()}), "x"), {.sizes = sizes}));
+    const ir::Graph graph = b.finish();
+    EXPECT_TRUE(jit::convs_as_products(graph, narrow).identical(graph)) << sizes[0];
+  }
+}
+
 jit::LowerOptions for_cuda() {
   return {.target = jit::LowerOptions::Target::Cuda, .rest = {.library = false}};
 }

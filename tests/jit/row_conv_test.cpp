@@ -201,6 +201,69 @@ TEST(RowConv, OfGroupsOfAFewChannelsForNarrowVectors) {
   expect_right_and_narrow({.sizes = {"s0", "s1", "s2"}}, {1, 3, 12});
 }
 
+bool is_in_slabs(const Depthwise& c) {
+  return nests_of(lowered(graph_of(c))).find("local") != std::string::npos;
+}
+
+/// 256 channels lie 1 KiB apart, so that positions share 4 of 64 sets of a cache: 25 taps of a block take more lines than these hold. 9 taps do
+/// not, nor do 25 of channels that are no power of two.
+TEST(RowConv, CopiesWhatSharesFewSetsOfTheCache) {
+  const Depthwise square{.channels = 256, .kernel = {5, 5}, .low = {2, 2}, .high = {2, 2}};
+  EXPECT_TRUE(is_in_slabs(square));
+  Depthwise c = square;
+  c.channels = 240;
+  EXPECT_FALSE(is_in_slabs(c));
+  c.channels = 128;
+  c.sizes = {"1", "9", "16"};
+  EXPECT_TRUE(is_in_slabs(c));
+  c.channels = 64;
+  EXPECT_FALSE(is_in_slabs(c));
+  EXPECT_FALSE(is_in_slabs({.channels = 256, .sizes = {"1", "9", "16"}}));
+  EXPECT_TRUE(is_in_slabs({.channels = 512, .sizes = {"1", "9", "16"}}));
+  c = square;
+  c.dilations = {9, 9};
+  c.sizes = {"1", "40", "40"};
+  EXPECT_FALSE(is_in_slabs(c)) << "more than a cache holds";
+}
+
+TEST(RowConv, OfCopiesOfEveryWindow) {
+  for (const char* width : {"1", "3", "7", "8", "9", "17"})
+    for (const char* height : {"1", "4", "31"}) {
+      expect_right(Depthwise{.channels = 256,
+                             .kernel = {5, 5},
+                             .low = {2, 2},
+                             .high = {2, 2},
+                             .sizes = {"1", height, width}});
+      expect_right(Depthwise{.channels = 512, .sizes = {"2", height, width}});
+    }
+  const Depthwise square{
+      .channels = 256, .kernel = {5, 5}, .low = {2, 2}, .high = {2, 2}, .sizes = {"1", "21", "19"}};
+  for (const Ints& strides : {Ints{2, 2}, {1, 2}, {3, 1}}) {
+    Depthwise c = square;
+    c.strides = strides;
+    expect_right(c);
+    c.biased = false;
+    c.low = {0, 4};
+    c.high = {4, 0};
+    expect_right(c);
+  }
+  Depthwise c = square;
+  c.dilations = {2, 2};
+  c.low = c.high = {4, 4};
+  EXPECT_TRUE(is_in_slabs(c));
+  expect_right(c);
+  c = square;
+  c.low = c.high = {0, 0};
+  expect_right(c);
+  c.low = c.high = {6, 7};
+  expect_right(c);
+  c = square;
+  c.sizes = {"s0", "s1", "s2"};
+  EXPECT_TRUE(is_in_slabs(c));
+  for (const Ints& sizes : {Ints{1, 1, 1}, {2, 3, 5}, {1, 12, 8}, {1, 2, 21}, {1, 40, 9}})
+    expect_right(c, sizes);
+}
+
 std::int64_t multiply_adds(const ir::Graph& graph) {
   const std::string text = nests_of(lowered(graph));
   std::int64_t count = 0;
