@@ -31,7 +31,7 @@ constexpr std::int64_t kSlabChannels = 32;
 constexpr std::int64_t kSlabBytes = 32 * 1024;
 /// From so many taps on a copy pays even where what is read nearly fits.
 constexpr std::int64_t kManyTaps = 25;
-/// The first-level cache: 32 KiB in all x86-64 and ARM cores that matter, or more ways of as many sets.
+/// A first-level cache of 32 KiB, as x86-64 processors have or more ways of as many sets.
 constexpr std::int64_t kLineBytes = 64;
 constexpr std::int64_t kCacheSets = 64;
 constexpr std::int64_t kCacheWays = 8;
