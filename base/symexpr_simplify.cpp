@@ -31,8 +31,7 @@ class Simplifier {
 
   SymExpr run(const SymExpr& expr) {
     if (expr.is_constant()) return expr;
-    const SymExpr result = with_simple_atoms(expr);
-    return has_mod(result) ? join_divisions(result) : result;
+    return joined(with_simple_atoms(expr));
   }
 
  private:
@@ -62,12 +61,15 @@ class Simplifier {
     return result;
   }
 
-  /// Other indices of the kernel hold the same divisions.
+  SymExpr joined(const SymExpr& expr) const { return has_mod(expr) ? join_divisions(expr) : expr; }
+
+  /// Other indices of the kernel hold the same divisions. What is kept is what simplify() of the division gives, whichever comes first:
+  /// texts of kernels, which are keys, must not depend on what a thread was asked before.
   SymExpr shared_division(const SymNodePtr& node) {
     const SymExpr whole = SymExprAccess::make(node);
     FactsMemo& memo = FactsMemo::of_this_thread();
     if (const auto& known = memo.at(whole, facts_).simple) return *known;
-    SymExpr result = division(node->kind, run(node->left), run(node->right));
+    SymExpr result = joined(division(node->kind, run(node->left), run(node->right)));
     memo.at(whole, facts_).simple = result;
     return result;
   }

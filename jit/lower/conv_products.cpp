@@ -24,9 +24,8 @@ using Ints = std::vector<std::int64_t>;
 
 /// Channels of x from which on a product takes longer than what surrounds it.
 constexpr std::int64_t kLeastDepth = 64;
-/// With vectors of at most so many bytes fewer of them pay, and columns that are multiples of fewer: the library's results are read and
+/// With narrow vectors (kNarrowBytes) fewer of them pay, and columns that are multiples of fewer: the library's results are read and
 /// written once more by what follows, where a product's are in registers.
-constexpr std::int64_t kNarrowBytes = 32;
 constexpr std::int64_t kLeastNarrowDepth = 16;
 constexpr std::int64_t kNarrowColumns = 16;
 

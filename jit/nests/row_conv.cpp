@@ -38,8 +38,6 @@ constexpr std::int64_t kCacheWays = 8;
 
 /// Channels of the result for each one of x, which lanes read together, and of a group of several.
 constexpr std::int64_t kMostMultiplier = 8;
-/// Bytes of vectors, at most, for which many taps and groups are worth it.
-constexpr std::int64_t kNarrowBytes = 32;
 
 /// How many positions of a row of `length` make a block: as few blocks as there can be, and evenly filled.
 std::int64_t block_of(std::int64_t length) {
