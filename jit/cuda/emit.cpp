@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "jit/cuda/alignment.h"
 #include "jit/cuda/attention_text.h"
 #include "jit/cuda/barriers.h"
 #include "jit/cuda/library_product.h"
@@ -209,6 +210,17 @@ std::string parallel_loop(const Nest& nest, Mapping mapping) {
          " += " + step + ") {\n";
 }
 
+/// The loop over parallel iterations whose rows stay in registers, for chunks that are moved at once and for those that lie anywhere.
+std::string either_way(const Nest& nest, const RowRegisters& kept, const std::string& loop) {
+  std::set<std::string> bits;
+  for (const auto& [buffer, first] : kept.moved)
+    add_address_bits(bits, nest, buffer, first, kept.width);
+  return "const auto all_rows = [&](auto chosen) {\n  constexpr bool is_aligned = "
+         "decltype(chosen)::value;\n  " +
+         loop + "  };\n  if (" + aligned_text(bits, kept.bytes) +
+         ") all_rows(hd_flag<true>());\n  else all_rows(hd_flag<false>());\n";
+}
+
 }  // namespace
 
 std::string entry_name(const std::string& name) {
@@ -278,10 +290,11 @@ CudaSource emit_cuda(const Nest& nest, const CudaOptions& options) {
   const SymExpr blocks = ceildiv(nest.parallel_extent, of_block);
   source.blocks = min(blocks, scratch ? options.max_scratch_blocks : options.max_blocks);
 
+  const std::string loop =
+      (rows ? loop_over_rows(nest, *rows) : parallel_loop(nest, mapping)) + body + "  }\n";
   source.kernel =
       kernel_head(source, parameters_text(nest, scratch), least_threads(nest, mapping)) +
-      storage.text() + "  " + (rows ? loop_over_rows(nest, *rows) : parallel_loop(nest, mapping)) +
-      body + "  }\n}\n";
+      storage.text() + "  " + (kept ? either_way(nest, *kept, loop) : loop) + "}\n";
   source.text = prelude_for(source.kernel) + source.kernel;
   return source;
 }

@@ -131,6 +131,23 @@ static __device__ __forceinline__ float hd_widen(hd_bf16 stored) {
   return __int_as_float((int)((unsigned int)stored.bits << 16));
 }
 
+// One of neighbours that were loaded at once: of a word with two bf16 either is one instruction away.
+template <class T, int count>
+static __device__ __forceinline__ float hd_widen_lane(const hd_lanes<T, count>& lanes, int lane) {
+  return hd_widen(lanes.at[lane]);
+}
+template <int count>
+static __device__ __forceinline__ float hd_widen_lane(const hd_lanes<hd_bf16, count>& lanes, int lane) {
+  if constexpr (count % 2 == 0) {
+    unsigned int words[count / 2];
+    memcpy(words, &lanes, sizeof(words));
+    const unsigned int word = words[lane / 2];
+    return __int_as_float((int)(lane % 2 == 0 ? word << 16 : word & 0xffff0000u));
+  } else {
+    return hd_widen(lanes.at[lane]);
+  }
+}
+
 static __device__ __forceinline__ hd_f16 hd_to_f16(float value) {
   hd_f16 stored;
   stored.bits = hd_cvt_f16_f32(value);

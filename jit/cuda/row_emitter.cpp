@@ -20,8 +20,8 @@ void StatementEmitter::fetch_rows(std::size_t loop) {
     const std::string name = "row" + number(static_cast<std::int64_t>(k));
     line(chunk_type(row.buffer) + " " + name + "[" + number(kept_->chunks) + "];");
     if (!row.local)
-      line("hd_load_row<" + number(kept_->threads) + ", " + number(kept_->extent) + ">(" + name +
-           ", " + buffer(row.buffer) + " + (" + index(row.first) + "));");
+      line("hd_load_row<" + number(kept_->threads) + ", " + number(kept_->extent) +
+           ", is_aligned>(" + name + ", " + buffer(row.buffer) + " + (" + index(row.first) + "));");
   }
 }
 
@@ -62,9 +62,9 @@ void StatementEmitter::row_chunk(const ForStmt& s) {
       if (find_row(load) || !load->index.mentions(s.axis)) continue;
       const std::string name =
           "x" + number(static_cast<std::int64_t>(count++)) + "_" + s.axis.to_string();
-      line("const " + chunk_type(load->buffer) + " " + name + " = hd_load_anywhere<" +
-           storage_type(nest_.buffers[load->buffer].dtype) + ", " + number(kept_->width) + ">(" +
-           place(load->buffer, load->index) + ");");
+      line("const " + chunk_type(load->buffer) + " " + name + " = hd_load_lanes<" +
+           storage_type(nest_.buffers[load->buffer].dtype) + ", " + number(kept_->width) +
+           ", is_aligned>(" + place(load->buffer, load->index) + ");");
       lanes_[load] = name + ".at[lane]";
     } else if (const auto* store = std::get_if<StoreStmt>(&statement.node)) {
       if (find_row(store)) continue;
@@ -72,8 +72,8 @@ void StatementEmitter::row_chunk(const ForStmt& s) {
           "x" + number(static_cast<std::int64_t>(count++)) + "_" + s.axis.to_string();
       line(chunk_type(store->buffer) + " " + name + ";");
       lanes_[store] = name + ".at[lane]";
-      stores.push_back("hd_store_anywhere(" + place(store->buffer, store->index) + ", " + name +
-                       ");");
+      stores.push_back("hd_store_lanes<is_aligned>(" + place(store->buffer, store->index) + ", " +
+                       name + ");");
     }
   }
   line("#pragma unroll");

@@ -109,7 +109,8 @@ class RowFinder {
       const bool shared = loops.front() != loops.back();
       most_ = found_.rows[k].local ? most_
                                    : std::max(most_, row_bytes_of(nest_, found_.rows[k].buffer));
-      if (!found_.rows[k].local) firsts_.push_back(found_.rows[k].first);
+      if (!found_.rows[k].local)
+        found_.moved.emplace_back(found_.rows[k].buffer, found_.rows[k].first);
       if (stored_[k] && shared) return false;
       if (!found_.rows[k].local && !shared) continue;
       numbers[k] = kept.size();
@@ -124,12 +125,13 @@ class RowFinder {
   bool choose_width() {
     std::int64_t width = std::min(kMostRowWidth, kRowAccessBytes / most_);
     const auto fits = [&] {
-      return found_.extent % width == 0 && std::ranges::none_of(firsts_, [&](const SymExpr& first) {
-               return is_misaligned(first, width);
+      return found_.extent % width == 0 && std::ranges::none_of(found_.moved, [&](const auto& one) {
+               return is_misaligned(one.second, width);
              });
     };
     while (width > 1 && !fits()) width /= 2;
     found_.width = static_cast<int>(width);
+    found_.bytes = width * most_;
     return true;
   }
 
@@ -155,8 +157,7 @@ class RowFinder {
   RowRegisters found_;
   std::vector<std::vector<std::size_t>> loops_of_;  ///< by row: numbers of the loops that touch it
   std::vector<bool> stored_;                        ///< by row of global memory
-  std::vector<SymExpr> firsts_;
-  std::int64_t most_ = 0;  ///< bytes of the largest element in memory
+  std::int64_t most_ = 0;                           ///< bytes of the largest element in memory
 };
 
 }  // namespace

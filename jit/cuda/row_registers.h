@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "jit/nest.h"
@@ -28,7 +29,10 @@ struct RowRegisters {
   /// By LoadStmt and StoreStmt: which row it touches.
   std::map<const void*, std::size_t> row_of;
   std::vector<const ForStmt*> loops;  ///< in order
-  std::size_t reductions = 0;         ///< of all loops
+  /// What is moved by chunks: a buffer of memory, and where in it the element of iteration 0 lies.
+  std::vector<std::pair<NestBufferId, SymExpr>> moved;
+  std::int64_t bytes = 0;      ///< of a chunk of the largest elements
+  std::size_t reductions = 0;  ///< of all loops
 
   /// Whether each thread has a full chunk each time.
   bool is_exact() const { return extent == std::int64_t{width} * chunks * threads; }

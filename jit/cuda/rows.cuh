@@ -1,43 +1,42 @@
 // Device functions of rows that stay in registers. The rules of prelude.cuh hold, whose continuation this is.
 
-// Those that may lie anywhere.
-template <class T, int count>
-static __device__ __forceinline__ hd_lanes<T, count> hd_load_anywhere(const T* from) {
-  hd_lanes<T, count> lanes;
-  if (hd_is_aligned<alignof(hd_lanes<T, count>)>((unsigned long long)from)) {
-    lanes = *(const hd_lanes<T, count>*)from;
+// What the compiler is told of, by its type.
+template <bool v>
+struct hd_flag {
+  static constexpr bool value = v;
+};
+
+// Neighbours that lie where all of them are moved at once, or anywhere. Which of these is asked once in a kernel: if each access
+// asked, the compiler would select from both ways element by element.
+template <class T, int count, bool aligned>
+static __device__ __forceinline__ hd_lanes<T, count> hd_load_lanes(const T* from) {
+  if constexpr (aligned) {
+    return *(const hd_lanes<T, count>*)from;
   } else {
+    hd_lanes<T, count> lanes;
+#pragma unroll
     for (int lane = 0; lane < count; ++lane) lanes.at[lane] = from[lane];
+    return lanes;
   }
-  return lanes;
 }
-template <class T, int count>
-static __device__ __forceinline__ void hd_store_anywhere(T* to, const hd_lanes<T, count>& lanes) {
-  if (hd_is_aligned<alignof(hd_lanes<T, count>)>((unsigned long long)to)) {
+template <bool aligned, class T, int count>
+static __device__ __forceinline__ void hd_store_lanes(T* to, const hd_lanes<T, count>& lanes) {
+  if constexpr (aligned) {
     hd_store(to, lanes);
   } else {
+#pragma unroll
     for (int lane = 0; lane < count; ++lane) to[lane] = lanes.at[lane];
   }
 }
 
 // A row of `count` elements into the registers of `threads` threads: chunk k of thread t has those from (k * threads + t) * width on.
-template <int threads, int count, class T, int width, int chunks>
+template <int threads, int count, bool aligned, class T, int width, int chunks>
 static __device__ __forceinline__ void hd_load_row(hd_lanes<T, width> (&row)[chunks], const T* from) {
-  const bool aligned = hd_is_aligned<alignof(hd_lanes<T, width>)>((unsigned long long)from);
-  if (aligned) {
 #pragma unroll
-    for (int k = 0; k < chunks; ++k) {
-      const int first = (k * threads + (int)threadIdx.x) * width;
-      if (count == threads * width * chunks || first < count)
-        row[k] = *(const hd_lanes<T, width>*)(from + first);
-    }
-  } else {
-#pragma unroll
-    for (int k = 0; k < chunks; ++k) {
-      const int first = (k * threads + (int)threadIdx.x) * width;
-      if (count == threads * width * chunks || first < count)
-        for (int lane = 0; lane < width; ++lane) row[k].at[lane] = from[first + lane];
-    }
+  for (int k = 0; k < chunks; ++k) {
+    const int first = (k * threads + (int)threadIdx.x) * width;
+    if (count == threads * width * chunks || first < count)
+      row[k] = hd_load_lanes<T, width, aligned>(from + first);
   }
 }
 

@@ -65,10 +65,12 @@ std::string StatementEmitter::emit(const Block& block, int depth) {
 }
 
 void StatementEmitter::statements(const Block& block) {
-  for (const Stmt& statement : block) {
-    if (barriers_.count(&statement) != 0) line("__syncthreads();");
-    std::visit(*this, statement.node);
-  }
+  for (const Stmt& statement : block) one(statement);
+}
+
+void StatementEmitter::one(const Stmt& statement) {
+  if (barriers_.count(&statement) != 0) line("__syncthreads();");
+  std::visit(*this, statement.node);
 }
 
 void StatementEmitter::define(ScalarId id, DType dtype, const std::string& value) {
@@ -159,6 +161,9 @@ void StatementEmitter::operator()(const LoadStmt& s) {
                             : replaced != replaced_.end() ? replaced->second
                                                           : element(s.buffer, s.index);
   std::string value = loaded_text(s.dtype, place);
+  constexpr std::string_view kLane = ".at[lane]";
+  if (lane != lanes_.end() && s.dtype == DType::BF16 && place.ends_with(kLane))
+    value = "hd_widen_lane(" + place.substr(0, place.size() - kLane.size()) + ", lane)";
   if (const std::string there = here_and(condition(s.mask, s.index)); !there.empty())
     value = there + " ? " + value + " : " + constant_text(s.dtype, 0, 0);
   define(s.result, s.dtype, value);
@@ -212,15 +217,15 @@ void StatementEmitter::operator()(const ForStmt& s) {
   if (const auto wide = threads_ == 0 ? std::nullopt : wide_loop(nest_, s, threads_, is_there)) {
     from = whole_part(s, *wide) + " + " + thread();
     neighbours(s, *wide);
+  } else if (const auto lanes =
+                 threads_ == 0 ? std::nullopt : column_lanes(nest_, s, threads_, is_there)) {
+    from = columns(s, *lanes) + " ? " + index(s.extent) + " : " + thread();
   } else if (vector && threads_ != 0 && only_reads(*s.body)) {
     // Of several iterations, what is read is then on its way at once.
     line("#pragma unroll 4");
   }
   if (s.kind == ForStmt::Kind::Unroll) line("#pragma unroll");
-  // Written out, all that such a loop of a thread reads may be kept for the next time, in more registers than there are.
-  if (s.kind == ForStmt::Kind::Serial && in_vector_ && s.extent.is_constant() &&
-      s.extent.constant() > kMostWrittenOut)
-    line(reads_halves(nest_, *s.body) ? "#pragma unroll 16" : "#pragma unroll 8");
+  unroll_reads(s);
   const std::string step = vector ? axis + " += " + threads() : "++" + axis;
   open("for (long long " + axis + " = " + from + "; " + axis + " < " + index(s.extent) + "; " +
        step + ")");
@@ -232,6 +237,13 @@ void StatementEmitter::operator()(const ForStmt& s) {
   close();
   end_reductions(s);
   for (const LoopCarried& c : s.carried) define(c.result, c.dtype, name(c.current));
+}
+
+/// Of a thread's own loop: written out, all that it reads may be kept for the next time, in more registers than there are.
+void StatementEmitter::unroll_reads(const ForStmt& s) {
+  if (s.kind == ForStmt::Kind::Serial && in_vector_ && s.extent.is_constant() &&
+      s.extent.constant() > kMostWrittenOut)
+    line(reads_halves(nest_, *s.body) ? "#pragma unroll 16" : "#pragma unroll 8");
 }
 
 void StatementEmitter::end_reductions(const ForStmt& s) {

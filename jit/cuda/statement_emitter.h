@@ -7,6 +7,7 @@
 #include <string>
 
 #include "jit/cuda/coarse_values.h"
+#include "jit/cuda/column_lanes.h"
 #include "jit/cuda/row_registers.h"
 #include "jit/cuda/scan_loop.h"
 #include "jit/cuda/text_writer.h"
@@ -62,6 +63,7 @@ class StatementEmitter : private TextWriter {
 
  private:
   void statements(const Block& block);
+  void one(const Stmt& statement);
   void define(ScalarId id, DType dtype, const std::string& value);
 
   std::string name(ScalarId id) const { return "v" + std::to_string(id); }
@@ -92,6 +94,8 @@ class StatementEmitter : private TextWriter {
   std::string whole_part(const ForStmt& s, const WideLoop& wide);
   void neighbours(const ForStmt& s, const WideLoop& wide);
   void lane(const ForStmt& s, const WideLoop& wide);
+  std::string columns(const ForStmt& s, const ColumnLanes& lanes);
+  void unroll_reads(const ForStmt& s);
   void row_loop(const ForStmt& s);
   void fetch_rows(std::size_t loop);
   void row_chunk(const ForStmt& s);

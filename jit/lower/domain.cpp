@@ -28,6 +28,9 @@ constexpr std::int64_t kNearLanes = 8;
 constexpr std::int64_t kJammedRows = 4;
 /// Lanes of a tile when the loop inside it is serial.
 constexpr std::int64_t kLaneTile = 256;
+/// What a thread of CUDA loads at a time, at least, and as many tiles as keep a large device busy.
+constexpr std::int64_t kWordBytes = 4;
+constexpr std::int64_t kManyTiles = 264;
 
 /// Positions of a part of planes that are interleaved: what is written stays in the first-level cache.
 constexpr std::int64_t kInterleaved = 1024;
@@ -323,6 +326,39 @@ void wrap_parallel(NestBuilder& builder, Block body, const std::vector<AxisRun>&
   builder.nest().body = std::move(body);
 }
 
+namespace {
+
+/// Bytes of the largest elements that loops in the body load along the axis, none of them masked; 0: there are none such.
+std::int64_t loaded_bytes(const Nest& nest, const Block& body, Symbol axis) {
+  std::int64_t most = 0;
+  for (const Stmt& statement : body) {
+    const auto* loop = std::get_if<ForStmt>(&statement.node);
+    if (loop == nullptr) continue;
+    for (const Stmt& inner : *loop->body) {
+      const auto* load = std::get_if<LoadStmt>(&inner.node);
+      if (load == nullptr || !load->index.mentions(axis)) continue;
+      if (load->mask != kNoScalar) return 0;
+      most = std::max(most, static_cast<std::int64_t>(size_of(nest.buffers[load->buffer].dtype)));
+    }
+  }
+  return most;
+}
+
+/// Lanes of a tile. CUDA's threads take several neighbours of elements smaller than a word, where enough tiles are left.
+std::int64_t lane_tile(NestBuilder& builder, const Block& body, const SymExpr& rows,
+                       const AxisRun& inner, const LowerOptions& options) {
+  if (options.target != LowerOptions::Target::Cuda || !rows.is_constant() ||
+      !inner.extent.is_constant())
+    return kLaneTile;
+  const std::int64_t bytes = loaded_bytes(builder.nest(), body, inner.axis);
+  const std::int64_t tile =
+      bytes == 0 ? kLaneTile : kLaneTile * std::max<std::int64_t>(1, kWordBytes / bytes);
+  const std::int64_t extent = inner.extent.constant();
+  return extent % tile == 0 && rows.constant() * (extent / tile) >= kManyTiles ? tile : kLaneTile;
+}
+
+}  // namespace
+
 void wrap_lanes(NestBuilder& builder, Block body, const std::vector<AxisRun>& axes,
                 const LowerOptions& options) {
   HD_CHECK(!axes.empty());
@@ -337,16 +373,17 @@ void wrap_lanes(NestBuilder& builder, Block body, const std::vector<AxisRun>& ax
   const bool cpu = options.target == LowerOptions::Target::Cpu;
   for (std::int64_t count = kJammedRows; cpu && count > 1; --count)
     if (jam_axis(builder, body, outer.back(), count, jam_sums)) break;
-  const SymExpr tiles = ceildiv(inner.extent, kLaneTile);
+  const std::int64_t tile = lane_tile(builder, body, extent_of(outer), inner, options);
+  const SymExpr tiles = ceildiv(inner.extent, tile);
   const Symbol parallel = builder.new_axis(extent_of(outer) * tiles);
   const Symbol row = builder.new_axis(extent_of(outer));
   const Symbol lane = builder.new_axis(inner.extent);
   replace_axes(builder, body, outer, row);
-  const bool one_tile = inner.extent.is_constant() && inner.extent.constant() <= kLaneTile;
-  const SymExpr start = one_tile ? SymExpr(0) : mod(parallel, tiles) * kLaneTile;
+  const bool one_tile = inner.extent.is_constant() && inner.extent.constant() <= tile;
+  const SymExpr start = one_tile ? SymExpr(0) : mod(parallel, tiles) * tile;
   const SymExpr which = one_tile ? SymExpr(parallel) : floordiv(parallel, tiles);
   substitute(body, {{inner.axis, start + lane}, {row, which}}, builder.facts());
-  const SymExpr lanes = one_tile ? inner.extent : min(kLaneTile, inner.extent - start);
+  const SymExpr lanes = one_tile ? inner.extent : min(tile, inner.extent - start);
   builder.nest().body.push_back(loop_of(lane, lanes, ForStmt::Kind::Vector, std::move(body)));
   builder.set_parallel(parallel, extent_of(outer) * tiles);
 }

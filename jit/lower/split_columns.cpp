@@ -17,6 +17,7 @@ using ir::Value;
 using Values = std::vector<Value>;
 
 constexpr std::int64_t kBlockThreads = 256;
+constexpr std::int64_t kWordBytes = 4;
 /// Elements that one thread reduces of a column of unknown length.
 constexpr std::int64_t kUnknownPart = 64;
 /// Parts of a column, at most: what a block of threads reduces in the second step.
@@ -30,10 +31,14 @@ constexpr std::int64_t kFewBlocks = 264;
 /// The operand of a reduction over neighbouring dimensions as [outer, length, inner].
 struct Columns {
   SymExpr outer = 1, length = 1, inner = 1;
+  std::int64_t lanes =
+      1;         ///< columns that a thread takes: as many as a word of memory has elements
   int runs = 0;  ///< of neighbouring dimensions that are reduced
 
   explicit Columns(const Node& node) {
     const ir::Dims& sizes = node.input(0).meta().sizes;
+    lanes = std::max<std::int64_t>(
+        1, kWordBytes / static_cast<std::int64_t>(size_of(node.input(0).meta().dtype)));
     std::vector<bool> reduced(sizes.size(), false);
     for (const std::int64_t axis : reduced_axes(node))
       reduced[static_cast<std::size_t>(axis)] = true;
@@ -81,11 +86,11 @@ std::optional<Parts> parts_of(const Columns& columns) {
     return std::nullopt;
   const std::int64_t inner = columns.inner.constant();
   if (inner > kBusyThreads / 4 || columns.results() == 0) return std::nullopt;
-  const std::int64_t beside = std::max<std::int64_t>(1, kBlockThreads / inner);
+  const std::int64_t beside = std::max<std::int64_t>(1, columns.lanes * kBlockThreads / inner);
   if (!columns.length.is_constant()) return parts_of_unknown(columns, beside);
   const std::int64_t length = columns.length.constant();
   const std::int64_t wanted =
-      std::min({kBusyThreads / columns.results(), length / kLeastPart, kMostParts});
+      std::min({columns.lanes * kBusyThreads / columns.results(), length / kLeastPart, kMostParts});
   if (length < kLeastColumn || wanted < 4) return std::nullopt;
   const std::int64_t rows = std::min(beside, wanted);
   const std::int64_t blocks = (wanted + rows - 1) / rows;

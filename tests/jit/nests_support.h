@@ -21,7 +21,7 @@ inline std::int32_t run_as_code(const jit::Nest& nest, std::span<const Interpret
   return heddle::tests::CompiledNest(nest).run(addresses, {sizes.begin(), sizes.end()});
 }
 
-/// Nests run as machine code for vectors of this width.
+/// Nests run as machine code for vectors of this width, or interpreted where there is none.
 inline RunOptions as_code_of(std::int64_t vector_bytes) {
   return {.runner = [vector_bytes](const jit::Nest& nest,
                                    std::span<const InterpreterBuffer> buffers,
@@ -32,6 +32,8 @@ inline RunOptions as_code_of(std::int64_t vector_bytes) {
         .run(addresses, {sizes.begin(), sizes.end()});
   }};
 }
+#else
+inline RunOptions as_code_of(std::int64_t) { return {}; }
 #endif
 
 /// Nests run as machine code, or interpreted where there is none.
