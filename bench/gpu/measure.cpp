@@ -3,7 +3,7 @@
 //   heddle_gpu_measure facts --device D              what the device and its libraries are
 //   heddle_gpu_measure inputs --case FOLDER          writes the inputs of a case
 //   heddle_gpu_measure copy --device D --bytes N --seconds S
-//                                                    the bandwidth of a copy on the device, read and written bytes
+//                                                    a copy on the device: its bandwidth, read and written bytes
 //   heddle_gpu_measure run --device D --case FOLDER --out FOLDER [--seconds S] [--cache FOLDER]
 //                                                    times a case and writes what is compared
 //
@@ -19,6 +19,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -53,6 +54,44 @@ double median(std::vector<double> numbers) {
   return *middle;
 }
 
+/// Sets of so many bytes that calls go round.
+std::int64_t sets_of(std::int64_t bytes) {
+  bytes = std::max<std::int64_t>(bytes, 1);
+  return std::clamp<std::int64_t>((kRotatedBytes + bytes - 1) / bytes, 1, kMostSets);
+}
+
+/// The device's time of a call, in microseconds, and how many of its medians that is from.
+/// @param call  queues call k, counted from 0, on the stream; calls go round `sets` sets of tensors
+json time_calls(device::Device& device, device::Stream& stream, std::int64_t sets, double seconds,
+                const std::function<void(std::int64_t)>& call) {
+  const auto begin = device.make_event(true);
+  const auto end = device.make_event(true);
+  const auto batch = [&](std::int64_t calls) {
+    stream.record(*begin);
+    for (std::int64_t k = 0; k < calls; ++k) call(k);
+    stream.record(*end);
+    end->synchronize();
+    return end->milliseconds_since(*begin) * 1000 / static_cast<double>(calls);
+  };
+  batch(3 * sets);
+  const double once = std::max(batch(sets), 0.1);
+  // Samples of about two milliseconds.
+  const std::int64_t rounds = std::clamp<std::int64_t>(
+      static_cast<std::int64_t>(2000 / (once * static_cast<double>(sets))), 1, 1000);
+  std::vector<double> samples;
+  const auto start = Clock::now();
+  do {
+    samples.push_back(batch(rounds * sets));
+  } while (milliseconds_since(start) < 1000 * seconds && samples.size() < 1000);
+  const auto [fastest, slowest] = std::ranges::minmax(samples);
+  return {{"device_us", median(samples)},
+          {"fastest_us", fastest},
+          {"slowest_us", slowest},
+          {"samples", samples.size()},
+          {"calls_per_sample", rounds * sets},
+          {"sets", sets}};
+}
+
 /// The engine, what it runs on, and sets of tensors that calls go round.
 class Runner {
  public:
@@ -76,8 +115,7 @@ class Runner {
     engine_
         ->wait_for_specialisations();  // what is timed are the kernels that were measured to be the fastest
     if (!one.rotate) return;
-    const std::int64_t sets = std::clamp<std::int64_t>(
-        (kRotatedBytes + set_bytes() - 1) / std::max<std::int64_t>(set_bytes(), 1), 1, kMostSets);
+    const std::int64_t sets = sets_of(set_bytes());
     const bool small = set_bytes() * sets < runtime_->device().properties().memory_bytes / 3;
     for (std::int64_t k = 1; small && k < sets; ++k) {
       add_set();
@@ -86,35 +124,9 @@ class Runner {
     }
   }
 
-  /// The device's time of a call, in microseconds, and how many of its medians that is from.
   json device_time(double seconds) {
-    const auto begin = runtime_->device().make_event(true);
-    const auto end = runtime_->device().make_event(true);
-    const auto batch = [&](std::int64_t calls) {
-      stream_->record(*begin);
-      for (std::int64_t k = 0; k < calls; ++k) call(static_cast<std::size_t>(k));
-      stream_->record(*end);
-      end->synchronize();
-      return end->milliseconds_since(*begin) * 1000 / static_cast<double>(calls);
-    };
-    const auto sets = static_cast<std::int64_t>(inputs_.size());
-    batch(3 * sets);
-    const double once = std::max(batch(sets), 0.1);
-    // Samples of about two milliseconds.
-    const std::int64_t rounds = std::clamp<std::int64_t>(
-        static_cast<std::int64_t>(2000 / (once * static_cast<double>(sets))), 1, 1000);
-    std::vector<double> samples;
-    const auto start = Clock::now();
-    do {
-      samples.push_back(batch(rounds * sets));
-    } while (milliseconds_since(start) < 1000 * seconds && samples.size() < 1000);
-    const auto [fastest, slowest] = std::ranges::minmax(samples);
-    return {{"device_us", median(samples)},
-            {"fastest_us", fastest},
-            {"slowest_us", slowest},
-            {"samples", samples.size()},
-            {"calls_per_sample", rounds * sets},
-            {"sets", sets}};
+    return time_calls(runtime_->device(), *stream_, static_cast<std::int64_t>(inputs_.size()),
+                      seconds, [this](std::int64_t k) { call(static_cast<std::size_t>(k)); });
   }
 
   /// How long a call keeps the host, in microseconds.
@@ -218,26 +230,22 @@ json copy(const Arguments& arguments) {
   const auto runtime = engine::CudaRuntime::get(Device::parse(arguments.at("device")));
   device::Device& device = runtime->device();
   const std::size_t bytes = std::stoull(arguments.at("bytes"));
-  const double seconds = std::stod(arguments.at("seconds"));
-  const device::Allocation from(device, bytes);
-  const device::Allocation to(device, bytes);
+  const std::int64_t sets = sets_of(static_cast<std::int64_t>(2 * bytes));
+  const device::Allocation from(device, bytes * static_cast<std::size_t>(sets));
+  const device::Allocation to(device, bytes * static_cast<std::size_t>(sets));
   const auto stream = device.make_stream();
-  const auto begin = device.make_event(true);
-  const auto end = device.make_event(true);
-  device.fill(from.get(), 1, bytes, *stream);
-  std::vector<double> rates;
-  const auto start = Clock::now();
-  do {
-    stream->record(*begin);
-    constexpr int kCopies = 5;
-    for (int k = 0; k < kCopies; ++k)
-      device.copy(to.get(), from.get(), bytes, device::CopyKind::DeviceToDevice, *stream);
-    stream->record(*end);
-    end->synchronize();
-    const double moved = 2.0 * kCopies * static_cast<double>(bytes);
-    rates.push_back(moved / (std::max(end->milliseconds_since(*begin), 1e-6) / 1000));
-  } while (milliseconds_since(start) < 1000 * seconds && rates.size() < 1000);
-  return {{"bytes", bytes}, {"bytes_per_second", median(rates)}, {"samples", rates.size()}};
+  device.fill(from.get(), 1, bytes * static_cast<std::size_t>(sets), *stream);
+  const auto at = [&](const device::Allocation& memory, std::int64_t k) {
+    return static_cast<char*>(memory.get()) + static_cast<std::size_t>(k % sets) * bytes;
+  };
+  json result =
+      time_calls(device, *stream, sets, std::stod(arguments.at("seconds")), [&](std::int64_t k) {
+        device.copy(at(to, k), at(from, k), bytes, device::CopyKind::DeviceToDevice, *stream);
+      });
+  const double us = std::max(result.at("device_us").get<double>(), 1e-3);
+  result["bytes"] = bytes;
+  result["bytes_per_second"] = 2e6 * static_cast<double>(bytes) / us;
+  return result;
 }
 
 json facts(const Arguments& arguments) {

@@ -70,6 +70,8 @@ class Suite:
         self.environment = self.make_environment()
         self.measurer = self.server()
         self.ready = {}
+        self.copies = {}
+        self.memory_cases = {case.name for case in cases.memory_cases(self.tiny)}
         self.results = {"date": datetime.date.today().isoformat(), "device_kind": args.device, "tiny": self.tiny,
                         "budget_seconds": args.budget, "bundle": manifest(), "facts": {}, "peers": {},
                         "parts": {}, "failures": [], "unfinished": []}
@@ -347,11 +349,20 @@ class Suite:
         except RuntimeError as error:
             row["heddle"] = {"error": str(error)}
             self.failed(f"{case.name}: {error}")
+        if case.name in self.memory_cases:
+            row["copy_us"] = self.copy_us(row["bytes"])
         for name, mode in self.peer_runs(case):
             row["peers"][f"{name} {mode}"] = self.ask(name, mode, folder)
         self.compare(case, folder, row)
         self.say(report.line(row))
         return row
+
+    def copy_us(self, moved):
+        """The time of a copy that moves as many bytes, read and written, and goes round as many tensors as cases do."""
+        size = max(moved // 2 // 256 * 256, 256)
+        if size not in self.copies:
+            self.copies[size] = self.measure("copy", device=self.args.device, bytes=size, seconds=self.seconds)["device_us"]
+        return self.copies[size]
 
     def peer_runs(self, case):
         for mode in case.modes:

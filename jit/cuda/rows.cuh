@@ -11,7 +11,11 @@ struct hd_flag {
 template <class T, int count, bool aligned>
 static __device__ __forceinline__ hd_lanes<T, count> hd_load_lanes(const T* from) {
   if constexpr (aligned) {
-    return *(const hd_lanes<T, count>*)from;
+    hd_lanes<T, count> lanes = *(const hd_lanes<T, count>*)from;
+#ifdef HEDDLE_CUDA_SIM
+    asm("" : "+m"(lanes));  // a host's compiler would read one by one
+#endif
+    return lanes;
   } else {
     hd_lanes<T, count> lanes;
 #pragma unroll

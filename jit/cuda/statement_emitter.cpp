@@ -16,6 +16,8 @@ namespace {
 
 /// Serial loops of a thread with more iterations are not unrolled as a whole.
 constexpr std::int64_t kMostWrittenOut = 16;
+/// Turns of a thread at a tile that are written out.
+constexpr std::int64_t kMostTurns = 8;
 constexpr std::int64_t kWordBits = 32;
 
 /// Whether a loop's body is short and stores nothing.
@@ -301,26 +303,51 @@ void StatementEmitter::neighbours(const ForStmt& s, const WideLoop& wide) {
   const auto lanes = [&](NestBufferId id) {
     return "hd_lanes<" + storage_type(nest_.buffers[id].dtype) + ", " + width + ">";
   };
-  open("for (long long " + first + " = " + width + " * " + thread() + "; " + first + " < whole_" +
-       s.axis.to_string() + "; " + first + " += " + width + " * " + threads() + ")");
+  const std::string whole = "whole_" + s.axis.to_string();
   const std::string from = "from_" + s.axis.to_string();
-  if (wide.period != 0) {
+  const std::int64_t turn = std::int64_t{wide.width} * threads_;
+  // Of a tile a thread takes as much each time, and all it reads is on its way at once.
+  const bool in_turns = wide.period != 0 && mapping_ == Mapping::Block && s.extent.is_constant() &&
+                        s.extent.constant() > turn && s.extent.constant() % turn == 0 &&
+                        s.extent.constant() <= kMostTurns * turn;
+  const std::string turns = in_turns ? number(s.extent.constant() / turn) : "";
+  const auto open_loop = [&] {
+    if (in_turns) {
+      line("#pragma unroll");
+      open("for (int turn = 0; turn < " + turns + "; ++turn)");
+      line("const int " + first + " = turn * " + number(turn) + " + " + width +
+           " * (int)threadIdx.x;");
+    } else {
+      open("for (long long " + first + " = " + width + " * " + thread() + "; " + first + " < " +
+           whole + "; " + first + " += " + width + " * " + threads() + ")");
+    }
+    if (wide.period == 0) return;
     line("const long long " + row_of_period(s).to_string() + " = " + first + " / " +
          number(wide.period) + ";");
     line("const long long " + from + " = " + first + " % " + number(wide.period) + ";");
-  }
+  };
   const auto place = [&](std::size_t k, const SymExpr& at) {
     const SymExpr stride = neighbour_places(nest_, s, wide.period, at)->stride;
     return of_loop("p", k, s) + " + " +
            (wide.period == 0 ? first : index(row_of_period(s) * stride) + " + " + from);
   };
+  if (in_turns) {
+    open("if (" + whole + " != 0)");
+    for (std::size_t k = 0; k < wide.loads.size(); ++k)
+      line(lanes(wide.loads[k]->buffer) + " " + of_loop("x", k, s) + "[" + turns + "];");
+  }
+  open_loop();
   std::size_t count = 0;
   for (const LoadStmt* load : wide.loads) {
     const std::string type = lanes(load->buffer);
     const std::string name = of_loop("x", count, s);
-    line("const " + type + " " + name + " = *(const " + type + "*)(" + place(count++, load->index) +
-         ");");
-    lanes_[load] = name + ".at[lane]";
+    line((in_turns ? name + "[turn]" : "const " + type + " " + name) + " = *(const " + type +
+         "*)(" + place(count++, load->index) + ");");
+    lanes_[load] = name + (in_turns ? "[turn]" : "") + ".at[lane]";
+  }
+  if (in_turns) {
+    close();
+    open_loop();
   }
   const std::size_t loads = count;
   for (const StoreStmt* store : wide.stores) {
@@ -338,6 +365,7 @@ void StatementEmitter::neighbours(const ForStmt& s, const WideLoop& wide) {
                 : "*(" + lanes(store->buffer) + "*)(" + at + ") = " + value + ";");
   }
   close();
+  if (in_turns) close();
   lanes_.clear();
 }
 

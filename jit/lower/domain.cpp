@@ -30,7 +30,7 @@ constexpr std::int64_t kJammedRows = 4;
 constexpr std::int64_t kLaneTile = 256;
 /// What a thread of CUDA loads at a time, at least, and as many tiles as keep a large device busy.
 constexpr std::int64_t kWordBytes = 4;
-constexpr std::int64_t kManyTiles = 264;
+constexpr std::int64_t kManyTiles = 132;
 
 /// Positions of a part of planes that are interleaved: what is written stays in the first-level cache.
 constexpr std::int64_t kInterleaved = 1024;

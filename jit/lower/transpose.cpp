@@ -13,8 +13,9 @@ namespace {
 
 /// Rows and columns of a tile: a few vectors, a few cache lines, 4 KiB of f32.
 constexpr std::int64_t kTile = 32;
-/// The same of blocks of threads whose elements are of 2 bytes or less.
+/// The same of blocks of threads whose elements are of 2 bytes or less, or of 4 where that leaves many blocks.
 constexpr std::int64_t kNarrowTile = 64;
+constexpr std::int64_t kManyTiles = 264;
 /// On the CPU, rows and columns from which on squares that are turned in registers take less than gathers.
 constexpr std::int64_t kLeastTurned = 9;
 /// On the CPU, tiles along the lanes that one iteration of the parallel axis has: 64 KiB of f32.
@@ -292,21 +293,38 @@ class BlockTransposer {
   std::int64_t tile_of() const {
     for (const AxisRun* run : {&lane_, &along_})
       if (run->extent.is_constant() && run->extent.constant() < kNarrowTile) return kTile;
-    const bool narrow = std::ranges::all_of(body_, [&](const Stmt& statement) {
+    std::int64_t most = 0;
+    for (const Stmt& statement : body_) {
       const auto* load = std::get_if<LoadStmt>(&statement.node);
-      return load == nullptr || !is_across(*load, lane_.axis) || size_of(load->dtype) <= 2;
-    });
-    return narrow ? kNarrowTile : kTile;
+      if (load != nullptr && is_across(*load, lane_.axis))
+        most = std::max(most, static_cast<std::int64_t>(size_of(load->dtype)));
+    }
+    return most <= 2 || (most == 4 && has_many_tiles()) ? kNarrowTile : kTile;
+  }
+
+  /// Whether there are enough whole tiles of long rows.
+  bool has_many_tiles() const {
+    std::int64_t tiles = 1;
+    for (const AxisRun& run : axes_) {
+      if (!run.extent.is_constant()) return false;
+      const bool turned = run.axis == lane_.axis || run.axis == along_.axis;
+      if (turned && run.extent.constant() % kNarrowTile != 0) return false;
+      tiles *= turned ? run.extent.constant() / kNarrowTile : run.extent.constant();
+    }
+    return tiles >= kManyTiles;
   }
 
   /// Where an element of a tile lies. From one row to the next it is an odd number of words of 4 bytes, or of wider ones, so that
-  /// those of a column lie in banks of their own; and so do those of the second half of a longer row, behind a gap.
+  /// those of a column lie in banks of their own; and so do those of the second half of a longer row, behind a gap. Of words, of which
+  /// a warp has two rows at once, rows have a gap too.
   SymExpr place_in(const SymExpr& along, const SymExpr& lane, DType dtype) const {
     constexpr std::int64_t kWord = 4;
     const std::int64_t word =
         std::max<std::int64_t>(1, kWord / static_cast<std::int64_t>(size_of(dtype)));
-    const SymExpr gap = tile_ == kTile ? SymExpr(0) : floordiv(along, kTile) * (4 * word);
-    return along * (tile_ + word) + gap + lane;
+    if (tile_ == kTile) return along * (tile_ + word) + lane;
+    if (size_of(dtype) == kWord)
+      return along * (tile_ + 3) + floordiv(along, kTile) * 2 + lane + floordiv(lane, kTile) * 2;
+    return along * (tile_ + word) + floordiv(along, kTile) * (4 * word) + lane;
   }
 
   void make_axes() {

@@ -54,6 +54,26 @@ TEST_P(CudaRowRegisters, OfMemoryThatBeginsAnywhere) {
   }
 }
 
+/// A kernel of sizes that are not known: the rows begin where one of them says.
+TEST_P(CudaRowRegisters, ThatBeginWhereASizeSays) {
+  const DType dtype = GetParam();
+  const double tolerance = dtype == f32 || dtype == f64 ? 1e-4 : 2e-2;
+  const std::string name(name_of(dtype));
+  const std::string text = "graph @rows(%x: " + name + "[3072+s0], %y: " + name +
+                           "[s0]) {\n"
+                           "  %p = slice(%x) {start = [s0], limit = [3072+s0], stride = [1]}\n"
+                           "  %r = reshape(%p) {sizes = [3, 1024]}\n"
+                           "  %s = softmax(%r) {axis = 1}\n"
+                           "  return %s\n}\n";
+  Engine engine = parse_ir(text, on_cuda());
+  Engine reference = parse_ir(text, {.device = Device::reference()});
+  for (const std::int64_t first : {8, 1, 2, 4, 16, 7}) {
+    SCOPED_TRACE(first);
+    const std::vector<Tensor> inputs = {of_dtype(dtype, {3072 + first}), of_dtype(dtype, {first})};
+    expect_near(engine.run(inputs)[0], reference.run(inputs)[0], tolerance);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(DTypes, CudaRowRegisters, ::testing::Values(f16, bf16, f32, f64),
                          [](const ::testing::TestParamInfo<DType>& info) {
                            return std::string(name_of(info.param));

@@ -25,6 +25,7 @@ const std::vector<TrafficException>& exceptions() {
       {"image_to_channels_last", kSectors, 0.7, "three channels: neighbours are three bytes apart"},
       {"place_in_short_rows", kSectors, 0.6, "rows of 40 bytes, three reads of four lanes each"},
       {"softmax_of_columns", kChain, 8, "512 columns have a thread each"},
+      {"column_sums_f16", kSectors, 0.12, "the second step reads parts of a column, a row apart"},
       {"rotary_of_pairs", kSectors, 0.75, "halves of pairs are read one after the other"},
       {"gather_of_columns", kSectors, 0.35, kAnywhere},
       {"gather_elements", kSectors, 0.35, kAnywhere},

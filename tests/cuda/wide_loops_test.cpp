@@ -56,6 +56,34 @@ TEST(CudaLongReductions, AcrossRows) {
   expect_agrees(f, {noise(f16, {8192, 24})}, 1e-3);
 }
 
+/// Columns of which a thread takes several: as many as fill a word, where memory is aligned to words.
+TEST_P(CudaWideLoops, OfSeveralColumns) {
+  const DType dtype = GetParam();
+  const double tolerance = dtype == f32 || dtype == f64 ? 1e-4 : 1e-2;
+  const auto f = [](const Tensor& x) {
+    return std::vector<Tensor>{sum(x * 0.125f, {0}), amax(exp(x), {0})};
+  };
+  expect_agrees(f, {noise(dtype, {33792, 64})}, tolerance);
+  Engine engine([](const Tensor& x) { return amax(x, {0}); }, on_cuda());
+  const std::int64_t rows = 33792;
+  const Tensor memory = noise(dtype, {rows * 64 + 4});
+  const Tensor there = memory.to(cuda_device());
+  const std::vector<double> all = memory.to_doubles();
+  for (const std::int64_t offset : {0, 1, 2, 3}) {
+    SCOPED_TRACE(offset);
+    const Tensor x = engine.wrap_device(static_cast<char*>(const_cast<Tensor&>(there).data()) +
+                                            static_cast<std::size_t>(offset) * size_of(dtype),
+                                        dtype, {rows, 64});
+    const std::vector<double> got = engine.run({x})[0].to_doubles();
+    for (std::size_t column = 0; column < 64; ++column) {
+      double most = -10;
+      for (std::int64_t row = 0; row < rows; ++row)
+        most = std::max(most, all[static_cast<std::size_t>(offset + row * 64) + column]);
+      ASSERT_EQ(got[column], most) << column;
+    }
+  }
+}
+
 std::string name_of_dtype(const ::testing::TestParamInfo<DType>& info) {
   return std::string(name_of(info.param));
 }

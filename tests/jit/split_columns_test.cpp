@@ -93,6 +93,19 @@ TEST(SplitColumns, AThreadHasSoMuchToDoThatAllAreBusy) {
   }
 }
 
+/// A thread takes two columns of 16 bits at once: as many blocks, of twice as many columns.
+TEST(SplitColumns, OfElementsSmallerThanAWord) {
+  ir::GraphBuilder b("main");
+  b.output(b.emit("reduce_sum",
+                  {b.input(ir::TensorMeta::of(f16, {base::SymExpr(1 << 20), base::SymExpr(64)}))},
+                  over({0})));
+  const jit::Program program = jit::lower(b.finish(), kColumnsOnCuda);
+  EXPECT_EQ(blocks_of(program), (std::vector<std::int64_t>{512, 64}));
+  const auto& loop = std::get<jit::ForStmt>(program.kernels[0].nest->body[0].node);
+  EXPECT_TRUE(loop.extent.is_constant(512));
+  expect_columns_right({"reduce_sum", {noise(f16, {33792, 64})}, over({0})});
+}
+
 TEST(SplitColumns, SizesThatAreNotKnown) {
   const ir::Graph narrow = sums({"s0", "s1", "24"}, {1});
   const jit::Program parts = jit::lower(narrow, kColumnsOnCuda);

@@ -71,6 +71,19 @@ TEST(TransposeBlocks, AThreadReadsBesideItsNeighbourAndWritesBesideIt) {
   }
 }
 
+/// Tiles of 64 x 64 where they are many, of elements of 4 bytes too.
+TEST(TransposeBlocks, LargeTilesWhereThereAreMany) {
+  for (const auto& [rows, blocks] : {std::pair{64 * 33, 33 * 8}, std::pair{64 * 32, 64 * 16}}) {
+    ir::GraphBuilder b("main");
+    b.output(b.emit("permute", {b.input(tensor(f32, {std::to_string(rows).c_str(), "512"}))},
+                    {{"perm", Ints{1, 0}}}));
+    const ir::Graph graph = b.finish();
+    const jit::Program program = jit::lower(graph, kTilesOnCuda);
+    EXPECT_EQ(blocks_of(program), std::vector<std::int64_t>{blocks}) << rows;
+    expect_program_right(graph, program, {noise(f32, {rows, 512})}, as_code(), 0);
+  }
+}
+
 TEST(TransposeBlocks, WithWhatElseTheKernelReadsAndChecks) {
   ir::GraphBuilder b("main");
   const ir::Value x = b.input(tensor(f32, {"70", "45"}));

@@ -25,10 +25,8 @@ import samples  # noqa: E402
 import suite  # noqa: E402
 
 BUILD = pathlib.Path(sys.argv.pop(1)) if len(sys.argv) > 1 else ROOT / "build/minimal"
-#: Those of scripts/gpu_bundle; the fast tier builds the first two, and the others where they are built are packed too.
-NEEDED = ["heddle_gpu_measure", "tests_device"]
-OTHERS = ["tests_cuda", "tests_jit", "tests_fuzz"]
-PROGRAMS = NEEDED + [name for name in OTHERS if (BUILD / "bin" / name).exists()]
+#: Those of scripts/gpu_bundle.
+PROGRAMS = ["heddle_gpu_measure", "tests_device", "tests_cuda", "tests_jit", "tests_fuzz"]
 BARE = {"PATH": "/usr/bin:/bin"}
 
 
@@ -80,7 +78,7 @@ class BundleTest(unittest.TestCase):
 
     def test_packs_the_programs_that_the_script_does(self):
         script = (ROOT / "scripts/gpu_bundle").read_text()
-        self.assertIn(f"programs=({' '.join(NEEDED + OTHERS)})", script)
+        self.assertIn(f"programs=({' '.join(PROGRAMS)})", script)
 
     def test_needs_only_glibc_of_the_machine(self):
         hosts_own = ("linux-vdso", "libc.so", "libm.so", "libdl.so", "librt.so", "libpthread.so", "/lib64/ld-linux")
@@ -114,6 +112,15 @@ class BundleTest(unittest.TestCase):
         self.assertGreater(results["parts"]["start"]["rows"][0]["kernels"], 3)
         self.assertIn("that the suite runs, and no figure of any device", markdown)
         self.assertNotIn("| yes |", markdown)
+
+    def test_memory_is_held_to_a_copy_as_large(self):
+        code, out, text = self.run_suite("memory", "--parts", "memory", "--cases", "^(softmax_f32|column_sum_bf16)_", "--budget", "60")
+        self.assertEqual(code, 0, text)
+        results, markdown, _ = results_of(out)
+        rows = results["parts"]["memory"]["rows"]
+        self.assertEqual([row["name"] for row in rows], ["softmax_f32_tiny", "column_sum_bf16_tiny"])
+        self.assertTrue(all(row["copy_us"] > 0 for row in rows), rows)
+        self.assertIn("| of copy | copy as large |", markdown)
 
     def test_a_part_that_fails_does_not_stop_the_others(self):
         broken = self.folder / "broken"
@@ -206,6 +213,8 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(report.ratio(one, "torch eager"), 1.5)
         self.assertIsNone(report.ratio(one, "jax jit"))
         self.assertAlmostEqual(report.copy_share(one, 1e9), 0.5)
+        self.assertIsNone(report.copy_speed(one))
+        self.assertAlmostEqual(report.copy_speed({**one, "copy_us": 1.8}), 0.9)
         self.assertAlmostEqual(report.geomean([2.0, None, 8.0]), 4.0)
 
     def test_targets_are_met_missed_or_not_measured(self):
@@ -277,7 +286,7 @@ class PeerTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if not all((BUILD / "bin" / name).exists() for name in NEEDED):
-        print(f"{BUILD} has not {' and '.join(NEEDED)}")
+    if not all((BUILD / "bin" / name).exists() for name in PROGRAMS):
+        print(f"{BUILD} has not {' and '.join(PROGRAMS)}")
         sys.exit(77)
     unittest.main()
