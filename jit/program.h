@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -145,6 +146,9 @@ struct LowerOptions {
   bool byte_tables = false;        ///< the CPU looks bytes up in tables that registers hold
   bool build_all =
       false;  ///< prove kernels that are built once for several groups by building them for each
+  /// Calls what it is given with each number below a count, on several threads at once, and returns when all calls have; empty:
+  /// the calling thread does all. What comes out is the same.
+  std::function<void(std::size_t, const std::function<void(std::size_t)>&)> for_each{};
 };
 
 /// Whether the CPU multiplies bytes by pairs of 16 bits, best of all ways it has: AVX2.

@@ -186,10 +186,51 @@ BuiltKernel KernelMemo::kernel(std::uint32_t group, Build build) {
     if (state_.options().build_all) check_same(*reused, build(state_, group));
     return *std::move(reused);
   }
+  if (std::optional<BuiltKernel> built = take_ahead(group)) {
+    alike.push_back({group, *built});
+    return *std::move(built);
+  }
   const std::size_t checks = state_.shared.checks.asked();
   BuiltKernel built = build(state_, group);
   if (checks == state_.shared.checks.asked()) alike.push_back({group, built});
   return built;
+}
+
+std::optional<BuiltKernel> KernelMemo::take_ahead(std::uint32_t group) {
+  const auto found = ahead_.find(group);
+  if (found == ahead_.end()) return std::nullopt;
+  BuiltKernel built = std::move(found->second);
+  ahead_.erase(found);
+  return built;
+}
+
+void KernelMemo::build_ahead(const std::vector<Job>& jobs) {
+  if (!state_.options().for_each) return;
+  std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> kinds;
+  std::vector<Job> first;
+  for (const Job& job : jobs) {
+    std::vector<std::uint32_t>& alike = kinds[hash_of(state_.grouping.groups[job.group])];
+    const auto is_like = [&](std::uint32_t group) {
+      return Correspondence(state_, group, job.group).find();
+    };
+    if (std::ranges::any_of(alike, is_like)) continue;
+    alike.push_back(job.group);
+    first.push_back(job);
+  }
+  if (first.size() < 2) return;
+  std::vector<std::optional<BuiltKernel>> built(first.size());
+  state_.options().for_each(first.size(), [&](std::size_t k) {
+    SharedLowering own;
+    const LoweringState apart{state_.reads, state_.grouping, state_.placement, own};
+    try {
+      BuiltKernel kernel = first[k].build(apart, first[k].group);
+      if (own.checks.asked() == 0) built[k] = std::move(kernel);
+    } catch (const std::exception&) {
+      // kernel() meets it again, in its turn.
+    }
+  });
+  for (std::size_t k = 0; k < first.size(); ++k)
+    if (built[k]) ahead_.emplace(first[k].group, *std::move(built[k]));
 }
 
 }  // namespace heddle::jit

@@ -91,6 +91,22 @@ ir::Graph simplified(const ir::Graph& graph, const LowerOptions& options) {
   return scales_in_memory(dequantised_products(byte_products(packed, options), options), options);
 }
 
+/// What builds the kernel of a group; null: it has none of its own.
+KernelMemo::Build build_of(Group::Kind kind) {
+  switch (kind) {
+    case Group::Kind::Pointwise:
+      return build_pointwise;
+    case Group::Kind::Row:
+      return build_row;
+    case Group::Kind::Nest:
+      return build_recipe;
+    case Group::Kind::Library:
+    case Group::Kind::Region:
+      return nullptr;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 Program lower_graph(const ir::Graph& graph, const LowerOptions& options, SharedLowering& shared) {
@@ -105,27 +121,20 @@ Program lower_graph(const ir::Graph& graph, const LowerOptions& options, SharedL
   program.graph = simple;
   Recorder recorder(state, program);
   KernelMemo memo(state);
+  std::vector<KernelMemo::Job> jobs;
+  for (std::uint32_t k = 0; k < grouping.groups.size(); ++k)
+    if (const auto build = build_of(grouping.groups[k].kind)) jobs.push_back({k, build});
+  memo.build_ahead(jobs);
   for (std::uint32_t k = 0; k < grouping.groups.size(); ++k) {
-    switch (grouping.groups[k].kind) {
-      case Group::Kind::Pointwise:
-        recorder.add_kernel(k, memo.kernel(k, build_pointwise));
-        break;
-      case Group::Kind::Row:
-        recorder.add_kernel(k, memo.kernel(k, build_row));
-        break;
-      case Group::Kind::Nest:
-        recorder.add_kernel(k, memo.kernel(k, build_recipe));
-        break;
-      case Group::Kind::Library:
-        if (grouping.groups[k].root->op().custom != nullptr)
-          recorder.add_custom(k);
-        else
-          recorder.add_library(k);
-        break;
-      case Group::Kind::Region:
-        recorder.add_region(k);
-        break;
-    }
+    const Group& group = grouping.groups[k];
+    if (const auto build = build_of(group.kind))
+      recorder.add_kernel(k, memo.kernel(k, build));
+    else if (group.kind == Group::Kind::Region)
+      recorder.add_region(k);
+    else if (group.root->op().custom != nullptr)
+      recorder.add_custom(k);
+    else
+      recorder.add_library(k);
   }
   recorder.add_copies();
   return program;

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdexcept>
+#include <thread>
 
 #include "ir/text.h"
 #include "jit/lower/region.h"
@@ -114,6 +116,82 @@ TEST(KernelMemo, LayersAreRight) {
   jit::LowerOptions options;
   options.build_all = true;
   expect_program_right(graph, jit::lower(graph, options), arguments, {}, 1e-5);
+}
+
+/// Kernels built ahead, on several threads and the last ones first, are those of one thread: checks have the same numbers, and
+/// what cannot be built is told in its turn.
+TEST(KernelMemo, BuiltAheadOnThreads) {
+  const ir::Graph graph = ir::parse(
+      R"(graph @main(%x: f32[s0, 16], %v: f32[16, 16], %i: i64[s1], %j: i64[s1]) {
+  %a0 = exp(%x)
+  %a1 = softmax(%a0) {axis = 1}
+  %b0 = matmul(%a1, %v)
+  %b1 = softmax(%b0) {axis = 1}
+  %c0 = matmul(%b1, %v)
+  %c1 = softmax(%c0) {axis = 1}
+  %d = gather(%c1, %i) {axis = 0}
+  %e = gather(%a1, %j) {axis = 0}
+  %s = cumsum(%e) {axis = 0}
+  %t = reduce_sum(%x) {axes = [0], keepdims = false}
+  return %c1, %d, %s, %t
+}
+)");
+  const auto texts_of = [](const jit::Program& program) {
+    std::vector<std::string> texts;
+    for (const auto& kernel : program.kernels)
+      if (kernel.nest) texts.push_back(print(*kernel.nest));
+    for (const jit::RuntimeCheck& check : program.checks)
+      texts.push_back(check.what + " " + check.where);
+    return texts;
+  };
+  jit::LowerOptions options;
+  const jit::Program alone = jit::lower(graph, options);
+  std::size_t ahead = 0;
+  options.for_each = [&](std::size_t count, const std::function<void(std::size_t)>& work) {
+    ahead += count;
+    std::vector<std::thread> threads;
+    for (std::size_t k = count; k-- > 0;) threads.emplace_back(work, k);
+    for (std::thread& thread : threads) thread.join();
+  };
+  const jit::Program program = jit::lower(graph, options);
+  EXPECT_EQ(texts_of(program), texts_of(alone));
+  ASSERT_GE(program.checks.size(), 2u);
+  EXPECT_GT(ahead, 2u);
+  EXPECT_LT(ahead, program.kernels.size()) << "layers that are alike have one";
+  expect_program_right(graph, program, random_arguments(graph, {5, 3}), {}, 1e-5);
+  options.build_all = true;
+  EXPECT_EQ(texts_of(jit::lower(graph, options)), texts_of(alone));
+}
+
+TEST(KernelMemo, WhatCannotBeBuiltAheadIsBuiltInItsTurn) {
+  const ir::Graph graph = ir::parse(
+      "graph @main(%x: f32[8, 4], %y: f32[4]) {\n  %a = exp(%x)\n  %b = neg(%y)\n  return %a, "
+      "%b\n}\n");
+  const jit::LowerOptions options{
+      .rest = {.fuse = false},
+      .for_each = [](std::size_t count, const std::function<void(std::size_t)>& work) {
+        for (std::size_t k = 0; k < count; ++k) work(k);
+      }};
+  const jit::LiveGraph live(graph, options);
+  const jit::ReadAnalysis reads(live);
+  const jit::Grouping grouping = jit::form_groups(reads);
+  jit::Placement placement(live);
+  for (const ir::Value& output : graph.outputs())
+    placement.place(output, grouping.group_of[live.position(output.node)]);
+  jit::SharedLowering shared;
+  const jit::LoweringState state{reads, grouping, placement, shared};
+  jit::KernelMemo memo(state);
+  const auto fails = [](const jit::LoweringState&, std::uint32_t) -> jit::BuiltKernel {
+    ++built;
+    throw std::runtime_error("not this one");
+  };
+  built = 0;
+  memo.build_ahead({{0, build_stub}, {1, fails}});
+  EXPECT_EQ(built, 2);
+  memo.kernel(0, build_stub);
+  EXPECT_EQ(built, 2) << "it was built ahead";
+  EXPECT_THROW(memo.kernel(1, fails), std::runtime_error);
+  EXPECT_EQ(built, 3);
 }
 
 }  // namespace
