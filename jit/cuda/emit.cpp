@@ -210,17 +210,6 @@ std::string parallel_loop(const Nest& nest, Mapping mapping) {
          " += " + step + ") {\n";
 }
 
-/// The loop over parallel iterations whose rows stay in registers, for chunks that are moved at once and for those that lie anywhere.
-std::string either_way(const Nest& nest, const RowRegisters& kept, const std::string& loop) {
-  std::set<std::string> bits;
-  for (const auto& [buffer, first] : kept.moved)
-    add_address_bits(bits, nest, buffer, first, kept.width);
-  return "const auto all_rows = [&](auto chosen) {\n  constexpr bool is_aligned = "
-         "decltype(chosen)::value;\n  " +
-         loop + "  };\n  if (" + aligned_text(bits, kept.bytes) +
-         ") all_rows(hd_flag<true>());\n  else all_rows(hd_flag<false>());\n";
-}
-
 }  // namespace
 
 std::string entry_name(const std::string& name) {
@@ -253,6 +242,30 @@ std::string kernel_head(const CudaSource& source, const std::string& parameters,
          (least_blocks == 0 ? "" : ", " + std::to_string(least_blocks)) + ")\n" + source.entry +
          "(" + parameters + ") {\n";
 }
+
+namespace {
+
+/// A kernel whose rows stay in registers, twice in one: for chunks that are moved at once and for those that lie anywhere.
+std::string either_way(const Nest& nest, const RowRegisters& kept, const CudaSource& source,
+                       const std::string& head, const std::string& parameters,
+                       const std::string& storage, const std::string& loop) {
+  std::set<std::string> bits;
+  for (const auto& [buffer, first] : kept.moved)
+    add_address_bits(bits, nest, buffer, first, kept.width);
+  const bool reduces = kept.reductions != 0;
+  std::string arguments;
+  for (NestBufferId id = 0; id < nest.global_count(); ++id)
+    arguments += buffer_name(nest, id) + ", ";
+  for (std::uint32_t k = 0; k < nest.size_count; ++k) arguments += "s" + std::to_string(k) + ", ";
+  arguments += std::string("status") + (reduces ? ", reduce_scratch" : "");
+  const std::string rows = source.entry + "_rows";
+  return "template <bool is_aligned>\nstatic __device__ __forceinline__ void " + rows + "(" +
+         parameters + (reduces ? ", unsigned char* reduce_scratch" : "") + ") {\n  " + loop +
+         "}\n" + head + storage + "  if (" + aligned_text(bits, kept.bytes) + ")\n    " + rows +
+         "<true>(" + arguments + ");\n  else\n    " + rows + "<false>(" + arguments + ");\n}\n";
+}
+
+}  // namespace
 
 CudaSource emit_cuda(const Nest& nest, const CudaOptions& options) {
   HD_CHECK(options.block_threads % 32 == 0 && options.block_threads > 0, "full warps");
@@ -292,9 +305,10 @@ CudaSource emit_cuda(const Nest& nest, const CudaOptions& options) {
 
   const std::string loop =
       (rows ? loop_over_rows(nest, *rows) : parallel_loop(nest, mapping)) + body + "  }\n";
-  source.kernel =
-      kernel_head(source, parameters_text(nest, scratch), least_threads(nest, mapping)) +
-      storage.text() + "  " + (kept ? either_way(nest, *kept, loop) : loop) + "}\n";
+  const std::string parameters = parameters_text(nest, scratch);
+  const std::string head = kernel_head(source, parameters, least_threads(nest, mapping));
+  source.kernel = kept ? either_way(nest, *kept, source, head, parameters, storage.text(), loop)
+                       : head + storage.text() + "  " + loop + "}\n";
   source.text = prelude_for(source.kernel) + source.kernel;
   return source;
 }

@@ -1,11 +1,5 @@
 // Device functions of rows that stay in registers. The rules of prelude.cuh hold, whose continuation this is.
 
-// What the compiler is told of, by its type.
-template <bool v>
-struct hd_flag {
-  static constexpr bool value = v;
-};
-
 // Neighbours that lie where all of them are moved at once, or anywhere. Which of these is asked once in a kernel: if each access
 // asked, the compiler would select from both ways element by element.
 template <class T, int count, bool aligned>

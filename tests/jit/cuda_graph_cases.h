@@ -224,6 +224,16 @@ inline const std::vector<GraphCase>& cuda_graph_cases() {
           })",
        {{}},
        4e-3},
+      {R"(graph @rows_in_registers(%x: f16[s0, 512], %y: f32[s0, 260], %w: f16[512]) {
+            %a = softmax(%x) {axis = 1}
+            %b = mul(%a, %w)
+            %m = reduce_mean(%y) {axes = [1], keepdims = true}
+            %c = sub(%y, %m)
+            %t = permute(%x) {perm = [1, 0]}
+            return %b, %c, %t
+          })",
+       {{1}, {64}},
+       4e-3},
       {R"(graph @long_rows(%x: f32[2, 40000], %y: f16[s0, 40009]) {
             %a = softmax(%x)
             %b = argmax(%y) {axis = 1}

@@ -57,6 +57,46 @@ class CudaNvrtc : public OfArchitecture {
 TEST_P(CudaNvrtc, CompilesScalars) { compile(scalar_corpus()); }
 TEST_P(CudaNvrtc, CompilesLoops) { compile(loop_corpus()); }
 
+/// Rows in registers, tiles in shared memory, several columns a thread: none keeps anything in memory for want of registers.
+TEST_P(CudaNvrtc, CompilesRowsTilesAndColumns) {
+  if (nvrtc() == nullptr) GTEST_SKIP() << "libnvrtc is not on this machine";
+  const std::string arch = GetParam();
+  if (!nvrtc()->supports(std::stoi(arch.substr(3)))) GTEST_SKIP() << "NVRTC makes no such code";
+  std::string kernels;
+  std::size_t count = 0;
+  for (const char* text : {
+           "graph @rows(%x: bf16[s0, 4096], %y: f32[s0, 4096]) {\n  %a = softmax(%x) {axis = 1}\n"
+           "  %b = softmax(%y) {axis = 1}\n  return %a, %b\n}\n",
+           "graph @begun(%x: f16[s0+512], %y: f16[s0]) {\n"
+           "  %p = slice(%x) {start = [s0], limit = [s0+512], stride = [1]}\n"
+           "  %r = reshape(%p) {sizes = [1, 512]}\n  %a = softmax(%r) {axis = 1}\n  return %a\n}\n",
+           "graph @tiles(%x: f32[4096, 4096], %y: bf16[256, 128]) {\n"
+           "  %a = permute(%x) {perm = [1, 0]}\n  %b = permute(%y) {perm = [1, 0]}\n"
+           "  return %a, %b\n}\n",
+           "graph @columns(%x: bf16[262144, 64], %y: i8[524288, 64]) {\n"
+           "  %a = reduce_sum(%x) {axes = [0], keepdims = false}\n"
+           "  %b = reduce_max(%y) {axes = [0], keepdims = false}\n  return %a, %b\n}\n",
+       })
+    for (const auto& kernel : lowered_for_cuda(ir::parse(text)).kernels) {
+      if (!kernel.nest) continue;
+      jit::Nest nest = *kernel.nest;
+      nest.name += "_" + std::to_string(count++);
+      kernels += jit::cuda::emit_cuda(nest).kernel + "\n";
+    }
+  EXPECT_GE(count, 8u);
+  for (const char* way : {"_rows<true>", "columns_", "turn"})
+    EXPECT_NE(kernels.find(way), std::string::npos) << way;
+  const auto compiled = nvrtc()->compile_cubin(jit::cuda::prelude_for(kernels) + kernels, "rows",
+                                               arch, {"--ptxas-options=-v"});
+  // Functions of the compiler's own that are called are told of too.
+  std::size_t told = 0;
+  for (std::size_t at = 0; (at = compiled.log.find("Function properties", at)) != std::string::npos;
+       ++at)
+    ++told;
+  EXPECT_GE(told, count);
+  expect_few_spills(compiled.log, told, 0);
+}
+
 /// Rows of 128 are ordered by comparing each element with all: NVRTC wrote that loop out, and kept all of 1 KB for the next
 /// element of the thread. Of longer ones the assembler spilled, so that all threads that a multiprocessor may have would fit.
 TEST_P(CudaNvrtc, SortsKeepToTheRegistersOfAThread) {
