@@ -124,6 +124,7 @@ class Runner {
     }
   }
 
+  /// time_calls() of the engine's.
   json device_time(double seconds) {
     return time_calls(runtime_->device(), *stream_, static_cast<std::int64_t>(inputs_.size()),
                       seconds, [this](std::int64_t k) { call(static_cast<std::size_t>(k)); });

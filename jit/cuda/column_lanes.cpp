@@ -8,12 +8,10 @@
 #include "jit/cuda/loop_body.h"
 #include "jit/cuda/scalar_text.h"
 #include "jit/cuda/statement_emitter.h"
+#include "jit/lower/domain.h"
 
 namespace heddle::jit::cuda {
 namespace {
-
-/// What a thread loads at a time.
-constexpr std::int64_t kWordBytes = 4;
 
 /// Whether a statement computes the same in all iterations.
 bool is_common(const Stmt& statement, Symbol axis) {
@@ -66,9 +64,8 @@ std::optional<ColumnLanes> column_lanes(const Nest& nest, const ForStmt& loop,
     most = std::max(most, static_cast<std::int64_t>(size_of(nest.buffers[load->buffer].dtype)));
     lanes.loads.push_back(load);
   }
-  if (most == 0 || most >= kWordBytes) return std::nullopt;
-  lanes.width = kWordBytes / most;
-  lanes.bytes = kWordBytes;
+  if (most == 0 || most >= kCudaWordBytes) return std::nullopt;
+  lanes.width = kCudaWordBytes / most;
   const std::optional<std::int64_t> extent = loop.extent.as_constant();
   if (!extent || *extent % lanes.width != 0 || *extent < lanes.width * threads) return std::nullopt;
   for (const LoadStmt* load : lanes.loads)
@@ -91,7 +88,7 @@ std::string StatementEmitter::columns(const ForStmt& s, const ColumnLanes& lanes
     for (const LoopReduction& r : lanes.inner->reductions)
       line(compute_type(r.dtype) + "& " + partial(r) + " = all_" + partial(r) + "[lane];");
   };
-  line("const bool " + aligned + " = " + aligned_text(bits, lanes.bytes) + ";");
+  line("const bool " + aligned + " = " + aligned_text(bits, kCudaWordBytes) + ";");
   open("for (long long " + first + " = " + width + " * " + thread() + "; " + aligned + " && " +
        first + " < " + index(s.extent) + "; " + first + " += " + width + " * " + threads() + ")");
   const bool outer = std::exchange(in_vector_, true);

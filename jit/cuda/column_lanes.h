@@ -16,7 +16,6 @@ struct ColumnLanes {
   const ForStmt* inner =
       nullptr;  ///< reduces; the statements before it are the same in all iterations
   std::int64_t width = 1;
-  std::int64_t bytes = 0;              ///< of `width` of the largest elements
   std::vector<const LoadStmt*> loads;  ///< of the inner loop: `width` neighbours in memory each
 };
 

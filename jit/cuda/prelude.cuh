@@ -132,10 +132,6 @@ static __device__ __forceinline__ float hd_widen(hd_bf16 stored) {
 }
 
 // One of neighbours that were loaded at once: of a word with two bf16 either is one instruction away.
-template <class T, int count>
-static __device__ __forceinline__ float hd_widen_lane(const hd_lanes<T, count>& lanes, int lane) {
-  return hd_widen(lanes.at[lane]);
-}
 template <int count>
 static __device__ __forceinline__ float hd_widen_lane(const hd_lanes<hd_bf16, count>& lanes, int lane) {
   if constexpr (count % 2 == 0) {

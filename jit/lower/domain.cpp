@@ -28,9 +28,8 @@ constexpr std::int64_t kNearLanes = 8;
 constexpr std::int64_t kJammedRows = 4;
 /// Lanes of a tile when the loop inside it is serial.
 constexpr std::int64_t kLaneTile = 256;
-/// What a thread of CUDA loads at a time, at least, and as many tiles as keep a large device busy.
-constexpr std::int64_t kWordBytes = 4;
-constexpr std::int64_t kManyTiles = 132;
+/// Tiles that keep a large device busy.
+constexpr std::int64_t kBusyTiles = 132;
 
 /// Positions of a part of planes that are interleaved: what is written stays in the first-level cache.
 constexpr std::int64_t kInterleaved = 1024;
@@ -352,9 +351,9 @@ std::int64_t lane_tile(NestBuilder& builder, const Block& body, const SymExpr& r
     return kLaneTile;
   const std::int64_t bytes = loaded_bytes(builder.nest(), body, inner.axis);
   const std::int64_t tile =
-      bytes == 0 ? kLaneTile : kLaneTile * std::max<std::int64_t>(1, kWordBytes / bytes);
+      bytes == 0 ? kLaneTile : kLaneTile * std::max<std::int64_t>(1, kCudaWordBytes / bytes);
   const std::int64_t extent = inner.extent.constant();
-  return extent % tile == 0 && rows.constant() * (extent / tile) >= kManyTiles ? tile : kLaneTile;
+  return extent % tile == 0 && rows.constant() * (extent / tile) >= kBusyTiles ? tile : kLaneTile;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Iteration spaces: unit axes joined into long ones, and loops put around what was emitted with them.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "jit/lower/index.h"
@@ -8,6 +9,9 @@
 #include "jit/program.h"
 
 namespace heddle::jit {
+
+/// What a thread of CUDA loads at a time, at least: of narrower elements it takes several neighbours (jit/cuda/column_lanes.h).
+inline constexpr std::int64_t kCudaWordBytes = 4;
 
 /// One axis of an iteration space.
 struct AxisRun {

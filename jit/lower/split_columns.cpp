@@ -5,6 +5,7 @@
 #include "ir/analysis/unbacked.h"
 #include "ir/op.h"
 #include "ir/passes/form_regions.h"
+#include "jit/lower/domain.h"
 #include "jit/lower/reduction_parts.h"
 
 namespace heddle::jit {
@@ -17,7 +18,6 @@ using ir::Value;
 using Values = std::vector<Value>;
 
 constexpr std::int64_t kBlockThreads = 256;
-constexpr std::int64_t kWordBytes = 4;
 /// Elements that one thread reduces of a column of unknown length.
 constexpr std::int64_t kUnknownPart = 64;
 /// Parts of a column, at most: what a block of threads reduces in the second step.
@@ -38,7 +38,7 @@ struct Columns {
   explicit Columns(const Node& node) {
     const ir::Dims& sizes = node.input(0).meta().sizes;
     lanes = std::max<std::int64_t>(
-        1, kWordBytes / static_cast<std::int64_t>(size_of(node.input(0).meta().dtype)));
+        1, kCudaWordBytes / static_cast<std::int64_t>(size_of(node.input(0).meta().dtype)));
     std::vector<bool> reduced(sizes.size(), false);
     for (const std::int64_t axis : reduced_axes(node))
       reduced[static_cast<std::size_t>(axis)] = true;

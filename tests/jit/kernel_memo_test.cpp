@@ -30,6 +30,21 @@ jit::BuiltKernel build_stub(const jit::LoweringState& state, std::uint32_t group
   return kernel;
 }
 
+/// The groups of a graph whose outputs are in memory.
+struct Groups {
+  Groups(const ir::Graph& graph, const jit::LowerOptions& options)
+      : live(graph, options), reads(live), grouping(jit::form_groups(reads)), placement(live) {
+    for (const ir::Value& output : graph.outputs())
+      placement.place(output, grouping.group_of[live.position(output.node)]);
+  }
+  jit::LiveGraph live;
+  jit::ReadAnalysis reads;
+  jit::Grouping grouping;
+  jit::Placement placement;
+  jit::SharedLowering shared;
+  jit::LoweringState state{reads, grouping, placement, shared};
+};
+
 /// How many kernels are built of the results of `body`, each of which is a kernel's; the values of the last.
 struct Memo {
   int built = 0;
@@ -39,19 +54,11 @@ Memo memo_of(const std::string& body, const std::string& results) {
   const ir::Graph graph =
       ir::parse("graph @main(%x: f32[8, 4], %y: f32[8, 4], %z: f32[4, 8], %w: f16[8, 4]) {\n" +
                 body + "  return " + results + "\n}\n");
-  const jit::LowerOptions options{.rest = {.fuse = false}};  // a kernel for each node
-  const jit::LiveGraph live(graph, options);
-  const jit::ReadAnalysis reads(live);
-  const jit::Grouping grouping = jit::form_groups(reads);
-  jit::Placement placement(live);
-  for (const ir::Value& output : graph.outputs())
-    placement.place(output, grouping.group_of[live.position(output.node)]);
-  jit::SharedLowering shared;
-  const jit::LoweringState state{reads, grouping, placement, shared};
-  jit::KernelMemo memo(state);
+  const Groups groups(graph, {.rest = {.fuse = false}});  // a kernel for each node
+  jit::KernelMemo memo(groups.state);
   built = 0;
   Memo result;
-  for (std::uint32_t k = 0; k < grouping.groups.size(); ++k) {
+  for (std::uint32_t k = 0; k < groups.grouping.groups.size(); ++k) {
     result.last.clear();
     for (const ir::Value& value : memo.kernel(k, build_stub).buffers)
       result.last.push_back(value.name());
@@ -172,15 +179,8 @@ TEST(KernelMemo, WhatCannotBeBuiltAheadIsBuiltInItsTurn) {
       .for_each = [](std::size_t count, const std::function<void(std::size_t)>& work) {
         for (std::size_t k = 0; k < count; ++k) work(k);
       }};
-  const jit::LiveGraph live(graph, options);
-  const jit::ReadAnalysis reads(live);
-  const jit::Grouping grouping = jit::form_groups(reads);
-  jit::Placement placement(live);
-  for (const ir::Value& output : graph.outputs())
-    placement.place(output, grouping.group_of[live.position(output.node)]);
-  jit::SharedLowering shared;
-  const jit::LoweringState state{reads, grouping, placement, shared};
-  jit::KernelMemo memo(state);
+  const Groups groups(graph, options);
+  jit::KernelMemo memo(groups.state);
   const auto fails = [](const jit::LoweringState&, std::uint32_t) -> jit::BuiltKernel {
     ++built;
     throw std::runtime_error("not this one");
