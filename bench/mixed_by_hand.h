@@ -8,6 +8,20 @@
 
 #include "jit/cpu/llvm/math_tables.h"
 
+namespace heddle::bench::by_hand {
+
+// Made when the program starts, on any processor.
+inline std::array<float, 16> make_roots(double sign) {
+  std::array<float, 16> values{};
+  for (int k = 0; k < 16; ++k)
+    values[static_cast<std::size_t>(k)] = static_cast<float>(std::exp2(sign * k / 16));
+  return values;
+}
+inline const std::array<float, 16> kRoots = make_roots(1);
+inline const std::array<float, 16> kInverseRoots = make_roots(-1);
+
+}  // namespace heddle::bench::by_hand
+
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512dq,fma")
 
@@ -29,15 +43,6 @@ inline V look_up(const std::array<float, 32>& row, __m512i index) {
   return _mm512_permutex2var_ps(_mm512_loadu_ps(row.data()), index,
                                 _mm512_loadu_ps(row.data() + 16));
 }
-
-inline std::array<float, 16> make_roots(double sign) {
-  std::array<float, 16> values{};
-  for (int k = 0; k < 16; ++k)
-    values[static_cast<std::size_t>(k)] = static_cast<float>(std::exp2(sign * k / 16));
-  return values;
-}
-inline const std::array<float, 16> kRoots = make_roots(1);
-inline const std::array<float, 16> kInverseRoots = make_roots(-1);
 
 struct Split {
   V n, r;

@@ -1,10 +1,19 @@
-// Tables of the vector math that looks its coefficients up: one lane of a register an interval.
+// Numbers that functions of vector math share, and tables of those that look their coefficients up: one lane of a register an interval.
 #pragma once
 
 #include <array>
 #include <cstddef>
 
 namespace heddle::jit::cpu {
+
+/// log2(e), and what the float leaves.
+inline constexpr double kLog2E = 0x1.715476p+0;
+inline constexpr double kLog2ELow = 0x1.4ae0cp-26;
+// ln 2 in parts of 24 bits.
+inline constexpr double kLn2High = 0x1.62e43p-1;
+inline constexpr double kLn2Low = -0x1.05c61p-29;
+/// Added and subtracted, it rounds to an integer, which the low bits of the sum then hold.
+inline constexpr double kRounder = 0x1.8p23;
 
 /// An odd function that grows to 1, as polynomials in |x| - center over 32 intervals, four to each power of
 /// two from 2^first_exponent on. The first one reaches down to 0, where it is t times a polynomial, so that

@@ -142,17 +142,14 @@ class VectorMath {
  public:
   /// @param held  not null: constants are taken from there, and kept there
   VectorMath(llvm::IRBuilderBase& builder, std::int64_t vector_bytes, HeldConstants* held = nullptr)
-      : b_(builder), avx512_(vector_bytes == 64), avx2_(vector_bytes == 32), held_(held) {}
+      : b_(builder), avx512_(vector_bytes == 64), has_avx2_(vector_bytes >= 32), held_(held) {}
 
   /// `slow(x)` computes lanes outside the range of a fast path.
   llvm::Value* apply(ir::ScalarOp op, llvm::Value* x,
                      const std::function<llvm::Value*(llvm::Value*)>& slow);
   /// The same for functions of two numbers.
   llvm::Value* apply(ir::ScalarOp op, llvm::Value* x, llvm::Value* y);
-  /// Exp of an x of 0 or less, or NaN. Null where that saves nothing.
-  llvm::Value* power_of_sum(llvm::Value* sum);
-  llvm::Value* exp_between(llvm::Value* x);
-  llvm::Value* at_least(llvm::Value* x, double low);
+  /// Exp of an x of 0 or less, or NaN.
   llvm::Value* exp_up_to_zero(llvm::Value* x);
 
  private:
@@ -183,7 +180,20 @@ class VectorMath {
   llvm::Value* scale_kept(llvm::Value* kept, llvm::Value* x, llvm::Value* exponent);
   llvm::Value* reciprocal(llvm::Value* x);
   llvm::Value* clamp(llvm::Value* x, double low, double high);
-
+  llvm::Value* at_least(llvm::Value* x, double low);
+  llvm::Value* at_most(llvm::Value* x, double high);
+  llvm::Value* look_up_of_eight(llvm::Constant* row, llvm::Value* index);
+  struct TableLog;
+  TableLog reduce_log_by_table(llvm::Value* x);
+  llvm::Value* log_by_table(llvm::Value* x, llvm::Value* beside = nullptr);
+  llvm::Value* log2_by_table(llvm::Value* x);
+  struct Reduced;
+  Reduced reduce_log(llvm::Value* x);
+  llvm::Value* log_limits(llvm::Value* x, llvm::Value* finite);
+  llvm::Value* log(llvm::Value* x);
+  llvm::Value* log2(llvm::Value* x);
+  llvm::Value* log1p(llvm::Value* x);
+  // vector_exponentials.cpp
   struct Split {
     llvm::Value* n;
     llvm::Value* r;
@@ -192,14 +202,11 @@ class VectorMath {
   Split split_by_sixteenths(llvm::Value* x);
   llvm::Value* vanishing(llvm::Value* x, double low,
                          const std::function<llvm::Value*(llvm::Value*)>& compute);
-  llvm::Value* at_most(llvm::Value* x, double high);
-  llvm::Value* exp_near_zero(llvm::Value* x, llvm::Value* n);
+  llvm::Value* power_of_sum(llvm::Value* sum);
+  llvm::Value* scaled_root(const std::function<double(int)>& root, int shift, llvm::Value* sum);
   llvm::Value* exp_by_table(llvm::Value* x);
   llvm::Value* exp_of_bounded(llvm::Value* bounded);
-  struct TableLog;
-  TableLog reduce_log_by_table(llvm::Value* x);
-  llvm::Value* log_by_table(llvm::Value* x, llvm::Value* beside = nullptr);
-  llvm::Value* log2_by_table(llvm::Value* x);
+  llvm::Value* exp_between(llvm::Value* x);
   llvm::Value* sigmoid_by_table(llvm::Value* x);
   llvm::Value* piecewise(const PiecewiseTable& table, llvm::Value* x);
   llvm::Value* piecewise(const EvenTable& table, llvm::Value* x);
@@ -207,12 +214,6 @@ class VectorMath {
   llvm::Value* exp2(llvm::Value* x);
   llvm::Value* quarter_expm1(llvm::Value* x);
   llvm::Value* expm1(llvm::Value* x);
-  struct Reduced;
-  Reduced reduce_log(llvm::Value* x);
-  llvm::Value* log_limits(llvm::Value* x, llvm::Value* finite);
-  llvm::Value* log(llvm::Value* x);
-  llvm::Value* log2(llvm::Value* x);
-  llvm::Value* log1p(llvm::Value* x);
   llvm::Value* tanh(llvm::Value* x);
   llvm::Value* sigmoid(llvm::Value* x);
   llvm::Value* erf(llvm::Value* x);
@@ -275,7 +276,7 @@ class VectorMath {
 
   llvm::IRBuilderBase& b_;
   bool avx512_;
-  bool avx2_;
+  bool has_avx2_;  ///< and fused multiply-add
   HeldConstants* held_;
 };
 
