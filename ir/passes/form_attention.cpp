@@ -19,7 +19,7 @@ namespace {
 constexpr std::int64_t kMostColumns = 128;
 
 /// Of matrices of four dimensions.
-const std::vector<std::int64_t> kTransposed{0, 1, 3, 2};
+constexpr std::array<std::int64_t, 4> kTransposed{0, 1, 3, 2};
 
 /// A constant of one element.
 std::optional<double> known_scalar(const Value& value) {
@@ -221,8 +221,9 @@ class AttentionFormer {
     if (k && v && k.meta().sizes[1] == v.meta().sizes[1]) {
       for (const Value& shared : {k, v}) operands.push_back(without_one(builder, rewriter, shared));
     } else {
-      operands.push_back(
-          builder.emit("permute", {heads(match.scores->input(1))}, {{"perm", kTransposed}}));
+      operands.push_back(builder.emit(
+          "permute", {heads(match.scores->input(1))},
+          {{"perm", std::vector<std::int64_t>(kTransposed.begin(), kTransposed.end())}}));
       operands.push_back(heads(product.input(1)));
     }
     Attrs attrs{{"scale", match.scale}, {"softcap", match.softcap}, {"nan_rows", true}};
@@ -245,7 +246,8 @@ class AttentionFormer {
   /// What `value` is a transpose of; null where it is none.
   static Value untransposed(const Value& value) {
     const Node& node = *value.node;
-    if (node.op_name() != "permute" || node.ints("perm") != kTransposed) return {};
+    if (node.op_name() != "permute" || !std::ranges::equal(node.ints("perm"), kTransposed))
+      return {};
     return node.input(0);
   }
 
